@@ -1,16 +1,16 @@
-# Everything that CI runs can be run by hand; `make` lists it. Go is all that is
-# needed, save where a line says more.
+# You can run everything that CI runs; `make` lists it. It needs only Go, unless a line
+# says more.
 
 # Time that each fuzz target gets.
 FUZZTIME ?= 10s
-# How long `make crash` does harm; the backlog that is left comes on top.
+# How long `make crash` injects faults; delivering the remaining backlog takes longer.
 CRASH ?= 30m
 # Seconds that one example may take.
 EXAMPLE_LIMIT ?= 120
 # How long `make test-long` kills the programs of each of its tests.
 LONG ?= 15s
 # The tests that ask for testing.Short.
-LONG_TESTS := ThroughCrashes$$|^TestConformance|^TestRandomHistories|^TestRandomCancellations|^TestTwoForwardersSharing|^TestDeliveriesThatWereMade|WholePoolCostNoLease$$|^TestARareType|^TestEachCommittedRow
+LONG_TESTS := ThroughCrashes$$|^TestConformance|^TestRandomHistories|^TestRandomCancellations|^TestTwoForwardersSharing|^TestDeliveriesThatWereMade|WholePoolCostNoLease$$|^TestARareType|^TestEachCommittedRow|^TestTwoHundred
 # How many tests of a package run at once: they wait for databases and brokers more than they work.
 PARALLEL ?= 4
 # Runs a command with its temporary folder in memory, where there is room.
@@ -49,7 +49,7 @@ test: ## Run all tests but the long ones; PostgreSQL is found, or fetched once
 
 test-long: ## Run the tests that -short leaves out or shortens; those that kill programs for LONG (15s) each
 	WAYBILL_CRASH_EFFECTS=$(LONG) $(IN_MEMORY) go test -count 1 -vet off -run '$(LONG_TESTS)' -parallel $(PARALLEL) -v -timeout 24h \
-		./framework/crashtest ./framework/forwarder ./framework/store/postgres ./framework/store/mysql
+		./framework/config/database ./framework/crashtest ./framework/forwarder ./framework/store/postgres ./framework/store/mysql
 
 # SQLite, which is C turned into Go, is not watched: its store's conformance takes four times the processor's time with it.
 race: ## Run the tests under the race detector, the long ones shortened (needs a C compiler)
@@ -93,11 +93,11 @@ test-deploy: ## Judge what installs and watches the program: image, chart, compo
 crash: ## Kill, stop and cut off forwarders and PostgreSQL for CRASH (30m); WAYBILL_CRASH_SEED replays
 	WAYBILL_CRASH_DURATION=$(CRASH) go test -count 1 -run '^TestForwardersKeepTheirPromisesThroughCrashes$$' -v -timeout 24h ./framework/crashtest
 
-lint: $(LINT) $(ACTIONLINT) ## Run the linters, which are built at the first time
+lint: $(LINT) $(ACTIONLINT) ## Run the linters, which are built the first time
 	$(ACTIONLINT)
 	@set -e; for module in $(MODULES); do echo "--- $$module"; cd $(CURDIR)/$$module && $(CURDIR)/$(LINT) run ./...; done
 
-prose: ## Check spelling and style of docs, comments and messages (the checker is built at the first time)
+prose: ## Check spelling and style of docs, comments and messages (the checker is built the first time)
 	bash .ci/prose --quiet
 
 site: ## Build the site of the documentation into .cache/site, with search (needs Python with venv)
@@ -106,7 +106,7 @@ site: ## Build the site of the documentation into .cache/site, with search (need
 bench: ## Run the packages' benchmarks, briefly
 	go test -run '^$$' -bench . -benchtime $(BENCHTIME) -timeout 20m ./...
 
-bench-peers: ## Compare with peers, in about half an hour; docs/benchmarks.md gets the tables (PEERS=--help)
+bench-peers: ## Compare with peers, in about three quarters of an hour; docs/benchmarks.md gets the tables (PEERS=--help)
 	cd benchmarks && go run ./cmd/peers --json ../docs/benchmarks/peers.json --page ../docs/benchmarks.md $(PEERS)
 
 # The broker is one of the other processes that --others bounds.

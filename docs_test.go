@@ -82,7 +82,7 @@ func TestLinksInTheDocumentationLeadToFilesAndSections(t *testing.T) {
 
 var (
 	// apart are the parts of a page that are not text: code, tables, HTML, and what a program writes.
-	apart = regexp.MustCompile("(?ms)^ *```.*?^ *```$|^<!-- generated [^\n]* begin -->.*?end -->$|^\\s*[|<#!][^\n]*$")
+	apart = regexp.MustCompile("(?ms)^ *```.*?^ *```$|^<!-- generated [^\n]* begin -->.*?end -->$|^[ \t]*[|<#!][^\n]*$")
 	// generated is the mark of a page that a program writes.
 	generated = regexp.MustCompile("(?m)^<!-- Generated ")
 	// sentences is the end of one with another behind it.
@@ -252,6 +252,25 @@ func TestCommandsInTheDocumentationExist(t *testing.T) {
 		}
 	}
 	require.NotZero(t, checked)
+}
+
+// message is an error or a line of the log, as docs/troubleshooting.md shows it.
+var message = regexp.MustCompile(`(?:^|[^*\w])\*([^*\n]+)\*(?:[^*]|$)`)
+
+func TestMessagesOfTheTroubleshootingGuideAreThoseOfThePrograms(t *testing.T) {
+	t.Parallel()
+	var sources strings.Builder
+	require.NoError(t, filepath.WalkDir(".", func(path string, _ fs.DirEntry, err error) error {
+		if err == nil && strings.HasSuffix(path, ".go") && !strings.HasSuffix(path, "_test.go") {
+			sources.WriteString(read(t, path))
+		}
+		return err
+	}))
+	messages := message.FindAllStringSubmatch(read(t, "docs/troubleshooting.md"), -1)
+	require.NotEmpty(t, messages)
+	for _, match := range messages {
+		require.True(t, strings.Contains(sources.String(), match[1]), "no program reports %q", match[1])
+	}
 }
 
 func read(t *testing.T, file string) string {

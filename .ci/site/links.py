@@ -2,20 +2,9 @@
 import posixpath
 import re
 
-from mkdocs.structure.files import File, Files
-
 FENCE = re.compile(r"(^ *```.*?^ *```$)", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"(\]\(|(?:href|src|srcset)=\")([^)#:\s\"]+)")
 ITEM = re.compile(r"^([^\s|#<>*+-][^\n]*)\n(?=(?:[-*]|\d+\.) )", re.MULTILINE)
-
-
-def on_files(files: Files, config) -> Files:
-    """The front page is docs/README.md, or else that of the repository."""
-    if not any(file.src_uri in ("README.md", "index.md") for file in files):
-        with open(config.docs_dir + "/../README.md", encoding="utf-8") as page:
-            text = LINK.sub(lambda link: link[1] + posixpath.relpath(link[2], "docs"), page.read())
-        files.append(File.generated(config, "README.md", content=text))
-    return files
 
 
 def on_page_markdown(markdown: str, page, config, files) -> str:

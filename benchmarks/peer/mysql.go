@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	watermillsql "github.com/ThreeDotsLabs/watermill-sql/v3/pkg/sql"
 	driver "github.com/go-sql-driver/mysql"
@@ -147,4 +148,21 @@ func (g Gappy) Fill(ctx context.Context, dsn string, n int) error {
 		}),
 		execute(ctx, dsn, `DELETE FROM outbox WHERE type = 'gone'`),
 	)
+}
+
+// Ask asks a database for nothing on one connection, with a rest between two questions, until ctx is done.
+func Ask(ctx context.Context, dsn string, rest time.Duration) error {
+	return withDB(dsn, func(db *sql.DB) error {
+		for {
+			var one int
+			if err := db.QueryRowContext(ctx, `SELECT 1`).Scan(&one); err != nil {
+				return orderly(ctx, err)
+			}
+			select {
+			case <-ctx.Done():
+				return nil
+			case <-time.After(rest):
+			}
+		}
+	})
 }

@@ -2,6 +2,7 @@ package scenario
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -27,7 +28,7 @@ var transactionTime = Metric{Key: transactionKey, Title: "a transaction takes, m
 
 // mysql are the scenarios whose outbox is in MySQL or MariaDB.
 func mysql(s Sizes) []Scenario {
-	waybill := peer.WaybillForwarder{}.Relay("default", "single deliveries, a look every 4 to 50 ms: all default")
+	waybill := peer.WaybillForwarder{}.Relay("default", "single deliveries; looks take a tenth of the time at most, and there is one every 50 ms at least: all default")
 	gappy := waybill
 	gappy.Name, gappy.Outbox = "Waybill, 5% rolled back", peer.Gappy{}
 	watermill := peer.WatermillForwarder{BatchSize: 1000, PollInterval: time.Millisecond}.Relay("tuned",
@@ -53,8 +54,12 @@ func mysql(s Sizes) []Scenario {
 			r = in(r)
 			alone := r.Name + ", no relay"
 			lag.Contenders = append(lag.Contenders, lags{relay: r, sizes: s, rate: usualRate}.contender(),
-				Contender{Name: alone, Configuration: "the same, and nothing is delivered", Run: unread{r.Outbox, s, usualRate}.run})
+				Contender{Name: alone, Configuration: "the same, and nothing is delivered", Run: unread{outbox: r.Outbox, sizes: s, rate: usualRate}.run})
 		}
+		lag.Contenders = append(lag.Contenders, Contender{
+			Name: on.name + "SELECT 1 every 4 ms", Configuration: "Waybill's outbox, and nothing is delivered; one connection asks for nothing",
+			Run: unread{outbox: in(waybill).Outbox, sizes: s, rate: usualRate, asking: 4 * time.Millisecond}.run,
+		})
 	}
 	return []Scenario{drain, lag}
 }
@@ -64,11 +69,15 @@ type unread struct {
 	outbox peer.Outbox
 	sizes  Sizes
 	rate   int // transactions/s
+	// asking is how long one connection rests between two statements that read nothing; 0: there is none.
+	asking time.Duration
 }
 
 func (u unread) run(ctx context.Context, server *database.Server) (Sample, error) {
 	return onEmpty(ctx, server, u.outbox, u.sizes, func(dsn string, from peer.Publisher) (sample Sample, err error) {
 		n := max(u.sizes.Fewest, int(u.sizes.Publishing.Seconds()*float64(u.rate)))
+		end := u.ask(ctx, dsn)
+		defer func() { err = errors.Join(err, end()) }()
 		m := newMeter(ctx, server)
 		began := time.Now()
 		made, err := publishSteadily(ctx, from, n, u.rate, u.sizes.Clients)
@@ -84,4 +93,15 @@ func (u unread) run(ctx context.Context, server *database.Server) (Sample, error
 		sample.Lost = max(0, n-stored)
 		return sample, err
 	})
+}
+
+// ask begins to ask for nothing. end ends that.
+func (u unread) ask(ctx context.Context, dsn string) (end func() error) {
+	if u.asking == 0 {
+		return func() error { return nil }
+	}
+	ctx, stop := context.WithCancel(ctx)
+	ended := make(chan error, 1)
+	go func() { ended <- peer.Ask(ctx, dsn, u.asking) }()
+	return func() error { stop(); return <-ended }
 }

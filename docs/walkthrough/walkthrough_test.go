@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -50,42 +51,66 @@ type arrival struct {
 	Payload       order
 }
 
-// move is one of the guides that take along what is pending.
+// move is one of the guides that take along what is pending. Before it, the old publishers have
+// published 1 to 5, of which the old relay has delivered 1 and 2.
 type move struct {
 	page string
-	// publish is what a publisher of the old version does in its transaction.
-	publish func(t *testing.T, n int)
-	// pending is a query for what the old relay would still deliver.
+	// begin publishes the n-th notification as the old version does, in a transaction that stays
+	// open until it is committed.
+	begin func(t *testing.T, n int) (commit func() error)
+	// pending is a query for how many the old relay would still deliver.
 	pending string
 	// id is that of the n-th notification.
 	id  func(n int) string
 	typ string
 }
 
+const delivered = 2 // by the old relay
+
 func key(n int) string { return fmt.Sprintf("o-%d", n%3) }
 
-// follow follows the guide, with publishers of the old version before and after it, and takes
-// along what is pending once more.
-func (m move) follow(t *testing.T, db *sql.DB, dsn string, settled int) {
+// follow follows the guide while a publisher of the old version has a transaction open, and takes
+// along what is pending once more with publishers of the old version around it.
+func (m move) follow(t *testing.T, db *sql.DB, dsn string) {
 	t.Helper()
 	s := newShell(t, "DATABASE_URL="+dsn)
+	commit, committed := m.begin(t, 6), make(chan error, 1)
+	go func() { committed <- commitOnceAwaited(t.Context(), db, commit) }()
 	s.follow(m.page)
-	m.publish(t, 7) // a publisher that is still of the old version
+	require.NoError(t, <-committed)
+	require.NoError(t, m.begin(t, 7)())
 	s.run(`psql "$DATABASE_URL" --quiet --set ON_ERROR_STOP=1 --file take.sql`)
-	m.publish(t, 8)
+	require.NoError(t, m.begin(t, 8)())
 
 	var left int
 	require.NoError(t, db.QueryRowContext(t.Context(), m.pending).Scan(&left))
 	require.Zero(t, left)
 
-	arrivals := m.arrivals(t, s.path("forward"), 8-settled)
 	last := map[string]int{}
-	for _, a := range arrivals {
+	for _, a := range m.arrivals(t, s.path("forward"), 8-delivered) {
 		require.Equal(t, m.id(a.Payload.N), a.ID)
 		require.Equal(t, m.typ, a.Type)
 		require.Equal(t, key(a.Payload.N), a.Key)
-		require.Greater(t, a.Payload.N, max(settled, last[a.Key]), "in the old order, and only what was pending")
+		require.Greater(t, a.Payload.N, max(delivered, last[a.Key]), "in the old order, and only what was pending")
 		last[a.Key] = a.Payload.N
+	}
+}
+
+// commitOnceAwaited commits when another session waits for the transaction's locks.
+func commitOnceAwaited(ctx context.Context, db *sql.DB, commit func() error) error {
+	for deadline := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
+		var awaited bool
+		err := db.QueryRowContext(ctx, `SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted AND relation IS NOT NULL
+			AND database = (SELECT oid FROM pg_database WHERE datname = current_database()))`).Scan(&awaited)
+		if err != nil {
+			return err
+		}
+		if awaited {
+			return commit()
+		}
+		if time.Now().After(deadline) {
+			return errors.New("nothing waits for the open transaction")
+		}
 	}
 }
 
@@ -121,17 +146,21 @@ func TestAHomeMadeOutboxMovesIn(t *testing.T) {
 		}
 	}
 	id := func(n int) string { return fmt.Sprintf("00000000-0000-4000-8000-%012d", n) }
-	publish := func(t *testing.T, n int) {
+	begin := func(t *testing.T, n int) func() error {
 		t.Helper()
 		payload, err := json.Marshal(order{key(n), n})
 		require.NoError(t, err)
-		execute(t, db, `INSERT INTO outbox_events (id, event_type, aggregate_id, payload) VALUES ($1, 'order.placed', $2, $3)`, id(n), key(n), payload)
+		tx, err := db.BeginTx(t.Context(), nil)
+		require.NoError(t, err)
+		_, err = tx.ExecContext(t.Context(), `INSERT INTO outbox_events (id, event_type, aggregate_id, payload) VALUES ($1, 'order.placed', $2, $3)`, id(n), key(n), payload)
+		require.NoError(t, err)
+		return tx.Commit
 	}
-	for n := range 6 {
-		publish(t, n+1)
+	for n := range 5 {
+		require.NoError(t, begin(t, n+1)())
 	}
-	execute(t, db, `UPDATE outbox_events SET published_at = now() WHERE seq <= 2`)
-	move{"from-home-made.md", publish, `SELECT count(*) FROM outbox_events WHERE published_at IS NULL`, id, "order.placed"}.follow(t, db, dsn, 2)
+	execute(t, db, `UPDATE outbox_events SET published_at = now() WHERE seq <= $1`, delivered)
+	move{"from-home-made.md", begin, `SELECT count(*) FROM outbox_events WHERE published_at IS NULL`, id, "order.placed"}.follow(t, db, dsn)
 }
 
 func TestTheTableOfWatermillsForwarderMovesIn(t *testing.T) {
@@ -139,7 +168,7 @@ func TestTheTableOfWatermillsForwarderMovesIn(t *testing.T) {
 	dsn := postgrestest.DSN(t)
 	db := open(t, dsn)
 	id := func(n int) string { return fmt.Sprintf("00000000-0000-4000-8000-%012d", n) }
-	publish := func(t *testing.T, n int) {
+	begin := func(t *testing.T, n int) func() error {
 		t.Helper()
 		payload, err := json.Marshal(order{key(n), n})
 		require.NoError(t, err)
@@ -150,28 +179,28 @@ func TestTheTableOfWatermillsForwarderMovesIn(t *testing.T) {
 		publisher, err := watermillsql.NewPublisher(tx, watermillsql.PublisherConfig{SchemaAdapter: watermillsql.DefaultPostgreSQLSchema{}}, nil)
 		require.NoError(t, err)
 		require.NoError(t, forwarder.NewPublisher(publisher, forwarder.PublisherConfig{}).Publish("order.placed", m))
-		require.NoError(t, tx.Commit())
+		return tx.Commit
 	}
 	subscriber, err := watermillsql.NewSubscriber(db, watermillsql.SubscriberConfig{
 		SchemaAdapter: watermillsql.DefaultPostgreSQLSchema{}, OffsetsAdapter: watermillsql.DefaultPostgreSQLOffsetsAdapter{}, InitializeSchema: true,
 	}, watermill.NopLogger{})
 	require.NoError(t, err)
 	require.NoError(t, subscriber.SubscribeInitialize("forwarder_topic"))
-	for n := range 6 {
-		publish(t, n+1)
+	for n := range 5 {
+		require.NoError(t, begin(t, n+1)())
 	}
-	forwardSome(t, subscriber, 2)
-	move{"from-watermill.md", publish, `SELECT count(*) FROM watermill_pending`, id, "order.placed"}.follow(t, db, dsn, 2)
+	forwardSome(t, subscriber)
+	move{"from-watermill.md", begin, `SELECT count(*) FROM watermill_pending`, id, "order.placed"}.follow(t, db, dsn)
 }
 
-// forwardSome lets Watermill's own forwarder forward so many messages.
-func forwardSome(t *testing.T, subscriber message.Subscriber, count int) {
+// forwardSome acknowledges what the old relay has delivered, as Watermill's forwarder does.
+func forwardSome(t *testing.T, subscriber message.Subscriber) {
 	t.Helper()
 	received := 0
 	messages, err := subscriber.Subscribe(t.Context(), "forwarder_topic")
 	require.NoError(t, err)
 	for m := range messages {
-		if received++; received > count {
+		if received++; received > delivered {
 			break
 		}
 		m.Ack()
@@ -196,38 +225,38 @@ func TestJobsOfRiverMoveIn(t *testing.T) {
 	require.NoError(t, err)
 	client, err := river.NewClient(riverpgxv5.New(pool), &river.Config{})
 	require.NoError(t, err)
-	publish := func(t *testing.T, n int) {
+	begin := func(t *testing.T, n int) func() error {
 		t.Helper()
 		tx, err := pool.Begin(t.Context())
 		require.NoError(t, err)
 		_, err = client.InsertTx(t.Context(), tx, orderPlaced{key(n), n}, nil)
 		require.NoError(t, err)
-		require.NoError(t, tx.Commit(t.Context()))
+		return func() error { return tx.Commit(t.Context()) }
 	}
-	for n := range 6 {
-		publish(t, n+1)
+	for n := range 5 {
+		require.NoError(t, begin(t, n+1)())
 	}
-	workSome(t, pool, 2)
+	workSome(t, pool)
 	later, err := client.Insert(t.Context(), orderPlaced{"later", 100}, &river.InsertOpts{ScheduledAt: time.Now().Add(time.Hour)})
 	require.NoError(t, err)
 	execute(t, db, `UPDATE river_job SET id = 100 WHERE id = $1`, later.Job.ID)
-	execute(t, db, `SELECT setval('river_job_id_seq', 6)`)
+	execute(t, db, `SELECT setval('river_job_id_seq', 5)`)
 
 	pending := `SELECT count(*) FROM river_job WHERE finalized_at IS NULL`
 	id := func(n int) string { return fmt.Sprintf("river-%d", n) }
-	move{"from-river.md", publish, pending, id, "order_placed"}.follow(t, db, dsn, 2)
+	move{"from-river.md", begin, pending, id, "order_placed"}.follow(t, db, dsn)
 
 	var wait time.Duration
 	require.NoError(t, db.QueryRowContext(t.Context(), `SELECT extract(epoch FROM deliver_at - now())::bigint * 1000000000 FROM outbox WHERE id = 'river-100'`).Scan(&wait))
 	require.Greater(t, wait, 30*time.Minute, "a scheduled job stays scheduled")
 }
 
-// workSome lets River's own client work on so many jobs.
-func workSome(t *testing.T, pool *pgxpool.Pool, count int) {
+// workSome lets a client of River work on what the old relay has delivered.
+func workSome(t *testing.T, pool *pgxpool.Pool) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	_, err := pool.Exec(ctx, `UPDATE river_job SET scheduled_at = now() + interval '1 hour', state = 'scheduled' WHERE id > $1`, count)
+	_, err := pool.Exec(ctx, `UPDATE river_job SET scheduled_at = now() + interval '1 hour', state = 'scheduled' WHERE id > $1`, delivered)
 	require.NoError(t, err)
 	workers := river.NewWorkers()
 	river.AddWorker(workers, river.WorkFunc(func(context.Context, *river.Job[orderPlaced]) error { return nil }))
@@ -236,11 +265,11 @@ func workSome(t *testing.T, pool *pgxpool.Pool, count int) {
 	events, unsubscribe := client.Subscribe(river.EventKindJobCompleted)
 	defer unsubscribe()
 	require.NoError(t, client.Start(ctx))
-	for range count {
+	for range delivered {
 		<-events
 	}
 	require.NoError(t, client.Stop(ctx))
-	_, err = pool.Exec(ctx, `UPDATE river_job SET scheduled_at = now(), state = 'available' WHERE id > $1`, count)
+	_, err = pool.Exec(ctx, `UPDATE river_job SET scheduled_at = now(), state = 'available' WHERE id > $1`, delivered)
 	require.NoError(t, err)
 }
 

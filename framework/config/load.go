@@ -99,7 +99,7 @@ func (l *loader) loadTables(node *yaml.Node) *Config {
 // wantOne reports that there are several databases, where one is needed.
 func (l *loader) wantOne(c *Config) {
 	if c.HasFleet() && len(l.report.found) == 0 {
-		l.mistake("databases", "databases: there are several, and this is about one: name it with --in")
+		l.mistake("databases", "databases: there are several, and this is about one: name it with --in, or give its address with --database")
 	}
 }
 

@@ -15,33 +15,36 @@ import (
 	"github.com/waybill-go/waybill/framework/tracing"
 )
 
-// Database is an outbox of several that one forwarder works on. Name and Store are required.
+// Database is one of several outboxes that a forwarder works on. Name and Store are required.
 type Database struct {
-	// Name tells it from the others: in log lines and metrics, and as the metadata
-	// [notification.MetadataDatabase] of all that is read there.
+	// Name identifies the database: in log lines and metrics, and in the metadata
+	// [notification.MetadataDatabase] of every envelope read from it.
 	Name  string
 	Store Store
-	// Connections is how many statements run in this database at once; default, and least, as
-	// for Config.Connections.
+	// Connections is how many statements run in this database at once; the default and the
+	// minimum are those of Config.Connections.
 	Connections int
-	// Polled says that the database is not listened to, which would take a connection.
+	// Polled means that the forwarder does not listen to the database, which saves a connection.
 	Polled bool
-	// Sleep, if set, ends the work once there was nothing to do for so long: RunDatabase returns an *Idle. It
-	// needs a store.Sampler and a log that says when it may be left alone; see [store.QuietTarget].
+	// Sleep, if set, ends the work when there has been nothing to do for this long: RunDatabase
+	// returns an *Idle. It requires a store.Sampler whose targets are a [store.QuietTarget].
 	Sleep time.Duration
 }
 
-// DatabaseError is an error of one of several databases, as an Observer and RunDatabase have it.
+// DatabaseError is an error of one of several databases, as RunDatabase and an Observer get it.
 type DatabaseError = named.Error
 
-// RunDatabase forwards what one more outbox has, through the same sinks, until ctx or that of Run is done. Then it stops as
-// gracefully as Run, and returns nil; an *Idle where Database.Sleep is set and there is nothing left to do. Any other
-// error, a *DatabaseError, is one that waiting would not mend.
-// Threshold, breaker, rate and fairness of a sink count over all databases of the process: so many databases
-// send no more to a destination than one does.
+// RunDatabase forwards from another outbox, through the same sinks, until its ctx or that of Run
+// is done. Then it stops gracefully, as Run does, and returns nil. If Database.Sleep is set and
+// there is nothing left to do, it returns an *Idle. Any other error, a *DatabaseError, is one that
+// waiting cannot repair.
 //
-// It may be called any number of times, at any time: before Run has opened the sinks it waits for
-// that. After Run it returns ErrNotRunning. A name that is worked on already is ErrConfig.
+// The threshold, breaker, rate and fairness of a sink apply to all databases of the process
+// together: many databases send no more to a destination than one.
+//
+// RunDatabase may be called any number of times, at any time. It waits until Run has opened the
+// sinks. After Run it returns ErrNotRunning. For a name that is already in use it returns
+// ErrConfig.
 func (f *Forwarder) RunDatabase(ctx context.Context, d Database) error {
 	if err := f.checkDatabase(d); err != nil {
 		return err
@@ -73,9 +76,10 @@ func (f *Forwarder) RunDatabase(ctx context.Context, d Database) error {
 	return nil
 }
 
-// Forget drops what is remembered of a database that is no longer one of the fleet: deliveries that were
-// made, and could not be written before a lease ended.
+// Forget discards what the forwarder remembers of a database that is no longer in the fleet:
+// deliveries that were made but could not be recorded before a lease ended.
 func (f *Forwarder) Forget(database string) {
+	f.running.forget(database)
 	for _, w := range f.working() {
 		w.dispatcher.Retain(func(l store.Lane) bool { return l.Database != database })
 	}
@@ -86,25 +90,25 @@ func (f *Forwarder) checkDatabase(d Database) error {
 	p.Require(d.Name != "", "a database has no name")
 	p.Require(d.Store != nil, "database %s: the store is missing", d.Name)
 	p.Require(d.Connections == 0 || d.Connections >= quota.Least, "database %s: connections is %d: use at least %d", d.Name, d.Connections, quota.Least)
-	p.Require(store.SourceOf(d.Store) == nil || f.config.Lanes == 1, "database %s: its lanes are the partitions of its source: lanes is to be 1", d.Name)
+	p.Require(store.SourceOf(d.Store) == nil || f.config.Lanes == 1, "database %s: its lanes are the partitions of its source, so lanes must be 1", d.Name)
 	return p.Err()
 }
 
-// DatabaseFigures are what a forwarder does in one database at one moment.
+// DatabaseFigures report what a forwarder does in one database at one moment.
 type DatabaseFigures struct {
-	// Database is its name; "" for Config.Store.
+	// Database is its name; "" means Config.Store.
 	Database string
-	// Listening says that the database announces new rows.
+	// Listening reports that the database announces new rows.
 	Listening bool
-	// Looked and Coordinated are when the two loops, which look at the log and at the
-	// leases, last began a turn; zero: not yet. A turn ends within a lease or a minute also where
-	// the database does not answer.
+	// Looked and Coordinated say when the two loops, which look at the log and at the leases,
+	// last began a turn; zero means not yet. A turn ends within a lease or a minute even if the
+	// database does not answer.
 	Looked, Coordinated time.Time
-	// Answered is when the database last answered a look at the log; zero: not yet.
+	// Answered says when the database last answered a look at the log; zero means not yet.
 	Answered time.Time
 }
 
-// sum makes the figures of all databases together of those of each.
+// sum combines the figures of the databases into those of the forwarder.
 func (f *Figures) sum() {
 	f.Listening = len(f.Databases) > 0
 	for _, d := range f.Databases {
@@ -113,7 +117,7 @@ func (f *Figures) sum() {
 	}
 }
 
-// earlier is the earlier one of two times that are not zero.
+// earlier returns the earlier of two times, ignoring a zero one.
 func earlier(a, b time.Time) time.Time {
 	if a.IsZero() || !b.IsZero() && b.Before(a) {
 		return b
@@ -121,7 +125,7 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
-// begin lets databases in until finish.
+// begin admits databases until finish.
 func (f *Forwarder) begin(stop context.Context) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -129,7 +133,7 @@ func (f *Forwarder) begin(stop context.Context) {
 	close(f.began)
 }
 
-// admit takes one more database in, whose work is to end when stop is done.
+// admit admits a database. Its work must end when stop is done.
 func (f *Forwarder) admit(o *outbox) (stop context.Context, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -144,7 +148,7 @@ func (f *Forwarder) admit(o *outbox) (stop context.Context, err error) {
 	return f.stop, nil
 }
 
-// dismiss ends what admit began.
+// dismiss undoes admit.
 func (f *Forwarder) dismiss(o *outbox) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -152,7 +156,7 @@ func (f *Forwarder) dismiss(o *outbox) {
 	f.guests.Done()
 }
 
-// finish lets no more databases in, and waits until the work on those that there are has ended.
+// finish admits no more databases, and waits until the work on the admitted ones has ended.
 func (f *Forwarder) finish() {
 	f.mu.Lock()
 	f.stop = nil
@@ -160,8 +164,8 @@ func (f *Forwarder) finish() {
 	f.guests.Wait()
 }
 
-// enter begins the work on an outbox, with the sinks as they are at that moment: from then on a reload
-// tells its coordinator.
+// enter begins the work on an outbox with the sinks of that moment. From then on a reload informs
+// its coordinator.
 func (f *Forwarder) enter(o *outbox) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -178,29 +182,29 @@ func (f *Forwarder) leave(o *outbox) {
 	}
 }
 
-// workedOn are the outboxes that the forwarder works on now.
+// workedOn returns the outboxes that the forwarder works on now.
 func (f *Forwarder) workedOn() []*outbox {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return slices.Clone(f.outboxes)
 }
 
-// fleet is what shares the rates of the sinks.
+// fleet determines this forwarder's part of the sinks' rates.
 type fleet struct {
 	mu                    sync.Mutex
-	databases, forwarders int             // as Share has said
-	members               map[*outbox]int // forwarders that live, by database
+	databases, forwarders int             // arguments of Share
+	members               map[*outbox]int // live forwarders by database
 }
 
-// Share says how many databases the fleet has, and how many forwarders work on them as far as the caller
-// knows. It is for a forwarder with Config.Fleet: the rate of a sink is over the whole fleet, and each forwarder
-// has the same part of it. Where there are more forwarders than databases, each database has, cut by its
-// lanes. It may be called at any time.
+// Share sets how many databases the fleet has and how many forwarders work on them, as far as the
+// caller knows. It is for a forwarder with Config.Fleet: the rate of a sink applies to the whole
+// fleet, and each forwarder gets an equal part of it. If there are more forwarders than databases,
+// each database gets an equal part, which its lanes share. Share may be called at any time.
 func (f *Forwarder) Share(databases, forwarders int) {
 	f.share(func(s *fleet) { s.databases, s.forwarders = databases, forwarders })
 }
 
-// share changes what the rates are shared by.
+// share changes the numbers by which the rates are divided.
 func (f *Forwarder) share(change func(s *fleet)) {
 	s := &f.fleet
 	s.mu.Lock()
@@ -215,7 +219,7 @@ func (f *Forwarder) share(change func(s *fleet)) {
 	}
 }
 
-// inDatabase tells an observer in which database it was.
+// inDatabase adds the name of the database to what an observer is told.
 type inDatabase struct {
 	policy.Observer
 	name string

@@ -237,3 +237,26 @@ func TestAFleetHasNoStoreOfItsOwn(t *testing.T) {
 	require.ErrorContains(t, err, "a database has no name")
 	require.ErrorContains(t, err, "the store is missing")
 }
+
+func TestTheHeartbeatInADatabaseIsAboutItsOwnDeliveries(t *testing.T) {
+	s := &script{}
+	onSeveral(t, forwarder.Sink{Sink: s}, func(t *testing.T, f *multi) {
+		synctest.Wait()
+		f.eu.append("t", "", numbered("eu", 3)...)
+		f.us.append("t", "", numbered("us", 5)...)
+		f.flush()
+		time.Sleep(time.Minute) // heartbeats
+		delivered := func(o *outbox) (n int64) {
+			m, err := o.store.Membership(t.Context())
+			require.NoError(t, err)
+			for _, sink := range m.Sinks() {
+				n += sink.Delivered
+			}
+			return n
+		}
+		require.Equal(t, int64(3), delivered(f.eu))
+		require.Equal(t, int64(5), delivered(f.us))
+		require.Equal(t, int64(8), f.Stats()[1].Delivered, "that of the process has both")
+		f.end()
+	})
+}

@@ -82,31 +82,31 @@ func (o *outbox) appendTo(tenant string, n int) {
 func TestADestinationThatIsDownHoldsUpNoOther(t *testing.T) {
 	for name, err := range map[string]error{
 		"unavailable": sinks.Unavailable(errors.New("connection refused")),
-		"throttled":   sinks.Throttled(time.Date(2000, 1, 1, 0, 15, 0, 0, time.UTC), errors.New("429")),
+		"throttled":   sinks.Throttled(time.Date(2000, 1, 1, 0, 5, 0, 0, time.UTC), errors.New("429")),
 		"failing":     errors.New("500"),
 	} {
 		t.Run(name, func(t *testing.T) {
 			onEachStore(t, func(t *testing.T, o *outbox) {
 				s := newHosts()
 				s.set("dead", err)
-				o.appendTo("dead", 100)
-				o.appendTo("good", 100)
+				o.appendTo("dead", 30)
+				o.appendTo("good", 30)
 				f := o.one(forwarder.Sink{Sink: s, Retry: forwarder.Retry{Max: time.Minute}})
 				f.flush()
-				require.Equal(t, 100, count(s.given(), "good"), "at once")
-				time.Sleep(10 * time.Minute)
+				require.Equal(t, 30, count(s.given(), "good"), "at once")
+				time.Sleep(4 * time.Minute)
 				synctest.Wait()
-				require.Less(t, s.asked("dead"), 200, "it is probed now and then")
+				require.Less(t, s.asked("dead"), 60, "it is probed now and then")
 				require.Zero(t, f.Stats()[0].Dead)
-				o.appendTo("more", 50)
+				o.appendTo("more", 30)
 				f.flush()
-				require.Equal(t, 50, count(s.given(), "more"))
+				require.Equal(t, 30, count(s.given(), "more"))
 
 				s.set("dead", nil)
-				time.Sleep(20 * time.Minute)
+				time.Sleep(8 * time.Minute)
 				synctest.Wait()
 				require.Empty(t, o.parked())
-				require.Equal(t, int64(250), f.Stats()[0].Delivered)
+				require.Equal(t, int64(90), f.Stats()[0].Delivered)
 				f.end()
 			})
 		})

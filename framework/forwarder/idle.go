@@ -11,24 +11,25 @@ import (
 	"github.com/waybill-go/waybill/framework/store"
 )
 
-// Idle is what RunDatabase returns where Database.Sleep is set and there was nothing left to do: no row
-// came for that time, each row is settled for each sink, and nothing that is parked falls due soon. The lanes
-// are given back. The database needs no forwarder until Until, or until Moved or Changed returns true.
+// Idle is what RunDatabase returns if Database.Sleep is set and there is nothing left to do: no
+// row came for that time, every sink has settled all rows, and no parked delivery is due soon. The
+// lanes are released. The database needs no forwarder until Until, or until Moved or Changed
+// returns true.
 type Idle struct {
-	// Until is when something that is parked falls due, or old rows are to be removed.
+	// Until is when a parked delivery is due, or old rows should be removed.
 	Until time.Time
 
 	store  Store
-	target store.QuietTarget // closed: there was nothing before it
+	target store.QuietTarget // closed; everything up to it is settled
 	lanes  []store.LaneState
 }
 
 var _ error = (*Idle)(nil)
 
-// Error says that it is no failure.
+// Error implements error, although an Idle is not a failure.
 func (*Idle) Error() string { return "there is nothing to do" }
 
-// longestIdle bounds Idle.Until: retention removes rows of a database that is worked on.
+// longestIdle bounds Idle.Until, because retention removes rows only while a database is worked on.
 const longestIdle = 15 * time.Minute
 
 // Moved reports whether the log may have other rows as of a later target.
@@ -37,7 +38,7 @@ func (i *Idle) Moved(now store.Target) bool {
 	return !ok || q.Moved(i.target)
 }
 
-// Changed reports whether a person has changed what is parked, or which sinks are paused.
+// Changed reports whether a person changed parked deliveries or paused or resumed a sink.
 func (i *Idle) Changed(ctx context.Context) (bool, error) {
 	now, err := i.store.Membership(ctx)
 	if err != nil {
@@ -48,8 +49,8 @@ func (i *Idle) Changed(ctx context.Context) (bool, error) {
 	}), nil
 }
 
-// rest ends the work on the outbox, with an Idle, once there is nothing to do. Trouble with the database is no
-// idleness.
+// rest waits until there is nothing to do, ends the work on the outbox, and returns an Idle. An
+// outbox with database errors is not idle.
 func (o *outbox) rest(ctx context.Context, end func()) *Idle {
 	for pace.Sleep(ctx, max(o.sleep/4, 10*time.Millisecond)) {
 		if grown := o.feed.Grown(); grown.IsZero() || time.Since(grown) < o.sleep {
@@ -66,11 +67,12 @@ func (o *outbox) rest(ctx context.Context, end func()) *Idle {
 	return nil
 }
 
-// errNoSampler: an outbox that cannot be sampled does not rest.
-var errNoSampler = errors.New("the store is no store.Sampler")
+// errNoSampler means that the outbox cannot be sampled, so it never rests.
+var errNoSampler = errors.New("the store is not a store.Sampler")
 
-// idle looks whether there is something to do; nil: there is. What a person does meanwhile changes the lanes,
-// which are read first; the rows that are counted are at least those of the target, which comes before.
+// idle returns an Idle if there is nothing to do, otherwise nil. The order matters: it reads the
+// lanes first, so that a later change by a person is noticed, and the target before it counts the
+// rows, so that the count includes all rows of the target.
 func (o *outbox) idle(ctx context.Context) (*Idle, error) {
 	sampler, ok := o.given.(store.Sampler)
 	if !ok {

@@ -17,20 +17,20 @@ import (
 	"github.com/waybill-go/waybill/framework/store"
 )
 
-// outbox is a forwarder's work on one outbox: it reads the log, leases lanes and removes old rows. What
-// it delivers to are the forwarder's sinks, which several outboxes have in common.
+// outbox is a forwarder's work on one outbox: it reads the log, leases lanes and removes old rows.
+// It delivers to the sinks of the forwarder, which its outboxes share.
 type outbox struct {
 	forwarder   *Forwarder
-	name        string // "" where there is no other
+	name        string // "" for Config.Store
 	given       Store
-	bounded     *quota.Bounded // given, for all but the feed
+	bounded     *quota.Bounded // given, for everything except the feed
 	connections int
-	polled      bool          // it is not listened to
-	sleep       time.Duration // 0: the work goes on while there is nothing to do
+	polled      bool          // do not listen
+	sleep       time.Duration // 0: never return an *Idle
 	feed        *feed.Feed
 	observer    policy.Observer
 	log         *slog.Logger
-	coordinator *coordinate.Coordinator // set before it is among the forwarder's outboxes
+	coordinator *coordinate.Coordinator // set before it is in Forwarder.outboxes
 }
 
 func (f *Forwarder) newOutbox(d Database) *outbox {
@@ -52,13 +52,13 @@ func (f *Forwarder) newOutbox(d Database) *outbox {
 	return o
 }
 
-// run works on the outbox until ctx is done, and then ends gracefully. Its error is one that waiting would
-// not mend, or an *Idle.
+// run works on the outbox until ctx is done, and then stops gracefully. Its error is one that
+// waiting cannot repair, or an *Idle.
 func (o *outbox) run(ctx context.Context) (fatal error) {
 	ctx, end := context.WithCancel(ctx)
 	defer end()
 	f := o.forwarder
-	db, cancelDB := context.WithCancel(context.WithoutCancel(ctx)) // done: not even a last checkpoint
+	db, cancelDB := context.WithCancel(context.WithoutCancel(ctx)) // done: even the last checkpoint is cut off
 	defer cancelDB()
 	stopping := context.AfterFunc(ctx, func() {
 		if pace.Sleep(db, f.config.ShutdownTimeout+lastWrites) {
@@ -76,7 +76,7 @@ func (o *outbox) run(ctx context.Context) (fatal error) {
 	}
 	work.Go(func() {
 		fatal = o.coordinator.Run(ctx, db)
-		end() // where it is fatal
+		end() // if it failed
 	})
 	work.Go(func() { o.prune(ctx, db) })
 	var idle *Idle
@@ -90,15 +90,15 @@ func (o *outbox) run(ctx context.Context) (fatal error) {
 	return fatal
 }
 
-// In a pool that has a bound, handlers cannot use the reserved connections; otherwise
-// they could keep the forwarder from renewing its leases.
+// In a bounded pool, handlers cannot use the reserved connections. Otherwise they could keep the
+// forwarder from renewing its leases.
 const (
 	reserved     = 2
-	leastBounded = reserved + 2 // what a pool must allow: one is left for reading, and one for a handler
+	leastBounded = reserved + 2 // the smallest pool to reserve from: leaves one for reading and one for a handler
 )
 
-// reserve takes connections for leases and checkpoints out of a pool that has a bound,
-// until release is called, and warns where the pool is too small.
+// reserve reserves connections of a bounded pool for leases and checkpoints until release is
+// called. It warns if the pool is too small.
 func (o *outbox) reserve(ctx context.Context) (release func()) {
 	release = func() {}
 	r, ok := o.given.(store.Reserver)
@@ -107,7 +107,7 @@ func (o *outbox) reserve(ctx context.Context) (release func()) {
 	}
 	log := o.log.With("pool_allows", r.MaxConnections(), "forwarder_needs", o.connections)
 	if r.MaxConnections() <= o.connections {
-		log.Warn("the pool of database connections is too small: the forwarder needs so many beside what handlers, hooks and the application use at once")
+		log.Warn("the pool of database connections is too small: the forwarder needs these connections in addition to those of handlers, hooks and the application")
 	}
 	if r.MaxConnections() < leastBounded {
 		return release
@@ -116,13 +116,13 @@ func (o *outbox) reserve(ctx context.Context) (release func()) {
 	defer cancel()
 	taken, err := r.Reserve(ctx, reserved)
 	if err != nil {
-		log.Warn("no connections are reserved for leases and checkpoints: handlers that use the whole pool will cost leases", "error", err)
+		log.Warn("no connections are reserved for leases and checkpoints: handlers that use the whole pool can make leases expire", "error", err)
 		return release
 	}
 	return taken
 }
 
-// prune removes old rows, where the store can.
+// prune removes old rows if the store can.
 func (o *outbox) prune(stop, db context.Context) {
 	rows, ok := o.given.(store.Pruner)
 	if !ok {
@@ -137,16 +137,16 @@ func (o *outbox) prune(stop, db context.Context) {
 	}).Run(stop, db)
 }
 
-// lastWrites is how long the last checkpoints may take once deliveries were cut off.
+// lastWrites is how long the last checkpoints may take after deliveries were cut off.
 const lastWrites = dispatch.AbandonAfter + 5*time.Second
 
-// coordination is what the coordinator works with, for some sinks.
+// coordination returns the coordinator's configuration for some sinks.
 func (o *outbox) coordination(work map[string]*working) coordinate.Config {
 	f := o.forwarder
 	c := coordinate.Config{
 		Store: o.bounded, Database: o.name, Owner: f.owner, Sinks: make(map[string]coordinate.Sink), Others: make(map[string]store.Start),
 		Lanes: f.config.Lanes, Lease: f.config.Lease, ShutdownTimeout: f.config.ShutdownTimeout, Feed: o.feed,
-		Running: f.report, Grows: o.isSourced(), Observer: o.observer, Logger: o.log,
+		Running: func() store.Running { return f.report(o.name) }, Grows: o.isSourced(), Observer: o.observer, Logger: o.log,
 	}
 	if f.config.Fleet {
 		c.Members = func(n int) { f.share(func(s *fleet) { s.members[o] = n }) }
@@ -162,18 +162,18 @@ func (o *outbox) coordination(work map[string]*working) coordinate.Config {
 	return c
 }
 
-// sink is one of the forwarder's, as the outbox's coordinator takes it.
+// sink returns a sink of the forwarder as the outbox's coordinator needs it.
 func (o *outbox) sink(w *working) coordinate.Sink {
 	return coordinate.Sink{
 		Dispatcher: w.dispatcher, Types: w.types, Start: w.Start, Hooks: w.Hooks,
-		Shared: w.path.Plain() && !o.isSourced(), // a condition that takes long delays its own lanes only
+		Shared: w.path.Plain() && !o.isSourced(), // a slow condition delays only its own lanes
 		Prompt: w.name == store.SinkUnrouted, Transactor: transactorOf(w.Sink),
 	}
 }
 
 func (o *outbox) isSourced() bool { return store.SourceOf(o.given) != nil }
 
-// figures are what the work on the outbox does now.
+// figures returns what the work on the outbox does now.
 func (o *outbox) figures() DatabaseFigures {
 	return DatabaseFigures{Database: o.name, Listening: o.feed.Listening(), Looked: o.feed.Turned(), Answered: o.feed.Answered(), Coordinated: o.coordinator.Turned()}
 }

@@ -70,7 +70,7 @@ func (f *Forwarder) Reload(ctx context.Context, to map[string]Sink, routes route
 			change(outboxes, name, next[name])
 			if old := before[name]; old != nil {
 				old.dispatcher.Stop()
-				f.running.ended(old.dispatcher.Stats())
+				f.running.ended(old.dispatcher)
 			}
 		})
 	}

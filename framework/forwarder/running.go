@@ -27,7 +27,7 @@ type running struct {
 	// slowest is the longest checkpoint since turned; before is that of the period before.
 	slowest, before time.Duration
 	turned          time.Time
-	tally           tally
+	tallies         map[string]*tally // by database
 }
 
 // halfRemembered is the period of slowest, so that a checkpoint is reported for between one
@@ -39,7 +39,7 @@ func newRunning(c Config) *running {
 	if observer == nil {
 		observer = Unobserved{}
 	}
-	r := &running{Observer: observer, version: programVersion(), settings: c.digest(), turned: time.Now()}
+	r := &running{Observer: observer, version: programVersion(), settings: c.digest(), turned: time.Now(), tallies: make(map[string]*tally)}
 	if c.TraceSettle {
 		r.settling = tracing.NewSettling(c.TracerProvider)
 	}
@@ -67,23 +67,23 @@ func (r *running) turn() {
 }
 
 // report returns the next heartbeat. It holds a lock only to read a few figures.
-func (f *Forwarder) report() store.Running {
+func (f *Forwarder) report(database string) store.Running {
 	work := f.working()
 	sinks := make([]store.SinkRunning, 0, len(work))
 	for _, w := range work {
-		sinks = append(sinks, sinkRunning(w.dispatcher))
+		sinks = append(sinks, sinkRunning(w.dispatcher, database))
 	}
-	return f.running.report(sinks)
+	return f.running.report(sinks, database)
 }
 
 // report returns the next heartbeat, from the figures of the present dispatchers.
-func (r *running) report(sinks []store.SinkRunning) store.Running {
+func (r *running) report(sinks []store.SinkRunning, database string) store.Running {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.turn()
 	return store.Running{
 		Version: r.version, Settings: r.settings, Checkpoint: max(r.slowest, r.before),
-		Sinks: store.BoundSinks(r.tally.count(sinks, time.Now())),
+		Sinks: store.BoundSinks(r.tallyOf(database).count(sinks, time.Now())),
 	}
 }
 
@@ -91,21 +91,40 @@ func (r *running) report(sinks []store.SinkRunning) store.Running {
 // the database has more of it.
 const maxCause = 100
 
-func sinkRunning(d *dispatch.Dispatcher) store.SinkRunning {
-	done, now := d.Stats(), d.Figures()
+func sinkRunning(d *dispatch.Dispatcher, database string) store.SinkRunning {
+	done, now := d.StatsIn(database), d.Figures()
 	s := store.SinkRunning{Sink: done.Sink, Delivered: done.Delivered, Failed: done.Failed, Dead: done.Dead,
-		InFlight: now.InFlight, Threshold: now.Threshold, Pending: now.Pending, BreakerOpen: now.BreakerOpen}
+		InFlight: done.InFlight, Threshold: now.Threshold, Pending: done.Pending, BreakerOpen: now.BreakerOpen}
 	if s.BreakerOpen {
 		s.Cause = policy.Text(d.State().Cause, maxCause)
 	}
 	return s
 }
 
+// tallyOf is the tally of a database. The caller holds mu.
+func (r *running) tallyOf(database string) *tally {
+	t := r.tallies[database]
+	if t == nil {
+		t = &tally{}
+		r.tallies[database] = t
+	}
+	return t
+}
+
 // ended adds the counts of a dispatcher that was replaced.
-func (r *running) ended(s Stats) {
+func (r *running) ended(d *dispatch.Dispatcher) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.tally.ended(s)
+	for _, database := range d.Databases() {
+		r.tallyOf(database).ended(d.StatsIn(database))
+	}
+}
+
+// forget drops the counts of a database.
+func (r *running) forget(database string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.tallies, database)
 }
 
 // takeOver sets the configuration of a reload.

@@ -53,9 +53,9 @@ func TestCapturesAreRefusedWhereTheyMakeNoSense(t *testing.T) {
 	for want, args := range map[string][]string{
 		"--key belongs to --capture":                                  {"--key", "id"},
 		"--on belongs to --capture":                                   {"--captures", "--on", "insert"},
-		"--capture and --uncapture are separate tasks":               {"--capture", "a", "--uncapture", "b"},
-		"--captures and --print-grants are separate tasks":           {"--captures", "--print-grants", "shop"},
-		"--capture and --partition-rows are separate tasks":          {"--capture", "a", "--partition-rows", "5"},
+		"--capture and --uncapture are separate tasks":                {"--capture", "a", "--uncapture", "b"},
+		"--captures and --print-grants are separate tasks":            {"--captures", "--print-grants", "shop"},
+		"--capture and --partition-rows are separate tasks":           {"--capture", "a", "--partition-rows", "5"},
 		"--captures prints no SQL: leave out --print":                 {"--captures", "--print"},
 		"--print is SQL, not JSON":                                    {"--capture", "a", "--print", "--json"},
 		"captures are for PostgreSQL only: elsewhere write a trigger": {"--capture", "a", "--database", "sqlite:x.db"},

@@ -58,11 +58,15 @@ func (t *types) run(cmd *cobra.Command, _ []string) error {
 	case t.all && t.offline:
 		return wrongUsage(cmd, errors.New("--all searches the log and --offline does not read it: leave one out"))
 	}
-	load := config.LoadRoutes
-	if t.offline {
-		load = config.LoadDeliveries // needs no database
+	load, source := config.LoadDeliveries, t.source(t.flags) // needs no database
+	if !t.offline {
+		var err error
+		if source, err = t.one(cmd, t.flags); err != nil {
+			return err
+		}
+		load = config.LoadRoutes
 	}
-	c, err := load(t.source(t.flags), t.options)
+	c, err := load(source, t.options)
 	if err != nil {
 		return err
 	}

@@ -109,6 +109,15 @@ func TestVersionTellsWhatItWasBuiltFrom(t *testing.T) {
 	require.Equal(t, b.String()+"\n", string(output))
 }
 
+func TestVersionShowsTheLicencesOfWhatIsLinked(t *testing.T) {
+	t.Parallel()
+	r := waybill(t, "version", "--licenses")
+	require.Zero(t, r.code, r.stderr)
+	for _, want := range []string{"github.com/lib/pq: MIT\n", "modernc.org/sqlite: ", "Permission is hereby granted", "Apache License"} {
+		require.Contains(t, r.stdout, want)
+	}
+}
+
 func TestHelpDocumentsTheExitCodes(t *testing.T) {
 	t.Parallel()
 	r := waybill(t)

@@ -14,21 +14,21 @@ import (
 	"github.com/waybill-go/waybill/framework/store"
 )
 
-// ErrOtherFleet: forwarders of another fleet use the control database.
+// ErrOtherFleet means that forwarders of another fleet use the control database.
 var ErrOtherFleet = errors.New("the control database is used by another fleet")
 
-// ControlStore is what a fleet needs of its control database: an outbox to which nothing is published, with
-// a prefix that no other outbox has. Each database is a sink there, with one lane.
+// ControlStore is what a fleet needs from its control database: an outbox to which nothing is
+// published, with a prefix of its own. Each database of the fleet is a sink there, with one lane.
 type ControlStore interface {
 	store.Leases
 	Checkpoint(ctx context.Context, c store.Checkpoint) error
 }
 
-// control leases databases, with the assignment that lanes have. It is for one goroutine.
+// control leases databases, and assigns them like lanes. It is for one goroutine.
 type control struct {
 	store    ControlStore
 	owner    string
-	identity string // a digest
+	identity string // hashed
 	lease    time.Duration
 	trouble  *pace.Trouble
 	log      *slog.Logger
@@ -40,12 +40,12 @@ type control struct {
 	refused    bool
 }
 
-// heldLease is the right to work on one database.
+// heldLease is a lease of one database.
 type heldLease struct {
 	store.Lease
 	database Database
 	renewed  time.Time
-	leaving  bool // it is given back once the work on it has ended
+	leaving  bool // released when the work on it has ended
 }
 
 func newControl(s ControlStore, owner, identity string, lease time.Duration, log *slog.Logger) *control {
@@ -53,15 +53,16 @@ func newControl(s ControlStore, owner, identity string, lease time.Duration, log
 		trouble: pace.NewTrouble(log, "leasing databases from the control database", 0), held: make(map[string]*heldLease)}
 }
 
-// nameOf is a database's name in the control database. Databases of one name that are not the same one have
-// leases of their own: or one of two fleets would take a database for worked on that is not.
+// nameOf returns a database's name in the control database. Different databases with the same name
+// have separate leases; otherwise one of two fleets would treat a database as worked on that is not.
 func nameOf(d Database) string {
 	return fmt.Sprintf("%s@%x", d.Name, sha256.Sum256([]byte(d.Identity)))[:len(d.Name)+9]
 }
 
-// look renews, takes up and gives back leases. It returns the databases that this forwarder is to work on, and
-// how many forwarders there are. While the control database does not answer, what is held stays: the lanes'
-// leases in each database are the fence. refused is why nothing is leased: an ErrOtherFleet.
+// look renews, acquires and releases leases. It returns the databases that this forwarder must work
+// on, and how many forwarders there are. While the control database does not answer, the forwarder
+// keeps its databases, since the leases of the lanes protect each of them. refused is an
+// ErrOtherFleet if nothing is leased for that reason.
 func (c *control) look(ctx context.Context, listed []Database, isOver func(Database) bool) (mine []Database, forwarders int, refused error) {
 	bounded, cancel := context.WithTimeout(ctx, c.lease)
 	defer cancel()
@@ -97,7 +98,7 @@ func (c *control) turn(ctx context.Context, listed []Database, isOver func(Datab
 	slices.Sort(names)
 	for name, h := range c.held {
 		if d, is := databases[name]; is {
-			h.database = d // its password may be another one
+			h.database = d // the password may have changed
 		} else {
 			h.leaving = true
 		}
@@ -116,13 +117,13 @@ func (c *control) turn(ctx context.Context, listed []Database, isOver func(Datab
 	if err != nil {
 		return err
 	}
-	if err := c.cut(ctx, names, &membership); err != nil {
-		return err
-	}
 	if err := c.judge(membership.Members); err != nil {
 		for _, h := range c.held {
 			h.leaving = true
 		}
+		return err
+	}
+	if err := c.cut(ctx, names, &membership); err != nil {
 		return err
 	}
 	membership.Members = slices.DeleteFunc(membership.Members, func(m store.Member) bool { return m.Settings != c.identity })
@@ -138,7 +139,7 @@ func (c *control) turn(ctx context.Context, listed []Database, isOver func(Datab
 		lease, err := c.store.Acquire(ctx, lane, c.owner, c.lease)
 		switch {
 		case errors.Is(err, store.ErrLeaseHeld), errors.Is(err, store.ErrLanes):
-			continue // another one was faster
+			continue // another forwarder was faster
 		case err != nil:
 			return err
 		}
@@ -147,9 +148,9 @@ func (c *control) turn(ctx context.Context, listed []Database, isOver func(Datab
 	return c.renew(ctx)
 }
 
-// judge refuses to lease databases beside another fleet. The one whose forwarder came first has the control
-// database; another one waits until its forwarders have gone, so that a rolling deployment to
-// another configuration loses nothing.
+// judge refuses to lease databases while another fleet does. The fleet whose forwarder came first
+// has the control database. Another one waits until those forwarders have stopped, so that a
+// rolling deployment of a new configuration works.
 func (c *control) judge(members []store.Member) error {
 	if len(members) == 0 {
 		return nil
@@ -166,11 +167,11 @@ func (c *control) judge(members []store.Member) error {
 	if first.Settings == c.identity {
 		return nil
 	}
-	return fmt.Errorf("%w: that of forwarder %s, whose sinks or outbox.prefix are others. This one waits until those have stopped; if they are to run on, give one of the fleets another fleet.prefix",
+	return fmt.Errorf("%w: that of forwarder %s, with other sinks or another outbox.prefix. This forwarder waits until those have stopped; to keep both running, give one of the fleets another fleet.prefix",
 		ErrOtherFleet, first.Owner)
 }
 
-// cut makes the lanes of databases that have none yet.
+// cut creates the lanes of new databases.
 func (c *control) cut(ctx context.Context, names []string, m *store.Membership) error {
 	known := make(map[string]bool, len(m.Lanes))
 	for _, l := range m.Lanes {
@@ -188,20 +189,20 @@ func (c *control) cut(ctx context.Context, names []string, m *store.Membership) 
 	return nil
 }
 
-// correct corrects the membership by what only this forwarder knows.
+// correct adds to the membership what only this forwarder knows.
 func (c *control) correct(m *store.Membership) {
 	for i := range m.Lanes {
 		l := &m.Lanes[i]
 		switch holds := c.held[l.Lane.Sink] != nil; {
 		case holds && l.Owner == "":
-			l.Owner = c.owner // its lease ran out while the control database was away
+			l.Owner = c.owner // its lease expired while the control database did not answer
 		case !holds && l.Owner == c.owner:
 			l.Owner = "" // the answer to Acquire was lost
 		}
 	}
 }
 
-// renew renews leases. One that another forwarder has taken is given up.
+// renew renews leases. It gives up a lease that another forwarder has taken.
 func (c *control) renew(ctx context.Context) error {
 	for name, h := range c.held {
 		if time.Since(h.renewed) < c.lease/3 {
@@ -209,7 +210,7 @@ func (c *control) renew(ctx context.Context) error {
 		}
 		err := c.store.Checkpoint(ctx, store.Checkpoint{Lease: h.Lease, TTL: c.lease})
 		switch {
-		case errors.Is(err, store.ErrServerChanged): // it has restarted: the lease is as good as it was
+		case errors.Is(err, store.ErrServerChanged): // it has restarted; the lease is still valid
 			lease, err := c.store.Acquire(ctx, h.Lane, c.owner, c.lease)
 			if errors.Is(err, store.ErrLeaseHeld) {
 				h.leaving = true
@@ -231,7 +232,7 @@ func (c *control) renew(ctx context.Context) error {
 	return nil
 }
 
-// giveBack gives the leases back of databases on which the work has ended.
+// giveBack releases the leases of databases on which the work has ended.
 func (c *control) giveBack(ctx context.Context, isOver func(Database) bool) error {
 	for name, h := range c.held {
 		if !h.leaving || !isOver(h.database) {
@@ -245,7 +246,7 @@ func (c *control) giveBack(ctx context.Context, isOver func(Database) bool) erro
 	return nil
 }
 
-// leave ends the membership, and gives all back. The work on the databases has ended.
+// leave ends the membership and releases all leases. The work on the databases has ended.
 func (c *control) leave(ctx context.Context) {
 	err := c.store.Leave(ctx, c.owner)
 	for _, h := range c.held {

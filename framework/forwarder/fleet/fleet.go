@@ -1,15 +1,16 @@
-// Package fleet runs one forwarder over databases that come and go: those of a list, or of a query that is
-// asked again by the clock. Threshold, breaker, rate and fairness of a sink count over all of them.
+// Package fleet runs one forwarder over databases that come and go: those of a list, or of a query
+// that is repeated. The threshold, breaker, rate and fairness of a sink apply to all of them
+// together.
 //
-// Each database is worked on by itself: one that is away, has no tables or is wrong in another way is tried
-// again, and costs the others nothing. A database in which there is nothing to do sleeps: its lanes are given
-// back, and one look a second finds what comes. Neighbours, schemas of one database, share that look.
+// Each database is independent: if one cannot be reached, has no tables or has another problem, it
+// is tried again without affecting the others. A database with nothing to do sleeps: its lanes are
+// released, and one look a second notices new rows. Neighbours (schemas of one database) share that
+// look.
 //
-// Several forwarders may run one fleet. Without a control database each works on all databases, and
-// the lanes' leases share the work. A control database leases each database to one of them. That only
-// spreads the work: it is the lanes' leases that keep two forwarders from working on one lane.
-//
-// The files in the order in which to read them: fleet.go, member.go, watch.go, control.go.
+// Several forwarders may run one fleet. Without a control database each of them works on all
+// databases, and the leases of the lanes distribute the work. A control database leases each
+// database to one of the forwarders. That only distributes the work better: it is still the leases
+// of the lanes that prevent two forwarders from working on one lane.
 package fleet
 
 import (
@@ -28,90 +29,90 @@ import (
 	"github.com/waybill-go/waybill/framework/internal/pace"
 )
 
-// Defaults of a Config.
+// Defaults of Config.
 const (
 	DefaultRefresh = time.Minute
 	DefaultSleep   = 10 * time.Second
 )
 
-// Never as a Config's Sleep keeps databases awake.
+// Never, as Config.Sleep, keeps databases awake.
 const Never = time.Duration(1<<63 - 1)
 
-// Database is one of a fleet.
+// Database is a database of a fleet.
 type Database struct {
-	// Name tells it from the others. It travels as metadata of all that is read there.
+	// Name identifies it. It is added as metadata to every envelope read from it.
 	Name string
-	// Address is where it is; it may hold a password. A database with another address than before is opened
-	// again.
+	// Address is its address, which may contain a password. If a database's address changes, it
+	// is closed and opened again.
 	Address string
-	// Identity is the address without its secrets. Forwarders that share a control database take databases
-	// with different identities for different ones.
+	// Identity is the address without its secrets. Forwarders that share a control database
+	// treat databases with different identities as different databases.
 	Identity string
 }
 
-// Lister knows the databases of a fleet.
+// Lister knows which databases the fleet has.
 type Lister interface {
-	// List returns them, each name once. Where that fails those that were known stay.
+	// List returns them, each name once. If it fails, the databases of the last list remain.
 	List(ctx context.Context) ([]Database, error)
 }
 
-// Static is a Lister of databases that stay the same.
+// Static is a Lister of a fixed list of databases.
 type Static []Database
 
 // List implements Lister.
 func (s Static) List(context.Context) ([]Database, error) { return s, nil }
 
-// Outbox is a database that is open.
+// Outbox is an open database.
 type Outbox struct {
 	Store forwarder.Store
 	Close func()
 }
 
-// Config is what a fleet works with. Forwarder, Databases and Open are required.
+// Config is the configuration of a fleet. Forwarder, Databases and Open are required.
 type Config struct {
-	// Forwarder is one with Config.Fleet, which Run runs.
+	// Forwarder has Config.Fleet set. Run runs it.
 	Forwarder *forwarder.Forwarder
 	Databases Lister
-	// Open opens a database; its error is tried again.
+	// Open opens a database. It is called again after an error.
 	Open func(ctx context.Context, d Database) (Outbox, error)
-	// Control leases databases to forwarders; nil: each works on all.
+	// Control leases databases to forwarders; nil means that each works on all.
 	Control ControlStore
-	// Identity is what the configurations of forwarders that share Control have in common, such as the names
-	// of the sinks.
+	// Identity is what forwarders that share Control must have in common in their configurations,
+	// such as the names of the sinks.
 	Identity string
-	// Lease is how long a database stays with a forwarder that does not renew its lease; default
+	// Lease is how long a forwarder keeps a database without renewing its lease; default
 	// forwarder.DefaultLease.
 	Lease time.Duration
-	// Refresh is how often Databases is asked; default DefaultRefresh.
+	// Refresh is the interval between two calls of List; default DefaultRefresh.
 	Refresh time.Duration
-	// Sleep is after what time without anything to do a database sleeps; default DefaultSleep. Never keeps
-	// all awake.
+	// Sleep is how long a database has nothing to do before it sleeps; default DefaultSleep. Never
+	// keeps all databases awake.
 	Sleep time.Duration
-	// Connections is as for forwarder.Database.
+	// Connections are those of each forwarder.Database.
 	Connections int
-	// Listeners is how many databases are listened to at once, of those that are awake; the others are polled.
+	// Listeners is how many awake databases are listened to at once; the others are polled.
 	Listeners int
-	// Logger gets one line for each change of a database's state; default: slog's.
+	// Logger gets one line for each change in the state of a database; default: slog's.
 	Logger *slog.Logger
 }
 
 // Fleet is a forwarder and its databases. It is safe for concurrent use.
 type Fleet struct {
 	config  Config
-	control *control // nil: there is none
+	control *control // nil without Config.Control
 	watch   *watch
 	hearing *semaphore.Weighted
 	listing *pace.Trouble
-	kick    chan struct{} // capacity 1: look at once
+	kick    chan struct{} // capacity 1: begin a turn now
 
 	mu      sync.Mutex
 	lister  Lister
-	asked   int // how often List is to have been asked
-	answers int // how often it was
+	asked   int // how many calls of List were requested
+	answers int // how many of them have been answered
 	listed  []Database
 	members map[string]*member
-	ending  map[string]*member // those that are stopping
-	leased  string             // why Control gives this forwarder nothing; "": it does
+	ending  map[string]*member // being stopped
+	leased  string             // why Control leases nothing to this forwarder; "" if it does
 }
 
 // New returns a fleet. It starts nothing.
@@ -139,8 +140,8 @@ func New(c Config) (*Fleet, error) {
 	return f, nil
 }
 
-// Run runs the forwarder over the databases until ctx is done, and ends gracefully. Its error is that of
-// [forwarder.Forwarder.Run].
+// Run runs the forwarder over the databases until ctx is done, and then stops gracefully. Its error
+// is that of [forwarder.Forwarder.Run].
 func (f *Fleet) Run(ctx context.Context) error {
 	ctx, end := context.WithCancel(ctx)
 	defer end()
@@ -153,8 +154,8 @@ func (f *Fleet) Run(ctx context.Context) error {
 	return err
 }
 
-// Follow has another list count, and Refresh asks the list at once. Both wake all databases, since what is
-// routed to their sinks may have changed.
+// Follow replaces the list and calls Refresh, which wakes all databases: the routes to their sinks
+// may have changed.
 func (f *Fleet) Follow(l Lister) {
 	f.mu.Lock()
 	f.lister = l
@@ -162,7 +163,7 @@ func (f *Fleet) Follow(l Lister) {
 	f.Refresh()
 }
 
-// Refresh asks the list for databases at once, and wakes all that sleep.
+// Refresh asks the list at once and wakes all sleeping databases.
 func (f *Fleet) Refresh() {
 	f.mu.Lock()
 	f.asked++
@@ -171,7 +172,7 @@ func (f *Fleet) Refresh() {
 	f.look()
 }
 
-// look has follow begin a turn.
+// look makes follow begin a turn.
 func (f *Fleet) look() {
 	select {
 	case f.kick <- struct{}{}:
@@ -179,7 +180,8 @@ func (f *Fleet) look() {
 	}
 }
 
-// follow starts and stops the work on databases until ctx is done and all of it has ended.
+// follow starts and stops the work on databases. It returns when ctx is done and all work has
+// ended.
 func (f *Fleet) follow(ctx context.Context) {
 	pause := f.config.Refresh
 	if f.control != nil {
@@ -212,7 +214,7 @@ func (f *Fleet) follow(ctx context.Context) {
 	}
 }
 
-// list asks for the databases, where it is time.
+// list calls List if that was requested.
 func (f *Fleet) list(ctx context.Context) {
 	f.mu.Lock()
 	lister, asked := f.lister, f.asked
@@ -240,7 +242,7 @@ func (f *Fleet) list(ctx context.Context) {
 	f.listed, f.answers = listed, asked
 }
 
-// checkNames refuses a list that has a database without a name, or a name twice.
+// checkNames refuses a list with a database without a name, or with a name twice.
 func checkNames(listed []Database) error {
 	known := make(map[string]bool, len(listed))
 	for _, d := range listed {
@@ -255,7 +257,7 @@ func checkNames(listed []Database) error {
 	return nil
 }
 
-// assign starts the work on the databases that are to be worked on here, and stops it on the others.
+// assign starts the work on the databases of this forwarder, and stops it on the others.
 func (f *Fleet) assign(ctx context.Context) {
 	f.mu.Lock()
 	listed := slices.Clone(f.listed)
@@ -300,7 +302,7 @@ func (f *Fleet) assign(ctx context.Context) {
 	}
 }
 
-// reap forgets those that have ended. The mutex is held.
+// reap removes the members that have ended. The mutex is held.
 func (f *Fleet) reap() {
 	for name, m := range f.ending {
 		select {
@@ -314,7 +316,7 @@ func (f *Fleet) reap() {
 	}
 }
 
-// isOver reports whether nothing of a database is under way.
+// isOver reports whether no work on a database is running.
 func (f *Fleet) isOver(d Database) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -323,7 +325,7 @@ func (f *Fleet) isOver(d Database) bool {
 	return f.ending[d.Name] == nil && (works == nil || works.Database != d)
 }
 
-// all are the members that work, or are stopping.
+// all returns the members that work or are stopping.
 func (f *Fleet) all() []*member {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -337,41 +339,41 @@ func (f *Fleet) all() []*member {
 	return all
 }
 
-// State is how the work on a database stands.
+// State is the state of the work on a database.
 type State string
 
 // The states.
 const (
-	// StateElsewhere: another forwarder has leased it, or none has yet.
+	// StateElsewhere means that another forwarder has leased it, or that none has yet.
 	StateElsewhere State = "elsewhere"
-	// StateOpening: it is being opened.
+	// StateOpening means that it is being opened.
 	StateOpening State = "opening"
-	// StateAwake: it is worked on.
+	// StateAwake means that a forwarder works on it.
 	StateAwake State = "awake"
-	// StateAsleep: there is nothing to do.
+	// StateAsleep means that there is nothing to do.
 	StateAsleep State = "asleep"
-	// StateFailing: it cannot be opened or worked on, which is tried again.
+	// StateFailing means that it cannot be opened or worked on; it is tried again.
 	StateFailing State = "failing"
 )
 
-// States are all states, in the order in which they come.
+// States returns all states, in the order in which a database goes through them.
 func States() []State {
 	return []State{StateElsewhere, StateOpening, StateAwake, StateAsleep, StateFailing}
 }
 
-// Status is how the work on one database stands.
+// Status describes the work on one database.
 type Status struct {
 	Database string `json:"database"`
 	State    State  `json:"state"`
-	// Since is when that began; zero for one elsewhere.
+	// Since is when the state began; zero for StateElsewhere.
 	Since time.Time `json:"since,omitzero"`
-	// Error is why it fails, or why no database is leased to this forwarder.
+	// Error says why it fails, or why no database is leased to this forwarder.
 	Error string `json:"error,omitempty"`
-	// Store is open; nil: it is not.
+	// Store is nil if the database is not open.
 	Store forwarder.Store `json:"-"`
 }
 
-// Databases reports how the databases of the list stand, by name. It uses no database.
+// Databases returns the status of each listed database, by name. It uses no database.
 func (f *Fleet) Databases() []Status {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -387,7 +389,7 @@ func (f *Fleet) Databases() []Status {
 	return all
 }
 
-// Listed are the databases as they were last listed.
+// Listed returns the databases of the last list.
 func (f *Fleet) Listed() []Database {
 	f.mu.Lock()
 	defer f.mu.Unlock()

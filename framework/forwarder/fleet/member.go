@@ -18,8 +18,8 @@ type member struct {
 	fleet     *Fleet
 	stop      context.CancelFunc
 	done      chan struct{}
-	before    *member // that worked on a database of this name; nil: none. It ends first
-	forgotten bool    // it is not listed any more
+	before    *member // the previous member with this name, if any; it ends first
+	forgotten bool    // no longer listed
 
 	mu    sync.Mutex
 	state State
@@ -36,10 +36,10 @@ func (f *Fleet) start(ctx context.Context, d Database, before *member) *member {
 	return m
 }
 
-// longestTry is the longest pause between two tries of a database that fails.
+// longestTry is the longest pause between two attempts at a failing database.
 const longestTry = 15 * time.Second
 
-// openTime bounds one try of opening.
+// openTime bounds one attempt to open a database.
 const openTime = 15 * time.Second
 
 // run works on the database until ctx is done.
@@ -64,7 +64,7 @@ func (m *member) run(ctx context.Context) {
 	}
 }
 
-// work opens the database, and works on it whenever it is awake, until ctx is done or something fails.
+// work opens the database and works on it while it is awake, until ctx is done or something fails.
 func (m *member) work(ctx context.Context, trouble *pace.Trouble) error {
 	bounded, cancel := context.WithTimeout(ctx, openTime)
 	o, err := m.fleet.config.Open(bounded, m.Database)
@@ -106,7 +106,7 @@ func (m *member) wake(ctx context.Context, s forwarder.Store) error {
 	})
 }
 
-// enter notes another state.
+// enter sets the state.
 func (m *member) enter(s State, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -114,6 +114,15 @@ func (m *member) enter(s State, err error) {
 		m.state, m.since = s, time.Now()
 	}
 	m.err = err
+}
+
+// looked notes what came of a look while the database sleeps. It may be awake by then.
+func (m *member) looked(err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.state == StateAsleep {
+		m.err = err
+	}
 }
 
 func (m *member) keep(s forwarder.Store) {

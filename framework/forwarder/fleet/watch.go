@@ -13,16 +13,16 @@ import (
 )
 
 const (
-	// lookPause is between two looks at the log of a database that sleeps.
+	// lookPause is the pause between two looks at the log of a sleeping database.
 	lookPause = time.Second
 	// lookTime bounds one look.
 	lookTime = 10 * time.Second
-	// actPause, and up to as much again, is between two looks at what people have done there.
+	// actPause, and at random up to twice that, is the pause between two looks at what people changed.
 	actPause = 5 * time.Second
 )
 
-// watch looks for all databases that sleep: at their logs once a second, those of neighbours with one
-// statement.
+// watch looks at the logs of all sleeping databases once a second, with one statement for
+// neighbours.
 type watch struct {
 	log *slog.Logger
 
@@ -31,18 +31,18 @@ type watch struct {
 	groups   map[any]*group
 }
 
-// sleeper is a database that sleeps.
+// sleeper is a sleeping database.
 type sleeper struct {
 	member *member
 	store  forwarder.Store
 	idle   *forwarder.Idle
 	woken  chan struct{} // capacity 1
-	acts   time.Time     // when to look at what people have done
+	acts   time.Time     // of the next look at what people changed
 }
 
-// group is neighbours, or one database that has none.
+// group is a set of neighbours, or a single database.
 type group struct {
-	busy    bool // looked at now: one that does not answer holds up no other
+	busy    bool // being looked at: a group that does not answer does not delay the others
 	trouble *pace.Trouble
 	failing bool
 }
@@ -51,7 +51,7 @@ func newWatch(log *slog.Logger) *watch {
 	return &watch{log: log, sleepers: make(map[*sleeper]bool), groups: make(map[any]*group)}
 }
 
-// sleep returns when there may be something to do, or ctx is done.
+// sleep returns when there may be something to do, or when ctx is done.
 func (w *watch) sleep(ctx context.Context, m *member, s forwarder.Store, idle *forwarder.Idle) {
 	its := &sleeper{member: m, store: s, idle: idle, woken: make(chan struct{}, 1), acts: nextActs()}
 	w.mu.Lock()
@@ -78,7 +78,7 @@ func (s *sleeper) wake() {
 	}
 }
 
-// wakeAll wakes all that sleep.
+// wakeAll wakes all sleeping databases.
 func (w *watch) wakeAll() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -105,7 +105,7 @@ func (w *watch) run(ctx context.Context) {
 	}
 }
 
-// due are the groups to look at now.
+// due returns the groups to look at now.
 func (w *watch) due() map[*group][]*sleeper {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -139,7 +139,7 @@ func (w *watch) due() map[*group][]*sleeper {
 	return due
 }
 
-// keyOf is the same for neighbours.
+// keyOf returns the same key for neighbours.
 func keyOf(s forwarder.Store) any {
 	if n, ok := s.(store.Neighbour); ok && store.SourceOf(s) == nil {
 		return n.Handle()
@@ -147,8 +147,8 @@ func keyOf(s forwarder.Store) any {
 	return s
 }
 
-// look wakes those of a group for which there may be something to do. A database that does not answer goes on
-// sleeping: once it answers, as another life of its server, it is taken for moved.
+// look wakes the databases of a group that may have something to do. A database that does not
+// answer goes on sleeping. If its server has restarted when it answers, it counts as moved.
 func (w *watch) look(ctx context.Context, g *group, sleepers []*sleeper) {
 	bounded, cancel := context.WithTimeout(ctx, lookTime)
 	defer cancel()
@@ -171,9 +171,9 @@ func (w *watch) probe(ctx context.Context, sleepers []*sleeper) (err error) {
 			return w.acts(ctx, sleepers)
 		}
 	}
-	for _, s := range sleepers { // each by itself, to find out which fails
+	for _, s := range sleepers { // one by one, to find out which of them fails
 		target, failed := s.store.Probe(ctx)
-		s.member.enter(StateAsleep, failed)
+		s.member.looked(failed)
 		switch {
 		case failed != nil:
 			err = failed
@@ -187,7 +187,7 @@ func (w *watch) probe(ctx context.Context, sleepers []*sleeper) (err error) {
 	return w.acts(ctx, sleepers)
 }
 
-// probeTogether looks at neighbours.
+// probeTogether probes neighbours.
 func probeTogether(ctx context.Context, sleepers []*sleeper) error {
 	logs := make([]store.Neighbour, len(sleepers))
 	for i, s := range sleepers {
@@ -198,7 +198,7 @@ func probeTogether(ctx context.Context, sleepers []*sleeper) error {
 		return err
 	}
 	for i, s := range sleepers {
-		s.member.enter(StateAsleep, nil)
+		s.member.looked(nil)
 		if s.idle.Moved(targets[i]) {
 			s.wake()
 		}
@@ -206,7 +206,7 @@ func probeTogether(ctx context.Context, sleepers []*sleeper) error {
 	return nil
 }
 
-// acts looks at what people have done, where it is time.
+// acts looks at what people changed, where that is due.
 func (w *watch) acts(ctx context.Context, sleepers []*sleeper) error {
 	for _, s := range sleepers {
 		if time.Now().Before(s.acts) {

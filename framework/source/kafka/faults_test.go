@@ -1,15 +1,12 @@
 package kafka_test
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"runtime"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -206,44 +203,6 @@ func testTimesThatNoDatabaseHas(t *testing.T, cluster *kafkatest.Cluster) {
 	require.NoError(t, err)
 }
 
-// The alert on retention must not end when the records are gone.
-func TestALaneWhoseRecordsAreGoneIsLate(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, kafkatest.Fake(t), 1, map[string]string{"retention.ms": "7200000"})
-	records := orders(0, 10, 1)
-	for _, r := range records {
-		r.Timestamp = time.Now().Add(-100 * time.Minute)
-	}
-	w.write(t, records...)
-	w.begun(t)
-	s := w.open(t)
-	lag := func() time.Duration {
-		sample, err := s.Sample(t.Context(), store.SampleQuery{})
-		require.NoError(t, err)
-		i := slices.IndexFunc(sample.Sinks, func(s store.SinkSample) bool { return s.Sink == "events" })
-		return sample.Sinks[i].Lag
-	}
-	require.Greater(t, lag(), time.Hour)
-	w.lose(t, 4)
-	require.Greater(t, lag(), time.Hour)
-}
-
-// Aborted transactions and control records lie before the oldest record.
-func testALaneBehindAnAbortedTransactionIsLate(t *testing.T, cluster *kafkatest.Cluster) {
-	if cluster.Fake != nil {
-		t.Skip("the fake cluster names no aborted transaction in an answer of one batch")
-	}
-	w := newWorld(t, cluster, 1, nil)
-	w.abort(t)
-	r := orders(0, 1, 1)[0]
-	r.Timestamp = time.Now().Add(-100 * time.Minute)
-	w.write(t, r)
-	w.begun(t)
-	sample, err := w.open(t).Sample(t.Context(), store.SampleQuery{})
-	require.NoError(t, err)
-	require.Greater(t, sample.Sinks[0].Lag, time.Hour)
-}
-
 // The end of a partition where a sink begins is a place in a leader's epoch too.
 func TestASinkThatBeginsNowKnowsItsEpoch(t *testing.T) {
 	t.Parallel()
@@ -342,7 +301,7 @@ func TestASinkIsForgottenToGoOnBehindAGap(t *testing.T) {
 	w.lose(t, 4)
 	s := w.open(t)
 	_, _, err := readAll(t, s, leased(t, s), 100)
-	require.ErrorContains(t, err, "forget the sink and begin it anew with start: oldest")
+	require.ErrorContains(t, err, "forget the sink and begin it again with start: oldest")
 	lease, err := s.Acquire(t.Context(), store.NewLane("events", 0, store.Slots), "test", time.Minute)
 	require.NoError(t, err)
 	require.NoError(t, s.Release(t.Context(), lease))
@@ -351,85 +310,4 @@ func TestASinkIsForgottenToGoOnBehindAGap(t *testing.T) {
 	created, err := s.Cut(t.Context(), "events", 1, store.StartOldest)
 	require.NoError(t, err)
 	require.Zero(t, created.Passed)
-}
-
-// Each answer has more than a page takes, as where records are huge or sinks are slow.
-func TestAllReadersTogetherKeepABoundedPartOfTheAnswers(t *testing.T) {
-	t.Parallel()
-	const partitions, each, most = 8, 20, 500 << 10
-	w := newWorld(t, kafkatest.Fake(t), partitions, nil)
-	var err error
-	w.client, err = kgo.NewClient(kgo.SeedBrokers(w.cluster.Brokers...), kgo.RecordPartitioner(kgo.ManualPartitioner()))
-	require.NoError(t, err)
-	t.Cleanup(w.client.Close)
-	var records []*kgo.Record
-	for i := range partitions * each {
-		records = append(records, &kgo.Record{Partition: int32(i % partitions), Value: bytes.Repeat([]byte{byte(i)}, 16<<10)})
-	}
-	w.write(t, records...)
-	source, err := kafka.New(w.config(func(c *kafka.Config) { c.Type = `"t"` }))
-	require.NoError(t, err)
-	t.Cleanup(source.Close)
-	source.KeepAtMost(most)
-	beginnings, err := source.Begin(t.Context(), nil, store.StartOldest)
-	require.NoError(t, err)
-	readers := make([]store.Reader, partitions)
-	for i := range readers {
-		readers[i], err = source.NewReader(beginnings[i].Position, store.Filter{Slots: store.SlotRange{First: i, Last: i}, Types: notification.AllTypes})
-		require.NoError(t, err)
-	}
-	target, err := source.Probe(t.Context())
-	require.NoError(t, err)
-	var highest int64
-	for i := range each {
-		for partition, r := range readers {
-			page, err := r.Next(t.Context(), target, 1)
-			require.NoError(t, err)
-			require.Len(t, page.Envelopes, 1)
-			require.Equal(t, byte(i*partitions+partition), page.Envelopes[0].Payload[0])
-			highest = max(highest, source.Kept())
-		}
-	}
-	require.LessOrEqual(t, highest, int64(most))
-	require.Positive(t, highest)
-	require.Zero(t, source.Kept(), "all is read")
-
-	func() {
-		again, err := source.NewReader(beginnings[0].Position, store.Filter{Types: notification.AllTypes})
-		require.NoError(t, err)
-		_, err = again.Next(t.Context(), target, 1)
-		require.NoError(t, err)
-		require.Positive(t, source.Kept())
-	}()
-	require.Eventually(t, func() bool { runtime.GC(); return source.Kept() == 0 }, patience, time.Millisecond, "a reader that is not used any more keeps nothing")
-}
-
-// Metrics and the dashboard take a sample every few seconds, of any number of late lanes.
-func TestALaneThatStandsIsFetchedForOnce(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, kafkatest.Fake(t), 3, nil)
-	records := orders(0, 30, 30)
-	for _, r := range records {
-		r.Timestamp = time.Now().Add(-100 * time.Minute)
-	}
-	w.write(t, records...)
-	w.begun(t)
-	s := w.open(t)
-	var fetches atomic.Int64
-	w.cluster.Fake.ControlKey(int16(kmsg.Fetch), func(kmsg.Request) (kmsg.Response, error, bool) {
-		w.cluster.Fake.KeepControl()
-		fetches.Add(1)
-		return nil, nil, false
-	})
-	late := func() {
-		sample, err := s.Sample(t.Context(), store.SampleQuery{})
-		require.NoError(t, err)
-		i := slices.IndexFunc(sample.Sinks, func(s store.SinkSample) bool { return s.Sink == "events" })
-		require.Greater(t, sample.Sinks[i].Lag, time.Hour)
-	}
-	late()
-	first := fetches.Load()
-	require.Positive(t, first)
-	late()
-	require.Equal(t, first, fetches.Load())
 }

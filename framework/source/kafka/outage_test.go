@@ -15,7 +15,7 @@ import (
 	"github.com/waybill-go/waybill/sinks/kafka/kafkatest"
 )
 
-// Who waits for the cluster gives up when its own time is over, whoever else asks.
+// A caller that waits for the cluster gives up when its own context ends, also while another one asks.
 func TestWaitingForTheClusterEndsWithTheContext(t *testing.T) {
 	t.Parallel()
 	source, err := kafka.New(kafka.Config{Brokers: []string{"127.0.0.1:1"}, Topics: []string{"t"}, Timeout: 10 * time.Second,

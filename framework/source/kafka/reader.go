@@ -213,7 +213,7 @@ func (r *reader) lost(start int64, why string) error {
 	from := r.at
 	from.next = r.read
 	if r.source.config.Lost != LostSkip {
-		return fmt.Errorf("%w: %d of them, from %s up to offset %d: %s; to go on behind them set source.kafka.lost: skip, or forget the sink and begin it anew with start: oldest", ErrLost, start-r.read, from, start-1, why)
+		return fmt.Errorf("%w: %d of them, from %s up to offset %d: %s; to go on behind them set source.kafka.lost: skip, or forget the sink and begin it again with start: oldest", ErrLost, start-r.read, from, start-1, why)
 	}
 	r.source.config.Logger.Error("records are gone before they were read, and are passed over", "from", from.String(), "up_to", start-1, "records", start-r.read, "reason", why)
 	r.fetched, r.read = nil, start
@@ -225,7 +225,7 @@ func (r *reader) lost(start int64, why string) error {
 func (r *reader) truncated(end int64) error {
 	if r.source.config.Lost != LostSkip {
 		return fmt.Errorf("%w: the partition was read up to %s, and ends at offset %d now: an unclean election took %d records, which were perhaps delivered; "+
-			"to go on with what was written since set source.kafka.lost: skip, or forget the sink and begin it anew with start: oldest", ErrLost, r.at, end, r.at.next-end)
+			"to go on with what was written since set source.kafka.lost: skip, or forget the sink and begin it again with start: oldest", ErrLost, r.at, end, r.at.next-end)
 	}
 	r.source.config.Logger.Error("an unclean election took records that were read: what was written since is read from there on", "at", r.at.String(), "end", end)
 	r.fetched, r.read = nil, end
@@ -241,7 +241,7 @@ func (r *reader) gone(ctx context.Context) error {
 		return err
 	}
 	if _, configured := c.topics[r.at.name]; !configured {
-		return fmt.Errorf("the lane stands at %s, and source.kafka.topics does not name that topic: name it again, or forget the sink and begin it anew", r.at)
+		return fmt.Errorf("the lane stands at %s, and source.kafka.topics does not name that topic: name it again, or forget the sink and begin it again", r.at)
 	}
 	return nil
 }

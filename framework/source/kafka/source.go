@@ -48,7 +48,7 @@ func New(c Config) (*Source, error) {
 	if err != nil {
 		return nil, err
 	}
-	// What the client knows of leaders is asked for anew when it is this old, and when it proves wrong.
+	// What the client knows of leaders is asked for again when it is this old, and when it proves wrong.
 	if s.client, err = kgo.NewClient(append(options, kgo.MetadataMinAge(time.Second))...); err != nil {
 		return nil, fmt.Errorf("kafka client: %w", err)
 	}
@@ -186,7 +186,7 @@ func (s *Source) Begin(ctx context.Context, known []json.RawMessage, start store
 		return nil, nil
 	}
 	if len(missing)+len(known) > store.Slots {
-		return nil, fmt.Errorf("%w: with topics that are no longer read the sink would have %d lanes, and may have %d: forget it, and begin it anew with start: oldest",
+		return nil, fmt.Errorf("%w: with topics that are no longer read the sink would have %d lanes, and may have %d: forget it, and begin it again with start: oldest",
 			store.ErrLanes, len(missing)+len(known), store.Slots)
 	}
 	if len(known) > 0 {

@@ -36,10 +36,10 @@ var families = []family{
 		FROM information_schema.GLOBAL_STATUS WHERE VARIABLE_NAME = 'UPTIME')`, unknownVariable},
 }
 
-// foreign reports whether a statement failed since the server is of another family.
+// foreign reports whether a statement failed because the server is of another family.
 func (f family) foreign(err error) bool { return refused(err, f.unknown, unknownTable, noSuchTable) }
 
-// errNoLife is of a server that hides when it started.
+// errNoLife: the server does not show when it started.
 var errNoLife = fmt.Errorf("%w: the server does not show its identity and Uptime: on MySQL performance_schema must be on, on MariaDB the version 10.6 or later",
 	store.ErrUnsupported)
 

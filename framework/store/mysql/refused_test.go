@@ -77,6 +77,19 @@ func TestAServerOfAGaleraClusterIsRefused(t *testing.T) {
 	require.ErrorContains(t, err, "Galera")
 }
 
+// The servers that tests start have no plugin for groups, so only its variables are here.
+func TestAGroupWithSeveralPrimariesIsRefused(t *testing.T) {
+	t.Parallel()
+	group := map[string]string{"group_replication_single_primary_mode": "ON", "auto_increment_increment": "1", "auto_increment_offset": "1", "read_only": "OFF"}
+	require.NoError(t, mysql.CheckTopology(group), "a primary of a group that has one")
+	group["group_replication_single_primary_mode"] = "OFF"
+	err := mysql.CheckTopology(group)
+	require.ErrorIs(t, err, store.ErrUnsupported)
+	require.ErrorContains(t, err, "group_replication_switch_to_single_primary_mode()")
+	group["group_replication_single_primary_mode"], group["read_only"] = "ON", "ON"
+	require.ErrorContains(t, mysql.CheckTopology(group), "name the primary", "another member of that group")
+}
+
 func TestALogThatIsNotInInnoDBIsRefused(t *testing.T) {
 	t.Parallel()
 	db := newDB(t)

@@ -38,7 +38,13 @@ func checkServer(ctx context.Context, db *sql.DB) (s server, err error) {
 	if err := checkClock(ctx, db); err != nil {
 		return s, err
 	}
-	return s, checkTopology(ctx, db)
+	return s, checkTopology(func(name string) (string, error) {
+		value, err := variable(ctx, db, name)
+		if err != nil {
+			err = fmt.Errorf("look up %s: %w", name, err)
+		}
+		return value, err
+	})
 }
 
 // parseServer reads what VERSION() says, such as 8.0.31 or 10.11.19-MariaDB-0+deb12u1.
@@ -96,33 +102,31 @@ var topology = []struct{ name, bad, wrong, mend string }{
 	{"innodb_read_only", "ON", "the server is a replica, which may show rows in another order than its primary", "name the primary in the database's address"},
 }
 
-func checkTopology(ctx context.Context, db *sql.DB) error {
+func checkTopology(variable func(name string) (string, error)) error {
 	for _, t := range topology {
-		value, err := variable(ctx, db, t.name)
+		value, err := variable(t.name)
 		if err != nil {
-			return fmt.Errorf("look up %s: %w", t.name, err)
+			return err
 		}
 		if value == t.bad {
 			return fmt.Errorf("%w: %s: %s", store.ErrUnsupported, t.wrong, t.mend)
 		}
 	}
 	for _, name := range []string{"auto_increment_increment", "auto_increment_offset"} {
-		value, err := variable(ctx, db, name)
+		value, err := variable(name)
 		if err != nil {
-			return fmt.Errorf("look up %s: %w", name, err)
+			return err
 		}
 		if value != "1" {
 			return fmt.Errorf("%w: %s is %s, as where several servers hand out offsets, and readers rely on one that does so: SET GLOBAL %s = 1, also in the server's configuration",
 				store.ErrUnsupported, name, value, name)
 		}
 	}
-	if value, err := variable(ctx, db, "read_only"); err != nil || value == "ON" {
-		if err == nil {
-			err = fmt.Errorf("%w: the server is a replica, or read_only is on: name the primary in the database's address", store.ErrUnsupported)
-		}
-		return err
+	value, err := variable("read_only")
+	if err == nil && value == "ON" {
+		err = fmt.Errorf("%w: the server is a replica, or read_only is on: name the primary in the database's address", store.ErrUnsupported)
 	}
-	return nil
+	return err
 }
 
 // better are settings with which nothing is lost while the server runs, and that should be others all the same.

@@ -1,17 +1,22 @@
 // Package mysql keeps an outbox in MySQL 8.0.17 or later, or in MariaDB 10.6 or later, with InnoDB,
 // through go-sql-driver/mysql.
 //
-// Its cursor is a snapshot of offsets: how far the log was seen, and the offsets up to there of
-// which it is not known yet whether a row comes. So a reader finds each committed row exactly once,
-// no long transaction delays the rows of others, and reading takes no lock.
+// OpenDB opens the database, Migrate makes the tables, and Open returns the Store, which an
+// outbox.Publisher writes to in the application's transactions and a forwarder reads. docs/mysql.md
+// says which privileges and settings they need.
 //
-// Readers rely on offsets that the log hands out itself, one after the other: rows with an offset
-// of the producer's own choice may be lost. Nor may a forwarder read from a replica, or from a
-// cluster with several primaries; Open refuses what it can see of that.
+// The log has to hand out the offsets itself: a row whose producer has chosen its offset may be lost.
+// A forwarder must not read from a replica or from a cluster with several primaries; Open refuses
+// what it can see of that.
+//
+// A cursor is a snapshot of offsets: how far the log was seen, and the offsets up to there of which
+// it is not known yet whether a row comes. So a reader finds each committed row exactly once, no long
+// transaction delays the rows of others, and reading takes no lock. docs/internals/reading.md has the
+// proof.
 //
 // The files, in the order in which to read them: migrations/00001_outbox.sql, snapshot.go,
-// position.go, tracker.go, sweep.go, life.go, reader.go, pruning.go, dialect.go; what all databases
-// share is in ../internal/tables.
+// position.go, tracker.go, sweep.go, life.go, reader.go, look.go, pruning.go, dialect.go; what all
+// databases share is in ../internal/tables.
 package mysql
 
 import (

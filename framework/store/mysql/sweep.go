@@ -37,8 +37,8 @@ const (
 	// sweepPause is how far apart sweeps begin, and maxSweeps how many there are at once.
 	sweepPause = time.Second
 	maxSweeps  = 60
-	// The server shows a copy of the transactions that it makes anew when nobody has asked for 100 ms.
-	// So all who ask do so rarely, and not together.
+	// The server shows a copy of the transactions, and renews it only if no session has asked for 100 ms.
+	// So all processes ask rarely, and not at the same time.
 	askPause  = 300 * time.Millisecond
 	askJitter = 300 * time.Millisecond
 )

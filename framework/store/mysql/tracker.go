@@ -19,9 +19,8 @@ import (
 //  1. What is visible above the top moves the top to the last of it; what is missing in between
 //     are new holes.
 //  2. Statements that begin later look at all holes, from high offsets to low. What is visible is
-//     decided. So each transaction that a row's publisher had to wait for, to have the lock of a
-//     key, is in the snapshot if the row is: it left the list of active transactions before it
-//     gave its locks away. MariaDB's read views are not atomic: one statement alone may see a row
+//     decided. So if a row is in the snapshot, so is each transaction that its publisher waited for
+//     to lock a key: that one left the list of active transactions before it released its locks. MariaDB's read views are not atomic: one statement alone may see a row
 //     and not one that was committed before.
 //  3. A look at what is not committed: a hole with an uncommitted row stays. One that had one, and
 //     has none any more, was rolled back. One that never had one is dead if no statement is left
@@ -37,7 +36,7 @@ type tracker struct {
 	seeded bool
 	sweeps
 	seen    spans     // holes in which an uncommitted row was seen
-	dead    spans     // those that turned out to be dead of late: readers need not look for them
+	dead    spans     // holes that were recently found dead: readers need not look for them
 	lookAt  time.Time // when to look at all holes again
 	marks   []mark
 	deadNow sync.RWMutex // over dead, for readers
@@ -66,7 +65,7 @@ const (
 
 func newTracker(s *Store) *tracker { return &tracker{store: s, busy: make(chan struct{}, 1)} }
 
-// learn takes what a cursor has decided, so that the next probe need not look through all the log.
+// learn adds what a cursor has decided, so that the next probe does not read the whole log.
 func (t *tracker) learn(s snapshot) {
 	if s.top == 0 {
 		return
@@ -101,7 +100,7 @@ func (t *tracker) probe(ctx context.Context, r *reader) (*target, error) {
 	return found, err
 }
 
-// forget begins at the beginning, in a life of a server.
+// forget drops everything that was known. The tracker begins again, in a life of a server.
 func (t *tracker) forget(life string) {
 	t.life, t.at, t.seeded, t.sweeps, t.seen, t.marks = life, snapshot{}, false, sweeps{}, nil, nil
 	t.lookAt = time.Time{}
@@ -167,7 +166,7 @@ func (t *tracker) prepare(ctx context.Context, c *sql.Conn) error {
 	return nil
 }
 
-// seed reads the cursors. A position that cannot be read is its reader's to complain about.
+// seed reads the cursors. It skips a position that cannot be read: the reader of that lane returns the error.
 func (t *tracker) seed(ctx context.Context, c *sql.Conn) error {
 	err := t.store.run.Each(ctx, c, func(rows *sql.Rows) error {
 		var raw []byte
@@ -206,8 +205,8 @@ func (t *tracker) read(ctx context.Context, c *sql.Conn, r *reader) (gaps spans,
 	return gaps.minus(late), b, full, nil
 }
 
-// fresh are the visible offsets above the top. Where the row at the top is gone, retention has
-// removed it, or the log was started again: then the tracker begins at its beginning.
+// fresh returns the visible offsets above the top, with the rows that r wants if it can bring them. If the
+// row at the top is gone, either retention removed it or the log began again; then the tracker does too.
 func (t *tracker) fresh(ctx context.Context, c *sql.Conn, r *reader) (list []int64, b *brought, err error) {
 	if r != nil {
 		list, b, err = r.bring(ctx, c, t.at)
@@ -297,7 +296,7 @@ func (s *Store) present(ctx context.Context, tx *sql.Tx, among spans) (present s
 	return present, nil
 }
 
-// withoutDead leaves out offsets that turned out to be dead of late.
+// withoutDead leaves out offsets that were recently found dead.
 func (t *tracker) withoutDead(s spans) spans {
 	t.deadNow.RLock()
 	defer t.deadNow.RUnlock()

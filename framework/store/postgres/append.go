@@ -5,23 +5,23 @@ import (
 	"time"
 )
 
-// What a publisher needs of the log; see outbox.Log.
+// The part of the store that a publisher uses; see outbox.Log.
 
 // appended are the columns that a publisher writes.
 const appended = `id, type, version, key, occurred_on, deliver_at, metadata, payload`
 
-// InsertInto is the beginning of an INSERT into the log.
+// InsertInto returns the beginning of an INSERT into the log.
 func (s *Store) InsertInto() string {
 	return `INSERT INTO ` + s.names.Log() + ` (` + appended + `) VALUES`
 }
 
-// Placeholder stands for the n-th parameter of a statement.
+// Placeholder returns the n-th parameter of a statement.
 func (*Store) Placeholder(n int) string { return "$" + strconv.Itoa(n) }
 
-// MaxParameters is the limit of the PostgreSQL protocol.
+// MaxParameters returns the limit of the PostgreSQL protocol.
 func (*Store) MaxParameters() int { return 65535 }
 
-// BindTime is the parameter for a time; the zero time is NULL.
+// BindTime returns the parameter for a time; the zero time is NULL.
 func (*Store) BindTime(t time.Time) any {
 	if t.IsZero() {
 		return nil
@@ -29,13 +29,13 @@ func (*Store) BindTime(t time.Time) any {
 	return t
 }
 
-// BindPayload is the parameter for a payload.
+// BindPayload returns the parameter for a payload.
 func (s *Store) BindPayload(payload []byte) any { return payloadArg(payload, s.binary) }
 
-// BinaryPayload says whether the payload column takes anything but JSON.
+// BinaryPayload reports whether the payload column takes more than JSON.
 func (s *Store) BinaryPayload() bool { return s.binary }
 
-// payloadArg hands JSON over as text: some drivers send bytes as a bytea literal.
+// payloadArg passes JSON as text: some drivers send bytes as a bytea literal.
 func payloadArg(payload []byte, binary bool) any {
 	switch {
 	case !binary:

@@ -19,55 +19,55 @@ import (
 	"github.com/waybill-go/waybill/framework/notification"
 )
 
-// Change is a kind of statement that changes a table.
+// Change is a kind of statement that changes rows of a table.
 type Change string
 
-// The changes.
+// The kinds of changes.
 const (
 	Insert Change = "insert"
 	Update Change = "update"
 	Delete Change = "delete"
 )
 
-// Changes lists them.
+// Changes returns all kinds.
 func Changes() []Change { return []Change{Insert, Update, Delete} }
 
-// Capture has triggers publish what is written to a table, in the transaction that writes
-// it: notifications of the types TYPE.inserted, TYPE.updated and TYPE.deleted, with the
-// named columns of the row before and after as {"before": {…}, "after": {…}}, null where
-// there is none.
+// Capture lets triggers publish the changes of a table, in the transactions that make them, as
+// notifications of the types TYPE.inserted, TYPE.updated and TYPE.deleted. The payload has the
+// named columns of the row before and after the change as {"before": {…}, "after": {…}}; null
+// if the row did not or does not exist.
 //
-// The triggers run once for each statement, as the role that writes, which needs the
-// privileges of a [Publisher]. An UPDATE that changes none of the named columns publishes
-// nothing; one that changes the primary key or the key of a row publishes that it was
-// deleted, then that it was inserted. TRUNCATE is refused where Delete is captured. What
-// names a partition, in place of its table, is not captured.
+// The triggers run once for each statement, as the role that writes, which needs the privileges
+// of a [Publisher]. An UPDATE that changes none of the named columns publishes nothing. One that
+// changes the primary key or the key of a row publishes a deletion and then an insertion.
+// TRUNCATE is refused if Delete is captured. Statements that name a partition instead of its
+// table are not captured.
 type Capture struct {
-	// Table is written as in SQL: orders, or sales."Order". It is a table or a partitioned
-	// table, with a primary key if Update is captured.
+	// Table is the table's name as in SQL: orders, or sales."Order". It is a table or a
+	// partitioned table, with a primary key if Update is captured.
 	Table string
-	// Key is the column with the notifications' key, which need not be unique; NULL is no key.
+	// Key is the column with the notifications' key, which need not be unique; NULL means no key.
 	Key string
-	// Columns are what the payload has, in this order. They can be neither dropped nor
-	// given another type while they are captured; writes fail while one has another name.
+	// Columns are the columns in the payload, in this order. While they are captured, they
+	// cannot be dropped and their types cannot be changed; if one is renamed, writes fail.
 	Columns []string
-	// Type begins the types; default the table's name.
+	// Type is the beginning of the types; default: the table's name.
 	Type string
-	// On are the statements that are captured; default all.
+	// On are the changes to capture; default: all.
 	On []Change
 }
 
-// captureWait is how long a change of a capture waits for transactions on its table.
+// captureWait is how long a change of a capture waits for open transactions on its table.
 const captureWait = 2 * time.Second
 
-// AddCapture captures a table, in one transaction that checks all of c first. A table that
-// is captured already is captured like this from then on. It needs the owner of the table, and
-// waits up to 2 s for the transactions on it, behind which new ones wait meanwhile.
+// AddCapture captures a table, in one transaction that checks all of c first. If the table is
+// already captured, the capture is replaced. It must run as the owner of the table. It waits up
+// to 2 s for the open transactions on the table; new ones wait behind it meanwhile.
 func AddCapture(ctx context.Context, db *sql.DB, outbox Config, c Capture) error {
 	return changeCapture(ctx, db, outbox, c.Table, c.sql)
 }
 
-// RemoveCapture ends the capture of a table. It needs and waits for what [AddCapture] does.
+// RemoveCapture ends the capture of a table. It needs and waits for the same as [AddCapture].
 func RemoveCapture(ctx context.Context, db *sql.DB, outbox Config, table string) error {
 	return changeCapture(ctx, db, outbox, table, func(ctx context.Context, t *capturedTable) (string, error) {
 		if len(t.Triggers) == 0 {
@@ -77,8 +77,8 @@ func RemoveCapture(ctx context.Context, db *sql.DB, outbox Config, table string)
 	})
 }
 
-// CaptureSQL returns the SQL with which [AddCapture] would capture the table now, to be
-// run in one transaction. It makes the same checks and changes nothing.
+// CaptureSQL returns the SQL with which [AddCapture] would capture the table now. Run it in one
+// transaction. CaptureSQL makes the same checks and changes nothing.
 func CaptureSQL(ctx context.Context, db *sql.DB, outbox Config, c Capture) (text string, err error) {
 	tx, t, err := beginCapture(ctx, db, outbox, c.Table)
 	if err == nil {
@@ -91,8 +91,8 @@ func CaptureSQL(ctx context.Context, db *sql.DB, outbox Config, c Capture) (text
 	return text, nil
 }
 
-// Captures lists what is captured into an outbox, by the names of the tables. A table that
-// was renamed has its new name, a column its old one.
+// Captures returns what is captured into an outbox, by table name. A table that was renamed has
+// its new name; a renamed column has its old one.
 func Captures(ctx context.Context, db *sql.DB, outbox Config) (captures []Capture, err error) {
 	outbox, err = outbox.withDefaults()
 	if err != nil {
@@ -118,7 +118,7 @@ func Captures(ctx context.Context, db *sql.DB, outbox Config) (captures []Captur
 		if err := rows.Scan(&c.Table, &arguments, pq.Array(&triggers)); err != nil {
 			return nil, err
 		}
-		// They end with a NUL each: type, key, columns.
+		// Type, key and columns, each terminated by a NUL.
 		if a := strings.Split(string(arguments), "\x00"); len(a) > 3 {
 			c.Type, c.Key, c.Columns = a[0], a[1], a[2:len(a)-1]
 		}
@@ -132,8 +132,7 @@ func Captures(ctx context.Context, db *sql.DB, outbox Config) (captures []Captur
 	return captures, rows.Err()
 }
 
-// capturedTable is what the catalog says about a table. The exported fields are for the
-// template.
+// capturedTable is what the catalog says about a table. The template uses the exported fields.
 type capturedTable struct {
 	tx         *sql.Tx
 	names      names
@@ -141,16 +140,16 @@ type capturedTable struct {
 	Table      string // with its schema, quoted
 	plain      string
 	kind       string // as pg_class.relkind
-	parent     string // of which it is a partition, or inherits
-	own        bool   // of the outbox itself
+	parent     string // the table of which it is a partition, or from which it inherits
+	own        bool   // it belongs to the outbox itself
 	columns    []string
-	primaryKey []string // none where it could have duplicates in a transaction
+	primaryKey []string // empty if it could have duplicates within a transaction
 	payload    Payload
-	Triggers   []string // of its present capture
+	Triggers   []string // of the present capture
 	Functions  []string
 }
 
-// changeCapture runs the SQL that write returns for a table, which is locked.
+// changeCapture runs the SQL that write returns for a table, with the table locked.
 func changeCapture(ctx context.Context, db *sql.DB, outbox Config, table string, write func(context.Context, *capturedTable) (string, error)) (err error) {
 	defer func() {
 		switch {
@@ -167,12 +166,12 @@ func changeCapture(ctx context.Context, db *sql.DB, outbox Config, table string,
 	if err != nil {
 		return err
 	}
-	defer func() { _ = tx.Rollback() }() // of no effect behind the commit
+	defer func() { _ = tx.Rollback() }() // no effect after the commit
 	if _, err := tx.ExecContext(ctx, fmt.Sprintf(`SET LOCAL lock_timeout = %d; SET LOCAL idle_in_transaction_session_timeout = %d; LOCK TABLE ONLY %s IN ACCESS EXCLUSIVE MODE`,
 		captureWait.Milliseconds(), idleTime.Milliseconds(), t.Table)); err != nil {
 		return err
 	}
-	// What was seen before the lock may have changed.
+	// The table may have changed before it was locked.
 	if err := t.look(ctx, t.Table); err != nil {
 		return err
 	}
@@ -186,7 +185,7 @@ func changeCapture(ctx context.Context, db *sql.DB, outbox Config, table string,
 	return tx.Commit()
 }
 
-// beginCapture looks a table up in a transaction, which the caller ends.
+// beginCapture looks up a table in a transaction, which the caller must end.
 func beginCapture(ctx context.Context, db *sql.DB, outbox Config, table string) (*sql.Tx, *capturedTable, error) {
 	outbox, err := outbox.withDefaults()
 	if err != nil {
@@ -196,11 +195,11 @@ func beginCapture(ctx context.Context, db *sql.DB, outbox Config, table string) 
 	if err != nil {
 		return nil, nil, err
 	}
-	// As in Open: a role may be unable to read which migrations there were.
+	// As in Open: a role may lack the right to read which migrations were applied.
 	if err := migrations(outbox, n).Check(ctx, db); err != nil && !refused(err, deniedPrivilege) {
 		return nil, nil, err
 	}
-	// Each statement has to see what another capture did before this one had the lock.
+	// READ COMMITTED lets each statement see what another capture did before the lock.
 	tx, err := db.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
 	if err != nil {
 		return nil, nil, err
@@ -212,7 +211,7 @@ func beginCapture(ctx context.Context, db *sql.DB, outbox Config, table string) 
 	return tx, t, nil
 }
 
-// look fills in what the catalog says about a table.
+// look reads what the catalog says about a table.
 func (t *capturedTable) look(ctx context.Context, table string) error {
 	n := t.names
 	err := t.tx.QueryRowContext(ctx, `SELECT c.oid::bigint, format('%I.%I', s.nspname, c.relname), c.relname, c.relkind,
@@ -233,7 +232,7 @@ func (t *capturedTable) look(ctx context.Context, table string) error {
 	return err
 }
 
-// capturing finds the triggers of a table that an outbox has made.
+// capturing finds the triggers on a table that an outbox has made.
 const capturing = `JOIN pg_proc p ON p.oid = tgfoid JOIN pg_namespace f ON f.oid = pronamespace
 	WHERE tgrelid = c.oid AND NOT tgisinternal AND f.nspname = $3 AND starts_with(tgname, $5) AND starts_with(proname, $5)`
 
@@ -248,7 +247,7 @@ func renderCapture(name string, data any) (string, error) {
 	return b.String(), err
 }
 
-// sql checks the capture against its table, and returns what makes it.
+// sql checks the capture against its table, and returns the SQL that makes it.
 func (c Capture) sql(ctx context.Context, t *capturedTable) (string, error) {
 	if c.Type == "" {
 		c.Type = t.plain
@@ -275,7 +274,7 @@ func (c Capture) sql(ctx context.Context, t *capturedTable) (string, error) {
 	return text, err
 }
 
-// dollars quote the function.
+// dollars are the quotes of the function's body.
 const dollars = "$waybill$"
 
 func (c Capture) check(t *capturedTable) error {
@@ -315,8 +314,8 @@ func (c Capture) check(t *capturedTable) error {
 	return notification.ValidateType(c.Type + ".inserted")
 }
 
-// checkWriters refuses a capture with which a role that writes the table now could do so
-// no longer.
+// checkWriters refuses a capture that would keep a role from writing the table, because it may
+// not publish.
 func (t *capturedTable) checkWriters(ctx context.Context) error {
 	n := t.names
 	var roles []string
@@ -333,20 +332,20 @@ func (t *capturedTable) checkWriters(ctx context.Context) error {
 		strings.Join(roles, ", "), roles[0], Publisher)
 }
 
-// captureSQL is what the template sees.
+// captureSQL is the data of the template.
 type captureSQL struct {
 	*capturedTable
 	Capture
 	identity []string
 }
 
-// captureRows are the rows of a transition table, by its name.
+// captureRows are the rows of a transition table.
 type captureRows struct {
 	captureSQL
 	From string
 }
 
-// Table is that of the catalog, not the one that was asked for.
+// Table returns the table's name in the catalog, which may differ from the given one.
 func (c captureSQL) Table() string { return c.capturedTable.Table }
 
 func (c captureSQL) Log() string                  { return c.names.Log() }
@@ -361,12 +360,12 @@ func (c captureSQL) Arguments() string {
 	return joined(append([]string{c.Type, c.Key}, c.Columns...), pq.QuoteLiteral)
 }
 
-// Identity distinguishes the rows of the table.
+// Identity returns the columns that identify a row of the table.
 func (c captureSQL) Identity() string {
 	return `ARRAY[` + joined(c.identity, func(column string) string { return columnOf(column) + `::text` }) + `] COLLATE "C"`
 }
 
-// guarded are all columns that the function names.
+// guarded returns all columns that the function names.
 func (c captureSQL) guarded() []string {
 	columns := slices.Clone(c.Columns)
 	for _, column := range c.identity {
@@ -377,7 +376,7 @@ func (c captureSQL) guarded() []string {
 	return columns
 }
 
-// Payload is an expression of the type of the log's column.
+// Payload returns an expression with the type of the log's payload column.
 func (c captureSQL) Payload(before, after string) string {
 	payload := `pg_catalog.json_build_object('before', ` + before + `, 'after', ` + after + `)`
 	if c.payload == PayloadBytes {
@@ -386,8 +385,8 @@ func (c captureSQL) Payload(before, after string) string {
 	return payload
 }
 
-// Function is a name that no other table's function has. It is the same in each database
-// with such a table, and begins with as much of the table's name as fits.
+// Function returns the name of the function: unique for the table, the same in each database with
+// this table, and beginning with as much of the table's name as fits.
 func (c captureSQL) Function() string {
 	const most = 63
 	sum := fmt.Sprintf("_%x", sha256.Sum256([]byte(c.Table())))[:9]
@@ -409,7 +408,7 @@ func joined(values []string, form func(string) string) string {
 	return strings.Join(formed, ", ")
 }
 
-// ownTables are those of an outbox, as the catalog has them.
+// ownTables returns the tables of an outbox, as named in the catalog.
 func (n names) ownTables() (tables []string) {
 	for _, name := range []string{"", "cursors", "forwarders", "parked", "cancelled", "unique", "receipts", "inbox", "schedules", "actions", "migrations"} {
 		tables = append(tables, n.plain(name))

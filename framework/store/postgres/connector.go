@@ -17,38 +17,35 @@ import (
 )
 
 const (
-	// connectTime bounds connecting to one host, sign-on included, unless
-	// connect_timeout says otherwise.
+	// connectTime bounds connecting to one host, including authentication, unless
+	// connect_timeout is set.
 	connectTime = 10 * time.Second
-	// cancelTime is how long a session may take to end a statement whose context is
-	// done. Then it is closed beneath the driver.
+	// cancelTime is how long a session may take to end a statement whose context is done.
+	// After that the connection is closed.
 	cancelTime = time.Second
-	// deadTime is how long the other side's machine may be silent before the
-	// operating system gives a connection up: what was sent is not acknowledged, or
-	// keepalive probes get no answer.
+	// deadTime is how long the other machine may be silent before the operating system closes
+	// a connection: it acknowledges nothing, or does not answer keepalive probes.
 	deadTime = 30 * time.Second
 )
 
-// connector opens sessions that do not outlast their contexts. lib/pq only asks
-// the server, over a new connection, to cancel a statement, and then waits for the
-// answer as long as it takes: for ever, where the network swallows everything, or
-// the server stands still.
+// connector opens sessions whose statements end with their contexts. lib/pq itself only asks the
+// server, over another connection, to cancel a statement, and then waits for the answer: forever,
+// if the network drops everything or the server hangs.
 //
-// There is no deadline on silence. A session may wait as long for its answer as
-// its context lets it: a migration takes its time.
+// Silence alone has no deadline. A session may wait for its answer as long as its context allows:
+// a migration may take long.
 type connector struct {
 	config pq.Config
-	// era is raised when a server turns out to be read-only. Sessions of an earlier
-	// one are not used again: they lead to that server too, or to another that is no
-	// longer what the address means.
+	// era increases when a server turns out to be read-only. Sessions of an earlier era are not
+	// used again: they lead to that server too, or to one that the address no longer means.
 	era atomic.Int64
-	// slot, if set, gives a session its place among those of several handles.
+	// slot, if set, bounds the sessions of several handles together.
 	slot store.Slot
 }
 
 var _ driver.Connector = (*connector)(nil)
 
-// newConnector takes a DSN as lib/pq does.
+// newConnector returns a connector for a DSN of lib/pq.
 func newConnector(dsn string) (*connector, error) {
 	config, err := pq.NewConfig(dsn)
 	if err != nil {
@@ -60,10 +57,10 @@ func newConnector(dsn string) (*connector, error) {
 	return &connector{config: config}, nil
 }
 
-// Driver is lib/pq's.
+// Driver returns lib/pq's driver.
 func (c *connector) Driver() driver.Driver { return &pq.Driver{} }
 
-// Connect opens a session within ctx, sign-on included.
+// Connect opens a session within ctx, including authentication.
 func (c *connector) Connect(ctx context.Context) (driver.Conn, error) {
 	release, err := c.slot.Take(ctx)
 	if err != nil {
@@ -105,7 +102,7 @@ func (c *connector) connect(ctx context.Context) (*session, error) {
 	return &session{pqSession: s, wire: w, connector: c, era: era}, nil
 }
 
-// pqSession is all that a connection of lib/pq offers to database/sql.
+// pqSession is what a connection of lib/pq offers to database/sql.
 type pqSession interface {
 	driver.Conn
 	driver.ConnBeginTx
@@ -118,30 +115,30 @@ type pqSession interface {
 	driver.Validator
 }
 
-// session is a connection of lib/pq that database/sql does not keep once it was
-// interrupted, or leads to a server that takes no writes.
+// session is a connection of lib/pq. database/sql does not keep it after it was interrupted, or
+// if its server turns out to be read-only.
 type session struct {
 	pqSession
 	wire      *wire
 	connector *connector
 	era       int64
-	reading   bool // the transaction asked for no more than reading
+	reading   bool // the transaction is read-only
 	release   func()
 }
 
-// Close gives the slot back. database/sql calls it once.
+// Close releases the slot. database/sql calls it once.
 func (s *session) Close() error {
 	defer s.release()
 	return s.pqSession.Close()
 }
 
-// BeginTx is not interrupted by lib/pq itself.
+// BeginTx begins a transaction; lib/pq itself does not interrupt that.
 func (s *session) BeginTx(ctx context.Context, options driver.TxOptions) (driver.Tx, error) {
 	defer context.AfterFunc(ctx, s.wire.interrupt)()
 	s.reading = options.ReadOnly
 	tx, err := s.pqSession.BeginTx(ctx, options)
 	if e := pq.As(err); e != nil && e.Code == "0A000" && !options.ReadOnly {
-		err = fmt.Errorf("%w: %w", errReadOnly, err) // a standby's answer to BEGIN READ WRITE
+		err = fmt.Errorf("%w: %w", errReadOnly, err) // the answer of a standby to BEGIN READ WRITE
 	}
 	return tx, s.met(err)
 }
@@ -156,7 +153,7 @@ func (s *session) ExecContext(ctx context.Context, query string, args []driver.N
 	return result, s.met(err)
 }
 
-// met takes note of an error that speaks of the server more than of the statement.
+// met handles an error that is about the server rather than the statement.
 func (s *session) met(err error) error {
 	if err != nil && !s.reading && isReadOnly(err) {
 		s.connector.era.CompareAndSwap(s.era, s.era+1)
@@ -164,7 +161,7 @@ func (s *session) met(err error) error {
 	return err
 }
 
-// ResetSession is called before a session of the pool is used again.
+// ResetSession is called before the pool uses a session again.
 func (s *session) ResetSession(ctx context.Context) error {
 	if !s.fresh() {
 		return driver.ErrBadConn
@@ -173,24 +170,24 @@ func (s *session) ResetSession(ctx context.Context) error {
 	return s.pqSession.ResetSession(ctx)
 }
 
-// IsValid is called when a session goes back to the pool.
+// IsValid is called when a session returns to the pool.
 func (s *session) IsValid() bool { return s.fresh() && s.pqSession.IsValid() }
 
 func (s *session) fresh() bool {
 	return !s.wire.interrupted.Load() && s.era == s.connector.era.Load()
 }
 
-// wire is a session's network connection, and the dialer that makes it. lib/pq
-// asks the same dialer again for the connection that carries a cancel request,
-// which is how the wire learns that a context is done.
+// wire is a session's network connection, and the dialer that makes it. lib/pq uses the same
+// dialer again for the connection with a cancel request: so the wire learns that a context is
+// done.
 type wire struct {
 	timeout     time.Duration
 	interrupted atomic.Bool
 
 	mu     sync.Mutex
 	conn   net.Conn
-	given  bool // given up
-	signed bool // connecting is over
+	given  bool // it was given up
+	signed bool // connecting has ended
 	bound  *time.Timer
 }
 
@@ -209,8 +206,7 @@ func (w *wire) DialTimeout(network, address string, timeout time.Duration) (net.
 	return w.DialContext(ctx, network, address)
 }
 
-// DialContext connects. The timeout goes on behind it, until all that comes before
-// the first statement is through.
+// DialContext connects. The timeout goes on until the first statement may run.
 func (w *wire) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
 	if w.isSigned() {
 		return w.dialToCancel(ctx, network, address)
@@ -222,7 +218,7 @@ func (w *wire) DialContext(ctx context.Context, network, address string) (net.Co
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.bound != nil {
-		w.bound.Stop() // of the host before
+		w.bound.Stop() // of the previous host
 	}
 	w.conn = c
 	w.bound = time.AfterFunc(w.timeout, w.giveUp)
@@ -232,8 +228,8 @@ func (w *wire) DialContext(ctx context.Context, network, address string) (net.Co
 	return &wireConn{Conn: c, wire: w, buffer: bufio.NewReaderSize(c, readBytes)}, nil
 }
 
-// dialToCancel connects to ask the server to end a statement. Neither that nor the
-// statement's end is waited for longer than cancelTime.
+// dialToCancel connects for a request to cancel the statement. It waits at most cancelTime for
+// the connection, and for the end of the statement.
 func (w *wire) dialToCancel(ctx context.Context, network, address string) (net.Conn, error) {
 	w.interrupt()
 	ctx, cancel := context.WithTimeout(ctx, cancelTime)
@@ -246,7 +242,7 @@ func (w *wire) dialToCancel(ctx context.Context, network, address string) (net.C
 	return c, nil
 }
 
-// connected ends the time for connecting.
+// connected ends the timeout for connecting.
 func (w *wire) connected() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -260,13 +256,13 @@ func (w *wire) isSigned() bool {
 	return w.signed
 }
 
-// interrupt leaves the session a moment to end what it does. It is not used again.
+// interrupt lets the session end within cancelTime. It is not used again.
 func (w *wire) interrupt() {
 	w.interrupted.Store(true)
 	time.AfterFunc(cancelTime, w.giveUp)
 }
 
-// giveUp ends whatever waits for the other side.
+// giveUp closes the connection, so that nothing waits for it any more.
 func (w *wire) giveUp() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -276,14 +272,14 @@ func (w *wire) giveUp() {
 	}
 }
 
-// explain returns why a read or a write failed, in words that are the same at each
-// try: those of package net name our own port.
+// explain returns why a read or a write failed, with the same text each time: the errors of
+// package net contain a local port.
 func (w *wire) explain(err error) error {
 	var failed *net.OpError
 	if !errors.As(err, &failed) {
 		return err
 	}
-	told := *failed // lib/pq knows by the type that the connection is lost
+	told := *failed // lib/pq recognizes a lost connection by this type
 	told.Source = nil
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -293,15 +289,14 @@ func (w *wire) explain(err error) error {
 	return &told
 }
 
-// wireConn is what lib/pq reads and writes.
+// wireConn is the connection as lib/pq uses it.
 type wireConn struct {
 	net.Conn
 	wire   *wire
 	buffer *bufio.Reader
 }
 
-// readBytes is how much one call of the operating system reads: lib/pq asks for 4 KiB,
-// which is a dozen rows.
+// readBytes is how much one system call reads: lib/pq asks for 4 KiB, which is a dozen rows.
 const readBytes = 64 << 10
 
 func (c *wireConn) Read(b []byte) (int, error) {
@@ -320,9 +315,9 @@ func (c *wireConn) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// dial makes a connection that the operating system gives up when the other
-// side's machine is silent for deadTime. That says nothing of the server: it may be
-// stopped on a machine that answers, or behind a proxy that does.
+// dial makes a connection that the operating system closes when the other machine is silent for
+// deadTime. This does not cover a server that hangs on a machine that answers, or behind a proxy
+// that answers.
 func dial(ctx context.Context, network, address string) (net.Conn, error) {
 	dialer := net.Dialer{
 		KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: deadTime / 2, Interval: deadTime / 6, Count: 3},

@@ -4,5 +4,5 @@ package postgres
 
 import "syscall"
 
-// limitUnacknowledged leaves the matter to the system's own limits.
+// limitUnacknowledged does nothing: the system's own limits apply.
 func limitUnacknowledged(string, string, syscall.RawConn) error { return nil }

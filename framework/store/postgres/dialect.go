@@ -19,7 +19,7 @@ import (
 	"github.com/waybill-go/waybill/framework/store/internal/tables"
 )
 
-// dialect is PostgreSQL's part of the tables.
+// dialect is PostgreSQL's part of the tables shared by all databases.
 type dialect struct {
 	tables.Standard
 	*Store
@@ -27,13 +27,13 @@ type dialect struct {
 
 var _ tables.Dialect = (*dialect)(nil)
 
-// Placeholder is numbered.
+// Placeholder returns a numbered parameter.
 func (*dialect) Placeholder(n int) string { return `$` + strconv.Itoa(n) }
 
-// Whole asks the catalog within the statement itself.
+// Whole checks the catalog within the statement itself.
 func (*dialect) Whole(tables []string) string { return whole(tables...) }
 
-// Now goes on within a transaction, and behind a wait for a lock.
+// Now returns a clock that goes on within a transaction and after a wait for a lock.
 func (*dialect) Now() string { return `clock_timestamp()` }
 
 // NowPlus has microseconds, like the clock.
@@ -41,12 +41,12 @@ func (*dialect) NowPlus(d time.Duration) tables.Expr {
 	return tables.SQL(`clock_timestamp() + ? * interval '1 microsecond'`, d.Microseconds())
 }
 
-// Elapsed takes the difference of two times apart.
+// Elapsed returns the difference of two times in seconds.
 func (*dialect) Elapsed(since string) string {
 	return `(extract(epoch FROM clock_timestamp() - ` + since + `) * 1000000)::bigint`
 }
 
-// Position is strpos.
+// Position returns strpos.
 func (*dialect) Position() string { return `strpos` }
 
 // MetadataIs compares text, for which jsonb has an operator.
@@ -54,16 +54,16 @@ func (*dialect) MetadataIs(name, value string) tables.Expr {
 	return tables.SQL(`p.metadata ->> ?::text = ?`, name, value)
 }
 
-// Time is NULL if it is zero.
+// Time returns NULL for the zero time.
 func (*dialect) Time(t time.Time) any { return nullTime(t) }
 
-// Payload depends on the column.
+// Payload depends on the type of the column.
 func (d *dialect) Payload(payload []byte) any { return payloadArg(payload, d.binary) }
 
-// Selected are times in their binary form.
+// Selected returns columns with times in their binary form.
 func (*dialect) Selected() string { return selected }
 
-// EachParked goes around database/sql.
+// EachParked bypasses database/sql, which is slow.
 func (d *dialect) EachParked(ctx context.Context, db *sql.DB, query string, args []any, each func(*store.ParkedDelivery) (bool, error)) error {
 	envelopes := newScanner(0)
 	return stream(ctx, db, query, args, func(row []driver.Value) (bool, error) {
@@ -84,16 +84,16 @@ func (d *dialect) EachParked(ctx context.Context, db *sql.DB, query string, args
 	})
 }
 
-// Refs are two arrays.
+// Refs passes two arrays.
 func (*dialect) Refs(refs []store.Ref) tables.Expr {
-	offsets, ids := make([]int64, len(refs)), make([]string, len(refs)) // not nil: that would be NULL
+	offsets, ids := make([]int64, len(refs)), make([]string, len(refs)) // not nil, which would be NULL
 	for i, r := range refs {
 		offsets[i], ids[i] = r.Offset, r.ID
 	}
 	return tables.SQL(`SELECT * FROM unnest(?::bigint[], ?::text[])`, pq.Array(offsets), pq.Array(ids))
 }
 
-// Ranges are two arrays.
+// Ranges passes two arrays.
 func (*dialect) Ranges(ranges []store.OffsetRange) tables.Expr {
 	first, last := make([]int64, len(ranges)), make([]int64, len(ranges))
 	for i, r := range ranges {
@@ -103,12 +103,12 @@ func (*dialect) Ranges(ranges []store.OffsetRange) tables.Expr {
 		pq.Array(first), pq.Array(last))
 }
 
-// Asked is an array.
+// Asked passes an array.
 func (*dialect) Asked(keys []string) tables.Expr {
 	return tables.SQL(`unnest(?::text[]) WITH ORDINALITY`, pq.Array(keys))
 }
 
-// Types is what a page's query asks too.
+// Types is the same condition as in a page's query.
 func (*dialect) Types(f notification.TypeFilter) tables.Expr {
 	return expression(func(q *statement) string {
 		typesSQL(q, f)
@@ -116,8 +116,8 @@ func (*dialect) Types(f notification.TypeFilter) tables.Expr {
 	})
 }
 
-// expression is what a function writes, whose arguments come in the order in which it
-// adds them.
+// expression returns the expression that write writes. Its arguments are in the order in which
+// write adds them.
 func expression(write func(q *statement) string) tables.Expr {
 	q := &statement{}
 	text := write(q)
@@ -126,42 +126,42 @@ func expression(write func(q *statement) string) tables.Expr {
 
 var placeholder = regexp.MustCompile(`\$\d+`)
 
-// TakeCursors also has the server end the transaction if its client does not go on: one
-// that is stopped, or gone without a word, would hold up all checkpoints of the sink.
+// TakeCursors also makes the server end the transaction if its client does not go on: a client
+// that is stopped or gone would hold up all checkpoints of the sink.
 func (*dialect) TakeCursors(sink string) tables.Expr {
 	return tables.SQL(`SELECT lane, set_config('idle_in_transaction_session_timeout', ?, true) FROM {cursors} WHERE sink = ? ORDER BY lane {whole cursors} FOR UPDATE`,
 		strconv.FormatInt(takenTime.Milliseconds(), 10), sink)
 }
 
-// Brief sets the transaction's own timeout with what it returns.
+// Brief also sets the transaction's own timeout, in what it returns.
 func (*dialect) Brief(update tables.Expr) tables.Expr {
 	return tables.SQL(`? RETURNING set_config('idle_in_transaction_session_timeout', ?, true)`,
 		update, strconv.FormatInt(takenTime.Milliseconds(), 10))
 }
 
-// takenTime is how long a sink's cursors, or a schedule, wait for the next statement of their
-// holder.
+// takenTime is how long a transaction that has locked a sink's cursors, or a schedule, may wait
+// before its next statement.
 const takenTime = 10 * time.Second
 
-// Together is one round trip.
+// Together makes one round trip.
 func (*dialect) Together(first, second tables.Expr) []tables.Expr {
 	return []tables.Expr{tables.SQL(`WITH first AS (?) ?`, first, second)}
 }
 
-// Announce notifies with the write's commit.
+// Announce notifies when the write commits.
 func (d *dialect) Announce(write tables.Expr) tables.Expr {
 	return tables.SQL(`WITH written AS (? RETURNING 1) SELECT pg_notify(?, ?) FROM (SELECT FROM written LIMIT 1) AS any_row`,
 		write, d.listening.channel, lanesNews)
 }
 
-// Committable checks the constraints now that would be checked with the commit.
+// Committable checks the constraints that would otherwise be checked at the commit.
 func (*dialect) Committable() string { return `SET CONSTRAINTS ALL IMMEDIATE` }
 
-// Collides is so where transactions are repeatable reads by default.
+// Collides applies where transactions are repeatable reads by default.
 func (*dialect) Collides(err error) bool { return refused(err, "40001") } // serialization_failure
 
-// Missing goes by the code, whatever the driver is. A trigger of the application's own may
-// miss a table of its own: that error has a place in a function.
+// Missing checks the error code, for any driver. A trigger of the application may lack one of its
+// own tables: that error names a function.
 func (*dialect) Missing(_ context.Context, _ store.Execer, _ string, err error) bool {
 	if !refused(err, undefinedTable) {
 		return false
@@ -170,11 +170,11 @@ func (*dialect) Missing(_ context.Context, _ store.Execer, _ string, err error) 
 	return !errors.As(err, &ours) || ours.Where == ""
 }
 
-// Advise adds the hint of the error's code.
+// Advise adds a hint by the error's code.
 func (*dialect) Advise(err error) error { return advise(err) }
 
-// WriteLease also makes the lease's transaction a watermark: without, the first delta
-// of a cursor would leave no bound, and the second look through the whole log.
+// WriteLease also makes the lease's transaction a watermark. Otherwise the first delta of a
+// cursor would have no bound, and the second one would search the whole log.
 func (d *dialect) WriteLease(ctx context.Context, db *sql.DB, u tables.Update, row *tables.LeaseRow) error {
 	seen, err := d.seen(ctx)
 	if err != nil {
@@ -189,11 +189,11 @@ func (d *dialect) WriteLease(ctx context.Context, db *sql.DB, u tables.Update, r
 	return d.raiseWatermark(id, row.Server, seen)
 }
 
-// MoveCursor checks the life of the server in the same statement: where only the
-// cursor moves, a checkpoint is one round trip. It also has the server end the
-// transaction if its client does not go on for the time of the lease: one that is gone
-// without a word would hold the cursor's row for hours, and no forwarder could have
-// the lane. Nor may anything parked be hidden, which would stay. A checkpoint that was written becomes a watermark.
+// MoveCursor checks the life of the server in the same statement, so a checkpoint that only moves
+// the cursor is one round trip. It also makes the server end the transaction if its client does
+// not go on for the time of the lease: a client that is gone would hold the cursor's row for
+// hours, and no forwarder could have the lane. And it fails if row-level security hides parked
+// deliveries, which would stay. A checkpoint that was written becomes a watermark.
 func (d *dialect) MoveCursor(ctx context.Context, q tables.Querier, c *store.Checkpoint, u tables.Update) (committed func() error, err error) {
 	seen, err := d.seen(ctx) // before the transaction has its id: see watermark
 	if err != nil {
@@ -209,8 +209,8 @@ func (d *dialect) MoveCursor(ctx context.Context, q tables.Querier, c *store.Che
 	return func() error { return d.raiseWatermark(id, c.Lease.Server, seen) }, err
 }
 
-// whyUnmoved distinguishes a checkpoint that is written already, which is no error,
-// from a lease that is lost, or whose server has gone.
+// whyUnmoved distinguishes a checkpoint that is already written, which is not an error, from a
+// lost lease and a changed server.
 func (d *dialect) whyUnmoved(ctx context.Context, q tables.Querier, lease store.Lease) error {
 	if err := d.run.Holds(ctx, q, lease); err != nil {
 		return err
@@ -232,8 +232,8 @@ func (*dialect) Level(positions []json.RawMessage) (json.RawMessage, error) {
 	return at.MarshalJSON()
 }
 
-// level is the one position at which all cursors stand. Bounds, floors and reach
-// are facts about the log, so those of any cursor hold for all.
+// level returns the common position of all cursors. Bounds, floors and reach are facts about the
+// log, so those of any cursor apply to all.
 func level(positions []json.RawMessage) (position, error) {
 	var at position
 	for lane, raw := range positions {
@@ -253,8 +253,8 @@ func level(positions []json.RawMessage) (position, error) {
 	return at, nil
 }
 
-// Places probes the log after the positions were read: an older probe would not
-// include them, and look like another log.
+// Places probes the log after the positions were read: an earlier probe would not include them,
+// and would seem to belong to another log.
 func (d *dialect) Places(ctx context.Context, q tables.Querier, positions []json.RawMessage) ([]tables.Place, error) {
 	now, err := d.runProbe(ctx, q, d.sql.probe)
 	if err != nil {
@@ -271,7 +271,7 @@ func (d *dialect) Places(ctx context.Context, q tables.Querier, positions []json
 	return places, nil
 }
 
-// conflict says why the position is not of the log that was seen at t; "" if it is.
+// conflict says why the position does not belong to the log that was seen at t; "" if it does.
 func (p *position) conflict(t *probe) string {
 	return (&reader{pos: *p, durable: p.goal().Last}).conflict(t)
 }
@@ -292,8 +292,8 @@ func (s *Store) Reroute(ctx context.Context, b store.RerouteBatch) (store.Rerout
 	return s.shared.Reroute(ctx, b)
 }
 
-// meet asks for the server's identity before a transaction does: it may be refused,
-// which would end the transaction.
+// meet reads the server's identity before a transaction does: if it is refused, it would end the
+// transaction.
 func (s *Store) meet(ctx context.Context) error {
 	if s.system.Load() != nil {
 		return nil

@@ -8,38 +8,38 @@ import (
 	"github.com/waybill-go/waybill/framework/store"
 )
 
-// ErrOtherCluster: the standby is not one of the outbox's database.
-var ErrOtherCluster = errors.New("the standby is of another database")
+// ErrOtherCluster: the standby does not belong to the outbox's database.
+var ErrOtherCluster = errors.New("the standby belongs to another database")
 
 // errHiddenTimeline: see standbyAnswer.
-var errHiddenTimeline = errors.New("the role may not see on which timeline the standby is: GRANT pg_read_all_stats to it, on the primary")
+var errHiddenTimeline = errors.New("the role may not see which timeline the standby follows: GRANT pg_read_all_stats to it, on the primary")
 
 // errBehind: a standby has not replayed in time what a page needs.
 var errBehind = errors.New("the standby lags behind")
 
-// unfitError says why a server is not to be read from. Another connection may lead to
-// another one.
+// unfitError says why a server must not be read from. Another connection may lead to another
+// server.
 type unfitError struct{ why string }
 
 func (e *unfitError) Error() string { return e.why }
 
 // Errors of a connection.
 var (
-	// errSilent ends a connection whose other side is gone without a word. It stands
-	// in for the network's error, which names a port that changes at each try.
+	// errSilent ends a connection whose other side is silent. It replaces the network's error,
+	// which contains a port that differs each time.
 	errSilent = errors.New("the server does not answer")
-	// errReadOnly is wrapped where the server says so by another code than 25006.
+	// errReadOnly is wrapped if the server reports it with another code than 25006.
 	errReadOnly = errors.New("the server takes no writes")
 )
 
-// refused reports whether the server refused a statement, with one of the codes of
-// PostgreSQL's manual, appendix A. Errors of all drivers have their code as SQLState.
+// refused reports whether the server refused a statement with one of the codes of PostgreSQL's
+// manual, appendix A. All drivers return them as SQLState.
 func refused(err error, codes ...string) bool {
 	state := sqlState(err)
 	return state != "" && slices.Contains(codes, state)
 }
 
-// sqlState is the code of the server's error; "" if err has none.
+// sqlState returns the code of the server's error, or "".
 func sqlState(err error) string {
 	var coded interface{ SQLState() string }
 	if !errors.As(err, &coded) {
@@ -48,19 +48,19 @@ func sqlState(err error) string {
 	return coded.SQLState()
 }
 
-// deniedPrivilege is the code of what the role may not do.
+// deniedPrivilege is the code for a missing privilege.
 const deniedPrivilege = "42501"
 
-// undefinedTable is the code of a table that is not there.
+// undefinedTable is the code for a missing table.
 const undefinedTable = "42P01"
 
-// isReadOnly reports whether a server refused to write, as a standby does, and a
-// primary with default_transaction_read_only.
+// isReadOnly reports whether a server refused to write, as a standby does, and a primary with
+// default_transaction_read_only.
 func isReadOnly(err error) bool {
 	return errors.Is(err, errReadOnly) || refused(err, "25006")
 }
 
-// advise adds the way out to an error whose text does not name it, by its code.
+// advise adds a hint, by the code, to an error whose text does not say how to fix it.
 func advise(err error) error {
 	if refused(err, hiddenRows) {
 		return &store.AdvisedError{Err: store.ErrHidden, Hint: "ALTER ROLE … BYPASSRLS, or let the role own the outbox's tables, or ALTER TABLE … DISABLE ROW LEVEL SECURITY; " +

@@ -13,17 +13,16 @@ import (
 	"github.com/lib/pq"
 )
 
-// Examiner reads from a server what package doctor judges. It changes nothing, reads no
-// large table, and also works on an outbox that [Open] refuses. It is safe for
-// concurrent use.
+// Examiner reads from a server what package doctor checks. It changes nothing, reads no large
+// table, and also works with an outbox that [Open] refuses. It is safe for concurrent use.
 type Examiner struct {
 	db     *sql.DB
 	config Config
 	names  names
 }
 
-// Examine connects and finds the schema of the outbox. It refuses what [Open] refuses of
-// the server itself: its version and the database's encoding.
+// Examine connects and finds the schema of the outbox. Like [Open], it refuses a server of an
+// unsupported version or encoding.
 func Examine(ctx context.Context, db *sql.DB, c Config) (*Examiner, error) {
 	c, err := c.withDefaults()
 	if err != nil {
@@ -39,16 +38,16 @@ func Examine(ctx context.Context, db *sql.DB, c Config) (*Examiner, error) {
 	return &Examiner{db: db, config: c, names: n}, nil
 }
 
-// IsDenied reports whether the server refused a statement for want of a privilege.
+// IsDenied reports whether the server refused a statement because of a missing privilege.
 func IsDenied(err error) bool { return refused(err, deniedPrivilege) }
 
-// Schema is nil where the tables are those of this program; see [Open].
+// Schema returns nil if the tables match this program; otherwise an error as of [Open].
 func (e *Examiner) Schema(ctx context.Context) error {
 	return migrations(e.config, e.names).Check(ctx, e.db)
 }
 
-// Offsets is nil where the log numbers its rows as readers rely on;
-// store.ErrUnsafeLog says what is wrong, and what mends it.
+// Offsets returns nil if the log assigns its offsets as readers need it. Otherwise it fails with
+// store.ErrUnsafeLog, which says what is wrong and how to fix it.
 func (e *Examiner) Offsets(ctx context.Context) error { return checkOffsets(ctx, e.db, e.names) }
 
 // InRecovery reports whether the server is a standby.
@@ -57,8 +56,8 @@ func (e *Examiner) InRecovery(ctx context.Context) (standby bool, err error) {
 	return standby, err
 }
 
-// Settings returns those of the session's settings that this role may see, in the units
-// of pg_settings: milliseconds for timeouts.
+// Settings returns the session's settings that this role may see, in the units of pg_settings:
+// milliseconds for timeouts.
 func (e *Examiner) Settings(ctx context.Context, settings ...string) (values map[string]string, err error) {
 	values = make(map[string]string)
 	err = e.each(ctx, func(rows *sql.Rows) error {
@@ -70,36 +69,36 @@ func (e *Examiner) Settings(ctx context.Context, settings ...string) (values map
 	return values, err
 }
 
-// Role is the role of the sessions, quoted.
+// Role returns the role of the sessions, quoted.
 func (e *Examiner) Role(ctx context.Context) (role string, err error) {
 	err = e.db.QueryRowContext(ctx, `SELECT current_user`).Scan(&role)
 	return pq.QuoteIdentifier(role), err
 }
 
-// Database is the name of the database, quoted.
+// Database returns the name of the database, quoted.
 func (e *Examiner) Database(ctx context.Context) (name string, err error) {
 	err = e.db.QueryRowContext(ctx, `SELECT current_database()`).Scan(&name)
 	return pq.QuoteIdentifier(name), err
 }
 
-// Now is the server's clock.
+// Now returns the server's time.
 func (e *Examiner) Now(ctx context.Context) (now time.Time, err error) {
 	err = e.db.QueryRowContext(ctx, `SELECT clock_timestamp()`).Scan(&now)
 	return now, err
 }
 
-// Holding is an open transaction that holds the log: it has a transaction id, or a lock on
-// the log's table.
+// Holding is an open transaction that holds up the log: it has a transaction id, or a lock on the
+// log's table.
 type Holding struct {
 	PID         int
 	Application string
 	Age         time.Duration
 	State       string // active, idle in transaction, …
-	Query       string // the session's last one, cut to 200 characters
+	Query       string // last query of the session, cut to 200 characters
 }
 
-// Holdings lists the transactions that have held the log for longer than age, the oldest
-// first, at most 20. hidden is how many sessions this role may not see.
+// Holdings returns at most 20 transactions that have held up the log for longer than age, oldest
+// first. hidden is the number of sessions that this role may not see.
 func (e *Examiner) Holdings(ctx context.Context, age time.Duration) (found []Holding, hidden int, err error) {
 	err = e.each(ctx, func(rows *sql.Rows) error {
 		var h Holding
@@ -119,13 +118,13 @@ func (e *Examiner) Holdings(ctx context.Context, age time.Duration) (found []Hol
 	return found, hidden, err
 }
 
-// Prepared is a transaction of a two-phase commit that nobody has ended.
+// Prepared is a transaction of a two-phase commit that was not ended.
 type Prepared struct {
 	GID string
 	Age time.Duration
 }
 
-// Prepared lists those of the database that are older than age, the oldest first, at most 20.
+// Prepared returns at most 20 of those in the database that are older than age, oldest first.
 func (e *Examiner) Prepared(ctx context.Context, age time.Duration) (found []Prepared, err error) {
 	err = e.each(ctx, func(rows *sql.Rows) error {
 		var p Prepared
@@ -139,7 +138,7 @@ func (e *Examiner) Prepared(ctx context.Context, age time.Duration) (found []Pre
 	return found, err
 }
 
-// Slot is a replication slot that keeps files of the server, or lost what it was to keep.
+// Slot is a replication slot that keeps files of the server, or has lost those it should keep.
 type Slot struct {
 	Name   string
 	Active bool
@@ -147,7 +146,7 @@ type Slot struct {
 	Status string // wal_status
 }
 
-// Slots lists the server's replication slots that keep something.
+// Slots returns the server's replication slots that keep something.
 func (e *Examiner) Slots(ctx context.Context) (found []Slot, err error) {
 	err = e.each(ctx, func(rows *sql.Rows) error {
 		var s Slot
@@ -160,14 +159,14 @@ func (e *Examiner) Slots(ctx context.Context) (found []Slot, err error) {
 	return found, err
 }
 
-// Room is how many connections a limit allows, and how many there are.
+// Room is a limit of connections, and how many are in use.
 type Room struct {
-	Limit string // what sets it, such as max_connections
+	Limit string // name of the setting, such as max_connections
 	Of    int
 	Used  int
 }
 
-// Rooms are the limits that hold for this role, as far as there are any.
+// Rooms returns the limits that apply to this role.
 func (e *Examiner) Rooms(ctx context.Context) (rooms []Room, err error) {
 	err = e.each(ctx, func(rows *sql.Rows) error {
 		var r Room
@@ -185,20 +184,20 @@ func (e *Examiner) Rooms(ctx context.Context) (rooms []Room, err error) {
 	return rooms, err
 }
 
-// OldestIDs is the database of the server with the oldest transaction ids, and their age
-// in transactions.
+// OldestIDs returns the database of the server with the oldest transaction ids, and their age in
+// transactions.
 func (e *Examiner) OldestIDs(ctx context.Context) (database string, age int64, err error) {
 	err = e.db.QueryRowContext(ctx, `SELECT datname, age(datfrozenxid) FROM pg_database WHERE datallowconn ORDER BY 2 DESC LIMIT 1`).Scan(&database, &age)
 	return database, age, err
 }
 
-// Bloat is how many rows of a table are dead, by the server's own count.
+// Bloat is how many rows of a table are dead, by the server's statistics.
 type Bloat struct {
 	Table      string
 	Live, Dead int64
 }
 
-// Bloat counts for the tables whose rows are changed and deleted all the time.
+// Bloat returns them for the tables whose rows change often.
 func (e *Examiner) Bloat(ctx context.Context) (found []Bloat, err error) {
 	changed := []string{e.names.Table("cursors"), e.names.Table("parked"), e.names.Table("forwarders")}
 	err = e.each(ctx, func(rows *sql.Rows) error {
@@ -210,17 +209,17 @@ func (e *Examiner) Bloat(ctx context.Context) (found []Bloat, err error) {
 	return found, err
 }
 
-// IndexFault is an index that is not as Migrate makes it.
+// IndexFault is an index that differs from what Migrate creates.
 type IndexFault struct {
 	Index  string
 	Reason string
 	Fix    string // SQL
 }
 
-// madeIndex fits the statements of the migrations that make indexes.
+// madeIndex matches the statements of the migrations that create indexes.
 var madeIndex = regexp.MustCompile(`CREATE INDEX ("[^"]+") ON [^;]+;`)
 
-// IndexFaults lists the indexes of the outbox's tables that are missing or invalid.
+// IndexFaults returns the indexes of the outbox's tables that are missing or invalid.
 func (e *Examiner) IndexFaults(ctx context.Context) (faults []IndexFault, err error) {
 	text, err := migrations(e.config, e.names).SQL()
 	if err != nil {
@@ -262,9 +261,9 @@ func (e *Examiner) IndexFaults(ctx context.Context) (faults []IndexFault, err er
 	return faults, nil
 }
 
-// IsPooled reports whether a transaction pooler stands in front of the server: two
-// connections that are open at the same time have one process there. It takes two
-// connections for a moment.
+// IsPooled reports whether a transaction pooler is in front of the server: then two connections
+// that are open at the same time may have one process there. It needs two connections for a
+// moment.
 func (e *Examiner) IsPooled(ctx context.Context) (pooled bool, err error) {
 	first, err := e.db.Conn(ctx)
 	if err != nil {
@@ -281,8 +280,8 @@ func (e *Examiner) IsPooled(ctx context.Context) (pooled bool, err error) {
 		return false, err
 	}
 	defer func() { err = errors.Join(err, second.Close()) }()
-	// A pooler gives the transaction the process that was used last and is free, or, where
-	// that is taken, gives the first connection another one than before.
+	// A pooler gives the transaction the free process that was used last, or, if that is in
+	// use, gives the first connection another process than before.
 	tx, err := second.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
 	if err != nil {
 		return false, err
@@ -296,8 +295,8 @@ func (e *Examiner) IsPooled(ctx context.Context) (pooled bool, err error) {
 	return again != one, err
 }
 
-// CaptureFaults says what is wrong with captures: columns that are not there under their
-// names any more, so that each write to the table fails, and triggers that are switched off.
+// CaptureFaults returns what is wrong with captures: renamed columns, so that each write to the
+// table fails, and disabled triggers.
 func (e *Examiner) CaptureFaults(ctx context.Context) (captured int, faults []string, err error) {
 	captures, err := Captures(ctx, e.db, e.config)
 	if err != nil {
@@ -327,7 +326,7 @@ func (e *Examiner) CaptureFaults(ctx context.Context) (captured int, faults []st
 	return len(captures), faults, nil
 }
 
-// LogBytes is the size of the log with its indexes and partitions.
+// LogBytes returns the size of the log with its indexes and partitions.
 func (e *Examiner) LogBytes(ctx context.Context) (size int64, err error) {
 	err = e.db.QueryRowContext(ctx, `SELECT coalesce(sum(pg_total_relation_size(relid)), 0)::bigint FROM pg_partition_tree(to_regclass($1))`, e.names.Log()).Scan(&size)
 	if err == nil && size == 0 { // a table without partitions, before PostgreSQL 14
@@ -336,7 +335,7 @@ func (e *Examiner) LogBytes(ctx context.Context) (size int64, err error) {
 	return size, err
 }
 
-// Folder is where the server keeps its data, if it runs on this machine; else "".
+// Folder returns the server's data directory if the server runs on this machine; otherwise "".
 func (e *Examiner) Folder(ctx context.Context) (folder string, err error) {
 	err = e.db.QueryRowContext(ctx, `SELECT CASE WHEN inet_server_addr() IS NULL OR inet_server_addr() <<= '127.0.0.0/8' OR inet_server_addr() = '::1'
 		THEN current_setting('data_directory') ELSE '' END`).Scan(&folder)
@@ -358,8 +357,8 @@ func (e *Examiner) each(ctx context.Context, row func(*sql.Rows) error, query st
 	return rows.Err()
 }
 
-// CursorFaults says, by sink, why cursors are not of this log, such as that it was restored
-// or truncated, or that a lane has none.
+// CursorFaults returns, by sink, why cursors do not belong to this log, for example because it
+// was restored or truncated, or because a lane has no cursor.
 func (s *Store) CursorFaults(ctx context.Context) (faults map[string]string, err error) {
 	if s.Source() != nil {
 		return s.SourceFaults(ctx)
@@ -380,8 +379,8 @@ func (s *Store) CursorFaults(ctx context.Context) (faults map[string]string, err
 	return faults, nil
 }
 
-// PartitionsAhead is how many partitions begin behind the log's last offset, and whether rows
-// went to the default partition, because none was there in time.
+// PartitionsAhead returns how many partitions begin after the log's last offset, and whether rows
+// are in the default partition because no other was created in time.
 func (s *Store) PartitionsAhead(ctx context.Context) (ahead int, strays bool, err error) {
 	ranges, err := s.partitions(ctx, s.db)
 	if err != nil {
@@ -400,7 +399,7 @@ func (s *Store) PartitionsAhead(ctx context.Context) (ahead int, strays bool, er
 	return ahead, strays, err
 }
 
-// Missing lists the GRANTs that the role of the sessions lacks for a duty.
+// Missing returns the GRANTs that the role of the sessions lacks for a duty.
 func (e *Examiner) Missing(ctx context.Context, d Duty) (missing []string, err error) {
 	grants, err := d.grants(e.names)
 	if err != nil {
@@ -415,7 +414,7 @@ func (e *Examiner) Missing(ctx context.Context, d Duty) (missing []string, err e
 		return nil, err
 	}
 	if !held {
-		// Nothing below can be looked up without it.
+		// Without it nothing below can be looked up.
 		return []string{"GRANT USAGE ON SCHEMA " + pq.QuoteIdentifier(e.names.schema) + " TO " + role + ";"}, nil
 	}
 	for _, g := range grants {
@@ -430,10 +429,10 @@ func (e *Examiner) Missing(ctx context.Context, d Duty) (missing []string, err e
 	return missing, nil
 }
 
-// onePrivilege is a privilege of a grant, with the columns that it is for.
+// onePrivilege is a privilege of a grant, with its columns.
 var onePrivilege = regexp.MustCompile(`([A-Z]+)(?: \(([^)]*)\))?`)
 
-// lacks reports whether this role misses a privilege of a grant.
+// lacks reports whether this role lacks a privilege of a grant.
 func (e *Examiner) lacks(ctx context.Context, g grant) (bool, error) {
 	kind, name, _ := strings.Cut(g.on, " ")
 	for _, p := range onePrivilege.FindAllStringSubmatch(g.privileges, -1) {

@@ -6,39 +6,38 @@ import (
 	"time"
 )
 
-// A transaction that stays open holds its floor where its id was handed out, and once it
-// ends a reader would look through all that came since, for rows that it may have
-// written. Most such transactions belong to the business and have not touched the log.
-// The server's locks show which have not: a transaction that inserts locks the table first,
-// and keeps the lock until its end. So a transaction that has no lock at the time of a look
-// takes its offsets, if ever, after that. An offset that was taken before, without a lock,
-// belongs to no row: producers cannot choose offsets.
+// A transaction that stays open keeps its floor at the offset at which its id was assigned. When
+// it ends, a reader would search everything since then for rows that it may have written. Most
+// such transactions have not touched the log, and the server's locks show which: a transaction
+// that inserts locks the table first, and keeps the lock until its end. So a transaction without
+// a lock at the time of a look takes its offsets, if any, after that. An offset taken earlier
+// without a lock belongs to no row, since producers cannot choose offsets.
 
 const (
 	// defaultFloorLag is how many offsets floors may lag behind before the locks are read.
 	defaultFloorLag = 1000
-	// floorRest sets how long the locks are left alone: so many times as long as
-	// reading them took. Reading them holds up transactions that lock.
+	// floorRest is the pause before the locks are read again, as a multiple of how long reading
+	// them took. Reading them delays transactions that lock.
 	floorRest = 20
 )
 
-// floors are offsets above which transactions take theirs, by the locks.
+// floors are offsets above which running transactions take theirs, as the locks show.
 type floors struct {
 	of      map[xid]int64
-	last    int64 // where the sequence stood when the locks were read, or would have been
+	last    int64 // last offset of the sequence when the locks were read, or would have been
 	xmax    xid   // of the probe at that time
 	history history
 	server  string
-	rest    time.Time // until when the locks are left alone
+	rest    time.Time // until when the locks are not read
 }
 
-// holds says whether the floors are of the log that p has met.
+// holds reports whether the floors belong to the log that p has seen.
 func (f *floors) holds(p *probe) bool {
 	return f.server == p.server && f.history == p.history && f.xmax <= p.snapshot.xmax && f.last <= p.last
 }
 
-// raiseFloors reads the locks where a transaction has been open for long: since before
-// the time when they were last read, or would have been. p must have ended.
+// raiseFloors reads the locks if a transaction has been open since before they were last read, or
+// would have been. p must have ended.
 func (s *Store) raiseFloors(ctx context.Context, p *probe) {
 	if !s.raising.TryLock() {
 		return
@@ -59,9 +58,9 @@ func (s *Store) raiseFloors(ctx context.Context, p *probe) {
 	p.floors = f.of
 }
 
-// unlocked gives the running transactions that have no lock on the log the probe's last
-// offset as their floor, and others the one that is known. What fails leaves floors low,
-// which costs time and no row.
+// unlocked returns floors: the probe's last offset for running transactions without a lock on the
+// log, and the known floor for the others. If it fails, floors stay low, which costs time but
+// loses no row.
 func (s *Store) unlocked(ctx context.Context, p *probe, known *floors) map[xid]int64 {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
@@ -85,10 +84,10 @@ func (s *Store) unlocked(ctx context.Context, p *probe, known *floors) map[xid]i
 	return of
 }
 
-// unlockedSQL lists the running transactions that have no lock on the log or one of its
-// partitions but that of a query. A prepared transaction is known by another virtual id
-// than its session, and its locks go over to it one by one: while it holds the log, no
-// transaction is listed, and never itself.
+// unlockedSQL lists the running transactions that have no lock on the log or its partitions but
+// that of a query. A prepared transaction has another virtual id than its session, and gets the
+// session's locks one by one: while one holds the log, no transaction is listed. A prepared
+// transaction itself is never listed.
 func unlockedSQL(n names, server string) string {
 	return `WITH locks AS MATERIALIZED (
 			SELECT locktype, relation, mode, granted, transactionid, virtualtransaction, pid FROM pg_locks WHERE locktype IN ('relation', 'transactionid')),

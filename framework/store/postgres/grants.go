@@ -8,34 +8,34 @@ import (
 	"github.com/lib/pq"
 )
 
-// Duty is what a role of the database does with an outbox.
+// Duty is what a database role does with an outbox.
 type Duty string
 
 // The duties.
 const (
-	// Publisher appends notifications in the application's transactions, cancels them, and
-	// keeps them unique. To cancel, it sees which are scheduled, and not what they hold.
+	// Publisher appends notifications in the application's transactions, cancels them, and keeps
+	// them unique. To cancel them, it can see which are scheduled, but not their content.
 	Publisher Duty = "publisher"
-	// Consumer notes in the inbox what it has handled.
+	// Consumer notes handled ids in the inbox.
 	Consumer Duty = "consumer"
-	// Forwarder delivers, and removes old rows. Partitions are made and dropped by none
-	// but the owner of the log.
+	// Forwarder delivers, and removes old rows. Only the owner of the log can create and drop
+	// partitions.
 	Forwarder Duty = "forwarder"
-	// Scheduler publishes what its schedules say, in transactions of its own, and keeps it
+	// Scheduler publishes the notifications of schedules in its own transactions, and keeps them
 	// unique.
 	Scheduler Duty = "scheduler"
-	// Operator is for the commands of people: status, why, requeue, replay, pause.
+	// Operator runs the commands for people: status, why, requeue, replay, pause.
 	Operator Duty = "operator"
 )
 
-// Duties lists them.
+// Duties returns all duties.
 func Duties() []Duty { return []Duty{Publisher, Consumer, Forwarder, Scheduler, Operator} }
 
-// grant is what a role needs of one relation.
+// grant is what a role needs on one relation.
 type grant struct{ privileges, on string }
 
-// grants are the least ones. A lock on rows needs UPDATE, an INSERT that may meet a row
-// SELECT, and what the log computes by itself nothing, except for the sequence behind the
+// grants returns the least privileges. Locking rows needs UPDATE, and an INSERT that may conflict
+// with a row needs SELECT. What the log computes itself needs nothing, except the sequence in the
 // default of a partitioned log.
 func (d Duty) grants(n names) ([]grant, error) {
 	table := func(name string) string { return `TABLE ` + n.Table(name) }
@@ -76,9 +76,8 @@ func dutyNames() (names []string) {
 	return slices.Clip(names)
 }
 
-// Grants returns the SQL that gives a role the least privileges for a duty. It is for
-// the owner of the tables, behind Migrate, and may be run again. A role may have several
-// duties.
+// Grants returns the SQL that gives a role the least privileges for a duty. The owner of the
+// tables runs it after Migrate, and may run it again. A role may have several duties.
 func Grants(c Config, role string, d Duty) (string, error) {
 	c, err := c.withDefaults()
 	if err != nil {

@@ -10,26 +10,24 @@ import (
 	"github.com/waybill-go/waybill/framework/store"
 )
 
-// history names what gives transaction ids and offsets their meaning: ids are
-// compared with ids of one cluster only, offsets with offsets of one sequence.
-// A position of another history is of a log that is gone, or was restored.
+// history identifies what gives transaction ids and offsets their meaning: ids are comparable
+// within one cluster, offsets within one sequence. A position with another history belongs to a
+// log that is gone, or was restored.
 //
-// Each part may be unknown, which fits everything.
+// Each part may be unknown; unknown parts match everything.
 type history struct {
-	// System is the cluster's system_identifier, which initdb makes. A physical
-	// standby and a restored base backup have it too. "" where the server does not
-	// show it.
+	// System is the cluster's system_identifier, which initdb creates. A physical standby and a
+	// restored base backup have the same. "" if the server does not show it.
 	System string `json:"system,omitempty"`
-	// Sequence is the file of the offsets' sequence: TRUNCATE … RESTART IDENTITY
-	// and ALTER SEQUENCE … RESTART give it a new one, setval does not. 0 is
-	// unknown.
+	// Sequence is the file of the offsets' sequence: TRUNCATE … RESTART IDENTITY and ALTER
+	// SEQUENCE … RESTART change it, setval does not. 0 is unknown.
 	Sequence int64 `json:"sequence,omitempty"`
-	// Log is the oid of the log's table, which distinguishes it from a later one of
-	// the same name.
+	// Log is the oid of the log's table, which distinguishes it from a later one with the same
+	// name.
 	Log int64 `json:"log,omitempty"`
 }
 
-// differs says why now is not the history h; "" if it may be.
+// differs says why now is another history; "" if it may be the same.
 func (h history) differs(now history) string {
 	switch {
 	case h.System != "" && now.System != "" && h.System != now.System:
@@ -43,7 +41,7 @@ func (h history) differs(now history) string {
 	return ""
 }
 
-// merge is h with what now knows.
+// merge returns h with the parts that only now knows.
 func (h history) merge(now history) history {
 	if now.System != "" {
 		h.System = now.System
@@ -57,18 +55,17 @@ func (h history) merge(now history) history {
 	return h
 }
 
-// system is the identity of the cluster behind a server. A server that writes stays on one
-// timeline for life.
+// system identifies the cluster of a server. A server that writes stays on one timeline during
+// its life.
 type system struct {
 	server   string
 	id       string
-	timeline int64 // 0 where there is no standby, and so the database
+	timeline int64 // 0 without a standby; database is unset too
 	database int64
 }
 
-// identify returns the identity of the cluster that a probe has met. It is read again
-// only where another server answers: a pool may connect to a restored database,
-// or to a standby, unnoticed.
+// identify returns the identity of the cluster that a probe has seen. It reads it again only if
+// another server answers: a pool may connect to a restored database, or to a standby, unnoticed.
 func (s *Store) identify(ctx context.Context, q querier, server string) (*system, error) {
 	if known := s.system.Load(); known != nil && known.server == server {
 		return known, nil
@@ -81,14 +78,14 @@ func (s *Store) identify(ctx context.Context, q querier, server string) (*system
 	case err != nil:
 		return nil, fmt.Errorf("identify the cluster: %w", err)
 	case found.server != server:
-		return nil, fmt.Errorf("identify the cluster: %w", store.ErrServerChanged) // the next look is right
+		return nil, fmt.Errorf("identify the cluster: %w", store.ErrServerChanged) // the next look sees the new server
 	}
 	s.system.Store(found)
 	return found, nil
 }
 
-// identitySQL also asks for what is compared with a standby. The name of a WAL file begins with
-// the timeline on which the server writes, in hexadecimal digits.
+// identitySQL also reads what is compared with a standby. The name of a WAL file begins with the
+// server's timeline in hexadecimal digits.
 func identitySQL(server string, standby bool) string {
 	compared := `0, 0`
 	if standby {
@@ -97,25 +94,24 @@ func identitySQL(server string, standby bool) string {
 	return `SELECT system_identifier::text, ` + server + `, ` + compared + ` FROM pg_control_system()`
 }
 
-// hidden says whether the server refuses to show its identity: no permission, or no
-// such function in what only speaks PostgreSQL's protocol.
+// hidden reports whether the server refuses to show its identity: no permission, or no such
+// function in a server that only speaks PostgreSQL's protocol.
 func hidden(err error) bool {
 	return refused(err, deniedPrivilege, "42883")
 }
 
-// extent is what a look through the log shows about rows of which the sequence and
-// the transaction ids say nothing.
+// extent is what a search of the log shows about rows that the sequence and the transaction ids
+// do not cover.
 type extent struct {
-	// highest is the highest offset of a committed row where the sequence stands
-	// below it, else 0.
+	// highest is the highest offset of a committed row if the sequence is below it, otherwise 0.
 	highest int64
-	// restored is the highest offset of a row that is committed, though by its
-	// transaction id it is not visible: the id is of another cluster. Every row up
-	// to there was restored. 0 if there is none.
+	// restored is the highest offset of a row that is committed although its transaction id is
+	// not visible: the id comes from another cluster. All rows up to it were restored. 0 if there
+	// is none.
 	restored int64
 }
 
-// restoreScan is a probe that also looks through the log for its extent.
+// restoreScan probes the log and searches it for its extent.
 func (s *Store) restoreScan(ctx context.Context) (*probe, extent, error) {
 	var e extent
 	var lowest int64
@@ -133,10 +129,9 @@ func (s *Store) restoreScan(ctx context.Context) (*probe, extent, error) {
 	return p, e, nil
 }
 
-// lastRestored looks down from upTo, and no farther than above, for a row that is
-// committed and not visible by its transaction id in the very statement that sees
-// it. A log that was restored is hardly read; one that was not is read as a whole,
-// in steps that fit into a statement timeout.
+// lastRestored searches downwards from upTo to above for a row that a statement sees although its
+// transaction id is not visible in the same statement. In a restored log it finds one soon; a log
+// that was not restored is read completely, in steps that fit into a statement timeout.
 func (s *Store) lastRestored(ctx context.Context, above, upTo int64) (offset int64, err error) {
 	const least = 10_000
 	step, most := int64(least), int64(maxWindow)
@@ -169,9 +164,8 @@ type restoreScanned struct {
 	extent extent
 }
 
-// everything is the delta of a cursor that is new. It looks through the log once
-// for all of them: what was restored stays restored, unless the sequence was set
-// back since.
+// everything returns the delta of a new cursor. It scans the log once for all of them: restored
+// rows stay restored, unless the sequence was set back since.
 func (s *Store) everything(ctx context.Context, t *probe) (delta, error) {
 	s.scanningRestored.Lock()
 	defer s.scanningRestored.Unlock()
@@ -185,13 +179,13 @@ func (s *Store) everything(ctx context.Context, t *probe) (delta, error) {
 	return rebase(t, e, 0), err
 }
 
-// rebase makes all that is in the log one delta up to t, whatever a cursor has
-// settled. known is the highest offset that a cursor of this log knew of.
+// rebase makes everything in the log one delta up to t, whatever a cursor has settled. known is
+// the highest offset that a cursor of this log knows.
 //
-// Rows up to the restored offset come whatever their ids say, and never again:
-// the sequence was restored with them, so this cluster's transactions take higher
-// offsets, which makes it the bound and all floors. Where the sequence stands
-// below restored rows it was not, and then nothing bounds them.
+// Rows up to the restored offset are delivered whatever their ids are, and only in this delta: the
+// sequence was restored with them, so this cluster's transactions take higher offsets, and the
+// restored offset becomes the bound and all floors. If the sequence is below restored rows, it was
+// not restored, and nothing bounds the rows.
 func rebase(t *probe, e extent, known int64) delta {
 	d := delta{From: origin, Last: max(t.last, e.highest), Restored: e.restored}
 	from := base{Reach: max(d.Last, known)}
@@ -202,27 +196,26 @@ func rebase(t *probe, e extent, known int64) delta {
 	return d
 }
 
-// restoreScanSQL is a probe with the lowest and the highest offset of a row. That it is
-// one statement makes it exact: a row above the sequence is none that came later.
+// restoreScanSQL is a probe with the lowest and the highest offset of a row. Because it is one
+// statement, a row above the sequence cannot have been added later.
 func restoreScanSQL(n names, probe string) string {
 	return strings.Replace(probe, ` FROM `, `,
 		coalesce((SELECT min("offset") FROM `+n.Log()+`), 1), coalesce((SELECT max("offset") FROM `+n.Log()+`), 0) FROM `, 1) + whole(n.Log())
 }
 
-// restoredSQL finds the last row of a range that its own statement sees although
-// it is not visible by its transaction id; 0 if there is none.
+// restoredSQL finds the last row of a range that the statement sees although its transaction id
+// is not visible; 0 if there is none.
 func restoredSQL(n names) string {
 	return `SELECT coalesce((SELECT "offset" FROM ` + n.Log() + ` WHERE "offset" > $1 AND "offset" <= $2
 		AND NOT pg_visible_in_snapshot(transaction_id, (SELECT pg_current_snapshot()))
 		ORDER BY "offset" DESC LIMIT 1), 0)` + whole(n.Log())
 }
 
-// serverSQL distinguishes one life of a server from every other. A postmaster that
-// goes on after one of its processes crashed keeps its start time, but not its
-// statistics; before PostgreSQL 15 those are too slow to ask, and that crash is not
-// noticed. Times are in their binary form: as texts they would differ by the
-// sessions' time zones, and it is the least work for the planner, which sees this
-// in each statement.
+// serverSQL identifies one life of a server. A postmaster that goes on after the crash of one of
+// its processes keeps its start time, but not its statistics. Before PostgreSQL 15 those are too
+// slow to read, and such a crash is not noticed. Times are in binary form: as text they would
+// depend on the session's time zone, and binary is the least work for the planner, which sees
+// this in each statement.
 func serverSQL(version int) string {
 	life := `timestamptz_send(pg_postmaster_start_time())`
 	if version >= 150000 {
@@ -231,17 +224,18 @@ func serverSQL(version int) string {
 	return `encode(` + life + `, 'hex')`
 }
 
-// probeSQL reads the snapshot, the sequence and what shows that either is another
-// one. A sequence that has handed out nothing stands before its last_value.
+// probeSQL reads the snapshot, the sequence, and the history and life of both. A sequence that has
+// assigned nothing is before its last_value.
 //
-// A standby's snapshot lists no transaction as running, so what is open on the
-// primary would seem to have ended, with nothing in the log. There the statement fails
-// as a write does: taking a transaction id is one.
+// A standby's snapshot lists no running transactions, so those open on the primary would seem to
+// have ended without rows in the log. So on a standby the statement fails like a write, because
+// it takes a transaction id.
 //
-// For a standby the place in the write-ahead log is read. A statement has its snapshot before
-// it calls a function, and a transaction has written its end before it leaves the snapshots'
-// list, so the end of each that had ended is before that place. Where it was flushed to would
-// not do: a commit that does not wait for the disk is visible before it is there.
+// For reading from a standby it also reads the position in the write-ahead log. A statement takes
+// its snapshot before it calls a function, and a transaction writes its commit before it leaves
+// the list of running ones. So the commit of each transaction that had ended is before that
+// position. The flushed position would not do: a commit that does not wait for the disk is visible
+// before it is flushed.
 func probeSQL(n names, server string, standby bool) string {
 	wal := `''`
 	if standby {
@@ -251,7 +245,7 @@ func probeSQL(n names, server string, standby bool) string {
 		pg_relation_filenode(tableoid), ` + n.Literal("") + `::regclass::oid, ` + server + `, ` + wal + ` FROM ` + n.Table("offset_seq")
 }
 
-// runProbe runs a probe's statement, whose further columns go to rest.
+// runProbe runs a probe's statement; its additional columns go to rest.
 func (s *Store) runProbe(ctx context.Context, q querier, query string, rest ...any) (*probe, error) {
 	ctx, cancel := context.WithTimeout(ctx, statementTime)
 	defer cancel()
@@ -267,7 +261,7 @@ func (s *Store) runProbe(ctx context.Context, q querier, query string, rest ...a
 	return p, s.complete(ctx, q, p, text, wal, known)
 }
 
-// bounds are what is known of where rows can be, before a probe.
+// bounds are what is known before a probe about where rows can be.
 type bounds struct {
 	watermark *watermark
 	floors    *floors
@@ -275,8 +269,8 @@ type bounds struct {
 
 func (s *Store) known() bounds { return bounds{s.watermark.Load(), s.floors.Load()} }
 
-// complete fills in what a probe's columns stand for, and what was known before its statement
-// began, as far as that holds.
+// complete sets the fields of a probe from its columns, and from what was known before its
+// statement began, as far as that still applies.
 func (s *Store) complete(ctx context.Context, q querier, p *probe, snapshot, wal string, known bounds) (err error) {
 	if p.snapshot, err = parseSnapshot(snapshot); err != nil {
 		return err
@@ -295,7 +289,7 @@ func (s *Store) complete(ctx context.Context, q querier, p *probe, snapshot, wal
 		if w.holds(p) {
 			p.watermark = *w
 		} else {
-			s.watermark.CompareAndSwap(w, nil) // or it would seem to hold once the new log has grown
+			s.watermark.CompareAndSwap(w, nil) // otherwise it would seem valid again after the new log has grown
 		}
 	}
 	if f := known.floors; f != nil && f.holds(p) {

@@ -17,8 +17,8 @@ import (
 const (
 	// heartbeat is the pause between two pings on a listening connection.
 	heartbeat = 10 * time.Second
-	// silence is how long nothing may come on it: a heartbeat, and 5 s for the
-	// answer. It bounds connecting too.
+	// silence is how long a connection may be silent: a heartbeat, and 5 s for the answer. It
+	// also bounds connecting.
 	silence = heartbeat + 5*time.Second
 )
 
@@ -27,20 +27,20 @@ var (
 	_ store.Announcer = (*Store)(nil)
 )
 
-// lanesNews is what a notification about a lane carries; the others carry nothing.
+// lanesNews is the payload of a notification about a lane; others have none.
 const lanesNews = "lanes"
 
-// listening is what a listening connection is made of.
+// listening is the configuration of listening connections.
 type listening struct {
-	dsn       func(ctx context.Context) (string, error) // nil does not listen
+	dsn       func(ctx context.Context) (string, error) // nil: it does not listen
 	dial      func(ctx context.Context, network, address string) (net.Conn, error)
 	channel   string
 	heartbeat time.Duration
 	silence   time.Duration
 }
 
-// newListening names the channel by the prefix as it is configured, so all processes
-// that announce or listen use the same name.
+// newListening names the channel by the configured prefix, so that all processes that announce or
+// listen use the same name.
 func newListening(c Config) (listening, error) {
 	l := listening{dsn: c.ListenDSN, dial: c.ListenDial, channel: c.Prefix, heartbeat: heartbeat, silence: silence}
 	switch {
@@ -60,7 +60,7 @@ func newListening(c Config) (listening, error) {
 	return l, nil
 }
 
-// checkDSN says nothing of the address, which may hold a password.
+// checkDSN does not show the address in its error, since it may contain a password.
 func checkDSN(dsn string) error {
 	if _, err := pq.NewConnector(dsn); err != nil {
 		return errors.New("the address to listen at cannot be parsed")
@@ -68,9 +68,8 @@ func checkDSN(dsn string) error {
 	return nil
 }
 
-// Announce notifies the channel that is named like the log; see store.Announcer.
-// It takes a connection of the pool for one round trip, and works through a
-// transaction pooler.
+// Announce notifies the channel that is named like the log; see store.Announcer. It uses a
+// connection of the pool for one round trip, and works through a transaction pooler.
 func (s *Store) Announce(ctx context.Context) error {
 	if _, err := s.db.ExecContext(ctx, `NOTIFY `+pq.QuoteIdentifier(s.listening.channel)); err != nil {
 		return fmt.Errorf("announce: %w", err)
@@ -78,9 +77,8 @@ func (s *Store) Announce(ctx context.Context) error {
 	return nil
 }
 
-// Listen listens on a connection of its own, if the Config has an address for one; see
-// store.Listener. The connection is pinged, so that one whose other side is gone
-// is given up within 15 s.
+// Listen listens on a separate connection, if the Config has an address for one; see
+// store.Listener. It pings the connection, so that a dead one is closed within 15 s.
 func (s *Store) Listen(ctx context.Context, hear func(store.News)) error {
 	if s.listening.dsn == nil {
 		return nil
@@ -92,9 +90,8 @@ func (s *Store) Listen(ctx context.Context, hear func(store.News)) error {
 	return fmt.Errorf("listen: %w", err)
 }
 
-// run listens on one connection until it is lost or ctx is done. pq's listener
-// would connect again by itself, but does not say why it cannot, so it is closed at
-// its first trouble.
+// run listens on one connection until it is lost or ctx is done. pq's listener would connect again
+// by itself, but does not say why it cannot, so it is closed at the first error.
 func (l listening) run(ctx context.Context, hear func(store.News)) error {
 	ctx, give := context.WithCancelCause(ctx)
 	defer give(nil)
@@ -110,8 +107,8 @@ func (l listening) run(ctx context.Context, hear func(store.News)) error {
 		})
 	context.AfterFunc(ctx, func() { _ = connection.Close() })
 
-	// The notifications are taken by another goroutine than the one that waits for
-	// answers: an answer comes behind all the notifications before it.
+	// Another goroutine than the one that waits for answers takes the notifications, since an
+	// answer comes after all notifications before it.
 	ready := make(chan struct{})
 	var attending sync.WaitGroup
 	defer attending.Wait()
@@ -134,7 +131,7 @@ func (l listening) run(ctx context.Context, hear func(store.News)) error {
 	}
 }
 
-// address is what the next connection is made to.
+// address returns the address of the next connection.
 func (l listening) address(ctx context.Context) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, l.silence)
 	defer cancel()
@@ -165,9 +162,8 @@ func (l listening) attend(ctx context.Context, connection *pq.Listener, ready ch
 	}
 }
 
-// ping waits until the server has answered, or the connection is closed for its
-// silence. pq panics if the server refuses the ping, as it does when another
-// session cancels it.
+// ping waits until the server has answered, or the connection is closed because of silence. pq
+// panics if the server refuses the ping, for example because another session cancels it.
 func ping(connection *pq.Listener) (err error) {
 	defer func() {
 		if refused := recover(); refused != nil {
@@ -177,9 +173,9 @@ func ping(connection *pq.Listener) (err error) {
 	return connection.Ping()
 }
 
-// aliveDialer makes connections that fail when the other side is silent for too
-// long, and that are closed when ctx is done. pq's listener has no other way to
-// be interrupted: it holds its lock while it connects, subscribes and pings.
+// aliveDialer makes connections that fail when the other side is silent for too long, and that are
+// closed when ctx is done. pq's listener cannot be interrupted otherwise: it holds its lock while
+// it connects, subscribes and pings.
 type aliveDialer struct {
 	ctx     context.Context
 	dial    func(ctx context.Context, network, address string) (net.Conn, error)
@@ -204,8 +200,7 @@ func (d aliveDialer) DialTimeout(network, address string, timeout time.Duration)
 	return alive, nil
 }
 
-// aliveConn fails with errSilent where nothing comes, or nothing can be sent, for
-// longer than silence.
+// aliveConn fails with errSilent if nothing can be read or written for longer than silence.
 type aliveConn struct {
 	net.Conn
 	silence time.Duration

@@ -14,27 +14,27 @@ import (
 	"github.com/waybill-go/waybill/framework/store"
 )
 
-// A commit is delivered after a look at the log and a page of it. Where a reader has read all
-// there was, and little has come since, both are one statement: its snapshot is the probe's, so
-// what it sees and the base's snapshot does not is the delta between the two.
+// Before a commit is delivered, the forwarder looks at the log and reads a page. If a reader has
+// read everything and little was added, one statement does both: its snapshot is the probe's, so
+// the delta is what it sees and the base's snapshot does not.
 
 const (
-	// broughtRows is how many rows a look brings along. Where there are more, it brings none.
+	// broughtRows is how many rows a look can return. If there are more, it returns none.
 	broughtRows = 200
-	// nearOffsets is how far before and behind the base's end a look searches. Where late rows,
-	// or those of transactions to come, can be farther back, or the log has grown by more, pages
-	// read them, each a bounded part.
+	// nearOffsets is how far before and after the base's end a look searches. If late rows, or
+	// those of later transactions, can be further back, or the log has grown by more, pages read
+	// them, each a bounded part.
 	nearOffsets = 1000
 )
 
-// brought is the delta behind a reader's base, up to the probe.
+// brought is the delta from a reader's base to the probe.
 type brought struct {
 	reader *reader
 	since  string // the base's snapshot
 	rows   []notification.Envelope
 }
 
-// brings returns the rows of the delta that r has just begun, up to p, if p has them all.
+// brings returns the rows of the delta up to p that r has just begun, if p has all of them.
 func (p *probe) brings(r *reader) (rows []notification.Envelope, all bool) {
 	b := p.brought
 	if b == nil || b.reader != r || b.since != r.pos.delta.From.Snapshot.text {
@@ -87,11 +87,11 @@ func (r *reader) Look(ctx context.Context) (store.Target, error) {
 	return p, nil
 }
 
-// probeColumns is how many columns a probe has.
+// probeColumns is the number of columns of a probe.
 const probeColumns = 6
 
-// look is a probe and the rows behind the reader's base; nil if the reader is not to look: it
-// is within a delta, late rows may be far behind, or rows are read on a standby.
+// look returns a probe with the rows after the reader's base; nil if the reader cannot use it: it
+// is within a delta, late rows may be far back, or rows are read on a standby.
 func (r *reader) look() (q *statement, limit int) {
 	if r.pos.delta != nil || r.pos.isNew() || r.store.standby.wanted() {
 		return nil, 0

@@ -6,12 +6,12 @@ import (
 	"strings"
 )
 
-// lsn is a place in the write-ahead log (PostgreSQL's pg_lsn). It never goes back within the
+// lsn is a position in the write-ahead log (PostgreSQL's pg_lsn). It never decreases during the
 // life of a primary.
 type lsn uint64
 
-// longHeader is how many bytes begin the first page of a WAL file; other pages begin with
-// fewer.
+// longHeader is the size in bytes of the header of a WAL file's first page; other pages have
+// shorter headers.
 const longHeader = 40
 
 // parseLSN reads the text form, two hexadecimal halves.
@@ -24,13 +24,13 @@ func parseLSN(text string) (lsn, error) {
 			return lsn(h<<32 | l), nil
 		}
 	}
-	return 0, fmt.Errorf("%q is no place in the write-ahead log", text)
+	return 0, fmt.Errorf("%q is not a position in the write-ahead log", text)
 }
 
-// reaches says whether all records before at end at l or before. The place where the next
-// record is to be written is behind the header of a page, while the record before it ends
-// where the page begins. No record fits in between: the shortest takes 24 bytes, behind a
-// header of 24 at least.
+// reaches reports whether all records before at end at l or before. The position of the next
+// record may be after the header of a page, while the record before it ends where the page
+// begins. No record fits between the two: the shortest has 24 bytes, after a header of at least
+// 24.
 func (l lsn) reaches(at lsn, pageSize int64) bool {
 	return l >= at || int64(l)%pageSize == 0 && at-l <= longHeader
 }

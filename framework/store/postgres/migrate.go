@@ -18,11 +18,11 @@ import (
 //go:embed migrations/*.sql
 var migrationFiles embed.FS
 
-// Migrate brings the tables up to what this version of the program needs and
-// returns the names of the migrations that it applied, none if all were there.
-// Each runs in a transaction of its own. Programs that migrate at the same time
-// wait for each other on an advisory lock; it is the one use of session state,
-// so behind a transaction pooler migrate over a direct connection.
+// Migrate upgrades the tables to what this version of the program needs and returns the names of
+// the migrations that it applied, none if the tables were up to date. Each migration runs in its
+// own transaction. Programs that migrate at the same time wait for each other on an advisory lock.
+// That is the only use of session state, so migrate over a direct connection rather than through
+// a transaction pooler.
 func Migrate(ctx context.Context, db *sql.DB, c Config) (applied []string, err error) {
 	c, err = c.withDefaults()
 	if err != nil {
@@ -48,8 +48,8 @@ func Migrate(ctx context.Context, db *sql.DB, c Config) (applied []string, err e
 	return applied, extendPartitions(ctx, db, c, n)
 }
 
-// MigrationSQL returns the SQL that Migrate would run on an empty database, for
-// people who apply it with a tool of their own.
+// MigrationSQL returns the SQL that Migrate would run on an empty database, for people who apply
+// it with another tool.
 func MigrationSQL(c Config) (string, error) {
 	c, err := c.withDefaults()
 	if err != nil {
@@ -66,14 +66,14 @@ func MigrationSQL(c Config) (string, error) {
 	return text, err
 }
 
-// makeSchema makes the schema that the prefix names, if it is not there and this role
-// may.
+// makeSchema creates the schema that the prefix names, if it does not exist and this role may
+// create it.
 func makeSchema(ctx context.Context, db *sql.DB, n names) error {
 	var exists bool
 	if err := db.QueryRowContext(ctx, `SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = $1)`, n.schema).Scan(&exists); err != nil || exists {
 		return err
 	}
-	// Another program may make it at the same time: of the two errors only one is ours.
+	// Another program may create it at the same time, which is not an error.
 	_, err := db.ExecContext(ctx, `CREATE SCHEMA IF NOT EXISTS `+pq.QuoteIdentifier(n.schema))
 	switch {
 	case err == nil, refused(err, "23505", "42P06"):

@@ -11,24 +11,24 @@ import (
 	"github.com/waybill-go/waybill/framework/store"
 )
 
-// names are those of one outbox's tables, sequences, indexes and functions. All of
-// them are quoted wherever they stand, since a prefix may be a word of SQL.
+// names are the names of an outbox's tables, sequences, indexes and functions. They are always
+// quoted, since a prefix may be an SQL keyword.
 type names struct {
 	schema string // "": the first one of the search path
 	prefix string
 }
 
-// parseNames takes Config.Prefix.
+// parseNames parses Config.Prefix.
 func parseNames(prefix string) (names, error) {
 	schema, prefix, err := store.SplitPrefix(prefix)
 	return names{schema, prefix}, err
 }
 
-// Log is the log's table.
+// Log returns the name of the log's table.
 func (n names) Log() string { return n.Table("") }
 
-// Table is a table, a sequence or a function, such as "public"."outbox_cursors" for
-// cursors. The log has no name of its own.
+// Table returns the name of a table, a sequence or a function, such as "public"."outbox_cursors"
+// for cursors; "" stands for the log.
 func (n names) Table(name string) string {
 	if n.schema == "" {
 		return n.Name(name)
@@ -36,8 +36,8 @@ func (n names) Table(name string) string {
 	return pq.QuoteIdentifier(n.schema) + `.` + n.Name(name)
 }
 
-// PathOfFunctions is the clause with which functions find the tables beside them, where
-// their bodies do not name the schema: the search path under which they are made.
+// PathOfFunctions returns the clause with which functions find the tables if their bodies do not
+// name the schema: the search path under which they are created.
 func (n names) PathOfFunctions() string {
 	if n.schema == "" {
 		return " SET search_path FROM CURRENT"
@@ -45,13 +45,13 @@ func (n names) PathOfFunctions() string {
 	return ""
 }
 
-// Name is a name that stands without its schema, as those of indexes and triggers do.
+// Name returns a name without schema, as for indexes and triggers.
 func (n names) Name(name string) string { return pq.QuoteIdentifier(n.plain(name)) }
 
-// Literal is a table as a text in SQL, for what takes a regclass.
+// Literal returns a table as an SQL text, for a regclass.
 func (n names) Literal(name string) string { return pq.QuoteLiteral(n.Table(name)) }
 
-// plain is a name as the catalog has it.
+// plain returns a name as in the catalog.
 func (n names) plain(name string) string {
 	if name == "" {
 		return n.prefix
@@ -67,9 +67,9 @@ func (n names) String() string {
 	return n.schema + "." + n.prefix
 }
 
-// resolve names the schema, so that all statements mean the same tables, whatever the
-// search path of their session is: where the search path finds the log now, else where
-// Migrate would make it.
+// resolve sets the schema, so that all statements mean the same tables, whatever the search path
+// of their session is: the schema in which the search path finds the log now, otherwise the one in
+// which Migrate would create it.
 func (n names) resolve(ctx context.Context, db *sql.DB) (names, error) {
 	if n.schema != "" {
 		return n, nil
@@ -85,16 +85,16 @@ func (n names) resolve(ctx context.Context, db *sql.DB) (names, error) {
 	return n, nil
 }
 
-// whole ends a SELECT, behind LIMIT: the statement fails where row-level security hides
-// rows of one of the tables from this role. Where it hides all of them the planner drops
-// the scan with its conditions, but never an OFFSET that it cannot compute.
+// whole ends a SELECT, after LIMIT, so that the statement fails if row-level security hides rows of
+// one of the tables from this role. If it hides all of them, the planner drops the scan with its
+// conditions, but never an OFFSET that it cannot compute.
 //
-// That needs nothing of the session, which may be a pooler's, or the application's with
-// tables of its own to protect: row_security = off would refuse those too. The statement
-// has a lock on each table that keeps security from being switched on behind it.
+// This needs nothing from the session, which may be a pooler's, or the application's with its own
+// protected tables: row_security = off would refuse those too. The statement locks each table, so
+// that security cannot be enabled meanwhile.
 func whole(tables ...string) string { return ` OFFSET ` + nothingHidden(tables...) + `::bigint` }
 
-// nothingHidden is 0, or fails as [hiddenRows].
+// nothingHidden returns an expression that is 0, or fails with [hiddenRows].
 func nothingHidden(tables ...string) string {
 	hidden := make([]string, len(tables))
 	for i, t := range tables {
@@ -103,5 +103,5 @@ func nothingHidden(tables ...string) string {
 	return `ln((NOT (` + strings.Join(hidden, ` OR `) + `))::int)`
 }
 
-// hiddenRows is how [nothingHidden] fails: the logarithm of zero.
+// hiddenRows is the code with which [nothingHidden] fails: the logarithm of zero.
 const hiddenRows = "2201E"

@@ -10,23 +10,23 @@ import (
 	"github.com/waybill-go/waybill/framework/store"
 )
 
-// Where an offset comes from. A reader's bounds hold if each transaction has its id
-// before it takes an offset, so nothing but the log itself may take one:
+// How offsets are assigned. A reader's bounds are valid if each transaction has its id before it
+// takes an offset, so only the log itself may take one:
 //
-//   - an identity column (GENERATED ALWAYS) refuses explicit values, and takes its
-//     number behind the defaults of the columns before it, even where an INSERT of
-//     several rows says DEFAULT: those are computed before all other columns;
-//   - a partitioned table cannot have one before PostgreSQL 17. There the default
-//     takes the id first, and leaves the number in a setting of the transaction, to
-//     which a trigger compares what is about to be inserted.
+//   - an identity column (GENERATED ALWAYS) refuses explicit values, and takes its number after
+//     the defaults of the columns before it. An INSERT of several rows with DEFAULT would
+//     otherwise compute it before all other columns;
+//   - a partitioned table cannot have an identity column before PostgreSQL 17. There the default
+//     takes the id first, and stores the number in a setting of the transaction. A trigger
+//     compares it with the inserted value.
 
-// offsetDefault is the default of a partitioned log's offsets.
+// offsetDefault returns the default of a partitioned log's offsets.
 func offsetDefault(n names) string {
 	return `CASE WHEN pg_current_xact_id() IS NOT NULL THEN set_config('waybill.offset', nextval(` + n.Literal("offset_seq") + `)::text, true)::bigint END`
 }
 
-// offsetGuard makes the trigger of a partitioned log. Its error is that of an identity
-// column.
+// offsetGuard returns the SQL of the trigger of a partitioned log. Its error is that of an
+// identity column.
 func offsetGuard(n names) string {
 	return `CREATE FUNCTION ` + n.Table("refuse_offset") + `() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
     RAISE EXCEPTION 'cannot insert a chosen value into column "offset" of %', TG_TABLE_NAME
@@ -40,19 +40,19 @@ CREATE TRIGGER ` + n.Name("offset_is_chosen") + ` BEFORE INSERT ON ` + n.Log() +
 // offsetOrigin is what the catalog says about the offsets of a log.
 type offsetOrigin struct {
 	names            names
-	idFirst          bool // transaction_id stands before "offset"
+	idFirst          bool // transaction_id comes before "offset"
 	idDefault        string
 	identity         string // "a": always, "d": by default, "": none
 	offsetDefault    string
 	trigger          string // "": none; "D": disabled
-	sequence         string // that the column owns
-	ours             bool   // that is the one that probes read
+	sequence         string // owned by the column
+	ours             bool   // it is the one that probes read
 	increment, cache int64
 	cycle            bool
 }
 
-// checkOffsets refuses a log in which a transaction could take an offset before its
-// id, or numbers out of their order: rows would be lost.
+// checkOffsets refuses a log in which a transaction could take an offset before its id, or offsets
+// that are not ascending: rows would be lost.
 func checkOffsets(ctx context.Context, db *sql.DB, n names) error {
 	o := offsetOrigin{names: n}
 	err := db.QueryRowContext(ctx, `SELECT x.attnum < o.attnum, coalesce(pg_get_expr(xd.adbin, xd.adrelid), ''),
@@ -77,10 +77,10 @@ func checkOffsets(ctx context.Context, db *sql.DB, n names) error {
 	return nil
 }
 
-// defaultTakesIDFirst fits the form in which the catalog has offsetDefault.
+// defaultTakesIDFirst matches offsetDefault as shown in the catalog.
 var defaultTakesIDFirst = regexp.MustCompile(`(?s)^\s*CASE\s+WHEN \(pg_current_xact_id\(\) IS NOT NULL\) THEN \(?set_config\('waybill\.offset'::text, .*nextval\('`)
 
-// faults says what is wrong, each with what mends it.
+// faults returns what is wrong, each with how to fix it.
 func (o *offsetOrigin) faults() (faults []string) {
 	fault := func(what, mend string) {
 		faults = append(faults, fmt.Sprintf("%s: %s; to fix it: %s", o.names, what, mend))

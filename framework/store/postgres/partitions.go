@@ -14,13 +14,12 @@ import (
 var _ store.Partitioner = (*Store)(nil)
 
 const (
-	// defaultPartition ends the name of the partition for what no range takes.
+	// defaultPartition is the suffix of the partition for offsets outside of all ranges.
 	defaultPartition = "default"
-	// partitionsKept is how many partitions' worth of offsets are ready ahead of
-	// the sequence.
+	// partitionsKept is for how many partitions of offsets ahead of the sequence there are
+	// partitions.
 	partitionsKept = 4
-	// maxWaits bounds how many partitions in use one look at all partitions waits
-	// for.
+	// maxWaits bounds for how many partitions in use one pass waits.
 	maxWaits = 10
 )
 
@@ -30,13 +29,12 @@ type partition struct {
 	From, To int64
 }
 
-// partitionsAhead are the partitions that are missing behind the highest one, for
-// a sequence that stands at last.
+// partitionsAhead returns the missing partitions after the highest one, for a sequence whose last
+// offset is last.
 //
-// A range must not begin where rows may be on their way into the default
-// partition: they would be refused. So one that would begin less than a
-// partition's rows ahead of the sequence, because it was not made in time, begins
-// that much farther on, and the default partition has what lies between.
+// A range must not begin where rows may be about to enter the default partition: they would be
+// refused. So a range that was not created in time, and would begin less than a partition's rows
+// ahead of the sequence, begins that much later; the default partition gets the rows in between.
 func partitionsAhead(n names, highest partition, rows, last int64) []partition {
 	if rows == 0 {
 		return nil
@@ -62,7 +60,7 @@ func isPartitioned(ctx context.Context, q querier, n names) (partitioned bool, e
 	return partitioned, nil
 }
 
-// extendPartitions is for Migrate: it refuses to partition a log that is not.
+// extendPartitions is for Migrate: it refuses to partition an existing log.
 func extendPartitions(ctx context.Context, db *sql.DB, c Config, n names) error {
 	partitioned, err := isPartitioned(ctx, db, n)
 	switch {
@@ -79,11 +77,11 @@ func extendPartitions(ctx context.Context, db *sql.DB, c Config, n names) error 
 	return err
 }
 
-// Partitioned reports whether the log is cut into partitions.
+// Partitioned reports whether the log is partitioned.
 func (s *Store) Partitioned() bool { return s.parts && s.Source() == nil }
 
-// ExtendPartitions makes partitions ahead; see store.Partitioner. They are as large as
-// the highest one.
+// ExtendPartitions creates partitions ahead; see store.Partitioner. They are as large as the
+// highest one.
 func (s *Store) ExtendPartitions(ctx context.Context) (int, error) {
 	if !s.parts {
 		return 0, nil
@@ -94,14 +92,14 @@ func (s *Store) ExtendPartitions(ctx context.Context) (int, error) {
 	return s.extend(ctx, 0)
 }
 
-// owns reports whether this role may make and drop partitions.
+// owns reports whether this role may create and drop partitions.
 func (s *Store) owns(ctx context.Context, q querier) (owns bool, err error) {
 	err = q.QueryRowContext(ctx, `SELECT pg_has_role(relowner, 'USAGE') AND has_schema_privilege(relnamespace, 'CREATE')
 		FROM pg_class WHERE oid = to_regclass($1)`, s.names.Log()).Scan(&owns)
 	return owns, err
 }
 
-// checkOwner returns store.ErrNotOwner, with the way out, where it may not.
+// checkOwner returns store.ErrNotOwner, with a hint, if it may not.
 func (s *Store) checkOwner(ctx context.Context) error {
 	owns, err := s.owns(ctx, s.db)
 	if err != nil || owns {
@@ -139,19 +137,19 @@ func (s *Store) extend(ctx context.Context, rows int64) (made int, err error) {
 	return made, nil
 }
 
-// errTooLate is why a partition was not made: the sequence has come near meanwhile.
-// The next one begins farther on.
+// errTooLate: a partition was not created because the sequence has come near meanwhile. The next
+// one begins later.
 var errTooLate = errors.New("the sequence has come near")
 
-// attach makes a partition. A table that is made first and attached then takes no
-// lock on the log that a publisher or reader would meet. The lock that it does take
-// comes first, so that processes that make partitions take turns.
+// attach creates a partition. Creating a table first and then attaching it takes no lock on the log
+// that would conflict with publishers or readers. The lock that it does take comes first, so that
+// processes that create partitions take turns.
 func (s *Store) attach(ctx context.Context, p partition) error {
 	tx, err := s.db.BeginTx(ctx, nil)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = tx.Rollback() }() // of no effect behind the commit
+	defer func() { _ = tx.Rollback() }() // no effect after the commit
 	if _, err := tx.ExecContext(ctx, fmt.Sprintf(
 		`SET LOCAL lock_timeout = %d; SET LOCAL idle_in_transaction_session_timeout = %d; LOCK TABLE ONLY %s IN SHARE UPDATE EXCLUSIVE MODE;
 		CREATE TABLE %s (LIKE %s INCLUDING ALL); ALTER TABLE %s ATTACH PARTITION %s FOR VALUES FROM (%d) TO (%d)`,
@@ -164,20 +162,19 @@ func (s *Store) attach(ctx context.Context, p partition) error {
 	if err := tx.QueryRowContext(ctx, `SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM `+s.names.Table("offset_seq")).Scan(&last); err != nil {
 		return err
 	}
-	if last > 0 && p.From <= last+(p.To-p.From)/2 { // making it has taken long
+	if last > 0 && p.From <= last+(p.To-p.From)/2 { // creating it has taken too long
 		return errTooLate
 	}
 	return tx.Commit()
 }
 
-// partitions lists the ranges in the order of their offsets, without the default
-// partition.
+// partitions returns the ranges in the order of their offsets, without the default partition.
 func (s *Store) partitions(ctx context.Context, q interface {
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
 }) (ranges []partition, err error) {
 	const bound = `pg_get_expr(c.relpartbound, c.oid)`
-	// One that another pruner drops meanwhile has no bound any more. What is asked once
-	// cannot change its answer in between.
+	// A partition that another pruner is dropping has no bound any more. MATERIALIZED reads it only
+	// once, so that its value cannot change within the statement.
 	rows, err := q.QueryContext(ctx, `WITH parts AS MATERIALIZED (
 			SELECT format('%I.%I', nspname, relname) AS name, regexp_match(`+bound+`, 'FROM \(''?(-?\d+)''?\) TO \(''?(-?\d+)''?\)') AS range
 			FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid JOIN pg_namespace n ON n.oid = c.relnamespace
@@ -197,8 +194,8 @@ func (s *Store) partitions(ctx context.Context, q interface {
 	return ranges, rows.Err()
 }
 
-// PrunePartitions drops old partitions; see store.Partitioner. The highest one stays,
-// which says how large the next ones are.
+// PrunePartitions drops old partitions; see store.Partitioner. The highest one stays, since its
+// size is that of the next ones.
 func (s *Store) PrunePartitions(ctx context.Context, e store.Pruning) (dropped int, err error) {
 	if !s.parts {
 		return 0, nil
@@ -228,10 +225,10 @@ func (s *Store) PrunePartitions(ctx context.Context, e store.Pruning) (dropped i
 	return dropped, nil
 }
 
-// expirePartition drops a partition if each of its rows may go. The lock on it waits
-// for the transactions that have written to it, so none is overlooked, and does not
-// keep others from reading. A transaction that took an offset of its range and
-// inserts only later finds the default partition. lockLog: see drop.
+// expirePartition drops a partition if all of its rows may go. Its lock on the partition waits for
+// the transactions that have written to it, so no row is missed, and does not block readers. A
+// transaction that took an offset of its range and inserts later uses the default partition. For
+// lockLog see drop.
 func (s *Store) expirePartition(ctx context.Context, p partition, e store.Pruning, lockLog *bool) (gone bool, err error) {
 	empty, worth, err := s.worthALock(ctx, p, e)
 	if err != nil || !worth || empty && !*lockLog {
@@ -256,8 +253,8 @@ func (s *Store) expirePartition(ctx context.Context, p partition, e store.Prunin
 	return gone && err == nil, err
 }
 
-// worthALock reports whether the sequence has passed the partition by another one's
-// length, and its last row is old, or it is empty.
+// worthALock reports whether the sequence has passed the partition by another partition's length,
+// and the partition is empty or its last row is old.
 func (s *Store) worthALock(ctx context.Context, p partition, e store.Pruning) (empty, worth bool, err error) {
 	now, err := s.runProbe(ctx, s.db, s.sql.probe)
 	if err != nil || now.last < p.To+(p.To-p.From) {
@@ -272,7 +269,7 @@ func (s *Store) worthALock(ctx context.Context, p partition, e store.Pruning) (e
 	return false, worth, err
 }
 
-// isDoneAlready reports whether another pruner has dropped or made the partition.
+// isDoneAlready reports whether another pruner has dropped or created the partition.
 func isDoneAlready(err error) bool {
 	return refused(err,
 		"42P01", // undefined_table
@@ -281,11 +278,10 @@ func isDoneAlready(err error) bool {
 	)
 }
 
-// drop takes a partition away. That needs a moment in which no open transaction has
-// used the log; where that moment does not come soon, the partition is emptied,
-// which needs nothing but the partition, and its table goes at a later time.
-// Publishers wait while drop waits for that moment, so lockLog is false from then
-// on: what was in the way, such as a backup, is in the way for all partitions.
+// drop drops a partition. That needs a moment in which no open transaction has used the log. If
+// that moment does not come soon, drop only empties the partition, which needs no lock on the log,
+// and its table is dropped later. Publishers wait while drop waits for that moment, so lockLog is
+// false from then on: what was in the way, such as a backup, is in the way for all partitions.
 func (s *Store) drop(ctx context.Context, tx *sql.Tx, p partition, empty bool, lockLog *bool) (gone bool, err error) {
 	if *lockLog {
 		if _, err := tx.ExecContext(ctx, `SAVEPOINT drop_partition`); err != nil {

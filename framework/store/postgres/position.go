@@ -7,31 +7,30 @@ import (
 	"github.com/waybill-go/waybill/framework/store"
 )
 
-// base is a place in the log between two deltas: every row whose transaction had
-// ended in Snapshot is settled.
+// base is a place in the log between two deltas: every row whose transaction had ended in Snapshot
+// is settled.
 //
-// Bound and Floors say where the rows of the others can be. They save the
-// reader from looking through the whole log for late ones.
+// Bound and Floors say where the rows of other transactions can be, so that the reader need not
+// search the whole log for late rows.
 type base struct {
 	Snapshot snapshot `json:"snapshot"`
-	// Bound: transactions with an id >= Snapshot.xmax take offsets > Bound only.
+	// Bound: transactions with an id >= Snapshot.xmax take only offsets > Bound.
 	Bound int64 `json:"bound"`
-	// Floors: a transaction that was running in Snapshot has offsets > its floor.
+	// Floors: a transaction that was running in Snapshot has only offsets > its floor.
 	Floors map[xid]int64 `json:"floors,omitempty"`
-	// Last: the sequence stood here when Snapshot was taken. It never goes back.
+	// Last: the last offset of the sequence when Snapshot was taken. It never decreases.
 	Last int64 `json:"last,omitempty"`
-	// Reach: rows may have offsets up to here, though the sequence is not there
-	// yet. 0 is the usual case, in which it never went back.
+	// Reach: rows may have offsets up to here, although the sequence is lower. It is usually 0,
+	// which means that the sequence was never set back.
 	Reach int64 `json:"reach,omitempty"`
 }
 
-// origin is the place before the oldest row: transaction ids begin at 3, so
-// nothing had ended and nothing was running.
+// origin is the place before the oldest row: transaction ids begin at 3, so nothing had ended and
+// nothing was running.
 var origin = base{Snapshot: snapshot{xmin: 1, xmax: 1, text: "1:1:"}}
 
-// late returns the transactions that were running in b's snapshot and ended
-// before t, with the lowest offset that any of their rows can follow.
-// Those that cannot have taken an offset up to t are left out.
+// late returns the transactions that were running in b's snapshot and ended before t, and an offset
+// that is below all of their rows. It leaves out those that cannot have taken an offset up to t.
 func (b *base) late(t *probe) (ended []xid, floor int64) {
 	floor = b.last(t)
 	for _, x := range b.Snapshot.running {
@@ -43,13 +42,13 @@ func (b *base) late(t *probe) (ended []xid, floor int64) {
 	return ended, floor
 }
 
-// last is the highest offset that a row can have that is visible in t.
+// last returns the highest offset that a row visible in t can have.
 func (b *base) last(t *probe) int64 { return max(t.last, b.Reach) }
 
-// next is the base once everything up to t is settled. The watermark of t tightens
-// the bounds: every transaction with a higher id than the watermark's took its
-// offsets after the watermark's bound was read, and the watermark had ended before t. The
-// floors of t do the same for the transactions that they name.
+// next returns the base after everything up to t is settled. The watermark of t tightens the
+// bounds: every transaction with a higher id than the watermark's took its offsets after the
+// watermark's bound was read, and the watermark had ended before t. The floors of t do the same
+// for the transactions that they name.
 func (b *base) next(t *probe) base {
 	n := base{Snapshot: t.snapshot, Bound: max(b.Bound, t.watermark.bound), Last: t.last}
 	if b.Reach > t.last {
@@ -71,8 +70,8 @@ func (b *base) next(t *probe) base {
 	return n
 }
 
-// settled is an offset up to which every row is settled, whatever its transaction
-// id, and below which no transaction that is still running has taken one.
+// settled returns an offset up to which every row is settled, whatever its transaction id, and up
+// to which no running transaction has taken an offset.
 func (b *base) settled() int64 {
 	through := b.Bound
 	for _, x := range b.Snapshot.running {
@@ -81,19 +80,18 @@ func (b *base) settled() int64 {
 	return through
 }
 
-// delta is the set of rows between a base and a target: those whose transaction
-// ended after From's snapshot was taken and before Until's. They are read in
-// the order of their offsets.
+// delta is the set of rows between a base and a target: those whose transaction ended after From's
+// snapshot and before Until's. They are read in the order of their offsets.
 type delta struct {
 	From  base  `json:"from"`
-	Until base  `json:"until"` // the base once the delta is settled
+	Until base  `json:"until"` // the base after the delta is settled
 	Last  int64 `json:"last"`  // no row of the delta has a higher offset
-	// Restored: rows up to here belong to the delta whatever their transaction
-	// ids, which are of another cluster. 0 is the usual case.
+	// Restored: rows up to here belong to the delta whatever their transaction ids are, since
+	// these come from another cluster. It is usually 0.
 	Restored int64 `json:"restored,omitempty"`
 }
 
-// position is a place in the log: at a base, or inside a delta behind an offset.
+// position is a place in the log: at a base, or inside a delta after an offset.
 type position struct {
 	history history
 	base    *base
@@ -101,7 +99,7 @@ type position struct {
 	offset  int64
 }
 
-// goal is the base that the position is at or leads to.
+// goal returns the base that the position is at or leads to.
 func (p *position) goal() *base {
 	if p.delta != nil {
 		return &p.delta.Until
@@ -109,8 +107,8 @@ func (p *position) goal() *base {
 	return p.base
 }
 
-// settled is an offset up to which every row is settled: [base.settled], of which
-// a delta's rows behind the position are an exception.
+// settled returns an offset up to which every row is settled: [base.settled], except that rows of a
+// delta after the position are not.
 func (p *position) settled() int64 {
 	if p.delta == nil {
 		return p.base.settled()
@@ -118,10 +116,10 @@ func (p *position) settled() int64 {
 	return min(p.offset, p.delta.Until.settled())
 }
 
-// settles says whether a committed row is settled: in a log that is the
-// position's, see reader.conflict, its transaction had ended in the snapshot of
-// the base, or it was passed in the delta. The bounds add those whose transaction
-// ids mean nothing here. settledSQL says the same.
+// settles reports whether a committed row is settled: its transaction had ended in the snapshot of
+// the base, or the row was passed in the delta. This applies in the position's own log, see
+// reader.conflict. The bounds add rows whose transaction ids mean nothing here. settledSQL is the
+// same as SQL.
 func (p *position) settles(offset int64, id xid) bool {
 	switch {
 	case offset <= p.settled():
@@ -133,12 +131,12 @@ func (p *position) settles(offset int64, id xid) bool {
 	return d.From.Snapshot.ended(id) || offset <= p.offset && (offset <= d.Restored || d.Until.Snapshot.ended(id))
 }
 
-// isNew says whether the position is before the oldest row.
+// isNew reports whether the position is before the oldest row.
 func (p *position) isNew() bool {
 	return p.delta == nil && p.base.Snapshot.text == origin.Snapshot.text
 }
 
-// MarshalJSON writes the form that parsePosition reads.
+// MarshalJSON encodes the position for parsePosition.
 func (p position) MarshalJSON() ([]byte, error) {
 	stored := storedPosition{At: p.base, Delta: p.delta, Offset: p.offset}
 	if p.history != (history{}) {
@@ -147,7 +145,7 @@ func (p position) MarshalJSON() ([]byte, error) {
 	return json.Marshal(stored)
 }
 
-// storedPosition is what stands in the column outbox_cursors.position.
+// storedPosition is the content of the column outbox_cursors.position.
 type storedPosition struct {
 	History *history `json:"history,omitempty"`
 	At      *base    `json:"at,omitempty"`

@@ -8,33 +8,33 @@ import (
 	"github.com/waybill-go/waybill/framework/store"
 )
 
-// probe is one look at how far the log reaches: a snapshot and the highest
-// offset that was handed out before it.
+// probe is the result of a look at how far the log reaches: a snapshot and the highest offset
+// assigned before it.
 type probe struct {
 	snapshot  snapshot
 	last      int64
 	history   history
-	server    string    // which life of which server has answered
-	watermark watermark // the newest that had ended before the probe
+	server    string    // the server that has answered, and its life
+	watermark watermark // the newest one that had ended before the probe
 	floors    map[xid]int64
-	brought   *brought // nil: nothing
+	brought   *brought // nil: none
 
-	// For a standby: all that had ended in the snapshot is in the write-ahead log before wal.
+	// For a standby: the commits of all transactions that had ended are before wal.
 	wal      lsn
 	timeline int64
 	database int64
 	asked    time.Time // before the statement
 }
 
-// Last is the highest offset handed out when the probe was made.
+// Last returns the highest offset assigned when the probe was made.
 func (p *probe) Last() int64 { return p.last }
 
-// watermark ties transaction ids to offsets: every transaction with an id > id takes
-// offsets > bound only, because the sequence stood at bound before id was
-// handed out, and a transaction has its id before it takes an offset.
+// watermark connects transaction ids with offsets: every transaction with an id > id takes only
+// offsets > bound, because bound was the last offset of the sequence before id was assigned, and a
+// transaction has its id before it takes an offset.
 //
-// The transactions of our own leases and checkpoints serve as watermarks; the zero watermark,
-// before the first, promises nothing.
+// The transactions of leases and checkpoints serve as watermarks. The zero watermark, before the
+// first one, bounds nothing.
 type watermark struct {
 	id      xid
 	bound   int64
@@ -42,14 +42,14 @@ type watermark struct {
 	server  string  // that has confirmed the commit
 }
 
-// holds says whether the watermark is of the log that p has met: not of one that was
-// truncated since, or of another cluster, or from before a crash, which takes ids
-// back.
+// holds reports whether the watermark belongs to the log that p has seen: not if the log was
+// truncated since, belongs to another cluster, or if the server has crashed since, which undoes
+// ids.
 func (w *watermark) holds(p *probe) bool {
 	return w.server == p.server && w.history == p.history && w.id < p.snapshot.xmax && w.bound <= p.last
 }
 
-// sight is where a probe saw the sequence.
+// sight is a position of the sequence that a probe saw.
 type sight struct {
 	last    int64
 	history history
@@ -64,8 +64,8 @@ func (s *Store) Probe(ctx context.Context) (store.Target, error) {
 	return s.probeLog(ctx)
 }
 
-// probeLog takes a snapshot and reads the sequence, in one statement: the snapshot
-// comes first, so no row that is visible in it has a higher offset than last.
+// probeLog takes a snapshot and reads the sequence in one statement. The snapshot comes first, so no
+// row that is visible in it has a higher offset than last.
 func (s *Store) probeLog(ctx context.Context) (store.Target, error) {
 	p, err := s.runProbe(ctx, s.db, s.sql.probe)
 	if err != nil {
@@ -75,13 +75,13 @@ func (s *Store) probeLog(ctx context.Context) (store.Target, error) {
 	return p, nil
 }
 
-// note remembers where a probe that has ended saw the sequence, and may look for floors.
+// note remembers the sequence as seen by a probe that has ended, and may raise the floors.
 func (s *Store) note(ctx context.Context, p *probe) {
 	s.raiseFloors(ctx, p)
 	s.lastSeen.Store(&sight{last: p.last, history: p.history, server: p.server})
 }
 
-// seen is where the latest probe saw the sequence; it makes the first one.
+// seen returns what the latest probe saw of the sequence; it makes the first probe.
 func (s *Store) seen(ctx context.Context) (*sight, error) {
 	if seen := s.lastSeen.Load(); seen != nil {
 		return seen, nil
@@ -90,8 +90,8 @@ func (s *Store) seen(ctx context.Context) (*sight, error) {
 	return s.lastSeen.Load(), err
 }
 
-// raiseWatermark makes a transaction that a server has committed the newest watermark. seen
-// must be from before the transaction got its id.
+// raiseWatermark makes a committed transaction the newest watermark. seen must be from before the
+// transaction got its id.
 func (s *Store) raiseWatermark(text, server string, seen *sight) error {
 	id, err := parseXID(text)
 	if err != nil || seen.server != server {

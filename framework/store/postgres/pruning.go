@@ -16,27 +16,24 @@ import (
 var _ store.Pruner = (*Store)(nil)
 
 const (
-	// prunerPatience bounds waiting for a lock: far below deadlock_timeout, so
-	// that it is the pruner that gives way to what else is in the way, and so
-	// short that publishers that queue behind it hardly notice.
+	// prunerPatience bounds waiting for a lock. It is far below deadlock_timeout, so that the
+	// pruner gives way to others, and so short that publishers behind it hardly notice.
 	prunerPatience = 100 * time.Millisecond
-	// idleTime is how long the server waits for the next statement of a transaction
-	// that holds others up. One whose client is stopped, or gone without a word, would
-	// keep its locks for hours.
+	// idleTime is how long the server waits for the next statement of a transaction that holds
+	// others up. Otherwise a client that is stopped or gone would keep its locks for hours.
 	idleTime = 2 * time.Second
-	// holderRows is how many rows behind a sink's bound are looked at for the
-	// first one that it has not settled.
+	// holderRows is how many rows after a sink's bound are searched for the first one that it
+	// has not settled.
 	holderRows = 5000
-	// maxPositions bounds the conditions that are tried on each row.
+	// maxPositions bounds the conditions that are evaluated for each row.
 	maxPositions = 64
 )
 
 // Prune removes old rows; see store.Pruner.
 //
-// Which rows are settled is judged by their transaction ids and offsets, which
-// mean something in one history only. So the cursors, the log's history and its
-// rows are read in one snapshot, and with a lock that keeps every other session
-// from truncating or recreating the log in between.
+// Rows are settled by their transaction ids and offsets, which have a meaning only in one history.
+// So it reads the cursors, the log's history and its rows in one snapshot, with a lock that keeps
+// other sessions from truncating or recreating the log meanwhile.
 func (s *Store) Prune(ctx context.Context, p store.Pruning) (store.Pruned, error) {
 	if s.Source() != nil {
 		return store.Pruned{Through: p.After}, nil
@@ -83,8 +80,8 @@ func (s *Store) Prune(ctx context.Context, p store.Pruning) (store.Pruned, error
 	return pruned, nil
 }
 
-// prunable is the table whose rows go one by one: with partitions the default one, save
-// where this role may not drop the others.
+// prunable returns the table whose rows are removed one by one: in a partitioned log the default
+// partition, unless this role may not drop the others.
 func (s *Store) prunable(ctx context.Context, q querier) (string, error) {
 	if !s.parts {
 		return s.names.Log(), nil
@@ -96,9 +93,9 @@ func (s *Store) prunable(ctx context.Context, q querier) (string, error) {
 	return s.names.Table(defaultPartition), nil
 }
 
-// pruneTx runs a function in a transaction with one snapshot, and with a lock on
-// the log that is as weak as a reader's. The lock comes before the snapshot, or
-// what waits for it would work with an old one; so do further locks.
+// pruneTx runs a function in a transaction with one snapshot, and with a lock on the log as weak as
+// a reader's. The lock comes before the snapshot, since waiting for it would make the snapshot old;
+// so do further locks.
 func (s *Store) pruneTx(ctx context.Context, locks string, do func(tx *sql.Tx) error) error {
 	if err := s.meet(ctx); err != nil {
 		return err
@@ -107,7 +104,7 @@ func (s *Store) pruneTx(ctx context.Context, locks string, do func(tx *sql.Tx) e
 	if err != nil {
 		return err
 	}
-	defer func() { _ = tx.Rollback() }() // of no effect behind the commit
+	defer func() { _ = tx.Rollback() }() // no effect after the commit
 	if _, err := tx.ExecContext(ctx, fmt.Sprintf(
 		`SET LOCAL lock_timeout = %d; SET LOCAL idle_in_transaction_session_timeout = %d; LOCK TABLE ONLY %s IN ACCESS SHARE MODE; %s`,
 		prunerPatience.Milliseconds(), idleTime.Milliseconds(), s.names.Log(), locks)); err != nil {
@@ -119,8 +116,8 @@ func (s *Store) pruneTx(ctx context.Context, locks string, do func(tx *sql.Tx) e
 	return tx.Commit()
 }
 
-// isInTheWay reports whether another transaction has the same rows or the table. The next
-// pass takes them.
+// isInTheWay reports whether another transaction holds the same rows or the table. The next pass
+// tries again.
 func isInTheWay(err error) bool {
 	return refused(err,
 		"55P03", // lock_not_available
@@ -129,7 +126,7 @@ func isInTheWay(err error) bool {
 	)
 }
 
-// old is the condition that a row has occurred long enough ago.
+// old is the condition that a row is old enough.
 func old(q *statement, age time.Duration) string {
 	return `occurred_on < now() - ` + q.arg(age.Microseconds()) + ` * interval '1 microsecond'`
 }
@@ -138,20 +135,19 @@ func old(q *statement, age time.Duration) string {
 type sinkProgress struct {
 	sink      string
 	positions []position // of its cursors
-	reason    string     // why it keeps everything; "" if it does not
+	reason    string     // why it keeps everything; otherwise ""
 }
 
 // logProgress is how far all sinks have settled the log.
 type logProgress []sinkProgress
 
-// keepsAll reports whether some sink keeps everything. Without any sink it is not
-// known what is settled.
+// keepsAll reports whether any sink keeps everything. Without sinks it is unknown what is settled.
 func (l logProgress) keepsAll() bool {
 	return len(l) == 0 || slices.ContainsFunc(l, func(p sinkProgress) bool { return p.reason != "" })
 }
 
-// progress reads the cursors and compares them with the log as the transaction sees
-// it. Sinks without cursors are included if they are named.
+// progress reads the cursors and compares them with the log as the transaction sees it. It includes
+// named sinks that have no cursors.
 func (s *Store) progress(ctx context.Context, tx *sql.Tx, sinks []string) (logProgress, error) {
 	now, err := s.runProbe(ctx, tx, s.sql.probe)
 	if err != nil {
@@ -171,8 +167,8 @@ func (s *Store) progress(ctx context.Context, tx *sql.Tx, sinks []string) (logPr
 	return progress, nil
 }
 
-// add takes a cursor's position. One that conflicts with the probe, as that of another
-// log does, is a reason to keep everything.
+// add adds a cursor's position. If it conflicts with the probe, for example because it belongs to
+// another log, the sink keeps everything.
 func (p *sinkProgress) add(raw []byte, now *probe) {
 	pos, err := parsePosition(raw)
 	reason := ""
@@ -187,10 +183,9 @@ func (p *sinkProgress) add(raw []byte, now *probe) {
 	p.positions = append(p.positions, pos)
 }
 
-// settledSQL adds the condition that all sinks have settled a row. Nearly all rows
-// that are old are below the common bound; the snapshots decide about the others,
-// which are the last ones of a log that has gone quiet, and those around a
-// transaction that stays open.
+// settledSQL adds the condition that all sinks have settled a row. Nearly all old rows are below the
+// common bound. The snapshots decide about the others: the last rows of a quiet log, and those
+// around a transaction that stays open.
 func (l logProgress) settledSQL(q *statement) {
 	through := int64(math.MaxInt64)
 	var distinct []string
@@ -215,7 +210,7 @@ func (l logProgress) settledSQL(q *statement) {
 	q.WriteString(`)`)
 }
 
-// name distinguishes positions as far as settledSQL does.
+// name identifies positions that settledSQL does not distinguish.
 func (p *position) name() string {
 	if p.delta == nil {
 		return p.base.Snapshot.text
@@ -223,7 +218,7 @@ func (p *position) name() string {
 	return fmt.Sprint(p.delta.From.Snapshot.text, p.delta.Until.Snapshot.text, p.offset, p.delta.Restored)
 }
 
-// settledSQL is what settles says of a row without the bounds, as a condition.
+// settledSQL is the condition of settles, without the bounds, as SQL.
 func (p *position) settledSQL(q *statement) string {
 	if p.delta == nil {
 		return visibleSQL(q, &p.base.Snapshot)
@@ -238,10 +233,10 @@ func visibleSQL(q *statement, s *snapshot) string {
 	return `pg_visible_in_snapshot(transaction_id, ` + q.arg(s.text) + `::pg_snapshot)`
 }
 
-// Holders lists the sinks that keep rows in the log; see store.Inspector.
+// Holders returns the sinks that keep rows in the log; see store.Inspector.
 func (s *Store) Holders(ctx context.Context, sinks []string) (holders []store.Holder, err error) {
 	if s.Source() != nil {
-		return nil, nil // it keeps rows by its own rules
+		return nil, nil // a source keeps rows by its own rules
 	}
 	err = s.pruneTx(ctx, ``, func(tx *sql.Tx) error {
 		progress, err := s.progress(ctx, tx, sinks)
@@ -265,7 +260,7 @@ func (s *Store) Holders(ctx context.Context, sinks []string) (holders []store.Ho
 	return holders, nil
 }
 
-// oldestKept is the first row that a sink keeps; nil if there is none.
+// oldestKept returns the first row that a sink keeps, or nil.
 func (s *Store) oldestKept(ctx context.Context, q tables.Querier, p sinkProgress) (*store.Row, error) {
 	if p.reason != "" {
 		return s.run.Oldest(ctx, q, 0)

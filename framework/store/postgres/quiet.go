@@ -16,8 +16,8 @@ var (
 	_ store.Neighbour   = (*Store)(nil)
 )
 
-// Closed implements store.QuietTarget: the transactions above the watermark take offsets above Last
-// only, and all others have ended.
+// Closed implements store.QuietTarget: transactions above the watermark only take offsets above
+// Last, and all others have ended.
 func (p *probe) Closed() bool {
 	w := &p.watermark
 	return w.id > 0 && w.bound == p.last && p.snapshot.xmin > w.id
@@ -32,8 +32,7 @@ func (p *probe) Moved(since store.Target) bool {
 // Handle implements store.Neighbour.
 func (s *Store) Handle() *sql.DB { return s.db }
 
-// probedTogether is how many logs one statement probes: planning it takes a lock on the sequence of
-// each.
+// probedTogether is how many logs one statement probes. Planning it locks the sequence of each.
 const probedTogether = 250
 
 // ProbeTogether implements store.Neighbour.
@@ -56,7 +55,7 @@ func (s *Store) probeTogether(ctx context.Context, logs []store.Neighbour, targe
 	for i, log := range logs {
 		its, ok := log.(*Store)
 		if !ok || its.db != s.db || its.Source() != nil {
-			return fmt.Errorf("%T is no log of this database", log)
+			return fmt.Errorf("%T is not a log of this database", log)
 		}
 		stores[i], known[i] = its, its.known()
 		if i > 0 {

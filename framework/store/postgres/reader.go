@@ -16,60 +16,57 @@ import (
 	"github.com/waybill-go/waybill/framework/store"
 )
 
-// pageBytes is where a page ends even if it has not reached its limit, so
-// that large payloads do not add up to gigabytes.
+// pageBytes is the size at which a page ends before it has reached its limit, so that large
+// payloads do not add up to gigabytes.
 const pageBytes = 8 << 20
 
 const (
-	// firstRows is the LIMIT of a reader's first query. Those that follow it ask for
-	// as many rows as make a page by the size of those before, and no more than
-	// rowsGrowth times as many.
+	// firstRows is the LIMIT of a reader's first query. Later queries ask for as many rows as make
+	// a page, by the size of earlier rows, but at most rowsGrowth times as many as the last one.
 	firstRows  = 256
 	rowsGrowth = 4
-	// unreadBytes is how much of a result the driver may read for nothing. Where more is
-	// left of it, cancelling the statement and connecting again costs less.
+	// unreadBytes is how much of a result the driver may read in vain. If more is left, it costs
+	// less to cancel the statement and connect again.
 	unreadBytes = 4 * pageBytes
 )
 
-// statementTime bounds one statement of the reader, which would wait for ever for
-// an answer that does not come. The next one looks through less.
+// statementTime bounds one statement of the reader, which would otherwise wait forever for an
+// answer. The next one reads less.
 const statementTime = time.Minute
 
-// divisionByZero is how a page's statement fails on another server: see statement.
+// divisionByZero is the code with which a page's statement fails on another server: see statement.
 const divisionByZero = "22012"
 
-// maxWindow bounds what one query looks through, and so how long it runs.
+// maxWindow bounds the offsets that one query covers, and so its duration.
 const maxWindow = 1 << 20
 
-// reader walks through the log from delta to delta. It is the heart of the
-// store: docs/internals/reading.md says how it works and why it loses nothing.
+// reader reads the log delta by delta. It is the heart of the store: docs/internals/reading.md
+// explains how it works and why it loses nothing.
 type reader struct {
 	store  *Store
 	filter store.Filter
 	pos    position
-	// durable is where the sequence stood at the position that the reader was
-	// made with. Later ones do not count: what a crash of the server takes back
-	// can include numbers that no commit has seen.
+	// durable is the last offset of the sequence at the reader's first position. Later ones do
+	// not count: a crash of the server may undo numbers that no commit has seen.
 	durable int64
-	// server is the one that gave the lease, or else whose targets led to the position. In another life of it, or on
-	// another one, transactions that it has ended may never have been, and their
-	// ids be handed out again.
+	// server is the server that gave the lease, or whose targets led to the position. In another
+	// life of it, or on another server, transactions that had ended may not exist, and their ids
+	// may be assigned again.
 	server string
-	// window is how many offsets the next query looks through; 0: one page's
-	// worth. It follows the density of the rows, and bounds what a query costs
-	// under any plan: without statistics PostgreSQL sorts the whole range for
-	// each page.
+	// window is how many offsets the next query covers; 0: a page's worth. It follows the density
+	// of the rows, and bounds the cost of a query with any plan: without statistics PostgreSQL
+	// sorts the whole range for each page.
 	window int64
 	rows   int    // the LIMIT of the next query; 0: firstRows
-	read   int    // how many rows the last query gave: the next one gives about as many
+	read   int    // number of rows of the last query; the next one returns about as many
 	note   string // why the log is read from the oldest row again, for the next page
-	// seen is the latest probe that includes the position, or what the position leads to: what
-	// a standby is to have replayed. asked is when it was made, if rows of the page came from a standby.
+	// seen is the latest probe that includes the position, or what it leads to: a standby must
+	// have replayed it. asked is when it was made, if rows of the page came from a standby.
 	seen  *probe
 	asked time.Time
 }
 
-// NewReader continues at a cursor's position.
+// NewReader returns a reader that continues at a cursor's position.
 func (s *Store) NewReader(raw json.RawMessage, filter store.Filter) (store.Reader, error) {
 	if source := s.Source(); source != nil {
 		return source.NewReader(raw, filter)
@@ -142,7 +139,7 @@ func (r *reader) Next(ctx context.Context, target store.Target, limit int) (stor
 			return r.page(start, d, envelopes, false), nil
 		}
 		r.pos.offset = upTo
-		r.window = min(2*r.window, maxWindow) // rows are sparse here: gaps, or what the filter leaves out
+		r.window = min(2*r.window, maxWindow) // rows are sparse here: gaps, or rows that the filter excludes
 		if upTo == d.Last {
 			r.pos, r.window = position{history: r.pos.history, base: &d.Until}, 0
 			return r.page(start, d, envelopes, d.Until.Snapshot.text == t.snapshot.text), nil
@@ -153,8 +150,8 @@ func (r *reader) Next(ctx context.Context, target store.Target, limit int) (stor
 	}
 }
 
-// begin starts the delta up to t. It returns false if that cannot hold a row, and
-// then steps over it without a query.
+// begin begins the delta up to t. If it cannot have any row, begin skips it without a query and
+// returns false.
 func (r *reader) begin(t *probe) bool {
 	b := r.pos.base
 	if b.Snapshot.text == t.snapshot.text {
@@ -175,18 +172,17 @@ func (r *reader) begin(t *probe) bool {
 	return true
 }
 
-// precedes says whether the reader's position comes before t. If not, either t is
-// older than the position, which another process has written since, and there is
-// nothing to read; or the log that the position speaks of is gone: offsets or
-// transaction ids that it knows were never handed out here. A new look
-// distinguishes the two. In a log that is not the position's the reader starts over
-// at the oldest row: going on would pass over rows, or wait for ever.
+// precedes reports whether the reader's position is before t. If not, there are two cases. Either t
+// is older than the position, which another process has written since: then there is nothing to
+// read. Or the log of the position is gone: offsets or transaction ids that it knows were never
+// assigned here. A new probe distinguishes the two. In another log the reader starts over at the
+// oldest row: going on would skip rows, or wait forever.
 func (r *reader) precedes(ctx context.Context, t *probe) (bool, error) {
 	if r.conflict(t) == "" {
 		r.pos.history, r.seen = r.pos.history.merge(t.history), t
 		return true, nil
 	}
-	r.store.watermark.Store(nil) // it may be of the log that is gone
+	r.store.watermark.Store(nil) // it may belong to the log that is gone
 	now, err := r.store.probeLog(ctx)
 	if err != nil {
 		return false, err
@@ -212,7 +208,7 @@ func (r *reader) precedes(ctx context.Context, t *probe) (bool, error) {
 	return true, nil
 }
 
-// conflict says why the position cannot come before t; "" if it can.
+// conflict says why the position cannot be before t; "" if it can.
 func (r *reader) conflict(t *probe) string {
 	b := r.pos.goal()
 	last := max(b.Bound, r.durable)
@@ -229,7 +225,7 @@ func (r *reader) conflict(t *probe) string {
 	return ""
 }
 
-// page wraps rows of a delta that end at the reader's position.
+// page makes a page of rows of a delta that end at the reader's position.
 func (r *reader) page(start position, d *delta, envelopes []notification.Envelope, caughtUp bool) store.Page {
 	history := r.pos.history
 	p := store.Page{Start: start, Envelopes: envelopes, End: r.pos, CaughtUp: caughtUp, Rebased: r.note, Asked: r.asked}
@@ -243,9 +239,9 @@ func (r *reader) page(start position, d *delta, envelopes []notification.Envelop
 	return p
 }
 
-// query reads the delta's rows with position.offset < "offset" <= upTo: on the standby, or from
-// the primary where that fails. Restored rows belong to the delta whatever its snapshot shows, so
-// no place in the write-ahead log says that a standby has them.
+// query reads the delta's rows with position.offset < "offset" <= upTo: on the standby, or on the
+// primary if that fails. Restored rows belong to the delta whatever its snapshot shows, so no
+// position in the write-ahead log shows whether a standby has them.
 func (r *reader) query(ctx context.Context, d *delta, upTo int64, limit int) (envelopes []notification.Envelope, cut bool, err error) {
 	if b := r.store.standby; b.wanted() && d.Restored == 0 {
 		envelopes, cut, err = r.fetch(ctx, standbyTime, limit, func(ctx context.Context, row func([]driver.Value) (bool, error)) error {
@@ -267,7 +263,7 @@ func (r *reader) query(ctx context.Context, d *delta, upTo int64, limit int) (en
 	})
 }
 
-// fetch makes envelopes of the rows of a page, as many as go into one.
+// fetch makes envelopes of the rows of a page, as many as fit into one.
 func (r *reader) fetch(ctx context.Context, most time.Duration, limit int,
 	stream func(ctx context.Context, row func([]driver.Value) (more bool, err error)) error) (_ []notification.Envelope, cut bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, most)
@@ -284,7 +280,7 @@ func (r *reader) fetch(ctx context.Context, most time.Duration, limit int,
 		return true, err
 	})
 	if cut {
-		err = nil // of the rows that are left
+		err = nil // it is about the remaining rows
 	}
 	r.read = len(s.envelopes)
 	if err == nil && r.read > 0 {
@@ -293,21 +289,21 @@ func (r *reader) fetch(ctx context.Context, most time.Duration, limit int,
 	return s.envelopes, cut, err
 }
 
-// statement is the query for a page: one range scan of the primary key, with its
-// ORDER BY and LIMIT at the same level. server is the one that is to answer.
+// statement is the query for a page: one range scan of the primary key, with ORDER BY and LIMIT at
+// the same level. server is the one that must answer.
 func (r *reader) statement(d *delta, upTo int64, limit int, server string) *statement {
 	q := &statement{args: []any{r.pos.offset, upTo}}
 	q.WriteString(r.store.sql.page)
-	// A server that lags behind, or went another way, would answer with fewer rows: another
-	// one than the target's, or than the standby that was asked, is to fail instead.
+	// A server that lags behind or has diverged would return fewer rows. So the statement fails on
+	// any other server than the target's, or than the standby that was asked.
 	q.WriteString(` AND 1 / (` + r.store.sql.server + ` = ` + q.arg(server) + `)::int = 1`)
 	r.where(q, d)
 	q.WriteString(` AND ` + r.store.sql.notCancelled + ` ORDER BY "offset" LIMIT ` + strconv.Itoa(limit) + r.store.sql.whole)
 	return q
 }
 
-// where adds the conditions that make the delta: fresh rows and late ones, both
-// visible in the target, and the reader's filter.
+// where adds the conditions of the delta: fresh rows and late ones, both visible in the target, and
+// the reader's filter.
 func (r *reader) where(q *statement, d *delta) {
 	visible := `pg_visible_in_snapshot(transaction_id, ` + q.arg(d.Until.Snapshot.text) + `::pg_snapshot)`
 	if d.Restored > 0 {
@@ -348,7 +344,7 @@ func typesSQL(q *statement, types notification.TypeFilter) {
 	if types.Except {
 		not = "NOT "
 	}
-	names := append([]string{}, types.Names...) // not nil: that would be NULL, and so the condition
+	names := append([]string{}, types.Names...) // not nil, which would be NULL, and so the condition
 	prefixes := make([]string, len(types.Prefixes))
 	for i, p := range types.Prefixes {
 		prefixes[i] = likePrefix(p)
@@ -356,13 +352,13 @@ func typesSQL(q *statement, types notification.TypeFilter) {
 	q.WriteString(` AND ` + not + `(type = ANY(` + q.arg(pq.Array(names)) + `::text[]) OR type LIKE ANY(` + q.arg(pq.Array(prefixes)) + `::text[]))`)
 }
 
-// likePrefix is the LIKE pattern of what begins with prefix.
+// likePrefix returns the LIKE pattern for a prefix.
 func likePrefix(prefix string) string {
 	return strings.NewReplacer(`\`, `\\`, `%`, `\%`, `_`, `\_`).Replace(prefix) + "%"
 }
 
-// ended lists the transactions whose rows are late in the delta: running at its
-// beginning, ended at its end.
+// ended returns the transactions whose rows are late in the delta: running at its beginning, ended
+// at its end.
 func (d *delta) ended() []string {
 	var ended []string
 	for _, x := range d.From.Snapshot.running {
@@ -373,7 +369,7 @@ func (d *delta) ended() []string {
 	return ended
 }
 
-// statement is SQL under construction with its arguments.
+// statement is SQL under construction, with its arguments.
 type statement struct {
 	strings.Builder
 	args []any
@@ -385,7 +381,7 @@ func (q *statement) arg(v any) string {
 	return "$" + strconv.Itoa(len(q.args))
 }
 
-// closeRows ends a query and keeps the first error.
+// closeRows ends a query and returns the first error.
 func closeRows(rows *sql.Rows, err error) error {
 	if closeErr := rows.Close(); err == nil {
 		return closeErr

@@ -14,8 +14,8 @@ import (
 	"github.com/waybill-go/waybill/framework/store/internal/tables"
 )
 
-// Waiting are the deltas that readers of the lanes would read. Lanes that are in the same delta, as
-// those of one sink mostly are, are counted together.
+// Waiting returns the deltas that readers of the lanes would read. Lanes in the same delta, as those
+// of one sink usually are, are counted together.
 func (d *dialect) Waiting(lanes []tables.WaitingLane, target store.Target, types notification.TypeFilter) (spans []tables.WaitingSpan, err error) {
 	t := target.(*probe)
 	together := make(map[string]*waitingSpan)
@@ -58,12 +58,12 @@ func (d *dialect) Waiting(lanes []tables.WaitingLane, target store.Target, types
 	return spans, nil
 }
 
-// waitingSpan is a delta, and lanes of one sink that have rows of it before them.
+// waitingSpan is a delta, and the lanes of one sink that still have rows of it to read.
 type waitingSpan struct {
 	reader *reader
-	after  int64   // the lowest of offsets
-	behind []int64 // the offset behind which each lane of the sink is in the delta
-	place  []int   // of each lane of the sink among those that were asked for
+	after  int64   // the lowest of the offsets in behind
+	behind []int64 // for each lane of the sink, the offset after which it is in the delta
+	place  []int   // for each lane of the sink, its index among the requested lanes
 }
 
 func newWaitingSpan(r *reader, of int) *waitingSpan {
@@ -81,7 +81,7 @@ func (s *waitingSpan) join(place, number int, behind int64) {
 func (s *waitingSpan) count(ctx context.Context, after, last int64, limit int, found func(lane, rows int, oldest time.Time)) (err error) {
 	q := statement{args: []any{after, last}}
 	sql := s.reader.store.sql
-	// The number of the lane whose slots, as store.NewLane has them, include the row's.
+	// The number of the lane whose slots, as of store.NewLane, include the row's.
 	lane := `((slot + 1) * ` + q.arg(len(s.behind)) + `::integer - 1) / ` + strconv.Itoa(store.Slots)
 	q.WriteString(`SELECT lane, count(*), min(occurred_on) FROM (SELECT ` + lane + ` AS lane, occurred_on FROM ` + s.reader.store.names.Log() + sql.between)
 	s.reader.where(&q, s.reader.pos.delta)
@@ -103,9 +103,9 @@ func (s *waitingSpan) count(ctx context.Context, after, last int64, limit int, f
 	return rows.Err()
 }
 
-// Extent asks for the log with its partitions. A transaction that has written to the log has a
-// lock on it until it ends; when it began is hidden from roles without pg_read_all_stats, but
-// for their own.
+// Extent returns the size of the log with its partitions. A transaction that has written to the log
+// keeps a lock on it until its end. Roles without pg_read_all_stats cannot see when other roles'
+// transactions began.
 func (d *dialect) Extent(ctx context.Context) (bytes int64, held time.Duration, err error) {
 	log := d.names.Literal("")
 	var microseconds int64

@@ -11,34 +11,33 @@ import (
 	"github.com/waybill-go/waybill/framework/store"
 )
 
-// columns are those of an envelope; selected is how scanner reads them: times in their
-// binary form, which is less work for the server to write and for us to read.
+// columns are the columns of an envelope; selected is how scanner reads them: times in binary form,
+// which is less work for the server and for the scanner.
 const (
 	columns  = `"offset", slot, id, type, version, key, occurred_on, deliver_at, metadata, payload`
 	selected = `"offset", slot, id, type, version, key, timestamptz_send(occurred_on), timestamptz_send(deliver_at), metadata, payload`
 )
 
-// scanner makes envelopes of a driver's values. It is where a backlog spends its
-// time: payloads share chunks of memory, and what repeats from row to row (types,
-// metadata) is kept once.
+// scanner makes envelopes of a driver's values. A backlog spends its time here: payloads share
+// chunks of memory, and repeated values (types, metadata) are kept once.
 type scanner struct {
 	envelopes []notification.Envelope
 	bytes     int
-	lastTwo   [2]int // sizes of the last rows, in any order
+	lastTwo   [2]int // sizes of the last two rows, in any order
 
 	chunk    []byte // payloads, up to its capacity
 	types    map[string]string
 	metadata map[string]notification.Metadata
 }
 
-// chunkBytes is how much memory payloads share at most.
+// chunkBytes is the maximum size of a chunk that payloads share.
 const chunkBytes = 64 << 10
 
-// envelopeBytes is about what an envelope takes beside its texts.
+// envelopeBytes is roughly the size of an envelope without its texts.
 const envelopeBytes = 200
 
-// newScanner expects about so many rows, which will go together; 0 if they may stay
-// for different times, and share no memory.
+// newScanner expects roughly that many rows, which will be released together; 0 if they may be
+// released at different times, and must not share memory.
 func newScanner(rows int) *scanner {
 	return &scanner{
 		envelopes: make([]notification.Envelope, 0, rows),
@@ -47,7 +46,7 @@ func newScanner(rows int) *scanner {
 	}
 }
 
-// scan reads one row and returns what is behind its columns.
+// scan reads one row and returns the values after its columns.
 func (s *scanner) scan(row []driver.Value) (rest *values, err error) {
 	v := &values{left: row}
 	e := notification.Envelope{
@@ -74,13 +73,13 @@ func (s *scanner) scan(row []driver.Value) (rest *values, err error) {
 	return v, nil
 }
 
-// rowBytes is about how large the rows to come are: as those read on average, or as the
-// last two, where both are larger. There are some.
+// rowBytes estimates the size of the next rows: the average so far, or the smaller one of the last
+// two if that is larger. There must be rows.
 func (s *scanner) rowBytes() int {
 	return max(s.bytes/len(s.envelopes), min(s.lastTwo[0], s.lastTwo[1]))
 }
 
-// last is the envelope of the row that was read last.
+// last returns the envelope of the last row.
 func (s *scanner) last() notification.Envelope { return s.envelopes[len(s.envelopes)-1] }
 
 func (s *scanner) shareType(name string) string {
@@ -91,7 +90,7 @@ func (s *scanner) shareType(name string) string {
 	return name
 }
 
-// shareMetadata reads the metadata column, once for all rows that have the same.
+// shareMetadata decodes the metadata column, once for all rows with the same value.
 func (s *scanner) shareMetadata(raw []byte) (notification.Metadata, error) {
 	if m, known := s.metadata[string(raw)]; known {
 		return m, nil
@@ -104,11 +103,10 @@ func (s *scanner) shareMetadata(raw []byte) (notification.Metadata, error) {
 	return m, nil
 }
 
-// keep copies a payload, which is the driver's. None of the copies can grow into the
-// next one.
+// keep copies a payload, since the driver reuses it. No copy can grow into the next one.
 func (s *scanner) keep(payload []byte) []byte {
 	if len(payload) > cap(s.chunk)-len(s.chunk) {
-		// Room for the rows that are still expected, if they are like this one.
+		// Room for the expected rows, if they are like this one.
 		rows := max(1, cap(s.envelopes)-len(s.envelopes))
 		s.chunk = make([]byte, 0, max(len(payload), min(chunkBytes, rows*len(payload))))
 	}
@@ -117,8 +115,7 @@ func (s *scanner) keep(payload []byte) []byte {
 	return s.chunk[begin:len(s.chunk):len(s.chunk)]
 }
 
-// values are a row's columns, to be read one after the other. The first that is not
-// what it should be is kept as the error.
+// values reads a row's columns one after the other. It keeps the first error.
 type values struct {
 	left []driver.Value
 	err  error
@@ -157,7 +154,7 @@ func (v *values) text() string {
 	}
 }
 
-// bytes are the driver's until the next row.
+// bytes returns a slice that is valid until the next row.
 func (v *values) bytes() []byte {
 	switch value := v.next().(type) {
 	case []byte:
@@ -170,7 +167,7 @@ func (v *values) bytes() []byte {
 	}
 }
 
-// time is zero for NULL.
+// time returns zero for NULL.
 func (v *values) time() time.Time {
 	value := v.next()
 	switch value := value.(type) {
@@ -187,12 +184,12 @@ func (v *values) time() time.Time {
 	return time.Time{}
 }
 
-// sentTime reads what timestamptz_send writes: microseconds since the year 2000.
+// sentTime decodes the format of timestamptz_send: microseconds since the year 2000.
 func sentTime(sent uint64) time.Time {
 	return time.UnixMicro(int64(sent) + year2000.UnixMicro()).UTC()
 }
 
 var year2000 = time.Date(2000, time.January, 1, 0, 0, 0, 0, time.UTC)
 
-// nullTime is t for a column that is null where there is no time.
+// nullTime returns t for a column that is null if there is no time.
 func nullTime(t time.Time) sql.NullTime { return sql.NullTime{Time: t, Valid: !t.IsZero()} }

@@ -14,16 +14,16 @@ func (x xid) String() string { return strconv.FormatUint(uint64(x), 10) }
 
 // snapshot is a pg_snapshot: which transactions had ended when it was taken.
 //
-// Every id below xmin had ended, every id from xmax on had not, and of those
-// between, the ones in running had not. xmax is the latest ended id + 1, so ids
-// from xmax on may have been handed out already.
+// Every id below xmin had ended, every id from xmax on had not, and of those in between, the ones
+// in running had not. xmax is the latest ended id + 1, so ids from xmax on may already have been
+// assigned.
 type snapshot struct {
 	xmin, xmax xid
 	running    []xid  // ascending
 	text       string // as PostgreSQL prints it
 }
 
-// parseSnapshot reads the text form "xmin:xmax:id,id,…".
+// parseSnapshot parses the text form "xmin:xmax:id,id,…".
 func parseSnapshot(text string) (snapshot, error) {
 	parts := strings.Split(text, ":")
 	if len(parts) != 3 {
@@ -56,7 +56,7 @@ func parseXID(text string) (xid, error) {
 	return xid(x), err
 }
 
-// ended says whether x had ended when the snapshot was taken.
+// ended reports whether x had ended when the snapshot was taken.
 func (s *snapshot) ended(x xid) bool {
 	if x < s.xmin {
 		return true
@@ -68,8 +68,8 @@ func (s *snapshot) ended(x xid) bool {
 	return !running
 }
 
-// includes says whether everything that had ended in the earlier snapshot has
-// ended in s: of two snapshots of one cluster, the later one includes the other.
+// includes reports whether everything that had ended in the earlier snapshot has ended in s: of two
+// snapshots of one cluster, the later one includes the other.
 func (s *snapshot) includes(earlier *snapshot) bool {
 	if s.xmax < earlier.xmax {
 		return false
@@ -82,8 +82,7 @@ func (s *snapshot) includes(earlier *snapshot) bool {
 	return true
 }
 
-// MarshalText and UnmarshalText let a snapshot stand in JSON as PostgreSQL
-// prints it.
+// MarshalText and UnmarshalText store a snapshot in JSON as PostgreSQL prints it.
 func (s snapshot) MarshalText() ([]byte, error) { return []byte(s.text), nil }
 
 func (s *snapshot) UnmarshalText(text []byte) error {

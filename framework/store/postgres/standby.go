@@ -14,38 +14,38 @@ import (
 	"github.com/waybill-go/waybill/framework/internal/pace"
 )
 
-// Pages can be read on a streaming standby, which leaves the primary what is small: probes,
-// leases and checkpoints. Which rows a page has is decided by the primary's snapshot. A
-// standby shows all of them once it has replayed the place where the write-ahead log stood
-// just behind that snapshot: a transaction leaves a snapshot's list after it has written its
-// commit, and becomes visible on a standby before the standby says that it has replayed it.
+// Pages can be read on a streaming standby, which leaves only small statements to the primary:
+// probes, leases and checkpoints. The primary's snapshot decides which rows a page has. A standby
+// has all of them when it has replayed the position of the write-ahead log just after that
+// snapshot: a transaction leaves the list of running ones after it has written its commit, and
+// becomes visible on a standby before the standby reports that it has replayed it.
 //
-// The standby is asked in a statement before the page's. A statement's snapshot is older than
-// what its functions say: asked in one statement, it may have replayed the place by then, and
-// show the rows of before.
+// The standby is asked for its position in a statement before the page's. A statement's snapshot is
+// older than the results of its functions: in one statement, the standby might already report the
+// position, but show the rows of before.
 //
-// Whatever is wrong with the standby, the page is read from the primary.
+// If anything is wrong with the standby, the page is read from the primary.
 
 const (
-	// replayPatience is how long a page waits for the standby. It covers wal_writer_delay,
-	// 200 ms by default: a commit that did not wait for the disk is sent after that.
+	// replayPatience is how long a page waits for the standby. It covers wal_writer_delay, 200 ms
+	// by default, after which a commit that did not wait for the disk is sent.
 	replayPatience = 250 * time.Millisecond
 	// Pauses between two questions of a page that waits.
 	firstReplayPause = 500 * time.Microsecond
 	maxReplayPause   = 20 * time.Millisecond
 
-	// standbyAskTime bounds connecting and one question, and standbyTime a page.
+	// standbyAskTime bounds connecting and one question; standbyTime bounds a page.
 	standbyAskTime = 2 * time.Second
 	standbyTime    = 10 * time.Second
 
-	// maxStandbyRest is how long a standby that fails is left alone at most.
+	// maxStandbyRest is the longest time for which a failing standby is not used.
 	maxStandbyRest = 30 * time.Second
-	// behindTime is how long a standby may lag behind all pages before it is said to fail, and
-	// left alone.
+	// behindTime is how long a standby may lag behind all pages before it counts as failing and is
+	// not used for a while.
 	behindTime = 10 * time.Second
 )
 
-// standby is where pages are read in place of the primary.
+// standby is the server on which pages are read instead of the primary.
 type standby struct {
 	db         *sql.DB
 	query      string // see standbySQL
@@ -53,14 +53,14 @@ type standby struct {
 
 	mu      sync.Mutex
 	trouble *pace.Trouble
-	behind  time.Time // since when it lags behind all pages; zero: it does not
+	behind  time.Time // since when it lags behind all pages; zero if it does not
 	missed  missed
 }
 
-// missed is a place for which pages have waited in vain: until the standby has replayed it,
-// none waits for it.
+// missed is a position for which pages have waited in vain: no other page waits until the standby
+// has replayed it.
 type missed struct {
-	server string // the primary, in that life
+	server string // the primary, and its life
 	at     lsn
 }
 
@@ -71,8 +71,8 @@ func newStandby(db *sql.DB, server string, logger *slog.Logger) *standby {
 	}
 }
 
-// openStandby refuses a standby of another database: that would never be of use. One that
-// cannot be reached, or is promoted, is there again sooner or later.
+// openStandby refuses a standby of another database, which would never be useful. One that cannot be
+// reached, or is promoted, may return.
 func (s *Store) openStandby(ctx context.Context, c Config, version int) error {
 	if c.Standby == nil {
 		return nil
@@ -101,7 +101,7 @@ func (s *Store) openStandby(ctx context.Context, c Config, version int) error {
 	return nil
 }
 
-// wanted says whether the next page is to be read there, as far as is known.
+// wanted reports whether the next page should be read on the standby.
 func (b *standby) wanted() bool {
 	if b == nil {
 		return false
@@ -111,8 +111,8 @@ func (b *standby) wanted() bool {
 	return !time.Now().Before(b.trouble.Until())
 }
 
-// met takes note of why a page is read from the primary. Lagging behind is no failure until it
-// has lasted.
+// met notes why a page is read from the primary. Lagging behind counts as a failure only after some
+// time.
 func (b *standby) met(err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -127,7 +127,7 @@ func (b *standby) met(err error) {
 	b.trouble.Met(fmt.Errorf("pages are read from the primary meanwhile: %w", err))
 }
 
-// works takes note of a page that was read there.
+// works notes that a page was read on the standby.
 func (b *standby) works() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -135,8 +135,8 @@ func (b *standby) works() {
 	b.trouble.Over()
 }
 
-// stream is the function stream on a standby that has replayed all that p includes. page is
-// the query for the server that has said so.
+// stream is the function stream on a standby that has replayed everything that p includes. page
+// returns the query for the server that has said so.
 func (b *standby) stream(ctx context.Context, p *probe, page func(server string) *statement, row func([]driver.Value) (more bool, err error)) error {
 	for stale := 0; ; stale++ {
 		begun, err := b.streamOnce(ctx, p, page, row)
@@ -146,7 +146,7 @@ func (b *standby) stream(ctx context.Context, p *probe, page func(server string)
 	}
 }
 
-// streamOnce asks and reads on one connection: others may lead to another standby.
+// streamOnce asks and reads on one connection: another one may lead to another standby.
 func (b *standby) streamOnce(ctx context.Context, p *probe, page func(server string) *statement, row func([]driver.Value) (bool, error)) (begun bool, err error) {
 	conn, server, err := b.reach(ctx, p)
 	if err != nil {
@@ -161,8 +161,8 @@ func (b *standby) streamOnce(ctx context.Context, p *probe, page func(server str
 	return streamOn(ctx, conn, q.String(), args, row)
 }
 
-// reach returns a connection to a standby that has replayed all that p includes, and which life
-// of which server that is.
+// reach returns a connection to a standby that has replayed everything that p includes, and which
+// server in which life that is.
 func (b *standby) reach(ctx context.Context, p *probe) (_ *sql.Conn, server string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, standbyAskTime)
 	defer cancel()
@@ -181,7 +181,7 @@ func (b *standby) reach(ctx context.Context, p *probe) (_ *sql.Conn, server stri
 	return conn, server, nil
 }
 
-// await returns once the standby has replayed all that p includes, or errBehind.
+// await returns when the standby has replayed everything that p includes, or errBehind.
 func (b *standby) await(ctx context.Context, conn *sql.Conn, p *probe) (server string, err error) {
 	late := time.Now().Add(replayPatience)
 	for pause := firstReplayPause; ; pause = min(2*pause, maxReplayPause) {
@@ -203,8 +203,8 @@ func (b *standby) await(ctx context.Context, conn *sql.Conn, p *probe) (server s
 	}
 }
 
-// isWorthWaiting says whether a page waits on. Where the standby is seconds behind, pages do not
-// all wait: once one has waited in vain, the others do not until its place is replayed.
+// isWorthWaiting reports whether a page should wait. If the standby is seconds behind, not every page
+// waits: once one has waited in vain, no other waits until its position is replayed.
 func (b *standby) isWorthWaiting(a *standbyAnswer, p *probe, late bool) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -217,7 +217,7 @@ func (b *standby) isWorthWaiting(a *standbyAnswer, p *probe, late bool) bool {
 	return !late
 }
 
-// identity is that of a database. A standby has both parts from its primary.
+// identity identifies a database. A standby has both parts from its primary.
 type identity struct {
 	system   string
 	database int64
@@ -225,7 +225,7 @@ type identity struct {
 
 const databaseSQL = `SELECT system_identifier::text, (SELECT oid::bigint FROM pg_database WHERE datname = current_database()) FROM pg_control_system()`
 
-// standbyAnswer is what a server says of itself.
+// standbyAnswer is what a server reports about itself.
 type standbyAnswer struct {
 	identity
 	server     string
@@ -233,11 +233,11 @@ type standbyAnswer struct {
 	replayed   lsn
 	pageSize   int64 // of the write-ahead log
 	receiving  bool
-	timeline   int64 // on which it receives; 0 is hidden from the role
+	timeline   int64 // on which it receives; 0: hidden from the role
 }
 
-// standbySQL asks how far a standby has replayed, and then on which timeline it receives: it
-// goes from one to the next and never back, so what it had replayed was of that one.
+// standbySQL asks how far a standby has replayed, and then on which timeline it receives. A standby
+// only moves to later timelines, so what it had replayed belongs to that one or earlier ones.
 func standbySQL(server string) string {
 	return `SELECT c.system_identifier::text, (SELECT oid::bigint FROM pg_database WHERE datname = current_database()), ` + server + `, pg_is_in_recovery(),
 		p.replayed, current_setting('wal_block_size')::bigint, r.pid IS NOT NULL, coalesce(r.received_tli, 0)
@@ -257,18 +257,18 @@ func (b *standby) ask(ctx context.Context, q querier) (*standbyAnswer, error) {
 	return a, err
 }
 
-// sameDatabase is the error of a standby of another database.
+// sameDatabase returns an error if the standby belongs to another database.
 func (a *standbyAnswer) sameDatabase(primary identity) error {
 	switch {
 	case a.system != primary.system:
-		return fmt.Errorf("%w: it is of the cluster %s, and the database of %s", ErrOtherCluster, a.system, primary.system)
+		return fmt.Errorf("%w: it belongs to the cluster %s, and the database to %s", ErrOtherCluster, a.system, primary.system)
 	case a.database != primary.database:
 		return fmt.Errorf("%w: its address names another database of the cluster", ErrOtherCluster)
 	}
 	return nil
 }
 
-// fault is why a server is of no use as a standby, whatever the primary is.
+// fault returns why a server cannot be used as a standby of any primary.
 func (a *standbyAnswer) fault() error {
 	switch {
 	case !a.recovering:
@@ -281,7 +281,7 @@ func (a *standbyAnswer) fault() error {
 	return nil
 }
 
-// fits is the error of a standby that is not of the primary of a probe.
+// fits returns an error if the standby does not belong to the primary of a probe.
 func (a *standbyAnswer) fits(p *probe) error {
 	if err := a.sameDatabase(identity{p.history.System, p.database}); err != nil {
 		return &unfitError{err.Error()}

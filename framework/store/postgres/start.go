@@ -10,17 +10,16 @@ import (
 	"github.com/waybill-go/waybill/framework/store/internal/tables"
 )
 
-// startSpan is how many offsets one look for a time goes through.
+// startSpan is how many offsets one search for a time covers.
 const startSpan = 100_000
 
-// Beginning is the base behind the delta that a reader would begin with at the oldest
-// row, or a place inside that delta. So what a transaction that is still running has
-// written is late, as it is for every cursor, and what was restored is passed over by its
-// offset.
+// Beginning returns the base after the delta that a reader would begin with at the oldest row, or a
+// place inside that delta. So rows of transactions that are still running are late, as for every
+// cursor, and restored rows are skipped by their offsets.
 //
-// The probe comes before the transaction that writes the position, which its snapshot
-// would list as running. That transaction is to be of the same life of the server: then
-// its commit flushes all that the position is about.
+// The probe comes before the transaction that writes the position, which its snapshot would list as
+// running. That transaction must be in the same life of the server: then its commit makes everything
+// durable that the position refers to.
 func (d *dialect) Beginning(ctx context.Context, since time.Time) (at tables.Beginning, err error) {
 	if err := d.raiseWatermarkHere(ctx); err != nil {
 		return at, err
@@ -54,9 +53,8 @@ func (d *dialect) Beginning(ctx context.Context, since time.Time) (at tables.Beg
 	return at, nil
 }
 
-// raiseWatermarkHere makes a transaction of nothing the newest watermark. Without, a cursor that
-// begins behind a large log would have no bound, and its first delta look through all
-// of it.
+// raiseWatermarkHere makes an empty transaction the newest watermark. Otherwise a cursor that begins
+// after a large log would have no bound, and its first delta would search all of it.
 func (s *Store) raiseWatermarkHere(ctx context.Context) error {
 	if _, err := s.probeLog(ctx); err != nil {
 		return err
@@ -71,15 +69,14 @@ func (s *Store) raiseWatermarkHere(ctx context.Context) error {
 	return s.raiseWatermark(id, server, seen)
 }
 
-// within is a reader of all rows of a delta, before the first one.
+// within returns a reader of all rows of a delta, before the first one.
 func (s *Store) within(d *delta) *reader {
 	everything := store.Filter{Slots: store.SlotRange{First: 0, Last: store.Slots - 1}, Types: notification.AllTypes}
 	return &reader{store: s, filter: everything, pos: position{delta: d}}
 }
 
-// firstSince is the offset of the first row of a delta that occurred at a time or later;
-// 0 if there is none. It looks in steps that fit into a statement timeout, and steps over
-// gaps.
+// firstSince returns the offset of the first row of a delta that occurred at a time or later, or 0.
+// It searches in steps that fit into a statement timeout, and skips gaps.
 func (s *Store) firstSince(ctx context.Context, d *delta, since time.Time) (int64, error) {
 	for above := int64(0); ; above += startSpan {
 		next, err := s.firstIn(ctx, []any{above, d.Last}, ``)
@@ -97,8 +94,8 @@ func (s *Store) firstSince(ctx context.Context, d *delta, since time.Time) (int6
 	}
 }
 
-// firstIn is the lowest offset of a range, the first two arguments, under a further
-// condition; 0 if there is none.
+// firstIn returns the lowest offset of a range, given by the first two arguments, that meets a
+// further condition, or 0.
 func (s *Store) firstIn(ctx context.Context, args []any, and string) (offset int64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, statementTime)
 	defer cancel()
@@ -106,8 +103,7 @@ func (s *Store) firstIn(ctx context.Context, args []any, and string) (offset int
 	return offset, err
 }
 
-// answers returns store.ErrServerChanged if another server answers, or the same in
-// another life.
+// answers returns store.ErrServerChanged if another server answers, or the same in another life.
 func (s *Store) answers(ctx context.Context, q tables.Querier, server string) error {
 	var same bool
 	err := q.QueryRowContext(ctx, `SELECT `+s.sql.server+` = $1`, server).Scan(&same)

@@ -1,12 +1,9 @@
-// Package postgres keeps an outbox in PostgreSQL 13 or later, through lib/pq, as OpenDB
-// does, or through pgx: a handle of package sql over a pool does for all but Listen, which
-// has a connection of its own through lib/pq.
+// Package postgres keeps an outbox in PostgreSQL 13 or later. Open a database with [OpenDB], which
+// uses lib/pq, or over a pgx pool with stdlib.OpenDBFromPool; create the tables with [Migrate], and
+// then [Open] the store. Only Listen makes its own connection, with lib/pq.
 //
-// Its cursor is an MVCC snapshot, so a reader finds each committed row exactly
-// once and no long transaction delays the rows of others. The files, in the order in
-// which to read them: names.go, snapshot.go, probe.go, position.go, reader.go,
-// history.go, dialect.go, pruning.go, listener.go, connector.go, standby.go; what all databases
-// share is in ../internal/tables.
+// Its cursor is an MVCC snapshot, so a reader finds each committed row exactly once, and no long
+// transaction delays the rows of others.
 package postgres
 
 import (
@@ -31,60 +28,58 @@ const minVersion = 130000
 // Payload is the type of the payload column.
 type Payload string
 
-// The payload columns that Migrate can make.
+// The payload columns that Migrate can create.
 const (
-	// PayloadJSON takes JSON texts and keeps them byte for byte.
+	// PayloadJSON takes JSON and keeps it byte for byte.
 	PayloadJSON Payload = "json"
-	// PayloadBytes takes anything, such as Protobuf.
+	// PayloadBytes takes any bytes, such as Protobuf.
 	PayloadBytes Payload = "bytea"
 )
 
-// Config names one outbox in a database. The zero value is the usual one.
+// Config configures an outbox in a database. The zero value suits most programs.
 type Config struct {
-	// Prefix begins the names of all tables; default "outbox". It may name their schema:
-	// "tenant_a.outbox". Without one Migrate makes the tables where the search path
-	// leads, and Open looks for them there; from then on a store keeps to that schema.
+	// Prefix is the beginning of all table names; default "outbox". It may name their schema:
+	// "tenant_a.outbox". Without a schema, Migrate creates the tables, and Open looks for them,
+	// according to the search path; from then on the store uses that schema.
 	Prefix string
-	// Schema is where the tables are, in place of where the search path leads; "" where Prefix names it, or the
-	// search path leads there. Unlike one in Prefix it is no part of the name under which publishers announce.
+	// Schema is the schema of the tables, if Prefix does not name it and the search path does not
+	// lead to it. Unlike a schema in Prefix, it is not part of the name under which publishers
+	// announce rows.
 	Schema string
-	// Payload is the type of the payload column that Migrate makes; default
-	// PayloadJSON. Open takes what the database has.
+	// Payload is the type of the payload column that Migrate creates; default PayloadJSON. Open
+	// uses the existing one.
 	Payload Payload
-	// PartitionRows has Migrate partition a new log by ranges of that many offsets,
-	// so that old rows go by dropping a partition; 0 makes no partitions. In a log
-	// that is partitioned another number is that of the next ones. Open takes what the
-	// database has.
+	// PartitionRows makes Migrate partition a new log by ranges of that many offsets, so that old
+	// rows are removed by dropping partitions; 0 means no partitions. In a partitioned log another
+	// number applies to the next partitions. Open uses what the database has.
 	PartitionRows int64
-	// Receipts archives each delivery in the table <prefix>_receipts.
+	// Receipts archives the receipt of each delivery in the table <prefix>_receipts.
 	Receipts bool
-	// Source is the log that forwarders read in place of the database's own, which has to be empty
-	// then; nil for the database's. Nothing can be published to such a store.
+	// Source is the log that forwarders read instead of the database's own, which must be empty
+	// then; nil means the database's own log. Such a store cannot be published to.
 	Source store.Source
-	// Listen is the address, as OpenDB takes it, at which a forwarder's store
-	// listens for announcements of new rows; "" leaves it to polling. It costs
-	// one connection, which must be a direct one: a transaction pooler lets no
-	// client listen. A store that only publishes needs none.
+	// Listen is the address, as for OpenDB, at which a forwarder's store listens for announcements
+	// of new rows; "" means polling only. It costs one connection, which must be direct: a
+	// transaction pooler does not let clients listen. A store that only publishes does not need it.
 	Listen string
-	// ListenDSN gives that address in place of Listen, where it does not stay the same,
-	// such as one with a token for a password, which a pool of pgx gets by BeforeConnect.
-	// It is called for each connection to listen on, so that each has the newest password,
-	// by one goroutine at a time. Its context ends after 15 s, or with listening. After an
-	// error it is called again with the next attempt; meanwhile the store polls.
+	// ListenDSN returns that address, in place of Listen, if it changes, for example because it
+	// contains a token as password (BeforeConnect in pgx). It is called before each connection, by
+	// one goroutine at a time. Its context ends after 15 s, or with listening. After an error it
+	// is called again at the next attempt; meanwhile the store polls.
 	ListenDSN func(ctx context.Context) (string, error)
-	// ListenDial opens the network connections to listen on, such as a cloud database's
-	// own dialer; nil for net.Dialer. Its context ends after 15 s, or the address's
-	// connect_timeout, or with listening. It needs Listen or ListenDSN.
+	// ListenDial opens the network connections for listening, for example with a cloud database's
+	// dialer; nil means net.Dialer. Its context ends after 15 s, or after the address's
+	// connect_timeout, or with listening. It requires Listen or ListenDSN.
 	ListenDial func(ctx context.Context, network, address string) (net.Conn, error)
-	// Standby is a streaming standby of the database, as OpenDB opens it, on which pages of
-	// the log are read; nil reads them from the primary. All else stays with the primary, and
-	// so do the pages while the standby lags behind, fails or cannot be reached, is promoted, or
-	// follows another server. Open refuses a standby of another database
-	// (ErrOtherCluster). The role needs pg_read_all_stats, to see on which timeline the
-	// standby is. The handle stays the caller's, to be closed after the last use of the store.
+	// Standby is a streaming standby of the database, opened with OpenDB, on which pages of the
+	// log are read; nil reads them from the primary. Everything else uses the primary, and so do
+	// pages while the standby lags behind, fails, cannot be reached, is promoted, or follows
+	// another server. Open refuses a standby of another database (ErrOtherCluster). The role needs
+	// pg_read_all_stats, to see the standby's timeline. The caller closes the handle after the
+	// last use of the store.
 	Standby *sql.DB
-	// Logger gets a line when pages of a Standby are read from the primary, and when they are
-	// not any more. Default: slog's.
+	// Logger gets a line when pages of a Standby are read from the primary instead, and when that
+	// ends. Default: slog's.
 	Logger *slog.Logger
 }
 
@@ -105,9 +100,8 @@ func (c Config) withDefaults() (Config, error) {
 	return c, err
 }
 
-// Store is an outbox in PostgreSQL. It is safe for concurrent use and holds no
-// session state, so it works behind a transaction pooler; Listen alone has a
-// connection of its own.
+// Store is an outbox in PostgreSQL. It is safe for concurrent use. It needs no session state, so it
+// works behind a transaction pooler; only Listen has a separate connection.
 type Store struct {
 	*shared
 	db        *sql.DB
@@ -120,17 +114,17 @@ type Store struct {
 	standby   *standby // nil: pages are read from the primary
 
 	lastSeen       atomic.Pointer[sight]     // by the latest probe
-	watermark      atomic.Pointer[watermark] // the newest of this process
+	watermark      atomic.Pointer[watermark] // newest of this process
 	system         atomic.Pointer[system]    // of the server that answered the latest probe
 	restoreScanned atomic.Pointer[restoreScanned]
-	floors         atomic.Pointer[floors] // the newest of this process
+	floors         atomic.Pointer[floors] // newest of this process
 
-	raising          sync.Mutex // of floors, by one at a time
+	raising          sync.Mutex // held while the floors are raised
 	floorLag         int64
 	scanningRestored sync.Mutex // new cursors of many lanes share one restore scan
 }
 
-// shared are the tables that all dialects keep alike.
+// shared are the tables that are the same for all databases.
 type shared = tables.Tables
 
 var (
@@ -149,33 +143,31 @@ var (
 	_ store.Diagnoser  = (*Store)(nil)
 )
 
-// OpenDB opens a database with lib/pq: dsn is a URL or a list of key=value. Nothing
-// is connected yet. What it adds to lib/pq:
+// OpenDB opens a database with lib/pq: dsn is a URL or a list of key=value. It does not connect yet.
+// It adds to lib/pq:
 //
-//   - binary_parameters=yes unless dsn says otherwise, which saves a round trip for
-//     each statement with arguments;
-//   - connect_timeout=10 unless dsn has another that is more than 0: for one host,
-//     sign-on included;
-//   - a statement ends about a second after its context at the latest, also where
-//     the server does not answer. Without a deadline it may wait for ever, except that
-//     the system gives up a machine that is silent for 30 s;
-//   - a connection to a server that takes no writes is not used again, nor are those
-//     made before it;
-//   - up to 10 idle connections are kept, in place of 2.
+//   - binary_parameters=yes unless dsn sets it, which saves a round trip for each statement with
+//     arguments;
+//   - connect_timeout=10 unless dsn sets another above 0: for one host, including authentication;
+//   - a statement ends at most about a second after its context, even if the server does not
+//     answer. Without a deadline it may wait forever, except that the operating system closes the
+//     connection to a machine that is silent for 30 s;
+//   - a connection to a read-only server is not used again, nor are those made before it;
+//   - up to 10 idle connections are kept, instead of 2.
 //
-// For a failover name all hosts, and let only the primary do:
+// For a failover, name all hosts and accept only the primary:
 //
 //	postgres://app@/shop?host=db1,db2&port=5432,5432&target_session_attrs=read-write
 func OpenDB(dsn string) (*sql.DB, error) { return OpenDBWithin(dsn, nil) }
 
-// OpenDBWithin is OpenDB for one of several handles that have a number of connections in common: each
+// OpenDBWithin is OpenDB for one of several handles that share a number of connections: each
 // connection takes a slot.
 func OpenDBWithin(dsn string, slot store.Slot) (*sql.DB, error) {
 	c, err := newConnector(dsn)
 	var unparsed *url.Error
 	switch {
 	case err != nil && (!isURL(dsn) || errors.As(err, &unparsed)):
-		return nil, errors.New("the database's address cannot be parsed") // without it: it may hold a password
+		return nil, errors.New("the database's address cannot be parsed") // without the address: it may contain a password
 	case err != nil:
 		return nil, fmt.Errorf("the database's address: %w", err)
 	}
@@ -188,22 +180,21 @@ func OpenDBWithin(dsn string, slot store.Slot) (*sql.DB, error) {
 	return db, nil
 }
 
-// idleConnections are kept. A forwarder looks, reads and writes checkpoints at the
-// same time: with the two that package sql keeps it would open new connections all
-// the time, which takes longer than a delivery.
+// idleConnections is how many idle connections are kept. A forwarder looks, reads and writes
+// checkpoints at the same time: with the default of 2 it would open new connections all the time,
+// which takes longer than a delivery.
 const idleConnections = 10
 
 func isURL(dsn string) bool {
 	return strings.HasPrefix(dsn, "postgres://") || strings.HasPrefix(dsn, "postgresql://")
 }
 
-// Open checks that the database is recent enough, in UTF-8 and migrated for this version
-// of the program, and that the log's offsets are made as readers rely on
-// (store.ErrUnsafeLog), and returns the store. It starts nothing and changes nothing.
-// db stays the caller's, to be closed after the last use of the store. One that was
-// not opened by OpenDB should keep more idle connections than the 2 of package sql,
-// such as db.SetMaxIdleConns(10); one over a pool of pgx, stdlib.OpenDBFromPool(pool), is
-// right as it is.
+// Open checks that the server is recent enough, that the database uses UTF-8 and is migrated for
+// this version of the program, and that the log assigns its offsets as readers need it
+// (store.ErrUnsafeLog). Then it returns the store. It starts and changes nothing. The caller closes
+// db after the last use of the store. A handle that OpenDB did not open should keep more idle
+// connections than the default of 2, for example with db.SetMaxIdleConns(10); one over a pgx pool,
+// stdlib.OpenDBFromPool(pool), needs no change.
 func Open(ctx context.Context, db *sql.DB, c Config) (*Store, error) {
 	c, err := c.withDefaults()
 	if err != nil {
@@ -217,8 +208,8 @@ func Open(ctx context.Context, db *sql.DB, c Config) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	// A role that only publishes need not read which migrations there were: an INSERT
-	// fails where the table is older.
+	// A role that only publishes may lack the right to read which migrations were applied. If the
+	// table is too old, its INSERT fails.
 	if err := migrations(c, n).Check(ctx, db); err != nil && !refused(err, deniedPrivilege) {
 		return nil, err
 	}
@@ -240,7 +231,7 @@ func Open(ctx context.Context, db *sql.DB, c Config) (*Store, error) {
 		return nil, err
 	}
 	if c.Source != nil && !s.binary {
-		return nil, fmt.Errorf("%w: the payload column of %s takes JSON only, and %s may hold anything: have the tables made with the payload column bytea", store.ErrUnsupported, n, c.Source.Name())
+		return nil, fmt.Errorf("%w: the payload column of %s takes only JSON, and %s may hold anything: create the tables with the payload column bytea", store.ErrUnsupported, n, c.Source.Name())
 	}
 	if err := s.openStandby(ctx, c, version); err != nil {
 		return nil, err
@@ -248,7 +239,7 @@ func Open(ctx context.Context, db *sql.DB, c Config) (*Store, error) {
 	return s, s.CheckSource(ctx)
 }
 
-// names are those of the tables, with their schema.
+// names returns the names of the tables, with their schema.
 func (c Config) names(ctx context.Context, db *sql.DB) (names, error) {
 	n, err := parseNames(c.Prefix)
 	if err != nil {
@@ -260,9 +251,9 @@ func (c Config) names(ctx context.Context, db *sql.DB) (names, error) {
 	return n.resolve(ctx, db)
 }
 
-// checkServer returns the server's version. It refuses a database that cannot store
-// every text: a checkpoint with the text of an error would fail for ever, and what it
-// parks would be delivered again and again.
+// checkServer returns the server's version. It refuses a database that cannot store every text: a
+// checkpoint with the text of an error would fail forever, and what it parks would be delivered
+// again and again.
 func checkServer(ctx context.Context, db *sql.DB) (version int, err error) {
 	var encoding string
 	if err := db.QueryRowContext(ctx, `SELECT current_setting('server_version_num')::int, current_setting('server_encoding')`).Scan(&version, &encoding); err != nil {
@@ -288,13 +279,13 @@ func binaryPayload(ctx context.Context, db *sql.DB, n names) (bool, error) {
 	return typ == string(PayloadBytes), nil
 }
 
-// statements are the SQL texts with the table names filled in.
+// statements are the SQL texts with the table names.
 type statements struct {
 	server      string // an expression: see serverSQL
 	identity    string
 	probe       string
 	page        string
-	restoreScan string // a probe with the ends of the log
+	restoreScan string // a probe with the lowest and highest offset of the log
 	unlocked    string // see unlockedSQL
 	restored    string // the last restored row of a range
 	between     string // the range of a page's rows

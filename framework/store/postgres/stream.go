@@ -10,10 +10,9 @@ import (
 	"io"
 )
 
-// stream runs a query and hands on each row as the driver has it: nil, int64, string,
-// []byte, time.Time. They are valid until row returns. row returns false to have no
-// more. It goes around the conversions of database/sql, which cost a page as much as
-// all that the driver does.
+// stream runs a query and passes each row to a function as the driver returns it: nil, int64,
+// string, []byte, time.Time. The values are valid until row returns. row returns false to stop. It
+// bypasses the conversions of database/sql, which cost as much for a page as the driver itself.
 func stream(ctx context.Context, db *sql.DB, query string, args []any, row func(values []driver.Value) (more bool, err error)) error {
 	values, err := named(args)
 	if err != nil {
@@ -27,7 +26,7 @@ func stream(ctx context.Context, db *sql.DB, query string, args []any, row func(
 	}
 }
 
-// named are arguments as a driver takes them.
+// named converts arguments for a driver.
 func named(args []any) ([]driver.NamedValue, error) {
 	values := make([]driver.NamedValue, len(args))
 	for i, arg := range args {
@@ -40,8 +39,7 @@ func named(args []any) ([]driver.NamedValue, error) {
 	return values, nil
 }
 
-// staleConnections is how many connections of the pool may turn out to be gone, as
-// it is with database/sql.
+// staleConnections is how many connections of the pool may turn out to be lost, as in database/sql.
 const staleConnections = 2
 
 func streamOnce(ctx context.Context, db *sql.DB, query string, args []driver.NamedValue, row func([]driver.Value) (bool, error)) (begun bool, err error) {
@@ -53,7 +51,7 @@ func streamOnce(ctx context.Context, db *sql.DB, query string, args []driver.Nam
 	return streamOn(ctx, conn, query, args, row)
 }
 
-// streamOn is stream on one connection. begun says that the server has the query.
+// streamOn is stream on one connection. begun reports that the server has got the query.
 func streamOn(ctx context.Context, conn *sql.Conn, query string, args []driver.NamedValue, row func([]driver.Value) (bool, error)) (begun bool, err error) {
 	err = conn.Raw(func(c any) error {
 		queryer, ok := c.(driver.QueryerContext)
@@ -70,7 +68,7 @@ func streamOn(ctx context.Context, conn *sql.Conn, query string, args []driver.N
 	return begun, err
 }
 
-// each hands on rows until there are no more, or no more are wanted.
+// each passes on rows until there are no more, or no more are wanted.
 func each(rows driver.Rows, row func([]driver.Value) (bool, error)) error {
 	values := make([]driver.Value, len(rows.Columns()))
 	for {

@@ -2,20 +2,20 @@ package sqlite
 
 import "time"
 
-// What a publisher needs of the log; see outbox.Log.
+// The part of the store that a publisher uses; see outbox.Log.
 
-// InsertInto is the beginning of an INSERT into the log.
+// InsertInto returns the beginning of an INSERT into the log.
 func (s *Store) InsertInto() string {
 	return `INSERT INTO ` + s.names.Log() + ` (id, type, version, key, occurred_on, deliver_at, metadata, payload) VALUES`
 }
 
-// Placeholder stands for the next parameter of a statement.
+// Placeholder returns the next parameter of a statement.
 func (*Store) Placeholder(int) string { return "?" }
 
-// MaxParameters is SQLITE_MAX_VARIABLE_NUMBER where a build does not change it.
+// MaxParameters returns the default of SQLITE_MAX_VARIABLE_NUMBER.
 func (*Store) MaxParameters() int { return 32766 }
 
-// BindTime is the parameter for a time; the zero time is NULL.
+// BindTime returns the parameter for a time; the zero time is NULL.
 func (*Store) BindTime(t time.Time) any {
 	if t.IsZero() {
 		return nil
@@ -23,8 +23,8 @@ func (*Store) BindTime(t time.Time) any {
 	return formatTime(t)
 }
 
-// BindPayload is the parameter for a payload, also an empty one.
+// BindPayload returns the parameter for a payload, which may be empty.
 func (*Store) BindPayload(payload []byte) any { return notNil(payload) }
 
-// BinaryPayload says whether the payload column takes anything but JSON: always.
+// BinaryPayload returns true: the payload column takes any bytes.
 func (*Store) BinaryPayload() bool { return true }

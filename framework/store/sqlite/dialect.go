@@ -13,7 +13,7 @@ import (
 	"github.com/waybill-go/waybill/framework/store/internal/tables"
 )
 
-// dialect is SQLite's part of the tables.
+// dialect is SQLite's part of the tables shared by all databases.
 type dialect struct {
 	tables.Standard
 	*Store
@@ -33,25 +33,25 @@ func (*dialect) NowPlus(d time.Duration) tables.Expr {
 	return tables.SQL(`strftime('%Y-%m-%dT%H:%M:%f000Z', 'now', (? / 1000.0) || ' seconds')`, milliseconds(d))
 }
 
-// Elapsed is 0 for what is no time. A Julian day as a floating-point number is exact to about 40 µs, so that the
-// difference of two is rounded to SQLite's milliseconds.
+// Elapsed is 0 for an invalid time. A Julian day as a floating-point number is exact to about 40 µs,
+// so the difference of two is rounded to SQLite's milliseconds.
 func (*dialect) Elapsed(since string) string {
 	return `CAST(round(coalesce((julianday('now') - julianday(` + since + `)) * 86400000, 0)) AS INTEGER) * 1000`
 }
 
-// LogTime reads a time in any form that the log takes.
+// LogTime accepts a time in any form that the log accepts.
 func (*dialect) LogTime(expression string) string { return `julianday(` + expression + `)` }
 
-// DueTime takes any form that the log takes to the one that compares as text.
+// DueTime converts any form that the log accepts to the one that compares as text.
 func (*dialect) DueTime(expression string) string {
 	return `strftime('%Y-%m-%dT%H:%M:%f000Z', ` + expression + `)`
 }
 
-// Position is instr.
+// Position returns instr.
 func (*dialect) Position() string { return `instr` }
 
-// MetadataIs parses the JSON of as few rows as it can: a value of plain characters, which no
-// encoder escapes, stands there as it is.
+// MetadataIs parses the JSON of as few rows as possible: a value of plain characters, which no
+// encoder escapes, is in the JSON unchanged.
 func (*dialect) MetadataIs(name, value string) tables.Expr {
 	is := tables.SQL(`json_extract(p.metadata, ?) = ?`, `$."`+name+`"`, value)
 	if plainValue.MatchString(value) {
@@ -62,7 +62,7 @@ func (*dialect) MetadataIs(name, value string) tables.Expr {
 
 var plainValue = regexp.MustCompile(`^[A-Za-z0-9._:-]+$`)
 
-// Time is in timeLayout.
+// Time has the form of timeLayout.
 func (*dialect) Time(t time.Time) any { return nullTime(t) }
 
 // Payload keeps an empty payload from being bound as NULL.
@@ -70,7 +70,7 @@ func (*dialect) Payload(payload []byte) any {
 	return notNil(payload)
 }
 
-// ParseTime reads a time of our own or of an SQL producer.
+// ParseTime parses a time written by this package or by an SQL producer.
 func (*dialect) ParseTime(text string) (time.Time, error) { return parseTime(text) }
 
 // EachParked reads through database/sql.
@@ -78,7 +78,7 @@ func (d *dialect) EachParked(ctx context.Context, db *sql.DB, query string, args
 	return tables.EachParked(ctx, db, d, query, args, each)
 }
 
-// Refs travel as one JSON array, so their number is not bound by that of parameters.
+// Refs passes one JSON array, so their number is not limited by that of parameters.
 func (*dialect) Refs(refs []store.Ref) tables.Expr {
 	pairs := make([][2]any, len(refs))
 	for i, r := range refs {
@@ -87,21 +87,20 @@ func (*dialect) Refs(refs []store.Ref) tables.Expr {
 	return tables.SQL(`SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]') FROM json_each(?)`, jsonArray(pairs))
 }
 
-// Ranges travel as one JSON array.
+// Ranges passes one JSON array.
 func (*dialect) Ranges(ranges []store.OffsetRange) tables.Expr {
 	return tables.SQL(`EXISTS (SELECT 1 FROM json_each(?) WHERE "offset" BETWEEN json_extract(value, '$.First') AND json_extract(value, '$.Last'))`,
 		jsonArray(ranges))
 }
 
-// Types is what a page's query asks too.
+// Types is the same condition as in a page's query.
 func (*dialect) Types(f notification.TypeFilter) tables.Expr { return typeCondition(f) }
 
-// Returning is true, but for tests of what other databases do.
+// Returning is true, except in tests of what other databases do.
 func (d *dialect) Returning() bool { return d.returning }
 
-// Missing asks the transaction, which SQLite leaves usable: its errors have one code for
-// all that is wrong with a statement. Through a wrapper that cannot be asked nothing is
-// known.
+// Missing queries the transaction, which SQLite leaves usable: its errors have one code for
+// everything that is wrong with a statement. Through a wrapper that cannot query, it returns false.
 func (d *dialect) Missing(ctx context.Context, tx store.Execer, table string, _ error) bool {
 	q, asks := tx.(store.RowQuerier)
 	if !asks {
@@ -112,8 +111,8 @@ func (d *dialect) Missing(ctx context.Context, tx store.Execer, table string, _ 
 	return err == nil && tables == 0
 }
 
-// TakeCursors writes, so that also a handle whose transactions begin deferred waits
-// for the write lock here, with nothing read.
+// TakeCursors writes, so that a connection whose transactions begin deferred also waits for the write
+// lock here, before it has read anything.
 func (*dialect) TakeCursors(sink string) tables.Expr {
 	return tables.SQL(`UPDATE {cursors} SET revision = revision WHERE sink = ?`, sink)
 }
@@ -126,8 +125,8 @@ func (d *dialect) WriteLease(ctx context.Context, db *sql.DB, u tables.Update, r
 	return tables.WriteLeaseInTwo(ctx, d.run, db, u, row)
 }
 
-// MoveCursor writes first, so that also a handle whose transactions begin deferred
-// waits for the write lock here, with nothing read.
+// MoveCursor writes first, so that a connection whose transactions begin deferred also waits for the
+// write lock here, before it has read anything.
 func (d *dialect) MoveCursor(ctx context.Context, q tables.Querier, c *store.Checkpoint, u tables.Update) (func() error, error) {
 	return tables.MoveCursor(ctx, d.run, q, c, u)
 }
@@ -142,7 +141,7 @@ func (*dialect) Level(positions []json.RawMessage) (json.RawMessage, error) {
 	return positions[0], nil
 }
 
-// Places compares with the end of the log: a position behind that is of another one.
+// Places compares positions with the end of the log: a position after it belongs to another log.
 func (d *dialect) Places(ctx context.Context, q tables.Querier, positions []json.RawMessage) ([]tables.Place, error) {
 	last, err := d.last(ctx, q)
 	if err != nil {

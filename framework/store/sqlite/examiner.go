@@ -8,14 +8,14 @@ import (
 	"slices"
 )
 
-// Examiner reads from a database what package doctor judges. It changes nothing, and also
-// works on an outbox that [Open] refuses. It is safe for concurrent use.
+// Examiner reads from a database what package doctor checks. It changes nothing, and also works with
+// an outbox that [Open] refuses. It is safe for concurrent use.
 type Examiner struct {
 	db     *sql.DB
 	config Config
 }
 
-// Examine connects. It refuses a SQLite that is too old, as [Open] does.
+// Examine connects. Like [Open], it refuses an SQLite that is too old.
 func Examine(ctx context.Context, db *sql.DB, c Config) (*Examiner, error) {
 	c, err := c.withDefaults()
 	if err != nil {
@@ -24,17 +24,17 @@ func Examine(ctx context.Context, db *sql.DB, c Config) (*Examiner, error) {
 	return &Examiner{db: db, config: c}, checkVersion(ctx, db)
 }
 
-// Schema is nil where the tables are those of this program; see [Open].
+// Schema returns nil if the tables match this program; otherwise an error as of [Open].
 func (e *Examiner) Schema(ctx context.Context) error { return migrations(e.config).Check(ctx, e.db) }
 
-// Pragma is the value of one of the connection or the file.
+// Pragma returns the value of a pragma of the connection or the file.
 func (e *Examiner) Pragma(ctx context.Context, name string) (value string, err error) {
 	err = e.db.QueryRowContext(ctx, `PRAGMA `+name).Scan(&value)
 	return value, err
 }
 
-// Integrity is the first thing that is wrong in the file; "" if nothing is. It reads all
-// of the file, so ctx should have a deadline.
+// Integrity returns the first fault in the file, or "". It reads the whole file, so ctx should have a
+// deadline.
 func (e *Examiner) Integrity(ctx context.Context) (fault string, err error) {
 	fault, err = e.Pragma(ctx, "integrity_check(1)")
 	if fault == "ok" {
@@ -43,18 +43,18 @@ func (e *Examiner) Integrity(ctx context.Context) (fault string, err error) {
 	return fault, err
 }
 
-// File is the path of the database, and how many bytes it has.
+// File returns the path of the database and its size in bytes.
 func (e *Examiner) File(ctx context.Context) (path string, size int64, err error) {
 	err = e.db.QueryRowContext(ctx, `SELECT (SELECT file FROM pragma_database_list WHERE name = 'main'),
 		(SELECT page_count FROM pragma_page_count) * (SELECT page_size FROM pragma_page_size)`).Scan(&path, &size)
 	return path, size, err
 }
 
-// madeIndex fits the statements of the migrations that make indexes.
+// madeIndex matches the statements of the migrations that create indexes.
 var madeIndex = regexp.MustCompile(`CREATE INDEX "([^"]+)" ON [^;]+;`)
 
-// MissingIndexes are the indexes that Migrate makes and that are not there, with the SQL
-// that makes them.
+// MissingIndexes returns the indexes that Migrate creates and that do not exist, with the SQL that
+// creates them.
 func (e *Examiner) MissingIndexes(ctx context.Context) (missing map[string]string, err error) {
 	text, err := MigrationSQL(e.config)
 	if err != nil {
@@ -82,8 +82,8 @@ func (e *Examiner) MissingIndexes(ctx context.Context) (missing map[string]strin
 	return missing, rows.Err()
 }
 
-// CursorFaults says, by sink, why cursors are not of this log, such as that it was started
-// again.
+// CursorFaults returns, by sink, why cursors do not belong to this log, for example because the log
+// was started again.
 func (s *Store) CursorFaults(ctx context.Context) (faults map[string]string, err error) {
 	if s.Source() != nil {
 		return s.SourceFaults(ctx)

@@ -14,9 +14,9 @@ import (
 //go:embed migrations/*.sql
 var migrationFiles embed.FS
 
-// Migrate brings the tables up to what this version of the program needs and
-// returns the names of the migrations that it applied, none if all were there.
-// Each runs in a transaction of its own. Programs may migrate at the same time.
+// Migrate upgrades the tables to what this version of the program needs and returns the names of
+// the migrations that it applied, none if the tables were up to date. Each migration runs in its
+// own transaction. Programs may migrate at the same time.
 func Migrate(ctx context.Context, db *sql.DB, c Config) (applied []string, err error) {
 	c, err = c.withDefaults()
 	if err != nil {
@@ -28,8 +28,8 @@ func Migrate(ctx context.Context, db *sql.DB, c Config) (applied []string, err e
 	return migrations(c).Up(ctx, db)
 }
 
-// MigrationSQL returns the SQL that Migrate would run on an empty database, for
-// people who apply it with a tool of their own.
+// MigrationSQL returns the SQL that Migrate would run on an empty database, for people who apply it
+// with another tool.
 func MigrationSQL(c Config) (string, error) {
 	c, err := c.withDefaults()
 	if err != nil {

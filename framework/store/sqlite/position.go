@@ -8,34 +8,34 @@ import (
 	"github.com/waybill-go/waybill/framework/store"
 )
 
-// target is the highest offset that a committed transaction took.
+// target is the highest offset that a committed transaction has taken.
 type target int64
 
-// Last is that offset. All rows up to it are committed.
+// Last returns that offset. All rows up to it are committed.
 func (t target) Last() int64 { return int64(t) }
 
-// Closed implements store.QuietTarget: one transaction writes at a time.
+// Closed implements store.QuietTarget: only one transaction writes at a time.
 func (t target) Closed() bool { return true }
 
 // Moved implements store.QuietTarget.
 func (t target) Moved(since store.Target) bool { return store.Target(t) != since }
 
-// position is the place behind an offset; 0 is before the oldest row.
+// position is the place after an offset; 0 is before the oldest row.
 type position int64
 
-// storedPosition is what stands in the column outbox_cursors.position.
+// storedPosition is the content of the column outbox_cursors.position.
 type storedPosition struct {
 	Offset *int64 `json:"offset"`
 }
 
-// MarshalJSON writes the form that parsePosition reads, such as {"offset":17}.
+// MarshalJSON encodes the position for parsePosition, such as {"offset":17}.
 func (p position) MarshalJSON() ([]byte, error) {
 	offset := int64(p)
 	return json.Marshal(storedPosition{Offset: &offset})
 }
 
-// parsePosition is strict, so that what another dialect wrote is not taken for
-// the beginning of the log.
+// parsePosition is strict, so that the position of another dialect is not taken for the beginning of
+// the log.
 func parsePosition(raw json.RawMessage) (position, error) {
 	if len(raw) == 0 {
 		return 0, nil

@@ -13,14 +13,14 @@ import (
 
 var _ store.Pruner = (*Store)(nil)
 
-// old is the condition that a time, which may be in any form that the log takes,
-// is longer ago than a number of days, which is the argument behind it.
+// old is the condition that a time, in any form that the log accepts, is longer ago than a number of
+// days, which is the next argument.
 func old(column string) string { return `julianday(` + column + `) < julianday('now') - ?` }
 
 func days(age time.Duration) float64 { return age.Hours() / 24 }
 
-// Prune removes old rows; see store.Pruner. It looks first, and takes the
-// write lock only where there is something to remove.
+// Prune removes old rows; see store.Pruner. It reads first, and takes the write lock only if there is
+// something to remove.
 func (s *Store) Prune(ctx context.Context, p store.Pruning) (store.Pruned, error) {
 	if s.Source() != nil {
 		return store.Pruned{Through: p.After}, nil
@@ -42,21 +42,21 @@ func (s *Store) Prune(ctx context.Context, p store.Pruning) (store.Pruned, error
 	return pruned, nil
 }
 
-// remove deletes the old rows of a range, if it still is settled. Its first
-// statement writes, so also a handle whose transactions begin deferred waits
-// for the write lock with nothing read.
+// remove deletes the old rows of a range if the range is still settled. Its first statement writes, so
+// that a connection whose transactions begin deferred also waits for the write lock before it has
+// read anything.
 func (s *Store) remove(ctx context.Context, p store.Pruning, through int64) (int, error) {
 	tx, err := s.db.BeginTx(ctx, nil)
 	if err != nil {
 		return 0, err
 	}
-	defer func() { _ = tx.Rollback() }() // of no effect behind the commit
+	defer func() { _ = tx.Rollback() }() // no effect after the commit
 	result, err := tx.ExecContext(ctx, `DELETE FROM `+s.names.Log()+` WHERE "offset" > ? AND "offset" <= ? AND `+old("occurred_on"), p.After, through, days(p.Age))
 	if err != nil {
 		return 0, err
 	}
 	if now, err := s.settledByAll(ctx, tx, p.Sinks); err != nil || now < through {
-		return 0, err // a cursor was set back, or a new one came
+		return 0, err // a cursor was set back, or a new one was created
 	}
 	removed, err := result.RowsAffected()
 	if err != nil {
@@ -68,12 +68,12 @@ func (s *Store) remove(ctx context.Context, p store.Pruning, through int64) (int
 // sinkProgress is how far one sink has settled the log.
 type sinkProgress struct {
 	sink    string
-	through int64  // it has settled all rows up to here
-	reason  string // why it keeps everything; "" if it does not
+	through int64  // it has settled all rows up to this offset
+	reason  string // why it keeps everything; otherwise ""
 }
 
-// settledByAll is an offset up to which all sinks have settled every row; 0 without any
-// sink, since it is not known then.
+// settledByAll returns an offset up to which all sinks have settled every row; 0 without sinks, since
+// it is unknown then.
 func (s *Store) settledByAll(ctx context.Context, q tables.Querier, sinks []string) (int64, error) {
 	progress, err := s.progress(ctx, q, sinks)
 	if err != nil || len(progress) == 0 {
@@ -89,8 +89,7 @@ func (s *Store) settledByAll(ctx context.Context, q tables.Querier, sinks []stri
 	return through, nil
 }
 
-// progress reads how far the sinks that have cursors, and those that are named, have
-// settled the log.
+// progress returns how far the sinks with cursors, and the named ones, have settled the log.
 func (s *Store) progress(ctx context.Context, q tables.Querier, sinks []string) ([]sinkProgress, error) {
 	last, err := s.last(ctx, q)
 	if err != nil {
@@ -110,7 +109,7 @@ func (s *Store) progress(ctx context.Context, q tables.Querier, sinks []string) 
 	return progress, nil
 }
 
-// add takes a cursor's position. One past the end of the log is a reason to keep everything.
+// add adds a cursor's position. If it is after the end of the log, the sink keeps everything.
 func (p *sinkProgress) add(raw json.RawMessage, last int64) {
 	pos, err := parsePosition(raw)
 	switch {
@@ -122,10 +121,10 @@ func (p *sinkProgress) add(raw json.RawMessage, last int64) {
 	p.through = min(p.through, int64(pos))
 }
 
-// Holders lists the sinks that keep rows in the log; see store.Inspector.
+// Holders returns the sinks that keep rows in the log; see store.Inspector.
 func (s *Store) Holders(ctx context.Context, sinks []string) ([]store.Holder, error) {
 	if s.Source() != nil {
-		return nil, nil // it keeps rows by its own rules
+		return nil, nil // a source keeps rows by its own rules
 	}
 	progress, err := s.progress(ctx, s.db, sinks)
 	if err != nil {

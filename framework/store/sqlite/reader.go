@@ -10,8 +10,8 @@ import (
 	"github.com/waybill-go/waybill/framework/store/internal/tables"
 )
 
-// Probe looks up the highest offset handed out. It is committed like every row
-// up to it: a rollback takes back its offsets as well.
+// Probe returns the highest offset assigned. It is committed, like every row up to it: a rollback also
+// undoes its offsets.
 func (s *Store) Probe(ctx context.Context) (store.Target, error) {
 	if source := s.Source(); source != nil {
 		return source.Probe(ctx)
@@ -23,16 +23,16 @@ func (s *Store) Probe(ctx context.Context) (store.Target, error) {
 	return target(last), nil
 }
 
-// last is the highest offset handed out.
+// last returns the highest offset assigned.
 func (s *Store) last(ctx context.Context, q tables.Querier) (last int64, err error) {
-	// The second number matters where only sqlite_sequence was emptied.
+	// The second number is needed if only sqlite_sequence was emptied.
 	err = q.QueryRowContext(ctx, `SELECT max(
 		coalesce((SELECT seq FROM sqlite_sequence WHERE name = ?), 0),
 		coalesce((SELECT max("offset") FROM `+s.names.Log()+`), 0))`, string(s.names)).Scan(&last)
 	return last, err
 }
 
-// NewReader continues at a cursor's position.
+// NewReader returns a reader that continues at a cursor's position.
 func (s *Store) NewReader(raw json.RawMessage, filter store.Filter) (store.Reader, error) {
 	if source := s.Source(); source != nil {
 		return source.NewReader(raw, filter)
@@ -64,20 +64,20 @@ func page(f store.Filter, from, until position, limit int) tables.Expr {
 	return tables.SQL(`SELECT {selected} FROM {log} o WHERE ? ORDER BY "offset" LIMIT ?`, where, limit)
 }
 
-// reader walks through the log by offset.
+// reader reads the log by offset.
 type reader struct {
 	store   *Store
 	pos     position
 	filter  store.Filter
-	nothing bool // no row can pass the filter
+	nothing bool // no row can match the filter
 }
 
-// Next returns the next page up to target. Where nothing can come it does not query.
+// Next returns the next page up to target. If there cannot be any rows, it does not query.
 func (r *reader) Next(ctx context.Context, t store.Target, limit int) (store.Page, error) {
 	from, until, rebased := r.pos, position(t.Last()), ""
 	if until < from {
-		// Either the target is older than the place, which another process has
-		// reached, or the log began again. Only a new probe can show which.
+		// Either the target is older than the position, which another process has reached, or the
+		// log began again. Only a new probe can show which.
 		fresh, err := r.store.Probe(ctx)
 		if err != nil {
 			return store.Page{}, err
@@ -103,8 +103,7 @@ func (r *reader) Next(ctx context.Context, t store.Target, limit int) (store.Pag
 	return r.page(from, envelopes, until, true, rebased), nil
 }
 
-// read reads the rows between two places; cut says that they were too large to
-// come at once.
+// read reads the rows between two places; cut reports that they were too large for one page.
 func (r *reader) read(ctx context.Context, from, until position, limit int) (_ []notification.Envelope, cut bool, err error) {
 	query, args := r.store.run.Render(page(r.filter, from, until, limit))
 	rows, err := r.store.db.QueryContext(ctx, query, args...)
@@ -128,7 +127,7 @@ func (r *reader) read(ctx context.Context, from, until position, limit int) (_ [
 	return envelopes, false, rows.Err()
 }
 
-// page moves the reader to end and wraps the rows up to there.
+// page moves the reader to end and returns the rows up to there.
 func (r *reader) page(start position, envelopes []notification.Envelope, end position, caughtUp bool, rebased string) store.Page {
 	r.pos = end
 	return store.Page{
@@ -141,9 +140,8 @@ func (r *reader) page(start position, envelopes []notification.Envelope, end pos
 	}
 }
 
-// typeCondition is the filter as SQL. The lists travel as JSON arrays, so their
-// length is not bound by the number of parameters. Comparing with substr knows
-// no special characters, unlike LIKE and GLOB.
+// typeCondition is the filter as SQL. The lists are passed as JSON arrays, so their length is not
+// limited by the number of parameters. Unlike LIKE and GLOB, substr has no special characters.
 func typeCondition(f notification.TypeFilter) tables.Expr {
 	not := ""
 	if f.Except {
@@ -154,14 +152,14 @@ func typeCondition(f notification.TypeFilter) tables.Expr {
 		SELECT 1 FROM prefixes WHERE substr(type, 1, n) = value))`, jsonArray(f.Names), jsonArray(f.Prefixes))
 }
 
-// jsonArray is a list as one argument, for json_each.
+// jsonArray returns a list as one argument, for json_each.
 func jsonArray[T any](list []T) string {
 	if len(list) == 0 {
 		return "[]"
 	}
 	raw, err := json.Marshal(list)
 	if err != nil {
-		panic(err) // texts and numbers always have a form
+		panic(err) // texts and numbers can always be encoded
 	}
 	return string(raw)
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/waybill-go/waybill/framework/store/internal/tables"
 )
 
-// Waiting is what follows the position of the first lane: all rows are in slot 0.
+// Waiting returns the rows after the position of the first lane: all rows are in slot 0.
 func (d *dialect) Waiting(lanes []tables.WaitingLane, t store.Target, types notification.TypeFilter) (spans []tables.WaitingSpan, err error) {
 	for i, l := range lanes {
 		pos, err := parsePosition(l.Position)
@@ -34,7 +34,7 @@ func (d *dialect) Waiting(lanes []tables.WaitingLane, t store.Target, types noti
 	return spans, nil
 }
 
-// Extent is the size of the file. Transactions of other processes cannot be seen.
+// Extent returns the size of the file. Transactions of other processes cannot be seen.
 func (d *dialect) Extent(ctx context.Context) (bytes int64, _ time.Duration, err error) {
 	err = d.db.QueryRowContext(ctx, `SELECT page_count * page_size FROM pragma_page_count(), pragma_page_size()`).Scan(&bytes)
 	return bytes, 0, err

@@ -9,8 +9,8 @@ import (
 	"github.com/waybill-go/waybill/framework/store/internal/tables"
 )
 
-// Beginning is an offset. Rows up to the last one that was handed out are committed, and
-// none comes later.
+// Beginning returns an offset. Rows up to the highest offset assigned are committed, and none is added
+// below it.
 func (d *dialect) Beginning(ctx context.Context, since time.Time) (at tables.Beginning, err error) {
 	last, err := d.last(ctx, d.db)
 	if err != nil {

@@ -1,18 +1,13 @@
-// Package sqlite keeps an outbox in a SQLite database, beside the application's
-// own tables.
+// Package sqlite keeps an outbox in an SQLite database, beside the application's tables. Open the file
+// with [OpenDB], create the tables with [Migrate], and then [Open] the store.
 //
-// SQLite has one writer at a time. So the order of the offsets is the order of
-// the commits, a row that is visible has no earlier one still to come, and a
-// cursor is nothing but an offset. There are no slots either: all rows are in
-// slot 0, and one lane does all the work.
+// SQLite has one writer at a time. So the order of offsets is the order of commits, no row appears
+// before a visible one later, and a cursor is just an offset. There are no slots either: all rows are
+// in slot 0, and one lane does all the work.
 //
-// Times are stored as RFC 3339 texts in UTC with microseconds, such as
-// 2026-01-02T03:04:05.678901Z: people can read them, and they sort. SQL
-// producers may write what SQLite's functions give, such as CURRENT_TIMESTAMP.
-//
-// The files, in the order in which to read them: migrations/00001_outbox.sql,
-// position.go, reader.go, pruning.go, dialect.go; what all databases share is in
-// ../internal/tables.
+// Times are stored as RFC 3339 text in UTC with microseconds, such as 2026-01-02T03:04:05.678901Z:
+// people can read them, and they sort. SQL producers may write what SQLite's functions return, such as
+// CURRENT_TIMESTAMP.
 package sqlite
 
 import (
@@ -33,14 +28,14 @@ import (
 // minVersion is the first SQLite with RETURNING and MATERIALIZED: 3.35 of 2021.
 const minVersion = 3_035_000
 
-// Config names one outbox in a database. The zero value is the usual one.
+// Config configures an outbox in a database. The zero value suits most programs.
 type Config struct {
-	// Prefix begins the names of all tables; default "outbox".
+	// Prefix is the beginning of all table names; default "outbox".
 	Prefix string
-	// Receipts archives each delivery in the table <prefix>_receipts.
+	// Receipts archives the receipt of each delivery in the table <prefix>_receipts.
 	Receipts bool
-	// Source is the log that forwarders read in place of the database's own, which has to be empty
-	// then; nil for the database's. Nothing can be published to such a store.
+	// Source is the log that forwarders read instead of the database's own, which must be empty
+	// then; nil means the database's own log. Such a store cannot be published to.
 	Source store.Source
 }
 
@@ -51,15 +46,15 @@ func (c Config) withDefaults() (Config, error) {
 	return c, store.ValidatePrefix(c.Prefix)
 }
 
-// names are those of the tables: what begins them. All of them are quoted wherever they
-// stand, since a prefix may be a word of SQL.
+// names is the beginning of the table names. Names are always quoted, since a prefix may be an SQL
+// keyword.
 type names string
 
-// Log is the log's table.
+// Log returns the name of the log's table.
 func (n names) Log() string { return n.Table("") }
 
-// Table is a table or an index, such as "outbox_cursors" for cursors. The log has no
-// name of its own.
+// Table returns the name of a table or an index, such as "outbox_cursors" for cursors; "" stands for
+// the log.
 func (n names) Table(name string) string {
 	if name != "" {
 		name = "_" + name
@@ -76,7 +71,7 @@ type Store struct {
 	dialect *dialect
 }
 
-// shared are the tables that all dialects keep alike.
+// shared are the tables that are the same for all databases.
 type shared = tables.Tables
 
 var (
@@ -95,24 +90,24 @@ var (
 	_ store.Diagnoser  = (*Store)(nil)
 )
 
-// OpenDB opens the database file, which is made where there is none, with the
-// settings that an outbox needs:
+// OpenDB opens the database file, and creates it if it does not exist, with the settings that an
+// outbox needs:
 //
 //   - WAL, so that readers and the writer do not wait for each other;
-//   - synchronous=FULL, since a WAL with NORMAL may lose the last commits when
-//     the power fails, and a sink may have got what was lost;
-//   - transactions take the write lock when they begin, and wait up to ten
-//     seconds for it. One that reads first and writes later would fail at once
-//     with SQLITE_BUSY if another wrote in between. Begin those that only read
-//     with sql.TxOptions{ReadOnly: true}: they wait for no other.
+//   - synchronous=FULL: with NORMAL, a WAL may lose the last commits in a power failure, which a sink
+//     may already have received;
+//   - transactions take the write lock when they begin, and wait up to ten seconds for it. A
+//     transaction that reads first and writes later would fail at once with SQLITE_BUSY if another
+//     one wrote in between. Begin read-only ones with sql.TxOptions{ReadOnly: true}: they do not
+//     wait.
 //
-// The application uses the same handle for its own tables. A database in memory
-// is refused: each connection would see another one.
+// The application uses the same handle for its own tables. A database in memory is refused: each
+// connection would have a different one.
 func OpenDB(path string) (*sql.DB, error) {
 	if path == "" || strings.Contains(path, ":memory:") {
-		return nil, fmt.Errorf("open SQLite database %q: an outbox is a file, which all connections share", path)
+		return nil, fmt.Errorf("open SQLite database %q: an outbox needs a file, which all connections share", path)
 	}
-	// In a URI these three would end the path, or begin an escape.
+	// In a URI, these three would end the path or begin an escape.
 	escaped := strings.NewReplacer("%", "%25", "?", "%3f", "#", "%23").Replace(path)
 	db, err := sql.Open("sqlite", "file:"+escaped+"?_busy_timeout=10000&_journal_mode=WAL&_synchronous=FULL&_txlock=immediate")
 	if err != nil {
@@ -124,8 +119,8 @@ func OpenDB(path string) (*sql.DB, error) {
 	return db, nil
 }
 
-// connect makes the first connection. Of several that turn a new file to WAL at once SQLite
-// refuses all but one at once, whatever the timeout for locks is.
+// connect makes the first connection. If several processes switch a new file to WAL at once, SQLite
+// refuses all but one immediately, whatever the timeout for locks is.
 func connect(db *sql.DB) error {
 	for began := time.Now(); ; time.Sleep(connectPause) {
 		err := db.Ping()
@@ -141,12 +136,11 @@ const (
 	busyTimeout  = 10 * time.Second // as in OpenDB
 )
 
-// Open checks that the database is migrated for this version of the program, and
-// returns the store. It starts nothing and changes nothing. db stays the
-// caller's, to be closed after the last use of the store.
+// Open checks that the database is migrated for this version of the program, and returns the store. It
+// starts and changes nothing. The caller closes db after the last use of the store.
 //
-// A handle that OpenDB did not open, also of another driver, works if its
-// connections wait for the write lock (PRAGMA busy_timeout).
+// A handle that OpenDB did not open, even of another driver, works if its connections wait for the
+// write lock (PRAGMA busy_timeout).
 func Open(ctx context.Context, db *sql.DB, c Config) (*Store, error) {
 	c, err := c.withDefaults()
 	if err != nil {
@@ -172,7 +166,7 @@ func checkVersion(ctx context.Context, db *sql.DB) error {
 	}
 	var major, minor, patch int
 	if _, err := fmt.Sscanf(text, "%d.%d.%d", &major, &minor, &patch); err != nil {
-		return fmt.Errorf("%w: SQLite calls itself version %q", store.ErrUnsupported, text)
+		return fmt.Errorf("%w: SQLite reports the version %q", store.ErrUnsupported, text)
 	}
 	if major*1_000_000+minor*1000+patch < minVersion {
 		return fmt.Errorf("%w: SQLite %s lacks RETURNING; 3.35 or later is needed", store.ErrUnsupported, text)
@@ -180,7 +174,7 @@ func checkVersion(ctx context.Context, db *sql.DB) error {
 	return nil
 }
 
-// closeRows ends a query and keeps the first error.
+// closeRows ends a query and returns the first error.
 func closeRows(rows *sql.Rows, err error) error {
 	if closeErr := rows.Close(); err == nil {
 		return closeErr

@@ -10,16 +10,16 @@ import (
 )
 
 const (
-	// timeLayout has a fixed width, so times compare as texts.
+	// timeLayout has a fixed width, so that times compare as text.
 	timeLayout = "2006-01-02T15:04:05.000000Z"
-	// now is SQL for the present time in timeLayout; SQLite's clock has
-	// milliseconds. A modifier such as '+15 seconds' fits behind 'now'.
+	// now is SQL for the present time in timeLayout; SQLite's clock has milliseconds. A modifier
+	// such as '+15 seconds' may follow 'now'.
 	now = `strftime('%Y-%m-%dT%H:%M:%f000Z', 'now')`
 )
 
 func formatTime(t time.Time) string { return t.UTC().Format(timeLayout) }
 
-// nullTime is t for a column that is null where there is no time.
+// nullTime returns t for a nullable column.
 func nullTime(t time.Time) sql.NullString {
 	if t.IsZero() {
 		return sql.NullString{}
@@ -27,29 +27,28 @@ func nullTime(t time.Time) sql.NullString {
 	return sql.NullString{String: formatTime(t), Valid: true}
 }
 
-// milliseconds is d, rounded up.
+// milliseconds returns d, rounded up.
 func milliseconds(d time.Duration) int64 {
 	return int64((d + time.Millisecond - 1) / time.Millisecond)
 }
 
-// foreignTime is what the log's CHECK lets in beside timeLayout: all that SQLite
-// takes for a date with a time, see https://sqlite.org/lang_datefunc.html.
+// foreignTime matches what the log's CHECK accepts beside timeLayout: everything that SQLite accepts as
+// a date with a time, see https://sqlite.org/lang_datefunc.html.
 var foreignTime = regexp.MustCompile(`^(\d{4})-(\d\d)-(\d\d)[T ](\d\d):(\d\d):(\d\d)(?:\.(\d+))?\s*(?:[Zz]|([+-]\d\d):(\d\d))?\s*$`)
 
-// parseTime reads a time of our own or of an SQL producer, with microseconds.
-// Like SQLite it takes 30 February for 2 March, and a time without a zone for
-// UTC.
+// parseTime parses a time written by this package or by an SQL producer, with microseconds. Like
+// SQLite, it takes 30 February for 2 March, and a time without a zone for UTC.
 func parseTime(text string) (time.Time, error) {
 	if t, err := time.Parse(time.RFC3339Nano, text); err == nil {
 		return t.UTC().Truncate(time.Microsecond), nil
 	}
-	text, _, _ = strings.Cut(text, "\x00") // SQLite reads no further either
+	text, _, _ = strings.Cut(text, "\x00") // SQLite ignores the rest too
 	part := foreignTime.FindStringSubmatch(text)
 	if part == nil {
 		return time.Time{}, fmt.Errorf("%q is not a time", text)
 	}
 	number := func(i int) int {
-		n, _ := strconv.Atoi(part[i]) // digits, or nothing where there is no zone
+		n, _ := strconv.Atoi(part[i]) // digits, or nothing if there is no zone
 		return n
 	}
 	micros, _ := strconv.Atoi((part[7] + "000000")[:6])

@@ -13,6 +13,8 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -79,7 +81,7 @@ type Dispatcher struct {
 	watch        *time.Timer     // looks for calls that do not return; armed while there are calls
 	watching     bool
 	stopping     bool
-	stats        Stats
+	stats        map[string]*Stats // by database
 }
 
 // Stats counts what was done for a sink.
@@ -101,7 +103,7 @@ func New(c Config) *Dispatcher {
 	d := &Dispatcher{
 		name: c.Sink, log: c.Logger.With("sink", c.Sink), caller: c.Caller, typeOf: c.TypeOf, budget: c.Budget, observer: c.Observer, tracing: c.Tracing,
 		settings: c.Settings, breaker: policy.NewCircuit(c.Settings.Breaker), rate: policy.NewLimiter(c.Settings.Rate),
-		lanes: make(map[*Lane]bool), destinations: make(map[string]*destination), governors: make(map[string]*policy.Governor), queue: fairqueue.New[*item](), batch: sinks.BatchLimits{Size: 1},
+		lanes: make(map[*Lane]bool), stats: make(map[string]*Stats), destinations: make(map[string]*destination), governors: make(map[string]*policy.Governor), queue: fairqueue.New[*item](), batch: sinks.BatchLimits{Size: 1},
 	}
 	d.work = sync.NewCond(&d.mu)
 	d.drained = sync.NewCond(&d.mu)
@@ -135,9 +137,56 @@ func (d *Dispatcher) LogOf(database string) *slog.Logger {
 func (d *Dispatcher) Stats() Stats {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	s := d.stats
-	s.Sink, s.Pending, s.InFlight, s.Abandoned = d.name, d.pending, d.inFlight, d.stuck
+	s := Stats{Sink: d.name, Pending: d.pending, InFlight: d.inFlight, Abandoned: d.stuck}
+	for _, in := range d.stats {
+		s.add(in)
+	}
 	return s
+}
+
+// StatsIn reports what was done for one database; "" where there is one. Of several, Pending includes what is
+// settled and not yet written.
+func (d *Dispatcher) StatsIn(database string) Stats {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	s := Stats{Sink: d.name}
+	if in := d.stats[database]; in != nil {
+		s.add(in)
+	}
+	if database == "" {
+		s.Pending, s.InFlight = d.pending, d.inFlight
+		return s
+	}
+	for l := range d.lanes {
+		if l.lease.Lane.Database == database {
+			s.Pending, s.InFlight = s.Pending+l.rows, s.InFlight+l.inFlight
+		}
+	}
+	return s
+}
+
+// Databases are those for which something was done, or may be.
+func (d *Dispatcher) Databases() []string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.Collect(maps.Keys(d.stats))
+}
+
+// statsOf are the counts of a database. The mutex is held.
+func (d *Dispatcher) statsOf(database string) *Stats {
+	s := d.stats[database]
+	if s == nil {
+		s = &Stats{}
+		d.stats[database] = s
+	}
+	return s
+}
+
+func (s *Stats) add(more *Stats) {
+	s.Delivered += more.Delivered
+	s.Failed += more.Failed
+	s.Dead += more.Dead
+	s.PassedBy += more.PassedBy
 }
 
 // Figures is the present state of a sink's deliveries.

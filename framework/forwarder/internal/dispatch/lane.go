@@ -48,6 +48,7 @@ var ErrLeaseExpired = errors.New("the lease expired before it could be renewed i
 type Lane struct {
 	dispatcher *Dispatcher
 	lease      store.Lease
+	stats      *Stats // of its database
 	log        *slog.Logger
 	deadlines  deadlines
 	halt       bool // dead deliveries hold back their key
@@ -114,6 +115,7 @@ func (d *Dispatcher) Join(ctx context.Context, lease store.Lease, leased time.Ti
 	defer d.mu.Unlock()
 	l.halt = d.settings.OnDead == policy.OnDeadHalt
 	l.memory = d.memories.Recall(lease)
+	l.stats = d.statsOf(lease.Lane.Database)
 	d.lanes[l] = true
 	d.shareRate()
 	return l
@@ -179,7 +181,7 @@ func (l *Lane) addRows(read store.Page, page *window.Page, passesBy []bool, dest
 		case remembered:
 			l.settle(it, made)
 		case passesBy != nil && passesBy[i]:
-			l.dispatcher.stats.PassedBy++
+			l.stats.PassedBy++
 			l.settle(it, Settlement{})
 		case it.DeliverAt.After(read.Asked): // not time.Now: later cancellations are not known
 			l.park(it, store.StateScheduled, it.DeliverAt, "", false)

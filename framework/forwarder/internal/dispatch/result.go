@@ -82,14 +82,14 @@ func (d *Dispatcher) delivered(it *item, receipt notification.Receipt) {
 	}
 	d.reached(it)
 	d.pending--
-	d.stats.Delivered++
+	it.lane.stats.Delivered++
 	it.lane.delivered(it, receipt)
 }
 
 // passed settles an item that is not for the sink.
 func (d *Dispatcher) passed(it *item) {
 	d.pending--
-	d.stats.PassedBy++
+	it.lane.stats.PassedBy++
 	it.lane.passed(it)
 }
 
@@ -183,7 +183,7 @@ func (d *Dispatcher) transient(it *item, err error, now time.Time) {
 		d.opened("nearly all deliveries to the sink fail, they wait", err)
 	}
 	if !spent {
-		d.stats.Failed++
+		it.lane.stats.Failed++
 		d.putBack(it, false) // another item may succeed
 		return
 	}
@@ -200,7 +200,7 @@ func (d *Dispatcher) retry(it *item, err error, now time.Time) {
 	case retry.MaxAge > 0 && now.Add(pause).Sub(later(it.OccurredOn, it.DeliverAt)) > retry.MaxAge:
 		d.dead(it, fmt.Errorf("%w (%s): %w", ErrTooOld, retry.MaxAge, err))
 	default:
-		d.stats.Failed++
+		it.lane.stats.Failed++
 		d.pending--
 		it.lane.failed(it, err, pause)
 	}
@@ -223,7 +223,7 @@ func (d *Dispatcher) unknown(it *item, err error, now time.Time) {
 		d.dead(it, fmt.Errorf("%w (%s): %w", ErrUnknownTooLong, limit, err))
 		return
 	}
-	d.stats.Failed++
+	it.lane.stats.Failed++
 	it.Attempt--
 	d.pending--
 	it.lane.failed(it, err, d.settings.Retry.PauseUnknown(age))
@@ -231,7 +231,7 @@ func (d *Dispatcher) unknown(it *item, err error, now time.Time) {
 
 func (d *Dispatcher) dead(it *item, err error) {
 	d.pending--
-	d.stats.Dead++
+	it.lane.stats.Dead++
 	it.lane.died(it, err)
 }
 

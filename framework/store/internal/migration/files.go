@@ -18,7 +18,7 @@ type file struct {
 	version int64
 }
 
-// files lists the migrations in the order of their versions; at least one.
+// files returns the migrations in the order of their versions; at least one.
 func (s Set) files() ([]file, error) {
 	names, err := fs.Glob(s.Files, "*.sql")
 	if err != nil {
@@ -45,7 +45,7 @@ type rendered struct {
 	data any
 }
 
-// Open gives the rendered text. Its Stat still describes the template.
+// Open opens the rendered text. Its Stat still describes the template.
 func (r rendered) Open(name string) (fs.File, error) {
 	if path.Ext(name) != ".sql" {
 		return r.FS.Open(name)

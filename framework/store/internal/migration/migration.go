@@ -8,8 +8,8 @@
 //	-- +goose Up
 //	CREATE TABLE {{.Prefix}} (…);
 //
-// A function body stands between "-- +goose StatementBegin" and "-- +goose
-// StatementEnd". An outbox is never migrated down, so nothing follows "Down".
+// A function body is between "-- +goose StatementBegin" and "-- +goose StatementEnd". An outbox is
+// never migrated down, so nothing follows "Down".
 package migration
 
 import (
@@ -31,27 +31,25 @@ import (
 type Set struct {
 	// Dialect is goose's name of the database.
 	Dialect database.Dialect
-	// Files has the migrations at its root, as *.sql.
+	// Files holds the migrations at its root, as *.sql.
 	Files fs.FS
-	// Data is what the files' templates see.
+	// Data is the data of the files' templates.
 	Data any
-	// Table is where goose records the applied versions, as statements name it.
+	// Table is the table in which goose records the applied versions, as statements name it.
 	Table string
-	// Exists is a query for whether Table exists.
+	// Exists is a query that returns whether Table exists.
 	Exists string
-	// Locker, if set, keeps other processes from migrating at the same time.
-	// goose's lockers count their retries over their whole life: use a new one
-	// for each Set.
+	// Locker, if set, keeps other processes from migrating at the same time. goose's lockers
+	// count retries over their whole life: use a new one for each Set.
 	Locker lock.SessionLocker
 }
 
-// Up applies what is missing, each file in a transaction of its own, and
-// returns the names of the files it applied, also beside an error: those stay.
-// A database that a newer program has migrated gives store.ErrNewerSchema.
+// Up applies missing migrations, each file in its own transaction, and returns the names of the
+// applied files, even with an error, since these stay applied. If a newer program has migrated the
+// database, it fails with store.ErrNewerSchema.
 //
-// Processes that migrate at the same time do not disturb each other. With a
-// Locker they take turns. Without one the slower process fails on what the
-// faster one has created and goes on behind it.
+// Processes may migrate at the same time. With a Locker they take turns. Without one, the slower
+// process fails on what the faster one has created, and then continues after it.
 func (s Set) Up(ctx context.Context, db *sql.DB) ([]string, error) {
 	var applied []string
 	for {
@@ -71,13 +69,12 @@ func (s Set) Up(ctx context.Context, db *sql.DB) ([]string, error) {
 		if lookErr != nil || len(after) <= len(before)+len(names) {
 			return applied, fmt.Errorf("migrate: %w", err)
 		}
-		// Another process applied versions in the meantime: look again.
+		// Another process has applied versions meanwhile: look again.
 	}
 }
 
-// Check says whether this program can work with the tables: store.ErrNotMigrated
-// if some version was not applied, store.ErrNewerSchema if there is one that
-// this program does not know. It writes nothing.
+// Check reports whether this program can work with the tables: store.ErrNotMigrated if a version was
+// not applied, store.ErrNewerSchema if this program does not know a version. It writes nothing.
 func (s Set) Check(ctx context.Context, db *sql.DB) error {
 	recorded, err := s.recorded(ctx, db)
 	if err != nil {
@@ -86,7 +83,7 @@ func (s Set) Check(ctx context.Context, db *sql.DB) error {
 	return s.compare(recorded)
 }
 
-// up lets goose apply what it finds missing and names what it applied.
+// up lets goose apply what is missing and returns the names of the files.
 func (s Set) up(ctx context.Context, db *sql.DB) ([]string, error) {
 	versions, err := s.versions()
 	if err != nil {
@@ -118,7 +115,7 @@ func (s Set) up(ctx context.Context, db *sql.DB) ([]string, error) {
 	return names, err
 }
 
-// compare holds the recorded versions against the files.
+// compare compares the recorded versions with the files.
 func (s Set) compare(recorded map[int64]bool) error {
 	files, err := s.files()
 	if err != nil {
@@ -142,8 +139,7 @@ func (s Set) compare(recorded map[int64]bool) error {
 	return nil
 }
 
-// recorded reads the versions that goose has recorded; none where its table
-// does not exist.
+// recorded returns the versions that goose has recorded; none if its table does not exist.
 func (s Set) recorded(ctx context.Context, db *sql.DB) (map[int64]bool, error) {
 	versions, err := s.versions()
 	if err != nil {
@@ -159,21 +155,21 @@ func (s Set) recorded(ctx context.Context, db *sql.DB) (map[int64]bool, error) {
 	}
 	recorded := make(map[int64]bool, len(rows))
 	for _, row := range rows {
-		if row.Version > 0 { // goose marks its table's creation with a 0
+		if row.Version > 0 { // goose records the creation of its table as 0
 			recorded[row.Version] = true
 		}
 	}
 	return recorded, nil
 }
 
-// versions is goose's own access to its table.
+// versions returns goose's access to its table.
 func (s Set) versions() (versions, error) {
 	goose, err := database.NewStore(s.Dialect, s.Table)
 	return versions{goose, s}, err
 }
 
-// versions asks for its table by the set's own query: goose takes names apart that are
-// quoted, and any error of SQLite for a missing table.
+// versions checks for its table with the set's own query: goose splits quoted names, and takes any
+// error of SQLite for a missing table.
 type versions struct {
 	database.Store
 	set Set
@@ -181,7 +177,7 @@ type versions struct {
 
 var _ database.StoreExtender = versions{}
 
-// TableExists says whether the table is there.
+// TableExists reports whether the table exists.
 func (v versions) TableExists(ctx context.Context, db database.DBTxConn) (exists bool, err error) {
 	if err = db.QueryRowContext(ctx, v.set.Exists).Scan(&exists); err != nil {
 		err = fmt.Errorf("look for table %s: %w", v.set.Table, err)

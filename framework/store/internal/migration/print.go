@@ -11,10 +11,10 @@ import (
 	"github.com/pressly/goose/v3/database"
 )
 
-// SQL returns the statements of all files for people who run their own
-// migration tool, file by file under its name. Each file ends with the row that
-// records its version, so Check is content afterwards and a later Up continues
-// from there. The statements neither begin nor commit a transaction.
+// SQL returns the statements of all files, for people who use their own migration tool. Each file
+// begins with its name and ends with the statement that records its version, so that Check succeeds
+// afterwards and a later Up continues from there. The statements neither begin nor commit a
+// transaction.
 func (s Set) SQL() (string, error) {
 	files, err := s.files()
 	if err != nil {
@@ -44,7 +44,7 @@ func (s Set) SQL() (string, error) {
 	return out.String(), nil
 }
 
-// upStatements cuts goose's annotations, and what is above Up and from Down on.
+// upStatements returns the statements between Up and Down, without goose's annotations.
 func upStatements(text string) string {
 	var b strings.Builder
 	up := false
@@ -62,16 +62,15 @@ func upStatements(text string) string {
 	return strings.Trim(b.String(), "\n") + "\n"
 }
 
-// recorder takes the place of a database and writes down what goose would
-// execute to record its versions.
+// recorder records the statements that goose would execute to record its versions.
 type recorder struct{ strings.Builder }
 
 var _ database.DBTxConn = (*recorder)(nil)
 
 var placeholder = regexp.MustCompile(`\$\d+|\?`)
 
-// ExecContext writes the statement with its arguments in place. goose gives
-// version numbers and true, in the order of the placeholders.
+// ExecContext writes the statement with its arguments inserted. goose passes version numbers and
+// true, in the order of the placeholders.
 func (r *recorder) ExecContext(_ context.Context, query string, args ...any) (sql.Result, error) {
 	statement := placeholder.ReplaceAllStringFunc(query, func(string) string {
 		value := args[0]
@@ -82,10 +81,10 @@ func (r *recorder) ExecContext(_ context.Context, query string, args ...any) (sq
 	return nil, nil
 }
 
-// QueryContext is never called: nothing is read for a script.
+// QueryContext is never called, since nothing is read.
 func (r *recorder) QueryContext(context.Context, string, ...any) (*sql.Rows, error) {
 	return nil, sql.ErrConnDone
 }
 
-// QueryRowContext is never called either.
+// QueryRowContext is never called.
 func (r *recorder) QueryRowContext(context.Context, string, ...any) *sql.Row { return nil }

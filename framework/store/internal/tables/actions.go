@@ -51,7 +51,7 @@ func (t *Tables) End(ctx context.Context, id string) error {
 
 // CancelAction ends an action; see store.Operator.
 func (t *Tables) CancelAction(ctx context.Context, id, who string) error {
-	err := t.inTx(ctx, func(tx *sql.Tx) error { // which waits for a batch whatever the usual isolation level is
+	err := t.inTx(ctx, func(tx *sql.Tx) error { // waits for a running batch, under any default isolation level
 		written, err := t.run.Exec(ctx, tx, `UPDATE {actions} SET cancelled_at = {now}, cancelled_by = ? WHERE id = ? AND cancelled_at IS NULL AND ended_at IS NULL`, who, id)
 		if err != nil || written > 0 {
 			return err
@@ -77,7 +77,7 @@ func (t *Tables) count(ctx context.Context, tx *sql.Tx, action string, n int) er
 	return err
 }
 
-// stopped is why an action cannot do more.
+// stopped returns why an action cannot go on.
 func (t *Tables) stopped(ctx context.Context, tx *sql.Tx, action string) error {
 	var cancelled bool
 	err := t.run.Row(ctx, tx, `SELECT cancelled_at IS NOT NULL FROM {actions} WHERE id = ? {whole actions}`, action).Scan(&cancelled)
@@ -92,7 +92,7 @@ func (t *Tables) stopped(ctx context.Context, tx *sql.Tx, action string) error {
 	return err
 }
 
-// Action is one of what people have done; see store.Inspector.
+// Action returns an action; see store.Inspector.
 func (t *Tables) Action(ctx context.Context, id string) (store.Action, error) {
 	actions, err := t.actions(ctx, `WHERE id = ?`, id)
 	if err == nil && len(actions) == 0 {
@@ -104,7 +104,7 @@ func (t *Tables) Action(ctx context.Context, id string) (store.Action, error) {
 	return actions[0], nil
 }
 
-// Actions lists what people have done; see store.Inspector.
+// Actions returns the latest actions; see store.Inspector.
 func (t *Tables) Actions(ctx context.Context, limit int) ([]store.Action, error) {
 	actions, err := t.actions(ctx, `ORDER BY at DESC, id DESC LIMIT ?`, limit)
 	if err != nil {

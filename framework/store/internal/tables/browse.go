@@ -12,21 +12,20 @@ import (
 // unpaid are the columns of an envelope without its payload.
 const unpaid = `"offset", slot, id, type, version, "key", occurred_on, deliver_at, metadata, '' AS payload`
 
-// How much one statement of a page looks through: the first ones little, so that a page which
-// is soon full costs little under any plan, and each of the others so many times more.
+// How much one statement of a page examines: the first ones little, so that a page that is soon
+// full costs little with any plan, and each later one a multiple of the one before.
 const (
 	browseFirst  = 1000
 	browseGrowth = 4
 	browseMost   = 50_000
-	// A planner that knows nothing of the parked table yet reads and sorts all of it for more.
+	// For more, a planner without statistics of the parked table reads and sorts all of it.
 	browseParkedMost = 4000
 )
 
-// idDelay is how long after its id was made a row is written, at most, as a search by id
-// assumes.
+// idDelay is the longest time from making an id to writing its row that a search by id allows for.
 const idDelay = 10 * time.Minute
 
-// Browse lists rows of the log; see store.Inspector.
+// Browse returns rows of the log; see store.Inspector.
 func (t *Tables) Browse(ctx context.Context, q store.LogQuery) (store.LogPage, error) {
 	page, err := t.browse(ctx, q)
 	if err != nil {
@@ -64,8 +63,8 @@ func (t *Tables) browse(ctx context.Context, q store.LogQuery) (page store.LogPa
 	return page, err
 }
 
-// browseBounds are the offsets between which the rows can be. The bound of an id that holds a time
-// is about when it was written, and not about when it occurred.
+// browseBounds returns the offsets between which the rows can be. For an id with a time, they are
+// about when it was written, not when it occurred.
 func (t *Tables) browseBounds(ctx context.Context, q store.LogQuery, oldest int64) (low, high int64, err error) {
 	low = oldest
 	if high, err = t.lastOffset(ctx); err != nil {
@@ -90,8 +89,8 @@ func (t *Tables) browseBounds(ctx context.Context, q store.LogQuery, oldest int6
 	return low, high, err
 }
 
-// writtenUntil is about the last offset of what was written before a time: writtenSince may be
-// earlier by as many rows as it looks at together.
+// writtenUntil returns roughly the last offset of rows written before a time. writtenSince may be
+// too low by as many rows as it examines together, which are added.
 func (t *Tables) writtenUntil(ctx context.Context, until time.Time, low, high int64) (last int64, err error) {
 	since, err := t.writtenSince(ctx, until, low, high)
 	if err != nil {
@@ -110,7 +109,7 @@ func (t *Tables) browsePart(ctx context.Context, q store.LogQuery, first, last i
 	})
 }
 
-// BrowseQuery reads one range of offsets, backwards.
+// BrowseQuery reads a range of offsets, backwards.
 func (r *Runner) BrowseQuery(q store.LogQuery, first, last int64, limit int) Expr {
 	where := SQL(`"offset" >= ? AND "offset" <= ?`, first, last)
 	if q.ID != "" {
@@ -131,7 +130,7 @@ func (r *Runner) BrowseQuery(q store.LogQuery, first, last int64, limit int) Exp
 	return SQL(`SELECT `+loggedColumns+` FROM (SELECT `+unpaid+` FROM {log} WHERE ? ORDER BY "offset" DESC LIMIT ?) newest ORDER BY "offset" DESC {whole log}`, where, limit)
 }
 
-// BrowseParked lists parked deliveries; see store.Inspector.
+// BrowseParked returns parked deliveries; see store.Inspector.
 func (t *Tables) BrowseParked(ctx context.Context, q store.ParkedQuery) (store.ParkedPage, error) {
 	page, err := t.browseParked(ctx, q)
 	if err != nil {
@@ -163,9 +162,9 @@ func (t *Tables) browseParked(ctx context.Context, q store.ParkedQuery) (page st
 	}
 }
 
-// parkedAfter is the condition that a parked delivery is behind a place. It is a range of the
-// primary key also for one sink: for an equality a planner that knows nothing of the table expects few
-// rows, and sorts them.
+// parkedAfter is the condition that a parked delivery is after a place. It is a range of the primary
+// key even for a single sink: for an equality, a planner without statistics expects few rows, and
+// sorts them.
 func (*Tables) parkedAfter(sink string, after store.ParkedPlace) Expr {
 	if sink == "" {
 		return SQL(`(sink, "offset", id) > (?, ?, ?)`, after.Sink, after.Offset, after.ID)
@@ -176,8 +175,8 @@ func (*Tables) parkedAfter(sink string, after store.ParkedPlace) Expr {
 	return SQL(`(sink, "offset", id) > (?, ?, ?) AND sink <= ?`, after.Sink, after.Offset, after.ID, sink)
 }
 
-// parkedPart adds what matches in one part of what is parked. The part is selected first, by
-// the primary key, so that no other plan reads more.
+// parkedPart adds what matches in one part of the parked deliveries. The part is selected first, by
+// the primary key, so that no plan reads more.
 func (t *Tables) parkedPart(ctx context.Context, q store.ParkedQuery, part, where Expr, page *store.ParkedPage) error {
 	room := q.Limit - len(page.Deliveries)
 	query, args := t.run.Render(SQL(`SELECT `+parkedColumns+` FROM (SELECT `+unpaid+`, state, attempt, due_at, last_error, receipt, hook_error, hook_failures, first_parked_at, sink, updated_at
@@ -192,7 +191,7 @@ func (t *Tables) parkedPart(ctx context.Context, q store.ParkedQuery, part, wher
 	})
 }
 
-// endOfPart is the last place of a part of so many; the zero value: there are fewer.
+// endOfPart returns the last place of a part of that size; the zero value if there are fewer.
 func (t *Tables) endOfPart(ctx context.Context, part Expr, span int) (end store.ParkedPlace, err error) {
 	err = t.run.Each(ctx, t.db, func(rows *sql.Rows) error { return rows.Scan(&end.Sink, &end.Offset, &end.ID) },
 		`SELECT * FROM (SELECT sink, "offset", id FROM {parked} WHERE ? LIMIT 1 OFFSET ?) last_one {whole parked}`, part, span-1)

@@ -8,8 +8,7 @@ import (
 	"github.com/waybill-go/waybill/framework/store"
 )
 
-// These conditions look at the primary key once for each row that has a time, whatever the
-// planner knows of the table.
+// These conditions read the primary key once for each row with a time, even without statistics.
 const (
 	// NotCancelled is the condition that a row of the log, called o, is not cancelled.
 	NotCancelled = `(o.deliver_at IS NULL OR NOT EXISTS (
@@ -19,7 +18,7 @@ const (
 		SELECT 1 FROM {cancelled} c WHERE c."offset" = p."offset" AND c.id = p.id {whole cancelled}) THEN 'cancelled' ELSE p.state END`
 )
 
-// Cancel cancels what is scheduled; see store.Canceller. A row goes from the log to the
+// Cancel cancels scheduled notifications; see store.Canceller. A row moves from the log to the
 // parked table, and is in one of them in any snapshot.
 func (t *Tables) Cancel(ctx context.Context, tx store.Execer, s store.Scheduled) (int, error) {
 	query, args := t.run.Render(t.run.CancelQuery(s))
@@ -31,7 +30,7 @@ func (t *Tables) Cancel(ctx context.Context, tx store.Execer, s store.Scheduled)
 	return int(cancelled), err
 }
 
-// CancelQuery goes along the indexes of what is scheduled.
+// CancelQuery uses the indexes of scheduled rows.
 func (r *Runner) CancelQuery(s store.Scheduled) Expr {
 	which := SQL(`id = ?`, s.ID)
 	if s.ID == "" {
@@ -44,8 +43,8 @@ func (r *Runner) CancelQuery(s store.Scheduled) Expr {
 		r.dialect.OnConflict([]string{`"offset"`, "id"}, nil, Condition{}), which, which)
 }
 
-// eachCancellation calls each with the cancellations that a condition on the id selects, in
-// the order of their offsets.
+// eachCancellation calls each with the cancellations that a condition on the id selects, in the
+// order of their offsets.
 func (t *Tables) eachCancellation(ctx context.Context, where Expr, each func(id string, c store.Cancellation)) error {
 	return t.run.Each(ctx, t.db, func(rows *sql.Rows) error {
 		var id string
@@ -60,8 +59,8 @@ func (t *Tables) eachCancellation(ctx context.Context, where Expr, each func(id 
 	}, `SELECT id, "offset", cancelled_at FROM {cancelled} WHERE ? ORDER BY "offset" {whole cancelled}`, where)
 }
 
-// PruneCancelled removes old cancellations; see store.Pruner, and PruneReceipts for the
-// clock. A replay would find a row that is in the log, so its cancellation stays.
+// PruneCancelled removes old cancellations; see store.Pruner, and PruneReceipts for the clock. The
+// cancellation of a row in the log stays, since a replay would find the row.
 func (t *Tables) PruneCancelled(ctx context.Context, age time.Duration, limit int) (int, error) {
 	removed, err := t.run.Exec(ctx, t.db, `DELETE FROM {cancelled} WHERE ("offset", id) IN (SELECT "offset", id FROM (
 		SELECT c."offset", c.id FROM {cancelled} c WHERE c.cancelled_at <= (SELECT ?)

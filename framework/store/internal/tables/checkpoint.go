@@ -11,11 +11,11 @@ import (
 	"github.com/waybill-go/waybill/framework/store"
 )
 
-// chunkRows keeps a statement of many rows far below the limit of parameters.
+// chunkRows keeps a statement with many rows far below the limit of parameters.
 const chunkRows = 1000
 
-// Checkpoint writes what was settled; see store.Deliveries. Where only the cursor
-// moves, which is the usual case, it is one statement.
+// Checkpoint writes what was settled; see store.Deliveries. If only the cursor moves, which is the
+// usual case, it is one statement.
 func (t *Tables) Checkpoint(ctx context.Context, c store.Checkpoint) error {
 	if err := t.checkpoint(ctx, &c); err != nil {
 		return t.failed(err, "checkpoint %s/%d", c.Lease.Lane.Sink, c.Lease.Lane.Number)
@@ -45,7 +45,7 @@ func (t *Tables) checkpoint(ctx context.Context, c *store.Checkpoint) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = tx.Rollback() }() // of no effect behind the commit
+	defer func() { _ = tx.Rollback() }() // no effect after the commit
 	committed, err := t.dialect.MoveCursor(ctx, tx, c, u)
 	if err != nil || committed == nil {
 		return err
@@ -59,7 +59,7 @@ func (t *Tables) checkpoint(ctx context.Context, c *store.Checkpoint) error {
 	return committed()
 }
 
-// settle writes what goes with the move of the cursor.
+// settle writes everything but the cursor's move.
 func (t *Tables) settle(ctx context.Context, tx *sql.Tx, c *store.Checkpoint) error {
 	sink := c.Lease.Lane.Sink
 	if err := t.unpark(ctx, tx, sink, c.Unpark); err != nil {
@@ -69,7 +69,7 @@ func (t *Tables) settle(ctx context.Context, tx *sql.Tx, c *store.Checkpoint) er
 		return fmt.Errorf("park: %w", err)
 	}
 	if err := t.hooked(ctx, tx, sink, c.Hooked); err != nil {
-		return fmt.Errorf("write what became of hooks: %w", err)
+		return fmt.Errorf("write the results of hooks: %w", err)
 	}
 	if err := t.archive(ctx, tx, sink, c.Receipts); err != nil {
 		return fmt.Errorf("archive receipts: %w", err)
@@ -86,9 +86,9 @@ func (t *Tables) settle(ctx context.Context, tx *sql.Tx, c *store.Checkpoint) er
 	return nil
 }
 
-// spoiled says of an error that it is what InTx has done: it has ended the transaction, or the
-// server refuses to commit it. A server or a network that goes away is neither: see
-// PostgreSQL's manual, appendix A, for the classes of SQLSTATE.
+// spoiled returns store.ErrSpoiled if InTx is the cause of an error: it has ended the transaction, or
+// the server refuses to commit it. An error of a server or a network that fails is returned as it
+// is: see PostgreSQL's manual, appendix A, for the classes of SQLSTATE.
 func (t *Tables) spoiled(err error) error {
 	state := t.dialect.SQLState(err)
 	switch state[:min(2, len(state))] {
@@ -102,8 +102,7 @@ func (t *Tables) spoiled(err error) error {
 	return fmt.Errorf("%w: %w", store.ErrSpoiled, err)
 }
 
-// MoveCursor is Dialect.MoveCursor for databases of whose commits nothing is to be
-// remembered.
+// MoveCursor is Dialect.MoveCursor for databases in which commits have no further effect.
 func MoveCursor(ctx context.Context, r *Runner, q Querier, c *store.Checkpoint, u Update) (committed func() error, err error) {
 	written, err := r.Exec(ctx, q, `UPDATE {cursors} SET ? WHERE ?`, u.Set, u.Where)
 	if err == nil && written == 0 {
@@ -169,7 +168,8 @@ func (t *Tables) park(ctx context.Context, tx *sql.Tx, sink string, parked []sto
 	return nil
 }
 
-// hooked writes what came of hooks that were called again, in one statement for all
+// hooked writes the results of hooks that were called again, in one statement for all deliveries
+// with the same result.
 // that have the same.
 func (t *Tables) hooked(ctx context.Context, tx *sql.Tx, sink string, parked []store.Parked) error {
 	for len(parked) > 0 {
@@ -192,7 +192,7 @@ func (t *Tables) hooked(ctx context.Context, tx *sql.Tx, sink string, parked []s
 	return nil
 }
 
-// parkedKey is the primary key of what is parked, and of the receipts.
+// parkedKey is the primary key of the tables parked and receipts.
 var parkedKey = []string{"sink", `"offset"`, "id"}
 
 func (t *Tables) parkedValues(sink string, p *store.Parked) (Expr, error) {
@@ -216,7 +216,7 @@ func (t *Tables) archive(ctx context.Context, tx *sql.Tx, sink string, receipts 
 		for i, r := range chunk {
 			values[i] = list(sink, r.Offset, r.ID, string(r.Receipt), r.Attempt, t.dialect.Time(r.DeliveredAt))
 		}
-		// A repeat after a crash leaves the first receipt, which is the delivery's.
+		// A repeat after a crash keeps the first receipt.
 		_, err := t.run.Exec(ctx, tx, `INSERT INTO {receipts} (sink, "offset", id, receipt, attempt, delivered_at) VALUES ?`+
 			t.dialect.OnConflict(parkedKey, nil, Condition{}), join(", ", values))
 		if err != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/waybill-go/waybill/framework/store"
 )
 
-// Claim takes a uniqueness key; see store.Claimer. One whose time is over is taken again.
+// Claim takes a uniqueness key; see store.Claimer. A key whose time is over can be taken again.
 func (t *Tables) Claim(ctx context.Context, tx store.Execer, c store.Claim) (free bool, err error) {
 	query, args := t.run.Render(SQL(`INSERT INTO {unique} AS u (type, "key", until) VALUES (?, ?, ?)
 		ON CONFLICT (type, "key") DO UPDATE SET until = EXCLUDED.until WHERE u.until <= {now}`,
@@ -22,8 +22,8 @@ func (t *Tables) Claim(ctx context.Context, tx store.Execer, c store.Claim) (fre
 	return claimed == 1, err
 }
 
-// Unclaim frees a uniqueness key; see store.Claimer. The pruner removes the row: who
-// publishes may delete nothing.
+// Unclaim frees a uniqueness key; see store.Claimer. The pruner removes the row, since publishers
+// may not delete anything.
 func (t *Tables) Unclaim(ctx context.Context, tx store.Execer, c store.Claim) error {
 	query, args := t.run.Render(SQL(`UPDATE {unique} SET until = {now} WHERE type = ? AND "key" = ?`, c.Type, c.Key))
 	if _, err := tx.ExecContext(ctx, query, args...); err != nil {
@@ -32,7 +32,7 @@ func (t *Tables) Unclaim(ctx context.Context, tx store.Execer, c store.Claim) er
 	return nil
 }
 
-// ClaimedUntil is until when a key is taken; see store.Claimer.
+// ClaimedUntil returns when a key becomes free; see store.Claimer.
 func (t *Tables) ClaimedUntil(ctx context.Context, tx store.RowQuerier, c store.Claim) (time.Time, error) {
 	query, args := t.run.Render(SQL(`SELECT until FROM {unique} WHERE type = ? AND "key" = ? AND until > {now}`, c.Type, c.Key))
 	until := t.run.time()

@@ -12,14 +12,14 @@ import (
 
 // cursor is how far a sink has settled one of its lanes.
 type cursor struct {
-	store.CursorStatus // without what is pending
+	store.CursorStatus // without pending rows
 	lane               store.Lane
 	position           json.RawMessage
 	ahead              []store.OffsetRange // settled behind the position
 	place              Place
 }
 
-// cursors reads those of a sink, or of all with "".
+// cursors reads the cursors of a sink, or of all sinks for "".
 func (t *Tables) cursors(ctx context.Context, q Querier, sink string) (cursors []cursor, err error) {
 	err = t.run.Each(ctx, q, func(rows *sql.Rows) error {
 		var c cursor
@@ -39,7 +39,7 @@ func (t *Tables) cursors(ctx context.Context, q Querier, sink string) (cursors [
 	return cursors, err
 }
 
-// placed reads cursors and holds their positions against the log.
+// placed reads cursors and compares their positions with the log.
 func (t *Tables) placed(ctx context.Context, q Querier, sink string) ([]cursor, error) {
 	cursors, err := t.cursors(ctx, q, sink)
 	if err != nil || len(cursors) == 0 {
@@ -62,7 +62,7 @@ func (t *Tables) placed(ctx context.Context, q Querier, sink string) ([]cursor, 
 	return cursors, nil
 }
 
-// placesOf are the cursors of a sink, if they are of this log.
+// placesOf returns the cursors of a sink, if they belong to this log.
 func (t *Tables) placesOf(ctx context.Context, q Querier, sink string) ([]cursor, error) {
 	cursors, err := t.placed(ctx, q, sink)
 	if err == nil && len(cursors) == 0 {
@@ -88,7 +88,7 @@ func (t *Tables) settled(c *cursor) Expr {
 	return SQL(`(?)`, join(` OR `, conditions))
 }
 
-// settledInAny is the condition that a row is settled in its lane, whichever that is.
+// settledInAny is the condition that a row is settled in its lane.
 func (t *Tables) settledInAny(cursors []cursor) Expr {
 	conditions := make([]Expr, len(cursors))
 	for i := range cursors {
@@ -100,7 +100,7 @@ func (t *Tables) settledInAny(cursors []cursor) Expr {
 	return SQL(`(?)`, join(` OR `, conditions))
 }
 
-// Status reports the log, the cursors and what is parked; see store.Inspector.
+// Status reports the log, the cursors and the parked deliveries; see store.Inspector.
 func (t *Tables) Status(ctx context.Context, q store.StatusQuery) (status store.Status, err error) {
 	sample, err := t.sample(ctx, store.SampleQuery(q))
 	if err != nil {
@@ -113,16 +113,16 @@ func (t *Tables) Status(ctx context.Context, q store.StatusQuery) (status store.
 	return sample.Status(holders), err
 }
 
-// SinkCursors are the cursors of one sink, and so say which rows it keeps in the log.
+// SinkCursors are the cursors of one sink, which decide which rows it keeps in the log.
 type SinkCursors struct {
 	Sink string
-	// Positions are those of its cursors.
+	// Positions are the positions of its cursors.
 	Positions []json.RawMessage
-	// Reason says why it keeps everything; "" if it does not.
+	// Reason says why it keeps everything; otherwise "".
 	Reason string
 }
 
-// SinkCursors returns the cursors of each sink that has some, and of the given ones.
+// SinkCursors returns the cursors of each sink with cursors, and of the given ones.
 func (r *Runner) SinkCursors(ctx context.Context, q Querier, sinks []string) (all []SinkCursors, err error) {
 	err = r.Each(ctx, q, func(rows *sql.Rows) error {
 		var sink string

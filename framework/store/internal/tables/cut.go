@@ -9,9 +9,8 @@ import (
 	"github.com/waybill-go/waybill/framework/store"
 )
 
-// Cut creates a sink's cursors, or notes the number that is wanted; see
-// store.Leases. It begins again where another process creates or replaces
-// cursors between two of its statements.
+// Cut creates a sink's cursors, or stores the wanted number of lanes; see store.Leases. If another
+// process creates or replaces cursors between its statements, it starts over.
 func (t *Tables) Cut(ctx context.Context, sink string, lanes int, start store.Start) (store.Created, error) {
 	if err := start.Validate(); err != nil {
 		return store.Created{}, fmt.Errorf("cut the lanes of sink %s: %w", sink, err)
@@ -29,8 +28,8 @@ func (t *Tables) Cut(ctx context.Context, sink string, lanes int, start store.St
 	}
 }
 
-// cut locks no table: behind a lock that waits for one cursor, the checkpoints of
-// all others would wait too.
+// cut locks no table: behind a lock that waits for one cursor, the checkpoints of all others would
+// wait too.
 func (t *Tables) cut(ctx context.Context, sink string, lanes int, start store.Start, created *store.Created) (done bool, err error) {
 	if t.source != nil && sink != store.SinkPruner {
 		return t.grow(ctx, sink, start, created)
@@ -54,9 +53,8 @@ func (t *Tables) cut(ctx context.Context, sink string, lanes int, start store.St
 	return written > 0, err
 }
 
-// create makes the cursors of a sink that has none. Of several processes that do so at
-// once, only one makes the cursor of the first lane, which every sink has, and that
-// process then makes the others.
+// create creates the cursors of a sink that has none. If several processes do so at once, only one
+// of them creates the cursor of the first lane, which every sink has, and then the others.
 func (t *Tables) create(ctx context.Context, sink string, lanes int, start store.Start, created *store.Created) (done bool, err error) {
 	start, at, err := t.beginning(ctx, sink, start)
 	if err != nil {
@@ -83,7 +81,7 @@ func (t *Tables) create(ctx context.Context, sink string, lanes int, start store
 	return true, nil
 }
 
-// beginning is where the cursors of a sink are to be made.
+// beginning returns where the cursors of a sink begin.
 func (t *Tables) beginning(ctx context.Context, sink string, start store.Start) (store.Start, Beginning, error) {
 	if start == "" && sink != store.SinkPruner {
 		used, err := t.inUse(ctx)
@@ -102,19 +100,18 @@ func (t *Tables) beginning(ctx context.Context, sink string, start store.Start) 
 	return start, at, err
 }
 
-// forwarded stands in the position of the pruner's cursor once a sink was forgotten
-// that had been forwarded to.
+// forwarded is the position of the pruner's cursor after a sink that had been forwarded to was
+// forgotten.
 const forwarded = `{"forwarded":true}`
 
-// inUse reports whether a lane of any sink was ever leased, also of one that is
-// forgotten.
+// inUse reports whether a lane of any sink was ever leased, including forgotten sinks.
 func (t *Tables) inUse(ctx context.Context) (used bool, err error) {
 	err = t.run.Row(ctx, t.own(), `SELECT EXISTS (SELECT 1 FROM {cursors}
 		WHERE sink <> ? AND epoch > 0 OR sink = ? AND position IS NOT NULL) {whole cursors}`, store.SinkPruner, store.SinkPruner).Scan(&used)
 	return used, err
 }
 
-// noteUse keeps what inUse knows by the cursors of a sink that is about to be forgotten.
+// noteUse stores what inUse knows from the cursors of a sink that is about to be forgotten.
 func (t *Tables) noteUse(ctx context.Context, tx *sql.Tx, sink string) error {
 	var leased bool
 	err := t.run.Row(ctx, tx, `SELECT EXISTS (SELECT 1 FROM {cursors} WHERE sink = ? AND epoch > 0)`, sink).Scan(&leased)
@@ -126,7 +123,7 @@ func (t *Tables) noteUse(ctx context.Context, tx *sql.Tx, sink string) error {
 	return err
 }
 
-// insertCursors makes the cursors of the lanes from first on.
+// insertCursors creates the cursors of the lanes from first on.
 func (t *Tables) insertCursors(ctx context.Context, tx *sql.Tx, sink string, first, lanes int, epoch int64, position json.RawMessage, paused bool) error {
 	var values []Expr
 	for number := first; number < lanes; number++ {
@@ -139,7 +136,7 @@ func (t *Tables) insertCursors(ctx context.Context, tx *sql.Tx, sink string, fir
 	return err
 }
 
-// nullText is a text for a column that is NULL where there is none.
+// nullText returns a text for a nullable column.
 func nullText(raw json.RawMessage) sql.NullString {
 	return sql.NullString{String: string(raw), Valid: len(raw) > 0}
 }
@@ -174,11 +171,11 @@ func (t *Tables) recut(ctx context.Context, tx *sql.Tx, sink string, leases []st
 	if _, err := t.run.Exec(ctx, tx, `DELETE FROM {cursors} WHERE sink = ?`, sink); err != nil {
 		return err
 	}
-	// The epoch goes on, so that a lease from before is none of the new lanes.
+	// The epoch goes on, so that no earlier lease is valid for a new lane.
 	return t.insertCursors(ctx, tx, sink, 0, cursors[0].wanted, epoch, at, cursors[0].paused)
 }
 
-// cursorToCut is a row of the cursors, as far as recut needs it.
+// cursorToCut is a row of the cursors, with what recut needs.
 type cursorToCut struct {
 	lane, wanted int
 	owner        string
@@ -200,9 +197,9 @@ func (t *Tables) cursorsToCut(ctx context.Context, tx *sql.Tx, sink string) (cur
 	return cursors, err
 }
 
-// checkRecut returns why these, all the cursors of a sink, cannot be replaced by the
-// holder of the leases: ErrLeaseLost, ErrNotLevel, or ErrLanes where no other number
-// is wanted. Their positions are the dialect's to compare.
+// checkRecut returns why the holder of the leases cannot replace the cursors, which are all cursors
+// of a sink: ErrLeaseLost, ErrNotLevel, or ErrLanes if no other number is wanted. The dialect
+// compares their positions.
 func checkRecut(cursors []cursorToCut, leases []store.Lease) error {
 	if len(cursors) == 0 || cursors[0].wanted == 0 {
 		return fmt.Errorf("%w: no other number of lanes is wanted", store.ErrLanes)

@@ -13,186 +13,181 @@ import (
 	"github.com/waybill-go/waybill/framework/store"
 )
 
-// Dialect is what databases say differently, and what only a dialect knows of its
-// log. Standard has what most of them share.
+// Dialect is what differs between databases, and what only a dialect knows about its log. Standard
+// implements what most of them share.
 type Dialect interface {
-	// Placeholder stands for the nth argument of a statement, from 1.
+	// Placeholder returns the nth argument of a statement, from 1.
 	Placeholder(n int) string
-	// Quote is the character around an identifier.
+	// Quote returns the quote character of identifiers.
 	Quote() string
-	// Whole is the end of a SELECT, behind LIMIT, that fails it where rows of one of the
+	// Whole returns the end of a SELECT, after LIMIT, that makes it fail if rows of one of the
 	// tables, as statements name them, are hidden from this role. It may be empty.
 	Whole(tables []string) string
-	// Now is the database's clock, which goes on within a transaction.
+	// Now returns the database's clock, which goes on within a transaction.
 	Now() string
-	// NowPlus is the clock and d, which may be negative.
+	// NowPlus returns the clock plus d, which may be negative.
 	NowPlus(d time.Duration) Expr
-	// Elapsed is the number of microseconds since a time, as an integer.
+	// Elapsed returns the number of microseconds since a time, as an integer.
 	Elapsed(since string) string
-	// LogTime is an expression of a time in the log in a form that compares.
+	// LogTime returns a time in the log in a form that can be compared.
 	LogTime(expression string) string
-	// DueTime is an expression of a time in the log as the time at which a delivery is due.
+	// DueTime returns a time in the log in the form of parked.due_at.
 	DueTime(expression string) string
-	// Position is the function that returns where the second of two texts stands in
-	// the first, from 1; 0: nowhere.
+	// Position returns the function that finds the second of two texts in the first: its
+	// position from 1, or 0.
 	Position() string
 
-	// MetadataIs is the condition that a name has a value in the column metadata of a row
-	// called p.
+	// MetadataIs returns the condition that a name has a value in the metadata of a row called p.
 	MetadataIs(name, value string) Expr
 
-	// Time is a time as an argument; NULL if it is zero.
+	// Time returns a time as an argument; NULL if it is zero.
 	Time(t time.Time) any
-	// Payload is a payload as an argument, never NULL.
+	// Payload returns a payload as an argument, never NULL.
 	Payload(payload []byte) any
-	// ParseTime reads a time that the driver hands over as a text.
+	// ParseTime parses a time that the driver returns as a text.
 	ParseTime(text string) (time.Time, error)
 
-	// Selected are the columns of an envelope as EachParked reads them.
+	// Selected returns the columns of an envelope as EachParked reads them.
 	Selected() string
-	// EachParked runs a query and hands on its rows until each returns false. The
-	// columns are those of parkedColumns.
+	// EachParked runs a query for parkedColumns and calls each with its rows until that returns
+	// false.
 	EachParked(ctx context.Context, db *sql.DB, query string, args []any, each func(d *store.ParkedDelivery) (more bool, err error)) error
 
-	// Refs is what stands in the parentheses of ("offset", id) IN (…). There may be
-	// none, or thousands.
+	// Refs returns the content of the parentheses in ("offset", id) IN (…). There may be none,
+	// or thousands.
 	Refs(refs []store.Ref) Expr
-	// Ranges is the condition that "offset" is in one of the ranges, at least one.
+	// Ranges returns the condition that "offset" is in one of the ranges; there is at least one.
 	Ranges(ranges []store.OffsetRange) Expr
-	// Asked lists keys, in order, as an item of FROM with two columns: the key and its
-	// place. LATERAL subqueries refer to it. It is empty where the database has no such
-	// thing.
+	// Asked returns keys, in order, as an item of FROM with two columns: the key and its index.
+	// LATERAL subqueries refer to it. It is empty if the database does not support that.
 	Asked(keys []string) Expr
-	// Types is the condition that a filter selects a row by its type.
+	// Types returns the condition that a filter selects a row by its type.
 	Types(filter notification.TypeFilter) Expr
 
 	// Returning reports whether INSERT and UPDATE can return columns.
 	Returning() bool
-	// OnConflict is the end of an INSERT of rows of which some may be there by the
-	// key: the columns take the values of the new row, unless that is so. No columns
-	// leave what is there as it is.
+	// OnConflict returns the end of an INSERT of rows, some of which may exist by the key: their
+	// columns get the values of the new row, unless the condition holds. Without columns,
+	// existing rows stay unchanged.
 	OnConflict(key, columns []string, unless Condition) string
-	// NewRow is the end of an INSERT of one row that may be there by the key. If it is,
-	// either nothing is written, or the statement fails with an error that Exists knows.
+	// NewRow returns the end of an INSERT of one row that may exist by the key. If it does,
+	// either nothing is written, or the statement fails with an error for which Exists is true.
 	NewRow(key []string) string
-	// Exists reports whether an INSERT failed since there is a row with the same key.
+	// Exists reports whether an INSERT failed because a row with the same key exists.
 	Exists(err error) bool
-	// TakeCursors makes other writers of the cursors of a sink wait until the
-	// transaction ends. It is the first statement of its transaction, but for those
-	// that take the cursors of other sinks, and the statements behind it see what others
-	// have committed before.
+	// TakeCursors makes other writers of a sink's cursors wait until the transaction ends. It is
+	// the first statement of its transaction, apart from TakeCursors of other sinks, and the
+	// statements after it see what others have committed before.
 	TakeCursors(sink string) Expr
-	// Together is the same as the two writes, in one statement where that can be.
+	// Together returns the two writes, as one statement if possible.
 	Together(first, second Expr) []Expr
-	// Brief is the same as an UPDATE that begins a transaction, and has the server end that
+	// Brief returns an UPDATE that begins a transaction, and makes the server end that
 	// transaction if its client does not go on within some seconds.
 	Brief(update Expr) Expr
-	// Announce is the same as a write, and makes listeners in other processes look at
-	// the lanes if it changes a row.
+	// Announce returns a write that also makes listeners in other processes look at the lanes
+	// if it changes a row.
 	Announce(write Expr) Expr
 
-	// WriteLease runs the update that leases a lane, and reads the row of it as it is
-	// then: LeaseColumns. sql.ErrNoRows if it meets none.
+	// WriteLease runs the update that leases a lane, and reads the resulting LeaseColumns. It
+	// returns sql.ErrNoRows if no row matches.
 	WriteLease(ctx context.Context, db *sql.DB, u Update, row *LeaseRow) error
-	// MoveCursor runs the update that moves a checkpoint's cursor and renews its lease,
-	// in q, which is the checkpoint's transaction, or the database if there is nothing
-	// else to write. It is the first statement. committed is called behind the commit;
-	// it is nil where the checkpoint is written already. store.ErrLeaseLost if the lane
-	// is another's.
+	// MoveCursor runs the update that moves a checkpoint's cursor and renews its lease, in q:
+	// the checkpoint's transaction, or the database if there is nothing else to write. It is the
+	// first statement. committed is called after the commit; it is nil if the checkpoint is
+	// already written. It fails with store.ErrLeaseLost if another owner has the lane.
 	MoveCursor(ctx context.Context, q Querier, c *store.Checkpoint, u Update) (committed func() error, err error)
 
-	// Isolation is that of a checkpoint's transaction.
+	// Isolation returns the isolation level of a checkpoint's transaction.
 	Isolation() sql.IsolationLevel
-	// Committable is a statement that fails if the transaction cannot be committed: it has
-	// ended, a statement of it has failed, or a constraint is broken that is checked last.
+	// Committable returns a statement that fails if the transaction cannot be committed: it has
+	// ended, a statement has failed, or a deferred constraint is violated.
 	Committable() string
-	// SQLState is the standard code of a server's error; "" if err has none.
+	// SQLState returns the standard code of a server's error, or "".
 	SQLState(err error) string
-	// Collides reports whether a statement failed since another transaction wrote the same,
-	// and can be repeated.
+	// Collides reports whether a statement failed because another transaction wrote the same
+	// row, and can be retried.
 	Collides(err error) bool
-	// Missing reports whether a statement of a caller's transaction failed since its
-	// database has no such table, as statements name it.
+	// Missing reports whether a statement in a caller's transaction failed because its database
+	// has no such table, as statements name it.
 	Missing(ctx context.Context, tx store.Execer, table string, err error) bool
-	// Advise adds the way out to an error of the database, where there is one.
+	// Advise adds a hint to an error of the database, if there is one.
 	Advise(err error) error
 
-	// Beginning looks for where a new sink begins: before the first row, in log order,
-	// that occurred at since or later, or with the zero time behind all that is
-	// committed.
+	// Beginning finds where a new sink begins: before the first row, in log order, that
+	// occurred at since or later; for the zero time after everything committed.
 	Beginning(ctx context.Context, since time.Time) (Beginning, error)
-	// Level is the one position at which all positions stand: store.ErrNotLevel.
-	// Empty is before the oldest row.
+	// Level returns the common position of all positions, or store.ErrNotLevel. Empty means
+	// before the oldest row.
 	Level(positions []json.RawMessage) (json.RawMessage, error)
-	// Places holds positions against the log as it is now, after they were read.
+	// Places compares positions, which were read before, with the log as it is now.
 	Places(ctx context.Context, q Querier, positions []json.RawMessage) ([]Place, error)
-	// Probe is that of the store.
+	// Probe is the store's Probe.
 	Probe(ctx context.Context) (store.Target, error)
-	// Waiting are the ranges of the log in which the rows of some types wait that lanes of one
-	// sink have before them, up to a target: each row in one of them. It asks nothing of the database.
+	// Waiting returns the ranges of the log with the rows of some types that lanes of one sink
+	// still have to read, up to a target; each row is in one range. It does not query the
+	// database.
 	Waiting(lanes []WaitingLane, target store.Target, types notification.TypeFilter) ([]WaitingSpan, error)
-	// Extent returns how many bytes the log has on disk, and for how long the oldest open
-	// transaction that writes to it has been open.
+	// Extent returns the size of the log on disk, and the age of the oldest open transaction
+	// that writes to it.
 	Extent(ctx context.Context) (bytes int64, held time.Duration, err error)
-	// Holders is that of the store.
+	// Holders is the store's Holders.
 	Holders(ctx context.Context, sinks []string) ([]store.Holder, error)
 }
 
-// Place is a position that was held against the log.
+// Place is a position that was compared with the log.
 type Place struct {
-	// Conflict says why the position is of another log; "" if it is of this one.
+	// Conflict says why the position belongs to another log; "" if it belongs to this one.
 	Conflict string
 	// Through is an offset up to which every row is settled.
 	Through int64
-	// Settled is the condition that a row behind it is settled as well; empty where
-	// none is.
+	// Settled is the condition that a row after Through is settled as well; empty if none is.
 	Settled Expr
 }
 
-// Beginning is where a new sink begins, as it was found outside of any transaction.
+// Beginning is where a new sink begins, found outside of any transaction.
 type Beginning struct {
 	// Position is empty before the oldest row.
 	Position json.RawMessage
-	// Passed is how many rows are before it, up to store.PendingLimit.
+	// Passed is the number of rows before it, up to store.PendingLimit.
 	Passed int
-	// Holds, if set, is asked in the transaction that writes the position: its error is
-	// that the position means nothing any more.
+	// Holds, if set, is called in the transaction that writes the position. It returns an error
+	// if the position is no longer valid.
 	Holds func(ctx context.Context, q Querier) error
 }
 
-// Condition is that the new row of an INSERT has a value; the zero value is never so.
+// Condition is that the new row of an INSERT has a value; the zero value never holds.
 type Condition struct{ Column, Value string }
 
-// Standard is the part of a Dialect in which databases mostly agree.
+// Standard implements the methods of a Dialect that are the same in most databases.
 type Standard struct{}
 
-// Quote is that of standard SQL.
+// Quote returns the quote of standard SQL.
 func (Standard) Quote() string { return `"` }
 
-// Whole is nothing where nothing can be hidden.
+// Whole returns nothing, for databases that hide no rows.
 func (Standard) Whole([]string) string { return `` }
 
-// LogTime takes times as they are.
+// LogTime returns the expression.
 func (Standard) LogTime(expression string) string { return expression }
 
-// DueTime is the expression.
+// DueTime returns the expression.
 func (Standard) DueTime(expression string) string { return expression }
 
-// ParseTime is for drivers that hand over every time as one.
+// ParseTime fails, for drivers that return times as time.Time.
 func (Standard) ParseTime(text string) (time.Time, error) {
-	return time.Time{}, fmt.Errorf("the driver hands over %q for a time", text)
+	return time.Time{}, fmt.Errorf("the driver returned %q for a time", text)
 }
 
-// Selected are the columns as they stand.
+// Selected returns the columns unchanged.
 func (Standard) Selected() string { return envelope }
 
-// Asked is empty: each key is a query of its own.
+// Asked is empty: each key needs its own query.
 func (Standard) Asked([]string) Expr { return Expr{} }
 
-// Returning is true.
+// Returning returns true.
 func (Standard) Returning() bool { return true }
 
-// OnConflict is the form that PostgreSQL and SQLite share.
+// OnConflict returns the syntax that PostgreSQL and SQLite share.
 func (Standard) OnConflict(key, columns []string, unless Condition) string {
 	if len(columns) == 0 {
 		return ` ON CONFLICT (` + strings.Join(key, `, `) + `) DO NOTHING`
@@ -208,30 +203,30 @@ func (Standard) OnConflict(key, columns []string, unless Condition) string {
 	return clause
 }
 
-// NewRow leaves what is there as it is.
+// NewRow leaves an existing row unchanged.
 func (d Standard) NewRow(key []string) string { return d.OnConflict(key, nil, Condition{}) }
 
-// Exists is false where NewRow makes no error of it.
+// Exists returns false, since NewRow does not fail.
 func (Standard) Exists(error) bool { return false }
 
-// TakeCursors locks the rows, always in one order.
+// TakeCursors locks the rows, always in the same order.
 func (Standard) TakeCursors(sink string) Expr {
 	return SQL(`SELECT lane FROM {cursors} WHERE sink = ? ORDER BY lane {whole cursors} FOR UPDATE`, sink)
 }
 
-// Together is two statements.
+// Together returns two statements.
 func (Standard) Together(first, second Expr) []Expr { return []Expr{first, second} }
 
-// Brief is the UPDATE alone.
+// Brief returns the UPDATE unchanged.
 func (Standard) Brief(update Expr) Expr { return update }
 
-// Announce is the write alone.
+// Announce returns the write unchanged.
 func (Standard) Announce(write Expr) Expr { return write }
 
-// Isolation is the database's default.
+// Isolation returns the database's default.
 func (Standard) Isolation() sql.IsolationLevel { return sql.LevelDefault }
 
-// SQLState is that of drivers whose errors have it.
+// SQLState returns the code of errors with a method SQLState.
 func (Standard) SQLState(err error) string {
 	var coded interface{ SQLState() string }
 	if !errors.As(err, &coded) {
@@ -240,11 +235,11 @@ func (Standard) SQLState(err error) string {
 	return coded.SQLState()
 }
 
-// Committable shows that the transaction goes on.
+// Committable returns a statement that works in any open transaction.
 func (Standard) Committable() string { return `SELECT 1` }
 
-// Collides is false where there is one writer at a time.
+// Collides returns false, for databases with one writer at a time.
 func (Standard) Collides(error) bool { return false }
 
-// Advise has nothing to add.
+// Advise adds nothing.
 func (Standard) Advise(err error) error { return err }

@@ -32,8 +32,7 @@ func (t *Tables) CountParked(ctx context.Context, f store.ParkedFilter) (counts 
 	return counts, changed, nil
 }
 
-// knows returns store.ErrUnknownSink for a sink that has neither cursors nor
-// anything parked.
+// knows returns store.ErrUnknownSink for a sink that has neither cursors nor parked deliveries.
 func (t *Tables) knows(ctx context.Context, sink string) error {
 	traces, err := t.traces(ctx, sink)
 	if err == nil && traces.Cursors == 0 && traces.Parked == 0 {
@@ -42,7 +41,7 @@ func (t *Tables) knows(ctx context.Context, sink string) error {
 	return err
 }
 
-// FindParked lists what matches; see store.Inspector.
+// FindParked returns what matches; see store.Inspector.
 func (t *Tables) FindParked(ctx context.Context, f store.ParkedFilter, after store.ParkedPlace, limit int) ([]store.ParkedDelivery, error) {
 	where := t.matches(f)
 	where.and(`(sink, "offset", id) > (?, ?, ?)`, after.Sink, after.Offset, after.ID)
@@ -72,10 +71,10 @@ func (t *Tables) matches(f store.ParkedFilter) Expr {
 		where.and(`?`, anyOf(state, f.States))
 	}
 	if f.Key != "" && hold(f.States) {
-		where.and(`p."key" <> '' AND p.` + keyed) // in the words of the index, or SQLite does not take it
+		where.and(`p."key" <> '' AND p.` + keyed) // the index's own condition, which SQLite requires
 	}
 	if f.Heads {
-		// Not one look for each row: how many a key has is not known.
+		// Not one subquery for each row: a key may have any number of rows.
 		where.and(`p.state = 'dead' AND (p.sink, p."key", p."offset") IN (SELECT sink, "key", min("offset") FROM {parked}
 			WHERE "key" <> '' AND ` + keyed + ` GROUP BY sink, "key")`)
 	}

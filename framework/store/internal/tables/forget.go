@@ -30,8 +30,8 @@ func (t *Tables) traces(ctx context.Context, sink string) (store.Traces, error) 
 	return traces, err
 }
 
-// unknownSink is the error that names the sinks that there are. Those of which
-// only receipts are left are not looked for.
+// unknownSink returns an error that names the known sinks. It does not search for sinks that have
+// only receipts left.
 func (t *Tables) unknownSink(ctx context.Context, q Querier, sink string) error {
 	var known []string
 	err := t.run.Each(ctx, q, func(rows *sql.Rows) error {

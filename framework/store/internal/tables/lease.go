@@ -13,19 +13,18 @@ import (
 // Update is an UPDATE of one cursor.
 type Update struct{ Set, Where Expr }
 
-// LeaseColumns are what a lease reads of its cursor, once it has written it.
+// LeaseColumns are the columns of its cursor that a lease returns.
 const LeaseColumns = `epoch, position, settled, revision, checkpoint`
 
-// LeaseRow is what LeaseColumns are scanned into.
+// LeaseRow holds LeaseColumns.
 type LeaseRow struct {
 	Epoch    int64
 	Position []byte
 	Settled  string
 	Revision int64
-	// Checkpoint is the number of the last one.
+	// Checkpoint is the number of the last checkpoint.
 	Checkpoint int64
-	// Server is the life of the server that gave the lease, where there is such a
-	// thing.
+	// Server is the life of the server that gave the lease; "" if the database has none.
 	Server string
 }
 
@@ -55,16 +54,16 @@ func (t *Tables) Acquire(ctx context.Context, lane store.Lane, owner string, ttl
 	return lease, nil
 }
 
-// WriteLease is Dialect.WriteLease where a database can return what it has updated.
+// WriteLease is Dialect.WriteLease for databases with UPDATE … RETURNING.
 func WriteLease(ctx context.Context, r *Runner, db *sql.DB, u Update, row *LeaseRow) error {
 	return r.Row(ctx, db, `UPDATE {cursors} SET ? WHERE ? RETURNING `+LeaseColumns, u.Set, u.Where).
 		Scan(&row.Epoch, &row.Position, &row.Settled, &row.Revision, &row.Checkpoint)
 }
 
-// WriteLeaseInTwo is Dialect.WriteLease where it cannot.
+// WriteLeaseInTwo is Dialect.WriteLease for other databases.
 func WriteLeaseInTwo(ctx context.Context, r *Runner, db Beginner, u Update, row *LeaseRow) error {
 	return inTx(ctx, db, func(tx *sql.Tx) error {
-		// The write comes first: it waits for the row, and then the row is ours.
+		// The write comes first: it waits for the row and locks it.
 		written, err := r.Exec(ctx, tx, `UPDATE {cursors} SET ? WHERE ?`, u.Set, u.Where)
 		if err == nil && written == 0 {
 			err = sql.ErrNoRows
@@ -77,7 +76,7 @@ func WriteLeaseInTwo(ctx context.Context, r *Runner, db Beginner, u Update, row 
 	})
 }
 
-// whyNoLease distinguishes a lane that is held from one that does not exist.
+// whyNoLease distinguishes a leased lane from one that does not exist.
 func (t *Tables) whyNoLease(ctx context.Context, lane store.Lane) error {
 	var exists bool
 	err := t.run.Row(ctx, t.own(), `SELECT EXISTS (SELECT 1 FROM {cursors} WHERE sink = ? AND lane = ? AND lanes = ?) {whole cursors}`,
@@ -91,7 +90,7 @@ func (t *Tables) whyNoLease(ctx context.Context, lane store.Lane) error {
 	return store.ErrLanes
 }
 
-// Release gives a lease back; see store.Leases.
+// Release ends a lease; see store.Leases.
 func (t *Tables) Release(ctx context.Context, lease store.Lease) error {
 	_, err := t.run.Exec(ctx, t.own(), `?`, t.dialect.Announce(SQL(
 		`UPDATE {cursors} SET owner = NULL, lease_until = NULL, updated_at = {now} WHERE ?`, holder(lease))))
@@ -101,7 +100,7 @@ func (t *Tables) Release(ctx context.Context, lease store.Lease) error {
 	return nil
 }
 
-// holder is the condition that a cursor is the lease's still.
+// holder is the condition that a cursor still has this lease.
 func holder(lease store.Lease) Expr {
 	return SQL(`sink = ? AND lane = ? AND owner = ? AND epoch = ?`, lease.Lane.Sink, lease.Lane.Number, lease.Owner, lease.Epoch)
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/waybill-go/waybill/framework/store"
 )
 
-// Oldest is the first row of the log behind an offset; nil if there is none.
+// Oldest returns the first row of the log after an offset, or nil.
 func (r *Runner) Oldest(ctx context.Context, q Querier, after int64) (*store.Row, error) {
 	return r.ScanRow(r.Row(ctx, q, `SELECT "offset", occurred_on FROM {log} WHERE "offset" > ? ORDER BY "offset" LIMIT 1 {whole log}`, after))
 }
@@ -28,9 +28,8 @@ func (r *Runner) ScanRow(row *sql.Row) (*store.Row, error) {
 	return &first, nil
 }
 
-// PruneReceipts removes old receipts; see store.Pruner. The clock is a query of its
-// own: PostgreSQL goes along no index for an expression that it has to evaluate again
-// for each row.
+// PruneReceipts removes old receipts; see store.Pruner. It reads the clock in a separate query:
+// PostgreSQL does not use an index for an expression that it must evaluate for each row.
 func (t *Tables) PruneReceipts(ctx context.Context, age time.Duration, limit int) (int, error) {
 	removed, err := t.run.Exec(ctx, t.db, `DELETE FROM {receipts} WHERE (sink, "offset", id) IN (SELECT sink, "offset", id FROM (
 		SELECT sink, "offset", id FROM {receipts} WHERE delivered_at <= (SELECT ?) ORDER BY delivered_at LIMIT ?) old)`, t.dialect.NowPlus(-age), limit)

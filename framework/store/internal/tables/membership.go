@@ -10,11 +10,10 @@ import (
 	"github.com/waybill-go/waybill/framework/store"
 )
 
-// buried is how long a forwarder that died stays in the table.
+// buried is how long the row of a dead forwarder stays in the table.
 const buried = time.Hour
 
-// Heartbeat records that a forwarder lives; see store.Leases. It removes the rows of
-// those that died.
+// Heartbeat records that a forwarder is running; see store.Leases. It removes the rows of dead ones.
 func (t *Tables) Heartbeat(ctx context.Context, member store.Member, ttl time.Duration) error {
 	if err := t.heartbeat(ctx, member, ttl); err != nil {
 		return t.failed(err, "record the heartbeat of forwarder %s", member.Owner)
@@ -48,9 +47,8 @@ func (t *Tables) heartbeat(ctx context.Context, member store.Member, ttl time.Du
 	return nil
 }
 
-// Leave ends what Heartbeat began; see store.Leases. It announces this to listeners:
-// while they knew of the forwarder, they left for it the lanes that it had given
-// back.
+// Leave ends what Heartbeat began; see store.Leases. It announces this to listeners: while they knew
+// of the forwarder, they left the lanes that it had released to it.
 func (t *Tables) Leave(ctx context.Context, owner string) error {
 	_, err := t.run.Exec(ctx, t.own(), `?`, t.dialect.Announce(SQL(`DELETE FROM {forwarders} WHERE owner = ?`, owner)))
 	if err != nil {
@@ -59,7 +57,7 @@ func (t *Tables) Leave(ctx context.Context, owner string) error {
 	return nil
 }
 
-// Membership lists the forwarders that live and the lanes; see store.Leases.
+// Membership returns the running forwarders and the lanes; see store.Leases.
 func (t *Tables) Membership(ctx context.Context) (m store.Membership, err error) {
 	if m.Members, err = t.members(ctx); err == nil {
 		m.Lanes, err = t.lanes(ctx)
@@ -101,7 +99,7 @@ func (t *Tables) lanes(ctx context.Context) (states []store.LaneState, err error
 	err = t.run.Each(ctx, t.own(), func(rows *sql.Rows) error {
 		var sink string
 		var number, of int
-		var ago int64 // since the lease ran out, or will
+		var ago int64 // since the lease expired; negative if it has not
 		s := store.LaneState{}
 		if err := rows.Scan(&sink, &number, &of, &s.Wanted, &s.Owner, &ago, &s.Paused, &s.Revision); err != nil {
 			return err
@@ -119,7 +117,7 @@ func (t *Tables) lanes(ctx context.Context) (states []store.LaneState, err error
 	return states, err
 }
 
-// encodeStates is the text of a member's states; {} for none.
+// encodeStates encodes a member's states; {} for none.
 func encodeStates(states map[string]store.SinkState) (string, error) {
 	if len(states) == 0 {
 		return "{}", nil

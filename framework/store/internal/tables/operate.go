@@ -10,10 +10,9 @@ import (
 	"github.com/waybill-go/waybill/framework/store"
 )
 
-// operate runs one batch of an action on some sinks, in one short transaction that has
-// the sinks' cursors first. It raises the revision of the lanes of the sinks of which
-// something was changed, unless the action has done that less than revisionPause ago;
-// then a later batch does it, or the end of the action.
+// operate runs one batch of an action on some sinks, in one short transaction that first locks the
+// sinks' cursors. It raises the revision of the lanes of the changed sinks, unless the action has
+// done that less than revisionPause ago; then a later batch does it, or the end of the action.
 func (t *Tables) operate(ctx context.Context, action string, sinks []string, do func(tx *sql.Tx) (changed []string, err error)) error {
 	var changed, raise []string
 	err := t.inTxOf(ctx, sinks, func(tx *sql.Tx) (err error) {
@@ -29,7 +28,7 @@ func (t *Tables) operate(ctx context.Context, action string, sinks []string, do 
 	return err
 }
 
-// raiseRevisions makes forwarders notice that a person has changed what is parked.
+// raiseRevisions makes forwarders notice that a person has changed parked deliveries.
 func (t *Tables) raiseRevisions(ctx context.Context, tx *sql.Tx, sinks []string) error {
 	for _, sink := range sinks {
 		_, err := t.run.Exec(ctx, tx, `?`, t.dialect.Announce(SQL(`UPDATE {cursors} SET revision = revision + 1 WHERE sink = ?`, sink)))
@@ -40,24 +39,23 @@ func (t *Tables) raiseRevisions(ctx context.Context, tx *sql.Tx, sinks []string)
 	return nil
 }
 
-// revisionPause is how long an action waits before it raises the revision of a sink's
-// lanes once more: their forwarders then compare all their keys with the table.
+// revisionPause is how long an action waits before it raises the revision of a sink's lanes again:
+// each time, their forwarders compare all their keys with the table.
 const revisionPause = time.Second
 
-// revisions are the actions under way in this process.
+// revisions are the running actions of this process.
 type revisions struct {
 	mutex   sync.Mutex
 	actions map[string]map[string]raising // by action and sink
 }
 
-// raising is when an action last raised the revision of a sink's lanes, and whether
-// it still has to.
+// raising is when an action last raised the revision of a sink's lanes, and whether it still has to.
 type raising struct {
 	at   time.Time // when the revision was raised last
 	owed bool      // something was changed since
 }
 
-// due are those of the sinks whose revision an action is to raise now.
+// due returns the sinks whose revision an action must raise now.
 func (r *revisions) due(action string, sinks []string) (due []string) {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
@@ -69,8 +67,7 @@ func (r *revisions) due(action string, sinks []string) (due []string) {
 	return due
 }
 
-// note records of which sinks a batch has changed something, and of which of them it
-// raised the revision.
+// note records which sinks a batch has changed, and for which of them it raised the revision.
 func (r *revisions) note(action string, changed, raised []string) {
 	if len(changed) == 0 {
 		return
@@ -93,7 +90,7 @@ func (r *revisions) note(action string, changed, raised []string) {
 	}
 }
 
-// owed are the sinks whose revision is still to be raised for an action.
+// owed returns the sinks whose revision must still be raised for an action.
 func (r *revisions) owed(action string) (sinks []string) {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
@@ -105,14 +102,14 @@ func (r *revisions) owed(action string) (sinks []string) {
 	return sinks
 }
 
-// forget ends an action.
+// forget removes an action.
 func (r *revisions) forget(action string) {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
 	delete(r.actions, action)
 }
 
-// chosen is a parked delivery that a batch is about.
+// chosen is a parked delivery of a batch.
 type chosen struct {
 	store.Ref
 	key    string
@@ -120,7 +117,7 @@ type chosen struct {
 	behind bool // an earlier one of its key is retrying or blocked
 }
 
-// batch selects what a batch is about, has it changed, and counts that.
+// batch selects the deliveries of a batch, lets change change them, and counts them.
 func (t *Tables) batch(ctx context.Context, b store.ParkedBatch, change func(tx *sql.Tx, batch []chosen) error) (store.ParkedBatchResult, error) {
 	result := store.ParkedBatchResult{Last: b.After}
 	sinks := []string{b.Filter.Sink}
@@ -171,8 +168,7 @@ func (t *Tables) Requeue(ctx context.Context, b store.ParkedBatch) (store.Parked
 	return result, nil
 }
 
-// requeueable leaves of the states that a filter selects those that Requeue takes:
-// dead and retrying.
+// requeueable returns the states of a filter that Requeue accepts: dead and retrying.
 func requeueable(states []store.State) []store.State {
 	if len(states) == 0 {
 		return []store.State{store.StateDead, store.StateRetrying}
@@ -189,12 +185,12 @@ func requeueable(states []store.State) []store.State {
 	return left
 }
 
-// onceNow is the clock, read once in a statement: what becomes due together keeps
-// the order of the log.
+// onceNow is the clock, read once in a statement, so that deliveries that become due together keep
+// log order.
 const onceNow = `(SELECT {now})`
 
-// inOrder separates those of a batch that are due from those that wait: a dead one
-// with an earlier one of its key before it, in the batch or not, comes behind that.
+// inOrder splits a batch into deliveries that become due and those that wait: a dead one with an
+// earlier one of its key before it, in the batch or not, is blocked behind that.
 func inOrder(batch []chosen) (due, wait []store.Ref) {
 	first := make(map[string]int64) // of a key in the batch
 	for _, c := range batch {
@@ -235,7 +231,7 @@ func (t *Tables) Discard(ctx context.Context, b store.ParkedBatch) (store.Parked
 	return result, nil
 }
 
-// Pause stops deliveries to a sink, or lets them go on; see store.Operator.
+// Pause stops or resumes deliveries to a sink; see store.Operator.
 func (t *Tables) Pause(ctx context.Context, action, sink string, paused bool) (changed bool, err error) {
 	err = t.inTxOf(ctx, []string{sink}, func(tx *sql.Tx) error {
 		var cursors, others int

@@ -10,15 +10,15 @@ import (
 	"github.com/waybill-go/waybill/framework/store"
 )
 
-// pageBytes is where a list of parked deliveries ends even if it has not reached its
-// limit, so that large payloads do not add up to gigabytes.
+// pageBytes is the size at which a list of parked deliveries ends before it has reached its limit,
+// so that large payloads do not add up to gigabytes.
 const pageBytes = 8 << 20
 
-// parkedColumns are those that Dialect.EachParked reads, of a parked delivery called p.
+// parkedColumns are the columns that Dialect.EachParked reads, of a parked delivery called p.
 const parkedColumns = `{selected}, ` + presentState + `, attempt, due_at, last_error, receipt, hook_error, hook_failures, first_parked_at, sink, updated_at`
 
-// parked runs a parkedQuery. It stops at limit, or where the payloads
-// get too large, and returns the first one behind that as more.
+// parked runs a parkedQuery. It stops at limit, or when the payloads get too large, and returns the
+// next one as more.
 func (t *Tables) parked(ctx context.Context, db *sql.DB, limit int, selection Expr) (found []store.ParkedDelivery, more *store.ParkedDelivery, err error) {
 	size := 0
 	query, args := t.run.Render(selection)
@@ -39,8 +39,8 @@ func parkedQuery(where Expr) Expr {
 	return SQL(`SELECT `+parkedColumns+` FROM {parked} p WHERE ? {whole parked}`, where)
 }
 
-// Due returns what is due; see store.Deliveries. Where the limit, or the size of the
-// payloads, leaves out some that are due, next is when the first of them fell due.
+// Due returns due deliveries; see store.Deliveries. If the limit or the size of the payloads leaves
+// out some, next is when the first of those became due.
 func (t *Tables) Due(ctx context.Context, q store.DueQuery) ([]store.Parked, time.Time, error) {
 	due, next, err := t.due(ctx, q)
 	if err != nil {
@@ -75,7 +75,7 @@ func deliveries(found []store.ParkedDelivery) []store.Parked {
 	return parked
 }
 
-// DueQuery finds what is due, of the scheduled ones those whose key has nothing waiting.
+// DueQuery finds due deliveries; of the scheduled ones, those whose key has nothing waiting.
 func (r *Runner) DueQuery(q store.DueQuery) Expr {
 	where := SQL(`sink = ? AND slot BETWEEN ? AND ? AND state <> 'blocked' AND due_at <= ?`,
 		q.Lane.Sink, q.Lane.Slots.First, q.Lane.Slots.Last, r.dialect.Time(q.Now))
@@ -89,17 +89,17 @@ func (r *Runner) DueQuery(q store.DueQuery) Expr {
 	return parkedQuery(where)
 }
 
-// NextDueQuery is about all lanes of the sink: with a condition on slots, and without
-// statistics, PostgreSQL sorts all that is parked.
+// NextDueQuery covers all lanes of the sink: with a condition on slots, and without statistics,
+// PostgreSQL would sort all parked deliveries.
 func (r *Runner) NextDueQuery(sink string, now time.Time) Expr {
 	return SQL(`SELECT due_at FROM {parked} WHERE sink = ? AND state <> 'blocked' AND due_at > ?
 		ORDER BY due_at, "offset" LIMIT 1 {whole parked}`, sink, r.dialect.Time(now))
 }
 
-// Followers returns what holds back keys; see store.Deliveries. It is one statement,
-// where the database has one for many keys.
+// Followers returns what holds back keys; see store.Deliveries. It is one statement, if the database
+// supports that for many keys.
 func (t *Tables) Followers(ctx context.Context, lane store.Lane, keys []string, halt bool, limit int) (parked []store.Parked, answered int, err error) {
-	statement := 1 // keys of one
+	statement := 1 // number of keys in a statement
 	if t.dialect.Asked(keys).Text != "" {
 		statement = max(1, len(keys))
 	}
@@ -125,8 +125,8 @@ func (t *Tables) Followers(ctx context.Context, lane store.Lane, keys []string, 
 	return parked, answered, nil
 }
 
-// FollowersQuery goes along the index of keys, once for each key. Only databases that
-// can list keys take several.
+// FollowersQuery uses the index of keys, once for each key. Only databases that can list keys take
+// several.
 func (r *Runner) FollowersQuery(sink string, keys []string, halt bool, limit int) Expr {
 	const first = `sink = ? AND "key" = ? AND "key" <> '' AND `
 	asked := r.dialect.Asked(keys)
@@ -138,11 +138,11 @@ func (r *Runner) FollowersQuery(sink string, keys []string, halt bool, limit int
 		ORDER BY place, "offset" {whole parked}`, asked, sink, SQL(`asked.name`), limit)
 }
 
-// isHead is 1 for a delivery that heads its key: it will be tried again, or is dead
-// and halts the key.
+// isHead is 1 for a delivery that is the head of its key: it will be tried again, or is dead and
+// halts the key.
 const isHead = `CASE WHEN state <> 'blocked' THEN 1 ELSE 0 END`
 
-// HeldKeys lists the keys that are held back; see store.Deliveries.
+// HeldKeys returns the keys that are held back; see store.Deliveries.
 func (t *Tables) HeldKeys(ctx context.Context, lane store.Lane, halt bool, after string, limit int) (keys []store.HeldKey, err error) {
 	query := t.run.HeldKeysQuery(lane, halt, after, limit)
 	err = t.run.Each(ctx, t.own(), func(rows *sql.Rows) error {
@@ -157,7 +157,7 @@ func (t *Tables) HeldKeys(ctx context.Context, lane store.Lane, halt bool, after
 	return keys, nil
 }
 
-// HeldKeysQuery goes along the index of keys, and reads no more of it than a page.
+// HeldKeysQuery uses the index of keys, and reads no more of it than a page.
 func (*Runner) HeldKeysQuery(lane store.Lane, halt bool, after string, limit int) Expr {
 	return SQL(`SELECT "key", max(`+isHead+`) FROM {parked}
 		WHERE sink = ? AND "key" > ? AND "key" <> '' AND slot BETWEEN ? AND ? AND `+holds("", halt)+`

@@ -8,12 +8,12 @@ import (
 	"github.com/waybill-go/waybill/framework/store"
 )
 
-// overdueAfter is how long after its time a parked delivery counts as overdue: forwarders
-// take up what is due within seconds.
+// overdueAfter is how long after its time a parked delivery counts as overdue: usually it is
+// delivered within seconds.
 const overdueAfter = time.Minute
 
-// ParkedFigures counts what is parked; see store.Inspector. It goes from sink to sink by the primary
-// key, however much is parked.
+// ParkedFigures counts parked deliveries; see store.Inspector. It goes from sink to sink by the
+// primary key, so its cost does not depend on how many there are.
 func (t *Tables) ParkedFigures(ctx context.Context) (all []store.ParkedFigures, err error) {
 	for sink := ""; ; {
 		var next sql.NullString
@@ -32,21 +32,21 @@ func (t *Tables) ParkedFigures(ctx context.Context) (all []store.ParkedFigures, 
 	}
 }
 
-// storedStates are those that a parked delivery is written in.
+// storedStates are the states that are written.
 var storedStates = []store.State{store.StateRetrying, store.StateScheduled, store.StateBlocked, store.StateDead, store.StateSettling}
 
-// Rows of a ParkedFiguresQuery beside those of the states.
+// Rows of a ParkedFiguresQuery other than those of the states.
 const (
 	figureOverdue = "overdue"
 	figureKeys    = "keys"
 	figureHooks   = "hooks"
 )
 
-// ParkedFiguresQuery is about one sink, in one statement. Each part of it is a range of an index that
-// ends at the limit: the order has a planner take the index, where it would else read the table up to so
-// many rows that match, which may be all behind a million of another state.
+// ParkedFiguresQuery is one statement about one sink. Each part is a range of an index that ends at
+// the limit. The ORDER BY makes a planner use the index: otherwise it would read the table until it
+// has found enough rows, which may all be after a million in another state.
 func (r *Runner) ParkedFiguresQuery(sink string) Expr {
-	parts := []Expr{ // the first one gives the columns their types
+	parts := []Expr{ // the first one defines the types of the columns
 		SQL(`SELECT '`+figureOverdue+`' AS what, count(*) AS n, min(due_at) AS oldest, '' AS hook_error, max(`+r.dialect.Elapsed(`due_at`)+`) AS longest
 			FROM (SELECT due_at FROM {parked} WHERE sink = ? AND due_at < (SELECT ?) ORDER BY due_at LIMIT ?) few`,
 			sink, r.dialect.NowPlus(-overdueAfter), store.ParkedLimit),
@@ -95,7 +95,7 @@ func (t *Tables) parkedFigures(ctx context.Context, sink string) (f store.Parked
 	}, `?`, t.run.ParkedFiguresQuery(sink))
 	for i := range f.States {
 		if f.States[i].State == store.StateScheduled {
-			f.States[i].Count -= min(cancelled, f.States[i].Count) // they are written so
+			f.States[i].Count -= min(cancelled, f.States[i].Count) // their stored state is scheduled
 		}
 	}
 	f.States = append(f.States, store.ParkedState{State: store.StateCancelled, Count: cancelled})

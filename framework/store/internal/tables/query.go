@@ -6,22 +6,22 @@ import (
 	"strings"
 )
 
-// Expr is a piece of SQL with its arguments, in the form that all dialects share:
+// Expr is a piece of SQL with its arguments, in a form that all dialects share:
 //
-//   - each ? stands for the next argument; an argument that is an Expr itself takes
-//     its place as text, with its own arguments;
+//   - each ? is the next argument; an argument that is itself an Expr is inserted as text, with its
+//     own arguments;
 //   - double quotes quote identifiers;
 //   - {log}, {cursors}, {forwarders}, {parked}, {receipts}, {inbox}, {cancelled}, {unique},
-//     {schedules} and {actions} are the tables; {whole log parked} ends a SELECT that is
-//     to fail where rows of these tables are hidden, and stands in each that would take
-//     such rows for missing; {now} is the database's clock, {envelope} are the columns of
-//     an envelope, and {selected} the same as the dialect reads them.
+//     {schedules} and {actions} are the tables; {whole log parked} ends a SELECT that must fail if
+//     rows of these tables are hidden, and is in each that would take such rows for missing; {now}
+//     is the database's clock; {envelope} are the columns of an envelope, and {selected} the same
+//     as the dialect reads them.
 type Expr struct {
 	Text string
 	Args []any
 }
 
-// SQL is an Expr.
+// SQL returns an Expr.
 func SQL(text string, args ...any) Expr { return Expr{text, args} }
 
 // and adds a condition.
@@ -39,27 +39,27 @@ func join(separator string, pieces []Expr) Expr {
 	return Expr{strings.TrimSuffix(strings.Repeat("?"+separator, len(pieces)), separator), args}
 }
 
-// list is (?, ?, …) with the values.
+// list returns (?, ?, …) with the values.
 func list(values ...any) Expr {
 	return Expr{"(?" + strings.Repeat(", ?", len(values)-1) + ")", values}
 }
 
-// Runner runs expressions on the tables of one outbox, in the words of a dialect.
+// Runner runs expressions on the tables of one outbox, in the SQL of a dialect.
 type Runner struct {
 	table   func(name string) string
 	dialect Dialect
 }
 
-// NewRunner returns a Runner for the tables of an outbox. table returns the name of
-// one as it stands in statements; "" is the log.
+// NewRunner returns a Runner for the tables of an outbox. table returns the name of a table for
+// statements; "" is the log.
 func NewRunner(table func(name string) string, d Dialect) *Runner {
 	return &Runner{table: table, dialect: d}
 }
 
-// envelope are the columns of an envelope, in the log as where it is parked.
+// envelope are the columns of an envelope, the same in the log and the parked table.
 const envelope = `"offset", slot, id, type, version, "key", occurred_on, deliver_at, metadata, payload`
 
-// Render writes an expression in the words of the dialect.
+// Render returns an expression in the SQL of the dialect.
 func (r *Runner) Render(e Expr) (query string, args []any) {
 	var b strings.Builder
 	b.Grow(len(e.Text) + 64)
@@ -133,7 +133,7 @@ type Querier interface {
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
 }
 
-// Exec runs a statement and returns how many rows it has written.
+// Exec runs a statement and returns how many rows it wrote.
 func (r *Runner) Exec(ctx context.Context, q Querier, text string, args ...any) (int64, error) {
 	query, values := r.Render(SQL(text, args...))
 	result, err := q.ExecContext(ctx, query, values...)
@@ -187,8 +187,8 @@ func anyOf[T ~string](column string, values []T) Expr {
 	return SQL(column+` IN ?`, list(args...))
 }
 
-// holds is the condition on the state that a parked delivery holds back its key, with
-// the condition of the index of keys, which some databases want word for word.
+// holds is the condition on the state that a parked delivery holds back its key. It repeats the
+// condition of the index of keys, which some databases require word for word.
 func holds(alias string, halt bool) string {
 	if halt {
 		return alias + keyed

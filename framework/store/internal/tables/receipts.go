@@ -10,7 +10,7 @@ import (
 	"github.com/waybill-go/waybill/framework/store"
 )
 
-// ReceiptsOf lists the receipts of rows; see store.Inspector.
+// ReceiptsOf returns the receipts of rows; see store.Inspector.
 func (t *Tables) ReceiptsOf(ctx context.Context, refs []store.Ref) ([]store.TracedReceipt, error) {
 	if len(refs) == 0 {
 		return nil, nil
@@ -25,7 +25,7 @@ func (t *Tables) ReceiptsOf(ctx context.Context, refs []store.Ref) ([]store.Trac
 	return receipts, nil
 }
 
-// Oldest is the first row of the log; see store.Inspector.
+// Oldest returns the first row of the log; see store.Inspector.
 func (t *Tables) Oldest(ctx context.Context) (*store.Row, error) {
 	row, err := t.run.Oldest(ctx, t.db, 0)
 	if err != nil {
@@ -43,7 +43,7 @@ func receiptsQuery(where Expr) Expr {
 	return SQL(`SELECT sink, "offset", id, receipt, attempt, delivered_at FROM {receipts} WHERE ? {whole receipts}`, where)
 }
 
-// readReceipts reads them in no order.
+// readReceipts reads receipts in no particular order.
 func (t *Tables) readReceipts(ctx context.Context, query Expr) (receipts []store.TracedReceipt, err error) {
 	err = t.run.Each(ctx, t.db, func(rows *sql.Rows) error {
 		var r store.TracedReceipt

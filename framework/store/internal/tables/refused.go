@@ -12,7 +12,7 @@ func (t *Tables) Diagnose(ctx context.Context, tx store.Execer, err error) error
 	return t.diagnose(ctx, tx, "log", err)
 }
 
-// refused is the error of a statement about a table in the caller's transaction.
+// refused wraps the error of a statement about a table in the caller's transaction.
 func (t *Tables) refused(ctx context.Context, tx store.Execer, err error, table, what string) error {
 	if t.dialect.Collides(err) {
 		return fmt.Errorf("%s: %w: %w", what, store.ErrCollision, err)

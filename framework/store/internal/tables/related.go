@@ -11,14 +11,14 @@ import (
 	"github.com/waybill-go/waybill/framework/store"
 )
 
-// Where a search by time begins: clocks of publishers differ, and a few rows of any place in the
-// log tell better than one when it was written.
+// Where a search by time begins: publishers' clocks differ, and several rows show better than one
+// when a part of the log was written.
 const (
 	clockSkew  = time.Minute
 	sampleRows = 20
 )
 
-// Related looks for the notifications of a correlation; see store.Inspector.
+// Related searches for the notifications of a correlation; see store.Inspector.
 func (t *Tables) Related(ctx context.Context, q store.RelatedQuery) (store.Related, error) {
 	related, err := t.related(ctx, q)
 	if err != nil {
@@ -28,7 +28,7 @@ func (t *Tables) Related(ctx context.Context, q store.RelatedQuery) (store.Relat
 }
 
 func (t *Tables) related(ctx context.Context, q store.RelatedQuery) (related store.Related, err error) {
-	// In the order of trace, for its reason.
+	// In the same order as trace, for the same reason.
 	cursors, err := t.placed(ctx, t.db, "")
 	if err != nil {
 		return related, err
@@ -57,7 +57,7 @@ func (t *Tables) related(ctx context.Context, q store.RelatedQuery) (related sto
 	return related, nil
 }
 
-// relatedRows looks through the log, a part after the other.
+// relatedRows searches the log, part by part.
 func (t *Tables) relatedRows(ctx context.Context, q store.RelatedQuery, found *traces, related *store.Related) error {
 	end, err := t.lastOffset(ctx)
 	if err != nil {
@@ -90,10 +90,10 @@ func (t *Tables) relatedRows(ctx context.Context, q store.RelatedQuery, found *t
 	return err
 }
 
-// relatedPart looks through a part of the log, until as many are found as there is room for.
-// It returns the offset from which to go on.
+// relatedPart searches a part of the log until there is no more room. It returns the offset from
+// which to continue.
 func (t *Tables) relatedPart(ctx context.Context, id string, first, last int64, found *traces) (next int64, err error) {
-	const limit = 1000 // so that little is read in vain where there is no room for more
+	const limit = 1000 // so that little is read in vain if there is no more room
 	rows := 0
 	query, args := t.run.Render(SQL(`SELECT `+loggedColumns+` FROM {log} p WHERE "offset" >= ? AND "offset" <= ? AND ? ORDER BY "offset" LIMIT ? {whole log}`,
 		first, last, t.isRelated(id), limit))
@@ -119,7 +119,7 @@ func (t *Tables) isRelated(id string) Expr {
 	return SQL(`(p.id = ? OR ?)`, id, t.dialect.MetadataIs(notification.MetadataCorrelationID, id))
 }
 
-// relatedFrom is where to begin.
+// relatedFrom returns where to begin.
 func (t *Tables) relatedFrom(ctx context.Context, q store.RelatedQuery, oldest, end int64) (int64, error) {
 	switch {
 	case q.From > 0:
@@ -132,18 +132,18 @@ func (t *Tables) relatedFrom(ctx context.Context, q store.RelatedQuery, oldest, 
 		return 0, err
 	}
 	since, err := t.writtenSince(ctx, q.Since, early, end)
-	// Where much was written in a moment, half of the search is for what came after.
+	// If much was written at once, half of the search is for what came after.
 	return max(early, since-q.Offsets/2), err
 }
 
-// lastOffset is the highest offset of a row that is in the log; 0: there is none.
+// lastOffset returns the highest offset of a row in the log, or 0.
 func (t *Tables) lastOffset(ctx context.Context) (last int64, err error) {
 	err = t.run.Row(ctx, t.db, `SELECT coalesce(max("offset"), 0) FROM {log} {whole log}`).Scan(&last)
 	return last, err
 }
 
-// writtenSince is about the first offset of what was written at a time or later: the times of
-// rows go up with their offsets, by and large.
+// writtenSince returns roughly the first offset of rows written at a time or later: the times of
+// rows mostly increase with their offsets.
 func (t *Tables) writtenSince(ctx context.Context, since time.Time, low, high int64) (int64, error) {
 	for low < high {
 		middle := low + (high-low)/2
@@ -160,9 +160,9 @@ func (t *Tables) writtenSince(ctx context.Context, since time.Time, low, high in
 	return min(low, high), nil
 }
 
-// writtenAt is about when the first row from an offset on was written, and its offset, 0 if
-// there is none: the latest time of it and those behind it. An imported row may
-// have occurred long ago, while its id, a UUIDv7, was made when it was written.
+// writtenAt returns roughly when the first row from an offset on was written, and its offset, or 0 if
+// there is none. It takes the latest time of this row and some after it: an imported row may have
+// occurred long ago, while its id, a UUIDv7, was made when it was written.
 func (t *Tables) writtenAt(ctx context.Context, from int64) (at time.Time, offset int64, err error) {
 	err = t.run.Each(ctx, t.db, func(rows *sql.Rows) error {
 		var id string
@@ -184,7 +184,7 @@ func (t *Tables) writtenAt(ctx context.Context, from int64) (at time.Time, offse
 	return at, offset, err
 }
 
-// relatedLane adds how a cursor stands with the rows of its lane.
+// relatedLane adds the state of rows at the cursor of their lane.
 func (t *Tables) relatedLane(ctx context.Context, found *traces, c *cursor) error {
 	var rows []*store.TracedRow
 	var refs []store.Ref
@@ -220,8 +220,8 @@ func (t *Tables) relatedLane(ctx context.Context, found *traces, c *cursor) erro
 	return nil
 }
 
-// relatedParked adds what is parked, also of what the log does not have any more. The
-// payloads are left out, and the deliveries for which there is no room, which are counted.
+// relatedParked adds parked deliveries, even if their rows are no longer in the log. It leaves out
+// payloads, and deliveries for which there is no room, which it counts.
 func (t *Tables) relatedParked(ctx context.Context, id string, found *traces) (omitted int, err error) {
 	query, args := t.run.Render(parkedQuery(SQL(`? ORDER BY "offset", id, sink`, t.isRelated(id))))
 	err = t.dialect.EachParked(ctx, t.db, query, args, func(d *store.ParkedDelivery) (bool, error) {
@@ -239,7 +239,7 @@ func (t *Tables) relatedParked(ctx context.Context, id string, found *traces) (o
 
 // relatedEnds adds the receipts and cancellations of what was found.
 func (t *Tables) relatedEnds(ctx context.Context, found *traces) error {
-	for ids := range slices.Chunk(found.ids, 500) { // far below how many arguments any statement may have
+	for ids := range slices.Chunk(found.ids, 500) { // far below the limit of arguments
 		where := anyOf(`id`, ids)
 		receipts, err := t.receiptsWhere(ctx, where)
 		if err != nil {
@@ -260,10 +260,10 @@ func (t *Tables) relatedEnds(ctx context.Context, found *traces) error {
 	return nil
 }
 
-// traces are those that were found, by id.
+// traces are the traces that were found, by id.
 type traces struct {
 	of    map[string]*store.Trace
-	ids   []string // as they were found
+	ids   []string // in the order in which they were found
 	limit int
 	size  int // of the rows
 }
@@ -278,7 +278,7 @@ func (f *traces) trace(id string) *store.Trace {
 	return f.of[id]
 }
 
-// inOrder are the traces in the order of the log, by the last row of each id.
+// inOrder returns the traces in log order, by the last row of each id.
 func (f *traces) inOrder() []store.Trace {
 	all := make([]store.Trace, len(f.ids))
 	for i, id := range f.ids {

@@ -8,11 +8,11 @@ import (
 	"github.com/waybill-go/waybill/framework/store"
 )
 
-// ReplaySpan is how many offsets one batch of a replay looks through at most:
-// checkpoints of the sink wait for it.
+// ReplaySpan is how many offsets one batch of a replay covers at most: the sink's checkpoints wait
+// for it.
 const ReplaySpan = 20_000
 
-// CountReplay counts what a replay is about; see store.Inspector.
+// CountReplay counts what a replay would deliver; see store.Inspector.
 func (t *Tables) CountReplay(ctx context.Context, r store.ReplayQuery) (store.ReplayCount, error) {
 	count, err := t.countReplay(ctx, r)
 	if err != nil {
@@ -32,7 +32,7 @@ func (t *Tables) countReplay(ctx context.Context, r store.ReplayQuery) (count st
 		return store.ReplayCount{Rows: back.rows, Oldest: sample.Oldest}, err
 	}
 	if r.From != "" {
-		return count, fmt.Errorf("%w: the log is the database's, and %s names a record of a source: use since", store.ErrUnsupported, r.From)
+		return count, fmt.Errorf("%w: the log is the database's, but %s names a record of a source: use since", store.ErrUnsupported, r.From)
 	}
 	cursors, err := t.placesOf(ctx, t.db, r.Sink)
 	if err != nil {
@@ -76,7 +76,7 @@ func (t *Tables) replayed(r store.ReplayQuery) Expr {
 func (t *Tables) Replay(ctx context.Context, b store.ReplayBatch) (store.ReplayResult, error) {
 	var result store.ReplayResult
 	var to back
-	if t.source != nil { // it is asked before the transaction, which checkpoints wait for
+	if t.source != nil { // it is asked before the transaction, for which checkpoints wait
 		var err error
 		if to, err = t.goBack(ctx, b.ReplayQuery); err != nil {
 			return store.ReplayResult{}, t.failed(err, "replay to %s", b.Sink)
@@ -122,7 +122,7 @@ func (t *Tables) replay(ctx context.Context, tx *sql.Tx, b store.ReplayBatch) (r
 			CASE WHEN early THEN `+d.DueTime(`deliver_at`)+` WHEN waits THEN NULL ELSE `+onceNow+` END
 		FROM (SELECT {envelope}, early, "key" <> '' AND (row_number() OVER (PARTITION BY "key", early ORDER BY "offset") > 1 OR held) AS waits
 			FROM (SELECT {envelope}, deliver_at IS NOT NULL AND `+d.LogTime(`deliver_at`)+` > `+d.LogTime(onceNow)+` AS early, ? AS held FROM ?) o) replayed`, b.Sink, keyHeld(b.Sink), rows)
-	each := func(rows *sql.Rows) error { // in no order
+	each := func(rows *sql.Rows) error { // in no particular order
 		var offset int64
 		err := rows.Scan(&offset)
 		result.Changed++
@@ -135,7 +135,7 @@ func (t *Tables) replay(ctx context.Context, tx *sql.Tx, b store.ReplayBatch) (r
 		_, err = t.run.Exec(ctx, tx, `?`, insert)
 	}
 	if result.Changed < b.Limit {
-		result.Through = span.UpTo // nothing more up to there
+		result.Through = span.UpTo // nothing more up to this offset
 	}
 	return result, err
 }

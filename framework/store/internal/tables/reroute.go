@@ -12,7 +12,7 @@ import (
 	"github.com/waybill-go/waybill/framework/store"
 )
 
-// CountReroute counts what a reroute is about; see store.Inspector.
+// CountReroute counts what a reroute would move; see store.Inspector.
 func (t *Tables) CountReroute(ctx context.Context, q store.RerouteQuery) (counts []store.RerouteCount, changed time.Time, err error) {
 	last := t.run.time()
 	err = t.run.Each(ctx, t.db, func(rows *sql.Rows) error {
@@ -86,7 +86,7 @@ type unrouted struct {
 	typ string
 }
 
-// refsOf names the deliveries of some types.
+// refsOf returns the deliveries of some types.
 func refsOf(deliveries []unrouted, types notification.TypeFilter) (refs []store.Ref) {
 	for _, u := range deliveries {
 		if types.Matches(u.typ) {
@@ -96,7 +96,7 @@ func refsOf(deliveries []unrouted, types notification.TypeFilter) (refs []store.
 	return refs
 }
 
-// unrouted selects what a batch is about.
+// unrouted selects the deliveries of a batch.
 func (t *Tables) unrouted(ctx context.Context, tx *sql.Tx, b store.RerouteBatch) (found []unrouted, err error) {
 	where := t.rerouted(b.RerouteQuery)
 	where.and(`("offset", id) > (?, ?)`, b.After.Offset, b.After.ID)
@@ -109,8 +109,8 @@ func (t *Tables) unrouted(ctx context.Context, tx *sql.Tx, b store.RerouteBatch)
 	return found, err
 }
 
-// settledByAll leaves out the deliveries that a sink of their type has not settled yet,
-// and whose row is still in the log.
+// settledByAll leaves out deliveries that a sink of their type has not settled yet and whose row is
+// still in the log.
 func (t *Tables) settledByAll(ctx context.Context, tx *sql.Tx, sinks map[string]notification.TypeFilter, found []unrouted) ([]unrouted, error) {
 	early := make(map[store.Ref]bool)
 	for sink, types := range sinks {
@@ -135,8 +135,7 @@ func (t *Tables) settledByAll(ctx context.Context, tx *sql.Tx, sinks map[string]
 	return slices.DeleteFunc(found, func(u unrouted) bool { return early[u.Ref] }), nil
 }
 
-// move parks deliveries for all sinks of their types, and returns the sinks of which
-// that changes something.
+// move parks deliveries for all sinks of their types, and returns the sinks that it changed.
 func (t *Tables) move(ctx context.Context, tx *sql.Tx, sinks map[string]notification.TypeFilter, moved []unrouted) (changed []string, err error) {
 	if len(moved) == 0 {
 		return nil, nil
@@ -157,7 +156,7 @@ func (t *Tables) move(ctx context.Context, tx *sql.Tx, sinks map[string]notifica
 	return append(changed, store.SinkUnrouted), t.unpark(ctx, tx, store.SinkUnrouted, refsOf(moved, notification.AllTypes))
 }
 
-// parkUnrouted parks deliveries for a sink that does not have them yet.
+// parkUnrouted parks deliveries for a sink, except those that it already has.
 func (t *Tables) parkUnrouted(ctx context.Context, tx *sql.Tx, sink string, refs []store.Ref) (parked int64, err error) {
 	rows := SQL(`{parked} o WHERE sink = ? AND ("offset", id) IN (?) AND NOT ?
 			AND NOT EXISTS (SELECT 1 FROM {receipts} r WHERE r.sink = ? AND r."offset" = o."offset" AND r.id = o.id) {whole parked receipts}`,
@@ -170,8 +169,9 @@ func (t *Tables) parkUnrouted(ctx context.Context, tx *sql.Tx, sink string, refs
 			FROM (SELECT {envelope}, due_at, state, ? AS held FROM ?) o) moved`, sink, keyHeld(sink), rows)
 }
 
-// keyHeld is the condition that a row called o has another one of its key parked before it. It stands in
-// a SELECT of its own beneath one with a window function: beside one, MySQL 8.0.31 takes it for false.
+// keyHeld is the condition that a row called o has another one of its key parked before it. It must be
+// in a separate SELECT below one with a window function: in the same one, MySQL 8.0.31 evaluates it
+// as false.
 func keyHeld(sink string) Expr {
 	return SQL(`EXISTS (SELECT 1 FROM {parked} p WHERE p.sink = ? AND p."key" = o."key" AND p."key" <> '' AND `+holds("p.", false)+`)`, sink)
 }

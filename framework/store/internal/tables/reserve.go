@@ -10,17 +10,17 @@ import (
 	"sync/atomic"
 )
 
-// reservation is a pool of connections that are taken out of another one and kept, for
-// statements that must not wait for what an application does with the other.
+// reservation is a pool of connections that are taken out of another pool and kept, for statements
+// that must not wait for what an application does with the other pool.
 type reservation struct {
 	pool atomic.Pointer[sql.DB]
 
 	mu    sync.Mutex
-	users int // of the reservation: it ends with the last one
+	users int // of the reservation; the last one ends it
 }
 
-// own is what the engine's statements about leases, checkpoints and parked deliveries
-// run on: the connections that are reserved, if any, or the application's.
+// own returns the pool for the engine's statements about leases, checkpoints and parked deliveries:
+// the reserved connections, if any, otherwise the application's.
 func (t *Tables) own() *sql.DB {
 	if reserved := t.reserved.pool.Load(); reserved != nil {
 		return reserved
@@ -28,7 +28,7 @@ func (t *Tables) own() *sql.DB {
 	return t.db
 }
 
-// MaxConnections is how many connections the pool may open; see store.Reserver.
+// MaxConnections returns how many connections the pool may open; see store.Reserver.
 func (t *Tables) MaxConnections() int { return t.db.Stats().MaxOpenConnections }
 
 // Reserve takes connections out of the pool; see store.Reserver.
@@ -49,14 +49,14 @@ func (t *Tables) Reserve(ctx context.Context, n int) (release func(), err error)
 	return sync.OnceFunc(r.release), nil
 }
 
-// fill has a pool connect, so that it need not once the other one is in use.
+// fill makes a pool connect, so that it need not do so while the other pool is in use.
 func fill(ctx context.Context, pool *sql.DB, n int) error {
 	for range n {
 		conn, err := pool.Conn(ctx)
 		if err != nil {
 			return err
 		}
-		defer func() { _ = conn.Close() }() // of no effect but to give it back
+		defer func() { _ = conn.Close() }() // only gives it back
 	}
 	return nil
 }
@@ -69,15 +69,15 @@ func (r *reservation) release() {
 	}
 }
 
-// borrower is a connector whose connections are those of another pool.
+// borrower is a connector whose connections come from another pool.
 type borrower struct{ from *sql.DB }
 
-// Driver is the other pool's.
+// Driver returns the other pool's driver.
 func (b borrower) Driver() driver.Driver { return b.from.Driver() }
 
-// Connect takes a connection out of the other pool. The driver's own connection leaves
-// the call of Raw, which is forbidden for a connection that others may use: here no
-// other caller can use it until Close gives it back.
+// Connect takes a connection out of the other pool. The driver's connection is used outside of Raw,
+// which is normally forbidden because others may use it: here no one else can use it until Close
+// gives it back.
 func (b borrower) Connect(ctx context.Context) (driver.Conn, error) {
 	conn, err := b.from.Conn(ctx)
 	if err != nil {
@@ -94,7 +94,7 @@ func (b borrower) Connect(ctx context.Context) (driver.Conn, error) {
 	return borrowed, nil
 }
 
-// full is what any driver of today offers. What else it may offer is asked for with each use.
+// full is what every current driver implements. Other interfaces are checked at each use.
 type full interface {
 	driver.Conn
 	driver.ConnBeginTx

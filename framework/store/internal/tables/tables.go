@@ -1,13 +1,11 @@
-// Package tables keeps what every dialect keeps in the same tables: cursors and
-// leases, forwarders, parked deliveries, receipts and actions. It is written once,
-// over a Dialect; a dialect adds the log.
+// Package tables implements what is the same in all databases: cursors and leases, forwarders, parked
+// deliveries, receipts and actions. It is written once, over a Dialect; a dialect adds the log.
 //
-// A Store of a dialect embeds Tables for the roles that they play, and works with the
-// Runner on its log.
+// The Store of a dialect embeds Tables for the roles that they implement, and uses the Runner for its
+// log.
 //
-// Every transaction that changes what belongs to a sink takes the sink's cursors
-// first: a checkpoint by writing one of them, the others by Dialect.TakeCursors. So
-// they neither deadlock nor interleave.
+// Every transaction that changes what belongs to a sink locks the sink's cursors first: a checkpoint
+// by writing one of them, the others by Dialect.TakeCursors. So they neither deadlock nor interleave.
 package tables
 
 import (
@@ -25,21 +23,21 @@ type Tables struct {
 	db       *sql.DB
 	run      *Runner
 	dialect  Dialect
-	source   store.Source // nil: the log is the database's
+	source   store.Source // nil: the log is the database's own
 	receipts bool
 	raised   revisions
 	reserved reservation
 }
 
-// New returns the tables that a Runner names. receipts archives deliveries. With a source the log is
-// there.
+// New returns the tables that a Runner names. With receipts, checkpoints archive receipts. source is
+// the log if it is not nil.
 func New(db *sql.DB, r *Runner, receipts bool, source store.Source) *Tables {
 	return &Tables{db: db, run: r, dialect: r.dialect, source: source, receipts: receipts}
 }
 
-// Source is where the log is; nil: in the database.
+// Source returns the source; nil if the log is the database's own.
 func (t *Tables) Source() store.Source {
-	if t == nil { // of a store that was not opened
+	if t == nil { // for a store that was not opened
 		return nil
 	}
 	return t.source
@@ -57,23 +55,22 @@ type Beginner interface {
 	BeginTx(ctx context.Context, options *sql.TxOptions) (*sql.Tx, error)
 }
 
-// inTx runs a function in a transaction. Read committed lets its statements see,
-// behind a lock, what was committed before the lock was had, whatever the
-// database's default is.
+// inTx runs a function in a transaction. READ COMMITTED lets its statements see, after a lock, what
+// was committed before the lock, whatever the database's default is.
 func inTx(ctx context.Context, db Beginner, do func(tx *sql.Tx) error) error {
 	tx, err := db.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
 	if err != nil {
 		return err
 	}
-	defer func() { _ = tx.Rollback() }() // of no effect behind the commit
+	defer func() { _ = tx.Rollback() }() // no effect after the commit
 	if err := do(tx); err != nil {
 		return err
 	}
 	return tx.Commit()
 }
 
-// inTxOf is inTx for what belongs to some sinks. It takes their cursors in the order of
-// the names, so that two that share sinks do not wait for each other.
+// inTxOf is inTx for some sinks. It locks their cursors in the order of their names, so that two
+// transactions with common sinks do not deadlock.
 func (t *Tables) inTxOf(ctx context.Context, sinks []string, do func(tx *sql.Tx) error) error {
 	return t.inTx(ctx, func(tx *sql.Tx) error {
 		for _, sink := range slices.Sorted(slices.Values(sinks)) {
@@ -86,18 +83,18 @@ func (t *Tables) inTxOf(ctx context.Context, sinks []string, do func(tx *sql.Tx)
 	})
 }
 
-// failed wraps an error of the database in what was tried.
+// failed adds what was tried to an error of the database.
 func (t *Tables) failed(err error, format string, args ...any) error {
 	return fmt.Errorf(format+": %w", append(args, t.dialect.Advise(err))...)
 }
 
-// Time scans a column with a time; NULL is the zero time.
+// Time scans a nullable time; NULL is the zero time.
 type Time struct {
 	time.Time
 	dialect Dialect
 }
 
-// NewTime is one to scan into.
+// NewTime returns a Time to scan into.
 func NewTime(d Dialect) Time { return Time{dialect: d} }
 
 func (r *Runner) time() Time { return NewTime(r.dialect) }
@@ -114,7 +111,7 @@ func (t *Time) Scan(value any) (err error) {
 	case []byte:
 		t.Time, err = t.dialect.ParseTime(string(value))
 	default:
-		err = fmt.Errorf("the driver hands over %T for a time", value)
+		err = fmt.Errorf("the driver returned %T for a time", value)
 	}
 	return err
 }

@@ -10,17 +10,17 @@ import (
 	"github.com/waybill-go/waybill/framework/store"
 )
 
-// traceSpan is how many offsets one query for an id looks through.
+// traceSpan is how many offsets one query for an id covers.
 const traceSpan = 200_000
 
-// tracedBefore is how many rows a trace looks through for what waits before a row, over all lanes:
-// a lane may have a small part of the log's rows.
+// tracedBefore is how many rows a trace examines to count those before a row, over all lanes: a lane
+// may have only a small part of the log's rows.
 const tracedBefore = 50_000
 
-// tracedDeliveries is how many parked deliveries of one id a trace lists.
+// tracedDeliveries is the most parked deliveries of one id that a trace returns.
 const tracedDeliveries = 1000
 
-// Trace gathers what there is of a notification; see store.Inspector.
+// Trace returns what there is of a notification; see store.Inspector.
 func (t *Tables) Trace(ctx context.Context, q store.TraceQuery) (store.Trace, error) {
 	trace, err := t.trace(ctx, q)
 	if err != nil {
@@ -30,8 +30,8 @@ func (t *Tables) Trace(ctx context.Context, q store.TraceQuery) (store.Trace, er
 }
 
 func (t *Tables) trace(ctx context.Context, q store.TraceQuery) (trace store.Trace, err error) {
-	// A delivery goes from the log to the parked table or the receipts, never back:
-	// looking in this order finds it in one of them.
+	// A delivery moves from the log to the parked table or the receipts, never back: reading in
+	// this order finds it in one of them.
 	cursors, err := t.placed(ctx, t.db, "")
 	if err != nil {
 		return trace, err
@@ -54,14 +54,14 @@ func (t *Tables) trace(ctx context.Context, q store.TraceQuery) (trace store.Tra
 	if err != nil || trace.Next == 0 {
 		return trace, err
 	}
-	if q.Offset = offsetOf(&trace); q.Offset > 0 { // what else there is of it says where its row is
+	if q.Offset = offsetOf(&trace); q.Offset > 0 { // known from what else was found
 		trace.Next = 0
 		err = t.traceLog(ctx, q, cursors, &trace)
 	}
 	return trace, err
 }
 
-// offsetOf is that of the notification's row, as far as it is known without that; else 0.
+// offsetOf returns the offset of the notification's row if anything else shows it, otherwise 0.
 func offsetOf(trace *store.Trace) int64 {
 	switch {
 	case len(trace.Parked) > 0:
@@ -74,7 +74,7 @@ func offsetOf(trace *store.Trace) int64 {
 	return 0
 }
 
-// traceLog looks for the row, and how the cursors stand with it.
+// traceLog searches for the row, and adds its state at the cursors.
 func (t *Tables) traceLog(ctx context.Context, q store.TraceQuery, cursors []cursor, trace *store.Trace) error {
 	err := t.findRow(ctx, q, trace)
 	if err != nil {
@@ -94,8 +94,8 @@ func (t *Tables) traceLog(ctx context.Context, q store.TraceQuery, cursors []cur
 	return nil
 }
 
-// findRow looks for the row at an offset, or else around the time that the id holds, and then from the end
-// of the log on.
+// findRow searches for the row at an offset, or else around the time in the id, and then from the end
+// of the log.
 func (t *Tables) findRow(ctx context.Context, q store.TraceQuery, trace *store.Trace) error {
 	if q.Offset > 0 {
 		return t.tracePart(ctx, q.ID, q.Offset, q.Offset, trace)
@@ -139,11 +139,11 @@ func (t *Tables) tracePart(ctx context.Context, id string, first, last int64, tr
 	})
 }
 
-// loggedColumns are those of a row of the log in the form of parkedColumns.
+// loggedColumns are the columns of a row of the log in the form of parkedColumns.
 const loggedColumns = `{selected}, '', 0, NULL, '', '', '', 0, NULL, '', NULL`
 
-// traceLane adds how a cursor stands with a row, if the row is of its lane. It looks through so many
-// rows for those before it.
+// traceLane adds the state of a row at a cursor, if the row is in its lane. It examines that many
+// rows to count those before it.
 func (t *Tables) traceLane(ctx context.Context, r *store.TracedRow, c *cursor, look int) error {
 	offset, slots := r.Envelope.Offset, c.lane.Slots
 	if r.Envelope.Slot < slots.First || r.Envelope.Slot > slots.Last {
@@ -171,7 +171,7 @@ func (t *Tables) traceLane(ctx context.Context, r *store.TracedRow, c *cursor, l
 	return nil
 }
 
-// receiptsWhere are those that a condition selects, by sink and offset.
+// receiptsWhere returns the receipts that a condition selects, by sink and offset.
 func (t *Tables) receiptsWhere(ctx context.Context, where Expr) ([]store.TracedReceipt, error) {
 	receipts, err := t.readReceipts(ctx, receiptsQuery(where))
 	slices.SortFunc(receipts, func(a, b store.TracedReceipt) int {

@@ -11,40 +11,39 @@ import (
 	"github.com/waybill-go/waybill/framework/store"
 )
 
-// How much of the log one statement counts in: little at first, so that a look at a few rows costs
-// little, and then more, up to what takes some tens of milliseconds.
+// How many offsets one statement counts in: few at first, so that few rows cost little, and then
+// more, up to what takes some tens of milliseconds.
 const (
 	waitingFirst  = 5000
 	waitingGrowth = 4
 	waitingMost   = 80_000
 )
 
-// WaitingLane is a lane and where its cursor stands.
+// WaitingLane is a lane and its cursor's position.
 type WaitingLane struct {
 	Lane     store.Lane
 	Position json.RawMessage
 }
 
-// WaitingSpan is a range of the log in which rows wait for lanes of one sink.
+// WaitingSpan is a range of the log with rows that lanes of one sink still have to read.
 type WaitingSpan struct {
-	// The rows are behind the offset After, up to Last.
+	// The rows are after the offset After, up to Last.
 	After, Last int64
-	// Count counts the first rows of a part of the range, in the order of their offsets and up to
-	// a limit over all lanes. It hands them on by lane: its place among those that were asked
-	// for, and when the oldest of its rows occurred.
+	// Count counts the first rows of a part of the range, in the order of their offsets, up to a
+	// limit over all lanes. It calls found for each lane with its index among the requested ones,
+	// and when the oldest of its rows occurred.
 	Count func(ctx context.Context, after, last int64, limit int, found func(lane, rows int, oldest time.Time)) error
 }
 
-// waited is what a cursor has before it.
+// waited is what a cursor still has to read.
 type waited struct {
 	rows   int
 	oldest time.Time // when the oldest of the rows occurred
 }
 
-// waiting counts the rows that each sink has before it, up to store.PendingLimit over all of its
-// lanes, the oldest first. It takes store.CountTime for all sinks, of which each has its share,
-// and one statement for each sink at least. more are the sinks that may
-// have more: the limit was reached, or time ran out.
+// waiting counts the pending rows of each sink, up to store.PendingLimit over all of its lanes,
+// oldest first. It takes about store.CountTime: each sink has a share of that, and at least one
+// statement. more are the sinks that may have more, because the limit was reached or time ran out.
 func (t *Tables) waiting(ctx context.Context, cursors []cursor, q store.StatusQuery, target store.Target) (counted []waited, more map[string]bool, err error) {
 	if t.source != nil {
 		return t.waitingInSource(ctx, cursors, target)
@@ -72,7 +71,7 @@ func (t *Tables) waiting(ctx context.Context, cursors []cursor, q store.StatusQu
 	return counted, more, nil
 }
 
-// sinksOf are the cursors of each sink. They are in the order of sinks.
+// sinksOf returns the cursors of each sink. They are ordered by sink.
 func sinksOf(cursors []cursor) func(yield func([]cursor) bool) {
 	return func(yield func([]cursor) bool) {
 		for first, i := 0, 0; i < len(cursors); i++ {
@@ -86,7 +85,7 @@ func sinksOf(cursors []cursor) func(yield func([]cursor) bool) {
 	}
 }
 
-// waitingFor counts for one sink, and reports whether that is all.
+// waitingFor counts for one sink, and reports whether it has counted everything.
 func (t *Tables) waitingFor(ctx context.Context, cursors []cursor, found []waited, types notification.TypeFilter, target store.Target, oldest int64, until time.Time) (done bool, err error) {
 	if types.None() {
 		return true, nil
@@ -127,7 +126,7 @@ func (t *Tables) waitingFor(ctx context.Context, cursors []cursor, found []waite
 	return room > 0, nil
 }
 
-// settle takes off what is settled behind the positions.
+// settle subtracts what is settled after the positions.
 func settle(cursors []cursor, found []waited) {
 	for i := range found {
 		if found[i].rows -= int(store.CountOffsets(cursors[i].ahead)); found[i].rows <= 0 {

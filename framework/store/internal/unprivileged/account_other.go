@@ -1,6 +1,6 @@
 //go:build !unix
 
-// Package unprivileged runs the servers of tests for root: they refuse to run as root themselves.
+// Package unprivileged lets tests that run as root start servers that refuse to run as root.
 package unprivileged
 
 import (
@@ -8,13 +8,13 @@ import (
 	"syscall"
 )
 
-// Account is always the user who runs the test.
+// Account is the user who runs the test.
 type Account struct{}
 
-// For is always the zero value.
+// For returns the zero value.
 func For(string) (Account, error) { return Account{}, nil }
 
-// Attributes are the usual ones.
+// Attributes returns the usual ones.
 func (Account) Attributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{} }
 
 // MakeFolder is os.MkdirTemp.

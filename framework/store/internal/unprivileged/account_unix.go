@@ -1,6 +1,6 @@
 //go:build unix
 
-// Package unprivileged runs the servers of tests for root: they refuse to run as root themselves.
+// Package unprivileged lets tests that run as root start servers that refuse to run as root.
 package unprivileged
 
 import (
@@ -13,13 +13,14 @@ import (
 	"syscall"
 )
 
-// Account is the user who runs the server: we ourselves (the zero value), or, since a server
-// refuses to run as root, an unprivileged user.
+// Account is the user who runs the server: the current user (the zero value), or an unprivileged
+// user if that is root.
 type Account struct {
 	credential *syscall.Credential
 }
 
-// For leaves root for the user that a server has by custom, or else for nobody.
+// For returns the account for a server: if the current user is root, the user that the server
+// usually has, or nobody.
 func For(server string) (Account, error) {
 	if os.Geteuid() != 0 {
 		return Account{}, nil
@@ -44,9 +45,9 @@ func (a Account) Attributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Credential: a.credential}
 }
 
-// MakeFolder makes a temporary folder, as os.MkdirTemp does, that belongs to the account, in parent or,
-// where that is empty, in the system's folder for such. An unprivileged user may
-// be unable to enter that one, so /tmp stands in for it.
+// MakeFolder makes a temporary folder, as os.MkdirTemp does, that belongs to the account, in parent
+// or, if that is empty, in the system's folder for temporary files. If an unprivileged user cannot
+// enter that folder, it uses /tmp.
 func (a Account) MakeFolder(parent, pattern string) (string, error) {
 	if parent == "" {
 		parent = os.TempDir()
@@ -55,7 +56,7 @@ func (a Account) MakeFolder(parent, pattern string) (string, error) {
 		}
 	}
 	if !a.canEnter(parent) {
-		return "", fmt.Errorf("user %d, who runs the server in root's place, cannot enter %s; name another folder", a.credential.Uid, parent)
+		return "", fmt.Errorf("user %d, who runs the server instead of root, cannot enter %s; name another folder", a.credential.Uid, parent)
 	}
 	folder, err := os.MkdirTemp(parent, pattern)
 	if err != nil {
@@ -70,7 +71,7 @@ func (a Account) MakeFolder(parent, pattern string) (string, error) {
 	return folder, nil
 }
 
-// canEnter reports whether the folder and all above it let every user through.
+// canEnter reports whether every user may enter the folder and all folders above it.
 func (a Account) canEnter(folder string) bool {
 	if a.credential == nil {
 		return true

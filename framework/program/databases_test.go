@@ -1,0 +1,168 @@
+package program
+
+import (
+	"database/sql"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/waybill-go/waybill/framework/store/sqlite"
+)
+
+// severalDatabases is a configuration of three, with a control database, of which eu and us have tables.
+func severalDatabases(t *testing.T) (file, folder string) {
+	t.Helper()
+	folder = t.TempDir()
+	file = writeFile(t, fmt.Sprintf(`
+databases: {asia: "sqlite:%[1]s/asia.db", eu: "sqlite:%[1]s/eu.db", us: "sqlite:%[1]s/us.db"}
+fleet: {control: "sqlite:%[1]s/control.db"}
+sinks:
+  lines: {kind: jsonlines, with: {path: "%[1]s/out.jsonl"}}
+routes:
+  "*": [lines]
+`, folder))
+	r := waybill(t, "migrate", "-c", file, "--in", "eu,us")
+	require.Zero(t, r.code, r.stderr)
+	require.Contains(t, r.stdout, "database eu: ")
+	require.Contains(t, r.stdout, "database us: ")
+	return file, folder
+}
+
+func publishTo(t *testing.T, path, id string) {
+	t.Helper()
+	db, err := sqlite.OpenDB(path)
+	require.NoError(t, err)
+	defer func(db *sql.DB) { require.NoError(t, db.Close()) }(db)
+	_, err = db.ExecContext(t.Context(), `INSERT INTO outbox (id, type, payload) VALUES (?, 't', '{}')`, id)
+	require.NoError(t, err)
+}
+
+func TestCommandsThatLookShowEachOfSeveralDatabases(t *testing.T) {
+	t.Parallel()
+	file, folder := severalDatabases(t)
+	publishTo(t, filepath.Join(folder, "us.db"), "one")
+
+	r := waybill(t, "status", "-c", file)
+	require.Equal(t, exitFailed, r.code)
+	require.Contains(t, r.stdout, "database eu\n\nlast offset: 0\n")
+	require.Contains(t, r.stdout, "database us\n\nlast offset: 1\n")
+	require.Contains(t, r.stderr, "database asia: ")
+	require.Contains(t, r.stderr, "waybill migrate")
+
+	r = waybill(t, "status", "-c", file, "--json", "--in", "us")
+	require.Zero(t, r.code, r.stderr)
+	var found struct {
+		Databases map[string]struct {
+			LastOffset int64 `json:"last_offset"`
+		} `json:"databases"`
+	}
+	require.NoError(t, json.Unmarshal([]byte(r.stdout), &found))
+	require.Len(t, found.Databases, 1)
+	require.Equal(t, int64(1), found.Databases["us"].LastOffset)
+
+	r = waybill(t, "why", "one", "-c", file, "--in", "eu,us")
+	require.Zero(t, r.code, r.stderr)
+	require.Contains(t, r.stdout, "database us\n\nid:          one\n")
+	require.NotContains(t, r.stdout, "database eu")
+	r = waybill(t, "why", "none", "-c", file, "--in", "eu,us")
+	require.Equal(t, exitFailed, r.code)
+}
+
+func TestCommandsThatChangeSomethingWantOneOfSeveralDatabases(t *testing.T) {
+	t.Parallel()
+	file, folder := severalDatabases(t)
+	for _, args := range [][]string{{"pause", "lines"}, {"parked", "requeue", "--id", "x", "--yes"}, {"forget", "lines", "--yes"}, {"migrate"}} {
+		r := waybill(t, append(args, "-c", file)...)
+		require.Equal(t, exitUsage, r.code, args)
+		require.Contains(t, r.stderr, "there are several databases: name one with --in: asia, eu, us", args)
+	}
+	r := waybill(t, "pause", "lines", "-c", file, "--in", "mars")
+	require.Equal(t, exitUsage, r.code)
+	require.Contains(t, r.stderr, `--in names the unknown database "mars"; there are: asia, eu, us`)
+	r = waybill(t, "pause", "lines", "-c", file, "--database", "sqlite:"+folder+"/eu.db", "--in", "eu")
+	require.Equal(t, exitUsage, r.code)
+
+	r = waybill(t, "migrate", "-c", file, "--in", "*")
+	require.Zero(t, r.code, r.stderr)
+	require.Contains(t, r.stdout, "database eu: the outbox is up to date\n")
+	require.Contains(t, r.stdout, "database control: ")
+	db, err := sqlite.OpenDB(filepath.Join(folder, "control.db"))
+	require.NoError(t, err)
+	defer db.Close()
+	var n int
+	require.NoError(t, db.QueryRowContext(t.Context(), `SELECT count(*) FROM waybill_fleet_cursors`).Scan(&n), "its tables have a prefix of their own")
+}
+
+func TestAQueryOfTheControlDatabaseListsDatabases(t *testing.T) {
+	t.Parallel()
+	_, folder := severalDatabases(t)
+	control := filepath.Join(folder, "control.db")
+	db, err := sqlite.OpenDB(control)
+	require.NoError(t, err)
+	defer db.Close()
+	_, err = db.ExecContext(t.Context(), `CREATE TABLE tenants (name text, url text); INSERT INTO tenants VALUES ('eu', ?)`, "sqlite:"+folder+"/eu.db")
+	require.NoError(t, err)
+	file := writeFile(t, fmt.Sprintf(`
+fleet: {control: "sqlite:%s", query: "SELECT name, url FROM tenants"}
+sinks:
+  lines: {kind: jsonlines, with: {path: "%s/out.jsonl"}}
+routes:
+  "*": [lines]
+`, control, folder))
+	r := waybill(t, "status", "-c", file)
+	require.Zero(t, r.code, r.stderr)
+	require.Contains(t, r.stdout, "database eu\n")
+	_, err = db.ExecContext(t.Context(), `ALTER TABLE tenants ADD COLUMN more text; DELETE FROM tenants`)
+	require.NoError(t, err)
+	r = waybill(t, "status", "-c", file)
+	require.Equal(t, exitFailed, r.code)
+	require.Contains(t, r.stderr, "fleet.query returns no database")
+}
+
+func TestForwardDeliversFromSeveralDatabasesAndShowsEach(t *testing.T) {
+	t.Parallel()
+	file, folder := severalDatabases(t)
+	r := waybill(t, "migrate", "-c", file, "--in", "control")
+	require.Zero(t, r.code, r.stderr)
+	address := observed(t, file)
+	publishTo(t, filepath.Join(folder, "eu.db"), "one")
+	p := start(t, "forward", "-c", file)
+	await := func(lines int) {
+		t.Helper()
+		require.Eventually(t, func() bool {
+			text, _ := os.ReadFile(filepath.Join(folder, "out.jsonl"))
+			return strings.Count(string(text), "\n") == lines
+		}, patience, 20*time.Millisecond, "%d lines", lines)
+	}
+	await(1)
+	p.awaitLine(t, "waybill migrate --in asia")
+	awaitPage(t, address, "/readyz", http.StatusOK, "ready")
+	awaitPage(t, address, "/metrics", http.StatusOK, `waybill_database_state{database="asia",state="failing"} 1`)
+	awaitPage(t, address, "/metrics", http.StatusOK, `waybill_sink_pending{database="eu",sink="lines"} `)
+	awaitPage(t, address, "/", http.StatusOK, `<a href="/in/us/">us</a>`)
+	awaitPage(t, address, "/in/eu/", http.StatusOK, "lines")
+	awaitPage(t, address, "/in/asia/", http.StatusServiceUnavailable, "has not been reached yet")
+	awaitPage(t, address, "/in/mars/", http.StatusNotFound, "")
+
+	text, err := os.ReadFile(file)
+	require.NoError(t, err)
+	r = waybill(t, "migrate", "--database", "sqlite:"+folder+"/mars.db")
+	require.Zero(t, r.code, r.stderr)
+	more := strings.Replace(string(text), "databases: {", fmt.Sprintf(`databases: {mars: "sqlite:%s/mars.db", `, folder), 1)
+	require.NoError(t, os.WriteFile(file, []byte(more), 0o600))
+	p.signal(t, syscall.SIGHUP)
+	publishTo(t, filepath.Join(folder, "mars.db"), "two")
+	await(2)
+	publishTo(t, filepath.Join(folder, "us.db"), "three")
+	await(3)
+	p.signal(t, syscall.SIGTERM)
+	require.Zero(t, p.wait())
+}
