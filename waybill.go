@@ -262,7 +262,8 @@ func (o *Outbox) note(err error) {
 	}
 }
 
-// Migrate creates and upgrades the tables; see [postgres.Migrate] and [sqlite.Migrate].
+// Migrate creates and upgrades the tables; see [postgres.Migrate],
+// [sqlite.Migrate] and [mysql.Migrate].
 func (o *Outbox) Migrate(ctx context.Context) error { return o.migrate(ctx) }
 
 // Open checks all declarations and connects to the outbox, which must be migrated; otherwise

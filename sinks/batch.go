@@ -40,8 +40,10 @@ type BatchLimits struct {
 
 // Result is the outcome of one delivery of a batch.
 type Result struct {
+	// Receipt is the sink's proof of a delivery that was made; see [Sink].
 	Receipt notification.Receipt
-	Err     error
+	// Err is nil if the delivery was made. Its class says what happens otherwise; see [Classify].
+	Err error
 }
 
 // Failed returns the same error for all deliveries of a batch, for sinks that deliver a batch as

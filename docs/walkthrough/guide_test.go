@@ -1,3 +1,15 @@
+// Package walkthrough follows the guides of the documentation as a newcomer would: in an empty
+// folder, block by block, against a real PostgreSQL. It is a separate module, since some guides
+// use pgx and River.
+//
+// A guide is its fenced blocks, in order. A comment above a block says what to do with it:
+//
+//	<!-- file: NAME -->       write it to that file
+//	<!-- terminal: NAME -->   run it in its own terminal, until the guide ends
+//	<!-- prints: NAME -->     wait until that terminal has shown these lines
+//
+// Without one, a block of sh is run, and a block of text behind it is what it has printed, where
+// … stands for anything. All other blocks are only read.
 package walkthrough
 
 import (
@@ -148,6 +160,7 @@ func (s *shell) follow(page string) {
 			require.NoError(s.t, os.WriteFile(s.path("file"), []byte(b.text), 0o600))
 			s.run(fmt.Sprintf("mkdir -p \"$(dirname %s)\" && cp %s %s", b.name, s.path("file"), b.name))
 		case b.does == "terminal":
+			require.NoError(s.t, os.WriteFile(s.path(b.name), nil, 0o600))
 			s.run(fmt.Sprintf("(\n%s) >%s 2>&1 &", b.text, s.path(b.name)))
 		case b.does == "prints":
 			s.await(b.name, b.text)

@@ -31,7 +31,7 @@ const drivers = "../../.cache/languages"
 type language struct {
 	needs   []string // files and programs
 	command func(task string, arguments []string) []string
-	first   string // what handle says at the first time
+	first   string // what handle says the first time
 }
 
 func then(command ...string) func(string, []string) []string {

@@ -58,7 +58,7 @@ func (a *Admin) Actions(ctx context.Context, limit int) ([]store.Action, error) 
 	return a.store.Actions(ctx, limit)
 }
 
-// Cancel stops an action, whichever process runs it, after the batch that is being committed.
+// Cancel stops an action, after the batch that is being committed. Any process may call it.
 // What was done stays. A cancelled replay cannot be continued. It fails with
 // store.ErrActionEnded if the action has ended or was already cancelled.
 func (a *Admin) Cancel(ctx context.Context, id string) (store.Action, error) {

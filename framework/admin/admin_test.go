@@ -22,14 +22,14 @@ import (
 
 func TestMain(m *testing.M) { postgrestest.Main(m) }
 
-// outbox is a migrated one with somebody who acts on it.
+// outbox is a migrated outbox with an Admin.
 type outbox struct {
 	*admin.Admin
 	store outboxStore
 	db    *sql.DB
 }
 
-// outboxStore is what a person and a forwarder need of an outbox.
+// outboxStore are the interfaces that Admin and a forwarder need.
 type outboxStore interface {
 	admin.Store
 	store.Log
@@ -76,8 +76,7 @@ func (o *outbox) publish(t *testing.T, id, typ, key string) {
 	require.NoError(t, err)
 }
 
-// settle has a sink settle all that there is, and writes what fill sets with it. The
-// lease stays.
+// settle settles everything for a sink, and writes what fill sets with it. It keeps the lease.
 func (o *outbox) settle(t *testing.T, sink string, fill func(c *store.Checkpoint)) {
 	t.Helper()
 	_, err := o.store.Cut(t.Context(), sink, 1, store.StartOldest)
@@ -104,7 +103,7 @@ func (o *outbox) settle(t *testing.T, sink string, fill func(c *store.Checkpoint
 
 func nothing(*store.Checkpoint) {}
 
-// park has a sink settle all, and parks deliveries.
+// park settles everything for a sink, and parks deliveries.
 func (o *outbox) park(t *testing.T, sink string, parked ...store.Parked) {
 	t.Helper()
 	o.settle(t, sink, func(c *store.Checkpoint) { c.Park = parked })
@@ -120,7 +119,7 @@ func delivery(offset int64, id, key string, state store.State) store.Parked {
 	}
 }
 
-// routing leads order.* to mail and web, with 5 attempts.
+// routing routes order.* to mail and web, with 5 attempts.
 func routing(t *testing.T) admin.Routing {
 	t.Helper()
 	routes, err := route.New(route.Routes{"order.*": route.To("mail", "web")}, []string{"mail", "web", "other"}, nil)
@@ -226,7 +225,7 @@ func TestWhyTellsWhatHoldsASinkUp(t *testing.T) {
 
 func TestWhyTellsWhatRetentionTookFromWhatNeverWas(t *testing.T) {
 	onEach(t, func(t *testing.T, o *outbox) {
-		require.Contains(t, o.why(t, "a").Text, "the log is empty")
+		require.Contains(t, o.why(t, "a").Text, "the log is empty: it was rolled back, is not committed yet")
 		o.publish(t, "b", "order.placed", "")
 		o.publish(t, "u", "parcel.lost", "")
 		require.Contains(t, o.why(t, "a").Text, "it was rolled back")

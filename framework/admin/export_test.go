@@ -14,7 +14,7 @@ import (
 	"github.com/waybill-go/waybill/framework/store"
 )
 
-// exported are the ids of an export, with their receipts as id/sink.
+// exported returns the ids of an export, with their receipts as id/sink.
 func (o *outbox) exported(t *testing.T, r admin.ExportRequest) ([]string, admin.Exporting) {
 	t.Helper()
 	ids := []string{}
@@ -29,7 +29,7 @@ func (o *outbox) exported(t *testing.T, r admin.ExportRequest) ([]string, admin.
 	return ids, done
 }
 
-// deliver settles all for a sink and archives receipts of the ids.
+// deliver settles everything for a sink and archives receipts of the ids.
 func (o *outbox) deliver(t *testing.T, sink string, ids ...string) {
 	t.Helper()
 	var receipts []store.Receipt

@@ -20,7 +20,7 @@ func (o *outbox) cause(t *testing.T, id, correlation, causation string) {
 	require.NoError(t, err)
 }
 
-// shape is a tree in brackets.
+// shape returns a tree as text with brackets.
 func shape(branches []*admin.Branch) (text string) {
 	for _, b := range branches {
 		text += b.ID + "(" + shape(b.Caused) + ")"
@@ -76,8 +76,8 @@ func TestATreeSaysOfEachSinkWhatWhySays(t *testing.T) {
 	})
 }
 
-// TestATreeOfATextIsFoundAroundTheNotification has the id lead to a correlation of which no
-// time is known.
+// TestATreeOfATextIsFoundAroundTheNotification has an id that leads to a correlation without a known
+// time.
 func TestATreeOfATextIsFoundAroundTheNotification(t *testing.T) {
 	onEach(t, func(t *testing.T, o *outbox) {
 		o.cause(t, "one", "request 7", "gone")

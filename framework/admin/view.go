@@ -17,7 +17,7 @@ type ParkedView struct {
 	Key           string      `json:"key,omitempty"`
 	Offset        int64       `json:"offset"`
 	Attempt       int         `json:"attempt"`
-	DueAt         time.Time   `json:"due_at,omitzero"`
+	DueAt         time.Time   `json:"due_at,omitzero"` // when it, or its hook, is tried again; zero: never by itself
 	FirstParkedAt time.Time   `json:"first_parked_at"`
 	UpdatedAt     time.Time   `json:"updated_at"`
 	LastError     string      `json:"last_error,omitempty"`

@@ -193,7 +193,7 @@ func (w *inquiry) unknown(id string) string {
 		return "nothing is left of it: its id was made at " + timeText(made) + ", and the log begins at " + timeText(w.trace.Oldest.OccurredOn) +
 			"; if it was committed, every sink has settled it and retention removed it"
 	case w.trace.Oldest == nil:
-		return "unknown id: the log is empty, so if it was ever committed, every sink has settled it and retention removed it"
+		return "unknown id, and the log is empty: it was rolled back, is not committed yet, or belongs to another outbox; or every sink has settled it and retention removed it"
 	}
 	return "unknown id: it was rolled back, is not committed yet, or belongs to another outbox"
 }

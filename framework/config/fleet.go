@@ -81,6 +81,9 @@ func LoadFleet(source Source) (map[string]Database, Fleet, error) {
 // awake.
 func (f Fleet) Listeners() int { return f.Connections / 4 }
 
+// Awake is how many databases are worked on at once within the connections: two for each.
+func (f Fleet) Awake() int { return (f.Connections - f.Listeners()) / 2 }
+
 // SleepAfter returns Sleep as a fleet takes it.
 func (f Fleet) SleepAfter() time.Duration {
 	if *f.Sleep == 0 {

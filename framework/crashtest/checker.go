@@ -9,49 +9,49 @@ import (
 // row is a committed notification.
 type row struct {
 	id, key string
-	n       int64 // its place among those of its key
+	n       int64 // number among the rows of its key
 }
 
-// history is all that happened.
+// history is everything that happened.
 type history struct {
 	published  map[string]publication // what publishers know, by id
-	log        []row                  // what was committed, in the order of the log
-	upstream   map[string]int         // what Config.Upstream says
-	deliveries []delivery             // in their order
+	log        []row                  // committed rows, in log order
+	upstream   map[string]int         // result of Config.Upstream
+	deliveries []delivery             // in order
 	faults     []Fault
 }
 
-// Broken is a guarantee that was broken.
+// Broken names a broken guarantee.
 type Broken string
 
-// The guarantees, by how they are broken.
+// The ways in which a guarantee can be broken.
 const (
-	// Lost: committed, and never delivered.
+	// Lost is a committed notification that was never delivered.
 	Lost Broken = "lost"
-	// Phantom: delivered, though its transaction was rolled back or never was.
+	// Phantom was delivered although its transaction was rolled back or never existed.
 	Phantom Broken = "phantom"
-	// Disordered: delivered for the first time behind a later one of its key.
+	// Disordered was first delivered after a later notification of its key.
 	Disordered Broken = "disordered"
-	// Repeated: delivered again, and no fault explains it.
+	// Repeated was delivered again, and no fault explains that.
 	Repeated Broken = "repeated"
-	// Excessive: a forwarder delivered more behind those who took its lanes than it
+	// Excessive means that a forwarder made more deliveries after others took its lanes than it
 	// can have had in flight.
 	Excessive Broken = "excessive repeats"
-	// Stalled: something was still pending when Config.Calm was over.
+	// Stalled means that something was still pending when Config.Calm was over.
 	Stalled Broken = "stalled"
-	// Forgotten: the server said that it was committed, and it is not in the log.
-	// This is not the forwarder's doing.
+	// Forgotten was committed according to the server, but is not in the log. The database
+	// caused it, not the forwarder.
 	Forgotten Broken = "forgotten by the database"
 )
 
-// Violation is one case of it.
+// Violation is one case of a broken guarantee.
 type Violation struct {
 	Broken Broken
-	ID     string // of the notification; "" where it is about none
-	Detail string // what is known of it, with times since the first delivery
+	ID     string // of the notification; "" if it concerns none
+	Detail string // the history of the notification, with times since the first delivery
 }
 
-// judge finds all violations, and counts repeats in the history's faults.
+// judge returns all violations, and counts repeats in the faults of the history.
 func (h *history) judge(c Config) []Violation {
 	var found []Violation
 	found = append(found, h.judgeDatabase()...)
@@ -60,7 +60,7 @@ func (h *history) judge(c Config) []Violation {
 	return append(found, h.judgeRepeats(c)...)
 }
 
-// judgeDatabase compares what publishers were told with the log.
+// judgeDatabase compares the log with what publishers know.
 func (h *history) judgeDatabase() (found []Violation) {
 	logged := make(map[string]bool, len(h.log))
 	for _, r := range h.log {
@@ -74,8 +74,8 @@ func (h *history) judgeDatabase() (found []Violation) {
 	return found
 }
 
-// judgeDeliveries compares the log with what was delivered. The log knows also
-// what became of transactions whose outcome no publisher knows.
+// judgeDeliveries compares the deliveries with the log. The log also knows the outcome of
+// transactions that no publisher knows.
 func (h *history) judgeDeliveries() (found []Violation) {
 	delivered := make(map[string]bool, len(h.log))
 	for _, d := range h.deliveries {
@@ -93,7 +93,7 @@ func (h *history) judgeDeliveries() (found []Violation) {
 	return found
 }
 
-// judgeOrder looks at first deliveries, key by key.
+// judgeOrder checks the first deliveries, key by key.
 func (h *history) judgeOrder() (found []Violation) {
 	last := make(map[string]int64)
 	seen := make(map[string]bool, len(h.log))
@@ -110,9 +110,9 @@ func (h *history) judgeOrder() (found []Violation) {
 	return found
 }
 
-// judgeRepeats finds for each repeat the fault that explains it, save for what was repeated
-// upstream already. A fault may have as many repeats as its victim had in flight
-// (Config.Threshold) and delivered within the fault's reach.
+// judgeRepeats finds for each repeat the fault that explains it, except for repeats that upstream
+// made. A fault explains at most as many repeats as its victim had in flight (Config.Threshold)
+// and delivered within the fault's reach.
 func (h *history) judgeRepeats(c Config) (found []Violation) {
 	previous, times := make(map[string]delivery, len(h.log)), make(map[string]int, len(h.log))
 	for _, d := range h.deliveries {
@@ -133,9 +133,9 @@ func (h *history) judgeRepeats(c Config) (found []Violation) {
 	return found
 }
 
-// explain counts a repeat in the last fault that explains it: one whose victim
-// made the delivery before it within the fault's reach; or else one whose victim
-// made the repeat, of what was in flight when others took its lanes.
+// explain counts a repeat in the last fault that explains it. The fault's victim made either the
+// delivery before the repeat, within the fault's reach, or the repeat itself, of something that was
+// in flight when others took its lanes.
 func (h *history) explain(before, repeat delivery, c Config) bool {
 	for i := len(h.faults) - 1; i >= 0; i-- {
 		f := &h.faults[i]
@@ -155,7 +155,7 @@ func (h *history) explain(before, repeat delivery, c Config) bool {
 	return false
 }
 
-// harms says whether a forwarder is a fault's victim.
+// harms reports whether a forwarder is the fault's victim.
 func (f *Fault) harms(forwarder int) bool {
 	return f.Kind == RestartDatabase || f.Kind == CrashDatabase || f.Victim == forwarder
 }
@@ -165,29 +165,29 @@ func (f *Fault) reaches(at time.Time, c Config) bool {
 	return !at.Before(from) && at.Before(to)
 }
 
-// reach is when deliveries are made that a fault may repeat; zero for none. It
-// begins one checkpoint before the fault, since that much may be unwritten, or one
-// delivery, since its answer may be lost. When an outage of the database begins, the
-// forwarder has one more checkpoint's time to notice.
+// reach returns when deliveries are made that a fault may repeat; zero if it repeats none. The
+// reach begins before the fault: one checkpoint earlier, since that much may be unwritten, or one
+// delivery earlier, since its answer may be lost. At the beginning of a database outage the
+// forwarder needs the time of one more checkpoint to notice.
 func (f *Fault) reach(c Config) (from, to time.Time) {
 	unwritten := f.began.Add(-c.Checkpoint)
 	switch f.Kind {
 	case KillForwarder:
-		return unwritten, f.began.Add(slowest) // what the sink had in its hands
+		return unwritten, f.began.Add(slowest) // deliveries that the sink was handling
 	case PauseForwarder:
 		return unwritten, f.ended.Add(c.Checkpoint)
 	case CutSink:
 		return unwritten.Add(-slowest), f.ended.Add(c.Checkpoint)
-	case SlowDatabase: // a lease may run out at any time
+	case SlowDatabase: // a lease may expire at any time
 		return unwritten, f.ended.Add(c.Checkpoint)
 	case CutDatabase, SilenceDatabase, RestartDatabase, CrashDatabase:
-		// It begins no delivery once a checkpoint has failed, or has taken long.
+		// It begins no delivery after a checkpoint has failed or was slow.
 		return unwritten, f.began.Add(c.Checkpoint + slowest)
 	}
-	return time.Time{}, time.Time{} // a graceful stop and a publisher's end repeat nothing
+	return time.Time{}, time.Time{} // a graceful stop and the end of a publisher repeat nothing
 }
 
-// deliveredWithin is a fault's bound.
+// deliveredWithin returns the bound of a fault's repeats.
 func (h *history) deliveredWithin(f *Fault, c Config) (bound int) {
 	from, to := f.reach(c)
 	if to.IsZero() {
@@ -205,7 +205,7 @@ func (h *history) deliveredWithin(f *Fault, c Config) (bound int) {
 	return bound + c.Threshold
 }
 
-// violation tells all that is known of a notification.
+// violation returns a violation with the history of a notification.
 func (h *history) violation(broken Broken, id string) Violation {
 	detail := "never published"
 	if p, ok := h.published[id]; ok {

@@ -16,7 +16,7 @@ var start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
 func at(seconds float64) time.Time { return start.Add(time.Duration(seconds * float64(time.Second))) }
 
-// sound is a history in which all went well: two notifications of one key, one
+// sound is a history without violations: two notifications of one key, one
 // of another, one without a key, one rolled back, one whose publisher was killed
 // behind its commit.
 func sound() history {
@@ -55,7 +55,7 @@ func TestTheCheckerFindsEachBrokenGuarantee(t *testing.T) {
 			}, Phantom, "lost answer"},
 		"one that was rolled back is delivered": {
 			func(h *history) { h.deliveries = append(h.deliveries, delivery{"never", "a", 3, 0, at(20)}) }, Phantom, "never"},
-		"one that nobody published is delivered": {
+		"one that was never published is delivered": {
 			func(h *history) { h.deliveries = append(h.deliveries, delivery{"who", "a", 3, 0, at(20)}) }, Phantom, "who"},
 		"a key's second is delivered before its first": {
 			func(h *history) {

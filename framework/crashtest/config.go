@@ -10,62 +10,59 @@ import (
 	"time"
 )
 
-// Config says what is tested and how hard. Forwarder is required; the zero value
-// of every other field takes the default that it names.
+// Config says what to test and how hard. Forwarder is required; the zero value of every other
+// field means its default.
 type Config struct {
-	// Forwarder makes the command of one forwarder, which Run starts: again after
-	// each kill. It forwards every notification of the outbox with the default
-	// prefix at dsn, a postgres:// or mysql:// URL, to endpoint, an http:// URL: the payload as
-	// the body of a POST, the id in the header Waybill-Id, one notification a
-	// request. SIGTERM stops it in good order, with code 0.
+	// Forwarder returns the command of a forwarder. Run starts it, and again after each kill. It
+	// forwards all notifications of the outbox with the default prefix at dsn (a postgres:// or
+	// mysql:// URL) to endpoint (an http:// URL): one POST each, with the payload as its body and
+	// the id in the header Waybill-Id. After SIGTERM it stops gracefully, with exit code 0.
 	//
-	// It should retry without giving up and soon (50 ms, at most 1 s), since a dead
-	// letter counts as lost; and have more than one lane, so that forwarders share
-	// the work.
+	// It should retry without a limit and soon (50 ms, at most 1 s), since a dead delivery counts
+	// as lost. It should have more than one lane, so that forwarders share the work.
 	Forwarder func(dsn, endpoint string) *exec.Cmd
-	// Upstream is for forwarders that read what another stage makes of the outbox, at least once: how often
-	// each notification is in that. The calm lasts until all of them were delivered, and as many
-	// repeats need no fault. Default nil: they read the outbox, which has each once.
+	// Upstream, if set, is for forwarders that do not read the outbox, but the output of another
+	// stage that copies it at least once. It returns how often each notification is in that
+	// output. The calm lasts until all of those are delivered, and repeats made by the stage need
+	// no fault. Default nil: the forwarders read the outbox.
 	Upstream func(ctx context.Context) (map[string]int, error)
 
-	// Database is what the outbox is in; default PostgreSQL.
+	// Database is the server of the outbox; default PostgreSQL.
 	Database Database
-	// Forwarders run at once; default 2, which is the least.
+	// Forwarders is how many run at once; default 2, at least 2.
 	Forwarders int
-	// Lease and Threshold are what the forwarders are configured with: how long a
-	// lane stays with one that is not heard of (default 15 s), and most deliveries
-	// in flight (default 16). Faults last as long as it takes to matter, and repeats
-	// are judged, by them.
+	// Lease and Threshold are those of the forwarders' configuration: how long a forwarder keeps a
+	// lane without renewing its lease (default 15 s), and how many deliveries can be in flight
+	// (default 16). They determine how long faults last and how repeats are judged.
 	Lease     time.Duration
 	Threshold int
-	// Checkpoint is how long a delivery that was made may stay unwritten while
-	// nothing is wrong: default 1 s, which is a hundred times what it takes on an
-	// idle machine.
+	// Checkpoint is how long a delivery that was made can remain unrecorded while there is no
+	// fault; default 1 s, which is a hundred times what it takes on an idle machine.
 	Checkpoint time.Duration
 
-	// Publishers are processes that write with four connections each; default 3.
+	// Publishers is the number of processes that publish, with four connections each; default 3.
 	Publishers int
-	// Keys is among how many keys they choose, beside none; default 8. Fewer wait
-	// more for each other.
+	// Keys is how many keys they use, besides none; default 8. With fewer keys they wait for each
+	// other more often.
 	Keys int
-	// Rate is about how many transactions they begin in a second; default 100.
+	// Rate is about how many transactions they begin per second; default 100.
 	Rate int
 
-	// Duration is how long harm is done; default 20 s. The fault that has begun is
-	// ended, then comes the calm.
+	// Duration is how long Run causes faults; default 20 s. Then it ends the last fault, and the
+	// calm begins.
 	Duration time.Duration
-	// Faults are the kinds of fault to choose from; default all of them. Fewer of
-	// them help to find which one matters.
+	// Faults are the kinds of fault to choose from; default all. A shorter list helps to find
+	// out which kind matters.
 	Faults []Kind
-	// Gap is about how long nothing happens between two faults; default 1 s.
+	// Gap is about how long the pause between two faults is; default 1 s.
 	Gap time.Duration
-	// Calm bounds the wait for the end of the backlog; default 1 min.
+	// Calm bounds the wait until the backlog is empty; default 1 min.
 	Calm time.Duration
-	// Seed chooses faults, their order, victims and lengths: the same ones for the
-	// same seed and Config. When exactly they meet which statement is left to the
-	// machine. 0 takes one at random.
+	// Seed determines the faults, their order, victims and lengths: they are the same for the
+	// same seed and Config. Which statement they interrupt depends on the machine. 0 means a
+	// random seed.
 	Seed uint64
-	// Log gets one line for each fault as it begins; default: nothing is written.
+	// Log gets one line when a fault begins; nil discards them.
 	Log io.Writer
 }
 

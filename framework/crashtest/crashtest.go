@@ -1,9 +1,9 @@
-// Package crashtest kills, stops and cuts off real forwarders while real
-// publishers write to a real PostgreSQL, MySQL or MariaDB, and then compares what a
-// sink got with what was committed.
+// Package crashtest tests a forwarder by crashing it. It kills, stops and disconnects real
+// forwarders while real publishers write to a real PostgreSQL, MySQL or MariaDB, and then compares
+// what a sink received with what was committed.
 //
 //	func TestMain(m *testing.M) {
-//		crashtest.RunPublisher() // a publisher is this binary, started once more
+//		crashtest.RunPublisher() // a publisher is this binary, started again
 //		os.Exit(m.Run())
 //	}
 //
@@ -17,13 +17,8 @@
 //		}
 //	}
 //
-// Everything listens on the loopback interface only and ends with Run. On Linux
-// the processes end also when the one that called Run is killed; elsewhere the
-// publishers and the database do.
-//
-// The files, in the order in which to read them: config.go, crashtest.go,
-// plan.go, fault.go, database.go, publisher.go, ledger.go, sink.go, network.go, process.go,
-// checker.go, report.go.
+// Everything listens on the loopback interface only and ends with Run. If the process that called
+// Run is killed, its publishers and the database end too; on Linux the forwarders also do.
 package crashtest
 
 import (
@@ -40,20 +35,20 @@ import (
 	"github.com/waybill-go/waybill/framework/store"
 )
 
-// endTimeout is how long a process may take to end in good order.
+// endTimeout is how long a process may take to stop gracefully.
 const endTimeout = 30 * time.Second
 
 // lookEvery is the pause between two looks at what is pending.
 const lookEvery = 50 * time.Millisecond
 
-// Run starts a database server, publishers and forwarders, does harm to them for
-// Config.Duration, waits until nothing is pending, and checks what the sink got.
-// The report is filled as far as the run came, also with an error. The error
-// wraps ErrBroken where a guarantee was broken: the report then names the first
-// offending notifications with their histories; ErrEnded if a process ended
-// by itself; ErrNoPublisher where RunPublisher was not called. It returns
-// when all that it started has ended. May be called in parallel, on a machine
-// that is large enough.
+// Run starts a database server, publishers and forwarders, causes faults for Config.Duration,
+// waits until nothing is pending, and checks what the sink received. It returns when everything
+// that it started has ended. It may be called in parallel on a machine that is large enough.
+//
+// The error wraps ErrBroken if a guarantee was broken; the report then lists the first violations
+// with the histories of their notifications. It wraps ErrEnded if a process ended by itself, and
+// ErrNoPublisher if RunPublisher was not called. With an error, the report contains what happened
+// until then.
 func Run(ctx context.Context, c Config) (report Report, err error) {
 	c, err = c.withDefaults()
 	if err != nil {
@@ -78,11 +73,11 @@ func Run(ctx context.Context, c Config) (report Report, err error) {
 	return h.report, err
 }
 
-// harness is one Run.
+// harness is one call of Run.
 type harness struct {
 	config Config
-	fail   context.CancelCauseFunc // ends the run early
-	random *rand.Rand              // of this goroutine
+	fail   context.CancelCauseFunc // ends the run with an error
+	random *rand.Rand              // for this goroutine only
 	report Report
 
 	dialect    dialect
@@ -96,7 +91,7 @@ type harness struct {
 	starter    *starter
 	forwarders []*forwarder
 	publishers []*publisher
-	started    int // publishers, for their seeds
+	started    int // publishers so far, for their seeds
 	reading    sync.WaitGroup
 }
 
@@ -181,8 +176,8 @@ func (h *harness) begin(ctx context.Context) (err error) {
 	return nil
 }
 
-// awaitIdle waits until nothing is pending, and says what was left when Config.Calm was over;
-// and what Config.Upstream says then.
+// awaitIdle waits until nothing is pending, or Config.Calm is over. It returns what is still
+// pending, and the last result of Config.Upstream.
 func (h *harness) awaitIdle(ctx context.Context) (upstream map[string]int, pending string) {
 	ctx, cancel := context.WithTimeout(ctx, h.config.Calm)
 	defer cancel()
@@ -199,8 +194,8 @@ func (h *harness) awaitIdle(ctx context.Context) (upstream map[string]int, pendi
 	}
 }
 
-// look says what is pending: "" where every cursor is at the end of the log, nothing is parked, and
-// all that is upstream was delivered.
+// look returns what is pending: "" if every cursor is at the end of the log, nothing is parked, and
+// everything upstream is delivered.
 func (h *harness) look(ctx context.Context) (upstream map[string]int, pending string, err error) {
 	status, err := h.store.Status(ctx, store.StatusQuery{})
 	if err != nil {
@@ -234,7 +229,7 @@ func idle(status store.Status) bool {
 	return len(status.Cursors) > 0 && len(status.Parked) == 0
 }
 
-// readLog returns what was committed, in the order of the log.
+// readLog returns the committed rows, in log order.
 func (h *harness) readLog(ctx context.Context) (log []row, err error) {
 	rows, err := h.db.QueryContext(ctx, `SELECT o.id, o.payload FROM outbox o ORDER BY o.offset`)
 	if err != nil {
@@ -256,7 +251,7 @@ func (h *harness) readLog(ctx context.Context) (log []row, err error) {
 	return log, rows.Err()
 }
 
-// count reports what publishers and the sink counted.
+// count adds the counts of the publishers and the sink to the report.
 func (h *harness) count() {
 	r := &h.report
 	for outcome, transactions := range h.ledger.count() {
@@ -273,7 +268,7 @@ func (h *harness) count() {
 	r.Failures = h.sink.failures
 }
 
-// end ends whatever begin has started.
+// end ends everything that begin started.
 func (h *harness) end() (err error) {
 	for _, p := range h.publishers {
 		p.kill()

@@ -16,42 +16,42 @@ import (
 // Database is a kind of database server.
 type Database string
 
-// The servers. MySQL is MySQL or MariaDB, whichever mysqltest starts.
+// The kinds. MySQL is MySQL or MariaDB, depending on which one mysqltest starts.
 const (
 	PostgreSQL Database = "PostgreSQL"
 	MySQL      Database = "MySQL"
 )
 
-// dialect is what differs between databases for the harness and its publishers.
+// dialect is the difference between databases for the harness and its publishers.
 type dialect struct {
-	// start starts a server that is the harness's own.
+	// start starts a server for this harness.
 	start func(context.Context) (server, error)
 	open  func(url string) (*sql.DB, error)
-	// migrate makes the outbox's tables and opens it.
+	// migrate creates the tables of the outbox and opens it.
 	migrate func(context.Context, *sql.DB) (store.Inspector, error)
-	// early are the statements that take a transaction's place among the others before it waits for a lock.
+	// early are statements that give a transaction its id or an offset before it waits for a lock.
 	early []string
 	// insert publishes an id, a key and a payload.
 	insert string
-	// count adds to the n of a key, whose row it locks, and returns the sum.
+	// count adds n to the row of a key, which it locks, and returns the sum.
 	count func(tx *sql.Tx, key string, n int64) (sum int64, err error)
 }
 
 // server is a running database server.
 type server interface {
-	// create makes an empty database and returns its URL.
+	// create creates an empty database and returns its URL.
 	create(context.Context) (string, error)
-	// restart ends all of the server's processes at once and starts it again.
+	// restart ends all processes of the server at once and starts it again.
 	restart(context.Context) error
-	// session is the process that serves a connection, if it can be killed without the rest, and the server
-	// lets that be noticed; 0: it cannot.
+	// session returns the process that serves a connection, or 0: if it cannot be killed alone, or
+	// the server does not show that it was.
 	session(context.Context, *sql.Conn) (pid int, err error)
 	stop() error
 }
 
 var dialects = map[Database]dialect{PostgreSQL: onPostgreSQL, MySQL: onMySQL}
 
-// dialectOf is that of a database's URL.
+// dialectOf returns the dialect of a database's URL.
 func dialectOf(url string) dialect {
 	if strings.HasPrefix(url, "postgres") {
 		return onPostgreSQL
@@ -59,7 +59,7 @@ func dialectOf(url string) dialect {
 	return onMySQL
 }
 
-// spare leaves out what cannot be noticed on this server.
+// spare removes the faults that this server cannot show.
 func (h *harness) spare(ctx context.Context) error {
 	session, err := h.db.Conn(ctx)
 	if err != nil {
@@ -75,11 +75,11 @@ func (h *harness) spare(ctx context.Context) error {
 	return errors.Join(err, session.Close())
 }
 
-// crashDatabase kills the process of a session and waits until the server has recovered.
+// crashDatabase kills the process of a session, and waits until the server has recovered.
 func (h *harness) crashDatabase(ctx context.Context) error {
 	var session *sql.Conn
 	var pid int
-	err := retry(ctx, func() (err error) { // the pool's connections may be dead since another fault
+	err := retry(ctx, func() (err error) { // connections in the pool may be dead after another fault
 		if session, err = h.db.Conn(ctx); err != nil {
 			return err
 		}

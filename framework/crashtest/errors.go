@@ -2,21 +2,21 @@ package crashtest
 
 import "errors"
 
-// Errors before a run.
+// Errors before a run begins.
 var (
-	// ErrConfig is wrapped where a Config cannot be used.
+	// ErrConfig is wrapped if a Config is not valid.
 	ErrConfig = errors.New("unusable configuration")
-	// ErrNoPublisher is returned where RunPublisher was not called first: the
-	// process could not be started again as a publisher.
+	// ErrNoPublisher is returned if RunPublisher was not called first, so that the process cannot
+	// be started again as a publisher.
 	ErrNoPublisher = errors.New("RunPublisher was not called: call it first in TestMain or main")
 )
 
 // Errors of a run.
 var (
-	// ErrBroken is wrapped where a guarantee was broken.
+	// ErrBroken is wrapped if a guarantee was broken.
 	ErrBroken = errors.New("a guarantee was broken")
-	// ErrEnded is wrapped where a forwarder or publisher ended by itself.
+	// ErrEnded is wrapped if a forwarder or publisher ended by itself.
 	ErrEnded = errors.New("a process ended by itself")
-	// ErrNetwork is wrapped where a proxy could not do what a fault asked of it.
+	// ErrNetwork is wrapped if a proxy failed to do what a fault needs.
 	ErrNetwork = errors.New("the proxy does not obey")
 )

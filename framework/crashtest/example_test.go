@@ -10,7 +10,7 @@ import (
 	"github.com/waybill-go/waybill/framework/crashtest"
 )
 
-// A program with a forwarder of its own has it crash for ten minutes.
+// A program crashes its own forwarder for ten minutes.
 func ExampleRun() {
 	crashtest.RunPublisher() // first of all, in main or TestMain
 

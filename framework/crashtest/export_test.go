@@ -5,11 +5,11 @@ import (
 	"os/exec"
 )
 
-// Nursery starts processes that die with this one, for tests of programs of other shapes than
-// those of Run.
+// Nursery starts processes that end when this one does. It is for tests of programs that do not
+// fit Run.
 type Nursery struct{ starter *starter }
 
-// NewNursery makes a Nursery, which Close ends behind its last process.
+// NewNursery returns a Nursery. Close it after its last process has ended.
 func NewNursery() *Nursery { return &Nursery{newStarter()} }
 
 // Close ends the nursery.

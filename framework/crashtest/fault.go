@@ -10,18 +10,18 @@ import (
 // Fault is a fault that happened.
 type Fault struct {
 	Kind   Kind
-	Victim int // number of the forwarder or publisher; of no meaning for the database's own
-	// Began and Ended are since the first fault could have begun.
+	Victim int // number of the forwarder or publisher; meaningless for faults of the database itself
+	// Began and Ended are times since the first fault could have begun.
 	Began, Ended time.Duration
-	// Repeats are deliveries that were made again for it; Bound is how many there
-	// may be.
+	// Repeats is the number of deliveries that were repeated because of it; Bound is how many
+	// there may be.
 	Repeats, Bound int
 
 	began, ended time.Time
-	late         int // repeats that the victim made, behind those who took its lanes
+	late         int // repeats that the victim itself made, after others took its lanes
 }
 
-// forwarder is a forwarder's process and its ways out.
+// forwarder is the process of a forwarder, with its network links.
 type forwarder struct {
 	*process
 	number             int
@@ -43,12 +43,12 @@ func (h *harness) connect(f *forwarder) (err error) {
 func (f *forwarder) disconnect() {
 	for _, l := range []*link{f.toDatabase, f.toSink} {
 		if l != nil {
-			_ = l.cut() // it is the end
+			_ = l.cut() // nothing follows
 		}
 	}
 }
 
-// startForwarder starts a forwarder on its ways, which stay the same.
+// startForwarder starts a forwarder. Its links stay the same.
 func (h *harness) startForwarder(f *forwarder) error {
 	address, err := url.Parse(h.dsn)
 	if err != nil {
@@ -72,7 +72,7 @@ func (h *harness) stopForwarders() error {
 	return nil
 }
 
-// harm follows the plan until its time is over.
+// harm causes the planned faults until the time is over.
 func (h *harness) harm(ctx context.Context) error {
 	began := time.Now()
 	harming, cancel := context.WithTimeout(ctx, h.config.Duration)
@@ -95,7 +95,7 @@ func (h *harness) harm(ctx context.Context) error {
 	}
 }
 
-// inflict returns once the fault is over.
+// inflict causes a fault, and returns when it is over.
 func (h *harness) inflict(ctx context.Context, s step) error {
 	switch s.kind {
 	case RestartDatabase:
@@ -131,7 +131,7 @@ func (h *harness) inflict(ctx context.Context, s step) error {
 	return fmt.Errorf("%w: unknown fault %q", ErrConfig, s.kind)
 }
 
-// retry does something until it works, for endTimeout.
+// retry repeats a function until it succeeds, for endTimeout.
 func retry(ctx context.Context, do func() error) error {
 	deadline := time.Now().Add(endTimeout)
 	for {
@@ -142,7 +142,7 @@ func retry(ctx context.Context, do func() error) error {
 	}
 }
 
-// during undoes after a while what it does.
+// during calls do, waits, and calls undo.
 func during(ctx context.Context, length time.Duration, do, undo func() error) error {
 	if err := do(); err != nil {
 		return err
@@ -151,11 +151,11 @@ func during(ctx context.Context, length time.Duration, do, undo func() error) er
 	return undo()
 }
 
-// killPublisher waits for a transaction to begin, and a moment.
+// killPublisher waits until a transaction begins, and a moment longer.
 func (h *harness) killPublisher(ctx context.Context, s step) error {
 	p := h.publishers[s.victim]
 	select {
-	case <-p.began: // maybe one that has ended since
+	case <-p.began: // it may have ended since
 	default:
 	}
 	select {
@@ -167,7 +167,7 @@ func (h *harness) killPublisher(ctx context.Context, s step) error {
 		return context.Cause(ctx)
 	}
 	p.kill()
-	_ = p.input.Close() // the other end is gone
+	_ = p.input.Close() // the other end no longer exists
 	sleep(ctx, s.length)
 	next, err := h.startPublisher(s.victim)
 	if err == nil {
@@ -176,7 +176,7 @@ func (h *harness) killPublisher(ctx context.Context, s step) error {
 	return err
 }
 
-// sleep returns false if ctx was done before.
+// sleep returns false if ctx is done first.
 func sleep(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -6,23 +6,23 @@ import "sync"
 type outcome string
 
 const (
-	// begun: and no more was heard; its publisher was killed. It may be committed.
+	// begun means that nothing more is known: the publisher was killed. It may be committed.
 	begun outcome = "begun"
-	// committed: the server said so.
+	// committed means that the server confirmed it.
 	committed outcome = "committed"
-	// rolledBack: COMMIT was never sent.
+	// rolledBack means that COMMIT was never sent.
 	rolledBack outcome = "rolled back"
-	// unknown: COMMIT was sent, and its answer was lost.
+	// unknown means that COMMIT was sent and its answer was lost.
 	unknown outcome = "unknown"
 )
 
-// transaction is a publisher's line about one of its transactions: one before it
-// writes anything, and one when it has ended. A killed publisher leaves whole
-// lines only, since a pipe takes each at once.
+// transaction is a line that a publisher writes about a transaction: one before it writes to the
+// database, and one when the transaction has ended. A killed publisher leaves no partial lines,
+// because each is written to the pipe in one piece.
 type transaction struct {
 	ID      string  `json:"id"`
 	Outcome outcome `json:"outcome"`
-	Items   []item  `json:"items,omitempty"` // in the first line
+	Items   []item  `json:"items,omitempty"` // in the first line only
 }
 
 // item is a notification that a transaction publishes if it commits.
@@ -31,14 +31,13 @@ type item struct {
 	Key string `json:"key"`
 }
 
-// publication is what became of the transaction of a notification, as far as its
-// publisher knows.
+// publication is what a publisher knows about the transaction of a notification.
 type publication struct {
 	key     string
 	outcome *outcome
 }
 
-// ledger is what all publishers said.
+// ledger collects what all publishers know.
 type ledger struct {
 	mu           sync.Mutex
 	transactions map[string]*outcome
@@ -62,7 +61,7 @@ func (l *ledger) note(t transaction) {
 	}
 }
 
-// publications returns everything, once nothing is noted any more.
+// publications returns all publications. note must not be called any more.
 func (l *ledger) publications() map[string]publication {
 	l.mu.Lock()
 	defer l.mu.Unlock()

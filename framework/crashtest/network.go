@@ -12,16 +12,16 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// Ports of proxies are taken from below those that systems give to outgoing
-// connections: a proxy that was cut needs its port back.
+// The ports of proxies are below those that systems use for outgoing connections, because a proxy
+// that was cut needs the same port again.
 const (
 	firstPort = 12000
 	lastPort  = 20000
 	portTries = 50
 )
 
-// obeyTimeout bounds a change of a proxy. toxiproxy can wait for a connection whose
-// other end does not read, such as a stopped process.
+// obeyTimeout bounds a change of a proxy. toxiproxy may wait for a connection whose other end does
+// not read, such as a stopped process.
 const obeyTimeout = 20 * time.Second
 
 // network makes proxies.
@@ -31,7 +31,7 @@ func newNetwork() network {
 	return network{toxiproxy.NewServer(toxiproxy.NewMetricsContainer(nil), zerolog.Nop())}
 }
 
-// link is a way between a forwarder and one of its ends.
+// link is a network link between a forwarder and the database or the sink.
 type link struct{ proxy *toxiproxy.Proxy }
 
 func (n network) open(name, to string) (*link, error) {
@@ -52,7 +52,7 @@ func (l *link) cut() error {
 	return l.obey(func() error { l.proxy.Stop(); return nil })
 }
 
-// mend takes connections again.
+// mend accepts connections again.
 func (l *link) mend() error {
 	return l.obey(func() error {
 		for end := time.Now().Add(obeyTimeout); ; time.Sleep(lookEvery) {
@@ -70,8 +70,8 @@ const (
 	silence = `{"name": "silence", "type": "timeout", "stream": "downstream", "attributes": {"timeout": 0}}`
 )
 
-// poison adds toxics. heal takes them away: connections that were silent are
-// closed then, as by a firewall that has forgotten them.
+// poison adds toxics. heal removes them; connections that were silent are closed then, as by a
+// firewall that no longer knows them.
 func (l *link) poison(toxics ...string) error {
 	return l.obey(func() error {
 		for _, toxic := range toxics {
@@ -83,8 +83,8 @@ func (l *link) poison(toxics ...string) error {
 	})
 }
 
-// heal cuts the connections first: toxiproxy does not get a toxic out of a
-// connection that is not read.
+// heal cuts the connections first, because toxiproxy cannot remove a toxic from a connection that
+// is not read.
 func (l *link) heal() error {
 	if err := l.cut(); err != nil {
 		return err

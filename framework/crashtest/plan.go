@@ -8,29 +8,29 @@ import (
 // Kind is a kind of fault.
 type Kind string
 
-// The faults. Each happens once before any of them happens again.
+// The kinds of fault. Each happens once before any of them happens again.
 const (
 	// KillForwarder kills a forwarder with SIGKILL and starts another one.
 	KillForwarder Kind = "kill forwarder"
-	// PauseForwarder stops a forwarder with SIGSTOP until its leases are over, then
-	// lets it go on, unaware.
+	// PauseForwarder stops a forwarder with SIGSTOP until its leases have expired, and then lets
+	// it continue.
 	PauseForwarder Kind = "pause forwarder"
 	// TerminateForwarder stops a forwarder with SIGTERM and starts another one.
 	TerminateForwarder Kind = "terminate forwarder"
 	// CutDatabase closes a forwarder's connections to the database and refuses new ones.
 	CutDatabase Kind = "cut database"
-	// SlowDatabase delays all that the database answers to a forwarder.
+	// SlowDatabase delays the database's answers to a forwarder.
 	SlowDatabase Kind = "slow database"
-	// SilenceDatabase swallows what a forwarder and the database say to each other,
-	// without closing a connection: a black hole.
+	// SilenceDatabase drops everything between a forwarder and the database without closing a
+	// connection.
 	SilenceDatabase Kind = "silence database"
 	// CutSink closes a forwarder's connections to the sink and refuses new ones.
 	CutSink Kind = "cut sink"
-	// RestartDatabase ends all of the server's processes at once and starts it again.
+	// RestartDatabase ends all processes of the server at once and starts it again.
 	RestartDatabase Kind = "restart database"
-	// CrashDatabase kills one of PostgreSQL's processes with SIGKILL; it then ends
-	// the others and recovers, without a restart. Before PostgreSQL 15 that
-	// cannot be noticed, and MySQL is one process, so it is left out there.
+	// CrashDatabase kills one process of PostgreSQL with SIGKILL. The server then ends the others
+	// and recovers, without a restart. It is left out before PostgreSQL 15, which does not show
+	// that, and for MySQL, which is a single process.
 	CrashDatabase Kind = "crash database"
 	// KillPublisher kills a publisher with SIGKILL in a transaction and starts
 	// another one.
@@ -43,19 +43,19 @@ var kinds = []Kind{
 	RestartDatabase, CrashDatabase, KillPublisher,
 }
 
-// step is a fault to come.
+// step is a planned fault.
 type step struct {
 	kind   Kind
 	victim int           // number of the forwarder or publisher
-	after  time.Duration // since the end of the one before it
+	after  time.Duration // after the end of the previous fault
 	length time.Duration
 }
 
-// plan is an endless row of steps that follows from a seed.
+// plan is an endless sequence of steps, determined by a seed.
 type plan struct {
 	config Config
 	random *rand.Rand
-	round  []Kind // what is left of this one
+	round  []Kind // what is left of this round
 }
 
 func newPlan(c Config) *plan {
@@ -77,14 +77,14 @@ func (p *plan) next() step {
 	lease := p.config.Lease
 	switch s.kind {
 	case KillForwarder, TerminateForwarder, KillPublisher:
-		s.length = p.between(0, time.Second) // until the next one is there
+		s.length = p.between(0, time.Second) // until the next one starts
 	case PauseForwarder:
-		s.length = p.between(lease+lease/10, lease*2) // always past the lease
+		s.length = p.between(lease+lease/10, lease*2) // always longer than the lease
 	case SlowDatabase:
 		s.length = p.between(lease/2, lease*3/2)
-	case RestartDatabase, CrashDatabase: // as long as it takes
+	case RestartDatabase, CrashDatabase: // as long as the server needs
 	default:
-		s.length = p.between(lease/10, lease*3/2) // sometimes past the lease
+		s.length = p.between(lease/10, lease*3/2) // sometimes longer than the lease
 	}
 	return s
 }

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// starter starts processes from one thread that lives as long as they do: the
-// kernel's signal of a parent's death is sent when the thread dies that forked.
+// starter starts processes from a thread that lives as long as they do, since the kernel signals
+// the death of a parent when the thread that forked ends.
 type starter struct {
 	tasks chan func()
 	done  chan struct{}
@@ -30,7 +30,7 @@ func newStarter() *starter {
 	return s
 }
 
-// start starts a command that dies with this process.
+// start starts a command that ends with this process.
 func (s *starter) start(command *exec.Cmd) (err error) {
 	done := make(chan struct{})
 	s.tasks <- func() {
@@ -47,15 +47,15 @@ func (s *starter) stop() {
 	<-s.done
 }
 
-// process is a process that was started; it is ended by its id only.
+// process is a started process. It is ended by its id only.
 type process struct {
 	*exec.Cmd
-	wanted atomic.Bool   // its end is
-	ended  chan struct{} // closed once it was waited for
-	err    error         // of Wait, to be read after that
+	wanted atomic.Bool   // it was asked to end
+	ended  chan struct{} // closed when Wait has returned
+	err    error         // of Wait; read it after that
 }
 
-// watch waits for the end of a started command, and reports one that was not asked for.
+// watch waits for the end of a started command, and reports it if it was not asked for.
 func watch(command *exec.Cmd, name string, before func(), fail context.CancelCauseFunc) *process {
 	p := &process{Cmd: command, ended: make(chan struct{})}
 	go func() {
@@ -69,18 +69,18 @@ func watch(command *exec.Cmd, name string, before func(), fail context.CancelCau
 	return p
 }
 
-// kill ends the process at once, also a stopped one, and waits for it. It may be
-// called again, and for none.
+// kill ends the process at once, even if it is stopped, and waits until it has ended. It may be
+// called again, and on a nil process.
 func (p *process) kill() {
 	if p == nil {
 		return
 	}
 	p.wanted.Store(true)
-	_ = p.Process.Kill() // an error says that it has ended
+	_ = p.Process.Kill() // an error means that it has ended
 	<-p.ended
 }
 
-// terminate asks the process to end in good order.
+// terminate asks the process to stop gracefully.
 func (p *process) terminate() error {
 	p.wanted.Store(true)
 	if err := p.Process.Signal(syscall.SIGTERM); err != nil {
@@ -89,7 +89,7 @@ func (p *process) terminate() error {
 	return p.await("SIGTERM")
 }
 
-// await waits for an end in good order that was asked for.
+// await waits until a process that was asked to stop has stopped.
 func (p *process) await(how string) error {
 	select {
 	case <-p.ended:

@@ -7,8 +7,8 @@ import (
 	"syscall"
 )
 
-// dieWithParent does nothing: there is no such signal here. Publishers end with
-// their input.
+// dieWithParent does nothing, since this system has no such signal. Publishers end when their
+// input does.
 func dieWithParent(*exec.Cmd) {}
 
 func pause(p *process) error  { return p.Process.Signal(syscall.SIGSTOP) }

@@ -5,8 +5,8 @@ import (
 	"os/exec"
 )
 
-// dieWithParent does nothing: there is no such signal here. Publishers end with
-// their input.
+// dieWithParent does nothing, since this system has no such signal. Publishers end when their
+// input does.
 func dieWithParent(*exec.Cmd) {}
 
 func pause(*process) error  { return errors.ErrUnsupported }

@@ -19,49 +19,49 @@ import (
 	"github.com/google/uuid"
 )
 
-// publisherVariable carries a publisher's orders to the process.
+// publisherVariable contains the orders of a publisher's process.
 const publisherVariable = "WAYBILL_CRASH_PUBLISHER"
 
-// background is for what only the end of the run or of the process ends.
+// background is for work that only the end of the run or of the process ends.
 var background = context.Background()
 
-// canPublish is whether this program calls RunPublisher.
+// canPublish reports whether this program called RunPublisher.
 var canPublish atomic.Bool
 
-// createKeys makes the business table. A transaction of a key locks its row, so
-// n counts a key's notifications in the order of their commits.
+// createKeys creates the business table. A transaction with a key locks the key's row, so that n
+// counts the notifications of the key in the order of commits.
 const createKeys = `CREATE TABLE crash_keys (name varchar(100) PRIMARY KEY, n bigint NOT NULL)`
 
-// What publishers do, as shares of their transactions.
+// What publishers do, as fractions of their transactions.
 const (
 	connections   = 4 // of one publisher
 	rollbackShare = 0.15
 	keylessShare  = 0.2
 	twoKeysShare  = 0.2
-	earlyShare    = 0.3  // take their transaction id, or an offset, before they wait for a lock
-	longShare     = 0.01 // stay open long, under a key of their own
+	earlyShare    = 0.3  // take their transaction id or an offset before they wait for a lock
+	longShare     = 0.01 // stay open for long, with a separate key
 	longest       = 4 * time.Second
 	mostItems     = 3 // of one key in one transaction
 )
 
-// payload is what travels.
+// payload is the payload of a notification.
 type payload struct {
 	Key string `json:"key"`
-	N   int64  `json:"n"` // the place among the key's notifications; 0 without a key
+	N   int64  `json:"n"` // number among the notifications of the key; 0 without a key
 }
 
-// orders are what a publisher is told.
+// orders are the settings of a publisher.
 type orders struct {
 	DSN   string        `json:"dsn"`
 	Name  string        `json:"name"`
 	Keys  int           `json:"keys"`
-	Pause time.Duration `json:"pause"` // of each connection between transactions, about
+	Pause time.Duration `json:"pause"` // about how long each connection waits between transactions
 	Seed  uint64        `json:"seed"`
 }
 
-// RunPublisher does nothing in a process that Run has not started. In one that it
-// has, it publishes until its input ends, then ends the process. A program that
-// calls Run calls it before anything else, a test in TestMain.
+// RunPublisher does nothing unless Run started the process. If it did, RunPublisher publishes until
+// its input ends, and then ends the process. A program that calls Run must call it before anything
+// else, a test in TestMain.
 func RunPublisher() {
 	canPublish.Store(true)
 	text, ordered := os.LookupEnv(publisherVariable)
@@ -75,7 +75,7 @@ func RunPublisher() {
 	os.Exit(0)
 }
 
-// followOrders publishes until in ends, and tells out of each transaction.
+// followOrders publishes until in ends, and writes a line about each transaction to out.
 func followOrders(text string, in io.Reader, out io.Writer) error {
 	var o orders
 	if err := json.Unmarshal([]byte(text), &o); err != nil {
@@ -150,10 +150,10 @@ func (w *writer) run(ctx context.Context) {
 	}
 }
 
-// keys chooses the keys of a transaction, in the order in which to lock them.
+// keys chooses the keys of a transaction, in the order in which they must be locked.
 func (w *writer) keys(long bool) []string {
 	if long {
-		return []string{fmt.Sprintf("long-%s-%d", w.Name, w.number)} // no transaction waits for it
+		return []string{fmt.Sprintf("long-%s-%d", w.Name, w.number)} // no other transaction waits for it
 	}
 	chance := w.random.Float64()
 	if chance < keylessShare {
@@ -167,8 +167,7 @@ func (w *writer) keys(long bool) []string {
 	return slices.Compact(keys)
 }
 
-// write is one business transaction. It is not bounded by the stop: what has
-// begun is ended.
+// write makes one business transaction. A stop does not interrupt it.
 func (w *writer) write(items []item, long bool) outcome {
 	tx, err := w.db.BeginTx(background, nil)
 	if err != nil {
@@ -217,8 +216,8 @@ func (w *writer) write(items []item, long bool) outcome {
 	return committed
 }
 
-// lockKey counts a key's items in its row, which holds up the key's other
-// writers, and returns the place of the first of them.
+// lockKey adds the number of items to the row of a key and returns the number of the first of them.
+// Other transactions with the key wait for it.
 func (w *writer) lockKey(tx *sql.Tx, key string, items []item) (first int64, err error) {
 	var own int64
 	for _, item := range items {
@@ -230,17 +229,17 @@ func (w *writer) lockKey(tx *sql.Tx, key string, items []item) (first int64, err
 	return last - own + 1, err
 }
 
-// linger is the business that a transaction does.
+// linger stands for the work of a transaction.
 func (w *writer) linger(most time.Duration) {
 	time.Sleep(time.Duration(w.random.Int64N(int64(most))))
 }
 
-// publisher is a publisher's process, seen from the harness.
+// publisher is a publisher's process as the harness knows it.
 type publisher struct {
 	*process
 	number int
 	input  io.Closer
-	began  chan struct{} // capacity 1: a transaction did
+	began  chan struct{} // capacity 1: a transaction began
 }
 
 func (h *harness) startPublisher(number int) (*publisher, error) {
@@ -277,7 +276,7 @@ func (h *harness) startPublisher(number int) (*publisher, error) {
 	return p, nil
 }
 
-// listen notes what a publisher says until it has ended.
+// listen records what a publisher writes until it has ended.
 func (h *harness) listen(p *publisher, output io.Reader) {
 	defer h.reading.Done()
 	lines := bufio.NewScanner(output)
@@ -297,11 +296,11 @@ func (h *harness) listen(p *publisher, output io.Reader) {
 	}
 }
 
-// stopPublishers lets what has begun end.
+// stopPublishers stops the publishers after the transactions in progress.
 func (h *harness) stopPublishers(ctx context.Context) error {
 	for _, p := range h.publishers {
 		p.wanted.Store(true)
-		_ = p.input.Close() // the process may have ended, which await tells
+		_ = p.input.Close() // the process may have ended; await reports that
 	}
 	for _, p := range h.publishers {
 		if err := p.await("the end of its input"); err != nil {

@@ -6,30 +6,30 @@ import (
 	"time"
 )
 
-// shown is how many violations a report prints.
+// shown is how many violations String shows.
 const shown = 20
 
-// Report is what a Run did and saw.
+// Report describes what Run did and found.
 type Report struct {
-	Seed     uint64        // replays the faults
+	Seed     uint64        // causes the same faults again
 	Duration time.Duration // from the first publisher to the end of the backlog
 	Settling time.Duration // from the last publisher to the end of the backlog
 
 	Transactions int // begun by publishers
-	RolledBack   int // of these, on purpose or with their connection
-	Unknown      int // of these, whose outcome no publisher knows; the log does
+	RolledBack   int // of these, rolled back on purpose or by losing the connection
+	Unknown      int // of these, with an outcome that publishers do not know, although the log does
 
 	Committed  int           // notifications in the log
-	Deliveries int           // that the sink took
+	Deliveries int           // accepted by the sink
 	Repeats    int           // of these, not the first of their notification
-	Failures   int           // requests that the sink failed
+	Failures   int           // requests that the sink refused
 	LongestGap time.Duration // between two deliveries
 
 	Faults     []Fault
 	Violations []Violation
 }
 
-// check fills the report from what happened.
+// check fills in the report.
 func (r *Report) check(past history, c Config, pending string) {
 	r.Committed, r.Deliveries = len(past.log), len(past.deliveries)
 	seen := make(map[string]bool, len(past.log))
@@ -48,8 +48,8 @@ func (r *Report) check(past history, c Config, pending string) {
 	r.Violations = append(r.Violations, past.judge(c)...)
 }
 
-// String is a summary for people: counts, repeats of each kind of fault, and the
-// first violations.
+// String returns a summary for people: counts, repeats for each kind of fault, and the first
+// violations.
 func (r Report) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "seed %d: %s, the last %s of it in calm\n", r.Seed, r.Duration.Round(time.Millisecond), r.Settling.Round(time.Millisecond))
@@ -78,7 +78,7 @@ func (r Report) String() string {
 	return strings.TrimSuffix(b.String(), "\n")
 }
 
-// String is one line.
+// String returns one line.
 func (v Violation) String() string {
 	if v.ID == "" {
 		return fmt.Sprintf("%s: %s", v.Broken, v.Detail)
@@ -86,7 +86,7 @@ func (v Violation) String() string {
 	return fmt.Sprintf("%s: %s: %s", v.Broken, v.ID, v.Detail)
 }
 
-// String is one line.
+// String returns one line.
 func (f Fault) String() string {
 	return fmt.Sprintf("%s %d from %s to %s: %d repeats of at most %d",
 		f.Kind, f.Victim, f.Began.Round(time.Millisecond), f.Ended.Round(time.Millisecond), f.Repeats, f.Bound)

@@ -16,18 +16,18 @@ import (
 	"time"
 )
 
-// What the sink does to requests before the calm, as shares of them.
+// What the sink does with requests before the calm, as fractions of them.
 const (
 	failShare = 0.02 // answered with 500 or 503, at most failTimes for one id
-	slowShare = 0.1  // taken late
+	slowShare = 0.1  // accepted late
 	failTimes = 3
 	slowest   = 200 * time.Millisecond
 )
 
-// headerID carries the id of a notification.
+// headerID is the header with the id of a notification.
 const headerID = "Waybill-Id"
 
-// delivery is a request that the sink has taken.
+// delivery is a request that the sink accepted.
 type delivery struct {
 	id, key string
 	n       int64
@@ -35,8 +35,7 @@ type delivery struct {
 	at      time.Time
 }
 
-// sink is a destination that writes down what it takes. A request that it fails
-// is not taken.
+// sink is a destination that records the requests it accepts.
 type sink struct {
 	server http.Server
 	host   string
@@ -77,7 +76,7 @@ func (s *sink) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if delay > 0 {
 		select {
 		case <-time.After(delay):
-		case <-r.Context().Done(): // the forwarder is gone; it may have got through all the same
+		case <-r.Context().Done(): // the forwarder has gone, but the delivery may have been complete
 		}
 	}
 	if status == http.StatusAccepted {
@@ -88,7 +87,7 @@ func (s *sink) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(status)
 }
 
-// whim decides how a request fares.
+// whim chooses the result of a request.
 func (s *sink) whim(id string) (status int, delay time.Duration) {
 	if s.calm.Load() {
 		return http.StatusAccepted, 0
@@ -107,7 +106,7 @@ func (s *sink) whim(id string) (status int, delay time.Duration) {
 	return http.StatusAccepted, 0
 }
 
-// taken returns the deliveries in their order.
+// taken returns the deliveries in order.
 func (s *sink) taken() []delivery {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -34,7 +34,7 @@ import (
 // variableStory has the test binary be one of the programs below, until it is killed.
 const variableStory = "WAYBILL_CRASH_STORY"
 
-// story is what such a program is told.
+// story is the configuration of such a program.
 type story struct {
 	Program string `json:"program"`
 	Address string `json:"address"` // of its database
@@ -45,7 +45,7 @@ type story struct {
 	Topic   string   `json:"topic"`
 }
 
-// Tables of the programs. Nothing in them is unique: what happens twice is to be seen.
+// Tables of the programs. Nothing in them is unique, so that repeated effects are visible.
 var businessTables = []string{
 	`CREATE TABLE orders (id VARCHAR(100) PRIMARY KEY)`,
 	`CREATE TABLE payments (order_id VARCHAR(100))`,
@@ -172,7 +172,7 @@ func (s *story) placeOrders(ctx context.Context, o *waybill.Outbox, db *sql.DB, 
 	})
 }
 
-// chain takes orders, has them paid, and ships them: each step is one with the intention of
+// chain takes orders, charges for them, and ships them: each step is one with the intention of
 // the next.
 func (s *story) chain(ctx context.Context, o *waybill.Outbox, db *sql.DB) error {
 	patient(waybill.HandleTx(o, "payments", func(ctx context.Context, tx *sql.Tx, n orderPlaced) error {

@@ -17,8 +17,8 @@ import (
 	"github.com/waybill-go/waybill/sinks"
 )
 
-// stubborn is a sink that does not heed its context at the first attempt of ids that
-// begin with "stuck": it comes back after five minutes, with an outcome.
+// stubborn is a sink that ignores its context at the first attempt of ids that begin with "stuck":
+// it returns after five minutes, with a result.
 func stubborn(outcome error) *script {
 	s := &script{}
 	s.answer = func(_ context.Context, d *notification.Delivery) error {

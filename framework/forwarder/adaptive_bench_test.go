@@ -18,8 +18,8 @@ import (
 	"github.com/waybill-go/waybill/sinks/httpsink"
 )
 
-// changing is an HTTP server that works on 4 requests at once for 20 ms each, on 64 once it
-// has taken a twelfth of n, and on 4 for the last twelfth. Others wait, or get 429.
+// changing is an HTTP server that handles 4 requests at once for 20 ms each, then 64 after the first
+// twelfth of n, and 4 again for the last twelfth. Other requests wait, or get 429.
 type changing struct {
 	n, refuses int
 	slots      *semaphore.Weighted
@@ -58,9 +58,9 @@ func (s *changing) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.slots.Release(1)
 }
 
-// BenchmarkAdaptive measures a backlog on its way to a server whose capacity changes, with
-// fixed thresholds and an adaptive one: 1 is the deliveries a second of the best fixed one. A
-// host alone has half of the slots of the http sink.
+// BenchmarkAdaptive measures the delivery of a backlog to a server whose capacity changes, with
+// fixed thresholds and an adaptive one, relative to the deliveries per second of the best fixed
+// one. A single host gets half of the slots of the http sink.
 func BenchmarkAdaptive(b *testing.B) {
 	const n = 12_000
 	l := newBacklog(b)
@@ -100,7 +100,7 @@ func BenchmarkAdaptive(b *testing.B) {
 	}
 }
 
-// tallied counts what an http sink has delivered.
+// tallied counts the deliveries of an http sink.
 type tallied struct {
 	*httpsink.Sink
 	all   *slow

@@ -18,8 +18,8 @@ import (
 	"github.com/waybill-go/waybill/sinks"
 )
 
-// crowded is a sink whose destinations, named by what stands before the dash of an id, each
-// work on so many deliveries at once, for a second each. Others wait for them, or are refused.
+// crowded is a sink with destinations, named by the part of an id before the dash. Each handles a
+// number of deliveries at once, for a second each. Others wait, or are refused.
 type crowded struct {
 	script
 	refuses  bool
@@ -51,7 +51,7 @@ func newCrowded(refuses bool, capacity map[string]int) *crowded {
 	return s
 }
 
-// enter has a call wait for its turn, or refuses it.
+// enter makes a call wait for its turn, or refuses it.
 func (s *crowded) enter(name string) (turn chan struct{}, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -66,7 +66,7 @@ func (s *crowded) enter(name string) (turn chan struct{}, err error) {
 	return turn, nil
 }
 
-// next begins with those that wait, the first one first.
+// next begins with the waiting calls, in order.
 func (s *crowded) next(name string) {
 	for len(s.waiting[name]) > 0 && s.works[name] < s.capacity[name] {
 		s.works[name]++
@@ -82,14 +82,14 @@ func (s *crowded) set(name string, capacity int) {
 	s.next(name)
 }
 
-// underWay is how many calls to a destination are.
+// underWay returns the number of calls in progress to a destination.
 func (s *crowded) underWay(name string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.calls[name]
 }
 
-// several is a crowded sink that tells its destinations apart.
+// several is a crowded sink with several destinations.
 type several struct{ *crowded }
 
 func (s several) Destination(d *notification.Delivery) string {

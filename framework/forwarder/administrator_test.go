@@ -20,7 +20,7 @@ import (
 	"github.com/waybill-go/waybill/sinks"
 )
 
-// operator acts on an outbox as a person would.
+// operator acts on an outbox like a person.
 type operator struct {
 	*outbox
 	store.Operator
@@ -35,8 +35,8 @@ func newOperator(o *outbox) *operator {
 	return &operator{outbox: o, Operator: o.store}
 }
 
-// dueInTheBubble has what the database makes due at once be due at once in the
-// bubble, whose time is long before that of the database's clock.
+// dueInTheBubble makes deliveries due in the bubble that the database made due at once, since the
+// bubble's time is long before that of the database's clock.
 var dueInTheBubble = map[bool][]string{
 	true: {
 		`CREATE OR REPLACE FUNCTION due_in_the_bubble() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -106,17 +106,17 @@ func (p *operator) replay(q store.ReplayQuery, limit int) (changed int) {
 	return changed
 }
 
-// watchful is a forwarder that looks at the roster once in a second.
+// watchful is a forwarder that looks at the roster once a second.
 func watchful(c *forwarder.Config) { c.Lease = 20 * time.Second }
 
-// oneLook gives the forwarder a look at the roster and time to act on it; far less
-// than it takes to compare all keys with what is parked.
+// oneLook gives the forwarder time for one look at the roster and its consequences; far less than it
+// takes to compare all keys with the parked deliveries.
 func oneLook() {
 	time.Sleep(3 * time.Second)
 	synctest.Wait()
 }
 
-// mending refuses everything until it is mended.
+// mending refuses everything until it works.
 func mending() (s *script, mended *atomic.Bool) {
 	s, mended = new(script), new(atomic.Bool)
 	s.answer = func(context.Context, *notification.Delivery) error {
@@ -158,7 +158,7 @@ func without(ids []string, id string) (rest []string) {
 	return rest
 }
 
-// Requeuing while the key is busy used to leave its followers for half a minute.
+// Requeuing while the key was busy once delayed its followers by half a minute.
 func TestWhatIsRequeuedWhileItsKeyIsUnderWayFollowsSoon(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		p := newOperator(o)

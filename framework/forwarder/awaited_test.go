@@ -12,8 +12,7 @@ import (
 
 const awaited = "waiting for lanes leased by another forwarder"
 
-// A forwarder that starts behind one that was killed delivers nothing until the leases
-// run out.
+// A forwarder that starts after another one was killed delivers nothing until the leases expire.
 func TestLeasesThatAreAwaitedAreToldOnce(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		_, err := o.store.Cut(t.Context(), "sink", 2, "")

@@ -20,7 +20,7 @@ import (
 	"github.com/waybill-go/waybill/sinks"
 )
 
-// takesTime waits, unless the context ends before.
+// takesTime waits, unless the context ends first.
 func takesTime(ctx context.Context, d time.Duration) error {
 	select {
 	case <-ctx.Done():
@@ -30,7 +30,7 @@ func takesTime(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// hookTally counts what a hook has saved.
+// hookTally counts the deliveries that a hook has saved.
 type hookTally struct {
 	mu     sync.Mutex
 	counts hookCounts
@@ -191,8 +191,7 @@ func TestWhatIsDueDoesNotWaitBehindChainsOfBlockedOnes(t *testing.T) {
 	})
 }
 
-// TestADeliveryThatHangsLetsManyWindowsGoBy is alone in its process meanwhile: it looks
-// at the heap.
+// TestADeliveryThatHangsLetsManyWindowsGoBy is not parallel, because it measures the heap.
 func TestADeliveryThatHangsLetsManyWindowsGoBy(t *testing.T) {
 	onSQLite(t, func(t *testing.T, o *outbox) {
 		const others = 3*window + 2000
@@ -244,7 +243,7 @@ func TestADeliveryThatHangsLetsManyWindowsGoBy(t *testing.T) {
 	})
 }
 
-// heap is how much of it is in use.
+// heap returns the size of the heap in use.
 func heap() int64 {
 	runtime.GC()
 	var m runtime.MemStats

@@ -13,8 +13,8 @@ import (
 	"github.com/waybill-go/waybill/sinks"
 )
 
-// batchHistory is a random history whose sink takes batches. Some outcomes concern a
-// delivery, some the whole batch; an ordered one keeps its promise.
+// batchHistory is a random history with a sink that takes batches. Some results are for a delivery,
+// some for the whole batch; an ordered sink stops a batch at the first failure.
 type batchHistory struct {
 	*history
 	limits sinks.BatchLimits
@@ -55,7 +55,7 @@ func (h *batchHistory) DeliverBatch(ctx context.Context, batch []*notification.D
 	return results
 }
 
-// start is as of a history, with batches, fairness and a rate.
+// start starts a forwarder as for a history, with batches, fairness and a rate.
 func (h *batchHistory) start(lanes int) *engine {
 	return h.one(forwarder.Sink{
 		Sink:     h,

@@ -18,8 +18,7 @@ import (
 	"github.com/waybill-go/waybill/sinks"
 )
 
-// batches is a sink that takes many at once, answers for each as it is told and
-// remembers what it was given.
+// batches is a sink that takes batches, answers for each as configured, and records them.
 type batches struct {
 	limits sinks.BatchLimits
 	answer func(d *notification.Delivery) error
@@ -75,7 +74,7 @@ func (b *batches) DeliverBatch(ctx context.Context, batch []*notification.Delive
 	return results
 }
 
-// given lists the batches in the order in which they began, and forgets them.
+// given returns the batches in the order in which they began, and clears the list.
 func (b *batches) given() [][]string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -84,7 +83,7 @@ func (b *batches) given() [][]string {
 	return all
 }
 
-// one at a time, so that batches are in an order.
+// one delivery at a time, so that batches have an order.
 var alone = forwarder.Parallelism{Threshold: 1}
 
 func TestABatchHasWhatIsThereUpToItsSize(t *testing.T) {
@@ -251,7 +250,7 @@ func TestMissingResultsCountAsFailed(t *testing.T) {
 		if given := b.given(); len(given) == 1 { // the first of them may have gone alone
 			require.Equal(t, []string{"sink retrying 0002", "sink retrying 0003"}, o.parked())
 		}
-		require.Contains(t, value[string](o, `SELECT max(last_error) FROM outbox_parked`), "sink gave too few results: 2 for a batch of")
+		require.Contains(t, value[string](o, `SELECT max(last_error) FROM outbox_parked`), "sink returned too few results: 2 for a batch of")
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		require.Empty(t, o.parked(), "two of them get through each time")
@@ -294,7 +293,7 @@ func TestABatchHasOneOfAKey(t *testing.T) {
 	})
 }
 
-// orderedBatch is the usual case of what follows: the keys k and m in one batch.
+// orderedBatch is the usual case of the tests below: the keys k and m in one batch.
 func orderedBatch(o *outbox, answer func(d *notification.Delivery) error, onDead forwarder.OnDead) (*batches, *engine) {
 	b := &batches{limits: sinks.BatchLimits{Size: 10, Wait: time.Second, Ordered: true}, answer: answer}
 	o.append("t", "k", "k1", "k2", "k3", "k4")

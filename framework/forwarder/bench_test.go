@@ -17,7 +17,7 @@ import (
 	"github.com/waybill-go/waybill/framework/store/postgres/postgrestest"
 )
 
-// counter is a sink that takes everything and tells when it has n.
+// counter is a sink that accepts everything and closes a channel after n deliveries.
 type counter struct {
 	n    int64
 	got  atomic.Int64
@@ -63,8 +63,8 @@ func (l *backlog) add(n int) {
 		FROM generate_series(1, $1::int) i`, n)
 }
 
-// drain delivers what is pending, n notifications, to a sink that does nothing, and
-// returns how long that took, start and stop included.
+// drain delivers n pending notifications to a sink that does nothing, and returns the duration
+// including start and stop.
 func (l *backlog) drain(n int) time.Duration {
 	l.b.Helper()
 	began := time.Now()
@@ -90,7 +90,7 @@ func (l *backlog) again() {
 	l.exec(`DELETE FROM outbox_cursors`)
 }
 
-// BenchmarkDrain measures a backlog on its way to a sink that does nothing.
+// BenchmarkDrain measures the delivery of a backlog to a sink that does nothing.
 func BenchmarkDrain(b *testing.B) {
 	const n = 300_000
 	l := newBacklog(b)
@@ -103,9 +103,8 @@ func BenchmarkDrain(b *testing.B) {
 	b.ReportMetric(n*float64(b.N)/took.Seconds(), "notifications/s")
 }
 
-// BenchmarkDrainBesideAnOpenTransaction compares, in turns, draining with and
-// without a transaction that took its id and an offset before everything else and
-// stays open: 1 is no difference.
+// BenchmarkDrainBesideAnOpenTransaction compares, in turns, draining with and without a transaction
+// that took its id and an offset before all others and stays open. 1 means no difference.
 func BenchmarkDrainBesideAnOpenTransaction(b *testing.B) {
 	const n = 300_000
 	l := newBacklog(b)
@@ -131,8 +130,8 @@ func BenchmarkDrainBesideAnOpenTransaction(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// BenchmarkDeadTuples counts what a million notifications leave behind in the log
-// for VACUUM, and in the cursors' table.
+// BenchmarkDeadTuples counts the dead tuples that a million notifications leave behind in the log and
+// in the cursors' table.
 func BenchmarkDeadTuples(b *testing.B) {
 	const n, times = 200_000, 5
 	for b.Loop() {

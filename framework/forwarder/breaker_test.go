@@ -18,13 +18,13 @@ import (
 	"github.com/waybill-go/waybill/sinks"
 )
 
-// toOpen is how many failures of different keys open a breaker that has its defaults.
+// toOpen is how many failures of different keys open a breaker with default settings.
 const toOpen = 18
 
-// later keeps what is parked away for the time of a test.
+// later is due after the end of a test.
 var later = forwarder.Retry{Initial: 2 * time.Hour, Max: 2 * time.Hour}
 
-// broken is a sink whose destination answers 500 until it is mended.
+// broken is a sink whose destination answers 500 until it is repaired.
 type broken struct {
 	script
 	mended atomic.Bool
@@ -209,7 +209,7 @@ func TestABreakerHasItsOwnShare(t *testing.T) {
 	})
 }
 
-// toRefuse is how many keys whose deliveries are refused for good open a breaker.
+// toRefuse is how many keys with permanently refused deliveries open a breaker.
 const toRefuse = 10
 
 func TestASinkThatRefusesAllForGoodWaitsAsAWhole(t *testing.T) {
@@ -267,7 +267,7 @@ func TestWhatIsRefusedForGoodAmongDeliveriesStopsNobody(t *testing.T) {
 	}
 }
 
-// Where nothing else comes, probes spend the attempts of what is left.
+// If nothing else comes, probes use up the attempts of the remaining deliveries.
 func TestWhatIsRefusedForGoodDiesInTheEnd(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		s := script{answer: func(context.Context, *notification.Delivery) error { return sinks.Permanent(errors.New("400")) }}
@@ -284,8 +284,8 @@ func TestWhatIsRefusedForGoodDiesInTheEnd(t *testing.T) {
 	})
 }
 
-// A request that the destination always answers as if it were not there, such as a 404 for
-// what the notification asks for, must not keep its sink waiting again and again.
+// If the destination always answers one request as if it were down, such as with a 404 because of the
+// notification's content, the sink must not be paused again and again.
 func TestADeliveryThatAloneFindsTheSinkUnavailableSpendsItsAttempts(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		s := script{answer: func(_ context.Context, d *notification.Delivery) error {

@@ -15,8 +15,8 @@ import (
 	"github.com/waybill-go/waybill/framework/route"
 )
 
-// TestLittleMemoryStopsNoLane has several times more waiting in each of many sinks than
-// all of them together may have in memory, and a delivery that hangs in all but one.
+// TestLittleMemoryStopsNoLane has several times more pending deliveries in each of many sinks than
+// fit into memory for all of them together, and a delivery that hangs in all sinks except one.
 func TestLittleMemoryStopsNoLane(t *testing.T) {
 	t.Parallel()
 	onSQLite(t, func(t *testing.T, o *outbox) {

@@ -19,11 +19,11 @@ import (
 	"github.com/waybill-go/waybill/registry"
 )
 
-// intoTheFuture has the clock of the bubble go on until what is scheduled by it is still to
-// come by the database's clock, which is a real one.
+// intoTheFuture advances the clock of the bubble until what is scheduled by it is in the future for
+// the database, whose clock is real.
 func intoTheFuture() { time.Sleep(100 * 365 * 24 * time.Hour) }
 
-// cancel commits the cancellation of an id, and returns how many were scheduled.
+// cancel commits the cancellation of an id, and returns how many notifications were scheduled.
 func (o *outbox) cancel(id string) (cancelled int) {
 	o.t.Helper()
 	o.cancelBy(func(ctx context.Context, p *outboxes.Publisher, tx *sql.Tx) (err error) {
@@ -119,14 +119,13 @@ func TestACancelledOneWhoseKeyIsHeldGoesWhenTheKeyIsFree(t *testing.T) {
 type attempt struct {
 	id, key  string
 	due      time.Time
-	asked    bool // it is to be cancelled
+	asked    bool // cancellation was requested
 	answered bool // the cancellation is committed, and has found it
 	inTime   bool // before it was due
 }
 
-// TestRandomCancellationsHold has publishers, cancellers and forwarders at once, of which
-// some are killed. Whatever was cancelled in time is not delivered, and whatever was not
-// cancelled is.
+// TestRandomCancellationsHold runs publishers, cancellers and forwarders at once, and kills some.
+// Everything cancelled in time is not delivered, and everything else is.
 func TestRandomCancellationsHold(t *testing.T) {
 	t.Parallel()
 	for seed := range seeds(3) {

@@ -22,8 +22,8 @@ import (
 	"github.com/waybill-go/waybill/framework/store/postgres/postgrestest"
 )
 
-// openPostgres opens a new database with an outbox, outside of any bubble: connections,
-// and how long statements take, are real.
+// openPostgres opens a new database with an outbox outside of any bubble: connections and durations
+// are real.
 func openPostgres(t *testing.T) *outbox {
 	t.Helper()
 	db, err := postgres.OpenDB(postgrestest.DSN(t))
@@ -54,7 +54,7 @@ func watchConnections(db *sql.DB) (most func() int) {
 	return func() int { close(stop); <-stopped; return seen }
 }
 
-// leases counts the leases that were had and those that were lost.
+// leases counts acquired and lost leases.
 type leases struct {
 	forwarder.Unobserved
 	won, lost atomic.Int64
@@ -152,9 +152,8 @@ func TestConnectionsDoNotGrowWithSinksAndLanes(t *testing.T) {
 	}
 }
 
-// A handler in the program itself uses the pool that the forwarder uses: here each of
-// them holds a connection for longer than a lease, and there are more of them than
-// connections.
+// A handler in the same program uses the forwarder's pool. Here there are more handlers than
+// connections, and each holds one for longer than a lease.
 func TestHandlersThatUseTheWholePoolCostNoLease(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {

@@ -53,10 +53,10 @@ func (o *outbox) readAll() store.Page {
 	return page
 }
 
-// TestARequeuedOneBeforeTheLogIsReadLetsNobodyOvertakeTheHead begins with what a crash
-// leaves: the first of a key is dead, the second one was in flight, and the third one
-// is parked behind it and settled ahead of the position. A person requeues the dead one
-// before the forwarder has read the second one again.
+// TestARequeuedOneBeforeTheLogIsReadLetsNobodyOvertakeTheHead begins with the state after a crash:
+// the first delivery of a key is dead, the second was in flight, and the third is parked behind it
+// and settled ahead of the position. A person requeues the dead one before the forwarder has read the
+// second one again.
 func TestARequeuedOneBeforeTheLogIsReadLetsNobodyOvertakeTheHead(t *testing.T) {
 	for name, c := range map[string]struct {
 		head  string // the key of the second one

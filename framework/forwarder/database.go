@@ -219,7 +219,7 @@ func (f *Forwarder) share(change func(s *fleet)) {
 	}
 }
 
-// inDatabase adds the name of the database to what an observer is told.
+// inDatabase adds the name of the database to the calls of an observer.
 type inDatabase struct {
 	policy.Observer
 	name string

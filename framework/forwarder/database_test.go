@@ -20,7 +20,7 @@ import (
 	"github.com/waybill-go/waybill/sinks"
 )
 
-// multi is a forwarder of several databases, eu and us, in a bubble of fake time.
+// multi is a forwarder of two databases, eu and us, in a bubble of fake time.
 type multi struct {
 	*engine
 	eu, us *outbox
@@ -53,7 +53,7 @@ func onSeveral(t *testing.T, sink forwarder.Sink, test func(t *testing.T, f *mul
 	})
 }
 
-// add has the forwarder work on a database.
+// add makes the forwarder work on a database.
 func (f *multi) add(name string, o *outbox) {
 	ctx, stop := context.WithCancel(f.t.Context())
 	ended := make(chan error, 1)

@@ -1,8 +1,7 @@
 package forwarder_test
 
-// The tests of this file break the database itself, in real time: what happens to a
-// PostgreSQL happens to its forwarder, which waits, says it once, and goes on
-// without loss.
+// The tests in this file make PostgreSQL itself fail, in real time. The forwarder must wait, log that
+// once, and continue without loss.
 
 import (
 	"context"
@@ -27,8 +26,8 @@ import (
 	"github.com/waybill-go/waybill/framework/store/postgres/postgrestest"
 )
 
-// ward is an outbox in a cluster of its own, with a forwarder that marks what it
-// has sent, and a pool of the test's that the fault does not concern.
+// ward is an outbox in a separate cluster, with a forwarder that marks each delivery, and a pool for
+// the test that the fault does not affect.
 type ward struct {
 	*tally
 	t        *testing.T
@@ -39,7 +38,7 @@ type ward struct {
 	expected []string
 }
 
-// tries is how often the forwarder fails in a fault before the fault is mended.
+// tries is how often the forwarder fails before the fault is repaired.
 const tries = 4
 
 func newWard(t *testing.T, server *postgrestest.Server) *ward {
@@ -51,7 +50,7 @@ func newWard(t *testing.T, server *postgrestest.Server) *ward {
 	return w
 }
 
-// exec runs a statement in a transaction that says by itself that it writes.
+// exec runs a statement in a transaction that is explicitly read-write.
 func (w *ward) exec(query string, args ...any) {
 	w.t.Helper()
 	tx, err := w.db.BeginTx(w.t.Context(), nil)
@@ -62,7 +61,7 @@ func (w *ward) exec(query string, args ...any) {
 	require.NoError(w.t, tx.Commit())
 }
 
-// always changes a setting of the cluster, also for the sessions that there are.
+// always changes a setting of the cluster, also for existing sessions.
 func (w *ward) always(setting, value string) {
 	w.t.Helper()
 	_, err := w.db.ExecContext(w.t.Context(), `ALTER SYSTEM SET `+setting+` = `+value)
@@ -71,7 +70,7 @@ func (w *ward) always(setting, value string) {
 	require.NoError(w.t, err)
 }
 
-// endSessions ends those of the forwarder.
+// endSessions ends the sessions of the forwarder.
 func (w *ward) endSessions() {
 	w.t.Helper()
 	_, err := w.db.ExecContext(w.t.Context(), `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'forwarder'`)
@@ -167,7 +166,7 @@ func (f failing) Checkpoint(ctx context.Context, c store.Checkpoint) error {
 	return err
 }
 
-// awaitFailures waits until the forwarder has met the fault a few times.
+// awaitFailures waits until the forwarder has failed a few times.
 func (w *ward) awaitFailures() {
 	w.t.Helper()
 	from := w.failures.Load()
@@ -175,8 +174,8 @@ func (w *ward) awaitFailures() {
 		"the fault does not reach the forwarder")
 }
 
-// settle waits until all that was published is delivered and marked, and checks
-// that each was marked once.
+// settle waits until everything published is delivered and marked, and checks that each delivery was
+// marked once.
 func (w *ward) settle() {
 	w.t.Helper()
 	w.waitFor(w.t, w.expected...)
@@ -186,15 +185,15 @@ func (w *ward) settle() {
 	}, time.Minute, 20*time.Millisecond, "the hook's effects are missing")
 }
 
-// log is what the forwarder has written.
+// log returns what the forwarder has logged.
 func (w *ward) log() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.lines.String()
 }
 
-// said counts the lines with a text, for each part of the forwarder that may say
-// it, and returns the highest count.
+// said counts the lines with a text for each part of the forwarder that may log it, and returns the
+// highest count.
 func (w *ward) said(text string) (most int) {
 	counts := make(map[string]int)
 	for line := range strings.Lines(w.log()) {
@@ -227,7 +226,7 @@ func TestAForwarderOutlivesWhatHappensToItsDatabase(t *testing.T) {
 	t.Parallel()
 	for name, fault := range map[string]struct {
 		begin func(t *testing.T, w *ward) (end func())
-		hint  string // what the log tells, once
+		hint  string // what is logged, once
 	}{
 		"default_transaction_read_only": {
 			begin: func(_ *testing.T, w *ward) func() {
@@ -314,7 +313,7 @@ func TestAForwarderOutlivesWhatHappensToItsDatabase(t *testing.T) {
 	}
 }
 
-// lock holds a lock on the cursors' rows until it is ended.
+// lock locks the rows of the cursors until it is released.
 func lock(t *testing.T, w *ward) (end func()) {
 	t.Helper()
 	tx, err := w.db.BeginTx(t.Context(), nil)
@@ -328,7 +327,7 @@ func lock(t *testing.T, w *ward) (end func()) {
 	}
 }
 
-// refuse has all writes of cursors fail with a code.
+// refuse makes all writes of cursors fail with an error code.
 func refuse(w *ward, code string) (end func()) {
 	w.exec(`CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS
 		$$ BEGIN RAISE EXCEPTION 'refused by the test' USING ERRCODE = '` + code + `'; END $$`)
@@ -374,7 +373,7 @@ func TestACheckpointThatIsADeadlocksVictimIsWrittenAgain(t *testing.T) {
 		return err == nil && waiting
 	}, time.Minute, time.Millisecond)
 	_, err = other.ExecContext(t.Context(), `UPDATE outbox_cursors SET paused = paused`)
-	require.NoError(t, err, "the checkpoint was to be the victim")
+	require.NoError(t, err, "the checkpoint should be the victim")
 	require.NoError(t, other.Commit())
 
 	w.settle()
@@ -475,7 +474,7 @@ func TestACheckpointCutOffAtItsCommitTakesEffectOnce(t *testing.T) {
 	}
 }
 
-// hanging does not answer when it is asked for what is due.
+// hanging does not answer queries for due deliveries.
 type hanging struct{ *hooked }
 
 func (h hanging) Due(ctx context.Context, _ store.DueQuery) ([]store.Parked, time.Time, error) {

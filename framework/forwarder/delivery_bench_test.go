@@ -18,7 +18,7 @@ import (
 	"github.com/waybill-go/waybill/sinks"
 )
 
-// slow is a sink that takes its time for each delivery and tells when it has n
+// slow is a sink that waits in each delivery and reports when it has n
 // that count.
 type slow struct {
 	counter
@@ -58,7 +58,7 @@ func (l *backlog) forward(to map[string]forwarder.Sink, began *atomic.Int64, wai
 	return took
 }
 
-// timed has a sink note when its first delivery began.
+// timed records when the first delivery of a sink began.
 func timed(s sinks.Sink, began *atomic.Int64) sinks.Sink {
 	return sinks.Func(func(ctx context.Context, d *notification.Delivery) (notification.Receipt, error) {
 		if began.Load() == 0 {
@@ -73,9 +73,8 @@ const (
 	benchThreshold = 64
 )
 
-// drainSlow delivers the whole backlog to a sink of 5 ms a delivery, 64 at once, and
-// returns how many deliveries that count it made in a second, and which share of the
-// sink's slots was in use.
+// drainSlow delivers the whole backlog to a sink that takes 5 ms per delivery, 64 at once. It returns
+// the counted deliveries per second, and the fraction of the sink's slots that was in use.
 func (l *backlog) drainSlow(n int, counts func(*notification.Delivery) bool) (rate, used float64) {
 	l.b.Helper()
 	var began atomic.Int64
@@ -86,9 +85,9 @@ func (l *backlog) drainSlow(n int, counts func(*notification.Delivery) bool) (ra
 	return float64(n) / took.Seconds(), float64(sink.took.Load()) / float64(took) / benchThreshold
 }
 
-// BenchmarkSlowSink measures a backlog of 1,000 keys on its way to a sink that takes
-// 5 ms for each delivery, 64 at once: 1 is all that this allows, and all slots in use.
-// Between the two lies by how much the machine's sleeps are longer than 5 ms.
+// BenchmarkSlowSink measures the delivery of a backlog with 1,000 keys to a sink that takes 5 ms per
+// delivery, 64 at once. 1 is the maximum, with all slots in use. The difference between the two
+// results shows how much longer than 5 ms the machine sleeps.
 func BenchmarkSlowSink(b *testing.B) {
 	const n = 50_000
 	l := newBacklog(b)
@@ -105,8 +104,8 @@ func BenchmarkSlowSink(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// BenchmarkBesideADeadSink compares two sinks beside a third that is dead with the
-// two alone: 1 is no difference.
+// BenchmarkBesideADeadSink compares two sinks beside a dead third one with the two alone. 1 means no
+// difference.
 func BenchmarkBesideADeadSink(b *testing.B) {
 	const n = 200_000
 	l := newBacklog(b)
@@ -133,9 +132,8 @@ func BenchmarkBesideADeadSink(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// BenchmarkBesideParked compares fresh deliveries beside 100,000 parked ones with
-// those alone: 1 is no difference. The parked ones are due later, or all due now,
-// when they have a share of the sink.
+// BenchmarkBesideParked compares new deliveries beside 100,000 parked ones with new ones alone. 1
+// means no difference. The parked ones are due later, or all due now and share the sink.
 func BenchmarkBesideParked(b *testing.B) {
 	const n, parked = 50_000, 100_000
 	for name, due := range map[string]string{"waiting": "1 hour", "due": "-1 hour"} {
@@ -163,8 +161,8 @@ func BenchmarkBesideParked(b *testing.B) {
 	}
 }
 
-// BenchmarkBesideAHotKey compares the deliveries of 1,000 keys beside one that has
-// as much as all of them with those alone: 1 is no difference.
+// BenchmarkBesideAHotKey compares the deliveries of 1,000 keys beside one key that has as many as all
+// of them with those alone. 1 means no difference.
 func BenchmarkBesideAHotKey(b *testing.B) {
 	const n = 100_000
 	alone, beside := newBacklog(b), newBacklog(b)
@@ -187,8 +185,8 @@ func BenchmarkBesideAHotKey(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// BenchmarkScheduled measures how late deliveries are that are due in a rush of
-// 1,000 a second, beside a million that are due an hour later.
+// BenchmarkScheduled measures the delay of deliveries that become due at 1,000 per second, beside a
+// million that are due an hour later.
 func BenchmarkScheduled(b *testing.B) {
 	const n, others = 2000, 1_000_000
 	l := newBacklog(b)

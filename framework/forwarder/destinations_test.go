@@ -18,8 +18,8 @@ import (
 	"github.com/waybill-go/waybill/sinks"
 )
 
-// hosts is a sink whose destination is what stands before the dash of the id. Those that
-// are down answer as they are told.
+// hosts is a sink whose destination is the part of the id before the dash. Destinations that are down
+// answer as configured.
 type hosts struct {
 	script
 	mu   sync.Mutex
@@ -54,7 +54,7 @@ func (s *hosts) set(name string, err error) {
 	s.down[name] = err
 }
 
-// asked is how often one that is down was called since the last time.
+// asked returns how often a destination that is down was called since the last time.
 func (s *hosts) asked(name string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -63,7 +63,7 @@ func (s *hosts) asked(name string) int {
 	return n
 }
 
-// count is how many of a tenant were delivered or tried.
+// count returns how many deliveries of a tenant were made or tried.
 func count(ids []string, tenant string) (n int) {
 	for _, id := range ids {
 		if strings.HasPrefix(id, tenant+"-") {
@@ -113,7 +113,7 @@ func TestADestinationThatIsDownHoldsUpNoOther(t *testing.T) {
 	}
 }
 
-// A sink that could say where deliveries go, and does not, as one whose address is fixed.
+// This sink could name destinations but does not, like one with a fixed address.
 func TestASinkOfOneFixedDestinationUsesAllItsSlots(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		s := newHosts()
@@ -162,7 +162,7 @@ func TestADestinationThatRefusesAllForGoodWaits(t *testing.T) {
 	})
 }
 
-// What waits for its destination takes nothing of the sink's rate.
+// Deliveries that wait for their destination use nothing of the sink's rate.
 func TestADestinationThatIsDownTakesNothingOfTheRate(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		s := newHosts()

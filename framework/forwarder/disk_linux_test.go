@@ -13,7 +13,7 @@ import (
 	"github.com/waybill-go/waybill/framework/forwarder"
 )
 
-// mountDisk mounts a small file system in memory, which takes a privilege.
+// mountDisk mounts a small file system in memory, which requires a privilege.
 func mountDisk(t *testing.T, size string) (dir string) {
 	t.Helper()
 	dir, err := os.MkdirTemp("/tmp", "waybill-disk-*") // open to the server's user, unlike t.TempDir
@@ -29,7 +29,7 @@ func mountDisk(t *testing.T, size string) (dir string) {
 	return dir
 }
 
-// fill writes a file until nothing more fits.
+// fill writes a file until the disk is full.
 func fill(t *testing.T, name string) {
 	t.Helper()
 	f, err := os.Create(name)

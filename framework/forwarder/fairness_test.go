@@ -16,7 +16,7 @@ import (
 	"github.com/waybill-go/waybill/sinks"
 )
 
-// tenants is a sink that takes a second for each delivery and counts by tenant.
+// tenants is a sink that takes a second per delivery and counts by tenant.
 type tenants struct {
 	answer func(d *notification.Delivery) error
 
@@ -48,7 +48,7 @@ func (s *tenants) Deliver(_ context.Context, d *notification.Delivery) (notifica
 	return "", nil
 }
 
-// of is how many were delivered of a tenant.
+// of returns the number of deliveries of a tenant.
 func (s *tenants) of(tenant string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()

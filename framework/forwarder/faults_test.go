@@ -1,7 +1,7 @@
 package forwarder_test
 
-// The tests of this file get between the engine and its store, its clock or its
-// operators: what goes wrong around a forwarder must not make it lose or repeat.
+// The tests in this file put faults between the engine and its store, its clock or its operators. The
+// forwarder must not lose or repeat anything.
 
 import (
 	"context"
@@ -24,7 +24,7 @@ import (
 	"github.com/waybill-go/waybill/sinks"
 )
 
-// hooked lets a test get in between the engine and its store.
+// hooked lets a test run code between the engine and its store.
 type hooked struct {
 	appendable
 	checkpoint func(ctx context.Context, c store.Checkpoint, next func() error) error
@@ -510,7 +510,7 @@ func TestACheckpointWhoseAnswerIsLostRunsItsHookOnce(t *testing.T) {
 		time.Sleep(time.Minute)
 		n := value[int](o, `SELECT count(*) FROM sent`)
 		f.abandon()
-		require.Equal(t, 2, n, "the lane stands still for ever: the hook's own effects refuse the repeat")
+		require.Equal(t, 2, n, "the lane would never continue: the hook's own effects refuse the repeat")
 	})
 }
 

@@ -278,7 +278,7 @@ func TestAThrottledSinkWaitsUntilItsTime(t *testing.T) {
 		o.append("t", "", numbered("", 50)...)
 		time.Sleep(9 * time.Minute)
 		synctest.Wait()
-		require.LessOrEqual(t, len(s.given()), 4, "those in flight when the first was told to wait")
+		require.LessOrEqual(t, len(s.given()), 4, "those in flight when the first was throttled")
 		require.Empty(t, o.parked())
 		time.Sleep(2 * time.Minute)
 		synctest.Wait()
@@ -435,7 +435,7 @@ func TestWhatWasSettledOutOfOrderIsNotRepeatedEither(t *testing.T) {
 	})
 }
 
-// shifted turns offsets, which count from 1, into numbers that count from 0.
+// shifted converts offsets, which begin at 1, into numbers that begin at 0.
 func shifted(settled string) string {
 	ranges, err := store.DecodeOffsets(settled)
 	if err != nil {
@@ -629,12 +629,12 @@ func TestAConfigurationIsRefusedWithAllItsMistakes(t *testing.T) {
 	require.ErrorIs(t, err, forwarder.ErrConfig)
 	for _, mistake := range []string{
 		"the store is missing", `routes.order.placed: names the unknown sink "nowhere"; known are _mine, mail, partner`, "outbox.lanes is 2000", "forwarder.lease is 1ms", "forwarder.poll is 1s to 1ms",
-		`sinks._mine: names`, "sinks.partner: the sink is missing", "sinks.partner.parallelism.threshold is -1",
+		`sinks._mine: a name`, "sinks.partner: the sink is missing", "sinks.partner.parallelism.threshold is -1",
 		`sinks.partner.parallelism.above is "never"`, "sinks.partner.retry.max_attempts is -1", "sinks.partner.retry.max is 1m0s, less than initial 1h0m0s",
 		"sinks.partner.retry.multiplier is 0.5", "sinks.partner.retry.jitter is 2", `sinks.partner.on_dead is "panic"`,
 		"sinks.mail.timeout is -1s", "sinks.mail.rate is -1 in 1s, burst 0", "sinks.mail.breaker.failure_share is 1.5", "sinks.mail.breaker.among is 20000",
 		"sinks.mail.breaker.max_pause is 1ms: use at least 100ms", "sinks.mail.retry.max_age is -1ns",
-		"sinks.mail.retry.types.order.placed.max_attempts is -2", `sinks.mail.retry.types.order placed: invalid`, "sinks.mail.retry.types.order.*.types: a policy for some types has none of its own",
+		"sinks.mail.retry.types.order.placed.max_attempts is -2", `sinks.mail.retry.types.order placed: invalid`, "sinks.mail.retry.types.order.*.types: a policy for some types cannot have types",
 	} {
 		require.ErrorContains(t, err, mistake)
 	}
@@ -654,7 +654,7 @@ func TestASinkThatAnotherProgramSuppliesIsRefused(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// Whichever forwarder runs sees to what has no route.
+// Every forwarder handles notifications without a route.
 func TestWhatHasNoRouteIsParkedByAForwarderOfSomeSinks(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		var a, b script
@@ -684,7 +684,7 @@ func TestAnInboxThatForgetsTooSoonIsRefused(t *testing.T) {
 	mail.Sink = noting{&script{}}
 	c.Sinks["mail"] = mail
 	_, err = forwarder.New(c)
-	require.ErrorContains(t, err, "outbox.inbox_retention is 48h0m0s, and sinks.mail tries a delivery again for up to 118h48m0s: use more")
+	require.ErrorContains(t, err, "outbox.inbox_retention is 48h0m0s, but sinks.mail retries a delivery for up to 118h48m0s: use at least that")
 	c.InboxRetention = 0 // the default
 	_, err = forwarder.New(c)
 	require.NoError(t, err)
@@ -703,7 +703,7 @@ func TestRunFailsOnWhatWaitingWouldNotMend(t *testing.T) {
 	})
 }
 
-// Each of two forwarders has sinks of its own of one configuration.
+// Two forwarders each work on some sinks of one configuration.
 func TestAForwarderLeavesSinksToOthers(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		var a, b script

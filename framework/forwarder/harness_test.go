@@ -26,14 +26,14 @@ import (
 
 func TestMain(m *testing.M) { postgrestest.Main(m) }
 
-// outbox is a database with an outbox, inside a test's bubble of fake time.
+// outbox is a database with an outbox, in a bubble of testing/synctest with fake time.
 type outbox struct {
 	t     *testing.T
 	db    *sql.DB
 	store appendable
 }
 
-// appendable is what the stores offer besides the engine's contract.
+// appendable is what the tests need of a store besides the engine's interfaces.
 type appendable interface {
 	forwarder.Store
 	outboxes.Log
@@ -42,8 +42,8 @@ type appendable interface {
 	store.Pruner
 }
 
-// onEachStore runs a test on every dialect in a bubble of fake time: waiting for
-// a retry takes no time, and synctest.Wait waits until nothing moves any more.
+// onEachStore runs a test with every database in a bubble with fake time. Waiting for a retry takes
+// no time, and synctest.Wait waits until all goroutines are blocked.
 func onEachStore(t *testing.T, test func(t *testing.T, o *outbox)) {
 	t.Parallel()
 	t.Run("postgres", func(t *testing.T) { t.Parallel(); onPostgres(t, test) })
@@ -78,7 +78,7 @@ func onSQLite(t *testing.T, test func(t *testing.T, o *outbox)) {
 	})
 }
 
-// exec runs a statement that nobody but the test would run.
+// exec runs a statement for the test.
 func (o *outbox) exec(query string, args ...any) {
 	o.t.Helper()
 	_, err := o.db.ExecContext(o.t.Context(), query, args...)
@@ -95,7 +95,7 @@ func (o *outbox) append(typ, key string, ids ...string) {
 	o.insert(envelopes...)
 }
 
-// schedule commits one notification that is due at a time.
+// schedule commits one scheduled notification.
 func (o *outbox) schedule(typ, key, id string, at time.Time) {
 	o.t.Helper()
 	o.insert(notification.Envelope{ID: id, Type: typ, Key: key, DeliverAt: at})
@@ -115,7 +115,7 @@ func (o *outbox) insert(envelopes ...notification.Envelope) {
 	}))
 }
 
-// parked lists what is parked as "sink state id", in the order of the log.
+// parked returns the parked deliveries as "sink state id", in log order.
 func (o *outbox) parked() []string {
 	o.t.Helper()
 	rows, err := o.db.QueryContext(o.t.Context(), `SELECT sink, state, id FROM outbox_parked ORDER BY "offset", sink`)
@@ -131,7 +131,7 @@ func (o *outbox) parked() []string {
 	return all
 }
 
-// value reads one value from the database.
+// value returns a value from the database.
 func value[T any](o *outbox, query string) T {
 	o.t.Helper()
 	var v T
@@ -147,15 +147,15 @@ type engine struct {
 	ended chan error
 }
 
-// start runs a forwarder that polls slowly, so that fake hours are cheap; flush
-// and Wake make it look at once.
+// start runs a forwarder that polls slowly, so that fake hours are cheap. flush and Wake make it look
+// at once.
 func (o *outbox) start(sinks map[string]forwarder.Sink, routes route.Routes, adjust ...func(*forwarder.Config)) *engine {
 	o.t.Helper()
 	c := forwarder.Config{
 		Store: o.store, Routes: routes, Sinks: sinks, Name: "test",
 		Poll:      forwarder.Poll{Min: time.Millisecond, Max: 10 * time.Second},
 		Lease:     time.Hour,
-		Retention: forwarder.KeepForever, InboxRetention: forwarder.KeepForever, // fake time begins in 2000: to the database all rows are old
+		Retention: forwarder.KeepForever, InboxRetention: forwarder.KeepForever, // fake time begins in 2000, so to the database all rows are old
 		Logger: slog.New(slog.DiscardHandler),
 	}
 	for _, a := range adjust {
@@ -169,16 +169,16 @@ func (o *outbox) start(sinks map[string]forwarder.Sink, routes route.Routes, adj
 	return e
 }
 
-// one is the usual forwarder: one sink for all types.
+// one starts a forwarder with one sink for all types.
 func (o *outbox) one(s forwarder.Sink, adjust ...func(*forwarder.Config)) *engine {
 	o.t.Helper()
 	return o.start(map[string]forwarder.Sink{"sink": s}, route.Routes{"*": route.To("sink")}, adjust...)
 }
 
-// flush wakes the forwarder and waits until it has done and written all it can do now.
+// flush wakes the forwarder, and waits until it has done and written everything that it can do now.
 func (e *engine) flush() {
 	e.Wake()
-	time.Sleep(100 * time.Millisecond) // of fake time: looks pause 10 ms at least, and what is settled is written within 25 ms
+	time.Sleep(100 * time.Millisecond) // fake time: looks are at least 10 ms apart, and settled rows are written within 25 ms
 	synctest.Wait()
 }
 
@@ -189,7 +189,7 @@ func (e *engine) end() {
 	require.NoError(e.t, <-e.ended)
 }
 
-// abandon stops the forwarder, whatever comes of it.
+// abandon stops the forwarder and ignores its error.
 func (e *engine) abandon() {
 	e.stop()
 	if err := <-e.ended; err != nil {
@@ -197,15 +197,15 @@ func (e *engine) abandon() {
 	}
 }
 
-// script is a sink that answers as it is told and remembers what it was given.
+// script is a sink that answers as configured and records its deliveries.
 type script struct {
 	mu       sync.Mutex
 	ids      []string       // in the order in which deliveries began
-	attempts map[string]int // the attempt's number at the last delivery of an id
+	attempts map[string]int // number of the last attempt, by id
 	inFlight int
-	most     int // deliveries at once
+	most     int // largest number of deliveries at once
 	keys     map[string]bool
-	overlaps int // deliveries of a key that was in flight already
+	overlaps int // deliveries of a key that was already in flight
 
 	answer func(ctx context.Context, d *notification.Delivery) error
 }
@@ -239,8 +239,7 @@ func (s *script) Deliver(ctx context.Context, d *notification.Delivery) (notific
 	return "taken", nil
 }
 
-// given lists the ids in the order in which their deliveries began, and forgets
-// them.
+// given returns the ids in the order in which their deliveries began, and clears the list.
 func (s *script) given() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -249,8 +248,7 @@ func (s *script) given() []string {
 	return ids
 }
 
-// mostAtOnce is how many deliveries were in flight at once since it was asked
-// last.
+// mostAtOnce returns how many deliveries were in flight at once since its last call.
 func (s *script) mostAtOnce() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()

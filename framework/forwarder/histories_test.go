@@ -16,9 +16,9 @@ import (
 	"github.com/waybill-go/waybill/sinks"
 )
 
-// history is a random one: publishing goes on while a sink fails, is down, asks
-// to wait or hangs, and forwarders come and go. In the end the first deliveries of
-// each key were in order and nothing is lost.
+// history is a random history: there is publishing while a sink fails, is down, throttles or hangs,
+// and forwarders start and stop. At the end nothing is lost, and the first deliveries of each key
+// were in order.
 type history struct {
 	*outbox
 	rng       *rand.Rand
@@ -93,7 +93,7 @@ func (h *history) publish(key string, scheduled bool) {
 	}
 }
 
-// goOn publishes for a while.
+// goOn continues publishing for a while.
 func (h *history) goOn() {
 	for range 5 {
 		for range 1 + h.rng.IntN(12) {
@@ -103,12 +103,12 @@ func (h *history) goOn() {
 	}
 }
 
-// loseLeases takes all leases away from whoever has them.
+// loseLeases ends all leases.
 func (h *history) loseLeases() {
 	h.exec(`UPDATE outbox_cursors SET owner = NULL, epoch = epoch + 1 WHERE owner IS NOT NULL`)
 }
 
-// check lets a forwarder of calm times finish and looks at what came of it all.
+// check lets a forwarder finish without faults, and checks the result.
 func (h *history) check(t *testing.T, start func() *engine) {
 	t.Helper()
 	h.mu.Lock()
@@ -185,7 +185,7 @@ func TestTwoForwardersSharingLanesLoseNothing(t *testing.T) {
 	}
 }
 
-// seeds is how many random histories a test runs through: fewer under -short.
+// seeds returns the number of random histories of a test: fewer with -short.
 func seeds(n uint64) uint64 {
 	if testing.Short() {
 		return 1

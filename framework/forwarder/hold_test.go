@@ -17,8 +17,8 @@ import (
 	"github.com/waybill-go/waybill/framework/store"
 )
 
-// fullDisk is a store whose checkpoints fail for some sinks while it is told so. What
-// only renews a lease goes through unless renewing fails as well.
+// fullDisk is a store whose checkpoints fail for the configured sinks. A checkpoint that only renews
+// a lease succeeds, unless renewing is configured to fail too.
 type fullDisk struct {
 	*hooked
 	fails, renewingFails atomic.Bool

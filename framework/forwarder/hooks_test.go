@@ -20,8 +20,7 @@ import (
 	"github.com/waybill-go/waybill/sinks"
 )
 
-// noted has hooks write down what they are told, in the transaction; then what fail
-// says.
+// noted has hooks that record their calls in the transaction, and then fail if fail returns an error.
 func noted(o *outbox, fail func(hook string) error) forwarder.Hooks {
 	o.t.Helper()
 	o.exec(`CREATE TABLE noted (what text)`)
@@ -55,7 +54,7 @@ func noted(o *outbox, fail func(hook string) error) forwarder.Hooks {
 	}
 }
 
-// noted lists what hooks have committed, and forgets it.
+// noted returns what hooks have committed, and clears it.
 func (o *outbox) noted() (all []string) {
 	o.t.Helper()
 	rows, err := o.db.QueryContext(o.t.Context(), `SELECT what FROM noted`)
@@ -164,7 +163,7 @@ func TestAHookThatFailsHoldsBackItsDeliveryAndNoOther(t *testing.T) {
 	}
 }
 
-// TestAHookThatFailsForOneOfAKeyHoldsNothingOfItBack has a hook refuse the first of a key.
+// TestAHookThatFailsForOneOfAKeyHoldsNothingOfItBack has a hook that refuses the first of a key.
 func TestAHookThatFailsForOneOfAKeyHoldsNothingOfItBack(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		s := &script{}

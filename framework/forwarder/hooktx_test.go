@@ -16,8 +16,8 @@ import (
 	"github.com/waybill-go/waybill/framework/store"
 )
 
-// TestAHookThatSpoilsItsTransactionHoldsBackItsDeliveryAndNoOther has a hook return nil for
-// a transaction that cannot be committed.
+// TestAHookThatSpoilsItsTransactionHoldsBackItsDeliveryAndNoOther has a hook that returns nil for a
+// transaction that cannot be committed.
 func TestAHookThatSpoilsItsTransactionHoldsBackItsDeliveryAndNoOther(t *testing.T) {
 	for name, spoil := range map[string]func(ctx context.Context, tx *sql.Tx) error{
 		"a statement fails, which it passes over": func(ctx context.Context, tx *sql.Tx) error {
@@ -62,8 +62,8 @@ func TestAHookThatSpoilsItsTransactionHoldsBackItsDeliveryAndNoOther(t *testing.
 	}
 }
 
-// actedOn is a store with which a person acts just before a checkpoint that calls hooks,
-// behind the read of what they are called for.
+// actedOn is a store in which a person acts just before a checkpoint that calls hooks, after their
+// deliveries were read.
 type actedOn struct {
 	appendable
 	act atomic.Pointer[func()]

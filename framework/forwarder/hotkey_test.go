@@ -18,11 +18,10 @@ import (
 	"github.com/waybill-go/waybill/sinks"
 )
 
-// window is how many rows a lane has in memory at most.
+// window is the maximum number of rows that a lane has in memory.
 const window = 16_000
 
-// hotLog commits 14 rows of the key "hot" and 2 without a key for each of n, in this
-// order, and returns their ids.
+// hotLog commits 14 rows of the key "hot" and 2 without a key, n times, and returns their ids.
 func (o *outbox) hotLog(n int) (hot, others []string) {
 	o.t.Helper()
 	var rows []notification.Envelope
@@ -45,7 +44,7 @@ func (o *outbox) hotLog(n int) (hot, others []string) {
 }
 
 // slowKey is a sink that holds each delivery of the key "hot" for a while, until it is
-// told to be quick.
+// configured to be quick.
 type slowKey struct {
 	script
 	quick atomic.Bool
@@ -73,14 +72,14 @@ func newSlowKey(hold time.Duration) *slowKey {
 	return s
 }
 
-// delivered lists what was delivered of the key.
+// delivered returns the ids of the key that were delivered.
 func (s *slowKey) delivered() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.taken)
 }
 
-// othersOf leaves out what is of the hot key.
+// othersOf returns the ids that are not of the hot key.
 func othersOf(ids []string) []string {
 	return slices.DeleteFunc(ids, func(id string) bool { return strings.HasPrefix(id, "hot") })
 }

@@ -17,8 +17,7 @@ import (
 	"github.com/waybill-go/waybill/sinks"
 )
 
-// owners counts the lanes of each forwarder, by the beginning of its name; "" are
-// free ones.
+// owners counts the lanes of each forwarder by the beginning of its name; "" stands for free lanes.
 func (o *outbox) owners() map[string]int {
 	o.t.Helper()
 	roster, err := o.store.Membership(o.t.Context())
@@ -30,8 +29,7 @@ func (o *outbox) owners() map[string]int {
 	return owners
 }
 
-// named is a forwarder of several lanes whose name tells it from others. It looks
-// at the roster once in a second.
+// named is a forwarder with several lanes and a distinct name. It looks at the roster once a second.
 func named(name string, lanes int) func(*forwarder.Config) {
 	return func(c *forwarder.Config) {
 		c.Name, c.Lanes, c.Lease = name, lanes, 20*time.Second
@@ -39,7 +37,7 @@ func named(name string, lanes int) func(*forwarder.Config) {
 	}
 }
 
-// settleDown gives the forwarders some looks at the roster.
+// settleDown gives the forwarders time for some looks at the roster.
 func settleDown() {
 	time.Sleep(10 * time.Second)
 	synctest.Wait()
@@ -75,7 +73,7 @@ func TestForwardersShareLanesEvenlyAndTakeOverAtOnce(t *testing.T) {
 	})
 }
 
-// lostAnswers is a store whose first n leases nobody hears of.
+// lostAnswers is a store that loses the answers of its first n leases.
 type lostAnswers struct {
 	appendable
 	n int
@@ -103,9 +101,8 @@ func TestAnOrphanedLeaseIsTakenUpByItsOwnerAtOnce(t *testing.T) {
 	})
 }
 
-// While publishing goes on, forwarders come and go that want other numbers of
-// lanes. All stops are graceful, so each notification comes once, and each key in
-// order.
+// While there is publishing, forwarders with different numbers of lanes start and stop. All stops are
+// graceful, so each notification is delivered once, in order for its key.
 func TestLanesAreCutAnewWithoutLossOrRepeat(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		var s script
@@ -181,7 +178,7 @@ func TestLanesAreCutAnewOnceASinkThatWasDownIsBack(t *testing.T) {
 	})
 }
 
-// A wish for another number of lanes may be taken back while somebody cuts them, as
+// A wish for another number of lanes may be withdrawn while another forwarder cuts them, as
 // by a deployment that is rolled back.
 func TestAWishTakenBackEndsTheCutting(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
@@ -205,7 +202,7 @@ func TestAWishTakenBackEndsTheCutting(t *testing.T) {
 		settleDown()
 		s.given()
 		up.Store(true)
-		settleDown() // whoever cuts the lanes delivers what is before the cut
+		settleDown() // the forwarder that cuts the lanes delivers what is before the cut
 		require.ElementsMatch(t, []string{"1", "2"}, s.given())
 		_, err = o.store.Cut(t.Context(), "sink", 2, "")
 		require.NoError(t, err)

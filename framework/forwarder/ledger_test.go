@@ -23,7 +23,7 @@ import (
 	"github.com/waybill-go/waybill/sinks"
 )
 
-// bank is a destination with transactions, which a test can have fail at any step.
+// bank is a destination with transactions, which can fail at any step.
 type bank struct {
 	mu        sync.Mutex
 	committed []*notification.Delivery
@@ -166,7 +166,7 @@ func (l *bankBook) Close(context.Context) error {
 	return nil
 }
 
-// taken are the ids of what is committed, in order.
+// taken returns the committed ids, in order.
 func (b *bank) taken() (ids []string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -180,7 +180,7 @@ func (b *bank) sink() forwarder.Sink {
 	return forwarder.Sink{Sink: b, Retry: forwarder.Retry{MaxAttempts: 1000, Initial: 200 * time.Millisecond, Max: 2 * time.Second}}
 }
 
-// freeLeases has the leases of forwarders that died be over.
+// freeLeases expires the leases of killed forwarders.
 func (o *outbox) freeLeases() {
 	o.t.Helper()
 	o.exec(`UPDATE outbox_cursors SET owner = NULL WHERE owner IS NOT NULL`)
@@ -277,7 +277,7 @@ func TestARecordThatIsRefusedForGoodIsDeadAndTheOthersGo(t *testing.T) {
 		f.end()
 		require.ElementsMatch(t, []string{"a", "b", "c", "d"}, b.taken())
 		require.Equal(t, []string{"sink dead bad1", "sink dead bad2"}, o.parked())
-		require.Equal(t, 1, value[int](o, `SELECT max(attempt) FROM outbox_parked`), "the round that it was in was no attempt of its own")
+		require.Equal(t, 1, value[int](o, `SELECT max(attempt) FROM outbox_parked`), "its round was not a separate attempt")
 	})
 }
 
@@ -416,15 +416,15 @@ func TestExactlyOnceTakesNeitherHooksNorMiddlewareNorSeveralDatabases(t *testing
 	s.Middleware = []message.HandlerMiddleware{func(h message.HandlerFunc) message.HandlerFunc { return h }}
 	c := forwarder.Config{Fleet: true, Sinks: map[string]forwarder.Sink{"bank": s}, Routes: route.Routes{"*": route.To("bank")}}
 	_, err := forwarder.New(c)
-	require.ErrorContains(t, err, "sinks.bank delivers exactly once: neither middleware nor hooks")
-	require.ErrorContains(t, err, "sinks.bank delivers exactly once, which is from one database")
+	require.ErrorContains(t, err, "sinks.bank delivers exactly once: middleware and hooks")
+	require.ErrorContains(t, err, "sinks.bank delivers exactly once, which works with one database only")
 	b.off = true
 	_, err = forwarder.New(c)
 	require.NoError(t, err)
 }
 
-// TestRandomHistoriesDeliverOnce is that of histories_test.go with a bank, in which transactions fail before and
-// behind their commits, and checkpoints behind these.
+// TestRandomHistoriesDeliverOnce is the test of histories_test.go with a bank: transactions fail
+// before and after their commits, and checkpoints after those.
 func TestRandomHistoriesDeliverOnce(t *testing.T) {
 	t.Parallel()
 	for seed := range seeds(12) {
@@ -483,7 +483,7 @@ func newBankHistory(o *outbox, seed uint64, lanes int) *bankHistory {
 	return h
 }
 
-// draw is 99 where the times are calm: nothing fails.
+// draw returns 99, which means no failure, at the end of a history.
 func (h *bankHistory) draw(n int) int {
 	h.mu.Lock()
 	defer h.mu.Unlock()

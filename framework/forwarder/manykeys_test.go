@@ -20,7 +20,7 @@ import (
 	"github.com/waybill-go/waybill/sinks"
 )
 
-// leaseCounter counts the leases that were lost against the forwarder's will.
+// leaseCounter counts the leases that the forwarder lost.
 type leaseCounter struct {
 	forwarder.Unobserved
 	won, lost atomic.Int64
@@ -34,8 +34,8 @@ func (c *leaseCounter) LeaseLost(_ store.Lane, err error) {
 	}
 }
 
-// TestManyRetryingKeysCostNoLease has as many keys in the table as no one page holds, and
-// a lease of the shortest time.
+// TestManyRetryingKeysCostNoLease has more keys in the table than one page holds, and a lease of the
+// shortest duration.
 func TestManyRetryingKeysCostNoLease(t *testing.T) {
 	t.Parallel()
 	const keys = 50_000

@@ -84,7 +84,7 @@ func TestMiddlewareWorksAroundADelivery(t *testing.T) {
 	})
 }
 
-// around writes down that it was passed through.
+// around records that it was called.
 func around(name string, to *[]string) message.HandlerMiddleware {
 	return func(next message.HandlerFunc) message.HandlerFunc {
 		return func(m *message.Message) ([]*message.Message, error) {
@@ -191,7 +191,7 @@ func TestTheClassOfAnErrorPassesThroughMiddleware(t *testing.T) {
 	})
 }
 
-// single is a sink of batches that is also given single deliveries.
+// single is a sink of batches that also gets single deliveries.
 type single struct {
 	batches
 	script

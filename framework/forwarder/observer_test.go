@@ -17,7 +17,7 @@ import (
 	"github.com/waybill-go/waybill/sinks"
 )
 
-// recorder is an observer that writes down what it is told.
+// recorder is an observer that records its calls.
 type recorder struct {
 	forwarder.Unobserved
 	mu       sync.Mutex

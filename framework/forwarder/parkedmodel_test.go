@@ -20,10 +20,9 @@ import (
 	"github.com/waybill-go/waybill/sinks"
 )
 
-// TestRandomActsLeaveWhatTheRulesOfDeliverySay has publishers, a destination, an
-// operator and the machine do anything in any order, and holds each delivery and
-// what is parked against the rules that docs/internals/delivery.md gives for them, which the
-// type ruled writes down anew.
+// TestRandomActsLeaveWhatTheRulesOfDeliverySay lets publishers, a destination, an operator and the
+// machine act in any order. It compares each delivery and the parked deliveries with the rules in
+// docs/internals/delivery.md, which the type ruled implements independently.
 func TestRandomActsLeaveWhatTheRulesOfDeliverySay(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -68,13 +67,13 @@ func emptyOutbox(t *testing.T, path string) []byte {
 	return file
 }
 
-// The retries of ruled. Without jitter, so that a failure comes back.
+// Retries of ruled have no jitter, so that failures are reproducible.
 const (
 	ruledAttempts = 3
 	ruledInitial  = time.Second
 )
 
-// fate is what became of a notification.
+// fate is the result of a notification.
 type fate string
 
 const (
@@ -86,7 +85,7 @@ const (
 	discarded fate = "discarded"
 )
 
-// told is a notification as the rules see it.
+// told is a notification with what the rules know of it.
 type told struct {
 	id, key   string
 	at        time.Time // of its publication
@@ -99,13 +98,12 @@ type told struct {
 	inFlight  bool
 }
 
-// over says that later ones of the key need not wait for it.
+// over reports whether later deliveries of the key need not wait for it.
 func (n *told) over(halt bool) bool {
 	return n.fate == delivered || n.fate == discarded || n.fate == dead && !halt
 }
 
-// ruled is the world around a forwarder and the rules for it. It is the sink and
-// the store that the forwarder works with.
+// ruled is the environment of a forwarder, with its rules. It is both its sink and its store.
 type ruled struct {
 	*outbox
 	appendable
@@ -120,7 +118,7 @@ type ruled struct {
 	down, slow time.Time // until then the sink is unavailable, asks to wait
 	asked      time.Time // when it last asked so
 	waits      time.Time // until when it asked the forwarder that runs now to wait
-	lost       bool      // the lease, and nobody has it again
+	lost       bool      // the lease, and no forwarder has it again
 	since      time.Time // when it was given
 	settled    time.Time // when an attempt last counted
 }
@@ -162,7 +160,7 @@ func (r *ruled) begin() {
 	r.f.flush()
 }
 
-// Acquire is where the time ends in which nobody has the lease.
+// Acquire ends the time in which no forwarder has the lease.
 func (r *ruled) Acquire(ctx context.Context, l store.Lane, owner string, ttl time.Duration) (store.Lease, error) {
 	lease, err := r.appendable.Acquire(ctx, l, owner, ttl)
 	if err == nil && l.Sink == "sink" {
@@ -177,8 +175,7 @@ func (r *ruled) breaks(format string, args ...any) {
 	r.broken = append(r.broken, fmt.Sprintf(format, args...))
 }
 
-// answer is one delivery: it holds its beginning against the rules, and notes what
-// comes of it.
+// answer makes a delivery: it compares its beginning with the rules, and records the result.
 func (r *ruled) answer(ctx context.Context, d *notification.Delivery) error {
 	r.mu.Lock()
 	n := r.byID[d.ID]
@@ -239,7 +236,7 @@ func (r *ruled) becomes(n *told, f fate, now time.Time) {
 	}
 }
 
-// mayBegin holds the beginning of a delivery against the rules.
+// mayBegin compares the beginning of a delivery with the rules.
 func (r *ruled) mayBegin(n *told, attempt int) {
 	now := time.Now()
 	switch {
@@ -329,8 +326,8 @@ func (r *ruled) restart(*rapid.T) {
 	r.begin()
 }
 
-// lose takes the lease away. Either the forwarder ends without having noticed, or
-// it notices and leases the lane again.
+// lose ends the lease. Either the forwarder ends without noticing, or it notices and leases the lane
+// again.
 func (r *ruled) lose(rt *rapid.T) {
 	for { // until what was delivered is written
 		time.Sleep(50 * time.Millisecond)
@@ -358,7 +355,7 @@ func (r *ruled) lose(rt *rapid.T) {
 	synctest.Wait()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	require.False(rt, r.lost, "nobody leased the lane again")
+	require.False(rt, r.lost, "no forwarder leased the lane again")
 }
 
 // choose draws a notification for a person to act on.
@@ -385,7 +382,7 @@ func (r *ruled) requeue(rt *rapid.T) {
 	r.exec(`UPDATE outbox_parked SET state = 'retrying', attempt = 0, due_at = '2000-01-01T00:00:00.000000Z' WHERE id = ?`, n.id)
 }
 
-// discard takes away what the forwarder has not in its hands.
+// discard discards deliveries that the forwarder is not working on.
 func (r *ruled) discard(rt *rapid.T) {
 	n := r.choose(rt, func(n *told) bool {
 		return n.fate == dead || n.fate == retrying && time.Now().Before(n.notBefore)
@@ -396,8 +393,8 @@ func (r *ruled) discard(rt *rapid.T) {
 	r.exec(`DELETE FROM outbox_parked WHERE id = ?`, n.id)
 }
 
-// check compares what is parked with what is to be parked. Whether what waits for
-// its turn does so in memory or as blocked is the forwarder's own business.
+// check compares what is parked with what should be. Deliveries that wait for their turn may do so in
+// memory or as blocked; the rules do not say which.
 func (r *ruled) check(rt *rapid.T) {
 	synctest.Wait()
 	r.mu.Lock()
@@ -416,7 +413,7 @@ func (r *ruled) check(rt *rapid.T) {
 	require.Equal(rt, want, r.table(`state <> 'blocked'`))
 }
 
-// table lists what is parked, by id.
+// table returns the parked deliveries by id.
 func (r *ruled) table(where string) map[string]string {
 	rows, err := r.db.QueryContext(r.t.Context(), `SELECT id, state, attempt FROM outbox_parked WHERE `+where)
 	require.NoError(r.t, err)
@@ -432,7 +429,7 @@ func (r *ruled) table(where string) map[string]string {
 	return all
 }
 
-// finish lets calm times come, in which all must end.
+// finish lets everything end without further faults.
 func (r *ruled) finish(rt *rapid.T) {
 	r.mu.Lock()
 	r.down, r.slow = time.Time{}, time.Time{}

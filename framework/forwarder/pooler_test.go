@@ -13,8 +13,8 @@ import (
 	"github.com/waybill-go/waybill/framework/store/postgres/postgrestest"
 )
 
-// Forwarders that only poll keep nothing in a session: behind a pooler each of their
-// transactions may have another one.
+// Forwarders that only poll keep no state in sessions, so that each transaction may use another one
+// behind a pooler.
 func TestPollingWorksBehindATransactionPooler(t *testing.T) {
 	t.Parallel()
 	o := newOffice(t, outboxes.Config{Announcer: outboxes.Silent})

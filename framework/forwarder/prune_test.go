@@ -19,11 +19,10 @@ import (
 	"github.com/waybill-go/waybill/sinks"
 )
 
-// forAnHour keeps rows for an hour, which to the database is long over: fake time
-// begins in 2000.
+// forAnHour keeps rows for an hour, which has long passed for the database: fake time begins in 2000.
 func forAnHour(c *forwarder.Config) { c.Retention = time.Hour }
 
-// passes waits until a pruner that keeps rows for an hour has made some passes.
+// passes waits until a pruner that keeps rows for an hour has run a few times.
 func passes() {
 	time.Sleep(3 * time.Minute)
 	synctest.Wait()
@@ -44,7 +43,7 @@ func TestOldRowsGoOnceEverySinkHasThem(t *testing.T) {
 			mu.Lock()
 			defer mu.Unlock()
 			if down {
-				return sinks.Unavailable(errors.New("nobody is there"))
+				return sinks.Unavailable(errors.New("the destination is down"))
 			}
 			return nil
 		}
@@ -139,7 +138,7 @@ func TestOneForwarderPrunesAndAnotherTakesOver(t *testing.T) {
 
 		o.exec(`UPDATE outbox_cursors SET owner = 'another', epoch = epoch + 1 WHERE sink = '_pruner'`)
 		o.append("t", "", numbered("", 5)...)
-		time.Sleep(20 * time.Second) // until the lease is to be renewed
+		time.Sleep(20 * time.Second) // until the lease must be renewed
 		synctest.Wait()
 		second.flush()
 		o.append("t", "", numbered("", 5)...)
@@ -177,7 +176,7 @@ func TestASinkThatWasTakenOutIsWarnedOfOnceUntilItIsForgotten(t *testing.T) {
 	})
 }
 
-// lines is what was logged.
+// lines returns the logged lines.
 type lines struct {
 	mu   sync.Mutex
 	text bytes.Buffer

@@ -16,7 +16,7 @@ import (
 	"github.com/waybill-go/waybill/sinks"
 )
 
-// times is a sink that remembers when each delivery began.
+// times is a sink that records when each delivery began.
 type times struct {
 	mu sync.Mutex
 	at []time.Time
@@ -29,7 +29,7 @@ func (s *times) Deliver(context.Context, *notification.Delivery) (notification.R
 	return "", nil
 }
 
-// within counts the deliveries that began from one time on before another.
+// within counts the deliveries that began in a period.
 func (s *times) within(from, to time.Time) (n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -16,7 +16,7 @@ import (
 	"github.com/waybill-go/waybill/sinks"
 )
 
-// living is a sink with a life.
+// living is a sink that is opened and closed.
 type living struct {
 	script
 	mu             sync.Mutex
@@ -47,7 +47,7 @@ func (l *living) fail(err error) {
 	l.fails = err
 }
 
-// life is how often it was opened and closed.
+// life returns how often it was opened and closed.
 func (l *living) life() [2]int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -203,7 +203,7 @@ func TestAReloadTakesOtherRoutesAndSettingsToTheSameSink(t *testing.T) {
 	})
 }
 
-// Whatever is reloaded while notifications come in, each arrives, once, in order for its key.
+// During any reloads each notification is delivered once, in order for its key.
 func TestReloadsUnderLoadLoseAndRepeatNothing(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		var mu sync.Mutex
@@ -242,7 +242,7 @@ func TestReloadsUnderLoadLoseAndRepeatNothing(t *testing.T) {
 	})
 }
 
-// wrapped is a sink that cannot be compared, though its type can.
+// wrapped is a sink whose value cannot be compared, although its type can.
 type wrapped struct{ sinks.Sink }
 
 func TestSinksThatCannotBeComparedAreReplaced(t *testing.T) {

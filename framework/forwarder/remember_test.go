@@ -18,8 +18,8 @@ import (
 	"github.com/waybill-go/waybill/sinks"
 )
 
-// forgetful is a store whose checkpoints fail, or commit and lose their answer, while it
-// is told so.
+// forgetful is a store whose checkpoints fail, or commit and lose their answer, as
+// configured.
 type forgetful struct {
 	*hooked
 	fails, losesAnswers atomic.Bool
@@ -40,14 +40,13 @@ func newForgetful(o *outbox) *forgetful {
 	return s
 }
 
-// works has it work again.
+// works makes it work again.
 func (s *forgetful) works() {
 	s.fails.Store(false)
 	s.losesAnswers.Store(false)
 }
 
-// loseLease ends all leases, as their time does. With another, somebody else had the
-// lanes meanwhile.
+// loseLease expires all leases. With another, another forwarder had the lanes meanwhile.
 func (o *outbox) loseLease(another bool) {
 	o.t.Helper()
 	o.exec(`UPDATE outbox_cursors SET owner = NULL, lease_until = NULL WHERE owner IS NOT NULL`)
@@ -190,9 +189,9 @@ func TestAParkedDeliveryIsRemembered(t *testing.T) {
 	}
 }
 
-// TestAReplayIsDeliveredThoughTheSameWasRemembered has the checkpoint of a requeued
-// delivery commit and its answer lost: what is remembered of it is never met in the
-// table again, and is not to be taken for another row of the same delivery.
+// TestAReplayIsDeliveredThoughTheSameWasRemembered commits the checkpoint of a requeued delivery and
+// loses its answer. What is remembered of it never meets its row in the table again, and must not be
+// mistaken for another row of the same delivery.
 func TestAReplayIsDeliveredThoughTheSameWasRemembered(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		db := newForgetful(o)

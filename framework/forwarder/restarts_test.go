@@ -20,13 +20,13 @@ import (
 	"github.com/waybill-go/waybill/sinks"
 )
 
-// TestDeliveriesThatWereMadeAreNotRepeatedWhenTheDatabaseCrashes restarts PostgreSQL
-// three times, with a second between, under a forwarder with 16 deliveries in flight.
-// The process survives, so it knows what it has delivered.
+// TestDeliveriesThatWereMadeAreNotRepeatedWhenTheDatabaseCrashes restarts PostgreSQL three times, a
+// second apart, during 16 deliveries in flight. The forwarder's process survives, so it knows what it
+// has delivered.
 func TestDeliveriesThatWereMadeAreNotRepeatedWhenTheDatabaseCrashes(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
-		t.Skip("it starts a server of its own")
+		t.Skip("it starts a separate server")
 	}
 	ctx := t.Context()
 	server, err := postgrestest.Start(ctx, postgrestest.Options{Private: true, Settings: map[string]string{"shared_buffers": "32MB"}})

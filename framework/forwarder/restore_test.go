@@ -21,9 +21,9 @@ import (
 	"github.com/waybill-go/waybill/framework/store/postgres/postgrestest"
 )
 
-// TestARestoredDatabaseLosesNothing dumps a database and restores it into a
-// cluster whose transaction ids are far below the dump's: by their ids the
-// restored rows are of the future.
+// TestARestoredDatabaseLosesNothing dumps a database and restores it into a cluster whose
+// transaction ids are far below those of the dump, so that the restored rows seem to come from the
+// future.
 func TestARestoredDatabaseLosesNothing(t *testing.T) {
 	t.Parallel()
 	for name, config := range map[string]postgres.Config{"one table": {}, "partitions": {PartitionRows: 30}} {
@@ -146,7 +146,7 @@ func insertPlain(ctx context.Context, db *sql.DB, id string) error {
 	return err
 }
 
-// copyDatabase is pg_dump | psql.
+// copyDatabase runs pg_dump | psql.
 func copyDatabase(t *testing.T, source *postgrestest.Server, from string, target *postgrestest.Server, to string) {
 	t.Helper()
 	dump, err := source.Command(t.Context(), "pg_dump", "--dbname", from)
@@ -188,7 +188,7 @@ func forward(t *testing.T, db *sql.DB, to *tally) (stop func()) {
 	}
 }
 
-// tally is a sink that counts deliveries by id, and takes the log's lines.
+// tally is a sink that counts deliveries by id, and collects log lines.
 type tally struct {
 	mu        sync.Mutex
 	delivered map[string]int
@@ -226,7 +226,7 @@ func (c *tally) warnings() int {
 	return strings.Count(c.lines.String(), "read again")
 }
 
-// waitFor waits until all of these were delivered.
+// waitFor waits until all these ids were delivered.
 func (c *tally) waitFor(t *testing.T, ids ...string) {
 	t.Helper()
 	require.Eventually(t, func() bool {

@@ -14,7 +14,7 @@ import (
 	"github.com/waybill-go/waybill/framework/notification"
 )
 
-// answers500 is a sink that fails for all.
+// answers500 is a sink in which every delivery fails.
 func answers500() *script {
 	return &script{answer: func(context.Context, *notification.Delivery) error { return errors.New("500") }}
 }

@@ -19,8 +19,8 @@ import (
 	"github.com/waybill-go/waybill/sinks/function"
 )
 
-// The old program knows price.changed v1 and promo.ended. The new one calls the first
-// price.set, which is in version 2, and has no promo.ended any more.
+// The old program has the types price.changed v1 and promo.ended. In the new one price.changed is
+// renamed to price.set, with version 2, and promo.ended was removed.
 type (
 	priceChanged struct {
 		Item   string
@@ -35,7 +35,7 @@ type (
 	promoEnded struct{ Item string }
 )
 
-// handled are what handlers of both programs were given, by item.
+// handled are the calls of the handlers of both programs, by item.
 type handled struct {
 	mu     sync.Mutex
 	prices map[string][]priceSet

@@ -19,7 +19,7 @@ import (
 	"github.com/waybill-go/waybill/sinks"
 )
 
-// heard is what the heartbeat of the only forwarder says.
+// heard returns the heartbeat of the only forwarder.
 func (o *outbox) heard() store.Running {
 	o.t.Helper()
 	m, err := o.store.Membership(o.t.Context())
@@ -28,7 +28,7 @@ func (o *outbox) heard() store.Running {
 	return m.Members[0].Running
 }
 
-// By what heartbeats say others see whether all forwarders work alike.
+// Heartbeats show whether all forwarders have the same settings.
 func TestHeartbeatsSayHowAForwarderWorks(t *testing.T) {
 	t.Parallel()
 	onPostgres(t, func(t *testing.T, o *outbox) {
@@ -76,7 +76,7 @@ func TestHeartbeatsSayHowLongCheckpointsTookInTheLastMinute(t *testing.T) {
 	})
 }
 
-// heardOf is what the heartbeat of the only forwarder says of its sinks, one lease later.
+// heardOf returns the sinks in the heartbeat of the only forwarder, one lease later.
 func (o *outbox) heardOf(lease time.Duration) map[string]store.SinkRunning {
 	o.t.Helper()
 	time.Sleep(lease / 2)

@@ -21,7 +21,7 @@ import (
 	"github.com/waybill-go/waybill/sinks"
 )
 
-// priced are notifications of a key that say what they cost.
+// priced returns notifications of a key with a price.
 func priced(key string, costs map[string]string) []notification.Envelope {
 	var all []notification.Envelope
 	for _, id := range slices.Sorted(maps.Keys(costs)) {
@@ -30,10 +30,10 @@ func priced(key string, costs map[string]string) []notification.Envelope {
 	return all
 }
 
-// dear is what costs more than 10.
+// dear is the condition of a price above 10.
 var dear = route.Routes{"*": {{Sink: "sink", When: `payload.cost > 10`}}}
 
-// payloads is a sink's answer that remembers what it was given.
+// payloads is a sink that records the payloads it gets.
 type payloads struct {
 	mu sync.Mutex
 	of map[string]string
@@ -120,7 +120,7 @@ func TestAnExpressionThatFailsTellsNothingOfTheDestination(t *testing.T) {
 		down.Store(true)
 		s := &script{answer: func(context.Context, *notification.Delivery) error {
 			if down.Load() {
-				return sinks.Unavailable(errors.New("nobody is there"))
+				return sinks.Unavailable(errors.New("the destination is down"))
 			}
 			return nil
 		}}

@@ -13,7 +13,7 @@ import (
 	"github.com/waybill-go/waybill/framework/store"
 )
 
-// logging has a forwarder log to it.
+// logging makes a forwarder log to it.
 func (l *lines) logging(c *forwarder.Config) { c.Logger = slog.New(slog.NewTextHandler(l, nil)) }
 
 const newSink = "the sink is new to this outbox"

@@ -36,7 +36,7 @@ import (
 	"github.com/waybill-go/waybill/sinks/httpsink"
 )
 
-// spanRecorder keeps the spans of a provider of the real SDK.
+// spanRecorder records the spans of a provider of the real SDK.
 type spanRecorder struct {
 	*tracetest.SpanRecorder
 	*sdk.TracerProvider
@@ -47,7 +47,7 @@ func newSpanRecorder() spanRecorder {
 	return spanRecorder{spans, sdk.NewTracerProvider(sdk.WithSpanProcessor(spans))}
 }
 
-// named lists the spans of a name that have ended, in their order.
+// named returns the ended spans with a name, in order.
 func (r spanRecorder) named(name string) (spans []sdk.ReadOnlySpan) {
 	for _, s := range r.Ended() {
 		if s.Name() == name {
@@ -57,7 +57,7 @@ func (r spanRecorder) named(name string) (spans []sdk.ReadOnlySpan) {
 	return spans
 }
 
-// attributesOf are a span's, as text.
+// attributesOf returns the attributes of a span as text.
 func attributesOf(s sdk.ReadOnlySpan) map[string]string {
 	all := make(map[string]string)
 	for _, a := range s.Attributes() {
@@ -77,7 +77,7 @@ func tracedTypes(t testing.TB) *registry.Registry {
 	return types
 }
 
-// traceparent is the metadata of a made-up span of a trace.
+// traceparent returns metadata with an invented span of a trace.
 func traceparent(n int) string { return fmt.Sprintf("00-%032x-%016x-01", n, n+1000) }
 
 func TestOneTraceReachesFromThePublisherToTheReceiver(t *testing.T) {
@@ -209,7 +209,7 @@ func TestEachAttemptHasItsSpan(t *testing.T) {
 	})
 }
 
-// tracedBatches is a sink that takes batches and remembers what it was given.
+// tracedBatches is a sink that takes batches and records them.
 type tracedBatches struct {
 	mu      sync.Mutex
 	given   []*notification.Delivery
@@ -258,7 +258,7 @@ func TestABatchHasOneSpanThatLinksToEach(t *testing.T) {
 
 		spans := r.named("deliver sink")
 		require.Len(t, spans, 1)
-		require.False(t, spans[0].Parent().IsValid(), "a root of its own")
+		require.False(t, spans[0].Parent().IsValid(), "a separate root")
 		require.Len(t, spans[0].Links(), 127, "of the first 128, one has no context")
 		require.Equal(t, []attribute.KeyValue{attribute.String("messaging.message.id", "2")}, spans[0].Links()[1].Attributes)
 		attributes := attributesOf(spans[0])

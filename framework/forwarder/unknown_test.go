@@ -14,7 +14,7 @@ import (
 	"github.com/waybill-go/waybill/sinks"
 )
 
-// knowsNot is a sink of a process that does not know a type yet.
+// knowsNot is a sink of a process that does not yet know a type.
 func knowsNot(typ string) *script {
 	return &script{answer: func(_ context.Context, d *notification.Delivery) error {
 		if d.Type == typ {

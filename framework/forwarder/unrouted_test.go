@@ -49,8 +49,8 @@ func TestALaneThatOnlyPassedRowsOverWritesItsPositionAtAGracefulStop(t *testing.
 	})
 }
 
-// After a crash the sink _unrouted looks again at what it passed over within the last
-// seconds; not at what came before.
+// After a crash the sink _unrouted checks again what it skipped within the last seconds, but nothing
+// older.
 func TestTheUnroutedPositionIsWrittenSoon(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		s := &script{}

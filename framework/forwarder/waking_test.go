@@ -26,11 +26,11 @@ import (
 	"github.com/waybill-go/waybill/registry"
 )
 
-// patience is how long a test in real time waits for what must come.
+// patience is how long a test in real time waits.
 const patience = 30 * time.Second
 
-// office is an outbox whose publisher and forwarder have nothing in common but
-// the database, as in two processes. Its time is real.
+// office is an outbox whose publisher and forwarder share only the database, like two processes. Its
+// time is real.
 type office struct {
 	t         testing.TB
 	dsn       string
@@ -67,7 +67,7 @@ func (o *office) open() *sql.DB {
 	return db
 }
 
-// listening is the address of a listening connection that can be told from others.
+// listening is an address whose connections can be recognized.
 func (o *office) listening() string {
 	u, err := url.Parse(o.dsn)
 	require.NoError(o.t, err)
@@ -77,8 +77,8 @@ func (o *office) listening() string {
 	return u.String()
 }
 
-// forward starts a forwarder with connections of its own. It listens at the
-// address, if there is one, and looks at the log after longest at the latest.
+// forward starts a forwarder with separate connections. It listens at the address, if any, and looks
+// at the log at least every longest.
 func (o *office) forward(listen string, longest time.Duration, adjust ...func(*forwarder.Config)) *clerk {
 	o.t.Helper()
 	s, err := postgres.Open(o.t.Context(), o.open(), postgres.Config{Listen: listen})
@@ -114,8 +114,8 @@ type clerk struct {
 	end   func()
 }
 
-// rest makes the pause until the next look longer than patience: it begins at
-// 1 ms and doubles with each look that finds nothing, also one that is asked for.
+// rest makes the pause until the next look longer than patience: the pause begins at 1 ms and doubles
+// with each look that finds nothing.
 func (c *clerk) rest() {
 	c.t.Helper()
 	for range 20 {
@@ -128,7 +128,7 @@ func (c *clerk) rest() {
 	}
 }
 
-// watching is an observer that tells of looks at the log.
+// watching is an observer that reports looks at the log.
 type watching struct {
 	forwarder.Unobserved
 	looks chan struct{}
@@ -141,7 +141,7 @@ func (w watching) Wake(forwarder.Wake) {
 	}
 }
 
-// arrivals is a sink that tells the ids that it gets.
+// arrivals is a sink that reports the ids it gets.
 type arrivals chan string
 
 func (a arrivals) Deliver(_ context.Context, d *notification.Delivery) (notification.Receipt, error) {
@@ -244,7 +244,7 @@ func TestTroubleWithListeningIsLoggedOnceAndPollingGoesOn(t *testing.T) {
 	require.Equal(t, 1, strings.Count(log.String(), "listening works again"), log.String())
 }
 
-// deafStore fails to listen a number of times, then does and closes heard.
+// deafStore fails to listen a number of times, and then listens and closes heard.
 type deafStore struct {
 	*postgres.Store
 	failures int
@@ -262,8 +262,7 @@ func (s *deafStore) Listen(ctx context.Context, hear func(store.News)) error {
 	return nil
 }
 
-// Each looks at the roster once in three minutes, and at once when it hears of a
-// lane.
+// Each looks at the roster every three minutes, and at once when a lane is announced.
 func TestAForwarderThatStopsIsRelievedAtOnce(t *testing.T) {
 	t.Parallel()
 	o := newOffice(t, outboxes.Config{})
@@ -280,7 +279,7 @@ func TestAForwarderThatStopsIsRelievedAtOnce(t *testing.T) {
 	second.end()
 }
 
-// Not parallel: it looks at all goroutines of the process.
+// Not parallel: it counts all goroutines of the process.
 func TestAForwarderThatListensLeavesNoGoroutines(t *testing.T) {
 	o := newOffice(t, outboxes.Config{})
 	before := goleak.IgnoreCurrent()
@@ -291,10 +290,9 @@ func TestAForwarderThatListensLeavesNoGoroutines(t *testing.T) {
 	goleak.VerifyNone(t, before, goleak.IgnoreAnyFunction("database/sql.(*DB).connectionOpener")) // closed with the test
 }
 
-// BenchmarkLatency measures the time from before a commit until its delivery
-// begins, at 200 commits/s, with a publisher and a forwarder that share nothing
-// but the database; also beside a transaction that stays open, with an earlier id
-// and offset than all others.
+// BenchmarkLatency measures the time from just before a commit until its delivery begins, at 200
+// commits/s, with a publisher and a forwarder that share only the database. It also measures beside a
+// transaction that stays open, with an earlier id and offset than all others.
 func BenchmarkLatency(b *testing.B) {
 	for name, how := range map[string]struct{ listens, beside bool }{
 		"listen": {listens: true}, "poll": {}, "listen-beside-open": {true, true}, "poll-beside-open": {beside: true},

@@ -17,15 +17,15 @@ const unavailableFor = 10
 
 // Handler makes the effects of an HTTP handler happen once for each webhook: it runs next in
 // a transaction of Config.DB that notes the request's id. [Tx] returns that transaction from
-// the request's context. Verify signatures first: otherwise anyone could send an id and
-// thereby block the real request with that id:
+// the request's context. Verify signatures first: otherwise anyone could block a real
+// request by sending its id first:
 //
 //	once, err := inbox.Handler(inbox.Config{Inbox: box, DB: db, Consumer: "invoices"}, next)
 //	handler, err := httpsink.Receiver{Secrets: secrets}.Verify(once)
 //
 // Handler holds back the response of next. If its status is 2xx, it commits and then sends the
 // response. With any other status, and if next panics, it rolls back; it sends the response as
-// it is. Responses of its own:
+// it is. Handler itself responds with:
 //
 //	200  the request was already handled; next is not called
 //	400  the request has no id, or one that is too long

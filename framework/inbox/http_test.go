@@ -22,7 +22,7 @@ import (
 
 const secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 
-// answer is what a server said.
+// answer is the response of a server.
 type answer struct {
 	status int
 	header http.Header
@@ -132,8 +132,8 @@ func TestARequestWithoutAnIDIsRefused(t *testing.T) {
 	})
 }
 
-// TestRequestsOfOneIDWaitForEachOther has the first one fail: exactly one of the others is
-// handled in its place.
+// TestRequestsOfOneIDWaitForEachOther makes the first request fail: exactly one of the others is
+// handled instead.
 func TestRequestsOfOneIDWaitForEachOther(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, s *shop) {

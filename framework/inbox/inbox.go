@@ -39,7 +39,7 @@ func New(s store.Inbox) *Inbox { return &Inbox{s} }
 
 // First notes in the caller's transaction that a consumer handles an id, and reports whether
 // this is the first time. The note commits or rolls back with tx, as do the caller's own
-// writes. A caller for whom it was not the first time writes nothing, and may commit or roll
+// writes. If it was not, the caller writes nothing, and may commit or roll
 // back.
 //
 // While another transaction is handling the same id, First waits for it to end. Under the

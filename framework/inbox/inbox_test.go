@@ -151,7 +151,7 @@ func TestNamesThatNoIndexTakesAreRefused(t *testing.T) {
 	}
 }
 
-// delivery is one of an order, as a forwarder makes it.
+// delivery returns a delivery of an order, as a forwarder makes it.
 func (s *shop) delivery(t *testing.T, id string) *notification.Delivery {
 	t.Helper()
 	e, err := s.types.Encode(orderPlaced{"o-1"})
@@ -160,7 +160,7 @@ func (s *shop) delivery(t *testing.T, id string) *notification.Delivery {
 	return &notification.Delivery{Envelope: e, Sink: "payments", Attempt: 1}
 }
 
-// handler pays, and publishes what follows.
+// handler pays and publishes the result.
 func (s *shop) handler(calls *atomic.Int32) sinks.Sink {
 	return inbox.HandleTx(inbox.Config{Inbox: s.box, DB: s.db, Publisher: s.publisher}, s.types, func(ctx context.Context, tx *sql.Tx, o orderPlaced) error {
 		calls.Add(1)

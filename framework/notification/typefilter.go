@@ -9,9 +9,12 @@ import (
 // Prefixes. Except inverts the selection. The zero value matches nothing; AllTypes matches
 // everything.
 type TypeFilter struct {
-	Names    []string `json:"names,omitempty"`
+	// Names are whole names of types, without patterns.
+	Names []string `json:"names,omitempty"`
+	// Prefixes are beginnings of names, such as "order.".
 	Prefixes []string `json:"prefixes,omitempty"`
-	Except   bool     `json:"except,omitempty"`
+	// Except selects all types but those of Names and Prefixes.
+	Except bool `json:"except,omitempty"`
 }
 
 // AllTypes is the filter that matches every type.

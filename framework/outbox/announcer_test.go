@@ -17,7 +17,7 @@ import (
 	"github.com/waybill-go/waybill/framework/store/postgres"
 )
 
-// herald is an announcer that tells how often it was called and calls do, if
+// herald is an announcer that counts its calls and calls do, if
 // that is set.
 type herald struct {
 	do func(ctx context.Context, number int) error

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// discardingTx is a transaction without a database, which keeps nothing.
+// discardingTx is a transaction without a database, which discards everything.
 type discardingTx struct{}
 
 func (discardingTx) ExecContext(context.Context, string, ...any) (sql.Result, error) { return nil, nil }
@@ -26,7 +26,7 @@ func largeOrders(n int) []any {
 	return orders
 }
 
-// BenchmarkPublish is what a call costs without its database.
+// BenchmarkPublish measures a call without its database.
 func BenchmarkPublish(b *testing.B) {
 	p := newPaperPublisher(b)
 	for _, n := range []int{1, 100} {

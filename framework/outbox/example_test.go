@@ -14,7 +14,7 @@ import (
 	"github.com/waybill-go/waybill/registry"
 )
 
-// Customer is an aggregate with domain events, and imports nothing of Waybill.
+// Customer is an aggregate with domain events. It does not depend on Waybill.
 type Customer struct {
 	ID, City string
 	version  int
@@ -38,9 +38,9 @@ type AddressChanged struct{ Customer, City string }
 
 type InvoicesToResend struct{ Customer string }
 
-var errConflict = errors.New("somebody else was faster")
+var errConflict = errors.New("another transaction was faster")
 
-// save stores a customer, unless its row has another version than it was loaded with.
+// save stores a customer, unless the version of its row has changed since it was loaded.
 func save(ctx context.Context, tx outbox.Tx, c *Customer) error {
 	result, err := tx.ExecContext(ctx, `UPDATE customers SET city = $1, version = version + 1 WHERE id = $2 AND version = $3`, c.City, c.ID, c.version)
 	if err != nil {
@@ -107,6 +107,23 @@ func show(db *sql.DB) {
 	check(rows.Err())
 }
 
+func ExamplePublisher_RunInTx() {
+	db, publisher, end := shop()
+	defer end()
+	ctx := context.WithValue(context.Background(), tenantKey{}, "acme")
+	err := publisher.RunInTx(ctx, db, nil, func(ctx context.Context, tx *sql.Tx) error {
+		if _, err := tx.ExecContext(ctx, `UPDATE customers SET city = 'Paris' WHERE id = 'c-1'`); err != nil {
+			return err
+		}
+		return publisher.Publish(ctx, tx, AddressChanged{Customer: "c-1", City: "Paris"})
+	})
+	fmt.Println(err)
+	show(db)
+	// Output:
+	// <nil>
+	// customer.address-changed {"Customer":"c-1","City":"Paris"} acme
+}
+
 func ExamplePublisher_RunUnit() {
 	db, publisher, end := shop()
 	defer end()
@@ -132,10 +149,10 @@ func ExamplePublisher_RunUnit() {
 	// <nil> 0 events left
 	// customer.address-changed {"Customer":"c-1","City":"Paris"} acme
 	// invoices.to-resend {"Customer":"c-1"} acme
-	// somebody else was faster
+	// another transaction was faster
 }
 
-// With transactions of the application's own, of any driver.
+// A Unit works with any transactions of the application.
 func ExampleUnit() {
 	db, publisher, end := shop()
 	defer end()

@@ -39,7 +39,7 @@ func (paperLog) BindTime(t time.Time) any {
 	return t
 }
 
-// paperTx is a transaction without a database. It keeps the statements.
+// paperTx is a transaction without a database. It records the statements.
 type paperTx struct {
 	statements []statement
 }
@@ -56,7 +56,7 @@ func (p *paperTx) ExecContext(_ context.Context, query string, args ...any) (sql
 func (*paperTx) Commit() error   { return nil }
 func (*paperTx) Rollback() error { return nil }
 
-// inserting is the text of so many rows, made plainly.
+// inserting returns the statement for a number of rows.
 func inserting(rows int) string {
 	var texts []string
 	for i := range rows {

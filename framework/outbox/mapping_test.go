@@ -12,7 +12,7 @@ import (
 	"github.com/waybill-go/waybill/registry"
 )
 
-// Domain events, which know nothing of notifications.
+// Domain events, which do not depend on notifications.
 type (
 	moved   struct{ customer, city string }
 	renamed struct{ customer string }

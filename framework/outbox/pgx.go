@@ -111,7 +111,7 @@ func (pgxResult) LastInsertId() (int64, error) {
 	return 0, errors.New("PostgreSQL has no last insert id")
 }
 
-// isPgxClosed reports whether err is pgx.ErrTxClosed. That error has no type of its own, so a
+// isPgxClosed reports whether err is pgx.ErrTxClosed. That error has no separate type, so a
 // package that does not import pgx can recognize it only by its text.
 func isPgxClosed(err error) bool {
 	for ; err != nil; err = errors.Unwrap(err) {

@@ -38,8 +38,10 @@ const DefaultMaxPayload = 1 << 20
 type Config struct {
 	// MaxPayload is the limit of one payload in bytes; default DefaultMaxPayload.
 	MaxPayload int
-	// Wake, if set, is called after each commit of RunInTx that published something. Set it
-	// to a forwarder's Wake, so that its deliveries begin at once. It must not block.
+	// Wake, if set, is called by Announce, and so after each commit of RunInTx, RunInPgx and
+	// RunUnit that published something. Set it to the Wake method of a forwarder in this
+	// process, so that deliveries begin at once. It must not block, and must be safe for
+	// concurrent use.
 	Wake func()
 	// Metadata, if set, returns metadata for every notification of a Publish call, such as
 	// tenant and user, taken from the call's context. A notification's own options take

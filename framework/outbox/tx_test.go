@@ -16,7 +16,7 @@ import (
 	"github.com/waybill-go/waybill/registry"
 )
 
-// setupSQLite is what setup is, in an SQLite file.
+// setupSQLite is setup with an SQLite file.
 func setupSQLite(t testing.TB, c outbox.Config) (*sql.DB, *outbox.Publisher) {
 	t.Helper()
 	db, err := sqlite.OpenDB(filepath.Join(t.TempDir(), "outbox.db"))
@@ -71,7 +71,7 @@ func TestATransactionHasTheOptionsThatAreAskedFor(t *testing.T) {
 	require.Zero(t, woken)
 }
 
-// A transaction that another one is in the way of is the caller's to run again.
+// After a conflict with another transaction, the caller runs its transaction again.
 func TestRunInTxRepeatsNothing(t *testing.T) {
 	t.Parallel()
 	db, _, p := setup(t, outbox.Config{})
@@ -140,7 +140,7 @@ func TestACallThatWasMeantOtherwiseSaysHow(t *testing.T) {
 	}
 }
 
-// The library that writes the row has words of its own, which no error repeats.
+// The errors do not repeat the messages of the library that writes the row.
 func TestAnErrorOfTheDatabaseComesInOurWords(t *testing.T) {
 	t.Parallel()
 	db, _, p := setup(t, outbox.Config{})
@@ -159,7 +159,7 @@ func TestAnErrorOfTheDatabaseComesInOurWords(t *testing.T) {
 			inOurWords(t, err)
 		})
 	}
-	t.Run("a transaction of one's own", func(t *testing.T) {
+	t.Run("the caller's own transaction", func(t *testing.T) {
 		t.Parallel()
 		err := newPaperPublisher(t).Publish(t.Context(), failingTx{errors.New("disk full")}, orderPlaced{OrderID: "o"})
 		require.EqualError(t, err, "append to the outbox: disk full")

@@ -127,7 +127,7 @@ func TestAWrapperThatCannotBeAskedStillLearnsOfADuplicate(t *testing.T) {
 	})
 }
 
-// onlyExec is a wrapper that has no more than a Tx needs.
+// onlyExec is a wrapper with only the methods of Tx.
 type onlyExec struct{ tx *sql.Tx }
 
 func (w onlyExec) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
@@ -229,7 +229,7 @@ func TestATransactionOfAnotherDatabaseIsNamedAndNothingIsWritten(t *testing.T) {
 	})
 }
 
-// A trigger of the application's that misses a table says nothing of the database.
+// A trigger of the application that lacks a table does not mean that the outbox lacks one.
 func TestATriggerThatMissesATableIsNoOtherDatabase(t *testing.T) {
 	t.Parallel()
 	db, _, p := setup(t, outbox.Config{})
@@ -281,7 +281,7 @@ func TestAPublisherCancelsWhatItHasScheduled(t *testing.T) {
 
 func second(_ int, err error) error { return err }
 
-// A log that does no more than append says so.
+// A log that can only append reports that.
 func TestALogThatOnlyAppendsRefusesTheRest(t *testing.T) {
 	t.Parallel()
 	db, s, _ := setup(t, outbox.Config{})

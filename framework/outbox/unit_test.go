@@ -45,7 +45,7 @@ type order struct {
 
 func (o *order) place(total int) { o.Record(orderPlaced{OrderID: o.id, Total: total}) }
 
-// basket is an aggregate without anything of ours.
+// basket is an aggregate that does not depend on Waybill.
 type basket struct {
 	id     string
 	events []any
@@ -59,7 +59,7 @@ func (b *basket) ClearEvents(n int) { b.events = b.events[n:] }
 
 var _ outbox.Aggregate = (*basket)(nil)
 
-// payloads is what is in the log.
+// payloads returns the payloads in the log.
 func payloads(t *testing.T, s store.Log) []string {
 	t.Helper()
 	var all []string
@@ -151,8 +151,8 @@ func TestAUnitThatIsRolledBackKeepsAllAndPublishesTheSameAgain(t *testing.T) {
 	}
 }
 
-// A commit whose answer is lost may have been made: what it published must not be
-// published again without a look.
+// A commit whose answer is lost may have succeeded: its notifications must not be published
+// again without checking.
 func TestACommitWhoseAnswerIsLostKeepsWhatIsRecorded(t *testing.T) {
 	t.Parallel()
 	db, s, p := setup(t, outbox.Config{})
@@ -217,7 +217,7 @@ func TestAUnitWakesTheForwarderAfterTheCommitOnly(t *testing.T) {
 	require.Equal(t, 2, woken)
 }
 
-// What one customer does is of one key, in whichever aggregate it happens.
+// All events of a customer have one key, in all aggregates.
 func TestAggregatesThatShareARecorderKeepTheirOrderAmongEachOther(t *testing.T) {
 	t.Parallel()
 	db, s, p := setup(t, outbox.Config{})

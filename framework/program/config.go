@@ -11,6 +11,7 @@ delivers anything.`,
 		Args: noSuchCommand,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
+	cmd.SetFlagErrorFunc(wrongFlag)
 	cmd.AddCommand(newCheck(p), newExplain(p), newInit(p), newPassword(p), newSchema(p), newSecret(p), newShow(p))
 	return cmd
 }

@@ -82,11 +82,11 @@ func TestCommandsThatChangeSomethingWantOneOfSeveralDatabases(t *testing.T) {
 	for _, args := range [][]string{{"pause", "lines"}, {"parked", "requeue", "--id", "x", "--yes"}, {"forget", "lines", "--yes"}, {"migrate"}} {
 		r := waybill(t, append(args, "-c", file)...)
 		require.Equal(t, exitUsage, r.code, args)
-		require.Contains(t, r.stderr, "there are several databases: name one with --in: asia, eu, us", args)
+		require.Contains(t, r.stderr, "there are several databases: choose one with --in: asia, eu, us", args)
 	}
 	r := waybill(t, "pause", "lines", "-c", file, "--in", "mars")
 	require.Equal(t, exitUsage, r.code)
-	require.Contains(t, r.stderr, `--in names the unknown database "mars"; there are: asia, eu, us`)
+	require.Contains(t, r.stderr, `--in names the unknown database "mars"; the configuration has asia, eu, us`)
 	r = waybill(t, "pause", "lines", "-c", file, "--database", "sqlite:"+folder+"/eu.db", "--in", "eu")
 	require.Equal(t, exitUsage, r.code)
 

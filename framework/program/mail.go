@@ -10,6 +10,7 @@ func newMail(p *invocation) *cobra.Command {
 		Args:  noSuchCommand,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
+	cmd.SetFlagErrorFunc(wrongFlag)
 	cmd.AddCommand(newPreview(p))
 	return cmd
 }

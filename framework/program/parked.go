@@ -38,6 +38,7 @@ WAYBILL_DATABASE they need no configuration file.`,
 		Args: noSuchCommand,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
+	cmd.SetFlagErrorFunc(wrongFlag)
 	cmd.AddCommand(newParkedList(p), newParkedShow(p), newRequeue(p), newReroute(p), newDiscard(p), newSkip(p))
 	return cmd
 }

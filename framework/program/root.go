@@ -54,7 +54,7 @@ func newRoot(p *invocation) *cobra.Command {
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.SetOut(p.stdout)
 	root.SetErr(p.stderr)
-	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return wrongUsage(cmd, err) })
+	root.SetFlagErrorFunc(wrongUsage)
 	root.PersistentFlags().StringVar(&p.logFormat, "log-format", "text", "format of the logs: text or json")
 	root.PersistentFlags().StringVar(&p.logLevel, "log-level", "info", "lowest level that is logged: debug, info, warn or error")
 	root.AddCommand(
@@ -96,6 +96,22 @@ func noSuchCommand(cmd *cobra.Command, args []string) error {
 		hint = "; did you mean " + strings.Join(near, " or ") + "?"
 	}
 	return wrongUsage(cmd, fmt.Errorf("unknown command %q%s", args[0], hint))
+}
+
+// wrongFlag is the error for a flag that a command does not take, for commands that only have
+// subcommands, such as parked. It lists the subcommands, since they have the flags. They inherit
+// wrongFlag, which is wrongUsage for them.
+func wrongFlag(cmd *cobra.Command, err error) error {
+	if !cmd.HasAvailableSubCommands() {
+		return wrongUsage(cmd, err)
+	}
+	var names []string
+	for _, c := range cmd.Commands() {
+		if c.IsAvailableCommand() {
+			names = append(names, c.Name())
+		}
+	}
+	return wrongUsage(cmd, fmt.Errorf("%w; name a command before its flags: %s", err, strings.Join(names, ", ")))
 }
 
 // noArguments is the Args of commands that have flags only.

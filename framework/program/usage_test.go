@@ -27,6 +27,8 @@ func TestErrorsAreOneLineAndHaveTheirCode(t *testing.T) {
 		"unknown command":     {[]string{"forwrad"}, exitUsage, `^waybill: unknown command "forwrad"; did you mean forward\?; see waybill --help\n$`},
 		"far from all":        {[]string{"teleport"}, exitUsage, `^waybill: unknown command "teleport"; see waybill --help\n$`},
 		"unknown flag":        {[]string{"migrate", "--force"}, exitUsage, `^waybill: unknown flag: --force; see waybill migrate --help\n$`},
+		"flag of a group":     {[]string{"parked", "--database", nowhere}, exitUsage, `^waybill: unknown flag: --database; name a command before its flags: discard, list, requeue, reroute, show, skip; see waybill parked --help\n$`},
+		"flag of a lister":    {[]string{"schedules", "--force"}, exitUsage, `^waybill: unknown flag: --force; see waybill schedules --help\n$`},
 		"flag without value":  {[]string{"status", "-c"}, exitUsage, `^waybill: flag needs an argument: 'c' in -c; see waybill status --help\n$`},
 		"argument":            {[]string{"forward", "now"}, exitUsage, `^waybill: unexpected argument "now"; see waybill forward --help\n$`},
 		"log format":          {[]string{"version", "--log-format", "xml"}, exitUsage, `^waybill: --log-format is "xml": use text or json\n$`},

@@ -16,7 +16,7 @@ type (
 	stockLanded struct{}
 )
 
-// renamed is a registry in which price.set was price.changed and Price once.
+// renamed is a registry in which price.set once had the names price.changed and Price.
 func renamed(t *testing.T) *registry.Registry {
 	t.Helper()
 	types := registry.New()

@@ -213,7 +213,7 @@ func ExampleRule() {
 	// passes partner by
 }
 
-// nested is a payload of n items, none of which is what conditions look for.
+// nested returns a payload with n items, none of which a condition matches.
 func nested(n int) []byte {
 	return []byte(`{"items": [` + strings.TrimSuffix(strings.Repeat(`{"sku": "none"},`, n), ",") + `]}`)
 }

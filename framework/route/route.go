@@ -131,7 +131,7 @@ func (t *Table) Sinks(typ string) []string {
 }
 
 // matches reports whether a pattern matches one of the names of a type, so that aliases are
-// routed like the type, whichever of its names the pattern uses.
+// routed like the type.
 func (t *Table) matches(pattern, typ string) bool {
 	return slices.ContainsFunc(t.Names(typ), func(name string) bool { return Matches(pattern, name) })
 }

@@ -42,7 +42,7 @@ func TestAScheduleGoesOnAfterTheDatabasesClockWasFarAhead(t *testing.T) {
 	})
 }
 
-// TestATickIsMadeOnceThoughTheDatabasesClockGoesBack is what a failover does.
+// TestATickIsMadeOnceThoughTheDatabasesClockGoesBack simulates a failover.
 func TestATickIsMadeOnceThoughTheDatabasesClockGoesBack(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		right := o.store

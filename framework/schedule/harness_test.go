@@ -26,7 +26,7 @@ import (
 
 func TestMain(m *testing.M) { postgrestest.Main(m) }
 
-// stores is what a process has of an outbox.
+// stores are the interfaces of an outbox that a process uses.
 type stores interface {
 	store.Schedules
 	store.Inspector
@@ -111,7 +111,7 @@ func report(name string, when schedule.When, missed schedule.Missed) schedule.Sc
 	}}
 }
 
-// start runs schedules over a pool of its own, as another process would.
+// start runs schedules with a separate pool, as another process would.
 func (o *outbox) start(schedules ...schedule.Schedule) (s *schedule.Scheduler, stop func()) {
 	o.t.Helper()
 	publisher, err := outboxes.New(o.types, o.store, outboxes.Config{Announcer: outboxes.Silent})
@@ -138,7 +138,7 @@ func (o *outbox) pass(d time.Duration) {
 	synctest.Wait()
 }
 
-// made lists what was published as "schedule tick id", in the order of the log.
+// made returns what was published as "schedule tick id", in the order of the log.
 func (o *outbox) made() (ticks, ids []string) {
 	o.t.Helper()
 	rows, err := o.db.QueryContext(o.t.Context(), `SELECT id, metadata, payload FROM outbox ORDER BY "offset"`)
@@ -169,7 +169,7 @@ func (o *outbox) ticks() []string {
 	return ticks
 }
 
-// row is that of a schedule.
+// row returns the row of a schedule.
 func (o *outbox) row(name string) store.Schedule {
 	o.t.Helper()
 	all, err := o.store.Schedules(o.t.Context())
@@ -183,7 +183,7 @@ func (o *outbox) row(name string) store.Schedule {
 	return store.Schedule{}
 }
 
-// logs are what was logged.
+// logs collects log lines.
 type logs struct {
 	mu   sync.Mutex
 	text strings.Builder

@@ -19,7 +19,7 @@ import (
 	"github.com/waybill-go/waybill/framework/store/postgres/postgrestest"
 )
 
-// seconds are the ticks of a schedule of seconds, from one to another.
+// seconds returns the ticks of a schedule with one per second, in a period.
 func seconds(name string, from, to int) (ticks []string) {
 	for n := from; n <= to; n++ {
 		ticks = append(ticks, fmt.Sprintf("%s 00:00:%02d", name, n))

@@ -56,8 +56,8 @@ type Operator interface {
 	//
 	// A delivery stays if a sink of its type has not settled it yet and its row is still in the
 	// log: a forwarder with the routes will deliver it from the log, and one without them will
-	// skip it, and the table does not show which. A sink that already has it parked, or has a
-	// receipt of it, does not get it again.
+	// skip it, and the table does not show which. A sink does not get it again if it has a
+	// receipt of it or the delivery is already parked.
 	//
 	// It fails with ErrUnknownSink if a sink of its type has no cursors, and with ErrOtherLog if
 	// they belong to another log. Then the batch changes nothing.
@@ -70,7 +70,7 @@ type Operator interface {
 
 	// Forget deletes the sink's cursors, parked deliveries and receipts, in one transaction, and
 	// returns how many there were. Otherwise a sink that was removed from the configuration
-	// would keep its rows in the log for ever. It fails with ErrLeaseHeld if a forwarder has a
+	// would keep its rows in the log forever. It fails with ErrLeaseHeld if a forwarder has a
 	// lease of the sink. If the sink is added again, it begins where its Start says, like any
 	// new sink.
 	Forget(ctx context.Context, sink string) (Traces, error)

@@ -37,7 +37,7 @@ type Sample struct {
 	// nothing was removed before it, and otherwise 0.
 	Oldest *Row
 	// Source is the name of the source that is the log; "" for the database's own log. Keeps is
-	// how long the source keeps rows, delivered or not; 0: for ever.
+	// how long the source keeps rows, delivered or not; 0 means forever.
 	Source string
 	Keeps  time.Duration
 	// Held is the age of the oldest open transaction that has written to the log, as far as the

@@ -86,6 +86,6 @@ type Extent struct {
 	// nothing was removed yet.
 	Oldest time.Time
 	Whole  bool
-	// Keeps is how long the source keeps rows, the shortest time of its parts; 0: for ever.
+	// Keeps is how long the source keeps rows, the shortest time of its parts; 0 means forever.
 	Keeps time.Duration
 }

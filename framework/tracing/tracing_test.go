@@ -55,8 +55,8 @@ func TestATracestateGoesWithItsTraceparent(t *testing.T) {
 	require.Equal(t, notification.Metadata{"tracestate": "vendor=1", "tenant": "acme"}, given, "which others may hold")
 }
 
-// Metadata is what others wrote: no text of it may do harm, and the shared envelope stays as
-// it is.
+// Metadata may come from any program: no text in it may cause a failure, and the shared envelope
+// must not change.
 func FuzzContextOfMetadata(f *testing.F) {
 	f.Add("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", "vendor=1")
 	f.Add("00-00000000000000000000000000000000-b7ad6b7169203331-01", ",,=")

@@ -21,7 +21,7 @@ import (
 
 type left struct{ Number int }
 
-// fatal is a test that notes why it was ended.
+// fatal is a testing.TB that records why it was ended.
 type fatal struct {
 	testing.TB
 	why string

@@ -45,7 +45,7 @@ func newTypes(t *testing.T) *registry.Registry {
 	return types
 }
 
-// failures run a test helper and return what it found wrong.
+// failures is a testing.TB that records the errors of a test helper.
 type failures struct {
 	testing.TB
 	list []string

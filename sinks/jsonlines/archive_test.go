@@ -38,7 +38,7 @@ func declareArchive(o *waybill.Outbox, path string, inspector sinks.Sink) error 
 	o.Deliver("archive", archive, "*") // all as it is, but for
 	o.Route("payment.made", waybill.Rule{
 		Sink:    "archive",
-		Payload: map[string]string{"payment": "payload.id", "amount": "payload.amount"}, // the card is nobody's business
+		Payload: map[string]string{"payment": "payload.id", "amount": "payload.amount"}, // without the card
 	})
 	o.Deliver("inspector", inspector)
 	o.Route("payment.made", waybill.Rule{Sink: "inspector", When: `payload.amount >= 1000`})

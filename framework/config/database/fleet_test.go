@@ -134,7 +134,7 @@ func (f *tenants) forward(s *sink, connections int, adjust ...func(*fleet.Config
 		Sinks: map[string]forwarder.Sink{"sink": {Sink: s}}, Lease: 3 * time.Second, Connections: 4, Logger: logger})
 	require.NoError(f.t, err)
 	pools := database.NewPools(connections - connections/4)
-	c := fleet.Config{Forwarder: fwd, Databases: f.all, Lease: 3 * time.Second, Sleep: 2 * time.Second, Listeners: connections / 4, Logger: logger,
+	c := fleet.Config{Forwarder: fwd, Databases: f.all, Lease: 3 * time.Second, Sleep: 2 * time.Second, Listeners: connections / 4, Awake: (connections - connections/4) / 2, Logger: logger,
 		Open: func(ctx context.Context, d fleet.Database) (fleet.Outbox, error) {
 			address, err := config.ParseDatabase(d.Address)
 			if err != nil {

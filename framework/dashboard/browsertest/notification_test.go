@@ -91,7 +91,7 @@ func TestTheLogIsListedFromItsEnd(t *testing.T) {
 	b.do(chromedp.Click(`a[rel=next]`), chromedp.WaitVisible(`//th[contains(., "n3")]`))
 	require.NotContains(t, b.open("/log?key=k3"), "k4")
 	b.open("/log?since=2020-01-01T00:00")
-	for query, want := range map[string]string{"since=soon": "is no time", "before=x": "is no number", "type=a+b": "use a type like", "since=2020-01-02&until=2020-01-01": "no time is since"} {
+	for query, want := range map[string]string{"since=soon": "is no time", "before=x": "is no number", "type=a+b": "use a type like", "since=2020-01-02&until=2020-01-01": "is not before until"} {
 		status, body := get(t, s.url+"/log?"+query)
 		require.Equal(t, http.StatusBadRequest, status, query)
 		require.Contains(t, body, want, query)

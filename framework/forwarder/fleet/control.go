@@ -18,7 +18,7 @@ import (
 var ErrOtherFleet = errors.New("the control database is used by another fleet")
 
 // ControlStore is what a fleet needs from its control database: an outbox to which nothing is
-// published, with a prefix of its own. Each database of the fleet is a sink there, with one lane.
+// published, with a separate prefix. Each database of the fleet is a sink there, with one lane.
 type ControlStore interface {
 	store.Leases
 	Checkpoint(ctx context.Context, c store.Checkpoint) error

@@ -92,6 +92,9 @@ type Config struct {
 	Connections int
 	// Listeners is how many awake databases are listened to at once; the others are polled.
 	Listeners int
+	// Awake is how many databases are worked on at once; 0: no bound. With more of them those that have
+	// something to do take turns, and one that has nothing to do sleeps at once. With Sleep Never it bounds nothing.
+	Awake int
 	// Logger gets one line for each change in the state of a database; default: slog's.
 	Logger *slog.Logger
 }
@@ -102,6 +105,7 @@ type Fleet struct {
 	control *control // nil without Config.Control
 	watch   *watch
 	hearing *semaphore.Weighted
+	turns   *turns
 	listing *pace.Trouble
 	kick    chan struct{} // capacity 1: begin a turn now
 
@@ -130,7 +134,7 @@ func New(c Config) (*Fleet, error) {
 		c.Logger = slog.Default()
 	}
 	f := &Fleet{
-		config: c, watch: newWatch(c.Logger), hearing: semaphore.NewWeighted(int64(c.Listeners)), lister: c.Databases, asked: 1, kick: make(chan struct{}, 1),
+		config: c, watch: newWatch(c.Logger), hearing: semaphore.NewWeighted(int64(c.Listeners)), turns: newTurns(c.Awake, c.Sleep), lister: c.Databases, asked: 1, kick: make(chan struct{}, 1),
 		listing: pace.NewTrouble(c.Logger, "listing the databases of the fleet", 0),
 		members: make(map[string]*member), ending: make(map[string]*member),
 	}

@@ -15,15 +15,15 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/waybill-go/waybill/framework/admin"
 	"github.com/waybill-go/waybill/framework/forwarder"
 	"github.com/waybill-go/waybill/framework/forwarder/fleet"
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/route"
-	"github.com/waybill-go/waybill/framework/store"
 	"github.com/waybill-go/waybill/framework/store/sqlite"
 )
 
-// sink remembers what it was given: database and id.
+// sink records database and id of its deliveries.
 type sink struct {
 	mu    sync.Mutex
 	given []string
@@ -42,7 +42,7 @@ func (s *sink) has(deliveries ...string) bool {
 	return !slices.ContainsFunc(deliveries, func(d string) bool { return !slices.Contains(s.given, d) })
 }
 
-// of are the ids of one database, in the order in which they came.
+// of returns the ids of a database, in the order of delivery.
 func (s *sink) of(database string) (ids []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -54,7 +54,7 @@ func (s *sink) of(database string) (ids []string) {
 	return ids
 }
 
-// lists is a Lister that a test changes.
+// lists is a Lister with a list that the test changes.
 type lists struct {
 	mu     sync.Mutex
 	listed []fleet.Database
@@ -73,7 +73,7 @@ func (l *lists) set(err error, listed ...fleet.Database) {
 	l.listed, l.err = listed, err
 }
 
-// folder is SQLite outboxes.
+// folder contains SQLite outboxes.
 type folder struct {
 	t    *testing.T
 	path string
@@ -81,7 +81,7 @@ type folder struct {
 
 func newFolder(t *testing.T) folder { return folder{t, t.TempDir()} }
 
-// outbox makes one.
+// outbox creates an outbox.
 func (f folder) outbox(name string) fleet.Database {
 	f.t.Helper()
 	db := f.open(name)
@@ -90,7 +90,7 @@ func (f folder) outbox(name string) fleet.Database {
 	return f.at(name, name)
 }
 
-// at is a database by its file.
+// at returns the database in a file.
 func (f folder) at(name, file string) fleet.Database {
 	path := filepath.Join(f.path, file+".db")
 	return fleet.Database{Name: name, Address: path, Identity: path}
@@ -127,7 +127,7 @@ func openOutbox(ctx context.Context, d fleet.Database) (fleet.Outbox, error) {
 	return fleet.Outbox{Store: s, Close: func() { _ = db.Close() }}, nil
 }
 
-// running is a fleet that runs.
+// running is a running fleet.
 type running struct {
 	*fleet.Fleet
 	t    *testing.T
@@ -273,14 +273,14 @@ func TestADatabaseWakesForAPersonsAct(t *testing.T) {
 	outbox, err := openOutbox(t.Context(), f.at("eu", "eu"))
 	require.NoError(t, err)
 	defer outbox.Close()
-	operator := outbox.Store.(store.Operator)
-	_, err = operator.Pause(t.Context(), "a", "sink", true)
+	operator := admin.New(outbox.Store.(admin.Store), "ada")
+	_, err = operator.Pause(t.Context(), "sink")
 	require.NoError(t, err)
 	eventually(t, func() bool { return r.state("eu") == fleet.StateAwake }, "the pause did not wake it")
 	f.publish("eu", "1")
 	r.await("eu", fleet.StateAsleep) // a paused sink has nothing to do
 	require.False(t, s.has("eu 1"))
-	_, err = operator.Pause(t.Context(), "b", "sink", false)
+	_, err = operator.Resume(t.Context(), "sink")
 	require.NoError(t, err)
 	eventually(t, func() bool { return s.has("eu 1") }, "resuming did not wake it")
 }

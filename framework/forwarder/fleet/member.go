@@ -77,7 +77,6 @@ func (m *member) work(ctx context.Context, trouble *pace.Trouble) error {
 	m.keep(o.Store)
 	trouble.Over()
 	for {
-		m.enter(StateAwake, nil)
 		err := m.wake(ctx, o.Store)
 		var idle *forwarder.Idle
 		switch {
@@ -86,6 +85,8 @@ func (m *member) work(ctx context.Context, trouble *pace.Trouble) error {
 			if m.fleet.watch.sleep(ctx, m, o.Store, idle); ctx.Err() != nil {
 				return nil
 			}
+		case errors.Is(err, errTurn):
+			m.enter(StateOpening, nil)
 		case err == nil:
 			return forwarder.ErrNotRunning // the forwarder stops
 		default:
@@ -94,16 +95,29 @@ func (m *member) work(ctx context.Context, trouble *pace.Trouble) error {
 	}
 }
 
-// wake works on the database until it is idle, or ctx is done.
+// errTurn is why the work on a database pauses: others wait for their turn.
+var errTurn = errors.New("others wait for their turn")
+
+// wake works on the database until it is idle, others wait for their turn (errTurn), or ctx is done.
 func (m *member) wake(ctx context.Context, s forwarder.Store) error {
 	f := m.fleet
+	turn, end, err := f.turns.begin(ctx)
+	if err != nil {
+		return err
+	}
+	defer end()
+	m.enter(StateAwake, nil)
 	hears := f.hearing.TryAcquire(1)
 	if hears {
 		defer f.hearing.Release(1)
 	}
-	return f.config.Forwarder.RunDatabase(ctx, forwarder.Database{
-		Name: m.Name, Store: s, Connections: f.config.Connections, Polled: !hears, Sleep: f.config.Sleep,
+	err = f.config.Forwarder.RunDatabase(turn, forwarder.Database{
+		Name: m.Name, Store: s, Connections: f.config.Connections, Polled: !hears, Sleep: f.turns.sleep(),
 	})
+	if err == nil && turn.Err() != nil && ctx.Err() == nil {
+		return errTurn
+	}
+	return err
 }
 
 // enter sets the state.

@@ -50,7 +50,7 @@ func TestTheLeaseDecidesHowLongADeathTakes(t *testing.T) {
 	}
 }
 
-// One that leaves in order announces it: nobody waits for a lease, or for a look.
+// One that leaves in order announces it: no forwarder waits for a lease, or for a look.
 func TestLanesThatAreGivenBackAreTakenAtOnce(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(40) {

@@ -209,7 +209,7 @@ func (d *drawing) bars(i int, set Bars) {
 			zero = d.y.at(0)
 		}
 		d.write(`<rect x="%.1f" y="%.1f" width="%.1f" height="%.1f" fill="%s"><title>%s</title></rect>`,
-			middle-thick/2, min(zero, end), thick, math.Abs(zero-end), colour(i), html.EscapeString(p.told(set.Name)))
+			middle-thick/2, min(zero, end), thick, math.Abs(zero-end), colour(i), html.EscapeString(p.title(set.Name)))
 		d.whisker(middle, p, ink)
 		if figure := Number(p.Y); widthOf(figure) <= room {
 			d.words(middle, min(zero, end, d.y.at(p.High))-5, "middle", ink, ` font-size="11"`+halo, figure)
@@ -227,7 +227,7 @@ func (d *drawing) line(i int, line Line) {
 	for _, p := range line.Points {
 		d.whisker(d.x.at(p.X), p, colour(i))
 		if line.Dots {
-			d.write(`<circle cx="%.1f" cy="%.1f" r="3.5" fill="%s"><title>%s</title></circle>`, d.x.at(p.X), d.y.at(p.Y), colour(i), html.EscapeString(p.told(line.Name)))
+			d.write(`<circle cx="%.1f" cy="%.1f" r="3.5" fill="%s"><title>%s</title></circle>`, d.x.at(p.X), d.y.at(p.Y), colour(i), html.EscapeString(p.title(line.Name)))
 		}
 	}
 }
@@ -242,8 +242,8 @@ func (d *drawing) whisker(x float64, p Point, colour string) {
 	d.write(`<path d="M%.1f %.1fh%d m%d 0V%.1f m%d 0h%d" fill="none" stroke="%s"/>`, x-cap, low, 2*cap, -cap, high, -cap, 2*cap, colour)
 }
 
-// told returns the text shown when the pointer is over the point.
-func (p Point) told(name string) string {
+// title returns the text shown when the pointer is over the point.
+func (p Point) title(name string) string {
 	text := Number(p.Y)
 	if p.Low != p.High {
 		text += fmt.Sprintf(" (%s–%s)", Number(p.Low), Number(p.High))

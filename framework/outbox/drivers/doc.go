@@ -1,3 +1,3 @@
 // Package drivers publishes with every driver and library that docs/publishing.md names. It
-// has tests only, in a module of its own, so that none of them is a dependency of Waybill.
+// has tests only, in a separate module, so that none of them is a dependency of Waybill.
 package drivers

@@ -56,7 +56,7 @@ func hintFor(err error) string {
 	case err == nil:
 		return ""
 	case refused(err, deadlock, recordChanged):
-		return "another transaction was in the way; what was to be written is written again"
+		return "another transaction was in the way; the write is tried again"
 	case refused(err, lockWait):
 		return "another transaction holds a lock for longer than innodb_lock_wait_timeout or lock_wait_timeout: SHOW FULL PROCESSLIST shows it"
 	case refused(err, optionPreventsWrites, readOnlyTransaction):

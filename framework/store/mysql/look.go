@@ -22,7 +22,7 @@ const (
 	broughtBytes = 32 << 10
 )
 
-// brought are the rows that a reader wants of the delta between two snapshots.
+// brought are the rows that a reader wants of the delta between two snapshots: from, and the target's.
 type brought struct {
 	reader *reader
 	from   snapshot
@@ -41,8 +41,9 @@ func (r *reader) Look(ctx context.Context) (store.Target, error) {
 	return t, nil
 }
 
-// bring reads the offsets from a snapshot's top on, and with them the rows that the reader wants. b is
-// nil where a row is too large to bring, or r stands elsewhere; both are nil where there are too many rows, or none.
+// bring reads the offsets from a snapshot's top on, and the rows there that the reader wants. b is nil if one
+// of them is too large. list is nil too if the reader stands elsewhere, and if there are too many rows or none:
+// then the caller asks for the offsets alone.
 func (r *reader) bring(ctx context.Context, c *sql.Conn, from snapshot) (list []int64, b *brought, err error) {
 	if r.pos.until != nil || !r.pos.from.equal(from) {
 		return nil, nil, nil
@@ -67,7 +68,7 @@ func (r *reader) bring(ctx context.Context, c *sql.Conn, from snapshot) (list []
 		return true, err
 	})
 	switch {
-	case err != nil || len(list) == 0 || len(list) == limit: // the caller looks again, and may see more
+	case err != nil || len(list) == 0 || len(list) == limit: // what the caller asks next may see more rows
 		return nil, nil, err
 	case small:
 		b = &brought{r, from, asked, s.envelopes}

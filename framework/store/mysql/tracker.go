@@ -116,12 +116,11 @@ func (t *tracker) look(ctx context.Context, r *reader) (*target, error) {
 		if err := t.prepare(ctx, c); err != nil {
 			return err
 		}
-		var gaps spans
-		var full bool
-		var err error
-		if gaps, found.brought, full, err = t.read(ctx, c, r); err != nil {
+		gaps, rows, full, err := t.read(ctx, c, r)
+		if err != nil {
 			return err
 		}
+		found.brought = rows
 		if found.last = t.at.top; full {
 			err = c.QueryRowContext(ctx, "SELECT coalesce(max(`offset`), 0) FROM "+t.store.names.Log()).Scan(&found.last)
 		}
@@ -182,9 +181,10 @@ func (t *tracker) seed(ctx context.Context, c *sql.Conn) error {
 	return err
 }
 
-// read is steps 1 and 2. full says that there may be more.
-func (t *tracker) read(ctx context.Context, c *sql.Conn, r *reader) (gaps spans, b *brought, full bool, err error) {
-	fresh, b, err := t.fresh(ctx, c, r)
+// read is steps 1 and 2. rows are those that r wants of what is new, nil if it has to read them; full says
+// that there may be more.
+func (t *tracker) read(ctx context.Context, c *sql.Conn, r *reader) (gaps spans, rows *brought, full bool, err error) {
+	fresh, rows, err := t.fresh(ctx, c, r)
 	if err != nil {
 		return nil, nil, false, err
 	}
@@ -198,11 +198,11 @@ func (t *tracker) read(ctx context.Context, c *sql.Conn, r *reader) (gaps spans,
 		return nil, nil, false, err
 	}
 	if len(late) > 0 {
-		b = nil // it lacks them
+		rows = nil // they are without these
 	}
 	at.holes = at.holes.or(gaps).minus(late)
 	t.at = at
-	return gaps.minus(late), b, full, nil
+	return gaps.minus(late), rows, full, nil
 }
 
 // fresh returns the visible offsets above the top, with the rows that r wants if it can bring them. If the

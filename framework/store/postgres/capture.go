@@ -140,7 +140,7 @@ type capturedTable struct {
 	Table      string // with its schema, quoted
 	plain      string
 	kind       string // as pg_class.relkind
-	parent     string // the table of which it is a partition, or from which it inherits
+	parent     string // its partitioned table, or the table it inherits from
 	own        bool   // it belongs to the outbox itself
 	columns    []string
 	primaryKey []string // empty if it could have duplicates within a transaction

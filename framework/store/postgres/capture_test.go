@@ -18,7 +18,7 @@ const orders = `CREATE TABLE orders (id text PRIMARY KEY, product text, amount n
 
 var captureOrders = postgres.Capture{Table: "orders", Key: "id", Columns: []string{"id", "product", "amount"}}
 
-// newCapture makes an outbox and a table, and captures it.
+// newCapture creates an outbox and a table, and captures the table.
 func newCapture(t *testing.T, outbox postgres.Config, table string, c postgres.Capture) *sql.DB {
 	t.Helper()
 	db := newDB(t)
@@ -29,7 +29,7 @@ func newCapture(t *testing.T, outbox postgres.Config, table string, c postgres.C
 	return db
 }
 
-// published takes what stands in the log, in its order, as "type key payload".
+// published returns the content of the log, in order, as "type key payload".
 func published(t *testing.T, db *sql.DB) (rows []string) {
 	t.Helper()
 	found, err := db.QueryContext(t.Context(), `SELECT type || ' ' || key || ' ' || payload::text FROM outbox ORDER BY "offset"`)
@@ -106,7 +106,7 @@ func TestACaptureFitsItsTableAndItsOutbox(t *testing.T) {
 		writes  []string
 		want    []string
 	}{
-		"a quoted name in a schema, with a type of its own": {
+		"a quoted name in a schema, with its own type": {
 			table:   `CREATE SCHEMA "Sales"; CREATE TABLE "Sales"."Order ""x""" ("Id" int PRIMARY KEY)`,
 			capture: postgres.Capture{Table: `"Sales"."Order ""x"""`, Key: "Id", Columns: []string{"Id"}, Type: `sale's\.order`},
 			writes:  []string{`INSERT INTO "Sales"."Order ""x""" VALUES (7)`, `DELETE FROM "Sales"."Order ""x"""`},
@@ -207,7 +207,7 @@ func TestACaptureOfRowsThatAKeyCascadesTo(t *testing.T) {
 	require.Equal(t, []string{`lines.inserted o-1 {"before" : null, "after" : {"id":1}}`, `lines.deleted o-1 {"before" : {"id":1}, "after" : null}`}, published(t, db))
 }
 
-// catalog is all that a capture could leave.
+// catalog returns everything that a capture could leave behind.
 func catalog(t *testing.T, db *sql.DB) (count int) {
 	t.Helper()
 	require.NoError(t, db.QueryRowContext(t.Context(), `SELECT (SELECT count(*) FROM pg_trigger WHERE NOT tgisinternal) + (SELECT count(*) FROM pg_proc)`).Scan(&count))

@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What the kernel makes of these options is tcp(7)'s business; a test of it would
-// take a network of its own.
+// How the kernel applies these options is described in tcp(7); testing that would need a separate
+// network.
 func TestTheKernelIsToldToGiveUpASilentMachine(t *testing.T) {
 	t.Parallel()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")

@@ -115,7 +115,7 @@ func TestNothingOutlivesItsContextInABlackHole(t *testing.T) {
 			do: func(ctx context.Context, p *postgrestest.Proxy, _ *sql.DB, s *postgres.Store, lease store.Lease) error {
 				return s.Checkpoint(ctx, store.Checkpoint{Lease: lease, TTL: time.Hour, Number: 1, InTx: func(context.Context, *sql.Tx) error {
 					p.Swallow()
-					return errors.New("the hook has an error of its own")
+					return errors.New("an error of the hook itself")
 				}})
 			},
 		},
@@ -287,7 +287,7 @@ func TestConnectionsToAReadOnlyServerAreMadeAnew(t *testing.T) {
 			var advised *store.AdvisedError
 			require.ErrorAs(t, err, &advised)
 			require.Contains(t, advised.Hint, "target_session_attrs=read-write")
-			require.NoError(t, write(s, name), "the next attempt dials anew")
+			require.NoError(t, write(s, name), "the next attempt dials again")
 		})
 	}
 }

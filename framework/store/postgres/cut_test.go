@@ -25,7 +25,7 @@ func begin(t *testing.T, db *sql.DB, statements ...string) *sql.Tx {
 	return tx
 }
 
-// awaitWaiting waits until so many sessions wait for locks.
+// awaitWaiting waits until a number of sessions wait for locks.
 func awaitWaiting(t *testing.T, db *sql.DB, sessions int) {
 	t.Helper()
 	require.Eventually(t, func() bool {
@@ -48,7 +48,7 @@ func wanted(t *testing.T, s *postgres.Store) (lanes, wanted int) {
 	return len(roster.Lanes), roster.Lanes[0].Wanted
 }
 
-// Whoever asks last decides, also where it had to wait for somebody who makes the
+// The last request decides, even if it had to wait for another one that makes the
 // cursors.
 func TestAWishForLanesIsNotLostToWhoeverMakesThem(t *testing.T) {
 	t.Parallel()

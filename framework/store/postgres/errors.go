@@ -87,7 +87,7 @@ func hintFor(err error) string {
 	}
 	switch sqlState(err) {
 	case "40001", "40P01":
-		return "another transaction was in the way; what was to be written is written again"
+		return "another transaction was in the way; the write is tried again"
 	case deniedPrivilege:
 		return "the role lacks a privilege on the outbox's tables: `waybill migrate --print-grants ROLE` prints those that it needs"
 	case "53100":

@@ -18,7 +18,7 @@ import (
 var everything = store.Filter{Slots: store.SlotRange{Last: store.Slots - 1}, Types: notification.AllTypes}
 
 // drain reads all there is from a position and returns the ids, where it ends,
-// and why the log was read anew.
+// and why the log was read again.
 func drain(t *testing.T, s *postgres.Store, from json.RawMessage) (ids []string, end json.RawMessage, rebased string) {
 	t.Helper()
 	reader, err := s.NewReader(from, everything)
@@ -84,7 +84,7 @@ func TestTheFirstDeltaLeavesABoundSoThatTheNextOneReadsNothingAgain(t *testing.T
 	require.EqualValues(t, 3, position.At.Bound, "%s", at)
 }
 
-// inserter publishes rows with ids of its own.
+// inserter publishes rows with ids that it chooses.
 func inserter(t *testing.T, db *sql.DB) func(ids ...string) {
 	return func(ids ...string) {
 		t.Helper()
@@ -241,7 +241,7 @@ func privateServer(t *testing.T) *postgrestest.Server {
 	return server
 }
 
-// A pg_upgrade keeps ids and offsets; the way out is in docs/internals/failures.md.
+// A pg_upgrade keeps ids and offsets; the remedy is in docs/internals/failures.md.
 func TestACursorWithoutAHistoryGoesOnAndTakesTheLogs(t *testing.T) {
 	t.Parallel()
 	db := newDB(t)

@@ -13,13 +13,13 @@ import (
 	"github.com/waybill-go/waybill/framework/store/postgres/postgrestest"
 )
 
-// business begins a transaction that has an id and nothing to do with the log.
+// business begins a transaction that has an id and does not use the log.
 func business(t *testing.T, db *sql.DB) *sql.Tx {
 	t.Helper()
 	return begin(t, db, `SELECT pg_current_xact_id()`)
 }
 
-// idOf is a transaction's id.
+// idOf returns a transaction's id.
 func idOf(t *testing.T, tx *sql.Tx) (id string) {
 	t.Helper()
 	require.NoError(t, tx.QueryRowContext(t.Context(), `SELECT pg_current_xact_id()::text`).Scan(&id))

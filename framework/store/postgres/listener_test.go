@@ -20,7 +20,7 @@ import (
 	"github.com/waybill-go/waybill/framework/store/postgres/postgrestest"
 )
 
-// patience is how long a test waits for what must come.
+// patience is how long a test waits.
 const patience = 30 * time.Second
 
 // listenerName is the application_name of the connections that tests listen on.
@@ -45,7 +45,7 @@ func listen(t *testing.T, at func(*url.URL)) (*sql.DB, *postgres.Store) {
 	return db, openStore(t, db, postgres.Config{Listen: address.String()})
 }
 
-// ears is a running Listen.
+// ears is a running call of Listen.
 type ears struct {
 	wakes atomic.Int64
 	lanes atomic.Int64  // of these, the news of lanes
@@ -81,7 +81,7 @@ func (e *ears) awaitWake(t *testing.T) {
 	case err := <-e.ended:
 		t.Fatalf("listening ended: %v", err)
 	case <-time.After(patience):
-		t.Fatal("nobody was woken")
+		t.Fatal("the listener was not woken")
 	}
 }
 

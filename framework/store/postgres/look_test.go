@@ -12,7 +12,7 @@ import (
 	"github.com/waybill-go/waybill/framework/store/postgres"
 )
 
-// caughtUp reads all there is, and returns the reader.
+// caughtUp reads to the end and returns the reader.
 func caughtUp(t *testing.T, s *postgres.Store, filter store.Filter) store.Looker {
 	t.Helper()
 	r, err := s.NewReader(nil, filter)
@@ -28,7 +28,7 @@ func caughtUp(t *testing.T, s *postgres.Store, filter store.Filter) store.Looker
 	}
 }
 
-// next is the ids of a page, and whether it ends at the target.
+// next returns the ids of a page, and whether it ends at the target.
 func next(ctx context.Context, t *testing.T, r store.Reader, target store.Target) (ids []string, caughtUp bool) {
 	t.Helper()
 	page, err := r.Next(ctx, target, 1000)

@@ -34,7 +34,7 @@ func openStore(t testing.TB, db *sql.DB, c postgres.Config) *postgres.Store {
 	return s
 }
 
-// lease leases a lane, of a sink that may have none yet.
+// lease leases a lane, and creates the cursors of its sink if necessary.
 func lease(t testing.TB, s *postgres.Store, lane store.Lane) (store.Lease, error) {
 	t.Helper()
 	if _, err := s.Cut(t.Context(), lane.Sink, lane.Of, store.StartOldest); err != nil {

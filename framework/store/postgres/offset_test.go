@@ -69,7 +69,7 @@ func TestRowsThatSayDefaultForTheirOffsetAreRead(t *testing.T) {
 	}
 }
 
-// An object-relational mapper may ask the sequence first, in a round trip of its own.
+// An object-relational mapper may ask the sequence first, in a separate round trip.
 func TestAnOffsetThatAProducerChoosesIsRefused(t *testing.T) {
 	t.Parallel()
 	for name, config := range logs {
@@ -196,7 +196,7 @@ func readerOf(t *testing.T, s *postgres.Store) (store.Lease, func() ([]string, s
 	}
 }
 
-// waitForLock waits until somebody waits for a lock of that type.
+// waitForLock waits until a session waits for a lock of that type.
 func waitForLock(t *testing.T, db *sql.DB, typ string) {
 	t.Helper()
 	require.Eventually(t, func() bool {

@@ -236,7 +236,7 @@ func TestFollowersOfManyKeysTouchOnlyWhatIsReturned(t *testing.T) {
 		require.NoError(t, err)
 		for _, halt := range []bool{false, true} {
 			blocks, text := blocksOf(t, s, s.run.FollowersQuery("s", manyKeys(100), halt, 5))
-			require.Less(t, blocks, 1500, "%s %s", statistics, text) // 500 rows, each on a page of its own, of 5,000 pages
+			require.Less(t, blocks, 1500, "%s %s", statistics, text) // 500 rows, each on a different page, of 5,000 pages
 		}
 	}
 }

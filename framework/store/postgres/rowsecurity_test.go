@@ -270,7 +270,7 @@ func TestRowLevelSecurityOnTheOtherTablesIsAnError(t *testing.T) {
 }
 
 // A text of an error may hold any character. Where the database cannot store it, a
-// checkpoint would fail for ever.
+// checkpoint would always fail.
 func TestADatabaseThatIsNotUTF8IsRefused(t *testing.T) {
 	t.Parallel()
 	dsn := postgrestest.DSN(t)

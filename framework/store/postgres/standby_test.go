@@ -147,7 +147,7 @@ func TestAStandbyThatIsNotAskedLosesRows(t *testing.T) {
 	require.NotContains(t, found, "passed over", "lost for good")
 }
 
-// Why it is asked in a statement of its own: what a statement sees is older than what it says.
+// It is asked in a separate statement, because the snapshot of a statement is older than its answer.
 func TestAStandbySaysThatItHasReplayedWhatItsStatementDoesNotShow(t *testing.T) {
 	t.Parallel()
 	b := newBeside(t)

@@ -1,7 +1,6 @@
 package sqlite
 
-// WithoutReturning has the store write without RETURNING, as a database does that
-// lacks it.
+// WithoutReturning makes the store write without RETURNING, as in a database that lacks it.
 func (s *Store) WithoutReturning() *Store {
 	s.dialect.returning = false
 	return s

@@ -13,8 +13,8 @@ import (
 	"github.com/waybill-go/waybill/framework/store/internal/tables"
 )
 
-// The log may be long and the parked may be many: no query may sort, or scan a
-// table where an index leads to what it wants.
+// The log may be long, and there may be many parked deliveries: no query may sort, or scan a
+// table for which there is an index.
 func TestQueriesUseTheirIndexes(t *testing.T) {
 	t.Parallel()
 	db, err := OpenDB(filepath.Join(t.TempDir(), "outbox.db"))

@@ -85,7 +85,7 @@ func TestOpenDBRefusesWhatConnectionsCannotShare(t *testing.T) {
 	t.Parallel()
 	for _, path := range []string{"", ":memory:", "file::memory:?cache=shared"} {
 		_, err := sqlite.OpenDB(path)
-		require.ErrorContains(t, err, "is a file", path)
+		require.ErrorContains(t, err, "needs a file", path)
 	}
 	path := filepath.Join(t.TempDir(), "missing", "outbox.db")
 	_, err := sqlite.OpenDB(path)
@@ -181,7 +181,7 @@ func TestReceiptsAreOffUnlessAskedFor(t *testing.T) {
 	require.Zero(t, n)
 }
 
-// What would stop every reader at its row is refused where it is written.
+// Rows at which every reader would stop are refused when they are written.
 func TestAProducersMistakeIsItsOwn(t *testing.T) {
 	t.Parallel()
 	_, db := open(t, sqlite.Config{})

@@ -20,7 +20,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// exampleDir is where examples, which have no testing.T, put their databases.
+// exampleDir returns a folder for the databases of examples, which have no testing.T.
 func exampleDir() (path string, remove func()) {
 	path, err := os.MkdirTemp("", "waybill")
 	if err != nil {
@@ -65,7 +65,7 @@ func dialect(change func(*sqlite.Store) *sqlite.Store) storetest.Dialect {
 	}
 }
 
-// newDB makes a database that is gone when the test ends.
+// newDB creates a database that is removed when the test ends.
 func newDB(t *testing.T) *sql.DB {
 	t.Helper()
 	db, err := sqlite.OpenDB(filepath.Join(t.TempDir(), "outbox.db"))
@@ -93,7 +93,7 @@ func appendTo(ctx context.Context, s *sqlite.Store, tx *sql.Tx, envelopes ...not
 	return publisher.Append(ctx, tx, envelopes...)
 }
 
-// Without patience one in some dozens of these finds the file locked.
+// Without a busy timeout, some of these would find the file locked.
 func TestProcessesMayOpenANewFileAtOnce(t *testing.T) {
 	t.Parallel()
 	for range 50 {

@@ -46,7 +46,7 @@ func TestElapsedIsExactToTheMillisecond(t *testing.T) {
 }
 
 // What the CHECK of the log lets in, the reader must understand: it would stop
-// at the row for ever. The fuzzer looks for texts on which they disagree.
+// at the row forever. The fuzzer looks for texts on which they disagree.
 func FuzzReadersUnderstandWhatTheLogLetsIn(f *testing.F) {
 	for _, text := range []string{
 		"2026-01-02T03:04:05.678901Z", "2026-01-02 03:04:05", "2026-02-30T24:59:59.5+14:00", "2026-01-02T03:04:05 -00:01 ", "2026-01-02T03:04:05z",
@@ -67,7 +67,7 @@ func FuzzReadersUnderstandWhatTheLogLetsIn(f *testing.F) {
 		err := db.QueryRow(`INSERT INTO outbox (type, payload, occurred_on) VALUES ('a', '1', ?)
 			RETURNING abs(julianday(occurred_on) - julianday(?)) < 1e-7`, text, formatTime(parsed)).Scan(&same)
 		if err != nil {
-			return // the producer was told
+			return // the producer got an error
 		}
 		require.NoError(t, parseErr, "the log lets in %q", text)
 		require.True(t, same, "%q was read as %s", text, parsed)

@@ -12,7 +12,7 @@ import (
 	"github.com/waybill-go/waybill/framework/store"
 )
 
-// browseFacts are about what people leaf through.
+// browseFacts are about browsing the log and parked deliveries.
 var browseFacts = []fact{
 	{"the log is listed from its end, without payloads", browseRows},
 	{"each filter of the log leaves out some", browseFilter},
@@ -142,7 +142,7 @@ func browseTime(t *testing.T, o *outbox) {
 	require.Equal(t, []string{rows[49].ID, rows[48].ID, rows[47].ID}, got)
 }
 
-// idOf is a UUIDv7 of a time.
+// idOf returns a UUIDv7 with a time.
 func idOf(at time.Time, n int) string {
 	id := uuid.UUID{6: 0x70, 8: 0x80, 15: byte(n)}
 	for i, ms := 5, at.UnixMilli(); i >= 0; i, ms = i-1, ms>>8 {
@@ -192,7 +192,7 @@ func browseParked(t *testing.T, o *outbox) {
 }
 
 func browseParkedPages(t *testing.T, o *outbox) {
-	const n = 2500 // more than one statement looks through
+	const n = 2500 // more than one statement reads
 	var mail, web []store.Parked
 	for i := int64(1); i <= n; i++ {
 		p := dead(i, "")

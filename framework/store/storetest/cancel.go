@@ -11,7 +11,7 @@ import (
 	"github.com/waybill-go/waybill/framework/store"
 )
 
-// cancelFacts are about scheduled notifications that are cancelled.
+// cancelFacts are about cancelling scheduled notifications.
 var cancelFacts = []fact{
 	{"what is scheduled is cancelled by its id and by its key, once", cancelScheduled},
 	{"a reader passes over what is cancelled", readCancelled},
@@ -26,14 +26,14 @@ var cancelFacts = []fact{
 	{"a cancellation goes once nothing needs it", oldCancellationsGo},
 }
 
-// scheduledFor is an envelope with a time.
+// scheduledFor returns an envelope with a time of delivery.
 func scheduledFor(key string, at time.Time) notification.Envelope {
 	e := envelope("order.placed", key)
 	e.DeliverAt = at
 	return e
 }
 
-// cancel commits a cancellation and returns how many it has found.
+// cancel commits a cancellation and returns how many notifications it found.
 func (o *outbox) cancel(t *testing.T, s store.Scheduled) int {
 	t.Helper()
 	tx := o.begin(t)
@@ -49,7 +49,7 @@ func byKey(key string, types ...string) store.Scheduled {
 	return store.Scheduled{Types: types, Key: key}
 }
 
-// parkScheduled parks what a page of the log has of them, as the engine does.
+// parkScheduled parks the scheduled rows of a page, as the engine does.
 func (o *outbox) parkScheduled(t *testing.T) {
 	t.Helper()
 	lease := o.acquire(t, "mail")
@@ -135,7 +135,7 @@ func cancelRollback(t *testing.T, o *outbox) {
 
 func cancelThenPublish(t *testing.T, o *outbox) {
 	first, second, third := scheduledFor("k", later()), scheduledFor("k", later()), scheduledFor("k", later())
-	second.ID = first.ID // chosen by the publisher
+	second.ID = first.ID // set by the publisher
 	o.publish(t, first)
 	tx := o.begin(t)
 	_, err := o.Cancel(t.Context(), tx, byKey("k", "order.placed"))
@@ -154,7 +154,7 @@ func cancelThenPublish(t *testing.T, o *outbox) {
 }
 
 func cancelUncommitted(t *testing.T, o *outbox) {
-	if !o.Slots { // there is one writer at a time
+	if !o.Slots { // the database has one writer at a time
 		return
 	}
 	row := scheduledFor("k", later())

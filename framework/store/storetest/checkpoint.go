@@ -42,7 +42,7 @@ func (o *outbox) pageOf(t *testing.T, n int) store.Page {
 	return page
 }
 
-// takeOver lets another owner take the lane and returns its lease.
+// takeOver makes another owner take the lane and returns its lease.
 func (o *outbox) takeOver(t *testing.T, sink string) store.Lease {
 	t.Helper()
 	o.expireLeases(t)
@@ -94,13 +94,13 @@ func renewal(t *testing.T, o *outbox) {
 func renewedLease(t *testing.T, o *outbox) {
 	lease := o.acquire(t, "mail")
 	o.expireLeases(t)
-	o.checkpoint(t, lease, func(*store.Checkpoint) {}) // no other owner took it
+	o.checkpoint(t, lease, func(*store.Checkpoint) {}) // no other owner took the lane
 	_, err := o.Acquire(t.Context(), lane("mail"), "w2", time.Hour)
 	require.ErrorIs(t, err, store.ErrLeaseHeld)
 	require.WithinDuration(t, time.Now().Add(time.Hour), o.status(t).Cursors[0].LeaseUntil, time.Minute)
 }
 
-// everything is a checkpoint with something of each kind. InTx is counted.
+// everything returns a checkpoint that writes something of each kind. It counts calls of InTx.
 func everything(lease store.Lease, page store.Page, calls *int) store.Checkpoint {
 	e := page.Envelopes
 	return store.Checkpoint{
@@ -118,7 +118,7 @@ func everything(lease store.Lease, page store.Page, calls *int) store.Checkpoint
 	}
 }
 
-// withParked is a lane whose first row is parked.
+// withParked returns a lane whose first row is parked.
 func (o *outbox) withParked(t *testing.T) (store.Lease, store.Page) {
 	t.Helper()
 	page := o.pageOf(t, 4)
@@ -140,7 +140,7 @@ func staleEpoch(t *testing.T, o *outbox) {
 	require.Equal(t, before, o.dumpAll(t))
 	require.Zero(t, calls)
 
-	// The shortest of all is refused as well.
+	// The smallest checkpoint is refused too.
 	require.ErrorIs(t, o.Checkpoint(t.Context(), store.Checkpoint{Lease: stale, TTL: time.Hour, Position: page.End}), store.ErrLeaseLost)
 	require.Equal(t, before, o.dumpAll(t))
 }
@@ -250,7 +250,7 @@ func receipts(t *testing.T, o *outbox) {
 	want := "sink=mail offset=7 id=x receipt=smtp 250 'queued' as 7F3 attempt=3 \n"
 	require.Equal(t, want, o.dump(t, query))
 
-	// After a crash the delivery is made again: what happened first stays.
+	// After a crash the delivery is repeated; the first receipt stays.
 	r.Receipt, r.Attempt = "again", 4
 	o.checkpoint(t, lease, func(c *store.Checkpoint) { c.Receipts = []store.Receipt{r} })
 	require.Equal(t, want, o.dump(t, query))

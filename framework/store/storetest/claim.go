@@ -20,7 +20,7 @@ var claimFacts = []fact{
 
 func claimed(typ, key string) store.Claim { return store.Claim{Type: typ, Key: key, Period: time.Hour} }
 
-// claim claims a key in a transaction of its own.
+// claim claims a key in a separate transaction.
 func (o *outbox) claim(t *testing.T, c store.Claim) bool {
 	t.Helper()
 	tx := o.begin(t)

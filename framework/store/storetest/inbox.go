@@ -17,7 +17,7 @@ var inboxFacts = []fact{
 	{"old ids go, at most as many as were asked for", oldIDsGo},
 }
 
-// first notes an id in a transaction of its own.
+// first notes an id in a separate transaction.
 func (o *outbox) first(t *testing.T, consumer, id string, commit bool) bool {
 	t.Helper()
 	tx := o.begin(t)

@@ -15,7 +15,7 @@ import (
 
 var leaseFacts = []fact{
 	{"a new lane begins at the oldest row", newLane},
-	{"a lease that has not pruned is kept against everybody", heldLease},
+	{"a lease that has not pruned is kept against all others", heldLease},
 	{"a lease expires by the clock", expiringLease},
 	{"who takes over an pruned lease continues at its cursor", takeover},
 	{"a released lease is free at once", release},
@@ -93,7 +93,7 @@ func release(t *testing.T, o *outbox) {
 func releaseLost(t *testing.T, o *outbox) {
 	first := o.acquire(t, "mail")
 	o.expireLeases(t)
-	second := o.acquire(t, "mail") // by the same owner, after a restart
+	second := o.acquire(t, "mail") // the same owner, after a restart
 	require.NoError(t, o.Release(t.Context(), first))
 	_, err := o.Acquire(t.Context(), lane("mail"), "w2", time.Hour)
 	require.ErrorIs(t, err, store.ErrLeaseHeld)

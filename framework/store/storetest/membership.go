@@ -22,7 +22,7 @@ var membershipFacts = []fact{
 	{"lanes are not cut again unless all are held and stand at one place", recutRefused},
 }
 
-// lanesOf prints a sink's lanes.
+// lanesOf returns a sink's lanes as text.
 func (o *outbox) lanesOf(t *testing.T, sink string) (lanes []string) {
 	t.Helper()
 	membership, err := o.Membership(t.Context())
@@ -50,7 +50,7 @@ func cutOnce(t *testing.T, o *outbox) {
 	require.NoError(t, err)
 	require.NotEmpty(t, membership.Lanes)
 	for i, l := range membership.Lanes {
-		require.Equal(t, store.Lanes("mail", len(membership.Lanes))[i], l.Lane, "whichever came first")
+		require.Equal(t, store.Lanes("mail", len(membership.Lanes))[i], l.Lane, "for every order of the calls")
 		require.Equal(t, membership.Lanes[0].Wanted, l.Wanted)
 	}
 }

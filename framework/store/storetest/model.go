@@ -11,12 +11,11 @@ import (
 	"github.com/waybill-go/waybill/framework/store"
 )
 
-// modelOfReading holds random histories against the simplest model of a log: a
-// list of what was committed. A history publishes and rolls back, reads pages of
-// any size with young and old targets, and restarts from any position that any
-// page ever gave.
+// modelOfReading compares random histories with the simplest model of a log: a list of the
+// committed rows. A history publishes and rolls back, reads pages of any size with old and new
+// targets, and restarts from any position of any earlier page.
 func modelOfReading(t *testing.T, o *outbox) {
-	var base json.RawMessage // where the history before this one ended
+	var base json.RawMessage // where the previous history ended
 	rapid.Check(t, func(rt *rapid.T) {
 		_, base = o.read(t, base, all, 1000)
 		m := &model{o: o, t: t, base: base}
@@ -42,13 +41,13 @@ type model struct {
 	base   json.RawMessage
 	filter store.Filter
 
-	log     []notification.Envelope // all that was committed and passes the filter
+	log     []notification.Envelope // committed rows that pass the filter
 	targets []bound                 // ascending
-	places  []place                 // every position that was ever given
+	places  []place                 // all positions so far
 
 	reader store.Reader
-	passed int // how much of the log the reader has passed
-	reach  int // how far its targets reached, also those before its restart
+	passed int // how many rows of the log the reader has passed
+	reach  int // how far its targets reached, including those before its restart
 }
 
 // bound is a target and the length of the log when it was probed.
@@ -57,8 +56,8 @@ type bound struct {
 	length int
 }
 
-// place is a position, how much of the log is before it, and how far the targets
-// reached that led there.
+// place is a position, with the number of rows before it and how far the targets reached that led
+// to it.
 type place struct {
 	position json.RawMessage
 	length   int

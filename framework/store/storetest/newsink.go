@@ -24,7 +24,7 @@ var newSinkFacts = []fact{
 	{"what is no start is refused", startRefused},
 }
 
-// start makes the cursors of a sink, in one lane.
+// start creates the cursors of a sink with one lane.
 func (o *outbox) start(t *testing.T, sink string, start store.Start) store.Created {
 	t.Helper()
 	created, err := o.Store.Cut(t.Context(), sink, 1, start)
@@ -32,7 +32,7 @@ func (o *outbox) start(t *testing.T, sink string, start store.Start) store.Creat
 	return created
 }
 
-// rest are the ids that a sink with one lane still gets.
+// rest returns the ids that a sink with one lane has not passed.
 func (o *outbox) rest(t *testing.T, sink string) []string {
 	t.Helper()
 	lease := o.acquire(t, sink)

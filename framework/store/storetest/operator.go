@@ -11,7 +11,7 @@ import (
 	"github.com/waybill-go/waybill/framework/store"
 )
 
-// operatorFacts are about what people do to what is parked.
+// operatorFacts are about operations on parked deliveries.
 var operatorFacts = []fact{
 	{"each filter selects its own", parkedFilters},
 	{"a list of parked deliveries goes on where it ended", parkedPages},
@@ -38,7 +38,7 @@ func (o *outbox) beginAction(t *testing.T, id string) {
 	require.NoError(t, o.Begin(t.Context(), store.Action{ID: id, Who: "ada", Name: "test", Filter: json.RawMessage(`{"sink": "mail"}`)}))
 }
 
-// requeue requeues in batches and returns how many there were.
+// requeue requeues in batches and returns how many deliveries changed.
 func (o *outbox) requeue(t *testing.T, f store.ParkedFilter, limit int) (changed int) {
 	t.Helper()
 	o.beginAction(t, "requeue")
@@ -55,7 +55,7 @@ func (o *outbox) requeue(t *testing.T, f store.ParkedFilter, limit int) (changed
 	}
 }
 
-// find lists the offsets of what matches.
+// find returns the offsets of the matching deliveries.
 func (o *outbox) find(t *testing.T, f store.ParkedFilter) []int64 {
 	t.Helper()
 	found, err := o.FindParked(t.Context(), f, store.ParkedPlace{}, 100)
@@ -74,7 +74,7 @@ func (o *outbox) find(t *testing.T, f store.ParkedFilter) []int64 {
 	return list
 }
 
-// blockedOf lists what is blocked of a key of the sink "mail".
+// blockedOf returns the blocked deliveries of a key of the sink "mail".
 func (o *outbox) blockedOf(t *testing.T, key string) (blocked []store.Parked) {
 	t.Helper()
 	found, err := o.FindParked(t.Context(), store.ParkedFilter{Sink: "mail", Key: key, States: []store.State{store.StateBlocked}}, store.ParkedPlace{}, 100)
@@ -181,7 +181,7 @@ func requeueable(t *testing.T, o *outbox) {
 	require.Zero(t, o.requeueMore(t, store.ParkedFilter{Sink: "mail", States: []store.State{store.StateBlocked, store.StateScheduled}}))
 }
 
-// requeueMore is one more batch of what requeue began.
+// requeueMore runs one more batch of the action that requeue began.
 func (o *outbox) requeueMore(t *testing.T, f store.ParkedFilter) int {
 	t.Helper()
 	result, err := o.Requeue(t.Context(), store.ParkedBatch{Action: "requeue", Filter: f, Limit: 100})
@@ -234,7 +234,7 @@ func heads(t *testing.T, o *outbox) {
 	require.Equal(t, []int64{1}, o.find(t, store.ParkedFilter{Heads: true, Key: "k"}))
 }
 
-// revision is that of a sink's first lane.
+// revision returns the revision of a sink's first lane.
 func (o *outbox) revision(t *testing.T, sink string) int64 {
 	t.Helper()
 	membership, err := o.Membership(t.Context())
@@ -273,17 +273,17 @@ func revisionOfSinks(t *testing.T, o *outbox) {
 			require.NoError(t, err)
 			require.Equal(t, 1, result.Changed)
 		}
-		require.Positive(t, o.revision(t, lease.Lane.Sink), "the first batch is told at once")
+		require.Positive(t, o.revision(t, lease.Lane.Sink), "the first batch is announced at once")
 	}
 	require.NoError(t, o.End(t.Context(), "a"))
 	if time.Since(begun) < time.Second {
-		require.EqualValues(t, 2, o.revision(t, "mail"), "the end tells of the rest")
+		require.EqualValues(t, 2, o.revision(t, "mail"), "the end announces the rest")
 		require.EqualValues(t, 2, o.revision(t, "web"))
 	}
 }
 
-// revisionOfMany has forwarders compare their keys with the table a few times, not
-// with each of many batches.
+// revisionOfMany tests that a large action makes forwarders compare their keys with the table a few
+// times only, not for each batch.
 func revisionOfMany(t *testing.T, o *outbox) {
 	const batches = 50
 	for i := range batches {
@@ -297,13 +297,13 @@ func revisionOfMany(t *testing.T, o *outbox) {
 		_, err := o.Discard(t.Context(), b)
 		require.NoError(t, err)
 		if i == 0 {
-			require.EqualValues(t, 1, revision(), "the first batch is told at once")
+			require.EqualValues(t, 1, revision(), "the first batch is announced at once")
 		}
 	}
 	require.LessOrEqual(t, revision(), 1+int64(time.Since(begun)/time.Second))
 	require.NoError(t, o.End(t.Context(), "a"))
 	if time.Since(begun) < time.Second {
-		require.EqualValues(t, 2, revision(), "the end tells of the rest")
+		require.EqualValues(t, 2, revision(), "the end announces the rest")
 	}
 
 	o.beginAction(t, "b")

@@ -37,7 +37,7 @@ var parkedFacts = []fact{
 	{"random histories are those of a model", modelOfParked},
 }
 
-// parked is a delivery of a fresh envelope.
+// parked returns a delivery of a new envelope.
 func parked(offset int64, key string, state store.State, dueAt time.Time) store.Parked {
 	e := envelope("order.placed", key)
 	e.Offset = offset
@@ -70,7 +70,7 @@ func (o *outbox) park(t *testing.T, deliveries ...store.Parked) store.Lease {
 	return lease
 }
 
-// due asks for what the sink "mail" owes at the moment.
+// due returns what is due for the sink "mail" at moment.
 func (o *outbox) due(t *testing.T, change func(q *store.DueQuery)) ([]int64, time.Time) {
 	t.Helper()
 	q := store.DueQuery{Lane: lane("mail"), Now: moment, Limit: 100}
@@ -82,7 +82,7 @@ func (o *outbox) due(t *testing.T, change func(q *store.DueQuery)) ([]int64, tim
 	return offsets(due), next
 }
 
-// soon is behind the database's clock, by which deliveries are made due at once.
+// soon is after the database's clock, so that what is due now is due.
 func soon() time.Time { return time.Now().Add(time.Minute) }
 
 // later is a time that is not due soon.
@@ -90,7 +90,7 @@ func later() time.Time { return time.Now().Add(time.Hour).UTC().Truncate(time.Mi
 
 func asOfSoon(q *store.DueQuery) { q.Now = soon() }
 
-// refs names deliveries.
+// refs returns the references of deliveries.
 func refs(deliveries ...store.Parked) []store.Ref {
 	list := make([]store.Ref, len(deliveries))
 	for i := range deliveries {
@@ -218,14 +218,14 @@ func dueNext(t *testing.T, o *outbox) {
 
 func neverDue(t *testing.T, o *outbox) {
 	b, d := blocked(1, "k"), dead(2, "")
-	b.DueAt = after(-time.Hour) // left over from an earlier state
+	b.DueAt = after(-time.Hour) // remained from an earlier state
 	o.park(t, b, d)
 	got, next := o.due(t, nil)
 	require.Empty(t, got)
 	require.True(t, next.IsZero())
 }
 
-// hooksDue has hooks to be called again for what is delivered, or dead.
+// hooksDue is about calling hooks again for delivered and dead deliveries.
 func hooksDue(t *testing.T, o *outbox) {
 	delivered, d, late := parked(1, "k", store.StateSettling, moment), dead(2, "k"), dead(4, "")
 	delivered.Receipt, delivered.HookError, delivered.HookFailures = "202", "deadlock", 3
@@ -242,8 +242,8 @@ func hooksDue(t *testing.T, o *outbox) {
 	require.Empty(t, o.heldKeys(t, lane("mail"), false, 10))
 }
 
-// hooksCalledAgain has a person requeue one delivery and discard another before what came
-// of their hooks is written.
+// hooksCalledAgain is about a person who requeues one delivery and discards another before the
+// results of their hooks are written.
 func hooksCalledAgain(t *testing.T, o *outbox) {
 	one, two, requeued, discarded := dead(1, ""), dead(2, ""), dead(3, ""), parked(4, "", store.StateSettling, moment)
 	hooks := []*store.Parked{&one, &two, &requeued, &discarded}
@@ -277,7 +277,7 @@ func scheduledBehindKey(t *testing.T, o *outbox) {
 		scheduled(6, "", moment),
 		retrying(7, "", after(time.Hour)),
 		scheduled(8, "later", moment),
-		blocked(9, "later"), // published after it and waiting already
+		blocked(9, "later"), // published after it and already waiting
 		retrying(10, "waiting", moment),
 	}
 	lease := o.park(t, deliveries...)
@@ -305,7 +305,7 @@ func scheduledTogether(t *testing.T, o *outbox) {
 	require.Empty(t, o.heldKeys(t, lane("mail"), true, 10))
 }
 
-// followers asks for what holds back keys of the sink "mail", all of which it answers.
+// followers returns the deliveries that hold back keys of the sink "mail", from all pages.
 func (o *outbox) followers(t require.TestingT, halt bool, limit int, keys ...string) []store.Parked {
 	parked, answered, err := o.Followers(context.Background(), lane("mail"), keys, halt, limit)
 	require.NoError(t, err)
@@ -371,7 +371,7 @@ func largeFollowers(t *testing.T, o *outbox) {
 	require.NotContains(t, got, int64(10), "of one key as well")
 }
 
-// heldKeys lists the held keys of a lane in pages, and whether they have a head.
+// heldKeys returns the held keys of a lane, read in pages, and whether they have a head.
 func (o *outbox) heldKeys(t require.TestingT, lane store.Lane, halt bool, page int) map[string]bool {
 	held, after := make(map[string]bool), ""
 	for {
@@ -436,8 +436,7 @@ func parkedLanes(t *testing.T, o *outbox) {
 	require.Empty(t, got)
 }
 
-// parkedOfTwoLogs parks two envelopes that have one offset, since the log was
-// truncated between them.
+// parkedOfTwoLogs parks two envelopes with the same offset: the log was truncated between them.
 func parkedOfTwoLogs(t *testing.T, o *outbox) {
 	before, now := retrying(1, "k", moment), retrying(1, "k", after(time.Hour))
 	before.Attempt, now.Attempt = 7, 1
@@ -465,8 +464,8 @@ func parkedOfTwoLogs(t *testing.T, o *outbox) {
 	require.Equal(t, now.Envelope.ID, due[0].Envelope.ID)
 }
 
-// parkedAndReadAnew is what happens to the head of a key whose row comes from the
-// log once more: it would wait for itself.
+// parkedAndReadAnew is about the head of a key whose row is read from the log once more: it must not
+// wait for itself.
 func parkedAndReadAnew(t *testing.T, o *outbox) {
 	head := retrying(1, "k", moment)
 	lease := o.park(t, head)

@@ -15,9 +15,9 @@ import (
 	"github.com/waybill-go/waybill/framework/store"
 )
 
-// modelOfParked holds random checkpoints of several lanes, of leases that come,
-// go and are lost, against the simplest model of them: a map of what is parked and
-// a cursor for each lane. Every answer of a query is the model's.
+// modelOfParked compares random checkpoints of several lanes, with leases that are acquired,
+// released and lost, with the simplest model: a map of parked deliveries and a cursor for each
+// lane. Every query must return the same as the model.
 func modelOfParked(t *testing.T, o *outbox) {
 	page := o.pageOf(t, 5)
 	rapid.Check(t, func(rt *rapid.T) {
@@ -55,18 +55,18 @@ type parkedRow struct {
 
 type modelLane struct {
 	store.Lane
-	lease   store.Lease // the last one given
-	held    bool        // it was not given back
+	lease   store.Lease // the last one
+	held    bool        // not released
 	pruned  bool
 	old     []store.Lease
 	number  int64
-	passed  int // rows of the page before the cursor
+	passed  int // rows of the page that are before the cursor
 	settled []store.OffsetRange
 }
 
-// parkable are the envelopes that may be parked: five of each key, and two of
-// each offset, as a log leaves them that was truncated. Those are of different
-// keys, so that offsets give the order within a key.
+// parkable are the envelopes that may be parked: five for each key, and two for each offset, as after
+// the log was truncated. Those two have different keys, so that offsets determine the order within
+// a key.
 var parkable = func() (all []notification.Envelope) {
 	slots := map[string]int{"": 511, "a": 0, "b": store.Slots - 1, "c": 512}
 	keys := []string{"", "a", "b", "c"}
@@ -99,8 +99,8 @@ func (m *parkedModel) acquire(rt *rapid.T) {
 		require.ErrorIs(rt, err, store.ErrLeaseHeld)
 		return
 	}
-	// Transactions that are serializable may seem to collide where none is at work, if much is going on
-	// in other databases of the server. A forwarder tries again.
+	// Serializable transactions may seem to collide without a cause if there is much activity in other
+	// databases of the server. A forwarder tries again.
 	for tries := 0; errors.Is(err, store.ErrLeaseHeld) && tries < 10; tries++ {
 		lease, err = m.o.Acquire(m.t.Context(), l.Lane, owner, time.Hour)
 	}
@@ -133,7 +133,7 @@ func (m *parkedModel) release(rt *rapid.T) {
 	l.held, l.old = false, append(l.old, l.lease)
 }
 
-// draw makes a checkpoint of anything, and returns how far it moves the cursor.
+// draw draws a random checkpoint, and returns how far it moves the cursor.
 func (m *parkedModel) draw(rt *rapid.T, l *modelLane, lease store.Lease) (c store.Checkpoint, passed int) {
 	c = store.Checkpoint{Lease: lease, TTL: time.Hour}
 	if rapid.Bool().Draw(rt, "moves") {
@@ -165,14 +165,14 @@ func (m *parkedModel) draw(rt *rapid.T, l *modelLane, lease store.Lease) (c stor
 			FirstParkedAt: after(time.Duration(rapid.IntRange(-2, 2).Draw(rt, "parked")) * time.Hour),
 		}
 		if p.State == store.StateRetrying || p.State == store.StateScheduled || rapid.Bool().Draw(rt, "was due") {
-			p.DueAt = m.moment(rt).Add(time.Duration(i%2) * time.Microsecond) // so that two of one offset differ
+			p.DueAt = m.moment(rt).Add(time.Duration(i%2) * time.Microsecond) // makes two of the same offset differ
 		}
 		c.Park = append(c.Park, p)
 	}
 	return c, passed
 }
 
-// moment is one of a few, so that several deliveries fall due at once.
+// moment draws one of a few times, so that several deliveries are due at once.
 func (m *parkedModel) moment(rt *rapid.T) time.Time {
 	return after(time.Duration(rapid.IntRange(-3, 3).Draw(rt, "time")) * time.Second)
 }
@@ -204,7 +204,7 @@ func (m *parkedModel) checkpoint(rt *rapid.T) {
 	}
 }
 
-// writtenAlready writes under a number that was used already.
+// writtenAlready writes a checkpoint with a number that was already used.
 func (m *parkedModel) writtenAlready(rt *rapid.T) {
 	l := m.heldLane(rt)
 	if l.number == 0 {
@@ -217,7 +217,7 @@ func (m *parkedModel) writtenAlready(rt *rapid.T) {
 	require.Equal(rt, before, m.o.dumpAll(m.t, "lease_until", "updated_at"))
 }
 
-// stale writes with a lease that ended.
+// stale writes with a lease that has ended.
 func (m *parkedModel) stale(rt *rapid.T) {
 	l := m.lane(rt)
 	if len(l.old) == 0 {
@@ -231,7 +231,7 @@ func (m *parkedModel) stale(rt *rapid.T) {
 	require.Equal(rt, before, m.o.dumpAll(m.t))
 }
 
-// of lists what of a lane is in one of the states.
+// of returns the deliveries of a lane in one of the states.
 func (m *parkedModel) of(l store.Lane, states ...store.State) (list []store.Parked) {
 	for row, p := range m.rows {
 		s := p.Envelope.Slot
@@ -242,7 +242,7 @@ func (m *parkedModel) of(l store.Lane, states ...store.State) (list []store.Park
 	return list
 }
 
-// holding are the states in which a delivery holds its key back.
+// holding returns the states in which a delivery holds back its key.
 func holding(halt bool) []store.State {
 	if halt {
 		return []store.State{store.StateRetrying, store.StateBlocked, store.StateDead}
@@ -270,7 +270,7 @@ func (m *parkedModel) due(rt *rapid.T) {
 	})
 	for _, p := range timed {
 		switch {
-		case p.DueAt.After(q.Now): // not yet
+		case p.DueAt.After(q.Now): // not due yet
 		case rapid.IntRange(0, 3).Draw(rt, "in hand") == 0:
 			q.Except = append(q.Except, store.RefOf(&p.Envelope))
 		case p.State != store.StateScheduled || !held[p.Envelope.Key]:
@@ -286,12 +286,12 @@ func (m *parkedModel) due(rt *rapid.T) {
 	require.NoError(rt, err)
 	require.Equal(rt, texts(want[:min(len(want), q.Limit)]), texts(got))
 	if len(want) > q.Limit && gotNext.Equal(want[q.Limit].DueAt) {
-		return // some stores report the first that was left out
+		return // some stores return the first one left out
 	}
 	require.True(rt, next.Equal(gotNext), "next is %s, got %s", next, gotNext)
 }
 
-// timed lists what of a lane waits for a time.
+// timed returns the deliveries of a lane that wait for a time.
 func (m *parkedModel) timed(l store.Lane) []store.Parked {
 	return slices.DeleteFunc(m.of(l, store.StateRetrying, store.StateScheduled, store.StateDead, store.StateSettling),
 		func(p store.Parked) bool { return p.DueAt.IsZero() })
@@ -317,7 +317,7 @@ func (m *parkedModel) followers(rt *rapid.T) {
 	require.Equal(rt, want, append([]string(nil), texts(got)...))
 }
 
-// check compares what holds the keys of a lane back, and how much is parked at all.
+// check compares the held keys of a lane, and the number of parked deliveries.
 func (m *parkedModel) check(rt *rapid.T) {
 	l, halt := m.lane(rt), rapid.Bool().Draw(rt, "halt")
 	held := make(map[string]bool)
@@ -330,7 +330,7 @@ func (m *parkedModel) check(rt *rapid.T) {
 	require.Equal(rt, fmt.Sprintf("n=%d \n", len(m.rows)), m.o.dump(m.t, `SELECT count(*) AS n FROM outbox_parked`))
 }
 
-// texts make parked deliveries comparable and readable.
+// texts makes parked deliveries comparable and readable.
 func texts(parked []store.Parked) []string {
 	list := make([]string, len(parked))
 	for i, p := range parked {

@@ -13,8 +13,8 @@ import (
 	"github.com/waybill-go/waybill/framework/store"
 )
 
-// pruningFacts are for stores that are a store.Pruner, forgetFacts for those
-// that are a store.Forgetter.
+// pruningFacts apply to stores that are a store.Pruner, forgetFacts to those that are a
+// store.Forgetter.
 var (
 	pruningFacts = []fact{
 		{"a row that all sinks have settled goes once it is old", oldRowsGo},
@@ -43,7 +43,7 @@ var (
 	}
 )
 
-// pruner skips the fact for a store that removes whole partitions.
+// pruner skips the fact if the store removes whole partitions.
 func (o *outbox) pruner(t *testing.T) store.Pruner {
 	t.Helper()
 	if p, ok := o.Store.(store.Partitioner); ok && p.Partitioned() {
@@ -52,13 +52,13 @@ func (o *outbox) pruner(t *testing.T) store.Pruner {
 	return o.Store
 }
 
-// longAgo is when an old row has occurred, by any database's clock.
+// longAgo is the time of an old row, according to any database's clock.
 var longAgo = time.Date(2001, 2, 3, 4, 5, 6, 789000, time.UTC)
 
-// day is the age at which rows go.
+// day is the age at which rows are removed.
 const day = 24 * time.Hour
 
-// occurring are envelopes of the given times.
+// occurring returns envelopes with the given times.
 func occurring(times ...time.Time) []notification.Envelope {
 	envelopes := several(len(times))
 	for i := range envelopes {
@@ -90,7 +90,7 @@ func (o *outbox) settle(t *testing.T, sink string, at store.Position) {
 	require.NoError(t, o.Release(t.Context(), lease))
 }
 
-// settleAll moves a sink's cursor behind everything.
+// settleAll moves a sink's cursor to the end.
 func (o *outbox) settleAll(t *testing.T, sink string) {
 	t.Helper()
 	r := o.reader(t, nil, all)
@@ -105,7 +105,7 @@ func (o *outbox) settleAll(t *testing.T, sink string) {
 	}
 }
 
-// expire removes what is older than a day.
+// prune removes what is older than a day.
 func (o *outbox) prune(t *testing.T, sinks ...string) store.Pruned {
 	t.Helper()
 	return o.pruneFrom(t, store.Pruning{Limit: 100, Sinks: sinks})
@@ -119,7 +119,7 @@ func (o *outbox) pruneFrom(t *testing.T, e store.Pruning) store.Pruned {
 	return pruned
 }
 
-// log lists the ids of what is in the log.
+// log returns the ids of the rows in the log.
 func (o *outbox) log(t *testing.T) []string {
 	t.Helper()
 	envelopes, _ := o.read(t, nil, all, 1000)
@@ -306,7 +306,7 @@ func twoAtOnce(t *testing.T, o *outbox) {
 		})
 	}
 	pruners.Wait()
-	for more := 1; more > 0; removed += more { // of looks that gave way
+	for more := 1; more > 0; removed += more { // until nothing is left of the rows that were locked
 		more = o.prune(t, "mail").Removed
 	}
 	require.Empty(t, o.log(t))
@@ -336,7 +336,7 @@ func statusHolders(t *testing.T, o *outbox) {
 	o.settle(t, "events", page.End)
 	_, err := o.Acquire(t.Context(), store.Lanes("web", 2)[1], "w1", time.Hour)
 	require.NoError(t, err)
-	o.exec(t, `DELETE FROM outbox_cursors WHERE sink = 'web' AND lane = 0`) // where all are made at once
+	o.exec(t, `DELETE FROM outbox_cursors WHERE sink = 'web' AND lane = 0`) // if all are created at once
 
 	status := o.status(t)
 	require.Equal(t, &store.Row{Offset: page.Envelopes[0].Offset, OccurredOn: longAgo}, status.Oldest)

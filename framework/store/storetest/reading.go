@@ -119,7 +119,7 @@ func foreignMetadata(t *testing.T, o *outbox) {
 
 	for _, metadata := range []string{`[]`, `"text"`, `null`, `{`, `17`} {
 		_, err := o.db.Exec(`INSERT INTO outbox (type, payload, metadata) VALUES ('a', '{}', '` + metadata + `')`)
-		require.Error(t, err, "the producer is told, not the reader: %s", metadata)
+		require.Error(t, err, "the producer gets the error, not the reader: %s", metadata)
 	}
 }
 
@@ -167,8 +167,7 @@ func targetBounds(t *testing.T, o *outbox) {
 	require.Equal(t, ids(second), ids(got))
 }
 
-// olderTarget is what happens when a lane comes over from another process, whose
-// probes were younger than ours.
+// olderTarget is about a lane that moves from another process with a more recent probe than ours.
 func olderTarget(t *testing.T, o *outbox) {
 	o.publish(t, several(3)...)
 	older := o.probe(t)
@@ -285,7 +284,7 @@ func restartedLog(t *testing.T, o *outbox) {
 	o.publish(t, several(5)...)
 	r := o.reader(t, nil, all)
 	drain(t, r, o.probe(t), 10)
-	o.checkpoint(t, o.acquire(t, "mail"), func(*store.Checkpoint) {}) // what a dialect learns from it is out of date as well
+	o.checkpoint(t, o.acquire(t, "mail"), func(*store.Checkpoint) {}) // what a dialect learns from it is outdated too
 	o.publish(t, several(1)...)
 	_, end := drain(t, r, o.probe(t), 10)
 	o.exec(t, o.Restart...)
@@ -307,8 +306,8 @@ func restartedLog(t *testing.T, o *outbox) {
 	}
 }
 
-// concurrentPublishers lets eight transactions at a time race against a reader.
-// Each publisher has a key and begins its next transaction after the last.
+// concurrentPublishers runs eight transactions at a time against a reader. Each publisher has a key
+// and begins its transactions one after the other.
 func concurrentPublishers(t *testing.T, o *outbox) {
 	const publishers, transactions = 8, 25
 	var (
@@ -358,7 +357,7 @@ func concurrentPublishers(t *testing.T, o *outbox) {
 	for done := false; !done; {
 		select {
 		case <-published:
-			done = true // and read what is left
+			done = true // after reading what is left
 		default:
 		}
 		envelopes, _ := drain(t, r, o.probe(t), 7)

@@ -11,7 +11,7 @@ import (
 	"github.com/waybill-go/waybill/framework/store"
 )
 
-// relatedFacts are about finding the notifications of one correlation.
+// relatedFacts are about finding the notifications of a correlation.
 var relatedFacts = []fact{
 	{"what is related is found with how each sink stands with it", relatedRows},
 	{"what is parked is found without its row", relatedParked},
@@ -125,8 +125,7 @@ func relatedPages(t *testing.T, o *outbox) {
 	require.Nil(t, behind.Last)
 }
 
-// relatedSince has a log of a row a minute, into which rows were imported that have
-// occurred long ago.
+// relatedSince is about a log with one row a minute, and imported rows that occurred long ago.
 func relatedSince(t *testing.T, o *outbox) {
 	rows := several(300)
 	for i := range rows {

@@ -26,7 +26,7 @@ var replayFacts = []fact{
 	{"what a forwarder reports of its sinks is in the membership until it reports something else", sinkStates},
 }
 
-// settled publishes envelopes and moves the cursor of the sink "mail" behind them.
+// settled publishes envelopes and moves the cursor of the sink "mail" past them.
 func (o *outbox) settled(t *testing.T, envelopes ...notification.Envelope) store.Lease {
 	t.Helper()
 	o.publish(t, envelopes...)
@@ -48,13 +48,13 @@ func (o *outbox) readToTheEnd(t *testing.T) store.Lease {
 	}
 }
 
-// replayed is a query for all that the sink "mail" has settled.
+// replayed returns a query for everything that the sink "mail" has settled.
 func (o *outbox) replayed(t *testing.T) store.ReplayQuery {
 	t.Helper()
 	return store.ReplayQuery{Sink: "mail", UpTo: o.probe(t).Last()}
 }
 
-// replay runs batches to the end.
+// replay runs batches until the end.
 func (o *outbox) replay(t *testing.T, q store.ReplayQuery, limit int) (changed int) {
 	t.Helper()
 	o.beginAction(t, "replay")
@@ -101,7 +101,7 @@ func replayCount(t *testing.T, o *outbox) {
 	require.ErrorContains(t, err, "the outbox knows mail")
 }
 
-// replayScheduled replays what a sink has passed over before its time.
+// replayScheduled replays rows that a sink passed before their time.
 func replayScheduled(t *testing.T, o *outbox) {
 	later := time.Now().Add(time.Hour).UTC().Truncate(time.Millisecond)
 	envelopes := []notification.Envelope{envelope("t", "k"), envelope("t", "k"), envelope("t", "k"), envelope("t", "")}

@@ -10,7 +10,7 @@ import (
 	"github.com/waybill-go/waybill/framework/store"
 )
 
-// rerouteFacts are about taking up what had no route.
+// rerouteFacts are about delivering rows that had no route.
 var rerouteFacts = []fact{
 	{"what had no route is counted by type, without what still has none", rerouteCount},
 	{"what had no route goes to all sinks of its type, in the order of its keys", rerouted},
@@ -22,8 +22,8 @@ var rerouteFacts = []fact{
 	{"a reroute to a sink without cursors, or for no action, changes nothing", rerouteRefused},
 }
 
-// hasNoRoute publishes rows that all sinks have settled, and parks them without a route.
-// It returns the sinks' lease of "mail".
+// hasNoRoute publishes rows that all sinks have settled, and parks them as unrouted. It returns the
+// lease of "mail".
 func (o *outbox) hasNoRoute(t *testing.T, change func(p *store.Parked), rows ...notification.Envelope) store.Lease {
 	t.Helper()
 	lease := o.settled(t, rows...)
@@ -41,7 +41,7 @@ func (o *outbox) hasNoRoute(t *testing.T, change func(p *store.Parked), rows ...
 	return lease
 }
 
-// settleAhead has a sink settle some offsets, while its cursor stands before all.
+// settleAhead makes a sink settle some offsets while its cursor is before all rows.
 func (o *outbox) settleAhead(t *testing.T, sink string, offsets ...int64) {
 	t.Helper()
 	page, err := o.reader(t, nil, all).Next(t.Context(), o.probe(t), 1)
@@ -51,7 +51,7 @@ func (o *outbox) settleAhead(t *testing.T, sink string, offsets ...int64) {
 	})
 }
 
-// keyed are envelopes of a type and these keys.
+// keyed returns envelopes of a type with these keys.
 func keyed(typ string, keys ...string) (envelopes []notification.Envelope) {
 	for _, key := range keys {
 		envelopes = append(envelopes, envelope(typ, key))
@@ -61,7 +61,7 @@ func keyed(typ string, keys ...string) (envelopes []notification.Envelope) {
 
 var ordersToMail = store.RerouteQuery{Sinks: map[string]notification.TypeFilter{"mail": {Prefixes: []string{"order."}}}}
 
-// reroute runs batches to the end.
+// reroute runs batches until the end.
 func (o *outbox) reroute(t *testing.T, q store.RerouteQuery, limit int) (changed, left int) {
 	t.Helper()
 	o.beginAction(t, "reroute")
@@ -165,13 +165,13 @@ func rerouteUnsettled(t *testing.T, o *outbox) {
 	require.Equal(t, []int64{2}, o.find(t, store.ParkedFilter{Sink: "mail"}), "neither sink gets what stays")
 	require.Equal(t, []int64{2}, o.find(t, store.ParkedFilter{Sink: "web"}))
 
-	o.exec(t, `DELETE FROM outbox WHERE {offset} = 1`) // it can come from the log no more
+	o.exec(t, `DELETE FROM outbox WHERE {offset} = 1`) // it cannot be read from the log any more
 	changed, left = o.rerouteMore(t, q)
 	require.Equal(t, 1, changed)
 	require.Equal(t, 1, left)
 }
 
-// rerouteMore is one more batch of what reroute began.
+// rerouteMore runs one more batch of the action that reroute began.
 func (o *outbox) rerouteMore(t *testing.T, q store.RerouteQuery) (changed, left int) {
 	t.Helper()
 	result, err := o.Reroute(t.Context(), store.RerouteBatch{RerouteQuery: q, Action: "reroute", Limit: 100})

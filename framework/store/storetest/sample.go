@@ -89,7 +89,7 @@ func sampledCursors(t *testing.T, o *outbox) {
 
 func sampledLanes(t *testing.T, o *outbox) {
 	page := o.pageOf(t, 40)
-	want := make([]int, 3) // pending, by lane
+	want := make([]int, 3) // pending rows by lane
 	for i := range want {
 		l := store.NewLane("mail", i, len(want))
 		lease, err := o.Acquire(t.Context(), l, "w1", time.Hour)
@@ -144,7 +144,7 @@ func sampleLimit(t *testing.T, o *outbox) {
 	require.Equal(t, store.ParkedLimit, sinks["mail"].Parked.Overdue)
 }
 
-// What Status, Sample and the doctor show of what is parked is counted in one way.
+// Status, Sample and the doctor must count parked deliveries in the same way.
 func parkedFigures(t *testing.T, o *outbox) {
 	o.park(t, retrying(1, "k", time.Now().Add(-time.Hour)), retrying(2, "", time.Now().Add(-2*time.Hour)), blocked(3, "k"),
 		dead(4, "a"), dead(5, "a"), dead(6, ""), scheduled(7, "", time.Now().Add(time.Hour)), scheduled(8, "", time.Now().Add(time.Hour)))

@@ -19,7 +19,7 @@ var schedulesFacts = []fact{
 	{"a schedule that is not there is an error", schedulesUnknown},
 }
 
-// schedule adds one, and returns its row.
+// schedule adds a schedule and returns its row.
 func (o *outbox) schedule(t *testing.T, name string) store.Schedule {
 	t.Helper()
 	require.NoError(t, o.AddSchedule(t.Context(), name))

@@ -1,5 +1,5 @@
-// Package storetest is the conformance suite of the store contract. Every
-// dialect runs it, one of a user's own as well:
+// Package storetest tests implementations of the interfaces of package store. Waybill's stores run
+// it, and so should others:
 //
 //	func TestStore(t *testing.T) {
 //		storetest.Run(t, storetest.Dialect{
@@ -11,10 +11,10 @@
 //		})
 //	}
 //
-// The suite speaks to the tables directly where the interface gives no view:
-// it plays the producer who writes plain SQL, the operator who looks into the
-// tables, and the clock that lets a lease expire. Those statements keep to what
-// all SQL databases understand; Dialect says how to quote, and to write a time.
+// The suite uses SQL on the tables where the interfaces do not suffice: it acts as a producer that
+// writes plain SQL, as an operator who looks at the tables, and as the clock that lets a lease
+// expire. Those statements work in all SQL databases; Dialect says how to quote identifiers and
+// write times.
 package storetest
 
 import (
@@ -36,7 +36,7 @@ import (
 	"github.com/waybill-go/waybill/framework/store"
 )
 
-// Store is all that an outbox is to the suite.
+// Store is everything that the suite tests.
 type Store interface {
 	store.Log
 	store.Leases
@@ -51,37 +51,36 @@ type Store interface {
 	store.Claimer
 }
 
-// Dialect is what the suite needs to know about a store.
+// Dialect is what the suite must know about a store.
 type Dialect struct {
-	// NewDB makes an empty database, which is gone when the test ends. The
-	// suite opens up to eight connections to it.
+	// NewDB creates an empty database, which is removed when the test ends. The suite opens up to
+	// eight connections to it.
 	NewDB func(t *testing.T) *sql.DB
 	// Migrate creates the tables, with store.DefaultPrefix.
 	Migrate func(ctx context.Context, db *sql.DB) error
-	// Open opens the store on them, with receipts on.
+	// Open opens the store, with receipts.
 	Open func(ctx context.Context, db *sql.DB) (Store, error)
-	// Append publishes in the transaction, all envelopes with one statement, with
-	// outbox.Publisher.Append.
+	// Append publishes in the transaction with outbox.Publisher.Append, all envelopes in one
+	// statement.
 	Append func(ctx context.Context, s Store, tx *sql.Tx, envelopes ...notification.Envelope) error
-	// Restart is SQL that empties the log and lets its offsets begin at the first
-	// one again.
+	// Restart is SQL that empties the log and makes its offsets begin at the first one again.
 	Restart []string
 	// Quote is the character around an identifier; default: the double quote.
 	Quote string
-	// Time is a time as SQL; default: a text in the form of RFC 3339 in UTC.
+	// Time returns a time as SQL; default: a text in RFC 3339 form, in UTC.
 	Time func(t time.Time) string
-	// Gap is SQL behind which the next offset is 1,000,000.
+	// Gap is SQL after which the next offset is 1,000,000.
 	Gap string
-	// BinaryPayload says that Open's store takes payloads that are not JSON.
+	// BinaryPayload means that the opened store accepts payloads that are not JSON.
 	BinaryPayload bool
-	// NoZones says that a time as SQL has no zone.
+	// NoZones means that times in SQL have no zone.
 	NoZones bool
-	// Slots says that the database spreads rows over the slots. Without it, all
-	// rows are in slot 0.
+	// Slots means that the database distributes rows over the slots. Otherwise all rows are in
+	// slot 0.
 	Slots bool
 }
 
-// Run checks every fact of the contract, each in a database of its own.
+// Run tests the whole contract, in a separate database for each fact.
 func Run(t *testing.T, d Dialect) {
 	t.Run("Start", func(t *testing.T) { runStart(t, d) })
 	for _, group := range []struct {
@@ -122,13 +121,13 @@ func Run(t *testing.T, d Dialect) {
 	}
 }
 
-// fact is one sentence of the contract and its proof.
+// fact is one sentence of the contract, and its test.
 type fact struct {
 	name  string
 	check func(t *testing.T, o *outbox)
 }
 
-// outbox is a fresh store and its database.
+// outbox is a new store and its database.
 type outbox struct {
 	Dialect
 	Store
@@ -156,16 +155,16 @@ func (o *outbox) begin(t *testing.T) *sql.Tx {
 	t.Helper()
 	tx, err := o.db.BeginTx(t.Context(), nil)
 	require.NoError(t, err)
-	t.Cleanup(func() { _ = tx.Rollback() }) // of no effect once it has ended
+	t.Cleanup(func() { _ = tx.Rollback() }) // has no effect after the transaction has ended
 	return tx
 }
 
-// exec runs statements in read committed, which no other transaction makes fail.
+// exec runs statements in read committed, so that no other transaction makes them fail.
 func (o *outbox) exec(t *testing.T, statements ...string) {
 	t.Helper()
 	tx, err := o.db.BeginTx(t.Context(), &sql.TxOptions{Isolation: sql.LevelReadCommitted})
 	require.NoError(t, err)
-	defer func() { _ = tx.Rollback() }() // of no effect behind the commit
+	defer func() { _ = tx.Rollback() }() // has no effect after the commit
 	for _, statement := range statements {
 		_, err := tx.ExecContext(t.Context(), o.sql(t, statement))
 		require.NoError(t, err, statement)
@@ -175,8 +174,8 @@ func (o *outbox) exec(t *testing.T, statements ...string) {
 
 var marks = regexp.MustCompile(`\{(offset|key|\d{4}-[^}]*)\}`)
 
-// sql is a statement in the words of the dialect: {offset} and {key} are columns,
-// and what begins with a year is a time.
+// sql translates a statement for the dialect: {offset} and {key} are columns, and a text that begins
+// with a year is a time.
 func (o *outbox) sql(t *testing.T, statement string) string {
 	t.Helper()
 	return marks.ReplaceAllStringFunc(statement, func(mark string) string {
@@ -194,7 +193,7 @@ func (o *outbox) sql(t *testing.T, statement string) string {
 	})
 }
 
-// dump prints a query's result, one line a row, without the named columns.
+// dump returns the result of a query, one line for each row, without the named columns.
 func (o *outbox) dump(t *testing.T, query string, without ...string) string {
 	t.Helper()
 	rows, err := o.db.QueryContext(t.Context(), o.sql(t, query))
@@ -225,7 +224,7 @@ func (o *outbox) dump(t *testing.T, query string, without ...string) string {
 	return b.String()
 }
 
-// dumpAll prints everything that a checkpoint can write.
+// dumpAll returns everything that a checkpoint can write.
 func (o *outbox) dumpAll(t *testing.T, without ...string) string {
 	t.Helper()
 	return o.dump(t, `SELECT * FROM outbox_cursors ORDER BY sink, lane`, without...) +
@@ -233,7 +232,7 @@ func (o *outbox) dumpAll(t *testing.T, without ...string) string {
 		o.dump(t, `SELECT * FROM outbox_receipts ORDER BY sink, {offset}`, without...)
 }
 
-// all is the filter that passes over nothing.
+// all is a filter that matches everything.
 var all = store.Filter{Slots: store.SlotRange{First: 0, Last: store.Slots - 1}, Types: notification.AllTypes}
 
 func (o *outbox) probe(t *testing.T) store.Target {
@@ -250,8 +249,8 @@ func (o *outbox) reader(t *testing.T, position json.RawMessage, filter store.Fil
 	return r
 }
 
-// read reads from a position to the end of the log, in pages of limit, and
-// returns the position behind it.
+// read reads from a position to the end of the log, in pages of limit, and returns the position
+// after it.
 func (o *outbox) read(t *testing.T, position json.RawMessage, filter store.Filter, limit int) ([]notification.Envelope, json.RawMessage) {
 	t.Helper()
 	return drain(t, o.reader(t, position, filter), o.probe(t), limit)
@@ -280,10 +279,10 @@ func marshal(t require.TestingT, position store.Position) json.RawMessage {
 	return raw
 }
 
-// moment is a time that every database can hold exactly.
+// moment is a time that every database can store exactly.
 var moment = time.Date(2026, 2, 28, 23, 59, 58, 123456000, time.UTC)
 
-// envelope is what a publisher would make for a type and a key.
+// envelope returns an envelope with a type and a key, as a publisher makes it.
 func envelope(typ, key string) notification.Envelope {
 	return notification.Envelope{
 		ID:         notification.NewID(),
@@ -296,7 +295,7 @@ func envelope(typ, key string) notification.Envelope {
 	}
 }
 
-// several are n envelopes without a key.
+// several returns n envelopes without a key.
 func several(n int) []notification.Envelope {
 	envelopes := make([]notification.Envelope, n)
 	for i := range envelopes {
@@ -305,7 +304,7 @@ func several(n int) []notification.Envelope {
 	return envelopes
 }
 
-// ids are what most facts compare.
+// ids returns the ids of envelopes.
 func ids(envelopes []notification.Envelope) []string {
 	list := make([]string, len(envelopes))
 	for i := range envelopes {
@@ -330,16 +329,16 @@ func requireSame(t *testing.T, want, got notification.Envelope) {
 	require.Equal(t, string(want.Payload), string(got.Payload))
 }
 
-// lane is the only lane of a sink.
+// lane returns the only lane of a sink.
 func lane(sink string) store.Lane { return store.Lanes(sink, 1)[0] }
 
-// Cut has new cursors begin at the oldest row; see newSinkFacts for where else they can.
+// Cut creates cursors that begin at the oldest row; newSinkFacts test other starts.
 func (o *outbox) Cut(ctx context.Context, sink string, lanes int) error {
 	_, err := o.Store.Cut(ctx, sink, lanes, store.StartOldest)
 	return err
 }
 
-// Acquire leases a lane of a sink that may still have none.
+// Acquire leases a lane of a sink, and creates its cursors if necessary.
 func (o *outbox) Acquire(ctx context.Context, lane store.Lane, owner string, ttl time.Duration) (store.Lease, error) {
 	lease, err := o.Store.Acquire(ctx, lane, owner, ttl)
 	if !errors.Is(err, store.ErrLanes) {
@@ -351,7 +350,7 @@ func (o *outbox) Acquire(ctx context.Context, lane store.Lane, owner string, ttl
 	return o.Store.Acquire(ctx, lane, owner, ttl)
 }
 
-// acquire leases the only lane of a sink for long enough.
+// acquire leases the only lane of a sink for longer than the test.
 func (o *outbox) acquire(t *testing.T, sink string) store.Lease {
 	t.Helper()
 	lease, err := o.Acquire(t.Context(), lane(sink), "w1", time.Hour)
@@ -359,7 +358,7 @@ func (o *outbox) acquire(t *testing.T, sink string) store.Lease {
 	return lease
 }
 
-// checkpoint writes what fill sets.
+// checkpoint writes a checkpoint that fill has filled in.
 func (o *outbox) checkpoint(t *testing.T, lease store.Lease, fill func(c *store.Checkpoint)) {
 	t.Helper()
 	c := store.Checkpoint{Lease: lease, TTL: time.Hour}
@@ -367,13 +366,13 @@ func (o *outbox) checkpoint(t *testing.T, lease store.Lease, fill func(c *store.
 	require.NoError(t, o.Checkpoint(t.Context(), c))
 }
 
-// expireLeases does what a clock would do in an hour.
+// expireLeases lets all leases expire.
 func (o *outbox) expireLeases(t *testing.T) {
 	t.Helper()
 	o.exec(t, `UPDATE outbox_cursors SET lease_until = {2000-01-01T00:00:00Z}`)
 }
 
-// eventually asks until the answer is yes, for at most ten seconds.
+// eventually waits until ask returns true, for at most ten seconds.
 func eventually(t *testing.T, ask func() bool, what string) {
 	t.Helper()
 	deadline := time.After(10 * time.Second)

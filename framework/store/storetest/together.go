@@ -9,9 +9,9 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// together does something in eight transactions at once, of which half roll back, and
-// returns what those that committed counted. Where the database makes them serializable,
-// one that met another fails, and is repeated.
+// together calls a function in eight transactions at once, half of which roll back, and returns
+// the sum of what the committed ones counted. If the database makes them serializable, a transaction
+// that collides fails and is repeated.
 func (o *outbox) together(t *testing.T, do func(tx *sql.Tx) (int, error)) int {
 	t.Helper()
 	attempt := func(commit bool) (int, error) {
@@ -44,7 +44,7 @@ func (o *outbox) together(t *testing.T, do func(tx *sql.Tx) (int, error)) int {
 	return int(counted.Load())
 }
 
-// one is 1 where something was so.
+// one returns 1 for true.
 func one(so bool, err error) (int, error) {
 	if so {
 		return 1, err

@@ -9,7 +9,7 @@ import (
 	"github.com/waybill-go/waybill/framework/store"
 )
 
-// Assign returns which lanes a forwarder takes and which of its own it releases. All forwarders
+// Assign returns which lanes a forwarder takes and which of its lanes it releases. All forwarders
 // that read the same membership come to the same conclusion: a free lane goes to the forwarder
 // with the fewest lanes, and a forwarder with two more than another releases one. If a lane
 // stays free for longer than patience, any forwarder takes it. Lanes of a sink that is paused,

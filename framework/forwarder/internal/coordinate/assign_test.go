@@ -16,7 +16,7 @@ import (
 const testPatience = time.Minute
 
 // office is a model of forwarders that look at a membership, each at its own time, and
-// do what Assign tells them.
+// follow Assign.
 type office struct {
 	membership store.Membership
 	leaving    map[store.Lane]string // given back, but not yet free
@@ -78,7 +78,7 @@ func TestLanesSpreadEvenlyFromAnyBeginningAndThenRest(t *testing.T) {
 				o.membership.Lanes = append(o.membership.Lanes, store.LaneState{Lane: l, Owner: rapid.SampledFrom(owners).Draw(t, "owner")})
 			}
 		}
-		for i := range o.membership.Lanes { // a lease of one who died runs out at some time
+		for i := range o.membership.Lanes { // the lease of a dead forwarder expires at some time
 			if o.membership.Lanes[i].Owner == "gone" {
 				o.membership.Lanes[i].Owner = ""
 			}
@@ -103,7 +103,7 @@ func TestLanesSpreadEvenlyFromAnyBeginningAndThenRest(t *testing.T) {
 		}
 		least, most := len(o.membership.Lanes), 0
 		load := o.load()
-		require.Zero(t, load[""], "nothing is left to nobody")
+		require.Zero(t, load[""], "no lane is without an owner")
 		for _, n := range load {
 			least, most = min(least, n), max(most, n)
 		}
@@ -128,7 +128,7 @@ func TestAForwarderTakesOnlyWhatItCanDeliver(t *testing.T) {
 
 	membership.Lanes[2].Wanted, membership.Lanes[3].Wanted = 3, 3
 	take, _ = coordinate.Assign(membership, mailer, stays, testPatience)
-	require.Empty(t, take, "the lanes are to be cut anew")
+	require.Empty(t, take, "the lanes must be cut again")
 }
 
 func TestALaneThatNobodyTakesIsForEverybody(t *testing.T) {

@@ -51,7 +51,7 @@ func (k *Coordinator) apply() {
 		}
 		delete(k.changing, sink)
 		close(c.done)
-		k.heartbeat = time.Time{} // tells the others at the next look
+		k.heartbeat = time.Time{} // send one at the next look
 		k.Nudge()
 	}
 }

@@ -208,7 +208,7 @@ func (k *Coordinator) inLease(ctx context.Context) (context.Context, context.Can
 	return context.WithTimeout(ctx, k.Lease)
 }
 
-// leave tells the others that this forwarder takes no more lanes.
+// leave ends the membership, so that the others know that this forwarder takes no more lanes.
 func (k *Coordinator) leave() {
 	ctx, cancel := k.inLease(k.db)
 	defer cancel()

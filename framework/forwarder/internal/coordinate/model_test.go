@@ -83,8 +83,8 @@ func (a *written) fewest(lane store.Lane) (owner string, ok bool) {
 	return owner, ok
 }
 
-// surplus picks the lane that me lets go of, and to whom: one of the sink of which
-// it has the most. -1: none.
+// surplus picks the lane that me releases, and the forwarder that gets it: a lane of the sink
+// of which me has the most. -1: none.
 func (a *written) surplus(mine []store.Lane, me string) (index int, to string) {
 	index = -1
 	for i, l := range mine {

@@ -144,8 +144,8 @@ func (d *Dispatcher) Stats() Stats {
 	return s
 }
 
-// StatsIn reports what was done for one database; "" where there is one. Of several, Pending includes what is
-// settled and not yet written.
+// StatsIn returns the counts of one database; "" is the only one of a forwarder without a fleet.
+// In a fleet, Pending also counts deliveries that are settled and not yet written.
 func (d *Dispatcher) StatsIn(database string) Stats {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -165,14 +165,14 @@ func (d *Dispatcher) StatsIn(database string) Stats {
 	return s
 }
 
-// Databases are those for which something was done, or may be.
+// Databases returns the names of all databases of which a lane was ever joined, in no order.
 func (d *Dispatcher) Databases() []string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return slices.Collect(maps.Keys(d.stats))
 }
 
-// statsOf are the counts of a database. The mutex is held.
+// statsOf returns the counts of a database, and makes them if there are none. The mutex is held.
 func (d *Dispatcher) statsOf(database string) *Stats {
 	s := d.stats[database]
 	if s == nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/waybill-go/waybill/framework/store"
 )
 
-// A delivery that has failed is a head only once that is written: the table still calls it
-// blocked, and what is behind it must not overtake it.
+// A failed delivery becomes a head only when that is written. Until then the table calls it blocked,
+// and later deliveries of the key must not overtake it.
 func TestNoFollowerOvertakesOneWhoseFailureIsNotWritten(t *testing.T) {
 	t.Parallel()
 	d := idle(t)
@@ -29,6 +29,6 @@ func TestNoFollowerOvertakesOneWhoseFailureIsNotWritten(t *testing.T) {
 	require.Equal(t, "first", it.ID)
 	l.failed(it, context.DeadlineExceeded, time.Minute)
 
-	l.ResumeFollowers("k", parked, 1) // as the table was before the failure is written
+	l.ResumeFollowers("k", parked, 1) // the table before the failure is written
 	require.Zero(t, d.queue.Len(), "the second one waits for the first")
 }

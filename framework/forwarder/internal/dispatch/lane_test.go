@@ -11,7 +11,7 @@ import (
 	"github.com/waybill-go/waybill/framework/store"
 )
 
-// clock moves the two clocks that a time carries, apart from each other.
+// clock moves the two clocks in a time.Time separately.
 func clock(t time.Time, wall, monotonic time.Duration) time.Time {
 	parts := (*struct {
 		wall uint64 // the highest bit, seconds from bit 30 on, nanoseconds
@@ -61,8 +61,8 @@ func TestALaneThatHasNothingTakesAPageWhateverOthersHaveInMemory(t *testing.T) {
 	require.False(t, empty.Offer(page(4)))
 }
 
-// A cancellation that was committed while a page was on its way is not known of its rows: what
-// fell due meanwhile is looked at again.
+// A cancellation that was committed while a page was being read is not known for its rows. Rows that
+// became due meanwhile are checked again.
 func TestWhatFallsDueWhileAPageIsReadIsParked(t *testing.T) {
 	t.Parallel()
 	asked := time.Now()

@@ -13,7 +13,7 @@ import (
 	"github.com/waybill-go/waybill/sinks"
 )
 
-// lost is a ledger whose transaction is lost once err is set.
+// lost is a ledger whose transaction fails when err is set.
 type lost struct{ err error }
 
 func (*lost) DeliverBatch(_ context.Context, batch []*notification.Delivery) []sinks.Result {
@@ -23,7 +23,7 @@ func (l *lost) Err() error                         { return l.err }
 func (*lost) Commit(context.Context, []byte) error { return nil }
 func (*lost) Close(context.Context) error          { return nil }
 
-// What begins behind the end of a round would be committed with it, and not be in its note.
+// A delivery that begins after the end of a round would be committed with it without being in its note.
 func TestNothingBeginsBetweenTheEndOfARoundAndTheNextOne(t *testing.T) {
 	t.Parallel()
 	d := idle(t)

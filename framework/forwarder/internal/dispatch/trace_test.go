@@ -15,7 +15,7 @@ import (
 	"github.com/waybill-go/waybill/sinks"
 )
 
-// untaken is a call of a sink that does nothing.
+// untaken is a sink call that does nothing.
 func untaken(t testing.TB, deliveries *tracing.Deliveries) (*Dispatcher, *call) {
 	t.Helper()
 	routes, err := route.New(route.Routes{"*": route.To("sink")}, []string{"sink"}, nil)
@@ -33,7 +33,7 @@ func untaken(t testing.TB, deliveries *tracing.Deliveries) (*Dispatcher, *call) 
 
 func (w *call) again() { w.results, w.span = w.results[:0], nil }
 
-func TestWithoutTracingADeliveryAllocatesNothing(t *testing.T) { // not in parallel: AllocsPerRun counts those of all goroutines
+func TestWithoutTracingADeliveryAllocatesNothing(t *testing.T) { // not parallel: AllocsPerRun counts allocations of all goroutines
 	d, worker := untaken(t, nil)
 	direct := testing.AllocsPerRun(100, func() {
 		worker.again()
@@ -45,8 +45,8 @@ func TestWithoutTracingADeliveryAllocatesNothing(t *testing.T) { // not in paral
 	}))
 }
 
-// BenchmarkDeliver compares what a delivery costs, without its sink: as if there were no
-// tracing, without a provider, and with spans that are dropped or kept.
+// BenchmarkDeliver compares the cost of a delivery without its sink: without tracing, without a
+// provider, and with spans that are dropped or kept.
 func BenchmarkDeliver(b *testing.B) {
 	b.Run("direct", func(b *testing.B) {
 		d, worker := untaken(b, nil)

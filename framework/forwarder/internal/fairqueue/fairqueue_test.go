@@ -284,7 +284,7 @@ func queued(fresh, parked int) *Queue[*item] {
 
 // pop takes the next item, of which there must be one.
 func pop(t require.TestingT, q *Queue[*item], slots int) *item {
-	// Asked twice, as by one who finds that the rate lets nothing go.
+	// Asked twice, as by a caller that the rate does not allow to go on.
 	q.Next(slots)
 	from, ok := q.Next(slots)
 	require.True(t, ok)

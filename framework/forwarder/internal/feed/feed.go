@@ -26,7 +26,7 @@ type Config struct {
 	Log store.Log
 	// PollMin and PollMax bound the pause between two looks at the log.
 	PollMin, PollMax time.Duration
-	// Unannounced reports that the database announces nothing: looks find all that is new.
+	// Unannounced means that the database does not announce new rows, so that only looks find them.
 	Unannounced bool
 	// PageRows is the maximum number of rows of a page.
 	PageRows int
@@ -138,8 +138,8 @@ var (
 	// restOfLooks is the pause after a look. It delays deliveries, and leaves publishers at least
 	// half of the time.
 	restOfLooks = pace.Rest{Times: 1, Most: 5 * time.Millisecond}
-	// restOfPolls is the pause where the database announces nothing. Under a steady load each look finds
-	// something, so the next one would follow at once and take the publishers' processor time.
+	// restOfPolls is the pause if the database does not announce new rows. Under a steady load every
+	// look finds something, so that looks without a pause would slow down the publishers.
 	restOfPolls = pace.Rest{Times: 10, Most: 4 * time.Millisecond}
 )
 
@@ -152,8 +152,8 @@ func NextPause(pause time.Duration, grown bool, least, most time.Duration) time.
 	return min(2*pause, most)
 }
 
-// RestAfter returns the pause after a look that took that long, even if something wakes the feed, where
-// the database announces new rows.
+// RestAfter returns the pause after a look that took that long, even if something wakes the feed. It
+// applies if the database announces new rows.
 func RestAfter(look time.Duration) time.Duration { return restOfLooks.After(look) }
 
 // Run looks at the log until ctx is done: at once when woken, otherwise after pauses that adapt

@@ -26,7 +26,7 @@ type log struct {
 	mu      sync.Mutex
 	rows    []notification.Envelope
 	life    int   // of the server
-	rebased int   // how often its rows began anew
+	rebased int   // how often its rows began again
 	fails   error // of the next page but skip
 	skip    int
 	reads   int
@@ -100,7 +100,7 @@ func (r *reader) Next(ctx context.Context, t store.Target, limit int) (store.Pag
 	}
 	var page store.Page
 	if r.rebased != l.rebased {
-		r.at, r.rebased, page.Rebased = 0, l.rebased, "its rows began anew"
+		r.at, r.rebased, page.Rebased = 0, l.rebased, "its rows began again"
 	}
 	page.Start = position(r.at)
 	for r.at < int(t.Last()) && r.at < len(l.rows) && len(page.Envelopes) < limit {
@@ -347,7 +347,7 @@ func TestALogThatBeginsAnewIsToldToAllLanes(t *testing.T) {
 		look(f)
 		require.Equal(t, []string{"new2"}, some.given())
 		require.Equal(t, []string{"new1", "new2"}, all.given())
-		require.Equal(t, []int{1, 1}, []int{some.rebased, all.rebased}, "told once, rows or not")
+		require.Equal(t, []int{1, 1}, []int{some.rebased, all.rebased}, "reported once, with or without rows")
 	})
 }
 
@@ -413,7 +413,7 @@ func TestWhoeverLeavesGetsNothingMore(t *testing.T) {
 		l.append(rows("a", 0, "n")...)
 		look(f)
 		require.Empty(t, k.given())
-		require.Zero(t, l.reads, "nobody wants to read")
+		require.Zero(t, l.reads, "no lane wants to read")
 		_, gone := left(m)
 		require.False(t, gone)
 	})

@@ -153,7 +153,7 @@ func TestALaneThatBeganAgainInAnotherLogJoinsTheFeedAtALaterTarget(t *testing.T)
 		var other member
 		require.NotNil(t, f.Join(t.Context(), &other, store.Filter{Slots: b.Lease.Lane.Slots, Types: notification.AllTypes}, at, b.Read(10).End))
 
-		b.AppendSized("three", 9<<20)                      // a page of its own
+		b.AppendSized("three", 9<<20)                      // a separate page
 		b.Append("four")                                   // the feed has not seen it
 		b.Lease.Position = json.RawMessage(`{"offset":9}`) // of a log that is gone
 		work(t, b, targets, f)

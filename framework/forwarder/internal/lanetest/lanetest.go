@@ -32,7 +32,7 @@ const TTL = 15 * time.Second
 // Memory is the dispatcher's budget in bytes.
 const Memory = 1 << 20
 
-// Bench is an SQLite outbox in a synctest bubble, a lease of the only lane of its only sink, and
+// Bench is an SQLite outbox in a bubble of testing/synctest, a lease of the only lane of its only sink, and
 // the dispatcher of that sink, which makes one delivery at a time. The functions are called
 // between the engine and the database, and Answer between the sink and its result; nil does
 // nothing. Set them before the engine runs.

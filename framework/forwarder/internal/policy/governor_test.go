@@ -41,7 +41,7 @@ func (c *calls) Pop() any {
 	return last
 }
 
-// world is a backlog that is delivered to a server, in a time of its own.
+// world is a backlog that is delivered to a server, in simulated time.
 type world struct {
 	server
 	governor *policy.Governor

@@ -54,13 +54,13 @@ func TestSettingsThatMakeNoSenseAreRefused(t *testing.T) {
 			"x.max_attempts is -1: use at least 1", "x.multiplier is 0.5: use at least 1", "x.max is 1m0s, less than initial 1h0m0s",
 			"x.jitter is 2: use 0 to 1", "x.max_age is -1ns: use more than 0, or leave it out",
 		}},
-		"a bad retry, told once": {policy.Retry{MaxAttempts: -1, Initial: 1, Multiplier: 1, Max: 1, Types: map[string]policy.Retry{"t": {}}}, []string{
+		"a bad retry, reported once": {policy.Retry{MaxAttempts: -1, Initial: 1, Multiplier: 1, Max: 1, Types: map[string]policy.Retry{"t": {}}}, []string{
 			"x.max_attempts is -1: use at least 1",
 		}},
 		"types of a retry": {policy.Retry{MaxAttempts: 1, Initial: good.Initial, Multiplier: 1, Max: good.Max, Types: map[string]policy.Retry{
 			"a": {MaxAttempts: -2}, "b": {Types: map[string]policy.Retry{"c": {}}}, "b c": {},
 		}}, []string{
-			"x.types.a.max_attempts is -2: use at least 1", "x.types.b.types: a policy for some types has none of its own", "x.types.b c: ",
+			"x.types.a.max_attempts is -2: use at least 1", "x.types.b.types: a policy for some types cannot have types", "x.types.b c: ",
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {

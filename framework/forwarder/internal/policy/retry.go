@@ -77,7 +77,7 @@ func (r Retry) validate(p *Problems, at string) {
 		if err := route.ValidatePattern(pattern); err != nil {
 			p.Add(fmt.Errorf("%s: %w", at, err))
 		}
-		p.Require(r.Types[pattern].Types == nil, "%s.types: a policy for some types has none of its own", at)
+		p.Require(r.Types[pattern].Types == nil, "%s.types: a policy for some types cannot have types", at)
 		r.Types[pattern].over(r).validateOne(p, at)
 	}
 }

@@ -11,7 +11,7 @@ import (
 
 // holders warns of sinks that keep rows after their retention: once, and again when the reason
 // changes. A sink that this forwarder does not know may have been removed from the
-// configuration, and would keep its rows for ever.
+// configuration, and would keep its rows forever.
 type holders struct {
 	log       *slog.Logger
 	sinks     func() []string // of this forwarder
@@ -46,7 +46,7 @@ func (h *holders) warn(found []store.Holder) {
 			continue
 		}
 		log.Warn("a sink that this forwarder does not have keeps rows that are older than the retention; " +
-			"if no other has it either, run `waybill forget " + f.Sink + "`")
+			"if no other forwarder has it, run `waybill forget " + f.Sink + "`")
 	}
 	h.latest = holding
 	maps.DeleteFunc(h.warned, func(sink, _ string) bool { return holding[sink] == "" })

@@ -191,7 +191,7 @@ func (o *outbox) rows(n int, may bool) {
 	o.prunable = append(o.prunable, slices.Repeat([]bool{may}, n)...)
 }
 
-// prune runs a pruner that keeps rows for an hour, unless change has it otherwise, until
+// prune runs a pruner that keeps rows for an hour, unless change sets something else, until
 // stop is called. The test has the mutex from then on.
 func (o *outbox) prune(t *testing.T, change func(*prune.Config)) (stop func()) {
 	t.Helper()

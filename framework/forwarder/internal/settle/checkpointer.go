@@ -65,12 +65,12 @@ type Checkpointer struct {
 	hookSize int                   // most settlements of a checkpoint with hooks
 	refused  int                   // number of deliveries in a row for which a hook has failed
 
-	passed  bool
-	parking uint64
-	room    dispatch.Room
-	ask     askedKeys // keys whose next delivery must be read from the parked table
-	many    int       // how many of them to query at once
-	nextDue time.Time // when to query for due deliveries; zero: never
+	passed  bool          // Outcome.Passed, once it was true
+	parking uint64        // of the last Outcome
+	room    dispatch.Room // of the last Outcome or Written
+	ask     askedKeys     // keys whose next delivery must be read from the parked table
+	many    int           // how many of them to query at once
+	nextDue time.Time     // when to query for due deliveries; zero: never
 	scan    scan
 	asking  *pace.Trouble // with reading the parked table
 	askAt   time.Time     // not to be queried before

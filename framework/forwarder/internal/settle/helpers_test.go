@@ -29,7 +29,7 @@ func begin(t *testing.T, b *lanetest.Bench, adjust ...func(*settle.Config)) (*se
 	return settle.New(config), l
 }
 
-// run has a checkpointer settle until the end of a test.
+// run runs a checkpointer until the end of a test.
 func run(t *testing.T, c *settle.Checkpointer) {
 	db, cut := context.WithCancel(context.WithoutCancel(t.Context()))
 	ended := make(chan error, 1)

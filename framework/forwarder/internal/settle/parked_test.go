@@ -33,7 +33,7 @@ func TestRestoringEndsWhereNoAnswerComes(t *testing.T) {
 	})
 }
 
-// timed is a parked delivery that has been due for a moment.
+// timed returns a parked delivery that has been due for a moment.
 func timed(offset int64, id, key string, state store.State, size int) store.Parked {
 	due := time.Now().Add(-time.Millisecond)
 	return store.Parked{
@@ -42,7 +42,7 @@ func timed(offset int64, id, key string, state store.State, size int) store.Park
 	}
 }
 
-// countDue counts how often the table is asked for what is due.
+// countDue counts the queries for due deliveries.
 func countDue(b *lanetest.Bench) *atomic.Int64 {
 	asked := new(atomic.Int64)
 	b.OnDue = func(ctx context.Context) {
@@ -53,7 +53,7 @@ func countDue(b *lanetest.Bench) *atomic.Int64 {
 	return asked
 }
 
-const large = 9 << 20 // by itself all that one answer of the table brings
+const large = 9 << 20 // fills one answer of the table alone
 
 func TestALargeDeliveryInHandDoesNotHideWhatIsDueBehindIt(t *testing.T) {
 	t.Parallel()
@@ -86,8 +86,8 @@ func TestALargeDeliveryInHandDoesNotHideWhatIsDueBehindIt(t *testing.T) {
 	}
 }
 
-// What is due and refused, because its key is held, is the table's whole answer here: what
-// is due behind it does not come, and nothing says when it will.
+// Here all due deliveries in the table's answer are refused, because their key is held. Due deliveries
+// after them are not in the answer, and the answer does not say when they are due.
 func TestWhatIsDueBehindOneWhoseKeyIsHeldIsAskedForEachSecond(t *testing.T) {
 	t.Parallel()
 	lanetest.Run(t, func(t *testing.T, b *lanetest.Bench) {
@@ -115,17 +115,17 @@ func parkedRows(t *testing.T, b *lanetest.Bench) (n int) {
 func TestAComparisonThatIsAskedForWhileOneRunsFollowsIt(t *testing.T) {
 	t.Parallel()
 	lanetest.Run(t, func(t *testing.T, b *lanetest.Bench) {
-		first := make([]store.HeldKey, 10_000) // a whole part
+		first := make([]store.HeldKey, 10_000) // one full part
 		for i := range first {
 			first[i] = store.HeldKey{Key: fmt.Sprintf("k%04d", i), Head: true}
 		}
 		revised := make(chan struct{}, 1)
-		var parts []string // the key behind which each began
+		var parts []string // the key after which each part began
 		b.OnHeldKeys = func(_ context.Context, after string) ([]store.HeldKey, error) {
 			parts = append(parts, after)
 			switch {
 			case len(parts) == 2:
-				return nil, errors.New("reset") // the comparison pauses in its middle
+				return nil, errors.New("reset") // interrupts the comparison
 			case after == "":
 				return first, nil
 			}

@@ -19,7 +19,7 @@ import (
 	"github.com/waybill-go/waybill/framework/store"
 )
 
-// numbered are the ids n1, n2 and so on; their offsets are those numbers.
+// numbered returns the ids n1, n2 and so on; their offsets are those numbers.
 func numbered(n int) (ids []string) {
 	for i := range n {
 		ids = append(ids, fmt.Sprint("n", i+1))
@@ -27,7 +27,7 @@ func numbered(n int) (ids []string) {
 	return ids
 }
 
-// writes notes the numbered checkpoints that are written, each of which takes 100 ms.
+// writes records the numbers of the checkpoints, each of which takes 100 ms.
 func writes(b *lanetest.Bench) *[]store.Checkpoint {
 	written := new([]store.Checkpoint)
 	b.OnCheckpoint = func(ctx context.Context, c store.Checkpoint, next func() error) error {
@@ -66,8 +66,8 @@ func TestWhatWasSettledBeforeIsLeftOutOnceItHasBeenRead(t *testing.T) {
 	}
 }
 
-// While hooks fail, a checkpoint carries a part of what was settled. What was settled
-// before is in the window only with the last part.
+// While hooks fail, a checkpoint contains only a part of the settled rows. Rows settled before are
+// removed from the window by the last part.
 func TestWhatWasSettledBeforeIsToldByEachPartOfACheckpoint(t *testing.T) {
 	t.Parallel()
 	lanetest.Run(t, func(t *testing.T, b *lanetest.Bench) {
@@ -87,7 +87,7 @@ func TestWhatWasSettledBeforeIsToldByEachPartOfACheckpoint(t *testing.T) {
 			}
 			return nil
 		}
-		var fails atomic.Int64 // so often
+		var fails atomic.Int64 // how many times
 		hooks := policy.Hooks{Delivered: func(context.Context, *sql.Tx, []policy.Delivered) error {
 			if fails.Add(-1) >= 0 {
 				return errors.New("not yet")
@@ -116,7 +116,7 @@ func TestWhatWasSettledBeforeIsToldByEachPartOfACheckpoint(t *testing.T) {
 		l.Add(b.Read(1))
 		time.Sleep(50 * time.Millisecond)
 		fails.Store(1)
-		l.Add(b.Read(2)) // two wait for the end of the first one's checkpoint
+		l.Add(b.Read(2)) // two calls wait for the end of the first one's checkpoint
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
 		require.Len(t, *written, 3)
@@ -164,7 +164,7 @@ func TestNoDeliveryBeginsWhileACheckpointTakesLongerThanItShould(t *testing.T) {
 		time.Sleep(5 * time.Second)
 		require.Contains(t, b.Given(), "late", "it is written")
 
-		takes.Store(int64(10 * time.Second)) // from a second on, the rest after the first one
+		takes.Store(int64(10 * time.Second)) // after a second, everything after the first one
 		time.Sleep(8 * time.Second)
 		add("later")
 		require.Contains(t, b.Given(), "later", "this database takes its time")
@@ -191,7 +191,7 @@ func TestNoDeliveryBeginsFromACheckpointThatFailsToOneThatIsWritten(t *testing.T
 		b.Append("first", "second")
 		l.Add(b.Read(1))
 		require.Equal(t, []string{"first"}, b.Given())
-		time.Sleep(100 * time.Millisecond) // by then it is to be written
+		time.Sleep(100 * time.Millisecond) // by then it must be written
 		l.Add(b.Read(1))
 		time.Sleep(time.Minute)
 		require.Equal(t, []string{"first"}, b.Given())
@@ -240,7 +240,7 @@ func TestNoDeliveryBeginsWhereTheDatabaseFallsSilentWhileParkedOnesAreRead(t *te
 
 		silent.Store(true)
 		revised <- struct{}{}
-		time.Sleep(600 * time.Millisecond) // twice 250 ms: the reading, and the question
+		time.Sleep(600 * time.Millisecond) // twice 250 ms: for the reading and for the query
 		add("unwritten")
 		require.NotContains(t, b.Given(), "unwritten")
 		time.Sleep(9 * time.Second)

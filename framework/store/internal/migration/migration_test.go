@@ -123,7 +123,7 @@ func TestAFailedFileLeavesNothingAndNamesItself(t *testing.T) {
 
 	applied, err := files.Up(t.Context(), db)
 	require.ErrorContains(t, err, "00002_broken.sql")
-	require.Equal(t, []string{"00001_log.sql"}, applied, "what is applied is told beside the error")
+	require.Equal(t, []string{"00001_log.sql"}, applied, "what was applied is returned with the error")
 	require.Equal(t, 2, tables(t, db), "the log and goose's table, no half")
 	require.ErrorIs(t, files.Check(t.Context(), db), store.ErrNotMigrated)
 }

@@ -10,17 +10,17 @@ import (
 	"github.com/waybill-go/waybill/framework/store"
 )
 
-// What is otherwise where the log is a source.
+// The differences if the log is a source.
 
-// CheckSource returns store.ErrOtherLog where there is a source and the database's own log has rows: nobody would
-// read them. A dialect calls it once the store is open.
+// CheckSource returns store.ErrOtherLog if there is a source and the database's own log has rows,
+// which would never be read. A dialect calls it when the store is open.
 func (t *Tables) CheckSource(ctx context.Context) error {
 	if t.source == nil {
 		return nil
 	}
 	oldest, err := t.run.Oldest(ctx, t.db, 0)
 	if err == nil && oldest != nil {
-		err = fmt.Errorf("%w: the outbox has rows of its own, which are not read where the log is %s: use a prefix of its own for the tables of a source", store.ErrOtherLog, t.source.Name())
+		err = fmt.Errorf("%w: the outbox has rows, which are not read if the log is %s: use a separate prefix for the tables of a source", store.ErrOtherLog, t.source.Name())
 	}
 	return err
 }
@@ -42,7 +42,7 @@ func (t *Tables) grow(ctx context.Context, sink string, start store.Start, creat
 	known := make([]json.RawMessage, len(cursors))
 	for i := range cursors {
 		if known[i] = cursors[i].position; cursors[i].lane.Of != store.Slots {
-			return false, fmt.Errorf("%w: they are not of %s: use a prefix of its own for the tables of a source", store.ErrOtherLog, t.source.Name())
+			return false, fmt.Errorf("%w: they do not belong to %s: use a separate prefix for the tables of a source", store.ErrOtherLog, t.source.Name())
 		}
 	}
 	if start == "" {
@@ -209,8 +209,8 @@ func (t *Tables) goBack(ctx context.Context, r store.ReplayQuery) (b back, err e
 	return b, nil
 }
 
-// replayFromSource moves all cursors at once. Who has the leases finds them lost with the next
-// checkpoint, and leases the lanes anew, where they stand then.
+// replayFromSource moves all cursors at once. The holders of the leases lose them at the next
+// checkpoint, and lease the lanes again at their new positions.
 func (t *Tables) replayFromSource(ctx context.Context, tx *sql.Tx, b store.ReplayBatch, to back) (result store.ReplayResult, err error) {
 	for lane, position := range to.lanes {
 		if _, err := t.run.Exec(ctx, tx, `UPDATE {cursors} SET position = ?, settled = '', epoch = epoch + 1, owner = NULL, lease_until = NULL, updated_at = {now}

@@ -20,7 +20,7 @@ type Account struct {
 }
 
 // For returns the account for a server: if the current user is root, the user that the server
-// usually has, or nobody.
+// usually has, or the user nobody.
 func For(server string) (Account, error) {
 	if os.Geteuid() != 0 {
 		return Account{}, nil

@@ -1,12 +1,12 @@
 -- +goose Up
 
--- The log. A transaction has its id before it takes its first offset, and the
--- sequence hands out one number at a time: readers rely on both, or rows would be
--- lost. So transaction_id stands before "offset" (columns are computed in their
--- order), and no producer can choose an offset.
+-- The log. Readers rely on two facts, otherwise rows would be lost: a transaction
+-- gets its id before its first offset, and the sequence returns one number at a
+-- time. So transaction_id is before "offset", since columns are computed in order,
+-- and producers cannot choose an offset.
 {{- if .Partitions}} An identity column does that, but not in a
 -- partitioned table before PostgreSQL 17: here the default takes the id first, and
--- a trigger refuses every offset that is not the default's.
+-- a trigger refuses every other offset.
 CREATE SEQUENCE {{.Table "offset_seq"}} AS bigint CACHE 1;
 {{end}}
 CREATE TABLE {{.Log}} (
@@ -26,14 +26,14 @@ CREATE TABLE {{.Log}} (
     deliver_at     timestamptz,
     metadata       jsonb       NOT NULL DEFAULT '{}',
     payload        {{.Payload}} NOT NULL,
-    -- Refuse what a reader could not deliver, or what the indexes of parked
-    -- deliveries cannot hold. Each INSERT reads each constraint from its text, so there
-    -- are few, and short ones: isfinite of no time is NULL, which passes.
+    -- These refuse rows that could not be delivered, or are too large for the indexes of
+    -- parked deliveries. Each INSERT parses each constraint, so they are few and short:
+    -- isfinite(NULL) is NULL, which passes.
     CONSTRAINT {{.Name "names"}} CHECK (type <> '' AND id <> '' AND octet_length(type) <= 255 AND octet_length(id) <= 255 AND octet_length(key) <= 1024),
     CONSTRAINT {{.Name "values"}} CHECK ("offset" > 0 AND isfinite(occurred_on) AND isfinite(deliver_at) AND jsonb_typeof(metadata) = 'object')
 ){{if .Partitions}} PARTITION BY RANGE ("offset");
 
--- Takes the rows for which no range was made in time, so that no insert fails.
+-- Contains rows for which no range was created in time, so that no insert fails.
 CREATE TABLE {{.Table "default"}} PARTITION OF {{.Log}} DEFAULT;
 {{range .Partitions}}CREATE TABLE {{.Name}} PARTITION OF {{$.Log}} FOR VALUES FROM ({{.From}}) TO ({{.To}});
 {{end}}
@@ -44,18 +44,17 @@ ALTER SEQUENCE {{.Table "offset_seq"}} OWNED BY {{.Log}}."offset";
 -- +goose StatementEnd
 {{else}};
 {{end}}
--- What is scheduled is found by id and by key, to be cancelled.
+-- Scheduled notifications are found by id and by key when they are cancelled.
 CREATE INDEX {{.Name "scheduled_id"}} ON {{.Log}} (id) WHERE deliver_at IS NOT NULL;
 CREATE INDEX {{.Name "scheduled_key"}} ON {{.Log}} (key) WHERE deliver_at IS NOT NULL AND key <> '';
 
--- How far each sink has settled each lane, and which forwarder works on it. Rows
--- are updated with every checkpoint: the free space keeps those updates in the
--- page.
+-- How far each sink has settled each lane, and which forwarder works on it. Each
+-- checkpoint updates a row; the free space keeps those updates in the same page.
 CREATE TABLE {{.Table "cursors"}} (
     sink        text        NOT NULL,
     lane        smallint    NOT NULL,
     lanes       smallint    NOT NULL,
-    wanted      smallint, -- lanes to be cut into, if it is another number
+    wanted      smallint, -- the requested number of lanes, if it differs
     position    jsonb,
     settled     text        NOT NULL DEFAULT '',
     owner       text,
@@ -63,24 +62,24 @@ CREATE TABLE {{.Table "cursors"}} (
     checkpoint  bigint      NOT NULL DEFAULT 0,
     lease_until timestamptz,
     paused      boolean     NOT NULL DEFAULT false,
-    revision    bigint      NOT NULL DEFAULT 0, -- changes with what people do to what is parked
+    revision    bigint      NOT NULL DEFAULT 0, -- changes when a person changes parked deliveries
     updated_at  timestamptz NOT NULL DEFAULT now(),
     PRIMARY KEY (sink, lane)
 ) WITH (fillfactor = 20);
 
--- The forwarders that live, and the sinks that each can deliver to.
+-- The running forwarders, and the sinks that each can deliver to.
 CREATE TABLE {{.Table "forwarders"}} (
     owner      text        PRIMARY KEY,
-    since      timestamptz NOT NULL DEFAULT now(), -- its first heartbeat, and seen_at its last one
+    since      timestamptz NOT NULL DEFAULT now(), -- the first heartbeat; seen_at is the last one
     seen_at    timestamptz NOT NULL DEFAULT now(),
     sinks      jsonb       NOT NULL,
-    state      jsonb       NOT NULL DEFAULT '{}', -- of its sinks that do not go well
+    state      jsonb       NOT NULL DEFAULT '{}', -- of its sinks with problems
     running    jsonb       NOT NULL DEFAULT '{}', -- its version, settings, slowest checkpoint and figures of its sinks
     live_until timestamptz NOT NULL
 ) WITH (fillfactor = 20);
 
--- Deliveries that could not be made when their turn came, with their envelopes.
--- The id is in the key since a truncated log gives the same offsets again.
+-- Deliveries that could not be made in their turn, with their envelopes. The id is
+-- in the key because a truncated log uses the same offsets again.
 CREATE TABLE {{.Table "parked"}} (
     sink            text        NOT NULL,
     "offset"        bigint      NOT NULL,
@@ -97,7 +96,7 @@ CREATE TABLE {{.Table "parked"}} (
     attempt         integer     NOT NULL,
     due_at          timestamptz,
     last_error      text        NOT NULL DEFAULT '',
-    receipt         text        NOT NULL DEFAULT '', -- of a settling one
+    receipt         text        NOT NULL DEFAULT '', -- if state is settling
     hook_error      text        NOT NULL DEFAULT '',
     hook_failures   integer     NOT NULL DEFAULT 0,
     first_parked_at timestamptz NOT NULL DEFAULT now(),
@@ -113,8 +112,8 @@ CREATE INDEX {{.Name "parked_hook"}} ON {{.Table "parked"}} (sink, state) WHERE 
 CREATE INDEX {{.Name "parked_id"}} ON {{.Table "parked"}} (id);
 CREATE INDEX {{.Name "parked_scheduled_key"}} ON {{.Table "parked"}} (key) WHERE state = 'scheduled' AND key <> '';
 
--- Scheduled notifications that their publisher has cancelled, by what names a row of the
--- log and what is parked of it.
+-- Scheduled notifications that a publisher has cancelled. Offset and id together identify
+-- a row of the log and its parked deliveries.
 CREATE TABLE {{.Table "cancelled"}} (
     "offset"     bigint      NOT NULL,
     id           text        NOT NULL,
@@ -124,7 +123,7 @@ CREATE TABLE {{.Table "cancelled"}} (
 
 CREATE INDEX {{.Name "cancelled_id"}} ON {{.Table "cancelled"}} (id);
 
--- Until when no second notification of a type is published with the same uniqueness key.
+-- Uniqueness keys, and until when no other notification of the type with that key is published.
 CREATE TABLE {{.Table "unique"}} (
     type  text        NOT NULL,
     key   text        NOT NULL,
@@ -134,7 +133,7 @@ CREATE TABLE {{.Table "unique"}} (
 
 CREATE INDEX {{.Name "unique_until"}} ON {{.Table "unique"}} (until);
 
--- The archive of what was delivered, filled where receipts are on.
+-- The archive of deliveries; empty unless receipts are kept.
 CREATE TABLE {{.Table "receipts"}} (
     sink         text        NOT NULL,
     "offset"     bigint      NOT NULL,
@@ -148,7 +147,7 @@ CREATE TABLE {{.Table "receipts"}} (
 CREATE INDEX {{.Name "receipts_id"}} ON {{.Table "receipts"}} (id);
 CREATE INDEX {{.Name "receipts_delivered_at"}} ON {{.Table "receipts"}} (delivered_at);
 
--- Ids that a consumer has handled already.
+-- Ids that a consumer has already handled.
 CREATE TABLE {{.Table "inbox"}} (
     consumer text        NOT NULL,
     id       text        NOT NULL,
@@ -173,8 +172,8 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
--- Cancels in the caller's transaction what is still scheduled under an id, and returns how
--- many notifications that is: 0 or 1, unless their publishers chose one id for several.
+-- Cancels notifications with an id that are still scheduled, in the caller's transaction.
+-- Returns how many: 0 or 1, unless publishers used one id for several.
 -- +goose StatementBegin
 CREATE OR REPLACE FUNCTION {{.Table "cancel"}}(id text) RETURNS integer LANGUAGE plpgsql{{.PathOfFunctions}} AS $$
 #variable_conflict use_column
@@ -194,8 +193,8 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
--- Notes in the caller's transaction that a consumer handles an id, and returns whether it
--- is the first time.
+-- Notes in the caller's transaction that a consumer handles an id. Returns whether this is
+-- the first time.
 -- +goose StatementBegin
 CREATE OR REPLACE FUNCTION {{.Table "first"}}(consumer text, id text) RETURNS boolean LANGUAGE plpgsql{{.PathOfFunctions}} AS $$
 BEGIN
@@ -204,10 +203,10 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
--- When the schedules are due, whichever process makes their ticks.
+-- The schedules, with the times when they are due.
 CREATE TABLE {{.Table "schedules"}} (
     name         text        PRIMARY KEY,
-    id           text        NOT NULL, -- of this row alone
+    id           text        NOT NULL, -- unique to this row, also if the name is used again
     spec         text        NOT NULL DEFAULT '',
     missed       text        NOT NULL DEFAULT '',
     last_tick    timestamptz,
@@ -218,23 +217,23 @@ CREATE TABLE {{.Table "schedules"}} (
     updated_at   timestamptz NOT NULL DEFAULT now()
 ) WITH (fillfactor = 50);
 
--- What people have done: to what is parked, to sinks, with the log.
+-- Actions of people: on parked deliveries, on sinks and on the log.
 CREATE TABLE {{.Table "actions"}} (
     id           text        PRIMARY KEY,
     at           timestamptz NOT NULL DEFAULT now(),
     who          text        NOT NULL,
-    address      text        NOT NULL DEFAULT '', -- from where it was asked for
+    address      text        NOT NULL DEFAULT '', -- of the client that requested it
     reason       text        NOT NULL DEFAULT '',
     action       text        NOT NULL,
     filter       jsonb       NOT NULL,
-    request      text        NOT NULL DEFAULT '', -- digest of the request, to know a repeated one
+    request      text        NOT NULL DEFAULT '', -- digest of the request, to recognize a repeated one
     planned      bigint      NOT NULL DEFAULT 0,
     count        bigint      NOT NULL DEFAULT 0,
-    through      bigint      NOT NULL DEFAULT 0, -- offset up to which a replay has got
-    updated_at   timestamptz NOT NULL DEFAULT now(), -- its last batch
-    cancelled_at timestamptz, -- it does nothing more
+    through      bigint      NOT NULL DEFAULT 0, -- the offset that a replay has reached
+    updated_at   timestamptz NOT NULL DEFAULT now(), -- by its last batch
+    cancelled_at timestamptz, -- it stops then
     cancelled_by text        NOT NULL DEFAULT '',
-    ended_at     timestamptz -- null while it goes on, and for ever if it was interrupted
+    ended_at     timestamptz -- null while it runs, or if it was interrupted
 );
 
 CREATE INDEX {{.Name "actions_at"}} ON {{.Table "actions"}} (at);

@@ -16,16 +16,15 @@ import (
 	embeddedpostgres "github.com/fergusstrange/embedded-postgres"
 )
 
-// fetchedVersion is what is fetched when the machine has no binaries.
+// fetchedVersion is the version that is fetched if the machine has no binaries.
 const fetchedVersion = embeddedpostgres.V18
 
-// needed are the programs that make a folder one of server binaries. Packages
-// with only the client have none or not all of them.
+// needed are the programs that a folder of server binaries must contain. Folders of client packages
+// have only some of them.
 var needed = []string{"initdb", "pg_ctl", "postgres"}
 
-// installed are the folders in which systems put server binaries without putting
-// them into PATH: Debian, Red Hat, Alpine, Homebrew on both processors,
-// Postgres.app, and a build from source.
+// installed are folders with server binaries that are usually not in PATH: of Debian, Red Hat,
+// Alpine, Homebrew on both processors, Postgres.app, and a build from source.
 var installed = []string{
 	"/usr/lib/postgresql/*/bin",
 	"/usr/pgsql-*/bin",
@@ -43,10 +42,10 @@ const advice = `Any of these mends it:
     apk add postgresql, brew install postgresql@17
   - let this machine reach repo1.maven.org once, from where binaries are fetched`
 
-// finder looks for a folder of server binaries.
+// finder searches for a folder of server binaries.
 type finder struct {
 	path    string   // in the form of $PATH
-	folders []string // patterns; of those that fit one, the newest version counts
+	folders []string // patterns; of the folders that match one, the newest version is used
 	fetch   func(context.Context) (folder string, err error)
 }
 
@@ -54,8 +53,7 @@ func thisMachine() finder {
 	return finder{path: os.Getenv("PATH"), folders: installed, fetch: fetch}
 }
 
-// find returns the folder of the first binaries that there are. Its error wraps
-// ErrNoServer and says how to mend it.
+// find returns the first folder with binaries. Its error wraps ErrNoServer and explains what to do.
 func (f finder) find(ctx context.Context) (string, error) {
 	for _, folder := range filepath.SplitList(f.path) {
 		if complete, ok := completeFolder(folder); ok {
@@ -77,8 +75,8 @@ func (f finder) find(ctx context.Context) (string, error) {
 	return folder, nil
 }
 
-// completeFolder follows links, since the programs look for their libraries
-// beside themselves, and reports whether all that is needed is there.
+// completeFolder reports whether a folder has all needed programs. It follows links, since the
+// programs search for their libraries beside themselves.
 func completeFolder(folder string) (string, bool) {
 	initdb, err := filepath.EvalSymlinks(filepath.Join(folder, program("initdb")))
 	if err != nil {
@@ -102,8 +100,8 @@ func program(name string) string {
 
 var versionInPath = regexp.MustCompile(`\d+(\.\d+)?`)
 
-// newestFirst expands the pattern and sorts by the last number in the path: 9.6
-// is older than 15.
+// newestFirst expands the pattern and sorts by the last number in the path, so that 9.6 is older
+// than 15.
 func newestFirst(pattern string) []string {
 	folders, err := filepath.Glob(pattern)
 	if err != nil {
@@ -129,9 +127,8 @@ func newestFirst(pattern string) []string {
 	return folders
 }
 
-// fetch downloads binaries into a cache that later processes use, and returns
-// their folder. A context that ends leaves the download running until it fails
-// or succeeds: the library takes no context.
+// fetch downloads binaries into a cache for later processes, and returns their folder. If ctx ends,
+// the download continues, since the library takes no context.
 func fetch(ctx context.Context) (string, error) {
 	cache, err := cacheFolder()
 	if err != nil {
@@ -158,8 +155,8 @@ func fetch(ctx context.Context) (string, error) {
 	return folder, nil
 }
 
-// cacheFolder is the user's, but for root one that the unprivileged user who
-// runs the server can reach: root's own is closed to others.
+// cacheFolder returns the user's cache folder. For root it returns one that the unprivileged user
+// who runs the server can read.
 func cacheFolder() (string, error) {
 	base := "/var/cache"
 	if os.Geteuid() != 0 {
@@ -172,8 +169,8 @@ func cacheFolder() (string, error) {
 	return folder, os.MkdirAll(folder, 0o755)
 }
 
-// fetchInto downloads and unpacks beside final and moves the whole there at the
-// end, so that processes that fetch at the same time do not meet half of it.
+// fetchInto downloads and unpacks beside final and then renames, so that other processes never see
+// an incomplete folder.
 func fetchInto(cache, final string) error {
 	work, err := os.MkdirTemp(cache, "fetch-*")
 	if err != nil {
@@ -185,8 +182,8 @@ func fetchInto(cache, final string) error {
 		return err
 	}
 	binaries := filepath.Join(work, "binaries")
-	// The library offers no download alone, only a start, which fails for root
-	// after the binaries are in place. So it is their being there that counts.
+	// The library cannot only download; it also starts the server, which fails for root after the
+	// binaries are in place. So it is enough that they exist.
 	database := embeddedpostgres.NewDatabase(embeddedpostgres.DefaultConfig().
 		Version(fetchedVersion).
 		Port(uint32(port)).
@@ -195,7 +192,7 @@ func fetchInto(cache, final string) error {
 		RuntimePath(filepath.Join(work, "runtime")).
 		Logger(nil))
 	startErr := database.Start()
-	http.DefaultClient.CloseIdleConnections() // the library's; a leak checker would see it
+	http.DefaultClient.CloseIdleConnections() // of the library; a leak checker would report them
 	if startErr == nil {
 		if err := database.Stop(); err != nil {
 			return err

@@ -29,29 +29,27 @@ const restartTimeout = 2 * time.Minute
 // logTail is how much of the server's log an error shows.
 const logTail = 2048
 
-// Ports are taken from below the ranges that systems give to outgoing
-// connections (32768 and up on Linux, 49152 elsewhere): a restarted server needs
-// its port back.
+// The ports are below those that systems use for outgoing connections (32768 and up on Linux, 49152
+// elsewhere), because a restarted server needs the same port again.
 const (
 	firstPort = 20000
 	lastPort  = 32000
 	portTries = 100
 )
 
-// startTries is how often a start is tried again when another process took the
-// free port first.
+// startTries is how often to try again if another process took the free port first.
 const startTries = 3
 
 // cluster is a PostgreSQL cluster in a temporary folder.
 type cluster struct {
 	binaries string // folder of initdb, pg_ctl, postgres
-	folder   string // holds data and the log; removed by the guard
+	folder   string // contains data and the log; the guard removes it
 	port     int
 	account  unprivileged.Account
 	guard    *guard
 }
 
-// startCluster makes a cluster and starts its server.
+// startCluster creates a cluster and starts its server.
 func startCluster(ctx context.Context, binaries string, options Options) (*cluster, error) {
 	return launch(ctx, binaries, options.Dir, func(c *cluster) error { return c.initialize(ctx, options) })
 }
@@ -59,7 +57,7 @@ func startCluster(ctx context.Context, binaries string, options Options) (*clust
 // basebackup is the program that copies a running cluster.
 const basebackup = "pg_basebackup"
 
-// standby makes a copy of a running cluster that follows it, and starts its server.
+// standby copies a running cluster, and starts the copy as a standby of it.
 func (c *cluster) standby(ctx context.Context) (*cluster, error) {
 	return launch(ctx, c.binaries, filepath.Dir(c.folder), func(copied *cluster) error {
 		return copied.run(ctx, basebackup, "--pgdata", copied.data(), "--dbname", c.address().String(),
@@ -67,8 +65,8 @@ func (c *cluster) standby(ctx context.Context) (*cluster, error) {
 	})
 }
 
-// launch makes a folder in dir, puts a guard on it before there is anything to be
-// left behind, has it filled, and starts the server.
+// launch creates a folder in dir, guards it, fills it, and starts the server. The guard comes first,
+// so that nothing is left behind.
 func launch(ctx context.Context, binaries, dir string, fill func(*cluster) error) (*cluster, error) {
 	account, err := unprivileged.For("postgres")
 	if err != nil {
@@ -124,7 +122,7 @@ func (c *cluster) configure(options Options) error {
 	}
 	maps.Copy(settings, options.Settings)
 	settings["listen_addresses"] = "127.0.0.1"
-	settings["unix_socket_directories"] = "" // temporary folders can be too long for a socket's name
+	settings["unix_socket_directories"] = "" // the path of a temporary folder may be too long for a socket
 
 	var lines strings.Builder
 	for _, name := range slices.Sorted(maps.Keys(settings)) {
@@ -138,8 +136,7 @@ func (c *cluster) configure(options Options) error {
 	return errors.Join(err, file.Close())
 }
 
-// start tries again on another port as long as another process has the one that was
-// free a moment ago.
+// start starts the server. If another process has taken the port, it tries another one.
 func (c *cluster) start(ctx context.Context) (err error) {
 	for range startTries {
 		if c.port, err = freePort(); err != nil {
@@ -157,11 +154,11 @@ func (c *cluster) portOption() []string {
 	return []string{"--options", "-p " + strconv.Itoa(c.port)}
 }
 
-// stop ends the server, if it runs, and removes the folder.
+// stop ends the server if it is running, and removes the folder.
 func (c *cluster) stop() error { return c.guard.release() }
 
-// control runs pg_ctl and waits until the server has done what it says. An error
-// shows the end of the server's log.
+// control runs pg_ctl and waits until the server has done what was asked. Its error contains the end
+// of the server's log.
 func (c *cluster) control(ctx context.Context, action string, args ...string) error {
 	args = append([]string{action, "--wait", "--pgdata", c.data(), "--log", c.log()}, args...)
 	err := c.run(ctx, "pg_ctl", args...)
@@ -187,13 +184,13 @@ func (c *cluster) run(ctx context.Context, name string, args ...string) error {
 
 func (c *cluster) command(ctx context.Context, name string, args ...string) *exec.Cmd {
 	command := exec.CommandContext(ctx, filepath.Join(c.binaries, program(name)), args...)
-	command.Dir = c.folder // the caller's may be closed to the server's user
+	command.Dir = c.folder // the server's user may have no access to the caller's folder
 	command.Env = serverEnvironment()
 	command.SysProcAttr = c.account.Attributes()
 	return command
 }
 
-// serverEnvironment is ours without what would change the server, and with
+// serverEnvironment returns the environment without variables that would change the server, and with
 // messages in English.
 func serverEnvironment() []string {
 	kept := slices.DeleteFunc(os.Environ(), func(variable string) bool {

@@ -9,9 +9,8 @@ import (
 	"github.com/lib/pq"
 )
 
-// parseDSN reads a URL or a key=value string as lib/pq does, the PG* environment
-// included, and returns the same as a URL, which is the only form that Waybill's
-// configuration takes.
+// parseDSN parses a URL or a key=value string as lib/pq does, including the PG* environment
+// variables. It returns a URL, the only form that Waybill's configuration accepts.
 func parseDSN(dsn string) (*url.URL, error) {
 	config, err := pq.NewConfig(dsn)
 	if err != nil {
@@ -45,7 +44,7 @@ func configURL(config pq.Config) *url.URL {
 	}
 	port := strconv.Itoa(int(config.Port))
 	if strings.HasPrefix(config.Host, "/") {
-		// A socket's folder cannot stand where a URL has its host.
+		// The folder of a socket cannot be the host of a URL.
 		query.Set("host", config.Host)
 		query.Set("port", port)
 	} else {
@@ -55,12 +54,12 @@ func configURL(config pq.Config) *url.URL {
 	return address
 }
 
-// withDatabase is the address of another database on the same server.
+// withDatabase returns the address of another database on the same server.
 func withDatabase(address *url.URL, name string) string {
 	other := *address
 	other.Path = "/" + name
 	query := other.Query()
-	query.Del("dbname") // would win over the path
+	query.Del("dbname") // it would override the path
 	other.RawQuery = query.Encode()
 	return other.String()
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/waybill-go/waybill/framework/store/postgres/postgrestest"
 )
 
-// A test takes a database of its own and leaves the rest to the package.
+// A test only asks for a database. It is removed when the test ends.
 func ExampleNew() {
 	_ = func(t *testing.T) {
 		db := postgrestest.New(t)

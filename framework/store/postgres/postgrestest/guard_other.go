@@ -8,8 +8,8 @@ import (
 	"os"
 )
 
-// guard ends a cluster when it is released. Where there is no Unix shell, a
-// killed process leaves its cluster behind.
+// guard ends a cluster when it is released. Without a Unix shell, a killed process leaves its
+// cluster behind.
 type guard struct {
 	cluster *cluster
 }

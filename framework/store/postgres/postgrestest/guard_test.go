@@ -82,7 +82,7 @@ func postmasterOf(t *testing.T, folder string) int {
 	return pid
 }
 
-// runs tells whether the server or a child of it is alive. Where there is /proc,
+// runs reports whether the server or a child of it is alive. Where there is /proc,
 // it looks for every process that works in the folder, as all of PostgreSQL's do;
 // elsewhere at the postmaster alone.
 func runs(t *testing.T, postmaster int, folder string) bool {

@@ -12,10 +12,9 @@ import (
 	"path/filepath"
 )
 
-// watch waits for the end of its input, then stops the server of the folder, if
-// one runs there, and removes the folder. Where only others than the server's user
-// may take the folder out of the one above it, an empty one stays. What it has to say
-// may find no reader any more.
+// watch waits for the end of its input, stops the server in the folder if one is running, and
+// removes the folder. If the server's user may not remove it from its parent folder, an empty
+// folder remains. Its output may have no reader any more.
 const watch = `
 trap '' PIPE
 read -r _
@@ -25,14 +24,13 @@ cd / && rm -rf "$2" 2>/dev/null
 exit $status
 `
 
-// guard sees to it that nothing of a cluster stays. A watchdog process holds the
-// reading end of a pipe whose writing end only this process has. So the pipe
-// ends when the guard is released, and just as well when this process dies,
-// however it dies: the kernel closes it then. There is only this one way to end
-// a cluster, so every test run proves it.
+// guard removes everything of a cluster. A watchdog process holds the reading end of a pipe, and
+// only this process holds the writing end. The kernel closes the pipe when this process dies, and
+// releasing the guard closes it too. This is the only way to end a cluster, so every test run tests
+// it.
 type guard struct {
 	lifeline   *os.File
-	complaints *os.File // of the watchdog; read when it has ended, so that no goroutine waits for them
+	complaints *os.File // output of the watchdog; read after it has ended, so that no goroutine waits for it
 	watchdog   *exec.Cmd
 	folder     string
 }
@@ -51,21 +49,21 @@ func newGuard(c *cluster) (*guard, error) {
 	watchdog := exec.Command("/bin/sh", "-c", watch, "sh", filepath.Join(c.binaries, "pg_ctl"), c.folder)
 	watchdog.Stdin, watchdog.Stderr = reading, complain
 	watchdog.Dir = c.folder
-	watchdog.Env = append(serverEnvironment(), "PATH=/usr/bin:/bin") // rm must be found whatever PATH a test sets
+	watchdog.Env = append(serverEnvironment(), "PATH=/usr/bin:/bin") // finds rm even if a test sets PATH
 	watchdog.SysProcAttr = c.account.Attributes()
-	watchdog.SysProcAttr.Setsid = true // a Ctrl-C in the terminal is not for the watchdog
+	watchdog.SysProcAttr.Setsid = true // Ctrl-C in the terminal must not end the watchdog
 	if err := watchdog.Start(); err != nil {
 		return nil, errors.Join(err, writing.Close(), complaints.Close())
 	}
 	return &guard{lifeline: writing, complaints: complaints, watchdog: watchdog, folder: c.folder}, nil
 }
 
-// release ends the cluster and returns when nothing of it is left.
+// release ends the cluster and returns when nothing is left of it.
 func (g *guard) release() error {
 	closed := g.lifeline.Close()
 	stopped := g.watchdog.Wait()
 	if stopped != nil {
-		said, _ := io.ReadAll(g.complaints) // whatever there is
+		said, _ := io.ReadAll(g.complaints) // if there is any
 		stopped = fmt.Errorf("stop the server of %s: %w\n%s", g.folder, stopped, bytes.TrimSpace(said))
 	}
 	return errors.Join(closed, stopped, g.complaints.Close(), os.RemoveAll(g.folder))

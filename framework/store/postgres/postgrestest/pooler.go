@@ -16,9 +16,9 @@ import (
 	"github.com/waybill-go/waybill/framework/store/internal/unprivileged"
 )
 
-// StartPooler starts a PgBouncer that pools transactions before the server of a URL,
-// over so many connections, and returns the server's URL by way of it. It ends
-// with the test. ErrNoProgram if there is no PgBouncer.
+// StartPooler starts a PgBouncer in front of the server of a URL, which pools transactions over the
+// given number of connections, and returns the URL for connecting through it. It ends with the
+// test. Without PgBouncer it returns ErrNoProgram.
 func StartPooler(t testing.TB, dsn string, connections int) (string, error) {
 	t.Helper()
 	program, err := exec.LookPath("pgbouncer")
@@ -29,7 +29,7 @@ func StartPooler(t testing.TB, dsn string, connections int) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	user, err := unprivileged.For("postgres") // PgBouncer refuses to run as root as well
+	user, err := unprivileged.For("postgres") // PgBouncer refuses to run as root
 	if err != nil {
 		return "", err
 	}
@@ -58,7 +58,7 @@ pool_mode = transaction
 default_pool_size = %d
 ignore_startup_parameters = extra_float_digits
 `, server.Hostname(), server.Port(), login, port, connections)
-	if err := os.WriteFile(settings, []byte(text), 0o644); err != nil { // the pooler's user reads it
+	if err := os.WriteFile(settings, []byte(text), 0o644); err != nil { // PgBouncer's user reads it
 		return "", err
 	}
 	ctx, stop := context.WithCancel(context.Background())
@@ -71,7 +71,7 @@ ignore_startup_parameters = extra_float_digits
 	}
 	ended := make(chan struct{})
 	go func() {
-		_ = pooler.Wait() // it is killed at the end
+		_ = pooler.Wait() // its error is that it was killed
 		close(ended)
 	}()
 	t.Cleanup(func() {
@@ -83,8 +83,7 @@ ignore_startup_parameters = extra_float_digits
 	return through.String(), awaitPort(through.Host, ended)
 }
 
-// awaitPort waits until a process listens at an address, or the one that is to do so
-// has ended.
+// awaitPort waits until a process listens at an address, or until ended is closed.
 func awaitPort(address string, ended <-chan struct{}) error {
 	late := time.After(10 * time.Second)
 	for {

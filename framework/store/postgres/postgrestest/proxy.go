@@ -10,10 +10,9 @@ import (
 	"testing"
 )
 
-// Proxy stands between a client and a server, and is the network that fails. It
-// forwards until it is made to swallow: then it takes all that is said on its
-// connections and says nothing, as a network does that lost one side. Neither side
-// then hears that the other has closed.
+// Proxy is a network between a client and a server that can fail. It forwards until it must
+// swallow. Then it reads from its connections and sends nothing, like a network that lost one side:
+// neither side is informed that the other has closed.
 type Proxy struct {
 	listener  net.Listener
 	dsn       *url.URL
@@ -22,13 +21,13 @@ type Proxy struct {
 	mu         sync.Mutex
 	target     string
 	swallowing swallowing
-	awaited    []byte     // what a client says before the proxy swallows then; nil: nothing
-	then       swallowing // from there on
+	awaited    []byte     // text of a client after which then begins; nil means none
+	then       swallowing // begins at awaited
 	ends       []net.Conn
 	pumps      sync.WaitGroup
 }
 
-// swallowing is what a proxy swallows.
+// swallowing is what a proxy drops.
 type swallowing int
 
 const (
@@ -37,7 +36,7 @@ const (
 	everything
 )
 
-// StartProxy starts a proxy before the server of a URL. It ends with the test.
+// StartProxy starts a proxy in front of the server of a URL. It ends with the test.
 func StartProxy(t testing.TB, dsn string) *Proxy {
 	t.Helper()
 	server, err := url.Parse(dsn)
@@ -56,24 +55,24 @@ func StartProxy(t testing.TB, dsn string) *Proxy {
 	return p
 }
 
-// DSN is the server's URL by way of the proxy.
+// DSN returns the URL for connecting through the proxy.
 func (p *Proxy) DSN() string { return p.dsn.String() }
 
-// Address is where the proxy listens: host and port.
+// Address returns the host and port at which the proxy listens.
 func (p *Proxy) Address() string { return p.dsn.Host }
 
-// Swallow has the network go dark, on all connections and on new ones.
+// Swallow drops everything, on present and new connections.
 func (p *Proxy) Swallow() { p.set(everything) }
 
-// SwallowAnswers lets through what clients say, and nothing that servers do.
+// SwallowAnswers drops everything that servers send, and forwards what clients send.
 func (p *Proxy) SwallowAnswers() { p.set(answers) }
 
-// SwallowAt is Swallow from where a client says a text next, such as COMMIT: that is the
-// first to be swallowed.
+// SwallowAt is Swallow, beginning with the next occurrence of a text in what a client sends, such as
+// COMMIT. That text is dropped too.
 func (p *Proxy) SwallowAt(text string) { p.await(text, everything) }
 
-// SwallowAnswersAt is SwallowAnswers from where a client says a text next: its answer is
-// the first to be swallowed.
+// SwallowAnswersAt is SwallowAnswers, beginning with the next occurrence of a text in what a client
+// sends. Its answer is the first to be dropped.
 func (p *Proxy) SwallowAnswersAt(text string) { p.await(text, answers) }
 
 func (p *Proxy) await(text string, then swallowing) {
@@ -82,7 +81,7 @@ func (p *Proxy) await(text string, then swallowing) {
 	p.awaited, p.then = []byte(text), then
 }
 
-// hear begins what was to begin where a client says this.
+// hear begins the awaited swallowing if a client sent the text.
 func (p *Proxy) hear(said []byte) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -91,7 +90,7 @@ func (p *Proxy) hear(said []byte) {
 	}
 }
 
-// Forward has it work again. What was swallowed is gone, so the connections of that
+// Forward makes the proxy forward again. What was dropped stays lost, so the connections of that
 // time are of no use any more.
 func (p *Proxy) Forward() { p.set(nothing) }
 
@@ -101,11 +100,11 @@ func (p *Proxy) set(what swallowing) {
 	p.swallowing = what
 }
 
-// Swallowed gets a value when something was swallowed; it keeps one.
+// Swallowed receives a value when something was dropped. It keeps at most one.
 func (p *Proxy) Swallowed() <-chan struct{} { return p.swallowed }
 
-// Retarget leads new connections to the server of another URL, as an address that
-// moves in a failover does. Those that there are stay where they lead.
+// Retarget connects new connections to the server of another URL, like an address that moves in a
+// failover. Existing connections stay where they are.
 func (p *Proxy) Retarget(dsn string) error {
 	server, err := url.Parse(dsn)
 	if err != nil {
@@ -117,7 +116,7 @@ func (p *Proxy) Retarget(dsn string) error {
 	return nil
 }
 
-// Sever ends the connections that there are; both sides hear of it.
+// Sever closes the present connections, which both sides notice.
 func (p *Proxy) Sever() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -168,11 +167,11 @@ func (p *Proxy) pump(to valve, from net.Conn) {
 	}
 }
 
-// valve is the end of a pipe that may be shut.
+// valve is the end of a pipe that can be shut.
 type valve struct {
 	proxy *Proxy
 	net.Conn
-	shuts swallowing // from what on
+	shuts swallowing // the least that shuts it
 }
 
 func (v valve) shut() bool {
@@ -182,7 +181,7 @@ func (v valve) shut() bool {
 }
 
 func (v valve) Write(b []byte) (int, error) {
-	if v.shuts == everything { // it leads to the server
+	if v.shuts == everything { // the server is at the other end
 		v.proxy.hear(b)
 	}
 	if !v.shut() {
@@ -195,7 +194,7 @@ func (v valve) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// ReadFrom keeps io.Copy from going around Write.
+// ReadFrom prevents io.Copy from bypassing Write.
 func (v valve) ReadFrom(r io.Reader) (int64, error) {
 	return io.Copy(struct{ io.Writer }{v}, r)
 }

@@ -1,17 +1,16 @@
-// Package postgrestest gives tests, examples and benchmarks a real PostgreSQL.
+// Package postgrestest provides a real PostgreSQL for tests, examples and benchmarks.
 //
-// A test asks for a fresh, empty database of its own and says no more:
+// A test gets a separate, empty database:
 //
 //	db := postgrestest.New(t)
 //
-// The server behind it is, in this order: the one that the environment variable
-// WAYBILL_TEST_POSTGRES names; a throwaway cluster of the binaries found on the
-// machine; the same of binaries fetched once from Maven Central. Where none of
-// them works the test fails and says how to mend it; it is never skipped.
+// The server is the first of these that is available: the one that the environment variable
+// WAYBILL_TEST_POSTGRES names; a temporary cluster of binaries found on the machine; a temporary
+// cluster of binaries fetched once from Maven Central. If none is available, the test fails with an
+// explanation; it is never skipped.
 //
-// A throwaway cluster listens on the loopback interface only and lets every
-// local user in without a password. It is gone when the process that started it
-// is, even when that was killed.
+// A temporary cluster listens on the loopback interface only and accepts every local user without
+// a password. It is removed when the process that started it ends, even if that was killed.
 package postgrestest
 
 import (
@@ -31,33 +30,30 @@ import (
 	"github.com/lib/pq"
 )
 
-// Variable is the environment variable that names a server to use instead of a
-// throwaway cluster: a URL or a key=value string as lib/pq takes them. Its user
-// must be allowed to create databases.
+// Variable is the environment variable that names a server to use instead of a temporary cluster: a
+// URL or a key=value string as for lib/pq. Its user must be allowed to create databases.
 const Variable = "WAYBILL_TEST_POSTGRES"
 
-// oldest is the first server version that Waybill supports, as in
-// server_version_num.
+// oldest is the oldest server version that Waybill supports, in the form of server_version_num.
 const oldest = 13_00_00
 
-// dropTimeout bounds the removal of a database, which has no caller's context.
+// dropTimeout bounds the removal of a database, for which the caller gives no context.
 const dropTimeout = 30 * time.Second
 
-// Options of a throwaway cluster. A server that the environment names is used as
-// it is, whatever stands here.
+// Options are options of a temporary cluster. They do not apply to a server that the environment
+// names.
 type Options struct {
-	// Durable makes commits wait for the disk, as in production; benchmarks want
-	// that. Without it fsync is off: a killed server still loses nothing, only a
-	// crash of the whole machine would.
+	// Durable makes commits wait for the disk, as in production. Benchmarks need that. Otherwise
+	// fsync is off: a killed server still loses nothing, but a crash of the machine would lose data.
 	Durable bool
-	// Private asks for a cluster of one's own even where WAYBILL_TEST_POSTGRES is
-	// set: for tests that restart the server or change its settings.
+	// Private always starts a cluster, even if WAYBILL_TEST_POSTGRES is set, for tests that restart
+	// the server or change its settings.
 	Private bool
-	// Dir is the folder in which the cluster's temporary folder is made. Empty
-	// means the system's. Benchmarks set it where that one is memory.
+	// Dir is the parent folder of the cluster's temporary folder; "" means the system's.
+	// Benchmarks set it if the system's is in memory.
 	Dir string
-	// Settings are server settings, over these defaults: max_connections 200,
-	// shared_buffers 256MB, timezone UTC.
+	// Settings are server settings. Defaults: max_connections 200, shared_buffers 256MB, timezone
+	// UTC.
 	Settings map[string]string
 }
 
@@ -65,30 +61,29 @@ type Options struct {
 type Mode string
 
 const (
-	// Fast ends the sessions, rolls their transactions back and shuts down in order.
+	// Fast ends the sessions, rolls back their transactions and shuts down normally.
 	Fast Mode = "fast"
-	// Immediate ends all processes at once, as a crash does; the log is replayed
-	// at the next start.
+	// Immediate ends all processes at once, like a crash; the log is replayed at the next start.
 	Immediate Mode = "immediate"
 )
 
-// Server is a running PostgreSQL. It is safe for concurrent use, except that
-// nothing may run beside Restart, Down, Up and Stop.
+// Server is a running PostgreSQL. It is safe for concurrent use, except for Restart, Down, Up and
+// Stop, which must be called alone.
 //
-// A failover takes three lines:
+// A failover:
 //
 //	standby, err := primary.Standby(ctx)
-//	err = primary.Down(postgrestest.Fast) // Immediate loses what the standby does not have yet
+//	err = primary.Down(postgrestest.Fast) // Immediate loses what the standby has not received yet
 //	err = standby.Promote()
 type Server struct {
 	address *url.URL
-	cluster *cluster // nil for a server that Start only found
+	cluster *cluster // nil for a server that Start did not start
 	stop    func() error
 }
 
-// Start finds or starts a server and returns once it takes connections. Starting
-// a throwaway cluster takes about a second; fetching binaries, the first time,
-// as long as 30 MB take. ctx bounds the start, not the server's life.
+// Start finds or starts a server, and returns when it accepts connections. Starting a temporary
+// cluster takes about a second. Fetching binaries, the first time, downloads 30 MB. ctx applies to
+// the start only.
 func Start(ctx context.Context, options Options) (*Server, error) {
 	server, err := start(ctx, options)
 	if err != nil {
@@ -119,31 +114,29 @@ func start(ctx context.Context, options Options) (*Server, error) {
 	return &Server{address: cluster.address(), cluster: cluster, stop: sync.OnceValue(cluster.stop)}, nil
 }
 
-// DSN is the URL of the server's maintenance database, for lib/pq and for
-// Waybill's configuration. It stays the same over a Restart, a Down
-// and an Up.
+// DSN returns the URL of the server's maintenance database, for lib/pq and for Waybill's
+// configuration. Restart, Down and Up do not change it.
 func (s *Server) DSN() string { return s.address.String() }
 
-// Stop ends a throwaway cluster, its sessions included, and removes its folder.
-// A second call returns what the first did; a server that Start only found is
-// left alone.
+// Stop ends a temporary cluster, including its sessions, and removes its folder. A second call
+// returns the result of the first. A server that Start did not start continues to run.
 func (s *Server) Stop() error { return s.stop() }
 
-// Restart stops a throwaway cluster in the given mode, starts it again at the
-// same address and returns once it takes connections. Sessions are lost;
-// committed transactions are not. ErrNotOurs for a server that Start only found.
+// Restart stops a temporary cluster, starts it again at the same address, and returns when it
+// accepts connections. Sessions are lost, committed transactions are not. For a server that Start
+// did not start it returns ErrNotOurs.
 func (s *Server) Restart(mode Mode) error {
-	return s.control("restart", "--mode", string(mode)) // with the options of the first start, the port among them
+	return s.control("restart", "--mode", string(mode)) // keeps the options of the first start, including the port
 }
 
-// Down stops a throwaway cluster in the given mode and keeps its files, so that
-// connecting is refused until Up. ErrNotOurs for a server that Start only found.
+// Down stops a temporary cluster and keeps its files, so that connections are refused until Up. For
+// a server that Start did not start it returns ErrNotOurs.
 func (s *Server) Down(mode Mode) error {
 	return s.control("stop", "--mode", string(mode))
 }
 
-// Up starts a cluster again that is Down, at the same address, and returns once it
-// takes connections.
+// Up starts a cluster again after Down, at the same address, and returns when it accepts
+// connections.
 func (s *Server) Up() error {
 	if s.cluster == nil {
 		return fmt.Errorf("postgrestest: %w", ErrNotOurs)
@@ -151,13 +144,11 @@ func (s *Server) Up() error {
 	return s.control("start", s.cluster.portOption()...)
 }
 
-// Standby copies a running throwaway cluster and starts the copy as its streaming
-// standby, on a port of its own, and returns once that takes connections for
-// reading. It follows a moment behind: Promote takes the place of a primary that is
-// Down. It has the primary's settings, databases and system identifier, is to be
-// stopped like any Server, and may be stopped before or after its primary.
-// ErrNotOurs for a server that Start only found; ErrNoProgram without
-// pg_basebackup.
+// Standby copies a running temporary cluster, starts the copy as its streaming standby on another
+// port, and returns when that accepts connections for reading. The standby lags slightly behind.
+// It has the settings, databases and system identifier of the primary. Promote makes it replace a
+// primary that is Down. Stop it like any Server, before or after its primary. For a server that
+// Start did not start Standby returns ErrNotOurs; without pg_basebackup, ErrNoProgram.
 func (s *Server) Standby(ctx context.Context) (*Server, error) {
 	if _, err := s.Command(ctx, basebackup); err != nil {
 		return nil, err
@@ -169,8 +160,8 @@ func (s *Server) Standby(ctx context.Context) (*Server, error) {
 	return &Server{address: cluster.address(), cluster: cluster, stop: sync.OnceValue(cluster.stop)}, nil
 }
 
-// Promote turns a Standby into a primary and returns once it takes writes. What it
-// had received until then stays.
+// Promote makes a Standby a primary, and returns when it accepts writes. It keeps what it had
+// received until then.
 func (s *Server) Promote() error { return s.control("promote") }
 
 func (s *Server) control(action string, args ...string) error {
@@ -185,9 +176,9 @@ func (s *Server) control(action string, args ...string) error {
 	return nil
 }
 
-// Command is a client program of the server's version, such as pg_dump, to be
-// started by the caller with the server's user and environment. ErrNotOurs for a
-// server that Start only found; ErrNoProgram where the binaries came without it.
+// Command returns a command for a client program of the server's version, such as pg_dump, with the
+// server's user and environment. The caller starts it. For a server that Start did not start it
+// returns ErrNotOurs; if the binaries do not include the program, ErrNoProgram.
 func (s *Server) Command(ctx context.Context, name string, args ...string) (*exec.Cmd, error) {
 	if s.cluster == nil {
 		return nil, fmt.Errorf("postgrestest: %w", ErrNotOurs)
@@ -198,9 +189,9 @@ func (s *Server) Command(ctx context.Context, name string, args ...string) (*exe
 	return s.cluster.command(ctx, name, args...), nil
 }
 
-// CreateDatabase makes an empty database and returns its URL. drop removes it,
-// ending the sessions that are still in it; without a call it goes with the
-// cluster, but stays on a server that Start only found.
+// CreateDatabase creates an empty database and returns its URL. drop removes it and ends its
+// sessions. Without drop it is removed with the cluster; on a server that Start did not start it
+// remains.
 func (s *Server) CreateDatabase(ctx context.Context) (dsn string, drop func(), err error) {
 	name, err := s.createDatabase(ctx)
 	if err != nil {
@@ -209,10 +200,10 @@ func (s *Server) CreateDatabase(ctx context.Context) (dsn string, drop func(), e
 	return withDatabase(s.address, name), func() { _ = s.dropDatabase(name) }, nil
 }
 
-// createDatabase copies template0, since no session can be connected to that one: a
-// session in template1 would make the copy fail.
+// createDatabase copies template0, because no session can be connected to it. A session in template1
+// would make the copy fail.
 func (s *Server) createDatabase(ctx context.Context) (name string, err error) {
-	name = "waybill_" + strings.ToLower(rand.Text()) // psql folds what is not quoted
+	name = "waybill_" + strings.ToLower(rand.Text()) // psql turns unquoted names into lower case
 	if err := s.execute(ctx, "CREATE DATABASE "+pq.QuoteIdentifier(name)+" TEMPLATE template0"); err != nil {
 		return "", fmt.Errorf("postgrestest: create a database: %w", err)
 	}
@@ -250,9 +241,8 @@ func (s *Server) execute(ctx context.Context, statement string) error {
 	})
 }
 
-// with lends a connection for one task. None is kept: an idle server has no
-// goroutine of this package in the process, so leak checkers see only the
-// test's own.
+// with calls do with a connection, which it closes afterwards: an idle server has no goroutine of
+// this package, so that leak checkers only see those of the test.
 func (s *Server) with(do func(*sql.DB) error) error {
 	db, err := sql.Open("postgres", s.DSN())
 	if err != nil {

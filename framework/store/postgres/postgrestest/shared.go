@@ -10,21 +10,20 @@ import (
 	"time"
 )
 
-// startTimeout bounds the start of the shared server; it leaves time to fetch
-// binaries.
+// startTimeout bounds the start of the shared server, including fetching binaries.
 const startTimeout = 3 * time.Minute
 
-// shared is the server of all tests of this process. A failed start is kept: it
-// would not go better for the next test, only slower.
+// shared is the server of all tests of this process. A failed start is remembered, since the next
+// test would only fail in the same way later.
 var shared struct {
 	mu     sync.Mutex
 	server *Server
 	err    error
 }
 
-// New returns an empty database that is the test's own, open; it is closed and
-// dropped when the test ends. Tests of one process share the server, which the
-// first of them starts. May be called in parallel.
+// New returns an open, empty database for this test only. It is closed and dropped when the test
+// ends. The tests of a process share the server, which the first of them starts. New may be called
+// in parallel.
 func New(t testing.TB) *sql.DB {
 	t.Helper()
 	db, err := sql.Open("postgres", DSN(t))
@@ -39,7 +38,7 @@ func New(t testing.TB) *sql.DB {
 	return db
 }
 
-// DSN is New for a test that connects by itself: the URL of an empty database.
+// DSN returns the URL of an empty database, like that of New, for a test that connects by itself.
 func DSN(t testing.TB) string {
 	t.Helper()
 	server, err := sharedServer()
@@ -62,8 +61,8 @@ func DSN(t testing.TB) string {
 //
 //	func TestMain(m *testing.M) { postgrestest.Main(m) }
 //
-// It is for tests that want the server gone before the process is. Without it, the
-// server goes a moment after.
+// It is for tests that need the server to end before the process does. Without Main, the server
+// ends shortly after the process.
 func Main(m *testing.M) {
 	code := m.Run()
 	if err := Stop(); err != nil {
@@ -73,8 +72,8 @@ func Main(m *testing.M) {
 	os.Exit(code)
 }
 
-// Stop stops the shared server, if a test has started it, for a TestMain that
-// does more than Main.
+// Stop stops the shared server if a test has started it. It is for a TestMain that does more than
+// Main.
 func Stop() error {
 	shared.mu.Lock()
 	defer shared.mu.Unlock()

@@ -1,12 +1,11 @@
 -- +goose Up
 
--- The log. SQLite has one writer at a time, so the order of "offset" is the
--- order of the commits; AUTOINCREMENT never hands out an offset a second time,
--- also after the newest rows were deleted. Nothing is hashed: all rows are in
--- slot 0.
+-- The log. SQLite has one writer at a time, so the order of "offset" is the order
+-- of the commits. With AUTOINCREMENT an offset is never used again, even after the
+-- newest rows were deleted. All rows are in slot 0.
 --
--- Times are RFC 3339 texts in UTC with six digits of a second, so they sort as
--- texts. Producers may write any other form that SQLite's own functions write.
+-- Times are RFC 3339 texts in UTC with microseconds, so that they sort as texts.
+-- Producers may also write the forms that SQLite's own functions return.
 CREATE TABLE {{.Log}} (
     "offset"    INTEGER PRIMARY KEY AUTOINCREMENT,
     slot        INTEGER NOT NULL DEFAULT 0,
@@ -21,8 +20,8 @@ CREATE TABLE {{.Log}} (
     metadata    TEXT    NOT NULL DEFAULT '{}',
     payload     BLOB    NOT NULL,
 
-    -- SQLite does not enforce its types. These checks refuse what would otherwise
-    -- stop every reader at the row.
+    -- SQLite does not enforce column types. These checks refuse rows at which every
+    -- reader would otherwise stop.
     CONSTRAINT slot_is_0                CHECK (slot = 0),
     CONSTRAINT id_is_not_empty          CHECK (id <> ''),
     CONSTRAINT type_is_not_empty        CHECK (type <> ''),
@@ -34,7 +33,7 @@ CREATE TABLE {{.Log}} (
     CONSTRAINT metadata_is_a_json_object CHECK (json_valid(metadata) AND json_type(metadata) = 'object')
 );
 
--- What is scheduled is found by id and by key, to be cancelled.
+-- Scheduled notifications are found by id and by key when they are cancelled.
 CREATE INDEX {{.Table "scheduled_id"}} ON {{.Log}} (id) WHERE deliver_at IS NOT NULL;
 CREATE INDEX {{.Table "scheduled_key"}} ON {{.Log}} (key) WHERE deliver_at IS NOT NULL AND key <> '';
 
@@ -43,7 +42,7 @@ CREATE TABLE {{.Table "cursors"}} (
     sink        TEXT    NOT NULL,
     lane        INTEGER NOT NULL,
     lanes       INTEGER NOT NULL,
-    wanted      INTEGER, -- lanes to be cut into, if it is another number
+    wanted      INTEGER, -- the requested number of lanes, if it differs
     position    TEXT,
     settled     TEXT    NOT NULL DEFAULT '',
     owner       TEXT,
@@ -51,25 +50,25 @@ CREATE TABLE {{.Table "cursors"}} (
     checkpoint  INTEGER NOT NULL DEFAULT 0,
     lease_until TEXT,
     paused      INTEGER NOT NULL DEFAULT 0,
-    revision    INTEGER NOT NULL DEFAULT 0, -- changes with what people do to what is parked
+    revision    INTEGER NOT NULL DEFAULT 0, -- changes when a person changes parked deliveries
     updated_at  TEXT    NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%f000Z', 'now')),
     PRIMARY KEY (sink, lane),
     CHECK (lane >= 0 AND lane < lanes)
 );
 
--- The forwarders that live, and the sinks that each can deliver to.
+-- The running forwarders, and the sinks that each can deliver to.
 CREATE TABLE {{.Table "forwarders"}} (
     owner      TEXT PRIMARY KEY,
-    since      TEXT NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%f000Z', 'now')), -- its first heartbeat, and seen_at its last one
+    since      TEXT NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%f000Z', 'now')), -- the first heartbeat; seen_at is the last one
     seen_at    TEXT NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%f000Z', 'now')),
     sinks      TEXT NOT NULL,
-    state      TEXT NOT NULL DEFAULT '{}', -- of its sinks that do not go well
+    state      TEXT NOT NULL DEFAULT '{}', -- of its sinks with problems
     running    TEXT NOT NULL DEFAULT '{}', -- its version, settings, slowest checkpoint and figures of its sinks
     live_until TEXT NOT NULL
 );
 
--- Deliveries that could not be made when their turn came, with their envelopes.
--- The id is in the key since a truncated log gives the same offsets again.
+-- Deliveries that could not be made in their turn, with their envelopes. The id is
+-- in the key because a truncated log uses the same offsets again.
 CREATE TABLE {{.Table "parked"}} (
     sink            TEXT    NOT NULL,
     "offset"        INTEGER NOT NULL,
@@ -86,7 +85,7 @@ CREATE TABLE {{.Table "parked"}} (
     attempt         INTEGER NOT NULL,
     due_at          TEXT,
     last_error      TEXT    NOT NULL DEFAULT '',
-    receipt         TEXT    NOT NULL DEFAULT '', -- of a settling one
+    receipt         TEXT    NOT NULL DEFAULT '', -- if state is settling
     hook_error      TEXT    NOT NULL DEFAULT '',
     hook_failures   INTEGER NOT NULL DEFAULT 0,
     first_parked_at TEXT    NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%f000Z', 'now')),
@@ -102,8 +101,8 @@ CREATE INDEX {{.Table "parked_hook"}} ON {{.Table "parked"}} (sink, state) WHERE
 CREATE INDEX {{.Table "parked_id"}} ON {{.Table "parked"}} (id);
 CREATE INDEX {{.Table "parked_scheduled_key"}} ON {{.Table "parked"}} (key) WHERE state = 'scheduled' AND key <> '';
 
--- Scheduled notifications that their publisher has cancelled, by what names a row of the
--- log and what is parked of it.
+-- Scheduled notifications that a publisher has cancelled. Offset and id together identify
+-- a row of the log and its parked deliveries.
 CREATE TABLE {{.Table "cancelled"}} (
     "offset"     INTEGER NOT NULL,
     id           TEXT    NOT NULL,
@@ -113,7 +112,7 @@ CREATE TABLE {{.Table "cancelled"}} (
 
 CREATE INDEX {{.Table "cancelled_id"}} ON {{.Table "cancelled"}} (id);
 
--- Until when no second notification of a type is published with the same uniqueness key.
+-- Uniqueness keys, and until when no other notification of the type with that key is published.
 CREATE TABLE {{.Table "unique"}} (
     type  TEXT NOT NULL,
     key   TEXT NOT NULL,
@@ -123,7 +122,7 @@ CREATE TABLE {{.Table "unique"}} (
 
 CREATE INDEX {{.Table "unique_until"}} ON {{.Table "unique"}} (until);
 
--- The archive of what was delivered, filled where receipts are on.
+-- The archive of deliveries; empty unless receipts are kept.
 CREATE TABLE {{.Table "receipts"}} (
     sink         TEXT    NOT NULL,
     "offset"     INTEGER NOT NULL,
@@ -137,7 +136,7 @@ CREATE TABLE {{.Table "receipts"}} (
 CREATE INDEX {{.Table "receipts_id"}} ON {{.Table "receipts"}} (id);
 CREATE INDEX {{.Table "receipts_delivered_at"}} ON {{.Table "receipts"}} (delivered_at);
 
--- Ids that a consumer has handled already.
+-- Ids that a consumer has already handled.
 CREATE TABLE {{.Table "inbox"}} (
     consumer TEXT NOT NULL,
     id       TEXT NOT NULL,
@@ -148,10 +147,10 @@ CREATE TABLE {{.Table "inbox"}} (
 
 CREATE INDEX {{.Table "inbox_seen_at"}} ON {{.Table "inbox"}} (seen_at);
 
--- When the schedules are due, whichever process makes their ticks.
+-- The schedules, with the times when they are due.
 CREATE TABLE {{.Table "schedules"}} (
     name         TEXT    PRIMARY KEY,
-    id           TEXT    NOT NULL, -- of this row alone
+    id           TEXT    NOT NULL, -- unique to this row, also if the name is used again
     spec         TEXT    NOT NULL DEFAULT '',
     missed       TEXT    NOT NULL DEFAULT '',
     last_tick    TEXT,
@@ -162,23 +161,23 @@ CREATE TABLE {{.Table "schedules"}} (
     updated_at   TEXT    NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%f000Z', 'now'))
 );
 
--- What people have done: to what is parked, to sinks, with the log.
+-- Actions of people: on parked deliveries, on sinks and on the log.
 CREATE TABLE {{.Table "actions"}} (
     id           TEXT    PRIMARY KEY,
     at           TEXT    NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%f000Z', 'now')),
     who          TEXT    NOT NULL,
-    address      TEXT    NOT NULL DEFAULT '', -- from where it was asked for
+    address      TEXT    NOT NULL DEFAULT '', -- of the client that requested it
     reason       TEXT    NOT NULL DEFAULT '',
     action       TEXT    NOT NULL,
     filter       TEXT    NOT NULL,
-    request      TEXT    NOT NULL DEFAULT '', -- digest of the request, to know a repeated one
+    request      TEXT    NOT NULL DEFAULT '', -- digest of the request, to recognize a repeated one
     planned      INTEGER NOT NULL DEFAULT 0,
     count        INTEGER NOT NULL DEFAULT 0,
-    through      INTEGER NOT NULL DEFAULT 0, -- offset up to which a replay has got
-    updated_at   TEXT    NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%f000Z', 'now')), -- its last batch
-    cancelled_at TEXT, -- it does nothing more
+    through      INTEGER NOT NULL DEFAULT 0, -- the offset that a replay has reached
+    updated_at   TEXT    NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%f000Z', 'now')), -- by its last batch
+    cancelled_at TEXT, -- it stops then
     cancelled_by TEXT    NOT NULL DEFAULT '',
-    ended_at     TEXT -- null while it goes on, and for ever if it was interrupted
+    ended_at     TEXT -- null while it runs, or if it was interrupted
 );
 
 CREATE INDEX {{.Table "actions_at"}} ON {{.Table "actions"}} (at);

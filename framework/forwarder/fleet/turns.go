@@ -1,0 +1,66 @@
+package fleet
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/semaphore"
+
+	"github.com/waybill-go/waybill/framework/internal/pace"
+)
+
+// turns bounds how many databases are awake, so that each of them gets the connections that its leases need.
+type turns struct {
+	seats   *semaphore.Weighted // first come, first served; nil: no bound
+	waiting atomic.Int32
+	usual   time.Duration // after what time without anything to do a database sleeps; 0: never
+}
+
+// hurried is after what time a database sleeps while others wait, and leastTurn how long one that has something to
+// do is awake then.
+const (
+	hurried   = 500 * time.Millisecond
+	leastTurn = 5 * time.Second
+)
+
+func newTurns(awake int, sleep time.Duration) *turns {
+	t := &turns{usual: sleep}
+	if awake > 0 && sleep > 0 {
+		t.seats = semaphore.NewWeighted(int64(awake))
+	}
+	return t
+}
+
+// sleep is after what time without anything to do a database that begins its turn sleeps.
+func (t *turns) sleep() time.Duration {
+	if t.waiting.Load() > 0 {
+		return min(hurried, t.usual)
+	}
+	return t.usual
+}
+
+// begin waits for a turn. Its context ends when others have waited for long enough; end is called behind it.
+func (t *turns) begin(ctx context.Context) (turn context.Context, end func(), err error) {
+	if t.seats == nil {
+		return ctx, func() {}, nil
+	}
+	t.waiting.Add(1)
+	err = t.seats.Acquire(ctx, 1)
+	t.waiting.Add(-1)
+	if err != nil {
+		return nil, nil, err
+	}
+	turn, cancel := context.WithCancel(ctx)
+	go func() {
+		for pause := leastTurn; pace.Sleep(turn, pause); pause = hurried {
+			if t.waiting.Load() > 0 {
+				cancel()
+			}
+		}
+	}()
+	return turn, func() {
+		cancel()
+		t.seats.Release(1)
+	}, nil
+}
