@@ -502,5 +502,5 @@ func TestAProcessWhoseLoopDoesNotTurnIsNotLive(t *testing.T) {
 	_, stop := o.run(t, m, c)
 	defer stop()
 	defer close(s.leave)
-	requireProbe(t, m, "/livez", http.StatusServiceUnavailable, "the loop that looks at the log has not turned")
+	requireProbe(t, m, "/livez", http.StatusServiceUnavailable, "the loop that looks at the log has not run")
 }

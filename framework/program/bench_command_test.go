@@ -98,7 +98,7 @@ func TestABenchAgainstAnEarlierResultFailsWhereItIsWorse(t *testing.T) {
 	}{
 		{[]string{"bench", "latency", "--against", fast}, "has none of the scenarios to measure"},
 		{[]string{"bench", "--against", "nowhere.json"}, "--against: open nowhere.json"},
-		{[]string{"bench", "--tolerance", "5%"}, "--tolerance is for --against"},
+		{[]string{"bench", "--tolerance", "5%"}, "--tolerance needs --against"},
 		{[]string{"bench", "--against", fast, "--tolerance", "5"}, "use a percentage from 0% to less than 100%"},
 		{[]string{"bench", "--against", fast, "--tolerance", "NaN%"}, "use a percentage"},
 	} {

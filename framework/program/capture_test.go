@@ -58,7 +58,7 @@ func TestCapturesAreRefusedWhereTheyMakeNoSense(t *testing.T) {
 		"--capture and --partition-rows are separate tasks":           {"--capture", "a", "--partition-rows", "5"},
 		"--captures prints no SQL: leave out --print":                 {"--captures", "--print"},
 		"--print is SQL, not JSON":                                    {"--capture", "a", "--print", "--json"},
-		"captures are for PostgreSQL only: elsewhere write a trigger": {"--capture", "a", "--database", "sqlite:x.db"},
+		"captures need PostgreSQL: in other databases, write a trigger": {"--capture", "a", "--database", "sqlite:x.db"},
 	} {
 		r := waybill(t, append([]string{"migrate"}, args...)...)
 		require.NotZero(t, r.code)

@@ -70,7 +70,7 @@ func TestForwardServesTheDashboardToThoseWhomTheConfigurationNames(t *testing.T)
 		change("a token of an operator", "a token of an operator too")
 		change("shutdown_timeout: 10s", "shutdown_timeout: 11s")
 		f.signal(t, syscall.SIGHUP)
-		f.awaitLine(t, "another forwarder takes over")
+		f.awaitLine(t, "a new forwarder takes over")
 		require.Equal(t, http.StatusUnauthorized, asked(t, address, "GET", "/", "a token of an operator"))
 		require.Eventually(t, func() bool { return asked(t, address, "GET", "/", "a token of an operator too") == http.StatusOK }, patience, 20*time.Millisecond)
 

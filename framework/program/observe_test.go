@@ -118,7 +118,7 @@ func TestAReloadOfTheProgramResetsNoTotal(t *testing.T) {
 		second.await(t, 10)
 		awaitPage(t, address, "/metrics", http.StatusOK, `waybill_attempts_total{result="delivered",sink="partner"} 30`)
 
-		change("shutdown_timeout: 10s", "shutdown_timeout: 11s", "another forwarder takes over")
+		change("shutdown_timeout: 10s", "shutdown_timeout: 11s", "a new forwarder takes over")
 		o.publish(t, 31, 40)
 		second.await(t, 20)
 		awaitPage(t, address, "/metrics", http.StatusOK, `waybill_attempts_total{result="delivered",sink="partner"} 40`)
@@ -128,7 +128,7 @@ func TestAReloadOfTheProgramResetsNoTotal(t *testing.T) {
 		awaitPage(t, address, "/metrics", http.StatusOK, "waybill_config_reload_success 0")
 		change("threshold: -8", "threshold: 8", "the configuration is unchanged")
 		awaitPage(t, address, "/metrics", http.StatusOK, "waybill_config_reload_success 1")
-		change(address, freeAddress(t), "observe.pprof has changed")
+		change(address, freeAddress(t), "observe.pprof applies when the program is started again")
 		awaitPage(t, address, "/readyz", http.StatusOK, "ready")
 		f.signal(t, syscall.SIGTERM)
 		require.Zero(t, f.wait())
