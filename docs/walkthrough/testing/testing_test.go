@@ -85,7 +85,7 @@ func TestAnOrderIsChargedAndTheCustomerReminded(t *testing.T) {
 		if charges++; charges == 1 {
 			return errors.New("the bank is closed") // tried again after retry.initial
 		}
-		return o.Publish(ctx, tx, waybill.With(ReminderDue{n.Order}, waybill.DeliverAt(time.Now().Add(24*time.Hour))))
+		return o.Publish(ctx, tx, waybill.With(ReminderDue(n), waybill.DeliverAt(time.Now().Add(24*time.Hour))))
 	})
 	waybill.HandleTx(o, "shop", func(context.Context, *sql.Tx, ReminderDue) error { reminders++; return nil })
 	require.NoError(t, o.Migrate(t.Context()))
