@@ -51,13 +51,13 @@ func TestACaptureIsMadeListedAndEnded(t *testing.T) {
 func TestCapturesAreRefusedWhereTheyMakeNoSense(t *testing.T) {
 	t.Parallel()
 	for want, args := range map[string][]string{
-		"--key belongs to --capture":                                  {"--key", "id"},
-		"--on belongs to --capture":                                   {"--captures", "--on", "insert"},
-		"--capture and --uncapture are separate tasks":                {"--capture", "a", "--uncapture", "b"},
-		"--captures and --print-grants are separate tasks":            {"--captures", "--print-grants", "shop"},
-		"--capture and --partition-rows are separate tasks":           {"--capture", "a", "--partition-rows", "5"},
-		"--captures prints no SQL: leave out --print":                 {"--captures", "--print"},
-		"--print is SQL, not JSON":                                    {"--capture", "a", "--print", "--json"},
+		"--key belongs to --capture":                                    {"--key", "id"},
+		"--on belongs to --capture":                                     {"--captures", "--on", "insert"},
+		"--capture and --uncapture are separate tasks":                  {"--capture", "a", "--uncapture", "b"},
+		"--captures and --print-grants are separate tasks":              {"--captures", "--print-grants", "shop"},
+		"--capture and --partition-rows are separate tasks":             {"--capture", "a", "--partition-rows", "5"},
+		"--captures prints no SQL: leave out --print":                   {"--captures", "--print"},
+		"--print prints SQL and --json prints JSON":                     {"--capture", "a", "--print", "--json"},
 		"captures need PostgreSQL: in other databases, write a trigger": {"--capture", "a", "--database", "sqlite:x.db"},
 	} {
 		r := waybill(t, append([]string{"migrate"}, args...)...)

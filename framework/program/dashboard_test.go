@@ -63,7 +63,7 @@ func TestForwardServesTheDashboardToThoseWhomTheConfigurationNames(t *testing.T)
 
 		require.NoError(t, os.WriteFile(secret, []byte("another token of the same file\n"), 0o600))
 		f.signal(t, syscall.SIGHUP)
-		f.awaitLine(t, "routes=false schedules=false observe=true")
+		f.awaitLine(t, "routes=false databases=false schedules=false observe=true")
 		require.Equal(t, http.StatusUnauthorized, asked(t, address, "GET", "/", "a token that stands in a file"))
 		require.Equal(t, http.StatusOK, asked(t, address, "GET", "/", "another token of the same file"))
 

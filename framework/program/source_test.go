@@ -120,6 +120,6 @@ routes: {"*": [partner]}
 		require.Contains(t, forward(source("no-such-topic")+"outbox: {payload: bytea}"), "topic no-such-topic does not exist in cluster")
 		refused := forward(source(topic) + "outbox: {payload: bytea}")
 		require.Regexp(t, "the payload column of .* takes only JSON|the outbox has rows, which are not read if the log is topic "+topic, refused)
-		require.Contains(t, forward(source(topic)+"outbox: {lanes: 4, payload: bytea}"), "outbox.lanes is 4: with a source the lanes are its partitions")
+		require.Contains(t, forward(source(topic)+"outbox: {lanes: 4, payload: bytea}"), "outbox.lanes is 4: the lanes of a source are its partitions")
 	})
 }
