@@ -2,6 +2,7 @@ package forwarder
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -67,7 +68,8 @@ func (f *Forwarder) RunDatabase(ctx context.Context, d Database) error {
 	defer context.AfterFunc(stop, end)()
 	defer o.reserve(ctx)()
 	err = o.run(ctx)
-	if idle, ok := err.(*Idle); ok {
+	var idle *Idle
+	if errors.As(err, &idle) {
 		return idle
 	}
 	if err != nil {

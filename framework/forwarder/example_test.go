@@ -19,7 +19,7 @@ import (
 type mailer struct{ sent func() }
 
 func (m *mailer) Deliver(_ context.Context, d *notification.Delivery) (notification.Receipt, error) {
-	fmt.Printf("attempt %d: %s %s\n", d.Attempt, d.Envelope.Type, d.Envelope.Payload)
+	fmt.Printf("attempt %d: %s %s\n", d.Attempt, d.Type, d.Payload)
 	if d.Attempt == 1 {
 		return "", errors.New("the mail server is busy") // temporary, as any error without a class
 	}

@@ -101,7 +101,7 @@ func check(schedules []Schedule) ([]Schedule, error) {
 		names[s.Name] = true
 		note(s.When.Err())
 		if s.Make == nil {
-			note(errors.New("Make is not set"))
+			note(errors.New("the function Make is not set"))
 		}
 		switch s.Missed {
 		case "":

@@ -319,7 +319,7 @@ func TestNewReportsAllMistakesAtOnce(t *testing.T) {
 	for _, want := range []string{
 		"a scheduler needs a store", `name "": use up to 63`, `name "a b": use`, "schedule twice: another schedule has the same name",
 		"schedule fast: every 1ms: use whole seconds", `schedule line: cron "0 9 * *" has 4 fields`, `zone "Nowhere"`,
-		`schedule late: missed is "never": use one, skip or all`, "schedule empty: it is never due", "schedule empty: Make is not set",
+		`schedule late: missed is "never": use one, skip or all`, "schedule empty: it is never due", "schedule empty: the function Make is not set",
 	} {
 		require.ErrorContains(t, err, want)
 	}

@@ -17,7 +17,7 @@ var (
 	// errMoved: another process has already taken this turn.
 	errMoved = errors.New("the schedule has moved on")
 	errPanic = errors.New("panic in Make")
-	errExit  = errors.New("Make ended its goroutine")
+	errExit  = errors.New("the function Make ended its goroutine")
 )
 
 // take takes a turn: it writes the row, and publishes the tick with it.

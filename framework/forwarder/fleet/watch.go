@@ -44,7 +44,6 @@ type sleeper struct {
 type group struct {
 	busy    bool // being looked at: a group that does not answer does not delay the others
 	trouble *pace.Trouble
-	failing bool
 }
 
 func newWatch(log *slog.Logger) *watch {

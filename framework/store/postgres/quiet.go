@@ -78,7 +78,7 @@ func (s *Store) probeTogether(ctx context.Context, logs []store.Neighbour, targe
 		var i int
 		var sequence sql.NullInt64
 		one := seen{probe: &probe{asked: asked}}
-		if err := rows.Scan(&i, &one.snapshot, &one.probe.last, &sequence, &one.history.Log, &one.server, &one.wal); err != nil {
+		if err := rows.Scan(&i, &one.snapshot, &one.last, &sequence, &one.history.Log, &one.server, &one.wal); err != nil {
 			return err
 		}
 		one.history.Sequence = sequence.Int64
