@@ -59,7 +59,7 @@ type Config struct {
 // Outbox has the names and the settings of the tables.
 type Outbox struct {
 	Prefix   string   `yaml:"prefix" doc:"Prefix of all table names. On PostgreSQL it may include their schema, as in billing.outbox. Default outbox"`
-	Lanes    int      `yaml:"lanes" zero:"refused" doc:"How many lanes each sink has, which is how many forwarders can share its work: 1 to 1024, on SQLite only 1. A new number takes effect when a forwarder with it starts. Default 1"`
+	Lanes    int      `yaml:"lanes" zero:"refused" doc:"How many lanes each sink has, which is how many forwarders can share its work: 1 to 1024. On SQLite one of them does all the work. A new number takes effect when a forwarder with it starts. Default 1"`
 	Payload  Payload  `yaml:"payload" enum:"json,bytea" doc:"Type of the payload column that migrate creates: json, or bytea (on MySQL a LONGBLOB) for binary serializers. SQLite stores both. Default json"`
 	ReadFrom ReadFrom `yaml:"read_from" enum:"primary,standby" doc:"Server from which forwarders read the log on PostgreSQL: the primary, or a streaming standby. A standby takes load off the primary, and its replication lag delays deliveries; what it does not have yet is read from the primary. Default primary"`
 	Receipts bool     `yaml:"receipts" doc:"Keep the receipt of each delivery in a table. Default false"`

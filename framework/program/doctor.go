@@ -140,7 +140,7 @@ func (d *examine) verdict(findings []doctor.Finding) error {
 
 func printFindings(w io.Writer, findings []doctor.Finding) {
 	t := newTable(w, "check", "status", "finding")
-	for _, f := range findings {
+	for _, f := range foldSkipped(findings) {
 		t.AppendRow(table.Row{f.ID, f.Status, f.Text})
 	}
 	t.Render()
@@ -154,4 +154,19 @@ func printFindings(w io.Writer, findings []doctor.Finding) {
 		}
 		fmt.Fprintf(w, "    %s\n", f.Link)
 	}
+}
+
+// foldSkipped makes one line of neighbouring checks that were skipped for the same reason.
+func foldSkipped(findings []doctor.Finding) (folded []doctor.Finding) {
+	for len(findings) > 0 {
+		first, n := findings[0], 1
+		for first.Status == doctor.Skip && n < len(findings) && findings[n].Status == doctor.Skip && findings[n].Text == first.Text {
+			n++
+		}
+		if findings = findings[n:]; n > 1 {
+			first.ID = fmt.Sprintf("%s and %d more", first.ID, n-1)
+		}
+		folded = append(folded, first)
+	}
+	return folded
 }

@@ -34,6 +34,8 @@ func TestDoctorOfAnOutboxThatIsNotMigrated(t *testing.T) {
 		require.Contains(t, r.stdout, "    waybill migrate\n")
 		require.Regexp(t, `\n lanes +skip +the outbox cannot be opened: see schema\n`, r.stdout)
 		require.NotContains(t, r.stdout, "\nlanes: ", "what was skipped for another check needs no explanation")
+		r = waybill(t, "doctor", "--only", "schema,lanes,lag", "--database", o.address)
+		require.Regexp(t, `\n lanes and 1 more +skip +the outbox cannot be opened: see schema\n`, r.stdout)
 	})
 }
 

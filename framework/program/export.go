@@ -120,7 +120,7 @@ func (e *export) write(cmd *cobra.Command, o *operator, format archive.Format) (
 func (e *export) report(done admin.Exporting, format archive.Format) {
 	switch {
 	case done.Gone && done.Oldest == nil:
-		fmt.Fprintln(e.stderr, "warning: the log is empty: retention has deleted all its rows")
+		fmt.Fprintln(e.stderr, "warning: the log is empty: nothing was published yet, or retention has removed all rows")
 	case done.Gone:
 		fmt.Fprintf(e.stderr, "warning: retention may have deleted rows of the period: the log begins at offset %d, of %s\n", done.Oldest.Offset, timeText(done.Oldest.OccurredOn))
 	}

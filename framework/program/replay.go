@@ -114,7 +114,7 @@ func (r *replay) show(p *admin.ReplayPlan) {
 	c := p.Count
 	switch {
 	case p.Gone() && c.Oldest == nil:
-		fmt.Fprintln(r.stdout, "the log is empty: retention has deleted all its rows")
+		fmt.Fprintln(r.stdout, "the log is empty: nothing was published yet, or retention has removed all rows")
 	case p.Gone() && c.Oldest.Offset == 0:
 		fmt.Fprintf(r.stdout, "retention has deleted what was written before %s\n", timeText(c.Oldest.OccurredOn))
 	case p.Gone():
