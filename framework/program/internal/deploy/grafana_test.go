@@ -46,6 +46,7 @@ func grafana(t *testing.T) dashboard {
 
 // leftOut are metrics that no panel shows.
 var leftOut = map[string]string{
+	"waybill_database_state":            "of a fleet only, which waybill status and the dashboard show by database",
 	"waybill_source_retention_seconds":  "of a source only, and its alert compares it with the lag",
 	"go_sql_max_open_connections":       "a setting of the pool, which waybill forward leaves without a bound",
 	"go_sql_open_connections":           "the sum of those in use and idle",
