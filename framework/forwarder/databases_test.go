@@ -273,7 +273,7 @@ func TestAForwarderOutlivesWhatHappensToItsDatabase(t *testing.T) {
 		},
 		"serialization failures, by a trigger that says so": {
 			begin: func(t *testing.T, w *ward) func() { return refuse(w, "40001") },
-			hint:  "written again",
+			hint:  "the write is tried again",
 		},
 		"a server that is down": {
 			begin: func(t *testing.T, w *ward) func() {
