@@ -317,7 +317,7 @@ func family(row layer, pkg string) string {
 	return strings.Join(names[:min(depth, len(names))], "/")
 }
 
-// fits tells whether the pattern names the package or a folder above it.
+// fits reports whether the pattern names the package or a folder above it.
 func fits(pattern, pkg string) bool {
 	wanted, names := strings.Split(pattern, "/"), strings.Split(pkg, "/")
 	if len(names) < len(wanted) {

@@ -44,7 +44,7 @@ func (JSON) Unmarshal(data []byte, v any) error {
 	if err == nil {
 		return nil
 	}
-	// An UnmarshalTypeError tells the field by itself.
+	// An UnmarshalTypeError names the field itself.
 	if syntax := (*json.SyntaxError)(nil); errors.As(err, &syntax) {
 		return fmt.Errorf("unmarshal JSON into %s: at byte %d of %d: %w", typeName(v), syntax.Offset, len(data), err)
 	}

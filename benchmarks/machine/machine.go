@@ -1,4 +1,4 @@
-// Package machine tells how busy the machine is that a comparison runs on, and keeps
+// Package machine reports how busy the machine is that a comparison runs on, and keeps
 // it busy where that is to be measured. Where there is no /proc it knows nothing.
 package machine
 

@@ -74,7 +74,7 @@ func (t *Tally) noteOrder(number int) {
 	}
 }
 
-// Arrived tells when an order arrived first.
+// Arrived returns when an order arrived first.
 func (t *Tally) Arrived(number int) (at time.Time, ok bool) {
 	since := t.arrived[number].Load()
 	return t.began.Add(time.Duration(since)), since != 0
@@ -88,7 +88,7 @@ func (t *Tally) Verdict() Verdict {
 	}
 }
 
-// countdown tells when so many have come.
+// countdown reports when so many have come.
 type countdown struct {
 	n, goal *atomic.Int64
 	once    *sync.Once

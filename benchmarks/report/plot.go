@@ -20,7 +20,7 @@ import (
 	"github.com/waybill-go/waybill/benchmarks/scenario"
 )
 
-// Colours that are told apart also by people who see colours otherwise (Okabe and
+// Colours that are distinguished also by people who see colours otherwise (Okabe and
 // Ito, "Color Universal Design", 2008).
 var (
 	ours   = color.RGBA{0x00, 0x72, 0xb2, 0xff}

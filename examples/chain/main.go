@@ -35,7 +35,7 @@ type (
 var parcels = map[string][]string{"o-1": {"kite"}, "o-2": {"kite", "string"}}
 
 func main() {
-	slog.SetLogLoggerLevel(slog.LevelError) // the output tells the rest
+	slog.SetLogLoggerLevel(slog.LevelError) // the output shows the rest
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	if err := run(ctx, os.Getenv("DATABASE_URL"), os.Stdout); err != nil {

@@ -63,7 +63,7 @@ const (
 )
 
 func main() {
-	slog.SetLogLoggerLevel(slog.LevelError + 1) // the output tells all
+	slog.SetLogLoggerLevel(slog.LevelError + 1) // the output shows all
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	program := run

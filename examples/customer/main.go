@@ -24,7 +24,7 @@ import (
 )
 
 func main() {
-	slog.SetLogLoggerLevel(slog.LevelError + 1) // the output tells all
+	slog.SetLogLoggerLevel(slog.LevelError + 1) // the output shows all
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	if err := run(ctx, os.Stdout); err != nil {
@@ -80,7 +80,7 @@ func (s *shop) live(ctx context.Context) error {
 	}
 	tries := 0
 	err = s.change(ctx, "c-1", func(c *customer.Customer) error {
-		if tries++; tries == 1 { // somebody else is faster
+		if tries++; tries == 1 { // someone else is faster
 			faster := func(c *customer.Customer) error { return errors.Join(c.Rename("Ada King"), c.Move("Paris")) }
 			if err := s.change(ctx, "c-1", faster); err != nil {
 				return err

@@ -12,7 +12,7 @@ const tables = `
 	CREATE TABLE customers (id TEXT PRIMARY KEY, name TEXT, city TEXT, has_left BOOLEAN, version INTEGER);
 	CREATE TABLE invoice_addresses (customer TEXT PRIMARY KEY, city TEXT, changes INTEGER);`
 
-// errConflict: somebody else has stored the customer since it was loaded.
+// errConflict: someone else has stored the customer since it was loaded.
 var errConflict = errors.New("the customer was changed meanwhile")
 
 // load reads a customer, outside of any transaction: a person may look at it for minutes.

@@ -89,7 +89,7 @@ func (s *shop) store(ctx context.Context, c *customer.Customer) error {
 	})
 }
 
-// change loads a customer, changes and stores it, all again if somebody else was faster.
+// change loads a customer, changes and stores it, all again if someone else was faster.
 func (s *shop) change(ctx context.Context, id string, change func(*customer.Customer) error) error {
 	for {
 		c, err := load(ctx, s.db, id)

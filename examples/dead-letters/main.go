@@ -42,7 +42,7 @@ type (
 )
 
 func main() {
-	slog.SetDefault(slog.New(slog.DiscardHandler)) // the output tells the rest
+	slog.SetDefault(slog.New(slog.DiscardHandler)) // the output shows the rest
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	if err := run(ctx, os.Stdout); err != nil {

@@ -25,7 +25,7 @@ func fromV1(o orderPlacedV1) (OrderPlaced, error) {
 	return OrderPlaced{Order: o.Order, Email: o.Email, Cents: int64(o.Euros*100 + 0.5), Currency: "EUR"}, nil
 }
 
-// AlarmRaised is a page for somebody.
+// AlarmRaised is a page for someone.
 type AlarmRaised struct {
 	Whom string `json:"whom"`
 	What string `json:"what"`

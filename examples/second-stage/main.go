@@ -47,7 +47,7 @@ func (o OrderPlaced) Key() string { return o.Customer }
 const orders = 3
 
 func main() {
-	slog.SetLogLoggerLevel(slog.LevelError + 1) // the output tells all
+	slog.SetLogLoggerLevel(slog.LevelError + 1) // the output shows all
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	if err := run(ctx, os.Stdout, os.Getenv); err != nil {
@@ -148,7 +148,7 @@ func deliver(ctx context.Context, out io.Writer, file string, brokers []string, 
 		}
 		return nil
 	}).Parallelism.Threshold = 1
-	partner, err := httpsink.New(sinks.Instance{Name: "partner"}, httpsink.Config{URL: "http://127.0.0.1:1/hooks"}) // nobody listens there
+	partner, err := httpsink.New(sinks.Instance{Name: "partner"}, httpsink.Config{URL: "http://127.0.0.1:1/hooks"}) // nothing listens there
 	if err != nil {
 		return err
 	}

@@ -55,7 +55,7 @@ func main() {
 	database := flag.String("database", "", "SQLite file; without one, a temporary file")
 	smtp := flag.String("smtp", "", "mail server, such as smtp://localhost:1025; without one, the program brings its own")
 	flag.Parse()
-	slog.SetLogLoggerLevel(slog.LevelWarn) // the output tells the rest
+	slog.SetLogLoggerLevel(slog.LevelWarn) // the output shows the rest
 	if err := run(context.Background(), *database, *smtp, os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, "signup:", err)
 		os.Exit(1)

@@ -104,7 +104,7 @@ func startSMTP(t *testing.T, c smtptest.Config) *smtptest.Server {
 	return server
 }
 
-// post signs somebody up and returns the answer.
+// post signs someone up and returns the answer.
 func (s *service) post(form string) (code int, answer string) {
 	s.t.Helper()
 	response, err := http.Post(s.url, "application/json", strings.NewReader(form))
@@ -115,7 +115,7 @@ func (s *service) post(form string) (code int, answer string) {
 	return response.StatusCode, string(body)
 }
 
-// signUp signs somebody up for whom there is no reason to be refused.
+// signUp signs someone up for whom there is no reason to be refused.
 func (s *service) signUp(form string) {
 	s.t.Helper()
 	code, answer := s.post(form)
@@ -354,7 +354,7 @@ func TestTheProgramTellsItsStoryAndLeavesNothingRunning(t *testing.T) {
 	want := readmetest.Output(t, "go run ./examples/signup")
 	require.Equal(t, sortedLines(want), sortedLines(out.String()), "mails go at once, in any order")
 
-	// On a database that is kept, everybody has signed up and has the mail.
+	// On a database that is kept, everyone has signed up and has the mail.
 	out.Reset()
 	require.NoError(t, run(t.Context(), database, "", &out))
 	require.Equal(t, 4, strings.Count(out.String(), "409 Conflict"))

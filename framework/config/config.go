@@ -67,8 +67,8 @@ type Outbox struct {
 	WithoutProcess WithoutProcess `yaml:"without_process" enum:"void,grace" doc:"What a forwarder on MySQL or MariaDB does about the missing rows of rolled-back transactions if its user lacks the privilege PROCESS. After the time of outbox.grace, void fills the gap with an empty row, so that a statement that would still insert there fails; grace skips the gap, so that a row inserted there later is lost. Default: neither, and the privilege is required"`
 	Grace          time.Duration  `yaml:"grace" zero:"refused" doc:"How long a statement that publishes may take, if without_process is set; at least 1s. Default 5m"`
 	// Retention and InboxRetention are pointers because 0 differs from a key that is left out.
-	Retention      *time.Duration `yaml:"retention" doc:"How long rows stay in the log after they occurred, and receipts after their delivery. Rows that a sink has not settled stay longer. 0 keeps everything for ever. Default 72h"`
-	InboxRetention *time.Duration `yaml:"inbox_retention" doc:"How long the inbox keeps the ids of handled notifications. It must be at least as long as a sink that uses the inbox may retry a delivery. 0 keeps them for ever. Default 720h, or 0 if retention is 0"`
+	Retention      *time.Duration `yaml:"retention" doc:"How long rows stay in the log after they occurred, and receipts after their delivery. Rows that a sink has not settled stay longer. 0 keeps everything forever. Default 72h"`
+	InboxRetention *time.Duration `yaml:"inbox_retention" doc:"How long the inbox keeps the ids of handled notifications. It must be at least as long as a sink that uses the inbox may retry a delivery. 0 keeps them forever. Default 720h, or 0 if retention is 0"`
 }
 
 // Log is a log outside of the database. The zero value means the outbox's own table.

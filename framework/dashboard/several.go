@@ -25,7 +25,7 @@ type Several struct {
 	all map[string]*shown
 }
 
-// shown is a database that somebody looks at.
+// shown is a database that someone looks at.
 type shown struct {
 	*Dashboard
 	store any

@@ -234,7 +234,7 @@ func TestASlotThatNobodyReadsIsFound(t *testing.T) {
 	p.has("replication-slots", OK, "0,")
 	p.exec(`SELECT pg_create_physical_replication_slot('abandoned', true)`)
 	defer p.exec(`SELECT pg_drop_replication_slot('abandoned')`)
-	f := p.has("replication-slots", Warn, "abandoned is read by nobody and keeps")
+	f := p.has("replication-slots", Warn, "abandoned is not read and keeps")
 	require.Equal(t, `SELECT pg_drop_replication_slot('abandoned');`, f.Fix)
 }
 

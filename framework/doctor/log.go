@@ -16,7 +16,7 @@ func checkRetention(ctx context.Context, x *examination) (verdict, error) {
 	}
 	retention := x.engine().Retention
 	if retention == forwarder.KeepForever {
-		return ok("the log is kept for ever"), nil
+		return ok("the log is kept forever"), nil
 	}
 	oldest, err := x.store.Oldest(ctx)
 	if err != nil {

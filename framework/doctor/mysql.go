@@ -33,7 +33,7 @@ func checkMySQLLog(ctx context.Context, x *examination) (verdict, error) {
 	case settings["log_bin"] == "ON" && settings["binlog_format"] == "STATEMENT":
 		return fail("SET GLOBAL binlog_format = 'ROW';", "binlog_format is STATEMENT: the server refuses what sessions in READ COMMITTED write, as those of a forwarder are"), nil
 	case !watches && x.MySQL.WithoutProcess == mysql.ProofRequired:
-		return fail("GRANT PROCESS ON *.* TO the user, or choose outbox.without_process", "the user lacks the privilege PROCESS: what was rolled back cannot be told from what is to come"), nil
+		return fail("GRANT PROCESS ON *.* TO the user, or choose outbox.without_process", "the user lacks the privilege PROCESS: what was rolled back cannot be distinguished from what is to come"), nil
 	case !watches && x.MySQL.WithoutProcess == mysql.ProofGrace:
 		return warn("GRANT PROCESS ON *.* TO the user, or outbox.without_process: void", "without the privilege PROCESS, a statement that publishes for longer than outbox.grace loses its rows"), nil
 	case mode != "2":

@@ -74,7 +74,7 @@ func checkSlots(ctx context.Context, x *examination) (verdict, error) {
 		case s.Status == "lost":
 			texts = append(texts, s.Name+" has lost what it was to keep")
 		case !s.Active:
-			texts = append(texts, fmt.Sprintf("%s is read by nobody and keeps %s", s.Name, size(s.Kept)))
+			texts = append(texts, fmt.Sprintf("%s is not read and keeps %s", s.Name, size(s.Kept)))
 		case s.Kept > x.slot:
 			texts = append(texts, fmt.Sprintf("%s is %s behind", s.Name, size(s.Kept)))
 			continue

@@ -11,7 +11,7 @@ import (
 	"github.com/waybill-go/waybill/framework/store"
 )
 
-// answer runs a command with somebody at its terminal who says text.
+// answer runs a command with someone at its terminal who says text.
 func answer(t *testing.T, text string, args ...string) result {
 	t.Helper()
 	var stdout, stderr bytes.Buffer

@@ -236,7 +236,7 @@ func TestForwardDoesNotWaitForWhatWillNotComeRight(t *testing.T) {
 	}
 }
 
-// door is an address at which nobody listens until it is opened; then it leads to
+// door is an address at which nothing listens until it is opened; then it leads to
 // a database.
 type door struct {
 	address string

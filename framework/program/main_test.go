@@ -45,7 +45,7 @@ func testMain(m *testing.M) (code int) {
 		return complain(fmt.Errorf("build the program: %w: %s", err, output))
 	}
 	code = m.Run()
-	metrics := goleak.IgnoreTopFunction("github.com/rcrowley/go-metrics.(*meterArbiter).tick") // sarama's, one for ever
+	metrics := goleak.IgnoreTopFunction("github.com/rcrowley/go-metrics.(*meterArbiter).tick") // sarama's, one forever
 	if err := errors.Join(postgrestest.Stop(), goleak.Find(metrics)); err != nil {
 		return complain(err)
 	}

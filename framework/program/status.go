@@ -30,7 +30,7 @@ below says so.
 
 KEEPS FROM shows which sinks have not settled the whole log, and therefore keep rows in
 it that outbox.retention would delete. A sink that was removed from the configuration
-keeps them for ever: see waybill forget.
+keeps them forever: see waybill forget.
 
 CONDITION shows why a sink gets no deliveries: it is paused, a forwarder cannot reach it
 (breaker open), or it asked a forwarder to wait (throttled). For a sink with many

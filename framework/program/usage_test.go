@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// nowhere is an address at which nobody listens.
+// nowhere is an address at which nothing listens.
 const nowhere = "postgres://app:hunter2@127.0.0.1:1/app?sslmode=disable"
 
 func TestErrorsAreOneLineAndHaveTheirCode(t *testing.T) {

@@ -121,7 +121,7 @@ var limitTexts = []struct {
 
 // limit says how long to pause where the answer is that too much comes at once
 // from this sink; 0 for all other answers. Only a 4xx asks for a pause: a mail that
-// is the cause of a refusal for good would hold up all others for ever.
+// is the cause of a refusal for good would hold up all others forever.
 func (a answer) limit(step Step) time.Duration {
 	if a.code/100 != 4 {
 		return 0
@@ -177,7 +177,7 @@ func (a answer) isAboutUser() bool {
 	return false
 }
 
-// hint tells an operator what to look at; "" where that is not clear.
+// hint says what an operator should look at; "" where that is not clear.
 func (a answer) hint(step Step) string {
 	switch {
 	case a.isAboutUser():

@@ -139,7 +139,7 @@ func (e *ServerError) Error() string {
 // Unwrap returns the cause.
 func (e *ServerError) Unwrap() error { return e.Err }
 
-// hint tells an operator what to look at, where the cause is clear.
+// hint says what an operator should look at, where the cause is clear.
 func (e *ServerError) hint() string {
 	var certificate *tls.CertificateVerificationError
 	switch {
@@ -177,7 +177,7 @@ func (e *ServerError) class() (sinks.Class, time.Duration) {
 		return sinks.ClassUnavailable, 0
 	}
 	// A connection lost further on may be this mail's doing, and a sink that
-	// waits for such a server to come back would wait for ever.
+	// waits for such a server to come back would wait forever.
 	return sinks.ClassTransient, 0
 }
 

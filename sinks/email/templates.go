@@ -207,7 +207,7 @@ func (t *templates) render(typeName string, data *Data, locale string) (*letter,
 	return l, t.renderAttachments(l, typeName, data, wanted)
 }
 
-// locales tells in whose templates to look.
+// locales returns in whose templates to look.
 func (t *templates) locales(typeName string, data *Data, locale string) ([]string, error) {
 	if locale == "" {
 		given, err := execute(t.find(typeName, localeFile), data)

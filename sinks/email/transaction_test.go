@@ -95,7 +95,7 @@ func TestARecipientRefusedForTheMomentDelaysTheMailForAll(t *testing.T) {
 
 func TestHoweverRecipientsAreRefusedNobodyGetsAMailTwiceAndAllWhoCanGetIt(t *testing.T) {
 	// What each recipient is answered with each attempt, until there is no more:
-	// then everybody is accepted.
+	// then everyone is accepted.
 	answers := rapid.SliceOfN(rapid.SliceOfN(rapid.SampledFrom([]int{0, 0, 450, 550}), 3, 3), 0, 4)
 	addresses := []string{"a@example.org", "b@example.org", "c@example.org"}
 	rapid.Check(t, func(r *rapid.T) {

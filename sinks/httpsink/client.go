@@ -16,7 +16,7 @@ type connections interface {
 	roundTrip(r *http.Request) (*http.Response, error)
 	// check finds what stands in the way of a connection.
 	check(ctx context.Context) error
-	// proxied tells whether requests go through a proxy.
+	// proxied reports whether requests go through a proxy.
 	proxied() bool
 	close()
 }

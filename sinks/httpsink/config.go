@@ -46,7 +46,7 @@ const (
 
 var formats = []string{FormatEnvelope, FormatJSON, FormatBinary, FormatStructured, FormatBatch}
 
-// isEvents tells whether requests of a format are CloudEvents.
+// isEvents reports whether requests of a format are CloudEvents.
 func isEvents(format string) bool { return strings.HasPrefix(format, "cloudevents-") }
 
 // Modes of the guard.

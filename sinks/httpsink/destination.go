@@ -20,7 +20,7 @@ const maxURL = 8 << 10
 type destination struct {
 	fixed    place
 	template *template.Template // nil: all go to fixed
-	// open tells that the host comes from data. Else fixed has the scheme and
+	// open reports that the host comes from data. Else fixed has the scheme and
 	// host of all URLs.
 	open   bool
 	method string

@@ -203,7 +203,7 @@ func metaHeader(name string) string {
 	return string(b)
 }
 
-// isPlain tells whether s can be a header value as it stands.
+// isPlain reports whether s can be a header value as it stands.
 func isPlain(s string) bool {
 	if s == "" {
 		return true
@@ -216,7 +216,7 @@ func isPlain(s string) bool {
 	return s[0] != ' ' && s[len(s)-1] != ' '
 }
 
-// isToken tells whether s can be a header name (RFC 9110, section 5.6.2).
+// isToken reports whether s can be a header name (RFC 9110, section 5.6.2).
 func isToken(s string) bool {
 	for i := range len(s) {
 		if !isAlphanumeric(s[i]) && strings.IndexByte("!#$%&'*+-.^_`|~", s[i]) < 0 {

@@ -185,7 +185,7 @@ func checkAge(timestamp string) error {
 	return nil
 }
 
-// verifier tells whether one of the signatures is that of its secret.
+// verifier reports whether one of the signatures is that of its secret.
 type verifier func(signatures []string, head, body []byte) bool
 
 func (v Receiver) verifiers() ([]verifier, error) {

@@ -33,7 +33,7 @@ func (r received) again() *http.Request {
 	return &http.Request{Header: r.Header, Body: io.NopCloser(strings.NewReader(r.Body))}
 }
 
-// withBody is a request whose body somebody changed.
+// withBody is a request whose body someone changed.
 func withBody(r *http.Request, body string) *http.Request {
 	r.Body = io.NopCloser(strings.NewReader(body))
 	return r

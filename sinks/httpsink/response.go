@@ -84,7 +84,7 @@ func (s *Sink) refused(to place, resp *http.Response) error {
 	return sinks.Permanent(e)
 }
 
-// refusesSink tells the statuses that are about the address, the credentials or
+// refusesSink reports the statuses that are about the address, the credentials or
 // the configuration, whatever is sent. Redirects are among them, as they are not
 // followed.
 func refusesSink(status int) bool {
@@ -99,7 +99,7 @@ func refusesSink(status int) bool {
 	return status/100 == 3
 }
 
-// mayWait tells the statuses whose Retry-After counts.
+// mayWait reports the statuses whose Retry-After counts.
 func mayWait(status int) bool {
 	switch status {
 	case http.StatusRequestTimeout, http.StatusTooEarly, http.StatusTooManyRequests,
@@ -109,7 +109,7 @@ func mayWait(status int) bool {
 	return false
 }
 
-// mayPass tells the statuses that are about the moment. A 409 is: with an
+// mayPass reports the statuses that are about the moment. A 409 is: with an
 // idempotency key it says that an earlier attempt is still in progress.
 func mayPass(status int) bool {
 	switch status {
@@ -160,7 +160,7 @@ func (s *Sink) unanswered(ctx, bounded context.Context, target string, err error
 	return sinks.Transient(fmt.Errorf("%s: %w", target, err))
 }
 
-// unreachable tells errors about the connection from those about a request.
+// unreachable reports errors about the connection from those about a request.
 // Nearly all come from our own dialer. What is left: TLS with the server behind
 // a proxy, what a SOCKS proxy reports, and a TLS 1.3 server that rejects the
 // client only after the handshake, as far as net/http passes its alert on

@@ -44,7 +44,7 @@ type signer struct {
 	masters []master // of keys that differ from receiver to receiver
 }
 
-// signs tells whether there is anything to sign with.
+// signs reports whether there is anything to sign with.
 func (s *signer) signs() bool { return len(s.keys)+len(s.masters) > 0 }
 
 // keysFor are those of the requests to one receiver.

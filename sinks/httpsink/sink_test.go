@@ -421,7 +421,7 @@ func classOf(err error) sinks.Class {
 	return class
 }
 
-// unusedAddress is one where nobody listens any more.
+// unusedAddress is one where nothing listens any more.
 func unusedAddress(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -206,19 +206,19 @@ func faultOf(err error) (f fault, hint string) {
 	return ofCluster, ""
 }
 
-// isProtocol tells whether a broker said it.
+// isProtocol reports whether a broker said it.
 func isProtocol(err error) bool {
 	var said *kerr.Error
 	return errors.As(err, &said)
 }
 
-// isUnknownTopic tells whether the client looks for a topic that is not there, or not
+// isUnknownTopic reports whether the client looks for a topic that is not there, or not
 // there any more under its id.
 func isUnknownTopic(err error) bool {
 	return errors.Is(err, kerr.UnknownTopicOrPartition) || errors.Is(err, kerr.UnknownTopicID)
 }
 
-// hungUp tells whether a broker ended the connection as soon as it was made.
+// hungUp reports whether a broker ended the connection as soon as it was made.
 func hungUp(err error) bool {
 	var (
 		first      *kgo.ErrFirstReadEOF
@@ -246,7 +246,7 @@ func aboutTLS(err error) (hint string) {
 	return ""
 }
 
-// blamesBatch tells whether a broker says to all records of a batch what
+// blamesBatch reports whether a broker says to all records of a batch what
 // only one of them, or only their sum, is at fault for.
 func (p *publication) blamesBatch() bool {
 	return errors.Is(p.err, kerr.MessageTooLarge) ||

@@ -116,7 +116,7 @@ func (s SASL) validatePassword(given TokenProvider) error {
 	return errors.Join(problems...)
 }
 
-// prepared tells whether SCRAM can send the two: RFC 5802 wants them through
+// prepared reports whether SCRAM can send the two: RFC 5802 wants them through
 // SASLprep, which refuses control characters and the like.
 func prepared(hash scram.HashGeneratorFcn, user, password string) bool {
 	_, err := hash.NewClient(user, password, "")
@@ -208,7 +208,7 @@ func (c *scramClient) Step(challenge string) (string, error) {
 	return response, nil
 }
 
-// Done tells whether the exchange has ended.
+// Done reports whether the exchange has ended.
 func (c *scramClient) Done() bool { return c.conversation.Done() }
 
 // Challenge is Step for franz-go.

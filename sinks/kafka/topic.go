@@ -18,7 +18,7 @@ const maxTopicNameLength = 249
 // and wraps ErrTopic.
 type topic func(e *notification.Envelope) (string, error)
 
-// isTemplate tells whether data has a say in the topic.
+// isTemplate reports whether data has a say in the topic.
 func isTemplate(text string) bool { return strings.Contains(text, "{{") }
 
 // newTopic makes a topic of what the user typed. A template is tried once, on an

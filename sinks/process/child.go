@@ -162,7 +162,7 @@ func (c *child) takeOut(p *pending) bool {
 	return in
 }
 
-// cancel tells the program that the sink no longer waits for a delivery.
+// cancel informs the program that the sink no longer waits for a delivery.
 func (c *child) cancel(p *pending) {
 	c.mu.Lock()
 	c.cancelled = append(c.cancelled, p.number)
@@ -366,7 +366,7 @@ func (c *child) closePipes(pipes *sync.WaitGroup) {
 	<-done
 }
 
-// death tells how the process ended.
+// death describes how the process ended.
 func (c *child) death() error {
 	status := "with exit status 0"
 	exit := new(exec.ExitError)

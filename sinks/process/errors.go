@@ -42,7 +42,7 @@ const lonelyDeaths = 3
 // suspects tells a delivery that kills each program from programs that die for
 // other reasons. While a destination is unavailable the engine tries one
 // delivery at a time, so the same one comes alone again and again; without an
-// attempt spent it would hold up all others for ever. The zero value suspects
+// attempt spent it would hold up all others forever. The zero value suspects
 // no delivery.
 type suspects struct {
 	mu     sync.Mutex

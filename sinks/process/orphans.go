@@ -6,7 +6,7 @@ import (
 )
 
 // started are the processes for which an exec.Cmd waits. [ReapOrphans] leaves them
-// alone: their exit status would be lost, and their number somebody else's.
+// alone: their exit status would be lost, and their number someone else's.
 var started struct {
 	sync.RWMutex          // for reading while a process starts and is not in pids yet
 	pids         sync.Map // of the *exec.Cmd

@@ -12,7 +12,7 @@ import (
 
 // ReapOrphans waits for the orphans that this process has adopted, until ctx is
 // done. Process 1 needs it: in a container without an init it is the program itself
-// that becomes the parent of what the programs of sinks leave behind, and what nobody
+// that becomes the parent of what the programs of sinks leave behind, and what nothing
 // waits for stays a zombie.
 //
 // It never waits for a program of a sink, whose sink does. It takes for an orphan
@@ -50,7 +50,7 @@ func reapOrphans() {
 	}
 }
 
-// zombies lists the children that have ended and for which nobody has waited.
+// zombies lists the children that have ended and for which nothing has waited.
 func zombies() (pids []int) {
 	files, _ := filepath.Glob("/proc/[0-9]*/stat")
 	for _, file := range files {

@@ -47,7 +47,7 @@ func (c *child) writeStdin() {
 			c.noteWritten(ridden)
 		}
 		if batch.Cap() > 8*batchBytes {
-			batch = bytes.Buffer{} // one huge line must not stay for ever
+			batch = bytes.Buffer{} // one huge line must not stay forever
 		}
 	}
 	c.report(fmt.Errorf("%w: it %w of stdin: %w", ErrProtocol, errHungUp, err))

@@ -113,7 +113,7 @@ func (s *Sink) Open(context.Context) error {
 }
 
 // Deliver writes one line and waits for its answer, until ctx ends. The Answers of [Kind]
-// explain the errors. If the sink stops waiting for a delivery, it tells the program.
+// explain the errors. If the sink stops waiting for a delivery, it informs the program.
 func (s *Sink) Deliver(ctx context.Context, d *notification.Delivery) (notification.Receipt, error) {
 	switch err := ctx.Err(); {
 	case errors.Is(err, context.DeadlineExceeded):

@@ -148,19 +148,19 @@ func TestTheProgramSaysWhatAFailureMeans(t *testing.T) {
 		class  sinks.Class
 		says   string
 	}{
-		"transient":           {`{"outcome":"transient","error":"try later"}`, sinks.ClassTransient, "try later"},
-		"unavailable":         {`{"outcome":"unavailable","error":"shop is shut"}`, sinks.ClassUnavailable, "shop is shut"},
-		"permanent":           {`{"outcome":"permanent","error":"no such order"}`, sinks.ClassPermanent, "no such order"},
-		"unknown":             {`{"outcome":"unknown","error":"no handler for order.lost"}`, sinks.ClassUnknown, "order.lost"},
-		"throttled, seconds":  {`{"outcome":"throttled","seconds":0.5,"error":"slow"}`, sinks.ClassThrottled, "slow"},
-		"throttled, until":    {`{"outcome":"throttled","until":"2999-01-01T00:00:00Z"}`, sinks.ClassThrottled, "no reason"},
-		"throttled, past":     {`{"outcome":"throttled","until":"1999-01-01T00:00:00Z"}`, sinks.ClassTransient, "no reason"},
-		"throttled, for ever": {`{"outcome":"throttled","error":"slow"}`, sinks.ClassTransient, "either until or seconds"},
-		"throttled, twice":    {`{"outcome":"throttled","seconds":1,"until":"2999-01-01T00:00:00Z"}`, sinks.ClassTransient, "either until or seconds"},
-		"throttled, no time":  {`{"outcome":"throttled","until":"soon"}`, sinks.ClassTransient, `until is "soon"`},
-		"unknown outcome":     {`{"outcome":"done"}`, sinks.ClassTransient, `the outcome "done" is none of`},
-		"no outcome":          {`{"receipt":"x"}`, sinks.ClassTransient, `the outcome "" is none of`},
-		"wrong type":          {`{"outcome":"throttled","seconds":"3"}`, sinks.ClassTransient, "seconds is a string"},
+		"transient":          {`{"outcome":"transient","error":"try later"}`, sinks.ClassTransient, "try later"},
+		"unavailable":        {`{"outcome":"unavailable","error":"shop is shut"}`, sinks.ClassUnavailable, "shop is shut"},
+		"permanent":          {`{"outcome":"permanent","error":"no such order"}`, sinks.ClassPermanent, "no such order"},
+		"unknown":            {`{"outcome":"unknown","error":"no handler for order.lost"}`, sinks.ClassUnknown, "order.lost"},
+		"throttled, seconds": {`{"outcome":"throttled","seconds":0.5,"error":"slow"}`, sinks.ClassThrottled, "slow"},
+		"throttled, until":   {`{"outcome":"throttled","until":"2999-01-01T00:00:00Z"}`, sinks.ClassThrottled, "no reason"},
+		"throttled, past":    {`{"outcome":"throttled","until":"1999-01-01T00:00:00Z"}`, sinks.ClassTransient, "no reason"},
+		"throttled, forever": {`{"outcome":"throttled","error":"slow"}`, sinks.ClassTransient, "either until or seconds"},
+		"throttled, twice":   {`{"outcome":"throttled","seconds":1,"until":"2999-01-01T00:00:00Z"}`, sinks.ClassTransient, "either until or seconds"},
+		"throttled, no time": {`{"outcome":"throttled","until":"soon"}`, sinks.ClassTransient, `until is "soon"`},
+		"unknown outcome":    {`{"outcome":"done"}`, sinks.ClassTransient, `the outcome "done" is none of`},
+		"no outcome":         {`{"receipt":"x"}`, sinks.ClassTransient, `the outcome "" is none of`},
+		"wrong type":         {`{"outcome":"throttled","seconds":"3"}`, sinks.ClassTransient, "seconds is a string"},
 	} {
 		_, err := sink.Deliver(t.Context(), delivery(t, act{Answer: []byte(c.answer)}))
 		require.ErrorContains(t, err, c.says, name)

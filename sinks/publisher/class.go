@@ -25,7 +25,7 @@ var lost = []error{
 // failed gives an error of the publisher its class: the one that it was made with, or
 // that the application gives it, else unavailable where the connection is at fault. All
 // others are transient. So is a context that was cancelled inside the publisher: ours
-// was not, and without an attempt spent it would be tried for ever.
+// was not, and without an attempt spent it would be tried forever.
 func (s *Sink) failed(topic string, err error) error {
 	if !hasClass(err) && s.classify != nil {
 		if classed := s.classify(err); hasClass(classed) {

@@ -466,7 +466,7 @@ func class(err error) sinks.Class {
 	return c
 }
 
-// passes tells whether err is one that another try may not meet.
+// passes reports whether err is one that another try may not meet.
 func passes(err error) bool {
 	c := class(err)
 	return c == sinks.ClassTransient || c == sinks.ClassUnavailable

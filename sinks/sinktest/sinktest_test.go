@@ -263,7 +263,7 @@ var wrong = map[string]struct {
 			return "cut", nil
 		})
 	}},
-	"tries a huge one for ever": {"odd ones arrive intact or are refused", func() sinktest.Subject {
+	"tries a huge one forever": {"odd ones arrive intact or are refused", func() sinktest.Subject {
 		return subject(func(m *memory, ctx context.Context, d *notification.Delivery) (notification.Receipt, error) {
 			if len(d.Payload) > 1<<20 {
 				return "", errors.New("too large")

@@ -134,7 +134,7 @@ func peers(ctx context.Context, args []string) error {
 }
 
 // measureAndKeep writes the file, also of the scenarios that were through when one failed
-// or somebody stopped the command. Those that are not measured stay in it.
+// or someone stopped the command. Those that are not measured stay in it.
 func measureAndKeep(ctx context.Context, o options) (*result.Result, error) {
 	r, failed := measure(ctx, o)
 	if o.json == "" || len(r.Scenarios) == 0 {

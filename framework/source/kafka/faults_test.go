@@ -216,7 +216,7 @@ func TestASinkThatBeginsNowKnowsItsEpoch(t *testing.T) {
 	require.NotContains(t, string(lease.Position), `"leader_epoch":-1`, "an election that takes records would not be seen")
 }
 
-// A gap in the numbers of a sink's lanes is no reason to try for ever.
+// A gap in the numbers of a sink's lanes is no reason to try forever.
 func TestAGapInTheLanesIsFilled(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, kafkatest.Fake(t), 3, nil)

@@ -132,7 +132,7 @@ func (s *Source) Extent(ctx context.Context) (e store.Extent, err error) {
 	return e, nil
 }
 
-// keeps is the shortest retention of the topics; 0: for ever, or not known.
+// keeps is the shortest retention of the topics; 0: forever, or not known.
 func (s *Source) keeps(ctx context.Context) (keeps time.Duration) {
 	for _, config := range s.configs(ctx) {
 		var ms int64

@@ -255,7 +255,7 @@ func (p *adversary) xa() {
 	}
 }
 
-// endXA ends a transaction. One whose session was killed once it was prepared would keep its locks for ever:
+// endXA ends a transaction. One whose session was killed once it was prepared would keep its locks forever:
 // any other session may end it, as soon as the server has put the first one away.
 func (p *adversary) endXA(how, name string) {
 	for until := time.Now().Add(2 * time.Second); p.exec(how+name) != nil && time.Now().Before(until); {

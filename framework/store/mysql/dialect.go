@@ -184,7 +184,7 @@ func (*dialect) Missing(_ context.Context, _ store.Execer, _ string, err error) 
 // Advise adds the hint of the error's number.
 func (*dialect) Advise(err error) error { return advise(err) }
 
-// TakeCursors locks the rows, in the order of the primary key. It is no SELECT: the driver waits for ever
+// TakeCursors locks the rows, in the order of the primary key. It is no SELECT: the driver waits forever
 // for the end of the rows where one is executed with arguments apart from it.
 func (*dialect) TakeCursors(sink string) tables.Expr {
 	return tables.SQL(`UPDATE {cursors} SET revision = revision WHERE sink = ?`, sink)

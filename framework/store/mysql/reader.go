@@ -29,7 +29,7 @@ const (
 	maxWindow = 1 << 20
 )
 
-// statementTime bounds one statement of the reader, which would wait for ever for an answer that
+// statementTime bounds one statement of the reader, which would wait forever for an answer that
 // does not come. The next one looks through less.
 const statementTime = time.Minute
 

@@ -74,7 +74,7 @@ func (s *Store) mayWatch(ctx context.Context, c *sql.Conn) error {
 		return err
 	case s.config.WithoutProcess == ProofRequired:
 		return &store.AdvisedError{
-			Err: fmt.Errorf("%w: the user lacks the privilege PROCESS, without which offsets that were rolled back cannot be told from those to come: %w", store.ErrUnsupported, err),
+			Err: fmt.Errorf("%w: the user lacks the privilege PROCESS, without which offsets that were rolled back cannot be distinguished from those to come: %w", store.ErrUnsupported, err),
 			Hint: "GRANT PROCESS ON *.* TO the user of the forwarder, or choose outbox.without_process: " +
 				"void puts empty rows in their place and loses nothing, grace gives them up after a time",
 		}

@@ -25,7 +25,7 @@ func TestNATS(t *testing.T) {
 	server := brokertest.Start(t, brokertest.StartNATS)
 	b := broker{server.URL}
 	t.Run("a repetition is stored once", b.testRepetition)
-	t.Run("two sinks of one stream are told apart", b.testTwoSinks)
+	t.Run("two sinks of one stream are distinguished", b.testTwoSinks)
 	t.Run("a subject that no message can have is permanent", b.testImpossibleSubjects)
 	t.Run("metadata hide no header of the server", b.testOddHeaders)
 	t.Run("a subject without a stream is unavailable", b.testNoStream)

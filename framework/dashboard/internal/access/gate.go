@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// Config says who may do what. The zero value serves loopback addresses only, where everybody is
+// Config says who may do what. The zero value serves loopback addresses only, where everyone is
 // the operator "local". With any of Users, Tokens and Proxy each request needs one of them.
 type Config struct {
 	// Address is the host and port at which the program listens, where it is known. Without
@@ -58,7 +58,7 @@ type rules struct {
 	Config
 	users  *users
 	tokens *tokens
-	// local says that everybody is an operator, and closed why nobody may do anything.
+	// local says that everyone is an operator, and closed why nobody may do anything.
 	local  bool
 	closed string
 }

@@ -23,7 +23,7 @@ const (
 	// waitTime is how long a page waits for a look.
 	waitTime = 100 * time.Millisecond
 	// pause is how far looks are apart at which no one asks for one, and fresh is how old the
-	// last one may be for somebody who does.
+	// last one may be for someone who does.
 	pause = 10 * time.Second
 	fresh = 2 * time.Second
 	// share is the part of the time that looks may take: 1/share of it, unless they would be more
@@ -64,8 +64,8 @@ type History struct {
 	stop   context.CancelFunc
 	begin  sync.Once
 	work   sync.WaitGroup
-	turn   chan struct{} // holds one value while somebody looks
-	kick   chan struct{} // capacity 1: somebody asks for a fresh look
+	turn   chan struct{} // holds one value while someone looks
+	kick   chan struct{} // capacity 1: someone asks for a fresh look
 
 	mu     sync.Mutex
 	latest Look
@@ -101,7 +101,7 @@ func (h *History) Close() {
 	h.work.Wait()
 }
 
-// run looks at each pause, and when somebody asks, but for no more than its share of the time.
+// run looks at each pause, and when someone asks, but for no more than its share of the time.
 func (h *History) run() {
 	timer := time.NewTimer(pause)
 	defer timer.Stop()

@@ -52,7 +52,7 @@ type subject struct {
 	role    access.Role
 }
 
-// watched is a page that somebody has open. live.mu guards it.
+// watched is a page that someone has open. live.mu guards it.
 type watched struct {
 	watchers int
 	end      context.CancelFunc

@@ -87,7 +87,7 @@ func TestItDeliversOnSQLiteAndLeavesNothingBehind(t *testing.T) {
 	left, err := os.ReadDir(os.TempDir())
 	require.NoError(t, err)
 	require.Empty(t, left)
-	goleak.VerifyNone(t, ignore, goleak.IgnoreTopFunction("github.com/rcrowley/go-metrics.(*meterArbiter).tick")) // sarama's, one for ever
+	goleak.VerifyNone(t, ignore, goleak.IgnoreTopFunction("github.com/rcrowley/go-metrics.(*meterArbiter).tick")) // sarama's, one forever
 }
 
 func TestItDeliversOnPostgreSQLAndLeavesOtherTablesAlone(t *testing.T) {

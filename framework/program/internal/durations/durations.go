@@ -1,4 +1,4 @@
-// Package durations tells percentiles of how long things took.
+// Package durations computes percentiles of how long things took.
 package durations
 
 import (

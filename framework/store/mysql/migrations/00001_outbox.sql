@@ -174,7 +174,7 @@ CREATE TABLE IF NOT EXISTS {{.Table "actions"}} (
     updated_at   DATETIME(6)  NOT NULL DEFAULT (UTC_TIMESTAMP(6)), -- its last batch
     cancelled_at DATETIME(6)  NULL, -- it does nothing more
     cancelled_by LONGTEXT     NOT NULL DEFAULT (''),
-    ended_at     DATETIME(6)  NULL, -- null while it goes on, and for ever if it was interrupted
+    ended_at     DATETIME(6)  NULL, -- null while it goes on, and forever if it was interrupted
     PRIMARY KEY (id),
     KEY {{.Name "actions_at"}} (at)
 ) ENGINE=InnoDB ROW_FORMAT=DYNAMIC CHARACTER SET utf8mb4 COLLATE {{.Collation}};
