@@ -111,7 +111,7 @@ func TestAHandlerOfAnotherTransactionIsRefusedWithTheWayOut(t *testing.T) {
 	sink := inbox.HandleTx(s.config(), s.types, func(context.Context, *sql.Tx, OrderPlaced) error { return nil })
 	_, err := sink.Deliver(t.Context(), s.delivery(t, "o-1"))
 	require.ErrorIs(t, err, inbox.ErrNoTransaction)
-	require.ErrorContains(t, err, "it takes a *sql.Tx, and the sink begins a *pgxpool.Tx: set Config.DB for *sql.Tx")
+	require.ErrorContains(t, err, "the handler takes a *sql.Tx, and the sink begins a *pgxpool.Tx: set Config.DB for *sql.Tx")
 	both := s.config()
 	both.DB = s.db
 	require.ErrorContains(t, inbox.Mux(both, s.types).(sinks.Opener).Open(t.Context()), "DB and Pgx are both set")
