@@ -19,7 +19,7 @@ import (
 // Pools opens the outboxes of many databases within one number of connections. Those with one address have
 // one pool, also schemas of one PostgreSQL. It is safe for concurrent use.
 type Pools struct {
-	slots *semaphore.Weighted
+	permits *semaphore.Weighted
 
 	mu    sync.Mutex
 	pools map[string]*pool
@@ -32,15 +32,15 @@ type pool struct {
 }
 
 const (
-	// keptIdle is how many idle connections a pool keeps while there are slots.
+	// keptIdle is how many idle connections a pool keeps while there are permits.
 	keptIdle = 4
-	// evictPause is between two tries to get a slot while all are in use.
+	// evictPause is between two tries to get a permit while all are in use.
 	evictPause = 5 * time.Millisecond
 )
 
 // NewPools returns pools of so many connections together.
 func NewPools(connections int) *Pools {
-	return &Pools{slots: semaphore.NewWeighted(int64(connections)), pools: make(map[string]*pool)}
+	return &Pools{permits: semaphore.NewWeighted(int64(connections)), pools: make(map[string]*pool)}
 }
 
 // Store opens the outbox of a configuration. release is called after its last use.
@@ -74,7 +74,7 @@ func (p *Pools) open(ctx context.Context, c config.Tables, d dialect, db *sql.DB
 	return s, release, nil
 }
 
-// take is the pool of an address, which it makes where there is none.
+// take returns the pool of an address, and makes it if there is none.
 func (p *Pools) take(kind config.Dialect, address string) (*sql.DB, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -86,7 +86,7 @@ func (p *Pools) take(kind config.Dialect, address string) (*sql.DB, error) {
 	if kind == config.MySQL {
 		open = mysql.OpenDBWithin
 	}
-	db, err := open(address, p.slot)
+	db, err := open(address, p.permit)
 	if err != nil {
 		return nil, err
 	}
@@ -111,28 +111,28 @@ func (p *Pools) giveBack(address string) {
 	}
 }
 
-// slot is a [store.Slot]. Where none is free, idle connections of some pool are closed.
-func (p *Pools) slot(ctx context.Context) (release func(), err error) {
-	for !p.slots.TryAcquire(1) {
+// permit is a [store.Permit]. If none is free, idle connections of some pool are closed.
+func (p *Pools) permit(ctx context.Context) (release func(), err error) {
+	for !p.permits.TryAcquire(1) {
 		p.evict()
 		waiting, cancel := context.WithTimeout(ctx, evictPause)
-		err := p.slots.Acquire(waiting, 1)
+		err := p.permits.Acquire(waiting, 1)
 		cancel()
 		switch {
 		case err == nil:
 			return p.release, nil
 		case ctx.Err() != nil:
-			return nil, errors.Join(errNoSlot, ctx.Err())
+			return nil, errors.Join(errNoPermit, ctx.Err())
 		}
 	}
 	return p.release, nil
 }
 
-var errNoSlot = errors.New("all of fleet.connections are in use")
+var errNoPermit = errors.New("all of fleet.connections are in use")
 
-func (p *Pools) release() { p.slots.Release(1) }
+func (p *Pools) release() { p.permits.Release(1) }
 
-// evict closes the idle connections of one pool, whichever comes first in the order of a map: by chance.
+// evict closes the idle connections of an arbitrary pool.
 func (p *Pools) evict() {
 	p.mu.Lock()
 	var idle *sql.DB

@@ -31,8 +31,8 @@ const idleConnections = 10
 func OpenDB(dsn string) (*sql.DB, error) { return OpenDBWithin(dsn, nil) }
 
 // OpenDBWithin is OpenDB for one of several handles that have a number of connections in common: each
-// connection takes a slot.
-func OpenDBWithin(dsn string, slot store.Slot) (*sql.DB, error) {
+// connection takes a permit.
+func OpenDBWithin(dsn string, permit store.Permit) (*sql.DB, error) {
 	config, err := parseDSN(dsn)
 	if err != nil {
 		return nil, fmt.Errorf("the database's address %w", err)
@@ -41,7 +41,7 @@ func OpenDBWithin(dsn string, slot store.Slot) (*sql.DB, error) {
 	if err != nil {
 		return nil, errors.New("the database's address cannot be used") // without it: it may hold a password
 	}
-	db := sql.OpenDB(&connector{c, slot})
+	db := sql.OpenDB(&connector{c, permit})
 	db.SetMaxIdleConns(idleConnections)
 	return db, nil
 }
@@ -49,7 +49,7 @@ func OpenDBWithin(dsn string, slot store.Slot) (*sql.DB, error) {
 // connector makes sessions that know their server.
 type connector struct {
 	driver.Connector
-	slot store.Slot
+	permit store.Permit
 }
 
 // driverSession is all that a connection of the driver offers to database/sql.
@@ -72,7 +72,7 @@ type session struct {
 	release func()
 }
 
-// Close gives the slot back. database/sql calls it once.
+// Close gives the permit back. database/sql calls it once.
 func (s *session) Close() error {
 	defer s.release()
 	return s.driverSession.Close()
@@ -80,7 +80,7 @@ func (s *session) Close() error {
 
 // Connect opens a session.
 func (c *connector) Connect(ctx context.Context) (driver.Conn, error) {
-	release, err := c.slot.Take(ctx)
+	release, err := c.permit.Take(ctx)
 	if err != nil {
 		return nil, err
 	}

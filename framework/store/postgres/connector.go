@@ -39,8 +39,8 @@ type connector struct {
 	// era increases when a server turns out to be read-only. Sessions of an earlier era are not
 	// used again: they lead to that server too, or to one that the address no longer means.
 	era atomic.Int64
-	// slot, if set, bounds the sessions of several handles together.
-	slot store.Slot
+	// permit, if set, bounds the sessions of several handles together.
+	permit store.Permit
 }
 
 var _ driver.Connector = (*connector)(nil)
@@ -62,7 +62,7 @@ func (c *connector) Driver() driver.Driver { return &pq.Driver{} }
 
 // Connect opens a session within ctx, including authentication.
 func (c *connector) Connect(ctx context.Context) (driver.Conn, error) {
-	release, err := c.slot.Take(ctx)
+	release, err := c.permit.Take(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -126,7 +126,7 @@ type session struct {
 	release   func()
 }
 
-// Close releases the slot. database/sql calls it once.
+// Close releases the permit. database/sql calls it once.
 func (s *session) Close() error {
 	defer s.release()
 	return s.pqSession.Close()

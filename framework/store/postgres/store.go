@@ -161,8 +161,8 @@ var (
 func OpenDB(dsn string) (*sql.DB, error) { return OpenDBWithin(dsn, nil) }
 
 // OpenDBWithin is OpenDB for one of several handles that share a number of connections: each
-// connection takes a slot.
-func OpenDBWithin(dsn string, slot store.Slot) (*sql.DB, error) {
+// connection takes a permit.
+func OpenDBWithin(dsn string, permit store.Permit) (*sql.DB, error) {
 	c, err := newConnector(dsn)
 	var unparsed *url.Error
 	switch {
@@ -171,7 +171,7 @@ func OpenDBWithin(dsn string, slot store.Slot) (*sql.DB, error) {
 	case err != nil:
 		return nil, fmt.Errorf("the database's address: %w", err)
 	}
-	c.slot = slot
+	c.permit = permit
 	if !strings.Contains(dsn, "binary_parameters") {
 		c.config.BinaryParameters = true
 	}
