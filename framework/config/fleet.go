@@ -151,8 +151,8 @@ func (l *loader) checkFleet(c *Config) {
 	}
 }
 
-// checkDatabases says what is wrong with the names of databases, and which is there twice: it would be worked
-// on twice.
+// checkDatabases reports invalid names, and databases that are listed twice: two outboxes would share
+// the same tables.
 func (l *loader) checkDatabases(databases map[string]Database) {
 	known := make(map[string]string)
 	for _, name := range slices.Sorted(maps.Keys(databases)) {
@@ -165,7 +165,7 @@ func (l *loader) checkDatabases(databases map[string]Database) {
 		case d.Dialect() == "":
 			l.mistake(at, "%s: its address is missing", at)
 		case known[d.Address()] != "":
-			l.mistake(at, "%s: is the same database as %s", at, known[d.Address()])
+			l.mistake(at, "%s: this is the same database as %s", at, known[d.Address()])
 		}
 		known[d.Address()] = name
 	}

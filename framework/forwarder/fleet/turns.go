@@ -14,11 +14,11 @@ import (
 type turns struct {
 	seats   *semaphore.Weighted // first come, first served; nil: no bound
 	waiting atomic.Int32
-	usual   time.Duration // after what time without anything to do a database sleeps; 0: never
+	usual   time.Duration // idle time after which a database sleeps; 0: never
 }
 
-// hurried is after what time a database sleeps while others wait, and leastTurn how long one that has something to
-// do is awake then.
+// While others wait, an idle database sleeps after hurried, and one that has something to do ends its
+// turn after leastTurn.
 const (
 	hurried   = 500 * time.Millisecond
 	leastTurn = 5 * time.Second
@@ -32,7 +32,7 @@ func newTurns(awake int, sleep time.Duration) *turns {
 	return t
 }
 
-// sleep is after what time without anything to do a database that begins its turn sleeps.
+// sleep returns the idle time after which a database that begins its turn sleeps.
 func (t *turns) sleep() time.Duration {
 	if t.waiting.Load() > 0 {
 		return min(hurried, t.usual)
@@ -40,7 +40,8 @@ func (t *turns) sleep() time.Duration {
 	return t.usual
 }
 
-// begin waits for a turn. Its context ends when others have waited for long enough; end is called behind it.
+// begin waits for a turn. The turn's context ends when others wait and the turn has lasted for leastTurn.
+// The caller calls end after the work.
 func (t *turns) begin(ctx context.Context) (turn context.Context, end func(), err error) {
 	if t.seats == nil {
 		return ctx, func() {}, nil
