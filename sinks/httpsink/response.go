@@ -225,7 +225,7 @@ func (x excerpt) clean(text string) string {
 	cut := len(text) >= x.limit
 	text = x.credentials.Text(text[:min(len(text), x.limit)])
 	if cut {
-		text = x.credentials.WithoutCut(text)
+		text = x.credentials.TrimCut(text)
 	}
 	text = strings.Map(func(r rune) rune {
 		if r == unicode.ReplacementChar || unicode.IsControl(r) {

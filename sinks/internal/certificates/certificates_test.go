@@ -220,7 +220,7 @@ func newLogger() (*slog.Logger, *bytes.Buffer) {
 	return slog.New(slog.NewTextHandler(log, nil)), log
 }
 
-func TestARenewedCertificateIsShownFromTheNextHandshakeOn(t *testing.T) {
+func TestARenewedCertificateIsUsedFromTheNextHandshakeOn(t *testing.T) {
 	for name, put := range map[string]func(folder, string, []byte){"renamed": folder.replace, "in place": folder.write} {
 		t.Run(name, func(t *testing.T) {
 			of, dir := newIssuer(t), newFolder(t)
@@ -250,7 +250,7 @@ func TestARenewedCertificateIsShownFromTheNextHandshakeOn(t *testing.T) {
 	}
 }
 
-func TestAnAuthorityIsTrustedForAsLongAsItsFileHoldsIt(t *testing.T) {
+func TestAnAuthorityIsTrustedWhileItIsInTheFile(t *testing.T) {
 	before, after, dir := newIssuer(t), newIssuer(t), newFolder(t)
 	dir.write("ca", encode(before.cert))
 	logger, log := newLogger()
@@ -272,7 +272,7 @@ func TestAnAuthorityIsTrustedForAsLongAsItsFileHoldsIt(t *testing.T) {
 	require.NotContains(t, log.String(), "WARN")
 }
 
-func TestFilesThatCannotBeUsedChangeNothing(t *testing.T) {
+func TestUnusableFilesChangeNothing(t *testing.T) {
 	of, dir := newIssuer(t), newFolder(t)
 	ca := append(encode(newIssuer(t).cert), encode(of.cert)...)
 	cert, key := of.pair("shop")
@@ -310,7 +310,7 @@ func TestFilesThatCannotBeUsedChangeNothing(t *testing.T) {
 	}
 }
 
-func TestAServerMustHaveTheNameThatWasAskedFor(t *testing.T) {
+func TestAServerMustHaveTheRequestedName(t *testing.T) {
 	of, dir := newIssuer(t), newFolder(t)
 	dir.write("ca", encode(of.cert))
 	c, err := certificates.New(certificates.Files{CA: dir.file("ca")}, slog.New(slog.DiscardHandler))
@@ -339,7 +339,7 @@ func TestAServerMustHaveTheNameThatWasAskedFor(t *testing.T) {
 	}
 }
 
-func TestACertificateThatTheServerDoesNotTakeIsNotShown(t *testing.T) {
+func TestACertificateThatTheServerDoesNotAcceptIsNotSent(t *testing.T) {
 	of, dir := newIssuer(t), newFolder(t)
 	cert, key := newIssuer(t).pair("stranger")
 	dir.write("ca", encode(of.cert))
@@ -350,7 +350,7 @@ func TestACertificateThatTheServerDoesNotTakeIsNotShown(t *testing.T) {
 	require.Equal(t, "nobody", newClient(t, newServer(t, of), c, "127.0.0.1").asked(t))
 }
 
-func TestOnlyWhatThereIsAFileForIsApplied(t *testing.T) {
+func TestSettingsWithoutAFileAreUnchanged(t *testing.T) {
 	c, err := certificates.New(certificates.Files{}, slog.New(slog.DiscardHandler))
 	require.NoError(t, err)
 	config := new(tls.Config)
@@ -358,7 +358,7 @@ func TestOnlyWhatThereIsAFileForIsApplied(t *testing.T) {
 	require.Equal(t, new(tls.Config), config)
 }
 
-func TestAllMistakesAreReportedByTheirKeys(t *testing.T) {
+func TestAllMistakesAreReportedWithTheirKeys(t *testing.T) {
 	of, dir := newIssuer(t), newFolder(t)
 	cert, key := of.pair("shop")
 	_, otherKey := of.pair("other")
