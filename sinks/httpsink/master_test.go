@@ -16,7 +16,7 @@ import (
 	"github.com/waybill-go/waybill/sinks"
 )
 
-// The secret is openssl's: openssl kdf -keylen 32 -kdfopt digest:SHA256 -kdfopt key:…
+// The secret was made with openssl: openssl kdf -keylen 32 -kdfopt digest:SHA256 -kdfopt key:…
 // -kdfopt "info:waybill webhook secret v1 https://partner.example" -binary HKDF | base64
 const (
 	masterKey     = "abcdabcdabcdabcdabcdabcdabcdabcd"
@@ -25,7 +25,7 @@ const (
 
 var masterSecret = base64.StdEncoding.EncodeToString([]byte(masterKey))
 
-// independentSecret is RFC 5869 by its text, for one block.
+// independentSecret implements RFC 5869 for one block, from its text.
 func independentSecret(master, origin string) string {
 	mac := func(key, content []byte) []byte {
 		h := hmac.New(sha256.New, key)
@@ -37,7 +37,7 @@ func independentSecret(master, origin string) string {
 	return "whsec_" + base64.StdEncoding.EncodeToString(mac(extracted, []byte("waybill webhook secret v1 "+origin+"\x01")))
 }
 
-func TestADerivedSecretIsThatOfOpenSSL(t *testing.T) {
+func TestADerivedSecretIsTheSameAsInOpenSSL(t *testing.T) {
 	got, err := DeriveSecret(masterSecret, "https://partner.example")
 	require.NoError(t, err)
 	assert.Equal(t, derivedSecret, got)
@@ -64,7 +64,7 @@ func TestASecretIsDerivedFromSchemeHostAndPort(t *testing.T) {
 	}
 }
 
-func TestWhatNoSecretCanBeDerivedFromIsRefused(t *testing.T) {
+func TestInvalidMasterSecretsAndURLsAreRefused(t *testing.T) {
 	for want, c := range map[string]struct{ master, url string }{
 		`master secret: is what one receiver gets`:                 {vectorSecret, "https://a.example"},
 		`master secret: is not base64`:                             {"p@ss", "https://a.example"},
@@ -79,7 +79,7 @@ func TestWhatNoSecretCanBeDerivedFromIsRefused(t *testing.T) {
 	}
 }
 
-// A receiver knows its secret. If all have the same, each can forge to the others.
+// With a shared secret, each receiver could forge requests to the others.
 func TestReceiversDoNotShareASecret(t *testing.T) {
 	plain := strings.TrimPrefix(vectorSecret, "whsec_")
 	for name, c := range map[string]Config{

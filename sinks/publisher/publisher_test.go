@@ -163,7 +163,7 @@ func TestMetadataIsNotTakenForAnother(t *testing.T) {
 	}
 }
 
-func TestATopicIsMadeOfTheNotification(t *testing.T) {
+func TestTheTopicCanComeFromTheNotification(t *testing.T) {
 	for text, want := range map[string]string{
 		"orders":                                   "orders",
 		"shop.{{.Type}}":                           "shop.sinktest.happened",
