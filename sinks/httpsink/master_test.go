@@ -66,12 +66,12 @@ func TestASecretIsDerivedFromSchemeHostAndPort(t *testing.T) {
 
 func TestInvalidMasterSecretsAndURLsAreRefused(t *testing.T) {
 	for want, c := range map[string]struct{ master, url string }{
-		`master secret: is what one receiver gets`:                 {vectorSecret, "https://a.example"},
+		`master secret: has the prefix whsec_`:                 {vectorSecret, "https://a.example"},
 		`master secret: is not base64`:                             {"p@ss", "https://a.example"},
 		`master secret: is 31 bytes long once decoded`:             {base64.StdEncoding.EncodeToString(make([]byte, 31)), "https://a.example"},
 		`url: scheme "" is not offered`:                            {masterSecret, "a.example"},
 		`url: cannot be parsed`:                                    {masterSecret, "https://{{.Metadata.host}}/"},
-		`url: is missing; give the address that takes the request`: {masterSecret, ""},
+		`url: is missing; give the address for the requests`: {masterSecret, ""},
 	} {
 		_, err := DeriveSecret(c.master, c.url)
 		require.ErrorContains(t, err, want)
@@ -116,7 +116,7 @@ func TestMasterSecretsAreChecked(t *testing.T) {
 	c := Config{URL: "https://partner.example", MasterSecret: "p@ss", MasterSecrets: []string{masterSecret, vectorSecret}}
 	err := c.Validate()
 	require.ErrorContains(t, err, "master_secret: is not base64; make one with: openssl rand -base64 32")
-	assert.ErrorContains(t, err, "master_secrets[1]: is what one receiver gets")
+	assert.ErrorContains(t, err, "master_secrets[1]: has the prefix whsec_")
 	assert.NotContains(t, err.Error(), "p@ss")
 }
 

@@ -188,7 +188,7 @@ func TestInvalidPrivateKeysAreRefused(t *testing.T) {
 	for secret, want := range map[string]string{
 		"whsk_p@ss":                             "is not base64 after whsk_",
 		"whsk_" + encode(seed[:31]):             "is 31 bytes long once decoded; an ed25519 key has 32, or 64",
-		"whsk_" + encode(append(seed, seed...)): "holds a public key that is not the secret key's",
+		"whsk_" + encode(append(seed, seed...)): "contains a public key that does not belong to the secret key",
 		"whpk_" + encode(seed):                  "is a public key, which is the receiver's",
 	} {
 		_, err := New(sinks.Instance{}, Config{URL: "https://partner.example", Secrets: []string{vectorSecret, secret}})

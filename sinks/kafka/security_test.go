@@ -252,7 +252,7 @@ func TestMistakesOfSASLAndTLSAreNamed(t *testing.T) {
 		`tls: {ca_file: ` + authority.file + `}`:                                             "tls.enabled: is not set",
 		`tls: {insecure: true}`:                                                              "tls.enabled: is not set",
 		`tls: {enabled: true, ca_file: /not/there}`:                                          "tls.ca_file: open /not/there",
-		`tls: {enabled: true, ca_file: ` + keyFile + `}`:                                     "holds no certificate",
+		`tls: {enabled: true, ca_file: ` + keyFile + `}`:                                     "contains no certificate",
 		`tls: {enabled: true, cert_file: ` + certFile + `}`:                                  "tls.key_file: is missing",
 		`tls: {enabled: true, key_file: ` + keyFile + `}`:                                    "tls.cert_file: is missing",
 		`tls: {enabled: true, cert_file: ` + certFile + `, key_file: ` + otherKey + `}`:      "tls.cert_file: " + certFile,

@@ -46,9 +46,9 @@ func New(files Files, logger *slog.Logger) (*Certificates, error) {
 	switch {
 	case files.Cert == "" && files.Key == "":
 	case files.Key == "":
-		mistakes = append(mistakes, errors.New("tls.key_file: is missing, and tls.cert_file is given"))
+		mistakes = append(mistakes, errors.New("tls.key_file: is missing, but tls.cert_file is set"))
 	case files.Cert == "":
-		mistakes = append(mistakes, errors.New("tls.cert_file: is missing, and tls.key_file is given"))
+		mistakes = append(mistakes, errors.New("tls.cert_file: is missing, but tls.key_file is set"))
 	default:
 		c.client = newSource(logger, parsePair, files.Cert, files.Key)
 		if err := c.client.read(); err != nil {
@@ -128,7 +128,7 @@ func parseAuthorities(contents [][]byte) (*x509.CertPool, error) {
 		}
 	}
 	if !found {
-		return nil, errors.New("holds no certificate in PEM form")
+		return nil, errors.New("contains no certificate in PEM form")
 	}
 	return pool, nil
 }
@@ -152,7 +152,7 @@ func blocksOf(text []byte) (blocks []*pem.Block, err error) {
 		blocks, text = append(blocks, block), rest
 	}
 	if bytes.Contains(text, []byte("-----BEGIN ")) {
-		return nil, errors.New("ends within a certificate")
+		return nil, errors.New("ends inside a certificate")
 	}
 	return blocks, nil
 }
