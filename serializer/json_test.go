@@ -97,7 +97,7 @@ func TestJSONMarshalErrorNamesTypeAndField(t *testing.T) {
 			},
 			[]string{"serializer_test.order", "at Lines[0].Extra[notify]", "chan int"},
 		},
-		"a number beside one with a text of its own": {
+		"a number next to one with MarshalJSON": {
 			&struct{ Gauge, Weight any }{gauge(math.NaN()), math.NaN()},
 			[]string{"at Weight: "},
 		},

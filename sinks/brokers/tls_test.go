@@ -20,7 +20,7 @@ func TestTLSReportsAllMistakes(t *testing.T) {
 		says      []string
 	}{
 		{brokers.TLS{ServerName: "a"}, false, []string{"tls: is set, but the URL's scheme is one without TLS"}},
-		{brokers.TLS{CAFile: empty, KeyFile: "x", Insecure: true}, true, []string{"tls.ca_file: " + empty, "tls.insecure: verifies nothing", "tls.cert_file: is missing"}},
+		{brokers.TLS{CAFile: empty, KeyFile: "x", Insecure: true}, true, []string{"tls.ca_file: " + empty, "tls.insecure: turns verification off", "tls.cert_file: is missing"}},
 		{brokers.TLS{CertFile: empty}, true, []string{"tls.key_file: is missing"}},
 		{brokers.TLS{CertFile: empty, KeyFile: empty}, true, []string{"tls.cert_file: " + empty}},
 	} {

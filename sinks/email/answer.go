@@ -172,7 +172,7 @@ func (a answer) isAboutUser() bool {
 	return false
 }
 
-// hint tells the operator what to check; "" if that is not clear.
+// hint returns what the operator should check; "" if that is not clear.
 func (a answer) hint(step Step) string {
 	switch {
 	case a.isAboutUser():

@@ -139,7 +139,7 @@ func (e *ServerError) Error() string {
 // Unwrap returns the cause.
 func (e *ServerError) Unwrap() error { return e.Err }
 
-// hint tells the operator what to check; "" if the cause is not clear.
+// hint returns what the operator should check; "" if the cause is not clear.
 func (e *ServerError) hint() string {
 	var certificate *tls.CertificateVerificationError
 	switch {

@@ -114,7 +114,7 @@ func TestImagesInHTMLAreInTheMail(t *testing.T) {
 	templates := files(map[string]string{
 		"layout.html.tmpl":                    `<img src="cid:logo.png">{{template "content" .}}`,
 		"default/logo.png":                    "the shop's logo",
-		"default/unused.png":                  "nobody shows it",
+		"default/unused.png":                  "not shown",
 		"customer.signed-up/to.tmpl":          "a@example.org",
 		"customer.signed-up/subject.tmpl":     "s",
 		"customer.signed-up/locale.tmpl":      "{{.Payload.locale}}",

@@ -323,7 +323,7 @@ func TestARequestIsNoLargerThanMaxBytes(t *testing.T) {
 			assert.Greater(t, len(request.Body), maxBytes-400, "%d: another one would have fitted", i)
 		}
 	}
-	assert.Len(t, ids, len(r.all()), "each request has an id of its own")
+	assert.Len(t, ids, len(r.all()), "the ids of the requests differ")
 }
 
 func TestABatchOfExactlyMaxBytesIsOneRequest(t *testing.T) {

@@ -166,7 +166,7 @@ func parseGeneratedURL(raw string) (*url.URL, error) {
 		return nil, err
 	}
 	if host := u.Hostname(); strings.HasPrefix(host, ".") || strings.Contains(host, "..") {
-		return nil, fmt.Errorf("has the host %q, a part of which is empty", host)
+		return nil, fmt.Errorf("has the host %q, which has an empty part", host)
 	}
 	for segment := range strings.SplitSeq(u.Path, "/") {
 		if segment == "." || segment == ".." {

@@ -76,7 +76,7 @@ func TestANotificationWithoutAValidURLIsPermanentlyRefused(t *testing.T) {
 		"a query in the host":    {"https://{{.Metadata.host}}.partner.example/", "evil.example?", "cannot be parsed"},
 		"an international host":  {"https://{{.Metadata.host}}/", "münchen.example", "xn--"},
 		"an empty host":          {"https://{{.Metadata.host}}/", "", "has no host"},
-		"an empty label":         {"https://{{.Metadata.host}}.partner.example/", "", "a part of which is empty"},
+		"an empty label":         {"https://{{.Metadata.host}}.partner.example/", "", "which has an empty part"},
 		"a port that is none":    {"https://a{{.Metadata.host}}.example:{{.Metadata.host}}/", "70000", "port 70000"},
 		"line ends":              {"https://{{.Metadata.host}}/", "a.example\r\nX: y", "cannot be parsed"},
 	} {

@@ -90,7 +90,7 @@ func (f fault) class(o origin) sinks.Class {
 type diagnosis struct {
 	err   error
 	fault fault
-	// hint tells the operator what to do; "" if there is no hint.
+	// hint is advice for the operator; "" if there is none.
 	hint string
 }
 

@@ -25,7 +25,7 @@ const grace = 500 * time.Millisecond
 
 // Kind is the sink kind kafka.
 func Kind() sinks.Kind {
-	return sinks.NewKind("kafka", "Writes each notification as a record to a Kafka topic.",
+	return sinks.NewKind("kafka", "a record in a Kafka topic for each notification",
 		func(in sinks.Instance, c Config) (sinks.Sink, error) { return New(in, c) }, answers...)
 }
 

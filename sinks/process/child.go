@@ -162,7 +162,7 @@ func (c *child) remove(p *pending) bool {
 	return in
 }
 
-// cancel lets the writer of stdin tell the program that the sink no longer waits for a
+// cancel makes the writer of stdin inform the program that the sink no longer waits for a
 // delivery.
 func (c *child) cancel(p *pending) {
 	c.mu.Lock()

@@ -25,7 +25,7 @@ import (
 
 // Kind is the sink kind nats.
 func Kind() sinks.Kind {
-	return sinks.NewKind("nats", "Publishes each notification to a stream of NATS JetStream.",
+	return sinks.NewKind("nats", "a message to a stream of NATS JetStream for each notification",
 		func(in sinks.Instance, c Config) (sinks.Sink, error) { return New(in, c) }, answers...)
 }
 

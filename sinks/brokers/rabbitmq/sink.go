@@ -25,7 +25,7 @@ import (
 
 // Kind is the sink kind rabbitmq.
 func Kind() sinks.Kind {
-	return sinks.NewKind("rabbitmq", "Publishes each notification to an exchange of RabbitMQ, by AMQP 0-9-1.",
+	return sinks.NewKind("rabbitmq", "a message to an exchange of RabbitMQ for each notification, by AMQP 0-9-1",
 		func(in sinks.Instance, c Config) (sinks.Sink, error) { return New(in, c) }, answers...)
 }
 

@@ -22,7 +22,7 @@ import (
 
 // Kind is the sink kind redis.
 func Kind() sinks.Kind {
-	return sinks.NewKind("redis", "Appends each notification to a stream of Redis.",
+	return sinks.NewKind("redis", "an entry in a stream of Redis for each notification",
 		func(in sinks.Instance, c Config) (sinks.Sink, error) { return New(in, c) }, answers...)
 }
 

@@ -98,11 +98,11 @@ var mistakes = map[string]struct {
 	},
 	"nats": {
 		`{servers: ["nats://hunter2@host", "http://user:hunter2@host"], password: hunter2hunter2, token: hunter2hunter2, stream: "a.b", topic: "{{.Typ}}", tls: {cert_file: x}, timeout: 1ms}`,
-		[]string{"servers: address 1 has a user or token", "servers: address 2 is none", "user: only one of", "stream: \"a.b\"", "topic: topic cannot be used", "tls.key_file: is missing", "timeout: 1ms is too short"},
+		[]string{"servers: address 1 contains a user or token", "servers: address 2 is not like", "user: only one of", "stream: \"a.b\"", "topic: topic cannot be used", "tls.key_file: is missing", "timeout: 1ms is too short"},
 	},
 	"redis": {
 		`{url: "redis://user:hunter2@host/shop?hunter2", max_length: -1, max_message_bytes: 0, tls: {insecure: true}, timeout: 1ms}`,
-		[]string{"url: its path is no number", "url: has options", "tls: is set", "topic: topic cannot be used", "max_length: -1 is below 0", "max_message_bytes: 0 is below 1", "timeout: 1ms is too short"},
+		[]string{"url: its path is not the number", "url: has options", "tls: is set", "topic: topic cannot be used", "max_length: -1 is below 0", "max_message_bytes: 0 is below 1", "timeout: 1ms is too short"},
 	},
 }
 
