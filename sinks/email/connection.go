@@ -108,7 +108,7 @@ func (s *server) connect(ctx context.Context) (*connection, error) {
 		if token != "" && answerIn(err).isAboutUser() {
 			s.tokens.refused(token)
 		}
-		return nil, s.failure(StepConnect, without(redact.New(asSent(s.user, token)...), causeOf(bounded, err)))
+		return nil, s.failure(StepConnect, redacted(redact.New(asSent(s.user, token)...), causeOf(bounded, err)))
 	}
 	// From here on, contexts limit the exchanges instead of the library's deadline.
 	_ = c.raw.SetDeadline(time.Time{})
@@ -124,11 +124,11 @@ func (s *server) token(ctx context.Context) (string, error) {
 }
 
 func (s *server) failure(step Step, err error) *ServerError {
-	return &ServerError{Server: s.address, Step: step, Err: without(s.credentials, err)}
+	return &ServerError{Server: s.address, Step: step, Err: redacted(s.credentials, err)}
 }
 
-// without removes credentials from the text of an error, or from the server's reply in it.
-func without(credentials redact.Credentials, err error) error {
+// redacted removes credentials from the text of an error, or from the server's reply in it.
+func redacted(credentials redact.Credentials, err error) error {
 	var reply *textproto.Error
 	if !errors.As(err, &reply) {
 		return credentials.Error(err)

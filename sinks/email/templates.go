@@ -149,15 +149,15 @@ func (t *templates) missing(typeName string) []string {
 // find returns a type's template, or the default one, in the first of the locales that has it, or
 // else the one without a locale.
 func (t *templates) find(typeName, name string, locales ...string) executor {
-	return look(t, typeName, name, locales, func(f folder) map[string]executor { return f.templates })
+	return lookUp(t, typeName, name, locales, func(f folder) map[string]executor { return f.templates })
 }
 
 // findFile is find for other files.
 func (t *templates) findFile(typeName, name string, locales ...string) *file {
-	return look(t, typeName, name, locales, func(f folder) map[string]*file { return f.files })
+	return lookUp(t, typeName, name, locales, func(f folder) map[string]*file { return f.files })
 }
 
-func look[T any](t *templates, typeName, name string, locales []string, in func(folder) map[string]T) (found T) {
+func lookUp[T any](t *templates, typeName, name string, locales []string, in func(folder) map[string]T) (found T) {
 	for _, f := range []folder{t.folders[typeName], t.folders[defaultFolder]} {
 		for _, locale := range locales {
 			if found, ok := in(f)[localized(name, locale)]; ok {

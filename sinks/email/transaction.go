@@ -130,7 +130,7 @@ func (c *connection) converse(commands []string, pipelined bool) []error {
 			}
 			_, _, err = c.client.Text.ReadResponse(wanted)
 		}
-		replies = append(replies, without(c.server.credentials, err))
+		replies = append(replies, redacted(c.server.credentials, err))
 		if hungUp(err) || (err != nil && i == 0 && !pipelined) {
 			break
 		}

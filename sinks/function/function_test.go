@@ -248,8 +248,8 @@ func TestTheKindPassesItsConformanceSuite(t *testing.T) {
 
 func TestAnInvalidHandlerIsAnError(t *testing.T) {
 	for want, sink := range map[string]sinks.Sink{
-		"the registry of types is nil":  function.Handle(nil, func(context.Context, struct{}) error { return nil }),
-		"make one with function.On":     function.Mux(registry.New(), function.Handler{}),
+		"the registry of types is nil": function.Handle(nil, func(context.Context, struct{}) error { return nil }),
+		"make one with function.On":    function.Mux(registry.New(), function.Handler{}),
 	} {
 		_, err := sink.(sinks.Typed).HandledTypes()
 		require.ErrorIs(t, err, function.ErrNoHandlers)

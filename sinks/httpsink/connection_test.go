@@ -237,7 +237,7 @@ func (a *authority) make(name string) (cert *x509.Certificate, key *ecdsa.Privat
 	return cert, key, certFile, keyFile
 }
 
-func TestAClientCertificateShowsWhoCalls(t *testing.T) {
+func TestTheSinkSendsItsClientCertificate(t *testing.T) {
 	ours, theirs := newAuthority(t), newAuthority(t)
 	r, ca := newStrictReceiver(t, func(c *tls.Config) {
 		c.ClientAuth, c.ClientCAs = tls.RequireAndVerifyClientCert, ours.pool()

@@ -66,11 +66,11 @@ func TestASecretIsDerivedFromSchemeHostAndPort(t *testing.T) {
 
 func TestInvalidMasterSecretsAndURLsAreRefused(t *testing.T) {
 	for want, c := range map[string]struct{ master, url string }{
-		`master secret: has the prefix whsec_`:                 {vectorSecret, "https://a.example"},
-		`master secret: is not base64`:                             {"p@ss", "https://a.example"},
-		`master secret: is 31 bytes long once decoded`:             {base64.StdEncoding.EncodeToString(make([]byte, 31)), "https://a.example"},
-		`url: scheme "" is not offered`:                            {masterSecret, "a.example"},
-		`url: cannot be parsed`:                                    {masterSecret, "https://{{.Metadata.host}}/"},
+		`master secret: has the prefix whsec_`:               {vectorSecret, "https://a.example"},
+		`master secret: is not base64`:                       {"p@ss", "https://a.example"},
+		`master secret: is 31 bytes long once decoded`:       {base64.StdEncoding.EncodeToString(make([]byte, 31)), "https://a.example"},
+		`url: scheme "" is not offered`:                      {masterSecret, "a.example"},
+		`url: cannot be parsed`:                              {masterSecret, "https://{{.Metadata.host}}/"},
 		`url: is missing; give the address for the requests`: {masterSecret, ""},
 	} {
 		_, err := DeriveSecret(c.master, c.url)

@@ -37,8 +37,8 @@ func TestValidateReadsTheFilesOfCredentials(t *testing.T) {
 
 	for says, change := range map[string]func(*nats.Config){
 		"does not contain the JWT and the seed": func(c *nats.Config) { c.CredentialsFile = write("creds", "nothing") },
-		"credentials_file: open":             func(c *nats.Config) { c.CredentialsFile = "/is/no/file" },
-		"nkey_file: ":                        func(c *nats.Config) { c.NKeyFile = write("nkey", "SUhunter2") },
+		"credentials_file: open":                func(c *nats.Config) { c.CredentialsFile = "/is/no/file" },
+		"nkey_file: ":                           func(c *nats.Config) { c.NKeyFile = write("nkey", "SUhunter2") },
 		"user: only one of": func(c *nats.Config) {
 			c.CredentialsFile, c.NKeyFile = write("creds", good), write("nkey", string(seed))
 		},
