@@ -457,18 +457,18 @@ func TestAMistakeInAConfigurationIsAnError(t *testing.T) {
 	credential := func(secret string, role dashboard.Role) map[string]dashboard.Credential {
 		return map[string]dashboard.Credential{"ada": {Secret: secret, Role: role}}
 	}
-	anybody := func(*http.Request) (dashboard.User, error) { return dashboard.User{}, nil }
+	authorize := func(*http.Request) (dashboard.User, error) { return dashboard.User{}, nil }
 	for want, c := range map[string]dashboard.Config{
 		`user "ada" has no secret`:    withAccess(dashboard.Access{Users: credential("", dashboard.Viewer)}),
 		`user "ada" has no role`:      withAccess(dashboard.Access{Users: credential("secret", 0)}),
-		"no bcrypt hash":              withAccess(dashboard.Access{Users: credential("$2a$10$"+strings.Repeat("a", 52)+"!", dashboard.Viewer)}),
-		"hash of a cost up to":        withAccess(dashboard.Access{Users: credential("$2a$15$"+strings.Repeat("a", 53), dashboard.Viewer)}),
-		"no colon":                    withAccess(dashboard.Access{Users: map[string]dashboard.Credential{"a:b": {Secret: "secret", Role: dashboard.Viewer}}}),
+		"not a bcrypt hash":           withAccess(dashboard.Access{Users: credential("$2a$10$"+strings.Repeat("a", 52)+"!", dashboard.Viewer)}),
+		"with a cost of at most":      withAccess(dashboard.Access{Users: credential("$2a$15$"+strings.Repeat("a", 53), dashboard.Viewer)}),
+		"without colons":              withAccess(dashboard.Access{Users: map[string]dashboard.Credential{"a:b": {Secret: "secret", Role: dashboard.Viewer}}}),
 		"at least 16 characters":      withAccess(dashboard.Access{Tokens: credential("short", dashboard.Viewer)}),
 		`token "ada" has no role`:     withAccess(dashboard.Access{Tokens: credential(viewerToken, -1)}),
 		"proxy has no networks":       withAccess(dashboard.Access{Proxy: dashboard.Proxy{User: "X-User"}}),
-		"proxy has operators, and no": withAccess(dashboard.Access{Proxy: dashboard.Proxy{Networks: []netip.Prefix{netip.MustParsePrefix("::/0")}, Operators: []string{"sre"}}}),
-		"use either Authorize":        withAccess(dashboard.Access{Authorize: anybody, Tokens: tokens}),
+		"proxy has operators, but no": withAccess(dashboard.Access{Proxy: dashboard.Proxy{Networks: []netip.Prefix{netip.MustParsePrefix("::/0")}, Operators: []string{"sre"}}}),
+		"use either Authorize":        withAccess(dashboard.Access{Authorize: authorize, Tokens: tokens}),
 		`the prefix is "/"`:           {Prefix: "/"},
 		`the prefix is "admin"`:       {Prefix: "admin"},
 		`the prefix is "/admin/"`:     {Prefix: "/admin/"},
@@ -506,7 +506,7 @@ func TestProfilesAreForOperatorsWhereTheyAreOn(t *testing.T) {
 		status, _ := s.ask(t, "GET", path, bearer(operatorToken))
 		require.Equal(t, want, status, path)
 	}
-	// The application's own mux has none of it.
+	// The profiles are not registered at http.DefaultServeMux.
 	r := httptest.NewRequestWithContext(t.Context(), "GET", "/debug/pprof/", nil)
 	_, pattern := http.DefaultServeMux.Handler(r)
 	require.Empty(t, pattern)

@@ -56,7 +56,7 @@ func TestEachLookIsAsDescribedWithNothingAndWithMuch(t *testing.T) {
 		looks := []string{"/status", "/sinks", "/parked", "/parked/counts", "/log", "/actions", "/schedules", "/forwarders", "/types", "/config", "/doctor", "/health/sinks"}
 		for _, path := range looks {
 			a := s.look(t, path)
-			if path != "/health/sinks" { // where no forwarder lives
+			if path != "/health/sinks" { // it is 503 here, since no forwarder runs
 				require.Equal(t, http.StatusOK, a.status, "%s: %s", path, a.text)
 			}
 		}
@@ -91,7 +91,7 @@ func TestAPayloadIsForOperatorsAndTheLookIsLogged(t *testing.T) {
 	require.NotContains(t, s.log.String(), "looked at")
 	a = s.do(t, operator, http.MethodGet, "/notifications/n1?payload=1", "")
 	require.Equal(t, map[string]any{"secret": 1.0}, a.body["payload"])
-	require.Contains(t, s.log.String(), `msg="a payload was looked at" user=ada address=127.0.0.1 id=n1`)
+	require.Contains(t, s.log.String(), `msg="a payload was viewed" user=ada address=127.0.0.1 id=n1`)
 }
 
 func TestMasksHideAlsoFromPrograms(t *testing.T) {
@@ -362,7 +362,7 @@ func TestAReplayIsPlannedCancelledAndNotContinued(t *testing.T) {
 		begun := s.act(t, "/actions", fmt.Sprintf(`{"action": "replay", "replay": %s, "expect": 50}`, replay))
 		require.Equal(t, http.StatusAccepted, begun.status, begun.text)
 		id := begun.body["id"].(string)
-		require.Equal(t, http.StatusConflict, s.act(t, "/actions/"+id+"/continue", "").status, "it is under way")
+		require.Equal(t, http.StatusConflict, s.act(t, "/actions/"+id+"/continue", "").status, "it is running")
 
 		other := serve(t, &target.Target{Store: o.store}) // another process
 		cancelled := other.act(t, "/actions/"+id+"/cancel", "")

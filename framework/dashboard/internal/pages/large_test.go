@@ -56,7 +56,7 @@ func TestEveryPageIsQuickHoweverMuchThereIs(t *testing.T) {
 	fresh := history.New(p.Target, p.Logger)
 	fresh.Begin()
 	began := time.Now()
-	fresh.Look(t.Context())
+	fresh.Snapshot(t.Context())
 	waited := time.Since(began)
 	fresh.Close()
 	t.Logf("%-60s      %8s", "waiting for the first sample of the outbox", waited.Round(time.Millisecond))

@@ -92,14 +92,14 @@ type badge struct{ Class, Word, Text string }
 
 // overview is the first page.
 func overview(ctx context.Context, r *request) (any, error) {
-	look, err := r.look(ctx)
+	snapshot, err := r.snapshot(ctx)
 	if err != nil {
 		return nil, err
 	}
-	page := overviewPage{Seen: seenOf(look), Troubles: outboxTroubles(look), Forwarders: look.Sample.Forwarders}
-	for _, s := range look.Sample.Sinks {
-		row := r.sinkRow(look, s)
-		page.Troubles = append(page.Troubles, row.troubles(look)...)
+	page := overviewPage{Seen: seenOf(snapshot), Troubles: outboxTroubles(snapshot), Forwarders: snapshot.Sample.Forwarders}
+	for _, s := range snapshot.Sample.Sinks {
+		row := r.sinkRow(snapshot, s)
+		page.Troubles = append(page.Troubles, row.troubles(snapshot)...)
 		page.Sinks = append(page.Sinks, row)
 		page.Done += row.Hour.Done
 		page.Failed += row.Hour.Failed + row.Hour.Dead
@@ -118,23 +118,23 @@ func overview(ctx context.Context, r *request) (any, error) {
 }
 
 // look returns the last sample of the outbox. It fails only if there is none yet.
-func (r *request) look(ctx context.Context) (history.Look, error) {
-	look := r.History.Look(ctx)
+func (r *request) snapshot(ctx context.Context) (history.Snapshot, error) {
+	snapshot := r.History.Snapshot(ctx)
 	switch {
-	case !look.At.IsZero():
-		return look, nil
-	case look.Err != nil:
-		return look, look.Err
+	case !snapshot.At.IsZero():
+		return snapshot, nil
+	case snapshot.Err != nil:
+		return snapshot, snapshot.Err
 	case ctx.Err() != nil:
-		return look, ctx.Err()
+		return snapshot, ctx.Err()
 	}
-	return look, errNoSample
+	return snapshot, errNoSample
 }
 
 // errNoSample is what pages with figures show until the first sample. The browser reloads them.
 var errNoSample = problem{http.StatusServiceUnavailable, "Waybill is reading the outbox for the first time. This page reloads itself."}
 
-func seenOf(l history.Look) seen {
+func seenOf(l history.Snapshot) seen {
 	if l.Err != nil {
 		return seen{l.At, l.Err.Error()}
 	}
@@ -142,7 +142,7 @@ func seenOf(l history.Look) seen {
 }
 
 // sinkRow returns the figures and the state of a sink.
-func (r *request) sinkRow(l history.Look, s store.SinkSample) sinkRow {
+func (r *request) sinkRow(l history.Snapshot, s store.SinkSample) sinkRow {
 	row := sinkRow{SinkSample: s, Hour: hourOf(r.History.Hour(s.Sink)), Behind: s.Lag}
 	if running, known := l.Sinks[s.Sink]; known {
 		row.Running = &running
@@ -161,7 +161,7 @@ func (r *request) sinkRow(l history.Look, s store.SinkSample) sinkRow {
 }
 
 // state returns the worst state that applies to a sink.
-func (s *sinkRow) state(l history.Look) badge {
+func (s *sinkRow) state(l history.Snapshot) badge {
 	if s.Paused {
 		return badge{"warn", "paused", "someone has paused this sink"}
 	}
@@ -194,7 +194,7 @@ func (s *sinkRow) state(l history.Look) badge {
 }
 
 // troubles returns the troubles of a sink.
-func (s *sinkRow) troubles(l history.Look) (all []trouble) {
+func (s *sinkRow) troubles(l history.Snapshot) (all []trouble) {
 	add := func(id, class, format string, args ...any) {
 		all = append(all, trouble{ID: id + " " + s.Sink, Class: class, Text: fmt.Sprintf(format, args...), Sink: s.Sink})
 	}
@@ -225,7 +225,7 @@ func (s *sinkRow) troubles(l history.Look) (all []trouble) {
 }
 
 // destinations counts the throttled and failing destinations of each sink.
-func destinations(l history.Look) map[string]int {
+func destinations(l history.Snapshot) map[string]int {
 	held := make(map[string]int)
 	for _, m := range l.Membership.Members {
 		for sink, s := range m.States {
@@ -236,7 +236,7 @@ func destinations(l history.Look) map[string]int {
 }
 
 // unowned counts the lanes of a sink that have had no forwarder for longer than unownedAfter.
-func unowned(l history.Look, sink string) (n int) {
+func unowned(l history.Snapshot, sink string) (n int) {
 	for _, lane := range l.Membership.Lanes {
 		if lane.Lane.Sink == sink && lane.Owner == "" && !lane.Paused && lane.Free > unownedAfter {
 			n++
@@ -253,7 +253,7 @@ func lanes(n int) string {
 }
 
 // outboxTroubles returns the troubles of the whole outbox.
-func outboxTroubles(l history.Look) (all []trouble) {
+func outboxTroubles(l history.Snapshot) (all []trouble) {
 	if l.Err != nil {
 		all = append(all, trouble{ID: "database", Class: "bad", Text: "The database does not answer: " + cut(l.Err.Error(), 300)})
 	}

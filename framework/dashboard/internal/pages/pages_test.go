@@ -103,13 +103,13 @@ func newPages(t testing.TB, shown *target.Target) *Pages {
 	}
 	runner := acts.New(slog.New(slog.DiscardHandler))
 	t.Cleanup(runner.Close)
-	looks := history.New(&current, slog.New(slog.DiscardHandler))
-	looks.Begin()
-	t.Cleanup(looks.Close)
-	for l := (history.Look{}); shown != nil && shown.Store != nil && l.At.IsZero() && l.Err == nil && t.Context().Err() == nil; {
-		l = looks.Look(t.Context()) // waits
+	h := history.New(&current, slog.New(slog.DiscardHandler))
+	h.Begin()
+	t.Cleanup(h.Close)
+	for l := (history.Snapshot{}); shown != nil && shown.Store != nil && l.At.IsZero() && l.Err == nil && t.Context().Err() == nil; {
+		l = h.Snapshot(t.Context()) // waits
 	}
-	p := New(Config{Target: &current, Acts: runner, History: looks, Logger: slog.New(slog.DiscardHandler)})
+	p := New(Config{Target: &current, Acts: runner, History: h, Logger: slog.New(slog.DiscardHandler)})
 	t.Cleanup(p.Close)
 	return p
 }
@@ -329,14 +329,14 @@ func TestAnOldRowIsFoundByContinuingTheSearch(t *testing.T) {
 	o.exec(t, `INSERT INTO outbox (id, type, payload) VALUES ('last', 'order.placed', '{}')`)
 	p := newPages(t, &target.Target{Store: o.store})
 	next := regexp.MustCompile(`rel="next" href="([^"]*)"`)
-	search := func(id string) (last, looks int) {
+	search := func(id string) (last, requests int) {
 		t.Helper()
 		for path := "/notifications/" + id; ; {
 			status, page := p.ask(t, access.Viewer, http.MethodGet, path, nil)
-			looks++
+			requests++
 			more := next.FindStringSubmatch(page)
 			if more == nil {
-				return status, looks
+				return status, requests
 			}
 			require.Equal(t, http.StatusNotFound, status)
 			require.Contains(t, page, "not found yet")
@@ -344,8 +344,8 @@ func TestAnOldRowIsFoundByContinuingTheSearch(t *testing.T) {
 		}
 	}
 	for id, want := range map[string][2]int{"last": {http.StatusOK, 1}, "first": {http.StatusOK, 3}, "none": {http.StatusNotFound, 3}} {
-		status, looks := search(id)
-		require.Equal(t, want, [2]int{status, looks}, id)
+		status, requests := search(id)
+		require.Equal(t, want, [2]int{status, requests}, id)
 	}
 }
 

@@ -148,8 +148,8 @@ type parkedPage struct {
 
 // parkedCounts returns the counts of the last sample, as the overview shows them.
 func (r *request) parkedCounts(ctx context.Context) (counts []store.ParkedCount) {
-	look := r.History.Look(ctx)
-	for _, s := range look.Sample.Sinks {
+	snapshot := r.History.Snapshot(ctx)
+	for _, s := range snapshot.Sample.Sinks {
 		for _, p := range s.Parked.States {
 			if p.Count > 0 {
 				counts = append(counts, store.ParkedCount{Sink: s.Sink, State: p.State, Count: int64(p.Count), HookError: p.HookError})

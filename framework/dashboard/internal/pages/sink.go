@@ -48,32 +48,32 @@ type pausing struct {
 
 // sink is the page of one sink.
 func sink(ctx context.Context, r *request) (any, error) {
-	look, err := r.look(ctx)
+	snapshot, err := r.snapshot(ctx)
 	if err != nil {
 		return nil, err
 	}
 	name := r.PathValue("name")
-	i := slices.IndexFunc(look.Sample.Sinks, func(s store.SinkSample) bool { return s.Sink == name })
+	i := slices.IndexFunc(snapshot.Sample.Sinks, func(s store.SinkSample) bool { return s.Sink == name })
 	if i < 0 {
 		return nil, unknownSink(name)
 	}
-	sample := look.Sample.Sinks[i]
-	if look.Err == nil { // a pause or resume shows at once, before the next sample
-		if look.Membership, err = r.Store.Membership(ctx); err != nil {
+	sample := snapshot.Sample.Sinks[i]
+	if snapshot.Err == nil { // a pause or resume shows at once, before the next sample
+		if snapshot.Membership, err = r.Store.Membership(ctx); err != nil {
 			return nil, err
 		}
-		sample.Paused = slices.ContainsFunc(look.Membership.Lanes, func(l store.LaneState) bool { return l.Lane.Sink == name && l.Paused })
+		sample.Paused = slices.ContainsFunc(snapshot.Membership.Lanes, func(l store.LaneState) bool { return l.Lane.Sink == name && l.Paused })
 	}
-	page := sinkPage{sinkRow: r.sinkRow(look, sample), Seen: seenOf(look), Replays: name != store.SinkUnrouted}
-	page.Troubles = page.troubles(look)
+	page := sinkPage{sinkRow: r.sinkRow(snapshot, sample), Seen: seenOf(snapshot), Replays: name != store.SinkUnrouted}
+	page.Troubles = page.troubles(snapshot)
 	for i := range page.Troubles {
 		page.Troubles[i].Sink = "" // the page names it
 	}
 	if page.SinkSample.Paused {
 		page.Troubles = slices.DeleteFunc(page.Troubles, func(t trouble) bool { return strings.HasPrefix(t.ID, "state ") }) // the page shows the pause itself
 	}
-	page.Lanes = lanesOf(look.Membership, page.SinkSample)
-	for _, c := range look.Membership.Conditions(time.Now()) {
+	page.Lanes = lanesOf(snapshot.Membership, page.SinkSample)
+	for _, c := range snapshot.Membership.Conditions(time.Now()) {
 		if c.Sink == name && c.Destination != "" {
 			page.Destinations = append(page.Destinations, c)
 		}
@@ -83,7 +83,7 @@ func sink(ctx context.Context, r *request) (any, error) {
 			page.Settings = settingsOf(s)
 		}
 	}
-	if look.Err != nil {
+	if snapshot.Err != nil {
 		return page, nil // the database does not answer
 	}
 	if page.sinkRow.Paused {
