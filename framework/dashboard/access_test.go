@@ -393,7 +393,7 @@ func TestAProxyNamesItsUsersAndNobodyElseDoes(t *testing.T) {
 	require.Equal(t, http.StatusUnauthorized, status, "from elsewhere the header is not looked at")
 	status, _ = s.ask(t, "POST", "/", ada, header("X-Forwarded-Groups", "sre"), bearer(viewerToken))
 	require.Equal(t, http.StatusForbidden, status)
-	require.Contains(t, s.log.String(), `\"ci\" is viewer`)
+	require.Contains(t, s.log.String(), `\"ci\" has the role viewer`)
 }
 
 func TestAnApplicationAuthorizesItsOwnUsers(t *testing.T) {
