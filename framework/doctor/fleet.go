@@ -43,7 +43,10 @@ func compareForwarders(ctx context.Context, s fleet) (verdict, error) {
 	if len(texts) > 0 {
 		return warn("finish the rollout: run all with the same program and configuration", "%s; %s", count(len(m.Members), "forwarder"), strings.Join(texts, "; ")), nil
 	}
-	return ok("%s, all of one version and configuration", count(len(m.Members), "forwarder")), nil
+	if len(m.Members) < 2 {
+		return ok("%s", count(len(m.Members), "forwarder")), nil
+	}
+	return ok("%s of one version and configuration", count(len(m.Members), "forwarder")), nil
 }
 
 // grouped lists the owners of each value, such as "v1 (a; b), v2 (c)".

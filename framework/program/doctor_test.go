@@ -61,7 +61,7 @@ func TestDoctorsExitCodes(t *testing.T) {
 		r = waybill(t, base...)
 		require.Zero(t, r.code, "a warning: %s", r.stdout)
 		require.Regexp(t, `\n dead +warn +dead: partner: 1\n`, r.stdout)
-		require.Contains(t, r.stdout, "\ndead: A dead delivery is not tried again until a person acts.\n    waybill parked list --state dead --sink partner")
+		require.Contains(t, r.stdout, "\ndead: A dead delivery is not tried again until someone requeues it.\n    waybill parked list --state dead --sink partner")
 		require.Contains(t, r.stdout, "\n    docs/doctor.md#dead\n")
 		r = waybill(t, append(base, "--strict")...)
 		require.Equal(t, exitFailed, r.code)
