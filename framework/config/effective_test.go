@@ -46,7 +46,7 @@ routes: {"*": [a], "order.*": [a]}
 	}
 }
 
-// dead is a sink that nobody delivers to.
+// dead is a sink that gets no deliveries.
 type dead struct{}
 
 func (dead) Deliver(context.Context, *notification.Delivery) (notification.Receipt, error) {

@@ -41,7 +41,7 @@ func TestSeveralDatabasesAreAFleet(t *testing.T) {
 	require.ErrorContains(t, err, "--in")
 	source.Database = "sqlite:other.db"
 	one, err := config.LoadTables(source)
-	require.NoError(t, err, "--database is one of its own")
+	require.NoError(t, err, "--database replaces the fleet's databases")
 	require.Equal(t, config.SQLite, one.Database.Dialect())
 }
 

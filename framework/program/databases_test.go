@@ -98,7 +98,7 @@ func TestCommandsThatChangeSomethingWantOneOfSeveralDatabases(t *testing.T) {
 	require.NoError(t, err)
 	defer db.Close()
 	var n int
-	require.NoError(t, db.QueryRowContext(t.Context(), `SELECT count(*) FROM waybill_fleet_cursors`).Scan(&n), "its tables have a prefix of their own")
+	require.NoError(t, db.QueryRowContext(t.Context(), `SELECT count(*) FROM waybill_fleet_cursors`).Scan(&n), "the fleet's tables have another prefix")
 }
 
 func TestAQueryOfTheControlDatabaseListsDatabases(t *testing.T) {

@@ -90,7 +90,7 @@ func startIn(t testing.TB, environ []string, args ...string) *running {
 
 // wait returns the exit code, once stderr is read to its end.
 func (p *running) wait() int {
-	for range p.lines { //nolint:revive // nobody asked for the rest
+	for range p.lines { //nolint:revive // discards the remaining lines
 	}
 	_ = p.Wait()
 	return p.ProcessState.ExitCode()

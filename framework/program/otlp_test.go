@@ -45,7 +45,7 @@ func newOTLPServer(t testing.TB, path string, request proto.Message, take func()
 	return s
 }
 
-// describe keeps what is said of the one who sends.
+// describe keeps the attributes of the sender.
 func (s *otlpServer) describe(r *resource.Resource) {
 	for _, a := range r.GetAttributes() {
 		s.resource[a.Key] = a.Value.GetStringValue()

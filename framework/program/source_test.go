@@ -15,8 +15,8 @@ import (
 	"github.com/waybill-go/waybill/sinks/kafka/kafkatest"
 )
 
-// A forwarder reads a topic, with its cursors in either database, and people look at it, and have it deliver again, as
-// with an outbox.
+// A forwarder reads a topic, with its cursors in either database. The commands that inspect and
+// requeue work as with an outbox.
 func TestASecondStageIsForwardedAndOperated(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, o outbox) {

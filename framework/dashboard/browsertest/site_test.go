@@ -22,7 +22,7 @@ type site struct {
 	db     *sql.DB
 	store  *postgres.Store
 	url    string // for an operator
-	viewer string // for one who may only look
+	viewer string // for a viewer
 	server *httptest.Server
 	log    *logged
 }

@@ -28,21 +28,21 @@ const (
 // ErrLost is the error of a lane whose next records are gone.
 var ErrLost = errors.New("records are gone before they were read")
 
-// reader reads a partition. It asks the leader for what it needs: a consumer of its own for
-// each lane of each sink would have connections and buffers of its own.
+// reader reads a partition. It sends its own fetch requests to the leader: a consumer for each lane
+// of each sink would need separate connections and buffers.
 type reader struct {
 	source *Source
 	lane   int
 	filter store.Filter
 	at     position
-	// fetched are records behind at that no page has had, and read is the offset behind them, in the
-	// epoch of the leader that was asked.
+	// fetched has the records after at that no page has returned yet. read is the offset after them,
+	// and readEpoch the epoch of the leader that sent them.
 	fetched   []*kgo.Record
 	read      int64
 	readEpoch int32
-	size      int64 // of the answer that fetched is the rest of
+	size      int64 // of the answer to which fetched belongs
 	share     *share
-	// epoch is the leader epoch in which the position was found to be sound; 0: none yet.
+	// epoch is the leader epoch in which the position was checked; 0 if it was not checked yet.
 	epoch   int32
 	checked bool
 }
@@ -53,7 +53,7 @@ var _ store.Reader = (*reader)(nil)
 func (r *reader) Next(ctx context.Context, to store.Target, limit int) (store.Page, error) {
 	t, ok := to.(*target)
 	if !ok {
-		return store.Page{}, fmt.Errorf("target %T is none of Kafka", to)
+		return store.Page{}, fmt.Errorf("target %T does not come from Kafka", to)
 	}
 	end, known := t.ends[r.at.partition]
 	if !known {

@@ -243,7 +243,7 @@ func (c *cluster) check(p position) error {
 	id, configured := c.topics[p.name]
 	switch fault := c.faults[p.name]; {
 	case p.cluster != c.id:
-		return fmt.Errorf("%w: it stands in cluster %s, and source.kafka.brokers lead to cluster %s: correct the addresses, or use a prefix of its own for the other cluster",
+		return fmt.Errorf("%w: it is in cluster %s, but source.kafka.brokers lead to cluster %s: correct the addresses, or use another outbox.prefix for the other cluster",
 			store.ErrPosition, p.cluster, c.id)
 	case fault != nil:
 		return fmt.Errorf("the lane stands at %s: %w", p, fault)

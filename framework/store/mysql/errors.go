@@ -42,7 +42,7 @@ func refused(err error, numbers ...uint16) bool {
 	return errors.As(err, &e) && slices.Contains(numbers, e.Number)
 }
 
-// advise adds the way out to an error whose text does not name it, by its number.
+// advise adds a hint to an error with a known number.
 func advise(err error) error {
 	hint := hintFor(err)
 	if hint == "" {

@@ -35,8 +35,8 @@ func Migrate(ctx context.Context, db *sql.DB, c Config) (applied []string, err e
 	return m.Up(ctx, db)
 }
 
-// MigrationSQL returns the SQL that Migrate would run on an empty database of MySQL, or with
-// mariaDB of MariaDB, for people who apply it with a tool of their own.
+// MigrationSQL returns the SQL that Migrate would run on an empty database of MySQL, or of MariaDB if
+// mariaDB is true, for use with another migration tool.
 func MigrationSQL(c Config, mariaDB bool) (string, error) {
 	c, err := c.withDefaults()
 	if err != nil {

@@ -7,7 +7,7 @@ type names string
 // Log is the log's table.
 func (n names) Log() string { return n.Table("") }
 
-// Table is a table, such as `outbox_cursors` for cursors. The log has no name of its own.
+// Table is a table, such as `outbox_cursors` for cursors. The log has only the prefix.
 func (n names) Table(name string) string { return "`" + n.plain(name) + "`" }
 
 // Name is an index or a constraint.

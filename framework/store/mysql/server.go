@@ -93,7 +93,7 @@ func variable(ctx context.Context, q querier, name string) (string, error) {
 	return value, err
 }
 
-// topology are the settings under which rows would be lost, with what is wrong and the way out.
+// topology has the settings with which rows would be lost, each with the problem and its fix.
 var topology = []struct{ name, bad, wrong, mend string }{
 	{"wsrep_on", "ON", "the server is part of a Galera cluster, whose nodes hand out offsets apart from each other",
 		"keep the outbox on a server that replicates to others, not with them"},

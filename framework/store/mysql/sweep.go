@@ -23,40 +23,41 @@ type sweeps struct {
 	askAt    time.Time // when to look at innodb_trx again
 }
 
-// sweep is a proof under way for the offsets up to top.
+// sweep is an unfinished proof for the offsets up to top.
 type sweep struct {
 	top     int64
 	since   time.Time
-	pending map[string]bool // statements that may have taken one of them; nil: not asked yet
+	pending map[string]bool // statements that may have taken one of them; nil before the first query
 }
 
 const (
-	// slack is how long may pass between the taking of an offset and the start of the transaction:
-	// two adjacent calls within the server, without a wait between.
+	// slack is how long may pass between taking an offset and the start of the transaction. They are
+	// adjacent calls within the server, without a wait in between.
 	slack = 2 * time.Second
-	// sweepPause is how far apart sweeps begin, and maxSweeps how many there are at once.
+	// sweepPause is the time between the starts of two sweeps, and maxSweeps how many may be
+	// unfinished.
 	sweepPause = time.Second
 	maxSweeps  = 60
-	// The server shows a copy of the transactions, and renews it only if no session has asked for 100 ms.
-	// So all processes ask rarely, and not at the same time.
+	// The server shows a copy of the transactions, and renews it only if no session has queried it
+	// for 100 ms. So processes query it rarely, and not at the same time.
 	askPause  = 300 * time.Millisecond
 	askJitter = 300 * time.Millisecond
 )
 
-// Proof says how a store finds out that an offset without a row will never have one, where the
-// user of the database lacks the privilege PROCESS. With the privilege it asks the server which
-// statements run, and this changes nothing.
+// Proof is how a store finds out that an offset without a row will never have one, if the user of
+// the database lacks the privilege PROCESS. With the privilege, the store asks the server which
+// statements run, and this setting has no effect.
 type Proof string
 
 const (
 	// ProofRequired refuses to read without the privilege.
 	ProofRequired Proof = ""
-	// ProofVoid puts an empty row of the type VoidType in the place once Config.Grace is over.
-	// Nothing is lost: a statement that stores its rows later fails with error 1062, and its
-	// transaction is to be repeated. It writes a row for each offset that was rolled back.
+	// ProofVoid fills the gap with an empty row of the type VoidType after Config.Grace. Nothing is
+	// lost: a statement that inserts its rows later fails with error 1062, and its transaction must
+	// be repeated. It writes a row for each offset that was rolled back.
 	ProofVoid Proof = "void"
-	// ProofGrace gives the place up once Config.Grace is over. A statement that stores its rows
-	// later than that, such as a large INSERT … SELECT or LOAD DATA, loses them to readers.
+	// ProofGrace skips the gap after Config.Grace. If a statement inserts its rows later, such as a
+	// large INSERT … SELECT or LOAD DATA, readers never see them.
 	ProofGrace Proof = "grace"
 )
 

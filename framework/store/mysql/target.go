@@ -13,7 +13,7 @@ type target struct {
 	last int64 // the highest committed offset; at may not reach it yet
 	life string
 
-	brought *brought // nil: pages are to be read
+	brought *brought // nil if pages must be read
 }
 
 var _ store.QuietTarget = (*target)(nil)

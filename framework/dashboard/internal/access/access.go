@@ -14,8 +14,8 @@ type Role int
 
 // The roles. Each includes the roles before it.
 const (
-	// Nobody is the zero value: such a user may do nothing.
-	Nobody Role = iota
+	// NoRole is the zero value: such a user may do nothing.
+	NoRole Role = iota
 	// Viewer may see everything except payloads.
 	Viewer
 	// Operator may act, and see payloads.
@@ -30,7 +30,7 @@ func (r Role) String() string {
 	case Operator:
 		return "operator"
 	}
-	return "nobody"
+	return "none"
 }
 
 // User is a person or a program.

@@ -171,7 +171,7 @@ func (t *tokens) user(from netip.Addr, secret string) (User, error) {
 				found = its.User
 			}
 		}
-		if found.Role == Nobody {
+		if found.Role == NoRole {
 			return User{}, &refusal{status: http.StatusUnauthorized, text: "the token is wrong", challenge: bearerChallenge}
 		}
 		return found, nil

@@ -239,7 +239,7 @@ func TestOnlyOperatorsAct(t *testing.T) {
 				continue
 			}
 			path = strings.NewReplacer("{name}", "a", "{act}", "pause", "{id}", "a").Replace(path)
-			for _, role := range []access.Role{access.Nobody, access.Viewer} {
+			for _, role := range []access.Role{access.NoRole, access.Viewer} {
 				status, _ := p.ask(t, role, method, path, nil)
 				require.Equal(t, http.StatusForbidden, status, path)
 			}

@@ -101,7 +101,7 @@ func compressionOf(output string) string {
 	return ""
 }
 
-// compress is nil where nothing is to be.
+// compress returns a compressing writer; nil for no compression.
 func compress(to io.Writer, with string) io.WriteCloser {
 	switch with {
 	case "gz":

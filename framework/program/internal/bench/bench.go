@@ -89,7 +89,7 @@ func (b *bench) measure(ctx context.Context) (result *Result, err error) {
 	return result, nil
 }
 
-// warn tells something once that makes figures doubtful.
+// warn reports once something that makes figures doubtful.
 func (b *bench) warn(format string, args ...any) {
 	if text := fmt.Sprintf(format, args...); !slices.Contains(b.warnings, text) {
 		b.warnings = append(b.warnings, text)

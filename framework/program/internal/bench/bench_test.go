@@ -148,7 +148,7 @@ func requirePages(t *testing.T, r *Result) {
 // requireSelfContained checks that a page asks for nothing.
 func requireSelfContained(t *testing.T, page string) {
 	t.Helper()
-	names := regexp.MustCompile(`xmlns(:\w+)?="[^"]*"`) // which nobody fetches
+	names := regexp.MustCompile(`xmlns(:\w+)?="[^"]*"`) // names of namespaces, not addresses to fetch
 	page = names.ReplaceAllString(page, "")
 	for _, reference := range []string{"http://", "https://", "src=", "href=", "url(", "@import", "<script"} {
 		require.NotContains(t, page, reference)

@@ -186,9 +186,9 @@ func (c Config) Plan() (lines []string, consent bool) {
 	c = c.withDefaults()
 	switch {
 	case c.Database.Dialect() == config.PostgreSQL, c.Database.Dialect() == config.MySQL:
-		lines = append(lines, fmt.Sprintf("It makes tables of its own, %s…, in the %s, and drops them at the end. No others are touched, but the server is put under load.", prefix, c.Database))
+		lines = append(lines, fmt.Sprintf("The bench makes tables named %s… in the %s, and drops them at the end. It touches no other tables, but it puts load on the server.", prefix, c.Database))
 	case c.Database.Dialect() == config.SQLite:
-		lines = append(lines, fmt.Sprintf("It makes a database file of its own beside the %s, and removes it at the end.", c.Database))
+		lines = append(lines, fmt.Sprintf("The bench makes a separate file in the folder of the %s, and removes it at the end.", c.Database))
 	}
 	for _, name := range c.Sinks {
 		what := "made-up notifications of the type " + Type

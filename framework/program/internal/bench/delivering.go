@@ -30,7 +30,7 @@ type part struct {
 var errStalled = errors.New("deliveries stand still")
 
 // deliver opens destinations and starts a forwarder that delivers what is in the
-// log. look, if set, says what else is to be watched of each destination.
+// log. If look is set, it is called with the watch of each destination, to watch more.
 func (b *bench) deliver(ctx context.Context, named batch, to []destination, look func(*watch)) (*delivering, error) {
 	d := &delivering{bench: b}
 	outlets := make(map[string]forwarder.Sink, len(to))

@@ -29,7 +29,7 @@ func TestWhatAReceiverDoesNotGetFailsTheBench(t *testing.T) {
 				took(id)
 			}
 		}, 1, 0, 0, false},
-		"one comes that nobody published": {func(n int64, took func(string), id string) {
+		"a delivery that was never published": {func(n int64, took func(string), id string) {
 			took(id)
 			if n == 17 {
 				took("order-1")

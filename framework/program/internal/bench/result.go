@@ -227,8 +227,8 @@ func (r *Result) judgeMemory() {
 	}
 }
 
-// maxSpread is how far the runs of a case may lie apart, as a share of the median,
-// before the user is told.
+// maxSpread is how far apart the runs of a case may be, as a share of the median, without a
+// warning.
 const maxSpread = 0.3
 
 // judgeSpread goes by the first metric of each case.

@@ -89,7 +89,7 @@ func validateDatabase(address string) error {
 	case err != nil:
 		return fmt.Errorf("--database %w", err)
 	case database.Dialect() == config.SQLite:
-		return errors.New("--database takes a server; leave it out for SQLite: the demo makes a database of its own and removes it")
+		return errors.New("--database takes the address of a server; leave it out for SQLite: the demo then makes a temporary database")
 	}
 	return nil
 }

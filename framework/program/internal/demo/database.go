@@ -29,9 +29,8 @@ type database struct {
 	tills int
 }
 
-// openDatabase opens the server with that address, or makes a SQLite database
-// in folder where there is none. notice tells the user what is done to a database
-// of his own.
+// openDatabase opens the database at an address, or creates a SQLite database in folder if the
+// address is "". It calls notice with what the demo does to the user's database.
 func openDatabase(ctx context.Context, address, folder string, notice func(string)) (*database, error) {
 	if address == "" {
 		o, err := scratch.OpenSQLite(ctx, filepath.Join(folder, "shop.db"), tables)

@@ -128,7 +128,7 @@ func (d *demo) open(ctx context.Context) (err error) {
 	return err
 }
 
-// notice tells the user something before the demo begins.
+// notice shows a text before the demo begins.
 func (d *demo) notice(text string) { fmt.Fprintln(d.display, text) }
 
 func (d *demo) openReceivers(ctx context.Context) error {

@@ -213,7 +213,7 @@ func TestReceiptsAreCountedOfAMailServerOfOnesOwn(t *testing.T) {
 
 	text, err := server.Messages()[0].Text()
 	require.NoError(t, err)
-	require.Regexp(t, `^Hello Customer \d+,\n\ngood to have you here\.\n$`, text, "whichever came first")
+	require.Regexp(t, `^Hello Customer \d+,\n\ngood to have you here\.\n$`, text, "the first mail")
 }
 
 func TestWhatCannotBeReachedIsMissing(t *testing.T) {
@@ -233,7 +233,7 @@ func TestWhatCannotBeReachedIsMissing(t *testing.T) {
 	require.Positive(t, mail.Expected)
 	require.Zero(t, mail.Delivered)
 	require.Equal(t, mail.Expected, mail.Missing.Count)
-	require.Contains(t, stderr.String(), "sink is unavailable", "the reason is told")
+	require.Contains(t, stderr.String(), "sink is unavailable", "the reason is shown")
 }
 
 func TestTheReportIsPrintedForPeople(t *testing.T) {

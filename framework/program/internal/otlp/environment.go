@@ -45,7 +45,8 @@ type environment struct {
 	log       *slog.Logger
 }
 
-// wants says whether a signal is to be sent. The first of the protocols stands in for others.
+// wants reports whether to send a signal. If the environment names another protocol, the first one
+// of protocols is used.
 func (e environment) wants(signal string, protocols ...string) (bool, error) {
 	named := fmt.Sprintf(envExporter, signal)
 	exporter := strings.ToLower(Variable(e.variables, named))

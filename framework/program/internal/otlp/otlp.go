@@ -20,13 +20,13 @@ import (
 	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
 )
 
-// endTimeout bounds how long the end waits for the last figures to be sent.
+// endTimeout limits how long ending waits for the last figures to be sent.
 const endTimeout = 3 * time.Second
 
-// Service is who sends.
+// Service identifies the sender.
 type Service struct{ name, version, instance string }
 
-// NewService returns one with a service.instance.id of its own.
+// NewService returns a service with a new service.instance.id.
 func NewService(name, version string) Service { return Service{name, version, uuid.NewString()} }
 
 // Resource is what spans and metrics say of who sends them; OTEL_SERVICE_NAME and

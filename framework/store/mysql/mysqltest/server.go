@@ -1,6 +1,6 @@
 // Package mysqltest gives tests and benchmarks a real MySQL or MariaDB.
 //
-// A test asks for a fresh, empty database of its own and says no more:
+// A test asks for a fresh, empty database:
 //
 //	dsn := mysqltest.DSN(t)
 //
