@@ -174,7 +174,7 @@ func TestABenchPublishesANotificationOfTheUsersOwn(t *testing.T) {
 		require.NoError(t, os.WriteFile(data, []byte("{\"order\": \"ü-17\"}\n"), 0o600))
 		got := waybill(t, append([]string{"bench", "drain", "latency", "-c", file, "--sinks", "partner", "--yes", "--type", "order.placed", "--data", data, "--json"}, quickly...)...)
 		require.Zero(t, got.code, got.stderr)
-		require.Contains(t, got.stderr, "It delivers the notification given, of the type order.placed, again and again to the real sink partner.\n")
+		require.Contains(t, got.stderr, "It delivers many copies of the given notification of the type order.placed to the real sink partner.\n")
 		var result bench.Result
 		require.NoError(t, json.Unmarshal([]byte(got.stdout), &result))
 		require.Equal(t, "order.placed", result.Settings.Type)

@@ -292,7 +292,7 @@ func TestMistakesAreReportedAllAtOnce(t *testing.T) {
 	t.Parallel()
 	err := demo.Config{For: -time.Second, Observe: "0.0.0.0:8090", Rate: -1, Database: "sqlite:x.db", Kafka: []string{"nowhere"}, SMTP: "http://localhost"}.Validate()
 	for _, mistake := range []string{
-		"--for is -1s", "--observe is \"0.0.0.0:8090\"", "--rate is -1", "--drain is 0s", "--database takes a server", `--kafka: brokers: "nowhere"`, `--smtp: smtp: starts with "http"`,
+		"--for is -1s", "--observe is \"0.0.0.0:8090\"", "--rate is -1", "--drain is 0s", "--database takes the address of a server", `--kafka: brokers: "nowhere"`, `--smtp: smtp: starts with "http"`,
 	} {
 		require.ErrorContains(t, err, mistake)
 	}
