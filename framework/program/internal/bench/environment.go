@@ -49,9 +49,9 @@ const (
 
 // inspectEnvironment records the environment and warns of what makes figures unreliable.
 func (b *bench) inspectEnvironment(ctx context.Context, r *Result) error {
-	b.progress.Begin("look", 1)
+	b.progress.Begin("inspect", 1)
 	defer b.progress.End()
-	b.progress.Step("at the machine and the database")
+	b.progress.Step("the machine and the database")
 	r.Machine = b.inspectMachine(ctx, r)
 	warnOfBuild(r)
 	leftovers, err := b.database.leftovers(ctx)
