@@ -46,7 +46,7 @@ func placeOrder(ctx context.Context, db *sql.DB, order int) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = tx.Rollback() }() // of no effect behind the commit
+	defer func() { _ = tx.Rollback() }() // has no effect after the commit
 	if _, err := tx.ExecContext(ctx, `INSERT INTO orders (id) VALUES (?)`, order); err != nil {
 		return fmt.Errorf("store the order: %w", err)
 	}

@@ -8,33 +8,33 @@ import (
 	"github.com/waybill-go/waybill/framework/store"
 )
 
-// columns are those of an envelope, as scanner reads them.
+// columns has the columns of an envelope, as scanner reads them.
 const (
 	columnsBeforePayload = "o.`offset`, slot, id, type, version, `key`, occurred_on, deliver_at, metadata"
 	columns              = columnsBeforePayload + ", payload"
 )
 
-// scanner makes envelopes of a driver's values. It is where a backlog spends its time: payloads share
-// chunks of memory, and what repeats from row to row (types, metadata) is kept once.
+// scanner converts values of the driver to envelopes. A backlog spends most of its time here, so
+// payloads share chunks of memory, and repeated types and metadata are stored once.
 type scanner struct {
 	envelopes []notification.Envelope
 	bytes     int
 	seen      int   // how many rows there were
 	lastSeen  int64 // the offset of the last of them
 
-	chunk    []byte // payloads, up to its capacity
+	chunk    []byte // memory for payloads, up to its capacity
 	types    map[string]string
 	metadata map[string]notification.Metadata
 }
 
 const (
-	// chunkBytes is how much memory payloads share at most.
+	// chunkBytes is the largest chunk of memory that payloads share.
 	chunkBytes = 64 << 10
-	// envelopeBytes is about what an envelope takes beside its texts.
+	// envelopeBytes is the approximate size of an envelope without its texts.
 	envelopeBytes = 200
 )
 
-// newScanner expects about so many rows.
+// newScanner returns a scanner that expects about this many rows.
 func newScanner(rows int) *scanner {
 	return &scanner{
 		envelopes: make([]notification.Envelope, 0, min(rows, firstRows)),
@@ -43,7 +43,7 @@ func newScanner(rows int) *scanner {
 	}
 }
 
-// scan reads one row and returns what is behind its columns.
+// scan reads one row and returns the values after the columns of the envelope.
 func (s *scanner) scan(row []driver.Value) (rest *values, err error) {
 	v := &values{left: row}
 	e := notification.Envelope{
@@ -69,10 +69,10 @@ func (s *scanner) scan(row []driver.Value) (rest *values, err error) {
 	return v, nil
 }
 
-// rowBytes is about how large the rows are; there are some.
+// rowBytes returns the average size of the rows; there is at least one.
 func (s *scanner) rowBytes() int { return s.bytes / len(s.envelopes) }
 
-// of leaves out the envelopes that are not among the given offsets: what was read over.
+// of returns the envelopes with the given offsets, without those in gaps that the query has covered.
 func (s *scanner) of(wanted spans) []notification.Envelope {
 	kept, next := s.envelopes[:0], 0
 	for i := range s.envelopes {
@@ -95,7 +95,7 @@ func (s *scanner) shareType(name []byte) string {
 	return t
 }
 
-// shareMetadata reads the metadata column, once for all rows that have the same.
+// shareMetadata decodes the metadata column, once for all rows with the same text.
 func (s *scanner) shareMetadata(raw []byte) (notification.Metadata, error) {
 	if m, known := s.metadata[string(raw)]; known {
 		return m, nil
@@ -108,10 +108,11 @@ func (s *scanner) shareMetadata(raw []byte) (notification.Metadata, error) {
 	return m, nil
 }
 
-// keep copies a payload, which is the driver's. None of the copies can grow into the next one.
+// keep copies a payload, whose memory belongs to the driver. The copy has no spare capacity, so that
+// appending to it does not overwrite the next one.
 func (s *scanner) keep(payload []byte) []byte {
 	if len(payload) > cap(s.chunk)-len(s.chunk) {
-		rows := max(1, cap(s.envelopes)-len(s.envelopes)) // that are still expected
+		rows := max(1, cap(s.envelopes)-len(s.envelopes)) // rows that are still expected
 		s.chunk = make([]byte, 0, max(len(payload), min(chunkBytes, rows*len(payload))))
 	}
 	begin := len(s.chunk)

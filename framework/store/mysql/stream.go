@@ -12,10 +12,9 @@ import (
 	"time"
 )
 
-// stream runs a query without arguments on a connection and hands on each row as the driver has
-// it: nil, int64, []byte, time.Time. They are valid until row returns. row returns false to have no
-// more. It goes around the conversions of database/sql, which cost a page as much as all that the
-// driver does.
+// stream runs a query without arguments on a connection and calls row with the driver's values of each
+// row: nil, int64, []byte, time.Time. They are valid until row returns. row returns false to end the
+// query. stream avoids the conversions of database/sql, which cost as much as the driver itself.
 func stream(ctx context.Context, c *sql.Conn, query string, row func(values []driver.Value) (more bool, err error)) error {
 	return c.Raw(func(conn any) error {
 		queryer, ok := conn.(driver.QueryerContext)
@@ -30,7 +29,7 @@ func stream(ctx context.Context, c *sql.Conn, query string, row func(values []dr
 	})
 }
 
-// each hands on rows until there are no more, or no more are wanted.
+// each calls row until there are no more rows or row returns false.
 func each(rows driver.Rows, row func([]driver.Value) (bool, error)) error {
 	values := make([]driver.Value, len(rows.Columns()))
 	for {
@@ -45,8 +44,7 @@ func each(rows driver.Rows, row func([]driver.Value) (bool, error)) error {
 	}
 }
 
-// values are a row's columns, to be read one after the other. The first that is not what it
-// should be is kept as the error.
+// values reads the columns of a row one after the other. It keeps the first error.
 type values struct {
 	left []driver.Value
 	err  error
@@ -60,7 +58,7 @@ func (v *values) next() driver.Value {
 
 func (v *values) wrong(value driver.Value) {
 	if v.err == nil {
-		v.err = fmt.Errorf("the driver gives %T for a column: use github.com/go-sql-driver/mysql", value)
+		v.err = fmt.Errorf("the driver returns %T for a column: use github.com/go-sql-driver/mysql", value)
 	}
 }
 
@@ -80,7 +78,7 @@ func (v *values) integer() int64 {
 	}
 }
 
-// bytes are the driver's until the next row.
+// bytes returns memory of the driver, which is valid until the next row.
 func (v *values) bytes() []byte {
 	switch value := v.next().(type) {
 	case []byte:
@@ -95,7 +93,7 @@ func (v *values) bytes() []byte {
 
 func (v *values) text() string { return string(v.bytes()) }
 
-// time is zero for NULL.
+// time returns the zero time for NULL.
 func (v *values) time() time.Time {
 	value := v.next()
 	switch value := value.(type) {
