@@ -72,7 +72,7 @@ routes: {"order.*": [partner]}
 		r = waybill(t, "replay", "-c", config, "--sink", "partner", "--since", "1h", "--dry-run")
 		require.Equal(t, result{stdout: "would replay 10 deliveries\n"}, r)
 		r = waybill(t, "replay", "-c", config, "--sink", "partner", "--from", topic+"/9@3", "--dry-run")
-		require.Contains(t, r.stderr, topic+"/9@3: there is no such partition")
+		require.Contains(t, r.stderr, topic+"/9@3: the source does not read this partition")
 		r = waybill(t, "replay", "-c", config, "--sink", "partner", "--from", topic+"/1@2", "--dry-run")
 		require.Equal(t, result{stdout: "would replay 3 deliveries\n"}, r, "of the five of the partition")
 		r = waybill(t, "replay", "-c", config, "--sink", "partner", "--since", "1h", "--yes")

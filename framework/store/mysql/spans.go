@@ -68,7 +68,7 @@ func (s spans) or(t spans) spans {
 	return out
 }
 
-// upTo returns the offsets up to at, and behind those after it.
+// upTo returns the offsets of s up to an offset, and behind returns those after it.
 func (s spans) upTo(offset int64) spans {
 	return s.minus(spans{{First: offset + 1, Last: lastOffset}})
 }
