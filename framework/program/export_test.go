@@ -53,7 +53,7 @@ func TestExportWritesAPeriod(t *testing.T) {
 		require.Equal(t, "partner", rows[0].Receipts[0].Sink)
 		again := waybill(t, append(day, file)...)
 		require.Equal(t, exitFailed, again.code)
-		require.Contains(t, again.stderr, "replaces no file")
+		require.Contains(t, again.stderr, "does not replace files")
 
 		file = filepath.Join(folder, "partner.jsonl.gz")
 		r = waybill(t, append(day, file, "--sink", "partner", "--type", "order.*", "--json")...)

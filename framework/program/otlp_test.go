@@ -241,6 +241,6 @@ func TestAnEndpointForMetricsThatIsNoURLIsWrongUsage(t *testing.T) {
 		all += line + "\n"
 	}
 	require.Equal(t, exitUsage, f.wait())
-	require.Contains(t, all, "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT is no URL such as http://localhost:4318")
+	require.Contains(t, all, "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT is not a URL such as http://localhost:4318")
 	require.NotContains(t, all, "secret")
 }

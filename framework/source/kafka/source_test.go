@@ -256,7 +256,7 @@ func testRecordsThatAreGoneStopTheLane(t *testing.T, cluster *kafkatest.Cluster)
 	for range 2 { // it stays so
 		_, err = reader.Next(t.Context(), target, 100)
 		require.ErrorIs(t, err, kafka.ErrLost)
-		require.ErrorContains(t, err, fmt.Sprintf("4 of them, from %s/0@0 up to offset 3", w.topic))
+		require.ErrorContains(t, err, fmt.Sprintf("4 records, from %s/0@0 up to offset 3", w.topic))
 		require.ErrorContains(t, err, "source.kafka.lost: skip")
 	}
 }
