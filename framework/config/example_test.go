@@ -15,8 +15,8 @@ import (
 	"github.com/waybill-go/waybill/sinks/jsonlines"
 )
 
-// An application that forwards in its own process reads the same file as the program
-// waybill, and supplies what no file can hold.
+// An application that forwards in its own process reads the same file as the program waybill, and adds
+// Go values such as sinks.
 func ExampleLoad() {
 	ctx, stop := context.WithCancel(context.Background())
 	folder, err := os.MkdirTemp("", "shop")

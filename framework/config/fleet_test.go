@@ -45,7 +45,7 @@ func TestSeveralDatabasesAreAFleet(t *testing.T) {
 	require.Equal(t, config.SQLite, one.Database.Dialect())
 }
 
-func TestOtherDatabasesOfAFleetNeedNoOtherForwarder(t *testing.T) {
+func TestOtherDatabasesOfAFleetNeedNoNewForwarder(t *testing.T) {
 	t.Parallel()
 	before, err := load(t, config.Source{File: write(t, severalYAML)})
 	require.NoError(t, err)
