@@ -13,7 +13,7 @@ import (
 	"github.com/waybill-go/waybill/framework/doctor"
 )
 
-// findings are those of a call with --json, by their ids.
+// findings returns the findings of a call with --json, by id.
 func findings(t *testing.T, r result) map[string]doctor.Finding {
 	t.Helper()
 	var all []doctor.Finding
@@ -96,7 +96,7 @@ func TestDoctorRefusesWrongUsage(t *testing.T) {
 	}
 }
 
-func TestDoctorLooksAtTheDatabaseOfAConfigurationWithMistakes(t *testing.T) {
+func TestDoctorChecksTheDatabaseOfAConfigurationWithMistakes(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, o outbox) {
 		o.migrate(t)
@@ -118,7 +118,7 @@ func TestDoctorLooksAtTheDatabaseOfAConfigurationWithMistakes(t *testing.T) {
 	})
 }
 
-func TestDoctorMakesNoFile(t *testing.T) {
+func TestDoctorCreatesNoFile(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "outbox.db")
 	r := waybill(t, "doctor", "--database", "sqlite:"+path)

@@ -13,8 +13,8 @@ import (
 	"github.com/waybill-go/waybill/sinks"
 )
 
-// A program with a sink of its own creates the tables of an outbox and delivers what an
-// application publishes there. Its main function would call Main instead of Run.
+// A program with a custom sink creates the tables of an outbox, and delivers what an application
+// publishes there. A main function would call Main instead of Run.
 func ExampleRun() {
 	folder, err := os.MkdirTemp("", "shop")
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/waybill-go/waybill/framework/program/internal/archive"
 )
 
-// exportable has two rows of 1 March and one of 2 March, and a receipt.
+// exportable writes two rows of 1 March, one of 2 March, and a receipt.
 func exportable(t *testing.T, o outbox) {
 	t.Helper()
 	o.migrate(t)
@@ -70,7 +70,7 @@ func TestExportWritesAPeriod(t *testing.T) {
 	})
 }
 
-func TestExportRefusesWhatMakesNoSense(t *testing.T) {
+func TestExportRefusesInvalidArguments(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, o outbox) {
 		exportable(t, o)

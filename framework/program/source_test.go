@@ -84,7 +84,7 @@ routes: {"order.*": [partner]}
 	})
 }
 
-// least is how often the rarest body came.
+// least returns how often the rarest body has arrived.
 func (r *receiver) least() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
