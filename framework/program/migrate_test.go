@@ -56,7 +56,7 @@ func TestPrintedSQLSuitsPsql(t *testing.T) {
 	t.Parallel()
 	psql, err := exec.LookPath("psql")
 	if err != nil {
-		t.Log("there is no psql here; lib/pq has to do in TestPrintedSQLMakesTheSameOutbox")
+		t.Log("there is no psql here; lib/pq has to do in TestPrintedSQLCreatesTheSameOutbox")
 		return
 	}
 	o := databases["postgres"](t)

@@ -35,9 +35,9 @@ func adversaryTime(t *testing.T) time.Duration {
 	return 30 * time.Second
 }
 
-// TestEachCommittedRowComesOnceWhateverPublishersDo has two processes read while adversaries publish.
+// TestEachCommittedRowIsReadOnce has two processes read while adversaries publish.
 // Cursors move from one to the other, and processes die and begin again at what is stored.
-func TestEachCommittedRowComesOnceWhateverPublishersDo(t *testing.T) {
+func TestEachCommittedRowIsReadOnce(t *testing.T) {
 	t.Parallel()
 	dsn := mysqltest.DSN(t)
 	db, err := sql.Open("mysql", dsn)

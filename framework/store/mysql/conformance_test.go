@@ -24,7 +24,7 @@ func TestConformance(t *testing.T) {
 
 // A handle of the application's own has the server's default isolation, no flag of the connection, and
 // sends arguments apart from their statements.
-func TestConformanceThroughAHandleOfTheApplications(t *testing.T) {
+func TestConformanceWithTheApplicationsHandle(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
 		t.Skip("the whole suite once more")

@@ -65,7 +65,7 @@ func exec(t *testing.T, db interface {
 	require.NoError(t, err)
 }
 
-func TestAnOpenTransactionHoldsUpNoOtherRow(t *testing.T) {
+func TestAnOpenTransactionDelaysNoOtherRow(t *testing.T) {
 	t.Parallel()
 	db := newDB(t)
 	s := openStore(t, db, mysql.Config{})
@@ -82,7 +82,7 @@ func TestAnOpenTransactionHoldsUpNoOtherRow(t *testing.T) {
 	require.Empty(t, read(t, s, r))
 }
 
-func TestWhatWasRolledBackIsForgotten(t *testing.T) {
+func TestRolledBackOffsetsAreForgotten(t *testing.T) {
 	t.Parallel()
 	db := newDB(t)
 	s := openStore(t, db, mysql.Config{})
@@ -99,7 +99,7 @@ func TestWhatWasRolledBackIsForgotten(t *testing.T) {
 	require.Empty(t, read(t, s, r))
 }
 
-func TestWithoutPROCESSVoidRowsTakeThePlaceOfWhatWasRolledBack(t *testing.T) {
+func TestWithoutPROCESSVoidRowsFillRolledBackOffsets(t *testing.T) {
 	t.Parallel()
 	db := unprivileged(t)
 	s, err := mysql.Open(t.Context(), db, mysql.Config{WithoutProcess: mysql.ProofVoid, Grace: time.Second})
@@ -118,7 +118,7 @@ func TestWithoutPROCESSVoidRowsTakeThePlaceOfWhatWasRolledBack(t *testing.T) {
 	require.Equal(t, mysql.VoidType, typ)
 }
 
-func TestWithoutPROCESSAGraceTimeEndsWhatWasRolledBack(t *testing.T) {
+func TestWithoutPROCESSRolledBackOffsetsAreSkippedAfterAGraceTime(t *testing.T) {
 	t.Parallel()
 	db := unprivileged(t)
 	s, err := mysql.Open(t.Context(), db, mysql.Config{WithoutProcess: mysql.ProofGrace, Grace: time.Second})

@@ -45,7 +45,7 @@ func all(ctx context.Context, t *testing.T, r store.Reader, target store.Target)
 	}
 }
 
-func TestALookBringsNewRowsAlong(t *testing.T) {
+func TestAProbeReturnsNewRows(t *testing.T) {
 	t.Parallel()
 	db := newDB(t)
 	s := openStore(t, db, mysql.Config{})
@@ -72,7 +72,7 @@ func TestALookBringsNewRowsAlong(t *testing.T) {
 }
 
 // A look at an empty log is followed by another one, to which more may have come.
-func TestALookAtAnEmptyLogBringsNothing(t *testing.T) {
+func TestAProbeOfAnEmptyLogReturnsNothing(t *testing.T) {
 	t.Parallel()
 	db := newDB(t)
 	s := openStore(t, db, mysql.Config{})
@@ -98,7 +98,7 @@ func TestALookAtAnEmptyLogBringsNothing(t *testing.T) {
 	require.Equal(t, []int64{1}, found)
 }
 
-func TestWhatALookDoesNotBringIsRead(t *testing.T) {
+func TestRowsThatAProbeDoesNotReturnAreRead(t *testing.T) {
 	t.Parallel()
 	db := newDB(t)
 	s := openStore(t, db, mysql.Config{})

@@ -14,7 +14,7 @@ import (
 )
 
 // The statements are those that the server has written down.
-func TestReadingGoesByThePrimaryKeyHoweverManyHolesThereAre(t *testing.T) {
+func TestReadingUsesThePrimaryKeyWithAnyNumberOfHoles(t *testing.T) {
 	t.Parallel()
 	mysqltest.Shared(t) // or there is none
 	server, err := mysqltest.Start(t.Context(), mysqltest.Options{Private: true, Settings: map[string]string{"log_output": "TABLE"}})

@@ -111,7 +111,7 @@ func TestAHandleOfAnotherZoneIsRefused(t *testing.T) {
 	require.ErrorContains(t, err, "loc=")
 }
 
-func TestAddressesAreRefusedWithoutBeingRepeated(t *testing.T) {
+func TestInvalidAddressesAreRefusedWithoutQuotingThem(t *testing.T) {
 	t.Parallel()
 	for _, dsn := range []string{"", "app:hunter2@db/app", "mysql://app:hunter2@db", "postgres://app:hunter2@db/app", "mysql://app:hunter2@db/app?tls=nothing", "mysql://app:hunter2%zz@db/app"} {
 		_, err := mysql.OpenDB(dsn)
@@ -123,7 +123,7 @@ func TestAddressesAreRefusedWithoutBeingRepeated(t *testing.T) {
 	require.Equal(t, mysql.Address{User: "app", Host: "db:3306", Database: "shop"}, a)
 }
 
-func TestAMigrationThatWasInterruptedGoesOn(t *testing.T) {
+func TestAnInterruptedMigrationContinues(t *testing.T) {
 	t.Parallel()
 	db := newDB(t)
 	openStore(t, db, mysql.Config{})
@@ -154,7 +154,7 @@ func unprivileged(t *testing.T) (db *sql.DB) {
 	return db
 }
 
-func TestReadingWithoutPROCESSIsRefusedWithTheWayOut(t *testing.T) {
+func TestReadingWithoutPROCESSIsRefusedWithAHint(t *testing.T) {
 	t.Parallel()
 	s, err := mysql.Open(t.Context(), unprivileged(t), mysql.Config{})
 	require.NoError(t, err, "publishing needs no such privilege")

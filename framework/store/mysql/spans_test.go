@@ -50,7 +50,7 @@ func someSnapshot(r *rand.Rand) snapshot {
 
 func (s snapshot) decides(offset int64) bool { return offset <= s.top && !contains(s.holes, offset) }
 
-func TestASnapshotDecidesWhatEitherOfTwoHas(t *testing.T) {
+func TestJoinReturnsTheUnionOfSnapshots(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewSource(2))
 	for range 500 {

@@ -214,7 +214,7 @@ func catalog(t *testing.T, db *sql.DB) (count int) {
 	return count
 }
 
-func TestNoTableOfTheOutboxIsCaptured(t *testing.T) {
+func TestTablesOfTheOutboxCannotBeCaptured(t *testing.T) {
 	t.Parallel()
 	db := newDB(t)
 	_, err := postgres.Migrate(t.Context(), db, postgres.Config{})
@@ -228,7 +228,7 @@ func TestNoTableOfTheOutboxIsCaptured(t *testing.T) {
 	}
 }
 
-func TestACaptureThatCannotBeIsRefusedAndLeavesNothing(t *testing.T) {
+func TestAnInvalidCaptureIsRefusedAndLeavesNothing(t *testing.T) {
 	t.Parallel()
 	db := newDB(t)
 	require.ErrorIs(t, postgres.AddCapture(t.Context(), db, postgres.Config{}, captureOrders), store.ErrNotMigrated)
@@ -328,7 +328,7 @@ func TestACaptureIsReplacedListedPrintedAndRemoved(t *testing.T) {
 	require.Equal(t, before+1, catalog(t, db), "the function of old_orders stays behind with the table's DROP")
 }
 
-func TestColumnsStayWhileTheyAreCaptured(t *testing.T) {
+func TestCapturedColumnsCannotBeDropped(t *testing.T) {
 	t.Parallel()
 	db := newCapture(t, postgres.Config{}, orders, captureOrders)
 	for statement, want := range map[string]string{
@@ -356,14 +356,14 @@ func TestColumnsStayWhileTheyAreCaptured(t *testing.T) {
 	require.Len(t, published(t, db), 1)
 }
 
-func TestACaptureEndsWhereNoneCouldBegin(t *testing.T) {
+func TestACaptureCanBeRemovedEvenIfItCouldNotBeCreated(t *testing.T) {
 	t.Parallel()
 	db := newCapture(t, postgres.Config{}, `CREATE TABLE part (id int PRIMARY KEY)`, postgres.Capture{Table: "part", Key: "id", Columns: []string{"id"}})
 	exec(t, db, `CREATE TABLE whole (id int PRIMARY KEY) PARTITION BY RANGE (id); ALTER TABLE whole ATTACH PARTITION part DEFAULT`)
 	require.NoError(t, postgres.RemoveCapture(t.Context(), db, postgres.Config{}, "part"))
 }
 
-func TestAnOwnerOfATableCapturesItIntoTheOutboxOfAnother(t *testing.T) {
+func TestTheOwnerOfATableCapturesItIntoAnothersOutbox(t *testing.T) {
 	t.Parallel()
 	dsn := postgrestest.DSN(t)
 	db := openAt(t, dsn)
@@ -431,7 +431,7 @@ func TestACaptureDoesNotWaitForLongTransactions(t *testing.T) {
 	require.NoError(t, postgres.AddCapture(t.Context(), db, postgres.Config{}, captureOrders))
 }
 
-func TestManyCaptureATableAtOnce(t *testing.T) {
+func TestSimultaneousCapturesOfATableSucceed(t *testing.T) {
 	t.Parallel()
 	dsn := with(t, postgrestest.DSN(t), "default_transaction_isolation", "serializable")
 	db := openAt(t, dsn)

@@ -10,7 +10,7 @@ import (
 
 // How the kernel applies these options is described in tcp(7); testing that would need a separate
 // network.
-func TestTheKernelIsToldToGiveUpASilentMachine(t *testing.T) {
+func TestTheKernelDropsConnectionsToASilentMachine(t *testing.T) {
 	t.Parallel()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)

@@ -197,7 +197,7 @@ func TestABlackHoleLeavesNoGoroutines(t *testing.T) {
 	goleak.VerifyNone(t, before)
 }
 
-func TestALongStatementIsNotTakenForADeadConnection(t *testing.T) {
+func TestALongStatementIsNotADeadConnection(t *testing.T) {
 	t.Parallel()
 	db := newDB(t)
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -206,7 +206,7 @@ func TestALongStatementIsNotTakenForADeadConnection(t *testing.T) {
 	require.NoError(t, err)
 }
 
-func TestACancelledStatementSaysWhatTheServerSays(t *testing.T) {
+func TestACancelledStatementReturnsTheServersError(t *testing.T) {
 	t.Parallel()
 	db := newDB(t)
 	ctx, cancel := context.WithTimeout(t.Context(), deadline)
@@ -216,7 +216,7 @@ func TestACancelledStatementSaysWhatTheServerSays(t *testing.T) {
 	require.NoError(t, db.PingContext(t.Context()))
 }
 
-func TestSigningOnToASilentServerEndsByItself(t *testing.T) {
+func TestConnectingToASilentServerTimesOut(t *testing.T) {
 	t.Parallel()
 	p, _, _, _ := behindProxy(t)
 	p.Swallow()
@@ -246,7 +246,7 @@ func standby(t testing.TB) (primary, standby *postgrestest.Server) {
 	return primary, standby
 }
 
-func TestConnectionsToAReadOnlyServerAreMadeAnew(t *testing.T) {
+func TestConnectionsToAReadOnlyServerAreReplaced(t *testing.T) {
 	t.Parallel()
 	primary, standby := standby(t)
 	p := postgrestest.StartProxy(t, standby.DSN())
@@ -294,7 +294,7 @@ func TestConnectionsToAReadOnlyServerAreMadeAnew(t *testing.T) {
 
 // A standby's snapshot lists no transaction as running, so what is open on the primary
 // would seem to have ended with nothing in the log.
-func TestALookAtAStandbyIsRefusedAndTheConnectionsAreMadeAnew(t *testing.T) {
+func TestAProbeOfAStandbyIsRefusedAndTheConnectionsAreReplaced(t *testing.T) {
 	t.Parallel()
 	primary, standby := standby(t)
 	p := postgrestest.StartProxy(t, standby.DSN())
@@ -335,7 +335,7 @@ func TestAReaderTakesTargetsOfTheServerThatGaveTheLease(t *testing.T) {
 	}
 }
 
-func TestAWriteInAReadOnlyTransactionIsNoReasonToConnectAnew(t *testing.T) {
+func TestAWriteInAReadOnlyTransactionKeepsTheConnections(t *testing.T) {
 	t.Parallel()
 	db := newDB(t)
 	db.SetMaxOpenConns(1)
@@ -352,7 +352,7 @@ func TestAWriteInAReadOnlyTransactionIsNoReasonToConnectAnew(t *testing.T) {
 	require.Equal(t, before, pid())
 }
 
-func TestOfManyHostsTheOneThatTakesWritesIsFound(t *testing.T) {
+func TestTheHostThatAcceptsWritesIsFound(t *testing.T) {
 	t.Parallel()
 	primary, standby := standby(t)
 	a, err := url.Parse(standby.DSN())

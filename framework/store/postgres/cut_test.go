@@ -50,7 +50,7 @@ func wanted(t *testing.T, s *postgres.Store) (lanes, wanted int) {
 
 // The last request decides, even if it had to wait for another one that makes the
 // cursors.
-func TestAWishForLanesIsNotLostToWhoeverMakesThem(t *testing.T) {
+func TestAChangeOfLanesIsNotLostToASimultaneousOne(t *testing.T) {
 	t.Parallel()
 	for name, first := range map[string][]string{
 		"at first": nil,
@@ -80,7 +80,7 @@ func TestAWishForLanesIsNotLostToWhoeverMakesThem(t *testing.T) {
 	}
 }
 
-func TestMakingCursorsWaitsForNoOtherSinks(t *testing.T) {
+func TestCreatingCursorsDoesNotWaitForOtherSinks(t *testing.T) {
 	t.Parallel()
 	db := newDB(t)
 	s := openStore(t, db, postgres.Config{})

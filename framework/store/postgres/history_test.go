@@ -40,7 +40,7 @@ func drain(t *testing.T, s *postgres.Store, from json.RawMessage) (ids []string,
 	}
 }
 
-func TestATruncatedLogIsReadAnew(t *testing.T) {
+func TestATruncatedLogIsReadAgain(t *testing.T) {
 	t.Parallel()
 	db := newDB(t)
 	s := openStore(t, db, postgres.Config{})
@@ -95,7 +95,7 @@ func inserter(t *testing.T, db *sql.DB) func(ids ...string) {
 	}
 }
 
-func TestALogThatWasTruncatedAndHasGrownPastTheCursorIsReadAnew(t *testing.T) {
+func TestALogThatWasTruncatedAndHasGrownPastTheCursorIsReadAgain(t *testing.T) {
 	t.Parallel()
 	for name, restart := range map[string]string{
 		"truncated":        `TRUNCATE outbox RESTART IDENTITY`,
@@ -142,9 +142,9 @@ func TestALogThatWasTruncatedAndHasGrownPastTheCursorIsReadAnew(t *testing.T) {
 	}
 }
 
-// TestASequenceThatWasSetBackIsReadAnew also holds a transaction open that took
+// TestALogWhoseSequenceWasSetBackIsReadAgain also holds a transaction open that took
 // its offset before: the sequence is not there yet when it commits.
-func TestASequenceThatWasSetBackIsReadAnew(t *testing.T) {
+func TestALogWhoseSequenceWasSetBackIsReadAgain(t *testing.T) {
 	t.Parallel()
 	db := newDB(t)
 	s := openStore(t, db, postgres.Config{})
@@ -242,7 +242,7 @@ func privateServer(t *testing.T) *postgrestest.Server {
 }
 
 // A pg_upgrade keeps ids and offsets; the remedy is in docs/internals/failures.md.
-func TestACursorWithoutAHistoryGoesOnAndTakesTheLogs(t *testing.T) {
+func TestACursorWithoutAHistoryContinuesWithTheLogs(t *testing.T) {
 	t.Parallel()
 	db := newDB(t)
 	s := openStore(t, db, postgres.Config{})
@@ -287,7 +287,7 @@ func TestAServerThatHidesItsIdentityIsJudgedByItsIds(t *testing.T) {
 	require.Contains(t, rebased, "restored into another cluster")
 }
 
-func TestACursorOfAnotherClusterIsReadAnew(t *testing.T) {
+func TestTheLogOfAnotherClusterIsReadAgain(t *testing.T) {
 	t.Parallel()
 	db := newDB(t)
 	s := openStore(t, db, postgres.Config{})
@@ -317,7 +317,7 @@ func TestMigratingTwiceAppliesNothingMore(t *testing.T) {
 	require.ErrorIs(t, err, store.ErrNewerSchema)
 }
 
-func TestThePrintedSQLMakesTheSameTables(t *testing.T) {
+func TestThePrintedSQLCreatesTheSameTables(t *testing.T) {
 	t.Parallel()
 	for _, c := range []postgres.Config{{}, {Prefix: "app_outbox", Payload: postgres.PayloadBytes}} {
 		db := newDB(t)
@@ -331,7 +331,7 @@ func TestThePrintedSQLMakesTheSameTables(t *testing.T) {
 	}
 }
 
-func TestAPrefixThatIsNoTableNameIsRefused(t *testing.T) {
+func TestAnInvalidPrefixIsRefused(t *testing.T) {
 	t.Parallel()
 	db := newDB(t)
 	for _, prefix := range []string{"Outbox", "out box", "1st", `x"; DROP TABLE users; --`} {
@@ -342,7 +342,7 @@ func TestAPrefixThatIsNoTableNameIsRefused(t *testing.T) {
 
 // An application may set the time zone of a session that goes back to a pool, and an
 // operator that of a database, for the sessions to come.
-func TestAServerIsTheSameInEveryTimeZone(t *testing.T) {
+func TestTheIdentityOfAServerDoesNotDependOnTheTimeZone(t *testing.T) {
 	t.Parallel()
 	db := newDB(t)
 	s := openStore(t, db, postgres.Config{})

@@ -30,7 +30,7 @@ const insertMany = `INSERT INTO outbox (type, payload) SELECT 't', '{}' FROM gen
 
 // A batch job of the business takes its id, and publishes nothing, or publishes at its end.
 // All rows since would be looked through behind it.
-func TestATransactionThatHasNotTouchedTheLogHoldsNoFloorDown(t *testing.T) {
+func TestATransactionThatHasNotUsedTheLogDelaysNoFloor(t *testing.T) {
 	t.Parallel()
 	for name, config := range map[string]postgres.Config{"of one table": {}, "partitioned": {PartitionRows: 7000}} {
 		t.Run(name, func(t *testing.T) {

@@ -36,7 +36,7 @@ func lifeGoesOn(t *testing.T, db *sql.DB, s *postgres.Store, read func() ([]stri
 // An INSERT of several rows computes what is DEFAULT in its VALUES before all other
 // columns, so an ordinary default would take the offset before the transaction has
 // its id: here both rows take their time in between.
-func TestRowsThatSayDefaultForTheirOffsetAreRead(t *testing.T) {
+func TestRowsWithDefaultAsTheirOffsetAreRead(t *testing.T) {
 	t.Parallel()
 	for name, config := range logs {
 		t.Run(name, func(t *testing.T) {

@@ -19,7 +19,7 @@ func expirePartitions(t *testing.T, s *postgres.Store) int {
 	return dropped
 }
 
-func TestOldPartitionsAreDroppedAndNewOnesMade(t *testing.T) {
+func TestOldPartitionsAreDroppedAndNewOnesCreated(t *testing.T) {
 	t.Parallel()
 	db := newDB(t)
 	s := openStore(t, db, postgres.Config{PartitionRows: 10})
@@ -93,7 +93,7 @@ func TestAPartitionStaysForAnUnsettledRowAndAnOpenTransaction(t *testing.T) {
 }
 
 // Publishers may be quick while a partition is made.
-func TestAPartitionThatTheSequenceHasReachedIsNotMade(t *testing.T) {
+func TestAPartitionThatTheSequenceHasReachedIsNotCreated(t *testing.T) {
 	t.Parallel()
 	for name, meanwhile := range map[string]string{
 		"rows on their way": `SELECT setval('outbox_offset_seq', 36)`,
@@ -130,7 +130,7 @@ func TestAPartitionThatCannotBeDroppedIsEmptiedOnce(t *testing.T) {
 }
 
 // A pruner may be stopped, or lose its network, at any moment.
-func TestAJanitorThatDoesNotGoOnFreesTheLog(t *testing.T) {
+func TestAStoppedPrunerReleasesTheLog(t *testing.T) {
 	t.Parallel()
 	db := newDB(t)
 	s := openStore(t, db, postgres.Config{PartitionRows: 5})

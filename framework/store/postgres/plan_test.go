@@ -34,12 +34,12 @@ func (p plan) scanned() float64 {
 	return total
 }
 
-func TestAPageTouchesHardlyMoreRowsThanItReturns(t *testing.T) {
+func TestAPageReadsHardlyMoreRowsThanItReturns(t *testing.T) {
 	t.Parallel()
 	pagesTouchFewRows(t, Config{}, `ALTER TABLE outbox SET (autovacuum_enabled = off)`)
 }
 
-func TestAPageOfAPartitionedLogTouchesHardlyMoreRowsThanItReturns(t *testing.T) {
+func TestAPageOfAPartitionedLogReadsHardlyMoreRowsThanItReturns(t *testing.T) {
 	t.Parallel()
 	pagesTouchFewRows(t, Config{PartitionRows: 20_000}, `ALTER TABLE outbox_from_1 SET (autovacuum_enabled = off)`)
 }
@@ -215,7 +215,7 @@ func TestCancellationsCostOnlyTheRowsWithATime(t *testing.T) {
 }
 
 // Of many keys with much behind them, no more is read than is returned.
-func TestFollowersOfManyKeysTouchOnlyWhatIsReturned(t *testing.T) {
+func TestFollowersOfManyKeysReadOnlyWhatTheyReturn(t *testing.T) {
 	t.Parallel()
 	db, err := OpenDB(postgrestest.DSN(t))
 	require.NoError(t, err)

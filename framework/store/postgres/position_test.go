@@ -199,7 +199,7 @@ func TestDeltasCoverEachCommittedRowOnce(t *testing.T) {
 	})
 }
 
-func TestPositionsSurviveTheirStoredForm(t *testing.T) {
+func TestStoredPositionsAreReadBack(t *testing.T) {
 	t.Parallel()
 	s, err := parseSnapshot("100:120:100,105,119")
 	require.NoError(t, err)
@@ -239,7 +239,7 @@ func FuzzParsePosition(f *testing.F) {
 	})
 }
 
-func TestSnapshotsKnowWhatHadEnded(t *testing.T) {
+func TestSnapshotsKnowWhichTransactionsHadEnded(t *testing.T) {
 	t.Parallel()
 	s, err := parseSnapshot("10:15:10,12")
 	require.NoError(t, err)

@@ -84,7 +84,7 @@ func promptly(t *testing.T) context.Context {
 	return ctx
 }
 
-func TestReservedConnectionsServeWhileThePoolIsUsedUp(t *testing.T) {
+func TestReservedConnectionsWorkWhileThePoolIsExhausted(t *testing.T) {
 	t.Parallel()
 	s, db, _ := reserving(t)
 	useAll(t, db)
@@ -124,7 +124,7 @@ func TestAReservedConnectionThatBreaksIsReplaced(t *testing.T) {
 	require.LessOrEqual(t, db.Stats().OpenConnections, 4)
 }
 
-func TestReservedConnectionsAreGivenBackByTheLastWhoReserved(t *testing.T) {
+func TestReservedConnectionsAreReleasedByTheLastUser(t *testing.T) {
 	t.Parallel()
 	s, db, first := reserving(t)
 	second, err := s.Reserve(t.Context(), 2)

@@ -126,7 +126,7 @@ func TestPagesOfAStandbyBehindATransactionPoolerHaveEveryCommittedRow(t *testing
 }
 
 // What the check is for: the position moves on past a row that the standby does not show yet.
-func TestAStandbyThatIsNotAskedLosesRows(t *testing.T) {
+func TestReadingAStandbyWithoutItsReplayPositionLosesRows(t *testing.T) {
 	t.Parallel()
 	b := newBeside(t)
 	insert := inserter(t, b.db)
@@ -148,7 +148,7 @@ func TestAStandbyThatIsNotAskedLosesRows(t *testing.T) {
 }
 
 // It is asked in a separate statement, because the snapshot of a statement is older than its answer.
-func TestAStandbySaysThatItHasReplayedWhatItsStatementDoesNotShow(t *testing.T) {
+func TestAStandbyReportsReplayedRowsThatAStatementDoesNotSee(t *testing.T) {
 	t.Parallel()
 	b := newBeside(t)
 	b.exec(t, b.aside, `SELECT pg_wal_replay_pause()`)
@@ -206,7 +206,7 @@ func TestAStandbyThatLagsBehindLeavesPagesToThePrimary(t *testing.T) {
 	require.Greater(t, b.lines.count(again), worked, "%s", b.lines)
 }
 
-func TestALagThatIsOverSoonIsNotLogged(t *testing.T) {
+func TestAShortLagIsNotLogged(t *testing.T) {
 	t.Parallel()
 	b := newBeside(t)
 	b.store.SetBehindTime(time.Hour)
@@ -278,7 +278,7 @@ func TestAStandbyThatIsSilentLeavesPagesToThePrimary(t *testing.T) {
 	require.Equal(t, published, found)
 }
 
-func TestAStandbyThatIsPromotedIsNotReadAnyMore(t *testing.T) {
+func TestAPromotedStandbyIsNoLongerRead(t *testing.T) {
 	t.Parallel()
 	b := newBeside(t)
 	_, read := readerOf(t, b.store)
@@ -414,7 +414,7 @@ func TestRestoredRowsAreReadFromThePrimary(t *testing.T) {
 
 // What is cancelled behind the target may be missing on the standby, so a page says from
 // when what it knows is: a row that fell due after that is parked, and looked at again.
-func TestAPageOfAStandbyKnowsWhatWasCancelledWhenItsTargetWasProbed(t *testing.T) {
+func TestAPageOfAStandbyKnowsTheCancellationsUpToItsProbe(t *testing.T) {
 	t.Parallel()
 	b := newBeside(t)
 	l, read := readerOf(t, b.store)

@@ -28,7 +28,7 @@ func start(t *testing.T, s *postgres.Store, sink string, at store.Start, passed 
 	return lease.Position
 }
 
-func TestWhatIsOpenWhenASinkStartsComesLater(t *testing.T) {
+func TestRowsOfOpenTransactionsComeLaterForANewSink(t *testing.T) {
 	t.Parallel()
 	db := newDB(t)
 	s := openStore(t, db, postgres.Config{})
@@ -57,7 +57,7 @@ func TestWhatIsOpenWhenASinkStartsComesLater(t *testing.T) {
 	require.Equal(t, []string{"c", "open", "early", "d"}, ids)
 }
 
-func TestANewSinkThatStartsNowLooksThroughNothing(t *testing.T) {
+func TestANewSinkThatStartsNowReadsNoOldRows(t *testing.T) {
 	t.Parallel()
 	db := newDB(t)
 	s := openStore(t, db, postgres.Config{})
@@ -70,7 +70,7 @@ func TestANewSinkThatStartsNowLooksThroughNothing(t *testing.T) {
 	require.EqualValues(t, 3, position.At.Bound, "%s", at)
 }
 
-func TestANewSinkPassesOverRestoredRowsForGood(t *testing.T) {
+func TestANewSinkNeverReadsRestoredRowsBeforeItsStart(t *testing.T) {
 	t.Parallel()
 	server := privateServer(t)
 	db, err := postgres.OpenDB(server.DSN())
@@ -96,7 +96,7 @@ func TestANewSinkPassesOverRestoredRowsForGood(t *testing.T) {
 	}
 }
 
-func TestATimeIsFoundBehindGaps(t *testing.T) {
+func TestATimeIsFoundAfterGaps(t *testing.T) {
 	t.Parallel()
 	db := newDB(t)
 	s := openStore(t, db, postgres.Config{})

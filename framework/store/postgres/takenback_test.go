@@ -16,7 +16,7 @@ import (
 // A crash takes back what was not flushed, such as the ends of transactions that
 // were rolled back, and hands their ids out again. A reader that lives through it
 // has seen them end, and would pass over what is committed under them now.
-func TestACrashTakesTransactionIdsBackFromWhoeverKnewThem(t *testing.T) {
+func TestKnowledgeAboutTransactionIdsEndsWithACrash(t *testing.T) {
 	t.Parallel()
 	crashes := map[string]func(t *testing.T, server *postgrestest.Server, db *sql.DB){
 		"of the server": func(t *testing.T, server *postgrestest.Server, _ *sql.DB) {
@@ -144,7 +144,7 @@ func kill(t *testing.T, db *sql.DB) {
 }
 
 // A page of a server that lags behind would look like the end of the log.
-func TestAPageIsOfTheServerThatWasProbed(t *testing.T) {
+func TestAPageComesFromTheServerThatWasProbed(t *testing.T) {
 	t.Parallel()
 	db := newDB(t)
 	s := openStore(t, db, postgres.Config{})

@@ -94,7 +94,7 @@ func appendTo(ctx context.Context, s *sqlite.Store, tx *sql.Tx, envelopes ...not
 }
 
 // Without a busy timeout, some of these would find the file locked.
-func TestProcessesMayOpenANewFileAtOnce(t *testing.T) {
+func TestProcessesCanOpenANewFileSimultaneously(t *testing.T) {
 	t.Parallel()
 	for range 50 {
 		path := filepath.Join(t.TempDir(), "outbox.db")
