@@ -269,7 +269,7 @@ func TestAnInvalidCaptureIsRefusedAndLeavesNothing(t *testing.T) {
 	}
 	require.ErrorContains(t, postgres.RemoveCapture(t.Context(), db, postgres.Config{}, "orders"), "capture orders: it is not captured")
 
-	// What fails behind the checks leaves nothing either.
+	// A failure after the checks leaves nothing, either.
 	exec(t, db, `CREATE FUNCTION nothing() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'`,
 		`CREATE TRIGGER outbox_capture_columns AFTER DELETE ON orders EXECUTE FUNCTION nothing()`)
 	before = catalog(t, db)
@@ -308,7 +308,7 @@ func TestACaptureIsReplacedListedPrintedAndRemoved(t *testing.T) {
 	want.Table = "public.orders"
 	require.Equal(t, []postgres.Capture{want}, captures())
 
-	// A table of another name is still the captured one, and its old name is free.
+	// A renamed table stays captured, and its old name is free.
 	exec(t, db, `ALTER TABLE orders RENAME TO old_orders`, orders)
 	require.ErrorContains(t, postgres.AddCapture(t.Context(), db, outbox, captureOrders), "other objects depend on it")
 	require.NoError(t, postgres.AddCapture(t.Context(), db, outbox, postgres.Capture{Table: "old_orders", Key: "id", Columns: []string{"id"}}))
@@ -455,8 +455,7 @@ func TestSimultaneousCapturesOfATableSucceed(t *testing.T) {
 	require.NoError(t, postgres.RemoveCapture(t.Context(), db, postgres.Config{}, "orders"))
 }
 
-// TestARowThatAStatementWritesTwiceIsPublishedOnceForEach has two foreign keys cascade to
-// one row.
+// Two foreign keys cascade to one row, so a statement writes it twice.
 func TestARowThatAStatementWritesTwiceIsPublishedOnceForEach(t *testing.T) {
 	t.Parallel()
 	db := newCapture(t, postgres.Config{}, `CREATE TABLE people (id int PRIMARY KEY);
@@ -481,8 +480,8 @@ func TestARowThatAStatementWritesTwiceIsPublishedOnceForEach(t *testing.T) {
 	}
 }
 
-// TestACaptureCallsNothingThatASearchPathLeadsTo has a role that may create functions in a
-// schema of the writer's search path give it some that fit better than PostgreSQL's own.
+// A role that may create functions in a schema of the writer's search path creates functions that match
+// better than PostgreSQL's own.
 func TestACaptureCallsNothingThatASearchPathLeadsTo(t *testing.T) {
 	t.Parallel()
 	for _, payload := range []postgres.Payload{postgres.PayloadJSON, postgres.PayloadBytes} {

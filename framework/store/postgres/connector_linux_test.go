@@ -8,8 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// How the kernel applies these options is described in tcp(7); testing that would need a separate
-// network.
+// tcp(7) describes how the kernel applies these options. Testing that would need a separate network.
 func TestTheKernelDropsConnectionsToASilentMachine(t *testing.T) {
 	t.Parallel()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")

@@ -48,8 +48,7 @@ func wanted(t *testing.T, s *postgres.Store) (lanes, wanted int) {
 	return len(roster.Lanes), roster.Lanes[0].Wanted
 }
 
-// The last request decides, even if it had to wait for another one that makes the
-// cursors.
+// The last request wins, even if it had to wait for another one that creates the cursors.
 func TestAChangeOfLanesIsNotLostToASimultaneousOne(t *testing.T) {
 	t.Parallel()
 	for name, first := range map[string][]string{

@@ -17,8 +17,8 @@ import (
 
 var everything = store.Filter{Slots: store.SlotRange{Last: store.Slots - 1}, Types: notification.AllTypes}
 
-// drain reads all there is from a position and returns the ids, where it ends,
-// and why the log was read again.
+// drain reads everything from a position on. It returns the ids, the position after them, and why the
+// log was read again.
 func drain(t *testing.T, s *postgres.Store, from json.RawMessage) (ids []string, end json.RawMessage, rebased string) {
 	t.Helper()
 	reader, err := s.NewReader(from, everything)
@@ -142,8 +142,8 @@ func TestALogThatWasTruncatedAndHasGrownPastTheCursorIsReadAgain(t *testing.T) {
 	}
 }
 
-// TestALogWhoseSequenceWasSetBackIsReadAgain also holds a transaction open that took
-// its offset before: the sequence is not there yet when it commits.
+// A transaction that took its offset before the sequence was set back is still open. The sequence has
+// not reached that offset again when the transaction commits.
 func TestALogWhoseSequenceWasSetBackIsReadAgain(t *testing.T) {
 	t.Parallel()
 	db := newDB(t)
@@ -171,8 +171,8 @@ func TestALogWhoseSequenceWasSetBackIsReadAgain(t *testing.T) {
 	require.Empty(t, rebased)
 }
 
-// restored makes a log as it is after a restore: rows whose transaction ids are
-// another cluster's, far ahead of this one's.
+// restored makes a log as after a restore: its rows have transaction ids of another cluster, far ahead of
+// this one's.
 func restored(t *testing.T, db *sql.DB, ids ...string) {
 	t.Helper()
 	for _, id := range ids {
@@ -232,7 +232,7 @@ func TestRestoredRowsComeOnceAndNotAgainWhenTheirIdsAreReached(t *testing.T) {
 	}
 }
 
-// privateServer has no other tests' transactions, which would use up ids.
+// privateServer returns a server without transactions of other tests, which would use up ids.
 func privateServer(t *testing.T) *postgrestest.Server {
 	t.Helper()
 	server, err := postgrestest.Start(t.Context(), postgrestest.Options{Private: true, Settings: map[string]string{"shared_buffers": "16MB"}})
@@ -241,7 +241,7 @@ func privateServer(t *testing.T) *postgrestest.Server {
 	return server
 }
 
-// A pg_upgrade keeps ids and offsets; the remedy is in docs/internals/failures.md.
+// pg_upgrade keeps ids and offsets; see docs/internals/failures.md.
 func TestACursorWithoutAHistoryContinuesWithTheLogs(t *testing.T) {
 	t.Parallel()
 	db := newDB(t)
@@ -340,8 +340,8 @@ func TestAnInvalidPrefixIsRefused(t *testing.T) {
 	}
 }
 
-// An application may set the time zone of a session that goes back to a pool, and an
-// operator that of a database, for the sessions to come.
+// An application may set the time zone of a session that returns to a pool, and an operator may set it
+// for new sessions of a database.
 func TestTheIdentityOfAServerDoesNotDependOnTheTimeZone(t *testing.T) {
 	t.Parallel()
 	db := newDB(t)

@@ -23,11 +23,10 @@ import (
 // patience is how long a test waits.
 const patience = 30 * time.Second
 
-// listenerName is the application_name of the connections that tests listen on.
+// listenerName is the application_name of listening connections.
 const listenerName = "waybill-listener"
 
-// listen is an outbox whose store listens at an address that the given function
-// makes of the database's, or at that one where it is nil.
+// listen returns an outbox whose store listens at the database's address, changed by at if it is not nil.
 func listen(t *testing.T, at func(*url.URL)) (*sql.DB, *postgres.Store) {
 	t.Helper()
 	dsn := postgrestest.DSN(t)
@@ -163,7 +162,7 @@ func TestAnInvalidAddressForListeningIsRefusedWithoutQuotingIt(t *testing.T) {
 	require.NotContains(t, err.Error(), "hunter2")
 }
 
-// As with a token for a password: one that has run out is refused, the next one taken.
+// The password may be a token: an expired one is refused, and the next one accepted.
 func TestEachListeningConnectionAsksForItsAddress(t *testing.T) {
 	t.Parallel()
 	dsn := postgrestest.DSN(t)
@@ -319,7 +318,7 @@ func TestListeningStopsAtOnceOnASilentConnection(t *testing.T) {
 	require.NoError(t, e.awaitEnd(t))
 }
 
-// Not parallel: it looks at all goroutines of the process.
+// Not parallel, since it checks all goroutines of the process.
 func TestListeningLeavesNoGoroutines(t *testing.T) {
 	var p *postgrestest.Proxy
 	_, s := listen(t, func(u *url.URL) {

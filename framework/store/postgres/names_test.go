@@ -75,8 +75,8 @@ func TestPrefixesThatAreNotNamesAreRefused(t *testing.T) {
 	}
 }
 
-// A search path that is a tenant's, or was left behind in a session of a pooler, must
-// not lead a store to another log.
+// A tenant's search path, or one that is left in a session of a pooler, must not lead a store to another
+// log.
 func TestAStoreUsesItsSchemaWithAnySearchPath(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
@@ -109,7 +109,7 @@ func TestAStoreUsesItsSchemaWithAnySearchPath(t *testing.T) {
 	require.Contains(t, again.InsertInto(), `"public"."outbox"`)
 }
 
-// Another table of the same name is another log, also where its sequence is the old one.
+// Another table with the same name is another log, even if its sequence is the same.
 func TestARecreatedLogIsRecognizedByItsTable(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()

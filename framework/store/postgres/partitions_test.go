@@ -92,7 +92,7 @@ func TestAPartitionStaysForAnUnsettledRowAndAnOpenTransaction(t *testing.T) {
 	require.Equal(t, int64(11), offsetsOf(t, db)[0])
 }
 
-// Publishers may be quick while a partition is made.
+// Publishers may reach a partition while it is created.
 func TestAPartitionThatTheSequenceHasReachedIsNotCreated(t *testing.T) {
 	t.Parallel()
 	for name, meanwhile := range map[string]string{
@@ -111,7 +111,7 @@ func TestAPartitionThatTheSequenceHasReachedIsNotCreated(t *testing.T) {
 	}
 }
 
-// Waiting for the log holds publishers up.
+// While the pruner waits for the log, publishers wait, too. So it tries only once.
 func TestAPartitionThatCannotBeDroppedIsEmptiedOnce(t *testing.T) {
 	t.Parallel()
 	db := newDB(t)

@@ -156,9 +156,8 @@ func TestThePrunerDoesNotWaitForLocksOfTheLog(t *testing.T) {
 	require.Equal(t, 1, expireAll(t, s, "mail"))
 }
 
-// TestReadersMissNothingWhileThePrunerRemovesRows is the readers' concurrency test
-// with a retention of next to nothing: two pruners remove whatever the cursors
-// allow, as fast as they can.
+// TestReadersMissNothingWhileThePrunerRemovesRows is the concurrency test of readers with a tiny
+// retention: two pruners remove everything that the cursors allow, as fast as possible.
 func TestReadersMissNothingWhileThePrunerRemovesRows(t *testing.T) {
 	t.Parallel()
 	prunersAmongReaders(t, postgres.Config{})
