@@ -22,8 +22,8 @@ func TestConformance(t *testing.T) {
 	storetest.Run(t, dialect(mysql.Config{Receipts: true}, newDB))
 }
 
-// A handle of the application's own has the server's default isolation, no flag of the connection, and
-// sends arguments apart from their statements.
+// A handle of the application has the server's default isolation and no connection flags, and sends
+// arguments separately.
 func TestConformanceWithTheApplicationsHandle(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {

@@ -13,7 +13,7 @@ import (
 
 type orderPlaced struct{ Order int }
 
-// An application publishes in its own transaction. A forwarder takes the same store.
+// An application publishes in its own transaction. A forwarder uses the same store.
 func Example() {
 	ctx := context.Background()
 	db, err := mysql.OpenDB("mysql://app:secret@localhost:3306/shop")

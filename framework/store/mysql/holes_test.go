@@ -133,7 +133,7 @@ func TestWithoutPROCESSRolledBackOffsetsAreSkippedAfterAGraceTime(t *testing.T) 
 	decided(t, s)
 }
 
-// The server may hand out an offset again that it handed out before a crash.
+// After a crash the server may hand out an offset again.
 func TestTargetsAndCheckpointsEndWithTheServersLife(t *testing.T) {
 	t.Parallel()
 	mysqltest.Shared(t) // or there is none

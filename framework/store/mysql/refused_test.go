@@ -57,7 +57,7 @@ func TestServersOnWhichRowsWouldBeLostAreRefused(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// A server that is set up for a cluster says so even before it has joined one.
+// A server that is configured for a cluster reports it even before it has joined one.
 func TestAServerOfAGaleraClusterIsRefused(t *testing.T) {
 	t.Parallel()
 	mysqltest.Shared(t) // or there is none
@@ -77,7 +77,7 @@ func TestAServerOfAGaleraClusterIsRefused(t *testing.T) {
 	require.ErrorContains(t, err, "Galera")
 }
 
-// The servers that tests start have no plugin for groups, so only its variables are here.
+// Test servers have no group replication plugin, so the test uses only its variables.
 func TestAGroupWithSeveralPrimariesIsRefused(t *testing.T) {
 	t.Parallel()
 	group := map[string]string{"group_replication_single_primary_mode": "ON", "auto_increment_increment": "1", "auto_increment_offset": "1", "read_only": "OFF"}
@@ -136,7 +136,7 @@ func TestAnInterruptedMigrationContinues(t *testing.T) {
 	openStore(t, db, mysql.Config{})
 }
 
-// unprivileged is the test's database through a user who lacks PROCESS.
+// unprivileged opens the test's database as a user who lacks the privilege PROCESS.
 func unprivileged(t *testing.T) (db *sql.DB) {
 	t.Helper()
 	dsn := mysqltest.DSN(t)
