@@ -172,8 +172,8 @@ func hostileTarget(t *testing.T, o outbox) *target.Target {
 	}
 }
 
-// each calls do with each address of the registered pages, with values in the place of
-// wildcards and in the query.
+// each calls do with each address of the registered pages, with values for wildcards and query
+// parameters.
 func (p *Pages) each(values []string, do func(method, path string)) {
 	for _, pattern := range p.patterns {
 		method, path, _ := strings.Cut(pattern, " ")
@@ -206,7 +206,7 @@ func TestEveryPageShowsHostileDataAsText(t *testing.T) {
 		for _, role := range []access.Role{access.Viewer, access.Operator} {
 			p.each(hostile, func(method, path string) {
 				if method == http.MethodPost && strings.HasPrefix(path, "/schedules/") && strings.Contains(path, "forget") {
-					return // what is there is to stay
+					return // it would delete the data of the test
 				}
 				status, page := p.ask(t, role, method, path, nil)
 				require.Less(t, status, 500, "%s %s: %s", method, path, page)
@@ -218,7 +218,7 @@ func TestEveryPageShowsHostileDataAsText(t *testing.T) {
 	})
 }
 
-func TestEveryPageRefusesWhatMakesNoSense(t *testing.T) {
+func TestEveryPageRefusesInvalidParameters(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, o outbox) {
 		p := newPages(t, &target.Target{Store: o.store})
