@@ -18,7 +18,7 @@ import (
 
 func TestConformance(t *testing.T) {
 	t.Parallel()
-	mysqltest.Shared(t) // or there is none
+	mysqltest.Shared(t) // skips the test if no server is available
 	storetest.Run(t, dialect(mysql.Config{Receipts: true}, newDB))
 }
 

@@ -136,7 +136,7 @@ func TestWithoutPROCESSRolledBackOffsetsAreSkippedAfterAGraceTime(t *testing.T) 
 // After a crash the server may hand out an offset again.
 func TestTargetsAndCheckpointsEndWithTheServersLife(t *testing.T) {
 	t.Parallel()
-	mysqltest.Shared(t) // or there is none
+	mysqltest.Shared(t) // skips the test if no server is available
 	server, err := mysqltest.Start(t.Context(), mysqltest.Options{Private: true, Durable: true})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, server.Stop()) }()

@@ -16,7 +16,7 @@ import (
 // The test takes the statements from the log of the server.
 func TestReadingUsesThePrimaryKeyWithAnyNumberOfHoles(t *testing.T) {
 	t.Parallel()
-	mysqltest.Shared(t) // or there is none
+	mysqltest.Shared(t) // skips the test if no server is available
 	server, err := mysqltest.Start(t.Context(), mysqltest.Options{Private: true, Settings: map[string]string{"log_output": "TABLE"}})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, server.Stop()) }()

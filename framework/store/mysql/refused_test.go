@@ -32,7 +32,7 @@ func TestOldServersAndOtherKindsAreRefused(t *testing.T) {
 
 func TestServersOnWhichRowsWouldBeLostAreRefused(t *testing.T) {
 	t.Parallel()
-	mysqltest.Shared(t) // or there is none
+	mysqltest.Shared(t) // skips the test if no server is available
 	s, err := mysqltest.Start(t.Context(), mysqltest.Options{Private: true})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, s.Stop()) }()
@@ -60,7 +60,7 @@ func TestServersOnWhichRowsWouldBeLostAreRefused(t *testing.T) {
 // A server that is configured for a cluster reports it even before it has joined one.
 func TestAServerOfAGaleraClusterIsRefused(t *testing.T) {
 	t.Parallel()
-	mysqltest.Shared(t) // or there is none
+	mysqltest.Shared(t) // skips the test if no server is available
 	s, err := mysqltest.Start(t.Context(), mysqltest.Options{Family: mysqltest.MariaDB, Private: true, Settings: map[string]string{"wsrep_on": "ON", "binlog_format": "ROW"}})
 	if errors.Is(err, mysqltest.ErrNoServer) {
 		t.Skip(err)
