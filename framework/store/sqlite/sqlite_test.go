@@ -68,7 +68,7 @@ func Example() {
 
 func TestOpenDBAppliesTheSettingsOfAnOutbox(t *testing.T) {
 	t.Parallel()
-	// The characters would mean something in a URI.
+	// These characters have a meaning in a URI.
 	path := filepath.Join(t.TempDir(), "50% of #1?.db")
 	db, err := sqlite.OpenDB(path)
 	require.NoError(t, err)
@@ -138,7 +138,7 @@ func TestThePrefixNamesAllTables(t *testing.T) {
 	require.False(t, rows.Next())
 	require.NoError(t, rows.Err())
 
-	// Another outbox fits beside it.
+	// The database can have another outbox.
 	_, err = sqlite.Open(t.Context(), db, sqlite.Config{})
 	require.ErrorIs(t, err, store.ErrNotMigrated)
 	applied, err := sqlite.Migrate(t.Context(), db, sqlite.Config{})
@@ -181,7 +181,7 @@ func TestReceiptsAreOffByDefault(t *testing.T) {
 	require.Zero(t, n)
 }
 
-// Rows at which every reader would stop are refused when they are written.
+// A reader could not pass such rows, so they are refused when they are written.
 func TestAnInvalidRowIsRefusedWhenItIsWritten(t *testing.T) {
 	t.Parallel()
 	_, db := open(t, sqlite.Config{})
@@ -213,7 +213,7 @@ func TestAnInvalidRowIsRefusedWhenItIsWritten(t *testing.T) {
 	}
 }
 
-func TestProducersMayWriteTimesAsSQLiteDoes(t *testing.T) {
+func TestProducersCanWriteTimesInSQLitesForms(t *testing.T) {
 	t.Parallel()
 	s, db := open(t, sqlite.Config{})
 	want := make(map[string]time.Time)

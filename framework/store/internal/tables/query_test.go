@@ -9,7 +9,7 @@ import (
 	"github.com/waybill-go/waybill/framework/store"
 )
 
-// foreign is a dialect with other words than PostgreSQL and SQLite.
+// foreign is a dialect with other expressions than PostgreSQL and SQLite.
 type foreign struct {
 	Dialect
 }
@@ -31,7 +31,7 @@ func box(name string) string {
 	return "box_" + name
 }
 
-// numbered is one whose placeholders have numbers.
+// numbered is a dialect whose placeholders have numbers.
 type numbered struct{ foreign }
 
 func (numbered) Placeholder(n int) string { return "$" + string(rune('0'+n)) }
