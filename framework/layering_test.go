@@ -103,7 +103,7 @@ var layers = []layer{
 	{"benchmarks", anything},
 }
 
-// tops are the folders of programs, which nobody imports.
+// tops are the folders of programs, which no package imports.
 var tops = []string{"cmd", "examples", "benchmarks"}
 
 // vague names say nothing of what is inside; shadowing ones hide a package that
@@ -337,7 +337,7 @@ func isTop(pkg string) bool {
 	return slices.Contains(tops, top)
 }
 
-// isForTests tells test packages by their name: sinktest, storetest, postgrestest.
+// isForTests recognizes packages for tests by their name: sinktest, storetest, postgrestest.
 func isForTests(pkg string) bool { return strings.HasSuffix(path.Base(pkg), "test") }
 
 // watchTree reads every folder of the module. The go command repeats a test when
