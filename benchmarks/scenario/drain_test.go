@@ -103,7 +103,7 @@ func TestDrainsSeeWhatARelayGetsWrong(t *testing.T) {
 	}
 }
 
-func TestWhatARelayReturnsIsTold(t *testing.T) {
+func TestTheErrorOfARelayIsReturned(t *testing.T) {
 	broken := errors.New("broken")
 	relay := peer.Relay{Name: "broken", Outbox: peer.Table{}, Deliver: func(context.Context, string, receiver.Destination) error { return broken }}
 	_, err := drain{relay, receiver.Config{Kind: receiver.Nowhere}, 10, time.Minute}.run(t.Context(), server)
@@ -152,7 +152,7 @@ func TestTransactionsWithoutTheirOrderAreLosses(t *testing.T) {
 	}
 }
 
-func TestRunsThatTellNothingAreSpoilt(t *testing.T) {
+func TestInvalidRunsAreSpoilt(t *testing.T) {
 	t.Parallel()
 	metrics := func(key string, value float64) map[string]float64 {
 		m := map[string]float64{samplesKey: 1000, othersKey: 0.05, "seconds": 2}
@@ -164,16 +164,16 @@ func TestRunsThatTellNothingAreSpoilt(t *testing.T) {
 		"other processes had 0.40 cores": metrics(othersKey, 0.4),
 		"the hypervisor kept 1.00 cores": metrics(stolenKey, 1),
 		"the control group was throttled for 30% of the time": metrics(throttledKey, 0.3),
-		"19 samples only": metrics(samplesKey, 19),
+		"only 19 samples": metrics(samplesKey, 19),
 	} {
 		require.Equal(t, want, Sample{Metrics: m}.Spoilt(2, 0.1))
 	}
 	short := metrics(othersKey, 0.4)
 	short["seconds"] = 0.1
-	require.Empty(t, Sample{Metrics: short}.Spoilt(2, 0.1), "so little time is not counted that well")
+	require.Empty(t, Sample{Metrics: short}.Spoilt(2, 0.1), "the error of counting is larger in a short run")
 }
 
-func TestOtherProcessesAreSeenAndThoseOfTheRunAreNot(t *testing.T) {
+func TestOtherProcessesCountAsOthersAndThoseOfTheRunDoNot(t *testing.T) {
 	loops, err := child.StartLoops(1)
 	require.NoError(t, err)
 	measure := func(ctx context.Context, relay ...int) map[string]float64 {
@@ -193,11 +193,11 @@ func TestOtherProcessesAreSeenAndThoseOfTheRunAreNot(t *testing.T) {
 	own := measure(t.Context(), loops.IDs()...)
 	require.Greater(t, own["cpu"], own["of the loop"]/2)
 	m := newMeter(context.WithValue(t.Context(), loopsKey{}, loops.IDs()), server)
-	require.Eventually(t, func() bool { return m.read(t.Context()).loops > m.before.loops }, time.Minute, 10*time.Millisecond, "those that keep the machine busy are counted apart")
+	require.Eventually(t, func() bool { return m.read(t.Context()).loops > m.before.loops }, time.Minute, 10*time.Millisecond, "the loops are counted separately")
 	require.NoError(t, loops.Stop())
 }
 
-func TestWhatSeveralSinksMissIsLost(t *testing.T) {
+func TestADeliveryThatOneOfSeveralSinksMissesIsLost(t *testing.T) {
 	relay := waybillLanes(3, 8)
 	deliver := relay.Deliver
 	relay.Deliver = func(ctx context.Context, dsn string, to receiver.Destination) error {
