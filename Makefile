@@ -10,7 +10,7 @@ EXAMPLE_LIMIT ?= 120
 # How long `make test-long` kills the programs of each of its tests.
 LONG ?= 15s
 # The tests that ask for testing.Short.
-LONG_TESTS := ThroughCrashes$$|^TestConformance|^TestRandomHistories|^TestRandomCancellations|^TestTwoForwardersSharing|^TestDeliveriesThatWereMade|WholePoolCostNoLease$$|^TestARareType|^TestEachCommittedRow|^TestTwoHundred
+LONG_TESTS := ThroughCrashes$$|^TestConformance|^TestRandomHistories|^TestRandomCancellations|^TestTwoForwardersSharing|^TestDeliveriesAreNotRepeated|WholePoolCostNoLease$$|^TestARareType|^TestEachCommittedRow|^TestTwoHundred
 # How many tests of a package run at once: they wait for databases and brokers more than they work.
 PARALLEL ?= 4
 # Runs a command with its temporary folder in memory, where there is room.

@@ -32,7 +32,7 @@ func stubborn(outcome error) *script {
 	return s
 }
 
-func TestACallThatOutlivesItsDeadlineIsRetriedBesideIt(t *testing.T) {
+func TestACallThatIgnoresItsDeadlineIsRetried(t *testing.T) {
 	for name, outcome := range map[string]error{"delivered": nil, "failed": errors.New("500"), "dead": sinks.Permanent(errors.New("400"))} {
 		t.Run("and is "+name+" in the end", func(t *testing.T) {
 			onEachStore(t, func(t *testing.T, o *outbox) {
@@ -73,7 +73,7 @@ func TestACallThatOutlivesItsDeadlineIsRetriedBesideIt(t *testing.T) {
 	}
 }
 
-func TestAnAbandonedCallDoesNotHoldUpAStop(t *testing.T) {
+func TestAnAbandonedCallDoesNotDelayAStop(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		s := stubborn(nil)
 		o.append("t", "k", "stuck1")
@@ -96,7 +96,7 @@ func TestAnAbandonedCallDoesNotHoldUpAStop(t *testing.T) {
 	})
 }
 
-func TestABatchThatOutlivesItsDeadlineIsRetriedInOrder(t *testing.T) {
+func TestABatchThatIgnoresItsDeadlineIsRetriedInOrder(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		b := &batches{limits: sinks.BatchLimits{Size: 10, Wait: time.Second, Ordered: true}}
 		var stuck atomic.Bool
@@ -127,7 +127,7 @@ func TestABatchThatOutlivesItsDeadlineIsRetriedInOrder(t *testing.T) {
 	})
 }
 
-func TestItIsSaidThatAbandonedCallsHaveAllSlots(t *testing.T) {
+func TestAWarningSaysThatAbandonedCallsUseAllSlots(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		s := stubborn(nil)
 		o.append("t", "", "stuck1")

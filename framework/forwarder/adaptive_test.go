@@ -145,7 +145,7 @@ func TestAnAdaptiveThresholdFollowsTheDestination(t *testing.T) {
 	}
 }
 
-func TestEachDestinationHasAnAdaptiveThresholdOfItsOwn(t *testing.T) {
+func TestEachDestinationHasItsOwnAdaptiveThreshold(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		s := newCrowded(false, map[string]int{"tight": 4, "wide": 50})
 		for range 20 {

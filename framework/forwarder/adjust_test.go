@@ -148,7 +148,7 @@ func TestRateTimeoutRetryAndBreakerAreAdjusted(t *testing.T) {
 	})
 }
 
-func TestAPauseThatWasAskedForOutlastsAnotherBreaker(t *testing.T) {
+func TestAThrottledSinkStillWaitsAfterItsBreakerIsSwitchedOff(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		until := time.Now().Add(10 * time.Minute)
 		var s script
@@ -171,7 +171,7 @@ func TestAPauseThatWasAskedForOutlastsAnotherBreaker(t *testing.T) {
 	})
 }
 
-func TestFairnessIsAdjustedForWhatWaitsToo(t *testing.T) {
+func TestAChangeOfFairnessAppliesToWaitingDeliveries(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		s := &tenants{}
 		o.appendOf("big", "", 400)
@@ -191,7 +191,7 @@ func TestFairnessIsAdjustedForWhatWaitsToo(t *testing.T) {
 	})
 }
 
-func TestAnAdjustmentThatMakesNoSenseChangesNothing(t *testing.T) {
+func TestAnInvalidAdjustmentChangesNothing(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		s := seconds()
 		types := map[string]forwarder.Retry{"t": {MaxAttempts: 7}}

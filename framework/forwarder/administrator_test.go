@@ -128,7 +128,7 @@ func mending() (s *script, mended *atomic.Bool) {
 	return s, mended
 }
 
-func TestWhatIsRequeuedIsDeliveredInOrderSoon(t *testing.T) {
+func TestRequeuedDeliveriesAreDeliveredInOrderSoon(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		p := newOperator(o)
 		s, mended := mending()
@@ -159,7 +159,7 @@ func without(ids []string, id string) (rest []string) {
 }
 
 // Requeuing while the key was busy once delayed its followers by half a minute.
-func TestWhatIsRequeuedWhileItsKeyIsUnderWayFollowsSoon(t *testing.T) {
+func TestADeliveryRequeuedWhileItsKeyIsInFlightFollowsSoon(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		p := newOperator(o)
 		s, mended := mending()
@@ -257,7 +257,7 @@ func TestSkippingTheHeadOfAHaltedKeyReleasesItsFollowers(t *testing.T) {
 	})
 }
 
-func TestAReplayDeliversExactlyTheChosenAgainInTheOrderOfTheirKeys(t *testing.T) {
+func TestAReplayDeliversExactlyTheChosenNotificationsInOrder(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		p := newOperator(o)
 		var s script
@@ -289,7 +289,7 @@ func TestAReplayDeliversExactlyTheChosenAgainInTheOrderOfTheirKeys(t *testing.T)
 	})
 }
 
-func TestAForwarderTellsOfABreakerThatOpens(t *testing.T) {
+func TestAHeartbeatReportsAnOpenBreaker(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		var s script
 		var up atomic.Bool
@@ -323,7 +323,7 @@ func TestAForwarderTellsOfABreakerThatOpens(t *testing.T) {
 	})
 }
 
-func TestAForwarderTellsByWhatASinkIsThrottled(t *testing.T) {
+func TestAHeartbeatReportsWhyASinkIsThrottled(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		until := time.Now().Add(10 * time.Minute)
 		s := script{answer: func(context.Context, *notification.Delivery) error {

@@ -13,7 +13,7 @@ import (
 const awaited = "waiting for lanes leased by another forwarder"
 
 // A forwarder that starts after another one was killed delivers nothing until the leases expire.
-func TestLeasesThatAreAwaitedAreToldOnce(t *testing.T) {
+func TestWaitingForLeasesIsLoggedOnce(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		_, err := o.store.Cut(t.Context(), "sink", 2, "")
 		require.NoError(t, err)
@@ -46,7 +46,7 @@ func TestLeasesThatAreAwaitedAreToldOnce(t *testing.T) {
 	})
 }
 
-func TestAHealthyFleetTellsOfNoLeases(t *testing.T) {
+func TestAHealthyFleetDoesNotLogLeases(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		var s script
 		var first, second lines

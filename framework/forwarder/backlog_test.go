@@ -64,7 +64,7 @@ func (h *hookTally) now() hookCounts {
 	return c
 }
 
-func TestAHookThatNeedsAMillisecondADeliverySettlesABacklog(t *testing.T) {
+func TestAHookThatTakesAMillisecondPerDeliverySettlesABacklog(t *testing.T) {
 	t.Parallel()
 	for name, lease := range map[string]time.Duration{
 		"a thousand fit into its time":        15 * time.Second,
@@ -107,7 +107,7 @@ func TestAHookThatNeedsAMillisecondADeliverySettlesABacklog(t *testing.T) {
 	}
 }
 
-func TestADeliveryThatAHookRefusesHoldsUpNoOther(t *testing.T) {
+func TestADeliveryThatAHookRefusesDelaysNoOther(t *testing.T) {
 	t.Parallel()
 	onSQLite(t, func(t *testing.T, o *outbox) {
 		const n, poison = 3000, 1234
@@ -145,7 +145,7 @@ func TestADeliveryThatAHookRefusesHoldsUpNoOther(t *testing.T) {
 	})
 }
 
-func TestWhatIsDueDoesNotWaitBehindChainsOfBlockedOnes(t *testing.T) {
+func TestDueDeliveriesDoNotWaitBehindChainsOfBlockedOnes(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		const keys, each = 8, 600
 		for k := range keys {
@@ -191,8 +191,8 @@ func TestWhatIsDueDoesNotWaitBehindChainsOfBlockedOnes(t *testing.T) {
 	})
 }
 
-// TestADeliveryThatHangsLetsManyWindowsGoBy is not parallel, because it measures the heap.
-func TestADeliveryThatHangsLetsManyWindowsGoBy(t *testing.T) {
+// TestADeliveryThatHangsDoesNotStopItsLane is not parallel, because it measures the heap.
+func TestADeliveryThatHangsDoesNotStopItsLane(t *testing.T) {
 	onSQLite(t, func(t *testing.T, o *outbox) {
 		const others = 3*window + 2000
 		payload := []byte(`"` + strings.Repeat("x", 1000) + `"`)
@@ -251,7 +251,7 @@ func heap() int64 {
 	return int64(m.HeapAlloc)
 }
 
-func TestAKeyWhoseHeadHangsLetsOtherKeysGoBy(t *testing.T) {
+func TestAKeyWhoseHeadHangsDoesNotStopOtherKeys(t *testing.T) {
 	t.Parallel()
 	onSQLite(t, func(t *testing.T, o *outbox) {
 		const others = window + 4000

@@ -86,7 +86,7 @@ func (b *batches) given() [][]string {
 // one delivery at a time, so that batches have an order.
 var alone = forwarder.Parallelism{Threshold: 1}
 
-func TestABatchHasWhatIsThereUpToItsSize(t *testing.T) {
+func TestABatchHasThePendingDeliveriesUpToItsSize(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		ids := numbered("", 25)
 		o.append("t", "", ids...)
@@ -129,7 +129,7 @@ func TestTheThresholdCountsBatches(t *testing.T) {
 	})
 }
 
-func TestASequentialSinkOfBatchesTakesALargeBacklogBatchByBatch(t *testing.T) {
+func TestASequentialSinkDeliversALargeBacklogBatchByBatch(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		o.append("t", "", numbered("", 200)...)
 		var atOnce []int
@@ -153,7 +153,7 @@ func TestASequentialSinkOfBatchesTakesALargeBacklogBatchByBatch(t *testing.T) {
 	})
 }
 
-func TestADeliveryWaitsForABatchToFillOnlySoLong(t *testing.T) {
+func TestADeliveryWaitsForItsBatchAtMostForTheConfiguredTime(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		b := &batches{limits: sinks.BatchLimits{Size: 3, Wait: time.Minute}}
 		f := o.one(forwarder.Sink{Sink: b})
@@ -180,7 +180,7 @@ func TestADeliveryWaitsForABatchToFillOnlySoLong(t *testing.T) {
 	})
 }
 
-func TestABatchIsFilledWithWhatWaitsBehindItsKeys(t *testing.T) {
+func TestAnOrderedBatchIsFilledWithLaterDeliveriesOfItsKeys(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		b := &batches{limits: sinks.BatchLimits{Size: 10, Wait: time.Minute, Ordered: true}}
 		ids := numbered("", 40)
@@ -192,7 +192,7 @@ func TestABatchIsFilledWithWhatWaitsBehindItsKeys(t *testing.T) {
 	})
 }
 
-func TestOnlyWhatFailedOfABatchIsTriedAgain(t *testing.T) {
+func TestOnlyTheFailedDeliveriesOfABatchAreRetried(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		b := &batches{limits: sinks.BatchLimits{Size: 10}, answer: func(d *notification.Delivery) error {
 			switch {
@@ -280,7 +280,7 @@ func TestAPanicFailsItsBatch(t *testing.T) {
 	})
 }
 
-func TestABatchHasOneOfAKey(t *testing.T) {
+func TestAnUnorderedBatchHasOneDeliveryOfAKey(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		b := &batches{limits: sinks.BatchLimits{Size: 10, Wait: time.Second}}
 		o.append("t", "k", "k1", "k2", "k3")
@@ -304,7 +304,7 @@ func orderedBatch(o *outbox, answer func(d *notification.Delivery) error, onDead
 	return b, f
 }
 
-func TestAnOrderedBatchHasSeveralOfAKeyInOrder(t *testing.T) {
+func TestAnOrderedBatchHasSeveralDeliveriesOfAKeyInOrder(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		b, f := orderedBatch(o, nil, "")
 		require.Equal(t, [][]string{{"k1", "k2", "k3", "k4", "m1", "m2"}}, b.given())
@@ -317,7 +317,7 @@ func TestAnOrderedBatchHasSeveralOfAKeyInOrder(t *testing.T) {
 	})
 }
 
-func TestBehindAFailureInABatchItsKeyWaitsInOrderAndNoAttemptIsSpent(t *testing.T) {
+func TestAFailureInABatchBlocksItsKeyWithoutSpendingAttempts(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		b, f := orderedBatch(o, func(d *notification.Delivery) error {
 			if d.ID == "k2" && d.Attempt == 1 {
@@ -339,7 +339,7 @@ func TestBehindAFailureInABatchItsKeyWaitsInOrderAndNoAttemptIsSpent(t *testing.
 	})
 }
 
-func TestABatchGoesOnBehindADeadDeliveryOfItsKey(t *testing.T) {
+func TestABatchContinuesAfterADeadDeliveryOfItsKey(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		b, f := orderedBatch(o, func(d *notification.Delivery) error {
 			if d.ID == "k2" {
@@ -371,7 +371,7 @@ func TestADeadDeliveryInABatchHaltsItsKey(t *testing.T) {
 	})
 }
 
-func TestWhatABatchDeliveredBehindAFailureOfItsKeyIsNotDeliveredAgain(t *testing.T) {
+func TestDeliveriesAfterAFailureOfTheirKeyInABatchAreNotRepeated(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		b := &batches{limits: sinks.BatchLimits{Size: 10, Wait: time.Second, Ordered: true}}
 		b.whole = func(_ context.Context, batch []*notification.Delivery) []sinks.Result {
@@ -398,7 +398,7 @@ func TestWhatABatchDeliveredBehindAFailureOfItsKeyIsNotDeliveredAgain(t *testing
 	})
 }
 
-func TestABatchIsPutBackWholeWhileItsDestinationIsAway(t *testing.T) {
+func TestABatchIsPutBackWhileItsDestinationIsUnavailable(t *testing.T) {
 	for name, away := range map[string]func(until time.Time) error{
 		"unavailable": func(time.Time) error { return sinks.Unavailable(errors.New("connection refused")) },
 		"throttled":   func(until time.Time) error { return sinks.Throttled(until, errors.New("429")) },
@@ -452,7 +452,7 @@ func TestABatchIsPutBackWholeWhileItsDestinationIsAway(t *testing.T) {
 	}
 }
 
-func TestABatchOfSeveralLanesGoesOnWhileOneOfThemIsLost(t *testing.T) {
+func TestABatchOfSeveralLanesSurvivesTheLossOfOneLane(t *testing.T) {
 	t.Parallel()
 	onPostgres(t, func(t *testing.T, o *outbox) {
 		release := make(chan struct{})
@@ -494,7 +494,7 @@ func TestABatchOfSeveralLanesGoesOnWhileOneOfThemIsLost(t *testing.T) {
 	})
 }
 
-func TestBatchesThatMakeNoSenseAreRefused(t *testing.T) {
+func TestInvalidBatchLimitsAreRefused(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		for _, limits := range []sinks.BatchLimits{{Size: 10, Wait: -1}, {Size: 1 << 20}} {
 			f := o.one(forwarder.Sink{Sink: &batches{limits: limits}})

@@ -45,7 +45,7 @@ func newBroken() *broken {
 	return s
 }
 
-func TestASinkThatFailsForAllWaitsAsAWhole(t *testing.T) {
+func TestFailuresOfManyKeysOpenTheBreaker(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		s, other := newBroken(), &script{}
 		ids := numbered("", 200)
@@ -77,7 +77,7 @@ func TestASinkThatFailsForAllWaitsAsAWhole(t *testing.T) {
 	})
 }
 
-func TestProbesComeAtGrowingPausesAndTakeTurns(t *testing.T) {
+func TestProbesTakeTurnsAtGrowingIntervals(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		s := newBroken()
 		o.append("t", "", numbered("", 30)...)
@@ -97,7 +97,7 @@ func TestProbesComeAtGrowingPausesAndTakeTurns(t *testing.T) {
 	})
 }
 
-func TestTheFailuresOfOneKeyStopNobodyElse(t *testing.T) {
+func TestTheFailuresOfOneKeyDoNotOpenTheBreaker(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		var s script
 		s.answer = func(_ context.Context, d *notification.Delivery) error {
@@ -120,7 +120,7 @@ func TestTheFailuresOfOneKeyStopNobodyElse(t *testing.T) {
 	})
 }
 
-func TestAFewFailuresAmongSuccessesStopNobody(t *testing.T) {
+func TestFailuresAmongSuccessesDoNotOpenTheBreaker(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		var s script
 		s.answer = func(_ context.Context, d *notification.Delivery) error {
@@ -138,7 +138,7 @@ func TestAFewFailuresAmongSuccessesStopNobody(t *testing.T) {
 	})
 }
 
-func TestOnePoisonousDeliveryDoesNotKeepASinkWaiting(t *testing.T) {
+func TestOnePoisonousDeliveryDoesNotKeepTheBreakerOpen(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		s := newBroken()
 		ids := numbered("", toOpen+3)
@@ -162,7 +162,7 @@ func TestOnePoisonousDeliveryDoesNotKeepASinkWaiting(t *testing.T) {
 	})
 }
 
-func TestWhatWasInFlightWhenASinkBeganToWaitProvesNothing(t *testing.T) {
+func TestDeliveriesInFlightWhenTheBreakerOpensDoNotCloseIt(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		s := newBroken()
 		answer := s.answer
@@ -186,7 +186,7 @@ func TestWhatWasInFlightWhenASinkBeganToWaitProvesNothing(t *testing.T) {
 	})
 }
 
-func TestABreakerThatIsOffHasEachDeliverySpendItsAttempts(t *testing.T) {
+func TestWithoutABreakerEachDeliverySpendsItsAttempts(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		s := newBroken()
 		o.append("t", "", numbered("", 200)...)
@@ -197,7 +197,7 @@ func TestABreakerThatIsOffHasEachDeliverySpendItsAttempts(t *testing.T) {
 	})
 }
 
-func TestABreakerHasItsOwnShare(t *testing.T) {
+func TestTheShareOfFailuresThatOpensTheBreakerIsConfigurable(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		s := newBroken()
 		o.append("t", "", numbered("", 200)...)
@@ -212,7 +212,7 @@ func TestABreakerHasItsOwnShare(t *testing.T) {
 // toRefuse is how many keys with permanently refused deliveries open a breaker.
 const toRefuse = 10
 
-func TestASinkThatRefusesAllForGoodWaitsAsAWhole(t *testing.T) {
+func TestPermanentFailuresOfManyKeysOpenTheBreaker(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		var s script
 		var mended atomic.Bool
@@ -239,7 +239,7 @@ func TestASinkThatRefusesAllForGoodWaitsAsAWhole(t *testing.T) {
 	})
 }
 
-func TestWhatIsRefusedForGoodAmongDeliveriesStopsNobody(t *testing.T) {
+func TestPermanentFailuresAmongSuccessesDoNotOpenTheBreaker(t *testing.T) {
 	for name, good := range map[string]func(id string) bool{
 		"each tenth gets through": func(id string) bool { return id[3] == '5' },
 		"all are of one key":      func(string) bool { return false },
@@ -268,7 +268,7 @@ func TestWhatIsRefusedForGoodAmongDeliveriesStopsNobody(t *testing.T) {
 }
 
 // If nothing else comes, probes use up the attempts of the remaining deliveries.
-func TestWhatIsRefusedForGoodDiesInTheEnd(t *testing.T) {
+func TestPermanentlyRefusedDeliveriesDieInTheEnd(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		s := script{answer: func(context.Context, *notification.Delivery) error { return sinks.Permanent(errors.New("400")) }}
 		o.append("t", "", numbered("", toRefuse+3)...)
@@ -286,7 +286,7 @@ func TestWhatIsRefusedForGoodDiesInTheEnd(t *testing.T) {
 
 // If the destination always answers one request as if it were down, such as with a 404 because of the
 // notification's content, the sink must not be paused again and again.
-func TestADeliveryThatAloneFindsTheSinkUnavailableSpendsItsAttempts(t *testing.T) {
+func TestASingleDeliveryThatFindsTheSinkUnavailableSpendsItsAttempts(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		s := script{answer: func(_ context.Context, d *notification.Delivery) error {
 			if d.ID == "0003" {
@@ -361,7 +361,7 @@ func TestADestinationThatIsReachedAgainCountsAttempts(t *testing.T) {
 	})
 }
 
-func TestAProbeThatHangsKeepsNobodyFromProbing(t *testing.T) {
+func TestAProbeThatHangsDoesNotStopOtherProbes(t *testing.T) {
 	for _, left := range []int{1, 5} {
 		t.Run(fmt.Sprintf("%d left", left), func(t *testing.T) {
 			onEachStore(t, func(t *testing.T, o *outbox) {
@@ -391,7 +391,7 @@ func TestAProbeThatHangsKeepsNobodyFromProbing(t *testing.T) {
 	}
 }
 
-func TestRetriesOfAnOutageComeThrough(t *testing.T) {
+func TestRetriesSurviveAnOutage(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		s := newBroken()
 		ids := numbered("", 100)

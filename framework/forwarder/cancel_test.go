@@ -40,7 +40,7 @@ func (o *outbox) cancelBy(cancel func(ctx context.Context, p *outboxes.Publisher
 	require.NoError(o.t, p.RunInTx(o.t.Context(), o.db, nil, func(ctx context.Context, tx *sql.Tx) error { return cancel(ctx, p, tx) }))
 }
 
-func TestWhatIsCancelledInTimeIsDeliveredToNoSink(t *testing.T) {
+func TestANotificationCancelledInTimeIsDeliveredToNoSink(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		intoTheFuture()
 		due := time.Now().Add(time.Hour)
@@ -69,7 +69,7 @@ func TestWhatIsCancelledInTimeIsDeliveredToNoSink(t *testing.T) {
 	})
 }
 
-func TestWhatIsCancelledBeforeAForwarderReadsItIsNotDelivered(t *testing.T) {
+func TestANotificationCancelledBeforeItIsReadIsNotDelivered(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		intoTheFuture()
 		due := time.Now().Add(time.Hour)
@@ -86,7 +86,7 @@ func TestWhatIsCancelledBeforeAForwarderReadsItIsNotDelivered(t *testing.T) {
 	})
 }
 
-func TestACancelledOneWhoseKeyIsHeldGoesWhenTheKeyIsFree(t *testing.T) {
+func TestACancelledDeliveryOfABlockedKeyIsSettledOnceTheKeyIsFree(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		intoTheFuture()
 		start := time.Now()

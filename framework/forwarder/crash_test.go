@@ -53,11 +53,11 @@ func (o *outbox) readAll() store.Page {
 	return page
 }
 
-// TestARequeuedOneBeforeTheLogIsReadLetsNobodyOvertakeTheHead begins with the state after a crash:
+// TestARequeueBeforeTheLogIsReadKeepsTheOrder begins with the state after a crash:
 // the first delivery of a key is dead, the second was in flight, and the third is parked behind it
 // and settled ahead of the position. A person requeues the dead one before the forwarder has read the
 // second one again.
-func TestARequeuedOneBeforeTheLogIsReadLetsNobodyOvertakeTheHead(t *testing.T) {
+func TestARequeueBeforeTheLogIsReadKeepsTheOrder(t *testing.T) {
 	for name, c := range map[string]struct {
 		head  string // the key of the second one
 		fails error  // of the requeued one

@@ -136,7 +136,7 @@ func TestEqualIDsKeysAndOffsetsOfTwoDatabasesAreTwoDeliveries(t *testing.T) {
 	})
 }
 
-func TestADatabaseComesAndGoesWhileAnotherGoesOn(t *testing.T) {
+func TestADatabaseIsAddedAndRemovedWhileAnotherDelivers(t *testing.T) {
 	s := &script{}
 	onSeveral(t, forwarder.Sink{Sink: s}, func(t *testing.T, f *multi) {
 		synctest.Wait()
@@ -223,7 +223,7 @@ func TestTheRateOfASinkIsOverAllDatabases(t *testing.T) {
 	})
 }
 
-func TestAFleetHasNoStoreOfItsOwn(t *testing.T) {
+func TestAFleetNeedsNoStore(t *testing.T) {
 	t.Parallel()
 	c := forwarder.Config{
 		Routes: route.Routes{"*": route.To("sink")}, Sinks: map[string]forwarder.Sink{"sink": {Sink: &script{}}}, Logger: slog.New(slog.DiscardHandler),
@@ -238,7 +238,7 @@ func TestAFleetHasNoStoreOfItsOwn(t *testing.T) {
 	require.ErrorContains(t, err, "the store is missing")
 }
 
-func TestTheHeartbeatInADatabaseIsAboutItsOwnDeliveries(t *testing.T) {
+func TestTheHeartbeatInADatabaseCountsOnlyItsDeliveries(t *testing.T) {
 	s := &script{}
 	onSeveral(t, forwarder.Sink{Sink: s}, func(t *testing.T, f *multi) {
 		synctest.Wait()

@@ -222,7 +222,7 @@ func (w *ward) repeatedMarks() (n int) {
 	return n
 }
 
-func TestAForwarderOutlivesWhatHappensToItsDatabase(t *testing.T) {
+func TestAForwarderSurvivesFaultsOfItsDatabase(t *testing.T) {
 	t.Parallel()
 	for name, fault := range map[string]struct {
 		begin func(t *testing.T, w *ward) (end func())
@@ -335,7 +335,7 @@ func refuse(w *ward, code string) (end func()) {
 	return func() { w.exec(`DROP TRIGGER refuse ON outbox_cursors`) }
 }
 
-func TestACheckpointThatIsADeadlocksVictimIsWrittenAgain(t *testing.T) {
+func TestACheckpointThatADeadlockAbortsIsWrittenAgain(t *testing.T) {
 	t.Parallel()
 	w := newWard(t, startPrivate(t))
 	w.always("deadlock_timeout", "'2s'")
@@ -389,7 +389,7 @@ func (f sinkFunc) Deliver(ctx context.Context, d *notification.Delivery) (notifi
 	return f(ctx, d)
 }
 
-func TestANetworkThatGoesDarkCostsNothingButTime(t *testing.T) {
+func TestASilentNetworkCausesNoRepeats(t *testing.T) {
 	t.Parallel()
 	w := newWard(t, startPrivate(t))
 	p := postgrestest.StartProxy(t, w.server.DSN())

@@ -79,7 +79,7 @@ func (o *outbox) appendTo(tenant string, n int) {
 	}
 }
 
-func TestADestinationThatIsDownHoldsUpNoOther(t *testing.T) {
+func TestADestinationThatIsDownDelaysNoOther(t *testing.T) {
 	for name, err := range map[string]error{
 		"unavailable": sinks.Unavailable(errors.New("connection refused")),
 		"throttled":   sinks.Throttled(time.Date(2000, 1, 1, 0, 5, 0, 0, time.UTC), errors.New("429")),
@@ -144,7 +144,7 @@ func TestADestinationThatIsDownSpendsNoAttemptsAndKeepsItsOrder(t *testing.T) {
 	})
 }
 
-func TestADestinationThatRefusesAllForGoodWaits(t *testing.T) {
+func TestPermanentFailuresOpenTheBreakerOfADestination(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		s := newHosts()
 		s.set("bad", sinks.Permanent(errors.New("400")))
@@ -163,7 +163,7 @@ func TestADestinationThatRefusesAllForGoodWaits(t *testing.T) {
 }
 
 // Deliveries that wait for their destination use nothing of the sink's rate.
-func TestADestinationThatIsDownTakesNothingOfTheRate(t *testing.T) {
+func TestADestinationThatIsDownUsesNoneOfTheRate(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		s := newHosts()
 		s.set("dead", sinks.Unavailable(errors.New("connection refused")))

@@ -43,7 +43,7 @@ func fill(t *testing.T, name string) {
 	}
 }
 
-func TestADiskThatIsFullIsWaitedFor(t *testing.T) {
+func TestTheForwarderWaitsWhileADiskIsFull(t *testing.T) {
 	t.Parallel()
 	disk := mountDisk(t, "8m")
 	w := newWard(t, startPrivate(t))

@@ -138,7 +138,7 @@ func TestTenantsShareEvenlyThroughFailuresAndPauses(t *testing.T) {
 	})
 }
 
-func TestRetriesAndFreshDeliveriesBothComeThrough(t *testing.T) {
+func TestRetriesAndNewDeliveriesAreBothDelivered(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		began := time.Now()
 		var s script

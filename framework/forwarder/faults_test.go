@@ -85,7 +85,7 @@ func (h *hooked) Due(ctx context.Context, q store.DueQuery) ([]store.Parked, tim
 	return h.appendable.Due(ctx, q)
 }
 
-func TestWhatIsSettledBehindAFirstDeliveryThatHangsIsNotRepeated(t *testing.T) {
+func TestDeliveriesSettledAfterOneThatHangsAreNotRepeated(t *testing.T) {
 	t.Parallel()
 	onSQLite(t, func(t *testing.T, o *outbox) {
 		var s script
@@ -110,7 +110,7 @@ func TestWhatIsSettledBehindAFirstDeliveryThatHangsIsNotRepeated(t *testing.T) {
 	})
 }
 
-func TestAKeyParkedBehindAHangingDeliveryGoesOnAfterARestart(t *testing.T) {
+func TestAKeyParkedBehindAHangingDeliveryContinuesAfterARestart(t *testing.T) {
 	t.Parallel()
 	onSQLite(t, func(t *testing.T, o *outbox) {
 		var s script
@@ -145,7 +145,7 @@ func TestAKeyParkedBehindAHangingDeliveryGoesOnAfterARestart(t *testing.T) {
 	})
 }
 
-func TestAStopDoesNotWaitForALostLanesStubbornSink(t *testing.T) {
+func TestAStopDoesNotWaitForAHangingCallOfALostLane(t *testing.T) {
 	t.Parallel()
 	onSQLite(t, func(t *testing.T, o *outbox) {
 		var s script
@@ -193,7 +193,7 @@ func TestAHangingHookCostsNoLease(t *testing.T) {
 	})
 }
 
-func TestWhileAHookFailsTheWindowBoundsWhatIsDelivered(t *testing.T) {
+func TestWhileAHookFailsTheWindowLimitsDeliveries(t *testing.T) {
 	t.Parallel()
 	onSQLite(t, func(t *testing.T, o *outbox) {
 		var s script
@@ -211,7 +211,7 @@ func TestWhileAHookFailsTheWindowBoundsWhatIsDelivered(t *testing.T) {
 	})
 }
 
-func TestASinkThatAsksForNoPauseIsNotCalledInAHotLoop(t *testing.T) {
+func TestThrottlingUntilNowDoesNotCauseABusyLoop(t *testing.T) {
 	t.Parallel()
 	for name, make := range map[string]func() error{
 		"throttled until now": func() error { return sinks.Throttled(time.Now(), errors.New("429, Retry-After: 0")) },
@@ -240,7 +240,7 @@ func TestASinkThatAsksForNoPauseIsNotCalledInAHotLoop(t *testing.T) {
 	}
 }
 
-func TestALogThatIsReplacedUnderItemsInFlightLeavesAReadableCursor(t *testing.T) {
+func TestALogReplacedDuringDeliveriesLeavesAReadableCursor(t *testing.T) {
 	t.Parallel()
 	onSQLite(t, func(t *testing.T, o *outbox) {
 		var s script
@@ -267,7 +267,7 @@ func TestALogThatIsReplacedUnderItemsInFlightLeavesAReadableCursor(t *testing.T)
 	})
 }
 
-func TestADeliveryThatIsPutBackLetsNobodyOvertakeARetry(t *testing.T) {
+func TestARequeueOfAnEarlierDeliveryKeepsTheOrderBehindARetry(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name   string
@@ -312,7 +312,7 @@ func TestADeliveryThatIsPutBackLetsNobodyOvertakeARetry(t *testing.T) {
 	}
 }
 
-func TestWhatAPersonDoesToParkedDeliveriesIsNoticed(t *testing.T) {
+func TestChangesToParkedDeliveriesAreNoticed(t *testing.T) {
 	t.Parallel()
 	bad := func(s *script) func(context.Context, *notification.Delivery) error {
 		var once sync.Map
@@ -433,7 +433,7 @@ func TestWhatAPersonDoesToParkedDeliveriesIsNoticed(t *testing.T) {
 	})
 }
 
-func TestAParkedTableThatCannotBeReadIsAskedAtAPace(t *testing.T) {
+func TestAnUnreadableParkedTableIsReadAtALimitedRate(t *testing.T) {
 	t.Parallel()
 	onSQLite(t, func(t *testing.T, o *outbox) {
 		var s script

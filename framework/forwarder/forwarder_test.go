@@ -170,7 +170,7 @@ func TestManyFollowersAreReleasedInOrder(t *testing.T) {
 	})
 }
 
-func TestAttemptsRunOutAndTheKeyGoesOn(t *testing.T) {
+func TestAfterTheLastAttemptTheKeyContinues(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		var s script
 		s.answer = func(_ context.Context, d *notification.Delivery) error {
@@ -288,7 +288,7 @@ func TestAThrottledSinkWaitsUntilItsTime(t *testing.T) {
 	})
 }
 
-func TestAScheduledDeliveryWaitsForItsTimeAndBlocksNobody(t *testing.T) {
+func TestAScheduledDeliveryWaitsForItsTimeAndBlocksNoOther(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		var s script
 		f := o.one(forwarder.Sink{Sink: &s})
@@ -406,7 +406,7 @@ func TestNothingIsRepeatedAfterAGracefulStop(t *testing.T) {
 	})
 }
 
-func TestWhatWasSettledOutOfOrderIsNotRepeatedEither(t *testing.T) {
+func TestDeliveriesSettledOutOfOrderAreNotRepeated(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		var s script
 		s.answer = func(ctx context.Context, d *notification.Delivery) error {
@@ -574,7 +574,7 @@ func TestNoTransactionIsOpenWhileASinkIsCalled(t *testing.T) {
 	})
 }
 
-func TestAnOpenTransactionDelaysNobodyElse(t *testing.T) {
+func TestAnOpenTransactionDelaysNoOther(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		if _, ours := o.store.(*postgres.Store); !ours {
 			return // SQLite has one writer at a time
@@ -655,7 +655,7 @@ func TestASinkThatAnotherProgramSuppliesIsRefused(t *testing.T) {
 }
 
 // Every forwarder handles notifications without a route.
-func TestWhatHasNoRouteIsParkedByAForwarderOfSomeSinks(t *testing.T) {
+func TestAForwarderOfSomeSinksParksNotificationsWithoutARoute(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		var a, b script
 		f := o.start(map[string]forwarder.Sink{"a": {Sink: &a}, "b": {Sink: &b}}, route.Routes{"t": route.To("a", "b")},
@@ -672,7 +672,7 @@ type noting struct{ sinks.Sink }
 
 func (noting) NotesIDs() bool { return true }
 
-func TestAnInboxThatForgetsTooSoonIsRefused(t *testing.T) {
+func TestAnInboxRetentionShorterThanTheRetriesIsRefused(t *testing.T) {
 	t.Parallel()
 	c := forwarder.Config{
 		Store: struct{ forwarder.Store }{}, Routes: route.Routes{"*": route.To("mail")}, InboxRetention: 48 * time.Hour,
@@ -690,7 +690,7 @@ func TestAnInboxThatForgetsTooSoonIsRefused(t *testing.T) {
 	require.NoError(t, err)
 }
 
-func TestRunFailsOnWhatWaitingWouldNotMend(t *testing.T) {
+func TestRunFailsOnErrorsThatWaitingCannotSolve(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		var s script
 		f := o.one(forwarder.Sink{Sink: &s})

@@ -124,7 +124,7 @@ func TestNoDeliveryBeginsWhileACheckpointHangs(t *testing.T) {
 	})
 }
 
-func TestTheNextLeaseDeliversThoughTheLastOneWasSuspended(t *testing.T) {
+func TestTheNextLeaseDeliversAlthoughTheLastOneWasSuspended(t *testing.T) {
 	t.Parallel()
 	onSQLite(t, func(t *testing.T, o *outbox) {
 		const n = 400

@@ -83,7 +83,7 @@ func mixed() *script {
 	}}
 }
 
-func TestHooksAreToldWhatBecomesOfDeliveries(t *testing.T) {
+func TestHooksGetTheOutcomesOfDeliveries(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		f := o.one(forwarder.Sink{
 			Sink: mixed(), Retry: forwarder.Retry{Initial: time.Minute, Jitter: 0.01},
@@ -106,7 +106,7 @@ func TestHooksAreToldWhatBecomesOfDeliveries(t *testing.T) {
 	})
 }
 
-func TestAHookThatFailsHoldsBackItsDeliveryAndNoOther(t *testing.T) {
+func TestAHookThatFailsDelaysOnlyItsDelivery(t *testing.T) {
 	for failing, held := range map[string]string{"delivered": "good", "parked": "fails", "dead": "dies"} {
 		for name, fail := range map[string]func() error{
 			"fails":  func() error { return errors.New("deadlock") },
@@ -163,8 +163,8 @@ func TestAHookThatFailsHoldsBackItsDeliveryAndNoOther(t *testing.T) {
 	}
 }
 
-// TestAHookThatFailsForOneOfAKeyHoldsNothingOfItBack has a hook that refuses the first of a key.
-func TestAHookThatFailsForOneOfAKeyHoldsNothingOfItBack(t *testing.T) {
+// TestAHookThatFailsForOneDeliveryDoesNotDelayItsKey has a hook that refuses the first of a key.
+func TestAHookThatFailsForOneDeliveryDoesNotDelayItsKey(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		s := &script{}
 		var refuses atomic.Bool
@@ -192,7 +192,7 @@ func TestAHookThatFailsForOneOfAKeyHoldsNothingOfItBack(t *testing.T) {
 	})
 }
 
-func TestWhatAHookRefusedUntilTheEndIsNotRepeated(t *testing.T) {
+func TestDeliveriesThatAHookRefusedUntilTheStopAreNotRepeated(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		var refuses = true
 		s := mixed()

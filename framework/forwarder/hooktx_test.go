@@ -16,9 +16,9 @@ import (
 	"github.com/waybill-go/waybill/framework/store"
 )
 
-// TestAHookThatSpoilsItsTransactionHoldsBackItsDeliveryAndNoOther has a hook that returns nil for a
+// TestAHookThatBreaksItsTransactionDelaysOnlyItsDelivery has a hook that returns nil for a
 // transaction that cannot be committed.
-func TestAHookThatSpoilsItsTransactionHoldsBackItsDeliveryAndNoOther(t *testing.T) {
+func TestAHookThatBreaksItsTransactionDelaysOnlyItsDelivery(t *testing.T) {
 	for name, spoil := range map[string]func(ctx context.Context, tx *sql.Tx) error{
 		"a statement fails, which it passes over": func(ctx context.Context, tx *sql.Tx) error {
 			_, _ = tx.ExecContext(ctx, `INSERT INTO noted VALUES (1, 1), (1, 1)`)
@@ -78,7 +78,7 @@ func (s *actedOn) Checkpoint(ctx context.Context, c store.Checkpoint) error {
 	return s.appendable.Checkpoint(ctx, c)
 }
 
-func TestWhatAPersonDoesBeforeAHookIsCalledAgainStays(t *testing.T) {
+func TestAnActionBeforeAHookIsCalledAgainTakesEffect(t *testing.T) {
 	for name, outcome := range map[string]error{"and fails": errors.New("deadlock"), "and succeeds": nil} {
 		for act, test := range map[string]struct {
 			do           func(o *outbox, b store.ParkedBatch) (store.ParkedBatchResult, error)

@@ -84,7 +84,7 @@ func othersOf(ids []string) []string {
 	return slices.DeleteFunc(ids, func(id string) bool { return strings.HasPrefix(id, "hot") })
 }
 
-func TestAHotKeyDoesNotKeepOthersBeyondTheWindowWaiting(t *testing.T) {
+func TestAHotKeyDoesNotDelayOtherKeysBeyondTheWindow(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		hot, others := o.hotLog(1200) // 19,200 rows
 		s := newSlowKey(10 * time.Second)
@@ -181,7 +181,7 @@ func TestAHotKeyKeepsItsOrderAcrossSeveralCrashes(t *testing.T) {
 	})
 }
 
-func TestAHotKeyGoesOnThoughTheRowsOfItsParkedOnesAreGone(t *testing.T) {
+func TestAHotKeyContinuesAfterTheRowsOfItsParkedDeliveriesAreRemoved(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		s, hot, _ := crashedHot(t, o)
 		o.exec(`DELETE FROM outbox WHERE id <> 'hot00000' AND key = 'hot'`) // as a person may do
@@ -212,7 +212,7 @@ func TestALogOfOneKeyIsNotCopied(t *testing.T) {
 	})
 }
 
-func TestAHotKeyIsNotCopiedWhileTheSinkCannotBeReached(t *testing.T) {
+func TestAHotKeyIsNotCopiedWhileTheSinkIsUnavailable(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		hot, others := o.hotLog(1200)
 		var down atomic.Bool

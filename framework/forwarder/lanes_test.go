@@ -88,7 +88,7 @@ func (l *lostAnswers) Acquire(ctx context.Context, lane store.Lane, owner string
 	return lease, err
 }
 
-func TestAnOrphanedLeaseIsTakenUpByItsOwnerAtOnce(t *testing.T) {
+func TestAnOrphanedLeaseIsAcquiredByItsOwnerAtOnce(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		var s script
 		lost := &lostAnswers{appendable: o.store, n: 3}
@@ -103,7 +103,7 @@ func TestAnOrphanedLeaseIsTakenUpByItsOwnerAtOnce(t *testing.T) {
 
 // While there is publishing, forwarders with different numbers of lanes start and stop. All stops are
 // graceful, so each notification is delivered once, in order for its key.
-func TestLanesAreCutAnewWithoutLossOrRepeat(t *testing.T) {
+func TestTheNumberOfLanesChangesWithoutLossOrRepeat(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		var s script
 		s.answer = func(context.Context, *notification.Delivery) error {
@@ -146,7 +146,7 @@ func TestLanesAreCutAnewWithoutLossOrRepeat(t *testing.T) {
 	})
 }
 
-func TestLanesAreCutAnewOnceASinkThatWasDownIsBack(t *testing.T) {
+func TestTheNumberOfLanesChangesOnceASinkIsAvailableAgain(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		var s script
 		var up atomic.Bool
@@ -180,7 +180,7 @@ func TestLanesAreCutAnewOnceASinkThatWasDownIsBack(t *testing.T) {
 
 // A wish for another number of lanes may be withdrawn while another forwarder cuts them, as
 // by a deployment that is rolled back.
-func TestAWishTakenBackEndsTheCutting(t *testing.T) {
+func TestAChangeOfTheNumberOfLanesCanBeWithdrawn(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		var s script
 		var up, probed, ended atomic.Bool

@@ -190,7 +190,7 @@ func briefLease(c *forwarder.Config) {
 	c.ShutdownTimeout, c.Poll.Max, c.Lease = 500*time.Millisecond, 100*time.Millisecond, 20*time.Second
 }
 
-func TestWhatIsCommittedAndNotWrittenIsNotDeliveredAgain(t *testing.T) {
+func TestACommitWithoutACheckpointIsNotRepeated(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		b := newBank()
 		var refused atomic.Int64
@@ -222,7 +222,7 @@ func TestWhatIsCommittedAndNotWrittenIsNotDeliveredAgain(t *testing.T) {
 	})
 }
 
-func TestAParkedDeliveryThatIsCommittedAndNotWrittenIsNotDeliveredAgain(t *testing.T) {
+func TestACommitOfAParkedDeliveryWithoutACheckpointIsNotRepeated(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		b := newBank()
 		first := true
@@ -260,7 +260,7 @@ func TestAParkedDeliveryThatIsCommittedAndNotWrittenIsNotDeliveredAgain(t *testi
 	})
 }
 
-func TestARecordThatIsRefusedForGoodIsDeadAndTheOthersGo(t *testing.T) {
+func TestAPermanentlyRefusedRecordIsDeadAndTheOthersAreCommitted(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		b := newBank()
 		b.answer = func(_ context.Context, d *notification.Delivery) (error, bool) {
@@ -281,7 +281,7 @@ func TestARecordThatIsRefusedForGoodIsDeadAndTheOthersGo(t *testing.T) {
 	})
 }
 
-func TestARoundIsCommittedOnceForAllThatComesTogether(t *testing.T) {
+func TestDeliveriesThatArriveTogetherShareATransaction(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		b := newBank()
 		o.append("t", "", numbered("n", 1000)...)
@@ -293,7 +293,7 @@ func TestARoundIsCommittedOnceForAllThatComesTogether(t *testing.T) {
 	})
 }
 
-func TestAPanicCostsTheTransactionAndNothingElse(t *testing.T) {
+func TestAPanicOnlyAbortsTheTransaction(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		b := newBank()
 		panics := 3
@@ -318,7 +318,7 @@ func TestAPanicCostsTheTransactionAndNothingElse(t *testing.T) {
 	})
 }
 
-func TestAnUnavailableBankWaitsAndKillsNothing(t *testing.T) {
+func TestAnUnavailableBankLeavesNothingDead(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		b := newBank()
 		var down sync.Mutex
@@ -350,7 +350,7 @@ func TestAnUnavailableBankWaitsAndKillsNothing(t *testing.T) {
 	})
 }
 
-func TestASinkThatIsForgottenBeginsAnewWhateverTheNotesSay(t *testing.T) {
+func TestAForgottenSinkStartsAgainWhateverTheNotesSay(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		b := newBank()
 		o.append("t", "k", "a", "b")
@@ -389,7 +389,7 @@ func TestAReplayIsDeliveredWhateverTheNotesSay(t *testing.T) {
 	})
 }
 
-func TestADatabaseThatWasSetBackLosesNothing(t *testing.T) {
+func TestADatabaseInAnEarlierStateLosesNothing(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		b := newBank()
 		o.append("t", "k", "a", "b", "c")
@@ -409,7 +409,7 @@ func TestADatabaseThatWasSetBackLosesNothing(t *testing.T) {
 	})
 }
 
-func TestExactlyOnceTakesNeitherHooksNorMiddlewareNorSeveralDatabases(t *testing.T) {
+func TestExactlyOnceRefusesHooksMiddlewareAndSeveralDatabases(t *testing.T) {
 	t.Parallel()
 	b := newBank()
 	s := b.sink()

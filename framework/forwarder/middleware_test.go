@@ -20,7 +20,7 @@ import (
 	"github.com/waybill-go/waybill/sinks"
 )
 
-func TestMiddlewareWorksAroundADelivery(t *testing.T) {
+func TestMiddlewareWrapsADelivery(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		var s script
 		seen := make(map[string]string) // the correlation id, by id
@@ -110,7 +110,7 @@ func TestTheFirstMiddlewareIsTheOutermost(t *testing.T) {
 	})
 }
 
-func TestWhatMiddlewareChangesReachesTheSinkAndNothingElse(t *testing.T) {
+func TestChangesByMiddlewareReachOnlyTheSink(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		type contextKey struct{}
 		change := func(next message.HandlerFunc) message.HandlerFunc {
@@ -201,7 +201,7 @@ func (s *single) Deliver(ctx context.Context, d *notification.Delivery) (notific
 	return s.script.Deliver(ctx, d)
 }
 
-func TestWithMiddlewareASinkOfBatchesIsGivenOneAtATime(t *testing.T) {
+func TestWithMiddlewareABatchSinkGetsSingleDeliveries(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		s := &single{batches: batches{limits: sinks.BatchLimits{Size: 10, Wait: time.Hour}}}
 		f := o.one(forwarder.Sink{Sink: s, Middleware: []message.HandlerMiddleware{middleware.Recoverer}})

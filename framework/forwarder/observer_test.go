@@ -122,7 +122,7 @@ func (r *recorder) Wake(w forwarder.Wake) {
 	}
 }
 
-func TestAnObserverSeesWhatBecomesOfDeliveries(t *testing.T) {
+func TestAnObserverSeesTheOutcomesOfDeliveries(t *testing.T) {
 	for _, observed := range []bool{true, false} {
 		t.Run(fmt.Sprintf("observed %t", observed), func(t *testing.T) {
 			onEachStore(t, func(t *testing.T, o *outbox) {

@@ -20,10 +20,10 @@ import (
 	"github.com/waybill-go/waybill/sinks"
 )
 
-// TestRandomActsLeaveWhatTheRulesOfDeliverySay lets publishers, a destination, an operator and the
+// TestRandomActionsKeepTheRulesOfDelivery lets publishers, a destination, an operator and the
 // machine act in any order. It compares each delivery and the parked deliveries with the rules in
 // docs/internals/delivery.md, which the type ruled implements independently.
-func TestRandomActsLeaveWhatTheRulesOfDeliverySay(t *testing.T) {
+func TestRandomActionsKeepTheRulesOfDelivery(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	empty := emptyOutbox(t, filepath.Join(dir, "empty.db"))

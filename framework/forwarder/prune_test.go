@@ -33,7 +33,7 @@ func (o *outbox) rows() int {
 	return value[int](o, `SELECT count(*) FROM outbox`)
 }
 
-func TestOldRowsGoOnceEverySinkHasThem(t *testing.T) {
+func TestOldRowsAreRemovedOnceEverySinkHasSettledThem(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		o.append("t", "k", numbered("", 20)...)
 		var good, bad script
@@ -77,7 +77,7 @@ func TestEverythingIsKeptWithoutRetention(t *testing.T) {
 	})
 }
 
-func TestAParkedDeliveryIsMadeAfterItsRowIsGone(t *testing.T) {
+func TestAParkedDeliveryIsDeliveredAfterItsRowIsRemoved(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		o.append("t", "k", "a", "b")
 		var s script
@@ -99,7 +99,7 @@ func TestAParkedDeliveryIsMadeAfterItsRowIsGone(t *testing.T) {
 	})
 }
 
-func TestRowsOfTheFutureDoNotHoldUpThoseBehindThem(t *testing.T) {
+func TestRowsOfTheFutureDoNotDelayTheRemovalOfLaterRows(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		for range 6 { // more than the pruner looks at in one go
 			o.append("future", "", numbered("", 1000)...)
@@ -148,7 +148,7 @@ func TestOneForwarderPrunesAndAnotherTakesOver(t *testing.T) {
 	})
 }
 
-func TestASinkThatWasTakenOutIsWarnedOfOnceUntilItIsForgotten(t *testing.T) {
+func TestARemovedSinkIsLoggedOnceUntilItIsForgotten(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		var s script
 		both := o.start(map[string]forwarder.Sink{"mail": {Sink: &s}, "old": {Sink: &s}}, route.Routes{"*": route.To("mail", "old")}, forAnHour)

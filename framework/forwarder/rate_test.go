@@ -41,7 +41,7 @@ func (s *times) within(from, to time.Time) (n int) {
 	return n
 }
 
-func TestDeliveriesKeepToTheSinksRate(t *testing.T) {
+func TestDeliveriesKeepTheRateOfTheSink(t *testing.T) {
 	for text, c := range map[string]struct {
 		n, first int // appended; begun at once
 		each     int // in each of the following minutes
@@ -77,7 +77,7 @@ func TestDeliveriesKeepToTheSinksRate(t *testing.T) {
 	}
 }
 
-func TestExtremeRatesAreKeptTo(t *testing.T) {
+func TestExtremeRatesAreKept(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		var quick, slow times
 		f := o.start(map[string]forwarder.Sink{
@@ -130,7 +130,7 @@ func TestForwardersShareASinksRate(t *testing.T) {
 	})
 }
 
-func TestBatchesKeepToTheSinksRate(t *testing.T) {
+func TestBatchesKeepTheRateOfTheSink(t *testing.T) {
 	for _, ordered := range []bool{false, true} {
 		onEachRate := func(t *testing.T, o *outbox) {
 			b := &batches{limits: sinks.BatchLimits{Size: 10, Ordered: ordered}}

@@ -102,7 +102,7 @@ func TestASinkThatOpensLateDeliversInBatches(t *testing.T) {
 	})
 }
 
-func TestAReloadReplacesWhatHasChangedAndTouchesNothingElse(t *testing.T) {
+func TestAReloadReplacesOnlyTheChangedSinks(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		stays, before, after, added, removed := &living{}, &living{}, &living{}, &living{}, &living{closes: errors.New("too late")}
 		stays.answer = func(ctx context.Context, _ *notification.Delivery) error { return takesTime(ctx, time.Second) }
@@ -145,7 +145,7 @@ func names(stats []forwarder.Stats) (all []string) {
 	return all
 }
 
-func TestAReloadThatCannotBeLeavesAllAsItWas(t *testing.T) {
+func TestAFailedReloadChangesNothing(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		before, opens := &living{}, &living{}
 		f := o.one(forwarder.Sink{Sink: before})
@@ -175,7 +175,7 @@ func TestAReloadThatCannotBeLeavesAllAsItWas(t *testing.T) {
 	})
 }
 
-func TestAReloadTakesOtherRoutesAndSettingsToTheSameSink(t *testing.T) {
+func TestAReloadAppliesRoutesAndSettingsToTheSameSink(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		s := &living{}
 		f := o.one(forwarder.Sink{Sink: s})

@@ -55,7 +55,7 @@ func (o *outbox) loseLease(another bool) {
 	}
 }
 
-func TestWhatWasDeliveredAndNotWrittenIsRememberedByTheNextLease(t *testing.T) {
+func TestDeliveriesWithoutACheckpointAreRememberedByTheNextLease(t *testing.T) {
 	for _, key := range []string{"", "k"} {
 		for name, trouble := range map[string]func(s *forgetful){
 			"checkpoints fail":       func(s *forgetful) { s.fails.Store(true) },
@@ -101,7 +101,7 @@ func TestWhatWasDeliveredAndNotWrittenIsRememberedByTheNextLease(t *testing.T) {
 	}
 }
 
-func TestWhatAnotherForwarderMayHaveDeliveredIsNotRemembered(t *testing.T) {
+func TestNothingIsRememberedAfterAnotherForwarderHadTheLane(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		s, db := &script{}, newForgetful(o)
 		f := o.one(forwarder.Sink{Sink: s}, func(c *forwarder.Config) { c.Store = db; c.Lease = 15 * time.Second })
@@ -118,7 +118,7 @@ func TestWhatAnotherForwarderMayHaveDeliveredIsNotRemembered(t *testing.T) {
 	})
 }
 
-func TestWhatEndsWithinASecondAfterTheLeaseIsRemembered(t *testing.T) {
+func TestADeliveryThatEndsWithinASecondAfterItsLeaseIsRemembered(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		const quick = 1500 * time.Millisecond
 		s := &script{answer: func(ctx context.Context, d *notification.Delivery) error {
@@ -189,10 +189,10 @@ func TestAParkedDeliveryIsRemembered(t *testing.T) {
 	}
 }
 
-// TestAReplayIsDeliveredThoughTheSameWasRemembered commits the checkpoint of a requeued delivery and
+// TestAReplayIsDeliveredAlthoughTheDeliveryWasRemembered commits the checkpoint of a requeued delivery and
 // loses its answer. What is remembered of it never meets its row in the table again, and must not be
 // mistaken for another row of the same delivery.
-func TestAReplayIsDeliveredThoughTheSameWasRemembered(t *testing.T) {
+func TestAReplayIsDeliveredAlthoughTheDeliveryWasRemembered(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		db := newForgetful(o)
 		var calls atomic.Int64

@@ -19,7 +19,7 @@ import (
 	"github.com/waybill-go/waybill/sinks"
 )
 
-func TestWhatIsRequeuedIsDeliveredSoonByAForwarderOfSeveralLanes(t *testing.T) {
+func TestAForwarderOfSeveralLanesDeliversARequeuedDeliverySoon(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
 	db, err := postgres.OpenDB(postgrestest.DSN(t))

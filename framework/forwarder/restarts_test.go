@@ -20,10 +20,10 @@ import (
 	"github.com/waybill-go/waybill/sinks"
 )
 
-// TestDeliveriesThatWereMadeAreNotRepeatedWhenTheDatabaseCrashes restarts PostgreSQL three times, a
+// TestDeliveriesAreNotRepeatedThroughCrashesOfTheDatabase restarts PostgreSQL three times, a
 // second apart, during 16 deliveries in flight. The forwarder's process survives, so it knows what it
 // has delivered.
-func TestDeliveriesThatWereMadeAreNotRepeatedWhenTheDatabaseCrashes(t *testing.T) {
+func TestDeliveriesAreNotRepeatedThroughCrashesOfTheDatabase(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
 		t.Skip("it starts a separate server")

@@ -19,7 +19,7 @@ func answers500() *script {
 	return &script{answer: func(context.Context, *notification.Delivery) error { return errors.New("500") }}
 }
 
-func TestAPolicyTakesOverWhatItLeavesOut(t *testing.T) {
+func TestARetryPolicyInheritsTheFieldsThatItDoesNotSet(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		s := answers500()
 		f := o.one(forwarder.Sink{Sink: s, Breaker: forwarder.Breaker{Off: true}, Retry: forwarder.Retry{
@@ -55,7 +55,7 @@ func TestAPolicyTakesOverWhatItLeavesOut(t *testing.T) {
 	})
 }
 
-func TestWhatWouldBeTooOldIsNotTriedAgain(t *testing.T) {
+func TestADeliveryThatWouldBeTooOldIsNotRetried(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		s := answers500()
 		f := o.one(forwarder.Sink{Sink: s, Breaker: forwarder.Breaker{Off: true}, Retry: forwarder.Retry{Initial: time.Minute, Max: time.Minute, Jitter: 0.01, MaxAge: 9*time.Minute + 30*time.Second}})
@@ -74,7 +74,7 @@ func TestWhatWouldBeTooOldIsNotTriedAgain(t *testing.T) {
 	})
 }
 
-func TestTheAgeOfAScheduledOneCountsFromItsTime(t *testing.T) {
+func TestTheAgeOfAScheduledDeliveryCountsFromItsTime(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		s := answers500()
 		f := o.one(forwarder.Sink{Sink: s, Retry: forwarder.Retry{Initial: time.Minute, Max: time.Minute, Jitter: 0.01, MaxAge: 3*time.Minute + 30*time.Second}})
@@ -87,7 +87,7 @@ func TestTheAgeOfAScheduledOneCountsFromItsTime(t *testing.T) {
 	})
 }
 
-func TestWhatWasLateIsDeliveredAtAnyAge(t *testing.T) {
+func TestALateDeliveryIsAttemptedAtAnyAge(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		o.append("t", "", "a")
 		time.Sleep(48 * time.Hour)

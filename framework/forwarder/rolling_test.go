@@ -74,7 +74,7 @@ func (h *handled) newProgram(t *testing.T) (*registry.Registry, sinks.Sink) {
 	}))
 }
 
-func TestARollingDeployDeliversAllInOrderAndKillsNothing(t *testing.T) {
+func TestARollingDeployDeliversAllInOrderAndLeavesNothingDead(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		const items, rounds = 40, 5
 		h := &handled{prices: make(map[string][]priceSet)}

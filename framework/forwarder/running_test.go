@@ -29,7 +29,7 @@ func (o *outbox) heard() store.Running {
 }
 
 // Heartbeats show whether all forwarders have the same settings.
-func TestHeartbeatsSayHowAForwarderWorks(t *testing.T) {
+func TestHeartbeatsHaveTheSettingsOfAForwarder(t *testing.T) {
 	t.Parallel()
 	onPostgres(t, func(t *testing.T, o *outbox) {
 		said := func(f *engine) store.Running {
@@ -53,7 +53,7 @@ func TestHeartbeatsSayHowAForwarderWorks(t *testing.T) {
 	})
 }
 
-func TestHeartbeatsSayHowLongCheckpointsTookInTheLastMinute(t *testing.T) {
+func TestHeartbeatsHaveTheDurationOfCheckpointsInTheLastMinute(t *testing.T) {
 	t.Parallel()
 	onPostgres(t, func(t *testing.T, o *outbox) {
 		var quick atomic.Bool
@@ -88,7 +88,7 @@ func (o *outbox) heardOf(lease time.Duration) map[string]store.SinkRunning {
 }
 
 // Any process can show what all forwarders do.
-func TestHeartbeatsSayWhatAForwarderDoesForEachSink(t *testing.T) {
+func TestHeartbeatsHaveTheFiguresOfEachSink(t *testing.T) {
 	const lease = 15 * time.Second
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		mail := &script{answer: func(_ context.Context, d *notification.Delivery) error {
@@ -124,7 +124,7 @@ func TestHeartbeatsSayWhatAForwarderDoesForEachSink(t *testing.T) {
 	})
 }
 
-func TestHeartbeatsGoOnCountingBehindAReload(t *testing.T) {
+func TestHeartbeatsContinueToCountAfterAReload(t *testing.T) {
 	const lease = 15 * time.Second
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		every := route.Routes{"*": route.To("sink")}

@@ -55,7 +55,7 @@ func (p *payloads) delivered(_ context.Context, _ *sql.Tx, all []forwarder.Deliv
 	return nil
 }
 
-func TestWhatNoConditionBringsToASinkPassesItBy(t *testing.T) {
+func TestNotificationsThatNoConditionSelectsPassTheSinkBy(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		s := &script{}
 		hooks := noted(o, func(string) error { return nil })
@@ -79,7 +79,7 @@ func TestWhatNoConditionBringsToASinkPassesItBy(t *testing.T) {
 	})
 }
 
-func TestWhatPassesASinkByTakesNothingOfItsRateNorItsThreshold(t *testing.T) {
+func TestNotificationsThatPassASinkByUseNeitherItsRateNorItsThreshold(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		release := make(chan struct{})
 		s := &script{answer: func(context.Context, *notification.Delivery) error { <-release; return nil }}
@@ -101,7 +101,7 @@ func TestWhatPassesASinkByTakesNothingOfItsRateNorItsThreshold(t *testing.T) {
 	})
 }
 
-func TestAConditionThatFailsMakesADeliveryDeadInItsTurn(t *testing.T) {
+func TestADeliveryWhoseConditionFailsIsDead(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		s := &script{}
 		o.insert(priced("k", map[string]string{"1": "20", "2": `"much"`, "3": "30"})...)
@@ -114,7 +114,7 @@ func TestAConditionThatFailsMakesADeliveryDeadInItsTurn(t *testing.T) {
 	})
 }
 
-func TestAnExpressionThatFailsTellsNothingOfTheDestination(t *testing.T) {
+func TestAFailingExpressionDoesNotAffectTheBreaker(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		var down atomic.Bool
 		down.Store(true)
@@ -146,7 +146,7 @@ func TestAnExpressionThatFailsTellsNothingOfTheDestination(t *testing.T) {
 	})
 }
 
-func TestASinkGetsWhatItsRoutePicksAndTheRestIsKept(t *testing.T) {
+func TestASinkGetsTheFieldsThatItsRoutePicks(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		var got payloads
 		s := &script{answer: func(_ context.Context, d *notification.Delivery) error {
@@ -172,7 +172,7 @@ func TestASinkGetsWhatItsRoutePicksAndTheRestIsKept(t *testing.T) {
 	})
 }
 
-func TestWhatIsParkedPassesASinkByOnceItsRouteSaysSo(t *testing.T) {
+func TestParkedDeliveriesPassASinkByOnceItsRouteExcludesThem(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		s := &script{answer: func(context.Context, *notification.Delivery) error { return errors.New("later") }}
 		o.insert(priced("k", map[string]string{"1": "5", "2": "50", "3": "6"})...)
@@ -195,7 +195,7 @@ func TestWhatIsParkedPassesASinkByOnceItsRouteSaysSo(t *testing.T) {
 	})
 }
 
-func TestABatchHasWhatItsRoutesMakeOfIt(t *testing.T) {
+func TestABatchHasThePayloadsOfItsRoutes(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		var got payloads
 		b := &batches{limits: sinks.BatchLimits{Size: 10, Ordered: true}, answer: func(d *notification.Delivery) error {
@@ -215,7 +215,7 @@ func TestABatchHasWhatItsRoutesMakeOfIt(t *testing.T) {
 	})
 }
 
-func TestABatchGoesOnBehindWhatPassesTheSinkBy(t *testing.T) {
+func TestABatchContinuesAfterADeliveryThatPassesTheSinkBy(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		refusing := &script{answer: func(context.Context, *notification.Delivery) error { return errors.New("later") }}
 		o.insert(priced("k", map[string]string{"1": "50", "2": "5", "3": "60", "4": "6"})...)

@@ -93,7 +93,7 @@ func TestASinkThatIsAddedLaterStartsNow(t *testing.T) {
 	})
 }
 
-func TestAStartThatIsNoneIsRefused(t *testing.T) {
+func TestAnInvalidStartIsRefused(t *testing.T) {
 	t.Parallel()
 	_, err := forwarder.New(forwarder.Config{
 		Store: struct{ forwarder.Store }{}, Routes: route.Routes{"*": route.To("s")},

@@ -351,7 +351,7 @@ func TestWithoutAProviderThereIsNoSpan(t *testing.T) {
 	})
 }
 
-func TestACheckpointHasASpanWhereThatIsAskedFor(t *testing.T) {
+func TestACheckpointHasASpanIfConfigured(t *testing.T) {
 	t.Parallel()
 	for _, asked := range []bool{false, true} {
 		onSQLite(t, func(t *testing.T, o *outbox) {

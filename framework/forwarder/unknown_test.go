@@ -24,7 +24,7 @@ func knowsNot(typ string) *script {
 	}}
 }
 
-func TestAnUnknownTypeIsTriedAgainWithoutSpendingAttempts(t *testing.T) {
+func TestAnUnknownTypeIsRetriedWithoutSpendingAttempts(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		s := knowsNot("new")
 		f := o.one(forwarder.Sink{Sink: s, Retry: forwarder.Retry{MaxAttempts: 2, Initial: time.Second}})
@@ -54,7 +54,7 @@ func TestAnUnknownTypeIsTriedAgainWithoutSpendingAttempts(t *testing.T) {
 	})
 }
 
-func TestAnUnknownTypeIsDeadOnceItWasTriedForLongEnough(t *testing.T) {
+func TestAnUnknownTypeIsDeadAfterTheMaximumTime(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		s := knowsNot("new")
 		f := o.one(forwarder.Sink{Sink: s, OnUnknown: forwarder.OnUnknown{RetryFor: 10 * time.Minute}})
@@ -71,7 +71,7 @@ func TestAnUnknownTypeIsDeadOnceItWasTriedForLongEnough(t *testing.T) {
 	})
 }
 
-func TestAttemptsThatFailOtherwiseCountAlsoForATypeThatWasUnknown(t *testing.T) {
+func TestOtherFailuresOfATypeThatWasUnknownSpendAttempts(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		s := &script{}
 		began := time.Now()

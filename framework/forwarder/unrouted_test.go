@@ -10,7 +10,7 @@ import (
 	"github.com/waybill-go/waybill/framework/route"
 )
 
-func TestWhatWasDeliveredIsNotDeadAfterARestartWithFewerRoutes(t *testing.T) {
+func TestDeliveredNotificationsAreNotDeadAfterARestartWithFewerRoutes(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		s := &script{}
 		to := map[string]forwarder.Sink{"sink": {Sink: s}}
@@ -32,7 +32,7 @@ func TestWhatWasDeliveredIsNotDeadAfterARestartWithFewerRoutes(t *testing.T) {
 	})
 }
 
-func TestALaneThatOnlyPassedRowsOverWritesItsPositionAtAGracefulStop(t *testing.T) {
+func TestALaneThatOnlySkippedRowsWritesItsPositionAtAGracefulStop(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		s, other := &script{}, &script{}
 		to := map[string]forwarder.Sink{"sink": {Sink: s}, "other": {Sink: other}}

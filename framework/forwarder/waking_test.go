@@ -177,7 +177,7 @@ func TestAnAnnouncementWakesAForwarderInAnotherProcess(t *testing.T) {
 	}
 }
 
-func TestACommitWakesTheForwarderOfItsProcessThoughNobodyListens(t *testing.T) {
+func TestACommitWakesTheForwarderOfItsProcessWithoutListening(t *testing.T) {
 	t.Parallel()
 	var f *clerk
 	o := newOffice(t, outboxes.Config{Wake: func() { f.Wake() }, Announcer: outboxes.Silent})
@@ -189,7 +189,7 @@ func TestACommitWakesTheForwarderOfItsProcessThoughNobodyListens(t *testing.T) {
 	}
 }
 
-func TestPollingAloneFindsWhatNobodyAnnounces(t *testing.T) {
+func TestPollingFindsRowsThatAreNotAnnounced(t *testing.T) {
 	t.Parallel()
 	o := newOffice(t, outboxes.Config{Announcer: outboxes.Silent})
 	o.forward("", 10*time.Millisecond)
@@ -199,7 +199,7 @@ func TestPollingAloneFindsWhatNobodyAnnounces(t *testing.T) {
 	}
 }
 
-func TestAForwarderWhoseListeningConnectionIsKilledListensAnew(t *testing.T) {
+func TestAForwarderWhoseListeningConnectionIsKilledListensAgain(t *testing.T) {
 	t.Parallel()
 	o := newOffice(t, outboxes.Config{})
 	f := o.forward(o.listening(), time.Hour)
@@ -219,7 +219,7 @@ func TestAForwarderWhoseListeningConnectionIsKilledListensAnew(t *testing.T) {
 	}
 }
 
-func TestTroubleWithListeningIsLoggedOnceAndPollingGoesOn(t *testing.T) {
+func TestAListeningErrorIsLoggedOnceAndPollingContinues(t *testing.T) {
 	t.Parallel()
 	o := newOffice(t, outboxes.Config{Announcer: outboxes.Silent})
 	opened, err := postgres.Open(t.Context(), o.db, postgres.Config{})
@@ -263,7 +263,7 @@ func (s *deafStore) Listen(ctx context.Context, hear func(store.News)) error {
 }
 
 // Each looks at the roster every three minutes, and at once when a lane is announced.
-func TestAForwarderThatStopsIsRelievedAtOnce(t *testing.T) {
+func TestTheLanesOfAForwarderThatStopsAreTakenOverAtOnce(t *testing.T) {
 	t.Parallel()
 	o := newOffice(t, outboxes.Config{})
 	slowly := func(c *forwarder.Config) { c.Lease = time.Hour }
