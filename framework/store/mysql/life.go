@@ -120,12 +120,12 @@ func (s *Store) dirty(ctx context.Context, life string, do func(tx *sql.Tx) erro
 	return err
 }
 
-// offsets runs a query for one column of offsets around the conversions of database/sql.
+// offsets runs a query for one column of offsets.
 func offsets(ctx context.Context, c *sql.Conn, query string) (list []int64, err error) {
-	err = stream(ctx, c, query, func(row []driver.Value) (bool, error) {
-		v := &values{left: row}
-		list = append(list, v.integer())
-		return true, v.err
+	_, err = format.Query(ctx, c, query, nil, func(row []driver.Value) (bool, error) {
+		v := format.Values(row)
+		list = append(list, v.Integer())
+		return true, v.Err()
 	})
 	return list, err
 }

@@ -52,26 +52,26 @@ func (r *reader) bring(ctx context.Context, c *sql.Conn, from snapshot) (list []
 	top := strconv.FormatInt(from.top, 10)
 	query := "SELECT " + columnsBeforePayload + ", CASE WHEN o.`offset` > " + top + r.where + " THEN IF(LENGTH(payload) <= " + strconv.Itoa(broughtBytes) +
 		", payload, '') END FROM " + r.store.names.Log() + " o FORCE INDEX (PRIMARY) WHERE o.`offset` >= " + top + " ORDER BY o.`offset` LIMIT " + strconv.Itoa(limit)
-	asked, small, s := time.Now(), true, newScanner(1)
-	err = stream(ctx, c, query, func(row []driver.Value) (bool, error) {
-		offset := &values{left: row}
-		list = append(list, offset.integer())
+	asked, small, s := time.Now(), true, format.Scanner(1)
+	_, err = format.Query(ctx, c, query, nil, func(row []driver.Value) (bool, error) {
+		offset := format.Values(row)
+		list = append(list, offset.Integer())
 		payload := row[len(row)-1]
 		if payload == nil { // the reader does not want it
-			return true, offset.err
+			return true, offset.Err()
 		}
 		if text, is := payload.([]byte); is && len(text) == 0 {
 			small = false
-			return true, offset.err
+			return true, offset.Err()
 		}
-		_, err := s.scan(row)
+		_, err := s.Scan(row)
 		return true, err
 	})
 	switch {
 	case err != nil || len(list) == 0 || len(list) == limit: // what the caller asks next may see more rows
 		return nil, nil, err
 	case small:
-		b = &brought{r, from, asked, s.envelopes}
+		b = &brought{r, from, asked, s.Envelopes}
 	}
 	return list, b, nil
 }

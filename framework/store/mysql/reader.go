@@ -11,6 +11,7 @@ import (
 
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/store"
+	"github.com/waybill-go/waybill/framework/store/internal/driverrows"
 )
 
 // pageBytes is where a page ends even if it has not reached its limit, so that large payloads do
@@ -169,16 +170,16 @@ func (r *reader) read(ctx context.Context, limit int) ([]notification.Envelope, 
 		r.window = max(int64(r.rows), r.window/2)
 		return nil, err
 	}
-	if cut || s.seen == rows {
-		last = s.lastSeen
+	if cut || len(s.Envelopes) == rows {
+		last = s.Last().Offset
 		r.window = max(int64(rows), last-part[0].First)
 	} else {
 		r.window = min(2*r.window, maxWindow) // rows are sparse here: gaps, or what the filter leaves out
 	}
-	if s.seen > 0 {
-		r.rows = min(rowsGrowth*rows, max(1, pageBytes/s.rowBytes()))
+	if len(s.Envelopes) > 0 {
+		r.rows = min(rowsGrowth*rows, max(1, pageBytes/s.RowBytes()))
 	}
-	envelopes := s.of(part)
+	envelopes := part.only(s.Envelopes)
 	r.pos.offset = last
 	if r.left = r.left.behind(last); len(r.left) == 0 {
 		r.pos, r.known = position{from: *r.pos.until}, false
@@ -195,23 +196,24 @@ func (s spans) first(n int64) spans {
 }
 
 // query reads the rows of some ranges. cut says that they were too large to come at once.
-func (r *reader) query(ctx context.Context, cover spans, limit int) (s *scanner, cut bool, err error) {
+func (r *reader) query(ctx context.Context, cover spans, limit int) (s *driverrows.Scanner, cut bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, statementTime)
 	defer cancel()
 	query := `SELECT ` + columns + ` FROM ` + r.store.names.Log() + ` o FORCE INDEX (PRIMARY) WHERE ` + cover.where() + r.where +
 		" ORDER BY `offset` LIMIT " + strconv.Itoa(limit)
 	_, err = r.store.on(ctx, r.store.db, r.life, func(c *sql.Conn) error {
-		s, cut = newScanner(limit), false
-		return stream(ctx, c, query, func(row []driver.Value) (bool, error) {
-			if cut = s.bytes >= pageBytes; cut {
-				if unread := limit - s.seen; unread*s.rowBytes() > unreadBytes {
+		s, cut = format.Scanner(min(limit, firstRows)), false
+		_, err := format.Query(ctx, c, query, nil, func(row []driver.Value) (bool, error) {
+			if cut = s.Bytes >= pageBytes; cut {
+				if unread := limit - len(s.Envelopes); unread*s.RowBytes() > unreadBytes {
 					cancel()
 				}
 				return false, nil
 			}
-			_, err := s.scan(row)
+			_, err := s.Scan(row)
 			return true, err
 		})
+		return err
 	})
 	if cut {
 		err = nil // of the rows that are left
