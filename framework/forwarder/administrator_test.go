@@ -20,7 +20,7 @@ import (
 	"github.com/waybill-go/waybill/sinks"
 )
 
-// operator acts on an outbox like a person.
+// operator performs the actions of a person on an outbox.
 type operator struct {
 	*outbox
 	store.Operator
@@ -58,7 +58,7 @@ func (o *outbox) isPostgres() bool {
 	return is
 }
 
-// begin begins an action and returns its id.
+// begin starts an action and returns its id.
 func (p *operator) begin() string {
 	p.t.Helper()
 	p.actions++
@@ -89,7 +89,7 @@ func (p *operator) pause(paused bool) {
 	require.True(p.t, changed)
 }
 
-// replay runs small batches to the end of the log.
+// replay runs in small batches to the end of the log.
 func (p *operator) replay(q store.ReplayQuery, limit int) (changed int) {
 	p.t.Helper()
 	target, err := p.store.Probe(p.t.Context())
@@ -106,17 +106,17 @@ func (p *operator) replay(q store.ReplayQuery, limit int) (changed int) {
 	return changed
 }
 
-// watchful is a forwarder that looks at the roster once a second.
+// watchful makes a forwarder read the membership once a second.
 func watchful(c *forwarder.Config) { c.Lease = 20 * time.Second }
 
-// oneLook gives the forwarder time for one look at the roster and its consequences; far less than it
+// oneLook gives the forwarder time to read the membership once and to react; far less than it
 // takes to compare all keys with the parked deliveries.
 func oneLook() {
 	time.Sleep(3 * time.Second)
 	synctest.Wait()
 }
 
-// mending refuses everything until it works.
+// mending returns a sink that refuses everything until mended is set.
 func mending() (s *script, mended *atomic.Bool) {
 	s, mended = new(script), new(atomic.Bool)
 	s.answer = func(context.Context, *notification.Delivery) error {
@@ -179,7 +179,7 @@ func TestADeliveryRequeuedWhileItsKeyIsInFlightFollowsSoon(t *testing.T) {
 		s.given()
 		require.Equal(t, 3, p.requeue(store.ParkedFilter{}))
 		oneLook()
-		require.Empty(t, s.given(), "the key is under way")
+		require.Empty(t, s.given(), "the key is in flight")
 		oneLook()
 		oneLook()
 		require.Equal(t, []string{"a", "b", "c"}, s.given())
@@ -204,7 +204,7 @@ func TestAPausedSinkGetsNothingAndMissesNothing(t *testing.T) {
 		time.Sleep(time.Hour)
 		synctest.Wait()
 		require.Empty(t, s.given())
-		require.ElementsMatch(t, []string{"before", "a", "b", "c"}, other.given(), "another sink goes on")
+		require.ElementsMatch(t, []string{"before", "a", "b", "c"}, other.given(), "another sink continues")
 		p.pause(false)
 		settleDown()
 		given := s.given()

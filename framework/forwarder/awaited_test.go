@@ -57,7 +57,7 @@ func TestAHealthyFleetDoesNotLogLeases(t *testing.T) {
 		settleDown()
 		require.Equal(t, map[string]int{"a": 1, "b": 1}, o.owners())
 		require.Empty(t, first.with(awaited))
-		require.Len(t, second.with(awaited), 1, "while the work spreads")
+		require.Len(t, second.with(awaited), 1, "while lanes are being distributed")
 		a.end()
 		b.end()
 	})

@@ -18,11 +18,11 @@ import (
 	"github.com/waybill-go/waybill/sinks"
 )
 
-// batches is a sink that takes batches, answers for each as configured, and records them.
+// batches is a batch sink that answers for each delivery as configured, and records the batches.
 type batches struct {
 	limits sinks.BatchLimits
 	answer func(d *notification.Delivery) error
-	// whole, if set, answers for a batch in place of answer.
+	// whole, if set, answers for a batch instead of answer.
 	whole func(ctx context.Context, batch []*notification.Delivery) []sinks.Result
 
 	mu       sync.Mutex
@@ -161,7 +161,7 @@ func TestADeliveryWaitsForItsBatchAtMostForTheConfiguredTime(t *testing.T) {
 		f.flush()
 		time.Sleep(59 * time.Second)
 		synctest.Wait()
-		require.Empty(t, b.given(), "a third may come")
+		require.Empty(t, b.given(), "the batch waits for a third")
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
 		require.Equal(t, [][]string{{"a", "b"}}, b.given())
@@ -172,7 +172,7 @@ func TestADeliveryWaitsForItsBatchAtMostForTheConfiguredTime(t *testing.T) {
 		time.Sleep(30 * time.Second)
 		o.append("t", "", "d", "e", "f")
 		f.flush()
-		require.Equal(t, [][]string{{"c", "d", "e"}}, b.given(), "a full one goes at once")
+		require.Equal(t, [][]string{{"c", "d", "e"}}, b.given(), "a full batch is delivered at once")
 		time.Sleep(62 * time.Second)
 		synctest.Wait()
 		require.Equal(t, [][]string{{"f"}}, b.given())
@@ -187,7 +187,7 @@ func TestAnOrderedBatchIsFilledWithLaterDeliveriesOfItsKeys(t *testing.T) {
 		o.append("t", "k", ids...)
 		f := o.one(forwarder.Sink{Sink: b})
 		f.flush()
-		require.Equal(t, ids, slices.Concat(b.given()...), "nothing has to wait: the batches are full")
+		require.Equal(t, ids, slices.Concat(b.given()...), "no delivery waits: the batches are full")
 		f.end()
 	})
 }
@@ -247,13 +247,13 @@ func TestMissingResultsCountAsFailed(t *testing.T) {
 		o.append("t", "", numbered("", 4)...)
 		f := o.one(forwarder.Sink{Sink: b, Parallelism: alone})
 		f.flush()
-		if given := b.given(); len(given) == 1 { // the first of them may have gone alone
+		if given := b.given(); len(given) == 1 { // the first delivery may have been delivered alone
 			require.Equal(t, []string{"sink retrying 0002", "sink retrying 0003"}, o.parked())
 		}
 		require.Contains(t, value[string](o, `SELECT max(last_error) FROM outbox_parked`), "sink returned too few results: 2 for a batch of")
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		require.Empty(t, o.parked(), "two of them get through each time")
+		require.Empty(t, o.parked(), "two of them succeed each time")
 		f.end()
 	})
 }
@@ -381,7 +381,7 @@ func TestDeliveriesAfterAFailureOfTheirKeyInABatchAreNotRepeated(t *testing.T) {
 					results[i].Err = errors.New("later")
 				}
 			}
-			return results // it breaks its promise with k2 and k4
+			return results // against the contract of an ordered batch, k2 and k4 are delivered
 		}
 		o.append("t", "k", "k1", "k2", "k3", "k4", "k5")
 		f := o.one(forwarder.Sink{Sink: b, Parallelism: alone})
@@ -428,11 +428,11 @@ func TestABatchIsPutBackWhileItsDestinationIsUnavailable(t *testing.T) {
 					synctest.Wait()
 					given := slices.Concat(b.given()...)
 					require.GreaterOrEqual(t, len(given), 20)
-					given = given[len(given)-20:] // before them come probes
+					given = given[len(given)-20:] // the probes come before
 					require.ElementsMatch(t, ids, given)
 					require.NotContains(t, strings.Join(given, " "), "/", "no attempt is spent")
-					if name == "throttled" && !ordered { // then the heads of keys are among them
-						require.Equal(t, ids[0], given[0], "the first is the first again")
+					if name == "throttled" && !ordered { // then the heads of keys are in it
+						require.Equal(t, ids[0], given[0], "the first delivery is first again")
 					}
 					for _, key := range []int{1, 2} {
 						ofKey := slices.DeleteFunc(slices.Clone(given), func(id string) bool { return int(id[1]-'0'+10*(id[0]-'0'))%4 != key })
@@ -473,20 +473,20 @@ func TestABatchOfSeveralLanesSurvivesTheLossOfOneLane(t *testing.T) {
 		synctest.Wait()
 		given := b.given()
 		require.Len(t, given, 1)
-		require.Len(t, given[0], 40, "of both lanes")
+		require.Len(t, given[0], 40, "deliveries of both lanes")
 
-		// The lane's next checkpoint finds it gone.
+		// The lane's next checkpoint notices the loss.
 		o.exec(`UPDATE outbox_cursors SET owner = 'another', epoch = epoch + 1, lease_until = '2999-01-01T00:00:00.000000Z' WHERE lane = 0 AND sink = 'sink'`)
 		time.Sleep(30 * time.Minute)
 		synctest.Wait()
 		again := b.given()
-		require.NotEmpty(t, again, "the batch is cut off with the lane")
+		require.NotEmpty(t, again, "the loss of the lane cancels the batch")
 		close(release)
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		stats := f.Stats()[0]
-		require.Zero(t, stats.Failed, "a cancelled attempt is none")
-		require.Equal(t, int64(len(again[0])), stats.Delivered, "what is of the other lane")
+		require.Zero(t, stats.Failed, "a cancelled attempt does not count")
+		require.Equal(t, int64(len(again[0])), stats.Delivered, "the deliveries of the other lane")
 		require.Less(t, len(again[0]), 40)
 		require.Zero(t, stats.Pending)
 		require.Empty(t, o.parked())

@@ -53,10 +53,10 @@ func TestFailuresOfManyKeysOpenTheBreaker(t *testing.T) {
 		f := o.start(map[string]forwarder.Sink{"sink": {Sink: s, Retry: later}, "up": {Sink: other}}, route.Routes{"*": route.To("sink", "up")})
 		time.Sleep(time.Hour)
 		synctest.Wait()
-		require.Len(t, o.parked(), toOpen, "those that failed before it was noticed")
+		require.Len(t, o.parked(), toOpen, "the failures before the breaker opened")
 		require.Equal(t, toOpen, value[int](o, `SELECT sum(attempt) FROM outbox_parked`))
-		require.Len(t, other.given(), 200, "another sink does not notice")
-		require.Less(t, len(s.given()), 3600/4+40, "it is probed now and then")
+		require.Len(t, other.given(), 200, "another sink is not affected")
+		require.Less(t, len(s.given()), 3600/4+40, "it is only probed")
 		s.mostAtOnce()
 		time.Sleep(time.Minute)
 		require.Equal(t, 1, s.mostAtOnce())
@@ -86,7 +86,7 @@ func TestProbesTakeTurnsAtGrowingIntervals(t *testing.T) {
 		synctest.Wait()
 		given := s.given()
 		require.Equal(t, numbered("", 30), given[:30])
-		require.Equal(t, given[toOpen:30], given[30:42], "each of those that wait, in turn")
+		require.Equal(t, given[toOpen:30], given[30:42], "the waiting deliveries, in turn")
 		expected := 100 * time.Millisecond
 		for i := toOpen; i < len(s.at); i++ {
 			require.InEpsilon(t, expected, s.at[i].Sub(s.at[i-1]), 0.21, "pause %d", i-toOpen)
@@ -157,7 +157,7 @@ func TestOnePoisonousDeliveryDoesNotKeepTheBreakerOpen(t *testing.T) {
 		time.Sleep(15 * time.Second)
 		synctest.Wait()
 		require.Equal(t, int64(2), f.Stats()[0].Delivered)
-		require.Len(t, o.parked(), toOpen+1, "now that the others go through, it is its own failure")
+		require.Len(t, o.parked(), toOpen+1, "since the others succeed, its failures count")
 		f.end()
 	})
 }
@@ -168,10 +168,10 @@ func TestDeliveriesInFlightWhenTheBreakerOpensDoNotCloseIt(t *testing.T) {
 		answer := s.answer
 		s.answer = func(ctx context.Context, d *notification.Delivery) error {
 			switch d.ID {
-			case "0000": // it comes through late
+			case "0000": // succeeds late
 				time.Sleep(10 * time.Second)
 				return nil
-			case "0001": // it fails late
+			case "0001": // fails late
 				time.Sleep(10 * time.Second)
 			}
 			return answer(ctx, d)
@@ -228,7 +228,7 @@ func TestPermanentFailuresOfManyKeysOpenTheBreaker(t *testing.T) {
 		s.mostAtOnce()
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		require.Equal(t, int64(toRefuse), f.Stats()[0].Dead, "those before it was noticed")
+		require.Equal(t, int64(toRefuse), f.Stats()[0].Dead, "those before the breaker opened")
 		require.Equal(t, 1, s.mostAtOnce(), "it is probed")
 		mended.Store(true)
 		time.Sleep(10 * time.Second)
@@ -371,7 +371,7 @@ func TestAProbeThatHangsDoesNotStopOtherProbes(t *testing.T) {
 				s.answer = func(ctx context.Context, d *notification.Delivery) error {
 					if d.ID == numbered("", toOpen+1)[toOpen] && hung.CompareAndSwap(false, true) {
 						s.mended.Store(true)
-						time.Sleep(5 * time.Minute) // it does not heed its context
+						time.Sleep(5 * time.Minute) // ignores its context
 						return errors.New("too late")
 					}
 					return answer(ctx, d)
@@ -384,7 +384,7 @@ func TestAProbeThatHangsDoesNotStopOtherProbes(t *testing.T) {
 				require.Equal(t, 1, f.Stats()[0].Abandoned)
 				require.Equal(t, int64(left), f.Stats()[0].Delivered)
 				require.Len(t, o.parked(), toOpen)
-				time.Sleep(10 * time.Minute) // it comes back
+				time.Sleep(10 * time.Minute) // the destination is available again
 				f.end()
 			})
 		})

@@ -63,7 +63,7 @@ func TestANotificationCancelledInTimeIsDeliveredToNoSink(t *testing.T) {
 		f.flush()
 		require.Equal(t, []string{"kept"}, mail.given())
 		require.Equal(t, []string{"kept"}, web.given())
-		require.Empty(t, o.parked(), "what is cancelled goes when its time comes")
+		require.Empty(t, o.parked(), "a cancelled delivery is settled when it is due")
 		require.EqualValues(t, 2, value[int64](o, `SELECT count(*) FROM outbox_receipts`))
 		f.end()
 	})
@@ -121,7 +121,7 @@ type attempt struct {
 	due      time.Time
 	asked    bool // cancellation was requested
 	answered bool // the cancellation is committed, and has found it
-	inTime   bool // before it was due
+	inTime   bool // cancelled before it was due
 }
 
 // TestRandomCancellationsHold runs publishers, cancellers and forwarders at once, and kills some.
@@ -163,7 +163,7 @@ func TestRandomCancellationsHold(t *testing.T) {
 				for range 5 {
 					f := o.one(forwarder.Sink{Sink: s}, func(c *forwarder.Config) { c.Poll.Max, c.Lease = 50*time.Millisecond, 20*time.Second })
 					time.Sleep(time.Duration(500+rng.IntN(2000)) * time.Millisecond)
-					if rng.IntN(2) == 0 { // what it has done since its last checkpoint is lost
+					if rng.IntN(2) == 0 { // the forwarder loses what it has done since its last checkpoint
 						o.exec(`UPDATE outbox_cursors SET owner = NULL, epoch = epoch + 1 WHERE owner IS NOT NULL`)
 						f.abandon()
 					} else {

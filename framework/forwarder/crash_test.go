@@ -16,7 +16,7 @@ import (
 	"github.com/waybill-go/waybill/sinks"
 )
 
-// gatedLog is a store whose readers wait for a gate.
+// gatedLog is a store whose readers wait until a gate opens.
 type gatedLog struct {
 	appendable
 	gate chan struct{}
@@ -55,12 +55,12 @@ func (o *outbox) readAll() store.Page {
 
 // TestARequeueBeforeTheLogIsReadKeepsTheOrder begins with the state after a crash:
 // the first delivery of a key is dead, the second was in flight, and the third is parked behind it
-// and settled ahead of the position. A person requeues the dead one before the forwarder has read the
+// and settled beyond the position. An operator requeues the dead one before the forwarder has read the
 // second one again.
 func TestARequeueBeforeTheLogIsReadKeepsTheOrder(t *testing.T) {
 	for name, c := range map[string]struct {
-		head  string // the key of the second one
-		fails error  // of the requeued one
+		head  string // key of the second delivery
+		fails error  // error of the requeued delivery
 	}{
 		"of the same key":                          {head: "k"},
 		"of no key":                                {head: ""},
@@ -108,7 +108,7 @@ func TestARequeueBeforeTheLogIsReadKeepsTheOrder(t *testing.T) {
 				time.Sleep(5 * time.Minute)
 				synctest.Wait()
 				early := s.given()
-				require.NotContains(t, early, "behind", "what comes before it is not read")
+				require.NotContains(t, early, "behind", "the delivery before it is not read yet")
 				require.Equal(t, "dead", early[0])
 				close(gate)
 				time.Sleep(time.Hour)

@@ -16,8 +16,8 @@ import (
 	"github.com/waybill-go/waybill/framework/store"
 )
 
-// TestAHookThatBreaksItsTransactionDelaysOnlyItsDelivery has a hook that returns nil for a
-// transaction that cannot be committed.
+// The hook returns nil after it has broken the transaction, so that it
+// cannot be committed.
 func TestAHookThatBreaksItsTransactionDelaysOnlyItsDelivery(t *testing.T) {
 	for name, spoil := range map[string]func(ctx context.Context, tx *sql.Tx) error{
 		"a statement fails, which it passes over": func(ctx context.Context, tx *sql.Tx) error {
@@ -51,18 +51,18 @@ func TestAHookThatBreaksItsTransactionDelaysOnlyItsDelivery(t *testing.T) {
 				synctest.Wait()
 				o.append("t", "", "three")
 				f.flush()
-				require.ElementsMatch(t, []string{"one", "bad", "two", "three"}, s.given(), "the lane goes on")
+				require.ElementsMatch(t, []string{"one", "bad", "two", "three"}, s.given(), "the lane continues")
 				time.Sleep(5 * time.Minute)
 				synctest.Wait()
 				require.Empty(t, o.parked())
-				require.Empty(t, s.given(), "nothing is delivered again")
+				require.Empty(t, s.given(), "no delivery is repeated")
 				f.end()
 			})
 		})
 	}
 }
 
-// actedOn is a store in which a person acts just before a checkpoint that calls hooks, after their
+// actedOn is a store in which an operator acts just before a checkpoint that calls hooks, after their
 // deliveries were read.
 type actedOn struct {
 	appendable

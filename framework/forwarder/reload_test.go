@@ -47,7 +47,7 @@ func (l *living) fail(err error) {
 	l.fails = err
 }
 
-// life returns how often it was opened and closed.
+// life returns how often the sink was opened and closed.
 func (l *living) life() [2]int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -117,16 +117,16 @@ func TestAReloadReplacesOnlyTheChangedSinks(t *testing.T) {
 		began := time.Now()
 		require.NoError(t, f.Reload(t.Context(), map[string]forwarder.Sink{"stays": {Sink: stays, Parallelism: alone}, "changes": {Sink: after}, "comes": {Sink: added}},
 			route.Routes{"*": route.To("stays", "changes", "comes")}))
-		require.Less(t, time.Since(began), 5*time.Second, "it does not wait for those that stay")
+		require.Less(t, time.Since(began), 5*time.Second, "it does not wait for the sinks that stay")
 		require.Equal(t, [2]int{1, 1}, before.life())
 		require.Equal(t, [2]int{1, 1}, removed.life())
 		require.Equal(t, [2]int{1, 0}, stays.life())
-		f.flush() // the cursors of what comes are made
+		f.flush() // the cursors of new sinks are created
 		o.append("t", "", numbered("b", 10)...)
 		f.Wake()
 		time.Sleep(5 * time.Minute)
 		synctest.Wait()
-		require.ElementsMatch(t, numbered("b", 10), after.given(), "it goes on where the other one ended")
+		require.ElementsMatch(t, numbered("b", 10), after.given(), "it continues where the old sink ended")
 		require.ElementsMatch(t, numbered("b", 10), added.given())
 		require.Empty(t, removed.given())
 		require.Len(t, stays.given(), 110, "each once")
@@ -163,7 +163,7 @@ func TestAFailedReloadChangesNothing(t *testing.T) {
 			require.ErrorContains(t, f.Reload(t.Context(), to.sinks, to.routes), to.says, name)
 		}
 		life := opens.life()
-		require.Equal(t, life[0], life[1], "what was opened is closed again")
+		require.Equal(t, life[0], life[1], "sinks that were opened are closed again")
 		require.Equal(t, [2]int{1, 0}, before.life())
 		o.append("t", "", "a")
 		f.flush()
@@ -190,8 +190,8 @@ func TestAReloadAppliesRoutesAndSettingsToTheSameSink(t *testing.T) {
 		require.Equal(t, 1, s.mostAtOnce(), "as adjusted")
 		require.Len(t, s.given(), 20)
 		require.NoError(t, f.Reload(t.Context(), map[string]forwarder.Sink{"sink": {Sink: s}}, route.Routes{"new.*": {{Sink: "sink", When: `id != "no"`}}}))
-		require.Equal(t, [2]int{1, 0}, s.life(), "it is the same sink")
-		f.flush() // the cursors of _unrouted are made
+		require.Equal(t, [2]int{1, 0}, s.life(), "the sink is not replaced")
+		f.flush() // the cursors of _unrouted are created
 		o.append("old", "", "old")
 		o.append("new.t", "", "yes", "no")
 		f.Wake()
@@ -203,7 +203,7 @@ func TestAReloadAppliesRoutesAndSettingsToTheSameSink(t *testing.T) {
 	})
 }
 
-// During any reloads each notification is delivered once, in order for its key.
+// Despite the reloads, each notification is delivered once, in order for its key.
 func TestReloadsUnderLoadLoseAndRepeatNothing(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		var mu sync.Mutex

@@ -69,7 +69,7 @@ func TestAForwarderOfSeveralLanesDeliversARequeuedDeliverySoon(t *testing.T) {
 		require.Equal(t, "b", id)
 		t.Log("after", time.Since(began))
 	case <-time.After(25 * time.Second):
-		t.Fatal("it was not delivered")
+		t.Fatal("the requeued delivery was not delivered")
 	}
 	stop()
 	require.NoError(t, <-ended)

@@ -65,7 +65,7 @@ func TestNotificationsThatNoConditionSelectsPassTheSinkBy(t *testing.T) {
 		f.flush()
 		require.Equal(t, []string{"2", "4"}, s.given())
 		require.Equal(t, []string{"delivered 2", "delivered 4"}, o.noted())
-		require.Empty(t, o.parked(), "nor is it without a route, nor scheduled")
+		require.Empty(t, o.parked(), "neither unrouted nor scheduled")
 		require.Equal(t, 2, value[int](o, `SELECT count(*) FROM outbox_receipts`))
 		require.Equal(t, forwarder.Stats{Sink: "sink", Delivered: 2, PassedBy: 3}, f.Stats()[0])
 		f.end()
@@ -74,7 +74,7 @@ func TestNotificationsThatNoConditionSelectsPassTheSinkBy(t *testing.T) {
 		f = o.start(map[string]forwarder.Sink{"sink": {Sink: again}}, dear)
 		f.flush()
 		require.Empty(t, again.given())
-		require.Zero(t, f.Stats()[0].PassedBy, "they are settled")
+		require.Zero(t, f.Stats()[0].PassedBy, "they are all settled")
 		f.end()
 	})
 }
@@ -93,7 +93,7 @@ func TestNotificationsThatPassASinkByUseNeitherItsRateNorItsThreshold(t *testing
 			Sink: s, Rate: rate, Timeout: time.Hour, Parallelism: forwarder.Parallelism{Threshold: 2, Above: forwarder.AboveSequential},
 		}}, dear)
 		f.flush()
-		require.ElementsMatch(t, []string{"a", "b"}, s.given(), "both at once: no more than two are pending")
+		require.ElementsMatch(t, []string{"a", "b"}, s.given(), "both at once: only two are pending")
 		close(release)
 		synctest.Wait()
 		require.Equal(t, int64(100), f.Stats()[0].PassedBy)
@@ -127,7 +127,7 @@ func TestAFailingExpressionDoesNotAffectTheBreaker(t *testing.T) {
 		f := o.start(map[string]forwarder.Sink{"sink": {Sink: s, Parallelism: alone, Breaker: forwarder.Breaker{MaxPause: time.Hour}}}, dear)
 		o.insert(priced("", map[string]string{"1": "20"})...)
 		f.flush()
-		time.Sleep(time.Minute) // the pauses have grown
+		time.Sleep(time.Minute) // until the pauses have grown
 		synctest.Wait()
 		s.given()
 		o.insert(priced("", map[string]string{"2": `"much"`})...)
@@ -137,7 +137,7 @@ func TestAFailingExpressionDoesNotAffectTheBreaker(t *testing.T) {
 			synctest.Wait()
 		}
 		require.Equal(t, []string{"sink dead 2"}, o.parked())
-		require.Less(t, len(s.given()), 8, "it goes on with its pauses, as if nothing had come")
+		require.Less(t, len(s.given()), 8, "the pauses continue as without the expression")
 		down.Store(false)
 		time.Sleep(2 * time.Hour)
 		synctest.Wait()
@@ -162,7 +162,7 @@ func TestASinkGetsTheFieldsThatItsRoutePicks(t *testing.T) {
 		f := o.start(map[string]forwarder.Sink{"sink": {Sink: s, Hooks: hooks}},
 			route.Routes{"*": {{Sink: "sink", When: `payload.secret == 1`, Payload: map[string]string{"price": "payload.cost"}}}})
 		f.flush()
-		require.JSONEq(t, `{"cost": 20, "secret": 1}`, value[string](o, `SELECT payload FROM outbox_parked`), "its condition is asked again")
+		require.JSONEq(t, `{"cost": 20, "secret": 1}`, value[string](o, `SELECT payload FROM outbox_parked`), "the whole payload is kept, since the condition is evaluated again")
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		require.Equal(t, map[string]string{"1": `{"price":20}`}, got.of)
@@ -209,7 +209,7 @@ func TestABatchHasThePayloadsOfItsRoutes(t *testing.T) {
 		f.flush()
 		require.Equal(t, []string{"k1", "m1", "m2"}, slices.Sorted(slices.Values(slices.Concat(b.given()...))))
 		require.Equal(t, map[string]string{"k1": `{"twice":2}`, "m1": `{"twice":8}`, "m2": `{"twice":10}`}, got.of)
-		require.Equal(t, []string{"sink dead k2", "sink blocked k3"}, o.parked(), "what is behind it in its batch waits")
+		require.Equal(t, []string{"sink dead k2", "sink blocked k3"}, o.parked(), "the later deliveries of its key in the batch wait")
 		require.Equal(t, forwarder.Stats{Sink: "sink", Delivered: 3, Dead: 1}, f.Stats()[0])
 		f.end()
 	})

@@ -300,7 +300,7 @@ func TestAnOutageDoesNotFillTheTraces(t *testing.T) {
 		require.Greater(t, len(s.given()), 100)
 
 		spans := r.named("deliver sink")
-		require.Len(t, spans, 2, "the first failure, and the probe that got through")
+		require.Len(t, spans, 2, "the first failure, and the probe that succeeded")
 		require.Equal(t, "unavailable", attributesOf(spans[0])["error.type"])
 		require.Equal(t, codes.Unset, spans[1].Status().Code)
 		require.Equal(t, spans[0].Parent(), spans[1].Parent())

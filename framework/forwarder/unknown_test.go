@@ -34,7 +34,7 @@ func TestAnUnknownTypeIsRetriedWithoutSpendingAttempts(t *testing.T) {
 		time.Sleep(time.Hour)
 		synctest.Wait()
 		given := s.given()
-		require.ElementsMatch(t, []string{"a", "c"}, given[:2], "b waits behind a, which is of its key")
+		require.ElementsMatch(t, []string{"a", "c"}, given[:2], "b waits behind a, which has the same key")
 		require.Greater(t, len(given), 60, "a minute is the longest pause")
 		require.Less(t, len(given), 100, "and the pauses grow")
 		require.Equal(t, []string{"sink retrying a", "sink blocked b"}, o.parked())
@@ -43,7 +43,7 @@ func TestAnUnknownTypeIsRetriedWithoutSpendingAttempts(t *testing.T) {
 		require.Zero(t, f.Stats()[0].Dead)
 		f.end()
 
-		next := &script{} // of the process that takes the place of the first
+		next := &script{} // of the process that replaces the first
 		f = o.one(forwarder.Sink{Sink: next})
 		time.Sleep(2 * time.Minute)
 		synctest.Wait()
@@ -65,7 +65,7 @@ func TestAnUnknownTypeIsDeadAfterTheMaximumTime(t *testing.T) {
 		require.Equal(t, []string{"sink retrying a", "sink blocked b"}, o.parked())
 		time.Sleep(3 * time.Minute)
 		synctest.Wait()
-		require.Equal(t, []string{"sink dead a"}, o.parked(), "its key goes on")
+		require.Equal(t, []string{"sink dead a"}, o.parked(), "its key continues")
 		require.Contains(t, value[string](o, `SELECT last_error FROM outbox_parked`), forwarder.ErrUnknownTooLong.Error()+" (10m0s): unknown: type is not registered: new")
 		f.end()
 	})

@@ -27,7 +27,7 @@ func TestDeliveredNotificationsAreNotDeadAfterARestartWithFewerRoutes(t *testing
 		o.append("a", "", "a3")
 		f.flush()
 		f.end()
-		require.Equal(t, []string{"_unrouted dead a3"}, o.parked(), "what came before the restart had its route")
+		require.Equal(t, []string{"_unrouted dead a3"}, o.parked(), "the notifications before the restart had a route")
 		require.Empty(t, s.given())
 	})
 }
@@ -44,7 +44,7 @@ func TestALaneThatOnlySkippedRowsWritesItsPositionAtAGracefulStop(t *testing.T) 
 		f = o.start(to, route.Routes{"*": route.To("sink", "other")})
 		f.flush()
 		f.end()
-		require.Equal(t, []string{"a1"}, s.given(), "each begins behind what it passed over")
+		require.Equal(t, []string{"a1"}, s.given(), "each starts after the rows that it skipped")
 		require.Empty(t, other.given())
 	})
 }

@@ -35,7 +35,7 @@ type office struct {
 	t         testing.TB
 	dsn       string
 	publisher *outboxes.Publisher
-	db        *sql.DB // the publisher's
+	db        *sql.DB // of the publisher
 	arrived   chan string
 }
 
@@ -110,7 +110,7 @@ func (o *office) forward(listen string, longest time.Duration, adjust ...func(*f
 type clerk struct {
 	*forwarder.Forwarder
 	t     testing.TB
-	looks chan struct{} // gets one after a look at the log
+	looks chan struct{} // receives a value after each look at the log
 	end   func()
 }
 
@@ -123,7 +123,7 @@ func (c *clerk) rest() {
 		select {
 		case <-c.looks:
 		case <-time.After(patience):
-			c.t.Fatal("the forwarder does not look")
+			c.t.Fatal("the forwarder does not look at the log")
 		}
 	}
 }
@@ -206,7 +206,7 @@ func TestAForwarderWhoseListeningConnectionIsKilledListensAgain(t *testing.T) {
 	o.publish("before")
 	o.await("before")
 	for _, id := range []string{"a", "b", "c"} {
-		require.Eventually(t, func() bool { // it listens after its pause
+		require.Eventually(t, func() bool { // it listens again after a pause
 			var killed int
 			require.NoError(t, o.db.QueryRowContext(t.Context(),
 				`SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
@@ -262,7 +262,7 @@ func (s *deafStore) Listen(ctx context.Context, hear func(store.News)) error {
 	return nil
 }
 
-// Each looks at the roster every three minutes, and at once when a lane is announced.
+// The forwarders read the membership every three minutes, and at once when a lane is announced.
 func TestTheLanesOfAForwarderThatStopsAreTakenOverAtOnce(t *testing.T) {
 	t.Parallel()
 	o := newOffice(t, outboxes.Config{})
@@ -287,7 +287,7 @@ func TestAForwarderThatListensLeavesNoGoroutines(t *testing.T) {
 	o.publish("a")
 	o.await("a")
 	f.end()
-	goleak.VerifyNone(t, before, goleak.IgnoreAnyFunction("database/sql.(*DB).connectionOpener")) // closed with the test
+	goleak.VerifyNone(t, before, goleak.IgnoreAnyFunction("database/sql.(*DB).connectionOpener")) // ended with the test
 }
 
 // BenchmarkLatency measures the time from just before a commit until its delivery begins, at 200
@@ -332,7 +332,7 @@ func BenchmarkLatency(b *testing.B) {
 			slices.Sort(all)
 			b.ReportMetric(all[len(all)/2].Seconds()*1000, "p50-ms")
 			b.ReportMetric(all[len(all)*99/100].Seconds()*1000, "p99-ms")
-			b.ReportMetric(0, "ns/op") // which is the ticker's
+			b.ReportMetric(0, "ns/op") // it would be the interval of the ticker
 		})
 	}
 }
