@@ -46,7 +46,7 @@ func fill(t *testing.T, name string) {
 func TestTheForwarderWaitsWhileADiskIsFull(t *testing.T) {
 	t.Parallel()
 	disk := mountDisk(t, "8m")
-	w := newWard(t, startPrivate(t))
+	w := newFaulty(t, startPrivate(t))
 	// The disk belongs to the server's user. It has only the receipts: without space
 	// for the WAL the server would stop, which another test covers.
 	var data string
