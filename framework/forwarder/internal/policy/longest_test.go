@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestTheLongestTimeOfTriesIsTheSumOfItsPauses(t *testing.T) {
+func TestTheLongestTimeOfRetriesIsTheSumOfTheirPauses(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		retry Retry
@@ -24,5 +24,5 @@ func TestTheLongestTimeOfTriesIsTheSumOfItsPauses(t *testing.T) {
 		require.InDelta(t, c.want, c.retry.Longest(), 1e3, name)
 	}
 	forEver := Retry{MaxAttempts: 1 << 62, Initial: time.Hour, Multiplier: 2, Max: 1 << 62}
-	require.Greater(t, forEver.Longest(), 1000*time.Hour, "and no overflow")
+	require.Greater(t, forEver.Longest(), 1000*time.Hour, "without overflow")
 }
