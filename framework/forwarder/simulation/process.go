@@ -282,7 +282,7 @@ func (p *process) settle(d *delivery) {
 		return
 	}
 	if p.Isolation == IsolateAll {
-		p.failedThere(d)
+		p.destinationFailed(d)
 		return
 	}
 	p.failed(d)
@@ -302,8 +302,8 @@ func (p *process) delivered(d *delivery) {
 	p.read()
 }
 
-// failedThere settles a delivery by what its failure means for its destination.
-func (p *process) failedThere(d *delivery) {
+// destinationFailed settles a delivery by what its failure means for its destination.
+func (p *process) destinationFailed(d *delivery) {
 	known := p.circuits[d.tenant]
 	if known == nil {
 		known = p.circuit()

@@ -62,9 +62,9 @@ func workUntil(t *testing.T, stop context.Context, s lane.Session) (ended chan e
 func TestReleasingALaneBeforeItStartsIsNoError(t *testing.T) {
 	t.Parallel()
 	lanetest.Run(t, func(t *testing.T, b *lanetest.Bench) {
-		stop, giveBack := context.WithCancel(t.Context())
+		stop, release := context.WithCancel(t.Context())
 		b.OnHeldKeys = func(ctx context.Context, _ string) ([]store.HeldKey, error) {
-			giveBack()
+			release()
 			return nil, ctx.Err()
 		}
 		ended := workUntil(t, stop, session(b, looking(t, b).Since(time.Now()), nil))
