@@ -38,8 +38,8 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// careless is a relay whose author forgot something: it delivers what deliver makes
-// of the rows, and deletes those for which settled says so.
+// careless returns a relay with a defect: it delivers the payloads that deliver returns, and deletes
+// the rows that match the condition settled.
 func careless(deliver func(payloads [][]byte) [][]byte, settled string) peer.Relay {
 	return peer.Relay{Name: "careless", Outbox: peer.Table{}, Deliver: func(ctx context.Context, dsn string, to receiver.Destination) error {
 		db, err := postgres.OpenDB(dsn)
@@ -75,7 +75,7 @@ func readAll(ctx context.Context, db *sql.DB) (payloads [][]byte, err error) {
 	return payloads, rows.Err()
 }
 
-func TestDrainsSeeWhatARelayGetsWrong(t *testing.T) {
+func TestADrainFindsTheMistakesOfARelay(t *testing.T) {
 	const backlog = 2500
 	whole := func(p [][]byte) [][]byte { return p }
 	for name, test := range map[string]struct {
@@ -89,7 +89,7 @@ func TestDrainsSeeWhatARelayGetsWrong(t *testing.T) {
 		"one not settled": {careless(whole, "id > 1"), Sample{Complete: true, Unsettled: 1}},
 		"out of order": {
 			careless(func(p [][]byte) [][]byte { p[3], p[2003] = p[2003], p[3]; return p }, "true"),
-			Sample{Complete: true, Swapped: 2}, // 1003 and 3 come behind 2003
+			Sample{Complete: true, Swapped: 2}, // 1003 and 3 arrive after 2003
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -111,7 +111,7 @@ func TestTheErrorOfARelayIsReturned(t *testing.T) {
 	require.ErrorContains(t, err, "broken")
 }
 
-// forgetful is an outbox whose publisher commits without the order now and then.
+// forgetful is an outbox whose publisher commits one transaction without its order.
 type forgetful struct{ peer.Table }
 
 func (f forgetful) Open(ctx context.Context, dsn string, clients int) (peer.Publisher, error) {
