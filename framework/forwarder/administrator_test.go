@@ -106,8 +106,8 @@ func (p *operator) replay(q store.ReplayQuery, limit int) (changed int) {
 	return changed
 }
 
-// watchful makes a forwarder read the membership once a second.
-func watchful(c *forwarder.Config) { c.Lease = 20 * time.Second }
+// lookEachSecond makes a forwarder read the membership once a second.
+func lookEachSecond(c *forwarder.Config) { c.Lease = 20 * time.Second }
 
 // oneLook gives the forwarder time to read the membership once and to react; far less than it
 // takes to compare all keys with the parked deliveries.
@@ -116,28 +116,28 @@ func oneLook() {
 	synctest.Wait()
 }
 
-// mending returns a sink that refuses everything until mended is set.
-func mending() (s *script, mended *atomic.Bool) {
-	s, mended = new(script), new(atomic.Bool)
+// refusing returns a sink that refuses everything until repaired is set.
+func refusing() (s *script, repaired *atomic.Bool) {
+	s, repaired = new(script), new(atomic.Bool)
 	s.answer = func(context.Context, *notification.Delivery) error {
-		if mended.Load() {
+		if repaired.Load() {
 			return nil
 		}
 		return sinks.Permanent(errors.New("refused"))
 	}
-	return s, mended
+	return s, repaired
 }
 
 func TestRequeuedDeliveriesAreDeliveredInOrderSoon(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		p := newOperator(o)
-		s, mended := mending()
-		f := o.one(forwarder.Sink{Sink: s}, watchful)
+		s, repaired := refusing()
+		f := o.one(forwarder.Sink{Sink: s}, lookEachSecond)
 		o.append("t", "k", "a", "b", "c")
 		o.append("t", "", "d")
 		oneLook()
 		require.Len(t, s.given(), 4)
-		mended.Store(true)
+		repaired.Store(true)
 		require.Equal(t, 4, p.requeue(store.ParkedFilter{States: []store.State{store.StateDead}}))
 		oneLook()
 		given := s.given()
@@ -162,7 +162,7 @@ func without(ids []string, id string) (rest []string) {
 func TestADeliveryRequeuedWhileItsKeyIsInFlightFollowsSoon(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		p := newOperator(o)
-		s, mended := mending()
+		s, repaired := refusing()
 		refuse := s.answer
 		s.answer = func(ctx context.Context, d *notification.Delivery) error {
 			if d.ID == "slow" {
@@ -170,10 +170,10 @@ func TestADeliveryRequeuedWhileItsKeyIsInFlightFollowsSoon(t *testing.T) {
 			}
 			return refuse(ctx, d)
 		}
-		f := o.one(forwarder.Sink{Sink: s}, watchful)
+		f := o.one(forwarder.Sink{Sink: s}, lookEachSecond)
 		o.append("t", "k", "a", "b", "c")
 		oneLook()
-		mended.Store(true)
+		repaired.Store(true)
 		o.append("t", "k", "slow")
 		f.flush()
 		s.given()
@@ -193,7 +193,7 @@ func TestAPausedSinkGetsNothingAndMissesNothing(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		p := newOperator(o)
 		var s, other script
-		f := o.start(map[string]forwarder.Sink{"sink": {Sink: &s}, "other": {Sink: &other}}, route.Routes{"*": route.To("sink", "other")}, watchful)
+		f := o.start(map[string]forwarder.Sink{"sink": {Sink: &s}, "other": {Sink: &other}}, route.Routes{"*": route.To("sink", "other")}, lookEachSecond)
 		o.append("t", "k", "before")
 		oneLook()
 		require.Equal(t, []string{"before"}, s.given())
@@ -222,7 +222,7 @@ func TestAForwarderThatStartsLeavesAPausedSinkAlone(t *testing.T) {
 		require.NoError(t, err)
 		p.pause(true)
 		o.append("t", "", "a")
-		f := o.one(forwarder.Sink{Sink: &s}, watchful)
+		f := o.one(forwarder.Sink{Sink: &s}, lookEachSecond)
 		settleDown()
 		require.Empty(t, s.given())
 		p.pause(false)
@@ -242,7 +242,7 @@ func TestSkippingTheHeadOfAHaltedKeyReleasesItsFollowers(t *testing.T) {
 			}
 			return nil
 		}
-		f := o.one(forwarder.Sink{Sink: &s, OnDead: forwarder.OnDeadHalt}, watchful)
+		f := o.one(forwarder.Sink{Sink: &s, OnDead: forwarder.OnDeadHalt}, lookEachSecond)
 		o.append("t", "k", "bad", "a", "b")
 		oneLook()
 		require.Equal(t, []string{"bad"}, s.given())
@@ -261,7 +261,7 @@ func TestAReplayDeliversExactlyTheChosenNotificationsInOrder(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		p := newOperator(o)
 		var s script
-		f := o.one(forwarder.Sink{Sink: &s}, watchful)
+		f := o.one(forwarder.Sink{Sink: &s}, lookEachSecond)
 		want := make(map[string][]string)
 		for i := range 60 {
 			key, id := fmt.Sprint("k", i%4), fmt.Sprintf("%04d", i)
@@ -299,7 +299,7 @@ func TestAHeartbeatReportsAnOpenBreaker(t *testing.T) {
 			}
 			return sinks.Unavailable(errors.New("connection refused"))
 		}
-		f := o.one(forwarder.Sink{Sink: &s}, watchful)
+		f := o.one(forwarder.Sink{Sink: &s}, lookEachSecond)
 		conditions := func() []store.Condition {
 			roster, err := o.store.Membership(t.Context())
 			require.NoError(t, err)
@@ -329,7 +329,7 @@ func TestAHeartbeatReportsWhyASinkIsThrottled(t *testing.T) {
 		s := script{answer: func(context.Context, *notification.Delivery) error {
 			return sinks.Throttled(until, errors.New("429 Too Many Requests: slow down"))
 		}}
-		f := o.one(forwarder.Sink{Sink: &s}, watchful)
+		f := o.one(forwarder.Sink{Sink: &s}, lookEachSecond)
 		o.append("t", "", "a")
 		oneLook()
 		oneLook()

@@ -32,9 +32,9 @@ func TestWaitingForLeasesIsLoggedOnce(t *testing.T) {
 			settleDown()
 		}
 		require.Empty(t, s.given())
-		told := log.with(awaited)
-		require.Len(t, told, 1)
-		require.Contains(t, told[0], "owner=dead/1/abc sinks=[sink] lanes=2 leased_until="+began.Add(29*time.Minute).UTC().Format("2006-01-02T15"))
+		logged := log.with(awaited)
+		require.Len(t, logged, 1)
+		require.Contains(t, logged[0], "owner=dead/1/abc sinks=[sink] lanes=2 leased_until="+began.Add(29*time.Minute).UTC().Format("2006-01-02T15"))
 
 		for _, lease := range dead {
 			require.NoError(t, o.store.Release(t.Context(), lease))

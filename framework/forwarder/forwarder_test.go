@@ -667,10 +667,10 @@ func TestAForwarderOfSomeSinksParksNotificationsWithoutARoute(t *testing.T) {
 	})
 }
 
-// noting is a sink that stores the ids that it has handled.
-type noting struct{ sinks.Sink }
+// storesIDs is a sink that stores the ids that it has handled.
+type storesIDs struct{ sinks.Sink }
 
-func (noting) NotesIDs() bool { return true }
+func (storesIDs) NotesIDs() bool { return true }
 
 func TestAnInboxRetentionShorterThanTheRetriesIsRefused(t *testing.T) {
 	t.Parallel()
@@ -681,7 +681,7 @@ func TestAnInboxRetentionShorterThanTheRetriesIsRefused(t *testing.T) {
 	_, err := forwarder.New(c)
 	require.NoError(t, err, "a sink that stores no ids")
 	mail := c.Sinks["mail"]
-	mail.Sink = noting{&script{}}
+	mail.Sink = storesIDs{&script{}}
 	c.Sinks["mail"] = mail
 	_, err = forwarder.New(c)
 	require.ErrorContains(t, err, "outbox.inbox_retention is 48h0m0s, but sinks.mail retries a delivery for up to 118h48m0s: use at least that")

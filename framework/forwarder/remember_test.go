@@ -86,9 +86,9 @@ func TestDeliveriesWithoutACheckpointAreRememberedByTheNextLease(t *testing.T) {
 					if key != "" {
 						require.Equal(t, all, given)
 					}
-					told := o.noted()
-					require.Len(t, told, len(all), "each once in the hooks")
-					require.Len(t, slices.Compact(slices.Sorted(slices.Values(told))), len(all))
+					calls := o.noted()
+					require.Len(t, calls, len(all), "each once in the hooks")
+					require.Len(t, slices.Compact(slices.Sorted(slices.Values(calls))), len(all))
 					require.Equal(t, len(all), value[int](o, `SELECT count(*) FROM outbox_receipts`))
 					require.Zero(t, f.Stats()[0].Pending)
 					o.append("t", key, "after")

@@ -30,8 +30,8 @@ func priced(key string, costs map[string]string) []notification.Envelope {
 	return all
 }
 
-// dear is the condition of a price above 10.
-var dear = route.Routes{"*": {{Sink: "sink", When: `payload.cost > 10`}}}
+// expensive is the condition of a price above 10.
+var expensive = route.Routes{"*": {{Sink: "sink", When: `payload.cost > 10`}}}
 
 // payloads is a sink that records the payloads it gets.
 type payloads struct {
@@ -61,7 +61,7 @@ func TestNotificationsThatNoConditionSelectsPassTheSinkBy(t *testing.T) {
 		hooks := noted(o, func(string) error { return nil })
 		o.insert(priced("k", map[string]string{"1": "5", "2": "50", "3": "7", "4": "70"})...)
 		o.insert(notification.Envelope{ID: "5", Type: "t", Payload: []byte(`{"cost": 1}`), DeliverAt: time.Now().Add(time.Hour)})
-		f := o.start(map[string]forwarder.Sink{"sink": {Sink: s, Hooks: hooks}}, dear)
+		f := o.start(map[string]forwarder.Sink{"sink": {Sink: s, Hooks: hooks}}, expensive)
 		f.flush()
 		require.Equal(t, []string{"2", "4"}, s.given())
 		require.Equal(t, []string{"delivered 2", "delivered 4"}, o.noted())
@@ -71,7 +71,7 @@ func TestNotificationsThatNoConditionSelectsPassTheSinkBy(t *testing.T) {
 		f.end()
 
 		again := &script{}
-		f = o.start(map[string]forwarder.Sink{"sink": {Sink: again}}, dear)
+		f = o.start(map[string]forwarder.Sink{"sink": {Sink: again}}, expensive)
 		f.flush()
 		require.Empty(t, again.given())
 		require.Zero(t, f.Stats()[0].PassedBy, "they are all settled")
@@ -91,7 +91,7 @@ func TestNotificationsThatPassASinkByUseNeitherItsRateNorItsThreshold(t *testing
 		o.insert(priced("", map[string]string{"a": "11", "b": "12"})...)
 		f := o.start(map[string]forwarder.Sink{"sink": {
 			Sink: s, Rate: rate, Timeout: time.Hour, Parallelism: forwarder.Parallelism{Threshold: 2, Above: forwarder.AboveSequential},
-		}}, dear)
+		}}, expensive)
 		f.flush()
 		require.ElementsMatch(t, []string{"a", "b"}, s.given(), "both at once: only two are pending")
 		close(release)
@@ -105,7 +105,7 @@ func TestADeliveryWhoseConditionFailsIsDead(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		s := &script{}
 		o.insert(priced("k", map[string]string{"1": "20", "2": `"much"`, "3": "30"})...)
-		f := o.start(map[string]forwarder.Sink{"sink": {Sink: s, OnDead: forwarder.OnDeadHalt}}, dear)
+		f := o.start(map[string]forwarder.Sink{"sink": {Sink: s, OnDead: forwarder.OnDeadHalt}}, expensive)
 		f.flush()
 		require.Equal(t, []string{"1"}, s.given())
 		require.Equal(t, []string{"sink dead 2", "sink blocked 3"}, o.parked())
@@ -124,7 +124,7 @@ func TestAFailingExpressionDoesNotAffectTheBreaker(t *testing.T) {
 			}
 			return nil
 		}}
-		f := o.start(map[string]forwarder.Sink{"sink": {Sink: s, Parallelism: alone, Breaker: forwarder.Breaker{MaxPause: time.Hour}}}, dear)
+		f := o.start(map[string]forwarder.Sink{"sink": {Sink: s, Parallelism: alone, Breaker: forwarder.Breaker{MaxPause: time.Hour}}}, expensive)
 		o.insert(priced("", map[string]string{"1": "20"})...)
 		f.flush()
 		time.Sleep(time.Minute) // until the pauses have grown
@@ -156,8 +156,8 @@ func TestASinkGetsTheFieldsThatItsRoutePicks(t *testing.T) {
 			}
 			return nil
 		}}
-		var told payloads
-		hooks := forwarder.Hooks{Delivered: told.delivered}
+		var inHooks payloads
+		hooks := forwarder.Hooks{Delivered: inHooks.delivered}
 		o.insert(priced("", map[string]string{"1": "20"})...)
 		f := o.start(map[string]forwarder.Sink{"sink": {Sink: s, Hooks: hooks}},
 			route.Routes{"*": {{Sink: "sink", When: `payload.secret == 1`, Payload: map[string]string{"price": "payload.cost"}}}})
@@ -166,7 +166,7 @@ func TestASinkGetsTheFieldsThatItsRoutePicks(t *testing.T) {
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		require.Equal(t, map[string]string{"1": `{"price":20}`}, got.of)
-		require.JSONEq(t, `{"cost": 20, "secret": 1}`, told.of["1"])
+		require.JSONEq(t, `{"cost": 20, "secret": 1}`, inHooks.of["1"])
 		require.Equal(t, forwarder.Stats{Sink: "sink", Delivered: 1, Failed: 1}, f.Stats()[0])
 		f.end()
 	})
@@ -182,7 +182,7 @@ func TestParkedDeliveriesPassASinkByOnceItsRouteExcludesThem(t *testing.T) {
 		f.end()
 
 		later := &script{}
-		f = o.start(map[string]forwarder.Sink{"sink": {Sink: later}}, dear)
+		f = o.start(map[string]forwarder.Sink{"sink": {Sink: later}}, expensive)
 		time.Sleep(time.Hour)
 		synctest.Wait()
 		require.Equal(t, []string{"2"}, later.given())
@@ -225,7 +225,7 @@ func TestABatchContinuesAfterADeliveryThatPassesTheSinkBy(t *testing.T) {
 		f.end()
 
 		b := &batches{limits: sinks.BatchLimits{Size: 10, Ordered: true}}
-		f = o.start(map[string]forwarder.Sink{"sink": {Sink: b}}, dear)
+		f = o.start(map[string]forwarder.Sink{"sink": {Sink: b}}, expensive)
 		time.Sleep(time.Hour)
 		synctest.Wait()
 		require.Equal(t, []string{"1/2", "3"}, slices.Concat(b.given()...))

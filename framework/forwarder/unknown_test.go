@@ -14,8 +14,8 @@ import (
 	"github.com/waybill-go/waybill/sinks"
 )
 
-// knowsNot is a sink of a process that does not yet know a type.
-func knowsNot(typ string) *script {
+// unknownTo is a sink of a process that does not yet know a type.
+func unknownTo(typ string) *script {
 	return &script{answer: func(_ context.Context, d *notification.Delivery) error {
 		if d.Type == typ {
 			return sinks.Unknown(errors.New("type is not registered: " + typ))
@@ -26,7 +26,7 @@ func knowsNot(typ string) *script {
 
 func TestAnUnknownTypeIsRetriedWithoutSpendingAttempts(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
-		s := knowsNot("new")
+		s := unknownTo("new")
 		f := o.one(forwarder.Sink{Sink: s, Retry: forwarder.Retry{MaxAttempts: 2, Initial: time.Second}})
 		o.append("new", "k", "a")
 		o.append("old", "k", "b")
@@ -56,7 +56,7 @@ func TestAnUnknownTypeIsRetriedWithoutSpendingAttempts(t *testing.T) {
 
 func TestAnUnknownTypeIsDeadAfterTheMaximumTime(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
-		s := knowsNot("new")
+		s := unknownTo("new")
 		f := o.one(forwarder.Sink{Sink: s, OnUnknown: forwarder.OnUnknown{RetryFor: 10 * time.Minute}})
 		o.append("new", "k", "a")
 		o.append("old", "k", "b")
