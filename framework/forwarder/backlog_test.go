@@ -67,9 +67,9 @@ func (h *hookTally) now() hookCounts {
 func TestAHookThatTakesAMillisecondPerDeliverySettlesABacklog(t *testing.T) {
 	t.Parallel()
 	for name, lease := range map[string]time.Duration{
-		"a thousand fit into its time":        15 * time.Second,
-		"its time is as long as a thousand":   3 * time.Second,
-		"a third of a thousand fit into that": time.Second,
+		"a hook has time for a thousand":      15 * time.Second,
+		"a hook has time for just a thousand": 3 * time.Second,
+		"a hook has time for a third of them": time.Second,
 	} {
 		t.Run(name, func(t *testing.T) {
 			onPostgres(t, func(t *testing.T, o *outbox) {

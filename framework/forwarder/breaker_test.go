@@ -241,8 +241,8 @@ func TestPermanentFailuresOfManyKeysOpenTheBreaker(t *testing.T) {
 
 func TestPermanentFailuresAmongSuccessesDoNotOpenTheBreaker(t *testing.T) {
 	for name, good := range map[string]func(id string) bool{
-		"each tenth gets through": func(id string) bool { return id[3] == '5' },
-		"all are of one key":      func(string) bool { return false },
+		"each tenth succeeds":   func(id string) bool { return id[3] == '5' },
+		"all have the same key": func(string) bool { return false },
 	} {
 		t.Run(name, func(t *testing.T) {
 			onEachStore(t, func(t *testing.T, o *outbox) {

@@ -62,11 +62,11 @@ func TestARequeueBeforeTheLogIsReadKeepsTheOrder(t *testing.T) {
 		head  string // key of the second delivery
 		fails error  // error of the requeued delivery
 	}{
-		"of the same key":                          {head: "k"},
-		"of no key":                                {head: ""},
-		"of the same key, the requeued one dies":   {head: "k", fails: sinks.Permanent(errors.New("still"))},
-		"of the same key, the requeued one waits":  {head: "k", fails: errors.New("later")},
-		"of another key, the requeued one retries": {head: "other", fails: errors.New("later")},
+		"the same key":                          {head: "k"},
+		"no key":                                {head: ""},
+		"the same key, the requeued one dies":   {head: "k", fails: sinks.Permanent(errors.New("still"))},
+		"the same key, the requeued one waits":  {head: "k", fails: errors.New("later")},
+		"another key, the requeued one retries": {head: "other", fails: errors.New("later")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			onEachStore(t, func(t *testing.T, o *outbox) {

@@ -249,7 +249,7 @@ func TestAForwarderSurvivesFaultsOfItsDatabase(t *testing.T) {
 			},
 			hint: "statement_timeout",
 		},
-		"row-level security, switched on in between": {
+		"row-level security, enabled while the forwarder runs": {
 			begin: func(t *testing.T, w *faulty) func() {
 				w.exec(`ALTER TABLE outbox ENABLE ROW LEVEL SECURITY`)
 				w.publish("hidden", 20)
@@ -259,7 +259,7 @@ func TestAForwarderSurvivesFaultsOfItsDatabase(t *testing.T) {
 			},
 			hint: "BYPASSRLS",
 		},
-		"no connection left": {
+		"no free connection": {
 			begin: func(t *testing.T, w *faulty) func() {
 				w.exec(`ALTER ROLE forwarder CONNECTION LIMIT 0`)
 				w.endSessions()
@@ -267,11 +267,11 @@ func TestAForwarderSurvivesFaultsOfItsDatabase(t *testing.T) {
 			},
 			hint: "no connection left",
 		},
-		"a full disk that refuses the parked table, by a trigger that says so": {
+		"a full disk for the parked table, simulated by a trigger": {
 			begin: func(t *testing.T, w *faulty) func() { return refuse(w, "53100") },
 			hint:  "disk is full",
 		},
-		"serialization failures, by a trigger that says so": {
+		"serialization failures, simulated by a trigger": {
 			begin: func(t *testing.T, w *faulty) func() { return refuse(w, "40001") },
 			hint:  "the write is tried again",
 		},

@@ -214,9 +214,9 @@ func TestWhileAHookFailsTheWindowLimitsDeliveries(t *testing.T) {
 func TestThrottlingUntilNowDoesNotCauseABusyLoop(t *testing.T) {
 	t.Parallel()
 	for name, make := range map[string]func() error{
-		"throttled until now": func() error { return sinks.Throttled(time.Now(), errors.New("429, Retry-After: 0")) },
-		"throttled, no time":  func() error { return sinks.Throttled(time.Time{}, errors.New("429")) },
-		"context.Canceled":    func() error { return fmt.Errorf("the client was closed: %w", context.Canceled) },
+		"throttled until now":      func() error { return sinks.Throttled(time.Now(), errors.New("429, Retry-After: 0")) },
+		"throttled without a time": func() error { return sinks.Throttled(time.Time{}, errors.New("429")) },
+		"context.Canceled":         func() error { return fmt.Errorf("the client was closed: %w", context.Canceled) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			onSQLite(t, func(t *testing.T, o *outbox) {
@@ -275,8 +275,8 @@ func TestARequeueOfAnEarlierDeliveryKeepsTheOrderBehindARetry(t *testing.T) {
 		asked  time.Duration
 	}{
 		{"when followers are parked", []string{"a3"}, time.Minute},
-		{"when there are none", nil, time.Minute},
-		{"when the keys were not compared since", nil, time.Second},
+		{"without followers", nil, time.Minute},
+		{"before the next comparison of keys", nil, time.Second},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			onEachStore(t, func(t *testing.T, o *outbox) {
@@ -400,7 +400,7 @@ func TestChangesToParkedDeliveriesAreNoticed(t *testing.T) {
 			require.Equal(t, []string{"dead3", "a4", "a5"}, given)
 		})
 	})
-	t.Run("a scheduled one of a discarded head's key", func(t *testing.T) {
+	t.Run("a scheduled delivery behind a discarded head", func(t *testing.T) {
 		onSQLite(t, func(t *testing.T, o *outbox) {
 			var s script
 			s.answer = func(_ context.Context, d *notification.Delivery) error {

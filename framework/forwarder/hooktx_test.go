@@ -20,16 +20,16 @@ import (
 // cannot be committed.
 func TestAHookThatBreaksItsTransactionDelaysOnlyItsDelivery(t *testing.T) {
 	for name, spoil := range map[string]func(ctx context.Context, tx *sql.Tx) error{
-		"a statement fails, which it passes over": func(ctx context.Context, tx *sql.Tx) error {
+		"a statement fails, and the hook ignores the error": func(ctx context.Context, tx *sql.Tx) error {
 			_, _ = tx.ExecContext(ctx, `INSERT INTO noted VALUES (1, 1), (1, 1)`)
 			return nil
 		},
-		"a constraint that is checked with the commit": func(ctx context.Context, tx *sql.Tx) error {
+		"a deferred constraint is violated": func(ctx context.Context, tx *sql.Tx) error {
 			_, err := tx.ExecContext(ctx, `INSERT INTO noted VALUES (2, 2)`)
 			return err
 		},
-		"it rolls back": func(_ context.Context, tx *sql.Tx) error { return tx.Rollback() },
-		"it commits":    func(_ context.Context, tx *sql.Tx) error { return tx.Commit() },
+		"the hook rolls back": func(_ context.Context, tx *sql.Tx) error { return tx.Rollback() },
+		"the hook commits":    func(_ context.Context, tx *sql.Tx) error { return tx.Commit() },
 	} {
 		t.Run(name, func(t *testing.T) {
 			onEachStore(t, func(t *testing.T, o *outbox) {

@@ -155,10 +155,10 @@ func TestAFailedReloadChangesNothing(t *testing.T) {
 			routes route.Routes
 			says   string
 		}{
-			"one does not open": {map[string]forwarder.Sink{"also": {Sink: opens}, "sink": {Sink: &openable{fails: errors.New("no such folder")}}},
+			"a sink that does not open": {map[string]forwarder.Sink{"also": {Sink: opens}, "sink": {Sink: &openable{fails: errors.New("no such folder")}}},
 				route.Routes{"*": route.To("also", "sink")}, "no such folder"},
-			"a route to nowhere": {map[string]forwarder.Sink{"sink": {Sink: opens}}, route.Routes{"*": route.To("no-such-sink")}, "no-such-sink"},
-			"no routes":          {map[string]forwarder.Sink{"sink": {Sink: opens}}, nil, "routes"},
+			"a route to an unknown sink": {map[string]forwarder.Sink{"sink": {Sink: opens}}, route.Routes{"*": route.To("no-such-sink")}, "no-such-sink"},
+			"no routes":                  {map[string]forwarder.Sink{"sink": {Sink: opens}}, nil, "routes"},
 		} {
 			require.ErrorContains(t, f.Reload(t.Context(), to.sinks, to.routes), to.says, name)
 		}

@@ -58,9 +58,9 @@ func (o *outbox) loseLease(another bool) {
 func TestDeliveriesWithoutACheckpointAreRememberedByTheNextLease(t *testing.T) {
 	for _, key := range []string{"", "k"} {
 		for name, trouble := range map[string]func(s *forgetful){
-			"checkpoints fail":       func(s *forgetful) { s.fails.Store(true) },
-			"the answer is lost":     func(s *forgetful) { s.losesAnswers.Store(true) },
-			"one fails, one is lost": func(s *forgetful) { s.fails.Store(true); s.losesAnswers.Store(true) },
+			"checkpoints fail":                  func(s *forgetful) { s.fails.Store(true) },
+			"the answers are lost":              func(s *forgetful) { s.losesAnswers.Store(true) },
+			"one fails, and one answer is lost": func(s *forgetful) { s.fails.Store(true); s.losesAnswers.Store(true) },
 		} {
 			t.Run(fmt.Sprintf("key %q, %s", key, name), func(t *testing.T) {
 				onEachStore(t, func(t *testing.T, o *outbox) {
@@ -148,7 +148,7 @@ func TestAParkedDeliveryIsRemembered(t *testing.T) {
 		meanwhile string // a statement of an operator
 		again     bool
 	}{
-		"as it is":              {},
+		"unchanged":             {},
 		"unless it is put back": {`UPDATE outbox_parked SET state = 'retrying', attempt = 0 WHERE id = 'late'`, true},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -114,19 +114,19 @@ func TestAMisusedCallReturnsAHint(t *testing.T) {
 		is           error
 		says         string
 	}{
-		"a slice":               {[]orderPlaced{order}, registry.ErrUnregistered, "publish slice..."},
-		"a slice of anything":   {[]any{order}, registry.ErrUnregistered, "publish slice..."},
-		"an option":             {outbox.Key("k"), outbox.ErrOption, "With(notification, option)"},
-		"options":               {[]outbox.Option{outbox.Key("k")}, outbox.ErrOption, "With(notification, option)"},
-		"an option in With":     {outbox.With(outbox.Key("k")), outbox.ErrOption, "With(notification, option)"},
-		"no option in With":     {outbox.With(order, nil), outbox.ErrOption, "nil"},
-		"nil in With":           {outbox.With(nil), registry.ErrNil, "publish a value"},
-		"a pointer to nil":      {(*orderPlaced)(nil), registry.ErrNil, "orderPlaced"},
-		"a pointer too many":    {new(*orderPlaced), registry.ErrGoType, "use *outbox_test.orderPlaced"},
-		"an envelope":           {notification.Envelope{Type: "order.placed"}, registry.ErrUnregistered, "use Append"},
-		"a pointer to envelope": {&notification.Envelope{Type: "order.placed"}, registry.ErrUnregistered, "use Append"},
-		"a second transaction":  {new(paperTx), registry.ErrUnregistered, "pass the transaction once"},
-		"an unregistered type":  {struct{ A int }{}, registry.ErrUnregistered, "registry.Register"},
+		"a slice":                {[]orderPlaced{order}, registry.ErrUnregistered, "publish slice..."},
+		"a slice of anything":    {[]any{order}, registry.ErrUnregistered, "publish slice..."},
+		"an option":              {outbox.Key("k"), outbox.ErrOption, "With(notification, option)"},
+		"options":                {[]outbox.Option{outbox.Key("k")}, outbox.ErrOption, "With(notification, option)"},
+		"an option in With":      {outbox.With(outbox.Key("k")), outbox.ErrOption, "With(notification, option)"},
+		"no option in With":      {outbox.With(order, nil), outbox.ErrOption, "nil"},
+		"nil in With":            {outbox.With(nil), registry.ErrNil, "publish a value"},
+		"a pointer to nil":       {(*orderPlaced)(nil), registry.ErrNil, "orderPlaced"},
+		"a pointer to a pointer": {new(*orderPlaced), registry.ErrGoType, "use *outbox_test.orderPlaced"},
+		"an envelope":            {notification.Envelope{Type: "order.placed"}, registry.ErrUnregistered, "use Append"},
+		"a pointer to envelope":  {&notification.Envelope{Type: "order.placed"}, registry.ErrUnregistered, "use Append"},
+		"a second transaction":   {new(paperTx), registry.ErrUnregistered, "pass the transaction once"},
+		"an unregistered type":   {struct{ A int }{}, registry.ErrUnregistered, "registry.Register"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -180,7 +180,7 @@ func TestInvalidUniquenessIsRefusedBeforeAnythingIsWritten(t *testing.T) {
 			"negative period": {outbox.Unique("k", -1), outbox.ErrUnique},
 			"long key":        {outbox.Unique(strings.Repeat("k", 1025), time.Hour), notification.ErrInvalid},
 			"NUL":             {outbox.Unique("a\x00b", time.Hour), notification.ErrInvalid},
-			"no UTF-8":        {outbox.Unique("\xff", time.Hour), notification.ErrInvalid},
+			"not UTF-8":       {outbox.Unique("\xff", time.Hour), notification.ErrInvalid},
 		} {
 			inTx(t, db, func(tx *sql.Tx) {
 				err := p.Publish(t.Context(), tx, once("ok", "k"), outbox.With(orderPlaced{OrderID: "o"}, c.option))

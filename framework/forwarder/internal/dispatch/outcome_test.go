@@ -18,7 +18,7 @@ func TestParkedDeliveriesOfALaneAreLimitedByTheirBytes(t *testing.T) {
 		resume func(l *Lane, parked []store.Parked)
 		busy   int
 	}{
-		"due ones":  {"", store.StateRetrying, func(l *Lane, parked []store.Parked) { l.ResumeDue(parked) }, n},
+		"due":       {"", store.StateRetrying, func(l *Lane, parked []store.Parked) { l.ResumeDue(parked) }, n},
 		"followers": {"k", store.StateBlocked, func(l *Lane, parked []store.Parked) { l.ResumeFollowers("k", parked, 1) }, 0},
 	} {
 		t.Run(name, func(t *testing.T) {

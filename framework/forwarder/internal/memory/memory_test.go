@@ -52,10 +52,10 @@ func TestTheNextLeaseRecallsDeliveries(t *testing.T) {
 func TestOnlyTheNextLeaseOfTheLaneRecalls(t *testing.T) {
 	t.Parallel()
 	for name, lease := range map[string]store.Lease{
-		"one of another forwarder between": {Lane: mail, Epoch: 9},
-		"the same once more":               {Lane: mail, Epoch: 7},
-		"another lane":                     {Lane: store.NewLane("mail", 1, 2), Epoch: 8},
-		"a lane that is cut otherwise":     {Lane: store.NewLane("mail", 0, 4), Epoch: 8},
+		"another forwarder had the lane": {Lane: mail, Epoch: 9},
+		"the same lease again":           {Lane: mail, Epoch: 7},
+		"another lane":                   {Lane: store.NewLane("mail", 1, 2), Epoch: 8},
+		"another number of lanes":        {Lane: store.NewLane("mail", 0, 4), Epoch: 8},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -74,11 +74,11 @@ func TestParkedDeliveriesAreForgottenWithTheRevision(t *testing.T) {
 		revisions  []int64 // of consecutive leases
 		remembered bool
 	}{
-		"the same":            {[]int64{7, 7}, true},
-		"changed":             {[]int64{7, 8}, false},
-		"the same, two later": {[]int64{7, 7, 7}, true},
-		"changed afterwards":  {[]int64{7, 7, 8}, false},
-		"changed before":      {[]int64{7, 8, 8}, false},
+		"the same":                   {[]int64{7, 7}, true},
+		"changed":                    {[]int64{7, 8}, false},
+		"the same, two leases later": {[]int64{7, 7, 7}, true},
+		"changed afterwards":         {[]int64{7, 7, 8}, false},
+		"changed before":             {[]int64{7, 8, 8}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

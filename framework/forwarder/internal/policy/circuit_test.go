@@ -204,8 +204,8 @@ func TestRefusalsOfOneKeyOrWithoutABreakerLeaveItClosed(t *testing.T) {
 func TestARefusalEndsAnOutage(t *testing.T) {
 	t.Parallel()
 	for name, begin := range map[string]func(c *policy.Circuit){
-		"that was not reached": func(c *policy.Circuit) { c.Unavailable(begun, errRefused) },
-		"of failures":          func(c *policy.Circuit) { fail(t, c, 18) },
+		"unavailable": func(c *policy.Circuit) { c.Unavailable(begun, errRefused) },
+		"failures":    func(c *policy.Circuit) { fail(t, c, 18) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

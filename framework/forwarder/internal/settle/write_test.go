@@ -45,8 +45,8 @@ func TestRangesSettledBeforeAreRemovedOnceTheyAreRead(t *testing.T) {
 	for name, c := range map[string]struct {
 		before, kept []int64 // kept by the checkpoint that settles the first three rows
 	}{
-		"all has been read":   {[]int64{2, 3}, nil},
-		"some is still ahead": {[]int64{2, 5}, []int64{2, 5}},
+		"all ranges are read": {[]int64{2, 3}, nil},
+		"one is not read yet": {[]int64{2, 5}, []int64{2, 5}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
