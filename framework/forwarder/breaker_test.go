@@ -253,7 +253,7 @@ func TestPermanentFailuresAmongSuccessesDoNotOpenTheBreaker(t *testing.T) {
 					return sinks.Permanent(errors.New("400"))
 				}}
 				key := ""
-				if name == "all are of one key" {
+				if name == "all have the same key" {
 					key = "k"
 				}
 				o.append("t", key, numbered("", 200)...)
