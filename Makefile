@@ -117,7 +117,7 @@ bench-peers: ## Compare with peers, in about 45 minutes, and write the tables in
 bench-kafka: ## Compare the drains to a real Apache Kafka (needs Docker, or Maven and a JRE), and write the table into docs/benchmarks.md
 	bash .ci/test-kafka -- $(MAKE) bench-peers PEERS='--only drain-kafka-real --others 2 $(PEERS)'
 
-simulate: ## Simulate fleets, in about eight minutes, and write the tables and plots of docs/scaling.md
+simulate: ## Simulate fleets, in some minutes, and write the tables and plots of docs/scaling.md
 	cd benchmarks && go run ./cmd/simulate --page ../docs/scaling.md
 
 bench-guard: ## Fail if a main figure is 10 % worse than at GUARD_AGAINST, in about ten minutes; writes profiles to .cache/profile
