@@ -44,7 +44,7 @@ type discipline struct {
 }
 
 var disciplines = []discipline{
-	{"drain-nowhere", []string{"rate"}, "drain nowhere, /s", "drain, deliveries/s", 0, false},
+	{"drain-nowhere", []string{"rate"}, "drain to nowhere, /s", "drain, deliveries/s", 0, false},
 	{"drain-kafka", []string{"rate"}, "drain to Kafka, /s", "drain to Kafka, deliveries/s", 0, false},
 	{"drain-http", []string{"rate"}, "drain to HTTP, /s", "", 0, false},
 	{"latency", []string{"p50", "p99"}, "commit to sink, ms (less is better): p50 / p99", "commit to sink, ms: less is better", 1, true},
