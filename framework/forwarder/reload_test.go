@@ -16,8 +16,8 @@ import (
 	"github.com/waybill-go/waybill/sinks"
 )
 
-// openable is a sink that is opened and closed.
-type openable struct {
+// closing is a sink that is opened and closed.
+type closing struct {
 	script
 	mu             sync.Mutex
 	opened, closed int
@@ -25,7 +25,7 @@ type openable struct {
 	closes         error // of Close
 }
 
-func (l *openable) Open(context.Context) error {
+func (l *closing) Open(context.Context) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.fails == nil {
@@ -34,21 +34,21 @@ func (l *openable) Open(context.Context) error {
 	return l.fails
 }
 
-func (l *openable) Close(context.Context) error {
+func (l *closing) Close(context.Context) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.closed++
 	return l.closes
 }
 
-func (l *openable) fail(err error) {
+func (l *closing) fail(err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.fails = err
 }
 
 // life returns how often the sink was opened and closed.
-func (l *openable) life() [2]int {
+func (l *closing) life() [2]int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return [2]int{l.opened, l.closed}
@@ -56,7 +56,7 @@ func (l *openable) life() [2]int {
 
 func TestASinkThatDoesNotOpenIsUnavailableUntilItDoes(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
-		down, up := &openable{fails: errors.New("no such folder")}, &openable{}
+		down, up := &closing{fails: errors.New("no such folder")}, &closing{}
 		o.append("t", "", numbered("", 20)...)
 		f := o.start(map[string]forwarder.Sink{"down": {Sink: down}, "up": {Sink: up}}, route.Routes{"*": route.To("down", "up")})
 		time.Sleep(time.Minute)
@@ -76,7 +76,7 @@ func TestASinkThatDoesNotOpenIsUnavailableUntilItDoes(t *testing.T) {
 
 // batching is a sink whose batches are known once it is open.
 type batching struct {
-	openable
+	closing
 	largest int
 }
 
@@ -89,7 +89,7 @@ func (b *batching) DeliverBatch(_ context.Context, batch []*notification.Deliver
 
 func TestASinkThatOpensLateDeliversInBatches(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
-		s := &batching{openable: openable{fails: errors.New("not yet")}}
+		s := &batching{closing: closing{fails: errors.New("not yet")}}
 		o.append("t", "", numbered("", 30)...)
 		f := o.one(forwarder.Sink{Sink: s, Parallelism: alone})
 		time.Sleep(time.Minute)
@@ -104,7 +104,7 @@ func TestASinkThatOpensLateDeliversInBatches(t *testing.T) {
 
 func TestAReloadReplacesOnlyTheChangedSinks(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
-		stays, before, after, added, removed := &openable{}, &openable{}, &openable{}, &openable{}, &openable{closes: errors.New("too late")}
+		stays, before, after, added, removed := &closing{}, &closing{}, &closing{}, &closing{}, &closing{closes: errors.New("too late")}
 		stays.answer = func(ctx context.Context, _ *notification.Delivery) error { return takesTime(ctx, time.Second) }
 		o.append("t", "", numbered("a", 100)...)
 		f := o.start(map[string]forwarder.Sink{"stays": {Sink: stays, Parallelism: alone}, "changes": {Sink: before}, "goes": {Sink: removed}},
@@ -147,7 +147,7 @@ func names(stats []forwarder.Stats) (all []string) {
 
 func TestAFailedReloadChangesNothing(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
-		before, opens := &openable{}, &openable{}
+		before, opens := &closing{}, &closing{}
 		f := o.one(forwarder.Sink{Sink: before})
 		f.flush()
 		for name, to := range map[string]struct {
@@ -155,7 +155,7 @@ func TestAFailedReloadChangesNothing(t *testing.T) {
 			routes route.Routes
 			says   string
 		}{
-			"a sink that does not open": {map[string]forwarder.Sink{"also": {Sink: opens}, "sink": {Sink: &openable{fails: errors.New("no such folder")}}},
+			"a sink that does not open": {map[string]forwarder.Sink{"also": {Sink: opens}, "sink": {Sink: &closing{fails: errors.New("no such folder")}}},
 				route.Routes{"*": route.To("also", "sink")}, "no such folder"},
 			"a route to an unknown sink": {map[string]forwarder.Sink{"sink": {Sink: opens}}, route.Routes{"*": route.To("no-such-sink")}, "no-such-sink"},
 			"no routes":                  {map[string]forwarder.Sink{"sink": {Sink: opens}}, nil, "routes"},
@@ -177,7 +177,7 @@ func TestAFailedReloadChangesNothing(t *testing.T) {
 
 func TestAReloadAppliesRoutesAndSettingsToTheSameSink(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
-		s := &openable{}
+		s := &closing{}
 		f := o.one(forwarder.Sink{Sink: s})
 		f.flush()
 		require.NoError(t, f.Reload(t.Context(), map[string]forwarder.Sink{"sink": {Sink: s, Parallelism: alone}}, route.Routes{"*": route.To("sink")}))
@@ -208,8 +208,8 @@ func TestReloadsUnderLoadLoseAndRepeatNothing(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		var mu sync.Mutex
 		got := make(map[string][]string)
-		taking := func() *openable {
-			l := &openable{}
+		taking := func() *closing {
+			l := &closing{}
 			l.answer = func(ctx context.Context, d *notification.Delivery) error {
 				err := takesTime(ctx, 30*time.Millisecond)
 				if err == nil {

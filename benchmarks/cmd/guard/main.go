@@ -86,7 +86,7 @@ func buildBoth(ctx context.Context, o options, folder string, out io.Writer) (p 
 		return p, err
 	}
 	defer func() {
-		// Remove it after a signal too, or git keeps the worktree in its list.
+		// Remove it after a signal too, or git keeps the folder in its list.
 		_, removed := git(context.WithoutCancel(ctx), o.root, "worktree", "remove", "--force", tree)
 		err = errors.Join(err, removed)
 	}()
