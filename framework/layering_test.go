@@ -60,7 +60,8 @@ var layers = []layer{
 	{"framework/store/internal/unprivileged", nil},
 	{"framework/store/internal/migration", []string{"framework/store"}},
 	{"framework/store/internal/tables", []string{"framework/store", "framework/notification"}},
-	{"framework/store/*", []string{"framework/internal/pace", "framework/store", "framework/store/internal/migration", "framework/store/internal/tables", "framework/store/internal/unprivileged", "framework/notification"}},
+	{"framework/store/internal/driverrows", []string{"framework/store", "framework/notification"}},
+	{"framework/store/*", []string{"framework/internal/pace", "framework/store", "framework/store/internal/driverrows", "framework/store/internal/migration", "framework/store/internal/tables", "framework/store/internal/unprivileged", "framework/notification"}},
 	{"framework/route", []string{"framework/notification", "framework/store", "registry", "sinks"}},
 	{"sinks/internal/cloudevents", []string{"framework/notification"}},
 	{"sinks/internal/certificates", nil},
@@ -102,7 +103,7 @@ var layers = []layer{
 	{"benchmarks", anything},
 }
 
-// tops are the folders of programs, which nobody imports.
+// tops are the folders of programs, which no package imports.
 var tops = []string{"cmd", "examples", "benchmarks"}
 
 // vague names say nothing of what is inside; shadowing ones hide a package that
@@ -336,7 +337,7 @@ func isTop(pkg string) bool {
 	return slices.Contains(tops, top)
 }
 
-// isForTests tells test packages by their name: sinktest, storetest, postgrestest.
+// isForTests recognizes packages for tests by their name: sinktest, storetest, postgrestest.
 func isForTests(pkg string) bool { return strings.HasSuffix(path.Base(pkg), "test") }
 
 // watchTree reads every folder of the module. The go command repeats a test when

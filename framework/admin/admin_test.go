@@ -153,7 +153,7 @@ func TestWhyNamesEachSinkOfTheRoutesAndNoOther(t *testing.T) {
 		answer, err := o.Why(t.Context(), "a", admin.Routing{})
 		require.NoError(t, err)
 		require.Len(t, answer.Verdicts, 2)
-		require.Equal(t, admin.Verdict{Sink: "other", Where: admin.Settled, Text: "settled: delivered, or not for this sink", Forwarder: "f1"}, answer.Verdicts[1])
+		require.Equal(t, admin.Verdict{Sink: "other", Where: admin.Settled, Text: "delivered, or not for this sink", Forwarder: "f1"}, answer.Verdicts[1])
 	})
 }
 

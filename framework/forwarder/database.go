@@ -20,7 +20,8 @@ import (
 type Database struct {
 	// Name identifies the database: in log lines and metrics, and in the metadata
 	// [notification.MetadataDatabase] of every envelope read from it.
-	Name  string
+	Name string
+	// Store is the outbox in this database.
 	Store Store
 	// Connections is how many statements run in this database at once; the default and the
 	// minimum are those of Config.Connections.

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"fmt"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"sync"
 	"testing"
@@ -43,11 +44,16 @@ type appendable interface {
 }
 
 // onEachStore runs a test with every database in a bubble with fake time. Waiting for a retry takes
-// no time, and synctest.Wait waits until all goroutines are blocked.
+// no time, and synctest.Wait waits until all goroutines are blocked. WAYBILL_TEST_STORES names the only
+// database; empty means all.
 func onEachStore(t *testing.T, test func(t *testing.T, o *outbox)) {
 	t.Parallel()
-	t.Run("postgres", func(t *testing.T) { t.Parallel(); onPostgres(t, test) })
-	t.Run("sqlite", func(t *testing.T) { t.Parallel(); onSQLite(t, test) })
+	only := os.Getenv("WAYBILL_TEST_STORES")
+	for name, on := range map[string]func(*testing.T, func(*testing.T, *outbox)){"postgres": onPostgres, "sqlite": onSQLite} {
+		if only == "" || only == name {
+			t.Run(name, func(t *testing.T) { t.Parallel(); on(t, test) })
+		}
+	}
 }
 
 func onPostgres(t *testing.T, test func(t *testing.T, o *outbox)) {

@@ -201,7 +201,7 @@ func (d *Dispatcher) abandonLate() {
 		worker.abandoned = true
 		d.stuck++
 		d.log.Error("the sink ignores its deadline: the call is abandoned and keeps its slot",
-			"delivery", worker.deliveries[0], "deliveries", len(worker.deliveries), "abandoned", d.stuck)
+			"type", worker.deliveries[0].Type, "id", worker.deliveries[0].ID, "deliveries", len(worker.deliveries), "abandoned", d.stuck)
 		late := &call{ctx: worker.ctx, began: worker.began, probe: worker.probe, governor: worker.governor, destination: worker.destination, results: sinks.Failed(worker.deliveries, ErrAbandoned)}
 		for _, it := range worker.items {
 			copied := *it // the sink still reads the original

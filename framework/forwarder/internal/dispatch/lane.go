@@ -282,7 +282,7 @@ func (l *Lane) passed(it *item) {
 
 // failed parks an item for its next attempt.
 func (l *Lane) failed(it *item, err error, pause time.Duration) {
-	l.log.WarnContext(l.dispatcher.logged(), "delivery failed, retrying", "delivery", &it.Delivery, "error", err, "pause", pause.Round(time.Millisecond))
+	l.log.WarnContext(l.dispatcher.logged(), "delivery failed, retrying", "type", it.Type, "id", it.ID, "attempt", it.Attempt, "error", err, "pause", pause.Round(time.Millisecond))
 	l.park(it, store.StateRetrying, time.Now().Add(pause), err.Error(), false)
 	l.holdKey(it)
 }
@@ -295,7 +295,7 @@ func (l *Lane) postpone(it *item, why error, pause time.Duration) {
 
 // died parks an item as dead.
 func (l *Lane) died(it *item, err error) {
-	l.log.ErrorContext(l.dispatcher.logged(), "delivery is dead", "delivery", &it.Delivery, "error", err)
+	l.log.ErrorContext(l.dispatcher.logged(), "delivery is dead", "type", it.Type, "id", it.ID, "attempt", it.Attempt, "error", err)
 	if l.halt && it.Key != "" {
 		l.parkDead(it, err, false)
 		l.holdKey(it)

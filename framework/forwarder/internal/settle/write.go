@@ -102,7 +102,7 @@ func (c *Checkpointer) isolate(ctx context.Context, n int, failed error) int {
 	if pause := s.HoldBack(failed); pause > 0 {
 		next = "in " + pause.Round(time.Millisecond).String()
 	}
-	c.log.Warn("a hook failed", "delivery", s.Delivery(), "error", failed, "called again", next)
+	c.log.Warn("a hook failed", "type", s.Delivery().Type, "id", s.Delivery().ID, "error", failed, "called again", next)
 	return n
 }
 
