@@ -71,6 +71,8 @@ type Config struct {
 	Capacity int
 	// Orders is handed on in the Destination.
 	Orders int
+	// Made notes the transactions, where orders are made while they arrive nowhere.
+	Made *Made
 }
 
 // New starts a receiver.
@@ -101,7 +103,7 @@ func newNowhere(c Config) *nowhere {
 	n := &nowhere{arrived: newCountdown(), to: Destination{Kind: Nowhere, InFlight: c.InFlight, Orders: c.Orders}}
 	for range max(1, c.Copies) {
 		tally := NewTally(c.Capacity)
-		tally.distinct = n.arrived
+		tally.distinct, tally.made = n.arrived, c.Made
 		n.tallies, n.to.Takes = append(n.tallies, tally), append(n.to.Takes, tally.Take)
 	}
 	n.to.Take = n.to.Takes[0]

@@ -112,6 +112,32 @@ func TestReceiversSeeWhatIsLostRepeatedAndOutOfOrder(t *testing.T) {
 	}
 }
 
+func TestOrdersMadeAtTheSameTimeHaveNoOrder(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		make    func(m *receiver.Made)
+		swapped int
+	}{
+		"one after the other": {func(m *receiver.Made) { m.Begin(5); m.End(5); time.Sleep(time.Millisecond); m.Begin(1005); m.End(1005) }, 1},
+		"at the same time":    {func(m *receiver.Made) { m.Begin(5); m.Begin(1005); time.Sleep(time.Millisecond); m.End(5); m.End(1005) }, 0},
+		"one has not ended":   {func(m *receiver.Made) { m.Begin(5); m.Begin(1005); m.End(1005) }, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			made := receiver.NewMade(orders)
+			test.make(made)
+			r, err := receiver.New(receiver.Config{Kind: receiver.Nowhere, Capacity: orders, Made: made})
+			require.NoError(t, err)
+			for _, number := range []int{1005, 5} {
+				r.Destination().Take(workload.New(number).JSON())
+			}
+			got, err := r.Verdict(t.Context())
+			require.NoError(t, err)
+			require.Equal(t, receiver.Verdict{Distinct: 2, Swapped: test.swapped}, got)
+		})
+	}
+}
+
 func TestExpectTellsWhenSoManyHaveCome(t *testing.T) {
 	t.Parallel()
 	for kind, deliver := range ways {

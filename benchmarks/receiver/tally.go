@@ -14,7 +14,7 @@ type Verdict struct {
 	Distinct int // different orders that arrived
 	Repeats  int // arrivals of an order that had arrived before
 	Foreign  int // arrivals that are no order of the run
-	Swapped  int // first arrivals behind a later order of their key
+	Swapped  int // first arrivals behind a later order of their key, unless both were made at the same time
 }
 
 // Tally notes which orders arrived, how often, in which order and when. Its methods
@@ -24,6 +24,7 @@ type Tally struct {
 	arrived []atomic.Int64  // nanoseconds since began, if times are kept
 	last    [workload.Keys]atomic.Int64
 	began   time.Time
+	made    *Made // nil if no two orders of a key are made at the same time
 
 	distinct countdown
 	repeats  atomic.Int64
@@ -65,7 +66,11 @@ func (t *Tally) noteOrder(number int) {
 	for {
 		highest := last.Load()
 		if int64(number) < highest {
-			t.swapped.Add(1)
+			// Orders of a key begin in their order, so if this one overlaps with the highest, it does with all
+			// in between.
+			if t.made == nil || !t.made.overlapped(number, int(highest-1)) {
+				t.swapped.Add(1)
+			}
 			return
 		}
 		if last.CompareAndSwap(highest, int64(number)+1) {

@@ -110,7 +110,8 @@ func start(ctx context.Context, relay peer.Relay, dsn string, to receiver.Destin
 	r := &running{cancel: cancel, ended: make(chan struct{})}
 	go func() {
 		defer close(r.ended)
-		if err := relay.Deliver(ctx, dsn, to); err != nil {
+		err := relay.Deliver(ctx, dsn, to)
+		if stopped := relay.Bare && ctx.Err() != nil; err != nil && !stopped { // a limit just breaks off
 			r.err = fmt.Errorf("%s: %w", relay.Name, err)
 		}
 	}()

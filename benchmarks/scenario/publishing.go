@@ -37,6 +37,19 @@ func publish(ctx context.Context, to peer.Publisher, s Sizes) (n int, err error)
 	return int(next.Load()), err
 }
 
+// noting is a publisher that notes its transactions.
+type noting struct {
+	peer.Publisher
+	made *receiver.Made
+}
+
+func (p noting) Publish(ctx context.Context, number int) (committing time.Time, err error) {
+	p.made.Begin(number)
+	committing, err = p.Publisher.Publish(ctx, number)
+	p.made.End(number)
+	return committing, err
+}
+
 // empty returns a database with an outbox that has nothing in it.
 func empty(ctx context.Context, server *database.Server, o peer.Outbox) (dsn string, drop func() error, err error) {
 	return lend(ctx, server, o, 0, o.Migrate)
@@ -127,9 +140,9 @@ func (b both) run(ctx context.Context, server *database.Server) (Sample, error) 
 }
 
 func (b both) runOn(ctx context.Context, server *database.Server, dsn string, from peer.Publisher) (sample Sample, err error) {
-	to, err := receiver.New(receiver.Config{
-		Kind: receiver.Nowhere, InFlight: b.sizes.InFlight, Capacity: maxRate * int(b.sizes.Publishing/time.Second+1),
-	})
+	capacity := maxRate * int(b.sizes.Publishing/time.Second+1)
+	made := receiver.NewMade(capacity)
+	to, err := receiver.New(receiver.Config{Kind: receiver.Nowhere, InFlight: b.sizes.InFlight, Capacity: capacity, Made: made})
 	if err != nil {
 		return Sample{}, err
 	}
@@ -137,7 +150,7 @@ func (b both) runOn(ctx context.Context, server *database.Server, dsn string, fr
 	defer func() { _ = relay.stop() }() // stopped before, unless something failed
 
 	m := newMeter(ctx, server)
-	n, err := publish(ctx, from, b.sizes)
+	n, err := publish(ctx, noting{from, made}, b.sizes)
 	if err != nil {
 		return Sample{}, err
 	}

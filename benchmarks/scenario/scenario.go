@@ -57,7 +57,7 @@ type Sample struct {
 	Lost      int `json:"lost"`
 	Unsettled int `json:"unsettled"`
 	Repeats   int `json:"repeats"`
-	// Swapped is how many arrived behind a later order of their key.
+	// Swapped is how many arrived behind a later order of their key, unless their transactions overlapped.
 	Swapped int `json:"swapped"`
 }
 

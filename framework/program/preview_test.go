@@ -175,7 +175,7 @@ func TestMailPreviewWarnsOfMissingParts(t *testing.T) {
 	t.Parallel()
 	config, data := previewed(t, `{"order": 17}`)
 	r := waybill(t, "mail", "preview", "order.placed", "-c", config, "--data", data, "--locale", "de", "--text")
-	require.Equal(t, result{stdout: "Danke für 17.\n", stderr: "waybill: warning: order.placed/to.tmpl gave no recipient, so the mail would not be sent\n"}, r)
+	require.Equal(t, result{stdout: "Danke für 17.\n", stderr: "waybill: warning: the result of order.placed/to.tmpl has no recipient, so the mail would not be sent\n"}, r)
 
 	config, data = previewed(t, `{"image": "gone", "reply": "b@example.com"}`)
 	r = waybill(t, "mail", "preview", "customer.moved", "-c", config, "--data", data, "--html")
