@@ -18,7 +18,7 @@ import (
 
 const orders = 3000 // three of each key
 
-// deliver brings orders to a receiver, one after the other.
+// deliver delivers orders to a receiver, one after the other.
 type deliver func(t *testing.T, to receiver.Destination, payloads [][]byte)
 
 var ways = map[receiver.Kind]deliver{
@@ -65,7 +65,7 @@ var ways = map[receiver.Kind]deliver{
 	},
 }
 
-func TestReceiversSeeWhatIsLostRepeatedAndOutOfOrder(t *testing.T) {
+func TestReceiversFindLostRepeatedAndMisorderedOrders(t *testing.T) {
 	t.Parallel()
 	whole := make([][]byte, orders)
 	for number := range whole {
@@ -138,7 +138,7 @@ func TestOrdersMadeAtTheSameTimeHaveNoOrder(t *testing.T) {
 	}
 }
 
-func TestExpectTellsWhenSoManyHaveCome(t *testing.T) {
+func TestExpectIsClosedWhenThatManyHaveArrived(t *testing.T) {
 	t.Parallel()
 	for kind, deliver := range ways {
 		t.Run(string(kind), func(t *testing.T) {
@@ -151,7 +151,7 @@ func TestExpectTellsWhenSoManyHaveCome(t *testing.T) {
 			require.Equal(t, 1, r.Arrived())
 			select {
 			case <-both:
-				t.Fatal("one is not two")
+				t.Fatal("the channel is closed after one of two arrivals")
 			default:
 			}
 			deliver(t, r.Destination(), [][]byte{workload.New(1).JSON()})
@@ -160,7 +160,7 @@ func TestExpectTellsWhenSoManyHaveCome(t *testing.T) {
 	}
 }
 
-func TestAnswersTakeTheirTime(t *testing.T) {
+func TestResponsesAreDelayed(t *testing.T) {
 	t.Parallel()
 	const delay = 20 * time.Millisecond
 	for _, kind := range []receiver.Kind{receiver.HTTP, receiver.Kafka, receiver.Mail} {
@@ -176,7 +176,7 @@ func TestAnswersTakeTheirTime(t *testing.T) {
 	}
 }
 
-func TestArrivedTellsWhen(t *testing.T) {
+func TestArrivedReturnsTheTimeOfAnArrival(t *testing.T) {
 	t.Parallel()
 	r, tally := receiver.NewTimed(receiver.Config{Capacity: 2})
 	before := time.Now()
@@ -188,7 +188,7 @@ func TestArrivedTellsWhen(t *testing.T) {
 	require.False(t, ok)
 }
 
-func TestEachCopyIsCountedForItself(t *testing.T) {
+func TestEachCopyIsCountedSeparately(t *testing.T) {
 	t.Parallel()
 	r, err := receiver.New(receiver.Config{Kind: receiver.Nowhere, Capacity: orders, Copies: 3})
 	require.NoError(t, err)

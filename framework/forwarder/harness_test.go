@@ -34,7 +34,7 @@ type outbox struct {
 	store appendable
 }
 
-// appendable is what the tests need of a store besides the engine's interfaces.
+// appendable has the methods of a store that tests need besides the engine's.
 type appendable interface {
 	forwarder.Store
 	outboxes.Log
@@ -181,7 +181,7 @@ func (o *outbox) one(s forwarder.Sink, adjust ...func(*forwarder.Config)) *engin
 	return o.start(map[string]forwarder.Sink{"sink": s}, route.Routes{"*": route.To("sink")}, adjust...)
 }
 
-// flush wakes the forwarder, and waits until it has done and written everything that it can do now.
+// flush wakes the forwarder, and waits until it has delivered and settled everything that it can now.
 func (e *engine) flush() {
 	e.Wake()
 	time.Sleep(100 * time.Millisecond) // fake time: looks are at least 10 ms apart, and settled rows are written within 25 ms

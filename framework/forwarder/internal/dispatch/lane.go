@@ -54,10 +54,10 @@ type Lane struct {
 	halt       bool // dead deliveries hold back their key
 
 	closing   bool      // no further delivery begins
-	over      error     // why the work on the lane has ended; nothing of it counts any more
+	over      error     // why the work on the lane has ended; its later results do not count
 	expires   time.Time // when the lease ends unless it is renewed
 	suspended bool      // no delivery begins while checkpoints fail
-	aside     []*item   // items that may go when it is no longer suspended
+	held      []*item   // items that may begin once the lane is no longer suspended
 	inFlight  int
 	abandoned bool // deliveries in flight are not waited for any more
 
@@ -232,7 +232,7 @@ func (l *Lane) Remember(unwritten []Settlement) {
 	}
 }
 
-// pass notes that all offsets settled before the lease began have been read. From then on
+// pass records that all offsets settled before the lease began have been read. From then on
 // parked deliveries of a key are free to go.
 func (l *Lane) pass() {
 	l.before, l.unmet = nil, 0
@@ -388,13 +388,13 @@ func (l *Lane) parkWaiting(waiting []*item) {
 		if it.fromLog() {
 			l.park(it, store.StateBlocked, time.Time{}, "", false)
 		} else {
-			l.letGo(store.RefOf(it.Envelope))
+			l.removeBusy(store.RefOf(it.Envelope))
 		}
 	}
 }
 
-// letGo notes that a parked delivery is only in the table again.
-func (l *Lane) letGo(ref store.Ref) {
+// removeBusy removes a parked delivery from those that the lane works on; it is only in the table then.
+func (l *Lane) removeBusy(ref store.Ref) {
 	if row, ok := l.busy[ref]; ok {
 		delete(l.busy, ref)
 		l.busyBytes -= row.bytes
