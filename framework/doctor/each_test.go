@@ -261,7 +261,17 @@ func TestAStandbyIsFound(t *testing.T) {
 	require.NoError(t, err)
 	standby, err := s.Standby(t.Context())
 	require.NoError(t, err)
-	defer func() { require.NoError(t, standby.Stop()) }()
+	primary := x.DB
+	defer func() {
+		require.NoError(t, standby.Stop())
+		require.Eventually(t, func() bool { // the primary notices the end of the standby with a delay
+			var slots int
+			_, err := primary.ExecContext(t.Context(), `SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE NOT active`)
+			require.NoError(t, err)
+			require.NoError(t, primary.QueryRowContext(t.Context(), `SELECT count(*) FROM pg_replication_slots`).Scan(&slots))
+			return slots == 0
+		}, patience, 10*time.Millisecond)
+	}()
 	u, err := url.Parse(x.dsn)
 	require.NoError(t, err)
 	there, err := url.Parse(standby.DSN())

@@ -175,7 +175,7 @@ func TestWrongVariablesOfTracing(t *testing.T) {
 	config := o.config(t, "15s", "http://127.0.0.1:1")
 	r := waybillWith(t, []string{"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT=http://u:geheim@h:x"}, "forward", "-c", config)
 	require.Equal(t, exitUsage, r.code)
-	require.Contains(t, r.stderr, "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT is no URL")
+	require.Contains(t, r.stderr, "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT is not a URL")
 	require.NotContains(t, r.stderr, "geheim")
 	for _, c := range []struct {
 		environ []string

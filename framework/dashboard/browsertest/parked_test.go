@@ -211,7 +211,7 @@ func TestMoreThanWasExpectedIsPlannedAgain(t *testing.T) {
 	s.exec(t, `UPDATE outbox_parked SET updated_at = now() - interval '1 day' WHERE "offset" > 10`) // as if committed late
 	status, _, body := post(t, s.url+"/parked/act", form)
 	require.Equal(t, http.StatusConflict, status)
-	require.Contains(t, body, "there are more than were planned")
+	require.Contains(t, body, "more deliveries match now")
 	require.Contains(t, body, `name="expect" value="15"`)
 	require.Equal(t, 15, s.number(t, `SELECT count(*) FROM outbox_parked`))
 }

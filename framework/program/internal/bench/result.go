@@ -200,7 +200,7 @@ func (r *Result) judge() {
 		}
 	}
 	if r.Settings.Runs < DefaultRuns {
-		r.warn("%s per case are too few: chance decides; use at least %d", plural(r.Settings.Runs, "run"), DefaultRuns)
+		r.warn("%s per case: too few to rule out chance; use at least %d", plural(r.Settings.Runs, "run"), DefaultRuns)
 	}
 	r.judgeMemory()
 	r.judgeSpread()
