@@ -71,7 +71,7 @@ type Config struct {
 	Capacity int
 	// Orders is copied to the Destination.
 	Orders int
-	// Made notes the transactions, where orders are made while they arrive nowhere.
+	// Made records the transactions if orders are published while they arrive. Only Nowhere uses it.
 	Made *Made
 }
 

@@ -14,7 +14,7 @@ type Verdict struct {
 	Distinct int // distinct orders
 	Repeats  int // arrivals of an order that had arrived before
 	Foreign  int // arrivals that are not orders of the run
-	Swapped  int // first arrivals after a later order of their key, unless both were made at the same time
+	Swapped  int // first arrivals after a later order of their key, unless their transactions overlapped
 }
 
 // Tally records which orders arrived, how often, in which order and when. It is safe for concurrent
@@ -24,7 +24,7 @@ type Tally struct {
 	arrived []atomic.Int64  // nanoseconds since began, after KeepTimes
 	last    [workload.Keys]atomic.Int64
 	began   time.Time
-	made    *Made // nil if no two orders of a key are made at the same time
+	made    *Made // nil if the transactions of a key never overlap
 
 	distinct countdown
 	repeats  atomic.Int64
@@ -66,8 +66,8 @@ func (t *Tally) noteOrder(number int) {
 	for {
 		highest := last.Load()
 		if int64(number) < highest {
-			// Orders of a key begin in their order, so if this one overlaps with the highest, it does with all
-			// in between.
+			// The transactions of a key begin in the order of their numbers. So one that overlaps with the
+			// highest overlaps with all in between.
 			if t.made == nil || !t.made.overlapped(number, int(highest-1)) {
 				t.swapped.Add(1)
 			}

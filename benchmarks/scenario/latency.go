@@ -43,14 +43,14 @@ func (l lags) run(ctx context.Context, server *database.Server) (Sample, error) 
 
 func (l lags) runOn(ctx context.Context, server *database.Server, dsn string, from peer.Publisher) (sample Sample, err error) {
 	n := max(l.sizes.Fewest, int(l.sizes.Publishing.Seconds()*float64(l.rate)))
-	noted := receiver.NewMade(n)
-	to, tally := receiver.NewTimed(receiver.Config{InFlight: l.sizes.InFlight, Capacity: n, Made: noted})
+	times := receiver.NewMade(n)
+	to, tally := receiver.NewTimed(receiver.Config{InFlight: l.sizes.InFlight, Capacity: n, Made: times})
 	relay := start(ctx, l.relay, dsn, to.Destination())
 	defer func() { _ = relay.stop() }() // stopped before, unless something failed
 
 	m := newMeter(ctx, server)
 	began := time.Now()
-	made, err := publishSteadily(ctx, noting{from, noted}, n, l.rate, l.sizes.Clients)
+	made, err := publishSteadily(ctx, recording{from, times}, n, l.rate, l.sizes.Clients)
 	if err != nil {
 		return Sample{}, err
 	}

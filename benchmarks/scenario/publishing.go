@@ -37,13 +37,13 @@ func publish(ctx context.Context, to peer.Publisher, s Sizes) (n int, err error)
 	return int(next.Load()), err
 }
 
-// noting is a publisher that notes its transactions.
-type noting struct {
+// recording is a publisher that records the times of its transactions.
+type recording struct {
 	peer.Publisher
 	made *receiver.Made
 }
 
-func (p noting) Publish(ctx context.Context, number int) (committing time.Time, err error) {
+func (p recording) Publish(ctx context.Context, number int) (committing time.Time, err error) {
 	p.made.Begin(number)
 	committing, err = p.Publisher.Publish(ctx, number)
 	p.made.End(number)
@@ -150,7 +150,7 @@ func (b both) runOn(ctx context.Context, server *database.Server, dsn string, fr
 	defer func() { _ = relay.stop() }() // stopped before, unless something failed
 
 	m := newMeter(ctx, server)
-	n, err := publish(ctx, noting{from, made}, b.sizes)
+	n, err := publish(ctx, recording{from, made}, b.sizes)
 	if err != nil {
 		return Sample{}, err
 	}
