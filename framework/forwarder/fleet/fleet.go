@@ -17,7 +17,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"slices"
 	"sync"
@@ -48,11 +47,15 @@ type Database struct {
 	// Identity is the address without its secrets. Forwarders that share a control database
 	// treat databases with different identities as different databases.
 	Identity string
+	// Mistake says why the database cannot be opened, if its entry of the list is wrong. It is
+	// listed as failing.
+	Mistake string
 }
 
 // Lister knows which databases the fleet has.
 type Lister interface {
-	// List returns them, each name once. If it fails, the databases of the last list remain.
+	// List returns them. If it fails or returns none, the databases of the last list remain. A
+	// name with several addresses is a Mistake.
 	List(ctx context.Context) ([]Database, error)
 }
 
@@ -230,7 +233,7 @@ func (f *Fleet) list(ctx context.Context) {
 	defer cancel()
 	listed, err := lister.List(bounded)
 	if err == nil {
-		err = checkNames(listed)
+		listed, err = Accept(listed)
 	}
 	switch {
 	case ctx.Err() != nil:
@@ -246,19 +249,25 @@ func (f *Fleet) list(ctx context.Context) {
 	f.listed, f.answers = listed, asked
 }
 
-// checkNames refuses a list with a database without a name, or with a name twice.
-func checkNames(listed []Database) error {
-	known := make(map[string]bool, len(listed))
-	for _, d := range listed {
-		switch {
-		case d.Name == "":
-			return errors.New("a database of the list has no name")
-		case known[d.Name]:
-			return fmt.Errorf("the list has the database %s twice", d.Name)
-		}
-		known[d.Name] = true
+// Accept returns the databases of a list, each name once. An empty list is an error: more likely
+// something is wrong with it than that there is nothing to do.
+func Accept(listed []Database) ([]Database, error) {
+	if len(listed) == 0 {
+		return nil, errors.New("no database is listed")
 	}
-	return nil
+	all := make([]Database, 0, len(listed))
+	known := make(map[string]int, len(listed))
+	for _, d := range listed {
+		at, is := known[d.Name]
+		switch {
+		case !is:
+			known[d.Name] = len(all)
+			all = append(all, d)
+		case all[at] != d:
+			all[at] = Database{Name: d.Name, Mistake: "the list has this name with several addresses"}
+		}
+	}
+	return all, nil
 }
 
 // assign starts the work on the databases of this forwarder, and stops it on the others.
@@ -270,7 +279,9 @@ func (f *Fleet) assign(ctx context.Context) {
 	mine, forwarders := listed, 1
 	if f.control != nil {
 		var refused error
-		mine, forwarders, refused = f.control.look(ctx, listed, f.isOver)
+		right, wrong := apart(listed)
+		mine, forwarders, refused = f.control.look(ctx, right, f.isOver)
+		mine = append(mine, wrong...) // which each forwarder shows as failing
 		f.mu.Lock()
 		f.leased = ""
 		if refused != nil {
@@ -304,6 +315,18 @@ func (f *Fleet) assign(ctx context.Context) {
 			f.members[name] = f.start(ctx, d, f.ending[name])
 		}
 	}
+}
+
+// apart separates the databases with a Mistake from the others.
+func apart(listed []Database) (right, wrong []Database) {
+	for _, d := range listed {
+		if d.Mistake == "" {
+			right = append(right, d)
+		} else {
+			wrong = append(wrong, d)
+		}
+	}
+	return right, wrong
 }
 
 // reap removes the members that have ended. The mutex is held.

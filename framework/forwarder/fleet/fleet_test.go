@@ -203,13 +203,59 @@ func TestDatabasesComeAndGoWhileOthersGoOn(t *testing.T) {
 	f.publish("us", "2")
 	eventually(t, func() bool { return s.has("eu 2", "us 2") }, "what was listed is to stay")
 
+	list.set(nil)
+	r.Refresh()
+	f.publish("eu", "3")
+	f.publish("us", "3")
+	eventually(t, func() bool { return s.has("eu 3", "us 3") }, "an empty list is to stop nothing")
+
 	list.set(nil, us)
 	r.Refresh()
 	eventually(t, func() bool { return len(r.Databases()) == 1 }, "eu did not go")
-	f.publish("us", "3")
-	eventually(t, func() bool { return s.has("us 3") }, "us went too")
+	f.publish("us", "4")
+	eventually(t, func() bool { return s.has("us 4") }, "us went too")
 	r.end()
-	require.Equal(t, []string{"1", "2"}, s.of("eu"))
+	require.Equal(t, []string{"1", "2", "3"}, s.of("eu"))
+}
+
+func TestAWrongEntryOfTheListCostsTheOthersNothing(t *testing.T) {
+	t.Parallel()
+	f, s := newFolder(t), &sink{}
+	eu, us := f.outbox("eu"), f.outbox("us")
+	control, err := openOutbox(t.Context(), f.outbox("control"))
+	require.NoError(t, err)
+	t.Cleanup(control.Close)
+	list := fleet.Static{eu, us, {Name: "?", Mistake: "a database has a name"}, eu, f.at("us", "eu")}
+	r := start(t, s, list, func(c *fleet.Config) { c.Control = control.Store })
+	r.await("us", fleet.StateFailing)
+	r.await("?", fleet.StateFailing)
+	found := r.Databases()
+	require.Len(t, found, 3)
+	require.Contains(t, found[0].Error, "a database has a name")
+	require.Contains(t, found[2].Error, "several addresses")
+	f.publish("eu", "1")
+	eventually(t, func() bool { return s.has("eu 1") }, "eu is not worked on")
+}
+
+func TestADatabaseWithTwoNamesIsDeliveredOnceAndInOrder(t *testing.T) {
+	t.Parallel()
+	f, s := newFolder(t), &sink{}
+	r := start(t, s, fleet.Static{f.outbox("eu"), f.at("twin", "eu")})
+	r.await("eu", fleet.StateAwake)
+	r.await("twin", fleet.StateAwake)
+	var ids []string
+	for i := range 300 {
+		ids = append(ids, fmt.Sprint(i))
+	}
+	f.publish("eu", ids...)
+	eventually(t, func() bool { return len(s.of("eu"))+len(s.of("twin")) >= len(ids) }, "not all are delivered")
+	r.end()
+	var given []string
+	for _, d := range s.given {
+		_, id, _ := strings.Cut(d, " ")
+		given = append(given, id)
+	}
+	require.Equal(t, ids, given, "the names share the lane like two forwarders")
 }
 
 func TestADatabaseThatMovesIsOpenedAgain(t *testing.T) {

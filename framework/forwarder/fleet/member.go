@@ -57,7 +57,7 @@ func (m *member) run(ctx context.Context) {
 			return
 		}
 		if errors.Is(err, store.ErrNotMigrated) {
-			err = fmt.Errorf("%w: run waybill migrate --in %s", err, m.Name)
+			err = fmt.Errorf("%w (waybill migrate --in %s)", err, m.Name)
 		}
 		m.enter(StateFailing, err)
 		pace.Sleep(ctx, trouble.Met(err))
@@ -66,6 +66,9 @@ func (m *member) run(ctx context.Context) {
 
 // work opens the database and works on it while it is awake, until ctx is done or something fails.
 func (m *member) work(ctx context.Context, trouble *pace.Trouble) error {
+	if m.Mistake != "" {
+		return errors.New(m.Mistake)
+	}
 	bounded, cancel := context.WithTimeout(ctx, openTime)
 	o, err := m.fleet.config.Open(bounded, m.Database)
 	cancel()

@@ -78,7 +78,7 @@ func (h *History) count(t *target.Target, l *Look) {
 	l.Sinks = make(map[string]store.SinkRunning)
 	told := make(map[source]done)
 	for _, m := range l.Membership.Members {
-		if t.Forwarder != nil && m.Owner == t.Forwarder.Owner() {
+		if t.Forwarder != nil && m.Owner == t.Forwarder.OwnerIn(t.Database) {
 			continue
 		}
 		for _, s := range m.Running.Sinks {
@@ -111,7 +111,7 @@ func (h *History) countOwn(t *target.Target, l *Look, told map[source]done) {
 	}
 	named := l.Sinks
 	l.Sinks = make(map[string]store.SinkRunning, len(named))
-	for _, s := range t.Forwarder.Stats() {
+	for _, s := range t.Forwarder.StatsIn(t.Database) {
 		told[source{"", s.Sink}] = done{s.Delivered, s.Failed, s.Dead}
 		l.Sinks[s.Sink] = store.SinkRunning{Sink: s.Sink, Delivered: s.Delivered, Failed: s.Failed, Dead: s.Dead, InFlight: s.InFlight, Pending: s.Pending}
 	}

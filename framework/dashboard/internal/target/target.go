@@ -21,6 +21,8 @@ type Target struct {
 	Routing admin.Routing
 	// Forwarder is the one of this process.
 	Forwarder *forwarder.Forwarder
+	// Database is the name of the outbox's database, if the forwarder has several.
+	Database string
 	// Types are those that the program has registered.
 	Types *registry.Registry
 	// Doctor makes the checks with these ids, or all if there are none.
