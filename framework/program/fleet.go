@@ -62,7 +62,7 @@ func newFleet(ctx context.Context, c *config.Config, options config.Options) (*e
 	pools := database.NewPools(its.Connections - its.Listeners())
 	settings := fleet.Config{
 		Forwarder: f, Databases: config.FleetOf(c.Databases), Lease: c.Forwarder.Lease, Refresh: its.Refresh, Sleep: its.SleepAfter(), Connections: c.Forwarder.Connections,
-		Listeners: its.Listeners(), Awake: its.Awake(), Logger: options.Logger,
+		Listeners: its.Listeners(), Awake: its.Awake(), Looks: its.Connections - its.Listeners(), Logger: options.Logger,
 		Identity: fmt.Sprintf("prefix %s, sinks %s", cmp.Or(c.Outbox.Prefix, store.DefaultPrefix), strings.Join(slices.Sorted(maps.Keys(c.Sinks)), ", ")),
 		Open: func(ctx context.Context, d fleet.Database) (fleet.Outbox, error) {
 			address, err := config.ParseDatabase(d.Address)
@@ -70,7 +70,7 @@ func newFleet(ctx context.Context, c *config.Config, options config.Options) (*e
 				return fleet.Outbox{}, err
 			}
 			s, release, err := pools.Store(ctx, c.TablesIn(address))
-			return fleet.Outbox{Store: s, Close: release}, err
+			return fleet.Outbox{Store: s, Close: release, Connects: address.Dialect() != config.SQLite}, err
 		},
 	}
 	cleanup := func() {}

@@ -69,6 +69,9 @@ func (s Static) List(context.Context) ([]Database, error) { return s, nil }
 type Outbox struct {
 	Store forwarder.Store
 	Close func()
+	// Connects means that a look at it needs a connection, of which there may be too few; see
+	// Config.Looks.
+	Connects bool
 }
 
 // Config is the configuration of a fleet. Forwarder, Databases and Open are required.
@@ -98,6 +101,10 @@ type Config struct {
 	// Awake is how many databases are worked on at once; 0: no bound. With more of them those that have
 	// something to do take turns, and one that has nothing to do sleeps at once. With Sleep Never it bounds nothing.
 	Awake int
+	// Looks is how many looks at sleeping databases in a second need a connection, at most; neighbours
+	// need one together. 0: no bound. With more databases each is looked at less often than once a
+	// second, in turn.
+	Looks int
 	// Logger gets one line for each change in the state of a database; default: slog's.
 	Logger *slog.Logger
 }
@@ -137,7 +144,7 @@ func New(c Config) (*Fleet, error) {
 		c.Logger = slog.Default()
 	}
 	f := &Fleet{
-		config: c, watch: newWatch(c.Logger), hearing: semaphore.NewWeighted(int64(c.Listeners)), turns: newTurns(c.Awake, c.Sleep), lister: c.Databases, asked: 1, kick: make(chan struct{}, 1),
+		config: c, watch: newWatch(c.Logger, c.Looks), hearing: semaphore.NewWeighted(int64(c.Listeners)), turns: newTurns(c.Awake, c.Sleep), lister: c.Databases, asked: 1, kick: make(chan struct{}, 1),
 		listing: pace.NewTrouble(c.Logger, "listing the databases of the fleet", 0),
 		members: make(map[string]*member), ending: make(map[string]*member),
 	}

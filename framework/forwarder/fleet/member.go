@@ -80,13 +80,14 @@ func (m *member) work(ctx context.Context, trouble *pace.Trouble) error {
 	m.keep(o.Store)
 	trouble.Over()
 	for {
+		calls := m.fleet.watch.called()
 		err := m.wake(ctx, o.Store)
 		var idle *forwarder.Idle
 		switch {
 		case errors.As(err, &idle):
 			m.enter(StateAsleep, nil)
-			if m.fleet.watch.sleep(ctx, m, o.Store, idle); ctx.Err() != nil {
-				return nil
+			if err := m.fleet.watch.sleep(ctx, m, o, idle, calls); err != nil || ctx.Err() != nil {
+				return err
 			}
 		case errors.Is(err, errTurn):
 			m.enter(StateOpening, nil)
