@@ -175,5 +175,5 @@ func (o *outbox) isSourced() bool { return store.SourceOf(o.given) != nil }
 
 // figures returns what the work on the outbox does now.
 func (o *outbox) figures() DatabaseFigures {
-	return DatabaseFigures{Database: o.name, Listening: o.feed.Listening(), Looked: o.feed.Turned(), Answered: o.feed.Answered(), Coordinated: o.coordinator.Turned()}
+	return DatabaseFigures{Database: o.name, Listening: o.feed.Listening(), Looked: o.feed.Turned(), Failed: o.feed.Failed(), Coordinated: o.coordinator.Turned()}
 }

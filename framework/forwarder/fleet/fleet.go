@@ -4,8 +4,8 @@
 //
 // Each database is independent: if one cannot be reached, has no tables or has another problem, it
 // is tried again without affecting the others. A database with nothing to do sleeps: its lanes are
-// released, and one look a second notices new rows. Neighbours (schemas of one database) share that
-// look.
+// released, and looks, usually one a second, notice new rows. Neighbours (schemas of one database)
+// share a look.
 //
 // Several forwarders may run one fleet. Without a control database each of them works on all
 // databases, and the leases of the lanes distribute the work. A control database leases each
@@ -386,7 +386,7 @@ const (
 	StateAwake State = "awake"
 	// StateAsleep means that there is nothing to do.
 	StateAsleep State = "asleep"
-	// StateFailing means that it cannot be opened or worked on; it is tried again.
+	// StateFailing means that it cannot be opened or does not answer; it is tried again.
 	StateFailing State = "failing"
 )
 
@@ -409,12 +409,16 @@ type Status struct {
 
 // Databases returns the status of each listed database, by name. It uses no database.
 func (f *Fleet) Databases() []Status {
+	failed := make(map[string]error)
+	for _, d := range f.config.Forwarder.Figures().Databases {
+		failed[d.Database] = d.Failed
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	all := make([]Status, 0, len(f.listed))
 	for _, d := range f.listed {
 		if m := f.members[d.Name]; m != nil {
-			all = append(all, m.status())
+			all = append(all, m.status(failed[d.Name]))
 		} else {
 			all = append(all, Status{Database: d.Name, State: StateElsewhere, Error: f.leased})
 		}

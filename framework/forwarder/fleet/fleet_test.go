@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -20,6 +21,7 @@ import (
 	"github.com/waybill-go/waybill/framework/forwarder/fleet"
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/route"
+	"github.com/waybill-go/waybill/framework/store"
 	"github.com/waybill-go/waybill/framework/store/sqlite"
 )
 
@@ -292,6 +294,61 @@ func TestADatabaseWithoutTablesCostsTheOthersNothing(t *testing.T) {
 	f.outbox("us")
 	f.publish("us", "1")
 	eventually(t, func() bool { return s.has("us 1") }, "us is not tried again")
+}
+
+// dying is a database that answers until it is dead.
+type dying struct {
+	forwarder.Store
+	dead  atomic.Bool
+	beats atomic.Int64
+}
+
+var errDead = errors.New("the database is dead")
+
+func (d *dying) Probe(ctx context.Context) (store.Target, error) {
+	if d.dead.Load() {
+		return nil, errDead
+	}
+	return d.Store.Probe(ctx)
+}
+
+func (d *dying) Heartbeat(ctx context.Context, m store.Member, ttl time.Duration) error {
+	d.beats.Add(1)
+	return d.Store.Heartbeat(ctx, m, ttl)
+}
+
+func TestADatabaseThatDiesIsFailingAndTakesNoTurns(t *testing.T) {
+	t.Parallel()
+	f, s, its := newFolder(t), &sink{}, &dying{}
+	r := start(t, s, fleet.Static{f.outbox("eu"), f.outbox("us")}, func(c *fleet.Config) {
+		c.Awake, c.Sleep = 1, 200*time.Millisecond
+		c.Open = func(ctx context.Context, d fleet.Database) (fleet.Outbox, error) {
+			o, err := openOutbox(ctx, d)
+			if err != nil || d.Name != "eu" {
+				return o, err
+			}
+			if its.dead.Load() {
+				o.Close()
+				return fleet.Outbox{}, errDead
+			}
+			its.Store, o.Store = o.Store, its // which is no store.Sampler, and so does not sleep
+			return o, nil
+		}
+	})
+	r.await("eu", fleet.StateAwake)
+	r.await("us", fleet.StateAsleep)
+	its.dead.Store(true)
+	r.await("eu", fleet.StateFailing)
+	f.publish("us", "1")
+	eventually(t, func() bool { return s.has("us 1") }, "us waits for a dead database")
+	r.await("eu", fleet.StateFailing)
+	turns := its.beats.Load()
+	for _, id := range []string{"2", "3"} {
+		r.await("us", fleet.StateAsleep)
+		f.publish("us", id)
+		eventually(t, func() bool { return s.has("us " + id) }, "us does not wake")
+	}
+	require.Equal(t, turns, its.beats.Load(), "a dead database takes turns")
 }
 
 func TestADatabaseSleepsAndWakesForARow(t *testing.T) {

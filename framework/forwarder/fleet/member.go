@@ -91,12 +91,24 @@ func (m *member) work(ctx context.Context, trouble *pace.Trouble) error {
 			}
 		case errors.Is(err, errTurn):
 			m.enter(StateOpening, nil)
+			if err := m.answers(ctx, o.Store); err != nil {
+				return err
+			}
 		case err == nil:
 			return forwarder.ErrNotRunning // the forwarder stops
 		default:
 			return err
 		}
 	}
+}
+
+// answers returns an error if the database is away: then it waits until it can be opened, and takes no
+// turns from the others meanwhile.
+func (m *member) answers(ctx context.Context, s forwarder.Store) error {
+	bounded, cancel := context.WithTimeout(ctx, openTime)
+	defer cancel()
+	_, err := s.Probe(bounded)
+	return err
 }
 
 // errTurn is why the work on a database pauses: others wait for their turn.
@@ -149,9 +161,13 @@ func (m *member) keep(s forwarder.Store) {
 	m.store = s
 }
 
-func (m *member) status() Status {
+// status returns the status. failed is why the last look failed while the database is awake.
+func (m *member) status(failed error) Status {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if m.state == StateAwake && failed != nil {
+		return Status{Database: m.Name, State: StateFailing, Since: m.since, Error: failed.Error(), Store: m.store}
+	}
 	s := Status{Database: m.Name, State: m.state, Since: m.since, Store: m.store}
 	if m.err != nil {
 		s.Error = m.err.Error()
