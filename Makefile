@@ -1,30 +1,30 @@
-# You can run everything that CI runs; `make` lists it. It needs only Go, unless a line
-# says more.
+# `make` lists the targets. Together they are everything that CI runs. A target needs only Go, unless
+# its description names more.
 
-# Time that each fuzz target gets.
+# Duration of each fuzz target.
 FUZZTIME ?= 10s
-# How long `make crash` injects faults; delivering the remaining backlog takes longer.
+# How long `make crash` injects faults. Afterwards it delivers the backlog, which takes longer.
 CRASH ?= 30m
-# Seconds that one example may take.
+# Time limit of one example, in seconds.
 EXAMPLE_LIMIT ?= 120
-# How long `make test-long` kills the programs of each of its tests.
+# How long each test of `make test-long` that kills programs does so.
 LONG ?= 15s
-# The tests that ask for testing.Short.
-LONG_TESTS := ThroughCrashes$$|^TestConformance|^TestRandomHistories|^TestRandomCancellations|^TestTwoForwardersSharing|^TestDeliveriesThatWereMade|WholePoolCostNoLease$$|^TestARareType|^TestEachCommittedRow|^TestTwoHundred
-# How many tests of a package run at once: they wait for databases and brokers more than they work.
+# The tests that check testing.Short.
+LONG_TESTS := ThroughCrashes$$|^TestConformance|^TestRandomHistories|^TestRandomCancellations|^TestTwoForwardersSharing|^TestDeliveriesAreNotRepeated|WholePoolCostNoLease$$|^TestARareType|^TestEachCommittedRow|^TestTwoHundred
+# How many tests of a package run at once. They mostly wait for databases and brokers.
 PARALLEL ?= 4
-# Runs a command with its temporary folder in memory, where there is room.
+# Runs a command with its temporary folder in memory, if there is room.
 IN_MEMORY := $(CURDIR)/.ci/in-memory
-# Flags of the comparison with peers, over the defaults; PEERS=--help lists them.
+# Flags of the comparison with peers; PEERS=--help lists them.
 PEERS ?=
-# What bench-guard compares with: a revision; default the latest tag, or else the parent of HEAD.
+# Revision with which bench-guard compares; default: the latest tag, or the parent of HEAD if there is no tag.
 GUARD_AGAINST ?=
-# Further flags of bench-guard; GUARD=--help lists them.
+# Flags of bench-guard; GUARD=--help lists them.
 GUARD ?=
-# Time that each benchmark gets.
+# Duration of each benchmark.
 BENCHTIME ?= 200ms
 
-# The folders of the Go modules, each with a slash at its end.
+# Folders of the Go modules, with a slash at the end.
 MODULES := $(dir $(shell git ls-files go.mod '*/go.mod'))
 
 LINT_VERSION := v2.15.0
@@ -32,7 +32,7 @@ LINT := .cache/bin/golangci-lint-$(LINT_VERSION)
 ACTIONLINT_VERSION := v1.7.12
 ACTIONLINT := .cache/bin/actionlint-$(ACTIONLINT_VERSION)
 
-# macOS has no timeout; examples then run without a bound.
+# macOS has no command timeout; examples then run without a time limit.
 timeout := $(shell command -v timeout || command -v gtimeout)
 
 .DEFAULT_GOAL := help
@@ -41,34 +41,38 @@ timeout := $(shell command -v timeout || command -v gtimeout)
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: ## Watch notifications travel, with nothing to install
+demo: ## Run the demo, which needs nothing to be installed
 	go run ./cmd/demo
 
-test: ## Run all tests but the long ones; PostgreSQL is found, or fetched once
-	$(IN_MEMORY) go test -short -parallel $(PARALLEL) -timeout 20m ./...
+# Vet is off, since `make lint` runs it.
+test: ## Run all tests except the long ones; they use an installed PostgreSQL, or fetch one once
+	$(IN_MEMORY) go test -short -vet off -parallel $(PARALLEL) -timeout 20m ./...
 
-test-long: ## Run the tests that -short leaves out or shortens; those that kill programs for LONG (15s) each
+test-long: ## Run the tests that -short skips or shortens; LONG (15s) is how long each of them kills programs
 	WAYBILL_CRASH_EFFECTS=$(LONG) $(IN_MEMORY) go test -count 1 -vet off -run '$(LONG_TESTS)' -parallel $(PARALLEL) -v -timeout 24h \
 		./framework/config/database ./framework/crashtest ./framework/forwarder ./framework/store/postgres ./framework/store/mysql
 
-# SQLite, which is C turned into Go, is not watched: its store's conformance takes four times the processor's time with it.
-race: ## Run the tests under the race detector, the long ones shortened (needs a C compiler)
-	CGO_ENABLED=1 $(IN_MEMORY) go test -race -vet off -gcflags 'modernc.org/...=-race=false' -short -parallel $(PARALLEL) -timeout 30m ./...
+# The race detector skips SQLite, which is C translated into Go: with it the conformance suite of its store takes four
+# times the processor time. The forwarder's tests run on PostgreSQL only: its goroutines are the same on every database.
+# The test with large tables is skipped, since it is about queries.
+race: ## Run the tests, with -short, under the race detector (needs a C compiler)
+	CGO_ENABLED=1 WAYBILL_TEST_STORES=postgres $(IN_MEMORY) go test -race -vet off -gcflags 'modernc.org/...=-race=false' \
+		-short -skip '^TestEveryPageIsQuick' -parallel $(PARALLEL) -timeout 30m ./...
 
 test-kafka: ## Run the Kafka tests against a real broker (needs Docker, or Maven and a JRE)
 	bash .ci/test-kafka
 
-test-mysql: ## Run the tests of the MySQL store on MariaDB and on MySQL 8.0 (MySQL is fetched; MariaDB needs its server, or Debian and root)
+test-mysql: ## Run the tests of the MySQL store on MariaDB and on MySQL 8.0 (MySQL is fetched; MariaDB must be installed, or is on Debian as root)
 	bash .ci/mysql -short -parallel $(PARALLEL)
 
-test-brokers: ## Test the kinds for brokers (needs rabbitmq-server, nats-server, redis-server)
+test-brokers: ## Test the sinks for RabbitMQ, NATS and Redis (needs rabbitmq-server, nats-server, redis-server)
 	bash .ci/test-brokers
 
-test-drivers: ## Publish with pgx, sqlx, gorm, bun and ent, and keep a store's promises over pgx
+test-drivers: ## Test publishing with pgx, sqlx, gorm, bun and ent, and the conformance of the store on pgx
 	cd framework/outbox/pgxbatch && go vet ./...
 	cd framework/outbox/drivers && go vet ./... && $(IN_MEMORY) go test -timeout 20m ./...
 
-test-guides: ## Follow the guides of the documentation, each in an empty folder (needs bash, curl and psql)
+test-guides: ## Run the commands of the guides in the documentation, each in an empty folder (needs bash, curl and psql)
 	cd docs/walkthrough && go vet ./... && $(IN_MEMORY) go test -timeout 20m ./...
 
 test-languages: ## Run the examples in other languages (needs psql, Python, a JDK, Node.js with npm)
@@ -77,49 +81,49 @@ test-languages: ## Run the examples in other languages (needs psql, Python, a JD
 test-dashboard: ## Run the tests of the dashboard in a real browser (needs Chromium)
 	cd framework/dashboard/browsertest && $(IN_MEMORY) go test -timeout 15m ./...
 
-screenshots: ## Make the pictures of the dashboard (needs Chromium) and of the demo
+screenshots: ## Generate the pictures of the dashboard (needs Chromium) and of the demo
 	cd framework/dashboard/browsertest && WAYBILL_PICTURES=$(CURDIR)/docs/images/dashboard go test -count 1 -timeout 15m -run '^TestPicturesOfTheDocumentation$$' .
 	.ci/demo-picture
 
-bench-dashboard: ## Time each page of the dashboard over 10,000,000 rows and 1,000,000 parked deliveries
+bench-dashboard: ## Measure each page of the dashboard with 10,000,000 rows and 1,000,000 parked deliveries
 	WAYBILL_DASHBOARD_ROWS=10000000 go test -count 1 -run '^TestEveryPageIsQuickHoweverMuchThereIs$$' -v -timeout 1h ./framework/dashboard/internal/pages
 
-test-peers: ## Test the comparison with peers: everything once, with tiny sizes
+test-peers: ## Test the comparison with peers: run everything once, with tiny sizes
 	cd benchmarks && go vet ./... && $(IN_MEMORY) go test -timeout 20m ./...
 
-test-deploy: ## Judge what installs and watches the program: image, chart, compose file, packages, unit
+test-deploy: ## Test the deployment files: image, chart, compose file, packages, systemd unit, alert rules
 	cd framework/program/internal/deploy/check && go vet ./... && go test -count 1 -timeout 20m ./...
 
-crash: ## Kill, stop and cut off forwarders and PostgreSQL for CRASH (30m); WAYBILL_CRASH_SEED replays
+crash: ## Kill, stop and disconnect forwarders and PostgreSQL for CRASH (30m); WAYBILL_CRASH_SEED repeats a run
 	WAYBILL_CRASH_DURATION=$(CRASH) go test -count 1 -run '^TestForwardersKeepTheirPromisesThroughCrashes$$' -v -timeout 24h ./framework/crashtest
 
-lint: $(LINT) $(ACTIONLINT) ## Run the linters, which are built the first time
+lint: $(LINT) $(ACTIONLINT) ## Run the linters, which the first run builds
 	$(ACTIONLINT)
 	@set -e; for module in $(MODULES); do echo "--- $$module"; cd $(CURDIR)/$$module && $(CURDIR)/$(LINT) run ./...; done
 
-prose: ## Check spelling and style of docs, comments and messages (the checker is built the first time)
+prose: ## Check spelling and style of docs, comments and messages (the first run builds the checker)
 	bash .ci/prose --quiet
 
-site: ## Build the site of the documentation into .cache/site, with search (needs Python with venv)
+site: ## Build the documentation site with search in .cache/site (needs Python with venv)
 	bash .ci/build-site
 
-bench: ## Run the packages' benchmarks, briefly
+bench: ## Run the benchmarks of the packages, for a short time each
 	go test -run '^$$' -bench . -benchtime $(BENCHTIME) -timeout 20m ./...
 
-bench-peers: ## Compare with peers, in about three quarters of an hour; docs/benchmarks.md gets the tables (PEERS=--help)
+bench-peers: ## Compare with peers, in about 45 minutes, and write the tables into docs/benchmarks.md (PEERS=--help)
 	cd benchmarks && go run ./cmd/peers --json ../docs/benchmarks/peers.json --page ../docs/benchmarks.md $(PEERS)
 
-# The broker is one of the other processes that --others bounds.
-bench-kafka: ## Compare the drains to a real Apache Kafka (needs Docker, or Maven and a JRE); docs/benchmarks.md gets the table
+# The broker is one of the other processes that --others limits.
+bench-kafka: ## Compare the drains to a real Apache Kafka (needs Docker, or Maven and a JRE), and write the table into docs/benchmarks.md
 	bash .ci/test-kafka -- $(MAKE) bench-peers PEERS='--only drain-kafka-real --others 2 $(PEERS)'
 
-simulate: ## Simulate fleets, in about three minutes; docs/scaling.md gets the tables and plots
+simulate: ## Simulate fleets, in some minutes, and write the tables and plots of docs/scaling.md
 	cd benchmarks && go run ./cmd/simulate --page ../docs/scaling.md
 
-bench-guard: ## Fail where a main figure is 10 % worse than at GUARD_AGAINST, in about ten minutes; profiles go to .cache/profile
+bench-guard: ## Fail if a main figure is 10 % worse than at GUARD_AGAINST, in about ten minutes; writes profiles to .cache/profile
 	cd benchmarks && go run ./cmd/guard --against '$(GUARD_AGAINST)' $(GUARD)
 
-profile: ## Profile the drain of a backlog: where processor time and memory go
+profile: ## Profile the processor time and memory of draining a backlog
 	@mkdir -p .cache/profile
 	go test -run '^$$' -bench '^BenchmarkDrain$$' -benchtime 5x -o .cache/profile/forwarder.test \
 		-cpuprofile .cache/profile/cpu.prof -memprofile .cache/profile/heap.prof ./framework/forwarder
@@ -127,7 +131,7 @@ profile: ## Profile the drain of a backlog: where processor time and memory go
 	go tool pprof -top -nodecount 15 -sample_index alloc_space .cache/profile/forwarder.test .cache/profile/heap.prof
 	@echo 'more: go tool pprof -http : .cache/profile/forwarder.test .cache/profile/cpu.prof'
 
-examples: ## Run every example; each must end well by itself
+examples: ## Run every example; each must exit with 0
 	@rm -rf .cache/examples && mkdir -p .cache/examples
 	go build -o .cache/examples/ ./examples/...
 	@set -e; for program in .cache/examples/*; do \
@@ -137,14 +141,14 @@ examples: ## Run every example; each must end well by itself
 		$(if $(timeout),$(timeout) $(EXAMPLE_LIMIT)) $$program || \
 			{ code=$$?; echo "examples/$$example ended with code $$code" >&2; exit 1; }; \
 	done
-	@echo '--- examples/hello needs a PostgreSQL, which its test brings'
+	@echo '--- examples/hello needs a PostgreSQL, which its test starts'
 	go test ./examples/hello
 	cd examples/own-program && go vet ./... && go test ./...
 
-generate: ## Make the generated files again: wiring, references
+generate: ## Generate the files that are generated: wiring, references
 	go generate ./...
 
-verify: ## Check formatting, go.mod, and that the generated files are current
+verify: ## Check formatting, go.mod, and that generated files are current
 	bash .ci/verify
 
 fuzz: ## Fuzz every decoder for FUZZTIME (10s)
@@ -155,7 +159,7 @@ fuzz: ## Fuzz every decoder for FUZZTIME (10s)
 		done; \
 	done
 
-clean: ## Remove what the targets built
+clean: ## Remove everything that the targets built
 	rm -rf .cache bin
 
 $(LINT):

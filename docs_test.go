@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// pages are those of the documentation.
+// pages returns the pages of the documentation.
 func pages(t *testing.T) []string {
 	t.Helper()
 	all := []string{"README.md", "examples/README.md"}
@@ -27,10 +27,10 @@ func pages(t *testing.T) []string {
 	return all
 }
 
-// compiled is a block of a page with the file that it is taken from.
+// compiled is a block of a page with the name of its source file.
 var compiled = regexp.MustCompile("(?s)<!-- (\\S+\\.go) -->\n+```go\n(.*?)\n```")
 
-func TestCodeInTheDocumentationIsCodeThatCompiles(t *testing.T) {
+func TestCodeInTheDocumentationIsInItsSourceFile(t *testing.T) {
 	t.Parallel()
 	found := 0
 	for _, page := range pages(t) {
@@ -45,14 +45,14 @@ func TestCodeInTheDocumentationIsCodeThatCompiles(t *testing.T) {
 
 var (
 	code = regexp.MustCompile("(?s)```.*?```|`[^`\n]*`")
-	// link is one to a file of the project, or to a section of it or of the page itself.
+	// link is a link to a file of the project, or to a section of a file or of the page itself.
 	link = regexp.MustCompile(`\]\(([^)#:\s]*)(?:#([^)\s]*))?\)`)
-	// heading is that of a section, and dropped what its anchor has not.
+	// heading is the heading of a section; dropped are the characters that its anchor lacks.
 	heading = regexp.MustCompile(`(?m)^#+ (.+)$`)
 	dropped = regexp.MustCompile(`[^\p{L}\p{N} _-]`)
 )
 
-// anchors are those of a page's sections.
+// anchors returns the anchors of a page's sections.
 func anchors(t *testing.T, page string) map[string]bool {
 	t.Helper()
 	found := make(map[string]bool)
@@ -81,11 +81,11 @@ func TestLinksInTheDocumentationLeadToFilesAndSections(t *testing.T) {
 }
 
 var (
-	// apart are the parts of a page that are not text: code, tables, HTML, and what a program writes.
+	// apart are the parts of a page that are not text: code, tables, HTML and generated parts.
 	apart = regexp.MustCompile("(?ms)^ *```.*?^ *```$|^<!-- generated [^\n]* begin -->.*?end -->$|^[ \t]*[|<#!][^\n]*$")
-	// generated is the mark of a page that a program writes.
+	// generated is the mark of a generated page.
 	generated = regexp.MustCompile("(?m)^<!-- Generated ")
-	// sentences is the end of one with another behind it.
+	// sentences is the end of a sentence with another sentence after it.
 	sentences = regexp.MustCompile(`[.!?][*_)]* [\p{Lu}` + "`" + `*\[]`)
 )
 
@@ -105,15 +105,15 @@ func TestALineOfTheDocumentationIsShortOrOneSentence(t *testing.T) {
 }
 
 var (
-	// invariant is an item of a list of those, to its end.
+	// invariant is an item of a list of invariants.
 	invariant = regexp.MustCompile(`(?m)^- \*\*(?:.|\n  )+`)
-	// tested is the name of a test, or of a case of the stores' conformance suite.
+	// tested is the name of a test, or of a case of the conformance suite of stores.
 	tested = regexp.MustCompile("`(Test\\w+|[a-z]\\w+)`")
-	// function is the beginning of one.
+	// function is the beginning of a test function.
 	function = regexp.MustCompile(`(?m)^func (\w+)\(`)
 )
 
-func TestEachInvariantNamesATestThatThereIs(t *testing.T) {
+func TestEachInvariantNamesAnExistingTest(t *testing.T) {
 	t.Parallel()
 	tests, cases := make(map[string]bool), make(map[string]bool)
 	require.NoError(t, filepath.WalkDir(".", func(path string, entry fs.DirEntry, err error) error {
@@ -204,13 +204,13 @@ func TestEachPictureExistsAndIsShown(t *testing.T) {
 var (
 	// option is a flag of a command in docs/cli.md.
 	option = regexp.MustCompile(`(?m)^ +(?:-(\w), )?--([a-z-]+)`)
-	// command is one in a block, in an indented line, or in the text.
+	// command is a command in a block, in an indented line, or in the text.
 	command = regexp.MustCompile("(?m)(?:^(?:    )?(?:\\$ )?|`)(waybill [a-z-][^`\n]*)")
-	// behind a command there may be another one, or a comment.
+	// after a command there may be another command, or a comment.
 	behind = regexp.MustCompile(` [|>&;#(] ?.*|[;…].*`)
 )
 
-// commands are those of the program with their flags, as docs/cli.md has them.
+// commands returns the commands of the program with their flags, from docs/cli.md.
 func commands(t *testing.T) map[string]map[string]bool {
 	t.Helper()
 	found := make(map[string]map[string]bool)
@@ -230,7 +230,7 @@ func TestCommandsInTheDocumentationExist(t *testing.T) {
 	require.Contains(t, known["waybill parked requeue"], "--dry-run")
 	checked := 0
 	for _, page := range pages(t) {
-		if page == "docs/cli.md" || page == "docs/CHANGELOG.md" { // the commands themselves; and what is gone
+		if page == "docs/cli.md" || page == "docs/CHANGELOG.md" { // the reference itself, and removed commands
 			continue
 		}
 		for _, match := range command.FindAllStringSubmatch(read(t, page), -1) {
@@ -254,10 +254,10 @@ func TestCommandsInTheDocumentationExist(t *testing.T) {
 	require.NotZero(t, checked)
 }
 
-// message is an error or a line of the log, as docs/troubleshooting.md shows it.
+// message is an error or a log line in docs/troubleshooting.md.
 var message = regexp.MustCompile(`(?:^|[^*\w])\*([^*\n]+)\*(?:[^*]|$)`)
 
-func TestMessagesOfTheTroubleshootingGuideAreThoseOfThePrograms(t *testing.T) {
+func TestMessagesInTheTroubleshootingGuideExist(t *testing.T) {
 	t.Parallel()
 	var sources strings.Builder
 	require.NoError(t, filepath.WalkDir(".", func(path string, _ fs.DirEntry, err error) error {
@@ -280,7 +280,7 @@ func read(t *testing.T, file string) string {
 	return string(text)
 }
 
-// unindented is text without what its lines begin with.
+// unindented returns text without the indentation of its lines.
 func unindented(text string) string {
 	lines := strings.Split(text, "\n")
 	for i, line := range lines {

@@ -124,7 +124,7 @@ func ExampleOutbox_Deliver() {
 	// Output: reserve one kite for o-17
 }
 
-// examplePartner is the other program, with a database of its own.
+// examplePartner starts the other program, which has its own database.
 func examplePartner(ctx context.Context, secret string, done func()) (url string, end func()) {
 	db, closeDB := exampleDB()
 	o := waybill.SQLite(db, waybill.SQLiteConfig{})

@@ -51,7 +51,7 @@ func onEach(t *testing.T, test func(t *testing.T, db *sql.DB, o *waybill.Outbox)
 	})
 }
 
-// happened is what handlers did, in their order.
+// happened records the calls of handlers, in order.
 type happened struct {
 	mu   sync.Mutex
 	list []string
@@ -64,7 +64,7 @@ func (h *happened) add(format string, a ...any) int {
 	return len(h.list)
 }
 
-func TestAChainOfHandlersIsDeclaredInPlace(t *testing.T) {
+func TestAChainOfHandlers(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, db *sql.DB, o *waybill.Outbox) {
 		ctx, stop := context.WithTimeout(t.Context(), time.Minute)
@@ -107,11 +107,11 @@ func TestAChainOfHandlersIsDeclaredInPlace(t *testing.T) {
 		require.NotNil(t, o.Forwarder())
 		first, err := o.Inbox().Once(t.Context(), db, "payments", "n-1", func(context.Context, *sql.Tx) error { return nil })
 		require.NoError(t, err)
-		require.False(t, first, "it is noted under the sink's name")
+		require.False(t, first, "the id is stored under the sink's name")
 	})
 }
 
-func TestAUnitOfWorkMapsDomainEventsAndMetadataGoesDownTheChain(t *testing.T) {
+func TestAUnitOfWorkMapsDomainEventsAndAChainInheritsMetadata(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, _ *sql.DB, o *waybill.Outbox) {
 		ctx, stop := context.WithTimeout(t.Context(), time.Minute)
@@ -157,7 +157,7 @@ func TestAUnitOfWorkMapsDomainEventsAndMetadataGoesDownTheChain(t *testing.T) {
 		<-woken
 		require.NoError(t, o.Run(ctx))
 		require.Equal(t, []string{"order.shipped for acme"}, h.list)
-		require.Panics(t, func() { waybill.Ignore[placed](o) }, "it is open")
+		require.Panics(t, func() { waybill.Ignore[placed](o) }, "the outbox is open")
 	})
 }
 
@@ -200,7 +200,7 @@ func TestAllMistakesAreErrorsOfOpen(t *testing.T) {
 	})
 }
 
-func TestATypeMayBeRegisteredBehindItsHandlers(t *testing.T) {
+func TestATypeCanBeRegisteredAfterItsHandlers(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, _ *sql.DB, o *waybill.Outbox) {
 		ctx, stop := context.WithTimeout(t.Context(), time.Minute)
@@ -228,7 +228,7 @@ func TestARouteMayHaveACondition(t *testing.T) {
 			stop()
 			return "", nil
 		}), "order.placed")
-		o.Route("order.placed", waybill.Rule{Sink: "kites", When: `payload.Product == "kite"`}) // in place of the sink's own
+		o.Route("order.placed", waybill.Rule{Sink: "kites", When: `payload.Product == "kite"`}) // instead of the sink's route
 		require.NoError(t, o.Migrate(ctx))
 		require.NoError(t, o.InTx(ctx, func(ctx context.Context, tx *sql.Tx) error {
 			return o.Publish(ctx, tx, orderPlaced{"o-1", "ball"}, orderPlaced{"o-2", "kite"})
@@ -239,14 +239,14 @@ func TestARouteMayHaveACondition(t *testing.T) {
 	})
 }
 
-func TestWhatIsDeclaredTooLateIsADefectOfTheProgram(t *testing.T) {
+func TestADeclarationAfterOpenPanics(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, _ *sql.DB, o *waybill.Outbox) {
 		err := o.Open(t.Context())
 		require.ErrorIs(t, err, store.ErrNotMigrated)
 		require.ErrorContains(t, err, "or call Migrate")
 		require.NoError(t, o.Migrate(t.Context()))
-		require.NoError(t, o.Open(t.Context()), "the second time")
+		require.NoError(t, o.Open(t.Context()), "the second call succeeds")
 		require.NoError(t, o.Open(t.Context()), "again")
 		require.PanicsWithError(t, waybill.ErrOpen.Error(), func() { waybill.Register[orderPlaced](o, "order.placed") })
 		require.ErrorContains(t, o.Run(t.Context()), "no sink and no schedule is declared")
@@ -254,7 +254,7 @@ func TestWhatIsDeclaredTooLateIsADefectOfTheProgram(t *testing.T) {
 	})
 }
 
-func TestWhatTheForwarderRefusesIsAnErrorOfOpen(t *testing.T) {
+func TestOpenReturnsTheErrorsOfTheForwarder(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, _ *sql.DB, o *waybill.Outbox) {
 		require.NoError(t, o.Migrate(t.Context()))
@@ -264,11 +264,11 @@ func TestWhatTheForwarderRefusesIsAnErrorOfOpen(t *testing.T) {
 		o.Schedule("daily", waybill.Cron("0 25 * * *", ""), nil)
 		err := o.Open(t.Context())
 		require.ErrorIs(t, err, route.ErrNoType)
-		require.ErrorIs(t, err, schedule.ErrConfig, "both at once")
+		require.ErrorIs(t, err, schedule.ErrConfig, "together with other errors")
 	})
 }
 
-func TestSchedulesPublishAndHandlersGetIt(t *testing.T) {
+func TestHandlersGetTheNotificationsOfSchedules(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, _ *sql.DB, o *waybill.Outbox) {
 		ctx, stop := context.WithTimeout(t.Context(), time.Minute)
@@ -306,7 +306,7 @@ func TestMistakesOfSchedulesAreErrorsOfOpen(t *testing.T) {
 	})
 }
 
-func TestWhatIsScheduledIsCancelledAndWhatIsUniqueIsPublishedOnce(t *testing.T) {
+func TestScheduledNotificationsAreCancelledAndUniqueOnesPublishedOnce(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, db *sql.DB, o *waybill.Outbox) {
 		ctx := t.Context()
@@ -335,6 +335,6 @@ func TestWhatIsScheduledIsCancelledAndWhatIsUniqueIsPublishedOnce(t *testing.T) 
 		}))
 		var cancelled int
 		require.NoError(t, db.QueryRowContext(ctx, `SELECT count(*) FROM outbox_cancelled`).Scan(&cancelled))
-		require.Equal(t, 2, cancelled, "the duplicate has not kept the transaction from its commit")
+		require.Equal(t, 2, cancelled, "the duplicate did not prevent the commit")
 	})
 }

@@ -60,7 +60,8 @@ var layers = []layer{
 	{"framework/store/internal/unprivileged", nil},
 	{"framework/store/internal/migration", []string{"framework/store"}},
 	{"framework/store/internal/tables", []string{"framework/store", "framework/notification"}},
-	{"framework/store/*", []string{"framework/internal/pace", "framework/store", "framework/store/internal/migration", "framework/store/internal/tables", "framework/store/internal/unprivileged", "framework/notification"}},
+	{"framework/store/internal/driverrows", []string{"framework/store", "framework/notification"}},
+	{"framework/store/*", []string{"framework/internal/pace", "framework/store", "framework/store/internal/driverrows", "framework/store/internal/migration", "framework/store/internal/tables", "framework/store/internal/unprivileged", "framework/notification"}},
 	{"framework/route", []string{"framework/notification", "framework/store", "registry", "sinks"}},
 	{"sinks/internal/cloudevents", []string{"framework/notification"}},
 	{"sinks/internal/certificates", nil},
@@ -102,11 +103,11 @@ var layers = []layer{
 	{"benchmarks", anything},
 }
 
-// tops are the folders of programs, which nobody imports.
+// tops are the folders of programs, which no package imports.
 var tops = []string{"cmd", "examples", "benchmarks"}
 
-// vague names say nothing of what is inside; shadowing ones hide a package that
-// their users need beside them.
+// Vague names do not describe a package. Shadowing names hide a package of the standard library that
+// its users also need.
 var (
 	vague     = []string{"util", "utils", "common", "misc", "model", "models", "types", "helper", "helpers"}
 	shadowing = []string{"http", "json", "exec", "sql", "errors", "context", "time", "slog", "testing"}
@@ -336,12 +337,11 @@ func isTop(pkg string) bool {
 	return slices.Contains(tops, top)
 }
 
-// isForTests tells test packages by their name: sinktest, storetest, postgrestest.
+// isForTests reports whether a package is for tests, by its name: sinktest, storetest, postgrestest.
 func isForTests(pkg string) bool { return strings.HasSuffix(path.Base(pkg), "test") }
 
-// watchTree reads every folder of the module. The go command repeats a test when
-// something that the test itself read has changed; what `go list` reads it does
-// not see, and would answer from its cache.
+// watchTree reads every folder of the module. The go command repeats a cached test only if a file
+// that the test itself has read has changed; it does not see what `go list` reads.
 func watchTree(t *testing.T) {
 	t.Helper()
 	err := filepath.WalkDir("..", func(folder string, entry fs.DirEntry, err error) error {

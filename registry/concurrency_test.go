@@ -12,7 +12,7 @@ import (
 
 type fact[T any] struct{ Value T }
 
-func TestRegisterRunsBesideEncodeAndDecode(t *testing.T) {
+func TestRegisterIsConcurrentWithEncodeAndDecode(t *testing.T) {
 	t.Parallel()
 	types := shop(t)
 	registrations := []func() error{
@@ -23,7 +23,7 @@ func TestRegisterRunsBesideEncodeAndDecode(t *testing.T) {
 		func() error { return registry.Register[fact[float64]](types, "fact.float", registry.Aliases("float")) },
 		func() error { return registry.Register[fact[[]int]](types, "fact.ints", registry.Aliases("ints")) },
 	}
-	const perType = 4 // callers that register the same type: one of them wins
+	const perType = 4 // callers that register the same type; one of them succeeds
 	begin := make(chan struct{})
 	done := make(chan struct{})
 	registered := make(chan error, perType*len(registrations))
@@ -49,7 +49,7 @@ func TestRegisterRunsBesideEncodeAndDecode(t *testing.T) {
 					t.Errorf("decode: %v %v", got, err)
 					return
 				}
-				for _, info := range types.Types() { // a type comes with all its names or not at all
+				for _, info := range types.Types() { // a listed type has all its names
 					for _, name := range append(info.Aliases, info.Name) {
 						if _, known := types.Lookup(name); !known {
 							t.Errorf("%s is listed but %s is unknown", info.Name, name)
@@ -84,7 +84,7 @@ func TestRegisterRunsBesideEncodeAndDecode(t *testing.T) {
 	require.Len(t, types.Types(), 2+len(registrations))
 }
 
-func TestRegistrationsInParallelAllCount(t *testing.T) {
+func TestConcurrentRegistrationsAllSucceed(t *testing.T) {
 	t.Parallel()
 	registrations := map[string]func(*registry.Registry, string, ...registry.TypeOption) error{
 		"a": registry.Register[fact[int]],
@@ -92,7 +92,7 @@ func TestRegistrationsInParallelAllCount(t *testing.T) {
 		"c": registry.Register[fact[bool]],
 		"d": registry.Register[fact[byte]],
 	}
-	// Many names make a registration long enough for another to meet it.
+	// With many names, a registration takes long enough to overlap with others.
 	var many []string
 	for i := range 2000 {
 		many = append(many, "many."+strconv.Itoa(i))

@@ -9,7 +9,7 @@ import (
 	"github.com/waybill-go/waybill/registry"
 )
 
-func TestDecodeReturnsTheTypeAsItWasRegistered(t *testing.T) {
+func TestDecodeReturnsTheRegisteredType(t *testing.T) {
 	t.Parallel()
 	types := registry.New()
 	require.NoError(t, registry.Register[orderPlaced](types, "by.value"))
@@ -35,7 +35,7 @@ func TestDecodeErrorsSayWhatToDo(t *testing.T) {
 		is       error
 		wants    string
 	}{
-		"no envelope":     {nil, registry.ErrNil, "no envelope"},
+		"no envelope":     {nil, registry.ErrNil, "the envelope to decode is nil"},
 		"an unknown name": {&notification.Envelope{Type: "order.paid", Version: 1}, registry.ErrUnknownType, `registry.Aliases("order.paid")`},
 		"version 0":       {placed(0, `{}`), registry.ErrVersion, "versions begin with 1"},
 		"a newer version": {placed(2, `{}`), registry.ErrNewerVersion, `decode "order.placed" version 2: newer version cannot be read: the newest registered is 1; deploy`},
@@ -61,7 +61,7 @@ func TestDecodeChecksTheContentType(t *testing.T) {
 	t.Parallel()
 	types := shop(t)
 	for contentType, readable := range map[string]bool{
-		"":                                true, // a plain SQL producer wrote none
+		"":                                true, // an SQL producer did not set one
 		"application/json":                true,
 		"Application/JSON; charset=utf-8": true,
 		"application/protobuf":            false,

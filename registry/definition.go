@@ -8,22 +8,22 @@ import (
 	"github.com/waybill-go/waybill/serializer"
 )
 
-// definition is one registered type; it never changes once registered. Inside,
-// a notification is always a pointer to the base type, held in an any: so T and
-// *T take the same way, and nothing is copied on it.
+// definition is one registered type. It is immutable after registration. Internally, a notification
+// is always a pointer to the base type, in an any. So T and *T are handled in the same way, without
+// copies.
 type definition struct {
 	name    string
-	goType  reflect.Type // as it was registered
-	base    reflect.Type // without the pointer
+	goType  reflect.Type // T of Register
+	base    reflect.Type // goType without its pointer
 	version int
 	oldest  int
 	aliases []string
 
 	serializer  serializer.Serializer
 	contentType string
-	key         func(p any) string // nil: no order
-	upcasters   []upcaster         // from oldest to version - 1
-	value       func(p any) any    // as goType
+	key         func(p any) string // nil without an ordering key
+	upcasters   []upcaster         // from the versions oldest to version-1
+	value       func(p any) any    // converts p to goType
 }
 
 func newDefinition[T any](name string) *definition {
@@ -38,7 +38,7 @@ func newDefinition[T any](name string) *definition {
 	}
 }
 
-// apply sets the options and returns the errors of those that cannot be set.
+// apply applies the options and returns their errors.
 func (d *definition) apply(opts []TypeOption, fallback serializer.Serializer) []error {
 	d.serializer = fallback
 	var problems []error
@@ -51,7 +51,7 @@ func (d *definition) apply(opts []TypeOption, fallback serializer.Serializer) []
 	return problems
 }
 
-// check reports what is wrong with the definition by itself.
+// check returns the mistakes in the definition itself.
 func (d *definition) check() []error {
 	var problems []error
 	given := make(map[string]bool)
@@ -60,7 +60,7 @@ func (d *definition) check() []error {
 			problems = append(problems, err)
 		}
 		if given[name] {
-			problems = append(problems, fmt.Errorf("%w: %q is among the aliases again", ErrDuplicateName, name))
+			problems = append(problems, fmt.Errorf("%w: %q is also among the aliases", ErrDuplicateName, name))
 		}
 		given[name] = true
 	}
@@ -83,7 +83,7 @@ func (d *definition) checkSerializer(t reflect.Type) error {
 	return nil
 }
 
-// encode returns the envelope of the value that p points to.
+// encode returns the envelope of *p.
 func (d *definition) encode(p any) (*notification.Envelope, error) {
 	payload, err := d.serializer.Marshal(p)
 	if err != nil {
@@ -101,7 +101,7 @@ func (d *definition) encode(p any) (*notification.Envelope, error) {
 	return e, nil
 }
 
-// decode returns a pointer to the newest version of what e holds.
+// decode returns a pointer to the notification of e in the newest version.
 func (d *definition) decode(e *notification.Envelope) (any, error) {
 	if err := d.readable(e); err != nil {
 		return nil, fmt.Errorf("decode %q version %d: %w", e.Type, e.Version, err)
@@ -124,7 +124,7 @@ func (d *definition) decode(e *notification.Envelope) (any, error) {
 	return p, nil
 }
 
-// readable reports why this program cannot read e's payload.
+// readable returns an error if this program cannot read e's payload.
 func (d *definition) readable(e *notification.Envelope) error {
 	switch contentType := e.Metadata.Get(notification.MetadataContentType); {
 	case e.Version < 1:
@@ -134,13 +134,13 @@ func (d *definition) readable(e *notification.Envelope) error {
 	case e.Version < d.oldest:
 		return fmt.Errorf("%w: the oldest registered is %d; lower registry.Oldest and add registry.Upcast(%d, …)", ErrVersion, d.oldest, e.Version)
 	case contentType != "" && contentType != d.contentType && !serializer.Accepts(d.serializer, contentType):
-		return fmt.Errorf("%w: it is %q, the type is registered with %q; give the type its serializer with registry.Serializer, or correct the metadata %q where it is published",
+		return fmt.Errorf("%w: it is %q, but the type is registered with %q; set the type's serializer with registry.Serializer, or correct the metadata %q in the publisher",
 			ErrContentType, contentType, d.contentType, notification.MetadataContentType)
 	}
 	return nil
 }
 
-// names are the name and the aliases.
+// names returns the name and the aliases.
 func (d *definition) names() []string { return append([]string{d.name}, d.aliases...) }
 
 // String identifies the definition in errors of other types.

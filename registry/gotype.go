@@ -7,7 +7,7 @@ import (
 	"unicode"
 )
 
-// checkGoType reports why t cannot be a notification.
+// checkGoType returns an error if values of t cannot be notifications.
 func checkGoType(t reflect.Type) error {
 	base := baseOf(t)
 	if !isOrPointsTo(t, base) {
@@ -24,7 +24,7 @@ func checkGoType(t reflect.Type) error {
 	return nil
 }
 
-// baseOf is t without its pointer.
+// baseOf returns t without its pointer.
 func baseOf(t reflect.Type) reflect.Type {
 	if t.Kind() == reflect.Pointer {
 		return t.Elem()
@@ -32,19 +32,18 @@ func baseOf(t reflect.Type) reflect.Type {
 	return t
 }
 
-// isOrPointsTo reports whether t is base or *base. A named pointer type is
-// neither.
+// isOrPointsTo reports whether t is base or *base. It returns false for a named pointer type.
 func isOrPointsTo(t, base reflect.Type) bool {
 	return t == base || t == reflect.PointerTo(base)
 }
 
-// pointerTo returns v as a pointer: itself, or one to a copy. v is not nil; a
-// nil pointer gives ErrNil.
+// pointerTo returns v if it is a pointer, or a pointer to a copy of v. It returns ErrNil for a nil
+// pointer. v must not be nil.
 func pointerTo(v any) (any, error) {
 	value := reflect.ValueOf(v)
 	if value.Kind() == reflect.Pointer {
 		if value.IsNil() {
-			return nil, fmt.Errorf("%w: %T points to nothing", ErrNil, v)
+			return nil, fmt.Errorf("%w: it is a nil pointer of the type %T", ErrNil, v)
 		}
 		return v, nil
 	}
@@ -53,7 +52,7 @@ func pointerTo(v any) (any, error) {
 	return p.Interface(), nil
 }
 
-// pointerAt is pointerTo where the type is known.
+// pointerAt is pointerTo for a known type.
 func pointerAt[T any](v T) (any, error) {
 	if reflect.TypeFor[T]().Kind() == reflect.Pointer {
 		return pointerTo(v)
@@ -61,7 +60,7 @@ func pointerAt[T any](v T) (any, error) {
 	return &v, nil
 }
 
-// valueAt returns what p holds as a T: p is a T itself or points to one.
+// valueAt returns p as a T. p must be a T or a *T.
 func valueAt[T any](p any) T {
 	if v, ok := p.(T); ok {
 		return v
@@ -69,19 +68,19 @@ func valueAt[T any](p any) T {
 	return *p.(*T)
 }
 
-// unregistered is the error about a Go type that has no name, with the call that
-// gives it one.
+// unregistered returns the error of a Go type that is not registered, with the call that registers
+// it.
 func unregistered(t reflect.Type) error {
 	if err := checkGoType(t); err != nil {
 		return err
 	}
 	if t.Name() == "" && t.Kind() == reflect.Slice {
-		return fmt.Errorf("%w: %s", ErrUnregistered, t) // its elements are meant
+		return fmt.Errorf("%w: %s", ErrUnregistered, t) // the caller probably meant the elements
 	}
 	return fmt.Errorf("%w: %s; call registry.Register[%[2]s](types, %[3]q) at the start of the program, or, with the facade, waybill.Register[%[2]s](o, %[3]q)", ErrUnregistered, t, suggestName(t))
 }
 
-// suggestName makes a name from a Go type: shop.OrderPlaced is "order.placed".
+// suggestName makes a name from a Go type: shop.OrderPlaced becomes "order.placed".
 func suggestName(t reflect.Type) string {
 	goName, _, _ := strings.Cut(baseOf(t).Name(), "[") // without type arguments
 	if goName == "" {

@@ -14,7 +14,7 @@ import (
 	"github.com/waybill-go/waybill/serializer/protobuf"
 )
 
-// everything has a field of each kind that JSON carries without loss.
+// everything has a field of each kind that JSON preserves.
 type everything struct {
 	Text    string
 	Number  int64
@@ -58,7 +58,7 @@ func drawFlat(t *rapid.T) everything {
 	}
 }
 
-func TestWhatIsEncodedDecodesToTheSame(t *testing.T) {
+func TestAnEncodedValueIsDecodedUnchanged(t *testing.T) {
 	t.Parallel()
 	types := registry.New()
 	require.NoError(t, registry.Register[everything](types, "everything", registry.Key(func(v everything) string { return v.Text })))
@@ -108,7 +108,7 @@ func FuzzDecode(f *testing.F) {
 		require.True(t, known)
 		require.Equal(t, info.GoType, reflect.TypeOf(v).String())
 
-		// Whatever was read can be written, and reads as the same again.
+		// A decoded value can be encoded, and is then decoded unchanged.
 		e, err := types.Encode(v)
 		require.NoError(t, err)
 		again, err := types.Decode(e)

@@ -42,14 +42,14 @@ type Registry struct {
 	serializer serializer.Serializer
 
 	registering sync.Mutex
-	// known is replaced as a whole by Register and never changed.
-	known atomic.Pointer[catalogue]
+	// types is immutable. Register replaces it.
+	types atomic.Pointer[catalogue]
 }
 
-// catalogue is what a registry knows at one moment.
+// catalogue is an immutable set of types.
 type catalogue struct {
-	byName map[string]*definition       // aliases too
-	byType map[reflect.Type]*definition // the pointer type too
+	byName map[string]*definition       // also by alias
+	byType map[reflect.Type]*definition // also by pointer type
 }
 
 // New returns an empty registry.
@@ -61,13 +61,13 @@ func New(opts ...Option) *Registry {
 	return r
 }
 
-// Register makes T a notification type with this name. T is a struct or another
-// type with values of its own, or a pointer to one: generated Protocol Buffers
-// messages are registered by their pointer. T and *T are the same type, so
-// either can be published and handled; [Registry.Decode] returns what was
-// registered.
+// Register registers T as a notification type with this name. T is a struct or another type that can
+// be serialized, or a pointer to one; generated Protocol Buffers messages must be registered by their
+// pointer. T and *T are the same notification type, so either can be published and handled.
+// [Registry.Decode] returns a T.
 //
-// An error names all that is wrong and leaves the registry as it was.
+// Its error joins all mistakes; see [ErrDuplicateName] and the other errors. The registry is then
+// unchanged.
 func Register[T any](r *Registry, name string, opts ...TypeOption) error {
 	d := newDefinition[T](name)
 	if err := r.register(d, opts); err != nil {
@@ -90,7 +90,7 @@ func (r *Registry) register(d *definition, opts []TypeOption) error {
 	if err := errors.Join(problems...); err != nil {
 		return err
 	}
-	r.known.Store(now.with(d))
+	r.types.Store(now.with(d))
 	return nil
 }
 
@@ -115,8 +115,8 @@ func (r *Registry) Encode(v any) (*notification.Envelope, error) {
 // Decode returns the notification of e in the newest version of its type, as a value
 // of the Go type that was registered, never a nil pointer. It does not change e.
 //
-// It fails with ErrUnknownType, ErrVersion (for a newer one ErrNewerVersion, which
-// wraps it), ErrContentType or ErrDecode, and with ErrNil where e is nil.
+// It fails with ErrUnknownType, ErrVersion (ErrNewerVersion, which wraps it, for a newer version),
+// ErrContentType or ErrDecode, and with ErrNil if e is nil.
 func (r *Registry) Decode(e *notification.Envelope) (any, error) {
 	d, err := r.definitionFor(e)
 	if err != nil {
@@ -148,8 +148,8 @@ func Decode[T any](r *Registry, e *notification.Envelope) (T, error) {
 	return valueAt[T](p), nil
 }
 
-// Name returns the registered name of v's type; v is a value or a pointer, also
-// a nil one. It fails with ErrNil or ErrUnregistered.
+// Name returns the registered name of v's type. v is a value or a pointer, which may be nil. Name
+// fails with ErrNil if v is an untyped nil, or with ErrUnregistered.
 func (r *Registry) Name(v any) (string, error) {
 	d, err := r.definitionOf(v)
 	if err != nil {
@@ -158,7 +158,7 @@ func (r *Registry) Name(v any) (string, error) {
 	return d.name, nil
 }
 
-// NameOf returns the registered name of T or of what T points to. It fails with
+// NameOf returns the registered name of T, which may be a pointer type. It fails with
 // ErrUnregistered.
 func NameOf[T any](r *Registry) (string, error) {
 	t := reflect.TypeFor[T]()
@@ -198,7 +198,7 @@ func (r *Registry) defaultSerializer() serializer.Serializer {
 	return r.serializer
 }
 
-// definitionOf finds the definition by a value.
+// definitionOf returns the definition of a value's type.
 func (r *Registry) definitionOf(v any) (*definition, error) {
 	t := reflect.TypeOf(v)
 	if t == nil {
@@ -211,10 +211,10 @@ func (r *Registry) definitionOf(v any) (*definition, error) {
 	return d, nil
 }
 
-// definitionFor finds the definition by an envelope.
+// definitionFor returns the definition of an envelope's type.
 func (r *Registry) definitionFor(e *notification.Envelope) (*definition, error) {
 	if e == nil {
-		return nil, fmt.Errorf("%w: there is no envelope to decode", ErrNil)
+		return nil, fmt.Errorf("%w: the envelope to decode is nil", ErrNil)
 	}
 	d, known := r.catalogue().byName[e.Type]
 	if !known {
@@ -223,25 +223,25 @@ func (r *Registry) definitionFor(e *notification.Envelope) (*definition, error) 
 	return d, nil
 }
 
-var nothing catalogue
+var empty catalogue
 
 func (r *Registry) catalogue() *catalogue {
-	if c := r.known.Load(); c != nil {
+	if c := r.types.Load(); c != nil {
 		return c
 	}
-	return &nothing
+	return &empty
 }
 
-// conflicts returns what stands in the way of d.
+// conflicts returns the mistakes in d together with the registered types.
 func (c *catalogue) conflicts(d *definition) []error {
 	var problems []error
 	for _, name := range d.names() {
 		if other, taken := c.byName[name]; taken {
-			problems = append(problems, fmt.Errorf("%w: %q is %s already; choose another", ErrDuplicateName, name, other))
+			problems = append(problems, fmt.Errorf("%w: %q is already the name of %s; choose another", ErrDuplicateName, name, other))
 		}
 	}
 	if other, taken := c.byType[d.base]; taken {
-		problems = append(problems, fmt.Errorf("%w: it is %q already; give older names with registry.Aliases", ErrDuplicateType, other.name))
+		problems = append(problems, fmt.Errorf("%w: it is already %q; add older names with registry.Aliases", ErrDuplicateType, other.name))
 	}
 	return problems
 }

@@ -40,7 +40,7 @@ func (c *choosy) UnmarshalJSON(data []byte) error { return errChoosy }
 
 var errChoosy = errors.New("not good enough")
 
-func TestEncodeFillsWhatTheRegistryKnows(t *testing.T) {
+func TestEncodeSetsTypeVersionKeyAndPayload(t *testing.T) {
 	t.Parallel()
 	types := registry.New()
 	require.NoError(t, registry.Register[orderPlaced](types, "order.placed", registry.Key(orderPlaced.customer)))
@@ -119,7 +119,7 @@ func TestPointerAndValueAreTheSameType(t *testing.T) {
 	}
 }
 
-func TestMarshalMethodsOnThePointerCountForValuesToo(t *testing.T) {
+func TestMarshalMethodsOfThePointerAreUsedForValues(t *testing.T) {
 	t.Parallel()
 	types := registry.New()
 	require.NoError(t, registry.Register[shout](types, "shout"))
@@ -128,7 +128,7 @@ func TestMarshalMethodsOnThePointerCountForValuesToo(t *testing.T) {
 	require.Equal(t, `"hey!"`, string(e.Payload))
 }
 
-func TestTypesThatAreNoStructsWork(t *testing.T) {
+func TestTypesThatAreNotStructsCanBeRegistered(t *testing.T) {
 	t.Parallel()
 	type tags []string
 	types := registry.New()
@@ -178,12 +178,12 @@ func TestProtobufMessagesAreRegisteredByTheirPointer(t *testing.T) {
 			typed, err := registry.Decode[*wrapperspb.StringValue](types, e)
 			require.NoError(t, err)
 			require.True(t, proto.Equal(wrapperspb.String("o-1"), typed))
-			require.NotSame(t, got, typed, "each Decode makes a message of its own")
+			require.NotSame(t, got, typed, "each Decode returns a new message")
 		})
 	}
 }
 
-func TestATypeCanHaveASerializerOfItsOwn(t *testing.T) {
+func TestATypeCanHaveItsOwnSerializer(t *testing.T) {
 	t.Parallel()
 	types := registry.New(registry.DefaultSerializer(protobuf.Serializer{}))
 	require.NoError(t, registry.Register[orderPlaced](types, "order.placed", registry.Serializer(serializer.JSON{})))
@@ -201,7 +201,7 @@ func TestTheZeroRegistryIsEmptyAndReady(t *testing.T) {
 	_, err := types.Encode(orderPlaced{})
 	require.ErrorIs(t, err, registry.ErrUnregistered)
 	_, err = registry.New().Encode([]orderPlaced{{}})
-	require.EqualError(t, err, "go type is not registered: []registry_test.orderPlaced", "a name for a slice is not what is missing")
+	require.EqualError(t, err, "go type is not registered: []registry_test.orderPlaced", "the error of a slice suggests no name")
 	_, err = types.Decode(&notification.Envelope{Type: "order.placed", Version: 1})
 	require.ErrorIs(t, err, registry.ErrUnknownType)
 	require.NoError(t, registry.Register[orderPlaced](&types, "order.placed"))
@@ -220,7 +220,7 @@ func TestEncodeErrorsSayWhatToDo(t *testing.T) {
 		wants string
 	}{
 		"nil":                      {nil, registry.ErrNil, "publish a value"},
-		"a nil pointer":            {(*orderPlaced)(nil), registry.ErrNil, "*registry_test.orderPlaced points to nothing"},
+		"a nil pointer":            {(*orderPlaced)(nil), registry.ErrNil, "it is a nil pointer of the type *registry_test.orderPlaced"},
 		"an unregistered value":    {HTTPRequestSent{}, registry.ErrUnregistered, `registry.Register[registry_test.HTTPRequestSent](types, "http.request.sent")`},
 		"an unregistered pointer":  {&HTTPRequestSent{}, registry.ErrUnregistered, `registry.Register[*registry_test.HTTPRequestSent](types, "http.request.sent")`},
 		"an unregistered unnamed":  {struct{ A int }{}, registry.ErrUnregistered, `registry.Register[struct { A int }](types, "order.placed")`},
@@ -251,7 +251,7 @@ func TestEncodeWrapsTheSerializersError(t *testing.T) {
 	require.ErrorAs(t, err, &unsupported)
 }
 
-func TestAnAliasIsReadAndTheNameIsWritten(t *testing.T) {
+func TestAnAliasIsReadAsItsType(t *testing.T) {
 	t.Parallel()
 	types := registry.New()
 	require.NoError(t, registry.Register[orderPlaced](types, "order.placed",
@@ -270,7 +270,7 @@ func TestAnAliasIsReadAndTheNameIsWritten(t *testing.T) {
 	require.Equal(t, "order.placed", e.Type)
 }
 
-func TestTypesListsWhatIsRegisteredByName(t *testing.T) {
+func TestTypesListsTheTypesByName(t *testing.T) {
 	t.Parallel()
 	types := shop(t)
 	require.NoError(t, registry.Register[*wrapperspb.StringValue](types, "customer.renamed",
@@ -287,10 +287,10 @@ func TestTypesListsWhatIsRegisteredByName(t *testing.T) {
 	require.Equal(t, want, types.Types())
 
 	types.Types()[0].Aliases[0] = "changed"
-	require.Equal(t, want, types.Types(), "the list is the caller's")
+	require.Equal(t, want, types.Types(), "the list belongs to the caller")
 }
 
-// shop is a registry with two types.
+// shop returns a registry with two types.
 func shop(tb testing.TB) *registry.Registry {
 	tb.Helper()
 	types := registry.New()
@@ -301,7 +301,7 @@ func shop(tb testing.TB) *registry.Registry {
 	return types
 }
 
-// placed is a stored "order.placed".
+// placed returns a stored "order.placed".
 func placed(version int, payload string) *notification.Envelope {
 	return &notification.Envelope{Type: "order.placed", Version: version, Payload: []byte(payload)}
 }

@@ -46,16 +46,15 @@ func Upcast[From, To any](from int, convert func(From) (To, error)) TypeOption {
 	}
 }
 
-// upcaster leads from one version to the next. Its values are pointers.
+// upcaster converts a version to the next one. convert gets and returns a pointer.
 type upcaster struct {
 	from          int
 	input, output reflect.Type
 	convert       func(p any) (any, error)
 }
 
-// checkUpcasters sorts the upcasters and reports why they are not exactly one
-// for each version from the oldest to the one before the newest, each fitting
-// the next.
+// checkUpcasters sorts the upcasters. It returns the mistakes unless there is exactly one for each
+// version from the oldest to the one before the newest, and each fits the next.
 func (d *definition) checkUpcasters() []error {
 	slices.SortStableFunc(d.upcasters, func(a, b upcaster) int { return a.from - b.from })
 	var problems []error
@@ -65,7 +64,7 @@ func (d *definition) checkUpcasters() []error {
 		case given[u.from]:
 			problems = append(problems, fmt.Errorf("%w: two from version %d", ErrUpcaster, u.from))
 		case u.from < d.oldest || u.from >= d.version:
-			problems = append(problems, fmt.Errorf("%w: none can be used from version %d; the oldest is %d, the newest %d", ErrUpcaster, u.from, d.oldest, d.version))
+			problems = append(problems, fmt.Errorf("%w: there is one from version %d, but the oldest version is %d and the newest %d", ErrUpcaster, u.from, d.oldest, d.version))
 		}
 		given[u.from] = true
 	}
@@ -77,7 +76,7 @@ func (d *definition) checkUpcasters() []error {
 		}
 	}
 	if len(missing) > 0 {
-		problems = append(problems, fmt.Errorf("%w: version %d needs upcasters from %s; missing %s: add registry.Upcast(%d, …), or registry.Oldest(%d) if nothing older is stored any more",
+		problems = append(problems, fmt.Errorf("%w: version %d needs upcasters from %s; missing %s: add registry.Upcast(%d, …), or registry.Oldest(%d) if no older version is stored",
 			ErrUpcaster, d.version, enumerate(needed), enumerate(missing), missing[0], missing[len(missing)-1]+1))
 	}
 	if len(problems) > 0 {
@@ -86,17 +85,17 @@ func (d *definition) checkUpcasters() []error {
 	return d.checkSteps()
 }
 
-// checkSteps reports each upcaster whose result is not what the next one takes,
-// and old types that the serializer refuses.
+// checkSteps returns an error for each upcaster whose result does not fit the next one, and for each
+// old type that the serializer refuses.
 func (d *definition) checkSteps() []error {
 	var problems []error
 	for i, u := range d.upcasters {
-		next, taker := d.goType, "the registered type is"
+		next, receiver := d.goType, "the registered type is"
 		if i+1 < len(d.upcasters) {
-			next, taker = d.upcasters[i+1].input, fmt.Sprintf("the one from %d takes", u.from+1)
+			next, receiver = d.upcasters[i+1].input, fmt.Sprintf("the one from %d takes", u.from+1)
 		}
 		if baseOf(u.output) != baseOf(next) {
-			problems = append(problems, fmt.Errorf("%w: the one from %d gives %s, but %s %s", ErrUpcaster, u.from, u.output, taker, next))
+			problems = append(problems, fmt.Errorf("%w: the one from %d returns %s, but %s %s", ErrUpcaster, u.from, u.output, receiver, next))
 		}
 		if err := d.checkSerializer(u.input); err != nil {
 			problems = append(problems, fmt.Errorf("%w: the one from %d: %w", ErrUpcaster, u.from, err))
@@ -105,7 +104,7 @@ func (d *definition) checkSteps() []error {
 	return problems
 }
 
-// enumerate writes ascending numbers for people: "1", "1 and 2", "1 to 4 and 7".
+// enumerate formats ascending numbers: "1", "1 and 2", "1 to 4 and 7".
 func enumerate(numbers []int) string {
 	var parts []string
 	for i := 0; i < len(numbers); {

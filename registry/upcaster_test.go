@@ -13,8 +13,8 @@ import (
 	"github.com/waybill-go/waybill/serializer/protobuf"
 )
 
-// customerMoved had one line of address in version 1 and its parts since 2;
-// version 3 keeps the name apart.
+// customerMoved has an address of one line in version 1, and of several fields from version 2 on.
+// Version 3 adds a tag.
 type (
 	customerMovedV1 struct {
 		Address string `json:"address"`
@@ -72,7 +72,7 @@ func TestAnOldPayloadIsConvertedStepByStep(t *testing.T) {
 	}
 	e, err := types.Encode(customerMoved{})
 	require.NoError(t, err)
-	require.Equal(t, 3, e.Version, "the newest is written")
+	require.Equal(t, 3, e.Version, "Encode writes the newest version")
 }
 
 func TestStepsMayMixPointersAndValues(t *testing.T) {
@@ -103,7 +103,7 @@ func TestProtobufMessagesAreUpcastToo(t *testing.T) {
 	require.Equal(t, "o-1", got.GetValue())
 }
 
-func TestAVersionBeforeTheOldestIsNotRead(t *testing.T) {
+func TestAVersionBeforeTheOldestIsRefused(t *testing.T) {
 	t.Parallel()
 	types := registry.New()
 	require.NoError(t, registry.Register[customerMoved](types, "customer.moved",
@@ -118,7 +118,7 @@ func TestAVersionBeforeTheOldestIsNotRead(t *testing.T) {
 	require.Equal(t, customerMoved{Street: "a", Tag: "from 2"}, got)
 }
 
-func TestWhatAnUpcasterCannotConvertDoesNotDecode(t *testing.T) {
+func TestAnErrorOfAnUpcasterIsAnErrorOfDecode(t *testing.T) {
 	t.Parallel()
 	types := registry.New()
 	require.NoError(t, registry.Register[*customerMoved](types, "customer.moved", registry.Version(3),
@@ -132,7 +132,7 @@ func TestWhatAnUpcasterCannotConvertDoesNotDecode(t *testing.T) {
 		wants   string
 	}{
 		"its own error":        {1, `{"address":"nowhere"}`, errNoComma, `decode "customer.moved" version 1: payload does not decode: upcast from 1: address has no comma`},
-		"a nil result":         {2, `{}`, registry.ErrNil, "upcast from 2: notification is nil: *registry_test.customerMoved points to nothing"},
+		"a nil result":         {2, `{}`, registry.ErrNil, "upcast from 2: notification is nil: it is a nil pointer of the type *registry_test.customerMoved"},
 		"a broken old payload": {1, `{"address":7}`, registry.ErrDecode, "registry_test.customerMovedV1"},
 	} {
 		t.Run(name, func(t *testing.T) {

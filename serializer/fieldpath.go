@@ -12,23 +12,24 @@ var (
 	textMarshaler = reflect.TypeFor[encoding.TextMarshaler]()
 )
 
-// fieldPath returns the way from v to the first value that encoding/json would
-// meet and that is the culprit, such as "Lines[2].Price"; "" when it finds none
-// or when that is v itself. encoding/json does not tell it.
-func fieldPath(v any, culprit func(reflect.Value) bool) string {
-	s := pathSearch{culprit: culprit, seen: make(map[reference]bool)}
+// fieldPath returns the path from v to the first value for which match returns true, such as
+// "Lines[2].Price". It visits the values that encoding/json visits, whose errors do not contain
+// the path. It returns "" if no value matches or if v itself does.
+func fieldPath(v any, match func(reflect.Value) bool) string {
+	s := pathSearch{match: match, seen: make(map[reference]bool)}
 	path, _ := s.find(reflect.ValueOf(v), "")
 	return path
 }
 
 type pathSearch struct {
-	culprit func(reflect.Value) bool
-	// seen ends the search in values that contain themselves.
+	match func(reflect.Value) bool
+	// seen has the visited references, so that the search ends in values that contain
+	// themselves.
 	seen map[reference]bool
 }
 
 type reference struct {
-	of      reflect.Type
+	goType  reflect.Type
 	address uintptr
 	length  int
 }
@@ -37,7 +38,7 @@ func (s pathSearch) find(v reflect.Value, path string) (string, bool) {
 	if !v.IsValid() || marshalsItself(v.Type()) || s.visited(v) {
 		return "", false
 	}
-	if s.culprit(v) {
+	if s.match(v) {
 		return path, true
 	}
 	switch v.Kind() {
@@ -77,9 +78,9 @@ func (s pathSearch) findInStruct(v reflect.Value, path string) (string, bool) {
 	return "", false
 }
 
-// visited reports whether the search came through this reference before.
+// visited reports whether the search has already visited a reference, and records the visit.
 func (s pathSearch) visited(v reflect.Value) bool {
-	r := reference{of: v.Type()}
+	r := reference{goType: v.Type()}
 	switch v.Kind() {
 	case reflect.Pointer, reflect.Map:
 		r.address = v.Pointer()
@@ -95,8 +96,8 @@ func (s pathSearch) visited(v reflect.Value) bool {
 	return false
 }
 
-// marshalsItself reports whether encoding/json asks the value for its text
-// instead of looking inside.
+// marshalsItself reports whether encoding/json calls a method of the value instead of visiting its
+// fields.
 func marshalsItself(t reflect.Type) bool {
 	if t.Kind() != reflect.Pointer {
 		t = reflect.PointerTo(t)

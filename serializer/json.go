@@ -10,24 +10,24 @@ import (
 	"sync"
 )
 
-// maxPooledBuffer keeps one large notification from holding its memory for
-// ever: buffers that grew beyond it are left to the garbage collector.
+// maxPooledBuffer is the largest buffer in bytes that is used again. Larger ones are left to the
+// garbage collector, so that a large notification does not occupy memory forever.
 const maxPooledBuffer = 64 << 10
 
-// JSON serializes with encoding/json. Field tags, MarshalJSON and MarshalText
-// work as usual. "<", ">" and "&" are kept as they are, for payloads are not
-// HTML, and no newline follows the text.
+// JSON serializes with encoding/json. Field tags, MarshalJSON and MarshalText work as usual. It does
+// not escape "<", ">" and "&", because payloads are not HTML, and adds no newline. The zero value is
+// ready to use.
 //
-// A string that is not UTF-8 comes back with U+FFFD in place of the bad bytes.
+// Invalid bytes in a string that is not UTF-8 become U+FFFD.
 type JSON struct{}
 
 var _ Serializer = JSON{}
 
-// ContentType is "application/json".
+// ContentType returns "application/json".
 func (JSON) ContentType() string { return "application/json" }
 
-// Marshal returns v as JSON. The error names the Go type, and the field where
-// the value has a type or number that JSON cannot express.
+// Marshal returns v as JSON. Its error names the Go type, and the field whose type or number JSON
+// cannot represent.
 func (JSON) Marshal(v any) ([]byte, error) {
 	w := jsonWriters.Get().(*jsonWriter)
 	defer w.release()
@@ -37,22 +37,22 @@ func (JSON) Marshal(v any) ([]byte, error) {
 	return bytes.Clone(bytes.TrimSuffix(w.buffer.Bytes(), []byte("\n"))), nil
 }
 
-// Unmarshal fills v from one JSON text. The error names the Go type, and the
-// field or the byte at which the text does not fit.
+// Unmarshal fills v from one JSON text. Its error names the Go type, and the field or the byte at
+// which the text is invalid.
 func (JSON) Unmarshal(data []byte, v any) error {
 	err := json.Unmarshal(data, v)
 	if err == nil {
 		return nil
 	}
-	// An UnmarshalTypeError names the field itself.
+	// The text of an UnmarshalTypeError already names the field.
 	if syntax := (*json.SyntaxError)(nil); errors.As(err, &syntax) {
 		return fmt.Errorf("unmarshal JSON into %s: at byte %d of %d: %w", typeName(v), syntax.Offset, len(data), err)
 	}
 	return fmt.Errorf("unmarshal JSON into %s: %w", typeName(v), err)
 }
 
-// jsonWriter is an encoder with the buffer it writes to. An encoder is needed
-// because json.Marshal always escapes HTML.
+// jsonWriter is an encoder with its buffer. json.Marshal cannot be used, because it always escapes
+// HTML.
 type jsonWriter struct {
 	buffer  bytes.Buffer
 	encoder *json.Encoder
@@ -73,31 +73,31 @@ func (w *jsonWriter) release() {
 	jsonWriters.Put(w)
 }
 
-// locate adds the path of the field that JSON could not express.
+// locate adds to err the path of the field that JSON cannot represent.
 func locate(v any, err error) error {
 	var (
 		unsupportedType  *json.UnsupportedTypeError
 		unsupportedValue *json.UnsupportedValueError
-		culprit          func(reflect.Value) bool
+		match            func(reflect.Value) bool
 	)
 	switch {
 	case errors.As(err, &unsupportedType):
-		culprit = func(v reflect.Value) bool { return v.Type() == unsupportedType.Type }
+		match = func(v reflect.Value) bool { return v.Type() == unsupportedType.Type }
 	case errors.As(err, &unsupportedValue) && unsupportedValue.Value.CanFloat():
-		culprit = func(v reflect.Value) bool {
+		match = func(v reflect.Value) bool {
 			return v.CanFloat() && (math.IsNaN(v.Float()) || math.IsInf(v.Float(), 0))
 		}
 	default:
 		return err
 	}
-	path := fieldPath(v, culprit)
+	path := fieldPath(v, match)
 	if path == "" {
 		return err
 	}
 	return fmt.Errorf("at %s: %w", path, err)
 }
 
-// typeName is the Go type that v is or points to.
+// typeName returns the name of v's Go type, without pointers.
 func typeName(v any) string {
 	t := reflect.TypeOf(v)
 	if t == nil {

@@ -23,7 +23,7 @@ type line struct {
 	Extra map[string]any `json:"extra,omitempty"`
 }
 
-// gauge writes what JSON has no number for as null.
+// gauge writes numbers that JSON cannot represent as null.
 type gauge float64
 
 func (g gauge) MarshalJSON() ([]byte, error) {
@@ -69,7 +69,7 @@ func TestJSONKeepsHTMLCharactersAndAddsNoNewline(t *testing.T) {
 	require.Equal(t, `{"html":"<a href='?x=1&y=2'>"}`, string(data))
 }
 
-func TestJSONMarshalErrorTellsTypeAndField(t *testing.T) {
+func TestJSONMarshalErrorNamesTypeAndField(t *testing.T) {
 	t.Parallel()
 	type loop struct {
 		Next *loop
@@ -97,7 +97,7 @@ func TestJSONMarshalErrorTellsTypeAndField(t *testing.T) {
 			},
 			[]string{"serializer_test.order", "at Lines[0].Extra[notify]", "chan int"},
 		},
-		"a number beside one with a text of its own": {
+		"a number next to one with MarshalJSON": {
 			&struct{ Gauge, Weight any }{gauge(math.NaN()), math.NaN()},
 			[]string{"at Weight: "},
 		},
@@ -116,17 +116,17 @@ func TestJSONMarshalErrorTellsTypeAndField(t *testing.T) {
 	}
 }
 
-func TestJSONMarshalErrorTellsTheFieldOfValuesThatContainThemselves(t *testing.T) {
+func TestJSONMarshalErrorNamesTheFieldInValuesThatContainThemselves(t *testing.T) {
 	t.Parallel()
 	value := map[string]any{"bad": math.NaN()}
 	value["self"] = value
-	for range 50 { // the search walks maps in another order each time
+	for range 50 { // the order of maps differs each time
 		_, err := serializer.JSON{}.Marshal(value)
 		require.ErrorContains(t, err, "at [bad]: ")
 	}
 }
 
-func TestJSONMarshalErrorLeavesTheNextCallAlone(t *testing.T) {
+func TestJSONMarshalErrorDoesNotAffectTheNextCall(t *testing.T) {
 	t.Parallel()
 	for range 100 {
 		_, err := serializer.JSON{}.Marshal([]any{"begun", func() {}})
@@ -137,7 +137,7 @@ func TestJSONMarshalErrorLeavesTheNextCallAlone(t *testing.T) {
 	}
 }
 
-func TestJSONUnmarshalErrorTellsTypeAndPlace(t *testing.T) {
+func TestJSONUnmarshalErrorNamesTypeAndPosition(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		data  string
@@ -163,7 +163,7 @@ func TestJSONUnmarshalErrorTellsTypeAndPlace(t *testing.T) {
 	}
 }
 
-func TestJSONIgnoresFieldsThatTheTypeDoesNotKnow(t *testing.T) {
+func TestJSONIgnoresUnknownFields(t *testing.T) {
 	t.Parallel()
 	var got money
 	require.NoError(t, serializer.JSON{}.Unmarshal([]byte(`{"Currency":"EUR","Rounding":"up"}`), &got))

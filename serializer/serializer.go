@@ -19,8 +19,8 @@ import (
 // All methods must be safe for concurrent use. Errors should name the Go type and, if
 // possible, the field.
 type Serializer interface {
-	// ContentType is the media type of what Marshal returns, in lower case,
-	// such as "application/json". It is the same for every call.
+	// ContentType returns the media type of the payloads in lower case, such as
+	// "application/json". It is the same for every call.
 	ContentType() string
 	// Marshal returns the payload of v. The registry always passes a pointer, so that
 	// a published value and a published pointer give the same payload. The bytes
@@ -48,8 +48,8 @@ type TypeChecker interface {
 	CheckType(t reflect.Type) error
 }
 
-// Accepts reports whether s reads payloads of the content type: its own,
-// whatever the case and the parameters, or one that it takes as an [Accepter].
+// Accepts reports whether s reads payloads of the content type. That is its own content type, in any
+// case and with any parameters, or one that it accepts as an [Accepter].
 func Accepts(s Serializer, contentType string) bool {
 	media := mediaType(contentType)
 	if media == mediaType(s.ContentType()) {
@@ -59,10 +59,9 @@ func Accepts(s Serializer, contentType string) bool {
 	return ok && a.Accepts(media)
 }
 
-// IsJSON reports whether payloads of the content type are JSON texts and so fit
-// a JSON column: "application/json", "text/json" and everything that ends in
-// "+json", whatever the case and the parameters. The rule is the "JSON MIME
-// type" of the WHATWG MIME Sniffing Standard.
+// IsJSON reports whether payloads of the content type are JSON, and so fit a JSON column. That is
+// "application/json", "text/json" and every subtype that ends with "+json", in any case and with any
+// parameters: the "JSON MIME type" of the WHATWG MIME Sniffing Standard.
 func IsJSON(contentType string) bool {
 	media := mediaType(contentType)
 	if media == "application/json" || media == "text/json" {
@@ -73,7 +72,7 @@ func IsJSON(contentType string) bool {
 	return found && isJSON && kind != "" && name != ""
 }
 
-// mediaType is the content type without parameters, in lower case.
+// mediaType returns the content type without parameters, in lower case.
 func mediaType(contentType string) string {
 	media, _, _ := strings.Cut(contentType, ";")
 	return strings.ToLower(strings.TrimSpace(media))

@@ -47,14 +47,14 @@ func TestAcceptsItsOwnContentTypeInAnySpelling(t *testing.T) {
 	}
 }
 
-func TestAcceptsWhatAnAccepterTakes(t *testing.T) {
+func TestAcceptsTheContentTypesOfAnAccepter(t *testing.T) {
 	t.Parallel()
 	require.True(t, serializer.Accepts(lenient{}, "Text/JSON; charset=utf-8"))
 	require.True(t, serializer.Accepts(lenient{}, "application/json"))
 	require.False(t, serializer.Accepts(lenient{}, "text/plain"))
 }
 
-// lenient is JSON that also takes an older name.
+// lenient is JSON that also accepts an older name.
 type lenient struct{ serializer.JSON }
 
 func (lenient) Accepts(mediaType string) bool { return mediaType == "text/json" }

@@ -12,7 +12,7 @@ import (
 	"github.com/waybill-go/waybill/sinks"
 )
 
-func TestAnErrorKeepsItsClassInsideOthers(t *testing.T) {
+func TestAWrappedErrorKeepsItsClass(t *testing.T) {
 	t.Parallel()
 	cause := errors.New("cause")
 	until := time.Now().Add(time.Hour)

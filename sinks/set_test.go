@@ -28,7 +28,7 @@ func (s *settings) Validate() error {
 	return nil
 }
 
-// taken is a sink that keeps what it was made of.
+// taken is a sink that keeps the arguments of its constructor.
 type taken struct {
 	in sinks.Instance
 	settings
@@ -49,7 +49,7 @@ func TestASetBuildsSinksOfItsKinds(t *testing.T) {
 	given := sinks.Instance{Name: "events", Types: registry.New(), HTTPClient: http.DefaultClient}
 	build := func(kind, word string) (sinks.Sink, error) {
 		return set.Build(kind, given, func(config any) error {
-			require.Equal(t, "default", config.(*settings).Word, "before the user's values")
+			require.Equal(t, "default", config.(*settings).Word, "the defaults are set before the user's values")
 			config.(*settings).Word = word
 			return nil
 		})
@@ -58,7 +58,7 @@ func TestASetBuildsSinksOfItsKinds(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "given", sink.(taken).Word)
 	in := sink.(taken).in
-	require.NotNil(t, in.Logger, "a kind gets one in any case")
+	require.NotNil(t, in.Logger, "a constructor always gets a logger")
 	in.Logger = nil
 	require.Equal(t, given, in)
 
@@ -69,13 +69,13 @@ func TestASetBuildsSinksOfItsKinds(t *testing.T) {
 	require.ErrorContains(t, err, "the known kinds are a, b")
 }
 
-func TestKindsOfOneNameAreRefused(t *testing.T) {
+func TestKindsWithTheSameNameAreRefused(t *testing.T) {
 	_, err := sinks.NewSet(kindOf("a"), kindOf("b"), kindOf("a"))
 	require.ErrorIs(t, err, sinks.ErrDuplicateKind)
 	require.ErrorContains(t, err, `"a"`)
 }
 
-func TestAKindThatIsOfNoUseIsRefused(t *testing.T) {
+func TestAnInvalidKindIsRefused(t *testing.T) {
 	for want, kind := range map[string]sinks.Kind{
 		"has no name":            kindOf(""),
 		`"a" has no constructor`: sinks.NewKind[settings]("a", "", nil),
@@ -94,14 +94,14 @@ func TestAConstructorThatPanicsIsAnError(t *testing.T) {
 	require.EqualError(t, err, "the constructor of the kind a panicked: oh")
 }
 
-func TestNoSetIsAnEmptyOne(t *testing.T) {
+func TestANilSetIsEmpty(t *testing.T) {
 	var set *sinks.Set
 	require.Empty(t, set.Names())
 	_, err := set.Build("a", sinks.Instance{}, nil)
 	require.ErrorIs(t, err, sinks.ErrUnknownKind)
 }
 
-func TestASinkOfKindGoIsTheProgramsOrAbsent(t *testing.T) {
+func TestTheKindGoBuildsTheProgramsSinkOrAnAbsentOne(t *testing.T) {
 	kind := sinks.GoKind(map[string]func(sinks.Instance) (sinks.Sink, error){
 		"billing": func(in sinks.Instance) (sinks.Sink, error) { return taken{in: in}, nil },
 	})
@@ -116,5 +116,5 @@ func TestASinkOfKindGoIsTheProgramsOrAbsent(t *testing.T) {
 	_, err = sink.Deliver(t.Context(), nil)
 	require.ErrorIs(t, err, sinks.ErrAbsent)
 	class, _ := sinks.Classify(err)
-	require.Equal(t, sinks.ClassUnavailable, class, "nothing dies of it")
+	require.Equal(t, sinks.ClassUnavailable, class, "no delivery becomes dead because of it")
 }

@@ -1,6 +1,6 @@
-// Command text writes what Vale cannot find by itself into text files, so that it can check it: the
-// string literals of Go programs, and the comments of scripts, SQL and configuration files. Each text
-// stands on the line that it has in its source.
+// Command text extracts texts that Vale does not find by itself into text files: the string literals
+// of Go programs, and the comments of scripts, SQL and configuration files. Each text keeps its line
+// number.
 //
 //	go run .ci/vale/text.go FOLDER FILE...
 package main
@@ -17,7 +17,7 @@ import (
 )
 
 var (
-	// comments are the patterns of comments, by the end of a file's name.
+	// comments are the patterns of comments, by the end of the file name.
 	comments = []struct {
 		names   *regexp.Regexp
 		comment *regexp.Regexp
@@ -57,7 +57,7 @@ func main() {
 	}
 }
 
-// literals puts the string literals that are sentences into the lines where they stand.
+// literals writes the string literals that are sentences to their lines.
 func literals(source []byte, lines []string) {
 	files := token.NewFileSet()
 	file := files.AddFile("", -1, len(source))
@@ -88,7 +88,7 @@ func literals(source []byte, lines []string) {
 	}
 }
 
-// commented puts the comments of a file into the lines where they stand.
+// commented writes the comments of a file to their lines.
 func commented(path string, source []byte, lines []string) {
 	for _, kind := range comments {
 		if !kind.names.MatchString(path) {

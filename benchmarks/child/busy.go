@@ -5,7 +5,7 @@ import (
 	"errors"
 )
 
-// Loops are processes that compute for nothing.
+// Loops are processes that keep cores busy.
 type Loops []*process
 
 // StartLoops keeps n cores busy until Stop.
@@ -20,7 +20,7 @@ func StartLoops(n int) (loops Loops, err error) {
 	return loops, nil
 }
 
-// IDs are the processes'.
+// IDs returns the ids of the processes.
 func (l Loops) IDs() (ids []int) {
 	for _, p := range l {
 		ids = append(ids, p.ID())
@@ -28,7 +28,7 @@ func (l Loops) IDs() (ids []int) {
 	return ids
 }
 
-// Stop ends them and returns when they have ended.
+// Stop stops the processes and waits until they have ended.
 func (l Loops) Stop() error {
 	var problems []error
 	for _, p := range l {
@@ -40,7 +40,7 @@ func (l Loops) Stop() error {
 	return errors.Join(problems...)
 }
 
-// spin looks at the context now and then.
+// spin uses a core until ctx is done.
 func spin(ctx context.Context) {
 	for n := uint64(1); n%(1<<20) != 0 || ctx.Err() == nil; n++ {
 	}

@@ -1,6 +1,6 @@
-// Package child runs parts of a comparison as processes of their own: the same program,
-// started again with another task. A child ends with its parent, however that ends:
-// its input is a pipe that only the parent holds open.
+// Package child runs parts of a comparison in separate processes: the same program, started again
+// with another task. A child ends when its parent ends, even if the parent is killed: the child's
+// standard input is a pipe that only the parent holds open.
 package child
 
 import (
@@ -16,7 +16,7 @@ import (
 	"github.com/waybill-go/waybill/benchmarks/peer"
 )
 
-// variable tells a process that it is a child, and its task.
+// variable is the environment variable with the task of a child. A process without it is no child.
 const variable = "WAYBILL_PEERS_CHILD"
 
 // task is what a child does; one field is set.
@@ -26,8 +26,8 @@ type task struct {
 	Stage *peer.Stage `json:"stage,omitempty"`
 }
 
-// Main does the task of a process that is a child, and ends it; in any other it does
-// nothing. Programs that start children, and tests, call it first.
+// Main runs the task of a child and exits. In a process that is no child it does nothing. Programs
+// and tests that start children call it first.
 func Main() {
 	text := os.Getenv(variable)
 	if text == "" {
@@ -37,7 +37,7 @@ func Main() {
 	err := json.Unmarshal([]byte(text), &t)
 	ctx, stop := context.WithCancel(context.Background())
 	go func() {
-		_, _ = io.Copy(io.Discard, os.Stdin) // ends with the parent, or when it has enough
+		_, _ = io.Copy(io.Discard, os.Stdin) // ends when the parent ends or closes the pipe
 		stop()
 	}()
 	switch {
@@ -58,12 +58,12 @@ func Main() {
 	os.Exit(0)
 }
 
-// process is a child as its parent sees it.
+// process is the parent's handle of a child.
 type process struct {
-	command    *exec.Cmd
-	input      io.Closer
-	output     io.Reader
-	complaints *bytes.Buffer
+	command *exec.Cmd
+	input   io.Closer
+	output  io.Reader
+	stderr  *bytes.Buffer
 }
 
 func start(t task) (*process, error) {
@@ -77,8 +77,8 @@ func start(t task) (*process, error) {
 	}
 	command := exec.Command(program)
 	command.Env = append(os.Environ(), variable+"="+string(text))
-	complaints := new(bytes.Buffer)
-	command.Stderr = complaints
+	stderr := new(bytes.Buffer)
+	command.Stderr = stderr
 	input, err := command.StdinPipe()
 	if err != nil {
 		return nil, err
@@ -90,16 +90,16 @@ func start(t task) (*process, error) {
 	if err := command.Start(); err != nil {
 		return nil, fmt.Errorf("start %s again: %w", program, err)
 	}
-	return &process{command, input, output, complaints}, nil
+	return &process{command, input, output, stderr}, nil
 }
 
-// ID is the process's.
+// ID returns the id of the process.
 func (p *process) ID() int { return p.command.Process.Pid }
 
-// wait returns how it ended.
+// wait waits until the process has ended. It returns an error with the child's output if it failed.
 func (p *process) wait() error {
 	if err := p.command.Wait(); err != nil {
-		return fmt.Errorf("%s as a child: %w\n%s", p.command, err, bytes.TrimSpace(p.complaints.Bytes()))
+		return fmt.Errorf("%s as a child: %w\n%s", p.command, err, bytes.TrimSpace(p.stderr.Bytes()))
 	}
 	return nil
 }

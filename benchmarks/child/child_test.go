@@ -36,5 +36,5 @@ func TestARelayThatFailsIsAnError(t *testing.T) {
 	<-relay.Ended()
 	_, err = relay.Stop()
 	require.ErrorContains(t, err, "exit status 1")
-	require.ErrorContains(t, err, "/nowhere/outbox.db", "what it said")
+	require.ErrorContains(t, err, "/nowhere/outbox.db", "the output of the process")
 }

@@ -17,32 +17,32 @@ import (
 	"github.com/waybill-go/waybill/benchmarks/receiver"
 )
 
-// Delivery is a forwarder that carries orders to nowhere.
+// Delivery is the task of a forwarder that delivers orders to nowhere.
 type Delivery struct {
 	Forwarder peer.WaybillForwarder
 	DSN       string
-	// Orders is how many are pending for each sink.
+	// Orders is the backlog of each sink.
 	Orders int
 }
 
-// Report is what a Relay has to say when it has stopped.
+// Report is the result of a Relay.
 type Report struct {
 	Verdict receiver.Verdict
-	// Resident and Heap are the most memory that the process had, in bytes: as the
-	// system counts it, and live and dead objects of Go. 0 where it is not known.
+	// Resident and Heap are the maximum memory of the process, in bytes: the resident size, and
+	// live and dead Go objects. 0 if it is unknown.
 	Resident, Heap uint64
 }
 
-// Relay is a process that delivers.
+// Relay is a process with a forwarder.
 type Relay struct {
 	*process
 	arrived chan struct{}
 	ended   chan struct{}
 	report  Report
-	err     error // of reading what it says; once it has ended
+	err     error // of reading the output of the process; set before ended is closed
 }
 
-// StartRelay starts one.
+// StartRelay starts a process with a forwarder.
 func StartRelay(d Delivery) (*Relay, error) {
 	p, err := start(task{Relay: &d})
 	if err != nil {
@@ -56,7 +56,8 @@ func StartRelay(d Delivery) (*Relay, error) {
 	return r, nil
 }
 
-// listen reads a line once all have arrived, and the report at the end.
+// listen reads the output of the process: a line once all orders have arrived, and the report at the
+// end.
 func (r *Relay) listen() error {
 	lines := bufio.NewReader(r.output)
 	line, err := lines.ReadString('\n')
@@ -65,18 +66,18 @@ func (r *Relay) listen() error {
 		line, err = lines.ReadString('\n')
 	}
 	if err != nil {
-		return fmt.Errorf("read what the relay's process says: %w", err)
+		return fmt.Errorf("read the output of the relay's process: %w", err)
 	}
 	return json.Unmarshal([]byte(line), &r.report)
 }
 
-// Arrived is closed when all orders have come.
+// Arrived is closed when all orders have arrived.
 func (r *Relay) Arrived() <-chan struct{} { return r.arrived }
 
-// Ended is closed when it has stopped, or failed.
+// Ended is closed when the process has stopped or failed.
 func (r *Relay) Ended() <-chan struct{} { return r.ended }
 
-// Stop stops it in order.
+// Stop stops the process gracefully and returns its report.
 func (r *Relay) Stop() (Report, error) {
 	closed := r.input.Close()
 	<-r.ended
@@ -85,7 +86,7 @@ func (r *Relay) Stop() (Report, error) {
 
 const allArrived = "arrived"
 
-// deliver is the child's side.
+// deliver runs the forwarder in the child, and writes the output that Relay reads.
 func (d *Delivery) deliver(ctx context.Context, parent io.Writer) error {
 	to, err := receiver.New(receiver.Config{
 		Kind: receiver.Nowhere, InFlight: d.Forwarder.Threshold, Capacity: d.Orders, Copies: d.Forwarder.Sinks,
@@ -100,7 +101,7 @@ func (d *Delivery) deliver(ctx context.Context, parent io.Writer) error {
 	work.Go(func() {
 		select {
 		case <-to.Expect(d.Orders * max(1, d.Forwarder.Sinks)):
-			_, _ = fmt.Fprintln(parent, allArrived) // a parent that is gone needs no answer
+			_, _ = fmt.Fprintln(parent, allArrived) // an error means that the parent has ended
 		case <-ctx.Done():
 		}
 	})
@@ -119,7 +120,7 @@ func (d *Delivery) deliver(ctx context.Context, parent io.Writer) error {
 	return json.NewEncoder(parent).Encode(report)
 }
 
-// largestHeap looks now and then until ctx ends.
+// largestHeap samples the heap until ctx is done, and returns the largest size in bytes.
 func largestHeap(ctx context.Context) (most uint64) {
 	sample := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
 	ticker := time.NewTicker(10 * time.Millisecond)
@@ -135,7 +136,7 @@ func largestHeap(ctx context.Context) (most uint64) {
 	}
 }
 
-// resident is 0 where there is no /proc.
+// resident returns the maximum resident size of this process in bytes, or 0 without /proc.
 func resident() uint64 {
 	self, err := procfs.Self()
 	if err != nil {

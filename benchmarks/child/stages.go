@@ -7,13 +7,13 @@ import (
 	"github.com/waybill-go/waybill/benchmarks/peer"
 )
 
-// Stages are processes that deliver what a topic holds.
+// Stages are processes that deliver the records of a topic.
 type Stages struct {
 	list  []*process
-	ended chan struct{} // has room for all
+	ended chan struct{} // with room for all processes, so that no sender blocks
 }
 
-// StartStages starts n processes of a kind. They work until Stop.
+// StartStages starts n processes with the same stage. They deliver until Stop.
 func StartStages(s peer.Stage, n int) (*Stages, error) {
 	stages := &Stages{ended: make(chan struct{}, n)}
 	for range n {
@@ -30,7 +30,7 @@ func StartStages(s peer.Stage, n int) (*Stages, error) {
 	return stages, nil
 }
 
-// IDs are the processes'.
+// IDs returns the ids of the processes.
 func (s *Stages) IDs() (ids []int) {
 	for _, p := range s.list {
 		ids = append(ids, p.ID())
@@ -38,11 +38,11 @@ func (s *Stages) IDs() (ids []int) {
 	return ids
 }
 
-// Ended delivers a value for each process that has ended. It is for those who wait for their
-// work: none ends by itself but by an error, which Stop returns.
+// Ended receives a value for each process that has ended. Before Stop, a process ends only with an
+// error, which Stop returns.
 func (s *Stages) Ended() <-chan struct{} { return s.ended }
 
-// Stop stops them in order and returns when they have ended.
+// Stop stops the processes gracefully and waits until they have ended.
 func (s *Stages) Stop() error {
 	var problems []error
 	for _, p := range s.list {

@@ -9,8 +9,8 @@ import (
 	"github.com/waybill-go/waybill/benchmarks/machine"
 )
 
-// CPU returns the processor time that the processes of the servers have used so far;
-// false where they are not to be seen: another machine, or no Linux.
+// CPU returns the processor time that the processes of the servers have used so far; false if they
+// are not visible, because they run on another machine or the system is not Linux.
 func (s *Server) CPU(ctx context.Context) (used time.Duration, ok bool) {
 	var backend int
 	if err := s.admin.QueryRowContext(ctx, `SELECT pg_backend_pid()`).Scan(&backend); err != nil {

@@ -10,8 +10,7 @@ import (
 	"runtime"
 )
 
-// files are SQLite databases in a folder of their own, beside PostgreSQL's: in the one
-// for temporary files.
+// files are the SQLite databases, in a new folder for temporary files.
 type files struct {
 	folder    string
 	templates map[string]string
@@ -28,7 +27,7 @@ func (f *files) path() string {
 	return filepath.Join(f.folder, fmt.Sprintf("%d.db", f.next))
 }
 
-// CopyFile is Copy for a file of SQLite, whose path it returns.
+// CopyFile is Copy for an SQLite file. It returns the path of the copy.
 func (s *Server) CopyFile(ctx context.Context, key string, fill Fill) (path string, drop func() error, err error) {
 	template, there := s.files.templates[key]
 	if !there {
@@ -42,13 +41,13 @@ func (s *Server) CopyFile(ctx context.Context, key string, fill Fill) (path stri
 	if err := copyFile(template, path); err != nil {
 		return "", nil, err
 	}
-	runtime.GC() // what the run before left is not this one's work
+	runtime.GC() // so that this run need not collect the garbage of the last one
 	return path, func() error {
 		return errors.Join(os.Remove(path), os.RemoveAll(path+"-wal"), os.RemoveAll(path+"-shm"))
 	}, nil
 }
 
-// copyFile waits for the disk, so that no run pays for it.
+// copyFile copies a file and syncs the copy, so that no run waits for this write.
 func copyFile(from, to string) error {
 	source, err := os.Open(from)
 	if err != nil {

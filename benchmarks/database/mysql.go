@@ -13,14 +13,15 @@ import (
 	"github.com/waybill-go/waybill/framework/store/mysql/mysqltest"
 )
 
-// mysqlServer is a MySQL or MariaDB that is started when it is needed first.
+// mysqlServer is a MySQL or MariaDB server.
 type mysqlServer struct {
 	*mysqltest.Server
-	pid       int // 0: it is not known
+	pid       int // 0: unknown
 	templates map[string]string
 }
 
-// mysql starts the server of a family once. mysqltest.ErrNoServer is of a machine that has none.
+// mysql returns the server of a family. The first call starts it; it returns mysqltest.ErrNoServer if
+// the machine has none.
 func (s *Server) mysql(ctx context.Context, family mysqltest.Family) (*mysqlServer, error) {
 	if m := s.mysqls[family]; m != nil {
 		return m, nil
@@ -44,7 +45,7 @@ func (s *Server) mysql(ctx context.Context, family mysqltest.Family) (*mysqlServ
 	})
 }
 
-// in lends a database of the server.
+// in calls use with a handle of a database of the server.
 func (m *mysqlServer) in(ctx context.Context, name string, use func(*sql.DB) error) error {
 	db, err := sql.Open("mysql", m.DSN(name))
 	if err != nil {
@@ -53,7 +54,7 @@ func (m *mysqlServer) in(ctx context.Context, name string, use func(*sql.DB) err
 	return errors.Join(use(db), db.Close())
 }
 
-// CopyMySQL is Copy for MySQL and MariaDB. It returns a URL.
+// CopyMySQL is Copy for MySQL and MariaDB. It returns the URL of the copy.
 func (s *Server) CopyMySQL(ctx context.Context, family mysqltest.Family, key string, fill Fill) (dsn string, drop func() error, err error) {
 	m, err := s.mysql(ctx, family)
 	if err != nil {
@@ -76,11 +77,11 @@ func (s *Server) CopyMySQL(ctx context.Context, family mysqltest.Family, key str
 	if err := m.in(ctx, template, func(db *sql.DB) error { return copyTables(ctx, db, name) }); err != nil {
 		return "", nil, errors.Join(err, drop())
 	}
-	runtime.GC() // what the run before left is not this one's work
+	runtime.GC() // so that this run need not collect the garbage of the last one
 	return m.URL(name), drop, nil
 }
 
-// copyTables copies all tables of a database row by row, which keeps the numbers of rows.
+// copyTables copies all tables of a database with their rows, which keep their offsets.
 func copyTables(ctx context.Context, from *sql.DB, to string) error {
 	rows, err := from.QueryContext(ctx, `SELECT t.TABLE_NAME, c.COLUMN_NAME FROM information_schema.TABLES t JOIN information_schema.COLUMNS c
 		ON c.TABLE_SCHEMA = t.TABLE_SCHEMA AND c.TABLE_NAME = t.TABLE_NAME AND coalesce(c.GENERATION_EXPRESSION, '') = '' WHERE t.TABLE_SCHEMA = DATABASE()`)

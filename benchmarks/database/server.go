@@ -1,7 +1,6 @@
-// Package database is the PostgreSQL that all contenders work on. Each run gets a
-// database of its own: a copy, made file by file, of one that was filled before,
-// so that every run finds the same tables, the same statistics and no traces of
-// others.
+// Package database starts the database servers of a comparison. Each run gets a separate database:
+// a copy of one that was filled before. So every run finds the same tables and the same statistics,
+// and no traces of other runs.
 package database
 
 import (
@@ -18,23 +17,22 @@ import (
 	"github.com/waybill-go/waybill/framework/store/postgres/postgrestest"
 )
 
-// settings are those of a server that is started here, over PostgreSQL's own
-// defaults.
+// settings returns the settings of a started server that differ from PostgreSQL's defaults.
 func settings() map[string]string {
 	return map[string]string{
 		"shared_buffers":     "1GB",
-		"max_wal_size":       "4GB", // with one at each copy, no checkpoint begins within a run
+		"max_wal_size":       "4GB", // each copy makes a checkpoint, and none begins during a run
 		"checkpoint_timeout": "1h",
 		"max_connections":    "200",
 	}
 }
 
-// fileCopy is the first version in which how a database is copied can be chosen.
+// fileCopy is the first version with the option STRATEGY for copies of databases.
 const fileCopy = 150_000
 
 // Server is a running PostgreSQL. It is not safe for concurrent use.
 type Server struct {
-	started   *postgrestest.Server // nil if the server was there before
+	started   *postgrestest.Server // nil if Start did not start the server
 	address   *url.URL
 	admin     *sql.DB
 	strategy  string
@@ -45,10 +43,9 @@ type Server struct {
 	mysqls    map[mysqltest.Family]*mysqlServer
 }
 
-// Start starts a server of the binaries on this machine, or, where address is not
-// empty, uses the one that it names: a URL of a user who may create databases. One
-// that is started waits for the disk if it is to be durable, as all that is
-// measured must be; without, it makes tests faster.
+// Start starts a server with the binaries on this machine. If address is not empty, it uses the
+// server at that URL instead, whose user must be allowed to create databases. A durable server waits
+// for the disk, as measurements need it; without, tests are faster.
 func Start(ctx context.Context, address string, durable bool) (_ *Server, err error) {
 	s := &Server{templates: make(map[string]string), durable: durable, mysqls: make(map[mysqltest.Family]*mysqlServer)}
 	defer func() {
@@ -82,7 +79,7 @@ func Start(ctx context.Context, address string, durable bool) (_ *Server, err er
 	return s, nil
 }
 
-// Close drops the filled databases and stops the server if it was started here.
+// Close drops the filled databases, and stops the servers that were started.
 func (s *Server) Close() error {
 	var problems []error
 	if s.admin != nil {
@@ -105,11 +102,11 @@ func (s *Server) Close() error {
 	return errors.Join(problems...)
 }
 
-// Fill makes a database and fills it; it must leave no connections to it.
+// Fill creates the tables of a database and fills them. It must leave no connections open.
 type Fill func(ctx context.Context, dsn string) error
 
-// Copy returns a database as fill leaves one, and what drops it again. Calls with the
-// same key fill once.
+// Copy returns a copy of a database that fill has filled, and a function that drops the copy. Calls
+// with the same key share the filled database.
 func (s *Server) Copy(ctx context.Context, key string, fill Fill) (dsn string, drop func() error, err error) {
 	template, err := s.template(ctx, key, fill)
 	if err != nil {
@@ -119,7 +116,7 @@ func (s *Server) Copy(ctx context.Context, key string, fill Fill) (dsn string, d
 	if err != nil {
 		return "", nil, err
 	}
-	runtime.GC() // what the run before left is not this one's work
+	runtime.GC() // so that this run need not collect the garbage of the last one
 	return s.dsn(name), func() error { return s.drop(context.WithoutCancel(ctx), name) }, nil
 }
 
@@ -138,7 +135,7 @@ func (s *Server) template(ctx context.Context, key string, fill Fill) (string, e
 	return name, nil
 }
 
-// settle does what autovacuum would do some time later.
+// settle vacuums and analyzes a database, as autovacuum would do later.
 func (s *Server) settle(ctx context.Context, dsn string) error {
 	db, err := postgres.OpenDB(dsn)
 	if err != nil {
@@ -151,7 +148,7 @@ func (s *Server) settle(ctx context.Context, dsn string) error {
 func (s *Server) create(ctx context.Context, how string) (name string, err error) {
 	s.next++
 	name = fmt.Sprintf("waybill_peers_%d", s.next)
-	if err := s.drop(ctx, name); err != nil { // left by an earlier one that was killed
+	if err := s.drop(ctx, name); err != nil { // left by an earlier process that was killed
 		return "", err
 	}
 	if _, err := s.admin.ExecContext(ctx, `CREATE DATABASE `+name+how); err != nil {
@@ -173,7 +170,7 @@ func (s *Server) dsn(name string) string {
 	return address.String()
 }
 
-// Facts are the server's version and the settings that matter.
+// Facts returns the server's version and the settings that affect results.
 func (s *Server) Facts(ctx context.Context) (version string, settings map[string]string, err error) {
 	settings = make(map[string]string)
 	rows, err := s.admin.QueryContext(ctx, `SELECT name, current_setting(name) FROM pg_settings WHERE name IN

@@ -1,5 +1,5 @@
-// Package limit has what no outbox can be faster than: reading rows without
-// delivering them, and delivering made-up orders without reading any.
+// Package limit has contenders that show the limits of an outbox: they read rows without delivering
+// them, or deliver made-up orders without reading any.
 package limit
 
 import (
@@ -73,11 +73,11 @@ func readPage(ctx context.Context, query *sql.Stmt, after int64, to receiver.Des
 	return last, last > after, rows.Err()
 }
 
-// SyncProducer has as many goroutines as may be in flight send one record each.
+// SyncProducer sends records in inFlight goroutines, one record at a time in each.
 func SyncProducer(inFlight int) peer.Relay {
 	return peer.Relay{
 		Name:          fmt.Sprintf("Limit: sarama SyncProducer, %d in flight", inFlight),
-		Configuration: "SendMessage in so many goroutines; acks=all, five requests in flight",
+		Configuration: "SendMessage in that many goroutines; acks=all, five requests in flight",
 		Bare:          true,
 		Outbox:        peer.Business{},
 		Deliver: func(ctx context.Context, _ string, to receiver.Destination) error {
@@ -93,7 +93,7 @@ func SyncProducer(inFlight int) peer.Relay {
 	}
 }
 
-// AsyncProducer is fed without waiting for anything.
+// AsyncProducer sends records without waiting for their acknowledgements.
 func AsyncProducer() peer.Relay {
 	return peer.Relay{
 		Name:          "Limit: sarama AsyncProducer",
@@ -130,7 +130,7 @@ func deliverAsync(ctx context.Context, _ string, to receiver.Destination) error 
 	return failed
 }
 
-// FranzGo is fed without waiting for anything.
+// FranzGo sends records without waiting for their acknowledgements.
 func FranzGo() peer.Relay {
 	return peer.Relay{
 		Name:          "Limit: franz-go",
@@ -176,11 +176,11 @@ func HTTP() peer.Relay {
 	}
 }
 
-// Mail is a loop around go-mail's client, over that many connections.
+// Mail sends mails in a loop around go-mail's client, over that many connections.
 func Mail(connections int) peer.Relay {
 	return peer.Relay{
 		Name:          fmt.Sprintf("Limit: go-mail in a loop, %s", plural(connections)),
-		Configuration: "a message composed and sent by wneessen/go-mail in as many goroutines, each with a connection of its own, which it keeps; without the NOOP before each mail",
+		Configuration: "a message composed and sent by wneessen/go-mail in as many goroutines, each with a permanent connection; without the NOOP before each mail",
 		Bare:          true,
 		Outbox:        peer.Business{},
 		Deliver: func(ctx context.Context, _ string, to receiver.Destination) (err error) {
@@ -226,10 +226,10 @@ func dialMail(address string) (*mail.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	return client, client.DialWithContext(context.Background()) // its deadline is the client's own
+	return client, client.DialWithContext(context.Background()) // the client has a timeout
 }
 
-// sendMail says what Waybill's templates say.
+// sendMail sends the mail that Waybill's templates render.
 func sendMail(client *mail.Client, o workload.Order) error {
 	var text, html strings.Builder
 	fmt.Fprintf(&text, "Hello %s,\n\nwe have your order %s of %s:\n\n", o.Customer, o.ID, o.PlacedOn)
@@ -250,7 +250,7 @@ func sendMail(client *mail.Client, o workload.Order) error {
 	return client.Send(m)
 }
 
-// each calls do with the numbers up to n, in parallel, until ctx ends.
+// each calls do with the numbers from 0 to n-1, in parallel goroutines, until ctx is done.
 func each(ctx context.Context, n, parallel int, do func(number int) error) error {
 	var next atomic.Int64
 	group, ctx := errgroup.WithContext(ctx)

@@ -1,5 +1,5 @@
-// Package machine reports how busy the machine is that a comparison runs on, and keeps
-// it busy where that is to be measured. Where there is no /proc it knows nothing.
+// Package machine reports how busy the machine of a comparison is. It reads /proc, and reports
+// nothing on systems without it.
 package machine
 
 import (
@@ -14,21 +14,20 @@ import (
 	"github.com/prometheus/procfs"
 )
 
-// Usage is processor time of the whole machine, summed over its cores, since it was
-// started.
+// Usage is processor time of the whole machine since its start, summed over its cores.
 type Usage struct {
-	// Busy is what the processes have had that are to be seen here, those that have ended
-	// included. It is not what /proc/stat says: that is sampled at the ticks of the clock, at which
-	// timers fire too, so a program that wakes every millisecond seems to keep a core busy.
+	// Busy is the time of all visible processes, including those that have ended. It is not from
+	// /proc/stat, which samples at the ticks of the clock. Timers fire at these ticks too, so there a
+	// program that wakes every millisecond seems to keep a core busy.
 	Busy time.Duration
-	// Stolen is what the hypervisor gave to others while there was something to do here.
+	// Stolen is the time that the hypervisor gave to other guests while this machine had work.
 	Stolen time.Duration
-	// Throttled is how long the control group of this process had to wait, because it
-	// had used up its quota; 0 where it has none.
+	// Throttled is how long the control group of this process waited because it had used up its
+	// quota; 0 without a quota.
 	Throttled time.Duration
 }
 
-// Used reads it; false where the system does not tell.
+// Used returns the usage so far; false if the system does not report it.
 func Used() (u Usage, ok bool) {
 	proc, err := procfs.NewDefaultFS()
 	if err != nil {
@@ -54,16 +53,16 @@ func Used() (u Usage, ok bool) {
 
 func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
 
-// Since is what was used after an earlier reading.
+// Since returns the usage after an earlier reading.
 func (u Usage) Since(earlier Usage) Usage {
 	return Usage{u.Busy - earlier.Busy, u.Stolen - earlier.Stolen, u.Throttled - earlier.Throttled}
 }
 
-// groups is where version 2 of control groups is mounted.
+// groups is the folder where version 2 of control groups is mounted.
 const groups = "/sys/fs/cgroup"
 
-// throttled reads cpu.stat of the own control group. Inside a container, whose path
-// may be that of the machine outside, it is at the root.
+// throttled reads cpu.stat of this process's control group. In a container the path of the group can
+// be that of the host; then cpu.stat is in the root folder.
 func throttled() time.Duration {
 	self, err := procfs.Self()
 	if err != nil {
@@ -100,7 +99,7 @@ func throttledIn(cpuStat []byte) time.Duration {
 // ticksASecond is USER_HZ, which is 100 on every architecture that Go runs on.
 const ticksASecond = 100
 
-// Ticks is processor time as /proc counts it.
+// Ticks converts processor time from the unit of /proc.
 func Ticks(n uint) time.Duration { return time.Duration(n) * (time.Second / ticksASecond) }
 
 // CPU is the processor time that processes have had; one that has ended counts
@@ -118,7 +117,7 @@ func CPU(pids ...int) (used time.Duration) {
 	return used
 }
 
-// Load is the average over the last minute; 0 where it is not known.
+// Load returns the load average of the last minute; 0 if it is unknown.
 func Load() float64 {
 	proc, err := procfs.NewDefaultFS()
 	if err != nil {

@@ -19,23 +19,24 @@ import (
 	"github.com/waybill-go/waybill/framework/store/mysql/mysqltest"
 )
 
-// InMySQL is an outbox in MySQL or MariaDB instead of PostgreSQL. Its dsn is a URL of either.
+// InMySQL is an outbox in MySQL or MariaDB. Its dsn is a URL that begins with mysql://.
 type InMySQL struct {
 	Outbox
 	Family mysqltest.Family
 }
 
-// Name tells it apart.
+// Name returns the name of the outbox and of the family.
 func (m InMySQL) Name() string { return m.Outbox.Name() + " in " + string(m.Family) }
 
-// inMySQL says whether a dsn is that of MySQL or MariaDB.
+// inMySQL reports whether a dsn is a URL of MySQL or MariaDB.
 func inMySQL(dsn string) bool { return strings.HasPrefix(dsn, "mysql://") }
 
 const createMySQLBusiness = `CREATE TABLE purchases (id bigint PRIMARY KEY, customer varchar(100) NOT NULL, cents bigint NOT NULL, placed_on datetime(6) NOT NULL)`
 
 var argument = regexp.MustCompile(`\$[0-9]+`)
 
-// rebind writes arguments, which stand in their order, as the database of a dsn takes them.
+// rebind replaces $1, $2 and so on by the placeholders of a dsn's database. The query must use its
+// arguments in order.
 func rebind(dsn, query string) string {
 	if !inMySQL(dsn) {
 		return query
@@ -43,7 +44,7 @@ func rebind(dsn, query string) string {
 	return argument.ReplaceAllLiteralString(query, "?")
 }
 
-// insertRows is how many rows one INSERT has.
+// insertRows is the number of rows in one INSERT.
 const insertRows = 500
 
 // insertMany fills a table of MySQL.
@@ -104,8 +105,8 @@ func skipLockedMySQLTurn(ctx context.Context, db *sql.DB, out sender) (n int, er
 	return len(batch), tx.Commit()
 }
 
-// openWatermill opens a database for Watermill, whose bytes MySQL takes for JSON only where they do not stand in
-// the statement.
+// openWatermill opens a database for Watermill. MySQL accepts its bytes as JSON only if the driver
+// does not write them into the text of the statement.
 func openWatermill(dsn string) (*sql.DB, error) {
 	if !inMySQL(dsn) {
 		return openDB(dsn)
@@ -119,7 +120,7 @@ func openWatermill(dsn string) (*sql.DB, error) {
 	return sql.Open("mysql", config.FormatDSN())
 }
 
-// watermillAdapters are Watermill's own for the database of a dsn.
+// watermillAdapters returns Watermill's adapters for a dsn's database.
 func watermillAdapters(dsn string, batch int) (watermillsql.SchemaAdapter, watermillsql.OffsetsAdapter) {
 	if inMySQL(dsn) {
 		return watermillsql.DefaultMySQLSchema{SubscribeBatchSize: batch}, watermillsql.DefaultMySQLOffsetsAdapter{}
@@ -127,13 +128,13 @@ func watermillAdapters(dsn string, batch int) (watermillsql.SchemaAdapter, water
 	return watermillsql.DefaultPostgreSQLSchema{SubscribeBatchSize: batch}, watermillsql.DefaultPostgreSQLOffsetsAdapter{}
 }
 
-// Gappy is Waybill's outbox with an offset that was rolled back in front of each twentieth order.
+// Gappy is Waybill's outbox with an offset that was rolled back before each twentieth order.
 type Gappy struct{ Waybill }
 
-// Name tells it apart.
+// Name returns the name of the outbox.
 func (Gappy) Name() string { return "waybill with gaps" }
 
-// Fill leaves rows out.
+// Fill appends orders and removes some rows between them.
 func (g Gappy) Fill(ctx context.Context, dsn string, n int) error {
 	const every = 20
 	total := n + n/(every-1)
@@ -150,7 +151,7 @@ func (g Gappy) Fill(ctx context.Context, dsn string, n int) error {
 	)
 }
 
-// Ask asks a database for nothing on one connection, with a rest between two questions, until ctx is done.
+// Ask sends SELECT 1 on one connection until ctx is done, with a pause after each.
 func Ask(ctx context.Context, dsn string, rest time.Duration) error {
 	return withDB(dsn, func(db *sql.DB) error {
 		for {

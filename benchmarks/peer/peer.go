@@ -1,5 +1,5 @@
-// Package peer has the contenders: Waybill, and those that it is compared with, each
-// doing the same work on the same PostgreSQL as its users would do it.
+// Package peer has the contenders: Waybill and its peers. Each does the same work on the same
+// database, in the way in which its users would do it.
 package peer
 
 import (
@@ -16,42 +16,42 @@ import (
 	"github.com/waybill-go/waybill/benchmarks/workload"
 )
 
-// Relay carries what is pending in an outbox to a destination.
+// Relay delivers the pending orders of an outbox to a destination.
 type Relay struct {
-	// Name says who and, in brackets, how.
+	// Name is the name of the contender and, in brackets, its variant.
 	Name string
-	// Configuration is what differs from the library's defaults, for the report.
+	// Configuration describes the settings, above all those that differ from the defaults.
 	Configuration string
-	// Outbox is what the relay reads.
+	// Outbox is the outbox that the relay reads.
 	Outbox Outbox
-	// Deliver works until ctx ends, and then stops as it would in production. It
-	// returns nil for that. One that ends by itself has nothing left to do.
+	// Deliver works until ctx is done. Then it stops as it would in production, and returns nil. It
+	// may return earlier if there is nothing left to do.
 	Deliver func(ctx context.Context, dsn string, to receiver.Destination) error
-	// Bare says that nothing is ever settled, as with limits: what has not arrived
-	// when the time is up is not lost.
+	// Bare means that the relay settles nothing, as limits do: orders that have not arrived at the
+	// end of a run are not lost.
 	Bare bool
-	// Lossy says why it loses orders, as no outbox may: the comparison goes on then. Empty: it does not.
+	// Lossy says why the relay loses orders; the comparison then continues. "" if it loses none.
 	Lossy string
 }
 
-// Outbox is the writing side, and the tables.
+// Outbox has the tables of a contender, and its publisher.
 type Outbox interface {
-	// Name tells outboxes apart.
+	// Name identifies the tables: outboxes with the same name share filled databases.
 	Name() string
-	// Migrate makes the tables in an empty database.
+	// Migrate creates the tables in an empty database.
 	Migrate(ctx context.Context, dsn string) error
-	// Fill appends the orders from 0 up to n.
+	// Fill appends the orders from 0 to n-1.
 	Fill(ctx context.Context, dsn string, n int) error
-	// Pending is how many orders are not settled yet. It is asked while no relay runs.
+	// Pending returns the number of orders that are not settled. Call it while no relay runs.
 	Pending(ctx context.Context, dsn string) (int, error)
 	// Open returns a publisher for that many clients.
 	Open(ctx context.Context, dsn string, clients int) (Publisher, error)
 }
 
-// Publisher makes business transactions. It is safe for concurrent use.
+// Publisher runs business transactions. It is safe for concurrent use.
 type Publisher interface {
-	// Publish writes one business row and one order in one transaction, and tells
-	// when it began to commit.
+	// Publish writes one business row and one order in one transaction. It returns the time at
+	// which the commit began.
 	Publish(ctx context.Context, number int) (committing time.Time, err error)
 	Close() error
 }
@@ -62,7 +62,7 @@ const (
 	insertBusiness = `INSERT INTO purchases (id, customer, cents, placed_on) VALUES ($1, $2, $3, $4)`
 )
 
-// createBusinessIn is createBusiness for the database of a dsn.
+// createBusinessIn returns createBusiness in the SQL of a dsn's database.
 func createBusinessIn(dsn string) string {
 	if inMySQL(dsn) {
 		return createMySQLBusiness
@@ -74,13 +74,13 @@ func businessRow(number int, o workload.Order) []any {
 	return []any{number, o.Customer, o.Cents, o.PlacedOn}
 }
 
-// transactions makes business transactions through database/sql.
+// transactions runs business transactions through database/sql.
 type transactions struct {
 	db       *sql.DB
 	business string // the INSERT
-	// append writes the order in the transaction.
+	// append, if set, writes the order in the transaction.
 	append func(ctx context.Context, tx *sql.Tx, o workload.Order) error
-	// committed, if set, follows each commit.
+	// committed, if set, is called after each commit.
 	committed func()
 }
 
@@ -111,8 +111,8 @@ func (t *transactions) Publish(ctx context.Context, number int) (committing time
 
 func (t *transactions) Close() error { return t.db.Close() }
 
-// openTransactions opens a pool that keeps a connection for each client; one for all
-// clients of a file, which has one writer at a time.
+// openTransactions opens a pool with a connection for each client. The clients of a file share one
+// connection, since SQLite has one writer at a time.
 func openTransactions(dsn string, clients int) (*transactions, error) {
 	return openTransactionsBy(openDB, dsn, clients)
 }
@@ -130,7 +130,7 @@ func openTransactionsBy(open func(dsn string) (*sql.DB, error), dsn string, clie
 	return &transactions{db: db, business: rebind(dsn, insertBusiness)}, nil
 }
 
-// withDB lends a database for one call.
+// withDB opens a database for one call of use.
 func withDB(dsn string, use func(db *sql.DB) error) error { return withDBBy(openDB, dsn, use) }
 
 func withDBBy(open func(dsn string) (*sql.DB, error), dsn string, use func(db *sql.DB) error) error {
@@ -153,13 +153,13 @@ func execute(ctx context.Context, dsn string, statements ...string) error {
 	})
 }
 
-// count asks for one number.
+// count returns the number that a query returns.
 func count(ctx context.Context, dsn, query string, args ...any) (n int, err error) {
 	err = withDB(dsn, func(db *sql.DB) error { return db.QueryRowContext(ctx, query, args...).Scan(&n) })
 	return n, err
 }
 
-// copyIn fills a table in one transaction with a row for each order.
+// copyIn fills a table with a row for each order.
 func copyIn(ctx context.Context, dsn, table string, columns []string, n int, row func(number int) []any) error {
 	if inFile(dsn) {
 		return insertAll(ctx, dsn, table, columns, n, row)
@@ -175,10 +175,10 @@ func copyIn(ctx context.Context, dsn, table string, columns []string, n int, row
 	return errors.Join(err, conn.Close(ctx))
 }
 
-// queryCanceled is how the server ends a statement whose context has ended.
+// queryCanceled is the SQLSTATE of a statement that the server canceled, because its context is done.
 const queryCanceled = "57014"
 
-// orderly makes the end of a context the good end that it is.
+// orderly returns nil for errors that come from the end of ctx, and err otherwise.
 func orderly(ctx context.Context, err error) error {
 	failed := new(pq.Error)
 	if ctx.Err() != nil && (errors.Is(err, ctx.Err()) || errors.As(err, &failed) && failed.Code == queryCanceled) {

@@ -11,7 +11,7 @@ import (
 	"github.com/waybill-go/waybill/benchmarks/workload"
 )
 
-// withPool lends a pool for one call.
+// withPool opens a pool for one call of use.
 func withPool(ctx context.Context, dsn string, connections int32, use func(pool *pgxpool.Pool) error) error {
 	pool, err := openPool(ctx, dsn, connections)
 	if err != nil {
@@ -30,14 +30,14 @@ func openPool(ctx context.Context, dsn string, connections int32) (*pgxpool.Pool
 	return pgxpool.NewWithConfig(ctx, config)
 }
 
-// pgxTransactions makes business transactions through pgx.
+// pgxTransactions runs business transactions through pgx.
 type pgxTransactions struct {
 	pool  *pgxpool.Pool
-	db    *sql.DB // over the pool; nil: none
+	db    *sql.DB // handle that uses the pool, if the publisher needs one
 	begin func(ctx context.Context) (pgx.Tx, error)
 	// append, if set, writes the order in the transaction.
 	append func(ctx context.Context, tx pgx.Tx, o workload.Order) error
-	// committed, if set, follows each commit.
+	// committed, if set, is called after each commit.
 	committed func()
 }
 
@@ -54,7 +54,7 @@ func (t *pgxTransactions) Publish(ctx context.Context, number int) (committing t
 	if err != nil {
 		return time.Time{}, err
 	}
-	defer func() { _ = tx.Rollback(ctx) }() // of no effect behind the commit
+	defer func() { _ = tx.Rollback(ctx) }() // does nothing after the commit
 	o := workload.New(number)
 	if _, err := tx.Exec(ctx, insertBusiness, businessRow(number, o)...); err != nil {
 		return time.Time{}, err

@@ -17,7 +17,7 @@ import (
 	"github.com/waybill-go/waybill/benchmarks/workload"
 )
 
-// River is River's table of jobs, one job for each order.
+// River is River's job table, with one job for each order.
 type River struct{}
 
 // orderJob is an order as a job.
@@ -30,7 +30,7 @@ const (
 	riverConnections = 20     // of a relay
 )
 
-// Name tells it apart.
+// Name returns the name of the outbox.
 func (River) Name() string { return "river" }
 
 // Migrate runs River's migrations.
@@ -70,12 +70,12 @@ func fillRiver[Tx any](ctx context.Context, client *river.Client[Tx], n int) err
 	return nil
 }
 
-// Pending counts what is not completed.
+// Pending counts the jobs that are not completed.
 func (River) Pending(ctx context.Context, dsn string) (int, error) {
 	return count(ctx, dsn, `SELECT count(*) FROM river_job WHERE state <> 'completed'`)
 }
 
-// Open returns a client that inserts in pgx transactions.
+// Open returns a publisher that inserts a job in a transaction of pgx.
 func (River) Open(ctx context.Context, dsn string, clients int) (Publisher, error) {
 	t, err := openPgxTransactions(ctx, dsn, clients)
 	if err != nil {
@@ -92,15 +92,14 @@ func (River) Open(ctx context.Context, dsn string, clients int) (Publisher, erro
 	return t, nil
 }
 
-// RiverClient says how a River client is set up; zero fields take the library's
-// defaults.
+// RiverClient has the settings of a River client. Zero fields mean River's defaults.
 type RiverClient struct {
 	MaxWorkers        int
 	FetchCooldown     time.Duration
 	FetchPollInterval time.Duration
 }
 
-// Relay makes it a contender.
+// Relay returns the client as a contender.
 func (r RiverClient) Relay(how, configuration string) Relay {
 	return Relay{Name: "River (" + how + ")", Configuration: configuration, Outbox: River{}, Deliver: r.deliver}
 }
@@ -109,7 +108,7 @@ func (r RiverClient) deliver(ctx context.Context, dsn string, to receiver.Destin
 	return withPool(ctx, dsn, riverConnections, func(pool *pgxpool.Pool) error { return work(ctx, r, riverpgxv5.New(pool), to) })
 }
 
-// work has a client work on the jobs of either database.
+// work runs a client until ctx is done.
 func work[Tx any](ctx context.Context, r RiverClient, driver riverdriver.Driver[Tx], to receiver.Destination) (err error) {
 	out, err := newSender(to)
 	if err != nil {
@@ -130,7 +129,7 @@ func work[Tx any](ctx context.Context, r RiverClient, driver riverdriver.Driver[
 	if err != nil {
 		return err
 	}
-	// Start's context would cancel the work that Stop lets end.
+	// The end of Start's context would cancel running jobs; Stop lets them finish.
 	if err := client.Start(context.WithoutCancel(ctx)); err != nil {
 		return err
 	}

@@ -15,17 +15,17 @@ import (
 	"github.com/waybill-go/waybill/benchmarks/receiver"
 )
 
-// item is an order on its way.
+// item is an order to deliver.
 type item struct {
-	id      int64 // in the contender's own table
+	id      int64 // in the contender's table
 	key     string
 	payload []byte
 }
 
-// sender delivers for those who bring no publisher of their own. It is safe for
-// concurrent use.
+// sender delivers for contenders that have no publisher for a destination. It is safe for concurrent
+// use.
 type sender interface {
-	// send returns when all are delivered.
+	// send delivers all items before it returns.
 	send(ctx context.Context, items ...item) error
 	close() error
 }
@@ -41,7 +41,7 @@ func newSender(to receiver.Destination) (sender, error) {
 	return nowhereSender(to), nil
 }
 
-// relayRows lends a home-made relay the database and a sender.
+// relayRows calls a home-made relay with the database and a sender.
 func relayRows(dsn string, to receiver.Destination, relay func(db *sql.DB, out sender) error) error {
 	return withDB(dsn, func(db *sql.DB) error {
 		out, err := newSender(to)
@@ -52,8 +52,8 @@ func relayRows(dsn string, to receiver.Destination, relay func(db *sql.DB, out s
 	})
 }
 
-// SaramaConfig is shared by all contenders that use sarama directly: acknowledged by all
-// replicas, partitions by key, five requests in flight.
+// SaramaConfig returns the configuration of all contenders that use sarama directly: acks=all,
+// partitions by key, five requests in flight.
 func SaramaConfig() *sarama.Config {
 	c := sarama.NewConfig()
 	c.Version = sarama.V2_8_0_0
@@ -62,10 +62,10 @@ func SaramaConfig() *sarama.Config {
 	return c
 }
 
-// SaramaText says so in a configuration.
+// SaramaText describes SaramaConfig in a Relay's Configuration.
 const SaramaText = "sarama SyncProducer, acks=all, five requests in flight"
 
-// Client keeps that many connections alive and makes no more.
+// Client returns an HTTP client that opens at most that many connections and keeps them alive.
 func Client(connections int) *http.Client {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.Proxy = nil
@@ -119,7 +119,7 @@ func (s *httpSender) send(ctx context.Context, items ...item) error {
 }
 func (s *httpSender) close() error { s.client.CloseIdleConnections(); return nil }
 
-// Post makes one request.
+// Post sends one request, and returns an error if the status is not 200.
 func Post(ctx context.Context, client *http.Client, url string, payload []byte) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(payload))
 	if err != nil {

@@ -16,8 +16,8 @@ const (
 	skipLockedPoll  = 10 * time.Millisecond
 )
 
-// SkipLocked is the relay that teams make themselves: lock a batch of rows that
-// no other worker has locked, deliver it, delete it, commit.
+// SkipLocked is a typical home-made relay: it locks a batch of rows that no other worker has locked,
+// delivers them, deletes them and commits.
 func SkipLocked() Relay {
 	return Relay{
 		Name: "Home-made SKIP LOCKED",
@@ -32,7 +32,7 @@ func deliverSkipLocked(ctx context.Context, dsn string, to receiver.Destination)
 	return relayTurns(ctx, dsn, to, skipLockedTurn, skipLockedBatch, skipLockedPoll)
 }
 
-// relayTurns delivers batch after batch. After one that is not full it waits.
+// relayTurns delivers batch after batch. After a batch that is not full it waits.
 func relayTurns(ctx context.Context, dsn string, to receiver.Destination,
 	turn func(ctx context.Context, db *sql.DB, out sender) (n int, err error), full int, poll time.Duration,
 ) error {

@@ -21,18 +21,16 @@ import (
 	"github.com/waybill-go/waybill/framework/store/sqlite"
 )
 
-// InFile is an outbox in a file of SQLite instead of a database of PostgreSQL. Its dsn is
-// the file's path.
+// InFile is an outbox in an SQLite file. Its dsn is the absolute path of the file.
 type InFile struct{ Outbox }
 
-// Name tells it apart.
+// Name returns the name of the outbox.
 func (f InFile) Name() string { return f.Outbox.Name() + " in a file" }
 
-// inFile says whether a dsn names a file.
+// inFile reports whether a dsn is the path of a file.
 func inFile(dsn string) bool { return filepath.IsAbs(dsn) }
 
-// openDB opens a database of any kind. Files are those of all contenders: WAL,
-// synchronous=FULL.
+// openDB opens a database of any kind. All contenders use files with WAL and synchronous=FULL.
 func openDB(dsn string) (*sql.DB, error) {
 	switch {
 	case inFile(dsn):
@@ -66,10 +64,10 @@ func insertAll(ctx context.Context, dsn, table string, columns []string, n int, 
 	})
 }
 
-// RiverFile is River's table of jobs in SQLite.
+// RiverFile is River's job table in SQLite.
 type RiverFile struct{}
 
-// withRiverFile lends River's driver, which asks for one connection.
+// withRiverFile calls use with River's driver, which requires a single connection.
 func withRiverFile(dsn string, use func(driver *riversqlite.Driver) error) error {
 	return withDB(dsn, func(db *sql.DB) error {
 		db.SetMaxOpenConns(1)
@@ -77,7 +75,7 @@ func withRiverFile(dsn string, use func(driver *riversqlite.Driver) error) error
 	})
 }
 
-// Name tells it apart.
+// Name returns the name of the outbox.
 func (RiverFile) Name() string { return "river" }
 
 // Migrate runs River's migrations.
@@ -93,7 +91,7 @@ func (RiverFile) Migrate(ctx context.Context, dsn string) error {
 	return errors.Join(err, execute(ctx, dsn, createBusiness))
 }
 
-// Fill inserts many at once.
+// Fill inserts many jobs at once.
 func (RiverFile) Fill(ctx context.Context, dsn string, n int) error {
 	return withRiverFile(dsn, func(driver *riversqlite.Driver) error {
 		client, err := river.NewClient(driver, &river.Config{})
@@ -104,12 +102,12 @@ func (RiverFile) Fill(ctx context.Context, dsn string, n int) error {
 	})
 }
 
-// Pending counts what is not completed.
+// Pending counts the jobs that are not completed.
 func (RiverFile) Pending(ctx context.Context, dsn string) (int, error) {
 	return River{}.Pending(ctx, dsn)
 }
 
-// Open returns a client that inserts in transactions.
+// Open returns a publisher that inserts a job in a transaction.
 func (RiverFile) Open(_ context.Context, dsn string, clients int) (Publisher, error) {
 	t, err := openTransactions(dsn, clients)
 	if err != nil {
@@ -126,7 +124,7 @@ func (RiverFile) Open(_ context.Context, dsn string, clients int) (Publisher, er
 	return t, nil
 }
 
-// FileRelay makes it a contender in SQLite.
+// FileRelay returns the client as a contender on SQLite.
 func (r RiverClient) FileRelay(how, configuration string) Relay {
 	return Relay{
 		Name: "River (" + how + ")", Configuration: configuration, Outbox: InFile{RiverFile{}},
@@ -141,8 +139,7 @@ const (
 	filePoll  = 10 * time.Millisecond
 )
 
-// FileTable is the relay that teams make themselves on SQLite: read a batch, deliver
-// it, delete it.
+// FileTable is a typical home-made relay on SQLite: it reads a batch, delivers it and deletes it.
 func FileTable() Relay {
 	return Relay{
 		Name:          "Home-made outbox",
@@ -154,7 +151,8 @@ func FileTable() Relay {
 	}
 }
 
-// fileTurn delivers one batch. Nothing commits out of order in SQLite.
+// fileTurn delivers one batch. In SQLite rows are committed in the order of their ids, so it can
+// delete up to the last one.
 func fileTurn(ctx context.Context, db *sql.DB, out sender) (n int, err error) {
 	rows, err := db.QueryContext(ctx, `SELECT id, key, payload FROM messages ORDER BY id LIMIT ?`, fileBatch)
 	if err != nil {

@@ -20,22 +20,22 @@ import (
 	kafkasink "github.com/waybill-go/waybill/sinks/kafka"
 )
 
-// Stage is a Waybill forwarder that reads a topic of Kafka and delivers each record to every partner
-// by HTTP. Its cursors stand in a PostgreSQL that it shares with others of its kind.
+// Stage is a Waybill forwarder that reads a Kafka topic and delivers each record to every partner by
+// HTTP. Its cursors are in a PostgreSQL database, which several processes share.
 type Stage struct {
 	DSN     string
 	Brokers []string
 	Topic   string
-	// Partners are the URLs, one for each sink.
+	// Partners are the URLs of the partners. Each has a sink.
 	Partners []string
-	// Threshold is how many requests to one partner the process has in flight at most.
+	// Threshold is the most requests to one partner that the process has in flight.
 	Threshold int
 }
 
 const stagePrefix = "stage"
 
-// Migrate makes the tables, and cursors of all partners at the beginning of the topic. The
-// partners are paused: no process delivers before Resume.
+// Migrate creates the tables, and cursors for all partners at the beginning of the topic. It pauses
+// the sinks, so that no process delivers before Resume.
 func (s Stage) Migrate(ctx context.Context) error {
 	return s.with(ctx, func(tables *postgres.Store) error {
 		for number := range s.Partners {
@@ -48,7 +48,7 @@ func (s Stage) Migrate(ctx context.Context) error {
 	})
 }
 
-// Forwarders is how many processes take part.
+// Forwarders returns the number of processes that have joined.
 func (s Stage) Forwarders(ctx context.Context) (n int, err error) {
 	err = s.with(ctx, func(tables *postgres.Store) error {
 		membership, err := tables.Membership(ctx)
@@ -58,7 +58,7 @@ func (s Stage) Forwarders(ctx context.Context) (n int, err error) {
 	return n, err
 }
 
-// Resume has the processes deliver.
+// Resume resumes the sinks, so that the processes begin to deliver.
 func (s Stage) Resume(ctx context.Context) error {
 	return s.with(ctx, func(tables *postgres.Store) error {
 		_, err := admin.New(tables, "benchmark").Resume(ctx, s.sinks()...)
@@ -66,8 +66,8 @@ func (s Stage) Resume(ctx context.Context) error {
 	})
 }
 
-// Pending is how many deliveries to the first partners are not settled. It is asked while no
-// process runs.
+// Pending returns the number of deliveries to the first partners that are not settled. Call it while
+// no process runs.
 func (s Stage) Pending(ctx context.Context, partners int) (pending int, err error) {
 	err = s.with(ctx, func(tables *postgres.Store) error {
 		status, err := tables.Status(ctx, store.StatusQuery{})
@@ -89,7 +89,7 @@ func (s Stage) Pending(ctx context.Context, partners int) (pending int, err erro
 	return pending, err
 }
 
-// Deliver works until ctx ends, and returns nil for that.
+// Deliver runs a forwarder until ctx is done, and then returns nil.
 func (s Stage) Deliver(ctx context.Context) error {
 	return s.with(ctx, func(tables *postgres.Store) error {
 		config := forwarder.Config{Store: tables, Logger: slog.New(slog.DiscardHandler), Sinks: make(map[string]forwarder.Sink), Routes: route.Routes{"*": route.To(s.sinks()...)}}
@@ -115,7 +115,7 @@ func (s Stage) sinks() (names []string) {
 	return names
 }
 
-// with lends the tables, whose log is the topic. The first call makes them.
+// with calls use with the tables, whose log is the topic. The first call creates them.
 func (s Stage) with(ctx context.Context, use func(tables *postgres.Store) error) error {
 	source, err := kafka.New(kafka.Config{Brokers: s.Brokers, Topics: []string{s.Topic}, Group: kafka.GroupNone, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
@@ -138,7 +138,7 @@ func (s Stage) with(ctx context.Context, use func(tables *postgres.Store) error)
 	})
 }
 
-// WriteStage writes n orders to a topic as the kafka sink writes what an outbox holds.
+// WriteStage writes n orders to a topic, with the kafka sink.
 func WriteStage(ctx context.Context, brokers []string, topic string, n int) (err error) {
 	sink, err := kafkasink.New(sinks.Instance{Name: "log"}, kafkasink.Config{Brokers: brokers, Topic: topic})
 	if err != nil {

@@ -7,13 +7,13 @@ import (
 	"github.com/waybill-go/waybill/benchmarks/workload"
 )
 
-// Table is the outbox table of articles and of teams that make their own.
+// Table is the outbox table of well-known articles and of home-made outboxes.
 type Table struct{}
 
-// Name tells it apart.
+// Name returns the name of the outbox.
 func (Table) Name() string { return "table" }
 
-// Migrate makes the table, with the partial index that the articles advise.
+// Migrate creates the table, with the partial index that the articles recommend.
 func (Table) Migrate(ctx context.Context, dsn string) error {
 	if inFile(dsn) {
 		return execute(ctx, dsn,
@@ -37,12 +37,12 @@ func (Table) Fill(ctx context.Context, dsn string, n int) error {
 	})
 }
 
-// Pending counts what is not marked; what is deleted is gone.
+// Pending counts the rows that are neither marked as sent nor deleted.
 func (Table) Pending(ctx context.Context, dsn string) (int, error) {
 	return count(ctx, dsn, `SELECT count(*) FROM messages WHERE sent_at IS NULL`)
 }
 
-// Open inserts a row in the transaction.
+// Open returns a publisher that inserts a row in the transaction.
 func (Table) Open(_ context.Context, dsn string, clients int) (Publisher, error) {
 	t, err := openTransactions(dsn, clients)
 	if err != nil {
@@ -59,27 +59,27 @@ func (Table) Open(_ context.Context, dsn string, clients int) (Publisher, error)
 	return t, nil
 }
 
-// Business is no outbox: transactions write their business row only.
+// Business has no outbox: its transactions write only the business row.
 type Business struct {
-	// Pgx goes through pgx instead of lib/pq, as River does.
+	// Pgx uses pgx instead of lib/pq, as River does.
 	Pgx bool
 }
 
 // Name tells it apart.
 func (Business) Name() string { return "business" }
 
-// Migrate makes the business table.
+// Migrate creates the business table.
 func (Business) Migrate(ctx context.Context, dsn string) error {
 	return execute(ctx, dsn, createBusinessIn(dsn))
 }
 
-// Fill has nothing to do.
+// Fill does nothing.
 func (Business) Fill(context.Context, string, int) error { return nil }
 
-// Pending is always 0.
+// Pending returns 0.
 func (Business) Pending(context.Context, string) (int, error) { return 0, nil }
 
-// Open appends nothing.
+// Open returns a publisher that appends no order.
 func (b Business) Open(ctx context.Context, dsn string, clients int) (Publisher, error) {
 	if b.Pgx {
 		return openPgxTransactions(ctx, dsn, clients)
@@ -87,7 +87,7 @@ func (b Business) Open(ctx context.Context, dsn string, clients int) (Publisher,
 	return openTransactions(dsn, clients)
 }
 
-// scanItems reads all rows of an open query.
+// scanItems reads all rows of a query and closes it.
 func scanItems(rows *sql.Rows) (items []item, err error) {
 	defer rows.Close()
 	for rows.Next() {

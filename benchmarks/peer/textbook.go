@@ -8,15 +8,15 @@ import (
 	"github.com/waybill-go/waybill/benchmarks/receiver"
 )
 
-// textbookPoll is how long the relay sleeps when there is nothing.
+// textbookPoll is how long the relay sleeps when no order is unsent.
 const textbookPoll = 100 * time.Millisecond
 
-// Textbook is the relay of the well-known articles: select all that is unsent,
-// publish one, mark one.
+// Textbook is the relay of the well-known articles: it selects all unsent orders, and publishes and
+// marks one after the other.
 func Textbook() Relay {
 	return Relay{
 		Name:          "Textbook outbox",
-		Configuration: "SELECT all unsent ORDER BY id; publish one; UPDATE it as sent; prepared statements, a partial index on what is unsent, a poll every " + textbookPoll.String() + "; Kafka through a " + SaramaText,
+		Configuration: "SELECT all unsent ORDER BY id; publish one; UPDATE it as sent; prepared statements, a partial index on unsent rows, a poll every " + textbookPoll.String() + "; Kafka through a " + SaramaText,
 		Outbox:        Table{},
 		Deliver:       deliverTextbook,
 	}
@@ -53,7 +53,8 @@ func deliverTextbook(ctx context.Context, dsn string, to receiver.Destination) e
 	})
 }
 
-// sendAndMark is not torn apart when the relay is stopped.
+// sendAndMark delivers an order and marks it as sent. Its context must not end when the relay stops,
+// or the order could be delivered without the mark.
 func sendAndMark(ctx context.Context, out sender, mark *sql.Stmt, i item) error {
 	if err := out.send(ctx, i); err != nil {
 		return err
@@ -62,7 +63,7 @@ func sendAndMark(ctx context.Context, out sender, mark *sql.Stmt, i item) error 
 	return err
 }
 
-// pause returns false when ctx ends first.
+// pause waits for d. It returns false if ctx is done first.
 func pause(ctx context.Context, d time.Duration) bool {
 	select {
 	case <-time.After(d):

@@ -20,8 +20,8 @@ import (
 	"github.com/waybill-go/waybill/benchmarks/workload"
 )
 
-// Watermill is the outbox of Watermill's forwarder component: its SQL publisher,
-// which puts each message in an envelope for its topic.
+// Watermill is the outbox of Watermill's forwarder component. Its publisher wraps each message in an
+// envelope with its topic, and appends it with the SQL publisher.
 type Watermill struct{}
 
 const (
@@ -29,10 +29,10 @@ const (
 	watermillFill  = 1000 // rows of an INSERT
 )
 
-// Name tells it apart.
+// Name returns the name of the outbox.
 func (Watermill) Name() string { return "watermill" }
 
-// Migrate lets Watermill make its tables.
+// Migrate creates Watermill's tables.
 func (Watermill) Migrate(ctx context.Context, dsn string) error {
 	var statements []string
 	schema, offsets := watermillAdapters(dsn, 0)
@@ -42,7 +42,7 @@ func (Watermill) Migrate(ctx context.Context, dsn string) error {
 	return execute(ctx, dsn, append(statements, createBusinessIn(dsn))...)
 }
 
-// Fill publishes many in each transaction.
+// Fill publishes many orders in each transaction.
 func (Watermill) Fill(ctx context.Context, dsn string, n int) error {
 	return withDBBy(openWatermill, dsn, func(db *sql.DB) error {
 		for first := 0; first < n; first += watermillFill {
@@ -65,7 +65,7 @@ func (Watermill) Fill(ctx context.Context, dsn string, n int) error {
 	})
 }
 
-// keyMetadata is where a message's key stands, in Watermill's own examples too.
+// keyMetadata is the metadata with a message's key, as in Watermill's examples.
 const keyMetadata = "partition_key"
 
 func watermillMessage(o workload.Order) *message.Message {
@@ -83,7 +83,7 @@ func publishWatermill(dsn string, tx *sql.Tx, messages ...*message.Message) erro
 	return forwarder.NewPublisher(publisher, forwarder.PublisherConfig{ForwarderTopic: watermillTopic}).Publish("orders", messages...)
 }
 
-// Pending counts behind the offset.
+// Pending counts the messages after the acknowledged offset.
 func (Watermill) Pending(ctx context.Context, dsn string) (int, error) {
 	if inMySQL(dsn) {
 		return count(ctx, dsn, "SELECT count(*) FROM watermill_outbox WHERE `offset` > coalesce((SELECT max(offset_acked) FROM watermill_offsets_outbox), 0)")
@@ -92,7 +92,7 @@ func (Watermill) Pending(ctx context.Context, dsn string) (int, error) {
 		WHERE (m.transaction_id, m."offset") <= (o.last_processed_transaction_id, o.offset_acked))`)
 }
 
-// Open returns the forwarder component's publisher, made for each transaction.
+// Open returns a publisher that creates the forwarder component's publisher in each transaction.
 func (Watermill) Open(_ context.Context, dsn string, clients int) (Publisher, error) {
 	t, err := openTransactionsBy(openWatermill, dsn, clients)
 	if err != nil {
@@ -104,14 +104,14 @@ func (Watermill) Open(_ context.Context, dsn string, clients int) (Publisher, er
 	return t, nil
 }
 
-// WatermillForwarder is Watermill's forwarder component; zero fields take the
-// library's defaults.
+// WatermillForwarder has the settings of Watermill's forwarder component. Zero fields mean
+// Watermill's defaults.
 type WatermillForwarder struct {
 	BatchSize    int
 	PollInterval time.Duration
 }
 
-// Relay makes it a contender.
+// Relay returns the forwarder as a contender.
 func (w WatermillForwarder) Relay(how, configuration string) Relay {
 	return Relay{Name: "Watermill forwarder (" + how + ")", Configuration: configuration, Outbox: Watermill{}, Deliver: w.deliver}
 }
@@ -133,9 +133,9 @@ func (w WatermillForwarder) deliver(ctx context.Context, dsn string, to receiver
 		if err != nil {
 			return err
 		}
-		// Close lets the subscriber settle what is acknowledged; the end of Run's
-		// context would roll it back.
-		stopped := context.AfterFunc(ctx, func() { _ = f.Close() }) // Run returns its error too
+		// Close lets the subscriber settle acknowledged messages; the end of Run's context would roll
+		// them back.
+		stopped := context.AfterFunc(ctx, func() { _ = f.Close() }) // Run returns the same error
 		defer stopped()
 		return errors.Join(f.Run(context.WithoutCancel(ctx)), subscriber.Close(), publisher.Close())
 	})
@@ -165,7 +165,7 @@ func watermillPublisher(to receiver.Destination) (message.Publisher, error) {
 	return nil, fmt.Errorf("no publisher for %q", to.Kind)
 }
 
-// nowherePublisher hands payloads to a function.
+// nowherePublisher calls a function with each payload.
 type nowherePublisher func(payload []byte)
 
 func (take nowherePublisher) Publish(_ string, messages ...*message.Message) error {

@@ -31,28 +31,28 @@ import (
 	"github.com/waybill-go/waybill/sinks/kafka"
 )
 
-// Waybill is the outbox of this project. The zero value announces commits with
-// NOTIFY, as it does where nothing is set.
+// Waybill is the outbox of this project. The zero value announces commits with NOTIFY, which is the
+// default.
 type Waybill struct {
-	// Silent announces nothing: forwarders poll.
+	// Silent announces no commits, so forwarders must poll.
 	Silent bool
 	// Raw writes orders with a plain INSERT instead of the publisher.
 	Raw bool
-	// Pgx goes through pgx instead of lib/pq, with the INSERT and the COMMIT in one batch.
+	// Pgx uses pgx instead of lib/pq, with the INSERT and the COMMIT in one batch.
 	Pgx bool
-	// Sinks and Lanes are those of the forwarder; 0 means 1.
+	// Sinks and Lanes are those of the WaybillForwarder; 0 means 1.
 	Sinks, Lanes int
 }
 
 const waybillPage = 10_000 // rows
 
-// WaybillSink is the name of one of the sinks, from 0 on.
+// WaybillSink returns the name of a sink. The first has the number 0.
 func WaybillSink(number int) string { return fmt.Sprintf("destination-%d", number) }
 
-// Name is the same for all: they share their tables.
+// Name is the same for all values, since they share their tables.
 func (Waybill) Name() string { return "waybill" }
 
-// Migrate makes the tables.
+// Migrate creates the tables.
 func (Waybill) Migrate(ctx context.Context, dsn string) error {
 	return withDB(dsn, func(db *sql.DB) (err error) {
 		switch {
@@ -71,13 +71,13 @@ func (Waybill) Migrate(ctx context.Context, dsn string) error {
 	})
 }
 
-// waybillStore is an outbox of any database.
+// waybillStore is a store of any database.
 type waybillStore interface {
 	forwarder.Store
 	outbox.Log
 }
 
-// openWaybill opens the store of a database; listen is what it listens on, if anything.
+// openWaybill opens the store of a database. listen is the address for LISTEN; "": it does not listen.
 func openWaybill(ctx context.Context, db *sql.DB, dsn, listen string) (waybillStore, error) {
 	switch {
 	case inFile(dsn):
@@ -99,7 +99,7 @@ func waybillRow(number int) []any {
 	return []any{workload.Type, workload.Key(number), workload.ID(number), `{"content-type":"application/json"}`, string(workload.New(number).JSON())}
 }
 
-// Pending reads on from where the forwarder's cursors stand.
+// Pending counts the rows after the forwarder's cursors and the parked deliveries.
 func (w Waybill) Pending(ctx context.Context, dsn string) (pending int, err error) {
 	err = withDB(dsn, func(db *sql.DB) error {
 		s, err := openWaybill(ctx, db, dsn, "")
@@ -112,7 +112,7 @@ func (w Waybill) Pending(ctx context.Context, dsn string) (pending int, err erro
 		for number := range max(1, w.Sinks) {
 			for _, lane := range store.Lanes(WaybillSink(number), max(1, w.Lanes)) {
 				behind, err := countBehind(ctx, s, lane)
-				if errors.Is(err, store.ErrLanes) { // no forwarder ran
+				if errors.Is(err, store.ErrLanes) { // no forwarder has run
 					return db.QueryRowContext(ctx, `SELECT count(*) FROM outbox`).Scan(&pending)
 				}
 				if err != nil {
@@ -126,7 +126,7 @@ func (w Waybill) Pending(ctx context.Context, dsn string) (pending int, err erro
 	return pending, err
 }
 
-// countBehind counts the rows that a lane has not settled.
+// countBehind returns the number of rows that a lane has not settled.
 func countBehind(ctx context.Context, s waybillStore, lane store.Lane) (n int, err error) {
 	lease, err := s.Acquire(ctx, lane, "count", time.Minute)
 	if err != nil {
@@ -179,7 +179,7 @@ func (w Waybill) Open(ctx context.Context, dsn string, clients int) (Publisher, 
 	return t, nil
 }
 
-// openPgx is the same in transactions of pgx. The store has a handle over the same pool.
+// openPgx returns a publisher that uses transactions of pgx. The store uses the same pool.
 func (w Waybill) openPgx(ctx context.Context, dsn string, clients int) (Publisher, error) {
 	t, err := openPgxTransactions(ctx, dsn, clients)
 	if err != nil {
@@ -215,26 +215,26 @@ func (w Waybill) publisher(ctx context.Context, db *sql.DB, dsn string) (*outbox
 	return outbox.New(types, s, config)
 }
 
-// WaybillForwarder says how a Waybill forwarder is set up.
+// WaybillForwarder has the settings of a Waybill forwarder.
 type WaybillForwarder struct {
-	// Threshold of each sink; 0 is the default. Where a Destination's InFlight bounds it,
-	// for HTTP and mail, that is the threshold.
+	// Threshold is the threshold of each sink; 0 means the default. For HTTP and mail the
+	// Destination's InFlight is the threshold instead.
 	Threshold int
-	// Batches hands many to a sink that takes many. It counts for nowhere.
+	// Batches delivers to nowhere in batches.
 	Batches bool
-	// Listen lets the forwarder wait for announcements.
+	// Listen makes the forwarder listen for announcements.
 	Listen bool
-	// Sinks is how many there are, each of which gets every order; Lanes into how many each
-	// is cut. 0 means 1. More than one sink is for nowhere.
+	// Sinks is the number of sinks, which all get every order. Lanes is the number of lanes of each
+	// sink. 0 means 1. Only deliveries to nowhere can have more than one sink.
 	Sinks, Lanes int
-	// Dead adds a sink whose destination cannot be reached, and which gets everything too.
+	// Dead adds a sink that gets every order too, and whose destination is unreachable.
 	Dead bool
 }
 
-// deadSink is that sink's name.
+// deadSink is the name of the sink that Dead adds.
 const deadSink = "dead"
 
-// Relay makes it a contender.
+// Relay returns the forwarder as a contender.
 func (w WaybillForwarder) Relay(how, configuration string) Relay {
 	return Relay{
 		Name: "Waybill (" + how + ")", Configuration: configuration,
@@ -314,7 +314,7 @@ func (w WaybillForwarder) sink(number int, to receiver.Destination) (sinks.Sink,
 // MailFrom is the sender of all mails.
 const MailFrom = "Shop <shop@example.com>"
 
-// nowhereSink hands payloads to a function.
+// nowhereSink calls a function with each payload.
 type nowhereSink func(payload []byte)
 
 func (take nowhereSink) Deliver(_ context.Context, d *notification.Delivery) (notification.Receipt, error) {
@@ -322,7 +322,7 @@ func (take nowhereSink) Deliver(_ context.Context, d *notification.Delivery) (no
 	return "", nil
 }
 
-// nowhereBatches takes what there is, in its order.
+// nowhereBatches calls a function with each payload of a batch, in order.
 type nowhereBatches struct{ nowhereSink }
 
 const nowhereBatch = 500

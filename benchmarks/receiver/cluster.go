@@ -12,19 +12,19 @@ import (
 )
 
 const (
-	// countEvery is how often a cluster is asked how many records there are.
+	// countEvery is the interval at which the records of a cluster are counted.
 	countEvery = 2 * time.Millisecond
-	// patience is for what a cluster is asked beside a run.
+	// patience is the timeout of requests to a cluster before and after a run.
 	patience = 30 * time.Second
 )
 
-// cluster is a topic in a Kafka cluster outside of the process.
+// cluster is a topic in a Kafka cluster outside the process.
 type cluster struct {
 	records
 	admin    *kadm.Client
 	stop     context.CancelFunc
 	counting sync.WaitGroup
-	err      error // of counting, once that has ended
+	err      error // of counting; set when counting ends
 }
 
 func newCluster(c Config) (_ *cluster, err error) {
@@ -43,8 +43,8 @@ func newCluster(c Config) (_ *cluster, err error) {
 	return k, nil
 }
 
-// begin makes the topic, and waits until it is there: the one of the run before may be on its way out, and
-// partitions have no leader at first.
+// begin creates the topic and waits until it is usable. The cluster may still be deleting the topic
+// of the run before, and new partitions have no leader at first.
 func (k *cluster) begin(ctx context.Context, client *kgo.Client) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -68,7 +68,7 @@ func (k *cluster) begin(ctx context.Context, client *kgo.Client) error {
 	}
 }
 
-// count asks how many records there are until ctx is done.
+// count counts the records in the topic until ctx is done.
 func (k *cluster) count(ctx context.Context, client *kgo.Client) error {
 	for next := time.NewTicker(countEvery); ; {
 		select {
@@ -85,7 +85,7 @@ func (k *cluster) count(ctx context.Context, client *kgo.Client) error {
 	}
 }
 
-// Close removes the topic.
+// Close deletes the topic.
 func (k *cluster) Close() error {
 	k.stop()
 	k.counting.Wait()

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// server answers 200 to what it takes.
+// server answers 200 to each request.
 type server struct {
 	*Tally
 	to   Destination
@@ -25,7 +25,7 @@ func newServer(c Config) (*server, error) {
 	s.http = &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		payload, err := io.ReadAll(r.Body)
 		if err != nil {
-			return // the sender went away
+			return // the client has disconnected
 		}
 		s.Take(payload)
 		if c.Delay > 0 {
@@ -33,7 +33,7 @@ func newServer(c Config) (*server, error) {
 		}
 		w.WriteHeader(http.StatusOK)
 	})}
-	go func() { _ = s.http.Serve(listener) }() // ends with Close
+	go func() { _ = s.http.Serve(listener) }() // until Close
 	return s, nil
 }
 

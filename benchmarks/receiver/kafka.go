@@ -16,8 +16,8 @@ const (
 	partitions = 6
 )
 
-// records are what a topic has taken. While a run lasts they are only counted; afterwards all
-// of them are consumed and checked.
+// records are the records of a topic. During a run they are only counted; afterwards all of them are
+// consumed and checked.
 type records struct {
 	to       Destination
 	capacity int
@@ -33,7 +33,7 @@ func (r *records) Destination() Destination         { return r.to }
 func (r *records) Arrived() int                     { return int(r.arrived.n.Load()) }
 func (r *records) Expect(count int) <-chan struct{} { return r.arrived.expect(count) }
 
-// broker is a Kafka broker in the process.
+// broker is a Kafka broker inside the process.
 type broker struct {
 	records
 	cluster *kfake.Cluster
@@ -57,10 +57,10 @@ func newBroker(c Config) (*broker, error) {
 	return b, nil
 }
 
-// Where the batches' length and count of records stand in KIP-98's format.
+// Positions of the length and of the record count in a batch, in the format of KIP-98.
 const (
 	batchLengthAt  = 8
-	batchPrefix    = 12 // what the length does not count
+	batchPrefix    = 12 // bytes that the length does not count
 	batchRecordsAt = 57
 )
 
@@ -77,7 +77,7 @@ func countRecords(request *kmsg.ProduceRequest) (count int64) {
 	return count
 }
 
-// Close ends the broker.
+// Close stops the broker.
 func (b *broker) Close() error { b.cluster.Close(); return nil }
 
 // Verdict consumes the topic from its beginning to its end.
@@ -106,7 +106,7 @@ func (r *records) Verdict(ctx context.Context) (Verdict, error) {
 	return tally.Verdict(), nil
 }
 
-// stored is how many records the topic holds.
+// stored returns the number of records in the topic.
 func stored(ctx context.Context, client *kgo.Client, topic string) (count int64, err error) {
 	request := kmsg.NewPtrListOffsetsRequest()
 	request.ReplicaID = -1
@@ -120,7 +120,7 @@ func stored(ctx context.Context, client *kgo.Client, topic string) (count int64,
 	request.Topics = append(request.Topics, t)
 	response, err := request.RequestWith(ctx, client)
 	if err != nil {
-		return 0, fmt.Errorf("ask for the ends of the partitions: %w", err)
+		return 0, fmt.Errorf("list the ends of the partitions: %w", err)
 	}
 	for _, t := range response.Topics {
 		for _, p := range t.Partitions {

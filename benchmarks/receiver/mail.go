@@ -9,13 +9,13 @@ import (
 	"github.com/waybill-go/waybill/sinks/email/smtptest"
 )
 
-// mailDomain is where all recipients are.
+// mailDomain is the domain of all recipients.
 const mailDomain = "@customers.example"
 
-// MailAddress is the recipient of an order's mail, by which the server knows the order.
+// MailAddress returns the recipient of an order's mail, by which the server recognizes the order.
 func MailAddress(id string) string { return id + mailDomain }
 
-// mailServer takes mails by SMTP.
+// mailServer is an SMTP server.
 type mailServer struct {
 	*Tally
 	to   Destination

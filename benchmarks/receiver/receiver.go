@@ -1,6 +1,6 @@
-// Package receiver has the destinations that deliveries are made to: nowhere, a
-// Kafka broker inside the process or beside it, an HTTP server, and a mail server. Each counts
-// what arrives and knows afterwards which orders were lost, repeated or out of order.
+// Package receiver has the destinations of deliveries: nowhere (a function that counts), a Kafka
+// broker inside the process, a Kafka cluster outside it, an HTTP server and a mail server. Each
+// counts what arrives, and reports which orders were repeated or out of order.
 package receiver
 
 import (
@@ -9,49 +9,49 @@ import (
 	"time"
 )
 
-// Kind of a destination.
+// Kind is a kind of destination.
 type Kind string
 
 // The kinds.
 const (
 	Nowhere Kind = "nowhere"
 	Kafka   Kind = "kafka"
-	// Cluster is that of Config.Brokers, which is outside of the process.
+	// Cluster is the Kafka cluster of Config.Brokers, outside the process.
 	Cluster Kind = "cluster"
 	HTTP    Kind = "http"
 	Mail    Kind = "mail"
 )
 
-// Destination says how to reach a receiver.
+// Destination is the address of a receiver. Fields of other kinds are empty.
 type Destination struct {
 	Kind Kind
-	// InFlight is how many deliveries may be under way at once.
+	// InFlight is the most deliveries that may be in flight.
 	InFlight int
-	// Orders is how many are to come, for those who make them up as they go; 0 where
-	// that is not known.
+	// Orders is the number of orders to deliver, for limits that make up their orders; 0 if it is
+	// unknown.
 	Orders int
-	// Take is called with each payload, where the kind is Nowhere. Where each order is to
-	// come several times, Takes has one such function for each time, Take among them.
+	// Take is called with each payload, for the kind Nowhere. If each order must arrive several
+	// times, Takes has a function for each time; the first one is Take.
 	Take  func(payload []byte)
 	Takes []func(payload []byte)
-	// Brokers and Topic, where the kind is Kafka.
+	// Brokers and Topic are for the kind Kafka.
 	Brokers []string
 	Topic   string
-	// URL takes POST requests, where the kind is HTTP.
+	// URL accepts POST requests, for the kind HTTP.
 	URL string
-	// SMTP is the host and port of a mail server, where the kind is Mail. The recipient is
-	// made by MailAddress of the order's id.
+	// SMTP is the host and port of a mail server, for the kind Mail. MailAddress returns the
+	// recipient of an order.
 	SMTP string
 }
 
 // Receiver is a running destination.
 type Receiver interface {
 	Destination() Destination
-	// Arrived is how many deliveries have come so far.
+	// Arrived returns the number of deliveries so far.
 	Arrived() int
-	// Expect returns a channel that is closed when n have come.
+	// Expect returns a channel that is closed when n deliveries have arrived.
 	Expect(n int) <-chan struct{}
-	// Verdict says what came. It may be called once, when nothing comes any more.
+	// Verdict returns what has arrived. Call it once, after the last delivery.
 	Verdict(ctx context.Context) (Verdict, error)
 	Close() error
 }
@@ -59,18 +59,20 @@ type Receiver interface {
 // Config of a receiver.
 type Config struct {
 	Kind Kind
-	// InFlight is handed on in the Destination.
+	// InFlight is copied to the Destination.
 	InFlight int
-	// Brokers are the addresses of a Kafka cluster, where the kind is Cluster.
+	// Brokers are the addresses of a Kafka cluster, for the kind Cluster.
 	Brokers []string
-	// Delay is what each reply takes.
+	// Delay is the time until each response.
 	Delay time.Duration
-	// Copies is how often each order is to come nowhere; 0 means once.
+	// Copies is how often each order must arrive, for the kind Nowhere; 0 means once.
 	Copies int
-	// Capacity is how many orders there may be.
+	// Capacity is the most orders that can arrive.
 	Capacity int
-	// Orders is handed on in the Destination.
+	// Orders is copied to the Destination.
 	Orders int
+	// Made notes the transactions, where orders are made while they arrive nowhere.
+	Made *Made
 }
 
 // New starts a receiver.
@@ -90,7 +92,7 @@ func New(c Config) (Receiver, error) {
 	return nil, fmt.Errorf("unknown kind of receiver %q", c.Kind)
 }
 
-// nowhere takes payloads by a function call.
+// nowhere counts payloads in a function.
 type nowhere struct {
 	tallies []*Tally // one for each copy
 	arrived countdown
@@ -101,14 +103,14 @@ func newNowhere(c Config) *nowhere {
 	n := &nowhere{arrived: newCountdown(), to: Destination{Kind: Nowhere, InFlight: c.InFlight, Orders: c.Orders}}
 	for range max(1, c.Copies) {
 		tally := NewTally(c.Capacity)
-		tally.distinct = n.arrived
+		tally.distinct, tally.made = n.arrived, c.Made
 		n.tallies, n.to.Takes = append(n.tallies, tally), append(n.to.Takes, tally.Take)
 	}
 	n.to.Take = n.to.Takes[0]
 	return n
 }
 
-// NewTimed returns a receiver nowhere whose tally keeps times.
+// NewTimed returns a receiver of the kind Nowhere, and its tally, which keeps the times of arrivals.
 func NewTimed(c Config) (Receiver, *Tally) {
 	n := newNowhere(c)
 	n.tallies[0].KeepTimes()

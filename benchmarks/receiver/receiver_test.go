@@ -18,7 +18,7 @@ import (
 
 const orders = 3000 // three of each key
 
-// deliver brings orders to a receiver, one after the other.
+// deliver delivers orders to a receiver, one after the other.
 type deliver func(t *testing.T, to receiver.Destination, payloads [][]byte)
 
 var ways = map[receiver.Kind]deliver{
@@ -65,7 +65,7 @@ var ways = map[receiver.Kind]deliver{
 	},
 }
 
-func TestReceiversSeeWhatIsLostRepeatedAndOutOfOrder(t *testing.T) {
+func TestReceiversFindLostRepeatedAndMisorderedOrders(t *testing.T) {
 	t.Parallel()
 	whole := make([][]byte, orders)
 	for number := range whole {
@@ -112,7 +112,33 @@ func TestReceiversSeeWhatIsLostRepeatedAndOutOfOrder(t *testing.T) {
 	}
 }
 
-func TestExpectTellsWhenSoManyHaveCome(t *testing.T) {
+func TestOrdersMadeAtTheSameTimeHaveNoOrder(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		make    func(m *receiver.Made)
+		swapped int
+	}{
+		"one after the other": {func(m *receiver.Made) { m.Begin(5); m.End(5); time.Sleep(time.Millisecond); m.Begin(1005); m.End(1005) }, 1},
+		"at the same time":    {func(m *receiver.Made) { m.Begin(5); m.Begin(1005); time.Sleep(time.Millisecond); m.End(5); m.End(1005) }, 0},
+		"one has not ended":   {func(m *receiver.Made) { m.Begin(5); m.Begin(1005); m.End(1005) }, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			made := receiver.NewMade(orders)
+			test.make(made)
+			r, err := receiver.New(receiver.Config{Kind: receiver.Nowhere, Capacity: orders, Made: made})
+			require.NoError(t, err)
+			for _, number := range []int{1005, 5} {
+				r.Destination().Take(workload.New(number).JSON())
+			}
+			got, err := r.Verdict(t.Context())
+			require.NoError(t, err)
+			require.Equal(t, receiver.Verdict{Distinct: 2, Swapped: test.swapped}, got)
+		})
+	}
+}
+
+func TestExpectIsClosedWhenThatManyHaveArrived(t *testing.T) {
 	t.Parallel()
 	for kind, deliver := range ways {
 		t.Run(string(kind), func(t *testing.T) {
@@ -125,7 +151,7 @@ func TestExpectTellsWhenSoManyHaveCome(t *testing.T) {
 			require.Equal(t, 1, r.Arrived())
 			select {
 			case <-both:
-				t.Fatal("one is not two")
+				t.Fatal("the channel is closed after one of two arrivals")
 			default:
 			}
 			deliver(t, r.Destination(), [][]byte{workload.New(1).JSON()})
@@ -134,7 +160,7 @@ func TestExpectTellsWhenSoManyHaveCome(t *testing.T) {
 	}
 }
 
-func TestAnswersTakeTheirTime(t *testing.T) {
+func TestResponsesAreDelayed(t *testing.T) {
 	t.Parallel()
 	const delay = 20 * time.Millisecond
 	for _, kind := range []receiver.Kind{receiver.HTTP, receiver.Kafka, receiver.Mail} {
@@ -150,7 +176,7 @@ func TestAnswersTakeTheirTime(t *testing.T) {
 	}
 }
 
-func TestArrivedTellsWhen(t *testing.T) {
+func TestArrivedReturnsTheTimeOfAnArrival(t *testing.T) {
 	t.Parallel()
 	r, tally := receiver.NewTimed(receiver.Config{Capacity: 2})
 	before := time.Now()
@@ -162,7 +188,7 @@ func TestArrivedTellsWhen(t *testing.T) {
 	require.False(t, ok)
 }
 
-func TestEachCopyIsCountedForItself(t *testing.T) {
+func TestEachCopyIsCountedSeparately(t *testing.T) {
 	t.Parallel()
 	r, err := receiver.New(receiver.Config{Kind: receiver.Nowhere, Capacity: orders, Copies: 3})
 	require.NoError(t, err)

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// listenSlowly makes connections whose every answer is that much longer under way.
-// Answers that are under way together do not wait for each other, as in a network.
+// listenSlowly returns a listen function whose connections delay each response. As in a network, one
+// delayed response does not delay the next.
 func listenSlowly(delay time.Duration) func(network, address string) (net.Listener, error) {
 	return func(network, address string) (net.Listener, error) {
 		listener, err := net.Listen(network, address)
@@ -26,7 +26,7 @@ func (l slowListener) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &slowConn{Conn: conn, delay: l.delay, underWay: make(chan answer, 1024), closed: make(chan struct{})}
+	c := &slowConn{Conn: conn, delay: l.delay, inTransit: make(chan answer, 1024), closed: make(chan struct{})}
 	go c.deliver()
 	return c, nil
 }
@@ -38,15 +38,15 @@ type answer struct {
 
 type slowConn struct {
 	net.Conn
-	delay    time.Duration
-	underWay chan answer
-	once     sync.Once
-	closed   chan struct{}
+	delay     time.Duration
+	inTransit chan answer
+	once      sync.Once
+	closed    chan struct{}
 }
 
 func (c *slowConn) Write(b []byte) (int, error) {
 	select {
-	case c.underWay <- answer{time.Now().Add(c.delay), slices.Clone(b)}:
+	case c.inTransit <- answer{time.Now().Add(c.delay), slices.Clone(b)}:
 		return len(b), nil
 	case <-c.closed:
 		return 0, net.ErrClosed
@@ -56,7 +56,7 @@ func (c *slowConn) Write(b []byte) (int, error) {
 func (c *slowConn) deliver() {
 	for {
 		select {
-		case a := <-c.underWay:
+		case a := <-c.inTransit:
 			time.Sleep(time.Until(a.due))
 			if _, err := c.Conn.Write(a.content); err != nil {
 				_ = c.Close()

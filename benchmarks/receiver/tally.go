@@ -9,21 +9,22 @@ import (
 	"github.com/waybill-go/waybill/benchmarks/workload"
 )
 
-// Verdict is what a receiver found once a run was over.
+// Verdict is what has arrived during a run.
 type Verdict struct {
-	Distinct int // different orders that arrived
+	Distinct int // distinct orders
 	Repeats  int // arrivals of an order that had arrived before
-	Foreign  int // arrivals that are no order of the run
-	Swapped  int // first arrivals behind a later order of their key
+	Foreign  int // arrivals that are not orders of the run
+	Swapped  int // first arrivals after a later order of their key, unless both were made at the same time
 }
 
-// Tally notes which orders arrived, how often, in which order and when. Its methods
-// may be called in parallel.
+// Tally records which orders arrived, how often, in which order and when. It is safe for concurrent
+// use.
 type Tally struct {
 	seen    []atomic.Uint32 // a bit for each order
-	arrived []atomic.Int64  // nanoseconds since began, if times are kept
+	arrived []atomic.Int64  // nanoseconds since began, after KeepTimes
 	last    [workload.Keys]atomic.Int64
 	began   time.Time
+	made    *Made // nil if no two orders of a key are made at the same time
 
 	distinct countdown
 	repeats  atomic.Int64
@@ -31,15 +32,15 @@ type Tally struct {
 	swapped  atomic.Int64
 }
 
-// NewTally is for orders 0 up to capacity.
+// NewTally returns a tally for orders from 0 to capacity-1.
 func NewTally(capacity int) *Tally {
 	return &Tally{seen: make([]atomic.Uint32, (capacity+31)/32), began: time.Now(), distinct: newCountdown()}
 }
 
-// KeepTimes makes Arrived tell.
+// KeepTimes records the times of arrivals, for Arrived.
 func (t *Tally) KeepTimes() { t.arrived = make([]atomic.Int64, 32*len(t.seen)) }
 
-// Take notes one arrival.
+// Take records one arrival.
 func (t *Tally) Take(payload []byte) { t.note(workload.Number(payload)) }
 
 func (t *Tally) note(number int, ok bool) {
@@ -59,13 +60,17 @@ func (t *Tally) note(number int, ok bool) {
 	t.distinct.add(1)
 }
 
-// noteOrder keeps the highest order of each key, plus 1.
+// noteOrder stores the highest order of each key, plus 1.
 func (t *Tally) noteOrder(number int) {
 	last := &t.last[number%workload.Keys]
 	for {
 		highest := last.Load()
 		if int64(number) < highest {
-			t.swapped.Add(1)
+			// Orders of a key begin in their order, so if this one overlaps with the highest, it does with all
+			// in between.
+			if t.made == nil || !t.made.overlapped(number, int(highest-1)) {
+				t.swapped.Add(1)
+			}
 			return
 		}
 		if last.CompareAndSwap(highest, int64(number)+1) {
@@ -74,13 +79,13 @@ func (t *Tally) noteOrder(number int) {
 	}
 }
 
-// Arrived returns when an order arrived first.
+// Arrived returns the time of an order's first arrival.
 func (t *Tally) Arrived(number int) (at time.Time, ok bool) {
 	since := t.arrived[number].Load()
 	return t.began.Add(time.Duration(since)), since != 0
 }
 
-// Verdict may be asked at any time.
+// Verdict returns what has arrived so far.
 func (t *Tally) Verdict() Verdict {
 	return Verdict{
 		Distinct: int(t.distinct.n.Load()), Repeats: int(t.repeats.Load()),
@@ -88,7 +93,7 @@ func (t *Tally) Verdict() Verdict {
 	}
 }
 
-// countdown reports when so many have come.
+// countdown closes a channel when a number of arrivals is reached.
 type countdown struct {
 	n, goal *atomic.Int64
 	once    *sync.Once
@@ -109,6 +114,6 @@ func (c countdown) add(n int64) {
 
 func (c countdown) expect(n int) <-chan struct{} {
 	c.goal.Store(int64(n))
-	c.add(0) // they may have come already
+	c.add(0) // the number may be reached already
 	return c.reached
 }

@@ -11,25 +11,25 @@ import (
 	plotdraw "gonum.org/v1/plot/vg/draw"
 )
 
-// Lines is a plot of lines over two axes, each of which is linear from 0 on, or logarithmic.
+// Lines is a plot of lines. Each axis is linear and starts at 0, or is logarithmic.
 type Lines struct {
 	Title          string
 	X, Y           string // what the axes count, with its unit
 	LogX, LogY     bool
 	Lines          []Line
-	LeastY, MostY  float64 // 0: as the lines need it
+	LeastY, MostY  float64 // limits of the Y axis; 0: as the lines need it
 	WithoutMarkers bool    // for many points
 }
 
-// Line joins points. Logarithmic axes have no place for 0. One without points is left out, and
-// keeps its colour.
+// Line joins points. A logarithmic axis cannot show 0 or less. A line without points is not drawn,
+// and its colour is not used for another line.
 type Line struct {
 	Name   string
 	Points []Point
 	Dashed bool
 }
 
-// Point is one.
+// Point is a point of a Line.
 type Point struct{ X, Y float64 }
 
 // palette is that of Okabe and Ito, as above.
@@ -40,7 +40,7 @@ var palette = []color.RGBA{
 const (
 	linesHeight = 4.2 * vg.Inch
 	lineWidth   = 1.8
-	// legendRoom is right of the lines, by the share of the plot that they leave.
+	// legendRoom is the width of the legend, right of the lines.
 	legendRoom = 2.2 * vg.Inch
 )
 

@@ -23,7 +23,7 @@ func TestLinesAreDrawnWithTheirNames(t *testing.T) {
 	require.NotContains(t, string(content), "by nobody")
 }
 
-func TestWhatHasNoPlaceOnAnAxisIsRefused(t *testing.T) {
+func TestPointsThatAnAxisCannotShowAreRefused(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "lines.svg")
 	require.ErrorContains(t, DrawLines(Lines{Title: "Nothing"}, path), "Nothing: there are no points")

@@ -11,7 +11,7 @@ import (
 	"github.com/waybill-go/waybill/benchmarks/scenario"
 )
 
-// Markdown are the tables of the page; plots are in folder.
+// Markdown returns the tables of the page, with links to the plots in folder.
 func Markdown(r *result.Result, folder string) string {
 	var b strings.Builder
 	writeMachine(&b, r)
@@ -26,7 +26,7 @@ func Markdown(r *result.Result, folder string) string {
 	return b.String()
 }
 
-// when says when a scenario was measured, and of which revision.
+// when returns the time at which a scenario was measured, and the revision.
 func when(s result.Scenario) string {
 	text := s.Begun.UTC().Format("2006-01-02 15:04 MST")
 	if revision, changed := strings.CutSuffix(s.Revision, "+"); revision != "" {
@@ -46,10 +46,10 @@ func runs(s result.Scenario) string {
 	if most == 1 {
 		return "1 run"
 	}
-	return "the median (the least – the most) of " + plural(most, "run")
+	return "median (minimum – maximum) of " + plural(most, "run")
 }
 
-// writeLosses says why orders were lost, of those who are known for it.
+// writeLosses writes the reason for the lost orders of contenders that are known to lose some.
 func writeLosses(b *strings.Builder, s result.Scenario) {
 	for _, c := range s.Contenders {
 		if c.Lossy != "" && c.Total().Lost > 0 {
@@ -58,7 +58,7 @@ func writeLosses(b *strings.Builder, s result.Scenario) {
 	}
 }
 
-// writeSpoiled lists the runs that count in no figure.
+// writeSpoiled lists the spoiled runs.
 func writeSpoiled(b *strings.Builder, s result.Scenario) {
 	var list []string
 	for _, c := range s.Contenders {
@@ -96,7 +96,7 @@ func writeTable(b *strings.Builder, s result.Scenario) {
 	for _, m := range s.Metrics {
 		b.WriteString(" " + m.Title + " |")
 	}
-	b.WriteString(" all in time | lost | repeated | out of order | to come again |\n|---|" + strings.Repeat("---:|", len(s.Metrics)+5) + "\n")
+	b.WriteString(" finished in time | lost | repeated | out of order | arrived, not settled |\n|---|" + strings.Repeat("---:|", len(s.Metrics)+5) + "\n")
 	for _, c := range s.Contenders {
 		b.WriteString("| " + c.Name + " |")
 		for i, m := range s.Metrics {
@@ -111,7 +111,7 @@ func writeTable(b *strings.Builder, s result.Scenario) {
 	}
 }
 
-// cell is a median, and of what decides also the least and the most.
+// cell is the median of a metric; the first metric of a scenario is whole, with minimum and maximum.
 func cell(c result.Contender, m scenario.Metric, whole bool) string {
 	spread, ok := c.Spread(m.Key)
 	switch {

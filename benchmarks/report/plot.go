@@ -20,8 +20,8 @@ import (
 	"github.com/waybill-go/waybill/benchmarks/scenario"
 )
 
-// Colours that are distinguished also by people who see colours otherwise (Okabe and
-// Ito, "Color Universal Design", 2008).
+// Colours that people with colour blindness can distinguish (Okabe and Ito, "Color Universal
+// Design", 2008).
 var (
 	ours   = color.RGBA{0x00, 0x72, 0xb2, 0xff}
 	theirs = color.RGBA{0xe6, 0x9f, 0x00, 0xff}
@@ -36,15 +36,14 @@ const (
 	margin    = 0.95 * vg.Inch // for title and axis
 	border    = 6
 	thickness = 0.36 // half a bar, where rows are 1 apart
-	room      = 1.22 // right of the longest bar, for its figure
+	room      = 1.22 // width of the plot relative to the longest bar, which leaves room for its figure
 )
 
-// draw writes one row for each contender: a bar for its first metric, with the
-// least and most of it, or, for latencies, a point for each percentile on a
-// logarithmic scale.
+// draw writes one row for each contender: a bar for the median of its first metric, with minimum and
+// maximum, or, for latencies, a point for each percentile on a logarithmic scale.
 func draw(s result.Scenario, path string) error {
 	contenders := slices.Clone(s.Contenders)
-	slices.Reverse(contenders) // rows are counted from below
+	slices.Reverse(contenders) // rows are numbered from the bottom
 	names := make([]string, len(contenders))
 	for i, c := range contenders {
 		names[i] = c.Name
@@ -85,7 +84,7 @@ func addBars(p *plot.Plot, metrics []scenario.Metric, contenders []result.Conten
 	return nil
 }
 
-// percentiles are what a row of latencies shows.
+// percentiles are the points of a row of latencies.
 var percentiles = []string{"p50", "p95", "p99"}
 
 func addPercentiles(p *plot.Plot, metrics []scenario.Metric, contenders []result.Contender) error {
@@ -177,7 +176,7 @@ func newPlot(title string) *plot.Plot {
 	return p
 }
 
-// thousands are the usual ticks, written with commas.
+// thousands are the default ticks, with commas.
 type thousands struct{}
 
 func (thousands) Ticks(low, high float64) []plot.Tick {

@@ -18,10 +18,10 @@ import (
 
 const summaryName = "summary"
 
-// side is one of those who are compared, whatever its configuration.
+// side is one side of the comparison, in all its configurations.
 type side struct {
 	name string
-	// begins are how its contenders' names begin.
+	// begins are the prefixes of its contenders' names.
 	begins []string
 }
 
@@ -36,22 +36,22 @@ var sides = []side{
 // discipline is a column of the summary.
 type discipline struct {
 	scenario string
-	keys     []string // of metrics; the first one decides
+	keys     []string // of metrics; the first decides which contender of a side is the best
 	title    string
-	panel    string // over the picture's bars; empty: not in the picture
+	panel    string // title in the picture; "": not in the picture
 	decimals int
-	less     bool // is better
+	less     bool // less is better
 }
 
 var disciplines = []discipline{
-	{"drain-nowhere", []string{"rate"}, "drain nowhere, /s", "drain, deliveries/s", 0, false},
+	{"drain-nowhere", []string{"rate"}, "drain to nowhere, /s", "drain, deliveries/s", 0, false},
 	{"drain-kafka", []string{"rate"}, "drain to Kafka, /s", "drain to Kafka, deliveries/s", 0, false},
 	{"drain-http", []string{"rate"}, "drain to HTTP, /s", "", 0, false},
 	{"latency", []string{"p50", "p99"}, "commit to sink, ms (less is better): p50 / p99", "commit to sink, ms: less is better", 1, true},
 	{"transactions", []string{"published"}, "publishing, transactions/s", "publishing, transactions/s", 0, false},
 }
 
-// of returns the figures of a side's best contender; none where there is none.
+// of returns the figures of a side's best contender, or none if the side has no contender.
 func (d discipline) of(s side, r *result.Result) (figures []float64) {
 	for _, c := range d.contenders(r) {
 		if !slices.ContainsFunc(s.begins, func(begin string) bool { return strings.HasPrefix(c.Name, begin) }) {
@@ -81,7 +81,7 @@ func (d discipline) contenders(r *result.Result) []result.Contender {
 
 func (d discipline) better(a, b float64) bool { return a > b != d.less && a != b }
 
-// isBest says whether no side has a better figure, which is the one at a place.
+// isBest reports whether no side has a better figure at a place in keys.
 func (d discipline) isBest(figure float64, place int, r *result.Result) bool {
 	return !slices.ContainsFunc(sides, func(s side) bool {
 		figures := d.of(s, r)
@@ -89,7 +89,7 @@ func (d discipline) isBest(figure float64, place int, r *result.Result) bool {
 	})
 }
 
-// Summary is the page's first table, with its picture.
+// Summary returns the first table of the page, with its picture.
 func Summary(r *result.Result, folder string) string {
 	var b strings.Builder
 	b.WriteString("| |")
@@ -108,7 +108,7 @@ func Summary(r *result.Result, folder string) string {
 	return b.String()
 }
 
-// cell has the best figures in bold.
+// cell returns the figures of a side, the best ones in bold.
 func (d discipline) cell(s side, r *result.Result) string {
 	var texts []string
 	for place, figure := range d.of(s, r) {
@@ -158,7 +158,7 @@ func drawSummary(r *result.Result, path string) error {
 
 const summaryWidth = 12 * vg.Inch
 
-// draw draws one panel; the first one has the names.
+// draw returns a panel, with the names of the sides if names is set.
 func (d discipline) draw(r *result.Result, names bool) (*plot.Plot, error) {
 	p := newPlot(d.panel)
 	p.Title.TextStyle.Font.Size = 11
@@ -172,10 +172,10 @@ func (d discipline) draw(r *result.Result, names bool) (*plot.Plot, error) {
 	if most == 0 {
 		least, most = 1, 1
 	}
-	p.X.Min, p.X.Max = math.Pow(10, math.Floor(math.Log10(least/2))), most*10 // also the shortest bar is to be seen
+	p.X.Min, p.X.Max = math.Pow(10, math.Floor(math.Log10(least/2))), most*10 // so that the shortest bar is visible too
 	var labels []string
 	for i := range sides {
-		s := sides[len(sides)-1-i] // rows are counted from below
+		s := sides[len(sides)-1-i] // rows are numbered from the bottom
 		labels = append(labels, "")
 		if names {
 			labels[i] = s.name

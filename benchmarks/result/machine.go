@@ -14,7 +14,7 @@ import (
 	"github.com/waybill-go/waybill/benchmarks/database"
 )
 
-// Machine is what the runs ran on.
+// Machine describes the machine, the database and the modules of the runs.
 type Machine struct {
 	System   string            `json:"system"`
 	CPU      string            `json:"cpu,omitempty"`
@@ -26,7 +26,7 @@ type Machine struct {
 	Modules  map[string]string `json:"modules"`
 }
 
-// compared are the modules whose versions decide.
+// compared are the modules whose versions affect the results.
 var compared = []string{
 	"github.com/ThreeDotsLabs/watermill", "github.com/ThreeDotsLabs/watermill-sql/v3", "github.com/ThreeDotsLabs/watermill-kafka/v3",
 	"github.com/ThreeDotsLabs/watermill-http/v2", "github.com/riverqueue/river", "github.com/jackc/pgx/v5", "github.com/lib/pq",
@@ -34,8 +34,8 @@ var compared = []string{
 	"github.com/IBM/sarama", "github.com/twmb/franz-go/pkg/kfake",
 }
 
-// is says whether it is the same machine as another: also with another build of the same kernel, and a little
-// more or less of its memory to be had.
+// is reports whether two machines are the same. Another build of the same kernel and a small
+// difference in memory do not count.
 func (m Machine) is(other Machine) bool {
 	for _, each := range []*Machine{&m, &other} {
 		each.System, _, _ = strings.Cut(each.System, "-")
@@ -44,7 +44,7 @@ func (m Machine) is(other Machine) bool {
 	return reflect.DeepEqual(m, other)
 }
 
-// InspectMachine reads what the machine is. What the system does not report stays empty.
+// InspectMachine describes this machine. Fields that the system does not report stay empty.
 func InspectMachine(ctx context.Context, server *database.Server) (m Machine, err error) {
 	m = Machine{System: runtime.GOOS + "/" + runtime.GOARCH, Cores: runtime.NumCPU(), Go: runtime.Version(), Modules: make(map[string]string)}
 	if m.Postgres, m.Settings, err = server.Facts(ctx); err != nil {
@@ -64,7 +64,7 @@ func InspectMachine(ctx context.Context, server *database.Server) (m Machine, er
 	}
 	proc, err := procfs.NewDefaultFS()
 	if err != nil {
-		return m, nil // no Linux
+		return m, nil // not Linux
 	}
 	if info, err := proc.CPUInfo(); err == nil && len(info) > 0 {
 		m.CPU = info[0].ModelName
@@ -75,8 +75,8 @@ func InspectMachine(ctx context.Context, server *database.Server) (m Machine, er
 	return m, nil
 }
 
-// Revision is the commit that is measured, with "+" where files differ from it; empty
-// outside a clone.
+// Revision returns the commit that is measured, with a "+" if files differ from it; "" outside a
+// clone.
 func Revision(ctx context.Context) string {
 	git := func(args ...string) string {
 		output, err := exec.CommandContext(ctx, "git", args...).Output()
@@ -87,7 +87,7 @@ func Revision(ctx context.Context) string {
 	}
 	revision := git("rev-parse", "HEAD")
 	if revision != "" && git("status", "--porcelain", "--untracked-files=no", "--", ":/", ":!:/docs/benchmarks", ":!:/docs/benchmarks.md") != "" {
-		revision += "+" // what the comparison itself writes does not count
+		revision += "+" // the files that the comparison writes do not count
 	}
 	return revision
 }

@@ -1,5 +1,4 @@
-// Package result is what a comparison found: every run of every contender, and the
-// machine that it ran on.
+// Package result stores the results of a comparison: every run of every contender, and the machine.
 package result
 
 import (
@@ -20,19 +19,19 @@ type Result struct {
 	Scenarios []Scenario `json:"scenarios"`
 }
 
-// Scenario is a work with the runs of all who did it.
+// Scenario is a scenario with the runs of its contenders.
 type Scenario struct {
 	Name       string            `json:"name"`
 	Title      string            `json:"title"`
 	About      string            `json:"about"`
 	Begun      time.Time         `json:"begun"`
-	Revision   string            `json:"revision,omitempty"` // of git; "+" behind it: with changes
+	Revision   string            `json:"revision,omitempty"` // of git; a "+" at the end: with changes
 	Load       [2]float64        `json:"load"`               // the average over a minute, before and after
 	Metrics    []scenario.Metric `json:"metrics"`
 	Contenders []Contender       `json:"contenders"`
 }
 
-// Contender is one of those with its runs.
+// Contender is a contender with its runs.
 type Contender struct {
 	Name          string            `json:"name"`
 	Configuration string            `json:"configuration"`
@@ -40,10 +39,10 @@ type Contender struct {
 	Runs          []scenario.Sample `json:"runs"`
 }
 
-// Spread is the median of some runs with the least and the most of them.
+// Spread is the median, minimum and maximum of some runs.
 type Spread struct{ Median, Min, Max float64 }
 
-// Add adds a run of a contender, which gets its row with the first one.
+// Add adds a run of a contender. The first run adds the contender too.
 func (s *Scenario) Add(of scenario.Contender, run scenario.Sample) {
 	i := slices.IndexFunc(s.Contenders, func(c Contender) bool { return c.Name == of.Name })
 	if i < 0 {
@@ -53,7 +52,7 @@ func (s *Scenario) Add(of scenario.Contender, run scenario.Sample) {
 	s.Contenders[i].Runs = append(s.Contenders[i].Runs, run)
 }
 
-// Good are the runs that nothing spoiled.
+// Good returns the runs that are not spoiled.
 func (c Contender) Good() (runs []scenario.Sample) {
 	for _, r := range c.Runs {
 		if r.Spoiled == "" {
@@ -63,7 +62,7 @@ func (c Contender) Good() (runs []scenario.Sample) {
 	return runs
 }
 
-// Spread of a metric over the good runs; false where none has it.
+// Spread returns the spread of a metric over the good runs; false if none has the metric.
 func (c Contender) Spread(key string) (Spread, bool) {
 	var values []float64
 	for _, r := range c.Good() {
@@ -83,8 +82,8 @@ func (c Contender) Spread(key string) (Spread, bool) {
 	return Spread{median, values[0], values[len(values)-1]}, true
 }
 
-// Total sums what the runs found amiss: a disturbed machine excuses no loss, but it does
-// excuse what was not through in time.
+// Total sums the problems of all runs. Losses count in spoiled runs too; a spoiled run that was not
+// finished in time does not count as incomplete.
 func (c Contender) Total() (total scenario.Sample) {
 	total.Complete = true
 	for _, r := range c.Runs {
@@ -97,8 +96,8 @@ func (c Contender) Total() (total scenario.Sample) {
 	return total
 }
 
-// Keep takes over from an earlier result what was not measured again, and puts all into the order
-// of their names. An earlier one of another machine or of other versions is an error.
+// Keep adds the scenarios of an earlier result that were not measured again, and sorts all in the
+// order of names. It returns an error if the earlier result is of another machine or of other versions.
 func (r *Result) Keep(earlier *Result, names []string) error {
 	if !r.Machine.is(earlier.Machine) {
 		return errors.New("the earlier result is of another machine, or of other versions or settings: measure all scenarios again")
@@ -118,7 +117,7 @@ func (r *Result) Keep(earlier *Result, names []string) error {
 	return nil
 }
 
-// Write stores it as JSON.
+// Write writes the result to a file as JSON.
 func (r *Result) Write(path string) error {
 	content, err := json.MarshalIndent(r, "", "\t")
 	if err != nil {
@@ -127,7 +126,7 @@ func (r *Result) Write(path string) error {
 	return os.WriteFile(path, append(content, '\n'), 0o644)
 }
 
-// Read is the way back.
+// Read reads a result that Write wrote.
 func Read(path string) (*Result, error) {
 	content, err := os.ReadFile(path)
 	if err != nil {

@@ -9,14 +9,14 @@ import (
 	"github.com/waybill-go/waybill/benchmarks/database"
 )
 
-// busyLoops is how many processes compute for nothing on a busy machine.
+// busyLoops is the number of processes that keep the cores of a busy machine in use.
 const busyLoops = 2
 
-// onABusyMachine is the same work while other processes want the processor too.
+// onABusyMachine returns the same scenario with processes that keep the cores in use.
 func onABusyMachine(s Scenario) Scenario {
 	s.Name += "-busy"
 	s.Title += ", on a busy machine"
-	s.About += fmt.Sprintf(" Meanwhile %d other processes compute for nothing.", busyLoops)
+	s.About += fmt.Sprintf(" Meanwhile %d other processes keep the cores busy.", busyLoops)
 	contenders := s.Contenders
 	s.Contenders = nil
 	for _, c := range contenders {
@@ -39,7 +39,7 @@ func besideLoops(alone run) run {
 	}
 }
 
-// loopsKey is where a context has the ids of the processes that keep the machine busy, for the meter.
+// loopsKey is the context key of the ids of those processes, which the meter reads.
 type loopsKey struct{}
 
 func loopsBeside(ctx context.Context) []int {

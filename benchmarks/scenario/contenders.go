@@ -28,7 +28,7 @@ func waybillMail(connections int) peer.Relay {
 		fmt.Sprintf("threshold %d, connections %d, single deliveries, LISTEN: all else default", connections, connections))
 }
 
-// waybillLanes has one sink of one lane, or more, without any other difference.
+// waybillLanes returns a forwarder with that many sinks and lanes, and defaults for the rest.
 func waybillLanes(sinks, lanes int) peer.Relay {
 	how := plural(sinks, "sink") + " of " + plural(lanes, "lane")
 	return peer.WaybillForwarder{Listen: true, Sinks: sinks, Lanes: lanes}.Relay(how,
@@ -44,7 +44,7 @@ func inFile() peer.Relay {
 
 func riverFile() peer.Relay {
 	return peer.RiverClient{MaxWorkers: 100, FetchCooldown: 2 * time.Millisecond, FetchPollInterval: 20 * time.Millisecond}.FileRelay("tuned",
-		"riversqlite, one connection, as it asks for; 100 workers, a fetch every 2 ms, a poll every 20 ms")
+		"riversqlite, one connection, which it requires; 100 workers, a fetch every 2 ms, a poll every 20 ms")
 }
 
 func waybillPolling() peer.Relay {

@@ -14,10 +14,10 @@ import (
 	"github.com/waybill-go/waybill/benchmarks/receiver"
 )
 
-// stopLimit bounds what a relay takes to stop.
+// stopLimit is how long a relay may take to stop.
 const stopLimit = time.Minute
 
-// drain carries a backlog to a receiver.
+// drain is the work of delivering a backlog to a receiver.
 type drain struct {
 	relay   peer.Relay
 	to      receiver.Config
@@ -66,7 +66,7 @@ func (d drain) runOn(ctx context.Context, server *database.Server, dsn string) (
 	return sample, sample.judge(ctx, to, n, d.relay, dsn)
 }
 
-// judge fills in what became of n orders.
+// judge adds the result of n orders to the sample, from the receiver's verdict and the outbox.
 func (s *Sample) judge(ctx context.Context, r receiver.Receiver, n int, relay peer.Relay, dsn string) error {
 	v, err := r.Verdict(ctx)
 	if err != nil {
@@ -87,10 +87,10 @@ func (s *Sample) judgeBy(ctx context.Context, v receiver.Verdict, n int, relay p
 	return s.count(v, n, left)
 }
 
-// count fills in what became of n orders of which so many are pending.
+// count adds the result of n orders to the sample; pending is how many are still in the outbox.
 func (s *Sample) count(v receiver.Verdict, n, pending int) error {
 	if v.Foreign > 0 {
-		return fmt.Errorf("%d arrivals are no orders of this run", v.Foreign)
+		return fmt.Errorf("%d arrivals are not orders of this run", v.Foreign)
 	}
 	missing := n - v.Distinct
 	s.Repeats, s.Swapped = v.Repeats, v.Swapped
@@ -98,11 +98,11 @@ func (s *Sample) count(v receiver.Verdict, n, pending int) error {
 	return nil
 }
 
-// running is a relay at work.
+// running is a relay that was started.
 type running struct {
 	cancel context.CancelFunc
 	ended  chan struct{}
-	err    error // once it has ended
+	err    error // set before ended is closed
 }
 
 func start(ctx context.Context, relay peer.Relay, dsn string, to receiver.Destination) *running {
@@ -110,14 +110,15 @@ func start(ctx context.Context, relay peer.Relay, dsn string, to receiver.Destin
 	r := &running{cancel: cancel, ended: make(chan struct{})}
 	go func() {
 		defer close(r.ended)
-		if err := relay.Deliver(ctx, dsn, to); err != nil {
+		err := relay.Deliver(ctx, dsn, to)
+		if stopped := relay.Bare && ctx.Err() != nil; err != nil && !stopped { // a limit just breaks off
 			r.err = fmt.Errorf("%s: %w", relay.Name, err)
 		}
 	}()
 	return r
 }
 
-// stop may be called again.
+// stop stops the relay and waits until it has ended. Further calls return the same.
 func (r *running) stop() error {
 	r.cancel()
 	select {
@@ -128,7 +129,8 @@ func (r *running) stop() error {
 	}
 }
 
-// await returns whether all came before the time was up, or the relay had ended.
+// await waits until all orders have arrived, the relay has ended or the limit has passed. It
+// returns whether all have arrived.
 func (r *running) await(ctx context.Context, all <-chan struct{}, limit time.Duration) (complete bool, err error) {
 	select {
 	case <-all:
@@ -147,7 +149,7 @@ func (r *running) await(ctx context.Context, all <-chan struct{}, limit time.Dur
 	}
 }
 
-// drains makes contenders of relays.
+// drains returns a contender for each relay.
 func drains(to receiver.Config, backlog int, limit time.Duration, relays ...peer.Relay) (list []Contender) {
 	for _, r := range relays {
 		list = append(list, drain{r, to, backlog, limit}.contender())
@@ -161,7 +163,7 @@ func nowhere(s Sizes) Scenario {
 	to := receiver.Config{Kind: receiver.Nowhere, InFlight: s.InFlight}
 	return Scenario{
 		Name: "drain-nowhere", Title: "Draining a backlog to nowhere", Metrics: drainMetrics,
-		About: english.Sprintf("%d orders are pending when the relay starts; a delivery is a function call that counts. A run may take %s.", s.Backlog, s.Limit),
+		About: english.Sprintf("%d orders are pending when the relay starts; a delivery is a function call that counts. A run takes at most %s.", s.Backlog, s.Limit),
 		Contenders: drains(to, s.Backlog, s.Limit,
 			waybillDefault(), waybillSingle(s.InFlight), waybillBatches(),
 			watermillDefault(), watermillTuned(), riverDefault(), riverTuned(),
@@ -171,21 +173,21 @@ func nowhere(s Sizes) Scenario {
 
 func kafka(s Sizes) Scenario {
 	return kafkaScenario(s, "drain-kafka", "Draining a backlog to Kafka", s.Backlog, 0,
-		english.Sprintf("%d orders go to a broker inside the process (kfake, 6 partitions, acks=all), which stores them; all that it stored is consumed and checked afterwards. A run may take %s.", s.Backlog, s.Limit))
+		english.Sprintf("%d orders go to a broker inside the process (kfake, 6 partitions, acks=all). After the run everything that it stored is consumed and checked. A run takes at most %s.", s.Backlog, s.Limit))
 }
 
 func slowKafka(s Sizes) Scenario {
 	const delay = 2 * time.Millisecond
 	return kafkaScenario(s, "drain-kafka-2ms", "Draining a backlog to Kafka, 2 ms away", s.SlowBacklog, delay,
-		english.Sprintf("The same with %d orders, and every answer of the broker %s longer under way.", s.SlowBacklog, delay))
+		english.Sprintf("The same with %d orders, and each response of the broker arrives %s later.", s.SlowBacklog, delay))
 }
 
-// RealKafka names the variable with the brokers of a real cluster, separated by commas.
+// RealKafka is the environment variable with the brokers of a real cluster, separated by commas.
 const RealKafka = "WAYBILL_TEST_KAFKA"
 
 func realKafka(s Sizes) Scenario {
 	brokers := os.Getenv(RealKafka)
-	about := english.Sprintf("The same with a real Apache Kafka on the same machine, in a process of its own, which works beside the others. A run may take %s.", s.Limit)
+	about := english.Sprintf("The same with a real Apache Kafka, which runs in a separate process on the same machine. A run takes at most %s.", s.Limit)
 	to := receiver.Config{Kind: receiver.Cluster, InFlight: s.InFlight, Brokers: strings.Split(brokers, ",")}
 	scenario := kafkaTo(s, "drain-kafka-real", "Draining a backlog to a real Kafka", s.Backlog, to, about)
 	if brokers == "" {
@@ -210,13 +212,13 @@ func kafkaTo(s Sizes, name, title string, backlog int, to receiver.Config, about
 
 func http(s Sizes) Scenario {
 	return httpScenario(s, "drain-http", "Draining a backlog to HTTP", 0,
-		english.Sprintf("%d orders are POSTed to a server inside the process, which answers 200 at once; up to %d in flight. A run may take %s.", s.SlowBacklog, s.HTTP, s.Limit))
+		english.Sprintf("%d orders are POSTed to a server inside the process, which answers 200 at once, with up to %d in flight. A run takes at most %s.", s.SlowBacklog, s.HTTP, s.Limit))
 }
 
 func slowHTTP(s Sizes) Scenario {
 	const delay = 5 * time.Millisecond
-	return httpScenario(s, "drain-http-5ms", "Draining a backlog to HTTP, 5 ms an answer", delay,
-		english.Sprintf("The same with a server that takes %s to answer: %d in flight can make %d/s at most.", delay, s.HTTP, s.HTTP*int(time.Second/delay)))
+	return httpScenario(s, "drain-http-5ms", "Draining a backlog to HTTP, 5 ms per response", delay,
+		english.Sprintf("The same with a server that takes %s to answer: %d in flight allow at most %d/s.", delay, s.HTTP, s.HTTP*int(time.Second/delay)))
 }
 
 func httpScenario(s Sizes, name, title string, delay time.Duration, about string) Scenario {
@@ -230,14 +232,14 @@ func httpScenario(s Sizes, name, title string, delay time.Duration, about string
 	}
 }
 
-// takes20 is what the slow mail server needs for a mail.
+// takes20 is how long the slow mail server takes for a mail.
 const takes20 = 20 * time.Millisecond
 
 func email(s Sizes) Scenario {
 	to := receiver.Config{Kind: receiver.Mail}
 	scenario := Scenario{
 		Name: "email", Title: "Sending mails", Metrics: drainMetrics,
-		About: english.Sprintf("%d orders become mails with a text and an HTML part, to an SMTP server inside the process, which counts them; its CPU is the process's. Waybill makes each from four templates. A run may take %s.", s.SlowBacklog, s.Limit),
+		About: english.Sprintf("%d orders are sent as mails with a text and an HTML part to an SMTP server, which counts them. The server runs inside the process, so the process's CPU includes it. Waybill renders each mail from four templates. A run takes at most %s.", s.SlowBacklog, s.Limit),
 	}
 	for _, connections := range []int{1, 16} {
 		to.InFlight = connections
@@ -250,7 +252,7 @@ func slowEmail(s Sizes) Scenario {
 	to := receiver.Config{Kind: receiver.Mail, Delay: takes20}
 	scenario := Scenario{
 		Name: "email-20ms", Title: "Waybill: sending mails to a slow server", Metrics: drainMetrics,
-		About: english.Sprintf("The same with a server that takes %s for each mail: a threshold of N can make %d/s times N at most. A run may take %s.", takes20, int(time.Second/takes20), s.Limit),
+		About: english.Sprintf("The same with a server that takes %s for each mail: a threshold of N allows at most N times %d/s. A run takes at most %s.", takes20, int(time.Second/takes20), s.Limit),
 	}
 	for _, connections := range []int{1, 4, 16, 64, 256} {
 		to.InFlight = connections
@@ -263,7 +265,7 @@ func lanes(s Sizes) Scenario {
 	to := receiver.Config{Kind: receiver.Nowhere, InFlight: s.InFlight}
 	scenario := Scenario{
 		Name: "lanes", Title: "Waybill: several sinks and lanes", Metrics: drainMetrics,
-		About: english.Sprintf("%d orders are pending, and each goes to every sink, nowhere. A run may take %s.", s.Backlog, s.Limit),
+		About: english.Sprintf("%d orders are pending, and each goes to every sink. The sinks deliver to nowhere. A run takes at most %s.", s.Backlog, s.Limit),
 	}
 	for _, cut := range [][2]int{{1, 1}, {1, 8}, {3, 1}, {3, 8}} {
 		to.Copies = cut[0]

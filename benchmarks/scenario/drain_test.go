@@ -38,8 +38,8 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// careless is a relay whose author forgot something: it delivers what deliver makes
-// of the rows, and deletes those for which settled says so.
+// careless returns a relay with a defect: it delivers the payloads that deliver returns, and deletes
+// the rows that match the condition settled.
 func careless(deliver func(payloads [][]byte) [][]byte, settled string) peer.Relay {
 	return peer.Relay{Name: "careless", Outbox: peer.Table{}, Deliver: func(ctx context.Context, dsn string, to receiver.Destination) error {
 		db, err := postgres.OpenDB(dsn)
@@ -75,7 +75,7 @@ func readAll(ctx context.Context, db *sql.DB) (payloads [][]byte, err error) {
 	return payloads, rows.Err()
 }
 
-func TestDrainsSeeWhatARelayGetsWrong(t *testing.T) {
+func TestADrainFindsTheMistakesOfARelay(t *testing.T) {
 	const backlog = 2500
 	whole := func(p [][]byte) [][]byte { return p }
 	for name, test := range map[string]struct {
@@ -89,7 +89,7 @@ func TestDrainsSeeWhatARelayGetsWrong(t *testing.T) {
 		"one not settled": {careless(whole, "id > 1"), Sample{Complete: true, Unsettled: 1}},
 		"out of order": {
 			careless(func(p [][]byte) [][]byte { p[3], p[2003] = p[2003], p[3]; return p }, "true"),
-			Sample{Complete: true, Swapped: 2}, // 1003 and 3 come behind 2003
+			Sample{Complete: true, Swapped: 2}, // 1003 and 3 arrive after 2003
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -103,7 +103,7 @@ func TestDrainsSeeWhatARelayGetsWrong(t *testing.T) {
 	}
 }
 
-func TestWhatARelayReturnsIsTold(t *testing.T) {
+func TestTheErrorOfARelayIsReturned(t *testing.T) {
 	broken := errors.New("broken")
 	relay := peer.Relay{Name: "broken", Outbox: peer.Table{}, Deliver: func(context.Context, string, receiver.Destination) error { return broken }}
 	_, err := drain{relay, receiver.Config{Kind: receiver.Nowhere}, 10, time.Minute}.run(t.Context(), server)
@@ -111,7 +111,7 @@ func TestWhatARelayReturnsIsTold(t *testing.T) {
 	require.ErrorContains(t, err, "broken")
 }
 
-// forgetful is an outbox whose publisher commits without the order now and then.
+// forgetful is an outbox whose publisher commits one transaction without its order.
 type forgetful struct{ peer.Table }
 
 func (f forgetful) Open(ctx context.Context, dsn string, clients int) (peer.Publisher, error) {
@@ -152,7 +152,7 @@ func TestTransactionsWithoutTheirOrderAreLosses(t *testing.T) {
 	}
 }
 
-func TestRunsThatTellNothingAreSpoilt(t *testing.T) {
+func TestInvalidRunsAreSpoilt(t *testing.T) {
 	t.Parallel()
 	metrics := func(key string, value float64) map[string]float64 {
 		m := map[string]float64{samplesKey: 1000, othersKey: 0.05, "seconds": 2}
@@ -164,16 +164,16 @@ func TestRunsThatTellNothingAreSpoilt(t *testing.T) {
 		"other processes had 0.40 cores": metrics(othersKey, 0.4),
 		"the hypervisor kept 1.00 cores": metrics(stolenKey, 1),
 		"the control group was throttled for 30% of the time": metrics(throttledKey, 0.3),
-		"19 samples only": metrics(samplesKey, 19),
+		"only 19 samples": metrics(samplesKey, 19),
 	} {
 		require.Equal(t, want, Sample{Metrics: m}.Spoilt(2, 0.1))
 	}
 	short := metrics(othersKey, 0.4)
 	short["seconds"] = 0.1
-	require.Empty(t, Sample{Metrics: short}.Spoilt(2, 0.1), "so little time is not counted that well")
+	require.Empty(t, Sample{Metrics: short}.Spoilt(2, 0.1), "the error of counting is larger in a short run")
 }
 
-func TestOtherProcessesAreSeenAndThoseOfTheRunAreNot(t *testing.T) {
+func TestOtherProcessesCountAsOthersAndThoseOfTheRunDoNot(t *testing.T) {
 	loops, err := child.StartLoops(1)
 	require.NoError(t, err)
 	measure := func(ctx context.Context, relay ...int) map[string]float64 {
@@ -193,11 +193,11 @@ func TestOtherProcessesAreSeenAndThoseOfTheRunAreNot(t *testing.T) {
 	own := measure(t.Context(), loops.IDs()...)
 	require.Greater(t, own["cpu"], own["of the loop"]/2)
 	m := newMeter(context.WithValue(t.Context(), loopsKey{}, loops.IDs()), server)
-	require.Eventually(t, func() bool { return m.read(t.Context()).loops > m.before.loops }, time.Minute, 10*time.Millisecond, "those that keep the machine busy are counted apart")
+	require.Eventually(t, func() bool { return m.read(t.Context()).loops > m.before.loops }, time.Minute, 10*time.Millisecond, "the loops are counted separately")
 	require.NoError(t, loops.Stop())
 }
 
-func TestWhatSeveralSinksMissIsLost(t *testing.T) {
+func TestADeliveryThatOneOfSeveralSinksMissesIsLost(t *testing.T) {
 	relay := waybillLanes(3, 8)
 	deliver := relay.Deliver
 	relay.Deliver = func(ctx context.Context, dsn string, to receiver.Destination) error {

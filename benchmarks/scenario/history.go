@@ -12,33 +12,33 @@ import (
 	"github.com/waybill-go/waybill/framework/store/postgres"
 )
 
-// unlimited is how long what takes as long as it takes may take.
+// unlimited is the time limit of runs that should always finish.
 const unlimited = 10 * time.Minute
 
-// small is the backlog that the large ones are compared with.
+// small is the backlog with which the large ones are compared.
 const small = 100_000
 
-// The memory that the relay's process had at most.
+// The maximum memory of the relay's process.
 var (
 	resident = Metric{Key: "resident", Title: "resident memory, MiB"}
 	heap     = Metric{Key: "heap", Title: "Go heap, MiB"}
 )
 
-// apart is a Waybill forwarder in a process of its own, which delivers to nowhere.
-type apart struct {
+// separate is a Waybill forwarder in a separate process, which delivers to nowhere.
+type separate struct {
 	peer.WaybillForwarder
 	configuration string
 }
 
-func apartWith(s Sizes, sinks int) apart {
+func separateForwarder(s Sizes, sinks int) separate {
 	f := peer.WaybillForwarder{Threshold: s.InFlight, Listen: true, Sinks: sinks}
-	return apart{f, waybillSingle(s.InFlight).Configuration + "; a process of its own"}
+	return separate{f, waybillSingle(s.InFlight).Configuration + "; a separate process"}
 }
 
-func (a apart) relay() peer.Relay { return a.Relay("apart", a.configuration) }
+func (a separate) relay() peer.Relay { return a.Relay("separate", a.configuration) }
 
-// drain carries what is pending in the database, and stops the process.
-func (a apart) drain(ctx context.Context, server *database.Server, dsn string, backlog int) (sample Sample, err error) {
+// drain delivers the backlog of the database in a new process, and stops the process.
+func (a separate) drain(ctx context.Context, server *database.Server, dsn string, backlog int) (sample Sample, err error) {
 	relay, err := child.StartRelay(child.Delivery{Forwarder: a.WaybillForwarder, DSN: dsn, Orders: backlog})
 	if err != nil {
 		return sample, err
@@ -65,7 +65,7 @@ func (a apart) drain(ctx context.Context, server *database.Server, dsn string, b
 }
 
 func history(s Sizes) Scenario {
-	a := apartWith(s, 1)
+	a := separateForwarder(s, 1)
 	backlog := min(small, s.History/2)
 	contender := func(name string, run func(ctx context.Context, server *database.Server, dsn string) (Sample, error), n int) Contender {
 		return Contender{Name: name, Configuration: a.configuration, Run: func(ctx context.Context, server *database.Server) (_ Sample, err error) {
@@ -84,7 +84,7 @@ func history(s Sizes) Scenario {
 	}
 	return Scenario{
 		Name: "history", Title: "Waybill: large backlogs and long histories", Metrics: []Metric{rate, resident, heap, ownCPU, theirCPU}, Once: true,
-		About: "Does a drain get slower, or the process larger, with what is pending or has been settled long ago? The forwarder is a process of its own, which starts and connects within the time, and counts what it delivers nowhere.",
+		About: "Is a drain slower, or the process larger, with many pending rows, or with many rows that were settled long ago? The forwarder runs in a separate process and delivers to nowhere. The time includes its start.",
 		Contenders: []Contender{
 			pending(backlog), pending(s.History),
 			contender(english.Sprintf("Waybill, %d pending behind %d settled", backlog, s.History), func(ctx context.Context, server *database.Server, dsn string) (Sample, error) {
@@ -100,16 +100,16 @@ func history(s Sizes) Scenario {
 	}
 }
 
-// manySinks is how many there are in a program with very many.
+// manySinks is the number of sinks in a program with very many.
 const manySinks = 40
 
 func fan(s Sizes) Scenario {
 	scenario := Scenario{
 		Name: "sinks", Title: "Waybill: many sinks", Metrics: []Metric{rate, resident, heap, ownCPU, theirCPU}, Once: true,
-		About: english.Sprintf("%d orders are pending, and each goes to every sink. What a sink costs in memory is seen here, in a process that has nothing but the forwarder and what counts.", s.Fan),
+		About: english.Sprintf("%d orders are pending, and each goes to every sink. The process has only the forwarder and a counter, so its memory shows the cost of a sink.", s.Fan),
 	}
 	for _, sinks := range []int{1, manySinks} {
-		a := apartWith(s, sinks)
+		a := separateForwarder(s, sinks)
 		scenario.Contenders = append(scenario.Contenders, Contender{
 			Name: "Waybill, " + plural(sinks, "sink"), Configuration: a.configuration,
 			Run: func(ctx context.Context, server *database.Server) (_ Sample, err error) {
@@ -125,17 +125,17 @@ func fan(s Sizes) Scenario {
 	return scenario
 }
 
-// rounds is how often the dead tuples' scenario fills and drains.
+// rounds is how often the scenario dead-tuples fills and drains.
 const rounds = 5
 
 func deadTuples(s Sizes) Scenario {
-	a := apartWith(s, 1)
+	a := separateForwarder(s, 1)
 	return Scenario{
 		Name: "dead-tuples", Title: "Waybill: what deliveries leave behind", Once: true,
 		Metrics: []Metric{
 			{Key: "dead_outbox", Title: "dead tuples in outbox"}, {Key: "dead_cursors", Title: "dead tuples in outbox_cursors"}, rate,
 		},
-		About: english.Sprintf("%d notifications go through in %d rounds of filling and draining, with autovacuum off for the tables.", s.Through, rounds),
+		About: english.Sprintf("%d notifications are published and delivered in %d rounds, with autovacuum off for the tables.", s.Through, rounds),
 		Contenders: []Contender{{
 			Name: "Waybill", Configuration: a.configuration,
 			Run: func(ctx context.Context, server *database.Server) (Sample, error) {
@@ -145,7 +145,7 @@ func deadTuples(s Sizes) Scenario {
 	}
 }
 
-func leaveBehind(ctx context.Context, server *database.Server, a apart, s Sizes) (_ Sample, err error) {
+func leaveBehind(ctx context.Context, server *database.Server, a separate, s Sizes) (_ Sample, err error) {
 	outbox := a.relay().Outbox
 	dsn, drop, err := empty(ctx, server, outbox)
 	if err != nil {
@@ -188,7 +188,7 @@ func (s *Sample) add(o Sample) {
 	s.Swapped += o.Swapped
 }
 
-// countDead has ANALYZE count.
+// countDead adds the number of dead tuples of a table, which ANALYZE counts.
 func countDead(ctx context.Context, db *sql.DB, table string, metrics map[string]float64, key string) error {
 	if _, err := db.ExecContext(ctx, `ANALYZE `+table); err != nil {
 		return err

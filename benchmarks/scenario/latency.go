@@ -14,7 +14,7 @@ import (
 	"github.com/waybill-go/waybill/benchmarks/receiver"
 )
 
-// lags is a contender that delivers what is published at a steady rate.
+// lags is a contender whose latency is measured while orders are published at a steady rate.
 type lags struct {
 	relay   peer.Relay
 	sizes   Sizes
@@ -22,7 +22,7 @@ type lags struct {
 	trouble trouble // nil: none
 }
 
-// warmUp is the share of a run whose latencies do not count: connections are made,
+// warmUp is the share of a run whose latencies do not count: connections are opened and
 // statements prepared.
 const warmUp = 0.2
 
@@ -43,13 +43,14 @@ func (l lags) run(ctx context.Context, server *database.Server) (Sample, error) 
 
 func (l lags) runOn(ctx context.Context, server *database.Server, dsn string, from peer.Publisher) (sample Sample, err error) {
 	n := max(l.sizes.Fewest, int(l.sizes.Publishing.Seconds()*float64(l.rate)))
-	to, tally := receiver.NewTimed(receiver.Config{InFlight: l.sizes.InFlight, Capacity: n})
+	noted := receiver.NewMade(n)
+	to, tally := receiver.NewTimed(receiver.Config{InFlight: l.sizes.InFlight, Capacity: n, Made: noted})
 	relay := start(ctx, l.relay, dsn, to.Destination())
 	defer func() { _ = relay.stop() }() // stopped before, unless something failed
 
 	m := newMeter(ctx, server)
 	began := time.Now()
-	made, err := publishSteadily(ctx, from, n, l.rate, l.sizes.Clients)
+	made, err := publishSteadily(ctx, noting{from, noted}, n, l.rate, l.sizes.Clients)
 	if err != nil {
 		return Sample{}, err
 	}
@@ -67,14 +68,14 @@ func (l lags) runOn(ctx context.Context, server *database.Server, dsn string, fr
 	return sample, sample.judge(ctx, to, n, l.relay, dsn)
 }
 
-// transaction is one that was made.
+// transaction has the times of a business transaction.
 type transaction struct {
-	committing time.Time // when it began to commit
-	took       time.Duration
+	committing time.Time     // beginning of the commit
+	took       time.Duration // from the beginning of the transaction to the end of the commit
 }
 
-// publishSteadily begins n transactions at their times, whatever the earlier ones
-// take, as far as there are clients.
+// publishSteadily runs n transactions at a steady rate. A slow transaction does not delay the
+// later ones unless all clients are in use.
 func publishSteadily(ctx context.Context, to peer.Publisher, n, rate, clients int) (made []transaction, err error) {
 	made = make([]transaction, n)
 	group, ctx := errgroup.WithContext(ctx)
@@ -99,7 +100,7 @@ func publishSteadily(ctx context.Context, to peer.Publisher, n, rate, clients in
 
 const transactionKey = "transaction"
 
-// addTransactions adds the median of what transactions took, in milliseconds.
+// addTransactions adds the median duration of the transactions, in milliseconds.
 func addTransactions(metrics map[string]float64, made []transaction) {
 	var all []time.Duration
 	for _, t := range made[int(warmUp*float64(len(made))):] {
@@ -131,15 +132,15 @@ var latencyMetrics = []Metric{
 	{Key: "p99", Title: "p99, ms", Decimals: 2}, {Key: "max", Title: "max, ms", Decimals: 2}, published, ownCPU, theirCPU,
 }
 
-// usualRate is that of the scenario which all contenders are in, in any configuration;
-// its name is latency alone.
+// usualRate is the rate of the scenario "latency", in transactions/s. It has all contenders in all
+// configurations.
 const usualRate = 500
 
 func latency(s Sizes, rate int) Scenario {
 	relays := []peer.Relay{waybillSingle(s.InFlight), waybillPolling(), watermillTuned(), riverTuned(), peer.Textbook(), peer.SkipLocked()}
 	scenario := Scenario{
 		Name: "latency", Title: "From the commit to the sink", Metrics: latencyMetrics,
-		About: english.Sprintf("%d transactions a second for %s, or until there were %d, and the time from when each begins to commit until its delivery, which is to nowhere. Publisher and relay share nothing but the database. The first fifth of a run does not count.",
+		About: english.Sprintf("%d transactions a second for %s, and at least %d. The latency is the time from the beginning of a commit to the delivery, which is to nowhere. Publisher and relay share only the database. The first fifth of a run does not count.",
 			rate, s.Publishing, s.Fewest),
 	}
 	if rate == usualRate {

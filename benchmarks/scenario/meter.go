@@ -11,24 +11,24 @@ import (
 	"github.com/waybill-go/waybill/benchmarks/peer"
 )
 
-// meter measures a run from newMeter to stop.
+// meter measures a run, from newMeter to stop.
 type meter struct {
 	server *database.Server
-	relay  []int // processes that are part of the contender
-	loops  []int // processes that only keep the machine busy
+	relay  []int // ids of the contender's processes, besides this one
+	loops  []int // ids of the processes that keep the machine busy
 	began  time.Time
 	before reading
 }
 
-// reading is what had been used so far.
+// reading is the processor time used up to a moment.
 type reading struct {
 	own, postgres, loops time.Duration
 	seen                 bool // PostgreSQL's processes are visible
 	machine              machine.Usage
-	known                bool // the machine tells
+	known                bool // machine is valid
 }
 
-// newMeter measures a contender that has these processes beside this one.
+// newMeter starts to measure a contender. relay has the ids of its processes, besides this one.
 func newMeter(ctx context.Context, server *database.Server, relay ...int) *meter {
 	m := &meter{server: server, relay: relay, loops: loopsBeside(ctx)}
 	m.before = m.read(ctx)
@@ -44,12 +44,12 @@ func (m *meter) read(ctx context.Context) (r reading) {
 	return r
 }
 
-// The keys of the metrics by which a run is found to be spoiled; see Sample.Spoilt.
+// The keys of the metrics that show whether a run is spoiled; see Sample.Spoilt.
 const (
-	samplesKey   = "samples"   // what the figures stand on: deliveries, transactions
-	othersKey    = "others"    // cores that other processes had
-	stolenKey    = "stolen"    // cores that the hypervisor gave to others
-	throttledKey = "throttled" // seconds of each second for which the own cgroup had to wait
+	samplesKey   = "samples"   // number of deliveries, transactions or latencies
+	othersKey    = "others"    // cores used by other processes
+	stolenKey    = "stolen"    // cores that the hypervisor gave to other guests
+	throttledKey = "throttled" // share of the time for which the control group was throttled
 )
 
 // stop returns the metrics that all runs have: the time, how many cores were busy,
@@ -72,15 +72,15 @@ func (m *meter) stop(ctx context.Context, samples int) (took time.Duration, metr
 }
 
 const (
-	// fewestSamples are what a figure stands on at least.
+	// fewestSamples is the least number of samples of a valid figure.
 	fewestSamples = 20
-	// countingError is by how much processor time may be wrong, in seconds: the system
-	// counts it in hundredths, for each process, and that of the machine by sampling.
+	// countingError is the possible error of processor time, in seconds: the system counts in
+	// hundredths for each process, and samples the machine's.
 	countingError = 0.05
 )
 
-// Spoilt says why a run on so many cores tells nothing, if it does not: others had the given
-// share of the machine or more, or there are fewer than 20 samples.
+// Spoilt returns why a run is not valid, or "" if it is: other processes had the given share of the
+// machine or more, or there are fewer than 20 samples.
 func (s Sample) Spoilt(cores int, share float64) string {
 	m := s.Metrics
 	most := share * float64(cores)
@@ -95,12 +95,12 @@ func (s Sample) Spoilt(cores int, share float64) string {
 	case m[throttledKey] >= share:
 		return fmt.Sprintf("the control group was throttled for %.0f%% of the time", 100*m[throttledKey])
 	case counted && n < fewestSamples:
-		return fmt.Sprintf("%.0f samples only", n)
+		return fmt.Sprintf("only %.0f samples", n)
 	}
 	return ""
 }
 
-// processCPU is the processor time of this process: the contender, and the receiver.
+// processCPU returns the processor time of this process: the contender and the receiver.
 func processCPU() time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {

@@ -12,9 +12,9 @@ import (
 	"github.com/waybill-go/waybill/framework/store/mysql/mysqltest"
 )
 
-const mysqlAbout = " Commits wait for the disk, there is no binary log; innodb_buffer_pool_size is 512 MB, innodb_autoinc_lock_mode 2. All go through go-sql-driver with arguments in their statements. A family of which there is no server is left out."
+const mysqlAbout = " Commits wait for the disk, and there is no binary log; innodb_buffer_pool_size is 512 MB, innodb_autoinc_lock_mode 2. All contenders use go-sql-driver, which writes arguments into the text of statements, except those of Watermill. A family without a server on the machine is left out."
 
-// families are the servers, by what their contenders' names begin with.
+// families are the servers, with the prefix of their contenders' names.
 var families = []struct {
 	family mysqltest.Family
 	name   string
@@ -24,25 +24,25 @@ var families = []struct {
 var serverCPU = Metric{Key: theirCPU.Key, Title: "CPU: server", Decimals: theirCPU.Decimals}
 
 // transactionTime is how long a business transaction takes its client.
-var transactionTime = Metric{Key: transactionKey, Title: "a transaction takes, ms", Decimals: 2}
+var transactionTime = Metric{Key: transactionKey, Title: "transaction, ms", Decimals: 2}
 
-// mysql are the scenarios whose outbox is in MySQL or MariaDB.
+// mysql returns the scenarios whose outbox is in MySQL or MariaDB.
 func mysql(s Sizes) []Scenario {
-	waybill := peer.WaybillForwarder{}.Relay("default", "single deliveries; looks take a tenth of the time at most, and there is one every 50 ms at least: all default")
+	waybill := peer.WaybillForwarder{}.Relay("default", "single deliveries; looks take at most a tenth of the time, and are at most 50 ms apart: all default")
 	gappy := waybill
 	gappy.Name, gappy.Outbox = "Waybill, 5% rolled back", peer.Gappy{}
 	watermill := peer.WatermillForwarder{BatchSize: 1000, PollInterval: time.Millisecond}.Relay("tuned",
 		"watermill-sql v3 with its own schema and offsets for MySQL; batches of 1,000 (10,000 are not faster), a poll every ms")
-	watermill.Lossy = "its subscriber reads behind the highest offset that it has seen, also in a serializable transaction; a row that took a lower one and is stored later is passed over"
+	watermill.Lossy = "its subscriber reads after the highest offset that it has seen, also in a serializable transaction, so it skips a row with a lower offset that is committed later"
 	to := receiver.Config{Kind: receiver.Nowhere, InFlight: s.InFlight}
 
 	drain := Scenario{
 		Name: "mysql-drain", Title: "MySQL and MariaDB: draining a backlog to nowhere", Metrics: []Metric{rate, ownCPU, serverCPU},
-		About: english.Sprintf("%d orders are pending when the relay starts; a delivery is a function call that counts. A run may take %s. Offsets that were rolled back lie in front of each twentieth order where it says so.", s.Backlog, s.Limit) + mysqlAbout,
+		About: english.Sprintf("%d orders are pending when the relay starts; a delivery is a function call that counts. A run takes at most %s. With 5% rolled back, an offset that was rolled back precedes each twentieth order.", s.Backlog, s.Limit) + mysqlAbout,
 	}
 	lag := Scenario{
 		Name: "mysql-steady", Title: "MySQL and MariaDB: publishing and delivering at a steady rate", Metrics: []Metric{transactionTime, latencyMetrics[0], latencyMetrics[1], latencyMetrics[2], latencyMetrics[3], published, ownCPU, serverCPU},
-		About: fmt.Sprintf("%d transactions a second for %s, of a business INSERT and a notification: the median of what one takes its client, from its beginning to the end of its commit, and the time from when each begins to commit until its delivery, which is to nowhere. Publisher and relay share nothing but the database. The rows without a relay show what publishing takes by itself.", usualRate, s.Publishing) + mysqlAbout,
+		About: fmt.Sprintf("%d transactions a second for %s, each with a business INSERT and a notification. The table has the median duration of a transaction, from its beginning to the end of its commit, and the latency from the beginning of the commit to the delivery, which is to nowhere. Publisher and relay share only the database. The rows without a relay show the cost of publishing alone.", usualRate, s.Publishing) + mysqlAbout,
 	}
 	for _, on := range families {
 		in := func(r peer.Relay) peer.Relay {
@@ -57,7 +57,7 @@ func mysql(s Sizes) []Scenario {
 				Contender{Name: alone, Configuration: "the same, and nothing is delivered", Run: unread{outbox: r.Outbox, sizes: s, rate: usualRate}.run})
 		}
 		lag.Contenders = append(lag.Contenders, Contender{
-			Name: on.name + "SELECT 1 every 4 ms", Configuration: "Waybill's outbox, and nothing is delivered; one connection asks for nothing",
+			Name: on.name + "SELECT 1 every 4 ms", Configuration: "Waybill's outbox, and nothing is delivered; one connection only sends SELECT 1",
 			Run: unread{outbox: in(waybill).Outbox, sizes: s, rate: usualRate, asking: 4 * time.Millisecond}.run,
 		})
 	}
@@ -69,7 +69,7 @@ type unread struct {
 	outbox peer.Outbox
 	sizes  Sizes
 	rate   int // transactions/s
-	// asking is how long one connection rests between two statements that read nothing; 0: there is none.
+	// asking is the pause between two SELECT 1 of an additional connection; 0: there is none.
 	asking time.Duration
 }
 
@@ -95,7 +95,7 @@ func (u unread) run(ctx context.Context, server *database.Server) (Sample, error
 	})
 }
 
-// ask begins to ask for nothing. end ends that.
+// ask starts the additional connection, if there is one. end closes it.
 func (u unread) ask(ctx context.Context, dsn string) (end func() error) {
 	if u.asking == 0 {
 		return func() error { return nil }

@@ -1,5 +1,5 @@
-// Package scenario has the works that are compared: draining a backlog, being quick
-// with what has just been committed, publishing, and both at once.
+// Package scenario has the scenarios that are compared: draining a backlog, the latency of new
+// commits, publishing, and publishing and delivering together.
 package scenario
 
 import (
@@ -13,18 +13,18 @@ import (
 	"github.com/waybill-go/waybill/benchmarks/peer"
 )
 
-// Scenario is one work, and those who do it.
+// Scenario is one kind of work with its contenders.
 type Scenario struct {
 	Name  string // for flags and files
 	Title string
 	About string // what is done and measured
-	// Metrics are shown in their order; the first one decides.
+	// Metrics are the columns of the table. The first one is drawn.
 	Metrics    []Metric
 	Contenders []Contender
-	// Lacks says what is missing here to run it; "" if nothing is.
+	// Lacks says what the machine lacks to run the scenario; "" if nothing.
 	Lacks string
-	// Once asks for a single run of each contender, without another to warm up: what is
-	// long enough, or counted and not timed.
+	// Once means one run of each contender, without a warm-up: for long runs, and for results
+	// that are counted and not timed.
 	Once bool
 }
 
@@ -39,46 +39,46 @@ type Metric struct {
 type Contender struct {
 	Name          string
 	Configuration string
-	Lossy         string // why it loses orders; empty: it does not
+	Lossy         string // why it loses orders; "" if it does not
 	Run           func(ctx context.Context, server *database.Server) (Sample, error)
 }
 
-// Sample is what one run gave.
+// Sample is the result of one run.
 type Sample struct {
 	// Metrics are the figures by the keys of the scenario's metrics.
 	Metrics map[string]float64 `json:"metrics"`
-	// Spoiled says why the run tells nothing, as of a machine that others used; it is
-	// empty where nothing is wrong.
+	// Spoiled says why the run is not valid, such as other processes on the machine; "" if it is.
 	Spoiled string `json:"spoiled,omitempty"`
-	// Complete says that everything had arrived before the time was up.
+	// Complete means that everything arrived before the time limit.
 	Complete bool `json:"complete"`
-	// Lost is how many orders neither arrived nor are pending; Unsettled how many
-	// arrived and are pending still, so that they would come again.
+	// Lost is the number of orders that neither arrived nor are pending. Unsettled is the number of
+	// orders that arrived and are still pending, so that they would arrive again.
 	Lost      int `json:"lost"`
 	Unsettled int `json:"unsettled"`
 	Repeats   int `json:"repeats"`
-	// Swapped is how many arrived behind a later order of their key.
+	// Swapped is the number of orders that arrived after a later order of their key, unless their transactions
+	// overlapped.
 	Swapped int `json:"swapped"`
 }
 
-// Sizes say how much is done.
+// Sizes is the amount of work of each scenario.
 type Sizes struct {
-	Backlog     int           // of those that drain nowhere and to Kafka
-	SlowBacklog int           // of those that drain to slower destinations
-	Limit       time.Duration // of a run; what is left then stays pending
-	InFlight    int           // to Kafka
-	HTTP        int           // in flight to HTTP
-	Publishing  time.Duration // how long transactions are made
-	Fewest      int           // transactions of a latency run, however long that takes
-	Clients     int           // that make them
-	Through     int           // notifications of the dead tuples' scenario
+	Backlog     int           // orders to drain to nowhere and to Kafka
+	SlowBacklog int           // orders to drain to slower destinations
+	Limit       time.Duration // of a drain; the rest of the backlog stays pending
+	InFlight    int           // deliveries in flight to nowhere and to Kafka
+	HTTP        int           // deliveries in flight to HTTP
+	Publishing  time.Duration // duration of publishing
+	Fewest      int           // least number of transactions of a latency run, which may take longer for them
+	Clients     int           // of publishing
+	Through     int           // notifications of the scenario dead-tuples
 	History     int           // settled or pending rows of the large outbox
 	Fan         int           // orders that go to many sinks
-	Parked      int           // deliveries that are parked while others pass them
-	Staged      int           // records of the second stage's topic
+	Parked      int           // deliveries that are parked while others are delivered
+	Staged      int           // records in the topic of the second stage
 }
 
-// SmokeSizes are just enough to run everything once.
+// SmokeSizes returns the least sizes with which every scenario works.
 func SmokeSizes() Sizes {
 	return Sizes{
 		Backlog: 2000, SlowBacklog: 500, Limit: time.Second, InFlight: 256, HTTP: 64,
@@ -86,7 +86,7 @@ func SmokeSizes() Sizes {
 	}
 }
 
-// DefaultSizes fit into three quarters of an hour on two cores.
+// DefaultSizes returns sizes that take three quarters of an hour on two cores.
 func DefaultSizes() Sizes {
 	return Sizes{
 		Backlog: 300_000, SlowBacklog: 40_000, Limit: 2 * time.Second, InFlight: 256, HTTP: 64,
@@ -94,13 +94,13 @@ func DefaultSizes() Sizes {
 	}
 }
 
-// WarmUp is what a run takes whose figures do not count: the same, for a short time.
+// WarmUp returns the same sizes for a shorter time.
 func (s Sizes) WarmUp() Sizes {
 	s.Limit, s.Publishing, s.Fewest = min(s.Limit, 500*time.Millisecond), min(s.Publishing, 500*time.Millisecond), 1
 	return s
 }
 
-// All are the scenarios in the order of the report.
+// All returns the scenarios in the order of the report.
 func All(s Sizes) []Scenario {
 	rare, usual, frequent := latency(s, 10), latency(s, usualRate), latency(s, 5000)
 	all := []Scenario{
@@ -114,7 +114,7 @@ func All(s Sizes) []Scenario {
 	return append(all, secondStage(s), deadTuples(s), history(s), fan(s))
 }
 
-// Names are those of all scenarios.
+// Names returns the names of all scenarios.
 func Names() (names []string) {
 	for _, s := range All(SmokeSizes()) {
 		names = append(names, s.Name)
@@ -139,7 +139,7 @@ var (
 	theirCPU = Metric{Key: "postgres_cpu", Title: "CPU: PostgreSQL", Decimals: 2}
 )
 
-// lend returns a database, or a file, as fill leaves it.
+// lend returns a database, or a file, that fill has filled, and a function that drops it.
 func lend(ctx context.Context, server *database.Server, o peer.Outbox, n int, fill database.Fill) (dsn string, drop func() error, err error) {
 	switch o := o.(type) {
 	case peer.InFile:
@@ -150,7 +150,7 @@ func lend(ctx context.Context, server *database.Server, o peer.Outbox, n int, fi
 	return server.Copy(ctx, key(o, n), fill)
 }
 
-// filled returns a database with a backlog of n in an outbox.
+// filled returns a database with a backlog of n orders in an outbox.
 func filled(ctx context.Context, server *database.Server, o peer.Outbox, n int) (dsn string, drop func() error, err error) {
 	return lend(ctx, server, o, n, func(ctx context.Context, dsn string) error {
 		if err := o.Migrate(ctx, dsn); err != nil {

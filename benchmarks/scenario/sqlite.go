@@ -7,27 +7,27 @@ import (
 	"github.com/waybill-go/waybill/benchmarks/receiver"
 )
 
-// fileRate is how many transactions/s the latencies of SQLite are of.
+// fileRate is the rate at which the latency of SQLite is measured, in transactions/s.
 const fileRate = 100
 
 const fileAbout = " The database is a file with a WAL and synchronous=FULL, for all contenders; publishers share one connection, since there is one writer at a time."
 
-// sqlite are the scenarios whose outbox is a file.
+// sqlite returns the scenarios whose outbox is a file.
 func sqlite(s Sizes) []Scenario {
 	relays := []peer.Relay{inFile(), riverFile(), peer.FileTable()}
 	to := receiver.Config{Kind: receiver.Nowhere, InFlight: s.InFlight}
 	drain := Scenario{
 		Name: "sqlite-drain", Title: "SQLite: draining a backlog to nowhere", Metrics: []Metric{rate, ownCPU},
-		About:      english.Sprintf("%d orders are pending when the relay starts. A run may take %s.", s.SlowBacklog, s.Limit) + fileAbout,
+		About:      english.Sprintf("%d orders are pending when the relay starts. A run takes at most %s.", s.SlowBacklog, s.Limit) + fileAbout,
 		Contenders: drains(to, s.SlowBacklog, s.Limit, relays...),
 	}
 	lag := Scenario{
 		Name: "sqlite-latency", Title: "SQLite: from the commit to the sink", Metrics: []Metric{latencyMetrics[0], latencyMetrics[1], latencyMetrics[2], latencyMetrics[3], published, ownCPU},
-		About: fmt.Sprintf("%d transactions a second for %s. Publisher and relay share nothing but the file.", fileRate, s.Publishing) + fileAbout,
+		About: fmt.Sprintf("%d transactions a second for %s. Publisher and relay share only the file.", fileRate, s.Publishing) + fileAbout,
 	}
 	publishing := Scenario{
 		Name: "sqlite-transactions", Title: "SQLite: what publishing costs a transaction", Metrics: []Metric{published, ownCPU},
-		About: fmt.Sprintf("%d clients make transactions with one business INSERT each, and one notification, for %s. No relay runs.", s.Clients, s.Publishing) + fileAbout,
+		About: fmt.Sprintf("%d clients run transactions for %s, each with one business INSERT and one notification. No relay runs.", s.Clients, s.Publishing) + fileAbout,
 		Contenders: []Contender{
 			{Name: "Limit: business INSERT", Configuration: "nothing published", Run: writers{peer.InFile{Outbox: peer.Business{}}, s}.run},
 		},

@@ -17,34 +17,34 @@ import (
 
 const (
 	stageTopic      = "orders"
-	stagePartitions = 12 // as many for each of 1, 2 and 4 processes
+	stagePartitions = 12 // divisible among 1, 2 and 4 processes
 	stageDelay      = 20 * time.Millisecond
 	stageThreshold  = 32
-	// Of ten partners, each of which gets everything.
+	// manyPartners is the number of partners that each get every order.
 	manyPartners      = 10
 	partnersThreshold = 8
-	// joinLimit is how long the processes may take until all are members.
+	// joinLimit is how long the processes may take to start, and joinLook the pause between two looks.
 	joinLimit = time.Minute
 	joinLook  = 20 * time.Millisecond
 )
 
-// staged is a second stage: processes that deliver what a topic holds, by HTTP.
+// staged is a second stage: processes that deliver the records of a topic by HTTP.
 type staged struct {
 	records   int
 	processes int
-	threshold int // of each process, for each partner
-	partners  int // that are watched
-	others    int // partners that are not
-	dead      bool
+	threshold int  // of each process, for each partner
+	partners  int  // partners whose deliveries count
+	others    int  // further partners
+	dead      bool // nothing listens on the ports of the others
 }
 
 func secondStage(s Sizes) Scenario {
 	perProcess := stageThreshold * int(time.Second/stageDelay)
 	scenario := Scenario{
 		Name: "second-stage", Title: "Waybill: a second stage behind Kafka", Metrics: []Metric{rate, ownCPU, theirCPU}, Once: true,
-		About: english.Sprintf("A topic of %d partitions (kfake) holds %d orders, as the kafka sink writes them. Forwarders in processes of their own, which share a PostgreSQL for their cursors, deliver them to an HTTP server that takes %s to answer. "+
-			"With %d slots each can make %d/s at most. With ten partners, one process with %d slots for each carries %d orders to all ten, and the deliveries to nine of them count; where the tenth is dead, nothing listens at its port. "+
-			"Time runs from the moment at which all processes are there and may begin.",
+		About: english.Sprintf("A topic of %d partitions (kfake) holds %d orders, as the kafka sink writes them. Forwarders in separate processes deliver them to an HTTP server that takes %s to answer; they share a PostgreSQL for their cursors. "+
+			"A process has %d slots, so it can make at most %d/s. With ten partners, one process with %d slots for each partner delivers %d orders to all ten, and the deliveries to nine of them count. If the tenth is dead, nothing listens on its port. "+
+			"The time starts when all processes are ready.",
 			stagePartitions, s.Staged, stageDelay, stageThreshold, perProcess, partnersThreshold, s.Staged/8),
 	}
 	add := func(name, configuration string, work staged) {
@@ -95,13 +95,13 @@ func (w staged) run(ctx context.Context, server *database.Server) (_ Sample, err
 	return w.measure(ctx, server, stage, partners)
 }
 
-// measure starts the processes, lets them deliver all, and stops them.
+// measure starts the processes, waits until they have delivered everything, and stops them.
 func (w staged) measure(ctx context.Context, server *database.Server, stage peer.Stage, partners *partners) (sample Sample, err error) {
 	stages, err := child.StartStages(stage, w.processes)
 	if err != nil {
 		return sample, err
 	}
-	defer func() { err = errors.Join(err, stages.Stop()) }() // again, which does nothing, unless something failed
+	defer func() { err = errors.Join(err, stages.Stop()) }() // does nothing if they are stopped
 	if err := w.join(ctx, stage, stages); err != nil {
 		return sample, err
 	}
@@ -128,9 +128,9 @@ func (w staged) measure(ctx context.Context, server *database.Server, stage peer
 	return sample, sample.count(v, n, pending)
 }
 
-// join waits until all processes are members.
+// join waits until all processes work together.
 func (w staged) join(ctx context.Context, stage peer.Stage, stages *child.Stages) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, joinLimit, fmt.Errorf("the processes did not all begin within %s", joinLimit))
+	ctx, cancel := context.WithTimeoutCause(ctx, joinLimit, fmt.Errorf("not all processes were ready within %s", joinLimit))
 	defer cancel()
 	look := time.NewTicker(joinLook)
 	defer look.Stop()
@@ -148,14 +148,14 @@ func (w staged) join(ctx context.Context, stage peer.Stage, stages *child.Stages
 	}
 }
 
-// partners are HTTP servers. The first ones are watched.
+// partners are HTTP servers. Only the deliveries to watched ones count.
 type partners struct {
 	urls    []string
 	watched []receiver.Receiver
 	all     []receiver.Receiver
 }
 
-// open starts the partners that live. What it returns is to be closed also after an error.
+// open starts the partners that are not dead. Close the returned partners also after an error.
 func (w staged) open() (*partners, error) {
 	p := &partners{}
 	for number := range w.partners + w.others {
@@ -177,7 +177,7 @@ func (w staged) open() (*partners, error) {
 	return p, nil
 }
 
-// deadURL is of a port at which nothing listens.
+// deadURL returns a URL with a port on which nothing listens.
 func deadURL() (string, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -186,7 +186,8 @@ func deadURL() (string, error) {
 	return "http://" + listener.Addr().String() + "/orders", listener.Close()
 }
 
-// await returns whether all that are watched have n orders, before a process ended or the time was up.
+// await waits until all watched partners have n orders, a process has ended or the time is up. It
+// returns whether they have all orders.
 func (p *partners) await(ctx context.Context, n int, ended <-chan struct{}) (complete bool, err error) {
 	limit := time.NewTimer(unlimited)
 	defer limit.Stop()
@@ -194,7 +195,7 @@ func (p *partners) await(ctx context.Context, n int, ended <-chan struct{}) (com
 		select {
 		case <-r.Expect(n):
 		case <-ended:
-			return false, nil // Stop says why
+			return false, nil // Stop returns the reason
 		case <-limit.C:
 			return false, nil
 		case <-ctx.Done():

@@ -17,34 +17,34 @@ import (
 )
 
 const (
-	// insertRows writes some rows of the usual payload. Each statement is a transaction.
+	// insertRows inserts $3 rows with the usual payload. Each statement is a transaction.
 	insertRows = `INSERT INTO outbox (type, key, payload) SELECT $1, 'customer-' || i % 1000, $2 FROM generate_series(1, $3::int) i`
-	// takeNumbers does nothing but take offsets.
+	// takeNumbers takes offsets and writes no row.
 	takeNumbers = `SELECT count(nextval(pg_get_serial_sequence('outbox', 'offset'))) FROM generate_series(1, $1::int)`
 
 	numbersAtOnce = 10_000
-	// commitRows commits each of some rows in a loop inside of the server, which waits for no disk and no client: what
-	// is left is what the server computes.
+	// commitRows inserts and commits rows in a loop inside the server, which waits for no disk and no client: only the
+	// server's computation is left.
 	commitRows  = `DO $loop$ BEGIN PERFORM set_config('synchronous_commit', 'off', false); FOR i IN 1..%d LOOP INSERT INTO outbox (type, key, payload) VALUES (%s, 'customer-' || i, %s); COMMIT; END LOOP; END $loop$`
 	rowsInALoop = 1000
 )
 
-// limits writes to one table in one way, as fast as it goes.
+// limits writes to one table in one way, at full speed.
 type limits struct {
 	clients int
-	rows    int // of each transaction
+	rows    int // in each transaction
 	sizes   Sizes
-	numbers bool // takes offsets and writes nothing
-	loop    bool // inside of the server, with a commit for each row
+	numbers bool // take offsets, and write nothing
+	loop    bool // write in a loop inside the server, with a commit for each row
 }
 
 func table(s Sizes) Scenario {
 	scenario := Scenario{
-		Name: "table", Title: "Waybill: what one table takes", Metrics: []Metric{
+		Name: "table", Title: "Waybill: the limits of one table", Metrics: []Metric{
 			{Key: "rows", Title: "rows/s"}, {Key: "wal", Title: "WAL, bytes/row"}, {Key: "walrate", Title: "WAL, MB/s", Decimals: 1},
 			{Key: "micros", Title: "PostgreSQL's CPU, µs/row", Decimals: 2}, theirCPU,
 		},
-		About: english.Sprintf("Plain INSERTs of orders into the outbox for %s, without a business row, an index of the application's or a relay. The server's processor time includes its background processes, above all the writer of the WAL.", s.Publishing),
+		About: english.Sprintf("Plain INSERTs of orders into the outbox for %s, without a business row, an additional index or a relay. The server's processor time includes its background processes, mainly the WAL writer.", s.Publishing),
 	}
 	add := func(name, configuration string, l limits) {
 		l.sizes = s
@@ -100,10 +100,10 @@ func (l limits) run(ctx context.Context, server *database.Server) (_ Sample, err
 	return sample, err
 }
 
-// write returns how many rows all clients have written.
+// write writes until the time is up, and returns the number of rows of all clients.
 func (l limits) write(ctx context.Context, db *sql.DB) (n int, err error) {
 	payload := string(workload.New(0).JSON())
-	if l.loop { // it takes no arguments
+	if l.loop { // a DO block takes no arguments
 		text := fmt.Sprintf(commitRows, l.rows, pq.QuoteLiteral(workload.Type), pq.QuoteLiteral(payload))
 		return l.repeat(ctx, func(ctx context.Context) error {
 			_, err := db.ExecContext(ctx, text)
@@ -122,7 +122,7 @@ func (l limits) write(ctx context.Context, db *sql.DB) (n int, err error) {
 	return l.repeat(ctx, executing(statement, args))
 }
 
-// executing returns what executes a statement once.
+// executing returns a function that executes a statement once.
 func executing(statement *sql.Stmt, args []any) func(ctx context.Context) error {
 	return func(ctx context.Context) error {
 		_, err := statement.ExecContext(ctx, args...)
@@ -130,7 +130,7 @@ func executing(statement *sql.Stmt, args []any) func(ctx context.Context) error 
 	}
 }
 
-// repeat has all clients execute until the time is up, and returns how many rows that made.
+// repeat calls execute in all clients until the time is up, and returns the number of rows.
 func (l limits) repeat(ctx context.Context, execute func(ctx context.Context) error) (n int, err error) {
 	counts := make([]int, l.clients)
 	until := time.Now().Add(l.sizes.Publishing)
@@ -153,7 +153,7 @@ func (l limits) repeat(ctx context.Context, execute func(ctx context.Context) er
 	return n, err
 }
 
-// written is how many bytes of WAL there have been.
+// written returns the bytes of WAL that the server has written so far.
 func written(ctx context.Context, db *sql.DB) (bytes float64, err error) {
 	err = db.QueryRowContext(ctx, `SELECT pg_current_wal_insert_lsn() - '0/0'`).Scan(&bytes)
 	return bytes, err

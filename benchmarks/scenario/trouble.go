@@ -8,10 +8,10 @@ import (
 	"github.com/waybill-go/waybill/benchmarks/peer"
 )
 
-// trouble is what goes on in the database at dsn during a run; over ends it.
+// trouble causes a problem in the database at dsn during a run; over ends it.
 type trouble func(ctx context.Context, dsn string) (over func() error, err error)
 
-// begin also does for none.
+// begin does nothing if t is nil.
 func (t trouble) begin(ctx context.Context, dsn string) (over func() error, err error) {
 	if t == nil {
 		return func() error { return nil }, nil
@@ -19,8 +19,8 @@ func (t trouble) begin(ctx context.Context, dsn string) (over func() error, err 
 	return t(ctx, dsn)
 }
 
-// heldTransaction has written to the outbox and does not end. It holds an offset, a snapshot and an id
-// of a transaction, for as long as the run takes.
+// heldTransaction opens a transaction that writes to the outbox and stays open during the run. It
+// holds an offset, a snapshot and a transaction id.
 func heldTransaction(ctx context.Context, dsn string) (over func() error, err error) {
 	db, err := sql.Open("postgres", dsn)
 	if err != nil {
@@ -37,7 +37,8 @@ func heldTransaction(ctx context.Context, dsn string) (over func() error, err er
 	return over, nil
 }
 
-// parked puts n deliveries of keys of their own aside, one half dead and one half due in an hour.
+// parked adds n parked deliveries with keys that no order of the run has: half of them are dead, half
+// are due in an hour.
 func parked(n int) trouble {
 	return func(ctx context.Context, dsn string) (over func() error, err error) {
 		db, err := sql.Open("postgres", dsn)
@@ -59,11 +60,11 @@ func parked(n int) trouble {
 	}
 }
 
-// troubled has Waybill's latencies while something is wrong.
+// troubled measures Waybill's latencies while there is another problem.
 func troubled(s Sizes) Scenario {
 	scenario := Scenario{
-		Name: "latency-trouble", Title: "Waybill: from the commit to the sink, with trouble beside it", Metrics: latencyMetrics,
-		About: english.Sprintf("The same with %d transactions a second, while something is wrong that is not to concern them. The keys of what is parked are others.", usualRate),
+		Name: "latency-trouble", Title: "Waybill: from the commit to the sink, with other problems", Metrics: latencyMetrics,
+		About: english.Sprintf("The same with %d transactions a second, while there is another problem that must not delay them. The parked deliveries have other keys.", usualRate),
 	}
 	for _, c := range []struct {
 		name, configuration string
@@ -72,7 +73,7 @@ func troubled(s Sizes) Scenario {
 	}{
 		{name: "Waybill, no trouble", configuration: "as single above"},
 		{name: "Waybill, a held transaction", configuration: "a transaction that has written to the outbox stays open", trouble: heldTransaction},
-		{name: "Waybill, a dead sink", configuration: "a second sink gets everything too, and its destination cannot be reached", dead: true},
+		{name: "Waybill, a dead sink", configuration: "a second sink gets every order too, and its destination is unreachable", dead: true},
 		{name: "Waybill, many parked", configuration: english.Sprintf("%d deliveries of the sink are parked, half of them dead", s.Parked), trouble: parked(s.Parked)},
 	} {
 		relay := peer.WaybillForwarder{Threshold: s.InFlight, Listen: true, Dead: c.dead}.Relay("single", "")

@@ -1,5 +1,5 @@
-// Package workload is what every contender carries: orders of about 300 bytes of
-// JSON over 1,000 keys, each with a number by which receivers know it again.
+// Package workload has the orders that every contender delivers: about 300 bytes of JSON, over 1,000
+// keys, each with a number by which receivers recognize it.
 package workload
 
 import (
@@ -12,9 +12,9 @@ import (
 )
 
 const (
-	// Keys is how many keys the orders are spread over, one after the other.
+	// Keys is the number of keys. Consecutive orders have different keys.
 	Keys = 1000
-	// Type is the name of the orders in outboxes that want one.
+	// Type is the type of the orders, in outboxes that have types.
 	Type = "order.placed"
 )
 
@@ -42,10 +42,10 @@ var (
 	note     = "please ring twice " + strings.Repeat("and leave it with the neighbour ", 2)
 )
 
-// idDigits is how many digits an id has.
+// idDigits is the number of digits of an id.
 const idDigits = 10
 
-// New returns the order with a number from 0 on.
+// New returns the order with a number. The first is 0.
 func New(number int) Order {
 	return Order{
 		ID:       ID(number),
@@ -61,13 +61,13 @@ func New(number int) Order {
 	}
 }
 
-// ID is an order's id.
+// ID returns the id of an order.
 func ID(number int) string { return fmt.Sprintf("%0*d", idDigits, number) }
 
-// Key is an order's key: orders of one key are to be delivered in their order.
+// Key returns the key of an order. Orders of one key should arrive in the order of their numbers.
 func Key(number int) string { return fmt.Sprintf("customer-%03d", number%Keys) }
 
-// JSON is the order as it is sent.
+// JSON returns the payload of the order.
 func (o Order) JSON() []byte {
 	payload, err := json.Marshal(o)
 	if err != nil {
@@ -78,7 +78,7 @@ func (o Order) JSON() []byte {
 
 var idField = []byte(`"id":`)
 
-// Number finds an order's number in its JSON, also with a space behind the colon.
+// Number finds an order's number in its JSON, which may have spaces after the colon.
 func Number(payload []byte) (number int, ok bool) {
 	at := bytes.Index(payload, idField)
 	if at < 0 {

@@ -10,7 +10,7 @@ import (
 	"github.com/waybill-go/waybill/benchmarks/workload"
 )
 
-func TestOrdersAreKnownByTheirNumber(t *testing.T) {
+func TestOrdersAreRecognizedByTheirNumber(t *testing.T) {
 	t.Parallel()
 	for _, number := range []int{0, 1, 999, 1000, 9_999_999} {
 		payload := workload.New(number).JSON()

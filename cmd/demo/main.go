@@ -1,8 +1,8 @@
-// Demo is the command waybill demo as a program of its own, which is compiled faster:
+// Demo is the command waybill demo as a separate program, which compiles faster:
 //
 //	go run ./cmd/demo
 //
-// The first SIGINT closes the shop, the second one ends the process.
+// The first SIGINT stops the demo gracefully, the second one ends the process.
 package main
 
 import (

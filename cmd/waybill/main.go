@@ -1,10 +1,9 @@
-// Waybill is the program: it makes the outbox's tables, forwards what is in
-// them, and shows how that goes. One with sink kinds and types of its own is made in
-// the same way: see package program.
+// Waybill is the command line: it creates the outbox's tables, delivers notifications and shows
+// their state. Package program builds the same command line with your own sink kinds and types.
 package main
 
 import (
-	_ "golang.org/x/crypto/x509roots/fallback" // certificate authorities, on machines that have none
+	_ "golang.org/x/crypto/x509roots/fallback" // certificate authorities, for machines without them
 
 	"github.com/waybill-go/waybill/framework/program"
 )

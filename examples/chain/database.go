@@ -14,15 +14,16 @@ import (
 	"github.com/waybill-go/waybill/framework/store/sqlite"
 )
 
-// database has the steps and the outbox, and all that depends on which database it is.
+// database holds the steps of the orders and the outbox.
 type database struct {
 	db     *sql.DB
 	outbox *waybill.Outbox
-	insert string
+	insert string // the INSERT of one step, in the SQL of this database
 	close  func()
 }
 
-// open takes the database that an address names; "" is an SQLite file, which close removes.
+// open opens the database at an address. If the address is empty, it creates a temporary SQLite
+// file, which close removes.
 func open(address string) (d database, err error) {
 	d.insert = `INSERT INTO steps VALUES ($1, $2)`
 	switch scheme, _, _ := strings.Cut(address, "://"); scheme {
@@ -51,18 +52,18 @@ func open(address string) (d database, err error) {
 	return d, err
 }
 
-// write is a step's effect.
-func (d database) write(ctx context.Context, tx *sql.Tx, order, step string) error {
+// addStep stores a step of an order: the effect of a handler.
+func (d database) addStep(ctx context.Context, tx *sql.Tx, order, step string) error {
 	_, err := tx.ExecContext(ctx, d.insert, order, step)
 	return err
 }
 
-// check counts the steps, of which each order has three, each of them once.
+// check returns an error unless both orders have their three steps, each of them once.
 func (d database) check() error {
-	var steps, once int
-	err := d.db.QueryRow(`SELECT sum(n), count(*) FROM (SELECT count(*) AS n FROM steps GROUP BY customer_order, step) AS counted`).Scan(&steps, &once)
-	if err == nil && (steps != 6 || once != 6) {
-		err = fmt.Errorf("two orders have %d steps, and %d different ones", steps, once)
+	var steps, distinct int
+	err := d.db.QueryRow(`SELECT sum(n), count(*) FROM (SELECT count(*) AS n FROM steps GROUP BY customer_order, step) AS counted`).Scan(&steps, &distinct)
+	if err == nil && (steps != 6 || distinct != 6) {
+		err = fmt.Errorf("the two orders have %d steps, %d of them distinct; want 6 and 6", steps, distinct)
 	}
 	return err
 }

@@ -40,7 +40,7 @@ func testChain(t *testing.T, address string) {
 	t.Helper()
 	var out readmetest.Writer
 	require.NoError(t, run(t.Context(), address, &out))
-	// The steps of one order are in their order; those of two are not.
+	// The steps of an order come in sequence; the two orders can interleave.
 	want := readmetest.Output(t, "go run ./examples/chain")
 	for _, order := range []string{"o-1", "o-2"} {
 		require.Equal(t, linesOf(order, want), linesOf(order, out.String()))

@@ -22,7 +22,7 @@ import (
 	"github.com/waybill-go/waybill/sinks/httpsink"
 )
 
-// consume is the second process. It pays for orders until it is killed.
+// consume is the second process: it pays for orders until it is killed.
 func consume(ctx context.Context, out io.Writer, env func(string) string) error {
 	db, err := sqlite.OpenDB(env(variableDatabase))
 	if err != nil {
@@ -40,7 +40,7 @@ func consume(ctx context.Context, out io.Writer, env func(string) string) error 
 	return serveWebhooks(out, config, env(variableAddress), env(variableSecret))
 }
 
-// pay is the effect. tx is the transaction in which the id is noted.
+// pay stores a payment, in the transaction in which the inbox stores the notification's id.
 func pay(ctx context.Context, tx *sql.Tx, out io.Writer, order string) error {
 	if _, err := tx.ExecContext(ctx, `INSERT INTO payments VALUES (?)`, order); err != nil {
 		return err
@@ -49,8 +49,9 @@ func pay(ctx context.Context, tx *sql.Tx, out io.Writer, order string) error {
 	return err
 }
 
-// dieAtThird kills this process behind the commit of the third payment, the first time.
-func dieAtThird(ctx context.Context, db *sql.DB, out io.Writer) {
+// dieAfterThird kills this process after the commit of the third payment. A file marks that it has
+// done so, so the process that is started again survives.
+func dieAfterThird(ctx context.Context, db *sql.DB, out io.Writer) {
 	var paid int
 	if err := db.QueryRowContext(ctx, `SELECT count(*) FROM payments`).Scan(&paid); err != nil || paid != 3 {
 		return
@@ -60,13 +61,13 @@ func dieAtThird(ctx context.Context, db *sql.DB, out io.Writer) {
 		_ = file.Close()
 		if self, err := os.FindProcess(os.Getpid()); err == nil {
 			_ = self.Kill()
-			select {} // until it is dead
+			select {} // until the process is dead
 		}
 	}
-	fmt.Fprintln(out, "taken once more, and paid already")
+	fmt.Fprintln(out, "delivered again: o-3 is already paid")
 }
 
-// serveWebhooks verifies first, and then takes each notification once.
+// serveWebhooks verifies the signature of each request, and handles each notification once.
 func serveWebhooks(out io.Writer, config inbox.Config, address, secret string) error {
 	receiver := httpsink.Receiver{Secrets: []string{secret}}
 	once, err := inbox.Handler(config, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -86,7 +87,7 @@ func serveWebhooks(out io.Writer, config inbox.Config, address, secret string) e
 	}
 	dying := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		once.ServeHTTP(w, r)
-		dieAtThird(r.Context(), config.DB, out)
+		dieAfterThird(r.Context(), config.DB, out)
 	})
 	handler, err := receiver.Verify(dying)
 	if err != nil {
@@ -95,7 +96,7 @@ func serveWebhooks(out io.Writer, config inbox.Config, address, secret string) e
 	return (&http.Server{Addr: address, Handler: handler, ReadHeaderTimeout: 5 * time.Second}).ListenAndServe()
 }
 
-// consumeTopic takes each record once, through a router of Watermill.
+// consumeTopic handles each Kafka record once, in a Watermill router.
 func consumeTopic(ctx context.Context, out io.Writer, config inbox.Config, brokers []string, topic string) error {
 	c := wmkafka.DefaultSaramaSubscriberConfig()
 	c.Consumer.Offsets.Initial = sarama.OffsetOldest
@@ -109,7 +110,7 @@ func consumeTopic(ctx context.Context, out io.Writer, config inbox.Config, broke
 	}
 	dying := func(next message.HandlerFunc) message.HandlerFunc {
 		return func(m *message.Message) ([]*message.Message, error) {
-			defer dieAtThird(m.Context(), config.DB, out)
+			defer dieAfterThird(m.Context(), config.DB, out)
 			return next(m)
 		}
 	}

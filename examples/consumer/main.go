@@ -1,20 +1,20 @@
-// Consumer is two processes. A shop publishes orders, and sends them as signed webhooks; a
-// second process takes them and pays for each, in a database of its own. Behind the commit
-// of the third payment, and before its answer, the consumer is killed. The shop sends the
-// order again, and the consumer, started once more, knows it by its id: it notes the id in
-// the transaction in which it pays.
+// Consumer is two processes, each with its own database. The first is a shop, which publishes
+// orders and sends them as signed webhooks. The second is the consumer, which pays for each order.
+// The consumer is killed after the commit of the third payment and before its response. The shop
+// sends the order again. The consumer, started again, recognizes the notification by its id, which
+// it stored in the transaction of the payment.
 //
-// From then on the consumer has another secret, without a word to the shop, which signs with
-// both. A forged order is refused.
+// The consumer that is started again has a new secret. The shop need not know when the secret
+// changes, since it signs with both. The consumer refuses a forged order.
 //
 //	go run ./examples/consumer
 //	KAFKA_BROKERS=localhost:9092 KAFKA_TOPIC=orders go run ./examples/consumer
 //
-// With KAFKA_BROKERS the orders travel through a topic, which must exist. The consumer keeps no
-// offsets: it reads the topic from the beginning each time, and pays for what is new. A
-// real one has a consumer group, and reads again what it had not acknowledged.
+// With KAFKA_BROKERS the orders go through a topic, which must exist. To stay short, the consumer
+// has no consumer group: it reads the topic from the beginning each time, and pays for the orders
+// that are new.
 //
-// It ends with code 1 if an order is not paid exactly once, or the forged one is taken.
+// It exits with code 1 if an order is not paid exactly once, or the forged order is accepted.
 package main
 
 import (
@@ -50,12 +50,12 @@ type OrderPlaced struct {
 	Customer string `json:"customer"`
 }
 
-// Key keeps a customer's orders in their order.
+// Key keeps the orders of a customer in sequence.
 func (o OrderPlaced) Key() string { return o.Customer }
 
 const orders = 5
 
-// Variables that make this program the consumer, and say where it works, and with which secret.
+// Environment variables of the consumer. A process that has the first of them is the consumer.
 const (
 	variableDatabase = "CONSUMER_DATABASE"
 	variableAddress  = "CONSUMER_ADDRESS"
@@ -63,7 +63,7 @@ const (
 )
 
 func main() {
-	slog.SetLogLoggerLevel(slog.LevelError + 1) // the output shows all
+	slog.SetLogLoggerLevel(slog.LevelError + 1) // no logs: the program prints what happens
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	program := run
@@ -76,7 +76,7 @@ func main() {
 	}
 }
 
-// run is the shop, and the supervisor of the consumer.
+// run runs the shop, and supervises the consumer.
 func run(ctx context.Context, out io.Writer, env func(string) string) error {
 	folder, err := os.MkdirTemp("", "consumer")
 	if err != nil {
@@ -93,11 +93,11 @@ func run(ctx context.Context, out io.Writer, env func(string) string) error {
 		return err
 	}
 	address := listener.Addr().String()
-	_ = listener.Close() // it is the consumer's
+	_ = listener.Close() // the consumer listens on this address
 
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	secrets := []string{newSecret(), newSecret()} // the consumer's, before and after its death
+	secrets := []string{newSecret(), newSecret()} // of the consumer, before and after it is killed
 	to, err := newSink("http://"+address, secrets, env)
 	if err != nil {
 		return err
@@ -108,28 +108,28 @@ func run(ctx context.Context, out io.Writer, env func(string) string) error {
 	}()
 	go func() { shopped <- shop(ctx, filepath.Join(folder, "shop.db"), to) }()
 	err = awaitPayments(ctx, payments)
-	answer := ""
+	response := ""
 	if err == nil && env("KAFKA_BROKERS") == "" {
-		answer, err = forge(ctx, "http://"+address)
+		response, err = forge(ctx, "http://"+address)
 	}
 	stop()
 	if err := errors.Join(err, <-supervised, <-shopped); err != nil {
 		return err
 	}
-	if answer != "" {
-		fmt.Fprintln(out, "a forged order:", answer)
+	if response != "" {
+		fmt.Fprintln(out, "forged order:", response)
 	}
 	return check(payments)
 }
 
-// newSecret makes what the shop and the consumer share. No one else may know it.
+// newSecret returns a random secret for signatures, which the shop and the consumer share.
 func newSecret() string {
 	secret := make([]byte, 32)
 	_, _ = rand.Read(secret) // never fails
 	return "whsec_" + base64.StdEncoding.EncodeToString(secret)
 }
 
-// supervise starts the consumer again whenever it dies, with the next secret if there is one.
+// supervise starts the consumer again whenever it dies, with the next secret while there is one.
 func supervise(ctx context.Context, out io.Writer, secrets []string, env ...string) error {
 	program, err := os.Executable()
 	if err != nil {
@@ -146,7 +146,7 @@ func supervise(ctx context.Context, out io.Writer, secrets []string, env ...stri
 	return nil
 }
 
-// shop publishes the orders, and sends them until ctx ends.
+// shop publishes the orders, and runs a forwarder until ctx is done.
 func shop(ctx context.Context, file string, to sinks.Sink) error {
 	db, err := sqlite.OpenDB(file)
 	if err != nil {
@@ -158,7 +158,7 @@ func shop(ctx context.Context, file string, to sinks.Sink) error {
 	sink := o.Deliver("consumer", to, "order.*")
 	sink.Parallelism.Threshold = 1
 	sink.Retry.Initial = 50 * time.Millisecond
-	sink.Breaker = forwarder.Breaker{Off: true} // the consumer is back in a moment
+	sink.Breaker = forwarder.Breaker{Off: true} // the consumer is back soon, so keep trying
 	if err := o.Migrate(ctx); err != nil {
 		return err
 	}
@@ -176,8 +176,8 @@ func shop(ctx context.Context, file string, to sinks.Sink) error {
 	return o.Run(ctx)
 }
 
-// newSink sends to the topic, or to the consumer's URL, signed with each secret: any of them is
-// enough for who verifies.
+// newSink returns a sink for the Kafka topic, if KAFKA_BROKERS is set, or for the consumer's URL. A
+// webhook is signed with each secret, and one valid signature is enough for the consumer.
 func newSink(url string, secrets []string, env func(string) string) (sinks.Sink, error) {
 	if brokers := env("KAFKA_BROKERS"); brokers != "" {
 		return kafka.New(sinks.Instance{Name: "consumer"}, kafka.Config{Brokers: strings.Split(brokers, ","), Topic: topic(env)})
@@ -187,8 +187,8 @@ func newSink(url string, secrets []string, env func(string) string) (sinks.Sink,
 
 func topic(env func(string) string) string { return cmp.Or(env("KAFKA_TOPIC"), "orders") }
 
-// openPayments opens the consumer's database, which has the tables of an outbox too: the inbox
-// is one of them.
+// openPayments opens the consumer's database and creates its tables: the payments, and the
+// outbox's, which include the inbox.
 func openPayments(ctx context.Context, file string) (*sql.DB, error) {
 	db, err := sqlite.OpenDB(file)
 	if err != nil {
@@ -209,7 +209,7 @@ func awaitPayments(ctx context.Context, db *sql.DB) error {
 	return nil
 }
 
-// forge sends the consumer an order that the shop knows nothing of, and returns the answer.
+// forge sends the consumer an order with an invalid signature, and returns the status of the response.
 func forge(ctx context.Context, url string) (string, error) {
 	order := `{"id": "forged", "type": "order.placed", "version": 1, "payload": {"order": "o-666", "customer": "mallory"}}`
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader(order))
@@ -224,17 +224,17 @@ func forge(ctx context.Context, url string) (string, error) {
 		return "", err
 	}
 	if response.StatusCode != http.StatusUnauthorized {
-		err = errors.New("a forged order is taken")
+		err = errors.New("the consumer accepted a forged order")
 	}
 	return response.Status, errors.Join(err, response.Body.Close())
 }
 
-// check counts what was paid.
+// check returns an error unless each order is paid exactly once.
 func check(db *sql.DB) error {
-	var paid, all int
-	err := db.QueryRow(`SELECT count(DISTINCT customer_order), count(*) FROM payments`).Scan(&paid, &all)
-	if err == nil && (paid != orders || all != orders) {
-		err = fmt.Errorf("%d orders of %d are paid, with %d payments", paid, orders, all)
+	var paid, payments int
+	err := db.QueryRow(`SELECT count(DISTINCT customer_order), count(*) FROM payments`).Scan(&paid, &payments)
+	if err == nil && (paid != orders || payments != orders) {
+		err = fmt.Errorf("%d of %d orders are paid, with %d payments", paid, orders, payments)
 	}
 	return err
 }

@@ -1,10 +1,10 @@
-// Customer takes domain events to those who are concerned. A customer, who knows nothing
-// of outboxes, records what happened; a unit of work stores the customer and publishes
-// what a mapping makes of it; functions get the notifications by type.
+// Customer publishes domain events. An aggregate records events, and does not import Waybill. A
+// unit of work stores the aggregate and publishes the notifications that a mapping makes from the
+// events. Each type of notification has functions that receive it.
 //
 //	go run ./examples/customer
 //
-// It ends with code 1 if something is published twice or not at all.
+// It exits with code 1 if a notification is published twice or not at all.
 package main
 
 import (
@@ -24,7 +24,7 @@ import (
 )
 
 func main() {
-	slog.SetLogLoggerLevel(slog.LevelError + 1) // the output shows all
+	slog.SetLogLoggerLevel(slog.LevelError + 1) // no logs: the program prints what happens
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	if err := run(ctx, os.Stdout); err != nil {
@@ -50,17 +50,17 @@ func run(ctx context.Context, out io.Writer) error {
 	delivering, stop := context.WithCancel(ctx)
 	defer stop()
 	var open atomic.Int32
-	open.Store(4 + 2 + 1) // four mails, two changes of an address, an erasure
+	open.Store(4 + 2 + 1) // four mails, two changes of an address, one erasure
 	s := &shop{db: db, outbox: waybill.SQLite(db, waybill.SQLiteConfig{}), out: out, handled: func() {
 		if open.Add(-1) == 0 {
-			stop() // Run ends when what is in flight is settled
+			stop() // Run returns once the deliveries in flight are settled
 		}
 	}}
-	s.declare()
+	s.configure()
 	if err := s.outbox.Migrate(ctx); err != nil {
 		return err
 	}
-	if err := s.live(ctx); err != nil {
+	if err := s.changeAda(ctx); err != nil {
 		return err
 	}
 	if err := s.outbox.Run(delivering); err != nil {
@@ -69,8 +69,8 @@ func run(ctx context.Context, out io.Writer) error {
 	return s.check(ctx)
 }
 
-// live is what happens to Ada.
-func (s *shop) live(ctx context.Context) error {
+// changeAda makes Ada a customer, moves her twice and lets her leave.
+func (s *shop) changeAda(ctx context.Context) error {
 	ada, err := customer.Join("c-1", "Ada", "London")
 	if err != nil {
 		return err
@@ -78,11 +78,11 @@ func (s *shop) live(ctx context.Context) error {
 	if err := s.store(ctx, ada); err != nil {
 		return err
 	}
-	tries := 0
+	attempts := 0
 	err = s.change(ctx, "c-1", func(c *customer.Customer) error {
-		if tries++; tries == 1 { // someone else is faster
-			faster := func(c *customer.Customer) error { return errors.Join(c.Rename("Ada King"), c.Move("Paris")) }
-			if err := s.change(ctx, "c-1", faster); err != nil {
+		if attempts++; attempts == 1 { // another transaction changes the customer first
+			first := func(c *customer.Customer) error { return errors.Join(c.Rename("Ada King"), c.Move("Paris")) }
+			if err := s.change(ctx, "c-1", first); err != nil {
 				return err
 			}
 		}
@@ -91,16 +91,16 @@ func (s *shop) live(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(s.out, "Ada moved to Rome with try %d\n", tries)
+	fmt.Fprintf(s.out, "Ada moved to Rome at attempt %d\n", attempts)
 	if err := s.change(ctx, "c-1", func(c *customer.Customer) error { c.Leave(); return nil }); err != nil {
 		return err
 	}
 	err = s.change(ctx, "c-1", func(c *customer.Customer) error { return c.Move("Turin") })
-	fmt.Fprintf(s.out, "Ada wants to move to Turin: %v\n", err)
+	fmt.Fprintf(s.out, "Ada cannot move to Turin: %v\n", err)
 	return nil
 }
 
-// check looks at what billing knows, and at what is dead.
+// check returns an error unless billing has the last address and one notification is dead.
 func (s *shop) check(ctx context.Context) error {
 	var city string
 	var changes, dead int
@@ -111,7 +111,7 @@ func (s *shop) check(ctx context.Context) error {
 	}
 	fmt.Fprintf(s.out, "invoices go to %s after %d changes; dead letters: %d\n", city, changes, dead)
 	if city != "Rome" || changes != 2 || dead != 1 {
-		return errors.New("there were to be Rome, 2 changes and 1 dead letter")
+		return errors.New("want Rome, 2 changes and 1 dead letter")
 	}
 	return nil
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/waybill-go/waybill/examples/internal/readmetest"
 )
 
-func TestWhatHappensToACustomerReachesThoseConcernedOnce(t *testing.T) {
+func TestEachEventReachesItsHandlersOnce(t *testing.T) {
 	t.Parallel()
 	var out strings.Builder
 	require.NoError(t, run(t.Context(), &out))

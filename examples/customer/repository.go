@@ -12,10 +12,10 @@ const tables = `
 	CREATE TABLE customers (id TEXT PRIMARY KEY, name TEXT, city TEXT, has_left BOOLEAN, version INTEGER);
 	CREATE TABLE invoice_addresses (customer TEXT PRIMARY KEY, city TEXT, changes INTEGER);`
 
-// errConflict: someone else has stored the customer since it was loaded.
-var errConflict = errors.New("the customer was changed meanwhile")
+// errConflict means that another transaction has stored the customer since it was loaded.
+var errConflict = errors.New("another transaction has changed the customer")
 
-// load reads a customer, outside of any transaction: a person may look at it for minutes.
+// load reads a customer, in no transaction: a person may take minutes to decide on a change.
 func load(ctx context.Context, db *sql.DB, id string) (*customer.Customer, error) {
 	var s customer.State
 	err := db.QueryRowContext(ctx, `SELECT id, name, city, has_left, version FROM customers WHERE id = ?`, id).
@@ -23,8 +23,8 @@ func load(ctx context.Context, db *sql.DB, id string) (*customer.Customer, error
 	return customer.Restore(s), err
 }
 
-// save stores a customer, unless its row has another version than it was loaded with.
-// Load it again for the next change.
+// save stores a customer, and returns errConflict if its row no longer has the version that was
+// loaded. Load the customer again before the next change: save does not raise its version.
 func save(ctx context.Context, tx *sql.Tx, c *customer.Customer) error {
 	s := c.State()
 	query := `UPDATE customers SET name = ?2, city = ?3, has_left = ?4, version = version + 1 WHERE id = ?1 AND version = ?5`

@@ -12,7 +12,7 @@ import (
 	"github.com/waybill-go/waybill/examples/customer/customer"
 )
 
-// The notifications are the shop's contract with others. They change less often than
+// The notifications are the shop's contract with other programs. They change less often than the
 // domain events, and say less.
 type (
 	CustomerJoined struct{ Customer, Name, City string }
@@ -26,12 +26,11 @@ type shop struct {
 	db      *sql.DB
 	outbox  *waybill.Outbox
 	out     io.Writer
-	handled func() // called for each notification that a handler is done with
+	handled func() // called after each successful call of a handler, and after the dead delivery
 }
 
-// declare says which notifications there are, what becomes of domain events, and who gets
-// what.
-func (s *shop) declare() {
+// configure registers the types, the mapping of domain events, and the handlers.
+func (s *shop) configure() {
 	o := s.outbox
 	waybill.Register[CustomerJoined](o, "customer.joined", waybill.Key(func(n CustomerJoined) string { return n.Customer }))
 	waybill.Register[AddressChanged](o, "customer.address-changed", waybill.Key(func(n AddressChanged) string { return n.Customer }))
@@ -47,22 +46,22 @@ func (s *shop) declare() {
 	waybill.Map(o, func(_ context.Context, e customer.Left) ([]any, error) {
 		return []any{CustomerLeft{e.ID}, ErasureDue{e.ID}}, nil
 	})
-	waybill.Ignore[customer.Renamed](o) // matters to nobody else
+	waybill.Ignore[customer.Renamed](o) // no other program needs it
 
-	// One sink for several types: the mails of a customer keep their order. Its first try
-	// fails; what comes after waits.
+	// One sink has three types, so the mails of a customer keep their order. The first attempt
+	// fails, and the later mails wait for it.
 	busy := true
 	waybill.Handle(o, "mail", func(_ context.Context, n CustomerJoined) error {
 		if busy {
 			busy = false
-			return errors.New("the mail server is busy") // tried again
+			return errors.New("the mail server is busy") // a transient error: the delivery is tried again
 		}
 		return s.mail("welcome from %s, %s", n.City, n.Name)
 	}).Retry.Initial = 100 * time.Millisecond
 	waybill.Handle(o, "mail", func(_ context.Context, n AddressChanged) error { return s.mail("%s is far from %s", n.To, n.From) })
 	waybill.Handle(o, "mail", func(context.Context, CustomerLeft) error { return s.mail("goodbye") })
 
-	// HandleTx has its effect once, however often the delivery is made.
+	// The effect of HandleTx happens once, however often the notification is delivered.
 	waybill.HandleTx(o, "billing", func(ctx context.Context, tx *sql.Tx, n AddressChanged) error {
 		defer s.handled()
 		_, err := tx.ExecContext(ctx, `INSERT INTO invoice_addresses VALUES (?, ?, 1)
@@ -71,7 +70,7 @@ func (s *shop) declare() {
 	})
 	waybill.Handle(o, "erasure", func(context.Context, ErasureDue) error {
 		defer s.handled()
-		return waybill.Permanent(errors.New("an invoice is unpaid")) // a dead letter at once
+		return waybill.Permanent(errors.New("an invoice is unpaid")) // dead at once, without a retry
 	})
 }
 
@@ -81,7 +80,7 @@ func (s *shop) mail(format string, a ...any) error {
 	return err
 }
 
-// store is the unit of work: the customer and what happened to it, or neither.
+// store stores the customer and publishes its events in one transaction: both or neither.
 func (s *shop) store(ctx context.Context, c *customer.Customer) error {
 	return s.outbox.InUnit(ctx, func(ctx context.Context, tx *sql.Tx, u *waybill.Unit) error {
 		u.Track(c)
@@ -89,7 +88,8 @@ func (s *shop) store(ctx context.Context, c *customer.Customer) error {
 	})
 }
 
-// change loads a customer, changes and stores it, all again if someone else was faster.
+// change loads a customer, changes it and stores it. It does all of this again if another
+// transaction stored the customer meanwhile.
 func (s *shop) change(ctx context.Context, id string, change func(*customer.Customer) error) error {
 	for {
 		c, err := load(ctx, s.db, id)

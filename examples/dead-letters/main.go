@@ -1,19 +1,19 @@
-// Dead-letters shows what becomes of deliveries that fail, and what a key is for. Three
-// orders are placed, paid and shipped. The order is the key: what happens to one order
-// reaches the warehouse one after the other, and no order waits for another one.
+// Dead-letters shows what a key does, and what happens to deliveries that fail. Three orders are
+// placed, paid and shipped. The number of the order is the key: the warehouse receives the
+// notifications of an order one after the other, and no order waits for another.
 //
-//   - nothing is wrong with o-1
-//   - the payment of o-2 fails for the moment: it is tried again after growing pauses, and
-//     the shipment waits for it
-//   - o-3 is refused for good: it is dead at once. With OnDeadHalt the later ones of its key
-//     wait for a person; by default they would go on
+//   - o-1: all deliveries succeed.
+//   - o-2: the payment fails with a transient error. It is tried again after growing pauses, and
+//     the shipment waits for it.
+//   - o-3: the warehouse refuses the order, so the delivery is dead at once. With OnDeadHalt the
+//     later notifications of its key wait for an operator. By default they would be delivered.
 //
-// The operator asks why, has the warehouse repaired, and requeues what is dead.
-// Then o-3 arrives too, in its order.
+// The operator asks why, repairs the warehouse and requeues the dead delivery. Then the warehouse
+// receives o-3 too, in sequence.
 //
 //	go run ./examples/dead-letters
 //
-// It ends with code 1 if something arrives twice, not at all, or in another order.
+// It exits with code 1 if a notification arrives twice, not at all, or out of order.
 package main
 
 import (
@@ -34,7 +34,7 @@ import (
 	"github.com/waybill-go/waybill/framework/store/sqlite"
 )
 
-// What happens to an order.
+// The notifications of an order, in their order.
 type (
 	OrderPlaced  struct{ Order string }
 	OrderPaid    struct{ Order string }
@@ -42,7 +42,7 @@ type (
 )
 
 func main() {
-	slog.SetDefault(slog.New(slog.DiscardHandler)) // the output shows the rest
+	slog.SetDefault(slog.New(slog.DiscardHandler)) // no logs: the program prints what happens
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	if err := run(ctx, os.Stdout); err != nil {
@@ -67,11 +67,11 @@ func run(ctx context.Context, out io.Writer) error {
 	waybill.Register[OrderPlaced](o, "order.placed", waybill.Key(func(n OrderPlaced) string { return n.Order }))
 	waybill.Register[OrderPaid](o, "order.paid", waybill.Key(func(n OrderPaid) string { return n.Order }))
 	waybill.Register[OrderShipped](o, "order.shipped", waybill.Key(func(n OrderShipped) string { return n.Order }))
-	hall := newWarehouse()
-	sink := o.Deliver("warehouse", hall, "order.*")
+	w := newWarehouse()
+	sink := o.Deliver("warehouse", w, "order.*")
 	sink.Retry = forwarder.Retry{Initial: 20 * time.Millisecond, Max: time.Second, MaxAttempts: 50}
 	sink.OnDead = forwarder.OnDeadHalt
-	o.Config.Lease = 2 * time.Second // what people do is noticed within a twentieth of it
+	o.Config.Lease = 2 * time.Second // a forwarder notices an operator's action within a twentieth of it
 	if err := o.Migrate(ctx); err != nil {
 		return err
 	}
@@ -83,12 +83,12 @@ func run(ctx context.Context, out io.Writer) error {
 	defer stop()
 	ended := make(chan error, 1)
 	go func() { ended <- o.Run(ctx) }()
-	err = operate(ctx, out, db, hall)
+	err = operate(ctx, out, db, w)
 	stop()
 	return errors.Join(err, <-ended)
 }
 
-// publish publishes all that happens to the three orders.
+// publish publishes the notifications of the three orders.
 func publish(ctx context.Context, o *waybill.Outbox) error {
 	return o.InTx(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		for _, order := range []string{"o-1", "o-2", "o-3"} {
@@ -104,8 +104,8 @@ func publish(ctx context.Context, o *waybill.Outbox) error {
 	})
 }
 
-// operate is what the person on call does: waybill parked list, why, parked requeue.
-func operate(ctx context.Context, out io.Writer, db *sql.DB, hall *warehouse) error {
+// operate does what an operator on call does with waybill parked list, why and parked requeue.
+func operate(ctx context.Context, out io.Writer, db *sql.DB, w *warehouse) error {
 	s, err := sqlite.Open(ctx, db, sqlite.Config{})
 	if err != nil {
 		return err
@@ -114,11 +114,11 @@ func operate(ctx context.Context, out io.Writer, db *sql.DB, hall *warehouse) er
 
 	if err := wait(ctx, func() (bool, error) {
 		parked, err := operator.Parked(ctx, admin.Filter{Key: "o-3", States: []store.State{store.StateDead, store.StateBlocked}}, store.ParkedPlace{}, 10)
-		return len(parked) == 3 && hall.shipped("o-1") && hall.shipped("o-2"), err
+		return len(parked) == 3 && w.shipped("o-1") && w.shipped("o-2"), err
 	}); err != nil {
 		return err
 	}
-	hall.print(out, "o-1", "o-2", "o-3")
+	w.print(out, "o-1", "o-2", "o-3")
 	answer, err := operator.Why(ctx, "o-3-shipped", admin.Routing{})
 	if err != nil {
 		return err
@@ -127,12 +127,12 @@ func operate(ctx context.Context, out io.Writer, db *sql.DB, hall *warehouse) er
 		fmt.Fprintf(out, "why is o-3 not shipped? %s: %s\n", v.Sink, v.Text)
 	}
 
-	hall.repair()
+	w.repair()
 	plan, err := operator.Requeue(ctx, admin.Filter{Sink: "warehouse", Error: "too heavy"})
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "the warehouse is repaired; to be requeued: %d\n", plan.Total())
+	fmt.Fprintf(out, "the warehouse is repaired; deliveries to requeue: %d\n", plan.Total())
 	action, err := plan.Run(ctx, nil)
 	if err != nil {
 		return err
@@ -143,17 +143,17 @@ func operate(ctx context.Context, out io.Writer, db *sql.DB, hall *warehouse) er
 	}); err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "%s has requeued %d\n", action.Who, action.Count)
-	hall.print(out, "o-3")
-	return hall.check()
+	fmt.Fprintf(out, "requeued by %s: %d\n", action.Who, action.Count)
+	w.print(out, "o-3")
+	return w.check()
 }
 
-// wait asks until the answer is yes.
-func wait(ctx context.Context, ask func() (bool, error)) error {
+// wait polls until ready returns true or an error, or ctx is done.
+func wait(ctx context.Context, ready func() (bool, error)) error {
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		if yes, err := ask(); yes || err != nil {
+		if ok, err := ready(); ok || err != nil {
 			return err
 		}
 		select {

@@ -18,7 +18,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-func TestFailuresEndWellAndEachKeyKeepsItsOrder(t *testing.T) {
+func TestEachKeyKeepsItsOrderDespiteFailures(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	var out strings.Builder

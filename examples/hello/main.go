@@ -1,4 +1,4 @@
-// An order and the notification of it, committed together; then its delivery.
+// Hello commits an order together with its notification, and delivers the notification to a function.
 package main
 
 import (
@@ -21,11 +21,12 @@ func main() {
 	waybill.Register[OrderPlaced](o, "order.placed", waybill.Key(func(p OrderPlaced) string { return p.OrderID }))
 	waybill.Handle(o, "warehouse", func(_ context.Context, p OrderPlaced) error {
 		fmt.Printf("reserve one %s for %s\n", p.Product, p.OrderID)
-		stop() // one delivery is enough here: Run ends when it is settled
+		stop() // one delivery is enough here: Run returns once it is settled
 		return nil
 	})
-	check(o.Migrate(ctx))                                           // the outbox stands beside your tables
-	check(o.InTx(ctx, func(ctx context.Context, tx *sql.Tx) error { // both, or neither
+	check(o.Migrate(ctx)) // creates the outbox's tables beside yours
+	// One transaction stores the order and its notification, or neither.
+	check(o.InTx(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		if _, err := tx.ExecContext(ctx, `CREATE TABLE IF NOT EXISTS orders AS SELECT 'o-17' AS id, 'kite' AS product`); err != nil {
 			return err
 		}

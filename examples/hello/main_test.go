@@ -30,16 +30,16 @@ func TestTheProgramDeliversOnPostgreSQL(t *testing.T) {
 	require.Equal(t, once+once, string(text[:n]))
 }
 
-// mostLines is how many lines of the program are neither empty nor a comment.
+// mostLines limits the lines of the program, without empty lines and comments.
 const mostLines = 35
 
-func TestTheReadmeShowsThisProgramWordForWord(t *testing.T) {
+func TestTheProjectsReadmeShowsThisProgram(t *testing.T) {
 	program, err := os.ReadFile("main.go")
 	require.NoError(t, err)
 	text, err := os.ReadFile("../../README.md")
 	require.NoError(t, err)
 	_, behind, found := strings.Cut(string(text), "<!-- examples/hello/main.go -->\n```go\n")
-	require.True(t, found, "README.md has no block for it")
+	require.True(t, found, "README.md has no block for main.go")
 	block, _, found := strings.Cut(behind, "\n```\n")
 	require.True(t, found, "the block in README.md has no end")
 	require.Equal(t, string(program), block+"\n", "copy main.go into README.md")

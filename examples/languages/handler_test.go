@@ -20,8 +20,9 @@ import (
 	"github.com/waybill-go/waybill/framework/store/sqlite"
 )
 
-// The program refuses the payment of -1 cents, fails at its first try to book one of a busy
-// account, and dies after it booked one of an unlucky account, before it answers.
+// payments has a payment for each behaviour of handler.py. The program refuses -1 cents, fails at
+// the first attempt for the account busy, and dies after it has booked the payment of the account
+// unlucky and before it answers.
 const payments = `INSERT INTO outbox (id, type, payload) VALUES
 	('payment-1', 'payment.received', '{"account": "ada", "cents": 1200}'),
 	('payment-2', 'payment.received', '{"account": "grace", "cents": 350}'),

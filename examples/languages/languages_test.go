@@ -24,28 +24,31 @@ import (
 
 func TestMain(m *testing.M) { postgrestest.Main(m) }
 
-// drivers is where .ci/test-languages puts them.
+// drivers is the folder into which .ci/test-languages installs the drivers.
 const drivers = "../../.cache/languages"
 
-// language is how a language runs a task.
+// language is the example in one language.
 type language struct {
-	needs   []string // files and programs
+	needs   []string // files and programs without which the test is skipped
 	command func(task string, arguments []string) []string
-	first   string // what handle says the first time
+	first   string // output of handle for a new notification
 }
 
-func then(command ...string) func(string, []string) []string {
-	return func(task string, arguments []string) []string { return append(append(command, task), arguments...) }
+// appendTask returns a command function that adds the task and its arguments to a command line.
+func appendTask(command ...string) func(string, []string) []string {
+	return func(task string, arguments []string) []string {
+		return slices.Concat(command, []string{task}, arguments)
+	}
 }
 
 var programs = map[string]language{
 	"psql":       {[]string{"psql"}, psql, "t"},
-	"python":     {[]string{drivers + "/python/bin/python"}, then(drivers+"/python/bin/python", "python/orders.py"), "first"},
-	"java":       {[]string{"java", "javac", drivers + "/postgresql.jar"}, then("java", "-Xshare:auto", "-XX:TieredStopAtLevel=1", "-cp", drivers+"/postgresql.jar", "java/Orders.java"), "first"},
-	"typescript": {[]string{"node", drivers + "/typescript/build/orders.js"}, then("node", drivers+"/typescript/build/orders.js"), "first"},
+	"python":     {[]string{drivers + "/python/bin/python"}, appendTask(drivers+"/python/bin/python", "python/orders.py"), "first"},
+	"java":       {[]string{"java", "javac", drivers + "/postgresql.jar"}, appendTask("java", "-Xshare:auto", "-XX:TieredStopAtLevel=1", "-cp", drivers+"/postgresql.jar", "java/Orders.java"), "first"},
+	"typescript": {[]string{"node", drivers + "/typescript/build/orders.js"}, appendTask("node", drivers+"/typescript/build/orders.js"), "first"},
 }
 
-// psql gives the arguments of a task as variables.
+// psql returns the command line of psql, which gets the arguments as variables.
 func psql(task string, arguments []string) []string {
 	names := map[string][]string{"place": {"id", "customer", "product"}, "handle": {"id", "order"}}[task]
 	command := []string{"psql", "--no-psqlrc", "--quiet", "--tuples-only", "--no-align", "-f", "psql/" + task + ".sql"}
@@ -55,7 +58,7 @@ func psql(task string, arguments []string) []string {
 	return command
 }
 
-// required reports whether a language must be there.
+// required reports whether the test must fail, and not skip, if a language is missing.
 func required(language string) bool {
 	return slices.Contains(strings.Fields(os.Getenv("WAYBILL_TEST_LANGUAGES")), language)
 }
@@ -85,19 +88,19 @@ func TestEachLanguagePublishesAndConsumes(t *testing.T) {
 			first, err := run("place", "o-1", "c-1", product)
 			require.NoError(t, err, first)
 			out, err := run("place", "o-1", "c-1", "again")
-			require.Error(t, err, "the order is there already: %s", out)
+			require.Error(t, err, "the order exists: %s", out)
 			second, err := run("place", "o-2", "c-1", "hat")
 			require.NoError(t, err, second)
 
 			envelopes := read(t, db)
-			require.Len(t, envelopes, 2, "what was rolled back is not published")
-			for i, said := range []string{first, second} {
+			require.Len(t, envelopes, 2, "the rollback removes the notification")
+			for i, output := range []string{first, second} {
 				e := envelopes[i]
-				id, payload, printed := strings.Cut(said, " ")
+				id, payload, printed := strings.Cut(output, " ")
 				require.Equal(t, id, e.ID)
 				require.Equal(t, "order.placed", e.Type)
 				require.Equal(t, "c-1", e.Key)
-				require.Equal(t, envelopes[0].Slot, e.Slot, "one key is in one lane")
+				require.Equal(t, envelopes[0].Slot, e.Slot, "the same key has the same slot")
 				if printed {
 					require.Equal(t, payload, string(e.Payload), "byte for byte")
 				}
@@ -112,10 +115,10 @@ func TestEachLanguagePublishesAndConsumes(t *testing.T) {
 				require.Equal(t, want, out == p.first, out)
 			}
 			out, err = run("handle", "another", "o-1")
-			require.Error(t, err, "the invoice is there already: %s", out)
+			require.Error(t, err, "the invoice exists: %s", out)
 			var count int
 			require.NoError(t, db.QueryRowContext(t.Context(), `SELECT count(*) FROM outbox_inbox`).Scan(&count))
-			require.Equal(t, 1, count, "what was rolled back was not handled")
+			require.Equal(t, 1, count, "the rollback removes the id from the inbox")
 			require.NoError(t, db.QueryRowContext(t.Context(), `SELECT count(*) FROM invoices`).Scan(&count))
 			require.Equal(t, 1, count)
 
@@ -134,7 +137,7 @@ func TestEachLanguagePublishesAndConsumes(t *testing.T) {
 	}
 }
 
-// run returns what the program writes to its output, or to its errors if it fails.
+// run runs a task. It returns the program's standard output, or its standard error if it fails.
 func (p language) run(t *testing.T, address, task string, arguments []string) (string, error) {
 	t.Helper()
 	u, err := url.Parse(address)
@@ -156,7 +159,7 @@ func (p language) run(t *testing.T, address, task string, arguments []string) (s
 	return strings.TrimSpace(output.String()), nil
 }
 
-// read returns the whole log, as a forwarder reads it.
+// read returns the whole log, with the reader that a forwarder uses.
 func read(t *testing.T, db *sql.DB) (envelopes []notification.Envelope) {
 	t.Helper()
 	ctx := t.Context()

@@ -1,4 +1,7 @@
-// One forwarder delivers from the databases of three regions, of which one gets its tables while it runs.
+// Many-databases runs one forwarder for the databases of three regions. One of them gets its tables
+// while the forwarder runs.
+//
+//	go run ./examples/many-databases
 package main
 
 import (
@@ -42,13 +45,12 @@ func main() {
 	}
 }
 
-// partner is a sink that prints what it gets, and from where.
+// partner is a sink that prints each notification and the database that it comes from.
 type partner struct {
 	out       io.Writer
 	delivered chan bool
 }
 
-// Deliver implements sinks.Sink.
 func (p *partner) Deliver(_ context.Context, d *notification.Delivery) (notification.Receipt, error) {
 	from := d.Metadata[notification.MetadataDatabase]
 	fmt.Fprintf(p.out, "%s: %s %s\n", from, d.Type, d.Payload)
@@ -99,7 +101,7 @@ func run(ctx context.Context, out io.Writer, folder string) error {
 	return nil
 }
 
-// order places one in the database of a region, as its shop would.
+// order places an order in the database of a region, as the shop of that region would.
 func order(ctx context.Context, folder, region string, number int) error {
 	db, err := sqlite.OpenDB(filepath.Join(folder, region+".db"))
 	if err != nil {

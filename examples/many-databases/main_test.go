@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestTheOutputIsAsTheReadmeShows(t *testing.T) {
+func TestTheNotificationsOfAllDatabasesAreDelivered(t *testing.T) {
 	t.Parallel()
 	var out strings.Builder
 	require.NoError(t, run(t.Context(), &out, t.TempDir()))

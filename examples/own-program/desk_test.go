@@ -7,13 +7,13 @@ import (
 	"sync"
 )
 
-// page is what a desk was asked to send.
+// page is a page that a desk must send to a person.
 type page struct{ ID, Text string }
 
-// desk takes pages over TCP: a line with a page, a line with the answer. It
-// stands for a destination that you would have.
+// desk is a TCP server that accepts pages: the client sends one line with a page, and the desk
+// answers with one line.
 type desk struct {
-	// answer decides about a page, at each try; an OK gets its number behind it.
+	// answer returns the answer to a page, for each attempt. To "OK" the desk adds the number of the page.
 	answer func(page) string
 
 	listener net.Listener
@@ -21,7 +21,7 @@ type desk struct {
 
 	mu    sync.Mutex
 	open  map[net.Conn]bool
-	pages []page // taken
+	pages []page // accepted
 }
 
 func openDesk(answer func(page) string) (*desk, error) {
@@ -36,14 +36,14 @@ func openDesk(answer func(page) string) (*desk, error) {
 
 func (d *desk) address() string { return d.listener.Addr().String() }
 
-// taken returns the pages so far.
-func (d *desk) taken() []page {
+// accepted returns the pages that the desk has accepted.
+func (d *desk) accepted() []page {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return append([]page(nil), d.pages...)
 }
 
-// close ends all connections.
+// close closes the listener and all connections.
 func (d *desk) close() {
 	_ = d.listener.Close()
 	d.mu.Lock()
@@ -80,7 +80,7 @@ func (d *desk) serve(conn net.Conn) {
 	}
 	var p page
 	if _, err := fmt.Sscanf(line, "PAGE %q %q\n", &p.ID, &p.Text); err != nil {
-		fmt.Fprintln(conn, "NO that is no page")
+		fmt.Fprintln(conn, "NO this is not a page")
 		return
 	}
 	answer := d.answer(p)

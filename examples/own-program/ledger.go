@@ -14,38 +14,38 @@ import (
 	"github.com/waybill-go/waybill/sinks"
 )
 
-// ledgerConfig is what stands below "with:" for a ledger.
+// ledgerConfig is the part of the configuration below "with:".
 type ledgerConfig struct {
-	Path string `yaml:"path" doc:"CSV file to which a line is added for each order. Required"`
+	Path string `yaml:"path" doc:"CSV file that gets a line for each order. Required"`
 }
 
 func (c *ledgerConfig) Validate() error {
 	if c.Path == "" {
-		return errors.New("path: is missing")
+		return errors.New("path: required")
 	}
 	return nil
 }
 
-// ledgerKind is the sink kind ledger.
+// ledgerKind returns the sink kind ledger.
 func ledgerKind() sinks.Kind {
 	return sinks.NewKind("ledger", "a line of CSV for each order",
 		func(in sinks.Instance, c ledgerConfig) (sinks.Sink, error) {
 			if in.Types == nil {
-				return nil, errors.New("the program has no types")
+				return nil, errors.New("this kind needs the types of the program")
 			}
 			return &ledger{path: c.Path, types: in.Types}, nil
 		},
 		sinks.Answer{Says: "the line is written", Means: "delivered"},
 		sinks.Answer{Says: "the file cannot be written", Means: "unavailable"},
-		sinks.Answer{Says: "the payload is no order", Means: "permanent"},
+		sinks.Answer{Says: "the payload is not an order", Means: "permanent"},
 	)
 }
 
-// ledger decodes orders into Go values, in their newest version.
+// ledger decodes orders into the newest version of their Go type, and adds them to a file.
 type ledger struct {
 	path  string
 	types *registry.Registry
-	mu    sync.Mutex // one line at a time
+	mu    sync.Mutex // held while a line is written
 }
 
 func (l *ledger) Deliver(_ context.Context, d *notification.Delivery) (notification.Receipt, error) {
@@ -53,7 +53,7 @@ func (l *ledger) Deliver(_ context.Context, d *notification.Delivery) (notificat
 	if err != nil {
 		return "", sinks.Permanent(err)
 	}
-	// The id is in the line: a delivery can come twice.
+	// A notification can be delivered twice. Its id in the line shows the repeat.
 	if err := l.add(d.ID, o.Order, strconv.FormatInt(o.Cents, 10), o.Currency); err != nil {
 		return "", sinks.Unavailable(err)
 	}

@@ -1,6 +1,6 @@
-// Own-program is the command line of Waybill with what a shop adds to it: its types, two
-// sink kinds, functions, and a sink that it makes in Go. It is a module of its own, as
-// yours would be. docs/writing-a-sink.md explains the kind pager.
+// Own-program is Waybill's command line with a shop's additions: its types, two sink kinds,
+// functions, and a sink built in Go. It is a separate module, as yours would be.
+// docs/writing-a-sink.md explains the kind pager.
 //
 //	cd examples/own-program
 //	go run . config check --offline
@@ -8,7 +8,7 @@
 //	go run . mail preview order.placed --data order.json
 //	go run . migrate && go run . forward
 //
-// All commands know the kinds and the types: see go run . --help.
+// All commands work with these kinds and types; go run . --help lists the commands.
 package main
 
 import (
@@ -23,7 +23,7 @@ import (
 
 func main() { program.Main(options()...) }
 
-// options are what the shop adds.
+// options returns the shop's additions.
 func options() []program.Option {
 	return []program.Option{
 		program.Types(types()),
@@ -33,13 +33,13 @@ func options() []program.Option {
 	}
 }
 
-// reserveStock gets each order in its newest version, whatever was stored.
+// reserveStock receives each order in the newest version of its type, also if an older version was stored.
 func reserveStock(_ context.Context, o OrderPlaced) error {
 	slog.Info("stock is reserved", "order", o.Order)
 	return nil
 }
 
-// newAudit makes a sink that no kind is for.
+// newAudit returns a sink that has no kind: the program builds it in Go.
 func newAudit(in sinks.Instance) (sinks.Sink, error) {
 	return sinks.Func(func(_ context.Context, d *notification.Delivery) (notification.Receipt, error) {
 		in.Logger.Info("delivered", "type", d.Type, "id", d.ID)

@@ -23,7 +23,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// shop is the program with a database, a ledger, a mail server and a desk of its own.
+// shop is the environment of the program: a database, a ledger, a mail server and a desk.
 type shop struct {
 	folder   string
 	mailbox  *smtptest.Server
@@ -31,7 +31,8 @@ type shop struct {
 	settings []string
 }
 
-// newShop has a desk that answers so, and further settings of the environment.
+// newShop returns a shop with a desk that gives these answers. The settings are additional
+// environment variables.
 func newShop(t *testing.T, answer func(page) string, settings ...string) *shop {
 	mailbox, err := smtptest.Start(smtptest.Config{})
 	require.NoError(t, err)
@@ -53,7 +54,7 @@ func (s *shop) environ() []string {
 	}, s.settings...)
 }
 
-// run runs a command, which must end well, and returns what it printed.
+// run runs a command, which must exit with 0, and returns its standard output.
 func (s *shop) run(t *testing.T, args ...string) string {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
@@ -62,7 +63,7 @@ func (s *shop) run(t *testing.T, args ...string) string {
 	return stdout.String()
 }
 
-// publish publishes as the shop does.
+// publish publishes notifications in one transaction.
 func (s *shop) publish(t *testing.T, notifications ...any) {
 	t.Helper()
 	s.inTx(t, func(ctx context.Context, tx *sql.Tx, publisher *outbox.Publisher) error {
@@ -83,8 +84,8 @@ func (s *shop) inTx(t *testing.T, do func(context.Context, *sql.Tx, *outbox.Publ
 	require.NoError(t, publisher.RunInTx(ctx, db, nil, func(ctx context.Context, tx *sql.Tx) error { return do(ctx, tx, publisher) }))
 }
 
-// publishOld stores an order as the shop did in version 1, and one that is none.
-func (s *shop) publishOld(t *testing.T) {
+// insertOldAndInvalid inserts an order in version 1, and a row whose payload is not an order.
+func (s *shop) insertOldAndInvalid(t *testing.T) {
 	t.Helper()
 	s.inTx(t, func(ctx context.Context, tx *sql.Tx, _ *outbox.Publisher) error {
 		_, err := tx.ExecContext(ctx, `INSERT INTO outbox (id, type, version, key, payload)
@@ -94,23 +95,23 @@ func (s *shop) publishOld(t *testing.T) {
 	})
 }
 
-func TestAllCommandsKnowTheShopsKindsAndTypes(t *testing.T) {
+func TestAllCommandsHaveTheShopsKindsAndTypes(t *testing.T) {
 	s := newShop(t, ok)
 	require.Equal(t, readmetest.Output(t, "go run . config check --offline"), s.run(t, "config", "check", "--offline"))
 	require.Equal(t, readmetest.Output(t, "go run . types --offline"), s.run(t, "types", "--offline"))
 	require.Contains(t, s.run(t, "config", "show"), "path: ${LEDGER}")
-	require.Contains(t, s.run(t, "config", "schema"), "CSV file to which a line is added for each order")
+	require.Contains(t, s.run(t, "config", "schema"), "CSV file that gets a line for each order")
 	require.Contains(t, s.run(t, "mail", "preview", "order.placed", "--data", "order.json"), "Thank you for your order o-17.")
 	s.run(t, "migrate")
 	s.publish(t, outbox.With(OrderPlaced{Order: "o-17", Email: "ada@example.com", Cents: 1999, Currency: "EUR"}, outbox.ID("new")))
-	s.publishOld(t)
+	s.insertOldAndInvalid(t)
 	s.forward(t, func() bool {
-		content, _ := os.ReadFile(filepath.Join(s.folder, "ledger.csv")) // it is not there at first
+		content, _ := os.ReadFile(filepath.Join(s.folder, "ledger.csv")) // missing until the first delivery
 		return strings.Count(string(content), "\n") == 2 && len(s.mailbox.Messages()) == 3 && strings.Count(s.run(t, "parked", "list"), "odd") == 2
 	})
 	content, err := os.ReadFile(filepath.Join(s.folder, "ledger.csv"))
 	require.NoError(t, err)
-	require.ElementsMatch(t, []string{"new,o-17,1999,EUR", "old,o-3,550,EUR"}, strings.Fields(string(content)), "in the newest version")
+	require.ElementsMatch(t, []string{"new,o-17,1999,EUR", "old,o-3,550,EUR"}, strings.Fields(string(content)), "all in the newest version")
 	require.Contains(t, s.run(t, "why", "new"), "delivered")
 	require.Contains(t, s.run(t, "types"), "3")
 	parked := s.run(t, "parked", "list")
@@ -120,7 +121,7 @@ func TestAllCommandsKnowTheShopsKindsAndTypes(t *testing.T) {
 	require.NotContains(t, parked, "new")
 }
 
-func TestABenchMeasuresTheShopsOwnSinks(t *testing.T) {
+func TestBenchMeasuresTheShopsSinks(t *testing.T) {
 	s := newShop(t, ok)
 	printed := s.run(t, "bench", "drain", "-c", "waybill.yaml", "--sinks", "ledger,warehouse,audit,mail", "--type", "order.placed", "--data", "order.json",
 		"--rows", "5", "--runs", "1", "--yes")
@@ -129,11 +130,11 @@ func TestABenchMeasuresTheShopsOwnSinks(t *testing.T) {
 	}
 	content, err := os.ReadFile(filepath.Join(s.folder, "ledger.csv"))
 	require.NoError(t, err)
-	require.Equal(t, 10, strings.Count(string(content), ",o-17,1999,EUR\n"), "a warm-up and a run")
+	require.Equal(t, 10, strings.Count(string(content), ",o-17,1999,EUR\n"), "5 rows in the warm-up and 5 in the run")
 	require.Len(t, s.mailbox.Messages(), 10)
 }
 
-// forward runs the forwarder until all that was published is delivered or parked.
+// forward runs the forwarder until done returns true.
 func (s *shop) forward(t *testing.T, done func() bool) {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())

@@ -13,16 +13,16 @@ import (
 	"github.com/waybill-go/waybill/sinks"
 )
 
-// pagerConfig is what stands below "with:" for a pager.
+// pagerConfig is the part of the configuration below "with:".
 type pagerConfig struct {
-	Address   string `yaml:"address" doc:"host:port of the desk that takes pages. Required"`
-	MaxLength int    `yaml:"max_length" doc:"bytes of the longest page. Default 500"`
+	Address   string `yaml:"address" doc:"host:port of the desk that sends the pages. Required"`
+	MaxLength int    `yaml:"max_length" doc:"longest page, in bytes. Default 500"`
 }
 
-// SetDefaults runs before the user's values are decoded over it.
+// SetDefaults runs before the user's values are decoded.
 func (c *pagerConfig) SetDefaults() { c.MaxLength = 500 }
 
-// Validate reports all mistakes at once, each by the name that the user typed.
+// Validate reports all mistakes at once, each with the key that the user wrote.
 func (c *pagerConfig) Validate() error {
 	var problems []error
 	if _, _, err := net.SplitHostPort(c.Address); err != nil {
@@ -34,14 +34,14 @@ func (c *pagerConfig) Validate() error {
 	return errors.Join(problems...)
 }
 
-// pagerKind is the sink kind pager.
+// pagerKind returns the sink kind pager.
 func pagerKind() sinks.Kind {
-	return sinks.NewKind("pager", "a page for each notification, to the desk",
+	return sinks.NewKind("pager", "a page for each notification, through a desk",
 		func(_ sinks.Instance, c pagerConfig) (sinks.Sink, error) { return &pager{c}, nil })
 }
 
-// pager asks a desk to page a person, over a connection for each page. It holds
-// nothing between them, so it needs neither Open nor Close.
+// pager asks a desk to page a person. It opens a connection for each page and keeps none, so it
+// needs neither Open nor Close.
 type pager struct{ config pagerConfig }
 
 var (
@@ -49,8 +49,8 @@ var (
 	_ sinks.HealthChecker = (*pager)(nil)
 )
 
-// Deliver sends the payload as a page. The desk gets the notification's id, so
-// that it can tell a page that comes again.
+// Deliver sends the payload as a page. The page has the notification's id, by which the desk
+// recognizes a repeat.
 func (p *pager) Deliver(ctx context.Context, d *notification.Delivery) (notification.Receipt, error) {
 	if len(d.Payload) > p.config.MaxLength {
 		return "", sinks.Permanent(fmt.Errorf("the page is %d bytes long, the limit is %d", len(d.Payload), p.config.MaxLength))
@@ -59,10 +59,10 @@ func (p *pager) Deliver(ctx context.Context, d *notification.Delivery) (notifica
 	if err != nil {
 		return "", err
 	}
-	return understand(answer)
+	return outcome(answer)
 }
 
-// CheckHealth connects and hangs up.
+// CheckHealth connects to the desk and disconnects.
 func (p *pager) CheckHealth(ctx context.Context) error {
 	conn, err := p.dial(ctx)
 	if err != nil {
@@ -71,14 +71,14 @@ func (p *pager) CheckHealth(ctx context.Context) error {
 	return conn.Close()
 }
 
-// ask sends a line and waits for the line that answers it.
+// ask sends a line and returns the line that the desk answers.
 func (p *pager) ask(ctx context.Context, line string) (string, error) {
 	conn, err := p.dial(ctx)
 	if err != nil {
 		return "", err
 	}
 	defer conn.Close()
-	// The end of the context ends whatever the connection is waiting for.
+	// When the context ends, this deadline ends a write or read that is waiting.
 	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
 	defer stop()
 
@@ -90,13 +90,13 @@ func (p *pager) ask(ctx context.Context, line string) (string, error) {
 	case err == nil:
 		return answer, nil
 	case ctx.Err() != nil:
-		return "", ctx.Err() // the engine knows what it means that it ended the attempt
+		return "", ctx.Err() // the engine ended the attempt, so it knows how to class this error
 	}
-	return "", sinks.Transient(fmt.Errorf("the desk hung up: %w", err)) // with or without the page
+	return "", sinks.Transient(fmt.Errorf("the desk closed the connection: %w", err)) // perhaps after it accepted the page
 }
 
-// dial's errors are the destination's, whatever the notification is: the whole sink
-// waits until it is there again.
+// dial connects to the desk. A failure does not depend on the notification, so it is unavailable:
+// the sink stops deliveries until the desk is reachable again.
 func (p *pager) dial(ctx context.Context) (net.Conn, error) {
 	var dialer net.Dialer
 	conn, err := dialer.DialContext(ctx, "tcp", p.config.Address)
@@ -109,8 +109,8 @@ func (p *pager) dial(ctx context.Context) (net.Conn, error) {
 	return nil, sinks.Unavailable(err)
 }
 
-// understand turns the desk's answer into what the engine understands.
-func understand(answer string) (notification.Receipt, error) {
+// outcome returns the receipt, or the error of the right class, for the desk's answer.
+func outcome(answer string) (notification.Receipt, error) {
 	word, rest, _ := strings.Cut(strings.TrimSpace(answer), " ")
 	switch word {
 	case "OK":
@@ -120,7 +120,7 @@ func understand(answer string) (notification.Receipt, error) {
 		if err != nil {
 			return "", sinks.Transient(fmt.Errorf("the desk answers %q", answer))
 		}
-		return "", sinks.Throttled(time.Now().Add(pause), errors.New("the desk is overrun"))
+		return "", sinks.Throttled(time.Now().Add(pause), errors.New("the desk is busy"))
 	case "NO":
 		return "", sinks.Permanent(errors.New(rest))
 	}

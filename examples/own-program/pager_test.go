@@ -15,8 +15,8 @@ import (
 	"github.com/waybill-go/waybill/sinks/sinktest"
 )
 
-// answering starts a desk and returns an unopened pager for it.
-func answering(t *testing.T, answer func(page) string) (*desk, *pager) {
+// newPager starts a desk and returns it with a pager for it.
+func newPager(t *testing.T, answer func(page) string) (*desk, *pager) {
 	t.Helper()
 	d, err := openDesk(answer)
 	require.NoError(t, err)
@@ -24,9 +24,10 @@ func answering(t *testing.T, answer func(page) string) (*desk, *pager) {
 	return d, &pager{pagerConfig{Address: d.address(), MaxLength: 500}}
 }
 
-func always(answer string) func(t *testing.T) sinks.Sink {
+// pagerAnswered returns a constructor of pagers whose desk always gives the same answer.
+func pagerAnswered(answer string) func(t *testing.T) sinks.Sink {
 	return func(t *testing.T) sinks.Sink {
-		_, p := answering(t, func(page) string { return answer })
+		_, p := newPager(t, func(page) string { return answer })
 		return p
 	}
 }
@@ -35,11 +36,11 @@ func TestConformance(t *testing.T) {
 	var current *desk
 	sinktest.Run(t, sinktest.Subject{
 		New: func(t *testing.T) (s sinks.Sink) {
-			current, s = answering(t, func(page) string { return "OK" })
+			current, s = newPager(t, func(page) string { return "OK" })
 			return s
 		},
 		Received: func(*testing.T) (es []notification.Envelope) {
-			for _, p := range current.taken() {
+			for _, p := range current.accepted() {
 				es = append(es, notification.Envelope{ID: p.ID, Payload: []byte(p.Text)})
 			}
 			return es
@@ -50,19 +51,19 @@ func TestConformance(t *testing.T) {
 			return d
 		},
 		Broken: map[sinks.Class]func(*testing.T) sinks.Sink{
-			sinks.ClassTransient: always("LATER"),
-			sinks.ClassThrottled: always("WAIT 1m"),
-			sinks.ClassPermanent: always("NO such person"),
+			sinks.ClassTransient: pagerAnswered("LATER"),
+			sinks.ClassThrottled: pagerAnswered("WAIT 1m"),
+			sinks.ClassPermanent: pagerAnswered("NO such person"),
 			sinks.ClassUnavailable: func(t *testing.T) sinks.Sink {
 				l, err := net.Listen("tcp", "127.0.0.1:0")
 				require.NoError(t, err)
-				require.NoError(t, l.Close()) // nobody is there any more
+				require.NoError(t, l.Close()) // so the address refuses connections
 				return &pager{pagerConfig{Address: l.Addr().String(), MaxLength: 500}}
 			},
 		},
 		Stuck: func(t *testing.T) sinks.Sink {
 			asked := make(chan struct{})
-			_, p := answering(t, func(page) string { <-asked; return "OK" })
+			_, p := newPager(t, func(page) string { <-asked; return "OK" })
 			t.Cleanup(func() { close(asked) }) // before the desk closes
 			return p
 		},
@@ -70,7 +71,7 @@ func TestConformance(t *testing.T) {
 	})
 }
 
-func TestMistakesAreNamedAsTheUserTypedThem(t *testing.T) {
+func TestMistakesAreReportedWithTheUsersKeys(t *testing.T) {
 	build := func(text string) error {
 		_, err := pagerKind().Build(sinks.Instance{}, func(c any) error { return yaml.Unmarshal([]byte(text), c) })
 		return err
@@ -81,16 +82,16 @@ func TestMistakesAreNamedAsTheUserTypedThem(t *testing.T) {
 	require.ErrorContains(t, err, "max_length: -1 is less than 1")
 }
 
-// moody is the desk's mood: it is overrun when it is first to page Alice, has a bad moment when
-// it is asked again, and knows that Bob has left.
-func moody() func(page) string {
-	var asked atomic.Int32
+// busyThenFailing returns the answers of a desk that is busy at the first page for Alice, fails at
+// the second, and refuses pages for Bob.
+func busyThenFailing() func(page) string {
+	var forAlice atomic.Int32
 	return func(p page) string {
 		switch {
 		case strings.Contains(p.Text, "bob"):
 			return "NO bob has left"
 		case strings.Contains(p.Text, "alice"):
-			switch asked.Add(1) {
+			switch forAlice.Add(1) {
 			case 1:
 				return "WAIT 200ms"
 			case 2:
@@ -101,18 +102,18 @@ func moody() func(page) string {
 	}
 }
 
-func TestAlarmsEndAsTheDeskSays(t *testing.T) {
-	// Alice's is delivered at its second attempt: to be throttled costs none.
-	s := newShop(t, moody(), "WAYBILL_SINKS_PAGER_RETRY_MAX_ATTEMPTS=2", "WAYBILL_SINKS_PAGER_RETRY_INITIAL=50ms")
+func TestTheDesksAnswerDecidesTheOutcome(t *testing.T) {
+	// The third call for Alice succeeds with two attempts allowed: a throttled call spends no attempt.
+	s := newShop(t, busyThenFailing(), "WAYBILL_SINKS_PAGER_RETRY_MAX_ATTEMPTS=2", "WAYBILL_SINKS_PAGER_RETRY_INITIAL=50ms")
 	s.run(t, "migrate")
 	s.publish(t,
 		outbox.With(AlarmRaised{"alice", "the cellar is wet"}, outbox.ID("alarm-1")),
 		outbox.With(AlarmRaised{"bob", "the roof is dry"}, outbox.ID("alarm-2")),
 		outbox.With(AlarmRaised{"carol", "the door is open"}, outbox.ID("alarm-3")))
 	s.forward(t, func() bool {
-		return len(s.desk.taken()) == 2 && strings.Contains(s.run(t, "parked", "list"), "bob has left")
+		return len(s.desk.accepted()) == 2 && strings.Contains(s.run(t, "parked", "list"), "bob has left")
 	})
-	require.ElementsMatch(t, []string{"alarm-1", "alarm-3"}, []string{s.desk.taken()[0].ID, s.desk.taken()[1].ID})
+	require.ElementsMatch(t, []string{"alarm-1", "alarm-3"}, []string{s.desk.accepted()[0].ID, s.desk.accepted()[1].ID})
 	require.Contains(t, s.run(t, "why", "alarm-2"), "dead")
 	require.NotContains(t, s.run(t, "parked", "list"), "alarm-1")
 }

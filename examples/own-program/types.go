@@ -7,7 +7,7 @@ import (
 	"github.com/waybill-go/waybill/registry"
 )
 
-// OrderPlaced is the notification. Version 1 had its amount as a number of euros.
+// OrderPlaced is version 2 of the notification. Version 1 had the amount in euros.
 type OrderPlaced struct {
 	Order    string `json:"order"`
 	Email    string `json:"email"`
@@ -25,7 +25,7 @@ func fromV1(o orderPlacedV1) (OrderPlaced, error) {
 	return OrderPlaced{Order: o.Order, Email: o.Email, Cents: int64(o.Euros*100 + 0.5), Currency: "EUR"}, nil
 }
 
-// AlarmRaised is a page for someone.
+// AlarmRaised is a notification that the desk must page to a person.
 type AlarmRaised struct {
 	Whom string `json:"whom"`
 	What string `json:"what"`
@@ -33,8 +33,8 @@ type AlarmRaised struct {
 
 func (o OrderPlaced) key() string { return o.Order }
 
-// types are those that the shop publishes. They are fixed when the program is written, so
-// what is wrong with them is a defect of it.
+// types returns the types that the shop publishes. A mistake in them is a defect of the program, so
+// it panics.
 func types() *registry.Registry {
 	types := registry.New()
 	if err := errors.Join(

@@ -1,14 +1,15 @@
-// Second-stage moves the log of an outbox into Kafka once, and delivers from there. A shop publishes
-// orders in its database, and a forwarder carries each to a topic: that is all the shop's
-// database has to do with it. A second forwarder reads the topic, with cursors in a database of
-// its own: the warehouse gets each order, though the partner's server is down.
+// Second-stage delivers from Kafka. A shop publishes orders in its database, and a forwarder copies
+// them to a topic: the shop's database has no more work with them. A second forwarder reads the
+// topic, and keeps its cursors in a separate database. The warehouse receives each order, although
+// the partner's server is down.
 //
 //	go run ./examples/second-stage
 //	KAFKA_BROKERS=localhost:9092 go run ./examples/second-stage
 //
-// Without KAFKA_BROKERS a broker runs inside, which is a fake. With it the topic is a new one, which the brokers
-// have to create by themselves; or KAFKA_TOPIC names one that is empty. In production the two are programs of their own, such as waybill forward with two
-// files; see docs/second-stage.md.
+// Without KAFKA_BROKERS the example starts a fake broker. With it, KAFKA_TOPIC names an empty topic;
+// without KAFKA_TOPIC the name is new, and the brokers must create topics automatically. In
+// production the two stages are separate programs, such as waybill forward with two files; see
+// docs/second-stage.md.
 package main
 
 import (
@@ -41,13 +42,13 @@ type OrderPlaced struct {
 	Customer string `json:"customer"`
 }
 
-// Key keeps a customer's orders in their order.
+// Key keeps the orders of a customer in sequence.
 func (o OrderPlaced) Key() string { return o.Customer }
 
 const orders = 3
 
 func main() {
-	slog.SetLogLoggerLevel(slog.LevelError + 1) // the output shows all
+	slog.SetLogLoggerLevel(slog.LevelError + 1) // no logs: the program prints what happens
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	if err := run(ctx, os.Stdout, os.Getenv); err != nil {
@@ -75,12 +76,12 @@ func run(ctx context.Context, out io.Writer, env func(string) string) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	stages, ctx := errgroup.WithContext(ctx)
-	placed := make(chan struct{}) // closed once the topic is there
-	stages.Go(func() error { return shop(ctx, filepath.Join(folder, "shop.db"), brokers, topic, placed) })
+	created := make(chan struct{}) // closed once the topic exists
+	stages.Go(func() error { return shop(ctx, filepath.Join(folder, "shop.db"), brokers, topic, created) })
 	stages.Go(func() error {
 		defer stop()
 		select {
-		case <-placed:
+		case <-created:
 			return deliver(ctx, out, filepath.Join(folder, "second.db"), brokers, topic)
 		case <-ctx.Done():
 			return nil
@@ -89,8 +90,9 @@ func run(ctx context.Context, out io.Writer, env func(string) string) error {
 	return stages.Wait()
 }
 
-// shop publishes orders, and carries them to the topic until ctx is done.
-func shop(ctx context.Context, file string, brokers []string, topic string, placed chan<- struct{}) error {
+// shop is the first stage. It publishes orders and copies them to the topic until ctx is done. It
+// closes created once the topic exists.
+func shop(ctx context.Context, file string, brokers []string, topic string, created chan<- struct{}) error {
 	db, err := sqlite.OpenDB(file)
 	if err != nil {
 		return err
@@ -106,10 +108,10 @@ func shop(ctx context.Context, file string, brokers []string, topic string, plac
 	if err := o.Migrate(ctx); err != nil {
 		return err
 	}
-	if err := log.CheckHealth(ctx); err != nil { // it also has the topic made
+	if err := log.CheckHealth(ctx); err != nil { // this makes the brokers create the topic
 		return err
 	}
-	close(placed)
+	close(created)
 	err = o.InTx(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		for n := range orders {
 			if err := o.Publish(ctx, tx, OrderPlaced{fmt.Sprintf("o-%d", n+1), "ada"}); err != nil {
@@ -124,7 +126,7 @@ func shop(ctx context.Context, file string, brokers []string, topic string, plac
 	return o.Run(ctx)
 }
 
-// deliver is the second stage. It ends once the warehouse has all orders.
+// deliver is the second stage. It returns once the warehouse has all orders.
 func deliver(ctx context.Context, out io.Writer, file string, brokers []string, topic string) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()

@@ -12,7 +12,7 @@ import (
 	"github.com/waybill-go/waybill/sinks/kafka/kafkatest"
 )
 
-func TestTheWarehouseGetsEachOrderThoughThePartnerIsDown(t *testing.T) {
+func TestTheWarehouseReceivesEachOrderWhileThePartnerIsDown(t *testing.T) {
 	t.Parallel()
 	broker := kafkatest.Fake(t)
 	env := map[string]string{"KAFKA_BROKERS": strings.Join(broker.Brokers, ","), "KAFKA_TOPIC": broker.CreateTopic(t, 3, nil)}
@@ -23,7 +23,7 @@ func TestTheWarehouseGetsEachOrderThoughThePartnerIsDown(t *testing.T) {
 	require.Equal(t, readmetest.Output(t, "go run ./examples/second-stage"), out.String())
 }
 
-func TestWithoutAKafkaABrokerRunsInside(t *testing.T) {
+func TestWithoutKafkaTheExampleStartsABroker(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()

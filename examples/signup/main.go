@@ -1,22 +1,20 @@
-// Signup is the story that the outbox was made for: a user signs up, is stored
-// and gets a welcome mail. A program that sends the mail inside its transaction
-// sends it for a rollback too; one that sends it afterwards loses it when it
-// dies in between.
+// Signup is a service that stores each new user and sends a welcome mail. If a program sends the
+// mail inside its transaction, it sends it for a rollback too. If it sends the mail after the commit,
+// a crash in between loses the mail.
 //
-// This one stores the user and the notification in one transaction (signup.go).
-// A forwarder in the same process writes the mail from templates and hands it to
-// a mail server. Once the server has taken it, the user's status goes from Pending
-// to Sent, in the transaction that settles the delivery; a mail that the server defers
-// makes it Queued meanwhile.
+// This program stores the user and the notification in one transaction (signup.go). A forwarder in
+// the same process renders the mail from templates and sends it to a mail server. Once the server
+// has accepted the mail, the status of the user changes from Pending to Sent, in the transaction
+// that settles the delivery. While the server defers the mail, the status is Queued.
 //
-// The templates have a layout with an image, and a second language: whose browser
-// prefers German is welcomed in German. The person who invited a user gets a copy.
+// The templates have a layout with an image, and a second language: a user whose browser prefers
+// German gets a German mail. The person who invited a user gets a copy.
 //
 //	go run ./examples/signup
 //	go run ./examples/signup -smtp smtp://localhost:1025 -database signup.db
 //
-// It signs people up over HTTP, waits for their mails, and ends with code 1 if a
-// user is not Sent or a mail goes to a person whose signup was refused.
+// It signs four people up over HTTP and waits for their mails. It exits with code 1 if a user is not
+// Sent, or if a person whose signup was refused gets a mail.
 package main
 
 import (
@@ -52,18 +50,18 @@ import (
 var templates embed.FS
 
 func main() {
-	database := flag.String("database", "", "SQLite file; without one, a temporary file")
-	smtp := flag.String("smtp", "", "mail server, such as smtp://localhost:1025; without one, the program brings its own")
+	database := flag.String("database", "", "SQLite file; default: a temporary file")
+	smtp := flag.String("smtp", "", "mail server, such as smtp://localhost:1025; default: a mail server inside the program")
 	flag.Parse()
-	slog.SetLogLoggerLevel(slog.LevelWarn) // the output shows the rest
+	slog.SetLogLoggerLevel(slog.LevelWarn) // the program prints what happens
 	if err := run(context.Background(), *database, *smtp, os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, "signup:", err)
 		os.Exit(1)
 	}
 }
 
-// run plays the whole story. Its error is what went wrong in it: a user who
-// is not Sent, or a mail to a person who is not a user.
+// run starts the service, signs people up and prints their mails. It returns an error if a user is
+// not Sent, or if a person who is not a user got a mail.
 func run(ctx context.Context, database, smtp string, out io.Writer) error {
 	folder, err := os.MkdirTemp("", "signup")
 	if err != nil {
@@ -106,17 +104,17 @@ func run(ctx context.Context, database, smtp string, out io.Writer) error {
 	if err == nil {
 		err = waitForMails(ctx, db)
 	}
-	stop() // deliveries in flight end, and are settled
+	stop() // Run returns once the deliveries in flight are settled
 	return errors.Join(err, <-forwarded, report(ctx, db, mailServer.Messages(), out))
 }
 
-// outboxLog is what every store is: a log to publish to and to forward from.
+// outboxLog is implemented by every store: a log to publish to and to forward from.
 type outboxLog interface {
 	outbox.Log
 	forwarder.Store
 }
 
-// assemble puts the parts together around any store; nothing runs yet.
+// assemble builds the web handler and the forwarder on a store. It starts neither.
 func assemble(ctx context.Context, db *sql.DB, log outboxLog, smtp string) (http.Handler, *forwarder.Forwarder, error) {
 	_, errTable := db.ExecContext(ctx, usersTable)
 	types := registry.New()
@@ -134,14 +132,14 @@ func assemble(ctx context.Context, db *sql.DB, log outboxLog, smtp string) (http
 	if err != nil {
 		return nil, nil, err
 	}
-	// A commit wakes the forwarder, so the mail goes at once.
+	// Each commit wakes the forwarder, which sends the mail at once.
 	publisher, err := outbox.New(types, log, outbox.Config{Wake: engine.Wake})
 	mux := http.NewServeMux()
 	mux.Handle("POST /signup", &signups{db: db, publisher: publisher})
 	return mux, engine, err
 }
 
-// signUp signs four people up, one of them with an address that is taken.
+// signUp signs four people up, one of them with an address that has already signed up.
 func signUp(url string, out io.Writer) error {
 	for _, one := range []struct{ language, form string }{
 		{"en", `{"name": "Ada", "email": "ada@example.com"}`},
@@ -176,7 +174,8 @@ func waitForMails(ctx context.Context, db *sql.DB) error {
 	return nil
 }
 
-// report prints how it ended.
+// report prints the users and the mails. It returns an error for each user who is not Sent, and for
+// each mail to a person who is not a user.
 func report(ctx context.Context, db *sql.DB, mails []smtptest.Message, out io.Writer) error {
 	rows, err := db.QueryContext(ctx, `SELECT name, email, status FROM users ORDER BY email`)
 	if err != nil {
@@ -200,7 +199,7 @@ func report(ctx context.Context, db *sql.DB, mails []smtptest.Message, out io.Wr
 		to := m.Header.Get("To")
 		fmt.Fprintf(out, "mail to %s: %s\n", strings.Join(m.To, ", "), m.Subject())
 		if !slices.Contains(users, to) {
-			wrong = append(wrong, fmt.Errorf("%s got a mail and is no user", to))
+			wrong = append(wrong, fmt.Errorf("%s got a mail but is not a user", to))
 		}
 	}
 	return errors.Join(append(wrong, rows.Err())...)

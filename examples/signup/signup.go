@@ -16,7 +16,7 @@ import (
 	"github.com/waybill-go/waybill/framework/outbox"
 )
 
-// usersTable is the application's own, in words that SQLite and PostgreSQL share.
+// usersTable creates the application's table, in SQL that SQLite and PostgreSQL share.
 const usersTable = `CREATE TABLE IF NOT EXISTS users (
 	id     text PRIMARY KEY,
 	name   text NOT NULL,
@@ -24,37 +24,37 @@ const usersTable = `CREATE TABLE IF NOT EXISTS users (
 	status text NOT NULL DEFAULT 'Pending'
 )`
 
-var errTaken = errors.New("this email address has signed up already")
+var errTaken = errors.New("this email address has already signed up")
 
-// CustomerSignedUp is the notification. Its JSON is what the templates see.
+// CustomerSignedUp is the notification. The templates use its JSON names.
 type CustomerSignedUp struct {
 	UserID string `json:"user_id"`
 	Name   string `json:"name"`
 	Email  string `json:"email"`
-	// Locale is what the user prefers to read, as the browser says it.
+	// Locale is the language that the browser prefers; "" if it names none.
 	Locale string `json:"locale"`
 	// InvitedBy gets a copy of the mail; "" if there is no inviter.
 	InvitedBy string `json:"invited_by"`
 }
 
-// Key puts all that ever happens to one user in order.
+// Key keeps the notifications of a user in order.
 func (c CustomerSignedUp) Key() string { return c.UserID }
 
-// signups takes signups over HTTP.
+// signups is the HTTP handler of signups.
 type signups struct {
 	db        *sql.DB
 	publisher *outbox.Publisher
 }
 
-// ServeHTTP takes JSON with name and email. 202 says that the mail will be sent,
-// not that it was: no mail server stands between the user and the answer.
+// ServeHTTP expects JSON with name and email. It answers 202 once the user is stored. It does not
+// wait for the mail server, so the mail is sent later.
 func (s *signups) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var form struct {
 		Name, Email string
 		InvitedBy   string `json:"invited_by"`
 	}
 	err := json.NewDecoder(http.MaxBytesReader(w, r.Body, 1<<16)).Decode(&form)
-	// What no mail server would take is refused while the user can still be told.
+	// Refuse an address that no mail server would accept, while the user can still correct it.
 	if err != nil || !isAddress(form.Email) || form.Name == "" || (form.InvitedBy != "" && !isAddress(form.InvitedBy)) {
 		http.Error(w, "send JSON with a name and an email address", http.StatusBadRequest)
 		return
@@ -78,8 +78,8 @@ func isAddress(text string) bool {
 	return err == nil
 }
 
-// preferred is what a browser would like to read. One that makes no sense is left
-// out, since the mail would fail on it.
+// preferred returns the language that a browser prefers, or "" if the header is missing or invalid:
+// the mail would fail on an invalid language.
 func preferred(r *http.Request) string {
 	tags, _, err := language.ParseAcceptLanguage(r.Header.Get("Accept-Language"))
 	if err != nil || len(tags) == 0 {
@@ -88,9 +88,9 @@ func preferred(r *http.Request) string {
 	return tags[0].String()
 }
 
-// add stores the user and publishes the notification in one transaction. It
-// publishes first to show that the order is no matter: if the address is taken,
-// the rollback takes the notification back, and no mail goes.
+// add stores the user and publishes the notification in one transaction. It publishes first, to
+// show that the sequence does not matter: if the address has already signed up, the rollback
+// removes the notification, and no mail is sent.
 func (s *signups) add(ctx context.Context, c CustomerSignedUp) error {
 	return s.publisher.RunInTx(ctx, s.db, nil, func(ctx context.Context, tx *sql.Tx) error {
 		if err := s.publisher.Publish(ctx, tx, c); err != nil {
@@ -108,10 +108,9 @@ func (s *signups) add(ctx context.Context, c CustomerSignedUp) error {
 	})
 }
 
-// markQueued and markSent run in the transaction that notes what became of these
-// deliveries: a user is Queued while a mail has to wait for its next attempt, and Sent
-// exactly when the forwarder is done with it. Like all that may come twice after a crash,
-// they do no harm when repeated.
+// markQueued and markSent run in the transaction that parks or settles the deliveries. A user is
+// Queued while the mail waits for its next attempt, and Sent from the commit that settles its
+// delivery. Both can be called twice for a delivery after a crash, so they are idempotent.
 func markQueued(ctx context.Context, tx *sql.Tx, parked []forwarder.Parked) error {
 	for _, p := range parked {
 		if _, err := tx.ExecContext(ctx, `UPDATE users SET status = 'Queued' WHERE id = $1 AND status = 'Pending'`, p.Key); err != nil {

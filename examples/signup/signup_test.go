@@ -36,12 +36,12 @@ const (
 	grace   = `{"name": "Grace", "email": "grace@example.com"}`
 )
 
-// service is the example's service, running: web server, forwarder, database.
+// service is the running service: web server, forwarder and database.
 type service struct {
 	t    *testing.T
 	db   *sql.DB
 	url  string
-	stop func() // ends the forwarder, everything settled
+	stop func() // stops the forwarder, and returns once its deliveries are settled
 }
 
 // onEachStore runs a test on every database.
@@ -104,7 +104,7 @@ func startSMTP(t *testing.T, c smtptest.Config) *smtptest.Server {
 	return server
 }
 
-// post signs someone up and returns the answer.
+// post sends a signup and returns the status code and the body of the response.
 func (s *service) post(form string) (code int, answer string) {
 	s.t.Helper()
 	response, err := http.Post(s.url, "application/json", strings.NewReader(form))
@@ -115,14 +115,14 @@ func (s *service) post(form string) (code int, answer string) {
 	return response.StatusCode, string(body)
 }
 
-// signUp signs someone up for whom there is no reason to be refused.
+// signUp sends a signup that must succeed.
 func (s *service) signUp(form string) {
 	s.t.Helper()
 	code, answer := s.post(form)
 	require.Equal(s.t, http.StatusAccepted, code, answer)
 }
 
-// status is the status of the user with an address.
+// status returns the status of the user with an address.
 func (s *service) status(address string) string {
 	s.t.Helper()
 	var status string
@@ -130,7 +130,7 @@ func (s *service) status(address string) string {
 	return status
 }
 
-// count is the number of rows in a table, which may be followed by a condition.
+// count returns the number of rows in a table. The name of the table can have a WHERE clause after it.
 func (s *service) count(table string) int {
 	s.t.Helper()
 	var n int
@@ -138,11 +138,11 @@ func (s *service) count(table string) int {
 	return n
 }
 
-// waitFor polls until a table has a row of that kind.
+// waitFor polls until a table, which can have a WHERE clause after it, has a row.
 func (s *service) waitFor(table string) {
 	s.t.Helper()
 	for deadline := time.Now().Add(patience); s.count(table) == 0; time.Sleep(5 * time.Millisecond) {
-		require.True(s.t, time.Now().Before(deadline), "waited in vain for a row in %s", table)
+		require.True(s.t, time.Now().Before(deadline), "no row in %s within %s", table, patience)
 	}
 }
 
@@ -157,11 +157,11 @@ func wait(t *testing.T, signal <-chan struct{}, what string) {
 	select {
 	case <-signal:
 	case <-time.After(patience):
-		t.Fatal("waited in vain: " + what)
+		t.Fatalf("timed out waiting for %s", what)
 	}
 }
 
-func TestASignupStoresTheUserAndSendsOneMailOfTextAndHTML(t *testing.T) {
+func TestASignupStoresTheUserAndSendsOneMailWithTextAndHTML(t *testing.T) {
 	onEachStore(t, func(t *testing.T, db *sql.DB, log outboxLog) {
 		server := startSMTP(t, smtptest.Config{})
 		s := start(t, db, log, server.URL())
@@ -195,11 +195,11 @@ func TestARefusedSignupSendsNoMail(t *testing.T) {
 		s.signUp(ada)
 		code, answer := s.post(mallory)
 		require.Equal(t, http.StatusConflict, code)
-		require.Contains(t, answer, "has signed up already")
+		require.Contains(t, answer, "has already signed up")
 		require.Equal(t, 1, s.count("users"))
-		require.Equal(t, 1, s.count("outbox"), "what was published is rolled back with the rest")
+		require.Equal(t, 1, s.count("outbox"), "the notification is rolled back with the user")
 
-		// What comes later in the log shows that the forwarder has passed the place.
+		// A later notification shows that the forwarder has read past the refused signup.
 		s.signUp(grace)
 		s.waitUntilSent("ada@example.com")
 		s.waitUntilSent("grace@example.com")
@@ -212,22 +212,22 @@ func TestARefusedSignupSendsNoMail(t *testing.T) {
 	})
 }
 
-func TestAUserIsPendingUntilTheMailServerHasTakenTheMail(t *testing.T) {
+func TestAUserIsPendingUntilTheMailServerAcceptsTheMail(t *testing.T) {
 	onEachStore(t, func(t *testing.T, db *sql.DB, log outboxLog) {
-		received, take := make(chan struct{}), make(chan struct{})
+		received, accept := make(chan struct{}), make(chan struct{})
 		server := startSMTP(t, smtptest.Config{OnMessage: func(ctx context.Context, _ smtptest.Message) error {
 			close(received)
 			select {
-			case <-take:
+			case <-accept:
 			case <-ctx.Done():
 			}
 			return nil
 		}})
 		s := start(t, db, log, server.URL())
 		s.signUp(ada)
-		wait(t, received, "the mail server has got the mail")
-		require.Equal(t, "Pending", s.status("ada@example.com"), "the mail is there but not taken")
-		close(take)
+		wait(t, received, "the mail server to receive the mail")
+		require.Equal(t, "Pending", s.status("ada@example.com"), "the server has received the mail but not accepted it")
+		close(accept)
 		s.waitUntilSent("ada@example.com")
 	})
 }
@@ -237,8 +237,8 @@ func TestAMailServerThatIsDownDelaysTheMail(t *testing.T) {
 		down := startDownServer(t)
 		s := start(t, db, log, "smtp://"+down.address)
 		s.signUp(ada)
-		wait(t, down.calls, "a first attempt")
-		wait(t, down.calls, "a second attempt, after the first one has failed")
+		wait(t, down.calls, "the first attempt")
+		wait(t, down.calls, "the second attempt, after the first has failed")
 		require.Equal(t, "Pending", s.status("ada@example.com"))
 
 		down.close()
@@ -251,9 +251,9 @@ func TestAMailServerThatIsDownDelaysTheMail(t *testing.T) {
 
 func TestAUserWhoseMailIsDeferredIsQueuedUntilItIsSent(t *testing.T) {
 	onEachStore(t, func(t *testing.T, db *sql.DB, log outboxLog) {
-		var takes atomic.Bool // before that it greylists
+		var accepting atomic.Bool // the server greylists while false
 		server := startSMTP(t, smtptest.Config{OnRecipient: func(context.Context, string) error {
-			if takes.Load() {
+			if accepting.Load() {
 				return nil
 			}
 			return smtptest.Reply(450, "4.7.1 greylisted, try again later")
@@ -261,14 +261,14 @@ func TestAUserWhoseMailIsDeferredIsQueuedUntilItIsSent(t *testing.T) {
 		s := start(t, db, log, server.URL())
 		s.signUp(ada)
 		s.waitFor(`users WHERE status = 'Queued'`)
-		takes.Store(true)
+		accepting.Store(true)
 		s.waitUntilSent("ada@example.com")
 		s.stop()
 		require.Equal(t, 1, server.Count())
 	})
 }
 
-// downServer hangs up on all who call; after close nobody is there any more.
+// downServer closes each connection at once, and sends on calls. After close it refuses connections.
 type downServer struct {
 	address string
 	calls   chan struct{}
@@ -305,7 +305,7 @@ func startDownServer(t *testing.T) downServer {
 	return downServer{address: listener.Addr().String(), calls: calls, close: stop}
 }
 
-func TestAMailThatTheServerRefusesForGoodLeavesTheUserPending(t *testing.T) {
+func TestAUserWhoseMailIsRefusedPermanentlyStaysPending(t *testing.T) {
 	onEachStore(t, func(t *testing.T, db *sql.DB, log outboxLog) {
 		server := startSMTP(t, smtptest.Config{OnRecipient: func(_ context.Context, to string) error {
 			if to == "ada@example.com" {
@@ -344,24 +344,24 @@ func TestAnInvalidSignupIsRefusedAndStoresNothing(t *testing.T) {
 	})
 }
 
-// Not in parallel, or the goroutines of other tests would count as leaks.
-func TestTheProgramTellsItsStoryAndLeavesNothingRunning(t *testing.T) {
+// Not parallel: the goroutines of other tests would count as leaks.
+func TestTheProgramPrintsWhatTheReadmeShowsAndLeaksNoGoroutine(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	defer http.DefaultClient.CloseIdleConnections()
 	database := filepath.Join(t.TempDir(), "kept.db")
 	var out strings.Builder
 	require.NoError(t, run(t.Context(), database, "", &out))
 	want := readmetest.Output(t, "go run ./examples/signup")
-	require.Equal(t, sortedLines(want), sortedLines(out.String()), "mails go at once, in any order")
+	require.Equal(t, sortedLines(want), sortedLines(out.String()), "the mails are sent in parallel, so their order varies")
 
-	// On a database that is kept, everyone has signed up and has the mail.
+	// The second run finds the users of the first: all have signed up and have their mails.
 	out.Reset()
 	require.NoError(t, run(t.Context(), database, "", &out))
 	require.Equal(t, 4, strings.Count(out.String(), "409 Conflict"))
 	require.NotContains(t, out.String(), "mail to")
 }
 
-func TestTheReportNamesWhatMustNotBe(t *testing.T) {
+func TestTheReportNamesUsersWithoutMailAndMailsWithoutUser(t *testing.T) {
 	onEachStore(t, func(t *testing.T, db *sql.DB, _ outboxLog) {
 		_, err := db.ExecContext(t.Context(), usersTable)
 		require.NoError(t, err)
@@ -372,7 +372,7 @@ func TestTheReportNamesWhatMustNotBe(t *testing.T) {
 			{Header: mail.Header{"To": {`"Mallory" <ada@example.com>`}}},
 		}
 		err = report(t.Context(), db, mails, io.Discard)
-		require.EqualError(t, err, `"Ada" <ada@example.com> is still Pending`+"\n"+`"Mallory" <ada@example.com> got a mail and is no user`)
+		require.EqualError(t, err, `"Ada" <ada@example.com> is still Pending`+"\n"+`"Mallory" <ada@example.com> got a mail but is not a user`)
 	})
 }
 

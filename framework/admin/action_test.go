@@ -10,7 +10,7 @@ import (
 	"github.com/waybill-go/waybill/framework/store"
 )
 
-// parkMany parks more dead deliveries than a batch has.
+// parkMany parks more dead deliveries than fit into a batch.
 func (o *outbox) parkMany(t *testing.T, n int) {
 	t.Helper()
 	parked := make([]store.Parked, n)
@@ -20,7 +20,7 @@ func (o *outbox) parkMany(t *testing.T, n int) {
 	o.park(t, "mail", parked...)
 }
 
-func TestAnActionThatIsCancelledStopsInWhateverProcessItRuns(t *testing.T) {
+func TestACancelledActionStopsInAnyProcess(t *testing.T) {
 	onEach(t, func(t *testing.T, o *outbox) {
 		o.parkMany(t, 1200)
 		plan, err := o.Discard(t.Context(), admin.Filter{})
@@ -44,7 +44,7 @@ func TestAnActionThatIsCancelledStopsInWhateverProcessItRuns(t *testing.T) {
 	})
 }
 
-func TestAReplayThatIsCancelledIsNotContinued(t *testing.T) {
+func TestACancelledReplayIsNotContinued(t *testing.T) {
 	onEach(t, func(t *testing.T, o *outbox) {
 		for i := range 3 {
 			o.publish(t, fmt.Sprintf("n%d", i), "order.placed", "k")
@@ -64,7 +64,7 @@ func TestAReplayThatIsCancelledIsNotContinued(t *testing.T) {
 	})
 }
 
-func TestAPlanThatIsMadeAgainExpectsWhatTheFirstCounted(t *testing.T) {
+func TestARepeatedPlanExpectsTheCountOfTheFirst(t *testing.T) {
 	onEach(t, func(t *testing.T, o *outbox) {
 		o.withoutRoute(t, "order.placed", 1, 2)
 		o.settle(t, "mail", nothing)
@@ -129,6 +129,6 @@ func TestARequestWithAKeyBeginsOneAction(t *testing.T) {
 		require.ErrorIs(t, err, admin.ErrKeyUsed)
 		_, found, err = admin.New(o.store, "eve").For(request).Begun(t.Context())
 		require.NoError(t, err)
-		require.False(t, found, "it is another person's")
+		require.False(t, found, "the request is of another person")
 	})
 }

@@ -29,7 +29,7 @@ type outbox struct {
 	db    *sql.DB
 }
 
-// outboxStore are the interfaces that Admin and a forwarder need.
+// outboxStore has the methods that Admin and a forwarder need.
 type outboxStore interface {
 	admin.Store
 	store.Log
@@ -76,7 +76,7 @@ func (o *outbox) publish(t *testing.T, id, typ, key string) {
 	require.NoError(t, err)
 }
 
-// settle settles everything for a sink, and writes what fill sets with it. It keeps the lease.
+// settle settles everything for a sink, in a checkpoint to which fill can add. It keeps the lease.
 func (o *outbox) settle(t *testing.T, sink string, fill func(c *store.Checkpoint)) {
 	t.Helper()
 	_, err := o.store.Cut(t.Context(), sink, 1, store.StartOldest)
@@ -153,11 +153,11 @@ func TestWhyNamesEachSinkOfTheRoutesAndNoOther(t *testing.T) {
 		answer, err := o.Why(t.Context(), "a", admin.Routing{})
 		require.NoError(t, err)
 		require.Len(t, answer.Verdicts, 2)
-		require.Equal(t, admin.Verdict{Sink: "other", Where: admin.Settled, Text: "settled: delivered, or not for this sink", Forwarder: "f1"}, answer.Verdicts[1])
+		require.Equal(t, admin.Verdict{Sink: "other", Where: admin.Settled, Text: "delivered, or not for this sink", Forwarder: "f1"}, answer.Verdicts[1])
 	})
 }
 
-func TestWhyTellsOfASinkThatANotificationPassesBy(t *testing.T) {
+func TestWhyReportsASinkThatANotificationPassesBy(t *testing.T) {
 	onEach(t, func(t *testing.T, o *outbox) {
 		o.publish(t, "a", "order.placed", "k")
 		o.settle(t, "mail", nothing)
@@ -174,7 +174,7 @@ func TestWhyTellsOfASinkThatANotificationPassesBy(t *testing.T) {
 	})
 }
 
-func TestWhyTellsOfWhatIsParked(t *testing.T) {
+func TestWhyReportsParkedDeliveries(t *testing.T) {
 	onEach(t, func(t *testing.T, o *outbox) {
 		for _, id := range []string{"retrying", "blocked", "dead", "scheduled", "requeued", "settling"} {
 			o.publish(t, id, "order.placed", "")
@@ -205,7 +205,7 @@ func TestWhyTellsOfWhatIsParked(t *testing.T) {
 	})
 }
 
-func TestWhyTellsWhatHoldsASinkUp(t *testing.T) {
+func TestWhyReportsTheConditionsOfASink(t *testing.T) {
 	onEach(t, func(t *testing.T, o *outbox) {
 		o.settle(t, "mail", nothing)
 		o.publish(t, "first", "order.placed", "")
@@ -223,13 +223,13 @@ func TestWhyTellsWhatHoldsASinkUp(t *testing.T) {
 	})
 }
 
-func TestWhyTellsWhatRetentionTookFromWhatNeverWas(t *testing.T) {
+func TestWhyDistinguishesRemovedFromUnknownNotifications(t *testing.T) {
 	onEach(t, func(t *testing.T, o *outbox) {
 		require.Contains(t, o.why(t, "a").Text, "the log is empty: it was rolled back, is not committed yet")
 		o.publish(t, "b", "order.placed", "")
 		o.publish(t, "u", "parcel.lost", "")
 		require.Contains(t, o.why(t, "a").Text, "it was rolled back")
-		old := "01900000-0000-7000-8000-000000000000" // of June 2024
+		old := "01900000-0000-7000-8000-000000000000" // made in June 2024
 		answer := o.why(t, old)
 		require.False(t, answer.Known)
 		require.Contains(t, answer.Text, "its id was made at 2024-06-10")
@@ -246,7 +246,7 @@ func TestWhyTellsWhatRetentionTookFromWhatNeverWas(t *testing.T) {
 	})
 }
 
-func TestAnInterruptedPlanTellsWhatItHasDone(t *testing.T) {
+func TestAnInterruptedPlanReportsWhatItHasDone(t *testing.T) {
 	onEach(t, func(t *testing.T, o *outbox) {
 		var parked []store.Parked
 		for i := range 1200 {
@@ -280,7 +280,7 @@ func TestAnInterruptedPlanTellsWhatItHasDone(t *testing.T) {
 	})
 }
 
-func TestAPlanIsAboutWhatItCounted(t *testing.T) {
+func TestAPlanChangesOnlyTheCountedDeliveries(t *testing.T) {
 	onEach(t, func(t *testing.T, o *outbox) {
 		o.park(t, "mail", delivery(1, "a", "", store.StateDead), delivery(2, "b", "", store.StateDead), delivery(3, "c", "", store.StateRetrying))
 		plan, err := o.Discard(t.Context(), admin.Filter{Sink: "mail"})
@@ -298,9 +298,9 @@ func TestAPlanIsAboutWhatItCounted(t *testing.T) {
 	})
 }
 
-// More keys than a batch has rows, each with two dead ones: the second of a key becomes
-// its head once the first is gone.
-func TestSkipTakesTheHeadsAndNothingBehindThem(t *testing.T) {
+// There are more keys than rows in a batch, each with two dead deliveries: the second of a key becomes
+// its head once the first is discarded.
+func TestSkipDiscardsOnlyTheHeads(t *testing.T) {
 	onEach(t, func(t *testing.T, o *outbox) {
 		var parked []store.Parked
 		for i := range 1400 {
@@ -319,7 +319,7 @@ func TestSkipTakesTheHeadsAndNothingBehindThem(t *testing.T) {
 	})
 }
 
-func TestAReplayThatWasInterruptedGoesOnWhereItHasGot(t *testing.T) {
+func TestAnInterruptedReplayContinuesWhereItStopped(t *testing.T) {
 	onEach(t, func(t *testing.T, o *outbox) {
 		for range 500 {
 			o.publish(t, notification.NewID(), "order.placed", "")
@@ -350,7 +350,7 @@ func TestAReplayThatWasInterruptedGoesOnWhereItHasGot(t *testing.T) {
 	})
 }
 
-func TestFiltersOfActionsAreRecordedAsTheyWereAskedFor(t *testing.T) {
+func TestFiltersOfActionsAreRecordedAsRequested(t *testing.T) {
 	t.Parallel()
 	raw, err := json.Marshal(admin.Filter{Sink: "mail", Type: "order.*", States: []store.State{store.StateDead}, OlderThan: 90 * time.Minute})
 	require.NoError(t, err)

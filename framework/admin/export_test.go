@@ -48,7 +48,7 @@ func (o *outbox) publishAt(t *testing.T, id, typ string, at time.Time) {
 	require.NoError(t, err)
 }
 
-func TestExportHandsOnThePeriodWithItsReceipts(t *testing.T) {
+func TestExportReturnsThePeriodWithItsReceipts(t *testing.T) {
 	onEach(t, func(t *testing.T, o *outbox) {
 		midnight := time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
 		o.publishAt(t, "before", "order.placed", midnight.Add(-time.Microsecond*100))
@@ -85,18 +85,18 @@ func TestExportHandsOnThePeriodWithItsReceipts(t *testing.T) {
 		_, err := o.db.ExecContext(t.Context(), `DELETE FROM outbox WHERE id IN ('before', 'first')`)
 		require.NoError(t, err)
 		_, done = o.exported(t, day)
-		require.True(t, done.Gone, "retention has been here")
+		require.True(t, done.Gone, "retention has removed rows")
 		_, done = o.exported(t, admin.ExportRequest{From: midnight.Add(2 * time.Hour)})
 		require.False(t, done.Gone)
 	})
 }
 
-func TestExportLeavesOutWhatIsNotCommittedWhenItBegins(t *testing.T) {
+func TestExportOmitsRowsThatAreNotCommittedWhenItBegins(t *testing.T) {
 	onEach(t, func(t *testing.T, o *outbox) {
 		const rows = 2500 // three pages
 		tx, err := o.db.BeginTx(t.Context(), nil)
 		require.NoError(t, err)
-		defer func() { _ = tx.Rollback() }() // of no effect behind the commit
+		defer func() { _ = tx.Rollback() }() // does nothing after the commit
 		for n := range rows {
 			_, err := tx.ExecContext(t.Context(), `INSERT INTO outbox (id, type, payload) VALUES ($1, 't', '{}')`, fmt.Sprint("n-", n))
 			require.NoError(t, err)
@@ -104,7 +104,7 @@ func TestExportLeavesOutWhatIsNotCommittedWhenItBegins(t *testing.T) {
 		require.NoError(t, tx.Commit())
 		open, err := o.db.BeginTx(t.Context(), nil) // SQLite's only writer
 		require.NoError(t, err)
-		defer func() { _ = open.Rollback() }() // of no effect behind the commit
+		defer func() { _ = open.Rollback() }() // does nothing after the commit
 		_, err = open.ExecContext(t.Context(), `INSERT INTO outbox (id, type, payload) VALUES ('open', 't', '{}')`)
 		require.NoError(t, err)
 
@@ -125,7 +125,7 @@ func TestExportLeavesOutWhatIsNotCommittedWhenItBegins(t *testing.T) {
 	})
 }
 
-func TestExportRefusesWhatMakesNoSense(t *testing.T) {
+func TestExportRefusesInvalidRequests(t *testing.T) {
 	onEach(t, func(t *testing.T, o *outbox) {
 		o.publish(t, "a", "t", "")
 		never := func(*admin.Exported) error { t.Error("a row"); return nil }

@@ -34,10 +34,10 @@ func TestThePauseOfASinkRecordsItsReason(t *testing.T) {
 	})
 }
 
-func TestAReplayStopsAtWhatItsPlanCounted(t *testing.T) {
+func TestAReplayStopsAtTheCountOfItsPlan(t *testing.T) {
 	onEach(t, func(t *testing.T, o *outbox) {
 		request := admin.ReplayRequest{Sink: "mail", Routed: notification.AllTypes}
-		for i := range 500 { // more than a batch
+		for i := range 500 { // more rows than in a batch
 			o.publish(t, fmt.Sprint("n", i), "order.placed", "")
 		}
 		o.settle(t, "mail", nothing)
@@ -46,7 +46,7 @@ func TestAReplayStopsAtWhatItsPlanCounted(t *testing.T) {
 		require.NoError(t, err)
 		require.EqualValues(t, 500, plan.Total())
 		require.EqualValues(t, 1, plan.Count.Unsettled)
-		o.settle(t, "mail", nothing) // the late one
+		o.settle(t, "mail", nothing) // the row published after the plan
 		action, err := plan.Run(t.Context(), nil)
 		require.NoError(t, err)
 		require.EqualValues(t, 500, action.Count)
@@ -57,7 +57,7 @@ func TestAReplayStopsAtWhatItsPlanCounted(t *testing.T) {
 	})
 }
 
-func TestAReplayThatGoesOnStopsAtWhatWasPlannedFirst(t *testing.T) {
+func TestAContinuedReplayStopsAtTheEndOfTheFirstPlan(t *testing.T) {
 	onEach(t, func(t *testing.T, o *outbox) {
 		for i := range 3 {
 			o.publish(t, fmt.Sprint("n", i), "order.placed", "")
@@ -66,7 +66,7 @@ func TestAReplayThatGoesOnStopsAtWhatWasPlannedFirst(t *testing.T) {
 		o.publish(t, "late", "order.placed", "")
 		ctx, interrupt := context.WithCancel(t.Context())
 		defer interrupt()
-		plan, err := o.Replay(ctx, admin.ReplayRequest{Sink: "mail", Routed: notification.AllTypes, Rate: 10}) // one in a batch
+		plan, err := o.Replay(ctx, admin.ReplayRequest{Sink: "mail", Routed: notification.AllTypes, Rate: 10}) // one row in a batch
 		require.NoError(t, err)
 		action, err := plan.Run(ctx, func(a store.Action) {
 			if a.Count == 1 {
@@ -74,7 +74,7 @@ func TestAReplayThatGoesOnStopsAtWhatWasPlannedFirst(t *testing.T) {
 			}
 		})
 		require.ErrorIs(t, err, context.Canceled)
-		o.settle(t, "mail", nothing) // the late one
+		o.settle(t, "mail", nothing) // the row published after the plan
 		rest, err := o.ContinueReplay(t.Context(), action.ID)
 		require.NoError(t, err)
 		require.EqualValues(t, 2, rest.Total())

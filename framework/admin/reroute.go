@@ -39,8 +39,7 @@ type RerouteCount struct {
 // A notification that one of its sinks has not settled yet stays while its row is in the log:
 // with the routes, forwarders deliver it from the log, and it can be rerouted afterwards. Every
 // sink must have begun to forward; otherwise Run fails with store.ErrUnknownSink. As with Plan,
-// deliveries that are parked or changed after the count are left alone.
-// that stays.
+// deliveries that are parked or changed after the count are not moved.
 func (a *Admin) Reroute(ctx context.Context, f Filter, routes *route.Table) (*ReroutePlan, error) {
 	if f.Sink != "" && f.Sink != store.SinkUnrouted {
 		return nil, fmt.Errorf("%w: a reroute is about what is parked under %s: leave the sink out, the routes name it", ErrFilter, store.SinkUnrouted)

@@ -23,7 +23,7 @@ func (o *outbox) withoutRoute(t *testing.T, typ string, first, count int) {
 	o.park(t, store.SinkUnrouted, parked...)
 }
 
-func TestWhatHadNoRouteIsTakenUpByRoutesThatWereAddedLater(t *testing.T) {
+func TestRoutesThatAreAddedLaterDeliverUnroutedNotifications(t *testing.T) {
 	onEach(t, func(t *testing.T, o *outbox) {
 		o.withoutRoute(t, "order.placed", 1, 3)
 		o.withoutRoute(t, "parcel.lost", 4, 1)
@@ -37,10 +37,10 @@ func TestWhatHadNoRouteIsTakenUpByRoutesThatWereAddedLater(t *testing.T) {
 		}}, plan.Counts)
 		require.EqualValues(t, 3, plan.Total())
 
-		o.withoutRoute(t, "order.placed", 5, 1) // comes to match meanwhile
+		o.withoutRoute(t, "order.placed", 5, 1) // parked after the count
 		action, err := plan.Run(t.Context(), nil)
 		require.NoError(t, err)
-		require.EqualValues(t, 3, action.Count, "no more than was counted")
+		require.EqualValues(t, 3, action.Count, "at most the count")
 		require.Equal(t, "reroute", action.Name)
 		require.False(t, action.EndedAt.IsZero())
 		require.Zero(t, plan.Left)
@@ -56,7 +56,7 @@ func TestWhatHadNoRouteIsTakenUpByRoutesThatWereAddedLater(t *testing.T) {
 	})
 }
 
-func TestARerouteTellsWhatItLeavesAndRefusesWhatMakesNoSense(t *testing.T) {
+func TestARerouteReportsWhatItLeavesAndRefusesInvalidFilters(t *testing.T) {
 	onEach(t, func(t *testing.T, o *outbox) {
 		o.withoutRoute(t, "order.placed", 1, 2)
 		o.settle(t, "mail", nothing)
@@ -64,7 +64,7 @@ func TestARerouteTellsWhatItLeavesAndRefusesWhatMakesNoSense(t *testing.T) {
 		require.NoError(t, err)
 		require.EqualValues(t, 1, plan.Total())
 		_, err = plan.Run(t.Context(), nil)
-		require.ErrorIs(t, err, store.ErrUnknownSink, "web has not begun")
+		require.ErrorIs(t, err, store.ErrUnknownSink, "web has no cursor")
 		require.ErrorContains(t, err, "start a forwarder with the routes first")
 
 		_, err = o.store.Cut(t.Context(), "web", 1, store.StartOldest)

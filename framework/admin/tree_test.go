@@ -28,7 +28,7 @@ func shape(branches []*admin.Branch) (text string) {
 	return text
 }
 
-func TestATreeHasEachNotificationOnceWhateverItClaimsToBeCausedBy(t *testing.T) {
+func TestATreeHasEachNotificationOnceDespiteCyclicCauses(t *testing.T) {
 	onEach(t, func(t *testing.T, o *outbox) {
 		o.cause(t, "itself", "c", "itself")
 		o.cause(t, "chicken", "c", "egg")
@@ -46,7 +46,7 @@ func TestATreeHasEachNotificationOnceWhateverItClaimsToBeCausedBy(t *testing.T) 
 	})
 }
 
-func TestATreeSaysOfEachSinkWhatWhySays(t *testing.T) {
+func TestATreeHasTheVerdictsOfWhy(t *testing.T) {
 	onEach(t, func(t *testing.T, o *outbox) {
 		o.publish(t, "root", "order.placed", "k")
 		o.cause(t, "effect", "root", "root")
@@ -71,14 +71,14 @@ func TestATreeSaysOfEachSinkWhatWhySays(t *testing.T) {
 		require.Equal(t, admin.Cancelled, root.Caused[1].Verdicts[0].Where)
 		for _, v := range root.Caused[0].Caused[0].Verdicts {
 			require.Equal(t, admin.Waiting, v.Where)
-			require.NotContains(t, v.Text, "before it", "which is not counted")
+			require.NotContains(t, v.Text, "before it", "rows before it are not counted")
 		}
 	})
 }
 
-// TestATreeOfATextIsFoundAroundTheNotification has an id that leads to a correlation without a known
+// The id is of a notification, and its correlation id contains no
 // time.
-func TestATreeOfATextIsFoundAroundTheNotification(t *testing.T) {
+func TestATreeOfAnIDWithoutATimeIsFoundAroundTheNotification(t *testing.T) {
 	onEach(t, func(t *testing.T, o *outbox) {
 		o.cause(t, "one", "request 7", "gone")
 		o.cause(t, "two", "request 7", "one")

@@ -232,11 +232,11 @@ func (w *inquiry) inLane(v *Verdict, l store.TracedLane, e *notification.Envelop
 	case l.Settled && v.Sink == store.SinkUnrouted:
 		v.Where, v.Text = Settled, "a route matched it when it was read, or it was discarded"
 	case l.Settled && w.routing.Routes == nil:
-		v.Where, v.Text = Settled, "settled: delivered, or not for this sink"
+		v.Where, v.Text = Settled, "delivered, or not for this sink"
 	case l.Settled && w.admin.store.KeepsReceipts():
-		v.Where, v.Text = Settled, "settled, without a receipt: delivered before receipts were kept, discarded, or not for this sink when it was read"
+		v.Where, v.Text = Settled, "without a receipt: delivered before receipts were kept, discarded, or not for this sink when it was read"
 	case l.Settled:
-		v.Where, v.Text = Settled, "settled: delivered, or skipped when the sink was new, or discarded by an operator (receipts are not kept)"
+		v.Where, v.Text = Settled, "delivered, or skipped when the sink was new, or discarded by an operator (receipts are not kept)"
 	case w.uncounted && l.Owner == "":
 		v.Where, v.Text = Unread, fmt.Sprintf("not read yet: no forwarder works on lane %d", l.Lane.Number)
 	case w.uncounted:

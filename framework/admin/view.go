@@ -10,19 +10,23 @@ import (
 
 // ParkedView is a parked delivery in JSON, without metadata and payload.
 type ParkedView struct {
-	Sink          string      `json:"sink"`
-	State         store.State `json:"state"`
-	ID            string      `json:"id"`
-	Type          string      `json:"type"`
-	Key           string      `json:"key,omitempty"`
-	Offset        int64       `json:"offset"`
-	Attempt       int         `json:"attempt"`
-	DueAt         time.Time   `json:"due_at,omitzero"` // when it, or its hook, is tried again; zero: never by itself
-	FirstParkedAt time.Time   `json:"first_parked_at"`
-	UpdatedAt     time.Time   `json:"updated_at"`
-	LastError     string      `json:"last_error,omitempty"`
-	Receipt       string      `json:"receipt,omitempty"`
-	HookError     string      `json:"hook_error,omitempty"`
+	Sink   string      `json:"sink"`
+	State  store.State `json:"state"`
+	ID     string      `json:"id"`
+	Type   string      `json:"type"`
+	Key    string      `json:"key,omitempty"`
+	Offset int64       `json:"offset"`
+	// Attempt is how many attempts were made.
+	Attempt int `json:"attempt"`
+	// DueAt is when the delivery, or its hook, is tried again; zero if it does not wait for a time.
+	DueAt         time.Time `json:"due_at,omitzero"`
+	FirstParkedAt time.Time `json:"first_parked_at"`
+	// UpdatedAt is the last change, such as an attempt.
+	UpdatedAt time.Time `json:"updated_at"`
+	LastError string    `json:"last_error,omitempty"`
+	// Receipt is set if the sink has accepted the delivery and a hook is still due.
+	Receipt   string `json:"receipt,omitempty"`
+	HookError string `json:"hook_error,omitempty"`
 }
 
 // ViewOf returns the view of a parked delivery.
@@ -43,7 +47,8 @@ type RowView struct {
 	Key        string    `json:"key,omitempty"`
 	Offset     int64     `json:"offset"`
 	OccurredOn time.Time `json:"occurred_on"`
-	DeliverAt  time.Time `json:"deliver_at,omitzero"`
+	// DeliverAt is when a scheduled notification is due; zero means at once.
+	DeliverAt time.Time `json:"deliver_at,omitzero"`
 }
 
 // ViewOfRow returns the view of a row of the log.
@@ -79,11 +84,15 @@ func PayloadView(payload []byte) any {
 
 // ScheduleView is a schedule in JSON.
 type ScheduleView struct {
-	Name        string    `json:"name"`
-	When        string    `json:"when"`
-	Missed      string    `json:"missed"`
-	LastTick    time.Time `json:"last_tick,omitzero"`
-	NextTick    time.Time `json:"next_tick"`
+	Name string `json:"name"`
+	// When is the schedule's times, such as "every 1h"; "" before a process has run it.
+	When string `json:"when"`
+	// Missed is what happens to missed ticks: one, skip or all.
+	Missed string `json:"missed"`
+	// LastTick is zero before the first tick.
+	LastTick time.Time `json:"last_tick,omitzero"`
+	NextTick time.Time `json:"next_tick"`
+	// RequestedAt is when an operator asked for an extra tick; zero if none is due.
 	RequestedAt time.Time `json:"requested_at,omitzero"`
 	Paused      bool      `json:"paused"`
 	// Late reports that a tick has been due for more than a minute.

@@ -16,7 +16,7 @@ import (
 	"github.com/waybill-go/waybill/sinks"
 )
 
-func TestChangesTellWhatARunningForwarderCanTakeOver(t *testing.T) {
+func TestChangesListWhatAReloadCanApply(t *testing.T) {
 	t.Parallel()
 	of := func(replacements ...string) *config.Config {
 		text := strings.NewReplacer(replacements...).Replace(whole)
@@ -58,7 +58,7 @@ func TestChangesTellWhatARunningForwarderCanTakeOver(t *testing.T) {
 	}
 }
 
-func TestSinksWhoseOwnSettingsAreTheSameAreKept(t *testing.T) {
+func TestSinksWithTheSameSettingsAreKept(t *testing.T) {
 	t.Parallel()
 	of := func(replacements ...string) *config.Config {
 		text := strings.NewReplacer(replacements...).Replace(whole)
@@ -73,7 +73,7 @@ func TestSinksWhoseOwnSettingsAreTheSameAreKept(t *testing.T) {
 	require.Equal(t, 11, after.Sinks["partner"].Breaker.Among)
 }
 
-// reading is the settings of a kind that reads a file or a folder when it is made.
+// reading has the settings of a kind that reads a file or a folder when a sink is built.
 type reading struct {
 	From string `yaml:"from" content:"true"`
 	TLS  struct {
@@ -85,7 +85,7 @@ func (*reading) Deliver(context.Context, *notification.Delivery) (notification.R
 	return "", nil
 }
 
-func TestOtherContentsOfFilesAreAChangeOfTheirSink(t *testing.T) {
+func TestChangedContentsOfFilesAreAChangeOfTheSink(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
 	put := func(name, text string) string {
@@ -132,9 +132,9 @@ routes: {"*": [templates, certificates, nothing]}
 	require.Equal(t, []string{"templates"}, changed(), "another file")
 	require.NoError(t, os.Remove(link))
 	require.NoError(t, os.Symlink(filepath.Join(folder, "v2"), link))
-	require.Equal(t, []string{"templates"}, changed(), "as a volume of Kubernetes changes")
+	require.Equal(t, []string{"templates"}, changed(), "as when a Kubernetes volume changes")
 	put("v2/order/text.tmpl", "a")
-	require.Empty(t, changed(), "written again as it was")
+	require.Empty(t, changed(), "the same contents written again")
 	put("cert.pem", "b")
 	require.Equal(t, []string{"certificates"}, changed())
 	require.NoError(t, os.Remove(certificate))

@@ -26,9 +26,9 @@ import (
 	"github.com/waybill-go/waybill/sinks/httpsink"
 )
 
-var update = flag.Bool("update", false, "write the golden files again")
+var update = flag.Bool("update", false, "update the golden files")
 
-// password stands where a real one would, in files and variables of testdata.
+// password is the password in the files and variables of testdata.
 const password = "hunter2"
 
 // kinds are the sink kinds of these tests.
@@ -49,7 +49,7 @@ func load(t testing.TB, source config.Source) (*config.Config, error) {
 	return config.Load(source, config.Options{Kinds: kinds(t)})
 }
 
-// write makes a file of a text.
+// write writes a text to a file and returns its path.
 func write(t testing.TB, text string) (path string) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), "waybill.yaml")
@@ -84,7 +84,7 @@ func TestMistakesAreReportedTogetherWithTheirLines(t *testing.T) {
 	}
 }
 
-// environOf reads the environment that a file of testdata asks for.
+// environOf returns the environment that a file of testdata specifies.
 func environOf(text string) (environ []string) {
 	for line := range strings.Lines(text) {
 		if entry, ok := strings.CutPrefix(line, "# env: "); ok {
@@ -94,7 +94,7 @@ func environOf(text string) (environ []string) {
 	return environ
 }
 
-// whole gives every key.
+// whole is a configuration with every key.
 const whole = `
 database: postgres://app:${PASSWORD}@localhost:5432/app?sslmode=disable
 outbox: {prefix: mail_outbox, lanes: 4, payload: bytea, receipts: on, retention: 24h}
@@ -158,7 +158,7 @@ func TestEveryKeyReachesTheForwarder(t *testing.T) {
 		Breaker:   forwarder.Breaker{FailureShare: 0.5, Among: 10, MaxPause: time.Minute, Off: true},
 		Fairness:  "tenant",
 	}, partner)
-	require.Equal(t, forwarder.Sink{Sink: engine.Sinks["other"].Sink}, engine.Sinks["other"], "what is left out has the engine's defaults")
+	require.Equal(t, forwarder.Sink{Sink: engine.Sinks["other"].Sink}, engine.Sinks["other"], "settings that are left out have the engine's defaults")
 	engine.Sinks = nil
 	require.Equal(t, forwarder.Config{
 		Routes:          engine.Routes,
@@ -174,7 +174,7 @@ func TestEveryKeyReachesTheForwarder(t *testing.T) {
 	}, engine)
 }
 
-func TestARetentionOfZeroKeepsAll(t *testing.T) {
+func TestARetentionOfZeroKeepsEverything(t *testing.T) {
 	t.Parallel()
 	source := config.Source{File: write(t, whole), Environ: []string{"PASSWORD=x", "N=7", "WAYBILL_OUTBOX_RETENTION=0"}}
 	c, err := load(t, source)
@@ -226,7 +226,7 @@ func TestVariablesAndFlagsWinOverTheFile(t *testing.T) {
 	require.Equal(t, "flag.db", c.Database.DSN())
 }
 
-func TestWhoeverForwardsListensUnlessToldNotTo(t *testing.T) {
+func TestAForwarderListensUnlessSwitchedOff(t *testing.T) {
 	t.Parallel()
 	text := `
 database: postgres://localhost/app
@@ -239,7 +239,7 @@ routes: {"*": [partner]}
 
 	tables, err := config.LoadTables(config.Source{File: write(t, text)})
 	require.NoError(t, err)
-	require.False(t, tables.Listen, "only the tables are looked at")
+	require.False(t, tables.Listen, "LoadTables reads only the tables")
 }
 
 func TestTablesNeedNoFileAndNoOtherSections(t *testing.T) {
@@ -299,7 +299,7 @@ func TestUnreadableFilesAreReported(t *testing.T) {
 	require.EqualError(t, err, huge+": the file is larger than 1 MiB, the limit of a configuration")
 }
 
-// settings are a kind's with fields of all shapes.
+// settings has the settings of a kind, with fields of all shapes.
 type settings struct {
 	Words   []string          `yaml:"words"`
 	Pairs   map[string]int    `yaml:"pairs"`
@@ -399,14 +399,14 @@ sinks:
 routes:
   order.placed: [billing, shipping]
 `)}, options)
-	require.NoError(t, err, "another program's functions are not asked for")
+	require.NoError(t, err, "the sinks of another program need no functions here")
 	require.ErrorIs(t, c.Supplied(), sinks.ErrAbsent)
-	require.ErrorContains(t, c.Supplied(), "it: shipping;", "but a forwarder of all sinks is refused")
+	require.ErrorContains(t, c.Supplied(), "it: shipping;", "but a forwarder for all sinks is refused")
 }
 
 type observer struct{ forwarder.Unobserved }
 
-func TestWhatTheProgramAddsReachesTheForwarderAndTheSinks(t *testing.T) {
+func TestOptionsReachTheForwarderAndTheSinks(t *testing.T) {
 	t.Parallel()
 	types := registry.New()
 	require.NoError(t, registry.Register[struct{ A int }](types, "order.placed"))

@@ -9,14 +9,19 @@ import (
 // Effective has the settings of the deliveries of one type to one sink, with defaults filled
 // in.
 type Effective struct {
+	// Parallelism limits the sink's deliveries in flight, of all types together.
 	Parallelism Parallelism
-	Retry       Policy
-	// RetryFrom is the pattern of retry.types that Retry comes from; "" if it is the sink's
-	// retry itself.
+	// Retry is the retry policy of the type.
+	Retry Policy
+	// RetryFrom is the pattern of retry.types from which Retry comes; "" if the type has the
+	// sink's own policy.
 	RetryFrom string
-	OnDead    forwarder.OnDead
-	Timeout   time.Duration
-	Rate      forwarder.Rate
+	// OnDead is what happens to later deliveries of a key after one is dead.
+	OnDead forwarder.OnDead
+	// Timeout limits one attempt.
+	Timeout time.Duration
+	// Rate limits the sink's deliveries, of all types together; zero means no limit.
+	Rate forwarder.Rate
 }
 
 // Effective returns the settings of a type's deliveries to a sink.

@@ -13,7 +13,7 @@ import (
 	"github.com/waybill-go/waybill/sinks"
 )
 
-func TestTheTypeItselfCountsBeforePatternsAndOfTheseTheLongest(t *testing.T) {
+func TestATypeWinsOverPatternsAndALongerPatternOverAShorter(t *testing.T) {
 	t.Parallel()
 	c, err := config.LoadDeliveries(config.Source{File: write(t, `
 sinks:
@@ -46,14 +46,14 @@ routes: {"*": [a], "order.*": [a]}
 	}
 }
 
-// dead is a sink that nobody delivers to.
+// dead is a sink that gets no deliveries.
 type dead struct{}
 
 func (dead) Deliver(context.Context, *notification.Delivery) (notification.Receipt, error) {
 	return "", nil
 }
 
-// TestDefaultsAreTheForwarders asks a forwarder, which fills them in itself.
+// TestDefaultsAreTheForwarders compares the defaults with those of a forwarder.
 func TestDefaultsAreTheForwarders(t *testing.T) {
 	t.Parallel()
 	set := setOf(t, sinks.NewKind("dead", "", func(sinks.Instance, struct{}) (sinks.Sink, error) { return dead{}, nil }))

@@ -1,4 +1,4 @@
 package config
 
-// Keep is keep, which Reload uses.
+// Keep exports keep for tests.
 func (c *Config) Keep(before *Config) { c.keep(before) }

@@ -11,8 +11,7 @@ import (
 	"github.com/waybill-go/waybill/framework/config"
 )
 
-// beside writes a configuration into a folder in which files are, and returns its
-// path.
+// beside writes a configuration into a folder with other files, and returns its path.
 func beside(t testing.TB, text string, files map[string]string) (path string) {
 	t.Helper()
 	path = write(t, text)
@@ -53,7 +52,7 @@ routes: {"*": [partner]}
 	require.Zero(t, tables.Database)
 }
 
-func TestFilesThatHoldNoValueAreReported(t *testing.T) {
+func TestFilesWithoutAValueAreReported(t *testing.T) {
 	t.Parallel()
 	path := beside(t, `database: "file:"
 outbox: {prefix: "file:absent"}
@@ -89,9 +88,8 @@ routes: {"*": [partner]}
 	require.EqualError(t, err, wanted)
 }
 
-// TestWhatFilesHoldIsNotRepeated has a wrong value, which the kind's complaint
-// would quote.
-func TestWhatFilesHoldIsNotRepeated(t *testing.T) {
+// The kind's error about an invalid value would quote it.
+func TestErrorsDoNotQuoteTheContentsOfFiles(t *testing.T) {
 	t.Parallel()
 	path := beside(t, `
 database: sqlite:outbox.db
@@ -102,7 +100,7 @@ routes: {"*": [partner]}
 	require.EqualError(t, err, path+`:3: sinks.partner.with.method is "file:method": use POST or PUT`)
 }
 
-func TestReferencesToFilesAreShownAndNotWhatTheyHold(t *testing.T) {
+func TestShowHasReferencesInsteadOfTheContentsOfFiles(t *testing.T) {
 	t.Parallel()
 	path := beside(t, `
 database: postgres://app:${file:password}@localhost/app

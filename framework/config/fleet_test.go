@@ -41,11 +41,11 @@ func TestSeveralDatabasesAreAFleet(t *testing.T) {
 	require.ErrorContains(t, err, "--in")
 	source.Database = "sqlite:other.db"
 	one, err := config.LoadTables(source)
-	require.NoError(t, err, "--database is one of its own")
+	require.NoError(t, err, "--database replaces the fleet's databases")
 	require.Equal(t, config.SQLite, one.Database.Dialect())
 }
 
-func TestOtherDatabasesOfAFleetNeedNoOtherForwarder(t *testing.T) {
+func TestOtherDatabasesOfAFleetNeedNoNewForwarder(t *testing.T) {
 	t.Parallel()
 	before, err := load(t, config.Source{File: write(t, severalYAML)})
 	require.NoError(t, err)

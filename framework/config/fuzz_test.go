@@ -12,9 +12,8 @@ import (
 	"github.com/waybill-go/waybill/framework/config"
 )
 
-// FuzzLoad holds for any file: either it is a configuration, or the report
-// names lines that the file has, one mistake a line, and nothing of the
-// environment's passwords.
+// FuzzLoad checks for any file that it is either a valid configuration, or the report has one mistake per
+// line, with lines that exist in the file, and no password of the environment.
 func FuzzLoad(f *testing.F) {
 	files, err := filepath.Glob("testdata/mistakes/*.yaml")
 	require.NoError(f, err)
@@ -36,7 +35,7 @@ func FuzzLoad(f *testing.F) {
 			require.NotEmpty(t, c.Database.Dialect())
 			require.NotEmpty(t, c.Sinks)
 			_, err := c.Table()
-			require.NoError(t, err, "what is accepted works")
+			require.NoError(t, err, "an accepted configuration works")
 			for name, sink := range c.Sinks {
 				require.NotNil(t, sink.Sink, name)
 			}

@@ -30,7 +30,7 @@ observe:
   pprof: true
 `
 
-func TestWhoMayUseTheDashboardIsReadAndShownWithoutSecrets(t *testing.T) {
+func TestUsersOfTheDashboardAreReadAndShownWithoutSecrets(t *testing.T) {
 	t.Parallel()
 	source := config.Source{File: write(t, observed), Environ: []string{"ADA=hunter2", "WAYBILL_OBSERVE_AUTH_USERS_BOB_ROLE=viewer"}}
 	c, err := load(t, source)
@@ -56,14 +56,14 @@ func TestWhoMayUseTheDashboardIsReadAndShownWithoutSecrets(t *testing.T) {
 func TestTheAddressIsReadWithoutSecrets(t *testing.T) {
 	t.Parallel()
 	for _, key := range reflect.VisibleFields(reflect.TypeFor[config.Observe]()) {
-		require.Contains(t, observed, "\n  "+key.Tag.Get("yaml")+":", "each key stands beside the address here")
+		require.Contains(t, observed, "\n  "+key.Tag.Get("yaml")+":", "the test has each key")
 	}
 	o, err := config.LoadObserve(config.Source{File: write(t, observed)})
 	require.NoError(t, err)
 	require.Equal(t, config.Observe{Address: "0.0.0.0:8090", Types: true}, o)
 }
 
-func TestAChangeOfAUserIsOneOfObserve(t *testing.T) {
+func TestAChangeOfAUserIsAChangeOfObserve(t *testing.T) {
 	t.Parallel()
 	of := func(password string) *config.Config {
 		c, err := load(t, config.Source{File: write(t, observed), Environ: []string{"ADA=" + password}})
@@ -74,7 +74,7 @@ func TestAChangeOfAUserIsOneOfObserve(t *testing.T) {
 	require.Equal(t, config.Changes{Observe: true}, of("hunter2").ChangesTo(of("hunter3")))
 }
 
-func TestANetworkThatIsNoneIsExplained(t *testing.T) {
+func TestAnInvalidNetworkIsExplained(t *testing.T) {
 	t.Parallel()
 	_, err := load(t, config.Source{File: write(t, strings.Replace(observed, `10.0.0.0/8, "fd00::/8"`, `10.1.2.3, 10.0.0.300/8`, 1)), Environ: []string{"ADA=hunter2"}})
 	require.ErrorContains(t, err, `observe.auth.proxy.networks[0] is "10.1.2.3": write a network, like 10.1.0.0/16, or 10.1.2.3/32 for one address`)

@@ -11,7 +11,7 @@ import (
 	"github.com/waybill-go/waybill/sinks"
 )
 
-func TestTheReferenceSaysWhatAnswersMean(t *testing.T) {
+func TestTheReferenceExplainsAnswers(t *testing.T) {
 	type settings struct {
 		Address string       `yaml:"address" doc:"of the desk. Required"`
 		Dial    func() error `yaml:"-"`
@@ -28,7 +28,7 @@ func TestTheReferenceSaysWhatAnswersMean(t *testing.T) {
 	pager, quiet, _ := strings.Cut(b.String(), "## Kind quiet")
 	require.Contains(t, pager, "| answer | meaning |\n|---|---|\n| `OK\\|DONE` | delivered |\n| WAIT | throttled for 1 min |\n")
 	require.NotContains(t, quiet, "answer")
-	require.NotContains(t, b.String(), "Dial", "what is for Go only is no key")
+	require.NotContains(t, b.String(), "Dial", "fields for Go only are not keys")
 	require.NoError(t, config.WriteSchema(&b, set))
 	require.NotContains(t, b.String(), "Dial")
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/waybill-go/waybill/framework/config"
 )
 
-func TestARouteTakesNamesAndRules(t *testing.T) {
+func TestARouteAcceptsNamesAndRules(t *testing.T) {
 	t.Parallel()
 	c, err := config.LoadDeliveries(config.Source{File: write(t, `
 sinks: {events: {kind: kafka}, partner: {kind: http}}

@@ -26,7 +26,7 @@ schedules:
     payload: {tenant: "${TENANT}", at: "{{tick}}", pages: 3, to: [ada, "17", null]}
 `
 
-func TestTheFilesSchedulesMakeNotifications(t *testing.T) {
+func TestSchedulesOfTheFileMakeNotifications(t *testing.T) {
 	t.Parallel()
 	c, err := load(t, config.Source{File: write(t, scheduled), Environ: []string{"TENANT=acme"}})
 	require.NoError(t, err)
@@ -50,7 +50,7 @@ func TestTheFilesSchedulesMakeNotifications(t *testing.T) {
 
 type reportDue struct{ Pages int }
 
-func TestTypesOfSchedulesAreThoseThatTheProgramKnows(t *testing.T) {
+func TestTypesOfSchedulesMustBeRegistered(t *testing.T) {
 	t.Parallel()
 	types := registry.New()
 	require.NoError(t, registry.Register[reportDue](types, "report.due", registry.Aliases("ReportDue"), registry.Version(3),
@@ -83,7 +83,7 @@ schedules: {known: {every: 15m, type: report.due}}
 	require.Equal(t, 3, made.(notification.Envelope).Version)
 }
 
-func TestCommandsThatNeedNoSchedulesTakeTheirFile(t *testing.T) {
+func TestSchedulesDoNotPreventOtherCommands(t *testing.T) {
 	t.Parallel()
 	source := config.Source{File: write(t, scheduled)} // TENANT is not set
 	_, err := config.LoadTables(source)

@@ -14,7 +14,7 @@ import (
 	"github.com/waybill-go/waybill/framework/config"
 )
 
-// FuzzSchema holds for any file: the schema takes what Load takes.
+// FuzzSchema checks for any file that the schema accepts it if Load does.
 func FuzzSchema(f *testing.F) {
 	files, err := filepath.Glob("testdata/mistakes/*.yaml")
 	require.NoError(f, err)

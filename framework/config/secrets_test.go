@@ -14,7 +14,7 @@ import (
 	"github.com/waybill-go/waybill/sinks"
 )
 
-// vault is a kind of a user's own.
+// vault is a kind of a user.
 type vault struct {
 	Whole     string            `yaml:"whole" secret:"true"`
 	URL       string            `yaml:"url" secret:"url"`
@@ -37,7 +37,7 @@ type lock struct {
 	Colour      string `yaml:"colour" secret:"false"`
 }
 
-// Validate quotes all that there is, as no kind should.
+// Validate quotes all settings, which no kind should do.
 func (v *vault) Validate() error {
 	if v.Whole != "wrong" {
 		return nil
@@ -53,7 +53,7 @@ func (*vault) Deliver(context.Context, *notification.Delivery) (notification.Rec
 	return "", nil
 }
 
-// withVault is a configuration of that kind.
+// withVault returns a configuration with this kind.
 func withVault(t testing.TB, with string) (config.Source, *sinks.Set) {
 	t.Helper()
 	set := setOf(t, sinks.NewKind("vault", "", func(_ sinks.Instance, v vault) (sinks.Sink, error) { return &v, nil }))
@@ -69,7 +69,7 @@ func showVault(t testing.TB, with string) string {
 	return string(shown)
 }
 
-func TestATagSaysWhatIsShown(t *testing.T) {
+func TestTagsDecideWhatIsMasked(t *testing.T) {
 	t.Parallel()
 	for given, shown := range map[string]string{
 		`{whole: hunter2}`:                                 `whole: '***'`,
@@ -116,7 +116,7 @@ func TestATagSaysWhatIsShown(t *testing.T) {
 	}
 }
 
-func TestWhatAKindQuotesOfSecretsIsMasked(t *testing.T) {
+func TestSecretsInErrorsOfAKindAreMasked(t *testing.T) {
 	t.Parallel()
 	source, set := withVault(t, `{whole: wrong, url: "https://h.example/hunter2", command: [run, hunter2, -x], dsn: "smtp://me:hunter2@mail", values: {a: 'hunter2 "x"'}, below: {combination: hunter2, colour: red}}`)
 	_, err := config.Load(source, config.Options{Kinds: set})
@@ -141,8 +141,8 @@ func TestAWrongSecretIsNotQuoted(t *testing.T) {
 	}
 }
 
-// TestRoutesAreShownAsTheyAre although a condition looks like the setting of a password.
-func TestRoutesAreShownAsTheyAre(t *testing.T) {
+// A condition may look like a setting with a password.
+func TestRoutesAreNotMasked(t *testing.T) {
 	t.Parallel()
 	shown := show(t, config.Source{File: write(t, `
 database: sqlite:outbox.db

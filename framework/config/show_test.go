@@ -16,8 +16,8 @@ func show(t testing.TB, source config.Source) string {
 	return string(text)
 }
 
-// TestWhatIsShownIsTheSameConfiguration reads it again.
-func TestWhatIsShownIsTheSameConfiguration(t *testing.T) {
+// The output of Show, loaded again, is the same configuration.
+func TestShowPrintsTheSameConfiguration(t *testing.T) {
 	t.Parallel()
 	environ := []string{"PASSWORD=" + password, "N=7"}
 	source := config.Source{File: write(t, whole), Environ: environ}
@@ -28,7 +28,7 @@ func TestWhatIsShownIsTheSameConfiguration(t *testing.T) {
 	after, err := load(t, again)
 	require.NoError(t, err, shown)
 	require.Equal(t, shown, show(t, again))
-	require.Equal(t, before.Database, after.Database, "a reference stays one")
+	require.Equal(t, before.Database, after.Database, "a reference stays a reference")
 	require.Equal(t, before.Routes, after.Routes)
 	for name := range before.Sinks {
 		for _, typ := range []string{"order.placed", "customer.moved", "else"} {

@@ -39,7 +39,7 @@ func (c *Config) standby() Database {
 	return c.Database.standby()
 }
 
-// standby returns the address of whichever of several hosts is the standby.
+// standby returns an address that leads to the standby among several hosts.
 func (d Database) standby() Database {
 	const attribute, value = "target_session_attrs", "standby"
 	its := d

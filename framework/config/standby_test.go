@@ -14,7 +14,7 @@ sinks:
 routes: {"*": [partner]}
 `
 
-func TestWhereTheLogIsRead(t *testing.T) {
+func TestReadFromDecidesWhereTheLogIsRead(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ file, standby string }{
 		"on the primary": {"database: postgres://app@db1/app", ""},
@@ -44,7 +44,7 @@ func TestWhereTheLogIsRead(t *testing.T) {
 	}
 }
 
-func TestOnlyThoseWhoForwardNeedTheStandby(t *testing.T) {
+func TestOnlyForwardersNeedTheStandby(t *testing.T) {
 	t.Parallel()
 	tables, err := config.LoadTables(config.Source{File: write(t, `
 database: postgres://app@db1/app

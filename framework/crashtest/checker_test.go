@@ -8,17 +8,16 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// limits are those of the hand-made histories: a lease of 2 s and a checkpoint of
-// 1 s, so that a kill reaches back 1 s.
+// limits are for the histories below: with a lease of 2 s and a checkpoint of 1 s, a kill may repeat
+// deliveries of the last 1 s.
 var limits = Config{Forwarders: 2, Threshold: 1, Lease: 2 * time.Second, Checkpoint: time.Second}
 
 var start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
 func at(seconds float64) time.Time { return start.Add(time.Duration(seconds * float64(time.Second))) }
 
-// sound is a history without violations: two notifications of one key, one
-// of another, one without a key, one rolled back, one whose publisher was killed
-// behind its commit.
+// sound returns a history without violations: two notifications of one key, one of another, one without a
+// key, one that was rolled back, and one whose publisher was killed after its commit.
 func sound() history {
 	said := func(key string, o outcome) publication { return publication{key, &o} }
 	return history{
@@ -150,7 +149,7 @@ func TestACommitThatTheDatabaseForgotIsNotTheForwardersLoss(t *testing.T) {
 	require.Equal(t, "a1", found[0].ID)
 }
 
-func TestAViolationTellsTheHistoryOfItsNotification(t *testing.T) {
+func TestAViolationHasTheHistoryOfItsNotification(t *testing.T) {
 	t.Parallel()
 	h := sound()
 	h.deliveries = append(h.deliveries, delivery{"a1", "a", 1, 1, at(20)})
@@ -202,7 +201,7 @@ func TestAnUnusableConfigIsRefused(t *testing.T) {
 	}
 }
 
-func TestAForwarderThatEndsByItselfEndsTheRun(t *testing.T) {
+func TestARunEndsIfAForwarderEndsUnexpectedly(t *testing.T) {
 	t.Parallel()
 	_, err := Run(t.Context(), Config{Forwarder: func(string, string) *exec.Cmd { return exec.Command("false") }})
 	require.ErrorIs(t, err, ErrEnded)

@@ -18,7 +18,7 @@ import (
 	"github.com/waybill-go/waybill/framework/store/mysql/mysqltest"
 )
 
-// Variables that make a run longer, replay one, and keep the forwarders' logs.
+// The variables that make a run longer, repeat one, and keep the forwarders' logs.
 const (
 	variableSeed     = "WAYBILL_CRASH_SEED"
 	variableDuration = "WAYBILL_CRASH_DURATION"
@@ -71,7 +71,7 @@ func testCrashes(t *testing.T, database crashtest.Database) {
 	require.NotEmpty(t, report.Faults)
 }
 
-// waybillForward makes commands of the real program.
+// waybillForward returns commands of the real program.
 func waybillForward(t *testing.T) func(dsn, endpoint string) *exec.Cmd {
 	folder := os.Getenv(variableLogs)
 	if folder == "" {

@@ -9,11 +9,10 @@ import (
 	"github.com/waybill-go/waybill/framework/crashtest"
 )
 
-// variableDoomed has the test binary run the harness until it is killed.
+// variableDoomed makes the test binary run the harness until it is killed.
 const variableDoomed = "WAYBILL_CRASH_DOOMED"
 
-// doomed runs the harness with forwarders that do nothing but write their ids
-// into a folder.
+// doomed runs the harness with forwarders that only write their process ids into a folder.
 func doomed(folder string) {
 	_, err := crashtest.Run(context.Background(), crashtest.Config{
 		Forwarder: func(string, string) *exec.Cmd {

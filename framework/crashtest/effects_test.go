@@ -24,7 +24,7 @@ import (
 	"github.com/waybill-go/waybill/sinks/kafka/kafkatest"
 )
 
-// variableEffects is for how long the programs of each test are killed.
+// variableEffects is how long each test kills its programs.
 const variableEffects = "WAYBILL_CRASH_EFFECTS"
 
 const (
@@ -33,7 +33,7 @@ const (
 	effectPatience = 2 * time.Minute // with a wait that goes on
 )
 
-// stage is a test in which programs are killed.
+// stage is a test that kills programs.
 type stage struct {
 	t       *testing.T
 	ctx     context.Context
@@ -41,7 +41,7 @@ type stage struct {
 	nursery *crashtest.Nursery
 }
 
-// onStages runs a test with databases of each kind.
+// onStages runs a test with each kind of database.
 func onStages(t *testing.T, test func(t *testing.T, s *stage, newDatabase func() database)) {
 	t.Helper()
 	if testing.Short() {
@@ -58,7 +58,7 @@ func onStages(t *testing.T, test func(t *testing.T, s *stage, newDatabase func()
 	}
 }
 
-// database is one with an outbox, an inbox and the tables of the business.
+// database is a database with an outbox, an inbox and business tables.
 type database struct {
 	*sql.DB
 	address string
@@ -97,7 +97,7 @@ func newDatabase(t *testing.T, d database) database {
 	return d
 }
 
-// count is a number that a query returns.
+// count returns the number that a query returns.
 func (d database) count(t *testing.T, query string) (n int) {
 	t.Helper()
 	require.NoError(t, d.QueryRowContext(t.Context(), query).Scan(&n))
@@ -120,7 +120,7 @@ func (d database) texts(t *testing.T, query string) map[string]int {
 	return all
 }
 
-// idle reports whether the outbox has nothing more to do.
+// idle reports whether the outbox has no more work.
 func (d database) idle(t *testing.T) bool {
 	t.Helper()
 	status, err := d.store.Status(t.Context(), store.StatusQuery{})
@@ -133,7 +133,7 @@ func (d database) idle(t *testing.T) bool {
 	return len(status.Parked) == 0
 }
 
-// cast is a program on the stage, which starts again after each kill.
+// cast is a program of a stage. It starts again after each kill.
 type cast struct {
 	story    story
 	listener *net.TCPListener // which it inherits
@@ -160,7 +160,7 @@ func (s *stage) start(c *cast) {
 	s.t.Cleanup(c.kill)
 }
 
-// await waits until something is so.
+// await waits until a condition is true.
 func (s *stage) await(what string, so func() bool) {
 	s.t.Helper()
 	for deadline := time.Now().Add(effectPatience); !so(); time.Sleep(5 * time.Millisecond) {
@@ -169,8 +169,8 @@ func (s *stage) await(what string, so func() bool) {
 	}
 }
 
-// killAgainAndAgain starts the programs, and kills them in turn, whenever there are some
-// more effects; then it lets them drain what is left.
+// killAgainAndAgain starts the programs, and kills them alternately after some more effects each. Then it
+// lets them finish the remaining work.
 func (s *stage) killAgainAndAgain(programs []*cast, effects func() int, drained func() bool) {
 	s.t.Helper()
 	for _, c := range programs {
@@ -207,7 +207,7 @@ func effectsDuration(t *testing.T) time.Duration {
 	return d
 }
 
-// requireOnce has each of the wanted texts there once, and no other.
+// requireOnce requires each of the wanted texts once, and no others.
 func requireOnce(t *testing.T, wanted, got map[string]int, what string) {
 	t.Helper()
 	require.NotEmpty(t, wanted)
@@ -279,7 +279,7 @@ func TestAConsumerOfKafkaHasEachEffectOnceThroughCrashes(t *testing.T) {
 	})
 }
 
-// consume kills a shop and a consumer of its orders, which have a database each.
+// consume kills a shop and a consumer of its orders, which have separate databases.
 func (s *stage) consume(t *testing.T, shop, consumer database, way story, listener *net.TCPListener) {
 	t.Helper()
 	sender, receiver := way, way

@@ -10,7 +10,7 @@ import (
 	"github.com/waybill-go/waybill/framework/crashtest"
 )
 
-// A program crashes its own forwarder for ten minutes.
+// The example crashes a forwarder for ten minutes.
 func ExampleRun() {
 	crashtest.RunPublisher() // first of all, in main or TestMain
 

@@ -41,7 +41,7 @@ func TestAHarnessThatIsKilledLeavesNoProcesses(t *testing.T) {
 	}
 }
 
-// children are the ids of a process's children, the database's watchdog among them.
+// children returns the ids of a process's children, including the watchdog of the database.
 func children(t *testing.T, parent int) (ids []string) {
 	t.Helper()
 	files, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", parent))
@@ -55,7 +55,7 @@ func children(t *testing.T, parent int) (ids []string) {
 	return ids
 }
 
-// gone says whether a process has ended, waited for or not.
+// gone reports whether a process has ended, even if its parent has not waited for it.
 func gone(id string) bool {
 	stat, err := os.ReadFile("/proc/" + id + "/stat")
 	if err != nil {

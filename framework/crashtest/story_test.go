@@ -31,10 +31,10 @@ import (
 	"github.com/waybill-go/waybill/sinks/kafka"
 )
 
-// variableStory has the test binary be one of the programs below, until it is killed.
+// variableStory makes the test binary run one of the programs below until it is killed.
 const variableStory = "WAYBILL_CRASH_STORY"
 
-// story is the configuration of such a program.
+// story configures such a program.
 type story struct {
 	Program string `json:"program"`
 	Address string `json:"address"` // of its database
@@ -45,7 +45,7 @@ type story struct {
 	Topic   string   `json:"topic"`
 }
 
-// Tables of the programs. Nothing in them is unique, so that repeated effects are visible.
+// The tables of the programs. They have no unique columns, so that repeated effects are visible.
 var businessTables = []string{
 	`CREATE TABLE orders (id VARCHAR(100) PRIMARY KEY)`,
 	`CREATE TABLE payments (order_id VARCHAR(100))`,
@@ -72,7 +72,7 @@ const (
 	webhookKey = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 )
 
-// play is the whole of such a program.
+// play runs such a program.
 func play(text string) {
 	var s story
 	err := json.Unmarshal([]byte(text), &s)
@@ -130,7 +130,7 @@ func outboxOf(address string, db *sql.DB) *waybill.Outbox {
 
 func isPostgres(address string) bool { return strings.HasPrefix(address, "postgres") }
 
-// patient has a sink try for as long as a test runs, and soon.
+// patient makes a sink retry soon, and as long as a test runs.
 func patient(sink *waybill.Sink) *waybill.Sink {
 	sink.Parallelism.Threshold = 4
 	sink.Retry = forwarder.Retry{MaxAttempts: 10_000, Initial: 5 * time.Millisecond, Max: 50 * time.Millisecond}
@@ -138,15 +138,15 @@ func patient(sink *waybill.Sink) *waybill.Sink {
 	return sink
 }
 
-// insert is an effect.
+// insert makes an effect.
 func insert(ctx context.Context, tx *sql.Tx, table string, values ...any) error {
 	places := []string{"$1", "$2"}[:len(values)]
 	_, err := tx.ExecContext(ctx, `INSERT INTO `+table+` VALUES (`+strings.Join(places, ", ")+`)`, values...)
 	return err
 }
 
-// begin begins something again and again, while not too much of it is under way, and runs
-// the outbox.
+// begin runs the outbox, and starts new work repeatedly as long as the amount of unfinished work is
+// limited.
 func (s *story) begin(ctx context.Context, o *waybill.Outbox, db *sql.DB, underWay string, business func(ctx context.Context, tx *sql.Tx, id string) error) error {
 	if err := o.Open(ctx); err != nil {
 		return err
@@ -172,8 +172,8 @@ func (s *story) placeOrders(ctx context.Context, o *waybill.Outbox, db *sql.DB, 
 	})
 }
 
-// chain takes orders, charges for them, and ships them: each step is one with the intention of
-// the next.
+// chain accepts orders, charges for them, and ships them. Each step publishes the next one in its
+// transaction.
 func (s *story) chain(ctx context.Context, o *waybill.Outbox, db *sql.DB) error {
 	patient(waybill.HandleTx(o, "payments", func(ctx context.Context, tx *sql.Tx, n orderPlaced) error {
 		return errors.Join(insert(ctx, tx, "payments", n.Order), o.Publish(ctx, tx, paymentMade(n)))
@@ -184,8 +184,7 @@ func (s *story) chain(ctx context.Context, o *waybill.Outbox, db *sql.DB) error 
 	return s.placeOrders(ctx, o, db, `SELECT (SELECT count(*) FROM orders) - (SELECT count(*) FROM shipments)`)
 }
 
-// comments has a mail for each follower of each comment. Those to the first follower fail
-// twice.
+// comments sends a mail to each follower of each comment. Mails to the first follower fail twice.
 func (s *story) comments(ctx context.Context, o *waybill.Outbox, db *sql.DB) error {
 	patient(waybill.HandleTx(o, "followers", func(ctx context.Context, tx *sql.Tx, n commentPosted) error {
 		mails := make([]any, followers)
@@ -195,14 +194,14 @@ func (s *story) comments(ctx context.Context, o *waybill.Outbox, db *sql.DB) err
 		return o.Publish(ctx, tx, mails...)
 	}))
 	patient(o.Deliver("mail", &mailer{o: o, db: db}, "mail.due"))
-	// Orders stand for comments.
+	// The orders represent comments.
 	return s.begin(ctx, o, db, fmt.Sprintf(`SELECT (SELECT count(*) FROM orders) - (SELECT count(*) FROM mails) / %d`, followers),
 		func(ctx context.Context, tx *sql.Tx, id string) error {
 			return errors.Join(insert(ctx, tx, "orders", id), o.Publish(ctx, tx, commentPosted{id}))
 		})
 }
 
-// mailer notes each mail once, with the attempt that it took.
+// mailer records each mail with its attempt.
 type mailer struct {
 	o  *waybill.Outbox
 	db *sql.DB
@@ -231,11 +230,11 @@ func (s *story) shop(ctx context.Context, o *waybill.Outbox, db *sql.DB) error {
 		return err
 	}
 	patient(o.Deliver("orders", to, "order.*"))
-	// What is under way is at the other end. So many of one process last until it is killed.
+	// Unfinished work is at the consumer, so a process starts a fixed number and then waits to be killed.
 	return s.placeOrders(ctx, o, db, fmt.Sprintf(`SELECT count(*) / %d FROM orders WHERE id LIKE '%d-%%'`, shopOrders/backlog, os.Getpid()))
 }
 
-// consumer pays for each order once. Each tenth answer is a failure behind the effect.
+// consumer pays for each order once. Every tenth answer is a failure after the effect.
 func (s *story) consumer(ctx context.Context, o *waybill.Outbox, db *sql.DB) error {
 	if err := o.Open(ctx); err != nil {
 		return err
@@ -288,7 +287,7 @@ func (s *story) consumeWebhooks(config inbox.Config, pay func(context.Context, *
 	return (&http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second}).Serve(listener)
 }
 
-// consumeTopic keeps no offsets: each time it begins at the first record.
+// consumeTopic stores no offsets: it always begins at the first record.
 func (s *story) consumeTopic(ctx context.Context, config inbox.Config, pay func(context.Context, *notification.Envelope) error) error {
 	c := wmkafka.DefaultSaramaSubscriberConfig()
 	c.Consumer.Offsets.Initial = sarama.OffsetOldest

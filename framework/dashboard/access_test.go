@@ -29,14 +29,14 @@ const (
 	operatorToken = "a token of an operator, for tests"
 )
 
-// site is a dashboard that is served, and shows nothing: a page that is let through is 503.
+// site is a served dashboard without an outbox: authorized requests for pages are answered by 503.
 type site struct {
 	*httptest.Server
 	dashboard *dashboard.Dashboard
 	log       *buffer
 }
 
-// buffer is a log that several goroutines write.
+// buffer is a log that is safe for concurrent use.
 type buffer struct {
 	mu sync.Mutex
 	bytes.Buffer
@@ -75,7 +75,7 @@ func (s *site) ask(t *testing.T, method, path string, change ...func(*http.Reque
 	return status, text
 }
 
-// answer is ask with the headers of the answer.
+// answer is like ask, and also returns the headers.
 func (s *site) answer(t *testing.T, method, path string, change ...func(*http.Request)) (status int, h http.Header, text string) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), method, s.URL+path, nil)
@@ -104,7 +104,7 @@ func login(name, password string) func(*http.Request) {
 
 func host(name string) func(*http.Request) { return func(r *http.Request) { r.Host = name } }
 
-// let is the status of a page that is let through to a dashboard that shows nothing.
+// let is the status of authorized requests to a dashboard without an outbox.
 const let = http.StatusServiceUnavailable
 
 func hashOf(t *testing.T, password string) string {
@@ -114,7 +114,7 @@ func hashOf(t *testing.T, password string) string {
 	return string(hash)
 }
 
-func TestOnLoopbackWithoutUsersEverybodyIsAnOperator(t *testing.T) {
+func TestOnLoopbackWithoutUsersEveryoneIsAnOperator(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, dashboard.Config{})
 	status, _ := s.ask(t, "GET", "/")
@@ -123,7 +123,7 @@ func TestOnLoopbackWithoutUsersEverybodyIsAnOperator(t *testing.T) {
 	require.Equal(t, http.StatusNotFound, status, "it may act")
 }
 
-func TestAHostThatIsNotOursIsRefused(t *testing.T) {
+func TestUnknownHostsAreRefused(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, withAccess(dashboard.Access{Hosts: []string{"waybill.example"}}))
 	for name, want := range map[string]int{
@@ -136,10 +136,10 @@ func TestAHostThatIsNotOursIsRefused(t *testing.T) {
 	require.Contains(t, s.log.String(), "observe.hosts")
 }
 
-func TestTheAddressThatARequestWasSentToIsAHostOfOurs(t *testing.T) {
+func TestTheLocalAddressOfARequestIsAnAcceptedHost(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, withAccess(dashboard.Access{Tokens: tokens}))
-	// As if it had come to another address of the machine.
+	// The request seems to arrive at another address of the machine.
 	at := func(address, host string) int {
 		r := httptest.NewRequestWithContext(t.Context(), "GET", "http://"+host+"/", nil)
 		local := &net.TCPAddr{IP: net.ParseIP(address), Port: 8090}
@@ -173,7 +173,7 @@ func TestOffLoopbackWithoutUsersNothingIsServed(t *testing.T) {
 	}
 }
 
-func TestWithoutAnAddressTheConnectionHasToBeOfThisMachine(t *testing.T) {
+func TestWithoutAnAddressConnectionsMustComeFromThisMachine(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, dashboard.Config{})
 	from := func(local, remote string) int {
@@ -194,7 +194,7 @@ func TestWithoutAnAddressTheConnectionHasToBeOfThisMachine(t *testing.T) {
 	require.Equal(t, http.StatusForbidden, from("127.0.0.1", "@"))
 }
 
-func TestWithoutUsersWhatCameThroughAProxyIsRefused(t *testing.T) {
+func TestWithoutUsersRequestsThroughAProxyAreRefused(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, dashboard.Config{})
 	for _, name := range []string{"X-Forwarded-For", "Forwarded", "Via", "X-Real-IP"} {
@@ -204,7 +204,7 @@ func TestWithoutUsersWhatCameThroughAProxyIsRefused(t *testing.T) {
 	}
 }
 
-func TestARequestOfAnotherOriginActsOnNothing(t *testing.T) {
+func TestRequestsOfAnotherOriginAreRefused(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, dashboard.Config{})
 	for name, change := range map[string]func(*http.Request){
@@ -226,7 +226,7 @@ var tokens = map[string]dashboard.Credential{
 	"bot": {Secret: operatorToken, Role: dashboard.Operator},
 }
 
-func TestOnlyOperatorsSendWhatActs(t *testing.T) {
+func TestOnlyOperatorsMayAct(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, withAccess(dashboard.Access{Tokens: tokens}))
 	for _, path := range []string{"/", "/parked", "/api/v1/plans", "/nothing"} {
@@ -286,9 +286,9 @@ func TestUsersLogIn(t *testing.T) {
 	}
 }
 
-// A stranger's password is compared by bcrypt as a user's is: that takes milliseconds, and all else
-// microseconds.
-func TestTheTimeOfARefusalDoesNotTellNamesApart(t *testing.T) {
+// The password of an unknown user is also compared by bcrypt, which takes milliseconds; everything else
+// takes microseconds.
+func TestTheTimeOfARefusalDoesNotRevealNames(t *testing.T) {
 	t.Parallel()
 	hash, err := bcrypt.GenerateFromPassword([]byte("hidden"), bcrypt.DefaultCost)
 	require.NoError(t, err)
@@ -311,7 +311,7 @@ func TestTheTimeOfARefusalDoesNotTellNamesApart(t *testing.T) {
 	}
 }
 
-func TestLoginsThatFailOftenAreNotLookedAt(t *testing.T) {
+func TestTooManyFailedLoginsAreRefused(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, withAccess(dashboard.Access{
 		Users: map[string]dashboard.Credential{"ada": {Secret: "right", Role: dashboard.Operator}}, Tokens: tokens,
@@ -362,7 +362,7 @@ func TestATokenIsSentAsBearer(t *testing.T) {
 	require.Contains(t, h.Get("WWW-Authenticate"), "Bearer")
 }
 
-func TestAProxyNamesItsUsersAndNobodyElseDoes(t *testing.T) {
+func TestOnlyAProxyNamesItsUsers(t *testing.T) {
 	t.Parallel()
 	proxy := dashboard.Proxy{Networks: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, Role: "X-Forwarded-Groups", Operators: []string{"sre"}}
 	s := newSite(t, withAccess(dashboard.Access{Proxy: proxy, Hosts: []string{"waybill.example"}}))
@@ -393,7 +393,7 @@ func TestAProxyNamesItsUsersAndNobodyElseDoes(t *testing.T) {
 	require.Equal(t, http.StatusUnauthorized, status, "from elsewhere the header is not looked at")
 	status, _ = s.ask(t, "POST", "/", ada, header("X-Forwarded-Groups", "sre"), bearer(viewerToken))
 	require.Equal(t, http.StatusForbidden, status)
-	require.Contains(t, s.log.String(), `\"ci\" is viewer`)
+	require.Contains(t, s.log.String(), `\"ci\" has the role viewer`)
 }
 
 func TestAnApplicationAuthorizesItsOwnUsers(t *testing.T) {
@@ -438,7 +438,7 @@ func TestHeadersOfAllAnswers(t *testing.T) {
 	}
 }
 
-func TestAnotherAccessCountsFromTheNextRequestOn(t *testing.T) {
+func TestChangedAccessAppliesFromTheNextRequestOn(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, withAccess(dashboard.Access{Tokens: tokens}))
 	next := map[string]dashboard.Credential{"ci": {Secret: "another token of a viewer", Role: dashboard.Viewer}}
@@ -457,18 +457,18 @@ func TestAMistakeInAConfigurationIsAnError(t *testing.T) {
 	credential := func(secret string, role dashboard.Role) map[string]dashboard.Credential {
 		return map[string]dashboard.Credential{"ada": {Secret: secret, Role: role}}
 	}
-	anybody := func(*http.Request) (dashboard.User, error) { return dashboard.User{}, nil }
+	authorize := func(*http.Request) (dashboard.User, error) { return dashboard.User{}, nil }
 	for want, c := range map[string]dashboard.Config{
 		`user "ada" has no secret`:    withAccess(dashboard.Access{Users: credential("", dashboard.Viewer)}),
 		`user "ada" has no role`:      withAccess(dashboard.Access{Users: credential("secret", 0)}),
-		"no bcrypt hash":              withAccess(dashboard.Access{Users: credential("$2a$10$"+strings.Repeat("a", 52)+"!", dashboard.Viewer)}),
-		"hash of a cost up to":        withAccess(dashboard.Access{Users: credential("$2a$15$"+strings.Repeat("a", 53), dashboard.Viewer)}),
-		"no colon":                    withAccess(dashboard.Access{Users: map[string]dashboard.Credential{"a:b": {Secret: "secret", Role: dashboard.Viewer}}}),
+		"not a bcrypt hash":           withAccess(dashboard.Access{Users: credential("$2a$10$"+strings.Repeat("a", 52)+"!", dashboard.Viewer)}),
+		"with a cost of at most":      withAccess(dashboard.Access{Users: credential("$2a$15$"+strings.Repeat("a", 53), dashboard.Viewer)}),
+		"without colons":              withAccess(dashboard.Access{Users: map[string]dashboard.Credential{"a:b": {Secret: "secret", Role: dashboard.Viewer}}}),
 		"at least 16 characters":      withAccess(dashboard.Access{Tokens: credential("short", dashboard.Viewer)}),
 		`token "ada" has no role`:     withAccess(dashboard.Access{Tokens: credential(viewerToken, -1)}),
 		"proxy has no networks":       withAccess(dashboard.Access{Proxy: dashboard.Proxy{User: "X-User"}}),
-		"proxy has operators, and no": withAccess(dashboard.Access{Proxy: dashboard.Proxy{Networks: []netip.Prefix{netip.MustParsePrefix("::/0")}, Operators: []string{"sre"}}}),
-		"use either Authorize":        withAccess(dashboard.Access{Authorize: anybody, Tokens: tokens}),
+		"proxy has operators, but no": withAccess(dashboard.Access{Proxy: dashboard.Proxy{Networks: []netip.Prefix{netip.MustParsePrefix("::/0")}, Operators: []string{"sre"}}}),
+		"use either Authorize":        withAccess(dashboard.Access{Authorize: authorize, Tokens: tokens}),
 		`the prefix is "/"`:           {Prefix: "/"},
 		`the prefix is "admin"`:       {Prefix: "admin"},
 		`the prefix is "/admin/"`:     {Prefix: "/admin/"},
@@ -479,10 +479,10 @@ func TestAMistakeInAConfigurationIsAnError(t *testing.T) {
 	}
 }
 
-// profiling is held by a test that records a profile: a process records one at a time.
+// profiling is locked by a test that records a profile, since a process records only one at a time.
 var profiling sync.Mutex
 
-func TestProfilesAreForOperatorsWhereTheyAreOn(t *testing.T) {
+func TestOnlyOperatorsGetProfilesIfTheyAreOn(t *testing.T) {
 	t.Parallel()
 	profiling.Lock()
 	defer profiling.Unlock()
@@ -506,7 +506,7 @@ func TestProfilesAreForOperatorsWhereTheyAreOn(t *testing.T) {
 		status, _ := s.ask(t, "GET", path, bearer(operatorToken))
 		require.Equal(t, want, status, path)
 	}
-	// The application's own mux has none of it.
+	// The profiles are not registered at http.DefaultServeMux.
 	r := httptest.NewRequestWithContext(t.Context(), "GET", "/debug/pprof/", nil)
 	_, pattern := http.DefaultServeMux.Handler(r)
 	require.Empty(t, pattern)

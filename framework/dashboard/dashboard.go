@@ -127,8 +127,8 @@ func New(c Config) (*Dashboard, error) {
 	return d, nil
 }
 
-// below serves what is below a prefix, without it. A path that is not in its shortest form is not found:
-// a ServeMux would redirect it to one without the prefix.
+// below strips a prefix from the paths of requests. It answers 404 to paths that are not clean: a
+// ServeMux would redirect them to paths without the prefix.
 func below(prefix string, next http.Handler) http.Handler {
 	if prefix == "" {
 		return next

@@ -19,9 +19,9 @@ import (
 	"github.com/waybill-go/waybill/framework/store/sqlite"
 )
 
-// A server bounds how long it reads a request and writes an answer. Live figures,
-// checks and profiles last longer, and have bounds of their own.
-func TestTheDeadlinesOfAServerEndNothingThatLastsLonger(t *testing.T) {
+// A server limits how long it reads a request and writes an answer. Live figures, checks and
+// profiles last longer, and set their own limits.
+func TestTheDeadlinesOfAServerDoNotEndLongAnswers(t *testing.T) {
 	t.Parallel()
 	db, err := sqlite.OpenDB(filepath.Join(t.TempDir(), "outbox.db"))
 	require.NoError(t, err)

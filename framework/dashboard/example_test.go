@@ -9,14 +9,13 @@ import (
 	"github.com/waybill-go/waybill/framework/dashboard"
 )
 
-// sessions are an application's own: who is logged in, by their cookies.
+// sessions has the application's logged-in users by cookie.
 type sessions map[string]struct {
 	name  string
 	admin bool
 }
 
-// The dashboard stands below a path of the application's own server, for people who are logged in
-// there.
+// An application serves the dashboard below a path of its own server, for users who are logged in there.
 func ExampleConfig_access() {
 	people := sessions{"5e55": {"ada", true}}
 	d, err := dashboard.New(dashboard.Config{

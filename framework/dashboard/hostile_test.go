@@ -11,8 +11,8 @@ import (
 	"github.com/waybill-go/waybill/framework/dashboard"
 )
 
-// Some proxies add a line to those that their client has sent, the first of which may be empty.
-func TestAHeaderOfAProxyIsSeenWhateverStandsBeforeIt(t *testing.T) {
+// Some proxies add a line to the header lines of their client, the first of which may be empty.
+func TestAHeaderOfAProxyIsSeenAfterOtherLines(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, dashboard.Config{})
 	for name, values := range map[string][]string{
@@ -25,7 +25,7 @@ func TestAHeaderOfAProxyIsSeenWhateverStandsBeforeIt(t *testing.T) {
 	}
 }
 
-func TestANameThatIsNoTextIsNobodys(t *testing.T) {
+func TestAnInvalidUserNameIsRefused(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, withAccess(dashboard.Access{Proxy: dashboard.Proxy{Networks: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}}}))
 	for _, name := range []string{"ada\xff", "\xc3\x28", "ada\x85\xa0"} {
@@ -36,9 +36,9 @@ func TestANameThatIsNoTextIsNobodys(t *testing.T) {
 	require.Equal(t, let, status)
 }
 
-// A page of a stranger may make a browser on this machine ask for what costs much, also with the
-// password that the browser knows. Only a link leads here from there.
-func TestWhatAPageOfAnotherSiteEmbedsIsRefused(t *testing.T) {
+// A page of another site may make a browser on this machine send expensive requests, with the password
+// that the browser knows. Only links are allowed.
+func TestEmbeddedRequestsOfOtherSitesAreRefused(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, dashboard.Config{Pprof: true})
 	fetched := func(site, mode, dest string) func(*http.Request) {
@@ -66,7 +66,7 @@ func TestWhatAPageOfAnotherSiteEmbedsIsRefused(t *testing.T) {
 	}
 }
 
-func TestOnlyWhatIsBelowThePrefixIsServed(t *testing.T) {
+func TestOnlyPathsBelowThePrefixAreServed(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, dashboard.Config{Prefix: "/admin/outbox"})
 	s.Client().CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
@@ -82,8 +82,8 @@ func TestOnlyWhatIsBelowThePrefixIsServed(t *testing.T) {
 	require.Equal(t, "/admin/outbox/?a=b", h.Get("Location"))
 }
 
-// What is refused by the path of one form is refused in all others.
-func TestNoFormOfAPathPassesWhatAsksForOperators(t *testing.T) {
+// A path that is refused in one form is refused in all other forms.
+func TestNoFormOfAPathEvadesTheRole(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, dashboard.Config{Pprof: true, Access: dashboard.Access{Tokens: tokens}})
 	s.Client().CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }

@@ -11,16 +11,16 @@ import (
 )
 
 const (
-	// defaultProfileTime and maxProfileTime are for how long a profile of the CPU, or a trace,
-	// is recorded.
+	// defaultProfileTime and maxProfileTime limit how long a CPU profile or a trace is recorded.
 	defaultProfileTime = 30 * time.Second
 	maxProfileTime     = 5 * time.Minute
-	// profileSlack is for the writing of it.
+	// profileSlack is the additional time to write it.
 	profileSlack = 30 * time.Second
 )
 
-// profiles serves what go tool pprof and go tool trace read. net/http/pprof would also serve it
-// at http.DefaultServeMux, which is the application's, without asking who is there.
+// profiles serves what go tool pprof and go tool trace read. It does not use net/http/pprof, whose
+// import registers the profiles at http.DefaultServeMux, where the application may serve them
+// without access control.
 func profiles() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /debug/pprof/{$}", func(w http.ResponseWriter, _ *http.Request) {
@@ -51,7 +51,7 @@ func profiles() http.Handler {
 			http.NotFound(w, r)
 			return
 		}
-		debug, _ := strconv.Atoi(r.FormValue("debug")) // 0 is what the tool reads
+		debug, _ := strconv.Atoi(r.FormValue("debug")) // go tool pprof reads the format 0
 		if debug == 0 {
 			w.Header().Set("Content-Type", "application/octet-stream")
 		}
@@ -60,7 +60,7 @@ func profiles() http.Handler {
 	return mux
 }
 
-// recorded serves what record writes until its context is done: after ?seconds=, or when the
+// recorded serves what record writes. The context of record ends after ?seconds=, or when the
 // client is gone.
 func recorded(record func(context.Context, http.ResponseWriter) error) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
@@ -69,18 +69,18 @@ func recorded(record func(context.Context, http.ResponseWriter) error) http.Hand
 			seconds, err := strconv.ParseFloat(text, 64)
 			lasts = time.Duration(seconds * float64(time.Second))
 			if err != nil || lasts <= 0 || lasts > maxProfileTime {
-				http.Error(w, "seconds is not above 0 and up to "+strconv.Itoa(int(maxProfileTime.Seconds())), http.StatusBadRequest)
+				http.Error(w, "seconds must be above 0 and at most "+strconv.Itoa(int(maxProfileTime.Seconds())), http.StatusBadRequest)
 				return
 			}
 		}
 		out := http.NewResponseController(w)
-		_ = out.SetReadDeadline(time.Time{}) // that of a request would end the answer
+		_ = out.SetReadDeadline(time.Time{}) // the server's read deadline would end the answer
 		_ = out.SetWriteDeadline(time.Now().Add(lasts + profileSlack))
 		ctx, cancel := context.WithTimeout(r.Context(), lasts)
 		defer cancel()
 		w.Header().Set("Content-Type", "application/octet-stream")
 		if err := record(ctx, w); err != nil {
-			http.Error(w, err.Error(), http.StatusConflict) // another one is recorded
+			http.Error(w, err.Error(), http.StatusConflict) // another recording is running
 		}
 	}
 }

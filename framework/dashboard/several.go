@@ -14,8 +14,8 @@ import (
 // Listed is a database in the list of [Several].
 type Listed = pages.Listed
 
-// Several shows several databases, each with a Dashboard below /in/NAME, whose pages list all of them. A
-// database costs nothing until someone opens its pages. It is safe for concurrent use.
+// Several shows several databases, each with a Dashboard below /in/NAME whose pages list all of
+// them. It does not query a database before someone opens its pages. It is safe for concurrent use.
 type Several struct {
 	config Config
 	list   func() []Listed
@@ -25,20 +25,21 @@ type Several struct {
 	all map[string]*shown
 }
 
-// shown is a database that someone looks at.
+// shown is a database whose pages someone has opened.
 type shown struct {
 	*Dashboard
 	store any
 	last  time.Time
 }
 
-// unseen is after how long without a request a database is not looked at any more.
+// unseen is how long a database without requests stays shown.
 const unseen = 10 * time.Minute
 
-// NewSeveral returns a dashboard of the databases that list returns, in that order. target returns what to show of
-// a database, and false if this process has not opened it. The configuration must not have a Prefix.
+// NewSeveral returns a dashboard of the databases that list returns, in that order. target returns
+// the Target of a database, and false if this process has not opened it. The configuration must not
+// have a Prefix.
 func NewSeveral(c Config, list func() []Listed, target func(name string) (Target, bool)) (*Several, error) {
-	d, err := New(c) // what is wrong with the configuration is wrong with each
+	d, err := New(c) // check the configuration, which all dashboards share
 	if err != nil {
 		return nil, err
 	}
@@ -72,7 +73,7 @@ func (s *Several) of(name string) *Dashboard {
 	for other, d := range s.all {
 		if other != name && time.Since(d.last) > unseen {
 			delete(s.all, other)
-			go d.Close() // which waits for what it runs
+			go d.Close() // it waits for running actions
 		}
 	}
 	d := s.all[name]
@@ -80,7 +81,7 @@ func (s *Several) of(name string) *Dashboard {
 		c := s.config
 		c.Prefix, c.list = "/in/"+name, s.list
 		made, err := New(c)
-		if err != nil { // it was checked
+		if err != nil { // cannot happen: NewSeveral and Change have checked it
 			return nil
 		}
 		d = &shown{Dashboard: made}

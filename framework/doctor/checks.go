@@ -2,22 +2,22 @@ package doctor
 
 import "context"
 
-// Check is one thing that is looked at.
+// Check describes one check.
 type Check struct {
-	// ID names it, on the command line and in docs/doctor.md.
+	// ID names the check on the command line and in docs/doctor.md.
 	ID string
-	// Why says why it matters.
+	// Why explains why the check matters.
 	Why string
 
 	only  dialect
 	needs need
-	// grant is the SQL that lets a role make the check, with %s for the role; "": the missing
-	// grants of an operator.
+	// grant is the SQL that lets a role run the check, with %s for the role. "" means the
+	// grants of an operator that the role lacks.
 	grant string
-	look  func(ctx context.Context, x *examination) (verdict, error)
+	run   func(ctx context.Context, x *examination) (verdict, error)
 }
 
-// dialect is a set of the databases that a check is for; none is all.
+// dialect is a set of databases to which a check applies; the zero value means all.
 type dialect int
 
 const (
@@ -28,19 +28,19 @@ const (
 	onServers = onPostgreSQL | onMySQL
 )
 
-// need is what a check works on.
+// need is what must work before a check can run.
 type need int
 
 const (
 	theServer need = iota // the database answers
 	theStore              // the outbox can be opened
-	nothing               // the configuration only
+	nothing               // the check needs no database
 )
 
-// Checks lists all, in the order in which they are made.
+// Checks returns all checks, in the order in which they run.
 func Checks() []Check { return checks }
 
-func (c Check) fits(s Subject) bool {
+func (c Check) appliesTo(s Subject) bool {
 	is := onSQLite
 	switch {
 	case s.PostgreSQL != nil:
@@ -57,42 +57,42 @@ const (
 )
 
 var checks = []Check{
-	{ID: "configuration", needs: nothing, look: checkConfiguration, Why: "A forwarder does not start with mistakes in its configuration."},
-	{ID: "database", needs: nothing, look: checkDatabase, Why: "Without its database a forwarder delivers nothing."},
-	{ID: "schema", look: checkSchema, Why: "A program works only with tables of its own version."},
-	{ID: "log", only: onServers, look: checkLog, Why: "Readers rely on the order in which a transaction takes its id and its offsets; otherwise rows are lost."},
-	{ID: "history", needs: theStore, look: checkHistory, Why: "Cursors of another log have it read again from the start, and so delivered again."},
-	{ID: "primary", only: onPostgreSQL, look: checkPrimary, Why: "A forwarder writes its cursors, which a standby refuses."},
-	{ID: "durability", look: checkDurability, Why: "A crash loses commits whose notifications were delivered, or damages the database."},
-	{ID: "integrity", only: onSQLite, look: checkIntegrity, Why: "A damaged file loses rows, and reads may fail at any time."},
-	{ID: "file-system", only: onSQLite, look: checkFileSystem, Why: "SQLite's locks and its write-ahead log do not work over a network."},
-	{ID: "clock", only: onServers, look: checkClock, Why: "A forwarder gives a lane up when either its clock or the database's says that the lease is over."},
-	{ID: "held-transactions", only: onServers, grant: readStats, look: checkHeld, Why: "An open transaction may still publish, keeps partitions from being dropped and dead rows from being removed, and its offsets open on MySQL."},
-	{ID: "prepared-transactions", only: onServers, look: checkPrepared, Why: "A prepared transaction stays open, also over a restart, until a person ends it."},
-	{ID: "replication-slots", only: onPostgreSQL, look: checkSlots, Why: "A slot that nothing reads keeps the write-ahead log until the disk is full."},
-	{ID: "timeouts", look: checkTimeouts, Why: "The database ends the forwarder's own statements and transactions, or they do not wait for a lock."},
-	{ID: "connections", only: onServers, look: checkConnections, Why: "A forwarder that gets no connection cannot renew its leases."},
-	{ID: "packet-size", only: onMySQL, look: checkMySQLPackets, Why: "A notification that is larger than the server's packets can be neither published nor read."},
-	{ID: "transaction-ids", only: onPostgreSQL, look: checkIDs, Why: "PostgreSQL refuses all writes when its transaction ids run out."},
-	{ID: "dead-tuples", only: onPostgreSQL, look: checkBloat, Why: "Each checkpoint reads past the dead rows of its tables."},
-	{ID: "indexes", look: checkIndexes, Why: "Without its indexes each look at due deliveries reads the whole table."},
-	{ID: "pooler", only: onPostgreSQL, look: checkPooler, Why: "A transaction pooler passes no notifications on, so that a forwarder behind it has to poll."},
-	{ID: "listen", only: onPostgreSQL, needs: theStore, look: checkListen, Why: "A forwarder that hears nothing notices a commit only with its next poll."},
-	{ID: "retention", needs: theStore, look: checkRetention, Why: "A log that is not removed grows until the disk is full."},
-	{ID: "partitions", only: onPostgreSQL, needs: theStore, look: checkPartitions, Why: "Rows that come before their partition go to the default one, from which they are removed one by one."},
-	{ID: "disk", needs: theStore, grant: readSettings, look: checkDisk, Why: "A full disk stops the application as well."},
-	{ID: "forwarders", needs: theStore, look: checkForwarders, Why: "Forwarders of different configurations or versions deliver the same type differently, by chance."},
-	{ID: "lanes", needs: theStore, look: checkLanes, Why: "The deliveries of a lane without an owner wait."},
-	{ID: "lease", needs: theStore, look: checkLease, Why: "A checkpoint that takes as long as the lease loses it, and what it settled is delivered again."},
-	{ID: "lag", needs: theStore, look: checkLag, Why: "What is not settled is late."},
-	{ID: "overdue", needs: theStore, look: checkOverdue, Why: "A delivery that is due and not tried has no forwarder, or a sink that cannot keep up."},
-	{ID: "dead", needs: theStore, look: checkDead, Why: "A dead delivery is not tried again until a person acts."},
-	{ID: "halted-keys", needs: theStore, look: checkHalted, Why: "With on_dead: halt nothing of a key is delivered behind its dead delivery."},
-	{ID: "unrouted", needs: theStore, look: checkUnrouted, Why: "What no route matched has reached no sink."},
-	{ID: "hooks", needs: theStore, look: checkHooks, Why: "What a hook was to do for a delivery is not done."},
-	{ID: "types", needs: theStore, look: checkTypes, Why: "What the program cannot decode is tried again for a while, and dead then."},
-	{ID: "captures", only: onPostgreSQL, look: checkCaptures, Why: "A captured table whose columns have other names takes no writes."},
-	{ID: "schedules", needs: theStore, look: checkSchedules, Why: "A schedule that no process runs publishes nothing."},
-	{ID: "sinks", needs: nothing, look: checkSinks, Why: "A sink that cannot be reached gets nothing; its deliveries wait."},
-	{ID: "privileges", only: onServers, look: checkPrivileges, Why: "A forwarder whose role lacks a privilege fails at the statement that needs it, perhaps days later."},
+	{ID: "configuration", needs: nothing, run: checkConfiguration, Why: "A forwarder does not start with mistakes in its configuration."},
+	{ID: "database", needs: nothing, run: checkDatabase, Why: "Without its database a forwarder delivers nothing."},
+	{ID: "schema", run: checkSchema, Why: "A program works only with the tables of its version."},
+	{ID: "log", only: onServers, run: checkLog, Why: "Readers rely on the order in which a transaction takes its id and its offsets; otherwise rows are lost."},
+	{ID: "history", needs: theStore, run: checkHistory, Why: "With cursors of another log, a forwarder reads the whole log again and delivers it again."},
+	{ID: "primary", only: onPostgreSQL, run: checkPrimary, Why: "A forwarder writes its cursors, and a standby refuses writes."},
+	{ID: "durability", run: checkDurability, Why: "A crash may damage the database, or lose commits whose notifications were already delivered."},
+	{ID: "integrity", only: onSQLite, run: checkIntegrity, Why: "A damaged file loses rows, and reads may fail at any time."},
+	{ID: "file-system", only: onSQLite, run: checkFileSystem, Why: "SQLite's locks and its write-ahead log do not work over a network."},
+	{ID: "clock", only: onServers, run: checkClock, Why: "A forwarder gives up a lane when its clock or the database's says that the lease has expired."},
+	{ID: "held-transactions", only: onServers, grant: readStats, run: checkHeld, Why: "An open transaction may still publish, and it prevents the removal of partitions and dead rows. On MySQL its offsets stay undecided."},
+	{ID: "prepared-transactions", only: onServers, run: checkPrepared, Why: "A prepared transaction stays open, also after a restart, until someone commits it or rolls it back."},
+	{ID: "replication-slots", only: onPostgreSQL, run: checkSlots, Why: "A slot without a reader keeps the write-ahead log until the disk is full."},
+	{ID: "timeouts", run: checkTimeouts, Why: "With short timeouts the database cancels the forwarder's own statements and transactions."},
+	{ID: "connections", only: onServers, run: checkConnections, Why: "A forwarder that gets no connection cannot renew its leases."},
+	{ID: "packet-size", only: onMySQL, run: checkMySQLPackets, Why: "A notification larger than the server's packets can be neither published nor read."},
+	{ID: "transaction-ids", only: onPostgreSQL, run: checkIDs, Why: "PostgreSQL refuses all writes when its transaction ids run out."},
+	{ID: "dead-tuples", only: onPostgreSQL, run: checkBloat, Why: "Each checkpoint must skip the dead rows of its tables."},
+	{ID: "indexes", run: checkIndexes, Why: "Without its indexes, each query for due deliveries reads the whole table."},
+	{ID: "pooler", only: onPostgreSQL, run: checkPooler, Why: "A transaction pooler does not pass on NOTIFY, so a forwarder behind it can only poll."},
+	{ID: "listen", only: onPostgreSQL, needs: theStore, run: checkListen, Why: "A forwarder that receives no NOTIFY notices a commit only at its next poll."},
+	{ID: "retention", needs: theStore, run: checkRetention, Why: "If old rows are not removed, the log grows until the disk is full."},
+	{ID: "partitions", only: onPostgreSQL, needs: theStore, run: checkPartitions, Why: "Rows without a partition go to the default partition, from which they are removed row by row."},
+	{ID: "disk", needs: theStore, grant: readSettings, run: checkDisk, Why: "A full disk also stops the application."},
+	{ID: "forwarders", needs: theStore, run: checkForwarders, Why: "If forwarders differ in version or configuration, it depends on chance how a notification is delivered."},
+	{ID: "lanes", needs: theStore, run: checkLanes, Why: "A lane that no forwarder owns delivers nothing."},
+	{ID: "lease", needs: theStore, run: checkLease, Why: "A checkpoint that takes as long as the lease loses the lease, and its deliveries are made again."},
+	{ID: "lag", needs: theStore, run: checkLag, Why: "A sink that is far behind delivers late."},
+	{ID: "overdue", needs: theStore, run: checkOverdue, Why: "Due deliveries that are not tried have no forwarder, or a sink that cannot keep up."},
+	{ID: "dead", needs: theStore, run: checkDead, Why: "A dead delivery is not tried again until someone requeues it."},
+	{ID: "halted-keys", needs: theStore, run: checkHalted, Why: "With on_dead: halt, a dead delivery blocks all later ones of its key."},
+	{ID: "unrouted", needs: theStore, run: checkUnrouted, Why: "Notifications that match no route have reached no sink."},
+	{ID: "hooks", needs: theStore, run: checkHooks, Why: "A hook of the program has not done its work for these deliveries."},
+	{ID: "types", needs: theStore, run: checkTypes, Why: "A delivery that the program cannot decode is retried for a while and then becomes dead."},
+	{ID: "captures", only: onPostgreSQL, run: checkCaptures, Why: "Writes to a captured table fail after one of its captured columns was renamed."},
+	{ID: "schedules", needs: theStore, run: checkSchedules, Why: "A schedule that no process runs publishes nothing."},
+	{ID: "sinks", needs: nothing, run: checkSinks, Why: "The deliveries of a sink that cannot be reached wait."},
+	{ID: "privileges", only: onServers, run: checkPrivileges, Why: "If a privilege is missing, the forwarder fails at the first statement that needs it, perhaps days later."},
 }

@@ -16,7 +16,7 @@ func checkConfiguration(_ context.Context, x *examination) (verdict, error) {
 	case x.Mistakes != nil:
 		return fail("waybill config check", "%s", strings.ReplaceAll(x.Mistakes.Error(), "\n", "; ")), nil
 	case x.Forwarder == nil:
-		return ok("none was read: defaults are taken"), nil
+		return ok("no configuration was given: the checks assume defaults"), nil
 	}
 	return ok("%s, %s", count(len(x.Forwarder.Sinks), "sink"), count(len(x.Forwarder.Routes), "route")), nil
 }
@@ -24,21 +24,21 @@ func checkConfiguration(_ context.Context, x *examination) (verdict, error) {
 func checkDatabase(ctx context.Context, x *examination) (verdict, error) {
 	fix := "start the database, or repair `database` in the configuration"
 	switch advised := new(store.AdvisedError); {
-	case errors.Is(x.lost, store.ErrNotMigrated):
+	case errors.Is(x.examineErr, store.ErrNotMigrated):
 		fix = "waybill migrate"
-	case errors.As(x.lost, &advised):
+	case errors.As(x.examineErr, &advised):
 		fix = advised.Hint
-	case x.lost == nil:
+	case x.examineErr == nil:
 		began := time.Now()
 		if err := x.DB.PingContext(ctx); err != nil {
 			return verdict{}, err
 		}
 		return ok("answers within %s", age(time.Since(began))), nil
 	}
-	return fail(fix, "%v", x.lost), nil
+	return fail(fix, "%v", x.examineErr), nil
 }
 
-// schemas is an Examiner of any database.
+// schemas is what the Examiners of all databases have.
 type schemas interface {
 	Schema(ctx context.Context) error
 }
@@ -63,7 +63,7 @@ func checkSchema(ctx context.Context, x *examination) (verdict, error) {
 	case err != nil:
 		return verdict{}, err
 	}
-	return ok("the tables are those of this program"), nil
+	return ok("the tables have the version of this program"), nil
 }
 
 func checkLog(ctx context.Context, x *examination) (verdict, error) {
@@ -75,11 +75,11 @@ func checkLog(ctx context.Context, x *examination) (verdict, error) {
 		what, fix, _ := strings.Cut(err.Error(), "to fix it: ")
 		return fail(fix, "%s", strings.TrimSuffix(what, "; ")), nil
 	case x.schemas().Schema(ctx) != nil:
-		return skip("there is no log of this version: see schema", ""), nil
+		return skip("the log does not have this program's version: see schema", ""), nil
 	case err != nil:
 		return verdict{}, err
 	}
-	return ok("the log numbers its rows, one at a time"), nil
+	return ok("the database alone numbers the rows, one at a time"), nil
 }
 
 func checkHistory(ctx context.Context, x *examination) (verdict, error) {
@@ -93,9 +93,9 @@ func checkHistory(ctx context.Context, x *examination) (verdict, error) {
 	}
 	slices.Sort(texts)
 	if len(texts) > 0 {
-		return warn("start a forwarder, which reads the log again; what was restored or truncated is in its log", "%s", some(texts)), nil
+		return warn("start a forwarder: it reads the log again, and logs what was restored or truncated", "%s", some(texts)), nil
 	}
-	return ok("the cursors are of this log"), nil
+	return ok("the cursors belong to this log"), nil
 }
 
 func checkPrimary(ctx context.Context, x *examination) (verdict, error) {
@@ -115,7 +115,7 @@ func checkPrimary(ctx context.Context, x *examination) (verdict, error) {
 		role, err := x.pg.Role(ctx)
 		return fail(fmt.Sprintf("ALTER ROLE %s SET default_transaction_read_only = off;", role), "default_transaction_read_only is on"), err
 	}
-	return ok("the server takes writes"), nil
+	return ok("the server accepts writes"), nil
 }
 
 func checkDurability(ctx context.Context, x *examination) (verdict, error) {
@@ -139,7 +139,11 @@ func checkDurability(ctx context.Context, x *examination) (verdict, error) {
 	}
 	switch {
 	case len(off) > 0:
-		return fail(fix+"SELECT pg_reload_conf();", "%s off: a crash of the machine may damage the database", strings.Join(off, " and ")), nil
+		verb := "is"
+		if len(off) > 1 {
+			verb = "are"
+		}
+		return fail(fix+"SELECT pg_reload_conf();", "%s %s off: a crash of the machine may damage the database", strings.Join(off, " and "), verb), nil
 	case settings["synchronous_commit"] == "off":
 		role, err := x.pg.Role(ctx)
 		return warn(fmt.Sprintf("ALTER ROLE %s SET synchronous_commit = on;", role), "synchronous_commit is off for this role: a crash loses the last commits"), err
@@ -147,7 +151,7 @@ func checkDurability(ctx context.Context, x *examination) (verdict, error) {
 	return ok("fsync and full_page_writes are on, synchronous_commit is %s", settings["synchronous_commit"]), nil
 }
 
-// clock is an Examiner that knows the server's.
+// clock is an Examiner that returns the server's time.
 type clock interface {
 	Now(ctx context.Context) (time.Time, error)
 }
@@ -160,7 +164,7 @@ func checkClock(ctx context.Context, x *examination) (verdict, error) {
 	return compareClocks(ctx, server, x.now, x.skew, x.engine().Lease)
 }
 
-// compareClocks takes the middle of a round trip for when the server looked at its clock.
+// compareClocks assumes that the server read its clock in the middle of the round trip.
 func compareClocks(ctx context.Context, server clock, now func() time.Time, most, lease time.Duration) (verdict, error) {
 	before := now()
 	there, err := server.Now(ctx)
@@ -169,7 +173,7 @@ func compareClocks(ctx context.Context, server clock, now func() time.Time, most
 	}
 	trip := now().Sub(before)
 	skew := (there.Sub(before) - trip/2).Abs()
-	const fix = "synchronize both machines by NTP"
+	const fix = "synchronize the clocks of both machines with NTP"
 	switch {
 	case skew-trip/2 >= lease:
 		return fail(fix, "this machine's clock and the database's are %s apart, as long as the lease (%s)", age(skew), lease), nil

@@ -24,7 +24,7 @@ func checkLag(ctx context.Context, x *examination) (verdict, error) {
 	conditions := membership.Conditions(now)
 	var late, texts []string
 	for _, h := range holders {
-		text := fmt.Sprintf("%s from offset %d on, of %s ago", h.Sink, h.Offset, age(now.Sub(h.OccurredOn)))
+		text := fmt.Sprintf("%s from offset %d on, %s old", h.Sink, h.Offset, age(now.Sub(h.OccurredOn)))
 		if i := slices.IndexFunc(conditions, func(c store.Condition) bool { return c.Sink == h.Sink && c.Destination == "" }); i >= 0 {
 			text += " (" + string(conditions[i].Kind) + ")"
 		}
@@ -35,14 +35,14 @@ func checkLag(ctx context.Context, x *examination) (verdict, error) {
 	}
 	switch {
 	case len(late) > 0:
-		return warn("waybill status, and parallelism.threshold of the sink", "not settled: %s", some(late)), nil
+		return warn("waybill status shows what delays a sink; parallelism.threshold raises its speed", "not settled: %s", some(late)), nil
 	case len(texts) > 0:
 		return ok("not settled: %s", some(texts)), nil
 	}
 	return ok("everything is settled"), nil
 }
 
-// parkedFigures counts once for all checks.
+// parkedFigures counts the parked deliveries once for all checks.
 func (x *examination) parkedFigures(ctx context.Context) (_ []store.ParkedFigures, err error) {
 	if !x.counted {
 		x.parked, err = x.store.ParkedFigures(ctx)
@@ -51,7 +51,7 @@ func (x *examination) parkedFigures(ctx context.Context) (_ []store.ParkedFigure
 	return x.parked, err
 }
 
-// parkedCount is one of the figures, as people read it.
+// parkedCount formats a figure, which the store counts up to ParkedLimit.
 func parkedCount(n int) string {
 	if n >= store.ParkedLimit {
 		return fmt.Sprintf("%d or more", n)
@@ -59,7 +59,8 @@ func parkedCount(n int) string {
 	return fmt.Sprint(n)
 }
 
-// figure lists one figure of the sinks for which it is above 0.
+// figure calls of for each sink and lists the sinks for which the number is above 0, as texts
+// such as "partner: 3 of its keys", and as names.
 func (x *examination) figure(ctx context.Context, of func(store.ParkedFigures) (int, string)) (texts, sinks []string, err error) {
 	all, err := x.parkedFigures(ctx)
 	for _, f := range all {
@@ -83,7 +84,7 @@ func checkOverdue(ctx context.Context, x *examination) (verdict, error) {
 		}
 	}
 	if len(texts) > 0 {
-		return warn("start forwarders; waybill status shows what holds up a sink", "due for more than a minute: %s", some(texts)), nil
+		return warn("start forwarders; waybill status shows what delays a sink", "due for more than a minute: %s", some(texts)), nil
 	}
 	return ok("nothing is due for more than a minute"), nil
 }
@@ -103,7 +104,7 @@ func checkDead(ctx context.Context, x *examination) (verdict, error) {
 
 func checkHalted(ctx context.Context, x *examination) (verdict, error) {
 	if x.Forwarder == nil {
-		return skip("without a configuration it is not known which sinks have on_dead: halt", "-c waybill.yaml"), nil
+		return skip("no configuration says which sinks have on_dead: halt", "-c waybill.yaml"), nil
 	}
 	texts, sinks, err := x.figure(ctx, func(f store.ParkedFigures) (int, string) {
 		if x.Forwarder.Sinks[f.Sink].OnDead != forwarder.OnDeadHalt {
@@ -127,7 +128,7 @@ func checkUnrouted(ctx context.Context, x *examination) (verdict, error) {
 	if err != nil || len(texts) == 0 {
 		return ok("none"), err
 	}
-	return warn("routes, then waybill parked reroute; or forwarder.unrouted: ignore", "%s", some(texts)), nil
+	return warn("add routes, then run waybill parked reroute; or set forwarder.unrouted: ignore", "%s", some(texts)), nil
 }
 
 func checkHooks(ctx context.Context, x *examination) (verdict, error) {
@@ -135,14 +136,14 @@ func checkHooks(ctx context.Context, x *examination) (verdict, error) {
 		return f.Hooks, ", such as: " + oneLine(f.HookError, 100)
 	})
 	if err != nil || len(texts) == 0 {
-		return ok("none fails"), err
+		return ok("no hook fails"), err
 	}
-	return warn("repair the hook, which is called again; waybill parked list --state settling --sink "+sinks[0], "a hook fails for %s", some(texts)), nil
+	return warn("repair the hook: the forwarder calls it again; waybill parked list --state settling --sink "+sinks[0], "a hook fails for %s", some(texts)), nil
 }
 
 func checkTypes(ctx context.Context, x *examination) (verdict, error) {
 	if x.Forwarder == nil || x.Forwarder.Types == nil {
-		return skip("this program has no types of its own", "run the doctor of the program that does: program.Types"), nil
+		return skip("this program has no types registered", "run this check with the program that has them (program.Types)"), nil
 	}
 	counts, err := x.store.Types(ctx, x.typesRows)
 	if err != nil {
@@ -161,7 +162,7 @@ func checkTypes(ctx context.Context, x *examination) (verdict, error) {
 	for _, name := range slices.Sorted(maps.Keys(unknown)) {
 		texts = append(texts, fmt.Sprintf("%s (%d)", name, unknown[name]))
 	}
-	return warn("register the type, an alias or an upcaster; waybill types", "the program cannot decode %s", some(texts)), nil
+	return warn("register the type, an alias or an upcaster; waybill types lists the types", "the program cannot decode %s", some(texts)), nil
 }
 
 func checkCaptures(ctx context.Context, x *examination) (verdict, error) {
@@ -175,7 +176,8 @@ func checkCaptures(ctx context.Context, x *examination) (verdict, error) {
 	return ok("%s", count(captured, "captured table")), nil
 }
 
-// scheduleLate is how long after its time a tick is late: a process looks every few seconds.
+// scheduleLate is how long after its time a tick counts as late: processes look for due ticks
+// every few seconds.
 const scheduleLate = time.Minute
 
 func checkSchedules(ctx context.Context, x *examination) (verdict, error) {
@@ -192,16 +194,16 @@ func checkSchedules(ctx context.Context, x *examination) (verdict, error) {
 			due = s.RequestedAt
 		}
 		if by := s.ReadAt.Sub(due); !s.Paused && by >= scheduleLate {
-			late = append(late, fmt.Sprintf("%s is due for %s", s.Name, age(by)))
+			late = append(late, fmt.Sprintf("%s has been due for %s", s.Name, age(by)))
 		}
 	}
 	for _, name := range slices.Sorted(slices.Values(x.Schedules)) {
 		if !known[name] {
-			late = append(late, name+" was never run")
+			late = append(late, name+" has never run")
 		}
 	}
 	if len(late) > 0 {
-		return warn("run a forwarder with schedules; for one that is gone: waybill schedules forget NAME", "%s", some(late)), nil
+		return warn("run a forwarder whose configuration has the schedules; remove an old one with waybill schedules forget NAME", "%s", some(late)), nil
 	}
-	return ok("%d, none is late", len(all)), nil
+	return ok("%s, none late", count(len(all), "schedule")), nil
 }

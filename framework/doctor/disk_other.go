@@ -2,7 +2,7 @@
 
 package doctor
 
-// Elsewhere the system is not asked.
+// Only Linux reports these.
 func diskOf(string) (free, all int64, known bool)   { return 0, 0, false }
 func fileSystem(string) (number uint32, known bool) { return 0, false }
 

@@ -138,24 +138,24 @@ func run(ctx context.Context, s Subject, o Options, l limits) (findings []Findin
 	x := &examination{Subject: s, Options: o, limits: l}
 	x.connect(ctx)
 	for _, c := range checks {
-		if ctx.Err() == nil && o.selects(c.ID) && c.fits(s) {
-			v := x.make(ctx, c)
+		if ctx.Err() == nil && o.selects(c.ID) && c.appliesTo(s) {
+			v := x.check(ctx, c)
 			findings = append(findings, Finding{c.ID, v.status, v.text, c.Why, v.fix, "docs/doctor.md#" + c.ID})
 		}
 	}
 	return findings
 }
 
-// limits are from when on something is found. Tests have others.
+// limits are the thresholds from which on a check warns or fails. Tests set their own.
 type limits struct {
 	skew      time.Duration // of clocks
-	lag       time.Duration // of a sink
-	slack     time.Duration // of retention
-	ids       int64         // transactions to the oldest id: a warning, and twice it is a failure
-	dead      int64         // rows of a table that may be dead
-	slot      int64         // bytes that an active slot may keep
+	lag       time.Duration // age of the oldest row that a sink has not settled
+	slack     time.Duration // how long a row may stay beyond its retention
+	ids       int64         // age of the oldest transaction id: a warning; a failure from twice that
+	dead      int64         // dead rows of a table
+	slot      int64         // bytes that an active replication slot keeps
 	now       func() time.Time
-	typesRows int
+	typesRows int // rows, and parked deliveries, that the check types reads
 	disk      func(path string) (free, all int64, known bool)
 }
 
@@ -164,7 +164,7 @@ var usual = limits{
 	now: time.Now, typesRows: 10_000, disk: diskOf,
 }
 
-// Store is what checks ask of an outbox, beside its Examiner.
+// Store is what the checks need of an opened outbox, in addition to its Examiner.
 type Store interface {
 	Oldest(ctx context.Context) (*store.Row, error)
 	Holders(ctx context.Context, sinks []string) ([]store.Holder, error)
@@ -182,94 +182,96 @@ var (
 	_ Store = (*mysql.Store)(nil)
 )
 
-// examination is one run.
+// examination is one run of the checks.
 type examination struct {
 	Subject
 	Options
 	limits
-	pg     *postgres.Examiner // nil for the others, and where nothing answers
-	lite   *sqlite.Examiner
-	my     *mysql.Examiner
-	store  Store // nil where it cannot be opened
-	lost   error // why nothing answers
-	closed error // why the store cannot be opened
-	// parked is what is parked, once that was counted.
+	// One of these three is set, unless the database cannot be examined.
+	pg   *postgres.Examiner
+	lite *sqlite.Examiner
+	my   *mysql.Examiner
+	// store is nil if openErr is set.
+	store Store
+	// examineErr is why the database cannot be examined, openErr why the store cannot be opened.
+	examineErr, openErr error
+	// parked is the result of parkedFigures, valid if counted is true.
 	parked  []store.ParkedFigures
 	counted bool
 }
 
-// connect is what all checks of the database begin with.
+// connect opens the examiner and the store. It reports failures in examineErr and openErr.
 func (x *examination) connect(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, x.Timeout)
 	defer cancel()
 	if x.PostgreSQL != nil {
-		if x.pg, x.lost = postgres.Examine(ctx, x.DB, *x.PostgreSQL); x.lost == nil {
+		if x.pg, x.examineErr = postgres.Examine(ctx, x.DB, *x.PostgreSQL); x.examineErr == nil {
 			var s *postgres.Store
-			if s, x.closed = postgres.Open(ctx, x.DB, *x.PostgreSQL); x.closed == nil {
+			if s, x.openErr = postgres.Open(ctx, x.DB, *x.PostgreSQL); x.openErr == nil {
 				x.store = s
 			}
 		}
 		return
 	}
 	if x.MySQL != nil {
-		if x.my, x.lost = mysql.Examine(ctx, x.DB, *x.MySQL); x.lost == nil {
+		if x.my, x.examineErr = mysql.Examine(ctx, x.DB, *x.MySQL); x.examineErr == nil {
 			var s *mysql.Store
-			if s, x.closed = mysql.Open(ctx, x.DB, *x.MySQL); x.closed == nil {
+			if s, x.openErr = mysql.Open(ctx, x.DB, *x.MySQL); x.openErr == nil {
 				x.store = s
 			}
 		}
 		return
 	}
-	if x.lite, x.lost = sqlite.Examine(ctx, x.DB, *x.SQLite); x.lost == nil {
+	if x.lite, x.examineErr = sqlite.Examine(ctx, x.DB, *x.SQLite); x.examineErr == nil {
 		var s *sqlite.Store
-		if s, x.closed = sqlite.Open(ctx, x.DB, *x.SQLite); x.closed == nil {
+		if s, x.openErr = sqlite.Open(ctx, x.DB, *x.SQLite); x.openErr == nil {
 			x.store = s
 		}
 	}
 }
 
-// make makes one check, within its time.
-func (x *examination) make(ctx context.Context, c Check) verdict {
+// check runs one check within the timeout.
+func (x *examination) check(ctx context.Context, c Check) verdict {
 	switch {
-	case c.needs != nothing && x.lost != nil:
+	case c.needs != nothing && x.examineErr != nil:
 		return skip("the database cannot be examined: see database", "")
-	case c.needs == theStore && (postgres.IsDenied(x.closed) || mysql.IsDenied(x.closed)):
+	case c.needs == theStore && (postgres.IsDenied(x.openErr) || mysql.IsDenied(x.openErr)):
 		return x.denied(ctx, c)
-	case c.needs == theStore && x.closed != nil:
+	case c.needs == theStore && x.openErr != nil:
 		return skip("the outbox cannot be opened: see schema", "")
 	}
 	bounded, cancel := context.WithTimeout(ctx, x.Timeout)
 	defer cancel()
-	v, err := c.look(bounded, x)
+	v, err := c.run(bounded, x)
 	switch advised := new(store.AdvisedError); {
 	case err == nil:
 		return v
 	case postgres.IsDenied(err), mysql.IsDenied(err):
 		return x.denied(ctx, c)
 	case bounded.Err() != nil:
-		return warn("--timeout", "no answer within %s", x.Timeout)
+		return warn("raise --timeout", "no answer within %s", x.Timeout)
 	case errors.As(err, &advised):
 		return fail(advised.Hint, "%v", err)
 	}
 	return fail("", "%v", err)
 }
 
-// denied is what a check comes to that lacks a privilege.
+// denied returns the verdict of a check that lacks a privilege.
 func (x *examination) denied(ctx context.Context, c Check) verdict {
 	if x.pg == nil {
-		return skip("the user may not look", "waybill migrate --print-grants USER --for operator")
+		return skip("the user lacks a privilege", "waybill migrate --print-grants USER --for operator")
 	}
 	ctx, cancel := context.WithTimeout(ctx, x.Timeout)
 	defer cancel()
 	role, err := x.pg.Role(ctx)
 	if err == nil && c.grant != "" {
-		return skip("the role may not look", fmt.Sprintf(c.grant, role))
+		return skip("the role lacks a privilege", fmt.Sprintf(c.grant, role))
 	}
-	missing, _ := x.pg.Missing(ctx, postgres.Operator) // without them the check is skipped all the same
-	return skip("the role may not look", strings.Join(missing, "\n"))
+	missing, _ := x.pg.Missing(ctx, postgres.Operator) // on an error the check is skipped without a fix
+	return skip("the role lacks a privilege", strings.Join(missing, "\n"))
 }
 
-// engine is the forwarder's configuration with its defaults.
+// engine returns the forwarder's configuration with its defaults.
 func (x *examination) engine() forwarder.Config {
 	if x.Forwarder == nil {
 		return forwarder.Config{}.WithDefaults()
@@ -277,7 +279,7 @@ func (x *examination) engine() forwarder.Config {
 	return x.Forwarder.WithDefaults()
 }
 
-// verdict is what a check says.
+// verdict is the result of a check.
 type verdict struct {
 	status    Status
 	text, fix string
@@ -292,7 +294,7 @@ func fail(fix, format string, args ...any) verdict {
 	return verdict{Fail, fmt.Sprintf(format, args...), fix}
 }
 
-// some is a list for a finding: its first five.
+// some joins the first five texts, and counts the others.
 func some(texts []string) string {
 	if len(texts) > 5 {
 		return strings.Join(texts[:5], "; ") + fmt.Sprintf("; and %d more", len(texts)-5)
@@ -300,7 +302,7 @@ func some(texts []string) string {
 	return strings.Join(texts, "; ")
 }
 
-// age is a duration for people.
+// age formats a duration for people.
 func age(d time.Duration) string {
 	switch {
 	case d >= 48*time.Hour:
@@ -313,7 +315,7 @@ func age(d time.Duration) string {
 	return max(time.Millisecond, d.Round(time.Millisecond)).String()
 }
 
-// count is a number of things, such as 1 lane and 2 lanes.
+// count returns a number with a noun, such as "1 lane" and "2 lanes".
 func count(n int, thing string) string {
 	if n == 1 {
 		return "1 " + thing
@@ -321,7 +323,7 @@ func count(n int, thing string) string {
 	return fmt.Sprintf("%d %ss", n, thing)
 }
 
-// size is a number of bytes for people.
+// size formats a number of bytes for people.
 func size(bytes int64) string {
 	value, unit := float64(bytes), "bytes"
 	for _, next := range []string{"KiB", "MiB", "GiB", "TiB"} {

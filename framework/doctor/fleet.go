@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -13,7 +14,7 @@ import (
 	"github.com/waybill-go/waybill/sinks"
 )
 
-// fleet is a store that knows its forwarders.
+// fleet is a store that lists its forwarders.
 type fleet interface {
 	Membership(ctx context.Context) (store.Membership, error)
 }
@@ -34,26 +35,25 @@ func compareForwarders(ctx context.Context, s fleet) (verdict, error) {
 	}
 	var texts []string
 	if len(versions) > 1 {
-		texts = append(texts, "they are of different versions: "+grouped(versions))
+		texts = append(texts, "their versions differ: "+grouped(versions))
 	}
 	if len(settings) > 1 {
-		texts = append(texts, "they have different configurations: "+grouped(settings))
+		texts = append(texts, "their configurations differ: "+grouped(settings))
 	}
 	if len(texts) > 0 {
-		return warn("finish the rollout: the same program and file for all", "%s; %s", count(len(m.Members), "forwarder"), strings.Join(texts, "; ")), nil
+		return warn("finish the rollout: run all with the same program and configuration", "%s; %s", count(len(m.Members), "forwarder"), strings.Join(texts, "; ")), nil
 	}
-	return ok("%s, alike", count(len(m.Members), "forwarder")), nil
+	if len(m.Members) < 2 {
+		return ok("%s", count(len(m.Members), "forwarder")), nil
+	}
+	return ok("%s of one version and configuration", count(len(m.Members), "forwarder")), nil
 }
 
-// grouped is a line about who has what.
+// grouped lists the owners of each value, such as "v1 (a; b), v2 (c)".
 func grouped(groups map[string][]string) string {
 	var texts []string
-	for _, of := range slices.Sorted(maps.Keys(groups)) {
-		name := of
-		if name == "" {
-			name = "(not said)"
-		}
-		texts = append(texts, name+" of "+some(groups[of]))
+	for _, value := range slices.Sorted(maps.Keys(groups)) {
+		texts = append(texts, fmt.Sprintf("%s (%s)", cmp.Or(value, "not reported"), some(groups[value])))
 	}
 	return strings.Join(texts, ", ")
 }
@@ -66,8 +66,8 @@ func checkLanes(ctx context.Context, x *examination) (verdict, error) {
 	return lanes(ctx, x.store, configured, 2*x.engine().Lease)
 }
 
-// lanes looks for lanes that have had no owner for longer than patience. configured are the
-// sinks that there should be; nil: all that have lanes.
+// lanes looks for lanes that have had no owner for longer than patience. configured has the
+// sinks of the configuration; nil means that it is not known, and all sinks with lanes count.
 func lanes(ctx context.Context, s fleet, configured []string, patience time.Duration) (verdict, error) {
 	m, err := s.Membership(ctx)
 	if err != nil {
@@ -93,15 +93,15 @@ func lanes(ctx context.Context, s fleet, configured []string, patience time.Dura
 	}
 	switch {
 	case len(texts) > 0:
-		return fail("waybill forward, with these sinks", "%s; lanes without one: %s", count(len(m.Members), "forwarder"), some(texts)), nil
+		return fail("run waybill forward with these sinks", "%s; lanes without a forwarder: %s", count(len(m.Members), "forwarder"), some(texts)), nil
 	case len(left) > 0:
 		gone := slices.Sorted(maps.Keys(left))
-		return warn("waybill forget "+gone[0], "no configuration or forwarder has %s any more", some(gone)), nil
+		return warn("waybill forget "+gone[0], "no configuration or forwarder has these sinks any more: %s", some(gone)), nil
 	}
 	return ok("%s, %s", count(len(m.Lanes), "lane"), count(len(m.Members), "forwarder")), nil
 }
 
-// delivered reports whether a forwarder that lives can deliver to a sink.
+// delivered reports whether a living forwarder can deliver to a sink.
 func delivered(m store.Membership, sink string) bool {
 	return slices.ContainsFunc(m.Members, func(f store.Member) bool { return slices.Contains(f.Sinks, sink) })
 }
@@ -110,70 +110,71 @@ func checkLease(ctx context.Context, x *examination) (verdict, error) {
 	return compareLease(ctx, x.store, x.engine().Lease)
 }
 
-// compareLease holds the longest checkpoint of each forwarder's last minute against the lease.
+// compareLease compares the lease with the slowest checkpoint that any forwarder reports for its
+// last minute.
 func compareLease(ctx context.Context, s fleet, lease time.Duration) (verdict, error) {
 	m, err := s.Membership(ctx)
 	if err != nil {
 		return verdict{}, err
 	}
-	longest, owner := time.Duration(0), ""
+	slowest, owner := time.Duration(0), ""
 	for _, f := range m.Members {
-		if f.Checkpoint > longest {
-			longest, owner = f.Checkpoint, f.Owner
+		if f.Checkpoint > slowest {
+			slowest, owner = f.Checkpoint, f.Owner
 		}
 	}
-	const fix = "forwarder.lease, and see held-transactions, timeouts and dead-tuples"
+	const fix = "see held-transactions, timeouts and dead-tuples, or raise forwarder.lease"
 	switch {
-	case longest >= lease*2/3:
-		return fail(fix, "a checkpoint of %s took %s; the lease is %s", owner, age(longest), lease), nil
-	case longest >= lease/5:
-		return warn(fix, "a checkpoint of %s took %s; the lease is %s", owner, age(longest), lease), nil
+	case slowest >= lease*2/3:
+		return fail(fix, "a checkpoint of %s took %s; the lease is %s", owner, age(slowest), lease), nil
+	case slowest >= lease/5:
+		return warn(fix, "a checkpoint of %s took %s; the lease is %s", owner, age(slowest), lease), nil
 	}
-	return ok("the longest checkpoint of the last minute took %s; the lease is %s", age(longest), lease), nil
+	return ok("the slowest checkpoint of the last minute took %s; the lease is %s", age(slowest), lease), nil
 }
 
 func checkSinks(ctx context.Context, x *examination) (verdict, error) {
 	if x.Forwarder == nil {
-		return skip("no sinks were read", "-c waybill.yaml"), nil
+		return skip("no configuration says which sinks there are", "-c waybill.yaml"), nil
 	}
 	all := make(map[string]sinks.Sink)
 	for name, s := range x.Forwarder.Sinks {
 		all[name] = s.Sink
 	}
-	return reach(ctx, all, x.Timeout), nil
+	return checkAllHealth(ctx, all, x.Timeout), nil
 }
 
-// reach asks all sinks at once.
-func reach(ctx context.Context, all map[string]sinks.Sink, timeout time.Duration) verdict {
-	var asking sync.WaitGroup
+// checkAllHealth checks all sinks in parallel.
+func checkAllHealth(ctx context.Context, all map[string]sinks.Sink, timeout time.Duration) verdict {
+	var wg sync.WaitGroup
 	var mu sync.Mutex
-	var ill []string
-	asked := 0
+	var faults []string
+	checked := 0
 	for name, sink := range all {
 		checker, can := sink.(sinks.HealthChecker)
 		if _, absent := sink.(sinks.Absent); !can || absent {
 			continue
 		}
-		asked++
-		asking.Go(func() {
+		checked++
+		wg.Go(func() {
 			if err := CheckHealth(ctx, checker, timeout*3/4); err != nil {
 				mu.Lock()
 				defer mu.Unlock()
-				ill = append(ill, fmt.Sprintf("%s: %s", name, oneLine(err.Error(), 200)))
+				faults = append(faults, fmt.Sprintf("%s: %s", name, oneLine(err.Error(), 200)))
 			}
 		})
 	}
-	asking.Wait()
-	slices.Sort(ill)
-	if len(ill) > 0 {
-		return fail("repair the destination, or the sink's settings: waybill config check", "%s", some(ill))
+	wg.Wait()
+	slices.Sort(faults)
+	if len(faults) > 0 {
+		return fail("repair the destination, or the sink's settings: waybill config check", "%s", some(faults))
 	}
-	return ok("%d of %d were asked, and would take a delivery", asked, len(all))
+	return ok("%d of %d have a health check, and would accept a delivery", checked, len(all))
 }
 
-// CheckHealth opens a sink, asks whether it would take a delivery now, and closes it, each
-// within a time. A sink that panics is not well: the checks may be made in a program that
-// delivers.
+// CheckHealth opens a sink, checks whether it would accept a delivery now, and closes it. Open
+// and check together, and Close, are each limited by timeout. A panic of the sink is returned as
+// an error, since the checks may run in a program that delivers.
 func CheckHealth(ctx context.Context, sink sinks.HealthChecker, timeout time.Duration) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -191,7 +192,7 @@ func CheckHealth(ctx context.Context, sink sinks.HealthChecker, timeout time.Dur
 		defer func() {
 			closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
 			defer cancel()
-			_ = closer.Close(closing) // how it is closed says nothing of its health
+			_ = closer.Close(closing) // a failure to close does not make the sink unhealthy
 		}()
 	}
 	err = sink.CheckHealth(bounded)

@@ -7,12 +7,12 @@ import (
 	"github.com/waybill-go/waybill/framework/store"
 )
 
-// poolers is an Examiner that finds them.
+// poolers is an Examiner that finds transaction poolers.
 type poolers interface {
 	IsPooled(ctx context.Context) (bool, error)
 }
 
-const pollOnly = "forwarder.listen: false, or an address that leads to the server itself"
+const pollOnly = "set forwarder.listen: false, or use an address that leads to the server itself"
 
 func checkPooler(ctx context.Context, x *examination) (verdict, error) {
 	pooled, err := poolers(x.pg).IsPooled(ctx)
@@ -20,14 +20,14 @@ func checkPooler(ctx context.Context, x *examination) (verdict, error) {
 	case err != nil:
 		return verdict{}, err
 	case pooled && x.PostgreSQL.Listen != "":
-		return warn(pollOnly, "a transaction pooler stands in front of the server, and the forwarder listens through it"), nil
+		return warn(pollOnly, "a transaction pooler is in front of the server, and the forwarder listens through it"), nil
 	case pooled:
-		return ok("a transaction pooler stands in front of the server, and the forwarder only polls"), nil
+		return ok("a transaction pooler is in front of the server, and the forwarder only polls"), nil
 	}
 	return ok("there is no transaction pooler"), nil
 }
 
-// announcing is a store that listens and announces.
+// announcing is a store that can both listen and announce.
 type announcing interface {
 	store.Listener
 	store.Announcer
@@ -64,7 +64,7 @@ func roundTrip(ctx context.Context, s announcing) (verdict, error) {
 	}()
 	defer func() {
 		end()
-		for range ended { // the verdict is given
+		for range ended { // wait until Listen has returned
 		}
 	}()
 	for {

@@ -27,7 +27,7 @@ func checkRetention(ctx context.Context, x *examination) (verdict, error) {
 	}
 	old := x.now().Sub(oldest.OccurredOn)
 	if old < retention+x.slack {
-		return ok("the oldest row is of %s ago", age(old)), nil
+		return ok("the oldest row is %s old", age(old)), nil
 	}
 	holders, err := x.store.Holders(ctx, nil)
 	if err != nil {
@@ -40,24 +40,25 @@ func checkRetention(ctx context.Context, x *examination) (verdict, error) {
 			if reason == "" {
 				reason = "not settled"
 			}
-			texts = append(texts, fmt.Sprintf("%s keeps rows from offset %d on, of %s ago: %s", h.Sink, h.Offset, age(kept), reason))
+			texts = append(texts, fmt.Sprintf("%s keeps rows from offset %d on, %s old: %s", h.Sink, h.Offset, age(kept), reason))
 			fixes = append(fixes, "waybill forget "+h.Sink)
 		}
 	}
 	if len(texts) > 0 {
-		return warn("let a forwarder catch up, or, for a sink that is gone: "+strings.Join(fixes, ", "), "retention is %s; %s", age(retention), some(texts)), nil
+		return warn("let a forwarder catch up, or, for a sink that no longer exists: "+strings.Join(fixes, ", "), "retention is %s; %s", age(retention), some(texts)), nil
 	}
-	return warn("run a forwarder with outbox.retention", "the oldest row is of %s ago, retention is %s, and no sink keeps it: no forwarder removes it", age(old), age(retention)), nil
+	return warn("run a forwarder with outbox.retention", "the oldest row is %s old and retention is %s; no sink keeps the row, and no forwarder removes it", age(old), age(retention)), nil
 }
 
-// checkSource looks for sinks that are so late that a source soon removes what they have not had.
+// checkSource warns of sinks that are so late that the source may remove records before they
+// are delivered: by more than half the time for which it keeps them.
 func checkSource(ctx context.Context, x *examination, source store.Source) (verdict, error) {
 	sample, err := x.store.Sample(ctx, store.SampleQuery{})
 	if err != nil {
 		return verdict{}, err
 	}
 	if sample.Keeps == 0 {
-		return ok("%s keeps all, or does not show for how long", source.Name()), nil
+		return ok("%s keeps all records, or does not report for how long it keeps them", source.Name()), nil
 	}
 	var late []string
 	for _, s := range sample.Sinks {
@@ -71,7 +72,7 @@ func checkSource(ctx context.Context, x *examination, source store.Source) (verd
 	return ok("%s keeps records for %s", source.Name(), age(sample.Keeps)), nil
 }
 
-// partitioned is a log that may be cut into partitions.
+// partitioned is a store whose log may have partitions.
 type partitioned interface {
 	store.Partitioner
 	PartitionsAhead(ctx context.Context) (ahead int, strays bool, err error)
@@ -83,18 +84,18 @@ func checkPartitions(ctx context.Context, x *examination) (verdict, error) {
 		return ok("the log is one table"), nil
 	}
 	ahead, strays, err := s.PartitionsAhead(ctx)
-	const fix = "waybill migrate, as the owner of the log"
+	const fix = "run waybill migrate as the owner of the log"
 	switch {
 	case err != nil:
 		return verdict{}, err
 	case ahead == 0:
-		return fail(fix, "none is ahead of the log"), nil
+		return fail(fix, "no partition is ahead of the log"), nil
 	case ahead == 1:
-		return warn(fix, "only 1 is ahead of the log"), nil
+		return warn(fix, "only 1 partition is ahead of the log"), nil
 	case strays:
-		return warn("outbox.retention removes them in time", "%d are ahead of the log, and the default one has rows", ahead), nil
+		return warn("none needed: outbox.retention removes the rows", "%s ahead of the log, and the default partition has rows", count(ahead, "partition")), nil
 	}
-	return ok("%d are ahead of the log", ahead), nil
+	return ok("%s ahead of the log", count(ahead, "partition")), nil
 }
 
 func checkDisk(ctx context.Context, x *examination) (verdict, error) {
@@ -113,7 +114,7 @@ func checkDisk(ctx context.Context, x *examination) (verdict, error) {
 	}
 	free, all, known := x.disk(folder)
 	if !known || folder == "" {
-		return skip(fmt.Sprintf("the log has %s; the server does not say how much of its disk is free", size(used)), "watch the disk on the server's machine"), nil
+		return skip(fmt.Sprintf("the log has %s; the server does not report the free space of its disk", size(used)), "monitor the disk on the server's machine"), nil
 	}
 	daily, err := growth(ctx, x.store, used, x.now())
 	if err != nil {
@@ -122,8 +123,8 @@ func checkDisk(ctx context.Context, x *examination) (verdict, error) {
 	return judgeDisk(used, daily, free, all), nil
 }
 
-// growth is by how many bytes the log grows a day: all of it since its oldest row. 0: not
-// known, with less than an hour of rows.
+// growth returns how many bytes the log grows a day, estimated from its size and the age of its
+// oldest row. It returns 0, for not known, if the log covers less than an hour.
 func growth(ctx context.Context, s Store, used int64, now time.Time) (int64, error) {
 	oldest, err := s.Oldest(ctx)
 	if err != nil || oldest == nil {
@@ -141,7 +142,7 @@ func judgeDisk(used, daily, free, all int64) verdict {
 	if daily > 0 {
 		text += fmt.Sprintf("; it grows by up to %s a day", size(daily))
 	}
-	const fix = "free space, or a shorter outbox.retention"
+	const fix = "free space on the disk, or shorten outbox.retention"
 	switch {
 	case free < all/50:
 		return fail(fix, "%s", text)

@@ -12,7 +12,7 @@ import (
 	"github.com/waybill-go/waybill/framework/store/mysql"
 )
 
-// checkMySQLLog is the check log on MySQL and MariaDB.
+// checkMySQLLog runs the check "log" on MySQL and MariaDB.
 func checkMySQLLog(ctx context.Context, x *examination) (verdict, error) {
 	switch err := x.my.Log(ctx); {
 	case errors.Is(err, store.ErrUnsafeLog):
@@ -31,18 +31,18 @@ func checkMySQLLog(ctx context.Context, x *examination) (verdict, error) {
 	case err != nil:
 		return verdict{}, err
 	case settings["log_bin"] == "ON" && settings["binlog_format"] == "STATEMENT":
-		return fail("SET GLOBAL binlog_format = 'ROW';", "binlog_format is STATEMENT: the server refuses what sessions in READ COMMITTED write, as those of a forwarder are"), nil
+		return fail("SET GLOBAL binlog_format = 'ROW';", "binlog_format is STATEMENT: the server refuses the writes of READ COMMITTED sessions, which a forwarder uses"), nil
 	case !watches && x.MySQL.WithoutProcess == mysql.ProofRequired:
-		return fail("GRANT PROCESS ON *.* TO the user, or choose outbox.without_process", "the user lacks the privilege PROCESS: what was rolled back cannot be distinguished from what is to come"), nil
+		return fail("GRANT PROCESS ON *.* TO the user, or set outbox.without_process", "the user lacks the privilege PROCESS: a rolled back offset cannot be distinguished from one that will still commit"), nil
 	case !watches && x.MySQL.WithoutProcess == mysql.ProofGrace:
-		return warn("GRANT PROCESS ON *.* TO the user, or outbox.without_process: void", "without the privilege PROCESS, a statement that publishes for longer than outbox.grace loses its rows"), nil
+		return warn("GRANT PROCESS ON *.* TO the user, or set outbox.without_process: void", "without the privilege PROCESS, a statement that publishes for longer than outbox.grace loses its rows"), nil
 	case mode != "2":
-		return warn("innodb_autoinc_lock_mode = 2 in the server's configuration, and restart it",
-			"innodb_autoinc_lock_mode is %s: a publisher that writes many rows with one statement holds up all others", mode), nil
+		return warn("set innodb_autoinc_lock_mode = 2 in the server's configuration, and restart the server",
+			"innodb_autoinc_lock_mode is %s: while one publisher inserts many rows with one statement, all others wait", mode), nil
 	case !watches:
-		return ok("the log numbers its rows; without the privilege PROCESS, rolled back offsets get void rows"), nil
+		return ok("the database numbers the rows; without the privilege PROCESS, rolled back offsets get void rows"), nil
 	}
-	return ok("the log numbers its rows, and the user sees which statements run"), nil
+	return ok("the database numbers the rows, and the user sees which statements run"), nil
 }
 
 func checkMySQLDurability(ctx context.Context, x *examination) (verdict, error) {
@@ -52,16 +52,16 @@ func checkMySQLDurability(ctx context.Context, x *examination) (verdict, error) 
 	case err != nil:
 		return verdict{}, err
 	case strings.EqualFold(double, "OFF"):
-		return fail("innodb_doublewrite = ON in the server's configuration", "innodb_doublewrite is off: a crash of the machine may damage the database"), nil
+		return fail("set innodb_doublewrite = ON in the server's configuration", "innodb_doublewrite is off: a crash of the machine may damage the database"), nil
 	case flush != "1" && flush != "3":
-		return warn("SET GLOBAL innodb_flush_log_at_trx_commit = 1;", "innodb_flush_log_at_trx_commit is %s: a crash takes back commits whose notifications were delivered", flush), nil
+		return warn("SET GLOBAL innodb_flush_log_at_trx_commit = 1;", "innodb_flush_log_at_trx_commit is %s: a crash loses commits whose notifications were already delivered", flush), nil
 	case settings["log_bin"] == "ON" && settings["sync_binlog"] != "1":
-		return warn("SET GLOBAL sync_binlog = 1;", "sync_binlog is %s: a crash of the machine takes back commits that the binary log has lost", settings["sync_binlog"]), nil
+		return warn("SET GLOBAL sync_binlog = 1;", "sync_binlog is %s: a crash of the machine loses commits that the binary log has lost", settings["sync_binlog"]), nil
 	}
 	return ok("innodb_doublewrite is %s, innodb_flush_log_at_trx_commit is %s", double, flush), nil
 }
 
-// variables are some of the server's, by name.
+// variables reads variables of the server.
 func (x *examination) variables(ctx context.Context, names ...string) (values map[string]string, err error) {
 	values = make(map[string]string, len(names))
 	for _, name := range names {
@@ -72,8 +72,8 @@ func (x *examination) variables(ctx context.Context, names ...string) (values ma
 	return values, nil
 }
 
-// leastPacket is what a payload of 1 MiB, the default limit of a publisher, takes in a statement at most, with
-// its other columns.
+// leastPacket is the size that a statement can have with a payload of 1 MiB, the default limit
+// of a publisher.
 const leastPacket = 4 << 20
 
 func checkMySQLPackets(ctx context.Context, x *examination) (verdict, error) {
@@ -88,7 +88,7 @@ func checkMySQLPackets(ctx context.Context, x *examination) (verdict, error) {
 	if most < leastPacket {
 		return warn(fmt.Sprintf("SET GLOBAL max_allowed_packet = %d;", 16<<20), "max_allowed_packet is %s: a payload of 1 MiB may not fit", size(most)), nil
 	}
-	return ok("max_allowed_packet is %s, which a notification has to stay below", size(most)), nil
+	return ok("max_allowed_packet is %s; a notification must be smaller", size(most)), nil
 }
 
 func checkMySQLHeld(ctx context.Context, x *examination) (verdict, error) {
@@ -107,13 +107,13 @@ func checkMySQLHeld(ctx context.Context, x *examination) (verdict, error) {
 	if len(found) > 0 {
 		return warn(strings.Join(fixes, "\n"), "%d open for more than %s: %s", len(found), x.HeldAfter, some(texts)), nil
 	}
-	return ok("none that has written is open for more than %s", x.HeldAfter), nil
+	return ok("none with writes is open for more than %s", x.HeldAfter), nil
 }
 
 func checkMySQLTimeouts(ctx context.Context, x *examination) (verdict, error) {
 	lease := x.engine().Lease
 	var below, fixes []string
-	// The unit of each; 0 is no bound.
+	// Each timeout with its unit. The value 0 means no limit.
 	for name, unit := range map[string]time.Duration{"max_execution_time": time.Millisecond, "max_statement_time": time.Second, "wait_timeout": time.Second} {
 		text, err := x.my.Variable(ctx, name)
 		if err != nil {
@@ -121,7 +121,7 @@ func checkMySQLTimeouts(ctx context.Context, x *examination) (verdict, error) {
 		}
 		n, err := strconv.ParseFloat(text, 64)
 		if err != nil || n == 0 {
-			continue // this family has none of the name
+			continue // not a variable of this server, or no limit
 		}
 		if set := time.Duration(n * float64(unit)); set < lease {
 			below = append(below, fmt.Sprintf("%s is %s", name, set))
@@ -141,7 +141,7 @@ func checkMySQLConnections(ctx context.Context, x *examination) (verdict, error)
 	}
 	need, left := x.engine().Connections, max(0, most-used)
 	if left < need {
-		return warn("SET GLOBAL max_connections, or forwarder.connections", "max_connections leaves %d of %d: one more forwarder needs %d", left, most, need), nil
+		return warn("raise max_connections (SET GLOBAL), or lower forwarder.connections", "max_connections leaves %d of %d: one more forwarder needs %d", left, most, need), nil
 	}
 	return ok("max_connections leaves %d of %d; one more forwarder needs %d", left, most, need), nil
 }
@@ -149,7 +149,7 @@ func checkMySQLConnections(ctx context.Context, x *examination) (verdict, error)
 func checkMySQLPrepared(ctx context.Context, x *examination) (verdict, error) {
 	found, err := x.my.Prepared(ctx)
 	if mysql.IsDenied(err) {
-		return skip("the user may not look", "GRANT XA_RECOVER_ADMIN ON *.* TO the user;"), nil
+		return skip("the user lacks a privilege", "GRANT XA_RECOVER_ADMIN ON *.* TO the user;"), nil
 	}
 	if err != nil {
 		return verdict{}, err
@@ -159,7 +159,7 @@ func checkMySQLPrepared(ctx context.Context, x *examination) (verdict, error) {
 		fixes = append(fixes, "XA ROLLBACK "+name+";")
 	}
 	if len(found) > 0 {
-		return warn(strings.Join(fixes, "\n"), "%s prepared, which keep their offsets open and the log's table from being altered until a person ends them, if no program does", count(len(found), "XA transaction")), nil
+		return warn(strings.Join(fixes, "\n"), "%s prepared: until they end, their offsets stay undecided and the log's table cannot be altered", count(len(found), "XA transaction")), nil
 	}
 	return ok("none is prepared"), nil
 }

@@ -52,7 +52,7 @@ func TestAnOutboxInMySQLIsExamined(t *testing.T) {
 	require.Equal(t, doctor.OK, onMySQL(t, db, mysql.Config{}, "indexes")["indexes"].Status)
 }
 
-func TestAUserWithoutPROCESSIsToldOfIt(t *testing.T) {
+func TestAUserWithoutPROCESSIsFound(t *testing.T) {
 	t.Parallel()
 	dsn := mysqltest.DSN(t)
 	db, err := mysql.OpenDB(dsn)
@@ -69,7 +69,7 @@ func TestAUserWithoutPROCESSIsToldOfIt(t *testing.T) {
 	}
 }
 
-// connect opens the database as a user whose password is the name.
+// connect opens the database as a user whose password is the user's name.
 func connect(t *testing.T, dsn, user string) *sql.DB {
 	t.Helper()
 	config, err := driver.ParseDSN(dsn)
@@ -81,7 +81,7 @@ func connect(t *testing.T, dsn, user string) *sql.DB {
 	return db
 }
 
-func TestPrivilegesThatAreMissingOnMySQLAreNamedByTheGrantsThatMendIt(t *testing.T) {
+func TestTheFixOfMissingPrivilegesOnMySQLIsTheirGrants(t *testing.T) {
 	t.Parallel()
 	dsn := mysqltest.DSN(t)
 	db, err := mysql.OpenDB(dsn)
@@ -90,7 +90,7 @@ func TestPrivilegesThatAreMissingOnMySQLAreNamedByTheGrantsThatMendIt(t *testing
 	_, err = mysql.Migrate(t.Context(), db, mysql.Config{})
 	require.NoError(t, err)
 	for _, duty := range postgres.Duties() {
-		user := mysqltest.User(t, db, "CREATE VIEW") // which is for none of them
+		user := mysqltest.User(t, db, "CREATE VIEW") // which no duty needs
 		look := func(db *sql.DB, duty postgres.Duty) doctor.Finding {
 			s := doctor.Subject{DB: db, MySQL: &mysql.Config{}, Duty: duty}
 			return doctor.Run(t.Context(), s, doctor.Options{Only: []string{"privileges"}})[0]
@@ -99,7 +99,7 @@ func TestPrivilegesThatAreMissingOnMySQLAreNamedByTheGrantsThatMendIt(t *testing
 		require.Equal(t, doctor.Fail, f.Status, "%s: %s", duty, f.Text)
 		printed, err := mysql.Grants(mysql.Config{}, user, string(duty))
 		require.NoError(t, err)
-		require.Equal(t, strings.TrimSpace(printed), f.Fix, "it lacks all of them")
+		require.Equal(t, strings.TrimSpace(printed), f.Fix, "the user lacks all privileges of the duty")
 		grants := strings.Split(f.Fix, "\n")
 		for i, grant := range grants {
 			_, err := db.ExecContext(t.Context(), grant)
@@ -111,7 +111,7 @@ func TestPrivilegesThatAreMissingOnMySQLAreNamedByTheGrantsThatMendIt(t *testing
 	}
 }
 
-func TestATransactionOnMySQLThatIsOpenForLongIsFound(t *testing.T) {
+func TestALongTransactionOnMySQLIsFound(t *testing.T) {
 	t.Parallel()
 	db, err := mysql.OpenDB(mysqltest.DSN(t))
 	require.NoError(t, err)
@@ -130,7 +130,7 @@ func TestATransactionOnMySQLThatIsOpenForLongIsFound(t *testing.T) {
 		return doctor.Run(t.Context(), doctor.Subject{DB: db, MySQL: &mysql.Config{}}, options)[0].Fix
 	}
 	require.Eventually(t, func() bool { return strings.Contains(held(time.Millisecond), kill) }, 30*time.Second, 200*time.Millisecond,
-		"the server shows a copy of its transactions, of up to a moment ago")
+		"the server caches its list of transactions for a moment")
 	require.NotContains(t, held(time.Hour), kill)
 	_, err = db.ExecContext(t.Context(), kill)
 	require.NoError(t, err)
@@ -140,7 +140,7 @@ func TestATransactionOnMySQLThatIsOpenForLongIsFound(t *testing.T) {
 
 func TestWhatIsWrongWithAMySQLServerIsFound(t *testing.T) {
 	t.Parallel()
-	mysqltest.Shared(t) // or there is none
+	mysqltest.Shared(t) // skips the test where no server can be started
 	server, err := mysqltest.Start(t.Context(), mysqltest.Options{Private: true, Durable: true, Settings: map[string]string{
 		"log-bin": "binlog", "sync_binlog": "1", "innodb_autoinc_lock_mode": "1",
 	}})

@@ -9,12 +9,12 @@ import (
 	"github.com/waybill-go/waybill/framework/store/postgres"
 )
 
-// privileged is an Examiner that knows what a role lacks.
+// privileged is an Examiner that finds missing privileges. Missing returns GRANT statements.
 type privileged interface {
 	Missing(ctx context.Context, d postgres.Duty) ([]string, error)
 }
 
-// mysqlPrivileges is that of MySQL, whose duties are the same.
+// mysqlPrivileges adapts the Examiner of MySQL, whose duties have the same names.
 type mysqlPrivileges struct{ *mysql.Examiner }
 
 func (e mysqlPrivileges) Missing(ctx context.Context, d postgres.Duty) ([]string, error) {
@@ -26,8 +26,8 @@ func checkPrivileges(ctx context.Context, x *examination) (verdict, error) {
 	if x.my != nil {
 		server = mysqlPrivileges{x.my}
 	}
-	if x.schemas().Schema(ctx) != nil && x.closed != nil && !postgres.IsDenied(x.closed) && !mysql.IsDenied(x.closed) {
-		return skip("there are no tables of this version: see schema", ""), nil
+	if x.schemas().Schema(ctx) != nil && x.openErr != nil && !postgres.IsDenied(x.openErr) && !mysql.IsDenied(x.openErr) {
+		return skip("the tables do not have this program's version: see schema", ""), nil
 	}
 	duties := []postgres.Duty{cmp.Or(x.Duty, postgres.Forwarder)}
 	if x.Duty == "" && len(x.Schedules) > 0 {
@@ -36,7 +36,8 @@ func checkPrivileges(ctx context.Context, x *examination) (verdict, error) {
 	return lacking(ctx, server, x.Duty != "", duties...)
 }
 
-// lacking says what a role lacks for duties; sure: it is known to have them.
+// lacking checks the privileges for duties. sure means that the role must have them: without it,
+// a missing privilege does not fail the check.
 func lacking(ctx context.Context, server privileged, sure bool, duties ...postgres.Duty) (verdict, error) {
 	var missing, names []string
 	for _, d := range duties {
@@ -49,9 +50,9 @@ func lacking(ctx context.Context, server privileged, sure bool, duties ...postgr
 	list, fix := strings.Join(names, " and "), strings.Join(missing, "\n")
 	switch {
 	case len(missing) == 0:
-		return ok("the role has those of a %s", list), nil
+		return ok("the role has the privileges of a %s", list), nil
 	case sure:
-		return fail(fix, "the role lacks %d of those of a %s", len(missing), list), nil
+		return fail(fix, "the role lacks %s of a %s", count(len(missing), "privilege"), list), nil
 	}
-	return skip("the role is not one of a "+list, fix), nil
+	return skip("the role does not have the privileges of a "+list, fix), nil
 }

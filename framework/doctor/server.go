@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// busyTimeout is the least that a writer of SQLite should wait for another one.
+// busyTimeout is how long a writer of SQLite should at least wait for another one.
 const busyTimeout = 5 * time.Second
 
 func checkTimeouts(ctx context.Context, x *examination) (verdict, error) {
@@ -22,7 +22,7 @@ func checkTimeouts(ctx context.Context, x *examination) (verdict, error) {
 		if err != nil || wait >= busyTimeout {
 			return ok("busy_timeout is %s", wait), err
 		}
-		return warn("PRAGMA busy_timeout = 10000", "busy_timeout is %s: a writer fails as soon as another one takes longer", wait), nil
+		return warn("run PRAGMA busy_timeout = 10000 on each connection", "busy_timeout is %s: a writer fails if another one takes longer", wait), nil
 	}
 	if x.my != nil {
 		return checkMySQLTimeouts(ctx, x)
@@ -54,7 +54,7 @@ func checkTimeouts(ctx context.Context, x *examination) (verdict, error) {
 	if len(below) > 0 {
 		return warn(strings.Join(fixes, "\n"), "%s: below the lease (%s)", strings.Join(below, ", "), lease), nil
 	}
-	return ok("none of this role is below the lease (%s)", lease), nil
+	return ok("no timeout of this role is below the lease (%s)", lease), nil
 }
 
 func milliseconds(text string) (time.Duration, error) {
@@ -83,7 +83,7 @@ func checkConnections(ctx context.Context, x *examination) (verdict, error) {
 		}
 	}
 	if len(full) > 0 {
-		return warn("ALTER SYSTEM SET max_connections, ALTER ROLE … CONNECTION LIMIT, or forwarder.connections", "%s: one more forwarder needs %d", strings.Join(full, ", "), need), nil
+		return warn("raise max_connections or the CONNECTION LIMIT of the role or database, or lower forwarder.connections", "%s: one more forwarder needs %d", strings.Join(full, ", "), need), nil
 	}
 	return ok("%s; one more forwarder needs %d", strings.Join(texts, ", "), need), nil
 }
@@ -94,8 +94,8 @@ func checkIDs(ctx context.Context, x *examination) (verdict, error) {
 		return verdict{}, err
 	}
 	const all = 1 << 31
-	const fix = "end held and prepared transactions and slots, then VACUUM (FREEZE)"
-	text := fmt.Sprintf("%d of about %d transactions are used in the database %s", used, all, database)
+	const fix = "end held and prepared transactions, drop unused slots, then run VACUUM (FREEZE)"
+	text := fmt.Sprintf("%d of about %d transaction ids are in use in the database %s", used, all, database)
 	switch {
 	case used >= 2*x.ids:
 		return fail(fix, "%s", text), nil
@@ -115,7 +115,7 @@ func checkBloat(ctx context.Context, x *examination) (verdict, error) {
 	for _, b := range counts {
 		dead += b.Dead
 		if b.Dead >= x.dead && b.Dead > b.Live {
-			bloated = append(bloated, fmt.Sprintf("%s has %d dead rows and %d others", b.Table, b.Dead, b.Live))
+			bloated = append(bloated, fmt.Sprintf("%s has %d dead rows and %d live ones", b.Table, b.Dead, b.Live))
 			fixes = append(fixes, "VACUUM (ANALYZE) "+b.Table+";")
 		}
 	}
@@ -127,7 +127,7 @@ func checkBloat(ctx context.Context, x *examination) (verdict, error) {
 
 func checkIndexes(ctx context.Context, x *examination) (verdict, error) {
 	if x.schemas().Schema(ctx) != nil {
-		return skip("there are no tables of this version: see schema", ""), nil
+		return skip("the tables do not have this program's version: see schema", ""), nil
 	}
 	var faults, fixes []string
 	if x.pg == nil {
@@ -158,5 +158,5 @@ func checkIndexes(ctx context.Context, x *examination) (verdict, error) {
 	if len(faults) > 0 {
 		return warn(strings.Join(fixes, "\n"), "%s", some(faults)), nil
 	}
-	return ok("all are there and valid"), nil
+	return ok("all indexes are present and valid"), nil
 }

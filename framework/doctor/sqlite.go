@@ -5,7 +5,7 @@ import (
 	"errors"
 )
 
-// pragmas is the Examiner of SQLite.
+// pragmas is what the checks need of SQLite's Examiner.
 type pragmas interface {
 	Pragma(ctx context.Context, name string) (string, error)
 	Integrity(ctx context.Context) (string, error)
@@ -24,7 +24,7 @@ func checkJournal(ctx context.Context, db pragmas) (verdict, error) {
 	case journal == "off", journal == "memory":
 		return fail("PRAGMA journal_mode = WAL;", "journal_mode is %s: a crash damages the file", journal), nil
 	case synchronous == "0", synchronous == "1":
-		return warn("PRAGMA synchronous = FULL; on each connection", "synchronous is %s: a power failure loses the last commits", synchronous), nil
+		return warn("run PRAGMA synchronous = FULL on each connection", "synchronous is %s: a power failure loses the last commits", synchronous), nil
 	case journal != "wal":
 		return warn("PRAGMA journal_mode = WAL;", "journal_mode is %s: readers and the writer wait for each other", journal), nil
 	}
@@ -43,13 +43,13 @@ func integrity(ctx context.Context, db pragmas) (verdict, error) {
 	fault, err := db.Integrity(ctx)
 	switch {
 	case err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded):
-		return skip("to look through "+size(bytes)+" takes longer than a check may", "--only integrity --timeout 10m"), nil
+		return skip("checking "+size(bytes)+" takes longer than --timeout", "--only integrity --timeout 10m"), nil
 	case err != nil:
-		return fail("restore a backup, or sqlite3 FILE .recover", "%v", err), nil
+		return fail("restore a backup, or run sqlite3 FILE .recover", "%v", err), nil
 	case fault != "":
-		return fail("restore a backup, or sqlite3 FILE .recover", "%s", oneLine(fault, 200)), nil
+		return fail("restore a backup, or run sqlite3 FILE .recover", "%s", oneLine(fault, 200)), nil
 	}
-	return ok("nothing is wrong in %s", size(bytes)), nil
+	return ok("no damage in %s", size(bytes)), nil
 }
 
 func checkFileSystem(ctx context.Context, x *examination) (verdict, error) {
@@ -59,7 +59,7 @@ func checkFileSystem(ctx context.Context, x *examination) (verdict, error) {
 	}
 	number, known := fileSystem(path)
 	if !known {
-		return skip("this system does not say on which file system "+path+" is", ""), nil
+		return skip("this operating system does not report the file system of "+path, ""), nil
 	}
 	return judgeFileSystem(path, number), nil
 }

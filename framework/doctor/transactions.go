@@ -11,7 +11,7 @@ import (
 	"github.com/waybill-go/waybill/framework/store/postgres"
 )
 
-// transactions is what an Examiner knows of open ones.
+// transactions is an Examiner that finds open transactions.
 type transactions interface {
 	Holdings(ctx context.Context, age time.Duration) (found []postgres.Holding, hidden int, err error)
 	Role(ctx context.Context) (string, error)
@@ -39,7 +39,7 @@ func holding(ctx context.Context, server transactions, after time.Duration) (ver
 	}
 	if hidden > 0 {
 		role, err := server.Role(ctx)
-		return skip(fmt.Sprintf("the role may not see %d sessions of other roles", hidden), fmt.Sprintf(readStats, role)), err
+		return skip(fmt.Sprintf("the role cannot see %d sessions of other roles", hidden), fmt.Sprintf(readStats, role)), err
 	}
 	return ok("none is open for more than %s", after), nil
 }
@@ -72,9 +72,9 @@ func checkSlots(ctx context.Context, x *examination) (verdict, error) {
 	for _, s := range slots {
 		switch {
 		case s.Status == "lost":
-			texts = append(texts, s.Name+" has lost what it was to keep")
+			texts = append(texts, s.Name+" has lost the write-ahead log that it should keep")
 		case !s.Active:
-			texts = append(texts, fmt.Sprintf("%s is not read and keeps %s", s.Name, size(s.Kept)))
+			texts = append(texts, fmt.Sprintf("%s has no reader and keeps %s", s.Name, size(s.Kept)))
 		case s.Kept > x.slot:
 			texts = append(texts, fmt.Sprintf("%s is %s behind", s.Name, size(s.Kept)))
 			continue
@@ -86,7 +86,7 @@ func checkSlots(ctx context.Context, x *examination) (verdict, error) {
 	if len(texts) > 0 {
 		return warn(strings.Join(fixes, "\n"), "%s", some(texts)), nil
 	}
-	return ok("%d, all of them read", len(slots)), nil
+	return ok("%s, none without a reader", count(len(slots), "slot")), nil
 }
 
 func orUnnamed(name string) string {
@@ -96,11 +96,11 @@ func orUnnamed(name string) string {
 	return name
 }
 
-// oneLine is text without line breaks, cut.
+// oneLine returns text without line breaks, cut to a number of characters.
 func oneLine(text string, most int) string {
-	words := []rune(strings.Join(strings.Fields(text), " "))
-	if len(words) > most {
-		return string(words[:most]) + "…"
+	characters := []rune(strings.Join(strings.Fields(text), " "))
+	if len(characters) > most {
+		return string(characters[:most]) + "…"
 	}
-	return string(words)
+	return string(characters)
 }

@@ -17,9 +17,9 @@ import (
 	"github.com/waybill-go/waybill/sinks"
 )
 
-// stubborn is a sink that ignores its context at the first attempt of ids that begin with "stuck":
+// ignoringDeadlines is a sink that ignores its context at the first attempt of ids that begin with "stuck":
 // it returns after five minutes, with a result.
-func stubborn(outcome error) *script {
+func ignoringDeadlines(outcome error) *script {
 	s := &script{}
 	s.answer = func(_ context.Context, d *notification.Delivery) error {
 		if d.Attempt == 1 && len(d.ID) >= 5 && d.ID[:5] == "stuck" {
@@ -32,11 +32,11 @@ func stubborn(outcome error) *script {
 	return s
 }
 
-func TestACallThatOutlivesItsDeadlineIsRetriedBesideIt(t *testing.T) {
+func TestACallThatIgnoresItsDeadlineIsRetried(t *testing.T) {
 	for name, outcome := range map[string]error{"delivered": nil, "failed": errors.New("500"), "dead": sinks.Permanent(errors.New("400"))} {
-		t.Run("and is "+name+" in the end", func(t *testing.T) {
+		t.Run("and later returns "+name, func(t *testing.T) {
 			onEachStore(t, func(t *testing.T, o *outbox) {
-				s := stubborn(outcome)
+				s := ignoringDeadlines(outcome)
 				o.append("t", "k", "stuck", "next")
 				f := o.one(forwarder.Sink{Sink: s, Timeout: 8 * time.Second, Parallelism: forwarder.Parallelism{Threshold: 2}, Retry: forwarder.Retry{Initial: 30 * time.Second}})
 				time.Sleep(8 * time.Second)
@@ -52,7 +52,7 @@ func TestACallThatOutlivesItsDeadlineIsRetriedBesideIt(t *testing.T) {
 				s.mostAtOnce()
 				time.Sleep(2 * time.Minute)
 				synctest.Wait()
-				require.Equal(t, 2, s.mostAtOnce(), "the slot of the call stays taken")
+				require.Equal(t, 2, s.mostAtOnce(), "the abandoned call still uses a slot")
 				given := slices.DeleteFunc(s.given(), func(id string) bool { return id[0] == '0' })
 				require.Equal(t, []string{"stuck", "stuck", "next"}, given)
 				require.Equal(t, 2, s.attempts["stuck"])
@@ -60,7 +60,7 @@ func TestACallThatOutlivesItsDeadlineIsRetriedBesideIt(t *testing.T) {
 
 				time.Sleep(5 * time.Minute)
 				synctest.Wait()
-				require.Equal(t, forwarder.Stats{Sink: "sink", Delivered: 12, Failed: 1}, f.Stats()[0], "the late outcome counts nothing")
+				require.Equal(t, forwarder.Stats{Sink: "sink", Delivered: 12, Failed: 1}, f.Stats()[0], "the late outcome does not count")
 				require.Empty(t, o.parked())
 				o.append("t", "", numbered("", 10)...)
 				f.flush()
@@ -73,9 +73,9 @@ func TestACallThatOutlivesItsDeadlineIsRetriedBesideIt(t *testing.T) {
 	}
 }
 
-func TestAnAbandonedCallDoesNotHoldUpAStop(t *testing.T) {
+func TestAnAbandonedCallDoesNotDelayAStop(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
-		s := stubborn(nil)
+		s := ignoringDeadlines(nil)
 		o.append("t", "k", "stuck1")
 		f := o.one(forwarder.Sink{Sink: s, Timeout: 4 * time.Second, Retry: later}, func(c *forwarder.Config) { c.ShutdownTimeout = 10 * time.Second })
 		time.Sleep(10 * time.Second)
@@ -90,13 +90,13 @@ func TestAnAbandonedCallDoesNotHoldUpAStop(t *testing.T) {
 		f.flush()
 		began = time.Now()
 		f.end()
-		require.InDelta(t, 12, time.Since(began).Seconds(), 0.5, "the shutdown timeout, and two seconds to heed it")
+		require.InDelta(t, 12, time.Since(began).Seconds(), 0.5, "the shutdown timeout, and two seconds for the sink to notice it")
 		time.Sleep(10 * time.Minute)
 		require.Equal(t, []string{"stuck1", "stuck2"}, s.given())
 	})
 }
 
-func TestABatchThatOutlivesItsDeadlineIsRetriedInOrder(t *testing.T) {
+func TestABatchThatIgnoresItsDeadlineIsRetriedInOrder(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		b := &batches{limits: sinks.BatchLimits{Size: 10, Wait: time.Second, Ordered: true}}
 		var stuck atomic.Bool
@@ -116,7 +116,7 @@ func TestABatchThatOutlivesItsDeadlineIsRetriedInOrder(t *testing.T) {
 		given := b.given()
 		require.Equal(t, []string{"k1", "k2", "k3", "m1", "m2"}, given[0])
 		again := slices.Concat(given[1:]...)
-		require.ElementsMatch(t, []string{"k1/2", "k2", "k3", "m1/2", "m2"}, again, "the heads of keys have spent an attempt")
+		require.ElementsMatch(t, []string{"k1/2", "k2", "k3", "m1/2", "m2"}, again, "only the heads of keys have spent an attempt")
 		for _, key := range []string{"k", "m"} {
 			require.IsIncreasing(t, slices.DeleteFunc(slices.Clone(again), func(id string) bool { return id[:1] != key }))
 		}
@@ -127,9 +127,9 @@ func TestABatchThatOutlivesItsDeadlineIsRetriedInOrder(t *testing.T) {
 	})
 }
 
-func TestItIsSaidThatAbandonedCallsHaveAllSlots(t *testing.T) {
+func TestAWarningSaysThatAbandonedCallsUseAllSlots(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
-		s := stubborn(nil)
+		s := ignoringDeadlines(nil)
 		o.append("t", "", "stuck1")
 		var log lines
 		f := o.one(forwarder.Sink{Sink: s, Timeout: 4 * time.Second, Retry: later, Parallelism: forwarder.Parallelism{Threshold: 2}},
@@ -146,7 +146,7 @@ func TestItIsSaidThatAbandonedCallsHaveAllSlots(t *testing.T) {
 		require.Equal(t, 2, f.Stats()[0].Abandoned)
 		time.Sleep(10 * time.Minute)
 		synctest.Wait()
-		require.Equal(t, int64(1), f.Stats()[0].Delivered, "slots that come back are used")
+		require.Equal(t, int64(1), f.Stats()[0].Delivered, "slots are used again once their calls return")
 		f.end()
 	})
 }

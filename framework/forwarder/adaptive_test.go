@@ -26,8 +26,8 @@ type crowded struct {
 	mu       sync.Mutex
 	capacity map[string]int
 	works    map[string]int
-	calls    map[string]int             // that are under way
-	waiting  map[string][]chan struct{} // in order; closed when it is its turn
+	calls    map[string]int             // in progress
+	waiting  map[string][]chan struct{} // in order; closed when the call may begin
 	refused  int
 }
 
@@ -66,7 +66,7 @@ func (s *crowded) enter(name string) (turn chan struct{}, err error) {
 	return turn, nil
 }
 
-// next begins with the waiting calls, in order.
+// next starts waiting calls, in order, up to the capacity.
 func (s *crowded) next(name string) {
 	for len(s.waiting[name]) > 0 && s.works[name] < s.capacity[name] {
 		s.works[name]++
@@ -82,8 +82,8 @@ func (s *crowded) set(name string, capacity int) {
 	s.next(name)
 }
 
-// underWay returns the number of calls in progress to a destination.
-func (s *crowded) underWay(name string) int {
+// inProgress returns the number of calls in progress to a destination.
+func (s *crowded) inProgress(name string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.calls[name]
@@ -121,10 +121,10 @@ func TestAnAdaptiveThresholdFollowsTheDestination(t *testing.T) {
 				time.Sleep(3 * time.Minute)
 				synctest.Wait()
 				require.InDelta(t, 4, f.threshold(), 4)
-				require.LessOrEqual(t, s.underWay("a"), 8)
+				require.LessOrEqual(t, s.inProgress("a"), 8)
 
 				s.set("a", 40)
-				time.Sleep(5 * time.Minute) // the last refusals are paid for by then
+				time.Sleep(5 * time.Minute) // the threshold has recovered from the last refusals by then
 				synctest.Wait()
 				require.InDelta(t, 45, f.threshold(), 30)
 
@@ -145,7 +145,7 @@ func TestAnAdaptiveThresholdFollowsTheDestination(t *testing.T) {
 	}
 }
 
-func TestEachDestinationHasAnAdaptiveThresholdOfItsOwn(t *testing.T) {
+func TestEachDestinationHasItsOwnAdaptiveThreshold(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		s := newCrowded(false, map[string]int{"tight": 4, "wide": 50})
 		for range 20 {
@@ -156,7 +156,7 @@ func TestEachDestinationHasAnAdaptiveThresholdOfItsOwn(t *testing.T) {
 		f.Wake()
 		time.Sleep(150 * time.Second)
 		synctest.Wait()
-		tight, wide := s.underWay("tight"), s.underWay("wide")
+		tight, wide := s.inProgress("tight"), s.inProgress("wide")
 		require.LessOrEqual(t, tight, 9)
 		require.GreaterOrEqual(t, tight, 1)
 		require.Greater(t, wide, 25)
@@ -195,7 +195,7 @@ func TestParallelismBecomesAdaptiveAndFixedAgain(t *testing.T) {
 		synctest.Wait()
 		require.Equal(t, 50, f.Stats()[0].InFlight)
 		err := f.Adjust("sink", func(s *forwarder.Sink) { s.Parallelism.Adaptive.Max = 100 })
-		require.ErrorIs(t, err, forwarder.ErrConfig, "one of the two")
+		require.ErrorIs(t, err, forwarder.ErrConfig, "a fixed and an adaptive threshold exclude each other")
 		time.Sleep(10 * time.Minute)
 		synctest.Wait()
 		require.ElementsMatch(t, numbered("", 4000), s.given())

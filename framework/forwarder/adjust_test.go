@@ -46,7 +46,7 @@ func TestTheThresholdIsAdjustedWhileDeliveriesAreInFlight(t *testing.T) {
 
 		f.adjust(func(s *forwarder.Sink) { s.Parallelism.Threshold = 2 })
 		synctest.Wait()
-		require.Equal(t, 20, f.Stats()[0].InFlight, "what is in flight is left alone")
+		require.Equal(t, 20, f.Stats()[0].InFlight, "deliveries in flight continue")
 		time.Sleep(time.Second)
 		synctest.Wait()
 		require.Equal(t, 2, f.Stats()[0].InFlight)
@@ -60,7 +60,7 @@ func TestTheThresholdIsAdjustedWhileDeliveriesAreInFlight(t *testing.T) {
 		time.Sleep(5 * time.Second)
 		s.mostAtOnce()
 		time.Sleep(10 * time.Second)
-		require.Equal(t, 1, s.mostAtOnce(), "more than 8 are left")
+		require.Equal(t, 1, s.mostAtOnce(), "more than 8 are pending")
 
 		f.adjust(func(s *forwarder.Sink) { s.Parallelism = forwarder.Parallelism{} })
 		time.Sleep(time.Minute)
@@ -143,12 +143,12 @@ func TestRateTimeoutRetryAndBreakerAreAdjusted(t *testing.T) {
 		require.Len(t, o.parked(), 5)
 		f.adjust(func(s *forwarder.Sink) { s.Breaker.Off = true })
 		f.flush()
-		require.Len(t, o.parked(), 50, "a breaker that is switched off holds nothing back")
+		require.Len(t, o.parked(), 50, "a breaker that is off stops no delivery")
 		f.end()
 	})
 }
 
-func TestAPauseThatWasAskedForOutlastsAnotherBreaker(t *testing.T) {
+func TestAThrottledSinkStillWaitsAfterItsBreakerIsSwitchedOff(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		until := time.Now().Add(10 * time.Minute)
 		var s script
@@ -171,14 +171,14 @@ func TestAPauseThatWasAskedForOutlastsAnotherBreaker(t *testing.T) {
 	})
 }
 
-func TestFairnessIsAdjustedForWhatWaitsToo(t *testing.T) {
+func TestAChangeOfFairnessAppliesToWaitingDeliveries(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		s := &tenants{}
 		o.appendOf("big", "", 400)
 		o.appendOf("small", "", 40)
 		f := o.one(forwarder.Sink{Sink: s, Parallelism: forwarder.Parallelism{Threshold: 4}})
 		time.Sleep(10*time.Second + 500*time.Millisecond)
-		require.Zero(t, s.of("small"), "they are the last ones")
+		require.Zero(t, s.of("small"), "they are last in the log")
 		f.adjust(func(s *forwarder.Sink) { s.Fairness = "tenant" })
 		time.Sleep(10 * time.Second)
 		require.InDelta(t, 20, s.of("small"), 3)
@@ -191,7 +191,7 @@ func TestFairnessIsAdjustedForWhatWaitsToo(t *testing.T) {
 	})
 }
 
-func TestAnAdjustmentThatMakesNoSenseChangesNothing(t *testing.T) {
+func TestAnInvalidAdjustmentChangesNothing(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		s := seconds()
 		types := map[string]forwarder.Retry{"t": {MaxAttempts: 7}}
@@ -222,7 +222,7 @@ func TestAnAdjustmentThatMakesNoSenseChangesNothing(t *testing.T) {
 			require.Equal(t, forwarder.DefaultTimeout, s.Timeout)
 			require.Equal(t, 7, s.Retry.Types["t"].MaxAttempts)
 		})
-		require.Equal(t, 7, types["t"].MaxAttempts, "the caller's map is the caller's")
+		require.Equal(t, 7, types["t"].MaxAttempts, "the caller's map is not shared")
 		o.append("t", "", numbered("", 20)...)
 		f.flush()
 		require.Equal(t, forwarder.DefaultThreshold, s.mostAtOnce())

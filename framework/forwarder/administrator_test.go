@@ -20,7 +20,7 @@ import (
 	"github.com/waybill-go/waybill/sinks"
 )
 
-// operator acts on an outbox like a person.
+// operator performs the actions of a person on an outbox.
 type operator struct {
 	*outbox
 	store.Operator
@@ -58,7 +58,7 @@ func (o *outbox) isPostgres() bool {
 	return is
 }
 
-// begin begins an action and returns its id.
+// begin starts an action and returns its id.
 func (p *operator) begin() string {
 	p.t.Helper()
 	p.actions++
@@ -89,7 +89,7 @@ func (p *operator) pause(paused bool) {
 	require.True(p.t, changed)
 }
 
-// replay runs small batches to the end of the log.
+// replay runs in small batches to the end of the log.
 func (p *operator) replay(q store.ReplayQuery, limit int) (changed int) {
 	p.t.Helper()
 	target, err := p.store.Probe(p.t.Context())
@@ -106,38 +106,38 @@ func (p *operator) replay(q store.ReplayQuery, limit int) (changed int) {
 	return changed
 }
 
-// watchful is a forwarder that looks at the roster once a second.
-func watchful(c *forwarder.Config) { c.Lease = 20 * time.Second }
+// lookEachSecond makes a forwarder read the membership once a second.
+func lookEachSecond(c *forwarder.Config) { c.Lease = 20 * time.Second }
 
-// oneLook gives the forwarder time for one look at the roster and its consequences; far less than it
+// oneLook gives the forwarder time to read the membership once and to react; far less than it
 // takes to compare all keys with the parked deliveries.
 func oneLook() {
 	time.Sleep(3 * time.Second)
 	synctest.Wait()
 }
 
-// mending refuses everything until it works.
-func mending() (s *script, mended *atomic.Bool) {
-	s, mended = new(script), new(atomic.Bool)
+// refusing returns a sink that refuses everything until repaired is set.
+func refusing() (s *script, repaired *atomic.Bool) {
+	s, repaired = new(script), new(atomic.Bool)
 	s.answer = func(context.Context, *notification.Delivery) error {
-		if mended.Load() {
+		if repaired.Load() {
 			return nil
 		}
 		return sinks.Permanent(errors.New("refused"))
 	}
-	return s, mended
+	return s, repaired
 }
 
-func TestWhatIsRequeuedIsDeliveredInOrderSoon(t *testing.T) {
+func TestRequeuedDeliveriesAreDeliveredInOrderSoon(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		p := newOperator(o)
-		s, mended := mending()
-		f := o.one(forwarder.Sink{Sink: s}, watchful)
+		s, repaired := refusing()
+		f := o.one(forwarder.Sink{Sink: s}, lookEachSecond)
 		o.append("t", "k", "a", "b", "c")
 		o.append("t", "", "d")
 		oneLook()
 		require.Len(t, s.given(), 4)
-		mended.Store(true)
+		repaired.Store(true)
 		require.Equal(t, 4, p.requeue(store.ParkedFilter{States: []store.State{store.StateDead}}))
 		oneLook()
 		given := s.given()
@@ -159,10 +159,10 @@ func without(ids []string, id string) (rest []string) {
 }
 
 // Requeuing while the key was busy once delayed its followers by half a minute.
-func TestWhatIsRequeuedWhileItsKeyIsUnderWayFollowsSoon(t *testing.T) {
+func TestADeliveryRequeuedWhileItsKeyIsInFlightFollowsSoon(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		p := newOperator(o)
-		s, mended := mending()
+		s, repaired := refusing()
 		refuse := s.answer
 		s.answer = func(ctx context.Context, d *notification.Delivery) error {
 			if d.ID == "slow" {
@@ -170,16 +170,16 @@ func TestWhatIsRequeuedWhileItsKeyIsUnderWayFollowsSoon(t *testing.T) {
 			}
 			return refuse(ctx, d)
 		}
-		f := o.one(forwarder.Sink{Sink: s}, watchful)
+		f := o.one(forwarder.Sink{Sink: s}, lookEachSecond)
 		o.append("t", "k", "a", "b", "c")
 		oneLook()
-		mended.Store(true)
+		repaired.Store(true)
 		o.append("t", "k", "slow")
 		f.flush()
 		s.given()
 		require.Equal(t, 3, p.requeue(store.ParkedFilter{}))
 		oneLook()
-		require.Empty(t, s.given(), "the key is under way")
+		require.Empty(t, s.given(), "the key is in flight")
 		oneLook()
 		oneLook()
 		require.Equal(t, []string{"a", "b", "c"}, s.given())
@@ -193,7 +193,7 @@ func TestAPausedSinkGetsNothingAndMissesNothing(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		p := newOperator(o)
 		var s, other script
-		f := o.start(map[string]forwarder.Sink{"sink": {Sink: &s}, "other": {Sink: &other}}, route.Routes{"*": route.To("sink", "other")}, watchful)
+		f := o.start(map[string]forwarder.Sink{"sink": {Sink: &s}, "other": {Sink: &other}}, route.Routes{"*": route.To("sink", "other")}, lookEachSecond)
 		o.append("t", "k", "before")
 		oneLook()
 		require.Equal(t, []string{"before"}, s.given())
@@ -204,7 +204,7 @@ func TestAPausedSinkGetsNothingAndMissesNothing(t *testing.T) {
 		time.Sleep(time.Hour)
 		synctest.Wait()
 		require.Empty(t, s.given())
-		require.ElementsMatch(t, []string{"before", "a", "b", "c"}, other.given(), "another sink goes on")
+		require.ElementsMatch(t, []string{"before", "a", "b", "c"}, other.given(), "another sink continues")
 		p.pause(false)
 		settleDown()
 		given := s.given()
@@ -222,7 +222,7 @@ func TestAForwarderThatStartsLeavesAPausedSinkAlone(t *testing.T) {
 		require.NoError(t, err)
 		p.pause(true)
 		o.append("t", "", "a")
-		f := o.one(forwarder.Sink{Sink: &s}, watchful)
+		f := o.one(forwarder.Sink{Sink: &s}, lookEachSecond)
 		settleDown()
 		require.Empty(t, s.given())
 		p.pause(false)
@@ -242,7 +242,7 @@ func TestSkippingTheHeadOfAHaltedKeyReleasesItsFollowers(t *testing.T) {
 			}
 			return nil
 		}
-		f := o.one(forwarder.Sink{Sink: &s, OnDead: forwarder.OnDeadHalt}, watchful)
+		f := o.one(forwarder.Sink{Sink: &s, OnDead: forwarder.OnDeadHalt}, lookEachSecond)
 		o.append("t", "k", "bad", "a", "b")
 		oneLook()
 		require.Equal(t, []string{"bad"}, s.given())
@@ -257,11 +257,11 @@ func TestSkippingTheHeadOfAHaltedKeyReleasesItsFollowers(t *testing.T) {
 	})
 }
 
-func TestAReplayDeliversExactlyTheChosenAgainInTheOrderOfTheirKeys(t *testing.T) {
+func TestAReplayDeliversExactlyTheChosenNotificationsInOrder(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		p := newOperator(o)
 		var s script
-		f := o.one(forwarder.Sink{Sink: &s}, watchful)
+		f := o.one(forwarder.Sink{Sink: &s}, lookEachSecond)
 		want := make(map[string][]string)
 		for i := range 60 {
 			key, id := fmt.Sprint("k", i%4), fmt.Sprintf("%04d", i)
@@ -289,7 +289,7 @@ func TestAReplayDeliversExactlyTheChosenAgainInTheOrderOfTheirKeys(t *testing.T)
 	})
 }
 
-func TestAForwarderTellsOfABreakerThatOpens(t *testing.T) {
+func TestAHeartbeatReportsAnOpenBreaker(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		var s script
 		var up atomic.Bool
@@ -299,7 +299,7 @@ func TestAForwarderTellsOfABreakerThatOpens(t *testing.T) {
 			}
 			return sinks.Unavailable(errors.New("connection refused"))
 		}
-		f := o.one(forwarder.Sink{Sink: &s}, watchful)
+		f := o.one(forwarder.Sink{Sink: &s}, lookEachSecond)
 		conditions := func() []store.Condition {
 			roster, err := o.store.Membership(t.Context())
 			require.NoError(t, err)
@@ -323,13 +323,13 @@ func TestAForwarderTellsOfABreakerThatOpens(t *testing.T) {
 	})
 }
 
-func TestAForwarderTellsByWhatASinkIsThrottled(t *testing.T) {
+func TestAHeartbeatReportsWhyASinkIsThrottled(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		until := time.Now().Add(10 * time.Minute)
 		s := script{answer: func(context.Context, *notification.Delivery) error {
 			return sinks.Throttled(until, errors.New("429 Too Many Requests: slow down"))
 		}}
-		f := o.one(forwarder.Sink{Sink: &s}, watchful)
+		f := o.one(forwarder.Sink{Sink: &s}, lookEachSecond)
 		o.append("t", "", "a")
 		oneLook()
 		oneLook()

@@ -12,7 +12,7 @@ import (
 	"github.com/waybill-go/waybill/registry"
 )
 
-func TestAnExactRouteTakesWhatIsStoredUnderAnAliasOfItsType(t *testing.T) {
+func TestAnExactRouteIncludesTheAliasesOfItsType(t *testing.T) {
 	types := registry.New()
 	require.NoError(t, registry.Register[struct{}](types, "price.set", registry.Aliases("price.changed")))
 	onEachStore(t, func(t *testing.T, o *outbox) {
@@ -29,7 +29,7 @@ func TestAnExactRouteTakesWhatIsStoredUnderAnAliasOfItsType(t *testing.T) {
 	})
 }
 
-func TestTheRetriesOfATypeAreThoseOfItsAliasesToo(t *testing.T) {
+func TestTheRetryPolicyOfATypeAppliesToItsAliases(t *testing.T) {
 	types := registry.New()
 	require.NoError(t, registry.Register[struct{}](types, "price.set", registry.Aliases("price.changed")))
 	onEachStore(t, func(t *testing.T, o *outbox) {

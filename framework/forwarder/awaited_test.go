@@ -13,7 +13,7 @@ import (
 const awaited = "waiting for lanes leased by another forwarder"
 
 // A forwarder that starts after another one was killed delivers nothing until the leases expire.
-func TestLeasesThatAreAwaitedAreToldOnce(t *testing.T) {
+func TestWaitingForLeasesIsLoggedOnce(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		_, err := o.store.Cut(t.Context(), "sink", 2, "")
 		require.NoError(t, err)
@@ -32,9 +32,9 @@ func TestLeasesThatAreAwaitedAreToldOnce(t *testing.T) {
 			settleDown()
 		}
 		require.Empty(t, s.given())
-		told := log.with(awaited)
-		require.Len(t, told, 1)
-		require.Contains(t, told[0], "owner=dead/1/abc sinks=[sink] lanes=2 leased_until="+began.Add(29*time.Minute).UTC().Format("2006-01-02T15"))
+		logged := log.with(awaited)
+		require.Len(t, logged, 1)
+		require.Contains(t, logged[0], "owner=dead/1/abc sinks=[sink] lanes=2 leased_until="+began.Add(29*time.Minute).UTC().Format("2006-01-02T15"))
 
 		for _, lease := range dead {
 			require.NoError(t, o.store.Release(t.Context(), lease))
@@ -46,7 +46,7 @@ func TestLeasesThatAreAwaitedAreToldOnce(t *testing.T) {
 	})
 }
 
-func TestAHealthyFleetTellsOfNoLeases(t *testing.T) {
+func TestAHealthyFleetDoesNotLogLeases(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		var s script
 		var first, second lines
@@ -57,7 +57,7 @@ func TestAHealthyFleetTellsOfNoLeases(t *testing.T) {
 		settleDown()
 		require.Equal(t, map[string]int{"a": 1, "b": 1}, o.owners())
 		require.Empty(t, first.with(awaited))
-		require.Len(t, second.with(awaited), 1, "while the work spreads")
+		require.Len(t, second.with(awaited), 1, "while lanes are being distributed")
 		a.end()
 		b.end()
 	})

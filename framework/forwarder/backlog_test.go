@@ -20,7 +20,7 @@ import (
 	"github.com/waybill-go/waybill/sinks"
 )
 
-// takesTime waits, unless the context ends first.
+// takesTime waits for d, or until the context ends.
 func takesTime(ctx context.Context, d time.Duration) error {
 	select {
 	case <-ctx.Done():
@@ -64,12 +64,12 @@ func (h *hookTally) now() hookCounts {
 	return c
 }
 
-func TestAHookThatNeedsAMillisecondADeliverySettlesABacklog(t *testing.T) {
+func TestAHookThatTakesAMillisecondPerDeliverySettlesABacklog(t *testing.T) {
 	t.Parallel()
 	for name, lease := range map[string]time.Duration{
-		"a thousand fit into its time":        15 * time.Second,
-		"its time is as long as a thousand":   3 * time.Second,
-		"a third of a thousand fit into that": time.Second,
+		"a hook has time for a thousand":      15 * time.Second,
+		"a hook has time for just a thousand": 3 * time.Second,
+		"a hook has time for a third of them": time.Second,
 	} {
 		t.Run(name, func(t *testing.T) {
 			onPostgres(t, func(t *testing.T, o *outbox) {
@@ -95,7 +95,7 @@ func TestAHookThatNeedsAMillisecondADeliverySettlesABacklog(t *testing.T) {
 				receipts := value[int](o, `SELECT count(*) FROM outbox_receipts`)
 				given := len(s.given())
 				f.end()
-				require.Equal(t, n, receipts, "all is settled")
+				require.Equal(t, n, receipts, "everything is settled")
 				counts := tally.now()
 				slices.Sort(counts.order)
 				require.Equal(t, slices.Concat(numbered("a", n/3), numbered("b", n/3), numbered("c", n/3)), counts.order, "each once")
@@ -107,7 +107,7 @@ func TestAHookThatNeedsAMillisecondADeliverySettlesABacklog(t *testing.T) {
 	}
 }
 
-func TestADeliveryThatAHookRefusesHoldsUpNoOther(t *testing.T) {
+func TestADeliveryThatAHookRefusesDelaysNoOther(t *testing.T) {
 	t.Parallel()
 	onSQLite(t, func(t *testing.T, o *outbox) {
 		const n, poison = 3000, 1234
@@ -117,7 +117,7 @@ func TestADeliveryThatAHookRefusesHoldsUpNoOther(t *testing.T) {
 		began := time.Now()
 		s := &script{}
 		f := o.one(forwarder.Sink{
-			Sink: s, Parallelism: forwarder.Parallelism{Threshold: 1}, // so that they end in the order of the log
+			Sink: s, Parallelism: forwarder.Parallelism{Threshold: 1}, // so that deliveries end in the order of the log
 			Hooks: forwarder.Hooks{Delivered: func(_ context.Context, _ *sql.Tx, all []forwarder.Delivered) error {
 				tally.called(all)
 				if time.Since(began) < time.Minute && slices.ContainsFunc(all, func(d forwarder.Delivered) bool { return d.ID == ids[poison] }) {
@@ -130,7 +130,7 @@ func TestADeliveryThatAHookRefusesHoldsUpNoOther(t *testing.T) {
 		f.Wake()
 		time.Sleep(30 * time.Second)
 		synctest.Wait()
-		require.Equal(t, n-1, value[int](o, `SELECT count(*) FROM outbox_receipts`), "all others are saved")
+		require.Equal(t, n-1, value[int](o, `SELECT count(*) FROM outbox_receipts`), "all others are settled")
 		counts := tally.now()
 		require.Equal(t, slices.Delete(slices.Clone(ids), poison, poison+1), counts.order)
 		require.Less(t, counts.calls, 50)
@@ -145,7 +145,7 @@ func TestADeliveryThatAHookRefusesHoldsUpNoOther(t *testing.T) {
 	})
 }
 
-func TestWhatIsDueDoesNotWaitBehindChainsOfBlockedOnes(t *testing.T) {
+func TestDueDeliveriesDoNotWaitBehindChainsOfBlockedOnes(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		const keys, each = 8, 600
 		for k := range keys {
@@ -178,7 +178,7 @@ func TestWhatIsDueDoesNotWaitBehindChainsOfBlockedOnes(t *testing.T) {
 		mu.Lock()
 		scheduled, retried := tries["scheduled"], tries["retry"]
 		mu.Unlock()
-		require.Greater(t, f.Stats()[0].Pending, keys, "chains are under way still")
+		require.Greater(t, f.Stats()[0].Pending, keys, "chains are still in progress")
 		require.Len(t, scheduled, 1)
 		require.WithinDuration(t, due, scheduled[0], time.Second)
 		require.Len(t, retried, 2)
@@ -191,8 +191,8 @@ func TestWhatIsDueDoesNotWaitBehindChainsOfBlockedOnes(t *testing.T) {
 	})
 }
 
-// TestADeliveryThatHangsLetsManyWindowsGoBy is not parallel, because it measures the heap.
-func TestADeliveryThatHangsLetsManyWindowsGoBy(t *testing.T) {
+// TestADeliveryThatHangsDoesNotStopItsLane is not parallel, because it measures the heap.
+func TestADeliveryThatHangsDoesNotStopItsLane(t *testing.T) {
 	onSQLite(t, func(t *testing.T, o *outbox) {
 		const others = 3*window + 2000
 		payload := []byte(`"` + strings.Repeat("x", 1000) + `"`)
@@ -227,9 +227,9 @@ func TestADeliveryThatHangsLetsManyWindowsGoBy(t *testing.T) {
 		require.Len(t, given, others+1)
 		clear(given)
 		grown := heap() - before
-		require.Less(t, grown, int64(25<<20), "of 50 MB of payloads, a page or two are in memory")
+		require.Less(t, grown, int64(25<<20), "of 50 MB of payloads, only a page or two are in memory")
 
-		// What a crash leaves.
+		// The state after a crash.
 		o.exec(`UPDATE outbox_cursors SET owner = NULL, epoch = epoch + 1 WHERE owner IS NOT NULL`)
 		f.abandon()
 		s.given()
@@ -237,7 +237,7 @@ func TestADeliveryThatHangsLetsManyWindowsGoBy(t *testing.T) {
 		o.append("t", "", "last")
 		f = o.one(forwarder.Sink{Sink: s})
 		f.flush()
-		require.ElementsMatch(t, []string{"hangs", "last"}, s.given(), "nothing that was settled is repeated")
+		require.ElementsMatch(t, []string{"hangs", "last"}, s.given(), "no settled delivery is repeated")
 		require.Equal(t, "", value[string](o, `SELECT settled FROM outbox_cursors WHERE sink = 'sink'`))
 		f.end()
 	})
@@ -251,7 +251,7 @@ func heap() int64 {
 	return int64(m.HeapAlloc)
 }
 
-func TestAKeyWhoseHeadHangsLetsOtherKeysGoBy(t *testing.T) {
+func TestAKeyWhoseHeadHangsDoesNotStopOtherKeys(t *testing.T) {
 	t.Parallel()
 	onSQLite(t, func(t *testing.T, o *outbox) {
 		const others = window + 4000

@@ -85,14 +85,14 @@ func TestRandomHistoriesOfBatchesLoseNothingAndKeepEachKeysOrder(t *testing.T) {
 				h := &batchHistory{newHistory(o, seed), limits}
 				for range 10 {
 					f := h.start(lanes)
-					h.goOn()
+					h.publishForAWhile()
 					switch h.rng.IntN(3) {
 					case 0:
 						f.end()
 					case 1:
 						h.loseLeases()
 						f.abandon()
-					case 2: // lost, and taken again by the same process
+					case 2: // leases are lost, and acquired again by the same process
 						h.loseLeases()
 						h.publish("a", false)
 						time.Sleep(3 * time.Second)

@@ -18,11 +18,11 @@ import (
 	"github.com/waybill-go/waybill/sinks"
 )
 
-// batches is a sink that takes batches, answers for each as configured, and records them.
+// batches is a batch sink that answers for each delivery as configured, and records the batches.
 type batches struct {
 	limits sinks.BatchLimits
 	answer func(d *notification.Delivery) error
-	// whole, if set, answers for a batch in place of answer.
+	// whole, if set, answers for a batch instead of answer.
 	whole func(ctx context.Context, batch []*notification.Delivery) []sinks.Result
 
 	mu       sync.Mutex
@@ -86,7 +86,7 @@ func (b *batches) given() [][]string {
 // one delivery at a time, so that batches have an order.
 var alone = forwarder.Parallelism{Threshold: 1}
 
-func TestABatchHasWhatIsThereUpToItsSize(t *testing.T) {
+func TestABatchHasThePendingDeliveriesUpToItsSize(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		ids := numbered("", 25)
 		o.append("t", "", ids...)
@@ -129,7 +129,7 @@ func TestTheThresholdCountsBatches(t *testing.T) {
 	})
 }
 
-func TestASequentialSinkOfBatchesTakesALargeBacklogBatchByBatch(t *testing.T) {
+func TestASequentialSinkDeliversALargeBacklogBatchByBatch(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		o.append("t", "", numbered("", 200)...)
 		var atOnce []int
@@ -153,7 +153,7 @@ func TestASequentialSinkOfBatchesTakesALargeBacklogBatchByBatch(t *testing.T) {
 	})
 }
 
-func TestADeliveryWaitsForABatchToFillOnlySoLong(t *testing.T) {
+func TestADeliveryWaitsForItsBatchAtMostForTheConfiguredTime(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		b := &batches{limits: sinks.BatchLimits{Size: 3, Wait: time.Minute}}
 		f := o.one(forwarder.Sink{Sink: b})
@@ -161,7 +161,7 @@ func TestADeliveryWaitsForABatchToFillOnlySoLong(t *testing.T) {
 		f.flush()
 		time.Sleep(59 * time.Second)
 		synctest.Wait()
-		require.Empty(t, b.given(), "a third may come")
+		require.Empty(t, b.given(), "the batch waits for a third")
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
 		require.Equal(t, [][]string{{"a", "b"}}, b.given())
@@ -172,7 +172,7 @@ func TestADeliveryWaitsForABatchToFillOnlySoLong(t *testing.T) {
 		time.Sleep(30 * time.Second)
 		o.append("t", "", "d", "e", "f")
 		f.flush()
-		require.Equal(t, [][]string{{"c", "d", "e"}}, b.given(), "a full one goes at once")
+		require.Equal(t, [][]string{{"c", "d", "e"}}, b.given(), "a full batch is delivered at once")
 		time.Sleep(62 * time.Second)
 		synctest.Wait()
 		require.Equal(t, [][]string{{"f"}}, b.given())
@@ -180,19 +180,19 @@ func TestADeliveryWaitsForABatchToFillOnlySoLong(t *testing.T) {
 	})
 }
 
-func TestABatchIsFilledWithWhatWaitsBehindItsKeys(t *testing.T) {
+func TestAnOrderedBatchIsFilledWithLaterDeliveriesOfItsKeys(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		b := &batches{limits: sinks.BatchLimits{Size: 10, Wait: time.Minute, Ordered: true}}
 		ids := numbered("", 40)
 		o.append("t", "k", ids...)
 		f := o.one(forwarder.Sink{Sink: b})
 		f.flush()
-		require.Equal(t, ids, slices.Concat(b.given()...), "nothing has to wait: the batches are full")
+		require.Equal(t, ids, slices.Concat(b.given()...), "no delivery waits: the batches are full")
 		f.end()
 	})
 }
 
-func TestOnlyWhatFailedOfABatchIsTriedAgain(t *testing.T) {
+func TestOnlyTheFailedDeliveriesOfABatchAreRetried(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		b := &batches{limits: sinks.BatchLimits{Size: 10}, answer: func(d *notification.Delivery) error {
 			switch {
@@ -247,13 +247,13 @@ func TestMissingResultsCountAsFailed(t *testing.T) {
 		o.append("t", "", numbered("", 4)...)
 		f := o.one(forwarder.Sink{Sink: b, Parallelism: alone})
 		f.flush()
-		if given := b.given(); len(given) == 1 { // the first of them may have gone alone
+		if given := b.given(); len(given) == 1 { // the first delivery may have been delivered alone
 			require.Equal(t, []string{"sink retrying 0002", "sink retrying 0003"}, o.parked())
 		}
 		require.Contains(t, value[string](o, `SELECT max(last_error) FROM outbox_parked`), "sink returned too few results: 2 for a batch of")
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		require.Empty(t, o.parked(), "two of them get through each time")
+		require.Empty(t, o.parked(), "two of them succeed each time")
 		f.end()
 	})
 }
@@ -280,7 +280,7 @@ func TestAPanicFailsItsBatch(t *testing.T) {
 	})
 }
 
-func TestABatchHasOneOfAKey(t *testing.T) {
+func TestAnUnorderedBatchHasOneDeliveryOfAKey(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		b := &batches{limits: sinks.BatchLimits{Size: 10, Wait: time.Second}}
 		o.append("t", "k", "k1", "k2", "k3")
@@ -304,7 +304,7 @@ func orderedBatch(o *outbox, answer func(d *notification.Delivery) error, onDead
 	return b, f
 }
 
-func TestAnOrderedBatchHasSeveralOfAKeyInOrder(t *testing.T) {
+func TestAnOrderedBatchHasSeveralDeliveriesOfAKeyInOrder(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		b, f := orderedBatch(o, nil, "")
 		require.Equal(t, [][]string{{"k1", "k2", "k3", "k4", "m1", "m2"}}, b.given())
@@ -317,7 +317,7 @@ func TestAnOrderedBatchHasSeveralOfAKeyInOrder(t *testing.T) {
 	})
 }
 
-func TestBehindAFailureInABatchItsKeyWaitsInOrderAndNoAttemptIsSpent(t *testing.T) {
+func TestAFailureInABatchBlocksItsKeyWithoutSpendingAttempts(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		b, f := orderedBatch(o, func(d *notification.Delivery) error {
 			if d.ID == "k2" && d.Attempt == 1 {
@@ -339,7 +339,7 @@ func TestBehindAFailureInABatchItsKeyWaitsInOrderAndNoAttemptIsSpent(t *testing.
 	})
 }
 
-func TestABatchGoesOnBehindADeadDeliveryOfItsKey(t *testing.T) {
+func TestABatchContinuesAfterADeadDeliveryOfItsKey(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		b, f := orderedBatch(o, func(d *notification.Delivery) error {
 			if d.ID == "k2" {
@@ -371,7 +371,7 @@ func TestADeadDeliveryInABatchHaltsItsKey(t *testing.T) {
 	})
 }
 
-func TestWhatABatchDeliveredBehindAFailureOfItsKeyIsNotDeliveredAgain(t *testing.T) {
+func TestDeliveriesAfterAFailureOfTheirKeyInABatchAreNotRepeated(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		b := &batches{limits: sinks.BatchLimits{Size: 10, Wait: time.Second, Ordered: true}}
 		b.whole = func(_ context.Context, batch []*notification.Delivery) []sinks.Result {
@@ -381,7 +381,7 @@ func TestWhatABatchDeliveredBehindAFailureOfItsKeyIsNotDeliveredAgain(t *testing
 					results[i].Err = errors.New("later")
 				}
 			}
-			return results // it breaks its promise with k2 and k4
+			return results // against the contract of an ordered batch, k2 and k4 are delivered
 		}
 		o.append("t", "k", "k1", "k2", "k3", "k4", "k5")
 		f := o.one(forwarder.Sink{Sink: b, Parallelism: alone})
@@ -398,7 +398,7 @@ func TestWhatABatchDeliveredBehindAFailureOfItsKeyIsNotDeliveredAgain(t *testing
 	})
 }
 
-func TestABatchIsPutBackWholeWhileItsDestinationIsAway(t *testing.T) {
+func TestABatchIsPutBackWhileItsDestinationIsUnavailable(t *testing.T) {
 	for name, away := range map[string]func(until time.Time) error{
 		"unavailable": func(time.Time) error { return sinks.Unavailable(errors.New("connection refused")) },
 		"throttled":   func(until time.Time) error { return sinks.Throttled(until, errors.New("429")) },
@@ -428,11 +428,11 @@ func TestABatchIsPutBackWholeWhileItsDestinationIsAway(t *testing.T) {
 					synctest.Wait()
 					given := slices.Concat(b.given()...)
 					require.GreaterOrEqual(t, len(given), 20)
-					given = given[len(given)-20:] // before them come probes
+					given = given[len(given)-20:] // the probes come before
 					require.ElementsMatch(t, ids, given)
 					require.NotContains(t, strings.Join(given, " "), "/", "no attempt is spent")
-					if name == "throttled" && !ordered { // then the heads of keys are among them
-						require.Equal(t, ids[0], given[0], "the first is the first again")
+					if name == "throttled" && !ordered { // then the heads of keys are in it
+						require.Equal(t, ids[0], given[0], "the first delivery is first again")
 					}
 					for _, key := range []int{1, 2} {
 						ofKey := slices.DeleteFunc(slices.Clone(given), func(id string) bool { return int(id[1]-'0'+10*(id[0]-'0'))%4 != key })
@@ -452,7 +452,7 @@ func TestABatchIsPutBackWholeWhileItsDestinationIsAway(t *testing.T) {
 	}
 }
 
-func TestABatchOfSeveralLanesGoesOnWhileOneOfThemIsLost(t *testing.T) {
+func TestABatchOfSeveralLanesSurvivesTheLossOfOneLane(t *testing.T) {
 	t.Parallel()
 	onPostgres(t, func(t *testing.T, o *outbox) {
 		release := make(chan struct{})
@@ -473,20 +473,20 @@ func TestABatchOfSeveralLanesGoesOnWhileOneOfThemIsLost(t *testing.T) {
 		synctest.Wait()
 		given := b.given()
 		require.Len(t, given, 1)
-		require.Len(t, given[0], 40, "of both lanes")
+		require.Len(t, given[0], 40, "deliveries of both lanes")
 
-		// The lane's next checkpoint finds it gone.
+		// The lane's next checkpoint notices the loss.
 		o.exec(`UPDATE outbox_cursors SET owner = 'another', epoch = epoch + 1, lease_until = '2999-01-01T00:00:00.000000Z' WHERE lane = 0 AND sink = 'sink'`)
 		time.Sleep(30 * time.Minute)
 		synctest.Wait()
 		again := b.given()
-		require.NotEmpty(t, again, "the batch is cut off with the lane")
+		require.NotEmpty(t, again, "the loss of the lane cancels the batch")
 		close(release)
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		stats := f.Stats()[0]
-		require.Zero(t, stats.Failed, "a cancelled attempt is none")
-		require.Equal(t, int64(len(again[0])), stats.Delivered, "what is of the other lane")
+		require.Zero(t, stats.Failed, "a cancelled attempt does not count")
+		require.Equal(t, int64(len(again[0])), stats.Delivered, "the deliveries of the other lane")
 		require.Less(t, len(again[0]), 40)
 		require.Zero(t, stats.Pending)
 		require.Empty(t, o.parked())
@@ -494,7 +494,7 @@ func TestABatchOfSeveralLanesGoesOnWhileOneOfThemIsLost(t *testing.T) {
 	})
 }
 
-func TestBatchesThatMakeNoSenseAreRefused(t *testing.T) {
+func TestInvalidBatchLimitsAreRefused(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		for _, limits := range []sinks.BatchLimits{{Size: 10, Wait: -1}, {Size: 1 << 20}} {
 			f := o.one(forwarder.Sink{Sink: &batches{limits: limits}})

@@ -84,7 +84,7 @@ func (l *backlog) drain(n int) time.Duration {
 	return time.Since(began)
 }
 
-// again moves the cursors back to the beginning.
+// again resets the cursors to the beginning.
 func (l *backlog) again() {
 	l.b.Helper()
 	l.exec(`DELETE FROM outbox_cursors`)

@@ -45,7 +45,7 @@ func newBroken() *broken {
 	return s
 }
 
-func TestASinkThatFailsForAllWaitsAsAWhole(t *testing.T) {
+func TestFailuresOfManyKeysOpenTheBreaker(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		s, other := newBroken(), &script{}
 		ids := numbered("", 200)
@@ -53,10 +53,10 @@ func TestASinkThatFailsForAllWaitsAsAWhole(t *testing.T) {
 		f := o.start(map[string]forwarder.Sink{"sink": {Sink: s, Retry: later}, "up": {Sink: other}}, route.Routes{"*": route.To("sink", "up")})
 		time.Sleep(time.Hour)
 		synctest.Wait()
-		require.Len(t, o.parked(), toOpen, "those that failed before it was noticed")
+		require.Len(t, o.parked(), toOpen, "the failures before the breaker opened")
 		require.Equal(t, toOpen, value[int](o, `SELECT sum(attempt) FROM outbox_parked`))
-		require.Len(t, other.given(), 200, "another sink does not notice")
-		require.Less(t, len(s.given()), 3600/4+40, "it is probed now and then")
+		require.Len(t, other.given(), 200, "another sink is not affected")
+		require.Less(t, len(s.given()), 3600/4+40, "it is only probed")
 		s.mostAtOnce()
 		time.Sleep(time.Minute)
 		require.Equal(t, 1, s.mostAtOnce())
@@ -77,7 +77,7 @@ func TestASinkThatFailsForAllWaitsAsAWhole(t *testing.T) {
 	})
 }
 
-func TestProbesComeAtGrowingPausesAndTakeTurns(t *testing.T) {
+func TestProbesTakeTurnsAtGrowingIntervals(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		s := newBroken()
 		o.append("t", "", numbered("", 30)...)
@@ -86,7 +86,7 @@ func TestProbesComeAtGrowingPausesAndTakeTurns(t *testing.T) {
 		synctest.Wait()
 		given := s.given()
 		require.Equal(t, numbered("", 30), given[:30])
-		require.Equal(t, given[toOpen:30], given[30:42], "each of those that wait, in turn")
+		require.Equal(t, given[toOpen:30], given[30:42], "the waiting deliveries, in turn")
 		expected := 100 * time.Millisecond
 		for i := toOpen; i < len(s.at); i++ {
 			require.InEpsilon(t, expected, s.at[i].Sub(s.at[i-1]), 0.21, "pause %d", i-toOpen)
@@ -97,7 +97,7 @@ func TestProbesComeAtGrowingPausesAndTakeTurns(t *testing.T) {
 	})
 }
 
-func TestTheFailuresOfOneKeyStopNobodyElse(t *testing.T) {
+func TestTheFailuresOfOneKeyDoNotOpenTheBreaker(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		var s script
 		s.answer = func(_ context.Context, d *notification.Delivery) error {
@@ -120,7 +120,7 @@ func TestTheFailuresOfOneKeyStopNobodyElse(t *testing.T) {
 	})
 }
 
-func TestAFewFailuresAmongSuccessesStopNobody(t *testing.T) {
+func TestFailuresAmongSuccessesDoNotOpenTheBreaker(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		var s script
 		s.answer = func(_ context.Context, d *notification.Delivery) error {
@@ -138,7 +138,7 @@ func TestAFewFailuresAmongSuccessesStopNobody(t *testing.T) {
 	})
 }
 
-func TestOnePoisonousDeliveryDoesNotKeepASinkWaiting(t *testing.T) {
+func TestOnePoisonousDeliveryDoesNotKeepTheBreakerOpen(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		s := newBroken()
 		ids := numbered("", toOpen+3)
@@ -157,21 +157,21 @@ func TestOnePoisonousDeliveryDoesNotKeepASinkWaiting(t *testing.T) {
 		time.Sleep(15 * time.Second)
 		synctest.Wait()
 		require.Equal(t, int64(2), f.Stats()[0].Delivered)
-		require.Len(t, o.parked(), toOpen+1, "now that the others go through, it is its own failure")
+		require.Len(t, o.parked(), toOpen+1, "since the others succeed, its failures count")
 		f.end()
 	})
 }
 
-func TestWhatWasInFlightWhenASinkBeganToWaitProvesNothing(t *testing.T) {
+func TestDeliveriesInFlightWhenTheBreakerOpensDoNotCloseIt(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		s := newBroken()
 		answer := s.answer
 		s.answer = func(ctx context.Context, d *notification.Delivery) error {
 			switch d.ID {
-			case "0000": // it comes through late
+			case "0000": // succeeds late
 				time.Sleep(10 * time.Second)
 				return nil
-			case "0001": // it fails late
+			case "0001": // fails late
 				time.Sleep(10 * time.Second)
 			}
 			return answer(ctx, d)
@@ -186,7 +186,7 @@ func TestWhatWasInFlightWhenASinkBeganToWaitProvesNothing(t *testing.T) {
 	})
 }
 
-func TestABreakerThatIsOffHasEachDeliverySpendItsAttempts(t *testing.T) {
+func TestWithoutABreakerEachDeliverySpendsItsAttempts(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		s := newBroken()
 		o.append("t", "", numbered("", 200)...)
@@ -197,7 +197,7 @@ func TestABreakerThatIsOffHasEachDeliverySpendItsAttempts(t *testing.T) {
 	})
 }
 
-func TestABreakerHasItsOwnShare(t *testing.T) {
+func TestTheShareOfFailuresThatOpensTheBreakerIsConfigurable(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		s := newBroken()
 		o.append("t", "", numbered("", 200)...)
@@ -212,7 +212,7 @@ func TestABreakerHasItsOwnShare(t *testing.T) {
 // toRefuse is how many keys with permanently refused deliveries open a breaker.
 const toRefuse = 10
 
-func TestASinkThatRefusesAllForGoodWaitsAsAWhole(t *testing.T) {
+func TestPermanentFailuresOfManyKeysOpenTheBreaker(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		var s script
 		var mended atomic.Bool
@@ -228,7 +228,7 @@ func TestASinkThatRefusesAllForGoodWaitsAsAWhole(t *testing.T) {
 		s.mostAtOnce()
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		require.Equal(t, int64(toRefuse), f.Stats()[0].Dead, "those before it was noticed")
+		require.Equal(t, int64(toRefuse), f.Stats()[0].Dead, "those before the breaker opened")
 		require.Equal(t, 1, s.mostAtOnce(), "it is probed")
 		mended.Store(true)
 		time.Sleep(10 * time.Second)
@@ -239,10 +239,10 @@ func TestASinkThatRefusesAllForGoodWaitsAsAWhole(t *testing.T) {
 	})
 }
 
-func TestWhatIsRefusedForGoodAmongDeliveriesStopsNobody(t *testing.T) {
+func TestPermanentFailuresAmongSuccessesDoNotOpenTheBreaker(t *testing.T) {
 	for name, good := range map[string]func(id string) bool{
-		"each tenth gets through": func(id string) bool { return id[3] == '5' },
-		"all are of one key":      func(string) bool { return false },
+		"each tenth succeeds":   func(id string) bool { return id[3] == '5' },
+		"all have the same key": func(string) bool { return false },
 	} {
 		t.Run(name, func(t *testing.T) {
 			onEachStore(t, func(t *testing.T, o *outbox) {
@@ -253,7 +253,7 @@ func TestWhatIsRefusedForGoodAmongDeliveriesStopsNobody(t *testing.T) {
 					return sinks.Permanent(errors.New("400"))
 				}}
 				key := ""
-				if name == "all are of one key" {
+				if name == "all have the same key" {
 					key = "k"
 				}
 				o.append("t", key, numbered("", 200)...)
@@ -268,7 +268,7 @@ func TestWhatIsRefusedForGoodAmongDeliveriesStopsNobody(t *testing.T) {
 }
 
 // If nothing else comes, probes use up the attempts of the remaining deliveries.
-func TestWhatIsRefusedForGoodDiesInTheEnd(t *testing.T) {
+func TestPermanentlyRefusedDeliveriesDieInTheEnd(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		s := script{answer: func(context.Context, *notification.Delivery) error { return sinks.Permanent(errors.New("400")) }}
 		o.append("t", "", numbered("", toRefuse+3)...)
@@ -286,7 +286,7 @@ func TestWhatIsRefusedForGoodDiesInTheEnd(t *testing.T) {
 
 // If the destination always answers one request as if it were down, such as with a 404 because of the
 // notification's content, the sink must not be paused again and again.
-func TestADeliveryThatAloneFindsTheSinkUnavailableSpendsItsAttempts(t *testing.T) {
+func TestASingleDeliveryThatFindsTheSinkUnavailableSpendsItsAttempts(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		s := script{answer: func(_ context.Context, d *notification.Delivery) error {
 			if d.ID == "0003" {
@@ -361,7 +361,7 @@ func TestADestinationThatIsReachedAgainCountsAttempts(t *testing.T) {
 	})
 }
 
-func TestAProbeThatHangsKeepsNobodyFromProbing(t *testing.T) {
+func TestAProbeThatHangsDoesNotStopOtherProbes(t *testing.T) {
 	for _, left := range []int{1, 5} {
 		t.Run(fmt.Sprintf("%d left", left), func(t *testing.T) {
 			onEachStore(t, func(t *testing.T, o *outbox) {
@@ -371,7 +371,7 @@ func TestAProbeThatHangsKeepsNobodyFromProbing(t *testing.T) {
 				s.answer = func(ctx context.Context, d *notification.Delivery) error {
 					if d.ID == numbered("", toOpen+1)[toOpen] && hung.CompareAndSwap(false, true) {
 						s.mended.Store(true)
-						time.Sleep(5 * time.Minute) // it does not heed its context
+						time.Sleep(5 * time.Minute) // ignores its context
 						return errors.New("too late")
 					}
 					return answer(ctx, d)
@@ -384,14 +384,14 @@ func TestAProbeThatHangsKeepsNobodyFromProbing(t *testing.T) {
 				require.Equal(t, 1, f.Stats()[0].Abandoned)
 				require.Equal(t, int64(left), f.Stats()[0].Delivered)
 				require.Len(t, o.parked(), toOpen)
-				time.Sleep(10 * time.Minute) // it comes back
+				time.Sleep(10 * time.Minute) // the destination is available again
 				f.end()
 			})
 		})
 	}
 }
 
-func TestRetriesOfAnOutageComeThrough(t *testing.T) {
+func TestRetriesSurviveAnOutage(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		s := newBroken()
 		ids := numbered("", 100)

@@ -58,10 +58,10 @@ func TestLittleMemoryStopsNoLane(t *testing.T) {
 		}
 		for i, s := range f.Stats() {
 			if i == 0 {
-				require.Equal(t, int64(n), s.Delivered, "what hangs elsewhere does not stop it")
+				require.Equal(t, int64(n), s.Delivered, "the deliveries that hang do not stop this sink")
 				continue
 			}
-			require.GreaterOrEqual(t, s.Delivered, int64(page-1), "its own page goes on")
+			require.GreaterOrEqual(t, s.Delivered, int64(page-1), "the rest of its page is delivered")
 		}
 		close(released)
 		time.Sleep(time.Minute)

@@ -40,7 +40,7 @@ func (o *outbox) cancelBy(cancel func(ctx context.Context, p *outboxes.Publisher
 	require.NoError(o.t, p.RunInTx(o.t.Context(), o.db, nil, func(ctx context.Context, tx *sql.Tx) error { return cancel(ctx, p, tx) }))
 }
 
-func TestWhatIsCancelledInTimeIsDeliveredToNoSink(t *testing.T) {
+func TestANotificationCancelledInTimeIsDeliveredToNoSink(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		intoTheFuture()
 		due := time.Now().Add(time.Hour)
@@ -63,13 +63,13 @@ func TestWhatIsCancelledInTimeIsDeliveredToNoSink(t *testing.T) {
 		f.flush()
 		require.Equal(t, []string{"kept"}, mail.given())
 		require.Equal(t, []string{"kept"}, web.given())
-		require.Empty(t, o.parked(), "what is cancelled goes when its time comes")
+		require.Empty(t, o.parked(), "a cancelled delivery is settled when it is due")
 		require.EqualValues(t, 2, value[int64](o, `SELECT count(*) FROM outbox_receipts`))
 		f.end()
 	})
 }
 
-func TestWhatIsCancelledBeforeAForwarderReadsItIsNotDelivered(t *testing.T) {
+func TestANotificationCancelledBeforeItIsReadIsNotDelivered(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		intoTheFuture()
 		due := time.Now().Add(time.Hour)
@@ -86,7 +86,7 @@ func TestWhatIsCancelledBeforeAForwarderReadsItIsNotDelivered(t *testing.T) {
 	})
 }
 
-func TestACancelledOneWhoseKeyIsHeldGoesWhenTheKeyIsFree(t *testing.T) {
+func TestACancelledDeliveryOfABlockedKeyIsSettledOnceTheKeyIsFree(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		intoTheFuture()
 		start := time.Now()
@@ -121,7 +121,7 @@ type attempt struct {
 	due      time.Time
 	asked    bool // cancellation was requested
 	answered bool // the cancellation is committed, and has found it
-	inTime   bool // before it was due
+	inTime   bool // cancelled before it was due
 }
 
 // TestRandomCancellationsHold runs publishers, cancellers and forwarders at once, and kills some.
@@ -163,7 +163,7 @@ func TestRandomCancellationsHold(t *testing.T) {
 				for range 5 {
 					f := o.one(forwarder.Sink{Sink: s}, func(c *forwarder.Config) { c.Poll.Max, c.Lease = 50*time.Millisecond, 20*time.Second })
 					time.Sleep(time.Duration(500+rng.IntN(2000)) * time.Millisecond)
-					if rng.IntN(2) == 0 { // what it has done since its last checkpoint is lost
+					if rng.IntN(2) == 0 { // the forwarder loses what it has done since its last checkpoint
 						o.exec(`UPDATE outbox_cursors SET owner = NULL, epoch = epoch + 1 WHERE owner IS NOT NULL`)
 						f.abandon()
 					} else {

@@ -27,7 +27,7 @@ type Config struct {
 	// store.Reserver whose pool is bounded, Run reserves connections for leases and
 	// checkpoints, and warns if the pool is too small.
 	Store Store
-	// Fleet means that there is no Store: databases come and go with [Forwarder.RunDatabase].
+	// Fleet means that there is no Store: [Forwarder.RunDatabase] adds and removes databases.
 	Fleet bool
 	// Routes say which sinks get which types. Package route describes patterns and rules.
 	Routes route.Routes
@@ -107,7 +107,7 @@ type Sink struct {
 	Parallelism Parallelism
 	// Retry says when a delivery that failed temporarily is tried again.
 	Retry Retry
-	// OnDead says whether deliveries of a key go on after one of them is dead.
+	// OnDead says whether deliveries of a key continue after one of them is dead.
 	OnDead OnDead
 	// OnUnknown says how long to retry a delivery whose type or version the sink does not know.
 	OnUnknown OnUnknown
@@ -176,7 +176,7 @@ type OnDead = policy.OnDead
 
 // The two rules for a key with a dead delivery.
 const (
-	// OnDeadContinue goes on with the key's next delivery. It is the default.
+	// OnDeadContinue continues with the key's next delivery. It is the default.
 	OnDeadContinue = policy.OnDeadContinue
 	// OnDeadHalt holds back the key's later deliveries until a person acts.
 	OnDeadHalt = policy.OnDeadHalt

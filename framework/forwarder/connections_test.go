@@ -108,7 +108,7 @@ func TestConnectionsDoNotGrowWithSinksAndLanes(t *testing.T) {
 			o.db.SetMaxIdleConns(connections)
 			most := watchConnections(o.db)
 			var taken counting
-			var failed sync.Map // each third row fails once, so that there is something parked
+			var failed sync.Map // each third row fails once, so that there are parked deliveries
 			taken.deliver = func(_ context.Context, d *notification.Delivery) error {
 				if _, again := failed.LoadOrStore(d.ID+d.Sink, true); !again && d.Offset%3 == 0 {
 					return errors.New("not now")
@@ -146,7 +146,7 @@ func TestConnectionsDoNotGrowWithSinksAndLanes(t *testing.T) {
 			require.EqualValues(t, sinkCount*4, observer.won.Load())
 			require.Zero(t, observer.lost.Load())
 			open := most()
-			require.LessOrEqual(t, open, connections+1, "and one for those who publish")
+			require.LessOrEqual(t, open, connections+1, "and one for the publishers")
 			t.Log("most connections:", open)
 		})
 	}
@@ -162,14 +162,14 @@ func TestHandlersThatUseTheWholePoolCostNoLease(t *testing.T) {
 	const rows, lease = 6, 2 * time.Second
 	o := openPostgres(t)
 	o.db.SetMaxOpenConns(4)
-	var said bytes.Buffer // a handler of slog writes one line at a time
+	var logged bytes.Buffer // slog writes one line at a time
 	var observer leases
 	taken := counting{deliver: func(ctx context.Context, d *notification.Delivery) error {
 		conn, err := o.db.Conn(ctx)
 		if err != nil {
 			return err
 		}
-		defer func() { _ = conn.Close() }() // of no effect but to give it back
+		defer func() { _ = conn.Close() }() // returns the connection to the pool
 		_, err = conn.ExecContext(ctx, `SELECT pg_sleep(6)`)
 		return err
 	}}
@@ -178,7 +178,7 @@ func TestHandlersThatUseTheWholePoolCostNoLease(t *testing.T) {
 		Sinks: map[string]forwarder.Sink{
 			"handler": {Sink: &taken, Timeout: time.Minute}, "other": {Sink: &script{}, Timeout: time.Minute},
 		},
-		Logger: slog.New(slog.NewTextHandler(&said, nil)),
+		Logger: slog.New(slog.NewTextHandler(&logged, nil)),
 	})
 	require.NoError(t, err)
 	o.append("order.placed", "", numbered("n", rows)...)
@@ -192,9 +192,9 @@ func TestHandlersThatUseTheWholePoolCostNoLease(t *testing.T) {
 	require.Equal(t, ids, deliveries, "each is delivered once")
 	require.EqualValues(t, 2, observer.won.Load(), "one lane of each sink")
 	require.Zero(t, observer.lost.Load())
-	require.Zero(t, o.db.Stats().InUse, "what was reserved is given back")
-	require.Contains(t, said.String(), "pool_allows=4 forwarder_needs=8")
-	require.NotContains(t, said.String(), "given up")
+	require.Zero(t, o.db.Stats().InUse, "all connections are returned")
+	require.Contains(t, logged.String(), "pool_allows=4 forwarder_needs=8")
+	require.NotContains(t, logged.String(), "given up")
 }
 
 func TestAPoolOfAFewConnectionsIsEnoughForTheForwarder(t *testing.T) {

@@ -16,7 +16,7 @@ import (
 	"github.com/waybill-go/waybill/sinks"
 )
 
-// gatedLog is a store whose readers wait for a gate.
+// gatedLog is a store whose readers wait until a gate opens.
 type gatedLog struct {
 	appendable
 	gate chan struct{}
@@ -53,20 +53,20 @@ func (o *outbox) readAll() store.Page {
 	return page
 }
 
-// TestARequeuedOneBeforeTheLogIsReadLetsNobodyOvertakeTheHead begins with the state after a crash:
+// TestARequeueBeforeTheLogIsReadKeepsTheOrder begins with the state after a crash:
 // the first delivery of a key is dead, the second was in flight, and the third is parked behind it
-// and settled ahead of the position. A person requeues the dead one before the forwarder has read the
+// and settled beyond the position. An operator requeues the dead one before the forwarder has read the
 // second one again.
-func TestARequeuedOneBeforeTheLogIsReadLetsNobodyOvertakeTheHead(t *testing.T) {
+func TestARequeueBeforeTheLogIsReadKeepsTheOrder(t *testing.T) {
 	for name, c := range map[string]struct {
-		head  string // the key of the second one
-		fails error  // of the requeued one
+		head  string // key of the second delivery
+		fails error  // error of the requeued delivery
 	}{
-		"of the same key":                          {head: "k"},
-		"of no key":                                {head: ""},
-		"of the same key, the requeued one dies":   {head: "k", fails: sinks.Permanent(errors.New("still"))},
-		"of the same key, the requeued one waits":  {head: "k", fails: errors.New("later")},
-		"of another key, the requeued one retries": {head: "other", fails: errors.New("later")},
+		"the same key":                          {head: "k"},
+		"no key":                                {head: ""},
+		"the same key, the requeued one dies":   {head: "k", fails: sinks.Permanent(errors.New("still"))},
+		"the same key, the requeued one waits":  {head: "k", fails: errors.New("later")},
+		"another key, the requeued one retries": {head: "other", fails: errors.New("later")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			onEachStore(t, func(t *testing.T, o *outbox) {
@@ -108,7 +108,7 @@ func TestARequeuedOneBeforeTheLogIsReadLetsNobodyOvertakeTheHead(t *testing.T) {
 				time.Sleep(5 * time.Minute)
 				synctest.Wait()
 				early := s.given()
-				require.NotContains(t, early, "behind", "what comes before it is not read")
+				require.NotContains(t, early, "behind", "the delivery before it is not read yet")
 				require.Equal(t, "dead", early[0])
 				close(gate)
 				time.Sleep(time.Hour)

@@ -20,7 +20,8 @@ import (
 type Database struct {
 	// Name identifies the database: in log lines and metrics, and in the metadata
 	// [notification.MetadataDatabase] of every envelope read from it.
-	Name  string
+	Name string
+	// Store is the outbox in this database.
 	Store Store
 	// Connections is how many statements run in this database at once; the default and the
 	// minimum are those of Config.Connections.
@@ -146,7 +147,7 @@ func (f *Forwarder) admit(o *outbox) (stop context.Context, err error) {
 		return nil, fmt.Errorf("%w: the database %s is worked on already", ErrConfig, o.name)
 	}
 	f.admitted[o.name] = true
-	f.guests.Add(1)
+	f.hosted.Add(1)
 	return f.stop, nil
 }
 
@@ -155,7 +156,7 @@ func (f *Forwarder) dismiss(o *outbox) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	delete(f.admitted, o.name)
-	f.guests.Done()
+	f.hosted.Done()
 }
 
 // finish admits no more databases, and waits until the work on the admitted ones has ended.
@@ -163,7 +164,7 @@ func (f *Forwarder) finish() {
 	f.mu.Lock()
 	f.stop = nil
 	f.mu.Unlock()
-	f.guests.Wait()
+	f.hosted.Wait()
 }
 
 // enter begins the work on an outbox with the sinks of that moment. From then on a reload informs
@@ -206,7 +207,7 @@ func (f *Forwarder) Share(databases, forwarders int) {
 	f.share(func(s *fleet) { s.databases, s.forwarders = databases, forwarders })
 }
 
-// share changes the numbers by which the rates are divided.
+// share sets the numbers by which the rates are divided.
 func (f *Forwarder) share(change func(s *fleet)) {
 	s := &f.fleet
 	s.mu.Lock()

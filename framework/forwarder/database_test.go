@@ -53,7 +53,7 @@ func onSeveral(t *testing.T, sink forwarder.Sink, test func(t *testing.T, f *mul
 	})
 }
 
-// add makes the forwarder work on a database.
+// add adds a database to the forwarder.
 func (f *multi) add(name string, o *outbox) {
 	ctx, stop := context.WithCancel(f.t.Context())
 	ended := make(chan error, 1)
@@ -61,7 +61,7 @@ func (f *multi) add(name string, o *outbox) {
 	go func() { ended <- f.RunDatabase(ctx, forwarder.Database{Name: name, Store: o.store}) }()
 }
 
-// remove ends the work on a database.
+// remove removes a database from the forwarder.
 func (f *multi) remove(name string) {
 	f.t.Helper()
 	f.stops[name]()
@@ -70,7 +70,7 @@ func (f *multi) remove(name string) {
 	delete(f.ended, name)
 }
 
-// end stops the forwarder, and with it the work on all databases.
+// end stops the forwarder for all databases.
 func (f *multi) end() {
 	f.t.Helper()
 	f.engine.end()
@@ -136,7 +136,7 @@ func TestEqualIDsKeysAndOffsetsOfTwoDatabasesAreTwoDeliveries(t *testing.T) {
 	})
 }
 
-func TestADatabaseComesAndGoesWhileAnotherGoesOn(t *testing.T) {
+func TestADatabaseIsAddedAndRemovedWhileAnotherDelivers(t *testing.T) {
 	s := &script{}
 	onSeveral(t, forwarder.Sink{Sink: s}, func(t *testing.T, f *multi) {
 		synctest.Wait()
@@ -176,7 +176,7 @@ func TestTheBreakerOfASinkIsOpenForAllDatabases(t *testing.T) {
 		f.us.append("t", "", "us")
 		f.Wake()
 		synctest.Wait()
-		require.NotContains(t, s.given(), "us", "it waits, as that of eu does")
+		require.NotContains(t, s.given(), "us", "it waits, as the deliveries of eu do")
 		s.mu.Lock()
 		down = false
 		s.mu.Unlock()
@@ -197,7 +197,7 @@ func TestReloadReplacesASinkInAllDatabases(t *testing.T) {
 		require.NoError(t, f.Reload(t.Context(), map[string]forwarder.Sink{"sink": {Sink: after}}, route.Routes{"*": route.To("sink")}))
 		f.eu.append("t", "", "eu")
 		f.us.append("t", "", "us")
-		time.Sleep(time.Hour) // a lane that was given back is taken up again
+		time.Sleep(time.Hour) // a lane that was released is leased again
 		f.flush()
 		ids := after.given()
 		slices.Sort(ids)
@@ -223,7 +223,7 @@ func TestTheRateOfASinkIsOverAllDatabases(t *testing.T) {
 	})
 }
 
-func TestAFleetHasNoStoreOfItsOwn(t *testing.T) {
+func TestAFleetNeedsNoStore(t *testing.T) {
 	t.Parallel()
 	c := forwarder.Config{
 		Routes: route.Routes{"*": route.To("sink")}, Sinks: map[string]forwarder.Sink{"sink": {Sink: &script{}}}, Logger: slog.New(slog.DiscardHandler),
@@ -238,14 +238,14 @@ func TestAFleetHasNoStoreOfItsOwn(t *testing.T) {
 	require.ErrorContains(t, err, "the store is missing")
 }
 
-func TestTheHeartbeatInADatabaseIsAboutItsOwnDeliveries(t *testing.T) {
+func TestTheHeartbeatInADatabaseCountsOnlyItsDeliveries(t *testing.T) {
 	s := &script{}
 	onSeveral(t, forwarder.Sink{Sink: s}, func(t *testing.T, f *multi) {
 		synctest.Wait()
 		f.eu.append("t", "", numbered("eu", 3)...)
 		f.us.append("t", "", numbered("us", 5)...)
 		f.flush()
-		time.Sleep(time.Hour) // some heartbeats: a lease is as long
+		time.Sleep(time.Hour) // several heartbeats: a lease lasts as long
 		delivered := func(o *outbox) (n int64) {
 			m, err := o.store.Membership(t.Context())
 			require.NoError(t, err)

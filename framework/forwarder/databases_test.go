@@ -26,24 +26,24 @@ import (
 	"github.com/waybill-go/waybill/framework/store/postgres/postgrestest"
 )
 
-// ward is an outbox in a separate cluster, with a forwarder that marks each delivery, and a pool for
+// faulty is an outbox in a separate cluster, with a forwarder that marks each delivery, and a pool for
 // the test that the fault does not affect.
-type ward struct {
+type faulty struct {
 	*tally
 	t        *testing.T
 	server   *postgrestest.Server
-	db       *sql.DB // the test's
-	aside    string  // where forwarders read the log; "": on the primary
+	db       *sql.DB // of the test
+	standby  string  // address at which forwarders read the log; "": the primary
 	failures atomic.Int64
 	expected []string
 }
 
-// tries is how often the forwarder fails before the fault is repaired.
+// tries is the number of failures after which the fault is repaired.
 const tries = 4
 
-func newWard(t *testing.T, server *postgrestest.Server) *ward {
+func newFaulty(t *testing.T, server *postgrestest.Server) *faulty {
 	t.Helper()
-	w := &ward{tally: newTally(), t: t, server: server, db: openPlain(t, server.DSN())}
+	w := &faulty{tally: newTally(), t: t, server: server, db: openPlain(t, server.DSN())}
 	_, err := postgres.Migrate(t.Context(), w.db, postgres.Config{})
 	require.NoError(t, err)
 	w.exec(`CREATE TABLE sent (id text)`)
@@ -51,7 +51,7 @@ func newWard(t *testing.T, server *postgrestest.Server) *ward {
 }
 
 // exec runs a statement in a transaction that is explicitly read-write.
-func (w *ward) exec(query string, args ...any) {
+func (w *faulty) exec(query string, args ...any) {
 	w.t.Helper()
 	tx, err := w.db.BeginTx(w.t.Context(), nil)
 	require.NoError(w.t, err)
@@ -61,8 +61,8 @@ func (w *ward) exec(query string, args ...any) {
 	require.NoError(w.t, tx.Commit())
 }
 
-// always changes a setting of the cluster, also for existing sessions.
-func (w *ward) always(setting, value string) {
+// set changes a setting of the cluster, also for existing sessions.
+func (w *faulty) set(setting, value string) {
 	w.t.Helper()
 	_, err := w.db.ExecContext(w.t.Context(), `ALTER SYSTEM SET `+setting+` = `+value)
 	require.NoError(w.t, err)
@@ -71,13 +71,13 @@ func (w *ward) always(setting, value string) {
 }
 
 // endSessions ends the sessions of the forwarder.
-func (w *ward) endSessions() {
+func (w *faulty) endSessions() {
 	w.t.Helper()
 	_, err := w.db.ExecContext(w.t.Context(), `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'forwarder'`)
 	require.NoError(w.t, err)
 }
 
-func (w *ward) publish(prefix string, n int) {
+func (w *faulty) publish(prefix string, n int) {
 	w.t.Helper()
 	for _, id := range numbered(prefix, n) {
 		w.exec(`INSERT INTO outbox (id, type, key, payload) VALUES ($1, 't', $2, '{}')`, id, id[len(id)-1:])
@@ -86,7 +86,7 @@ func (w *ward) publish(prefix string, n int) {
 }
 
 // forward starts a forwarder at an address.
-func (w *ward) forward(dsn string, adjust ...func(*forwarder.Config)) (stop func()) {
+func (w *faulty) forward(dsn string, adjust ...func(*forwarder.Config)) (stop func()) {
 	w.t.Helper()
 	address, err := url.Parse(dsn)
 	require.NoError(w.t, err)
@@ -96,8 +96,8 @@ func (w *ward) forward(dsn string, adjust ...func(*forwarder.Config)) (stop func
 	db := openPlain(w.t, address.String())
 	logger := slog.New(slog.NewTextHandler(w.tally, nil))
 	outbox := postgres.Config{Receipts: true, Logger: logger}
-	if w.aside != "" {
-		outbox.Standby = openPlain(w.t, w.aside)
+	if w.standby != "" {
+		outbox.Standby = openPlain(w.t, w.standby)
 	}
 	s, err := postgres.Open(w.t.Context(), db, outbox)
 	require.NoError(w.t, err)
@@ -167,7 +167,7 @@ func (f failing) Checkpoint(ctx context.Context, c store.Checkpoint) error {
 }
 
 // awaitFailures waits until the forwarder has failed a few times.
-func (w *ward) awaitFailures() {
+func (w *faulty) awaitFailures() {
 	w.t.Helper()
 	from := w.failures.Load()
 	require.Eventually(w.t, func() bool { return w.failures.Load() >= from+tries }, time.Minute, 5*time.Millisecond,
@@ -176,7 +176,7 @@ func (w *ward) awaitFailures() {
 
 // settle waits until everything published is delivered and marked, and checks that each delivery was
 // marked once.
-func (w *ward) settle() {
+func (w *faulty) settle() {
 	w.t.Helper()
 	w.waitFor(w.t, w.expected...)
 	require.Eventually(w.t, func() bool {
@@ -186,15 +186,15 @@ func (w *ward) settle() {
 }
 
 // log returns what the forwarder has logged.
-func (w *ward) log() string {
+func (w *faulty) log() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.lines.String()
 }
 
-// said counts the lines with a text for each part of the forwarder that may log it, and returns the
+// logged counts the lines with a text for each part of the forwarder that can log it, and returns the
 // highest count.
-func (w *ward) said(text string) (most int) {
+func (w *faulty) logged(text string) (most int) {
 	counts := make(map[string]int)
 	for line := range strings.Lines(w.log()) {
 		if strings.Contains(line, text) {
@@ -208,82 +208,82 @@ func (w *ward) said(text string) (most int) {
 }
 
 // marks counts how often a delivery was marked.
-func (w *ward) marks(id string) (n int) {
+func (w *faulty) marks(id string) (n int) {
 	w.t.Helper()
 	require.NoError(w.t, w.db.QueryRowContext(w.t.Context(), `SELECT count(*) FROM sent WHERE id = $1`, id).Scan(&n))
 	return n
 }
 
 // repeatedMarks counts the deliveries that were marked more than once.
-func (w *ward) repeatedMarks() (n int) {
+func (w *faulty) repeatedMarks() (n int) {
 	w.t.Helper()
 	require.NoError(w.t, w.db.QueryRowContext(w.t.Context(),
 		`SELECT count(*) FROM (SELECT FROM sent GROUP BY id HAVING count(*) > 1) AS repeated`).Scan(&n))
 	return n
 }
 
-func TestAForwarderOutlivesWhatHappensToItsDatabase(t *testing.T) {
+func TestAForwarderSurvivesFaultsOfItsDatabase(t *testing.T) {
 	t.Parallel()
 	for name, fault := range map[string]struct {
-		begin func(t *testing.T, w *ward) (end func())
-		hint  string // what is logged, once
+		begin func(t *testing.T, w *faulty) (end func())
+		hint  string // logged once
 	}{
 		"default_transaction_read_only": {
-			begin: func(_ *testing.T, w *ward) func() {
-				w.always("default_transaction_read_only", "on")
-				return func() { w.always("default_transaction_read_only", "off") }
+			begin: func(_ *testing.T, w *faulty) func() {
+				w.set("default_transaction_read_only", "on")
+				return func() { w.set("default_transaction_read_only", "off") }
 			},
 			hint: "default_transaction_read_only",
 		},
 		"a lock on the cursors, with lock_timeout": {
-			begin: func(t *testing.T, w *ward) func() {
-				w.always("lock_timeout", "'50ms'")
+			begin: func(t *testing.T, w *faulty) func() {
+				w.set("lock_timeout", "'50ms'")
 				return lock(t, w)
 			},
 			hint: "lock_timeout",
 		},
 		"a lock on the cursors, with statement_timeout": {
-			begin: func(t *testing.T, w *ward) func() {
-				w.always("statement_timeout", "'50ms'")
+			begin: func(t *testing.T, w *faulty) func() {
+				w.set("statement_timeout", "'50ms'")
 				return lock(t, w)
 			},
 			hint: "statement_timeout",
 		},
-		"row-level security, switched on in between": {
-			begin: func(t *testing.T, w *ward) func() {
+		"row-level security, enabled while the forwarder runs": {
+			begin: func(t *testing.T, w *faulty) func() {
 				w.exec(`ALTER TABLE outbox ENABLE ROW LEVEL SECURITY`)
 				w.publish("hidden", 20)
-				require.Eventually(t, func() bool { return strings.Contains(w.log(), "BYPASSRLS") }, time.Minute, 5*time.Millisecond, "nothing is said")
+				require.Eventually(t, func() bool { return strings.Contains(w.log(), "BYPASSRLS") }, time.Minute, 5*time.Millisecond, "the hint is not logged")
 				w.exec(`ALTER TABLE outbox_parked ENABLE ROW LEVEL SECURITY`)
 				return func() { w.exec(`ALTER ROLE forwarder BYPASSRLS`) }
 			},
 			hint: "BYPASSRLS",
 		},
-		"no connection left": {
-			begin: func(t *testing.T, w *ward) func() {
+		"no free connection": {
+			begin: func(t *testing.T, w *faulty) func() {
 				w.exec(`ALTER ROLE forwarder CONNECTION LIMIT 0`)
 				w.endSessions()
 				return func() { w.exec(`ALTER ROLE forwarder CONNECTION LIMIT -1`) }
 			},
 			hint: "no connection left",
 		},
-		"a full disk that refuses the parked table, by a trigger that says so": {
-			begin: func(t *testing.T, w *ward) func() { return refuse(w, "53100") },
+		"a full disk for the parked table, simulated by a trigger": {
+			begin: func(t *testing.T, w *faulty) func() { return refuse(w, "53100") },
 			hint:  "disk is full",
 		},
-		"serialization failures, by a trigger that says so": {
-			begin: func(t *testing.T, w *ward) func() { return refuse(w, "40001") },
+		"serialization failures, simulated by a trigger": {
+			begin: func(t *testing.T, w *faulty) func() { return refuse(w, "40001") },
 			hint:  "the write is tried again",
 		},
 		"a server that is down": {
-			begin: func(t *testing.T, w *ward) func() {
+			begin: func(t *testing.T, w *faulty) func() {
 				require.NoError(t, w.server.Down(postgrestest.Fast))
 				return func() { require.NoError(t, w.server.Up()) }
 			},
 			hint: "connection refused",
 		},
 		"a crash": {
-			begin: func(t *testing.T, w *ward) func() {
+			begin: func(t *testing.T, w *faulty) func() {
 				require.NoError(t, w.server.Down(postgrestest.Immediate))
 				return func() { require.NoError(t, w.server.Up()) }
 			},
@@ -292,7 +292,7 @@ func TestAForwarderOutlivesWhatHappensToItsDatabase(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWard(t, startPrivate(t))
+			w := newFaulty(t, startPrivate(t))
 			w.exec(`CREATE ROLE forwarder LOGIN`)
 			w.exec(`GRANT ALL ON ALL TABLES IN SCHEMA public TO forwarder`)
 			w.exec(`GRANT ALL ON ALL SEQUENCES IN SCHEMA public TO forwarder`)
@@ -306,7 +306,7 @@ func TestAForwarderOutlivesWhatHappensToItsDatabase(t *testing.T) {
 			w.publish("after", 20)
 			w.settle()
 			stop()
-			require.Equal(t, 1, w.said(fault.hint), "it is said once:\n%s", w.log())
+			require.Equal(t, 1, w.logged(fault.hint), "the hint is logged once:\n%s", w.log())
 			require.Contains(t, w.log(), "works again")
 			require.Zero(t, w.repeatedMarks())
 		})
@@ -314,7 +314,7 @@ func TestAForwarderOutlivesWhatHappensToItsDatabase(t *testing.T) {
 }
 
 // lock locks the rows of the cursors until it is released.
-func lock(t *testing.T, w *ward) (end func()) {
+func lock(t *testing.T, w *faulty) (end func()) {
 	t.Helper()
 	tx, err := w.db.BeginTx(t.Context(), nil)
 	require.NoError(t, err)
@@ -322,23 +322,23 @@ func lock(t *testing.T, w *ward) (end func()) {
 	require.NoError(t, err)
 	return func() {
 		require.NoError(t, tx.Commit())
-		w.always("lock_timeout", "0")
-		w.always("statement_timeout", "0")
+		w.set("lock_timeout", "0")
+		w.set("statement_timeout", "0")
 	}
 }
 
 // refuse makes all writes of cursors fail with an error code.
-func refuse(w *ward, code string) (end func()) {
+func refuse(w *faulty, code string) (end func()) {
 	w.exec(`CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS
 		$$ BEGIN RAISE EXCEPTION 'refused by the test' USING ERRCODE = '` + code + `'; END $$`)
 	w.exec(`CREATE TRIGGER refuse BEFORE UPDATE ON outbox_cursors FOR EACH ROW EXECUTE FUNCTION refuse()`)
 	return func() { w.exec(`DROP TRIGGER refuse ON outbox_cursors`) }
 }
 
-func TestACheckpointThatIsADeadlocksVictimIsWrittenAgain(t *testing.T) {
+func TestACheckpointThatADeadlockAbortsIsWrittenAgain(t *testing.T) {
 	t.Parallel()
-	w := newWard(t, startPrivate(t))
-	w.always("deadlock_timeout", "'2s'")
+	w := newFaulty(t, startPrivate(t))
+	w.set("deadlock_timeout", "'2s'")
 	var begun atomic.Bool
 	release := make(chan struct{})
 	stop := w.forward(w.server.DSN(), func(c *forwarder.Config) {
@@ -358,8 +358,8 @@ func TestACheckpointThatIsADeadlocksVictimIsWrittenAgain(t *testing.T) {
 	w.publish("parked", 1)
 	require.Eventually(t, begun.Load, time.Minute, time.Millisecond)
 
-	// The other one locks the parked row, then the cursor; the checkpoint the cursor, then
-	// the parked row. The other one looks for a deadlock later than the checkpoint does.
+	// The other transaction locks the parked row, then the cursor; the checkpoint locks the cursor, then
+	// the parked row. The other transaction looks for deadlocks later than the checkpoint does.
 	other, err := w.db.BeginTx(t.Context(), nil)
 	require.NoError(t, err)
 	defer func() { _ = other.Rollback() }()
@@ -373,12 +373,12 @@ func TestACheckpointThatIsADeadlocksVictimIsWrittenAgain(t *testing.T) {
 		return err == nil && waiting
 	}, time.Minute, time.Millisecond)
 	_, err = other.ExecContext(t.Context(), `UPDATE outbox_cursors SET paused = paused`)
-	require.NoError(t, err, "the checkpoint should be the victim")
+	require.NoError(t, err, "the server should abort the checkpoint")
 	require.NoError(t, other.Commit())
 
 	w.settle()
 	stop()
-	require.Equal(t, 1, w.said("40P01"), w.log())
+	require.Equal(t, 1, w.logged("40P01"), w.log())
 	require.Zero(t, w.repeatedMarks())
 	require.Equal(t, 1, w.times()["parked0000"])
 }
@@ -389,45 +389,45 @@ func (f sinkFunc) Deliver(ctx context.Context, d *notification.Delivery) (notifi
 	return f(ctx, d)
 }
 
-func TestANetworkThatGoesDarkCostsNothingButTime(t *testing.T) {
+func TestASilentNetworkCausesNoRepeats(t *testing.T) {
 	t.Parallel()
-	w := newWard(t, startPrivate(t))
+	w := newFaulty(t, startPrivate(t))
 	p := postgrestest.StartProxy(t, w.server.DSN())
 	stop := w.forward(p.DSN())
 	w.publish("before", 20)
 	w.settle()
 	p.Swallow()
-	w.publish("dark", 20)
+	w.publish("silent", 20)
 	w.awaitFailures()
 	p.Forward()
-	light := time.Now()
+	restored := time.Now()
 	w.settle()
-	require.Less(t, time.Since(light), 20*time.Second, "what waited in the dark gives up by itself")
+	require.Less(t, time.Since(restored), 20*time.Second, "statements that wait for the silent server time out")
 	stop()
 	require.Zero(t, w.repeatedMarks())
-	for _, said := range []string{"does not answer", "works again"} {
-		require.Contains(t, w.log(), said)
+	for _, text := range []string{"does not answer", "works again"} {
+		require.Contains(t, w.log(), text)
 	}
 }
 
-func TestACheckpointCutOffAtItsCommitTakesEffectOnce(t *testing.T) {
+func TestACheckpointInterruptedAtItsCommitTakesEffectOnce(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		committed bool // before the connection is lost
-		dark      bool // without a word, for longer than the lease
+		silent    bool // the network is silent for longer than the lease
 	}{
-		"it is committed": {committed: true},
-		"it is not":       {},
-		"it is committed, and the network is dark":  {committed: true, dark: true},
-		"it is not committed, and the network dark": {dark: true},
+		"the commit arrives":                                    {committed: true},
+		"the commit does not arrive":                            {},
+		"the commit arrives, and the network is silent":         {committed: true, silent: true},
+		"the commit does not arrive, and the network is silent": {silent: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWard(t, startPrivate(t))
+			w := newFaulty(t, startPrivate(t))
 			p := postgrestest.StartProxy(t, w.server.DSN())
 			var armed atomic.Bool
 			stop := w.forward(p.DSN(), func(c *forwarder.Config) {
-				if !test.dark {
+				if !test.silent {
 					c.Lease = time.Minute
 				}
 				sink := c.Sinks["sink"]
@@ -450,7 +450,7 @@ func TestACheckpointCutOffAtItsCommitTakesEffectOnce(t *testing.T) {
 			armed.Store(true)
 			w.publish("cut", 1)
 			switch {
-			case test.dark:
+			case test.silent:
 				w.awaitFailures()
 			case test.committed:
 				w.settle()
@@ -458,17 +458,17 @@ func TestACheckpointCutOffAtItsCommitTakesEffectOnce(t *testing.T) {
 				<-p.Swallowed()
 			}
 			p.Forward()
-			if !test.dark {
+			if !test.silent {
 				p.Sever()
 			}
 			w.publish("after", 1)
 			w.settle()
 			stop()
-			if !test.dark {
+			if !test.silent {
 				require.Equal(t, map[string]int{"before0000": 1, "cut0000": 1, "after0000": 1}, w.times())
 			}
 			for id, n := range w.times() {
-				require.LessOrEqual(t, w.marks(id), n, id) // one that is delivered again is marked again
+				require.LessOrEqual(t, w.marks(id), n, id) // a repeated delivery is marked again
 			}
 		})
 	}
@@ -513,13 +513,13 @@ func TestAParkedTableThatDoesNotAnswerCostsNoLease(t *testing.T) {
 
 func TestAFailoverToAStandbyLosesNothing(t *testing.T) {
 	t.Parallel()
-	t.Run("pages of the primary", func(t *testing.T) { t.Parallel(); failOver(t, false) })
-	t.Run("pages of the standby", func(t *testing.T) { t.Parallel(); failOver(t, true) })
+	t.Run("reading from the primary", func(t *testing.T) { t.Parallel(); failOver(t, false) })
+	t.Run("reading from the standby", func(t *testing.T) { t.Parallel(); failOver(t, true) })
 }
 
-// failOver fails over to a standby, on which the log was read or not.
-func failOver(t *testing.T, beside bool) {
-	w := newWard(t, startPrivate(t))
+// failOver fails over to a standby. With readStandby the log was read there before.
+func failOver(t *testing.T, readStandby bool) {
+	w := newFaulty(t, startPrivate(t))
 	standby, err := w.server.Standby(t.Context())
 	if errors.Is(err, postgrestest.ErrNoProgram) {
 		t.Skip(err)
@@ -534,24 +534,24 @@ func failOver(t *testing.T, beside bool) {
 	}
 	hosts := "&host=127.0.0.1,127.0.0.1&port=" + strings.Join(ports, ",")
 
-	if beside {
-		w.aside = "postgres://postgres@/postgres?sslmode=disable&target_session_attrs=standby" + hosts
+	if readStandby {
+		w.standby = "postgres://postgres@/postgres?sslmode=disable&target_session_attrs=standby" + hosts
 	}
-	// One names both hosts and wants the one that takes writes. The other was led
-	// to the standby and waits there.
+	// One forwarder names both hosts and asks for the writable one. The other was connected
+	// to the standby and waits until it is writable.
 	stop := w.forward("postgres://postgres@/postgres?sslmode=disable&target_session_attrs=read-write" + hosts)
 	w.publish("before", 100)
 	w.settle()
 	require.NotContains(t, w.log(), "reading from the standby failed")
 	stray := newTally()
-	second := &ward{tally: stray, t: t, server: standby, db: w.db}
+	second := &faulty{tally: stray, t: t, server: standby, db: w.db}
 	stopSecond := second.forward(standby.DSN(), func(c *forwarder.Config) {
 		c.Sinks = map[string]forwarder.Sink{"other": {Sink: stray, Start: forwarder.StartOldest}}
 		c.Routes = route.Routes{"*": route.To("other")}
 	})
 	second.awaitFailures()
 
-	w.publish("pending", 100) // some of it is settled when the primary goes, some is not
+	w.publish("pending", 100) // some of it is settled when the primary stops, some is not
 	require.NoError(t, w.server.Down(postgrestest.Fast))
 	require.NoError(t, standby.Promote())
 	w.db = openPlain(t, standby.DSN())
@@ -561,8 +561,8 @@ func failOver(t *testing.T, beside bool) {
 	stop()
 	stopSecond()
 	require.Zero(t, w.repeatedMarks())
-	require.Equal(t, beside, strings.Contains(w.log(), "reading from the standby failed"), w.log())
-	require.Equal(t, 1, second.said("target_session_attrs=read-write"), second.log())
+	require.Equal(t, readStandby, strings.Contains(w.log(), "reading from the standby failed"), w.log())
+	require.Equal(t, 1, second.logged("target_session_attrs=read-write"), second.log())
 	require.Contains(t, second.log(), "works again")
 }
 
@@ -571,10 +571,10 @@ func TestStricterIsolationLosesAndRepeatsNothing(t *testing.T) {
 	for _, level := range []string{"repeatable read", "serializable"} {
 		t.Run(level, func(t *testing.T) {
 			t.Parallel()
-			w := newWard(t, startPrivate(t))
-			w.always("default_transaction_isolation", "'"+level+"'")
+			w := newFaulty(t, startPrivate(t))
+			w.set("default_transaction_isolation", "'"+level+"'")
 			var first atomic.Int64
-			flaky := func(c *forwarder.Config) { // every third is parked once
+			flaky := func(c *forwarder.Config) { // every third delivery is parked once
 				sink := c.Sinks["sink"]
 				sink.Sink = sinkFunc(func(ctx context.Context, d *notification.Delivery) (notification.Receipt, error) {
 					if d.Attempt == 1 && first.Add(1)%3 == 0 {
@@ -584,7 +584,7 @@ func TestStricterIsolationLosesAndRepeatsNothing(t *testing.T) {
 				})
 				sink.Retry = forwarder.Retry{Initial: time.Millisecond}
 				c.Sinks["sink"], c.Lanes = sink, 4
-				c.Lease = time.Minute // what a lease that runs out repeats is another matter
+				c.Lease = time.Minute // a lease that expires would cause repeats
 			}
 			stops := []func(){w.forward(w.server.DSN(), flaky), w.forward(w.server.DSN(), flaky)}
 			for i := range 10 {

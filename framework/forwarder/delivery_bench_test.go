@@ -23,7 +23,7 @@ import (
 type slow struct {
 	counter
 	takes  time.Duration
-	took   atomic.Int64                        // for all of them, in nanoseconds: a sleep is longer than asked for
+	took   atomic.Int64                        // by all deliveries, in nanoseconds: a sleep takes longer than requested
 	counts func(d *notification.Delivery) bool // nil: all
 }
 
@@ -41,8 +41,8 @@ func (s *slow) Deliver(ctx context.Context, d *notification.Delivery) (notificat
 	return s.counter.Deliver(ctx, d)
 }
 
-// forward runs a forwarder until wait returns, and returns how long that took from
-// its first delivery on.
+// forward runs a forwarder until wait returns, and returns the time from
+// its first delivery to then.
 func (l *backlog) forward(to map[string]forwarder.Sink, began *atomic.Int64, wait func()) time.Duration {
 	l.b.Helper()
 	routes := route.Routes{"*": route.To(slices.Collect(maps.Keys(to))...)}
@@ -122,7 +122,7 @@ func BenchmarkBesideADeadSink(b *testing.B) {
 		}
 		return l.forward(to, &began, func() { <-one.done; <-two.done })
 	}
-	drain(false) // warm
+	drain(false) // warm-up
 	var without, with time.Duration
 	for b.Loop() {
 		without += drain(false)
@@ -141,7 +141,7 @@ func BenchmarkBesideParked(b *testing.B) {
 			l := newBacklog(b)
 			l.add(n)
 			fresh := func(d *notification.Delivery) bool { return d.Type == "order.placed" }
-			l.drainSlow(n, nil) // warm
+			l.drainSlow(n, nil) // warm-up
 			var without, with float64
 			for b.Loop() {
 				l.again()

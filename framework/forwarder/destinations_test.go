@@ -25,7 +25,7 @@ type hosts struct {
 	mu   sync.Mutex
 	down map[string]error
 	took map[string]time.Duration // how long a delivery takes
-	asks map[string]int           // of those that are down
+	asks map[string]int           // calls to destinations that are down
 }
 
 func newHosts() *hosts {
@@ -63,7 +63,7 @@ func (s *hosts) asked(name string) int {
 	return n
 }
 
-// count returns how many deliveries of a tenant were made or tried.
+// count returns the number of attempted deliveries of a tenant.
 func count(ids []string, tenant string) (n int) {
 	for _, id := range ids {
 		if strings.HasPrefix(id, tenant+"-") {
@@ -79,7 +79,7 @@ func (o *outbox) appendTo(tenant string, n int) {
 	}
 }
 
-func TestADestinationThatIsDownHoldsUpNoOther(t *testing.T) {
+func TestADestinationThatIsDownDelaysNoOther(t *testing.T) {
 	for name, err := range map[string]error{
 		"unavailable": sinks.Unavailable(errors.New("connection refused")),
 		"throttled":   sinks.Throttled(time.Date(2000, 1, 1, 0, 5, 0, 0, time.UTC), errors.New("429")),
@@ -96,7 +96,7 @@ func TestADestinationThatIsDownHoldsUpNoOther(t *testing.T) {
 				require.Equal(t, 30, count(s.given(), "good"), "at once")
 				time.Sleep(4 * time.Minute)
 				synctest.Wait()
-				require.Less(t, s.asked("dead"), 60, "it is probed now and then")
+				require.Less(t, s.asked("dead"), 60, "it is only probed")
 				require.Zero(t, f.Stats()[0].Dead)
 				o.appendTo("more", 30)
 				f.flush()
@@ -144,7 +144,7 @@ func TestADestinationThatIsDownSpendsNoAttemptsAndKeepsItsOrder(t *testing.T) {
 	})
 }
 
-func TestADestinationThatRefusesAllForGoodWaits(t *testing.T) {
+func TestPermanentFailuresOpenTheBreakerOfADestination(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		s := newHosts()
 		s.set("bad", sinks.Permanent(errors.New("400")))
@@ -153,7 +153,7 @@ func TestADestinationThatRefusesAllForGoodWaits(t *testing.T) {
 		f := o.one(forwarder.Sink{Sink: s, Parallelism: alone})
 		f.flush()
 		require.Equal(t, int64(100), f.Stats()[0].Delivered)
-		require.Equal(t, int64(toRefuse), f.Stats()[0].Dead, "those before it was noticed")
+		require.Equal(t, int64(toRefuse), f.Stats()[0].Dead, "those before the breaker opened")
 		s.set("bad", nil)
 		time.Sleep(time.Hour)
 		synctest.Wait()
@@ -163,7 +163,7 @@ func TestADestinationThatRefusesAllForGoodWaits(t *testing.T) {
 }
 
 // Deliveries that wait for their destination use nothing of the sink's rate.
-func TestADestinationThatIsDownTakesNothingOfTheRate(t *testing.T) {
+func TestADestinationThatIsDownUsesNoneOfTheRate(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		s := newHosts()
 		s.set("dead", sinks.Unavailable(errors.New("connection refused")))
@@ -182,7 +182,7 @@ func TestOneDeadTenantOfManyCostsTheOthersNothing(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		s := newHosts()
 		s.set("t000", sinks.Unavailable(errors.New("connection refused")))
-		s.took["t000"] = 10 * time.Second // until it fails
+		s.took["t000"] = 10 * time.Second // and then fails
 		for i := range 50 {
 			o.appendTo(fmt.Sprintf("t%03d", i), 20)
 		}

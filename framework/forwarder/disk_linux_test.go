@@ -16,7 +16,7 @@ import (
 // mountDisk mounts a small file system in memory, which requires a privilege.
 func mountDisk(t *testing.T, size string) (dir string) {
 	t.Helper()
-	dir, err := os.MkdirTemp("/tmp", "waybill-disk-*") // open to the server's user, unlike t.TempDir
+	dir, err := os.MkdirTemp("/tmp", "waybill-disk-*") // accessible for the server's user, unlike t.TempDir
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, os.Remove(dir)) })
 	require.NoError(t, os.Chmod(dir, 0o755))
@@ -43,12 +43,12 @@ func fill(t *testing.T, name string) {
 	}
 }
 
-func TestADiskThatIsFullIsWaitedFor(t *testing.T) {
+func TestTheForwarderWaitsWhileADiskIsFull(t *testing.T) {
 	t.Parallel()
 	disk := mountDisk(t, "8m")
-	w := newWard(t, startPrivate(t))
-	// The disk belongs to the server's user. Only the receipts are on it: without room
-	// for its own log a server goes down, and that is another test.
+	w := newFaulty(t, startPrivate(t))
+	// The disk belongs to the server's user. It has only the receipts: without space
+	// for the WAL the server would stop, which another test covers.
 	var data string
 	require.NoError(t, w.db.QueryRowContext(t.Context(), `SHOW data_directory`).Scan(&data))
 	owner, err := os.Stat(data)
@@ -58,7 +58,7 @@ func TestADiskThatIsFullIsWaitedFor(t *testing.T) {
 	require.NoError(t, err)
 	w.exec(`ALTER TABLE outbox_receipts SET TABLESPACE small`)
 
-	const n = 5000 // so many that their receipts need more room
+	const n = 5000 // more receipts than the disk has space for
 	w.exec(`INSERT INTO outbox (id, type, payload) SELECT 'id' || i, 't', '{}' FROM generate_series(1, $1::int) AS i`, n)
 	ballast := filepath.Join(disk, "ballast")
 	fill(t, ballast)
@@ -70,7 +70,7 @@ func TestADiskThatIsFullIsWaitedFor(t *testing.T) {
 		return w.db.QueryRowContext(t.Context(), `SELECT count(*) FROM outbox_receipts`).Scan(&receipts) == nil && receipts == n
 	}, time.Minute, 20*time.Millisecond)
 	stop()
-	require.Equal(t, 1, w.said("disk is full"), w.log())
+	require.Equal(t, 1, w.logged("disk is full"), w.log())
 	require.Contains(t, w.log(), "works again")
 	require.Zero(t, w.repeatedMarks())
 	for id, times := range w.times() {

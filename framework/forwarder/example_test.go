@@ -21,13 +21,13 @@ type mailer struct{ sent func() }
 func (m *mailer) Deliver(_ context.Context, d *notification.Delivery) (notification.Receipt, error) {
 	fmt.Printf("attempt %d: %s %s\n", d.Attempt, d.Type, d.Payload)
 	if d.Attempt == 1 {
-		return "", errors.New("the mail server is busy") // temporary, as any error without a class
+		return "", errors.New("the mail server is busy") // transient, as every error without a class
 	}
 	m.sent()
 	return "250 queued", nil
 }
 
-// A forwarder delivers what is in the outbox of an SQLite file, and tries again what fails.
+// A forwarder delivers the notifications in the outbox of an SQLite file, and retries failed deliveries.
 func Example() {
 	ctx, stop := context.WithTimeout(context.Background(), time.Minute)
 	defer stop()

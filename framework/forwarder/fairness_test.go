@@ -74,7 +74,7 @@ func TestTenantsShareASinkEvenly(t *testing.T) {
 		f := o.one(forwarder.Sink{Sink: s, Fairness: "tenant", Parallelism: forwarder.Parallelism{Threshold: 8}})
 		time.Sleep(10*time.Second + 500*time.Millisecond)
 		s.mu.Lock()
-		require.Equal(t, 8, s.most["big"], "alone it has all")
+		require.Equal(t, 8, s.most["big"], "alone it uses all slots")
 		s.mu.Unlock()
 		before := s.of("big")
 		o.appendOf("small", "", 40)
@@ -138,7 +138,7 @@ func TestTenantsShareEvenlyThroughFailuresAndPauses(t *testing.T) {
 	})
 }
 
-func TestRetriesAndFreshDeliveriesBothComeThrough(t *testing.T) {
+func TestRetriesAndNewDeliveriesAreBothDelivered(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		began := time.Now()
 		var s script
@@ -158,7 +158,7 @@ func TestRetriesAndFreshDeliveriesBothComeThrough(t *testing.T) {
 			return nil
 		}
 		o.append("t", "", numbered("", 2000)...)
-		// A rate wakes the workers though nothing may go yet.
+		// The rate wakes the workers although no delivery may begin yet.
 		f := o.one(forwarder.Sink{Sink: &s, Breaker: forwarder.Breaker{Off: true}, Rate: forwarder.Rate{Events: 10, Per: time.Second, Burst: 1},
 			Retry: forwarder.Retry{Initial: 30 * time.Second, Jitter: 0.01}})
 		time.Sleep(2*time.Minute + 10*time.Millisecond)

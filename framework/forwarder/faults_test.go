@@ -31,7 +31,7 @@ type hooked struct {
 	followers  func() error
 	due        func()
 
-	// With db set, leases end by the bubble's clock; the databases know only the real one.
+	// With db set, leases expire by the bubble's clock; the databases have only the real one.
 	db    *sql.DB
 	until atomic.Int64 // in the unit of UnixNano
 }
@@ -85,7 +85,7 @@ func (h *hooked) Due(ctx context.Context, q store.DueQuery) ([]store.Parked, tim
 	return h.appendable.Due(ctx, q)
 }
 
-func TestWhatIsSettledBehindAFirstDeliveryThatHangsIsNotRepeated(t *testing.T) {
+func TestDeliveriesSettledAfterOneThatHangsAreNotRepeated(t *testing.T) {
 	t.Parallel()
 	onSQLite(t, func(t *testing.T, o *outbox) {
 		var s script
@@ -110,7 +110,7 @@ func TestWhatIsSettledBehindAFirstDeliveryThatHangsIsNotRepeated(t *testing.T) {
 	})
 }
 
-func TestAKeyParkedBehindAHangingDeliveryGoesOnAfterARestart(t *testing.T) {
+func TestAKeyParkedBehindAHangingDeliveryContinuesAfterARestart(t *testing.T) {
 	t.Parallel()
 	onSQLite(t, func(t *testing.T, o *outbox) {
 		var s script
@@ -145,7 +145,7 @@ func TestAKeyParkedBehindAHangingDeliveryGoesOnAfterARestart(t *testing.T) {
 	})
 }
 
-func TestAStopDoesNotWaitForALostLanesStubbornSink(t *testing.T) {
+func TestAStopDoesNotWaitForAHangingCallOfALostLane(t *testing.T) {
 	t.Parallel()
 	onSQLite(t, func(t *testing.T, o *outbox) {
 		var s script
@@ -164,7 +164,7 @@ func TestAStopDoesNotWaitForALostLanesStubbornSink(t *testing.T) {
 		began := time.Now()
 		f.end()
 		took := time.Since(began)
-		time.Sleep(25 * time.Hour) // the sink comes back
+		time.Sleep(25 * time.Hour) // the sink's call returns
 		require.Less(t, took, time.Minute)
 	})
 }
@@ -193,7 +193,7 @@ func TestAHangingHookCostsNoLease(t *testing.T) {
 	})
 }
 
-func TestWhileAHookFailsTheWindowBoundsWhatIsDelivered(t *testing.T) {
+func TestWhileAHookFailsTheWindowLimitsDeliveries(t *testing.T) {
 	t.Parallel()
 	onSQLite(t, func(t *testing.T, o *outbox) {
 		var s script
@@ -211,12 +211,12 @@ func TestWhileAHookFailsTheWindowBoundsWhatIsDelivered(t *testing.T) {
 	})
 }
 
-func TestASinkThatAsksForNoPauseIsNotCalledInAHotLoop(t *testing.T) {
+func TestThrottlingUntilNowDoesNotCauseABusyLoop(t *testing.T) {
 	t.Parallel()
 	for name, make := range map[string]func() error{
-		"throttled until now": func() error { return sinks.Throttled(time.Now(), errors.New("429, Retry-After: 0")) },
-		"throttled, no time":  func() error { return sinks.Throttled(time.Time{}, errors.New("429")) },
-		"context.Canceled":    func() error { return fmt.Errorf("the client was closed: %w", context.Canceled) },
+		"throttled until now":      func() error { return sinks.Throttled(time.Now(), errors.New("429, Retry-After: 0")) },
+		"throttled without a time": func() error { return sinks.Throttled(time.Time{}, errors.New("429")) },
+		"context.Canceled":         func() error { return fmt.Errorf("the client was closed: %w", context.Canceled) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			onSQLite(t, func(t *testing.T, o *outbox) {
@@ -240,7 +240,7 @@ func TestASinkThatAsksForNoPauseIsNotCalledInAHotLoop(t *testing.T) {
 	}
 }
 
-func TestALogThatIsReplacedUnderItemsInFlightLeavesAReadableCursor(t *testing.T) {
+func TestALogReplacedDuringDeliveriesLeavesAReadableCursor(t *testing.T) {
 	t.Parallel()
 	onSQLite(t, func(t *testing.T, o *outbox) {
 		var s script
@@ -267,16 +267,16 @@ func TestALogThatIsReplacedUnderItemsInFlightLeavesAReadableCursor(t *testing.T)
 	})
 }
 
-func TestADeliveryThatIsPutBackLetsNobodyOvertakeARetry(t *testing.T) {
+func TestARequeueOfAnEarlierDeliveryKeepsTheOrderBehindARetry(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name   string
-		behind []string // parked behind the retry when the dead one is put back
+		behind []string // parked behind the retry when the dead delivery is requeued
 		asked  time.Duration
 	}{
 		{"when followers are parked", []string{"a3"}, time.Minute},
-		{"when there are none", nil, time.Minute},
-		{"when the keys were not compared since", nil, time.Second},
+		{"without followers", nil, time.Minute},
+		{"before the next comparison of keys", nil, time.Second},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			onEachStore(t, func(t *testing.T, o *outbox) {
@@ -290,7 +290,7 @@ func TestADeliveryThatIsPutBackLetsNobodyOvertakeARetry(t *testing.T) {
 					return err
 				}
 				o.append("t", "k", append([]string{"dead", "retry"}, c.behind...)...)
-				o.schedule("t", "", "alarm", time.Now().Add(c.asked)) // has the parked table asked
+				o.schedule("t", "", "alarm", time.Now().Add(c.asked)) // makes the forwarder read the parked table
 				f := o.one(forwarder.Sink{Sink: &s, Retry: forwarder.Retry{Initial: 10 * time.Minute}})
 				f.flush()
 				require.Equal(t, []string{"dead", "retry"}, s.given())
@@ -312,7 +312,7 @@ func TestADeliveryThatIsPutBackLetsNobodyOvertakeARetry(t *testing.T) {
 	}
 }
 
-func TestWhatAPersonDoesToParkedDeliveriesIsNoticed(t *testing.T) {
+func TestChangesToParkedDeliveriesAreNoticed(t *testing.T) {
 	t.Parallel()
 	bad := func(s *script) func(context.Context, *notification.Delivery) error {
 		var once sync.Map
@@ -323,7 +323,7 @@ func TestWhatAPersonDoesToParkedDeliveriesIsNoticed(t *testing.T) {
 			return nil
 		}
 	}
-	t.Run("one put back is tried again", func(t *testing.T) {
+	t.Run("a requeued delivery is retried", func(t *testing.T) {
 		onSQLite(t, func(t *testing.T, o *outbox) {
 			var s script
 			s.answer = bad(&s)
@@ -360,7 +360,7 @@ func TestWhatAPersonDoesToParkedDeliveriesIsNoticed(t *testing.T) {
 			require.Equal(t, []string{"dead1", "a2", "a3"}, given)
 		})
 	})
-	t.Run("three of one key put back keep the count", func(t *testing.T) {
+	t.Run("three requeued deliveries of one key", func(t *testing.T) {
 		onSQLite(t, func(t *testing.T, o *outbox) {
 			var s script
 			first := make(map[string]int)
@@ -382,10 +382,10 @@ func TestWhatAPersonDoesToParkedDeliveriesIsNoticed(t *testing.T) {
 			f := o.one(forwarder.Sink{Sink: &s, Retry: forwarder.Retry{Initial: 10 * time.Minute}})
 			f.flush()
 			require.Equal(t, []string{"dead1", "dead2", "dead3"}, s.given())
-			o.schedule("t", "", "alarm", time.Now().Add(time.Minute)) // has the parked table asked
+			o.schedule("t", "", "alarm", time.Now().Add(time.Minute)) // makes the forwarder read the parked table
 			f.flush()
 			o.exec(`UPDATE outbox_parked SET state = 'retrying', attempt = 0, due_at = '2000-01-01T00:00:00.000000Z' WHERE state = 'dead'`)
-			time.Sleep(time.Minute + 500*time.Millisecond) // dead3 is in flight
+			time.Sleep(time.Minute + 500*time.Millisecond) // dead3 is in flight by now
 			o.append("t", "k", "a4")                       // waits behind it
 			f.flush()
 			time.Sleep(2 * time.Second) // dead3 failed
@@ -400,7 +400,7 @@ func TestWhatAPersonDoesToParkedDeliveriesIsNoticed(t *testing.T) {
 			require.Equal(t, []string{"dead3", "a4", "a5"}, given)
 		})
 	})
-	t.Run("a scheduled one of a discarded head's key", func(t *testing.T) {
+	t.Run("a scheduled delivery behind a discarded head", func(t *testing.T) {
 		onSQLite(t, func(t *testing.T, o *outbox) {
 			var s script
 			s.answer = func(_ context.Context, d *notification.Delivery) error {
@@ -433,7 +433,7 @@ func TestWhatAPersonDoesToParkedDeliveriesIsNoticed(t *testing.T) {
 	})
 }
 
-func TestAParkedTableThatCannotBeReadIsAskedAtAPace(t *testing.T) {
+func TestAnUnreadableParkedTableIsReadAtALimitedRate(t *testing.T) {
 	t.Parallel()
 	onSQLite(t, func(t *testing.T, o *outbox) {
 		var s script
@@ -510,7 +510,7 @@ func TestACheckpointWhoseAnswerIsLostRunsItsHookOnce(t *testing.T) {
 		time.Sleep(time.Minute)
 		n := value[int](o, `SELECT count(*) FROM sent`)
 		f.abandon()
-		require.Equal(t, 2, n, "the lane would never continue: the hook's own effects refuse the repeat")
+		require.Equal(t, 2, n, "the lane would stop for good: the hook's effects refuse the repeat")
 	})
 }
 
@@ -596,7 +596,7 @@ func TestARareTypeIsFoundUnderAStatementTimeout(t *testing.T) {
 		f := o.start(map[string]forwarder.Sink{"s": {Sink: &s}}, route.Routes{"rare": route.To("s")},
 			func(c *forwarder.Config) { c.Unrouted = forwarder.UnroutedIgnore })
 		var given []string
-		for range 50 { // each of them more than 100 tries, of which a busy machine lets many run out of time
+		for range 50 { // each allows more than 100 tries; on a busy machine many of them time out
 			time.Sleep(10 * time.Minute)
 			synctest.Wait()
 			if given = s.given(); len(given) > 0 {

@@ -108,7 +108,7 @@ func TestSeveralSinksAndLanesEachGetExactlyTheirRowsInOrder(t *testing.T) {
 					require.Zero(t, s.overlaps, name)
 				}
 				require.Len(t, slices.DeleteFunc(o.parked(), func(p string) bool { return p[:9] == "_unrouted" }), 0)
-				require.GreaterOrEqual(t, log.pages["[] 0-1023"], 15, "one reader reads for all that have caught up")
+				require.GreaterOrEqual(t, log.pages["[] 0-1023"], 15, "one reader reads for all lanes that have caught up")
 				if lanes == 1 {
 					require.GreaterOrEqual(t, log.pages["[b] 0-1023"], 15, "a sink with a condition reads by itself")
 				}
@@ -137,7 +137,7 @@ func TestALaneThatFallsBehindTheOthersCatchesUp(t *testing.T) {
 			o.append("t", "", chunk...)
 			f.flush()
 		}
-		require.Equal(t, int64(n), f.Stats()[0].Delivered, "the slow one delays no other")
+		require.Equal(t, int64(n), f.Stats()[0].Delivered, "the slow sink does not delay the other")
 		require.Equal(t, window, f.Stats()[1].Pending, "its window is full")
 		close(gate)
 		time.Sleep(time.Minute)

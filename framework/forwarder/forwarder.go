@@ -1,7 +1,7 @@
 // Package forwarder delivers notifications: it reads envelopes from the log of an outbox and
 // hands them to sinks, at least once and in order for each key.
 //
-// Make a [Forwarder] of a [Config] with the store, the routes and the sinks, and call
+// Create a [Forwarder] from a [Config] with the store, the routes and the sinks, and call
 // [Forwarder.Run]. While it runs, [Forwarder.Adjust] and [Forwarder.Reload] change how and
 // where it delivers; [Forwarder.Stats] and [Forwarder.Figures] report what it does. For
 // several outboxes with the same sinks, see [Forwarder.RunDatabase].
@@ -43,7 +43,7 @@ type Forwarder struct {
 
 	began  chan struct{}  // closed when the sinks are open
 	over   chan struct{}  // closed when Run has returned, or accepts no more databases
-	guests sync.WaitGroup // databases of RunDatabase
+	hosted sync.WaitGroup // work on the databases of RunDatabase
 
 	mu         sync.Mutex
 	stop       context.Context // of Run; nil while no database may be worked on
@@ -151,7 +151,7 @@ func (f *Forwarder) Wake() {
 // more, lets deliveries in flight end within the shutdown timeout, writes the last
 // checkpoints, releases its leases, closes the sinks, and returns nil.
 //
-// If the database or a destination fails, Run logs that and goes on trying. A sink that does not
+// If the database or a destination fails, Run logs that and keeps trying. A sink that does not
 // open is unavailable; Run tries to open it again before its deliveries. Run returns an error
 // only for what waiting cannot repair, such as cursors that do not fit the configuration.
 //
@@ -201,7 +201,7 @@ func (f *Forwarder) warnOfUnrouted() {
 	}
 }
 
-// Stats counts what a forwarder has done for one sink since it was made: Sink, Delivered,
+// Stats counts what a forwarder has done for one sink since it was created: Sink, Delivered,
 // Failed, Dead, PassedBy, Pending, InFlight and Abandoned.
 type Stats = dispatch.Stats
 

@@ -32,7 +32,7 @@ func TestEachNotificationReachesTheSinksOfItsType(t *testing.T) {
 		f.flush()
 		require.Equal(t, []string{"a", "b"}, events.given())
 		require.Equal(t, []string{"a"}, mail.given())
-		require.Equal(t, []string{"_unrouted dead c"}, o.parked(), "nothing is dropped in silence")
+		require.Equal(t, []string{"_unrouted dead c"}, o.parked(), "nothing is dropped silently")
 		f.end()
 	})
 }
@@ -100,7 +100,7 @@ func TestASequentialSinkDeliversALargeBacklogOneAtATime(t *testing.T) {
 		time.Sleep(time.Minute)
 		require.Len(t, s.given(), 20)
 		require.Equal(t, 1, mostAbove, "while more than 5 are pending")
-		require.Equal(t, 5, s.mostAtOnce(), "up to 5 go at once")
+		require.Equal(t, 5, s.mostAtOnce(), "up to 5 are delivered at once")
 		f.end()
 	})
 }
@@ -130,12 +130,12 @@ func TestATransientFailureIsRetriedAndItsKeyWaitsInOrder(t *testing.T) {
 		synctest.Wait()
 		require.Equal(t, []string{"a1"}, s.given(), "the second attempt, after about a minute")
 		time.Sleep(100 * time.Second)
-		require.Empty(t, s.given(), "the third comes after about two minutes")
+		require.Empty(t, s.given(), "the third attempt comes after about two minutes")
 		time.Sleep(25 * time.Second)
 		synctest.Wait()
 		require.Equal(t, []string{"a1", "a2", "a3"}, s.given())
 		require.Equal(t, 3, s.attempts["a1"])
-		require.Equal(t, 1, s.attempts["a2"], "waiting is no attempt")
+		require.Equal(t, 1, s.attempts["a2"], "waiting spends no attempt")
 		require.Empty(t, o.parked())
 
 		o.append("t", "a", "a4")
@@ -147,7 +147,7 @@ func TestATransientFailureIsRetriedAndItsKeyWaitsInOrder(t *testing.T) {
 
 func TestManyFollowersAreReleasedInOrder(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
-		ids := numbered("", 730) // several times what is brought back at once
+		ids := numbered("", 730) // several times as many as are released at once
 		var s script
 		s.answer = func(_ context.Context, d *notification.Delivery) error {
 			if d.ID == ids[0] && d.Attempt == 1 || d.ID == ids[250] && d.Attempt == 1 {
@@ -163,14 +163,14 @@ func TestManyFollowersAreReleasedInOrder(t *testing.T) {
 		time.Sleep(time.Hour)
 		synctest.Wait()
 		want := append([]string{}, ids[:251]...)
-		want = append(want, ids[250:]...) // once more
+		want = append(want, ids[250:]...) // again
 		require.Equal(t, want, s.given())
 		require.Empty(t, o.parked())
 		f.end()
 	})
 }
 
-func TestAttemptsRunOutAndTheKeyGoesOn(t *testing.T) {
+func TestAfterTheLastAttemptTheKeyContinues(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		var s script
 		s.answer = func(_ context.Context, d *notification.Delivery) error {
@@ -216,11 +216,11 @@ func TestAPermanentFailureIsDeadAtOnce(t *testing.T) {
 				}
 				f.end()
 
-				// Another forwarder finds the key as this one left it.
+				// Another forwarder finds the key in the same state.
 				f = o.one(forwarder.Sink{Sink: &s, OnDead: forwarder.OnDeadContinue})
 				f.flush()
 				if rule == forwarder.OnDeadHalt {
-					require.Equal(t, []string{"a2"}, s.given(), "a dead one halts no longer")
+					require.Equal(t, []string{"a2"}, s.given(), "a dead delivery no longer halts its key")
 				}
 				require.Equal(t, []string{"sink dead a1"}, o.parked())
 				f.end()
@@ -246,12 +246,12 @@ func TestAnUnavailableSinkWaitsWithoutSpendingAttempts(t *testing.T) {
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		require.Empty(t, o.parked())
-		require.Len(t, other.given(), 100, "another sink does not notice")
-		require.Less(t, len(s.given()), 16+60, "it is probed now and then")
+		require.Len(t, other.given(), 100, "another sink is not affected")
+		require.Less(t, len(s.given()), 16+60, "it is only probed")
 		s.mostAtOnce()
 
 		time.Sleep(time.Minute)
-		require.Equal(t, 1, s.mostAtOnce(), "one at a time probes")
+		require.Equal(t, 1, s.mostAtOnce(), "one probe at a time")
 		down.Store(false)
 		time.Sleep(10 * time.Second)
 		synctest.Wait()
@@ -288,7 +288,7 @@ func TestAThrottledSinkWaitsUntilItsTime(t *testing.T) {
 	})
 }
 
-func TestAScheduledDeliveryWaitsForItsTimeAndBlocksNobody(t *testing.T) {
+func TestAScheduledDeliveryWaitsForItsTimeAndBlocksNoOther(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		var s script
 		f := o.one(forwarder.Sink{Sink: &s})
@@ -323,7 +323,7 @@ func TestAScheduledDeliveryThatFallsDueWaitsBehindItsKey(t *testing.T) {
 		f.flush()
 		require.Equal(t, []string{"first"}, s.given())
 		time.Sleep(10 * time.Minute)
-		require.Empty(t, s.given(), "due, but its key is held")
+		require.Empty(t, s.given(), "due, but its key is blocked")
 		time.Sleep(2 * time.Hour)
 		synctest.Wait()
 		require.Equal(t, []string{"first", "second", "scheduled"}, s.given())
@@ -347,7 +347,7 @@ func TestAPanicIsAFailedAttemptOfItsDeliveryOnly(t *testing.T) {
 		require.Equal(t, []string{"sink retrying bad"}, o.parked())
 		lastError := value[string](o, `SELECT last_error FROM outbox_parked`)
 		require.Contains(t, lastError, "index out of range")
-		require.Contains(t, lastError, "forwarder_test.go", "with its stack")
+		require.Contains(t, lastError, "forwarder_test.go", "with a stack trace")
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		require.Equal(t, 2, s.attempts["bad"])
@@ -395,9 +395,9 @@ func TestNothingIsRepeatedAfterAGracefulStop(t *testing.T) {
 			time.Sleep(30 * time.Millisecond)
 			f.end()
 			all = append(all, s.given()...)
-			require.Empty(t, value[string](o, `SELECT coalesce(max(owner), '') FROM outbox_cursors`), "leases are given back")
+			require.Empty(t, value[string](o, `SELECT coalesce(max(owner), '') FROM outbox_cursors`), "leases are released")
 		}
-		require.Less(t, len(all), 2000, "the stops were in the middle")
+		require.Less(t, len(all), 2000, "the stops interrupted the backlog")
 		f := o.one(forwarder.Sink{Sink: &s})
 		time.Sleep(time.Minute)
 		f.end()
@@ -406,12 +406,12 @@ func TestNothingIsRepeatedAfterAGracefulStop(t *testing.T) {
 	})
 }
 
-func TestWhatWasSettledOutOfOrderIsNotRepeatedEither(t *testing.T) {
+func TestDeliveriesSettledOutOfOrderAreNotRepeated(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		var s script
 		s.answer = func(ctx context.Context, d *notification.Delivery) error {
 			if d.ID == "0010" {
-				<-ctx.Done() // it hangs until the shutdown's end
+				<-ctx.Done() // hangs until the end of the shutdown
 				return ctx.Err()
 			}
 			return nil
@@ -422,7 +422,7 @@ func TestWhatWasSettledOutOfOrderIsNotRepeatedEither(t *testing.T) {
 		f.flush()
 		f.end()
 		require.ElementsMatch(t, ids, s.given())
-		require.Empty(t, o.parked(), "a cancelled attempt is none")
+		require.Empty(t, o.parked(), "a cancelled attempt does not count")
 		require.Equal(t, "11-99", shifted(value[string](o, `SELECT settled FROM outbox_cursors`)))
 
 		s.answer = nil
@@ -453,7 +453,7 @@ func TestAStopWaitsNoLongerThanTheShutdownTimeout(t *testing.T) {
 		var s script
 		release := make(chan struct{})
 		s.answer = func(context.Context, *notification.Delivery) error {
-			<-release // it does not heed its context at all
+			<-release // ignores its context
 			return nil
 		}
 		o.append("t", "", "stuck")
@@ -492,7 +492,7 @@ func TestOnDeliveredCommitsWithTheCheckpoint(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		synctest.Wait()
 		require.Equal(t, 2, value[int](o, `SELECT count(*) FROM users WHERE status = 'sent'`))
-		require.ElementsMatch(t, []string{"u1", "u2"}, s.given(), "nothing is delivered again for it")
+		require.ElementsMatch(t, []string{"u1", "u2"}, s.given(), "no delivery is repeated")
 		require.Equal(t, 2, value[int](o, `SELECT count(*) FROM outbox_receipts WHERE receipt = 'taken'`))
 		f.end()
 	})
@@ -503,12 +503,12 @@ func TestARetryIsNotForgottenWhileACheckpointIsSlow(t *testing.T) {
 		var s script
 		s.answer = func(_ context.Context, d *notification.Delivery) error {
 			if d.ID == "fails" && d.Attempt == 1 {
-				time.Sleep(500 * time.Millisecond) // until the checkpoint of the other is being written
+				time.Sleep(500 * time.Millisecond) // until the checkpoint of the other is in progress
 				return errors.New("not now")
 			}
 			return nil
 		}
-		slow := 2 * time.Second // longer than the retry's pause
+		slow := 2 * time.Second // longer than the pause before the retry
 		f := o.one(forwarder.Sink{
 			Sink: &s, Retry: forwarder.Retry{Initial: time.Second, Jitter: 0.01},
 			Hooks: forwarder.Hooks{Delivered: func(context.Context, *sql.Tx, []forwarder.Delivered) error {
@@ -544,11 +544,11 @@ func TestALostLeaseEndsTheWorkOnTheLane(t *testing.T) {
 		_, err := o.db.ExecContext(t.Context(), `UPDATE outbox_cursors SET owner = 'another', epoch = epoch + 1`)
 		require.NoError(t, err)
 		o.append("t", "", "quick")
-		f.flush() // its checkpoint finds the lease gone
+		f.flush() // its checkpoint notices that the lease is lost
 		<-cancelled
 		position := value[string](o, `SELECT coalesce(CAST(position AS text), '') || settled FROM outbox_cursors`)
 		time.Sleep(time.Minute)
-		require.Equal(t, position, value[string](o, `SELECT coalesce(CAST(position AS text), '') || settled FROM outbox_cursors`), "nothing is written any more")
+		require.Equal(t, position, value[string](o, `SELECT coalesce(CAST(position AS text), '') || settled FROM outbox_cursors`), "no checkpoint is written after the loss")
 		require.Empty(t, o.parked())
 		f.end()
 	})
@@ -557,7 +557,7 @@ func TestALostLeaseEndsTheWorkOnTheLane(t *testing.T) {
 func TestNoTransactionIsOpenWhileASinkIsCalled(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		if _, ours := o.store.(*postgres.Store); !ours {
-			return // only a server can tell
+			return // only a server shows its transactions
 		}
 		s := script{answer: func(context.Context, *notification.Delivery) error {
 			time.Sleep(time.Second)
@@ -574,7 +574,7 @@ func TestNoTransactionIsOpenWhileASinkIsCalled(t *testing.T) {
 	})
 }
 
-func TestAnOpenTransactionDelaysNobodyElse(t *testing.T) {
+func TestAnOpenTransactionDelaysNoOther(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		if _, ours := o.store.(*postgres.Store); !ours {
 			return // SQLite has one writer at a time
@@ -655,7 +655,7 @@ func TestASinkThatAnotherProgramSuppliesIsRefused(t *testing.T) {
 }
 
 // Every forwarder handles notifications without a route.
-func TestWhatHasNoRouteIsParkedByAForwarderOfSomeSinks(t *testing.T) {
+func TestAForwarderOfSomeSinksParksNotificationsWithoutARoute(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		var a, b script
 		f := o.start(map[string]forwarder.Sink{"a": {Sink: &a}, "b": {Sink: &b}}, route.Routes{"t": route.To("a", "b")},
@@ -667,21 +667,21 @@ func TestWhatHasNoRouteIsParkedByAForwarderOfSomeSinks(t *testing.T) {
 	})
 }
 
-// noting is a sink that notes what it has handled.
-type noting struct{ sinks.Sink }
+// storesIDs is a sink that stores the ids that it has handled.
+type storesIDs struct{ sinks.Sink }
 
-func (noting) NotesIDs() bool { return true }
+func (storesIDs) NotesIDs() bool { return true }
 
-func TestAnInboxThatForgetsTooSoonIsRefused(t *testing.T) {
+func TestAnInboxRetentionShorterThanTheRetriesIsRefused(t *testing.T) {
 	t.Parallel()
 	c := forwarder.Config{
 		Store: struct{ forwarder.Store }{}, Routes: route.Routes{"*": route.To("mail")}, InboxRetention: 48 * time.Hour,
 		Sinks: map[string]forwarder.Sink{"mail": {Sink: &script{}, Retry: forwarder.Retry{MaxAttempts: 100, Initial: time.Hour, Max: time.Hour}}},
 	}
 	_, err := forwarder.New(c)
-	require.NoError(t, err, "a sink that notes nothing")
+	require.NoError(t, err, "a sink that stores no ids")
 	mail := c.Sinks["mail"]
-	mail.Sink = noting{&script{}}
+	mail.Sink = storesIDs{&script{}}
 	c.Sinks["mail"] = mail
 	_, err = forwarder.New(c)
 	require.ErrorContains(t, err, "outbox.inbox_retention is 48h0m0s, but sinks.mail retries a delivery for up to 118h48m0s: use at least that")
@@ -690,7 +690,7 @@ func TestAnInboxThatForgetsTooSoonIsRefused(t *testing.T) {
 	require.NoError(t, err)
 }
 
-func TestRunFailsOnWhatWaitingWouldNotMend(t *testing.T) {
+func TestRunFailsOnErrorsThatWaitingCannotSolve(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		var s script
 		f := o.one(forwarder.Sink{Sink: &s})
@@ -721,14 +721,14 @@ func TestAForwarderLeavesSinksToOthers(t *testing.T) {
 		synctest.Wait()
 		require.Equal(t, 1, value[int](o, `SELECT count(*) FROM outbox`), "b has not settled it")
 		require.NoError(t, f.Reload(t.Context(), map[string]forwarder.Sink{"a": {Sink: &a}, "c": {Sink: &b}}, route.Routes{"t": route.To("a", "c")}))
-		require.Equal(t, []string{"_unrouted", "a"}, names(f.Stats()), "what is new is another forwarder's too")
+		require.Equal(t, []string{"_unrouted", "a"}, names(f.Stats()), "a new sink can belong to another forwarder too")
 		f.end()
 
 		f = start("b")
 		f.flush()
 		o.append("t", "", "2")
 		f.flush()
-		require.Equal(t, []string{"1", "2"}, b.given(), "its cursors were made when a's were")
+		require.Equal(t, []string{"1", "2"}, b.given(), "its cursors were created with those of a")
 		require.Empty(t, a.given())
 		f.end()
 

@@ -20,7 +20,7 @@ type typed struct {
 
 func (s *typed) HandledTypes() ([]sinks.HandledType, error) { return s.handled, s.err }
 
-func TestRoutesAndHandlersThatMissEachOtherAreRefusedAtOnce(t *testing.T) {
+func TestRoutesAndHandlersThatDoNotMatchAreRefused(t *testing.T) {
 	t.Parallel()
 	broken := errors.New("go type is not registered: shop.Unknown")
 	_, err := forwarder.New(forwarder.Config{

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"fmt"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"sync"
 	"testing"
@@ -33,7 +34,7 @@ type outbox struct {
 	store appendable
 }
 
-// appendable is what the tests need of a store besides the engine's interfaces.
+// appendable has the methods of a store that tests need besides the engine's.
 type appendable interface {
 	forwarder.Store
 	outboxes.Log
@@ -43,11 +44,16 @@ type appendable interface {
 }
 
 // onEachStore runs a test with every database in a bubble with fake time. Waiting for a retry takes
-// no time, and synctest.Wait waits until all goroutines are blocked.
+// no time, and synctest.Wait waits until all goroutines are blocked. WAYBILL_TEST_STORES names the only
+// database; empty means all.
 func onEachStore(t *testing.T, test func(t *testing.T, o *outbox)) {
 	t.Parallel()
-	t.Run("postgres", func(t *testing.T) { t.Parallel(); onPostgres(t, test) })
-	t.Run("sqlite", func(t *testing.T) { t.Parallel(); onSQLite(t, test) })
+	only := os.Getenv("WAYBILL_TEST_STORES")
+	for name, on := range map[string]func(*testing.T, func(*testing.T, *outbox)){"postgres": onPostgres, "sqlite": onSQLite} {
+		if only == "" || only == name {
+			t.Run(name, func(t *testing.T) { t.Parallel(); on(t, test) })
+		}
+	}
 }
 
 func onPostgres(t *testing.T, test func(t *testing.T, o *outbox)) {
@@ -175,7 +181,7 @@ func (o *outbox) one(s forwarder.Sink, adjust ...func(*forwarder.Config)) *engin
 	return o.start(map[string]forwarder.Sink{"sink": s}, route.Routes{"*": route.To("sink")}, adjust...)
 }
 
-// flush wakes the forwarder, and waits until it has done and written everything that it can do now.
+// flush wakes the forwarder, and waits until it has delivered and settled everything that it can now.
 func (e *engine) flush() {
 	e.Wake()
 	time.Sleep(100 * time.Millisecond) // fake time: looks are at least 10 ms apart, and settled rows are written within 25 ms

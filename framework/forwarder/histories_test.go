@@ -16,7 +16,7 @@ import (
 	"github.com/waybill-go/waybill/sinks"
 )
 
-// history is a random history: there is publishing while a sink fails, is down, throttles or hangs,
+// history is a random history: notifications are published while a sink fails, is down, throttles or hangs,
 // and forwarders start and stop. At the end nothing is lost, and the first deliveries of each key
 // were in order.
 type history struct {
@@ -24,9 +24,9 @@ type history struct {
 	rng       *rand.Rand
 	published int
 
-	script                   // guards what follows with its mutex
-	answers   *rand.Rand     // decide what the sink says
-	calm      bool           // it takes everything
+	script                   // its mutex guards the fields below
+	answers   *rand.Rand     // decides the sink's answers
+	calm      bool           // everything succeeds
 	delivered map[string]int // by id
 	order     []string       // "key/id" of first deliveries, without scheduled ones
 }
@@ -78,7 +78,7 @@ func (h *history) start(lanes int) *engine {
 	}, func(c *forwarder.Config) {
 		c.ShutdownTimeout = 500 * time.Millisecond
 		c.Poll.Max = 100 * time.Millisecond
-		c.Lease = 20 * time.Second // a look at the roster in a second
+		c.Lease = 20 * time.Second // so the membership is read every second
 		c.Lanes = lanes
 	})
 }
@@ -93,8 +93,8 @@ func (h *history) publish(key string, scheduled bool) {
 	}
 }
 
-// goOn continues publishing for a while.
-func (h *history) goOn() {
+// publishForAWhile publishes notifications with pauses.
+func (h *history) publishForAWhile() {
 	for range 5 {
 		for range 1 + h.rng.IntN(12) {
 			h.publish([]string{"", "a", "b", "c", "d", "e"}[h.rng.IntN(6)], h.rng.IntN(8) == 0)
@@ -140,14 +140,14 @@ func TestRandomHistoriesLoseNothingAndKeepEachKeysOrder(t *testing.T) {
 				h := newHistory(o, seed)
 				for range 12 {
 					f := h.start(1)
-					h.goOn()
+					h.publishForAWhile()
 					switch h.rng.IntN(3) {
 					case 0:
 						f.end()
 					case 1:
 						h.loseLeases()
 						f.abandon()
-					case 2: // lost, and taken again by the same process
+					case 2: // leases are lost, and acquired again by the same process
 						h.loseLeases()
 						h.publish("a", false)
 						time.Sleep(3 * time.Second)
@@ -169,7 +169,7 @@ func TestTwoForwardersSharingLanesLoseNothing(t *testing.T) {
 				h := newHistory(o, seed)
 				for range 8 {
 					f, g := h.start(3), h.start(3)
-					h.goOn()
+					h.publishForAWhile()
 					if h.rng.IntN(2) == 0 {
 						f.end()
 					} else {

@@ -22,7 +22,7 @@ import (
 type fullDisk struct {
 	*hooked
 	fails, renewingFails atomic.Bool
-	first                atomic.Int64 // when the first one failed, in the unit of UnixNano
+	first                atomic.Int64 // when the first checkpoint failed, in the unit of UnixNano
 }
 
 func fullDiskFor(o *outbox, sinks ...string) *fullDisk {
@@ -64,13 +64,13 @@ func TestNoDeliveryBeginsWhileCheckpointsFail(t *testing.T) {
 				f.flush()
 				time.Sleep(time.Second)
 				synctest.Wait()
-				require.Positive(t, value[int](o, `SELECT count(*) FROM outbox_receipts WHERE sink = 'sink'`), "it goes on")
+				require.Positive(t, value[int](o, `SELECT count(*) FROM outbox_receipts WHERE sink = 'sink'`), "the sink continues")
 				db.fails.Store(true)
 				time.Sleep(time.Minute)
 				synctest.Wait()
 				require.NotZero(t, db.first.Load())
 				require.LessOrEqual(t, after.Load(), int64(threshold))
-				require.Equal(t, int64(n), others.Load(), "the other sink goes on")
+				require.Equal(t, int64(n), others.Load(), "the other sink continues")
 				held := len(s.given())
 				require.Less(t, held, n/2)
 
@@ -119,12 +119,12 @@ func TestNoDeliveryBeginsWhileACheckpointHangs(t *testing.T) {
 		require.Less(t, len(s.given()), threshold*(2*250/10+2))
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		require.Equal(t, int64(n), f.Stats()[0].Delivered, "each checkpoint that comes back lets some begin")
+		require.Equal(t, int64(n), f.Stats()[0].Delivered, "each checkpoint that succeeds lets some begin")
 		f.end()
 	})
 }
 
-func TestTheNextLeaseDeliversThoughTheLastOneWasSuspended(t *testing.T) {
+func TestTheNextLeaseDeliversAlthoughTheLastOneWasSuspended(t *testing.T) {
 	t.Parallel()
 	onSQLite(t, func(t *testing.T, o *outbox) {
 		const n = 400
@@ -139,13 +139,13 @@ func TestTheNextLeaseDeliversThoughTheLastOneWasSuspended(t *testing.T) {
 		f.Wake()
 		time.Sleep(100 * time.Millisecond)
 		db.fails.Store(true)
-		time.Sleep(30 * time.Second) // leases end, and new ones do
+		time.Sleep(30 * time.Second) // leases expire, and new ones are acquired
 		synctest.Wait()
 		require.Less(t, f.Stats()[0].Delivered, int64(n))
 		db.fails.Store(false)
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		require.Len(t, s.given(), n, "each once, and nothing is left behind")
+		require.Len(t, s.given(), n, "each once, and all of them")
 		require.Equal(t, n, value[int](o, `SELECT count(*) FROM outbox_receipts`))
 		require.Zero(t, f.Stats()[0].Pending)
 		require.Zero(t, f.Stats()[0].InFlight)

@@ -25,7 +25,7 @@ type Hooks = policy.Hooks
 // Parked is a delivery that could not be made now: Delivery, State, DueAt, Error and Reason.
 type Parked = policy.Parked
 
-// DeadReason is why a delivery is not tried any more; String returns a word for it.
+// DeadReason is why a delivery is dead; String returns a word for it.
 type DeadReason = policy.DeadReason
 
 // The reasons why a delivery is dead: all attempts failed; the sink refused it permanently; it

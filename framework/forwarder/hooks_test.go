@@ -83,7 +83,7 @@ func mixed() *script {
 	}}
 }
 
-func TestHooksAreToldWhatBecomesOfDeliveries(t *testing.T) {
+func TestHooksGetTheOutcomesOfDeliveries(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		f := o.one(forwarder.Sink{
 			Sink: mixed(), Retry: forwarder.Retry{Initial: time.Minute, Jitter: 0.01},
@@ -98,7 +98,7 @@ func TestHooksAreToldWhatBecomesOfDeliveries(t *testing.T) {
 		}, o.noted())
 		time.Sleep(62 * time.Second)
 		synctest.Wait()
-		require.Equal(t, []string{"parked fails retrying 500"}, o.noted(), "it comes again")
+		require.Equal(t, []string{"parked fails retrying 500"}, o.noted(), "it is retried")
 		time.Sleep(2 * time.Hour)
 		synctest.Wait()
 		require.Equal(t, []string{"delivered fails", "delivered behind", "delivered scheduled"}, o.noted())
@@ -106,7 +106,7 @@ func TestHooksAreToldWhatBecomesOfDeliveries(t *testing.T) {
 	})
 }
 
-func TestAHookThatFailsHoldsBackItsDeliveryAndNoOther(t *testing.T) {
+func TestAHookThatFailsDelaysOnlyItsDelivery(t *testing.T) {
 	for failing, held := range map[string]string{"delivered": "good", "parked": "fails", "dead": "dies"} {
 		for name, fail := range map[string]func() error{
 			"fails":  func() error { return errors.New("deadlock") },
@@ -130,7 +130,7 @@ func TestAHookThatFailsHoldsBackItsDeliveryAndNoOther(t *testing.T) {
 					synctest.Wait()
 					want := []string{"delivered good", "parked fails retrying 500", "dead dies dead permanent: 400"}
 					others := slices.DeleteFunc(slices.Clone(want), func(s string) bool { return strings.HasPrefix(s, failing) })
-					require.ElementsMatch(t, others, o.noted(), "the others go on, and nothing of a hook that failed is committed")
+					require.ElementsMatch(t, others, o.noted(), "the others are settled, and no effect of the failed hook is committed")
 					states := map[string]string{"fails": "retrying", "dies": "dead"}
 					if held == "good" {
 						states["good"] = "settling"
@@ -140,22 +140,22 @@ func TestAHookThatFailsHoldsBackItsDeliveryAndNoOther(t *testing.T) {
 						parked = append(parked, "sink "+state+" "+id)
 					}
 					require.ElementsMatch(t, parked, o.parked())
-					require.Equal(t, 1, value[int](o, `SELECT count(*) FROM outbox_parked WHERE hook_error <> '' AND id = '`+held+`'`), "the error is kept with it")
+					require.Equal(t, 1, value[int](o, `SELECT count(*) FROM outbox_parked WHERE hook_error <> '' AND id = '`+held+`'`), "the error is stored with the delivery")
 					require.Equal(t, 1, value[int](o, `SELECT count(*) FROM outbox_parked WHERE hook_error <> ''`))
 
 					time.Sleep(2 * time.Minute)
 					synctest.Wait()
 					if failing == "parked" {
-						require.Less(t, calls, 5, "for an attempt it is called until it failed alone")
+						require.Less(t, calls, 5, "after an attempt the hook is called until it has failed for this delivery alone")
 						require.Empty(t, o.noted())
 					} else {
-						require.Greater(t, calls, 4, "it is called again")
-						require.Less(t, calls, 15, "less and less often")
+						require.Greater(t, calls, 4, "the hook is called again")
+						require.Less(t, calls, 15, "with growing pauses")
 						require.Equal(t, []string{want[slices.Index([]string{"delivered", "parked", "dead"}, failing)]}, o.noted(), "once")
 						require.Zero(t, value[int](o, `SELECT count(*) FROM outbox_parked WHERE hook_error <> '' OR state = 'settling'`))
 					}
 					require.ElementsMatch(t, []string{"sink retrying fails", "sink dead dies"}, o.parked())
-					require.ElementsMatch(t, []string{"good", "fails", "dies"}, s.given(), "nothing is delivered again for it")
+					require.ElementsMatch(t, []string{"good", "fails", "dies"}, s.given(), "no delivery is repeated")
 					f.end()
 				})
 			})
@@ -163,8 +163,8 @@ func TestAHookThatFailsHoldsBackItsDeliveryAndNoOther(t *testing.T) {
 	}
 }
 
-// TestAHookThatFailsForOneOfAKeyHoldsNothingOfItBack has a hook that refuses the first of a key.
-func TestAHookThatFailsForOneOfAKeyHoldsNothingOfItBack(t *testing.T) {
+// The hook refuses the first delivery of a key.
+func TestAHookThatFailsForOneDeliveryDoesNotDelayItsKey(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		s := &script{}
 		var refuses atomic.Bool
@@ -187,12 +187,12 @@ func TestAHookThatFailsForOneOfAKeyHoldsNothingOfItBack(t *testing.T) {
 		time.Sleep(5 * time.Minute)
 		synctest.Wait()
 		require.Empty(t, o.parked())
-		require.Empty(t, s.given(), "nothing is delivered again")
+		require.Empty(t, s.given(), "no delivery is repeated")
 		f.end()
 	})
 }
 
-func TestWhatAHookRefusedUntilTheEndIsNotRepeated(t *testing.T) {
+func TestDeliveriesThatAHookRefusedUntilTheStopAreNotRepeated(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		var refuses = true
 		s := mixed()

@@ -16,20 +16,20 @@ import (
 	"github.com/waybill-go/waybill/framework/store"
 )
 
-// TestAHookThatSpoilsItsTransactionHoldsBackItsDeliveryAndNoOther has a hook that returns nil for a
-// transaction that cannot be committed.
-func TestAHookThatSpoilsItsTransactionHoldsBackItsDeliveryAndNoOther(t *testing.T) {
+// The hook returns nil after it has broken the transaction, so that it
+// cannot be committed.
+func TestAHookThatBreaksItsTransactionDelaysOnlyItsDelivery(t *testing.T) {
 	for name, spoil := range map[string]func(ctx context.Context, tx *sql.Tx) error{
-		"a statement fails, which it passes over": func(ctx context.Context, tx *sql.Tx) error {
+		"a statement fails, and the hook ignores the error": func(ctx context.Context, tx *sql.Tx) error {
 			_, _ = tx.ExecContext(ctx, `INSERT INTO noted VALUES (1, 1), (1, 1)`)
 			return nil
 		},
-		"a constraint that is checked with the commit": func(ctx context.Context, tx *sql.Tx) error {
+		"a deferred constraint is violated": func(ctx context.Context, tx *sql.Tx) error {
 			_, err := tx.ExecContext(ctx, `INSERT INTO noted VALUES (2, 2)`)
 			return err
 		},
-		"it rolls back": func(_ context.Context, tx *sql.Tx) error { return tx.Rollback() },
-		"it commits":    func(_ context.Context, tx *sql.Tx) error { return tx.Commit() },
+		"the hook rolls back": func(_ context.Context, tx *sql.Tx) error { return tx.Rollback() },
+		"the hook commits":    func(_ context.Context, tx *sql.Tx) error { return tx.Commit() },
 	} {
 		t.Run(name, func(t *testing.T) {
 			onEachStore(t, func(t *testing.T, o *outbox) {
@@ -51,18 +51,18 @@ func TestAHookThatSpoilsItsTransactionHoldsBackItsDeliveryAndNoOther(t *testing.
 				synctest.Wait()
 				o.append("t", "", "three")
 				f.flush()
-				require.ElementsMatch(t, []string{"one", "bad", "two", "three"}, s.given(), "the lane goes on")
+				require.ElementsMatch(t, []string{"one", "bad", "two", "three"}, s.given(), "the lane continues")
 				time.Sleep(5 * time.Minute)
 				synctest.Wait()
 				require.Empty(t, o.parked())
-				require.Empty(t, s.given(), "nothing is delivered again")
+				require.Empty(t, s.given(), "no delivery is repeated")
 				f.end()
 			})
 		})
 	}
 }
 
-// actedOn is a store in which a person acts just before a checkpoint that calls hooks, after their
+// actedOn is a store in which an operator acts just before a checkpoint that calls hooks, after their
 // deliveries were read.
 type actedOn struct {
 	appendable
@@ -78,7 +78,7 @@ func (s *actedOn) Checkpoint(ctx context.Context, c store.Checkpoint) error {
 	return s.appendable.Checkpoint(ctx, c)
 }
 
-func TestWhatAPersonDoesBeforeAHookIsCalledAgainStays(t *testing.T) {
+func TestAnActionBeforeAHookIsCalledAgainTakesEffect(t *testing.T) {
 	for name, outcome := range map[string]error{"and fails": errors.New("deadlock"), "and succeeds": nil} {
 		for act, test := range map[string]struct {
 			do           func(o *outbox, b store.ParkedBatch) (store.ParkedBatchResult, error)

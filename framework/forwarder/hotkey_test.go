@@ -43,12 +43,12 @@ func (o *outbox) hotLog(n int) (hot, others []string) {
 	return hot, others
 }
 
-// slowKey is a sink that holds each delivery of the key "hot" for a while, until it is
-// configured to be quick.
+// slowKey is a sink that delays each delivery of the key "hot", until it is
+// set to be quick.
 type slowKey struct {
 	script
 	quick atomic.Bool
-	taken []string // of the key, those that were delivered; guarded by script
+	taken []string // delivered ids of the key; guarded by script
 }
 
 func newSlowKey(hold time.Duration) *slowKey {
@@ -84,7 +84,7 @@ func othersOf(ids []string) []string {
 	return slices.DeleteFunc(ids, func(id string) bool { return strings.HasPrefix(id, "hot") })
 }
 
-func TestAHotKeyDoesNotKeepOthersBeyondTheWindowWaiting(t *testing.T) {
+func TestAHotKeyDoesNotDelayOtherKeysBeyondTheWindow(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		hot, others := o.hotLog(1200) // 19,200 rows
 		s := newSlowKey(10 * time.Second)
@@ -92,7 +92,7 @@ func TestAHotKeyDoesNotKeepOthersBeyondTheWindowWaiting(t *testing.T) {
 		time.Sleep(55 * time.Second)
 		synctest.Wait()
 		require.Equal(t, others, slices.Sorted(slices.Values(othersOf(s.given()))))
-		require.Len(t, s.delivered(), 5, "of the hot key, at 10 s each")
+		require.Len(t, s.delivered(), 5, "deliveries of the hot key, at 10 s each")
 		require.Contains(t, o.parked(), "sink blocked "+hot[window])
 
 		s.quick.Store(true)
@@ -136,7 +136,7 @@ func crashedHot(t *testing.T, o *outbox) (s *slowKey, hot, others []string) {
 	synctest.Wait()
 	parked := o.parked()
 	require.Greater(t, len(parked), 10_000)
-	require.Equal(t, "sink blocked "+hot[1], parked[0], "the first one is still to be read from the log")
+	require.Equal(t, "sink blocked "+hot[1], parked[0], "the first delivery must be read from the log again")
 	require.Empty(t, s.delivered())
 	o.exec(`UPDATE outbox_cursors SET owner = NULL, epoch = epoch + 1 WHERE owner IS NOT NULL`)
 	f.abandon()
@@ -151,7 +151,7 @@ func TestAHotKeyKeepsItsOrderAcrossACrash(t *testing.T) {
 		f := o.one(forwarder.Sink{Sink: s})
 		time.Sleep(time.Hour)
 		synctest.Wait()
-		require.Equal(t, hot, s.delivered(), "the first one, which was not parked, is the first")
+		require.Equal(t, hot, s.delivered(), "the first delivery, which was not parked, is first")
 		require.Equal(t, others, slices.Compact(slices.Sorted(slices.Values(othersOf(s.given())))))
 		require.Empty(t, o.parked())
 		require.Zero(t, f.Stats()[0].Pending)
@@ -163,7 +163,7 @@ func TestAHotKeyKeepsItsOrderAcrossSeveralCrashes(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		s, hot, _ := crashedHot(t, o)
 		s.quick.Store(false)
-		for range 3 { // each is ended while the first delivery is held
+		for range 3 { // each forwarder ends while the sink delays the first delivery
 			f := o.one(forwarder.Sink{Sink: s, Timeout: time.Hour})
 			time.Sleep(time.Minute)
 			synctest.Wait()
@@ -181,10 +181,10 @@ func TestAHotKeyKeepsItsOrderAcrossSeveralCrashes(t *testing.T) {
 	})
 }
 
-func TestAHotKeyGoesOnThoughTheRowsOfItsParkedOnesAreGone(t *testing.T) {
+func TestAHotKeyContinuesAfterTheRowsOfItsParkedDeliveriesAreRemoved(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		s, hot, _ := crashedHot(t, o)
-		o.exec(`DELETE FROM outbox WHERE id <> 'hot00000' AND key = 'hot'`) // as a person may do
+		o.exec(`DELETE FROM outbox WHERE id <> 'hot00000' AND key = 'hot'`) // as an operator can do
 		f := o.one(forwarder.Sink{Sink: s})
 		time.Sleep(time.Hour)
 		synctest.Wait()
@@ -212,7 +212,7 @@ func TestALogOfOneKeyIsNotCopied(t *testing.T) {
 	})
 }
 
-func TestAHotKeyIsNotCopiedWhileTheSinkCannotBeReached(t *testing.T) {
+func TestAHotKeyIsNotCopiedWhileTheSinkIsUnavailable(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		hot, others := o.hotLog(1200)
 		var down atomic.Bool

@@ -29,7 +29,7 @@ func (o *outbox) owners() map[string]int {
 	return owners
 }
 
-// named is a forwarder with several lanes and a distinct name. It looks at the roster once a second.
+// named gives a forwarder several lanes and a name. It reads the membership once a second.
 func named(name string, lanes int) func(*forwarder.Config) {
 	return func(c *forwarder.Config) {
 		c.Name, c.Lanes, c.Lease = name, lanes, 20*time.Second
@@ -37,7 +37,7 @@ func named(name string, lanes int) func(*forwarder.Config) {
 	}
 }
 
-// settleDown gives the forwarders time for some looks at the roster.
+// settleDown gives the forwarders time to read the membership several times.
 func settleDown() {
 	time.Sleep(10 * time.Second)
 	synctest.Wait()
@@ -48,7 +48,7 @@ func TestForwardersShareLanesEvenlyAndTakeOverAtOnce(t *testing.T) {
 		var s script
 		a := o.one(forwarder.Sink{Sink: &s}, named("a", 6))
 		settleDown()
-		require.Equal(t, map[string]int{"a": 6}, o.owners(), "one alone has all")
+		require.Equal(t, map[string]int{"a": 6}, o.owners(), "a single forwarder has all lanes")
 		b := o.one(forwarder.Sink{Sink: &s}, named("b", 6))
 		settleDown()
 		require.Equal(t, map[string]int{"a": 3, "b": 3}, o.owners())
@@ -57,10 +57,10 @@ func TestForwardersShareLanesEvenlyAndTakeOverAtOnce(t *testing.T) {
 		require.Equal(t, map[string]int{"a": 2, "b": 2, "c": 2}, o.owners())
 
 		a.end()
-		require.Zero(t, o.owners()["a"], "a forwarder that stops gives its lanes back")
+		require.Zero(t, o.owners()["a"], "a forwarder that stops releases its lanes")
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
-		require.Equal(t, map[string]int{"b": 3, "c": 3}, o.owners(), "a tenth of the lease later they have others")
+		require.Equal(t, map[string]int{"b": 3, "c": 3}, o.owners(), "the others have them a tenth of the lease later")
 		b.end()
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
@@ -88,7 +88,7 @@ func (l *lostAnswers) Acquire(ctx context.Context, lane store.Lane, owner string
 	return lease, err
 }
 
-func TestAnOrphanedLeaseIsTakenUpByItsOwnerAtOnce(t *testing.T) {
+func TestAnOrphanedLeaseIsAcquiredByItsOwnerAtOnce(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		var s script
 		lost := &lostAnswers{appendable: o.store, n: 3}
@@ -96,14 +96,14 @@ func TestAnOrphanedLeaseIsTakenUpByItsOwnerAtOnce(t *testing.T) {
 		o.append("t", "", "mail")
 		settleDown()
 		require.Zero(t, lost.n)
-		require.Equal(t, []string{"mail"}, s.given(), "long before the lease runs out")
+		require.Equal(t, []string{"mail"}, s.given(), "long before the lease expires")
 		f.end()
 	})
 }
 
-// While there is publishing, forwarders with different numbers of lanes start and stop. All stops are
+// During publishing, forwarders with different numbers of lanes start and stop. All stops are
 // graceful, so each notification is delivered once, in order for its key.
-func TestLanesAreCutAnewWithoutLossOrRepeat(t *testing.T) {
+func TestTheNumberOfLanesChangesWithoutLossOrRepeat(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		var s script
 		s.answer = func(context.Context, *notification.Delivery) error {
@@ -128,7 +128,7 @@ func TestLanesAreCutAnewWithoutLossOrRepeat(t *testing.T) {
 		publish(5)
 		for i, lanes := range []int{3, 2, 5} {
 			g := o.one(forwarder.Sink{Sink: &s}, named(fmt.Sprint(i), lanes))
-			publish(60) // of 50 ms: enough for some looks at the roster
+			publish(60) // 50 ms each: the membership is read several times
 			f.end()
 			publish(5)
 			f = g
@@ -146,7 +146,7 @@ func TestLanesAreCutAnewWithoutLossOrRepeat(t *testing.T) {
 	})
 }
 
-func TestLanesAreCutAnewOnceASinkThatWasDownIsBack(t *testing.T) {
+func TestTheNumberOfLanesChangesOnceASinkIsAvailableAgain(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		var s script
 		var up atomic.Bool
@@ -155,7 +155,7 @@ func TestLanesAreCutAnewOnceASinkThatWasDownIsBack(t *testing.T) {
 			if !up.Load() {
 				return sinks.Unavailable(errors.New("connection refused"))
 			}
-			delivered = append(delivered, d.ID) // both are of one key
+			delivered = append(delivered, d.ID) // both have the same key
 			return nil
 		}
 		f := o.one(forwarder.Sink{Sink: &s}, named("a", 1))
@@ -168,9 +168,9 @@ func TestLanesAreCutAnewOnceASinkThatWasDownIsBack(t *testing.T) {
 		settleDown()
 		roster, err := o.store.Membership(t.Context())
 		require.NoError(t, err)
-		require.Len(t, roster.Lanes, 1, "what is before the cut is not settled")
+		require.Len(t, roster.Lanes, 1, "the rows before the change are not settled")
 		up.Store(true)
-		time.Sleep(5 * time.Minute) // until a probe of the sink
+		time.Sleep(5 * time.Minute) // until the sink is probed
 		synctest.Wait()
 		require.Equal(t, map[string]int{"b": 2}, o.owners())
 		require.Equal(t, []string{"1", "2"}, delivered)
@@ -178,9 +178,9 @@ func TestLanesAreCutAnewOnceASinkThatWasDownIsBack(t *testing.T) {
 	})
 }
 
-// A wish for another number of lanes may be withdrawn while another forwarder cuts them, as
+// Another number of lanes may be withdrawn while another forwarder changes it, such as
 // by a deployment that is rolled back.
-func TestAWishTakenBackEndsTheCutting(t *testing.T) {
+func TestAChangeOfTheNumberOfLanesCanBeWithdrawn(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		var s script
 		var up, probed, ended atomic.Bool
@@ -202,14 +202,14 @@ func TestAWishTakenBackEndsTheCutting(t *testing.T) {
 		settleDown()
 		s.given()
 		up.Store(true)
-		settleDown() // the forwarder that cuts the lanes delivers what is before the cut
+		settleDown() // the forwarder that changes the lanes delivers the rows before the change
 		require.ElementsMatch(t, []string{"1", "2"}, s.given())
 		_, err = o.store.Cut(t.Context(), "sink", 2, "")
 		require.NoError(t, err)
 		settleDown()
 		ended.Store(true)
 		settleDown()
-		require.Zero(t, s.overlaps, "what is being delivered is not given to anybody else")
+		require.Zero(t, s.overlaps, "no other forwarder gets a delivery in flight")
 		require.Empty(t, s.given())
 		require.Equal(t, map[string]int{"a": 2}, o.owners())
 		f.end()

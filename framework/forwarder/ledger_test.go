@@ -27,13 +27,13 @@ import (
 type bank struct {
 	mu        sync.Mutex
 	committed []*notification.Delivery
-	rounds    int               // that were committed
+	rounds    int               // committed transactions
 	notes     map[int][]byte    // by lane
 	open      map[int]*bankBook // by lane
-	tried     map[string]int    // how often an id was delivered, whatever came of it
+	tried     map[string]int    // attempted deliveries by id
 
-	// What happens, where it is not nil. answer is for one delivery; spoils says whether its error costs
-	// the transaction. commit fails before or after.
+	// Faults, if set. answer is for one delivery; spoils reports whether its error aborts
+	// the transaction. commit fails before or after the commit.
 	answer func(ctx context.Context, d *notification.Delivery) (err error, spoils bool)
 	commit func() (before, after error)
 	opens  func() error
@@ -190,7 +190,7 @@ func briefLease(c *forwarder.Config) {
 	c.ShutdownTimeout, c.Poll.Max, c.Lease = 500*time.Millisecond, 100*time.Millisecond, 20*time.Second
 }
 
-func TestWhatIsCommittedAndNotWrittenIsNotDeliveredAgain(t *testing.T) {
+func TestACommitWithoutACheckpointIsNotRepeated(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		b := newBank()
 		var refused atomic.Int64
@@ -198,7 +198,7 @@ func TestWhatIsCommittedAndNotWrittenIsNotDeliveredAgain(t *testing.T) {
 		h.checkpoint = func(_ context.Context, c store.Checkpoint, next func() error) error {
 			if c.Number > 0 && len(b.taken()) > 0 {
 				refused.Add(1)
-				return store.ErrLeaseLost // as if the process had died
+				return store.ErrLeaseLost // as if the process had been killed
 			}
 			return next()
 		}
@@ -222,7 +222,7 @@ func TestWhatIsCommittedAndNotWrittenIsNotDeliveredAgain(t *testing.T) {
 	})
 }
 
-func TestAParkedDeliveryThatIsCommittedAndNotWrittenIsNotDeliveredAgain(t *testing.T) {
+func TestACommitOfAParkedDeliveryWithoutACheckpointIsNotRepeated(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		b := newBank()
 		first := true
@@ -260,7 +260,7 @@ func TestAParkedDeliveryThatIsCommittedAndNotWrittenIsNotDeliveredAgain(t *testi
 	})
 }
 
-func TestARecordThatIsRefusedForGoodIsDeadAndTheOthersGo(t *testing.T) {
+func TestAPermanentlyRefusedRecordIsDeadAndTheOthersAreCommitted(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		b := newBank()
 		b.answer = func(_ context.Context, d *notification.Delivery) (error, bool) {
@@ -277,11 +277,11 @@ func TestARecordThatIsRefusedForGoodIsDeadAndTheOthersGo(t *testing.T) {
 		f.end()
 		require.ElementsMatch(t, []string{"a", "b", "c", "d"}, b.taken())
 		require.Equal(t, []string{"sink dead bad1", "sink dead bad2"}, o.parked())
-		require.Equal(t, 1, value[int](o, `SELECT max(attempt) FROM outbox_parked`), "its round was not a separate attempt")
+		require.Equal(t, 1, value[int](o, `SELECT max(attempt) FROM outbox_parked`), "the aborted transaction did not spend an attempt")
 	})
 }
 
-func TestARoundIsCommittedOnceForAllThatComesTogether(t *testing.T) {
+func TestDeliveriesThatArriveTogetherShareATransaction(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		b := newBank()
 		o.append("t", "", numbered("n", 1000)...)
@@ -293,7 +293,7 @@ func TestARoundIsCommittedOnceForAllThatComesTogether(t *testing.T) {
 	})
 }
 
-func TestAPanicCostsTheTransactionAndNothingElse(t *testing.T) {
+func TestAPanicOnlyAbortsTheTransaction(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		b := newBank()
 		panics := 3
@@ -318,7 +318,7 @@ func TestAPanicCostsTheTransactionAndNothingElse(t *testing.T) {
 	})
 }
 
-func TestAnUnavailableBankWaitsAndKillsNothing(t *testing.T) {
+func TestAnUnavailableBankLeavesNothingDead(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		b := newBank()
 		var down sync.Mutex
@@ -337,7 +337,7 @@ func TestAnUnavailableBankWaitsAndKillsNothing(t *testing.T) {
 		f := o.one(s, briefLease)
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		require.True(t, f.Figures().Sinks[0].BreakerOpen, "it shows that the sink is away")
+		require.True(t, f.Figures().Sinks[0].BreakerOpen, "the breaker shows that the sink is unavailable")
 		down.Lock()
 		isDown = false
 		down.Unlock()
@@ -350,7 +350,7 @@ func TestAnUnavailableBankWaitsAndKillsNothing(t *testing.T) {
 	})
 }
 
-func TestASinkThatIsForgottenBeginsAnewWhateverTheNotesSay(t *testing.T) {
+func TestAForgottenSinkStartsAgainWhateverTheNotesSay(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		b := newBank()
 		o.append("t", "k", "a", "b")
@@ -368,7 +368,7 @@ func TestASinkThatIsForgottenBeginsAnewWhateverTheNotesSay(t *testing.T) {
 		time.Sleep(time.Minute)
 		f.flush()
 		f.end()
-		require.Equal(t, []string{"a", "b", "a", "b"}, b.taken(), "nothing is lost that is wanted again")
+		require.Equal(t, []string{"a", "b", "a", "b"}, b.taken(), "both are delivered again")
 	})
 }
 
@@ -389,15 +389,15 @@ func TestAReplayIsDeliveredWhateverTheNotesSay(t *testing.T) {
 	})
 }
 
-func TestADatabaseThatWasSetBackLosesNothing(t *testing.T) {
+func TestADatabaseInAnEarlierStateLosesNothing(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		b := newBank()
 		o.append("t", "k", "a", "b", "c")
 		f := o.one(b.sink(), briefLease)
 		f.flush()
 		f.end()
-		// As with a standby that was behind: the cursor and the last rows are those of before, and
-		// their offsets are handed out again.
+		// As with a standby that lagged: the cursor and the last rows are in an earlier state, and
+		// the offsets are used again.
 		o.exec(`UPDATE outbox_cursors SET position = NULL, settled = '', checkpoint = 0`)
 		o.exec(`DELETE FROM outbox WHERE id = 'c'`)
 		o.exec(`UPDATE outbox SET id = 'new' WHERE id = 'b'`)
@@ -409,7 +409,7 @@ func TestADatabaseThatWasSetBackLosesNothing(t *testing.T) {
 	})
 }
 
-func TestExactlyOnceTakesNeitherHooksNorMiddlewareNorSeveralDatabases(t *testing.T) {
+func TestExactlyOnceRefusesHooksMiddlewareAndSeveralDatabases(t *testing.T) {
 	t.Parallel()
 	b := newBank()
 	s := b.sink()
@@ -439,7 +439,7 @@ func TestRandomHistoriesDeliverOnce(t *testing.T) {
 type bankHistory struct {
 	*history
 	bank  *bank
-	lanes int        // 0: another number with each forwarder
+	lanes int        // 0: each forwarder has another number
 	chaos *rand.Rand // guarded by the history's mutex
 }
 
@@ -505,7 +505,7 @@ func (h *bankHistory) start() *engine {
 			}
 			return errors.New("written, and the answer is lost")
 		case 2:
-			return store.ErrLeaseLost // as if the process had died
+			return store.ErrLeaseLost // as if the process had been killed
 		}
 		return next()
 	}
@@ -519,7 +519,7 @@ func (h *bankHistory) start() *engine {
 func (h *bankHistory) run(t *testing.T) {
 	for range 12 {
 		f := h.start()
-		h.goOn()
+		h.publishForAWhile()
 		switch h.rng.IntN(3) {
 		case 0:
 			f.abandon()

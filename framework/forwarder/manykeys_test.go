@@ -84,16 +84,16 @@ func TestManyRetryingKeysCostNoLease(t *testing.T) {
 		case got := <-fresh:
 			require.Equal(t, id, got)
 		case <-time.After(30 * time.Second):
-			t.Fatal("what is new waits behind what is parked")
+			t.Fatal("a new delivery waits behind parked ones")
 		}
 	}
 	reaches := func(n int64) {
 		t.Helper()
-		require.Eventually(t, func() bool { return parked.Load() >= n }, 60*time.Second, 20*time.Millisecond, "parked deliveries come back")
+		require.Eventually(t, func() bool { return parked.Load() >= n }, 60*time.Second, 20*time.Millisecond, "parked deliveries are retried")
 	}
 	reaches(1000)
 	arrives("first")
-	_, err = db.ExecContext(ctx, `UPDATE outbox_cursors SET revision = revision + 1 WHERE sink = 'sink'`) // as after what a person does
+	_, err = db.ExecContext(ctx, `UPDATE outbox_cursors SET revision = revision + 1 WHERE sink = 'sink'`) // as after an operator's action
 	require.NoError(t, err)
 	reaches(parked.Load() + 1000)
 	arrives("second")

@@ -13,7 +13,7 @@ import (
 // attemptKey is the key of the attempt in the context of a message.
 type attemptKey struct{}
 
-// attempt is a delivery on its way through middleware.
+// attempt is a delivery that passes through middleware.
 type attempt struct {
 	*notification.Delivery
 	receipt notification.Receipt

@@ -20,10 +20,10 @@ import (
 	"github.com/waybill-go/waybill/sinks"
 )
 
-func TestMiddlewareWorksAroundADelivery(t *testing.T) {
+func TestMiddlewareWrapsADelivery(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		var s script
-		seen := make(map[string]string) // the correlation id, by id
+		seen := make(map[string]string) // correlation ids by id
 		s.answer = func(ctx context.Context, d *notification.Delivery) error {
 			s.mu.Lock()
 			seen[d.ID] = d.Metadata.Get("correlation")
@@ -57,7 +57,7 @@ func TestMiddlewareWorksAroundADelivery(t *testing.T) {
 		o.append("t", "", "third")
 		f.flush()
 		require.Equal(t, []string{"third", "third", "third"}, s.given())
-		require.Empty(t, o.parked(), "the middleware tried it again")
+		require.Empty(t, o.parked(), "the middleware retried it")
 		require.Equal(t, 1, s.attempts["third"])
 		require.Equal(t, "taken", value[string](o, `SELECT receipt FROM outbox_receipts`))
 
@@ -79,7 +79,7 @@ func TestMiddlewareWorksAroundADelivery(t *testing.T) {
 		for _, m := range measures[0].GetMetric() {
 			count += m.GetHistogram().GetSampleCount()
 		}
-		require.EqualValues(t, 3, count, "deliveries that were measured")
+		require.EqualValues(t, 3, count, "measured deliveries")
 		f.end()
 	})
 }
@@ -110,7 +110,7 @@ func TestTheFirstMiddlewareIsTheOutermost(t *testing.T) {
 	})
 }
 
-func TestWhatMiddlewareChangesReachesTheSinkAndNothingElse(t *testing.T) {
+func TestChangesByMiddlewareReachOnlyTheSink(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		type contextKey struct{}
 		change := func(next message.HandlerFunc) message.HandlerFunc {
@@ -201,7 +201,7 @@ func (s *single) Deliver(ctx context.Context, d *notification.Delivery) (notific
 	return s.script.Deliver(ctx, d)
 }
 
-func TestWithMiddlewareASinkOfBatchesIsGivenOneAtATime(t *testing.T) {
+func TestWithMiddlewareABatchSinkGetsSingleDeliveries(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		s := &single{batches: batches{limits: sinks.BatchLimits{Size: 10, Wait: time.Hour}}}
 		f := o.one(forwarder.Sink{Sink: s, Middleware: []message.HandlerMiddleware{middleware.Recoverer}})

@@ -30,7 +30,7 @@ type recorder struct {
 	leases   []string
 	causes   map[forwarder.WakeCause]int
 	grown    int
-	settled  int // by checkpoints of the sink
+	settled  int // deliveries in checkpoints of the sink
 }
 
 var _ forwarder.Observer = (*recorder)(nil)
@@ -90,7 +90,7 @@ func (r *recorder) LeaseLost(l store.Lane, err error) {
 	switch {
 	case l.Sink != "sink":
 	case err == nil:
-		r.leases = append(r.leases, "given back")
+		r.leases = append(r.leases, "released")
 	case errors.Is(err, store.ErrLeaseLost):
 		r.leases = append(r.leases, "lost")
 	default:
@@ -122,7 +122,7 @@ func (r *recorder) Wake(w forwarder.Wake) {
 	}
 }
 
-func TestAnObserverSeesWhatBecomesOfDeliveries(t *testing.T) {
+func TestAnObserverSeesTheOutcomesOfDeliveries(t *testing.T) {
 	for _, observed := range []bool{true, false} {
 		t.Run(fmt.Sprintf("observed %t", observed), func(t *testing.T) {
 			onEachStore(t, func(t *testing.T, o *outbox) {
@@ -172,8 +172,8 @@ func TestAnObserverSeesWhatBecomesOfDeliveries(t *testing.T) {
 				require.Empty(t, r.batches)
 				require.ElementsMatch(t, []string{"late retrying 1 false", "behind blocked 0 true", "scheduled scheduled 0 false"}, r.parked)
 				require.Equal(t, []string{"dies dead 1"}, r.dead)
-				require.Equal(t, []string{"won", "lost", "won", "given back"}, r.leases)
-				require.Equal(t, 8, r.settled, "five of the log, and three of what was parked")
+				require.Equal(t, []string{"won", "lost", "won", "released"}, r.leases)
+				require.Equal(t, 8, r.settled, "five of the log, and three parked ones")
 				require.Positive(t, r.causes[forwarder.WakeAsked])
 				require.Positive(t, r.causes[forwarder.WakePoll])
 				require.Positive(t, r.grown)
@@ -207,7 +207,7 @@ func TestAnObserverSeesOutagesAndThrottling(t *testing.T) {
 		require.Equal(t, "sink true true", r.breaker[0])
 		require.Equal(t, "sink false false", r.breaker[len(r.breaker)-1])
 		require.Len(t, r.breaker, 2, "once each")
-		require.Len(t, r.throttle, 1, "said once, not by each delivery")
+		require.Len(t, r.throttle, 1, "reported once, not for each delivery")
 		require.Positive(t, r.throttle[0])
 		require.LessOrEqual(t, r.throttle[0], 2*time.Minute)
 		require.Equal(t, 20, r.settled)
@@ -265,7 +265,7 @@ func TestAnObserverSeesThatTheDatabaseWoke(t *testing.T) {
 	})
 }
 
-// announced is a store that listens to a test.
+// announced is a store whose announcements come from the test.
 type announced struct {
 	appendable
 	news chan store.News

@@ -20,10 +20,10 @@ import (
 	"github.com/waybill-go/waybill/sinks"
 )
 
-// TestRandomActsLeaveWhatTheRulesOfDeliverySay lets publishers, a destination, an operator and the
-// machine act in any order. It compares each delivery and the parked deliveries with the rules in
+// TestRandomActionsKeepTheRulesOfDelivery lets publishers, a destination, an operator and
+// crashes act in any order. It compares each delivery and the parked deliveries with the rules in
 // docs/internals/delivery.md, which the type ruled implements independently.
-func TestRandomActsLeaveWhatTheRulesOfDeliverySay(t *testing.T) {
+func TestRandomActionsKeepTheRulesOfDelivery(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	empty := emptyOutbox(t, filepath.Join(dir, "empty.db"))
@@ -32,7 +32,7 @@ func TestRandomActsLeaveWhatTheRulesOfDeliverySay(t *testing.T) {
 		checks++
 		path := filepath.Join(dir, fmt.Sprintf("%d.db", checks))
 		require.NoError(t, os.WriteFile(path, empty, 0o600))
-		var failed any // rapid speaks in panics, which may not leave a bubble
+		var failed any // rapid reports failures by panics, which must not leave the bubble
 		synctest.Test(t, func(t *testing.T) {
 			defer func() { failed = recover() }()
 			db, err := sqlite.OpenDB(path)
@@ -41,7 +41,7 @@ func TestRandomActsLeaveWhatTheRulesOfDeliverySay(t *testing.T) {
 			s, err := sqlite.Open(t.Context(), db, sqlite.Config{})
 			require.NoError(t, err)
 			o := &outbox{t: t, db: db, store: s}
-			db.SetMaxOpenConns(1) // of which the next line is to hold
+			db.SetMaxOpenConns(1) // the connection that the next line configures
 			o.exec(`PRAGMA synchronous = OFF`)
 			playRuled(rt, o)
 		})
@@ -85,21 +85,21 @@ const (
 	discarded fate = "discarded"
 )
 
-// told is a notification with what the rules know of it.
-type told struct {
+// ruledNotification is a notification with its state according to the rules.
+type ruledNotification struct {
 	id, key   string
-	at        time.Time // of its publication
-	due       time.Time // zero: at once
-	plan      []fate    // what the sink answers next: retrying, dead; then it takes it
+	at        time.Time // when it was published
+	due       time.Time // zero: due at once
+	plan      []fate    // next answers of the sink: retrying, dead; then it succeeds
 	fate      fate
 	spent     int
-	requeued  bool // by a person, ever
+	requeued  bool // whether it was ever requeued
 	notBefore time.Time
 	inFlight  bool
 }
 
-// over reports whether later deliveries of the key need not wait for it.
-func (n *told) over(halt bool) bool {
+// over reports whether later deliveries of the key may begin.
+func (n *ruledNotification) over(halt bool) bool {
 	return n.fate == delivered || n.fate == discarded || n.fate == dead && !halt
 }
 
@@ -107,24 +107,24 @@ func (n *told) over(halt bool) bool {
 type ruled struct {
 	*outbox
 	appendable
-	script // its mutex guards what follows
+	script // its mutex guards the fields below
 	f      *engine
 	halt   bool
 	n      int // threshold
-	all    []*told
-	byID   map[string]*told
-	broken []string // rules
+	all    []*ruledNotification
+	byID   map[string]*ruledNotification
+	broken []string // violated rules
 
-	down, slow time.Time // until then the sink is unavailable, asks to wait
-	asked      time.Time // when it last asked so
-	waits      time.Time // until when it asked the forwarder that runs now to wait
-	lost       bool      // the lease, and no forwarder has it again
-	since      time.Time // when it was given
-	settled    time.Time // when an attempt last counted
+	down, slow time.Time // end of the time in which the sink is unavailable, is throttled
+	asked      time.Time // when the sink last answered that it is throttled
+	waits      time.Time // until when the running forwarder must wait
+	lost       bool      // the lease is lost, and no forwarder has it
+	since      time.Time // when the lease was acquired
+	settled    time.Time // when the last attempt that counts ended
 }
 
 func playRuled(rt *rapid.T, o *outbox) {
-	r := &ruled{outbox: o, appendable: o.store, byID: make(map[string]*told)}
+	r := &ruled{outbox: o, appendable: o.store, byID: make(map[string]*ruledNotification)}
 	r.script.answer = r.answer
 	r.halt = rapid.Bool().Draw(rt, "halt")
 	r.n = rapid.SampledFrom([]int{1, 2, 16}).Draw(rt, "threshold")
@@ -175,7 +175,7 @@ func (r *ruled) breaks(format string, args ...any) {
 	r.broken = append(r.broken, fmt.Sprintf(format, args...))
 }
 
-// answer makes a delivery: it compares its beginning with the rules, and records the result.
+// answer is a delivery: it checks the rules for its beginning, and records the result.
 func (r *ruled) answer(ctx context.Context, d *notification.Delivery) error {
 	r.mu.Lock()
 	n := r.byID[d.ID]
@@ -210,7 +210,7 @@ func (r *ruled) answer(ctx context.Context, d *notification.Delivery) error {
 	if len(n.plan) > 0 {
 		becomes, n.plan = n.plan[0], n.plan[1:]
 	}
-	if !r.lost { // otherwise it is not written, and made again
+	if !r.lost { // otherwise it is not settled, and is repeated
 		r.becomes(n, becomes, now)
 	}
 	switch becomes {
@@ -222,8 +222,8 @@ func (r *ruled) answer(ctx context.Context, d *notification.Delivery) error {
 	return nil
 }
 
-// becomes is the outcome of an attempt that counts.
-func (r *ruled) becomes(n *told, f fate, now time.Time) {
+// becomes records the outcome of an attempt that counts.
+func (r *ruled) becomes(n *ruledNotification, f fate, now time.Time) {
 	n.fate = f
 	n.spent++
 	r.settled = now
@@ -236,8 +236,8 @@ func (r *ruled) becomes(n *told, f fate, now time.Time) {
 	}
 }
 
-// mayBegin compares the beginning of a delivery with the rules.
-func (r *ruled) mayBegin(n *told, attempt int) {
+// mayBegin checks the rules for the beginning of a delivery.
+func (r *ruled) mayBegin(n *ruledNotification, attempt int) {
 	now := time.Now()
 	switch {
 	case n.fate == delivered || n.fate == dead || n.fate == discarded:
@@ -253,7 +253,7 @@ func (r *ruled) mayBegin(n *told, attempt int) {
 	case now.After(r.asked) && now.Before(r.waits):
 		r.breaks("%s is delivered while the sink asked to wait", n.id)
 	}
-	behind := false // n in the log
+	behind := false // n comes earlier in the log
 	for _, other := range r.all {
 		if other == n {
 			behind = true
@@ -278,7 +278,7 @@ func (r *ruled) mayBegin(n *told, attempt int) {
 
 // add publishes a notification, and decides what the sink will answer.
 func (r *ruled) add(rt *rapid.T, due time.Time) {
-	n := &told{
+	n := &ruledNotification{
 		id: fmt.Sprintf("n%02d", len(r.all)), at: time.Now(), due: due, fate: waiting,
 		key:  rapid.SampledFrom([]string{"a", "b", "c", ""}).Draw(rt, "key"),
 		plan: rapid.SliceOfN(rapid.SampledFrom([]fate{retrying, retrying, dead}), 0, 4).Draw(rt, "answers"),
@@ -302,7 +302,7 @@ func (r *ruled) publish(rt *rapid.T) {
 
 func (r *ruled) schedule(rt *rapid.T) {
 	due := time.Now().Add(time.Duration(rapid.IntRange(1, 10).Draw(rt, "seconds")) * time.Second)
-	r.add(rt, due.Truncate(time.Microsecond)) // as the database keeps it
+	r.add(rt, due.Truncate(time.Microsecond)) // the precision of the database
 	r.f.flush()
 }
 
@@ -329,7 +329,7 @@ func (r *ruled) restart(*rapid.T) {
 // lose ends the lease. Either the forwarder ends without noticing, or it notices and leases the lane
 // again.
 func (r *ruled) lose(rt *rapid.T) {
-	for { // until what was delivered is written
+	for { // until all deliveries are settled
 		time.Sleep(50 * time.Millisecond)
 		synctest.Wait()
 		r.mu.Lock()
@@ -358,8 +358,8 @@ func (r *ruled) lose(rt *rapid.T) {
 	require.False(rt, r.lost, "no forwarder leased the lane again")
 }
 
-// choose draws a notification for a person to act on.
-func (r *ruled) choose(rt *rapid.T, of func(n *told) bool) *told {
+// choose draws a notification for an operator to act on.
+func (r *ruled) choose(rt *rapid.T, of func(n *ruledNotification) bool) *ruledNotification {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var some []string
@@ -375,7 +375,7 @@ func (r *ruled) choose(rt *rapid.T, of func(n *told) bool) *told {
 }
 
 func (r *ruled) requeue(rt *rapid.T) {
-	n := r.choose(rt, func(n *told) bool { return n.fate == dead })
+	n := r.choose(rt, func(n *ruledNotification) bool { return n.fate == dead })
 	r.mu.Lock()
 	n.fate, n.spent, n.requeued, n.notBefore = retrying, 0, true, time.Time{}
 	r.mu.Unlock()
@@ -384,7 +384,7 @@ func (r *ruled) requeue(rt *rapid.T) {
 
 // discard discards deliveries that the forwarder is not working on.
 func (r *ruled) discard(rt *rapid.T) {
-	n := r.choose(rt, func(n *told) bool {
+	n := r.choose(rt, func(n *ruledNotification) bool {
 		return n.fate == dead || n.fate == retrying && time.Now().Before(n.notBefore)
 	})
 	r.mu.Lock()
@@ -393,8 +393,8 @@ func (r *ruled) discard(rt *rapid.T) {
 	r.exec(`DELETE FROM outbox_parked WHERE id = ?`, n.id)
 }
 
-// check compares what is parked with what should be. Deliveries that wait for their turn may do so in
-// memory or as blocked; the rules do not say which.
+// check compares the parked deliveries with the rules. Deliveries that wait for their turn may do so in
+// memory or as blocked; the rules permit both.
 func (r *ruled) check(rt *rapid.T) {
 	synctest.Wait()
 	r.mu.Lock()

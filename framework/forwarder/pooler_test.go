@@ -17,7 +17,7 @@ import (
 // behind a pooler.
 func TestPollingWorksBehindATransactionPooler(t *testing.T) {
 	t.Parallel()
-	o := newOffice(t, outboxes.Config{Announcer: outboxes.Silent})
+	o := newSeparated(t, outboxes.Config{Announcer: outboxes.Silent})
 	pooled, err := postgrestest.StartPooler(t, o.dsn, 3)
 	if errors.Is(err, postgrestest.ErrNoProgram) {
 		t.Skip(err)

@@ -33,7 +33,7 @@ func (o *outbox) rows() int {
 	return value[int](o, `SELECT count(*) FROM outbox`)
 }
 
-func TestOldRowsGoOnceEverySinkHasThem(t *testing.T) {
+func TestOldRowsAreRemovedOnceEverySinkHasSettledThem(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		o.append("t", "k", numbered("", 20)...)
 		var good, bad script
@@ -59,7 +59,7 @@ func TestOldRowsGoOnceEverySinkHasThem(t *testing.T) {
 		time.Sleep(time.Hour)
 		synctest.Wait()
 		require.Zero(t, o.rows())
-		require.Zero(t, value[int](o, `SELECT count(*) FROM outbox_receipts`), "receipts go as well")
+		require.Zero(t, value[int](o, `SELECT count(*) FROM outbox_receipts`), "receipts are removed as well")
 		f.end()
 	})
 }
@@ -72,12 +72,12 @@ func TestEverythingIsKeptWithoutRetention(t *testing.T) {
 		passes()
 		require.Len(t, s.given(), 20)
 		require.Equal(t, 20, o.rows())
-		require.Equal(t, 1, value[int](o, `SELECT count(*) FROM outbox_cursors`), "nothing prunes")
+		require.Equal(t, 1, value[int](o, `SELECT count(*) FROM outbox_cursors`), "there is no pruner")
 		f.end()
 	})
 }
 
-func TestAParkedDeliveryIsMadeAfterItsRowIsGone(t *testing.T) {
+func TestAParkedDeliveryIsDeliveredAfterItsRowIsRemoved(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		o.append("t", "k", "a", "b")
 		var s script
@@ -99,9 +99,9 @@ func TestAParkedDeliveryIsMadeAfterItsRowIsGone(t *testing.T) {
 	})
 }
 
-func TestRowsOfTheFutureDoNotHoldUpThoseBehindThem(t *testing.T) {
+func TestRowsOfTheFutureDoNotDelayTheRemovalOfLaterRows(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
-		for range 6 { // more than the pruner looks at in one go
+		for range 6 { // more rows than the pruner reads at once
 			o.append("future", "", numbered("", 1000)...)
 		}
 		o.exec(`UPDATE outbox SET occurred_on = '3000-01-01T00:00:00.000000Z'`)
@@ -125,7 +125,7 @@ func TestOneForwarderPrunesAndAnotherTakesOver(t *testing.T) {
 		elected := value[string](o, owner)
 		second := o.one(forwarder.Sink{Sink: &s}, forAnHour, lease)
 		passes()
-		require.Equal(t, elected, value[string](o, owner), "it renews its lease")
+		require.Equal(t, elected, value[string](o, owner), "it renews the lease of pruning")
 
 		first.end()
 		passes()
@@ -138,17 +138,17 @@ func TestOneForwarderPrunesAndAnotherTakesOver(t *testing.T) {
 
 		o.exec(`UPDATE outbox_cursors SET owner = 'another', epoch = epoch + 1 WHERE sink = '_pruner'`)
 		o.append("t", "", numbered("", 5)...)
-		time.Sleep(20 * time.Second) // until the lease must be renewed
+		time.Sleep(20 * time.Second) // until the lease is due for renewal
 		synctest.Wait()
 		second.flush()
 		o.append("t", "", numbered("", 5)...)
 		passes()
-		require.GreaterOrEqual(t, o.rows(), 5, "one that lost the lease removes nothing more")
+		require.GreaterOrEqual(t, o.rows(), 5, "a forwarder that lost the lease removes nothing more")
 		second.end()
 	})
 }
 
-func TestASinkThatWasTakenOutIsWarnedOfOnceUntilItIsForgotten(t *testing.T) {
+func TestARemovedSinkIsLoggedOnceUntilItIsForgotten(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		var s script
 		both := o.start(map[string]forwarder.Sink{"mail": {Sink: &s}, "old": {Sink: &s}}, route.Routes{"*": route.To("mail", "old")}, forAnHour)

@@ -41,9 +41,9 @@ func (s *times) within(from, to time.Time) (n int) {
 	return n
 }
 
-func TestDeliveriesKeepToTheSinksRate(t *testing.T) {
+func TestDeliveriesKeepTheRateOfTheSink(t *testing.T) {
 	for text, c := range map[string]struct {
-		n, first int // appended; begun at once
+		n, first int // appended; started at once
 		each     int // in each of the following minutes
 	}{
 		"10/s":           {2000, 10, 600},
@@ -77,7 +77,7 @@ func TestDeliveriesKeepToTheSinksRate(t *testing.T) {
 	}
 }
 
-func TestExtremeRatesAreKeptTo(t *testing.T) {
+func TestExtremeRatesAreKept(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		var quick, slow times
 		f := o.start(map[string]forwarder.Sink{
@@ -111,10 +111,10 @@ func TestForwardersShareASinksRate(t *testing.T) {
 		f.flush()
 		began := time.Now()
 		time.Sleep(30 * time.Second)
-		require.InDelta(t, 600, a.within(began, time.Now()), 5, "alone it has the whole rate")
+		require.InDelta(t, 600, a.within(began, time.Now()), 5, "a single forwarder has the whole rate")
 
 		g := o.one(sink(&b), lanes)
-		time.Sleep(20 * time.Second) // they share the lanes
+		time.Sleep(20 * time.Second) // until they share the lanes
 		synctest.Wait()
 		from := time.Now()
 		time.Sleep(time.Minute)
@@ -125,12 +125,12 @@ func TestForwardersShareASinksRate(t *testing.T) {
 		time.Sleep(20 * time.Second)
 		from = time.Now()
 		time.Sleep(30 * time.Second)
-		require.InDelta(t, 600, b.within(from, time.Now()), 10, "alone again")
+		require.InDelta(t, 600, b.within(from, time.Now()), 10, "a single forwarder again")
 		g.end()
 	})
 }
 
-func TestBatchesKeepToTheSinksRate(t *testing.T) {
+func TestBatchesKeepTheRateOfTheSink(t *testing.T) {
 	for _, ordered := range []bool{false, true} {
 		onEachRate := func(t *testing.T, o *outbox) {
 			b := &batches{limits: sinks.BatchLimits{Size: 10, Ordered: ordered}}

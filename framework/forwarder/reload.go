@@ -13,11 +13,11 @@ import (
 	"github.com/waybill-go/waybill/framework/route"
 )
 
-// Reload replaces sinks and routes while Run runs. A sink that stays the same goes on
+// Reload replaces sinks and routes while Run runs. A sink that stays the same continues
 // without interruption and is only adjusted; see [Forwarder.Adjust]. It stays the same if it is
-// the same Sink value, with the same routes and with the very same hooks and middleware. For
+// the same Sink value, with the same routes and identical hooks and middleware. For
 // each other sink, the forwarder releases its lanes, lets deliveries in flight end within the
-// shutdown timeout, and goes on with the new one. Sinks that are missing from the map stop.
+// shutdown timeout, and continues with the new one. Sinks that are missing from the map stop.
 //
 // Reload opens new sinks first. If one does not open, or the configuration is not valid, it
 // returns that error and changes nothing. It returns when the replaced sinks have stopped and
@@ -59,7 +59,7 @@ func (f *Forwarder) Reload(ctx context.Context, to map[string]Sink, routes route
 	if !runs {
 		return errors.Join(ErrNotRunning, f.closeUnused(ctx, before))
 	}
-	f.running.takeOver(c)
+	f.running.configure(c)
 	f.share(func(*fleet) {})
 	for name, settings := range kept {
 		next[name].dispatcher.Adjust(settings)

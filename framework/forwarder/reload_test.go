@@ -16,8 +16,8 @@ import (
 	"github.com/waybill-go/waybill/sinks"
 )
 
-// living is a sink that is opened and closed.
-type living struct {
+// closing is a sink that is opened and closed.
+type closing struct {
 	script
 	mu             sync.Mutex
 	opened, closed int
@@ -25,7 +25,7 @@ type living struct {
 	closes         error // of Close
 }
 
-func (l *living) Open(context.Context) error {
+func (l *closing) Open(context.Context) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.fails == nil {
@@ -34,21 +34,21 @@ func (l *living) Open(context.Context) error {
 	return l.fails
 }
 
-func (l *living) Close(context.Context) error {
+func (l *closing) Close(context.Context) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.closed++
 	return l.closes
 }
 
-func (l *living) fail(err error) {
+func (l *closing) fail(err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.fails = err
 }
 
-// life returns how often it was opened and closed.
-func (l *living) life() [2]int {
+// life returns how often the sink was opened and closed.
+func (l *closing) life() [2]int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return [2]int{l.opened, l.closed}
@@ -56,7 +56,7 @@ func (l *living) life() [2]int {
 
 func TestASinkThatDoesNotOpenIsUnavailableUntilItDoes(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
-		down, up := &living{fails: errors.New("no such folder")}, &living{}
+		down, up := &closing{fails: errors.New("no such folder")}, &closing{}
 		o.append("t", "", numbered("", 20)...)
 		f := o.start(map[string]forwarder.Sink{"down": {Sink: down}, "up": {Sink: up}}, route.Routes{"*": route.To("down", "up")})
 		time.Sleep(time.Minute)
@@ -76,7 +76,7 @@ func TestASinkThatDoesNotOpenIsUnavailableUntilItDoes(t *testing.T) {
 
 // batching is a sink whose batches are known once it is open.
 type batching struct {
-	living
+	closing
 	largest int
 }
 
@@ -89,7 +89,7 @@ func (b *batching) DeliverBatch(_ context.Context, batch []*notification.Deliver
 
 func TestASinkThatOpensLateDeliversInBatches(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
-		s := &batching{living: living{fails: errors.New("not yet")}}
+		s := &batching{closing: closing{fails: errors.New("not yet")}}
 		o.append("t", "", numbered("", 30)...)
 		f := o.one(forwarder.Sink{Sink: s, Parallelism: alone})
 		time.Sleep(time.Minute)
@@ -102,9 +102,9 @@ func TestASinkThatOpensLateDeliversInBatches(t *testing.T) {
 	})
 }
 
-func TestAReloadReplacesWhatHasChangedAndTouchesNothingElse(t *testing.T) {
+func TestAReloadReplacesOnlyTheChangedSinks(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
-		stays, before, after, added, removed := &living{}, &living{}, &living{}, &living{}, &living{closes: errors.New("too late")}
+		stays, before, after, added, removed := &closing{}, &closing{}, &closing{}, &closing{}, &closing{closes: errors.New("too late")}
 		stays.answer = func(ctx context.Context, _ *notification.Delivery) error { return takesTime(ctx, time.Second) }
 		o.append("t", "", numbered("a", 100)...)
 		f := o.start(map[string]forwarder.Sink{"stays": {Sink: stays, Parallelism: alone}, "changes": {Sink: before}, "goes": {Sink: removed}},
@@ -117,16 +117,16 @@ func TestAReloadReplacesWhatHasChangedAndTouchesNothingElse(t *testing.T) {
 		began := time.Now()
 		require.NoError(t, f.Reload(t.Context(), map[string]forwarder.Sink{"stays": {Sink: stays, Parallelism: alone}, "changes": {Sink: after}, "comes": {Sink: added}},
 			route.Routes{"*": route.To("stays", "changes", "comes")}))
-		require.Less(t, time.Since(began), 5*time.Second, "it does not wait for those that stay")
+		require.Less(t, time.Since(began), 5*time.Second, "it does not wait for the sinks that stay")
 		require.Equal(t, [2]int{1, 1}, before.life())
 		require.Equal(t, [2]int{1, 1}, removed.life())
 		require.Equal(t, [2]int{1, 0}, stays.life())
-		f.flush() // the cursors of what comes are made
+		f.flush() // the cursors of new sinks are created
 		o.append("t", "", numbered("b", 10)...)
 		f.Wake()
 		time.Sleep(5 * time.Minute)
 		synctest.Wait()
-		require.ElementsMatch(t, numbered("b", 10), after.given(), "it goes on where the other one ended")
+		require.ElementsMatch(t, numbered("b", 10), after.given(), "it continues where the old sink ended")
 		require.ElementsMatch(t, numbered("b", 10), added.given())
 		require.Empty(t, removed.given())
 		require.Len(t, stays.given(), 110, "each once")
@@ -145,9 +145,9 @@ func names(stats []forwarder.Stats) (all []string) {
 	return all
 }
 
-func TestAReloadThatCannotBeLeavesAllAsItWas(t *testing.T) {
+func TestAFailedReloadChangesNothing(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
-		before, opens := &living{}, &living{}
+		before, opens := &closing{}, &closing{}
 		f := o.one(forwarder.Sink{Sink: before})
 		f.flush()
 		for name, to := range map[string]struct {
@@ -155,15 +155,15 @@ func TestAReloadThatCannotBeLeavesAllAsItWas(t *testing.T) {
 			routes route.Routes
 			says   string
 		}{
-			"one does not open": {map[string]forwarder.Sink{"also": {Sink: opens}, "sink": {Sink: &living{fails: errors.New("no such folder")}}},
+			"a sink that does not open": {map[string]forwarder.Sink{"also": {Sink: opens}, "sink": {Sink: &closing{fails: errors.New("no such folder")}}},
 				route.Routes{"*": route.To("also", "sink")}, "no such folder"},
-			"a route to nowhere": {map[string]forwarder.Sink{"sink": {Sink: opens}}, route.Routes{"*": route.To("no-such-sink")}, "no-such-sink"},
-			"no routes":          {map[string]forwarder.Sink{"sink": {Sink: opens}}, nil, "routes"},
+			"a route to an unknown sink": {map[string]forwarder.Sink{"sink": {Sink: opens}}, route.Routes{"*": route.To("no-such-sink")}, "no-such-sink"},
+			"no routes":                  {map[string]forwarder.Sink{"sink": {Sink: opens}}, nil, "routes"},
 		} {
 			require.ErrorContains(t, f.Reload(t.Context(), to.sinks, to.routes), to.says, name)
 		}
 		life := opens.life()
-		require.Equal(t, life[0], life[1], "what was opened is closed again")
+		require.Equal(t, life[0], life[1], "sinks that were opened are closed again")
 		require.Equal(t, [2]int{1, 0}, before.life())
 		o.append("t", "", "a")
 		f.flush()
@@ -175,9 +175,9 @@ func TestAReloadThatCannotBeLeavesAllAsItWas(t *testing.T) {
 	})
 }
 
-func TestAReloadTakesOtherRoutesAndSettingsToTheSameSink(t *testing.T) {
+func TestAReloadAppliesRoutesAndSettingsToTheSameSink(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
-		s := &living{}
+		s := &closing{}
 		f := o.one(forwarder.Sink{Sink: s})
 		f.flush()
 		require.NoError(t, f.Reload(t.Context(), map[string]forwarder.Sink{"sink": {Sink: s, Parallelism: alone}}, route.Routes{"*": route.To("sink")}))
@@ -190,8 +190,8 @@ func TestAReloadTakesOtherRoutesAndSettingsToTheSameSink(t *testing.T) {
 		require.Equal(t, 1, s.mostAtOnce(), "as adjusted")
 		require.Len(t, s.given(), 20)
 		require.NoError(t, f.Reload(t.Context(), map[string]forwarder.Sink{"sink": {Sink: s}}, route.Routes{"new.*": {{Sink: "sink", When: `id != "no"`}}}))
-		require.Equal(t, [2]int{1, 0}, s.life(), "it is the same sink")
-		f.flush() // the cursors of _unrouted are made
+		require.Equal(t, [2]int{1, 0}, s.life(), "the sink is not replaced")
+		f.flush() // the cursors of _unrouted are created
 		o.append("old", "", "old")
 		o.append("new.t", "", "yes", "no")
 		f.Wake()
@@ -203,13 +203,13 @@ func TestAReloadTakesOtherRoutesAndSettingsToTheSameSink(t *testing.T) {
 	})
 }
 
-// During any reloads each notification is delivered once, in order for its key.
+// Despite the reloads, each notification is delivered once, in order for its key.
 func TestReloadsUnderLoadLoseAndRepeatNothing(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		var mu sync.Mutex
 		got := make(map[string][]string)
-		taking := func() *living {
-			l := &living{}
+		taking := func() *closing {
+			l := &closing{}
 			l.answer = func(ctx context.Context, d *notification.Delivery) error {
 				err := takesTime(ctx, 30*time.Millisecond)
 				if err == nil {

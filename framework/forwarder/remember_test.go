@@ -40,13 +40,13 @@ func newForgetful(o *outbox) *forgetful {
 	return s
 }
 
-// works makes it work again.
+// works ends the failures.
 func (s *forgetful) works() {
 	s.fails.Store(false)
 	s.losesAnswers.Store(false)
 }
 
-// loseLease expires all leases. With another, another forwarder had the lanes meanwhile.
+// loseLease expires all leases. If another is set, another forwarder had the lanes in between.
 func (o *outbox) loseLease(another bool) {
 	o.t.Helper()
 	o.exec(`UPDATE outbox_cursors SET owner = NULL, lease_until = NULL WHERE owner IS NOT NULL`)
@@ -55,12 +55,12 @@ func (o *outbox) loseLease(another bool) {
 	}
 }
 
-func TestWhatWasDeliveredAndNotWrittenIsRememberedByTheNextLease(t *testing.T) {
+func TestDeliveriesWithoutACheckpointAreRememberedByTheNextLease(t *testing.T) {
 	for _, key := range []string{"", "k"} {
 		for name, trouble := range map[string]func(s *forgetful){
-			"checkpoints fail":       func(s *forgetful) { s.fails.Store(true) },
-			"the answer is lost":     func(s *forgetful) { s.losesAnswers.Store(true) },
-			"one fails, one is lost": func(s *forgetful) { s.fails.Store(true); s.losesAnswers.Store(true) },
+			"checkpoints fail":                  func(s *forgetful) { s.fails.Store(true) },
+			"the answers are lost":              func(s *forgetful) { s.losesAnswers.Store(true) },
+			"one fails, and one answer is lost": func(s *forgetful) { s.fails.Store(true); s.losesAnswers.Store(true) },
 		} {
 			t.Run(fmt.Sprintf("key %q, %s", key, name), func(t *testing.T) {
 				onEachStore(t, func(t *testing.T, o *outbox) {
@@ -86,9 +86,9 @@ func TestWhatWasDeliveredAndNotWrittenIsRememberedByTheNextLease(t *testing.T) {
 					if key != "" {
 						require.Equal(t, all, given)
 					}
-					told := o.noted()
-					require.Len(t, told, len(all), "hooks: each once")
-					require.Len(t, slices.Compact(slices.Sorted(slices.Values(told))), len(all))
+					calls := o.noted()
+					require.Len(t, calls, len(all), "each once in the hooks")
+					require.Len(t, slices.Compact(slices.Sorted(slices.Values(calls))), len(all))
 					require.Equal(t, len(all), value[int](o, `SELECT count(*) FROM outbox_receipts`))
 					require.Zero(t, f.Stats()[0].Pending)
 					o.append("t", key, "after")
@@ -101,7 +101,7 @@ func TestWhatWasDeliveredAndNotWrittenIsRememberedByTheNextLease(t *testing.T) {
 	}
 }
 
-func TestWhatAnotherForwarderMayHaveDeliveredIsNotRemembered(t *testing.T) {
+func TestNothingIsRememberedAfterAnotherForwarderHadTheLane(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		s, db := &script{}, newForgetful(o)
 		f := o.one(forwarder.Sink{Sink: s}, func(c *forwarder.Config) { c.Store = db; c.Lease = 15 * time.Second })
@@ -118,7 +118,7 @@ func TestWhatAnotherForwarderMayHaveDeliveredIsNotRemembered(t *testing.T) {
 	})
 }
 
-func TestWhatEndsWithinASecondAfterTheLeaseIsRemembered(t *testing.T) {
+func TestADeliveryThatEndsWithinASecondAfterItsLeaseIsRemembered(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		const quick = 1500 * time.Millisecond
 		s := &script{answer: func(ctx context.Context, d *notification.Delivery) error {
@@ -127,7 +127,7 @@ func TestWhatEndsWithinASecondAfterTheLeaseIsRemembered(t *testing.T) {
 			}
 			return takesTime(ctx, quick)
 		}}
-		// The lease is renewed after a second: that is when the loss is noticed.
+		// The lease is renewed after a second, which is when the forwarder notices the loss.
 		f := o.one(forwarder.Sink{Sink: s}, func(c *forwarder.Config) { c.Lease = 3 * time.Second })
 		f.flush()
 		time.Sleep(5 * time.Second)
@@ -138,17 +138,17 @@ func TestWhatEndsWithinASecondAfterTheLeaseIsRemembered(t *testing.T) {
 		synctest.Wait()
 		given := s.given()
 		f.end()
-		require.ElementsMatch(t, []string{"a", "b", "slow", "slow"}, given, "what was cut off is delivered again")
+		require.ElementsMatch(t, []string{"a", "b", "slow", "slow"}, given, "a cancelled delivery is repeated")
 		require.Equal(t, 3, value[int](o, `SELECT count(*) FROM outbox_receipts`))
 	})
 }
 
 func TestAParkedDeliveryIsRemembered(t *testing.T) {
 	for name, c := range map[string]struct {
-		meanwhile string // a statement of a person
+		meanwhile string // a statement of an operator
 		again     bool
 	}{
-		"as it is":              {},
+		"unchanged":             {},
 		"unless it is put back": {`UPDATE outbox_parked SET state = 'retrying', attempt = 0 WHERE id = 'late'`, true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -168,7 +168,7 @@ func TestAParkedDeliveryIsRemembered(t *testing.T) {
 				require.Equal(t, []string{"sink retrying late", "sink blocked behind"}, o.parked())
 				db.fails.Store(true)
 				time.Sleep(3 * time.Second)
-				require.Equal(t, []string{"late", "late"}, s.given(), "it is delivered, and not written")
+				require.Equal(t, []string{"late", "late"}, s.given(), "it is delivered, but not settled")
 				if c.meanwhile != "" {
 					o.exec(c.meanwhile)
 				}
@@ -189,10 +189,10 @@ func TestAParkedDeliveryIsRemembered(t *testing.T) {
 	}
 }
 
-// TestAReplayIsDeliveredThoughTheSameWasRemembered commits the checkpoint of a requeued delivery and
-// loses its answer. What is remembered of it never meets its row in the table again, and must not be
-// mistaken for another row of the same delivery.
-func TestAReplayIsDeliveredThoughTheSameWasRemembered(t *testing.T) {
+// TestAReplayIsDeliveredAlthoughTheDeliveryWasRemembered commits the checkpoint of a requeued delivery and
+// loses its answer. The remembered delivery then has no row in the table, and must not be
+// mistaken for a later row with the same offset and id.
+func TestAReplayIsDeliveredAlthoughTheDeliveryWasRemembered(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		db := newForgetful(o)
 		var calls atomic.Int64
@@ -221,7 +221,7 @@ func TestAReplayIsDeliveredThoughTheSameWasRemembered(t *testing.T) {
 		require.NoError(t, err)
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		require.Equal(t, []string{"a"}, s.given(), "a person asked for it")
+		require.Equal(t, []string{"a"}, s.given(), "the operator has requested it")
 		require.Empty(t, o.parked())
 		f.end()
 	})

@@ -19,7 +19,7 @@ import (
 	"github.com/waybill-go/waybill/sinks"
 )
 
-func TestWhatIsRequeuedIsDeliveredSoonByAForwarderOfSeveralLanes(t *testing.T) {
+func TestAForwarderOfSeveralLanesDeliversARequeuedDeliverySoon(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
 	db, err := postgres.OpenDB(postgrestest.DSN(t))
@@ -69,7 +69,7 @@ func TestWhatIsRequeuedIsDeliveredSoonByAForwarderOfSeveralLanes(t *testing.T) {
 		require.Equal(t, "b", id)
 		t.Log("after", time.Since(began))
 	case <-time.After(25 * time.Second):
-		t.Fatal("it was not delivered")
+		t.Fatal("the requeued delivery was not delivered")
 	}
 	stop()
 	require.NoError(t, <-ended)

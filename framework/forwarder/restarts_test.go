@@ -20,10 +20,10 @@ import (
 	"github.com/waybill-go/waybill/sinks"
 )
 
-// TestDeliveriesThatWereMadeAreNotRepeatedWhenTheDatabaseCrashes restarts PostgreSQL three times, a
+// TestDeliveriesAreNotRepeatedThroughCrashesOfTheDatabase restarts PostgreSQL three times, a
 // second apart, during 16 deliveries in flight. The forwarder's process survives, so it knows what it
 // has delivered.
-func TestDeliveriesThatWereMadeAreNotRepeatedWhenTheDatabaseCrashes(t *testing.T) {
+func TestDeliveriesAreNotRepeatedThroughCrashesOfTheDatabase(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
 		t.Skip("it starts a separate server")
@@ -77,10 +77,10 @@ func TestDeliveriesThatWereMadeAreNotRepeatedWhenTheDatabaseCrashes(t *testing.T
 	for i := range restarts {
 		reaches(i + 1)
 		require.NoError(t, server.Down(postgrestest.Immediate))
-		time.Sleep(time.Second) // of the outage, which the deliveries would go on through
+		time.Sleep(time.Second) // of outage, during which deliveries could begin
 		require.NoError(t, server.Up())
 	}
-	require.Eventually(t, func() bool { // all is settled: nothing of it is delivered any more
+	require.Eventually(t, func() bool { // everything is settled, so nothing is repeated later
 		status, err := s.Status(ctx, store.StatusQuery{})
 		n, _ := count()
 		return err == nil && n == rows && len(status.Cursors) > 0 && status.Cursors[len(status.Cursors)-1].Pending == 0
@@ -90,5 +90,5 @@ func TestDeliveriesThatWereMadeAreNotRepeatedWhenTheDatabaseCrashes(t *testing.T
 	delivered, repeats := count()
 	t.Logf("%d delivered, %d repeats in %d restarts", delivered, repeats, restarts)
 	require.Equal(t, rows, delivered)
-	require.Zero(t, repeats, "each call of the sink ended in time\n%s", strings.Join(log.with(""), "\n"))
+	require.Zero(t, repeats, "no delivery is repeated\n%s", strings.Join(log.with(""), "\n"))
 }

@@ -57,8 +57,8 @@ func restoreIntoAnotherCluster(t *testing.T, config postgres.Config) {
 	publishPlain(t, from, owed...)
 	copyDatabase(t, source, fromDSN, target, toDSN)
 
-	// The application publishes before the forwarder is there, and goes on; one
-	// transaction is open all the while.
+	// The application publishes before the forwarder starts and during its work; one
+	// transaction stays open.
 	to := openPlain(t, toDSN)
 	publishPlain(t, to, "first")
 	open, err := to.BeginTx(t.Context(), nil)
@@ -88,18 +88,18 @@ func restoreIntoAnotherCluster(t *testing.T, config postgres.Config) {
 	require.NoError(t, open.Commit())
 	after.waitFor(t, "open")
 
-	// The cluster's ids come to those of the restored rows, and pass them.
+	// The cluster's transaction ids reach those of the restored rows, and pass them.
 	burn(t, to, 3*burnt)
 	publishPlain(t, to, "passed")
 	after.waitFor(t, "passed")
 	stop()
-	require.Equal(t, 1, after.warnings(), "it is said once")
+	require.Equal(t, 1, after.warnings(), "the warning is logged once")
 
 	stop = forward(t, to, after)
 	publishPlain(t, to, "last")
 	after.waitFor(t, "last")
 	stop()
-	require.Equal(t, 1, after.warnings(), "and not by the next forwarder")
+	require.Equal(t, 1, after.warnings(), "and not again by the next forwarder")
 
 	times := after.times()
 	for _, id := range append(append(published, owed...), "first", "open", "passed", "last") {

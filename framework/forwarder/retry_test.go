@@ -19,7 +19,7 @@ func answers500() *script {
 	return &script{answer: func(context.Context, *notification.Delivery) error { return errors.New("500") }}
 }
 
-func TestAPolicyTakesOverWhatItLeavesOut(t *testing.T) {
+func TestARetryPolicyInheritsTheFieldsThatItDoesNotSet(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		s := answers500()
 		f := o.one(forwarder.Sink{Sink: s, Breaker: forwarder.Breaker{Off: true}, Retry: forwarder.Retry{
@@ -55,7 +55,7 @@ func TestAPolicyTakesOverWhatItLeavesOut(t *testing.T) {
 	})
 }
 
-func TestWhatWouldBeTooOldIsNotTriedAgain(t *testing.T) {
+func TestADeliveryThatWouldBeTooOldIsNotRetried(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		s := answers500()
 		f := o.one(forwarder.Sink{Sink: s, Breaker: forwarder.Breaker{Off: true}, Retry: forwarder.Retry{Initial: time.Minute, Max: time.Minute, Jitter: 0.01, MaxAge: 9*time.Minute + 30*time.Second}})
@@ -65,16 +65,16 @@ func TestWhatWouldBeTooOldIsNotTriedAgain(t *testing.T) {
 		synctest.Wait()
 		given := s.given()
 		require.Equal(t, 10, len(slices.DeleteFunc(given, func(id string) bool { return id != "a1" })))
-		require.Equal(t, "sink dead a1", o.parked()[0], "the next attempt would be too late")
+		require.Equal(t, "sink dead a1", o.parked()[0], "the next attempt would exceed the maximum age")
 		require.Contains(t, value[string](o, `SELECT last_error FROM outbox_parked WHERE id = 'a1'`), forwarder.ErrTooOld.Error()+" (9m30s): 500")
 		f.flush()
-		require.Equal(t, 1, s.attempts["a2"], "the first attempt is made at any age")
+		require.Equal(t, 1, s.attempts["a2"], "the first attempt has no maximum age")
 		require.Equal(t, []string{"sink dead a1", "sink dead a2"}, o.parked())
 		f.end()
 	})
 }
 
-func TestTheAgeOfAScheduledOneCountsFromItsTime(t *testing.T) {
+func TestTheAgeOfAScheduledDeliveryCountsFromItsTime(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		s := answers500()
 		f := o.one(forwarder.Sink{Sink: s, Retry: forwarder.Retry{Initial: time.Minute, Max: time.Minute, Jitter: 0.01, MaxAge: 3*time.Minute + 30*time.Second}})
@@ -87,7 +87,7 @@ func TestTheAgeOfAScheduledOneCountsFromItsTime(t *testing.T) {
 	})
 }
 
-func TestWhatWasLateIsDeliveredAtAnyAge(t *testing.T) {
+func TestALateDeliveryIsAttemptedAtAnyAge(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		o.append("t", "", "a")
 		time.Sleep(48 * time.Hour)

@@ -74,7 +74,7 @@ func (h *handled) newProgram(t *testing.T) (*registry.Registry, sinks.Sink) {
 	}))
 }
 
-func TestARollingDeployDeliversAllInOrderAndKillsNothing(t *testing.T) {
+func TestARollingDeployDeliversAllInOrderAndLeavesNothingDead(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		const items, rounds = 40, 5
 		h := &handled{prices: make(map[string][]priceSet)}
@@ -111,14 +111,14 @@ func TestARollingDeployDeliversAllInOrderAndKillsNothing(t *testing.T) {
 		time.Sleep(time.Minute)
 		fresh := start("new", newTypes, newSink)
 		for range rounds {
-			round(true) // old and new publish, and deliver, at once
+			round(true) // the old and the new program publish and deliver at the same time
 			time.Sleep(10 * time.Second)
 			require.Zero(t, value[int](o, `SELECT count(*) FROM outbox_parked WHERE state = 'dead'`))
 		}
 		old.flush()
-		require.NotZero(t, value[int](o, `SELECT count(*) FROM outbox_parked WHERE state = 'retrying' AND attempt = 0`), "what one of the two does not know waits")
+		require.NotZero(t, value[int](o, `SELECT count(*) FROM outbox_parked WHERE state = 'retrying' AND attempt = 0`), "notifications that one of the two does not know wait")
 		old.end()
-		publish(oldTypes, promoEnded{"last"}) // by an old publisher, which outlives the forwarder
+		publish(oldTypes, promoEnded{"last"}) // by an old publisher that runs longer than the forwarder
 		promos++
 		time.Sleep(5 * time.Minute)
 		synctest.Wait()
@@ -132,10 +132,10 @@ func TestARollingDeployDeliversAllInOrderAndKillsNothing(t *testing.T) {
 			}
 		}
 		require.Zero(t, value[int](o, `SELECT count(*) FROM outbox_parked WHERE type <> 'promo.ended' OR state = 'dead'`))
-		require.Less(t, len(h.promos), promos, "what was removed too early waits")
+		require.Less(t, len(h.promos), promos, "notifications whose type was removed too early wait")
 		fresh.end()
 
-		old = start("old", oldTypes, oldSink) // is rolled back
+		old = start("old", oldTypes, oldSink) // a rollback of the deployment
 		time.Sleep(5 * time.Minute)
 		synctest.Wait()
 		require.Len(t, h.promos, promos)

@@ -127,8 +127,8 @@ func (r *running) forget(database string) {
 	delete(r.tallies, database)
 }
 
-// takeOver sets the configuration of a reload.
-func (r *running) takeOver(c Config) {
+// configure sets the configuration of a reload.
+func (r *running) configure(c Config) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.settings = c.digest()

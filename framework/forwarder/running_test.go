@@ -19,8 +19,8 @@ import (
 	"github.com/waybill-go/waybill/sinks"
 )
 
-// heard returns the heartbeat of the only forwarder.
-func (o *outbox) heard() store.Running {
+// running returns the heartbeat of the only forwarder.
+func (o *outbox) running() store.Running {
 	o.t.Helper()
 	m, err := o.store.Membership(o.t.Context())
 	require.NoError(o.t, err)
@@ -29,17 +29,17 @@ func (o *outbox) heard() store.Running {
 }
 
 // Heartbeats show whether all forwarders have the same settings.
-func TestHeartbeatsSayHowAForwarderWorks(t *testing.T) {
+func TestHeartbeatsHaveTheSettingsOfAForwarder(t *testing.T) {
 	t.Parallel()
 	onPostgres(t, func(t *testing.T, o *outbox) {
-		said := func(f *engine) store.Running {
+		figures := func(f *engine) store.Running {
 			t.Helper()
 			f.flush()
 			defer f.end()
-			return o.heard()
+			return o.running()
 		}
-		one := said(o.one(forwarder.Sink{Sink: &script{}}))
-		same := said(o.one(forwarder.Sink{Sink: &script{}}, func(c *forwarder.Config) { c.Name = "another name" }))
+		one := figures(o.one(forwarder.Sink{Sink: &script{}}))
+		same := figures(o.one(forwarder.Sink{Sink: &script{}}, func(c *forwarder.Config) { c.Name = "another name" }))
 		require.NotEmpty(t, one.Version)
 		require.Equal(t, one.Version, same.Version)
 		require.Len(t, one.Settings, 12)
@@ -48,12 +48,12 @@ func TestHeartbeatsSayHowAForwarderWorks(t *testing.T) {
 			"timeout": {Sink: &script{}, Timeout: time.Hour},
 			"on_dead": {Sink: &script{}, OnDead: forwarder.OnDeadHalt},
 		} {
-			require.NotEqual(t, one.Settings, said(o.one(sink)).Settings, name)
+			require.NotEqual(t, one.Settings, figures(o.one(sink)).Settings, name)
 		}
 	})
 }
 
-func TestHeartbeatsSayHowLongCheckpointsTookInTheLastMinute(t *testing.T) {
+func TestHeartbeatsHaveTheDurationOfCheckpointsInTheLastMinute(t *testing.T) {
 	t.Parallel()
 	onPostgres(t, func(t *testing.T, o *outbox) {
 		var quick atomic.Bool
@@ -69,26 +69,26 @@ func TestHeartbeatsSayHowLongCheckpointsTookInTheLastMinute(t *testing.T) {
 		f.flush()
 		time.Sleep(20 * time.Second)
 		quick.Store(true)
-		require.GreaterOrEqual(t, o.heard().Checkpoint, 3*time.Second)
+		require.GreaterOrEqual(t, o.running().Checkpoint, 3*time.Second)
 		time.Sleep(2 * time.Minute)
-		require.Less(t, o.heard().Checkpoint, 3*time.Second)
+		require.Less(t, o.running().Checkpoint, 3*time.Second)
 		f.end()
 	})
 }
 
-// heardOf returns the sinks in the heartbeat of the only forwarder, one lease later.
-func (o *outbox) heardOf(lease time.Duration) map[string]store.SinkRunning {
+// figuresOf returns the sinks in the heartbeat of the only forwarder, one lease later.
+func (o *outbox) figuresOf(lease time.Duration) map[string]store.SinkRunning {
 	o.t.Helper()
 	time.Sleep(lease / 2)
-	said := make(map[string]store.SinkRunning)
-	for _, s := range o.heard().Sinks {
-		said[s.Sink] = s
+	figures := make(map[string]store.SinkRunning)
+	for _, s := range o.running().Sinks {
+		figures[s.Sink] = s
 	}
-	return said
+	return figures
 }
 
 // Any process can show what all forwarders do.
-func TestHeartbeatsSayWhatAForwarderDoesForEachSink(t *testing.T) {
+func TestHeartbeatsHaveTheFiguresOfEachSink(t *testing.T) {
 	const lease = 15 * time.Second
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		mail := &script{answer: func(_ context.Context, d *notification.Delivery) error {
@@ -106,37 +106,37 @@ func TestHeartbeatsSayWhatAForwarderDoesForEachSink(t *testing.T) {
 		}}
 		f := o.start(map[string]forwarder.Sink{"mail": {Sink: mail, Parallelism: alone}, "hanging": {Sink: hanging, Timeout: time.Hour, Parallelism: forwarder.Parallelism{Threshold: 2}}, "down": {Sink: down}},
 			route.Routes{"*": route.To("mail", "hanging", "down")}, func(c *forwarder.Config) { c.Lease = lease })
-		require.Equal(t, store.SinkRunning{Sink: "mail", Threshold: 1}, o.heardOf(lease)["mail"])
+		require.Equal(t, store.SinkRunning{Sink: "mail", Threshold: 1}, o.figuresOf(lease)["mail"])
 		o.append("t", "", append(numbered("", 30), "dead", "later")...)
 		f.flush()
 		time.Sleep(30 * time.Second)
-		said := o.heardOf(lease)
-		rate := said["mail"].PerSecond
+		figures := o.figuresOf(lease)
+		rate := figures["mail"].PerSecond
 		require.InDelta(t, 31.0/45, rate, 0.2)
-		require.Equal(t, store.SinkRunning{Sink: "mail", Threshold: 1, Delivered: 31, Failed: 1, Dead: 1, PerSecond: rate}, said["mail"])
-		require.Equal(t, store.SinkRunning{Sink: "hanging", Threshold: 2, InFlight: 2, Pending: 32}, said["hanging"])
-		require.True(t, said["down"].BreakerOpen)
-		require.Contains(t, said["down"].Cause, "no route to host: xxx")
-		require.LessOrEqual(t, len(said["down"].Cause), 100)
+		require.Equal(t, store.SinkRunning{Sink: "mail", Threshold: 1, Delivered: 31, Failed: 1, Dead: 1, PerSecond: rate}, figures["mail"])
+		require.Equal(t, store.SinkRunning{Sink: "hanging", Threshold: 2, InFlight: 2, Pending: 32}, figures["hanging"])
+		require.True(t, figures["down"].BreakerOpen)
+		require.Contains(t, figures["down"].Cause, "no route to host: xxx")
+		require.LessOrEqual(t, len(figures["down"].Cause), 100)
 		time.Sleep(2 * time.Minute)
-		require.Zero(t, o.heardOf(lease)["mail"].PerSecond, "nothing in the last minute")
+		require.Zero(t, o.figuresOf(lease)["mail"].PerSecond, "nothing in the last minute")
 		f.abandon()
 	})
 }
 
-func TestHeartbeatsGoOnCountingBehindAReload(t *testing.T) {
+func TestHeartbeatsContinueToCountAfterAReload(t *testing.T) {
 	const lease = 15 * time.Second
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		every := route.Routes{"*": route.To("sink")}
 		f := o.one(forwarder.Sink{Sink: &script{}}, func(c *forwarder.Config) { c.Lease = lease })
 		o.append("t", "", numbered("a", 20)...)
 		f.flush()
-		require.Equal(t, int64(20), o.heardOf(2 * lease)["sink"].Delivered)
+		require.Equal(t, int64(20), o.figuresOf(2 * lease)["sink"].Delivered)
 		for i, total := range []int64{25, 30} {
 			require.NoError(t, f.Reload(t.Context(), map[string]forwarder.Sink{"sink": {Sink: &script{}}}, every))
 			o.append("t", "", numbered(fmt.Sprint("b", i), 5)...)
 			f.flush()
-			require.Equal(t, total, o.heardOf(2 * lease)["sink"].Delivered)
+			require.Equal(t, total, o.figuresOf(2 * lease)["sink"].Delivered)
 		}
 		require.Equal(t, int64(5), f.Stats()[0].Delivered)
 		f.end()
@@ -158,12 +158,12 @@ func TestAHeartbeatOfManySinksIsSmall(t *testing.T) {
 			o.append(fmt.Sprintf("t%d", many-100+i), "", numbered(fmt.Sprint(i, "-"), 1+i)...)
 		}
 		f.flush()
-		said := o.heardOf(2 * lease)
-		require.Len(t, said, store.RunningSinks+1)
-		require.Equal(t, int64(40), said[fmt.Sprintf("sink-%04d", many-61)].Delivered, "the busiest are named")
-		require.Equal(t, int64(1+2+3+4+5+6+7+8), said[store.SinkOthers].Delivered)
-		require.Equal(t, many-store.RunningSinks+16, said[store.SinkOthers].Threshold, "and that of what has no route")
-		raw, err := json.Marshal(o.heard())
+		figures := o.figuresOf(2 * lease)
+		require.Len(t, figures, store.RunningSinks+1)
+		require.Equal(t, int64(40), figures[fmt.Sprintf("sink-%04d", many-61)].Delivered, "the busiest sinks are listed")
+		require.Equal(t, int64(1+2+3+4+5+6+7+8), figures[store.SinkOthers].Delivered)
+		require.Equal(t, many-store.RunningSinks+16, figures[store.SinkOthers].Threshold, "the rest, and _unrouted")
+		raw, err := json.Marshal(o.running())
 		require.NoError(t, err)
 		require.Less(t, len(raw), 10_000)
 		f.end()

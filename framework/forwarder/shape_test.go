@@ -30,8 +30,8 @@ func priced(key string, costs map[string]string) []notification.Envelope {
 	return all
 }
 
-// dear is the condition of a price above 10.
-var dear = route.Routes{"*": {{Sink: "sink", When: `payload.cost > 10`}}}
+// expensive is the condition of a price above 10.
+var expensive = route.Routes{"*": {{Sink: "sink", When: `payload.cost > 10`}}}
 
 // payloads is a sink that records the payloads it gets.
 type payloads struct {
@@ -55,31 +55,31 @@ func (p *payloads) delivered(_ context.Context, _ *sql.Tx, all []forwarder.Deliv
 	return nil
 }
 
-func TestWhatNoConditionBringsToASinkPassesItBy(t *testing.T) {
+func TestNotificationsThatNoConditionSelectsPassTheSinkBy(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		s := &script{}
 		hooks := noted(o, func(string) error { return nil })
 		o.insert(priced("k", map[string]string{"1": "5", "2": "50", "3": "7", "4": "70"})...)
 		o.insert(notification.Envelope{ID: "5", Type: "t", Payload: []byte(`{"cost": 1}`), DeliverAt: time.Now().Add(time.Hour)})
-		f := o.start(map[string]forwarder.Sink{"sink": {Sink: s, Hooks: hooks}}, dear)
+		f := o.start(map[string]forwarder.Sink{"sink": {Sink: s, Hooks: hooks}}, expensive)
 		f.flush()
 		require.Equal(t, []string{"2", "4"}, s.given())
 		require.Equal(t, []string{"delivered 2", "delivered 4"}, o.noted())
-		require.Empty(t, o.parked(), "nor is it without a route, nor scheduled")
+		require.Empty(t, o.parked(), "neither unrouted nor scheduled")
 		require.Equal(t, 2, value[int](o, `SELECT count(*) FROM outbox_receipts`))
 		require.Equal(t, forwarder.Stats{Sink: "sink", Delivered: 2, PassedBy: 3}, f.Stats()[0])
 		f.end()
 
 		again := &script{}
-		f = o.start(map[string]forwarder.Sink{"sink": {Sink: again}}, dear)
+		f = o.start(map[string]forwarder.Sink{"sink": {Sink: again}}, expensive)
 		f.flush()
 		require.Empty(t, again.given())
-		require.Zero(t, f.Stats()[0].PassedBy, "they are settled")
+		require.Zero(t, f.Stats()[0].PassedBy, "they are all settled")
 		f.end()
 	})
 }
 
-func TestWhatPassesASinkByTakesNothingOfItsRateNorItsThreshold(t *testing.T) {
+func TestNotificationsThatPassASinkByUseNeitherItsRateNorItsThreshold(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		release := make(chan struct{})
 		s := &script{answer: func(context.Context, *notification.Delivery) error { <-release; return nil }}
@@ -91,9 +91,9 @@ func TestWhatPassesASinkByTakesNothingOfItsRateNorItsThreshold(t *testing.T) {
 		o.insert(priced("", map[string]string{"a": "11", "b": "12"})...)
 		f := o.start(map[string]forwarder.Sink{"sink": {
 			Sink: s, Rate: rate, Timeout: time.Hour, Parallelism: forwarder.Parallelism{Threshold: 2, Above: forwarder.AboveSequential},
-		}}, dear)
+		}}, expensive)
 		f.flush()
-		require.ElementsMatch(t, []string{"a", "b"}, s.given(), "both at once: no more than two are pending")
+		require.ElementsMatch(t, []string{"a", "b"}, s.given(), "both at once: only two are pending")
 		close(release)
 		synctest.Wait()
 		require.Equal(t, int64(100), f.Stats()[0].PassedBy)
@@ -101,11 +101,11 @@ func TestWhatPassesASinkByTakesNothingOfItsRateNorItsThreshold(t *testing.T) {
 	})
 }
 
-func TestAConditionThatFailsMakesADeliveryDeadInItsTurn(t *testing.T) {
+func TestADeliveryWhoseConditionFailsIsDead(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		s := &script{}
 		o.insert(priced("k", map[string]string{"1": "20", "2": `"much"`, "3": "30"})...)
-		f := o.start(map[string]forwarder.Sink{"sink": {Sink: s, OnDead: forwarder.OnDeadHalt}}, dear)
+		f := o.start(map[string]forwarder.Sink{"sink": {Sink: s, OnDead: forwarder.OnDeadHalt}}, expensive)
 		f.flush()
 		require.Equal(t, []string{"1"}, s.given())
 		require.Equal(t, []string{"sink dead 2", "sink blocked 3"}, o.parked())
@@ -114,7 +114,7 @@ func TestAConditionThatFailsMakesADeliveryDeadInItsTurn(t *testing.T) {
 	})
 }
 
-func TestAnExpressionThatFailsTellsNothingOfTheDestination(t *testing.T) {
+func TestAFailingExpressionDoesNotAffectTheBreaker(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		var down atomic.Bool
 		down.Store(true)
@@ -124,10 +124,10 @@ func TestAnExpressionThatFailsTellsNothingOfTheDestination(t *testing.T) {
 			}
 			return nil
 		}}
-		f := o.start(map[string]forwarder.Sink{"sink": {Sink: s, Parallelism: alone, Breaker: forwarder.Breaker{MaxPause: time.Hour}}}, dear)
+		f := o.start(map[string]forwarder.Sink{"sink": {Sink: s, Parallelism: alone, Breaker: forwarder.Breaker{MaxPause: time.Hour}}}, expensive)
 		o.insert(priced("", map[string]string{"1": "20"})...)
 		f.flush()
-		time.Sleep(time.Minute) // the pauses have grown
+		time.Sleep(time.Minute) // until the pauses have grown
 		synctest.Wait()
 		s.given()
 		o.insert(priced("", map[string]string{"2": `"much"`})...)
@@ -137,7 +137,7 @@ func TestAnExpressionThatFailsTellsNothingOfTheDestination(t *testing.T) {
 			synctest.Wait()
 		}
 		require.Equal(t, []string{"sink dead 2"}, o.parked())
-		require.Less(t, len(s.given()), 8, "it goes on with its pauses, as if nothing had come")
+		require.Less(t, len(s.given()), 8, "the pauses continue as without the expression")
 		down.Store(false)
 		time.Sleep(2 * time.Hour)
 		synctest.Wait()
@@ -146,7 +146,7 @@ func TestAnExpressionThatFailsTellsNothingOfTheDestination(t *testing.T) {
 	})
 }
 
-func TestASinkGetsWhatItsRoutePicksAndTheRestIsKept(t *testing.T) {
+func TestASinkGetsTheFieldsThatItsRoutePicks(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		var got payloads
 		s := &script{answer: func(_ context.Context, d *notification.Delivery) error {
@@ -156,23 +156,23 @@ func TestASinkGetsWhatItsRoutePicksAndTheRestIsKept(t *testing.T) {
 			}
 			return nil
 		}}
-		var told payloads
-		hooks := forwarder.Hooks{Delivered: told.delivered}
+		var inHooks payloads
+		hooks := forwarder.Hooks{Delivered: inHooks.delivered}
 		o.insert(priced("", map[string]string{"1": "20"})...)
 		f := o.start(map[string]forwarder.Sink{"sink": {Sink: s, Hooks: hooks}},
 			route.Routes{"*": {{Sink: "sink", When: `payload.secret == 1`, Payload: map[string]string{"price": "payload.cost"}}}})
 		f.flush()
-		require.JSONEq(t, `{"cost": 20, "secret": 1}`, value[string](o, `SELECT payload FROM outbox_parked`), "its condition is asked again")
+		require.JSONEq(t, `{"cost": 20, "secret": 1}`, value[string](o, `SELECT payload FROM outbox_parked`), "the whole payload is kept, since the condition is evaluated again")
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		require.Equal(t, map[string]string{"1": `{"price":20}`}, got.of)
-		require.JSONEq(t, `{"cost": 20, "secret": 1}`, told.of["1"])
+		require.JSONEq(t, `{"cost": 20, "secret": 1}`, inHooks.of["1"])
 		require.Equal(t, forwarder.Stats{Sink: "sink", Delivered: 1, Failed: 1}, f.Stats()[0])
 		f.end()
 	})
 }
 
-func TestWhatIsParkedPassesASinkByOnceItsRouteSaysSo(t *testing.T) {
+func TestParkedDeliveriesPassASinkByOnceItsRouteExcludesThem(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		s := &script{answer: func(context.Context, *notification.Delivery) error { return errors.New("later") }}
 		o.insert(priced("k", map[string]string{"1": "5", "2": "50", "3": "6"})...)
@@ -182,7 +182,7 @@ func TestWhatIsParkedPassesASinkByOnceItsRouteSaysSo(t *testing.T) {
 		f.end()
 
 		later := &script{}
-		f = o.start(map[string]forwarder.Sink{"sink": {Sink: later}}, dear)
+		f = o.start(map[string]forwarder.Sink{"sink": {Sink: later}}, expensive)
 		time.Sleep(time.Hour)
 		synctest.Wait()
 		require.Equal(t, []string{"2"}, later.given())
@@ -195,7 +195,7 @@ func TestWhatIsParkedPassesASinkByOnceItsRouteSaysSo(t *testing.T) {
 	})
 }
 
-func TestABatchHasWhatItsRoutesMakeOfIt(t *testing.T) {
+func TestABatchHasThePayloadsOfItsRoutes(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		var got payloads
 		b := &batches{limits: sinks.BatchLimits{Size: 10, Ordered: true}, answer: func(d *notification.Delivery) error {
@@ -209,13 +209,13 @@ func TestABatchHasWhatItsRoutesMakeOfIt(t *testing.T) {
 		f.flush()
 		require.Equal(t, []string{"k1", "m1", "m2"}, slices.Sorted(slices.Values(slices.Concat(b.given()...))))
 		require.Equal(t, map[string]string{"k1": `{"twice":2}`, "m1": `{"twice":8}`, "m2": `{"twice":10}`}, got.of)
-		require.Equal(t, []string{"sink dead k2", "sink blocked k3"}, o.parked(), "what is behind it in its batch waits")
+		require.Equal(t, []string{"sink dead k2", "sink blocked k3"}, o.parked(), "the later deliveries of its key in the batch wait")
 		require.Equal(t, forwarder.Stats{Sink: "sink", Delivered: 3, Dead: 1}, f.Stats()[0])
 		f.end()
 	})
 }
 
-func TestABatchGoesOnBehindWhatPassesTheSinkBy(t *testing.T) {
+func TestABatchContinuesAfterADeliveryThatPassesTheSinkBy(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		refusing := &script{answer: func(context.Context, *notification.Delivery) error { return errors.New("later") }}
 		o.insert(priced("k", map[string]string{"1": "50", "2": "5", "3": "60", "4": "6"})...)
@@ -225,7 +225,7 @@ func TestABatchGoesOnBehindWhatPassesTheSinkBy(t *testing.T) {
 		f.end()
 
 		b := &batches{limits: sinks.BatchLimits{Size: 10, Ordered: true}}
-		f = o.start(map[string]forwarder.Sink{"sink": {Sink: b}}, dear)
+		f = o.start(map[string]forwarder.Sink{"sink": {Sink: b}}, expensive)
 		time.Sleep(time.Hour)
 		synctest.Wait()
 		require.Equal(t, []string{"1/2", "3"}, slices.Concat(b.given()...))

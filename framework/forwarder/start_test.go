@@ -36,7 +36,7 @@ func TestAllSinksOfAFirstStartBeginAtTheOldestRow(t *testing.T) {
 		settleDown()
 		f.end()
 		require.Empty(t, s.given())
-		require.Len(t, log.with(newSink), 3, "they are known")
+		require.Len(t, log.with(newSink), 3, "the sinks have cursors")
 	})
 }
 
@@ -65,14 +65,14 @@ func TestASinkThatIsAddedLaterStartsNow(t *testing.T) {
 		routes := route.Routes{"t": route.To("sink", "added", "whole", "since")}
 		f = o.start(sinks, routes, log.logging)
 		settleDown()
-		require.ElementsMatch(t, []string{"c", "d", "e"}, s.given(), "it goes on at its cursor")
+		require.ElementsMatch(t, []string{"c", "d", "e"}, s.given(), "it continues at its cursor")
 		require.Empty(t, added.given())
 		require.ElementsMatch(t, []string{"a", "b", "c", "d", "e"}, whole.given())
 		require.ElementsMatch(t, []string{"d", "e"}, since.given())
 		require.Len(t, log.with("sink=added start=now rows_passed_over=5"), 1)
 		require.Len(t, log.with("sink=whole start=oldest rows_passed_over=0"), 1)
 		require.Len(t, log.with("sink=since start=2030-01-01T00:00:00Z rows_passed_over=3"), 1)
-		require.Len(t, log.with("sink=_unrouted start=now"), 1, "there was nothing without a route")
+		require.Len(t, log.with("sink=_unrouted start=now"), 1, "no notification was unrouted")
 		require.Len(t, log.with(newSink), 4)
 		o.append("t", "", "f")
 		f.flush()
@@ -87,13 +87,13 @@ func TestASinkThatIsAddedLaterStartsNow(t *testing.T) {
 		o.append("t", "", "g")
 		f = o.start(sinks, routes)
 		settleDown()
-		require.Empty(t, added.given(), "once forgotten it is new")
+		require.Empty(t, added.given(), "a forgotten sink is new")
 		require.Equal(t, []string{"g"}, whole.given())
 		f.end()
 	})
 }
 
-func TestAStartThatIsNoneIsRefused(t *testing.T) {
+func TestAnInvalidStartIsRefused(t *testing.T) {
 	t.Parallel()
 	_, err := forwarder.New(forwarder.Config{
 		Store: struct{ forwarder.Store }{}, Routes: route.Routes{"*": route.To("s")},

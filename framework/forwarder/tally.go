@@ -11,9 +11,9 @@ import (
 // computes the rate. A reload replaces a dispatcher with one that counts from 0. It is not
 // safe for concurrent use.
 type tally struct {
-	before map[string]done // totals of replaced dispatchers
-	told   map[string]done // last reported totals; totals never go back while a dispatcher is replaced
-	marks  []mark          // the last minute's and one older, oldest first
+	before   map[string]done // totals of replaced dispatchers
+	reported map[string]done // last reported totals; totals never go back while a dispatcher is replaced
+	marks    []mark          // the last minute's and one older, oldest first
 }
 
 // done is what was done for a sink.
@@ -43,16 +43,16 @@ func (t *tally) ended(s Stats) {
 
 // count replaces the figures of the present dispatchers by totals, and sets the rate.
 func (t *tally) count(sinks []store.SinkRunning, now time.Time) []store.SinkRunning {
-	told, delivered := make(map[string]done, len(sinks)), make(map[string]int64, len(sinks))
+	reported, delivered := make(map[string]done, len(sinks)), make(map[string]int64, len(sinks))
 	for i := range sinks {
 		s := &sinks[i]
-		before, last := t.before[s.Sink], t.told[s.Sink]
+		before, last := t.before[s.Sink], t.reported[s.Sink]
 		s.Delivered = max(last.delivered, before.delivered+s.Delivered)
 		s.Failed = max(last.failed, before.failed+s.Failed)
 		s.Dead = max(last.dead, before.dead+s.Dead)
-		told[s.Sink], delivered[s.Sink] = done{s.Delivered, s.Failed, s.Dead}, s.Delivered
+		reported[s.Sink], delivered[s.Sink] = done{s.Delivered, s.Failed, s.Dead}, s.Delivered
 	}
-	t.told = told
+	t.reported = reported
 	for len(t.marks) > 1 && now.Sub(t.marks[1].at) >= rateTime {
 		t.marks = t.marks[1:]
 	}

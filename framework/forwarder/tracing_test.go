@@ -206,6 +206,7 @@ func TestEachAttemptHasItsSpan(t *testing.T) {
 		require.Equal(t, "500", spans[0].Status().Description)
 		require.Equal(t, "permanent", attributesOf(spans[2])["error.type"])
 		require.Contains(t, spans[2].Status().Description, "refused")
+		require.Contains(t, log.String(), `msg="delivery is dead" sink=sink lane=0 type=t id=a attempt=3 error=`)
 	})
 }
 
@@ -300,7 +301,7 @@ func TestAnOutageDoesNotFillTheTraces(t *testing.T) {
 		require.Greater(t, len(s.given()), 100)
 
 		spans := r.named("deliver sink")
-		require.Len(t, spans, 2, "the first failure, and the probe that got through")
+		require.Len(t, spans, 2, "the first failure, and the probe that succeeded")
 		require.Equal(t, "unavailable", attributesOf(spans[0])["error.type"])
 		require.Equal(t, codes.Unset, spans[1].Status().Code)
 		require.Equal(t, spans[0].Parent(), spans[1].Parent())
@@ -351,7 +352,7 @@ func TestWithoutAProviderThereIsNoSpan(t *testing.T) {
 	})
 }
 
-func TestACheckpointHasASpanWhereThatIsAskedFor(t *testing.T) {
+func TestACheckpointHasASpanIfConfigured(t *testing.T) {
 	t.Parallel()
 	for _, asked := range []bool{false, true} {
 		onSQLite(t, func(t *testing.T, o *outbox) {

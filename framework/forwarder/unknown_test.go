@@ -14,8 +14,8 @@ import (
 	"github.com/waybill-go/waybill/sinks"
 )
 
-// knowsNot is a sink of a process that does not yet know a type.
-func knowsNot(typ string) *script {
+// unknownTo is a sink of a process that does not yet know a type.
+func unknownTo(typ string) *script {
 	return &script{answer: func(_ context.Context, d *notification.Delivery) error {
 		if d.Type == typ {
 			return sinks.Unknown(errors.New("type is not registered: " + typ))
@@ -24,9 +24,9 @@ func knowsNot(typ string) *script {
 	}}
 }
 
-func TestAnUnknownTypeIsTriedAgainWithoutSpendingAttempts(t *testing.T) {
+func TestAnUnknownTypeIsRetriedWithoutSpendingAttempts(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
-		s := knowsNot("new")
+		s := unknownTo("new")
 		f := o.one(forwarder.Sink{Sink: s, Retry: forwarder.Retry{MaxAttempts: 2, Initial: time.Second}})
 		o.append("new", "k", "a")
 		o.append("old", "k", "b")
@@ -34,7 +34,7 @@ func TestAnUnknownTypeIsTriedAgainWithoutSpendingAttempts(t *testing.T) {
 		time.Sleep(time.Hour)
 		synctest.Wait()
 		given := s.given()
-		require.ElementsMatch(t, []string{"a", "c"}, given[:2], "b waits behind a, which is of its key")
+		require.ElementsMatch(t, []string{"a", "c"}, given[:2], "b waits behind a, which has the same key")
 		require.Greater(t, len(given), 60, "a minute is the longest pause")
 		require.Less(t, len(given), 100, "and the pauses grow")
 		require.Equal(t, []string{"sink retrying a", "sink blocked b"}, o.parked())
@@ -43,7 +43,7 @@ func TestAnUnknownTypeIsTriedAgainWithoutSpendingAttempts(t *testing.T) {
 		require.Zero(t, f.Stats()[0].Dead)
 		f.end()
 
-		next := &script{} // of the process that takes the place of the first
+		next := &script{} // of the process that replaces the first
 		f = o.one(forwarder.Sink{Sink: next})
 		time.Sleep(2 * time.Minute)
 		synctest.Wait()
@@ -54,9 +54,9 @@ func TestAnUnknownTypeIsTriedAgainWithoutSpendingAttempts(t *testing.T) {
 	})
 }
 
-func TestAnUnknownTypeIsDeadOnceItWasTriedForLongEnough(t *testing.T) {
+func TestAnUnknownTypeIsDeadAfterTheMaximumTime(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
-		s := knowsNot("new")
+		s := unknownTo("new")
 		f := o.one(forwarder.Sink{Sink: s, OnUnknown: forwarder.OnUnknown{RetryFor: 10 * time.Minute}})
 		o.append("new", "k", "a")
 		o.append("old", "k", "b")
@@ -65,13 +65,13 @@ func TestAnUnknownTypeIsDeadOnceItWasTriedForLongEnough(t *testing.T) {
 		require.Equal(t, []string{"sink retrying a", "sink blocked b"}, o.parked())
 		time.Sleep(3 * time.Minute)
 		synctest.Wait()
-		require.Equal(t, []string{"sink dead a"}, o.parked(), "its key goes on")
+		require.Equal(t, []string{"sink dead a"}, o.parked(), "its key continues")
 		require.Contains(t, value[string](o, `SELECT last_error FROM outbox_parked`), forwarder.ErrUnknownTooLong.Error()+" (10m0s): unknown: type is not registered: new")
 		f.end()
 	})
 }
 
-func TestAttemptsThatFailOtherwiseCountAlsoForATypeThatWasUnknown(t *testing.T) {
+func TestOtherFailuresOfATypeThatWasUnknownSpendAttempts(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		s := &script{}
 		began := time.Now()

@@ -10,7 +10,7 @@ import (
 	"github.com/waybill-go/waybill/framework/route"
 )
 
-func TestWhatWasDeliveredIsNotDeadAfterARestartWithFewerRoutes(t *testing.T) {
+func TestDeliveredNotificationsAreNotDeadAfterARestartWithFewerRoutes(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		s := &script{}
 		to := map[string]forwarder.Sink{"sink": {Sink: s}}
@@ -27,12 +27,12 @@ func TestWhatWasDeliveredIsNotDeadAfterARestartWithFewerRoutes(t *testing.T) {
 		o.append("a", "", "a3")
 		f.flush()
 		f.end()
-		require.Equal(t, []string{"_unrouted dead a3"}, o.parked(), "what came before the restart had its route")
+		require.Equal(t, []string{"_unrouted dead a3"}, o.parked(), "the notifications before the restart had a route")
 		require.Empty(t, s.given())
 	})
 }
 
-func TestALaneThatOnlyPassedRowsOverWritesItsPositionAtAGracefulStop(t *testing.T) {
+func TestALaneThatOnlySkippedRowsWritesItsPositionAtAGracefulStop(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		s, other := &script{}, &script{}
 		to := map[string]forwarder.Sink{"sink": {Sink: s}, "other": {Sink: other}}
@@ -44,7 +44,7 @@ func TestALaneThatOnlyPassedRowsOverWritesItsPositionAtAGracefulStop(t *testing.
 		f = o.start(to, route.Routes{"*": route.To("sink", "other")})
 		f.flush()
 		f.end()
-		require.Equal(t, []string{"a1"}, s.given(), "each begins behind what it passed over")
+		require.Equal(t, []string{"a1"}, s.given(), "each starts after the rows that it skipped")
 		require.Empty(t, other.given())
 	})
 }

@@ -29,37 +29,37 @@ import (
 // patience is how long a test in real time waits.
 const patience = 30 * time.Second
 
-// office is an outbox whose publisher and forwarder share only the database, like two processes. Its
+// separated is an outbox whose publisher and forwarder share only the database, like two processes. Its
 // time is real.
-type office struct {
+type separated struct {
 	t         testing.TB
 	dsn       string
 	publisher *outboxes.Publisher
-	db        *sql.DB // the publisher's
+	db        *sql.DB // of the publisher
 	arrived   chan string
 }
 
-// parcel is what an office publishes.
-type parcel struct {
+// announcedOrder is the notification that is published.
+type announcedOrder struct {
 	ID string `json:"id"`
 }
 
-func newOffice(t testing.TB, c outboxes.Config) *office {
+func newSeparated(t testing.TB, c outboxes.Config) *separated {
 	t.Helper()
-	o := &office{t: t, dsn: postgrestest.DSN(t), arrived: make(chan string, 10_000)}
+	o := &separated{t: t, dsn: postgrestest.DSN(t), arrived: make(chan string, 10_000)}
 	o.db = o.open()
 	_, err := postgres.Migrate(t.Context(), o.db, postgres.Config{})
 	require.NoError(t, err)
 	s, err := postgres.Open(t.Context(), o.db, postgres.Config{})
 	require.NoError(t, err)
 	types := registry.New()
-	require.NoError(t, registry.Register[parcel](types, "parcel", registry.Version(1)))
+	require.NoError(t, registry.Register[announcedOrder](types, "order", registry.Version(1)))
 	o.publisher, err = outboxes.New(types, s, c)
 	require.NoError(t, err)
 	return o
 }
 
-func (o *office) open() *sql.DB {
+func (o *separated) open() *sql.DB {
 	o.t.Helper()
 	db, err := postgres.OpenDB(o.dsn)
 	require.NoError(o.t, err)
@@ -68,7 +68,7 @@ func (o *office) open() *sql.DB {
 }
 
 // listening is an address whose connections can be recognized.
-func (o *office) listening() string {
+func (o *separated) listening() string {
 	u, err := url.Parse(o.dsn)
 	require.NoError(o.t, err)
 	q := u.Query()
@@ -79,11 +79,11 @@ func (o *office) listening() string {
 
 // forward starts a forwarder with separate connections. It listens at the address, if any, and looks
 // at the log at least every longest.
-func (o *office) forward(listen string, longest time.Duration, adjust ...func(*forwarder.Config)) *clerk {
+func (o *separated) forward(listen string, longest time.Duration, adjust ...func(*forwarder.Config)) *watchedForwarder {
 	o.t.Helper()
 	s, err := postgres.Open(o.t.Context(), o.open(), postgres.Config{Listen: listen})
 	require.NoError(o.t, err)
-	c := &clerk{t: o.t, looks: make(chan struct{}, 1)}
+	c := &watchedForwarder{t: o.t, looks: make(chan struct{}, 1)}
 	config := forwarder.Config{
 		Store: s, Observer: watching{looks: c.looks}, Routes: route.Routes{"*": route.To("here")},
 		Sinks:  map[string]forwarder.Sink{"here": {Sink: arrivals(o.arrived)}},
@@ -106,24 +106,24 @@ func (o *office) forward(listen string, longest time.Duration, adjust ...func(*f
 	return c
 }
 
-// clerk is a running forwarder.
-type clerk struct {
+// watchedForwarder is a running forwarder whose looks at the log a test can wait for.
+type watchedForwarder struct {
 	*forwarder.Forwarder
 	t     testing.TB
-	looks chan struct{} // gets one after a look at the log
+	looks chan struct{} // receives a value after each look at the log
 	end   func()
 }
 
 // rest makes the pause until the next look longer than patience: the pause begins at 1 ms and doubles
 // with each look that finds nothing.
-func (c *clerk) rest() {
+func (c *watchedForwarder) rest() {
 	c.t.Helper()
 	for range 20 {
 		c.Wake()
 		select {
 		case <-c.looks:
 		case <-time.After(patience):
-			c.t.Fatal("the forwarder does not look")
+			c.t.Fatal("the forwarder does not look at the log")
 		}
 	}
 }
@@ -149,14 +149,14 @@ func (a arrivals) Deliver(_ context.Context, d *notification.Delivery) (notifica
 	return "", nil
 }
 
-func (o *office) publish(id string) {
+func (o *separated) publish(id string) {
 	o.t.Helper()
 	require.NoError(o.t, o.publisher.RunInTx(o.t.Context(), o.db, nil, func(ctx context.Context, tx *sql.Tx) error {
-		return o.publisher.Publish(ctx, tx, outboxes.With(parcel{ID: id}, outboxes.ID(id)))
+		return o.publisher.Publish(ctx, tx, outboxes.With(announcedOrder{ID: id}, outboxes.ID(id)))
 	}))
 }
 
-func (o *office) await(id string) {
+func (o *separated) await(id string) {
 	o.t.Helper()
 	select {
 	case got := <-o.arrived:
@@ -168,7 +168,7 @@ func (o *office) await(id string) {
 
 func TestAnAnnouncementWakesAForwarderInAnotherProcess(t *testing.T) {
 	t.Parallel()
-	o := newOffice(t, outboxes.Config{})
+	o := newSeparated(t, outboxes.Config{})
 	f := o.forward(o.dsn, time.Hour)
 	for _, id := range []string{"a", "b", "c"} {
 		f.rest()
@@ -177,10 +177,10 @@ func TestAnAnnouncementWakesAForwarderInAnotherProcess(t *testing.T) {
 	}
 }
 
-func TestACommitWakesTheForwarderOfItsProcessThoughNobodyListens(t *testing.T) {
+func TestACommitWakesTheForwarderOfItsProcessWithoutListening(t *testing.T) {
 	t.Parallel()
-	var f *clerk
-	o := newOffice(t, outboxes.Config{Wake: func() { f.Wake() }, Announcer: outboxes.Silent})
+	var f *watchedForwarder
+	o := newSeparated(t, outboxes.Config{Wake: func() { f.Wake() }, Announcer: outboxes.Silent})
 	f = o.forward("", time.Hour)
 	for _, id := range []string{"a", "b", "c"} {
 		f.rest()
@@ -189,9 +189,9 @@ func TestACommitWakesTheForwarderOfItsProcessThoughNobodyListens(t *testing.T) {
 	}
 }
 
-func TestPollingAloneFindsWhatNobodyAnnounces(t *testing.T) {
+func TestPollingFindsRowsThatAreNotAnnounced(t *testing.T) {
 	t.Parallel()
-	o := newOffice(t, outboxes.Config{Announcer: outboxes.Silent})
+	o := newSeparated(t, outboxes.Config{Announcer: outboxes.Silent})
 	o.forward("", 10*time.Millisecond)
 	for _, id := range []string{"a", "b", "c"} {
 		o.publish(id)
@@ -199,14 +199,14 @@ func TestPollingAloneFindsWhatNobodyAnnounces(t *testing.T) {
 	}
 }
 
-func TestAForwarderWhoseListeningConnectionIsKilledListensAnew(t *testing.T) {
+func TestAForwarderWhoseListeningConnectionIsKilledListensAgain(t *testing.T) {
 	t.Parallel()
-	o := newOffice(t, outboxes.Config{})
+	o := newSeparated(t, outboxes.Config{})
 	f := o.forward(o.listening(), time.Hour)
 	o.publish("before")
 	o.await("before")
 	for _, id := range []string{"a", "b", "c"} {
-		require.Eventually(t, func() bool { // it listens after its pause
+		require.Eventually(t, func() bool { // it listens again after a pause
 			var killed int
 			require.NoError(t, o.db.QueryRowContext(t.Context(),
 				`SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
@@ -219,9 +219,9 @@ func TestAForwarderWhoseListeningConnectionIsKilledListensAnew(t *testing.T) {
 	}
 }
 
-func TestTroubleWithListeningIsLoggedOnceAndPollingGoesOn(t *testing.T) {
+func TestAListeningErrorIsLoggedOnceAndPollingContinues(t *testing.T) {
 	t.Parallel()
-	o := newOffice(t, outboxes.Config{Announcer: outboxes.Silent})
+	o := newSeparated(t, outboxes.Config{Announcer: outboxes.Silent})
 	opened, err := postgres.Open(t.Context(), o.db, postgres.Config{})
 	require.NoError(t, err)
 	s := &deafStore{Store: opened, failures: 3, heard: make(chan struct{})}
@@ -262,10 +262,10 @@ func (s *deafStore) Listen(ctx context.Context, hear func(store.News)) error {
 	return nil
 }
 
-// Each looks at the roster every three minutes, and at once when a lane is announced.
-func TestAForwarderThatStopsIsRelievedAtOnce(t *testing.T) {
+// The forwarders read the membership every three minutes, and at once when a lane is announced.
+func TestTheLanesOfAForwarderThatStopsAreTakenOverAtOnce(t *testing.T) {
 	t.Parallel()
-	o := newOffice(t, outboxes.Config{})
+	o := newSeparated(t, outboxes.Config{})
 	slowly := func(c *forwarder.Config) { c.Lease = time.Hour }
 	first := o.forward(o.dsn, time.Hour, slowly)
 	o.publish("a")
@@ -281,13 +281,13 @@ func TestAForwarderThatStopsIsRelievedAtOnce(t *testing.T) {
 
 // Not parallel: it counts all goroutines of the process.
 func TestAForwarderThatListensLeavesNoGoroutines(t *testing.T) {
-	o := newOffice(t, outboxes.Config{})
+	o := newSeparated(t, outboxes.Config{})
 	before := goleak.IgnoreCurrent()
 	f := o.forward(o.dsn, time.Hour)
 	o.publish("a")
 	o.await("a")
 	f.end()
-	goleak.VerifyNone(t, before, goleak.IgnoreAnyFunction("database/sql.(*DB).connectionOpener")) // closed with the test
+	goleak.VerifyNone(t, before, goleak.IgnoreAnyFunction("database/sql.(*DB).connectionOpener")) // ended with the test
 }
 
 // BenchmarkLatency measures the time from just before a commit until its delivery begins, at 200
@@ -302,7 +302,7 @@ func BenchmarkLatency(b *testing.B) {
 			if how.listens {
 				c.Announcer = nil
 			}
-			o := newOffice(b, c)
+			o := newSeparated(b, c)
 			if how.listens {
 				listen = o.dsn
 			}
@@ -310,7 +310,7 @@ func BenchmarkLatency(b *testing.B) {
 				open, err := o.db.BeginTx(b.Context(), nil)
 				require.NoError(b, err)
 				defer func() { _ = open.Rollback() }()
-				require.NoError(b, o.publisher.Publish(b.Context(), open, parcel{ID: "open"}))
+				require.NoError(b, o.publisher.Publish(b.Context(), open, announcedOrder{ID: "open"}))
 			}
 			o.forward(listen, forwarder.DefaultPollMax)
 			o.publish("first")
@@ -322,7 +322,7 @@ func BenchmarkLatency(b *testing.B) {
 				<-ticker.C
 				tx, err := o.db.BeginTx(b.Context(), nil)
 				require.NoError(b, err)
-				require.NoError(b, o.publisher.Publish(b.Context(), tx, parcel{ID: "p"}))
+				require.NoError(b, o.publisher.Publish(b.Context(), tx, announcedOrder{ID: "p"}))
 				began := time.Now()
 				require.NoError(b, tx.Commit())
 				o.publisher.Announce()
@@ -332,7 +332,7 @@ func BenchmarkLatency(b *testing.B) {
 			slices.Sort(all)
 			b.ReportMetric(all[len(all)/2].Seconds()*1000, "p50-ms")
 			b.ReportMetric(all[len(all)*99/100].Seconds()*1000, "p99-ms")
-			b.ReportMetric(0, "ns/op") // which is the ticker's
+			b.ReportMetric(0, "ns/op") // it would be the interval of the ticker
 		})
 	}
 }

@@ -18,5 +18,5 @@ var (
 	ErrProduced = errors.New("the handler returned messages, which the router would publish outside of the transaction: publish notifications in the transaction instead")
 )
 
-// errNotTaken rolls the transaction back if the handler's status is not 2xx.
-var errNotTaken = errors.New("the handler's status is not 2xx")
+// errNoSuccess rolls the transaction back if the handler's status is not 2xx.
+var errNoSuccess = errors.New("the handler's status is not 2xx")

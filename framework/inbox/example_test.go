@@ -57,7 +57,7 @@ func ExampleHandleTx() {
 			if _, err := tx.ExecContext(ctx, `INSERT INTO payments VALUES ($1)`, o.Order); err != nil {
 				return err
 			}
-			return publisher.Publish(ctx, tx, PaymentDue{Order: o.Order, Cents: 700}) // once too
+			return publisher.Publish(ctx, tx, PaymentDue{Order: o.Order, Cents: 700}) // this too happens once
 		})
 
 	for range 2 {

@@ -25,7 +25,7 @@ type Config struct {
 	// Publisher, if set, announces what handlers publish in their transaction, so that it is
 	// delivered at once.
 	Publisher *outbox.Publisher
-	// Consumer is the name under which ids are noted; default: the sink's name. Set it where a
+	// Consumer is the name under which ids are stored; default: the sink's name. Set it if a
 	// sink replaces one with another name. Middleware and Handler require it.
 	Consumer string
 }
@@ -48,11 +48,11 @@ func (c Config) checkConsumer() error {
 	return c.check()
 }
 
-// once runs f in a transaction that notes the id, unless the consumer has already handled it.
+// once runs f in a transaction that stores the id, unless the consumer has already handled it.
 // In f, [Tx] returns the transaction. began reports whether f was called.
 func (c Config) once(ctx context.Context, consumer, id string, f func(ctx context.Context) error) (began bool, err error) {
-	err = c.transactions().run(ctx, c.Publisher, func(ctx context.Context, tx any, noted outbox.Tx) error {
-		first, err := c.Inbox.First(ctx, noted, consumer, id)
+	err = c.transactions().run(ctx, c.Publisher, func(ctx context.Context, tx any, inboxTx outbox.Tx) error {
+		first, err := c.Inbox.First(ctx, inboxTx, consumer, id)
 		if err != nil || !first {
 			return err
 		}
@@ -65,7 +65,7 @@ func (c Config) once(ctx context.Context, consumer, id string, f func(ctx contex
 // txKey is the context key of the transaction.
 type txKey struct{}
 
-// Tx returns the transaction in which the inbox notes the id that is being handled: a *sql.Tx,
+// Tx returns the transaction in which the inbox stores the id that is being handled: a *sql.Tx,
 // or a pgx.Tx if Config.Pgx is set. It returns the zero value outside of a handler, and if the
 // transaction has another type. The handler must neither end nor keep it.
 func Tx[T any](ctx context.Context) T {
@@ -74,8 +74,8 @@ func Tx[T any](ctx context.Context) T {
 }
 
 // HandleTx returns a sink whose function has its effects once for each notification of type
-// T, even where a delivery is repeated: what the function writes and publishes in tx, and the
-// note of the id, commit together. See [Mux].
+// T, even if a delivery is repeated: everything that the function writes and publishes in tx
+// commits together with the id. See [Mux].
 func HandleTx[T, Tx any](c Config, types *registry.Registry, handle func(ctx context.Context, tx Tx, n T) error) sinks.Sink {
 	return Mux(c, types, OnTx(handle))
 }
@@ -104,14 +104,14 @@ func OnTx[T, Tx any](handle func(ctx context.Context, tx Tx, n T) error) functio
 }
 
 // Mux returns a sink that calls the handlers of each notification's type, as [function.Mux]
-// does, all in one transaction of Config.DB or Config.Pgx, in which it notes the id. A repeated
+// does, all in one transaction of Config.DB or Config.Pgx, in which it stores the id. A repeated
 // delivery, also after a crash, a requeue or a replay, succeeds with the receipt
 // "handled before" and calls no handler. To handle a notification again, delete its id from
 // the inbox.
 //
 // A delivery in flight holds a connection of the pool, so the pool needs as many as the sink's
 // parallelism threshold, plus those of the forwarder if they share it. If no transaction can
-// begin or no id can be noted, the sink is unavailable. Errors of handlers keep their class.
+// begin or no id can be stored, the sink is unavailable. Errors of handlers keep their class.
 //
 // On SQLite a delivery holds the database's write lock until its handlers have returned, so
 // handlers should not wait for anything else, and a threshold above 1 gains nothing.

@@ -16,7 +16,7 @@ import (
 const unavailableFor = 10
 
 // Handler makes the effects of an HTTP handler happen once for each webhook: it runs next in
-// a transaction of Config.DB that notes the request's id. [Tx] returns that transaction from
+// a transaction of Config.DB that stores the request's id. [Tx] returns that transaction from
 // the request's context. Verify signatures first: otherwise anyone could block a real
 // request by sending its id first:
 //
@@ -24,13 +24,13 @@ const unavailableFor = 10
 //	handler, err := httpsink.Receiver{Secrets: secrets}.Verify(once)
 //
 // Handler holds back the response of next. If its status is 2xx, it commits and then sends the
-// response. With any other status, and if next panics, it rolls back; it sends the response as
-// it is. Handler itself responds with:
+// response. With any other status, and if next panics, it rolls back, and sends the response
+// unchanged. Handler itself responds with:
 //
 //	200  the request was already handled; next is not called
 //	400  the request has no id, or one that is too long
 //	500  the commit failed, or collided with another request with this id
-//	503  with Retry-After of 10 s: no transaction can begin, or no id can be noted
+//	503  with Retry-After of 10 s: no transaction can begin, or no id can be stored
 //
 // A request waits while another one with the same id is being handled. The id is that of
 // Standard Webhooks (webhook-id), which is signed; without it, that of a request of the http
@@ -64,15 +64,15 @@ func (h *receiving) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	answer := &response{header: make(http.Header)}
 	began, err := h.config.once(r.Context(), h.config.Consumer, id, func(ctx context.Context) error {
 		h.next.ServeHTTP(answer, r.WithContext(ctx))
-		if !answer.taken() {
-			return errNotTaken
+		if !answer.isSuccess() {
+			return errNoSuccess
 		}
 		return nil
 	})
 	switch {
 	case err == nil && !began:
 		w.WriteHeader(http.StatusOK)
-	case err == nil, errors.Is(err, errNotTaken):
+	case err == nil, errors.Is(err, errNoSuccess):
 		answer.send(w)
 	case began, errors.Is(err, store.ErrCollision):
 		reply(w, http.StatusInternalServerError)
@@ -126,8 +126,8 @@ func (a *response) Write(p []byte) (int, error) {
 	return a.body.Write(p)
 }
 
-// taken reports whether the status is 2xx. Without a status it is 200.
-func (a *response) taken() bool {
+// isSuccess reports whether the status is 2xx. Without a status it is 200.
+func (a *response) isSuccess() bool {
 	a.WriteHeader(http.StatusOK)
 	return a.status < 300
 }

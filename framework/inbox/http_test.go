@@ -29,7 +29,7 @@ type answer struct {
 	body   string
 }
 
-// serve returns what posts to the handler under an inbox; id "" is none.
+// serve returns a function that posts requests to a handler under an inbox. An empty id means none.
 func (s *shop) serve(t *testing.T, next http.HandlerFunc) func(header, id string) answer {
 	t.Helper()
 	handler, err := inbox.Handler(inbox.Config{Inbox: s.box, DB: s.db, Publisher: s.publisher, Consumer: "payments"}, next)
@@ -56,7 +56,7 @@ func (s *shop) serve(t *testing.T, next http.HandlerFunc) func(header, id string
 	}
 }
 
-func TestAWebhookThatComesAgainHasNoEffectAgain(t *testing.T) {
+func TestARepeatedWebhookHasNoEffect(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, s *shop) {
 		post := s.serve(t, func(w http.ResponseWriter, r *http.Request) {
@@ -86,7 +86,7 @@ func TestAWebhookThatComesAgainHasNoEffectAgain(t *testing.T) {
 	})
 }
 
-func TestAnAnswerThatIsNoSuccessRollsBack(t *testing.T) {
+func TestAResponseOtherThanSuccessRollsBack(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, s *shop) {
 		var step atomic.Int32
@@ -109,7 +109,7 @@ func TestAnAnswerThatIsNoSuccessRollsBack(t *testing.T) {
 		require.Equal(t, "3", got.header.Get("Retry-After"))
 		require.Equal(t, "not now\n", got.body)
 		require.Equal(t, http.StatusFound, post("webhook-id", "n-1").status)
-		require.Zero(t, post("webhook-id", "n-1").status, "the panic goes on to the server, which hangs up")
+		require.Zero(t, post("webhook-id", "n-1").status, "the server closes the connection after a panic")
 		require.Zero(t, s.count(t, paid)+s.count(t, `SELECT count(*) FROM outbox_inbox`))
 		require.Equal(t, http.StatusOK, post("webhook-id", "n-1").status)
 		require.Equal(t, 1, s.count(t, paid))
@@ -132,7 +132,7 @@ func TestARequestWithoutAnIDIsRefused(t *testing.T) {
 	})
 }
 
-// TestRequestsOfOneIDWaitForEachOther makes the first request fail: exactly one of the others is
+// The first request fails, and exactly one of the others is
 // handled instead.
 func TestRequestsOfOneIDWaitForEachOther(t *testing.T) {
 	t.Parallel()
@@ -169,7 +169,7 @@ func TestRequestsOfOneIDWaitForEachOther(t *testing.T) {
 	})
 }
 
-func TestASenderThatHangsUpHasNothingCommitted(t *testing.T) {
+func TestADisconnectedSenderRollsBack(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, s *shop) {
 		paidNow, ended := make(chan struct{}), make(chan struct{})
@@ -201,8 +201,8 @@ func TestASenderThatHangsUpHasNothingCommitted(t *testing.T) {
 	})
 }
 
-// TestASignedWebhookIsVerifiedHandledOnceAndReadable has the http sink send, twice.
-func TestASignedWebhookIsVerifiedHandledOnceAndReadable(t *testing.T) {
+// The http sink sends each notification twice.
+func TestASignedWebhookIsVerifiedAndHandledOnce(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, s *shop) {
 		receiver := httpsink.Receiver{Secrets: []string{secret}}
@@ -246,11 +246,11 @@ func TestASignedWebhookIsVerifiedHandledOnceAndReadable(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, w.Body.Close())
 		require.Equal(t, http.StatusUnauthorized, w.StatusCode)
-		require.Equal(t, 1, s.count(t, `SELECT count(*) FROM outbox_inbox`), "what is not verified notes nothing")
+		require.Equal(t, 1, s.count(t, `SELECT count(*) FROM outbox_inbox`), "a request that is not verified stores no id")
 	})
 }
 
-func TestMiddlewaresNeedTheirWholeConfig(t *testing.T) {
+func TestMiddlewaresRequireTheirConfig(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, s *shop) {
 		next := http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
@@ -265,9 +265,9 @@ func TestMiddlewaresNeedTheirWholeConfig(t *testing.T) {
 	})
 }
 
-// TestUnderSerializableIsolationARequestThatMeetsAnotherIsToComeAgain has a database whose
-// default fails what waited for another transaction.
-func TestUnderSerializableIsolationARequestThatMeetsAnotherIsToComeAgain(t *testing.T) {
+// The default isolation level of the database fails a transaction that
+// waited for another.
+func TestUnderSerializableIsolationACollidingRequestMustBeRepeated(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, s *shop) {
 		if _, err := s.db.Exec(`SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL SERIALIZABLE`); err != nil {
@@ -293,7 +293,7 @@ func TestUnderSerializableIsolationARequestThatMeetsAnotherIsToComeAgain(t *test
 		go func() { statuses <- post("webhook-id", "n-1").status }()
 		<-inside
 		go func() { statuses <- post("webhook-id", "n-1").status }()
-		require.Eventually(t, func() bool { // the second one waits for the first
+		require.Eventually(t, func() bool { // the second request waits for the first
 			return s.count(t, `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`) > 0
 		}, time.Minute, time.Millisecond)
 		close(leave)

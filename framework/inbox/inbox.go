@@ -1,5 +1,5 @@
 // Package inbox makes the effects of a notification happen once, although it may be delivered
-// several times: the consumer notes the ids that it has handled, in the transaction that
+// several times: the consumer stores the ids that it has handled, in the transaction that
 // writes its effects.
 //
 // A separate consumer, such as a process that reads a Kafka topic, asks for each id:
@@ -31,15 +31,15 @@ import (
 // maxName is the limit of a consumer name and of an id, in bytes: both are the key of an index.
 const maxName = 1000
 
-// Inbox notes ids in one database. It is safe for concurrent use.
+// Inbox stores ids in one database. It is safe for concurrent use.
 type Inbox struct{ store store.Inbox }
 
 // New returns the inbox of a store. All SQL stores have one.
 func New(s store.Inbox) *Inbox { return &Inbox{s} }
 
-// First notes in the caller's transaction that a consumer handles an id, and reports whether
-// this is the first time. The note commits or rolls back with tx, as do the caller's own
-// writes. If it was not, the caller writes nothing, and may commit or roll
+// First stores in the caller's transaction that a consumer handles an id, and reports whether
+// this is the first time. The stored id commits or rolls back with tx, like the caller's
+// writes. If it is not the first time, the caller must write nothing, and may commit or roll
 // back.
 //
 // While another transaction is handling the same id, First waits for it to end. Under the
@@ -49,7 +49,7 @@ func New(s store.Inbox) *Inbox { return &Inbox{s} }
 //
 // tx is a transaction as for Publish; a *sql.DB fails with [outbox.ErrNotTransaction].
 //
-// consumer names what the id is handled for: the effects happen once for each consumer and id.
+// consumer is the name of the effects: they happen once for each consumer and id.
 // Its name must not change while its ids may be delivered again.
 func (i *Inbox) First(ctx context.Context, tx outbox.Tx, consumer, id string) (bool, error) {
 	for what, name := range map[string]string{"consumer": consumer, "id": id} {

@@ -94,7 +94,7 @@ func (s *shop) count(t *testing.T, query string) (n int) {
 	return n
 }
 
-// pay is an effect.
+// pay writes an effect.
 func pay(ctx context.Context, tx *sql.Tx) error {
 	_, err := tx.ExecContext(ctx, `INSERT INTO payments VALUES ('o-1')`)
 	return err
@@ -102,7 +102,7 @@ func pay(ctx context.Context, tx *sql.Tx) error {
 
 const paid = `SELECT count(*) FROM payments`
 
-func TestWhatRunsOnceHasItsEffectOnce(t *testing.T) {
+func TestOnceHasItsEffectOnce(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, s *shop) {
 		for _, want := range []bool{true, false, false} {
@@ -117,7 +117,7 @@ func TestWhatRunsOnceHasItsEffectOnce(t *testing.T) {
 	})
 }
 
-func TestWhatFailsCountsAsNotHandled(t *testing.T) {
+func TestAFailureCountsAsNotHandled(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, s *shop) {
 		wrong := errors.New("no money")
@@ -139,7 +139,7 @@ func TestWhatFailsCountsAsNotHandled(t *testing.T) {
 	})
 }
 
-func TestNamesThatNoIndexTakesAreRefused(t *testing.T) {
+func TestNamesThatCannotBeIndexedAreRefused(t *testing.T) {
 	t.Parallel()
 	box := inbox.New(nil)
 	for name, pair := range map[string][2]string{
@@ -171,7 +171,7 @@ func (s *shop) handler(calls *atomic.Int32) sinks.Sink {
 	})
 }
 
-func TestADeliveryThatComesAgainHasNoEffectAgain(t *testing.T) {
+func TestARepeatedDeliveryHasNoEffect(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, s *shop) {
 		var calls atomic.Int32
@@ -227,7 +227,7 @@ func TestWithoutADatabaseTheSinkIsUnavailable(t *testing.T) {
 	})
 }
 
-func TestMistakesAreFoundWhenAForwarderIsMade(t *testing.T) {
+func TestMistakesAreReportedWhenAForwarderIsCreated(t *testing.T) {
 	t.Parallel()
 	types := registry.New()
 	require.NoError(t, registry.Register[orderPlaced](types, "order.placed"))
@@ -249,7 +249,7 @@ func TestMistakesAreFoundWhenAForwarderIsMade(t *testing.T) {
 }
 
 // TestAChainOfHandlersHasEachEffectOnce runs order, payment and mail through a forwarder
-// that makes the first delivery of each twice.
+// that makes the first delivery of each notification twice.
 func TestAChainOfHandlersHasEachEffectOnce(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, s *shop) {
@@ -279,7 +279,7 @@ func TestAChainOfHandlersHasEachEffectOnce(t *testing.T) {
 			if receipt, err := payments.Deliver(ctx, d); err != nil || d.Attempt > 1 {
 				return receipt, err
 			}
-			return "", errors.New("the answer was lost") // behind the commit
+			return "", errors.New("the answer was lost") // after the commit
 		})
 		f, err := forwarder.New(forwarder.Config{
 			Store: s.store, Types: s.types,
@@ -315,7 +315,7 @@ func TestWithoutAConsumerTheSinkIsUnavailable(t *testing.T) {
 	onEach(t, func(t *testing.T, s *shop) {
 		var calls atomic.Int32
 		d := s.delivery(t, "n-1")
-		d.Sink = "" // as of a consumer's own, in place of a forwarder
+		d.Sink = "" // as in a consumer without a forwarder
 		_, err := s.handler(&calls).Deliver(t.Context(), d)
 		class, _ := sinks.Classify(err)
 		require.Equal(t, sinks.ClassUnavailable, class)
@@ -323,7 +323,7 @@ func TestWithoutAConsumerTheSinkIsUnavailable(t *testing.T) {
 	})
 }
 
-func TestADeliveryThatGetsNoConnectionIsUnavailable(t *testing.T) {
+func TestADeliveryWithoutAConnectionIsUnavailable(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, s *shop) {
 		var calls atomic.Int32
@@ -339,7 +339,7 @@ func TestADeliveryThatGetsNoConnectionIsUnavailable(t *testing.T) {
 	})
 }
 
-func TestAnInboxThatCannotBeUsedIsNoDeliverysFault(t *testing.T) {
+func TestAnUnusableInboxIsUnavailable(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, s *shop) {
 		var calls atomic.Int32

@@ -11,8 +11,8 @@ import (
 // is not usable.
 type Transactions struct {
 	// run runs f in a transaction. It commits if f returns nil, and announces the commit with
-	// the publisher, if any. tx is what handlers get; noted is the same for the inbox.
-	run func(ctx context.Context, p *outbox.Publisher, f func(ctx context.Context, tx any, noted outbox.Tx) error) error
+	// the publisher, if any. Handlers get tx; inboxTx is the same transaction for the inbox.
+	run func(ctx context.Context, p *outbox.Publisher, f func(ctx context.Context, tx any, inboxTx outbox.Tx) error) error
 }
 
 // Pgx returns transactions of a *pgxpool.Pool, with pgx.TxOptions:

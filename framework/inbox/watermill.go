@@ -9,7 +9,7 @@ import (
 )
 
 // Middleware makes the effects of a Watermill handler happen once for each message: it runs
-// the handler in a transaction of Config.DB that notes the message's id. [Tx] returns that
+// the handler in a transaction of Config.DB that stores the message's id. [Tx] returns that
 // transaction from the message's context:
 //
 //	once, err := inbox.Middleware(inbox.Config{Inbox: box, DB: db, Consumer: "invoices"})

@@ -14,7 +14,7 @@ import (
 	"github.com/waybill-go/waybill/framework/inbox"
 )
 
-// once is a handler under the middleware.
+// once wraps a handler in the middleware.
 func (s *shop) once(t *testing.T, handle message.HandlerFunc) message.HandlerFunc {
 	t.Helper()
 	once, err := inbox.Middleware(inbox.Config{Inbox: s.box, DB: s.db, Publisher: s.publisher, Consumer: "payments"})
@@ -22,15 +22,14 @@ func (s *shop) once(t *testing.T, handle message.HandlerFunc) message.HandlerFun
 	return once(handle)
 }
 
-// payFor pays and publishes, as a handler of messages.
+// payFor is a handler of messages that pays and publishes.
 func (s *shop) payFor(m *message.Message) ([]*message.Message, error) {
 	tx := inbox.Tx[*sql.Tx](m.Context())
 	return nil, errors.Join(pay(m.Context(), tx), s.publisher.Publish(m.Context(), tx, paymentDue{"o-1"}))
 }
 
-// TestAMessageThatComesAgainIsAcknowledgedAndHasNoEffectAgain goes through a router, whose
-// first handling fails behind its effects.
-func TestAMessageThatComesAgainIsAcknowledgedAndHasNoEffectAgain(t *testing.T) {
+// The messages go through a router. The first call of the handler fails after its effects.
+func TestARepeatedMessageIsAcknowledgedWithoutEffect(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, s *shop) {
 		logger := watermill.NopLogger{}
@@ -51,7 +50,7 @@ func TestAMessageThatComesAgainIsAcknowledgedAndHasNoEffectAgain(t *testing.T) {
 		ended := make(chan error, 1)
 		go func() { ended <- router.Run(t.Context()) }()
 		<-router.Running()
-		for range 3 { // each returns once it is acknowledged
+		for range 3 { // each call returns once the message is acknowledged
 			m := message.NewMessage("n-1", nil)
 			m.Metadata.Set("correlation-id", "request-7")
 			require.NoError(t, channel.Publish("orders", m))
@@ -68,7 +67,7 @@ func TestAMessageThatComesAgainIsAcknowledgedAndHasNoEffectAgain(t *testing.T) {
 	})
 }
 
-func TestAMessageIsKnownByTheIDOfItsNotification(t *testing.T) {
+func TestAMessageIsRecognizedByTheIDOfItsNotification(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, s *shop) {
 		handle := s.once(t, s.payFor)
@@ -85,11 +84,11 @@ func TestAMessageIsKnownByTheIDOfItsNotification(t *testing.T) {
 		require.Equal(t, 1, take("made up for each delivery", ours))
 		require.Equal(t, 1, take("n-1", nil))
 		require.Equal(t, 1, take("", message.Metadata{"ce_specversion": "1.0", "ce_id": "n-1"}))
-		require.Equal(t, 2, take("u-1", message.Metadata{"id": "n-1", "type": "of someone else"}), "their id is their affair")
+		require.Equal(t, 2, take("u-1", message.Metadata{"id": "n-1", "type": "of someone else"}), "the metadata id of a foreign message does not count")
 	})
 }
 
-func TestAMessageThatIsNotHandledLeavesNothing(t *testing.T) {
+func TestAMessageWhoseHandlerFailsHasNoEffect(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, s *shop) {
 		for name, handle := range map[string]message.HandlerFunc{

@@ -25,7 +25,7 @@ import (
 	"github.com/waybill-go/waybill/framework/store/postgres/postgrestest"
 )
 
-// counter is a sink that takes everything and tells when it has n.
+// counter is a sink that accepts everything, and signals when it has n deliveries.
 type counter struct {
 	n    int64
 	got  atomic.Int64
@@ -39,10 +39,10 @@ func (c *counter) Deliver(context.Context, *notification.Delivery) (notification
 	return "", nil
 }
 
-// cost is what something took.
+// cost is what a run took.
 type cost struct{ time, processor time.Duration }
 
-// processorTime is what this process has used.
+// processorTime returns the processor time that this process has used.
 func processorTime(b *testing.B) time.Duration {
 	b.Helper()
 	var used syscall.Rusage
@@ -50,15 +50,16 @@ func processorTime(b *testing.B) time.Duration {
 	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
 }
 
-// median is that of values of which there is one at least.
+// median returns the median of at least one value.
 func median(values []float64) float64 {
 	slices.Sort(values)
 	return values[len(values)/2]
 }
 
-// BenchmarkDrainWithMetrics compares, in turns, draining a backlog to a sink that does nothing
-// with and without a monitor that is scraped every second: 1 is no difference, above it costs. Both
-// ratios are medians of the pairs; that of this process's processor time says more on a busy machine.
+// BenchmarkDrainWithMetrics drains a backlog to a sink that does nothing, alternately with and
+// without a monitor that is scraped every second. The ratios are medians of the pairs: 1 means no
+// difference, and more means that the monitor costs time. On a busy machine the ratio of processor
+// time is more reliable.
 func BenchmarkDrainWithMetrics(b *testing.B) {
 	const n = 300_000
 	o := onPostgres(b, postgrestest.DSN(b))
@@ -131,13 +132,13 @@ func BenchmarkDrainWithMetrics(b *testing.B) {
 }
 
 // BenchmarkScrapeOfAMillionParked measures samples and scrapes of a forwarder with a million parked
-// deliveries. No row of them has been analyzed yet, as it is where they come all at once.
+// deliveries, without statistics of the database: as if all had been parked at once.
 func BenchmarkScrapeOfAMillionParked(b *testing.B) {
 	b.Run("postgres", func(b *testing.B) { scrapeOfAMillion(b, onPostgres(b, postgrestest.DSN(b))) })
 	b.Run("sqlite", func(b *testing.B) { scrapeOfAMillion(b, onSQLite(b)) })
 }
 
-// stored is a time as both databases take it.
+// stored formats a time for both databases.
 func stored(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05.000000") }
 
 func scrapeOfAMillion(b *testing.B, o *outbox) {
@@ -167,7 +168,7 @@ func scrapeOfAMillion(b *testing.B, o *outbox) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// BenchmarkAttempt is what a monitor costs each delivery, by itself.
+// BenchmarkAttempt measures the cost of a monitor for each delivery.
 func BenchmarkAttempt(b *testing.B) {
 	m := observe.New(observe.Config{})
 	delivery := &notification.Delivery{Envelope: &notification.Envelope{OccurredOn: time.Now().Add(-time.Minute)}, Sink: "events"}
@@ -177,7 +178,7 @@ func BenchmarkAttempt(b *testing.B) {
 	}
 }
 
-// BenchmarkPublished is what counting types costs a call that publishes ten notifications.
+// BenchmarkPublished measures the cost of counting types for a call that publishes ten notifications.
 func BenchmarkPublished(b *testing.B) {
 	envelopes := make([]notification.Envelope, 10)
 	for i := range envelopes {

@@ -15,10 +15,10 @@ import (
 	"github.com/waybill-go/waybill/framework/store"
 )
 
-// poolName is the label db_name of the pool's figures.
+// poolName is the label db_name of the pool's metrics.
 const poolName = "outbox"
 
-// described collects what Describe is to list.
+// described has all metrics, for Describe.
 var described []*prometheus.Desc
 
 func describe(name, help string, labels ...string) *prometheus.Desc {
@@ -27,71 +27,72 @@ func describe(name, help string, labels ...string) *prometheus.Desc {
 	return d
 }
 
-// twins are the descriptions with the label database, of what is sampled from each of several databases.
-var twins = make(map[*prometheus.Desc]*prometheus.Desc)
+// withDatabase maps each sampled metric to its variant with the label database, for a forwarder of
+// several databases.
+var withDatabase = make(map[*prometheus.Desc]*prometheus.Desc)
 
-// sampledFrom is describe for what is sampled.
-func sampledFrom(name, help string, labels ...string) *prometheus.Desc {
+// describeSampled is describe for a metric that is sampled from a database.
+func describeSampled(name, help string, labels ...string) *prometheus.Desc {
 	d := describe(name, help, labels...)
-	twins[d] = prometheus.NewDesc("waybill_"+name, help, append(slices.Clone(labels), "database"), nil)
+	withDatabase[d] = prometheus.NewDesc("waybill_"+name, help, append(slices.Clone(labels), "database"), nil)
 	return d
 }
 
-// What this process does.
+// Metrics of this process.
 var (
-	attemptsTotal      = describe("attempts_total", "Attempts of deliveries, by what came of them.", "sink", "result")
-	deadTotal          = describe("dead_total", "Deliveries that were given up, by why.", "sink", "reason")
-	parkedTotal        = describe("parked_total", "Deliveries that were parked, by the state that they were parked in.", "sink", "state")
-	inFlight           = describe("in_flight", "Deliveries in the sink's hands.", "sink")
-	threshold          = describe("threshold", "Most deliveries, or batches, in flight; where that is adaptive, as it is now.", "sink")
-	pendingInMemory    = describe("pending_in_memory", "Deliveries that were read and are not settled.", "sink")
-	abandonedCalls     = describe("abandoned_calls", "Calls of the sink that have not come back after their deadline.", "sink")
-	breakerOpen        = describe("breaker_open", "1 while the sink's breaker is open, else 0.", "sink")
-	throttledUntil     = describe("throttled_until_timestamp_seconds", "Until when the sink waits for its destination; 0: it does not.", "sink")
-	checkpointsTotal   = describe("checkpoints_total", "Checkpoints that were written, and tries that failed.", "result")
-	deliveryDuration   = describe("delivery_duration_seconds", "How long calls of the sink took, by delivery: in a batch that of the whole batch.", "sink")
-	deliveryLag        = describe("delivery_lag_seconds", "Time from when a notification occurred, or was due if that is later, to its delivery.", "sink")
-	deliveryBatch      = describe("delivery_batch_size", "Deliveries in a batch, of sinks that take batches.", "sink")
-	checkpointDuration = describe("checkpoint_duration_seconds", "How long the writing of checkpoints took.")
-	leaseLosses        = describe("lease_losses_total", "Leases that were lost, not given back.")
+	attemptsTotal      = describe("attempts_total", "Attempts of deliveries, by result.", "sink", "result")
+	deadTotal          = describe("dead_total", "Deliveries that became dead, by reason.", "sink", "reason")
+	parkedTotal        = describe("parked_total", "Deliveries that were parked, by state.", "sink", "state")
+	inFlight           = describe("in_flight", "Deliveries in flight.", "sink")
+	threshold          = describe("threshold", "Maximum number of deliveries or batches in flight; the current value if it is adaptive.", "sink")
+	pendingInMemory    = describe("pending_in_memory", "Deliveries in memory that are not settled.", "sink")
+	abandonedCalls     = describe("abandoned_calls", "Calls of the sink that have not returned after their deadline.", "sink")
+	breakerOpen        = describe("breaker_open", "1 while the sink's breaker is open, otherwise 0.", "sink")
+	throttledUntil     = describe("throttled_until_timestamp_seconds", "Until when the sink is throttled; 0 if it is not.", "sink")
+	checkpointsTotal   = describe("checkpoints_total", "Checkpoints, written and failed.", "result")
+	deliveryDuration   = describe("delivery_duration_seconds", "Duration of calls of the sink. Each delivery counts once, in a batch with the duration of the whole call.", "sink")
+	deliveryLag        = describe("delivery_lag_seconds", "Time between a notification's occurrence, or its due time if that is later, and its delivery.", "sink")
+	deliveryBatch      = describe("delivery_batch_size", "Deliveries in a batch, of sinks that accept batches.", "sink")
+	checkpointDuration = describe("checkpoint_duration_seconds", "Duration of checkpoints.")
+	leaseLosses        = describe("lease_losses_total", "Leases that were lost, not released.")
 	rebasesTotal       = describe("rebases_total", "Lanes that read the log again from its oldest row.")
-	wakeupsTotal       = describe("wakeups_total", "Looks at the log, by what caused them.", "by")
-	listening          = describe("listening", "1 while the database announces new rows, else 0.")
-	databaseErrors     = describe("database_errors_total", "Uses of the database that failed and are tried again, by what for.", "op")
-	removedRows        = describe("retention_removed_rows_total", "Rows of the log that retention has removed one by one.")
+	wakeupsTotal       = describe("wakeups_total", "Reads of the log, by cause.", "by")
+	listening          = describe("listening", "1 while the database announces new rows, otherwise 0.")
+	databaseErrors     = describe("database_errors_total", "Failed statements, which are tried again, by operation.", "op")
+	removedRows        = describe("retention_removed_rows_total", "Rows of the log that retention has removed row by row.")
 	removedParts       = describe("retention_dropped_partitions_total", "Partitions of the log that retention has dropped.")
-	retention          = describe("retention_seconds", "How long rows stay in the log; there is no series where they stay forever.")
-	publishedTotal     = describe("published_total", "Notifications that this process has written to the log, by type, if that is asked for; also those of transactions that rolled back.", "type")
-	reloadSuccess      = describe("config_reload_success", "1 if the configuration that was read last was taken over, else 0.")
-	buildInfo          = describe("build_info", "1, with what the program was built from.", "version", "go_version")
+	retention          = describe("retention_seconds", "How long rows stay in the log; absent if they stay forever.")
+	publishedTotal     = describe("published_total", "Notifications that this process has written to the log, by type, including those of transactions that rolled back; off by default.", "type")
+	reloadSuccess      = describe("config_reload_success", "1 if the last reload of the configuration was applied, otherwise 0.")
+	buildInfo          = describe("build_info", "1, with the versions of the program and of Go.", "version", "go_version")
 )
 
-// What was sampled from the database: the same in every process of one outbox.
+// Metrics sampled from the database. They are the same in every process of one outbox.
 var (
-	sinkLag         = sampledFrom("sink_lag_seconds", "How long ago the oldest row occurred that the sink has not settled. While samples fail it grows with the time since the last one.", "sink")
-	sinkPending     = sampledFrom("sink_pending", "Rows that the sink has not settled, up to 10,000.", "sink")
-	parked          = sampledFrom("parked", "Parked deliveries by state, up to 10,000.", "sink", "state")
-	parkedOldest    = sampledFrom("parked_oldest_timestamp_seconds", "When the oldest parked delivery was parked for the first time; 0: there is none. Cancelled ones count among the scheduled here.", "sink", "state")
-	parkedOverdue   = sampledFrom("parked_overdue", "Parked deliveries that were due more than a minute ago, up to 10,000.", "sink")
-	haltedKeys      = sampledFrom("halted_keys", "Keys with a dead delivery, of sinks with on_dead: halt, up to 10,000.", "sink")
-	sinkPaused      = sampledFrom("sink_paused", "1 while a person has paused the sink, else 0.", "sink")
-	lanes           = sampledFrom("lanes", "Lanes of the sink that a forwarder works on, and others.", "sink", "state")
-	forwarders      = sampledFrom("forwarders", "Forwarders that live.")
-	heldTransaction = sampledFrom("held_transaction_seconds", "For how long the oldest open transaction is open that has written to the log, as far as the database shows it.")
-	sourceRetention = sampledFrom("source_retention_seconds", "How long the source keeps records, whether they were delivered or not; there is no series where the log is the database's, or keeps them forever.")
-	logSize         = sampledFrom("log_size_bytes", "Size of the log with its indexes; on SQLite of the file.")
-	logOldest       = sampledFrom("log_oldest_timestamp_seconds", "When the oldest row occurred that is in the log; 0: it is empty.")
-	sampleTimestamp = sampledFrom("sample_timestamp_seconds", "When the last sample was taken; 0: none was yet.")
-	sampleDuration  = sampledFrom("sample_duration_seconds", "How long the last sample took.")
+	sinkLag         = describeSampled("sink_lag_seconds", "Age of the oldest row that the sink has not settled. While samples fail, it grows with the time since the last sample.", "sink")
+	sinkPending     = describeSampled("sink_pending", "Rows that the sink has not settled, up to 10,000.", "sink")
+	parked          = describeSampled("parked", "Parked deliveries by state, up to 10,000.", "sink", "state")
+	parkedOldest    = describeSampled("parked_oldest_timestamp_seconds", "When the oldest parked delivery was first parked; 0 if there is none. Cancelled deliveries count as scheduled.", "sink", "state")
+	parkedOverdue   = describeSampled("parked_overdue", "Parked deliveries that were due more than a minute ago, up to 10,000.", "sink")
+	haltedKeys      = describeSampled("halted_keys", "Keys with a dead delivery, of sinks with on_dead: halt, up to 10,000.", "sink")
+	sinkPaused      = describeSampled("sink_paused", "1 while the sink is paused, otherwise 0.", "sink")
+	lanes           = describeSampled("lanes", "Lanes of the sink, owned by a forwarder or free.", "sink", "state")
+	forwarders      = describeSampled("forwarders", "Forwarders that are running.")
+	heldTransaction = describeSampled("held_transaction_seconds", "Age of the oldest open transaction that has written to the log, as far as the database shows it.")
+	sourceRetention = describeSampled("source_retention_seconds", "How long the source keeps records, delivered or not; absent if the log is in the database, or if records stay forever.")
+	logSize         = describeSampled("log_size_bytes", "Size of the log with its indexes; on SQLite, of the file.")
+	logOldest       = describeSampled("log_oldest_timestamp_seconds", "When the oldest row of the log occurred; 0 if the log is empty.")
+	sampleTimestamp = describeSampled("sample_timestamp_seconds", "When the last sample was taken; 0 before the first one.")
+	sampleDuration  = describeSampled("sample_duration_seconds", "Duration of the last sample.")
 
-	databaseState = describe("database_state", "1 for the state in which the database is in this process, of several databases: elsewhere, opening, awake, asleep or failing.", "database", "state")
+	databaseState = describe("database_state", "1 for the state of each of several databases in this process: elsewhere, opening, awake, asleep or failing.", "database", "state")
 )
 
 // Describe lists the metrics of Collect.
 func (m *Monitor) Describe(to chan<- *prometheus.Desc) {
 	for _, d := range described {
-		if twin := twins[d]; twin != nil && m.config.Databases {
-			d = twin
+		if variant := withDatabase[d]; variant != nil && m.config.Databases {
+			d = variant
 		}
 		to <- d
 	}
@@ -108,7 +109,7 @@ func (m *Monitor) Collect(to chan<- prometheus.Metric) {
 		figures = target.Forwarder.Figures()
 	}
 	for _, s := range figures.Sinks {
-		m.counts(s.Sink) // of a sink that is new
+		m.counts(s.Sink) // creates those of a new sink
 	}
 	m.collectCounts(out)
 	m.collectTotals(out)
@@ -119,7 +120,7 @@ func (m *Monitor) Collect(to chan<- prometheus.Metric) {
 	}
 }
 
-// metrics is where they go.
+// metrics is the channel of Collect.
 type metrics chan<- prometheus.Metric
 
 func (m metrics) counter(d *prometheus.Desc, value uint64, labels ...string) {
@@ -130,7 +131,7 @@ func (m metrics) gauge(d *prometheus.Desc, value float64, labels ...string) {
 	m <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, labels...)
 }
 
-// histogram hands over one of a sink, or one without labels.
+// histogram sends a histogram, with the label sink if a sink is given.
 func (m metrics) histogram(d *prometheus.Desc, h *histogram, sink ...string) {
 	s := series{histogram: h, desc: d}
 	for i := range sink {
@@ -200,15 +201,15 @@ func collectFigures(out metrics, f forwarder.Figures) {
 	}
 }
 
-// from is where the figures of one database go.
+// from sends the metrics of one database.
 type from struct {
 	metrics
 	database string // "" for the only one
 }
 
 func (f from) gauge(d *prometheus.Desc, value float64, labels ...string) {
-	if twin := twins[d]; twin != nil && f.database != "" {
-		d, labels = twin, append(labels, f.database)
+	if variant := withDatabase[d]; variant != nil && f.database != "" {
+		d, labels = variant, append(labels, f.database)
 	}
 	f.metrics.gauge(d, value, labels...)
 }
@@ -228,7 +229,7 @@ func (m *Monitor) collectSamples(out metrics, target *Target, figures forwarder.
 	}
 }
 
-// collectSample hands over the last sample of a database.
+// collectSample sends the last sample of a database.
 func (m *Monitor) collectSample(out from, figures forwarder.Figures) {
 	m.mu.Lock()
 	var s sample
@@ -257,9 +258,9 @@ func (m *Monitor) collectSample(out from, figures forwarder.Figures) {
 	}
 }
 
-// sink hands over what was sampled for one sink.
+// sink sends the sampled metrics of one sink.
 func (f from) sink(s *sample, sink *store.SinkSample, began time.Time, figures forwarder.Figures) {
-	if sink.Pending > 0 || !sink.Uncounted { // else neither is known
+	if sink.Pending > 0 || !sink.Uncounted { // otherwise neither is known
 		f.gauge(sinkLag, (sink.Lag + s.age(began)).Seconds(), sink.Sink)
 		f.gauge(sinkPending, float64(sink.Pending), sink.Sink)
 	}
@@ -292,7 +293,7 @@ func truth(is bool) float64 {
 	return 0
 }
 
-// seconds is a time as metrics have it; 0 for none.
+// seconds returns a time as Unix seconds; 0 for the zero time.
 func seconds(t time.Time) float64 {
 	if t.IsZero() {
 		return 0

@@ -12,8 +12,7 @@ import (
 	"github.com/waybill-go/waybill/sinks"
 )
 
-// results are the values of the label result of attempts. A class of an error is at its own
-// number.
+// results has the values of the label result. The index is the class of the error, or delivered.
 var results = [...]string{
 	sinks.ClassTransient:     "transient",
 	sinks.ClassThrottled:     "throttled",
@@ -26,12 +25,11 @@ var results = [...]string{
 
 const delivered = sinks.ClassCancelled + 1
 
-// parkedStates are the states in which an observer sees a delivery parked; those of samples
-// have settling too.
+// parkedStates are the states of deliveries that an observer sees parked. Samples also have the
+// state settling.
 var parkedStates = []store.State{store.StateRetrying, store.StateScheduled, store.StateBlocked, store.StateDead}
 
-// sinkCounts are the totals of one sink. Each sink has its own lock, which is held for some
-// additions only.
+// sinkCounts are the totals of one sink. Each sink has its own lock, held for a few additions only.
 type sinkCounts struct {
 	mu                   sync.Mutex
 	duration, lag, batch histogram
@@ -40,14 +38,14 @@ type sinkCounts struct {
 	parked               map[store.State]uint64
 }
 
-// totals are those that belong to no sink.
+// totals are the totals that belong to no sink.
 type totals struct {
 	written, failed, lost, rebased uint64
 	rows, partitions               uint64
 	wakeups                        map[forwarder.WakeCause]uint64
 	errors                         map[forwarder.DatabaseOp]uint64
 	published                      map[string]uint64 // by type
-	checkpoint                     histogram         // how long they took
+	checkpoint                     histogram         // durations
 	reloadFailed                   bool
 }
 
@@ -58,14 +56,14 @@ func newTotals() totals {
 	}
 }
 
-// Upper bounds of the classic buckets.
+// The upper bounds of the classic buckets.
 var (
 	durationBounds = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60}
 	lagBounds      = []float64{.01, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600, 21600, 86400}
 	batchBounds    = []float64{1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000}
 )
 
-// counts are those of a sink, which it makes where there are none.
+// counts returns the totals of a sink, and creates them if needed.
 func (m *Monitor) counts(sink string) *sinkCounts {
 	if c := (*m.sinks.Load())[sink]; c != nil {
 		return c
@@ -73,8 +71,8 @@ func (m *Monitor) counts(sink string) *sinkCounts {
 	return m.newCounts(sink)
 }
 
-// newCounts makes those of a sink. It is a function of its own since it needs kilobytes of stack, which
-// each worker of a sink would have to grow by.
+// newCounts creates the totals of a sink. It stays a separate function,
+// since it needs kilobytes of stack, by which the stack of each worker of a sink would grow.
 //
 //go:noinline
 func (m *Monitor) newCounts(sink string) *sinkCounts {
@@ -94,7 +92,7 @@ func (m *Monitor) newCounts(sink string) *sinkCounts {
 	return c
 }
 
-// inSeconds is the nearest value to a duration, at the price of one division.
+// inSeconds converts a duration to seconds. It is faster than Duration.Seconds.
 func inSeconds(d time.Duration) float64 { return float64(d) / float64(time.Second) }
 
 // Attempt counts one attempt.
@@ -144,7 +142,7 @@ func (m *Monitor) Dead(p forwarder.Parked) {
 	c.dead[p.Reason]++
 }
 
-// Types of which what is published is counted by themselves, and the name for the others.
+// maxTypes is how many types have their own series; otherType is the label of the others.
 const (
 	maxTypes  = 100
 	otherType = "_other"
@@ -214,7 +212,7 @@ func (m *Monitor) Rebased(store.Lane, string) {
 	m.totals.rebased++
 }
 
-// Pruned counts what retention has deleted.
+// Pruned counts the rows and partitions that retention has removed.
 func (m *Monitor) Pruned(p forwarder.Pruned) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -2,10 +2,10 @@ package observe
 
 import "time"
 
-// SetPatience sets for how long a loop may not turn.
+// SetPatience sets how long a loop may stand still.
 func (m *Monitor) SetPatience(d time.Duration) { m.patience = d }
 
-// Sampled is closed with the next sample, or the next that fails.
+// Sampled returns a channel that is closed after the next sample, also if it fails.
 func (m *Monitor) Sampled() <-chan struct{} {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -16,7 +16,7 @@ import (
 	"github.com/waybill-go/waybill/framework/store/postgres/postgrestest"
 )
 
-// A server that is stopped still has its connections, and answers nothing.
+// A stopped server keeps its connections but does not answer.
 func TestAProcessIsNotReadyWhileTheDatabaseIsFrozenAndStaysLive(t *testing.T) {
 	t.Parallel()
 	server, err := postgrestest.Start(t.Context(), postgrestest.Options{Private: true})
@@ -51,8 +51,8 @@ func postmasterOf(t *testing.T, folder string) int {
 	return pid
 }
 
-// signalAll sends a signal to a server, which then starts no process more, and to all its
-// processes.
+// signalAll sends a signal to a server first, so that it starts no more processes, and then to all
+// its processes.
 func signalAll(t *testing.T, postmaster int, s syscall.Signal) {
 	t.Helper()
 	_ = syscall.Kill(postmaster, s)

@@ -10,8 +10,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// Its buckets are those of the library's histogram, for whatever values.
-func TestAHistogramIsThatOfTheLibrary(t *testing.T) {
+// The buckets are the same as those of the library's histogram, for any values.
+func TestAHistogramEqualsThatOfTheLibrary(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		values := rapid.SliceOf(rapid.OneOf(rapid.SampledFrom([]float64{0, .001, .0025, .5, 1, 2, 60, 61}), rapid.Float64Range(2e-6, 1e5))).Draw(t, "values")
@@ -37,7 +37,7 @@ func TestAHistogramIsThatOfTheLibrary(t *testing.T) {
 	})
 }
 
-// nativeCounts are those of the buckets that are not empty, by their numbers.
+// nativeCounts returns the counts of non-empty buckets by number.
 func nativeCounts(h *dto.Histogram) map[int32]int64 {
 	counts := make(map[int32]int64)
 	at, delta, count := int32(0), 0, int64(0)
@@ -54,7 +54,7 @@ func nativeCounts(h *dto.Histogram) map[int32]int64 {
 	return counts
 }
 
-func TestAHistogramTakesWhatIsOutOfItsRange(t *testing.T) {
+func TestAHistogramCountsValuesOutOfItsRange(t *testing.T) {
 	t.Parallel()
 	h := newHistogram(durationBounds)
 	for _, v := range []float64{-1, 0, 1e-12, time.Duration(1 << 62).Seconds()} {

@@ -69,7 +69,7 @@ type Target struct {
 // Database is one of several databases.
 type Database struct {
 	Name, State string
-	// Rests reports that nothing has happened there since a time.
+	// Rests reports that nothing has happened in the database since the time Since.
 	Rests bool
 	Since time.Time
 	// Store is nil if this process has not opened the database.
@@ -83,7 +83,7 @@ type Monitor struct {
 	began    time.Time
 	registry *prometheus.Registry
 	mux      *http.ServeMux
-	patience time.Duration // for which a loop of the forwarder may not turn
+	patience time.Duration // how long a loop of the forwarder may stand still
 
 	trip      atomic.Int64 // when a round trip to the database last ended, in Unix nanoseconds
 	stopping  atomic.Bool
@@ -93,11 +93,11 @@ type Monitor struct {
 	mu      sync.Mutex
 	totals  totals
 	target  *Target
-	pool    prometheus.Collector // the target's; nil: none
+	pool    prometheus.Collector // of the target's pool; nil if there is none
 	samples map[string]*sample   // by database; "" for the only one
-	sampled chan struct{}        // closed and replaced with each sample, for tests
+	sampled chan struct{}        // closed and replaced after each sample, for tests
 
-	kick chan struct{} // capacity 1: there is another target
+	wake chan struct{} // of capacity 1: there is a new target
 }
 
 var (
@@ -116,7 +116,7 @@ func New(c Config) *Monitor {
 	}
 	m := &Monitor{
 		config: c, began: time.Now(), registry: prometheus.NewRegistry(), mux: http.NewServeMux(), patience: loopPatience,
-		totals: newTotals(), sampled: make(chan struct{}), samples: make(map[string]*sample), kick: make(chan struct{}, 1),
+		totals: newTotals(), sampled: make(chan struct{}), samples: make(map[string]*sample), wake: make(chan struct{}, 1),
 	}
 	m.sinks.Store(&map[string]*sinkCounts{})
 	m.registry.MustRegister(m, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
@@ -168,7 +168,7 @@ func (m *Monitor) Watch(t Target) (release func()) {
 	}
 	m.trip.Store(0)
 	select {
-	case m.kick <- struct{}{}:
+	case m.wake <- struct{}{}:
 	default:
 	}
 	return func() {

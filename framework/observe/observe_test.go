@@ -87,7 +87,7 @@ func (o *outbox) publish(t testing.TB, typ string, n int) {
 	}
 }
 
-// byType is a sink whose answer is that of the notification's type.
+// byType is a sink that answers with the error of the notification's type.
 type byType map[string]error
 
 func (b byType) Deliver(_ context.Context, d *notification.Delivery) (notification.Receipt, error) {
@@ -135,7 +135,7 @@ func sampling(t testing.TB, m *observe.Monitor) {
 	t.Cleanup(func() { cancel(); running.Wait() })
 }
 
-// scraped are the families of one scrape.
+// scraped has the metric families of one scrape.
 type scraped map[string]*dto.MetricFamily
 
 func scrape(t testing.TB, h http.Handler) scraped {
@@ -150,7 +150,7 @@ func scrape(t testing.TB, h http.Handler) scraped {
 	return families
 }
 
-// series finds a series by its labels, as name=value; nil if there is none.
+// series returns the series with these labels (name=value); nil if there is none.
 func (s scraped) series(name string, labels ...string) *dto.Metric {
 	for _, metric := range s[name].GetMetric() {
 		var found []string
@@ -168,7 +168,7 @@ func (s scraped) series(name string, labels ...string) *dto.Metric {
 	return nil
 }
 
-// value is that of a counter or gauge, or the count of a histogram; -1 if there is none.
+// value returns the value of a counter or gauge, or the count of a histogram; -1 if there is none.
 func (s scraped) value(name string, labels ...string) float64 {
 	m := s.series(name, labels...)
 	switch {
@@ -182,7 +182,7 @@ func (s scraped) value(name string, labels ...string) float64 {
 	return m.Gauge.GetValue()
 }
 
-// await scrapes until a value is what it is to be.
+// await scrapes until a value is as wanted.
 func await(t testing.TB, m *observe.Monitor, want float64, name string, labels ...string) scraped {
 	t.Helper()
 	var s scraped
@@ -211,7 +211,7 @@ func TestEverySeriesOfASinkExistsBeforeAnythingHappens(t *testing.T) {
 		for _, histogram := range []string{"waybill_delivery_duration_seconds", "waybill_delivery_lag_seconds", "waybill_delivery_batch_size"} {
 			require.Zero(t, s.value(histogram, sink), histogram)
 		}
-		require.NotEqual(t, -1.0, s.value("waybill_sink_lag_seconds", sink), "it grows from the start, while no database answers")
+		require.NotEqual(t, -1.0, s.value("waybill_sink_lag_seconds", sink), "the lag grows from the start, before the first sample")
 	}
 	for _, op := range forwarder.DatabaseOps() {
 		require.Zero(t, s.value("waybill_database_errors_total", "op="+string(op)))
@@ -278,7 +278,7 @@ func TestNoSeriesNamesAKeyAnIdOrAnError(t *testing.T) {
 	}
 }
 
-func TestASampleShowsWhatWaits(t *testing.T) {
+func TestASampleShowsTheBacklog(t *testing.T) {
 	onEach(t, func(t *testing.T, o *outbox) {
 		m := observe.New(observe.Config{Interval: 10 * time.Millisecond})
 		sampling(t, m)
@@ -331,10 +331,10 @@ func TestAReloadResetsNoTotal(t *testing.T) {
 
 		other := &other{}
 		require.NoError(t, f.Reload(t.Context(), map[string]forwarder.Sink{"events": {Sink: other}, "more": {Sink: byType{}}}, c.Routes))
-		require.Zero(t, f.Stats()[1].Delivered, "the engine's own begin again")
+		require.Zero(t, f.Stats()[1].Delivered, "the engine's own counts restart")
 		s := scrape(t, m)
 		require.Equal(t, 5.0, s.value("waybill_attempts_total", "sink=events", "result=delivered"))
-		require.Zero(t, s.value("waybill_attempts_total", "sink=more", "result=delivered"), "of a new sink")
+		require.Zero(t, s.value("waybill_attempts_total", "sink=more", "result=delivered"), "a new sink has its series")
 		o.publish(t, "order.placed", 1)
 		await(t, m, 6, "waybill_attempts_total", "sink=events", "result=delivered")
 
@@ -345,7 +345,7 @@ func TestAReloadResetsNoTotal(t *testing.T) {
 	})
 }
 
-// other is a sink that is no other one.
+// other is a sink that a reload recognizes as another one.
 type other struct{ _ int }
 
 func (*other) Deliver(context.Context, *notification.Delivery) (notification.Receipt, error) {
@@ -384,10 +384,10 @@ func TestNativeHistogramsAreScrapedBesideClassicBuckets(t *testing.T) {
 		require.NotEmpty(t, h.GetBucket())
 		return
 	}
-	t.Fatal("there is no such histogram")
+	t.Fatal("the histogram is missing")
 }
 
-func TestWhatIsPublishedIsCountedByTypeWhereThatIsAskedFor(t *testing.T) {
+func TestPublishedNotificationsAreCountedByTypeIfConfigured(t *testing.T) {
 	onEach(t, func(t *testing.T, o *outbox) {
 		asked, not := observe.New(observe.Config{Types: true}), observe.New(observe.Config{})
 		for _, m := range []*observe.Monitor{asked, not} {
@@ -418,7 +418,7 @@ func TestTypesBeyondAHundredShareOneSeries(t *testing.T) {
 	require.EqualValues(t, 50, s.value("waybill_published_total", "type=_other"))
 }
 
-func TestJoinedObserversAllHear(t *testing.T) {
+func TestJoinedObserversAreAllCalled(t *testing.T) {
 	t.Parallel()
 	require.Nil(t, observe.Join(nil, nil))
 	o := onSQLite(t)
@@ -435,7 +435,7 @@ func TestJoinedObserversAllHear(t *testing.T) {
 	}, patience, 10*time.Millisecond)
 }
 
-// get asks a probe.
+// get requests a probe.
 func get(t testing.TB, h http.Handler, path string) (code int, body string) {
 	t.Helper()
 	w := httptest.NewRecorder()
@@ -453,7 +453,7 @@ func requireProbe(t testing.TB, m *observe.Monitor, path string, code int, text 
 	}, patience, 10*time.Millisecond, "%s: %s", path, fmt.Sprint(gotCode, got))
 }
 
-func TestAProcessIsReadyOnceItsForwarderReachesTheDatabaseAndUntilItStops(t *testing.T) {
+func TestAProcessIsReadyWhileItsForwarderReachesTheDatabase(t *testing.T) {
 	onEach(t, func(t *testing.T, o *outbox) {
 		m := observe.New(observe.Config{})
 		requireProbe(t, m, "/livez", http.StatusOK, "live")
@@ -491,7 +491,7 @@ type stuck struct {
 
 func (s stuck) Wake(forwarder.Wake) { <-s.leave }
 
-func TestAProcessWhoseLoopDoesNotTurnIsNotLive(t *testing.T) {
+func TestAProcessWhoseLoopStandsStillIsNotLive(t *testing.T) {
 	t.Parallel()
 	o := onSQLite(t)
 	m := observe.New(observe.Config{})

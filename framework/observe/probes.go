@@ -55,7 +55,7 @@ func (m *Monitor) checks() []check {
 	database := check{name: "database"}
 	target, _ := m.watched()
 	if target == nil {
-		schema.err = errors.New("not checked yet")
+		schema.err = errors.New("no check yet")
 		database.err = errors.New("no forwarder has opened the database yet")
 		return []check{running, database, schema}
 	}

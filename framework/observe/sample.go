@@ -14,17 +14,17 @@ import (
 // sampleTimeout limits one sample.
 const sampleTimeout = 5 * time.Second
 
-// sample is the last one that was taken.
+// sample is the last successful sample.
 type sample struct {
 	store.Sample
-	at   time.Time // zero: none was
+	at   time.Time // zero before the first sample
 	took time.Duration
-	// failing says that a later one was tried, and failed.
+	// failing says that samples have failed since then.
 	failing bool
 }
 
-// age is what a sink's lag has grown by since the sample: nothing while samples are taken.
-// Before the first one it is the age of the monitor.
+// age returns how much the lag of sinks has grown since the sample: 0 unless samples fail, and the
+// age of the monitor before the first sample.
 func (s *sample) age(began time.Time) time.Duration {
 	switch {
 	case s.at.IsZero():
@@ -45,7 +45,7 @@ func (m *Monitor) Run(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-m.kick:
+		case <-m.wake:
 		case <-timer.C:
 		}
 	}
@@ -62,11 +62,11 @@ func (m *Monitor) takeSample(ctx context.Context) {
 	}
 }
 
-// sampledTogether is how many of several databases are sampled at once.
+// sampledTogether is how many databases are sampled at once.
 const sampledTogether = 4
 
-// takeSamples samples those of several databases that are open. One that rests is not waked for it: it has been
-// sampled since, and nothing has changed.
+// takeSamples samples all open databases. It does not wake a resting database that was sampled since
+// it began to rest, because nothing has changed there.
 func (m *Monitor) takeSamples(ctx context.Context, target *Target) {
 	databases := target.Databases()
 	known := make(map[string]bool, len(databases))

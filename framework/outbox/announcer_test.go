@@ -17,16 +17,16 @@ import (
 	"github.com/waybill-go/waybill/framework/store/postgres"
 )
 
-// herald is an announcer that counts its calls and calls do, if
-// that is set.
+// herald is an announcer that counts its calls, and calls do if
+// it is set.
 type herald struct {
 	do func(ctx context.Context, number int) error
 
 	mu     sync.Mutex
 	number int
-	most   int // at once
+	most   int // most calls at once
 	now    int
-	last   time.Time // when the last one began
+	last   time.Time // beginning of the last call
 }
 
 func (h *herald) Announce(ctx context.Context) error {
@@ -54,7 +54,7 @@ func (h *herald) announced() int {
 	return h.number
 }
 
-// publish commits one notification, or rolls it back where failure is set.
+// publish commits one notification, or rolls it back if failure is set.
 func publish(t testing.TB, db *sql.DB, p *outbox.Publisher, failure error) {
 	t.Helper()
 	err := p.RunInTx(t.Context(), db, nil, func(ctx context.Context, tx *sql.Tx) error {
@@ -73,7 +73,7 @@ func TestOnlyACommitWithNotificationsIsAnnounced(t *testing.T) {
 		announced <- struct{}{}
 		return nil
 	}}
-	woken := 0 // at once, in the same step that has the announcement made
+	woken := 0 // counts calls of Wake
 	db, _, p := setup(t, outbox.Config{Announcer: h, Wake: func() { woken++ }})
 	publish(t, db, p, errors.New("no"))
 	require.NoError(t, p.RunInTx(t.Context(), db, nil, func(context.Context, *sql.Tx) error { return nil }))
@@ -84,7 +84,7 @@ func TestOnlyACommitWithNotificationsIsAnnounced(t *testing.T) {
 	require.Equal(t, 1, h.announced())
 }
 
-func TestRapidCommitsShareAnnouncementsAndTheLastIsFollowedByOne(t *testing.T) {
+func TestRapidCommitsShareAnnouncementsAndTheLastCommitIsAnnounced(t *testing.T) {
 	t.Parallel()
 	const commits = 1000
 	h := &herald{do: func(context.Context, int) error {
@@ -103,15 +103,15 @@ func TestRapidCommitsShareAnnouncementsAndTheLastIsFollowedByOne(t *testing.T) {
 		defer h.mu.Unlock()
 		return h.last.After(last)
 	}, 10*time.Second, time.Millisecond)
-	h.mu.Lock() // one more may be on its way
+	h.mu.Lock() // one more may be in progress
 	defer h.mu.Unlock()
 	atMost := int(time.Since(began)/(3*time.Millisecond)) + 2
 	t.Logf("%d announcements of %d commits in %s", h.number, commits, time.Since(began))
-	require.LessOrEqual(t, h.number, atMost, "2 ms of rest behind each")
-	require.Equal(t, 1, h.most, "one at a time")
+	require.LessOrEqual(t, h.number, atMost, "a rest of 2 ms after each")
+	require.Equal(t, 1, h.most, "one announcement at a time")
 }
 
-func TestCommitsDuringAnAnnouncementBecomeOneMore(t *testing.T) {
+func TestCommitsDuringAnAnnouncementShareTheNextOne(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		begun, proceed := make(chan struct{}), make(chan struct{})
@@ -128,7 +128,7 @@ func TestCommitsDuringAnAnnouncementBecomeOneMore(t *testing.T) {
 			p.Announce()
 		}
 		synctest.Wait()
-		require.Equal(t, 1, h.announced(), "one in flight")
+		require.Equal(t, 1, h.announced(), "one announcement in progress")
 		proceed <- struct{}{}
 		<-begun
 		proceed <- struct{}{}
@@ -138,10 +138,10 @@ func TestCommitsDuringAnAnnouncementBecomeOneMore(t *testing.T) {
 		p.Announce()
 		<-begun
 		proceed <- struct{}{}
-	}) // which fails if a goroutine is left
+	}) // fails if a goroutine is left
 }
 
-func TestAnAnnouncementIsGivenUpAfterASecondAndDelaysNobody(t *testing.T) {
+func TestAnAnnouncementTimesOutAfterASecondAndDelaysNoPublisher(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		h := &herald{do: func(ctx context.Context, _ int) error {
@@ -155,16 +155,16 @@ func TestAnAnnouncementIsGivenUpAfterASecondAndDelaysNobody(t *testing.T) {
 		p.Announce()
 		synctest.Wait()
 		p.Announce()
-		require.Zero(t, time.Since(began), "it did not wait")
+		require.Zero(t, time.Since(began), "the publisher did not wait")
 		require.Equal(t, 2, woken, "the forwarder of this process is woken at once")
 		time.Sleep(1100 * time.Millisecond)
-		require.Equal(t, 2, h.announced(), "the next one is made when the first is given up")
+		require.Equal(t, 2, h.announced(), "the next announcement begins when the first has timed out")
 		time.Sleep(time.Hour)
 		require.Equal(t, 2, h.announced())
 	})
 }
 
-func TestALogThatAnnouncesDoesSoUnlessThePublisherIsSilent(t *testing.T) {
+func TestALogAnnouncesUnlessThePublisherIsSilent(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		for announcer, want := range map[store.Announcer]int{nil: 1, outbox.Silent: 0} {
@@ -178,13 +178,13 @@ func TestALogThatAnnouncesDoesSoUnlessThePublisherIsSilent(t *testing.T) {
 	})
 }
 
-// announcingLog is a log with an announcer of the test's own.
+// announcingLog is a log that announces to the test.
 type announcingLog struct {
 	outbox.Log
 	*herald
 }
 
-// Not parallel: it looks at all goroutines of the process.
+// Not parallel: it checks all goroutines of the process.
 func TestAnnouncingLeavesNoGoroutines(t *testing.T) {
 	db, _, p := setup(t, outbox.Config{})
 	before := goleak.IgnoreCurrent()

@@ -42,8 +42,8 @@ func BenchmarkPublish(b *testing.B) {
 	}
 }
 
-// It is 29 allocations, and 1,613, of which Watermill's publisher makes 7 in a call. The
-// rest of the bounds is for the race detector, which adds some.
+// Measured are 29 and 1,613 allocations; Watermill's publisher makes 7 of them in a call. The
+// limits are higher because the race detector adds some.
 func TestPublishAllocatesLittle(t *testing.T) { // not in parallel: AllocsPerRun counts those of all goroutines
 	p := newPaperPublisher(t)
 	for n, most := range map[int]float64{1: 36, 100: 2100} {

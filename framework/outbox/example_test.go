@@ -74,14 +74,14 @@ func shop() (db *sql.DB, publisher *outbox.Publisher, end func()) {
 			outbox.Map(func(_ context.Context, e CustomerMoved) ([]any, error) {
 				return []any{AddressChanged{Customer: e.ID, City: e.To}, InvoicesToResend{Customer: e.ID}}, nil
 			}),
-			outbox.Ignore[CustomerGreeted](), // stays inside
+			outbox.Ignore[CustomerGreeted](), // is not published
 		},
 		Metadata: func(ctx context.Context) map[string]string {
-			if cause := notification.Cause(ctx); cause != nil { // in a handler
+			if cause := notification.Cause(ctx); cause != nil { // set in a handler of a notification
 				return map[string]string{notification.MetadataTenant: cause.Metadata.Get(notification.MetadataTenant)}
 			}
 			tenant, _ := ctx.Value(tenantKey{}).(string)
-			return map[string]string{notification.MetadataTenant: tenant} // "" is left out
+			return map[string]string{notification.MetadataTenant: tenant} // an empty value is left out
 		},
 	})
 	check(err)
@@ -138,7 +138,7 @@ func ExamplePublisher_RunUnit() {
 	fmt.Println(err, len(customer.Events()), "events left")
 	show(db)
 
-	// Its version is an old one now: what would be published is rolled back too.
+	// The customer's version is outdated now, so its notifications are rolled back too.
 	customer.Move("Rome")
 	err = publisher.RunUnit(ctx, db, nil, func(ctx context.Context, tx *sql.Tx, u *outbox.Unit) error {
 		u.Track(customer)

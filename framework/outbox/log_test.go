@@ -91,7 +91,7 @@ func TestAStatementHasARowForEachNotification(t *testing.T) {
 	require.Len(t, tx.statements, 2)
 	require.Equal(t, inserting(1500), tx.statements[0].sql)
 	require.Equal(t, inserting(3), tx.statements[1].sql)
-	require.Equal(t, "key-1500", tx.statements[1].args[3], "the second statement goes on where the first ends")
+	require.Equal(t, "key-1500", tx.statements[1].args[3], "the second statement continues after the first")
 }
 
 func TestPublishersInParallelGetTheirOwnStatements(t *testing.T) {
@@ -140,7 +140,7 @@ func TestARowHasTheEnvelopesFieldsInTheOrderOfTheColumns(t *testing.T) {
 	}, tx.statements[0].args)
 }
 
-func TestAppendFillsInWhatIsNotSetAndOnlyReadsTheEnvelopes(t *testing.T) {
+func TestAppendAddsDefaultsWithoutChangingTheEnvelopes(t *testing.T) {
 	t.Parallel()
 	db, s, _ := setup(t, outbox.Config{})
 	woken := 0
@@ -151,7 +151,7 @@ func TestAppendFillsInWhatIsNotSetAndOnlyReadsTheEnvelopes(t *testing.T) {
 		return p.Append(ctx, tx, made...)
 	}))
 	require.Equal(t, 1, woken)
-	require.Empty(t, made[0].ID, "the caller's envelopes stay as they are")
+	require.Empty(t, made[0].ID, "the caller's envelopes are not changed")
 	all := published(t, s)
 	require.Len(t, all, 2)
 	require.Equal(t, "order.placed", all[0].Type)
@@ -162,7 +162,7 @@ func TestAppendFillsInWhatIsNotSetAndOnlyReadsTheEnvelopes(t *testing.T) {
 	require.Equal(t, `{"n":2}`, string(all[1].Payload))
 }
 
-func TestAppendRefusesWhatTheLogCannotHoldBeforeItWrites(t *testing.T) {
+func TestAppendRefusesInvalidEnvelopesBeforeItWrites(t *testing.T) {
 	t.Parallel()
 	p := newPaperPublisher(t)
 	good := notification.Envelope{Type: "a", Payload: []byte(`{}`)}
@@ -186,5 +186,5 @@ func TestAppendRefusesWhatTheLogCannotHoldBeforeItWrites(t *testing.T) {
 		})
 	}
 	require.ErrorIs(t, p.Append(t.Context(), nil, good), outbox.ErrNotTransaction)
-	require.NoError(t, p.Append(t.Context(), new(paperTx)), "none is nothing to do")
+	require.NoError(t, p.Append(t.Context(), new(paperTx)), "a call without envelopes does nothing")
 }

@@ -30,7 +30,7 @@ func (o orderPlaced) Audit() string { return "placed" }
 
 var errNowhere = errors.New("there is no such city")
 
-// customerEvents map the events above to orders, for want of other registered types.
+// customerEvents map the events above to orders, the only registered type.
 var customerEvents = []outbox.Mapping{
 	outbox.Map(func(_ context.Context, e moved) ([]any, error) {
 		switch e.city {
@@ -70,22 +70,22 @@ func publishOnPaper(t *testing.T, c outbox.Config, ctx context.Context, notifica
 	return rows, nil
 }
 
-func TestADomainEventIsPublishedAsItsMappingSays(t *testing.T) {
+func TestADomainEventIsPublishedByItsMapping(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		event any
 		want  []string
 	}{
-		"several":                              {moved{"c-1", "Paris"}, []string{`{"order_id":"c-1","total":1}`, `{"order_id":"c-1","total":2}`}},
-		"none":                                 {moved{"c-1", "London"}, nil},
-		"a pointer to the mapped type":         {&moved{"c-1", "London"}, nil},
-		"a pointer, mapped by pointer":         {&renamed{"c-1"}, []string{`{"order_id":"c-1","total":0}`}},
-		"a value, mapped by pointer":           {renamed{"c-1"}, []string{`{"order_id":"c-1","total":0}`}},
-		"an interface":                         {locked{"Ada"}, []string{`{"order_id":"locked by Ada","total":0}`}},
-		"an interface, by pointer":             {&locked{"Ada"}, []string{`{"order_id":"locked by Ada","total":0}`}},
-		"an interface that the pointer has":    {banned{"Ada"}, []string{`{"order_id":"banned by Ada","total":0}`}},
-		"ignored":                              {viewed{}, nil},
-		"registered, whatever interface it is": {orderPlaced{OrderID: "o-1"}, []string{`{"order_id":"o-1","total":0}`}},
+		"several":                             {moved{"c-1", "Paris"}, []string{`{"order_id":"c-1","total":1}`, `{"order_id":"c-1","total":2}`}},
+		"none":                                {moved{"c-1", "London"}, nil},
+		"a pointer to the mapped type":        {&moved{"c-1", "London"}, nil},
+		"a pointer, mapped by pointer":        {&renamed{"c-1"}, []string{`{"order_id":"c-1","total":0}`}},
+		"a value, mapped by pointer":          {renamed{"c-1"}, []string{`{"order_id":"c-1","total":0}`}},
+		"an interface":                        {locked{"Ada"}, []string{`{"order_id":"locked by Ada","total":0}`}},
+		"an interface, by pointer":            {&locked{"Ada"}, []string{`{"order_id":"locked by Ada","total":0}`}},
+		"an interface that the pointer has":   {banned{"Ada"}, []string{`{"order_id":"banned by Ada","total":0}`}},
+		"ignored":                             {viewed{}, nil},
+		"registered, with a mapped interface": {orderPlaced{OrderID: "o-1"}, []string{`{"order_id":"o-1","total":0}`}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -112,7 +112,7 @@ func TestAMappingOfARegisteredTypeIsAppliedOnce(t *testing.T) {
 	require.Equal(t, "a!", rows[0][3])
 }
 
-func TestOptionsOfAnEventApplyToItsNotificationsBelowTheirOwn(t *testing.T) {
+func TestOptionsOfANotificationTakePrecedenceOverThoseOfItsEvent(t *testing.T) {
 	t.Parallel()
 	rows, err := publishOnPaper(t, outbox.Config{Events: customerEvents}, t.Context(),
 		outbox.With(moved{"c-1", "Paris"}, outbox.Metadata("of", "new"), outbox.Key("k")))
@@ -122,7 +122,7 @@ func TestOptionsOfAnEventApplyToItsNotificationsBelowTheirOwn(t *testing.T) {
 	require.Contains(t, rows[1][6], `"of":"old"`)
 }
 
-func TestWhatCannotBeMappedIsAnErrorThatNamesTheEvent(t *testing.T) {
+func TestAnEventWithoutAMappingIsAnErrorThatNamesIt(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		event any
@@ -156,7 +156,7 @@ func TestMistakesOfMappingsAreReportedAtOnce(t *testing.T) {
 	}
 }
 
-func TestMetadataOfTheContextIsThatOfEachNotification(t *testing.T) {
+func TestEachNotificationHasTheMetadataOfTheContext(t *testing.T) {
 	t.Parallel()
 	type user struct{}
 	calls := 0
@@ -180,11 +180,11 @@ func TestMetadataOfTheContextIsThatOfEachNotification(t *testing.T) {
 	cause := &notification.Envelope{ID: "n-1"}
 	rows, err = publishOnPaper(t, c, notification.WithCause(t.Context(), cause), orderPlaced{OrderID: "a"})
 	require.NoError(t, err)
-	require.Contains(t, rows[0][6], `"causation-id":"n-1","content-type":"application/json","correlation-id":"n-1"`, "a chain stays one")
-	require.NotContains(t, rows[0][6], `"user"`, "it is empty")
+	require.Contains(t, rows[0][6], `"causation-id":"n-1","content-type":"application/json","correlation-id":"n-1"`, "the correlation id is inherited")
+	require.NotContains(t, rows[0][6], `"user"`, "empty values are left out")
 }
 
-func TestMetadataOfTheContextIsCheckedAndItsMapOnlyRead(t *testing.T) {
+func TestMetadataOfTheContextIsCheckedAndNotChanged(t *testing.T) {
 	t.Parallel()
 	shared := map[string]string{"tenant": "a\x00b", "user": ""}
 	_, err := publishOnPaper(t, outbox.Config{Metadata: func(context.Context) map[string]string { return shared }}, t.Context(), orderPlaced{})

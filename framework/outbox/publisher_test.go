@@ -41,7 +41,7 @@ func newTypes(t testing.TB) *registry.Registry {
 	return types
 }
 
-// setup is a migrated database, its store, and a publisher of newTypes.
+// setup returns a migrated database, its store, and a publisher of newTypes.
 func setup(t testing.TB, c outbox.Config) (*sql.DB, *postgres.Store, *outbox.Publisher) {
 	t.Helper()
 	db, err := postgres.OpenDB(postgrestest.DSN(t))
@@ -56,7 +56,7 @@ func setup(t testing.TB, c outbox.Config) (*sql.DB, *postgres.Store, *outbox.Pub
 	return db, s, p
 }
 
-// published reads the whole log.
+// published returns the rows of the log.
 func published(t testing.TB, s store.Log) []notification.Envelope {
 	t.Helper()
 	target, err := s.Probe(t.Context())
@@ -74,7 +74,7 @@ func published(t testing.TB, s store.Log) []notification.Envelope {
 	}
 }
 
-func TestWhatIsPublishedExistsOnlyIfTheTransactionCommits(t *testing.T) {
+func TestANotificationExistsOnlyIfItsTransactionCommits(t *testing.T) {
 	t.Parallel()
 	db, s, p := setup(t, outbox.Config{})
 	for id, end := range map[string]func(*sql.Tx) error{"kept": (*sql.Tx).Commit, "gone": (*sql.Tx).Rollback} {
@@ -187,7 +187,7 @@ func TestBadInputIsRefusedBeforeAnythingIsWritten(t *testing.T) {
 				refused := c.publisher.Publish(ctx, tx, notifications...)
 				require.ErrorIs(t, refused, c.is)
 				require.ErrorContains(t, refused, c.says)
-				return nil // the transaction is still usable, and nothing was written
+				return nil // the transaction is still usable, since nothing was written
 			})
 			require.NoError(t, err)
 		})
@@ -197,7 +197,7 @@ func TestBadInputIsRefusedBeforeAnythingIsWritten(t *testing.T) {
 
 func nan() float64 { zero := 0.0; return zero / zero }
 
-func TestWhatIsNoTransactionIsRefusedWithTheReason(t *testing.T) {
+func TestAValueThatIsNoTransactionIsRefusedWithTheReason(t *testing.T) {
 	t.Parallel()
 	db, s, p := setup(t, outbox.Config{})
 	conn, err := db.Conn(t.Context())
@@ -225,7 +225,7 @@ func TestTheCallersContextBoundsTheInsert(t *testing.T) {
 	defer tx.Rollback()
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	require.Error(t, p.Publish(ctx, tx, orderPlaced{OrderID: "o"}), "it waits for the lock, and longer than the context")
+	require.Error(t, p.Publish(ctx, tx, orderPlaced{OrderID: "o"}), "the INSERT waits for the lock until the context ends")
 	require.Error(t, ctx.Err())
 	require.NoError(t, blocker.Rollback())
 	require.Empty(t, published(t, s))
@@ -260,7 +260,7 @@ func TestABinarySerializerNeedsABinaryColumn(t *testing.T) {
 	require.Equal(t, "héllo", value.GetValue())
 }
 
-func TestWhatIsWrittenIsReportedBeforeTheCommit(t *testing.T) {
+func TestWrittenEnvelopesAreReportedBeforeTheCommit(t *testing.T) {
 	t.Parallel()
 	var reported []string
 	db, _, p := setup(t, outbox.Config{Published: func(envelopes []notification.Envelope) {
@@ -278,7 +278,7 @@ func TestWhatIsWrittenIsReportedBeforeTheCommit(t *testing.T) {
 	require.Equal(t, []string{"order.placed a", "order.placed b", "order.paid c"}, reported)
 	require.NoError(t, tx.Rollback())
 	require.Error(t, p.Publish(t.Context(), tx, orderPlaced{OrderID: "d"}))
-	require.Len(t, reported, 3, "the transaction was over")
+	require.Len(t, reported, 3, "an append to an ended transaction is not reported")
 }
 
 func TestRunInTxWakesTheForwarderOnlyAfterACommitWithNotifications(t *testing.T) {

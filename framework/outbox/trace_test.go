@@ -20,7 +20,7 @@ import (
 
 const remoteParent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
-// remoteSpan is a context with a span of another process.
+// remoteSpan returns a context with a span of another process.
 func remoteSpan(t testing.TB) context.Context {
 	t.Helper()
 	state, err := trace.ParseTraceState("vendor=1")
@@ -36,7 +36,7 @@ func remoteSpan(t testing.TB) context.Context {
 	return baggage.ContextWithBaggage(trace.ContextWithSpanContext(t.Context(), span), bag)
 }
 
-func TestThePublishersTraceGoesIntoMetadataThatHasNone(t *testing.T) {
+func TestThePublishersTraceIsAddedToMetadataWithoutOne(t *testing.T) {
 	t.Parallel()
 	given := map[string]string{"tenant": "acme"}
 	db, s, p := setup(t, outbox.Config{Metadata: func(context.Context) map[string]string { return given }})
@@ -50,8 +50,8 @@ func TestThePublishersTraceGoesIntoMetadataThatHasNone(t *testing.T) {
 	}
 	order := orderPlaced{OrderID: "a"}
 	require.Empty(t, publish(t.Context(), order), "there is no span")
-	require.Equal(t, notification.Metadata{"traceparent": remoteParent, "tracestate": "vendor=1"}, publish(remoteSpan(t), order), "and no baggage")
-	require.Equal(t, map[string]string{"tenant": "acme"}, given, "which is the application's")
+	require.Equal(t, notification.Metadata{"traceparent": remoteParent, "tracestate": "vendor=1"}, publish(remoteSpan(t), order), "without baggage")
+	require.Equal(t, map[string]string{"tenant": "acme"}, given, "the application's map is not changed")
 	require.Equal(t, notification.Metadata{"traceparent": "mine"}, publish(remoteSpan(t), outbox.With(order, outbox.Metadata("traceparent", "mine"))))
 	require.Equal(t, notification.Metadata{"traceparent": "", "tracestate": "x=1"}, publish(remoteSpan(t), outbox.With(order, outbox.Metadata("traceparent", ""), outbox.Metadata("tracestate", "x=1"))))
 	given["traceparent"], given["tracestate"] = "ours", ""
@@ -101,10 +101,10 @@ func TestACallOfPublishIsASpan(t *testing.T) {
 	} {
 		attributes, span = publish(notifications...)
 		require.Equal(t, want, attributes["error.type"])
-		require.Equal(t, sdk.Status{Code: codes.Error}, span.Status(), "the error's text is the caller's")
+		require.Equal(t, sdk.Status{Code: codes.Error}, span.Status(), "the span does not have the text of the error")
 	}
 	require.Error(t, p.RunInTx(t.Context(), db, nil, func(ctx context.Context, tx *sql.Tx) error {
-		_, err := tx.ExecContext(ctx, `SELECT 1/0`) // which the transaction does not survive
+		_, err := tx.ExecContext(ctx, `SELECT 1/0`) // breaks the transaction
 		require.Error(t, err)
 		return p.Publish(ctx, tx, orderPlaced{OrderID: "e"})
 	}))

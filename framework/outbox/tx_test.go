@@ -31,7 +31,7 @@ func setupSQLite(t testing.TB, c outbox.Config) (*sql.DB, *outbox.Publisher) {
 	return db, p
 }
 
-func TestTheForwarderIsWokenWhateverContextTheClosurePublishedWith(t *testing.T) {
+func TestTheForwarderIsWokenWhateverTheContextOfPublish(t *testing.T) {
 	t.Parallel()
 	woken := 0
 	db, _, p := setup(t, outbox.Config{Wake: func() { woken++ }})
@@ -42,7 +42,7 @@ func TestTheForwarderIsWokenWhateverContextTheClosurePublishedWith(t *testing.T)
 	require.Equal(t, 1, woken)
 }
 
-func TestACommitThatFailsWakesNobody(t *testing.T) {
+func TestACommitThatFailsWakesNoForwarder(t *testing.T) {
 	t.Parallel()
 	woken := 0
 	db, s, p := setup(t, outbox.Config{Wake: func() { woken++ }})
@@ -57,7 +57,7 @@ func TestACommitThatFailsWakesNobody(t *testing.T) {
 	require.Empty(t, published(t, s))
 }
 
-func TestATransactionHasTheOptionsThatAreAskedFor(t *testing.T) {
+func TestATransactionHasTheRequestedOptions(t *testing.T) {
 	t.Parallel()
 	woken := 0
 	db, _, p := setup(t, outbox.Config{Wake: func() { woken++ }})
@@ -72,7 +72,7 @@ func TestATransactionHasTheOptionsThatAreAskedFor(t *testing.T) {
 }
 
 // After a conflict with another transaction, the caller runs its transaction again.
-func TestRunInTxRepeatsNothing(t *testing.T) {
+func TestRunInTxDoesNotRetry(t *testing.T) {
 	t.Parallel()
 	db, _, p := setup(t, outbox.Config{})
 	calls, refused := 0, errors.New("serialization failure")
@@ -105,7 +105,7 @@ func TestATransactionThatIsOverIsRefusedWithTheReason(t *testing.T) {
 	require.Empty(t, published(t, s))
 }
 
-func TestACallThatWasMeantOtherwiseSaysHow(t *testing.T) {
+func TestAMisusedCallReturnsAHint(t *testing.T) {
 	t.Parallel()
 	p := newPaperPublisher(t)
 	order := orderPlaced{OrderID: "o"}
@@ -114,19 +114,19 @@ func TestACallThatWasMeantOtherwiseSaysHow(t *testing.T) {
 		is           error
 		says         string
 	}{
-		"a slice":               {[]orderPlaced{order}, registry.ErrUnregistered, "publish slice..."},
-		"a slice of anything":   {[]any{order}, registry.ErrUnregistered, "publish slice..."},
-		"an option":             {outbox.Key("k"), outbox.ErrOption, "With(notification, option)"},
-		"options":               {[]outbox.Option{outbox.Key("k")}, outbox.ErrOption, "With(notification, option)"},
-		"an option in With":     {outbox.With(outbox.Key("k")), outbox.ErrOption, "With(notification, option)"},
-		"no option in With":     {outbox.With(order, nil), outbox.ErrOption, "nil"},
-		"nil in With":           {outbox.With(nil), registry.ErrNil, "publish a value"},
-		"a pointer to nil":      {(*orderPlaced)(nil), registry.ErrNil, "orderPlaced"},
-		"a pointer too many":    {new(*orderPlaced), registry.ErrGoType, "use *outbox_test.orderPlaced"},
-		"an envelope":           {notification.Envelope{Type: "order.placed"}, registry.ErrUnregistered, "use Append"},
-		"a pointer to envelope": {&notification.Envelope{Type: "order.placed"}, registry.ErrUnregistered, "use Append"},
-		"a second transaction":  {new(paperTx), registry.ErrUnregistered, "pass the transaction once"},
-		"an unregistered type":  {struct{ A int }{}, registry.ErrUnregistered, "registry.Register"},
+		"a slice":                {[]orderPlaced{order}, registry.ErrUnregistered, "publish slice..."},
+		"a slice of anything":    {[]any{order}, registry.ErrUnregistered, "publish slice..."},
+		"an option":              {outbox.Key("k"), outbox.ErrOption, "With(notification, option)"},
+		"options":                {[]outbox.Option{outbox.Key("k")}, outbox.ErrOption, "With(notification, option)"},
+		"an option in With":      {outbox.With(outbox.Key("k")), outbox.ErrOption, "With(notification, option)"},
+		"no option in With":      {outbox.With(order, nil), outbox.ErrOption, "nil"},
+		"nil in With":            {outbox.With(nil), registry.ErrNil, "publish a value"},
+		"a pointer to nil":       {(*orderPlaced)(nil), registry.ErrNil, "orderPlaced"},
+		"a pointer to a pointer": {new(*orderPlaced), registry.ErrGoType, "use *outbox_test.orderPlaced"},
+		"an envelope":            {notification.Envelope{Type: "order.placed"}, registry.ErrUnregistered, "use Append"},
+		"a pointer to envelope":  {&notification.Envelope{Type: "order.placed"}, registry.ErrUnregistered, "use Append"},
+		"a second transaction":   {new(paperTx), registry.ErrUnregistered, "pass the transaction once"},
+		"an unregistered type":   {struct{ A int }{}, registry.ErrUnregistered, "registry.Register"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -141,7 +141,7 @@ func TestACallThatWasMeantOtherwiseSaysHow(t *testing.T) {
 }
 
 // The errors do not repeat the messages of the library that writes the row.
-func TestAnErrorOfTheDatabaseComesInOurWords(t *testing.T) {
+func TestAnErrorOfTheDatabaseIsNotRepeated(t *testing.T) {
 	t.Parallel()
 	db, _, p := setup(t, outbox.Config{})
 	small, onFile := setupSQLite(t, outbox.Config{})

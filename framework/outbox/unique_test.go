@@ -85,7 +85,7 @@ func inTx(t *testing.T, db *sql.DB, f func(tx *sql.Tx)) {
 	require.NoError(t, outbox.InTx(t.Context(), db, nil, func(_ context.Context, tx *sql.Tx) error { f(tx); return nil }))
 }
 
-func TestASecondNotificationWithAUniquenessKeyIsRefusedAndTheTransactionGoesOn(t *testing.T) {
+func TestADuplicateIsRefusedAndTheTransactionContinues(t *testing.T) {
 	inEach(t, func(t *testing.T, db, _ *sql.DB, s database, p *outbox.Publisher) {
 		inTx(t, db, func(tx *sql.Tx) { require.NoError(t, p.Publish(t.Context(), tx, once("first", "k"))) })
 		inTx(t, db, func(tx *sql.Tx) {
@@ -97,7 +97,7 @@ func TestASecondNotificationWithAUniquenessKeyIsRefusedAndTheTransactionGoesOn(t
 			require.Equal(t, "k", duplicate.Key)
 			require.WithinDuration(t, time.Now().Add(time.Hour), duplicate.Until, time.Minute)
 			require.ErrorContains(t, err, `order.placed: the uniqueness key "k" is taken until 2`)
-			require.NoError(t, p.Publish(t.Context(), tx, once("third", "a")), "the refused call has taken no other key")
+			require.NoError(t, p.Publish(t.Context(), tx, once("third", "a")), "the refused call used no other key")
 		})
 		require.Equal(t, []string{"first", "third"}, publishedIDs(t, s))
 	})
@@ -113,7 +113,7 @@ func TestAUniquenessKeyTwiceInOneCallIsADuplicate(t *testing.T) {
 	})
 }
 
-func TestAWrapperThatCannotBeAskedStillLearnsOfADuplicate(t *testing.T) {
+func TestAWrapperThatCannotQueryStillReportsADuplicate(t *testing.T) {
 	inEach(t, func(t *testing.T, db, _ *sql.DB, s database, p *outbox.Publisher) {
 		inTx(t, db, func(tx *sql.Tx) {
 			w := onlyExec{tx}
@@ -137,7 +137,7 @@ func (w onlyExec) Commit() error   { return w.tx.Commit() }
 func (w onlyExec) Rollback() error { return w.tx.Rollback() }
 
 // Calls that share keys in different orders do not deadlock, and one of them publishes.
-func TestOfPublishersAtOnceOnePublishes(t *testing.T) {
+func TestOneOfSeveralConcurrentPublishersPublishes(t *testing.T) {
 	inEach(t, func(t *testing.T, db, _ *sql.DB, s database, p *outbox.Publisher) {
 		db.SetMaxOpenConns(8)
 		var published, refused atomic.Int32
@@ -169,7 +169,7 @@ func TestOfPublishersAtOnceOnePublishes(t *testing.T) {
 	})
 }
 
-func TestUniquenessThatMakesNoSenseIsRefusedBeforeAnythingIsWritten(t *testing.T) {
+func TestInvalidUniquenessIsRefusedBeforeAnythingIsWritten(t *testing.T) {
 	inEach(t, func(t *testing.T, db, _ *sql.DB, s database, p *outbox.Publisher) {
 		for name, c := range map[string]struct {
 			option outbox.Option
@@ -180,7 +180,7 @@ func TestUniquenessThatMakesNoSenseIsRefusedBeforeAnythingIsWritten(t *testing.T
 			"negative period": {outbox.Unique("k", -1), outbox.ErrUnique},
 			"long key":        {outbox.Unique(strings.Repeat("k", 1025), time.Hour), notification.ErrInvalid},
 			"NUL":             {outbox.Unique("a\x00b", time.Hour), notification.ErrInvalid},
-			"no UTF-8":        {outbox.Unique("\xff", time.Hour), notification.ErrInvalid},
+			"not UTF-8":       {outbox.Unique("\xff", time.Hour), notification.ErrInvalid},
 		} {
 			inTx(t, db, func(tx *sql.Tx) {
 				err := p.Publish(t.Context(), tx, once("ok", "k"), outbox.With(orderPlaced{OrderID: "o"}, c.option))
@@ -209,7 +209,7 @@ func TestATransactionOfAnotherDatabaseIsNamedAndNothingIsWritten(t *testing.T) {
 			require.ErrorContains(t, err, table+": use a transaction of the database that the outbox was opened on, or migrate this one")
 		}
 
-		// Other errors are what they are.
+		// Other errors are returned unchanged.
 		tx, err := db.BeginTx(t.Context(), nil)
 		require.NoError(t, err)
 		ctx, cancel := context.WithCancel(t.Context())
@@ -230,7 +230,7 @@ func TestATransactionOfAnotherDatabaseIsNamedAndNothingIsWritten(t *testing.T) {
 }
 
 // A trigger of the application that lacks a table does not mean that the outbox lacks one.
-func TestATriggerThatMissesATableIsNoOtherDatabase(t *testing.T) {
+func TestATriggerWithoutItsTableIsNotAnotherDatabase(t *testing.T) {
 	t.Parallel()
 	db, _, p := setup(t, outbox.Config{})
 	_, err := db.ExecContext(t.Context(), `CREATE FUNCTION audit() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN INSERT INTO audits VALUES (1); RETURN NEW; END $$;
@@ -244,7 +244,7 @@ func TestATriggerThatMissesATableIsNoOtherDatabase(t *testing.T) {
 	require.NotErrorIs(t, err, store.ErrOtherDatabase)
 }
 
-func TestAPublisherCancelsWhatItHasScheduled(t *testing.T) {
+func TestAPublisherCancelsScheduledNotifications(t *testing.T) {
 	inEach(t, func(t *testing.T, db, _ *sql.DB, s database, _ *outbox.Publisher) {
 		types := registry.New()
 		require.NoError(t, registry.Register[orderPlaced](types, "order.placed", registry.Aliases("order.was-placed"),
@@ -258,10 +258,10 @@ func TestAPublisherCancelsWhatItHasScheduled(t *testing.T) {
 			require.NoError(t, p.Append(t.Context(), tx, notification.Envelope{ID: "4", Type: "order.was-placed", Key: "b", Payload: []byte("{}"), DeliverAt: time.Now().Add(time.Hour)}))
 			n, err := p.CancelID(t.Context(), onlyExec{tx}, "1")
 			require.NoError(t, err)
-			require.Equal(t, 1, n, "of the same transaction")
+			require.Equal(t, 1, n, "one of the same transaction")
 			n, err = p.CancelKey(t.Context(), tx, "order.placed", "b")
 			require.NoError(t, err)
-			require.Equal(t, 2, n, "with the one of its older name")
+			require.Equal(t, 2, n, "with the notification of its alias")
 			n, err = p.CancelKey(t.Context(), tx, "order.placed", "c")
 			require.NoError(t, err)
 			require.Zero(t, n, "it is not scheduled")
@@ -282,7 +282,7 @@ func TestAPublisherCancelsWhatItHasScheduled(t *testing.T) {
 func second(_ int, err error) error { return err }
 
 // A log that can only append reports that.
-func TestALogThatOnlyAppendsRefusesTheRest(t *testing.T) {
+func TestALogThatOnlyAppendsRefusesOtherOperations(t *testing.T) {
 	t.Parallel()
 	db, s, _ := setup(t, outbox.Config{})
 	p, err := outbox.New(newTypes(t), struct{ outbox.Log }{s}, outbox.Config{Announcer: outbox.Silent})

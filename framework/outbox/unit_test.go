@@ -69,16 +69,16 @@ func payloads(t *testing.T, s store.Log) []string {
 	return all
 }
 
-func TestAUnitPublishesWhatItsAggregatesRecordedAndClearsItAfterTheCommit(t *testing.T) {
+func TestAUnitPublishesRecordedEventsAndClearsThemAfterTheCommit(t *testing.T) {
 	t.Parallel()
 	onEach(t, outbox.Config{}, func(t *testing.T, db *sql.DB, s store.Log, p *outbox.Publisher) {
 		a, b := &order{id: "a"}, &basket{id: "b"}
 		a.place(1)
 		require.NoError(t, p.RunUnit(t.Context(), db, nil, func(_ context.Context, _ *sql.Tx, u *outbox.Unit) error {
 			u.Track(a, b)
-			u.Track(b, a) // again, to no effect
+			u.Track(b, a) // again, without effect
 			b.fill(2)
-			a.place(3) // what is tracked already may go on
+			a.place(3) // a tracked aggregate may record more
 			return nil
 		}))
 		require.Empty(t, a.Events())
@@ -90,11 +90,11 @@ func TestAUnitPublishesWhatItsAggregatesRecordedAndClearsItAfterTheCommit(t *tes
 			u.Track(a, b)
 			return nil
 		}))
-		require.Equal(t, want, payloads(t, s), "nothing is left")
+		require.Equal(t, want, payloads(t, s), "no event is left")
 	})
 }
 
-func TestAUnitThatIsRolledBackKeepsAllAndPublishesTheSameAgain(t *testing.T) {
+func TestAUnitThatIsRolledBackKeepsItsEvents(t *testing.T) {
 	t.Parallel()
 	refused := errors.New("no stock")
 	for name, fail := range map[string]func(ctx context.Context, tx *sql.Tx, u *outbox.Unit, a *order) error{
@@ -110,7 +110,7 @@ func TestAUnitThatIsRolledBackKeepsAllAndPublishesTheSameAgain(t *testing.T) {
 		},
 		"the transaction is over": func(_ context.Context, tx *sql.Tx, _ *outbox.Unit, _ *order) error { return tx.Rollback() },
 		"the commit fails": func(ctx context.Context, tx *sql.Tx, _ *outbox.Unit, _ *order) error {
-			_, err := tx.ExecContext(ctx, `INSERT INTO items VALUES ('no such product')`) // checked by the COMMIT
+			_, err := tx.ExecContext(ctx, `INSERT INTO items VALUES ('no such product')`) // the COMMIT checks it
 			return err
 		},
 	} {
@@ -136,7 +136,7 @@ func TestAUnitThatIsRolledBackKeepsAllAndPublishesTheSameAgain(t *testing.T) {
 					})
 				}
 				if _, err := db.ExecContext(t.Context(), `PRAGMA foreign_keys = ON`); err == nil {
-					db.SetMaxOpenConns(1) // SQLite, where it is a setting of the connection
+					db.SetMaxOpenConns(1) // on SQLite it is a setting of the connection
 				}
 				require.Error(t, try(fail))
 				require.Empty(t, payloads(t, s))
@@ -153,7 +153,7 @@ func TestAUnitThatIsRolledBackKeepsAllAndPublishesTheSameAgain(t *testing.T) {
 
 // A commit whose answer is lost may have succeeded: its notifications must not be published
 // again without checking.
-func TestACommitWhoseAnswerIsLostKeepsWhatIsRecorded(t *testing.T) {
+func TestACommitWhoseAnswerIsLostKeepsTheEvents(t *testing.T) {
 	t.Parallel()
 	db, s, p := setup(t, outbox.Config{})
 	a := &order{id: "a"}
@@ -172,7 +172,7 @@ func TestACommitWhoseAnswerIsLostKeepsWhatIsRecorded(t *testing.T) {
 	require.Empty(t, payloads(t, s))
 }
 
-func TestAUnitServesTransactionsThatTheApplicationBeginsAndCommits(t *testing.T) {
+func TestAUnitWorksInTransactionsOfTheApplication(t *testing.T) {
 	t.Parallel()
 	onEach(t, outbox.Config{}, func(t *testing.T, db *sql.DB, s store.Log, p *outbox.Publisher) {
 		a, b := &order{id: "a"}, &basket{id: "b"}
@@ -184,7 +184,7 @@ func TestAUnitServesTransactionsThatTheApplicationBeginsAndCommits(t *testing.T)
 			tx, err := db.BeginTx(t.Context(), nil)
 			require.NoError(t, err)
 			require.NoError(t, u.Publish(t.Context(), tx))
-			require.Len(t, a.Events(), 1, "a rollback may follow")
+			require.Len(t, a.Events(), 1, "the transaction may still roll back")
 			require.NoError(t, end(tx))
 		}
 		a.place(3) // too late for that transaction
@@ -193,12 +193,12 @@ func TestAUnitServesTransactionsThatTheApplicationBeginsAndCommits(t *testing.T)
 		require.Equal(t, []any{orderPlaced{OrderID: "a", Total: 3}}, a.Events())
 		require.Equal(t, []any{orderPlaced{OrderID: "b", Total: 4}}, b.Events())
 		u.Committed()
-		require.Len(t, a.Events(), 1, "nothing was published since")
+		require.Len(t, a.Events(), 1, "no event was published since then")
 		require.Equal(t, []string{`{"order_id":"a","total":1}`, `{"order_id":"b","total":2}`}, payloads(t, s))
 	})
 }
 
-func TestAUnitWakesTheForwarderAfterTheCommitOnly(t *testing.T) {
+func TestAUnitWakesTheForwarderOnlyAfterTheCommit(t *testing.T) {
 	t.Parallel()
 	woken := 0
 	db, _, p := setup(t, outbox.Config{Wake: func() { woken++ }})
@@ -218,7 +218,7 @@ func TestAUnitWakesTheForwarderAfterTheCommitOnly(t *testing.T) {
 }
 
 // All events of a customer have one key, in all aggregates.
-func TestAggregatesThatShareARecorderKeepTheirOrderAmongEachOther(t *testing.T) {
+func TestAggregatesThatShareARecorderKeepTheOrderOfTheirEvents(t *testing.T) {
 	t.Parallel()
 	db, s, p := setup(t, outbox.Config{})
 	type shared struct{ *outbox.Recorder }
@@ -238,7 +238,7 @@ func TestAggregatesThatShareARecorderKeepTheirOrderAmongEachOther(t *testing.T) 
 	require.Equal(t, []string{"a", "b", "c"}, keys)
 }
 
-func TestAUnitRefusesWhatItCouldNotDoRight(t *testing.T) {
+func TestAUnitRefusesMisuse(t *testing.T) {
 	t.Parallel()
 	db, s, p := setup(t, outbox.Config{})
 	for name, a := range map[string]outbox.Aggregate{"nil": nil, "a nil pointer": (*order)(nil), "a value": copied{}} {
@@ -253,15 +253,15 @@ func TestAUnitRefusesWhatItCouldNotDoRight(t *testing.T) {
 	a.place(1)
 	require.NoError(t, p.RunUnit(t.Context(), db, nil, func(ctx context.Context, tx *sql.Tx, u *outbox.Unit) error {
 		u.Track(a)
-		require.ErrorIs(t, u.Publish(ctx, tx), outbox.ErrUnit, "it would be published twice")
-		u.Committed() // is of no effect
+		require.ErrorIs(t, u.Publish(ctx, tx), outbox.ErrUnit, "the events would be published twice")
+		u.Committed() // has no effect
 		return nil
 	}))
 	require.Len(t, payloads(t, s), 1)
 	require.ErrorIs(t, p.NewUnit().Publish(t.Context(), db), outbox.ErrNotTransaction)
 }
 
-// copied is an aggregate by value, which no == can compare.
+// copied is an aggregate by value that cannot be compared with ==.
 type copied struct{ events []any }
 
 func (c copied) Events() []any   { return c.events }

@@ -82,9 +82,9 @@ func newActionsCancel(p *invocation) *cobra.Command {
 	c := &actionsCancel{acting: acting{looking: looking{invocation: p}}}
 	cmd := &cobra.Command{
 		Use:   "cancel ID",
-		Short: "End a running action",
-		Long: `End an action by its id, whichever process runs it. It stops after the batch that it
-is committing, and what it has done stays done. A cancelled replay cannot be continued.
+		Short: "Cancel a running action",
+		Long: `Cancel an action by its id, in any process. It stops after its current batch, and
+changes already made stay. A cancelled replay cannot be continued.
 
 ` + needsDatabaseOnly,
 		Example: `  waybill actions cancel 0198c2f1-7d2e-7c55-9d6f-0f4d1f2a3b4c`,

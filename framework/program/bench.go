@@ -42,8 +42,8 @@ The bench makes its own tables with random names, waybill_bench_…, and drops t
 the end, also after an error or SIGINT. It reads and writes no other tables. You can
 replace these parts:
 
-  --database   the database in which the tables are made. For a SQLite file the
-               bench makes a file of its own beside it.
+  --database   the database in which to make the tables. For a SQLite file, the
+               bench makes a separate file in the same folder.
   -c           a configuration, with its database and the settings of its tables,
                forwarder and sinks. waybill.yaml is not read unless -c names it. A
                receiver inside the process takes the place of each sink.

@@ -12,7 +12,7 @@ import (
 	"github.com/waybill-go/waybill/framework/program/internal/bench"
 )
 
-// quickly has a bench end soon.
+// quickly has flags for a short bench.
 var quickly = []string{"--rows", "50", "--runs", "1", "--duration", "50ms", "--clients", "1"}
 
 func TestABenchPrintsTablesAndPages(t *testing.T) {
@@ -49,7 +49,7 @@ func TestBenchesAreCompared(t *testing.T) {
 	}
 }
 
-// benchFile is a result of draining to nowhere with each of its figures times a factor.
+// benchFile writes a result of drain, with its figures multiplied by a factor.
 func benchFile(t *testing.T, r bench.Result, factor float64) string {
 	t.Helper()
 	for _, c := range r.Scenarios[0].Cases {
@@ -67,7 +67,7 @@ func benchFile(t *testing.T, r bench.Result, factor float64) string {
 	return file
 }
 
-func TestABenchAgainstAnEarlierResultFailsWhereItIsWorse(t *testing.T) {
+func TestABenchAgainstAnEarlierResultFailsIfItIsWorse(t *testing.T) {
 	t.Parallel()
 	drain := append([]string{"bench", "drain", "--receivers", "noop"}, quickly...)
 	first := waybill(t, append(drain, "--json")...)
@@ -122,7 +122,7 @@ routes: {"*": [partner, mail]}
 `, o.address, url))
 }
 
-func TestConfiguredSinksAreLeftAloneUnlessTheyAreNamed(t *testing.T) {
+func TestConfiguredSinksGetNothingUnlessTheyAreNamed(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, o outbox) {
 		r := newReceiver(t)
@@ -140,7 +140,7 @@ func TestConfiguredSinksAreLeftAloneUnlessTheyAreNamed(t *testing.T) {
 	})
 }
 
-func TestRealSinksAreAskedFor(t *testing.T) {
+func TestDeliveriesToRealSinksNeedConsent(t *testing.T) {
 	t.Parallel()
 	r := newReceiver(t)
 	o := databases["sqlite"](t)
@@ -174,7 +174,7 @@ func TestABenchPublishesANotificationOfTheUsersOwn(t *testing.T) {
 		require.NoError(t, os.WriteFile(data, []byte("{\"order\": \"ü-17\"}\n"), 0o600))
 		got := waybill(t, append([]string{"bench", "drain", "latency", "-c", file, "--sinks", "partner", "--yes", "--type", "order.placed", "--data", data, "--json"}, quickly...)...)
 		require.Zero(t, got.code, got.stderr)
-		require.Contains(t, got.stderr, "It delivers the notification given, of the type order.placed, again and again to the real sink partner.\n")
+		require.Contains(t, got.stderr, "It delivers many copies of the given notification of the type order.placed to the real sink partner.\n")
 		var result bench.Result
 		require.NoError(t, json.Unmarshal([]byte(got.stdout), &result))
 		require.Equal(t, "order.placed", result.Settings.Type)

@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestACaptureIsMadeListedAndEnded(t *testing.T) {
+func TestACaptureIsCreatedListedAndRemoved(t *testing.T) {
 	t.Parallel()
 	o := databases["postgres"](t)
 	migrate := func(args ...string) result {
@@ -48,7 +48,7 @@ func TestACaptureIsMadeListedAndEnded(t *testing.T) {
 	require.Equal(t, result{code: exitFailed, stderr: "waybill: capture orders: it is not captured; waybill migrate --captures lists the tables that are\n"}, migrate("--uncapture", "orders"))
 }
 
-func TestCapturesAreRefusedWhereTheyMakeNoSense(t *testing.T) {
+func TestInvalidCapturesAreRefused(t *testing.T) {
 	t.Parallel()
 	for want, args := range map[string][]string{
 		"--key belongs to --capture":                                    {"--key", "id"},

@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestNothingIsLostWhileSinksAndRoutesChange inserts steadily while sinks come, go,
-// come back, move and are routed otherwise.
+// TestNothingIsLostWhileSinksAndRoutesChange inserts steadily while sinks are added, removed and moved,
+// and routes change.
 func TestNothingIsLostWhileSinksAndRoutesChange(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, o outbox) {
@@ -78,7 +78,7 @@ func TestNothingIsLostWhileSinksAndRoutesChange(t *testing.T) {
 	})
 }
 
-// producer inserts a row each millisecond or so, in turn of these types.
+// producer inserts a row about every millisecond, alternating between types.
 type producer struct {
 	stop chan struct{}
 	done chan error
@@ -112,7 +112,7 @@ func startProducing(t *testing.T, o outbox) *producer {
 	return p
 }
 
-// end returns how many rows are of orders, and how many are not.
+// end returns how many rows have a type of orders, and how many have not.
 func (p *producer) end(t *testing.T) (orders, others int) {
 	t.Helper()
 	close(p.stop)

@@ -16,7 +16,7 @@ import (
 	"github.com/waybill-go/waybill/sinks/email/smtptest"
 )
 
-// mailTemplates is a folder with templates for order.placed.
+// mailTemplates returns a folder with templates for order.placed.
 func mailTemplates(t testing.TB) (folder string) {
 	t.Helper()
 	folder = t.TempDir()
@@ -27,7 +27,7 @@ func mailTemplates(t testing.TB) (folder string) {
 	return folder
 }
 
-func TestConfigCheckAsksEachSink(t *testing.T) {
+func TestConfigCheckChecksEachSink(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
 	database, lines := filepath.Join(folder, "outbox.db"), filepath.Join(folder, "lines.jsonl")
@@ -71,7 +71,7 @@ routes:
 	require.NoFileExists(t, lines)
 }
 
-func TestConfigCheckFailsWhereASinkCannotBeReached(t *testing.T) {
+func TestConfigCheckFailsIfASinkCannotBeReached(t *testing.T) {
 	t.Parallel()
 	file := writeFile(t, fmt.Sprintf(`
 database: sqlite:outbox.db
@@ -144,7 +144,7 @@ func TestConfigCheckListsMistakesAsForwardDoes(t *testing.T) {
 	require.Contains(t, view.Mistakes, mistakeView{file, 5, `routes.a names the unknown sink "mial"; did you mean mail?`})
 }
 
-func TestAKindsKeyInTheWrongPlaceIsToldWhereItBelongs(t *testing.T) {
+func TestAKeyOfAKindInTheWrongPlaceIsExplained(t *testing.T) {
 	t.Parallel()
 	file := writeFile(t, "database: sqlite:outbox.db\nsinks:\n  a:\n    kind: http\n    with:\n    url: https://partner.example\nroutes: {\"*\": [a]}\n")
 	r := waybill(t, "config", "check", "-c", file)
@@ -153,7 +153,7 @@ func TestAKindsKeyInTheWrongPlaceIsToldWhereItBelongs(t *testing.T) {
 	require.Contains(t, r.stderr, "; the kind's settings belong below with\n")
 }
 
-func TestConfigCheckIsToldHowToBeUsed(t *testing.T) {
+func TestWrongUsageOfConfigCheckIsExplained(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		args   []string

@@ -19,7 +19,7 @@ import (
 	"github.com/waybill-go/waybill/framework/observe"
 )
 
-// asked is the status of a page that a token asks for.
+// asked returns the status of a page, requested with a token.
 func asked(t testing.TB, address, method, path, token string) int {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), method, "http://"+address+path, nil)
@@ -33,7 +33,7 @@ func asked(t testing.TB, address, method, path, token string) int {
 	return response.StatusCode
 }
 
-func TestForwardServesTheDashboardToThoseWhomTheConfigurationNames(t *testing.T) {
+func TestForwardServesTheDashboardToConfiguredUsers(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, o outbox) {
 		o.migrate(t)
@@ -54,7 +54,7 @@ func TestForwardServesTheDashboardToThoseWhomTheConfigurationNames(t *testing.T)
 		code, text := page(t, address, "/")
 		require.Equal(t, http.StatusUnauthorized, code, text)
 		for began := time.Now(); asked(t, address, "GET", "/", "a token that stands in a file") == http.StatusServiceUnavailable; time.Sleep(20 * time.Millisecond) {
-			require.Less(t, time.Since(began), patience, "the outbox is looked at for the first time")
+			require.Less(t, time.Since(began), patience, "waiting for the first sample")
 		}
 		require.Equal(t, http.StatusOK, asked(t, address, "GET", "/", "a token that stands in a file"))
 		require.Equal(t, http.StatusForbidden, asked(t, address, "POST", "/", "a token that stands in a file"))
@@ -118,7 +118,7 @@ func TestTheDashboardShowsTheEngineAsItIsConfigured(t *testing.T) {
 	})
 }
 
-func TestAccessIsDecidedByTheAddressOfTheStart(t *testing.T) {
+func TestAReloadDoesNotChangeTheAddressForAccess(t *testing.T) {
 	t.Parallel()
 	f := &forward{address: "0.0.0.0:8090"}
 	a := f.access(config.Observe{Address: "127.0.0.1:8090", Hosts: []string{"waybill.example"}, Auth: config.Auth{

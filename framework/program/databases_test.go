@@ -17,7 +17,8 @@ import (
 	"github.com/waybill-go/waybill/framework/store/sqlite"
 )
 
-// severalDatabases is a configuration of three, with a control database, of which eu and us have tables.
+// severalDatabases returns a configuration with three databases and a control database. eu and us have
+// tables.
 func severalDatabases(t *testing.T) (file, folder string) {
 	t.Helper()
 	folder = t.TempDir()
@@ -45,7 +46,7 @@ func publishTo(t *testing.T, path, id string) {
 	require.NoError(t, err)
 }
 
-func TestCommandsThatLookShowEachOfSeveralDatabases(t *testing.T) {
+func TestReadOnlyCommandsShowEachOfSeveralDatabases(t *testing.T) {
 	t.Parallel()
 	file, folder := severalDatabases(t)
 	publishTo(t, filepath.Join(folder, "us.db"), "one")
@@ -76,7 +77,7 @@ func TestCommandsThatLookShowEachOfSeveralDatabases(t *testing.T) {
 	require.Equal(t, exitFailed, r.code)
 }
 
-func TestCommandsThatChangeSomethingWantOneOfSeveralDatabases(t *testing.T) {
+func TestCommandsThatChangeSomethingNeedOneOfSeveralDatabases(t *testing.T) {
 	t.Parallel()
 	file, folder := severalDatabases(t)
 	for _, args := range [][]string{{"pause", "lines"}, {"parked", "requeue", "--id", "x", "--yes"}, {"forget", "lines", "--yes"}, {"migrate"}} {
@@ -98,7 +99,7 @@ func TestCommandsThatChangeSomethingWantOneOfSeveralDatabases(t *testing.T) {
 	require.NoError(t, err)
 	defer db.Close()
 	var n int
-	require.NoError(t, db.QueryRowContext(t.Context(), `SELECT count(*) FROM waybill_fleet_cursors`).Scan(&n), "its tables have a prefix of their own")
+	require.NoError(t, db.QueryRowContext(t.Context(), `SELECT count(*) FROM waybill_fleet_cursors`).Scan(&n), "the fleet's tables have another prefix")
 }
 
 func TestAQueryOfTheControlDatabaseListsDatabases(t *testing.T) {

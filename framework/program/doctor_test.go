@@ -13,7 +13,7 @@ import (
 	"github.com/waybill-go/waybill/framework/doctor"
 )
 
-// findings are those of a call with --json, by their ids.
+// findings returns the findings of a call with --json, by id.
 func findings(t *testing.T, r result) map[string]doctor.Finding {
 	t.Helper()
 	var all []doctor.Finding
@@ -61,7 +61,7 @@ func TestDoctorsExitCodes(t *testing.T) {
 		r = waybill(t, base...)
 		require.Zero(t, r.code, "a warning: %s", r.stdout)
 		require.Regexp(t, `\n dead +warn +dead: partner: 1\n`, r.stdout)
-		require.Contains(t, r.stdout, "\ndead: A dead delivery is not tried again until a person acts.\n    waybill parked list --state dead --sink partner")
+		require.Contains(t, r.stdout, "\ndead: A dead delivery is not tried again until someone requeues it.\n    waybill parked list --state dead --sink partner")
 		require.Contains(t, r.stdout, "\n    docs/doctor.md#dead\n")
 		r = waybill(t, append(base, "--strict")...)
 		require.Equal(t, exitFailed, r.code)
@@ -96,7 +96,7 @@ func TestDoctorRefusesWrongUsage(t *testing.T) {
 	}
 }
 
-func TestDoctorLooksAtTheDatabaseOfAConfigurationWithMistakes(t *testing.T) {
+func TestDoctorChecksTheDatabaseOfAConfigurationWithMistakes(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, o outbox) {
 		o.migrate(t)
@@ -118,7 +118,7 @@ func TestDoctorLooksAtTheDatabaseOfAConfigurationWithMistakes(t *testing.T) {
 	})
 }
 
-func TestDoctorMakesNoFile(t *testing.T) {
+func TestDoctorCreatesNoFile(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "outbox.db")
 	r := waybill(t, "doctor", "--database", "sqlite:"+path)

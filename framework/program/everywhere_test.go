@@ -16,8 +16,7 @@ import (
 	"github.com/waybill-go/waybill/sinks/kafka/kafkatest"
 )
 
-// handler is a program behind a process sink: it keeps the lines that it gets in a
-// file.
+// handler is the program of a process sink: it writes the lines that it gets to a file.
 const handler = `echo '{"line":"hello","version":1}'
 while read -r line; do
 	case $line in *'"line":"deliver"'*)
@@ -28,8 +27,8 @@ while read -r line; do
 done
 `
 
-// TestPlainSQLReachesEverySink is the main job with nothing but SQL on one side, a
-// sink of each kind on the other, and one file in between.
+// TestPlainSQLReachesEverySink publishes with plain SQL and delivers to a sink of each kind, with one
+// configuration file.
 func TestPlainSQLReachesEverySink(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, o outbox) {
@@ -63,7 +62,7 @@ routes:
   "customer.*": [events, program, archive]
 `, o.address, broker.Brokers[0], topic, endpoint.URL, mailbox.URL(), filepath.Join(folder, "mail"), folder, filepath.Join(folder, "archive")))
 		kinds := ownKinds(t)
-		require.Len(t, kinds.Names(), 7, "a kind more, a sink more; go and function need a program of one's own")
+		require.Len(t, kinds.Names(), 7, "a new kind needs a sink in this test, unless it needs Go code, like go and function")
 		checked := waybill(t, "config", "check", "-c", file)
 		require.Zero(t, checked.code, checked.stdout)
 		require.NotContains(t, checked.stdout, notChecked)
@@ -100,7 +99,7 @@ routes:
 	})
 }
 
-// keysIn lists the keys of a file of lines that is being written.
+// keysIn returns the keys in a file of lines, which may still be written.
 func keysIn(path string) (keys []string) {
 	text, _ := os.ReadFile(path) // it may not be there yet
 	for text := range bytes.Lines(text) {

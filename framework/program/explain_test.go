@@ -13,7 +13,7 @@ import (
 	"github.com/waybill-go/waybill/registry"
 )
 
-// explained has neither a database nor the secrets that it names.
+// explained is a configuration without a database and without the secrets to which it refers.
 const explained = `
 forwarder: {unrouted: %s}
 sinks:
@@ -32,7 +32,7 @@ routes:
   "customer.*": [partner]
 `
 
-func TestConfigExplainTellsSinksAndSettings(t *testing.T) {
+func TestConfigExplainShowsSinksAndSettings(t *testing.T) {
 	t.Parallel()
 	file := writeFile(t, fmt.Sprintf(explained, "park"))
 	r := waybill(t, "config", "explain", "-c", file, "order.placed", "customer.moved", "parcel.lost")
@@ -82,7 +82,7 @@ routes:
     - {sink: partner, when: key == "urgent"}
 `
 
-func TestConfigExplainTellsConditionsAndWhatBecomesOfAPayload(t *testing.T) {
+func TestConfigExplainShowsConditionsAndPayloads(t *testing.T) {
 	t.Parallel()
 	file := writeFile(t, conditional)
 	rules := `order.placed
@@ -121,7 +121,7 @@ func TestConfigExplainTellsConditionsAndWhatBecomesOfAPayload(t *testing.T) {
 	require.JSONEq(t, `{"order": 7, "sum": 120}`, string(views[0].Sinks[1].Sample.Payload))
 }
 
-func TestConfigExplainRefusesASampleThatIsNone(t *testing.T) {
+func TestConfigExplainRefusesAnInvalidSample(t *testing.T) {
 	t.Parallel()
 	file, broken := writeFile(t, conditional), writeFile(t, `{"id": `)
 	r := waybill(t, "config", "explain", "-c", file, "order.placed", "--data", broken)
@@ -134,7 +134,7 @@ func TestConfigExplainRefusesASampleThatIsNone(t *testing.T) {
 	require.Contains(t, r.stderr, "need --data with the payload")
 }
 
-func TestConfigExplainRefusesWhatIsNoTypeAndAWrongFile(t *testing.T) {
+func TestConfigExplainRefusesInvalidTypesAndFiles(t *testing.T) {
 	t.Parallel()
 	file := writeFile(t, "sinks: {a: {kind: http, on_dead: stop}}\nroutes:\n  a: [b]\n")
 	r := waybill(t, "config", "explain", "-c", file, "a")
@@ -149,7 +149,7 @@ func TestConfigExplainRefusesWhatIsNoTypeAndAWrongFile(t *testing.T) {
 	require.Contains(t, r.stderr, `type name "order.*" contains '*'`)
 }
 
-func TestConfigExplainTellsOfAnAliasWhatItTellsOfItsType(t *testing.T) {
+func TestConfigExplainShowsTheSameForAnAlias(t *testing.T) {
 	t.Parallel()
 	types := registry.New()
 	require.NoError(t, registry.Register[struct{}](types, "price.set", registry.Aliases("price.changed")))

@@ -14,7 +14,7 @@ import (
 	"github.com/waybill-go/waybill/framework/program/internal/archive"
 )
 
-// exportable has two rows of 1 March and one of 2 March, and a receipt.
+// exportable writes two rows of 1 March, one of 2 March, and a receipt.
 func exportable(t *testing.T, o outbox) {
 	t.Helper()
 	o.migrate(t)
@@ -53,7 +53,7 @@ func TestExportWritesAPeriod(t *testing.T) {
 		require.Equal(t, "partner", rows[0].Receipts[0].Sink)
 		again := waybill(t, append(day, file)...)
 		require.Equal(t, exitFailed, again.code)
-		require.Contains(t, again.stderr, "replaces no file")
+		require.Contains(t, again.stderr, "does not replace files")
 
 		file = filepath.Join(folder, "partner.jsonl.gz")
 		r = waybill(t, append(day, file, "--sink", "partner", "--type", "order.*", "--json")...)
@@ -70,7 +70,7 @@ func TestExportWritesAPeriod(t *testing.T) {
 	})
 }
 
-func TestExportRefusesWhatMakesNoSense(t *testing.T) {
+func TestExportRefusesInvalidArguments(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, o outbox) {
 		exportable(t, o)

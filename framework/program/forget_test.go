@@ -11,7 +11,7 @@ import (
 	"github.com/waybill-go/waybill/framework/store"
 )
 
-// answer runs a command with someone at its terminal who says text.
+// answer runs a command at a terminal on which a user types text.
 func answer(t *testing.T, text string, args ...string) result {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
@@ -24,7 +24,7 @@ func answer(t *testing.T, text string, args ...string) result {
 	return result{exitCode(err), stdout.String(), stderr.String()}
 }
 
-// leaveTraces makes two sinks as a forwarder that stopped leaves them.
+// leaveTraces creates two sinks as after a forwarder has stopped.
 func (o outbox) leaveTraces(t *testing.T) {
 	t.Helper()
 	o.migrate(t)
@@ -49,7 +49,7 @@ func (o outbox) status(t *testing.T) store.Status {
 	return look
 }
 
-func TestForgetShowsWhatThereIsAndAsks(t *testing.T) {
+func TestForgetShowsWhatItWillDeleteAndAsks(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, o outbox) {
 		o.leaveTraces(t)
@@ -70,7 +70,7 @@ func TestForgetShowsWhatThereIsAndAsks(t *testing.T) {
 	})
 }
 
-func TestForgetNeedsYesWhereNobodyCanBeAsked(t *testing.T) {
+func TestForgetNeedsYesWithoutATerminal(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, o outbox) {
 		o.leaveTraces(t)
@@ -87,7 +87,7 @@ func TestForgetNeedsYesWhereNobodyCanBeAsked(t *testing.T) {
 	})
 }
 
-func TestForgetRefusesASinkThatIsWorkedOn(t *testing.T) {
+func TestForgetRefusesASinkWithAForwarder(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, o outbox) {
 		o.migrate(t)

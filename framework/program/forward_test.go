@@ -54,7 +54,7 @@ func TestForwardOnAnOutboxThatIsNotMigratedFails(t *testing.T) {
 	})
 }
 
-// running is the real program.
+// running is a running process of the program.
 type running struct {
 	*exec.Cmd
 	lines chan string // of stderr, until it ends
@@ -88,15 +88,15 @@ func startIn(t testing.TB, environ []string, args ...string) *running {
 	return p
 }
 
-// wait returns the exit code, once stderr is read to its end.
+// wait reads stderr to its end and returns the exit code.
 func (p *running) wait() int {
-	for range p.lines { //nolint:revive // nobody asked for the rest
+	for range p.lines { //nolint:revive // discards the remaining lines
 	}
 	_ = p.Wait()
 	return p.ProcessState.ExitCode()
 }
 
-// awaitLine waits for a line of stderr that holds a text.
+// awaitLine waits for a line of stderr that contains a text.
 func (p *running) awaitLine(t *testing.T, text string) string {
 	t.Helper()
 	late := time.After(patience)
@@ -211,7 +211,7 @@ func TestForwardStopsWhileItWaitsForTheDatabase(t *testing.T) {
 	require.Zero(t, p.wait())
 }
 
-func TestForwardDoesNotWaitForWhatWillNotComeRight(t *testing.T) {
+func TestForwardDoesNotWaitAfterPermanentErrors(t *testing.T) {
 	t.Parallel()
 	u, err := url.Parse(postgrestest.DSN(t))
 	require.NoError(t, err)
@@ -236,8 +236,7 @@ func TestForwardDoesNotWaitForWhatWillNotComeRight(t *testing.T) {
 	}
 }
 
-// door is an address at which nothing listens until it is opened; then it leads to
-// a database.
+// door is an address at which nothing listens until it is opened; then it leads to a database.
 type door struct {
 	address string
 	port    string
@@ -277,7 +276,7 @@ func (d *door) open(t *testing.T) {
 	})
 }
 
-// pass carries bytes both ways until one side ends.
+// pass copies bytes in both directions until one side ends.
 func (d *door) pass(outside net.Conn) {
 	defer outside.Close()
 	inside, err := net.Dial("tcp", d.target)
@@ -295,7 +294,7 @@ func (d *door) pass(outside net.Conn) {
 	<-done
 }
 
-func TestForwardTakesAChangedConfigurationOverWhileItRuns(t *testing.T) {
+func TestForwardAppliesAChangedConfigurationWhileItRuns(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, o outbox) {
 		o.migrate(t)
@@ -341,7 +340,7 @@ func TestForwardTakesAChangedConfigurationOverWhileItRuns(t *testing.T) {
 	})
 }
 
-func TestForwardReadsFilesAgainThatHoldValues(t *testing.T) {
+func TestAReloadReadsFilesWithValuesAgain(t *testing.T) {
 	t.Parallel()
 	o := databases["sqlite"](t)
 	o.migrate(t)
@@ -368,9 +367,8 @@ func TestForwardReadsFilesAgainThatHoldValues(t *testing.T) {
 	require.Len(t, first.counts, 20)
 }
 
-// One sink that does not open keeps no other from starting, nor ends a forwarder at a
-// reload.
-func TestASinkThatDoesNotOpenKeepsNoOtherWaiting(t *testing.T) {
+// A sink that cannot be opened does not delay other sinks, and does not end a forwarder at a reload.
+func TestASinkThatCannotBeOpenedDelaysNoOther(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, o outbox) {
 		o.migrate(t)
@@ -404,8 +402,8 @@ func TestASinkThatDoesNotOpenKeepsNoOtherWaiting(t *testing.T) {
 	})
 }
 
-// Waiting for another database must not keep later reloads from happening.
-func TestAReloadToADatabaseThatIsAwayIsRefused(t *testing.T) {
+// Waiting for another database must not block later reloads.
+func TestAReloadToADatabaseThatIsDownIsRefused(t *testing.T) {
 	t.Parallel()
 	o := databases["postgres"](t)
 	o.migrate(t)
@@ -431,7 +429,7 @@ func TestAReloadToADatabaseThatIsAwayIsRefused(t *testing.T) {
 	require.Zero(t, f.wait())
 }
 
-func TestForwardWorksOnlyOnTheSinksThatItIsGiven(t *testing.T) {
+func TestForwardWorksOnlyOnTheSinksOfItsFlags(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, o outbox) {
 		o.migrate(t)

@@ -23,7 +23,7 @@ import (
 	"github.com/waybill-go/waybill/framework/program/internal/deploy"
 )
 
-// prometheus is a real server that scrapes a forwarder.
+// prometheus is a real Prometheus server that scrapes a forwarder.
 type prometheus struct{ url string }
 
 func newPrometheus(t *testing.T, scraped string) prometheus {
@@ -56,7 +56,7 @@ scrape_configs: [{job_name: waybill, static_configs: [{targets: [%q]}]}]
 	return prometheus{"http://" + address}
 }
 
-// ask returns the values that a request of the API has, and what is wrong with it.
+// ask returns the values of an API request, or its error.
 func (p prometheus) ask(path string, query url.Values) (json.RawMessage, error) {
 	response, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).PostForm(p.url+path, query)
 	if err != nil {
@@ -80,7 +80,7 @@ func (p prometheus) ask(path string, query url.Values) (json.RawMessage, error) 
 	return answer.Data, nil
 }
 
-// values returns those of a query that are numbers.
+// values returns the numeric values of a query.
 func (p prometheus) values(expression string, instant bool) (numbers int, err error) {
 	path, query, now := "/api/v1/query_range", url.Values{"query": {expression}}, time.Now()
 	if instant {
@@ -114,13 +114,13 @@ func (p prometheus) values(expression string, instant bool) (numbers int, err er
 	return numbers, nil
 }
 
-// query is one of a panel, or of a variable.
+// query is a query of a panel or of a variable.
 type query struct {
 	where, expression, label string
 	instant                  bool
 }
 
-// queriesOf are all of Grafana's dashboard, with values for its variables.
+// queriesOf returns all queries of the Grafana dashboard, with values for its variables.
 func queriesOf(t *testing.T) []query {
 	t.Helper()
 	text, _ := deploy.Text("grafana")
@@ -158,7 +158,7 @@ func queriesOf(t *testing.T) []query {
 	return all
 }
 
-// answered returns nil once Prometheus has data for the query.
+// answered returns nil if Prometheus has data for the query.
 func (q query) answered(p prometheus) error {
 	if q.label == "" {
 		numbers, err := p.values(q.expression, q.instant)
@@ -203,7 +203,7 @@ schedules:
 `, o.address, address, quiet.URL, refusing.URL))
 		o.migrate(t)
 		o.publish(t, 1, 5)
-		// What is dead is in the first sample of the second run.
+		// The dead delivery is in the first sample of the second run.
 		first := start(t, "forward", "-c", path)
 		awaitPage(t, address, "/metrics", http.StatusOK, `waybill_dead_total{reason="refused",sink="failing"} 5`)
 		first.signal(t, syscall.SIGTERM)
@@ -234,7 +234,7 @@ schedules:
 	})
 }
 
-func TestAQueryWithoutDataIsNoticed(t *testing.T) {
+func TestAQueryWithoutDataIsAnError(t *testing.T) {
 	t.Parallel()
 	p := newPrometheus(t, freeAddress(t))
 	require.ErrorContains(t, query{where: "a panel", expression: "waybill_nothing"}.answered(p), "a panel: no data for waybill_nothing")

@@ -23,8 +23,7 @@ import (
 	"github.com/waybill-go/waybill/registry"
 )
 
-// role makes one that has exactly the printed grants, and returns the database's address
-// for it.
+// role creates a role with exactly the printed grants, and returns the database's address with this role.
 func (o outbox) role(t *testing.T, duty string) (address string) {
 	t.Helper()
 	var role string
@@ -50,7 +49,7 @@ func (o outbox) role(t *testing.T, duty string) (address string) {
 	return u.String()
 }
 
-// roleOf is the role of such an address.
+// roleOf returns the role of such an address.
 func roleOf(t *testing.T, address string) string {
 	t.Helper()
 	u, err := url.Parse(address)
@@ -199,7 +198,7 @@ routes: {"order.*": [partner]}
 			require.Equal(t, said, strings.Count(r.stderr, "partitions are neither created nor dropped"), r.stderr)
 			command("forget", "partner", "--yes")
 
-			// No more than that.
+			// The role has no other privileges.
 			for address, refused := range map[string][]string{
 				publisher: {`SELECT payload FROM outbox`, `SELECT metadata FROM outbox_parked`, `DELETE FROM outbox`, `DELETE FROM outbox_cancelled`, `DELETE FROM outbox_unique`, `INSERT INTO outbox (transaction_id, type, payload) VALUES ('5', 'a', '1')`},
 				forwarder: {`INSERT INTO outbox (type, payload) VALUES ('a', '1')`, `UPDATE outbox SET type = 'b'`, `SELECT FROM outbox_actions`},
@@ -246,7 +245,7 @@ func TestPrintedGrantsLetAForwarderSeeTheStandbysTimeline(t *testing.T) {
 	require.NotContains(t, r.stdout, grant, "least privileges")
 }
 
-func TestGrantsAreRefusedWhereTheyMakeNoSense(t *testing.T) {
+func TestInvalidGrantsAreRefused(t *testing.T) {
 	t.Parallel()
 	for want, args := range map[string][]string{
 		"use publisher, consumer, forwarder, scheduler or operator": {"--print-grants", "shop", "--for", "king"},

@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The SDK quotes what it cannot read, which is a secret where a header is written in another form.
-func TestHeadersForACollectorAreInNoLog(t *testing.T) {
+// The SDK quotes headers that it cannot parse, although they may be secret.
+func TestHeadersForACollectorAreNotLogged(t *testing.T) {
 	t.Parallel()
 	for name, environ := range map[string][]string{
 		"metrics":          {"OTEL_METRICS_EXPORTER=otlp", "OTEL_TRACES_EXPORTER=none"},
@@ -45,8 +45,8 @@ func TestHeadersForACollectorAreInNoLog(t *testing.T) {
 	}
 }
 
-// A request whose body never ends holds its connection, also one that is refused.
-func TestAClientThatDoesNotSendItsBodyIsNotWaitedForLong(t *testing.T) {
+// A request whose body never ends keeps its connection, even if it is refused.
+func TestAClientThatDoesNotSendItsBodyTimesOut(t *testing.T) {
 	t.Parallel()
 	o := databases["sqlite"](t)
 	o.migrate(t)

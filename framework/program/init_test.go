@@ -12,14 +12,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// placeholdersSet is an environment for the example.
+// placeholdersSet is an environment for the example configuration.
 var placeholdersSet = []string{
 	"DATABASE_URL=postgres://app@localhost/app",
 	"PARTNER_URL=https://partner.example/hooks",
 	"PARTNER_SECRET=whsec_MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE=",
 }
 
-func TestConfigInitWritesAFileThatNeedsItsPlaceholdersOnly(t *testing.T) {
+func TestConfigInitWritesAFileThatOnlyNeedsItsVariables(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "outbox.yaml")
 	r := waybill(t, "config", "init", file)
@@ -38,7 +38,7 @@ func TestConfigInitWritesAFileThatNeedsItsPlaceholdersOnly(t *testing.T) {
 	}
 }
 
-// switchedOn is the example without the # of every line that is a setting.
+// switchedOn returns the example without the # before settings.
 func switchedOn() string {
 	return regexp.MustCompile(`(?m)^#( *[^ #\n])`).ReplaceAllStringFunc(example, func(begin string) string {
 		if strings.HasPrefix(begin, "# ") && !strings.HasPrefix(begin, "#  ") {
@@ -48,14 +48,14 @@ func switchedOn() string {
 	})
 }
 
-func TestTheExamplesSettingsMakeSenseOnceSwitchedOn(t *testing.T) {
+func TestTheSettingsOfTheExampleAreValid(t *testing.T) {
 	t.Parallel()
 	text := strings.Replace(switchedOn(), "./mail", mailTemplates(t), 1)
 	r := waybillWith(t, placeholdersSet, "config", "check", "--offline", "-c", writeFile(t, text))
 	require.Zero(t, r.code, r.stderr)
 	require.Equal(t, 6, strings.Count(r.stdout, "\n"), "five sinks: %s", r.stdout)
 
-	// What the example calls the values that hold anyway does hold.
+	// The values that the example calls defaults are the defaults.
 	usual := waybillWith(t, placeholdersSet, "config", "explain", "order.placed", "-c", writeFile(t, example))
 	for _, line := range []string{"#      types:", `#        "order.*": {max_attempts: 20}`, "#    rate:", `#  "*": [lines, program]`} {
 		text = regexp.MustCompile(`(?m)^`+regexp.QuoteMeta(line[1:])+`.*$`).ReplaceAllString(text, "")
@@ -65,7 +65,7 @@ func TestTheExamplesSettingsMakeSenseOnceSwitchedOn(t *testing.T) {
 	require.Zero(t, usual.code, usual.stderr)
 }
 
-func TestConfigInitOverwritesNothing(t *testing.T) {
+func TestConfigInitDoesNotOverwriteFiles(t *testing.T) {
 	t.Parallel()
 	file := writeFile(t, "mine")
 	r := waybill(t, "config", "init", file)

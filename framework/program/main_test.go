@@ -24,7 +24,7 @@ import (
 	"github.com/waybill-go/waybill/sinks"
 )
 
-// patience is how long a test waits for what should happen at once.
+// patience is how long a test waits for something that should happen at once.
 const patience = 30 * time.Second
 
 // binary is the program, built once for the tests that need a process.
@@ -57,7 +57,7 @@ func complain(err error) int {
 	return 1
 }
 
-// result is what a command left behind.
+// result is the exit code and the output of a command.
 type result struct {
 	code           int
 	stdout, stderr string
@@ -76,7 +76,7 @@ func waybillWith(t testing.TB, environ []string, args ...string) result {
 	return result{code, stdout.String(), stderr.String()}
 }
 
-// ownKinds are those of the program without options.
+// ownKinds returns the kinds of the program without options.
 func ownKinds(t testing.TB) *sinks.Set {
 	t.Helper()
 	made, err := partsOf(nil)
@@ -90,7 +90,7 @@ type outbox struct {
 	db      *sql.DB
 }
 
-// databases are the dialects that commands are tested on.
+// databases are the databases on which commands are tested.
 var databases = map[string]func(t testing.TB) outbox{
 	"postgres": func(t testing.TB) outbox {
 		dsn := postgrestest.DSN(t)
@@ -108,7 +108,7 @@ var databases = map[string]func(t testing.TB) outbox{
 	},
 }
 
-// onEach runs a test on each dialect.
+// onEach runs a test on each database.
 func onEach(t *testing.T, test func(t *testing.T, o outbox)) {
 	t.Helper()
 	for name, open := range databases {
@@ -119,14 +119,14 @@ func onEach(t *testing.T, test func(t *testing.T, o outbox)) {
 	}
 }
 
-// migrate makes the tables.
+// migrate creates the tables.
 func (o outbox) migrate(t testing.TB) {
 	t.Helper()
 	r := waybill(t, "migrate", "--database", o.address)
 	require.Zero(t, r.code, r.stderr)
 }
 
-// publish inserts rows as any program would: type, key and payload only.
+// publish inserts rows as any program can: with type, key and payload only.
 func (o outbox) publish(t testing.TB, first, last int) {
 	t.Helper()
 	tx, err := o.db.BeginTx(t.Context(), nil)
@@ -140,7 +140,7 @@ func (o outbox) publish(t testing.TB, first, last int) {
 	require.NoError(t, tx.Commit())
 }
 
-// config writes a configuration that forwards everything to an address.
+// config writes a configuration that forwards everything to an address, and returns its path.
 func (o outbox) config(t testing.TB, lease, url string) (path string) {
 	t.Helper()
 	return writeFile(t, fmt.Sprintf(`
@@ -163,7 +163,7 @@ func writeFile(t testing.TB, text string) (path string) {
 	return path
 }
 
-// receiver is a destination that counts what it got, by body.
+// receiver is a destination that counts its deliveries by body.
 type receiver struct {
 	*httptest.Server
 
@@ -193,14 +193,14 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 	r.changed = make(chan struct{})
 }
 
-// bodies returns how many different bodies came, and what to wait on for more.
+// bodies returns how many different bodies have arrived, and a channel that is closed at the next arrival.
 func (r *receiver) bodies() (int, <-chan struct{}) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return len(r.counts), r.changed
 }
 
-// await waits until the receiver has got that many different bodies.
+// await waits until the receiver has received a number of different bodies.
 func (r *receiver) await(t testing.TB, wanted int) {
 	t.Helper()
 	late := time.After(patience)
@@ -217,7 +217,7 @@ func (r *receiver) await(t testing.TB, wanted int) {
 	}
 }
 
-// forwarding is a forward command that runs in this process.
+// forwarding is a forward command that is running in this process.
 type forwarding struct {
 	stop   context.CancelFunc
 	result chan result
@@ -236,7 +236,7 @@ func startForward(t *testing.T, args ...string) *forwarding {
 	return f
 }
 
-// end stops the command as a signal would and returns what it left.
+// end stops the command like a signal, and returns its result.
 func (f *forwarding) end(t *testing.T) result {
 	t.Helper()
 	f.stop()

@@ -12,7 +12,7 @@ import (
 	"github.com/waybill-go/waybill/framework/store/sqlite"
 )
 
-func TestMigrateTwiceSaysThatNothingIsToDo(t *testing.T) {
+func TestASecondMigrateHasNothingToDo(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, o outbox) {
 		r := waybill(t, "migrate", "--database", o.address)
@@ -30,14 +30,14 @@ func TestMigrateTwiceSaysThatNothingIsToDo(t *testing.T) {
 	})
 }
 
-func TestPrintedSQLMakesTheSameOutbox(t *testing.T) {
+func TestPrintedSQLCreatesTheSameOutbox(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, o outbox) {
 		r := waybill(t, "migrate", "--print", "--database", o.address)
 		require.Zero(t, r.code, r.stderr)
 		require.Contains(t, r.stdout, `CREATE TABLE "outbox" `)
 
-		// As SQL clients do: all of it, as it is.
+		// SQL clients send the whole text.
 		_, err := o.db.ExecContext(t.Context(), r.stdout)
 		require.NoError(t, err)
 
@@ -56,7 +56,7 @@ func TestPrintedSQLSuitsPsql(t *testing.T) {
 	t.Parallel()
 	psql, err := exec.LookPath("psql")
 	if err != nil {
-		t.Log("there is no psql here; lib/pq has to do in TestPrintedSQLMakesTheSameOutbox")
+		t.Log("there is no psql here; lib/pq has to do in TestPrintedSQLCreatesTheSameOutbox")
 		return
 	}
 	o := databases["postgres"](t)
@@ -73,7 +73,7 @@ func TestPrintedSQLSuitsPsql(t *testing.T) {
 	require.True(t, s.BinaryPayload())
 }
 
-// psqlAddress leaves out what only lib/pq knows.
+// psqlAddress removes parameters that only lib/pq accepts.
 func psqlAddress(t *testing.T, address string) string {
 	t.Helper()
 	u, err := url.Parse(address)
@@ -84,7 +84,7 @@ func psqlAddress(t *testing.T, address string) string {
 	return u.String()
 }
 
-func TestPrintNeedsNoDatabaseToBeThere(t *testing.T) {
+func TestPrintNeedsNoDatabase(t *testing.T) {
 	t.Parallel()
 	for _, address := range []string{"postgres://nobody@127.0.0.1:1/nothing", "sqlite:/does/not/exist.db"} {
 		r := waybill(t, "migrate", "--print", "--database", address)

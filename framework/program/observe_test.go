@@ -19,7 +19,7 @@ import (
 	"github.com/waybill-go/waybill/framework/program/internal/deploy"
 )
 
-// freeAddress is one of this machine at which nothing listens.
+// freeAddress returns a local address at which nothing listens.
 func freeAddress(t testing.TB) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -38,7 +38,7 @@ func observed(t testing.TB, path string) (address string) {
 	return address
 }
 
-// page is what the program serves; 0 if it does not answer.
+// page requests a page; the code is 0 if the program does not answer.
 func page(t testing.TB, address, path string) (code int, body string) {
 	t.Helper()
 	response, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Get("http://" + address + path)
@@ -59,7 +59,7 @@ func awaitPage(t testing.TB, address, path string, code int, text string) {
 	}, patience, 20*time.Millisecond, "%s %d %s", path, code, text)
 }
 
-func TestForwardServesMetricsAndProbesBeforeTheDatabaseIsThere(t *testing.T) {
+func TestForwardServesMetricsAndProbesBeforeTheDatabaseIsUp(t *testing.T) {
 	t.Parallel()
 	o := databases["postgres"](t)
 	o.migrate(t)
@@ -159,7 +159,7 @@ func TestHealthWithoutAnAddressIsWrongUsage(t *testing.T) {
 	require.Contains(t, r.stderr, "observe.address is \"here\"")
 }
 
-// systemd is a socket to which a service sends how it does.
+// systemd is a socket to which a service sends its state.
 type systemd struct {
 	path     string
 	messages chan string
@@ -205,7 +205,7 @@ func (s *systemd) await(t testing.TB, text string) string {
 	}
 }
 
-func TestSystemdIsTold(t *testing.T) {
+func TestSystemdIsNotified(t *testing.T) {
 	t.Parallel()
 	o := databases["sqlite"](t)
 	o.migrate(t)
@@ -225,7 +225,7 @@ func TestSystemdIsTold(t *testing.T) {
 	require.Zero(t, p.wait())
 }
 
-func TestPrintPrintsWhatThereIs(t *testing.T) {
+func TestPrintPrintsTheArtifacts(t *testing.T) {
 	t.Parallel()
 	for name := range deploy.Names() {
 		r := waybill(t, "print", name)
@@ -240,14 +240,14 @@ func TestPrintPrintsWhatThereIs(t *testing.T) {
 	}
 }
 
-func TestTheUnitIsRight(t *testing.T) {
+func TestTheSystemdUnitIsValid(t *testing.T) {
 	t.Parallel()
 	analyze, err := exec.LookPath("systemd-analyze")
 	if err != nil {
 		t.Skip("THE UNIT IS NOT CHECKED: there is no systemd-analyze; it comes with the package systemd")
 	}
 	text, _ := deploy.Text("systemd")
-	// What it names has to exist.
+	// The files that it names must exist.
 	text = regexp.MustCompile(`(?m)^(Exec\w+=)waybill `).ReplaceAllString(text, "${1}/bin/true ")
 	unit := filepath.Join(t.TempDir(), "waybill.service")
 	require.NoError(t, os.WriteFile(unit, []byte(text), 0o600))

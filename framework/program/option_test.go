@@ -21,7 +21,7 @@ import (
 
 type orderPlaced struct{ Order int }
 
-// supplied is a sink of kind go that sends what it gets.
+// supplied is a sink of kind go that sends its deliveries to a channel.
 func supplied(got chan<- string) func(sinks.Instance) (sinks.Sink, error) {
 	return func(in sinks.Instance) (sinks.Sink, error) {
 		return sinks.Func(func(_ context.Context, d *notification.Delivery) (notification.Receipt, error) {
@@ -39,7 +39,7 @@ func own(ctx context.Context, options []Option, args ...string) result {
 	return result{code, stdout.String(), stderr.String()}
 }
 
-func TestAProgramsOwnPartsAreDeliveredTo(t *testing.T) {
+func TestAProgramDeliversToItsOwnKindsSinksAndFunctions(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, o outbox) {
 		types := registry.New()
@@ -84,7 +84,7 @@ routes:
 	})
 }
 
-func TestTheStockProgramReadsAConfigurationOfAnother(t *testing.T) {
+func TestTheStockProgramReadsTheConfigurationOfAnotherProgram(t *testing.T) {
 	t.Parallel()
 	file := writeFile(t, fmt.Sprintf(`
 database: "sqlite:%s"
@@ -109,7 +109,7 @@ routes:
 	require.Contains(t, refused.stderr, "only the program that does knows all types and their aliases: run that one, with --sink archive")
 }
 
-func TestMistakesOfTheProgramAreNamed(t *testing.T) {
+func TestMistakesInOptionsAreReported(t *testing.T) {
 	t.Parallel()
 	r := own(t.Context(), []Option{
 		Kinds(httpsink.Kind(), sinks.Kind{Name: "empty"}), Sink("a", supplied(nil)), Sink("a", supplied(nil)), Sink("b", nil),
@@ -125,7 +125,7 @@ func TestMistakesOfTheProgramAreNamed(t *testing.T) {
 	}
 }
 
-func TestConstructorsThatMakeNothingAreMistakes(t *testing.T) {
+func TestConstructorsThatReturnNilAreMistakes(t *testing.T) {
 	t.Parallel()
 	file := writeFile(t, "database: sqlite:a.db\nsinks:\n  a: {kind: go}\n  b: {kind: go}\n  c: {kind: go}\n  d: {kind: go}\nroutes: {\"*\": [a, b, c, d]}\n")
 	r := own(t.Context(), []Option{

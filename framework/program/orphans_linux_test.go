@@ -12,15 +12,15 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// leaver is a program that counts the zombies of process 1, and leaves two processes
-// behind: one in its group, one in another.
+// leaver is a program that counts the zombies of process 1, and leaves two processes behind: one in its
+// process group, one in another.
 const leaver = `cat /proc/[0-9]*/stat 2>/dev/null | grep -c ') Z 1 ' >>zombies
 setsid sleep 0.01 </dev/null >/dev/null 2>&1 &
 sleep 0.01 &
 exit 1
 `
 
-// In a container without an init.
+// In a container without an init, the program is process 1.
 func TestForwardAsProcess1LeavesNoZombies(t *testing.T) {
 	t.Parallel()
 	contained := []string{"-Urpf", "--mount-proc", "--kill-child"}

@@ -17,7 +17,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// otlpServer is a collector of OpenTelemetry that takes one signal, as OTLP over HTTP has it.
+// otlpServer is an OpenTelemetry collector of one signal, for OTLP over HTTP.
 type otlpServer struct {
 	*httptest.Server
 
@@ -26,7 +26,7 @@ type otlpServer struct {
 	headers  http.Header
 }
 
-// newOTLPServer calls take, under the server's lock, with what came in request.
+// newOTLPServer returns a server that decodes each request into request and calls take with its lock held.
 func newOTLPServer(t testing.TB, path string, request proto.Message, take func()) *otlpServer {
 	t.Helper()
 	s := &otlpServer{resource: make(map[string]string)}
@@ -45,14 +45,14 @@ func newOTLPServer(t testing.TB, path string, request proto.Message, take func()
 	return s
 }
 
-// describe keeps what is said of the one who sends.
+// describe keeps the attributes of the sender.
 func (s *otlpServer) describe(r *resource.Resource) {
 	for _, a := range r.GetAttributes() {
 		s.resource[a.Key] = a.Value.GetStringValue()
 	}
 }
 
-// metricsCollector keeps the last metrics of each name that it is sent.
+// metricsCollector keeps the last metrics with each name.
 type metricsCollector struct {
 	*otlpServer
 	metrics map[string]*wire.Metric
@@ -76,7 +76,7 @@ func newMetricsCollector(t testing.TB) *metricsCollector {
 	return c
 }
 
-// delivered is how many attempts at the sink partner have delivered.
+// delivered returns the number of successful attempts at the sink partner.
 func (c *metricsCollector) delivered() float64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -115,7 +115,7 @@ func TestMetricsAreSentToACollector(t *testing.T) {
 	})
 }
 
-// sumOf is how many values there are in a histogram.
+// sumOf returns the number of values in a histogram.
 func sumOf(m *wire.Metric) (n uint64) {
 	for _, p := range m.GetExponentialHistogram().GetDataPoints() {
 		n += p.Count
@@ -123,7 +123,7 @@ func sumOf(m *wire.Metric) (n uint64) {
 	return n
 }
 
-func TestOneEndpointIsForTracesAndMetricsUnlessOneOfThemIsSwitchedOff(t *testing.T) {
+func TestOneEndpointGetsTracesAndMetricsUnlessOneIsSwitchedOff(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		environ         []string
@@ -172,7 +172,7 @@ func TestTheLastMetricsAreSentAtTheEnd(t *testing.T) {
 	require.Equal(t, 3.0, c.delivered())
 }
 
-func TestACollectorOfMetricsThatHangsHoldsUpNothing(t *testing.T) {
+func TestAHangingCollectorOfMetricsDelaysNothing(t *testing.T) {
 	t.Parallel()
 	o := databases["sqlite"](t)
 	o.migrate(t)
@@ -196,7 +196,7 @@ func TestACollectorOfMetricsThatHangsHoldsUpNothing(t *testing.T) {
 	require.Less(t, time.Since(began), 15*time.Second, "3 s, on a busy machine")
 }
 
-func TestACollectorOfMetricsThatComesLaterIsLoggedOnce(t *testing.T) {
+func TestACollectorOfMetricsThatStartsLaterIsLoggedOnce(t *testing.T) {
 	t.Parallel()
 	o := databases["sqlite"](t)
 	o.migrate(t)
@@ -231,7 +231,7 @@ func TestACollectorOfMetricsThatComesLaterIsLoggedOnce(t *testing.T) {
 	require.Zero(t, f.wait())
 }
 
-func TestAnEndpointForMetricsThatIsNoURLIsWrongUsage(t *testing.T) {
+func TestAnEndpointForMetricsThatIsNotAURLIsWrongUsage(t *testing.T) {
 	t.Parallel()
 	o := databases["sqlite"](t)
 	o.migrate(t)
@@ -241,6 +241,6 @@ func TestAnEndpointForMetricsThatIsNoURLIsWrongUsage(t *testing.T) {
 		all += line + "\n"
 	}
 	require.Equal(t, exitUsage, f.wait())
-	require.Contains(t, all, "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT is no URL such as http://localhost:4318")
+	require.Contains(t, all, "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT is not a URL such as http://localhost:4318")
 	require.NotContains(t, all, "secret")
 }

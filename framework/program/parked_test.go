@@ -14,8 +14,8 @@ import (
 	"github.com/waybill-go/waybill/framework/store"
 )
 
-// leaveParked makes a sink with three dead deliveries, of which two have one key,
-// one that is blocked and one without a route.
+// leaveParked creates a sink with three dead deliveries, two of them with the same key, a blocked one, and
+// an unrouted one.
 func (o outbox) leaveParked(t *testing.T) {
 	t.Helper()
 	o.migrate(t)
@@ -33,7 +33,7 @@ func (o outbox) leaveParked(t *testing.T) {
 	}
 }
 
-// states lists what is parked as "id state", in log order.
+// states lists the parked deliveries as "id state", in log order.
 func (o outbox) states(t *testing.T) (states []string) {
 	t.Helper()
 	r := waybill(t, "parked", "list", "--json", "--database", o.address)
@@ -81,7 +81,7 @@ $`, r.stdout)
 	})
 }
 
-func TestRequeueShowsWhatThereIsAndAsks(t *testing.T) {
+func TestRequeueShowsTheCountAndAsks(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, o outbox) {
 		o.leaveParked(t)
@@ -107,7 +107,7 @@ func TestRequeueShowsWhatThereIsAndAsks(t *testing.T) {
 	})
 }
 
-func TestDiscardAndSkipTakeAwayWhatTheySay(t *testing.T) {
+func TestDiscardAndSkipDeleteWhatTheyShow(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, o outbox) {
 		o.leaveParked(t)
@@ -123,7 +123,7 @@ func TestDiscardAndSkipTakeAwayWhatTheySay(t *testing.T) {
 	})
 }
 
-func TestBulkActionsRefuseWhatTheyCannotDo(t *testing.T) {
+func TestBulkActionsRefuseInvalidArguments(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, o outbox) {
 		o.leaveParked(t)
@@ -176,7 +176,7 @@ func TestRequeueReachesARunningForwarder(t *testing.T) {
 	})
 }
 
-func TestReplayAsksForNothingButWhatGoesToTheSink(t *testing.T) {
+func TestReplayCoversOnlyTypesOfTheSink(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, o outbox) {
 		o.migrate(t)
@@ -215,7 +215,7 @@ func TestReplayAsksForNothingButWhatGoesToTheSink(t *testing.T) {
 	})
 }
 
-func TestAnInterruptedReplaySaysHowToGoOn(t *testing.T) {
+func TestAnInterruptedReplayShowsHowToContinue(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, o outbox) {
 		o.migrate(t)
@@ -240,7 +240,7 @@ func TestAnInterruptedReplaySaysHowToGoOn(t *testing.T) {
 		require.Contains(t, line, fmt.Sprintf("replayed %d of 20 deliveries, then stopped; continue with waybill replay --continue %s", action.Count, action.ID))
 		require.Len(t, o.states(t), int(action.Count))
 
-		// The rate is the action's: what is left would take too long for a test.
+		// The continued replay has the rate of the action, too slow to wait for in a test.
 		_, err := o.db.ExecContext(t.Context(), `UPDATE outbox_actions SET filter = replace(filter`+o.asText()+`, '"rate"', '"was"')`+o.asJSON())
 		require.NoError(t, err)
 		r := waybill(t, "replay", "--continue", action.ID, "--yes", "-c", config)
@@ -265,7 +265,7 @@ func (o outbox) asText() string {
 
 func (o outbox) asJSON() string { return strings.Replace(o.asText(), "text", "jsonb", 1) }
 
-func TestPauseHoldsDeliveriesBackAndResumeGoesOn(t *testing.T) {
+func TestPauseStopsDeliveriesAndResumeContinuesThem(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, o outbox) {
 		o.migrate(t)
@@ -314,7 +314,7 @@ func TestAnActionIsCancelledByItsID(t *testing.T) {
 	})
 }
 
-func TestWhyTellsWhereANotificationIs(t *testing.T) {
+func TestWhyShowsWhereANotificationIs(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, o outbox) {
 		o.migrate(t)
@@ -330,9 +330,9 @@ func TestWhyTellsWhereANotificationIs(t *testing.T) {
 		require.Eventually(t, func() bool { return len(o.status(t).Parked) == 1 }, patience, 10*time.Millisecond)
 		require.Zero(t, f.end(t).code)
 		r = waybill(t, "why", "mine", "-c", config)
-		require.Regexp(t, `^id: +mine\ntype: +order.placed\nkey: +k\noffset: +1\noccurred on: .*\n\n SINK +WHERE +WHY\n partner +settled +settled: delivered, or skipped when the sink was new, or discarded by an operator \(receipts are not kept\)\n$`, r.stdout)
+		require.Regexp(t, `^id: +mine\ntype: +order.placed\nkey: +k\noffset: +1\noccurred on: .*\n\n SINK +WHERE +WHY\n partner +settled +delivered, or skipped when the sink was new, or discarded by an operator \(receipts are not kept\)\n$`, r.stdout)
 		r = waybill(t, "why", "mine", "--database", o.address)
-		require.Regexp(t, `(?m)^ partner +settled +settled: delivered, or not for this sink$`, r.stdout)
+		require.Regexp(t, `(?m)^ partner +settled +delivered, or not for this sink$`, r.stdout)
 		r = waybill(t, "why", "lost", "-c", config)
 		require.Regexp(t, `(?m)^ _unrouted +no route +no route matched parcel.lost when it was read`, r.stdout)
 		r = waybill(t, "why", "nobody's", "--json", "-c", config)

@@ -16,7 +16,7 @@ import (
 	"github.com/waybill-go/waybill/sinks/email/smtptest"
 )
 
-// mailFiles are the templates of the preview's tests, by their paths.
+// mailFiles has the templates of the preview's tests, by path.
 var mailFiles = map[string]string{
 	"layout.html.tmpl":                `<img src="cid:logo.png">{{template "content" .}}`,
 	"default/logo.png":                "PNG",
@@ -40,7 +40,7 @@ var mailFiles = map[string]string{
 	"customer.moved/attachments.tmpl": "",
 }
 
-// previewed writes a configuration, whose secrets are not at hand, and a payload.
+// previewed writes a configuration, whose secrets are missing, and a payload.
 func previewed(t *testing.T, payload string) (config, data string) {
 	t.Helper()
 	folder := t.TempDir()
@@ -89,7 +89,7 @@ func TestMailPreviewShowsHeaderTextAndFiles(t *testing.T) {
 	}
 }
 
-func TestMailPreviewIsWhatIsSent(t *testing.T) {
+func TestMailPreviewEqualsTheSentMail(t *testing.T) {
 	t.Parallel()
 	config, data := previewed(t, order)
 	r := waybill(t, "mail", "preview", "order.placed", "-c", config, "--data", data, "--metadata", "tenant=acme", "--id", "42", "--eml")
@@ -171,11 +171,11 @@ func TestMailPreviewReadsTheStandardInput(t *testing.T) {
 	require.Equal(t, "Danke für 17.\n", out.String())
 }
 
-func TestMailPreviewWarnsOfWhatARecipientWouldMiss(t *testing.T) {
+func TestMailPreviewWarnsOfMissingParts(t *testing.T) {
 	t.Parallel()
 	config, data := previewed(t, `{"order": 17}`)
 	r := waybill(t, "mail", "preview", "order.placed", "-c", config, "--data", data, "--locale", "de", "--text")
-	require.Equal(t, result{stdout: "Danke für 17.\n", stderr: "waybill: warning: order.placed/to.tmpl gave no recipient, so the mail would not be sent\n"}, r)
+	require.Equal(t, result{stdout: "Danke für 17.\n", stderr: "waybill: warning: the result of order.placed/to.tmpl has no recipient, so the mail would not be sent\n"}, r)
 
 	config, data = previewed(t, `{"image": "gone", "reply": "b@example.com"}`)
 	r = waybill(t, "mail", "preview", "customer.moved", "-c", config, "--data", data, "--html")
@@ -208,7 +208,7 @@ func TestMailPreviewOpensTheBrowser(t *testing.T) {
 	require.Contains(t, r.stderr, "no browser could be opened")
 }
 
-func TestMailPreviewTellsWhatIsWrong(t *testing.T) {
+func TestMailPreviewReportsMistakes(t *testing.T) {
 	t.Parallel()
 	config, data := previewed(t, `{}`)
 	several := writeFile(t, "sinks: {a: {kind: email}, b: {kind: email}, c: {kind: kafka}}\nroutes: {x: [a, b], y: [c]}\n")

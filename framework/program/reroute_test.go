@@ -11,7 +11,7 @@ import (
 	"github.com/waybill-go/waybill/framework/store"
 )
 
-func TestARouteThatIsAddedLaterTakesUpWhatHadNone(t *testing.T) {
+func TestARouteThatIsAddedLaterGetsUnroutedNotifications(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, o outbox) {
 		o.migrate(t)

@@ -27,7 +27,7 @@ schedules: {report: {%s, type: report.due, payload: {at: "{{tick}}"}}}
 `, o.address, url, when)
 }
 
-func TestForwardersPublishWhatIsScheduledOnce(t *testing.T) {
+func TestForwardersPublishEachTickOnce(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, o outbox) {
 		o.migrate(t)
@@ -63,7 +63,7 @@ func TestForwardersPublishWhatIsScheduledOnce(t *testing.T) {
 
 func (o outbox) countTicks(t *testing.T) int { return o.count(t, `SELECT count(*) FROM outbox`) }
 
-func TestSIGHUPWhileTheProgramWaitsForItsDatabaseIsHeeded(t *testing.T) {
+func TestSIGHUPTakesEffectWhileTheProgramWaitsForItsDatabase(t *testing.T) {
 	t.Parallel()
 	database := postgrestest.DSN(t)
 	require.Zero(t, waybill(t, "migrate", "--database", database).code)
@@ -83,7 +83,7 @@ func TestSIGHUPWhileTheProgramWaitsForItsDatabaseIsHeeded(t *testing.T) {
 	require.Zero(t, f.wait())
 }
 
-func TestSIGHUPTakesOtherSchedulesOver(t *testing.T) {
+func TestSIGHUPAppliesChangedSchedules(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, o outbox) {
 		o.migrate(t)
@@ -105,7 +105,7 @@ func TestSIGHUPTakesOtherSchedulesOver(t *testing.T) {
 	})
 }
 
-func TestPeopleListAndActOnSchedules(t *testing.T) {
+func TestSchedulesAreListedAndChanged(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, o outbox) {
 		o.migrate(t)
@@ -154,7 +154,7 @@ func TestPeopleListAndActOnSchedules(t *testing.T) {
 	})
 }
 
-func TestRolesOfSchedulersDoTheirWork(t *testing.T) {
+func TestTheGrantsOfASchedulerAreSufficient(t *testing.T) {
 	t.Parallel()
 	for name, partitionRows := range map[string]string{"one table": "0", "partitioned": "10"} {
 		t.Run(name, func(t *testing.T) {

@@ -14,7 +14,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// schema is what the program prints, ready to judge.
+// schema returns the schema that the program prints, compiled.
 func schema(t testing.TB) *jsonschema.Schema {
 	t.Helper()
 	r := waybill(t, "config", "schema")
@@ -28,7 +28,7 @@ func schema(t testing.TB) *jsonschema.Schema {
 	return compiled
 }
 
-// judge validates a YAML text as an editor does.
+// judge validates a YAML text like an editor.
 func judge(t testing.TB, s *jsonschema.Schema, text string) error {
 	t.Helper()
 	var value any
@@ -42,8 +42,8 @@ func judge(t testing.TB, s *jsonschema.Schema, text string) error {
 
 var yamlBlock = regexp.MustCompile("(?ms)^```yaml\n(.*?)^```")
 
-// completed makes whole configurations of an example that shows settings of a kind
-// only: those below a sink, or one to a line that stand below with.
+// completed makes whole configurations from an example that has only settings of a kind: those of a
+// sink, or lines of settings below with.
 func completed(example, kind string) (all []string) {
 	head := "sinks:\n  example:\n    kind: " + kind + "\n"
 	switch {
@@ -59,7 +59,7 @@ func completed(example, kind string) (all []string) {
 	return all
 }
 
-func TestTheSchemaTakesEveryExampleOfTheDocumentation(t *testing.T) {
+func TestTheSchemaAcceptsEveryExampleOfTheDocumentation(t *testing.T) {
 	t.Parallel()
 	s := schema(t)
 	pages, err := filepath.Glob("../../docs/*.md")
@@ -82,7 +82,7 @@ func TestTheSchemaTakesEveryExampleOfTheDocumentation(t *testing.T) {
 	require.Greater(t, found, 10)
 }
 
-func TestTheSchemaTakesWhatTheProgramWrites(t *testing.T) {
+func TestTheSchemaAcceptsWhatTheProgramWrites(t *testing.T) {
 	t.Parallel()
 	s := schema(t)
 	require.NoError(t, judge(t, s, example))
@@ -93,9 +93,8 @@ func TestTheSchemaTakesWhatTheProgramWrites(t *testing.T) {
 	require.NoError(t, judge(t, s, r.stdout))
 }
 
-// TestTheSchemaTakesWhatForwardTakes has ways to write a value that a schema forgets
-// easily.
-func TestTheSchemaTakesWhatForwardTakes(t *testing.T) {
+// These are forms of values that a schema easily misses.
+func TestTheSchemaAcceptsWhatForwardAccepts(t *testing.T) {
 	t.Parallel()
 	text := `
 database: "file:database"
@@ -122,7 +121,7 @@ routes:
 	require.NoError(t, judge(t, schema(t), text))
 }
 
-func TestTheSchemaRefusesWhatIsNoConfiguration(t *testing.T) {
+func TestTheSchemaRefusesInvalidConfigurations(t *testing.T) {
 	t.Parallel()
 	s := schema(t)
 	for text, at := range map[string]string{
@@ -169,9 +168,8 @@ func places(e *jsonschema.ValidationError) []string {
 	return all
 }
 
-// TestForwardTakesTheSchemasChoicesAndNoOthers tries each value of each key that
-// has choices.
-func TestForwardTakesTheSchemasChoicesAndNoOthers(t *testing.T) {
+// The test tries each value of each key with choices.
+func TestForwardAcceptsOnlyTheChoicesOfTheSchema(t *testing.T) {
 	t.Parallel()
 	var document map[string]any
 	require.NoError(t, json.Unmarshal([]byte(waybill(t, "config", "schema").stdout), &document))
@@ -221,9 +219,8 @@ func eachChoice(schema map[string]any, path string, visit func(path string, choi
 	}
 }
 
-// TestDefaultsInWordsAreThoseThatHold compares what descriptions say with what the
-// structs have.
-func TestDefaultsInWordsAreThoseThatHold(t *testing.T) {
+// The test compares the defaults in descriptions with those of the structs.
+func TestDefaultsInDescriptionsAreCorrect(t *testing.T) {
 	t.Parallel()
 	inWords := regexp.MustCompile(`Default (.*)$`)
 	compared := 0

@@ -9,7 +9,7 @@ import (
 	"github.com/waybill-go/waybill/sinks/httpsink"
 )
 
-// mastersFile is a configuration whose other secrets are not at hand.
+// mastersFile writes a configuration whose other secrets are missing.
 const mastersFile = `
 database: ${DATABASE}
 sinks:
@@ -43,7 +43,7 @@ func TestConfigSecretPrintsWhatOneReceiverGets(t *testing.T) {
 	require.JSONEq(t, `{"secrets": ["`+first+`", "`+second+`"]}`, r.stdout)
 }
 
-func TestConfigSecretSaysWhatIsMissing(t *testing.T) {
+func TestConfigSecretReportsWhatIsMissing(t *testing.T) {
 	t.Parallel()
 	file := writeFile(t, mastersFile)
 	for args, want := range map[string]string{

@@ -16,7 +16,7 @@ type tagged struct {
 	tag  string
 }
 
-// taggedFields walks through the structs that a kind is configured by.
+// taggedFields walks the configuration structs of a kind.
 func taggedFields(t reflect.Type, path ...string) (all []tagged) {
 	for i := range t.NumField() {
 		f := t.Field(i)
@@ -31,7 +31,7 @@ func taggedFields(t reflect.Type, path ...string) (all []tagged) {
 	return all
 }
 
-// shaped is a text as a value of the field.
+// shaped returns a text as a value of the field.
 func (f tagged) shaped(text string) any {
 	switch f.is.Kind() {
 	case reflect.Slice:
@@ -42,7 +42,7 @@ func (f tagged) shaped(text string) any {
 	return text
 }
 
-// below puts a value where the field stands.
+// below puts a value at the place of the field.
 func (f tagged) below(value any) map[string]any {
 	for i := len(f.path) - 1; i > 0; i-- {
 		value = map[string]any{f.path[i]: value}
@@ -50,7 +50,7 @@ func (f tagged) below(value any) map[string]any {
 	return map[string]any{f.path[0]: value}
 }
 
-// wrongValues hold hunter2 where it is a secret, and make as many mistakes as there are.
+// wrongValues has invalid values with the secret hunter2, of many kinds.
 var wrongValues = []any{
 	"hunter2", "hunter2 hünter2", "hunter2\x00", "hunter2\nhunter2", "whsec_hunter2", "whsk_hunter2", "whpk_hunter2",
 	"https://user:hunter2@", "https://user:hunter2/x@host", "https://user:hunter2@host:bad/", "https://host:99999/hunter2?hunter2#hunter2",
@@ -59,7 +59,7 @@ var wrongValues = []any{
 	[]any{"hunter2"}, []any{"p", []any{"hunter2"}}, map[string]any{"hunter2x": map[string]any{"a": "hunter2"}},
 }
 
-// TestNoMistakeQuotesASecret gives each secret of each kind each wrong value.
+// The test sets each secret of each kind to each invalid value.
 func TestNoMistakeQuotesASecret(t *testing.T) {
 	t.Parallel()
 	kinds := ownKinds(t)

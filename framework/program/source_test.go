@@ -15,8 +15,8 @@ import (
 	"github.com/waybill-go/waybill/sinks/kafka/kafkatest"
 )
 
-// A forwarder reads a topic, with its cursors in either database, and people look at it, and have it deliver again, as
-// with an outbox.
+// A forwarder reads a topic, with its cursors in either database. The commands that inspect and
+// requeue work as with an outbox.
 func TestASecondStageIsForwardedAndOperated(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, o outbox) {
@@ -72,7 +72,7 @@ routes: {"order.*": [partner]}
 		r = waybill(t, "replay", "-c", config, "--sink", "partner", "--since", "1h", "--dry-run")
 		require.Equal(t, result{stdout: "would replay 10 deliveries\n"}, r)
 		r = waybill(t, "replay", "-c", config, "--sink", "partner", "--from", topic+"/9@3", "--dry-run")
-		require.Contains(t, r.stderr, topic+"/9@3: there is no such partition")
+		require.Contains(t, r.stderr, topic+"/9@3: the source does not read this partition")
 		r = waybill(t, "replay", "-c", config, "--sink", "partner", "--from", topic+"/1@2", "--dry-run")
 		require.Equal(t, result{stdout: "would replay 3 deliveries\n"}, r, "of the five of the partition")
 		r = waybill(t, "replay", "-c", config, "--sink", "partner", "--since", "1h", "--yes")
@@ -84,7 +84,7 @@ routes: {"order.*": [partner]}
 	})
 }
 
-// least is how often the rarest body came.
+// least returns how often the rarest body has arrived.
 func (r *receiver) least() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -24,7 +24,7 @@ func TestStatusBeforeMigrateSaysWhatToRun(t *testing.T) {
 	})
 }
 
-func TestStatusMakesNoFile(t *testing.T) {
+func TestStatusCreatesNoFile(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "outbox.db")
 	r := waybill(t, "status", "--database", "sqlite:"+path)
@@ -135,7 +135,7 @@ oldest row:  3, of 2026-01-02 12:00:00Z
 `, b.String())
 }
 
-func TestStatusNamesTheDestinationsThatHoldUpTheirOwn(t *testing.T) {
+func TestStatusNamesThrottledAndFailingDestinations(t *testing.T) {
 	t.Parallel()
 	var b bytes.Buffer
 	printStatus(&b, store.Status{}, []store.Condition{
@@ -161,7 +161,7 @@ func TestStatusHasALineForEachForwarderWithTheSumsOverItsSinks(t *testing.T) {
 `, b.String())
 }
 
-func TestStatusAsJSONHasWhatEachForwarderDidForEachSink(t *testing.T) {
+func TestStatusAsJSONHasTheWorkOfEachForwarderForEachSink(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, o outbox) {
 		o.migrate(t)

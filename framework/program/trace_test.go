@@ -15,7 +15,7 @@ import (
 	"github.com/waybill-go/waybill/framework/admin"
 )
 
-// insert publishes in plain SQL, with a cause.
+// insert publishes with plain SQL, with a causation id.
 func (o outbox) insert(t *testing.T, id, typ, correlation, causation string) {
 	t.Helper()
 	metadata := "{}"

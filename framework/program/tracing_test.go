@@ -15,7 +15,7 @@ import (
 	wire "go.opentelemetry.io/proto/otlp/trace/v1"
 )
 
-// spanCollector keeps the spans that it is sent.
+// spanCollector keeps the spans that it receives.
 type spanCollector struct {
 	*otlpServer
 	spans []*wire.Span
@@ -77,7 +77,7 @@ func TestTheProgramSendsItsSpansToACollector(t *testing.T) {
 	})
 }
 
-func TestACollectorThatHangsHoldsUpNothing(t *testing.T) {
+func TestAHangingCollectorDelaysNothing(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, o outbox) {
 		o.migrate(t)
@@ -104,7 +104,7 @@ func TestACollectorThatHangsHoldsUpNothing(t *testing.T) {
 	})
 }
 
-func TestACollectorOfSpansThatComesLaterIsLoggedOnce(t *testing.T) {
+func TestACollectorOfSpansThatStartsLaterIsLoggedOnce(t *testing.T) {
 	t.Parallel()
 	o := databases["sqlite"](t)
 	o.migrate(t)
@@ -143,7 +143,7 @@ func TestACollectorOfSpansThatComesLaterIsLoggedOnce(t *testing.T) {
 	require.Zero(t, f.wait())
 }
 
-func TestTracingIsOffUnlessItIsAskedFor(t *testing.T) {
+func TestTracingIsOffByDefault(t *testing.T) {
 	t.Parallel()
 	o := databases["sqlite"](t)
 	o.migrate(t)

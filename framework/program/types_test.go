@@ -12,7 +12,7 @@ import (
 
 type typedPaid struct{ Order string }
 
-func TestTypesTellsWhereEachGoes(t *testing.T) {
+func TestTypesShowsTheSinksOfEachType(t *testing.T) {
 	t.Parallel()
 	file := writeFile(t, conditional)
 	offline := waybill(t, "types", "-c", file, "--offline")
@@ -27,7 +27,7 @@ func TestTypesTellsWhereEachGoes(t *testing.T) {
 	require.Contains(t, r.stderr, "leave one out")
 }
 
-func TestTypesCountsThoseOfTheLog(t *testing.T) {
+func TestTypesCountsTheLog(t *testing.T) {
 	t.Parallel()
 	file := writeFile(t, conditional)
 	onEach(t, func(t *testing.T, o outbox) {

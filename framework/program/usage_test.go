@@ -17,7 +17,7 @@ import (
 // nowhere is an address at which nothing listens.
 const nowhere = "postgres://app:hunter2@127.0.0.1:1/app?sslmode=disable"
 
-func TestErrorsAreOneLineAndHaveTheirCode(t *testing.T) {
+func TestErrorsAreOneLineAndHaveAnExitCode(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		args   []string
@@ -74,7 +74,7 @@ func TestMistakesOfTheFileAreListed(t *testing.T) {
 	require.Equal(t, 5, entry.Line)
 }
 
-func TestErrorsAreJSONWhereLogsAre(t *testing.T) {
+func TestErrorsAreJSONIfLogsAre(t *testing.T) {
 	t.Parallel()
 	r := waybill(t, "status", "--database", nowhere, "--log-format", "json")
 	require.Equal(t, exitFailed, r.code)
@@ -95,7 +95,7 @@ func TestWaybillYamlInTheFolderIsTheDefault(t *testing.T) {
 	require.FileExists(t, filepath.Join(folder, "here.db"))
 }
 
-func TestVersionTellsWhatItWasBuiltFrom(t *testing.T) {
+func TestVersionShowsTheBuild(t *testing.T) {
 	t.Parallel()
 	output, err := exec.CommandContext(t.Context(), binary, "version", "--json").Output()
 	require.NoError(t, err)
@@ -111,7 +111,7 @@ func TestVersionTellsWhatItWasBuiltFrom(t *testing.T) {
 	require.Equal(t, b.String()+"\n", string(output))
 }
 
-func TestVersionShowsTheLicencesOfWhatIsLinked(t *testing.T) {
+func TestVersionShowsTheLicencesOfLinkedModules(t *testing.T) {
 	t.Parallel()
 	r := waybill(t, "version", "--licenses")
 	require.Zero(t, r.code, r.stderr)
@@ -141,7 +141,7 @@ func TestReferencesAreCurrent(t *testing.T) {
 	}
 }
 
-func TestEachCommandOfTheRunbookIsOneThatThereIs(t *testing.T) {
+func TestEachCommandOfTheRunbookExists(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../../docs/operations.md")
 	require.NoError(t, err)
@@ -169,7 +169,7 @@ func TestEachCommandOfTheRunbookIsOneThatThereIs(t *testing.T) {
 	}
 }
 
-func TestTheSinksPageLeadsToEachSinksOwn(t *testing.T) {
+func TestTheSinksPageLinksToThePageOfEachSink(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../../docs/sinks.md")
 	require.NoError(t, err)

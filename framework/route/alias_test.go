@@ -16,7 +16,7 @@ type (
 	stockLanded struct{}
 )
 
-// renamed is a registry in which price.set once had the names price.changed and Price.
+// renamed returns a registry in which price.set has the aliases price.changed and Price.
 func renamed(t *testing.T) *registry.Registry {
 	t.Helper()
 	types := registry.New()
@@ -30,9 +30,9 @@ func renamed(t *testing.T) *registry.Registry {
 func TestAnAliasIsRoutedAsItsType(t *testing.T) {
 	t.Parallel()
 	for pattern, names := range map[string][]string{
-		"price.set":     {"Price", "price.changed", "price.set"}, // by its name
-		"price.changed": {"Price", "price.changed", "price.set"}, // by an older one
-		"price.*":       {"Price"},                               // the others begin with it
+		"price.set":     {"Price", "price.changed", "price.set"}, // by its present name
+		"price.changed": {"Price", "price.changed", "price.set"}, // by an alias
+		"price.*":       {"Price"},                               // a prefix of the other names
 		"*":             nil,
 	} {
 		t.Run(pattern, func(t *testing.T) {
@@ -49,14 +49,14 @@ func TestAnAliasIsRoutedAsItsType(t *testing.T) {
 				require.True(t, admitted, "%s: a condition sees the present name", typ)
 				shaped, err := table.To("events").Shape(&notification.Envelope{Type: typ})
 				require.NoError(t, err)
-				require.Equal(t, typ, shaped.Type, "the sink gets what is stored")
+				require.Equal(t, typ, shaped.Type, "the sink gets the stored name")
 			}
 			require.Equal(t, names, table.Filter("events").Names)
 		})
 	}
 }
 
-func TestOtherTypesThanTheAliasesStayWhereTheyWere(t *testing.T) {
+func TestAliasesDoNotAffectOtherTypes(t *testing.T) {
 	t.Parallel()
 	table, err := route.New(route.Routes{"price.set": route.To("events")}, []string{"events"}, renamed(t))
 	require.NoError(t, err)
@@ -65,7 +65,7 @@ func TestOtherTypesThanTheAliasesStayWhereTheyWere(t *testing.T) {
 	require.False(t, table.Filter("events").Matches("price.dropped"))
 }
 
-func TestTheNamesOfATypeAreFoundByEachOfThem(t *testing.T) {
+func TestEachNameOfATypeHasAllNames(t *testing.T) {
 	t.Parallel()
 	table, err := route.New(route.Routes{"*": route.To("events")}, []string{"events"}, renamed(t))
 	require.NoError(t, err)
@@ -77,7 +77,7 @@ func TestTheNamesOfATypeAreFoundByEachOfThem(t *testing.T) {
 	require.Equal(t, []string{"no.such"}, table.Names("no.such"))
 }
 
-func TestWithoutARegistryNamesAreJustNames(t *testing.T) {
+func TestWithoutARegistryThereAreNoAliases(t *testing.T) {
 	t.Parallel()
 	table, err := route.New(route.Routes{"price.set": route.To("events")}, []string{"events"}, nil)
 	require.NoError(t, err)

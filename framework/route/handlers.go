@@ -71,12 +71,12 @@ func (h *handlers) check(pattern string) error {
 	return h.problem(pattern, "not "+pattern, "add a handler, or remove "+h.sink+" from the route")
 }
 
-func (h *handlers) problem(pattern, missing, wayOut string) error {
+func (h *handlers) problem(pattern, missing, hint string) error {
 	names := make([]string, len(h.handled))
 	for i, typ := range h.handled {
 		names[i] = typ.Name
 	}
-	return fmt.Errorf("routes.%s: %w: %s handles %s, %s: %s", pattern, ErrNoHandler, h.sink, strings.Join(names, ", "), missing, wayOut)
+	return fmt.Errorf("routes.%s: %w: %s handles %s, %s: %s", pattern, ErrNoHandler, h.sink, strings.Join(names, ", "), missing, hint)
 }
 
 // has reports whether there is a handler for a type.

@@ -21,7 +21,7 @@ func placed(payload string) *notification.Envelope {
 	}
 }
 
-func TestConditionsAskAnyPartOfANotification(t *testing.T) {
+func TestConditionsCanUseAllPartsOfANotification(t *testing.T) {
 	t.Parallel()
 	order := placed(`{"id": 12345678901234567, "total": 120.5, "lines": [{"sku": "a"}, {"sku": "b"}], "customer": {"country": "DE"}, "gift": null}`)
 	for when, want := range map[string]bool{
@@ -59,7 +59,7 @@ func TestConditionsAskAnyPartOfANotification(t *testing.T) {
 	}
 }
 
-func TestWhatCannotBeAskedIsAnErrorAndNeitherYesNorNo(t *testing.T) {
+func TestAConditionThatCannotBeEvaluatedIsAnError(t *testing.T) {
 	t.Parallel()
 	for when, want := range map[string]string{
 		`payload.total > 100`:          "expression: routes.*: when: invalid operation: <nil> > int (1:15)",
@@ -87,11 +87,11 @@ func TestWhatCannotBeAskedIsAnErrorAndNeitherYesNorNo(t *testing.T) {
 	_, err = table.To("a").Admits(placed("\x08\x01"))
 	require.ErrorContains(t, err, "expression: routes.*: when: the payload is not JSON, which expressions need: invalid character")
 	admitted, err := table.To("b").Admits(placed("\x08\x01"))
-	require.NoError(t, err, "what does not ask for the payload does not read it")
+	require.NoError(t, err, "a condition that does not use the payload does not decode it")
 	require.True(t, admitted)
 }
 
-func TestWhatIsWrongWithExpressionsIsToldAtOnce(t *testing.T) {
+func TestAllMistakesOfExpressionsAreReportedAtOnce(t *testing.T) {
 	t.Parallel()
 	_, err := route.New(route.Routes{"order.*": {
 		{Sink: "a", When: `payload.total >`},
@@ -110,7 +110,7 @@ payload.x: expression: "payload.": unexpected end of expression (1:8)
 payload.y: expression: "tenant": unknown name tenant (1:1)`)
 }
 
-func TestAPayloadIsPickedAndTheRestStays(t *testing.T) {
+func TestARulePicksAPayloadAndKeepsTheRest(t *testing.T) {
 	t.Parallel()
 	table, err := route.New(route.Routes{"order.placed": {{Sink: "partner", Payload: map[string]string{
 		"order":    `payload.id`,
@@ -133,7 +133,7 @@ func TestAPayloadIsPickedAndTheRestStays(t *testing.T) {
 		string(shaped.Payload))
 	require.True(t, json.Valid(shaped.Payload))
 	require.Equal(t, "application/json", shaped.Metadata["content-type"])
-	require.Equal(t, before.Payload, order.Payload, "the log's is not touched")
+	require.Equal(t, before.Payload, order.Payload, "the stored envelope is not changed")
 	require.Equal(t, "text/json", order.Metadata["content-type"])
 	want := *order
 	want.Payload, want.Metadata = shaped.Payload, shaped.Metadata
@@ -180,7 +180,7 @@ func TestTheClosestRuleThatHoldsCounts(t *testing.T) {
 	require.Equal(t, []string{`order.p key == "x"`, `order.p key == "y"`, `order.* version > 1`, `* `}, steps)
 
 	require.False(t, table.To("a").Plain())
-	require.Equal(t, []string{"a", "b"}, table.Sinks("order.never"), "a route is one whatever its condition")
+	require.Equal(t, []string{"a", "b"}, table.Sinks("order.never"), "Sinks ignores conditions")
 	plain, err := route.New(route.Routes{"*": route.To("a", "b")}, []string{"a", "b"}, nil)
 	require.NoError(t, err)
 	require.True(t, plain.To("a").Plain())
@@ -213,7 +213,7 @@ func ExampleRule() {
 	// passes partner by
 }
 
-// nested returns a payload with n items, none of which a condition matches.
+// nested returns a payload with n items that no condition matches.
 func nested(n int) []byte {
 	return []byte(`{"items": [` + strings.TrimSuffix(strings.Repeat(`{"sku": "none"},`, n), ",") + `]}`)
 }
@@ -241,7 +241,7 @@ func TestAnExpressionThatTakesTooLongFails(t *testing.T) {
 	}
 }
 
-func TestLoopsOverMuchAreNotTooLong(t *testing.T) {
+func TestLoopsOverLargeListsAreAllowed(t *testing.T) {
 	t.Parallel()
 	for _, when := range []string{
 		`any(payload.items, .sku == "x")`,

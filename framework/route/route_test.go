@@ -23,10 +23,10 @@ func TestATypeGoesToTheSinksOfAllMatchingRoutesOnce(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []string{"events", "mail", "partner"}, table.Sinks("order.placed"))
 	require.Equal(t, []string{"events", "partner"}, table.Sinks("order.line.added"))
-	require.Equal(t, []string{"partner"}, table.Sinks("order"), "order.* needs the dot")
+	require.Equal(t, []string{"partner"}, table.Sinks("order"), "order.* does not match order")
 }
 
-func TestFiltersSelectWhatGoesToASinkAndWhatGoesNowhere(t *testing.T) {
+func TestFiltersSelectTheTypesOfASinkAndUnroutedTypes(t *testing.T) {
 	t.Parallel()
 	table, err := route.New(route.Routes{
 		"order.placed": route.To("events", "mail"),
@@ -35,7 +35,7 @@ func TestFiltersSelectWhatGoesToASinkAndWhatGoesNowhere(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, notification.TypeFilter{Names: []string{"order.placed"}, Prefixes: []string{"customer."}}, table.Filter("events"))
 	require.Equal(t, notification.TypeFilter{Names: []string{"order.placed"}}, table.Filter("mail"))
-	require.Equal(t, notification.TypeFilter{}, table.Filter("partner"), "nothing goes there")
+	require.Equal(t, notification.TypeFilter{}, table.Filter("partner"), "no type is routed to it")
 	require.Equal(t, notification.TypeFilter{Names: []string{"order.placed"}, Prefixes: []string{"customer."}, Except: true}, table.Unrouted())
 	require.Equal(t, map[string]notification.TypeFilter{"events": table.Filter("events"), "mail": table.Filter("mail")}, table.Filters())
 }

@@ -26,7 +26,7 @@ func (a ahead) Schedules(ctx context.Context) ([]store.Schedule, error) {
 	return all, err
 }
 
-func TestAScheduleGoesOnAfterTheDatabasesClockWasFarAhead(t *testing.T) {
+func TestAScheduleContinuesAfterTheDatabasesClockWasFarAhead(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		right := o.store
 		o.store = ahead{right, 366 * 24 * time.Hour}
@@ -42,8 +42,8 @@ func TestAScheduleGoesOnAfterTheDatabasesClockWasFarAhead(t *testing.T) {
 	})
 }
 
-// TestATickIsMadeOnceThoughTheDatabasesClockGoesBack simulates a failover.
-func TestATickIsMadeOnceThoughTheDatabasesClockGoesBack(t *testing.T) {
+// TestATickIsMadeOnceIfTheDatabasesClockGoesBack simulates a failover.
+func TestATickIsMadeOnceIfTheDatabasesClockGoesBack(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		right := o.store
 		o.store = ahead{right, 10 * time.Minute}
@@ -61,8 +61,7 @@ func TestATickIsMadeOnceThoughTheDatabasesClockGoesBack(t *testing.T) {
 	})
 }
 
-// TestATickThatIsNotUniqueIsMadeWithoutANotification has each tick of two days publish what
-// is unique for a day.
+// Each tick of two days publishes a notification that is unique for a day.
 func TestATickThatIsNotUniqueIsMadeWithoutANotification(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		s := report("a", schedule.Every(time.Minute), schedule.All)

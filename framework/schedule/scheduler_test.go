@@ -27,7 +27,7 @@ func seconds(name string, from, to int) (ticks []string) {
 	return ticks
 }
 
-func TestOfManyProcessesOneMakesEachTickOnce(t *testing.T) {
+func TestOneOfManyProcessesMakesEachTick(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		for range 5 {
 			o.start(report("a", schedule.Every(time.Second), ""), report("b", schedule.Every(time.Second), schedule.All))
@@ -38,7 +38,7 @@ func TestOfManyProcessesOneMakesEachTickOnce(t *testing.T) {
 	})
 }
 
-func TestOfManyProcessesOneMakesEachTickOnceInSerializableTransactions(t *testing.T) {
+func TestOneOfManyProcessesMakesEachTickInSerializableTransactions(t *testing.T) {
 	t.Parallel()
 	dsn := postgrestest.DSN(t)
 	synctest.Test(t, func(t *testing.T) {
@@ -114,7 +114,7 @@ func TestAThousandMissedTicksComeInOrder(t *testing.T) {
 	})
 }
 
-func TestWhatFailsHoldsUpOnlyItsScheduleAndIsLoggedOnce(t *testing.T) {
+func TestAFailureDelaysOnlyItsScheduleAndIsLoggedOnce(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		var mended atomic.Bool
 		failing := func(name string, fail func() (any, error)) schedule.Schedule {
@@ -150,7 +150,7 @@ func TestWhatFailsHoldsUpOnlyItsScheduleAndIsLoggedOnce(t *testing.T) {
 	})
 }
 
-func TestMakeThatHangsHoldsUpNothingElseAndNotTheEnd(t *testing.T) {
+func TestAHangingMakeDelaysNeitherOthersNorTheEnd(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		release := make(chan struct{})
 		defer close(release)
@@ -166,7 +166,7 @@ func TestMakeThatHangsHoldsUpNothingElseAndNotTheEnd(t *testing.T) {
 	})
 }
 
-func TestPeoplePauseAndRunAndForget(t *testing.T) {
+func TestSchedulesArePausedRunAndForgotten(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		ctx := t.Context()
 		require.NoError(t, o.store.Begin(ctx, store.Action{ID: "x", Who: "ada", Name: "x", Filter: []byte(`{}`)}))
@@ -214,7 +214,7 @@ func TestAChangedScheduleBeginsFromNowAndTheProcessThatStartsLastDecides(t *test
 	})
 }
 
-func TestReloadTakesOtherSchedulesOver(t *testing.T) {
+func TestReloadAppliesOtherSchedules(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		s, _ := o.start(report("a", schedule.Every(time.Minute), ""), report("b", schedule.Every(time.Minute), ""))
 		o.pass(time.Minute)
@@ -248,7 +248,7 @@ func TestTheIdOfATickIsTheSameWhenItIsMadeAgain(t *testing.T) {
 	})
 }
 
-func TestARowKnowsTheIdsOfItsTicks(t *testing.T) {
+func TestARowReturnsTheIdsOfItsTicks(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		require.NoError(t, o.store.Begin(t.Context(), store.Action{ID: "x", Who: "ada", Name: "x", Filter: []byte(`{}`)}))
 		o.start(report("a", schedule.Every(time.Minute), ""))
@@ -287,7 +287,7 @@ func TestMakeReturnsOptionsEnvelopesOrNothing(t *testing.T) {
 	})
 }
 
-func TestTheDatabaseIsAwayForAWhile(t *testing.T) {
+func TestTicksContinueAfterAnOutageOfTheDatabase(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		o.start(report("a", schedule.Every(time.Minute), schedule.All))
 		rename := func(from, to string) {

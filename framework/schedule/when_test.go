@@ -102,9 +102,9 @@ func TestCronWhenClocksChange(t *testing.T) {
 	}
 }
 
-// Over a year of each of some zones, from each quarter of an hour: the next tick is later,
-// and none is between the two.
-func TestCronLeavesNoTickOut(t *testing.T) {
+// The test starts at each quarter of an hour of a year, in several zones: the next tick is later, and there
+// is no tick in between.
+func TestCronSkipsNoTick(t *testing.T) {
 	t.Parallel()
 	for _, zone := range []string{"Europe/Berlin", "America/Havana", "Australia/Lord_Howe", "Africa/Casablanca"} {
 		for _, line := range []string{"*/20 * * * *", "10,40 0-3 * * *", "0 */3 * * *"} {
@@ -142,7 +142,7 @@ func TestEveryIsAlignedToTheEpoch(t *testing.T) {
 	require.Equal(t, "0 9 * * * UTC", Cron(" 0  9 * * *", "").String())
 }
 
-func TestMistakesNameTheThingAndTheWayOut(t *testing.T) {
+func TestMistakesNameTheFieldAndTheFix(t *testing.T) {
 	t.Parallel()
 	for want, when := range map[string]When{
 		`every 0s: use whole seconds, 1s or more`:                                        Every(0),
@@ -172,7 +172,7 @@ func TestMistakesNameTheThingAndTheWayOut(t *testing.T) {
 	require.ErrorContains(t, Cron("* * *", "Nowhere").Err(), "3 fields")
 }
 
-func TestTheLatestTickIsFoundWithoutAWalk(t *testing.T) {
+func TestTheLatestTickIsFoundWithoutVisitingAll(t *testing.T) {
 	t.Parallel()
 	for _, when := range []When{Every(time.Second), Every(time.Hour), Cron("* * * * *", "Europe/Berlin"), Cron("30 2 * * *", "Europe/Berlin"), Cron("0 0 29 2 *", "")} {
 		first := when.Next(at(t, "2020-01-01T00:00:00Z"))

@@ -46,7 +46,7 @@ func TestDamagedOffsetsAreRefused(t *testing.T) {
 	}
 }
 
-func TestOffsetsComeBackAsTheyWere(t *testing.T) {
+func TestEncodedOffsetsAreDecoded(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		// Small numbers, so that runs of neighbours are usual.

@@ -9,7 +9,7 @@ import (
 	"github.com/waybill-go/waybill/framework/store"
 )
 
-func TestBoundSinksKeepsTheMostTellingOnes(t *testing.T) {
+func TestBoundSinksKeepsTheMostImportantSinks(t *testing.T) {
 	t.Parallel()
 	few := []store.SinkRunning{{Sink: "b"}, {Sink: "a"}}
 	require.Equal(t, []store.SinkRunning{{Sink: "a"}, {Sink: "b"}}, store.BoundSinks(few))

@@ -30,7 +30,7 @@ func TestLinesWithinASpanCarryItsIDs(t *testing.T) {
 	require.False(t, log.Enabled(t.Context(), slog.LevelDebug))
 }
 
-func TestWhatChangesNothingIsNil(t *testing.T) {
+func TestConstructorsReturnNilIfTheyChangeNothing(t *testing.T) {
 	t.Parallel()
 	require.Nil(t, tracing.NewPublishing(nil))
 	require.Nil(t, tracing.NewDeliveries(nil, "sink", false))
@@ -39,7 +39,7 @@ func TestWhatChangesNothingIsNil(t *testing.T) {
 	require.Equal(t, ctx, tracing.Detach(ctx))
 }
 
-func TestAProviderThatMakesNothingLeavesTheMetadata(t *testing.T) {
+func TestANoopProviderDoesNotChangeTheMetadata(t *testing.T) {
 	t.Parallel()
 	d := &notification.Delivery{Envelope: &notification.Envelope{ID: "a", Type: "t"}}
 	call := tracing.NewDeliveries(noop.NewTracerProvider(), "sink", false).Begin(t.Context(), []*notification.Delivery{d}, d.OccurredOn)
@@ -47,7 +47,7 @@ func TestAProviderThatMakesNothingLeavesTheMetadata(t *testing.T) {
 	call.End(func(int) error { return context.Canceled })
 }
 
-func TestATracestateGoesWithItsTraceparent(t *testing.T) {
+func TestATracestateBelongsToItsTraceparent(t *testing.T) {
 	t.Parallel()
 	given := notification.Metadata{"tracestate": "vendor=1", "tenant": "acme"}
 	got := tracing.Inject(trace.ContextWithSpanContext(t.Context(), span), given)

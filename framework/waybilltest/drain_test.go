@@ -28,8 +28,8 @@ type (
 	shipped  struct{ Order string }
 )
 
-// shop is an application on the facade: an order is charged, which fails twice, then
-// shipped, and a day later the customer is reminded.
+// shop is an application that uses the facade: it charges an order, which fails twice, ships it, and a day
+// later reminds the customer.
 type shop struct {
 	*waybill.Outbox
 	db       *sql.DB
@@ -119,7 +119,7 @@ func TestAChainIsDrainedWithItsRetriesAndSchedules(t *testing.T) {
 	})
 }
 
-func TestDrainWaitsForWhatHandlersPublish(t *testing.T) {
+func TestDrainWaitsForNotificationsOfHandlers(t *testing.T) {
 	onEachShop(t, func(t *testing.T, s *shop) {
 		s.attempts.Store(10)
 		for n := range 50 {
@@ -130,7 +130,7 @@ func TestDrainWaitsForWhatHandlersPublish(t *testing.T) {
 	})
 }
 
-func TestAdvanceMovesWhatWaitsInEachLaneAndNotWhatIsDead(t *testing.T) {
+func TestAdvanceMovesWaitingDeliveriesAndNotDeadOnes(t *testing.T) {
 	onEachShop(t, func(t *testing.T, s *shop) {
 		s.attempts.Store(-1000)
 		s.config.Lanes = 4
@@ -148,7 +148,7 @@ func TestAdvanceMovesWhatWaitsInEachLaneAndNotWhatIsDead(t *testing.T) {
 	})
 }
 
-func TestAdvanceTakesWhatIsCancelledForDoneInItsTime(t *testing.T) {
+func TestAdvanceSettlesCancelledDeliveriesWhenTheyAreDue(t *testing.T) {
 	onEachShop(t, func(t *testing.T, s *shop) {
 		later := func(order string) any {
 			return waybill.With(reminded{order}, waybill.ID(order), waybill.DeliverAt(time.Now().Add(time.Hour)))
@@ -188,7 +188,7 @@ func TestAdvanceCallsHooksThatFailAgain(t *testing.T) {
 	})
 }
 
-func TestDrainFailsWithWhatIsWrongWithTheConfiguration(t *testing.T) {
+func TestDrainFailsWithTheMistakesOfTheConfiguration(t *testing.T) {
 	t.Parallel()
 	o := waybilltest.New(t, newTypes(t))
 	found := failuresOf(t, func(t testing.TB) { waybilltest.Drain(t, waybill.Config{Store: o.Store}) })

@@ -57,7 +57,7 @@ func Example() {
 	// reserve the goods of o-17
 }
 
-// exampleTB is the testing.TB of an example, which has none.
+// exampleTB is a testing.TB for an example.
 type exampleTB struct {
 	testing.TB
 	ctx     context.Context

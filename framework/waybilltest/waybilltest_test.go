@@ -81,7 +81,7 @@ func publish(t *testing.T, o *waybilltest.Outbox, commit bool, notifications ...
 	require.Equal(t, commit, err == nil, "%v", err)
 }
 
-func TestWhatWasPublishedIsFound(t *testing.T) {
+func TestPublishedNotificationsAreFound(t *testing.T) {
 	t.Parallel()
 	o := waybilltest.New(t, newTypes(t))
 	o.RequireNothing()
@@ -103,7 +103,7 @@ func TestWhatWasPublishedIsFound(t *testing.T) {
 	o.RequirePublished(placed{"o-3"}) // the id was published twice
 }
 
-func TestOtherThanExpectedFailsTheTest(t *testing.T) {
+func TestUnexpectedNotificationsFailTheTest(t *testing.T) {
 	t.Parallel()
 	types := newTypes(t)
 	for name, check := range map[string]func(o *waybilltest.Outbox){
@@ -122,7 +122,7 @@ func TestOtherThanExpectedFailsTheTest(t *testing.T) {
 	}
 }
 
-func TestAnOutboxOfPostgreSQLIsLookedAtToo(t *testing.T) {
+func TestPublishedNotificationsAreFoundOnPostgreSQL(t *testing.T) {
 	t.Parallel()
 	db, err := postgres.OpenDB(postgrestest.DSN(t))
 	require.NoError(t, err)
@@ -144,7 +144,7 @@ func TestAnOutboxOfPostgreSQLIsLookedAtToo(t *testing.T) {
 	o.RequirePublished(placed{"o-1"})
 }
 
-func TestAHandlerGetsWhatAForwarderWouldHandIt(t *testing.T) {
+func TestAHandlerGetsTheSameAsFromAForwarder(t *testing.T) {
 	t.Parallel()
 	types := newTypes(t)
 	var got []string

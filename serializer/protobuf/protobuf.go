@@ -1,14 +1,13 @@
 // Package protobuf serializes Protocol Buffers messages: [Serializer] in the
 // binary format, [JSON] in the JSON mapping of Protocol Buffers.
 //
-// Choose JSON where the payload column has the type json or where people read
-// payloads with SQL; choose Serializer, with a bytea column, where size counts.
-// Register messages by their pointer type:
+// Use JSON if the payload column has the type json, or to read payloads with SQL. Use Serializer,
+// with a bytea column, for small payloads. Register messages by their pointer type:
 //
 //	registry.Register[*orderpb.OrderPlaced](types, "order.placed", registry.Serializer(protobuf.JSON{}))
 //
-// Both give equal bytes for equal messages within one build of a program; the
-// format itself promises no more, so do not compare payloads of two builds.
+// Within one build of a program, equal messages have equal payloads. The payloads of different builds
+// may differ, so do not compare them.
 package protobuf
 
 import (
@@ -23,8 +22,8 @@ import (
 	"github.com/waybill-go/waybill/serializer"
 )
 
-// Serializer writes messages in the binary wire format. Its payload does not
-// fit a json column. The zero value is ready.
+// Serializer writes messages in the binary wire format. Its payloads do not fit a json column. The
+// zero value is ready to use.
 type Serializer struct{}
 
 var (
@@ -33,21 +32,19 @@ var (
 	_ serializer.TypeChecker = Serializer{}
 )
 
-// ContentType is "application/protobuf", the name in IANA's registry of media
-// types.
+// ContentType returns "application/protobuf", the name in IANA's registry of media types.
 func (Serializer) ContentType() string { return "application/protobuf" }
 
-// Accepts takes the older names that IANA lists as deprecated and that many
-// producers still write.
+// Accepts accepts the older names, which IANA lists as deprecated and many producers still use.
 func (Serializer) Accepts(mediaType string) bool {
 	return mediaType == "application/x-protobuf" || mediaType == "application/x-protobuffer"
 }
 
-// CheckType refuses what is not the pointer type of a message: ErrNoMessage.
+// CheckType returns ErrNoMessage unless t is the pointer type of a message.
 func (Serializer) CheckType(t reflect.Type) error { return checkType(t) }
 
-// Marshal returns the message in the wire format. Anything but a pointer to a
-// message gives ErrNoMessage.
+// Marshal returns the message in the wire format. It returns ErrNoMessage unless v is a pointer to a
+// message.
 func (Serializer) Marshal(v any) ([]byte, error) {
 	m, err := message(v)
 	if err != nil {
@@ -60,8 +57,8 @@ func (Serializer) Marshal(v any) ([]byte, error) {
 	return data, nil
 }
 
-// Unmarshal fills the message that v points to; v that points to none gives
-// ErrNoMessage. Unknown fields are kept in the message.
+// Unmarshal fills the message v. It returns ErrNoMessage unless v is a pointer to a message. Unknown
+// fields are kept in the message.
 func (Serializer) Unmarshal(data []byte, v any) error {
 	m, err := message(v)
 	if err != nil {
@@ -73,10 +70,10 @@ func (Serializer) Unmarshal(data []byte, v any) error {
 	return nil
 }
 
-// JSON writes messages in the JSON mapping of Protocol Buffers (ProtoJSON), so
-// that they fit a json column. The zero value is ready.
+// JSON writes messages in the JSON mapping of Protocol Buffers (ProtoJSON), so that they fit a json
+// column. The zero value is ready to use.
 //
-// encoding/json would write other names and numbers, and cannot read a oneof.
+// With encoding/json, names and numbers would differ, and a oneof could not be read.
 type JSON struct{}
 
 var (
@@ -85,17 +82,17 @@ var (
 	_ serializer.TypeChecker = JSON{}
 )
 
-// ContentType is "application/json".
+// ContentType returns "application/json".
 func (JSON) ContentType() string { return "application/json" }
 
-// Accepts takes the name that IANA's registry has for ProtoJSON alone.
+// Accepts accepts "application/protobuf+json", which is only for ProtoJSON in IANA's registry.
 func (JSON) Accepts(mediaType string) bool { return mediaType == "application/protobuf+json" }
 
-// CheckType refuses what is not the pointer type of a message: ErrNoMessage.
+// CheckType returns ErrNoMessage unless t is the pointer type of a message.
 func (JSON) CheckType(t reflect.Type) error { return checkType(t) }
 
-// Marshal returns the message as ProtoJSON. Anything but a pointer to a message
-// gives ErrNoMessage.
+// Marshal returns the message as ProtoJSON. It returns ErrNoMessage unless v is a pointer to a
+// message.
 func (JSON) Marshal(v any) ([]byte, error) {
 	m, err := message(v)
 	if err != nil {
@@ -105,8 +102,8 @@ func (JSON) Marshal(v any) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("marshal %T as ProtoJSON: %w", v, err)
 	}
-	// protojson adds spaces that differ from build to build, on purpose. Without
-	// them payloads are shorter and alike.
+	// protojson adds spaces that deliberately differ between builds. Without them, payloads
+	// are shorter and stable.
 	var compact bytes.Buffer
 	compact.Grow(len(data))
 	if err := json.Compact(&compact, data); err != nil {
@@ -115,8 +112,8 @@ func (JSON) Marshal(v any) ([]byte, error) {
 	return compact.Bytes(), nil
 }
 
-// Unmarshal fills the message that v points to; v that points to none gives
-// ErrNoMessage. Unknown fields are ignored, as in the binary format.
+// Unmarshal fills the message v. It returns ErrNoMessage unless v is a pointer to a message. Unknown
+// fields are ignored.
 func (JSON) Unmarshal(data []byte, v any) error {
 	m, err := message(v)
 	if err != nil {
@@ -128,8 +125,8 @@ func (JSON) Unmarshal(data []byte, v any) error {
 	return nil
 }
 
-// message returns the message that v is. A nil pointer is none: proto.Marshal
-// would write it as an empty message, and the mistake would go unnoticed.
+// message returns v as a message. A nil pointer is an error, because proto.Marshal would silently
+// write an empty message.
 func message(v any) (proto.Message, error) {
 	m, ok := v.(proto.Message)
 	if !ok {
@@ -146,7 +143,7 @@ var messageType = reflect.TypeFor[proto.Message]()
 func checkType(t reflect.Type) error {
 	switch {
 	case t == nil:
-		return fmt.Errorf("%w: nil; give a pointer to a message", ErrNoMessage)
+		return fmt.Errorf("%w: nil; pass a pointer to a message", ErrNoMessage)
 	case t.Implements(messageType):
 		return nil
 	case reflect.PointerTo(t).Implements(messageType):

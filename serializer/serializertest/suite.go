@@ -1,5 +1,5 @@
-// Package serializertest is the conformance suite of serializers. Every
-// implementation runs it, also a user's own:
+// Package serializertest is the conformance suite of serializers. Every serializer runs it, and you
+// can run it for your own:
 //
 //	func TestConformance(t *testing.T) {
 //		serializertest.Run(t, msgpack.Serializer{}, serializertest.Fixture{
@@ -24,53 +24,50 @@ import (
 	"github.com/waybill-go/waybill/serializer"
 )
 
-// Fixture is what the suite must be told about a serializer's world.
+// Fixture has the test data for a serializer.
 type Fixture struct {
-	// Samples are pointers to values that the serializer must carry without
-	// loss. At least one; take one with every kind of field.
+	// Samples are pointers to values that the serializer must preserve. At least one is
+	// required; it should have every kind of field.
 	Samples []any
 	// Unserializable is a value that Marshal must refuse.
 	Unserializable any
-	// Garbage is a payload that Unmarshal into the first sample's type must
-	// refuse.
+	// Garbage is a payload that Unmarshal must refuse for the type of the first sample.
 	Garbage []byte
-	// Equal compares two pointers of one sample's type; nil means
-	// reflect.DeepEqual.
+	// Equal compares two pointers of a sample's type; nil means reflect.DeepEqual.
 	Equal func(a, b any) bool
 }
 
-// Run checks s against the contract of [serializer.Serializer], one subtest for
-// each of its promises.
+// Run checks s against the contract of [serializer.Serializer], with a subtest for each rule.
 func Run(t *testing.T, s serializer.Serializer, f Fixture) {
 	t.Helper()
 	if len(f.Samples) == 0 {
 		t.Fatal("serializertest: the fixture has no samples")
 	}
-	for _, promise := range promises {
-		t.Run(promise.name, func(t *testing.T) {
-			if err := promise.check(s, f); err != nil {
+	for _, rule := range rules {
+		t.Run(rule.name, func(t *testing.T) {
+			if err := rule.check(s, f); err != nil {
 				t.Error(err)
 			}
 		})
 	}
 }
 
-// promises are plain functions, so that the suite's own tests can see each one
-// fail.
-var promises = []struct {
+// rules are functions that return errors, so that the tests of the suite can check that each of them
+// fails.
+var rules = []struct {
 	name  string
 	check func(serializer.Serializer, Fixture) error
 }{
-	{"content type is a media type in lower case", checkContentType},
-	{"own content type is accepted", checkAcceptsOwn},
-	{"values survive the round trip", checkRoundTrip},
-	{"equal values give equal payloads", checkEqualPayloads},
-	{"payloads of a JSON content type are one compact JSON text", checkJSON},
+	{"the content type is a media type in lower case", checkContentType},
+	{"the serializer accepts its own content type", checkAcceptsOwn},
+	{"values are unchanged after a round trip", checkRoundTrip},
+	{"equal values have equal payloads", checkEqualPayloads},
+	{"payloads of a JSON content type are compact JSON", checkJSON},
 	{"a payload belongs to the caller", checkPayloadOwned},
 	{"unmarshalled values keep no reference to the payload", checkInputReleased},
-	{"a value that does not serialize is named in the error", checkUnserializable},
-	{"garbage is refused and the Go type named", checkGarbage},
-	{"parallel calls do not disturb each other", checkParallel},
+	{"the error of an unserializable value names its Go type", checkUnserializable},
+	{"the error of an invalid payload names the Go type", checkGarbage},
+	{"calls can be concurrent", checkParallel},
 }
 
 func checkContentType(s serializer.Serializer, _ Fixture) error {
@@ -119,13 +116,13 @@ func checkEqualPayloads(s serializer.Serializer, f Fixture) error {
 		if err != nil {
 			return err
 		}
-		for range 20 { // Go walks maps in another order each time
+		for range 20 { // the order of maps differs each time
 			again, err := s.Marshal(sample)
 			if err != nil {
 				return err
 			}
 			if !bytes.Equal(first, again) {
-				return fmt.Errorf("%T gave %q, then %q", sample, first, again)
+				return fmt.Errorf("%T became %q, then %q", sample, first, again)
 			}
 		}
 	}
@@ -143,10 +140,10 @@ func checkJSON(s serializer.Serializer, f Fixture) error {
 		}
 		var compact bytes.Buffer
 		if err := json.Compact(&compact, data); err != nil {
-			return fmt.Errorf("%T gave %q, which is not JSON: %w", sample, data, err)
+			return fmt.Errorf("%T became %q, which is not JSON: %w", sample, data, err)
 		}
 		if !bytes.Equal(compact.Bytes(), data) {
-			return fmt.Errorf("%T gave %q with needless space", sample, data)
+			return fmt.Errorf("%T became %q, which has unnecessary spaces", sample, data)
 		}
 	}
 	return nil
@@ -167,7 +164,7 @@ func checkPayloadOwned(s serializer.Serializer, f Fixture) error {
 			clear(second)
 		}
 		if !bytes.Equal(before, data) {
-			return fmt.Errorf("the payload of %T changed by a later Marshal", sample)
+			return fmt.Errorf("a later Marshal changed the payload of %T", sample)
 		}
 	}
 	return nil
@@ -197,9 +194,9 @@ func checkUnserializable(s serializer.Serializer, f Fixture) error {
 		return fmt.Errorf("%T was serialized as %q", f.Unserializable, data)
 	}
 	if len(data) > 0 {
-		return fmt.Errorf("%T gave an error and the payload %q too", f.Unserializable, data)
+		return fmt.Errorf("for %T, Marshal returned an error and the payload %q", f.Unserializable, data)
 	}
-	return names(err, f.Unserializable)
+	return namesType(err, f.Unserializable)
 }
 
 func checkGarbage(s serializer.Serializer, f Fixture) error {
@@ -208,7 +205,7 @@ func checkGarbage(s serializer.Serializer, f Fixture) error {
 	if err == nil {
 		return fmt.Errorf("%q was read as %T", f.Garbage, target)
 	}
-	return names(err, target)
+	return namesType(err, target)
 }
 
 func checkParallel(s serializer.Serializer, f Fixture) error {
@@ -226,14 +223,14 @@ func checkParallel(s serializer.Serializer, f Fixture) error {
 	return errors.Join(problems...)
 }
 
-// reads checks that data gives a value that equals sample.
+// reads checks that data is read as a value that equals sample.
 func (f Fixture) reads(s serializer.Serializer, data []byte, sample any) error {
 	got := newLike(sample)
 	if err := s.Unmarshal(data, got); err != nil {
 		return fmt.Errorf("unmarshal %q into %T: %w", data, got, err)
 	}
 	if !f.equal(sample, got) {
-		return fmt.Errorf("%+v came back as %+v by way of %q", sample, got, data)
+		return fmt.Errorf("%+v became %q, which was read as %+v", sample, data, got)
 	}
 	return nil
 }
@@ -250,8 +247,8 @@ func newLike(sample any) any {
 	return reflect.New(reflect.TypeOf(sample).Elem()).Interface()
 }
 
-// names checks that the error tells the Go type of v.
-func names(err error, v any) error {
+// namesType checks that an error contains the Go type of v.
+func namesType(err error, v any) error {
 	name := strings.TrimLeft(reflect.TypeOf(v).String(), "*")
 	if !strings.Contains(err.Error(), name) {
 		return fmt.Errorf("error %q does not name the Go type %s", err.Error(), name)

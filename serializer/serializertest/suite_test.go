@@ -27,31 +27,31 @@ func fixture() Fixture {
 	}
 }
 
-// TestEachPromiseCanBeBroken gives the suite serializers with one fault each.
-func TestEachPromiseCanBeBroken(t *testing.T) {
+// TestEachRuleCanFail runs the suite with serializers that have one fault each.
+func TestEachRuleCanFail(t *testing.T) {
 	t.Parallel()
 	var calls atomic.Int64
 	shared := make([]byte, 0, 1024)
 	for _, tc := range []struct {
-		promise string
-		fault   faulty
+		rule  string
+		fault faulty
 	}{
-		{"content type is a media type in lower case", faulty{contentType: "Application/JSON"}},
-		{"content type is a media type in lower case", faulty{contentType: "json"}},
-		{"content type is a media type in lower case", faulty{contentType: "application/"}},
-		{"own content type is accepted", faulty{contentTypes: func() string {
+		{"the content type is a media type in lower case", faulty{contentType: "Application/JSON"}},
+		{"the content type is a media type in lower case", faulty{contentType: "json"}},
+		{"the content type is a media type in lower case", faulty{contentType: "application/"}},
+		{"the serializer accepts its own content type", faulty{contentTypes: func() string {
 			return fmt.Sprintf("application/json%d", calls.Add(1))
 		}}},
-		{"values survive the round trip", faulty{marshal: func(any) ([]byte, error) { return []byte(`{}`), nil }}},
-		{"values survive the round trip", faulty{unmarshal: func([]byte, any) error { return nil }}},
-		{"equal values give equal payloads", faulty{marshal: func(v any) ([]byte, error) {
+		{"values are unchanged after a round trip", faulty{marshal: func(any) ([]byte, error) { return []byte(`{}`), nil }}},
+		{"values are unchanged after a round trip", faulty{unmarshal: func([]byte, any) error { return nil }}},
+		{"equal values have equal payloads", faulty{marshal: func(v any) ([]byte, error) {
 			return fmt.Appendf(nil, `{"ID":%q}`, fmt.Sprint(rand.Int())), nil
 		}}},
-		{"payloads of a JSON content type are one compact JSON text", faulty{marshal: func(v any) ([]byte, error) {
+		{"payloads of a JSON content type are compact JSON", faulty{marshal: func(v any) ([]byte, error) {
 			data, err := json.Marshal(v)
 			return append(data, '\n'), err
 		}}},
-		{"payloads of a JSON content type are one compact JSON text", faulty{marshal: func(any) ([]byte, error) {
+		{"payloads of a JSON content type are compact JSON", faulty{marshal: func(any) ([]byte, error) {
 			return []byte("\x0a\x03p-1"), nil
 		}}},
 		{"a payload belongs to the caller", faulty{marshal: func(v any) ([]byte, error) {
@@ -67,38 +67,38 @@ func TestEachPromiseCanBeBroken(t *testing.T) {
 			}
 			return err
 		}}},
-		{"a value that does not serialize is named in the error", faulty{marshal: func(any) ([]byte, error) { return nil, nil }}},
-		{"a value that does not serialize is named in the error", faulty{marshal: func(any) ([]byte, error) {
+		{"the error of an unserializable value names its Go type", faulty{marshal: func(any) ([]byte, error) { return nil, nil }}},
+		{"the error of an unserializable value names its Go type", faulty{marshal: func(any) ([]byte, error) {
 			return nil, errors.New("no")
 		}}},
-		{"garbage is refused and the Go type named", faulty{unmarshal: func([]byte, any) error { return nil }}},
-		{"garbage is refused and the Go type named", faulty{unmarshal: func([]byte, any) error { return errors.New("no") }}},
-		{"parallel calls do not disturb each other", faulty{marshal: func(v any) ([]byte, error) {
+		{"the error of an invalid payload names the Go type", faulty{unmarshal: func([]byte, any) error { return nil }}},
+		{"the error of an invalid payload names the Go type", faulty{unmarshal: func([]byte, any) error { return errors.New("no") }}},
+		{"calls can be concurrent", faulty{marshal: func(v any) ([]byte, error) {
 			if calls.Add(1)%7 == 0 {
 				return []byte(`{}`), nil
 			}
 			return json.Marshal(v)
 		}}},
 	} {
-		t.Run(tc.promise, func(t *testing.T) {
-			require.NoError(t, checkOf(t, tc.promise)(serializer.JSON{}, fixture()), "without the fault")
-			require.Error(t, checkOf(t, tc.promise)(tc.fault, fixture()), "with the fault")
+		t.Run(tc.rule, func(t *testing.T) {
+			require.NoError(t, checkOf(t, tc.rule)(serializer.JSON{}, fixture()), "without the fault")
+			require.Error(t, checkOf(t, tc.rule)(tc.fault, fixture()), "with the fault")
 		})
 	}
 }
 
-func checkOf(t *testing.T, promise string) func(serializer.Serializer, Fixture) error {
+func checkOf(t *testing.T, rule string) func(serializer.Serializer, Fixture) error {
 	t.Helper()
-	for _, p := range promises {
-		if p.name == promise {
-			return p.check
+	for _, r := range rules {
+		if r.name == rule {
+			return r.check
 		}
 	}
-	t.Fatalf("the suite has no promise %q", promise)
+	t.Fatalf("the suite has no rule %q", rule)
 	return nil
 }
 
-// faulty is serializer.JSON except for what is set.
+// faulty is serializer.JSON, except for the fields that are set.
 type faulty struct {
 	contentType  string
 	contentTypes func() string

@@ -1,9 +1,9 @@
-// Package brokers has what the kinds of this module share: rabbitmq, nats and redis. They
-// are a module of their own, so that their clients are in no other program.
+// Package brokers has what the kinds rabbitmq, nats and redis share. They are in a separate module,
+// so that other programs do not depend on their clients.
 //
-// Each is a kind for the configuration file, which a program takes up with
-// program.Kinds(rabbitmq.Kind()), and a sink for Go programs. The program cmd/waybill here
-// is the waybill command with all of them.
+// Each has a kind for the configuration file, which a program adds with
+// program.Kinds(rabbitmq.Kind()), and a sink for Go programs. The program cmd/waybill of this
+// module is the waybill command with all of them.
 package brokers
 
 import (
@@ -14,8 +14,8 @@ import (
 	"os"
 )
 
-// TLS is how a broker is verified, and what the client shows it. Whether connections are
-// encrypted is for the URL's scheme to say. The zero value trusts the system's authorities.
+// TLS has the settings for verifying a broker and for client certificates. The zero value trusts
+// the system's authorities.
 type TLS struct {
 	CAFile     string `yaml:"ca_file" content:"true" doc:"PEM file of the certificate authorities to trust, instead of the system's"`
 	CertFile   string `yaml:"cert_file" content:"true" doc:"PEM file of the client's certificate, with its intermediate certificates"`
@@ -24,8 +24,8 @@ type TLS struct {
 	Insecure   bool   `yaml:"insecure" doc:"Do not verify the broker's certificate. Anyone on the network path can then read and change everything, including passwords. For experiments only"`
 }
 
-// Config returns what crypto/tls needs, for a connection that the URL's scheme has
-// encrypted or not. It is nil where nothing is encrypted. The error joins all mistakes.
+// Config returns the TLS configuration; nil if connections are not encrypted. Its error joins all
+// mistakes. It is a mistake to have settings without encryption.
 func (t TLS) Config(encrypted bool) (*tls.Config, error) {
 	if !encrypted {
 		if t != (TLS{}) {
@@ -44,14 +44,14 @@ func (t TLS) Config(encrypted bool) (*tls.Config, error) {
 		conf.RootCAs = trusted
 	}
 	if t.Insecure && (t.CAFile != "" || t.ServerName != "") {
-		problem("tls.insecure: verifies nothing, but tls.ca_file or tls.server_name says what to verify; keep one")
+		problem("tls.insecure: turns verification off, but tls.ca_file and tls.server_name are for verification; leave one out")
 	}
 	switch {
 	case t.CertFile == "" && t.KeyFile == "":
 	case t.KeyFile == "":
-		problem("tls.key_file: is missing, and tls.cert_file is given")
+		problem("tls.key_file: is missing, but tls.cert_file is set")
 	case t.CertFile == "":
-		problem("tls.cert_file: is missing, and tls.key_file is given")
+		problem("tls.cert_file: is missing, but tls.key_file is set")
 	default:
 		pair, err := tls.LoadX509KeyPair(t.CertFile, t.KeyFile)
 		if err != nil {
@@ -72,7 +72,7 @@ func authorities(path string) (*x509.CertPool, error) {
 	}
 	pool := x509.NewCertPool()
 	if !pool.AppendCertsFromPEM(pem) {
-		return nil, fmt.Errorf("%s holds no certificate in PEM form", path)
+		return nil, fmt.Errorf("%s contains no certificate in PEM form", path)
 	}
 	return pool, nil
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/waybill-go/waybill/sinks/brokers"
 )
 
-func TestTLSSaysAllThatIsWrong(t *testing.T) {
+func TestTLSReportsAllMistakes(t *testing.T) {
 	t.Parallel()
 	empty := filepath.Join(t.TempDir(), "empty.pem")
 	require.NoError(t, os.WriteFile(empty, nil, 0o600))
@@ -20,7 +20,7 @@ func TestTLSSaysAllThatIsWrong(t *testing.T) {
 		says      []string
 	}{
 		{brokers.TLS{ServerName: "a"}, false, []string{"tls: is set, but the URL's scheme is one without TLS"}},
-		{brokers.TLS{CAFile: empty, KeyFile: "x", Insecure: true}, true, []string{"tls.ca_file: " + empty, "tls.insecure: verifies nothing", "tls.cert_file: is missing"}},
+		{brokers.TLS{CAFile: empty, KeyFile: "x", Insecure: true}, true, []string{"tls.ca_file: " + empty, "tls.insecure: turns verification off", "tls.cert_file: is missing"}},
 		{brokers.TLS{CertFile: empty}, true, []string{"tls.key_file: is missing"}},
 		{brokers.TLS{CertFile: empty, KeyFile: empty}, true, []string{"tls.cert_file: " + empty}},
 	} {
@@ -42,7 +42,7 @@ func TestTLSIsForEncryptedConnections(t *testing.T) {
 	require.False(t, conf.InsecureSkipVerify)
 }
 
-func TestAnAddressThatIsWrongIsNotQuoted(t *testing.T) {
+func TestAnInvalidAddressIsNotQuoted(t *testing.T) {
 	t.Parallel()
 	for address, says := range map[string]string{
 		"":                         "url: is missing; it begins with amqp:// or amqps://",
@@ -55,7 +55,7 @@ func TestAnAddressThatIsWrongIsNotQuoted(t *testing.T) {
 		require.NotContains(t, err.Error(), "hunter2")
 	}
 	_, err := brokers.ParseURL("amqp://user:hunter2@host", "user", "", "amqp")
-	require.ErrorContains(t, err, "url: has a user in it")
+	require.ErrorContains(t, err, "url: contains a user")
 	u, err := brokers.ParseURL("amqp://host", "user", "p@ss/word", "amqp")
 	require.NoError(t, err)
 	password, _ := u.User.Password()

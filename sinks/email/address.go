@@ -7,17 +7,19 @@ import (
 	"strings"
 )
 
-// Limits of a mail's addresses. The first is what every server must take in one
-// transaction (RFC 5321, section 4.5.3.1.8), the second the longest path (RFC
-// 5321, section 4.5.3.1.3) without its brackets; the third keeps a header's
-// line below the 998 bytes of RFC 5322 whatever the encoding.
+// Limits of a mail's addresses.
 const (
-	maxRecipients  = 100
-	maxAddress     = 254
+	// maxRecipients is what every server must accept in one transaction: RFC 5321, section
+	// 4.5.3.1.8.
+	maxRecipients = 100
+	// maxAddress is the length of the longest path without brackets: RFC 5321, section
+	// 4.5.3.1.3.
+	maxAddress = 254
+	// maxDisplayName keeps a header line, in any encoding, below the 998 bytes of RFC 5322.
 	maxDisplayName = 200
 )
 
-// recipients lists the envelope's recipients, each once.
+// recipients lists the recipients of to, cc and bcc, each once.
 func recipients(l *letter) ([]string, error) {
 	var list []string
 	for _, addresses := range [][]*mail.Address{l.to, l.cc, l.bcc} {
@@ -28,14 +30,14 @@ func recipients(l *letter) ([]string, error) {
 		}
 	}
 	if len(list) > maxRecipients {
-		return nil, fmt.Errorf("%w: %d recipients are more than the %d that every server takes at once; publish a notification for each", ErrAddress, len(list), maxRecipients)
+		return nil, fmt.Errorf("%w: %d recipients are more than the %d that every server accepts at once; publish a notification for each", ErrAddress, len(list), maxRecipients)
 	}
 	return list, nil
 }
 
-// parseAddresses parses a comma-separated list; an empty text is an empty list.
-// Line ends are spaces: a template file ends with one, and none can become a
-// header line.
+// parseAddresses parses a comma-separated list; an empty text is an empty list. Line ends count
+// as spaces, because a template file ends with one, and so that no value can begin a new header
+// line.
 func parseAddresses(text string) ([]*mail.Address, error) {
 	text = collapse(text)
 	if strings.Trim(text, ", ") == "" {
@@ -56,8 +58,8 @@ func parseAddresses(text string) ([]*mail.Address, error) {
 	return list, nil
 }
 
-// Control characters that stand for what separates addresses, in what a template
-// printed from data: the text of the template may have a list, and a value may not.
+// Control characters that replace the separators of addresses in the values that a template
+// prints. The text of a template may contain several addresses, but a value may not.
 const (
 	dataComma     = "\x1c"
 	dataLineBreak = "\x1d"
@@ -66,13 +68,13 @@ const (
 var marks = strings.NewReplacer(dataComma, " ", dataLineBreak, " ",
 	",", dataComma, "\r\n", dataLineBreak, "\n", dataLineBreak, "\r", dataLineBreak)
 
-// fromData is the template function that markData adds to the expressions of
+// fromData replaces the separators in a value. markData adds this function to the expressions of
 // templates of addresses.
 func fromData(value any) string { return marks.Replace(strings.TrimSpace(fmt.Sprint(value))) }
 
-// parseRendered parses what a template of addresses gave. A comma that comes from
-// data may stand in quotes and comments only: with a character in its place that
-// is valid just there, the text must be the same number of addresses.
+// parseRendered parses the result of a template of addresses. A comma from data is allowed only
+// in quotes and comments. To check this, parseRendered replaces such commas by a character that
+// is valid only there: the text must still have the same number of addresses.
 func parseRendered(text string) ([]*mail.Address, error) {
 	text, broken := strings.ReplaceAll(text, dataLineBreak, " "), strings.Contains(text, dataLineBreak)
 	list, err := parseAddresses(strings.ReplaceAll(text, dataComma, ","))
@@ -88,10 +90,10 @@ func parseRendered(text string) ([]*mail.Address, error) {
 	return list, err
 }
 
-// errSeveral repeats nothing of the value: it may be made to be read.
-var errSeveral = fmt.Errorf("%w: a value has a comma or a line break as a list of addresses has, but one expression gives one address; write {{%s ...}} where a value may have several", ErrAddress, addressesFunction)
+// errSeveral does not quote the value, which may be crafted to be read in a log.
+var errSeveral = fmt.Errorf("%w: a value has a comma or a line break, like a list of addresses, but an expression must give one address; write {{%s ...}} if a value may have several", ErrAddress, addressesFunction)
 
-// bare is the address as it stands in the envelope, without name and brackets.
+// bare returns the address for the envelope, without name and brackets.
 func bare(a *mail.Address) string {
 	quoted := (&mail.Address{Address: a.Address}).String() // quotes odd local parts
 	return strings.TrimSuffix(strings.TrimPrefix(quoted, "<"), ">")

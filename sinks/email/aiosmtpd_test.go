@@ -23,8 +23,8 @@ import (
 // pythonVariable names a Python interpreter that has aiosmtpd.
 const pythonVariable = "WAYBILL_TEST_PYTHON"
 
-// aiosmtpd starts a mail server that shares no code with the one in smtptest and
-// wants STARTTLS and a mechanism of authentication.
+// aiosmtpd starts a mail server that shares no code with smtptest. It requires STARTTLS and a
+// mechanism of authentication.
 func aiosmtpd(t *testing.T, mechanism string) (port int, trust *tls.Config, messages *json.Decoder) {
 	t.Helper()
 	python := os.Getenv(pythonVariable)
@@ -57,7 +57,7 @@ func aiosmtpd(t *testing.T, mechanism string) (port int, trust *tls.Config, mess
 	require.NoError(t, err)
 	require.NoError(t, server.Start())
 	t.Cleanup(func() {
-		_ = stdin.Close() // which ends it
+		_ = stdin.Close() // the server then ends
 		_ = server.Wait()
 		if t.Failed() {
 			t.Log(said.String())
@@ -71,7 +71,7 @@ func aiosmtpd(t *testing.T, mechanism string) (port int, trust *tls.Config, mess
 	return started.Port, &tls.Config{RootCAs: pool}, messages
 }
 
-func TestAnotherMailServerTakesTheMailsToo(t *testing.T) {
+func TestTheSinkWorksWithAnotherMailServer(t *testing.T) {
 	for _, mechanism := range []string{"LOGIN", "PLAIN"} {
 		t.Run(mechanism, func(t *testing.T) {
 			port, trust, messages := aiosmtpd(t, mechanism)

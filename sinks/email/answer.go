@@ -11,24 +11,21 @@ import (
 	"github.com/waybill-go/waybill/sinks"
 )
 
-// answer is a reply of the server that is no good one. What answers mean stands
-// in docs/sinks-email.md too.
+// answer is a negative reply of the server. docs/sinks-email.md also explains what answers mean.
 type answer struct {
-	code   int // three digits; 0 where the server gave no answer
+	code   int // three digits; 0 if the server did not reply
 	status status
 	text   string // in lower case
 }
 
-// status is the last two numbers of an enhanced status code (RFC 3463): 5.7.8
-// and 4.7.8 are both {7, 8}. Without such a code, and where it says nothing
-// (X.0.0), it is zero.
+// status has the last two numbers of an enhanced status code (RFC 3463): 5.7.8 and 4.7.8 are both
+// {7, 8}. It is zero if there is no such code, and for X.0.0, which has no meaning.
 type status struct{ subject, detail int }
 
-// enhancedStatus is the code of RFC 3463 that many servers put before the text
-// of a reply.
+// enhancedStatus matches the code of RFC 3463 with which many servers begin the text of a reply.
 var enhancedStatus = regexp.MustCompile(`^[245]\.(\d{1,3})\.(\d{1,3})(?:\s|$)`)
 
-// answerIn is the server's answer in err, zero where there is none.
+// answerIn returns the server's answer in err, or zero if there is none.
 func answerIn(err error) answer {
 	var reply *textproto.Error
 	if !errors.As(err, &reply) {
@@ -42,44 +39,43 @@ func answerIn(err error) answer {
 	return a
 }
 
-// hungUp says that err ends the conversation: the connection was lost, or the
-// server says that it closes it.
+// hungUp reports whether err ends the connection: it was lost, or the server announced that it
+// closes it.
 func hungUp(err error) bool {
 	code := answerIn(err).code
 	return err != nil && (code == 0 || code == codeClosing)
 }
 
-// Codes that say nothing of the mail.
+// Codes that are not about the mail.
 const (
-	codeClosing = 421 // the server hangs up
-	// codeNotImplemented is "command not implemented": no mail causes that. Some
-	// servers say so to clients that have not authenticated.
+	codeClosing = 421 // the server closes the connection
+	// codeNotImplemented is "command not implemented", which does not depend on the mail.
+	// Some servers reply with it to clients that have not authenticated.
 	codeNotImplemented = 502
-	// codeOutOfOrder is "bad sequence of commands", whose order is always the
-	// same. Some servers say so to clients that have not authenticated.
+	// codeOutOfOrder is "bad sequence of commands"; the sink's sequence is always correct.
+	// Some servers reply with it to clients that have not authenticated.
 	codeOutOfOrder = 503
 )
 
-// Codes about what MAIL FROM tells of the mail.
+// Codes about the parameters of MAIL FROM that describe the mail.
 const (
 	codeTooLarge         = 552 // RFC 1870, section 6.1
 	codeUnknownParameter = 555 // RFC 5321, section 4.1.1.11
 )
 
-// Hints for an operator, by what an answer complains about.
+// Hints for an operator.
 const (
 	hintUser   = "check user and password in smtp"
-	hintSender = "the server takes no mails from this sender; look at from, and at what the user in smtp may send"
-	hintQuota  = "the account has sent what it may; the mails wait"
-	hintClient = "the server takes no mails from this account or machine"
+	hintSender = "the server accepts no mails from this sender; check from, and which senders the user in smtp may use"
+	hintQuota  = "the account has reached its quota; the mails wait"
+	hintClient = "the server accepts no mails from this account or machine"
 )
 
-// aboutSink are the statuses that speak of the sender, the account or the
-// machine, never of one mail or recipient. They count at every step: many servers
-// complain of the sender only once they know a recipient. Left out is what some
-// servers say of a recipient too, such as X.7.1, "not authorized", and X.7.13,
-// "account disabled".
-var aboutSink = map[status]string{
+// sinkHints has the statuses that are about the sender, the account or the machine, and never
+// about one mail or recipient, with their hints. They count at every step, because many servers
+// refuse the sender only after they know a recipient. Statuses that some servers also use for a
+// recipient are left out, such as X.7.1, "not authorized", and X.7.13, "account disabled".
+var sinkHints = map[status]string{
 	{1, 7}:   hintSender, // bad sender's mailbox address syntax (RFC 3463)
 	{1, 8}:   hintSender, // bad sender's system address (RFC 3463)
 	{7, 27}:  hintSender, // sender address has null MX (RFC 7505)
@@ -97,16 +93,15 @@ var aboutSink = map[status]string{
 	{7, 708}: hintClient, // Office 365: traffic not accepted from this IP
 }
 
-// Pauses after an answer that says that too much comes at once. SMTP has no
-// Retry-After.
+// Pauses after an answer that reports a limit. SMTP has no Retry-After.
 const (
-	pauseRate        = time.Second      // rates are counted by the second
-	pauseConnections = 5 * time.Second  // some mail ends within it
-	pauseBusy        = time.Minute      // what busy servers need, after Microsoft and Google
-	pauseQuota       = 10 * time.Minute // what Amazon advises at most; quotas are freed as the day goes on
+	pauseRate        = time.Second      // rates are counted per second
+	pauseConnections = 5 * time.Second  // enough for some mails to end
+	pauseBusy        = time.Minute      // recommended by Microsoft and Google for busy servers
+	pauseQuota       = 10 * time.Minute // the longest that Amazon recommends; quotas are freed during the day
 )
 
-// limitTexts are the limits that only the text of the answer tells.
+// limitTexts are the limits that only the text of an answer names.
 var limitTexts = []struct {
 	code  int
 	text  string
@@ -119,9 +114,9 @@ var limitTexts = []struct {
 	{421, "too many connections", pauseConnections},    // Postfix
 }
 
-// limit says how long to pause where the answer is that too much comes at once
-// from this sink; 0 for all other answers. Only a 4xx asks for a pause: a mail that
-// is the cause of a refusal for good would hold up all others forever.
+// limit returns how long to pause if the answer reports a limit of this sink, and 0 for all other
+// answers. It is 0 for a 5xx: if one mail were the cause of it, it would delay all others
+// forever.
 func (a answer) limit(step Step) time.Duration {
 	if a.code/100 != 4 {
 		return 0
@@ -137,21 +132,21 @@ func (a answer) limit(step Step) time.Duration {
 	case a.status.subject == 7 && a.status.detail >= 500 && a.status.detail <= 699:
 		return pauseBusy // Office 365: server busy, or this address is limited
 	case a.status == status{3, 2} && a.code != codeClosing && step != StepTo:
-		// System not accepting messages. At RCPT TO it can be the system of that
-		// recipient; a 421 is maintenance mostly. Else Office 365 means connections.
+		// "System not accepting messages". At RCPT TO it may be about the recipient's system,
+		// and with code 421 it usually means maintenance. Otherwise Office 365 uses it for too
+		// many connections.
 		return pauseConnections
 	}
 	return 0
 }
 
-// class says what the answer means at a step, and for how long to wait with
-// ClassThrottled.
+// class returns the class of the answer at a step, and the pause for ClassThrottled.
 func (a answer) class(step Step) (sinks.Class, time.Duration) {
 	if pause := a.limit(step); pause > 0 {
 		return sinks.ClassThrottled, pause
 	}
 	switch {
-	case step.knowsNoRecipient(), a.isAboutSink():
+	case step.isBeforeRecipients(), a.isAboutSink():
 		return sinks.ClassUnavailable, 0
 	case a.code >= 500:
 		return sinks.ClassPermanent, 0
@@ -159,16 +154,16 @@ func (a answer) class(step Step) (sinks.Class, time.Duration) {
 	return sinks.ClassTransient, 0
 }
 
-// isAboutSink says that every mail would get the answer, whatever its recipients.
+// isAboutSink reports whether every mail would get this answer.
 func (a answer) isAboutSink() bool {
 	switch a.code {
 	case codeClosing, codeNotImplemented, codeOutOfOrder:
 		return true
 	}
-	return a.isAboutUser() || aboutSink[a.status] != ""
+	return a.isAboutUser() || sinkHints[a.status] != ""
 }
 
-// isAboutUser knows the codes of RFC 4954, section 6.
+// isAboutUser reports whether the answer is about authentication: RFC 4954, section 6.
 func (a answer) isAboutUser() bool {
 	switch a.code {
 	case 530, 534, 535, 538:
@@ -177,25 +172,25 @@ func (a answer) isAboutUser() bool {
 	return false
 }
 
-// hint says what an operator should look at; "" where that is not clear.
+// hint returns what the operator should check; "" if that is not clear.
 func (a answer) hint(step Step) string {
 	switch {
 	case a.isAboutUser():
 		return hintUser
 	case a.limit(step) == pauseConnections:
-		return "the server takes fewer connections at once; lower connections"
+		return "the server accepts fewer connections at once; lower connections"
 	case a.limit(step) > 0:
 		return ""
-	case step == StepFrom && a.code >= 500 && aboutSink[a.status] == "":
+	case step == StepFrom && a.code >= 500 && sinkHints[a.status] == "":
 		return hintSender
 	}
-	return aboutSink[a.status]
+	return sinkHints[a.status]
 }
 
-// refusesWhatIsSaidOf says that an answer to MAIL FROM is about what this command
-// tells of the mail: its size, and that a recipient's address is not ASCII.
-// All else in the command is the sender, which the configuration has.
-func (a answer) refusesWhatIsSaidOf(m *message) bool {
+// refusesMail reports whether an answer to MAIL FROM is about this mail: its size, or a
+// recipient's address that is not ASCII. The rest of the command is the sender, which comes from
+// the configuration.
+func (a answer) refusesMail(m *message) bool {
 	switch {
 	case a.code < 500:
 		return false

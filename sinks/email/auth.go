@@ -25,10 +25,9 @@ const (
 	AuthXOAUTH2     = "xoauth2"
 )
 
-// passwordMechanisms are the ways of proving that one has a password; with auto
-// the first one that the server offers is used. PLAIN and LOGIN refuse to run
-// without TLS, except on the machine itself; CRAM-MD5 comes last as it is the
-// weakest.
+// passwordMechanisms are the mechanisms for passwords. With auto, the first one that the server
+// offers is used. PLAIN and LOGIN refuse to run without TLS, unless the server is on the same
+// machine. CRAM-MD5 comes last because it is the weakest.
 var passwordMechanisms = []struct {
 	name string
 	is   gomail.SMTPAuthType
@@ -49,12 +48,12 @@ func authNames() []string {
 	return append(names, AuthXOAUTH2)
 }
 
-// usesToken says whether the sink proves itself with a token of OAuth 2.0.
+// usesToken reports whether the sink authenticates with an OAuth 2.0 token.
 func (c *Config) usesToken() bool {
 	return c.Auth == AuthXOAUTH2 || len(c.tokensFrom()) > 0
 }
 
-// tokensFrom lists the settings that say where tokens come from, if it is not the password.
+// tokensFrom lists the settings that provide tokens, other than the password.
 func (c *Config) tokensFrom() (from []string) {
 	if c.TokenFile != "" {
 		from = append(from, "token_file")
@@ -68,12 +67,12 @@ func (c *Config) tokensFrom() (from []string) {
 	return from
 }
 
-// validateAuth reports what is wrong with user, password and tokens.
+// validateAuth reports the mistakes in user, password and tokens.
 func (c *Config) validateAuth(mistake func(field, format string, args ...any)) {
 	if !slices.Contains(authNames(), c.Auth) {
 		mistake("auth", "%q is unknown; use %s", c.Auth, strings.Join(authNames(), ", "))
 	} else if c.usesToken() && c.Auth != AuthAuto && c.Auth != AuthXOAUTH2 {
-		mistake("auth", "%s has no use for a token; use %s, or leave %s out", c.Auth, AuthXOAUTH2, strings.Join(c.tokensFrom(), " and "))
+		mistake("auth", "%s does not use a token; use %s, or leave %s out", c.Auth, AuthXOAUTH2, strings.Join(c.tokensFrom(), " and "))
 	}
 	from := c.tokensFrom()
 	if len(from) > 1 {
@@ -91,9 +90,9 @@ func (c *Config) validateAuth(mistake func(field, format string, args ...any)) {
 	elsewhere := len(from) > 0
 	switch {
 	case elsewhere && hasPassword:
-		mistake("smtp", "has a password; with %s it has the user only, like smtp://user@host:587", from[0])
+		mistake("smtp", "has a password; with %s it must have only the user, such as smtp://user@host:587", from[0])
 	case c.usesToken() && user == "":
-		mistake("smtp", "names no user; the token is that of an account, like smtp://user%%40example.com@host:587")
+		mistake("smtp", "has no user; add the account of the token, such as smtp://user%%40example.com@host:587")
 	case c.usesToken() && !elsewhere && !hasPassword:
 		mistake("auth", "xoauth2 needs a token: as the password in smtp, or by token_file or oauth2")
 	case elsewhere:
@@ -104,8 +103,8 @@ func (c *Config) validateAuth(mistake func(field, format string, args ...any)) {
 	}
 }
 
-// authOptions are those of go-mail for a password; none for tokens, of which
-// each connection has one of its own.
+// authOptions returns go-mail's options for a password. There are none for tokens, because each
+// connection has a different token.
 func (c *Config) authOptions(user *url.Userinfo) []gomail.Option {
 	password, _ := user.Password()
 	if user == nil || c.usesToken() {
@@ -121,13 +120,14 @@ func (c *Config) authOptions(user *url.Userinfo) []gomail.Option {
 	return append(options, gomail.WithOpportunisticSMTPAuth(all...))
 }
 
-// credentials are what no error may repeat: secrets, and passwords as they are sent.
+// credentials returns the texts that errors must not repeat: secrets, and passwords as they are
+// sent.
 func (c *Config) credentials(user *url.Userinfo) redact.Credentials {
 	password, _ := user.Password()
 	return redact.New(append(asSent(user.Username(), password), c.OAuth2.ClientSecret, c.OAuth2.RefreshToken)...)
 }
 
-// asSent is a password or token, and how the mechanisms send it.
+// asSent returns a password or token, and the encodings in which the mechanisms send it.
 func asSent(user, secret string) []string {
 	if secret == "" {
 		return nil
@@ -139,8 +139,7 @@ func asSent(user, secret string) []string {
 	}
 }
 
-// tokens is where the token for each new connection comes from; nil if none is
-// needed.
+// tokens returns the source of tokens for new connections; nil if they need none.
 func (c *Config) tokens(user *url.Userinfo, in sinks.Instance) tokens {
 	password, _ := user.Password()
 	switch {
@@ -156,7 +155,7 @@ func (c *Config) tokens(user *url.Userinfo, in sinks.Instance) tokens {
 	return fixedToken(password)
 }
 
-// xoauth2 proves an account by a token, which must not travel in clear.
+// xoauth2 authenticates with a token, which it does not send in clear text.
 type xoauth2 struct{ smtp.Auth }
 
 func newXOAUTH2(user, token string) xoauth2 { return xoauth2{smtp.XOAuth2Auth(user, token)} }

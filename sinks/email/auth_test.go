@@ -22,7 +22,7 @@ import (
 	"github.com/waybill-go/waybill/sinks/email/smtptest"
 )
 
-func TestEachMechanismThatBothSidesKnowAuthenticates(t *testing.T) {
+func TestEachMechanismThatBothSidesSupportAuthenticates(t *testing.T) {
 	for _, c := range []struct {
 		offered string
 		auth    string
@@ -80,11 +80,11 @@ func TestATokenFileIsReadForEachConnection(t *testing.T) {
 	for range 2 {
 		_, err = sink.Deliver(within(t), delivery(jane))
 		require.NoError(t, err)
-		server.Disconnect() // the next delivery makes a connection, and reads the file
+		server.Disconnect() // so that the next delivery makes a connection and reads the file
 	}
 }
 
-// authorization is an authorization server that gives tokens with numbers.
+// authorization is an authorization server that issues numbered tokens.
 type authorization struct {
 	mu      sync.Mutex
 	given   int
@@ -110,7 +110,7 @@ func (a *authorization) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// valid is the number of the only token that is good now.
+// valid returns the only valid token.
 func (a *authorization) valid() string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -156,8 +156,8 @@ func TestTokensAreFetchedWhenTheyExpireOrAreRefused(t *testing.T) {
 			assert.Equal(t, sinks.ClassUnavailable, class)
 			require.ErrorContains(t, err, "bad token")
 			tokens.set(func() { tokens.expires = 1 })
-			require.NoError(t, deliver(), "the refused token was given up")
-			require.NoError(t, deliver(), "the one that expires at once too")
+			require.NoError(t, deliver(), "a refused token is not used again")
+			require.NoError(t, deliver(), "an expired token is not used again")
 			assert.Len(t, tokens.asked, 3)
 			if o.RefreshToken == "" {
 				assert.Equal(t, "id:s3cret client_credentials mail", tokens.asked[2])
@@ -184,9 +184,9 @@ func TestMistakesInAuthenticationAreNamed(t *testing.T) {
 	}{
 		{email.Config{SMTP: "smtp://localhost", Auth: "magic"}, `auth: "magic" is unknown; use auto, scram-sha-256,`},
 		{email.Config{SMTP: "smtp://localhost", Auth: "login"}, "auth: login needs user and password in smtp"},
-		{email.Config{SMTP: "smtp://a:secret@localhost", Auth: "plain", TokenFile: "x"}, "auth: plain has no use for a token"},
+		{email.Config{SMTP: "smtp://a:secret@localhost", Auth: "plain", TokenFile: "x"}, "auth: plain does not use a token"},
 		{email.Config{SMTP: "smtp://a:secret@localhost", TokenFile: "x"}, "smtp: has a password"},
-		{email.Config{SMTP: "smtp://localhost", TokenFile: "x"}, "smtp: names no user"},
+		{email.Config{SMTP: "smtp://localhost", TokenFile: "x"}, "smtp: has no user"},
 		{email.Config{SMTP: "smtp://a@localhost", Auth: "xoauth2"}, "auth: xoauth2 needs a token"},
 		{email.Config{SMTP: "smtp://a@localhost", TokenFile: "x", OAuth2: oauth}, "token_file: contradicts oauth2"},
 		{email.Config{SMTP: "smtp://a@localhost", TokenFile: "x", TokenSource: new(source)}, "token_file: contradicts TokenSource"},
@@ -208,7 +208,7 @@ func TestMistakesInAuthenticationAreNamed(t *testing.T) {
 	require.NoError(t, good.Validate())
 }
 
-// TestNoErrorRepeatsACredential although servers may: as it is, or as it was sent.
+// Servers may repeat a credential, unchanged or encoded.
 func TestNoErrorRepeatsACredential(t *testing.T) {
 	echo := func(_ context.Context, user, secret string) error {
 		encode := base64.StdEncoding.EncodeToString

@@ -22,19 +22,19 @@ import (
 	"github.com/waybill-go/waybill/sinks/email/smtptest"
 )
 
-// BenchmarkDeliver compares, in turns, the sink with go-mail's client sending in a loop over each of
-// as many connections: to a server on this machine, and to one that is 20 ms away there and back. Both
-// make each mail anew, of the same parts; the sink renders it from templates.
+// BenchmarkDeliver compares the sink with loops that send with go-mail's client, in turns and with
+// the same number of connections: to a server on this machine, and to one with a round trip of
+// 20 ms. Both make each mail from the same parts; the sink renders it from templates.
 //
-// Ratios are the medians of the pairs, above 1 where the sink is faster or takes less of the
-// processor. The processor's time is that of this process, in which the server is too.
+// Ratios are the medians of the pairs. Above 1, the sink is faster or uses less processor time.
+// Processor time is that of this process, including the server.
 //
 // Run: go test -run '^$' -bench Deliver -benchtime 100x ./sinks/email
 func BenchmarkDeliver(b *testing.B) {
 	server := startServer(b, smtptest.Config{CountOnly: true})
 	for _, place := range []struct {
 		name, address string
-		mails         int // of a turn, on each connection
+		mails         int // in a turn, for each connection
 	}{
 		{"near", server.Address(), 64}, {"far", farAway(b, server.Address(), 20*time.Millisecond), 4},
 	} {
@@ -42,7 +42,7 @@ func BenchmarkDeliver(b *testing.B) {
 			b.Run(fmt.Sprintf("%s/%d", place.name, connections), func(b *testing.B) {
 				mails := place.mails * connections
 				loop, sink := newLoop(b, place.address, connections), newDelivering(b, place.address, connections)
-				loop(mails) // warm
+				loop(mails) // opens the connections
 				sink(mails)
 				var processor, wall, loops, delivered []float64
 				for i := 0; b.Loop(); i++ {
@@ -67,7 +67,7 @@ func BenchmarkDeliver(b *testing.B) {
 	}
 }
 
-// cost is what a turn took.
+// cost is the time of a turn.
 type cost struct{ time, processor time.Duration }
 
 func measure(b *testing.B, send func(mails int), mails int) cost {
@@ -77,7 +77,7 @@ func measure(b *testing.B, send func(mails int), mails int) cost {
 	return cost{time.Since(began), processorTime(b) - used}
 }
 
-// processorTime is what this process has used.
+// processorTime is the processor time of this process.
 func processorTime(b *testing.B) time.Duration {
 	b.Helper()
 	var used syscall.Rusage
@@ -85,14 +85,14 @@ func processorTime(b *testing.B) time.Duration {
 	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
 }
 
-// median is that of values of which there is one at least.
+// median returns the median of at least one value.
 func median(values []float64) float64 {
 	slices.Sort(values)
 	return values[len(values)/2]
 }
 
-// farAway passes connections on to address, so that an answer takes roundTrip longer, and returns
-// where to connect to. As on a network, what follows does not wait for what is on its way.
+// farAway starts a proxy for address that delays each answer by roundTrip, and returns its address.
+// As in a network, bytes do not wait for earlier ones to arrive.
 func farAway(b *testing.B, address string, roundTrip time.Duration) string {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(b, err)
@@ -106,8 +106,8 @@ func farAway(b *testing.B, address string, roundTrip time.Duration) string {
 		group.Go(func() {
 			defer func() { _ = to.Close() }()
 			for p := range way {
-				time.Sleep(time.Until(p.due)) // the distance, not a wait for something
-				_, _ = to.Write(p.bytes)      // if it fails, so does the reading from it
+				time.Sleep(time.Until(p.due)) // simulates the distance
+				_, _ = to.Write(p.bytes)      // if it fails, reading fails, too
 			}
 		})
 		defer close(way)

@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// checkFolder looks at what the files of a folder make together.
+// checkFolder checks that the files of a folder fit together.
 func (p *parser) checkFolder(set *templates, folder string) {
-	if folder != defaultFolder { // which may be partial
+	if folder != defaultFolder { // the default folder may be incomplete
 		for _, missing := range set.missing(folder) {
 			p.mistake("%s is missing", missing)
 		}
@@ -29,8 +29,8 @@ func (p *parser) checkFolder(set *templates, folder string) {
 	}
 }
 
-// checkBodies reports a locale that has not what the folder has without one: a
-// mail in that locale would lack it.
+// checkBodies reports a body that exists without a locale and is missing in this one, and the
+// reverse: a mail would lack it.
 func (p *parser) checkBodies(set *templates, folder, locale string) {
 	sources := p.sources[folder]
 	for _, file := range bodyFiles {
@@ -39,15 +39,14 @@ func (p *parser) checkBodies(set *templates, folder, locale string) {
 		_, has := sources[other]
 		switch {
 		case plain && !has:
-			p.mistakeOnce("%s is missing: %s is there without a locale, and a mail is in one language", path.Join(folder, other), file)
-		case has && !plain && set.folders[folder].hasBody(""): // or else it is missing anyway
+			p.mistakeOnce("%s is missing: %s exists without a locale, and a mail is in one language", path.Join(folder, other), file)
+		case has && !plain && set.folders[folder].hasBody(""): // otherwise a missing body is reported anyway
 			p.mistakeOnce("%s is missing, for mails in other locales than %s", path.Join(folder, file), locale)
 		}
 	}
 }
 
-// checkImages reports images that the source of an html shows and that are not
-// there.
+// checkImages reports images that an HTML template shows and that do not exist.
 func (p *parser) checkImages(set *templates, folder, name, source, locale string) {
 	list, _ := locales(locale, "") // isKnown has checked it
 	for _, image := range imagesIn(source) {
@@ -57,7 +56,7 @@ func (p *parser) checkImages(set *templates, folder, name, source, locale string
 	}
 }
 
-// checkAttachments reports files that are attached by name and are not there.
+// checkAttachments reports files that are attached by name and do not exist.
 func (p *parser) checkAttachments(set *templates, folder, source string) {
 	for line := range strings.Lines(source) {
 		name := strings.TrimSpace(line)
@@ -67,7 +66,7 @@ func (p *parser) checkAttachments(set *templates, folder, source string) {
 	}
 }
 
-// inFolders names where a type's file can be.
+// inFolders names the places where a type's file can be.
 func inFolders(folder, name string) string {
 	if folder == defaultFolder {
 		return path.Join(folder, name)

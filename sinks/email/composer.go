@@ -11,22 +11,21 @@ import (
 	"github.com/waybill-go/waybill/sinks"
 )
 
-// Composer makes mails of envelopes: all that a [Sink] does but sending. Its
-// methods may be called in parallel.
+// Composer makes mails from envelopes. It does everything that a [Sink] does except sending. Its
+// methods are safe for concurrent use.
 type Composer struct {
 	sink      string
 	from      *mail.Address
 	replyTo   []*mail.Address
 	templates *templates
-	// registered, if set, tells an alias's present name.
+	// registered has the current names of aliases; it may be nil.
 	registered *registry.Registry
 	maxSize    int // bytes
 }
 
-// NewComposer makes what composes the mails of a sink, of whose instance it takes name and types. It reads
-// and parses all templates; of c it looks only at what says how mails look, not
-// at what says where they go, so no password needs to be at hand. All mistakes
-// are reported at once.
+// NewComposer makes a composer for a sink with the name and the types of in. It reads and parses
+// all templates. Of c it uses only the settings of the mails and not those of the server, so it
+// needs no password. Its error joins all mistakes.
 func NewComposer(in sinks.Instance, c Config) (*Composer, error) {
 	c.SetDefaults()
 	invalid := c.validateMail()
@@ -37,8 +36,8 @@ func NewComposer(in sinks.Instance, c Config) (*Composer, error) {
 	return composer, nil
 }
 
-// newComposer is NewComposer for a configuration whose fields are checked
-// elsewhere; it reports what is wrong with the templates.
+// newComposer is NewComposer without checking the fields of the configuration. It reports the
+// mistakes in the templates.
 func newComposer(in sinks.Instance, c Config) (*Composer, error) {
 	parsed, err := c.parseTemplates()
 	if err != nil {
@@ -50,11 +49,11 @@ func newComposer(in sinks.Instance, c Config) (*Composer, error) {
 	return composer, nil
 }
 
-// Types lists the types that have a folder of templates, in alphabetical order.
-// Others may be possible by the folder default.
+// Types lists the types that have a folder of templates, in alphabetical order. With the folder
+// default, mails of other types may be possible, too.
 func (c *Composer) Types() []string { return c.templates.types() }
 
-// compose makes the mail for one envelope.
+// compose makes the mail of one envelope.
 func (c *Composer) compose(e *notification.Envelope) (*message, error) {
 	l, err := c.write(e, "")
 	if err != nil {
@@ -66,8 +65,8 @@ func (c *Composer) compose(e *notification.Envelope) (*message, error) {
 	return c.finish(e, l)
 }
 
-// folderOf is the folder of a type's templates: the type's own, or that of its present name
-// where the type was stored by an alias.
+// folderOf returns the folder of a type's templates: that of the type, or that of its current name
+// if the type is an alias.
 func (c *Composer) folderOf(typ string) string {
 	if _, own := c.templates.folders[typ]; own || c.registered == nil {
 		return typ
@@ -78,8 +77,8 @@ func (c *Composer) folderOf(typ string) string {
 	return typ
 }
 
-// write makes the letter for one envelope, in place of what its template gives
-// in a locale that is not "".
+// write makes the letter of one envelope. A locale other than "" replaces the result of the type's
+// locale template.
 func (c *Composer) write(e *notification.Envelope, locale string) (*letter, error) {
 	data, err := newData(e)
 	if err != nil {
@@ -95,7 +94,7 @@ func (c *Composer) write(e *notification.Envelope, locale string) (*letter, erro
 	return l, nil
 }
 
-// finish makes the mail of a letter.
+// finish makes the mail from a letter.
 func (c *Composer) finish(e *notification.Envelope, l *letter) (*message, error) {
 	m, err := newMessage(e, c.from, c.sink, l)
 	if err != nil {

@@ -19,9 +19,9 @@ import (
 
 // Values of Config.TLS.
 const (
-	TLSOpportunistic = "opportunistic" // STARTTLS where the server offers it
+	TLSOpportunistic = "opportunistic" // STARTTLS if the server offers it
 	TLSMandatory     = "mandatory"     // STARTTLS or no connection
-	TLSNone          = "none"          // never
+	TLSNone          = "none"          // no STARTTLS
 )
 
 // Defaults and limits of a Config.
@@ -33,8 +33,8 @@ const (
 	MaxMaxSizeMB       = 1024
 )
 
-// Ports of a server whose URL names none: those of message submission (RFC
-// 6409 and RFC 8314), since the sink is a client that submits, not a relay.
+// Default ports: those of message submission (RFC 6409 and RFC 8314), because the sink is a client
+// that submits mails, and not a relay.
 const (
 	submissionPort  = "587"
 	submissionsPort = "465"
@@ -44,42 +44,43 @@ const (
 type Config struct {
 	// SMTP is the mail server's URL.
 	SMTP string `yaml:"smtp" secret:"password" doc:"Mail server: smtp://user:password@host:port, or smtps:// for TLS from the first byte. User and password are optional; the default port is 587, for smtps 465. Required"`
-	// TLS says when an smtp:// connection is encrypted by STARTTLS. "" is
-	// TLSMandatory where SMTP names a user and a host that is not this machine, and
+	// TLS determines when an smtp:// connection is encrypted by STARTTLS. "" means
+	// TLSMandatory if SMTP has a user and a host that is not this machine, and
 	// TLSOpportunistic otherwise.
 	TLS string `yaml:"tls" enum:"opportunistic,mandatory,none" doc:"STARTTLS on smtp://: opportunistic (if the server offers it), mandatory, or none. Default mandatory if smtp has a user and the server is on another machine, opportunistic otherwise"`
-	// Auth is how user and password of SMTP are shown to the server.
+	// Auth is the mechanism of authentication.
 	Auth string `yaml:"auth" enum:"auto,scram-sha-256,scram-sha-1,plain,login,cram-md5,xoauth2" doc:"How to authenticate: auto (the best method for passwords that the server offers), scram-sha-256, scram-sha-1, plain, login, cram-md5, or xoauth2. The token for xoauth2 is the password, unless token_file or oauth2 is set. Default auto"`
 	// TokenFile is a file with a token for XOAUTH2.
 	TokenFile string `yaml:"token_file" doc:"File with the token for xoauth2, which another program keeps up to date. It is read for each new connection"`
-	// OAuth2 says where tokens for XOAUTH2 come from.
+	// OAuth2 is the authorization server that issues tokens for XOAUTH2.
 	OAuth2 OAuth2 `yaml:"oauth2" doc:"Authorization server that issues tokens for xoauth2. A token is fetched when there is none, when it has expired, and when it was refused"`
 	// From is the sender of all mails, in the header and in the envelope.
 	From string `yaml:"from" doc:"Sender of all mails: shop@example.com or Shop <shop@example.com>. Required"`
-	// ReplyTo is where answers go, unless a type has a reply-to template.
+	// ReplyTo has the addresses for replies. A type's reply-to template overrides it.
 	ReplyTo string `yaml:"reply_to" doc:"Addresses for replies, separated by commas; reply-to.tmpl of a type overrides them"`
-	// Templates is the directory of the templates; inside FS where that is set.
+	// Templates is the directory of the templates; it is inside FS if that is set.
 	Templates string `yaml:"templates" content:"true" doc:"Folder with a subfolder of templates for each type: order.placed/to.tmpl, subject.tmpl, text.tmpl, html.tmpl. Required"`
-	// Locale is the language of the templates without one in their names.
+	// Locale is the language of the templates whose names have no locale.
 	Locale string `yaml:"locale" doc:"Language of templates without a language in their names (html.tmpl, not html.de.tmpl), such as en. Recipients who prefer it get these templates"`
-	// MaxSizeMB bounds a whole mail, as it is sent.
+	// MaxSizeMB is the largest encoded mail in MiB.
 	MaxSizeMB int `yaml:"max_size_mb" doc:"Largest mail in MiB, including attachments in base64, 1 to 1024. A larger mail is dead at once, as is one above the server's limit. Default 25"`
-	// Timeout bounds making a connection, and again one mail's conversation.
+	// Timeout limits connecting, and separately sending one mail.
 	Timeout time.Duration `yaml:"timeout" doc:"How long connecting may take, and sending one mail. Default 30s"`
-	// Connections bounds the connections that are open at once.
+	// Connections is the largest number of open connections.
 	Connections int `yaml:"connections" doc:"Most connections to the mail server at once, 1 to 1000. Each carries many mails, and further deliveries wait. Default 4"`
-	// Hello is the name by which the sink introduces itself to the server.
+	// Hello is the name in the EHLO command.
 	Hello string `yaml:"hello" doc:"Name in the EHLO command. Default: the host's name"`
 
-	// FS holds the templates in place of the directory on disk, such as an
-	// embed.FS; Templates is then a path inside it, "" its root.
+	// FS has the templates, such as an embed.FS, instead of the directory on disk. Templates
+	// is then a path inside it; "" means its root.
 	FS fs.FS `yaml:"-"`
-	// TLSConfig is for servers with a certificate of one's own authority; nil
-	// trusts what the system trusts. The server's name is filled in.
+	// TLSConfig is for servers whose certificates come from a private authority; with nil,
+	// the system's authorities are trusted. New copies it, and sets ServerName if it is empty.
 	TLSConfig *tls.Config `yaml:"-"`
-	// TokenSource gives the tokens for XOAUTH2, in place of TokenFile and OAuth2. It is asked
-	// for each new connection, one call at a time: [oauth2.ReuseTokenSource] keeps a token
-	// until it expires. A call that outlasts its delivery goes on, and others wait for it.
+	// TokenSource provides the tokens for XOAUTH2, instead of TokenFile and OAuth2. It is
+	// called for each new connection, one call at a time. [oauth2.ReuseTokenSource] keeps a
+	// token until it expires. If a delivery ends during a call, the call continues, and other
+	// deliveries wait for it.
 	TokenSource oauth2.TokenSource `yaml:"-"`
 }
 
@@ -123,7 +124,7 @@ func (c *Config) Validate() error {
 	return errors.Join(errors.Join(*mistakes...), c.validateMail())
 }
 
-// validateMail reports what is wrong with how mails are to look.
+// validateMail reports the mistakes in the settings of the mails.
 func (c *Config) validateMail() error {
 	mistakes := new(mistakes)
 	if c.From == "" {
@@ -146,15 +147,15 @@ func (c *Config) validateMail() error {
 	return errors.Join(*mistakes...)
 }
 
-// mistakes gathers what is wrong, each by the field as the user typed it.
+// mistakes collects errors that begin with a key of the configuration.
 type mistakes []error
 
 func (m *mistakes) add(field, format string, args ...any) {
 	*m = append(*m, fmt.Errorf("%s: %w", field, fmt.Errorf(format, args...)))
 }
 
-// validateSMTP reports what is wrong with the server's URL and returns its
-// scheme. It never repeats the URL or url.Parse's error, which holds a password.
+// validateSMTP reports the mistakes in the server's URL and returns its scheme. Its errors never
+// contain the URL or the error of url.Parse, because these may contain the password.
 func (c *Config) validateSMTP(mistake func(field, format string, args ...any)) (scheme string) {
 	if c.SMTP == "" {
 		mistake("smtp", "is missing; write the mail server like smtp://localhost:1025")
@@ -169,7 +170,7 @@ func (c *Config) validateSMTP(mistake func(field, format string, args ...any)) (
 		mistake("smtp", "starts with %q; use smtp:// or smtps://", u.Scheme)
 	}
 	if u.Hostname() == "" {
-		mistake("smtp", "names no host; write it like smtp://localhost:1025")
+		mistake("smtp", "has no host; write it like smtp://localhost:1025")
 	}
 	if port := u.Port(); port != "" {
 		if n, err := strconv.Atoi(port); err != nil || n < 1 || n > 65535 {
@@ -177,12 +178,12 @@ func (c *Config) validateSMTP(mistake func(field, format string, args ...any)) (
 		}
 	}
 	if (u.Path != "" && u.Path != "/") || u.RawQuery != "" || u.Fragment != "" {
-		mistake("smtp", "has something after the port; the other settings are fields of their own, such as tls")
+		mistake("smtp", "has something after the port; the other settings have separate keys, such as tls")
 	}
 	return u.Scheme
 }
 
-// address is the server's host and port. The URL must be valid.
+// address returns the server's URL, host and port.
 func (c *Config) address() (u *url.URL, host, port string, err error) {
 	u, err = url.Parse(c.SMTP)
 	if err != nil {
@@ -198,45 +199,44 @@ func (c *Config) address() (u *url.URL, host, port string, err error) {
 	return u, host, port, nil
 }
 
-// startTLS is TLS or its default. The URL must be valid.
+// startTLS returns TLS or its default. The URL must be valid.
 func (c *Config) startTLS() string {
 	switch {
 	case c.TLS != "":
 		return c.TLS
-	case c.showsUser():
+	case c.sendsCredentials():
 		return TLSMandatory
 	}
 	return TLSOpportunistic
 }
 
-// showsUser says whether a password or token goes to another machine.
-func (c *Config) showsUser() bool {
+// sendsCredentials reports whether a password or token is sent to another machine.
+func (c *Config) sendsCredentials() bool {
 	u, host, _, err := c.address()
 	return err == nil && u.User.Username() != "" && !isLoopback(host)
 }
 
-// tlsWarning says what tls allows where there is a password to lose; "" if
-// nothing.
+// tlsWarning returns a warning if the password may be sent unencrypted, or "".
 func (c *Config) tlsWarning() string {
 	switch {
-	case strings.HasPrefix(c.SMTP, "smtps:") || !c.showsUser():
+	case strings.HasPrefix(c.SMTP, "smtps:") || !c.sendsCredentials():
 		return ""
 	case c.startTLS() == TLSNone:
-		return "tls is none, so the mails and the proof of the user travel to the mail server in the clear"
+		return "tls is none, so mails and credentials are sent to the mail server in clear text"
 	case c.startTLS() == TLSOpportunistic:
-		return "tls is opportunistic, so anyone on the network path can have the mails and the proof of the user travel in the clear; leave tls out, or write mandatory"
+		return "tls is opportunistic, so anyone on the network path can make the sink send mails and credentials in clear text; leave tls out, or set it to mandatory"
 	}
 	return ""
 }
 
-// isLoopback says that a host is this machine, so that nothing travels.
+// isLoopback reports whether a host is this machine.
 func isLoopback(host string) bool {
 	return host == "localhost" || net.ParseIP(host).IsLoopback()
 }
 
-// parseTemplates reads the templates from where the configuration has them.
+// parseTemplates reads and parses the templates of the configuration.
 func (c *Config) parseTemplates() (*templates, error) {
-	locale, _ := parseLocale(c.Locale) // validateMail reports what is wrong with it
+	locale, _ := parseLocale(c.Locale) // validateMail reports its error
 	switch {
 	case c.FS != nil:
 		folder := path.Clean(c.Templates) // "." for ""

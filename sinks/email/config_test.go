@@ -14,7 +14,7 @@ import (
 	"github.com/waybill-go/waybill/sinks/email"
 )
 
-// build makes a sink as the configuration file does.
+// build makes a sink from YAML.
 func build(t *testing.T, text string) (sinks.Sink, error) {
 	t.Helper()
 	return email.Kind().Build(sinks.Instance{Name: "mail"}, func(config any) error {
@@ -39,7 +39,7 @@ connections: 0
 hello: "two words"
 `)
 	for _, want := range []string{
-		`smtp: starts with "ftp"`, "smtp: names no host", "smtp: port 99999", "smtp: has something after the port",
+		`smtp: starts with "ftp"`, "smtp: has no host", "smtp: port 99999", "smtp: has something after the port",
 		`tls: "maybe" is unknown`, `from: "nobody" is not an address`, "reply_to: ", "templates: is missing",
 		"timeout: -1s", "connections: 0 is outside", `hello: "two words"`,
 	} {
@@ -71,7 +71,7 @@ func TestNoTLSContradictsSMTPS(t *testing.T) {
 	require.ErrorContains(t, c.Validate(), "tls: none contradicts smtps://")
 }
 
-func TestAPasswordThatMayTravelInClearIsWarnedOf(t *testing.T) {
+func TestAPasswordThatMayBeSentInClearTextIsLogged(t *testing.T) {
 	for _, c := range []struct{ smtp, tls, says string }{
 		{"smtp://shop:secret@mail.example.com", "", ""},
 		{"smtp://shop:secret@mail.example.com", email.TLSMandatory, ""},

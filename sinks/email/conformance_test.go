@@ -43,7 +43,7 @@ func TestConformance(t *testing.T) {
 		Received: func(*testing.T) []notification.Envelope {
 			var es []notification.Envelope
 			for _, m := range server.Messages() {
-				// The time only to the second, so it is not compared.
+				// A mail's date has only seconds, so the time is not compared.
 				es = append(es, notification.Envelope{ID: m.Header.Get("Waybill-Id")})
 			}
 			return es
@@ -57,7 +57,7 @@ func TestConformance(t *testing.T) {
 			sinks.ClassPermanent:   broken(refuse(550)),
 		},
 		Stuck: broken(func(ctx context.Context, _ string) error {
-			<-ctx.Done() // the server's end
+			<-ctx.Done() // ends when the server is closed
 			return ctx.Err()
 		}),
 		Receipts: true,

@@ -16,7 +16,7 @@ import (
 	"github.com/waybill-go/waybill/sinks/internal/redact"
 )
 
-// server is how to reach the mail server. It never changes.
+// server has the settings for connections to the mail server. It is immutable.
 type server struct {
 	host    string
 	address string
@@ -27,7 +27,7 @@ type server struct {
 	user    string
 	tokens  tokens // nil unless each connection needs one
 
-	credentials redact.Credentials // which nothing repeats of what servers say
+	credentials redact.Credentials // removed from all replies
 }
 
 func newServer(c Config, in sinks.Instance) (*server, error) {
@@ -65,15 +65,14 @@ func newServer(c Config, in sinks.Instance) (*server, error) {
 	return s, nil
 }
 
-// connect dials, encrypts and authenticates. ctx and the timeout bound all of
-// it.
+// connect dials, encrypts and authenticates. ctx and the timeout limit all of it together.
 func (s *server) connect(ctx context.Context) (*connection, error) {
 	bounded, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
 	c := &connection{server: s}
 	stop := func() bool { return true }
 	dial := func(dialing context.Context, network, _ string) (net.Conn, error) {
-		// The library's own address lacks the brackets of an IPv6 host.
+		// The address that the library passes lacks the brackets of an IPv6 host.
 		raw, err := s.dial(dialing, network, s.address)
 		if err != nil {
 			return nil, err
@@ -83,7 +82,7 @@ func (s *server) connect(ctx context.Context) (*connection, error) {
 		if s.tls == nil {
 			return raw, nil
 		}
-		return tls.Client(raw, s.tls), nil // shakes hands with the first read
+		return tls.Client(raw, s.tls), nil // the handshake happens at the first read
 	}
 	options := append([]gomail.Option{gomail.WithDialContextFunc(dial)}, s.options...)
 	token, err := s.token(bounded)
@@ -104,19 +103,19 @@ func (s *server) connect(ctx context.Context) (*connection, error) {
 	if err != nil {
 		stop()
 		if c.raw != nil {
-			c.cut() // the library leaves it open after some failures
+			c.cut() // the library leaves the connection open after some failures
 		}
 		if token != "" && answerIn(err).isAboutUser() {
 			s.tokens.refused(token)
 		}
-		return nil, s.failure(StepConnect, without(redact.New(asSent(s.user, token)...), causeOf(bounded, err)))
+		return nil, s.failure(StepConnect, redacted(redact.New(asSent(s.user, token)...), causeOf(bounded, err)))
 	}
-	// From here on contexts bound the exchanges, not the library's deadline.
+	// From here on, contexts limit the exchanges instead of the library's deadline.
 	_ = c.raw.SetDeadline(time.Time{})
 	return c, nil
 }
 
-// token is the token for a new connection; "" if it needs none.
+// token returns the token for a new connection; "" if it needs none.
 func (s *server) token(ctx context.Context) (string, error) {
 	if s.tokens == nil {
 		return "", nil
@@ -125,11 +124,11 @@ func (s *server) token(ctx context.Context) (string, error) {
 }
 
 func (s *server) failure(step Step, err error) *ServerError {
-	return &ServerError{Server: s.address, Step: step, Err: without(s.credentials, err)}
+	return &ServerError{Server: s.address, Step: step, Err: redacted(s.credentials, err)}
 }
 
-// without is an error whose text, or the server's in it, has no credentials.
-func without(credentials redact.Credentials, err error) error {
+// redacted removes credentials from the text of an error, or from the server's reply in it.
+func redacted(credentials redact.Credentials, err error) error {
 	var reply *textproto.Error
 	if !errors.As(err, &reply) {
 		return credentials.Error(err)
@@ -140,67 +139,66 @@ func without(credentials redact.Credentials, err error) error {
 	return err
 }
 
-// connection is one conversation with the server, used by one goroutine at a
-// time.
+// connection is a connection to the server. Only one goroutine may use it at a time.
 type connection struct {
 	server    *server
 	raw       net.Conn
 	client    *smtp.Client
 	idleSince time.Time
-	// spoilt says that the next mail cannot use the connection.
-	spoilt bool
+	// broken means that the next mail cannot use the connection.
+	broken bool
 }
 
-// send hands a mail over. Errors are *ServerError; with one, nothing was sent to
-// any recipient, unless it is unknown whether the server took the mail (StepEnd).
+// send sends a mail. Its errors are *ServerError. After an error, the mail was sent to no
+// recipient, except that after StepEnd it is unknown whether the server accepted the mail.
 //
-// After a success the server has cleared its buffers (RFC 5321, section
-// 4.1.1.4) and needs no RSET; a mail that was refused is reset.
-func (c *connection) send(ctx context.Context, m *message) (done handedOver, err error) {
+// After a success the server has cleared its buffers (RFC 5321, section 4.1.1.4), so RSET is only
+// needed after a refusal.
+func (c *connection) send(ctx context.Context, m *message) (done sent, err error) {
 	err = c.within(ctx, func() error {
 		var failed *ServerError
 		if done, failed = c.transact(m); failed == nil {
 			return nil
 		}
-		if c.spoilt || !failed.leavesConversation() || c.client.Reset() != nil {
-			c.spoilt = true
+		if c.broken || !failed.keepsConnection() || c.client.Reset() != nil {
+			c.broken = true
 		}
 		return failed
 	})
 	return done, err
 }
 
-// noop asks the server for a sign of life.
+// noop checks that the server answers.
 func (c *connection) noop(ctx context.Context) error {
 	return c.within(ctx, func() error {
 		if err := c.client.Noop(); err != nil {
-			c.spoilt = true
+			c.broken = true
 			return c.server.failure(StepNoop, err)
 		}
 		return nil
 	})
 }
 
-// quit takes leave, waiting for the server no longer than ctx and the timeout.
+// quit sends QUIT and closes the connection. It waits for the answer until ctx ends or the timeout
+// passes.
 func (c *connection) quit(ctx context.Context) {
-	// Whether the server answers changes nothing: the connection is closed.
+	// The connection is closed with or without an answer.
 	_ = c.within(ctx, func() error { return c.client.Quit() })
 	c.cut()
 }
 
-// cut closes the connection without a word.
+// cut closes the connection without QUIT.
 func (c *connection) cut() { _ = c.raw.Close() }
 
-// within runs an exchange with the server and cuts the connection when ctx ends
-// or the timeout passes, since nothing else ends a read from it. What the
-// server said in time counts even so.
+// within runs an exchange with the server. It cuts the connection when ctx ends or the timeout
+// passes, since nothing else ends a read. If the exchange has succeeded by then, it still counts.
 func (c *connection) within(ctx context.Context, exchange func() error) error {
 	bounded, cancel := context.WithTimeout(ctx, c.server.timeout)
 	defer cancel()
 	stop := context.AfterFunc(bounded, c.cut)
 	err := exchange()
 	if !stop() {
-		c.spoilt = true
+		c.broken = true
 	}
 	var failed *ServerError
 	if errors.As(err, &failed) {
@@ -209,8 +207,8 @@ func (c *connection) within(ctx context.Context, exchange func() error) error {
 	return err
 }
 
-// causeOf is the context's error where the end of the context is why an
-// exchange failed: the connection then only says that it was closed.
+// causeOf returns the context's error if an exchange failed because the context ended. The error
+// of the exchange then only says that the connection was closed.
 func causeOf(ctx context.Context, err error) error {
 	if answerIn(err).code != 0 || ctx.Err() == nil {
 		return err
@@ -218,20 +216,20 @@ func causeOf(ctx context.Context, err error) error {
 	return ctx.Err()
 }
 
-// isStale says that an idle connection turned out to be closed, or was refused
-// further service (421), with its first command.
+// isStale reports whether the first command on an idle connection found that the server has closed
+// the connection, or closes it now (421).
 func isStale(err error) bool {
 	var failed *ServerError
 	if !errors.As(err, &failed) || (failed.Step != StepFrom && failed.Step != StepNoop) {
 		return false
 	}
-	if failed.wasNotAsked() || errors.Is(failed.Err, context.Canceled) || errors.Is(failed.Err, context.DeadlineExceeded) {
+	if failed.isLocal() || errors.Is(failed.Err, context.Canceled) || errors.Is(failed.Err, context.DeadlineExceeded) {
 		return false
 	}
 	return hungUp(failed.Err)
 }
 
-// receiptText leaves out the enhanced status, which repeats the 250.
+// receiptText returns a reply without its enhanced status, which has the same meaning as the 250.
 func receiptText(reply string) string {
 	return enhancedStatus.ReplaceAllString(clean(reply), "")
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/waybill-go/waybill/sinks"
 )
 
-func TestAPasswordTravelsEncryptedUnlessTheConfigurationSaysOtherwise(t *testing.T) {
+func TestAPasswordIsEncryptedUnlessTheConfigurationAllowsClearText(t *testing.T) {
 	for _, c := range []struct {
 		config Config
 		want   gomail.TLSPolicy
@@ -28,7 +28,7 @@ func TestAPasswordTravelsEncryptedUnlessTheConfigurationSaysOtherwise(t *testing
 		{Config{SMTP: "smtp://shop:secret@localhost", TLS: TLSMandatory}, gomail.TLSMandatory},
 		{Config{SMTP: "smtp://mail.example.com"}, gomail.TLSOpportunistic},
 		{Config{SMTP: "smtp://mail.example.com", TLS: TLSMandatory}, gomail.TLSMandatory},
-		{Config{SMTP: "smtps://shop:secret@mail.example.com"}, gomail.NoTLS}, // it is TLS from the first byte
+		{Config{SMTP: "smtps://shop:secret@mail.example.com"}, gomail.NoTLS}, // the connection uses TLS from the first byte
 	} {
 		c.config.From, c.config.Templates = "a@example.com", "x"
 		c.config.SetDefaults()

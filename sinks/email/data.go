@@ -11,7 +11,7 @@ import (
 	"github.com/waybill-go/waybill/framework/notification"
 )
 
-// Data is what a template sees as its dot.
+// Data is the dot of a template.
 type Data struct {
 	ID         string
 	Type       string
@@ -19,15 +19,13 @@ type Data struct {
 	Key        string
 	OccurredOn time.Time
 	Metadata   notification.Metadata
-	// Locale is the language of the mail's text and html: the locale in the
-	// names of their files, or Config.Locale for those without. It is empty in
-	// locale.tmpl.
+	// Locale is the language of the mail's text and html: the locale in the names of their
+	// files, or Config.Locale if the names have none. It is empty in locale.tmpl.
 	Locale string
-	// Payload is the decoded JSON, mostly a map: {{.Payload.customer.name}}. A
-	// field that is missing is an error; for an optional one write
-	// {{with index .Payload "nickname"}}. Numbers are json.Number, printed as
-	// they came; the functions int and float make them comparable. A null
-	// prints nothing and is false.
+	// Payload is the decoded JSON, usually a map: {{.Payload.customer.name}}. A missing field
+	// is an error; for an optional one write {{with index .Payload "nickname"}}. Numbers are
+	// json.Number and print unchanged; the functions int and float make them comparable. A
+	// null prints nothing and is false.
 	Payload any
 }
 
@@ -49,19 +47,19 @@ func newData(e *notification.Envelope) (*Data, error) {
 
 func decodePayload(payload []byte) (any, error) {
 	decoder := json.NewDecoder(bytes.NewReader(payload))
-	decoder.UseNumber() // or the id 9007199254740993 would become another
+	decoder.UseNumber() // otherwise the id 9007199254740993 would become another number
 	var decoded any
 	if err := decoder.Decode(&decoded); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrPayload, err)
 	}
 	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
-		return nil, fmt.Errorf("%w: something follows the first value", ErrPayload)
+		return nil, fmt.Errorf("%w: there is more after the first value", ErrPayload)
 	}
 	return withNulls(decoded), nil
 }
 
-// null stands for a JSON null, which templates would print as "<no value>". An
-// empty slice is false in {{if}}, and its text is empty.
+// null replaces a JSON null, which templates would print as "<no value>". As an empty slice it is
+// false in {{if}}, and its text is empty.
 type null []struct{}
 
 func (null) String() string { return "" }

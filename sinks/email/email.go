@@ -51,16 +51,16 @@ import (
 func Kind() sinks.Kind {
 	return sinks.NewKind("email", "one email for each notification, from templates, by SMTP",
 		func(in sinks.Instance, c Config) (sinks.Sink, error) { return New(in, c) },
-		sinks.Answer{Says: "250 at the end of the mail", Means: "delivered, to all recipients that were not refused; the receipt is `smtp 250 queued as 7F3`, and names those who were"},
-		sinks.Answer{Says: "4xx: too much at once, anywhere", Means: "throttled for 1 s to 10 min, by what is said"},
-		sinks.Answer{Says: "connection, greeting, EHLO, TLS, authentication, token: any refusal, and silence", Means: "unavailable"},
+		sinks.Answer{Says: "250 at the end of the mail", Means: "delivered to all recipients that were not refused; the receipt is `smtp 250 queued as 7F3`, and names the refused recipients"},
+		sinks.Answer{Says: "at any step: a 4xx that reports a limit", Means: "throttled for 1 s to 10 min, depending on the limit"},
+		sinks.Answer{Says: "connection, greeting, EHLO, TLS, authentication, token: any refusal, or no answer", Means: "unavailable"},
 		sinks.Answer{Says: "`MAIL FROM`: 5xx about the size, or about a recipient's address that is not ASCII", Means: "permanent"},
-		sinks.Answer{Says: "`MAIL FROM`: any other 4xx and 5xx, and silence", Means: "unavailable, since the sender comes from the configuration"},
+		sinks.Answer{Says: "`MAIL FROM`: any other 4xx and 5xx, or no answer", Means: "unavailable, because the sender comes from the configuration"},
 		sinks.Answer{Says: "`RCPT TO`, `DATA`, end of the mail: 421, 502, 503, 530, 534, 535, 538, and statuses about sender, account or machine", Means: "unavailable"},
-		sinks.Answer{Says: "`RCPT TO`, `DATA`, end of the mail: other 4xx, even to one recipient; connection lost, or no answer within `timeout`", Means: "transient"},
-		sinks.Answer{Says: "`RCPT TO`, `DATA`, end of the mail: other 5xx", Means: "permanent; if it is to some recipients only, the others get the mail"},
-		sinks.Answer{Says: "nothing is asked: the type has no templates", Means: "unknown"},
-		sinks.Answer{Says: "nothing is asked: the templates fail, the mail is too large, or the server lacks SMTPUTF8", Means: "permanent; unavailable if only the sender's address is not ASCII"},
+		sinks.Answer{Says: "`RCPT TO`, `DATA`, end of the mail: other 4xx, even for one recipient; connection lost, or no answer within `timeout`", Means: "transient"},
+		sinks.Answer{Says: "`RCPT TO`, `DATA`, end of the mail: other 5xx", Means: "permanent; if it is only for some recipients, the others get the mail"},
+		sinks.Answer{Says: "nothing is sent: the type has no templates", Means: "unknown"},
+		sinks.Answer{Says: "nothing is sent: the templates fail, the mail is too large, or the server lacks SMTPUTF8", Means: "permanent; unavailable if only the sender's address is not ASCII"},
 	)
 }
 
@@ -114,7 +114,7 @@ func New(in sinks.Instance, c Config) (*Sink, error) {
 //     has accepted the sender, because this mail may be the cause
 //   - unavailable: failures that do not depend on this mail, such as the connection, TLS,
 //     authentication, the sender, reply 421, or a server that does not answer
-//   - throttled: the server says that it gets too much at once
+//   - throttled: the server reports a limit, such as a rate or a quota
 //
 // docs/sinks-email.md has the whole table.
 //
@@ -125,11 +125,11 @@ func (s *Sink) Deliver(ctx context.Context, d *notification.Delivery) (notificat
 	if err != nil {
 		err = fmt.Errorf("%s %s: %w", d.Type, d.ID, err)
 		if errors.Is(err, ErrNoTemplate) {
-			return "", sinks.Unknown(err) // a deploy that is under way may bring it
+			return "", sinks.Unknown(err) // a newer deployment may have the templates
 		}
 		return "", sinks.Permanent(err)
 	}
-	var done handedOver
+	var done sent
 	err = s.pool.use(ctx, func(c *connection) (err error) {
 		done, err = c.send(ctx, m)
 		return err
@@ -138,7 +138,7 @@ func (s *Sink) Deliver(ctx context.Context, d *notification.Delivery) (notificat
 		return "", classify(err)
 	}
 	if len(done.refused) > 0 {
-		s.logger.WarnContext(ctx, "the mail server refuses some recipients for good; the others have the mail",
+		s.logger.WarnContext(ctx, "the mail server refuses some recipients permanently; the mail was sent to the others",
 			"type", d.Type, "id", d.ID, "refused", refusals(done.refused))
 	}
 	return done.receipt(), nil

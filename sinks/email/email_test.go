@@ -23,7 +23,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// folder makes the templates of one type from file name and content.
+// folder makes the templates of one type from the contents of files.
 func folder(typeName string, files map[string]string) fstest.MapFS {
 	made := make(fstest.MapFS)
 	for file, content := range files {
@@ -123,10 +123,10 @@ func TestAMailHasTextAndHTMLPartsAndDecodableHeaders(t *testing.T) {
 	assert.Equal(t, "<p>Hallo <b>Jané &lt;Doe&gt;</b>, Nr. 9007199254740993</p>\n", html)
 }
 
-func TestARepeatedDeliveryIsTheSameMailByteForByte(t *testing.T) {
+func TestARepeatedDeliveryIsByteForByteTheSameMail(t *testing.T) {
 	server := startServer(t, smtptest.Config{})
 	for range 3 {
-		// A new sink each time: a repeat mostly comes from another process.
+		// Each time with a new sink, because a repeat usually comes from another process.
 		_, err := newSink(t, email.Config{SMTP: server.URL()}).Deliver(within(t), delivery(jane))
 		require.NoError(t, err)
 	}
@@ -136,7 +136,7 @@ func TestARepeatedDeliveryIsTheSameMailByteForByte(t *testing.T) {
 	assert.Equal(t, string(messages[0].Raw), string(messages[2].Raw))
 }
 
-func TestTwoSinksMakeTwoMessageIDsOfOneNotification(t *testing.T) {
+func TestTwoSinksGiveANotificationDifferentMessageIDs(t *testing.T) {
 	server := startServer(t, smtptest.Config{})
 	for _, name := range []string{"mail", "ops"} {
 		sink, err := email.New(sinks.Instance{Name: name}, email.Config{SMTP: server.URL(), From: "a@example.com", FS: signedUp})
@@ -149,7 +149,7 @@ func TestTwoSinksMakeTwoMessageIDsOfOneNotification(t *testing.T) {
 	assert.NotEqual(t, messages[0].Header.Get("Message-Id"), messages[1].Header.Get("Message-Id"))
 }
 
-func TestAMailThatWasHeldBackIsDatedWhenItWasDue(t *testing.T) {
+func TestTheDateOfAScheduledMailIsWhenItWasDue(t *testing.T) {
 	server := startServer(t, smtptest.Config{})
 	sink := newSink(t, email.Config{SMTP: server.URL()})
 	d := delivery(jane)
@@ -171,7 +171,7 @@ func TestTheReceiptIsTheServersReplyInOneShortLine(t *testing.T) {
 	assert.Less(t, len(receipt), 230)
 }
 
-func TestCopiesReachTheirRecipientsAndBlindOnesStandInNoHeader(t *testing.T) {
+func TestBccRecipientsAreInNoHeader(t *testing.T) {
 	server := startServer(t, smtptest.Config{})
 	sink := newSink(t, email.Config{SMTP: server.URL(), ReplyTo: "help@example.com", FS: folder("customer.signed-up", map[string]string{
 		"to.tmpl":       "{{range .Payload.to}}{{.}},\n{{end}}",
@@ -194,7 +194,7 @@ func TestCopiesReachTheirRecipientsAndBlindOnesStandInNoHeader(t *testing.T) {
 	assert.Equal(t, []string{"a@example.org", "b@example.org", "c@example.org"}, second.To)
 }
 
-func TestAMailWithOneBodyIsNoMultipart(t *testing.T) {
+func TestAMailWithOneBodyIsNotAMultipart(t *testing.T) {
 	for file, contentType := range map[string]string{"text.tmpl": "text/plain", "html.tmpl": "text/html"} {
 		t.Run(file, func(t *testing.T) {
 			server := startServer(t, smtptest.Config{})

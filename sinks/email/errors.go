@@ -15,63 +15,63 @@ import (
 	"github.com/waybill-go/waybill/sinks"
 )
 
-// ErrTemplates is wrapped by all mistakes in the templates that are found at
-// the start.
+// ErrTemplates is wrapped by all mistakes in the templates that New finds.
 var ErrTemplates = errors.New("templates")
 
-// Errors of one envelope, found before the server is asked; all are permanent.
+// Errors of one envelope, before anything is sent. All are permanent, except ErrNoTemplate.
 var (
-	// ErrPayload says that a payload is not JSON.
+	// ErrPayload means that the payload is not JSON.
 	ErrPayload = errors.New("payload is not JSON")
-	// ErrNoTemplate says that a type has no template for a part of the mail.
+	// ErrNoTemplate means that the type lacks a template for a part of the mail. It is
+	// unknown.
 	ErrNoTemplate = errors.New("no template")
-	// ErrRender says that a template failed, mostly on a field that is missing.
+	// ErrRender means that a template failed, usually because of a missing field.
 	ErrRender = errors.New("cannot render")
-	// ErrAddress says that a template gave no usable addresses.
+	// ErrAddress means that the result of a template has no valid addresses.
 	ErrAddress = errors.New("no valid address")
-	// ErrSubject says that a subject is empty or too long.
+	// ErrSubject means that the subject is empty or too long.
 	ErrSubject = errors.New("no valid subject")
-	// ErrLocale says that a template gave what is no locale.
+	// ErrLocale means that the result of a template is not a locale.
 	ErrLocale = errors.New("no valid locale")
-	// ErrUnsubscribe says that a template gave what is no URL to unsubscribe at.
+	// ErrUnsubscribe means that the result of a template is not a URL to unsubscribe.
 	ErrUnsubscribe = errors.New("no valid URL to unsubscribe")
-	// ErrAttachment says that a file to attach is not there or malformed.
+	// ErrAttachment means that an attachment does not exist or is malformed.
 	ErrAttachment = errors.New("no valid attachment")
 )
 
-// Errors of the conversation with the server.
+// Errors of sending.
 var (
-	// ErrClosed says that the sink was closed.
+	// ErrClosed means that the sink is closed.
 	ErrClosed = errors.New("email sink is closed")
-	// ErrNoSMTPUTF8 says that an address has letters beyond ASCII and the
-	// server cannot take such (RFC 6531). It is permanent, unless the address is the
-	// sender's: then it is unavailable.
+	// ErrNoSMTPUTF8 means that an address is not ASCII and the server does not accept such
+	// addresses (RFC 6531). It is unavailable if only the sender's address is not ASCII, and
+	// permanent otherwise.
 	ErrNoSMTPUTF8 = errors.New("address is not ASCII and the server does not offer SMTPUTF8")
-	// ErrTooLarge says that a mail is larger than Config.MaxSize or than the
-	// server takes. It is permanent.
+	// ErrTooLarge means that the mail is larger than Config.MaxSizeMB or the server's limit.
+	// It is permanent.
 	ErrTooLarge = errors.New("mail is too large")
 )
 
-// Step is where in the conversation with the server something happened.
+// Step is the step of sending at which an error occurred.
 type Step string
 
-// The steps, in their order.
+// The steps, in order.
 const (
-	StepWait    Step = "wait for a connection" // all are in use
+	StepWait    Step = "wait for a connection" // all connections are in use
 	StepToken   Step = "get a token"           // for XOAUTH2
 	StepConnect Step = "connect"               // dial, greeting, TLS, authentication
 	StepNoop    Step = "NOOP"
 	StepFrom    Step = "MAIL FROM"
 	StepTo      Step = "RCPT TO"
 	StepData    Step = "DATA"
-	// StepEnd is the reply to the whole mail. Without one it is unknown whether
-	// the server took the mail.
+	// StepEnd is the reply to the whole mail. Without a reply, it is unknown whether the
+	// server accepted the mail.
 	StepEnd Step = "end of DATA"
 )
 
-// knowsNoRecipient says that all up to this step depends on the configuration
-// only.
-func (s Step) knowsNoRecipient() bool {
+// isBeforeRecipients reports whether the step comes before RCPT TO, so that it depends only on the
+// configuration.
+func (s Step) isBeforeRecipients() bool {
 	switch s {
 	case StepWait, StepToken, StepConnect, StepNoop, StepFrom:
 		return true
@@ -79,24 +79,24 @@ func (s Step) knowsNoRecipient() bool {
 	return false
 }
 
-// ServerError is what went wrong in the conversation with the mail server.
+// ServerError is an error of sending a mail to the mail server.
 type ServerError struct {
 	// Server is the host and port.
 	Server string
-	// Step is what was tried.
+	// Step is the step that failed.
 	Step Step
-	// Refused are the recipients that the server refused, at StepTo. None of
-	// the mail's recipients was sent anything.
+	// Refused are the recipients that the server refused at StepTo. The mail was then sent
+	// to no recipient.
 	Refused []Refusal
-	// Err is the cause: a *textproto.Error where the server replied, otherwise
-	// an error of the network.
+	// Err is the cause: a *textproto.Error if the server replied, otherwise an error of the
+	// network.
 	Err error
 
-	// ofMail says that the mail is refused for what it is.
+	// ofMail means that this mail is the cause.
 	ofMail bool
 }
 
-// Refusal is one recipient that the server refused.
+// Refusal is a recipient that the server refused.
 type Refusal struct {
 	Address string
 	Err     error
@@ -104,10 +104,10 @@ type Refusal struct {
 
 func (r Refusal) String() string { return "<" + r.Address + "> refused: " + describe(r.Err) }
 
-// maxRefusals is how many refusals a text names.
+// maxRefusals is how many refusals a text lists.
 const maxRefusals = 5
 
-// refusals lists refusals in one line.
+// refusals lists refusals in one line of text.
 func refusals(list []Refusal) string {
 	var b strings.Builder
 	for i, r := range list[:min(len(list), maxRefusals)] {
@@ -128,7 +128,7 @@ func (e *ServerError) Error() string {
 	if len(e.Refused) == 0 {
 		b.WriteString(describe(e.Err))
 	} else {
-		b.WriteString(refusals(e.Refused) + " (nothing was sent to anyone)")
+		b.WriteString(refusals(e.Refused) + " (the mail was sent to no recipient)")
 	}
 	if hint := e.hint(); hint != "" {
 		fmt.Fprintf(&b, " (%s)", hint)
@@ -139,32 +139,32 @@ func (e *ServerError) Error() string {
 // Unwrap returns the cause.
 func (e *ServerError) Unwrap() error { return e.Err }
 
-// hint says what an operator should look at, where the cause is clear.
+// hint returns what the operator should check; "" if the cause is not clear.
 func (e *ServerError) hint() string {
 	var certificate *tls.CertificateVerificationError
 	switch {
 	case errors.As(e.Err, &certificate):
 		return "the server's certificate is not trusted here"
 	case errors.Is(e.Err, smtp.ErrUnencrypted):
-		return "the password would travel in clear; use smtps:// or a server with STARTTLS"
+		return "the password would be sent in clear text; use smtps:// or a server with STARTTLS"
 	case e.ofMail:
 		return ""
 	}
 	return answerIn(e.Err).hint(e.Step)
 }
 
-// wasNotAsked says that the server's abilities were reason enough not to ask it.
-func (e *ServerError) wasNotAsked() bool {
+// isLocal reports whether nothing was sent, because the server's extensions and limits do not allow
+// the mail.
+func (e *ServerError) isLocal() bool {
 	return errors.Is(e.Err, ErrNoSMTPUTF8) || errors.Is(e.Err, ErrTooLarge)
 }
 
-// leavesConversation says that the connection is still good for another mail.
-func (e *ServerError) leavesConversation() bool {
-	return e.wasNotAsked() || !hungUp(e.Err)
+// keepsConnection reports whether the connection can be used for another mail.
+func (e *ServerError) keepsConnection() bool {
+	return e.isLocal() || !hungUp(e.Err)
 }
 
-// class says what the error means for the engine, and for how long to wait with
-// ClassThrottled; see Sink.Deliver.
+// class returns the class of the error, and the pause for ClassThrottled; see Sink.Deliver.
 func (e *ServerError) class() (sinks.Class, time.Duration) {
 	switch a := answerIn(e.Err); {
 	case errors.Is(e.Err, context.Canceled):
@@ -173,15 +173,15 @@ func (e *ServerError) class() (sinks.Class, time.Duration) {
 		return sinks.ClassPermanent, 0
 	case a.code != 0:
 		return a.class(e.Step)
-	case e.Step.knowsNoRecipient():
+	case e.Step.isBeforeRecipients():
 		return sinks.ClassUnavailable, 0
 	}
-	// A connection lost further on may be this mail's doing, and a sink that
-	// waits for such a server to come back would wait forever.
+	// If the connection is lost later, this mail may be the cause. If the error were
+	// unavailable, this mail would delay all others forever.
 	return sinks.ClassTransient, 0
 }
 
-// classify gives err the class that the engine acts on.
+// classify adds the class to an error.
 func classify(err error) error {
 	var server *ServerError
 	if !errors.As(err, &server) {
@@ -197,10 +197,10 @@ func classify(err error) error {
 	case sinks.ClassTransient:
 		return sinks.Transient(err)
 	}
-	return err // cancelled: context.Canceled speaks for itself
+	return err // cancelled, which the engine recognizes by context.Canceled
 }
 
-// describe is an error in one line: the server's own words where it replied.
+// describe returns an error in one line: the server's reply if there is one.
 func describe(err error) string {
 	var reply *textproto.Error
 	if errors.As(err, &reply) {
@@ -209,11 +209,11 @@ func describe(err error) string {
 	return clean(err.Error())
 }
 
-// maxReply bounds what is kept of a server's words, in bytes.
+// maxReply is the number of bytes after which a server's reply is cut off.
 const maxReply = 200
 
-// clean makes a foreign text fit for one line of a log or a receipt: no control
-// characters, spaces collapsed, at most maxReply bytes.
+// clean prepares a text from outside for one line of a log or a receipt: no control characters,
+// collapsed spaces, and at most maxReply bytes and an ellipsis.
 func clean(s string) string {
 	s = collapse(s)
 	if len(s) <= maxReply {
@@ -222,8 +222,8 @@ func clean(s string) string {
 	return strings.ToValidUTF8(s[:maxReply], "") + "…"
 }
 
-// collapse replaces each run of spaces and control characters, line ends among
-// them, with one space, and drops what is not UTF-8.
+// collapse replaces each sequence of spaces and control characters, including line ends, by one
+// space, and removes bytes that are not UTF-8.
 func collapse(s string) string {
 	return strings.Join(strings.FieldsFunc(strings.ToValidUTF8(s, ""), func(r rune) bool {
 		return unicode.IsSpace(r) || unicode.IsControl(r)

@@ -15,8 +15,7 @@ import (
 //go:embed testdata/mail
 var templates embed.FS
 
-// A sink with templates that are part of the program, delivering to a mail
-// server in the same process.
+// A sink with embedded templates, and a mail server in the same process.
 func Example() {
 	server, err := smtptest.Start(smtptest.Config{})
 	if err != nil {
@@ -60,8 +59,7 @@ func Example() {
 	// we have your order 10023. Thank you!
 }
 
-// A look at a mail before it is sent: neither a mail server nor its password is
-// needed.
+// Preview shows a mail without sending it. It needs no mail server and no password.
 func ExampleComposer_Preview() {
 	composer, err := email.NewComposer(sinks.Instance{Name: "mail"}, email.Config{
 		From: "Shop <shop@example.com>", FS: templates, Templates: "testdata/mail",

@@ -19,15 +19,15 @@ type file struct {
 	data      []byte
 }
 
-// contentID is the name by which html shows the file. Mail programs may take an
-// id that they know for the same picture, so the content is in it.
+// contentID returns the id by which HTML shows the file. It depends on the content, because mail
+// programs may show a cached picture for an id that they already know.
 func (f *file) contentID(domain string) string {
 	sum := sha256.Sum256(append([]byte(f.name+"\x00"), f.data...))
 	return hex.EncodeToString(sum[:12]) + "@" + domain
 }
 
-// mediaTypes are those of files by their ending. The system's own list is not
-// asked: on another machine the mail would be another one.
+// mediaTypes are the media types of files by their endings. The system's list is not used, because
+// the same mail would differ between machines.
 var mediaTypes = map[string]string{
 	".csv": "text/csv", ".gif": "image/gif", ".html": "text/html", ".ics": "text/calendar", ".jpeg": "image/jpeg", ".jpg": "image/jpeg",
 	".json": "application/json", ".pdf": "application/pdf", ".png": "image/png", ".svg": "image/svg+xml", ".txt": "text/plain",
@@ -43,11 +43,10 @@ func mediaTypeOf(name string) string {
 	return "application/octet-stream"
 }
 
-// shownImage is how html names a file to be shown inside the mail: cid:logo.png
-// up to a quote, a bracket, a space or the end.
+// shownImage matches an image in HTML: cid:logo.png up to a quote, a bracket, a space or the end.
 var shownImage = regexp.MustCompile(`\bcid:([A-Za-z0-9][A-Za-z0-9._-]*)(["')\s>]|$)`)
 
-// imagesIn lists the names of files that html shows, each once.
+// imagesIn lists the names of the images in HTML, each once.
 func imagesIn(html string) []string {
 	if !strings.Contains(html, "cid:") {
 		return nil
@@ -63,7 +62,7 @@ func imagesIn(html string) []string {
 	return names
 }
 
-// replaceImage puts a URL in place of cid: and a file's name.
+// replaceImage replaces cid: and a file's name by a URL.
 func replaceImage(html, name, url string) string {
 	return shownImage.ReplaceAllStringFunc(html, func(found string) string {
 		parts := shownImage.FindStringSubmatch(found)
@@ -74,22 +73,22 @@ func replaceImage(html, name, url string) string {
 	})
 }
 
-// attached is a line of attachments.tmpl that the function attachment made.
+// attached is a line of attachments.tmpl that the function attachment has made.
 type attached struct {
 	Name string `json:"name"`
 	Type string `json:"type"`
 	Data string `json:"data"`
 }
 
-// attachment is the template function of that name: a line of attachments.tmpl
-// for a file out of the payload, as name, media type and base64 of its content:
+// attachment is a template function. It makes a line of attachments.tmpl for a file in the payload,
+// from its name, media type and content in base64:
 // {{attachment .Payload.invoice.name "application/pdf" .Payload.invoice.data}}.
 func attachment(name, mediaType, data any) (string, error) {
 	line, err := json.Marshal(attached{fmt.Sprint(name), fmt.Sprint(mediaType), fmt.Sprint(data)})
 	return string(line), err
 }
 
-// maxFileName keeps the header of a part short.
+// maxFileName is the longest name of a file in bytes. It limits the header of a part.
 const maxFileName = 200
 
 func (a attached) file() (*file, error) {
@@ -118,9 +117,8 @@ func (a attached) file() (*file, error) {
 	return &file{name: name, mediaType: mediaType, data: data}, nil
 }
 
-// parseAttachments reads what attachments.tmpl gave: on each line the name of a
-// file beside the templates, or what the function attachment made. find looks
-// such a name up.
+// parseAttachments parses the result of attachments.tmpl. Each line is the name of a file next to
+// the templates, which find looks up, or the result of the function attachment.
 func parseAttachments(text string, find func(name string) *file) ([]*file, error) {
 	var list []*file
 	for line := range strings.Lines(text) {
@@ -131,7 +129,7 @@ func parseAttachments(text string, find func(name string) *file) ([]*file, error
 		case strings.HasPrefix(line, "{"):
 			var a attached
 			if err := json.Unmarshal([]byte(line), &a); err != nil {
-				return nil, fmt.Errorf("%w: a line is not what the function attachment makes: %w", ErrAttachment, err)
+				return nil, fmt.Errorf("%w: a line is not a result of the function attachment: %w", ErrAttachment, err)
 			}
 			f, err := a.file()
 			if err != nil {
@@ -141,7 +139,7 @@ func parseAttachments(text string, find func(name string) *file) ([]*file, error
 		default:
 			f := find(line)
 			if f == nil {
-				return nil, fmt.Errorf("%w: there is no file %s beside the templates", ErrAttachment, clean(line))
+				return nil, fmt.Errorf("%w: there is no file %s next to the templates", ErrAttachment, clean(line))
 			}
 			list = append(list, f)
 		}

@@ -7,10 +7,9 @@ import (
 	"strings"
 )
 
-// address is the template function of that name: one mailbox from an address
-// and, before it, an optional display name. It quotes the name and refuses
-// anything but exactly one address, so that no payload can smuggle in a second
-// recipient: {{address .Payload.name .Payload.email}}.
+// address is a template function. It makes one mailbox from an optional display name and an
+// address: {{address .Payload.name .Payload.email}}. It quotes the name, and returns an error
+// unless there is exactly one address, so that a payload cannot add a second recipient.
 func address(parts ...any) (string, error) {
 	if len(parts) < 1 || len(parts) > 2 {
 		return "", fmt.Errorf("address takes an email address, or a name and an email address; got %d arguments", len(parts))
@@ -29,9 +28,9 @@ func address(parts ...any) (string, error) {
 // addressesFunction is the name of the template function addresses.
 const addressesFunction = "addresses"
 
-// addresses is the template function of that name: any number of addresses, for
-// templates that are to send to whom the data says. The value is a text with
-// commas or line ends in between, or a list with one address in each element.
+// addresses is a template function. It makes a list of any number of addresses from data. The value
+// is a text with addresses separated by commas or line ends, or a list with one address in each
+// element.
 func addresses(value any) (string, error) {
 	var list []*mail.Address
 	switch value := value.(type) {

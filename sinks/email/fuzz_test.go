@@ -22,13 +22,13 @@ import (
 	"github.com/waybill-go/waybill/sinks"
 )
 
-// headers are all that a mail of fuzzSink may have.
+// headers are the only headers that a mail of fuzzSink may have.
 var headers = []string{
 	"Auto-Submitted", "Cc", "Content-Transfer-Encoding", "Content-Type", "Date", "From", "Message-Id",
 	"Mime-Version", "Reply-To", "Subject", "To", "Waybill-Id",
 }
 
-// fuzzSink puts payload fields wherever a template can.
+// fuzzSink has payload fields in every kind of template.
 func fuzzSink(t testing.TB) *Sink {
 	t.Helper()
 	sink, err := New(sinks.Instance{Name: "mail"}, Config{SMTP: "smtp://localhost", From: "shop@example.com", FS: fstest.MapFS{
@@ -43,7 +43,7 @@ func fuzzSink(t testing.TB) *Sink {
 	return sink
 }
 
-func FuzzNoPayloadAddsAHeaderOrARecipientByName(f *testing.F) {
+func FuzzAPayloadAddsNoHeaderAndNoRecipient(f *testing.F) {
 	for _, seed := range [][4]string{
 		{"id", "Jane", "jane@example.org", ""},
 		{"a\r\nBcc: x@evil.example", "x\r\nBcc: y@evil.example\r\n\r\nbody", "jane@example.org\r\nBcc: x@evil.example", "a@b.example\nX: y"},
@@ -71,8 +71,8 @@ func FuzzNoPayloadAddsAHeaderOrARecipientByName(f *testing.F) {
 		}
 		to, err := parsed.Header.AddressList("To")
 		require.NoError(t, err)
-		require.Len(t, to, 1, "address lets one recipient through")
-		require.LessOrEqual(t, len(m.to), 2, "and each other expression too")
+		require.Len(t, to, 1, "the function address gives one recipient")
+		require.LessOrEqual(t, len(m.to), 2, "each other expression gives one recipient")
 		for _, name := range []string{"Cc", "Reply-To"} {
 			list, err := parsed.Header.AddressList(name)
 			require.True(t, err == nil || errors.Is(err, mail.ErrHeaderNotPresent))
@@ -84,7 +84,7 @@ func FuzzNoPayloadAddsAHeaderOrARecipientByName(f *testing.F) {
 		}
 		subject, err := new(mime.WordDecoder).DecodeHeader(parsed.Header.Get("Subject"))
 		require.NoError(t, err)
-		var texts map[string]string // as JSON has them: valid UTF-8
+		var texts map[string]string // decoded from JSON, so that they are valid UTF-8
 		require.NoError(t, json.Unmarshal(payload, &texts))
 		require.Equal(t, collapse(texts["a"]+" "+texts["c"]), subject)
 		for line := range bytes.SplitSeq(m.raw, []byte("\r\n")) {
@@ -98,7 +98,7 @@ func FuzzNoPayloadAddsAHeaderOrARecipientByName(f *testing.F) {
 	})
 }
 
-func TestNoValueIsMoreRecipientsThanTheTemplateHasPlacesFor(t *testing.T) {
+func TestAValueIsAtMostOneRecipient(t *testing.T) {
 	address := rapid.SampledFrom([]string{"a@x.com", "B <b@y.com>", "<c@w.com>", "a", `"q"@x.com`})
 	between := rapid.SampledFrom([]string{",", ", ", "\n", ",\r\n", ";", `", `, "g: ", "(", ")", ">, <", `"`, "\\", "@", "[", "]", "=?utf-8?q?", "?="})
 	for template, places := range map[string]int{
@@ -126,7 +126,7 @@ func TestNoValueIsMoreRecipientsThanTheTemplateHasPlacesFor(t *testing.T) {
 	}
 }
 
-func FuzzNoPayloadAddsAHeaderByFilesAndURLs(f *testing.F) {
+func FuzzFilesAndURLsAddNoHeader(f *testing.F) {
 	for _, seed := range [][4]string{
 		{"a.csv", "text/csv", "https://example.com/u", "de"},
 		{"a\r\nX-Evil: 1\r\n\r\n", "text/csv\r\nX-Evil: 1", "https://example.com/\r\nX-Evil: 1", "de\r\nX-Evil: 1"},
@@ -218,7 +218,7 @@ func TestDifferentIDsGiveDifferentValidMessageIDs(t *testing.T) {
 	})
 }
 
-func TestATokenTravelsEncryptedOrNotAtAll(t *testing.T) {
+func TestATokenIsNotSentInClearText(t *testing.T) {
 	offered := []string{"XOAUTH2"}
 	for _, c := range []struct {
 		server smtp.ServerInfo

@@ -17,7 +17,7 @@ import (
 	"github.com/waybill-go/waybill/sinks/email/smtptest"
 )
 
-// source is a program's source of tokens. Its calls take turns with release, if there is one.
+// source is a program's source of tokens. If release is not nil, each call waits for it.
 type source struct {
 	asked   chan struct{}
 	release chan struct{}
@@ -33,7 +33,7 @@ func (s *source) Token() (*oauth2.Token, error) {
 	return s.token, s.err
 }
 
-// wantingTokens is a server that takes the token "good" only.
+// wantingTokens starts a server that accepts only the token "good".
 func wantingTokens(t *testing.T) *smtptest.Server {
 	return startServer(t, smtptest.Config{Mechanisms: []string{smtptest.XOAUTH2}, OnAuth: func(_ context.Context, _, token string) error {
 		if token != "good" {
@@ -43,7 +43,7 @@ func wantingTokens(t *testing.T) *smtptest.Server {
 	}})
 }
 
-func TestTheProgramsTokenSourceIsAskedForEachConnection(t *testing.T) {
+func TestTheProgramsTokenSourceIsCalledForEachConnection(t *testing.T) {
 	server := wantingTokens(t)
 	own := &source{err: errors.New("vault is sealed")}
 	sink := newSink(t, email.Config{SMTP: "smtp://shop@" + server.Address(), TokenSource: own})
@@ -56,7 +56,7 @@ func TestTheProgramsTokenSourceIsAskedForEachConnection(t *testing.T) {
 	}
 	unavailable("get a token: TokenSource: vault is sealed")
 	own.err = nil
-	unavailable("TokenSource: gave no token")
+	unavailable("TokenSource: returned no token")
 	own.token = &oauth2.Token{AccessToken: "bad"}
 	unavailable("bad token")
 	own.token = &oauth2.Token{AccessToken: "good"}
@@ -78,7 +78,7 @@ func TestADeliveryDoesNotWaitForATokenLongerThanItsContext(t *testing.T) {
 	cancel()
 	require.ErrorIs(t, <-left, context.Canceled)
 
-	// The call goes on, and the next delivery waits for it and makes one of its own.
+	// The call continues, and the next delivery waits for it and then makes its own.
 	go func() {
 		_, err := sink.Deliver(within(t), delivery(jane))
 		left <- err
@@ -116,7 +116,7 @@ func TestTheProgramsDialAndClientMakeTheConnections(t *testing.T) {
 		t.Helper()
 		sink, err := email.New(in, config)
 		require.NoError(t, err)
-		// The token does not travel to a name that is not this machine without TLS.
+		// Without TLS, the token is not sent to a host other than this machine.
 		require.ErrorContains(t, sink.CheckHealth(within(t)), "unencrypted")
 		require.NoError(t, sink.Close(within(t)))
 	}

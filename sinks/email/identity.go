@@ -10,11 +10,10 @@ import (
 	"github.com/waybill-go/waybill/framework/notification"
 )
 
-// date is when the fact happened, or when the application wanted it told: of
-// RFC 5322's "when the mail was complete" the nearest that repeats identically.
-// The sending time would differ with each attempt, and the date of a mail that
-// was held back for days would look like spam. An envelope without either gets
-// the present.
+// date returns deliver_at if it is later than occurred_on, and occurred_on otherwise. These are
+// the same at each attempt, and close to RFC 5322's "when the mail was complete"; the time of
+// sending would differ. For a mail that was scheduled days ahead, the date of occurred_on could
+// look like spam. An envelope with neither gets the current time.
 func date(e *notification.Envelope) time.Time {
 	switch {
 	case e.DeliverAt.After(e.OccurredOn):
@@ -25,9 +24,9 @@ func date(e *notification.Envelope) time.Time {
 	return time.Now().UTC()
 }
 
-// messageID is "id.sink@domain of from". The sink's name is in it because two
-// email sinks make two different mails of one notification, and mailboxes show
-// only one mail of a Message-ID.
+// messageID returns the id, the sink's name and the domain of from: id.sink@domain. It contains the
+// sink's name because two email sinks make two different mails of one notification, and mailboxes
+// show only one mail for a Message-ID.
 func messageID(id, sink, from string) string {
 	local := atom(id)
 	if sink != "" {
@@ -37,12 +36,12 @@ func messageID(id, sink, from string) string {
 	return local + "@" + atomDomain(domain)
 }
 
-// maxAtom keeps the Message-ID on one header line.
+// maxAtom limits the length of an atom in bytes, so that the Message-ID fits on one header line.
 const maxAtom = 200
 
-// atom writes any text as an RFC 5322 atom, different texts differently:
-// letters, digits, "-" and "_" stay, other bytes become %XX, and what would be
-// too long becomes its hash.
+// atom encodes a text as an RFC 5322 atom. Different texts have different atoms. Letters, digits,
+// "-" and "_" are unchanged, other bytes become %XX, and a text whose atom is too long becomes its
+// hash.
 func atom(s string) string {
 	var b strings.Builder
 	for i := range len(s) {
@@ -61,7 +60,7 @@ func atom(s string) string {
 	return b.String()
 }
 
-// atomDomain keeps the dots of a domain and writes its labels as atoms.
+// atomDomain encodes the labels of a domain as atoms.
 func atomDomain(domain string) string {
 	labels := strings.Split(domain, ".")
 	for i, label := range labels {

@@ -12,7 +12,7 @@ import (
 	"github.com/waybill-go/waybill/sinks/sinktest"
 )
 
-func TestTheConfigurationKeepsItsPromises(t *testing.T) {
+func TestTheKindPassesItsConformanceSuite(t *testing.T) {
 	folder := t.TempDir()
 	require.NoError(t, os.Mkdir(filepath.Join(folder, "order.placed"), 0o700))
 	for name, text := range map[string]string{"to.tmpl": "jane@example.org", "subject.tmpl": "Thanks", "text.tmpl": "Thanks!"} {

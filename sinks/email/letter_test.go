@@ -17,7 +17,7 @@ import (
 	"github.com/waybill-go/waybill/sinks/email/smtptest"
 )
 
-// minimal is a type's least, with more files or other ones.
+// minimal makes the files that a type needs at least, and adds or replaces others.
 func minimal(more map[string]string) fstest.MapFS {
 	all := map[string]string{
 		"customer.signed-up/to.tmpl": "a@example.org", "customer.signed-up/subject.tmpl": "s", "customer.signed-up/text.tmpl": "t",
@@ -26,7 +26,7 @@ func minimal(more map[string]string) fstest.MapFS {
 	return files(all)
 }
 
-// sent is what arrives of a delivery.
+// sent returns the mail of a delivery.
 func sent(t *testing.T, c email.Config, payload string) smtptest.Message {
 	t.Helper()
 	server := startServer(t, smtptest.Config{})
@@ -37,7 +37,7 @@ func sent(t *testing.T, c email.Config, payload string) smtptest.Message {
 	return server.Messages()[0]
 }
 
-// refused is the error of a delivery that cannot be sent.
+// refused returns the error of a delivery that fails.
 func refused(t *testing.T, c email.Config, payload string) error {
 	t.Helper()
 	c.SMTP = "smtp://127.0.0.1:1"
@@ -93,7 +93,7 @@ func TestTheLocaleOfThePayloadChoosesTheTemplates(t *testing.T) {
 	assert.ErrorContains(t, err, `customer.signed-up/locale.tmpl: no valid locale: "no locale at all"`)
 }
 
-func TestASubjectArrivesAsItIsWhateverItLooksLike(t *testing.T) {
+func TestASubjectArrivesUnchanged(t *testing.T) {
 	templates := minimal(map[string]string{"customer.signed-up/subject.tmpl": "{{.Payload.subject}}"})
 	for _, subject := range []string{
 		"plain", "Grüße", strings.Repeat("ü ", 200) + "end", "=?utf-8?q?=0D=0ABcc:_x?=", "=?x-unknown?q?a?= " + strings.Repeat("äöü", 40),
@@ -110,11 +110,11 @@ func TestASubjectArrivesAsItIsWhateverItLooksLike(t *testing.T) {
 	}
 }
 
-func TestImagesThatHTMLShowsTravelWithTheMail(t *testing.T) {
+func TestImagesInHTMLAreInTheMail(t *testing.T) {
 	templates := files(map[string]string{
 		"layout.html.tmpl":                    `<img src="cid:logo.png">{{template "content" .}}`,
 		"default/logo.png":                    "the shop's logo",
-		"default/unused.png":                  "nobody shows it",
+		"default/unused.png":                  "not shown",
 		"customer.signed-up/to.tmpl":          "a@example.org",
 		"customer.signed-up/subject.tmpl":     "s",
 		"customer.signed-up/locale.tmpl":      "{{.Payload.locale}}",
@@ -142,7 +142,7 @@ func TestImagesThatHTMLShowsTravelWithTheMail(t *testing.T) {
 	assert.Equal(t, `<img src="cid:`+parts[2].ContentID+`"><img src="cid:`+parts[3].ContentID+`">`+
 		`<b style="background: url(cid:`+parts[2].ContentID+`)">cid:unknown.png</b>`, strings.TrimSpace(html))
 
-	// A payload names files beside the templates at most.
+	// A payload can only name files next to the templates.
 	m = sent(t, email.Config{FS: templates}, `{"level": "../../../etc/passwd", "name": "x", "locale": ""}`)
 	parts, err = m.Parts()
 	require.NoError(t, err)
@@ -169,7 +169,7 @@ func TestAttachmentsComeFromTheTemplatesAndFromThePayload(t *testing.T) {
 	assert.Len(t, parts, 3)
 }
 
-func TestMailsWithTheSamePartsAreTheSameByteForByte(t *testing.T) {
+func TestMailsWithTheSamePartsAreByteForByteTheSame(t *testing.T) {
 	templates := minimal(map[string]string{
 		"customer.signed-up/html.tmpl":             `<img src="cid:a.png"><img src="cid:b.png">`,
 		"customer.signed-up/a.png":                 "a",
@@ -183,13 +183,13 @@ func TestMailsWithTheSamePartsAreTheSameByteForByte(t *testing.T) {
 	}
 }
 
-func TestAnAttachmentThatCannotBeSentIsPermanentAndNamed(t *testing.T) {
+func TestAnInvalidAttachmentIsPermanent(t *testing.T) {
 	templates := minimal(map[string]string{
 		"customer.signed-up/attachments.tmpl": "{{.Payload.line}}{{with index .Payload \"f\"}}{{attachment .name .type .data}}{{end}}",
 	})
 	for payload, want := range map[string]string{
-		`{"line": "../../etc/passwd"}`: "no file ../../etc/passwd beside the templates",
-		`{"line": "{}x"}`:              "a line is not what the function attachment makes",
+		`{"line": "../../etc/passwd"}`: "no file ../../etc/passwd next to the templates",
+		`{"line": "{}x"}`:              "a line is not a result of the function attachment",
 		`{"line": "", "f": {"name": "a/b", "type": "text/csv", "data": ""}}`:                              `"a/b" is not a file name`,
 		`{"line": "", "f": {"name": "..", "type": "text/csv", "data": ""}}`:                               `".." is not a file name`,
 		`{"line": "", "f": {"name": "\n", "type": "text/csv", "data": ""}}`:                               `is not a file name`,
@@ -210,7 +210,7 @@ func TestAnAttachmentThatCannotBeSentIsPermanentAndNamed(t *testing.T) {
 	assert.ErrorContains(t, err, "max_size_mb allows 1048576")
 }
 
-func TestTheWayToUnsubscribeStandsInTheHeader(t *testing.T) {
+func TestTheHeaderHasTheURLsToUnsubscribe(t *testing.T) {
 	for template, want := range map[string][2]string{
 		"https://example.com/u?t={{urlquery .Payload.t}}\nmailto:u@example.com\n": {"<https://example.com/u?t=a%0D%0Ab>, <mailto:u@example.com>", "List-Unsubscribe=One-Click"},
 		"mailto:u@example.com": {"<mailto:u@example.com>", ""},
@@ -232,7 +232,7 @@ func TestTheWayToUnsubscribeStandsInTheHeader(t *testing.T) {
 	}
 }
 
-func TestMistakesInLocalesImagesAndAttachmentsAreFoundAtTheStart(t *testing.T) {
+func TestNewReportsMistakesInLocalesImagesAndAttachments(t *testing.T) {
 	_, err := email.New(sinks.Instance{}, email.Config{SMTP: "smtp://localhost", From: "a@example.com", Templates: "mail", Locale: "no locale", FS: files(map[string]string{
 		"mail/layout.html.tmpl":     `<img src="cid:nowhere.png">{{template "content" .}}`,
 		"mail/layout.text.xy1.tmpl": "x",
@@ -262,8 +262,8 @@ func TestMistakesInLocalesImagesAndAttachmentsAreFoundAtTheStart(t *testing.T) {
 		"templates: mail: a/attachments.tmpl attaches gone.pdf, but there is no file a/gone.pdf or default/gone.pdf",
 		"templates: mail: a/html.tmpl shows cid:gone.png, but there is no file a/gone.png or default/gone.png",
 		"templates: mail: a/subject.de_at.tmpl: write the locale as de-AT",
-		"templates: mail: a/text.fr.tmpl is missing: text.tmpl is there without a locale, and a mail is in one language",
-		"templates: mail: a/to.de.tmpl: a locale can only stand in the names of subject.tmpl, text.tmpl, html.tmpl",
+		"templates: mail: a/text.fr.tmpl is missing: text.tmpl exists without a locale, and a mail is in one language",
+		"templates: mail: a/to.de.tmpl: only the names of subject.tmpl, text.tmpl, html.tmpl can have a locale",
 		"templates: mail: b/text.tmpl or html.tmpl is missing",
 		"templates: mail: c/text.tmpl is missing, for mails in other locales than de",
 		"templates: mail: layout.html.tmpl shows cid:nowhere.png, but there is no file a/nowhere.png or default/nowhere.png",

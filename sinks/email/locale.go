@@ -9,7 +9,7 @@ import (
 	"golang.org/x/text/language"
 )
 
-// parseLocale reads the language of the templates that have none in their name.
+// parseLocale returns the canonical form of a language tag; "" for "".
 func parseLocale(text string) (string, error) {
 	if text == "" {
 		return "", nil
@@ -21,10 +21,9 @@ func parseLocale(text string) (string, error) {
 	return tag.String(), nil
 }
 
-// locales lists the locales in whose templates to look, the best first; "" are
-// the templates without one, which are in the language own. wanted is one
-// locale, or several as in Accept-Language: de-AT, en;q=0.5. Each is followed by
-// what it falls back to, as CLDR has it: de-AT by de.
+// locales lists the locales in which to look for templates, the best first. The last one is "",
+// for templates without a locale, whose language is own. wanted is one locale, or several as in
+// Accept-Language: de-AT, en;q=0.5. Each is followed by its parents in CLDR: de-AT by de.
 func locales(wanted, own string) ([]string, error) {
 	wanted = collapse(strings.ReplaceAll(wanted, "_", "-"))
 	if wanted == "" {
@@ -49,7 +48,7 @@ func locales(wanted, own string) ([]string, error) {
 	return append(list, ""), nil
 }
 
-// localized is the name of a file in a locale: subject.de.tmpl.
+// localized returns the name of a file in a locale: subject.de.tmpl.
 func localized(file, locale string) string {
 	if locale == "" {
 		return file
@@ -58,8 +57,7 @@ func localized(file, locale string) string {
 	return strings.TrimSuffix(file, ending) + "." + locale + ending
 }
 
-// splitLocale is the reverse of localized, for the templates that are known; ""
-// for any other.
+// splitLocale is the reverse of localized for known templates. For others it returns "".
 func splitLocale(file string, known []string) (name, locale string) {
 	for _, name := range known {
 		if file == name {

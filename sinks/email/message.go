@@ -15,8 +15,8 @@ import (
 	"github.com/waybill-go/waybill/framework/notification"
 )
 
-// message is a mail ready for the server: the envelope's addresses, without
-// brackets, and the bytes, which end with a line end.
+// message is a mail that can be sent: the envelope's addresses without brackets, and the encoded
+// mail, which ends with a line end.
 type message struct {
 	from string
 	to   []string
@@ -24,7 +24,7 @@ type message struct {
 	raw  []byte
 }
 
-// newMessage puts the mail together. The same arguments give the same bytes.
+// newMessage encodes a mail. The same arguments give the same bytes.
 func newMessage(e *notification.Envelope, from *mail.Address, sink string, l *letter) (*message, error) {
 	to, err := recipients(l)
 	if err != nil {
@@ -36,12 +36,12 @@ func newMessage(e *notification.Envelope, from *mail.Address, sink string, l *le
 	_, domain, _ := cutLast(m.from, "@")
 	body := l.body(boundary(e, l), atomDomain(domain))
 	h := body.header
-	// A field that is added stands before those added earlier.
+	// Add puts a field before those that were added earlier.
 	for _, field := range slices.Backward(unsubscribeFields(l.unsubscribe)) {
 		h.Add(field.name, field.value)
 	}
-	h.Add("Auto-Submitted", "auto-generated") // keeps vacation responders quiet (RFC 3834, section 5)
-	h.Add("Waybill-Id", collapse(e.ID))       // for the receiver's deduplication, and to be searched for
+	h.Add("Auto-Submitted", "auto-generated") // prevents automatic replies (RFC 3834, section 5)
+	h.Add("Waybill-Id", collapse(e.ID))       // for deduplication and for searching
 	h.Add("Message-ID", "<"+messageID(e.ID, sink, m.from)+">")
 	h.Add("Date", date(e).Format("Mon, 02 Jan 2006 15:04:05 -0700"))
 	h.Add("Subject", encodeText(l.subject))
@@ -66,14 +66,13 @@ func newMessage(e *notification.Envelope, from *mail.Address, sink string, l *le
 	return m, nil
 }
 
-// encodeText encodes a text for a header (RFC 2047). A text that looks as if it
-// were encoded already is encoded too, or mail programs would show something
-// else.
+// encodeText encodes a text for a header (RFC 2047). It also encodes a text that looks like an
+// encoded one, because mail programs would decode it.
 func encodeText(text string) string {
 	if !strings.Contains(text, "=?") {
 		return mime.QEncoding.Encode("utf-8", text)
 	}
-	const room = 45 // bytes that make a word of 72 at most
+	const room = 45 // with so many bytes, an encoded word has at most 72
 	var words []string
 	for len(text) > 0 {
 		end := min(room, len(text))

@@ -13,11 +13,11 @@ import (
 	texttemplate "text/template"
 )
 
-// parser gathers files and mistakes while the templates are read.
+// parser collects files and mistakes while it reads the templates.
 type parser struct {
 	root     fs.FS
 	sources  map[string]map[string]string // folder -> template -> content
-	files    map[string]map[string]*file  // folder -> any other file
+	files    map[string]map[string]*file  // folder -> other file
 	layouts  map[string]string            // file -> content
 	mistakes []error
 }
@@ -35,7 +35,7 @@ func (p *parser) mistake(format string, args ...any) {
 	p.mistakes = append(p.mistakes, fmt.Errorf(format, args...))
 }
 
-// mistakeOnce is for what several files can show.
+// mistakeOnce adds a mistake that several files can cause.
 func (p *parser) mistakeOnce(format string, args ...any) {
 	err := fmt.Errorf(format, args...)
 	if !slices.ContainsFunc(p.mistakes, func(m error) bool { return m.Error() == err.Error() }) {
@@ -43,15 +43,14 @@ func (p *parser) mistakeOnce(format string, args ...any) {
 	}
 }
 
-// read gathers the files in dir and below. It follows symbolic links,
-// of which a mounted Kubernetes ConfigMap consists, and leaves hidden files
-// alone.
+// read collects the files in dir and below. It follows symbolic links, which a mounted Kubernetes
+// ConfigMap uses, and ignores hidden files.
 func (p *parser) read(dir string) {
 	entries, err := fs.ReadDir(p.root, dir)
 	if err != nil {
 		var failed *fs.PathError
 		if dir == "." && errors.As(err, &failed) {
-			err = failed.Err // its path would be "."
+			err = failed.Err // without the path, which is "."
 		}
 		p.mistakes = append(p.mistakes, err)
 		return
@@ -78,7 +77,7 @@ func (p *parser) readFile(dir, name string) {
 	atRoot, isTemplate := dir == ".", strings.HasSuffix(name, templateEnding)
 	switch {
 	case atRoot && !isTemplate:
-		return // a README, say
+		return // for example a README
 	case isTemplate && !p.isKnown(full, name, atRoot):
 		return
 	}
@@ -101,7 +100,7 @@ func (p *parser) readFile(dir, name string) {
 	}
 }
 
-// isKnown says whether a template has a name that means something.
+// isKnown reports whether a template has a valid name, and adds a mistake if not.
 func (p *parser) isKnown(full, name string, atRoot bool) bool {
 	known := typeFiles
 	if atRoot {
@@ -110,7 +109,7 @@ func (p *parser) isKnown(full, name string, atRoot bool) bool {
 	plain, locale := splitLocale(name, known)
 	switch {
 	case plain == "" && atRoot:
-		p.mistake("%s is in no type's folder; beside the folders there may be %s and %s only", full, textLayoutFile, htmlLayoutFile)
+		p.mistake("%s is not in the folder of a type; next to the folders, only %s and %s are allowed", full, textLayoutFile, htmlLayoutFile)
 		return false
 	case plain == "":
 		p.mistake("%s is unknown; the templates of a type are %s", full, strings.Join(typeFiles, ", "))
@@ -118,7 +117,7 @@ func (p *parser) isKnown(full, name string, atRoot bool) bool {
 	case locale == "":
 		return true
 	case !atRoot && !slices.Contains(localizedFiles, plain):
-		p.mistake("%s: a locale can only stand in the names of %s", full, strings.Join(localizedFiles, ", "))
+		p.mistake("%s: only the names of %s can have a locale", full, strings.Join(localizedFiles, ", "))
 		return false
 	}
 	canonical, err := parseLocale(locale)
@@ -133,11 +132,11 @@ func (p *parser) isKnown(full, name string, atRoot bool) bool {
 	return false
 }
 
-// checkLayouts looks at the files at the root. A layout with a mistake is left
-// out, so that the mistakes in what it surrounds are found as well.
+// checkLayouts checks the layouts. It removes a layout with a mistake, so that the mistakes in the
+// other templates are also found.
 func (p *parser) checkLayouts() {
 	for _, file := range slices.Sorted(maps.Keys(p.layouts)) {
-		layout, err := newText(file).Parse(p.layouts[file]) // the syntax of both is the same
+		layout, err := newText(file).Parse(p.layouts[file]) // both kinds of templates have the same syntax
 		switch {
 		case err != nil:
 			p.mistakes = append(p.mistakes, err)
@@ -150,8 +149,8 @@ func (p *parser) checkLayouts() {
 	}
 }
 
-// layoutFor is the layout of a locale, of what it falls back to, or the one
-// without a locale; "" if there is none at all.
+// layoutFor returns the layout of a locale, of one of its parents, or the one without a locale; ""
+// if there is none.
 func (p *parser) layoutFor(file, locale string) string {
 	list, _ := locales(locale, "") // isKnown has checked it
 	for _, l := range list {
@@ -162,8 +161,8 @@ func (p *parser) layoutFor(file, locale string) string {
 	return ""
 }
 
-// parseFolder parses a folder's templates; those with mistakes stand in the
-// result too, so that they are not also reported as missing.
+// parseFolder parses a folder's templates. The result also has those with mistakes, so that they
+// are not reported as missing.
 func (p *parser) parseFolder(name string) map[string]executor {
 	parsed := make(map[string]executor, len(p.sources[name]))
 	for _, file := range slices.Sorted(maps.Keys(p.sources[name])) {
@@ -188,7 +187,7 @@ func (p *parser) parseFolder(name string) map[string]executor {
 	return parsed
 }
 
-// functions are what templates have beside those of text/template.
+// functions are the template functions, besides those of text/template.
 var functions = texttemplate.FuncMap{
 	"address": address, addressesFunction: addresses, fromDataFunction: fromData,
 	"attachment": attachment, "int": toInt, "float": toFloat,
@@ -202,8 +201,8 @@ func newHTML(name string) *htmltemplate.Template {
 	return htmltemplate.New(name).Option("missingkey=error").Funcs(htmltemplate.FuncMap(functions))
 }
 
-// parseText parses a text template, inside the layout where there is one.
-// Templates keep the name of their file, so that errors lead there.
+// parseText parses a text template, inside a layout unless that is "". Templates have the names of
+// their files, so that errors name the file.
 func (p *parser) parseText(layout, name, source string) (*texttemplate.Template, error) {
 	root := newText(name)
 	if layout != "" {
@@ -221,8 +220,8 @@ func (p *parser) parseText(layout, name, source string) (*texttemplate.Template,
 	} else if _, err := root.AddParseTree(contentBlock, content.Tree); err != nil {
 		return root, err
 	}
-	// html/template finds calls of templates that do not exist when it escapes;
-	// here it has to be asked for.
+	// html/template finds calls of undefined templates when it escapes; text/template does
+	// not.
 	for _, t := range root.Templates() {
 		for called := range calls(t.Tree) {
 			if root.Lookup(called) == nil {
@@ -233,8 +232,8 @@ func (p *parser) parseText(layout, name, source string) (*texttemplate.Template,
 	return root, nil
 }
 
-// parseAddressTemplate is parseText for a template of addresses, whose
-// expressions give one address each; see parseRendered.
+// parseAddressTemplate is parseText for a template of addresses. Each of its expressions must give
+// one address; see parseRendered.
 func (p *parser) parseAddressTemplate(name, source string) (executor, error) {
 	root, err := p.parseText("", name, source)
 	if err != nil {
@@ -246,8 +245,8 @@ func (p *parser) parseAddressTemplate(name, source string) (executor, error) {
 	return root, nil
 }
 
-// parseHTML is parseText for html/template. It also escapes the template, which
-// the package does with the first execution only, and which can fail.
+// parseHTML is parseText for html/template. It also executes the template once, because
+// html/template escapes at the first execution, which can fail.
 func (p *parser) parseHTML(layout, name, source string) (executor, error) {
 	root := newHTML(name)
 	if layout != "" {
@@ -269,5 +268,5 @@ func (p *parser) parseHTML(layout, name, source string) (executor, error) {
 	if err := root.Execute(io.Discard, new(Data)); errors.As(err, &escape) {
 		return root, err
 	}
-	return root, nil // any other error is only that there is no payload yet
+	return root, nil // other errors come from the missing payload
 }

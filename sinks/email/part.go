@@ -14,22 +14,21 @@ import (
 	"github.com/waybill-go/waybill/framework/notification"
 )
 
-// part is a node of a mail's MIME tree: a multipart, or one with content.
+// part is a node of a mail's MIME tree: a multipart, or a part with content.
 type part struct {
 	header gomessage.Header
 	parts  []part
 	body   []byte
 }
 
-// body is the MIME tree of a letter; levels that would have one part only are
-// left out:
+// body returns the MIME tree of a letter. Levels with only one part are left out:
 //
 //	mixed
-//	  alternative, the plainest first (RFC 2046, section 5.1.4)
+//	  alternative, with the simplest first (RFC 2046, section 5.1.4)
 //	    text
 //	    related
 //	      html
-//	      images that the html shows
+//	      images in the html
 //	  attachments
 func (l *letter) body(boundary, domain string) part {
 	var versions []part
@@ -70,7 +69,7 @@ func (f *file) part(disposition string) part {
 	return p
 }
 
-// multipart holds parts; a single one needs no multipart around it.
+// multipart makes a multipart, or returns a single part unchanged.
 func multipart(subtype, boundary string, parts []part) part {
 	if len(parts) == 1 {
 		return parts[0]
@@ -80,9 +79,9 @@ func multipart(subtype, boundary string, parts []part) part {
 	return p
 }
 
-// boundary separates the parts. It is made of what it separates, so a payload
-// that contained it would have to contain its own hash; a boundary made of the
-// id alone could be foretold, and parts smuggled in.
+// boundary returns the separator of the parts. It is a hash of the id and the contents, so a payload
+// cannot contain it. A boundary that depends only on the id would be predictable, and a payload
+// could add parts.
 func boundary(e *notification.Envelope, l *letter) string {
 	h := sha256.New()
 	for _, s := range []string{e.ID, l.text, l.html} {
@@ -91,7 +90,7 @@ func boundary(e *notification.Envelope, l *letter) string {
 	return hex.EncodeToString(h.Sum(nil)[:20])
 }
 
-// size is about how many bytes the part has once it is encoded.
+// size estimates the number of bytes of the encoded part.
 func (p *part) size() int {
 	size := 512 + len(p.body)*3/2
 	for i := range p.parts {
@@ -100,7 +99,7 @@ func (p *part) size() int {
 	return size
 }
 
-// writeTo writes what stands below the header, which w has.
+// writeTo writes the part without its header, which w has.
 func (p *part) writeTo(w *gomessage.Writer) error {
 	for i := range p.parts {
 		below, err := w.CreatePart(p.parts[i].header)

@@ -16,25 +16,25 @@ import (
 	"github.com/waybill-go/waybill/sinks/email"
 )
 
-// hangUp in place of a reply closes the connection without a word.
+// hangUp, instead of a reply, closes the connection.
 const hangUp = ""
 
-// scripted is a server whose replies stand in a list: to the commands after EHLO in their order, and
-// to the dot that ends a mail. To what comes after the list it says what a server says that takes
-// mails. It hangs up after a 421.
+// scripted is a server with a list of replies, to the commands after EHLO in order, and to the dot
+// that ends a mail. After the list, it accepts everything. It closes the connection after a 421.
 type scripted struct {
 	replies []string
-	// group is how many commands it wants to have before it answers the first of them; above 1
-	// it offers PIPELINING. At 1 it notes if a command comes before the one ahead is answered.
+	// group is how many commands the server reads before it answers the first of them. Above 1,
+	// it offers PIPELINING. With 1, it records if a command comes before the previous one is
+	// answered.
 	group int
 
 	mu    sync.Mutex
-	heard [][]string // by connection
+	heard [][]string // the commands of each connection
 	mails []string
 	early bool
 }
 
-// start returns where the server listens, until the test ends.
+// start starts the server until the test ends, and returns its address.
 func (s *scripted) start(t *testing.T) (address string) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -100,7 +100,7 @@ func (s *scripted) converse(conn net.Conn) {
 	}
 }
 
-// say gives a command its reply, and returns that.
+// say sends the reply to a command, and returns it.
 func (s *scripted) say(conn net.Conn, command string) (reply string) {
 	s.mu.Lock()
 	switch {
@@ -118,7 +118,7 @@ func (s *scripted) say(conn net.Conn, command string) (reply string) {
 	return reply
 }
 
-// takeMail reads a mail and answers its dot; not ok if the client hangs up before that.
+// takeMail reads a mail and answers its dot. ok is false if the client closes the connection before.
 func (s *scripted) takeMail(conn net.Conn, in *bufio.Reader, number int) (reply string, ok bool) {
 	var mail strings.Builder
 	for {
@@ -138,11 +138,11 @@ func (s *scripted) takeMail(conn net.Conn, in *bufio.Reader, number int) (reply 
 	return s.say(conn, "."), true
 }
 
-func TestEachAnswerToAGroupOfCommandsCounts(t *testing.T) {
+func TestTheAnswersToPipelinedCommands(t *testing.T) {
 	const (
-		one    = 3 // MAIL, RCPT, DATA
-		three  = 4 // MAIL and three RCPT
-		nobody = "554 no valid recipients"
+		one          = 3 // MAIL, RCPT, DATA
+		three        = 4 // MAIL and three RCPT
+		noRecipients = "554 no valid recipients"
 	)
 	for name, c := range map[string]struct {
 		group   int
@@ -150,21 +150,21 @@ func TestEachAnswerToAGroupOfCommandsCounts(t *testing.T) {
 		class   sinks.Class // of the error
 		step    email.Step  // "": it succeeds
 		heard   string
-		reused  bool // the connection serves for the next mail
+		reused  bool // the next mail uses the same connection
 	}{
 		"accepted":        {one, nil, 0, "", "MAIL RCPT DATA .", true},
 		"three accepted":  {three, nil, 0, "", "MAIL RCPT RCPT RCPT DATA .", true},
 		"one of three is": {three, []string{"250 ok", "550 no", "250 ok", "551 no"}, 0, "", "MAIL RCPT RCPT RCPT DATA .", true},
 
-		"recipient refused":                      {one, []string{"250 ok", "550 no", "503 nobody"}, sinks.ClassPermanent, email.StepTo, "MAIL RCPT DATA RSET", true},
-		"recipient refused for the moment":       {one, []string{"250 ok", "450 later", "503 nobody"}, sinks.ClassTransient, email.StepTo, "MAIL RCPT DATA RSET", true},
-		"one of three refused for the moment":    {three, []string{"250 ok", "250 ok", "450 later", "250 ok"}, sinks.ClassTransient, email.StepTo, "MAIL RCPT RCPT RCPT RSET", true},
-		"a mail for nobody":                      {one, []string{"250 ok", "550 no", "354 go on", nobody}, sinks.ClassPermanent, email.StepTo, "MAIL RCPT DATA . RSET", true},
-		"a mail for nobody, who gets it":         {one, []string{"250 ok", "450 later", "354 go on", "250 ok"}, sinks.ClassTransient, email.StepTo, "MAIL RCPT DATA . RSET", true},
-		"a mail for nobody, then silence":        {one, []string{"250 ok", "550 no", "354 go on", hangUp}, sinks.ClassPermanent, email.StepTo, "MAIL RCPT DATA .", false},
-		"a mail for nobody, then 421":            {one, []string{"250 ok", "550 no", "354 go on", "421 bye"}, sinks.ClassPermanent, email.StepTo, "MAIL RCPT DATA .", false},
-		"sender refused":                         {one, []string{"550 no", "503 sender?", "503 nobody"}, sinks.ClassUnavailable, email.StepFrom, "MAIL RCPT DATA RSET", true},
-		"sender refused, a mail for nobody":      {one, []string{"550 no", "503 sender?", "354 go on", nobody}, sinks.ClassUnavailable, email.StepFrom, "MAIL RCPT DATA . RSET", true},
+		"recipient refused":                      {one, []string{"250 ok", "550 no", "503 no recipients"}, sinks.ClassPermanent, email.StepTo, "MAIL RCPT DATA RSET", true},
+		"recipient refused temporarily":          {one, []string{"250 ok", "450 later", "503 no recipients"}, sinks.ClassTransient, email.StepTo, "MAIL RCPT DATA RSET", true},
+		"one of three refused temporarily":       {three, []string{"250 ok", "250 ok", "450 later", "250 ok"}, sinks.ClassTransient, email.StepTo, "MAIL RCPT RCPT RCPT RSET", true},
+		"an empty mail":                          {one, []string{"250 ok", "550 no", "354 go on", noRecipients}, sinks.ClassPermanent, email.StepTo, "MAIL RCPT DATA . RSET", true},
+		"an empty mail is accepted":              {one, []string{"250 ok", "450 later", "354 go on", "250 ok"}, sinks.ClassTransient, email.StepTo, "MAIL RCPT DATA . RSET", true},
+		"an empty mail, then hang up":            {one, []string{"250 ok", "550 no", "354 go on", hangUp}, sinks.ClassPermanent, email.StepTo, "MAIL RCPT DATA .", false},
+		"an empty mail, then 421":                {one, []string{"250 ok", "550 no", "354 go on", "421 bye"}, sinks.ClassPermanent, email.StepTo, "MAIL RCPT DATA .", false},
+		"sender refused":                         {one, []string{"550 no", "503 sender?", "503 no recipients"}, sinks.ClassUnavailable, email.StepFrom, "MAIL RCPT DATA RSET", true},
+		"sender refused, an empty mail":          {one, []string{"550 no", "503 sender?", "354 go on", noRecipients}, sinks.ClassUnavailable, email.StepFrom, "MAIL RCPT DATA . RSET", true},
 		"sender refused, and recipient accepted": {one, []string{"550 no", "250 ok", "354 go on"}, sinks.ClassUnavailable, email.StepFrom, "MAIL RCPT DATA", false},
 		"mail refused":                           {one, []string{"250 ok", "250 ok", "554 no"}, sinks.ClassPermanent, email.StepData, "MAIL RCPT DATA RSET", true},
 
@@ -207,7 +207,7 @@ func TestEachAnswerToAGroupOfCommandsCounts(t *testing.T) {
 			assert.Equal(t, c.heard, strings.Join(server.heard[0], " "))
 			for i, mail := range server.mails {
 				if failed != nil && failed.Step != email.StepEnd {
-					assert.Empty(t, mail, "mail %d: nobody is to get one", i)
+					assert.Empty(t, mail, "mail %d: no recipient should get one", i)
 				}
 			}
 			before := len(server.mails)

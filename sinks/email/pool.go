@@ -7,36 +7,35 @@ import (
 	"time"
 )
 
-// maxIdle is how long an idle connection is trusted. Servers must wait five
-// minutes for a command (RFC 5321, section 4.5.3.2.7), but firewalls forget
-// connections earlier, and those then swallow a mail's first command in silence.
+// maxIdle is how long an idle connection can be used again. Servers must wait five minutes for a
+// command (RFC 5321, section 4.5.3.2.7), but firewalls may drop a connection earlier, and then the
+// first command of a mail gets no answer.
 const maxIdle = time.Minute
 
-// pool lends connections to the server, at most a fixed number at once, and
-// keeps those that are idle for the next delivery. It has no goroutine: what
-// went stale is found when it is needed.
+// pool has the connections to the server. At most a fixed number are in use at once, and idle ones
+// are kept for the next delivery. It has no goroutine; a stale connection is found when it is used.
 type pool struct {
 	server *server
 	logger *slog.Logger
-	turns  chan struct{} // holds one for each connection in use
+	inUse  chan struct{} // has an element for each connection in use
 
 	mu     sync.Mutex
-	idle   []*connection // the last one was used last
+	idle   []*connection // the most recently used one is the last
 	closed bool
 }
 
 func newPool(s *server, size int, logger *slog.Logger) *pool {
-	return &pool{server: s, logger: logger, turns: make(chan struct{}, size)}
+	return &pool{server: s, logger: logger, inUse: make(chan struct{}, size)}
 }
 
-// use lends exchange a connection: an idle one, or a new one. An idle one that
-// the server has left meanwhile is replaced once, with a new one, and exchange
-// runs again; that is safe since nothing but a mail's first command was sent.
+// use calls exchange with an idle or a new connection. If the server has closed the idle connection,
+// use calls exchange again with a new one. That is safe because only a mail's first command was
+// sent.
 func (p *pool) use(ctx context.Context, exchange func(*connection) error) error {
 	if err := p.waitTurn(ctx); err != nil {
 		return err
 	}
-	defer func() { <-p.turns }()
+	defer func() { <-p.inUse }()
 	c, err := p.take()
 	if err != nil {
 		return err
@@ -59,18 +58,18 @@ func (p *pool) use(ctx context.Context, exchange func(*connection) error) error 
 
 func (p *pool) waitTurn(ctx context.Context) error {
 	if ctx.Err() != nil {
-		return p.server.failure(StepWait, ctx.Err()) // and leave the connections alone
+		return p.server.failure(StepWait, ctx.Err()) // an ended context would break a connection
 	}
 	select {
-	case p.turns <- struct{}{}:
+	case p.inUse <- struct{}{}:
 		return nil
 	case <-ctx.Done():
 		return p.server.failure(StepWait, ctx.Err())
 	}
 }
 
-// take returns the idle connection that was used last, nil if there is none. If
-// even that one is too old, all are.
+// take returns the idle connection that was used last, or nil if there is none. If that one is too
+// old, all are, and take closes them.
 func (p *pool) take() (*connection, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -93,11 +92,11 @@ func (p *pool) take() (*connection, error) {
 	return c, nil
 }
 
-// giveBack keeps a connection for the next delivery, unless it is spoilt.
+// giveBack keeps a connection for the next delivery, unless it is broken.
 func (p *pool) giveBack(c *connection) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if c.spoilt || p.closed {
+	if c.broken || p.closed {
 		c.cut()
 		return
 	}
@@ -105,8 +104,7 @@ func (p *pool) giveBack(c *connection) {
 	p.idle = append(p.idle, c)
 }
 
-// close takes leave on the idle connections; those in use are closed when they
-// are given back.
+// close closes the idle connections with QUIT. Connections in use are closed by giveBack.
 func (p *pool) close(ctx context.Context) {
 	p.mu.Lock()
 	idle := p.idle

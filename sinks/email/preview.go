@@ -14,29 +14,30 @@ import (
 	"github.com/waybill-go/waybill/framework/notification"
 )
 
-// Preview is a mail to be looked at.
+// Preview is a mail in a form for display.
 type Preview struct {
-	// From and Recipients are the envelope's addresses; Recipients has those of
-	// bcc.tmpl too.
+	// From and Recipients are the envelope's addresses; Recipients includes those of
+	// bcc.tmpl.
 	From       string
 	Recipients []string
-	// Header is the mail's own, in its order and decoded.
+	// Header has the decoded fields of the mail's header in order.
 	Header []HeaderField
-	// Locale is that of Text and HTML; "" for that of templates without one.
+	// Locale is the language of Text and HTML; "" if their templates have no locale and
+	// Config.Locale is not set.
 	Locale string
 	Text   string
 	// HTML has its images as data: URLs, so it needs no other file.
 	HTML string
-	// Files are images that HTML shows, and attachments.
+	// Files are the images in HTML, and the attachments.
 	Files []PreviewFile
-	// Warnings tell what is wrong with the mail, such as that it has no
-	// recipient: Deliver may refuse it.
+	// Warnings are the problems of the mail, such as a missing recipient. Deliver may refuse
+	// such a mail.
 	Warnings []string
-	// Mail is the whole mail, byte for byte what Deliver sends.
+	// Mail is the whole mail, byte for byte as Deliver sends it.
 	Mail []byte
 }
 
-// HeaderField is a line of a mail's header.
+// HeaderField is a field of a mail's header.
 type HeaderField struct {
 	Name  string `json:"name"`
 	Value string `json:"value"`
@@ -47,13 +48,13 @@ type PreviewFile struct {
 	Name      string `json:"name"`
 	MediaType string `json:"media_type"`
 	Bytes     int    `json:"bytes"`
-	// Inline says that it is shown in the mail.
+	// Inline reports whether the file is an image in the HTML.
 	Inline bool `json:"inline"`
 }
 
-// Preview makes the mail for an envelope as Deliver does, without
-// sending it. locale stands in for what the type's locale template gives; "" leaves
-// it. The errors are those of Deliver, except that a mail may lack a recipient.
+// Preview makes the mail of an envelope as Deliver does, without sending it. A locale other than ""
+// replaces the result of the type's locale template. The errors are those of Deliver, without their
+// classes; a missing recipient is only a warning.
 func (c *Composer) Preview(e *notification.Envelope, locale string) (*Preview, error) {
 	l, err := c.write(e, locale)
 	if err != nil {
@@ -82,21 +83,21 @@ func (c *Composer) warnings(e *notification.Envelope, l *letter) []string {
 	var list []string
 	warn := func(format string, args ...any) { list = append(list, fmt.Sprintf(format, args...)) }
 	if len(l.to) == 0 {
-		warn("%s gave no recipient, so the mail would not be sent", path.Join(e.Type, toFile))
+		warn("the result of %s has no recipient, so the mail would not be sent", path.Join(e.Type, toFile))
 	}
 	if len(c.templates.folders[e.Type].templates) == 0 {
-		warn("%s has no templates of its own, so all of them are those of %s", e.Type, defaultFolder)
+		warn("%s has no templates, so all come from %s", e.Type, defaultFolder)
 	}
 	for _, name := range l.unknownImages {
 		warn("the html shows cid:%s, but there is no file %s", name, inFolders(e.Type, name))
 	}
 	if l.html != "" && l.text == "" {
-		warn("there is no text beside the html, for mail programs that show none")
+		warn("there is no text version for mail programs that do not show html")
 	}
 	return list
 }
 
-// headerFields reads the header of a mail back.
+// headerFields returns the decoded header of a mail.
 func headerFields(raw []byte) ([]HeaderField, error) {
 	header, err := textproto.ReadHeader(bufio.NewReader(bytes.NewReader(raw)))
 	if err != nil {

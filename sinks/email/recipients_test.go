@@ -13,8 +13,7 @@ import (
 	"github.com/waybill-go/waybill/sinks/email/smtptest"
 )
 
-// sendTo sends a mail whose to.tmpl is template to a server that is there for the
-// test, and returns whom it reached.
+// sendTo sends a mail with this to.tmpl to a test server, and returns the recipients.
 func sendTo(t *testing.T, template string, payload map[string]any) ([]string, error) {
 	t.Helper()
 	return sendWith(t, map[string]string{"to.tmpl": template}, payload)
@@ -36,7 +35,7 @@ func sendWith(t *testing.T, files map[string]string, payload map[string]any) ([]
 	return server.Messages()[0].To, nil
 }
 
-func TestAnExpressionGivesOneAddressWhateverTheData(t *testing.T) {
+func TestAnExpressionGivesOneAddress(t *testing.T) {
 	for _, c := range []struct{ name, template, value string }{
 		{"comma", "{{.Payload.v}}", "a@x.com, victim@y.com"},
 		{"comma, no space", "{{.Payload.v}}", "a@x.com,victim@y.com"},
@@ -75,15 +74,15 @@ func TestAnExpressionGivesOneAddressWhateverTheData(t *testing.T) {
 	}
 }
 
-func TestTheErrorOfAListInOneValueNamesTheWayOut(t *testing.T) {
+func TestTheErrorOfAListInOneValueNamesTheFunctionAddresses(t *testing.T) {
 	for _, value := range []string{"a@x.com, victim@y.com", "a@x.com\nvictim@y.com"} {
 		_, err := sendTo(t, "{{.Payload.v}}", map[string]any{"v": value})
-		assert.ErrorContains(t, err, "one expression gives one address; write {{addresses ...}}")
-		assert.NotContains(t, err.Error(), "victim", "no payload stands in it")
+		assert.ErrorContains(t, err, "an expression must give one address; write {{addresses ...}}")
+		assert.NotContains(t, err.Error(), "victim", "the error does not quote the payload")
 	}
 }
 
-func TestWhatIsOneAddressStaysOne(t *testing.T) {
+func TestOneAddressIsUnchanged(t *testing.T) {
 	for _, c := range []struct {
 		template, value string
 		to              []string
@@ -104,7 +103,7 @@ func TestWhatIsOneAddressStaysOne(t *testing.T) {
 	}
 }
 
-func TestAddressesTakesAsManyAsTheDataHas(t *testing.T) {
+func TestTheFunctionAddressesAcceptsAnyNumber(t *testing.T) {
 	for _, c := range []struct {
 		template string
 		value    any

@@ -30,7 +30,7 @@ func messageSaying(code int, text string) func(context.Context, smtptest.Message
 	return func(context.Context, smtptest.Message) error { return smtptest.Reply(code, text) }
 }
 
-func TestTheServersReplyDecidesTheClass(t *testing.T) {
+func TestTheServersReplyDeterminesTheClass(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		at    smtptest.Config
@@ -39,22 +39,22 @@ func TestTheServersReplyDecidesTheClass(t *testing.T) {
 		says  string
 	}{
 		{"4xx for the sender", smtptest.Config{OnFrom: refuse(451)}, sinks.ClassUnavailable, email.StepFrom, "451"},
-		{"5xx for the sender", smtptest.Config{OnFrom: refuse(554)}, sinks.ClassUnavailable, email.StepFrom, "look at from"},
-		{"unknown sender", smtptest.Config{OnFrom: saying(550, "5.1.0 who")}, sinks.ClassUnavailable, email.StepFrom, "look at from"},
+		{"5xx for the sender", smtptest.Config{OnFrom: refuse(554)}, sinks.ClassUnavailable, email.StepFrom, "check from"},
+		{"unknown sender", smtptest.Config{OnFrom: saying(550, "5.1.0 who")}, sinks.ClassUnavailable, email.StepFrom, "check from"},
 		{"authentication asked for", smtptest.Config{OnFrom: refuse(530)}, sinks.ClassUnavailable, email.StepFrom, "check user and password"},
 		{"421 for the sender", smtptest.Config{OnFrom: refuse(421)}, sinks.ClassUnavailable, email.StepFrom, "421"},
 		{"the sender's mailbox is full", smtptest.Config{OnFrom: saying(552, "5.2.2 full")}, sinks.ClassUnavailable, email.StepFrom, "552"},
-		{"too large, told by the code", smtptest.Config{OnFrom: refuse(552)}, sinks.ClassPermanent, email.StepFrom, "552"},
-		{"too large, told by the status", smtptest.Config{OnFrom: saying(550, "5.3.4 too big")}, sinks.ClassPermanent, email.StepFrom, "5.3.4"},
+		{"too large, by the code", smtptest.Config{OnFrom: refuse(552)}, sinks.ClassPermanent, email.StepFrom, "552"},
+		{"too large, by the status", smtptest.Config{OnFrom: saying(550, "5.3.4 too big")}, sinks.ClassPermanent, email.StepFrom, "5.3.4"},
 		{"too large for the account", smtptest.Config{OnFrom: saying(552, "5.2.3 too big")}, sinks.ClassPermanent, email.StepFrom, "5.2.3"},
 		{"SMTPUTF8 that was not asked for", smtptest.Config{OnFrom: saying(553, "5.6.7 no")}, sinks.ClassUnavailable, email.StepFrom, "5.6.7"},
 		{"4xx for the recipient", smtptest.Config{OnRecipient: refuse(450)}, sinks.ClassTransient, email.StepTo, "<jane@example.org> refused: 450"},
 		{"5xx for the recipient", smtptest.Config{OnRecipient: refuse(550)}, sinks.ClassPermanent, email.StepTo, "no thanks"},
 		{"421 for the recipient", smtptest.Config{OnRecipient: refuse(421)}, sinks.ClassUnavailable, email.StepTo, "421"},
 		{"commands out of order", smtptest.Config{OnRecipient: saying(503, "AUTH first")}, sinks.ClassUnavailable, email.StepTo, "AUTH first"},
-		{"the sender, said late", smtptest.Config{OnRecipient: saying(550, "5.1.8 no such domain")}, sinks.ClassUnavailable, email.StepTo, "look at from"},
-		{"the sender for the moment, said late", smtptest.Config{OnRecipient: saying(450, "4.1.8 no such domain")}, sinks.ClassUnavailable, email.StepTo, "look at from"},
-		{"the sender's null MX", smtptest.Config{OnRecipient: saying(550, "5.7.27 null MX")}, sinks.ClassUnavailable, email.StepTo, "look at from"},
+		{"the sender, said late", smtptest.Config{OnRecipient: saying(550, "5.1.8 no such domain")}, sinks.ClassUnavailable, email.StepTo, "check from"},
+		{"the sender for the moment, said late", smtptest.Config{OnRecipient: saying(450, "4.1.8 no such domain")}, sinks.ClassUnavailable, email.StepTo, "check from"},
+		{"the sender's null MX", smtptest.Config{OnRecipient: saying(550, "5.7.27 null MX")}, sinks.ClassUnavailable, email.StepTo, "check from"},
 		{"credentials, said late", smtptest.Config{OnRecipient: saying(554, "5.7.8 bad credentials")}, sinks.ClassUnavailable, email.StepTo, "check user and password"},
 		{"no such tenant", smtptest.Config{OnRecipient: saying(550, "5.7.64 TenantAttribution; Relay Access Denied")}, sinks.ClassUnavailable, email.StepTo, "5.7.64"},
 		{"relaying denied, which may be for this recipient", smtptest.Config{OnRecipient: saying(554, "5.7.1 Relay access denied")}, sinks.ClassPermanent, email.StepTo, "5.7.1"},
@@ -62,8 +62,8 @@ func TestTheServersReplyDecidesTheClass(t *testing.T) {
 		{"5xx for the mail", smtptest.Config{OnMessage: refuseMessage(554)}, sinks.ClassPermanent, email.StepEnd, "554"},
 		{"421 for the mail", smtptest.Config{OnMessage: refuseMessage(421)}, sinks.ClassUnavailable, email.StepEnd, "421"},
 		{"spam", smtptest.Config{OnMessage: messageSaying(550, "5.7.1 spam")}, sinks.ClassPermanent, email.StepEnd, "5.7.1"},
-		{"sender not allowed, said at the end", smtptest.Config{OnMessage: messageSaying(550, "5.7.60 cannot send as this sender")}, sinks.ClassUnavailable, email.StepEnd, "look at from"},
-		{"sender denied, said at the end", smtptest.Config{OnMessage: messageSaying(554, "5.2.252 SendAsDenied")}, sinks.ClassUnavailable, email.StepEnd, "look at from"},
+		{"sender not allowed, said at the end", smtptest.Config{OnMessage: messageSaying(550, "5.7.60 cannot send as this sender")}, sinks.ClassUnavailable, email.StepEnd, "check from"},
+		{"sender denied, said at the end", smtptest.Config{OnMessage: messageSaying(554, "5.2.252 SendAsDenied")}, sinks.ClassUnavailable, email.StepEnd, "check from"},
 		{"daily limit of Gmail", smtptest.Config{OnMessage: messageSaying(550, "5.4.5 Daily user sending quota exceeded")}, sinks.ClassUnavailable, email.StepEnd, "5.4.5"},
 		{"daily limit of Office 365", smtptest.Config{OnMessage: messageSaying(550, "5.1.90 daily limit for message recipients")}, sinks.ClassUnavailable, email.StepEnd, "5.1.90"},
 		{"5xx for the client", smtptest.Config{OnHello: func(context.Context) error { return smtptest.Reply(554, "go away") }},
@@ -89,7 +89,7 @@ func TestTheServersReplyDecidesTheClass(t *testing.T) {
 	}
 }
 
-func TestAServerThatSaysTooFastThrottlesTheSink(t *testing.T) {
+func TestALimitOfTheServerThrottlesTheSink(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		at    smtptest.Config
@@ -126,12 +126,12 @@ func TestAServerThatSaysTooFastThrottlesTheSink(t *testing.T) {
 	}
 }
 
-func TestALimitOfOneMailOrRecipientThrottlesNobodyElse(t *testing.T) {
+func TestALimitOfOneMailOrRecipientDoesNotThrottleTheSink(t *testing.T) {
 	for name, at := range map[string]smtptest.Config{
-		"Gmail, a recipient gets too much":    {OnRecipient: saying(450, "4.2.1 The user you are trying to contact is receiving mail too quickly.")},
-		"too many recipients":                 {OnRecipient: saying(452, "4.5.3 Too many recipients")},
-		"a recipient's host takes no mails":   {OnRecipient: saying(450, "4.3.2 recipient thread limit exceeded")},
-		"a relay that is not allowed for now": {OnRecipient: saying(454, "4.7.1 Relay access denied")},
+		"Gmail, limit of a recipient": {OnRecipient: saying(450, "4.2.1 The user you are trying to contact is receiving mail too quickly.")},
+		"too many recipients":         {OnRecipient: saying(452, "4.5.3 Too many recipients")},
+		"limit of a recipient's host": {OnRecipient: saying(450, "4.3.2 recipient thread limit exceeded")},
+		"relaying is not allowed now": {OnRecipient: saying(454, "4.7.1 Relay access denied")},
 	} {
 		server := startServer(t, at)
 		_, err := newSink(t, email.Config{SMTP: server.URL()}).Deliver(within(t), delivery(jane))
@@ -165,7 +165,7 @@ func refuseMessage(code int) func(context.Context, smtptest.Message) error {
 	return func(context.Context, smtptest.Message) error { return smtptest.Reply(code, "no thanks") }
 }
 
-func TestARefusalLeavesTheConnectionFitForTheNextMail(t *testing.T) {
+func TestTheConnectionIsReusedAfterARefusal(t *testing.T) {
 	server := startServer(t, smtptest.Config{OnRecipient: func(_ context.Context, to string) error {
 		if strings.HasPrefix(to, "bad") {
 			return smtptest.Reply(550, "unknown")
@@ -190,7 +190,7 @@ func TestARefusalLeavesTheConnectionFitForTheNextMail(t *testing.T) {
 }
 
 func TestAServerThatCannotBeReachedIsUnavailable(t *testing.T) {
-	silent, err := net.Listen("tcp", "127.0.0.1:0") // accepts, never greets
+	silent, err := net.Listen("tcp", "127.0.0.1:0") // accepts connections but never greets
 	require.NoError(t, err)
 	defer func() { _ = silent.Close() }()
 	gone, err := net.Listen("tcp", "127.0.0.1:0")
@@ -201,16 +201,16 @@ func TestAServerThatCannotBeReachedIsUnavailable(t *testing.T) {
 	locked := startServer(t, smtptest.Config{Username: "shop", Password: "right"})
 
 	for name, c := range map[string]email.Config{
-		"refused":                 {SMTP: "smtp://" + gone.Addr().String()},
-		"no such host":            {SMTP: "smtp://nowhere.invalid:25"},
-		"silent":                  {SMTP: "smtp://" + silent.Addr().String(), Timeout: 50 * time.Millisecond},
-		"silent TLS":              {SMTP: "smtps://" + silent.Addr().String(), Timeout: 50 * time.Millisecond},
-		"untrusted certificate":   {SMTP: encrypted.URL()},
-		"TLS where there is none": {SMTP: "smtps://" + plain.Address()},
-		"STARTTLS not offered":    {SMTP: plain.URL(), TLS: email.TLSMandatory},
-		"wrong password":          {SMTP: "smtp://shop:wrong@" + locked.Address()},
-		"no password":             {SMTP: "smtp://" + locked.Address()},
-		"password not wanted":     {SMTP: "smtp://shop:right@" + plain.Address()},
+		"refused":               {SMTP: "smtp://" + gone.Addr().String()},
+		"no such host":          {SMTP: "smtp://nowhere.invalid:25"},
+		"silent":                {SMTP: "smtp://" + silent.Addr().String(), Timeout: 50 * time.Millisecond},
+		"silent TLS":            {SMTP: "smtps://" + silent.Addr().String(), Timeout: 50 * time.Millisecond},
+		"untrusted certificate": {SMTP: encrypted.URL()},
+		"no TLS":                {SMTP: "smtps://" + plain.Address()},
+		"STARTTLS not offered":  {SMTP: plain.URL(), TLS: email.TLSMandatory},
+		"wrong password":        {SMTP: "smtp://shop:wrong@" + locked.Address()},
+		"no password":           {SMTP: "smtp://" + locked.Address()},
+		"no authentication":     {SMTP: "smtp://shop:right@" + plain.Address()},
 	} {
 		t.Run(name, func(t *testing.T) {
 			sink := newSink(t, c)
@@ -219,7 +219,7 @@ func TestAServerThatCannotBeReachedIsUnavailable(t *testing.T) {
 			class, _ := sinks.Classify(err)
 			assert.Equal(t, sinks.ClassUnavailable, class, "%v", err)
 			assert.NotContains(t, err.Error(), "wrong")
-			if name != "no password" { // which does not matter before the first mail
+			if name != "no password" { // the server requires it only before the first mail
 				class, _ = sinks.Classify(sink.CheckHealth(within(t)))
 				assert.Equal(t, sinks.ClassUnavailable, class)
 				for _, server := range []*smtptest.Server{encrypted, plain, locked} {
@@ -255,7 +255,7 @@ func TestEncryptionAndAuthenticationWork(t *testing.T) {
 	}
 }
 
-func TestAConnectionThatTheServerLeftIsReplacedUnnoticed(t *testing.T) {
+func TestAConnectionThatTheServerClosedIsReplaced(t *testing.T) {
 	server, err := smtptest.Start(smtptest.Config{})
 	require.NoError(t, err)
 	sink := newSink(t, email.Config{SMTP: server.URL(), Connections: 2})
@@ -279,7 +279,7 @@ func TestAConnectionThatTheServerLeftIsReplacedUnnoticed(t *testing.T) {
 	assert.Equal(t, 3, server.Connections())
 }
 
-func TestAServerThatEndsAConnectionAfterSomeMailsGetsTheNextOverANewOne(t *testing.T) {
+func TestAServerMayCloseAConnectionAfterSomeMails(t *testing.T) {
 	var mails atomic.Int32
 	server := startServer(t, smtptest.Config{OnFrom: func(context.Context, string) error {
 		if mails.Add(1)%3 == 0 {
@@ -295,7 +295,7 @@ func TestAServerThatEndsAConnectionAfterSomeMailsGetsTheNextOverANewOne(t *testi
 	assert.Equal(t, 10, server.Count())
 }
 
-func TestAConnectionLostDuringAMailIsTransientAndTheMailNotSentAgain(t *testing.T) {
+func TestAConnectionLostDuringAMailIsTransient(t *testing.T) {
 	var server *smtptest.Server
 	var attempts atomic.Int32
 	server = startServer(t, smtptest.Config{OnMessage: func(context.Context, smtptest.Message) error {
@@ -307,13 +307,13 @@ func TestAConnectionLostDuringAMailIsTransientAndTheMailNotSentAgain(t *testing.
 	sink := newSink(t, email.Config{SMTP: server.URL()})
 	_, err := sink.Deliver(within(t), delivery(jane))
 	require.NoError(t, err)
-	_, err = sink.Deliver(within(t), delivery(jane)) // over the connection of the first
+	_, err = sink.Deliver(within(t), delivery(jane)) // uses the connection of the first mail
 	class, _ := sinks.Classify(err)
 	assert.Equal(t, sinks.ClassTransient, class, "%v", err)
 	assert.EqualValues(t, 2, attempts.Load(), "whether the server took it is unknown, so the sink does not repeat it")
 }
 
-func TestASilentServerTimesOutByStep(t *testing.T) {
+func TestTheTimeoutOfASilentServerDependsOnTheStep(t *testing.T) {
 	block := func(ctx context.Context, _ string) error { <-ctx.Done(); return nil }
 	for name, c := range map[string]struct {
 		at    smtptest.Config
@@ -334,7 +334,7 @@ func TestASilentServerTimesOutByStep(t *testing.T) {
 	}
 }
 
-func TestACancelledDeliveryReturnsAtOnceWhateverItWaitsFor(t *testing.T) {
+func TestACancelledDeliveryReturnsAtOnce(t *testing.T) {
 	started := make(chan struct{}, 2)
 	server := startServer(t, smtptest.Config{OnMessage: func(ctx context.Context, _ smtptest.Message) error {
 		started <- struct{}{}
@@ -349,7 +349,7 @@ func TestACancelledDeliveryReturnsAtOnceWhateverItWaitsFor(t *testing.T) {
 	sending := newSink(t, email.Config{SMTP: server.URL(), Connections: 1})
 	connecting := newSink(t, email.Config{SMTP: "smtp://" + silent.Addr().String()})
 	var group sync.WaitGroup
-	for _, sink := range []*email.Sink{sending, sending, connecting} { // one of the two on sending waits for its turn
+	for _, sink := range []*email.Sink{sending, sending, connecting} { // one of the two deliveries to sending waits for the connection
 		group.Go(func() {
 			_, err := sink.Deliver(ctx, delivery(jane))
 			class, _ := sinks.Classify(err)
@@ -401,7 +401,7 @@ func TestAddressesBeyondASCIIUseSMTPUTF8(t *testing.T) {
 	assert.False(t, server.Messages()[1].UTF8, "servers further on may lack the extension")
 }
 
-func TestAnAddressThatTheServerCannotTakeIsPermanentAndCostsNoConnection(t *testing.T) {
+func TestAnAddressThatTheServerDoesNotSupportIsPermanent(t *testing.T) {
 	server := startServer(t, smtptest.Config{ASCIIOnly: true})
 	sink := newSink(t, email.Config{SMTP: server.URL()})
 	for range 2 {
@@ -415,7 +415,7 @@ func TestAnAddressThatTheServerCannotTakeIsPermanentAndCostsNoConnection(t *test
 	assert.Equal(t, 1, server.Connections())
 }
 
-func TestNoPayloadStandsInTheLog(t *testing.T) {
+func TestTheLogContainsNoPayload(t *testing.T) {
 	server := startServer(t, smtptest.Config{})
 	var log strings.Builder
 	sink, err := email.New(sinks.Instance{Name: "mail", Logger: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))},

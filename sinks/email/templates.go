@@ -13,8 +13,7 @@ import (
 	"strings"
 )
 
-// templateEnding tells templates from other files, which are shown in mails or
-// attached to them.
+// templateEnding is the ending of templates. Other files are images and attachments.
 const templateEnding = ".tmpl"
 
 // The templates in a type's folder.
@@ -36,11 +35,11 @@ var (
 		toFile, ccFile, bccFile, replyToFile, localeFile, unsubscribeFile, attachmentsFile, subjectFile, textFile, htmlFile,
 	}
 	bodyFiles = []string{textFile, htmlFile}
-	// localizedFiles are those that there can be one of for each locale.
+	// localizedFiles are the templates that can exist for each locale.
 	localizedFiles = []string{subjectFile, textFile, htmlFile}
 )
 
-// The templates at the root; they too can be localized.
+// The templates at the root. They can also have a locale.
 const (
 	textLayoutFile = "layout.text.tmpl"
 	htmlLayoutFile = "layout.html.tmpl"
@@ -48,55 +47,53 @@ const (
 
 var layoutFiles = []string{textLayoutFile, htmlLayoutFile}
 
-// defaultFolder has what a type's own folder lacks.
+// defaultFolder has the files that a type's folder lacks.
 const defaultFolder = "default"
 
-// contentBlock is how a layout names what it surrounds.
+// contentBlock is the name of the content in a layout.
 const contentBlock = "content"
 
-// maxSubject keeps the header's line below the 998 bytes of RFC 5322, section
-// 2.1.1, where the subject has no space to fold at.
+// maxSubject is the largest subject in bytes. It keeps the header line below the 998 bytes of RFC
+// 5322, section 2.1.1, even if the subject has no space at which to fold it.
 const maxSubject = 900
 
-// executor is what text/template and html/template have in common.
+// executor is a template of text/template or html/template.
 type executor interface {
 	Execute(w io.Writer, data any) error
 }
 
-// folder is what a type has, by the names of the files.
+// folder has the files of a type, by name.
 type folder struct {
 	templates map[string]executor
 	files     map[string]*file
 }
 
-// hasBody says whether the folder has a body in a locale.
+// hasBody reports whether the folder has a text or html in a locale.
 func (f folder) hasBody(locale string) bool {
 	return slices.ContainsFunc(bodyFiles, func(file string) bool { return f.templates[localized(file, locale)] != nil })
 }
 
-// templates is all parsed templates. It never changes, so renders may run in
-// parallel.
+// templates has all parsed templates. It is immutable and safe for concurrent use.
 type templates struct {
-	origin  string // where they came from, for people
-	locale  string // of the templates without one in their names
+	origin  string // the folder, for errors
+	locale  string // the language of templates without a locale
 	folders map[string]folder
 }
 
-// letter is what the templates made of one envelope.
+// letter is the result of the templates for one envelope.
 type letter struct {
 	to, cc, bcc, replyTo []*mail.Address
 	subject              string
-	text, html           string // "" where there is no such part
-	bodyLocale           string // in the names of the templates of text and html
-	locale               string // for people: bodyLocale, or what templates without one are in
+	text, html           string // "" if there is no such part
+	bodyLocale           string // the locale in the names of the text and html templates
+	locale               string // bodyLocale, or the language of templates without a locale
 	unsubscribe          []string
-	images               []*file  // that html shows
-	unknownImages        []string // that html shows and that are not there
+	images               []*file  // in the html
+	unknownImages        []string // in the html, without a file
 	attachments          []*file
 }
 
-// parseTemplates reads all templates below root and reports all mistakes at
-// once.
+// parseTemplates reads all templates below root. Its error joins all mistakes.
 func parseTemplates(root fs.FS, origin, locale string) (*templates, error) {
 	p := newParser(root)
 	p.read(".")
@@ -123,7 +120,7 @@ func parseTemplates(root fs.FS, origin, locale string) (*templates, error) {
 	return nil, errors.Join(p.mistakes...)
 }
 
-// types lists the types that have templates of their own.
+// types lists the types that have a folder with templates.
 func (t *templates) types() []string {
 	var names []string
 	for name, f := range t.folders {
@@ -135,7 +132,7 @@ func (t *templates) types() []string {
 	return names
 }
 
-// missing names the files that a type would need for a whole mail.
+// missing lists the files that a type lacks for a complete mail.
 func (t *templates) missing(typeName string) []string {
 	var files []string
 	for _, file := range []string{toFile, subjectFile} {
@@ -149,18 +146,18 @@ func (t *templates) missing(typeName string) []string {
 	return files
 }
 
-// find returns a type's template for a file, or the default one, in the first of
-// the locales that has it, or else without one.
+// find returns a type's template, or the default one, in the first of the locales that has it, or
+// else the one without a locale.
 func (t *templates) find(typeName, name string, locales ...string) executor {
-	return look(t, typeName, name, locales, func(f folder) map[string]executor { return f.templates })
+	return lookUp(t, typeName, name, locales, func(f folder) map[string]executor { return f.templates })
 }
 
-// findFile is find for what is no template.
+// findFile is find for other files.
 func (t *templates) findFile(typeName, name string, locales ...string) *file {
-	return look(t, typeName, name, locales, func(f folder) map[string]*file { return f.files })
+	return lookUp(t, typeName, name, locales, func(f folder) map[string]*file { return f.files })
 }
 
-func look[T any](t *templates, typeName, name string, locales []string, in func(folder) map[string]T) (found T) {
+func lookUp[T any](t *templates, typeName, name string, locales []string, in func(folder) map[string]T) (found T) {
 	for _, f := range []folder{t.folders[typeName], t.folders[defaultFolder]} {
 		for _, locale := range locales {
 			if found, ok := in(f)[localized(name, locale)]; ok {
@@ -174,8 +171,8 @@ func look[T any](t *templates, typeName, name string, locales []string, in func(
 	return found
 }
 
-// bodyFolder returns the folder that has the mail's text and html: the type's
-// own if it has either, so that one mail never says two different things.
+// bodyFolder returns the folder with the mail's text and html: the type's folder if it has either
+// of them, so that text and html of a mail never come from different folders.
 func (t *templates) bodyFolder(typeName string) folder {
 	if own := t.folders[typeName]; own.hasBody("") {
 		return own
@@ -183,10 +180,9 @@ func (t *templates) bodyFolder(typeName string) folder {
 	return t.folders[defaultFolder]
 }
 
-// render makes the letter for a type. locale is used in place of what the
-// type's own template for it gives, unless it is "". Errors wrap the sentinel of
-// what is wrong, such as ErrRender, and name the file. A letter without a
-// recipient is none.
+// render makes the letter of a type. A locale other than "" replaces the result of the type's locale
+// template. Errors wrap a sentinel such as ErrRender, and name the file. The letter may have no
+// recipient.
 func (t *templates) render(typeName string, data *Data, locale string) (*letter, error) {
 	if missing := t.missing(typeName); len(missing) > 0 {
 		return nil, fmt.Errorf("%w: %s is missing in %s", ErrNoTemplate, strings.Join(missing, ", "), t.origin)
@@ -195,7 +191,7 @@ func (t *templates) render(typeName string, data *Data, locale string) (*letter,
 	if err != nil {
 		return nil, err
 	}
-	l := &letter{bodyLocale: wanted[slices.IndexFunc(wanted, t.bodyFolder(typeName).hasBody)]} // the last one, "", has one
+	l := &letter{bodyLocale: wanted[slices.IndexFunc(wanted, t.bodyFolder(typeName).hasBody)]} // missing has checked that "", the last one, has a body
 	l.locale = cmp.Or(l.bodyLocale, t.locale)
 	data.Locale = l.locale
 	if err := t.renderHeader(l, typeName, data, wanted); err != nil {
@@ -207,7 +203,7 @@ func (t *templates) render(typeName string, data *Data, locale string) (*letter,
 	return l, t.renderAttachments(l, typeName, data, wanted)
 }
 
-// locales returns in whose templates to look.
+// locales returns the locales in which to look for templates.
 func (t *templates) locales(typeName string, data *Data, locale string) ([]string, error) {
 	if locale == "" {
 		given, err := execute(t.find(typeName, localeFile), data)
@@ -240,7 +236,7 @@ func (t *templates) renderHeader(l *letter, typeName string, data *Data, wanted 
 	}
 	l.subject = collapse(subject)
 	if len(l.subject) == 0 || len(l.subject) > maxSubject {
-		return fmt.Errorf("%w: %s gave %d bytes, 1 to %d are possible", ErrSubject, path.Join(typeName, subjectFile), len(l.subject), maxSubject)
+		return fmt.Errorf("%w: the result of %s has %d bytes, want 1 to %d", ErrSubject, path.Join(typeName, subjectFile), len(l.subject), maxSubject)
 	}
 	unsubscribe, err := execute(t.find(typeName, unsubscribeFile), data)
 	if err != nil {
@@ -295,7 +291,7 @@ func (t *templates) renderAddresses(typeName, file string, data *Data) ([]*mail.
 	return list, nil
 }
 
-// execute runs a template; none gives "".
+// execute executes a template; nil gives "".
 func execute(t executor, data *Data) (string, error) {
 	if t == nil {
 		return "", nil

@@ -25,7 +25,7 @@ func files(named map[string]string) fstest.MapFS {
 	return made
 }
 
-func TestLayoutsAndDefaultsCompleteATypesOwnTemplates(t *testing.T) {
+func TestLayoutsAndDefaultsCompleteATypesTemplates(t *testing.T) {
 	server := startServer(t, smtptest.Config{})
 	dir := t.TempDir()
 	for name, content := range map[string]string{
@@ -44,7 +44,7 @@ func TestLayoutsAndDefaultsCompleteATypesOwnTemplates(t *testing.T) {
 		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o700))
 		require.NoError(t, os.WriteFile(path, []byte(content), 0o600))
 	}
-	// A mounted Kubernetes ConfigMap consists of such links.
+	// A mounted Kubernetes ConfigMap has such links.
 	require.NoError(t, os.Symlink(filepath.Join(dir, "..data", "default", "to.tmpl"), filepath.Join(dir, "default", "to.tmpl")))
 	sink, err := email.New(sinks.Instance{}, email.Config{SMTP: server.URL(), From: "shop@example.com", Templates: dir})
 	require.NoError(t, err)
@@ -63,7 +63,7 @@ func TestLayoutsAndDefaultsCompleteATypesOwnTemplates(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, `<main>&lt;i&gt; <a href="#ZgotmplZ">Go</a></main>`, strings.TrimSpace(html))
 	_, err = own.Text()
-	require.ErrorIs(t, err, smtptest.ErrNoPart, "the default text does not mix with the type's own html")
+	require.ErrorIs(t, err, smtptest.ErrNoPart, "the default text is not combined with the type's html")
 	assert.Equal(t, "News of order.placed", fallback.Subject())
 	text, err := fallback.Text()
 	require.NoError(t, err)
@@ -92,7 +92,7 @@ func TestAllMistakesInTemplatesAreReportedTogether(t *testing.T) {
 	require.ErrorIs(t, err, email.ErrTemplates)
 	for _, want := range []string{
 		`from: "no address" is not an address`,
-		"mail: stray.tmpl is in no type's folder",
+		"mail: stray.tmpl is not in the folder of a type",
 		`layout.html.tmpl has no {{template "content" .}}`,
 		"a.unparsed/to.tmpl:1: ",
 		"a.unparsed/subject.tmpl is missing",
@@ -108,7 +108,7 @@ func TestAllMistakesInTemplatesAreReportedTogether(t *testing.T) {
 	assert.NotContains(t, err.Error(), "a.unparsed/to.tmpl is missing")
 }
 
-func TestNoTemplatesAtAllIsAMistake(t *testing.T) {
+func TestAFolderWithoutTemplatesIsAMistake(t *testing.T) {
 	valid := email.Config{SMTP: "smtp://localhost", From: "a@example.com"}
 	for name, templates := range map[string]string{"nowhere": "no such file", t.TempDir(): "there are none"} {
 		c := valid
@@ -118,7 +118,7 @@ func TestNoTemplatesAtAllIsAMistake(t *testing.T) {
 	}
 }
 
-func TestWhatAnEnvelopeOrItsTemplatesCauseIsPermanentAndNamesThePlace(t *testing.T) {
+func TestErrorsOfAnEnvelopeOrItsTemplatesArePermanent(t *testing.T) {
 	for _, c := range []struct {
 		name, payload string
 		files         map[string]string
@@ -177,7 +177,7 @@ func TestATypeWithoutTemplatesIsUnknownAndNamesTheMissingFiles(t *testing.T) {
 	assert.ErrorContains(t, err, "order.placed/to.tmpl, order.placed/subject.tmpl, order.placed/text.tmpl or html.tmpl")
 }
 
-func TestNumbersCompareAndFormatAndNullsPrintNothing(t *testing.T) {
+func TestNumbersAndNullsInTemplates(t *testing.T) {
 	server := startServer(t, smtptest.Config{})
 	sink := newSink(t, email.Config{SMTP: server.URL(), FS: folder("customer.signed-up", map[string]string{
 		"to.tmpl": "a@example.org", "subject.tmpl": "s",
@@ -194,7 +194,7 @@ func TestNumbersCompareAndFormatAndNullsPrintNothing(t *testing.T) {
 	assert.Equal(t, `[]<b title="">3</b>`, strings.TrimSpace(html))
 }
 
-// A type that was renamed, and whose folder was renamed with it, has old names in the log.
+// After a type and its folder were renamed, the log still has notifications with the old name.
 func TestAnAliasHasTheTemplatesOfItsType(t *testing.T) {
 	server := startServer(t, smtptest.Config{})
 	types := registry.New()

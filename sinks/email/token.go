@@ -16,9 +16,9 @@ import (
 	"github.com/waybill-go/waybill/sinks/internal/redact"
 )
 
-// OAuth2 is how to get tokens from an authorization server: by a refresh token,
-// as a person's account has it (Gmail), or, without one, by client credentials,
-// as a service has them (Microsoft 365 with the permission SMTP.SendAsApp).
+// OAuth2 has the settings of an authorization server that issues tokens: for a refresh token, which
+// a person's account has (Gmail), or, without one, for client credentials, which a service has
+// (Microsoft 365 with the permission SMTP.SendAsApp).
 type OAuth2 struct {
 	TokenURL     string   `yaml:"token_url" secret:"password" doc:"Token endpoint of the authorization server, such as https://oauth2.googleapis.com/token or https://login.microsoftonline.com/TENANT/oauth2/v2.0/token"`
 	ClientID     string   `yaml:"client_id" doc:"Client id of the application"`
@@ -27,7 +27,7 @@ type OAuth2 struct {
 	Scopes       []string `yaml:"scopes" doc:"Scopes of tokens for client credentials, such as https://outlook.office365.com/.default at Microsoft"`
 }
 
-// given says whether anything is set.
+// given reports whether any field is set.
 func (o *OAuth2) given() bool {
 	return o.TokenURL != "" || o.ClientID != "" || o.ClientSecret != "" || o.RefreshToken != "" || len(o.Scopes) > 0
 }
@@ -39,7 +39,7 @@ func (o *OAuth2) validate(mistake func(field, format string, args ...any)) {
 	case err != nil || u.Hostname() == "" || (u.Scheme != "https" && u.Scheme != "http"):
 		mistake("oauth2.token_url", "is not a URL like https://oauth2.googleapis.com/token")
 	case u.Scheme == "http" && !isLoopback(u.Hostname()):
-		mistake("oauth2.token_url", "is not https://, so the secret would travel in clear")
+		mistake("oauth2.token_url", "is not https://, so the secret would be sent in clear text")
 	}
 	if o.ClientID == "" {
 		mistake("oauth2.client_id", "is missing")
@@ -49,22 +49,21 @@ func (o *OAuth2) validate(mistake func(field, format string, args ...any)) {
 	}
 }
 
-// tokens gives the token for a new connection. Its methods may be called in
-// parallel.
+// tokens is a source of tokens for new connections. Its methods are safe for concurrent use.
 type tokens interface {
 	get(ctx context.Context) (string, error)
-	// refused says that the server did not like the token.
+	// refused reports that the server refused the token.
 	refused(token string)
 }
 
-// fixedToken is a token of the configuration.
+// fixedToken is a token in the configuration.
 type fixedToken string
 
 func (t fixedToken) get(context.Context) (string, error) { return string(t), nil }
 func (fixedToken) refused(string)                        {}
 
-// fileToken is the path of a file that another program keeps current; it is
-// read for each connection.
+// fileToken is the path of a file with a token, which another program keeps up to date. It is read
+// for each connection.
 type fileToken string
 
 func (path fileToken) get(context.Context) (string, error) {
@@ -81,10 +80,10 @@ func (path fileToken) get(context.Context) (string, error) {
 
 func (fileToken) refused(string) {}
 
-// sourceToken is a source of the program's, whose calls know no context.
+// sourceToken calls the program's source, whose method has no context.
 type sourceToken struct {
 	source oauth2.TokenSource
-	turn   chan struct{} // holds one while the source is asked
+	turn   chan struct{} // has an element during a call of the source
 }
 
 func (s *sourceToken) get(ctx context.Context) (string, error) {
@@ -109,7 +108,7 @@ func (s *sourceToken) get(ctx context.Context) (string, error) {
 		case a.err != nil:
 			return "", fmt.Errorf("TokenSource: %w", a.err)
 		case a.token == nil || a.token.AccessToken == "":
-			return "", errors.New("TokenSource: gave no token")
+			return "", errors.New("TokenSource: returned no token")
 		}
 		return a.token.AccessToken, nil
 	case <-ctx.Done():
@@ -123,14 +122,14 @@ func (*sourceToken) refused(string) {}
 type fetchedToken struct {
 	OAuth2
 	client *http.Client
-	turn   chan struct{} // holds one while what is below is in use
+	turn   chan struct{} // has an element while token and RefreshToken are in use
 	token  *oauth2.Token
 }
 
 func newFetchedToken(o OAuth2, in sinks.Instance) *fetchedToken {
 	client := in.HTTPClient
 	if client == nil {
-		// One request in an hour or so: a connection kept for the next would idle.
+		// There is about one request in an hour, so connections are not kept.
 		client = &http.Client{Transport: &http.Transport{Proxy: http.ProxyFromEnvironment, DialContext: in.Dial, DisableKeepAlives: true}}
 	}
 	return &fetchedToken{OAuth2: o, client: client, turn: make(chan struct{}, 1)}
@@ -148,7 +147,7 @@ func (f *fetchedToken) get(ctx context.Context) (string, error) {
 	}
 	token, err := f.fetch(context.WithValue(ctx, oauth2.HTTPClient, f.client))
 	var refused *oauth2.RetrieveError
-	// The secrets of now: some servers have given another refresh token.
+	// These are the current secrets, since some servers issue a new refresh token.
 	secrets := redact.New(f.ClientSecret, f.RefreshToken)
 	switch {
 	case errors.As(err, &refused) && refused.ErrorCode != "":
@@ -158,12 +157,12 @@ func (f *fetchedToken) get(ctx context.Context) (string, error) {
 	}
 	f.token = token
 	if f.RefreshToken != "" && token.RefreshToken != "" {
-		f.RefreshToken = token.RefreshToken // some servers give a new one each time
+		f.RefreshToken = token.RefreshToken // some servers issue a new one each time
 	}
 	return token.AccessToken, nil
 }
 
-// redactedURL is a URL without its password.
+// redactedURL returns a URL without its password.
 func redactedURL(raw string) string {
 	u, err := url.Parse(raw)
 	if err != nil {

@@ -9,19 +9,19 @@ import (
 	"github.com/waybill-go/waybill/sinks"
 )
 
-// handedOver is a mail that the server took.
-type handedOver struct {
-	// reply is the server's final word.
+// sent is the outcome of a mail that the server has accepted.
+type sent struct {
+	// reply is the server's final reply.
 	reply string
-	// refused are the recipients that it does not take for good; all others get
-	// the mail.
+	// refused are the recipients that the server refused permanently. The mail was sent to
+	// all others.
 	refused []Refusal
 }
 
-// receipt is the proof, for instance
+// receipt returns the receipt, for example
 //
 //	smtp 250 OK: queued as 7F3; <b@example.org> refused: 550 no such user
-func (h handedOver) receipt() notification.Receipt {
+func (h sent) receipt() notification.Receipt {
 	text := "smtp 250 " + h.reply
 	if len(h.refused) > 0 {
 		text += "; " + refusals(h.refused)
@@ -29,19 +29,18 @@ func (h handedOver) receipt() notification.Receipt {
 	return notification.Receipt(text)
 }
 
-// transact is one mail transaction: MAIL FROM, RCPT TO, DATA, the mail.
+// transact makes one mail transaction: MAIL FROM, RCPT TO, DATA, and the mail.
 //
-// All recipients are in one transaction, and none is sent anything before the
-// server has spoken about each: that alone keeps a retry, which knows nothing of
-// the attempt before it, from reaching a recipient twice.
-func (c *connection) transact(m *message) (handedOver, *ServerError) {
+// All recipients are in one transaction, and the mail is sent only after the server has replied to
+// each. So a retry, which does not know what the previous attempt did, cannot reach a recipient
+// twice.
+func (c *connection) transact(m *message) (sent, *ServerError) {
 	if failed := c.fits(m); failed != nil {
-		return handedOver{}, failed
+		return sent{}, failed
 	}
-	// Behind a single recipient DATA can go along: if the recipient is refused, it
-	// is answered with a refusal too, or begins a mail to nobody. With several, it
-	// would begin the mail to those who are accepted, and only hanging up would take
-	// that back.
+	// With a single recipient, DATA is pipelined, too. If the recipient is refused, DATA is also
+	// refused or begins a mail without recipients. With several recipients, DATA would begin a
+	// mail to those that were accepted, and only closing the connection could abort it.
 	pipelined, _ := c.client.Extension("PIPELINING")
 	dataAhead := pipelined && len(m.to) == 1
 	sized, _ := c.client.Extension("SIZE")
@@ -50,49 +49,49 @@ func (c *connection) transact(m *message) (handedOver, *ServerError) {
 		commands = append(commands, "DATA")
 	}
 	replies := c.converse(commands, pipelined)
-	refused, failed := c.judge(m, replies)
+	refused, failed := c.checkReplies(m, replies)
 	switch {
 	case failed != nil:
 		if dataAhead && len(replies) == len(commands) && replies[len(replies)-1] == nil {
-			c.takeBack(replies[1])
+			c.abortData(replies[1])
 		}
-		return handedOver{}, failed
+		return sent{}, failed
 	case dataAhead:
 		replies = replies[len(replies)-1:]
 	default:
 		replies = c.converse([]string{"DATA"}, false)
 	}
 	if replies[0] != nil {
-		return handedOver{}, c.server.failure(StepData, replies[0])
+		return sent{}, c.server.failure(StepData, replies[0])
 	}
 	reply, failed := c.sendBody(m)
-	return handedOver{reply: reply, refused: refused}, failed
+	return sent{reply: reply, refused: refused}, failed
 }
 
-// fits says what the server told at the beginning that it does not take.
+// fits returns an error if the mail exceeds the extensions and limits that the server announced.
 func (c *connection) fits(m *message) *ServerError {
 	if offered, _ := c.client.Extension("SMTPUTF8"); m.utf8 && !offered {
 		failed := c.server.failure(StepFrom, ErrNoSMTPUTF8)
 		failed.ofMail = isASCII(m.from)
 		return failed
 	}
-	_, limit := c.client.Extension("SIZE") // RFC 1870; 0 or nothing is no limit
+	_, limit := c.client.Extension("SIZE") // RFC 1870; 0 or nothing means no limit
 	if most, err := strconv.Atoi(limit); err == nil && most > 0 && len(m.raw) > most {
-		failed := c.server.failure(StepFrom, fmt.Errorf("%w: the mail has %d bytes, the server takes %d", ErrTooLarge, len(m.raw), most))
+		failed := c.server.failure(StepFrom, fmt.Errorf("%w: the mail has %d bytes, the server accepts %d", ErrTooLarge, len(m.raw), most))
 		failed.ofMail = true
 		return failed
 	}
 	return nil
 }
 
-// envelope is the commands that name sender and recipients. With sized the
-// server learns how large the mail is, and can refuse it before it is sent.
+// envelope returns the commands with the sender and the recipients. With sized, MAIL FROM has the
+// size of the mail, so that the server can refuse it early.
 func (m *message) envelope(sized bool) []string {
 	commands := make([]string, 0, len(m.to)+2)
 	from := "MAIL FROM:<" + m.from + ">"
 	if m.utf8 {
-		// Asked for without need, the extension keeps the mail from servers further
-		// on that lack it.
+		// Used only if needed, because a mail with this extension cannot pass through servers
+		// that lack it.
 		from += " BODY=8BITMIME SMTPUTF8"
 	}
 	if sized {
@@ -105,10 +104,10 @@ func (m *message) envelope(sized bool) []string {
 	return commands
 }
 
-// converse sends commands and reads the reply to each; nil is a good one. Where
-// the server takes them pipelined (RFC 2920), all go at once: that saves a round
-// trip for each. Otherwise it stops where the rest would make no sense. Replies
-// also end where the server hung up.
+// converse sends commands and returns the error of each reply; nil if it is positive. If the server
+// supports pipelining (RFC 2920), all are sent at once, which saves a round trip for each.
+// Otherwise, converse stops if MAIL FROM is refused. There are fewer replies if the connection is
+// closed.
 func (c *connection) converse(commands []string, pipelined bool) []error {
 	if pipelined {
 		for _, command := range commands {
@@ -131,7 +130,7 @@ func (c *connection) converse(commands []string, pipelined bool) []error {
 			}
 			_, _, err = c.client.Text.ReadResponse(wanted)
 		}
-		replies = append(replies, without(c.server.credentials, err))
+		replies = append(replies, redacted(c.server.credentials, err))
 		if hungUp(err) || (err != nil && i == 0 && !pipelined) {
 			break
 		}
@@ -139,15 +138,14 @@ func (c *connection) converse(commands []string, pipelined bool) []error {
 	return replies
 }
 
-// judge looks at the replies to an envelope. Recipients refused for good are
-// left out of the mail as long as there are others. One that is refused for the
-// moment ends the transaction for all: sent to the others now, the mail would
-// reach them again with the retry. Of several such refusals the one that says
-// most about the sink counts.
-func (c *connection) judge(m *message, replies []error) (refused []Refusal, failed *ServerError) {
+// checkReplies checks the replies to an envelope. Recipients that are refused permanently are left
+// out of the mail if there are others. If a recipient is refused temporarily, the transaction fails
+// for all: otherwise the retry would reach the others a second time. Of several such refusals, the
+// one that most affects the whole sink becomes the error.
+func (c *connection) checkReplies(m *message, replies []error) (refused []Refusal, failed *ServerError) {
 	if replies[0] != nil {
 		failed = c.server.failure(StepFrom, replies[0])
-		failed.ofMail = answerIn(replies[0]).refusesWhatIsSaidOf(m)
+		failed.ofMail = answerIn(replies[0]).refusesMail(m)
 		return nil, failed
 	}
 	var decides error
@@ -161,7 +159,7 @@ func (c *connection) judge(m *message, replies []error) (refused []Refusal, fail
 			return nil, c.server.failure(StepTo, err)
 		}
 		refused = append(refused, Refusal{Address: m.to[i], Err: err})
-		// Transient is the least of the classes, then throttled, then unavailable.
+		// The order of the classes is transient, throttled, unavailable.
 		if class, _ := a.class(StepTo); class != sinks.ClassPermanent && (decides == nil || class > worst) {
 			decides, worst = err, class
 		}
@@ -183,7 +181,7 @@ func (c *connection) sendBody(m *message) (reply string, failed *ServerError) {
 	_, _ = w.Write(dotStuffed(m.raw))
 	_, _ = w.WriteString(".\r\n")
 	if err := w.Flush(); err != nil {
-		// The last bytes may have gone out, so the server may have all of it.
+		// The last bytes may have been sent, so the server may have the whole mail.
 		return "", c.server.failure(StepEnd, err)
 	}
 	_, reply, err := c.client.Text.ReadResponse(250)
@@ -193,23 +191,22 @@ func (c *connection) sendBody(m *message) (reply string, failed *ServerError) {
 	return receiptText(c.server.credentials.Text(reply)), nil
 }
 
-// takeBack ends the mail that the server waits for behind a refusal. Where the
-// only recipient is refused, that takes a dot alone (RFC 2920, section 3.1): RSET
-// would be a line of the mail. Whatever the server says to it, nobody gets
-// anything. A recipient that is accepted would get an empty mail; hanging up
-// sends none.
-func (c *connection) takeBack(recipient error) {
+// abortData ends a mail that the server expects after it has accepted DATA although the envelope
+// failed. If the only recipient was refused, abortData sends a single dot (RFC 2920, section 3.1),
+// because RSET would become a line of the mail; the mail has no recipients. If the recipient was
+// accepted, it would get an empty mail, so the connection is closed instead.
+func (c *connection) abortData(recipient error) {
 	if answerIn(recipient).code < 400 {
-		c.spoilt = true
+		c.broken = true
 		return
 	}
 	if c.client.Text.PrintfLine(".") == nil {
-		_, _, _ = c.client.Text.ReadResponse(250) // RSET finds out whether the conversation goes on
+		_, _, _ = c.client.Text.ReadResponse(250) // the RSET that follows checks the connection
 	}
 }
 
-// dotStuffed doubles a dot at the beginning of a line (RFC 5321, section 4.5.2).
-// raw begins with a header and ends with a line end.
+// dotStuffed doubles each dot at the beginning of a line (RFC 5321, section 4.5.2). raw must begin
+// with a header and end with a line end.
 func dotStuffed(raw []byte) []byte {
 	if !bytes.Contains(raw, []byte("\r\n.")) {
 		return raw

@@ -22,12 +22,12 @@ import (
 	"github.com/waybill-go/waybill/sinks/email/smtptest"
 )
 
-// toThree sends to three people.
+// toThree has templates for three recipients.
 var toThree = folder("customer.signed-up", map[string]string{
 	"to.tmpl": "a@example.org, b@example.org", "cc.tmpl": "c@example.org", "subject.tmpl": "s", "text.tmpl": "t",
 })
 
-// replying refuses the recipients that it has codes for.
+// replying refuses the recipients in codes with these codes.
 func replying(codes map[string]int) func(context.Context, string) error {
 	return func(_ context.Context, to string) error {
 		if code := codes[to]; code != 0 {
@@ -37,7 +37,7 @@ func replying(codes map[string]int) func(context.Context, string) error {
 	}
 }
 
-func TestRecipientsRefusedForGoodAreLeftOutAndNamedInReceiptAndLog(t *testing.T) {
+func TestTheReceiptAndTheLogNamePermanentlyRefusedRecipients(t *testing.T) {
 	for _, sequential := range []bool{false, true} {
 		server := startServer(t, smtptest.Config{Sequential: sequential, OnRecipient: replying(map[string]int{"b@example.org": 550})})
 		var log strings.Builder
@@ -58,16 +58,16 @@ func TestRecipientsRefusedForGoodAreLeftOutAndNamedInReceiptAndLog(t *testing.T)
 	}
 }
 
-func TestARecipientRefusedForTheMomentDelaysTheMailForAll(t *testing.T) {
+func TestATemporarilyRefusedRecipientDelaysTheMailForAll(t *testing.T) {
 	for name, c := range map[string]struct {
 		codes map[string]int
 		class sinks.Class
 		says  []string
 	}{
-		"one for the moment":      {map[string]int{"b@example.org": 450}, sinks.ClassTransient, []string{"<b@example.org> refused: 450"}},
-		"another one for good":    {map[string]int{"a@example.org": 550, "c@example.org": 451}, sinks.ClassTransient, []string{"<a@example.org> refused: 550", "<c@example.org> refused: 451"}},
-		"all for good":            {map[string]int{"a@example.org": 550, "b@example.org": 551, "c@example.org": 550}, sinks.ClassPermanent, []string{"<b@example.org> refused: 551"}},
-		"not the sender's turn":   {map[string]int{"a@example.org": 450, "b@example.org": 503}, sinks.ClassUnavailable, []string{"503"}},
+		"one temporarily":         {map[string]int{"b@example.org": 450}, sinks.ClassTransient, []string{"<b@example.org> refused: 450"}},
+		"another permanently":     {map[string]int{"a@example.org": 550, "c@example.org": 451}, sinks.ClassTransient, []string{"<a@example.org> refused: 550", "<c@example.org> refused: 451"}},
+		"all permanently":         {map[string]int{"a@example.org": 550, "b@example.org": 551, "c@example.org": 550}, sinks.ClassPermanent, []string{"<b@example.org> refused: 551"}},
+		"bad sequence":            {map[string]int{"a@example.org": 450, "b@example.org": 503}, sinks.ClassUnavailable, []string{"503"}},
 		"not authenticated":       {map[string]int{"b@example.org": 530}, sinks.ClassUnavailable, []string{"check user and password"}},
 		"the server is closing":   {map[string]int{"a@example.org": 550, "b@example.org": 421}, sinks.ClassUnavailable, []string{"421"}},
 		"closing after a refusal": {map[string]int{"a@example.org": 450, "b@example.org": 421}, sinks.ClassUnavailable, []string{"421"}},
@@ -79,7 +79,7 @@ func TestARecipientRefusedForTheMomentDelaysTheMailForAll(t *testing.T) {
 				_, err := sink.Deliver(within(t), delivery(`{}`))
 				class, _ := sinks.Classify(err)
 				assert.Equal(t, c.class, class, "%v", err)
-				for _, want := range append(c.says, "nothing was sent to anyone") {
+				for _, want := range append(c.says, "the mail was sent to no recipient") {
 					assert.ErrorContains(t, err, want)
 				}
 				_, err = sink.Deliver(within(t), delivery(`{}`))
@@ -93,9 +93,8 @@ func TestARecipientRefusedForTheMomentDelaysTheMailForAll(t *testing.T) {
 	}
 }
 
-func TestHoweverRecipientsAreRefusedNobodyGetsAMailTwiceAndAllWhoCanGetIt(t *testing.T) {
-	// What each recipient is answered with each attempt, until there is no more:
-	// then everyone is accepted.
+func TestEachAcceptedRecipientGetsTheMailExactlyOnce(t *testing.T) {
+	// The replies to each recipient at each attempt. After the last one, all are accepted.
 	answers := rapid.SliceOfN(rapid.SliceOfN(rapid.SampledFrom([]int{0, 0, 450, 550}), 3, 3), 0, 4)
 	addresses := []string{"a@example.org", "b@example.org", "c@example.org"}
 	rapid.Check(t, func(r *rapid.T) {
@@ -134,14 +133,14 @@ func TestHoweverRecipientsAreRefusedNobodyGetsAMailTwiceAndAllWhoCanGetIt(t *tes
 			case got[address] > 1:
 				r.Fatalf("%s got the mail %d times", address, got[address])
 			case codes[address] != 550:
-				r.Fatalf("%s did not get the mail though nothing was against it", address)
+				r.Fatalf("%s did not get the mail although the server accepted it", address)
 			}
 		}
 	})
 }
 
-// converse is a server whose replies a test chooses command by command; it
-// returns what the client sent before it hung up.
+// converse starts a server whose replies to commands a test chooses. heard returns what the client
+// sent before it closed the connection.
 func converse(t *testing.T, reply func(command string) string) (address string, heard func() []string) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -178,14 +177,14 @@ func TestAMailBeyondTheServersLimitIsPermanentAndNotSent(t *testing.T) {
 	class, _ := sinks.Classify(err)
 	assert.Equal(t, sinks.ClassPermanent, class, "%v", err)
 	require.ErrorIs(t, err, email.ErrTooLarge)
-	assert.ErrorContains(t, err, "the server takes 500")
+	assert.ErrorContains(t, err, "the server accepts 500")
 	require.NoError(t, sink.Close(within(t)))
 	for _, line := range heard() {
 		assert.NotContains(t, line, "MAIL")
 	}
 }
 
-func TestTheServerLearnsTheSizeBeforeTheMail(t *testing.T) {
+func TestMAILFROMHasTheSizeOfTheMail(t *testing.T) {
 	for offered, want := range map[string]string{"SIZE": " SIZE=", "SIZE 1000000": " SIZE=", "8BITMIME": ">"} {
 		address, heard := converse(t, func(command string) string {
 			switch {
@@ -208,7 +207,7 @@ func TestTheServerLearnsTheSizeBeforeTheMail(t *testing.T) {
 	}
 }
 
-func TestLinesThatBeginWithADotArriveAsTheyAre(t *testing.T) {
+func TestLinesThatBeginWithADotArriveUnchanged(t *testing.T) {
 	server := startServer(t, smtptest.Config{})
 	sink := newSink(t, email.Config{SMTP: server.URL(), FS: folder("customer.signed-up", map[string]string{
 		"to.tmpl": "a@example.org", "subject.tmpl": "s", "text.tmpl": ".\n..\n.end\n\n.",

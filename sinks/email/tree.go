@@ -13,12 +13,12 @@ func calls(tree *parse.Tree) map[string]bool {
 	return names
 }
 
-// fromDataFunction is what markData adds to expressions; see fromData. Nobody
-// writes it in a template.
+// fromDataFunction is the name of the function fromData, which markData adds to expressions. Users
+// do not write it in templates.
 const fromDataFunction = "_waybill_from_data"
 
-// markData makes every expression that prints something tell what it prints from
-// the text around it, except lists of addresses.
+// markData adds fromData to every expression that prints something, except lists of addresses, so
+// that parseRendered can distinguish values from the text around them.
 func markData(tree *parse.Tree) {
 	walk(tree, func(node parse.Node) {
 		n, ok := node.(*parse.ActionNode)
@@ -30,14 +30,14 @@ func markData(tree *parse.Tree) {
 	})
 }
 
-// isCallOf says whether a pipeline ends with a call of the function.
+// isCallOf reports whether a pipeline ends with a call of the function.
 func isCallOf(pipe *parse.PipeNode, function string) bool {
 	last := pipe.Cmds[len(pipe.Cmds)-1]
 	name, ok := last.Args[0].(*parse.IdentifierNode)
 	return ok && name.Ident == function
 }
 
-// walk visits all nodes of a template but those inside of pipelines.
+// walk visits all nodes of a template, except those inside pipelines.
 func walk(tree *parse.Tree, visit func(parse.Node)) {
 	if tree != nil {
 		walkList(tree.Root, visit)

@@ -6,14 +6,14 @@ import (
 	"strings"
 )
 
-// field is a line of a mail's header.
+// field is a field of a mail's header.
 type field struct{ name, value string }
 
-// maxUnsubscribe keeps a URL on one line of the header.
+// maxUnsubscribe is the longest URL in bytes. It fits on one header line.
 const maxUnsubscribe = 900
 
-// parseUnsubscribe reads what list-unsubscribe.tmpl gave: URLs, separated by
-// spaces or line ends.
+// parseUnsubscribe parses the result of list-unsubscribe.tmpl: URLs, separated by spaces or line
+// ends.
 func parseUnsubscribe(text string) ([]string, error) {
 	list := strings.Fields(text)
 	for _, address := range list {
@@ -30,8 +30,8 @@ func parseUnsubscribe(text string) ([]string, error) {
 	return list, nil
 }
 
-// unsubscribeFields are List-Unsubscribe (RFC 2369) and, where there is an
-// https URL, what promises that a POST there is enough (RFC 8058).
+// unsubscribeFields returns List-Unsubscribe (RFC 2369) and, if there is an https URL,
+// List-Unsubscribe-Post, which declares that a POST there is enough (RFC 8058).
 func unsubscribeFields(list []string) []field {
 	if len(list) == 0 {
 		return nil

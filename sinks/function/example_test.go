@@ -14,7 +14,7 @@ type OrderPlaced struct{ Order, Customer string }
 
 type OrderShipped struct{ Order string }
 
-// A function is a sink. The engine makes the delivery; here it is made by hand.
+// A function becomes a sink. Normally the engine calls Deliver.
 func ExampleHandle() {
 	types := registry.New()
 	if err := registry.Register[OrderPlaced](types, "order.placed"); err != nil {
@@ -37,8 +37,7 @@ func ExampleHandle() {
 	// <nil>
 }
 
-// Handlers of one sink share its settings: one order for each key, one
-// parallelism, one policy of retry.
+// Handlers of one sink share its settings: the order of keys, the parallelism and the retries.
 func ExampleMux() {
 	types := registry.New()
 	err := errors.Join(

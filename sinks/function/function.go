@@ -102,7 +102,7 @@ func OnDelivery[T any](functions ...func(context.Context, *notification.Delivery
 			for _, handle := range functions {
 				v, err := registry.Decode[T](types, d.Envelope)
 				if err != nil {
-					return undecoded(err)
+					return classifyDecode(err)
 				}
 				if err := handle(ctx, d, v); err != nil {
 					return err
@@ -113,8 +113,8 @@ func OnDelivery[T any](functions ...func(context.Context, *notification.Delivery
 	}
 }
 
-// undecoded gives an error of registry.Decode its class.
-func undecoded(err error) error {
+// classifyDecode returns an error of registry.Decode with its class.
+func classifyDecode(err error) error {
 	if errors.Is(err, registry.ErrUnknownType) || errors.Is(err, registry.ErrNewerVersion) {
 		return sinks.Unknown(err)
 	}
@@ -133,10 +133,10 @@ func Mux(types *registry.Registry, handlers ...Handler) sinks.Sink {
 	return s
 }
 
-// sink is what all functions of the package make.
+// sink is the sink of all constructors.
 type sink struct {
 	types *registry.Registry
-	// byName finds the handlers, at the first call.
+	// byName returns the handlers by name. The first call finds them.
 	byName func() (map[string][]Handler, error)
 }
 
@@ -161,7 +161,7 @@ func (s *sink) HandledTypes() ([]sinks.HandledType, error) {
 	return handled, nil
 }
 
-// Open reports what is wrong with the handlers.
+// Open returns the mistakes of the handlers.
 func (s *sink) Open(context.Context) error {
 	_, err := s.byName()
 	return err
@@ -171,7 +171,7 @@ func (s *sink) Open(context.Context) error {
 func (s *sink) Deliver(ctx context.Context, d *notification.Delivery) (notification.Receipt, error) {
 	handlers, err := s.byName()
 	if err != nil {
-		return "", sinks.Unavailable(err) // was not opened: no delivery is to blame
+		return "", sinks.Unavailable(err) // Open would have returned it; the delivery is not the cause
 	}
 	if err := ctx.Err(); err != nil {
 		return "", err
@@ -191,10 +191,10 @@ func (s *sink) Deliver(ctx context.Context, d *notification.Delivery) (notificat
 
 func (s *sink) noHandler(handlers map[string][]Handler, d *notification.Delivery) error {
 	if _, known := s.types.Lookup(d.Type); !known {
-		_, err := s.types.Decode(d.Envelope) // says what to do
+		_, err := s.types.Decode(d.Envelope) // its error has a hint
 		return err
 	}
-	return fmt.Errorf("%w %q; the sink's are %s: add one, or route it elsewhere",
+	return fmt.Errorf("%w %q; the sink has handlers for %s: add one, or route the type elsewhere",
 		ErrNoHandler, d.Type, strings.Join(slices.Sorted(maps.Keys(handlers)), ", "))
 }
 
@@ -204,7 +204,7 @@ func byName(types *registry.Registry, handlers []Handler) (map[string][]Handler,
 		return nil, fmt.Errorf("%w: add one with function.On", ErrNoHandlers)
 	}
 	if types == nil {
-		return nil, fmt.Errorf("%w: there is no registry of types", ErrNoHandlers)
+		return nil, fmt.Errorf("%w: the registry of types is nil", ErrNoHandlers)
 	}
 	named := make(map[string][]Handler, len(handlers))
 	var problems []error
@@ -244,7 +244,7 @@ func Kind(handlers map[string][]Handler) sinks.Kind {
 		sinks.Answer{Says: "nil, from all functions of the type", Means: "delivered, without a receipt"},
 		sinks.Answer{Says: "`sinks.Permanent`, `Throttled`, `Unavailable`, `Unknown`", Means: "as the function says"},
 		sinks.Answer{Says: "any other error, and a panic", Means: "transient"},
-		sinks.Answer{Says: "no function is called: the program knows the type or its version not yet, or has no function for it", Means: "unknown"},
+		sinks.Answer{Says: "no function is called: the program does not know the type or its version, or has no function for it", Means: "unknown"},
 		sinks.Answer{Says: "no function is called: the payload cannot be decoded", Means: "permanent"},
 	)
 }

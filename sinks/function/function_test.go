@@ -108,7 +108,7 @@ func TestConformance(t *testing.T) {
 	})
 }
 
-func TestAHandlerGetsTheNewestVersionByEveryName(t *testing.T) {
+func TestAHandlerGetsTheNewestVersionUnderEveryName(t *testing.T) {
 	var got []placed
 	sink := open(t, function.Handle(shop(t), func(_ context.Context, p placed) error {
 		got = append(got, p)
@@ -126,7 +126,7 @@ func TestAHandlerGetsTheNewestVersionByEveryName(t *testing.T) {
 	require.Equal(t, []placed{{1200}, {1300}, {1200}}, got)
 }
 
-func TestWhatCannotBeDecodedReachesNoHandler(t *testing.T) {
+func TestADeliveryThatCannotBeDecodedReachesNoHandler(t *testing.T) {
 	sink := open(t, function.Handle(shop(t), func(context.Context, placed) error {
 		t.Error("the handler was called")
 		return nil
@@ -142,7 +142,7 @@ func TestWhatCannotBeDecodedReachesNoHandler(t *testing.T) {
 		"a version before the oldest": {delivery("order.placed", 0, `{}`), sinks.ClassPermanent, registry.ErrVersion, "begin with 1"},
 		"a version of newer programs": {delivery("order.placed", 3, `{}`), sinks.ClassUnknown, registry.ErrNewerVersion, "deploy"},
 		"a type of newer programs":    {delivery("order.lost", 1, `{}`), sinks.ClassUnknown, registry.ErrUnknownType, "order.lost"},
-		"a type without a handler":    {delivery("order.shipped", 1, `{}`), sinks.ClassUnknown, function.ErrNoHandler, "the sink's are order.created, order.placed"},
+		"a type without a handler":    {delivery("order.shipped", 1, `{}`), sinks.ClassUnknown, function.ErrNoHandler, "the sink has handlers for order.created, order.placed"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := sink.Deliver(t.Context(), c.d)
@@ -192,17 +192,17 @@ func TestSeveralHandlersOfATypeRunInOrderUntilOneFails(t *testing.T) {
 			calls, fails = nil, sinks.Permanent(errors.New("no such order"))
 			_, err := sink.Deliver(t.Context(), delivery("order.placed", 2, `{}`))
 			require.ErrorIs(t, err, fails)
-			require.Equal(t, []string{"first", "second"}, calls, "what follows waits for the next attempt")
+			require.Equal(t, []string{"first", "second"}, calls, "the handlers after the failed one are not called")
 
 			calls, fails = nil, nil
 			_, err = sink.Deliver(t.Context(), delivery("order.placed", 2, `{}`))
 			require.NoError(t, err)
-			require.Equal(t, []string{"first", "second", "third"}, calls, "the next attempt runs all")
+			require.Equal(t, []string{"first", "second", "third"}, calls, "the next attempt calls all handlers")
 		})
 	}
 }
 
-func TestEachHandlerOfATypeGetsAValueOfItsOwn(t *testing.T) {
+func TestEachHandlerOfATypeGetsItsOwnValue(t *testing.T) {
 	var second *shipped
 	sink := open(t, function.Handle(shop(t),
 		func(_ context.Context, s *shipped) error { s.Order = "changed"; return nil },
@@ -237,19 +237,19 @@ func TestMistakesAreReportedTogetherWhenTheSinkIsOpened(t *testing.T) {
 
 	_, err = sink.Deliver(t.Context(), delivery("order.placed", 2, `{}`))
 	class, _ := sinks.Classify(err)
-	require.Equal(t, sinks.ClassUnavailable, class, "no delivery dies of it")
+	require.Equal(t, sinks.ClassUnavailable, class, "no delivery becomes dead because of it")
 
 	require.ErrorIs(t, function.Mux(shop(t)).(sinks.Opener).Open(t.Context()), function.ErrNoHandlers)
 }
 
-func TestTheKindKeepsItsPromises(t *testing.T) {
+func TestTheKindPassesItsConformanceSuite(t *testing.T) {
 	sinktest.RunKind(t, function.Kind(nil), struct{}{})
 }
 
-func TestAHandlerOfNoUseIsAnErrorAndNoPanic(t *testing.T) {
+func TestAnInvalidHandlerIsAnError(t *testing.T) {
 	for want, sink := range map[string]sinks.Sink{
-		"there is no registry of types": function.Handle(nil, func(context.Context, struct{}) error { return nil }),
-		"make one with function.On":     function.Mux(registry.New(), function.Handler{}),
+		"the registry of types is nil": function.Handle(nil, func(context.Context, struct{}) error { return nil }),
+		"make one with function.On":    function.Mux(registry.New(), function.Handler{}),
 	} {
 		_, err := sink.(sinks.Typed).HandledTypes()
 		require.ErrorIs(t, err, function.ErrNoHandlers)

@@ -12,23 +12,23 @@ import (
 	"github.com/waybill-go/waybill/sinks"
 )
 
-// maxRefusals is how many events of a batch may be refused one by one, with none
-// delivered in between. After that the destination is taken to refuse them all: the
-// sink waits, instead of asking for each and killing it.
+// maxRefusals is how many single events of a batch may be refused in a row. After that, the
+// destination is assumed to refuse all events, so the sink is unavailable, and the other
+// events do not become dead.
 const maxRefusals = 3
 
-// errBehind is that of an event that was not sent, since an earlier one of its key
-// failed in the same batch. It is transient; the engine counts no attempt.
-var errBehind = errors.New("an earlier one of its key failed in the same batch")
+// errPreviousFailed is the error of an event that was not sent because an earlier event of its
+// key failed. It is transient; the engine does not count an attempt.
+var errPreviousFailed = errors.New("not sent, because an earlier one of its key failed in the same batch")
 
-// BatchLimits are those of the configuration, in the format [FormatBatch]; in
-// any other there are no batches.
+// BatchLimits returns the limits of the configuration in the format [FormatBatch]. In other
+// formats, the sink makes no batches.
 func (s *Sink) BatchLimits() sinks.BatchLimits { return s.batch }
 
-// DeliverBatch sends the events in their order, in one request if max_bytes allows.
-// The destination takes or refuses a request as a whole. One that it refuses for good
-// is cut in half, until the event that is to blame is alone and is the only one with
-// a permanent error. The timeout holds for the whole batch.
+// DeliverBatch sends the events in order, in one request if max_bytes allows. The destination
+// accepts or refuses a request as a whole. If it refuses one permanently, the events are sent
+// again in halves, until the refused event is alone and is the only one with a permanent error.
+// The sink's timeout limits the whole batch.
 func (s *Sink) DeliverBatch(ctx context.Context, batch []*notification.Delivery) []sinks.Result {
 	run := &batchRun{
 		batch:   batch,
@@ -39,32 +39,32 @@ func (s *Sink) DeliverBatch(ctx context.Context, batch []*notification.Delivery)
 	deadline := time.Now().Add(s.timeout)
 	for part := run.part(); len(part) > 0; part = run.part() {
 		m, n := s.batchMessage(part)
-		propagation.TraceContext{}.Inject(ctx, propagation.HeaderCarrier(m.header)) // each event has its own
+		propagation.TraceContext{}.Inject(ctx, propagation.HeaderCarrier(m.header)) // the request's; each event also has its own
 		receipt, err := s.send(ctx, deadline, s.destination.fixed, m)
 		run.settle(n, receipt, err)
 	}
 	return run.results
 }
 
-// batchRun is how far a batch has come.
+// batchRun is the progress of a batch.
 type batchRun struct {
 	batch    []*notification.Delivery
 	results  []sinks.Result
-	next     int             // the first without a result
-	size     int             // how many the next request may have
-	places   []int           // of the part that is under way
-	failed   map[string]bool // keys, of which nothing more may be sent
-	refusals int             // of single events, since the last that was delivered
+	next     int             // index of the first delivery without a result
+	size     int             // largest number of events in the next request
+	places   []int           // indexes of the deliveries in the current part
+	failed   map[string]bool // keys whose later deliveries are not sent
+	refusals int             // single events refused since the last success
 }
 
-// part returns what goes next; nothing at the end.
+// part returns the deliveries to send next; none at the end.
 func (r *batchRun) part() (part []*notification.Delivery) {
 	n := min(r.size, len(r.batch)-r.next)
 	part, r.places = make([]*notification.Delivery, 0, n), make([]int, 0, n)
 	for i := r.next; i < len(r.batch) && len(part) < r.size; i++ {
 		d := r.batch[i]
 		if r.failed[d.Key] {
-			r.results[i].Err = errBehind
+			r.results[i].Err = errPreviousFailed
 			continue
 		}
 		part, r.places = append(part, d), append(r.places, i)
@@ -72,8 +72,9 @@ func (r *batchRun) part() (part []*notification.Delivery) {
 	return part
 }
 
-// settle keeps what came of the first n of the part: they were sent. If there is
-// nothing to keep yet, the next part is half as large.
+// settle records the result of a request with the first n deliveries of the part. If the
+// request was refused permanently and n is more than 1, it records nothing, and the next part
+// is half as large.
 func (r *batchRun) settle(n int, receipt notification.Receipt, err error) {
 	class, _ := sinks.Classify(err)
 	if class == sinks.ClassPermanent && n > 1 {
@@ -100,7 +101,7 @@ func (r *batchRun) settle(n int, receipt notification.Receipt, err error) {
 	}
 }
 
-// end gives the rest the same error, unsent.
+// end gives the deliveries that were not sent the same error.
 func (r *batchRun) end(err error) {
 	for i := r.next; i < len(r.batch); i++ {
 		r.results[i].Err = err

@@ -20,14 +20,14 @@ import (
 	"github.com/waybill-go/waybill/sinks/sinktest"
 )
 
-// bad in an id or a type is what a picky receiver refuses.
+// bad marks an id or a type of an event that a picky receiver refuses.
 const bad = "i.am.bad"
 
 func (r received) refused() bool {
 	return strings.Contains(r.Body+r.Header.Get("Ce-Type"), bad)
 }
 
-// newPicky refuses what has a bad event in it with the status.
+// newPicky returns a receiver that refuses requests with a bad event with the status.
 func newPicky(t *testing.T, status int) *receiver {
 	return newReceiver(t, func(w http.ResponseWriter, req *http.Request) {
 		if body, _ := io.ReadAll(req.Body); (received{req, string(body)}).refused() {
@@ -38,7 +38,7 @@ func newPicky(t *testing.T, status int) *receiver {
 	})
 }
 
-// taken lists the ids that a picky receiver has taken, in order.
+// taken lists the ids that a picky receiver has accepted, in order.
 func (r *receiver) taken(t *testing.T) (ids []string) {
 	for _, request := range r.all() {
 		if request.refused() {
@@ -62,7 +62,7 @@ func batching(c Config) Config {
 	return c
 }
 
-// newBatch makes n events, the first one is "0", with bad ones at these places.
+// newBatch makes n events with the ids "0", "1" and so on. Those at the indexes badAt are bad.
 func newBatch(n int, badAt ...int) []*notification.Delivery {
 	batch := make([]*notification.Delivery, n)
 	for i := range batch {
@@ -75,7 +75,7 @@ func newBatch(n int, badAt ...int) []*notification.Delivery {
 	return batch
 }
 
-// goodIDs lists the ids of those of the batch that are not bad.
+// goodIDs lists the ids of the events that are not bad.
 func goodIDs(batch []*notification.Delivery) (ids []string) {
 	for _, d := range batch {
 		if !strings.HasSuffix(d.ID, bad) {
@@ -108,7 +108,7 @@ func TestOnlyTheBadEventsOfABatchAreRefused(t *testing.T) {
 	}
 }
 
-func TestBehindARefusedEventItsKeyWaits(t *testing.T) {
+func TestLaterEventsOfARefusedEventsKeyAreNotSent(t *testing.T) {
 	r := newPicky(t, 422)
 	batch := newBatch(6, 1)
 	for i, key := range []string{"b", "a", "a", "b", "a", ""} {
@@ -119,13 +119,13 @@ func TestBehindARefusedEventItsKeyWaits(t *testing.T) {
 
 	assert.Equal(t, sinks.ClassPermanent, classOf(results[1].Err))
 	for _, i := range []int{2, 4} {
-		assert.ErrorIs(t, results[i].Err, errBehind)
+		assert.ErrorIs(t, results[i].Err, errPreviousFailed)
 		assert.Equal(t, sinks.ClassTransient, classOf(results[i].Err))
 	}
 	assert.Equal(t, []string{"0", "3", "5"}, r.taken(t))
 }
 
-func TestEventsWithoutAKeyWaitForNone(t *testing.T) {
+func TestEventsWithoutAKeyDoNotWait(t *testing.T) {
 	r := newPicky(t, 422)
 	batch := newBatch(4, 1)
 	for _, d := range batch {
@@ -136,9 +136,9 @@ func TestEventsWithoutAKeyWaitForNone(t *testing.T) {
 	assert.Equal(t, []string{"0", "2", "3"}, r.taken(t))
 }
 
-// One after another refused is likely the sink's fault: the rest keeps its attempts
-// for when it is put right.
-func TestEventsThatAreRefusedInARowEndABatch(t *testing.T) {
+// If several events in a row are refused, the sink is probably the cause, so the other events do
+// not use up attempts.
+func TestSeveralRefusedEventsInARowEndABatch(t *testing.T) {
 	r := newReceiver(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(400) })
 	results := r.sink(t, batching(Config{})).DeliverBatch(t.Context(), newBatch(100))
 	for i, result := range results {
@@ -153,7 +153,7 @@ func TestEventsThatAreRefusedInARowEndABatch(t *testing.T) {
 	assert.Less(t, len(r.all()), 15)
 }
 
-func TestOfABatchThatMeetsTroubleTheRestIsNotSent(t *testing.T) {
+func TestAfterAnErrorTheRestOfABatchIsNotSent(t *testing.T) {
 	for name, tt := range map[string]struct {
 		status int
 		want   sinks.Class
@@ -188,8 +188,8 @@ func TestOfABatchThatMeetsTroubleTheRestIsNotSent(t *testing.T) {
 	}
 }
 
-// A part that fails for the moment is one of several: it may be to blame itself.
-func TestAPartThatFailsForTheMomentHoldsUpItsKeysOnly(t *testing.T) {
+// A part that fails with a transient error may itself be the cause, so the other parts are sent.
+func TestATransientFailureOfAPartDelaysOnlyItsKeys(t *testing.T) {
 	r := newReceiver(t, func(w http.ResponseWriter, req *http.Request) {
 		switch body, _ := io.ReadAll(req.Body); {
 		case strings.Contains(string(body), bad):
@@ -213,14 +213,14 @@ func TestAPartThatFailsForTheMomentHoldsUpItsKeysOnly(t *testing.T) {
 		case 2:
 			assert.Equal(t, sinks.ClassPermanent, classOf(result.Err))
 		case 5:
-			assert.ErrorIs(t, result.Err, errBehind)
+			assert.ErrorIs(t, result.Err, errPreviousFailed)
 		default:
 			assert.NoError(t, result.Err, i)
 		}
 	}
 }
 
-func TestABatchHasOneTimeoutHoweverManyRequestsItTakes(t *testing.T) {
+func TestTheTimeoutLimitsTheWholeBatch(t *testing.T) {
 	const timeout = 300 * time.Millisecond
 	r := newReceiver(t, func(w http.ResponseWriter, req *http.Request) {
 		if body, _ := io.ReadAll(req.Body); strings.Contains(string(body), bad) {
@@ -257,8 +257,8 @@ func TestACancelledBatchSendsNoMore(t *testing.T) {
 	assert.Len(t, r.all(), 2, "all, then half of them")
 }
 
-// Whatever is bad, and whatever the keys are: results tell what arrived, and of a key
-// nothing arrives behind one that failed.
+// For any bad events and any keys: the results match what arrived, and after a failure no later
+// event of the key arrives.
 func TestABatchKeepsTheOrderOfItsKeys(t *testing.T) {
 	r := newPicky(t, 400)
 	small := r.sink(t, batching(Config{Batch: Batch{MaxBytes: 1 << 10}}))
@@ -302,7 +302,7 @@ func TestARequestIsNoLargerThanMaxBytes(t *testing.T) {
 	r := newReceiver(t)
 	sink := r.sink(t, batching(Config{Batch: Batch{MaxBytes: maxBytes}}))
 	batch := newBatch(20)
-	batch[7].Payload = fmt.Appendf(nil, `"%s"`, strings.Repeat("x", maxBytes)) // goes alone
+	batch[7].Payload = fmt.Appendf(nil, `"%s"`, strings.Repeat("x", maxBytes)) // is sent alone
 
 	for _, result := range sink.DeliverBatch(t.Context(), batch) {
 		assert.Equal(t, sinks.Result{Receipt: "http 202"}, result)
@@ -323,10 +323,10 @@ func TestARequestIsNoLargerThanMaxBytes(t *testing.T) {
 			assert.Greater(t, len(request.Body), maxBytes-400, "%d: another one would have fitted", i)
 		}
 	}
-	assert.Len(t, ids, len(r.all()), "each request has an id of its own")
+	assert.Len(t, ids, len(r.all()), "the ids of the requests differ")
 }
 
-func TestMaxBytesIsTheLastSizeThatFits(t *testing.T) {
+func TestABatchOfExactlyMaxBytesIsOneRequest(t *testing.T) {
 	batch := newBatch(2)
 	sink := newSink(t, batching(Config{URL: "https://partner.example"}))
 	both, n := sink.appendBatch(nil, batch)

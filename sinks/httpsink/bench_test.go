@@ -22,16 +22,16 @@ import (
 
 const benchmarkInFlight = 64
 
-// BenchmarkDeliver compares, in turns, the sink with what net/http does on its own, with the same
-// server, payload and number in flight:
+// BenchmarkDeliver compares the sink with net/http alone, in turns, with the same server, payload
+// and number of requests in flight:
 //
-//   - bare: a loop that posts the payload and reads the response away;
-//   - bare-headers: the same loop with the headers that the sink writes, fixed;
+//   - bare: a loop that posts the payload and discards the response;
+//   - bare-headers: the same loop with constant headers like those of the sink;
 //   - sink, sink-signed: Deliver.
 //
-// Each is reported as a share of the bare loop's throughput, and of what it does with the same time
-// of the processor: 1 is as good. Both are the medians of the turns. The processor's time is that of
-// this process, in which the server is too.
+// For each it reports throughput, and throughput per processor time, relative to the bare loop: 1
+// is equal. Both are medians of the turns. Processor time is that of this process, including the
+// server.
 //
 // Run: go test -run '^$' -bench Deliver -benchtime 200x ./sinks/httpsink
 func BenchmarkDeliver(b *testing.B) {
@@ -93,8 +93,8 @@ func benchmarkSink(b *testing.B, url, secret string) *Sink {
 	return sink
 }
 
-// bareLoop is the fastest ordinary use of http.Client: connections enough, a
-// timeout, the response read to its end.
+// bareLoop is the fastest ordinary use of http.Client: enough connections, a timeout, and the
+// response read to its end.
 func bareLoop(b *testing.B, url string, payload []byte, header http.Header) func() error {
 	transport := &http.Transport{MaxIdleConnsPerHost: benchmarkInFlight}
 	b.Cleanup(transport.CloseIdleConnections)
@@ -117,7 +117,7 @@ func bareLoop(b *testing.B, url string, payload []byte, header http.Header) func
 
 // inTurns makes benchmarkTurn calls of each, in turns.
 func inTurns(b *testing.B, bare, other func() error) {
-	measure(b, bare) // connections stand before the clock runs
+	measure(b, bare) // opens the connections before the measurement
 	measure(b, other)
 	var wall, processor []float64
 	for i := 0; b.Loop(); i++ {
@@ -137,7 +137,7 @@ func inTurns(b *testing.B, bare, other func() error) {
 
 const benchmarkTurn = 20 * benchmarkInFlight
 
-// cost is what a turn took.
+// cost is the time of a turn.
 type cost struct{ time, processor time.Duration }
 
 // measure splits the calls of a turn among the goroutines.
@@ -161,7 +161,7 @@ func measure(b *testing.B, call func() error) cost {
 	return cost{time.Since(began), processorTime(b) - used}
 }
 
-// processorTime is what this process has used.
+// processorTime is the processor time of this process.
 func processorTime(b *testing.B) time.Duration {
 	b.Helper()
 	var used syscall.Rusage
@@ -169,7 +169,7 @@ func processorTime(b *testing.B) time.Duration {
 	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
 }
 
-// median is that of values of which there is one at least.
+// median returns the median of at least one value.
 func median(values []float64) float64 {
 	slices.Sort(values)
 	return values[len(values)/2]

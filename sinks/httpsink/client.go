@@ -9,67 +9,69 @@ import (
 	"time"
 )
 
-// connections make a sink's requests. The methods may be called in parallel.
+// connections make a sink's requests. The methods are safe for concurrent use.
 type connections interface {
-	// roundTrip makes a request and follows no redirect. An error before a connection
-	// stands is one that unreachable knows.
+	// roundTrip makes a request without following redirects. For an error before the
+	// connection was made, isUnreachable returns true.
 	roundTrip(r *http.Request) (*http.Response, error)
-	// check finds what stands in the way of a connection.
+	// check returns an error if no connection can be made.
 	check(ctx context.Context) error
 	// proxied reports whether requests go through a proxy.
 	proxied() bool
 	close()
 }
 
-func newConnections(o *origin, timeout time.Duration) connections {
+func newConnections(o *settings, timeout time.Duration) connections {
 	if o.client != nil {
-		return client{cmp.Or[http.RoundTripper](o.client.Transport, http.DefaultTransport)}
+		return programClient{cmp.Or[http.RoundTripper](o.client.Transport, http.DefaultTransport)}
 	}
-	// An attempt that gets no connection in half of its time leaves with
-	// "unavailable" before the whole time is over, which would be "transient".
+	// If connecting takes half of the timeout, the error is unavailable. If it could take the
+	// whole timeout, the error would be transient.
 	dial := newDialer(o, timeout/2)
-	return &own{dial, newTransport(dial, o.proxy), dial.probe(o)}
+	return &ownConnections{dial, newTransport(dial, o.proxy), dial.probe(o)}
 }
 
-// own are connections of the sink's own.
-type own struct {
+// ownConnections are connections that the sink makes itself.
+type ownConnections struct {
 	dialer    *dialer
 	transport *http.Transport
 	probe     func(context.Context) error
 }
 
-func (c *own) roundTrip(r *http.Request) (*http.Response, error) { return c.transport.RoundTrip(r) }
-func (c *own) check(ctx context.Context) error                   { return c.probe(ctx) }
-func (c *own) proxied() bool                                     { return len(c.dialer.proxies) > 0 }
+func (c *ownConnections) roundTrip(r *http.Request) (*http.Response, error) {
+	return c.transport.RoundTrip(r)
+}
+func (c *ownConnections) check(ctx context.Context) error { return c.probe(ctx) }
+func (c *ownConnections) proxied() bool                   { return len(c.dialer.proxies) > 0 }
 
-// close closes those in use too. The transport alone would also leave an HTTP/2 connection
-// open whose last stream it has not tidied up yet.
-func (c *own) close() {
+// close also closes connections in use. The transport alone would also leave open an HTTP/2
+// connection whose last stream it has not yet removed.
+func (c *ownConnections) close() {
 	c.transport.CloseIdleConnections()
 	c.dialer.close()
 }
 
-// client is the program's client, of which the transport counts. An http.Client would
-// follow redirects, and put the URL into its errors.
-type client struct{ transport http.RoundTripper }
+// programClient is the transport of the program's client. The client itself would follow
+// redirects, and put the URL into its errors.
+type programClient struct{ transport http.RoundTripper }
 
-// roundTrip asks net/http whether this request had a connection when it failed, else the
-// client failed before, such as one that gets no token:
-// the transport's errors do not all tell.
-func (c client) roundTrip(r *http.Request) (*http.Response, error) {
-	var waits atomic.Bool
-	waits.Store(true)
+// roundTrip traces whether the request had a connection when it failed. Without one, the error
+// is a connectError. It may also be an error of the client's own code, for example if that gets
+// no token. The errors of a transport do not always say so.
+func (c programClient) roundTrip(r *http.Request) (*http.Response, error) {
+	var connecting atomic.Bool
+	connecting.Store(true)
 	traced := httptrace.WithClientTrace(r.Context(), &httptrace.ClientTrace{
-		GetConn: func(string) { waits.Store(true) },
-		GotConn: func(httptrace.GotConnInfo) { waits.Store(false) },
+		GetConn: func(string) { connecting.Store(true) },
+		GotConn: func(httptrace.GotConnInfo) { connecting.Store(false) },
 	})
 	resp, err := c.transport.RoundTrip(r.WithContext(traced))
-	if err != nil && waits.Load() {
+	if err != nil && connecting.Load() {
 		return nil, &connectError{err}
 	}
 	return resp, err
 }
 
-func (client) check(context.Context) error { return nil }
-func (client) proxied() bool               { return false }
-func (client) close()                      {}
+func (programClient) check(context.Context) error { return nil }
+func (programClient) proxied() bool               { return false }
+func (programClient) close()                      {}

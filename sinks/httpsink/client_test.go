@@ -22,9 +22,9 @@ import (
 )
 
 // ownOf returns the connections of a sink that makes its own.
-func ownOf(s *Sink) *own { return s.connections.(*own) }
+func ownOf(s *Sink) *ownConnections { return s.connections.(*ownConnections) }
 
-// dialed is a dial function that keeps the addresses.
+// dialed is a dial function that records the addresses.
 type dialed struct {
 	mu        sync.Mutex
 	addresses []string
@@ -41,7 +41,7 @@ func (d *dialed) dial(ctx context.Context, network, address string) (net.Conn, e
 	return new(net.Dialer).DialContext(ctx, network, address)
 }
 
-// newClient is a client of the program's own, whose transport ends with the test.
+// newClient returns a client whose transport is closed when the test ends.
 func newClient(t *testing.T, config *tls.Config) *http.Client {
 	transport := &http.Transport{TLSClientConfig: config, Proxy: nil}
 	t.Cleanup(transport.CloseIdleConnections)
@@ -51,7 +51,7 @@ func newClient(t *testing.T, config *tls.Config) *http.Client {
 func TestConformanceWithTheProgramsClient(t *testing.T) {
 	var r *receiver
 	newWith := func(t *testing.T, url string) sinks.Sink {
-		// The program's connections outlive the sink; these end with their requests.
+		// The program's connections can outlive the sink, so these are closed after each request.
 		client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 		sink, err := New(sinks.Instance{HTTPClient: client}, Config{URL: url, Metadata: everything})
 		require.NoError(t, err)
@@ -79,7 +79,7 @@ func statusServer(t *testing.T, status int) *httptest.Server {
 	return server
 }
 
-// silent is a server that answers nothing before the test ends.
+// silent returns a server that does not answer until the test ends.
 func silent(t *testing.T) *httptest.Server {
 	ended := make(chan struct{})
 	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
@@ -106,7 +106,7 @@ func TestTheProgramsClientMakesTheRequests(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, sink.CheckHealth(t.Context()))
 	require.NoError(t, sink.Close(t.Context()))
-	resp, err := client.Get(r.URL) // is the program's still
+	resp, err := client.Get(r.URL) // Close has not closed the program's client
 	require.NoError(t, err)
 	require.NoError(t, resp.Body.Close())
 }
@@ -122,13 +122,13 @@ func TestTheProgramsClientFollowsNoRedirect(t *testing.T) {
 	require.Empty(t, elsewhere.all())
 }
 
-func TestWithoutAConnectionTheProgramsClientIsUnavailableToo(t *testing.T) {
+func TestTheProgramsClientIsUnavailableWithoutAConnection(t *testing.T) {
 	secure, _ := newStrictReceiver(t, func(*tls.Config) {})
 	for name, url := range map[string]string{
-		"refused":                "http://127.0.0.1:1",
-		"unknown name":           "http://nobody.invalid",
-		"unknown authority":      secure.URL,
-		"handshake stands still": "https://" + silentAddress(t),
+		"refused":              "http://127.0.0.1:1",
+		"unknown name":         "http://nobody.invalid",
+		"unknown authority":    secure.URL,
+		"handshake never ends": "https://" + silentAddress(t),
 	} {
 		sink, err := New(sinks.Instance{HTTPClient: newClient(t, nil)}, Config{URL: url, Timeout: 300 * time.Millisecond})
 		require.NoError(t, err)
@@ -138,13 +138,13 @@ func TestWithoutAConnectionTheProgramsClientIsUnavailableToo(t *testing.T) {
 	}
 }
 
-func TestWhatTheClientDecidesIsRefusedInTheConfiguration(t *testing.T) {
+func TestConnectionSettingsAreRefusedWithTheProgramsClient(t *testing.T) {
 	_, err := New(sinks.Instance{HTTPClient: http.DefaultClient}, Config{
 		URL: "https://a.example", Proxy: "none", TLS: TLS{CAFile: "/no/ca.pem"}, TLSConfig: new(tls.Config),
 		Guard: Guard{Mode: GuardOn, Allow: []string{"10.0.0.0/8"}},
 	})
 	for _, key := range []string{"proxy: ", "tls: ", "guard.mode: ", "guard.allow: ", "TLSConfig: "} {
-		require.ErrorContains(t, err, key+"the program gives an HTTP client")
+		require.ErrorContains(t, err, key+"the connections are made by the program's HTTP client")
 	}
 	_, err = New(sinks.Instance{HTTPClient: http.DefaultClient}, Config{URL: "https://{{.Metadata.host}}/hooks"})
 	require.NoError(t, err)
@@ -159,7 +159,7 @@ func TestTheProgramsDialOpensTheConnections(t *testing.T) {
 	require.NoError(t, sink.CheckHealth(t.Context()))
 	_, err = sink.Deliver(t.Context(), newDelivery())
 	require.NoError(t, err)
-	require.Equal(t, []string{"partner.example:80", "partner.example:80"}, own.addresses, "a name as it is, without a guard")
+	require.Equal(t, []string{"partner.example:80", "partner.example:80"}, own.addresses, "without a guard, it gets the host name")
 
 	sink, err = New(sinks.Instance{Dial: func(context.Context, string, string) (net.Conn, error) {
 		return nil, errors.New("no tunnel")
@@ -170,7 +170,7 @@ func TestTheProgramsDialOpensTheConnections(t *testing.T) {
 	require.ErrorContains(t, err, "no tunnel")
 }
 
-func TestTheGuardHoldsForTheProgramsDial(t *testing.T) {
+func TestTheGuardAppliesToTheProgramsDial(t *testing.T) {
 	r := newReceiver(t)
 	_, port, err := net.SplitHostPort(r.Listener.Addr().String())
 	require.NoError(t, err)
@@ -187,18 +187,18 @@ func TestTheGuardHoldsForTheProgramsDial(t *testing.T) {
 	err = to(Config{URL: "http://localhost:" + port, Guard: Guard{Mode: GuardOn}})
 	requireClass(t, sinks.ClassUnavailable, err)
 	require.ErrorAs(t, err, new(*guardError))
-	require.Empty(t, own.addresses, "a private address never reaches it")
+	require.Empty(t, own.addresses, "it does not get a private address")
 
 	require.NoError(t, to(Config{URL: "http://localhost:" + port, Guard: Guard{Mode: GuardOn, Allow: []string{"127.0.0.0/8"}}}))
 	require.NotEmpty(t, own.addresses)
 	for _, address := range own.addresses {
 		ip, err := netip.ParseAddrPort(address)
-		require.NoError(t, err, "it gets no name, which it could resolve to something else")
-		require.True(t, ip.Addr().Is4(), "an address that the guard refuses is passed over")
+		require.NoError(t, err, "it gets an address, because it could resolve a name differently")
+		require.True(t, ip.Addr().Is4(), "an address that the guard refuses is skipped")
 	}
 }
 
-func TestTheProgramsTLSConfigIsSpoken(t *testing.T) {
+func TestTheProgramsTLSConfigIsUsedForConnections(t *testing.T) {
 	ours := newAuthority(t)
 	r, ca := newStrictReceiver(t, func(c *tls.Config) {
 		c.ClientAuth, c.ClientCAs = tls.RequireAndVerifyClientCert, ours.pool()
@@ -208,13 +208,13 @@ func TestTheProgramsTLSConfigIsSpoken(t *testing.T) {
 	cert, key, _, _ := ours.make("shop")
 	config := &tls.Config{RootCAs: pool, Certificates: []tls.Certificate{{Certificate: [][]byte{cert.Raw}, PrivateKey: key}}}
 	sink := r.sink(t, Config{TLSConfig: config})
-	*config = tls.Config{} // is copied
+	*config = tls.Config{} // New has copied it
 	_, err := sink.Deliver(t.Context(), newDelivery())
 	require.NoError(t, err)
 	require.Equal(t, "HTTP/2.0", r.only(t).Proto)
 
 	_, err = New(sinks.Instance{}, Config{URL: r.URL, TLSConfig: config, TLS: TLS{CAFile: ca}})
-	require.ErrorContains(t, err, "tls: the program gives a TLSConfig")
+	require.ErrorContains(t, err, "tls: the program has a TLSConfig")
 }
 
 func requireClass(t *testing.T, want sinks.Class, err error) {
@@ -224,7 +224,7 @@ func requireClass(t *testing.T, want sinks.Class, err error) {
 	require.Equal(t, want, class, "%v", err)
 }
 
-// failing fails before it asks for a connection, as a client does that gets no token.
+// failing fails before it requests a connection, like a client that gets no token.
 type failing struct{ err error }
 
 func (f failing) RoundTrip(*http.Request) (*http.Response, error) { return nil, f.err }

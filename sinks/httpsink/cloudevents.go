@@ -11,8 +11,8 @@ import (
 	"github.com/waybill-go/waybill/sinks/internal/cloudevents"
 )
 
-// Content types of CloudEvents 1.0, JSON Event Format, sections 3 and 4. Without a
-// charset, which JSON does not need: some libraries know a batch by the exact text.
+// Content types of CloudEvents 1.0, JSON Event Format, sections 3 and 4. They have no charset,
+// which JSON does not need, because some libraries recognize a batch by the exact text.
 const (
 	contentTypeEvent      = "application/cloudevents+json"
 	contentTypeEventBatch = "application/cloudevents-batch+json"
@@ -45,8 +45,8 @@ func (s *Sink) eventHeader(d *notification.Delivery) headerWriter {
 	return w
 }
 
-// besideHeader returns the headers of a body that has all of the notification.
-func (s *Sink) besideHeader(d *notification.Delivery, contentType string) headerWriter {
+// bodyHeader returns the headers of a request whose body has the whole notification.
+func (s *Sink) bodyHeader(d *notification.Delivery, contentType string) headerWriter {
 	w := s.newHeader(8)
 	w.set(headerContentType, contentType)
 	s.addAttempt(&w, d)
@@ -60,9 +60,8 @@ func (s *Sink) batchHeader() headerWriter {
 	return w
 }
 
-// batchID is the id of a batch: the same events give the same one, other events
-// never do, so that a receiver that remembers ids never drops a batch for another
-// one's.
+// batchID returns the id of a batch. The same events have the same id, and other events have a
+// different one, so that a receiver that remembers ids does not take one batch for another.
 func batchID(batch []*notification.Delivery) string {
 	ids := sha256.New()
 	for _, d := range batch {
@@ -71,15 +70,15 @@ func batchID(batch []*notification.Delivery) string {
 	return "batch_" + hex.EncodeToString(ids.Sum(nil)[:16])
 }
 
-// addAttempt sets what travels beside an event.
+// addAttempt sets the attempt and the trace context.
 func (s *Sink) addAttempt(w *headerWriter, d *notification.Delivery) {
 	w.set(HeaderAttempt, strconv.Itoa(d.Attempt))
 	w.setPlain(headerTraceparent, d.Metadata.Get(notification.MetadataTraceparent))
 	w.setPlain(headerTracestate, d.Metadata.Get(notification.MetadataTracestate))
 }
 
-// appendBatch appends the first n events as a JSON array: JSON Event Format, section
-// 4. These are as many as max_bytes allows, one at least.
+// appendBatch appends the first n events as a JSON array: JSON Event Format, section 4. n is
+// the number that max_bytes allows, at least 1.
 func (s *Sink) appendBatch(b []byte, batch []*notification.Delivery) (_ []byte, n int) {
 	start := len(b)
 	b = append(b, '[')
@@ -89,15 +88,15 @@ func (s *Sink) appendBatch(b []byte, batch []*notification.Delivery) (_ []byte, 
 			b = append(b, ',')
 		}
 		b = s.appendEvent(b, d)
-		if i > 0 && len(b)-start >= s.maxBytes { // the bracket has no room
+		if i > 0 && len(b)-start >= s.maxBytes { // no room for the bracket
 			return append(b[:end], ']'), i
 		}
 	}
 	return append(b, ']'), len(batch)
 }
 
-// appendEvent appends one event as JSON. A payload that is JSON stands in it
-// byte for byte; any other one in base64.
+// appendEvent appends one event as JSON. It contains a JSON payload byte for byte, and any
+// other payload as base64.
 func (s *Sink) appendEvent(b []byte, d *notification.Delivery) []byte {
 	b = append(b, `{"specversion":"1.0"`...)
 	b = appendMember(b, "id", cloudevents.Attribute(d.ID))
@@ -120,19 +119,19 @@ func (s *Sink) appendEvent(b []byte, d *notification.Delivery) []byte {
 	return append(b, '}')
 }
 
-// isJSON follows the JSON Event Format, section 3.1: the subtype is json, or
-// ends with +json.
+// isJSON reports whether a media type is JSON: JSON Event Format, section 3.1. The subtype is
+// json or ends with +json.
 func isJSON(media string) bool {
 	if media == defaultContentType {
 		return true
 	}
-	name, _, _ := mime.ParseMediaType(media) // "" if it is none
+	name, _, _ := mime.ParseMediaType(media) // "" if media is not a media type
 	_, subtype, _ := strings.Cut(name, "/")
 	return subtype == "json" || strings.HasSuffix(subtype, "+json")
 }
 
-// encodeEventValue encodes a header of an event: HTTP Protocol Binding, section
-// 3.1.3.2. Spaces, quotes and all beyond printable ASCII are percent-encoded.
+// encodeEventValue encodes a header of an event: HTTP Protocol Binding, section 3.1.3.2. Spaces,
+// quotes, percent signs and all bytes outside printable ASCII are percent-encoded.
 func encodeEventValue(s string) string {
 	if isPlain(s) && !strings.ContainsAny(s, ` "%`) {
 		return s
@@ -148,6 +147,5 @@ func encodeEventValue(s string) string {
 	return string(b)
 }
 
-// upperFirst gives an attribute's name, of which ASCII is known, the case of
-// http.CanonicalHeaderKey.
+// upperFirst gives an attribute's name, which is ASCII, the case of http.CanonicalHeaderKey.
 func upperFirst(name string) string { return strings.ToUpper(name[:1]) + name[1:] }

@@ -30,7 +30,7 @@ const source = "https://shop.example/orders"
 
 var eventsFrom = CloudEvents{Source: source}
 
-// readEvents reads a request with CloudEvents' own SDK and checks what it read.
+// readEvents reads the events of a request with the CloudEvents SDK and validates them.
 func readEvents(t *testing.T, r received) []event.Event {
 	t.Helper()
 	request := &http.Request{Header: r.Header, Body: io.NopCloser(strings.NewReader(r.Body))}
@@ -98,11 +98,11 @@ func TestCloudEventsReadByTheirSDK(t *testing.T) {
 				"traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
 			}
 			if format == FormatBinary {
-				want["payloadversion"] = "3" // headers are text
+				want["payloadversion"] = "3" // headers are strings
 			}
 			got := e.Extensions()
 			if format == FormatBinary {
-				for name, value := range got { // the SDK leaves it to the reader
+				for name, value := range got { // the SDK does not decode headers
 					text, err := url.PathUnescape(value.(string))
 					require.NoError(t, err)
 					got[name] = text
@@ -115,7 +115,7 @@ func TestCloudEventsReadByTheirSDK(t *testing.T) {
 	}
 }
 
-func TestWhatTravelsBesideAnEvent(t *testing.T) {
+func TestTheHeadersOfAnEvent(t *testing.T) {
 	for format, want := range map[string][]string{
 		FormatBinary: {"Ce-Correlationid", "Ce-Id", "Ce-Partitionkey", "Ce-Payloadversion", "Ce-Source", "Ce-Specversion", "Ce-Tenant", "Ce-Time",
 			"Ce-Traceparent", "Ce-Type", "Content-Length", "Content-Type", "Idempotency-Key", "Traceparent", "User-Agent", "Waybill-Attempt"},
@@ -129,18 +129,18 @@ func TestWhatTravelsBesideAnEvent(t *testing.T) {
 	}
 }
 
-func TestPayloadsOfEveryKindArriveAsTheyAre(t *testing.T) {
+func TestPayloadsOfEveryKindArriveUnchanged(t *testing.T) {
 	for name, tt := range map[string]struct{ contentType, payload, member string }{
-		"JSON":                {"application/json", `[1, "ä"]`, `"data":[1, "ä"]`},
-		"JSON by its suffix":  {"application/problem+json; charset=utf-8", `{}`, `"data":{}`},
-		"JSON null":           {"application/json", `null`, `"data":null`},
-		"broken JSON":         {"application/json", `{"a":`, `"data_base64":"eyJhIjo="`},
-		"JSON that is no UTF": {"application/json", "\"\xff\"", `"data_base64":"Iv8i"`},
-		"two values":          {"application/json", `{},{"id":1}`, `"data_base64":`},
-		"Protobuf":            {"application/x-protobuf", "\x08\x01\xff", `"data_base64":"CAH/"`},
-		"text":                {"text/plain", "ä", `"data_base64":"w6Q="`},
-		"none":                {"application/json", "", ""},
-		"an odd type":         {"no type at all", "{}", `"data_base64":"e30="`},
+		"JSON":               {"application/json", `[1, "ä"]`, `"data":[1, "ä"]`},
+		"JSON by its suffix": {"application/problem+json; charset=utf-8", `{}`, `"data":{}`},
+		"JSON null":          {"application/json", `null`, `"data":null`},
+		"broken JSON":        {"application/json", `{"a":`, `"data_base64":"eyJhIjo="`},
+		"not UTF-8":          {"application/json", "\"\xff\"", `"data_base64":"Iv8i"`},
+		"two values":         {"application/json", `{},{"id":1}`, `"data_base64":`},
+		"Protobuf":           {"application/x-protobuf", "\x08\x01\xff", `"data_base64":"CAH/"`},
+		"text":               {"text/plain", "ä", `"data_base64":"w6Q="`},
+		"none":               {"application/json", "", ""},
+		"an odd type":        {"no type at all", "{}", `"data_base64":"e30="`},
 	} {
 		for _, format := range []string{FormatBinary, FormatStructured, FormatBatch} {
 			r := newReceiver(t)
@@ -159,7 +159,7 @@ func TestPayloadsOfEveryKindArriveAsTheyAre(t *testing.T) {
 			case tt.member == "":
 				assert.NotContains(t, request.Body, `"data":`, name)
 				assert.NotContains(t, request.Body, `"data_base64":`, name)
-			case tt.contentType == "application/json", strings.Contains(tt.member, "data_base64"): // the SDK knows no +json
+			case tt.contentType == "application/json", strings.Contains(tt.member, "data_base64"): // the SDK does not support +json
 				assert.Equal(t, tt.payload, string(readEvents(t, request)[0].Data()), name)
 			}
 		}
@@ -194,7 +194,7 @@ func TestABatchIsOneRequestInOrder(t *testing.T) {
 	}
 }
 
-func TestABatchThatFailsForTheMomentFailsAsAWhole(t *testing.T) {
+func TestATransientErrorFailsTheWholeBatch(t *testing.T) {
 	batch := []*notification.Delivery{sinktest.NewDelivery(0), sinktest.NewDelivery(1)}
 	for status, want := range map[int]sinks.Class{401: sinks.ClassUnavailable, 409: sinks.ClassTransient, 503: sinks.ClassTransient} {
 		r := newReceiver(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) })
@@ -211,8 +211,8 @@ func TestABatchThatFailsForTheMomentFailsAsAWhole(t *testing.T) {
 	}
 }
 
-// A receiver may drop what has an id that it knows.
-func TestABatchesIDIsThatOfItsEvents(t *testing.T) {
+// A receiver may drop requests whose id it already has.
+func TestTheIDOfABatchDependsOnItsEvents(t *testing.T) {
 	a, b, c := sinktest.NewDelivery(1), sinktest.NewDelivery(2), sinktest.NewDelivery(3)
 	again := *a
 	again.Attempt = 2
@@ -255,7 +255,7 @@ func TestMetadataBecomesLegalExtensions(t *testing.T) {
 
 var legalExtension = regexp.MustCompile(`^[a-z0-9]+$`)
 
-func FuzzAnEventIsValidWhateverIsInIt(f *testing.F) {
+func FuzzEventsAreValid(f *testing.F) {
 	for _, s := range hostileTexts {
 		f.Add(s, s, []byte(s))
 	}
@@ -280,7 +280,7 @@ func FuzzAnEventIsValidWhateverIsInIt(f *testing.F) {
 		for extension := range events[0].Extensions() {
 			require.Regexp(t, legalExtension, extension)
 		}
-		if name != "content-type" || !isJSON(text) || text == "application/json" { // the SDK knows no +json
+		if name != "content-type" || !isJSON(text) || text == "application/json" { // the SDK does not support +json
 			require.Equal(t, bytes.TrimSpace(payload), bytes.TrimSpace(events[0].Data()))
 		}
 		for header, values := range sink.eventHeader(d).header {
@@ -299,7 +299,7 @@ func TestEventsAreSigned(t *testing.T) {
 	}
 }
 
-// control undoes what attribute does to characters that an event may not have.
+// control decodes the characters that cloudevents.Attribute encodes.
 var control = strings.NewReplacer("%0D", "\r", "%0A", "\n", "%09", "\t")
 
 func TestConformanceOfEveryFormat(t *testing.T) {
@@ -319,10 +319,10 @@ func TestConformanceOfEveryFormat(t *testing.T) {
 							continue
 						}
 						for _, e := range readEvents(t, request) {
-							key, _ := e.Extensions()[cloudevents.ExtensionKey].(string) // one that is empty has none
+							key, _ := e.Extensions()[cloudevents.ExtensionKey].(string) // absent if the key is empty
 							if format == FormatBinary {
 								var err error
-								key, err = url.PathUnescape(key) // which the SDK leaves to its users
+								key, err = url.PathUnescape(key) // the SDK does not decode headers
 								require.NoError(t, err)
 							}
 							key = control.Replace(key)

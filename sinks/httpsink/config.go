@@ -35,11 +35,11 @@ const (
 	maxBatchBytes       = 64 << 20
 )
 
-// Formats of a request.
+// Values of Config.Format.
 const (
-	FormatEnvelope   = "envelope"               // all as JSON
-	FormatJSON       = "json"                   // the payload as it is, the rest in headers
-	FormatBinary     = "cloudevents-binary"     // the payload as it is, the rest in headers of CloudEvents
+	FormatEnvelope   = "envelope"               // the whole notification as JSON
+	FormatJSON       = "json"                   // the payload as the body, the rest in headers
+	FormatBinary     = "cloudevents-binary"     // the payload as the body, the rest in CloudEvents headers
 	FormatStructured = "cloudevents-structured" // one event as JSON
 	FormatBatch      = "cloudevents-batch"      // many events as JSON
 )
@@ -49,14 +49,14 @@ var formats = []string{FormatEnvelope, FormatJSON, FormatBinary, FormatStructure
 // isEvents reports whether requests of a format are CloudEvents.
 func isEvents(format string) bool { return strings.HasPrefix(format, "cloudevents-") }
 
-// Modes of the guard.
+// Values of Guard.Mode.
 const (
 	GuardAuto = "auto" // on if the URL's host comes from data
 	GuardOn   = "on"
 	GuardOff  = "off"
 )
 
-// noProxy is what stands behind "proxy:" for none, whatever the environment says.
+// noProxy is the value of Config.Proxy for no proxy, even if the environment has one.
 const noProxy = "none"
 
 // Config has the settings of a sink, which are below "with" in the configuration. Only URL is
@@ -82,9 +82,9 @@ type Config struct {
 	TLS              TLS               `yaml:"tls" doc:"Settings of TLS, for https"`
 	Guard            Guard             `yaml:"guard" doc:"Protection against requests to private networks"`
 
-	// TLSConfig is how https is spoken, in place of TLS, for what files cannot say, such as
-	// a key in hardware. It is copied. A server's name is filled in unless it has one, and
-	// what it says of client certificates is not for proxies.
+	// TLSConfig replaces TLS, for settings that files cannot express, such as a key in
+	// hardware. New copies it. If it has no ServerName, the host of the connection is used.
+	// Its client certificates are not sent to proxies.
 	TLSConfig *tls.Config `yaml:"-"`
 }
 
@@ -130,7 +130,7 @@ func (c *Config) SetDefaults() {
 	if c.Method == "" {
 		c.Method = http.MethodPost
 	}
-	if c.Format == "" && c.URL != "" { // before that, the secrets are not known yet
+	if c.Format == "" && c.URL != "" { // without a URL, the user's values are not decoded yet
 		c.Format = c.defaultFormat()
 	}
 	if c.Format == FormatBatch && c.Batch.Size == 0 {
@@ -150,8 +150,8 @@ func (c *Config) SetDefaults() {
 	}
 }
 
-// defaultFormat is one whose body is all of the request that counts, if it is signed:
-// headers are not.
+// defaultFormat returns FormatEnvelope if requests are signed, because signatures do not cover
+// headers.
 func (c *Config) defaultFormat() string {
 	if c.Secret != "" || len(c.Secrets) > 0 || c.MasterSecret != "" || len(c.MasterSecrets) > 0 {
 		return FormatEnvelope
@@ -167,9 +167,8 @@ func (c *Config) Validate() error {
 	return err
 }
 
-// origin is a configuration made ready for use: everything that can be computed
-// once.
-type origin struct {
+// settings are the values that are computed once from a configuration.
+type settings struct {
 	destination  destination
 	metadata     selection
 	headers      http.Header
@@ -178,16 +177,16 @@ type origin struct {
 	tls          *tls.Config  // never nil
 	certificates *certificates.Certificates
 	dial         dialFunc   // nil for net.Dialer
-	guard        *guard     // nil for none
-	proxies      []*url.URL // all that requests may go through
+	guard        *guard     // nil for no guard
+	proxies      []*url.URL // all proxies that requests may use
 	proxy        func(*http.Request) (*url.URL, error)
-	credentials  []string // what no error may repeat
+	credentials  []string // texts that errors must not repeat
 }
 
-// resolver collects what it makes of a configuration, and all mistakes in it.
+// resolver computes the settings of a configuration, and collects all mistakes in it.
 type resolver struct {
 	*Config
-	origin
+	settings
 	in       sinks.Instance
 	mistakes []error
 }
@@ -196,11 +195,11 @@ func (r *resolver) mistake(format string, a ...any) {
 	r.mistakes = append(r.mistakes, fmt.Errorf(format, a...))
 }
 
-// resolve turns the configuration, its defaults set, into an origin. The error
-// joins all mistakes.
-func (c *Config) resolve(in sinks.Instance) (*origin, error) {
+// resolve computes the settings of a configuration whose defaults are set. The error joins all
+// mistakes.
+func (c *Config) resolve(in sinks.Instance) (*settings, error) {
 	in.Logger = cmp.Or(in.Logger, slog.New(slog.DiscardHandler))
-	r := &resolver{Config: c, origin: origin{headers: make(http.Header), client: in.HTTPClient, dial: in.Dial}, in: in}
+	r := &resolver{Config: c, settings: settings{headers: make(http.Header), client: in.HTTPClient, dial: in.Dial}, in: in}
 	r.checkLimits()
 	r.checkFormat()
 	r.readMetadata()
@@ -213,7 +212,7 @@ func (c *Config) resolve(in sinks.Instance) (*origin, error) {
 	r.readAuthorization(user)
 	r.readSecrets()
 	if r.client != nil {
-		r.leaveToClient()
+		r.refuseConnectionSettings()
 	} else {
 		r.readTLS(err == nil)
 		r.readGuard()
@@ -222,7 +221,7 @@ func (c *Config) resolve(in sinks.Instance) (*origin, error) {
 	if len(r.mistakes) > 0 {
 		return nil, errors.Join(r.mistakes...)
 	}
-	return &r.origin, nil
+	return &r.settings, nil
 }
 
 func (r *resolver) checkLimits() {
@@ -242,7 +241,7 @@ func (r *resolver) checkLimits() {
 
 func (r *resolver) checkFormat() {
 	if r.Format == "" {
-		return // nor is there a URL, which is reported
+		return // then the URL is missing, too, which is reported
 	}
 	if !slices.Contains(formats, r.Format) {
 		r.mistake("format: %q is not offered; use %s", r.Format, strings.Join(formats, ", "))
@@ -250,18 +249,18 @@ func (r *resolver) checkFormat() {
 	}
 	switch source, err := url.Parse(r.CloudEvents.Source); {
 	case !isEvents(r.Format) && r.CloudEvents.Source != "":
-		r.mistake("cloudevents.source: is for the cloudevents formats, and format is %s", r.Format)
+		r.mistake("cloudevents.source: is for the cloudevents formats, but format is %s", r.Format)
 	case !isEvents(r.Format):
 	case r.CloudEvents.Source == "":
-		r.mistake("cloudevents.source: is missing, and no event is valid without it; name what publishes, such as /shop")
+		r.mistake("cloudevents.source: is missing; every event needs it; name the publisher, such as /shop")
 	case err != nil || !isPlain(r.CloudEvents.Source) || strings.ContainsAny(r.CloudEvents.Source, ` "<>\^`+"`{|}"):
 		r.mistake("cloudevents.source: %q is not a URI; write one such as https://shop.example/orders or /shop", r.CloudEvents.Source)
 	case source.User != nil:
-		r.mistake("cloudevents.source: has a user in it, which every receiver would see")
+		r.mistake("cloudevents.source: contains a user, which every receiver would see")
 	}
 	if r.Format != FormatBatch {
 		if r.Batch != (Batch{}) {
-			r.mistake("batch: is for format %s, and format is %s", FormatBatch, r.Format)
+			r.mistake("batch: is for format %s, but format is %s", FormatBatch, r.Format)
 		}
 		return
 	}
@@ -275,7 +274,7 @@ func (r *resolver) checkFormat() {
 		r.mistake("batch.max_bytes: %d is outside %d..%d", r.Batch.MaxBytes, minBatchBytes, maxBatchBytes)
 	}
 	if strings.Contains(r.URL, "{{") {
-		r.mistake("url: is a template, but a batch goes to one place; use format %s, or a sink for each place", FormatStructured)
+		r.mistake("url: is a template, but a batch goes to one URL; use format %s, or a sink for each URL", FormatStructured)
 	}
 }
 
@@ -291,7 +290,7 @@ func (r *resolver) readHeaders() {
 		canonical := http.CanonicalHeaderKey(name)
 		switch _, twice := r.headers[canonical]; {
 		case twice:
-			r.mistake("headers.%s: stands there twice, in different case", name)
+			r.mistake("headers.%s: is given twice, in different case", name)
 		case !isToken(name):
 			r.mistake("headers.%q: not a header name; use letters, digits and dashes", name)
 		case reserved(canonical, r.Format) != "":
@@ -318,9 +317,9 @@ func (r *resolver) readAuthorization(user *url.Userinfo) {
 	if r.Basic != (Basic{}) {
 		switch {
 		case r.Basic.User == "":
-			r.mistake("basic.user: is missing, and basic.password is given")
+			r.mistake("basic.user: is missing, but basic.password is set")
 		case strings.Contains(r.Basic.User, ":"):
-			r.mistake("basic.user: contains a colon, which would end it")
+			r.mistake("basic.user: contains a colon, which would end the name")
 		}
 		r.setBasic(r.Basic.User, r.Basic.Password)
 		given = append(given, "basic")
@@ -366,12 +365,12 @@ func (r *resolver) readSecrets() {
 	}
 }
 
-// errSharedSecret is that of one symmetric secret for many receivers.
+// errSharedSecret is the error of a symmetric secret for many receivers.
 var errSharedSecret = errors.New("the host of url comes from data, so all receivers would share it, and each could forge requests to the others; " +
-	"use master_secret with a new one, from which each host gets a secret of its own, an ed25519 key, which begins with " + privateKeyPrefix + ", or a sink for each receiver")
+	"use master_secret with a new secret, from which a separate one is derived for each host, an ed25519 key, which begins with " + privateKeyPrefix + ", or a sink for each receiver")
 
-// numbered yields one value, if there is any, and more of them, by their names in
-// the configuration.
+// numbered yields the values of a setting and of its plural, with their keys in the
+// configuration: secret, secrets[0], secrets[1].
 func numbered(name, one string, more []string) iter.Seq2[string, string] {
 	return func(yield func(name, value string) bool) {
 		if one != "" && !yield(name, one) {
@@ -385,9 +384,10 @@ func numbered(name, one string, more []string) iter.Seq2[string, string] {
 	}
 }
 
-// leaveToClient refuses what speaks of connections, which the program's client makes.
-func (r *resolver) leaveToClient() {
-	for _, of := range []struct {
+// refuseConnectionSettings refuses the settings of connections, because the program's client
+// makes them.
+func (r *resolver) refuseConnectionSettings() {
+	for _, setting := range []struct {
 		key   string
 		given bool
 	}{
@@ -397,8 +397,8 @@ func (r *resolver) leaveToClient() {
 		{"guard.allow", len(r.Guard.Allow) > 0},
 		{"TLSConfig", r.TLSConfig != nil},
 	} {
-		if of.given {
-			r.mistake("%s: the program gives an HTTP client, which makes the connections as it wants; leave it out", of.key)
+		if setting.given {
+			r.mistake("%s: the connections are made by the program's HTTP client; leave it out", setting.key)
 		}
 	}
 }
@@ -408,7 +408,7 @@ func (r *resolver) readTLS(urlIsGood bool) {
 	if r.TLSConfig != nil {
 		r.tls = r.TLSConfig.Clone()
 		if r.TLS != (TLS{}) {
-			r.mistake("tls: the program gives a TLSConfig, which says it all; leave it out")
+			r.mistake("tls: the program has a TLSConfig, which replaces it; leave it out")
 		}
 	}
 	if r.tls.NextProtos == nil {
@@ -419,7 +419,7 @@ func (r *resolver) readTLS(urlIsGood bool) {
 		r.mistake("tls.ca_file: url is plain http, where no certificate is verified; use https or leave it out")
 	}
 	if plain && r.TLS.CertFile != "" && r.TLS.KeyFile != "" {
-		r.mistake("tls.cert_file: url is plain http, where no certificate is shown; use https or leave it out")
+		r.mistake("tls.cert_file: url is plain http, where no certificate is sent; use https or leave it out")
 	}
 	var err error
 	files := certificates.Files{CA: r.TLS.CAFile, Cert: r.TLS.CertFile, Key: r.TLS.KeyFile}
@@ -438,7 +438,7 @@ func (r *resolver) readGuard() {
 		case prefix != prefix.Masked():
 			r.mistake("guard.allow[%d]: %s has bits set after its length; do you mean %s?", i, text, prefix.Masked())
 		case prefix.Addr().Is4In6():
-			r.mistake("guard.allow[%d]: %s is IPv4 in the form of IPv6; write the IPv4 network", i, text)
+			r.mistake("guard.allow[%d]: %s is an IPv4 network written as IPv6; write the IPv4 network", i, text)
 		}
 		g.allowed = append(g.allowed, prefix)
 	}
@@ -451,15 +451,15 @@ func (r *resolver) readGuard() {
 		}
 	case GuardOff:
 		if len(r.Guard.Allow) > 0 {
-			r.mistake("guard.allow: makes exceptions of a guard that is off")
+			r.mistake("guard.allow: has exceptions for a guard that is off; leave it out")
 		}
 	default:
 		r.mistake("guard.mode: %q is not offered; use auto, on or off", r.Guard.Mode)
 	}
 }
 
-// readProxy finds the proxy of a fixed host once. For hosts from data the
-// environment is asked each time.
+// readProxy determines the proxy. Without the setting it comes from the environment: once for a
+// fixed host, and for each request if hosts come from data.
 func (r *resolver) readProxy(urlIsGood bool) {
 	switch r.Proxy {
 	case noProxy:
@@ -481,18 +481,18 @@ func (r *resolver) readProxy(urlIsGood bool) {
 		}
 	}
 	if r.guard != nil && len(r.proxies) > 0 {
-		r.mistake("proxy: the guard cannot see where %s leads; use proxy: none, or guard.mode: off if the proxy keeps requests out of private networks",
+		r.mistake("proxy: the guard cannot check the connections of %s; use proxy: none, or guard.mode: off if the proxy keeps requests out of private networks",
 			r.proxies[0].Redacted())
 	}
 }
 
 func (r *resolver) readEnvironment() {
-	asked := []*url.URL{r.destination.fixed.url}
+	urls := []*url.URL{r.destination.fixed.url}
 	r.proxy = http.ProxyFromEnvironment
 	if r.destination.open {
-		asked = []*url.URL{{Scheme: "http", Host: "partner.invalid"}, {Scheme: "https", Host: "partner.invalid"}}
+		urls = []*url.URL{{Scheme: "http", Host: "partner.invalid"}, {Scheme: "https", Host: "partner.invalid"}}
 	}
-	for _, u := range asked {
+	for _, u := range urls {
 		proxy, err := http.ProxyFromEnvironment(&http.Request{URL: u})
 		if err != nil {
 			r.mistake("proxy: from the environment: %w", err)
@@ -507,7 +507,7 @@ func (r *resolver) readEnvironment() {
 	}
 }
 
-// parseProxy does not quote a URL that has a password in it.
+// parseProxy parses the URL of a proxy. Its errors do not quote a URL with a password.
 func parseProxy(raw string) (*url.URL, error) {
 	u, err := url.Parse(raw)
 	switch {
@@ -523,7 +523,7 @@ func parseProxy(raw string) (*url.URL, error) {
 	return u, nil
 }
 
-// reserved returns why the header cannot be configured, "" if it can.
+// reserved returns why a header cannot be configured, or "" if it can.
 func reserved(canonical, format string) string {
 	switch canonical {
 	case "Host":

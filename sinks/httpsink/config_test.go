@@ -69,7 +69,7 @@ tls: {ca_file: /does/not/exist.pem}
 		`headers.Waybill-Id: is written by the sink`,
 		`headers.Host: comes from url`,
 		`headers.X-Line: the value is not printable ASCII`,
-		`headers.x-twice: stands there twice`,
+		`headers.x-twice: is given twice`,
 		`bearer: the token contains spaces`,
 		`headers.Authorization, bearer: each sets the Authorization header; keep one`,
 		`secret: is not base64`,
@@ -80,7 +80,7 @@ tls: {ca_file: /does/not/exist.pem}
 	assert.Len(t, strings.Split(err.Error(), "\n"), 13)
 }
 
-func TestURLsThatCannotBeUsedAreRefused(t *testing.T) {
+func TestInvalidURLsAreRefused(t *testing.T) {
 	for raw, want := range map[string]string{
 		"":                              "is missing",
 		"partner.example/hooks":         `scheme "" is not offered`,
@@ -90,7 +90,7 @@ func TestURLsThatCannotBeUsedAreRefused(t *testing.T) {
 		"https://partner.example:99999": "port 99999 is above 65535",
 		"https://partner.example:https": "cannot be parsed",
 		"https://münchen.example":       "xn--",
-		"https://partner.example/#top":  "the fragment behind # would not be sent",
+		"https://partner.example/#top":  "the fragment after # would not be sent",
 		"https://part ner.example":      "cannot be parsed",
 		"https://u:pass/word@host":      "percent-encode special characters of user and password",
 	} {
@@ -107,23 +107,23 @@ func TestEverySettingIsChecked(t *testing.T) {
 		`cloudevents.source: is missing`:                                                    {Format: FormatBinary},
 		`cloudevents.source: is for the cloudevents formats`:                                {CloudEvents: CloudEvents{Source: "/shop"}},
 		`cloudevents.source: "a b" is not a URI`:                                            {Format: FormatBinary, CloudEvents: CloudEvents{Source: "a b"}},
-		`cloudevents.source: has a user`:                                                    {Format: FormatBinary, CloudEvents: CloudEvents{Source: "//u:p@a/"}},
-		`batch: is for format cloudevents-batch, and format is json`:                        {Batch: Batch{Size: 5}},
+		`cloudevents.source: contains a user`:                                               {Format: FormatBinary, CloudEvents: CloudEvents{Source: "//u:p@a/"}},
+		`batch: is for format cloudevents-batch, but format is json`:                        {Batch: Batch{Size: 5}},
 		`batch.size: 1 is outside 2..10000`:                                                 {Format: FormatBatch, CloudEvents: eventsFrom, Batch: Batch{Size: 1}},
 		`batch.wait: 1h0m0s is outside 0s..1m0s`:                                            {Format: FormatBatch, CloudEvents: eventsFrom, Batch: Batch{Wait: time.Hour}},
 		`batch.max_bytes: 100 is outside 1024..67108864`:                                    {Format: FormatBatch, CloudEvents: eventsFrom, Batch: Batch{MaxBytes: 100}},
 		`batch.max_bytes: 67108865 is outside`:                                              {Format: FormatBatch, CloudEvents: eventsFrom, Batch: Batch{MaxBytes: 64<<20 + 1}},
-		`url: is a template, but a batch goes to one place`:                                 {Format: FormatBatch, CloudEvents: eventsFrom, URL: "https://a.example/{{.Type}}"},
+		`url: is a template, but a batch goes to one URL`:                                   {Format: FormatBatch, CloudEvents: eventsFrom, URL: "https://a.example/{{.Type}}"},
 		`headers.ce-id: belongs to the event`:                                               {Format: FormatBinary, CloudEvents: eventsFrom, Headers: map[string]string{"ce-id": "1"}},
-		`basic.user: is missing, and basic.password is given`:                               {Basic: Basic{Password: "p"}},
+		`basic.user: is missing, but basic.password is set`:                                 {Basic: Basic{Password: "p"}},
 		`basic.user: contains a colon`:                                                      {Basic: Basic{User: "a:b"}},
 		`basic, bearer: each sets the Authorization header; keep one`:                       {Basic: Basic{User: "a"}, Bearer: "b"},
 		`receipt_header: "no name" is not a header name`:                                    {ReceiptHeader: "no name"},
 		`guard.mode: "maybe" is not offered; use auto, on or off`:                           {Guard: Guard{Mode: "maybe"}},
 		`guard.allow[1]: "10.0.0.1" is not a network`:                                       {Guard: Guard{Allow: []string{"10.0.0.0/8", "10.0.0.1"}}},
 		`guard.allow[0]: 10.0.0.1/8 has bits set after its length; do you mean 10.0.0.0/8?`: {Guard: Guard{Allow: []string{"10.0.0.1/8"}}},
-		`guard.allow[0]: ::ffff:10.0.0.0/104 is IPv4 in the form of IPv6`:                   {Guard: Guard{Allow: []string{"::ffff:10.0.0.0/104"}}},
-		`guard.allow: makes exceptions of a guard that is off`:                              {Guard: Guard{Mode: "off", Allow: []string{"10.0.0.0/8"}}},
+		`guard.allow[0]: ::ffff:10.0.0.0/104 is an IPv4 network written as IPv6`:            {Guard: Guard{Allow: []string{"::ffff:10.0.0.0/104"}}},
+		`guard.allow: has exceptions for a guard that is off`:                               {Guard: Guard{Mode: "off", Allow: []string{"10.0.0.0/8"}}},
 	} {
 		if c.URL == "" {
 			c.URL = "https://partner.example"
@@ -168,7 +168,7 @@ func TestReservedHeadersAreRefused(t *testing.T) {
 func TestACAFileNeedsTLSAndCertificates(t *testing.T) {
 	_, err := New(sinks.Instance{}, Config{URL: "http://partner.example", TLS: TLS{CAFile: "config_test.go"}})
 	assert.ErrorContains(t, err, "tls.ca_file: url is plain http")
-	assert.ErrorContains(t, err, "tls.ca_file: config_test.go: holds no certificate in PEM form")
+	assert.ErrorContains(t, err, "tls.ca_file: config_test.go: contains no certificate in PEM form")
 }
 
 func TestEveryFieldIsDocumented(t *testing.T) {
@@ -177,7 +177,7 @@ func TestEveryFieldIsDocumented(t *testing.T) {
 		for i := range typ.NumField() {
 			f := typ.Field(i)
 			if f.Tag.Get("yaml") == "-" {
-				continue // for Go only
+				continue // only Go code sets it
 			}
 			assert.NotEmpty(t, f.Tag.Get("yaml"), f.Name)
 			assert.NotEmpty(t, f.Tag.Get("doc"), f.Name)

@@ -14,21 +14,20 @@ import (
 )
 
 const (
-	// maxIdleConnections is as many as a sink may have in flight: fewer would
-	// close and open connections all the time.
+	// maxIdleConnections is the most requests that a sink may have in flight. With fewer idle
+	// connections, it would close and open connections all the time.
 	maxIdleConnections = 1024
 
 	idleTimeout = 90 * time.Second
 
-	// A silent HTTP/2 connection is pinged after this long, so that one whose
-	// other end is gone does not swallow delivery after delivery.
+	// pingAfter is when a silent HTTP/2 connection is pinged. Without it, a connection whose
+	// other end is gone would fail one delivery after another.
 	pingAfter = 15 * time.Second
 
 	maxResponseHeaderBytes = 64 << 10
 )
 
-// newTransport returns a transport. Every error before a connection stands is a
-// *connectError.
+// newTransport returns a transport. Errors before a connection was made are a *connectError.
 func newTransport(d *dialer, proxy func(*http.Request) (*url.URL, error)) *http.Transport {
 	return &http.Transport{
 		Proxy:                  proxy,
@@ -36,18 +35,18 @@ func newTransport(d *dialer, proxy func(*http.Request) (*url.URL, error)) *http.
 		DialTLSContext:         d.dialTLS,
 		OnProxyConnectResponse: checkProxy,
 		TLSClientConfig:        d.behindProxy,
-		TLSHandshakeTimeout:    d.timeout, // there, too
+		TLSHandshakeTimeout:    d.timeout, // for servers behind a proxy
 		ForceAttemptHTTP2:      true,
 		HTTP2:                  &http.HTTP2Config{SendPingTimeout: pingAfter},
 		MaxIdleConns:           maxIdleConnections, // of all hosts
 		MaxIdleConnsPerHost:    maxIdleConnections,
 		IdleConnTimeout:        idleTimeout,
 		MaxResponseHeaderBytes: maxResponseHeaderBytes,
-		DisableCompression:     true, // no more than a line of the body is read
+		DisableCompression:     true, // only the beginning of a body is used
 	}
 }
 
-// checkProxy refuses a proxy's answer that opens no tunnel.
+// checkProxy returns an error if the proxy did not open a tunnel.
 func checkProxy(_ context.Context, proxy *url.URL, _ *http.Request, resp *http.Response) error {
 	if resp.StatusCode != http.StatusOK {
 		return &connectError{fmt.Errorf("proxy %s answers CONNECT with %d %s",
@@ -56,22 +55,21 @@ func checkProxy(_ context.Context, proxy *url.URL, _ *http.Request, resp *http.R
 	return nil
 }
 
-// dialer opens TCP and TLS connections, each within timeout, and can close all
-// that are open.
+// dialer opens TCP and TLS connections, each within timeout, and can close all open ones.
 type dialer struct {
 	tcp          dialFunc
 	tls          *tls.Config
 	certificates *certificates.Certificates
-	behindProxy  *tls.Config // for the servers there, to whom the transport speaks TLS
+	behindProxy  *tls.Config // for servers behind a proxy, with which the transport makes the handshake
 	timeout      time.Duration
-	proxies      map[string]bool // by address
+	proxies      map[string]bool // the addresses of proxies
 
 	mu     sync.Mutex
 	open   map[*connection]struct{}
 	closed bool
 }
 
-func newDialer(o *origin, timeout time.Duration) *dialer {
+func newDialer(o *settings, timeout time.Duration) *dialer {
 	d := &dialer{
 		tcp:          newTCP(o.dial, o.guard),
 		tls:          o.tls,
@@ -98,11 +96,11 @@ func (d *dialer) dial(ctx context.Context, network, address string) (net.Conn, e
 	if err != nil {
 		return nil, &connectError{err}
 	}
-	return d.keep(conn)
+	return d.track(conn)
 }
 
-// dialTLS returns a *tls.Conn after its handshake, from which the transport
-// sees whether HTTP/2 was agreed on.
+// dialTLS returns a *tls.Conn after its handshake. From this type, the transport learns whether
+// HTTP/2 was negotiated.
 func (d *dialer) dialTLS(ctx context.Context, network, address string) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, d.timeout)
 	defer cancel()
@@ -112,11 +110,11 @@ func (d *dialer) dialTLS(ctx context.Context, network, address string) (net.Conn
 	}
 	config := d.tls.Clone()
 	if config.ServerName == "" || d.proxies[address] {
-		config.ServerName, _, _ = net.SplitHostPort(address) // it was dialled, so it can be split
+		config.ServerName, _, _ = net.SplitHostPort(address) // never fails: the address has been dialled
 	}
 	d.certificates.Apply(config)
 	if d.proxies[address] {
-		// A proxy is spoken to in HTTP/1.1, and is not the one to show who calls.
+		// The connection to a proxy uses HTTP/1.1, and has no client certificate.
 		config.NextProtos, config.Certificates, config.GetClientCertificate = nil, nil, nil
 	}
 	conn := tls.Client(plain, config)
@@ -127,7 +125,8 @@ func (d *dialer) dialTLS(ctx context.Context, network, address string) (net.Conn
 	return conn, nil
 }
 
-func (d *dialer) keep(conn net.Conn) (net.Conn, error) {
+// track registers a connection, so that close closes it.
+func (d *dialer) track(conn net.Conn) (net.Conn, error) {
 	c := &connection{Conn: conn, dialer: d}
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -139,14 +138,14 @@ func (d *dialer) keep(conn net.Conn) (net.Conn, error) {
 	return c, nil
 }
 
-// close closes every connection, and those that are still being dialled as
-// soon as they stand.
+// close closes all connections, and those that are still being dialled as soon as they are
+// open.
 func (d *dialer) close() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.closed = true
 	for c := range d.open {
-		_ = c.Conn.Close() // nothing is under way on it
+		_ = c.Conn.Close() // an error does not matter any more
 	}
 	clear(d.open)
 }
@@ -164,9 +163,9 @@ func (c *connection) Close() error {
 	return c.Conn.Close()
 }
 
-// probe returns a function that connects to where requests would connect to,
-// and hangs up. Where that comes from data there is nothing to connect to.
-func (d *dialer) probe(o *origin) func(context.Context) error {
+// probe returns a function that opens and closes a connection to the fixed host, or to the
+// proxy. If the host comes from data and there is no proxy, the function does nothing.
+func (d *dialer) probe(o *settings) func(context.Context) error {
 	peer := o.destination.fixed.url
 	if len(o.proxies) > 0 {
 		peer = o.proxies[0]
@@ -183,12 +182,12 @@ func (d *dialer) probe(o *origin) func(context.Context) error {
 		if err != nil {
 			return err
 		}
-		_ = conn.Close() // it has served
+		_ = conn.Close()
 		return nil
 	}
 }
 
-// addressOf returns host and port as they are dialled.
+// addressOf returns the host and port to dial.
 func addressOf(u *url.URL) string { return net.JoinHostPort(u.Hostname(), portOf(u)) }
 
 func portOf(u *url.URL) string {

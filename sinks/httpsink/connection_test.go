@@ -31,7 +31,7 @@ import (
 	"github.com/waybill-go/waybill/sinks"
 )
 
-func TestWithoutAConnectionTheDestinationIsUnavailable(t *testing.T) {
+func TestADestinationWithoutAConnectionIsUnavailable(t *testing.T) {
 	plain := newReceiver(t)
 	secure, ca := newTLSReceiver(t)
 	private, privateCA := newStrictReceiver(t, func(c *tls.Config) {
@@ -60,18 +60,18 @@ func TestWithoutAConnectionTheDestinationIsUnavailable(t *testing.T) {
 	assert.Empty(t, private.all())
 }
 
-// silentAddress accepts connections and says nothing.
+// silentAddress returns an address that accepts connections but never answers.
 func silentAddress(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = l.Close() })
-	return l.Addr().String() // the kernel accepts for us
+	return l.Addr().String() // the kernel accepts connections
 }
 
-// rejectingAddress wants a client certificate, which TLS 1.3 lets it say only
-// after the client has finished its handshake. It keeps the connection open, so
-// that the alert is what the client sees.
+// rejectingAddress returns an address that requires a client certificate. With TLS 1.3 it
+// rejects the client only after the handshake. It keeps the connection open, so that the client
+// reads the alert.
 func rejectingAddress(t *testing.T, config *tls.Config) string {
 	t.Helper()
 	config = config.Clone()
@@ -93,7 +93,7 @@ func rejectingAddress(t *testing.T, config *tls.Config) string {
 	return l.Addr().String()
 }
 
-func TestAProxyThatIsInTheWayIsUnavailable(t *testing.T) {
+func TestAProxyThatFailsIsUnavailable(t *testing.T) {
 	secure, ca := newTLSReceiver(t)
 	refusing := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(407) }))
 	t.Cleanup(refusing.Close)
@@ -135,17 +135,17 @@ func TestAProxyCarriesDeliveries(t *testing.T) {
 	}
 }
 
-func TestOnlyReadingAndWritingConcernARequest(t *testing.T) {
+func TestOnlyReadAndWriteErrorsAreAboutARequest(t *testing.T) {
 	for op, want := range map[string]bool{
 		"dial": true, "socks connect": true, "remote error": true, "local error": true, "read": false, "write": false,
 	} {
 		err := fmt.Errorf("wrapped: %w", &net.OpError{Op: op, Err: io.ErrUnexpectedEOF})
-		assert.Equal(t, want, unreachable(err), op)
+		assert.Equal(t, want, isUnreachable(err), op)
 	}
-	assert.False(t, unreachable(io.EOF))
+	assert.False(t, isUnreachable(io.EOF))
 }
 
-func TestSwitchingProtocolsIsNoDelivery(t *testing.T) {
+func TestSwitchingProtocolsIsAnError(t *testing.T) {
 	r := newReceiver(t, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Connection", "Upgrade")
 		w.Header().Set("Upgrade", "other")
@@ -163,7 +163,7 @@ func newProxy(t *testing.T) string {
 	return proxy.URL
 }
 
-// newUnstartedProxy shows each request that reaches it to see.
+// newUnstartedProxy passes each request that it gets to see.
 func newUnstartedProxy(t *testing.T, see func(*http.Request)) *httptest.Server {
 	forward := &httputil.ReverseProxy{Rewrite: func(*httputil.ProxyRequest) {}}
 	t.Cleanup(http.DefaultTransport.(*http.Transport).CloseIdleConnections) // the reverse proxy's
@@ -189,7 +189,7 @@ func newUnstartedProxy(t *testing.T, see func(*http.Request)) *httptest.Server {
 	}))
 }
 
-// authority makes certificates for one test.
+// authority is a certificate authority of one test.
 type authority struct {
 	t    *testing.T
 	cert *x509.Certificate
@@ -209,7 +209,7 @@ func (a *authority) pool() *x509.CertPool {
 	return pool
 }
 
-// make returns a certificate, signed by the authority's own once there is one.
+// make returns a certificate that the authority has signed; the first one is its own.
 func (a *authority) make(name string) (cert *x509.Certificate, key *ecdsa.PrivateKey, certFile, keyFile string) {
 	a.t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -237,7 +237,7 @@ func (a *authority) make(name string) (cert *x509.Certificate, key *ecdsa.Privat
 	return cert, key, certFile, keyFile
 }
 
-func TestAClientCertificateShowsWhoCalls(t *testing.T) {
+func TestTheSinkSendsItsClientCertificate(t *testing.T) {
 	ours, theirs := newAuthority(t), newAuthority(t)
 	r, ca := newStrictReceiver(t, func(c *tls.Config) {
 		c.ClientAuth, c.ClientCAs = tls.RequireAndVerifyClientCert, ours.pool()
@@ -262,7 +262,7 @@ func TestAClientCertificateShowsWhoCalls(t *testing.T) {
 	assert.Len(t, r.all(), 2)
 }
 
-func TestClientCertificatesThatCannotBeUsedAreRefused(t *testing.T) {
+func TestInvalidClientCertificatesAreRefused(t *testing.T) {
 	a := newAuthority(t)
 	_, _, cert, key := a.make("one")
 	_, _, _, otherKey := a.make("two")
@@ -281,8 +281,8 @@ func TestClientCertificatesThatCannotBeUsedAreRefused(t *testing.T) {
 	}
 }
 
-// A proxy that is itself reached by TLS, and would rather speak HTTP/2.
-func TestRenewedCertificatesCountFromTheNextConnectionOn(t *testing.T) {
+// The proxy uses TLS itself, and prefers HTTP/2.
+func TestRenewedCertificatesAreUsedFromTheNextConnectionOn(t *testing.T) {
 	for name, proxy := range map[string]string{"directly": "none", "through a proxy": newProxy(t)} {
 		t.Run(name, func(t *testing.T) {
 			before, after := newAuthority(t), newAuthority(t)
@@ -290,7 +290,7 @@ func TestRenewedCertificatesCountFromTheNextConnectionOn(t *testing.T) {
 			both.AddCert(after.cert)
 			r, ca := newStrictReceiver(t, func(c *tls.Config) {
 				c.ClientAuth, c.ClientCAs = tls.RequireAndVerifyClientCert, both
-				c.NextProtos = []string{"http/1.1"} // whose connections are idle once their answer is read
+				c.NextProtos = []string{"http/1.1"} // its connections are idle when the answer has been read
 			})
 			_, _, cert, key := before.make("first")
 			sink := r.sink(t, Config{Proxy: proxy, TLS: TLS{CAFile: ca, CertFile: cert, KeyFile: key}})
@@ -304,21 +304,21 @@ func TestRenewedCertificatesCountFromTheNextConnectionOn(t *testing.T) {
 			_, _, newCert, newKey := after.make("second")
 			require.NoError(t, os.Rename(newCert, cert))
 			require.NoError(t, os.Rename(newKey, key))
-			require.Equal(t, "first", shown(), "an open connection goes on")
+			require.Equal(t, "first", shown(), "an open connection is still used")
 			ownOf(sink).transport.CloseIdleConnections()
 			require.Equal(t, "second", shown())
 
 			require.NoError(t, os.Rename(before.file, ca))
 			ownOf(sink).transport.CloseIdleConnections()
 			_, err := sink.Deliver(t.Context(), newDelivery())
-			require.ErrorAs(t, err, new(x509.UnknownAuthorityError), "the server's authority is trusted no more")
+			require.ErrorAs(t, err, new(x509.UnknownAuthorityError), "the server's authority is no longer trusted")
 			class, _ := sinks.Classify(err)
 			require.Equal(t, sinks.ClassUnavailable, class)
 		})
 	}
 }
 
-func TestAProxyOverTLSIsNotShownWhoCalls(t *testing.T) {
+func TestAProxyOverTLSDoesNotGetTheClientCertificate(t *testing.T) {
 	ours := newAuthority(t)
 	r, _ := newStrictReceiver(t, func(c *tls.Config) {
 		c.ClientAuth, c.ClientCAs = tls.RequireAndVerifyClientCert, ours.pool()
@@ -347,7 +347,7 @@ func TestAProxyOverTLSIsNotShownWhoCalls(t *testing.T) {
 	assert.Zero(t, shown.Load())
 }
 
-func TestAProxyThatWantsAPasswordIsUnavailable(t *testing.T) {
+func TestAProxyThatRequiresAPasswordIsUnavailable(t *testing.T) {
 	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(407) }))
 	t.Cleanup(proxy.Close)
 	for _, url := range []string{"http://partner.example", "http://partner.example/{{.Type}}"} {
@@ -356,7 +356,7 @@ func TestAProxyThatWantsAPasswordIsUnavailable(t *testing.T) {
 	}
 }
 
-func TestProxiesThatCannotBeUsedAreRefused(t *testing.T) {
+func TestInvalidProxiesAreRefused(t *testing.T) {
 	for proxy, want := range map[string]string{
 		"proxy.example:3128":        `proxy: scheme "proxy.example" is not offered`,
 		"ftp://proxy.example":       `proxy: scheme "ftp" is not offered`,
@@ -369,14 +369,14 @@ func TestProxiesThatCannotBeUsedAreRefused(t *testing.T) {
 		assert.NotContains(t, err.Error(), "pass/")
 	}
 	_, err := New(sinks.Instance{}, Config{URL: "https://{{.Metadata.host}}/", Proxy: "http://u:secret@proxy.example"})
-	require.ErrorContains(t, err, "proxy: the guard cannot see where http://u:xxxxx@proxy.example leads; use proxy: none, or guard.mode: off")
+	require.ErrorContains(t, err, "proxy: the guard cannot check the connections of http://u:xxxxx@proxy.example; use proxy: none, or guard.mode: off")
 	for _, c := range []Config{{Proxy: "none"}, {Proxy: "http://proxy.example", Guard: Guard{Mode: "off"}}} {
 		c.URL = "https://{{.Metadata.host}}/"
 		newSink(t, c)
 	}
 }
 
-// A receiver that hangs up in the middle of things.
+// A receiver that closes the connection in the middle of an answer.
 func TestHalfClosedConnections(t *testing.T) {
 	const accepted = "HTTP/1.1 202 Accepted\r\nContent-Length: 0\r\n\r\n"
 	for name, tt := range map[string]struct {
@@ -384,10 +384,10 @@ func TestHalfClosedConnections(t *testing.T) {
 		class  sinks.Class
 		taken  bool
 	}{
-		"says nothing":             {answer: "", class: sinks.ClassTransient},
+		"sends nothing":            {answer: "", class: sinks.ClassTransient},
 		"stops in the status":      {answer: "HTTP/1.1 20", class: sinks.ClassTransient},
 		"stops in the headers":     {answer: "HTTP/1.1 202 Accepted\r\nX-A: b", class: sinks.ClassTransient},
-		"speaks something else":    {answer: "220 mail.example ESMTP\r\n", class: sinks.ClassTransient},
+		"uses another protocol":    {answer: "220 mail.example ESMTP\r\n", class: sinks.ClassTransient},
 		"answers":                  {answer: accepted, taken: true},
 		"answers with half a body": {answer: "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf", taken: true},
 		"refuses with half a body": {answer: "HTTP/1.1 400 Bad Request\r\nContent-Length: 10\r\n\r\nhalf", class: sinks.ClassPermanent},
@@ -403,7 +403,8 @@ func TestHalfClosedConnections(t *testing.T) {
 	}
 }
 
-// halfClosing reads a request, gives an answer and ends its own direction only.
+// halfClosing returns an address that reads a request, sends an answer, and closes only its own
+// direction.
 func halfClosing(t *testing.T, answer string) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -431,8 +432,8 @@ func halfClosing(t *testing.T, answer string) string {
 	return l.Addr().String()
 }
 
-// A request that is still being written when the answer comes.
-func TestALargePayloadThatIsRefusedEarlyKeepsTheStatus(t *testing.T) {
+// The answer comes while the request is still being written.
+func TestTheStatusOfALargePayloadThatIsRefusedEarlyIsKept(t *testing.T) {
 	r := newTLSRefusing(t)
 	d := newDelivery()
 	d.Payload = bytes.Repeat([]byte("x"), 8<<20)
@@ -441,7 +442,7 @@ func TestALargePayloadThatIsRefusedEarlyKeepsTheStatus(t *testing.T) {
 	assert.ErrorContains(t, err, "413 Request Entity Too Large")
 }
 
-// newTLSRefusing is a sink for a server of HTTP/2 that reads no bodies.
+// newTLSRefusing returns a sink for an HTTP/2 server that does not read bodies.
 func newTLSRefusing(t *testing.T) *Sink {
 	t.Helper()
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(413) }))

@@ -13,31 +13,31 @@ import (
 	"github.com/waybill-go/waybill/framework/notification"
 )
 
-// maxURL is longer than what servers usually take.
+// maxURL is the longest URL in bytes. It is longer than most servers accept.
 const maxURL = 8 << 10
 
 // destination is where requests go: one URL, or one for each delivery.
 type destination struct {
-	fixed    place
-	template *template.Template // nil: all go to fixed
-	// open reports that the host comes from data. Else fixed has the scheme and
-	// host of all URLs.
+	fixed    endpoint
+	template *template.Template // nil: all requests go to fixed
+	// open reports that the host comes from data. Otherwise fixed has the scheme and host of
+	// all URLs.
 	open   bool
 	method string
 }
 
-// place is the URL of one request.
-type place struct {
+// endpoint is the URL of one request.
+type endpoint struct {
 	url    *url.URL // without user and password
 	target string   // for errors: method, scheme and host
 }
 
-func newPlace(method string, u *url.URL) place {
-	return place{u, method + " " + u.Scheme + "://" + u.Host}
+func newEndpoint(method string, u *url.URL) endpoint {
+	return endpoint{u, method + " " + u.Scheme + "://" + u.Host}
 }
 
-// newDestination parses a URL, or a template of one, and returns the user and
-// password in it.
+// newDestination parses a URL or a template of one. It also returns the user and password in
+// it.
 func newDestination(method, raw string) (destination, *url.Userinfo, error) {
 	d := destination{method: method}
 	start := raw
@@ -47,7 +47,7 @@ func newDestination(method, raw string) (destination, *url.Userinfo, error) {
 			return destination{}, nil, fmt.Errorf("the template cannot be parsed: %w", err)
 		}
 		if name := unknownField(d.template.Root); name != "" {
-			return destination{}, nil, fmt.Errorf("the template wants %s; there are .ID, .Type, .Version, .Key, .Metadata.NAME and .Meta \"NAME\"", name)
+			return destination{}, nil, fmt.Errorf("the template uses %s, which does not exist; there are .ID, .Type, .Version, .Key, .Metadata.NAME and .Meta \"NAME\"", name)
 		}
 		if start, d.open = beginning(d.template); d.open {
 			return d, nil, checkOpen(start)
@@ -59,12 +59,12 @@ func newDestination(method, raw string) (destination, *url.Userinfo, error) {
 	}
 	user := u.User
 	u.User = nil
-	d.fixed = newPlace(method, u)
+	d.fixed = newEndpoint(method, u)
 	return d, user, nil
 }
 
-// beginning returns the text before the first value, down to the host if that
-// is in it. open tells that it is not.
+// beginning returns the text before the first value. If that contains the host, it is cut off
+// after the host, and open is false.
 func beginning(t *template.Template) (text string, open bool) {
 	if len(t.Root.Nodes) > 0 {
 		if first, ok := t.Root.Nodes[0].(*parse.TextNode); ok {
@@ -79,7 +79,8 @@ func beginning(t *template.Template) (text string, open bool) {
 	return text[:len(text)-len(rest)+host], false
 }
 
-// checkOpen wants a template to say at least how data becomes a host.
+// checkOpen checks the beginning of a template whose host comes from data: it must have the
+// scheme, and must not have a user and password.
 func checkOpen(start string) error {
 	switch {
 	case !strings.HasPrefix(start, "https://") && !strings.HasPrefix(start, "http://"):
@@ -90,8 +91,8 @@ func checkOpen(start string) error {
 	return nil
 }
 
-// unknownField returns a field that no delivery has, "" where there is none.
-// Below "with" and "range" the dot is something else.
+// unknownField returns the first field in a template that does not exist, or "". It does not
+// look into the bodies of "with" and "range", where the dot is another value.
 func unknownField(node parse.Node) string {
 	switch n := node.(type) {
 	case *parse.ListNode:
@@ -130,31 +131,33 @@ func firstUnknown[N parse.Node](nodes []N) string {
 	return ""
 }
 
-// of returns where a delivery goes. An error is about the delivery, for good.
-func (d *destination) of(delivery *notification.Delivery) (place, error) {
+// of returns the endpoint of a delivery. Its errors are permanent.
+func (d *destination) of(delivery *notification.Delivery) (endpoint, error) {
 	if d.template == nil {
 		return d.fixed, nil
 	}
 	var b strings.Builder
 	if err := d.template.Execute(&b, newURLData(delivery)); err != nil {
-		return place{}, fmt.Errorf("url: %w", err)
+		return endpoint{}, fmt.Errorf("url: %w", err)
 	}
-	u, err := parseMadeURL(b.String())
+	u, err := parseGeneratedURL(b.String())
 	if err != nil {
-		return place{}, fmt.Errorf("url: what the template makes of this notification %w", err)
+		return endpoint{}, fmt.Errorf("url: the result of the template for this notification %w", err)
 	}
 	if d.open && u.User != nil {
-		return place{}, errors.New("url: what the template makes of this notification has a user in it")
+		return endpoint{}, errors.New("url: the result of the template for this notification contains a user")
 	}
 	if d.open {
-		return newPlace(d.method, u), nil
+		return newEndpoint(d.method, u), nil
 	}
 	u.User = nil
-	return place{u, d.fixed.target}, nil
+	return endpoint{u, d.fixed.target}, nil
 }
 
-// parseMadeURL also refuses what no person would write, but data can bring about.
-func parseMadeURL(raw string) (*url.URL, error) {
+// parseGeneratedURL is parseURL for the result of a template. It also refuses URLs that are
+// too long or have an empty part of the host or a dot segment in the path, since such a URL
+// comes from unexpected data.
+func parseGeneratedURL(raw string) (*url.URL, error) {
 	if len(raw) > maxURL {
 		return nil, fmt.Errorf("is %d bytes long, the limit is %d", len(raw), maxURL)
 	}
@@ -163,7 +166,7 @@ func parseMadeURL(raw string) (*url.URL, error) {
 		return nil, err
 	}
 	if host := u.Hostname(); strings.HasPrefix(host, ".") || strings.Contains(host, "..") {
-		return nil, fmt.Errorf("has the host %q, a part of which is empty", host)
+		return nil, fmt.Errorf("has the host %q, which has an empty part", host)
 	}
 	for segment := range strings.SplitSeq(u.Path, "/") {
 		if segment == "." || segment == ".." {
@@ -173,7 +176,7 @@ func parseMadeURL(raw string) (*url.URL, error) {
 	return u, nil
 }
 
-// urlData is what a template of a URL sees.
+// urlData is the data of a template.
 type urlData struct {
 	ID       urlValue
 	Type     urlValue
@@ -190,7 +193,7 @@ func newURLData(d *notification.Delivery) urlData {
 	return data
 }
 
-// Meta is for names that cannot stand behind a dot.
+// Meta returns metadata whose name cannot be written after a dot in a template.
 func (d urlData) Meta(name string) (urlValue, error) {
 	value, ok := d.Metadata[name]
 	if !ok {
@@ -199,9 +202,8 @@ func (d urlData) Meta(name string) (urlValue, error) {
 	return value, nil
 }
 
-// urlValue is a text that is compared as it is and printed so that it can be
-// only itself in any part of a URL: everything but RFC 3986's unreserved
-// characters is percent-encoded.
+// urlValue is a text that templates compare unchanged and print percent-encoded, except the
+// unreserved characters of RFC 3986. So it cannot change the structure of a URL.
 type urlValue string
 
 func (v urlValue) String() string {
@@ -218,11 +220,11 @@ func (v urlValue) String() string {
 
 const upperHexDigits = "0123456789ABCDEF"
 
-// parseURL accepts an absolute http or https URL. Its errors quote nothing but scheme
-// and host: the rest may be the password.
+// parseURL parses an absolute http or https URL. Its errors quote only scheme, host and port,
+// because the rest may contain a secret.
 func parseURL(raw string) (*url.URL, error) {
 	if raw == "" {
-		return nil, errors.New("is missing; give the address that takes the requests, such as https://partner.example/hooks")
+		return nil, errors.New("is missing; give the address for the requests, such as https://partner.example/hooks")
 	}
 	u, err := url.Parse(raw)
 	if escape := url.EscapeError(""); errors.As(err, &escape) {
@@ -231,7 +233,7 @@ func parseURL(raw string) (*url.URL, error) {
 	if err != nil {
 		return nil, errors.New("cannot be parsed; check host and port, and percent-encode special characters of user and password")
 	}
-	port, _ := strconv.Atoi(u.Port()) // "" is 0, Parse has checked the rest for digits
+	port, _ := strconv.Atoi(u.Port()) // 0 for ""; Parse has checked that the others are digits
 	switch {
 	case u.Scheme != "http" && u.Scheme != "https":
 		return nil, fmt.Errorf("scheme %q is not offered; start it with https:// or http://", u.Scheme)
@@ -242,7 +244,7 @@ func parseURL(raw string) (*url.URL, error) {
 	case port > 65535:
 		return nil, fmt.Errorf("port %d is above 65535", port)
 	case u.Fragment != "":
-		return nil, errors.New("the fragment behind # would not be sent; leave it out")
+		return nil, errors.New("the fragment after # would not be sent; leave it out")
 	}
 	return u, nil
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/waybill-go/waybill/sinks"
 )
 
-// hosted is a delivery to a host that its metadata names.
+// hosted returns a delivery whose metadata names the host.
 func hosted(host string) *notification.Delivery {
 	d := newDelivery()
 	d.Metadata["host"] = host
@@ -62,7 +62,7 @@ func TestATemplateWithAFixedHostIsAFixedDestination(t *testing.T) {
 	assert.Equal(t, sinks.ClassUnavailable, classOf(err), "%v", err)
 }
 
-func TestANotificationWithoutAURLIsDead(t *testing.T) {
+func TestANotificationWithoutAValidURLIsPermanentlyRefused(t *testing.T) {
 	for name, tt := range map[string]struct{ url, value, want string }{
 		"metadata is missing":    {"https://a.example/{{.Metadata.other}}", "x", "no entry for key"},
 		"metadata is missing, 2": {`https://a.example/{{.Meta "o-t"}}`, "x", `metadata "o-t" is missing`},
@@ -76,7 +76,7 @@ func TestANotificationWithoutAURLIsDead(t *testing.T) {
 		"a query in the host":    {"https://{{.Metadata.host}}.partner.example/", "evil.example?", "cannot be parsed"},
 		"an international host":  {"https://{{.Metadata.host}}/", "münchen.example", "xn--"},
 		"an empty host":          {"https://{{.Metadata.host}}/", "", "has no host"},
-		"an empty label":         {"https://{{.Metadata.host}}.partner.example/", "", "a part of which is empty"},
+		"an empty label":         {"https://{{.Metadata.host}}.partner.example/", "", "which has an empty part"},
 		"a port that is none":    {"https://a{{.Metadata.host}}.example:{{.Metadata.host}}/", "70000", "port 70000"},
 		"line ends":              {"https://{{.Metadata.host}}/", "a.example\r\nX: y", "cannot be parsed"},
 	} {
@@ -87,13 +87,13 @@ func TestANotificationWithoutAURLIsDead(t *testing.T) {
 	}
 }
 
-func TestTemplatesThatCannotWorkAreRefused(t *testing.T) {
+func TestInvalidTemplatesAreRefused(t *testing.T) {
 	for raw, want := range map[string]string{
 		"https://a.example/{{.Type":                        "the template cannot be parsed",
 		"https://a.example/{{frob .Type}}":                 `function "frob" not defined`,
-		"https://a.example/{{.Tenant}}":                    "the template wants .Tenant; there are .ID",
-		"https://a.example/{{if .Tenant}}x{{end}}":         "wants .Tenant",
-		"https://a.example/{{if .Type}}{{.Tenant}}{{end}}": "wants .Tenant",
+		"https://a.example/{{.Tenant}}":                    "the template uses .Tenant, which does not exist; there are .ID",
+		"https://a.example/{{if .Tenant}}x{{end}}":         "uses .Tenant",
+		"https://a.example/{{if .Type}}{{.Tenant}}{{end}}": "uses .Tenant",
 		"{{.Metadata.url}}":                                "does not begin with https:// or http://",
 		"{{.Metadata.scheme}}://a.example/":                "does not begin with https:// or http://",
 		"ftp://{{.Metadata.host}}/":                        "does not begin with https:// or http://",
@@ -106,8 +106,8 @@ func TestTemplatesThatCannotWorkAreRefused(t *testing.T) {
 	}
 }
 
-// Whatever a value is, it stays in its place.
-func FuzzAValueStaysInItsPartOfTheURL(f *testing.F) {
+// No value can change another part of the URL.
+func FuzzAValueDoesNotChangeTheStructureOfAURL(f *testing.F) {
 	for _, s := range append([]string{"..", "/../", "a/b", "?x", "#x", "@evil.example", "evil.example", "%2e%2e", "a&b=c", "[::1]"}, hostileTexts...) {
 		f.Add(s)
 	}
@@ -143,7 +143,7 @@ func FuzzATemplateNeverPanics(f *testing.F) {
 	f.Fuzz(func(t *testing.T, raw, value string) {
 		destination, _, err := newDestination("POST", raw)
 		if err != nil || strings.Contains(raw, "range") || strings.Contains(raw, "template") || strings.Contains(raw, "block") {
-			return // which can run for long, if the user wants them to
+			return // they can run for a long time, which is the user's choice
 		}
 		d := newDelivery()
 		d.ID, d.Key, d.Metadata = value, value, maps.Clone(notification.Metadata{"host": value})

@@ -11,12 +11,12 @@ import (
 	"github.com/waybill-go/waybill/sinks/internal/cloudevents"
 )
 
-// envelopeMember names the payload in an envelope, and before "_base64" one that
-// is not JSON.
+// envelopeMember is the name of the payload in an envelope. A payload that is not JSON has the
+// suffix "_base64".
 const envelopeMember = "payload"
 
-// appendEnvelope appends all of a notification as JSON. It is what a signature
-// must cover: whoever replays a request could change its headers.
+// appendEnvelope appends the whole notification as JSON, so that the signature covers it.
+// Headers are not signed: an attacker who replays a request could change them.
 func (s *Sink) appendEnvelope(b []byte, d *notification.Delivery) []byte {
 	b = append(b, `{"id":`...)
 	b = appendText(b, d.ID)
@@ -30,15 +30,15 @@ func (s *Sink) appendEnvelope(b []byte, d *notification.Delivery) []byte {
 		b = appendMember(b, "occurred_on", formatTime(d.OccurredOn))
 	}
 	if metadata := s.metadata.of(d.Metadata); len(metadata) > 0 {
-		text, _ := json.Marshal(metadata) // texts can always be written
+		text, _ := json.Marshal(metadata) // never fails for strings
 		b = append(append(b, `,"metadata":`...), text...)
 	}
 	b = appendPayload(b, envelopeMember, cloudevents.ContentType(d.Metadata, isPlain), d.Payload)
 	return append(b, '}')
 }
 
-// appendPayload appends a payload as a member of an object. One that is JSON stands
-// there byte for byte, any other one in base64; one without a byte not at all.
+// appendPayload appends a payload as a member of an object: JSON byte for byte, any other
+// payload as base64, and an empty one not at all.
 func appendPayload(b []byte, name, media string, payload []byte) []byte {
 	if len(payload) == 0 {
 		return b
@@ -57,6 +57,6 @@ func appendMember(b []byte, name, value string) []byte {
 }
 
 func appendText(b []byte, value string) []byte {
-	text, _ := json.Marshal(value) // a text can always be written
+	text, _ := json.Marshal(value) // never fails for a string
 	return append(b, text...)
 }

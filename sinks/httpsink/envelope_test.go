@@ -44,14 +44,14 @@ func TestTheFormatOfSignedRequestsIsTheEnvelope(t *testing.T) {
 	}
 }
 
-// The defaults are set before the secret is read, and once more after that.
+// The defaults are set before the secret is decoded, and again afterwards.
 func TestTheFormatFollowsTheSecretOfYAML(t *testing.T) {
 	built, err := build(t, `{url: "https://partner.example", secret: "`+vectorSecret+`"}`)
 	require.NoError(t, err)
 	assert.Equal(t, FormatEnvelope, built.(*Sink).format)
 }
 
-func TestAnEnvelopeLeavesOutWhatThereIsNot(t *testing.T) {
+func TestAnEnvelopeLeavesOutEmptyFields(t *testing.T) {
 	r := newReceiver(t)
 	_, err := r.sink(t, Config{Format: FormatEnvelope}).Deliver(t.Context(), &notification.Delivery{
 		Envelope: &notification.Envelope{ID: "1", Type: "t", Version: 1}, Attempt: 1,
@@ -60,12 +60,12 @@ func TestAnEnvelopeLeavesOutWhatThereIsNot(t *testing.T) {
 	assert.Equal(t, `{"id":"1","type":"t","version":1}`, r.only(t).Body)
 }
 
-func TestAPayloadThatIsNoJSONIsInBase64(t *testing.T) {
+func TestInAnEnvelopeAPayloadThatIsNotJSONIsBase64(t *testing.T) {
 	for name, tt := range map[string]struct{ contentType, payload, member string }{
 		"JSON null":           {"application/json", `null`, `"payload":null`},
 		"JSON by its suffix":  {"application/problem+json", ` {} `, `"payload":{}`},
 		"broken JSON":         {"application/json", `{"a":`, `"payload_base64":"eyJhIjo="`},
-		"JSON that is no UTF": {"application/json", "\"\xff\"", `"payload_base64":"Iv8i"`},
+		"not UTF-8":           {"application/json", "\"\xff\"", `"payload_base64":"Iv8i"`},
 		"more than one value": {"application/json", `{},"type":"x"`, `"payload_base64":`},
 		"Protobuf":            {"application/x-protobuf", "\x08\x01\xff", `"payload_base64":"CAH/"`},
 		"text":                {"text/plain", "1", `"payload_base64":"MQ=="`},

@@ -9,26 +9,27 @@ import (
 
 // Errors of a [Receiver] about a request.
 var (
-	// ErrSignature is about one that none of the receiver's secrets has signed lately.
+	// ErrSignature means that none of the receiver's secrets has signed the request within
+	// the last five minutes.
 	ErrSignature = errors.New("request is not signed by the sender")
-	// ErrEnvelope is about one that is signed and holds no notification in the
-	// format that the receiver expects.
+	// ErrEnvelope means that the request is signed but does not contain a notification in
+	// the expected format.
 	ErrEnvelope = errors.New("request holds no notification")
 )
 
-// ResponseError is a response that did not take the delivery.
+// ResponseError is a response with a status other than 2xx.
 type ResponseError struct {
 	// Target is the method with the scheme and host of the URL, such as
-	// "POST https://partner.example". Path and query are left out: with many
-	// receivers they are the password.
+	// "POST https://partner.example". Path and query are left out, because for many
+	// receivers they are a secret.
 	Target string
-	// Status is the response's code.
+	// Status is the status code.
 	Status int
-	// Location is where a redirect points to, "" for every other response.
+	// Location is the target of a redirect; "" for other responses.
 	Location string
-	// Body is the start of the response's body: valid UTF-8 without control
-	// characters, at most max_response_bytes long, the sink's own credentials, and
-	// the URL's path and query, replaced by "***". It may be empty.
+	// Body is the beginning of the response's body, at most max_response_bytes long. It is
+	// one line of valid UTF-8. The sink's credentials and the URL's path and query are
+	// replaced by "***". It may be empty.
 	Body string
 }
 
@@ -42,7 +43,7 @@ func (e *ResponseError) Error() string {
 		if e.Location != "" {
 			b.WriteString(" to " + e.Location)
 		}
-		b.WriteString("; redirects are not followed, set url to the place itself")
+		b.WriteString("; redirects are not followed, set url to the final address")
 	}
 	if e.Body != "" {
 		b.WriteString(": " + e.Body)
@@ -50,9 +51,8 @@ func (e *ResponseError) Error() string {
 	return b.String()
 }
 
-// connectError is whatever went wrong before a connection stood: name
-// resolution, TCP, TLS, the proxy. The dialer makes it, so its type alone tells
-// that the destination was never reached.
+// connectError is an error before a connection was made: of name resolution, TCP, TLS or the
+// proxy. So the destination was not reached.
 type connectError struct{ err error }
 
 func (e *connectError) Error() string { return e.err.Error() }

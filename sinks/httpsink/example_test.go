@@ -17,8 +17,8 @@ import (
 	"github.com/waybill-go/waybill/sinks/httpsink"
 )
 
-// A partner takes signed notifications at a URL and verifies them. The engine makes the
-// delivery; here it is made by hand.
+// A partner receives signed notifications at a URL and verifies them. Normally the engine calls
+// Deliver.
 func Example() {
 	const secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 	partner := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -56,7 +56,7 @@ func Example() {
 	// receipt: http 202 <nil>
 }
 
-// Another program takes the notifications in functions of its own, with types of its own.
+// Another program receives the notifications with its own functions and types.
 func ExampleReceive() {
 	const secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 	type OrderPlaced struct {
@@ -99,7 +99,7 @@ func ExampleReceive() {
 	// failed: true for good: true
 }
 
-// Each receiver gets a secret of its own, derived from one that none of them gets.
+// Each receiver gets a different secret, which is derived from a master secret.
 func ExampleDeriveSecret() {
 	const master = "YWJjZGFiY2RhYmNkYWJjZGFiY2RhYmNkYWJjZGFiY2Q=" // openssl rand -base64 32
 	for _, receiver := range []string{"https://one.example/hooks", "https://two.example:8443/"} {
@@ -111,8 +111,7 @@ func ExampleDeriveSecret() {
 	// https://two.example:8443/ whsec_OhnWfRXN3rnZnzcGyK42vzC9kB1XVsQZ+WM1e8HBQ7s= <nil>
 }
 
-// A program offers the kind; its users configure it. All their mistakes come
-// back at once.
+// Build returns all mistakes of a configuration at once.
 func ExampleKind() {
 	_, err := httpsink.Kind().Build(sinks.Instance{Name: "partner"}, func(config any) error {
 		return yaml.Unmarshal([]byte("{url: partner.example/hooks, method: GET}"), config)
@@ -123,8 +122,8 @@ func ExampleKind() {
 	// url: scheme "" is not offered; start it with https:// or http://
 }
 
-// Many notifications become one request, as a JSON array of CloudEvents. The
-// engine makes the batches, of any size up to the configured one.
+// One request has many notifications, as a JSON array of CloudEvents. Normally the engine makes
+// the batches, up to the configured size.
 func ExampleSink_DeliverBatch() {
 	partner := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
@@ -160,8 +159,7 @@ func ExampleSink_DeliverBatch() {
 	// receipt: http 200 7f3a <nil>
 }
 
-// Where data says which host gets a request, it cannot lead into the network
-// that Waybill itself is in.
+// If data names the host of a request, the guard refuses private networks.
 func ExampleConfig_template() {
 	sink, err := httpsink.New(sinks.Instance{Name: "tenants"}, httpsink.Config{
 		URL: `http://{{.Metadata.host}}/hooks/{{.Type}}?order={{.Key}}`,

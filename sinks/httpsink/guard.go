@@ -10,28 +10,27 @@ import (
 	"time"
 )
 
-// guard refuses connections into private networks, so that an address that
-// comes from data cannot make Waybill talk to what only Waybill can reach. It
-// sees the address that is dialled, after the name was resolved: a name that
-// changes between a check and its use changes nothing.
+// guard refuses connections to private networks, so that a host that comes from data cannot
+// make Waybill connect to servers that only Waybill can reach. It checks the address that is
+// dialled, after the name was resolved, so a name cannot change between the check and its use.
 type guard struct{ allowed []netip.Prefix }
 
-// guardError is a connection that a guard refused.
+// guardError means that a guard refused a connection.
 type guardError struct {
 	address netip.Addr
 	reason  string
 }
 
 func (e *guardError) Error() string {
-	return fmt.Sprintf("%s is %s, where the guard lets nothing through; guard.allow makes exceptions", e.address, e.reason)
+	return fmt.Sprintf("%s is %s, which the guard refuses; guard.allow makes exceptions", e.address, e.reason)
 }
 
-// control has the form of net.Dialer.ControlContext, which runs for each
-// resolved address before it is connected to.
+// control is a net.Dialer.ControlContext, which is called for each resolved address before the
+// connection is made.
 func (g *guard) control(_ context.Context, _, address string, _ syscall.RawConn) error {
 	to, err := netip.ParseAddrPort(address)
 	if err != nil {
-		return fmt.Errorf("address %q: %w", address, err) // the resolver's is one
+		return fmt.Errorf("address %q: %w", address, err) // does not happen for resolved addresses
 	}
 	return g.check(to.Addr())
 }
@@ -39,8 +38,8 @@ func (g *guard) control(_ context.Context, _, address string, _ syscall.RawConn)
 // dialFunc opens a TCP connection.
 type dialFunc = func(ctx context.Context, network, address string) (net.Conn, error)
 
-// newTCP returns how TCP connections are opened: by the program's function if it gives one,
-// through the guard if there is one.
+// newTCP returns the function that opens TCP connections. It uses the program's function and
+// the guard, if they are not nil.
 func newTCP(own dialFunc, g *guard) dialFunc {
 	switch {
 	case own != nil && g != nil:
@@ -53,9 +52,9 @@ func newTCP(own dialFunc, g *guard) dialFunc {
 	return new(net.Dialer).DialContext
 }
 
-// through has dial connect to addresses that the guard lets through, and never to a name,
-// which dial could resolve to something else. The addresses of a name are tried in their
-// order, each for its share of the time that is left.
+// through returns a function that resolves names, and calls dial for addresses that the guard
+// allows. It never passes a name to dial, which could resolve it differently. It tries the
+// addresses of a name in order, each for its share of the remaining time.
 func (g *guard) through(dial dialFunc) dialFunc {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		host, port, err := net.SplitHostPort(address)
@@ -78,7 +77,8 @@ func (g *guard) through(dial dialFunc) dialFunc {
 	}
 }
 
-// try connects to one address, the first of as many as are left.
+// try connects to one address. left is the number of addresses that are left, including this
+// one.
 func (g *guard) try(ctx context.Context, dial dialFunc, network string, to netip.Addr, port string, left int) (net.Conn, error) {
 	if err := g.check(to); err != nil {
 		return nil, err
@@ -104,19 +104,19 @@ func (g *guard) check(address netip.Addr) error {
 			}
 		}
 	}
-	// The form inside counts: behind a translation it is where packets go.
+	// An embedded address counts, because that is where packets go after translation.
 	if reason := private(forms[len(forms)-1]); reason != "" {
 		return &guardError{address, reason}
 	}
 	return nil
 }
 
-// nat64 translates to IPv4 (RFC 6052). Names that have IPv4 addresses only
-// resolve to it in networks without IPv4.
+// nat64 is the prefix of IPv4 addresses that are translated (RFC 6052). In networks without
+// IPv4, names that have only IPv4 addresses resolve to it.
 var nat64 = netip.MustParsePrefix("64:ff9b::/96")
 
-// embedded returns the IPv4 address of an IPv6 address that only carries one:
-// mapped, or translated by NAT64.
+// embedded returns the IPv4 address in an IPv6 address: a mapped one, or one that is translated
+// by NAT64.
 func embedded(address netip.Addr) (netip.Addr, bool) {
 	switch {
 	case address.Is4In6():
@@ -128,15 +128,15 @@ func embedded(address netip.Addr) (netip.Addr, bool) {
 	return netip.Addr{}, false
 }
 
-// network is a range that no public server has.
+// network is a range without public servers.
 type network struct {
 	prefix netip.Prefix
 	reason string
 }
 
-// From IANA's registries of special-purpose addresses, and the one address of a
-// cloud's metadata service that looks public. The other ones are link-local
-// (169.254.169.254), shared (100.100.100.200) or unique local (fd00:ec2::254).
+// networks are from IANA's registries of special-purpose addresses, plus the one address of a
+// cloud's metadata service that looks public. The addresses of other such services are
+// link-local (169.254.169.254), shared (100.100.100.200) or unique local (fd00:ec2::254).
 var networks = []network{
 	{netip.MustParsePrefix("0.0.0.0/8"), "this host"},
 	{netip.MustParsePrefix("10.0.0.0/8"), "a private network"},
@@ -152,9 +152,9 @@ var networks = []network{
 	{netip.MustParsePrefix("198.18.0.0/15"), "a network for benchmarks"},
 	{netip.MustParsePrefix("198.51.100.0/24"), "a network for documentation"},
 	{netip.MustParsePrefix("203.0.113.0/24"), "a network for documentation"},
-	{netip.MustParsePrefix("224.0.0.0/3"), "multicast or reserved"}, // to the broadcast address
+	{netip.MustParsePrefix("224.0.0.0/3"), "multicast or reserved"}, // includes the broadcast address
 	{netip.MustParsePrefix("::/127"), "this host"},
-	{netip.MustParsePrefix("2001::/23"), "a protocol's own network"}, // Teredo among them
+	{netip.MustParsePrefix("2001::/23"), "a protocol's own network"}, // includes Teredo
 	{netip.MustParsePrefix("2001:db8::/32"), "a network for documentation"},
 	{netip.MustParsePrefix("2002::/16"), "a relay"}, // 6to4: carries any IPv4 address
 	{netip.MustParsePrefix("3fff::/20"), "a network for documentation"},
@@ -162,10 +162,10 @@ var networks = []network{
 	{netip.MustParsePrefix("fe80::/10"), "a link-local network"},
 }
 
-// global is all of IPv6 that is given to public networks (RFC 4291).
+// global has all IPv6 addresses of public networks (RFC 4291).
 var global = netip.MustParsePrefix("2000::/3")
 
-// private returns why an address is not a public server's, "" if it may be.
+// private returns why an address cannot be a public server's, or "" if it can.
 func private(address netip.Addr) string {
 	for _, n := range networks {
 		if n.prefix.Contains(address) {

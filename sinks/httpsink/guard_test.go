@@ -14,7 +14,7 @@ import (
 	"github.com/waybill-go/waybill/sinks"
 )
 
-func TestTheGuardKnowsPublicAddressesFromOthers(t *testing.T) {
+func TestTheGuardAllowsOnlyPublicAddresses(t *testing.T) {
 	for _, public := range []string{
 		"1.1.1.1", "8.8.8.8", "93.184.216.34", "100.63.255.255", "100.128.0.1", "172.15.0.1", "172.32.0.1", "223.255.255.255",
 		"2606:4700::1111", "2a00:1450::1", "::ffff:8.8.8.8", "64:ff9b::808:808",
@@ -34,7 +34,7 @@ func TestTheGuardKnowsPublicAddressesFromOthers(t *testing.T) {
 	}
 }
 
-func TestTheGuardsExceptionsHoldForEveryForm(t *testing.T) {
+func TestTheGuardsExceptionsApplyToEveryFormOfAnAddress(t *testing.T) {
 	g := &guard{allowed: []netip.Prefix{netip.MustParsePrefix("10.1.0.0/16"), netip.MustParsePrefix("fd00:1::/32")}}
 	for address, allowed := range map[string]bool{
 		"10.1.2.3": true, "::ffff:10.1.2.3": true, "64:ff9b::10.1.2.3": true, "fd00:1::1": true,
@@ -62,8 +62,8 @@ func FuzzEveryFormOfAnAddressIsRefusedAlike(f *testing.F) {
 	})
 }
 
-// localhost is a name: what counts is the address that it resolves to.
-func TestAHostFromDataMayNotLeadIntoPrivateNetworks(t *testing.T) {
+// localhost is a name; the address to which it resolves counts.
+func TestAHostFromDataMayNotBeInAPrivateNetwork(t *testing.T) {
 	r := newReceiver(t)
 	_, port, err := net.SplitHostPort(r.Listener.Addr().String())
 	require.NoError(t, err)
@@ -71,12 +71,12 @@ func TestAHostFromDataMayNotLeadIntoPrivateNetworks(t *testing.T) {
 	for _, host := range []string{"localhost", "127.0.0.1"} {
 		_, err := sink.Deliver(t.Context(), hosted(host))
 		assert.Equal(t, sinks.ClassPermanent, classOf(err), "%s: %v", host, err)
-		assert.ErrorContains(t, err, "where the guard lets nothing through; guard.allow makes exceptions")
+		assert.ErrorContains(t, err, "which the guard refuses; guard.allow makes exceptions")
 	}
 	assert.Zero(t, r.connections.Load(), "nothing was connected to")
 }
 
-func TestTheGuardCanBeSet(t *testing.T) {
+func TestTheModesOfTheGuard(t *testing.T) {
 	r := newReceiver(t)
 	_, port, err := net.SplitHostPort(r.Listener.Addr().String())
 	require.NoError(t, err)
@@ -101,13 +101,12 @@ func TestTheGuardCanBeSet(t *testing.T) {
 			continue
 		}
 		assert.Equal(t, tt.want, classOf(err), "%s: %v", name, err)
-		assert.ErrorContains(t, err, "127.0.0.1 is this host, where the guard lets nothing through; guard.allow makes exceptions", name)
+		assert.ErrorContains(t, err, "127.0.0.1 is this host, which the guard refuses; guard.allow makes exceptions", name)
 	}
 }
 
-// Where a host comes from data, one that is down or asks to wait is not the
-// whole sink's trouble.
-func TestOneHostOfManyIsADestinationOfItsOwn(t *testing.T) {
+// If hosts come from data, a host that is down or throttles affects only deliveries to it.
+func TestEachHostFromDataIsADestination(t *testing.T) {
 	r := newReceiver(t, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Retry-After", "60")
 		w.WriteHeader(429)
@@ -124,7 +123,7 @@ func TestOneHostOfManyIsADestinationOfItsOwn(t *testing.T) {
 		"not resolvable": {"http://{{.Metadata.host}}.invalid", sinks.ClassUnavailable},
 	} {
 		sink := newSink(t, Config{URL: c.url, Guard: off})
-		require.NoError(t, sink.CheckHealth(t.Context()), "there is nothing to check")
+		require.NoError(t, sink.CheckHealth(t.Context()), "without a fixed host it checks nothing")
 		_, err := sink.Deliver(t.Context(), hosted("127.0.0.1"))
 		assert.Equal(t, c.class, classOf(err), "%s: %v", name, err)
 		assert.Equal(t, strings.Replace(strings.TrimSuffix(c.url, "/"), "{{.Metadata.host}}", "127.0.0.1", 1), sink.Destination(hosted("127.0.0.1")))
@@ -132,5 +131,5 @@ func TestOneHostOfManyIsADestinationOfItsOwn(t *testing.T) {
 	}
 
 	fixed := newSink(t, Config{URL: "http://partner.example/{{.Metadata.host}}"})
-	require.Empty(t, fixed.Destination(hosted("127.0.0.1")), "the host is the sink's")
+	require.Empty(t, fixed.Destination(hosted("127.0.0.1")), "the host is fixed")
 }

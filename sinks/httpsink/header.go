@@ -10,12 +10,11 @@ import (
 	"github.com/waybill-go/waybill/framework/notification"
 )
 
-// Headers of a request. Names are case-insensitive, as always in HTTP.
+// Headers of a request. Their names are case-insensitive, as always in HTTP.
 //
-// Values that come from a notification may hold any text, a header may not:
-// every byte outside printable ASCII, "%" itself and spaces at either end are
-// percent-encoded, so that [net/url.PathUnescape] gives the text back. Plain
-// ids, types and keys look the same before and after.
+// Values from a notification can be any text, but headers cannot. So bytes outside printable
+// ASCII, "%", and spaces at either end are percent-encoded. [net/url.PathUnescape] decodes
+// them. Ordinary ids, types and keys are unchanged.
 const (
 	HeaderID         = "Waybill-Id"          // the notification's id, the same on every attempt
 	HeaderType       = "Waybill-Type"        // its registered name
@@ -24,27 +23,26 @@ const (
 	HeaderOccurredOn = "Waybill-Occurred-On" // RFC 3339 in UTC, to the microsecond
 	HeaderAttempt    = "Waybill-Attempt"     // from 1
 
-	// HeaderIdempotencyKey carries the id once more, for receivers that know
-	// this customary name. With a batch it is the batch's.
+	// HeaderIdempotencyKey is the id again, under a customary name. For a batch, it is the
+	// id of the batch.
 	HeaderIdempotencyKey = "Idempotency-Key"
 
-	// HeaderMetaPrefix stands before the name of metadata that the configuration
-	// lists. In the name everything but letters, digits, ".", "-" and "_" is percent-encoded;
-	// its case is lost on the way. Some servers drop names with "_" unless told
-	// otherwise (nginx: underscores_in_headers).
+	// HeaderMetaPrefix and a name form the header of metadata that the configuration lists.
+	// Characters of the name except letters, digits, ".", "-" and "_" are percent-encoded.
+	// Its case is lost. Some servers drop names with "_" unless they are configured to
+	// accept them (nginx: underscores_in_headers).
 	HeaderMetaPrefix = "Waybill-Meta-"
 )
 
 // Headers of a signed request, from Standard Webhooks 1.0.0.
 const (
-	HeaderWebhookID        = "Webhook-Id"        // as Idempotency-Key, "." percent-encoded too: it parts the signed fields
+	HeaderWebhookID        = "Webhook-Id"        // like Idempotency-Key, with "." percent-encoded, since it separates the signed fields
 	HeaderWebhookTimestamp = "Webhook-Timestamp" // of the attempt, in Unix seconds
 	HeaderWebhookSignature = "Webhook-Signature" // for each secret, over "id.timestamp.body": "v1," and HMAC-SHA256, or "v1a," and ed25519, in base64
 )
 
-// Metadata with a header of its own, which it fills as it stands as long as it
-// is printable ASCII: Content-Type (application/json where the metadata has
-// none) and W3C Trace Context.
+// Metadata with standard headers: Content-Type (application/json if the metadata has none) and
+// W3C Trace Context. Their values are not encoded if they are printable ASCII.
 const (
 	headerContentType = "Content-Type"
 	headerTraceparent = "Traceparent"
@@ -53,7 +51,7 @@ const (
 	defaultContentType = "application/json"
 )
 
-// userAgent names Waybill and its version, unless the configuration does.
+// userAgent is the default of the header User-Agent.
 var userAgent = "waybill/" + version()
 
 // header returns the headers of one attempt in the format json.
@@ -73,16 +71,15 @@ func (s *Sink) header(d *notification.Delivery) headerWriter {
 	return w
 }
 
-// newHeader begins with what all requests have in common; size is how many
-// headers will come on top.
+// newHeader makes the headers that all requests have; size is the number of further headers.
 func (s *Sink) newHeader(size int) headerWriter {
 	size += 3 // User-Agent, Idempotency-Key, and Content-Type
 	if s.signer.signs() {
 		size += 3
 	}
-	h := make(http.Header, size+len(s.headers)) // a map grown too large costs more than all values
+	h := make(http.Header, size+len(s.headers)) // growing the map would cost more than all values
 	for name, values := range s.headers {
-		h[name] = values // shared: they are never written to
+		h[name] = values // shared, because they are never changed
 	}
 	w := headerWriter{h, make([]string, 0, size)}
 	if _, configured := h["User-Agent"]; !configured {
@@ -91,9 +88,8 @@ func (s *Sink) newHeader(size int) headerWriter {
 	return w
 }
 
-// finish makes a message of headers and body. It adds what tells a receiver that
-// a request came before, and who sent it.
-func (s *Sink) finish(w headerWriter, to place, id string, body []byte) message {
+// finish makes a message of headers and body. It adds the idempotency key and the signatures.
+func (s *Sink) finish(w headerWriter, to endpoint, id string, body []byte) message {
 	w.set(HeaderIdempotencyKey, id)
 	if s.signer.signs() {
 		s.signer.sign(&w, to.url, id, s.now(), body)
@@ -101,7 +97,7 @@ func (s *Sink) finish(w headerWriter, to place, id string, body []byte) message 
 	return message{w.header, body}
 }
 
-// headerWriter fills a header whose values all lie in one allocation.
+// headerWriter sets headers whose values share one allocation.
 type headerWriter struct {
 	header http.Header
 	values []string
@@ -113,7 +109,7 @@ func (w *headerWriter) set(name, value string) {
 	w.header[name] = w.values[n : n+1 : n+1]
 }
 
-// setMetadata sets what is selected of m.
+// setMetadata sets the headers of the selected metadata.
 func (w *headerWriter) setMetadata(m notification.Metadata, selected selection) {
 	if m.Get(notification.MetadataContentType) == "" {
 		w.set(headerContentType, defaultContentType)
@@ -130,7 +126,7 @@ func (w *headerWriter) setMetadata(m notification.Metadata, selected selection) 
 		case notification.MetadataTracestate:
 			w.setPlain(headerTracestate, value)
 		default:
-			// Two names that differ in case only share a header: both stay.
+			// Names that differ only in case share a header, which has both values.
 			h := metaHeader(name)
 			if _, taken := w.header[h]; taken {
 				w.header[h] = append(w.header[h], encodeValue(value))
@@ -141,8 +137,8 @@ func (w *headerWriter) setMetadata(m notification.Metadata, selected selection) 
 	}
 }
 
-// setPlain sets what has a syntax of its own and must not be encoded, unless it
-// could not be sent otherwise.
+// setPlain sets a header with a standard syntax. It encodes the value only if it could not be
+// sent otherwise, and does nothing if the value is empty.
 func (w *headerWriter) setPlain(name, value string) {
 	switch {
 	case value == "":
@@ -153,15 +149,15 @@ func (w *headerWriter) setPlain(name, value string) {
 	}
 }
 
-// formatTime is RFC 3339 with the microseconds that a store keeps.
+// formatTime formats a time as RFC 3339 in UTC with microseconds, which stores keep.
 func formatTime(t time.Time) string {
 	return t.UTC().Truncate(time.Microsecond).Format(time.RFC3339Nano)
 }
 
 const hexDigits = "0123456789abcdef"
 
-// encodeValue makes any text a header value: printable ASCII that neither
-// starts nor ends with a space. url.PathUnescape undoes it.
+// encodeValue encodes a text as a header value, which is printable ASCII without a space at
+// either end. url.PathUnescape decodes it.
 func encodeValue(s string) string {
 	if isPlain(s) && strings.IndexByte(s, '%') < 0 {
 		return s
@@ -179,8 +175,7 @@ func encodeValue(s string) string {
 	return string(b)
 }
 
-// metaHeader makes the header name of a metadata, in the canonical case of
-// http.CanonicalHeaderKey.
+// metaHeader returns the header name of metadata, in the case of http.CanonicalHeaderKey.
 func metaHeader(name string) string {
 	b := make([]byte, 0, len(HeaderMetaPrefix)+len(name)+16)
 	b = append(b, HeaderMetaPrefix...)
@@ -203,7 +198,7 @@ func metaHeader(name string) string {
 	return string(b)
 }
 
-// isPlain reports whether s can be a header value as it stands.
+// isPlain reports whether s can be a header value without encoding.
 func isPlain(s string) bool {
 	if s == "" {
 		return true
@@ -230,7 +225,7 @@ func isAlphanumeric(c byte) bool {
 	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9'
 }
 
-// version is that of the Waybill module in the running program.
+// version returns the version of the Waybill module in the running program, or "devel".
 func version() string {
 	const module = "github.com/waybill-go/waybill"
 	info, ok := debug.ReadBuildInfo()

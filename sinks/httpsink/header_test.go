@@ -43,7 +43,7 @@ func FuzzAMetadataNameIsSafeAndCanBeReadBack(f *testing.F) {
 	})
 }
 
-// asciiLower leaves bytes above 0x7f alone, as HTTP does.
+// asciiLower changes only ASCII letters, as HTTP does.
 func asciiLower(s string) string {
 	b := []byte(s)
 	for i, c := range b {
@@ -88,7 +88,7 @@ func TestHostileTextReachesTheReceiverAsData(t *testing.T) {
 	assert.Len(t, r.all(), len(hostileTexts))
 }
 
-func TestMetadataNamesThatDifferInCaseOnlyBothArrive(t *testing.T) {
+func TestMetadataNamesThatDifferOnlyInCaseBothArrive(t *testing.T) {
 	r := newReceiver(t)
 	d := newDelivery()
 	d.Metadata["tenant"], d.Metadata["Tenant"] = "a", "b"

@@ -6,7 +6,7 @@ import (
 	"github.com/waybill-go/waybill/sinks/sinktest"
 )
 
-func TestTheConfigurationKeepsItsPromises(t *testing.T) {
+func TestTheKindPassesItsConformanceSuite(t *testing.T) {
 	sinktest.RunKind(t, Kind(), Config{URL: "https://partner.example"})
 	sinktest.RunKind(t, Kind(), Config{URL: "https://partner.example", Secret: "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"})
 	sinktest.RunKind(t, Kind(), Config{URL: "https://partner.example", Format: FormatBatch, CloudEvents: CloudEvents{Source: "/shop"}})

@@ -11,23 +11,23 @@ import (
 	"strings"
 )
 
-// minMasterLength is in bytes: as much as what is derived from it.
+// minMasterLength is the least length of a master secret in bytes: that of the derived secrets.
 const minMasterLength = 32
 
-// masterInfo keeps derived secrets apart from whatever else is derived from the
-// same master secret. The origin of the URL follows it.
+// masterInfo distinguishes signing secrets from other keys that may be derived from the same
+// master secret. The origin of the URL follows it.
 const masterInfo = "waybill webhook secret v1 "
 
-// DeriveSecret returns the secret with which a receiver verifies requests that a
-// sink with that master secret signs. It is for that receiver only. Of the URL
-// scheme, host and port count; a path or a query change nothing.
+// DeriveSecret returns the secret with which a receiver verifies the requests of a sink with
+// this master secret. Give it to that receiver only. It depends on the URL's scheme, host and
+// port, but not on path and query.
 //
 // The secret is "whsec_" and the base64 of 32 bytes: HKDF-SHA256 (RFC 5869) of the
 // decoded master secret, without a salt, the info "waybill webhook secret v1 "
 // followed by the URL's origin (RFC 6454), such as "https://partner.example" or
 // "https://partner.example:8443": in lower case, without the scheme's default port.
 //
-// An error names what is wrong with either, and repeats no secret.
+// The error joins the mistakes of both arguments, and does not quote a secret.
 func DeriveSecret(masterSecret, rawURL string) (string, error) {
 	m, errMaster := parseMaster(masterSecret)
 	if errMaster != nil {
@@ -43,13 +43,13 @@ func DeriveSecret(masterSecret, rawURL string) (string, error) {
 	return secretPrefix + base64.StdEncoding.EncodeToString(m.derive(u)), nil
 }
 
-// master makes the secrets of receivers.
+// master is a decoded master secret.
 type master []byte
 
 func parseMaster(secret string) (master, error) {
 	for _, prefix := range []string{secretPrefix, privateKeyPrefix, publicKeyPrefix} {
 		if strings.HasPrefix(secret, prefix) {
-			return nil, fmt.Errorf("is what one receiver gets, by its prefix %s; make a new one, for no receiver, with: openssl rand -base64 32", prefix)
+			return nil, fmt.Errorf("has the prefix %s, so it is the secret of one receiver; make a new one, which no receiver gets, with: openssl rand -base64 32", prefix)
 		}
 	}
 	raw, err := base64.StdEncoding.DecodeString(secret)
@@ -66,12 +66,12 @@ func parseMaster(secret string) (master, error) {
 func (m master) derive(to *url.URL) []byte {
 	secret, err := hkdf.Key(sha256.New, m, nil, masterInfo+originOf(to), sha256.Size)
 	if err != nil {
-		panic(err) // only of a length that HKDF cannot make, or a key that is too short
+		panic(err) // only for a length or a key that HKDF does not support
 	}
 	return secret
 }
 
-// originOf is scheme, host and port as RFC 6454, section 6.1, writes them.
+// originOf returns scheme, host and port in the form of RFC 6454, section 6.1.
 func originOf(u *url.URL) string {
 	host, defaultPort := strings.ToLower(u.Hostname()), 443
 	if u.Scheme == "http" {

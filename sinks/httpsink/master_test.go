@@ -16,7 +16,7 @@ import (
 	"github.com/waybill-go/waybill/sinks"
 )
 
-// The secret is openssl's: openssl kdf -keylen 32 -kdfopt digest:SHA256 -kdfopt key:…
+// The secret was made with openssl: openssl kdf -keylen 32 -kdfopt digest:SHA256 -kdfopt key:…
 // -kdfopt "info:waybill webhook secret v1 https://partner.example" -binary HKDF | base64
 const (
 	masterKey     = "abcdabcdabcdabcdabcdabcdabcdabcd"
@@ -25,7 +25,7 @@ const (
 
 var masterSecret = base64.StdEncoding.EncodeToString([]byte(masterKey))
 
-// independentSecret is RFC 5869 by its text, for one block.
+// independentSecret implements RFC 5869 for one block, from its text.
 func independentSecret(master, origin string) string {
 	mac := func(key, content []byte) []byte {
 		h := hmac.New(sha256.New, key)
@@ -37,7 +37,7 @@ func independentSecret(master, origin string) string {
 	return "whsec_" + base64.StdEncoding.EncodeToString(mac(extracted, []byte("waybill webhook secret v1 "+origin+"\x01")))
 }
 
-func TestADerivedSecretIsThatOfOpenSSL(t *testing.T) {
+func TestADerivedSecretIsTheSameAsInOpenSSL(t *testing.T) {
 	got, err := DeriveSecret(masterSecret, "https://partner.example")
 	require.NoError(t, err)
 	assert.Equal(t, derivedSecret, got)
@@ -64,14 +64,14 @@ func TestASecretIsDerivedFromSchemeHostAndPort(t *testing.T) {
 	}
 }
 
-func TestWhatNoSecretCanBeDerivedFromIsRefused(t *testing.T) {
+func TestInvalidMasterSecretsAndURLsAreRefused(t *testing.T) {
 	for want, c := range map[string]struct{ master, url string }{
-		`master secret: is what one receiver gets`:                 {vectorSecret, "https://a.example"},
-		`master secret: is not base64`:                             {"p@ss", "https://a.example"},
-		`master secret: is 31 bytes long once decoded`:             {base64.StdEncoding.EncodeToString(make([]byte, 31)), "https://a.example"},
-		`url: scheme "" is not offered`:                            {masterSecret, "a.example"},
-		`url: cannot be parsed`:                                    {masterSecret, "https://{{.Metadata.host}}/"},
-		`url: is missing; give the address that takes the request`: {masterSecret, ""},
+		`master secret: has the prefix whsec_`:               {vectorSecret, "https://a.example"},
+		`master secret: is not base64`:                       {"p@ss", "https://a.example"},
+		`master secret: is 31 bytes long once decoded`:       {base64.StdEncoding.EncodeToString(make([]byte, 31)), "https://a.example"},
+		`url: scheme "" is not offered`:                      {masterSecret, "a.example"},
+		`url: cannot be parsed`:                              {masterSecret, "https://{{.Metadata.host}}/"},
+		`url: is missing; give the address for the requests`: {masterSecret, ""},
 	} {
 		_, err := DeriveSecret(c.master, c.url)
 		require.ErrorContains(t, err, want)
@@ -79,7 +79,7 @@ func TestWhatNoSecretCanBeDerivedFromIsRefused(t *testing.T) {
 	}
 }
 
-// A receiver knows its secret. If all have the same, each can forge to the others.
+// With a shared secret, each receiver could forge requests to the others.
 func TestReceiversDoNotShareASecret(t *testing.T) {
 	plain := strings.TrimPrefix(vectorSecret, "whsec_")
 	for name, c := range map[string]Config{
@@ -116,7 +116,7 @@ func TestMasterSecretsAreChecked(t *testing.T) {
 	c := Config{URL: "https://partner.example", MasterSecret: "p@ss", MasterSecrets: []string{masterSecret, vectorSecret}}
 	err := c.Validate()
 	require.ErrorContains(t, err, "master_secret: is not base64; make one with: openssl rand -base64 32")
-	assert.ErrorContains(t, err, "master_secrets[1]: is what one receiver gets")
+	assert.ErrorContains(t, err, "master_secrets[1]: has the prefix whsec_")
 	assert.NotContains(t, err.Error(), "p@ss")
 }
 

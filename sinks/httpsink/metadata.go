@@ -9,15 +9,14 @@ import (
 	"github.com/waybill-go/waybill/framework/notification"
 )
 
-// selection is which metadata goes out. What a notification carries is often for
-// the application alone, so a receiver gets what is listed, and what it needs to
-// read the payload and to follow the trace.
+// selection is the metadata that is sent. Metadata is often only for the application, so a
+// receiver gets only what is listed, the content type and the trace context.
 type selection struct {
 	names    []string
 	prefixes []string // "" selects all
 }
 
-// newSelection reads names and beginnings followed by "*".
+// newSelection parses a list of names and of prefixes followed by "*".
 func newSelection(list []string) (selection, error) {
 	s := selection{names: []string{notification.MetadataContentType, notification.MetadataTraceparent, notification.MetadataTracestate}}
 	var mistakes []error
@@ -25,7 +24,7 @@ func newSelection(list []string) (selection, error) {
 		prefix, isPrefix := strings.CutSuffix(entry, "*")
 		switch {
 		case entry == "":
-			mistakes = append(mistakes, fmt.Errorf("metadata[%d]: is empty; write a name, a beginning followed by *, or * for all", i))
+			mistakes = append(mistakes, fmt.Errorf("metadata[%d]: is empty; write a name, a prefix followed by *, or * for all", i))
 		case strings.Contains(prefix, "*"):
 			mistakes = append(mistakes, fmt.Errorf("metadata[%d]: %q has a * that is not at its end", i, entry))
 		case isPrefix:
@@ -42,7 +41,7 @@ func (s selection) has(name string) bool {
 		slices.ContainsFunc(s.prefixes, func(prefix string) bool { return strings.HasPrefix(name, prefix) })
 }
 
-// count returns how much of m goes out.
+// count returns the number of selected names in m.
 func (s selection) count(m notification.Metadata) (n int) {
 	for name := range m {
 		if s.has(name) {
@@ -52,7 +51,7 @@ func (s selection) count(m notification.Metadata) (n int) {
 	return n
 }
 
-// of returns what of m goes out.
+// of returns the selected part of m.
 func (s selection) of(m notification.Metadata) notification.Metadata {
 	selected := make(notification.Metadata, min(len(m), len(s.names)))
 	for name, value := range m {

@@ -22,7 +22,7 @@ func describedDelivery() *notification.Delivery {
 	return d
 }
 
-// metadataSent lists what a request has of the metadata, under the names of the format.
+// metadataSent lists the metadata in a request, under the names of the format.
 func metadataSent(t *testing.T, r received, format string) (names []string) {
 	t.Helper()
 	switch format {
@@ -43,7 +43,7 @@ func metadataSent(t *testing.T, r received, format string) (names []string) {
 	return names
 }
 
-func TestMetadataGoesOutOnlyIfItIsListed(t *testing.T) {
+func TestOnlyListedMetadataIsSent(t *testing.T) {
 	r := newReceiver(t)
 	for _, format := range []string{FormatJSON, FormatBinary, FormatStructured, FormatBatch} {
 		for _, tt := range []struct{ list, want []string }{
@@ -90,8 +90,8 @@ func headerTexts(r received) func(yield func(string) bool) {
 	}
 }
 
-// What is not listed must not take the place of what is: in an event both have one name.
-func TestMetadataThatIsNotListedHidesNone(t *testing.T) {
+// The two names become the same name in an event. The unlisted one must not be used.
+func TestUnlistedMetadataDoesNotHideListedMetadata(t *testing.T) {
 	r := newReceiver(t)
 	_, err := r.sink(t, Config{Format: FormatStructured, CloudEvents: eventsFrom, Metadata: []string{"tenant"}}).Deliver(t.Context(), describedDelivery())
 	require.NoError(t, err)
@@ -100,7 +100,7 @@ func TestMetadataThatIsNotListedHidesNone(t *testing.T) {
 
 func TestMetadataListsAreChecked(t *testing.T) {
 	for entry, want := range map[string]string{
-		"":         `metadata[1]: is empty; write a name, a beginning followed by *, or * for all`,
+		"":         `metadata[1]: is empty; write a name, a prefix followed by *, or * for all`,
 		"a*b":      `metadata[1]: "a*b" has a * that is not at its end`,
 		"*a":       `metadata[1]: "*a" has a * that is not at its end`,
 		"order-**": `metadata[1]: "order-**" has a * that is not at its end`,

@@ -16,38 +16,39 @@ import (
 	"github.com/waybill-go/waybill/sinks"
 )
 
-// unavailableFor is how long senders are asked to wait for a sink that is unavailable.
+// unavailableFor is how long senders must wait if the sink is unavailable.
 const unavailableFor = 10 * time.Second
 
-// Receive returns a handler of requests in the format [FormatEnvelope], which hands each
-// notification to a sink of this program, most of all to functions:
+// Receive returns a handler of requests in the format [FormatEnvelope]. It delivers each
+// notification to a sink of this program, usually one of functions:
 //
 //	handler, err := httpsink.Receive(
 //		httpsink.Receiver{Secrets: []string{os.Getenv("WEBHOOK_SECRET")}},
 //		function.Mux(types, function.On(reserve)),
 //	)
 //
-// The sender's http sink makes of the answer what the sink says here:
+// The handler answers with a status that means the same to the sender's http sink:
 //
 //	delivered      204
-//	transient      500: the sender tries again
-//	unknown        500, too: another deploy may know the type
-//	throttled      429 with Retry-After: the sender waits until then, an hour at most
-//	unavailable    503 with Retry-After of 10 s: the sender waits, and spends no attempt
-//	permanent      422: the notification is dead at the sender
+//	transient      500: the sender retries
+//	unknown        500: the sender retries, and another deployment may know the type
+//	throttled      429 with Retry-After: the sender waits until then, for at most an hour
+//	unavailable    503 with Retry-After of 10 s: the sender waits, and uses up no attempt
+//	permanent      422: the delivery is dead at the sender
 //
-// What does not come to the sink: a method other than POST and PUT is 405 and a bad
-// signature 401, with both of which the sender waits, since one of the two ends has a wrong
-// setting and no notification is to blame; a body that is too large is 413 and one that is
-// signed but no envelope 422, which make it dead; one that did not arrive within 10 s is
-// 408, and the sender tries again.
+// Some requests are refused before they reach the sink. A method other than POST and PUT is
+// answered with 405, and a bad signature with 401: the sender then waits, because one of the
+// two has a wrong setting. A body that is too large is answered with 413, and a signed body
+// that is not an envelope with 422: the delivery is then dead. A body that did not arrive
+// within 10 s is answered with 408, and the sender retries.
 //
-// The answer holds no error of the sink, since that may tell of this program what its sender
-// must not know: the log does. The attempt of the delivery is what the sender says; it is not
-// signed. The context ends when the sender hangs up. A notification can come twice.
+// Answers do not contain the sink's errors, because these may be confidential. They are
+// logged. The number of the attempt comes from a header that is not signed. The context ends
+// when the sender closes the connection. A notification can come twice.
 //
-// The caller opens the sink before, if it is a [sinks.Opener], and closes it after the
-// server. The error says that a secret is none, or what is wrong with a [sinks.Typed].
+// If the sink is a [sinks.Opener] or a [sinks.Closer], the caller opens it before and closes it
+// after the server. Receive returns an error for an invalid secret, and that of a
+// [sinks.Typed].
 func Receive(from Receiver, sink sinks.Sink) (http.Handler, error) {
 	if _, err := from.verifiers(); err != nil {
 		return nil, err
@@ -57,16 +58,16 @@ func Receive(from Receiver, sink sinks.Sink) (http.Handler, error) {
 			return nil, err
 		}
 	}
-	return &receiving{from, sink}, nil
+	return &receiveHandler{from, sink}, nil
 }
 
-// receiving is what Receive makes.
-type receiving struct {
+// receiveHandler is the handler of Receive.
+type receiveHandler struct {
 	from Receiver
 	sink sinks.Sink
 }
 
-func (h *receiving) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (h *receiveHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var e *notification.Envelope
 	if !h.from.accept(w, r, func() (err error) {
 		e, err = h.from.envelope(w, r)
@@ -81,13 +82,13 @@ func (h *receiving) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	class, until := sinks.Classify(err)
-	h.from.logger().WarnContext(r.Context(), "a notification was not taken", "type", e.Type, "id", e.ID, "class", class.String(), "error", err)
+	h.from.logger().WarnContext(r.Context(), "a received notification was not delivered", "type", e.Type, "id", e.ID, "class", class.String(), "error", err)
 	switch class {
 	case sinks.ClassThrottled:
-		askToWait(w, time.Until(until))
+		setRetryAfter(w, time.Until(until))
 		reply(w, http.StatusTooManyRequests)
 	case sinks.ClassUnavailable:
-		askToWait(w, unavailableFor)
+		setRetryAfter(w, unavailableFor)
 		reply(w, http.StatusServiceUnavailable)
 	case sinks.ClassPermanent:
 		reply(w, http.StatusUnprocessableEntity)
@@ -96,9 +97,9 @@ func (h *receiving) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// deliver has a sink that panics answer like one that fails: without an answer a sender
-// would think that the connection was lost, and send the same at once on another one.
-func (h *receiving) deliver(ctx context.Context, d *notification.Delivery) (err error) {
+// deliver calls the sink, and returns an error if it panics. Without an answer, the sender would
+// assume that the connection was lost, and repeat the request at once.
+func (h *receiveHandler) deliver(ctx context.Context, d *notification.Delivery) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("the sink panicked: %v\n%s", p, debug.Stack())
@@ -108,8 +109,8 @@ func (h *receiving) deliver(ctx context.Context, d *notification.Delivery) (err 
 	return err
 }
 
-// accept reads a request, and answers one that is refused. It bounds the time that the body
-// may take, unless the server does.
+// accept reads a request and returns true, or refuses it and answers. It limits the time for
+// the body unless the server does.
 func (v Receiver) accept(w http.ResponseWriter, r *http.Request, read func() error) bool {
 	if r.Method != http.MethodPost && r.Method != http.MethodPut {
 		w.Header().Set("Allow", "POST, PUT")
@@ -117,23 +118,23 @@ func (v Receiver) accept(w http.ResponseWriter, r *http.Request, read func() err
 		return false
 	}
 	control := http.NewResponseController(w)
-	// A server that has no deadlines, as in a test, reads without.
+	// SetReadDeadline fails for a server without deadlines, as in a test.
 	if s, ok := r.Context().Value(http.ServerContextKey).(*http.Server); !ok || s.ReadTimeout == 0 {
 		_ = control.SetReadDeadline(time.Now().Add(DefaultTimeout))
 	}
 	if err := read(); err != nil {
 		v.logger().WarnContext(r.Context(), "a request was refused", "error", err)
-		w.Header().Set("Connection", "close") // the rest of a body is not waited for
+		w.Header().Set("Connection", "close") // so that the server does not wait for the rest of the body
 		reply(w, statusOfRequest(err))
 		return false
 	}
-	_ = control.SetReadDeadline(time.Time{}) // all is read; the context would end with it
+	_ = control.SetReadDeadline(time.Time{}) // otherwise the context would end at the deadline
 	return true
 }
 
 func (v Receiver) logger() *slog.Logger { return cmp.Or(v.Logger, slog.New(slog.DiscardHandler)) }
 
-// statusOfRequest is for a request that does not come to the sink.
+// statusOfRequest returns the status for a request that is refused before it reaches the sink.
 func statusOfRequest(err error) int {
 	var tooLarge *http.MaxBytesError
 	switch {
@@ -149,8 +150,8 @@ func statusOfRequest(err error) int {
 
 func reply(w http.ResponseWriter, status int) { http.Error(w, http.StatusText(status), status) }
 
-// askToWait rounds up: 0 s would ask for nothing.
-func askToWait(w http.ResponseWriter, wait time.Duration) {
+// setRetryAfter rounds up to at least 1 s, because 0 s would not make the sender wait.
+func setRetryAfter(w http.ResponseWriter, wait time.Duration) {
 	seconds := max(1, int(math.Ceil(wait.Seconds())))
 	w.Header().Set("Retry-After", fmt.Sprint(seconds))
 }

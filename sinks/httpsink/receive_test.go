@@ -27,7 +27,7 @@ import (
 
 const sharedSecret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 
-// receive serves a sink and returns one that sends to it.
+// receive serves a sink, and returns an http sink that sends to it.
 func receive(t *testing.T, to sinks.Sink) (*Sink, *strings.Builder) {
 	t.Helper()
 	log := new(strings.Builder)
@@ -38,7 +38,7 @@ func receive(t *testing.T, to sinks.Sink) (*Sink, *strings.Builder) {
 	return newSink(t, Config{URL: server.URL, Secret: sharedSecret, Metadata: everything}), log
 }
 
-func TestWhatTheReceivingSinkSaysTheSendingSinkSaysToo(t *testing.T) {
+func TestTheSenderGetsTheClassOfTheReceiversError(t *testing.T) {
 	cause := errors.New("no such table: customers")
 	until := time.Now().Add(time.Minute)
 	for name, c := range map[string]struct {
@@ -56,7 +56,7 @@ func TestWhatTheReceivingSinkSaysTheSendingSinkSaysToo(t *testing.T) {
 		sink, log := receive(t, sinks.Func(func(context.Context, *notification.Delivery) (notification.Receipt, error) { return "", c.said }))
 		_, err := sink.Deliver(t.Context(), newDelivery())
 		requireClass(t, c.want, err)
-		require.NotContains(t, err.Error(), "customers", "the sender is not shown it")
+		require.NotContains(t, err.Error(), "customers", "the answer does not contain the error")
 		require.Contains(t, log.String(), c.said.Error())
 		if name == "throttled" {
 			_, wait := sinks.Classify(err)
@@ -95,10 +95,10 @@ func TestAReceivedNotificationIsDecodedByTheRegistry(t *testing.T) {
 	requireClass(t, sinks.ClassPermanent, err)
 }
 
-func TestWhatDoesNotComeToTheSinkHasItsStatus(t *testing.T) {
+func TestTheStatusesOfRefusedRequests(t *testing.T) {
 	handler, err := Receive(Receiver{Secrets: []string{sharedSecret}, MaxBytes: 1000}, sinks.Func(
 		func(context.Context, *notification.Delivery) (notification.Receipt, error) {
-			t.Error("it comes to the sink")
+			t.Error("the request reached the sink")
 			return "", nil
 		}))
 	require.NoError(t, err)
@@ -134,7 +134,7 @@ type failingReader struct{}
 
 func (failingReader) Read([]byte) (int, error) { return 0, io.ErrUnexpectedEOF }
 
-func TestAHandlerEndsWhenTheSenderHangsUp(t *testing.T) {
+func TestAHandlerEndsWhenTheSenderDisconnects(t *testing.T) {
 	begun, ended := make(chan struct{}), make(chan error, 1)
 	sink, _ := receive(t, sinks.Func(func(ctx context.Context, _ *notification.Delivery) (notification.Receipt, error) {
 		close(begun)
@@ -152,18 +152,18 @@ func TestAHandlerEndsWhenTheSenderHangsUp(t *testing.T) {
 	require.ErrorIs(t, <-ended, context.Canceled)
 }
 
-func TestAReceiverThatCannotWorkIsNotMade(t *testing.T) {
+func TestInvalidReceiversAreRefused(t *testing.T) {
 	never := sinks.Func(nil)
 	_, err := Receive(Receiver{}, never)
-	require.ErrorContains(t, err, "no secret")
+	require.ErrorContains(t, err, "at least one secret")
 	_, err = Receive(Receiver{Secrets: []string{"short"}}, never)
 	require.ErrorContains(t, err, "secret 1: ")
 	_, err = Receive(Receiver{Secrets: []string{sharedSecret}}, function.Mux(registry.New()))
 	require.ErrorIs(t, err, function.ErrNoHandlers)
 }
 
-// A sender whose body does not come is no reason to keep its connection.
-func TestARefusedRequestIsAnsweredWhateverBecomesOfItsBody(t *testing.T) {
+// A request is answered, and its connection closed, even if the body does not arrive.
+func TestARefusedRequestIsAnsweredBeforeItsBodyArrives(t *testing.T) {
 	handler, err := Receive(Receiver{Secrets: []string{sharedSecret}}, sinks.Func(nil))
 	require.NoError(t, err)
 	server := httptest.NewUnstartedServer(handler)
@@ -195,11 +195,11 @@ func TestASinkThatPanicsAnswersOnce(t *testing.T) {
 	require.NotContains(t, err.Error(), "customer")
 }
 
-// A receiver that dies of a notification loses each connection on which it comes.
-func TestALostConnectionHasARequestRepeatedOnce(t *testing.T) {
+// If a notification crashes the receiver, each connection with the request is lost.
+func TestARequestIsRepeatedOnceAfterALostConnection(t *testing.T) {
 	var requests atomic.Int32
 	const idle = 20
-	var arrived sync.WaitGroup // each on a connection of its own
+	var arrived sync.WaitGroup // each uses a separate connection
 	arrived.Add(idle)
 	deadly := make(chan struct{})
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -226,7 +226,7 @@ func TestALostConnectionHasARequestRepeatedOnce(t *testing.T) {
 	require.LessOrEqual(t, requests.Load(), int32(2))
 }
 
-func TestWhatIsPublishedByDefaultIsReceivedByDefault(t *testing.T) {
+func TestTheDefaultLimitOfAReceiverAllowsTheLargestPayload(t *testing.T) {
 	var got int
 	sink, _ := receive(t, sinks.Func(func(_ context.Context, d *notification.Delivery) (notification.Receipt, error) {
 		got = len(d.Payload)
@@ -242,7 +242,7 @@ func TestWhatIsPublishedByDefaultIsReceivedByDefault(t *testing.T) {
 	}
 }
 
-func TestWhatIsSignedCannotBePartedElsewhere(t *testing.T) {
+func TestTheSignedPartsCannotBeSplitDifferently(t *testing.T) {
 	now := time.Now().Unix()
 	payload := fmt.Sprintf(`%d.{"admin":true}`, now)
 	k, err := parseSecret(sharedSecret)

@@ -18,60 +18,58 @@ import (
 	"github.com/waybill-go/waybill/framework/notification"
 )
 
-// DefaultMaxRequestBytes is how large a body a [Receiver] reads unless it is told
-// otherwise: 2 MiB, so that the largest payload that is published by default, of 1 MiB,
-// fits in base64 with all that is beside it.
+// DefaultMaxRequestBytes is the default of Receiver.MaxBytes: 2 MiB. That is enough for the
+// largest payload that can be published by default, 1 MiB, in base64.
 const DefaultMaxRequestBytes = 2 << 20
 
 const (
-	// signatureAge is how far a request's time may lie from the receiver's, as in
-	// the libraries of Standard Webhooks.
+	// signatureAge is the largest difference between the time of a request and that of the
+	// receiver, as in the libraries of Standard Webhooks.
 	signatureAge = 5 * time.Minute
-	// maxSignatures is how many of a request are looked at: one for each secret of
-	// the sender. It bounds what a forger can have computed.
+	// maxSignatures is how many signatures of a request are checked: a sender makes one for
+	// each secret. It limits the work for a forged request.
 	maxSignatures = 32
 )
 
-// Receiver takes requests of a signed http sink apart, at the other end. It is for
-// receivers that are written in Go; others verify with a library of Standard
-// Webhooks and read the JSON. Its methods may be called in parallel.
+// Receiver verifies and reads the requests of a signed http sink. It is for receivers that are
+// written in Go; others verify with a library of Standard Webhooks and read the JSON. Its
+// methods are safe for concurrent use.
 //
-// The receiver says in which format requests come, and not the request: its headers
-// are not signed, so whoever replays it could choose how it is read.
+// The receiver's methods determine the format, not the request: headers are not signed, so an
+// attacker who replays a request could choose how it is read.
 type Receiver struct {
-	// Secrets are those that the receiver was given, one at least: "whsec_" or plain
-	// base64, and "whpk_" with an ed25519 public key. One of them must have signed.
+	// Secrets are the receiver's secrets, at least one: "whsec_" or plain base64, or "whpk_"
+	// with an ed25519 public key. A request must be signed with one of them.
 	Secrets []string
-	// MaxBytes is how large a body may be; 0 means [DefaultMaxRequestBytes].
+	// MaxBytes is the largest body; 0 means [DefaultMaxRequestBytes].
 	MaxBytes int64
 	// Sink is the sink's name in the deliveries that [Receive] makes, under which an inbox
-	// notes their ids; default "webhook".
+	// records their ids. The default is "webhook".
 	Sink string
-	// Logger is for what [Receive] and [Receiver.Verify] refuse; nil for none.
+	// Logger logs what [Receive] and [Receiver.Verify] refuse; nil means no log.
 	Logger *slog.Logger
 }
 
-// Envelope reads a request in the format [FormatEnvelope], as a [Receiver] with these
-// secrets does.
+// Envelope verifies and reads a request like [Receiver.Envelope], with these secrets.
 func Envelope(r *http.Request, secrets ...string) (*notification.Envelope, error) {
 	return Receiver{Secrets: secrets}.Envelope(r)
 }
 
-// Envelope verifies a request in the format [FormatEnvelope] and returns what was
-// published, but for metadata that the sink does not send. The body is read.
+// Envelope verifies a request in the format [FormatEnvelope], and returns what was published,
+// except metadata that the sink does not send. It reads the body.
 //
-// The error is [ErrSignature] for a request of somebody else, or one that is older
-// than five minutes, which should be answered with 401; [*http.MaxBytesError] for
-// a body that is too large, 413; [ErrEnvelope] for one that is signed but no envelope,
-// 422. Else a secret is none, or the body could not be read.
+// The error wraps [ErrSignature] if the request is not signed by the sender or is older than
+// five minutes; answer with 401. It wraps [*http.MaxBytesError] if the body is too large;
+// answer with 413. It wraps [ErrEnvelope] if the request is signed but is not an envelope;
+// answer with 422. Other errors are those of an invalid secret and of reading the body.
 //
-// A request can come twice. Remember the ids.
+// A request can come twice, so remember the ids.
 func (v Receiver) Envelope(r *http.Request) (*notification.Envelope, error) {
 	return v.envelope(nil, r)
 }
 
-// envelope is Envelope, for a server that is to close the connection behind a body that
-// is too large.
+// envelope is Envelope for a server: if w is not nil, the server closes the connection after a
+// body that is too large.
 func (v Receiver) envelope(w http.ResponseWriter, r *http.Request) (*notification.Envelope, error) {
 	id, body, err := v.open(w, r)
 	if err != nil {
@@ -90,10 +88,10 @@ func (v Receiver) envelope(w http.ResponseWriter, r *http.Request) (*notificatio
 	if err := json.Unmarshal(body, &m); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrEnvelope, err)
 	}
-	// A payload in another format, signed with the same secret, might look like an
-	// envelope. Its author did not know the id.
+	// A payload in another format, signed with the same secret, could look like an envelope.
+	// But its author does not know the id that is signed.
 	if m.ID != id {
-		return nil, fmt.Errorf("%w: its id %q is not that of the signature, %q", ErrEnvelope, m.ID, id)
+		return nil, fmt.Errorf("%w: its id %q is not the signed id %q", ErrEnvelope, m.ID, id)
 	}
 	payload := []byte(m.Payload)
 	if m.PayloadBase64 != nil {
@@ -104,13 +102,13 @@ func (v Receiver) envelope(w http.ResponseWriter, r *http.Request) (*notificatio
 	})
 }
 
-// EnvelopeFromHeaders verifies a request in the format [FormatJSON] and returns what
-// was published, but for metadata that the sink does not send; names of metadata
-// are in lower case. The errors are those of [Receiver.Envelope].
+// EnvelopeFromHeaders verifies a request in the format [FormatJSON], and returns what was
+// published, except metadata that the sink does not send. The names of metadata are in lower
+// case. The errors are those of [Receiver.Envelope].
 //
-// Only id and payload are signed. Whoever can read a request can send it again with
-// other headers within five minutes, and so with another type, version, key, time and
-// metadata: believe the id and the payload only, or use [FormatEnvelope].
+// Only the id and the payload are signed. An attacker who can read a request can repeat it
+// within five minutes with other headers, so with another type, version, key, time and
+// metadata. Trust only the id and the payload, or use [FormatEnvelope].
 func (v Receiver) EnvelopeFromHeaders(r *http.Request) (*notification.Envelope, error) {
 	id, body, err := v.open(nil, r)
 	if err != nil {
@@ -137,8 +135,7 @@ func valid(e *notification.Envelope) (*notification.Envelope, error) {
 	return e, nil
 }
 
-// open verifies a request and returns what is signed of it: the notification's id,
-// and the body.
+// open verifies a request, and returns its signed parts: the notification's id and the body.
 func (v Receiver) open(w http.ResponseWriter, r *http.Request) (id string, body []byte, err error) {
 	verifiers, err := v.verifiers()
 	if err != nil {
@@ -146,9 +143,9 @@ func (v Receiver) open(w http.ResponseWriter, r *http.Request) (id string, body 
 	}
 	webhookID, timestamp := r.Header.Get(HeaderWebhookID), r.Header.Get(HeaderWebhookTimestamp)
 	if strings.Contains(webhookID, ".") {
-		// Dots part what is signed, and the sink writes none into an id: with one, a part of
-		// the id could be taken for the time, and the time for a part of the body.
-		return "", nil, fmt.Errorf("%w: there is a dot in %s", ErrSignature, HeaderWebhookID)
+		// Dots separate the signed parts, and the sink encodes them in ids. With a dot in the
+		// id, a part of the id could be taken for the time, and the time for a part of the body.
+		return "", nil, fmt.Errorf("%w: %s contains a dot", ErrSignature, HeaderWebhookID)
 	}
 	if err := checkAge(timestamp); err != nil {
 		return "", nil, err
@@ -173,11 +170,11 @@ func (v Receiver) open(w http.ResponseWriter, r *http.Request) (id string, body 
 	return "", nil, fmt.Errorf("%w: no signature matches", ErrSignature)
 }
 
-// checkAge keeps old requests from being sent once more.
+// checkAge refuses old requests, which may be replayed.
 func checkAge(timestamp string) error {
 	seconds, err := strconv.ParseInt(timestamp, 10, 64)
 	if err != nil || timestamp[0] < '0' || timestamp[0] > '9' {
-		return fmt.Errorf("%w: there is no time in %s", ErrSignature, HeaderWebhookTimestamp)
+		return fmt.Errorf("%w: %s is not a time", ErrSignature, HeaderWebhookTimestamp)
 	}
 	if age := time.Since(time.Unix(seconds, 0)); age.Abs() > signatureAge {
 		return fmt.Errorf("%w: its time is %s away, more than %s", ErrSignature, age.Abs().Truncate(time.Second), signatureAge)
@@ -185,12 +182,12 @@ func checkAge(timestamp string) error {
 	return nil
 }
 
-// verifier reports whether one of the signatures is that of its secret.
+// verifier reports whether one of the signatures was made with its secret.
 type verifier func(signatures []string, head, body []byte) bool
 
 func (v Receiver) verifiers() ([]verifier, error) {
 	if len(v.Secrets) == 0 {
-		return nil, errors.New("no secret is given to verify requests with")
+		return nil, errors.New("a receiver needs at least one secret")
 	}
 	verifiers := make([]verifier, len(v.Secrets))
 	for i, secret := range v.Secrets {
@@ -215,7 +212,7 @@ func newVerifier(secret string) (verifier, error) {
 		return nil, err
 	}
 	if _, private := k.(asymmetric); private {
-		return nil, fmt.Errorf("is the sender's; verify with the public key, which begins with %s", publicKeyPrefix)
+		return nil, fmt.Errorf("is the sender's private key; verify with the public key, which begins with %s", publicKeyPrefix)
 	}
 	return verifySymmetric(k), nil
 }
@@ -264,8 +261,8 @@ func (h *headerReader) text(name string) string {
 	return text
 }
 
-// metadata has in lower case what had no case on the way: what is percent-encoded
-// in a name kept its own.
+// metadata returns the metadata in the headers. Names are in lower case, except
+// percent-encoded characters.
 func (h *headerReader) metadata() notification.Metadata {
 	m := make(notification.Metadata)
 	for name := range h.header {

@@ -20,7 +20,7 @@ import (
 	"github.com/waybill-go/waybill/sinks"
 )
 
-// requestOf is the request that a delivery becomes, as a server gets it.
+// requestOf returns the request of a delivery, as a server receives it.
 func requestOf(t testing.TB, c Config, d *notification.Delivery) *http.Request {
 	t.Helper()
 	c.URL = "https://partner.example/hooks"
@@ -33,7 +33,7 @@ func (r received) again() *http.Request {
 	return &http.Request{Header: r.Header, Body: io.NopCloser(strings.NewReader(r.Body))}
 }
 
-// withBody is a request whose body someone changed.
+// withBody returns a request with another body.
 func withBody(r *http.Request, body string) *http.Request {
 	r.Body = io.NopCloser(strings.NewReader(body))
 	return r
@@ -48,7 +48,7 @@ func describedOrder() *notification.Delivery {
 	return d
 }
 
-func TestAReceiverGetsWhatWasPublished(t *testing.T) {
+func TestAReceiverGetsThePublishedEnvelope(t *testing.T) {
 	public, private, err := ed25519.GenerateKey(rand.Reader)
 	require.NoError(t, err)
 	privateKey := privateKeyPrefix + base64.StdEncoding.EncodeToString(private.Seed())
@@ -82,7 +82,7 @@ func TestAReceiverGetsWhatWasPublished(t *testing.T) {
 	}
 }
 
-func TestAReceiverRefusesWhatWasNotSigned(t *testing.T) {
+func TestAReceiverRefusesUnsignedRequests(t *testing.T) {
 	sender := Config{Secret: vectorSecret}
 	other, _, err := ed25519.GenerateKey(rand.Reader)
 	require.NoError(t, err)
@@ -90,15 +90,15 @@ func TestAReceiverRefusesWhatWasNotSigned(t *testing.T) {
 		change  func(*http.Request)
 		secrets []string
 	}{
-		"another secret":      {func(*http.Request) {}, []string{newSecret()}},
-		"another public key":  {func(*http.Request) {}, []string{publicKeyPrefix + base64.StdEncoding.EncodeToString(other)}},
-		"no signature":        {func(r *http.Request) { r.Header.Del(HeaderWebhookSignature) }, nil},
-		"no time":             {func(r *http.Request) { r.Header.Del(HeaderWebhookTimestamp) }, nil},
-		"a time that is none": {func(r *http.Request) { r.Header.Set(HeaderWebhookTimestamp, "now") }, nil},
-		"a time of eons":      {func(r *http.Request) { r.Header.Set(HeaderWebhookTimestamp, "-9223372036854775808") }, nil},
-		"another time":        {func(r *http.Request) { r.Header.Set(HeaderWebhookTimestamp, fmt.Sprint(time.Now().Unix()+1)) }, nil},
-		"another id":          {func(r *http.Request) { r.Header.Set(HeaderWebhookID, "x") }, nil},
-		"another body":        {func(r *http.Request) { withBody(r, `{"id":"1","type":"t","version":1}`) }, nil},
+		"another secret":     {func(*http.Request) {}, []string{newSecret()}},
+		"another public key": {func(*http.Request) {}, []string{publicKeyPrefix + base64.StdEncoding.EncodeToString(other)}},
+		"no signature":       {func(r *http.Request) { r.Header.Del(HeaderWebhookSignature) }, nil},
+		"no time":            {func(r *http.Request) { r.Header.Del(HeaderWebhookTimestamp) }, nil},
+		"an invalid time":    {func(r *http.Request) { r.Header.Set(HeaderWebhookTimestamp, "now") }, nil},
+		"a very early time":  {func(r *http.Request) { r.Header.Set(HeaderWebhookTimestamp, "-9223372036854775808") }, nil},
+		"another time":       {func(r *http.Request) { r.Header.Set(HeaderWebhookTimestamp, fmt.Sprint(time.Now().Unix()+1)) }, nil},
+		"another id":         {func(r *http.Request) { r.Header.Set(HeaderWebhookID, "x") }, nil},
+		"another body":       {func(r *http.Request) { withBody(r, `{"id":"1","type":"t","version":1}`) }, nil},
 		"too many of them": {func(r *http.Request) {
 			r.Header.Set(HeaderWebhookSignature, strings.Repeat("v1,x ", maxSignatures)+r.Header.Get(HeaderWebhookSignature))
 		}, nil},
@@ -127,12 +127,12 @@ func TestAReceiverRefusesOldRequests(t *testing.T) {
 	})
 }
 
-func TestAReceiverNeedsSecretsThatAreItsOwn(t *testing.T) {
+func TestTheSecretsOfAReceiverAreChecked(t *testing.T) {
 	for want, secrets := range map[string][]string{
-		"no secret is given":              nil,
+		"needs at least one secret":       nil,
 		"secret 2: is 0 bytes long":       {vectorSecret, ""},
 		"secret 1: is not base64":         {"whsec_p@ss"},
-		"is the sender's":                 {newPrivateKey(t)},
+		"is the sender's private key":     {newPrivateKey(t)},
 		"is not base64 of 32 bytes after": {"whpk_MTIz"},
 	} {
 		_, err := Envelope(requestOf(t, Config{Secret: vectorSecret}, newOrder()), secrets...)
@@ -142,7 +142,7 @@ func TestAReceiverNeedsSecretsThatAreItsOwn(t *testing.T) {
 	}
 }
 
-func TestTheBodyOfARequestIsBounded(t *testing.T) {
+func TestTheBodyOfARequestIsLimited(t *testing.T) {
 	d := newOrder()
 	d.Payload = fmt.Appendf(nil, "%q", strings.Repeat("x", DefaultMaxRequestBytes))
 	var tooLarge *http.MaxBytesError
@@ -155,7 +155,7 @@ func TestTheBodyOfARequestIsBounded(t *testing.T) {
 	assert.Equal(t, d.Payload, got.Payload)
 }
 
-// Headers are not signed: they must not say how a request is read.
+// Headers are not signed, so they must not determine how a request is read.
 func TestHeadersDoNotChangeAnEnvelope(t *testing.T) {
 	d := describedOrder()
 	r := requestOf(t, Config{Secret: vectorSecret, Metadata: everything}, d)
@@ -170,16 +170,16 @@ func TestHeadersDoNotChangeAnEnvelope(t *testing.T) {
 	assert.Equal(t, d.Envelope, got)
 }
 
-// The author of a payload could else have it read as a notification.
-func TestASignedPayloadIsNoEnvelope(t *testing.T) {
+// Otherwise the author of a payload could forge a notification.
+func TestASignedPayloadIsNotTakenForAnEnvelope(t *testing.T) {
 	d := newOrder()
 	d.Payload = []byte(`{"id":"1","type":"account.closed","version":1}`)
 	_, err := Envelope(requestOf(t, Config{Format: FormatJSON, Secret: vectorSecret}, d), vectorSecret)
 	require.ErrorIs(t, err, ErrEnvelope)
-	assert.ErrorContains(t, err, "is not that of the signature")
+	assert.ErrorContains(t, err, "is not the signed id")
 }
 
-func TestWhatIsSignedButNoEnvelopeIsTold(t *testing.T) {
+func TestASignedRequestThatIsNotAnEnvelopeIsAnError(t *testing.T) {
 	for payload, want := range map[string]string{
 		"not JSON":              "invalid character",
 		`[]`:                    "cannot unmarshal",
@@ -201,7 +201,7 @@ func TestWhatIsSignedButNoEnvelopeIsTold(t *testing.T) {
 	}
 }
 
-func FuzzAnEnvelopeArrivesAsItWas(f *testing.F) {
+func FuzzAnEnvelopeArrivesUnchanged(f *testing.F) {
 	for _, s := range hostileTexts {
 		f.Add(s, s, []byte(s))
 	}

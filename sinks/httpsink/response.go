@@ -20,27 +20,26 @@ import (
 )
 
 const (
-	// maxRetryAfter caps what a destination can ask for: no typing error on
-	// the other side may stop a sink for days.
+	// maxRetryAfter limits how long a destination can throttle the sink, so that a mistake of
+	// the destination does not stop the sink for days.
 	maxRetryAfter = time.Hour
 
-	// drainLimit is how much of a response's body is read so that its
-	// connection can serve again. Beyond it a new connection is cheaper.
+	// drainLimit is how many bytes of a response's body are read, so that its connection can
+	// be used again. For a longer body, a new connection costs less.
 	drainLimit = 256 << 10
 
-	// bodyTime is how long the body of a response may take, whatever is read of it.
-	// The status is known by then, so a delivery does not wait for more.
+	// bodyTime limits the time for reading a response's body. The status is already known,
+	// so a delivery does not wait for longer.
 	bodyTime = 300 * time.Millisecond
 )
 
-// receiptHeaders are customary names for a request's id at its destination.
+// receiptHeaders are customary headers for the id that a destination gives to a request.
 var receiptHeaders = []string{"X-Request-Id", "Request-Id", "X-Message-Id"}
 
-// maxReceiptID keeps receipts readable and small.
+// maxReceiptID is the maximum length in bytes of the id in a receipt.
 const maxReceiptID = 128
 
-// receipt makes the proof of a delivery: the status, and the id that the
-// destination gave it, if it did.
+// receipt returns the status, and the id that the destination gave to the request, if any.
 func (s *Sink) receipt(resp *http.Response) notification.Receipt {
 	receipt := "http " + strconv.Itoa(resp.StatusCode)
 	for _, name := range s.receiptHeaders {
@@ -52,13 +51,14 @@ func (s *Sink) receipt(resp *http.Response) notification.Receipt {
 	return notification.Receipt(receipt)
 }
 
-// refused makes the error of a response that is not 2xx.
+// responseError returns the error of a response that is not 2xx.
 //
-// What refuses the sink as a whole is unavailable: no delivery is to blame. Where
-// the URL comes from data it is about that URL only, so the delivery is retried.
-func (s *Sink) refused(to place, resp *http.Response) error {
+// A response that refuses the sink as a whole is unavailable, because the delivery is not the
+// cause. If the URL comes from data, the response is only about that URL, so the delivery is
+// retried.
+func (s *Sink) responseError(to endpoint, resp *http.Response) error {
 	if resp.StatusCode == http.StatusSwitchingProtocols {
-		_ = resp.Body.Close() // it is the connection itself and has no end
+		_ = resp.Body.Close() // this body is the connection itself, and does not end
 		resp.Body = http.NoBody
 	}
 	excerpt := s.excerpt.without(to.url)
@@ -70,26 +70,25 @@ func (s *Sink) refused(to place, resp *http.Response) error {
 	if e.Status/100 == 3 {
 		e.Location = excerpt.clean(resp.Header.Get("Location"))
 	}
-	until, asked := retryAfter(resp.Header.Get("Retry-After"), s.now())
+	until, throttled := retryAfter(resp.Header.Get("Retry-After"), s.now())
 	switch {
 	case e.Status == http.StatusProxyAuthRequired && s.connections.proxied():
-		return sinks.Unavailable(e) // the proxy speaks, and would to every delivery
+		return sinks.Unavailable(e) // the proxy would refuse every delivery
 	case refusesSink(e.Status) && s.destination.template == nil:
 		return sinks.Unavailable(e)
-	case mayWait(e.Status) && asked:
+	case usesRetryAfter(e.Status) && throttled:
 		return sinks.Throttled(until, e)
-	case refusesSink(e.Status), mayWait(e.Status), mayPass(e.Status):
+	case refusesSink(e.Status), usesRetryAfter(e.Status), isTemporary(e.Status):
 		return sinks.Transient(e)
 	}
 	return sinks.Permanent(e)
 }
 
-// refusesSink reports the statuses that are about the address, the credentials or
-// the configuration, whatever is sent. Redirects are among them, as they are not
-// followed.
+// refusesSink reports whether a status is about the address, the credentials or the
+// configuration, and not about the notification. Redirects are, because they are not followed.
 func refusesSink(status int) bool {
 	switch status {
-	case http.StatusSwitchingProtocols, // the sink never asks for it
+	case http.StatusSwitchingProtocols, // the sink never requests it
 		http.StatusUnauthorized, http.StatusPaymentRequired, http.StatusForbidden, http.StatusNotFound,
 		http.StatusMethodNotAllowed, http.StatusProxyAuthRequired, http.StatusGone, http.StatusUpgradeRequired,
 		http.StatusPreconditionRequired, http.StatusUnavailableForLegalReasons,
@@ -99,8 +98,8 @@ func refusesSink(status int) bool {
 	return status/100 == 3
 }
 
-// mayWait reports the statuses whose Retry-After counts.
-func mayWait(status int) bool {
+// usesRetryAfter reports whether the Retry-After of a status counts.
+func usesRetryAfter(status int) bool {
 	switch status {
 	case http.StatusRequestTimeout, http.StatusTooEarly, http.StatusTooManyRequests,
 		http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
@@ -109,9 +108,9 @@ func mayWait(status int) bool {
 	return false
 }
 
-// mayPass reports the statuses that are about the moment. A 409 is: with an
-// idempotency key it says that an earlier attempt is still in progress.
-func mayPass(status int) bool {
+// isTemporary reports whether a retry may get another status. A 409 is temporary: for an
+// idempotency key, it means that an earlier attempt is still in progress.
+func isTemporary(status int) bool {
 	switch status {
 	case http.StatusConflict, http.StatusMisdirectedRequest, http.StatusLocked, http.StatusFailedDependency:
 		return true
@@ -119,8 +118,8 @@ func mayPass(status int) bool {
 	return status >= 500
 }
 
-// retryAfter reads both forms of RFC 9110, section 10.2.3: seconds and an HTTP
-// date. Not ok: absent, unreadable, or not in the future.
+// retryAfter parses both forms of RFC 9110, section 10.2.3: seconds and an HTTP date. ok is
+// false if the value is empty, invalid or not in the future.
 func retryAfter(value string, now time.Time) (until time.Time, ok bool) {
 	limit := now.Add(maxRetryAfter)
 	seconds, err := strconv.ParseUint(value, 10, 64)
@@ -140,19 +139,19 @@ func retryAfter(value string, now time.Time) (until time.Time, ok bool) {
 	return until, until.After(now)
 }
 
-// unanswered makes the error of an attempt that got no response. ctx is the
-// engine's, bounded the same with the sink's timeout.
+// noResponse returns the error of an attempt without a response. ctx is the engine's context,
+// and bounded the same with the sink's timeout.
 //
-// Where hosts come from data, a delivery is dead if the guard refuses its host. A
-// fixed host is the sink's: a name may lead into a private network for a moment.
-func (s *Sink) unanswered(ctx, bounded context.Context, target string, err error) error {
+// If the guard refuses a host from data, the error is permanent. A fixed host belongs to the
+// sink, and its name may resolve to a private address only temporarily.
+func (s *Sink) noResponse(ctx, bounded context.Context, target string, err error) error {
 	var guarded *guardError
 	switch {
 	case ctx.Err() != nil:
 		return fmt.Errorf("%s: %w", target, ctx.Err())
 	case errors.As(err, &guarded) && s.destination.open:
 		return sinks.Permanent(fmt.Errorf("%s: %w", target, err))
-	case unreachable(err):
+	case isUnreachable(err):
 		return sinks.Unavailable(fmt.Errorf("%s: %w", target, err))
 	case bounded.Err() != nil:
 		return sinks.Transient(fmt.Errorf("%s: no response within %s: %w", target, s.timeout, bounded.Err()))
@@ -160,12 +159,11 @@ func (s *Sink) unanswered(ctx, bounded context.Context, target string, err error
 	return sinks.Transient(fmt.Errorf("%s: %w", target, err))
 }
 
-// unreachable reports errors about the connection from those about a request.
-// Nearly all come from our own dialer. What is left: TLS with the server behind
-// a proxy, what a SOCKS proxy reports, and a TLS 1.3 server that rejects the
-// client only after the handshake, as far as net/http passes its alert on
-// (HTTP/2 not always).
-func unreachable(err error) bool {
+// isUnreachable reports whether an error is about making the connection. Nearly all such errors
+// come from the sink's dialer and are a connectError. The others are those of TLS with a server
+// behind a proxy, of a SOCKS proxy, and of a TLS 1.3 server that rejects the client after the
+// handshake. With HTTP/2, net/http does not always return the latter.
+func isUnreachable(err error) bool {
 	var (
 		connect     *connectError
 		certificate *tls.CertificateVerificationError
@@ -176,23 +174,22 @@ func unreachable(err error) bool {
 	case errors.As(err, &connect), errors.As(err, &certificate), errors.As(err, &record):
 		return true
 	case errors.As(err, &network):
-		// The rest is "dial", "socks connect", and "remote error" or "local
-		// error" for an alert of TLS.
+		// The other operations are "dial", "socks connect", and "remote error" or "local
+		// error" for a TLS alert.
 		return network.Op != "read" && network.Op != "write"
 	}
 	return false
 }
 
-// drain reads what is left of a body and closes it, so that the connection can
-// be used again.
+// drain reads the rest of a body and closes it, so that the connection can be used again.
 func drain(resp *http.Response) {
-	// An error only costs the connection: the status has been read.
+	// After an error, only the connection is lost: the status has been read.
 	_, _ = io.CopyN(io.Discard, resp.Body, drainLimit)
 	_ = resp.Body.Close()
 }
 
-// excerpt makes what a destination says fit for an error: short, valid text
-// without the sink's own credentials, which some servers echo.
+// excerpt prepares texts of a destination for errors: short and valid, without the sink's
+// credentials, which some servers repeat.
 type excerpt struct {
 	limit       int
 	credentials redact.Credentials
@@ -202,8 +199,8 @@ func newExcerpt(limit int, credentials []string) excerpt {
 	return excerpt{limit, redact.New(credentials...)}
 }
 
-// without leaves out what of a URL is secret too: path and query, as a whole, and the
-// values in the query. Servers that do not know a path like to repeat it.
+// without returns an excerpt that also removes the parts of a URL that may be secret: path and
+// query as a whole, and the values in the query. Many servers repeat an unknown path.
 func (x excerpt) without(u *url.URL) excerpt {
 	secrets := []string{u.RequestURI(), u.EscapedPath(), u.Path, u.RawQuery}
 	for _, values := range u.Query() {
@@ -212,20 +209,19 @@ func (x excerpt) without(u *url.URL) excerpt {
 	return excerpt{x.limit, x.credentials.With(secrets...)}
 }
 
-// read returns the start of body, or what came of it before an error.
+// read returns the beginning of body, up to the limit or an error.
 func (x excerpt) read(body io.Reader) string {
 	raw, _ := io.ReadAll(io.LimitReader(body, int64(x.limit)))
 	return x.clean(string(raw))
 }
 
-// clean bounds text to the limit, removes credentials, also one cut off at the
-// end, and makes it one line of valid UTF-8. No NUL is left, which PostgreSQL
-// could not store.
+// clean cuts text off at the limit, removes credentials, including one that is cut off at the
+// end, and makes it one line of valid UTF-8. It removes NUL, which PostgreSQL cannot store.
 func (x excerpt) clean(text string) string {
 	cut := len(text) >= x.limit
 	text = x.credentials.Text(text[:min(len(text), x.limit)])
 	if cut {
-		text = x.credentials.WithoutCut(text)
+		text = x.credentials.TrimCut(text)
 	}
 	text = strings.Map(func(r rune) rune {
 		if r == unicode.ReplacementChar || unicode.IsControl(r) {

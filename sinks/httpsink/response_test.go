@@ -22,10 +22,10 @@ import (
 	"github.com/waybill-go/waybill/sinks"
 )
 
-// discardLog takes what test servers say about broken connections.
+// discardLog discards what test servers log about broken connections.
 var discardLog = log.New(io.Discard, "", 0)
 
-// answering is a receiver that answers with the status that is a notification's key.
+// answering returns a receiver that answers with the status in the notification's key.
 func answering(t *testing.T) *receiver {
 	return newReceiver(t, func(w http.ResponseWriter, req *http.Request) {
 		var status int
@@ -40,8 +40,8 @@ func deliverStatus(t *testing.T, sink *Sink, status int) (notification.Receipt, 
 	return sink.Deliver(t.Context(), d)
 }
 
-// What is said of the address, the credentials or the configuration, whatever is sent.
-var ofTheSink = []int{300, 301, 302, 303, 304, 307, 308, 399, 401, 402, 403, 404, 405, 407, 410, 426, 428, 451, 501, 505, 511}
+// sinkStatuses are the statuses about the address, the credentials or the configuration.
+var sinkStatuses = []int{300, 301, 302, 303, 304, 307, 308, 399, 401, 402, 403, 404, 405, 407, 410, 426, 428, 451, 501, 505, 511}
 
 func TestEveryStatusHasItsClass(t *testing.T) {
 	const delivered = sinks.Class(-1)
@@ -51,7 +51,7 @@ func TestEveryStatusHasItsClass(t *testing.T) {
 		sinks.ClassPermanent:   {400, 406, 411, 412, 413, 414, 415, 417, 418, 422, 431, 499},
 		sinks.ClassThrottled:   nil, // see the test of Retry-After
 		sinks.ClassCancelled:   nil,
-		sinks.ClassUnavailable: ofTheSink,
+		sinks.ClassUnavailable: sinkStatuses,
 	}
 	r := answering(t)
 	sink := r.sink(t, Config{})
@@ -73,12 +73,12 @@ func TestEveryStatusHasItsClass(t *testing.T) {
 	}
 }
 
-// Of many paths or hosts, one that refuses says nothing of the others.
-func TestARefusalOfAMadeURLConcernsThatURLOnly(t *testing.T) {
+// A refusal of one path or host does not affect the others.
+func TestARefusalOfAURLFromDataAffectsOnlyThatURL(t *testing.T) {
 	r := answering(t)
 	for _, url := range []string{r.URL + "/{{.Type}}", strings.Replace(r.URL, "127.0.0.1", "{{.Metadata.host}}", 1)} {
 		sink := newSink(t, Config{URL: url, Guard: Guard{Mode: "off"}})
-		for _, status := range ofTheSink {
+		for _, status := range sinkStatuses {
 			d := hosted("127.0.0.1")
 			d.Key = fmt.Sprint(status)
 			_, err := sink.Deliver(t.Context(), d)
@@ -139,7 +139,7 @@ func TestRetryAfter(t *testing.T) {
 	}
 }
 
-func FuzzRetryAfterNeverLiesInThePastOrFarAhead(f *testing.F) {
+func FuzzRetryAfterIsInTheNearFuture(f *testing.F) {
 	for _, s := range []string{"120", "-1", "Sat, 01 Mar 2025 12:00:30 GMT", "9999999999999", "", "1e3", "Fri, 31 Dec 9999 23:59:59 GMT"} {
 		f.Add(s)
 	}
@@ -151,7 +151,7 @@ func FuzzRetryAfterNeverLiesInThePastOrFarAhead(f *testing.F) {
 	})
 }
 
-func TestAReceiptHasTheDestinationsID(t *testing.T) {
+func TestTheReceiptHasTheDestinationsID(t *testing.T) {
 	header := http.Header{}
 	r := newReceiver(t, func(w http.ResponseWriter, _ *http.Request) {
 		maps.Copy(w.Header(), header)
@@ -186,11 +186,11 @@ func TestARedirectIsNotFollowed(t *testing.T) {
 	})
 	_, err := r.sink(t, Config{}).Deliver(t.Context(), newDelivery())
 	assert.Equal(t, sinks.ClassUnavailable, classOf(err))
-	assert.ErrorContains(t, err, "307 Temporary Redirect to "+elsewhere.URL+"/new; redirects are not followed, set url to the place itself")
+	assert.ErrorContains(t, err, "307 Temporary Redirect to "+elsewhere.URL+"/new; redirects are not followed, set url to the final address")
 	assert.Empty(t, elsewhere.all())
 }
 
-func TestAnErrorKeepsTheStartOfTheBody(t *testing.T) {
+func TestAnErrorQuotesTheBeginningOfTheBody(t *testing.T) {
 	r := newReceiver(t, func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(422)
 		_, _ = w.Write(bytes.Repeat([]byte("abcdefgh"), 1<<17)) // 1 MiB
@@ -210,15 +210,15 @@ func TestAnOversizedBodyDoesNotUndoADelivery(t *testing.T) {
 	assert.NoError(t, err)
 }
 
-// The timeout is far away: it is not what ends the delivery.
-func TestABodyThatNeverEndsHoldsADeliveryForAMomentOnly(t *testing.T) {
+// The timeout is much later, so it does not end the delivery.
+func TestADeliveryDoesNotWaitForABodyThatNeverEnds(t *testing.T) {
 	const timeout, soon = time.Minute, 10 * time.Second
 	silent := func(_ http.ResponseWriter, req *http.Request) { <-req.Context().Done() }
 	trickling := func(w http.ResponseWriter, req *http.Request) {
 		for req.Context().Err() == nil {
 			_, _ = io.WriteString(w, "x")
 			_ = http.NewResponseController(w).Flush()
-			time.Sleep(5 * time.Millisecond) // what it is to trickle
+			time.Sleep(5 * time.Millisecond) // so that the body arrives slowly
 		}
 	}
 	for name, rest := range map[string]http.HandlerFunc{"silent": silent, "trickling": trickling} {
@@ -281,7 +281,7 @@ func TestALostConnectionIsTransient(t *testing.T) {
 	assert.ErrorIs(t, err, io.EOF)
 }
 
-func TestTheEnginesContextPassesThrough(t *testing.T) {
+func TestTheErrorOfTheEnginesContextIsReturned(t *testing.T) {
 	arrived := make(chan struct{})
 	r := newReceiver(t, func(_ http.ResponseWriter, req *http.Request) {
 		arrived <- struct{}{}
@@ -304,7 +304,7 @@ func TestTheEnginesContextPassesThrough(t *testing.T) {
 	assert.Equal(t, sinks.ClassTransient, classOf(err))
 }
 
-// TestNoErrorRepeatsThePath of a URL, which many servers echo that do not know it.
+// Many servers repeat an unknown path.
 func TestNoErrorRepeatsThePath(t *testing.T) {
 	r := newReceiver(t, func(w http.ResponseWriter, req *http.Request) {
 		w.Header().Set("Location", "https://elsewhere.example"+req.RequestURI)
@@ -318,7 +318,7 @@ func TestNoErrorRepeatsThePath(t *testing.T) {
 	}
 }
 
-// Servers in debug mode echo what they got.
+// Servers in debug mode repeat the request.
 func TestNoErrorRepeatsACredential(t *testing.T) {
 	r := newReceiver(t, func(w http.ResponseWriter, req *http.Request) {
 		user, password, _ := req.BasicAuth()

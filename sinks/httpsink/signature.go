@@ -17,11 +17,11 @@ import (
 	"time"
 )
 
-// How Standard Webhooks 1.0.0 serializes keys, "Signature scheme".
+// Prefixes of keys in Standard Webhooks 1.0.0, "Signature scheme".
 const (
-	secretPrefix     = "whsec_" // symmetric, signs as v1; may be left out
-	privateKeyPrefix = "whsk_"  // ed25519, signs as v1a
-	publicKeyPrefix  = "whpk_"  // ed25519, the receiver's
+	secretPrefix     = "whsec_" // a symmetric secret for v1; may be left out
+	privateKeyPrefix = "whsk_"  // the sender's ed25519 key for v1a
+	publicKeyPrefix  = "whpk_"  // the receiver's ed25519 key for v1a
 )
 
 // Lengths of a symmetric key in bytes, from the same section.
@@ -30,24 +30,23 @@ const (
 	maxKeyLength = 64
 )
 
-// key makes the signatures of one secret. It may be used in parallel.
+// key makes the signatures of one secret. It is safe for concurrent use.
 type key interface {
-	// appendSignature appends the signature, with its version, of a content that
-	// comes in two parts.
+	// appendSignature appends the signature of head and body, with its version.
 	appendSignature(to, head, body []byte) []byte
 }
 
-// signer signs requests as Standard Webhooks 1.0.0 says, with each of its keys:
-// a receiver that changes its secret knows the old or the new one.
+// signer signs requests as Standard Webhooks 1.0.0 says, with each of its keys. So a receiver
+// can change its secret, and know either the old or the new one.
 type signer struct {
 	keys    []key
-	masters []master // of keys that differ from receiver to receiver
+	masters []master // from which the keys of each receiver are derived
 }
 
-// signs reports whether there is anything to sign with.
+// signs reports whether the signer has keys.
 func (s *signer) signs() bool { return len(s.keys)+len(s.masters) > 0 }
 
-// keysFor are those of the requests to one receiver.
+// keysFor returns the keys for requests to one receiver.
 func (s *signer) keysFor(to *url.URL) []key {
 	keys := slices.Clip(s.keys)
 	for _, m := range s.masters {
@@ -77,7 +76,7 @@ func (s *signer) sign(w *headerWriter, to *url.URL, id string, at time.Time, bod
 
 // symmetric signs with HMAC-SHA256, as "v1".
 type symmetric struct {
-	states sync.Pool // of *signing: keying an HMAC costs as much as a short body
+	states sync.Pool // of *signing, because making an HMAC costs as much as a short body
 }
 
 type signing struct {
@@ -104,7 +103,7 @@ func (k *symmetric) appendSignature(to, head, body []byte) []byte {
 type asymmetric struct{ private ed25519.PrivateKey }
 
 func (k asymmetric) appendSignature(to, head, body []byte) []byte {
-	content := append(bytes.Clone(head), body...) // ed25519 reads it twice, so it needs it in one piece
+	content := append(bytes.Clone(head), body...) // ed25519.Sign needs it in one piece
 	return base64.StdEncoding.AppendEncode(append(to, "v1a,"...), ed25519.Sign(k.private, content))
 }
 
@@ -128,8 +127,8 @@ func parseSecret(secret string) (key, error) {
 	return newSymmetric(raw), nil
 }
 
-// parsePrivateKey takes the two usual forms of RFC 8032: the seed alone, and the
-// seed with the public key behind it.
+// parsePrivateKey parses the two usual forms of RFC 8032: the seed, and the seed followed by the
+// public key.
 func parsePrivateKey(text string) (key, error) {
 	raw, err := base64.StdEncoding.DecodeString(text)
 	switch {
@@ -141,12 +140,12 @@ func parsePrivateKey(text string) (key, error) {
 	}
 	private := ed25519.NewKeyFromSeed(raw[:ed25519.SeedSize])
 	if len(raw) == ed25519.PrivateKeySize && !bytes.Equal(private, raw) {
-		return nil, errors.New("holds a public key that is not the secret key's")
+		return nil, errors.New("contains a public key that does not belong to the secret key")
 	}
 	return asymmetric{private}, nil
 }
 
-// secretCredential returns what of a secret no error may repeat.
+// secretCredential returns the part of a secret that errors must not repeat.
 func secretCredential(secret string) string {
 	return strings.TrimPrefix(strings.TrimPrefix(secret, secretPrefix), privateKeyPrefix)
 }

@@ -29,8 +29,8 @@ const (
 	vectorSignature = "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="
 )
 
-// independentSignature computes a signature from the text of the standard,
-// sharing no code with the sink.
+// independentSignature computes a signature from the text of the standard, without code of the
+// sink.
 func independentSignature(t *testing.T, secret, id, timestamp, body string) string {
 	t.Helper()
 	key, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(secret, "whsec_"))
@@ -44,7 +44,7 @@ func TestTheIndependentSignatureMatchesThePublishedVector(t *testing.T) {
 	assert.Equal(t, vectorSignature, independentSignature(t, vectorSecret, vectorID, "1614265330", vectorBody))
 }
 
-func TestARequestIsSignedAsThePublishedVector(t *testing.T) {
+func TestTheSignatureMatchesThePublishedVector(t *testing.T) {
 	for _, secret := range []string{vectorSecret, strings.TrimPrefix(vectorSecret, "whsec_")} {
 		r := newReceiver(t)
 		sink := r.sink(t, Config{Format: FormatJSON, Secret: secret})
@@ -79,7 +79,7 @@ func TestEachAttemptIsSignedWithItsOwnTime(t *testing.T) {
 	}
 }
 
-// A dot in the id would let two different (id, timestamp) pairs sign alike.
+// With a dot in the id, two different pairs of id and timestamp could have the same signature.
 func TestADotInTheIDIsEncodedBeforeItIsSigned(t *testing.T) {
 	r := newReceiver(t)
 	sink := r.sink(t, Config{Format: FormatJSON, Secret: vectorSecret})
@@ -106,7 +106,7 @@ func TestWithoutASecretNothingIsSigned(t *testing.T) {
 	}
 }
 
-// verifySignature lets the standard's own library read a request, its time too.
+// verifySignature verifies a request, including its time, with the library of the standard.
 func verifySignature(t *testing.T, secret string, r received) {
 	t.Helper()
 	require.NoError(t, verify(secret, r))
@@ -120,7 +120,7 @@ func verify(secret string, r received) error {
 	return webhook.Verify([]byte(r.Body), r.Header)
 }
 
-// The library knows v1 only, so v1a is verified by the standard's text.
+// verifyAsymmetric verifies v1a, which the library does not support, from the standard's text.
 func verifyAsymmetric(t *testing.T, public ed25519.PublicKey, r received) bool {
 	t.Helper()
 	content := r.Header.Get("webhook-id") + "." + r.Header.Get("webhook-timestamp") + "." + r.Body
@@ -182,13 +182,13 @@ func TestAPrivateKeyIsReadInBothForms(t *testing.T) {
 	}
 }
 
-func TestPrivateKeysThatAreNoneAreRefused(t *testing.T) {
+func TestInvalidPrivateKeysAreRefused(t *testing.T) {
 	seed := bytes.Repeat([]byte{7}, 32)
 	encode := base64.StdEncoding.EncodeToString
 	for secret, want := range map[string]string{
 		"whsk_p@ss":                             "is not base64 after whsk_",
 		"whsk_" + encode(seed[:31]):             "is 31 bytes long once decoded; an ed25519 key has 32, or 64",
-		"whsk_" + encode(append(seed, seed...)): "holds a public key that is not the secret key's",
+		"whsk_" + encode(append(seed, seed...)): "contains a public key that does not belong to the secret key",
 		"whpk_" + encode(seed):                  "is a public key, which is the receiver's",
 	} {
 		_, err := New(sinks.Instance{}, Config{URL: "https://partner.example", Secrets: []string{vectorSecret, secret}})

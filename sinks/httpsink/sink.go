@@ -38,16 +38,15 @@ import (
 	"github.com/waybill-go/waybill/sinks"
 )
 
-// Sink sends deliveries to one URL, or to one for each. It implements
-// [sinks.Batcher], with batches in the format [FormatBatch] only, [sinks.Closer]
-// and [sinks.HealthChecker]. All methods are safe for concurrent use.
+// Sink sends deliveries to one URL, or to a URL for each. It makes batches only in the format
+// [FormatBatch]. All methods are safe for concurrent use.
 type Sink struct {
 	destination    destination
 	format         string
-	source         string // of events
+	source         string // of CloudEvents
 	metadata       selection
 	batch          sinks.BatchLimits
-	maxBytes       int // of a batch's request
+	maxBytes       int // of a request with a batch
 	timeout        time.Duration
 	excerpt        excerpt
 	receiptHeaders []string
@@ -151,29 +150,28 @@ func (s *Sink) CheckHealth(ctx context.Context) error {
 	bounded, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
 	if err := s.connections.check(bounded); err != nil {
-		return s.unanswered(ctx, bounded, s.destination.fixed.target, err)
+		return s.noResponse(ctx, bounded, s.destination.fixed.target, err)
 	}
 	return nil
 }
 
-// message is what one request says.
+// message has the headers and the body of a request.
 type message struct {
 	header http.Header
-	body   []byte // the message's own
+	body   []byte // not shared with the delivery
 }
 
-// message makes the message of one attempt. The payload is copied, since the
-// transport may still read the body of an attempt that was cancelled after
-// Deliver returned.
-func (s *Sink) message(d *notification.Delivery, to place) message {
+// message makes the message of one attempt. It copies the payload, because the transport may
+// still read the body of a cancelled attempt after Deliver has returned.
+func (s *Sink) message(d *notification.Delivery, to endpoint) message {
 	id := encodeValue(d.ID)
 	switch s.format {
 	case FormatBinary:
 		return s.finish(s.eventHeader(d), to, id, bytes.Clone(d.Payload))
 	case FormatEnvelope:
-		return s.finish(s.besideHeader(d, defaultContentType), to, id, s.appendEnvelope(nil, d))
+		return s.finish(s.bodyHeader(d, defaultContentType), to, id, s.appendEnvelope(nil, d))
 	case FormatStructured:
-		return s.finish(s.besideHeader(d, contentTypeEvent), to, id, s.appendEvent(nil, d))
+		return s.finish(s.bodyHeader(d, contentTypeEvent), to, id, s.appendEvent(nil, d))
 	case FormatBatch:
 		m, _ := s.batchMessage([]*notification.Delivery{d})
 		return m
@@ -181,37 +179,35 @@ func (s *Sink) message(d *notification.Delivery, to place) message {
 	return s.finish(s.header(d), to, id, bytes.Clone(d.Payload))
 }
 
-// batchMessage makes the message of as many of the batch as one request takes, which
-// are the first n.
+// batchMessage makes the message of the first n deliveries of the batch, as many as one request
+// can have.
 func (s *Sink) batchMessage(batch []*notification.Delivery) (m message, n int) {
 	body, n := s.appendBatch(nil, batch)
 	return s.finish(s.batchHeader(), s.destination.fixed, batchID(batch[:n]), body), n
 }
 
-// send makes one request and reads its response. The deadline is where the sink's
-// timeout ends.
-func (s *Sink) send(ctx context.Context, deadline time.Time, to place, m message) (notification.Receipt, error) {
+// send makes one request and reads its response. deadline is the end of the sink's timeout.
+func (s *Sink) send(ctx context.Context, deadline time.Time, to endpoint, m message) (notification.Receipt, error) {
 	bounded, cancel := context.WithDeadline(ctx, deadline)
 	defer cancel()
 	resp, err := s.connections.roundTrip(s.request(bounded, to, m))
 	if err != nil {
-		return "", s.unanswered(ctx, bounded, to.target, err)
+		return "", s.noResponse(ctx, bounded, to.target, err)
 	}
 	if resp.ContentLength != 0 {
-		defer time.AfterFunc(bodyTime, cancel).Stop() // which ends what drain does
+		defer time.AfterFunc(bodyTime, cancel).Stop() // limits drain
 	}
 	defer drain(resp)
 	if resp.StatusCode/100 == 2 {
 		return s.receipt(resp), nil
 	}
-	return "", s.refused(to, resp)
+	return "", s.responseError(to, resp)
 }
 
-// request makes the request of one attempt from the template. GetBody, with the
-// idempotency key, lets the transport repeat a request that a stale connection
-// lost: once, since a receiver that ends because of this notification loses the
-// connection each time, and the transport has many.
-func (s *Sink) request(ctx context.Context, to place, m message) *http.Request {
+// request makes the request of one attempt from the template. With GetBody and the idempotency
+// key, the transport repeats a request that was lost with a stale connection. It repeats it only
+// once: if the notification crashes the receiver, each of many connections would be lost.
+func (s *Sink) request(ctx context.Context, to endpoint, m message) *http.Request {
 	req := s.template.WithContext(ctx)
 	req.URL, req.Host = to.url, to.url.Host
 	req.Header = m.header
@@ -230,8 +226,7 @@ func (s *Sink) request(ctx context.Context, to place, m message) *http.Request {
 
 var errLostAgain = errors.New("the connection was lost without an answer, twice")
 
-// newBody returns types that net/http knows, so that it writes headers and
-// body in one go.
+// newBody returns a type that net/http recognizes, so that it writes headers and body together.
 func newBody(body []byte) io.ReadCloser {
 	if len(body) == 0 {
 		return http.NoBody

@@ -31,7 +31,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// received is one request that a receiver got, its body read.
+// received is a request that a receiver got, with its body.
 type received struct {
 	*http.Request
 	Body string
@@ -46,7 +46,7 @@ type receiver struct {
 	requests []received
 }
 
-// newReceiver answers 202, or as answer does.
+// newReceiver returns a receiver that answers with 202, or with answer.
 func newReceiver(t *testing.T, answer ...http.HandlerFunc) *receiver {
 	r := unstartedReceiver(answer...)
 	r.Start()
@@ -78,12 +78,12 @@ func unstartedReceiver(answer ...http.HandlerFunc) *receiver {
 	return r
 }
 
-// newTLSReceiver speaks HTTP/2. The file holds its certificate.
+// newTLSReceiver returns a receiver with HTTP/2, and the file of its certificate.
 func newTLSReceiver(t *testing.T, answer ...http.HandlerFunc) (r *receiver, caFile string) {
 	return newStrictReceiver(t, func(*tls.Config) {}, answer...)
 }
 
-// newStrictReceiver is a TLS receiver with settings of its own.
+// newStrictReceiver returns a receiver with other TLS settings.
 func newStrictReceiver(t *testing.T, configure func(*tls.Config), answer ...http.HandlerFunc) (r *receiver, caFile string) {
 	r = unstartedReceiver(answer...)
 	r.EnableHTTP2 = true
@@ -97,7 +97,7 @@ func newStrictReceiver(t *testing.T, configure func(*tls.Config), answer ...http
 	return r, caFile
 }
 
-// sink returns a sink for the receiver, closed before it.
+// sink returns a sink for the receiver. It is closed before the receiver.
 func (r *receiver) sink(t *testing.T, c Config) *Sink {
 	t.Helper()
 	if c.URL == "" {
@@ -127,7 +127,7 @@ func (r *receiver) only(t *testing.T) received {
 	return all[0]
 }
 
-// envelopes reads back what the requests tell, as a receiver would.
+// envelopes returns the envelopes of the requests, as a receiver reads them.
 func (r *receiver) envelopes(t *testing.T) (es []notification.Envelope) {
 	for _, req := range r.all() {
 		if req.Header.Get(HeaderID) == "" {
@@ -215,7 +215,7 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-func TestARequestTellsEverythingAboutTheNotification(t *testing.T) {
+func TestARequestContainsTheWholeNotification(t *testing.T) {
 	r := newReceiver(t)
 	sink := r.sink(t, Config{URL: r.URL + "/hooks?shop=1", Metadata: everything, Headers: map[string]string{"x-shop": "1"}})
 	d := &notification.Delivery{
@@ -265,7 +265,7 @@ func TestARequestTellsEverythingAboutTheNotification(t *testing.T) {
 	}, got.Header)
 }
 
-func TestWhatANotificationLacksIsNotSent(t *testing.T) {
+func TestEmptyFieldsAreNotSent(t *testing.T) {
 	r := newReceiver(t)
 	_, err := r.sink(t, Config{Method: "PUT"}).Deliver(t.Context(), &notification.Delivery{
 		Envelope: &notification.Envelope{ID: "1", Type: "t", Version: 1, Metadata: notification.Metadata{"traceparent": ""}},
@@ -316,9 +316,9 @@ func TestConnectionsAreReused(t *testing.T) {
 			r := newReceiver(t, answer)
 			deliverAll(t, r.sink(t, Config{}), deliveries, inFlight)
 			assert.Len(t, r.all(), deliveries)
-			// net/http may dial for a request and then serve it by a
-			// connection that came free: on a busy machine there are some more than
-			// in flight. Without reuse there would be one for each delivery.
+			// net/http may dial for a request and then use another connection that became
+			// free. So on a busy machine there are some more connections than requests in
+			// flight. Without reuse there would be one for each delivery.
 			assert.LessOrEqual(t, r.connections.Load(), int64(deliveries/4))
 		})
 	}
@@ -332,7 +332,7 @@ func TestConnectionsAreReused(t *testing.T) {
 	})
 }
 
-// deliverAll ignores errors: what counts is that requests are made.
+// deliverAll ignores errors, because only the number of requests matters.
 func deliverAll(t *testing.T, sink *Sink, deliveries, inFlight int) {
 	var workers errgroup.Group
 	workers.SetLimit(inFlight)
@@ -345,9 +345,9 @@ func deliverAll(t *testing.T, sink *Sink, deliveries, inFlight int) {
 	require.NoError(t, workers.Wait())
 }
 
-// The receiver takes the second request and hangs up without an answer, as
-// servers do whose keep-alive ends at that moment.
-func TestARequestThatAStaleConnectionLostIsSentAgain(t *testing.T) {
+// The receiver reads the second request and closes the connection without an answer, like a
+// server whose keep-alive ends at that moment.
+func TestARequestThatWasLostWithAStaleConnectionIsRepeated(t *testing.T) {
 	var hangUp atomic.Int64
 	r := newReceiver(t, func(w http.ResponseWriter, _ *http.Request) {
 		if hangUp.Add(1) == 2 {
@@ -365,9 +365,9 @@ func TestARequestThatAStaleConnectionLostIsSentAgain(t *testing.T) {
 	assert.Equal(t, all[1].Body, all[2].Body)
 }
 
-// net/http may read the body of a cancelled request after Deliver returned; by
-// then the payload is the engine's again.
-func TestARequestHoldsItsOwnCopyOfThePayload(t *testing.T) {
+// net/http may read the body of a cancelled request after Deliver has returned. Then the engine
+// may change the payload.
+func TestARequestHasItsOwnCopyOfThePayload(t *testing.T) {
 	d := newDelivery()
 	want := string(d.Payload)
 	sink := newSink(t, Config{URL: "http://partner.example"})
@@ -394,8 +394,8 @@ func TestCheckHealthConnectsAndSendsNothing(t *testing.T) {
 	assert.Empty(t, secure.all())
 
 	for name, sink := range map[string]*Sink{
-		"nobody listens":         newSink(t, Config{URL: "http://" + unusedAddress(t)}),
-		"certificate is unknown": secure.sink(t, Config{}),
+		"connection refused":  newSink(t, Config{URL: "http://" + unusedAddress(t)}),
+		"unknown certificate": secure.sink(t, Config{}),
 	} {
 		err := sink.CheckHealth(t.Context())
 		assert.Equal(t, sinks.ClassUnavailable, classOf(err), "%s: %v", name, err)
@@ -406,7 +406,7 @@ func TestCheckHealthConnectsAndSendsNothing(t *testing.T) {
 	assert.ErrorIs(t, plain.sink(t, Config{}).CheckHealth(ctx), context.Canceled)
 }
 
-// A dial that Close overtakes must not leave a connection behind.
+// A connection that is dialled during Close must be closed, too.
 func TestAfterCloseNoConnectionIsKept(t *testing.T) {
 	r := newReceiver(t)
 	sink := r.sink(t, Config{})
@@ -421,7 +421,7 @@ func classOf(err error) sinks.Class {
 	return class
 }
 
-// unusedAddress is one where nothing listens any more.
+// unusedAddress returns an address on which nothing listens.
 func unusedAddress(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

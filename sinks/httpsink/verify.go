@@ -7,21 +7,22 @@ import (
 	"net/http"
 )
 
-// Verify returns a handler that hands on signed requests only, for receivers that have a
-// net/http handler of their own; [Receive] is for those that have a sink. next reads the body
-// as it was signed, in whatever format it is: also webhooks of other senders, if they keep to
-// Standard Webhooks. Of the headers only the three of that standard are signed.
+// Verify returns a handler that passes only signed requests to next. It is for receivers with
+// an [http.Handler]; [Receive] is for those with a sink. next reads the body as it was signed,
+// in any format. So Verify also accepts webhooks of other senders that follow Standard
+// Webhooks. Of the headers, only the three of that standard are signed.
 //
-// What is refused is answered as by [Receive]: 401, 405, 408 and 413. A request can come
-// twice: inbox.Handler has its effects once.
+// The handler answers refused requests as [Receive] does: with 401, 405, 408 and 413. A request
+// can come twice; inbox.Handler applies it only once.
 //
-// The error says that a secret is none. The handler may be used in parallel.
+// Verify returns an error for an invalid secret, or if next is nil. The handler is safe for
+// concurrent use.
 func (v Receiver) Verify(next http.Handler) (http.Handler, error) {
 	if _, err := v.verifiers(); err != nil {
 		return nil, err
 	}
 	if next == nil {
-		return nil, errors.New("there is no handler to hand requests on to")
+		return nil, errors.New("the handler for verified requests is nil")
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var body []byte

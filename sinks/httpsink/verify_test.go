@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestAVerifiedRequestIsHandedOnAsItWasSigned(t *testing.T) {
+func TestAVerifiedRequestIsPassedOnUnchanged(t *testing.T) {
 	var bodies []string
 	handler, err := Receiver{Secrets: []string{sharedSecret}, MaxBytes: 1000}.Verify(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
@@ -39,9 +39,9 @@ func TestAVerifiedRequestIsHandedOnAsItWasSigned(t *testing.T) {
 	require.Len(t, bodies, 1)
 }
 
-func TestAVerifierThatCannotWorkIsNotMade(t *testing.T) {
+func TestInvalidVerifiersAreRefused(t *testing.T) {
 	_, err := Receiver{}.Verify(http.NotFoundHandler())
-	require.ErrorContains(t, err, "no secret")
+	require.ErrorContains(t, err, "at least one secret")
 	_, err = Receiver{Secrets: []string{sharedSecret}}.Verify(nil)
-	require.ErrorContains(t, err, "no handler")
+	require.ErrorContains(t, err, "the handler for verified requests is nil")
 }

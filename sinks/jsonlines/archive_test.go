@@ -35,17 +35,17 @@ func declareArchive(o *waybill.Outbox, path string, inspector sinks.Sink) error 
 	if err != nil {
 		return err
 	}
-	o.Deliver("archive", archive, "*") // all as it is, but for
+	o.Deliver("archive", archive, "*") // everything unchanged, except
 	o.Route("payment.made", waybill.Rule{
 		Sink:    "archive",
-		Payload: map[string]string{"payment": "payload.id", "amount": "payload.amount"}, // without the card
+		Payload: map[string]string{"payment": "payload.id", "amount": "payload.amount"}, // leaves out the card
 	})
 	o.Deliver("inspector", inspector)
 	o.Route("payment.made", waybill.Rule{Sink: "inspector", When: `payload.amount >= 1000`})
 	return nil
 }
 
-func TestAnArchiveHasOnlyWhatItsRoutePicks(t *testing.T) {
+func TestAnArchiveHasOnlyThePayloadOfItsRoute(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
 	db, err := sqlite.OpenDB(filepath.Join(folder, "shop.db"))

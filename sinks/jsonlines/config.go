@@ -54,13 +54,13 @@ func (c *Config) Validate() error {
 	)
 }
 
-// validateOutput refuses what only a file can have.
+// validateOutput refuses settings of files if the sink writes to the program's output.
 func (c *Config) validateOutput() error {
 	if c.Path != Output {
 		return nil
 	}
 	var problems []error
-	for _, of := range []struct {
+	for _, setting := range []struct {
 		key string
 		set bool
 	}{
@@ -70,8 +70,8 @@ func (c *Config) validateOutput() error {
 		{"max_age_days", c.MaxAgeDays != 0},
 		{"compress", c.Compress},
 	} {
-		if of.set {
-			problems = append(problems, fmt.Errorf("%s: is for files, and path is the program's output; set path, or leave it out", of.key))
+		if setting.set {
+			problems = append(problems, fmt.Errorf("%s: is for files, but path is the program's output; set path, or leave it out", setting.key))
 		}
 	}
 	return errors.Join(problems...)

@@ -4,10 +4,11 @@ import "errors"
 
 // Errors of deliveries.
 var (
-	// ErrLine: a notification cannot be a line. It is permanent.
+	// ErrLine means that a notification cannot be written as a line. It is permanent.
 	ErrLine = errors.New("notification cannot be a line")
-	// ErrBehind: an earlier delivery of the same key in the batch failed.
-	ErrBehind = errors.New("not written: one before it of its key failed")
-	// ErrClosed: the sink was closed.
+	// ErrBehind means that an earlier delivery of the same key in the batch failed. It is
+	// transient, and no attempt is counted.
+	ErrBehind = errors.New("not written, because an earlier one of its key failed")
+	// ErrClosed means that the sink is closed. It is unavailable.
 	ErrClosed = errors.New("jsonlines sink is closed")
 )

@@ -9,8 +9,7 @@ import (
 	"github.com/waybill-go/waybill/sinks/jsonlines"
 )
 
-// Without a path, lines go to the program's output. The engine makes the
-// delivery; here it is made by hand.
+// Without a path, lines go to the program's output. Normally the engine calls Deliver.
 func Example() {
 	sink, err := jsonlines.New(jsonlines.Config{})
 	if err != nil {

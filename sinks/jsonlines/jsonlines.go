@@ -41,21 +41,21 @@ const maxBatch = 512
 func Kind() sinks.Kind {
 	return sinks.NewKind("jsonlines", "a line of JSON for each notification, to the output or a file",
 		func(_ sinks.Instance, c Config) (sinks.Sink, error) { return New(c) },
-		sinks.Answer{Says: "the line is written, and with `fsync` on the disk", Means: "delivered; the receipt is `jsonlines` and the path"},
+		sinks.Answer{Says: "the line is written, and with `fsync` it is on the disk", Means: "delivered; the receipt is `jsonlines` and the path"},
 		sinks.Answer{Says: "the file cannot be opened, written or synced", Means: "unavailable"},
-		sinks.Answer{Says: "the notification cannot be a line, or one that is longer than `max_size_mb`", Means: "permanent"},
-		sinks.Answer{Says: "not written: an earlier one of its key in the batch failed", Means: "transient; no attempt is spent"},
+		sinks.Answer{Says: "the notification cannot be a line, or its line is longer than `max_size_mb`", Means: "permanent"},
+		sinks.Answer{Says: "not written: an earlier delivery of its key in the batch failed", Means: "transient; uses up no attempt"},
 	)
 }
 
-// output is where lines go. Only one call at a time.
+// output is the destination of lines. Calls must not overlap, except those of check.
 type output interface {
-	// check finds what would stand in the way, and changes nothing.
+	// check returns an error if lines could not be written. It changes nothing.
 	check() error
-	// open makes the output ready for write; it may be ready already.
+	// open prepares the output for write. It does nothing if the output is open.
 	open() error
-	// write writes whole lines. Where it fails, the first n bytes are safe; the
-	// next write begins a new line.
+	// write writes whole lines. If it fails, the first n bytes are safe, and the next write
+	// begins a new line.
 	write(lines []byte) (n int, err error)
 	close() error
 }
@@ -65,10 +65,9 @@ type output interface {
 type Sink struct {
 	output  output
 	receipt notification.Receipt
-	// maxLine is how long a line may be, 0 for any.
+	// maxLine is the longest line in bytes; 0 for no limit.
 	maxLine int
-	// turn is held by the call that uses output; unlike with a mutex, a call that
-	// waits for it can give up.
+	// turn is a lock for output. Unlike with a mutex, a call can stop waiting for it.
 	turn   chan struct{}
 	closed bool
 }
@@ -129,10 +128,10 @@ func (s *Sink) BatchLimits() sinks.BatchLimits {
 //
 // It checks ctx before it writes anything, and waits for a write that has begun.
 func (s *Sink) DeliverBatch(ctx context.Context, batch []*notification.Delivery) []sinks.Result {
-	if err := s.take(ctx); err != nil {
+	if err := s.lock(ctx); err != nil {
 		return sinks.Failed(batch, err)
 	}
-	defer s.leave()
+	defer s.unlock()
 	if s.closed {
 		return sinks.Failed(batch, sinks.Unavailable(ErrClosed))
 	}
@@ -151,16 +150,16 @@ func (s *Sink) DeliverBatch(ctx context.Context, batch []*notification.Delivery)
 // write, or the compression of an old file, ends in the background.
 func (s *Sink) Close(ctx context.Context) error {
 	select {
-	case s.turn <- struct{}{}: // also where ctx has ended already
+	case s.turn <- struct{}{}: // even if ctx has already ended
 	default:
-		if err := s.take(ctx); err != nil {
+		if err := s.lock(ctx); err != nil {
 			return err
 		}
 	}
 	s.closed = true
 	ended := make(chan error, 1)
 	go func() {
-		defer s.leave()
+		defer s.unlock()
 		ended <- s.output.close()
 	}()
 	select {
@@ -171,8 +170,8 @@ func (s *Sink) Close(ctx context.Context) error {
 	}
 }
 
-// take waits for the output, or returns ctx's error.
-func (s *Sink) take(ctx context.Context) error {
+// lock waits until no other call uses the output, or returns ctx's error.
+func (s *Sink) lock(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -184,24 +183,24 @@ func (s *Sink) take(ctx context.Context) error {
 	}
 }
 
-func (s *Sink) leave() { <-s.turn }
+func (s *Sink) unlock() { <-s.turn }
 
-// chunk is how much is gathered for one write.
+// chunk is how many bytes are gathered for one write.
 const chunk = 1 << 20
 
-// writing is a batch on its way into the output.
+// writing is a batch that is being written.
 type writing struct {
 	sink    *Sink
 	results []sinks.Result
-	failed  map[string]bool // keys of which one failed
-	broken  error           // ends the batch
+	failed  map[string]bool // keys with a failed delivery
+	broken  error           // why nothing more can be written
 
-	lines []byte
-	ends  []int // where the lines of these deliveries end
-	which []int
+	lines []byte // gathered for the next write
+	ends  []int  // the ends of the deliveries' lines in lines
+	which []int  // the indexes of these deliveries
 }
 
-// add puts a delivery's line behind the others, or says why not.
+// add adds a delivery's line to the gathered ones, or sets the delivery's error.
 func (w *writing) add(i int, d *notification.Delivery) {
 	switch {
 	case w.broken != nil:
@@ -230,7 +229,7 @@ func (w *writing) add(i int, d *notification.Delivery) {
 	w.ends, w.which = append(w.ends, len(w.lines)), append(w.which, i)
 }
 
-// flush writes the gathered lines and fills in their results.
+// flush writes the gathered lines and sets their results.
 func (w *writing) flush() {
 	if len(w.lines) == 0 {
 		return

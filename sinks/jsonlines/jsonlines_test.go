@@ -33,7 +33,7 @@ func newSink(t *testing.T, c jsonlines.Config) *jsonlines.Sink {
 	return sink
 }
 
-// open opens a sink that is closed with the test.
+// open opens a sink and closes it when the test ends.
 func open(t *testing.T, c jsonlines.Config) *jsonlines.Sink {
 	t.Helper()
 	sink := newSink(t, c)
@@ -49,7 +49,7 @@ func deliver(t *testing.T, sink sinks.Sink, d *notification.Delivery) notificati
 	return receipt
 }
 
-// read returns the lines of a file, or of anything else.
+// read returns the lines of a reader.
 func read(t *testing.T, r io.Reader) (lines []jsonlines.Line) {
 	t.Helper()
 	scanner := bufio.NewScanner(r)
@@ -85,8 +85,7 @@ func envelopes(lines []jsonlines.Line) (es []notification.Envelope) {
 	return es
 }
 
-// losesItsFolder is a sink whose folder goes right after Open; a file takes its
-// name.
+// losesItsFolder is a sink whose folder is replaced by a file after Open.
 type losesItsFolder struct {
 	*jsonlines.Sink
 	folder string
@@ -108,7 +107,7 @@ func TestConformance(t *testing.T) {
 				Received: func(t *testing.T) []notification.Envelope { return envelopes(readFile(t, path)) },
 				Refused: func(n int) *notification.Delivery {
 					d := sinktest.NewDelivery(n)
-					d.OccurredOn = time.Date(12025, 1, 1, 0, 0, 0, 0, time.UTC) // not in RFC 3339
+					d.OccurredOn = time.Date(12025, 1, 1, 0, 0, 0, 0, time.UTC) // RFC 3339 cannot represent this year
 					return d
 				},
 				Broken: map[sinks.Class]func(*testing.T) sinks.Sink{
@@ -192,7 +191,7 @@ func TestAFileRotatesAndLosesNothing(t *testing.T) {
 	}
 	files, err := filepath.Glob(filepath.Join(folder, "*.jsonl"))
 	require.NoError(t, err)
-	require.Len(t, files, 4, "of three lines each")
+	require.Len(t, files, 4, "each file has three lines")
 	var kept []string
 	for _, f := range files {
 		for _, l := range readFile(t, f) {
@@ -202,7 +201,7 @@ func TestAFileRotatesAndLosesNothing(t *testing.T) {
 	require.ElementsMatch(t, sent, kept)
 }
 
-func TestOldFilesGoAndAreCompressed(t *testing.T) {
+func TestOldFilesAreDeletedAndCompressed(t *testing.T) {
 	folder := t.TempDir()
 	sink := newSink(t, jsonlines.Config{Path: filepath.Join(folder, "orders.jsonl"), MaxSizeMB: 1, MaxFiles: 2, Compress: true})
 	require.NoError(t, sink.Open(t.Context()))
@@ -240,7 +239,7 @@ func TestALineThatWasCutShortIsEnded(t *testing.T) {
 	require.Contains(t, lines[2], d.ID)
 }
 
-func TestDeliveriesGoOnWhenTheFolderIsBack(t *testing.T) {
+func TestDeliveriesContinueWhenTheFolderIsBack(t *testing.T) {
 	folder := filepath.Join(t.TempDir(), "mount")
 	require.NoError(t, os.Mkdir(folder, 0o700))
 	path := filepath.Join(folder, "orders.jsonl")
@@ -258,15 +257,15 @@ func TestDeliveriesGoOnWhenTheFolderIsBack(t *testing.T) {
 	require.Equal(t, d.ID, readFile(t, path)[0].ID)
 }
 
-func TestPathsThatCannotBeUsedAreRefusedAtOpen(t *testing.T) {
+func TestOpenRefusesInvalidPaths(t *testing.T) {
 	folder := t.TempDir()
 	plain := filepath.Join(folder, "plain")
 	require.NoError(t, os.WriteFile(plain, nil, 0o600))
 	for path, says := range map[string]string{
-		filepath.Join(folder, "no", "orders.jsonl"): "the folder " + filepath.Join(folder, "no") + " is not there; make it",
+		filepath.Join(folder, "no", "orders.jsonl"): "the folder " + filepath.Join(folder, "no") + " does not exist; create it",
 		folder:                               "is a folder; name a file in it",
 		filepath.Join(plain, "orders.jsonl"): plain + " is not a folder",
-		"/dev/null":                          `is not an ordinary file, which rotation needs; use "-"`,
+		"/dev/null":                          `is not a regular file, which rotation needs; use "-"`,
 		filepath.Join(folder, strings.Repeat("x", 300)): "file name too long",
 	} {
 		err := newSink(t, jsonlines.Config{Path: path}).Open(t.Context())
@@ -275,8 +274,8 @@ func TestPathsThatCannotBeUsedAreRefusedAtOpen(t *testing.T) {
 	}
 }
 
-// TestItsHealthIsToldWithoutATrace has a line that another program is writing.
-func TestItsHealthIsToldWithoutATrace(t *testing.T) {
+// TestCheckHealthDoesNotChangeTheFile calls CheckHealth while another program is writing a line.
+func TestCheckHealthDoesNotChangeTheFile(t *testing.T) {
 	folder := t.TempDir()
 	path := filepath.Join(folder, "orders.jsonl")
 	sink := newSink(t, jsonlines.Config{Path: path})
@@ -292,7 +291,7 @@ func TestItsHealthIsToldWithoutATrace(t *testing.T) {
 	require.Equal(t, `{"id":`, string(text))
 
 	require.NoError(t, os.RemoveAll(folder))
-	require.ErrorContains(t, sink.CheckHealth(t.Context()), "path "+path+": the folder "+folder+" is not there; make it")
+	require.ErrorContains(t, sink.CheckHealth(t.Context()), "path "+path+": the folder "+folder+" does not exist; create it")
 	require.NoError(t, newSink(t, jsonlines.Config{}).CheckHealth(t.Context()), "the output is simply there")
 }
 
@@ -302,7 +301,7 @@ func TestAfterCloseDeliveriesAreUnavailable(t *testing.T) {
 	require.NoError(t, sink.Open(t.Context()))
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	_ = sink.Close(ended) // has no time to wait, and closes all the same
+	_ = sink.Close(ended) // cannot wait, but closes the sink
 	_, err := sink.Deliver(t.Context(), sinktest.NewDelivery(1))
 	class, _ := sinks.Classify(err)
 	require.Equal(t, sinks.ClassUnavailable, class)
@@ -326,6 +325,6 @@ func TestAllMistakesOfAConfigurationAreReportedAtOnce(t *testing.T) {
 	}
 	err = build("{fsync: true, compress: true, max_files: 2, max_age_days: 1, max_size_mb: 7}")
 	for _, key := range []string{"fsync", "compress", "max_files", "max_age_days", "max_size_mb"} {
-		require.ErrorContains(t, err, key+": is for files, and path is the program's output")
+		require.ErrorContains(t, err, key+": is for files, but path is the program's output")
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/waybill-go/waybill/sinks/sinktest"
 )
 
-func TestTheConfigurationKeepsItsPromises(t *testing.T) {
+func TestTheKindPassesItsConformanceSuite(t *testing.T) {
 	sinktest.RunKind(t, jsonlines.Kind(), jsonlines.Config{})
 	sinktest.RunKind(t, jsonlines.Kind(), jsonlines.Config{Path: "orders.jsonl"})
 	_, err := jsonlines.New(jsonlines.Config{})

@@ -18,13 +18,12 @@ type Line struct {
 	Key        string    `json:"key,omitempty"`
 	OccurredOn time.Time `json:"occurred_on"` // in UTC
 	DeliverAt  time.Time `json:"deliver_at,omitzero"`
-	// Metadata is everything that travelled beside the payload.
+	// Metadata is the notification's metadata.
 	Metadata map[string]string `json:"metadata,omitempty"`
-	// Payload is a payload that is JSON in UTF-8, without spaces between its
-	// values; nil for every other.
+	// Payload is the payload if it is JSON in UTF-8; in a file, it has no spaces between its
+	// values.
 	Payload json.RawMessage `json:"payload,omitempty"`
-	// Base64 is a payload that is not, empty ones among them; nil where Payload is
-	// set.
+	// Base64 is any other payload, including an empty one; nil if Payload is set.
 	Base64 *[]byte `json:"payload_base64,omitempty"`
 }
 
@@ -39,20 +38,20 @@ func LineOf(e *notification.Envelope) Line {
 	} else {
 		payload := e.Payload
 		if payload == nil {
-			payload = []byte{} // nil would be null
+			payload = []byte{} // nil would become null
 		}
 		l.Base64 = &payload
 	}
 	return l
 }
 
-// encode returns the line with its end.
+// encode returns the line with its line end.
 func encode(e *notification.Envelope) ([]byte, error) {
 	var b bytes.Buffer
 	encoder := json.NewEncoder(&b)
 	encoder.SetEscapeHTML(false)
 	if err := encoder.Encode(LineOf(e)); err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrLine, err) // such as a year of five digits
+		return nil, fmt.Errorf("%w: %w", ErrLine, err) // for example if a year has five digits
 	}
 	return b.Bytes(), nil
 }

@@ -11,13 +11,13 @@ import (
 	"github.com/DeRuina/timberjack"
 )
 
-// fileMode lets the owner write and the group read.
+// fileMode allows the owner to write, and the group to read.
 const fileMode = 0o640
 
-// stream is an output that is simply there.
+// stream is the program's output.
 type stream struct {
 	to   io.Writer
-	torn bool // the last line has no end
+	torn bool // the last line has no line end
 }
 
 func (s *stream) check() error { return nil }
@@ -39,22 +39,22 @@ func (s *stream) write(lines []byte) (int, error) {
 	return n, nil
 }
 
-// file is a file that rotates. Whenever something fails it is closed, so that
-// the next open looks at everything again.
+// file is a file that is rotated. After any error it is closed, so that the next open checks
+// everything again.
 type file struct {
 	config  Config
 	rotated *timberjack.Logger // nil while closed
-	synced  os.FileInfo        // the file that its folder is known to keep
+	synced  os.FileInfo        // the file whose name the disk has stored
 }
 
-// check finds what would stand in the way of a line, and leaves everything as it
-// is: another program may be writing the file.
+// check returns an error if a line could not be written. It changes nothing, because another
+// program may be writing the file.
 func (f *file) check() error {
-	exists, err := f.look()
+	exists, err := f.stat()
 	if err == nil && exists {
 		err = f.tryOpen()
 	} else if err == nil {
-		err = f.tryMake()
+		err = f.tryCreate()
 	}
 	return f.named(err)
 }
@@ -67,18 +67,18 @@ func (f *file) tryOpen() error {
 	return opened.Close()
 }
 
-// tryMake makes another file in the folder: one that is made and removed under the
-// path could be the first line's.
-func (f *file) tryMake() error {
-	made, err := os.CreateTemp(filepath.Dir(f.config.Path), ".waybill-")
+// tryCreate creates and removes another file in the folder. It does not use the path, where
+// another call may have just written its first line.
+func (f *file) tryCreate() error {
+	created, err := os.CreateTemp(filepath.Dir(f.config.Path), ".waybill-")
 	if err != nil {
 		return bare(err)
 	}
-	return errors.Join(made.Close(), os.Remove(made.Name()))
+	return errors.Join(created.Close(), os.Remove(created.Name()))
 }
 
-// open checks the path, so that its errors name what is wrong, and ends a line
-// that was cut short.
+// open checks the path, to return better errors than the library, and ends a line that was cut
+// short.
 func (f *file) open() error {
 	if f.rotated != nil {
 		return nil
@@ -100,7 +100,7 @@ func (f *file) open() error {
 	return nil
 }
 
-// named is an error with the path that it is about.
+// named adds the path to an error.
 func (f *file) named(err error) error {
 	if err == nil {
 		return nil
@@ -108,12 +108,13 @@ func (f *file) named(err error) error {
 	return fmt.Errorf("path %s: %w", f.config.Path, err)
 }
 
-// look says whether the file is there, and refuses what can be none.
-func (f *file) look() (exists bool, err error) {
+// stat reports whether the file exists. It returns an error if the folder does not exist or the
+// path is not that of a regular file.
+func (f *file) stat() (exists bool, err error) {
 	folder := filepath.Dir(f.config.Path)
 	switch info, err := os.Stat(folder); {
 	case errors.Is(err, fs.ErrNotExist):
-		return false, fmt.Errorf("the folder %s is not there; make it", folder)
+		return false, fmt.Errorf("the folder %s does not exist; create it", folder)
 	case err != nil:
 		return false, err
 	case !info.IsDir():
@@ -127,13 +128,13 @@ func (f *file) look() (exists bool, err error) {
 	case info.IsDir():
 		return true, errors.New("is a folder; name a file in it")
 	case !info.Mode().IsRegular():
-		return true, fmt.Errorf("is not an ordinary file, which rotation needs; use %q for the program's output", Output)
+		return true, fmt.Errorf("is not a regular file, which rotation needs; use %q for the program's output", Output)
 	}
 	return true, nil
 }
 
 func (f *file) prepare() error {
-	if _, err := f.look(); err != nil {
+	if _, err := f.stat(); err != nil {
 		return err
 	}
 	opened, err := os.OpenFile(f.config.Path, os.O_RDWR|os.O_APPEND|os.O_CREATE, fileMode)
@@ -143,7 +144,7 @@ func (f *file) prepare() error {
 	return bare(errors.Join(endLine(opened), opened.Close()))
 }
 
-// endLine ends the file's last line if it has no end.
+// endLine ends the file's last line if it has no line end.
 func endLine(opened *os.File) error {
 	info, err := opened.Stat()
 	if err != nil || info.Size() == 0 {
@@ -157,7 +158,7 @@ func endLine(opened *os.File) error {
 	return err
 }
 
-// bare is the cause of an error about the path, which is named already.
+// bare returns an error without the path, which named adds.
 func bare(err error) error {
 	var path *fs.PathError
 	if errors.As(err, &path) {
@@ -166,23 +167,23 @@ func bare(err error) error {
 	return err
 }
 
-// write leaves the lines in one file: rotation comes before them, never between.
+// write writes the lines to one file. Rotation may happen before them, but not between them.
 func (f *file) write(lines []byte) (int, error) {
 	n, err := f.rotated.Write(lines)
 	if err == nil && f.config.Fsync {
 		err = f.sync()
 	}
 	if err != nil {
-		_ = f.close() // the first error is the one to tell
+		_ = f.close() // the first error is returned
 		if f.config.Fsync {
-			n = 0 // nothing is known of what the disk has
+			n = 0 // it is unknown what the disk has stored
 		}
 		return n, fmt.Errorf("path %s: %w", f.config.Path, err)
 	}
 	return n, nil
 }
 
-// sync has the disk keep the lines, and of a new file its name too.
+// sync waits until the disk has stored the lines, and the name of a new file.
 func (f *file) sync() error {
 	if err := f.rotated.Sync(); err != nil {
 		return err

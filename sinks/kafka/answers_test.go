@@ -12,9 +12,9 @@ import (
 
 var protocolName = regexp.MustCompile(`\b[A-Z]{2,}_[A-Z_]+\b`)
 
-// The reference says what the sink does: each error that has a verdict stands in it once,
-// with its class, and nothing else does.
-func TestTheAnswersOfTheReferenceAreTrueAndComplete(t *testing.T) {
+// The answers of the reference list each diagnosed error exactly once, with its class, and no
+// other error.
+func TestTheAnswersOfTheReferenceMatchTheErrors(t *testing.T) {
 	t.Parallel()
 	means := make(map[string]string)
 	for _, answer := range Kind().Answers {
@@ -31,14 +31,14 @@ func TestTheAnswersOfTheReferenceAreTrueAndComplete(t *testing.T) {
 		f, _ := faultOf(protocol)
 		want := f.class(configured).String()
 		if other := f.class(fromData).String(); other != want {
-			want += "; " + other + " where data names the topic"
+			want += "; " + other + " if data names the topic"
 		}
 		meaning, _, _ := strings.Cut(means[name], "; in a batch")
 		assert.Equal(t, want, meaning, name)
 		delete(means, name)
 	}
-	for _, v := range verdicts {
-		if protocol, ok := v.err.(*kerr.Error); ok { //nolint:errorlint // the table holds them as they are
+	for _, v := range diagnoses {
+		if protocol, ok := v.err.(*kerr.Error); ok { //nolint:errorlint // errors of the table are not wrapped
 			check(protocol)
 		}
 	}

@@ -78,7 +78,7 @@ func testOnlyTheLargeRecordsOfABatchAreRejected(t *testing.T, cluster *kafkatest
 	assert.Len(t, cluster.Consume(t, topic, size-len(large)), size-len(large))
 }
 
-func TestARecordAboveTheClientsOwnLimitLeavesItsBatchAlone(t *testing.T) {
+func TestARecordAboveMaxMessageBytesDoesNotFailItsBatch(t *testing.T) {
 	t.Parallel()
 	cluster := kafkatest.Fake(t)
 	sink := newSink(t, cluster, cluster.CreateTopic(t, 1, nil), func(c *kafka.Config) { c.MaxMessageBytes = 2000 })
@@ -130,9 +130,9 @@ func TestOneRefusedPartitionFailsItsRecordsOnly(t *testing.T) {
 	}
 }
 
-// The batch is so large, and a request so small, that the broker refuses one while the client
-// still gets records of the key.
-func TestNothingOfAKeyIsStoredBehindItsFirstFailure(t *testing.T) {
+// The batch is so large and a request so small that the broker refuses a request while the
+// client is still receiving records of the key.
+func TestNoRecordOfAKeyIsStoredAfterItsFirstFailure(t *testing.T) {
 	t.Parallel()
 	for name, idempotent := range map[string]bool{"idempotent": true, "not idempotent": false} {
 		t.Run(name, func(t *testing.T) {
@@ -181,7 +181,7 @@ func TestACancelledBatchPublishesNothing(t *testing.T) {
 	assert.Equal(t, "wanted", string(cluster.Consume(t, topic, 1)[0].Key))
 }
 
-func TestABatchIsUnavailableWithoutABrokerAndOnceTheSinkIsClosed(t *testing.T) {
+func TestABatchIsUnavailableWithoutABrokerAndAfterClose(t *testing.T) {
 	t.Parallel()
 	cluster := kafkatest.Fake(t)
 	topic := cluster.CreateTopic(t, 1, nil)
@@ -196,7 +196,7 @@ func TestABatchIsUnavailableWithoutABrokerAndOnceTheSinkIsClosed(t *testing.T) {
 	}
 }
 
-func TestBatchesEndWithinTheTimeoutWhenABrokerFallsSilentOrDies(t *testing.T) {
+func TestBatchesEndWithinTheTimeoutIfABrokerStopsAnswering(t *testing.T) {
 	t.Parallel()
 	const timeout = 2 * time.Second
 	for name, end := range map[string]func(*kafkatest.Cluster){
@@ -215,7 +215,7 @@ func TestBatchesEndWithinTheTimeoutWhenABrokerFallsSilentOrDies(t *testing.T) {
 				if r.Key() == int16(kmsg.Produce) {
 					once.Do(func() { close(arrived) })
 				}
-				return nil, nil, true // read, never answered
+				return nil, nil, true // the broker reads requests but never answers
 			})
 			var workers sync.WaitGroup
 			begin := time.Now()
@@ -235,13 +235,13 @@ func TestBatchesEndWithinTheTimeoutWhenABrokerFallsSilentOrDies(t *testing.T) {
 	}
 }
 
-func TestBatchesAreOrderedAndWaitForNothing(t *testing.T) {
+func TestBatchesAreOrderedAndDoNotWait(t *testing.T) {
 	t.Parallel()
 	assert.Equal(t, sinks.BatchLimits{Size: 500, Ordered: true}, newSinkAt(t, []string{"a:1"}, "orders").BatchLimits())
 	assert.Equal(t, sinks.BatchLimits{Size: 1}, newSinkAt(t, []string{"a:1"}, "orders", withWatermill).BatchLimits())
 }
 
-// batchOf makes deliveries of different keys.
+// batchOf makes deliveries with different keys.
 func batchOf(size int) []*notification.Delivery {
 	batch := make([]*notification.Delivery, size)
 	for i := range batch {

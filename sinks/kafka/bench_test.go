@@ -30,9 +30,8 @@ const (
 	benchmarkBatch      = 500
 )
 
-// benchmarkBrokers are what the benchmarks write to: a fake broker in this process
-// that throws records away, the same with answers that take 2 ms, and the real one
-// if the environment names it.
+// benchmarkBrokers are the brokers of the benchmarks: a fake one in this process that discards
+// records, the same with answers that take 2 ms, and the real one if the environment names it.
 func benchmarkBrokers(b *testing.B) map[string]func(*testing.B) (brokers []string, topic string) {
 	fake := func(opts ...kfake.Opt) func(*testing.B) ([]string, string) {
 		return func(b *testing.B) ([]string, string) {
@@ -51,12 +50,14 @@ func benchmarkBrokers(b *testing.B) map[string]func(*testing.B) (brokers []strin
 	return brokers
 }
 
-// BenchmarkDeliver compares the sink, with each of its clients, with both clients alone, which
-// write the same records with the same settings (acks all, idempotent, 400 bytes, a key) to
-// the same broker: franz-go with Produce, sarama with its AsyncProducer. The sink gets
-// 16 batches at a time, as from the engine: so many of each key that a thousand keys are in them.
-// All take turns within one run, so that the ratios hold on a machine that is busy. One of
-// franz-go alone is the unit; those of processor time tell more where others use the machine too.
+// BenchmarkDeliver compares the sink, with each of its clients, with the client libraries alone:
+// franz-go with Produce and sarama with its AsyncProducer. All write the same records with the
+// same settings (acks all, idempotent, 400 bytes, a key) to the same broker. The sink gets 16
+// batches at a time, as from the engine.
+//
+// The contenders take turns within one run, so that the ratios are valid on a busy machine. The
+// ratios are relative to franz-go alone. The ratios of processor time are more reliable if other
+// processes use the machine.
 func BenchmarkDeliver(b *testing.B) {
 	for name, broker := range benchmarkBrokers(b) {
 		for _, keys := range []int{1_000, benchmarkKeys} {
@@ -74,12 +75,12 @@ func BenchmarkDeliver(b *testing.B) {
 	}
 }
 
-// BenchmarkLedger compares what transactions cost at the sink alone: 16 batches at a time, and a commit behind
-// every 5,000 records, when all batches have ended.
+// BenchmarkLedger compares the sink with and without transactions. It delivers 16 batches at a
+// time, and commits after every 5,000 records, when all batches have ended.
 func BenchmarkLedger(b *testing.B) {
 	real, has := benchmarkBrokers(b)["real"]
 	if !has {
-		b.Skip("it is for a real cluster: bash .ci/test-kafka starts one")
+		b.Skip("needs a real cluster: bash .ci/test-kafka starts one")
 	}
 	brokers, topic := real(b)
 	deliveries := benchmarkDeliveries(benchmarkKeys)
@@ -119,7 +120,7 @@ func throughLedger(b *testing.B, brokers []string, topic string, deliveries [][]
 	}
 }
 
-// BenchmarkCompression tells what each codec costs where the CPU is the limit.
+// BenchmarkCompression compares the codecs when the CPU is the limit.
 func BenchmarkCompression(b *testing.B) {
 	brokers, topic := benchmarkBrokers(b)["fake"](b)
 	var contenders []contender
@@ -129,14 +130,14 @@ func BenchmarkCompression(b *testing.B) {
 	compare(b, contenders)
 }
 
-// contender writes n records.
+// contender is a way to write records that is compared with others.
 type contender struct {
 	name  string
-	part  int // of the records that the others write, so that a slow one takes no longer
+	part  int // it writes 1/part of the records, so that a slow contender takes no longer
 	write func(n int)
 }
 
-// compare has all write b.N records each, in turns.
+// compare lets all contenders write b.N records each, in turns.
 func compare(b *testing.B, contenders []contender) {
 	const turns = 9
 	elapsed, used := make([][]float64, len(contenders)), make([][]float64, len(contenders))
@@ -163,7 +164,7 @@ func compare(b *testing.B, contenders []contender) {
 		b.ReportMetric(median(ratios), c.name+"-ratio")
 		b.ReportMetric(median(cost), c.name+"-us-ratio")
 	}
-	b.ReportMetric(0, "ns/op") // of all together
+	b.ReportMetric(0, "ns/op") // hides the time of all contenders together
 }
 
 func median(list []float64) float64 {
@@ -171,18 +172,18 @@ func median(list []float64) float64 {
 	return list[len(list)/2]
 }
 
-// processorTime is that of this process, in seconds: the fake broker's is in it.
+// processorTime is the processor time of this process in seconds, including the fake broker.
 func processorTime(b *testing.B) float64 {
 	var usage syscall.Rusage
 	require.NoError(b, syscall.Getrusage(syscall.RUSAGE_SELF, &usage))
 	return float64(usage.Utime.Sec+usage.Stime.Sec) + float64(usage.Utime.Usec+usage.Stime.Usec)/1e6
 }
 
-// inFlight is how many records the clients alone have at a time: as many as the sink.
+// inFlight is how many records the client libraries alone have in flight: as many as the sink.
 const inFlight = 16 * benchmarkBatch
 
-// throughSink delivers as the engine does: a worker takes a key with all that waits behind
-// it, and no key is in two batches.
+// throughSink delivers as the engine does: a worker takes a key with all its deliveries, and no
+// key is in two batches.
 func throughSink(b *testing.B, brokers []string, topic string, deliveries [][]*notification.Delivery, change ...func(*kafka.Config)) func(n int) {
 	sink := newSinkAt(b, brokers, topic, change...)
 	_, err := sink.Deliver(b.Context(), delivery("connects"))
@@ -304,7 +305,7 @@ func throughSarama(b *testing.B, brokers []string, topic string, deliveries [][]
 	return write
 }
 
-// benchmarkHeaders are those that the sink writes.
+// benchmarkHeaders are the headers that the sink writes.
 func benchmarkHeaders(d *notification.Delivery) iter.Seq2[string, string] {
 	return func(yield func(name, text string) bool) {
 		_ = yield(kafka.HeaderID, d.ID) &&
@@ -316,7 +317,7 @@ func benchmarkHeaders(d *notification.Delivery) iter.Seq2[string, string] {
 	}
 }
 
-// benchmarkDeliveries are as many of each key as are read of a backlog together.
+// benchmarkDeliveries makes 16,000 deliveries, evenly for the keys, as from a backlog.
 func benchmarkDeliveries(keys int) [][]*notification.Delivery {
 	const read = 16_000
 	list := make([][]*notification.Delivery, keys)
@@ -331,7 +332,7 @@ func benchmarkDeliveries(keys int) [][]*notification.Delivery {
 	return list
 }
 
-// listenSlowly has each answer take 2 ms.
+// listenSlowly makes a listener whose answers take 2 ms each.
 func listenSlowly(network, address string) (net.Listener, error) {
 	listener, err := net.Listen(network, address)
 	return slowListener{listener}, err

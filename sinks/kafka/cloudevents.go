@@ -9,14 +9,14 @@ import (
 	"github.com/waybill-go/waybill/sinks/internal/cloudevents"
 )
 
-// Headers of an event: CloudEvents 1.0.2, Kafka Protocol Binding, section 3.2.3.
+// Names of an event's headers: CloudEvents 1.0.2, Kafka Protocol Binding, section 3.2.3.
 const (
 	eventHeaderPrefix = "ce_"
 	headerContentType = "content-type"
 )
 
-// eventHeaders returns the headers of an event in binary mode. Values are UTF-8
-// as they are: unlike HTTP's, Kafka's binding encodes nothing.
+// eventHeaders returns the headers of an event in binary mode. Their values are UTF-8 without
+// further encoding, unlike in CloudEvents' HTTP binding.
 func eventHeaders(e *notification.Envelope, source string) []kgo.RecordHeader {
 	h := newHeaders(e, 12)
 	set := func(name, value string) { h.add(eventHeaderPrefix+name, value) }

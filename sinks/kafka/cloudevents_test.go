@@ -48,7 +48,7 @@ func TestAnEventFollowsTheKafkaBinding(t *testing.T) {
 	}, headersOf(r))
 }
 
-func TestAPayloadOfNoMediaTypeIsBytes(t *testing.T) {
+func TestAnInvalidMediaTypeBecomesOctetStream(t *testing.T) {
 	t.Parallel()
 	for given, want := range map[string]string{
 		"": "application/json", "application/json": "application/json", "text/plain": "text/plain",
@@ -63,7 +63,7 @@ func TestAPayloadOfNoMediaTypeIsBytes(t *testing.T) {
 	}
 }
 
-// The reference implementation takes what is sent.
+// The reference implementation of CloudEvents accepts the records.
 func TestOddDeliveriesAreValidEvents(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(*notification.Delivery){

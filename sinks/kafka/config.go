@@ -21,28 +21,28 @@ import (
 	"github.com/waybill-go/waybill/sinks"
 )
 
-// Acknowledgements that a record can wait for.
+// Values of Config.Acks.
 const (
-	AcksAll    = "all"    // every replica that is in sync
-	AcksLeader = "leader" // the partition's leader only; its loss loses records
+	AcksAll    = "all"    // every replica in sync has stored the record
+	AcksLeader = "leader" // the partition's leader has; if the broker is lost, so are records
 )
 
-// Clients that write records.
+// Values of Config.Client.
 const (
-	ClientFranz     = "franz-go"  // many records of a key at once
-	ClientWatermill = "watermill" // Watermill's publisher, one record of a key after the other
+	ClientFranz     = "franz-go"  // writes many records of a key at once
+	ClientWatermill = "watermill" // Watermill's publisher; writes one record of a key at a time
 )
 
-// Formats of a record.
+// Values of Config.Format.
 const (
-	FormatJSON   = "json"               // the payload as it is, the rest in headers
-	FormatBinary = "cloudevents-binary" // the payload as it is, the rest in headers of CloudEvents
+	FormatJSON   = "json"               // the payload as the value, the rest in headers
+	FormatBinary = "cloudevents-binary" // the payload as the value, the rest in CloudEvents headers
 )
 
 const (
-	// DefaultTimeout bounds one delivery.
+	// DefaultTimeout is the default of Config.Timeout.
 	DefaultTimeout = 10 * time.Second
-	// DefaultMaxMessageBytes is the limit of one record.
+	// DefaultMaxMessageBytes is the default of Config.MaxMessageBytes.
 	DefaultMaxMessageBytes = 1 << 20
 )
 
@@ -50,8 +50,8 @@ const (
 const (
 	minTimeout      = time.Second
 	maxTimeout      = time.Hour
-	leastBatchBytes = 512            // of franz-go
-	maxMessageBytes = 100<<20 - 1024 // below what clients and brokers take as one request
+	minBatchBytes   = 512            // franz-go accepts no less
+	maxMessageBytes = 100<<20 - 1024 // less than clients and brokers accept as one request
 )
 
 // Config has the settings of a sink, which are below "with" in the configuration. Brokers
@@ -73,18 +73,17 @@ type Config struct {
 	SASL            SASL          `yaml:"sasl" doc:"Settings of the authentication to the brokers"`
 	TLS             TLS           `yaml:"tls" doc:"Settings of TLS to the brokers"`
 
-	// TLSConfig turns TLS on and says all about it, in place of the keys of tls. Where it
-	// names no server, brokers must have the name of the host that was connected to. New
-	// copies it.
+	// TLSConfig turns TLS on, and replaces the keys of tls. Without a ServerName, a broker's
+	// certificate must have the host of the connection. New copies it.
 	TLSConfig *tls.Config `yaml:"-"`
-	// TokenProvider gives tokens; SASL is OAUTHBEARER then.
+	// TokenProvider provides tokens for the SASL mechanism OAUTHBEARER, which it turns on.
 	TokenProvider TokenProvider `yaml:"-"`
 
-	// Marshaler makes the records of [ClientWatermill], of messages with the
-	// notification's id, its payload and the headers as metadata. nil makes the same
-	// record as [ClientFranz]. Marshalers of its own should set the record's key.
+	// Marshaler makes the records of [ClientWatermill] from messages that have the
+	// notification's id, its payload, and the headers as metadata. With nil the records are
+	// the same as those of [ClientFranz]. A custom marshaler should set the record's key.
 	Marshaler wmkafka.Marshaler `yaml:"-"`
-	// Decorators stand around the publisher of [ClientWatermill], the first one inside.
+	// Decorators wrap the publisher of [ClientWatermill]. The first one is the innermost.
 	Decorators []message.PublisherDecorator `yaml:"-"`
 }
 
@@ -100,10 +99,10 @@ var (
 
 // SetDefaults fills the fields that are zero.
 //
-// Nothing is compressed by default: every consumer reads that, and compressing
-// took a quarter (lz4, zstd) to a half (snappy, gzip) of the throughput where the
-// forwarder's CPU was the limit. Where the network is, it pays; and a topic's
-// compression.type can have the broker do it.
+// Compression is off by default. Every consumer can read uncompressed records, and when the
+// forwarder's CPU was the limit, compression cost a quarter (lz4, zstd) to a half (snappy,
+// gzip) of the throughput. It is useful when the network is the limit. With a topic's
+// compression.type, the broker compresses.
 func (c *Config) SetDefaults() {
 	c.Format = cmp.Or(c.Format, FormatJSON)
 	c.Client = cmp.Or(c.Client, ClientFranz)
@@ -121,7 +120,7 @@ func (c *Config) Validate() error {
 	return filled.validate()
 }
 
-// validate is Validate of a configuration whose defaults are set.
+// validate validates a configuration whose defaults are set.
 func (c *Config) validate() error {
 	return errors.Join(
 		new(c.connection()).Validate(),
@@ -162,7 +161,7 @@ func (c *Config) validateClient() error {
 	case c.Client != ClientFranz && c.Client != ClientWatermill:
 		return fmt.Errorf("client: %q is not offered; use %s or %s", c.Client, ClientFranz, ClientWatermill)
 	case c.Client == ClientFranz && (c.Marshaler != nil || len(c.Decorators) > 0):
-		return fmt.Errorf("client: marshalers and decorators are of %s", ClientWatermill)
+		return fmt.Errorf("client: marshalers and decorators need %s", ClientWatermill)
 	}
 	return nil
 }
@@ -170,7 +169,7 @@ func (c *Config) validateClient() error {
 func (c *Config) validateAcks() error {
 	switch {
 	case c.Acks == "none":
-		return errors.New("acks: none would lose records without a word; use all or leader")
+		return errors.New("acks: none would lose records silently; use all or leader")
 	case c.Acks != AcksAll && c.Acks != AcksLeader:
 		return fmt.Errorf("acks: %q is unknown; use all or leader", c.Acks)
 	case c.Acks == AcksLeader && *c.Idempotent:
@@ -179,13 +178,13 @@ func (c *Config) validateAcks() error {
 	return nil
 }
 
-// codec is a compression in the words of the clients.
+// codec is a compression as the two clients name it.
 type codec struct {
 	franz  kgo.CompressionCodec
 	sarama sarama.CompressionCodec
 }
 
-// codecs are the compressions by the names that users type.
+// codecs has the compressions by their names in the configuration.
 var codecs = map[string]codec{
 	"none":   {kgo.NoCompression(), sarama.CompressionNone},
 	"gzip":   {kgo.GzipCompression(), sarama.CompressionGZIP},
@@ -217,17 +216,17 @@ func (c *Config) validateFormat() error {
 	source, err := url.Parse(text)
 	switch {
 	case c.Format == FormatJSON && text != "":
-		return fmt.Errorf("cloudevents.source: is for format %s, and format is %s", FormatBinary, c.Format)
+		return fmt.Errorf("cloudevents.source: is for format %s, but format is %s", FormatBinary, c.Format)
 	case c.Format == FormatJSON:
 		return nil
 	case c.Format != FormatBinary:
 		return fmt.Errorf("format: %q is not offered; use %s or %s", c.Format, FormatJSON, FormatBinary)
 	case text == "":
-		return errors.New("cloudevents.source: is missing, and no event is valid without it; name what publishes, such as /shop")
+		return errors.New("cloudevents.source: is missing; every event needs it; name the publisher, such as /shop")
 	case err != nil || strings.ContainsFunc(text, notInURI):
 		return fmt.Errorf("cloudevents.source: %q is not a URI; write one such as https://shop.example/orders or /shop", text)
 	case source.User != nil:
-		return errors.New("cloudevents.source: has a user in it, which every consumer would see")
+		return errors.New("cloudevents.source: contains a user, which every consumer would see")
 	}
 	return nil
 }
@@ -253,24 +252,24 @@ func (c *Config) validateExactlyOnce() error {
 		problem("exactly_once: needs acks: all and idempotent: true")
 	}
 	if c.Positions == c.Topic {
-		problem("positions: is the topic of the records; it is one of its own")
+		problem("positions: is the topic of the records; use a separate topic")
 	}
 	return errors.Join(problems...)
 }
 
-// setPositions sets the default of positions, for a sink of that name.
+// setPositions sets the default of Positions for the named sink.
 func (c *Config) setPositions(sink string) error {
 	if !c.ExactlyOnce || c.Positions != "" {
 		return nil
 	}
 	c.Positions = positionsPrefix + sink
 	if err := checkTopicName(c.Positions); err != nil {
-		return fmt.Errorf("positions: is to be set, since the sink's name makes no topic: %w", err)
+		return fmt.Errorf("positions: is required, because its default is not a legal topic: %w", err)
 	}
 	return nil
 }
 
-// connection is how the sink reaches the brokers.
+// connection returns the settings with which the sink connects to the brokers.
 func (c *Config) connection() Connection {
 	return Connection{
 		Brokers: c.Brokers, ClientID: c.ClientID, Step: c.step(), SASL: c.SASL, TLS: c.TLS,
@@ -278,8 +277,8 @@ func (c *Config) connection() Connection {
 	}
 }
 
-// notInURI follows RFC 3986, section 2.
+// notInURI reports whether a URI cannot contain r: RFC 3986, section 2.
 func notInURI(r rune) bool { return r <= ' ' || r > '~' || strings.ContainsRune("\"<>\\^`{|}", r) }
 
-// step is how long one exchange with a broker may take, such as connecting.
+// step returns how long one exchange with a broker, such as connecting, may take.
 func (c *Config) step() time.Duration { return c.Timeout / 10 }

@@ -43,14 +43,14 @@ func TestEverySettingIsAccepted(t *testing.T) {
 	}
 }
 
-func TestEachMistakeIsNamedByItsField(t *testing.T) {
+func TestEachMistakeNamesItsField(t *testing.T) {
 	t.Parallel()
 	for given, want := range map[string]string{
 		`{topic: t}`:                                                                            "brokers: at least one",
 		`{brokers: [localhost], topic: t}`:                                                      `brokers: "localhost" is not host:port`,
 		`{brokers: [":9092"], topic: t}`:                                                        `brokers: ":9092" is not host:port`,
 		`{brokers: ["a:70000"], topic: t}`:                                                      `brokers: "a:70000" is not host:port`,
-		`{brokers: [a:1]}`:                                                                      "topic: the name",
+		`{brokers: [a:1]}`:                                                                      "topic: the topic is empty",
 		`{brokers: [a:1], topic: "a b"}`:                                                        `topic: "a b"`,
 		`{brokers: [a:1], topic: "orders\n"}`:                                                   `topic: "orders\n"`,
 		`{brokers: [a:1], topic: ..}`:                                                           `topic: ".."`,
@@ -61,7 +61,7 @@ func TestEachMistakeIsNamedByItsField(t *testing.T) {
 		`{brokers: [a:1], topic: t, format: cloudevents-binary}`:                                "cloudevents.source: is missing",
 		`{brokers: [a:1], topic: t, cloudevents: {source: /shop}}`:                              "cloudevents.source: is for format cloudevents-binary",
 		`{brokers: [a:1], topic: t, format: cloudevents-binary, cloudevents: {source: "/a b"}}`: `cloudevents.source: "/a b" is not a URI`,
-		`{brokers: [a:1], topic: t, format: cloudevents-binary, cloudevents: {source: "http://u:p@shop"}}`: "cloudevents.source: has a user",
+		`{brokers: [a:1], topic: t, format: cloudevents-binary, cloudevents: {source: "http://u:p@shop"}}`: "cloudevents.source: contains a user",
 		`{brokers: [a:1], topic: t, client: java}`:                                                         `client: "java" is not offered; use franz-go or watermill`,
 		`{brokers: [a:1], topic: t, acks: none}`:                                                           "acks: none",
 		`{brokers: [a:1], topic: t, acks: two}`:                                                            `acks: "two"`,
@@ -89,8 +89,8 @@ func TestAllMistakesAreReportedAtOnce(t *testing.T) {
 	}
 }
 
-// The fields are found by reflection, so that one that is added later is looked at too.
-func TestDefaultsFillWhatIsZeroAndNothingElse(t *testing.T) {
+// The fields are found by reflection, so that new fields are tested, too.
+func TestDefaultsChangeOnlyZeroFields(t *testing.T) {
 	t.Parallel()
 	var defaults kafka.Config
 	defaults.SetDefaults()
@@ -125,7 +125,7 @@ type setting struct {
 	value reflect.Value
 }
 
-// settings are the fields of a struct, and of those in it, that hold values.
+// settings lists the fields of a struct and of the structs in it.
 func settings(v reflect.Value, path string) (list []setting) {
 	for i := range v.NumField() {
 		name := path + v.Type().Field(i).Name
@@ -141,8 +141,7 @@ func settings(v reflect.Value, path string) (list []setting) {
 	return list
 }
 
-// give sets a field to a value that is no default: not the zero value, but for what a
-// pointer leads to.
+// give sets a field to a value that is not a default. A pointer leads to a zero value.
 func give(t *testing.T, v reflect.Value) {
 	t.Helper()
 	switch v.Kind() {
@@ -159,11 +158,11 @@ func give(t *testing.T, v reflect.Value) {
 	case reflect.Interface:
 		v.Set(reflect.ValueOf(givenByProgram{}))
 	default:
-		t.Fatalf("a field of kind %s: say here how to set it", v.Kind())
+		t.Fatalf("a field of kind %s: add a case for it", v.Kind())
 	}
 }
 
-// givenByProgram is what a program gives, whatever that is.
+// givenByProgram implements the interfaces of the fields that a program sets.
 type givenByProgram struct {
 	kafka.TokenProvider
 	wmkafka.Marshaler

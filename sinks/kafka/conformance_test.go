@@ -35,7 +35,7 @@ func testConformance(t *testing.T, client func(*kafka.Config)) {
 	}
 	recent := func(n int) *notification.Delivery {
 		d := sinktest.NewDelivery(n)
-		d.OccurredOn = time.Now().UTC().Truncate(time.Microsecond) // a broker deletes what is old
+		d.OccurredOn = time.Now().UTC().Truncate(time.Microsecond) // a broker deletes old records
 		return d
 	}
 	sinktest.Run(t, sinktest.Subject{
@@ -63,7 +63,7 @@ func testConformance(t *testing.T, client func(*kafka.Config)) {
 		Stuck: func(t *testing.T) sinks.Sink {
 			cluster := kafkatest.Fake(t)
 			sink := unopened(t, cluster.Brokers, cluster.CreateTopic(t, 1, nil))
-			_, err := sink.Deliver(t.Context(), recent(0)) // so that the next one is in flight, and not connecting
+			_, err := sink.Deliver(t.Context(), recent(0)) // so that the next delivery is in flight and not connecting
 			require.NoError(t, err)
 			silence(cluster)
 			return sink
@@ -72,7 +72,7 @@ func testConformance(t *testing.T, client func(*kafka.Config)) {
 	})
 }
 
-// countRecords asks for the end of the topic's only partition.
+// countRecords returns the end offset of the topic's only partition.
 func countRecords(t *testing.T, cluster *kafkatest.Cluster, topic string) int {
 	t.Helper()
 	client, err := kgo.NewClient(kgo.SeedBrokers(cluster.Brokers...))
@@ -91,7 +91,7 @@ func countRecords(t *testing.T, cluster *kafkatest.Cluster, topic string) int {
 	return int(response.Topics[0].Partitions[0].Offset)
 }
 
-// envelopeOf reads a record back, as a consumer does.
+// envelopeOf converts a record back to an envelope, as a consumer does.
 func envelopeOf(t *testing.T, r *kgo.Record) notification.Envelope {
 	t.Helper()
 	e, err := kafka.Envelope(kafka.Record{Key: r.Key, Value: r.Value, Headers: kafka.Headers(r.Headers)})

@@ -76,7 +76,7 @@ func TestACancelledDeliveryStopsWaitingForAConnection(t *testing.T) {
 	})
 }
 
-func TestCloseEndsTheSinkAndLaterDeliveriesAreUnavailable(t *testing.T) {
+func TestDeliveriesAfterCloseAreUnavailable(t *testing.T) {
 	t.Parallel()
 	eachClient(t, func(t *testing.T, client func(*kafka.Config)) {
 		cluster := kafkatest.Fake(t)
@@ -102,11 +102,11 @@ func TestCloseEndsAnAttemptToConnect(t *testing.T) {
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		within, cancel := context.WithTimeout(t.Context(), 15*time.Second)
 		defer cancel()
-		require.NoError(t, sink.Close(within)) // TestMain sees to it that nothing is left
+		require.NoError(t, sink.Close(within)) // TestMain checks that no goroutine is left
 	})
 }
 
-func TestCloseEndsWhatIsInFlightWhenItsTimeIsOver(t *testing.T) {
+func TestCloseEndsDeliveriesInFlightWhenItsContextEnds(t *testing.T) {
 	t.Parallel()
 	eachClient(t, func(t *testing.T, client func(*kafka.Config)) {
 		cluster := kafkatest.Fake(t)
@@ -137,7 +137,7 @@ func TestCloseEndsWhatIsInFlightWhenItsTimeIsOver(t *testing.T) {
 	})
 }
 
-// listenSilently takes connections and never says a word.
+// listenSilently accepts connections and never writes to them.
 func listenSilently(t testing.TB) (address string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -146,7 +146,7 @@ func listenSilently(t testing.TB) (address string) {
 	return l.Addr().String()
 }
 
-// counter counts what happens, such as the connections to its listeners.
+// counter counts events, such as the connections to its listeners.
 type counter struct {
 	mu sync.Mutex
 	n  int

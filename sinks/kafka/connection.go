@@ -12,39 +12,43 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// Connection is how clients reach a cluster. Brokers is required.
+// Connection has the settings with which a client connects to a cluster. Brokers is required.
 type Connection struct {
-	Brokers  []string
+	// Brokers are addresses of some brokers, as host:port.
+	Brokers []string
+	// ClientID is the client's name in the brokers' logs and quotas.
 	ClientID string
-	// Step bounds one exchange with a broker, such as connecting; default 1 s.
+	// Step limits one exchange with a broker, such as connecting; 0 means 1 s.
 	Step time.Duration
 	SASL SASL
 	TLS  TLS
 
-	// TLSConfig and TokenProvider are those of a [Config].
+	// TLSConfig and TokenProvider are the same as in [Config].
 	TLSConfig     *tls.Config
 	TokenProvider TokenProvider
 
-	// Dial opens network connections; nil is net.Dialer's.
+	// Dial opens network connections; nil means net.Dialer.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
-	// Logger gets warnings, under the name of what connects; nil discards them.
+	// Logger gets warnings; nil discards them.
 	Logger *slog.Logger
-	Name   string
+	// Name is the sink or source in these warnings.
+	Name string
 }
 
-// Validate reports everything that is wrong, each under the name of its field. It reads the
-// files of TLS.
+// Validate returns all mistakes, joined. Each begins with a configuration key. Validate reads
+// the files of TLS.
 func (c *Connection) Validate() error {
 	_, err := c.TLS.encryption(c.TLSConfig, slog.New(slog.DiscardHandler))
 	return errors.Join(validateBrokers(c.Brokers), c.SASL.with(c.TokenProvider).validate(c.TokenProvider), err)
 }
 
-// Options make a client of franz-go that reaches the cluster.
+// Options returns the options with which a franz-go client connects to the cluster. Its errors
+// are those of Validate.
 func (c *Connection) Options() ([]kgo.Opt, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
-	r, err := c.reach()
+	r, err := c.access()
 	if err != nil {
 		return nil, err
 	}
@@ -52,15 +56,15 @@ func (c *Connection) Options() ([]kgo.Opt, error) {
 	return options, kgo.ValidateOpts(options...)
 }
 
-// reached is what a connection comes to.
-type reached struct {
+// access is what the clients of a connection share: network, TLS and SASL.
+type access struct {
 	network
 	sasl  SASL
-	token *rememberedToken // nil without one
+	token *tokenSource // nil without OAUTHBEARER
 }
 
-// reach takes a connection that is valid.
-func (c *Connection) reach() (r reached, err error) {
+// access makes the access of a valid connection.
+func (c *Connection) access() (r access, err error) {
 	logger := c.Logger
 	if logger == nil {
 		logger = slog.New(slog.DiscardHandler)
@@ -73,8 +77,8 @@ func (c *Connection) reach() (r reached, err error) {
 		return r, fmt.Errorf("kafka client: %w", err)
 	}
 	r.sasl = c.SASL.with(c.TokenProvider)
-	if r.sasl.clear() && r.encrypt == nil {
-		logger.Warn("kafka gets the password or token in the clear: tls is off", "sink", c.Name, "mechanism", r.sasl.mechanism())
+	if r.sasl.sendsClearText() && r.encrypt == nil {
+		logger.Warn("the password or token is sent to kafka in clear text, because tls is off", "sink", c.Name, "mechanism", r.sasl.mechanism())
 	}
 	r.token = r.sasl.token(c.TokenProvider)
 	return r, nil
@@ -87,14 +91,14 @@ func (c *Connection) step() time.Duration {
 	return c.Step
 }
 
-// options are those of all clients.
-func (c *Connection) options(r reached) []kgo.Opt {
+// options returns the options that all franz-go clients need.
+func (c *Connection) options(r access) []kgo.Opt {
 	options := []kgo.Opt{
 		kgo.SeedBrokers(c.Brokers...),
 		kgo.ClientID(c.ClientID),
 		kgo.Dialer(r.connect),
-		kgo.DisableClientMetrics(), // they would go to the cluster, and delay the client's end
-		kgo.MetadataMinAge(leastAge),
+		kgo.DisableClientMetrics(), // they would be sent to the cluster and delay Close
+		kgo.MetadataMinAge(metadataMinAge),
 		kgo.RetryBackoffFn(backoff),
 		kgo.RequestRetries(2),
 		kgo.RetryTimeout(3 * c.step()),

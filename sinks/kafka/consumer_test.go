@@ -22,12 +22,12 @@ import (
 	"github.com/waybill-go/waybill/sinks/kafka/kafkatest"
 )
 
-func TestAConsumerGetsWhatWasPublished(t *testing.T) {
+func TestAConsumerGetsThePublishedEnvelope(t *testing.T) {
 	t.Parallel()
-	testAConsumerGetsWhatWasPublished(t, kafkatest.Fake(t))
+	testAConsumerGetsThePublishedEnvelope(t, kafkatest.Fake(t))
 }
 
-func testAConsumerGetsWhatWasPublished(t *testing.T, cluster *kafkatest.Cluster) {
+func testAConsumerGetsThePublishedEnvelope(t *testing.T, cluster *kafkatest.Cluster) {
 	for format, source := range map[string]string{kafka.FormatJSON: "", kafka.FormatBinary: "/shop"} {
 		t.Run(format, func(t *testing.T) {
 			topic := cluster.CreateTopic(t, 1, nil)
@@ -67,7 +67,7 @@ func testAConsumerGetsWhatWasPublished(t *testing.T, cluster *kafkatest.Cluster)
 	}
 }
 
-func TestARecordThatIsNoNotificationIsRefusedByTheHeader(t *testing.T) {
+func TestARecordThatIsNotANotificationIsRefused(t *testing.T) {
 	t.Parallel()
 	record := func(pairs ...string) kafka.Record {
 		var r kafka.Record
@@ -78,15 +78,15 @@ func TestARecordThatIsNoNotificationIsRefusedByTheHeader(t *testing.T) {
 	}
 	const now = "2026-07-01T12:00:00.000000Z"
 	for want, r := range map[string]kafka.Record{
-		"header id is missing, and so is ce_specversion":        record("type", "t"),
-		"header type is missing":                                record("id", "1", "version", "1", "occurred-on", now),
-		`header version is "one", which is no whole number`:     record("id", "1", "type", "t", "version", "one", "occurred-on", now),
-		"version 0 is outside":                                  record("id", "1", "type", "t", "version", "0", "occurred-on", now),
-		`header occurred-on is "noon", which is no time`:        record("id", "1", "type", "t", "version", "1", "occurred-on", "noon"),
-		`header ce_specversion is "2.0", and only 1.0 is known`: record("ce_specversion", "2.0", "ce_id", "1", "ce_type", "t", "ce_payloadversion", "1"),
-		"header ce_payloadversion is missing":                   record("ce_specversion", "1.0", "ce_id", "1", "ce_type", "t"),
-		`header ce_time is "", which is no time`:                record("ce_specversion", "1.0", "ce_id", "1", "ce_type", "t", "ce_payloadversion", "1", "ce_time", ""),
-		"type name is empty":                                    record("id", "1", "type", "", "version", "1", "occurred-on", now),
+		"header id is missing, and so is ce_specversion":       record("type", "t"),
+		"header type is missing":                               record("id", "1", "version", "1", "occurred-on", now),
+		`header version is "one", which is not a whole number`: record("id", "1", "type", "t", "version", "one", "occurred-on", now),
+		"version 0 is outside":                                 record("id", "1", "type", "t", "version", "0", "occurred-on", now),
+		`header occurred-on is "noon", which is not a time`:    record("id", "1", "type", "t", "version", "1", "occurred-on", "noon"),
+		`header ce_specversion is "2.0", want 1.0`:             record("ce_specversion", "2.0", "ce_id", "1", "ce_type", "t", "ce_payloadversion", "1"),
+		"header ce_payloadversion is missing":                  record("ce_specversion", "1.0", "ce_id", "1", "ce_type", "t"),
+		`header ce_time is "", which is not a time`:            record("ce_specversion", "1.0", "ce_id", "1", "ce_type", "t", "ce_payloadversion", "1", "ce_time", ""),
+		"type name is empty":                                   record("id", "1", "type", "", "version", "1", "occurred-on", now),
 	} {
 		_, err := kafka.Envelope(r)
 		assert.ErrorIs(t, err, kafka.ErrRecord)
@@ -97,10 +97,10 @@ func TestARecordThatIsNoNotificationIsRefusedByTheHeader(t *testing.T) {
 
 type OrderPlaced struct{ Order string }
 
-// A consumer hands what it reads to functions, as the engine would. The class of an error
-// says what to do with the record.
+// A consumer passes what it reads to a sink of functions, as the engine would. The class of an
+// error decides what happens to the record.
 func ExampleEnvelope() {
-	cluster := kfake.MustCluster(kfake.SeedTopics(1, "orders")) // in place of a real one
+	cluster := kfake.MustCluster(kfake.SeedTopics(1, "orders")) // instead of a real one
 	defer cluster.Close()
 	client, err := kgo.NewClient(kgo.SeedBrokers(cluster.ListenAddrs()...),
 		kgo.ConsumerGroup("shipping"), kgo.ConsumeTopics("orders"), kgo.DisableAutoCommit(),
@@ -133,9 +133,9 @@ func ExampleEnvelope() {
 		for _, r := range client.PollFetches(ctx).Records() {
 			switch err := handle(ctx, handlers, r); {
 			case ctx.Err() != nil:
-				return // the record comes again
+				return // the consumer will read the record again
 			case err != nil:
-				fmt.Println("to the dead letters:", err) // such as a topic of their own
+				fmt.Println("to the dead letters:", err) // for example a separate topic
 			}
 			if err := client.CommitRecords(ctx, r); err != nil {
 				log.Fatal(err)
@@ -151,7 +151,7 @@ func ExampleEnvelope() {
 	// to the dead letters: permanent: which order?
 }
 
-// handle returns nil, or an error that is permanent, unless ctx ends before.
+// handle retries until it can return nil or a permanent error, or until ctx ends.
 func handle(ctx context.Context, handlers sinks.Sink, r *kgo.Record) error {
 	e, err := kafka.Envelope(kafka.Record{Key: r.Key, Value: r.Value, Headers: kafka.Headers(r.Headers)})
 	if err != nil {
@@ -162,7 +162,7 @@ func handle(ctx context.Context, handlers sinks.Sink, r *kgo.Record) error {
 		if class, _ := sinks.Classify(err); err == nil || class == sinks.ClassPermanent || ctx.Err() != nil {
 			return err
 		}
-		fmt.Println("again:", err) // after a pause; the partition waits meanwhile, which keeps the order
+		fmt.Println("again:", err) // after a pause; the partition waits, which keeps the order
 	}
 }
 

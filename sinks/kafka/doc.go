@@ -3,15 +3,14 @@
 //
 // # The record
 //
-// The record's key is the notification's key, null where that is empty; its
-// value is the payload, byte for byte; its timestamp is occurred_on. Its headers
-// are:
+// The record's key is the notification's key, or null if that is empty. Its value is the
+// payload, byte for byte, and its timestamp is occurred_on. Its headers are:
 //
-//	id                        the notification's id: what a consumer deduplicates by
+//	id                        the notification's id, by which consumers recognize duplicates
 //	type                      the registered name, such as order.placed
 //	version                   the payload's version, in decimal
 //	occurred-on               RFC 3339 in UTC with microseconds
-//	_watermill_message_uuid   the id again: Watermill's subscribers look for it there
+//	_watermill_message_uuid   the id again, for Watermill's subscribers
 //
 // and one for each metadata under its own name, so content-type and traceparent are
 // where CloudEvents and OpenTelemetry expect them. The names differ from CloudEvents'
@@ -47,44 +46,48 @@
 // of the topic use the same partition for a key. Records without a key are spread over the
 // partitions that can be written.
 //
-// The engine never has one key in two calls at once. A batch may have many deliveries of
-// a key, in their order, and once one fails no later one is stored. franz-go writes
-// the batches of a partition in order, also where it sends them again, and when one fails
-// it fails all of the partition that it holds. But it stores what it gets after that, and nothing tells a
-// caller in time. So the sink's partitioner, which the client asks before it begins a batch, lets
-// a record go only into the batch that the one before it of its key is in, which is stored as a whole or
-// not at all. Otherwise it waits until that one is stored. That is rare: the records of a call are in the client
-// before it sends them, but for what goes with another call's.
+// The engine never delivers a key in two calls at once. A batch may have many deliveries of
+// a key, in their order, and after one fails, no later one is stored.
 //
-// With up to five requests on the way to a broker, it is the producer id and its
-// sequence numbers by which the broker drops copies and refuses what would leave a gap; that is why idempotent
-// is on by default. Without, a broker has one request at a time.
+// franz-go writes the batches of a partition in order, also when it retries. When one
+// fails, it fails all records of the partition that it holds. But it still writes records
+// that it receives after that, and the caller learns too late of the failure. So the sink's
+// partitioner, which the client calls before it begins a batch, adds a record only to the
+// batch that has the previous record of its key, since a batch is stored as a whole or not
+// at all. Otherwise the record waits until the previous one is stored. That is rare,
+// because the client has all records of a call before it sends them, unless they join the
+// batch of another call.
+//
+// Up to five requests may be in flight to a broker. The broker uses the producer id and its
+// sequence numbers to drop duplicates and to refuse records that would leave a gap. So
+// idempotent is on by default. Without it, a broker gets one request at a time.
 //
 // # Exactly once
 //
-// With exactly_once the sink is a [sinks.Transactor]: each lane has a client with a transactional id of its own, and a
-// partition of the positions topic for its notes. A broker's refusal of a record costs the transaction; which record it
-// is about is found out with another client, whose transactions are all aborted.
+// With exactly_once the sink is a [sinks.Transactor]. Each lane has a client with its own
+// transactional id, and a partition of the positions topic for its notes. If a broker
+// refuses a record, the transaction is lost. The sink then finds the record with another
+// client, whose transactions are all aborted.
 //
 // # Watermill
 //
-// The client watermill is Watermill's publisher, used through Publish alone, with the
-// marshalers and decorators of the program. It stands on sarama, which cannot call back a later record of a key when
-// it gives an earlier one up. So it gets one record of a key at a time, and no batches.
+// The client watermill uses only Publish of Watermill's publisher, with the marshalers and
+// decorators of the program. The publisher is based on sarama, which may store a later
+// record of a key after it has given up an earlier one. So it gets one record of a key at a
+// time, and no batches.
 //
 // # Errors
 //
-// See the table in errors.go for each error, and fault.class for what follows. In
-// short: what the broker has against the record is permanent; what it has against the
-// configured topic is unavailable, as is a cluster that cannot be reached, lacks leaders
-// or replicas, or does not let us in; only what may be either is transient.
+// The table in errors.go lists the errors, and fault.class gives their classes. In short:
+// if the broker refuses the record, the error is permanent. If it refuses the configured
+// topic, or if the cluster cannot be reached, lacks leaders or replicas, or denies access,
+// the error is unavailable. If the cause may be either, the error is transient.
 //
-// A broker rejects all records of a partition for one bad one among them. So what
-// was rejected in company is sent again, in halves, while nothing else is under
-// way, until a record that is called permanently undeliverable was alone; its
-// innocent neighbours go through.
+// A broker rejects all records of a partition in a request for one bad record. So the sink
+// sends rejected records again, in halves and while nothing else is in flight. A record is
+// refused permanently only after it was rejected alone.
 //
-// # Who calls
+// # Access
 //
 // SASL and TLS are checked for each connection. If the credentials or a certificate are
 // refused, the sink is unavailable, so no delivery becomes dead after a password was changed
@@ -97,18 +100,20 @@
 //
 // # Time
 //
-// A delivery takes the configured timeout at most. Then the client gives up its record,
-// with all that it holds of the partition, and goes on with another epoch of its producer id: a broker
-// refuses what comes late of the old one. Other partitions are left alone.
+// A delivery takes at most the configured timeout. Then the client gives up its record, and
+// all records of the partition that it holds. It continues with a new epoch of its producer
+// id, so that a broker refuses late requests of the old epoch. Other partitions are not
+// affected.
 //
-// A delivery whose context has ended waits for its outcome for half a second more, which is
-// enough where the cluster answers. Then its record is given up in the same way. Where the client does not do
-// so within half a second, as with a record that shares a batch with one whose time is not over, the sink ends
-// the client and opens another. So Deliver returns within about a second, and nothing
-// is left behind that could be sent after the engine has tried the delivery again, and later ones of its
-// key. The deliveries beside it fail as well, unavailable. The client watermill cannot give up records,
-// and is always ended.
+// After its context has ended, a delivery waits another half second for its outcome, which
+// is enough if the cluster answers. Then its record is given up in the same way. If the
+// client does not do so within another half second, for example because the record shares a
+// batch with one whose time is not over, the sink closes the client and opens another. So
+// Deliver returns within about a second, and no record is left in a client that could send
+// it after the engine has retried the delivery or made later ones of its key. The other
+// deliveries of the closed client fail as unavailable. The client watermill cannot give up
+// records, so it is always closed.
 //
-// A request that was on its way may be stored all the same. That is no other than with
-// any request whose answer is lost: its delivery is repeated.
+// A request that was in flight may still be stored. As with every request whose answer is
+// lost, its delivery is repeated.
 package kafka

@@ -15,166 +15,167 @@ import (
 
 // Errors before a record is sent.
 var (
-	// ErrTopic is returned for a notification whose topic cannot be made of it.
+	// ErrTopic means that a notification's topic is missing or illegal.
 	ErrTopic = errors.New("topic cannot be used")
-	// ErrTooLarge is returned for a record that is larger than max_message_bytes.
+	// ErrTooLarge means that a record is larger than max_message_bytes.
 	ErrTooLarge = errors.New("record is too large")
-	// ErrClosed is returned by a sink whose Close was called.
+	// ErrClosed means that the sink is closed.
 	ErrClosed = errors.New("kafka sink is closed")
-	// ErrOverdue is returned where the cluster did not answer in time: to the delivery
-	// whose time is over, and to those that were given up with it.
+	// ErrOverdue means that the cluster did not answer in time, for this delivery or for
+	// another one that was given up together with it.
 	ErrOverdue = errors.New("kafka did not answer in the time of a delivery")
-	// ErrNotConnected is returned while nothing can be sent; it wraps what
-	// the attempt to connect met.
+	// ErrNotConnected means that the client could not connect, and so sent nothing. It comes
+	// with the cause.
 	ErrNotConnected = errors.New("not connected to kafka")
-	// ErrHungUp is returned when a broker closed the connection while it was
-	// being made.
+	// ErrHungUp means that a broker closed a connection while it was being made.
 	ErrHungUp = errors.New("a broker hung up")
 )
 
-// Errors of exactly_once, which a person has to mend. The sink is unavailable meanwhile.
+// Errors of exactly_once. The sink is unavailable until a person has solved the problem.
 var (
-	// ErrTransactionVersion is returned where the cluster's transactions are too old, or off.
+	// ErrTransactionVersion means that the cluster's transactions are too old or off.
 	ErrTransactionVersion = errors.New("the cluster's transaction.version is too low")
-	// ErrPositions is returned where the positions topic is missing or not fit.
+	// ErrPositions means that the positions topic is missing or unsuitable.
 	ErrPositions = errors.New("positions cannot be kept")
-	// ErrOtherCluster is returned where the brokers are of another cluster than before.
+	// ErrOtherCluster means that the brokers belong to another cluster than before.
 	ErrOtherCluster = errors.New("another Kafka cluster")
 )
 
-// errBehind is that of a record that is not written, since one before it of its key was not.
-var errBehind = errors.New("waits behind one of its key")
+// errPreviousFailed is the error of a record that is not written because the previous record
+// of its key was not.
+var errPreviousFailed = errors.New("not written, because the previous record of its key was not")
 
-// ErrRecord is returned by [Envelope] for a record that is no notification.
+// ErrRecord is the error of [Envelope] for a record that is not a notification.
 var ErrRecord = errors.New("not a record of a notification")
 
-// ErrForeign is among what it wraps where the record is of neither format: another program
-// wrote it.
+// ErrForeign is part of the error of [Envelope] if a record has neither format, because
+// another program wrote it.
 var ErrForeign = errors.New("a record of neither format")
 
-// fault is whose an error is; the class follows from it.
+// fault is what an error is about. Its class follows from it.
 type fault int
 
 const (
-	unclear     fault = iota // perhaps the record's: its attempts are spent
-	ofCluster                // of the brokers, the way to them or the access: all records would meet it
-	ofTopic                  // of the topic's state or access: it may be created, or granted
-	ofTopicName              // of the topic's name
-	ofRecord                 // of what the record is
+	unknownFault   fault = iota // perhaps the record: a retry uses up an attempt
+	clusterFault                // the brokers, the network or access: affects all records
+	topicFault                  // the topic's state or access to it, which may change
+	topicNameFault              // the topic's name
+	recordFault                 // the record itself
 )
 
-// origin says who names the topics.
+// origin is where the topics' names come from.
 type origin bool
 
 const (
-	configured origin = false // the configuration, one for all records
-	fromData   origin = true  // each notification
+	configured origin = false // from the configuration, one for all records
+	fromData   origin = true  // from each notification
 )
 
-// class is what a fault means for the engine. The configured topic is a part of
-// the sink: what is wrong with it is wrong for all records, and no notification may
-// die of it. A topic from data concerns those notifications only that name it.
+// class returns the class of an error with this fault. A configured topic is part of the
+// sink: its faults affect all records, so no notification may become dead because of them. A
+// topic from data affects only the notifications that name it.
 func (f fault) class(o origin) sinks.Class {
 	switch {
-	case f == unclear:
+	case f == unknownFault:
 		return sinks.ClassTransient
-	case f == ofTopic && o == fromData:
+	case f == topicFault && o == fromData:
 		return sinks.ClassTransient
-	case f == ofRecord, f == ofTopicName && o == fromData:
+	case f == recordFault, f == topicNameFault && o == fromData:
 		return sinks.ClassPermanent
 	}
 	return sinks.ClassUnavailable
 }
 
-// verdict says whose one of the client's errors is.
-type verdict struct {
+// diagnosis explains an error of a client.
+type diagnosis struct {
 	err   error
 	fault fault
-	// hint is the way out where there is one, for the operator.
+	// hint is advice for the operator; "" if there is none.
 	hint string
 }
 
-// verdicts are tried from the top, since one error may wrap several. The cluster's
-// come first: in doubt nothing dies. What is not listed is unclear.
+// diagnoses are tried in order, because an error may wrap several. Those of the cluster come
+// first, so that in doubt no delivery becomes dead. The fault of a protocol error that is not
+// listed is unknown.
 //
-// What one partition has, such as no leader, counts as the cluster's: it passes, and
-// spends no attempt. Where others get through meanwhile, the engine spends one.
-var verdicts = []verdict{
-	// Who may come in, and in which language.
-	{err: kerr.SaslAuthenticationFailed, fault: ofCluster, hint: "the brokers refuse sasl.user and sasl.password, or the token"},
-	{err: kerr.UnsupportedSaslMechanism, fault: ofCluster, hint: "the brokers do not offer this sasl.mechanism"},
-	{err: kerr.IllegalSaslState, fault: ofCluster},
-	{err: kerr.ClusterAuthorizationFailed, fault: ofCluster, hint: "grant this client IDEMPOTENT_WRITE, or set idempotent: false"},
-	{err: kerr.TransactionalIDAuthorizationFailed, fault: ofCluster, hint: "grant this client WRITE and DESCRIBE on transactional ids that begin with the name of the positions topic"},
-	{err: kerr.InvalidTransactionTimeout, fault: ofCluster, hint: "raise the brokers' transaction.max.timeout.ms, or lower timeout: a transaction gets three times as long"},
-	{err: kerr.UnsupportedVersion, fault: ofCluster, hint: "the brokers are too old or too new for this client"},
-	{err: kerr.InvalidRequest, fault: ofCluster, hint: "the brokers are too old or too new for this client"},
-	{err: kerr.UnsupportedCompressionType, fault: ofCluster, hint: "choose another compression"},
-	{err: kerr.InvalidRequiredAcks, fault: ofCluster, hint: "choose other acks"},
+// A problem of one partition, such as a missing leader, counts as a clusterFault: it is
+// temporary, and uses up no attempt unless other records succeed meanwhile.
+var diagnoses = []diagnosis{
+	// Access and protocol.
+	{err: kerr.SaslAuthenticationFailed, fault: clusterFault, hint: "the brokers refuse sasl.user and sasl.password, or the token"},
+	{err: kerr.UnsupportedSaslMechanism, fault: clusterFault, hint: "the brokers do not offer this sasl.mechanism"},
+	{err: kerr.IllegalSaslState, fault: clusterFault},
+	{err: kerr.ClusterAuthorizationFailed, fault: clusterFault, hint: "grant this client IDEMPOTENT_WRITE, or set idempotent: false"},
+	{err: kerr.TransactionalIDAuthorizationFailed, fault: clusterFault, hint: "grant this client WRITE and DESCRIBE on transactional ids that begin with the name of the positions topic"},
+	{err: kerr.InvalidTransactionTimeout, fault: clusterFault, hint: "raise the brokers' transaction.max.timeout.ms, or lower timeout: a transaction gets three times as long"},
+	{err: kerr.UnsupportedVersion, fault: clusterFault, hint: "the brokers are too old or too new for this client"},
+	{err: kerr.InvalidRequest, fault: clusterFault, hint: "the brokers are too old or too new for this client"},
+	{err: kerr.UnsupportedCompressionType, fault: clusterFault, hint: "choose another compression"},
+	{err: kerr.InvalidRequiredAcks, fault: clusterFault, hint: "choose other acks"},
 
-	{err: kerr.NetworkException, fault: ofCluster},
+	{err: kerr.NetworkException, fault: clusterFault},
 
 	// Leaders that change, and replicas that are missing or slow.
-	{err: kerr.LeaderNotAvailable, fault: ofCluster},
-	{err: kerr.NotLeaderForPartition, fault: ofCluster},
-	{err: kerr.FencedLeaderEpoch, fault: ofCluster},
-	{err: kerr.UnknownLeaderEpoch, fault: ofCluster},
-	{err: kerr.NotController, fault: ofCluster},
-	{err: kerr.BrokerNotAvailable, fault: ofCluster},
-	{err: kerr.ReplicaNotAvailable, fault: ofCluster},
-	{err: kerr.NotEnoughReplicas, fault: ofCluster, hint: "fewer replicas are in sync than the topic's min.insync.replicas"},
-	{err: kerr.NotEnoughReplicasAfterAppend, fault: ofCluster, hint: "fewer replicas are in sync than the topic's min.insync.replicas"},
-	{err: kerr.RequestTimedOut, fault: ofCluster, hint: "the replicas in sync did not store the record in time"},
-	{err: kerr.KafkaStorageError, fault: ofCluster, hint: "look at the broker's disks"},
+	{err: kerr.LeaderNotAvailable, fault: clusterFault},
+	{err: kerr.NotLeaderForPartition, fault: clusterFault},
+	{err: kerr.FencedLeaderEpoch, fault: clusterFault},
+	{err: kerr.UnknownLeaderEpoch, fault: clusterFault},
+	{err: kerr.NotController, fault: clusterFault},
+	{err: kerr.BrokerNotAvailable, fault: clusterFault},
+	{err: kerr.ReplicaNotAvailable, fault: clusterFault},
+	{err: kerr.NotEnoughReplicas, fault: clusterFault, hint: "fewer replicas are in sync than the topic's min.insync.replicas"},
+	{err: kerr.NotEnoughReplicasAfterAppend, fault: clusterFault, hint: "fewer replicas are in sync than the topic's min.insync.replicas"},
+	{err: kerr.RequestTimedOut, fault: clusterFault, hint: "the replicas in sync did not store the record in time"},
+	{err: kerr.KafkaStorageError, fault: clusterFault, hint: "look at the broker's disks"},
 
-	// A broker that has just started says these when it is asked for a producer id.
-	{err: kerr.CoordinatorLoadInProgress, fault: ofCluster},
-	{err: kerr.CoordinatorNotAvailable, fault: ofCluster},
-	{err: kerr.NotCoordinator, fault: ofCluster},
+	// A broker that has just started returns these to a request for a producer id.
+	{err: kerr.CoordinatorLoadInProgress, fault: clusterFault},
+	{err: kerr.CoordinatorNotAvailable, fault: clusterFault},
+	{err: kerr.NotCoordinator, fault: clusterFault},
 
-	// What broker and client know of the producer differs. The client has begun anew
-	// when it reports these.
-	{err: kerr.OutOfOrderSequenceNumber, fault: ofCluster},
-	{err: kerr.UnknownProducerID, fault: ofCluster},
-	{err: kerr.InvalidProducerEpoch, fault: ofCluster},
-	{err: kerr.InvalidProducerIDMapping, fault: ofCluster},
-	{err: kerr.ProducerFenced, fault: ofCluster},
+	// The states of the producer differ in broker and client. The client has already
+	// recovered when it returns these.
+	{err: kerr.OutOfOrderSequenceNumber, fault: clusterFault},
+	{err: kerr.UnknownProducerID, fault: clusterFault},
+	{err: kerr.InvalidProducerEpoch, fault: clusterFault},
+	{err: kerr.InvalidProducerIDMapping, fault: clusterFault},
+	{err: kerr.ProducerFenced, fault: clusterFault},
 
-	{err: kerr.UnknownTopicOrPartition, fault: ofTopic, hint: "create the topic, or correct its name"},
-	{err: kerr.UnknownTopicID, fault: ofTopic, hint: "the topic was deleted, and perhaps created again"},
-	{err: kerr.TopicAuthorizationFailed, fault: ofTopic, hint: "grant this client WRITE and DESCRIBE on the topic"},
-	{err: kerr.UnsupportedForMessageFormat, fault: ofTopic, hint: "raise the topic's message.format.version"},
-	// These two of brokers that create topics which are asked for.
-	{err: kerr.InvalidPartitions, fault: ofTopic, hint: "create the topic; the brokers could not"},
-	{err: kerr.InvalidReplicationFactor, fault: ofTopic, hint: "create the topic; the brokers could not"},
+	{err: kerr.UnknownTopicOrPartition, fault: topicFault, hint: "create the topic, or correct its name"},
+	{err: kerr.UnknownTopicID, fault: topicFault, hint: "the topic was deleted, and perhaps created again"},
+	{err: kerr.TopicAuthorizationFailed, fault: topicFault, hint: "grant this client WRITE and DESCRIBE on the topic"},
+	{err: kerr.UnsupportedForMessageFormat, fault: topicFault, hint: "raise the topic's message.format.version"},
+	// Brokers that create requested topics return these.
+	{err: kerr.InvalidPartitions, fault: topicFault, hint: "create the topic; the brokers could not"},
+	{err: kerr.InvalidReplicationFactor, fault: topicFault, hint: "create the topic; the brokers could not"},
 
-	{err: kerr.InvalidTopicException, fault: ofTopicName, hint: "correct the topic's name; see the broker's log for what is wrong with it"},
+	{err: kerr.InvalidTopicException, fault: topicNameFault, hint: "correct the topic's name; see the broker's log for what is wrong with it"},
 
-	{err: ErrTooLarge, fault: ofRecord, hint: "raise max_message_bytes and the topic's max.message.bytes"},
-	{err: kerr.MessageTooLarge, fault: ofRecord, hint: "raise the topic's max.message.bytes"},
-	{err: kerr.RecordListTooLarge, fault: ofRecord, hint: "raise the topic's segment.bytes"},
-	{err: kerr.InvalidRecord, fault: ofRecord, hint: "a compacted topic takes no record without a key"},
-	{err: kerr.InvalidTimestamp, fault: ofRecord, hint: "occurred_on is outside the topic's message.timestamp limits"},
+	{err: ErrTooLarge, fault: recordFault, hint: "raise max_message_bytes and the topic's max.message.bytes"},
+	{err: kerr.MessageTooLarge, fault: recordFault, hint: "raise the topic's max.message.bytes"},
+	{err: kerr.RecordListTooLarge, fault: recordFault, hint: "raise the topic's segment.bytes"},
+	{err: kerr.InvalidRecord, fault: recordFault, hint: "a compacted topic accepts no record without a key"},
+	{err: kerr.InvalidTimestamp, fault: recordFault, hint: "occurred_on is outside the topic's message.timestamp limits"},
 }
 
-// classify gives err its class and says what was tried.
+// classify returns err with its class, the topic and a hint.
 func classify(o origin, topic string, err error) error {
 	f, _ := faultOf(err)
 	return &sinks.Error{Class: f.class(o), Err: describe(topic, err)}
 }
 
-// connectError is what a client met before it could send anything.
+// connectError is an error of a client that could not connect, and so has sent nothing.
 type connectError struct{ error }
 
 func (e *connectError) Unwrap() error { return e.error }
 
-// notConnected is for what was met before anything was sent: no attempt of a
-// delivery was made, so none may be spent.
+// notConnected returns the unavailable error of a delivery that was not tried, because the
+// client could not connect.
 func notConnected(topic string, err error) error {
 	return sinks.Unavailable(fmt.Errorf("%w: %w", ErrNotConnected, describe(topic, err)))
 }
 
-// describe says what was tried; topic is "" before one is known.
+// describe adds the topic, unless it is "", and a hint to err.
 func describe(topic string, err error) error {
 	if _, hint := faultOf(err); hint != "" {
 		err = fmt.Errorf("%w (%s)", err, hint)
@@ -185,40 +186,39 @@ func describe(topic string, err error) error {
 	return fmt.Errorf("topic %s: %w", topic, err)
 }
 
-// faultOf judges by the first verdict that fits. What the brokers say and is not listed is
-// unclear; what they did not say, the client met on the way to them.
+// faultOf returns the fault and the hint of the first diagnosis that matches err. The fault of
+// other protocol errors is unknown. All other errors are of the connection, so of the cluster.
 func faultOf(err error) (f fault, hint string) {
-	if hint := aboutTLS(err); hint != "" {
-		return ofCluster, hint
+	if hint := tlsHint(err); hint != "" {
+		return clusterFault, hint
 	}
-	for _, v := range verdicts {
-		if errors.Is(err, v.err) {
-			return v.fault, v.hint
+	for _, d := range diagnoses {
+		if errors.Is(err, d.err) {
+			return d.fault, d.hint
 		}
 	}
 	var network *net.OpError
 	switch {
 	case isProtocol(err):
-		return unclear, ""
+		return unknownFault, ""
 	case errors.As(err, &network) && network.Op == "dial":
-		return ofCluster, "is the cluster running, and are the brokers' addresses right?"
+		return clusterFault, "is the cluster running, and are the brokers' addresses right?"
 	}
-	return ofCluster, ""
+	return clusterFault, ""
 }
 
-// isProtocol reports whether a broker said it.
+// isProtocol reports whether a broker returned the error.
 func isProtocol(err error) bool {
-	var said *kerr.Error
-	return errors.As(err, &said)
+	var protocol *kerr.Error
+	return errors.As(err, &protocol)
 }
 
-// isUnknownTopic reports whether the client looks for a topic that is not there, or not
-// there any more under its id.
+// isUnknownTopic reports whether the topic does not exist, or no longer under its id.
 func isUnknownTopic(err error) bool {
 	return errors.Is(err, kerr.UnknownTopicOrPartition) || errors.Is(err, kerr.UnknownTopicID)
 }
 
-// hungUp reports whether a broker ended the connection as soon as it was made.
+// hungUp reports whether a broker closed the connection as soon as it was made.
 func hungUp(err error) bool {
 	var (
 		first      *kgo.ErrFirstReadEOF
@@ -227,9 +227,9 @@ func hungUp(err error) bool {
 	return errors.As(err, &first) || errors.As(err, &connecting) && (errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF))
 }
 
-// aboutTLS returns the way out if a TLS connection could not be made, and "" for
-// all other errors. The client wraps these in ErrOutOfBrokers.
-func aboutTLS(err error) (hint string) {
+// tlsHint returns a hint if a TLS connection could not be made, and "" for all other errors.
+// The client wraps TLS errors in ErrOutOfBrokers.
+func tlsHint(err error) (hint string) {
 	var (
 		certificate *tls.CertificateVerificationError
 		record      tls.RecordHeaderError
@@ -246,9 +246,9 @@ func aboutTLS(err error) (hint string) {
 	return ""
 }
 
-// blamesBatch reports whether a broker says to all records of a batch what
-// only one of them, or only their sum, is at fault for.
-func (p *publication) blamesBatch() bool {
+// rejectedWithBatch reports whether a broker rejected the whole batch with an error that may
+// be about only one of its records, or about their total size.
+func (p *publication) rejectedWithBatch() bool {
 	return errors.Is(p.err, kerr.MessageTooLarge) ||
 		errors.Is(p.err, kerr.RecordListTooLarge) ||
 		errors.Is(p.err, kerr.InvalidRecord) ||

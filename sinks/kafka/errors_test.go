@@ -27,8 +27,8 @@ func TestEachErrorHasItsClass(t *testing.T) {
 	refused := &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
 	for _, c := range []struct {
 		err error
-		// configured is the class where the configuration names the topic, fromData where
-		// data does.
+		// configured is the class for a topic from the configuration, fromData for one from
+		// data.
 		configured, fromData sinks.Class
 	}{
 		{sarama.ErrMessageSizeTooLarge, permanent, permanent},
@@ -105,10 +105,10 @@ func TestEachErrorHasItsClass(t *testing.T) {
 		{kerr.UnknownTopicID, unavailable, transient},
 	} {
 		t.Run(fmt.Sprintf("%T %v", c.err, c.err), func(t *testing.T) {
-			// As Watermill's publisher hands it on.
+			// As Watermill's publisher returns it.
 			err := pkgerrors.Wrapf(c.err, "cannot produce message %s", "id")
 			for origin, want := range map[origin]sinks.Class{configured: c.configured, fromData: c.fromData} {
-				err := classify(origin, "orders", inKafkasWords(err))
+				err := classify(origin, "orders", kafkaError(err))
 				class, _ := sinks.Classify(err)
 				assert.Equal(t, want, class, "%v", origin)
 				assert.ErrorIs(t, err, c.err)
@@ -118,8 +118,8 @@ func TestEachErrorHasItsClass(t *testing.T) {
 	}
 }
 
-// What else a broker may ever say kills nothing.
-func TestOnlyWhatIsAboutTheRecordIsPermanent(t *testing.T) {
+// Any other error of a broker is not permanent.
+func TestOnlyErrorsAboutTheRecordArePermanent(t *testing.T) {
 	t.Parallel()
 	permanent := map[origin][]error{}
 	for code := int16(-1); code < 200; code++ {
@@ -135,7 +135,7 @@ func TestOnlyWhatIsAboutTheRecordIsPermanent(t *testing.T) {
 	assert.ElementsMatch(t, append(record, kerr.InvalidTopicException), permanent[fromData])
 }
 
-func TestWhileConnectingEverythingIsUnavailable(t *testing.T) {
+func TestErrorsWhileConnectingAreUnavailable(t *testing.T) {
 	t.Parallel()
 	for _, met := range []error{errors.New("something else"), kerr.UnknownTopicOrPartition, kerr.InvalidTopicException} {
 		err := notConnected("orders", met)
@@ -152,7 +152,7 @@ func TestAMessageThatTheSinkDidNotMakeIsRefused(t *testing.T) {
 	assert.Error(t, err)
 }
 
-func TestAReceiptHasNoOffsetWhereTheBrokerKnewACopy(t *testing.T) {
+func TestTheReceiptOfADuplicateHasNoOffset(t *testing.T) {
 	t.Parallel()
 	p := &publication{topic: "orders", record: kgo.Record{Partition: 3, Offset: noOffset}}
 	assert.EqualValues(t, "kafka orders/3", p.receipt())

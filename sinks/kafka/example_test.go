@@ -14,7 +14,7 @@ import (
 )
 
 func Example() {
-	cluster := kfake.MustCluster(kfake.SeedTopics(1, "orders")) // in place of a real one
+	cluster := kfake.MustCluster(kfake.SeedTopics(1, "orders")) // instead of a real one
 	defer cluster.Close()
 
 	sink, err := kafka.New(sinks.Instance{Name: "events"}, kafka.Config{Brokers: cluster.ListenAddrs(), Topic: "orders"})

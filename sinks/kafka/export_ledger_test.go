@@ -2,8 +2,8 @@ package kafka
 
 import "github.com/twmb/franz-go/pkg/kgo"
 
-// Redirect has clients that the sink opens from now on reach other brokers, as a name does that leads
-// elsewhere.
+// Redirect makes the clients that the sink opens from now on connect to other brokers, as if a
+// host name had changed its address.
 func Redirect(s *Sink, brokers []string) {
 	s.franz.options = append(s.franz.options, kgo.SeedBrokers(brokers...))
 }

@@ -16,19 +16,19 @@ import (
 )
 
 const (
-	// retries is how often the client sends again what failed for the moment.
+	// retries is how often the client retries after a temporary failure.
 	retries = 4
-	// leastAge is the time between two questions for the topics' state: a record whose
-	// partition has no leader is sent again after it.
-	leastAge = 250 * time.Millisecond
-	// linger is longer than making a batch takes. Nothing waits for its end: what is
-	// written at once is sent when all of it is in the client.
+	// metadataMinAge is the least time between two requests for the topics' state. A record
+	// whose partition has no leader is retried after it.
+	metadataMinAge = 250 * time.Millisecond
+	// linger is longer than the client needs to make a batch. Records do not wait for its
+	// end: ProduceSync sends them as soon as the client has all of them.
 	linger = 10 * time.Millisecond
-	// maxBuffered is more than the engine hands over.
+	// maxBuffered is more records than the engine delivers at once.
 	maxBuffered = 1 << 30
 )
 
-// backoff is how long the client waits before it tries again: 1, 8, 64 and 512 ms.
+// backoff returns how long the client waits before a retry: 1, 8, 64 and 512 ms.
 func backoff(try int) time.Duration {
 	return time.Millisecond << (3 * (min(max(try, 1), retries) - 1))
 }
@@ -43,7 +43,7 @@ func newFranz(c Config, reach []kgo.Opt) (franz, error) {
 	options := append(slices.Clip(reach),
 		kgo.AllowAutoTopicCreation(),
 		kgo.RequiredAcks(kgo.AllISRAcks()),
-		kgo.ProducerBatchMaxBytes(int32(max(c.MaxMessageBytes, leastBatchBytes))),
+		kgo.ProducerBatchMaxBytes(int32(max(c.MaxMessageBytes, minBatchBytes))),
 		kgo.ProduceRequestTimeout(c.step()),
 		kgo.ProducerLinger(linger),
 		kgo.MaxBufferedRecords(maxBuffered),
@@ -60,17 +60,19 @@ func newFranz(c Config, reach []kgo.Opt) (franz, error) {
 	return franz{options, c}, kgo.ValidateOpts(options...)
 }
 
-// client returns a client. It connects to nothing yet.
+// client returns a client, which connects when it is used. It can give up a record that may
+// have been written, because the engine delivers that again.
 func (f franz) client(more ...kgo.Opt) *kgo.Client {
-	return f.transactional(append(more, kgo.AllowIdempotentProduceCancellation())...) // the engine sends again what it gave up
+	return f.transactional(append(more, kgo.AllowIdempotentProduceCancellation())...)
 }
 
-// transactional returns a client that may have a transactional id. It gives up no record whose fate is unknown.
+// transactional returns a client that may have a transactional id. It does not give up a
+// record that may have been written.
 func (f franz) transactional(more ...kgo.Opt) *kgo.Client {
-	compression := kgo.ProducerBatchCompression(codecs[f.config.Compression].franz) // one for each, since clients write to it
+	compression := kgo.ProducerBatchCompression(codecs[f.config.Compression].franz) // the client writes to it, so each needs its own
 	client, err := kgo.NewClient(append(append(slices.Clip(f.options), compression), more...)...)
 	if err != nil {
-		panic(err) // they are validated
+		panic(err) // newFranz has validated the options
 	}
 	return client
 }
@@ -82,10 +84,10 @@ func (f franz) open(context.Context) client {
 // franzClient writes with franz-go.
 type franzClient struct {
 	*kgo.Client
-	needsID  bool
-	hasID    atomic.Bool
-	askForID singleflight.Group
-	end      sync.Once
+	needsID   bool
+	hasID     atomic.Bool
+	requestID singleflight.Group
+	end       sync.Once
 }
 
 func (c *franzClient) close() { c.end.Do(c.Close) }
@@ -112,17 +114,17 @@ func (c *franzClient) produce(ctx context.Context, list []*publication) {
 		}
 	}
 	for topic := range recreated {
-		c.PurgeTopicsFromProducing(topic) // it may be another one of that name when it is there again
+		c.PurgeTopicsFromProducing(topic) // a topic that is created again under this name has another id
 	}
 }
 
-// prepare gets a producer id. The client would ask for it by itself, but a refusal
-// would be that of records then, and be remembered.
+// prepare gets a producer id. The client would get it by itself, but a refusal would then
+// become an error of records, and the client would remember it.
 func (c *franzClient) prepare(ctx context.Context) error {
 	if !c.needsID || c.hasID.Load() {
 		return nil
 	}
-	answer := c.askForID.DoChan("", func() (any, error) {
+	answer := c.requestID.DoChan("", func() (any, error) {
 		_, _, err := c.ProducerID(ctx)
 		if err != nil {
 			return nil, &connectError{err}
@@ -138,21 +140,22 @@ func (c *franzClient) prepare(ctx context.Context) error {
 	}
 }
 
-// batch is a batch of the client: records of one partition that are stored together, or not at
+// batch is a batch of the client: records of one partition that are stored together or not at
 // all.
 type batch struct {
 	partition int
-	number    uint64 // counts all batches of the client, from 1
+	number    uint64 // counts the batches of the client, from 1
 }
 
-// partitioner puts a key where the Java client does, and records without one anywhere. It
-// also keeps the order of keys, for which it looks at how the client makes its batches.
+// partitioner chooses the partition of a key as the Java client does, and any partition for a
+// record without a key. It also keeps the order of keys, for which it observes how the client
+// makes its batches.
 //
-// The client writes the batches of a partition in order. When one fails it fails all behind it. But
-// what is handed to it after that is written, also what was handed over a moment too late. So a record goes into the
-// batch that the one before it of its key is in, or waits until that one is stored.
+// The client writes the batches of a partition in order. When one fails, it fails all later
+// ones that it already has, but still writes records that it receives afterwards. So a record
+// joins the batch of the previous record of its key, or waits until that one is stored.
 type partitioner struct {
-	last atomic.Uint64 // number of a batch
+	last atomic.Uint64 // the highest number of a batch
 }
 
 func (p *partitioner) ForTopic(topic string) kgo.TopicPartitioner {
@@ -163,19 +166,20 @@ func (p *partitioner) ForTopic(topic string) kgo.TopicPartitioner {
 type topicPartitioner struct {
 	client  *partitioner
 	java    kgo.TopicPartitioner
-	batches map[int]uint64 // the last one of each partition
-	begins  bool           // the record that comes next begins a batch
+	batches map[int]uint64 // the number of each partition's last batch
+	begins  bool           // the next record begins a batch
 }
 
 var _ kgo.TopicPartitionerOnNewBatch = (*topicPartitioner)(nil)
 
 func (t *topicPartitioner) RequiresConsistency(r *kgo.Record) bool { return r.Key != nil }
 
-// OnNewBatch is called if the record does not go into the last batch of its partition;
-// the client asks for the partition again then.
+// OnNewBatch is called if the record does not fit into the last batch of its partition. The
+// client then calls Partition again.
 func (t *topicPartitioner) OnNewBatch() { t.begins = true }
 
-// Partition returns -1, which fails the record, if that has to wait.
+// Partition returns -1, which fails the record, if the record must wait for the previous one
+// of its key.
 func (t *topicPartitioner) Partition(r *kgo.Record, n int) int {
 	begins := t.begins
 	t.begins = false
@@ -188,29 +192,26 @@ func (t *topicPartitioner) Partition(r *kgo.Record, n int) int {
 		t.batches[at] = t.client.last.Add(1)
 	}
 	p.batch = batch{at, t.batches[at]}
-	if b := p.behind; b != nil && !b.stored && (b.held || b.batch != p.batch || b.batch.number == 0) {
-		p.held = true
+	if b := p.previous; b != nil && !b.stored && (b.deferred || b.batch != p.batch || b.batch.number == 0) {
+		p.deferred = true
 		return -1
 	}
 	return at
 }
 
-// ---- questions ------------------------------------------------------------------
-
-// askOnce asks for a topic over connections of its own, or without one whether the cluster
-// answers.
-func (f franz) askOnce(ctx context.Context, topic string) error {
+// checkTopicOnce is checkTopic with a new client.
+func (f franz) checkTopicOnce(ctx context.Context, topic string) error {
 	client := f.client()
 	defer client.Close()
-	return f.ask(ctx, client, topic)
+	return f.checkTopic(ctx, client, topic)
 }
 
-// ask finds out whether the topic has a partition that can be written. What
-// may have changed a moment later it asks again, as a topic that was just created
-// has no leader yet.
-func (f franz) ask(ctx context.Context, client *kgo.Client, topic string) error {
+// checkTopic returns an error unless the topic has a partition that can be written. With the
+// topic "" it only checks that the cluster answers. It retries errors that may be gone a moment
+// later, since a topic that was just created has no leader yet.
+func (f franz) checkTopic(ctx context.Context, client *kgo.Client, topic string) error {
 	for try := 1; ; try++ {
-		err := askForMetadata(ctx, client, topic)
+		err := requestTopic(ctx, client, topic)
 		if try > retries || !errors.Is(err, kerr.UnknownTopicOrPartition) && !errors.Is(err, kerr.LeaderNotAvailable) {
 			return err
 		}
@@ -222,14 +223,14 @@ func (f franz) ask(ctx context.Context, client *kgo.Client, topic string) error 
 	}
 }
 
-func askForMetadata(ctx context.Context, client *kgo.Client, topic string) error {
+func requestTopic(ctx context.Context, client *kgo.Client, topic string) error {
 	request := kmsg.NewPtrMetadataRequest()
 	request.AllowAutoTopicCreation = true
 	request.Topics = []kmsg.MetadataRequestTopic{}
 	if topic != "" {
-		asked := kmsg.NewMetadataRequestTopic()
-		asked.Topic = kmsg.StringPtr(topic)
-		request.Topics = append(request.Topics, asked)
+		requested := kmsg.NewMetadataRequestTopic()
+		requested.Topic = kmsg.StringPtr(topic)
+		request.Topics = append(request.Topics, requested)
 	}
 	response, err := request.RequestWith(ctx, client)
 	if err != nil {

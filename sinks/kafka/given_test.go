@@ -50,7 +50,7 @@ func TestAllConnectionsAreMadeByTheProgramsDialer(t *testing.T) {
 	assert.EqualValues(t, connections.count(), dialled.Load())
 }
 
-func TestADialerThatHangsIsGivenUp(t *testing.T) {
+func TestADialerThatHangsTimesOut(t *testing.T) {
 	t.Parallel()
 	in := sinks.Instance{Name: "events", Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		<-ctx.Done()
@@ -82,11 +82,11 @@ func TestTheProgramsTLSConfigIsUsed(t *testing.T) {
 		c := kafka.Config{Brokers: cluster.Brokers, Topic: "orders", TLSConfig: mine, TLS: kafka.TLS{Enabled: true}}
 		assert.NoError(t, c.Validate())
 		c.TLS.CAFile = authority.file
-		assert.ErrorContains(t, c.Validate(), "tls: the program gives a TLSConfig")
+		assert.ErrorContains(t, c.Validate(), "tls: the program has a TLSConfig")
 	})
 }
 
-func TestRenewedCertificatesCountFromTheNextConnectionOn(t *testing.T) {
+func TestRenewedCertificatesAreUsedFromTheNextConnectionOn(t *testing.T) {
 	t.Parallel()
 	eachClient(t, func(t *testing.T, client func(*kafka.Config)) {
 		authority, other := newAuthority(t), newAuthority(t)
@@ -123,9 +123,9 @@ func TestRenewedCertificatesCountFromTheNextConnectionOn(t *testing.T) {
 	})
 }
 
-// letInWith has the cluster let in those who say one token, as Apache Kafka does; kfake
-// knows no OAUTHBEARER.
-func letInWith(t *testing.T, cluster *kafkatest.Cluster, token *atomic.Value) {
+// acceptToken makes the cluster accept one token, as Apache Kafka does. kfake does not support
+// OAUTHBEARER.
+func acceptToken(t *testing.T, cluster *kafkatest.Cluster, token *atomic.Value) {
 	t.Helper()
 	cluster.Fake.ControlKey(int16(kmsg.SASLHandshake), func(r kmsg.Request) (kmsg.Response, error, bool) {
 		cluster.Fake.KeepControl()
@@ -144,13 +144,13 @@ func letInWith(t *testing.T, cluster *kafkatest.Cluster, token *atomic.Value) {
 	})
 }
 
-func TestATokenLetsInAndIsReadForEachConnection(t *testing.T) {
+func TestATokenIsReadForEachConnection(t *testing.T) {
 	t.Parallel()
 	eachClient(t, func(t *testing.T, client func(*kafka.Config)) {
 		cluster := kafkatest.Fake(t, kfake.SeedTopics(1, "orders"))
 		var wanted atomic.Value
 		wanted.Store("first-token")
-		letInWith(t, cluster, &wanted)
+		acceptToken(t, cluster, &wanted)
 		file := filepath.Join(t.TempDir(), "token")
 		write := func(text string) { require.NoError(t, os.WriteFile(file, []byte(text), 0o600)) }
 		sink := newSink(t, cluster, "orders", client, func(c *kafka.Config) {
@@ -160,7 +160,7 @@ func TestATokenLetsInAndIsReadForEachConnection(t *testing.T) {
 		write(" \n")
 		assertUnavailable(t, sink.CheckHealth(t.Context()), "is empty")
 		write("first-token\x01auth=Bearer x")
-		assertUnavailable(t, sink.CheckHealth(t.Context()), "something else than one token")
+		assertUnavailable(t, sink.CheckHealth(t.Context()), "does not contain exactly one token")
 
 		write("first-token\n")
 		_, err := sink.Deliver(t.Context(), delivery("k"))
@@ -174,18 +174,18 @@ func TestATokenLetsInAndIsReadForEachConnection(t *testing.T) {
 	})
 }
 
-// tokenFunc is a function as a provider of tokens.
+// tokenFunc is a TokenProvider that calls a function.
 type tokenFunc func() (kafka.Token, error)
 
 func (f tokenFunc) Token(context.Context) (kafka.Token, error) { return f() }
 
-func TestTheProgramGivesTokens(t *testing.T) {
+func TestTheProgramProvidesTokens(t *testing.T) {
 	t.Parallel()
 	eachClient(t, func(t *testing.T, client func(*kafka.Config)) {
 		cluster := kafkatest.Fake(t, kfake.SeedTopics(1, "orders"))
 		var wanted atomic.Value
 		wanted.Store("my-token\x01logicalCluster=lkc-1")
-		letInWith(t, cluster, &wanted)
+		acceptToken(t, cluster, &wanted)
 		sink := newSink(t, cluster, "orders", client, func(c *kafka.Config) {
 			c.TokenProvider = tokenFunc(func() (kafka.Token, error) {
 				return kafka.Token{Text: "my-token", Extensions: map[string]string{"logicalCluster": "lkc-1"}}, nil
@@ -214,8 +214,8 @@ func TestContradictionsAboutTokensAreNamed(t *testing.T) {
 		{kafka.SASL{Mechanism: "OAUTHBEARER"}, given, ""},
 		{kafka.SASL{Mechanism: "OAUTHBEARER", TokenFile: "/run/token"}, nil, ""},
 		{kafka.SASL{Mechanism: "OAUTHBEARER"}, nil, "sasl.token_file: is missing"},
-		{kafka.SASL{Mechanism: "OAUTHBEARER", TokenFile: "/run/token"}, given, "sasl.token_file: the program gives a TokenProvider"},
-		{kafka.SASL{Mechanism: "OAUTHBEARER", TokenFile: "/run/token", User: "u"}, nil, "sasl.user, sasl.password: OAUTHBEARER knows"},
+		{kafka.SASL{Mechanism: "OAUTHBEARER", TokenFile: "/run/token"}, given, "sasl.token_file: the program already has a TokenProvider"},
+		{kafka.SASL{Mechanism: "OAUTHBEARER", TokenFile: "/run/token", User: "u"}, nil, "sasl.user, sasl.password: OAUTHBEARER identifies"},
 		{kafka.SASL{Mechanism: "PLAIN", User: "u", Password: "p", TokenFile: "/run/token"}, nil, "a token is for OAUTHBEARER only"},
 		{kafka.SASL{Mechanism: "PLAIN", User: "u", Password: "p"}, given, "a token is for OAUTHBEARER only"},
 		{kafka.SASL{TokenFile: "/run/token"}, nil, "sasl.mechanism: is missing"},

@@ -18,12 +18,12 @@ const (
 	HeaderOccurredOn = "occurred-on"
 	// HeaderWatermillUUID repeats the id for Watermill's subscribers.
 	HeaderWatermillUUID = wmkafka.UUIDHeaderKey
-	// HeaderMetadataPrefix stands before the name of metadata that is named like one of
-	// the headers above, also where it has that prefix itself.
+	// HeaderMetadataPrefix is added to the name of metadata that is one of the names above,
+	// or such a name that already has the prefix.
 	HeaderMetadataPrefix = "metadata-"
 )
 
-// OccurredOnLayout is how the header occurred-on is written, in UTC.
+// OccurredOnLayout is the layout of the header occurred-on, which is in UTC.
 const OccurredOnLayout = "2006-01-02T15:04:05.000000Z07:00"
 
 // plainHeaders returns the headers of a record in the format json.
@@ -43,8 +43,8 @@ func plainHeaders(e *notification.Envelope) []kgo.RecordHeader {
 	return h.list
 }
 
-// isTaken says whether metadata cannot have that name for its header: it is that of one of
-// ours, or that of other metadata that was renamed.
+// isTaken reports whether metadata cannot use its name for its header, because it is one of
+// the names above, with or without prefixes.
 func isTaken(name string) bool {
 	for found := true; found; name, found = strings.CutPrefix(name, HeaderMetadataPrefix) {
 		switch name {
@@ -55,16 +55,16 @@ func isTaken(name string) bool {
 	return false
 }
 
-// headers gathers the headers of a record. All their texts share one allocation:
-// one for each took a fifth of a delivery's CPU.
+// headers builds the headers of a record. All their values share one allocation: one for each
+// value took a fifth of a delivery's CPU time.
 type headers struct {
 	list  []kgo.RecordHeader
 	texts []byte
 }
 
-// newHeaders makes room for so many headers of our own and the metadata.
+// newHeaders makes room for the metadata and a number of other headers.
 func newHeaders(e *notification.Envelope, own int) *headers {
-	const each = 16 // about what a header of ours takes beside what is counted here
+	const each = 16 // about the size of another header, without the texts that are counted here
 	room := 2*len(e.ID) + len(e.Type) + len(e.Key) + own*each
 	for _, text := range e.Metadata {
 		room += len(text)
@@ -72,22 +72,21 @@ func newHeaders(e *notification.Envelope, own int) *headers {
 	return &headers{list: make([]kgo.RecordHeader, 0, own+len(e.Metadata)), texts: make([]byte, 0, room)}
 }
 
-// add appends a header.
 func (h *headers) add(name, text string) {
 	at := len(h.texts)
 	h.texts = append(h.texts, text...)
 	h.end(name, at)
 }
 
-// addTime appends when the notification occurred.
+// addTime appends a header with the time at which the notification occurred.
 func (h *headers) addTime(name string, e *notification.Envelope) {
 	at := len(h.texts)
 	h.texts = e.OccurredOn.UTC().AppendFormat(h.texts, OccurredOnLayout)
 	h.end(name, at)
 }
 
-// end appends the header whose text stands behind at. A client that appends to the text
-// gets a copy.
+// end appends a header whose value is the text from at on. Its capacity is limited, so that a
+// client that appends to it gets a copy.
 func (h *headers) end(name string, at int) {
 	end := len(h.texts)
 	h.list = append(h.list, kgo.RecordHeader{Key: name, Value: h.texts[at:end:end]})

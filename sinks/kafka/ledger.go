@@ -16,9 +16,9 @@ import (
 	"github.com/waybill-go/waybill/sinks"
 )
 
-// Exactly once: each lane has a client of its own with a transactional id, which fences the clients that
-// had the lane before, and a partition of the positions topic for its notes. See positions.go for that
-// topic.
+// Exactly once: each lane has a client with its own transactional id, which fences the clients
+// that had the lane before, and a partition of the positions topic for its notes. See
+// positions.go for that topic.
 
 var (
 	_ sinks.Transactor = (*Sink)(nil)
@@ -26,22 +26,22 @@ var (
 )
 
 const (
-	leastTransactionTimeout = 10 * time.Second
-	maxTransactionTimeout   = 15 * time.Minute // what brokers allow, unless transaction.max.timeout.ms says otherwise
+	minTransactionTimeout = 10 * time.Second
+	maxTransactionTimeout = 15 * time.Minute // the brokers' default of transaction.max.timeout.ms
 )
 
-// transactionTimeout is after what time the brokers abort a transaction whose client is gone, if no other
-// has come: longer than a round's last delivery and its commit take.
+// transactionTimeout returns the time after which the brokers abort a transaction whose client
+// is gone and was not replaced. It is longer than a round's last delivery and its commit take.
 func (c *Config) transactionTimeout() time.Duration {
-	return min(max(leastTransactionTimeout, 3*c.Timeout), maxTransactionTimeout)
+	return min(max(minTransactionTimeout, 3*c.Timeout), maxTransactionTimeout)
 }
 
 // Transacts reports whether exactly_once is on.
 func (s *Sink) Transacts() bool { return s.config.ExactlyOnce }
 
-// OpenLedger fences the clients that had the lane, and reads its newest note. It creates the positions topic
-// where that is missing. Its errors are unavailable, and wrap ErrTransactionVersion, ErrPositions or
-// ErrOtherCluster where a person has to act.
+// OpenLedger fences the clients that had the lane, and reads its newest note. It creates the
+// positions topic if that is missing. Its errors are unavailable. They wrap
+// ErrTransactionVersion, ErrPositions or ErrOtherCluster if a person must act.
 func (s *Sink) OpenLedger(ctx context.Context, lane sinks.LedgerLane) (sinks.Ledger, []byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, 3*s.config.Timeout)
 	defer cancel()
@@ -50,15 +50,15 @@ func (s *Sink) OpenLedger(ctx context.Context, lane sinks.LedgerLane) (sinks.Led
 	newest, err := l.open(ctx, lane)
 	if err != nil {
 		l.client.Close()
-		return nil, nil, s.unfit(err)
+		return nil, nil, s.ledgerError(err)
 	}
 	return l, newest, nil
 }
 
-// unfit is the error of a ledger that could not be opened.
-func (s *Sink) unfit(err error) error {
-	for _, ours := range []error{ErrTransactionVersion, ErrPositions, ErrOtherCluster} {
-		if errors.Is(err, ours) {
+// ledgerError returns the unavailable error of a ledger that cannot be opened because of err.
+func (s *Sink) ledgerError(err error) error {
+	for _, setup := range []error{ErrTransactionVersion, ErrPositions, ErrOtherCluster} {
+		if errors.Is(err, setup) {
 			return sinks.Unavailable(err)
 		}
 	}
@@ -73,14 +73,15 @@ func (s *Sink) transactional(id string) *kgo.Client {
 		kgo.RecordPartitioner(ledgerPartitioner{s.config.Positions, kgo.StickyKeyPartitioner(nil)}),
 		kgo.ProducerBatchMaxBytesFn(func(topic string) int32 {
 			if topic == s.config.Positions {
-				return largestNote - leastBatchBytes
+				return maxNoteBytes - minBatchBytes
 			}
-			return int32(max(s.config.MaxMessageBytes, leastBatchBytes))
+			return int32(max(s.config.MaxMessageBytes, minBatchBytes))
 		}),
 	)
 }
 
-// ledgerPartitioner puts notes into the partition of their lane, and the others where they belong.
+// ledgerPartitioner puts notes into the partition of their lane, and other records into that
+// of their key.
 type ledgerPartitioner struct {
 	positions string
 	others    kgo.Partitioner
@@ -93,7 +94,7 @@ func (p ledgerPartitioner) ForTopic(topic string) kgo.TopicPartitioner {
 	return p.others.ForTopic(topic)
 }
 
-// ledger is one lane's.
+// ledger is the ledger of one lane.
 type ledger struct {
 	sink      *Sink
 	id        string // the transactional id
@@ -102,8 +103,8 @@ type ledger struct {
 	end       sync.Once // closes the client
 
 	mu     sync.Mutex
-	begun  bool
-	lost   error // why the transaction cannot be committed
+	begun  bool  // a transaction is open
+	broken error // why the transaction cannot be committed
 	closed bool
 }
 
@@ -125,8 +126,8 @@ func (l *ledger) open(ctx context.Context, lane sinks.LedgerLane) (newest []byte
 	return l.sink.newest(ctx, admin, l.partition, end)
 }
 
-// fence gets a producer id, which cuts off whoever had the transactional id before. A cluster's first
-// transaction has it make a topic, until when it has no coordinator.
+// fence gets a producer id, which fences the client that had the transactional id before. On
+// the first transaction, a cluster creates a topic; until then it has no coordinator.
 func (l *ledger) fence(ctx context.Context) error {
 	for {
 		_, _, err := l.client.ProducerID(ctx)
@@ -141,7 +142,7 @@ func (l *ledger) fence(ctx context.Context) error {
 	}
 }
 
-// mark commits a record behind all notes of the lane, and returns its offset.
+// mark commits a record after all notes of the lane, and returns its offset.
 func (l *ledger) mark(ctx context.Context) (offset int64, err error) {
 	if err := l.client.BeginTransaction(); err != nil {
 		return 0, err
@@ -153,20 +154,21 @@ func (l *ledger) mark(ctx context.Context) (offset int64, err error) {
 	return mark.Offset, l.client.EndTransaction(ctx, kgo.TryCommit)
 }
 
-// Err says why the transaction cannot be committed any more.
+// Err returns why the transaction can no longer be committed; nil if it can.
 func (l *ledger) Err() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.lost
+	return l.broken
 }
 
-// lose notes why the transaction cannot be committed, and returns false if there was a reason before.
-func (l *ledger) lose(why error) (first bool) {
+// breakOff records why the transaction cannot be committed. It returns false if there already
+// is a reason, which stays.
+func (l *ledger) breakOff(why error) (first bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	first = l.lost == nil
+	first = l.broken == nil
 	if first {
-		l.lost = why
+		l.broken = why
 	}
 	return first
 }
@@ -178,21 +180,22 @@ func (l *ledger) begin() error {
 	switch {
 	case l.closed:
 		return fmt.Errorf("%w: %w", sinks.ErrAborted, ErrClosed)
-	case l.lost != nil:
-		return fmt.Errorf("%w: %w", sinks.ErrAborted, l.lost)
+	case l.broken != nil:
+		return fmt.Errorf("%w: %w", sinks.ErrAborted, l.broken)
 	case l.begun:
 		return nil
 	}
 	if err := l.client.BeginTransaction(); err != nil {
-		l.lost = err
+		l.broken = err
 		return fmt.Errorf("%w: %w", sinks.ErrAborted, err)
 	}
 	l.begun = true
 	return nil
 }
 
-// DeliverBatch writes one record for each delivery into the open transaction. A record that is refused by
-// this client, for its size or its topic, costs nothing; one that is refused by a broker costs the transaction.
+// DeliverBatch writes one record for each delivery into the open transaction. If the client
+// refuses a record, for its size or its topic, the transaction continues. If a broker refuses
+// one, the transaction is lost.
 func (l *ledger) DeliverBatch(ctx context.Context, batch []*notification.Delivery) []sinks.Result {
 	if err := l.begin(); err != nil {
 		return sinks.Failed(batch, err)
@@ -201,7 +204,7 @@ func (l *ledger) DeliverBatch(ctx context.Context, batch []*notification.Deliver
 	publications, list := s.publications(batch)
 	records := make([]*kgo.Record, 0, len(list))
 	for _, p := range list {
-		if p.goes() {
+		if p.canGo() {
 			records = append(records, &p.record)
 		}
 	}
@@ -218,63 +221,64 @@ func (l *ledger) DeliverBatch(ctx context.Context, batch []*notification.Deliver
 	return results
 }
 
-// limit bounds what the client may take: the configured timeout, and a moment more than ctx. The client does not
-// give up records whose fate is unknown; so it is closed a moment later, and the transaction lost. The
-// caller calls back when the client is.
-func (l *ledger) limit(ctx context.Context) (sending context.Context, back func()) {
+// limit returns a context for a call of the client, which ends after the configured timeout or
+// grace after ctx. Call done when the client has returned. The client does not give up records
+// that may have been written, so if it has not returned within another grace, it is closed,
+// and the transaction is lost.
+func (l *ledger) limit(ctx context.Context) (sending context.Context, done func()) {
 	sending, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.sink.config.Timeout)
-	noGrace := context.AfterFunc(ctx, func() { time.AfterFunc(grace, cancel) })
-	isBack := make(chan struct{})
+	stopGrace := context.AfterFunc(ctx, func() { time.AfterFunc(grace, cancel) })
+	returned := make(chan struct{})
 	context.AfterFunc(sending, func() {
 		late := time.NewTimer(grace)
 		defer late.Stop()
 		select {
-		case <-isBack:
+		case <-returned:
 		case <-late.C:
-			l.lose(ErrOverdue)
+			l.breakOff(ErrOverdue)
 			l.closeClient()
 		}
 	})
 	return sending, func() {
-		noGrace()
-		close(isBack)
+		stopGrace()
+		close(returned)
 		cancel()
 	}
 }
 
 func (l *ledger) closeClient() { l.end.Do(l.client.Close) }
 
-// produce writes records, and says of each publication what came of it.
+// produce writes records and sets the err of their publications.
 func (l *ledger) produce(ctx context.Context, records []*kgo.Record) {
-	sending, back := l.limit(ctx)
-	defer back()
+	sending, done := l.limit(ctx)
+	defer done()
 	var refused []*publication
 	for _, result := range l.client.ProduceSync(sending, records...) {
 		p := result.Record.Context.(*publication)
 		if p.err = result.Err; p.err == nil {
 			continue
 		}
-		if p.blamesBatch() {
+		if p.rejectedWithBatch() {
 			refused = append(refused, p)
 		}
 		p.err = l.failed(p, p.err)
 	}
 	if len(refused) > 0 {
-		l.blame(sending, refused)
+		l.findRefused(sending, refused)
 	}
 }
 
-// failed is what came of a publication that was not written.
+// failed returns the classified error of a publication that was not written because of err.
 func (l *ledger) failed(p *publication, err error) error {
-	first := l.lose(err)
+	first := l.breakOff(err)
 	f, _ := faultOf(err)
-	switch said := isProtocol(err); {
-	case isFenced(err), errors.Is(err, kgo.ErrAborting), isOfTransaction(err):
+	switch {
+	case isFenced(err), errors.Is(err, kgo.ErrAborting), isTransactionError(err):
 		return aborted(p.topic, err)
-	case said && f != ofCluster:
+	case isProtocol(err) && f != clusterFault:
 		return classify(l.sink.origin(), p.topic, err)
 	case !first && !errors.Is(l.Err(), ErrOverdue):
-		return aborted(p.topic, err) // it is not the cluster, but what another one met
+		return aborted(p.topic, err) // the error of another record has broken the transaction
 	case errors.Is(err, kgo.ErrClientClosed), errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded):
 		err = ErrOverdue
 	}
@@ -285,39 +289,41 @@ func aborted(topic string, err error) error {
 	return fmt.Errorf("%w: %w", sinks.ErrAborted, describe(topic, err))
 }
 
-// isFenced says whether another client has the transactional id.
+// isFenced reports whether another client has taken over the transactional id.
 func isFenced(err error) bool {
 	return errors.Is(err, kerr.ProducerFenced) || errors.Is(err, kerr.InvalidProducerEpoch) || errors.Is(err, kerr.TransactionCoordinatorFenced)
 }
 
-// isOfTransaction says whether an error is about a transaction, which the next one does not meet.
-func isOfTransaction(err error) bool {
+// isTransactionError reports whether err is about the state of one transaction, so that the
+// next transaction may succeed.
+func isTransactionError(err error) bool {
 	return slices.ContainsFunc([]error{
 		kerr.InvalidTxnState, kerr.ConcurrentTransactions, kerr.OperationNotAttempted, kerr.TransactionAbortable,
 		kerr.UnknownProducerID, kerr.InvalidProducerIDMapping, kerr.OutOfOrderSequenceNumber,
-	}, func(of error) bool { return errors.Is(err, of) })
+	}, func(target error) bool { return errors.Is(err, target) })
 }
 
-// blame finds out which of records that were refused together are refused alone. They are tried in
-// transactions of another client, each of which is aborted.
-func (l *ledger) blame(ctx context.Context, refused []*publication) {
+// findRefused finds out which of the records that were refused together are refused alone. It
+// tries them in transactions of another client and aborts each of them. The other records get
+// the error ErrAborted.
+func (l *ledger) findRefused(ctx context.Context, refused []*publication) {
 	s := l.sink
 	s.warnRejected.Do(func() {
 		p := refused[0]
-		s.logger.Warn("kafka rejected a batch, and a transaction for it: its records are tried in parts, which is slow; max_message_bytes may be above the topic's max.message.bytes",
+		s.logger.Warn("kafka rejected a batch and with it a transaction; its records are tried in parts, which is slow; max_message_bytes may be above the topic's max.message.bytes",
 			"topic", p.topic, "type", p.envelope.Type, "id", p.envelope.ID, "error", p.err)
 	})
-	client := s.transactional(l.id + "/tried")
+	client := s.transactional(l.id + "/tried") // a different id, which does not fence the lane's client
 	defer client.Close()
 	var try func(part []*publication)
 	try = func(part []*publication) {
 		for _, p := range part {
 			p.record = kgo.Record{Topic: p.record.Topic, Key: p.record.Key, Value: p.record.Value, Timestamp: p.record.Timestamp, Headers: p.record.Headers, Context: p}
 		}
-		blamed := tried(ctx, client, part)
+		rejected := isRejected(ctx, client, part)
 		switch {
-		case blamed && len(part) == 1: // the error says it
-		case blamed:
+		case rejected && len(part) == 1: // it keeps its error
+		case rejected:
 			try(part[:len(part)/2])
 			try(part[len(part)/2:])
 		default:
@@ -329,8 +335,9 @@ func (l *ledger) blame(ctx context.Context, refused []*publication) {
 	try(refused)
 }
 
-// tried says whether records are refused for what one of them is, in a transaction that is aborted.
-func tried(ctx context.Context, client *kgo.Client, part []*publication) (blamed bool) {
+// isRejected reports whether a broker rejects a batch of these records because of one of them.
+// It writes them in a transaction, which it aborts.
+func isRejected(ctx context.Context, client *kgo.Client, part []*publication) (rejected bool) {
 	if ctx.Err() != nil || client.BeginTransaction() != nil {
 		return false
 	}
@@ -339,19 +346,19 @@ func tried(ctx context.Context, client *kgo.Client, part []*publication) (blamed
 		records[i] = &p.record
 	}
 	for _, result := range client.ProduceSync(ctx, records...) {
-		blamed = blamed || (&publication{err: result.Err}).blamesBatch()
+		rejected = rejected || (&publication{err: result.Err}).rejectedWithBatch()
 	}
-	_ = client.EndTransaction(ctx, kgo.TryAbort) // or the next BeginTransaction fails
-	return blamed
+	_ = client.EndTransaction(ctx, kgo.TryAbort) // if it fails, so does the next BeginTransaction
+	return rejected
 }
 
-// Commit commits what is in the transaction, with the note.
+// Commit writes the note into the transaction and commits it.
 func (l *ledger) Commit(ctx context.Context, note []byte) error {
 	if err := l.begin(); err != nil {
 		return err
 	}
-	ctx, back := l.limit(ctx)
-	defer back()
+	ctx, done := l.limit(ctx)
+	defer done()
 	topic := l.sink.config.Positions
 	err := l.client.ProduceSync(ctx, &kgo.Record{Topic: topic, Partition: l.partition, Key: []byte(l.sink.noteKey()), Value: note}).FirstErr()
 	if err == nil {
@@ -363,8 +370,8 @@ func (l *ledger) Commit(ctx context.Context, note []byte) error {
 	if err == nil {
 		return nil
 	}
-	l.lost = err
-	if isFenced(err) || isOfTransaction(err) {
+	l.broken = err
+	if isFenced(err) || isTransactionError(err) {
 		return aborted(topic, err)
 	}
 	if errors.Is(err, kgo.ErrClientClosed) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
@@ -373,7 +380,7 @@ func (l *ledger) Commit(ctx context.Context, note []byte) error {
 	return sinks.Unavailable(describe(topic, l.sink.explain(err)))
 }
 
-// Close aborts what is not committed, and ends the client.
+// Close aborts the open transaction and closes the client.
 func (l *ledger) Close(ctx context.Context) (err error) {
 	l.mu.Lock()
 	open := l.begun && !l.closed
@@ -384,7 +391,7 @@ func (l *ledger) Close(ctx context.Context) (err error) {
 			err = l.client.EndTransaction(ctx, kgo.TryAbort)
 		}
 		if isFenced(err) {
-			err = nil // it is aborted
+			err = nil // the client that fenced this one has aborted the transaction
 		}
 	}
 	l.closeClient()

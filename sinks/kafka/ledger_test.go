@@ -26,7 +26,7 @@ func exactlyOnce(positions string) func(*kafka.Config) {
 
 var onlyLane = sinks.LedgerLane{Number: 0, Of: 1}
 
-// openLedger opens one that is closed at the end of the test.
+// openLedger opens a ledger, and closes it when the test ends.
 func openLedger(t testing.TB, sink *kafka.Sink, lane sinks.LedgerLane) (ledger sinks.Ledger, newest string) {
 	t.Helper()
 	l, note, err := sink.OpenLedger(t.Context(), lane)
@@ -44,7 +44,7 @@ func deliverAll(t testing.TB, to interface {
 	}
 }
 
-// committed are the ids of what readers of committed records see of a topic now.
+// committed returns the ids of a topic's committed records.
 func committed(t testing.TB, cluster *kafkatest.Cluster, topic string) (ids []string) {
 	t.Helper()
 	for _, r := range cluster.ConsumeCommitted(t, topic) {
@@ -69,7 +69,7 @@ func testALedgerCommitsRecordsAndNoteTogether(t *testing.T, cluster *kafkatest.C
 	require.Empty(t, committed(t, cluster, topic))
 	require.NoError(t, first.Commit(t.Context(), []byte("one")))
 	require.Equal(t, []string{a.ID, b.ID}, committed(t, cluster, topic))
-	deliverAll(t, first, c) // and it is never committed
+	deliverAll(t, first, c) // is never committed
 
 	second, newest := openLedger(t, sink, onlyLane)
 	require.Equal(t, "one", newest)
@@ -97,7 +97,7 @@ func TestALedgerThatIsClosedCommitsNothing(t *testing.T) {
 	require.ErrorIs(t, ledger.Commit(t.Context(), nil), sinks.ErrAborted)
 }
 
-func TestTheNewestNoteIsFoundBehindManyOthers(t *testing.T) {
+func TestTheNewestNoteIsFoundBeforeManyOtherRecords(t *testing.T) {
 	t.Parallel()
 	cluster := kafkatest.Fake(t)
 	topic := cluster.CreateTopic(t, 1, nil)
@@ -116,7 +116,7 @@ func TestTheNewestNoteIsFoundBehindManyOthers(t *testing.T) {
 	require.Equal(t, "mine", newest)
 }
 
-func TestLanesHaveNotesOfTheirOwn(t *testing.T) {
+func TestEachLaneHasItsOwnNotes(t *testing.T) {
 	t.Parallel()
 	cluster := kafkatest.Fake(t)
 	sink := newSink(t, cluster, cluster.CreateTopic(t, 1, nil), exactlyOnce(""))
@@ -130,7 +130,7 @@ func TestLanesHaveNotesOfTheirOwn(t *testing.T) {
 	}
 }
 
-func TestWhatTheClientRefusesCostsNoTransaction(t *testing.T) {
+func TestARecordThatTheClientRefusesDoesNotAbortTheTransaction(t *testing.T) {
 	t.Parallel()
 	cluster := kafkatest.Fake(t)
 	topic := cluster.CreateTopic(t, 1, nil)
@@ -140,19 +140,19 @@ func TestWhatTheClientRefusesCostsNoTransaction(t *testing.T) {
 	large.Payload = make([]byte, 2000)
 	results := ledger.DeliverBatch(t.Context(), []*notification.Delivery{large, behind, other})
 	assertClass(t, sinks.ClassPermanent, results[0].Err)
-	require.Error(t, results[1].Err, "it waits behind one of its key")
+	require.Error(t, results[1].Err, "the previous one of its key has failed")
 	require.NoError(t, results[2].Err)
 	require.NoError(t, ledger.Err())
 	require.NoError(t, ledger.Commit(t.Context(), []byte("note")))
 	require.Equal(t, []string{other.ID}, committed(t, cluster, topic))
 }
 
-func TestABrokersRefusalIsOfOneRecordAndCostsTheTransaction(t *testing.T) {
+func TestARecordThatABrokerRefusesAbortsTheTransaction(t *testing.T) {
 	t.Parallel()
-	testABrokersRefusalIsOfOneRecord(t, kafkatest.Fake(t))
+	testARecordThatABrokerRefusesAbortsTheTransaction(t, kafkatest.Fake(t))
 }
 
-func testABrokersRefusalIsOfOneRecord(t *testing.T, cluster *kafkatest.Cluster) {
+func testARecordThatABrokerRefusesAbortsTheTransaction(t *testing.T, cluster *kafkatest.Cluster) {
 	topic := cluster.CreateTopic(t, 1, map[string]string{"max.message.bytes": "2000"})
 	sink := newSink(t, cluster, topic, exactlyOnce(topic+"-positions"))
 	ledger, _ := openLedger(t, sink, onlyLane)
@@ -181,7 +181,7 @@ func testABrokersRefusalIsOfOneRecord(t *testing.T, cluster *kafkatest.Cluster) 
 	require.Len(t, committed(t, cluster, topic), 8)
 }
 
-func TestALedgerOfAClusterThatFallsSilentIsGivenUp(t *testing.T) {
+func TestALedgerTimesOutIfTheClusterStopsAnswering(t *testing.T) {
 	t.Parallel()
 	for name, act := range map[string]func(sinks.Ledger) error{
 		"delivering": func(l sinks.Ledger) error {
@@ -203,7 +203,7 @@ func TestALedgerOfAClusterThatFallsSilentIsGivenUp(t *testing.T) {
 			require.Error(t, ledger.Err())
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			defer cancel()
-			_ = ledger.Close(ctx) // it cannot abort anything
+			_ = ledger.Close(ctx) // the cluster does not answer, so it cannot abort the transaction
 			require.Less(t, time.Since(began), 30*time.Second)
 			require.ErrorIs(t, ledger.Commit(t.Context(), nil), sinks.ErrAborted)
 			_, _, err = sink.OpenLedger(t.Context(), onlyLane)
@@ -212,7 +212,7 @@ func TestALedgerOfAClusterThatFallsSilentIsGivenUp(t *testing.T) {
 	}
 }
 
-func TestADeliveryWhoseContextEndsCostsTheTransaction(t *testing.T) {
+func TestADeliveryWhoseContextEndsAbortsTheTransaction(t *testing.T) {
 	t.Parallel()
 	cluster := kafkatest.Fake(t)
 	topic := cluster.CreateTopic(t, 1, nil)
@@ -231,7 +231,7 @@ func TestADeliveryWhoseContextEndsCostsTheTransaction(t *testing.T) {
 	}()
 	require.Error(t, ledger.DeliverBatch(ctx, []*notification.Delivery{delivery("k")})[0].Err)
 	require.Error(t, ledger.Err(), "it is not known whether the record is in the transaction")
-	_ = ledger.Close(t.Context()) // what it cannot abort the next one does
+	_ = ledger.Close(t.Context()) // the next ledger aborts what this one cannot
 	again, newest := openLedger(t, sink, onlyLane)
 	require.Empty(t, newest)
 	require.NoError(t, again.Commit(t.Context(), []byte("note")))
@@ -255,12 +255,12 @@ func TestAClusterWithOldTransactionsIsRefused(t *testing.T) {
 	sink := newSink(t, cluster, cluster.CreateTopic(t, 1, nil), exactlyOnce(""))
 	_, _, err = sink.OpenLedger(t.Context(), onlyLane)
 	require.ErrorIs(t, err, kafka.ErrTransactionVersion)
-	require.ErrorContains(t, err, "the cluster is at 1: upgrade it with kafka-features.sh --bootstrap-server "+cluster.Brokers[0]+" upgrade --feature transaction.version=2")
+	require.ErrorContains(t, err, "the cluster has 1: upgrade it with kafka-features.sh --bootstrap-server "+cluster.Brokers[0]+" upgrade --feature transaction.version=2")
 	assertClass(t, sinks.ClassUnavailable, err)
 	require.ErrorIs(t, sink.CheckHealth(t.Context()), kafka.ErrTransactionVersion)
 }
 
-func TestAPositionsTopicThatIsNotFitIsRefused(t *testing.T) {
+func TestAnUnsuitablePositionsTopicIsRefused(t *testing.T) {
 	t.Parallel()
 	cluster := kafkatest.Fake(t)
 	topic := cluster.CreateTopic(t, 1, nil)
@@ -269,7 +269,7 @@ func TestAPositionsTopicThatIsNotFitIsRefused(t *testing.T) {
 	}{
 		"not compacted": {cluster.CreateTopic(t, 2, map[string]string{"cleanup.policy": "delete"}), "cleanup.policy=delete", "--add-config cleanup.policy=compact"},
 		"also deleted":  {cluster.CreateTopic(t, 2, map[string]string{"cleanup.policy": "compact,delete"}), "cleanup.policy=compact,delete", "--add-config cleanup.policy=compact"},
-		"too few":       {cluster.CreateTopic(t, 1, map[string]string{"cleanup.policy": "compact"}), "has 1 partitions, and lane 1", "--partitions 16"},
+		"too few":       {cluster.CreateTopic(t, 1, map[string]string{"cleanup.policy": "compact"}), "has 1 partitions, but lane 1", "--partitions 16"},
 	} {
 		sink := newSink(t, cluster, topic, exactlyOnce(c.positions))
 		_, _, err := sink.OpenLedger(t.Context(), sinks.LedgerLane{Number: 1, Of: 2})
@@ -281,7 +281,7 @@ func TestAPositionsTopicThatIsNotFitIsRefused(t *testing.T) {
 	}
 }
 
-func TestAPositionsTopicThatMayNotBeCreatedIsAskedFor(t *testing.T) {
+func TestTheErrorOfAMissingPositionsTopicHasTheCommandThatCreatesIt(t *testing.T) {
 	t.Parallel()
 	cluster := kafkatest.Fake(t)
 	topic := cluster.CreateTopic(t, 1, nil)
@@ -300,7 +300,7 @@ func TestAPositionsTopicThatMayNotBeCreatedIsAskedFor(t *testing.T) {
 	_, _, err := sink.OpenLedger(t.Context(), sinks.LedgerLane{Number: 0, Of: 20})
 	require.ErrorIs(t, err, kafka.ErrPositions)
 	require.ErrorContains(t, err, "kafka-topics.sh --bootstrap-server "+cluster.Brokers[0]+" --create --topic waybill-positions-events --partitions 20 --config cleanup.policy=compact --config max.message.bytes=4194304")
-	require.NoError(t, sink.CheckHealth(t.Context()), "it may be created with the first lane")
+	require.NoError(t, sink.CheckHealth(t.Context()), "the first lane may create the topic")
 }
 
 func TestAnotherClusterIsRefused(t *testing.T) {
@@ -317,20 +317,20 @@ func TestAnotherClusterIsRefused(t *testing.T) {
 	assertClass(t, sinks.ClassUnavailable, err)
 }
 
-func TestWhatExactlyOnceNeedsIsChecked(t *testing.T) {
+func TestTheRequirementsOfExactlyOnceAreChecked(t *testing.T) {
 	t.Parallel()
 	for says, change := range map[string]func(*kafka.Config){
-		"positions: is for exactly_once":           func(c *kafka.Config) { c.ExactlyOnce, c.Positions = false, "p" },
-		"exactly_once: needs client: franz-go":     func(c *kafka.Config) { c.Client = kafka.ClientWatermill },
-		"exactly_once: needs acks: all":            func(c *kafka.Config) { c.Acks, c.Idempotent = kafka.AcksLeader, new(false) },
-		"positions: is the topic of the records":   func(c *kafka.Config) { c.Positions = c.Topic },
-		"positions: \"a b\" is not a topic's name": func(c *kafka.Config) { c.Positions = "a b" },
+		"positions: is for exactly_once":          func(c *kafka.Config) { c.ExactlyOnce, c.Positions = false, "p" },
+		"exactly_once: needs client: franz-go":    func(c *kafka.Config) { c.Client = kafka.ClientWatermill },
+		"exactly_once: needs acks: all":           func(c *kafka.Config) { c.Acks, c.Idempotent = kafka.AcksLeader, new(false) },
+		"positions: is the topic of the records":  func(c *kafka.Config) { c.Positions = c.Topic },
+		"positions: \"a b\" is not a legal topic": func(c *kafka.Config) { c.Positions = "a b" },
 	} {
 		c := kafka.Config{Brokers: []string{"localhost:9092"}, Topic: "orders", ExactlyOnce: true}
 		change(&c)
 		require.ErrorContains(t, c.Validate(), says)
 	}
 	_, err := kafka.New(sinks.Instance{Name: "my events"}, kafka.Config{Brokers: []string{"localhost:9092"}, Topic: "orders", ExactlyOnce: true})
-	require.ErrorContains(t, err, "positions: is to be set")
+	require.ErrorContains(t, err, "positions: is required")
 	require.False(t, strings.Contains(err.Error(), "localhost"))
 }

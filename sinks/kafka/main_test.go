@@ -20,10 +20,10 @@ import (
 
 func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m,
-		// One ticker for the whole process, made by sarama's metrics and never ended.
+		// One ticker for the whole process, which sarama's metrics start and never stop.
 		goleak.IgnoreTopFunction("github.com/rcrowley/go-metrics.(*meterArbiter).tick"),
-		// A sleep of 10 seconds after which sarama's open breaker would close,
-		// whether or not its producer is closed by then.
+		// A sleep of 10 seconds after which sarama's open breaker closes, even if its producer
+		// has been closed.
 		goleak.IgnoreAnyFunction("github.com/eapache/go-resiliency/breaker.(*Breaker).timer"))
 }
 
@@ -67,13 +67,13 @@ func delivery(key string) *notification.Delivery {
 			Type:       "order.placed",
 			Version:    2,
 			Key:        key,
-			OccurredOn: time.Now().UTC().Truncate(time.Microsecond), // a broker deletes what is old
+			OccurredOn: time.Now().UTC().Truncate(time.Microsecond), // a broker deletes old records
 			Payload:    []byte(`{"total":12}`),
 		},
 	}
 }
 
-// silence has the cluster read all requests and answer none.
+// silence makes the cluster read all requests and answer none.
 func silence(cluster *kafkatest.Cluster) {
 	cluster.Fake.Control(func(kmsg.Request) (kmsg.Response, error, bool) {
 		cluster.Fake.KeepControl()
@@ -81,8 +81,8 @@ func silence(cluster *kafkatest.Cluster) {
 	})
 }
 
-// deliverAtLast tries until the delivery succeeds, for a minute at most, and
-// shows every error to failed.
+// deliverAtLast retries for up to a minute until the delivery succeeds. It passes each error to
+// failed.
 func deliverAtLast(t *testing.T, sink *kafka.Sink, d *notification.Delivery, failed func(error)) {
 	t.Helper()
 	assert.Eventually(t, func() bool {
@@ -132,7 +132,7 @@ func withFranz(c *kafka.Config) { c.Client = kafka.ClientFranz }
 
 func withWatermill(c *kafka.Config) { c.Client = kafka.ClientWatermill }
 
-// eachClient runs a test with each client that writes records.
+// eachClient runs a test with each value of Config.Client.
 func eachClient(t *testing.T, test func(t *testing.T, client func(*kafka.Config))) {
 	t.Helper()
 	for _, name := range []string{kafka.ClientFranz, kafka.ClientWatermill} {

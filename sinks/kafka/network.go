@@ -7,12 +7,12 @@ import (
 	"time"
 )
 
-// network is how clients reach the brokers. TLS is spoken here, and not by the clients, so
-// that each handshake sees the certificates of the moment.
+// network makes the connections of clients. It also makes the TLS handshakes, instead of the
+// clients, so that each uses the current certificates.
 type network struct {
 	dial    func(ctx context.Context, network, address string) (net.Conn, error)
 	encrypt func(host string) *tls.Config // nil without TLS
-	timeout time.Duration                 // of connecting, the handshake included
+	timeout time.Duration                 // of a connection with its handshake
 }
 
 func (n network) connect(ctx context.Context, protocol, address string) (net.Conn, error) {
@@ -22,7 +22,7 @@ func (n network) connect(ctx context.Context, protocol, address string) (net.Con
 	if err != nil || n.encrypt == nil {
 		return conn, err
 	}
-	host, _, _ := net.SplitHostPort(address) // it was dialled, so it can be split
+	host, _, _ := net.SplitHostPort(address) // never fails: dial has accepted the address
 	encrypted := tls.Client(conn, n.encrypt(host))
 	if err := encrypted.HandshakeContext(ctx); err != nil {
 		_ = conn.Close()

@@ -30,12 +30,12 @@ func TestKeysStayInOrderThroughARestart(t *testing.T) {
 	testKeysStayInOrderThroughARestart(t, kafkatest.Fake(t))
 }
 
-// Deliveries one by one and in batches live through the same restart.
+// The sinks of several configurations go through the same restart.
 func testKeysStayInOrderThroughARestart(t *testing.T, cluster *kafkatest.Cluster) {
 	const keys, before, after = 16, 20, 20
 	var (
 		warm, finished sync.WaitGroup
-		noticed        []chan struct{} // that the broker is gone
+		noticed        []chan struct{} // closed when a sink has noticed that the broker is gone
 		restarted      = make(chan struct{})
 		checks         []func()
 	)
@@ -85,8 +85,8 @@ func testKeysStayInOrderThroughARestart(t *testing.T, cluster *kafkatest.Cluster
 	}
 }
 
-// Whatever the broker has against a request, and however often its answer is
-// lost after it has stored the records.
+// The broker refuses some requests with any error, and loses some answers after it has stored
+// the records.
 func TestKeysStayInOrderThroughFailedRequests(t *testing.T) {
 	t.Parallel()
 	for name, c := range orderings {
@@ -97,7 +97,7 @@ func TestKeysStayInOrderThroughFailedRequests(t *testing.T) {
 	}
 }
 
-// orderings are a client, and how many of a key it gets at a time.
+// orderings are clients, and how many deliveries of a key they get at a time.
 var orderings = map[string]struct {
 	client func(*kafka.Config)
 	depth  int
@@ -119,7 +119,7 @@ func testKeysStayInOrderThroughFailedRequests(t *testing.T, client func(*kafka.C
 
 	dice := rand.New(rand.NewPCG(seed, 0)) // used by the cluster's goroutine alone
 	for _, fault := range []*kerr.Error{
-		kerr.NotEnoughReplicas, kerr.NotLeaderForPartition, kerr.RequestTimedOut, // the clients try them again
+		kerr.NotEnoughReplicas, kerr.NotLeaderForPartition, kerr.RequestTimedOut, // the clients retry them
 		kerr.MessageTooLarge, kerr.InvalidRecord, kerr.UnknownServerError, kerr.TopicAuthorizationFailed, // they do not
 	} {
 		cluster.Fake.Fault(kfake.Fault{
@@ -136,28 +136,28 @@ func testKeysStayInOrderThroughFailedRequests(t *testing.T, client func(*kafka.C
 		failed:   func(error) { failures.Add(1) },
 	}
 	assertNothingLostAndInOrder(t, cluster, topic, r.run(t), depth)
-	assert.NotZero(t, failures.Load(), "the faults hurt nobody")
-	assert.LessOrEqual(t, answers.lose.Load(), int64(0), "answers were lost")
+	assert.NotZero(t, failures.Load(), "no delivery failed")
+	assert.LessOrEqual(t, answers.lose.Load(), int64(0), "too few answers were lost")
 }
 
-// Where a broker falls silent after it has stored the records, until the deliveries are
-// given up and made again. What the client still held must not come behind that.
-func TestKeysStayInOrderThroughDeliveriesOutOfTime(t *testing.T) {
+// A broker stops answering after it has stored the records, until the deliveries time out and
+// are retried. Records that the client still had must not be written after that.
+func TestKeysStayInOrderThroughTimeouts(t *testing.T) {
 	t.Parallel()
 	for name, c := range orderings {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			testKeysStayInOrderThroughDeliveriesOutOfTime(t, c.client, c.depth)
+			testKeysStayInOrderThroughTimeouts(t, c.client, c.depth)
 		})
 	}
 }
 
-func testKeysStayInOrderThroughDeliveriesOutOfTime(t *testing.T, client func(*kafka.Config), depth int) {
+func testKeysStayInOrderThroughTimeouts(t *testing.T, client func(*kafka.Config), depth int) {
 	const keys, each = 40, 60
 	var answers muting
 	cluster := kafkatest.Fake(t, kfake.ListenFn(answers.listen))
 	topic := cluster.CreateTopic(t, 4, nil)
-	sink := newSink(t, cluster, topic, client) // gives a request up after a second, later than the deliveries
+	sink := newSink(t, cluster, topic, client) // a request times out after a second, later than the deliveries
 	answers.mute.Store(4)
 	var failures atomic.Int64
 	r := &rush{
@@ -174,24 +174,24 @@ func testKeysStayInOrderThroughDeliveriesOutOfTime(t *testing.T, client func(*ka
 	assert.LessOrEqual(t, answers.mute.Load(), int64(0))
 }
 
-// rush delivers as the engine does with a backlog: a worker takes what may go,
-// some deliveries of each key, and from one that failed on they go again.
+// rush delivers a backlog as the engine does: a worker takes keys that are free, with some
+// deliveries of each, and after a failure repeats the failed delivery and the later ones.
 type rush struct {
 	sink                *kafka.Sink
-	keys, workers, size int           // size: keys in a batch; 1 with one delivery of the key: with Deliver
-	depth               int           // deliveries of each key in a batch
-	timeout             time.Duration // of a delivery or batch, 0 for none
+	keys, workers, size int           // size is the number of keys in a batch
+	depth               int           // deliveries of each key in a batch; with size and depth 1, it calls Deliver
+	timeout             time.Duration // of a delivery or batch; 0 for none
 
-	delivery func(key, count int) *notification.Delivery // that comes after so many of the key
-	goesOn   func(key, count int) bool                   // whether one more comes
+	delivery func(key, count int) *notification.Delivery // makes the delivery after count of the key
+	goesOn   func(key, count int) bool                   // reports whether there are more than count
 	failed   func(error)
 
-	ready  chan int // keys whose next delivery may go
-	counts []int    // delivered, by key
+	ready  chan int // keys whose next delivery may begin
+	counts []int    // made deliveries, by key
 	left   atomic.Int64
 }
 
-// run returns how many of each key were delivered.
+// run returns how many deliveries of each key were made.
 func (r *rush) run(t testing.TB) []int {
 	r.ready, r.counts = make(chan int, r.keys), make([]int, r.keys)
 	r.left.Store(int64(r.keys))
@@ -210,7 +210,7 @@ func (r *rush) run(t testing.TB) []int {
 	return r.counts
 }
 
-// take adds what may go as well, up to a batch.
+// take returns a batch of the key and of other keys that are ready.
 func (r *rush) take(key int) []int {
 	batch := []int{key}
 	for len(batch) < r.size {
@@ -252,16 +252,16 @@ func (r *rush) deliver(t testing.TB, batch []int) {
 	}
 }
 
-// settle says whether there is more of the key to deliver.
+// settle counts the results of a key, and reports whether it has more to deliver.
 func (r *rush) settle(t testing.TB, key int, results []sinks.Result) (more bool) {
 	more = true
 	for i, result := range results {
 		if result.Err != nil {
 			r.failed(result.Err)
 			for _, later := range results[i:] {
-				assert.Error(t, later.Err, "one of the key was delivered behind one that was not")
+				assert.Error(t, later.Err, "a delivery was made after an earlier one of the key failed")
 			}
-			return true // the broker may have stored it, and its answer be lost: it goes again
+			return true // the broker may have stored it and its answer been lost, so it is repeated
 		}
 		r.counts[key]++
 		more = more && r.goesOn(key, r.counts[key])
@@ -269,23 +269,22 @@ func (r *rush) settle(t testing.TB, key int, results []sinks.Result) (more bool)
 	return more
 }
 
-// numbered is the delivery of a key that comes after so many.
+// numbered makes the delivery after count of the key.
 func numbered(key, count int) *notification.Delivery {
 	d := delivery(fmt.Sprint("key-", key))
 	d.Payload = strconv.AppendInt(nil, int64(count), 10)
 	return d
 }
 
-// assertNothingLostAndInOrder allows that what was in one batch of a key comes again, from
-// any of its records on, but no gap: behind each record comes the next one, or an
-// earlier one once more. The newest is the last.
+// assertNothingLostAndInOrder checks that the records of each key have no gap, and end with the
+// newest. The last records of a key, up to a batch, may be repeated.
 func assertNothingLostAndInOrder(t *testing.T, cluster *kafkatest.Cluster, topic string, counts []int, depth int) {
 	t.Helper()
 	total := 0
 	for _, n := range counts {
 		total += n
 	}
-	last, first := make(map[string]int), make(map[string]int) // by key, of what comes next
+	last, first := make(map[string]int), make(map[string]int) // by key: the highest and the lowest number that may come next
 	for _, r := range cluster.ConsumeAll(t, topic, total) {
 		var i int
 		_, err := fmt.Sscan(string(r.Value), &i)
@@ -301,10 +300,10 @@ func assertNothingLostAndInOrder(t *testing.T, cluster *kafkatest.Cluster, topic
 	}
 }
 
-// lossy loses answers of the brokers behind its listeners: what they did is done,
-// and the connection breaks instead.
+// lossy loses answers of the brokers behind its listeners: it breaks the connection after the
+// broker has done what was requested.
 type lossy struct {
-	lose    atomic.Int64 // how many are still to be lost, one of ten
+	lose    atomic.Int64 // how many answers it still has to lose, one of ten
 	answers atomic.Int64
 }
 
@@ -337,8 +336,8 @@ func (c lossyConn) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
-// muting has brokers behind its listeners fall silent on a connection, one of twenty
-// answers, so many times.
+// muting makes brokers behind its listeners stop answering on a connection, at one of twenty
+// answers, a number of times.
 type muting struct {
 	mute    atomic.Int64
 	answers atomic.Int64

@@ -17,7 +17,7 @@ import (
 	"github.com/waybill-go/waybill/sinks/kafka/kafkatest"
 )
 
-func TestUnavailableUntilABrokerAppears(t *testing.T) {
+func TestDeliveriesAreUnavailableUntilABrokerStarts(t *testing.T) {
 	t.Parallel()
 	eachClient(t, func(t *testing.T, client func(*kafka.Config)) {
 		cluster := kafkatest.Fake(t)
@@ -33,7 +33,7 @@ func TestUnavailableUntilABrokerAppears(t *testing.T) {
 	})
 }
 
-func TestABrokerThatFallsSilentEndsADeliveryWithinTheTimeout(t *testing.T) {
+func TestADeliveryTimesOutIfABrokerStopsAnswering(t *testing.T) {
 	t.Parallel()
 	eachClient(t, func(t *testing.T, client func(*kafka.Config)) {
 		for _, idempotent := range []bool{true, false} {
@@ -61,10 +61,8 @@ func TestABrokerThatFallsSilentEndsADeliveryWithinTheTimeout(t *testing.T) {
 	})
 }
 
-// What a broker did not answer is not sent again by the client when the engine has given
-// the delivery up: the record is there as often as it was delivered, in the order in which
-// that happened.
-func TestADeliveryOutOfTimeLeavesNothingBehind(t *testing.T) {
+// After a delivery has timed out, the client does not send its record again.
+func TestADeliveryThatTimesOutIsNotSentLater(t *testing.T) {
 	t.Parallel()
 	eachClient(t, func(t *testing.T, client func(*kafka.Config)) {
 		for name, deliver := range map[string]func(*kafka.Sink, context.Context, *notification.Delivery) error{
@@ -83,18 +81,18 @@ func TestADeliveryOutOfTimeLeavesNothingBehind(t *testing.T) {
 				require.NoError(t, deliver(sink, t.Context(), delivery("first")))
 				silence(cluster)
 
-				beside := make(chan error, 1)
-				go func() { beside <- deliver(sink, t.Context(), delivery("beside")) }()
+				other := make(chan error, 1)
+				go func() { other <- deliver(sink, t.Context(), delivery("other")) }()
 				ctx, cancel := context.WithCancel(t.Context())
 				time.AfterFunc(10*time.Millisecond, cancel)
 				err := deliver(sink, ctx, delivery("cancelled"))
 				assert.Equal(t, context.Canceled, err)
 				select {
-				case err := <-beside:
+				case err := <-other:
 					assertClass(t, sinks.ClassUnavailable, err)
 					assert.ErrorIs(t, err, kafka.ErrOverdue)
 				case <-time.After(30 * time.Second): // half the timeout
-					t.Fatal("a delivery beside it is still in flight")
+					t.Fatal("the other delivery is still in flight")
 				}
 
 				ctx, cancel = context.WithTimeout(t.Context(), 10*time.Millisecond)
@@ -113,8 +111,8 @@ func TestADeliveryOutOfTimeLeavesNothingBehind(t *testing.T) {
 	})
 }
 
-// A healthy cluster's answer comes within the moment that is left to it.
-func TestADeliveryInFlightMayEndWhenItsContextHas(t *testing.T) {
+// The answer of a healthy cluster comes within the grace after the context has ended.
+func TestADeliveryInFlightMaySucceedAfterItsContextEnded(t *testing.T) {
 	t.Parallel()
 	eachClient(t, func(t *testing.T, client func(*kafka.Config)) {
 		cluster := kafkatest.Fake(t)
@@ -123,7 +121,7 @@ func TestADeliveryInFlightMayEndWhenItsContextHas(t *testing.T) {
 		require.NoError(t, err)
 		ctx, cancel := context.WithCancel(t.Context())
 		cluster.Fake.ControlKey(int16(kmsg.Produce), func(kmsg.Request) (kmsg.Response, error, bool) {
-			cancel() // the record is under way
+			cancel() // the record is in flight
 			return nil, nil, false
 		})
 		receipt, err := sink.Deliver(ctx, delivery("k"))
@@ -132,14 +130,14 @@ func TestADeliveryInFlightMayEndWhenItsContextHas(t *testing.T) {
 	})
 }
 
-func TestABrokerThatDiesEndsAllDeliveriesInFlightWithinTheTimeout(t *testing.T) {
+func TestAllDeliveriesInFlightEndWithinTheTimeoutIfABrokerDies(t *testing.T) {
 	t.Parallel()
 	eachClient(t, func(t *testing.T, client func(*kafka.Config)) {
 		cluster := kafkatest.Fake(t)
 		sink := newSink(t, cluster, cluster.CreateTopic(t, 6, nil), client)
 		_, err := sink.Deliver(t.Context(), delivery("k"))
 		require.NoError(t, err)
-		// The broker swallows a request, and dies while the deliveries wait.
+		// The broker does not answer a request, and dies while the deliveries wait.
 		arrived := make(chan struct{})
 		cluster.Fake.ControlKey(int16(kmsg.Produce), func(kmsg.Request) (kmsg.Response, error, bool) {
 			close(arrived)
@@ -162,12 +160,12 @@ func TestABrokerThatDiesEndsAllDeliveriesInFlightWithinTheTimeout(t *testing.T) 
 	})
 }
 
-func TestHealthFollowsTheBroker(t *testing.T) {
+func TestCheckHealthReflectsTheStateOfTheBroker(t *testing.T) {
 	t.Parallel()
-	testHealthFollowsTheBroker(t, kafkatest.Fake(t))
+	testCheckHealthReflectsTheStateOfTheBroker(t, kafkatest.Fake(t))
 }
 
-func testHealthFollowsTheBroker(t *testing.T, cluster *kafkatest.Cluster) {
+func testCheckHealthReflectsTheStateOfTheBroker(t *testing.T, cluster *kafkatest.Cluster) {
 	sink := newSink(t, cluster, cluster.CreateTopic(t, 1, nil))
 	require.NoError(t, sink.CheckHealth(t.Context()))
 	cluster.Stop(t)

@@ -11,35 +11,36 @@ import (
 	"github.com/waybill-go/waybill/framework/notification"
 )
 
-// noOffset marks a record whose offset the broker did not tell: it recognized a
-// copy that it had stored before.
+// noOffset is the offset of a record that the broker recognized as a duplicate: the broker
+// then does not return an offset.
 const noOffset = -1
 
-// publication is one envelope on its way to a topic.
+// publication is one envelope that is being written to a topic.
 type publication struct {
-	// Context is the record's, which leads back from it to the publication.
+	// Context makes a publication the context of its record, so that the record leads back to
+	// it.
 	context.Context
 
 	envelope *notification.Envelope
 	topic    string
-	record   kgo.Record              // tells where it was stored
-	sent     *sarama.ProducerMessage // of the client watermill
+	record   kgo.Record              // has the partition and the offset when it is stored
+	sent     *sarama.ProducerMessage // the same for the client watermill
 
-	behind *publication // the one before it of its key, which has to be stored first
-	batch  batch        // of the client, which the record stands in
-	held   bool         // the client could not write it yet
-	stored bool
-	err    error // why it is not stored
+	previous *publication // the previous record of the key, which must be stored first
+	batch    batch        // the client's batch with the record
+	deferred bool         // the record must wait until previous is stored
+	stored   bool
+	err      error // why it is not stored
 }
 
-// fill makes the record. See the package's documentation for its form.
+// fill makes the record. The package documentation describes its form.
 func (p *publication) fill(topic, source string) {
 	e := p.envelope
 	p.Context = context.Background()
 	p.topic = topic
 	p.record = kgo.Record{Topic: topic, Value: e.Payload, Timestamp: e.OccurredOn, Offset: noOffset, Context: p}
 	if p.record.Value == nil {
-		p.record.Value = []byte{} // null would be a tombstone, which deletes the key from a compacted topic
+		p.record.Value = []byte{} // null would delete the key from a compacted topic
 	}
 	if e.Key != "" {
 		p.record.Key = []byte(e.Key)
@@ -51,10 +52,10 @@ func (p *publication) fill(topic, source string) {
 	}
 }
 
-// size is how many bytes a request with this record alone takes at most.
+// size returns the maximum number of bytes of a batch with only this record.
 func (p *publication) size() int {
 	const (
-		batch  = 80 // what stands around the records of a batch
+		batch  = 80 // a batch without records
 		record = 40 // lengths, times and the number of headers
 		header = 10 // two lengths
 	)
@@ -65,18 +66,18 @@ func (p *publication) size() int {
 	return n
 }
 
-// goes says whether the publication may be written now: unless one before it of its key
-// has failed.
-func (p *publication) goes() bool {
-	if p.err == nil && p.behind != nil && p.behind.err != nil {
-		p.err = errBehind
+// canGo reports whether the publication may be written. It fails the publication if the
+// previous one of its key has failed.
+func (p *publication) canGo() bool {
+	if p.err == nil && p.previous != nil && p.previous.err != nil {
+		p.err = errPreviousFailed
 	}
 	return p.err == nil
 }
 
-// receipt names where the record is: "kafka orders/3@1042".
+// receipt returns topic, partition and offset: "kafka orders/3@1042".
 func (p *publication) receipt() notification.Receipt {
-	var room [len("kafka /@") + maxTopicNameLength + 2*20]byte // two decimals of 64 bits
+	var room [len("kafka /@") + maxTopicNameLength + 2*20]byte // a 64-bit number has up to 20 digits
 	b := append(room[:0], "kafka "...)
 	b = append(b, p.topic...)
 	b = append(b, '/')
@@ -88,24 +89,25 @@ func (p *publication) receipt() notification.Receipt {
 	return notification.Receipt(b)
 }
 
-// write writes publications, those of a key in their order, and sets the err of each.
+// write writes publications, those of a key in order, and sets the err of each.
 func (s *Sink) write(ctx context.Context, w *session, list []*publication) {
-	sending, back := s.limit(ctx, w)
-	defer back()
-	s.alone.RLock()
+	sending, done := s.limit(ctx, w)
+	defer done()
+	s.exclusive.RLock()
 	publish(sending, w, list)
-	s.alone.RUnlock()
-	if slices.ContainsFunc(list, (*publication).blamesBatch) {
+	s.exclusive.RUnlock()
+	if slices.ContainsFunc(list, (*publication).rejectedWithBatch) {
 		s.isolate(sending, w, list)
 	}
 }
 
-// publish has the client write what may go, until all is stored or has failed.
+// publish passes publications to the client, and deferred ones again, until each is stored or
+// has failed.
 func publish(ctx context.Context, w client, list []*publication) {
 	for {
 		ready := make([]*publication, 0, len(list))
 		for _, p := range list {
-			if p.goes() {
+			if p.canGo() {
 				ready = append(ready, p)
 			}
 		}
@@ -115,8 +117,8 @@ func publish(ctx context.Context, w client, list []*publication) {
 		w.produce(ctx, ready)
 		list = ready[:0]
 		for _, p := range ready {
-			if p.held {
-				p.held, p.err = false, nil
+			if p.deferred {
+				p.deferred, p.err = false, nil
 				list = append(list, p)
 			} else {
 				p.stored = p.err == nil
@@ -125,18 +127,18 @@ func publish(ctx context.Context, w client, list []*publication) {
 	}
 }
 
-// isolate sends records again whose batch was rejected, while nothing else is in
-// flight, in halves until each has gone through or was rejected alone: then the
-// broker's word is about that record. It stops when ctx ends.
+// isolate sends records again whose batch was rejected, while nothing else is in flight. It
+// sends them in halves, until each record was stored or was rejected alone: then the broker's
+// error is about that record. It stops when ctx ends.
 func (s *Sink) isolate(ctx context.Context, w *session, list []*publication) {
 	rejected := rejectedOf(list)
 	s.warnRejected.Do(func() {
 		p := rejected[0]
-		s.logger.Warn("kafka rejected a batch, sending its records again in parts, which is slow; max_message_bytes may be above the topic's max.message.bytes",
+		s.logger.Warn("kafka rejected a batch; its records are sent again in parts, which is slow; max_message_bytes may be above the topic's max.message.bytes",
 			"topic", p.topic, "type", p.envelope.Type, "id", p.envelope.ID, "error", p.err)
 	})
-	s.alone.Lock()
-	defer s.alone.Unlock()
+	s.exclusive.Lock()
+	defer s.exclusive.Unlock()
 	halve(ctx, w, rejected)
 }
 
@@ -149,18 +151,18 @@ func halve(ctx context.Context, w client, list []*publication) {
 			p.err = nil
 		}
 		publish(ctx, w, half)
-		if len(half) > 1 && slices.ContainsFunc(half, (*publication).blamesBatch) {
+		if len(half) > 1 && slices.ContainsFunc(half, (*publication).rejectedWithBatch) {
 			halve(ctx, w, rejectedOf(half))
 		}
 	}
 }
 
-// rejectedOf returns those that a broker may have rejected for another's sake, and
-// those that wait behind one of their key.
+// rejectedOf returns the publications that a broker may have rejected because of another one,
+// and those that were not written because of them.
 func rejectedOf(list []*publication) []*publication {
 	var rejected []*publication
 	for _, p := range list {
-		if p.blamesBatch() || p.err == errBehind { //nolint:errorlint // it is set as it is
+		if p.rejectedWithBatch() || p.err == errPreviousFailed { //nolint:errorlint // never wrapped
 			rejected = append(rejected, p)
 		}
 	}

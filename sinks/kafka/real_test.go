@@ -18,43 +18,43 @@ import (
 	"github.com/waybill-go/waybill/sinks/kafka/kafkatest"
 )
 
-// TestARealCluster runs what the fake cluster passes on a real one. It fails
-// where the environment names none; bash .ci/test-kafka starts one.
+// TestARealCluster runs tests of the fake cluster with a real one. It fails if the environment
+// names none; bash .ci/test-kafka starts one.
 func TestARealCluster(t *testing.T) {
 	for name, test := range map[string]func(*testing.T, *kafkatest.Cluster){
-		"a record carries the notification":                     testARecordCarriesTheNotification,
-		"parallel deliveries all arrive with their receipts":    testParallelDeliveriesAllArriveWithTheirReceipts,
-		"an unknown topic is unavailable":                       testAnUnknownTopicIsUnavailable,
-		"a record that is too large is alone in being rejected": testARecordThatIsTooLargeIsPermanentAndItsNeighboursAreDelivered,
-		"a consumer gets what was published":                    testAConsumerGetsWhatWasPublished,
-		"a batch arrives with its receipts":                     testABatchArrivesWithItsReceipts,
-		"only the large records of a batch are rejected":        testOnlyTheLargeRecordsOfABatchAreRejected,
-		"an unknown topic from data leaves others alone":        testAnUnknownTopicFromDataIsTransientAndOthersGoOn,
-		"a new topic is found after a restart":                  testANewTopicIsFoundAfterABrokersRestart,
-		"a compacted topic takes no record without a key":       testARecordWithoutAKeyIsPermanentOnACompactedTopic,
-		"a topic that vanishes kills nothing":                   testAConfiguredTopicThatVanishesKillsNothing,
-		"health follows the broker":                             testHealthFollowsTheBroker,
-		"a ledger commits records and note together":            testALedgerCommitsRecordsAndNoteTogether,
-		"a refusal is of one record of a transaction":           testABrokersRefusalIsOfOneRecord,
-		"it lets in whom it should, over TLS":                   testARealClusterLetsInWhomItShould,
-		"keys stay in order through a restart":                  testKeysStayInOrderThroughARestart,
+		"a record carries the notification":                  testARecordCarriesTheNotification,
+		"parallel deliveries all arrive with their receipts": testParallelDeliveriesAllArriveWithTheirReceipts,
+		"an unknown topic is unavailable":                    testAnUnknownTopicIsUnavailable,
+		"only the record that is too large is refused":       testOnlyTheRecordThatIsTooLargeIsRefused,
+		"a consumer gets the published envelope":             testAConsumerGetsThePublishedEnvelope,
+		"a batch arrives with its receipts":                  testABatchArrivesWithItsReceipts,
+		"only the large records of a batch are rejected":     testOnlyTheLargeRecordsOfABatchAreRejected,
+		"an unknown topic from data is transient":            testAnUnknownTopicFromDataIsTransient,
+		"a new topic is found after a restart":               testANewTopicIsFoundAfterABrokersRestart,
+		"a compacted topic accepts no record without a key":  testARecordWithoutAKeyIsPermanentOnACompactedTopic,
+		"a deleted topic is unavailable":                     testADeletedTopicIsUnavailable,
+		"CheckHealth reflects the state of the broker":       testCheckHealthReflectsTheStateOfTheBroker,
+		"a ledger commits records and note together":         testALedgerCommitsRecordsAndNoteTogether,
+		"a refused record aborts the transaction":            testARecordThatABrokerRefusesAbortsTheTransaction,
+		"the cluster authenticates clients over TLS":         testARealClusterAuthenticatesClients,
+		"keys stay in order through a restart":               testKeysStayInOrderThroughARestart,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, kafkatest.Real(t)) })
 	}
 }
 
-// The fake takes them.
+// The fake cluster accepts such records.
 func testARecordWithoutAKeyIsPermanentOnACompactedTopic(t *testing.T, cluster *kafkatest.Cluster) {
 	sink := newSink(t, cluster, cluster.CreateTopic(t, 1, map[string]string{"cleanup.policy": "compact"}))
 	batch := batchOf(3)
-	batch[1].Key = "" // compacting needs one
+	batch[1].Key = "" // a compacted topic needs keys
 	results := sink.DeliverBatch(t.Context(), batch)
 	assert.NoError(t, results[0].Err)
 	assertClass(t, sinks.ClassPermanent, results[1].Err)
 	assert.NoError(t, results[2].Err)
 }
 
-func testARealClusterLetsInWhomItShould(t *testing.T, cluster *kafkatest.Cluster) {
+func testARealClusterAuthenticatesClients(t *testing.T, cluster *kafkatest.Cluster) {
 	topic := cluster.CreateTopic(t, 1, nil)
 	secure := kafkatest.RealSecure(t, cluster)
 	access := func(mechanism, password, caFile string) func(*kafka.Config) {
@@ -68,7 +68,7 @@ func testARealClusterLetsInWhomItShould(t *testing.T, cluster *kafkatest.Cluster
 		return err
 	}
 	for _, mechanism := range mechanisms {
-		// What a broker has just learnt of SCRAM it knows a little later.
+		// The brokers apply new SCRAM credentials a little later.
 		require.Eventually(t, func() bool { return deliver(access(mechanism, secure.Password, secure.CAFile)) == nil },
 			time.Minute, 100*time.Millisecond, mechanism)
 		assertUnavailable(t, deliver(access(mechanism, "wrong-secret", secure.CAFile)), "the brokers refuse sasl.user and sasl.password")
@@ -88,7 +88,8 @@ func testARealClusterLetsInWhomItShould(t *testing.T, cluster *kafkatest.Cluster
 	assert.Len(t, cluster.Consume(t, topic, len(mechanisms)+1), len(mechanisms)+1)
 }
 
-// unsecuredToken is what Apache Kafka takes where it is configured to verify no signature.
+// unsecuredToken makes a token without a signature, which Apache Kafka accepts if it is
+// configured so.
 func unsecuredToken(expires time.Time) []byte {
 	part := func(text string) string { return base64.RawURLEncoding.EncodeToString([]byte(text)) }
 	return []byte(part(`{"alg":"none"}`) + "." + part(fmt.Sprintf(`{"sub":"shop","iat":%d,"exp":%d}`, expires.Add(-2*time.Hour).Unix(), expires.Unix())) + ".")

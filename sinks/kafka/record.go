@@ -15,35 +15,35 @@ import (
 	"github.com/waybill-go/waybill/sinks/internal/cloudevents"
 )
 
-// Record is what a consumer has of a record, with whatever client it reads.
+// Record is a record that a consumer has read, with any client library.
 type Record struct {
 	Key, Value []byte
-	// Headers are in the record's order. Of several with one name the last one counts, as
-	// for Kafka's own lastHeader.
+	// Headers are in the record's order. If several have the same name, the last one counts,
+	// as in Kafka's lastHeader.
 	Headers []Header
 }
 
-// Header is a header of a record, in the form that franz-go, kafka-go and
-// confluent-kafka-go have it; see [Headers].
+// Header is a header of a record. Use [Headers] to convert the headers of franz-go, kafka-go
+// and confluent-kafka-go.
 type Header struct {
 	Key   string
 	Value []byte
 }
 
-// Headers takes headers over from another client's type, which is a struct of the same
+// Headers converts headers from another client's type, which must be a struct with the same
 // fields.
 func Headers[H ~struct {
 	Key   string
 	Value []byte
 }](headers []H) []Header {
-	taken := make([]Header, len(headers))
+	converted := make([]Header, len(headers))
 	for i, h := range headers {
-		taken[i] = Header(h)
+		converted[i] = Header(h)
 	}
-	return taken
+	return converted
 }
 
-// RecordOf takes a record over from sarama.
+// RecordOf converts a record from sarama.
 func RecordOf(m *sarama.ConsumerMessage) Record {
 	r := Record{Key: m.Key, Value: m.Value, Headers: make([]Header, 0, len(m.Headers))}
 	for _, h := range m.Headers {
@@ -54,14 +54,15 @@ func RecordOf(m *sarama.ConsumerMessage) Record {
 	return r
 }
 
-// Envelope returns what was published, of a record that the sink wrote in one of its
-// formats; the record itself says in which. The payload is the record's value, not a copy.
+// Envelope converts a record that the sink wrote, in any of its formats, back to the envelope.
+// It recognizes the format by the headers. The payload is the record's value, not a copy.
 //
-// Of a record in [FormatBinary] metadata has the names that CloudEvents left of its own, and
-// there is a content-type, the payload's default where nothing else was published.
+// For a record in [FormatBinary], metadata has the names of the CloudEvents attributes, such
+// as correlationid for correlation-id. There is always a content-type; it is application/json
+// if none was published.
 //
-// The error is permanent, wraps [ErrRecord] and names the header that is missing or wrong.
-// A record can come twice. Remember the ids.
+// The error is permanent, wraps [ErrRecord] and names the header that is missing or wrong. A
+// record can come more than once, so a consumer must remember the ids.
 func Envelope(r Record) (*notification.Envelope, error) {
 	h := headerReader{texts: make(map[string]string, len(r.Headers))}
 	for _, header := range r.Headers {
@@ -99,7 +100,7 @@ func (h *headerReader) fail(name, problem string) {
 	}
 }
 
-// text returns a header that must be there.
+// text returns a required header.
 func (h *headerReader) text(name string) string {
 	text, ok := h.texts[name]
 	if !ok {
@@ -112,7 +113,7 @@ func (h *headerReader) number(name string) int {
 	text := h.text(name)
 	n, err := strconv.Atoi(text)
 	if err != nil {
-		h.fail(name, fmt.Sprintf("is %q, which is no whole number", text))
+		h.fail(name, fmt.Sprintf("is %q, which is not a whole number", text))
 	}
 	return n
 }
@@ -121,7 +122,7 @@ func (h *headerReader) time(name string) time.Time {
 	text := h.text(name)
 	at, err := time.Parse(time.RFC3339Nano, text)
 	if err != nil {
-		h.fail(name, fmt.Sprintf("is %q, which is no time of RFC 3339", text))
+		h.fail(name, fmt.Sprintf("is %q, which is not a time of RFC 3339", text))
 	}
 	return at.UTC()
 }
@@ -142,11 +143,11 @@ func (h *headerReader) plain(e *notification.Envelope) {
 // event reads what eventHeaders wrote.
 func (h *headerReader) event(e *notification.Envelope) {
 	if version := h.text(eventHeaderPrefix + "specversion"); !strings.HasPrefix(version, "1.") {
-		h.fail(eventHeaderPrefix+"specversion", fmt.Sprintf("is %q, and only 1.0 is known", version))
+		h.fail(eventHeaderPrefix+"specversion", fmt.Sprintf("is %q, want 1.0", version))
 	}
 	e.ID, e.Type, e.Version = h.text(eventHeaderPrefix+"id"), h.text(eventHeaderPrefix+"type"), h.number(eventHeaderPrefix+cloudevents.ExtensionVersion)
 	if id := h.texts[HeaderWatermillUUID]; cloudevents.Attribute(id) == e.ID {
-		e.ID = id // without what an event's attribute cannot have
+		e.ID = id // this header has the id without the encoding of an attribute
 	}
 	if _, ok := h.texts[eventHeaderPrefix+"time"]; ok {
 		e.OccurredOn = h.time(eventHeaderPrefix + "time")

@@ -11,14 +11,14 @@ import (
 	"github.com/waybill-go/waybill/sinks"
 )
 
-// written is the record that the sink makes of an envelope.
+// written returns the record that the sink writes for an envelope.
 func written(source string, e *notification.Envelope) Record {
 	p := publication{envelope: e}
 	p.fill("orders", source)
 	return Record{Key: p.record.Key, Value: p.record.Value, Headers: Headers(p.record.Headers)}
 }
 
-func FuzzWhatWasWrittenIsReadBack(f *testing.F) {
+func FuzzAnEnvelopeIsReadBack(f *testing.F) {
 	f.Add("0197", "order.placed", "order-17", "content-type", "application/json", "type", "mine", []byte(`{"total":12}`))
 	f.Add("a\x01b", "t", "", "metadata-id", "1", "metadata-metadata-id", "2", []byte{})
 	f.Add("id", "t", "k\u0085", "ce_specversion", "1.0", "_watermill_message_uuid", "x", []byte{0, 255})
@@ -34,7 +34,7 @@ func FuzzWhatWasWrittenIsReadBack(f *testing.F) {
 		got, err := Envelope(written("", e))
 		require.NoError(t, err)
 		if payload == nil {
-			got.Payload = nil // it comes as an empty one
+			got.Payload = nil // it is read back as an empty one
 		}
 		assert.Equal(t, e, got)
 

@@ -65,7 +65,7 @@ func testParallelDeliveriesAllArriveWithTheirReceipts(t *testing.T, cluster *kaf
 	topic := cluster.CreateTopic(t, 6, nil)
 	sink := newSink(t, cluster, topic)
 
-	receipts := make([]string, total) // by what the record says
+	receipts := make([]string, total) // by the number in the record
 	next := make(chan int)
 	var workers sync.WaitGroup
 	for range inFlight {
@@ -99,7 +99,7 @@ func testParallelDeliveriesAllArriveWithTheirReceipts(t *testing.T, cluster *kaf
 	assert.Len(t, partitions, 6, "records without a key spread over all partitions")
 }
 
-func TestAnEmptyPayloadIsNoTombstone(t *testing.T) {
+func TestAnEmptyPayloadIsNotATombstone(t *testing.T) {
 	t.Parallel()
 	cluster := kafkatest.Fake(t)
 	topic := cluster.CreateTopic(t, 1, nil)
@@ -112,12 +112,12 @@ func TestAnEmptyPayloadIsNoTombstone(t *testing.T) {
 	assert.Empty(t, value)
 }
 
-func TestKeysGoWhereTheJavaClientPutsThem(t *testing.T) {
+func TestKeysHaveTheSamePartitionAsWithTheJavaClient(t *testing.T) {
 	t.Parallel()
-	eachClient(t, testKeysGoWhereTheJavaClientPutsThem)
+	eachClient(t, testKeysHaveTheSamePartitionAsWithTheJavaClient)
 }
 
-func testKeysGoWhereTheJavaClientPutsThem(t *testing.T, client func(*kafka.Config)) {
+func testKeysHaveTheSamePartitionAsWithTheJavaClient(t *testing.T, client func(*kafka.Config)) {
 	cluster := kafkatest.Fake(t)
 	topic := cluster.CreateTopic(t, 24, nil)
 	sink := newSink(t, cluster, topic, client)
@@ -132,7 +132,7 @@ func testKeysGoWhereTheJavaClientPutsThem(t *testing.T, client func(*kafka.Confi
 	}
 }
 
-// prefixed is a marshaler of a program.
+// prefixed is a custom marshaler.
 type prefixed struct{ wmkafka.DefaultMarshaler }
 
 func (prefixed) Marshal(topic string, m *message.Message) (*sarama.ProducerMessage, error) {
@@ -185,12 +185,12 @@ func TestAWatermillSubscriberReadsTheRecord(t *testing.T) {
 	assert.Equal(t, d.Payload, []byte(m.Payload))
 }
 
-func TestARecordThatIsTooLargeIsPermanentAndItsNeighboursAreDelivered(t *testing.T) {
+func TestOnlyTheRecordThatIsTooLargeIsRefused(t *testing.T) {
 	t.Parallel()
-	testARecordThatIsTooLargeIsPermanentAndItsNeighboursAreDelivered(t, kafkatest.Fake(t))
+	testOnlyTheRecordThatIsTooLargeIsRefused(t, kafkatest.Fake(t))
 }
 
-func testARecordThatIsTooLargeIsPermanentAndItsNeighboursAreDelivered(t *testing.T, cluster *kafkatest.Cluster) {
+func testOnlyTheRecordThatIsTooLargeIsRefused(t *testing.T, cluster *kafkatest.Cluster) {
 	const total, large = 64, 17
 	topic := cluster.CreateTopic(t, 1, map[string]string{"max.message.bytes": "8000"})
 	sink := newSink(t, cluster, topic)
@@ -219,7 +219,7 @@ func testARecordThatIsTooLargeIsPermanentAndItsNeighboursAreDelivered(t *testing
 	}
 }
 
-func TestARecordAboveTheClientsOwnLimitIsPermanent(t *testing.T) {
+func TestARecordAboveMaxMessageBytesIsPermanent(t *testing.T) {
 	t.Parallel()
 	cluster := kafkatest.Fake(t)
 	sink := newSink(t, cluster, cluster.CreateTopic(t, 1, nil), func(c *kafka.Config) { c.MaxMessageBytes = 2000 })

@@ -17,9 +17,9 @@ import (
 	"github.com/waybill-go/waybill/sinks/kafka/kafkatest"
 )
 
-// Each is answered to every request of its kind until it is taken back; then the
-// same delivery goes through.
-func TestEachRefusalOfABrokerHasItsClassAndPasses(t *testing.T) {
+// The broker answers every request of a kind with the error. After the error is removed, the
+// same delivery succeeds.
+func TestEachErrorOfABrokerHasItsClass(t *testing.T) {
 	t.Parallel()
 	eachClient(t, func(t *testing.T, client func(*kafka.Config)) {
 		const (
@@ -82,19 +82,19 @@ func TestEachRefusalOfABrokerHasItsClassAndPasses(t *testing.T) {
 	})
 }
 
-func TestAConfiguredTopicThatVanishesKillsNothing(t *testing.T) {
+func TestADeletedTopicIsUnavailable(t *testing.T) {
 	t.Parallel()
-	testAConfiguredTopicThatVanishesKillsNothing(t, kafkatest.Fake(t))
+	testADeletedTopicIsUnavailable(t, kafkatest.Fake(t))
 }
 
-func testAConfiguredTopicThatVanishesKillsNothing(t *testing.T, cluster *kafkatest.Cluster) {
+func testADeletedTopicIsUnavailable(t *testing.T, cluster *kafkatest.Cluster) {
 	topic := cluster.CreateTopic(t, 4, nil)
 	sink := newSink(t, cluster, topic)
 	_, err := sink.Deliver(t.Context(), delivery("k"))
 	require.NoError(t, err)
 
 	deleteTopic(t, cluster, topic)
-	require.Eventually(t, func() bool { // a real broker closes it a little later
+	require.Eventually(t, func() bool { // a real broker deletes the topic a little later
 		_, err := sink.Deliver(t.Context(), delivery("k"))
 		return err != nil
 	}, time.Minute, time.Millisecond)
@@ -112,9 +112,8 @@ func testAConfiguredTopicThatVanishesKillsNothing(t *testing.T, cluster *kafkate
 	deliverAtLast(t, sink, delivery("k"), func(err error) { assertClass(t, sinks.ClassUnavailable, err) })
 }
 
-// The records that were given up with the topic that vanished say nothing about the
-// others.
-func TestATopicFromDataThatVanishesLeavesTheOthersAlone(t *testing.T) {
+// The failures of the deleted topic's records do not affect the records of other topics.
+func TestADeletedTopicFromDataDoesNotAffectOthers(t *testing.T) {
 	t.Parallel()
 	eachClient(t, func(t *testing.T, client func(*kafka.Config)) {
 		cluster := kafkatest.Fake(t, kfake.SeedTopics(2, "here", "gone"))
@@ -139,9 +138,8 @@ func TestATopicFromDataThatVanishesLeavesTheOthersAlone(t *testing.T) {
 	})
 }
 
-// A sink whose own timeout is shorter than the client's learns all the same that
-// the broker is at fault.
-func TestADeliveryOutOfTimeIsUnavailableWhereTheBrokerIsSilent(t *testing.T) {
+// The timeout of the delivery is shorter than that of the client. The error is still unavailable.
+func TestADeliveryThatTimesOutIsUnavailableIfTheBrokerIsSilent(t *testing.T) {
 	t.Parallel()
 	eachClient(t, func(t *testing.T, client func(*kafka.Config)) {
 		for _, topic := range []string{"orders", "{{.Type}}"} {
@@ -153,7 +151,7 @@ func TestADeliveryOutOfTimeIsUnavailableWhereTheBrokerIsSilent(t *testing.T) {
 				require.NoError(t, err)
 				cluster.Fake.Control(func(kmsg.Request) (kmsg.Response, error, bool) {
 					cluster.Fake.KeepControl()
-					return nil, nil, true // read, never answered
+					return nil, nil, true // the broker reads requests but never answers
 				})
 				for _, sink := range []*kafka.Sink{connected, connecting} {
 					ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)

@@ -15,7 +15,7 @@ import (
 	"github.com/xdg-go/scram"
 )
 
-// SASL is how the client proves to the brokers who it is.
+// SASL has the settings of the authentication to the brokers. The zero value means no SASL.
 type SASL struct {
 	Mechanism string `yaml:"mechanism" enum:"PLAIN,SCRAM-SHA-256,SCRAM-SHA-512,OAUTHBEARER" doc:"PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER. PLAIN and OAUTHBEARER send the password or token in clear text, so use them with tls. Default: no SASL"`
 	User      string `yaml:"user" doc:"Name of the user; not with OAUTHBEARER"`
@@ -31,8 +31,7 @@ const (
 	mechanismOAuth  = "OAUTHBEARER"
 )
 
-// scramHashes are the mechanisms by the names that Kafka gives them; those that are not
-// SCRAM have no hash.
+// scramHashes has the supported mechanisms, and the hash functions of those that are SCRAM.
 var scramHashes = map[string]scram.HashGeneratorFcn{
 	mechanismPlain:  nil,
 	mechanismSHA256: scram.SHA256,
@@ -42,12 +41,13 @@ var scramHashes = map[string]scram.HashGeneratorFcn{
 
 func (s SASL) mechanism() string { return strings.ToUpper(s.Mechanism) }
 
-// clear says whether what lets the client in is sent as it is.
-func (s SASL) clear() bool {
+// sendsClearText reports whether the mechanism sends the password or token in clear text.
+func (s SASL) sendsClearText() bool {
 	return s.mechanism() == mechanismPlain || s.mechanism() == mechanismOAuth
 }
 
-// with is SASL where the program may give tokens itself, which needs no key.
+// with returns the settings with OAUTHBEARER as the default mechanism if the program provides
+// tokens.
 func (s SASL) with(given TokenProvider) SASL {
 	if given != nil && s == (SASL{}) {
 		s.Mechanism = mechanismOAuth
@@ -55,7 +55,7 @@ func (s SASL) with(given TokenProvider) SASL {
 	return s
 }
 
-// validate reports all mistakes; no error repeats the password.
+// validate returns all mistakes, joined. Its errors do not contain the password.
 func (s SASL) validate(given TokenProvider) error {
 	if s == (SASL{}) {
 		return nil
@@ -78,13 +78,13 @@ func (s SASL) validate(given TokenProvider) error {
 func (s SASL) validateToken(given TokenProvider) error {
 	var problems []error
 	if s.User != "" || s.Password != "" {
-		problems = append(problems, errors.New("sasl.user, sasl.password: OAUTHBEARER knows the user by the token; leave them out"))
+		problems = append(problems, errors.New("sasl.user, sasl.password: OAUTHBEARER identifies the user by the token; leave them out"))
 	}
 	switch {
 	case s.TokenFile == "" && given == nil:
-		problems = append(problems, errors.New("sasl.token_file: is missing, and sasl.mechanism is OAUTHBEARER"))
+		problems = append(problems, errors.New("sasl.token_file: is missing; sasl.mechanism OAUTHBEARER needs it"))
 	case s.TokenFile != "" && given != nil:
-		problems = append(problems, errors.New("sasl.token_file: the program gives a TokenProvider; keep one"))
+		problems = append(problems, errors.New("sasl.token_file: the program already has a TokenProvider; remove one of them"))
 	}
 	return errors.Join(problems...)
 }
@@ -116,26 +116,26 @@ func (s SASL) validatePassword(given TokenProvider) error {
 	return errors.Join(problems...)
 }
 
-// prepared reports whether SCRAM can send the two: RFC 5802 wants them through
-// SASLprep, which refuses control characters and the like.
+// prepared reports whether SCRAM can send user and password. RFC 5802 prepares them with
+// SASLprep, which refuses control characters, for example.
 func prepared(hash scram.HashGeneratorFcn, user, password string) bool {
 	_, err := hash.NewClient(user, password, "")
 	return err == nil
 }
 
-// token is what gives tokens; nil without OAUTHBEARER.
-func (s SASL) token(given TokenProvider) *rememberedToken {
+// token returns the source of tokens; nil without OAUTHBEARER.
+func (s SASL) token(given TokenProvider) *tokenSource {
 	switch {
 	case s.mechanism() != mechanismOAuth:
 		return nil
 	case given == nil:
 		given = fileToken(s.TokenFile)
 	}
-	return &rememberedToken{given: given}
+	return &tokenSource{provider: given}
 }
 
-// franz is the mechanism for franz-go; nil without SASL.
-func (s SASL) franz(token *rememberedToken) sasl.Mechanism {
+// franz returns the mechanism for franz-go; nil without SASL.
+func (s SASL) franz(token *tokenSource) sasl.Mechanism {
 	switch s.mechanism() {
 	case "":
 		return nil
@@ -150,7 +150,8 @@ func (s SASL) franz(token *rememberedToken) sasl.Mechanism {
 	return scramMechanism(s)
 }
 
-// oauthMechanism is OAUTHBEARER where a challenge is a refusal, as in RFC 7628, section 3.2.2.
+// oauthMechanism is franz-go's OAUTHBEARER, except that it treats a challenge as a refusal, as
+// RFC 7628, section 3.2.2 says.
 type oauthMechanism struct{ sasl.Mechanism }
 
 func (m oauthMechanism) Authenticate(ctx context.Context, host string) (sasl.Session, []byte, error) {
@@ -167,8 +168,8 @@ func (oauthSession) Challenge(refusal []byte) (done bool, response []byte, err e
 	return true, nil, nil
 }
 
-// scramMechanism is SCRAM for franz-go, whose own does not prepare user and password as
-// RFC 5802 wants it.
+// scramMechanism is SCRAM for franz-go. The mechanism of franz-go does not prepare user and
+// password as RFC 5802 demands.
 type scramMechanism SASL
 
 func (m scramMechanism) Name() string { return SASL(m).mechanism() }
@@ -182,13 +183,13 @@ func (m scramMechanism) Authenticate(context.Context, string) (sasl.Session, []b
 	return c, []byte(first), err
 }
 
-// scramClient is one SCRAM exchange, in the form of franz-go and in that of sarama.
+// scramClient is one SCRAM exchange. It implements the interfaces of franz-go and of sarama.
 type scramClient struct {
 	hash         scram.HashGeneratorFcn
 	conversation *scram.ClientConversation
 }
 
-// Begin begins it.
+// Begin begins the exchange.
 func (c *scramClient) Begin(user, password, authzID string) error {
 	client, err := c.hash.NewClient(user, password, authzID)
 	if err != nil {
@@ -198,8 +199,8 @@ func (c *scramClient) Begin(user, password, authzID string) error {
 	return nil
 }
 
-// Step answers a challenge. It fails where the broker refuses the proof, or cannot prove
-// that it knows the password itself.
+// Step answers a challenge. It returns an error if the broker refuses the proof, or does not
+// prove that it knows the password.
 func (c *scramClient) Step(challenge string) (string, error) {
 	response, err := c.conversation.Step(challenge)
 	if err != nil {

@@ -35,7 +35,7 @@ const user, password = "shop", "p=ss, w\u00f6rd"
 
 var mechanisms = []string{"PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"}
 
-func TestEachMechanismLetsTheRightPasswordIn(t *testing.T) {
+func TestEachMechanismAcceptsTheRightPassword(t *testing.T) {
 	t.Parallel()
 	eachClient(t, func(t *testing.T, client func(*kafka.Config)) {
 		for _, mechanism := range mechanisms {
@@ -75,8 +75,8 @@ func TestWrongCredentialsAreUnavailable(t *testing.T) {
 	})
 }
 
-// Brokers since Kafka 2.0 say it; the fake hangs up.
-func TestABrokersRefusalOfTheCredentialsIsRepeated(t *testing.T) {
+// Brokers since Kafka 2.0 return a reason; the fake broker closes the connection.
+func TestTheErrorHasTheBrokersReasonForRefusingTheCredentials(t *testing.T) {
 	t.Parallel()
 	eachClient(t, func(t *testing.T, client func(*kafka.Config)) {
 		cluster := kafkatest.Fake(t, kfake.EnableSASL(), kfake.Superuser("PLAIN", user, password), kfake.SeedTopics(1, "orders"))
@@ -116,7 +116,7 @@ func TestABrokerWithoutTheMechanismIsUnavailable(t *testing.T) {
 	})
 }
 
-func TestABrokerThatWantsCredentialsIsUnavailableWithoutThem(t *testing.T) {
+func TestABrokerThatRequiresCredentialsIsUnavailableWithoutThem(t *testing.T) {
 	t.Parallel()
 	eachClient(t, func(t *testing.T, client func(*kafka.Config)) {
 		cluster := kafkatest.Fake(t, kfake.EnableSASL(), kfake.SeedTopics(1, "orders"))
@@ -125,14 +125,14 @@ func TestABrokerThatWantsCredentialsIsUnavailableWithoutThem(t *testing.T) {
 	})
 }
 
-func TestAPasswordInTheClearIsWarnedOf(t *testing.T) {
+func TestAPasswordInClearTextIsLogged(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer
 	c := decode(t, `{brokers: [a:1], topic: t, sasl: {mechanism: plain, user: u, password: hush-hush}}`)
 	in := sinks.Instance{Name: "events", Logger: slog.New(slog.NewTextHandler(&log, nil))}
 	_, err := kafka.New(in, c)
 	require.NoError(t, err)
-	assert.Contains(t, log.String(), "in the clear")
+	assert.Contains(t, log.String(), "in clear text")
 	assert.NotContains(t, log.String(), "hush-hush")
 
 	log.Reset()
@@ -153,14 +153,14 @@ func TestBrokersAreVerified(t *testing.T) {
 			tls         kafka.TLS
 			problem     string
 		}{
-			"of a known authority":    {server, kafka.TLS{Enabled: true, CAFile: authority.file}, ""},
-			"of an unknown authority": {server, kafka.TLS{Enabled: true}, "check tls.ca_file"},
-			"of another's authority":  {server, kafka.TLS{Enabled: true, CAFile: newAuthority(t).file}, "check tls.ca_file"},
-			"not of this host":        {named, kafka.TLS{Enabled: true, CAFile: authority.file}, "tls.server_name"},
-			"of the name that is set": {named, kafka.TLS{Enabled: true, CAFile: authority.file, ServerName: "kafka.test"}, ""},
-			"of another name":         {server, kafka.TLS{Enabled: true, CAFile: authority.file, ServerName: "other.test"}, "tls.server_name"},
-			"not, if it is insecure":  {server, kafka.TLS{Enabled: true, Insecure: true}, ""},
-			"not, without tls":        {server, kafka.TLS{}, "does it want sasl, or tls?"},
+			"known authority":         {server, kafka.TLS{Enabled: true, CAFile: authority.file}, ""},
+			"unknown authority":       {server, kafka.TLS{Enabled: true}, "check tls.ca_file"},
+			"another authority":       {server, kafka.TLS{Enabled: true, CAFile: newAuthority(t).file}, "check tls.ca_file"},
+			"another host":            {named, kafka.TLS{Enabled: true, CAFile: authority.file}, "tls.server_name"},
+			"configured name":         {named, kafka.TLS{Enabled: true, CAFile: authority.file, ServerName: "kafka.test"}, ""},
+			"another configured name": {server, kafka.TLS{Enabled: true, CAFile: authority.file, ServerName: "other.test"}, "tls.server_name"},
+			"insecure":                {server, kafka.TLS{Enabled: true, Insecure: true}, ""},
+			"without tls":             {server, kafka.TLS{}, "does it want sasl, or tls?"},
 		} {
 			t.Run(name, func(t *testing.T) {
 				cluster := kafkatest.Fake(t, kfake.TLS(&tls.Config{Certificates: []tls.Certificate{c.certificate}}), kfake.SeedTopics(1, "orders"))
@@ -186,8 +186,8 @@ func TestABrokerThatSpeaksNoTLSIsUnavailable(t *testing.T) {
 	})
 }
 
-// Apache Kafka answers with an alert of TLS, a few bytes of no record.
-func TestABrokerThatWantsTLSIsToldFromOneThatIsGone(t *testing.T) {
+// Apache Kafka answers with a TLS alert of a few bytes.
+func TestTheErrorOfABrokerThatRequiresTLSHasAHint(t *testing.T) {
 	t.Parallel()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -211,7 +211,7 @@ func TestABrokerThatWantsTLSIsToldFromOneThatIsGone(t *testing.T) {
 	assertUnavailable(t, err, "plaintext connection speaking to a tls endpoint?")
 }
 
-func TestAClientShowsItsCertificateWithSASLOnTop(t *testing.T) {
+func TestAClientCertificateCanBeUsedTogetherWithSASL(t *testing.T) {
 	t.Parallel()
 	authority := newAuthority(t)
 	client := authority.issue(t, "shop")
@@ -252,12 +252,12 @@ func TestMistakesOfSASLAndTLSAreNamed(t *testing.T) {
 		`tls: {ca_file: ` + authority.file + `}`:                                             "tls.enabled: is not set",
 		`tls: {insecure: true}`:                                                              "tls.enabled: is not set",
 		`tls: {enabled: true, ca_file: /not/there}`:                                          "tls.ca_file: open /not/there",
-		`tls: {enabled: true, ca_file: ` + keyFile + `}`:                                     "holds no certificate",
+		`tls: {enabled: true, ca_file: ` + keyFile + `}`:                                     "contains no certificate",
 		`tls: {enabled: true, cert_file: ` + certFile + `}`:                                  "tls.key_file: is missing",
 		`tls: {enabled: true, key_file: ` + keyFile + `}`:                                    "tls.cert_file: is missing",
 		`tls: {enabled: true, cert_file: ` + certFile + `, key_file: ` + otherKey + `}`:      "tls.cert_file: " + certFile,
-		`tls: {enabled: true, insecure: true, ca_file: ` + authority.file + `}`:              "tls.insecure: verifies nothing",
-		`tls: {enabled: true, insecure: true, server_name: kafka.test}`:                      "tls.insecure: verifies nothing",
+		`tls: {enabled: true, insecure: true, ca_file: ` + authority.file + `}`:              "tls.insecure: turns verification off",
+		`tls: {enabled: true, insecure: true, server_name: kafka.test}`:                      "tls.insecure: turns verification off",
 		`sasl: {mechanism: X, user: u, password: hush-hush}, tls: {server_name: kafka.test}`: "tls.enabled: is not set",
 	} {
 		t.Run(want, func(t *testing.T) {
@@ -279,7 +279,7 @@ func assertUnavailable(t *testing.T, err error, says string) {
 	assert.NotContains(t, err.Error(), password)
 }
 
-// authority issues certificates for the time of a test.
+// authority is a certificate authority of a test.
 type authority struct {
 	file        string // its own certificate
 	pool        *x509.CertPool

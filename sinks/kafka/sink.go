@@ -15,25 +15,25 @@ import (
 	"github.com/waybill-go/waybill/sinks/internal/redact"
 )
 
-// batchSize is how many deliveries a batch has at most. Larger ones were no faster, and a
+// batchSize is the largest number of deliveries in a batch. Larger ones were no faster, and a
 // batch waits for the last of its records.
 const batchSize = 500
 
-// grace is how long what is in flight may still take when its context has ended; then
-// its records are given up, and after as long again the client with all that it holds.
+// grace is how long a call of the client may take after its context has ended. Then its
+// records are given up. If the client has not returned after another grace, it is closed.
 const grace = 500 * time.Millisecond
 
 // Kind is the sink kind kafka.
 func Kind() sinks.Kind {
-	return sinks.NewKind("kafka", "Writes each notification as a record to a Kafka topic.",
+	return sinks.NewKind("kafka", "a record in a Kafka topic for each notification",
 		func(in sinks.Instance, c Config) (sinks.Sink, error) { return New(in, c) }, answers...)
 }
 
-// Sink writes deliveries to Kafka, to one topic or to those that its template
-// names. Its methods are safe for concurrent use, except that Close must be the last call.
+// Sink writes deliveries to one Kafka topic, or to the topics that its template names. Its
+// methods are safe for concurrent use, except that Close must be the last call.
 //
-// It is no [sinks.Addresser], also where data names the topics: nearly all that can go
-// wrong is the cluster's, and would open a breaker for each topic.
+// It is not a [sinks.Addresser], even if data names the topics: nearly all failures are those
+// of the cluster, and would open a breaker for each topic.
 type Sink struct {
 	name   string
 	config Config
@@ -41,35 +41,36 @@ type Sink struct {
 	limits sinks.BatchLimits
 	logger *slog.Logger
 	franz  franz
-	token  *rememberedToken // nil without one
+	token  *tokenSource // nil without OAUTHBEARER
 	open   func(life context.Context) client
 
 	mu      sync.Mutex
 	closed  bool
 	current *session
-	cluster string         // of the first ledger; "" before
-	running sync.WaitGroup // deliveries, and the ends of sessions
+	cluster string         // the id of the first ledger's cluster; "" before
+	running sync.WaitGroup // calls, and the ends of sessions
 
-	// alone is held exclusively by what must not share a request.
-	alone        sync.RWMutex
+	// exclusive is held for writing while isolate sends records that must not share a request
+	// with those of another call.
+	exclusive    sync.RWMutex
 	warnRejected sync.Once
 }
 
 // client writes records.
 type client interface {
-	// produce writes publications and sets the err of each. In a list with several of a
-	// key, no record is stored of which an earlier one of its key is not: it may hold some
-	// back, which it was too early to write, and has to write the first of each key. It
-	// returns soon after ctx has ended, or the client was closed.
+	// produce writes publications and sets the err of each. It does not store a record
+	// unless the previous one of its key in the list is stored. It may mark publications as
+	// deferred, except the first of each key. It returns soon after ctx has ended or the
+	// client was closed.
 	produce(ctx context.Context, list []*publication)
 	// close fails what is in flight. Nothing is written afterwards.
 	close()
 }
 
-// session is one life of a client.
+// session is a client and its lifetime.
 type session struct {
 	client
-	life context.Context // ends with the client, with the reason as its cause
+	life context.Context // ends when the client is closed; its cause is the reason
 	end  context.CancelCauseFunc
 }
 
@@ -99,21 +100,21 @@ func New(in sinks.Instance, c Config) (*Sink, error) {
 	}
 	connection := c.connection()
 	connection.Dial, connection.Logger, connection.Name = in.Dial, s.logger, in.Name
-	reached, err := connection.reach()
+	access, err := connection.access()
 	if err != nil {
 		return nil, err
 	}
-	s.token = reached.token
+	s.token = access.token
 	if s.topic, err = newTopic(c.Topic); err != nil {
 		return nil, fmt.Errorf("topic: %w", err)
 	}
-	if s.franz, err = newFranz(c, connection.options(reached)); err != nil {
+	if s.franz, err = newFranz(c, connection.options(access)); err != nil {
 		return nil, fmt.Errorf("kafka client: %w", err)
 	}
 	s.limits = sinks.BatchLimits{Size: batchSize, Ordered: true}
 	s.open = s.franz.open
 	if c.Client == ClientWatermill {
-		w, err := newWatermill(c, reached, s.franz)
+		w, err := newWatermill(c, access, s.franz)
 		if err != nil {
 			return nil, fmt.Errorf("kafka client: %w", err)
 		}
@@ -126,22 +127,22 @@ func New(in sinks.Instance, c Config) (*Sink, error) {
 // or without the offset if the broker recognized a duplicate of a record that it had
 // stored before.
 //
-// It returns about a second after ctx ended, at the latest, and leaves nothing behind in
-// the client; see "Time" in the package's documentation. A failure after ctx ended is
-// reported as the context's error, unless the time passed because of the cluster, a success as the
-// success that it is.
+// It returns at most about a second after ctx has ended, and leaves no record in the client;
+// see "Time" in the package documentation. If it fails after ctx has ended, it returns the
+// context's error, or an unavailable error if the cluster took all the time. If the record was
+// stored, it returns the receipt even after ctx has ended.
 func (s *Sink) Deliver(ctx context.Context, d *notification.Delivery) (notification.Receipt, error) {
 	result := s.DeliverBatch(ctx, []*notification.Delivery{d})[0]
 	return result.Receipt, result.Err
 }
 
-// BatchLimits says that batches are ordered and wait for nothing. With the client
-// watermill there are none.
+// BatchLimits returns that batches are ordered, have at most 500 deliveries, and do not wait.
+// The client watermill makes no batches.
 func (s *Sink) BatchLimits() sinks.BatchLimits { return s.limits }
 
-// DeliverBatch stores one record for each delivery, and says of each what
-// Deliver would. What is said there of ctx and the time holds for the batch as a
-// whole. Once a delivery fails, no later one of its key is stored.
+// DeliverBatch stores one record for each delivery, and returns what Deliver would return for
+// each. ctx limits the batch as a whole. After a delivery fails, no later one of its key is
+// stored.
 func (s *Sink) DeliverBatch(ctx context.Context, batch []*notification.Delivery) []sinks.Result {
 	results := make([]sinks.Result, len(batch))
 	w, err := s.session(ctx)
@@ -157,29 +158,29 @@ func (s *Sink) DeliverBatch(ctx context.Context, batch []*notification.Delivery)
 	return results
 }
 
-// publications are those of a batch, with their records.
+// publications makes the publications of a batch with their records.
 func (s *Sink) publications(batch []*notification.Delivery) (all []publication, list []*publication) {
 	all = make([]publication, len(batch))
 	list = make([]*publication, len(batch))
-	heads := make(map[string]*publication, len(batch))
+	last := make(map[string]*publication, len(batch)) // by key
 	for i, d := range batch {
 		p := &all[i]
 		list[i] = p
 		p.envelope = d.Envelope
 		if d.Key != "" {
-			p.behind = heads[d.Key]
-			heads[d.Key] = p
+			p.previous = last[d.Key]
+			last[d.Key] = p
 		}
 		p.err = s.prepare(p)
 	}
 	return all, list
 }
 
-// CheckHealth asks the cluster for the topic, over a connection of its own, and
-// returns the classed error that a delivery would meet. Where brokers create
-// topics that are asked for, this creates it just as the first delivery would.
-// Of a topic from data it only finds out whether the cluster answers. With exactly_once it
-// also says what would keep a lane's ledger from being opened, but for a positions topic that is missing.
+// CheckHealth requests the topic from the cluster over a new connection, and returns an
+// unavailable error if a delivery could not be made. If brokers create requested topics, this
+// creates the topic, as the first delivery would. If the topic comes from data, CheckHealth
+// only checks that the cluster answers. With exactly_once it also checks the cluster's
+// transactions and the positions topic, which may be missing.
 func (s *Sink) CheckHealth(ctx context.Context) error {
 	s.mu.Lock()
 	if s.closed {
@@ -189,7 +190,7 @@ func (s *Sink) CheckHealth(ctx context.Context) error {
 	s.running.Add(1)
 	s.mu.Unlock()
 	defer s.running.Done()
-	if err := s.franz.askOnce(ctx, s.configuredTopic()); err != nil {
+	if err := s.franz.checkTopicOnce(ctx, s.configuredTopic()); err != nil {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
@@ -228,8 +229,7 @@ func (s *Sink) Close(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// session returns the client that there is, or opens one, and counts a delivery as
-// running.
+// session returns the current session, or opens one, and counts a call as running.
 func (s *Sink) session(ctx context.Context) (*session, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -257,19 +257,19 @@ func (s *Sink) replace(w *session, why error) {
 		s.current = nil
 	}
 	if s.closed {
-		go w.stop(why) // Close waits for what is in flight, or stops it as well
+		go w.stop(why) // Close waits for the calls in flight, and stops the session, too
 		return
 	}
 	s.running.Go(func() { w.stop(why) })
 }
 
-// stop ends the client; the first reason counts.
+// stop closes the client. The first reason counts.
 func (w *session) stop(why error) {
 	w.end(why)
 	w.close()
 }
 
-// configuredTopic is "" if each notification names its own.
+// configuredTopic returns the topic, or "" if it comes from data.
 func (s *Sink) configuredTopic() string {
 	if isTemplate(s.config.Topic) {
 		return ""
@@ -292,36 +292,35 @@ func (s *Sink) prepare(p *publication) error {
 	return nil
 }
 
-// limit bounds what the client may take: the configured timeout, and a moment more than
-// ctx. If it is not back a moment after that, the client is replaced. The caller calls
-// back when it is.
+// limit returns a context for a call of the client, which ends after the configured timeout or
+// grace after ctx. Call done when the client has returned. If it has not returned within
+// another grace, the session is replaced.
 //
-// The client cannot give up single records whose fate is unknown, and would send them
-// again when the engine has tried the delivery again, and gone on to later ones of its
-// key.
-func (s *Sink) limit(ctx context.Context, w *session) (sending context.Context, back func()) {
+// The client cannot always give up a single record that may have been written. It would send
+// the record again after the engine has retried the delivery and made later ones of its key.
+func (s *Sink) limit(ctx context.Context, w *session) (sending context.Context, done func()) {
 	sending, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.config.Timeout)
-	noGrace := context.AfterFunc(ctx, func() { time.AfterFunc(grace, cancel) })
-	isBack := make(chan struct{})
-	inTime := context.AfterFunc(sending, func() {
+	stopGrace := context.AfterFunc(ctx, func() { time.AfterFunc(grace, cancel) })
+	returned := make(chan struct{})
+	stopWatch := context.AfterFunc(sending, func() {
 		late := time.NewTimer(grace)
 		defer late.Stop()
 		select {
-		case <-isBack:
+		case <-returned:
 		case <-late.C:
 			s.replace(w, ErrOverdue)
 		}
 	})
 	return sending, func() {
-		noGrace()
-		if !inTime() {
-			close(isBack)
+		stopGrace()
+		if !stopWatch() {
+			close(returned)
 		}
 		cancel()
 	}
 }
 
-// outcome is what came of a publication.
+// outcome returns the receipt or the classified error of a publication.
 func (s *Sink) outcome(ctx context.Context, w *session, p *publication) (notification.Receipt, error) {
 	err := p.err
 	var (
@@ -331,23 +330,23 @@ func (s *Sink) outcome(ctx context.Context, w *session, p *publication) (notific
 	switch {
 	case err == nil:
 		return p.receipt(), nil
-	case errors.Is(err, errBehind), errors.As(err, &classed):
+	case errors.Is(err, errPreviousFailed), errors.As(err, &classed):
 		return "", err
 	case errors.As(err, &connecting) && isProtocol(err), errors.Is(err, kerr.ClusterAuthorizationFailed):
-		s.replace(w, err) // the client remembers that it was refused a producer id
+		s.replace(w, err) // the client would remember that it was refused a producer id
 	}
 	if ended := context.Cause(w.life); errors.Is(ended, ErrOverdue) || errors.Is(ended, ErrClosed) {
 		if !isProtocol(err) {
 			err = fmt.Errorf("%w: %w", ended, err)
 		}
 	} else if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
-		err = ErrOverdue // of this delivery, or of another one that it was given up with
+		err = ErrOverdue // this delivery is late, or another one that was given up with it
 	}
 	if ctx.Err() != nil {
-		if f, _ := faultOf(err); f != ofCluster || !errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		if f, _ := faultOf(err); f != clusterFault || !errors.Is(ctx.Err(), context.DeadlineExceeded) {
 			return "", ctx.Err()
 		}
-		err = fmt.Errorf("%w: %w", ctx.Err(), err) // it took so long because of the cluster
+		err = fmt.Errorf("%w: %w", ctx.Err(), err) // the cluster took the time
 	}
 	if connecting != nil {
 		return "", notConnected(p.topic, s.explain(err))
@@ -355,11 +354,11 @@ func (s *Sink) outcome(ctx context.Context, w *session, p *publication) (notific
 	return "", classify(s.origin(), p.topic, s.explain(err))
 }
 
-// explain says more of a broker that would not talk to us, and repeats neither the password nor
-// the token: brokers choose the words of a refusal.
+// explain adds hints to the error of a broker that closes connections. It also removes the
+// password and the token from err, because a broker may repeat them in its refusal.
 //
-// Brokers close the connection if they expect another protocol, without a word or, where they want
-// TLS, with a few bytes of it; old ones also if they refuse the credentials.
+// Brokers close a connection if they expect another protocol: silently, or with a few bytes of
+// TLS. Old brokers also do if they refuse the credentials.
 func (s *Sink) explain(err error) error {
 	secrets := []string{s.config.SASL.Password}
 	if s.token != nil {

@@ -8,8 +8,8 @@ import (
 	"github.com/waybill-go/waybill/sinks/internal/certificates"
 )
 
-// TLS is how connections are encrypted, and the brokers verified. The files are read
-// again in each handshake: renewed ones count from then on.
+// TLS has the settings of TLS to the brokers. The files are read again for each handshake, so
+// that renewed certificates are used without a restart.
 type TLS struct {
 	Enabled    bool   `yaml:"enabled" doc:"Encrypt connections and verify the brokers. The other keys of tls need it"`
 	CAFile     string `yaml:"ca_file" doc:"PEM file of the certificate authorities to trust, instead of the system's"`
@@ -19,17 +19,17 @@ type TLS struct {
 	Insecure   bool   `yaml:"insecure" doc:"Do not verify the brokers' certificates. Anyone on the network path can then read and change everything, including passwords. For experiments only"`
 }
 
-// encryption returns what makes the configuration of a handshake with a host; nil without
-// TLS. given is the program's own configuration, nil for none. The error joins all
+// encryption returns a function that makes the configuration of a handshake with a host; nil
+// without TLS. given is the program's configuration, which may be nil. The error joins all
 // mistakes.
 func (t TLS) encryption(given *tls.Config, logger *slog.Logger) (func(host string) *tls.Config, error) {
 	switch {
 	case given != nil && t != (TLS{Enabled: t.Enabled}):
-		return nil, errors.New("tls: the program gives a TLSConfig, which says all; leave the keys of tls out")
+		return nil, errors.New("tls: the program has a TLSConfig, which replaces the keys of tls; leave them out")
 	case given != nil:
 		given = given.Clone()
 	case !t.Enabled && t != (TLS{}):
-		return nil, errors.New("tls.enabled: is not set, and other keys of tls are; set tls.enabled: true")
+		return nil, errors.New("tls.enabled: is not set, but other keys of tls are; set tls.enabled: true")
 	case !t.Enabled:
 		return nil, nil
 	default:
@@ -37,7 +37,7 @@ func (t TLS) encryption(given *tls.Config, logger *slog.Logger) (func(host strin
 	}
 	var contradiction error
 	if t.Insecure && (t.CAFile != "" || t.ServerName != "") {
-		contradiction = errors.New("tls.insecure: verifies nothing, but tls.ca_file or tls.server_name says what to verify; keep one")
+		contradiction = errors.New("tls.insecure: turns verification off, but tls.ca_file and tls.server_name are for verification; leave one out")
 	}
 	files, err := certificates.New(certificates.Files{CA: t.CAFile, Cert: t.CertFile, Key: t.KeyFile}, logger)
 	if err := errors.Join(contradiction, err); err != nil {

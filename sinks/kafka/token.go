@@ -8,19 +8,21 @@ import (
 	"sync/atomic"
 )
 
-// Token is what OAUTHBEARER lets a client in with.
+// Token is a token for OAUTHBEARER.
 type Token struct {
-	Text       string
-	Extensions map[string]string // what some brokers want beside it, such as Confluent Cloud
+	Text string
+	// Extensions are further values that some brokers require, such as Confluent Cloud.
+	Extensions map[string]string
 }
 
-// TokenProvider gives the token for each connection, and for each time that a broker asks
-// again. It is called in parallel, and should return within a tenth of the timeout.
+// TokenProvider provides tokens. Token is called for each connection, and each time that a
+// broker asks for reauthentication. It must be safe for concurrent use, and should return
+// within a tenth of the sink's timeout.
 type TokenProvider interface {
 	Token(ctx context.Context) (Token, error)
 }
 
-// fileToken is the path of a file that another program keeps current.
+// fileToken is the path of a file with a token, which another program keeps up to date.
 type fileToken string
 
 // Token reads the file.
@@ -34,31 +36,31 @@ func (path fileToken) Token(context.Context) (Token, error) {
 	case token == "":
 		return Token{}, fmt.Errorf("sasl.token_file: %s is empty", string(path))
 	case strings.ContainsFunc(token, notInToken):
-		return Token{}, fmt.Errorf("sasl.token_file: %s holds something else than one token", string(path))
+		return Token{}, fmt.Errorf("sasl.token_file: %s does not contain exactly one token", string(path))
 	}
 	return Token{Text: token}, nil
 }
 
-// notInToken follows RFC 6750, section 2.1, for what would end a token, or begin
-// something else (RFC 7628, section 3.1).
+// notInToken reports whether a token cannot contain r: RFC 6750, section 2.1. Such a character
+// would end the token or begin another field (RFC 7628, section 3.1).
 func notInToken(r rune) bool { return r <= ' ' || r > '~' }
 
-// rememberedToken knows what was given last, so that no error repeats it.
-type rememberedToken struct {
-	given TokenProvider
-	last  atomic.Value // string
+// tokenSource remembers the last token of a provider, so that errors can be redacted.
+type tokenSource struct {
+	provider TokenProvider
+	last     atomic.Value // string
 }
 
-func (t *rememberedToken) get(ctx context.Context) (Token, error) {
-	token, err := t.given.Token(ctx)
+func (t *tokenSource) get(ctx context.Context) (Token, error) {
+	token, err := t.provider.Token(ctx)
 	if err == nil {
 		t.last.Store(token.Text)
 	}
 	return token, err
 }
 
-// secret is the last token, "" before the first.
-func (t *rememberedToken) secret() string {
+// secret returns the last token, or "" before the first one.
+func (t *tokenSource) secret() string {
 	text, _ := t.last.Load().(string)
 	return text
 }

@@ -11,19 +11,17 @@ import (
 	"github.com/waybill-go/waybill/framework/notification"
 )
 
-// maxTopicNameLength is Kafka's own, see org.apache.kafka.common.internals.Topic.
+// maxTopicNameLength is Kafka's limit; see org.apache.kafka.common.internals.Topic.
 const maxTopicNameLength = 249
 
-// topic names the topic of a notification. An error is about the notification,
-// and wraps ErrTopic.
+// topic returns the topic of a notification. Its error wraps ErrTopic.
 type topic func(e *notification.Envelope) (string, error)
 
-// isTemplate reports whether data has a say in the topic.
+// isTemplate reports whether the topic comes from data.
 func isTemplate(text string) bool { return strings.Contains(text, "{{") }
 
-// newTopic makes a topic of what the user typed. A template is tried once, on an
-// envelope without metadata, so that a wrong name is found here and not by every
-// delivery.
+// newTopic parses the topic of a configuration. It executes a template once, on an envelope
+// without metadata, so that a wrong field name is found here and not at every delivery.
 func newTopic(text string) (topic, error) {
 	if !isTemplate(text) {
 		if err := checkTopicName(text); err != nil {
@@ -57,11 +55,11 @@ var legalTopic = regexp.MustCompile(`^[a-zA-Z0-9._-]+$`)
 func checkTopicName(name string) error {
 	switch {
 	case name == "":
-		return errors.New("the name of a topic is needed")
+		return errors.New("the topic is empty")
 	case len(name) > maxTopicNameLength:
 		return fmt.Errorf("the name is %d bytes long, Kafka's limit is %d", len(name), maxTopicNameLength)
 	case name == "." || name == ".." || !legalTopic.MatchString(name):
-		return fmt.Errorf("%q is not a topic's name; use letters, digits, dots, dashes and underscores", name)
+		return fmt.Errorf("%q is not a legal topic; use letters, digits, dots, dashes and underscores", name)
 	}
 	return nil
 }

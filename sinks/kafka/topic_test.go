@@ -22,7 +22,7 @@ import (
 	"github.com/waybill-go/waybill/sinks/kafka/kafkatest"
 )
 
-func TestATopicIsMadeOfTheNotification(t *testing.T) {
+func TestTheTopicCanComeFromTheNotification(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
 		"shop.{{.Type}}":                           "shop.order.placed",
@@ -49,8 +49,8 @@ func TestANotificationWithoutALegalTopicIsPermanent(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ text, tenant, says string }{
 		{"{{.Metadata.missing}}", "", "missing"},
-		{`{{.Metadata.Get "missing"}}`, "", "the name of a topic is needed"},
-		{"{{.Metadata.tenant}}", "a b", `"a b" is not a topic's name`},
+		{`{{.Metadata.Get "missing"}}`, "", "the topic is empty"},
+		{"{{.Metadata.tenant}}", "a b", `"a b" is not a legal topic`},
 		{"{{.Metadata.tenant}}", "acme/../other", `"acme/../other" is not`},
 		{"{{.Metadata.tenant}}", "orders\n", `"orders\n" is not`},
 		{"{{.Metadata.tenant}}.", ".", `".." is not`},
@@ -68,16 +68,16 @@ func TestANotificationWithoutALegalTopicIsPermanent(t *testing.T) {
 	}
 }
 
-func TestAnUnknownTopicFromDataIsTransientAndOthersGoOn(t *testing.T) {
+func TestAnUnknownTopicFromDataIsTransient(t *testing.T) {
 	t.Parallel()
-	testAnUnknownTopicFromDataIsTransientAndOthersGoOn(t, kafkatest.Fake(t))
+	testAnUnknownTopicFromDataIsTransient(t, kafkatest.Fake(t))
 }
 
-func testAnUnknownTopicFromDataIsTransientAndOthersGoOn(t *testing.T, cluster *kafkatest.Cluster) {
+func testAnUnknownTopicFromDataIsTransient(t *testing.T, cluster *kafkatest.Cluster) {
 	known := cluster.CreateTopic(t, 1, nil)
 	sink := newSink(t, cluster, "{{.Key}}")
 	var workers sync.WaitGroup
-	for range 16 { // sarama's breaker would open at the third
+	for range 16 { // sarama's breaker would open at the third record
 		workers.Go(func() {
 			_, err := sink.Deliver(t.Context(), delivery("nobody-made-this"))
 			assertClass(t, sinks.ClassTransient, err)
@@ -92,7 +92,7 @@ func testAnUnknownTopicFromDataIsTransientAndOthersGoOn(t *testing.T, cluster *k
 	workers.Wait()
 }
 
-func TestATopicFromDataIsFoundOnceItIsCreatedAndMissedOnceItIsGone(t *testing.T) {
+func TestATopicFromDataCanBeCreatedAndDeleted(t *testing.T) {
 	t.Parallel()
 	eachClient(t, func(t *testing.T, client func(*kafka.Config)) {
 		cluster := kafkatest.Fake(t)
@@ -136,7 +136,7 @@ func TestATopicFromDataIsUnavailableWithoutABroker(t *testing.T) {
 	})
 }
 
-// The client that looks for topics gets over the end of its connections.
+// The client that requests topics connects again after its connections have ended.
 func TestANewTopicIsFoundAfterABrokersRestart(t *testing.T) {
 	t.Parallel()
 	testANewTopicIsFoundAfterABrokersRestart(t, kafkatest.Fake(t))
@@ -154,7 +154,7 @@ func testANewTopicIsFoundAfterABrokersRestart(t *testing.T, cluster *kafkatest.C
 	deliverAtLast(t, sink, delivery(after), func(err error) { assertClass(t, sinks.ClassUnavailable, err) })
 }
 
-func TestAClosedSinkLooksForNoTopic(t *testing.T) {
+func TestAClosedSinkRequestsNoTopic(t *testing.T) {
 	t.Parallel()
 	cluster := kafkatest.Fake(t, kfake.SeedTopics(1, "orders"))
 	sink := newSink(t, cluster, "{{.Key}}")
@@ -166,7 +166,7 @@ func TestAClosedSinkLooksForNoTopic(t *testing.T) {
 	assertClass(t, sinks.ClassUnavailable, err)
 }
 
-func TestAllTopicsAreLookedForOverTheSameConnections(t *testing.T) {
+func TestAllTopicsAreRequestedOverTheSameConnections(t *testing.T) {
 	t.Parallel()
 	const count = 302
 	batch := batchOf(count)

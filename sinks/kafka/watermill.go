@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sync/singleflight"
 )
 
-// watermill makes clients of Watermill's publisher, which stands on sarama.
+// watermill makes clients of Watermill's publisher, which uses sarama.
 type watermill struct {
 	config  Config
 	sarama  *sarama.Config
@@ -24,35 +24,35 @@ type watermill struct {
 	franz   franz
 }
 
-func newWatermill(c Config, r reached, f franz) (watermill, error) {
+func newWatermill(c Config, r access, f franz) (watermill, error) {
 	w := watermill{config: c, network: r.network, franz: f, sarama: c.saramaConfig(r.sasl, r.token)}
 	return w, w.sarama.Validate()
 }
 
-// saramaConfig is the configuration of sarama. It has no limit for a delivery as a whole.
-// Where a broker takes connections and never answers, a request ends after five steps:
-// its own answer, three on a new connection, and one at another broker.
-func (c *Config) saramaConfig(sasl SASL, token *rememberedToken) *sarama.Config {
+// saramaConfig returns the configuration of sarama, which has no limit for a delivery as a
+// whole. If a broker accepts connections but never answers, a request ends after five steps:
+// one for its answer, three on a new connection, and one at another broker.
+func (c *Config) saramaConfig(sasl SASL, token *tokenSource) *sarama.Config {
 	conf := sarama.NewConfig()
 	conf.ClientID = c.ClientID
 	step := c.step()
 	conf.Net.DialTimeout, conf.Net.ReadTimeout, conf.Net.WriteTimeout = step, step, step
 	conf.Metadata.Timeout = step
-	conf.Metadata.Full = false // only our topics': a large cluster's is megabytes with each refresh
+	conf.Metadata.Full = false // only the topics in use: all topics of a large cluster are megabytes
 	conf.Producer.Timeout = step * 4 / 5
 	conf.Producer.Retry.Max = retries
-	conf.Producer.Transaction.Retry.Max = 3 // of getting a producer id; 50 would take 5 seconds
+	conf.Producer.Transaction.Retry.Max = 3 // for a producer id; the default of 50 would take 5 seconds
 	conf.Producer.Return.Successes = true
 	conf.Producer.Partitioner = sarama.NewMurmur2Partitioner
 	conf.Producer.Compression = codecs[c.Compression].sarama
-	conf.Producer.MaxMessageBytes = max(c.MaxMessageBytes, leastBatchBytes)
+	conf.Producer.MaxMessageBytes = max(c.MaxMessageBytes, minBatchBytes)
 	conf.Producer.RequiredAcks = sarama.WaitForAll
 	if c.Acks == AcksLeader {
 		conf.Producer.RequiredAcks = sarama.WaitForLocal
 	}
 	if *c.Idempotent {
 		conf.Producer.Idempotent = true
-		conf.Net.MaxOpenRequests = 1 // sarama insists
+		conf.Net.MaxOpenRequests = 1 // sarama requires it
 	}
 	if sasl == (SASL{}) {
 		return conf
@@ -68,17 +68,17 @@ func (c *Config) saramaConfig(sasl SASL, token *rememberedToken) *sarama.Config 
 	return conf
 }
 
-// saramaToken gives tokens to sarama.
+// saramaToken is a tokenSource for sarama.
 type saramaToken struct {
-	*rememberedToken
+	*tokenSource
 	timeout time.Duration
 }
 
 func (t saramaToken) Token() (*sarama.AccessToken, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), t.timeout)
 	defer cancel()
-	given, err := t.get(ctx)
-	return &sarama.AccessToken{Token: given.Text, Extensions: given.Extensions}, err
+	token, err := t.get(ctx)
+	return &sarama.AccessToken{Token: token.Text, Extensions: token.Extensions}, err
 }
 
 // open returns a client whose connections end with life.
@@ -92,7 +92,7 @@ func (w watermill) open(life context.Context) client {
 		return backoff(try)
 	}
 	conf.Producer.Retry.BackoffFunc, conf.Metadata.Retry.BackoffFunc = pause, pause
-	return &watermillClient{watermill: w, sarama: &conf, asking: w.franz.client()}
+	return &watermillClient{watermill: w, sarama: &conf, prober: w.franz.client()}
 }
 
 // watermillClient writes with Watermill's publisher.
@@ -100,33 +100,33 @@ type watermillClient struct {
 	watermill
 	sarama *sarama.Config
 
-	// asking finds out whether there is what the publisher needs, before it is used: sarama
-	// would report little of a cluster that does not let it in, and its breaker would make
-	// of the third record to a topic that is not there a reason for all others to wait.
-	asking *kgo.Client
-	asked  singleflight.Group
-	found  sync.Map // topics, by name
+	// prober checks access and topics before the publisher is used. sarama reports little
+	// about a cluster that denies access. And after three records for a missing topic,
+	// sarama's breaker would delay the records of all other topics.
+	prober *kgo.Client
+	probes singleflight.Group
+	found  sync.Map // existing topics, by name
 
-	using     sync.RWMutex // held for writing by what changes the publisher
+	using     sync.RWMutex // held for writing to change the fields below
 	publisher message.Publisher
 	closed    bool
 }
 
 func (c *watermillClient) produce(ctx context.Context, list []*publication) {
 	for _, p := range list {
-		if p.err = c.await(ctx, p.topic); p.err == nil && p.goes() {
+		if p.err = c.probe(ctx, p.topic); p.err == nil && p.canGo() {
 			p.err = c.publish(p)
 		}
 	}
 }
 
-// await returns when there is a publisher, and the topic.
-func (c *watermillClient) await(ctx context.Context, topic string) error {
+// probe checks that the topic exists, and makes the publisher if there is none.
+func (c *watermillClient) probe(ctx context.Context, topic string) error {
 	if _, ok := c.found.Load(topic); ok {
 		return nil
 	}
-	answer := c.asked.DoChan(topic, func() (any, error) {
-		err := c.franz.ask(ctx, c.asking, topic)
+	answer := c.probes.DoChan(topic, func() (any, error) {
+		err := c.franz.checkTopic(ctx, c.prober, topic)
 		if err != nil && !isProtocol(err) {
 			err = &connectError{err}
 		}
@@ -146,7 +146,7 @@ func (c *watermillClient) await(ctx context.Context, topic string) error {
 	}
 }
 
-// connect makes the publisher.
+// connect makes the publisher, unless there is one or the client is closed.
 func (c *watermillClient) connect(ctx context.Context) error {
 	c.using.Lock()
 	defer c.using.Unlock()
@@ -154,7 +154,7 @@ func (c *watermillClient) connect(ctx context.Context) error {
 		return nil
 	}
 	if *c.config.Idempotent {
-		if _, _, err := c.asking.ProducerID(ctx); err != nil {
+		if _, _, err := c.prober.ProducerID(ctx); err != nil {
 			return &connectError{err}
 		}
 	}
@@ -168,7 +168,7 @@ func (c *watermillClient) connect(ctx context.Context) error {
 		}
 	}
 	if err != nil {
-		return &connectError{inKafkasWords(err)}
+		return &connectError{kafkaError(err)}
 	}
 	c.publisher = publisher
 	return nil
@@ -180,8 +180,8 @@ func (c *watermillClient) publish(p *publication) error {
 	if c.closed {
 		return ErrClosed
 	}
-	if err := inKafkasWords(c.publisher.Publish(p.topic, p.message())); err != nil {
-		c.found.Delete(p.topic) // it may have gone, which sarama's breaker hides
+	if err := kafkaError(c.publisher.Publish(p.topic, p.message())); err != nil {
+		c.found.Delete(p.topic) // it may be gone, which sarama's breaker hides
 		return err
 	}
 	if p.sent != nil {
@@ -190,9 +190,9 @@ func (c *watermillClient) publish(p *publication) error {
 	return nil
 }
 
-// close ends it. The connections are cut already.
+// close closes the publisher. Its connections have ended with the life of the client.
 func (c *watermillClient) close() {
-	c.asking.Close()
+	c.prober.Close()
 	c.using.Lock()
 	defer c.using.Unlock()
 	if c.publisher != nil && !c.closed {
@@ -201,24 +201,24 @@ func (c *watermillClient) close() {
 	c.closed = true
 }
 
-// inKafkasWords is an error of sarama as franz-go says it.
-func inKafkasWords(err error) error {
+// kafkaError wraps an error of sarama together with the same error of franz-go.
+func kafkaError(err error) error {
 	var (
-		said     sarama.KError
+		protocol sarama.KError
 		refusal  sarama.ConfigurationError
 		encoding sarama.PacketEncodingError
 	)
 	switch {
 	case errors.As(err, &refusal), errors.As(err, &encoding):
 		return fmt.Errorf("%w: %w", ErrTooLarge, err) // the configuration itself was accepted
-	case errors.As(err, &said):
-		return fmt.Errorf("%w: %w", kerr.ErrorForCode(int16(said)), err)
+	case errors.As(err, &protocol):
+		return fmt.Errorf("%w: %w", kerr.ErrorForCode(int16(protocol)), err)
 	}
 	return err
 }
 
-// dialer reaches the brokers in the form that sarama wants, which has no context: all of its
-// connections end with life, and none is made after that.
+// dialer makes the connections of sarama, whose interface has no context. All connections end
+// with life, and none is made after that.
 type dialer struct {
 	life    context.Context
 	network network
@@ -235,7 +235,7 @@ func (d dialer) Dial(protocol, address string) (net.Conn, error) {
 	return &connection{Conn: conn, forget: context.AfterFunc(d.life, func() { _ = conn.Close() })}, nil
 }
 
-// connection is one that its dialer forgets when it is closed.
+// connection is a connection whose Close also removes it from the life of its client.
 type connection struct {
 	net.Conn
 	forget func() bool
@@ -248,7 +248,7 @@ func (c *connection) Close() error {
 
 type publicationKey struct{}
 
-// message is the publication for Watermill: the record's headers are the metadata.
+// message makes the Watermill message of a publication. The record's headers are its metadata.
 func (p *publication) message() *message.Message {
 	m := message.NewMessage(p.envelope.ID, p.record.Value)
 	for _, h := range p.record.Headers {
@@ -260,9 +260,10 @@ func (p *publication) message() *message.Message {
 	return m
 }
 
-// marshaler makes records, and looks where they were stored.
+// marshaler makes the records of messages. It keeps each record, because sarama stores the
+// partition and the offset there.
 type marshaler struct {
-	given wmkafka.Marshaler // nil for our own form
+	custom wmkafka.Marshaler // nil: the same record as with franz-go
 }
 
 func (f marshaler) Marshal(topic string, m *message.Message) (*sarama.ProducerMessage, error) {
@@ -270,8 +271,8 @@ func (f marshaler) Marshal(topic string, m *message.Message) (*sarama.ProducerMe
 	if !ok {
 		return nil, errors.New("the message was not made by this sink")
 	}
-	if f.given != nil {
-		r, err := f.given.Marshal(topic, m)
+	if f.custom != nil {
+		r, err := f.custom.Marshal(topic, m)
 		p.sent = r
 		return r, err
 	}

@@ -14,42 +14,40 @@ import (
 	"github.com/waybill-go/waybill/sinks"
 )
 
-// lingerTime is how long two things that belong together may lie apart: the end
-// of a process, and that of its pipes, which a process that left its group may
-// hold open.
-const lingerTime = time.Second
+// drainTime is the longest time between the end of a process and the end of its pipes. A
+// process that left the group may hold the pipes open for longer.
+const drainTime = time.Second
 
-// child is one process of the program, from its start to its end. Four
-// goroutines serve it: run, and those of stdin, stdout and stderr.
+// child is one process of the program, from its start to its end. Four goroutines serve it:
+// run, and one each for stdin, stdout and stderr.
 //
-// A delivery is pending from its registration until it is taken out by its
-// answer, the end of the child, or its own context. What takes it out settles it,
-// so it is settled once.
+// A delivery is in pending from register until its answer, the end of the child or its own
+// context removes it. What removes it also determines its result, so there is exactly one.
 type child struct {
 	sink   *Sink
 	cmd    *exec.Cmd
 	logger *slog.Logger
 
-	stdin, stdout, stderr *os.File // our ends
+	stdin, stdout, stderr *os.File // this process's ends
 
-	exited   chan struct{} // closed when the process is reaped
-	ready    chan struct{} // closed at its hello
-	refused  chan struct{} // closed once cause is set
-	mute     chan struct{} // closed when nothing is written any more
-	trouble  chan error    // the first reason to end it
-	outgoing chan *pending // to stdin
-	wake     chan struct{} // there are cancellations
+	exited    chan struct{} // closed when the process is reaped
+	ready     chan struct{} // closed when the program has said hello
+	rejecting chan struct{} // closed when cause is set
+	stopWrite chan struct{} // closed to stop the goroutine that writes stdin
+	fault     chan error    // the first reason to stop the program
+	outgoing  chan *pending // to stdin
+	wake      chan struct{} // signals that cancelled is not empty
 
-	exitStatus error // once exited is closed
+	exitStatus error // set before exited is closed
 
-	mu        sync.Mutex
-	cause     error // why nothing is taken any more
-	last      int64 // number of the youngest delivery
-	pending   map[int64]*pending
-	cancelled []int64   // of which the program has yet to be told
-	moved     time.Time // when it last said hello, read or answered something
-	useful    bool      // it has answered something
-	lastWords string    // the last line of stderr
+	mu         sync.Mutex
+	cause      error // why the child accepts no more deliveries
+	last       int64 // the highest number of a delivery
+	pending    map[int64]*pending
+	cancelled  []int64   // deliveries whose cancel lines are still to be written
+	lastActive time.Time // when the program last said hello, read or answered something
+	answered   bool      // the program has answered at least one delivery
+	lastStderr string    // the last line of stderr
 }
 
 // pending is a delivery in flight.
@@ -57,16 +55,16 @@ type pending struct {
 	number  int64
 	id      string
 	line    []byte
-	written bool            // guarded by child.mu
-	settled chan settlement // takes one without waiting
+	written bool        // guarded by child.mu
+	result  chan result // has room for the one result
 }
 
-type settlement struct {
+type result struct {
 	receipt notification.Receipt
 	err     error
 }
 
-// deliver hands a delivery over and waits for what becomes of it.
+// deliver passes a delivery to the program and waits for its result, until ctx ends.
 func (c *child) deliver(ctx context.Context, d *notification.Delivery) (notification.Receipt, error) {
 	began := time.Now()
 	if err := c.awaitHello(ctx); err != nil {
@@ -78,29 +76,30 @@ func (c *child) deliver(ctx context.Context, d *notification.Delivery) (notifica
 	}
 	select {
 	case c.outgoing <- p:
-	case s := <-p.settled:
+	case s := <-p.result:
 		return s.receipt, s.err
 	case <-ctx.Done():
-		if !c.takeOut(p) {
-			s := <-p.settled
+		if !c.remove(p) {
+			s := <-p.result
 			return s.receipt, s.err
 		}
-		return "", c.gaveUp(ctx, p, began)
+		return "", c.contextError(ctx, p, began)
 	}
 	select {
-	case s := <-p.settled:
+	case s := <-p.result:
 		return s.receipt, s.err
 	case <-ctx.Done():
-		if !c.takeOut(p) {
-			s := <-p.settled // at the same moment
+		if !c.remove(p) {
+			s := <-p.result // it came at the same moment
 			return s.receipt, s.err
 		}
 		c.cancel(p)
-		return "", c.gaveUp(ctx, p, began)
+		return "", c.contextError(ctx, p, began)
 	}
 }
 
-// awaitHello returns once the program has said hello.
+// awaitHello waits until the program has said hello. If it does not in time, the error is
+// unavailable.
 func (c *child) awaitHello(ctx context.Context) error {
 	select {
 	case <-c.ready:
@@ -110,8 +109,8 @@ func (c *child) awaitHello(ctx context.Context) error {
 	select {
 	case <-c.ready:
 		return nil
-	case <-c.refused:
-		return c.refusal()
+	case <-c.rejecting:
+		return c.rejection()
 	case <-ctx.Done():
 		if errors.Is(ctx.Err(), context.Canceled) {
 			return ctx.Err()
@@ -120,8 +119,8 @@ func (c *child) awaitHello(ctx context.Context) error {
 	}
 }
 
-// refusal is why no delivery is taken any more; nil while they are.
-func (c *child) refusal() error {
+// rejection returns why the child accepts no more deliveries; nil while it does.
+func (c *child) rejection() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.cause == nil {
@@ -130,7 +129,7 @@ func (c *child) refusal() error {
 	return sinks.Unavailable(c.cause)
 }
 
-// register gives a delivery its number and its line.
+// register numbers and encodes a delivery, and adds it to pending.
 func (c *child) register(d *notification.Delivery) (*pending, error) {
 	c.mu.Lock()
 	c.last++
@@ -143,7 +142,7 @@ func (c *child) register(d *notification.Delivery) (*pending, error) {
 	if limit := c.sink.config.MaxLineBytes; len(line)-len("\n") > limit {
 		return nil, sinks.Permanent(fmt.Errorf("%w: its line has %d bytes, max_line_bytes is %d", ErrTooLong, len(line)-len("\n"), limit))
 	}
-	p := &pending{number: number, id: d.ID, line: line, settled: make(chan settlement, 1)}
+	p := &pending{number: number, id: d.ID, line: line, result: make(chan result, 1)}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.cause != nil {
@@ -153,8 +152,9 @@ func (c *child) register(d *notification.Delivery) (*pending, error) {
 	return p, nil
 }
 
-// takeOut ends the wait for a delivery; false if it is settled elsewhere.
-func (c *child) takeOut(p *pending) bool {
+// remove removes a delivery from pending, and reports whether it was there. If not, its result
+// has been sent.
+func (c *child) remove(p *pending) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	_, in := c.pending[p.number]
@@ -162,27 +162,28 @@ func (c *child) takeOut(p *pending) bool {
 	return in
 }
 
-// cancel informs the program that the sink no longer waits for a delivery.
+// cancel makes the writer of stdin inform the program that the sink no longer waits for a
+// delivery.
 func (c *child) cancel(p *pending) {
 	c.mu.Lock()
 	c.cancelled = append(c.cancelled, p.number)
 	c.mu.Unlock()
 	select {
 	case c.wake <- struct{}{}:
-	default: // it is awake
+	default: // the signal is already there
 	}
 }
 
-// gaveUp is the error of a delivery whose context ended. One that the program
-// never read costs no attempt; and if the program did nothing else either since
-// the delivery began, it is stuck.
-func (c *child) gaveUp(ctx context.Context, p *pending, began time.Time) error {
+// contextError returns the error of a delivery whose context has ended. If the program has not
+// read the delivery, the error is unavailable and uses up no attempt. If the program has done
+// nothing at all since the delivery began, it has stalled and is restarted.
+func (c *child) contextError(ctx context.Context, p *pending, began time.Time) error {
 	err := ctx.Err()
 	if errors.Is(err, context.Canceled) {
 		return err
 	}
 	c.mu.Lock()
-	written, stuck := p.written, c.moved.Before(began)
+	written, stuck := p.written, c.lastActive.Before(began)
 	c.mu.Unlock()
 	if written {
 		return sinks.Transient(fmt.Errorf("the program did not answer in time: %w", err))
@@ -193,15 +194,15 @@ func (c *child) gaveUp(ctx context.Context, p *pending, began time.Time) error {
 	return sinks.Unavailable(fmt.Errorf("the program did not read the delivery in time: %w", err))
 }
 
-// answer settles the delivery that an answer is about. An answer to a
-// delivery that is no longer pending is ignored.
+// answer sends the result of the delivery that r answers. It ignores an answer to a delivery
+// that is no longer pending.
 func (c *child) answer(r *reply) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if *r.Delivery < 1 || *r.Delivery > c.last {
-		return fmt.Errorf("%w: it answers delivery %d, which it was never given", ErrProtocol, *r.Delivery)
+		return fmt.Errorf("%w: it answers delivery %d, which it never received", ErrProtocol, *r.Delivery)
 	}
-	c.moved, c.useful = time.Now(), true
+	c.lastActive, c.answered = time.Now(), true
 	p, in := c.pending[*r.Delivery]
 	if !in {
 		c.logger.Debug("a late answer of the program is ignored", "delivery", *r.Delivery)
@@ -209,54 +210,54 @@ func (c *child) answer(r *reply) error {
 	}
 	delete(c.pending, p.number)
 	receipt, err := r.result(time.Now())
-	p.settled <- settlement{receipt, err}
+	p.result <- result{receipt, err}
 	return nil
 }
 
-// report notes a reason to end the program. The first one counts.
+// report reports a fault of the program, so that it is stopped. Only the first one counts.
 func (c *child) report(err error) {
 	select {
-	case c.trouble <- err:
+	case c.fault <- err:
 	default:
 	}
 }
 
-// refuse has no further deliveries taken.
-func (c *child) refuse(cause error) {
+// reject makes the child refuse further deliveries with cause. The first cause counts.
+func (c *child) reject(cause error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.cause == nil {
 		c.cause = cause
-		close(c.refused)
+		close(c.rejecting)
 	}
 }
 
-// fail settles all that is in flight: unavailable, except for a delivery that is
-// blamed for the end.
+// fail ends all pending deliveries with an unavailable error. If soleCrashes blames a delivery
+// for the end of the program, its error is transient.
 func (c *child) fail(cause error) {
-	c.refuse(cause)
+	c.reject(cause)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	alone := len(c.pending) == 1 && !errors.Is(cause, errClosed)
+	sole := len(c.pending) == 1 && !errors.Is(cause, errClosed)
 	for number, p := range c.pending {
 		delete(c.pending, number)
 		err := sinks.Unavailable(cause)
-		if alone && p.written && c.sink.suspects.blame(p.id) {
-			err = sinks.Transient(fmt.Errorf("%d times in a row with only this delivery in flight: %w", lonelyDeaths, cause))
+		if sole && p.written && c.sink.crashes.blame(p.id) {
+			err = sinks.Transient(fmt.Errorf("%d times in a row with only this delivery in flight: %w", crashesToBlame, cause))
 		}
-		p.settled <- settlement{err: err}
+		p.result <- result{err: err}
 	}
 }
 
-func (c *child) wasUseful() bool {
+func (c *child) hasAnswered() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.useful
+	return c.answered
 }
 
-// run is the life of the child, until nothing is left of it. It returns why it
-// ended.
-func (c *child) run(stopping, hurry <-chan struct{}) error {
+// run serves the child until its process group and its pipes are gone. It returns why the
+// child ended. stopping asks the program to stop, and killNow ends the time that it is given.
+func (c *child) run(stopping, killNow <-chan struct{}) error {
 	var pipes sync.WaitGroup
 	pipes.Go(c.readStdout)
 	pipes.Go(c.readStderr)
@@ -266,23 +267,24 @@ func (c *child) run(stopping, hurry <-chan struct{}) error {
 		close(c.exited)
 	}()
 
-	cause := c.live(stopping)
+	cause := c.awaitEnd(stopping)
 	if cause != nil {
-		c.end(cause, hurry)
+		c.stop(cause, killNow)
 	}
-	// Without the group no process holds the pipes, and what is still in them is read
-	// before deliveries fail: the last answers, the last words.
+	// When the group is gone, no process holds the pipes. The last answers and the last line
+	// of stderr are read before the remaining deliveries fail.
 	killGroup(c.cmd.Process)
 	c.closePipes(&pipes)
 	if cause == nil {
-		cause = c.death()
+		cause = c.exitError()
 	}
 	c.fail(cause)
 	return cause
 }
 
-// live waits for a reason to end the process; nil where it has ended by itself.
-func (c *child) live(stopping <-chan struct{}) error {
+// awaitEnd waits for a reason to stop the process and returns it, or nil if the process has
+// ended by itself.
+func (c *child) awaitEnd(stopping <-chan struct{}) error {
 	late := time.NewTimer(c.sink.config.StartTimeout)
 	defer late.Stop()
 	ready := c.ready
@@ -292,38 +294,37 @@ func (c *child) live(stopping <-chan struct{}) error {
 			return nil
 		case <-stopping:
 			return errClosed
-		case err := <-c.trouble:
-			if errors.Is(err, errHungUp) && c.awaitExit(lingerTime, nil) {
+		case err := <-c.fault:
+			if errors.Is(err, errHungUp) && c.awaitExit(drainTime, nil) {
 				return nil
 			}
-			return fmt.Errorf("%w%s", err, c.quote())
+			return fmt.Errorf("%w%s", err, c.stderrSuffix())
 		case <-ready:
 			late.Stop()
 			ready = nil
 		case <-late.C:
-			return fmt.Errorf("%w: no hello within %s%s", ErrProtocol, c.sink.config.StartTimeout, c.quote())
+			return fmt.Errorf("%w: no hello within %s%s", ErrProtocol, c.sink.config.StartTimeout, c.stderrSuffix())
 		}
 	}
 }
 
-// end ends the process. A program that is only asked to stop may still answer
-// what is in flight; one that is in trouble has no deliveries any more, and they
-// do not wait for its end.
-func (c *child) end(cause error, hurry <-chan struct{}) {
+// stop ends the process. If the sink is closed, the program may still answer the deliveries
+// in flight. After a fault, the deliveries fail at once and do not wait for its end.
+func (c *child) stop(cause error, killNow <-chan struct{}) {
 	grace := c.sink.config.Grace
 	if errors.Is(cause, errClosed) {
-		c.refuse(cause)
+		c.reject(cause)
 		_ = c.stdin.Close()
-		if c.awaitExit(grace, hurry) {
+		if c.awaitExit(grace, killNow) {
 			return
 		}
 	} else {
-		c.logger.Warn("the program is ended", "error", cause)
+		c.logger.Warn("the program is stopped", "error", cause)
 		c.fail(cause)
 		_ = c.stdin.Close()
 	}
 	terminateGroup(c.cmd.Process)
-	if c.awaitExit(grace, hurry) {
+	if c.awaitExit(grace, killNow) {
 		return
 	}
 	c.logger.Warn("the program did not end and is killed", "grace", grace)
@@ -331,30 +332,31 @@ func (c *child) end(cause error, hurry <-chan struct{}) {
 	<-c.exited
 }
 
-// awaitExit says whether the process ended in time, and before hurry.
-func (c *child) awaitExit(within time.Duration, hurry <-chan struct{}) bool {
+// awaitExit waits for the end of the process, and reports whether it came in time and before
+// killNow.
+func (c *child) awaitExit(within time.Duration, killNow <-chan struct{}) bool {
 	timer := time.NewTimer(within)
 	defer timer.Stop()
 	select {
 	case <-c.exited:
 		return true
-	case <-hurry:
+	case <-killNow:
 	case <-timer.C:
 	}
 	return false
 }
 
-// closePipes waits for what is still to be read, as long as a dead group needs,
-// and closes our ends.
+// closePipes waits, for at most drainTime, until stdout and stderr are read to their ends, and
+// closes the pipes.
 func (c *child) closePipes(pipes *sync.WaitGroup) {
 	_ = c.stdin.Close()
-	close(c.mute)
+	close(c.stopWrite)
 	done := make(chan struct{})
 	go func() {
 		pipes.Wait()
 		close(done)
 	}()
-	timer := time.NewTimer(lingerTime)
+	timer := time.NewTimer(drainTime)
 	defer timer.Stop()
 	select {
 	case <-done:
@@ -366,8 +368,8 @@ func (c *child) closePipes(pipes *sync.WaitGroup) {
 	<-done
 }
 
-// death describes how the process ended.
-func (c *child) death() error {
+// exitError describes how the process ended.
+func (c *child) exitError() error {
 	status := "with exit status 0"
 	exit := new(exec.ExitError)
 	switch {
@@ -376,15 +378,16 @@ func (c *child) death() error {
 	case c.exitStatus != nil:
 		status = "(" + c.exitStatus.Error() + ")"
 	}
-	return fmt.Errorf("%w %s%s", ErrEnded, status, c.quote())
+	return fmt.Errorf("%w %s%s", ErrEnded, status, c.stderrSuffix())
 }
 
-// quote is the last line of stderr, for an error.
-func (c *child) quote() string {
+// stderrSuffix returns ": " and the last line of stderr, for the end of an error; "" if there
+// was none.
+func (c *child) stderrSuffix() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.lastWords == "" {
+	if c.lastStderr == "" {
 		return ""
 	}
-	return ": " + clean(c.lastWords, 256)
+	return ": " + clean(c.lastStderr, 256)
 }

@@ -21,7 +21,7 @@ import (
 	"github.com/waybill-go/waybill/sinks"
 )
 
-// The program of these tests is the test binary itself, started again.
+// The tests start their own binary as the program. These environment variables control it.
 const (
 	childVariable   = "WAYBILL_TEST_CHILD"
 	journalVariable = "WAYBILL_TEST_JOURNAL" // file that gets the lines that the child reads
@@ -37,20 +37,20 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// act is a payload that tells the child what to do with its delivery. Any other
-// payload is taken.
+// act is a payload that determines what the child does with its delivery. It answers ok to any
+// other payload.
 type act struct {
 	Answer json.RawMessage `json:"answer,omitempty"` // the fields of the answer
-	Print  string          `json:"print,omitempty"`  // a line for stdout as it is
-	Say    string          `json:"say,omitempty"`    // a line for stderr
-	Huge   int             `json:"huge,omitempty"`   // bytes of a line without an end
+	Print  string          `json:"print,omitempty"`  // print this line to stdout instead of an answer
+	Say    string          `json:"say,omitempty"`    // print this line to stderr and answer
+	Huge   int             `json:"huge,omitempty"`   // print that many bytes without a line end
 	Exit   int             `json:"exit,omitempty"`   // end with this status
-	Last   bool            `json:"last,omitempty"`   // answer, and end at once
-	Hold   int             `json:"hold,omitempty"`   // answer in reverse once so many are held, or stdin ends
-	Silent bool            `json:"silent,omitempty"`
+	Last   bool            `json:"last,omitempty"`   // answer and end at once
+	Hold   int             `json:"hold,omitempty"`   // when so many are held, answer them in reverse order; or when stdin ends
+	Silent bool            `json:"silent,omitempty"` // do not answer
 }
 
-// program is the child. Its traits say how it misbehaves from the start.
+// program is the child. Its traits are the ways in which it misbehaves from the start.
 type program struct {
 	traits []string
 	held   []int64
@@ -61,25 +61,25 @@ func (p *program) is(trait string) bool { return slices.Contains(p.traits, trait
 func (p *program) run() {
 	note(pidsVariable, fmt.Sprintln(os.Getpid()))
 	note(environVariable, strings.Join(os.Environ(), "\n")+"\n")
-	if p.is("stubborn") {
+	if p.is("ignores SIGTERM") {
 		signal.Ignore(syscall.SIGTERM)
 	}
 	terminated := make(chan os.Signal, 1)
-	if p.is("obeys") || p.is("lingers") {
+	if p.is("ends at SIGTERM") || p.is("survives SIGTERM") {
 		signal.Notify(terminated, syscall.SIGTERM)
 	}
-	if p.is("traps") {
+	if p.is("helper traps SIGTERM") {
 		trap := `trap 'echo "helper: SIGTERM" >>"$0"' TERM; echo "helper: ready" >>"$0"; while :; do sleep 0.01; done`
 		if err := exec.Command("sh", "-c", trap, os.Getenv(journalVariable)).Start(); err != nil {
 			panic(err)
 		}
 	}
-	if p.is("forks") || p.is("sheds") {
+	if p.is("forks") || p.is("forks outside the group") {
 		sleeper := exec.Command("sleep", "1000")
-		if p.is("sheds") {
+		if p.is("forks outside the group") {
 			leaveGroup(sleeper)
 		}
-		sleeper.Stdout, sleeper.Stderr = os.Stdout, os.Stderr // and so it holds our pipes
+		sleeper.Stdout, sleeper.Stderr = os.Stdout, os.Stderr // so it holds the pipes of the sink open
 		if err := sleeper.Start(); err != nil {
 			panic(err)
 		}
@@ -89,16 +89,16 @@ func (p *program) run() {
 	case p.is("broken"):
 		fmt.Fprintln(os.Stderr, "ImportError: no module named shop")
 		os.Exit(1)
-	case p.is("young"):
+	case p.is("version 2"):
 		fmt.Println(`{"line":"hello","version":2}`)
 	case p.is("refuses"):
 		fmt.Println(`{"line":"hello","error":"I want version 2"}`)
-	case p.is("chatty"):
+	case p.is("prints"):
 		fmt.Println("Listening ...")
-	case !p.is("shy"):
+	case !p.is("no hello"):
 		fmt.Println(`{"line":"hello","version":1}`)
 	}
-	if p.is("deaf") {
+	if p.is("never reads") {
 		time.Sleep(time.Hour)
 	}
 	in := bufio.NewReader(os.Stdin)
@@ -113,12 +113,12 @@ func (p *program) run() {
 	for _, number := range p.held {
 		ok(number, "at the end")
 	}
-	if p.is("obeys") || p.is("lingers") {
+	if p.is("ends at SIGTERM") || p.is("survives SIGTERM") {
 		note(journalVariable, "program: end of file\n")
 		<-terminated
 		note(journalVariable, "program: SIGTERM\n")
 	}
-	if p.is("stubborn") || p.is("lingers") {
+	if p.is("ignores SIGTERM") || p.is("survives SIGTERM") {
 		time.Sleep(time.Hour)
 	}
 }
@@ -194,7 +194,7 @@ func note(variable, text string) {
 	_ = f.Close()
 }
 
-// testConfig runs the child with these traits.
+// testConfig returns a configuration that runs the child with these traits.
 func testConfig(t *testing.T, traits ...string) Config {
 	t.Helper()
 	self, err := os.Executable()
@@ -206,14 +206,14 @@ func testConfig(t *testing.T, traits ...string) Config {
 			childVariable:   "child," + strings.Join(traits, ","),
 			journalVariable: folder + "/journal",
 			pidsVariable:    folder + "/pids",
-			"GORACE":        "atexit_sleep_ms=0", // under -race it would take a second to end
+			"GORACE":        "atexit_sleep_ms=0", // otherwise it takes a second to end with -race
 		},
 		Grace:           5 * time.Second,
 		MaxRestartPause: 50 * time.Millisecond,
 	}
 }
 
-// open makes a sink and opens it; it is closed when the test ends.
+// open makes and opens a sink, and closes it when the test ends.
 func open(t *testing.T, c Config, in ...sinks.Instance) *Sink {
 	t.Helper()
 	sink, err := New(append(in, sinks.Instance{Name: "shop"})[0], c)
@@ -230,11 +230,11 @@ func closeSink(t *testing.T, sink *Sink) {
 
 // noted returns the lines of a file that children wrote.
 func noted(c Config, variable string) []string {
-	text, _ := os.ReadFile(c.Env[variable]) // nothing yet
+	text, _ := os.ReadFile(c.Env[variable]) // the file may not exist yet
 	return strings.Split(strings.TrimSuffix(string(text), "\n"), "\n")
 }
 
-// lockedBuffer takes a log that many goroutines write and read.
+// lockedBuffer is a log for concurrent use.
 type lockedBuffer struct {
 	mu   sync.Mutex
 	text strings.Builder

@@ -120,9 +120,9 @@ func (c *Config) check() error {
 	return errors.Join(errs...)
 }
 
-// credentials are what the program may repeat and no one is to read: values of variables,
-// and of flags with long names. Other arguments are mostly files, which stand in every
-// stack trace.
+// credentials returns the texts that logs and errors must not repeat: the values of
+// environment variables and of flags that begin with "--". Other arguments are mostly file
+// names, which appear in every stack trace.
 func (c *Config) credentials() []string {
 	all := slices.Collect(maps.Values(c.Env))
 	for i, argument := range c.Command {

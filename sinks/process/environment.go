@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// neededVariables are those of the parent that every program gets: where things are,
-// how people write, and what Windows cannot do without. None of them is a secret.
+// neededVariables are the variables that every program inherits: paths, the user, the locale
+// and the time zone. None of them is a secret. On Windows, neededOnWindows adds to them.
 var neededVariables = []string{
 	"PATH", "HOME", "USER", "LOGNAME", "TMPDIR", "TEMP", "TMP", "LANG", "LC_*", "TZ",
 }
@@ -18,12 +18,11 @@ var neededOnWindows = []string{
 	"USERPROFILE", "USERNAME", "HOMEDRIVE", "HOMEPATH", "APPDATA", "LOCALAPPDATA", "ProgramData", "ProgramFiles*", "CommonProgramFiles*",
 }
 
-// environment is what the program gets: what it needs and what it is to inherit from
-// its parent, then its own, which counts where both have a name. The rest of the
-// parent's environment is none of its business: passwords of the database and of
-// other sinks are there.
+// environment returns the program's environment: the needed variables and those of InheritEnv
+// from the parent, then Env, which overrides them. The other variables of the parent are left
+// out, because they may contain the passwords of the database and of other sinks.
 func (c *Config) environment(parent []string) []string {
-	variables := []string{} // not nil, which os/exec takes for the parent's
+	variables := []string{} // with nil, os/exec would pass on the parent's environment
 	for _, variable := range parent {
 		name, _, _ := strings.Cut(variable, "=")
 		if needed(name) || matches(c.InheritEnv, name) {
@@ -40,8 +39,8 @@ func needed(name string) bool {
 	return matches(neededVariables, name) || runtime.GOOS == "windows" && matches(neededOnWindows, name)
 }
 
-// matches says whether a name is in a list of names, and of beginnings of names
-// with a *.
+// matches reports whether one of the patterns matches a name. A pattern is a name, or the
+// beginning of names followed by a *.
 func matches(patterns []string, name string) bool {
 	return slices.ContainsFunc(patterns, func(pattern string) bool {
 		beginning, open := strings.CutSuffix(pattern, "*")
@@ -55,7 +54,7 @@ func matches(patterns []string, name string) bool {
 	})
 }
 
-// same compares names of variables, which have no case on Windows.
+// same compares names of variables, ignoring their case on Windows.
 func same(a, b string) bool {
 	return a == b || runtime.GOOS == "windows" && strings.EqualFold(a, b)
 }

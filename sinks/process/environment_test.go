@@ -9,15 +9,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// environmentOf starts a child that inherits these variables and returns
-// its environment by name.
+// environmentOf starts a child that inherits these variables, and returns its environment.
 func environmentOf(t *testing.T, inherit ...string) map[string]string {
 	t.Helper()
 	c := testConfig(t)
 	c.Env[environVariable] = t.TempDir() + "/environ"
 	c.Env["WAYBILL_TEST_REGION"] = "the sink's"
 	c.InheritEnv = inherit
-	eventuallyTaken(t, open(t, c))
+	requireWorks(t, open(t, c))
 	variables := make(map[string]string)
 	for _, variable := range noted(c, environVariable) {
 		name, value, _ := strings.Cut(variable, "=")
@@ -26,15 +25,15 @@ func environmentOf(t *testing.T, inherit ...string) map[string]string {
 	return variables
 }
 
-// has is asked instead of require.Contains, which prints the environment.
+// has replaces require.Contains, which would print the environment.
 func has(variables map[string]string, name string) bool {
 	_, in := variables[name]
 	return in
 }
 
-// Not parallel, as they set variables.
+// The next tests are not parallel, because they set variables.
 
-func TestAProgramGetsNoSecretOfTheEnvironment(t *testing.T) {
+func TestAProgramDoesNotInheritSecrets(t *testing.T) {
 	t.Setenv("WAYBILL_TEST_PASSWORD", "secret")
 	t.Setenv("WAYBILL_TEST_REGION", "the parent's")
 	t.Setenv("LC_TIME", "C.UTF-8")
@@ -50,7 +49,7 @@ func TestAProgramGetsNoSecretOfTheEnvironment(t *testing.T) {
 	}
 }
 
-func TestAProgramInheritsWhatItsSinkNames(t *testing.T) {
+func TestAProgramInheritsTheVariablesOfInheritEnv(t *testing.T) {
 	t.Setenv("SHOP_TOKEN", "token")
 	t.Setenv("SHOP_TOKENS", "tokens")
 	t.Setenv("SHOPS", "2")
@@ -58,14 +57,14 @@ func TestAProgramInheritsWhatItsSinkNames(t *testing.T) {
 
 	got := environmentOf(t, "SHOP_TOKEN", "NO_SUCH_VARIABLE", "NO_SUCH_*")
 	require.Equal(t, "token", got["SHOP_TOKEN"])
-	require.False(t, has(got, "SHOP_TOKENS"), "a name is exact")
+	require.False(t, has(got, "SHOP_TOKENS"), "a name without a * matches only itself")
 	require.False(t, has(got, "NO_SUCH_VARIABLE"))
 
 	got = environmentOf(t, "SHOP_*", "WAYBILL_TEST_REGION")
 	require.Equal(t, "token", got["SHOP_TOKEN"])
 	require.Equal(t, "tokens", got["SHOP_TOKENS"])
 	require.False(t, has(got, "SHOPS"))
-	require.Equal(t, "the sink's", got["WAYBILL_TEST_REGION"], "env is over what is inherited")
+	require.Equal(t, "the sink's", got["WAYBILL_TEST_REGION"], "env overrides what is inherited")
 
 	got = environmentOf(t, "*")
 	for _, variable := range os.Environ() {
@@ -75,15 +74,15 @@ func TestAProgramInheritsWhatItsSinkNames(t *testing.T) {
 	}
 }
 
-// For os/exec no list at all is the whole environment.
-func TestAnEmptyEnvironmentIsNotTheParents(t *testing.T) {
+// With a nil list, os/exec would pass on the whole environment.
+func TestAnEmptyEnvironmentIsNotInherited(t *testing.T) {
 	t.Parallel()
 	got := (&Config{}).environment([]string{"WAYBILL_TEST_PASSWORD=secret"})
 	require.NotNil(t, got)
 	require.Empty(t, got)
 }
 
-func TestNamesOfVariablesHaveCasesButOnWindows(t *testing.T) {
+func TestNamesOfVariablesAreCaseSensitiveExceptOnWindows(t *testing.T) {
 	t.Parallel()
 	got := (&Config{InheritEnv: []string{"Shop_*"}}).environment([]string{"SHOP_TOKEN=1", "Path=2"})
 	if runtime.GOOS == "windows" {

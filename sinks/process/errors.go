@@ -5,25 +5,26 @@ import (
 	"sync"
 )
 
-// What a delivery that is unavailable wraps.
+// Causes of unavailable errors.
 var (
-	// ErrEnded: the program ended by itself, or another process killed it.
+	// ErrEnded means that the program ended by itself, or that another process killed it. It
+	// is restarted.
 	ErrEnded = errors.New("the program ended")
-	// ErrProtocol: the program wrote to stdout what is not an answer, or said no
-	// hello. It is ended and started again.
+	// ErrProtocol means that the program wrote something to stdout that is not an answer, or
+	// did not say hello. It is stopped and restarted.
 	ErrProtocol = errors.New("the program broke the protocol")
-	// ErrStalled: for as long as a delivery may take the program read nothing from
-	// stdin and answered nothing. It is ended and started again.
+	// ErrStalled means that the program has neither read from stdin nor answered for the
+	// whole timeout of a delivery. It is stopped and restarted.
 	ErrStalled = errors.New("the program neither reads nor answers")
 )
 
-// What a delivery that failed alone wraps.
+// Causes of errors of a single delivery.
 var (
-	// ErrAnswer: the answer tells which delivery it is about, and cannot be
-	// understood otherwise. Transient.
+	// ErrAnswer means that the answer names its delivery but is otherwise invalid. The error
+	// is transient.
 	ErrAnswer = errors.New("the program's answer cannot be understood")
-	// ErrTooLong: the line of a delivery would be longer than max_line_bytes.
-	// Permanent.
+	// ErrTooLong means that the delivery's line would be longer than max_line_bytes. The
+	// error is permanent.
 	ErrTooLong = errors.New("the notification is too long for the program")
 )
 
@@ -31,37 +32,35 @@ var (
 	errNotOpen = errors.New("the sink is not open")
 	errClosed  = errors.New("the sink is closed")
 
-	// errHungUp comes before the news of a process's end: a pipe to it is closed.
+	// errHungUp means that the program closed a pipe. Usually the process ends soon after.
 	errHungUp = errors.New("closed its side")
 )
 
-// lonelyDeaths is how many programs have to die with the same delivery, and
-// nothing else, in flight before that delivery is blamed.
-const lonelyDeaths = 3
+// crashesToBlame is how many programs in a row must end with the same single delivery in
+// flight before the delivery is blamed.
+const crashesToBlame = 3
 
-// suspects tells a delivery that kills each program from programs that die for
-// other reasons. While a destination is unavailable the engine tries one
-// delivery at a time, so the same one comes alone again and again; without an
-// attempt spent it would hold up all others forever. The zero value suspects
-// no delivery.
-type suspects struct {
-	mu     sync.Mutex
-	id     string
-	deaths int
+// soleCrashes finds a delivery that crashes the program. While a sink is unavailable, the
+// engine tries one delivery at a time without using up attempts. A delivery that crashes the
+// program would then block all others forever. The zero value is ready to use.
+type soleCrashes struct {
+	mu    sync.Mutex
+	id    string // the notification of the last crash
+	count int    // its crashes in a row
 }
 
-// blame notes that a program died with only this notification in flight and
-// says whether it is to be taken for the reason.
-func (s *suspects) blame(id string) bool {
+// blame records that the program ended with only this notification in flight, and reports
+// whether that happened crashesToBlame times in a row.
+func (s *soleCrashes) blame(id string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.id != id {
-		s.id, s.deaths = id, 0
+		s.id, s.count = id, 0
 	}
-	s.deaths++
-	if s.deaths < lonelyDeaths {
+	s.count++
+	if s.count < crashesToBlame {
 		return false
 	}
-	s.deaths = 0
+	s.count = 0
 	return true
 }

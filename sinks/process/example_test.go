@@ -13,8 +13,7 @@ import (
 	"github.com/waybill-go/waybill/sinks/process"
 )
 
-// A shell script takes what it gets. The engine makes the delivery; here it is
-// made by hand.
+// A shell script that accepts everything. Normally the engine calls Deliver.
 func Example() {
 	const script = `
 		echo '{"line":"hello","version":1}'
@@ -51,8 +50,7 @@ func Example() {
 	// receipt: taken <nil>
 }
 
-// A program offers the kind; its users configure it. All their mistakes come
-// back at once.
+// Build returns all mistakes of a configuration at once.
 func ExampleKind() {
 	_, err := process.Kind().Build(sinks.Instance{Name: "ledger"}, func(config any) error {
 		return yaml.Unmarshal([]byte("{grace: -1s, stderr: debug}"), config)
@@ -64,14 +62,14 @@ func ExampleKind() {
 	// stderr: "debug" is not offered; use info or warn
 }
 
-// A program that may be process 1 of a container waits for the orphans there.
+// A program that may be process 1 of a container reaps orphans.
 func ExampleReapOrphans() {
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
 	if os.Getpid() == 1 {
 		go process.ReapOrphans(ctx)
 	}
-	fmt.Println("and runs the forwarder")
+	fmt.Println("the program runs its forwarder")
 	// Output:
-	// and runs the forwarder
+	// the program runs its forwarder
 }

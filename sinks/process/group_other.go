@@ -7,8 +7,8 @@ import (
 	"os/exec"
 )
 
-// Without process groups the program alone is ended, and at once: there is no
-// signal to ask with. An error means that it has ended.
+// Without process groups and signals, only the program itself is killed, without being asked
+// to end first. An error means that it has ended.
 
 func leadGroup(*exec.Cmd) {}
 

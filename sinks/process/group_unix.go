@@ -8,14 +8,14 @@ import (
 	"syscall"
 )
 
-// leadGroup has the process lead a group of its own: signals reach what it has
-// started too, and those of our terminal do not reach it.
+// leadGroup starts the process in its own group. So signals also reach the processes that it
+// starts, and signals of this process's terminal do not reach it.
 func leadGroup(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} }
 
-// terminateGroup and killGroup signal the group of that leader. Called just after
-// the leader was reaped they reach what it left behind: its number is not given
-// out again while a group has it, and hardly at once where none has. An error
-// means that no process is there.
+// terminateGroup and killGroup signal the leader's group. Just after the leader was reaped,
+// they reach the processes that it left behind: the system does not reuse the number while
+// the group exists, and hardly ever at once if it does not. An error means that the group has
+// no process.
 
 func terminateGroup(leader *os.Process) { _ = syscall.Kill(-leader.Pid, syscall.SIGTERM) }
 

@@ -9,7 +9,7 @@ import (
 	"github.com/waybill-go/waybill/sinks/sinktest"
 )
 
-func TestTheConfigurationKeepsItsPromises(t *testing.T) {
+func TestTheKindPassesItsConformanceSuite(t *testing.T) {
 	required := Config{Command: []string{"cat"}}
 	sinktest.RunKind(t, Kind(), required)
 	sink, err := New(sinks.Instance{}, required)

@@ -5,14 +5,14 @@ import (
 	"sync"
 )
 
-// started are the processes for which an exec.Cmd waits. [ReapOrphans] leaves them
-// alone: their exit status would be lost, and their number someone else's.
+// started has the processes for which an exec.Cmd waits. [ReapOrphans] leaves them alone:
+// otherwise their exit status would be lost, and another process could get their number.
 var started struct {
-	sync.RWMutex          // for reading while a process starts and is not in pids yet
-	pids         sync.Map // of the *exec.Cmd
+	sync.RWMutex          // held for reading while a process starts and is not in pids yet
+	pids         sync.Map // from the pid to its *exec.Cmd
 }
 
-// start is cmd.Start, to be followed by wait.
+// start calls cmd.Start. Call wait afterwards.
 func start(cmd *exec.Cmd) error {
 	started.RLock()
 	defer started.RUnlock()
@@ -23,7 +23,8 @@ func start(cmd *exec.Cmd) error {
 	return nil
 }
 
-// wait is cmd.Wait. When that returns, the number may be another process's already.
+// wait calls cmd.Wait. When that returns, another process may already have the same number,
+// so wait deletes only its own entry.
 func wait(cmd *exec.Cmd) error {
 	defer started.pids.CompareAndDelete(cmd.Process.Pid, cmd)
 	return cmd.Wait()

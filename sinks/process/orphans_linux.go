@@ -10,15 +10,13 @@ import (
 	"syscall"
 )
 
-// ReapOrphans waits for the orphans that this process has adopted, until ctx is
-// done. Process 1 needs it: in a container without an init it is the program itself
-// that becomes the parent of what the programs of sinks leave behind, and what nothing
-// waits for stays a zombie.
+// ReapOrphans waits for the orphans that this process has adopted, until ctx ends. Call it in
+// process 1: in a container without an init, this process becomes the parent of processes
+// that the programs of sinks leave behind, and they stay zombies unless it waits for them.
 //
-// It never waits for a program of a sink, whose sink does. It takes for an orphan
-// whatever else is a child: where it runs, nothing but sinks of this kind may
-// start processes. Libraries that wait for any child would take the programs'
-// exit status from their sinks.
+// ReapOrphans leaves the programs of sinks to their sinks, and treats every other child as an
+// orphan. So only sinks of this kind may start processes. A library that waits for any child
+// would take the exit status of a program away from its sink.
 func ReapOrphans(ctx context.Context) {
 	ends := make(chan os.Signal, 1)
 	signal.Notify(ends, syscall.SIGCHLD)
@@ -33,9 +31,9 @@ func ReapOrphans(ctx context.Context) {
 	}
 }
 
-// reapOrphans waits for the orphans that have ended. What it saw may have changed when
-// it has the lock, but then every program that has not been waited for is in
-// started: a child that is not is an orphan.
+// reapOrphans waits for the orphans that have ended. The zombies may have changed before it
+// has the lock. But under the lock, every program that still needs a wait is in started, so a
+// child that is not there is an orphan.
 func reapOrphans() {
 	zombies := zombies()
 	if len(zombies) == 0 {
@@ -50,14 +48,14 @@ func reapOrphans() {
 	}
 }
 
-// zombies lists the children that have ended and for which nothing has waited.
+// zombies lists the children that have ended and have not been waited for.
 func zombies() (pids []int) {
 	files, _ := filepath.Glob("/proc/[0-9]*/stat")
 	for _, file := range files {
-		stat, _ := os.ReadFile(file) // it may be gone
+		stat, _ := os.ReadFile(file) // the process may be gone
 		var pid, parent int
 		var state string
-		// 17 (name) Z 1 …: the name may hold anything
+		// 17 (name) Z 1 …; the name can contain any character
 		_, _ = fmt.Sscan(string(stat), &pid)
 		_, _ = fmt.Sscan(string(stat[bytes.LastIndexByte(stat, ')')+1:]), &state, &parent)
 		if state == "Z" && parent == os.Getpid() {

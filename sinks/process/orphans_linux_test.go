@@ -17,8 +17,8 @@ import (
 	"github.com/waybill-go/waybill/sinks"
 )
 
-// adopt makes orphans the children of this process, as they are those of process 1.
-// Tests that call it cannot be parallel.
+// adopt makes orphans the children of this process, as if it were process 1. Tests that call
+// it cannot be parallel.
 func adopt(t *testing.T) {
 	t.Helper()
 	const setChildSubreaper = 36 // PR_SET_CHILD_SUBREAPER of prctl(2)
@@ -40,7 +40,7 @@ func whileReaping(t *testing.T) {
 	t.Cleanup(cancel)
 }
 
-// requireReaped checks that not even zombies are left of processes that were noted.
+// requireReaped checks that the processes have ended and are not even zombies.
 func requireReaped(t *testing.T, pids []string) {
 	t.Helper()
 	for _, text := range pids {
@@ -50,7 +50,7 @@ func requireReaped(t *testing.T, pids []string) {
 	}
 }
 
-func TestOrphansOfAProgramThatIsStartedAgainAreReaped(t *testing.T) {
+func TestOrphansOfARestartedProgramAreReaped(t *testing.T) {
 	adopt(t)
 	whileReaping(t)
 	const restarts = 15
@@ -70,9 +70,9 @@ func TestOrphansOfAProgramThatIsStartedAgainAreReaped(t *testing.T) {
 func TestAnOrphanThatLeftItsGroupIsReapedWhenItEnds(t *testing.T) {
 	adopt(t)
 	whileReaping(t)
-	c := testConfig(t, "sheds")
+	c := testConfig(t, "forks outside the group")
 	sink := open(t, c)
-	eventuallyTaken(t, sink)
+	requireWorks(t, sink)
 	closeSink(t, sink)
 	pids := noted(c, pidsVariable)
 	sleeper, err := strconv.Atoi(pids[1])
@@ -82,30 +82,30 @@ func TestAnOrphanThatLeftItsGroupIsReapedWhenItEnds(t *testing.T) {
 	requireReaped(t, pids)
 }
 
-func TestOrphansFromBeforeAreReaped(t *testing.T) {
+func TestEarlierOrphansAreReaped(t *testing.T) {
 	adopt(t)
 	c := testConfig(t, "forks")
 	sink := open(t, c)
-	eventuallyTaken(t, sink)
+	requireWorks(t, sink)
 	closeSink(t, sink)
 	requireGone(t, c, 2)
 	whileReaping(t)
 	requireReaped(t, noted(c, pidsVariable))
 }
 
-func TestReapingLeavesAProgramThatHasEndedToItsSink(t *testing.T) {
+func TestReapingLeavesAnEndedProgramToItsSink(t *testing.T) {
 	cmd := exec.Command("sh", "-c", "exit 3")
 	require.NoError(t, start(cmd))
 	require.Eventually(t, func() bool { return gone(cmd.Process.Pid) }, soon, time.Millisecond)
 	reapOrphans()
 	require.EqualError(t, wait(cmd), "exit status 3")
 	_, kept := started.pids.Load(cmd.Process.Pid)
-	require.False(t, kept, "the number may be that of an orphan next")
+	require.False(t, kept, "an orphan may get the number next")
 }
 
-func TestReapingAtTheMomentOfAStartTakesNoExitStatus(t *testing.T) {
+func TestReapingDuringAStartTakesNoExitStatus(t *testing.T) {
 	adopt(t)
-	const deaths = 50
+	const ends = 50
 	var log lockedBuffer
 	c := testConfig(t, "broken")
 	c.MaxRestartPause = time.Microsecond
@@ -113,9 +113,9 @@ func TestReapingAtTheMomentOfAStartTakesNoExitStatus(t *testing.T) {
 		open(t, c, sinks.Instance{Name: "shop", Logger: slog.New(slog.NewTextHandler(&log, nil))})
 	}
 	const ended = "the program does not run"
-	for deadline := time.Now().Add(soon); strings.Count(log.String(), ended) < deaths; {
+	for deadline := time.Now().Add(soon); strings.Count(log.String(), ended) < ends; {
 		require.True(t, time.Now().Before(deadline), log.String())
-		reapOrphans() // at any moment
+		reapOrphans() // again and again, so that some calls overlap with starts
 	}
 	text := log.String()
 	require.Equal(t, strings.Count(text, ended), strings.Count(text, "the program ended with exit status 1"), text)

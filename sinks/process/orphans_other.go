@@ -4,5 +4,6 @@ package process
 
 import "context"
 
-// ReapOrphans is for Linux, where containers are; elsewhere it does nothing.
+// ReapOrphans does nothing on this system. It reaps orphans on Linux only, where containers
+// run.
 func ReapOrphans(context.Context) {}

@@ -12,39 +12,39 @@ import (
 )
 
 const (
-	// Bytes of stdin that are gathered for one write.
+	// batchBytes is how many bytes are gathered for one write to stdin.
 	batchBytes = 32 << 10
 
-	// Bytes of a line of stderr that stand in the log.
+	// maxLogLine is how many bytes of a line of stderr are logged.
 	maxLogLine = 4 << 10
 )
 
-// writeStdin writes what is handed over, until the child takes nothing any more.
-// It alone waits for a program that does not read.
+// writeStdin writes deliveries and cancellations to stdin until stopWrite is closed. Only this
+// goroutine blocks if the program does not read.
 func (c *child) writeStdin() {
 	hello, err := encodeHello(c.sink.name, c.sink.config.MaxLineBytes)
 	if err == nil {
 		_, err = c.stdin.Write(hello)
 	}
 	var (
-		batch  bytes.Buffer
-		ridden []*pending // in the batch
+		batch   bytes.Buffer
+		inBatch []*pending
 	)
 	for err == nil {
 		batch.Reset()
-		ridden = ridden[:0]
+		inBatch = inBatch[:0]
 		select {
-		case <-c.mute:
+		case <-c.stopWrite:
 			return
 		case p := <-c.outgoing:
-			ridden = append(ridden, p)
+			inBatch = append(inBatch, p)
 			batch.Write(p.line)
-			ridden = c.gather(&batch, ridden)
+			inBatch = c.gather(&batch, inBatch)
 		case <-c.wake:
 		}
 		c.writeCancellations(&batch)
 		if _, err = c.stdin.Write(batch.Bytes()); err == nil {
-			c.noteWritten(ridden)
+			c.markWritten(inBatch)
 		}
 		if batch.Cap() > 8*batchBytes {
 			batch = bytes.Buffer{} // one huge line must not stay forever
@@ -53,46 +53,46 @@ func (c *child) writeStdin() {
 	c.report(fmt.Errorf("%w: it %w of stdin: %w", ErrProtocol, errHungUp, err))
 }
 
-// gather adds the lines that are waiting already.
-func (c *child) gather(batch *bytes.Buffer, ridden []*pending) []*pending {
+// gather adds the deliveries that are waiting now to the batch, up to batchBytes.
+func (c *child) gather(batch *bytes.Buffer, inBatch []*pending) []*pending {
 	for batch.Len() < batchBytes {
 		select {
 		case p := <-c.outgoing:
-			ridden = append(ridden, p)
+			inBatch = append(inBatch, p)
 			batch.Write(p.line)
 		default:
-			return ridden
+			return inBatch
 		}
 	}
-	return ridden
+	return inBatch
 }
 
-// writeCancellations adds the lines of what was cancelled. A delivery is
-// cancelled only once it was taken by this goroutine, so its line comes first.
+// writeCancellations adds the lines of cancelled deliveries to the batch. A delivery is
+// cancelled only after this goroutine has received it, so its deliver line comes first.
 func (c *child) writeCancellations(batch *bytes.Buffer) {
 	c.mu.Lock()
 	numbers := c.cancelled
 	c.cancelled = nil
 	c.mu.Unlock()
 	for _, number := range numbers {
-		line, _ := encodeCancel(number) // numbers and words can be encoded
+		line, _ := encodeCancel(number) // never fails: it has only a number and a constant
 		batch.Write(line)
 	}
 }
 
-func (c *child) noteWritten(ridden []*pending) {
+func (c *child) markWritten(inBatch []*pending) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.moved = time.Now()
-	for _, p := range ridden {
+	c.lastActive = time.Now()
+	for _, p := range inBatch {
 		p.written = true
 		p.line = nil
 	}
 }
 
-// readStdout takes the program's answers until its stdout is closed. After the
-// first line that breaks the protocol it reads on and looks at nothing: a program
-// that cannot write could not end.
+// readStdout reads the program's answers until its stdout is closed. After the first line
+// that breaks the protocol it discards the rest, because a program whose stdout is full could
+// not end.
 func (c *child) readStdout() {
 	lines := bufio.NewReader(c.stdout)
 	err := c.readAnswers(lines)
@@ -110,7 +110,7 @@ func (c *child) readAnswers(lines *bufio.Reader) error {
 		case errors.Is(err, errLongLine):
 			return fmt.Errorf("%w: a line on stdout is longer than max_line_bytes, %d; it begins with %q", ErrProtocol, c.sink.config.MaxLineBytes, excerpt(line, c.sink.credentials))
 		case err != nil:
-			return fmt.Errorf("%w: it %w of stdout", ErrProtocol, errHungUp) // a line without an end is no line
+			return fmt.Errorf("%w: it %w of stdout", ErrProtocol, errHungUp) // an incomplete last line is ignored
 		case len(line) == 0:
 			continue
 		}
@@ -120,7 +120,7 @@ func (c *child) readAnswers(lines *bufio.Reader) error {
 		case !greeted:
 			if err = r.checkHello(); err == nil {
 				greeted = true
-				c.greet()
+				c.setReady()
 			}
 		case r.Line == lineHello:
 			err = fmt.Errorf("%w: it says hello twice", ErrProtocol)
@@ -136,16 +136,16 @@ func (c *child) readAnswers(lines *bufio.Reader) error {
 	}
 }
 
-// greet lets deliveries begin.
-func (c *child) greet() {
+// setReady records the program's hello, so that deliveries begin.
+func (c *child) setReady() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.moved = time.Now()
+	c.lastActive = time.Now()
 	close(c.ready)
 	c.logger.Info("the program is ready")
 }
 
-// readStderr puts the program's stderr into the log, line by line.
+// readStderr logs the program's stderr line by line.
 func (c *child) readStderr() {
 	level := slog.LevelInfo
 	if c.sink.config.Stderr == "warn" {
@@ -156,17 +156,17 @@ func (c *child) readStderr() {
 	for {
 		var err error
 		line, err = readLine(lines, line[:0], maxLogLine)
-		said := c.sink.credentials.Text(string(line))
+		text := c.sink.credentials.Text(string(line))
 		if errors.Is(err, errLongLine) {
-			said = c.sink.credentials.WithoutCut(said)
+			text = c.sink.credentials.TrimCut(text)
 		}
-		if text := clean(said, maxLogLine); text != "" {
+		if text := clean(text, maxLogLine); text != "" {
 			if errors.Is(err, errLongLine) {
 				text += "…"
 			}
-			c.logger.Log(context.Background(), level, "the program says", "text", text)
+			c.logger.Log(context.Background(), level, "stderr of the program", "text", text)
 			c.mu.Lock()
-			c.lastWords = text
+			c.lastStderr = text
 			c.mu.Unlock()
 		}
 		if errors.Is(err, errLongLine) {
@@ -180,9 +180,9 @@ func (c *child) readStderr() {
 
 var errLongLine = errors.New("line too long")
 
-// readLine appends the next line to an empty buffer, without its end. errLongLine
-// comes with the first limit bytes while the end is still to be read; any other
-// error with what came before it.
+// readLine appends the next line to an empty buffer, without its line end. If the line is
+// longer than limit bytes, readLine returns the first limit bytes and errLongLine, and leaves
+// at least the line end unread. With any other error it returns what it read before.
 func readLine(r *bufio.Reader, buffer []byte, limit int) ([]byte, error) {
 	for {
 		part, err := r.ReadSlice('\n')
@@ -202,7 +202,7 @@ func readLine(r *bufio.Reader, buffer []byte, limit int) ([]byte, error) {
 	}
 }
 
-// skipLine reads the rest of a line.
+// skipLine discards the rest of a line.
 func skipLine(r *bufio.Reader) error {
 	for {
 		if _, err := r.ReadSlice('\n'); !errors.Is(err, bufio.ErrBufferFull) {

@@ -5,8 +5,8 @@
 // of JSON to the program's stdin, and the program answers with a line of JSON on its
 // stdout, in any order. Many deliveries are in flight at once, up to the sink's
 // parallelism threshold. What the program writes to stderr is logged.
-// docs/process-protocol.md has the protocol, and the Answers of [Kind] what each answer
-// means. If the engine cancels the context, Deliver returns context.Canceled.
+// docs/process-protocol.md describes the protocol. The Answers of [Kind] explain what each
+// answer means. If the engine cancels the context, Deliver returns context.Canceled.
 //
 // The program gets a minimal environment, so that it does not see secrets such as the
 // database's password; Config.Env and Config.InheritEnv add to it. The program has its
@@ -28,29 +28,29 @@ import (
 	"github.com/waybill-go/waybill/sinks/internal/redact"
 )
 
-// firstPause is how long a program that ended waits for its next start; pauses
-// double up to max_restart_pause until one has answered something.
+// firstPause is the pause before the first restart. Pauses double, up to max_restart_pause,
+// until the program has answered a delivery.
 const firstPause = 100 * time.Millisecond
 
 // Sink keeps one program running and passes deliveries to it. Before Open and after Close,
 // every delivery is unavailable. Deliver and CheckHealth are safe for concurrent use.
 type Sink struct {
-	config   Config
-	name     string
-	logger   *slog.Logger
-	suspects suspects
+	config  Config
+	name    string
+	logger  *slog.Logger
+	crashes soleCrashes
 
-	credentials redact.Credentials // which nothing repeats of what the program says
+	credentials redact.Credentials // removed from all texts of the program
 
 	stopping chan struct{} // closed when Close is called
-	hurry    chan struct{} // closed when Close may wait no longer
-	closing  sync.Once
-	hurrying sync.Once
+	killNow  chan struct{} // closed when the context of Close has ended
+	stopOnce sync.Once
+	killOnce sync.Once
 
 	mu    sync.Mutex
-	child *child        // nil while none runs
-	down  error         // why none runs
-	done  chan struct{} // closed when nothing runs any more; nil before Open
+	child *child        // nil while no program runs
+	down  error         // why no program runs
+	done  chan struct{} // closed when keepRunning has returned; nil before Open
 }
 
 var (
@@ -66,11 +66,11 @@ func Kind() sinks.Kind {
 		func(in sinks.Instance, c Config) (sinks.Sink, error) { return New(in, c) },
 		sinks.Answer{Says: "ok", Means: "delivered; the receipt is the program's"},
 		sinks.Answer{Says: "transient, throttled, unavailable, permanent, unknown", Means: "as the program says"},
-		sinks.Answer{Says: "what cannot be understood, but for the delivery that it is about", Means: "transient"},
-		sinks.Answer{Says: "no program: it cannot be started, has ended, or broke the protocol", Means: "unavailable; transient for a delivery with which, alone in flight, three programs in a row have ended"},
+		sinks.Answer{Says: "an invalid answer that names its delivery", Means: "transient"},
+		sinks.Answer{Says: "no program: it cannot be started, has ended, or broke the protocol", Means: "unavailable; transient for a delivery that was alone in flight when three programs in a row ended"},
 		sinks.Answer{Says: "the line is not read within the sink's timeout", Means: "unavailable"},
 		sinks.Answer{Says: "no answer within the sink's timeout", Means: "transient"},
-		sinks.Answer{Says: "nothing is asked: the line would be longer than `max_line_bytes`", Means: "permanent"},
+		sinks.Answer{Says: "nothing is sent: the line would be longer than `max_line_bytes`", Means: "permanent"},
 	)
 }
 
@@ -92,14 +92,14 @@ func New(in sinks.Instance, c Config) (*Sink, error) {
 		credentials: redact.New(c.credentials()...),
 
 		stopping: make(chan struct{}),
-		hurry:    make(chan struct{}),
+		killNow:  make(chan struct{}),
 		down:     errNotOpen,
 	}, nil
 }
 
-// Open starts the program, and leaves it to deliveries to wait for its hello. It fails if
-// the program does not exist or cannot be executed. A program that ends at once is
-// restarted, as at any later time.
+// Open starts the program. It does not wait for the program's hello; deliveries do. Open fails
+// if the program does not exist or cannot be executed. A program that ends at once is
+// restarted.
 func (s *Sink) Open(context.Context) error {
 	first, err := s.start()
 	if err != nil {
@@ -112,12 +112,13 @@ func (s *Sink) Open(context.Context) error {
 	return nil
 }
 
-// Deliver writes one line and waits for its answer, until ctx ends. The Answers of [Kind]
-// explain the errors. If the sink stops waiting for a delivery, it informs the program.
+// Deliver writes one line and waits for its answer until ctx ends. If the program has read the
+// delivery and ctx ends first, the sink sends it a cancel line. The Answers of [Kind] explain
+// the errors.
 func (s *Sink) Deliver(ctx context.Context, d *notification.Delivery) (notification.Receipt, error) {
 	switch err := ctx.Err(); {
 	case errors.Is(err, context.DeadlineExceeded):
-		return "", sinks.Unavailable(fmt.Errorf("no time is left to hand it to the program: %w", err))
+		return "", sinks.Unavailable(fmt.Errorf("no time is left to pass it to the program: %w", err))
 	case err != nil:
 		return "", err
 	}
@@ -128,8 +129,8 @@ func (s *Sink) Deliver(ctx context.Context, d *notification.Delivery) (notificat
 	return c.deliver(ctx, d)
 }
 
-// CheckHealth waits for the hello of a program that was just started. It returns an error if
-// the program does not run.
+// CheckHealth returns an unavailable error if the program does not run. If the program was
+// just started, CheckHealth waits for its hello until ctx ends.
 func (s *Sink) CheckHealth(ctx context.Context) error {
 	c, err := s.running()
 	if err != nil {
@@ -138,7 +139,7 @@ func (s *Sink) CheckHealth(ctx context.Context) error {
 	if err := c.awaitHello(ctx); err != nil {
 		return err
 	}
-	return c.refusal()
+	return c.rejection()
 }
 
 // Close closes the program's stdin, and waits for it to end: for grace, then after SIGTERM
@@ -152,11 +153,11 @@ func (s *Sink) Close(ctx context.Context) error {
 	if done == nil {
 		return nil
 	}
-	s.closing.Do(func() { close(s.stopping) })
+	s.stopOnce.Do(func() { close(s.stopping) })
 	select {
 	case <-done:
 	case <-ctx.Done():
-		s.hurrying.Do(func() { close(s.hurry) })
+		s.killOnce.Do(func() { close(s.killNow) })
 		<-done // a killed process ends at once
 	}
 	return nil
@@ -175,7 +176,7 @@ func (s *Sink) set(c *child, down error) {
 	s.child, s.down = c, down
 }
 
-// keepRunning starts the program again whenever it has ended, until Close.
+// keepRunning serves the child and restarts the program whenever it has ended, until Close.
 func (s *Sink) keepRunning(c *child) {
 	defer close(s.done)
 	defer s.set(nil, errClosed)
@@ -189,13 +190,13 @@ func (s *Sink) keepRunning(c *child) {
 	for {
 		if c != nil {
 			s.set(c, nil)
-			err = c.run(s.stopping, s.hurry)
-			if c.wasUseful() {
+			err = c.run(s.stopping, s.killNow)
+			if c.hasAnswered() {
 				pauses.Reset()
 			}
 		}
 		pause := min(pauses.NextBackOff(), s.config.MaxRestartPause).Round(time.Millisecond)
-		s.set(nil, fmt.Errorf("%w; it is started again %s later", err, pause))
+		s.set(nil, fmt.Errorf("%w; it is restarted after %s", err, pause))
 		if !s.sleep(pause, err) {
 			return
 		}
@@ -203,14 +204,14 @@ func (s *Sink) keepRunning(c *child) {
 	}
 }
 
-// sleep waits for a pause; false where Close came.
+// sleep waits for a pause and returns true. It returns false if Close is called.
 func (s *Sink) sleep(pause time.Duration, why error) bool {
 	select {
 	case <-s.stopping:
 		return false
 	default:
 	}
-	s.logger.Warn("the program does not run and is started again", "error", why, "after", pause)
+	s.logger.Warn("the program does not run and is restarted", "error", why, "after", pause)
 	timer := time.NewTimer(pause)
 	defer timer.Stop()
 	select {

@@ -44,8 +44,8 @@ func within(t *testing.T, d time.Duration) context.Context {
 	return ctx
 }
 
-// eventuallyTaken delivers until the sink works again.
-func eventuallyTaken(t *testing.T, sink *Sink) {
+// requireWorks waits until a delivery succeeds.
+func requireWorks(t *testing.T, sink *Sink) {
 	t.Helper()
 	require.Eventually(t, func() bool {
 		_, err := sink.Deliver(t.Context(), delivery(t, "plain"))
@@ -53,7 +53,7 @@ func eventuallyTaken(t *testing.T, sink *Sink) {
 	}, soon, 5*time.Millisecond)
 }
 
-// Not parallel: it looks for goroutines that are left.
+// TestConformance is not parallel, because the suite looks for leaked goroutines.
 func TestConformance(t *testing.T) {
 	var c Config
 	make := func(t *testing.T, traits ...string) sinks.Sink {
@@ -69,7 +69,7 @@ func TestConformance(t *testing.T) {
 			sinks.ClassUnavailable: func(t *testing.T) sinks.Sink { return make(t, "broken") },
 		},
 		Stuck: func(t *testing.T) sinks.Sink {
-			c := testConfig(t, "deaf")
+			c := testConfig(t, "never reads")
 			c.Grace = 10 * time.Millisecond
 			sink, err := New(sinks.Instance{}, c)
 			require.NoError(t, err)
@@ -108,7 +108,7 @@ func received(t *testing.T, c Config) (envelopes []notification.Envelope) {
 func TestAnswersComeInAnyOrder(t *testing.T) {
 	t.Parallel()
 	sink := open(t, testConfig(t))
-	const many = 50 // the child answers nothing before it has them all
+	const many = 50 // the child answers only when it has them all
 	var group sync.WaitGroup
 	for range many {
 		d := delivery(t, act{Hold: many})
@@ -140,7 +140,7 @@ func TestAnAnswerGoesToItsDelivery(t *testing.T) {
 	group.Wait()
 }
 
-func TestTheProgramSaysWhatAFailureMeans(t *testing.T) {
+func TestAnswersDetermineTheClassOfAnError(t *testing.T) {
 	t.Parallel()
 	sink := open(t, testConfig(t))
 	for name, c := range map[string]struct {
@@ -158,8 +158,8 @@ func TestTheProgramSaysWhatAFailureMeans(t *testing.T) {
 		"throttled, forever": {`{"outcome":"throttled","error":"slow"}`, sinks.ClassTransient, "either until or seconds"},
 		"throttled, twice":   {`{"outcome":"throttled","seconds":1,"until":"2999-01-01T00:00:00Z"}`, sinks.ClassTransient, "either until or seconds"},
 		"throttled, no time": {`{"outcome":"throttled","until":"soon"}`, sinks.ClassTransient, `until is "soon"`},
-		"unknown outcome":    {`{"outcome":"done"}`, sinks.ClassTransient, `the outcome "done" is none of`},
-		"no outcome":         {`{"receipt":"x"}`, sinks.ClassTransient, `the outcome "" is none of`},
+		"unknown outcome":    {`{"outcome":"done"}`, sinks.ClassTransient, `the outcome is "done"`},
+		"no outcome":         {`{"receipt":"x"}`, sinks.ClassTransient, `the outcome is ""`},
 		"wrong type":         {`{"outcome":"throttled","seconds":"3"}`, sinks.ClassTransient, "seconds is a string"},
 	} {
 		_, err := sink.Deliver(t.Context(), delivery(t, act{Answer: []byte(c.answer)}))
@@ -168,10 +168,10 @@ func TestTheProgramSaysWhatAFailureMeans(t *testing.T) {
 	}
 	_, err := sink.Deliver(t.Context(), delivery(t, act{Answer: []byte(`{"outcome":"throttled","until":"2999-01-01T00:00:00Z"}`)}))
 	_, until := sinks.Classify(err)
-	require.WithinDuration(t, time.Now().Add(time.Hour), until, time.Minute, "no typing error stops a sink for days")
+	require.WithinDuration(t, time.Now().Add(time.Hour), until, time.Minute, "a mistake in the program does not stop the sink for days")
 }
 
-func TestTextsOfTheProgramAreMadeFitForDatabases(t *testing.T) {
+func TestTextsOfTheProgramAreCleanedForDatabases(t *testing.T) {
 	t.Parallel()
 	sink := open(t, testConfig(t))
 	answer, err := json.Marshal(map[string]string{"outcome": "ok", "receipt": "a\x00b" + strings.Repeat("é", 2*maxReceiptBytes)})
@@ -183,7 +183,7 @@ func TestTextsOfTheProgramAreMadeFitForDatabases(t *testing.T) {
 	require.NotContains(t, receipt, "\uFFFD")
 }
 
-func TestACrashFailsWhatIsInFlightAndIsForgotten(t *testing.T) {
+func TestACrashFailsTheDeliveriesInFlight(t *testing.T) {
 	t.Parallel()
 	c := testConfig(t)
 	sink := open(t, c)
@@ -192,7 +192,7 @@ func TestACrashFailsWhatIsInFlightAndIsForgotten(t *testing.T) {
 		d := delivery(t, act{Silent: true})
 		group.Go(func() {
 			if _, err := sink.Deliver(t.Context(), d); classOf(err) != sinks.ClassUnavailable || !errors.Is(err, ErrEnded) {
-				t.Errorf("%v, want one that is unavailable", err)
+				t.Errorf("Deliver returned %v, want an unavailable error", err)
 			}
 		})
 	}
@@ -201,10 +201,10 @@ func TestACrashFailsWhatIsInFlightAndIsForgotten(t *testing.T) {
 	require.Equal(t, sinks.ClassUnavailable, classOf(err))
 	require.ErrorContains(t, err, "the program ended with exit status 3: boom")
 	group.Wait()
-	eventuallyTaken(t, sink)
+	requireWorks(t, sink)
 }
 
-func TestWhatAProgramAnsweredBeforeItsEndCounts(t *testing.T) {
+func TestAnswersBeforeTheEndOfAProgramCount(t *testing.T) {
 	t.Parallel()
 	c := testConfig(t)
 	sink := open(t, c)
@@ -218,29 +218,29 @@ func TestWhatAProgramAnsweredBeforeItsEndCounts(t *testing.T) {
 	}
 }
 
-func TestADeliveryThatKillsEveryProgramIsBlamed(t *testing.T) {
+func TestADeliveryThatCrashesEveryProgramIsTransient(t *testing.T) {
 	t.Parallel()
 	sink := open(t, testConfig(t))
 	poison := delivery(t, act{Exit: 1})
-	for death := 1; death <= 2*lonelyDeaths; death++ {
+	for crash := 1; crash <= 2*crashesToBlame; crash++ {
 		require.Eventually(t, func() bool { return sink.CheckHealth(t.Context()) == nil }, soon, time.Millisecond)
 		_, err := sink.Deliver(t.Context(), poison)
 		require.ErrorIs(t, err, ErrEnded)
 		want := sinks.ClassUnavailable
-		if death%lonelyDeaths == 0 {
+		if crash%crashesToBlame == 0 {
 			want = sinks.ClassTransient
 		}
-		require.Equal(t, want, classOf(err), "death %d: %v", death, err)
+		require.Equal(t, want, classOf(err), "crash %d: %v", crash, err)
 	}
 }
 
-func TestPausesBetweenStartsGrowUntilAnAnswer(t *testing.T) {
+func TestRestartPausesGrowUntilAnAnswer(t *testing.T) {
 	t.Parallel()
 	c := testConfig(t, "broken")
 	c.MaxRestartPause = time.Hour
 	var log lockedBuffer
 	sink := open(t, c, sinks.Instance{Name: "shop", Logger: slog.New(slog.NewTextHandler(&log, nil))})
-	require.Eventually(t, func() bool { return strings.Count(log.String(), "is started again") == 3 }, soon, time.Millisecond)
+	require.Eventually(t, func() bool { return strings.Count(log.String(), "is restarted") == 3 }, soon, time.Millisecond)
 	var pauses []time.Duration
 	for line := range strings.Lines(log.String()) {
 		if _, after, ok := strings.Cut(strings.TrimSpace(line), " after="); ok {
@@ -258,21 +258,21 @@ func TestPausesBetweenStartsGrowUntilAnAnswer(t *testing.T) {
 	require.Contains(t, log.String(), "ImportError: no module named shop")
 }
 
-func TestADeliveryWaitsForTheHelloAndHearsWhyNoneCame(t *testing.T) {
+func TestADeliveryWaitsForTheHello(t *testing.T) {
 	t.Parallel()
 	for trait, says := range map[string]string{
-		"broken":  "the program ended with exit status 1: ImportError: no module named shop",
-		"young":   "it speaks version 2, and this sink only 1",
-		"refuses": "it refuses: I want version 2",
-		"chatty":  `"Listening ..." on stdout is not a line of it`,
-		"shy":     "no hello within 300ms",
+		"broken":    "the program ended with exit status 1: ImportError: no module named shop",
+		"version 2": "it speaks version 2, this sink speaks only version 1",
+		"refuses":   "its hello has the error: I want version 2",
+		"prints":    `"Listening ..." on stdout is not a line of the protocol`,
+		"no hello":  "no hello within 300ms",
 	} {
 		t.Run(trait, func(t *testing.T) {
 			t.Parallel()
 			c := testConfig(t, trait)
 			c.MaxRestartPause = time.Hour
 			c.StartTimeout = 300 * time.Millisecond
-			if trait != "shy" {
+			if trait != "no hello" {
 				c.StartTimeout = soon
 			}
 			sink := open(t, c)
@@ -283,17 +283,17 @@ func TestADeliveryWaitsForTheHelloAndHearsWhyNoneCame(t *testing.T) {
 	}
 }
 
-func TestABrokenProtocolEndsTheProgram(t *testing.T) {
+func TestAProgramThatBreaksTheProtocolIsRestarted(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		act  act
 		says string
 	}{
-		"garbage":        {act{Print: "Debug: got one"}, `"Debug: got one" on stdout is not a line of it`},
-		"another line":   {act{Print: `{"line":"log","text":"x"}`}, `the line "log", which is neither hello nor answer`},
+		"garbage":        {act{Print: "Debug: got one"}, `"Debug: got one" on stdout is not a line of the protocol`},
+		"another line":   {act{Print: `{"line":"log","text":"x"}`}, `line is "log", which is neither hello nor answer`},
 		"no delivery":    {act{Print: `{"line":"answer","outcome":"ok"}`}, "names no delivery"},
-		"odd delivery":   {act{Print: `{"line":"answer","delivery":"1","outcome":"ok"}`}, "is not a line of it"},
-		"unknown number": {act{Print: `{"line":"answer","delivery":99,"outcome":"ok"}`}, "it answers delivery 99, which it was never given"},
+		"odd delivery":   {act{Print: `{"line":"answer","delivery":"1","outcome":"ok"}`}, "is not a line of the protocol"},
+		"unknown number": {act{Print: `{"line":"answer","delivery":99,"outcome":"ok"}`}, "it answers delivery 99, which it never received"},
 		"number zero":    {act{Print: `{"line":"answer","delivery":0,"outcome":"ok"}`}, "it answers delivery 0"},
 		"second hello":   {act{Print: `{"line":"hello","version":1}`}, "says hello twice"},
 		"huge line":      {act{Huge: 100_000}, "a line on stdout is longer than max_line_bytes, 4096"},
@@ -307,7 +307,7 @@ func TestABrokenProtocolEndsTheProgram(t *testing.T) {
 			require.ErrorIs(t, err, ErrProtocol)
 			require.ErrorContains(t, err, c.says)
 			require.Equal(t, sinks.ClassUnavailable, classOf(err))
-			eventuallyTaken(t, sink)
+			requireWorks(t, sink)
 			require.Len(t, noted(config, pidsVariable), 2)
 		})
 	}
@@ -317,7 +317,7 @@ func TestALateAnswerIsIgnored(t *testing.T) {
 	t.Parallel()
 	c := testConfig(t)
 	sink := open(t, c)
-	eventuallyTaken(t, sink)
+	requireWorks(t, sink)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	held := delivery(t, act{Hold: 2})
@@ -331,15 +331,15 @@ func TestALateAnswerIsIgnored(t *testing.T) {
 	require.Eventually(t, func() bool {
 		lines := noted(c, journalVariable)
 		return lines[len(lines)-1] == `{"line":"cancel","delivery":2}`
-	}, soon, time.Millisecond, "the program is told")
+	}, soon, time.Millisecond, "the program gets a cancel line")
 	receipt, err := sink.Deliver(t.Context(), delivery(t, act{Hold: 2}))
 	require.NoError(t, err)
 	require.EqualValues(t, "held", receipt)
-	eventuallyTaken(t, sink)
+	requireWorks(t, sink)
 	require.Len(t, noted(c, pidsVariable), 1)
 }
 
-func TestWithoutAnAnswerInTimeAnAttemptIsSpent(t *testing.T) {
+func TestNoAnswerInTimeIsTransient(t *testing.T) {
 	t.Parallel()
 	c := testConfig(t)
 	sink := open(t, c)
@@ -350,14 +350,14 @@ func TestWithoutAnAnswerInTimeAnAttemptIsSpent(t *testing.T) {
 		ended <- err
 	}()
 	require.Eventually(t, func() bool { return len(noted(c, journalVariable)) == 2 }, soon, time.Millisecond)
-	eventuallyTaken(t, sink) // so the line before it is known to be written
+	requireWorks(t, sink) // so the first line is certainly written
 	close(ctx.done)
 	err := <-ended
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 	require.Equal(t, sinks.ClassTransient, classOf(err))
 }
 
-// overdue is a context whose deadline passes when a test says so.
+// overdue is a context whose deadline passes when done is closed.
 type overdue struct {
 	context.Context
 	done chan struct{}
@@ -374,9 +374,9 @@ func (o overdue) Err() error {
 	}
 }
 
-func TestAProgramThatReadsNothingHoldsNobody(t *testing.T) {
+func TestAProgramThatReadsNothingBlocksNoDelivery(t *testing.T) {
 	t.Parallel()
-	c := testConfig(t, "deaf")
+	c := testConfig(t, "never reads")
 	c.Grace = 10 * time.Millisecond
 	sink := open(t, c)
 	require.NoError(t, sink.CheckHealth(t.Context()))
@@ -393,10 +393,10 @@ func TestAProgramThatReadsNothingHoldsNobody(t *testing.T) {
 	}
 	group.Wait()
 	require.Eventually(t, func() bool { return len(noted(c, pidsVariable)) > 1 }, soon, time.Millisecond,
-		"one that neither reads nor answers for a whole delivery is started again")
+		"a program that neither reads nor answers for a whole delivery is restarted")
 }
 
-func TestANotificationThatIsTooLongIsDeadAtOnce(t *testing.T) {
+func TestANotificationThatIsTooLongIsPermanentlyRefused(t *testing.T) {
 	t.Parallel()
 	c := testConfig(t)
 	c.MaxLineBytes = 4096
@@ -404,10 +404,10 @@ func TestANotificationThatIsTooLongIsDeadAtOnce(t *testing.T) {
 	_, err := sink.Deliver(t.Context(), delivery(t, strings.Repeat("x", 5000)))
 	require.ErrorIs(t, err, ErrTooLong)
 	require.Equal(t, sinks.ClassPermanent, classOf(err))
-	eventuallyTaken(t, sink)
+	requireWorks(t, sink)
 }
 
-func TestStderrStandsInTheLogInBoundedLines(t *testing.T) {
+func TestStderrIsLoggedInLimitedLines(t *testing.T) {
 	t.Parallel()
 	var log lockedBuffer
 	c := testConfig(t)
@@ -423,12 +423,12 @@ func TestStderrStandsInTheLogInBoundedLines(t *testing.T) {
 	require.Equal(t, 2, strings.Count(log.String(), "level=WARN"))
 }
 
-func TestCloseLetsWhatIsInFlightBeAnswered(t *testing.T) {
+func TestCloseLetsTheProgramAnswerDeliveriesInFlight(t *testing.T) {
 	t.Parallel()
-	c := testConfig(t, "stubborn")
+	c := testConfig(t, "ignores SIGTERM")
 	c.Grace = 100 * time.Millisecond
 	sink := open(t, c)
-	eventuallyTaken(t, sink)
+	requireWorks(t, sink)
 	ended := make(chan error, 2)
 	for _, what := range []act{{Silent: true}, {Hold: 2}} {
 		go func() {
@@ -438,26 +438,26 @@ func TestCloseLetsWhatIsInFlightBeAnswered(t *testing.T) {
 	}
 	require.Eventually(t, func() bool { return len(noted(c, journalVariable)) == 4 }, soon, time.Millisecond)
 	closeSink(t, sink)
-	require.NoError(t, <-ended, "one is answered when the program's stdin ends")
-	require.Equal(t, sinks.ClassUnavailable, classOf(<-ended), "the other one never")
+	require.NoError(t, <-ended, "the program answers one when its stdin ends")
+	require.Equal(t, sinks.ClassUnavailable, classOf(<-ended), "it never answers the other")
 	_, err := sink.Deliver(t.Context(), delivery(t, "plain"))
 	require.Equal(t, sinks.ClassUnavailable, classOf(err))
 	require.ErrorContains(t, err, "the sink is closed")
 	closeSink(t, sink)
 }
 
-func TestCloseWaitsNoLongerThanItsContext(t *testing.T) {
+func TestCloseReturnsWhenItsContextEnds(t *testing.T) {
 	t.Parallel()
-	c := testConfig(t, "stubborn")
+	c := testConfig(t, "ignores SIGTERM")
 	c.Grace = time.Hour
 	sink := open(t, c)
-	eventuallyTaken(t, sink)
+	requireWorks(t, sink)
 	began := time.Now()
 	require.NoError(t, sink.Close(within(t, 50*time.Millisecond)))
 	require.Less(t, time.Since(began), soon)
 }
 
-func TestCloseInAPauseEndsIt(t *testing.T) {
+func TestCloseEndsARestartPause(t *testing.T) {
 	t.Parallel()
 	c := testConfig(t, "broken")
 	c.MaxRestartPause = time.Hour
@@ -475,7 +475,7 @@ func TestASinkThatIsNotOpenIsUnavailable(t *testing.T) {
 	closeSink(t, sink)
 }
 
-func TestOpenTellsWhatCannotBeStarted(t *testing.T) {
+func TestOpenReportsWhyAProgramCannotBeStarted(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(folder, "plain"), []byte("text"), 0o600))
@@ -505,10 +505,10 @@ func TestARelativeProgramIsFoundInDir(t *testing.T) {
 	c.Dir = t.TempDir()
 	require.NoError(t, os.Symlink(self, filepath.Join(c.Dir, "child")))
 	c.Command = []string{"./child"}
-	eventuallyTaken(t, open(t, c))
+	requireWorks(t, open(t, c))
 }
 
-func TestAPayloadThatIsNotJSONTravelsAsBase64(t *testing.T) {
+func TestAPayloadThatIsNotJSONIsBase64(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ contentType, payload, want string }{
 		"JSON":              {"application/json", `{"b": 1.0,"a":"<é>"}`, `"payload":{"b":1.0,"a":"<é>"}`},
@@ -531,7 +531,7 @@ func TestAPayloadThatIsNotJSONTravelsAsBase64(t *testing.T) {
 	}
 }
 
-func TestALineTellsEverythingAboutTheNotification(t *testing.T) {
+func TestALineContainsTheWholeNotification(t *testing.T) {
 	t.Parallel()
 	d := &notification.Delivery{
 		Envelope: &notification.Envelope{
@@ -583,7 +583,7 @@ func FuzzDecodeReply(f *testing.F) {
 	})
 }
 
-func TestWhatTheProgramSaysIsWithoutItsSecrets(t *testing.T) {
+func TestTextsOfTheProgramDoNotRepeatSecrets(t *testing.T) {
 	t.Parallel()
 	c := testConfig(t)
 	c.Command = append(c.Command, "--token", "argument-hunter2", "--password=flag-hunter2")
@@ -603,7 +603,7 @@ func TestWhatTheProgramSaysIsWithoutItsSecrets(t *testing.T) {
 	_, err = sink.Deliver(t.Context(), delivery(t, act{Print: all}))
 	require.ErrorIs(t, err, ErrProtocol)
 	require.NotContains(t, err.Error(), "hunter2")
-	require.Eventually(t, func() bool { return strings.Contains(log.String(), "is started again") }, soon, time.Millisecond)
+	require.Eventually(t, func() bool { return strings.Contains(log.String(), "is restarted") }, soon, time.Millisecond)
 	require.Contains(t, log.String(), ` text="*** *** ***"`)
 	require.NotContains(t, log.String(), "hunter2")
 }

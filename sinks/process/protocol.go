@@ -17,24 +17,24 @@ import (
 	"github.com/waybill-go/waybill/sinks/internal/redact"
 )
 
-// ProtocolVersion is the version of docs/process-protocol.md that is spoken here.
+// ProtocolVersion is the version of docs/process-protocol.md that the sink speaks.
 const ProtocolVersion = 1
 
-// The lines that there are.
+// Kinds of lines.
 const (
-	lineHello   = "hello"   // both ways, first
+	lineHello   = "hello"   // the first line in each direction
 	lineDeliver = "deliver" // to the program
 	lineCancel  = "cancel"  // to the program
 	lineAnswer  = "answer"  // from the program
 )
 
 const (
-	// Bounds of what is kept of an answer's texts, in bytes.
+	// Texts of an answer are cut off after this many bytes.
 	maxReceiptBytes = 1 << 10
 	maxErrorBytes   = 4 << 10
 
-	// maxThrottle caps what a program can ask for: no typing error may stop a
-	// sink for days.
+	// maxThrottle limits how long a program can throttle the sink, so that a mistake in the
+	// program does not stop the sink for days.
 	maxThrottle = time.Hour
 )
 
@@ -74,7 +74,7 @@ func encodeHello(sink string, maxLineBytes int) ([]byte, error) {
 	})
 }
 
-// encodeDelivery makes the line of a delivery. It shares nothing with d.
+// encodeDelivery makes the line of a delivery. The line shares no memory with d.
 func encodeDelivery(number int64, d *notification.Delivery) ([]byte, error) {
 	l := deliverLine{
 		Line: lineDeliver, Delivery: number, Attempt: d.Attempt,
@@ -88,7 +88,7 @@ func encodeDelivery(number int64, d *notification.Delivery) ([]byte, error) {
 		at := d.DeliverAt.UTC()
 		l.DeliverAt = &at
 	}
-	if !holdsJSON(d.Envelope) {
+	if !isJSON(d.Envelope) {
 		l.Base64, l.Payload = true, append([]byte{}, d.Payload...) // encoding/json writes []byte as base64
 	}
 	return encode(l)
@@ -98,9 +98,8 @@ func encodeCancel(number int64) ([]byte, error) {
 	return encode(cancelLine{Line: lineCancel, Delivery: number})
 }
 
-// encode writes JSON in one line, with its line end. Characters that only HTML
-// minds stay as they are, and so does JSON that is part of v but for the white
-// space between its tokens.
+// encode returns v as JSON in one line, with a line end. It does not escape characters for
+// HTML. It changes raw JSON in v only by removing white space between tokens.
 func encode(v any) ([]byte, error) {
 	var b bytes.Buffer
 	encoder := json.NewEncoder(&b)
@@ -109,10 +108,10 @@ func encode(v any) ([]byte, error) {
 	return b.Bytes(), err
 }
 
-// holdsJSON says whether the payload can stand in a line as it is. Without a
-// content type it is JSON, as elsewhere; encoding/json takes bytes for valid that
-// are not UTF-8, which no other decoder would read.
-func holdsJSON(e *notification.Envelope) bool {
+// isJSON reports whether the payload can be a JSON value in a line. A payload without a
+// content type counts as JSON, as elsewhere. The payload must also be UTF-8: encoding/json
+// accepts other bytes, but other decoders do not.
+func isJSON(e *notification.Envelope) bool {
 	if contentType := e.Metadata.Get(notification.MetadataContentType); contentType != "" {
 		media, _, err := mime.ParseMediaType(contentType)
 		if err != nil || media != "application/json" && !strings.HasSuffix(media, "+json") {
@@ -126,26 +125,25 @@ func holdsJSON(e *notification.Envelope) bool {
 type reply struct {
 	Line string `json:"line"`
 
-	// Of a hello.
+	// In a hello.
 	Version int `json:"version"`
 
-	// Of an answer.
+	// In an answer.
 	Delivery *int64   `json:"delivery"`
 	Outcome  string   `json:"outcome"`
 	Receipt  string   `json:"receipt"`
 	Until    *string  `json:"until"`
 	Seconds  *float64 `json:"seconds"`
 
-	Error string `json:"error"` // of both
+	Error string `json:"error"` // in both
 
-	fault error // of an answer: what is wrong with the rest of it
+	fault error // what is wrong with an answer that names its delivery
 
-	credentials redact.Credentials // which no text repeats
+	credentials redact.Credentials // removed from all texts
 }
 
-// decodeReply reads a line of the program. An error means that the protocol is
-// broken: it cannot be told what the line is about. An answer whose delivery is
-// known may still have a fault. No text that comes of it repeats a credential.
+// decodeReply decodes a line of the program. An error means that the line breaks the protocol.
+// An answer that names its delivery but is otherwise invalid gives no error but has a fault.
 func decodeReply(line []byte, credentials redact.Credentials) (*reply, error) {
 	r := &reply{credentials: credentials}
 	err := json.Unmarshal(line, r)
@@ -154,32 +152,32 @@ func decodeReply(line []byte, credentials redact.Credentials) (*reply, error) {
 	case errors.As(err, &field) && r.Line == lineAnswer && r.Delivery != nil && field.Field != "delivery":
 		r.fault = fmt.Errorf("%w: %s is a %s", ErrAnswer, field.Field, field.Value)
 	case err != nil:
-		return nil, fmt.Errorf("%w: %q on stdout is not a line of it (%w); what is for people belongs on stderr", ErrProtocol, excerpt(line, credentials), err)
+		return nil, fmt.Errorf("%w: %q on stdout is not a line of the protocol (%w); write logs to stderr", ErrProtocol, excerpt(line, credentials), err)
 	}
 	switch {
 	case r.Line == lineHello:
 	case r.Line != lineAnswer:
-		return nil, fmt.Errorf("%w: %q on stdout has the line %q, which is neither hello nor answer", ErrProtocol, excerpt(line, credentials), r.clean(r.Line, 64))
+		return nil, fmt.Errorf("%w: in %q on stdout, line is %q, which is neither hello nor answer", ErrProtocol, excerpt(line, credentials), r.clean(r.Line, 64))
 	case r.Delivery == nil:
 		return nil, fmt.Errorf("%w: the answer %q names no delivery", ErrProtocol, excerpt(line, credentials))
 	}
 	return r, nil
 }
 
-// checkHello says what is wrong with the first line of a program.
+// checkHello returns an error if the first line of a program is not a hello of this version.
 func (r *reply) checkHello() error {
 	switch {
 	case r.Line != lineHello:
-		return fmt.Errorf("%w: its first line is %s and not hello", ErrProtocol, r.Line)
+		return fmt.Errorf("%w: its first line is %s, not hello", ErrProtocol, r.Line)
 	case r.Error != "":
-		return fmt.Errorf("%w: it refuses: %s", ErrProtocol, r.clean(r.Error, maxErrorBytes))
+		return fmt.Errorf("%w: its hello has the error: %s", ErrProtocol, r.clean(r.Error, maxErrorBytes))
 	case r.Version != ProtocolVersion:
-		return fmt.Errorf("%w: it speaks version %d, and this sink only %d", ErrProtocol, r.Version, ProtocolVersion)
+		return fmt.Errorf("%w: it speaks version %d, this sink speaks only version %d", ErrProtocol, r.Version, ProtocolVersion)
 	}
 	return nil
 }
 
-// result is what an answer means for its delivery.
+// result returns the receipt or the error that an answer means.
 func (r *reply) result(now time.Time) (notification.Receipt, error) {
 	if r.fault != nil {
 		return "", sinks.Transient(r.fault)
@@ -205,11 +203,11 @@ func (r *reply) result(now time.Time) (notification.Receipt, error) {
 		case err != nil:
 			return "", sinks.Transient(fmt.Errorf("%w: %w", err, cause))
 		case !until.After(now):
-			return "", sinks.Transient(cause) // the time is over already
+			return "", sinks.Transient(cause) // the time has passed
 		}
 		return "", sinks.Throttled(until, cause)
 	}
-	return "", sinks.Transient(fmt.Errorf("%w: the outcome %q is none of ok, transient, throttled, unavailable, permanent, unknown",
+	return "", sinks.Transient(fmt.Errorf("%w: the outcome is %q; use ok, transient, throttled, unavailable, permanent or unknown",
 		ErrAnswer, r.clean(r.Outcome, 64)))
 }
 
@@ -225,18 +223,18 @@ func (r *reply) throttledUntil(now time.Time) (time.Time, error) {
 	until, err := time.Parse(time.RFC3339, *r.Until)
 	switch {
 	case err != nil:
-		return time.Time{}, fmt.Errorf("%w: until is %q and not a time like %s", ErrAnswer, r.clean(*r.Until, 64), "2026-01-02T15:04:05Z")
+		return time.Time{}, fmt.Errorf("%w: until is %q, not a time such as %s", ErrAnswer, r.clean(*r.Until, 64), "2026-01-02T15:04:05Z")
 	case until.After(limit):
 		return limit, nil
 	}
 	return until, nil
 }
 
-// clean is a text of the reply without credentials, bounded and fit for logs.
+// clean removes credentials from a text of the reply, and cleans it for logs and databases.
 func (r *reply) clean(text string, limit int) string { return clean(r.credentials.Text(text), limit) }
 
-// clean bounds a text of the program and makes it fit for logs and databases:
-// valid UTF-8, no control characters but line ends and tabs.
+// clean makes a text of the program safe for logs and databases: at most limit bytes and an
+// ellipsis, valid UTF-8, and no control characters except line ends and tabs.
 func clean(text string, limit int) string {
 	if len(text) > limit {
 		for limit > 0 && !utf8.RuneStart(text[limit]) {
@@ -253,7 +251,7 @@ func clean(text string, limit int) string {
 	return strings.TrimSpace(text)
 }
 
-// excerpt is enough of a line to find where it comes from.
+// excerpt returns the beginning of a line, enough to find where it comes from.
 func excerpt(line []byte, credentials redact.Credentials) string {
 	return clean(credentials.Text(string(line[:min(len(line), maxLogLine)])), 120)
 }

@@ -10,8 +10,7 @@ import (
 	"time"
 )
 
-// start starts the program. Nothing runs beside the process itself until the
-// child's run.
+// start starts the program. It starts no goroutine; the child's run does.
 func (s *Sink) start() (*child, error) {
 	select {
 	case <-s.stopping:
@@ -26,17 +25,17 @@ func (s *Sink) start() (*child, error) {
 	leadGroup(cmd)
 
 	c := &child{
-		sink:     s,
-		cmd:      cmd,
-		exited:   make(chan struct{}),
-		ready:    make(chan struct{}),
-		refused:  make(chan struct{}),
-		mute:     make(chan struct{}),
-		trouble:  make(chan error, 1),
-		outgoing: make(chan *pending),
-		wake:     make(chan struct{}, 1),
-		pending:  make(map[int64]*pending),
-		moved:    time.Now(),
+		sink:       s,
+		cmd:        cmd,
+		exited:     make(chan struct{}),
+		ready:      make(chan struct{}),
+		rejecting:  make(chan struct{}),
+		stopWrite:  make(chan struct{}),
+		fault:      make(chan error, 1),
+		outgoing:   make(chan *pending),
+		wake:       make(chan struct{}, 1),
+		pending:    make(map[int64]*pending),
+		lastActive: time.Now(),
 	}
 	if err := c.startWithPipes(); err != nil {
 		return nil, fmt.Errorf("command: %w", err)
@@ -46,8 +45,8 @@ func (s *Sink) start() (*child, error) {
 	return c, nil
 }
 
-// program is the file to execute. Contrary to os/exec, a relative path is
-// relative to the folder in which the program runs, as in a shell there.
+// program returns the file to execute. Unlike in os/exec, a relative path is relative to the
+// folder in which the program runs, as in a shell in that folder.
 func (s *Sink) program() (string, error) {
 	if s.config.Dir != "" {
 		info, err := os.Stat(s.config.Dir)
@@ -69,15 +68,15 @@ func (s *Sink) program() (string, error) {
 	case errors.Is(err, fs.ErrNotExist):
 		return "", fmt.Errorf("command: there is no program %s: %w", name, err)
 	case errors.Is(err, fs.ErrPermission):
-		return "", fmt.Errorf("command: %s cannot be executed; is it executable, with an interpreter before it where it needs one?: %w", name, err)
+		return "", fmt.Errorf("command: %s cannot be executed; make it executable, or put its interpreter before it: %w", name, err)
 	case err != nil:
 		return "", fmt.Errorf("command: %w", err)
 	}
 	return filepath.Abs(found)
 }
 
-// startWithPipes starts the process. The pipes are our own and not those of
-// exec.Cmd, whose Wait closes them with answers still in them.
+// startWithPipes starts the process. It makes the pipes itself, because those of exec.Cmd are
+// closed by Wait while there may still be answers in them.
 func (c *child) startWithPipes() (err error) {
 	var ends [6]*os.File
 	defer func() {
@@ -86,7 +85,7 @@ func (c *child) startWithPipes() (err error) {
 			theirs = ends[:]
 		}
 		for _, f := range theirs {
-			_ = f.Close() // nil is an error as well
+			_ = f.Close() // closing nil returns an error, too
 		}
 	}()
 	for i := 0; i < len(ends); i += 2 {

@@ -13,33 +13,33 @@ import (
 	"github.com/waybill-go/waybill/sinks"
 )
 
-// lost are errors of a connection that cannot be made, or has ended.
+// lost are errors of a connection that cannot be made or has ended.
 var lost = []error{
 	ErrClosed,
 	io.EOF, io.ErrUnexpectedEOF, io.ErrClosedPipe, net.ErrClosed,
 	syscall.ECONNREFUSED, syscall.ECONNRESET, syscall.ECONNABORTED, syscall.EPIPE,
 	syscall.EHOSTUNREACH, syscall.ENETUNREACH, syscall.ENETDOWN,
-	context.DeadlineExceeded, // one of the library's own: the sink's has not passed
+	context.DeadlineExceeded, // of a timeout in the library: the delivery's deadline has not passed
 }
 
-// failed gives an error of the publisher its class: the one that it was made with, or
-// that the application gives it, else unavailable where the connection is at fault. All
-// others are transient. So is a context that was cancelled inside the publisher: ours
-// was not, and without an attempt spent it would be tried forever.
+// failed returns an error of the publisher with its class: the one that it already has, or the
+// one from Config.Classify, or unavailable if it is about the connection, or transient. A
+// context.Canceled is transient, too, because the delivery's context was not cancelled. If it
+// used up no attempt, it would be retried forever.
 func (s *Sink) failed(topic string, err error) error {
 	if !hasClass(err) && s.classify != nil {
 		if classed := s.classify(err); hasClass(classed) {
 			err = classed
 		}
 	}
-	said := fmt.Errorf("publish to %s: %w", topic, err)
+	described := fmt.Errorf("publish to %s: %w", topic, err)
 	switch {
 	case hasClass(err):
-		return said
-	case isOfConnection(err):
-		return sinks.Unavailable(said)
+		return described
+	case isConnectionError(err):
+		return sinks.Unavailable(described)
 	}
-	return sinks.Transient(said)
+	return sinks.Transient(described)
 }
 
 func hasClass(err error) bool {
@@ -47,7 +47,7 @@ func hasClass(err error) bool {
 	return errors.As(err, &classed)
 }
 
-func isOfConnection(err error) bool {
+func isConnectionError(err error) bool {
 	var (
 		operation   *net.OpError
 		name        *net.DNSError

@@ -14,9 +14,8 @@ import (
 	"github.com/waybill-go/waybill/sinks/publisher"
 )
 
-// Whatever has a Watermill publisher is a destination; here it is Watermill's
-// channel inside the process. The engine makes the delivery; here it is made by
-// hand.
+// Any Watermill publisher can be a destination, such as Watermill's channel inside the process.
+// Normally the engine calls Deliver.
 func Example() {
 	pubSub := gochannel.NewGoChannel(gochannel.Config{OutputChannelBuffer: 1}, nil)
 	messages, err := pubSub.Subscribe(context.Background(), "shop.order.placed")
@@ -43,9 +42,9 @@ func Example() {
 	// order-17 customer-4 {"order":17}
 }
 
-var errNoServers = errors.New("no servers available") // of some library
+var errNoServers = errors.New("no servers available") // an error of a library
 
-// The application says what its library's errors mean.
+// The application classifies the errors of its library.
 func ExampleConfig_classify() {
 	sink, err := publisher.New(failing{errNoServers}, publisher.Config{
 		Topic: "orders",
@@ -70,8 +69,8 @@ func ExampleConfig_classify() {
 	// Output: unavailable
 }
 
-// A kind for the configuration file is a struct of settings, and a function that makes the
-// publisher of them. With program.Kinds(kind) the waybill command has it.
+// A kind for the configuration file consists of a struct of settings and a function that makes a
+// publisher from them. With program.Kinds(kind), the waybill command has the kind.
 func ExampleNewLazy() {
 	type settings struct {
 		Topic  string `yaml:"topic" doc:"Where messages go. Required."`

@@ -11,7 +11,7 @@ import (
 	"github.com/waybill-go/waybill/sinks"
 )
 
-// ErrClosed means that the sink was closed and does not connect again.
+// ErrClosed means that the sink is closed and does not connect again.
 var ErrClosed = errors.New("publisher is closed")
 
 // Lazy is a sink that makes its publisher for the first delivery, for libraries that
@@ -72,21 +72,22 @@ func (l *Lazy) CheckHealth(ctx context.Context) error {
 // Close closes the publisher, as [Sink.Close] does.
 func (l *Lazy) Close(ctx context.Context) error { return l.sink.Close(ctx) }
 
-// lazyPublisher publishes with what connect makes. Its methods may be called in parallel.
+// lazyPublisher makes a publisher with connect when it needs one. Its methods are safe for
+// concurrent use.
 type lazyPublisher struct {
 	connect func(context.Context) (message.Publisher, error)
 
-	mu     sync.Mutex
-	made   message.Publisher
-	trying *attempt
-	closed bool
+	mu      sync.Mutex
+	current message.Publisher // nil while there is none
+	running *attempt          // nil while no call of connect is running
+	closed  bool
 }
 
-// attempt is a call of connect. made and err are set before done is closed.
+// attempt is a call of connect. publisher and err are set before done is closed.
 type attempt struct {
-	done chan struct{}
-	made message.Publisher
-	err  error
+	done      chan struct{}
+	publisher message.Publisher
+	err       error
 }
 
 func (l *lazyPublisher) Publish(topic string, messages ...*message.Message) error {
@@ -102,11 +103,11 @@ func (l *lazyPublisher) Publish(topic string, messages ...*message.Message) erro
 	return nil
 }
 
-// get returns the publisher that there is, or that a call of connect makes: its own, or
-// the one that runs.
+// get returns the current publisher. If there is none, or it has lost its connection, get calls
+// connect, or waits for the running call.
 func (l *lazyPublisher) get(ctx context.Context) (message.Publisher, error) {
 	l.mu.Lock()
-	switch a := l.trying; {
+	switch a := l.running; {
 	case l.closed:
 		l.mu.Unlock()
 		return nil, ErrClosed
@@ -114,39 +115,39 @@ func (l *lazyPublisher) get(ctx context.Context) (message.Publisher, error) {
 		l.mu.Unlock()
 		select {
 		case <-a.done:
-			return a.made, a.err
+			return a.publisher, a.err
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}
-	case l.made != nil && !isLost(l.made):
+	case l.current != nil && !isLost(l.current):
 		defer l.mu.Unlock()
-		return l.made, nil
+		return l.current, nil
 	}
-	a, lost := &attempt{done: make(chan struct{})}, l.made
-	l.trying, l.made = a, nil
+	a, lost := &attempt{done: make(chan struct{})}, l.current
+	l.running, l.current = a, nil
 	l.mu.Unlock()
 
 	if lost != nil {
-		_ = lost.Close() // its connection is gone already
+		_ = lost.Close() // an error does not matter: its connection is already lost
 	}
-	made, err := l.connect(ctx)
-	l.settle(a, made, err)
-	return a.made, a.err
+	p, err := l.connect(ctx)
+	l.finish(a, p, err)
+	return a.publisher, a.err
 }
 
-// settle ends an attempt.
-func (l *lazyPublisher) settle(a *attempt, made message.Publisher, err error) {
+// finish ends an attempt with the result of connect.
+func (l *lazyPublisher) finish(a *attempt, p message.Publisher, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
 	case err != nil:
 		a.err = orUnavailable(err)
 	case l.closed:
-		a.err = errors.Join(ErrClosed, made.Close())
+		a.err = errors.Join(ErrClosed, p.Close())
 	default:
-		a.made, l.made = made, made
+		a.publisher, l.current = p, p
 	}
-	l.trying = nil
+	l.running = nil
 	close(a.done)
 }
 
@@ -162,18 +163,18 @@ func orUnavailable(err error) error {
 	return sinks.Unavailable(err)
 }
 
-// Close closes what was made, and waits for a call of connect that runs.
+// Close closes the publisher, and waits for a running call of connect.
 func (l *lazyPublisher) Close() error {
 	l.mu.Lock()
 	again := l.closed
 	l.closed = true
-	made, trying := l.made, l.trying
+	current, running := l.current, l.running
 	l.mu.Unlock()
-	if trying != nil {
-		<-trying.done
+	if running != nil {
+		<-running.done
 	}
-	if again || made == nil {
+	if again || current == nil {
 		return nil
 	}
-	return made.Close()
+	return current.Close()
 }

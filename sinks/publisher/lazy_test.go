@@ -17,10 +17,10 @@ import (
 	"github.com/waybill-go/waybill/sinks/sinktest"
 )
 
-var errNobodyThere = errors.New("connection refused")
+var errRefused = errors.New("connection refused")
 
-// nobodyThere is what a library does that dials while its broker is down.
-func nobodyThere(context.Context) (message.Publisher, error) { return nil, errNobodyThere }
+// refused connects like a library whose broker is down.
+func refused(context.Context) (message.Publisher, error) { return nil, errRefused }
 
 func newLazy(t *testing.T, connect func(context.Context) (message.Publisher, error)) *publisher.Lazy {
 	t.Helper()
@@ -39,7 +39,7 @@ func TestLazyConformance(t *testing.T) {
 		Received: func(t *testing.T) []notification.Envelope { return s.envelopes(t) },
 		Broken: map[sinks.Class]func(*testing.T) sinks.Sink{
 			sinks.ClassUnavailable: func(t *testing.T) sinks.Sink {
-				return newLazy(t, nobodyThere)
+				return newLazy(t, refused)
 			},
 			sinks.ClassPermanent: func(t *testing.T) sinks.Sink {
 				return newLazy(t, func(context.Context) (message.Publisher, error) {
@@ -57,16 +57,16 @@ func TestALazySinkWaitsForItsBroker(t *testing.T) {
 	sink := newLazy(t, func(context.Context) (message.Publisher, error) {
 		connects++
 		if !running {
-			return nil, errNobodyThere
+			return nil, errRefused
 		}
 		return s, nil
 	})
 
 	_, err := sink.Deliver(t.Context(), sinktest.NewDelivery(1))
-	require.ErrorIs(t, err, errNobodyThere)
+	require.ErrorIs(t, err, errRefused)
 	class, _ := sinks.Classify(err)
 	require.Equal(t, sinks.ClassUnavailable, class)
-	require.ErrorIs(t, sink.CheckHealth(t.Context()), errNobodyThere)
+	require.ErrorIs(t, sink.CheckHealth(t.Context()), errRefused)
 
 	running = true
 	require.NoError(t, sink.CheckHealth(t.Context()))
@@ -75,12 +75,12 @@ func TestALazySinkWaitsForItsBroker(t *testing.T) {
 		require.NoError(t, err)
 	}
 	require.Len(t, s.messages, 3)
-	require.Equal(t, 3, connects, "what was made once is kept")
+	require.Equal(t, 3, connects, "the publisher is made only once")
 }
 
-func TestALazySinkConnectsOnceForDeliveriesAtTheSameTime(t *testing.T) {
+func TestALazySinkConnectsOnceForConcurrentDeliveries(t *testing.T) {
 	s := subscribe(t, "orders")
-	connects := 0 // the race detector finds two at once
+	connects := 0 // the race detector would find concurrent calls
 	sink := newLazy(t, func(context.Context) (message.Publisher, error) {
 		connects++
 		return s, nil
@@ -96,27 +96,27 @@ func TestALazySinkConnectsOnceForDeliveriesAtTheSameTime(t *testing.T) {
 	require.Equal(t, 1, connects)
 }
 
-// connecting is a broker that has not answered yet.
+// connecting is a broker that answers when answer is closed.
 func connecting() (asked, answer chan struct{}, connect func(context.Context) (message.Publisher, error)) {
 	asked, answer = make(chan struct{}), make(chan struct{})
 	return asked, answer, func(ctx context.Context) (message.Publisher, error) {
-		close(asked) // twice panics
+		close(asked) // a second call would panic
 		select {
 		case <-answer:
-			return nil, errNobodyThere
+			return nil, errRefused
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}
 	}
 }
 
-func TestDeliveriesThatComeWhileItConnectsShareTheOutcome(t *testing.T) {
+func TestDeliveriesDuringAConnectShareItsOutcome(t *testing.T) {
 	asked, answer, connect := connecting()
 	sink := newLazy(t, connect)
 	var g errgroup.Group
 	g.Go(func() error {
 		_, err := sink.Deliver(t.Context(), sinktest.NewDelivery(0))
-		if !errors.Is(err, errNobodyThere) {
+		if !errors.Is(err, errRefused) {
 			return fmt.Errorf("the first got %w", err)
 		}
 		return nil
@@ -125,12 +125,12 @@ func TestDeliveriesThatComeWhileItConnectsShareTheOutcome(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 	defer cancel()
 	_, err := sink.Deliver(ctx, sinktest.NewDelivery(1))
-	require.Equal(t, context.DeadlineExceeded, err, "it waits no longer than its context")
+	require.Equal(t, context.DeadlineExceeded, err, "a waiting delivery returns when its context ends")
 	close(answer)
 	require.NoError(t, g.Wait())
 }
 
-func TestConnectingEndsWithTheDeliveryThatBeganIt(t *testing.T) {
+func TestConnectGetsTheContextOfItsDelivery(t *testing.T) {
 	asked, _, connect := connecting()
 	sink := newLazy(t, connect)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -142,7 +142,7 @@ func TestConnectingEndsWithTheDeliveryThatBeganIt(t *testing.T) {
 	require.Equal(t, context.Canceled, err)
 }
 
-func TestClosingWaitsForWhatConnects(t *testing.T) {
+func TestCloseWaitsForARunningConnect(t *testing.T) {
 	s := subscribe(t, "orders")
 	asked, answer := make(chan struct{}), make(chan struct{})
 	sink := newLazy(t, func(context.Context) (message.Publisher, error) {
@@ -164,10 +164,10 @@ func TestClosingWaitsForWhatConnects(t *testing.T) {
 	require.ErrorIs(t, sink.Close(ctx), context.DeadlineExceeded)
 	close(answer)
 	require.NoError(t, g.Wait())
-	require.Error(t, s.Publish("orders", message.NewMessage("2", nil)), "what was made is closed")
+	require.Error(t, s.Publish("orders", message.NewMessage("2", nil)), "the publisher is closed")
 }
 
-func TestALazySinkClosesWhatItMade(t *testing.T) {
+func TestALazySinkClosesItsPublisher(t *testing.T) {
 	s := subscribe(t, "orders")
 	connects := 0
 	sink := newLazy(t, func(context.Context) (message.Publisher, error) {
@@ -183,10 +183,10 @@ func TestALazySinkClosesWhatItMade(t *testing.T) {
 	require.ErrorIs(t, err, publisher.ErrClosed)
 	require.Equal(t, 1, connects)
 
-	require.NoError(t, newLazy(t, nobodyThere).Close(t.Context()), "nothing was made")
+	require.NoError(t, newLazy(t, refused).Close(t.Context()), "nothing was made")
 }
 
-// oneConnection is a library's publisher that does not connect again.
+// oneConnection is a publisher of a library that does not reconnect.
 type oneConnection struct{ *linePublisher }
 
 func (p oneConnection) Lost() bool { return p.conn == nil }
@@ -202,7 +202,7 @@ func (p oneConnection) CheckHealth(context.Context) error {
 	return p.Publish("", message.NewMessage("healthy?", nil))
 }
 
-func TestALostPublisherIsMadeAgain(t *testing.T) {
+func TestALostPublisherIsReplaced(t *testing.T) {
 	b := listen(t, "127.0.0.1:0")
 	address := b.Addr().String()
 	sink := newLazy(t, func(context.Context) (message.Publisher, error) {
@@ -222,7 +222,7 @@ func TestALostPublisherIsMadeAgain(t *testing.T) {
 }
 
 func TestALazySinkNeedsATopic(t *testing.T) {
-	_, err := publisher.NewLazy(nobodyThere, publisher.Config{})
+	_, err := publisher.NewLazy(refused, publisher.Config{})
 	require.ErrorIs(t, err, publisher.ErrTopic)
 	require.EqualError(t, publisher.Config{}.Validate(), "topic: topic cannot be used: it is empty")
 	require.NoError(t, publisher.Config{Topic: "shop.{{.Type}}"}.Validate())

@@ -8,11 +8,11 @@
 //
 // # The message
 //
-// The message's UUID is the notification's id, by which a subscriber deduplicates; its
-// payload is the notification's payload, unchanged. Its metadata are the notification's
-// metadata, and [MetadataType] and the other constants here, which are also the names of
-// the kafka sink's headers. Metadata of the notification with one of these names, or with
-// the prefix [MetadataPrefix], is sent with [MetadataPrefix] before its name.
+// The message's UUID is the notification's id, by which subscribers recognize duplicates. Its
+// payload is the notification's payload, unchanged. Its metadata is the notification's
+// metadata, and [MetadataType] and the other constants, which are also the names of the kafka
+// sink's headers. Metadata of the notification with one of these names, or whose name begins
+// with [MetadataPrefix], is sent with the prefix [MetadataPrefix].
 //
 // # Errors
 //
@@ -37,15 +37,14 @@ import (
 	"github.com/waybill-go/waybill/sinks"
 )
 
-// Names of the metadata that every message has; the key's only where there is
-// one.
+// Names of the metadata that every message has. A message without a key lacks MetadataKey.
 const (
 	MetadataType       = "type"        // the registered name, such as order.placed
 	MetadataVersion    = "version"     // the payload's version, in decimal
 	MetadataKey        = "key"         // the ordering key
 	MetadataOccurredOn = "occurred-on" // in OccurredOnLayout, in UTC
-	// MetadataPrefix stands before the name of metadata that is named like one of
-	// the above, or begins with it.
+	// MetadataPrefix is added to the name of metadata that is one of the names above or
+	// begins with this prefix.
 	MetadataPrefix = "metadata-"
 )
 
@@ -54,37 +53,37 @@ const OccurredOnLayout = "2006-01-02T15:04:05.000000Z07:00"
 
 // Errors of New.
 var (
-	// ErrNoPublisher: the publisher is nil.
+	// ErrNoPublisher means that the publisher is nil.
 	ErrNoPublisher = errors.New("publisher is nil")
-	// ErrTopic: the configured topic is empty or not a template. Deliveries whose
-	// topic comes out empty fail with it too.
+	// ErrTopic means that the configured topic is empty or an invalid template. It is also
+	// the error of a delivery for which the template fails or gives an empty topic.
 	ErrTopic = errors.New("topic cannot be used")
 )
 
-// Config configures a sink.
+// Config has the settings of a sink.
 type Config struct {
-	// Topic is where messages go. Required. With {{ in it, it is a text/template
+	// Topic is the topic of the messages. Required. If it contains {{, it is a text/template
 	// over the [notification.Envelope], such as
 	//
 	//	shop.{{.Type}}
 	//	{{.Metadata.tenant}}.orders
 	//	{{.Metadata.Get "correlation-id"}}
 	//
-	// With a field's name, metadata that a notification lacks makes its delivery
-	// permanently undeliverable; Get makes it "".
+	// If a notification lacks metadata that the template refers to by name, its delivery
+	// is refused permanently; with Get, missing metadata is "".
 	Topic string
 
-	// Classify gives an error of the publisher its class: it returns the error made with
-	// [sinks.Unavailable], [sinks.Permanent] or their neighbours. Of what it returns
-	// without a class, nil too, the class is found as if there were no Classify. Optional; it is
-	// not asked for errors that have a class, and may be called in parallel.
+	// Classify returns an error of the publisher with its class, made with
+	// [sinks.Unavailable], [sinks.Permanent] or a similar function. If it returns nil or an
+	// error without a class, the class is found as without Classify. It is not called for
+	// errors that already have a class. It must be safe for concurrent use. Optional.
 	//
-	// Libraries have errors of their own for a lost connection. These belong here: else
-	// they are transient, and a broker's stop spends attempts.
+	// Classify the library's errors of a lost connection as unavailable. Otherwise they are
+	// transient, and use up attempts while the broker is down.
 	Classify func(error) error
 }
 
-// Validate returns the mistakes of the topic as those of the key topic, for the
+// Validate returns the mistakes in the topic. They begin with the key topic, for the
 // configuration of a kind.
 func (c Config) Validate() error {
 	if _, err := newTopic(c.Topic); err != nil {
@@ -161,8 +160,8 @@ func (s *Sink) Close(ctx context.Context) error {
 	}
 }
 
-// newMessage copies what it takes: a publisher inside the process may hand the
-// message itself to its subscribers, who have it for longer than Deliver.
+// newMessage copies payload and metadata, because a publisher inside the process may pass the
+// message to its subscribers, which use it after Deliver has returned.
 func newMessage(ctx context.Context, e *notification.Envelope) *message.Message {
 	m := message.NewMessage(e.ID, bytes.Clone(e.Payload))
 	for name, text := range e.Metadata {
@@ -183,7 +182,7 @@ func metadataName(name string) string {
 	case MetadataType, MetadataVersion, MetadataKey, MetadataOccurredOn:
 		return MetadataPrefix + name
 	}
-	if strings.HasPrefix(name, MetadataPrefix) { // or it could be taken for one of these
+	if strings.HasPrefix(name, MetadataPrefix) { // otherwise it could be the same as a renamed one
 		return MetadataPrefix + name
 	}
 	return name

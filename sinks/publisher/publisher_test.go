@@ -29,8 +29,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// subscriber keeps what Watermill's in-process channel carries. Publish returns
-// when it has it.
+// subscriber records the messages of Watermill's in-process channel. Publish returns when it has
+// recorded the message.
 type subscriber struct {
 	*gochannel.GoChannel
 	mu       sync.Mutex
@@ -59,7 +59,7 @@ func subscribe(t *testing.T, topic string) *subscriber {
 	return s
 }
 
-// envelopes reads the messages back, as a subscriber would.
+// envelopes converts the messages to envelopes.
 func (s *subscriber) envelopes(t *testing.T) (es []notification.Envelope) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -77,7 +77,7 @@ func (s *subscriber) envelopes(t *testing.T) (es []notification.Envelope) {
 	return es
 }
 
-// failing is a publisher whose destination is in trouble.
+// failing is a publisher that always fails.
 type failing struct{ err error }
 
 func (f failing) Publish(string, ...*message.Message) error { return f.err }
@@ -100,14 +100,14 @@ func TestConformance(t *testing.T) {
 			sinks.ClassUnavailable: broken(sinks.Unavailable(errors.New("no connection"))),
 			sinks.ClassThrottled:   broken(sinks.Throttled(time.Now().Add(time.Minute), errors.New("slow down"))),
 		},
-		// Watermill's Publish takes no context: what is stuck ends with the publisher.
+		// Watermill's Publish has no context, so only Close ends a stuck call.
 		Stuck:    func(t *testing.T) sinks.Sink { return newSink(t, &unanswered{ended: make(chan struct{})}, "orders") },
 		Waits:    true,
 		Receipts: true,
 	})
 }
 
-// unanswered is a publisher whose broker never answers.
+// unanswered is a publisher whose broker does not answer.
 type unanswered struct{ ended chan struct{} }
 
 func (s *unanswered) Publish(string, ...*message.Message) error {
@@ -127,7 +127,7 @@ func newSink(t *testing.T, p message.Publisher, topic string) *publisher.Sink {
 	return sink
 }
 
-func TestAMessageTellsAllAboutTheNotification(t *testing.T) {
+func TestAMessageContainsTheWholeNotification(t *testing.T) {
 	s := subscribe(t, "orders")
 	d := sinktest.NewDelivery(1)
 	d.Metadata["type"] = "of the application"
@@ -150,12 +150,12 @@ func TestAMessageTellsAllAboutTheNotification(t *testing.T) {
 	}, s.messages[0].Metadata)
 }
 
-func TestMetadataIsNotTakenForAnother(t *testing.T) {
+func TestMetadataWithReservedNamesIsRenamed(t *testing.T) {
 	s := subscribe(t, "orders")
 	sink := newSink(t, s, "orders")
 	d := sinktest.NewDelivery(1)
 	d.Metadata = notification.Metadata{"type": "gold", "metadata-type": "silver"}
-	for i := range 20 { // of a map's orders
+	for i := range 20 { // the order of a map differs each time
 		_, err := sink.Deliver(t.Context(), d)
 		require.NoError(t, err)
 		require.Equal(t, "gold", s.messages[i].Metadata["metadata-type"])
@@ -163,7 +163,7 @@ func TestMetadataIsNotTakenForAnother(t *testing.T) {
 	}
 }
 
-func TestATopicIsMadeOfTheNotification(t *testing.T) {
+func TestTheTopicCanComeFromTheNotification(t *testing.T) {
 	for text, want := range map[string]string{
 		"orders":                                   "orders",
 		"shop.{{.Type}}":                           "shop.sinktest.happened",
@@ -194,7 +194,7 @@ func TestANotificationWithoutATopicIsPermanent(t *testing.T) {
 	}
 }
 
-func TestWhatCannotWorkIsRefusedByNew(t *testing.T) {
+func TestNewRefusesAnInvalidConfiguration(t *testing.T) {
 	_, err := publisher.New(nil, publisher.Config{Topic: "orders"})
 	require.ErrorIs(t, err, publisher.ErrNoPublisher)
 	for text, says := range map[string]string{
@@ -208,14 +208,14 @@ func TestWhatCannotWorkIsRefusedByNew(t *testing.T) {
 	}
 }
 
-func TestAContextThatEndedInsideThePublisherSpendsAnAttempt(t *testing.T) {
+func TestAContextThatEndedInsideThePublisherIsTransient(t *testing.T) {
 	_, err := newSink(t, failing{context.Canceled}, "orders").Deliver(t.Context(), sinktest.NewDelivery(1))
 	class, _ := sinks.Classify(err)
 	require.Equal(t, sinks.ClassTransient, class)
 	require.ErrorContains(t, err, "publish to orders: context canceled")
 }
 
-// silent never answers until it is closed, and closes only when it may.
+// silent is a publisher that does not answer until it is closed, and whose Close waits.
 type silent struct {
 	asked, answer chan struct{}
 }
@@ -231,7 +231,7 @@ func (s silent) Close() error {
 	return nil
 }
 
-func TestAFailureAfterTheContextEndedIsTheContexts(t *testing.T) {
+func TestAFailureAfterTheContextEndedIsTheContextsError(t *testing.T) {
 	s := silent{make(chan struct{}), make(chan struct{})}
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() {
@@ -243,7 +243,7 @@ func TestAFailureAfterTheContextEndedIsTheContexts(t *testing.T) {
 	require.Equal(t, context.Canceled, err)
 }
 
-func TestCloseWaitsForThePublisherNoLongerThanItsContext(t *testing.T) {
+func TestCloseReturnsWhenItsContextEnds(t *testing.T) {
 	s := silent{answer: make(chan struct{})}
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
@@ -255,7 +255,7 @@ func TestCloseWaitsForThePublisherNoLongerThanItsContext(t *testing.T) {
 	require.Error(t, channel.Publish("orders", message.NewMessage("1", nil)), "it is closed")
 }
 
-// A broker takes a line and answers with one, until it goes away.
+// broker reads lines and answers each with a line, until goAway.
 type broker struct {
 	net.Listener
 	mu    sync.Mutex
@@ -296,8 +296,8 @@ func (b *broker) goAway() {
 	}
 }
 
-// linePublisher is a library's publisher in small: it dials when it is made, and again
-// once its connection is lost.
+// linePublisher is a small publisher like those of libraries: it dials when it is made, and again
+// after its connection was lost.
 type linePublisher struct {
 	address string
 	conn    net.Conn
@@ -332,7 +332,7 @@ func (p *linePublisher) Publish(_ string, messages ...*message.Message) error {
 func (p *linePublisher) lost(err error) error {
 	_ = p.conn.Close()
 	p.conn = nil
-	return pkgerrors.Wrap(err, "cannot publish") // as Watermill's libraries do
+	return pkgerrors.Wrap(err, "cannot publish") // like Watermill's libraries
 }
 
 func (p *linePublisher) Close() error {
@@ -342,7 +342,7 @@ func (p *linePublisher) Close() error {
 	return p.conn.Close()
 }
 
-func TestABrokerThatGoesAwayAfterTheFirstMessageIsUnavailable(t *testing.T) {
+func TestABrokerThatStopsAfterTheFirstMessageIsUnavailable(t *testing.T) {
 	b := listen(t, "127.0.0.1:0")
 	address := b.Addr().String()
 	sink := newLazy(t, func(context.Context) (message.Publisher, error) { return dial(address) })
@@ -351,7 +351,7 @@ func TestABrokerThatGoesAwayAfterTheFirstMessageIsUnavailable(t *testing.T) {
 	require.NoError(t, err)
 
 	b.goAway()
-	for n := range 5 { // the connection ends, then none can be made
+	for n := range 5 { // first the connection ends, then no new one can be made
 		_, err := sink.Deliver(t.Context(), sinktest.NewDelivery(n))
 		class, _ := sinks.Classify(err)
 		require.Equal(t, sinks.ClassUnavailable, class, "%v", err)
@@ -401,7 +401,7 @@ func TestAnErrorWithoutAClassGetsOne(t *testing.T) {
 	}
 }
 
-func TestTheApplicationClassesWhatHasNoClass(t *testing.T) {
+func TestConfigClassifyClassifiesErrorsWithoutAClass(t *testing.T) {
 	var (
 		errTooLarge  = errors.New("too large")
 		errNoServers = errors.New("no servers")
@@ -425,11 +425,11 @@ func TestTheApplicationClassesWhatHasNoClass(t *testing.T) {
 	}{
 		{errTooLarge, sinks.ClassPermanent},
 		{errNoServers, sinks.ClassUnavailable},
-		{io.ErrUnexpectedEOF, sinks.ClassTransient}, // its word comes first
+		{io.ErrUnexpectedEOF, sinks.ClassTransient}, // Classify comes first
 		{io.ErrClosedPipe, sinks.ClassUnavailable},
 		{io.EOF, sinks.ClassUnavailable},
 		{errors.New("nack"), sinks.ClassTransient},
-		{sinks.Permanent(errNoServers), sinks.ClassPermanent}, // it has a class
+		{sinks.Permanent(errNoServers), sinks.ClassPermanent}, // already has a class
 	} {
 		t.Run(c.err.Error(), func(t *testing.T) {
 			sink, err := publisher.New(failing{fmt.Errorf("wrapped: %w", c.err)}, publisher.Config{Topic: "orders", Classify: classify})

@@ -9,7 +9,7 @@ import (
 	"github.com/waybill-go/waybill/framework/notification"
 )
 
-// topic names the topic of a notification.
+// topic returns the topic of a notification.
 type topic func(e *notification.Envelope) (string, error)
 
 func newTopic(text string) (topic, error) {
@@ -34,7 +34,7 @@ func newTopic(text string) (topic, error) {
 			return "", fmt.Errorf("%w: %w", ErrTopic, err)
 		}
 		if b.Len() == 0 {
-			return "", fmt.Errorf("%w: %s comes out empty", ErrTopic, text)
+			return "", fmt.Errorf("%w: the result of %s is empty", ErrTopic, text)
 		}
 		return b.String(), nil
 	}, nil

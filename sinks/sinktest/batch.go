@@ -9,10 +9,10 @@ import (
 	"github.com/waybill-go/waybill/sinks"
 )
 
-// maxBatch keeps the suite quick for sinks of large batches.
+// maxBatch limits the size of batches, so that the suite is quick for sinks with large ones.
 const maxBatch = 100
 
-// testBatches checks the contract of [sinks.Batcher], where the subject is one.
+// testBatches checks the contract of [sinks.Batcher]. It skips sinks that are not batchers.
 func (s Subject) testBatches(t *testing.T) {
 	b, ok := s.New(t).(sinks.Batcher)
 	if !ok {
@@ -30,17 +30,17 @@ func (s Subject) testBatches(t *testing.T) {
 	run := func(name string, test func(*testing.T, sinks.Batcher)) {
 		t.Run(name, func(t *testing.T) { test(t, open(t, s.New(t)).(sinks.Batcher)) })
 	}
-	run("each delivery has its result", func(t *testing.T, b sinks.Batcher) { s.testBatch(t, b, size, limits.Ordered) })
-	run("in parallel all arrive", func(t *testing.T, b sinks.Batcher) { s.testParallelBatches(t, b, size) })
-	run("a cancelled one ends soon", func(t *testing.T, b sinks.Batcher) { s.testCancelledBatch(t, b, size) })
+	run("each delivery has a result", func(t *testing.T, b sinks.Batcher) { s.testBatch(t, b, size, limits.Ordered) })
+	run("parallel batches all arrive", func(t *testing.T, b sinks.Batcher) { s.testParallelBatches(t, b, size) })
+	run("a cancelled batch ends soon", func(t *testing.T, b sinks.Batcher) { s.testCancelledBatch(t, b, size) })
 	if limits.Ordered {
 		run("a key stays in order", func(t *testing.T, b sinks.Batcher) { s.testOrderedBatch(t, b, size) })
 	}
 	if s.Refused != nil && size > 2 {
-		run("only the refused one fails", s.testRefusedInBatch)
+		run("only the refused delivery fails", s.testRefusedInBatch)
 	}
 	if s.Refused != nil && size > 3 && limits.Ordered {
-		run("after a refused one its key waits", s.testKeyBehindRefused)
+		run("later deliveries of a refused one's key fail", s.testKeyBehindRefused)
 	}
 }
 
@@ -61,7 +61,8 @@ func (s Subject) testBatch(t *testing.T, b sinks.Batcher, size int, ordered bool
 	}
 }
 
-// testParallelBatches also takes payload and metadata back, as testParallel does.
+// testParallelBatches overwrites the payload and the metadata of each batch afterwards, as
+// testParallel does.
 func (s Subject) testParallelBatches(t *testing.T, b sinks.Batcher, size int) {
 	var (
 		wg   sync.WaitGroup
@@ -77,7 +78,7 @@ func (s Subject) testParallelBatches(t *testing.T, b sinks.Batcher, size int) {
 		wg.Go(func() {
 			s.succeed(t, b, lent)
 			for _, d := range lent {
-				takeBack(d)
+				overwrite(d)
 			}
 			clear(lent)
 		})
@@ -93,10 +94,10 @@ func (s Subject) testCancelledBatch(t *testing.T, b sinks.Batcher, size int) {
 	cancel()
 	for i, r := range deliverBatch(ctx, t, b, s.batch(0, size)) {
 		if r.Err != nil && class(r.Err) != sinks.ClassCancelled {
-			t.Errorf("result %d is %v, want no error or one that is cancelled", i, r.Err)
+			t.Errorf("result %d: %v, want no error or a cancelled one", i, r.Err)
 		}
 	}
-	s.succeed(t, b, s.batch(size, size)) // it has broken nothing
+	s.succeed(t, b, s.batch(size, size)) // the sink still works
 }
 
 func (s Subject) testOrderedBatch(t *testing.T, b sinks.Batcher, size int) {
@@ -116,7 +117,7 @@ func (s Subject) testRefusedInBatch(t *testing.T, b sinks.Batcher) {
 	results := deliverBatch(t.Context(), t, b, batch)
 	s.checkResults(t, results, nil, []int{0, 2})
 	if err := results[1].Err; err == nil || class(err) != sinks.ClassPermanent {
-		t.Errorf("result 1 is %v, want an error that is permanent", err)
+		t.Errorf("result 1: %v, want a permanent error", err)
 	}
 	if s.Received != nil {
 		compareSorted(t, s.Received(t), []*notification.Delivery{batch[0], batch[2]})
@@ -131,14 +132,15 @@ func (s Subject) testKeyBehindRefused(t *testing.T, b sinks.Batcher) {
 	results := deliverBatch(t.Context(), t, b, batch)
 	s.checkResults(t, results, []int{1, 2}, []int{0, 3})
 	if err := results[2].Err; err != nil && class(err) == sinks.ClassPermanent {
-		t.Errorf("result 2 is %v, want an error that is not permanent: it was not tried", err)
+		t.Errorf("result 2: %v, want an error that is not permanent, because the delivery was not tried", err)
 	}
 	if s.Received != nil {
 		compare(t, s.Received(t), []*notification.Delivery{batch[0], batch[3]})
 	}
 }
 
-// checkResults wants errors and receipts at these places.
+// checkResults checks that the results at the indexes failed have errors, and those at
+// delivered have none.
 func (s Subject) checkResults(t *testing.T, results []sinks.Result, failed, delivered []int) {
 	t.Helper()
 	for _, i := range failed {
@@ -155,7 +157,7 @@ func (s Subject) checkResults(t *testing.T, results []sinks.Result, failed, deli
 	}
 }
 
-// batch returns deliveries of different keys, beginning with the n-th.
+// batch returns size deliveries with different keys, beginning with the n-th.
 func (s Subject) batch(n, size int) []*notification.Delivery {
 	batch := make([]*notification.Delivery, size)
 	for i := range batch {
@@ -164,8 +166,8 @@ func (s Subject) batch(n, size int) []*notification.Delivery {
 	return batch
 }
 
-// succeed makes a batch whose deliveries all must succeed. Any goroutine may
-// call it.
+// succeed delivers a batch and reports an error for each delivery that fails. Any goroutine
+// may call it.
 func (s Subject) succeed(t *testing.T, b sinks.Batcher, batch []*notification.Delivery) {
 	for i, r := range deliverBatch(t.Context(), t, b, batch) {
 		if r.Err != nil {
@@ -176,8 +178,8 @@ func (s Subject) succeed(t *testing.T, b sinks.Batcher, batch []*notification.De
 	}
 }
 
-// deliverBatch returns exactly one result for each delivery, whatever the sink
-// does.
+// deliverBatch delivers a batch and returns exactly one result for each delivery. It reports
+// an error if the sink returned another number of results or changed a delivery.
 func deliverBatch(ctx context.Context, t *testing.T, b sinks.Batcher, batch []*notification.Delivery) []sinks.Result {
 	t.Helper()
 	before := make([]*notification.Delivery, len(batch))
@@ -186,17 +188,17 @@ func deliverBatch(ctx context.Context, t *testing.T, b sinks.Batcher, batch []*n
 	}
 	results := b.DeliverBatch(ctx, batch)
 	if len(results) != len(batch) {
-		t.Errorf("%d deliveries have %d results", len(batch), len(results))
+		t.Errorf("DeliverBatch returned %d results for %d deliveries", len(results), len(batch))
 	}
 	for i, d := range batch {
 		unchanged(t, d, before[i])
 	}
-	whole := make([]sinks.Result, len(batch))
-	copy(whole, results)
-	return whole
+	complete := make([]sinks.Result, len(batch))
+	copy(complete, results)
+	return complete
 }
 
-// batcherOf returns the sink as one of batches, if it makes any.
+// batcherOf returns the sink as a batcher with its limits, and false if it makes no batches.
 func batcherOf(sink sinks.Sink) (sinks.Batcher, sinks.BatchLimits, bool) {
 	b, ok := sink.(sinks.Batcher)
 	if !ok {

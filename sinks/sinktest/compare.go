@@ -11,8 +11,8 @@ import (
 	"github.com/waybill-go/waybill/framework/notification"
 )
 
-// compare wants received to be what was sent, in the same order, as far as the
-// destination can tell.
+// compare checks that received is what was sent, in the same order. It ignores the fields
+// that the destination does not know.
 func compare(t *testing.T, received []notification.Envelope, sent []*notification.Delivery) {
 	t.Helper()
 	if len(received) != len(sent) {
@@ -26,7 +26,7 @@ func compare(t *testing.T, received []notification.Envelope, sent []*notificatio
 	}
 }
 
-// compareSorted is compare where the order says nothing.
+// compareSorted is compare for deliveries in any order.
 func compareSorted(t *testing.T, received []notification.Envelope, sent []*notification.Delivery) {
 	t.Helper()
 	received, sent = slices.Clone(received), slices.Clone(sent)
@@ -35,8 +35,8 @@ func compareSorted(t *testing.T, received []notification.Envelope, sent []*notif
 	compare(t, received, sent)
 }
 
-// compareEnvelope leaves out what the destination cannot tell. It may add
-// metadata of its own.
+// compareEnvelope ignores fields that are zero in got, since the destination does not know
+// them, and metadata that only got has, since a sink may add some.
 func compareEnvelope(t *testing.T, i int, got, want notification.Envelope) {
 	t.Helper()
 	if len(got.Payload) > 0 && !bytes.Equal(got.Payload, want.Payload) {
@@ -58,7 +58,7 @@ func compareEnvelope(t *testing.T, i int, got, want notification.Envelope) {
 	}
 }
 
-// abbreviate keeps a huge text out of the test's output.
+// abbreviate quotes at most the first 100 bytes of a text.
 func abbreviate[T string | []byte](text T) string {
 	if len(text) <= 100 {
 		return fmt.Sprintf("%q", text)

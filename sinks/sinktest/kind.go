@@ -9,42 +9,47 @@ import (
 	"github.com/waybill-go/waybill/sinks"
 )
 
-// RunKind checks what a kind's configuration promises: its defaults fill what was left out,
-// and nothing else, however often they are set; and with the required fields only a sink can
-// be built, which has the same configuration whether Go or a file gives it. required is a
-// configuration with these fields and no other. The kind's answers begin with "delivered",
-// the name of a class, or "as" for what the destination says itself.
+// RunKind checks a kind, one subtest for each of these rules:
+//
+//   - The defaults of its configuration change only fields that are zero, and setting them
+//     twice has no further effect.
+//   - The required fields are enough to build a sink, and the configuration is then the same
+//     whether it comes from Go or from a file.
+//   - Each answer begins with "delivered", with the name of a class, or with "as" if the
+//     destination names the class itself.
+//
+// required is a configuration that has the required fields only.
 func RunKind[C any](t *testing.T, kind sinks.Kind, required C) {
-	t.Run("defaults change nothing that is given", func(t *testing.T) {
+	t.Run("defaults keep the fields that are set", func(t *testing.T) {
 		full := new(C)
 		fill(reflect.ValueOf(full).Elem())
 		given := *full
 		setDefaults(full)
 		same(t, *full, given)
 	})
-	t.Run("defaults change no field that is given alone", func(t *testing.T) {
+	t.Run("defaults keep a field that is set alone", func(t *testing.T) {
 		for i := range reflect.TypeFor[C]().NumField() {
 			one := new(C)
 			field := reflect.ValueOf(one).Elem().Field(i)
 			fill(field)
 			given := field.Interface()
 			setDefaults(one)
-			if field.Kind() != reflect.Struct { // of which other fields may have defaults
+			if field.Kind() != reflect.Struct { // fields of the struct may get defaults
 				same(t, field.Interface(), given)
 			}
 		}
 	})
-	t.Run("defaults are the same twice", func(t *testing.T) {
+	t.Run("setting defaults twice has no further effect", func(t *testing.T) {
 		once := required
 		setDefaults(&once)
 		twice := once
 		setDefaults(&twice)
 		same(t, twice, once)
 	})
-	t.Run("answers have a class", func(t *testing.T) {
+	t.Run("answers begin with a class", func(t *testing.T) {
 		for _, a := range kind.Answers {
 			if a.Says == "" || !slices.ContainsFunc(meanings(), func(m string) bool { return strings.HasPrefix(a.Means, m) }) {
-				t.Errorf("answer %q means %q, which begins with none of %q", a.Says, a.Means, meanings())
+				t.Errorf("answer %q means %q, want one that begins with one of %q", a.Says, a.Means, meanings())
 			}
 		}
 	})
@@ -56,7 +61,7 @@ func RunKind[C any](t *testing.T, kind sinks.Kind, required C) {
 			return nil
 		})
 		if err != nil || sink == nil {
-			t.Fatalf("Build gave %v and the error %v", sink, err)
+			t.Fatalf("Build returned %v and the error %v", sink, err)
 		}
 		given := required
 		setDefaults(&given)
@@ -65,7 +70,7 @@ func RunKind[C any](t *testing.T, kind sinks.Kind, required C) {
 	})
 }
 
-// meanings are what that of an answer begins with.
+// meanings are the words with which the meaning of an answer may begin.
 func meanings() []string {
 	known := []string{"delivered", "as "}
 	for c := sinks.ClassTransient; c <= sinks.ClassCancelled; c++ {
@@ -87,8 +92,8 @@ func same(t *testing.T, got, want any) {
 	}
 }
 
-// fill gives a value, or all fields of a struct, one that is not zero. Interfaces and
-// functions stay nil: no default is one.
+// fill sets a value, or all fields of a struct, to something that is not zero. Interfaces and
+// functions stay nil, because no default is an interface or a function.
 func fill(v reflect.Value) {
 	switch v.Kind() {
 	case reflect.Struct:
@@ -116,7 +121,7 @@ func fill(v reflect.Value) {
 	}
 }
 
-// overlay sets what is not zero in from, as decoding a file does.
+// overlay copies the fields that are not zero, as decoding a file does.
 func overlay(to, from reflect.Value) {
 	for i := range from.NumField() {
 		switch {

@@ -10,7 +10,7 @@ import (
 	"github.com/waybill-go/waybill/sinks/sinktest"
 )
 
-// settings are a kind's configuration, whose defaults are set by a function of each test.
+// settings are a kind's configuration. The variable defaults sets its defaults.
 type settings struct {
 	Address string
 	Timeout time.Duration
@@ -21,10 +21,10 @@ type settings struct {
 
 func (s *settings) SetDefaults() { defaults(s) }
 
-// defaults are those of the kind under test.
-var defaults = keepToZero
+// defaults sets the defaults of the kind under test.
+var defaults = setZeroFields
 
-func keepToZero(s *settings) {
+func setZeroFields(s *settings) {
 	if s.Timeout == 0 {
 		s.Timeout = time.Second
 	}
@@ -33,39 +33,39 @@ func keepToZero(s *settings) {
 	}
 }
 
-var settled = sinks.NewKind("settled", "", func(_ sinks.Instance, s settings) (sinks.Sink, error) {
+var kind = sinks.NewKind("test", "", func(_ sinks.Instance, s settings) (sinks.Sink, error) {
 	if s.Address == "" {
 		return nil, errors.New("address: is missing")
 	}
 	return new(memory), nil
 })
 
-// wrongDefaults break one clause each, the one that must catch them.
+// wrongDefaults break one rule each, and name the case that must catch it.
 var wrongDefaults = map[string]struct {
 	caughtBy string
 	set      func(*settings)
 }{
-	"one overwrites": {"defaults change nothing that is given", func(s *settings) { s.Timeout = time.Second }},
-	"one overwrites for lack of another": {"defaults change no field that is given alone", func(s *settings) {
+	"one overwrites": {"defaults keep the fields that are set", func(s *settings) { s.Timeout = time.Second }},
+	"one overwrites if another is zero": {"defaults keep a field that is set alone", func(s *settings) {
 		if s.Batch.Size == 0 {
 			s.Timeout = time.Second
 		}
 	}},
-	"one grows": {"defaults are the same twice", func(s *settings) {
+	"one grows": {"setting defaults twice has no further effect", func(s *settings) {
 		if len(s.More) == 0 || s.Address == "desk:1" {
 			s.More = append(s.More, "one")
 		}
 	}},
 }
 
-func TestAKindThatKeepsItsPromisesPasses(t *testing.T) {
-	sinktest.RunKind(t, settled, settings{Address: "desk:1"})
+func TestACorrectKindPasses(t *testing.T) {
+	sinktest.RunKind(t, kind, settings{Address: "desk:1"})
 }
 
 func TestWrongDefaultsAreCaught(t *testing.T) {
 	if name := os.Getenv(wrongVariable); name != "" {
 		defaults = wrongDefaults[name].set
-		sinktest.RunKind(t, settled, settings{Address: "desk:1"})
+		sinktest.RunKind(t, kind, settings{Address: "desk:1"})
 		return
 	}
 	for name, w := range wrongDefaults {
@@ -73,11 +73,11 @@ func TestWrongDefaultsAreCaught(t *testing.T) {
 	}
 }
 
-func TestARequiredFieldThatIsNotSaidToBeIsCaught(t *testing.T) {
-	const test = "TestARequiredFieldThatIsNotSaidToBeIsCaught"
+func TestAnUndeclaredRequiredFieldIsCaught(t *testing.T) {
+	const test = "TestAnUndeclaredRequiredFieldIsCaught"
 	if os.Getenv(wrongVariable) == "" {
 		requireCaught(t, "required", test, "required fields are enough")
 		return
 	}
-	sinktest.RunKind(t, settled, settings{})
+	sinktest.RunKind(t, kind, settings{})
 }

@@ -12,14 +12,14 @@ import (
 	"github.com/waybill-go/waybill/sinks"
 )
 
-// hugePayload is more than most destinations take: Kafka's limit is 1 MiB.
+// hugePayload is more bytes than most destinations accept: Kafka's limit is 1 MiB.
 const hugePayload = 4 << 20
 
-// oddities are what an application may publish although few would.
+// oddities are unusual notifications that an application is allowed to publish.
 var oddities = map[string]func(d *notification.Delivery){
 	"no payload":                  func(d *notification.Delivery) { d.Payload = nil },
-	"a payload of no bytes":       func(d *notification.Delivery) { d.Payload = []byte{} },
-	"a payload of any bytes":      func(d *notification.Delivery) { d.Payload = anyBytes() },
+	"an empty payload":            func(d *notification.Delivery) { d.Payload = []byte{} },
+	"a payload of all bytes":      func(d *notification.Delivery) { d.Payload = allBytes() },
 	"a payload of lines":          func(d *notification.Delivery) { d.Payload = []byte("one\ntwo\r\n\r\n.\r\n\"three\"\n") },
 	"a payload beyond ASCII":      func(d *notification.Delivery) { d.Payload = []byte(`"größe 10 € 🚀 \u2028"`) },
 	"a huge payload":              func(d *notification.Delivery) { d.Payload = huge() },
@@ -29,10 +29,10 @@ var oddities = map[string]func(d *notification.Delivery){
 	"texts with spaces around":    func(d *notification.Delivery) { setTexts(d, "  two  ") },
 	"texts that look like markup": func(d *notification.Delivery) { setTexts(d, `%41 </b> {{.}} ${HOME} "; \\`) },
 	"the longest texts":           longest,
-	"a time to wait for":          func(d *notification.Delivery) { d.DeliverAt = d.OccurredOn.Add(time.Hour) },
+	"a time of delivery":          func(d *notification.Delivery) { d.DeliverAt = d.OccurredOn.Add(time.Hour) },
 }
 
-func anyBytes() []byte {
+func allBytes() []byte {
 	all := make([]byte, 256)
 	for i := range all {
 		all[i] = byte(i)
@@ -57,8 +57,8 @@ func longest(d *notification.Delivery) {
 	d.Metadata["odd"] = strings.Repeat("m", 32<<10)
 }
 
-// testOdd wants a sink to be exact or to refuse for good: what cannot arrive now
-// cannot later.
+// testOdd checks that the sink delivers each oddity unchanged or returns a permanent error: a
+// retry cannot deliver what the destination does not accept.
 func (s Subject) testOdd(t *testing.T) {
 	for _, name := range slices.Sorted(maps.Keys(oddities)) {
 		t.Run(name, func(t *testing.T) {
@@ -73,7 +73,7 @@ func (s Subject) testOdd(t *testing.T) {
 				s.checkReceipt(t, receipt)
 				taken = append(taken, d)
 			case class(err) != sinks.ClassPermanent:
-				t.Errorf("Deliver gave %v, want no error or one that is permanent", err)
+				t.Errorf("Deliver returned %v, want no error or a permanent one", err)
 			}
 			unchanged(t, d, before)
 			usual := s.Delivery(1)

@@ -1,5 +1,5 @@
-// Package sinktest is the conformance suite of the sink contract. Every sink
-// runs it, also one of the user's own:
+// Package sinktest is the conformance suite of the sink contract. Every sink runs it, and you
+// can run it for your own sink:
 //
 //	func TestConformance(t *testing.T) {
 //		var shop *fakeShop
@@ -12,8 +12,8 @@
 //		})
 //	}
 //
-// Run it with -race: some of what it checks only the race detector sees. It looks at all
-// goroutines of the process, so nothing may run beside it.
+// Run it with -race, because only the race detector finds some violations. The suite looks
+// for leaked goroutines in the whole process, so no other test may run at the same time.
 package sinktest
 
 import (
@@ -32,68 +32,69 @@ import (
 	"github.com/waybill-go/waybill/sinks"
 )
 
-// soon is how fast a sink must return once its context ended. The engine abandons a call
-// after 2 s; the machine of a test may be slow.
+// soon is how long a sink may take to return after its context has ended. The engine abandons
+// a call after 2 s; a machine that runs tests may be slow.
 const soon = 5 * time.Second
 
-// patience is for what ends in the background.
-const patience = 5 * time.Second
+// leakTimeout is how long goroutines may take to end after the sink is closed.
+const leakTimeout = 5 * time.Second
 
-// inFlight is how many calls there are while a sink is closed.
+// inFlight is the number of concurrent calls while a sink is being closed.
 const inFlight = 8
 
 // Subject is the sink kind under test. Only New is required.
 type Subject struct {
-	// New starts a destination that takes everything and returns an unopened
-	// sink for it; the suite opens and closes it. Each case calls New once. The
-	// destination ends in t.Cleanup.
+	// New starts a destination that accepts everything and returns an unopened sink for it.
+	// The suite opens and closes the sink. Each case calls New once. New stops the
+	// destination with t.Cleanup.
 	New func(t *testing.T) sinks.Sink
 
-	// Received returns copies of what the destination of the last New has
-	// taken, oldest first. ID is required; another field that is zero is one
-	// that the destination cannot tell, and is not compared. Times are in UTC.
+	// Received returns copies of what the destination of the last New has accepted, oldest
+	// first, with times in UTC. ID is required. Other fields are not compared if they are
+	// zero, for destinations that do not know them. With nil the suite does not check what
+	// arrives.
 	Received func(t *testing.T) []notification.Envelope
 
-	// Delivery makes the n-th delivery, with an ID of its own, for a sink that
-	// does not take any payload. nil for [NewDelivery].
+	// Delivery makes the n-th delivery, with a unique ID, for a sink that accepts only some
+	// payloads. nil means [NewDelivery].
 	Delivery func(n int) *notification.Delivery
 
-	// Refused makes the n-th delivery, with an ID of its own, that the
-	// destination of New never takes, such as one that is too large. The suite
-	// sets its key. nil if the destination takes everything.
+	// Refused makes the n-th delivery, with a unique ID, that the destination of New never
+	// accepts, such as one that is too large. The suite sets its key. nil means that the
+	// destination accepts everything.
 	Refused func(n int) *notification.Delivery
 
-	// Broken holds, for a class of error, a sink whose destination causes it,
-	// whatever the delivery.
+	// Broken has, for a class of error, a sink whose destination causes this error for every
+	// delivery.
 	Broken map[sinks.Class]func(t *testing.T) sinks.Sink
 
-	// Stuck returns a sink whose destination never answers, so that only the
-	// context ends a delivery. nil if there is no such destination.
+	// Stuck returns a sink whose destination never answers, so that only the context ends a
+	// delivery. nil means that there is no such destination.
 	Stuck func(t *testing.T) sinks.Sink
 
-	// Waits declares that a call which has begun waits for its outcome, whatever its
-	// context says, since leaving would leave a message behind that may still arrive. The
-	// engine abandons such a call; a stuck one then only has to end with Close.
+	// Waits declares that a call waits for its outcome even after its context has ended,
+	// because its message may still arrive. The engine abandons such a call. The suite then
+	// only checks that Close ends a stuck call.
 	Waits bool
 
-	// Receipts declares that every delivery gives a receipt; false, that none
-	// does.
+	// Receipts declares that every delivery returns a receipt. With false no delivery
+	// returns one.
 	Receipts bool
 }
 
 // Run checks the subject against the contracts of [sinks.Sink], [sinks.Opener],
-// [sinks.Closer], [sinks.HealthChecker] and [sinks.Batcher], one subtest for each
-// clause. Clauses that need a part of the Subject which is nil are left out.
+// [sinks.Closer], [sinks.HealthChecker] and [sinks.Batcher], with a subtest for each rule. It
+// leaves out rules that need a field of the Subject that is nil.
 func Run(t *testing.T, s Subject) {
 	if s.Delivery == nil {
 		s.Delivery = NewDelivery
 	}
-	t.Run("one after another arrive in order", s.testOrder)
-	t.Run("in parallel all arrive", s.testParallel)
-	t.Run("a delivery that comes again is taken", s.testAgain)
-	t.Run("odd ones arrive intact or are refused", s.testOdd)
+	t.Run("sequential deliveries arrive in order", s.testOrder)
+	t.Run("parallel deliveries all arrive", s.testParallel)
+	t.Run("a repeated delivery succeeds", s.testAgain)
+	t.Run("odd deliveries arrive unchanged or are refused", s.testOdd)
 	t.Run("a cancelled delivery ends soon", s.testCancelled)
-	t.Run("a delivery out of time ends soon", s.testOutOfTime)
+	t.Run("a delivery after its deadline ends soon", s.testExpired)
 	t.Run("close leaves nothing running", s.testClose)
 	t.Run("close with calls in flight", s.testCloseInFlight)
 	t.Run("opens and closes without a delivery", func(t *testing.T) { open(t, s.New(t)) })
@@ -104,11 +105,11 @@ func Run(t *testing.T, s Subject) {
 		t.Run("a refused delivery is permanent", s.testRefused)
 	}
 	if s.Stuck != nil && !s.Waits {
-		t.Run("stuck it can be cancelled", func(t *testing.T) { s.testStuck(t, s.Stuck(t)) })
-		t.Run("stuck it ends with its deadline", func(t *testing.T) { s.testDeadline(t, s.Stuck(t)) })
+		t.Run("a stuck delivery can be cancelled", func(t *testing.T) { s.testStuck(t, s.Stuck(t)) })
+		t.Run("a stuck delivery ends at its deadline", func(t *testing.T) { s.testDeadline(t, s.Stuck(t)) })
 	}
 	if s.Stuck != nil {
-		t.Run("stuck it can be closed", func(t *testing.T) { s.testCloseStuck(t, s.Stuck(t)) })
+		t.Run("a stuck sink can be closed", func(t *testing.T) { s.testCloseStuck(t, s.Stuck(t)) })
 	}
 	t.Run("batches", s.testBatches)
 }
@@ -117,7 +118,7 @@ func (s Subject) testOrder(t *testing.T) {
 	sink := open(t, s.New(t))
 	sent := s.deliveries(20)
 	for _, d := range sent {
-		d.Key = "one" // the engine hands a key's deliveries over one by one
+		d.Key = "one" // the engine delivers the deliveries of a key one after another
 		s.deliver(t, sink, d)
 	}
 	if s.Received != nil {
@@ -125,8 +126,8 @@ func (s Subject) testOrder(t *testing.T) {
 	}
 }
 
-// testParallel also takes payload and metadata back after each delivery: a sink
-// that kept them sends garbage, or the race detector catches it.
+// testParallel also overwrites the payload and the metadata after each delivery. If the sink
+// kept them, garbage arrives or the race detector reports it.
 func (s Subject) testParallel(t *testing.T) {
 	sink := open(t, s.New(t))
 	sent := s.deliveries(200)
@@ -136,7 +137,7 @@ func (s Subject) testParallel(t *testing.T) {
 			for _, d := range part {
 				lent := clone(d)
 				s.deliver(t, sink, lent)
-				takeBack(lent)
+				overwrite(lent)
 			}
 		})
 	}
@@ -151,8 +152,8 @@ func (s Subject) testParallel(t *testing.T) {
 	}
 }
 
-// testAgain makes a delivery twice, as the engine does after a crash. Whether
-// the destination keeps both is its business.
+// testAgain makes a delivery twice, as the engine does after a crash. The destination may
+// keep one or both.
 func (s Subject) testAgain(t *testing.T) {
 	sink := open(t, s.New(t))
 	d := s.Delivery(0)
@@ -165,19 +166,19 @@ func (s Subject) testCancelled(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := s.deliverSoon(ctx, t, sink); err != nil && class(err) != sinks.ClassCancelled {
-		t.Errorf("Deliver gave %v, want no error or one that is cancelled", err)
+		t.Errorf("Deliver returned %v, want no error or a cancelled one", err)
 	}
-	s.deliver(t, sink, s.Delivery(1)) // it has broken nothing
+	s.deliver(t, sink, s.Delivery(1)) // the sink still works
 }
 
-// testOutOfTime is for sinks that look at their context and for those that are
-// done before they would.
-func (s Subject) testOutOfTime(t *testing.T) {
+// testExpired delivers with a context that has already ended. A sink may return its error, or
+// deliver without looking at it.
+func (s Subject) testExpired(t *testing.T) {
 	sink := open(t, s.New(t))
 	ctx, cancel := context.WithDeadline(t.Context(), time.Now().Add(-time.Second))
 	defer cancel()
-	if err := s.deliverSoon(ctx, t, sink); err != nil && !passes(err) {
-		t.Errorf("Deliver gave %v, want no error or one that is transient or unavailable", err)
+	if err := s.deliverSoon(ctx, t, sink); err != nil && !retriable(err) {
+		t.Errorf("Deliver returned %v, want no error or a transient or unavailable one", err)
 	}
 	s.deliver(t, sink, s.Delivery(1))
 }
@@ -187,7 +188,7 @@ func (s Subject) testRefused(t *testing.T) {
 	d := s.Refused(0)
 	before := clone(d)
 	if _, err := sink.Deliver(t.Context(), d); err == nil || class(err) != sinks.ClassPermanent {
-		t.Errorf("Deliver gave %v, want an error that is permanent", err)
+		t.Errorf("Deliver returned %v, want a permanent error", err)
 	}
 	unchanged(t, d, before)
 	next := s.Delivery(1)
@@ -202,7 +203,7 @@ func (s Subject) testStuck(t *testing.T, sink sinks.Sink) {
 	ctx, cancel := context.WithCancel(t.Context())
 	time.AfterFunc(50*time.Millisecond, cancel)
 	if err := s.deliverSoon(ctx, t, sink); err == nil || class(err) != sinks.ClassCancelled {
-		t.Errorf("Deliver gave %v, want an error that is cancelled", err)
+		t.Errorf("Deliver returned %v, want a cancelled error", err)
 	}
 }
 
@@ -210,13 +211,13 @@ func (s Subject) testDeadline(t *testing.T, sink sinks.Sink) {
 	open(t, sink)
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	if err := s.deliverSoon(ctx, t, sink); err == nil || !passes(err) {
-		t.Errorf("Deliver gave %v, want an error that is transient or unavailable", err)
+	if err := s.deliverSoon(ctx, t, sink); err == nil || !retriable(err) {
+		t.Errorf("Deliver returned %v, want a transient or unavailable error", err)
 	}
 }
 
-// testCloseStuck is about a call that the engine has abandoned: it may still be
-// there when the sink is closed.
+// testCloseStuck closes the sink while a call is still running, as after the engine has
+// abandoned a call.
 func (s Subject) testCloseStuck(t *testing.T, sink sinks.Sink) {
 	closer, ok := sink.(sinks.Closer)
 	if !ok {
@@ -225,46 +226,48 @@ func (s Subject) testCloseStuck(t *testing.T, sink sinks.Sink) {
 	openOnly(t, sink)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	left := make(chan error, 1)
+	returned := make(chan error, 1)
 	go func() {
 		_, err := sink.Deliver(ctx, s.Delivery(0))
-		left <- err
+		returned <- err
 	}()
-	time.Sleep(50 * time.Millisecond) // mostly enough to be stuck; if not, it meets a closed sink
+	// Usually enough for the call to be stuck. Otherwise it finds the sink closed, which must
+	// work, too.
+	time.Sleep(50 * time.Millisecond)
 
 	closed := make(chan struct{})
 	go func() {
 		defer close(closed)
 		closing, stop := context.WithTimeout(context.WithoutCancel(t.Context()), 200*time.Millisecond)
 		defer stop()
-		_ = closer.Close(closing) // it may say that something was left
+		_ = closer.Close(closing) // it may report what is still running
 	}()
 	select {
 	case <-closed:
 	case <-time.After(soon):
-		t.Errorf("Close is still there %s after its context ended", soon)
+		t.Errorf("Close still runs %s after its context ended", soon)
 	}
 	cancel()
 	select {
-	case err := <-left:
+	case err := <-returned:
 		if err == nil || class(err) == sinks.ClassPermanent {
-			t.Errorf("Deliver gave %v, want an error that is not permanent", err)
+			t.Errorf("Deliver returned %v, want an error that is not permanent", err)
 		}
 	case <-time.After(soon):
-		t.Errorf("Deliver is still there %s after its context ended", soon)
+		t.Errorf("Deliver still runs %s after its context ended", soon)
 	}
 	<-closed
 }
 
-// testCloseInFlight closes the sink while calls come and go. The engine does so only with
-// calls that it has abandoned, but these may be anywhere.
+// testCloseInFlight closes the sink while calls begin and end. In the engine only abandoned
+// calls overlap with Close, but these may have got to any point.
 func (s Subject) testCloseInFlight(t *testing.T) {
 	sink := s.New(t)
 	closer, ok := sink.(sinks.Closer)
 	if !ok {
 		t.Skip("it is not a sinks.Closer")
 	}
-	before := goleak.IgnoreCurrent() // the destination's
+	before := goleak.IgnoreCurrent() // goroutines of the destination
 	openOnly(t, sink)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -294,27 +297,28 @@ func (s Subject) testCloseInFlight(t *testing.T) {
 		t.Errorf("Close: %v", err)
 	}
 	close(closed)
-	left := make(chan struct{})
+	returned := make(chan struct{})
 	go func() {
-		defer close(left)
+		defer close(returned)
 		calls.Wait()
 	}()
 	select {
-	case <-left:
+	case <-returned:
 	case <-time.After(soon):
-		t.Errorf("Deliver is still there %s after Close", soon)
+		t.Errorf("Deliver still runs %s after Close", soon)
 		cancel()
-		<-left
+		<-returned
 	}
-	leavesNothing(t, before)
+	requireNoLeaks(t, before)
 }
 
-// deliverClosing makes a delivery, alone and in a batch where there are any, that may fail
-// for the moment once the sink is being closed.
+// deliverClosing makes a delivery, alone and, if the sink makes batches, in a batch. If
+// mayFail returns true, because the sink is being closed, an error that is not permanent is
+// accepted.
 func (s Subject) deliverClosing(ctx context.Context, t *testing.T, sink sinks.Sink, d *notification.Delivery, mayFail func() bool) {
 	check := func(err error) {
 		if err != nil && (!mayFail() || class(err) == sinks.ClassPermanent) {
-			t.Errorf("Deliver gave %v, want no error before Close, and none that is permanent", err)
+			t.Errorf("Deliver returned %v, want no error before Close and no permanent one afterwards", err)
 		}
 	}
 	_, err := sink.Deliver(ctx, d)
@@ -328,21 +332,21 @@ func (s Subject) deliverClosing(ctx context.Context, t *testing.T, sink sinks.Si
 
 func (s Subject) testClose(t *testing.T) {
 	sink := s.New(t)
-	before := goleak.IgnoreCurrent() // the destination's
+	before := goleak.IgnoreCurrent() // goroutines of the destination
 	t.Run("after use", func(t *testing.T) {
 		open(t, sink)
 		for _, d := range s.deliveries(20) {
 			s.deliver(t, sink, d)
 		}
 	})
-	leavesNothing(t, before)
+	requireNoLeaks(t, before)
 }
 
-// leavesNothing waits until no goroutines are left but those from before: what answered the
-// sink at the destination ends by itself.
-func leavesNothing(t *testing.T, before goleak.Option) {
+// requireNoLeaks waits until only the goroutines from before are left. Those of the
+// destination that served the sink end a little later by themselves.
+func requireNoLeaks(t *testing.T, before goleak.Option) {
 	t.Helper()
-	for end := time.Now().Add(patience); ; {
+	for end := time.Now().Add(leakTimeout); ; {
 		err := goleak.Find(before)
 		if err == nil {
 			return
@@ -355,24 +359,24 @@ func leavesNothing(t *testing.T, before goleak.Option) {
 }
 
 func (s Subject) testBroken(t *testing.T, want sinks.Class, sink sinks.Sink) {
-	open(t, sink) // a destination that is down is no reason not to start
+	open(t, sink) // Open must succeed although the destination is down
 	d := s.Delivery(0)
 	before := clone(d)
 	_, err := sink.Deliver(t.Context(), d)
 	if err == nil || class(err) != want {
-		t.Errorf("Deliver gave %v, want an error that is %s", err, want)
+		t.Errorf("Deliver returned %v, want an error of the class %s", err, want)
 	}
 	unchanged(t, d, before)
 	if b, limits, ok := batcherOf(sink); ok {
 		batch := s.batch(0, min(3, limits.Size))
 		for i, r := range deliverBatch(t.Context(), t, b, batch) {
 			if r.Err == nil || class(r.Err) != want {
-				t.Errorf("result %d is %v, want an error that is %s", i, r.Err, want)
+				t.Errorf("result %d: %v, want an error of the class %s", i, r.Err, want)
 			}
 		}
 	}
 	if h, ok := sink.(sinks.HealthChecker); ok && want == sinks.ClassUnavailable && h.CheckHealth(t.Context()) == nil {
-		t.Error("CheckHealth finds nothing wrong with an unavailable destination")
+		t.Error("CheckHealth returned no error for an unavailable destination")
 	}
 }
 
@@ -383,7 +387,7 @@ func (s Subject) deliveries(count int) (ds []*notification.Delivery) {
 	return ds
 }
 
-// deliver makes a delivery that must succeed. Any goroutine may call it.
+// deliver makes a delivery and reports an error if it fails. Any goroutine may call it.
 func (s Subject) deliver(t *testing.T, sink sinks.Sink, d *notification.Delivery) {
 	t.Helper()
 	before := clone(d)
@@ -400,13 +404,14 @@ func (s Subject) checkReceipt(t *testing.T, r notification.Receipt) {
 	t.Helper()
 	switch {
 	case s.Receipts && r == "":
-		t.Error("a delivery gave no receipt")
+		t.Error("a delivery returned no receipt")
 	case !s.Receipts && r != "":
-		t.Errorf("a delivery gave the receipt %q; declare Receipts", r)
+		t.Errorf("a delivery returned the receipt %q; declare Receipts", r)
 	}
 }
 
-// deliverSoon makes a delivery whose context ends at once.
+// deliverSoon makes a delivery whose context ends soon or has ended, and checks that it
+// returns soon.
 func (s Subject) deliverSoon(ctx context.Context, t *testing.T, sink sinks.Sink) error {
 	started := time.Now()
 	_, err := sink.Deliver(ctx, s.Delivery(0))
@@ -416,8 +421,7 @@ func (s Subject) deliverSoon(ctx context.Context, t *testing.T, sink sinks.Sink)
 	return err
 }
 
-// open opens the sink now and closes it when the test ends, before its
-// destination does.
+// open opens the sink and closes it when the test ends, before the destination stops.
 func open(t *testing.T, sink sinks.Sink) sinks.Sink {
 	t.Helper()
 	openOnly(t, sink)
@@ -446,11 +450,11 @@ func clone(d *notification.Delivery) *notification.Delivery {
 	return &notification.Delivery{Envelope: &e, Sink: d.Sink, Attempt: d.Attempt}
 }
 
-// takeBack spoils what the sink must not have kept.
-func takeBack(d *notification.Delivery) {
+// overwrite changes the parts of a delivery that the sink must not keep.
+func overwrite(d *notification.Delivery) {
 	clear(d.Payload)
 	for name := range d.Metadata {
-		d.Metadata[name] = "taken back"
+		d.Metadata[name] = "overwritten"
 	}
 }
 
@@ -466,8 +470,8 @@ func class(err error) sinks.Class {
 	return c
 }
 
-// passes reports whether err is one that another try may not meet.
-func passes(err error) bool {
+// retriable reports whether the engine tries again after err.
+func retriable(err error) bool {
 	c := class(err)
 	return c == sinks.ClassTransient || c == sinks.ClassUnavailable
 }

@@ -35,7 +35,7 @@ func (m *memory) Deliver(ctx context.Context, d *notification.Delivery) (notific
 	return notification.Receipt("memory " + d.ID), nil
 }
 
-// refused is the type of what memory does not take.
+// refused is the type of the notifications that memory refuses.
 const refused = "sinktest.refused"
 
 func newRefused(n int) *notification.Delivery {
@@ -56,7 +56,7 @@ func (m *memory) keep(e notification.Envelope) {
 	m.received = append(m.received, e)
 }
 
-// subject is the memory sink, its Deliver replaced by deliver if not nil.
+// subject returns a subject with the memory sink. deliver replaces Deliver unless it is nil.
 func subject(deliver func(*memory, context.Context, *notification.Delivery) (notification.Receipt, error)) sinktest.Subject {
 	var m *memory
 	return sinktest.Subject{
@@ -94,11 +94,11 @@ func failing(err error) sinks.Sink {
 	return sinkFunc(func(context.Context, *notification.Delivery) (notification.Receipt, error) { return "", err })
 }
 
-// batches is memory as a sink of batches.
+// batches is a memory sink that makes batches.
 type batches struct {
 	*memory
 	ordered bool
-	// deliver, if not nil, takes the place of the usual way.
+	// deliver replaces DeliverBatch unless it is nil.
 	deliver func(b *batches, ctx context.Context, batch []*notification.Delivery) []sinks.Result
 }
 
@@ -114,7 +114,7 @@ func (b *batches) DeliverBatch(ctx context.Context, batch []*notification.Delive
 	failed := make(map[string]bool)
 	for i, d := range batch {
 		if failed[d.Key] {
-			results[i].Err = errors.New("not tried: one before it failed")
+			results[i].Err = errors.New("not tried, because an earlier one of the key failed")
 			continue
 		}
 		results[i].Receipt, results[i].Err = b.Deliver(ctx, d)
@@ -123,8 +123,8 @@ func (b *batches) DeliverBatch(ctx context.Context, batch []*notification.Delive
 	return results
 }
 
-// batchSubject is the memory sink of batches, its DeliverBatch replaced by
-// deliver if not nil.
+// batchSubject returns a subject with the batches sink. deliver replaces DeliverBatch unless
+// it is nil.
 func batchSubject(deliver func(*batches, context.Context, []*notification.Delivery) []sinks.Result) sinktest.Subject {
 	s := subject(nil)
 	var m *memory
@@ -136,10 +136,10 @@ func batchSubject(deliver func(*batches, context.Context, []*notification.Delive
 	return s
 }
 
-func TestASinkThatKeepsTheContractPasses(t *testing.T) {
-	t.Run("one by one", func(t *testing.T) { sinktest.Run(t, subject(nil)) })
-	t.Run("in batches", func(t *testing.T) { sinktest.Run(t, batchSubject(nil)) })
-	t.Run("in batches in any order", func(t *testing.T) {
+func TestACorrectSinkPasses(t *testing.T) {
+	t.Run("without batches", func(t *testing.T) { sinktest.Run(t, subject(nil)) })
+	t.Run("in ordered batches", func(t *testing.T) { sinktest.Run(t, batchSubject(nil)) })
+	t.Run("in unordered batches", func(t *testing.T) {
 		s := batchSubject(nil)
 		var m *memory
 		s.New = func(*testing.T) sinks.Sink {
@@ -149,7 +149,7 @@ func TestASinkThatKeepsTheContractPasses(t *testing.T) {
 		s.Received = func(*testing.T) []notification.Envelope { return m.received }
 		sinktest.Run(t, s)
 	})
-	t.Run("as one that can be closed", func(t *testing.T) {
+	t.Run("with Close", func(t *testing.T) {
 		s := subject(nil)
 		var m *memory
 		s.New = func(*testing.T) sinks.Sink {
@@ -159,19 +159,18 @@ func TestASinkThatKeepsTheContractPasses(t *testing.T) {
 		s.Received = func(*testing.T) []notification.Envelope { return m.received }
 		sinktest.Run(t, s)
 	})
-	t.Run("with nothing but New", func(t *testing.T) {
+	t.Run("with New only", func(t *testing.T) {
 		s := subject(nil)
 		sinktest.Run(t, sinktest.Subject{New: s.New, Receipts: true})
 	})
 }
 
-// wrong holds subjects that break one clause each, and the case that must
-// catch them.
+// wrong has subjects that break one rule each, and the case that must catch it.
 var wrong = map[string]struct {
 	caughtBy string
 	subject  func() sinktest.Subject
 }{
-	"loses a delivery": {"in parallel all arrive", func() sinktest.Subject {
+	"loses a delivery": {"parallel deliveries all arrive", func() sinktest.Subject {
 		return subject(func(m *memory, ctx context.Context, d *notification.Delivery) (notification.Receipt, error) {
 			if d.Key == "key-7" {
 				return "lost", nil
@@ -179,7 +178,7 @@ var wrong = map[string]struct {
 			return m.Deliver(ctx, d)
 		})
 	}},
-	"mixes up the order": {"one after another arrive in order", func() sinktest.Subject {
+	"mixes up the order": {"sequential deliveries arrive in order", func() sinktest.Subject {
 		s := subject(nil)
 		received := s.Received
 		s.Received = func(t *testing.T) []notification.Envelope {
@@ -189,25 +188,25 @@ var wrong = map[string]struct {
 		}
 		return s
 	}},
-	"keeps the payload": {"in parallel all arrive", func() sinktest.Subject {
+	"keeps the payload": {"parallel deliveries all arrive", func() sinktest.Subject {
 		return subject(func(m *memory, _ context.Context, d *notification.Delivery) (notification.Receipt, error) {
 			m.keep(*d.Envelope)
 			return "kept", nil
 		})
 	}},
-	"changes the delivery": {"one after another arrive in order", func() sinktest.Subject {
+	"changes the delivery": {"sequential deliveries arrive in order", func() sinktest.Subject {
 		return subject(func(m *memory, ctx context.Context, d *notification.Delivery) (notification.Receipt, error) {
 			defer func() { d.Attempt++ }()
 			return m.Deliver(ctx, d)
 		})
 	}},
-	"gives no receipt": {"one after another arrive in order", func() sinktest.Subject {
+	"returns no receipt": {"sequential deliveries arrive in order", func() sinktest.Subject {
 		return subject(func(m *memory, ctx context.Context, d *notification.Delivery) (notification.Receipt, error) {
 			_, err := m.Deliver(ctx, d)
 			return "", err
 		})
 	}},
-	"calls a cancelled delivery dead": {"a cancelled delivery ends soon", func() sinktest.Subject {
+	"returns a permanent error for a cancelled delivery": {"a cancelled delivery ends soon", func() sinktest.Subject {
 		return subject(func(m *memory, ctx context.Context, d *notification.Delivery) (notification.Receipt, error) {
 			r, err := m.Deliver(ctx, d)
 			if err != nil {
@@ -229,17 +228,17 @@ var wrong = map[string]struct {
 		}
 		return s
 	}},
-	"takes one class for another": {"broken is permanent", func() sinktest.Subject {
+	"returns the wrong class": {"broken is permanent", func() sinktest.Subject {
 		s := subject(nil)
 		s.Broken[sinks.ClassPermanent] = func(*testing.T) sinks.Sink { return failing(errors.New("no")) }
 		return s
 	}},
-	"has undeclared receipts": {"one after another arrive in order", func() sinktest.Subject {
+	"returns undeclared receipts": {"sequential deliveries arrive in order", func() sinktest.Subject {
 		s := subject(nil)
 		s.Receipts = false
 		return s
 	}},
-	"fails for one that it had": {"a delivery that comes again is taken", func() sinktest.Subject {
+	"refuses a repeated delivery": {"a repeated delivery succeeds", func() sinktest.Subject {
 		return subject(func(m *memory, ctx context.Context, d *notification.Delivery) (notification.Receipt, error) {
 			if slices.ContainsFunc(m.snapshot(), func(e notification.Envelope) bool { return e.ID == d.ID }) {
 				return "", errors.New("duplicate key")
@@ -247,7 +246,7 @@ var wrong = map[string]struct {
 			return m.Deliver(ctx, d)
 		})
 	}},
-	"keeps the metadata": {"in parallel all arrive", func() sinktest.Subject {
+	"keeps the metadata": {"parallel deliveries all arrive", func() sinktest.Subject {
 		return subject(func(m *memory, _ context.Context, d *notification.Delivery) (notification.Receipt, error) {
 			e := *d.Envelope
 			e.Payload = slices.Clone(e.Payload)
@@ -255,7 +254,7 @@ var wrong = map[string]struct {
 			return "kept", nil
 		})
 	}},
-	"cuts off what is long": {"odd ones arrive intact or are refused", func() sinktest.Subject {
+	"cuts off long payloads": {"odd deliveries arrive unchanged or are refused", func() sinktest.Subject {
 		return subject(func(m *memory, _ context.Context, d *notification.Delivery) (notification.Receipt, error) {
 			e := *d.Envelope
 			e.Payload = slices.Clone(e.Payload[:min(len(e.Payload), 1<<20)])
@@ -263,7 +262,7 @@ var wrong = map[string]struct {
 			return "cut", nil
 		})
 	}},
-	"tries a huge one forever": {"odd ones arrive intact or are refused", func() sinktest.Subject {
+	"retries a huge payload": {"odd deliveries arrive unchanged or are refused", func() sinktest.Subject {
 		return subject(func(m *memory, ctx context.Context, d *notification.Delivery) (notification.Receipt, error) {
 			if len(d.Payload) > 1<<20 {
 				return "", errors.New("too large")
@@ -271,7 +270,7 @@ var wrong = map[string]struct {
 			return m.Deliver(ctx, d)
 		})
 	}},
-	"calls a late delivery dead": {"a delivery out of time ends soon", func() sinktest.Subject {
+	"returns a permanent error after the deadline": {"a delivery after its deadline ends soon", func() sinktest.Subject {
 		return subject(func(m *memory, ctx context.Context, d *notification.Delivery) (notification.Receipt, error) {
 			if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 				return "", sinks.Permanent(ctx.Err())
@@ -279,12 +278,12 @@ var wrong = map[string]struct {
 			return m.Deliver(ctx, d)
 		})
 	}},
-	"takes what it should refuse": {"a refused delivery is permanent", func() sinktest.Subject {
+	"accepts what it should refuse": {"a refused delivery is permanent", func() sinktest.Subject {
 		s := subject(nil)
 		s.Refused = sinktest.NewDelivery
 		return s
 	}},
-	"calls a deadline the engine's doing": {"stuck it ends with its deadline", func() sinktest.Subject {
+	"returns a cancelled error at the deadline": {"a stuck delivery ends at its deadline", func() sinktest.Subject {
 		s := subject(nil)
 		s.Stuck = func(*testing.T) sinks.Sink {
 			return sinkFunc(func(ctx context.Context, _ *notification.Delivery) (notification.Receipt, error) {
@@ -294,13 +293,13 @@ var wrong = map[string]struct {
 		}
 		return s
 	}},
-	"waits on Close for what is stuck": {"stuck it can be closed", func() sinktest.Subject {
+	"waits in Close for stuck calls": {"a stuck sink can be closed", func() sinktest.Subject {
 		s := subject(nil)
 		stuck := s.Stuck
 		s.Stuck = func(t *testing.T) sinks.Sink { return &patient{Sink: stuck(t)} }
 		return s
 	}},
-	"calls a delivery dead that meets a closed sink": {"close with calls in flight", func() sinktest.Subject {
+	"returns a permanent error after Close": {"close with calls in flight", func() sinktest.Subject {
 		s := subject(nil)
 		var m *memory
 		s.New = func(*testing.T) sinks.Sink {
@@ -310,7 +309,7 @@ var wrong = map[string]struct {
 		s.Received = func(*testing.T) []notification.Envelope { return m.received }
 		return s
 	}},
-	"loses a result": {"batches/each delivery has its result", func() sinktest.Subject {
+	"loses a result": {"batches/each delivery has a result", func() sinktest.Subject {
 		return batchSubject(func(b *batches, ctx context.Context, batch []*notification.Delivery) []sinks.Result {
 			return deliverEach(b, ctx, batch)[:len(batch)-1]
 		})
@@ -322,7 +321,7 @@ var wrong = map[string]struct {
 			return deliverEach(b, ctx, back)
 		})
 	}},
-	"fails a batch for one of it": {"batches/only the refused one fails", func() sinktest.Subject {
+	"fails a batch for one delivery": {"batches/only the refused delivery fails", func() sinktest.Subject {
 		return batchSubject(func(b *batches, ctx context.Context, batch []*notification.Delivery) []sinks.Result {
 			for _, d := range batch {
 				if d.Type == refused {
@@ -332,17 +331,18 @@ var wrong = map[string]struct {
 			return deliverEach(b, ctx, batch)
 		})
 	}},
-	"goes on behind a failure": {"batches/after a refused one its key waits", func() sinktest.Subject {
+	"continues a key after a failure": {"batches/later deliveries of a refused one's key fail", func() sinktest.Subject {
 		return batchSubject(deliverEach)
 	}},
-	"calls a stuck delivery delivered": {"stuck it can be cancelled", func() sinktest.Subject {
+	"reports a stuck delivery as delivered": {"a stuck delivery can be cancelled", func() sinktest.Subject {
 		s := subject(nil)
 		s.Stuck = s.New
 		return s
 	}},
 }
 
-// deliverEach breaks the promise of Ordered: it goes on behind a failure.
+// deliverEach breaks the promise of Ordered: after a failure it delivers later ones of the
+// key.
 func deliverEach(b *batches, ctx context.Context, batch []*notification.Delivery) []sinks.Result {
 	results := make([]sinks.Result, len(batch))
 	for i, d := range batch {
@@ -351,10 +351,10 @@ func deliverEach(b *batches, ctx context.Context, batch []*notification.Delivery
 	return results
 }
 
-// closable is memory that can be closed.
+// closable is a memory sink with Close.
 type closable struct {
 	*memory
-	afterwards error // of deliveries after Close
+	afterwards error // that deliveries return after Close
 
 	mu     sync.Mutex
 	closed bool
@@ -376,7 +376,7 @@ func (c *closable) Close(context.Context) error {
 	return nil
 }
 
-// patient is a sink whose Close waits for all calls, whatever its context says.
+// patient is a sink whose Close waits for all calls, even after its context has ended.
 type patient struct {
 	sinks.Sink
 	calls sync.WaitGroup
@@ -397,8 +397,8 @@ type unopenable struct{ sinks.Sink }
 
 func (unopenable) Open(context.Context) error { return errors.New("cannot reach it") }
 
-// A failing subtest fails its parents, so each wrong sink, or kind, runs in a process of
-// its own.
+// wrongVariable names the wrong sink or kind that a process tests. Each runs in a separate
+// process, because a failing subtest fails its parents.
 const wrongVariable = "SINKTEST_WRONG"
 
 func TestWrongSinksAreCaught(t *testing.T) {
@@ -411,7 +411,8 @@ func TestWrongSinksAreCaught(t *testing.T) {
 	}
 }
 
-// requireCaught runs a test of this program with the wrong one of that name.
+// requireCaught runs a test of this program with the named wrong sink or kind, and requires
+// that the case caughtBy fails.
 func requireCaught(t *testing.T, name, test, caughtBy string) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+test+"$", "-test.v")

@@ -1,6 +1,7 @@
-// Beside says what a forwarder on MySQL or MariaDB costs publishers. They publish all the time, and a
-// forwarder, or a connection that asks for nothing, comes and goes every two seconds. So each figure is
-// compared with those just before and behind it, which helps where others use the machine too.
+// Beside measures how much a forwarder on MySQL or MariaDB slows down publishers. They publish all the
+// time, and a forwarder, or a connection that only sends SELECT 1, works in every second window. So
+// each figure is compared with those directly before and after it, which reduces the effect of other
+// processes on the machine.
 package main
 
 import (
@@ -21,14 +22,14 @@ import (
 const (
 	rate    = 500 // transactions/s
 	clients = 16
-	// settling passes before a window counts: connections are made, what has come meanwhile is delivered.
+	// settling is the time before a window, for opening connections and delivering the backlog.
 	settling = 900 * time.Millisecond
 	window   = time.Second
 	asking   = 4 * time.Millisecond
 )
 
 func main() {
-	rounds := flag.Int("rounds", 10, "how often each comes and goes")
+	rounds := flag.Int("rounds", 10, "windows with each of the two")
 	flag.Parse()
 	for _, family := range []mysqltest.Family{mysqltest.MariaDB, mysqltest.MySQL} {
 		if err := compare(context.Background(), family, *rounds); err != nil {
@@ -38,14 +39,14 @@ func main() {
 	}
 }
 
-// guest works beside the publishers until ctx is done.
-type guest struct {
+// load is work on the database of the publishers, which ends when ctx is done.
+type load struct {
 	name string
 	work func(ctx context.Context, dsn string) error
 }
 
-func guests() []guest {
-	return []guest{
+func loads() []load {
+	return []load{
 		{"Waybill", func(ctx context.Context, dsn string) error {
 			to, err := receiver.New(receiver.Config{Kind: receiver.Nowhere, InFlight: 64, Capacity: 1 << 20})
 			if err != nil {
@@ -82,37 +83,37 @@ func compare(ctx context.Context, family mysqltest.Family, rounds int) (err erro
 	defer func() { end(); err = errors.Join(err, <-ended, to.Close()) }()
 
 	shares, takes := make(map[string][]float64), make(map[string][]time.Duration)
-	before, err := p.median(ctx, guest{}, dsn)
+	before, err := p.median(ctx, load{}, dsn)
 	for range rounds {
-		for _, g := range guests() {
-			beside, besideErr := p.median(ctx, g, dsn)
-			after, afterErr := p.median(ctx, guest{}, dsn)
-			if err = errors.Join(err, besideErr, afterErr); err != nil {
+		for _, l := range loads() {
+			during, duringErr := p.median(ctx, l, dsn)
+			after, afterErr := p.median(ctx, load{}, dsn)
+			if err = errors.Join(err, duringErr, afterErr); err != nil {
 				return err
 			}
-			shares[g.name] = append(shares[g.name], 2*beside.Seconds()/(before+after).Seconds())
-			takes[g.name], takes["nothing"] = append(takes[g.name], beside), append(takes["nothing"], after)
+			shares[l.name] = append(shares[l.name], 2*during.Seconds()/(before+after).Seconds())
+			takes[l.name], takes["nothing"] = append(takes[l.name], during), append(takes["nothing"], after)
 			before = after
 		}
 	}
-	fmt.Printf("%s: a transaction takes %s beside nothing\n", family, middle(takes["nothing"]))
-	for _, g := range guests() {
-		fmt.Printf("%s: beside %s %s; %.2f times what it takes before and behind (%.2f)\n", family, g.name, middle(takes[g.name]), middle(shares[g.name]), shares[g.name])
+	fmt.Printf("%s: a transaction takes %s without other work\n", family, median(takes["nothing"]))
+	for _, l := range loads() {
+		fmt.Printf("%s: with %s it takes %s, %.2f times as long as in the windows before and after (%.2f)\n", family, l.name, median(takes[l.name]), median(shares[l.name]), shares[l.name])
 	}
 	return nil
 }
 
-func middle[T float64 | time.Duration](all []T) T {
+func median[T float64 | time.Duration](all []T) T {
 	all = slices.Sorted(slices.Values(all))
 	return (all[(len(all)-1)/2] + all[len(all)/2]) / 2
 }
 
-// publishers make transactions at a steady rate.
+// publishers publish at a steady rate.
 type publishers struct {
 	to peer.Publisher
 
 	mu    sync.Mutex
-	takes []time.Duration // since they were read last
+	takes []time.Duration // durations of transactions since the last call of read
 }
 
 func (p *publishers) run(ctx context.Context) error {
@@ -151,26 +152,26 @@ func (p *publishers) read() []time.Duration {
 	return takes
 }
 
-// median is what a transaction takes while a guest works.
-func (p *publishers) median(ctx context.Context, g guest, dsn string) (time.Duration, error) {
-	ctx, leave := context.WithCancel(ctx)
-	left := make(chan error, 1)
-	if g.work == nil {
-		left <- nil
+// median returns the median duration of a transaction while l works.
+func (p *publishers) median(ctx context.Context, l load, dsn string) (time.Duration, error) {
+	ctx, stop := context.WithCancel(ctx)
+	stopped := make(chan error, 1)
+	if l.work == nil {
+		stopped <- nil
 	} else {
-		go func() { left <- g.work(ctx, dsn) }()
+		go func() { stopped <- l.work(ctx, dsn) }()
 	}
 	time.Sleep(settling)
 	p.read()
 	time.Sleep(window)
 	takes := p.read()
-	leave()
-	err := <-left
+	stop()
+	err := <-stopped
 	if err == nil && len(takes) == 0 {
 		err = errors.New("no transaction ended within a second")
 	}
 	if err != nil {
 		return 0, err
 	}
-	return middle(takes), nil
+	return median(takes), nil
 }

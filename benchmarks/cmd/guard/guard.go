@@ -13,9 +13,9 @@ import (
 	"strings"
 )
 
-// measurement is one run of waybill bench, and the figures that it gives.
+// measurement is one run of waybill bench, and the figures that are taken from it.
 type measurement struct {
-	name    string // of files
+	name    string // for files
 	args    []string
 	figures []figure
 }
@@ -23,8 +23,8 @@ type measurement struct {
 // figure is a metric of a result.
 type figure struct{ name, scenario, of, metric string }
 
-// measurements give the main figures. The numbers of rows are fixed, so that both
-// programs do the same.
+// measurements returns the measurements of the main figures. The numbers of rows are fixed, so that
+// both programs do the same work.
 func measurements() []measurement {
 	return []measurement{
 		{"publish", []string{"publish", "--clients", "1"}, []figure{{"publish transaction", "publish", "1 client, with 1 notification", "transactions"}}},
@@ -35,7 +35,7 @@ func measurements() []measurement {
 	}
 }
 
-// result is what the guard reads of waybill bench --json.
+// result is the part of the output of waybill bench --json that the guard reads.
 type result struct {
 	Scenarios []struct {
 		Name  string
@@ -49,7 +49,7 @@ type result struct {
 	}
 }
 
-// find returns a figure, and whether more of it is better.
+// find returns the value of a figure, and whether higher values are better.
 func (r *result) find(f figure) (value float64, more bool, err error) {
 	for _, s := range r.Scenarios {
 		for _, c := range s.Cases {
@@ -63,11 +63,11 @@ func (r *result) find(f figure) (value float64, more bool, err error) {
 	return 0, false, fmt.Errorf("the result has no %s of %s, %s", f.metric, f.scenario, f.of)
 }
 
-// pair is a figure of two runs that followed each other.
+// pair is a figure of two consecutive runs: of the earlier revision and of this tree.
 type pair struct{ before, now, speed float64 }
 
-// pairOf has the speed of now as a multiple of before: below 1 it is worse, whether more
-// or less of the figure is better.
+// pairOf returns a pair. Its speed is below 1 if now is worse than before, both for figures where more
+// is better and for those where less is better.
 func pairOf(f figure, before, now *result) (pair, error) {
 	x, more, err := before.find(f)
 	if err != nil {
@@ -83,10 +83,10 @@ func pairOf(f figure, before, now *result) (pair, error) {
 	return pair{x, y, x / y}, nil
 }
 
-// pairs are those of one figure.
+// pairs are the pairs of one figure.
 type pairs []pair
 
-// median is that of what is taken from each pair.
+// median returns the median of the values that take returns for the pairs.
 func (p pairs) median(take func(pair) float64) float64 {
 	values := make([]float64, len(p))
 	for i, one := range p {
@@ -118,7 +118,7 @@ type guard struct {
 	found        map[string]pairs // by figure
 }
 
-// errWorse says that a figure has become worse.
+// errWorse means that a figure is worse than before.
 var errWorse = errors.New("worse than before")
 
 func (g *guard) run(ctx context.Context) error {
@@ -126,9 +126,9 @@ func (g *guard) run(ctx context.Context) error {
 	if err := g.measure(ctx, g.measurements); err != nil {
 		return err
 	}
-	// Chance makes one of six figures look worse now and then.
+	// With six figures, one of them sometimes looks worse by chance.
 	if suspects := g.suspects(); len(suspects) > 0 {
-		fmt.Fprintln(g.out, "Once more, for what seems worse:")
+		fmt.Fprintln(g.out, "Measure the figures that seem worse again:")
 		if err := g.measure(ctx, suspects); err != nil {
 			return err
 		}
@@ -148,15 +148,15 @@ func (g *guard) run(ctx context.Context) error {
 	return errors.Join(fmt.Errorf("%w by more than %.3g %%: %s", errWorse, 100*g.tolerance, strings.Join(worse, ", ")), g.profile(ctx))
 }
 
-// suspects are the measurements with a figure that is worse.
+// suspects returns the measurements with a figure that is worse.
 func (g *guard) suspects() []measurement {
 	return slices.DeleteFunc(slices.Clone(g.measurements), func(m measurement) bool {
 		return !slices.ContainsFunc(m.figures, func(f figure) bool { return g.found[f.name].worse(g.tolerance) })
 	})
 }
 
-// measure makes the pairs of some measurements, in turns; which program is the first of a
-// pair changes each time.
+// measure measures g.pairs pairs of each measurement. The programs take turns at being the first of a
+// pair.
 func (g *guard) measure(ctx context.Context, list []measurement) error {
 	for n := range g.pairs {
 		for _, m := range list {
@@ -169,7 +169,7 @@ func (g *guard) measure(ctx context.Context, list []measurement) error {
 	return nil
 }
 
-// measurePair makes pair n.
+// measurePair measures pair n.
 func (g *guard) measurePair(ctx context.Context, m measurement, n int) error {
 	var results [2]*result // before, now
 	for i := range results {
@@ -189,7 +189,7 @@ func (g *guard) measurePair(ctx context.Context, m measurement, n int) error {
 	return nil
 }
 
-// bench runs waybill bench once. Lost notifications are its error.
+// bench runs waybill bench once. It returns an error if notifications were lost.
 func (g *guard) bench(ctx context.Context, program string, args []string) (*result, error) {
 	text, err := output(ctx, "", program, append(append([]string{"bench"}, args...), "--runs", "1", "--json", "--database", g.database)...)
 	if err != nil {
@@ -202,8 +202,8 @@ func (g *guard) bench(ctx context.Context, program string, args []string) (*resu
 	return r, nil
 }
 
-// profile keeps profiles of what is worse: of this tree, and of the other one if it can
-// make them.
+// profile writes profiles of the measurements that are worse, for both programs. A revision without
+// the flag --cpu-profile gets none.
 func (g *guard) profile(ctx context.Context) error {
 	if err := os.MkdirAll(g.profiles, 0o755); err != nil {
 		return err

@@ -13,7 +13,7 @@ import (
 	"github.com/waybill-go/waybill/framework/store/postgres/postgrestest"
 )
 
-// resultOf is a result with one figure.
+// resultOf returns a result with one figure.
 func resultOf(t *testing.T, better string, value float64) *result {
 	t.Helper()
 	r := new(result)
@@ -24,7 +24,7 @@ func resultOf(t *testing.T, better string, value float64) *result {
 
 var it = figure{"it", "drain", "noop", "it"}
 
-func TestSpeedIsBelowOneWhereAFigureIsWorse(t *testing.T) {
+func TestSpeedIsBelowOneIfAFigureIsWorse(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		better             string
@@ -70,7 +70,7 @@ func TestTheMedianOfThePairsDecides(t *testing.T) {
 	require.Equal(t, "       100 before         85 now   speed 0.85 (0.80–3.00), pairs: 3", of(0.85, 3, 0.8).String())
 }
 
-// program is an executable that does as it says.
+// program writes a shell script as an executable.
 func program(t *testing.T, folder, name, script string) string {
 	t.Helper()
 	file := filepath.Join(folder, name)
@@ -78,7 +78,7 @@ func program(t *testing.T, folder, name, script string) string {
 	return file
 }
 
-// printing is a program that has so much of a figure, and makes profiles.
+// printing returns a program that prints a result with the value of a figure, and writes profiles.
 func printing(t *testing.T, folder, name string, value int) string {
 	return program(t, folder, name, fmt.Sprintf(`
 echo "%[1]s $*" >> %[3]s/calls
@@ -88,7 +88,7 @@ echo '{"scenarios": [{"name": "drain", "cases": [{"name": "noop", "metrics": [{"
 `, name, value, folder))
 }
 
-func TestWhatSeemsWorseIsMeasuredOnceMoreAndThenFails(t *testing.T) {
+func TestAFigureThatSeemsWorseIsMeasuredAgainBeforeTheGuardFails(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
 	var out bytes.Buffer
@@ -106,7 +106,7 @@ func TestWhatSeemsWorseIsMeasuredOnceMoreAndThenFails(t *testing.T) {
 	calls, err := os.ReadFile(filepath.Join(folder, "calls"))
 	require.NoError(t, err)
 	const args = " bench drain --rows 7 --runs 1 --json --database postgres://nowhere\n"
-	require.Contains(t, string(calls), "before"+args+"now"+args+"now"+args+"before"+args+"before"+args+"now"+args+"now"+args+"before"+args, "each is the first in turn")
+	require.Contains(t, string(calls), "before"+args+"now"+args+"now"+args+"before"+args+"before"+args+"now"+args+"now"+args+"before"+args, "the programs take turns at being first")
 
 	g.now = printing(t, folder, "now", 95)
 	out.Reset()
@@ -117,7 +117,7 @@ func TestWhatSeemsWorseIsMeasuredOnceMoreAndThenFails(t *testing.T) {
 	require.ErrorContains(t, g.run(t.Context()), "lost")
 }
 
-func TestTheRevisionIsTheLatestTagOrElseTheParent(t *testing.T) {
+func TestTheRevisionIsTheLatestTagOrTheParent(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
 	run := func(args ...string) string {
@@ -144,8 +144,8 @@ func TestTheRevisionIsTheLatestTagOrElseTheParent(t *testing.T) {
 	require.Error(t, err)
 }
 
-// TestEveryFigureIsThere has the program of this tree give all figures that are compared,
-// with tiny sizes.
+// TestEveryFigureIsThere runs the program of this tree with tiny sizes, and finds all figures in its
+// results.
 func TestEveryFigureIsThere(t *testing.T) {
 	t.Parallel()
 	built := filepath.Join(t.TempDir(), "waybill")
@@ -155,7 +155,7 @@ func TestEveryFigureIsThere(t *testing.T) {
 	t.Cleanup(func() { require.NoError(t, server.Stop()) })
 	g := &guard{options: options{database: server.DSN()}}
 	for _, m := range measurements() {
-		r, err := g.bench(t.Context(), built, append(m.args, "--rows", "100", "--duration", "100ms")) // the last ones hold
+		r, err := g.bench(t.Context(), built, append(m.args, "--rows", "100", "--duration", "100ms")) // the last value of a flag counts
 		require.NoError(t, err)
 		for _, f := range m.figures {
 			p, err := pairOf(f, r, r)

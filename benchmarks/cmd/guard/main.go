@@ -1,5 +1,5 @@
-// Guard measures the main figures of this tree against an earlier revision of it, in
-// turns on one PostgreSQL, and fails where one has become worse.
+// Guard compares the main figures of this tree with those of an earlier revision, in turns on one
+// PostgreSQL. It fails if a figure is worse.
 package main
 
 import (
@@ -18,24 +18,24 @@ import (
 	"github.com/waybill-go/waybill/framework/store/postgres/postgrestest"
 )
 
-// options are what flags say.
+// options are the values of the flags.
 type options struct {
 	root      string  // folder of the tree
-	against   string  // revision; "" is the latest tag, or else the parent of HEAD
-	pairs     int     // of runs; as many again where a figure seems worse
-	tolerance float64 // a share
+	against   string  // revision; "" is the latest tag, or the parent of HEAD if there is no tag
+	pairs     int     // pairs of runs; as many again if a figure seems worse
+	tolerance float64 // as a share: 0.1 is 10 percent
 	database  string  // "" starts a server
-	profiles  string  // folder for profiles of what has become worse
+	profiles  string  // folder for profiles of the measurements that are worse
 }
 
 func main() {
 	var o options
 	flag.StringVar(&o.root, "root", "..", "folder of the tree that is measured")
-	flag.StringVar(&o.against, "against", "", "revision to measure against (default: the latest tag, or else the parent of HEAD)")
-	flag.IntVar(&o.pairs, "pairs", 7, "pairs of runs; as many again are made of what seems worse")
-	percent := flag.Float64("tolerance", 10, "by how many percent the median of a figure may be worse")
-	flag.StringVar(&o.database, "database", "", "URL of a PostgreSQL; default: one is started")
-	flag.StringVar(&o.profiles, "profiles", "../.cache/profile", "folder for profiles of what has become worse")
+	flag.StringVar(&o.against, "against", "", "revision to compare with (default: the latest tag, or the parent of HEAD if there is no tag)")
+	flag.IntVar(&o.pairs, "pairs", 7, "pairs of runs; figures that seem worse get as many again")
+	percent := flag.Float64("tolerance", 10, "percent by which the median of a figure may be worse")
+	flag.StringVar(&o.database, "database", "", "URL of a PostgreSQL (default: a server is started)")
+	flag.StringVar(&o.profiles, "profiles", "../.cache/profile", "folder for profiles of the measurements that are worse")
 	flag.Parse()
 	o.tolerance = *percent / 100
 
@@ -72,7 +72,7 @@ func run(ctx context.Context, o options, out io.Writer) (err error) {
 	return g.run(ctx)
 }
 
-// programs are the two that are compared.
+// programs are the paths of the two programs.
 type programs struct{ before, now string }
 
 func buildBoth(ctx context.Context, o options, folder string, out io.Writer) (p programs, err error) {
@@ -86,7 +86,7 @@ func buildBoth(ctx context.Context, o options, folder string, out io.Writer) (p 
 		return p, err
 	}
 	defer func() {
-		// Also after a signal, or git keeps a note of the folder.
+		// Remove it after a signal too, or git keeps the folder in its list.
 		_, removed := git(context.WithoutCancel(ctx), o.root, "worktree", "remove", "--force", tree)
 		err = errors.Join(err, removed)
 	}()
@@ -98,7 +98,7 @@ func buildBoth(ctx context.Context, o options, folder string, out io.Writer) (p 
 	return p, errors.Join(build(ctx, tree, p.before), build(ctx, o.root, p.now))
 }
 
-// revisionOf is the revision that is asked for, as a commit.
+// revisionOf returns the commit of the revision to compare with.
 func revisionOf(ctx context.Context, o options) (string, error) {
 	revision := o.against
 	if revision == "" {
@@ -110,7 +110,7 @@ func revisionOf(ctx context.Context, o options) (string, error) {
 	return git(ctx, o.root, "rev-parse", "--verify", "--end-of-options", revision+"^{commit}")
 }
 
-// build makes the program of a tree.
+// build builds the program of a tree.
 func build(ctx context.Context, tree, to string) error {
 	_, err := output(ctx, tree, "go", "build", "-o", to, "./cmd/waybill")
 	return err
@@ -120,7 +120,7 @@ func git(ctx context.Context, folder string, args ...string) (string, error) {
 	return output(ctx, folder, "git", args...)
 }
 
-// output runs a command, which a signal ends softly, and returns what it prints.
+// output runs a command and returns its standard output. When ctx is done, it sends SIGTERM.
 func output(ctx context.Context, folder, name string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Dir = folder

@@ -1,5 +1,5 @@
-// Peers compares Waybill with its peers on one PostgreSQL, and writes what it found
-// as JSON and into the page of benchmarks.
+// Peers compares Waybill with its peers on one PostgreSQL. It writes the results as JSON and into
+// docs/benchmarks.md.
 package main
 
 import (
@@ -28,7 +28,7 @@ import (
 	"github.com/waybill-go/waybill/framework/store/mysql/mysqltest"
 )
 
-// options are what flags say.
+// options are the values of the flags.
 type options struct {
 	sizes    scenario.Sizes
 	runs     int
@@ -39,35 +39,35 @@ type options struct {
 	json     string
 	page     string
 	redraw   bool
-	others   float64 // share of the machine
+	others   float64 // share of the machine that other processes may use
 	smoke    bool
 }
 
 func parse(args []string) (o options, err error) {
 	s := scenario.DefaultSizes()
 	flags := flag.NewFlagSet("peers", flag.ContinueOnError)
-	flags.IntVar(&o.runs, "runs", 3, "runs of each contender, in turns; the median counts")
-	flags.BoolVar(&o.warmUp, "warm-up", true, "have each contender run briefly before, which does not count")
-	only := flags.String("only", "", "regular expression of the scenarios' names; others stay as they are in the file that --json names")
-	who := flags.String("who", "", "regular expression of the contenders' names; default all")
-	flags.BoolVar(&o.smoke, "smoke", false, "tiny sizes, one run, fsync off: does everything work?")
-	flags.StringVar(&o.database, "database", "", "URL of a PostgreSQL on which databases may be created; default: one is started")
-	flags.StringVar(&o.json, "json", "", "file for all runs as JSON")
-	flags.StringVar(&o.page, "page", "", "page whose generated part is replaced; its plots go beside it")
-	flags.BoolVar(&o.redraw, "redraw", false, "measure nothing: write the page from the file that --json names")
-	flags.Float64Var(&o.others, "others", 0.1, "share of the machine that others may have in a run that counts")
-	flags.IntVar(&s.Backlog, "backlog", s.Backlog, "orders that are drained nowhere and to Kafka")
-	flags.IntVar(&s.SlowBacklog, "slow-backlog", s.SlowBacklog, "orders that are drained to HTTP and to the Kafka that is 2 ms away")
-	flags.DurationVar(&s.Limit, "limit", s.Limit, "time that a drain may take; what is left then does not count")
-	flags.IntVar(&s.InFlight, "in-flight", s.InFlight, "deliveries in flight nowhere and to Kafka")
+	flags.IntVar(&o.runs, "runs", 3, "runs of each contender, in turns; the page shows their median")
+	flags.BoolVar(&o.warmUp, "warm-up", true, "start with a short run of each contender, which does not count")
+	only := flags.String("only", "", "regular expression for the names of scenarios to measure; the --json file keeps its results of the others")
+	who := flags.String("who", "", "regular expression for the names of contenders to measure; default: all")
+	flags.BoolVar(&o.smoke, "smoke", false, "tiny sizes, one run, fsync off: checks that everything works")
+	flags.StringVar(&o.database, "database", "", "URL of a PostgreSQL whose user may create databases; default: a server is started")
+	flags.StringVar(&o.json, "json", "", "JSON file for the results of all runs")
+	flags.StringVar(&o.page, "page", "", "page whose generated parts are replaced; its plots go into the folder of the same name")
+	flags.BoolVar(&o.redraw, "redraw", false, "measure nothing, and write the page from the --json file")
+	flags.Float64Var(&o.others, "others", 0.1, "share of the machine that other processes may use during a valid run")
+	flags.IntVar(&s.Backlog, "backlog", s.Backlog, "orders to drain to nowhere and to Kafka")
+	flags.IntVar(&s.SlowBacklog, "slow-backlog", s.SlowBacklog, "orders to drain to HTTP, to mail, to SQLite's nowhere and to the Kafka that is 2 ms away")
+	flags.DurationVar(&s.Limit, "limit", s.Limit, "time limit of a drain; the rest of the backlog does not count")
+	flags.IntVar(&s.InFlight, "in-flight", s.InFlight, "deliveries in flight to nowhere and to Kafka")
 	flags.IntVar(&s.HTTP, "http-in-flight", s.HTTP, "deliveries in flight to HTTP")
-	flags.DurationVar(&s.Publishing, "publishing", s.Publishing, "time for which transactions are made")
-	flags.IntVar(&s.Fewest, "fewest", s.Fewest, "transactions of a latency run at least, whatever time that takes")
-	flags.IntVar(&s.Clients, "clients", s.Clients, "clients that make them")
-	flags.IntVar(&s.Through, "through", s.Through, "notifications whose dead tuples are counted")
-	flags.IntVar(&s.History, "history", s.History, "rows of the large backlog, and of the long history")
-	flags.IntVar(&s.Fan, "fan", s.Fan, "orders that go to many sinks")
-	flags.IntVar(&s.Staged, "staged", s.Staged, "records of the second stage's topic; its ten partners get an eighth of them")
+	flags.DurationVar(&s.Publishing, "publishing", s.Publishing, "duration of publishing")
+	flags.IntVar(&s.Fewest, "fewest", s.Fewest, "least number of transactions of a latency run, which may take longer for them")
+	flags.IntVar(&s.Clients, "clients", s.Clients, "clients that publish")
+	flags.IntVar(&s.Through, "through", s.Through, "notifications after which dead tuples are counted")
+	flags.IntVar(&s.History, "history", s.History, "rows of the large backlog and of the long history")
+	flags.IntVar(&s.Fan, "fan", s.Fan, "orders for many sinks")
+	flags.IntVar(&s.Staged, "staged", s.Staged, "records in the topic of the second stage; its ten partners get an eighth of them")
 	if err := flags.Parse(args); err != nil {
 		return o, err
 	}
@@ -94,7 +94,7 @@ func (o options) check(rest []string, who string) error {
 	require(min(s.Backlog, s.SlowBacklog, s.InFlight, s.HTTP, s.Fewest, s.Clients, s.Fan) >= 1 && s.Through >= 5 && s.History >= 2 && s.Staged >= 8, "sizes: use 1 or more, 2 for --history, 5 for --through and 8 for --staged")
 	require(min(s.Limit, s.Publishing) > 0, "--limit, --publishing: use more than 0s")
 	require(o.others > 0, "--others: use more than 0")
-	require(who == "" || o.json == "" && o.page == "", "--who leaves contenders out: without --json and --page")
+	require(who == "" || o.json == "" && o.page == "", "--who cannot be combined with --json or --page, since contenders would be missing")
 	require(!o.redraw || o.json != "" && o.page != "", "--redraw needs --json and --page")
 	return errors.Join(problems...)
 }
@@ -103,7 +103,7 @@ func main() {
 	child.Main()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	log.SetOutput(io.Discard) // sarama and others log there; what matters comes back as an error
+	log.SetOutput(io.Discard) // sarama and others log there; errors are returned
 	if err := peers(ctx, os.Args[1:]); err != nil && !errors.Is(err, flag.ErrHelp) {
 		fmt.Fprintln(os.Stderr, "peers:", err)
 		stop()
@@ -133,8 +133,8 @@ func peers(ctx context.Context, args []string) error {
 	return losses(r)
 }
 
-// measureAndKeep writes the file, also of the scenarios that were through when one failed
-// or someone stopped the command. Those that are not measured stay in it.
+// measureAndKeep measures and writes the --json file. If a scenario fails or the command is stopped,
+// it writes the scenarios that are finished. The file keeps its results of other scenarios.
 func measureAndKeep(ctx context.Context, o options) (*result.Result, error) {
 	r, failed := measure(ctx, o)
 	if o.json == "" || len(r.Scenarios) == 0 {
@@ -154,7 +154,7 @@ func measureAndKeep(ctx context.Context, o options) (*result.Result, error) {
 	return r, errors.Join(failed, os.MkdirAll(filepath.Dir(o.json), 0o755), r.Write(o.json))
 }
 
-// measure returns what it found until it failed.
+// measure returns the results, also with an error: those of the scenarios that are finished.
 func measure(ctx context.Context, o options) (r *result.Result, err error) {
 	r = new(result.Result)
 	server, err := database.Start(ctx, o.database, !o.smoke)
@@ -163,7 +163,7 @@ func measure(ctx context.Context, o options) (r *result.Result, err error) {
 	}
 	defer func() {
 		if closed := server.Close(); closed != nil {
-			err = errors.Join(err, fmt.Errorf("put away what was started: %w", closed))
+			err = errors.Join(err, fmt.Errorf("stop the servers: %w", closed))
 		}
 	}()
 	if r.Machine, err = result.InspectMachine(ctx, server); err != nil {
@@ -175,7 +175,7 @@ func measure(ctx context.Context, o options) (r *result.Result, err error) {
 			continue
 		}
 		if s.Lacks != "" {
-			fmt.Printf("%-20s is left out: %s\n", s.Name, s.Lacks)
+			fmt.Printf("%-20s skipped: %s\n", s.Name, s.Lacks)
 			continue
 		}
 		runs, err := take(ctx, server, s, warmUp[i], o)
@@ -184,15 +184,15 @@ func measure(ctx context.Context, o options) (r *result.Result, err error) {
 		}
 		runs.Revision = revision
 		r.Scenarios = append(r.Scenarios, runs)
-		fmt.Printf("%-20s took %s, all so far %s\n", s.Name, time.Since(runs.Begun).Round(time.Second), time.Since(began).Round(time.Second))
+		fmt.Printf("%-20s took %s, total so far %s\n", s.Name, time.Since(runs.Begun).Round(time.Second), time.Since(began).Round(time.Second))
 	}
 	if r.Scenarios == nil {
-		return r, fmt.Errorf("--only: no scenario is called like %q; there are %s", o.only, strings.Join(scenario.Names(), ", "))
+		return r, fmt.Errorf("--only: no scenario matches %q; the scenarios are %s", o.only, strings.Join(scenario.Names(), ", "))
 	}
 	return r, nil
 }
 
-// take has the contenders of a scenario run in turns, after a run of each to warm up.
+// take runs the contenders of a scenario in turns, after a warm-up run of each.
 func take(ctx context.Context, server *database.Server, s, warmUp scenario.Scenario, o options) (result.Scenario, error) {
 	r := result.Scenario{Name: s.Name, Title: s.Title, About: s.About, Metrics: s.Metrics, Begun: time.Now()}
 	r.Load[0] = machine.Load()
@@ -214,7 +214,7 @@ func take(ctx context.Context, server *database.Server, s, warmUp scenario.Scena
 			}
 			sample, err := c.Run(ctx, server)
 			if errors.Is(err, mysqltest.ErrNoServer) {
-				continue // it is left out
+				continue // the machine has no such server
 			}
 			if err != nil {
 				return r, fmt.Errorf("%s: %w", c.Name, err)
@@ -249,8 +249,8 @@ func printSample(s scenario.Scenario, c scenario.Contender, turn int, sample sce
 	fmt.Println(line)
 }
 
-// losses is an error if a contender lost anything: then the figures mean nothing. Of one that is known to lose
-// orders the page says why.
+// losses returns an error if a contender lost orders, because its figures are then not valid. It
+// accepts contenders that are known to lose orders; the page gives the reason.
 func losses(r *result.Result) error {
 	var problems []error
 	for _, s := range r.Scenarios {

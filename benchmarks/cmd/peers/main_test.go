@@ -19,7 +19,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// page is an empty one.
+// page returns the path of a page with empty generated parts.
 func page(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "page.md")
@@ -28,7 +28,7 @@ func page(t *testing.T) string {
 	return path
 }
 
-func TestEveryContenderDoesEveryWork(t *testing.T) {
+func TestEveryContenderRunsInEveryScenario(t *testing.T) {
 	file, page := filepath.Join(t.TempDir(), "peers.json"), page(t)
 	require.NoError(t, peers(t.Context(), []string{"--smoke", "--json", file, "--page", page}))
 	r, err := result.Read(file)
@@ -39,7 +39,7 @@ func TestEveryContenderDoesEveryWork(t *testing.T) {
 	require.Len(t, r.Scenarios, len(all))
 	for i, s := range r.Scenarios {
 		if strings.HasPrefix(s.Name, "mysql-") {
-			require.LessOrEqual(t, len(s.Contenders), len(all[i].Contenders), "a family may be missing on this machine")
+			require.LessOrEqual(t, len(s.Contenders), len(all[i].Contenders), "the machine may lack MySQL or MariaDB")
 		} else {
 			require.Len(t, s.Contenders, len(all[i].Contenders))
 		}
@@ -59,7 +59,7 @@ func TestEveryContenderDoesEveryWork(t *testing.T) {
 	require.NoError(t, peers(t.Context(), []string{"--smoke", "--only", "^transactions$", "--json", file, "--page", page}))
 	part, err := result.Read(file)
 	require.NoError(t, err)
-	require.Len(t, part.Scenarios, len(all), "the others are kept")
+	require.Len(t, part.Scenarios, len(all), "the file keeps the other scenarios")
 	for i, s := range part.Scenarios {
 		require.Equal(t, s.Name != "transactions", s.Begun.Equal(r.Scenarios[i].Begun), s.Name)
 	}
@@ -94,16 +94,16 @@ func TestLossesAreErrors(t *testing.T) {
 	require.NoError(t, losses(&result.Result{Scenarios: []result.Scenario{{Name: "drain", Contenders: []result.Contender{whole, lossy}}}}))
 }
 
-func TestAPartThatThereIsNotIsToldWithThoseThatThereAre(t *testing.T) {
+func TestAnUnknownScenarioIsReportedWithTheKnownOnes(t *testing.T) {
 	err := peers(t.Context(), []string{"--smoke", "--only", "latencies"})
 	require.ErrorContains(t, err, "latencies")
 	require.ErrorContains(t, err, "latency-10-busy, ")
 }
 
-func TestAllMistakesOfTheFlagsAreToldAtOnce(t *testing.T) {
+func TestAllMistakesInFlagsAreReportedTogether(t *testing.T) {
 	t.Parallel()
 	_, err := parse([]string{"--runs", "0", "--clients", "0", "--limit", "0s", "--only", "(", "--redraw", "--who", "River", "--page", "p", "rest"})
-	for _, text := range []string{"--runs", "sizes", "--limit", "missing closing )", "--redraw needs", "--who leaves", `"rest"`} {
+	for _, text := range []string{"--runs", "sizes", "--limit", "missing closing )", "--redraw needs", "--who cannot", `"rest"`} {
 		require.ErrorContains(t, err, text)
 	}
 }

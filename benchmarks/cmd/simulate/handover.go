@@ -8,9 +8,10 @@ import (
 	"github.com/waybill-go/waybill/framework/forwarder/simulation"
 )
 
-// spread is what several runs of one change gave, by different seeds.
-type spread struct{ even, longest, idle, moved float64 } // the mean; seconds, lanes
+// spread has the means of several runs with different seeds: seconds, and a number of lanes.
+type spread struct{ even, longest, idle, moved float64 }
 
+// repeat returns the means of the runs, and the longest time until the lanes were even.
 func repeat(ctx context.Context, h simulation.Handover, s sizes) (mean spread, most time.Duration, err error) {
 	for n := range s.seeds {
 		if ctx.Err() != nil {
@@ -31,9 +32,9 @@ func repeat(ctx context.Context, h simulation.Handover, s sizes) (mean spread, m
 	return mean, most, nil
 }
 
-// handovers are what happens to lanes when a forwarder dies, leaves or joins.
+// handovers shows what happens to lanes when a forwarder dies, leaves or joins.
 func handovers(ctx context.Context, s sizes) (c chapter, err error) {
-	const title = "Until lanes are even after a forwarder's death"
+	const title = "Time until lanes are even after a forwarder's death"
 	plot := report.Lines{Title: title, X: "forwarders before", Y: "seconds", LogX: true}
 	var deaths, others [][]string
 	for _, lanes := range s.lanes {
@@ -68,11 +69,11 @@ func handovers(ctx context.Context, s sizes) (c chapter, err error) {
 			})
 		}
 	}
-	c.text = "### When a forwarder dies\n\n" + english.Sprintf("The lanes of a dead forwarder wait until its leases of 15 s run out, of which up to a third had passed when it died. Means of %d runs, and the longest. *Idle* is how long a lane had no forwarder.\n\n", s.seeds) +
+	c.text = "### When a forwarder dies\n\n" + english.Sprintf("The lanes of a dead forwarder wait until its leases of 15 s expire; up to a third of this time had passed when it died. The table has the means of %d runs, and the longest time. *Idle* is how long a lane had no forwarder.\n\n", s.seeds) +
 		image(title, "death.svg") +
-		table([]string{"", "even after, s", "at most, s", "longest idle, s", "idle in the mean, s", "lanes moved", "lanes it had"}, deaths) +
-		english.Sprintf("### When a forwarder leaves or joins\n\nWith %d lanes. Forwarders listen, so that a lane that is given back is taken at once.\n\n", lanes) +
-		table([]string{"", "even after, ms", "at most, ms", "longest idle, ms", "idle in the mean, ms", "lanes moved", "fewest possible"}, others)
+		table([]string{"", "even after, s", "at most, s", "longest idle, s", "mean idle, s", "lanes moved", "lanes it had"}, deaths) +
+		english.Sprintf("### When a forwarder leaves or joins\n\nWith %d lanes. Forwarders listen, so a lane that one releases is leased at once.\n\n", lanes) +
+		table([]string{"", "even after, ms", "at most, ms", "longest idle, ms", "mean idle, ms", "lanes moved", "fewest possible"}, others)
 	c.plots = map[string]report.Lines{"death.svg": plot}
 	return c, nil
 }

@@ -8,10 +8,10 @@ import (
 	"github.com/waybill-go/waybill/framework/forwarder/simulation"
 )
 
-// longestPauses are settings of poll.max.
+// longestPauses are the values of poll.max.
 var longestPauses = []time.Duration{50 * time.Millisecond, 250 * time.Millisecond, time.Second}
 
-// looks are what idle forwarders ask of their databases.
+// looks shows how many statements idle forwarders send to their databases.
 func looks(ctx context.Context, s sizes) (c chapter, err error) {
 	const title = "Statements of idle forwarders on one database"
 	const many = "Statements of two idle forwarders for each of many databases on one server"
@@ -42,9 +42,9 @@ func looks(ctx context.Context, s sizes) (c chapter, err error) {
 		}
 		one.Lines, all.Lines = append(one.Lines, alone), append(all.Lines, together)
 	}
-	c.text = "### What idle forwarders ask\n\nOne sink of 16 lanes, and nothing happens.\n\n" + image(title, "looks.svg") +
+	c.text = "### What idle forwarders ask\n\nOne sink with 16 lanes, and no notifications.\n\n" + image(title, "looks.svg") +
 		table([]string{"", "looks at the log/s", "at the leases/s", "heartbeats/s", "renewals of lanes/s", "all/s"}, rows) +
-		"Many databases, each with two forwarders, a sink of one lane, and a notification each ten seconds, which nothing announces:\n\n" + image(many, "databases.svg") +
+		"Many databases, each with two forwarders, a sink with one lane, and a notification every ten seconds that is not announced:\n\n" + image(many, "databases.svg") +
 		table([]string{"", "looks at the log/s", "other statements/s", "all/s", "found after, ms"}, others)
 	c.plots = map[string]report.Lines{"looks.svg": one, "databases.svg": all}
 	return c, nil

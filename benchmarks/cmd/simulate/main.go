@@ -1,6 +1,6 @@
-// Simulate runs fleets of forwarders in simulated time: what happens when one dies, what they ask of
-// their databases while nothing happens, and what dead tenants cost the others. It prints tables, or
-// writes them into a page, with plots beside it.
+// Simulate runs fleets of forwarders in simulated time. It shows what happens when a forwarder dies,
+// how many statements idle forwarders send, and what dead tenants cost the others. It prints tables,
+// or writes them into a page, with plots beside it.
 //
 //	go run ./cmd/simulate --page ../docs/scaling.md
 package main
@@ -20,7 +20,7 @@ import (
 	"github.com/waybill-go/waybill/benchmarks/report"
 )
 
-// options are what flags say.
+// options are the values of the flags.
 type options struct {
 	sizes sizes
 	page  string
@@ -28,9 +28,9 @@ type options struct {
 
 func parse(args []string) (o options, err error) {
 	flags := flag.NewFlagSet("simulate", flag.ContinueOnError)
-	smoke := flags.Bool("smoke", false, "tiny fleets: does everything work?")
-	seed := flags.Uint64("seed", 1, "equal seeds have equal results")
-	flags.StringVar(&o.page, "page", "", "page whose generated part is replaced; its plots go into a folder beside it that has the page's name; default: the tables are printed")
+	smoke := flags.Bool("smoke", false, "tiny fleets: checks that everything works")
+	seed := flags.Uint64("seed", 1, "seed of the random numbers; equal seeds give equal results")
+	flags.StringVar(&o.page, "page", "", "page whose generated part is replaced; its plots go into the folder of the same name; default: print the tables")
 	if err := flags.Parse(args); err != nil {
 		return o, err
 	}
@@ -55,16 +55,16 @@ func main() {
 	}
 }
 
-// chapter is one question, with its tables and plots.
+// chapter is a part of the page: its text with tables, and its plots.
 type chapter struct {
 	text  string
-	plots map[string]report.Lines // by file
+	plots map[string]report.Lines // by file name
 }
 
-// chapters are the questions, in the order of the page.
+// chapters are the parts of the page, in their order.
 var chapters = []struct {
-	name   string
-	answer func(ctx context.Context, s sizes) (chapter, error)
+	name string
+	run  func(ctx context.Context, s sizes) (chapter, error)
 }{
 	{"handover", handovers}, {"looks", looks}, {"tenants", tenants}, {"course", courses},
 }
@@ -78,7 +78,7 @@ func simulate(ctx context.Context, args []string) error {
 	folder := strings.TrimSuffix(o.page, filepath.Ext(o.page))
 	for _, c := range chapters {
 		began := time.Now()
-		chapter, err := c.answer(ctx, o.sizes)
+		chapter, err := c.run(ctx, o.sizes)
 		if err != nil {
 			return fmt.Errorf("%s: %w", c.name, err)
 		}

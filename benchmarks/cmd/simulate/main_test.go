@@ -43,7 +43,7 @@ func TestThePageGetsItsTablesAndPlots(t *testing.T) {
 	require.NotEqual(t, text, string(other))
 }
 
-// requireSVG reads a file as XML.
+// requireSVG parses a file as XML.
 func requireSVG(t *testing.T, path string) {
 	t.Helper()
 	file, err := os.Open(path)
@@ -63,7 +63,7 @@ func requireSVG(t *testing.T, path string) {
 	require.Equal(t, "svg", root, path)
 }
 
-func TestWhatIsWrongWithTheCommandIsSaid(t *testing.T) {
+func TestMistakesOfTheCommandAreReported(t *testing.T) {
 	t.Parallel()
 	require.ErrorContains(t, simulate(t.Context(), []string{"--smoke", "quickly"}), `"quickly"`)
 	page := filepath.Join(t.TempDir(), "other.md")

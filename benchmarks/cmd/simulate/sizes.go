@@ -2,24 +2,24 @@ package main
 
 import "time"
 
-// sizes say which fleets are simulated.
+// sizes are the fleets to simulate.
 type sizes struct {
 	seed  uint64
-	seeds int // runs of each fleet of which one forwarder dies
+	seeds int // runs of each fleet in handovers
 
-	forwarders []int // of those
-	lanes      []int
+	forwarders []int // fleets in handovers
+	lanes      []int // numbers of lanes in handovers
 
-	watchers  []int // idle forwarders at one database
-	databases []int // with two idle forwarders each
-	looking   time.Duration
+	watchers  []int         // numbers of idle forwarders on one database
+	databases []int         // numbers of databases with two idle forwarders each
+	looking   time.Duration // simulated time of idle forwarders
 
-	fleet  fleetSize // for as many dead tenants as dead says, in ten thousand
-	dead   []int
-	fleets []fleetSize // one tenant in a hundred dies: the first by all ways, the others by the engine's
-	warmUp time.Duration
-	time   time.Duration
-	course time.Duration // how long the latter are watched
+	fleet  fleetSize     // fleet in tenants
+	dead   []int         // numbers of dead tenants in tenants, per ten thousand
+	warmUp time.Duration // simulated time before the figures of tenants count
+	time   time.Duration // simulated time that counts
+	fleets []fleetSize   // fleets in courses, where one tenant in a hundred dies; the first with all ways
+	course time.Duration // simulated time of courses
 }
 
 // fleetSize is a fleet that delivers to tenants.
@@ -28,12 +28,12 @@ type fleetSize struct {
 	rate               float64
 }
 
-// slots of a process are its rate times the latency, and half as many more.
+// slots returns the slots of each process: 1.5 times the process's rate times the latency.
 func (f fleetSize) slots() int {
 	return int(1.5 * f.rate / float64(f.processes) * latency.Seconds())
 }
 
-// latency of all destinations.
+// latency is the response time of all destinations.
 const latency = 20 * time.Millisecond
 
 func defaultSizes() sizes {
@@ -46,7 +46,7 @@ func defaultSizes() sizes {
 	}
 }
 
-// smokeSizes are enough to run everything once.
+// smokeSizes returns tiny sizes, to check that everything works.
 func smokeSizes() sizes {
 	return sizes{
 		seeds: 2, forwarders: []int{2, 4}, lanes: []int{8, 16},

@@ -11,7 +11,7 @@ import (
 // english writes 300000 as 300,000.
 var english = message.NewPrinter(language.English)
 
-// table is one in Markdown: the first column has texts, the others figures.
+// table returns a Markdown table. The first column has text, the others have figures.
 func table(head []string, rows [][]string) string {
 	var b strings.Builder
 	line := func(cells []string) { b.WriteString("| " + strings.Join(cells, " | ") + " |\n") }
@@ -23,7 +23,7 @@ func table(head []string, rows [][]string) string {
 	return b.String() + "\n"
 }
 
-// number has three figures, or all before the point.
+// number writes at least three digits, and all digits before the point.
 func number(x float64) string {
 	switch {
 	case x == 0:
@@ -36,10 +36,10 @@ func number(x float64) string {
 	return english.Sprintf("%.0f", x)
 }
 
-// seconds of a duration.
+// seconds writes a duration in seconds.
 func seconds(d time.Duration) string { return english.Sprintf("%.2f", d.Seconds()) }
 
-// milliseconds of a duration.
+// milliseconds writes a duration in milliseconds.
 func milliseconds(d time.Duration) string { return number(float64(d) / float64(time.Millisecond)) }
 
 func percent(share float64) string { return english.Sprintf("%.1f%%", 100*share) }

@@ -8,14 +8,14 @@ import (
 	"github.com/waybill-go/waybill/framework/forwarder/simulation"
 )
 
-// way is how a sink is set up for its tenants, and how some of them are dead.
+// way is a setting of a sink, and the way in which some of its tenants are dead.
 type way struct {
 	name      string
 	isolation simulation.Isolation
 	trouble   simulation.Trouble
 }
 
-// timeout is the default of the http sink.
+// timeout is the default timeout of the http sink.
 const timeout = 10 * time.Second
 
 var ways = []way{
@@ -34,10 +34,10 @@ func (w way) of(f fleetSize, dead int, s sizes) simulation.Tenants {
 	}
 }
 
-// tenants are what dead ones cost the others, by how many there are; and the largest fleets.
+// tenants shows what dead tenants cost the others, for several numbers of dead tenants.
 func tenants(ctx context.Context, s sizes) (c chapter, err error) {
-	const title = "What tenants that live get beside dead ones"
-	const late = "Latency of tenants that live, 99 of 100, beside dead ones"
+	const title = "Deliveries to live tenants beside dead ones"
+	const late = "99th percentile of the latency of live tenants beside dead ones"
 	f := s.fleet
 	share := report.Lines{Title: title, X: "dead tenants of 1,000", Y: "% of what they were sent", LogX: true, MostY: 110}
 	latencies := report.Lines{Title: late, X: "dead tenants of 1,000", Y: "ms", LogX: true, LogY: true}
@@ -68,7 +68,7 @@ func tenants(ctx context.Context, s sizes) (c chapter, err error) {
 		share.Lines, latencies.Lines = append(share.Lines, got), append(latencies.Lines, slow)
 	}
 	c.text = "### What dead tenants cost the others\n\n" +
-		english.Sprintf("%d tenants get %.0f notifications/s together, through %d processes of %d slots: a destination takes %s, so a third of the slots is spare. A dead tenant refuses connections, or hangs until the timeout of %s. Counted are %s, from %s after their death on.\n\n",
+		english.Sprintf("%d tenants get %.0f notifications/s together, through %d processes of %d slots: a destination takes %s to answer, so a third of the slots is spare. A dead tenant refuses connections, or hangs until the timeout of %s. The figures are of %s, beginning %s after their death.\n\n",
 			f.tenants, f.rate, f.processes, f.slots(), latency, timeout, s.time, s.warmUp) +
 		image(title, "tenants.svg") + image(late, "tenants-latency.svg") + table(tenantsHead, rows)
 	c.plots = map[string]report.Lines{"tenants.svg": share, "tenants-latency.svg": latencies}
@@ -87,9 +87,9 @@ func tenantsRow(name string, e simulation.Effect) []string {
 	}
 }
 
-// courses are what happens after one tenant in a hundred died, second by second, in fleets of all sizes.
+// courses shows what happens in each second after one tenant in a hundred has died, in fleets of all sizes.
 func courses(ctx context.Context, s sizes) (c chapter, err error) {
-	const title = "After one tenant in a hundred began to hang"
+	const title = "After one tenant in a hundred has begun to hang"
 	plot := report.Lines{Title: title, X: "seconds", Y: "% of what live tenants were sent", WithoutMarkers: true}
 	var rows [][]string
 	s.warmUp = s.course - s.time
@@ -116,14 +116,14 @@ func courses(ctx context.Context, s sizes) (c chapter, err error) {
 			}
 		}
 	}
-	c.text = "### Fleets of any size\n\n" + english.Sprintf("One tenant in a hundred dies. *Well again* is from which second after that on the others got 95 %% of what they were sent, in each second; all other figures are of the last %s of %s. Processes of %d slots. The plot is of %d tenants and %.0f/s.\n\n",
+	c.text = "### Fleets of any size\n\n" + english.Sprintf("One tenant in a hundred dies. *Recovered* is the second after that from which the others got at least 95 %% of their notifications in each second; all other figures are of the last %s of %s. A process has %d slots. The plot is of %d tenants and %.0f/s.\n\n",
 		s.time, s.course, s.fleets[0].slots(), s.fleets[0].tenants, s.fleets[0].rate) +
-		image(title, "course.svg") + table(append(tenantsHead, "well again, s"), rows)
+		image(title, "course.svg") + table(append(tenantsHead, "recovered, s"), rows)
 	c.plots = map[string]report.Lines{"course.svg": plot}
 	return c, nil
 }
 
-// courseOf is what tenants that live got, second by second.
+// courseOf returns the deliveries to live tenants in each second, in percent of their notifications.
 func courseOf(name string, e simulation.Effect) report.Line {
 	line := report.Line{Name: name}
 	for second, n := range e.Course {

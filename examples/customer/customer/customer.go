@@ -1,16 +1,16 @@
-// Package customer is the domain: what a customer may do, and what happened then. It
-// knows no database, no notification and no outbox.
+// Package customer is the domain: the rules for customers, and their domain events. It depends on
+// no database and no outbox.
 package customer
 
 import "errors"
 
-// Errors of what a customer must not do.
+// The errors of changes that the rules forbid.
 var (
-	ErrIncomplete = errors.New("a customer has a name and a city")
-	ErrLeft       = errors.New("this customer has left")
+	ErrIncomplete = errors.New("a customer needs a name and a city")
+	ErrLeft       = errors.New("the customer has left")
 )
 
-// What happens to customers.
+// The domain events.
 type (
 	Joined  struct{ ID, Name, City string }
 	Moved   struct{ ID, From, To string }
@@ -18,26 +18,26 @@ type (
 	Left    struct{ ID, City string }
 )
 
-// State is what is stored of a customer.
+// State is the stored form of a customer.
 type State struct {
 	ID, Name, City string
 	Left           bool
-	Version        int // of the row that it was loaded from; 0 for a new customer
+	Version        int // version of the stored row; 0 for a new customer
 }
 
-// Customer is an aggregate: what happens to it goes through its methods.
+// Customer is an aggregate. Its methods keep the rules and record domain events.
 type Customer struct {
 	state  State
 	events []any
 }
 
-// Restore makes a customer of what is stored.
+// Restore returns the customer with a stored state.
 func Restore(s State) *Customer { return &Customer{state: s} }
 
-// State is what there is to store.
+// State returns the state to store.
 func (c *Customer) State() State { return c.state }
 
-// Join makes a new customer.
+// Join returns a new customer.
 func Join(id, name, city string) (*Customer, error) {
 	if name == "" || city == "" {
 		return nil, ErrIncomplete
@@ -47,7 +47,7 @@ func Join(id, name, city string) (*Customer, error) {
 	return c, nil
 }
 
-// Move changes the city. To move to where one lives is nothing that happens.
+// Move changes the city. A move to the present city records no event.
 func (c *Customer) Move(city string) error {
 	if err := c.check(city); err != nil || city == c.state.City {
 		return err
@@ -57,7 +57,7 @@ func (c *Customer) Move(city string) error {
 	return nil
 }
 
-// Rename changes the name.
+// Rename changes the name. The present name records no event.
 func (c *Customer) Rename(name string) error {
 	if err := c.check(name); err != nil || name == c.state.Name {
 		return err
@@ -67,7 +67,7 @@ func (c *Customer) Rename(name string) error {
 	return nil
 }
 
-// check reports why nothing of the customer may change to value.
+// check returns an error if the customer must not change, or if the new value is empty.
 func (c *Customer) check(value string) error {
 	switch {
 	case c.state.Left:
@@ -78,7 +78,7 @@ func (c *Customer) check(value string) error {
 	return nil
 }
 
-// Leave ends it.
+// Leave ends the customer's contract. Later changes fail with ErrLeft.
 func (c *Customer) Leave() {
 	if !c.state.Left {
 		c.state.Left = true
@@ -88,7 +88,7 @@ func (c *Customer) Leave() {
 
 func (c *Customer) record(event any) { c.events = append(c.events, event) }
 
-// Events is what happened since the customer was loaded or last stored.
+// Events returns the events recorded since the customer was restored, without those cleared.
 func (c *Customer) Events() []any { return c.events }
 
 // ClearEvents drops the first n events.

@@ -1,5 +1,4 @@
-// Package readmetest has the tests of the examples compare their README.md with what the
-// programs print.
+// Package readmetest helps the tests of the examples to compare what a program prints with its README.md.
 package readmetest
 
 import (
@@ -12,22 +11,21 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Writer keeps what a program writes from several goroutines at once. Read it once they have
-// ended.
+// Writer is a strings.Builder to which several goroutines can write at once. Read it only after
+// they have ended.
 type Writer struct {
 	mu sync.Mutex
 	strings.Builder
 }
 
-// Write appends.
 func (w *Writer) Write(p []byte) (int, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.Builder.Write(p)
 }
 
-// Output is what README.md in the working directory shows below the line "$ command", up to
-// the next such line or the end of the block.
+// Output returns what README.md in the working directory shows below the line "$ command", up to
+// the next line that begins with "$ ", or to the end of the block.
 func Output(t testing.TB, command string) string {
 	t.Helper()
 	text, err := os.ReadFile("README.md")

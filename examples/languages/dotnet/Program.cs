@@ -4,7 +4,7 @@ using Npgsql;
 
 await using var source = NpgsqlDataSource.Create(Environment.GetEnvironmentVariable("NPGSQL_CONNECTION")!);
 await using var connection = await source.OpenConnectionAsync();
-await using var transaction = await connection.BeginTransactionAsync(); // one that is disposed of without a commit rolls back
+await using var transaction = await connection.BeginTransactionAsync(); // without a commit, its disposal rolls back
 var result = args[0] == "place" ? await Place(args[1], args[2], args[3]) : await Handle(args[1], args[2]);
 await transaction.CommitAsync();
 Console.WriteLine(result);
@@ -18,7 +18,7 @@ async Task<string> Place(string order, string customer, string product)
     return $"{id} {payload}";
 }
 
-// Has an effect once, however often the notification comes.
+// Writes an invoice once, however often the notification is delivered.
 async Task<string> Handle(string id, string order)
 {
     var first = await Command("SELECT outbox_first('invoices', $1)", id).ExecuteScalarAsync() is true;

@@ -9,7 +9,7 @@ class Orders {
         return id;
     }
 
-    /** Has an effect once, however often the notification comes. */
+    /** Writes an invoice once, however often the notification is delivered. */
     static String handle(Connection connection, String id, String order) throws SQLException {
         boolean first = query(connection, "SELECT outbox_first('invoices', ?)", id).equals("t");
         if (first) {
@@ -20,7 +20,7 @@ class Orders {
 
     public static void main(String[] a) throws SQLException {
         try (Connection connection = DriverManager.getConnection(System.getenv("JDBC_URL"))) {
-            connection.setAutoCommit(false); // a connection that is closed without a commit rolls back
+            connection.setAutoCommit(false); // without a commit, closing the connection rolls back
             String result = a[0].equals("place") ? place(connection, a[1], a[2], a[3]) : handle(connection, a[1], a[2]);
             connection.commit();
             new java.io.PrintStream(System.out, true, java.nio.charset.StandardCharsets.UTF_8).println(result);

@@ -1,4 +1,4 @@
--- psql -v id=NOTIFICATION -v order=o-17 -f handle.sql: an effect that happens once, however often the notification comes
+-- psql -v id=NOTIFICATION -v order=o-17 -f handle.sql: writes an invoice once, however often the notification is delivered
 \set ON_ERROR_STOP on
 BEGIN;
 SELECT outbox_first('invoices', :'id') AS first \gset

@@ -1,7 +1,7 @@
-"""Books payments into a ledger: a sink of Waybill's, in Python.
+"""A Waybill sink in Python, which books payments into a ledger.
 
-The first half is the business. The second half speaks the protocol, version 1 of
-docs/process-protocol.md, and can be taken as it is.
+The first half is the application. The second half, serve, speaks version 1 of the
+protocol in docs/process-protocol.md; you can copy it unchanged.
 """
 
 import base64
@@ -13,14 +13,14 @@ import threading
 
 
 class Refused(Exception):
-    """This notification can never be handled."""
+    """The notification can never be handled: its delivery is dead at once."""
 
 
 class Ledger:
-    """A file with a line for each payment, and none twice.
+    """A file with one line for each payment.
 
-    A notification can come again: after a crash, or when its answer came too
-    late. The ledger knows it by its id, which is always the same.
+    A notification can be delivered again after a crash, or if its answer came too
+    late. Each line has the notification's id, by which the ledger recognizes a repeat.
     """
 
     def __init__(self, path):
@@ -30,7 +30,7 @@ class Ledger:
         self.known = {line.split()[0] for line in self.file}
 
     def book(self, id, text):
-        """Returns whether the payment is new."""
+        """Adds a payment, unless it is booked already. Returns whether it was new."""
         with self.lock:
             if id in self.known:
                 return False
@@ -47,17 +47,17 @@ def handle(notification):
     if payment["cents"] <= 0:
         raise Refused(f"{payment['cents']} cents cannot be booked")
     if payment["account"] == "busy" and notification["attempt"] == 1:
-        raise TimeoutError("the account is locked")  # any other error: try again
+        raise TimeoutError("the account is locked")  # any other error: Waybill tries again
     new = ledger.book(notification["id"], f"{payment['account']} {payment['cents']}")
     if payment["account"] == "unlucky" and new:
         print("power failure between booking and answer")
         os._exit(1)
-    return "booked" if new else "was booked before"
+    return "booked" if new else "already booked"
 
 
 def serve(handle, workers=8):
-    """Hands deliveries to handle, as many at once as there are workers, until
-    stdin ends; those that have begun then are still answered."""
+    """Calls handle for each delivery, in as many threads as there are workers, until
+    stdin ends. Then it answers the deliveries that have begun, and returns."""
     stdin, stdout = sys.stdin.buffer, sys.stdout
     sys.stdout = sys.stderr  # a stray print must not break the protocol
     lock = threading.Lock()
@@ -93,7 +93,7 @@ def serve(handle, workers=8):
                 waiting[number] = pool.submit(deliver, line)
                 waiting[number].add_done_callback(lambda _, number=number: waiting.pop(number, None))
             elif line["line"] == "cancel" and number in waiting:
-                waiting[number].cancel()  # if it has not begun
+                waiting[number].cancel()  # does nothing if the call has begun
 
 
 if __name__ == "__main__":

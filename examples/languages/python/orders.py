@@ -16,7 +16,7 @@ def place(connection, order, customer, product):
 
 
 def handle(connection, id, order):
-    """Has an effect once, however often the notification comes."""
+    """Writes an invoice once, however often the notification is delivered."""
     with connection.transaction():
         (first,) = connection.execute("SELECT outbox_first('invoices', %s)", (id,)).fetchone()
         if first:

@@ -9,7 +9,7 @@ async function place(client: pg.Client, order: string, customer: string, product
   return `${rows[0].id} ${payload}`;
 }
 
-// Has an effect once, however often the notification comes.
+// Writes an invoice once, however often the notification is delivered.
 async function handle(client: pg.Client, id: string, order: string) {
   const { rows } = await client.query("SELECT outbox_first('invoices', $1) AS first", [id]);
   if (rows[0].first) await client.query('INSERT INTO invoices (order_id) VALUES ($1)', [order]);
@@ -25,5 +25,5 @@ try {
   await client.query('COMMIT');
   console.log(result);
 } finally {
-  await client.end(); // a connection that ends without a commit rolls back
+  await client.end(); // without a commit, closing the connection rolls back
 }

@@ -24,7 +24,7 @@ import (
 	"github.com/waybill-go/waybill/framework/store/postgres/postgrestest"
 )
 
-// sink remembers the ids that it was given, by database.
+// sink records the ids of its deliveries, by database.
 type sink struct {
 	mu    sync.Mutex
 	given map[string][]string
@@ -47,7 +47,7 @@ func (s *sink) of(database string) []string {
 	return slices.Clone(s.given[database])
 }
 
-// tenants are outboxes on one server: schemas of its database, and databases.
+// tenants has outboxes on one server: schemas of a database, and databases.
 type tenants struct {
 	t      *testing.T
 	server *postgrestest.Server
@@ -115,7 +115,7 @@ func (f *tenants) address(database, schema string) string {
 	return u.String()
 }
 
-// publish writes rows of one key to an outbox, each in its transaction.
+// publish writes rows with one key to an outbox, each in a transaction.
 func (f *tenants) publish(d fleet.Database, ids ...string) {
 	f.t.Helper()
 	db, err := postgres.OpenDB(d.Address)
@@ -127,7 +127,7 @@ func (f *tenants) publish(d fleet.Database, ids ...string) {
 	}
 }
 
-// forward runs a fleet over the tenants within some connections.
+// forward runs a fleet over the tenants with a number of connections.
 func (f *tenants) forward(s *sink, connections int, adjust ...func(*fleet.Config)) (all *fleet.Fleet, stop func()) {
 	f.t.Helper()
 	logger := slog.New(slog.DiscardHandler)
@@ -174,7 +174,7 @@ func inState(all *fleet.Fleet, s fleet.State) (n int) {
 	return n
 }
 
-// commits are all transactions of the server, of which each statement is one.
+// commits returns the number of transactions of the server; each statement is one.
 func (f *tenants) commits() (n int) {
 	f.t.Helper()
 	_, err := f.admin.ExecContext(f.t.Context(), `SELECT pg_stat_clear_snapshot()`)
@@ -210,7 +210,7 @@ func TestTwoHundredDatabasesWithinThirtyTwoConnections(t *testing.T) {
 	}
 	await(t, func() bool { return inState(all, fleet.StateAsleep) == len(f.all) }, "not all sleep")
 
-	// PostgreSQL counts what a connection did up to ten seconds late, so an early period may have more.
+	// PostgreSQL counts transactions up to ten seconds late, so an early period may have more.
 	const measured = 10 * time.Second
 	rate := math.Inf(1)
 	for period := 0; period < 6 && rate >= float64(len(f.all)); period++ {
@@ -223,8 +223,8 @@ func TestTwoHundredDatabasesWithinThirtyTwoConnections(t *testing.T) {
 		rate = float64(f.commits()-before) / time.Since(began).Seconds()
 		t.Logf("%d schemas and %d databases asleep: %.1f statements/s, at most %d connections, %d now", schemas, databases, rate, most, f.connections())
 	}
-	require.LessOrEqual(t, most, connections+1, "and the one that publishes")
-	require.Less(t, rate, float64(len(f.all)), "at most one a second for each")
+	require.LessOrEqual(t, most, connections+1, "and the connection that publishes")
+	require.Less(t, rate, float64(len(f.all)), "at most one per second and database")
 
 	woken := time.Now()
 	f.publish(f.all[0], "4")

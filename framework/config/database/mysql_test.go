@@ -11,8 +11,8 @@ import (
 	"github.com/waybill-go/waybill/framework/store/mysql/mysqltest"
 )
 
-// Servers of tests do not wait for the disk.
-func TestAForwarderOnMySQLSaysAtItsStartWhatTheServerShouldBeSetTo(t *testing.T) {
+// Test servers do not wait for the disk.
+func TestAForwarderOnMySQLLogsUnsafeSettingsOfTheServer(t *testing.T) {
 	t.Parallel()
 	address, err := config.ParseDatabase(mysqltest.URL(t))
 	require.NoError(t, err)

@@ -20,7 +20,7 @@ import (
 
 func TestMain(m *testing.M) { postgrestest.Main(m) }
 
-func TestAStoreListensAtItsOwnAddressWhereItIsTo(t *testing.T) {
+func TestAStoreListensAtItsOwnAddressIfConfigured(t *testing.T) {
 	t.Parallel()
 	address, err := config.ParseDatabase(postgrestest.DSN(t))
 	require.NoError(t, err)
@@ -44,7 +44,7 @@ func TestAStoreListensAtItsOwnAddressWhereItIsTo(t *testing.T) {
 	}
 }
 
-func TestWhichErrorsOfPostgreSQLAreWaitedFor(t *testing.T) {
+func TestTemporaryErrorsOfPostgreSQLAreRetried(t *testing.T) {
 	t.Parallel()
 	refused := &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}
 	for name, c := range map[string]struct {

@@ -20,7 +20,7 @@ import (
 	"github.com/waybill-go/waybill/sinks/httpsink"
 )
 
-func TestPagesAreReadOnTheStandbyThatTheConfigurationNames(t *testing.T) {
+func TestPagesAreReadFromTheConfiguredStandby(t *testing.T) {
 	t.Parallel()
 	primary, err := postgrestest.Start(t.Context(), postgrestest.Options{Private: true, Settings: map[string]string{"shared_buffers": "16MB"}})
 	require.NoError(t, err)
@@ -74,7 +74,7 @@ func portOf(t *testing.T, s *postgrestest.Server) string {
 	return address.Port()
 }
 
-// openedBy opens what a configuration names, of which a part is in the environment.
+// openedBy opens the databases of a configuration, a part of which is in the environment.
 func openedBy(t *testing.T, database, standby string, environ ...string) *Database {
 	t.Helper()
 	kinds, err := sinks.NewSet(httpsink.Kind())

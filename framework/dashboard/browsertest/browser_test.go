@@ -23,7 +23,7 @@ import (
 // patience is how long a page may take on a busy machine.
 const patience = 30 * time.Second
 
-// chromium is one browser for all tests.
+// chromium is the browser of all tests.
 var chromium = struct {
 	ctx context.Context
 	end func()
@@ -48,15 +48,15 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// tab is a tab of the browser. What its pages complain about fails the test at its end: errors
-// in the console, exceptions, violations of the Content-Security-Policy.
+// tab is a tab of the browser. At the end of a test, errors in the console, exceptions and violations of
+// the Content-Security-Policy fail it.
 type tab struct {
 	t     *testing.T
 	ctx   context.Context
 	base  string
 	still bool // sees does not reload
 
-	// expected is a part of complaints that do not fail the test; "": there are none.
+	// expected is a part of errors that do not fail the test; "" for none.
 	expected string
 
 	mu         sync.Mutex
@@ -101,7 +101,7 @@ func (b *tab) complain(text string) {
 	b.complaints = append(b.complaints, text)
 }
 
-// do runs actions, all within patience.
+// do runs actions within patience.
 func (b *tab) do(actions ...chromedp.Action) {
 	b.t.Helper()
 	ctx, cancel := context.WithTimeout(b.ctx, patience)
@@ -128,7 +128,7 @@ func (b *tab) open(path string) (text string) {
 	return text
 }
 
-// shoot keeps the page as it is, in light and dark and on a phone, as pictures of a name.
+// shoot saves pictures of the page in light and dark and on a phone, if WAYBILL_SCREENSHOTS is set.
 func (b *tab) shoot(name string) {
 	b.t.Helper()
 	folder := os.Getenv("WAYBILL_SCREENSHOTS")

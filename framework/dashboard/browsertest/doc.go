@@ -1,8 +1,8 @@
-// Package browsertest has the tests of the dashboard that need a browser. It is a module of its
-// own, so that no user of Waybill gets the browser's client. The tests need Chromium or Chrome
-// (Debian's package chromium); without one they fail.
+// Package browsertest has the tests of the dashboard that need a browser. It is a separate module, so that
+// users of Waybill do not depend on the browser's client. The tests fail without Chromium or Chrome
+// (Debian's package chromium).
 //
 //	make test-dashboard
 //
-// With WAYBILL_SCREENSHOTS set to a folder, pages are kept there as pictures.
+// If WAYBILL_SCREENSHOTS is a folder, the tests save pictures of pages there.
 package browsertest

@@ -17,7 +17,7 @@ func TestFiguresChangeWithoutAReloadAndRowsDoNotMove(t *testing.T) {
 	s := newSite(t, withSinks(t, "mail"))
 	b := newTab(t, s.url)
 	b.open("/")
-	b.sees("All well")
+	b.sees("No problems")
 	b.still = true
 	b.do(chromedp.Evaluate(`window.first = true; document.querySelector("tbody tr").id = "kept"`, nil))
 	s.publish(t, 37, "order.placed")
@@ -28,12 +28,12 @@ func TestFiguresChangeWithoutAReloadAndRowsDoNotMove(t *testing.T) {
 	var title, rows string
 	b.do(chromedp.Poll(`document.title.startsWith("(1)")`, nil, chromedp.WithPollingTimeout(patience)), chromedp.Title(&title),
 		chromedp.Evaluate(`[...document.querySelectorAll("tbody th a")].map((a) => a.textContent).join() + " " + window.first + " " + !!document.getElementById("kept")`, &rows))
-	require.Equal(t, "mail true true", rows, "no row moved, and the page was not loaded again")
+	require.Equal(t, "mail true true", rows, "no row moved, and the page was not reloaded")
 	b.shoot("overview-new")
 	b.do(chromedp.Click(`#more a`, chromedp.ByQuery), chromedp.WaitVisible(`//a[text()="archive"]`))
 }
 
-func TestTheLogSaysWhatIsNewAndDoesNotMove(t *testing.T) {
+func TestTheLogCountsNewRowsAndDoesNotMove(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, withSinks(t, "mail"))
 	s.publish(t, 2, "order.placed")
@@ -50,7 +50,7 @@ func TestTheLogSaysWhatIsNewAndDoesNotMove(t *testing.T) {
 	b.do(chromedp.Click(`#more a`, chromedp.ByQuery), chromedp.WaitVisible(`//td[text()="5"]`))
 }
 
-func TestABreakIsSaidAndHeals(t *testing.T) {
+func TestADisconnectionIsShownAndEnds(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, withSinks(t, "mail"))
 	var away atomic.Bool
@@ -64,7 +64,7 @@ func TestABreakIsSaidAndHeals(t *testing.T) {
 	b := newTab(t, front.URL)
 	b.expected = "ERR_"
 	b.open("/")
-	b.sees("All well")
+	b.sees("No problems")
 	b.still = true
 	away.Store(true)
 	front.CloseClientConnections()
@@ -79,7 +79,7 @@ func TestABreakIsSaidAndHeals(t *testing.T) {
 	b.sees("41")
 }
 
-func TestLiveFiguresAreThoseOfLivePagesOnly(t *testing.T) {
+func TestOnlyLivePagesHaveLiveFigures(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, withSinks(t, "mail"))
 	for _, of := range []string{"", "/live", "//evil/", "/static/style.css", "/sinks/mail/replay", "/sinks/mail/pause", "http://evil/", "/%zz", "/" + strings.Repeat("a", 5000)} {

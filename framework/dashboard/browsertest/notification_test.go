@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestAPayloadIsShownWhenAskedForAndThatIsNoted(t *testing.T) {
+func TestAPayloadIsShownOnRequestAndTheRequestIsLogged(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	s.exec(t, `INSERT INTO outbox (id, type, key, metadata, payload) VALUES
@@ -23,11 +23,11 @@ func TestAPayloadIsShownWhenAskedForAndThatIsNoted(t *testing.T) {
 	var text string
 	b.do(chromedp.Text("main", &text))
 	require.Contains(t, text, `"brand": "visa"`)
-	require.Contains(t, text, "ada looked at it")
+	require.Contains(t, text, "Viewed by ada at ")
 	require.NotContains(t, text, "ada@example.org")
 	require.NotContains(t, text, "4111")
 	b.shoot("notification-payload")
-	require.Contains(t, s.log.String(), `msg="a payload was looked at" user=ada address=127.0.0.1 id=a`)
+	require.Contains(t, s.log.String(), `msg="a payload was viewed" user=ada address=127.0.0.1 id=a`)
 
 	_, _, body := post(t, s.url+"/notifications/b", nil)
 	require.Contains(t, body, "12345678901234567890")
@@ -58,7 +58,7 @@ func TestANotificationShowsWhereItIsAtEachSink(t *testing.T) {
 	require.Zero(t, s.number(t, `SELECT count(*) FROM outbox_parked WHERE sink = 'partner'`))
 }
 
-func TestAnUnknownNotificationSaysWhatItCanBe(t *testing.T) {
+func TestAnUnknownNotificationIsNotFound(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	status, body := get(t, s.url+"/notifications/none")
@@ -91,18 +91,18 @@ func TestTheLogIsListedFromItsEnd(t *testing.T) {
 	b.do(chromedp.Click(`a[rel=next]`), chromedp.WaitVisible(`//th[contains(., "n3")]`))
 	require.NotContains(t, b.open("/log?key=k3"), "k4")
 	b.open("/log?since=2020-01-01T00:00")
-	for query, want := range map[string]string{"since=soon": "is no time", "before=x": "is no number", "type=a+b": "use a type like", "since=2020-01-02&until=2020-01-01": "is not before until"} {
+	for query, want := range map[string]string{"since=soon": "is not a time", "before=x": "is not a number", "type=a+b": "use a type like", "since=2020-01-02&until=2020-01-01": "is not before until"} {
 		status, body := get(t, s.url+"/log?"+query)
 		require.Equal(t, http.StatusBadRequest, status, query)
 		require.Contains(t, body, want, query)
 	}
 }
 
-func TestActionsWithoutAnySayWhatComesNext(t *testing.T) {
+func TestActionsAreListed(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	b := newTab(t, s.url)
-	require.Contains(t, b.open("/actions"), "waybill parked requeue")
+	require.Contains(t, b.open("/actions"), "waybill parked")
 	status, body := get(t, s.url+"/actions/none")
 	require.Equal(t, http.StatusNotFound, status)
 	require.NotContains(t, body, "<nil>")
@@ -111,5 +111,5 @@ func TestActionsWithoutAnySayWhatComesNext(t *testing.T) {
 	}
 	text := b.open("/actions")
 	require.Equal(t, 100, strings.Count(text, "sink mail"))
-	require.Contains(t, text, "These are the latest 100")
+	require.Contains(t, text, "Only the latest 100")
 }

@@ -22,7 +22,7 @@ import (
 	"github.com/waybill-go/waybill/sinks"
 )
 
-// newForwarder returns one that does not run.
+// newForwarder returns a forwarder that is not running.
 func newForwarder(t *testing.T, s *site) *forwarder.Forwarder {
 	t.Helper()
 	sink := sinks.Func(func(context.Context, *notification.Delivery) (notification.Receipt, error) { return "", nil })
@@ -48,7 +48,7 @@ func TestSchedulesAreListedAndActedOn(t *testing.T) {
 		require.Contains(t, text, want)
 	}
 	b.shoot("schedules")
-	require.NotContains(t, viewer.open("/schedules"), "Pause", "who may not act sees nothing to act with")
+	require.NotContains(t, viewer.open("/schedules"), "Pause", "a viewer sees no buttons")
 
 	var heading string
 	b.do(chromedp.Click(`a[href$="/daily-report/pause"]`, chromedp.ByQuery), chromedp.WaitVisible("form button.primary", chromedp.ByQuery), chromedp.Text("h1", &heading, chromedp.ByQuery))
@@ -66,12 +66,12 @@ func TestSchedulesAreListedAndActedOn(t *testing.T) {
 	require.Equal(t, "pause schedule by ada", actions[0].Name+" by "+actions[0].Who)
 }
 
-func TestForwardersAreComparedInWords(t *testing.T) {
+func TestDifferencesBetweenForwardersAreShown(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	f := newForwarder(t, s)
 	b := newTab(t, s.serve(t, dashboard.Operator, dashboard.Target{Forwarder: f}))
-	require.Contains(t, b.open("/forwarders"), "No forwarder lives")
+	require.Contains(t, b.open("/forwarders"), "No forwarder is running")
 	b.shoot("forwarders-empty")
 
 	running := store.Running{Version: "shop v1.4.0", Settings: "0a1b2c3d4e5f60718293", Checkpoint: 12 * time.Millisecond, Sinks: []store.SinkRunning{
@@ -103,7 +103,7 @@ func TestForwardersAreComparedInWords(t *testing.T) {
 	b.shoot("forwarders")
 }
 
-func TestTypesShowWhereEachGoes(t *testing.T) {
+func TestTypesShowTheirSinks(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	empty := newTab(t, s.serve(t, dashboard.Viewer, dashboard.Target{}))
@@ -143,13 +143,13 @@ func TestTheConfigurationIsShownWithLineNumbers(t *testing.T) {
 	yaml := "database: postgres://app:***@localhost:5432/app\noutbox:\n  prefix: outbox\n  payload: json\nsinks:\n  partner:\n    kind: http\n    with:\n      url: https://partner.example/hooks/<script>alert(1)</script>\n      secret: '***'\n      note: " + strings.Repeat("long ", 60) + "\nroutes:\n  order.placed: [partner]\n"
 	b := newTab(t, s.serve(t, dashboard.Viewer, dashboard.Target{Forwarder: f, Configuration: func() ([]byte, error) { return []byte(yaml), nil }}))
 	text := b.open("/config")
-	for _, want := range []string{"1 forwarder works with other settings", "shop-8c2a/17/aabb", "kill -HUP", "secret: '***'", "<script>alert(1)</script>"} {
+	for _, want := range []string{"1 forwarder has other settings", "shop-8c2a/17/aabb", "kill -HUP", "secret: '***'", "<script>alert(1)</script>"} {
 		require.Contains(t, text, want)
 	}
 	b.shoot("config")
 }
 
-func TestTheDoctorMakesItsChecksOnDemand(t *testing.T) {
+func TestTheDoctorRunsItsChecksOnDemand(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	check := func(ctx context.Context, only ...string) []doctor.Finding {
@@ -174,20 +174,20 @@ func TestTheDoctorMakesItsChecksOnDemand(t *testing.T) {
 	b.do(chromedp.Click("main button.primary", chromedp.ByQuery), chromedp.WaitVisible(".statuses", chromedp.ByQuery))
 	require.Eventually(t, func() bool {
 		text := b.open("/doctor")
-		return strings.Contains(text, "Make them again") && !strings.Contains(text, "checks, begun")
+		return strings.Contains(text, "Run them again") && !strings.Contains(text, "checks, started")
 	}, patience, 100*time.Millisecond)
 	var ids []string
 	b.do(chromedp.Evaluate(`[...document.querySelectorAll("article .badge")].map(b => b.textContent)`, &ids))
-	require.Equal(t, "fail", ids[0], "failing ones first")
+	require.Equal(t, "fail", ids[0], "failures come first")
 	require.Equal(t, "ok", ids[len(ids)-1])
 	text := b.open("/doctor")
-	require.Contains(t, text, "for ada")
+	require.Contains(t, text, "by ada")
 	require.Contains(t, text, "<script>alert(1)</script>")
 	b.shoot("doctor")
 	require.NotContains(t, b.open("/doctor?status=fail"), "schema")
 }
 
-func TestFindGoesWhereAWordLeads(t *testing.T) {
+func TestFindGoesToThePageOfAWord(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	b := newTab(t, s.serve(t, dashboard.Viewer, dashboard.Target{}))
@@ -200,5 +200,5 @@ func TestFindGoesWhereAWordLeads(t *testing.T) {
 	require.Contains(t, text, "Nothing found: <script>")
 	require.Contains(t, text, "the key of a parked delivery")
 	b.shoot("find-nothing")
-	require.Contains(t, b.open("/find"), "Type the id of a notification")
+	require.Contains(t, b.open("/find"), "Type a notification's id")
 }

@@ -16,14 +16,14 @@ import (
 	"github.com/waybill-go/waybill/framework/store/postgres"
 )
 
-func TestTheOverviewOfAnEmptyOutboxSaysWhatComesNext(t *testing.T) {
+func TestTheOverviewOfAnEmptyOutboxNamesTheNextCommand(t *testing.T) {
 	t.Parallel()
 	b := newTab(t, newSite(t).url)
 	require.Contains(t, b.open("/"), "waybill forward -c waybill.yaml")
 	b.shoot("overview-empty")
 }
 
-func TestTheOverviewShowsWhatGoesWellAndWhatDoesNot(t *testing.T) {
+func TestTheOverviewShowsFiguresAndProblems(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, withShop(t))
 	s.publish(t, 50, "order.placed")
@@ -31,14 +31,14 @@ func TestTheOverviewShowsWhatGoesWellAndWhatDoesNot(t *testing.T) {
 	s.eventually(t, 6, `SELECT count(*) FROM outbox_parked`)
 	b := newTab(t, s.url)
 	b.open("/")
-	b.sees(`partner breaker open`, "connection refused", "3 dead", "3 retrying", "things need a look")
+	b.sees(`partner breaker open`, "connection refused", "3 dead", "3 retrying", "problems")
 	b.shoot("overview")
 	b.do(chromedp.Click(`//a[text()="partner"]`))
 	b.sees("Settings in effect", "threshold", "connection refused", "0–255")
 	b.shoot("sink")
 }
 
-func TestTheOverviewIsWholeWithFortySinksOfSixtyFourLanes(t *testing.T) {
+func TestTheOverviewShowsFortySinksOfSixtyFourLanes(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, func(s *site, _ *dashboard.Target) {
 		for i := range 40 {
@@ -49,7 +49,7 @@ func TestTheOverviewIsWholeWithFortySinksOfSixtyFourLanes(t *testing.T) {
 		s.park(t, "partner-07-with-a-rather-long-name", "order.placed", "", "timeout", 12_000)
 	})
 	b := newTab(t, s.url)
-	b.expected = "503" // until the first look is over
+	b.expected = "503" // until the first sample
 	b.open("/")
 	b.sees("partner-39-with-a-rather-long-name", "10,000+ dead", "500")
 	b.fitsAPhone()
@@ -60,12 +60,12 @@ func TestTheOverviewIsWholeWithFortySinksOfSixtyFourLanes(t *testing.T) {
 	b.shoot("sink-much")
 }
 
-// hostile are names that would do harm where they were not escaped.
+// hostile has names that would break a page that does not escape them.
 var hostile = []string{
 	`<script>alert(1)</script>`, `"><img src=x onerror=alert(1)>`, `a/b?c=d#e%2Ff&g`, "\u202Eright to left\u202C שלום", `{{.}} ' " \ `, strings.Repeat("long", 500),
 }
 
-func TestNamesAndErrorsAreShownAsTheyAreAndDoNothing(t *testing.T) {
+func TestNamesAndErrorsAreEscaped(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, func(s *site, _ *dashboard.Target) {
 		for i, name := range hostile {
@@ -98,7 +98,7 @@ func TestNamesAndErrorsAreShownAsTheyAreAndDoNothing(t *testing.T) {
 	b.shoot("sink-hostile")
 }
 
-func TestAStandstillIsSaidInWords(t *testing.T) {
+func TestASinkWithoutAForwarderIsStopped(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, func(s *site, _ *dashboard.Target) {
 		s.cursors(t, "mail", 2)
@@ -107,9 +107,9 @@ func TestAStandstillIsSaidInWords(t *testing.T) {
 	})
 	b := newTab(t, s.url)
 	b.open("/")
-	b.sees("No forwarder runs", "stands still")
+	b.sees("No forwarder is running", "stopped")
 	s.member(t, "host-0")
-	b.sees("no forwarder works on it")
+	b.sees("no forwarder delivers to this sink")
 	b.shoot("overview-standstill")
 }
 
@@ -126,7 +126,7 @@ func TestATransactionThatHoldsTheLogIsNamed(t *testing.T) {
 	b.sees("An open transaction holds the log", "pid 4711 of billing", "SELECT pg_terminate_backend(4711);")
 }
 
-// held is an outbox whose log has been held for a minute, which no test waits for.
+// held is an outbox that reports a transaction open for a minute.
 type held struct{ *postgres.Store }
 
 func (h held) Sample(ctx context.Context, q store.SampleQuery) (store.Sample, error) {
@@ -135,7 +135,7 @@ func (h held) Sample(ctx context.Context, q store.SampleQuery) (store.Sample, er
 	return sample, err
 }
 
-// sees waits until the main part of the page has texts.
+// sees waits until the main part of the page contains all texts.
 func (b *tab) sees(texts ...string) {
 	b.t.Helper()
 	var now string
@@ -161,7 +161,7 @@ func (b *tab) sees(texts ...string) {
 	}
 }
 
-// text is the main part of the page, with single spaces.
+// text returns the text of the main part of the page, with single spaces.
 func (b *tab) text() string {
 	b.t.Helper()
 	var text string

@@ -15,10 +15,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// hostileText that breaks what is put together from texts.
+// hostileText breaks HTML, SQL and paths that are concatenated without escaping.
 const hostileText = `<script>alert(1)</script>"'><img src=x onerror=alert(2)>{{.}} ` + "\u202e" + `evil` + "\u202c" + ` é%2F/../?#&`
 
-// parkMany parks n deliveries of a sink, from an offset on, each with a key of its own.
+// parkMany parks n deliveries of a sink, from an offset on, each with a different key.
 func (s *site) parkMany(t *testing.T, sink, state string, from, n int) {
 	t.Helper()
 	s.exec(t, fmt.Sprintf(`INSERT INTO outbox_parked (sink, "offset", slot, id, type, version, key, occurred_on, metadata, payload, state, attempt, due_at, last_error, first_parked_at, updated_at)
@@ -28,7 +28,7 @@ func (s *site) parkMany(t *testing.T, sink, state string, from, n int) {
 	s.exec(t, `INSERT INTO outbox_cursors (sink, lane, lanes) VALUES ($1, 0, 1) ON CONFLICT DO NOTHING`, sink)
 }
 
-// post sends a form as a browser would, and does not follow where it leads.
+// post sends a form as a browser does, and does not follow redirects.
 func post(t *testing.T, to string, form url.Values) (status int, location, body string) {
 	t.Helper()
 	client := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
@@ -63,7 +63,7 @@ func (s *site) planned(t *testing.T, ask url.Values) url.Values {
 	return ask
 }
 
-// acted waits until an action has ended, and returns how much it did.
+// acted waits until an action has ended, and returns its count.
 func (s *site) acted(t *testing.T, location string) (done int) {
 	t.Helper()
 	id := location[strings.LastIndex(location, "/")+1:]
@@ -73,12 +73,12 @@ func (s *site) acted(t *testing.T, location string) (done int) {
 	return s.number(t, `SELECT count FROM outbox_actions WHERE id = $1`, id)
 }
 
-func TestParkedWithoutAnythingSaysWhatComesNext(t *testing.T) {
+func TestAnEmptyListOfParkedNamesACommand(t *testing.T) {
 	t.Parallel()
 	b := newTab(t, newSite(t).url)
 	require.Contains(t, b.open("/parked"), "waybill status")
 	b.shoot("parked-empty")
-	require.Contains(t, b.open("/parked?sink=none&state=dead"), "Nothing that is parked matches")
+	require.Contains(t, b.open("/parked?sink=none&state=dead"), "No parked delivery matches")
 }
 
 func TestParkedListsWhatMatches(t *testing.T) {
@@ -88,13 +88,13 @@ func TestParkedListsWhatMatches(t *testing.T) {
 	s.parkMany(t, "partner", "retrying", 61, 5)
 	s.parkMany(t, "mail", "blocked", 1, 3)
 	b := newTab(t, s.url)
-	require.Contains(t, b.open("/parked"), "waits for an earlier one of its key")
-	b.sees("partner · dead 60") // the counts are those of a look some seconds ago
+	require.Contains(t, b.open("/parked"), "waits for an earlier delivery of its key")
+	b.sees("partner · dead 60") // the counts come from a sample some seconds ago
 	b.shoot("parked")
 	require.Contains(t, b.open("/parked?sink=partner&state=retrying"), "id-61")
 	require.NotContains(t, b.open("/parked?key=key-7"), "id-8")
 
-	// Pages go on by key, and back to the first.
+	// Each delivery is on exactly one page.
 	seen := make(map[string]bool)
 	next := "/parked"
 	for next != "" {
@@ -111,12 +111,12 @@ func TestParkedListsWhatMatches(t *testing.T) {
 	require.Len(t, seen, 68)
 }
 
-func TestWrongFiltersOfParkedAreExplained(t *testing.T) {
+func TestMistakesInFiltersOfParkedAreExplained(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	for query, want := range map[string]string{
-		"state=lost": "unknown state", "older=soon": "is no age", "older=-1h": "is no age", "type=a+b": "use a type like",
-		"older=2h&newer=1h": "nothing is older than", "after=x": "cut off or changed", "after=%5B1%5D": "cut off or changed",
+		"state=lost": "unknown state", "older=soon": "is not an age", "older=-1h": "is not an age", "type=a+b": "use a type like",
+		"older=2h&newer=1h": "nothing is older than", "after=x": "incomplete or was changed", "after=%5B1%5D": "incomplete or was changed",
 	} {
 		status, body := get(t, s.url+"/parked?"+query)
 		require.Equal(t, http.StatusBadRequest, status, query)
@@ -136,7 +136,7 @@ func TestTheSelectedAreRequeued(t *testing.T) {
 	var text string
 	b.do(chromedp.Text("main", &text))
 	require.Contains(t, text, "Requeue 2 deliveries?")
-	require.Contains(t, text, "1 of the 3 selected stay as they are")
+	require.Contains(t, text, "1 of the 3 selected are left as they are")
 	b.shoot("plan")
 	b.do(chromedp.Click(`form[action="/parked/act"] button`), chromedp.WaitVisible(`a[href="/actions"]:not(nav a)`))
 	var location string
@@ -173,7 +173,7 @@ func TestAllThatMatchAreDiscardedOnceTheNumberIsTyped(t *testing.T) {
 
 	status, _, body := post(t, s.url+"/parked/act", form)
 	require.Equal(t, http.StatusConflict, status)
-	require.Contains(t, body, "nothing is left of this plan")
+	require.Contains(t, body, "no delivery of this plan is left")
 	require.Equal(t, 1, s.number(t, `SELECT count(*) FROM outbox_actions`))
 }
 
@@ -189,7 +189,7 @@ func TestDeadHeadsAreSkipped(t *testing.T) {
 	require.Zero(t, s.number(t, `SELECT count(*) FROM outbox_parked WHERE id = 'id-1'`))
 }
 
-func TestAPlanLeavesAloneWhatIsParkedAfterIt(t *testing.T) {
+func TestAPlanDoesNotAffectDeliveriesParkedLater(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	s.parkMany(t, "partner", "dead", 1, 10)

@@ -23,7 +23,7 @@ import (
 	"github.com/waybill-go/waybill/registry"
 )
 
-// pictureBytes bounds a picture of the documentation.
+// pictureBytes limits the size of a picture of the documentation.
 const pictureBytes = 150 << 10
 
 const shopConfiguration = `database: postgres://shop:***@db.internal/shop
@@ -39,8 +39,8 @@ schedules:
 observe: {address: "127.0.0.1:8090"}
 `
 
-// TestPicturesOfTheDocumentation is what `make screenshots` runs: each page of a shop, light and
-// dark, into the folder WAYBILL_PICTURES.
+// TestPicturesOfTheDocumentation saves pictures of each page, light and dark, in the folder
+// WAYBILL_PICTURES. `make screenshots` runs it.
 func TestPicturesOfTheDocumentation(t *testing.T) {
 	folder := os.Getenv("WAYBILL_PICTURES")
 	if folder == "" {
@@ -99,14 +99,14 @@ func TestPicturesOfTheDocumentation(t *testing.T) {
 	}
 }
 
-// shop writes orders of a type, from a number on.
+// shop publishes orders of a type, from a number on.
 func (s *site) shop(t *testing.T, typ string, from, n int) {
 	t.Helper()
 	s.exec(t, `INSERT INTO outbox (type, key, payload) SELECT $1::text, 'order-' || i, json_build_object('order', 'order-' || i, 'total', i * 7 % 190 + 9.9, 'currency', 'EUR')
 		FROM generate_series($2::int, $2::int + $3::int - 1) i`, typ, from, n)
 }
 
-// picture keeps what a window shows, light and dark.
+// picture saves a window in light and dark.
 func (b *tab) picture(file string) {
 	b.t.Helper()
 	for _, scheme := range []string{"light", "dark"} {
@@ -125,7 +125,7 @@ func (b *tab) picture(file string) {
 	}
 }
 
-// paletted is a picture in its 256 most frequent colours.
+// paletted returns a picture with its 256 most frequent colours.
 func paletted(full image.Image) *image.Paletted {
 	counts := make(map[color.Color]int)
 	bounds := full.Bounds()

@@ -37,7 +37,7 @@ func TestPagesWorkWithoutScripts(t *testing.T) {
 	b.has("Replay 3")
 }
 
-// focus waits for an element and gives it the focus, without a script.
+// focus waits for an element and focuses it, without scripts.
 func (b *tab) focus(selector string) {
 	b.t.Helper()
 	require.Eventually(b.t, func() bool {
@@ -57,7 +57,7 @@ func (b *tab) focus(selector string) {
 	}, patience, 100*time.Millisecond, selector)
 }
 
-// has waits until the page's source has texts, without a script.
+// has waits until the page's source contains texts, without scripts.
 func (b *tab) has(texts ...string) {
 	b.t.Helper()
 	for _, text := range texts {

@@ -26,8 +26,8 @@ func (f deliver) Deliver(_ context.Context, d *notification.Delivery) (notificat
 	return "", f(d)
 }
 
-// withShop forwards to sinks of which some go well: mail gets all, billing refuses what is
-// wrong, stock fails for the moment, partner cannot be reached.
+// withShop forwards to several sinks: mail accepts everything, billing refuses orders that are
+// wrong, stock fails temporarily, and partner cannot be reached.
 func withShop(t *testing.T) func(*site, *dashboard.Target) {
 	return func(s *site, target *dashboard.Target) {
 		c := forwarder.Config{
@@ -71,7 +71,7 @@ func withShop(t *testing.T) func(*site, *dashboard.Target) {
 	}
 }
 
-// withSinks prepares sinks with a lane each, and a forwarder that lives, as if one ran.
+// withSinks writes sinks with a lane each, and a forwarder, as if one were running.
 func withSinks(t *testing.T, sinks ...string) func(*site, *dashboard.Target) {
 	return func(s *site, _ *dashboard.Target) {
 		for _, sink := range sinks {
@@ -81,14 +81,14 @@ func withSinks(t *testing.T, sinks ...string) func(*site, *dashboard.Target) {
 	}
 }
 
-// publish writes n orders, each of its own key.
+// publish writes n orders with different keys.
 func (s *site) publish(t *testing.T, n int, typ string) {
 	t.Helper()
 	_, err := s.db.ExecContext(t.Context(), `INSERT INTO outbox (type, key, payload) SELECT $1, 'order-' || i, '{}' FROM generate_series(1, $2) i`, typ, n)
 	require.NoError(t, err)
 }
 
-// cursors makes a sink with lanes that a forwarder owns, as if one ran.
+// cursors writes a sink whose lanes a forwarder owns, as if one were running.
 func (s *site) cursors(t *testing.T, sink string, lanes int) {
 	t.Helper()
 	_, err := s.db.ExecContext(t.Context(), `INSERT INTO outbox_cursors (sink, lane, lanes, owner, lease_until)
@@ -96,7 +96,7 @@ func (s *site) cursors(t *testing.T, sink string, lanes int) {
 	require.NoError(t, err)
 }
 
-// member is a forwarder that lives, as if one ran.
+// member writes a forwarder, as if one were running.
 func (s *site) member(t *testing.T, name string) {
 	t.Helper()
 	_, err := s.db.ExecContext(t.Context(), `INSERT INTO outbox_forwarders (owner, sinks, live_until) VALUES ($1, '[]', now() + interval '1 day')`, name)
@@ -111,7 +111,7 @@ func (s *site) park(t *testing.T, sink, typ, key, failure string, n int) {
 	require.NoError(t, err)
 }
 
-// eventually asks until a figure of the database is reached.
+// eventually repeats a query until it returns a number.
 func (s *site) eventually(t *testing.T, want int, query string, args ...any) {
 	t.Helper()
 	require.Eventually(t, func() bool {

@@ -46,7 +46,7 @@ func TestAReplayIsPreviewedAndItsNumberTyped(t *testing.T) {
 	b := newTab(t, s.url)
 	b.open("/sinks/mail/replay")
 	b.do(chromedp.SendKeys(`input[name=since]`, "yesterday", chromedp.ByQuery), chromedp.Click(`//button[text()="Preview"]`), chromedp.WaitVisible(`.notice.bad`, chromedp.ByQuery))
-	require.Contains(t, b.text(), "since is no time")
+	require.Contains(t, b.text(), "since is not a time")
 	b.open("/sinks/mail/replay")
 	b.do(chromedp.SendKeys(`input[name=type]`, "order.placed", chromedp.ByQuery), chromedp.Click(`//button[text()="Preview"]`), chromedp.WaitVisible(`#typed`, chromedp.ByQuery))
 	var examples int

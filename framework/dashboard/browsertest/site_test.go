@@ -22,12 +22,12 @@ type site struct {
 	db     *sql.DB
 	store  *postgres.Store
 	url    string // for an operator
-	viewer string // for one who may only look
+	viewer string // for a viewer
 	server *httptest.Server
 	log    *logged
 }
 
-// logged keeps what a dashboard logs.
+// logged keeps the log lines of a dashboard.
 type logged struct {
 	mu   sync.Mutex
 	text strings.Builder
@@ -45,8 +45,8 @@ func (l *logged) String() string {
 	return l.text.String()
 }
 
-// newSite serves a dashboard of an outbox until the end of the test. The outbox is empty, unless
-// prepare changes that, which may also add to the target.
+// newSite serves a dashboard of an empty outbox until the end of the test. prepare may add to the outbox
+// and to the target.
 func newSite(t *testing.T, prepare ...func(s *site, target *dashboard.Target)) *site {
 	t.Helper()
 	db := postgrestest.New(t)
@@ -71,7 +71,7 @@ func newSite(t *testing.T, prepare ...func(s *site, target *dashboard.Target)) *
 	return s
 }
 
-// serve serves the site's outbox as t shows it, to a user, and returns the address.
+// serve serves the site's outbox with the target t to a user with a role, and returns the address.
 func (s *site) serve(t *testing.T, role dashboard.Role, target dashboard.Target) string {
 	t.Helper()
 	target.Store = s.store
@@ -84,7 +84,7 @@ func (s *site) serve(t *testing.T, role dashboard.Role, target dashboard.Target)
 	return server.URL
 }
 
-// show makes a dashboard, whose users are those of as.
+// show returns a dashboard whose user is that of as.
 func (s *site) show(t *testing.T, target dashboard.Target) *dashboard.Dashboard {
 	t.Helper()
 	d, err := dashboard.New(dashboard.Config{
@@ -101,7 +101,7 @@ func (s *site) show(t *testing.T, target dashboard.Target) *dashboard.Dashboard 
 
 type userKey struct{}
 
-// as serves a user.
+// as returns a configuration that serves everyone as a user with a role.
 func as(u dashboard.User, h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), userKey{}, u)))
@@ -114,7 +114,7 @@ func (s *site) exec(t *testing.T, query string, args ...any) {
 	require.NoError(t, err)
 }
 
-// number is what a query counts.
+// number returns the number that a query counts.
 func (s *site) number(t *testing.T, query string, args ...any) (n int) {
 	t.Helper()
 	require.NoError(t, s.db.QueryRowContext(t.Context(), query, args...).Scan(&n))

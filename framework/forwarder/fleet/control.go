@@ -106,7 +106,7 @@ func (c *control) turn(ctx context.Context, listed []Database, isOver func(Datab
 	if err := c.renew(ctx); err != nil { // first: with many databases the rest may take long
 		return err
 	}
-	if err := c.giveBack(ctx, isOver); err != nil {
+	if err := c.releaseEnded(ctx, isOver); err != nil {
 		return err
 	}
 	me := store.Member{Owner: c.owner, Sinks: names, Running: store.Running{Settings: c.identity}}
@@ -120,7 +120,7 @@ func (c *control) turn(ctx context.Context, listed []Database, isOver func(Datab
 	if err != nil {
 		return err
 	}
-	if err := c.judge(membership.Members); err != nil {
+	if err := c.checkFleet(membership.Members); err != nil {
 		for _, h := range c.held {
 			h.leaving = true
 		}
@@ -151,10 +151,10 @@ func (c *control) turn(ctx context.Context, listed []Database, isOver func(Datab
 	return nil
 }
 
-// judge refuses to lease databases while another fleet does. The fleet whose forwarder came first
+// checkFleet refuses to lease databases while another fleet does. The fleet whose forwarder came first
 // has the control database. Another one waits until those forwarders have stopped, so that a
 // rolling deployment of a new configuration works.
-func (c *control) judge(members []store.Member) error {
+func (c *control) checkFleet(members []store.Member) error {
 	if len(members) == 0 {
 		return nil
 	}
@@ -235,8 +235,8 @@ func (c *control) renew(ctx context.Context) error {
 	return nil
 }
 
-// giveBack releases the leases of databases on which the work has ended.
-func (c *control) giveBack(ctx context.Context, isOver func(Database) bool) error {
+// releaseEnded releases the leases of databases on which the work has ended.
+func (c *control) releaseEnded(ctx context.Context, isOver func(Database) bool) error {
 	for name, h := range c.held {
 		if !h.leaving || !isOver(h.database) {
 			continue

@@ -1,4 +1,4 @@
-// Package fleet runs one forwarder over databases that come and go: those of a list, or of a query
+// Package fleet runs one forwarder for changing databases: those of a list, or of a query
 // that is repeated. The threshold, breaker, rate and fairness of a sink apply to all of them
 // together.
 //
@@ -99,7 +99,7 @@ type Config struct {
 	// Listeners is how many awake databases are listened to at once; the others are polled.
 	Listeners int
 	// Awake is how many databases are worked on at once; 0: no bound. With more of them those that have
-	// something to do take turns, and one that has nothing to do sleeps at once. With Sleep Never it bounds nothing.
+	// something to do take turns, and one that has nothing to do sleeps at once. It has no effect with Sleep Never.
 	Awake int
 	// Looks is how many looks at sleeping databases in a second need a connection, at most; neighbours
 	// need one together. 0: no bound. With more databases each is looked at less often than once a

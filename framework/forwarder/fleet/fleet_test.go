@@ -185,7 +185,7 @@ func eventually(t *testing.T, is func() bool, what string) {
 	require.Eventually(t, is, time.Minute, 5*time.Millisecond, what)
 }
 
-func TestDatabasesComeAndGoWhileOthersGoOn(t *testing.T) {
+func TestDatabasesAreAddedAndRemovedWhileOthersDeliver(t *testing.T) {
 	t.Parallel()
 	f, s, list := newFolder(t), &sink{}, &lists{}
 	eu, us := f.outbox("eu"), f.outbox("us")
@@ -360,7 +360,7 @@ func TestADatabaseSleepsAndWakesForARow(t *testing.T) {
 	r.await("eu", fleet.StateAsleep)
 	var owned int
 	require.NoError(t, f.open("eu").QueryRowContext(t.Context(), `SELECT count(*) FROM outbox_cursors WHERE owner IS NOT NULL`).Scan(&owned))
-	require.Zero(t, owned, "its lanes are given back")
+	require.Zero(t, owned, "its lanes are released")
 	f.publish("eu", "2")
 	eventually(t, func() bool { return s.has("eu 2") }, "nothing woke it")
 	r.await("eu", fleet.StateAsleep)
@@ -368,7 +368,7 @@ func TestADatabaseSleepsAndWakesForARow(t *testing.T) {
 	require.Equal(t, []string{"1", "2"}, s.of("eu"))
 }
 
-func TestADatabaseWakesForAPersonsAct(t *testing.T) {
+func TestADatabaseWakesForAnAction(t *testing.T) {
 	t.Parallel()
 	f, s := newFolder(t), &sink{}
 	r := start(t, s, fleet.Static{f.outbox("eu")}, func(c *fleet.Config) { c.Sleep = 200 * time.Millisecond })
@@ -388,7 +388,7 @@ func TestADatabaseWakesForAPersonsAct(t *testing.T) {
 	eventually(t, func() bool { return s.has("eu 1") }, "resuming did not wake it")
 }
 
-func TestForwardersShareDatabasesByTheControlDatabase(t *testing.T) {
+func TestForwardersShareDatabasesThroughTheControlDatabase(t *testing.T) {
 	t.Parallel()
 	f, s := newFolder(t), &sink{}
 	var all fleet.Static
@@ -422,7 +422,7 @@ func TestForwardersShareDatabasesByTheControlDatabase(t *testing.T) {
 		return len(found) > 0 && strings.Contains(found[0].Error, fleet.ErrOtherFleet.Error())
 	}, "another fleet is not refused")
 	require.Zero(t, works(other))
-	require.Equal(t, 6, works(first)+works(second), "it costs the first fleet nothing")
+	require.Equal(t, 6, works(first)+works(second), "the first fleet is not affected")
 	first.end()
 	eventually(t, func() bool { return works(second) == 6 }, "the other one does not take over")
 	second.end()

@@ -146,7 +146,7 @@ func (m *member) enter(s State, err error) {
 	m.err = err
 }
 
-// looked notes what came of a look while the database sleeps. It may be awake by then.
+// looked records the result of a look at a sleeping database, which may be awake by then.
 func (m *member) looked(err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestDatabasesThatHaveSomethingToDoTakeTurns(t *testing.T) {
+func TestDatabasesWithWorkTakeTurns(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		turns := newTurns(1, 10*time.Second)
@@ -27,11 +27,11 @@ func TestDatabasesThatHaveSomethingToDoTakeTurns(t *testing.T) {
 			}
 		}()
 		synctest.Wait()
-		require.Equal(t, hurried, turns.sleep(), "one that has nothing to do makes room")
+		require.Equal(t, hurried, turns.sleep(), "a database without work makes room")
 		select {
 		case <-first.Done():
 		case <-time.After(2 * hurried):
-			require.Fail(t, "the turn goes on although another database waits")
+			require.Fail(t, "the turn continues although another database waits")
 		}
 		select {
 		case <-began:
@@ -45,7 +45,7 @@ func TestDatabasesThatHaveSomethingToDoTakeTurns(t *testing.T) {
 	})
 }
 
-func TestATurnLastsForSomeSecondsAlthoughOthersWait(t *testing.T) {
+func TestATurnHasAMinimumDuration(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		turns := newTurns(1, time.Minute)
@@ -61,10 +61,10 @@ func TestATurnLastsForSomeSecondsAlthoughOthersWait(t *testing.T) {
 		<-turn.Done()
 		require.Equal(t, leastTurn, time.Since(start))
 		giveUp()
-		require.ErrorIs(t, <-failed, context.Canceled, "one that is stopped waits no longer")
+		require.ErrorIs(t, <-failed, context.Canceled, "a database that is stopped no longer waits")
 		end()
 		_, end, err = turns.begin(t.Context())
-		require.NoError(t, err, "its seat was not taken")
+		require.NoError(t, err, "it does not use a turn")
 		end()
 	})
 }

@@ -18,7 +18,7 @@ func TestEventsHappenInTheirOrder(t *testing.T) {
 		}
 		var e events[planned]
 		var waiting []planned
-		steps := rapid.SliceOf(rapid.IntRange(-5, 20)).Draw(t, "steps") // below 0: the next one happens
+		steps := rapid.SliceOf(rapid.IntRange(-5, 20)).Draw(t, "steps") // below 0: the next event happens
 		for order, step := range steps {
 			if step >= 0 {
 				p := planned{e.now + time.Duration(step), order}

@@ -23,8 +23,8 @@ func handed(t *testing.T, h simulation.Handover) simulation.Handed {
 	return r
 }
 
-// A lane of a forwarder that died is free once its lease has run out, of which a third may have passed, and is
-// taken by the next look of another.
+// A lane of a dead forwarder is free once its lease has expired; a third of the lease may have passed before. It is
+// acquired at the next look of another forwarder.
 func TestLanesOfADeadForwarderWaitForTheirLeases(t *testing.T) {
 	t.Parallel()
 	for _, forwarders := range []int{2, 5, 16} {
@@ -40,7 +40,7 @@ func TestLanesOfADeadForwarderWaitForTheirLeases(t *testing.T) {
 	}
 }
 
-// Leases that have just been renewed last for the whole time: then nothing is free before.
+// Leases that have just been renewed last for their whole time, so no lane is free earlier.
 func TestTheLeaseDecidesHowLongADeathTakes(t *testing.T) {
 	t.Parallel()
 	for _, lease := range []time.Duration{3 * time.Second, 60 * time.Second} {
@@ -50,8 +50,8 @@ func TestTheLeaseDecidesHowLongADeathTakes(t *testing.T) {
 	}
 }
 
-// One that leaves in order announces it: no forwarder waits for a lease, or for a look.
-func TestLanesThatAreGivenBackAreTakenAtOnce(t *testing.T) {
+// A forwarder that leaves gracefully announces it: no forwarder waits for a lease or a look.
+func TestReleasedLanesAreAcquiredAtOnce(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(40) {
 		r := handed(t, simulation.Handover{Change: simulation.Departure, Forwarders: 6, Lanes: 60, Seed: seed})
@@ -60,7 +60,7 @@ func TestLanesThatAreGivenBackAreTakenAtOnce(t *testing.T) {
 	}
 }
 
-func TestANewForwarderGetsItsPart(t *testing.T) {
+func TestANewForwarderGetsItsShare(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(40) {
 		r := handed(t, simulation.Handover{Change: simulation.Arrival, Forwarders: 4, Sinks: 3, Lanes: 20, Seed: seed})
@@ -79,7 +79,7 @@ func TestEqualSeedsHaveEqualHandovers(t *testing.T) {
 	require.NotEqual(t, first, handed(t, h))
 }
 
-func TestHandoversThatMakeNoSenseAreRefused(t *testing.T) {
+func TestInvalidHandoversAreRefused(t *testing.T) {
 	t.Parallel()
 	for _, h := range []simulation.Handover{
 		{Change: "holiday", Forwarders: 2, Lanes: 1},

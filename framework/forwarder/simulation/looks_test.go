@@ -31,8 +31,8 @@ func TestIdleForwardersLookOnceInEachLongestPause(t *testing.T) {
 	}
 }
 
-// What comes at any moment waits for half a pause in the mean.
-func TestWhatComesRarelyIsFoundAfterHalfAPause(t *testing.T) {
+// Notifications at random times wait for half a pause on average.
+func TestRareNotificationsAreFoundAfterHalfAPause(t *testing.T) {
 	t.Parallel()
 	probe := 100 * time.Microsecond
 	s := statements(t, simulation.Looks{Forwarders: 2, Rate: 0.5, PollMax: 100 * time.Millisecond, Probe: probe, Time: 3 * time.Hour})
@@ -48,7 +48,7 @@ func TestTrafficMakesForwardersLookMoreOften(t *testing.T) {
 	require.InEpsilon(t, 1/0.0011, dense.Probes, 0.01, "each look finds something: poll.min and the look itself")
 }
 
-func TestLooksThatMakeNoSenseAreRefused(t *testing.T) {
+func TestInvalidLooksAreRefused(t *testing.T) {
 	t.Parallel()
 	for _, l := range []simulation.Looks{{}, {Forwarders: 1, Rate: -1}, {Forwarders: 1, PollMin: time.Second, PollMax: time.Millisecond}, {Forwarders: 1, Lease: -1}} {
 		_, err := l.Run()

@@ -20,7 +20,7 @@ type process struct {
 	end    time.Duration
 
 	queue    *fairqueue.Queue[*delivery]
-	log      []*delivery // that came, and have no room in memory
+	log      []*delivery // published, but without room in memory
 	head     int         // of log
 	pending  int         // in memory
 	busy     int
@@ -135,7 +135,7 @@ func (p *process) come() {
 	p.planNext()
 }
 
-// fresh reuses settled deliveries, since there are many millions.
+// fresh returns a settled delivery for reuse, since there are many millions.
 func (p *process) fresh() *delivery {
 	if n := len(p.spare); n > 0 {
 		d := p.spare[n-1]
@@ -282,7 +282,7 @@ func (p *process) settle(d *delivery) {
 		return
 	}
 	if p.Isolation == IsolateAll {
-		p.failedThere(d)
+		p.destinationFailed(d)
 		return
 	}
 	p.failed(d)
@@ -302,8 +302,8 @@ func (p *process) delivered(d *delivery) {
 	p.read()
 }
 
-// failedThere settles a delivery by what its failure means for its destination.
-func (p *process) failedThere(d *delivery) {
+// destinationFailed settles a delivery whose failure is about its destination.
+func (p *process) destinationFailed(d *delivery) {
 	known := p.circuits[d.tenant]
 	if known == nil {
 		known = p.circuit()
@@ -319,7 +319,7 @@ func (p *process) failedThere(d *delivery) {
 	p.park(d, known.Postponement(p.clock()))
 }
 
-// failed settles a delivery by what its failure means for the sink. With IsolateSlots the sink's
+// failed settles a delivery whose failure is about the sink. With IsolateSlots the sink's
 // breaker is off, and unavailable destinations are tried again like any other.
 func (p *process) failed(d *delivery) {
 	switch {

@@ -16,7 +16,7 @@ func effect(t *testing.T, c simulation.Tenants) simulation.Effect {
 	return e
 }
 
-// Little's law: what is in flight is the rate times the time that each one takes.
+// Little's law: the number in flight is the rate times the duration.
 func TestSlotsInUseAreTheRateTimesTheLatency(t *testing.T) {
 	t.Parallel()
 	for _, rate := range []float64{500, 4000} {
@@ -25,7 +25,7 @@ func TestSlotsInUseAreTheRateTimesTheLatency(t *testing.T) {
 			require.InEpsilon(t, rate*latency.Seconds(), e.Busy, 0.03)
 			require.InEpsilon(t, rate, e.Offered, 0.03)
 			require.InEpsilon(t, e.Offered, e.Delivered, 0.01)
-			require.InEpsilon(t, latency, e.Half, 0.03, "nothing waits")
+			require.InEpsilon(t, latency, e.Half, 0.03, "no delivery waits")
 			require.InEpsilon(t, latency, e.NinetyNine, 0.03)
 			require.Zero(t, e.Wasted+e.Tries+e.Parked)
 		}
@@ -42,7 +42,7 @@ func TestAFullFleetDeliversItsSlotsByTheLatency(t *testing.T) {
 	}
 }
 
-// With one queue for all, each notification takes the mean of what those that live and those that are dead
+// With one queue for all, each notification takes the mean of the times that live and dead tenants
 // take.
 func TestDeadTenantsThatHangTakeTheSlotsOfASharedQueue(t *testing.T) {
 	t.Parallel()
@@ -57,7 +57,7 @@ func TestDeadTenantsThatHangTakeTheSlotsOfASharedQueue(t *testing.T) {
 	require.InEpsilon(t, slots*dead*timeout/each, e.Wasted, 0.05)
 }
 
-func TestOneTenantThatRefusesStopsASharedBreakerAndNoneOfItsOwn(t *testing.T) {
+func TestATenantThatRefusesOpensASharedBreakerForAll(t *testing.T) {
 	t.Parallel()
 	one := simulation.Tenants{Slots: 64, Tenants: 200, Dead: 1, Rate: 2000, Trouble: simulation.Refuses, Isolation: simulation.IsolateNothing}
 	require.Zero(t, effect(t, one).Delivered)
@@ -78,8 +78,8 @@ func TestABreakerLetsOneProbeThroughInEachPause(t *testing.T) {
 	require.InEpsilon(t, e.Offered, e.Delivered, 0.01)
 }
 
-// A breaker opens once 18 of 20 calls have failed: for so long dead tenants may have all the slots.
-func TestTenantsThatHangAreLeftAloneOnceTheirBreakersOpen(t *testing.T) {
+// A breaker opens once 18 of 20 calls have failed; until then dead tenants can use all slots.
+func TestHangingTenantsUseNoSlotsOnceTheirBreakersOpen(t *testing.T) {
 	t.Parallel()
 	const dead, slots, timeout, failures = 20, 100, 2.0, 18
 	e := effect(t, simulation.Tenants{
@@ -87,7 +87,7 @@ func TestTenantsThatHangAreLeftAloneOnceTheirBreakersOpen(t *testing.T) {
 	})
 	since, ok := e.Recovered(0.95)
 	require.True(t, ok)
-	require.Greater(t, since.Seconds(), timeout, "no failure is known before")
+	require.Greater(t, since.Seconds(), timeout, "the first failure takes a timeout")
 	require.Less(t, since.Seconds(), 5*dead*failures*timeout/slots)
 	require.InEpsilon(t, e.Offered, e.Delivered, 0.02)
 	without := effect(t, simulation.Tenants{
@@ -107,7 +107,7 @@ func TestEqualSeedsHaveEqualResults(t *testing.T) {
 	require.NotEqual(t, first, effect(t, c))
 }
 
-func TestTenantsThatMakeNoSenseAreRefused(t *testing.T) {
+func TestInvalidTenantsAreRefused(t *testing.T) {
 	t.Parallel()
 	good := simulation.Tenants{Tenants: 10, Rate: 1}
 	for name, change := range map[string]func(*simulation.Tenants){

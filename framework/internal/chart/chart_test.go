@@ -14,10 +14,10 @@ import (
 	"pgregory.net/rapid"
 )
 
-// drawn are the elements of a drawing by name, each with its attributes and its text.
+// drawn has the elements of a drawing by name, with their attributes and text.
 type drawn map[string][]map[string]string
 
-// parse reads a drawing, which must be XML.
+// parse parses a drawing as XML.
 func parse(t require.TestingT, svg string) drawn {
 	found := make(drawn)
 	decoder := xml.NewDecoder(strings.NewReader(svg))
@@ -44,7 +44,7 @@ func parse(t require.TestingT, svg string) drawn {
 	}
 }
 
-// texts are all words of a drawing.
+// texts returns the texts of a drawing.
 func (d drawn) texts() (all []string) {
 	for _, element := range d["text"] {
 		all = append(all, element["text"])
@@ -71,12 +71,12 @@ func TestBarsAreAsHighAsTheirValues(t *testing.T) {
 	bars := d["rect"]
 	require.Len(t, bars, 2)
 	require.InDelta(t, 2, float(t, bars[0]["height"])/float(t, bars[1]["height"]), 0.01)
-	require.Len(t, d["path"], 1, "a whisker where the runs differ")
+	require.Len(t, d["path"], 1, "only values with a range have a whisker")
 	require.Subset(t, d.texts(), []string{"Throughput", "notifications/s", "noop", "http", "20,000", "10,000", "0", "5,000"})
 	require.Equal(t, "20,000 (15,000–25,000)", d["title"][0]["text"])
 }
 
-func TestSetsOfBarsStandBesideEachOther(t *testing.T) {
+func TestSetsOfBarsAreBesideEachOther(t *testing.T) {
 	t.Parallel()
 	c := sinks()
 	c.Bars = []Bars{{"before", []Point{{0, 5, 0, 0}, {1, 5, 0, 0}}}, {"after", []Point{{0, 4, 0, 0}, {1, 4, 0, 0}}}}
@@ -91,7 +91,7 @@ func TestSetsOfBarsStandBesideEachOther(t *testing.T) {
 	}
 }
 
-func TestALogarithmicAxisLeavesOutWhatItCannotShow(t *testing.T) {
+func TestALogarithmicAxisOmitsValuesThatItCannotShow(t *testing.T) {
 	t.Parallel()
 	c := Chart{X: Axis{Log: true}, Y: Axis{Log: true}, Lines: []Line{{"a", []Point{
 		{1, 0, 0, 0}, {-1, 5, 0, 0}, {1, 1, 0, 3}, {4, 10, 0, 0}, {16, 100, 0, 0}, {64, math.Inf(1), 0, 0}, {256, math.NaN(), 0, 0},
@@ -100,15 +100,15 @@ func TestALogarithmicAxisLeavesOutWhatItCannotShow(t *testing.T) {
 	points := strings.Fields(d["polyline"][0]["points"])
 	require.Len(t, points, 3)
 	require.Len(t, d["circle"], 3)
-	require.Empty(t, d["path"], "a whisker down to 0 has no end")
+	require.Empty(t, d["path"], "a whisker cannot reach 0")
 	y := func(i int) float64 { return float(t, d["circle"][i]["cy"]) }
 	x := func(i int) float64 { return float(t, d["circle"][i]["cx"]) }
-	require.InDelta(t, y(0)-y(1), y(1)-y(2), 0.2, "each ten times the one before")
+	require.InDelta(t, y(0)-y(1), y(1)-y(2), 0.2, "ticks are ten times apart")
 	require.InDelta(t, x(1)-x(0), x(2)-x(1), 0.2)
 	require.Subset(t, d.texts(), []string{"1", "4", "16"}, "the values themselves are ticks")
 }
 
-func TestNothingToDrawIsNoDrawing(t *testing.T) {
+func TestAnEmptyChartHasNoDrawing(t *testing.T) {
 	t.Parallel()
 	require.Empty(t, Chart{Title: "Lag"}.SVG())
 	require.Empty(t, Chart{Lines: []Line{{Name: "lag"}}}.SVG())
@@ -160,9 +160,9 @@ func TestLongNamesAreBroken(t *testing.T) {
 	require.Empty(t, wrap("", 10))
 }
 
-// TestWhateverIsDrawnIsInside draws charts of any values and names: the drawing is XML, and
-// all that is in it has a place inside.
-func TestWhateverIsDrawnIsInside(t *testing.T) {
+// The charts have any values and names. The drawing must be XML, and
+// all elements must be inside it.
+func TestAllElementsAreInsideTheDrawing(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		value := rapid.OneOf(rapid.Float64Range(0, 1e9), rapid.Float64Range(-50, 50), rapid.Just(0.0), rapid.Just(math.NaN()), rapid.Float64Range(1e-6, 1e-3))

@@ -30,7 +30,7 @@ const (
 // halo separates a text from the lines behind it.
 const halo = ` stroke="#fff" stroke-width="3" paint-order="stroke"`
 
-// drawing is a chart that is being written as SVG.
+// drawing writes a chart as SVG.
 type drawing struct {
 	Chart
 	x, y   scale

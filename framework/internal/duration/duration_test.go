@@ -9,7 +9,7 @@ import (
 	"github.com/waybill-go/waybill/framework/internal/duration"
 )
 
-func TestDurationsAreWrittenAsPeopleDo(t *testing.T) {
+func TestDurationsHaveNoZeroUnits(t *testing.T) {
 	t.Parallel()
 	for text, d := range map[string]time.Duration{
 		"0s": 0, "10s": 10 * time.Second, "1m30s": 90 * time.Second, "15m": 15 * time.Minute, "1h30m": 90 * time.Minute,

@@ -1,4 +1,4 @@
-// Package pace says how long to wait between two tries of the same thing: a rest in proportion to
+// Package pace computes pauses between two tries of the same thing: a rest in proportion to
 // the load of the database, and growing pauses while something fails, with few log lines.
 package pace
 

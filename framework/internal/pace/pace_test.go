@@ -9,7 +9,7 @@ import (
 	"github.com/waybill-go/waybill/framework/internal/pace"
 )
 
-func TestARestIsInProportionAndBounded(t *testing.T) {
+func TestARestIsProportionalUpToALimit(t *testing.T) {
 	t.Parallel()
 	rest := pace.Rest{Times: 4, Most: 10 * time.Millisecond}
 	require.Zero(t, rest.After(0))

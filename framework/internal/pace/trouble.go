@@ -15,22 +15,22 @@ const (
 	MaxPause   = 5 * time.Second
 )
 
-// maxSaid bounds the remembered texts, in case they differ each time.
-const maxSaid = 20
+// maxLogged bounds the remembered texts, in case they differ each time.
+const maxLogged = 20
 
-// Trouble is for something that is tried again until it works. It says how long to wait before
+// Trouble is for something that is retried until it works. It returns how long to wait before
 // the next try. It logs once when the failures begin, once for each different failure, and once
 // when they are over. It is not safe for concurrent use.
 type Trouble struct {
-	log   *slog.Logger
-	what  string
-	pace  *backoff.ExponentialBackOff
-	since time.Time
-	next  time.Time       // no try before
-	said  map[string]bool // advice and texts logged since it began
+	log    *slog.Logger
+	what   string
+	pace   *backoff.ExponentialBackOff
+	since  time.Time
+	next   time.Time       // no try before
+	logged map[string]bool // advice and texts logged since the failures began
 }
 
-// NewTrouble returns a Trouble with something that log lines call what, such as "leasing". Pauses
+// NewTrouble returns a Trouble. Log lines name what is retried as what, such as "leasing". Pauses
 // grow from FirstPause to most; 0 means MaxPause.
 func NewTrouble(log *slog.Logger, what string, most time.Duration) *Trouble {
 	if most == 0 {
@@ -44,12 +44,12 @@ func NewTrouble(log *slog.Logger, what string, most time.Duration) *Trouble {
 	}}
 }
 
-// Met notes an error and returns how long to wait before the next try. Errors with the same cause
+// Met records an error and returns how long to wait before the next try. Errors with the same cause
 // are logged once, and so are errors with the same advice, whose texts may name files and
 // processes.
 func (t *Trouble) Met(err error) time.Duration {
 	if t.since.IsZero() {
-		t.since, t.said = time.Now(), make(map[string]bool)
+		t.since, t.logged = time.Now(), make(map[string]bool)
 	}
 	text, attributes := cause(err), []any{"error", err}
 	var advised interface {
@@ -59,8 +59,8 @@ func (t *Trouble) Met(err error) time.Duration {
 	if errors.As(err, &advised) {
 		text, attributes = advised.Advice(), append(attributes, "hint", advised.Advice())
 	}
-	if !t.said[text] && len(t.said) < maxSaid {
-		t.said[text] = true
+	if !t.logged[text] && len(t.logged) < maxLogged {
+		t.logged[text] = true
 		t.log.Error(t.what+" failed, trying again", attributes...)
 	}
 	pause := t.pace.NextBackOff()
@@ -76,17 +76,17 @@ func (t *Trouble) Until() time.Time {
 	return t.next
 }
 
-// Over notes that it works.
+// Over records a success.
 func (t *Trouble) Over() {
 	if t.since.IsZero() {
 		return
 	}
 	t.log.Info(t.what+" works again", "after", time.Since(t.since).Round(time.Millisecond))
-	t.since, t.next, t.said = time.Time{}, time.Time{}, nil
+	t.since, t.next, t.logged = time.Time{}, time.Time{}, nil
 	t.pace.Reset()
 }
 
-// cause returns the text of an error without what was being tried.
+// cause returns the text of an error without the context that names the operation.
 func cause(err error) string {
 	for inner := err; inner != nil; inner = errors.Unwrap(inner) {
 		err = inner

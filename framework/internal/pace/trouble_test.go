@@ -35,7 +35,7 @@ type advised struct{ text, advice string }
 func (e *advised) Error() string  { return e.text }
 func (e *advised) Advice() string { return e.advice }
 
-func TestPausesGrowToTheLongestAndBeginAgainOnceItWorks(t *testing.T) {
+func TestPausesGrowToTheLongestAndStartAgainAfterASuccess(t *testing.T) {
 	t.Parallel()
 	for asked, most := range map[time.Duration]time.Duration{0: pace.MaxPause, 2 * time.Second: 2 * time.Second, 10 * time.Millisecond: 10 * time.Millisecond} {
 		trouble, _ := newTrouble(asked)
@@ -50,12 +50,12 @@ func TestPausesGrowToTheLongestAndBeginAgainOnceItWorks(t *testing.T) {
 	}
 }
 
-func TestEachWayOfFailingIsLoggedOnce(t *testing.T) {
+func TestEachKindOfFailureIsLoggedOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		trouble, logged := newTrouble(0)
 		trouble.Over()
-		require.Empty(t, logged(), "it always worked")
+		require.Empty(t, logged(), "nothing has failed")
 		refused := errors.New("refused")
 		trouble.Met(fmt.Errorf("first try: %w", refused))
 		trouble.Met(fmt.Errorf("second try: %w", refused))
@@ -75,7 +75,7 @@ func TestEachWayOfFailingIsLoggedOnce(t *testing.T) {
 	})
 }
 
-func TestTextsThatDifferEachTimeAreNotLoggedForEver(t *testing.T) {
+func TestTextsThatAlwaysDifferAreNotLoggedForever(t *testing.T) {
 	t.Parallel()
 	trouble, logged := newTrouble(0)
 	for i := range 1000 {
@@ -84,7 +84,7 @@ func TestTextsThatDifferEachTimeAreNotLoggedForEver(t *testing.T) {
 	require.Len(t, logged(), 20)
 }
 
-func TestATroubleSaysWhenToTryAgain(t *testing.T) {
+func TestATroubleHasTheTimeOfTheNextTry(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		require.Zero(t, (*pace.Trouble)(nil).Until())

@@ -34,7 +34,7 @@ import (
 
 var goBlock = regexp.MustCompile("(?s)```go\n(.*?)```")
 
-func TestTheGuidesBlocksAreThoseOfThisFile(t *testing.T) {
+func TestTheBlocksOfTheGuideAreInThisFile(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile("../../../docs/publishing.md")
 	require.NoError(t, err)
@@ -56,7 +56,7 @@ func unindented(code string) string {
 	return strings.Join(lines, "\n")
 }
 
-func TestTheGuidesBlocksPublish(t *testing.T) {
+func TestTheBlocksOfTheGuidePublish(t *testing.T) {
 	t.Parallel()
 	s := newInboxShop(t)
 	ctx := t.Context()
@@ -144,7 +144,7 @@ func guidePgxBatch(ctx context.Context, publisher *outbox.Publisher, pool *pgxpo
 	return err
 }
 
-// guideHandler is a whole program's wiring over a pool, up to a sink with a handler.
+// guideHandler assembles a whole program with a pool and a sink with a handler.
 func guideHandler(ctx context.Context, pool *pgxpool.Pool) (sinks.Sink, error) {
 	address := func(context.Context) (string, error) { return pool.Config().ConnString(), nil }
 	db := stdlib.OpenDBFromPool(pool)

@@ -24,10 +24,10 @@ import (
 	"github.com/waybill-go/waybill/sinks"
 )
 
-// PaymentDue follows from an order.
+// PaymentDue is published by the handler of an order.
 type PaymentDue struct{ Order string }
 
-// inboxShop has payments, which handlers make, beside the orders.
+// inboxShop has a table of payments, which handlers write, beside the orders.
 type inboxShop struct {
 	*shop
 	pool  *pgxpool.Pool
@@ -55,7 +55,7 @@ func pay(ctx context.Context, tx pgx.Tx, order string) error {
 	return err
 }
 
-// payments pays, and publishes what follows.
+// payments returns a handler that writes a payment and publishes PaymentDue.
 func (s *inboxShop) payments() sinks.Sink {
 	return inbox.HandleTx(s.config(), s.types, func(ctx context.Context, tx pgx.Tx, o OrderPlaced) error {
 		return errors.Join(pay(ctx, tx, o.Order), s.publisher.Publish(ctx, outbox.Pgx(tx), PaymentDue{o.Order}))
@@ -70,7 +70,7 @@ func (s *inboxShop) delivery(t *testing.T, id string) *notification.Delivery {
 	return &notification.Delivery{Envelope: e, Sink: "payments", Attempt: 1}
 }
 
-func TestADeliveryMadeTwiceHasItsEffectsOnceInPgx(t *testing.T) {
+func TestARepeatedDeliveryHasItsEffectsOnceInPgx(t *testing.T) {
 	t.Parallel()
 	s := newInboxShop(t)
 	sink := s.payments()
@@ -105,7 +105,7 @@ func TestAHandlersErrorInPgxKeepsItsClassAndRollsBack(t *testing.T) {
 	require.Equal(t, []string{"o-1"}, s.column(t, `SELECT order_id FROM payments`))
 }
 
-func TestAHandlerOfAnotherTransactionIsRefusedWithTheWayOut(t *testing.T) {
+func TestAHandlerOfAnotherTransactionTypeIsRefusedWithAHint(t *testing.T) {
 	t.Parallel()
 	s := newInboxShop(t)
 	sink := inbox.HandleTx(s.config(), s.types, func(context.Context, *sql.Tx, OrderPlaced) error { return nil })
@@ -142,8 +142,8 @@ func TestOnceInPgx(t *testing.T) {
 	}))
 }
 
-// A program on pgx alone publishes, forwards and handles over one pool. Each first delivery
-// has its effect, and is made again.
+// A program with only pgx publishes, forwards and handles with one pool. Each first delivery
+// has its effect, and is repeated.
 func TestAProgramForwardsOverAPgxPool(t *testing.T) {
 	t.Parallel()
 	s := newInboxShop(t)
@@ -155,7 +155,7 @@ func TestAProgramForwardsOverAPgxPool(t *testing.T) {
 		if receipt, err := payments.Deliver(ctx, d); err != nil || d.Attempt > 1 {
 			return receipt, err
 		}
-		return "", errors.New("the answer was lost") // behind the commit
+		return "", errors.New("the answer was lost") // after the commit
 	})
 	mailed := 0
 	mails := inbox.HandleTx(s.config(), s.types, func(context.Context, pgx.Tx, PaymentDue) error {
@@ -188,9 +188,9 @@ func TestAProgramForwardsOverAPgxPool(t *testing.T) {
 	require.ElementsMatch(t, want, s.column(t, `SELECT order_id FROM payments`))
 }
 
-// The address to listen at is asked for each time, as a token that runs out needs it; the
-// rest is the pool's.
-func TestACommitInPgxIsHeardAtAnAddressThatIsAskedForEachTime(t *testing.T) {
+// The function that returns the address for LISTEN is called for each connection, since a token may expire; the
+// other connections are the pool's.
+func TestACommitInPgxIsAnnouncedToAListenerWithAnAddressFunction(t *testing.T) {
 	t.Parallel()
 	s := newInboxShop(t)
 	tokens := []string{"left-last-year", s.pool.Config().ConnConfig.User}

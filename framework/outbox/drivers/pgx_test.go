@@ -36,7 +36,7 @@ func TestPgxPool(t *testing.T) {
 	})
 }
 
-// A program that begins and commits by itself announces by itself.
+// A program that begins and commits its own transactions calls Announce.
 func TestPgxConnection(t *testing.T) {
 	t.Parallel()
 	pool, db := newPool(t)
@@ -49,7 +49,7 @@ func TestPgxConnection(t *testing.T) {
 	})
 }
 
-// Some of these are what a transaction pooler in front of the server needs.
+// A transaction pooler requires some of these modes.
 func TestPgxExecutesInEveryMode(t *testing.T) {
 	t.Parallel()
 	pool, db := newPool(t)
@@ -67,7 +67,7 @@ func TestPgxExecutesInEveryMode(t *testing.T) {
 	require.Len(t, s.column(t, `SELECT key FROM outbox WHERE payload ->> 'Product' = '"kite" \ ? $1'`), 5)
 }
 
-func TestPgxTransactionsAreWhatIsAskedFor(t *testing.T) {
+func TestPgxTransactionsHaveTheRequestedOptions(t *testing.T) {
 	t.Parallel()
 	pool, db := newPool(t)
 	s := onPostgres(t, db)
@@ -96,7 +96,7 @@ func TestPgxTransactionsAreWhatIsAskedFor(t *testing.T) {
 	})
 	require.ErrorContains(t, err, "commit: ")
 
-	// A statement that failed in silence is found at the commit.
+	// The commit reports a failed statement whose error was dropped.
 	err = outbox.RunInPgx(ctx, s.publisher, pool, pgx.TxOptions{}, func(ctx context.Context, tx pgx.Tx) error {
 		require.NoError(t, s.publisher.Publish(ctx, outbox.Pgx(tx), OrderPlaced{}))
 		_, err := tx.Exec(ctx, `SELECT 1 / 0`)
@@ -104,7 +104,7 @@ func TestPgxTransactionsAreWhatIsAskedFor(t *testing.T) {
 		return nil
 	})
 	require.ErrorIs(t, err, pgx.ErrTxCommitRollback)
-	// A context that ends before the commit takes the transaction with it.
+	// A context that ends before the commit rolls the transaction back.
 	ending, end := context.WithCancel(ctx)
 	err = outbox.RunInPgx(ending, s.publisher, pool, pgx.TxOptions{}, func(ctx context.Context, tx pgx.Tx) error {
 		err := s.place(ctx, unitOfPgx(ctx, tx), "o")
@@ -116,7 +116,7 @@ func TestPgxTransactionsAreWhatIsAskedFor(t *testing.T) {
 	require.Zero(t, s.wakes.Load())
 	s.holds(t)
 
-	// Whatever context the closure published with.
+	// Also if the closure publishes with another context.
 	require.NoError(t, outbox.RunInPgx(ctx, s.publisher, pool, pgx.TxOptions{IsoLevel: pgx.Serializable}, func(_ context.Context, tx pgx.Tx) error {
 		return s.place(context.Background(), unitOfPgx(ctx, tx), "o")
 	}))

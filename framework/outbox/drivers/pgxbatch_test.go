@@ -42,7 +42,7 @@ func TestPgxBatchConnection(t *testing.T) {
 	})
 }
 
-// refusing lets the database refuse what is published with the key "refused".
+// refusing makes the database refuse notifications with the key "refused".
 func refusing(t *testing.T, pool *pgxpool.Pool) {
 	t.Helper()
 	_, err := pool.Exec(t.Context(), `ALTER TABLE outbox ADD CONSTRAINT nothing_refused CHECK (key <> 'refused')`)
@@ -57,7 +57,7 @@ func requireRefused(t *testing.T, err error) {
 	require.Equal(t, "23514", refused.Code)
 }
 
-// The server passes over a COMMIT behind a statement that failed, in each protocol.
+// In each protocol, the server skips a COMMIT after a statement that failed.
 func TestPgxBatchCommitsAllOrNothingInEveryMode(t *testing.T) {
 	t.Parallel()
 	pool, db := newPool(t)
@@ -69,7 +69,7 @@ func TestPgxBatchCommitsAllOrNothingInEveryMode(t *testing.T) {
 		config.DefaultQueryExecMode = mode
 		conn, err := pgx.ConnectConfig(t.Context(), config)
 		require.NoError(t, err)
-		for range 3 { // the first one prepares the statements
+		for range 3 { // the first round prepares the statements
 			for _, keys := range [][]string{{"refused"}, {"a", "refused"}, {"refused", "a"}} {
 				err := s.placeIn(t, pgxbatch.Conn(conn), "none", keys...)
 				requireRefused(t, err)
@@ -98,7 +98,7 @@ func (s *shop) placeIn(t testing.TB, db pgxbatch.DB, order string, keys ...strin
 	})
 }
 
-// writes counts what a connection sends at once: one for each round trip.
+// writes counts the writes of a connection: one for each round trip.
 type writes struct {
 	net.Conn
 	n *atomic.Int64
@@ -174,7 +174,7 @@ func TestPgxBatchKeepsTheOrderOfStatements(t *testing.T) {
 		publish(tx, "d")
 		require.ErrorIs(t, savepoint.Rollback(ctx), pgx.ErrTxClosed, "as a deferred one does")
 
-		// What goes past the transaction is not held up by what it holds back.
+		// Statements on the connection itself do not wait for held ones.
 		n := 0
 		require.NoError(t, tx.Conn().QueryRow(ctx, `SELECT count(*) FROM outbox`).Scan(&n))
 		require.Equal(t, 4, n)
@@ -185,7 +185,7 @@ func TestPgxBatchKeepsTheOrderOfStatements(t *testing.T) {
 	}))
 	s.holdsPublished(t, "a", "b", "c", "d", "e")
 
-	// Everything that a transaction can do has what was published before it.
+	// Every operation of a transaction sees what was published before it.
 	var over pgx.Tx
 	require.NoError(t, outbox.RunInPgx(ctx, s.publisher, batched, pgx.TxOptions{CommitQuery: "COMMIT AND NO CHAIN"}, func(_ context.Context, tx pgx.Tx) error {
 		over = tx
@@ -213,7 +213,7 @@ func TestPgxBatchKeepsTheOrderOfStatements(t *testing.T) {
 	s.holdsPublished(t, "a", "b", "c", "d", "e", "f", "g", "h", "i", "j")
 	requireOver(t, over)
 
-	// Many, and large calls.
+	// Many calls, and large ones.
 	many := make([]any, 500)
 	for i := range many {
 		many[i] = OrderPlaced{Order: "many"}
@@ -234,13 +234,13 @@ func TestPgxBatchKeepsTheOrderOfStatements(t *testing.T) {
 	require.Zero(t, pool.Stat().AcquiredConns())
 }
 
-// holdsPublished checks what was published, in its order.
+// holdsPublished checks the published keys and their order.
 func (s *shop) holdsPublished(t testing.TB, keys ...string) {
 	t.Helper()
 	require.Equal(t, append([]string{}, keys...), s.column(t, `SELECT key FROM outbox ORDER BY "offset"`))
 }
 
-// requireOver checks that nothing goes on in a transaction whose connection serves others.
+// requireOver checks that a transaction refuses everything once its connection may serve others.
 func requireOver(t *testing.T, tx pgx.Tx) {
 	t.Helper()
 	ctx := t.Context()
@@ -262,7 +262,7 @@ func requireOver(t *testing.T, tx pgx.Tx) {
 	require.ErrorIs(t, tx.Rollback(ctx), pgx.ErrTxClosed)
 }
 
-func TestPgxBatchLosesNothingInSilence(t *testing.T) {
+func TestPgxBatchLosesNothingSilently(t *testing.T) {
 	t.Parallel()
 	pool, db := newPool(t)
 	s := onPostgres(t, db)
@@ -276,14 +276,14 @@ func TestPgxBatchLosesNothingInSilence(t *testing.T) {
 		require.NoError(t, s.publisher.Publish(ctx, outbox.Pgx(tx), OrderPlaced{Order: key}))
 	}
 
-	// The statement behind it reports it, and so does the commit if that error is dropped.
+	// The next statement reports the error, and so does the commit if that error is dropped.
 	requireRefused(t, run(func(ctx context.Context, tx pgx.Tx) error {
 		publish(tx, "refused")
 		_, err := tx.Exec(ctx, `INSERT INTO orders VALUES ('o', 'kite')`)
 		requireRefused(t, err)
 		return nil
 	}))
-	// The server has not seen an INSERT whose context had ended, and could commit the rest.
+	// The server did not see an INSERT whose context had ended, and would be able to commit the rest.
 	err := run(func(ctx context.Context, tx pgx.Tx) error {
 		_, err := tx.Exec(ctx, `INSERT INTO orders VALUES ('o', 'kite')`)
 		require.NoError(t, err)
@@ -295,7 +295,7 @@ func TestPgxBatchLosesNothingInSilence(t *testing.T) {
 		return nil
 	})
 	require.ErrorIs(t, err, context.Canceled)
-	// A transaction that was broken before takes nothing.
+	// A transaction that was broken before accepts nothing.
 	require.Error(t, run(func(ctx context.Context, tx pgx.Tx) error {
 		_, err := tx.Exec(ctx, `SELECT 1 / 0`)
 		require.Error(t, err)
@@ -324,7 +324,7 @@ func TestPgxBatchLosesNothingInSilence(t *testing.T) {
 		publish(tx, "o")
 		_, err := pool.Exec(ctx, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE state = 'idle in transaction' AND datname = current_database()`)
 		require.NoError(t, err)
-		require.Eventually(t, func() bool { // until its end, which the server does not wait for
+		require.Eventually(t, func() bool { // until the session ends, asynchronously
 			var left int
 			require.NoError(t, pool.QueryRow(ctx, `SELECT count(*) FROM pg_stat_activity WHERE state = 'idle in transaction' AND datname = current_database()`).Scan(&left))
 			return left == 0
@@ -349,7 +349,7 @@ func TestPgxBatchLosesNothingInSilence(t *testing.T) {
 	require.Zero(t, pool.Stat().AcquiredConns())
 	s.holds(t)
 
-	// A savepoint around it saves the rest.
+	// The rollback of a savepoint around it keeps the rest.
 	require.NoError(t, run(func(ctx context.Context, tx pgx.Tx) error {
 		requireRefused(t, pgx.BeginFunc(ctx, tx, func(savepoint pgx.Tx) error {
 			publish(savepoint, "refused")
@@ -361,7 +361,7 @@ func TestPgxBatchLosesNothingInSilence(t *testing.T) {
 	s.holdsPublished(t, "saved")
 }
 
-// A uniqueness key that is taken is an error of Publish, behind which all else is committed.
+// A duplicate is an error of Publish, after which the rest can be committed.
 func TestPgxBatchReportsDuplicatesAtOnce(t *testing.T) {
 	t.Parallel()
 	pool, db := newPool(t)

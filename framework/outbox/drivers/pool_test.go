@@ -24,7 +24,7 @@ import (
 	"github.com/waybill-go/waybill/sinks"
 )
 
-func TestAForwarderOverAPgxPoolOutlivesItsConnections(t *testing.T) {
+func TestAForwarderWithAPgxPoolSurvivesTheLossOfItsConnections(t *testing.T) {
 	t.Parallel()
 	s := newInboxShop(t)
 	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
@@ -40,7 +40,7 @@ func TestAForwarderOverAPgxPoolOutlivesItsConnections(t *testing.T) {
 	require.NoError(t, err)
 	ended := make(chan error, 1)
 	go func() { ended <- f.Run(ctx) }()
-	admin, err := postgres.OpenDB(s.pool.Config().ConnString()) // beside the pool
+	admin, err := postgres.OpenDB(s.pool.Config().ConnString()) // a separate connection
 	require.NoError(t, err)
 	defer admin.Close()
 	publisher, err := outbox.New(s.types, s.store, outbox.Config{})
@@ -52,7 +52,7 @@ func TestAForwarderOverAPgxPoolOutlivesItsConnections(t *testing.T) {
 		}))
 		select {
 		case got := <-delivered:
-			require.Equal(t, key, got, "once: what was delivered is remembered")
+			require.Equal(t, key, got, "once, since the forwarder remembers deliveries")
 		case <-ctx.Done():
 			t.Fatal("not delivered")
 		}
@@ -64,7 +64,7 @@ func TestAForwarderOverAPgxPoolOutlivesItsConnections(t *testing.T) {
 	require.Empty(t, delivered)
 }
 
-func TestAColumnOfBytesTakesAnythingInPgx(t *testing.T) {
+func TestABytesColumnStoresAnyPayloadInPgx(t *testing.T) {
 	t.Parallel()
 	pool, db := newPool(t)
 	config := postgres.Config{Payload: postgres.PayloadBytes, PartitionRows: 2}
@@ -90,9 +90,9 @@ func TestAColumnOfBytesTakesAnythingInPgx(t *testing.T) {
 	require.Equal(t, []int{5, 5}, []int{same, empty})
 }
 
-// Of deliveries of one id at the same time one has the effects, also where the isolation
-// level refuses to wait for it: the others collide, and come again.
-func TestDeliveriesAtOnceHaveTheirEffectsOnceInPgx(t *testing.T) {
+// Of several simultaneous deliveries of one id, one has the effects, even if the isolation
+// level does not wait for it: the others collide and are repeated.
+func TestSimultaneousDeliveriesHaveTheirEffectsOnceInPgx(t *testing.T) {
 	t.Parallel()
 	for _, level := range []pgx.TxIsoLevel{pgx.ReadCommitted, pgx.RepeatableRead, pgx.Serializable} {
 		t.Run(string(level), func(t *testing.T) {
@@ -123,7 +123,7 @@ func TestDeliveriesAtOnceHaveTheirEffectsOnceInPgx(t *testing.T) {
 	}
 }
 
-func TestPublishersInParallelOverAPoolLoseNothing(t *testing.T) {
+func TestConcurrentPublishersWithAPoolLoseNothing(t *testing.T) {
 	t.Parallel()
 	s := newInboxShop(t)
 	var publishing sync.WaitGroup
@@ -141,5 +141,5 @@ func TestPublishersInParallelOverAPoolLoseNothing(t *testing.T) {
 	}
 	publishing.Wait()
 	require.Len(t, s.column(t, `SELECT id FROM outbox`), 200)
-	require.GreaterOrEqual(t, s.wakes.Load(), int64(200), "one for each commit at least")
+	require.GreaterOrEqual(t, s.wakes.Load(), int64(200), "at least one for each commit")
 }

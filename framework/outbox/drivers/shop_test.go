@@ -20,12 +20,12 @@ import (
 	"github.com/waybill-go/waybill/registry"
 )
 
-// OrderPlaced is what the shop publishes.
+// OrderPlaced is the notification that the shop publishes.
 type OrderPlaced struct{ Order, Product string }
 
 func (o OrderPlaced) Key() string { return o.Order }
 
-// shop has orders and an outbox in one database. Db only looks at what is there.
+// shop has orders and an outbox in one database. The handle db is for checks.
 type shop struct {
 	db        *sql.DB
 	quote     string // the character around an identifier
@@ -46,7 +46,7 @@ func newShop(t testing.TB, db *sql.DB, log outbox.Log) *shop {
 	return s
 }
 
-// onPostgres is a shop on PostgreSQL, over a handle of any driver.
+// onPostgres returns a shop on PostgreSQL, with a handle of any driver.
 func onPostgres(t testing.TB, db *sql.DB) *shop {
 	t.Helper()
 	_, err := postgres.Migrate(t.Context(), db, postgres.Config{})
@@ -56,7 +56,7 @@ func onPostgres(t testing.TB, db *sql.DB) *shop {
 	return newShop(t, db, log)
 }
 
-// onPq is a shop on PostgreSQL, over lib/pq.
+// onPq returns a shop on PostgreSQL, with lib/pq.
 func onPq(t testing.TB) *shop {
 	t.Helper()
 	db, err := postgres.OpenDB(postgrestest.DSN(t))
@@ -65,7 +65,7 @@ func onPq(t testing.TB) *shop {
 	return onPostgres(t, db)
 }
 
-// onSQLite is a shop in a file.
+// onSQLite returns a shop in an SQLite file.
 func onSQLite(t testing.TB) *shop {
 	t.Helper()
 	db, err := sqlite.OpenDB(t.TempDir() + "/shop.db")
@@ -78,7 +78,7 @@ func onSQLite(t testing.TB) *shop {
 	return newShop(t, db, log)
 }
 
-// onMySQL is a shop on MySQL or MariaDB, over the application's own handle. Without either the test is
+// onMySQL returns a shop on MySQL or MariaDB, with the application's handle. Without a server the test is
 // skipped.
 func onMySQL(t testing.TB) *shop {
 	t.Helper()
@@ -94,7 +94,7 @@ func onMySQL(t testing.TB) *shop {
 	return s
 }
 
-// strings of a query's only column. Words that only some databases take for a name stand in double quotes.
+// strings returns the only column of a query. Names that are keywords in some databases are in double quotes.
 func (s *shop) column(t testing.TB, query string) []string {
 	t.Helper()
 	query = strings.ReplaceAll(query, `"`, s.quote)
@@ -111,21 +111,21 @@ func (s *shop) column(t testing.TB, query string) []string {
 	return texts
 }
 
-// holds checks which orders there are, and that each was published, in its order.
+// holds checks which orders exist, and that each was published, in order.
 func (s *shop) holds(t testing.TB, orders ...string) {
 	t.Helper()
 	require.ElementsMatch(t, orders, s.column(t, `SELECT id FROM orders`))
 	require.Equal(t, append([]string{}, orders...), s.column(t, `SELECT "key" FROM outbox ORDER BY "offset"`))
 }
 
-// unit is a transaction of some library's.
+// unit is a transaction of a library.
 type unit struct {
 	tx     outbox.Tx                    // to publish in
-	insert func(order string) error     // with the library
-	nested func(func(unit) error) error // in a savepoint of the library's; nil if it has none
+	insert func(order string) error     // inserts an order with the library
+	nested func(func(unit) error) error // runs a function in a savepoint of the library; nil if it has none
 }
 
-// place places an order: a row, and what is published of it.
+// place places an order: it writes a row and publishes a notification.
 func (s *shop) place(ctx context.Context, u unit, order string) error {
 	if err := u.insert(order); err != nil {
 		return err
@@ -135,8 +135,8 @@ func (s *shop) place(ctx context.Context, u unit, order string) error {
 
 var errNoStock = errors.New("no stock")
 
-// check checks all that a library's transactions are good for. Run runs one as the library
-// does: it commits if the function returns nil. announces says whether it wakes the
+// check checks the transactions of a library. run runs one as the library
+// does: it commits if the function returns nil. announces reports whether it wakes the
 // forwarder by itself.
 func (s *shop) check(t *testing.T, announces bool, run func(ctx context.Context, f func(unit) error) error) {
 	ctx := t.Context()
@@ -193,7 +193,7 @@ func (s *shop) check(t *testing.T, announces bool, run func(ctx context.Context,
 	}
 }
 
-// refuses checks that what is no transaction is refused.
+// refuses checks that a value that is no transaction is refused.
 func (s *shop) refuses(t *testing.T, none ...outbox.Tx) {
 	t.Helper()
 	for _, tx := range none {

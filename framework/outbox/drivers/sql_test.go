@@ -24,12 +24,12 @@ func checkSQL(t *testing.T, s *shop) {
 	})
 }
 
-// execer is a transaction like those of package sql.
+// execer has the methods of transactions of package sql.
 type execer interface {
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
 }
 
-// unitOf is a transaction with savepoints by hand.
+// unitOf returns a transaction whose savepoints are made with SQL.
 func unitOf(ctx context.Context, tx execer) (u unit) {
 	return unit{
 		tx: tx,

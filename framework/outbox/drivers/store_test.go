@@ -19,7 +19,7 @@ import (
 
 func TestMain(m *testing.M) { postgrestest.Main(m) }
 
-// newPool is a pool of an empty database, and a handle of package sql over it.
+// newPool returns a pool of an empty database, and a handle of package sql that uses it.
 func newPool(t testing.TB) (*pgxpool.Pool, *sql.DB) {
 	t.Helper()
 	config, err := pgxpool.ParseConfig(postgrestest.DSN(t))
@@ -33,7 +33,7 @@ func newPool(t testing.TB) (*pgxpool.Pool, *sql.DB) {
 	return pool, db
 }
 
-// A store does all that it promises over pgx too.
+// The store passes the conformance suite on pgx too.
 func TestConformanceOverAPgxPool(t *testing.T) {
 	t.Parallel()
 	config := postgres.Config{Receipts: true}

@@ -1,5 +1,5 @@
-// Package demo is the command waybill demo. It is a package of its own for programs that need
-// only this command, because they compile faster than the whole command line.
+// Package demo is the command waybill demo, for programs that need only this command: they compile
+// faster than with the whole command line.
 package demo
 
 import (

@@ -20,28 +20,28 @@ import (
 )
 
 const (
-	// metadataAge is how old what is known of the topics may be: after it new partitions are found.
+	// metadataAge is the maximum age of the metadata, and so how long new partitions stay unnoticed.
 	metadataAge = 10 * time.Second
 	// faultyAge is metadataAge while a topic cannot be read.
 	faultyAge = time.Second
 )
 
-// cluster is what is known of a cluster and the topics. It does not change.
+// cluster is the metadata of a cluster and its topics. It is immutable.
 type cluster struct {
 	id      string
 	asked   time.Time
 	leaders map[partition]leader
 	topics  map[string]topicID
 	names   map[topicID]string
-	faults  map[string]error // why configured topics cannot be read, by name; the others can
-	// parts are the partitions of the configured topics, in the order of topics and numbers.
+	faults  map[string]error // why topics cannot be read, by name
+	// parts has the partitions of the configured topics, in the order of topics and numbers.
 	parts []partition
 }
 
-// leader is the broker that a partition is read from.
+// leader is the broker from which a partition is read.
 type leader struct{ node, epoch int32 }
 
-// cluster returns what is known, asked for after a time.
+// cluster returns metadata that was requested after a time.
 func (s *Source) cluster(ctx context.Context, after time.Time) (*cluster, error) {
 	if c := s.known.Load(); c != nil && !c.asked.Before(after) {
 		return c, nil
@@ -52,7 +52,7 @@ func (s *Source) cluster(ctx context.Context, after time.Time) (*cluster, error)
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-	if c := s.known.Load(); c != nil && !c.asked.Before(after) { // another has asked meanwhile
+	if c := s.known.Load(); c != nil && !c.asked.Before(after) { // another request has updated it meanwhile
 		return c, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.config.Timeout)
@@ -60,7 +60,7 @@ func (s *Source) cluster(ctx context.Context, after time.Time) (*cluster, error)
 	asked := time.Now()
 	metadata, err := s.admin.Metadata(ctx, s.config.Topics...)
 	if err != nil {
-		return nil, fmt.Errorf("ask for the topics: %w", err)
+		return nil, fmt.Errorf("read the metadata of the topics: %w", err)
 	}
 	c := &cluster{
 		id: metadata.Cluster, asked: asked, leaders: make(map[partition]leader), topics: make(map[string]topicID), names: make(map[topicID]string), faults: make(map[string]error),
@@ -74,13 +74,13 @@ func (s *Source) cluster(ctx context.Context, after time.Time) (*cluster, error)
 		return nil, c.faulty()
 	}
 	if len(c.parts) > store.Slots {
-		return nil, fmt.Errorf("%w: the topics have %d partitions together, and a source may have %d: read some of them by another forwarder", store.ErrLanes, len(c.parts), store.Slots)
+		return nil, fmt.Errorf("%w: the topics have %d partitions together, and the limit is %d: read some of them with another forwarder", store.ErrLanes, len(c.parts), store.Slots)
 	}
 	s.known.Store(c)
 	return c, nil
 }
 
-// faulty is why some topics cannot be read; nil if all can.
+// faulty returns why topics cannot be read; nil if all can.
 func (c *cluster) faulty() error {
 	var problems []error
 	for _, name := range slices.Sorted(maps.Keys(c.faults)) {
@@ -89,7 +89,7 @@ func (c *cluster) faulty() error {
 	return errors.Join(problems...)
 }
 
-// add takes a topic of the configuration over.
+// add adds a configured topic.
 func (c *cluster) add(t kadm.TopicDetail, name string) error {
 	switch {
 	case errors.Is(t.Err, kerr.UnknownTopicOrPartition):
@@ -108,7 +108,7 @@ func (c *cluster) add(t kadm.TopicDetail, name string) error {
 	return nil
 }
 
-// record is the place before a record that a person names, such as orders/3@1042.
+// record returns the position before a record in the form of users, such as orders/3@1042.
 func (c *cluster) record(name string) (p position, err error) {
 	slash, at := strings.LastIndexByte(name, '/'), strings.LastIndexByte(name, '@')
 	if slash > 0 && at > slash {
@@ -118,16 +118,16 @@ func (c *cluster) record(name string) (p position, err error) {
 		p.number, p.next, err = int32(number), offset, errors.Join(numberErr, offsetErr)
 	}
 	if slash <= 0 || at < slash || err != nil || p.next < 0 {
-		return p, fmt.Errorf("%q names no record: write topic/partition@offset, such as orders/3@1042", name)
+		return p, fmt.Errorf("%q is not a record: write topic/partition@offset, such as orders/3@1042", name)
 	}
 	p.topic = c.topics[p.name]
 	if !slices.Contains(c.parts, p.partition) {
-		return p, fmt.Errorf("%s: there is no such partition among those that are read", name)
+		return p, fmt.Errorf("%s: the source does not read this partition", name)
 	}
 	return p, nil
 }
 
-// recent is what is known and not old.
+// recent returns metadata that is not too old.
 func (s *Source) recent(ctx context.Context) (*cluster, error) {
 	age := metadataAge
 	if c := s.known.Load(); c != nil && len(c.faults) > 0 {
@@ -136,18 +136,17 @@ func (s *Source) recent(ctx context.Context) (*cluster, error) {
 	return s.cluster(ctx, time.Now().Add(-age))
 }
 
-// outdated makes the next question for the cluster a new one, where an answer shows that
-// what is known is no longer so.
+// outdated makes the next use of the metadata request it again, after an answer that contradicts it.
 func (s *Source) outdated(c *cluster) {
 	if time.Since(c.asked) > leastAge {
 		s.known.CompareAndSwap(c, nil)
 	}
 }
 
-// leastAge keeps a cluster without a leader from being asked all the time.
+// leastAge is the minimum time between two requests, for a cluster without a leader.
 const leastAge = 250 * time.Millisecond
 
-// misplaced says whether an answer means that what is known of the cluster is outdated.
+// misplaced reports whether an error means that the metadata is outdated.
 func misplaced(err error) bool {
 	return slices.ContainsFunc([]error{
 		kerr.NotLeaderForPartition, kerr.LeaderNotAvailable, kerr.FencedLeaderEpoch, kerr.UnknownLeaderEpoch,
@@ -155,7 +154,7 @@ func misplaced(err error) bool {
 	}, func(known error) bool { return errors.Is(err, known) })
 }
 
-// What ListOffsets can be asked for in place of a time.
+// The special times of ListOffsets.
 const (
 	latest   = -1 // with isolation read_committed: the last stable offset
 	earliest = -2
@@ -163,14 +162,14 @@ const (
 
 // listed is an answer of ListOffsets.
 type listed struct {
-	offset int64 // -1: there is no record as late as that
-	epoch  int32 // of the leader there; -1: not known
+	offset int64 // -1 if there is no record at or after the time
+	epoch  int32 // the leader epoch at the offset; -1 if not known
 	at     time.Time
 }
 
-// list asks for offsets of partitions, by a time in milliseconds, latest or earliest. What cannot
-// be found out of a partition is left out, and the first reason given. Fenced, none answers that was the leader
-// before, and none of which what is known is outdated.
+// list reads offsets of partitions at a time in milliseconds, or latest or earliest. It leaves out
+// partitions with an error, and returns the first error. If fenced is true, former leaders and leaders
+// with another epoch than known do not answer.
 func (s *Source) list(ctx context.Context, c *cluster, parts []partition, of int64, fenced bool) (offsets map[partition]listed, firstErr error, err error) {
 	ctx, cancel := context.WithTimeout(ctx, s.config.Timeout)
 	defer cancel()
@@ -213,23 +212,23 @@ func (s *Source) list(ctx context.Context, c *cluster, parts []partition, of int
 		s.outdated(c)
 	}
 	if len(offsets) == 0 && firstErr != nil {
-		return nil, nil, fmt.Errorf("ask for offsets: %w", firstErr)
+		return nil, nil, fmt.Errorf("read the offsets: %w", firstErr)
 	}
 	return offsets, firstErr, nil
 }
 
-// listAll is list where each partition has to answer, and its leader.
+// listAll is a fenced list that fails unless each partition answers.
 func (s *Source) listAll(ctx context.Context, c *cluster, parts []partition, of int64) (map[partition]listed, error) {
 	offsets, partly, err := s.list(ctx, c, parts, of, true)
 	if err == nil && len(offsets) < len(parts) {
 		err = cmp.Or(partly, errors.New("a partition did not answer"))
-		err = fmt.Errorf("ask for offsets: %w", err)
+		err = fmt.Errorf("read the offsets: %w", err)
 	}
 	return offsets, err
 }
 
-// fetch reads what a partition has from an offset on, up to about so many bytes. next is the offset
-// behind what was read, records of aborted transactions and control records included.
+// fetch reads records of a partition from an offset on, up to about a number of bytes. next is the offset
+// after the last record, including records of aborted transactions and control records.
 func (s *Source) fetch(ctx context.Context, c *cluster, p position, most int32) (records []*kgo.Record, next int64, start int64, err error) {
 	l := c.leaders[p.partition]
 	if l.node < 0 {
@@ -267,8 +266,8 @@ func (s *Source) fetch(ctx context.Context, c *cluster, p position, most int32) 
 	return part.Records, next, part.LogStartOffset, part.Err
 }
 
-// diverges returns the offset at which the records behind a position's leader epoch ended, if that is
-// before the position: an election took the rest.
+// diverges returns the offset at which the leader epoch of a position ended, if it is before the
+// position: then an election has removed the records in between.
 func (s *Source) diverges(ctx context.Context, p position) (end int64, lost bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, s.config.Timeout)
 	defer cancel()

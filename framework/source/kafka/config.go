@@ -14,23 +14,22 @@ import (
 	kafkasink "github.com/waybill-go/waybill/sinks/kafka"
 )
 
-// What happens where records are gone that a sink has not had.
+// The values of Config.Lost: what to do if records are gone that a sink has not settled.
 const (
-	LostStop = "stop" // its lane stops, and its error says what is gone
-	LostSkip = "skip" // that is logged, and the lane goes on behind them
+	LostStop = "stop" // the lane stops, with an error that names the lost records
+	LostSkip = "skip" // the loss is logged, and the lane continues after the lost records
 )
 
 const (
-	// DefaultTimeout bounds one question to the cluster.
+	// DefaultTimeout is the default of Config.Timeout.
 	DefaultTimeout = 10 * time.Second
-	// DefaultGroup begins the names of the groups that show how far sinks are.
+	// DefaultGroup is the default of Config.Group.
 	DefaultGroup = "waybill"
-	// GroupNone makes no groups.
+	// GroupNone switches the groups off.
 	GroupNone = "none"
 )
 
-// Config says which topics are the log. Brokers and Topics are required; a field that is zero
-// means its default.
+// Config configures a source. Brokers and Topics are required; zero fields have their defaults.
 type Config struct {
 	Brokers  []string      `yaml:"brokers" doc:"Addresses of some brokers of the cluster, as host:port. The client discovers the others. Required"`
 	Topics   []string      `yaml:"topics" doc:"Topics to read, with up to 1,024 partitions together. A topic that is added later is read from its oldest record. Required"`
@@ -43,16 +42,16 @@ type Config struct {
 	SASL kafkasink.SASL `yaml:"sasl" doc:"Settings of the authentication to the brokers"`
 	TLS  kafkasink.TLS  `yaml:"tls" doc:"Settings of TLS to the brokers"`
 
-	// TLSConfig and TokenProvider are those of a kafka sink's configuration.
+	// TLSConfig and TokenProvider are as in the configuration of a kafka sink.
 	TLSConfig     *tls.Config             `yaml:"-"`
 	TokenProvider kafkasink.TokenProvider `yaml:"-"`
-	// Dial opens network connections; nil is net.Dialer's.
+	// Dial opens network connections; nil means a net.Dialer.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error) `yaml:"-"`
-	// Logger gets what is lost, and trouble with the groups; nil is slog's default.
+	// Logger logs losses and failures of the groups; nil means slog's default.
 	Logger *slog.Logger `yaml:"-"`
 }
 
-// SetDefaults fills the fields that are zero.
+// SetDefaults sets zero fields to their defaults.
 func (c *Config) SetDefaults() {
 	c.ClientID = cmp.Or(c.ClientID, "waybill")
 	c.Lost = cmp.Or(c.Lost, LostStop)
@@ -63,7 +62,7 @@ func (c *Config) SetDefaults() {
 	}
 }
 
-// Validate reports everything that is wrong, each under the name of its field.
+// Validate reports all mistakes, each with the name of its field.
 func (c *Config) Validate() error {
 	filled := *c
 	filled.SetDefaults()
@@ -85,7 +84,7 @@ func (c *Config) validateTopics() error {
 			problems = append(problems, errors.New("topics: one name is empty"))
 		}
 		if slices.Contains(c.Topics[:i], topic) {
-			problems = append(problems, fmt.Errorf("topics: %s is there twice", topic))
+			problems = append(problems, fmt.Errorf("topics: %s is listed twice", topic))
 		}
 	}
 	return errors.Join(problems...)

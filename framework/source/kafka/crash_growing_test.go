@@ -23,8 +23,8 @@ import (
 	"github.com/waybill-go/waybill/sinks/kafka/kafkatest"
 )
 
-// growing is a topic that gets partitions while forwarders die. A record's key is its partition, which
-// therefore keeps its order when there are more.
+// growing is a topic that gets more partitions while forwarders die. The key of a record is its
+// partition, so more partitions do not change the order of a key.
 type growing struct {
 	topic    string
 	receiver *httptest.Server
@@ -50,7 +50,7 @@ func newGrowing(t *testing.T, cluster *kafkatest.Cluster) *growing {
 	return g
 }
 
-// take notes an id, such as 3-17.
+// take records an id, such as 3-17.
 func (g *growing) take(id string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -66,7 +66,7 @@ func (g *growing) take(id string) {
 	g.highest[partition] = number
 }
 
-// run writes and grows until ctx is done.
+// run writes records and adds partitions until ctx is done.
 func (g *growing) run(ctx context.Context, t *testing.T, cluster *kafkatest.Cluster) {
 	client, err := kgo.NewClient(kgo.SeedBrokers(cluster.Brokers...), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.MetadataMaxAge(time.Second), kgo.MetadataMinAge(100*time.Millisecond))
 	require.NoError(t, err)
@@ -90,7 +90,7 @@ func (g *growing) run(ctx context.Context, t *testing.T, cluster *kafkatest.Clus
 	g.ended = true
 }
 
-// write waits for brokers that are away.
+// write writes a record, and waits while brokers are down.
 func (g *growing) write(t *testing.T, client *kgo.Client, partition int) {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
@@ -112,7 +112,7 @@ func (g *growing) write(t *testing.T, client *kgo.Client, partition int) {
 	g.written[partition]++
 }
 
-// arrived is an error while something is missing, or where an order was broken.
+// arrived returns an error while something is missing, and if an order was violated.
 func (g *growing) arrived() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -27,9 +27,9 @@ const (
 	crashTime      = 40 * time.Second
 )
 
-// TestTheSecondStageKeepsItsPromisesThroughCrashes has an outbox carried to Kafka, and from there to HTTP by
-// forwarders that are killed, stopped past their leases and cut off from their database, while the broker is
-// stopped and started. Meanwhile another topic gets partitions.
+// TestTheSecondStageKeepsItsPromisesThroughCrashes forwards an outbox to Kafka, and from there to HTTP.
+// Meanwhile forwarders are killed, stopped for longer than their leases and disconnected from their
+// database, the broker restarts, and another topic gets more partitions.
 func TestTheSecondStageKeepsItsPromisesThroughCrashes(t *testing.T) {
 	cluster := kafkatest.Real(t)
 	two := &stages{t: t, cluster: cluster, topic: cluster.CreateTopic(t, 6, nil), growing: newGrowing(t, cluster), folder: t.TempDir(), binary: filepath.Join(t.TempDir(), "waybill")}
@@ -73,8 +73,7 @@ type stages struct {
 	forwarders     atomic.Int64
 }
 
-// second is the command of a forwarder of the second stage. With the first of them the first stage
-// begins.
+// second returns the command of a forwarder of the second stage. The first call starts the first stage.
 func (s *stages) second(dsn, endpoint string) *exec.Cmd {
 	name := fmt.Sprintf("forwarder-%03d", s.forwarders.Add(1))
 	config := s.write(name, fmt.Sprintf(`
@@ -99,7 +98,7 @@ routes: {"crash.*": [recorder], "growing.*": [grown]}
 	return s.command(name, "forward", "-c", config)
 }
 
-// first carries the outbox to Kafka until the test ends.
+// first forwards the outbox to Kafka until the test ends.
 func (s *stages) first(dsn string) {
 	config := s.write("first", fmt.Sprintf(`
 database: %q
@@ -114,7 +113,8 @@ routes: {"crash.*": [log]}
 	})
 }
 
-// between is how often each notification is in the topic, once all of the other topic has come.
+// between returns how often each notification is in the topic, after everything of the other topic has
+// arrived.
 func (s *stages) between(context.Context) (map[string]int, error) {
 	if err := s.growing.arrived(); err != nil {
 		return nil, err

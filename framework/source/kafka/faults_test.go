@@ -23,7 +23,7 @@ import (
 	"github.com/waybill-go/waybill/sinks/kafka/kafkatest"
 )
 
-// readAll reads a lane of a sink to its end, from its cursor, in pages of so many.
+// readAll reads a lane of a sink from its cursor to its end, in pages of a size.
 func readAll(t *testing.T, s *sqlite.Store, reader store.Reader, limit int) (all []notification.Envelope, end store.Position, err error) {
 	t.Helper()
 	target, err := s.Probe(t.Context())
@@ -72,7 +72,7 @@ func (w *world) abort(t *testing.T) {
 	require.NoError(t, client.EndTransaction(t.Context(), kgo.TryAbort))
 }
 
-// An election is in between the last record that was read and the control record behind it.
+// There was an election between the last record that was read and the control record after it.
 func testAControlRecordOfALaterEpochIsNoLoss(t *testing.T, cluster *kafkatest.Cluster) {
 	w := newWorld(t, cluster, 1, nil)
 	w.write(t, orders(0, 3, 1)...)
@@ -106,7 +106,7 @@ func testAControlRecordOfALaterEpochIsNoLoss(t *testing.T, cluster *kafkatest.Cl
 	}, patience, 100*time.Millisecond)
 }
 
-// shorten has the fake cluster answer as a leader does whose partition has ended at an offset.
+// shorten makes the fake cluster answer like a leader whose partition ends at an offset.
 func shorten(cluster *kafkatest.Cluster, end int64) {
 	cluster.Fake.ControlKey(int16(kmsg.ListOffsets), func(k kmsg.Request) (kmsg.Response, error, bool) {
 		cluster.Fake.KeepControl()
@@ -130,7 +130,7 @@ func shorten(cluster *kafkatest.Cluster, end int64) {
 }
 
 // An unclean election leaves a partition that ends before the position.
-func TestAPartitionThatEndsBeforeThePositionIsNoSilentStall(t *testing.T) {
+func TestAPartitionThatEndsBeforeThePositionIsAnError(t *testing.T) {
 	t.Parallel()
 	cluster := kafkatest.Fake(t)
 	w := newWorld(t, cluster, 1, nil)
@@ -148,8 +148,8 @@ func TestAPartitionThatEndsBeforeThePositionIsNoSilentStall(t *testing.T) {
 	require.ErrorIs(t, err, kafka.ErrLost)
 }
 
-// What no type of the sink is in is passed over in pieces, so that a checkpoint can follow.
-func TestAReaderReturnsWhileItPassesOverOtherTypes(t *testing.T) {
+// A reader skips records of other types in pieces, so that checkpoints can follow.
+func TestAReaderReturnsWhileItSkipsOtherTypes(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, kafkatest.Fake(t), 1, nil)
 	value, random := make([]byte, 1<<10), rand.NewChaCha8([32]byte{})
@@ -181,7 +181,7 @@ func TestAReaderReturnsWhileItPassesOverOtherTypes(t *testing.T) {
 	require.Greater(t, pages, 3, "60 MB were passed over in one call")
 }
 
-// Microseconds or nanoseconds where milliseconds belong are a usual mistake.
+// Microseconds or nanoseconds instead of milliseconds are a common mistake.
 func testTimesThatNoDatabaseHas(t *testing.T, cluster *kafkatest.Cluster) {
 	w := newWorld(t, cluster, 1, map[string]string{"message.timestamp.after.max.ms": fmt.Sprint(int64(math.MaxInt64))})
 	for _, ms := range []int64{-1, 1_767_225_600_000_000, 1_767_225_600_000_000_000, math.MaxInt64} {
@@ -203,7 +203,7 @@ func testTimesThatNoDatabaseHas(t *testing.T, cluster *kafkatest.Cluster) {
 	require.NoError(t, err)
 }
 
-// The end of a partition where a sink begins is a place in a leader's epoch too.
+// The position of a sink that starts at the end of a partition has a leader epoch, too.
 func TestASinkThatBeginsNowKnowsItsEpoch(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, kafkatest.Fake(t), 1, nil)
@@ -216,7 +216,7 @@ func TestASinkThatBeginsNowKnowsItsEpoch(t *testing.T) {
 	require.NotContains(t, string(lease.Position), `"leader_epoch":-1`, "an election that takes records would not be seen")
 }
 
-// A gap in the numbers of a sink's lanes is no reason to try forever.
+// A gap in the numbers of a sink's lanes does not cause endless attempts.
 func TestAGapInTheLanesIsFilled(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, kafkatest.Fake(t), 3, nil)
@@ -233,8 +233,8 @@ func TestAGapInTheLanesIsFilled(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// A retry is parked when its lane goes back before it.
-func TestAReplayKeepsOrderAroundWhatIsParked(t *testing.T) {
+// A delivery is parked for a retry when its lane moves back before it.
+func TestAReplayKeepsTheOrderOfParkedDeliveries(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, kafkatest.Fake(t), 1, nil)
 	w.write(t, orders(0, 20, 2)...)
@@ -292,8 +292,8 @@ func TestAReplayKeepsOrderAroundWhatIsParked(t *testing.T) {
 	}
 }
 
-// Without a start it would begin behind all that is there.
-func TestASinkIsForgottenToGoOnBehindAGap(t *testing.T) {
+// Without a start the sink would begin after all records.
+func TestAForgottenSinkContinuesAfterAGap(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, kafkatest.Fake(t), 1, nil)
 	w.write(t, orders(0, 10, 1)...)
@@ -301,7 +301,7 @@ func TestASinkIsForgottenToGoOnBehindAGap(t *testing.T) {
 	w.lose(t, 4)
 	s := w.open(t)
 	_, _, err := readAll(t, s, leased(t, s), 100)
-	require.ErrorContains(t, err, "forget the sink and begin it again with start: oldest")
+	require.ErrorContains(t, err, "forget the sink and start it again with start: oldest")
 	lease, err := s.Acquire(t.Context(), store.NewLane("events", 0, store.Slots), "test", time.Minute)
 	require.NoError(t, err)
 	require.NoError(t, s.Release(t.Context(), lease))

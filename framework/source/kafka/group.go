@@ -10,33 +10,33 @@ import (
 )
 
 const (
-	// followTime is how far the groups are behind the cursors.
+	// followTime is how far the groups may lag behind the cursors.
 	followTime = 2 * time.Second
-	// followAgain is when a position that has not moved is written again: Kafka forgets old ones.
+	// followAgain is when an unchanged position is written again, since Kafka expires old ones.
 	followAgain = time.Hour
 )
 
-// groups are the consumer groups that show how far sinks are. They decide nothing: what is not
-// written there is not missed.
+// groups are the consumer groups that show the lag of sinks. Nothing depends on them, so a failed write
+// does no damage.
 type groups struct {
 	source *Source
 
 	mu     sync.Mutex
-	moved  map[string]map[partition]position // by sink, since they were written last
+	moved  map[string]map[partition]position // by sink; changed since the last write
 	had    map[string]map[partition]written
-	timer  *time.Timer // runs while something has moved
+	timer  *time.Timer // runs while moved is not empty
 	closed bool
 	failed string // the last error that was logged
 	work   sync.WaitGroup
 }
 
-// written is what a group has.
+// written is a position that a group has.
 type written struct {
 	position
 	at time.Time
 }
 
-// follow takes note of a position.
+// follow records a position.
 func (g *groups) follow(sink string, p position) {
 	if g.source.config.Group == GroupNone {
 		return
@@ -59,7 +59,7 @@ func (g *groups) follow(sink string, p position) {
 	}
 }
 
-// write commits what has moved.
+// write commits the changed positions.
 func (g *groups) write() {
 	g.mu.Lock()
 	moved := g.moved
@@ -82,7 +82,7 @@ func (g *groups) write() {
 	g.log(first)
 }
 
-// has takes note of what a group has.
+// has records the position that a group has.
 func (g *groups) has(sink string, positions map[partition]position) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -94,7 +94,7 @@ func (g *groups) has(sink string, positions map[partition]position) {
 	}
 }
 
-// log warns once of what goes on failing.
+// log warns of a failure once, until it changes.
 func (g *groups) log(err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -108,7 +108,7 @@ func (g *groups) log(err error) {
 	g.failed = text
 }
 
-// close writes what is left.
+// close writes the remaining positions.
 func (g *groups) close() {
 	g.mu.Lock()
 	g.closed = true

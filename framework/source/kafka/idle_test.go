@@ -11,8 +11,8 @@ import (
 	"github.com/waybill-go/waybill/sinks/kafka/kafkatest"
 )
 
-// Where nothing happens the cluster is asked for the ends of the partitions, and for little else.
-func TestAnIdleForwarderAsksLittle(t *testing.T) {
+// An idle forwarder requests little more than the ends of the partitions.
+func TestAnIdleForwarderSendsFewRequests(t *testing.T) {
 	t.Parallel()
 	cluster := kafkatest.Fake(t)
 	w := newWorld(t, cluster, 3, nil)

@@ -6,23 +6,24 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// maxKept bounds what all readers of a source keep of the brokers' answers, in bytes: what a page had no room
-// for. Pages are the forwarder's, which bounds them by itself.
+// maxKept limits, in bytes, how much of the brokers' answers all readers of a source keep: records that
+// did not fit in a page. The forwarder limits the pages.
 const maxKept = 64 << 20
 
-// kept is what all readers of a source keep.
+// kept counts what all readers of a source keep.
 type kept struct {
 	most  int64
 	bytes atomic.Int64
 }
 
-// share is what one reader keeps. It is not part of the reader, and so can be given back behind it.
+// share counts what one reader keeps. It is not part of the reader, so that it can be released after the
+// reader is garbage.
 type share struct {
 	of    *kept
 	bytes int64
 }
 
-// take reports whether there was room for so many bytes more.
+// take adds a number of bytes if there is room, and reports whether there was.
 func (s *share) take(bytes int64) bool {
 	if s.of.bytes.Add(bytes) > s.of.most {
 		s.of.bytes.Add(-bytes)
@@ -37,10 +38,11 @@ func (s *share) giveBack() {
 	s.bytes = 0
 }
 
-// recordBytes is about what a record takes beside its texts.
+// recordBytes is the approximate size of a record without its texts.
 const recordBytes = 200
 
-// sizeOf is what an answer takes. Its records share memory, which is free once none of them is kept.
+// sizeOf returns the size of an answer. Its records share memory, which stays in use while one of them is
+// kept.
 func sizeOf(records []*kgo.Record) (bytes int64) {
 	for _, r := range records {
 		bytes += int64(len(r.Key) + len(r.Value) + recordBytes)
@@ -51,8 +53,8 @@ func sizeOf(records []*kgo.Record) (bytes int64) {
 	return bytes
 }
 
-// keep keeps the fetched records that the page had no room for. Where all readers keep too much they are
-// given up, to be fetched again for the next page.
+// keep keeps the fetched records that did not fit in the page. If all readers together keep too much,
+// it drops them, and the next page fetches them again.
 func (r *reader) keep() {
 	switch {
 	case len(r.fetched) == 0:

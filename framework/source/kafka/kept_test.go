@@ -15,8 +15,8 @@ import (
 	"github.com/waybill-go/waybill/sinks/kafka/kafkatest"
 )
 
-// Each answer has more than a page takes, as where records are huge or sinks are slow.
-func TestAllReadersTogetherKeepABoundedPartOfTheAnswers(t *testing.T) {
+// Each answer has more than a page can hold, as with huge records or slow sinks.
+func TestAllReadersTogetherKeepALimitedPartOfTheAnswers(t *testing.T) {
 	t.Parallel()
 	const partitions, each, most = 8, 20, 500 << 10
 	w := newWorld(t, kafkatest.Fake(t), partitions, nil)

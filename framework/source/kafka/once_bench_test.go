@@ -24,9 +24,9 @@ import (
 	"github.com/waybill-go/waybill/sinks/kafka/kafkatest"
 )
 
-// BenchmarkExactlyOnce compares exactly_once with the idempotent sink, behind an outbox in PostgreSQL and
-// before a real Kafka: how fast a backlog of b.N rows of 400 bytes and 10,000 keys goes, in turns; and how long
-// after its commit a single notification is seen by a reader of committed records.
+// BenchmarkExactlyOnce compares exactly_once with the idempotent sink, from an outbox in PostgreSQL to a
+// real Kafka: the throughput of a backlog of b.N rows of 400 bytes and 10,000 keys, alternately, and the
+// time from the commit of a single notification until a reader of committed records sees it.
 func BenchmarkExactlyOnce(b *testing.B) {
 	cluster := kafkatest.Real(b)
 	topic := cluster.CreateTopic(b, 6, nil)
@@ -94,7 +94,7 @@ func BenchmarkExactlyOnce(b *testing.B) {
 
 func median(list []float64) float64 { return slices.Sorted(slices.Values(list))[len(list)/2] }
 
-// seen is how many milliseconds after its publishing a reader sees a notification.
+// seen returns how many milliseconds after publishing a reader sees a notification.
 func seen(b *testing.B, cluster *kafkatest.Cluster, topic, id string, publish func(id string, n int)) float64 {
 	b.Helper()
 	reader, err := kgo.NewClient(kgo.SeedBrokers(cluster.Brokers...), kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.ConsumeTopics(topic),

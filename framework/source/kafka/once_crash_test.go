@@ -20,10 +20,10 @@ import (
 	"github.com/waybill-go/waybill/sinks/kafka/kafkatest"
 )
 
-// TestARealClusterHasEachNotificationOnceThroughCrashes has forwarders carry an outbox to Kafka exactly once,
-// and to HTTP, while they are killed, stopped past their leases and cut off from their database, that is
-// restarted, and the broker too. What readers of committed records see has each notification once, and those of a
-// key in order.
+// TestARealClusterHasEachNotificationOnceThroughCrashes forwards an outbox to Kafka exactly once, and to
+// HTTP. Meanwhile forwarders are killed, stopped for longer than their leases and disconnected from
+// their database, and the database and the broker restart. Readers of committed records see each
+// notification once, and those of a key in order.
 func TestARealClusterHasEachNotificationOnceThroughCrashes(t *testing.T) {
 	cluster := kafkatest.Real(t)
 	o := &once{stages: &stages{t: t, cluster: cluster, topic: cluster.CreateTopic(t, 6, nil), folder: t.TempDir(), binary: filepath.Join(t.TempDir(), "waybill")}}
@@ -54,14 +54,14 @@ func TestARealClusterHasEachNotificationOnceThroughCrashes(t *testing.T) {
 
 const onceTime = 20 * time.Second
 
-// once is an outbox that goes to Kafka exactly once.
+// once is an outbox that is forwarded to Kafka exactly once.
 type once struct {
 	*stages
 	dsn   string
 	found found
 }
 
-// found is what the topic has of the log.
+// found has the records of the topic.
 type found struct{ rows, records, missing, repeated, disordered int }
 
 func (f found) String() string {
@@ -94,7 +94,7 @@ routes: {"*": [recorder, log]}
 	return o.command(name, "forward", "-c", config)
 }
 
-// compared holds the topic against the log, once all is delivered, and says that each row is there.
+// compared compares the topic with the log after everything is delivered: each row must be there.
 func (o *once) compared(ctx context.Context) (map[string]int, error) {
 	db, err := postgres.OpenDB(o.dsn)
 	if err != nil {
@@ -134,7 +134,7 @@ func (o *once) compared(ctx context.Context) (map[string]int, error) {
 	return each, nil
 }
 
-// rowsOf are the rows of a log, with their places within their keys.
+// rowsOf returns the rows of a log, with their places within their keys.
 func rowsOf(ctx context.Context, db *sql.DB) (map[string]int64, error) {
 	rows, err := db.QueryContext(ctx, `SELECT id, (payload->>'n')::bigint FROM outbox`)
 	if err != nil {

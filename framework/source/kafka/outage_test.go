@@ -15,7 +15,8 @@ import (
 	"github.com/waybill-go/waybill/sinks/kafka/kafkatest"
 )
 
-// A caller that waits for the cluster gives up when its own context ends, also while another one asks.
+// A caller that waits for the cluster gives up when its own context ends, even during the request of
+// another caller.
 func TestWaitingForTheClusterEndsWithTheContext(t *testing.T) {
 	t.Parallel()
 	source, err := kafka.New(kafka.Config{Brokers: []string{"127.0.0.1:1"}, Topics: []string{"t"}, Timeout: 10 * time.Second,
@@ -40,8 +41,8 @@ func TestWaitingForTheClusterEndsWithTheContext(t *testing.T) {
 	require.Less(t, time.Since(began), 2*time.Second)
 }
 
-// The database says what a forwarder is to do, also while Kafka does not answer.
-func TestAPauseIsHeededWhileTheClusterIsGone(t *testing.T) {
+// A forwarder follows the database even while Kafka does not answer.
+func TestAPauseTakesEffectWhileTheClusterIsDown(t *testing.T) {
 	t.Parallel()
 	cluster := kafkatest.Fake(t)
 	w := newWorld(t, cluster, 2, nil)

@@ -9,11 +9,10 @@ import (
 	"github.com/waybill-go/waybill/framework/store"
 )
 
-// topicID is what a cluster gives a topic when it is made. One that is deleted and made again has
-// another.
+// topicID is the id of a topic. A topic that is deleted and created again gets another id.
 type topicID [16]byte
 
-// String is how Kafka's own tools write it.
+// String returns the id in the form of Kafka's tools.
 func (id topicID) String() string { return base64.RawURLEncoding.EncodeToString(id[:]) }
 
 func parseTopicID(text string) (id topicID, err error) {
@@ -25,7 +24,7 @@ func parseTopicID(text string) (id topicID, err error) {
 	return id, err
 }
 
-// partition is one of a topic, whatever topic later has that topic's name.
+// partition is a partition of the topic with this id, even if another topic gets the name later.
 type partition struct {
 	topic  topicID
 	number int32
@@ -34,12 +33,12 @@ type partition struct {
 // position is the place before an offset of a partition.
 type position struct {
 	partition
-	cluster, name string // of the topic
+	cluster, name string // the ids of the cluster, and the name of the topic
 	next          int64
-	epoch         int32 // leader epoch of the record before; -1: not known
+	epoch         int32 // leader epoch of the previous record; -1 if not known
 }
 
-// storedPosition is what stands in the column position of the cursors.
+// storedPosition is the JSON in the column position of the cursors.
 type storedPosition struct {
 	Cluster   string `json:"cluster"`
 	Topic     string `json:"topic"`
@@ -56,8 +55,7 @@ func (p position) MarshalJSON() ([]byte, error) {
 	})
 }
 
-// parsePosition is strict, so that what a database's own log has written is not taken for one of
-// a topic.
+// parsePosition is strict, so that a position in the log of a database is not taken for one in a topic.
 func parsePosition(raw json.RawMessage) (p position, err error) {
 	decoder := json.NewDecoder(bytes.NewReader(raw))
 	decoder.DisallowUnknownFields()
@@ -69,25 +67,24 @@ func parsePosition(raw json.RawMessage) (p position, err error) {
 		err = fmt.Errorf("it is incomplete")
 	}
 	if err != nil {
-		return p, fmt.Errorf("%w: it is none of a Kafka topic: %.100q: %w", store.ErrPosition, raw, err)
+		return p, fmt.Errorf("%w: it is not a position in a Kafka topic: %.100q: %w", store.ErrPosition, raw, err)
 	}
 	p.cluster, p.name, p.number, p.next, p.epoch = s.Cluster, s.Topic, *s.Partition, *s.Next, *s.Epoch
 	return p, nil
 }
 
-// String is how people write it: orders/3@1042.
+// String returns the position in the form of users: orders/3@1042.
 func (p position) String() string { return recordName(p.name, p.number, p.next) }
 
 func recordName(topic string, partition int32, offset int64) string {
 	return fmt.Sprintf("%s/%d@%d", topic, partition, offset)
 }
 
-// perLane is how many offsets of the engine each lane has. Kafka's begin at 0 in every partition;
-// the engine's are above 0, and two deliveries of a sink differ by them. So those of lane 2
-// begin at 3000000000000, and all are exact as floating-point numbers. A partition of more
-// records than that runs on into the numbers of the next lane, where what is parked differs by
-// its slot and its id.
+// perLane is how many of the engine's offsets each lane has. Kafka's offsets begin at 0 in every
+// partition; the engine's are above 0 and identify the deliveries of a sink. So the offsets of lane 2
+// begin at 3000000000000. All are exact as floating-point numbers. A partition with more records
+// continues in the numbers of the next lane; there, parked deliveries still differ by slot and id.
 const perLane = 1_000_000_000_000
 
-// engineOffset is an offset of a lane's partition as the engine has it.
+// engineOffset returns the engine's offset for an offset of a lane's partition.
 func engineOffset(lane int, offset int64) int64 { return int64(lane+1)*perLane + offset }

@@ -15,45 +15,45 @@ import (
 )
 
 const (
-	// fetchBytes is about how much one answer of a broker carries, if its first batch is not larger. A
-	// reader keeps of it what waits for room, see maxKept.
+	// fetchBytes is the approximate size of a broker's answer, unless its first batch is larger. A reader
+	// keeps what does not fit in a page; see maxKept.
 	fetchBytes = 256 << 10
-	// pageBytes is about how much the payloads of a page have at most.
+	// pageBytes is the approximate limit of all payloads of a page.
 	pageBytes = 8 << 20
-	// emptyPause is how long a partition is left alone whose last stable offset is ahead and which
-	// has nothing there.
+	// emptyPause is how long a reader waits if the last stable offset of a partition is ahead but there
+	// are no records.
 	emptyPause = 20 * time.Millisecond
 )
 
-// ErrLost is the error of a lane whose next records are gone.
-var ErrLost = errors.New("records are gone before they were read")
+// ErrLost means that records were removed before a lane had read them.
+var ErrLost = errors.New("records were removed before they were read")
 
-// reader reads a partition. It asks the leader for what it needs: a consumer of its own for
-// each lane of each sink would have connections and buffers of its own.
+// reader reads a partition. It sends its own fetch requests to the leader: a consumer for each lane
+// of each sink would need separate connections and buffers.
 type reader struct {
 	source *Source
 	lane   int
 	filter store.Filter
 	at     position
-	// fetched are records behind at that no page has had, and read is the offset behind them, in the
-	// epoch of the leader that was asked.
+	// fetched has the records after at that no page has returned yet. read is the offset after them,
+	// and readEpoch the epoch of the leader that sent them.
 	fetched   []*kgo.Record
 	read      int64
 	readEpoch int32
-	size      int64 // of the answer that fetched is the rest of
+	size      int64 // of the answer to which fetched belongs
 	share     *share
-	// epoch is the leader epoch in which the position was found to be sound; 0: none yet.
+	// epoch is the leader epoch in which the position was checked; 0 if it was not checked yet.
 	epoch   int32
 	checked bool
 }
 
 var _ store.Reader = (*reader)(nil)
 
-// Next reads on; see store.Reader.
+// Next reads the next page; see store.Reader.
 func (r *reader) Next(ctx context.Context, to store.Target, limit int) (store.Page, error) {
 	t, ok := to.(*target)
 	if !ok {
-		return store.Page{}, fmt.Errorf("target %T is none of Kafka", to)
+		return store.Page{}, fmt.Errorf("target %T does not come from Kafka", to)
 	}
 	end, known := t.ends[r.at.partition]
 	if !known {
@@ -67,8 +67,8 @@ func (r *reader) Next(ctx context.Context, to store.Target, limit int) (store.Pa
 	case end < r.at.next:
 		err = r.beyond(ctx)
 	case end > r.at.next:
-		// A fetch of rows that are passed over makes a page of none, so that they are
-		// passed over once.
+		// A fetch of records that the filter excludes makes an empty page, so that a checkpoint moves past
+		// them.
 		if err = r.fetch(ctx); err == nil {
 			r.take(p, end, limit)
 		}
@@ -81,10 +81,10 @@ func (r *reader) Next(ctx context.Context, to store.Target, limit int) (store.Pa
 	return p.Page, nil
 }
 
-// page is one that is being made.
+// page is a page under construction.
 type page struct {
 	store.Page
-	after []position // behind each envelope
+	after []position // the position after each envelope
 	bytes int
 }
 
@@ -94,7 +94,7 @@ func (r *reader) begin() *page {
 	return p
 }
 
-// take hands fetched records before end to a page, until it is full.
+// take moves fetched records before end to a page until it is full.
 func (r *reader) take(p *page, end int64, limit int) (full bool) {
 	for len(r.fetched) > 0 && r.fetched[0].Offset < end {
 		if len(p.Envelopes) == limit || p.bytes >= pageBytes {
@@ -113,7 +113,7 @@ func (r *reader) take(p *page, end int64, limit int) (full bool) {
 		p.bytes += len(e.Payload)
 	}
 	if len(r.fetched) == 0 {
-		if next := min(r.read, end); next > r.at.next { // control records, and those of aborted transactions
+		if next := min(r.read, end); next > r.at.next { // after control records and records of aborted transactions
 			r.at.next, r.at.epoch = next, r.readEpoch
 		}
 	}
@@ -125,7 +125,7 @@ func (r *reader) wants(e *notification.Envelope) bool {
 	return f.Types.Matches(e.Type) && !e.OccurredOn.Before(f.Since) && (f.Until.IsZero() || e.OccurredOn.Before(f.Until))
 }
 
-// placed is what is known of the cluster, if the position is of it.
+// placed returns the metadata of the cluster if the position belongs to it.
 func (r *reader) placed(ctx context.Context) (*cluster, error) {
 	c, err := r.source.recent(ctx)
 	if err == nil {
@@ -134,7 +134,7 @@ func (r *reader) placed(ctx context.Context) (*cluster, error) {
 	return c, err
 }
 
-// fetch asks the partition's leader for what comes next.
+// fetch reads the next records from the partition's leader.
 func (r *reader) fetch(ctx context.Context) error {
 	s := r.source
 	c, err := r.placed(ctx)
@@ -162,7 +162,8 @@ func (r *reader) fetch(ctx context.Context) error {
 	return nil
 }
 
-// beyond finds out why a target lies before the position: an election took what was read, or the target is old.
+// beyond finds out why a target is before the position: an election has removed records that were read,
+// or the target is old.
 func (r *reader) beyond(ctx context.Context) error {
 	c, err := r.placed(ctx)
 	if err != nil {
@@ -171,7 +172,7 @@ func (r *reader) beyond(ctx context.Context) error {
 	return r.outOfRange(ctx, c)
 }
 
-// checkEpoch looks for an election that lost what was read, once for each leader.
+// checkEpoch checks, once for each leader, whether an election has removed records that were read.
 func (r *reader) checkEpoch(ctx context.Context, c *cluster) error {
 	epoch := c.leaders[r.at.partition].epoch
 	if r.checked && r.epoch == epoch || r.at.epoch < 0 || r.at.epoch == epoch {
@@ -188,7 +189,7 @@ func (r *reader) checkEpoch(ctx context.Context, c *cluster) error {
 	return nil
 }
 
-// outOfRange finds out on which side of the partition the position is.
+// outOfRange finds out whether the position is before the beginning or after the end of the partition.
 func (r *reader) outOfRange(ctx context.Context, c *cluster) error {
 	parts := []partition{r.at.partition}
 	oldest, err := r.source.listAll(ctx, c, parts, earliest)
@@ -205,27 +206,27 @@ func (r *reader) outOfRange(ctx context.Context, c *cluster) error {
 	if end := ends[r.at.partition].offset; end < r.at.next {
 		return r.truncated(end)
 	}
-	return nil // it has grown meanwhile
+	return nil // the partition has grown meanwhile
 }
 
-// lost reports that records from the position up to start are gone, or passes over them.
+// lost reports the loss of the records from the position up to start, or skips them.
 func (r *reader) lost(start int64, why string) error {
 	from := r.at
 	from.next = r.read
 	if r.source.config.Lost != LostSkip {
-		return fmt.Errorf("%w: %d of them, from %s up to offset %d: %s; to go on behind them set source.kafka.lost: skip, or forget the sink and begin it again with start: oldest", ErrLost, start-r.read, from, start-1, why)
+		return fmt.Errorf("%w: %d records, from %s up to offset %d: %s; to continue after them, set source.kafka.lost: skip, or forget the sink and start it again with start: oldest", ErrLost, start-r.read, from, start-1, why)
 	}
-	r.source.config.Logger.Error("records are gone before they were read, and are passed over", "from", from.String(), "up_to", start-1, "records", start-r.read, "reason", why)
+	r.source.config.Logger.Error("records were removed before they were read, and are skipped", "from", from.String(), "up_to", start-1, "records", start-r.read, "reason", why)
 	r.fetched, r.read = nil, start
 	r.at.next, r.at.epoch = start, -1
 	return nil
 }
 
-// truncated reports that the partition ends before the position, or goes back to where it does.
+// truncated reports that the partition ends before the position, or moves the position back to its end.
 func (r *reader) truncated(end int64) error {
 	if r.source.config.Lost != LostSkip {
-		return fmt.Errorf("%w: the partition was read up to %s, and ends at offset %d now: an unclean election took %d records, which were perhaps delivered; "+
-			"to go on with what was written since set source.kafka.lost: skip, or forget the sink and begin it again with start: oldest", ErrLost, r.at, end, r.at.next-end)
+		return fmt.Errorf("%w: the partition was read up to %s, but now ends at offset %d: an unclean election removed %d records, some of which may have been delivered; "+
+			"to continue with later records, set source.kafka.lost: skip, or forget the sink and start it again with start: oldest", ErrLost, r.at, end, r.at.next-end)
 	}
 	r.source.config.Logger.Error("an unclean election took records that were read: what was written since is read from there on", "at", r.at.String(), "end", end)
 	r.fetched, r.read = nil, end
@@ -233,15 +234,15 @@ func (r *reader) truncated(end int64) error {
 	return nil
 }
 
-// gone is the error of a partition that the target does not have: its topic is not read any more. One
-// that only has no leader now gives none.
+// gone returns an error if the target does not have the partition because its topic is no longer
+// configured. It returns nil if the partition only has no leader now.
 func (r *reader) gone(ctx context.Context) error {
 	c, err := r.placed(ctx)
 	if err != nil {
 		return err
 	}
 	if _, configured := c.topics[r.at.name]; !configured {
-		return fmt.Errorf("the lane stands at %s, and source.kafka.topics does not name that topic: name it again, or forget the sink and begin it again", r.at)
+		return fmt.Errorf("the lane has stopped at %s, because source.kafka.topics no longer names the topic: name it again, or forget the sink and start it again", r.at)
 	}
 	return nil
 }

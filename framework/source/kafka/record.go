@@ -19,16 +19,16 @@ import (
 )
 
 const (
-	// TypeUnreadable is the type of a record that says none, or cannot be read. No route of a
-	// pattern other than * matches it: such records are parked as unrouted.
+	// TypeUnreadable is the type of a record that has no type or cannot be decoded. No pattern other than
+	// * matches it, so such records are parked as unrouted.
 	TypeUnreadable = "_unreadable"
-	// MetadataProblem is the name in their metadata under which stands why.
+	// MetadataProblem is the metadata of such a record with the reason.
 	MetadataProblem = "waybill-problem"
 )
 
-// envelope is what a record carries: what the kafka sink wrote or a CloudEvent, and of any other
-// record its value, with an id from its place. The payload is a copy: it would keep the whole
-// answer of the broker in memory.
+// envelope returns the envelope of a record: one that the kafka sink wrote, a CloudEvent, or the value of
+// any other record with an id from its position. The payload is a copy, since it would otherwise keep
+// the broker's whole answer in memory.
 func (s *Source) envelope(r *kgo.Record) notification.Envelope {
 	r.Value = slices.Clone(r.Value)
 	own := kafkasink.Record{Key: r.Key, Value: r.Value, Headers: kafkasink.Headers(r.Headers)}
@@ -45,10 +45,10 @@ func (s *Source) envelope(r *kgo.Record) notification.Envelope {
 	return unreadable(r, err)
 }
 
-// occurred is the time of a record, in the precision of all databases.
+// occurred returns the time of a record, in the precision of all databases.
 func occurred(r *kgo.Record) time.Time { return r.Timestamp.UTC().Truncate(time.Microsecond) }
 
-// foreign is the envelope of a record of another program.
+// foreign returns the envelope of a record that another program wrote.
 func (s *Source) foreign(r *kgo.Record) notification.Envelope {
 	e := bare(r)
 	var err error
@@ -61,7 +61,7 @@ func (s *Source) foreign(r *kgo.Record) notification.Envelope {
 	return e
 }
 
-// bare is an envelope without a type.
+// bare returns an envelope without a type.
 func bare(r *kgo.Record) notification.Envelope {
 	e := notification.Envelope{
 		ID: recordName(r.Topic, r.Partition, r.Offset), Version: 1, Key: text(r.Key), OccurredOn: occurred(r), Payload: r.Value,
@@ -75,7 +75,7 @@ func bare(r *kgo.Record) notification.Envelope {
 	return e
 }
 
-// text is a key as it is, or in hexadecimal digits where it is no text, as those of Avro are.
+// text returns a key, in hexadecimal digits if it is not text, such as an Avro key.
 func text(key []byte) string {
 	if s := string(key); isText(s) {
 		return s
@@ -83,10 +83,10 @@ func text(key []byte) string {
 	return hex.EncodeToString(key)
 }
 
-// isText says whether a database takes it.
+// isText reports whether databases accept a text.
 func isText(s string) bool { return utf8.ValidString(s) && !strings.Contains(s, "\x00") }
 
-// unreadable is the envelope of a record that cannot be read. Nothing is lost by it, and nothing
+// unreadable returns the envelope of a record that cannot be decoded. The record is not lost, and nothing
 // waits for it.
 func unreadable(r *kgo.Record, why error) notification.Envelope {
 	e := bare(r)
@@ -98,13 +98,13 @@ func unreadable(r *kgo.Record, why error) notification.Envelope {
 	return e
 }
 
-// typeRule finds out the type of a foreign record.
+// typeRule is an expression that returns the type of a foreign record.
 type typeRule struct {
 	program *vm.Program
-	payload bool // it asks for the payload
+	payload bool // whether the expression uses the payload
 }
 
-// fields are what the expression sees.
+// fields has the variables of the expression.
 type fields struct {
 	Topic     string            `expr:"topic"`
 	Partition int               `expr:"partition"`
@@ -126,15 +126,15 @@ func compileType(text string) (*typeRule, error) {
 	return &typeRule{program: program, payload: strings.Contains(text, "payload")}, nil
 }
 
-// of is the type of a record.
+// of returns the type of a record.
 func (t *typeRule) of(r *kgo.Record, e *notification.Envelope) (string, error) {
 	if t == nil {
-		return "", errors.New("the record says no type: the kafka sink did not write it, it is no CloudEvent, and source.kafka.type is not set")
+		return "", errors.New("the record has no type: the kafka sink did not write it, it is not a CloudEvent, and source.kafka.type is not set")
 	}
 	f := fields{Topic: r.Topic, Partition: int(r.Partition), Offset: int(r.Offset), Key: e.Key, Headers: e.Metadata}
 	if t.payload {
 		if err := json.Unmarshal(r.Value, &f.Payload); err != nil {
-			return "", fmt.Errorf("source.kafka.type needs the payload, which is no JSON: %w", err)
+			return "", fmt.Errorf("source.kafka.type uses the payload, which is not JSON: %w", err)
 		}
 	}
 	value, err := expr.Run(t.program, f)
@@ -143,7 +143,7 @@ func (t *typeRule) of(r *kgo.Record, e *notification.Envelope) (string, error) {
 	}
 	typ, ok := value.(string)
 	if !ok {
-		return "", fmt.Errorf("source.kafka.type gives %T, not a text", value)
+		return "", fmt.Errorf("source.kafka.type returns %T, not a text", value)
 	}
 	return typ, nil
 }

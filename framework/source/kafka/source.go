@@ -18,26 +18,25 @@ import (
 	"github.com/waybill-go/waybill/framework/store"
 )
 
-// Source is topics as the log of a store. It is safe for concurrent use, by any number of
-// forwarders.
+// Source is a log that consists of topics. It is safe for concurrent use, also by several forwarders.
 type Source struct {
 	config       Config
 	client       *kgo.Client
 	admin        *kadm.Client
 	decompressor kgo.Decompressor
-	types        *typeRule // nil without one
+	types        *typeRule // nil if the configuration has none
 	groups       groups
 	kept         kept
 	ages         ages
 
-	asking chan struct{} // capacity 1: full while the cluster is asked for metadata
+	asking chan struct{} // of capacity 1: full during a request for metadata
 	known  atomic.Pointer[cluster]
 }
 
 var _ store.Source = (*Source)(nil)
 
-// New returns a source for the configuration, which it validates, its defaults set. It connects
-// to nothing yet. Close ends its connections.
+// New validates a configuration and returns a source. It does not connect yet. Close ends its
+// connections.
 func New(c Config) (*Source, error) {
 	c.SetDefaults()
 	if err := c.validate(); err != nil {
@@ -48,7 +47,7 @@ func New(c Config) (*Source, error) {
 	if err != nil {
 		return nil, err
 	}
-	// What the client knows of leaders is asked for again when it is this old, and when it proves wrong.
+	// The client refreshes its metadata at this age, and when it proves wrong.
 	if s.client, err = kgo.NewClient(append(options, kgo.MetadataMinAge(time.Second))...); err != nil {
 		return nil, fmt.Errorf("kafka client: %w", err)
 	}
@@ -61,11 +60,11 @@ func New(c Config) (*Source, error) {
 	return s, nil
 }
 
-// ErrUnavailable is the error of a cluster that does not answer, which may be over in a while.
+// ErrUnavailable means that the cluster does not answer. It may be temporary.
 var ErrUnavailable = errors.New("the Kafka cluster cannot be reached")
 
-// Open asks the cluster for the topics. Its error says what is wrong with them, such as that one
-// does not exist, is compacted, or has too many partitions; or it is ErrUnavailable.
+// Open reads the topics from the cluster. It fails if a topic does not exist, is compacted, or has too
+// many partitions, and with ErrUnavailable if the cluster does not answer.
 func (s *Source) Open(ctx context.Context) error {
 	c, err := s.cluster(ctx, time.Now())
 	if err == nil {
@@ -86,8 +85,8 @@ func (s *Source) Close() {
 	s.client.Close()
 }
 
-// checkCompaction refuses topics from which records go before they are read, and leave no
-// trace. Who may not read a topic's configuration is believed.
+// checkCompaction refuses compacted topics, which lose records before they are read, without a trace.
+// It accepts a topic whose configuration it may not read.
 func (s *Source) checkCompaction(ctx context.Context, c *cluster) error {
 	if s.config.Lost == LostSkip {
 		return nil
@@ -95,14 +94,14 @@ func (s *Source) checkCompaction(ctx context.Context, c *cluster) error {
 	var problems []error
 	for topic, config := range s.configs(ctx) {
 		if strings.Contains(config["cleanup.policy"], "compact") {
-			problems = append(problems, fmt.Errorf("topic %s of cluster %s is compacted: records may go before they are read, and none would see it; "+
+			problems = append(problems, fmt.Errorf("topic %s of cluster %s is compacted: records may be removed unnoticed before they are read; "+
 				"set its cleanup.policy to delete, or source.kafka.lost: skip", topic, c.id))
 		}
 	}
 	return errors.Join(problems...)
 }
 
-// configs are the settings of the topics, as far as they may be read.
+// configs returns the settings of the topics, as far as the user may read them.
 func (s *Source) configs(ctx context.Context) map[string]map[string]string {
 	ctx, cancel := context.WithTimeout(ctx, s.config.Timeout)
 	defer cancel()
@@ -120,7 +119,7 @@ func (s *Source) configs(ctx context.Context) map[string]map[string]string {
 	return topics
 }
 
-// Name says what is read.
+// Name describes the source.
 func (s *Source) Name() string {
 	name := "topic "
 	if len(s.config.Topics) > 1 {
@@ -129,16 +128,16 @@ func (s *Source) Name() string {
 	return name + strings.Join(s.config.Topics, ", ") + " of Kafka"
 }
 
-// target is how far the partitions reach.
+// target has the ends of the partitions.
 type target struct {
 	ends map[partition]int64
 	last int64
 }
 
-// Last is the sum of all ends: it grows with each record.
+// Last returns the sum of all ends, which grows with each record.
 func (t *target) Last() int64 { return t.last }
 
-// Probe asks for the last stable offset of each partition. One that does not answer is left out.
+// Probe reads the last stable offset of each partition. It leaves out partitions without an answer.
 func (s *Source) Probe(ctx context.Context) (store.Target, error) {
 	c, err := s.recent(ctx)
 	if err != nil {
@@ -156,7 +155,7 @@ func (s *Source) Probe(ctx context.Context) (store.Target, error) {
 	return t, nil
 }
 
-// Begin returns where the lanes begin that a sink lacks; see store.Source.
+// Begin returns the beginnings of lanes that a sink does not have yet; see store.Source.
 func (s *Source) Begin(ctx context.Context, known []json.RawMessage, start store.Start) ([]store.LaneBeginning, error) {
 	c, err := s.cluster(ctx, time.Now().Add(-metadataAge/2))
 	if err != nil {
@@ -165,7 +164,7 @@ func (s *Source) Begin(ctx context.Context, known []json.RawMessage, start store
 	has := make(map[partition]bool, len(known))
 	for _, raw := range known {
 		p, err := parsePosition(raw)
-		if err == nil && c.faults[p.name] == nil { // else its lane says so, and others may grow
+		if err == nil && c.faults[p.name] == nil { // otherwise the lane reports it, and others may grow
 			err = c.check(p)
 		}
 		if errors.Is(err, ErrLost) {
@@ -186,7 +185,7 @@ func (s *Source) Begin(ctx context.Context, known []json.RawMessage, start store
 		return nil, nil
 	}
 	if len(missing)+len(known) > store.Slots {
-		return nil, fmt.Errorf("%w: with topics that are no longer read the sink would have %d lanes, and may have %d: forget it, and begin it again with start: oldest",
+		return nil, fmt.Errorf("%w: including topics that are no longer configured, the sink would have %d lanes, but the limit is %d: forget it, and start it again with start: oldest",
 			store.ErrLanes, len(missing)+len(known), store.Slots)
 	}
 	if len(known) > 0 {
@@ -222,8 +221,7 @@ func (s *Source) begin(ctx context.Context, c *cluster, parts []partition, start
 	return beginnings, nil
 }
 
-// since are the first offsets of partitions that were written at a time or later; ends are those where there is
-// none.
+// since returns the first offset of each partition at or after a time, and the end if there is none.
 func (s *Source) since(ctx context.Context, c *cluster, parts []partition, at time.Time, ends map[partition]listed) (map[partition]listed, error) {
 	first, err := s.listAll(ctx, c, parts, at.UnixMilli())
 	if err != nil {
@@ -237,25 +235,25 @@ func (s *Source) since(ctx context.Context, c *cluster, parts []partition, at ti
 	return first, nil
 }
 
-// check returns why a position is none of what is read now: ErrPosition where that is another cluster, and
-// with it the whole forwarder has to stop; else only the lane has to.
+// check returns why a position does not belong to the current topics: ErrPosition for another cluster,
+// which stops the whole forwarder; other errors stop only the lane.
 func (c *cluster) check(p position) error {
 	id, configured := c.topics[p.name]
 	switch fault := c.faults[p.name]; {
 	case p.cluster != c.id:
-		return fmt.Errorf("%w: it stands in cluster %s, and source.kafka.brokers lead to cluster %s: correct the addresses, or use a prefix of its own for the other cluster",
+		return fmt.Errorf("%w: it is in cluster %s, but source.kafka.brokers lead to cluster %s: correct the addresses, or use another outbox.prefix for the other cluster",
 			store.ErrPosition, p.cluster, c.id)
 	case fault != nil:
-		return fmt.Errorf("the lane stands at %s: %w", p, fault)
+		return fmt.Errorf("the lane has stopped at %s: %w", p, fault)
 	case configured && id != p.topic:
-		return fmt.Errorf("%w: topic %s was deleted and created again (%s, before %s), so the records behind %s are gone: forget the sink, and begin it again with start: oldest",
+		return fmt.Errorf("%w: topic %s was deleted and created again (%s, before %s), so the records after %s are gone: forget the sink, and start it again with start: oldest",
 			ErrLost, p.name, id, p.topic, p)
 	}
 	return nil
 }
 
-// NewReader continues in the partition that the position names. There is none without a position: it
-// says which partition a lane is.
+// NewReader returns a reader that continues at a position. The position is required, since it names the
+// partition of the lane.
 func (s *Source) NewReader(raw json.RawMessage, filter store.Filter) (store.Reader, error) {
 	if len(raw) == 0 {
 		return nil, fmt.Errorf("%w: it names no partition", store.ErrPosition)
@@ -270,24 +268,24 @@ func (s *Source) NewReader(raw json.RawMessage, filter store.Filter) (store.Read
 		}
 	}
 	r := &reader{source: s, lane: filter.Slots.First, filter: filter, at: p, read: p.next, share: &share{of: &s.kept}}
-	runtime.AddCleanup(r, (*share).giveBack, r.share) // a reader ends without a word
+	runtime.AddCleanup(r, (*share).giveBack, r.share) // readers are not closed
 	return r, nil
 }
 
-// Through is the offset of the engine before the position.
+// Through returns the engine's offset before the position.
 func (s *Source) Through(lane store.LanePosition) (int64, error) {
 	p, err := parsePosition(lane.Position)
 	return engineOffset(lane.Lane.Number, p.next) - 1, err
 }
 
-// Settled has the group of the sink follow.
+// Settled updates the group of the sink.
 func (s *Source) Settled(lane store.Lane, at store.Position) {
 	if p, ok := at.(position); ok {
 		s.groups.follow(lane.Sink, p)
 	}
 }
 
-// At goes back to a time, or to a record; see store.Source.
+// At returns the positions at a time or at a record; see store.Source.
 func (s *Source) At(ctx context.Context, lane store.LanePosition, since time.Time, from string) (json.RawMessage, int64, error) {
 	p, err := parsePosition(lane.Position)
 	if err != nil {

@@ -26,7 +26,7 @@ import (
 
 const patience = time.Minute
 
-// onBoth are tests that run on a fake cluster and on a real one.
+// onBoth has the tests that run on a fake cluster and on a real one.
 var onBoth = map[string]func(*testing.T, *kafkatest.Cluster){
 	"what the kafka sink wrote arrives as it was published":          testWhatTheSinkWroteArrives,
 	"records of other programs get their type by the expression":     testForeignRecordsGetTheirType,
@@ -140,7 +140,7 @@ func testWhatCannotBeReadIsParked(t *testing.T, cluster *kafkatest.Cluster) {
 	assert.Equal(t, "what is this", string(parked[0].Envelope.Payload), "byte for byte")
 }
 
-// Forwarders follow each other in the middle of the work.
+// Forwarders replace each other in the middle of the work.
 func testKeysStayInOrderThroughRestarts(t *testing.T, cluster *kafkatest.Cluster) {
 	const n = 2000
 	w := newWorld(t, cluster, 4, nil)
@@ -231,7 +231,7 @@ func (w *world) lose(t *testing.T, before int64) {
 	require.NoError(t, err)
 }
 
-// begun has made the cursors, at the oldest record, and has ended.
+// begun runs a forwarder that creates the cursors at the oldest record, and stops it.
 func (w *world) begun(t *testing.T) {
 	t.Helper()
 	s := w.open(t)
@@ -256,7 +256,7 @@ func testRecordsThatAreGoneStopTheLane(t *testing.T, cluster *kafkatest.Cluster)
 	for range 2 { // it stays so
 		_, err = reader.Next(t.Context(), target, 100)
 		require.ErrorIs(t, err, kafka.ErrLost)
-		require.ErrorContains(t, err, fmt.Sprintf("4 of them, from %s/0@0 up to offset 3", w.topic))
+		require.ErrorContains(t, err, fmt.Sprintf("4 records, from %s/0@0 up to offset 3", w.topic))
 		require.ErrorContains(t, err, "source.kafka.lost: skip")
 	}
 }

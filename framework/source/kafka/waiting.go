@@ -13,11 +13,11 @@ import (
 	"github.com/waybill-go/waybill/framework/store"
 )
 
-// Waiting asks for the first record of each lane that is behind, to see how old it is.
+// Waiting fetches the first record of each lane with a backlog, for its age.
 func (s *Source) Waiting(ctx context.Context, lanes []store.LanePosition, to store.Target) ([]store.Waiting, error) {
 	t, ok := to.(*target)
 	if !ok {
-		return nil, fmt.Errorf("target %T is none of Kafka", to)
+		return nil, fmt.Errorf("target %T does not come from Kafka", to)
 	}
 	c, err := s.recent(ctx)
 	if err != nil {
@@ -44,24 +44,24 @@ func (s *Source) Waiting(ctx context.Context, lanes []store.LanePosition, to sto
 	return waiting, looking.Wait()
 }
 
-// ages remembers when the first records behind positions occurred: a lane that stands costs one
-// fetch, however often it is asked about.
+// ages caches when the first records after positions occurred, so that a stopped lane costs only one
+// fetch.
 type ages struct {
 	mu sync.Mutex
 	of map[place]time.Time
 }
 
-// place is a record's.
+// place is the position of a record.
 type place struct {
 	partition
 	offset int64
 }
 
-// maxAges is room for each lane of some sinks.
+// maxAges limits the cache; it has room for all lanes of several sinks.
 const maxAges = 8 * store.Slots
 
-// oldest is when the first record behind a position occurred that is still there; zero if there is
-// none up to the end, or it cannot be found out.
+// oldest returns when the first remaining record after a position occurred; zero if there is none up to
+// the end, or if it is not known.
 func (s *Source) oldest(ctx context.Context, c *cluster, p position, end int64) time.Time {
 	at := place{p.partition, p.next}
 	s.ages.mu.Lock()
@@ -86,7 +86,7 @@ func (s *Source) fetchOldest(ctx context.Context, c *cluster, p position, end in
 	for p.next < end {
 		records, next, _, err := s.fetch(ctx, c, p, 1)
 		switch {
-		case errors.Is(err, kerr.OffsetOutOfRange): // those before are gone, and the lane is at least as late
+		case errors.Is(err, kerr.OffsetOutOfRange): // earlier records are gone: the lane is at least as late as the first remaining one
 			starts, err := s.listAll(ctx, c, []partition{p.partition}, earliest)
 			if err != nil {
 				return time.Time{}
@@ -105,7 +105,7 @@ func (s *Source) fetchOldest(ctx context.Context, c *cluster, p position, end in
 	return time.Time{}
 }
 
-// Extent looks for the oldest record, and for how long the topics keep theirs.
+// Extent returns the oldest record, and how long the topics keep records.
 func (s *Source) Extent(ctx context.Context) (e store.Extent, err error) {
 	c, err := s.recent(ctx)
 	if err != nil {
@@ -132,7 +132,7 @@ func (s *Source) Extent(ctx context.Context) (e store.Extent, err error) {
 	return e, nil
 }
 
-// keeps is the shortest retention of the topics; 0: forever, or not known.
+// keeps returns the shortest retention of the topics; 0 means forever or not known.
 func (s *Source) keeps(ctx context.Context) (keeps time.Duration) {
 	for _, config := range s.configs(ctx) {
 		var ms int64

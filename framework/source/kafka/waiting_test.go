@@ -13,7 +13,7 @@ import (
 	"github.com/waybill-go/waybill/sinks/kafka/kafkatest"
 )
 
-// The alert on retention must not end when the records are gone.
+// The alert on retention must not end after the records are gone.
 func TestALaneWhoseRecordsAreGoneIsLate(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, kafkatest.Fake(t), 1, map[string]string{"retention.ms": "7200000"})
@@ -35,7 +35,7 @@ func TestALaneWhoseRecordsAreGoneIsLate(t *testing.T) {
 	require.Greater(t, lag(), time.Hour)
 }
 
-// Aborted transactions and control records lie before the oldest record.
+// Aborted transactions and control records are before the oldest record.
 func testALaneBehindAnAbortedTransactionIsLate(t *testing.T, cluster *kafkatest.Cluster) {
 	if cluster.Fake != nil {
 		t.Skip("the fake cluster names no aborted transaction in an answer of one batch")
@@ -51,8 +51,8 @@ func testALaneBehindAnAbortedTransactionIsLate(t *testing.T, cluster *kafkatest.
 	require.Greater(t, sample.Sinks[0].Lag, time.Hour)
 }
 
-// Metrics and the dashboard take a sample every few seconds, of any number of late lanes.
-func TestALaneThatStandsIsFetchedForOnce(t *testing.T) {
+// Metrics and the dashboard sample any number of late lanes every few seconds.
+func TestAStoppedLaneCostsOneFetch(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, kafkatest.Fake(t), 3, nil)
 	records := orders(0, 30, 30)

@@ -24,7 +24,7 @@ import (
 	"github.com/waybill-go/waybill/sinks/kafka/kafkatest"
 )
 
-// world is a topic, and the tables of a forwarder that reads it.
+// world is a topic with the tables of a forwarder that reads it.
 type world struct {
 	cluster *kafkatest.Cluster
 	topic   string
@@ -42,7 +42,7 @@ func newWorld(t *testing.T, cluster *kafkatest.Cluster, partitions int32, config
 	return w
 }
 
-// write stores records and returns when they are stored.
+// write writes records, and returns after they are stored.
 func (w *world) write(t *testing.T, records ...*kgo.Record) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -55,7 +55,7 @@ func (w *world) write(t *testing.T, records ...*kgo.Record) {
 	require.NoError(t, w.client.ProduceSync(ctx, records...).FirstErr())
 }
 
-// orders are n records of the kafka sink's headers, over so many keys. Their payload is the number.
+// orders returns n records with the kafka sink's headers and several keys. The payload is the number.
 func orders(first, n, keys int) (records []*kgo.Record) {
 	for i := first; i < first+n; i++ {
 		records = append(records, &kgo.Record{
@@ -77,7 +77,7 @@ func (w *world) config(change ...func(*kafka.Config)) kafka.Config {
 	return c
 }
 
-// open opens the store over the topic.
+// open opens the store with the topic as its source.
 func (w *world) open(t *testing.T, change ...func(*kafka.Config)) *sqlite.Store {
 	t.Helper()
 	source, err := kafka.New(w.config(change...))
@@ -93,7 +93,7 @@ func (w *world) open(t *testing.T, change ...func(*kafka.Config)) *sqlite.Store 
 	return s
 }
 
-// taken is a sink that notes what it gets. answer may fail a delivery.
+// taken is a sink that records its deliveries. answer may fail a delivery.
 type taken struct {
 	answer func(d *notification.Delivery) error
 
@@ -121,7 +121,7 @@ func (s *taken) Deliver(_ context.Context, d *notification.Delivery) (notificati
 	return "", nil
 }
 
-// await returns what came, once there are n different ids.
+// await returns the arrivals after n different ids have arrived.
 func (s *taken) await(t *testing.T, n int) []notification.Delivery {
 	t.Helper()
 	deadline := time.After(patience)
@@ -144,7 +144,7 @@ func (s *taken) await(t *testing.T, n int) []notification.Delivery {
 	}
 }
 
-// count is how many different ids came.
+// count returns how many different ids have arrived.
 func (s *taken) count() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -155,7 +155,7 @@ func (s *taken) count() int {
 	return len(ids)
 }
 
-// inOrder fails where the first arrivals of a key's numbers do not ascend.
+// inOrder fails unless the first arrivals of each key's numbers ascend.
 func inOrder(t *testing.T, all []notification.Delivery) {
 	t.Helper()
 	last, seen := make(map[string]int), make(map[string]bool)

@@ -13,14 +13,14 @@ import (
 
 const (
 	defaultPort = "3306"
-	// connectTime bounds connecting unless the address has a timeout.
+	// connectTime limits connecting unless the address has a timeout.
 	connectTime = 10 * time.Second
 )
 
 // parseDSN reads an address: a URL such as mysql://user:password@host:3306/name?tls=true, or the
-// form of the driver, user:password@tcp(host:3306)/name. Parameters are those of the driver;
-// socket=/path in a URL names a Unix socket in place of host and port. No error repeats the
-// address, which may hold a password.
+// form of the driver, user:password@tcp(host:3306)/name. It accepts the driver's parameters;
+// socket=/path in a URL names a Unix socket instead of host and port. Errors do not repeat the
+// address, since it may contain a password.
 func parseDSN(dsn string) (*mysql.Config, error) {
 	scheme, _, isURL := strings.Cut(dsn, "://")
 	if !isURL {
@@ -40,10 +40,10 @@ func parseDSN(dsn string) (*mysql.Config, error) {
 	parameters := u.Query()
 	socket := parameters.Get("socket")
 	parameters.Del("socket")
-	// The driver itself reads what only it knows.
+	// The driver reads its own parameters.
 	config, err := mysql.ParseDSN("/?" + parameters.Encode())
 	if err != nil {
-		return nil, fmt.Errorf("has parameters that the driver does not take: %w", err)
+		return nil, fmt.Errorf("has parameters that the driver does not accept: %w", err)
 	}
 	config.User = u.User.Username()
 	config.Passwd, _ = u.User.Password()
@@ -60,7 +60,7 @@ func parseDSN(dsn string) (*mysql.Config, error) {
 	return complete(config)
 }
 
-// complete sets what a store relies on.
+// complete sets the parameters on which a store relies.
 func complete(config *mysql.Config) (*mysql.Config, error) {
 	if config.DBName == "" {
 		return nil, errors.New("names no database; write mysql://user:password@host:3306/name")
@@ -68,21 +68,20 @@ func complete(config *mysql.Config) (*mysql.Config, error) {
 	config.ParseTime, config.Loc = true, time.UTC
 	config.InterpolateParams = true // one round trip for a statement with arguments
 	config.ClientFoundRows = true
-	config.Logger = &mysql.NopLogger{} // what it says stands in errors too
+	config.Logger = &mysql.NopLogger{} // its messages are also in errors
 	if config.Timeout == 0 {
 		config.Timeout = connectTime
 	}
 	return config, nil
 }
 
-// Address is what a dsn, as OpenDB takes it, names. Its error does not repeat the dsn.
+// Address has the parts of a DSN.
 type Address struct {
-	// User, Host and Database are those to connect as, to, and to use. Host is host:port, or the
-	// path of a socket.
+	// Host is host:port, or the path of a socket.
 	User, Host, Database string
 }
 
-// ParseAddress takes a dsn apart, as OpenDB does, without connecting.
+// ParseAddress parses a DSN as OpenDB does. It does not connect. Its error does not repeat the DSN.
 func ParseAddress(dsn string) (Address, error) {
 	config, err := parseDSN(dsn)
 	if err != nil {

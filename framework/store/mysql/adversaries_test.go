@@ -18,15 +18,15 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// adversaries publish in every way that makes reading hard. Each row of a key has a number, which
-// goes up in the order in which the transactions of the key had its lock.
+// adversaries publish in every way that makes reading hard. The rows of a key are numbered in the order
+// in which their transactions had the key's lock.
 type adversaries struct {
 	db     *sql.DB
 	number atomic.Int64 // of rows without a key, and of XA transactions
 	done   atomic.Int64 // transactions
 }
 
-// adversaryKeys are how many keys there are; transactions of one of them wait for each other.
+// adversaryKeys is the number of keys. Transactions of the same key wait for each other.
 const adversaryKeys = 50
 
 func newAdversaries(t *testing.T, db *sql.DB) *adversaries {
@@ -55,7 +55,7 @@ func allKeys() (keys []string) {
 	return keys
 }
 
-// run has n publish until ctx ends, and some more hold transactions open, and kill.
+// run starts n publishers, and others that hold transactions open and kill sessions, until ctx is done.
 func (a *adversaries) run(ctx context.Context, n int) {
 	var all sync.WaitGroup
 	loop := func(seed int64, publish func(p *adversary)) {
@@ -109,10 +109,10 @@ func (p *adversary) exec(query string, args ...any) error {
 	return err
 }
 
-// nap lets others go on in the midst of what this one does.
+// nap sleeps, so that other publishers run in between.
 func (p *adversary) nap(most time.Duration) { time.Sleep(time.Duration(p.random.Int63n(int64(most)))) }
 
-// lock takes the key's lock and n of its numbers, and returns the one before them.
+// lock locks a key, takes n of its numbers, and returns the number before them.
 func (p *adversary) lock(key string, n int) (int64, error) {
 	if err := p.exec(`UPDATE numbers SET n = n + ? WHERE k = ?`, n, key); err != nil {
 		return 0, err
@@ -128,7 +128,7 @@ func (p *adversary) free(version string) string {
 	return fmt.Sprintf(`('free', '', '%d', %s)`, p.number.Add(1), version)
 }
 
-// rows are the next rows of a key, the last of which is slow to make.
+// rows returns SQL for the next rows of a key. The last row is slow to compute.
 func rows(key string, first int64, versions ...string) string {
 	values := make([]string, len(versions))
 	for i, version := range versions {
@@ -137,7 +137,7 @@ func rows(key string, first int64, versions ...string) string {
 	return `VALUES ` + strings.Join(values, ", ")
 }
 
-// plain publishes for up to three keys, in their order, so that few transactions deadlock.
+// plain publishes for up to three keys, in the order of the keys, so that few transactions deadlock.
 func (p *adversary) plain() error {
 	first := p.random.Intn(adversaryKeys - 9)
 	for i := range 1 + p.random.Intn(3) {
@@ -156,7 +156,7 @@ func (p *adversary) plain() error {
 	return nil
 }
 
-// in runs a function in a transaction, one of five of which is rolled back.
+// in runs a function in a transaction, and rolls back every fifth.
 func (p *adversary) in(publish func() error) {
 	err := p.exec(`START TRANSACTION`)
 	if err == nil {
@@ -255,8 +255,8 @@ func (p *adversary) xa() {
 	}
 }
 
-// endXA ends a transaction. One whose session was killed once it was prepared would keep its locks forever:
-// any other session may end it, as soon as the server has put the first one away.
+// endXA ends an XA transaction. If its session was killed after preparing it, it would keep its locks
+// forever. Another session may end it as soon as the server has removed the first one.
 func (p *adversary) endXA(how, name string) {
 	for until := time.Now().Add(2 * time.Second); p.exec(how+name) != nil && time.Now().Before(until); {
 		p.disconnect()
@@ -267,7 +267,7 @@ func (p *adversary) endXA(how, name string) {
 	}
 }
 
-// load is fed slowly by the client.
+// load publishes with LOAD DATA, which the client feeds slowly.
 func (p *adversary) load() {
 	name := fmt.Sprint("feed", p.number.Add(1))
 	driver.RegisterReaderHandler(name, func() io.Reader { return &feed{p, 4} })
@@ -309,23 +309,23 @@ func (p *adversary) longTransaction(ctx context.Context, key string) {
 	})
 }
 
-// timedType is the type of the rows whose payload is when their publisher began.
+// timedType is the type of rows whose payload is the time when their publisher began.
 const timedType = "timed"
 
-// timed commits a row that no other transaction holds up.
+// timed commits a row that does not wait for other transactions.
 func (p *adversary) timed() {
 	p.nap(20 * time.Millisecond)
 	_ = p.exec("INSERT INTO outbox (type, payload) VALUES (?, ?)", timedType, strconv.FormatInt(time.Now().UnixNano(), 10))
 }
 
-// slowStatement takes offsets and stores its last rows only after the slack of a sweep is over.
+// slowStatement takes offsets and inserts its last rows only after the slack of a sweep.
 func (p *adversary) slowStatement(ctx context.Context) {
 	if ctx.Err() == nil {
 		_ = p.exec(insertRow + `VALUES ` + p.free("1") + `, ` + p.free("1 + SLEEP(4)") + `, ` + p.free("1"))
 	}
 }
 
-// kill ends the session of a publisher, wherever it is.
+// kill ends the session of a publisher at any point.
 func (p *adversary) kill(ctx context.Context) {
 	select {
 	case <-ctx.Done():

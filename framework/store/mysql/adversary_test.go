@@ -21,7 +21,8 @@ import (
 	"github.com/waybill-go/waybill/framework/store/mysql/mysqltest"
 )
 
-// adversaryTime is how long the adversaries publish: what the environment says, or less in short mode.
+// adversaryTime returns how long the adversaries publish, from the environment; it is shorter in short
+// mode.
 func adversaryTime(t *testing.T) time.Duration {
 	t.Helper()
 	if text := os.Getenv("WAYBILL_MYSQL_ADVERSARY"); text != "" {
@@ -35,9 +36,9 @@ func adversaryTime(t *testing.T) time.Duration {
 	return 30 * time.Second
 }
 
-// TestEachCommittedRowComesOnceWhateverPublishersDo has two processes read while adversaries publish.
-// Cursors move from one to the other, and processes die and begin again at what is stored.
-func TestEachCommittedRowComesOnceWhateverPublishersDo(t *testing.T) {
+// In TestEachCommittedRowIsReadOnce two processes read while adversaries publish. Cursors move between the
+// processes, and processes die and continue from the stored positions.
+func TestEachCommittedRowIsReadOnce(t *testing.T) {
 	t.Parallel()
 	dsn := mysqltest.DSN(t)
 	db, err := sql.Open("mysql", dsn)
@@ -78,7 +79,7 @@ type fleet struct {
 	deaths  int
 }
 
-// cursor is one lane of a sink, and what came to it.
+// cursor is one lane of a sink, with the rows that it has read.
 type cursor struct {
 	filter store.Filter
 	stored json.RawMessage
@@ -141,7 +142,7 @@ func (f *fleet) run(published <-chan struct{}) {
 	all.Wait()
 }
 
-// move has two cursors go to the other process, at what was stored of them.
+// move moves two cursors to the other process, at their stored positions.
 func (f *fleet) move() {
 	f.mu[0].Lock()
 	defer f.mu[0].Unlock()
@@ -153,7 +154,7 @@ func (f *fleet) move() {
 	f.of[0][which].reader, f.of[1][which].reader = nil, nil
 }
 
-// step looks, and reads what is there.
+// step probes and reads.
 func (f *fleet) step(i int, random *rand.Rand) {
 	f.mu[i].Lock()
 	defer f.mu[i].Unlock()
@@ -204,7 +205,7 @@ func (f *fleet) step(i int, random *rand.Rand) {
 	}
 }
 
-// take checks that nothing comes twice, and nothing of a key behind what came later.
+// take checks that no row comes twice, and that the rows of a key come in order.
 func (c *cursor) take(page store.Page) (err error) {
 	for _, e := range page.Envelopes {
 		c.total++
@@ -231,7 +232,7 @@ func (c *cursor) take(page store.Page) (err error) {
 	return err
 }
 
-// finish reads until all that is committed has come.
+// finish reads until all committed rows have come.
 func (f *fleet) finish(db *sql.DB) {
 	random := rand.New(rand.NewSource(5))
 	deadline := time.Now().Add(30 * time.Second)
@@ -244,7 +245,7 @@ func (f *fleet) finish(db *sql.DB) {
 	}
 }
 
-// delays are how long the timed rows took to each cursor, sorted.
+// delays returns how long the timed rows took to each cursor, sorted.
 func (f *fleet) delays() (delays []time.Duration) {
 	for _, c := range f.cursors {
 		delays = append(delays, c.delays...)
@@ -253,8 +254,8 @@ func (f *fleet) delays() (delays []time.Duration) {
 	return delays
 }
 
-// missing are the offsets of committed rows that have not come to a cursor. None may have come that was
-// not committed.
+// missing returns the offsets of committed rows that a cursor has not read. It fails if the cursor has
+// read an uncommitted row.
 func (f *fleet) missing(db *sql.DB, c *cursor) (missing []int64) {
 	rows, err := db.Query("SELECT `offset` FROM outbox WHERE slot BETWEEN ? AND ? AND type <> ?", c.filter.Slots.First, c.filter.Slots.Last, mysql.VoidType)
 	require.NoError(f.t, err)

@@ -12,9 +12,8 @@ import (
 	"github.com/waybill-go/waybill/framework/store/mysql"
 )
 
-// BenchmarkDrain reads a backlog of 200,000 rows of 400 bytes, of whose offsets some were rolled back,
-// with a reader and probes alone. It begins when the holes are decided, as they are some seconds after the
-// last of them.
+// BenchmarkDrain reads a backlog of 200,000 rows of 400 bytes with a reader and probes only. Some offsets
+// were rolled back. It begins when all holes are decided, which takes some seconds.
 func BenchmarkDrain(b *testing.B) {
 	for _, percent := range []int{0, 5} {
 		b.Run(fmt.Sprintf("%d%% rolled back", percent), func(b *testing.B) {
@@ -44,7 +43,7 @@ func BenchmarkDrain(b *testing.B) {
 	}
 }
 
-// BenchmarkProbe looks at a log in which nothing is new.
+// BenchmarkProbe probes a log without new rows.
 func BenchmarkProbe(b *testing.B) {
 	db := newDB(b)
 	s := openStore(b, db, mysql.Config{})
@@ -58,7 +57,7 @@ func BenchmarkProbe(b *testing.B) {
 	require.Equal(b, int64(1000), target.Last())
 }
 
-// fill writes rows, of which some percents are rolled back again.
+// fill writes rows, and rolls back a percentage of them.
 func fill(b *testing.B, s *mysql.Store, db *sql.DB, rows, percent int) {
 	b.Helper()
 	const chunk = 1000

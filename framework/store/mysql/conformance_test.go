@@ -18,13 +18,13 @@ import (
 
 func TestConformance(t *testing.T) {
 	t.Parallel()
-	mysqltest.Shared(t) // or there is none
+	mysqltest.Shared(t) // skips the test if no server is available
 	storetest.Run(t, dialect(mysql.Config{Receipts: true}, newDB))
 }
 
-// A handle of the application's own has the server's default isolation, no flag of the connection, and
-// sends arguments apart from their statements.
-func TestConformanceThroughAHandleOfTheApplications(t *testing.T) {
+// A handle of the application has the server's default isolation and no connection flags, and sends
+// arguments separately.
+func TestConformanceWithTheApplicationsHandle(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
 		t.Skip("the whole suite once more")

@@ -13,25 +13,25 @@ import (
 	"github.com/waybill-go/waybill/framework/store"
 )
 
-// idleConnections are kept. A forwarder looks, reads and writes checkpoints at the same time:
-// with the two that package sql keeps it would open new connections all the time.
+// idleConnections is how many idle connections a handle keeps. A forwarder probes, reads and writes
+// checkpoints at the same time: with the two of package sql it would keep opening new connections.
 const idleConnections = 10
 
-// OpenDB opens a database with go-sql-driver: dsn is a URL such as
-// mysql://user:password@host:3306/name?tls=true, or the driver's own form. Nothing is connected
-// yet. What it adds to the driver:
+// OpenDB opens a database with go-sql-driver. dsn is a URL such as
+// mysql://user:password@host:3306/name?tls=true, or the driver's own form. It does not connect yet.
+// The handle has these settings:
 //
-//   - sessions are in READ COMMITTED, so that what is parked for one lane holds up no other;
-//   - times are time.Time in UTC, arguments go with their statements in one round trip;
-//   - timeout=10s for connecting, unless dsn says otherwise;
-//   - each session knows in which life of which server it is, see Store;
-//   - up to 10 idle connections are kept, in place of 2.
+//   - sessions are in READ COMMITTED, so that parking for one lane does not delay other lanes;
+//   - times are time.Time in UTC, and arguments travel with their statements in one round trip;
+//   - connecting times out after 10 s, unless dsn has a timeout;
+//   - each session knows the identity and the start of its server, see Store;
+//   - it keeps up to 10 idle connections instead of 2.
 //
 // The application may use the same handle for its own tables.
 func OpenDB(dsn string) (*sql.DB, error) { return OpenDBWithin(dsn, nil) }
 
-// OpenDBWithin is OpenDB for one of several handles that have a number of connections in common: each
-// connection takes a permit.
+// OpenDBWithin is OpenDB for several handles that share a number of connections: each connection takes
+// a permit.
 func OpenDBWithin(dsn string, permit store.Permit) (*sql.DB, error) {
 	config, err := parseDSN(dsn)
 	if err != nil {
@@ -39,20 +39,20 @@ func OpenDBWithin(dsn string, permit store.Permit) (*sql.DB, error) {
 	}
 	c, err := mysql.NewConnector(config)
 	if err != nil {
-		return nil, errors.New("the database's address cannot be used") // without it: it may hold a password
+		return nil, errors.New("the database's address cannot be used") // without the error, which may contain a password
 	}
 	db := sql.OpenDB(&connector{c, permit})
 	db.SetMaxIdleConns(idleConnections)
 	return db, nil
 }
 
-// connector makes sessions that know their server.
+// connector opens sessions that know their server.
 type connector struct {
 	driver.Connector
 	permit store.Permit
 }
 
-// driverSession is all that a connection of the driver offers to database/sql.
+// driverSession has all interfaces of database/sql that a connection of the driver implements.
 type driverSession interface {
 	driver.Conn
 	driver.ConnBeginTx
@@ -65,14 +65,14 @@ type driverSession interface {
 	driver.Validator
 }
 
-// session is a connection that knows in which life of which server it is. It cannot outlive that.
+// session is a connection that knows the life of its server. It cannot outlive that life.
 type session struct {
 	driverSession
 	life    string
 	release func()
 }
 
-// Close gives the permit back. database/sql calls it once.
+// Close returns the permit. database/sql calls it once.
 func (s *session) Close() error {
 	defer s.release()
 	return s.driverSession.Close()
@@ -100,7 +100,7 @@ func (c *connector) connect(ctx context.Context) (*session, error) {
 	s := &session{}
 	var ok bool
 	if s.driverSession, ok = made.(driverSession); !ok {
-		return nil, errors.Join(fmt.Errorf("%T lacks what database/sql wants", made), made.Close())
+		return nil, errors.Join(fmt.Errorf("%T lacks interfaces of database/sql", made), made.Close())
 	}
 	if err := s.prepare(ctx); err != nil {
 		return nil, errors.Join(err, made.Close())
@@ -125,7 +125,7 @@ func (s *session) prepare(ctx context.Context) error {
 	return errNoLife
 }
 
-// text is the one value that a query gives.
+// text returns the single value of a query.
 func (s *session) text(ctx context.Context, query string) (string, error) {
 	rows, err := s.QueryContext(ctx, query, nil)
 	if err != nil {

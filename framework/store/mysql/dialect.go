@@ -18,7 +18,7 @@ import (
 	"github.com/waybill-go/waybill/framework/store/internal/tables"
 )
 
-// dialect is the part of the tables that MySQL and MariaDB share.
+// dialect implements tables.Dialect for MySQL and MariaDB.
 type dialect struct {
 	tables.Standard
 	*Store
@@ -26,22 +26,22 @@ type dialect struct {
 
 var _ tables.Dialect = (*dialect)(nil)
 
-// Placeholder is the same for every argument.
+// Placeholder returns the same text for every argument.
 func (*dialect) Placeholder(int) string { return `?` }
 
-// Quote is the character around identifiers, also without ANSI_QUOTES.
+// Quote returns the character around identifiers. It works with and without ANSI_QUOTES.
 func (*dialect) Quote() string { return "`" }
 
-// Now stands still within a statement, also behind a lock: a lease that runs out while an UPDATE waits
-// for its row is taken with the next try.
+// Now is constant within a statement, even if the statement waits for a lock: a lease that expires
+// while an UPDATE waits for its row is taken by the next attempt.
 func (*dialect) Now() string { return `UTC_TIMESTAMP(6)` }
 
-// NowPlus has microseconds, like the clock.
+// NowPlus returns a time with microseconds, like Now.
 func (*dialect) NowPlus(d time.Duration) tables.Expr {
 	return tables.SQL(`UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND`, d.Microseconds())
 }
 
-// Elapsed takes the difference of two times.
+// Elapsed returns the difference of two times.
 func (*dialect) Elapsed(since string) string {
 	return `TIMESTAMPDIFF(MICROSECOND, ` + since + `, UTC_TIMESTAMP(6))`
 }
@@ -49,7 +49,7 @@ func (*dialect) Elapsed(since string) string {
 // Position is INSTR.
 func (*dialect) Position() string { return `INSTR` }
 
-// MetadataIs takes the JSON apart.
+// MetadataIs compares a value of the JSON object.
 func (*dialect) MetadataIs(name, value string) tables.Expr {
 	return tables.SQL(`JSON_UNQUOTE(JSON_EXTRACT(p.metadata, ?)) = ?`, `$."`+name+`"`, value)
 }
@@ -57,10 +57,10 @@ func (*dialect) MetadataIs(name, value string) tables.Expr {
 // Time is NULL if it is zero.
 func (*dialect) Time(t time.Time) any { return nullTime(t) }
 
-// Payload depends on the column.
+// Payload returns the argument for a payload, which depends on the column.
 func (d *dialect) Payload(payload []byte) any { return payloadArg(payload, d.binary) }
 
-// ParseTime reads a time of a handle without parseTime.
+// ParseTime parses a time from a handle without parseTime.
 func (*dialect) ParseTime(text string) (time.Time, error) { return parseTime(text) }
 
 // EachParked reads through database/sql.
@@ -68,7 +68,7 @@ func (d *dialect) EachParked(ctx context.Context, db *sql.DB, query string, args
 	return tables.EachParked(ctx, db, d, query, args, each)
 }
 
-// Refs are a list, for which both families go along the primary key.
+// Refs returns a list, for which both families use the primary key.
 func (*dialect) Refs(refs []store.Ref) tables.Expr {
 	if len(refs) == 0 {
 		return tables.SQL(`SELECT 0, '' FROM DUAL WHERE false`)
@@ -87,7 +87,7 @@ func (*dialect) Refs(refs []store.Ref) tables.Expr {
 	return tables.SQL(b.String())
 }
 
-// Ranges are a condition on each.
+// Ranges returns a condition for each range.
 func (*dialect) Ranges(ranges []store.OffsetRange) tables.Expr {
 	return tables.SQL(spans(ranges).where())
 }
@@ -95,10 +95,10 @@ func (*dialect) Ranges(ranges []store.OffsetRange) tables.Expr {
 // Asked is empty: MariaDB has no LATERAL.
 func (*dialect) Asked([]string) tables.Expr { return tables.Expr{} }
 
-// Types is what a page's query asks too.
+// Types returns the same condition as the query of a page.
 func (*dialect) Types(f notification.TypeFilter) tables.Expr { return tables.SQL(typesSQL(f)) }
 
-// typesSQL is the condition on types, without arguments.
+// typesSQL returns the condition on types, without arguments.
 func typesSQL(f notification.TypeFilter) string {
 	conditions := []string{`false`}
 	if len(f.Names) > 0 {
@@ -118,8 +118,8 @@ func typesSQL(f notification.TypeFilter) string {
 	return text
 }
 
-// literal is a text in hexadecimal digits, which no setting of the session reads differently. Nor has it
-// a character that stands for something in a tables.Expr.
+// literal returns a text in hexadecimal digits. So it does not depend on settings of the session, and
+// has no special characters of a tables.Expr.
 func literal(text string) string {
 	if text == "" {
 		return `''`
@@ -127,11 +127,11 @@ func literal(text string) string {
 	return `_utf8mb4 0x` + hex.EncodeToString([]byte(text))
 }
 
-// Returning is false: MySQL has none, and MariaDB not for UPDATE.
+// Returning is false: MySQL has no RETURNING, and MariaDB does not have it for UPDATE.
 func (*dialect) Returning() bool { return false }
 
-// OnConflict goes by any unique key, of which each table has one. It says nothing of how many rows were
-// new: that depends on a flag of the connection.
+// OnConflict applies to any unique key; each table has only one. The number of changed rows does not
+// show how many were new: it depends on a flag of the connection.
 func (*dialect) OnConflict(key, columns []string, unless tables.Condition) string {
 	if len(columns) == 0 {
 		return ` ON DUPLICATE KEY UPDATE ` + key[0] + ` = ` + key[0]
@@ -146,16 +146,16 @@ func (*dialect) OnConflict(key, columns []string, unless tables.Condition) strin
 	return ` ON DUPLICATE KEY UPDATE ` + strings.Join(set, `, `)
 }
 
-// NewRow is nothing: the INSERT fails.
+// NewRow is empty: the INSERT fails.
 func (*dialect) NewRow([]string) string { return `` }
 
-// Exists goes by the error's number. The transaction goes on.
+// Exists checks the number of the error. The transaction can continue.
 func (*dialect) Exists(err error) bool { return refused(err, duplicate) }
 
-// Isolation is that without locks on what lies between rows.
+// Isolation returns the level without locks on gaps between rows.
 func (*dialect) Isolation() sql.IsolationLevel { return sql.LevelReadCommitted }
 
-// SQLState is that of the driver's error.
+// SQLState returns the SQLSTATE of the driver's error.
 func (*dialect) SQLState(err error) string {
 	var e *mysql.MySQLError
 	if !errors.As(err, &e) {
@@ -164,33 +164,33 @@ func (*dialect) SQLState(err error) string {
 	return string(e.SQLState[:])
 }
 
-// savepoint stands in each transaction in which a function of the user's runs.
+// savepoint is set in each transaction in which a function of the user runs.
 const savepoint = `waybill_checkpoint`
 
-// Committable fails where the savepoint is gone, and the transaction with it: after a deadlock the server
-// has rolled it back, and what follows would be written by itself.
+// Committable fails if the savepoint is gone, and so the transaction: after a deadlock the server has
+// rolled it back, and later statements would commit on their own.
 func (*dialect) Committable() string { return `RELEASE SAVEPOINT ` + savepoint }
 
-// Collides is so after a deadlock.
+// Collides reports whether the error is a deadlock.
 func (*dialect) Collides(err error) bool { return collides(err) }
 
 func collides(err error) bool { return refused(err, deadlock, recordChanged) }
 
-// Missing goes by the number.
+// Missing checks the number of the error.
 func (*dialect) Missing(_ context.Context, _ store.Execer, _ string, err error) bool {
 	return refused(err, noSuchTable)
 }
 
-// Advise adds the hint of the error's number.
+// Advise adds the hint for the number of the error.
 func (*dialect) Advise(err error) error { return advise(err) }
 
-// TakeCursors locks the rows, in the order of the primary key. It is no SELECT: the driver waits forever
-// for the end of the rows where one is executed with arguments apart from it.
+// TakeCursors locks the rows in the order of the primary key. It is not a SELECT: if one is executed
+// with separate arguments, the driver waits forever for the end of the rows.
 func (*dialect) TakeCursors(sink string) tables.Expr {
 	return tables.SQL(`UPDATE {cursors} SET revision = revision WHERE sink = ?`, sink)
 }
 
-// WriteLease also notes the life of the server.
+// WriteLease also writes the life of the server.
 func (d *dialect) WriteLease(ctx context.Context, db *sql.DB, u tables.Update, row *tables.LeaseRow) (err error) {
 	row.Server, err = d.on(ctx, db, "", func(c *sql.Conn) error {
 		return tables.WriteLeaseInTwo(ctx, d.run, c, u, row)
@@ -198,15 +198,15 @@ func (d *dialect) WriteLease(ctx context.Context, db *sql.DB, u tables.Update, r
 	return err
 }
 
-// MoveCursor checks the life of the server in the same statement: where only the cursor moves, a
-// checkpoint is one round trip.
+// MoveCursor checks the life of the server in the same statement, so a checkpoint that only moves the
+// cursor is one round trip.
 func (d *dialect) MoveCursor(ctx context.Context, q tables.Querier, c *store.Checkpoint, u tables.Update) (committed func() error, err error) {
 	if db, isPool := q.(*sql.DB); isPool {
 		conn, err := db.Conn(ctx)
 		if err != nil {
 			return nil, err
 		}
-		defer func() { _ = conn.Close() }() // gives it back
+		defer func() { _ = conn.Close() }() // returns it to the pool
 		q = conn
 	}
 	for again := true; ; again = false {
@@ -229,8 +229,8 @@ func (d *dialect) MoveCursor(ctx context.Context, q tables.Querier, c *store.Che
 	return func() error { return nil }, nil
 }
 
-// whyUnmoved distinguishes a lease that is lost, or whose server has gone, from a checkpoint that is
-// written already, which is no error; known is false where the session did not know its life before.
+// whyUnmoved returns an error if the lease is lost or the server's life has ended, and nil if the
+// checkpoint was already written. known is false if the session had not read its life yet.
 func (d *dialect) whyUnmoved(ctx context.Context, q tables.Querier, lease store.Lease) (known bool, err error) {
 	if err := d.run.Holds(ctx, q, lease); err != nil {
 		return false, err
@@ -246,7 +246,7 @@ func (d *dialect) whyUnmoved(ctx context.Context, q tables.Querier, lease store.
 	return life.Valid, err
 }
 
-// Level compares snapshots.
+// Level compares the snapshots of positions.
 func (*dialect) Level(positions []json.RawMessage) (json.RawMessage, error) {
 	var at position
 	for lane, raw := range positions {
@@ -255,7 +255,7 @@ func (*dialect) Level(positions []json.RawMessage) (json.RawMessage, error) {
 		case err != nil:
 			return nil, err
 		case p.until != nil:
-			return nil, fmt.Errorf("%w: lane %d is inside a delta", store.ErrNotLevel, lane)
+			return nil, fmt.Errorf("%w: lane %d is within a delta", store.ErrNotLevel, lane)
 		case lane == 0:
 			at = p
 		case !p.from.equal(at.from):
@@ -265,7 +265,8 @@ func (*dialect) Level(positions []json.RawMessage) (json.RawMessage, error) {
 	return at.MarshalJSON()
 }
 
-// Places asks the log's counter, after the positions were read: a position behind that is of another log.
+// Places reads the log's counter after the positions were read: a position beyond it belongs to another
+// log.
 func (d *dialect) Places(ctx context.Context, q tables.Querier, positions []json.RawMessage) ([]tables.Place, error) {
 	places := make([]tables.Place, len(positions))
 	next := int64(0)

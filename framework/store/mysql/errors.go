@@ -10,7 +10,7 @@ import (
 	"github.com/waybill-go/waybill/framework/store"
 )
 
-// Numbers of errors, which MySQL and MariaDB share but where a name says otherwise.
+// The numbers of errors. MySQL and MariaDB share them unless a comment says otherwise.
 const (
 	tooManyConnections   = 1040
 	accessDenied         = 1044
@@ -42,7 +42,7 @@ func refused(err error, numbers ...uint16) bool {
 	return errors.As(err, &e) && slices.Contains(numbers, e.Number)
 }
 
-// advise adds the way out to an error whose text does not name it, by its number.
+// advise adds a hint to an error with a known number.
 func advise(err error) error {
 	hint := hintFor(err)
 	if hint == "" {
@@ -79,17 +79,17 @@ func hintFor(err error) string {
 	return ""
 }
 
-// IsPassing reports whether an error of opening an outbox may be over in a while: the server
-// shuts down or has no connection left. What never came to speak with a server is not among them.
+// IsPassing reports whether an error of opening an outbox may be temporary: the server is shutting down
+// or has no free connection. Errors of connecting are not included.
 func IsPassing(err error) bool { return refused(err, tooManyConnections, shuttingDown) }
 
-// IsRefused reports whether an error is the server's answer, and not one of the way to it.
+// IsRefused reports whether an error is an answer of the server, and not an error of the connection.
 func IsRefused(err error) bool {
 	var e *mysql.MySQLError
 	return errors.As(err, &e)
 }
 
-// IsDenied reports whether the server refused a statement for want of a privilege.
+// IsDenied reports whether the server refused a statement because a privilege is missing.
 func IsDenied(err error) bool {
 	return refused(err, accessDenied, deniedTable, deniedColumn, needsPrivilege)
 }

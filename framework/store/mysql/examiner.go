@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// Examiner reads from a server what package doctor judges. It changes nothing, reads no large table, and
-// also works on an outbox that [Open] refuses. It is safe for concurrent use.
+// Examiner reads what package doctor checks. It changes nothing and does not read large tables. It also
+// works on an outbox that [Open] refuses. It is safe for concurrent use.
 type Examiner struct {
 	db     *sql.DB
 	config Config
@@ -20,8 +20,8 @@ type Examiner struct {
 	server server
 }
 
-// Examine connects. It refuses what [Open] refuses of the server itself: its version, and a kind on which
-// rows would be lost.
+// Examine connects to the server. Like [Open], it refuses a server that is too old or of a kind that
+// would lose rows.
 func Examine(ctx context.Context, db *sql.DB, c Config) (*Examiner, error) {
 	c, err := c.withDefaults()
 	if err != nil {
@@ -31,13 +31,13 @@ func Examine(ctx context.Context, db *sql.DB, c Config) (*Examiner, error) {
 	return &Examiner{db: db, config: c, names: names(c.Prefix), server: s}, err
 }
 
-// Schema is nil where the tables are those of this program; see [Open].
+// Schema returns nil if the tables have the version of this program; see [Open].
 func (e *Examiner) Schema(ctx context.Context) error {
 	return migrations(e.config, e.server).Check(ctx, e.db)
 }
 
-// Log is nil where the log numbers its rows as readers rely on; store.ErrUnsafeLog says what is wrong, and
-// what mends it.
+// Log returns nil if the log numbers its rows as readers need it. Otherwise it returns
+// store.ErrUnsafeLog, with the problem and its fix.
 func (e *Examiner) Log(ctx context.Context) error { return checkLog(ctx, e.db, e.names) }
 
 // HasProcess reports whether the user has the privilege PROCESS.
@@ -50,12 +50,12 @@ func (e *Examiner) HasProcess(ctx context.Context) (bool, error) {
 	return err == nil, err
 }
 
-// Variable is a global variable of the server; "" where it has none of the name.
+// Variable returns a global variable of the server; "" if it has none with this name.
 func (e *Examiner) Variable(ctx context.Context, name string) (string, error) {
 	return variable(ctx, e.db, name)
 }
 
-// Now is the server's clock.
+// Now returns the server's time.
 func (e *Examiner) Now(ctx context.Context) (now time.Time, err error) {
 	var text string
 	if err := e.db.QueryRowContext(ctx, `SELECT CAST(UTC_TIMESTAMP(6) AS CHAR)`).Scan(&text); err != nil {
@@ -64,7 +64,7 @@ func (e *Examiner) Now(ctx context.Context) (now time.Time, err error) {
 	return parseTime(text)
 }
 
-// Connections is how many sessions the server has, and may have.
+// Connections returns how many sessions the server has, and may have.
 func (e *Examiner) Connections(ctx context.Context) (used, most int, err error) {
 	var name string
 	if err := e.db.QueryRowContext(ctx, `SHOW GLOBAL STATUS LIKE 'Threads\_connected'`).Scan(&name, &used); err != nil {
@@ -74,7 +74,7 @@ func (e *Examiner) Connections(ctx context.Context) (used, most int, err error) 
 	return used, most, err
 }
 
-// Prepared are the names of XA transactions that are prepared, as XA ROLLBACK takes them.
+// Prepared returns the names of prepared XA transactions, in the form of XA ROLLBACK.
 func (e *Examiner) Prepared(ctx context.Context) (names []string, err error) {
 	rows, err := e.db.QueryContext(ctx, `XA RECOVER`)
 	if err != nil {
@@ -95,15 +95,15 @@ func (e *Examiner) Prepared(ctx context.Context) (names []string, err error) {
 	return names, rows.Err()
 }
 
-// Holding is a transaction that has written, or is writing, and is open for long.
+// Holding is a long open transaction that has written or is writing.
 type Holding struct {
-	Session     int64 // as KILL takes it
+	Session     int64 // the argument of KILL
 	User, State string
 	Age         time.Duration
-	Statement   string // that runs; "" for none
+	Statement   string // the running statement; "" if none
 }
 
-// Holdings are those that have been open for longer than age, on the whole server.
+// Holdings returns the transactions of the whole server that have been open for longer than age.
 func (e *Examiner) Holdings(ctx context.Context, age time.Duration) (found []Holding, err error) {
 	const since = `TIMESTAMPDIFF(MICROSECOND, t.trx_started, CONVERT_TZ(UTC_TIMESTAMP(6), '+00:00', 'SYSTEM'))`
 	rows, err := e.db.QueryContext(ctx, `SELECT t.trx_mysql_thread_id, coalesce(p.USER, ''), coalesce(p.COMMAND, ''), `+since+`, coalesce(t.trx_query, '')
@@ -125,10 +125,10 @@ func (e *Examiner) Holdings(ctx context.Context, age time.Duration) (found []Hol
 	return found, rows.Err()
 }
 
-// onePrivilege is a privilege of a grant, with the columns that it is for.
+// onePrivilege is a privilege of a grant, with its columns.
 var onePrivilege = regexp.MustCompile(`([A-Z]+)(?: \(([^)]*)\))?`)
 
-// Missing lists the GRANTs that the user lacks for a duty; see [Grants].
+// Missing returns the GRANTs that the user lacks for a duty; see [Grants].
 func (e *Examiner) Missing(ctx context.Context, duty string) (missing []string, err error) {
 	grants, err := e.config.grants(duty)
 	if err != nil {
@@ -143,7 +143,7 @@ func (e *Examiner) Missing(ctx context.Context, duty string) (missing []string, 
 	for _, g := range grants {
 		lacks, err := e.lacks(ctx, g)
 		if err != nil {
-			return nil, fmt.Errorf("look at the privileges on %s: %w", g.on, err)
+			return nil, fmt.Errorf("check the privileges on %s: %w", g.on, err)
 		}
 		if lacks {
 			missing = append(missing, g.to(user))
@@ -152,8 +152,8 @@ func (e *Examiner) Missing(ctx context.Context, duty string) (missing []string, 
 	return missing, nil
 }
 
-// lacks reports whether the user misses a privilege of a grant. EXPLAIN asks for those of the statement that
-// it explains, so roles and wildcards count too.
+// lacks reports whether the user lacks a privilege of a grant. It uses EXPLAIN, which needs the
+// privileges of the statement, so that roles and wildcards count, too.
 func (e *Examiner) lacks(ctx context.Context, g grant) (bool, error) {
 	if g == process {
 		has, err := e.HasProcess(ctx)
@@ -166,7 +166,7 @@ func (e *Examiner) lacks(ctx context.Context, g grant) (bool, error) {
 			err := e.db.QueryRowContext(ctx, `SELECT group_concat(char(96), COLUMN_NAME, char(96) SEPARATOR ', ') FROM information_schema.COLUMNS
 				WHERE TABLE_SCHEMA = DATABASE() AND concat(char(96), TABLE_NAME, char(96)) = ? AND coalesce(GENERATION_EXPRESSION, '') = ''`, g.on).Scan(&all)
 			if err != nil || !all.Valid {
-				return true, err // it has no privilege that would let it see one
+				return true, err // without any privilege, the user cannot even see the table
 			}
 			columns = all.String
 		}
@@ -181,7 +181,7 @@ func (e *Examiner) lacks(ctx context.Context, g grant) (bool, error) {
 	return false, nil
 }
 
-// needing is a statement that needs a privilege on columns of a table, and nothing else.
+// needing returns a statement that needs only this privilege on columns of a table.
 func needing(privilege, table, columns string) string {
 	switch privilege {
 	case "SELECT":
@@ -195,20 +195,20 @@ func needing(privilege, table, columns string) string {
 	return `DELETE FROM ` + table + ` WHERE false`
 }
 
-// LogBytes is how many bytes the log has on disk, by the server's statistics.
+// LogBytes returns the size of the log on disk, by the server's statistics.
 func (e *Examiner) LogBytes(ctx context.Context) (bytes int64, err error) {
 	err = e.db.QueryRowContext(ctx, `SELECT coalesce(sum(DATA_LENGTH + INDEX_LENGTH), 0) FROM information_schema.TABLES
 		WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = ?`, string(e.names)).Scan(&bytes)
 	return bytes, err
 }
 
-// madeTable and madeIndex fit the statements of the migrations.
+// madeTable and madeIndex match statements of the migrations.
 var (
 	madeTable = regexp.MustCompile("(?s)CREATE TABLE IF NOT EXISTS `([^`]+)` \\((.*?)\\) ENGINE")
 	madeIndex = regexp.MustCompile("(?m)^ +KEY `([^`]+)` (\\(.*\\)),?$")
 )
 
-// MissingIndexes are the indexes that Migrate makes and that are not there, with the SQL that makes them.
+// MissingIndexes returns the indexes of Migrate that do not exist, with the SQL that creates them.
 func (e *Examiner) MissingIndexes(ctx context.Context) (missing map[string]string, err error) {
 	text, err := migrations(e.config, e.server).SQL()
 	if err != nil {
@@ -238,7 +238,8 @@ func (e *Examiner) MissingIndexes(ctx context.Context) (missing map[string]strin
 	return missing, rows.Err()
 }
 
-// CursorFaults says, by sink, why cursors are not of this log, such as that it was started again.
+// CursorFaults returns, by sink, why cursors do not belong to this log, for example because the log was
+// started again.
 func (s *Store) CursorFaults(ctx context.Context) (faults map[string]string, err error) {
 	if s.Source() != nil {
 		return s.SourceFaults(ctx)

@@ -13,7 +13,7 @@ import (
 
 type orderPlaced struct{ Order int }
 
-// An application publishes in its own transaction. A forwarder takes the same store.
+// An application publishes in its own transaction. A forwarder uses the same store.
 func Example() {
 	ctx := context.Background()
 	db, err := mysql.OpenDB("mysql://app:secret@localhost:3306/shop")
@@ -46,7 +46,7 @@ func placeOrder(ctx context.Context, db *sql.DB, order int) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = tx.Rollback() }() // of no effect behind the commit
+	defer func() { _ = tx.Rollback() }() // has no effect after the commit
 	if _, err := tx.ExecContext(ctx, `INSERT INTO orders (id) VALUES (?)`, order); err != nil {
 		return fmt.Errorf("store the order: %w", err)
 	}

@@ -2,16 +2,16 @@ package mysql
 
 import "github.com/waybill-go/waybill/framework/store"
 
-// CheckVersion is what Open makes of VERSION().
+// CheckVersion checks a result of VERSION() like Open.
 func CheckVersion(text string) error {
 	_, err := parseServer(text)
 	return err
 }
 
-// Holes are the offsets of which a target does not know yet whether a row comes.
+// Holes returns the number of a target's undecided offsets.
 func Holes(t store.Target) int64 { return store.CountOffsets(t.(*target).at.holes) }
 
-// CheckTopology judges a server by its variables.
+// CheckTopology checks the variables of a server like Open.
 func CheckTopology(variables map[string]string) error {
 	return checkTopology(func(name string) (string, error) { return variables[name], nil })
 }

@@ -5,10 +5,10 @@ import (
 	"strings"
 )
 
-// grant is what a user needs of one table, or of the server.
+// grant has the privileges that a user needs on one table, or on the server.
 type grant struct{ privileges, on string }
 
-// process is for seeing which statements run.
+// process is the privilege to see which statements run.
 var process = grant{"PROCESS", "*.*"}
 
 const (
@@ -16,8 +16,8 @@ const (
 	allOf    = `SELECT, INSERT, UPDATE, DELETE`
 )
 
-// duties are what users of the database do with an outbox, with the least privileges for each. An
-// INSERT that may meet a row needs UPDATE, and a lock on rows too.
+// duties has the least privileges for each duty. An INSERT that may find an existing row needs UPDATE,
+// and so does a lock on rows.
 func (n names) duties() map[string][]grant {
 	publishing := []grant{
 		{`INSERT (` + appended + `)`, ""}, {"SELECT (`offset`, id, type, `key`, deliver_at, due_id, due_key)", ""},
@@ -40,8 +40,8 @@ func (n names) duties() map[string][]grant {
 }
 
 // Grants returns the SQL that gives a user the least privileges for a duty: publisher, consumer,
-// forwarder, scheduler or operator. It is for an administrator who uses the outbox's database, behind
-// Migrate, and may be run again. A user is name or name@host; the host is % where there is none.
+// forwarder, scheduler or operator. An administrator runs it in the outbox's database, after Migrate;
+// it can be run repeatedly. The user is name or name@host; the default host is %.
 func Grants(c Config, user, duty string) (string, error) {
 	c, err := c.withDefaults()
 	if err != nil {
@@ -62,7 +62,7 @@ func Grants(c Config, user, duty string) (string, error) {
 	return b.String(), nil
 }
 
-// grants are those of a duty.
+// grants returns the grants of a duty.
 func (c Config) grants(duty string) (grants []grant, err error) {
 	n := names(c.Prefix)
 	ofTables, known := n.duties()[duty]
@@ -78,7 +78,7 @@ func (c Config) grants(duty string) (grants []grant, err error) {
 	return grants, nil
 }
 
-// to is the SQL that gives it to a user.
+// to returns the SQL that gives the grant to a user.
 func (g grant) to(user string) string {
 	return "GRANT " + g.privileges + " ON " + g.on + " TO " + user + ";"
 }

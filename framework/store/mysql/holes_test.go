@@ -65,7 +65,7 @@ func exec(t *testing.T, db interface {
 	require.NoError(t, err)
 }
 
-func TestAnOpenTransactionHoldsUpNoOtherRow(t *testing.T) {
+func TestAnOpenTransactionDelaysNoOtherRow(t *testing.T) {
 	t.Parallel()
 	db := newDB(t)
 	s := openStore(t, db, mysql.Config{})
@@ -82,7 +82,7 @@ func TestAnOpenTransactionHoldsUpNoOtherRow(t *testing.T) {
 	require.Empty(t, read(t, s, r))
 }
 
-func TestWhatWasRolledBackIsForgotten(t *testing.T) {
+func TestRolledBackOffsetsAreForgotten(t *testing.T) {
 	t.Parallel()
 	db := newDB(t)
 	s := openStore(t, db, mysql.Config{})
@@ -99,7 +99,7 @@ func TestWhatWasRolledBackIsForgotten(t *testing.T) {
 	require.Empty(t, read(t, s, r))
 }
 
-func TestWithoutPROCESSVoidRowsTakeThePlaceOfWhatWasRolledBack(t *testing.T) {
+func TestWithoutPROCESSVoidRowsFillRolledBackOffsets(t *testing.T) {
 	t.Parallel()
 	db := unprivileged(t)
 	s, err := mysql.Open(t.Context(), db, mysql.Config{WithoutProcess: mysql.ProofVoid, Grace: time.Second})
@@ -118,7 +118,7 @@ func TestWithoutPROCESSVoidRowsTakeThePlaceOfWhatWasRolledBack(t *testing.T) {
 	require.Equal(t, mysql.VoidType, typ)
 }
 
-func TestWithoutPROCESSAGraceTimeEndsWhatWasRolledBack(t *testing.T) {
+func TestWithoutPROCESSRolledBackOffsetsAreSkippedAfterAGraceTime(t *testing.T) {
 	t.Parallel()
 	db := unprivileged(t)
 	s, err := mysql.Open(t.Context(), db, mysql.Config{WithoutProcess: mysql.ProofGrace, Grace: time.Second})
@@ -133,10 +133,10 @@ func TestWithoutPROCESSAGraceTimeEndsWhatWasRolledBack(t *testing.T) {
 	decided(t, s)
 }
 
-// The server may hand out an offset again that it handed out before a crash.
+// After a crash the server may hand out an offset again.
 func TestTargetsAndCheckpointsEndWithTheServersLife(t *testing.T) {
 	t.Parallel()
-	mysqltest.Shared(t) // or there is none
+	mysqltest.Shared(t) // skips the test if no server is available
 	server, err := mysqltest.Start(t.Context(), mysqltest.Options{Private: true, Durable: true})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, server.Stop()) }()

@@ -11,24 +11,24 @@ import (
 	"github.com/waybill-go/waybill/framework/store/internal/tables"
 )
 
-// A server's life is its identity and when it started. What is known of offsets that were handed
-// out and have no committed row ends with it: after a crash the server may hand them out again. A
-// session cannot outlive the server, so its variable @waybill_life says in which life a statement
-// runs, also where the session is another client's, as behind a pooler.
+// A server's life is its identity and the time of its start. Knowledge about offsets without a
+// committed row ends with it: after a crash the server may hand out these offsets again. A session
+// cannot outlive the server, so the session variable @waybill_life is the life in which a statement
+// runs, even if a pooler gives the session to another client.
 //
-// When it started is known to the second: a server that crashes within a second of its start, and is up again
-// within that second too, is taken for the same.
+// The time of the start has a resolution of a second: if a server crashes and restarts within the second
+// of its start, the restart is not noticed.
 
 // family is MySQL or MariaDB.
 type family struct {
 	name     string
 	noteLife string
-	// unknown is the error of a server of the other family.
+	// unknown is the number of the error that a server of the other family returns.
 	unknown uint16
 }
 
-// families are tried in turn by a new session. Within one statement UNIX_TIMESTAMP() and Uptime
-// differ by exactly the time of the server's start.
+// families has the families that a new session tries in order. Within one statement UNIX_TIMESTAMP()
+// minus Uptime is exactly the time of the server's start.
 var families = []family{
 	{"MySQL", `SET @waybill_life = (SELECT CONCAT(@@server_uuid, ' ', UNIX_TIMESTAMP() - VARIABLE_VALUE)
 		FROM performance_schema.global_status WHERE VARIABLE_NAME = 'Uptime')`, unknownVariable},
@@ -36,14 +36,14 @@ var families = []family{
 		FROM information_schema.GLOBAL_STATUS WHERE VARIABLE_NAME = 'UPTIME')`, unknownVariable},
 }
 
-// foreign reports whether a statement failed because the server is of another family.
+// foreign reports whether a statement failed because the server belongs to another family.
 func (f family) foreign(err error) bool { return refused(err, f.unknown, unknownTable, noSuchTable) }
 
-// errNoLife: the server does not show when it started.
+// errNoLife means that the server does not show when it started.
 var errNoLife = fmt.Errorf("%w: the server does not show its identity and Uptime: on MySQL performance_schema must be on, on MariaDB the version 10.6 or later",
 	store.ErrUnsupported)
 
-// life is in which life of which server a connection is.
+// life returns the life of a connection's server.
 func (s *Store) life(ctx context.Context, c *sql.Conn) (life string, err error) {
 	err = c.Raw(func(conn any) error {
 		if ours, ok := conn.(*session); ok {
@@ -57,7 +57,7 @@ func (s *Store) life(ctx context.Context, c *sql.Conn) (life string, err error) 
 	return s.noteLife(ctx, c)
 }
 
-// noteLife is for sessions of a handle that OpenDB did not open.
+// noteLife sets the life in sessions of a handle that OpenDB did not open.
 func (s *Store) noteLife(ctx context.Context, q tables.Querier) (string, error) {
 	var life sql.NullString
 	err := q.QueryRowContext(ctx, `SELECT @waybill_life`).Scan(&life)
@@ -76,12 +76,11 @@ func (s *Store) noteLife(ctx context.Context, q tables.Querier) (string, error) 
 	return life.String, nil
 }
 
-// staleConnections is how many connections of the pool may turn out to be gone, as it is with
-// database/sql.
+// staleConnections is how many stale connections of the pool are tried, as in database/sql.
 const staleConnections = 2
 
-// on runs a function on a connection in a life of the server, which it returns; "" takes any. It
-// repeats a function that meets a connection which turns out to be gone.
+// on runs a function on a connection in a life of the server, and returns that life; "" accepts any
+// life. It repeats the function if the connection turns out to be stale.
 func (s *Store) on(ctx context.Context, db *sql.DB, life string, do func(c *sql.Conn) error) (got string, err error) {
 	for stale := 0; ; stale++ {
 		got, err = s.onOne(ctx, db, life, do)
@@ -96,7 +95,7 @@ func (s *Store) onOne(ctx context.Context, db *sql.DB, life string, do func(c *s
 	if err != nil {
 		return "", err
 	}
-	defer func() { _ = c.Close() }() // gives it back
+	defer func() { _ = c.Close() }() // returns it to the pool
 	got, err = s.life(ctx, c)
 	switch {
 	case err != nil:
@@ -107,7 +106,7 @@ func (s *Store) onOne(ctx context.Context, db *sql.DB, life string, do func(c *s
 	return got, do(c)
 }
 
-// dirty is on, in a transaction that also sees what is not committed.
+// dirty is like on, in a transaction that also sees uncommitted rows.
 func (s *Store) dirty(ctx context.Context, life string, do func(tx *sql.Tx) error) error {
 	_, err := s.on(ctx, s.db, life, func(c *sql.Conn) error {
 		tx, err := c.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadUncommitted})
@@ -120,12 +119,12 @@ func (s *Store) dirty(ctx context.Context, life string, do func(tx *sql.Tx) erro
 	return err
 }
 
-// offsets runs a query for one column of offsets around the conversions of database/sql.
+// offsets runs a query for one column of offsets.
 func offsets(ctx context.Context, c *sql.Conn, query string) (list []int64, err error) {
-	err = stream(ctx, c, query, func(row []driver.Value) (bool, error) {
-		v := &values{left: row}
-		list = append(list, v.integer())
-		return true, v.err
+	_, err = format.Query(ctx, c, query, nil, func(row []driver.Value) (bool, error) {
+		v := format.Values(row)
+		list = append(list, v.Integer())
+		return true, v.Err()
 	})
 	return list, err
 }

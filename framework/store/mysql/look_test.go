@@ -13,7 +13,7 @@ import (
 	"github.com/waybill-go/waybill/framework/store/mysql"
 )
 
-// looker returns a reader that has read all there is.
+// looker returns a reader that has read the whole log.
 func looker(t *testing.T, s *mysql.Store, filter store.Filter) store.Looker {
 	t.Helper()
 	r, err := s.NewReader(nil, filter)
@@ -22,7 +22,7 @@ func looker(t *testing.T, s *mysql.Store, filter store.Filter) store.Looker {
 	return r.(store.Looker)
 }
 
-// look returns the new target.
+// look probes with a reader and returns the new target.
 func look(t *testing.T, r store.Looker) store.Target {
 	t.Helper()
 	target, err := r.Look(t.Context())
@@ -30,7 +30,7 @@ func look(t *testing.T, r store.Looker) store.Target {
 	return target
 }
 
-// all is the offsets of all pages up to a target.
+// all returns the offsets of all pages up to a target.
 func all(ctx context.Context, t *testing.T, r store.Reader, target store.Target) (offsets []int64) {
 	t.Helper()
 	for {
@@ -45,7 +45,7 @@ func all(ctx context.Context, t *testing.T, r store.Reader, target store.Target)
 	}
 }
 
-func TestALookBringsNewRowsAlong(t *testing.T) {
+func TestAProbeReturnsNewRows(t *testing.T) {
 	t.Parallel()
 	db := newDB(t)
 	s := openStore(t, db, mysql.Config{})
@@ -71,8 +71,8 @@ func TestALookBringsNewRowsAlong(t *testing.T) {
 	require.Empty(t, all(noQuestion, t, r, look(t, r)))
 }
 
-// A look at an empty log is followed by another one, to which more may have come.
-func TestALookAtAnEmptyLogBringsNothing(t *testing.T) {
+// The probe of an empty log is followed by another one, which may see new rows.
+func TestAProbeOfAnEmptyLogReturnsNothing(t *testing.T) {
 	t.Parallel()
 	db := newDB(t)
 	s := openStore(t, db, mysql.Config{})
@@ -98,7 +98,7 @@ func TestALookAtAnEmptyLogBringsNothing(t *testing.T) {
 	require.Equal(t, []int64{1}, found)
 }
 
-func TestWhatALookDoesNotBringIsRead(t *testing.T) {
+func TestRowsThatAProbeDoesNotReturnAreRead(t *testing.T) {
 	t.Parallel()
 	db := newDB(t)
 	s := openStore(t, db, mysql.Config{})

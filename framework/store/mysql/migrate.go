@@ -17,10 +17,9 @@ import (
 //go:embed migrations/*.sql
 var migrationFiles embed.FS
 
-// Migrate brings the tables up to what this version of the program needs and returns the names of
-// the migrations that it applied, none if all were there. DDL commits by itself, so a migration that
-// was interrupted is run again. Programs that migrate at the same time wait for each other on a lock
-// of the session's (GET_LOCK).
+// Migrate applies the migrations that the database lacks, and returns their names. DDL commits
+// implicitly, so an interrupted migration is run again. Simultaneous migrations wait for each other with
+// a session lock (GET_LOCK).
 func Migrate(ctx context.Context, db *sql.DB, c Config) (applied []string, err error) {
 	c, err = c.withDefaults()
 	if err != nil {
@@ -35,8 +34,8 @@ func Migrate(ctx context.Context, db *sql.DB, c Config) (applied []string, err e
 	return m.Up(ctx, db)
 }
 
-// MigrationSQL returns the SQL that Migrate would run on an empty database of MySQL, or with
-// mariaDB of MariaDB, for people who apply it with a tool of their own.
+// MigrationSQL returns the SQL that Migrate would run on an empty database of MySQL, or of MariaDB if
+// mariaDB is true, for use with another migration tool.
 func MigrationSQL(c Config, mariaDB bool) (string, error) {
 	c, err := c.withDefaults()
 	if err != nil {
@@ -53,7 +52,7 @@ func MigrationSQL(c Config, mariaDB bool) (string, error) {
 	return migrations(c, s).SQL()
 }
 
-// layout is what the migrations' templates see.
+// layout is the data of the migrations' templates.
 type layout struct {
 	names
 	Collation   string
@@ -64,7 +63,7 @@ type layout struct {
 func migrations(c Config, s server) migration.Set {
 	files, err := fs.Sub(migrationFiles, "migrations")
 	if err != nil {
-		panic(err) // the folder is compiled in
+		panic(err) // cannot happen: the folder is embedded
 	}
 	n := names(c.Prefix)
 	data := layout{names: n, Collation: s.collation, PayloadType: "LONGTEXT", JSON: true}
@@ -80,15 +79,16 @@ func migrations(c Config, s server) migration.Set {
 	}
 }
 
-// lockTime is how long a program waits for another one that migrates.
+// lockTime is how long a program waits for another program's migration.
 const lockTime = 5 * time.Minute
 
-// locker keeps programs from migrating one outbox at the same time.
+// locker prevents simultaneous migrations of one outbox.
 type locker struct{ name string }
 
 var _ lock.SessionLocker = (*locker)(nil)
 
-// lockSQL names the lock by the database too, within 64 characters.
+// lockSQL returns a statement about the lock, whose name contains the database and has at most 64
+// characters.
 const lockSQL = `SHA1(CONCAT(DATABASE(), '.', ?, '.waybill'))`
 
 // SessionLock implements lock.SessionLocker.

@@ -1,13 +1,12 @@
 package mysql
 
-// names are those of the tables: what begins them. All of them are quoted wherever they stand,
-// since a prefix may be a word of SQL.
+// names is the prefix of the tables. Names are always quoted, since a prefix may be a word of SQL.
 type names string
 
-// Log is the log's table.
+// Log returns the name of the log's table.
 func (n names) Log() string { return n.Table("") }
 
-// Table is a table, such as `outbox_cursors` for cursors. The log has no name of its own.
+// Table returns the name of a table, such as `outbox_cursors` for cursors. The log has only the prefix.
 func (n names) Table(name string) string { return "`" + n.plain(name) + "`" }
 
 // Name is an index or a constraint.

@@ -13,10 +13,10 @@ import (
 	"github.com/waybill-go/waybill/framework/store/mysql/mysqltest"
 )
 
-// The statements are those that the server has written down.
-func TestReadingGoesByThePrimaryKeyHoweverManyHolesThereAre(t *testing.T) {
+// The test takes the statements from the log of the server.
+func TestReadingUsesThePrimaryKeyWithAnyNumberOfHoles(t *testing.T) {
 	t.Parallel()
-	mysqltest.Shared(t) // or there is none
+	mysqltest.Shared(t) // skips the test if no server is available
 	server, err := mysqltest.Start(t.Context(), mysqltest.Options{Private: true, Settings: map[string]string{"log_output": "TABLE"}})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, server.Stop()) }()
@@ -51,7 +51,7 @@ func TestReadingGoesByThePrimaryKeyHoweverManyHolesThereAre(t *testing.T) {
 	require.True(t, scans(t, db, "SELECT `offset` FROM outbox IGNORE INDEX (PRIMARY) WHERE `offset` > 5"), "what it looks for can be seen")
 }
 
-// written are the queries of the log that the server has noted.
+// written returns the queries of the outbox that the server has logged.
 func written(t *testing.T, db *sql.DB) (statements []string) {
 	t.Helper()
 	rows, err := db.QueryContext(t.Context(), `SELECT DISTINCT CONVERT(argument USING utf8mb4) FROM mysql.general_log WHERE command_type = 'Query' AND argument LIKE 'SELECT%outbox%'

@@ -17,7 +17,7 @@ type position struct {
 	offset int64
 }
 
-// goal is the snapshot that the position is at or leads to.
+// goal returns the snapshot at which the position is, or to which its delta leads.
 func (p position) goal() snapshot {
 	if p.until != nil {
 		return *p.until
@@ -25,7 +25,7 @@ func (p position) goal() snapshot {
 	return p.from
 }
 
-// through is an offset up to which every row is settled.
+// through returns an offset up to which every row is settled.
 func (p position) through() int64 {
 	if p.until == nil {
 		return p.from.through()
@@ -36,7 +36,7 @@ func (p position) through() int64 {
 	return p.until.through()
 }
 
-// unsettled are the offsets up to the goal's top that are not settled.
+// unsettled returns the offsets up to the goal's top that are not settled.
 func (p position) unsettled() spans {
 	if p.until == nil {
 		return p.from.holes
@@ -44,12 +44,11 @@ func (p position) unsettled() spans {
 	return p.until.holes.or(delta(p.from, *p.until).behind(p.offset))
 }
 
-// maxUnsettled bounds the condition on what is settled behind through: where there is more,
-// rows there count as not settled for the moment.
+// maxUnsettled limits the condition on rows after through. If it would be longer, all rows after through
+// count as not settled for now.
 const maxUnsettled = 1000
 
-// settled is the condition that a row behind through is settled; empty where none counts as
-// settled.
+// settled returns the condition that a row after through is settled; "" if none counts as settled.
 func (p position) settled() tables.Expr {
 	top := p.goal().top
 	unsettled := p.unsettled()
@@ -62,8 +61,7 @@ func (p position) settled() tables.Expr {
 	return tables.SQL("(`offset` <= ? AND NOT "+unsettled.where()+")", top)
 }
 
-// storedPosition is what stands in the column outbox_cursors.position: {"at":…} or
-// {"delta":…,"offset":…}.
+// storedPosition is the JSON in the column outbox_cursors.position: {"at":…} or {"delta":…,"offset":…}.
 type storedPosition struct {
 	At     *storedSnapshot `json:"at,omitempty"`
 	Delta  *storedDelta    `json:"delta,omitempty"`
@@ -83,8 +81,8 @@ func (p position) MarshalJSON() ([]byte, error) {
 	return json.Marshal(storedPosition{Delta: &storedDelta{p.from.stored(), p.until.stored()}, Offset: p.offset})
 }
 
-// parsePosition is strict, so that what another dialect wrote is not taken for the beginning of
-// the log. Nothing is before the oldest row.
+// parsePosition is strict, so that the position of another dialect is not taken for the beginning of the
+// log. Without a text, the position is before the oldest row.
 func parsePosition(raw json.RawMessage) (position, error) {
 	if len(raw) == 0 {
 		return position{}, nil

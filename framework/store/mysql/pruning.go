@@ -14,20 +14,20 @@ import (
 
 var _ store.Pruner = (*Store)(nil)
 
-// holderRows is how many rows behind a sink's bound are looked at for the first one that it has not
+// holderRows is how many rows after a sink's bound are searched for the first one that the sink has not
 // settled.
 const holderRows = 5000
 
-// maxPositions bounds the conditions that are tried on each row.
+// maxPositions limits how many conditions are evaluated for each row.
 const maxPositions = 64
 
-// old is the condition that a row has occurred long enough ago.
+// old returns the condition that a row is old enough.
 func old(age time.Duration) tables.Expr {
 	return tables.SQL(`occurred_on < UTC_TIMESTAMP(6) - INTERVAL ? MICROSECOND`, age.Microseconds())
 }
 
-// Prune removes old rows; see store.Pruner. It looks first, and locks rows only where there is
-// something to remove.
+// Prune removes old rows; see store.Pruner. It reads first, and locks rows only if there is something to
+// remove.
 func (s *Store) Prune(ctx context.Context, p store.Pruning) (store.Pruned, error) {
 	if s.Source() != nil {
 		return store.Pruned{Through: p.After}, nil
@@ -35,7 +35,7 @@ func (s *Store) Prune(ctx context.Context, p store.Pruning) (store.Pruned, error
 	pruned, err := s.prune(ctx, p)
 	switch {
 	case collides(err) || refused(err, lockWait):
-		return store.Pruned{Through: p.After}, nil // the next pass takes them
+		return store.Pruned{Through: p.After}, nil // the next pass removes them
 	case err != nil:
 		return store.Pruned{}, fmt.Errorf("remove old rows of the log: %w", advise(err))
 	}
@@ -59,36 +59,36 @@ func (s *Store) prune(ctx context.Context, p store.Pruning) (store.Pruned, error
 	return pruned, err
 }
 
-// remove deletes the old rows of a range, if they still are settled. Read committed locks nothing but
-// those rows.
+// remove deletes the old rows of a range if they are still settled. In READ COMMITTED it locks only these
+// rows.
 func (s *Store) remove(ctx context.Context, p store.Pruning, through int64, was logProgress) (removed int, err error) {
 	tx, err := s.db.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
 	if err != nil {
 		return 0, err
 	}
-	defer func() { _ = tx.Rollback() }() // of no effect behind the commit
+	defer func() { _ = tx.Rollback() }() // has no effect after the commit
 	n, err := s.run.Exec(ctx, tx, `DELETE FROM {log} WHERE "offset" > ? AND "offset" <= ? AND ? AND ?`, p.After, through, old(p.Age), was.settled())
 	if err != nil {
 		return 0, err
 	}
 	now, err := s.progress(ctx, tx, p.Sinks)
 	if err != nil || !now.covers(was) {
-		return 0, err // a cursor was set back, or a new one came
+		return 0, err // a cursor was set back, or there is a new one
 	}
 	return int(n), tx.Commit()
 }
 
-// sinkProgress is how far one sink has settled the log.
+// sinkProgress describes how far a sink has settled the log.
 type sinkProgress struct {
 	sink      string
-	positions []position // of its cursors
-	reason    string     // why it keeps everything; "" if it does not
+	positions []position // of the sink's cursors
+	reason    string     // why the sink keeps all rows; "" if it does not
 }
 
-// logProgress is how far all sinks have settled the log.
+// logProgress describes how far all sinks have settled the log.
 type logProgress []sinkProgress
 
-// keepsAll reports whether some sink keeps everything. Without any sink it is not known what is
+// keepsAll reports whether a sink keeps all rows, or there is no sink, so that it is not known what is
 // settled.
 func (l logProgress) keepsAll() bool {
 	for _, p := range l {
@@ -99,7 +99,7 @@ func (l logProgress) keepsAll() bool {
 	return len(l) == 0
 }
 
-// covers reports whether all that was settled before still is.
+// covers reports whether everything that was settled in an earlier progress still is.
 func (l logProgress) covers(was logProgress) bool {
 	if l.keepsAll() {
 		return false
@@ -118,8 +118,7 @@ func (l logProgress) covers(was logProgress) bool {
 	return top >= topBefore && len(unsettled.minus(unsettledBefore).upTo(topBefore)) == 0
 }
 
-// progress reads the cursors and compares them with the log. Sinks without cursors are included if they
-// are named.
+// progress reads the cursors and compares them with the log. It includes named sinks without cursors.
 func (s *Store) progress(ctx context.Context, q tables.Querier, sinks []string) (logProgress, error) {
 	all, err := s.run.SinkCursors(ctx, q, sinks)
 	if err != nil || len(all) == 0 {
@@ -139,7 +138,7 @@ func (s *Store) progress(ctx context.Context, q tables.Querier, sinks []string) 
 	return progress, nil
 }
 
-// add takes a cursor's position. One past the end of the log is a reason to keep everything.
+// add adds the position of a cursor. A position after the end of the log is a reason to keep all rows.
 func (p *sinkProgress) add(raw json.RawMessage, next int64) {
 	pos, err := parsePosition(raw)
 	reason := ""
@@ -154,9 +153,8 @@ func (p *sinkProgress) add(raw json.RawMessage, next int64) {
 	p.positions = append(p.positions, pos)
 }
 
-// settled is the condition that all sinks have settled a row. Nearly all rows that are old are below the
-// common bound; the snapshots decide about the others, which are those behind the hole of a transaction
-// that stays open.
+// settled returns the condition that all sinks have settled a row. Nearly all old rows are below the
+// common bound. The snapshots decide about the others: rows after the hole of an open transaction.
 func (l logProgress) settled() tables.Expr {
 	through := int64(math.MaxInt64)
 	behind, n := tables.SQL(`true`), 0
@@ -187,7 +185,7 @@ func orFalse(e tables.Expr) tables.Expr {
 // Holders lists the sinks that keep rows in the log; see store.Inspector.
 func (s *Store) Holders(ctx context.Context, sinks []string) (holders []store.Holder, err error) {
 	if s.Source() != nil {
-		return nil, nil // it keeps rows by its own rules
+		return nil, nil // a source has its own retention
 	}
 	progress, err := s.progress(ctx, s.db, sinks)
 	for i := 0; i < len(progress) && err == nil; i++ {
@@ -202,7 +200,7 @@ func (s *Store) Holders(ctx context.Context, sinks []string) (holders []store.Ho
 	return holders, nil
 }
 
-// oldestKept is the first row that a sink keeps; nil if there is none.
+// oldestKept returns the first row that a sink keeps; nil if there is none.
 func (s *Store) oldestKept(ctx context.Context, p sinkProgress) (*store.Row, error) {
 	if p.reason != "" {
 		return s.run.Oldest(ctx, s.db, 0)

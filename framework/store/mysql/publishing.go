@@ -10,19 +10,19 @@ import (
 	"github.com/waybill-go/waybill/framework/store/internal/tables"
 )
 
-// What is written in the caller's transaction, which may have any isolation level, on a connection with
-// any flags. How many rows a statement has changed depends on one of them, clientFoundRows, where it finds
-// a row and leaves it as it is. So each statement here changes each row that it finds. None of them takes
-// a shared lock first, over which two transactions would wait for each other.
+// These methods write in the caller's transaction, which may have any isolation level, on a connection
+// with any flags. If a statement finds a row and leaves it unchanged, the reported number of rows
+// depends on the flag clientFoundRows. So each statement here changes every row that it finds. None of
+// them takes a shared lock first, which could deadlock two transactions.
 
-// First notes an id; see store.Inbox.
+// First records an id; see store.Inbox.
 func (s *Store) First(ctx context.Context, tx store.Execer, consumer, id string) (bool, error) {
 	written, err := s.write(ctx, tx, "inbox", "note the id in the inbox", tables.SQL(
 		`INSERT INTO {inbox} (consumer, id) VALUES (?, ?) ON DUPLICATE KEY UPDATE repeats = repeats + 1`, consumer, id))
-	return written == 1, err // 2 for a row that was there
+	return written == 1, err // it is 2 for an existing row
 }
 
-// Claim takes a uniqueness key; see store.Claimer. One whose time is over is taken again.
+// Claim claims a uniqueness key; see store.Claimer. An expired key can be claimed again.
 func (s *Store) Claim(ctx context.Context, tx store.Execer, c store.Claim) (free bool, err error) {
 	const what = "claim a uniqueness key"
 	token := rand.Text()
@@ -37,8 +37,8 @@ func (s *Store) Claim(ctx context.Context, tx store.Execer, c store.Claim) (free
 	return ours == 1, err
 }
 
-// Cancel cancels what is scheduled; see store.Canceller. It looks without a lock: an INSERT … SELECT would
-// lock what lies between the rows, and publishers would wait for the end of the transaction.
+// Cancel cancels scheduled notifications; see store.Canceller. It reads without locks: an
+// INSERT … SELECT would lock the gaps between rows, and publishers would wait for the transaction.
 func (s *Store) Cancel(ctx context.Context, tx store.Execer, which store.Scheduled) (int, error) {
 	const (
 		what = "cancel what is scheduled"
@@ -58,8 +58,8 @@ func (s *Store) Cancel(ctx context.Context, tx store.Execer, which store.Schedul
 	return int(cancelled), err
 }
 
-// scheduled finds offsets and ids, and keeps them in the session. A row goes from the log to the parked
-// table, and is in one of them in any snapshot.
+// scheduled finds offsets and ids, and stores them in the session. A row moves from the log to the parked
+// table, and every snapshot has it in one of them.
 func (s *Store) scheduled(which store.Scheduled) tables.Expr {
 	log, parked := tables.SQL(`due_id = CRC32(?) AND id = ?`, which.ID, which.ID), tables.SQL(`id = ?`, which.ID)
 	if which.ID == "" {

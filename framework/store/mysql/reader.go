@@ -11,40 +11,40 @@ import (
 
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/store"
+	"github.com/waybill-go/waybill/framework/store/internal/driverrows"
 )
 
-// pageBytes is where a page ends even if it has not reached its limit, so that large payloads do
-// not add up to gigabytes.
+// pageBytes limits the size of a page, so that large payloads do not add up to gigabytes.
 const pageBytes = 8 << 20
 
 const (
-	// firstRows is the LIMIT of a reader's first query. Those that follow it ask for as many rows as
-	// make a page by the size of those before, and no more than rowsGrowth times as many.
+	// firstRows is the LIMIT of a reader's first query. Later queries ask for as many rows as fill a
+	// page, estimated from the size of previous rows, and for at most rowsGrowth times as many as before.
 	firstRows  = 256
 	rowsGrowth = 4
-	// unreadBytes is how much of a result the driver may read for nothing. Where more is left of it,
-	// giving the connection up costs less.
+	// unreadBytes is how much of a result the driver may read and discard. If more is left, closing the
+	// connection is cheaper.
 	unreadBytes = 4 * pageBytes
-	// maxWindow bounds how many offsets one query looks through, and so how long it runs.
+	// maxWindow limits how many offsets one query covers, and so how long it runs.
 	maxWindow = 1 << 20
 )
 
-// statementTime bounds one statement of the reader, which would wait forever for an answer that
-// does not come. The next one looks through less.
+// statementTime limits one statement of the reader, which would otherwise wait forever for a lost
+// answer. The next statement covers fewer offsets.
 const statementTime = time.Minute
 
-// reader walks through the log from delta to delta. What a delta has is fixed by its two snapshots,
-// so it does not matter what a page's statement sees beside it.
+// reader reads the log delta by delta. The two snapshots of a delta determine its rows, so it does not
+// matter which other rows the statement of a page sees.
 type reader struct {
 	store  *Store
 	filter store.Filter
 	where  string // the condition of the filter
 	pos    position
 	life   string
-	left   spans // what the current delta still has
-	known  bool  // left is that of pos
-	window int64 // how many offsets the next query looks through; 0: one page's worth
-	rows   int   // the LIMIT of the next query; 0: firstRows
+	left   spans // the rest of the current delta
+	known  bool  // left belongs to pos
+	window int64 // how many offsets the next query covers; 0 means those of one page
+	rows   int   // the LIMIT of the next query; 0 means firstRows
 	note   string
 }
 
@@ -104,8 +104,8 @@ func (r *reader) Next(ctx context.Context, goal store.Target, limit int) (store.
 	}
 }
 
-// begin begins the delta up to t. It returns a newer target where t does not reach as far as the
-// log did, or the log was started again; nil: there is nothing more.
+// begin begins the delta up to t. It returns a newer target if t is older than the position, or if the
+// log was started again, and nil if there are no more rows.
 func (r *reader) begin(ctx context.Context, t *target) (*target, error) {
 	until := join(r.pos.from, t.at)
 	switch {
@@ -124,8 +124,8 @@ func (r *reader) begin(ctx context.Context, t *target) (*target, error) {
 	return r.store.tracker.probe(ctx, nil)
 }
 
-// startedAgain says why the position is of a log that is gone; "" if it is not: the target was
-// older than the position, which another process has written since.
+// startedAgain returns why the position belongs to an earlier log. It returns "" if it does not: then
+// the target is older than the position, which another process has written since.
 func (r *reader) startedAgain(ctx context.Context) (reason string, err error) {
 	_, err = r.store.on(ctx, r.store.db, r.life, func(c *sql.Conn) error {
 		next, err := r.store.nextOffset(ctx, c)
@@ -135,7 +135,7 @@ func (r *reader) startedAgain(ctx context.Context) (reason string, err error) {
 	return reason, err
 }
 
-// conflict says why a position is not of the log that hands out an offset next; "" if it may be.
+// conflict returns why a position cannot belong to the log whose next offset is known; "" if it may.
 func conflict(p position, next int64) string {
 	top := p.goal().top
 	if top == 0 || next > top {
@@ -169,16 +169,16 @@ func (r *reader) read(ctx context.Context, limit int) ([]notification.Envelope, 
 		r.window = max(int64(r.rows), r.window/2)
 		return nil, err
 	}
-	if cut || s.seen == rows {
-		last = s.lastSeen
+	if cut || len(s.Envelopes) == rows {
+		last = s.Last().Offset
 		r.window = max(int64(rows), last-part[0].First)
 	} else {
-		r.window = min(2*r.window, maxWindow) // rows are sparse here: gaps, or what the filter leaves out
+		r.window = min(2*r.window, maxWindow) // rows are sparse here, because of gaps or the filter
 	}
-	if s.seen > 0 {
-		r.rows = min(rowsGrowth*rows, max(1, pageBytes/s.rowBytes()))
+	if len(s.Envelopes) > 0 {
+		r.rows = min(rowsGrowth*rows, max(1, pageBytes/s.RowBytes()))
 	}
-	envelopes := s.of(part)
+	envelopes := part.only(s.Envelopes)
 	r.pos.offset = last
 	if r.left = r.left.behind(last); len(r.left) == 0 {
 		r.pos, r.known = position{from: *r.pos.until}, false
@@ -186,7 +186,7 @@ func (r *reader) read(ctx context.Context, limit int) ([]notification.Envelope, 
 	return envelopes, nil
 }
 
-// first are the first n offsets of s, by the room that they take.
+// first returns the first n offsets of s, counting gaps.
 func (s spans) first(n int64) spans {
 	if len(s) == 0 {
 		return nil
@@ -194,27 +194,28 @@ func (s spans) first(n int64) spans {
 	return s.upTo(s[0].First + n - 1)
 }
 
-// query reads the rows of some ranges. cut says that they were too large to come at once.
-func (r *reader) query(ctx context.Context, cover spans, limit int) (s *scanner, cut bool, err error) {
+// query reads the rows of some ranges. cut reports that they were too large to read at once.
+func (r *reader) query(ctx context.Context, cover spans, limit int) (s *driverrows.Scanner, cut bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, statementTime)
 	defer cancel()
 	query := `SELECT ` + columns + ` FROM ` + r.store.names.Log() + ` o FORCE INDEX (PRIMARY) WHERE ` + cover.where() + r.where +
 		" ORDER BY `offset` LIMIT " + strconv.Itoa(limit)
 	_, err = r.store.on(ctx, r.store.db, r.life, func(c *sql.Conn) error {
-		s, cut = newScanner(limit), false
-		return stream(ctx, c, query, func(row []driver.Value) (bool, error) {
-			if cut = s.bytes >= pageBytes; cut {
-				if unread := limit - s.seen; unread*s.rowBytes() > unreadBytes {
+		s, cut = format.Scanner(min(limit, firstRows)), false
+		_, err := format.Query(ctx, c, query, nil, func(row []driver.Value) (bool, error) {
+			if cut = s.Bytes >= pageBytes; cut {
+				if unread := limit - len(s.Envelopes); unread*s.RowBytes() > unreadBytes {
 					cancel()
 				}
 				return false, nil
 			}
-			_, err := s.scan(row)
+			_, err := s.Scan(row)
 			return true, err
 		})
+		return err
 	})
 	if cut {
-		err = nil // of the rows that are left
+		err = nil // an error of the rows that were not read
 	}
 	return s, cut, err
 }
@@ -232,7 +233,7 @@ func (r *reader) page(start position, envelopes []notification.Envelope, caughtU
 	return p
 }
 
-// filterSQL is the condition of a filter, without arguments; it begins with AND.
+// filterSQL returns the condition of a filter, without arguments. It begins with AND.
 func (s *Store) filterSQL(f store.Filter) string {
 	where := ` AND ` + s.notCancelled + ` AND o.type <> '` + VoidType + `'`
 	if !f.Slots.All() {

@@ -32,7 +32,7 @@ func TestOldServersAndOtherKindsAreRefused(t *testing.T) {
 
 func TestServersOnWhichRowsWouldBeLostAreRefused(t *testing.T) {
 	t.Parallel()
-	mysqltest.Shared(t) // or there is none
+	mysqltest.Shared(t) // skips the test if no server is available
 	s, err := mysqltest.Start(t.Context(), mysqltest.Options{Private: true})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, s.Stop()) }()
@@ -57,10 +57,10 @@ func TestServersOnWhichRowsWouldBeLostAreRefused(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// A server that is set up for a cluster says so even before it has joined one.
+// A server that is configured for a cluster reports it even before it has joined one.
 func TestAServerOfAGaleraClusterIsRefused(t *testing.T) {
 	t.Parallel()
-	mysqltest.Shared(t) // or there is none
+	mysqltest.Shared(t) // skips the test if no server is available
 	s, err := mysqltest.Start(t.Context(), mysqltest.Options{Family: mysqltest.MariaDB, Private: true, Settings: map[string]string{"wsrep_on": "ON", "binlog_format": "ROW"}})
 	if errors.Is(err, mysqltest.ErrNoServer) {
 		t.Skip(err)
@@ -77,7 +77,7 @@ func TestAServerOfAGaleraClusterIsRefused(t *testing.T) {
 	require.ErrorContains(t, err, "Galera")
 }
 
-// The servers that tests start have no plugin for groups, so only its variables are here.
+// Test servers have no group replication plugin, so the test uses only its variables.
 func TestAGroupWithSeveralPrimariesIsRefused(t *testing.T) {
 	t.Parallel()
 	group := map[string]string{"group_replication_single_primary_mode": "ON", "auto_increment_increment": "1", "auto_increment_offset": "1", "read_only": "OFF"}
@@ -111,7 +111,7 @@ func TestAHandleOfAnotherZoneIsRefused(t *testing.T) {
 	require.ErrorContains(t, err, "loc=")
 }
 
-func TestAddressesAreRefusedWithoutBeingRepeated(t *testing.T) {
+func TestInvalidAddressesAreRefusedWithoutQuotingThem(t *testing.T) {
 	t.Parallel()
 	for _, dsn := range []string{"", "app:hunter2@db/app", "mysql://app:hunter2@db", "postgres://app:hunter2@db/app", "mysql://app:hunter2@db/app?tls=nothing", "mysql://app:hunter2%zz@db/app"} {
 		_, err := mysql.OpenDB(dsn)
@@ -123,7 +123,7 @@ func TestAddressesAreRefusedWithoutBeingRepeated(t *testing.T) {
 	require.Equal(t, mysql.Address{User: "app", Host: "db:3306", Database: "shop"}, a)
 }
 
-func TestAMigrationThatWasInterruptedGoesOn(t *testing.T) {
+func TestAnInterruptedMigrationContinues(t *testing.T) {
 	t.Parallel()
 	db := newDB(t)
 	openStore(t, db, mysql.Config{})
@@ -136,7 +136,7 @@ func TestAMigrationThatWasInterruptedGoesOn(t *testing.T) {
 	openStore(t, db, mysql.Config{})
 }
 
-// unprivileged is the test's database through a user who lacks PROCESS.
+// unprivileged opens the test's database as a user who lacks the privilege PROCESS.
 func unprivileged(t *testing.T) (db *sql.DB) {
 	t.Helper()
 	dsn := mysqltest.DSN(t)
@@ -154,7 +154,7 @@ func unprivileged(t *testing.T) (db *sql.DB) {
 	return db
 }
 
-func TestReadingWithoutPROCESSIsRefusedWithTheWayOut(t *testing.T) {
+func TestReadingWithoutPROCESSIsRefusedWithAHint(t *testing.T) {
 	t.Parallel()
 	s, err := mysql.Open(t.Context(), unprivileged(t), mysql.Config{})
 	require.NoError(t, err, "publishing needs no such privilege")

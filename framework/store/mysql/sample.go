@@ -10,8 +10,8 @@ import (
 	"github.com/waybill-go/waybill/framework/store/internal/tables"
 )
 
-// Waiting is what lies behind the positions of the lanes. Lanes at one place, as those of one sink
-// mostly are, are counted together.
+// Waiting counts the rows after the positions of lanes. Lanes at the same place, as most lanes of a sink
+// are, are counted together.
 func (d *dialect) Waiting(lanes []tables.WaitingLane, t store.Target, types notification.TypeFilter) (found []tables.WaitingSpan, err error) {
 	next := make(map[string]*waitingSpan)
 	var order []*waitingSpan
@@ -23,7 +23,7 @@ func (d *dialect) Waiting(lanes []tables.WaitingLane, t store.Target, types noti
 				return nil, err
 			}
 			if pos.goal().top > t.Last() && t.(*target).complete() {
-				pos = position{} // of a log that is gone, or written since: the forwarder reads it from the oldest row
+				pos = position{} // the position belongs to an earlier log: the forwarder will read from the oldest row
 			}
 			next[at] = &waitingSpan{dialect: d, types: types, pos: pos, of: l.Lane.Of, place: make(map[int]int)}
 			order = append(order, next[at])
@@ -36,17 +36,17 @@ func (d *dialect) Waiting(lanes []tables.WaitingLane, t store.Target, types noti
 	return found, nil
 }
 
-// waitingSpan is a place in the log, and lanes of one sink that are there.
+// waitingSpan is a place in the log with the lanes of one sink that are there.
 type waitingSpan struct {
 	dialect *dialect
 	types   notification.TypeFilter
 	pos     position
-	of      int         // how many lanes the sink has
-	place   map[int]int // of a lane's number among those that were asked for
+	of      int         // the number of the sink's lanes
+	place   map[int]int // the index of each lane in the query's argument
 }
 
 func (s *waitingSpan) count(ctx context.Context, after, last int64, limit int, found func(lane, rows int, oldest time.Time)) error {
-	// The number of the lane whose slots, as store.NewLane has them, include the row's.
+	// The number of the lane that has the row's slot, as in store.NewLane.
 	lane := tables.SQL(`((slot + 1) * ? - 1) DIV ?`, s.of, store.Slots)
 	types := tables.SQL(`true`)
 	if !s.types.All() {
@@ -67,11 +67,11 @@ func (s *waitingSpan) count(ctx context.Context, after, last int64, limit int, f
 		lane, after, last, orFalse(s.pos.settled()), types, limit)
 }
 
-// Extent asks the catalog how large the log is, and the tracker since when the lowest offset is not
-// decided: a transaction that has taken it is open, or was a moment ago.
+// Extent reads the size of the log from the catalog, and asks the tracker since when the lowest offset
+// is undecided: a transaction that has taken it is open, or was a moment ago.
 func (d *dialect) Extent(ctx context.Context) (bytes int64, held time.Duration, err error) {
 	_, err = d.on(ctx, d.db, "", func(c *sql.Conn) error {
-		if _, err := d.nextOffset(ctx, c); err != nil { // which makes the catalog answer with figures of now
+		if _, err := d.nextOffset(ctx, c); err != nil { // makes the catalog return current figures
 			return err
 		}
 		return c.QueryRowContext(ctx, `SELECT coalesce(DATA_LENGTH + INDEX_LENGTH, 0) FROM information_schema.TABLES WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = ?`,

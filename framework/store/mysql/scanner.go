@@ -1,120 +1,33 @@
 package mysql
 
 import (
-	"database/sql/driver"
-	"fmt"
+	"time"
 
 	"github.com/waybill-go/waybill/framework/notification"
-	"github.com/waybill-go/waybill/framework/store"
+	"github.com/waybill-go/waybill/framework/store/internal/driverrows"
 )
 
-// columns are those of an envelope, as scanner reads them.
+// columns are the columns of an envelope, as a scanner reads them.
 const (
 	columnsBeforePayload = "o.`offset`, slot, id, type, version, `key`, occurred_on, deliver_at, metadata"
 	columns              = columnsBeforePayload + ", payload"
 )
 
-// scanner makes envelopes of a driver's values. It is where a backlog spends its time: payloads share
-// chunks of memory, and what repeats from row to row (types, metadata) is kept once.
-type scanner struct {
-	envelopes []notification.Envelope
-	bytes     int
-	seen      int   // how many rows there were
-	lastSeen  int64 // the offset of the last of them
-
-	chunk    []byte // payloads, up to its capacity
-	types    map[string]string
-	metadata map[string]notification.Metadata
+var format = &driverrows.Format{
+	Drivers: "github.com/go-sql-driver/mysql",
+	Time:    func(text []byte) (time.Time, error) { return parseTime(string(text)) },
 }
 
-const (
-	// chunkBytes is how much memory payloads share at most.
-	chunkBytes = 64 << 10
-	// envelopeBytes is about what an envelope takes beside its texts.
-	envelopeBytes = 200
-)
-
-// newScanner expects about so many rows.
-func newScanner(rows int) *scanner {
-	return &scanner{
-		envelopes: make([]notification.Envelope, 0, min(rows, firstRows)),
-		types:     make(map[string]string),
-		metadata:  make(map[string]notification.Metadata),
-	}
-}
-
-// scan reads one row and returns what is behind its columns.
-func (s *scanner) scan(row []driver.Value) (rest *values, err error) {
-	v := &values{left: row}
-	e := notification.Envelope{
-		Offset:  v.integer(),
-		Slot:    int(v.integer()),
-		ID:      v.text(),
-		Type:    s.shareType(v.bytes()),
-		Version: int(v.integer()),
-		Key:     v.text(),
-	}
-	e.OccurredOn, e.DeliverAt = v.time(), v.time()
-	metadata, payload := v.bytes(), v.bytes()
-	if v.err != nil {
-		return nil, fmt.Errorf("offset %d: %w", e.Offset, v.err)
-	}
-	if e.Metadata, err = s.shareMetadata(metadata); err != nil {
-		return nil, fmt.Errorf("offset %d: metadata: %w", e.Offset, err)
-	}
-	e.Payload = s.keep(payload)
-	s.bytes += len(e.Payload) + len(e.Key) + len(e.ID) + len(metadata) + envelopeBytes
-	s.seen, s.lastSeen = s.seen+1, e.Offset
-	s.envelopes = append(s.envelopes, e)
-	return v, nil
-}
-
-// rowBytes is about how large the rows are; there are some.
-func (s *scanner) rowBytes() int { return s.bytes / len(s.envelopes) }
-
-// of leaves out the envelopes that are not among the given offsets: what was read over.
-func (s *scanner) of(wanted spans) []notification.Envelope {
-	kept, next := s.envelopes[:0], 0
-	for i := range s.envelopes {
-		for next < len(wanted) && wanted[next].Last < s.envelopes[i].Offset {
+// only returns the envelopes whose offsets are in s. It reuses the slice.
+func (s spans) only(envelopes []notification.Envelope) []notification.Envelope {
+	kept, next := envelopes[:0], 0
+	for i := range envelopes {
+		for next < len(s) && s[next].Last < envelopes[i].Offset {
 			next++
 		}
-		if next < len(wanted) && wanted[next].First <= s.envelopes[i].Offset {
-			kept = append(kept, s.envelopes[i])
+		if next < len(s) && s[next].First <= envelopes[i].Offset {
+			kept = append(kept, envelopes[i])
 		}
 	}
 	return kept
-}
-
-func (s *scanner) shareType(name []byte) string {
-	if t, known := s.types[string(name)]; known {
-		return t
-	}
-	t := string(name)
-	s.types[t] = t
-	return t
-}
-
-// shareMetadata reads the metadata column, once for all rows that have the same.
-func (s *scanner) shareMetadata(raw []byte) (notification.Metadata, error) {
-	if m, known := s.metadata[string(raw)]; known {
-		return m, nil
-	}
-	m, err := store.DecodeMetadata(raw)
-	if err != nil {
-		return nil, err
-	}
-	s.metadata[string(raw)] = m
-	return m, nil
-}
-
-// keep copies a payload, which is the driver's. None of the copies can grow into the next one.
-func (s *scanner) keep(payload []byte) []byte {
-	if len(payload) > cap(s.chunk)-len(s.chunk) {
-		rows := max(1, cap(s.envelopes)-len(s.envelopes)) // that are still expected
-		s.chunk = make([]byte, 0, max(len(payload), min(chunkBytes, rows*len(payload))))
-	}
-	begin := len(s.chunk)
-	s.chunk = append(s.chunk, payload...)
-	return s.chunk[begin:len(s.chunk):len(s.chunk)]
 }

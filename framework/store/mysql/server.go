@@ -12,21 +12,21 @@ import (
 	"github.com/waybill-go/waybill/framework/store"
 )
 
-// The first servers that take all that the store asks of them: expressions as defaults, checks,
-// JSON_TABLE, and the collations of bytes without padding.
+// The oldest supported servers. The store needs expressions as defaults, checks, JSON_TABLE, and binary
+// collations without padding.
 const (
 	minMySQL   = 8_00_17
 	minMariaDB = 10_06_00
 )
 
-// server is what the store works with.
+// server is the family and version of a server.
 type server struct {
 	family    family
 	version   int // 80031 for 8.0.31
 	collation string
 }
 
-// checkServer refuses a server on which the store does not work, or would lose rows.
+// checkServer refuses a server on which the store does not work or would lose rows.
 func checkServer(ctx context.Context, db *sql.DB) (s server, err error) {
 	var text string
 	if err := db.QueryRowContext(ctx, `SELECT VERSION()`).Scan(&text); err != nil {
@@ -55,13 +55,13 @@ func parseServer(text string) (server, error) {
 	case strings.Contains(text, "MariaDB"):
 		s.family, s.collation = families[1], "utf8mb4_nopad_bin"
 		minimum, least = minMariaDB, "10.6"
-		text = strings.TrimPrefix(text, "5.5.5-") // how some proxies announce it
+		text = strings.TrimPrefix(text, "5.5.5-") // a prefix of some proxies
 	case strings.Contains(text, "TiDB"), strings.Contains(text, "Vitess"), strings.Contains(text, "OceanBase"):
-		return s, fmt.Errorf("%w: %s speaks MySQL's protocol and has no InnoDB, on whose offsets and transactions readers rely; use MySQL or MariaDB", store.ErrUnsupported, text)
+		return s, fmt.Errorf("%w: %s has the protocol of MySQL but not InnoDB, which readers need; use MySQL or MariaDB", store.ErrUnsupported, text)
 	}
 	var major, minor, patch int
 	if _, err := fmt.Sscanf(text, "%d.%d.%d", &major, &minor, &patch); err != nil {
-		return s, fmt.Errorf("%w: the server calls itself version %q", store.ErrUnsupported, text)
+		return s, fmt.Errorf("%w: unknown server version %q", store.ErrUnsupported, text)
 	}
 	s.version = major*1_00_00 + minor*1_00 + patch
 	if s.version < minimum {
@@ -70,20 +70,20 @@ func parseServer(text string) (server, error) {
 	return s, nil
 }
 
-// checkClock refuses a handle that takes a DATETIME for a time of another zone than UTC.
+// checkClock refuses a handle that reads a DATETIME in a zone other than UTC.
 func checkClock(ctx context.Context, db *sql.DB) error {
 	var at any
 	if err := db.QueryRowContext(ctx, `SELECT CAST('2026-07-01 12:00:00' AS DATETIME)`).Scan(&at); err != nil {
 		return fmt.Errorf("connect to MySQL: %w", err)
 	}
 	if t, isTime := at.(time.Time); isTime && !t.Equal(time.Date(2026, time.July, 1, 12, 0, 0, 0, time.UTC)) {
-		return fmt.Errorf("%w: the database handle takes times for those of the zone %s: leave out loc=… of its address, which means UTC, or give the outbox a handle of its own by mysql.OpenDB",
+		return fmt.Errorf("%w: the database handle reads times in the zone %s: remove loc=… from its address, or open a separate handle for the outbox with mysql.OpenDB",
 			store.ErrUnsupported, t.Location())
 	}
 	return nil
 }
 
-// variable is a server's variable; "" where it has none of the name.
+// variable returns a variable of the server; "" if it has none with this name.
 func variable(ctx context.Context, q querier, name string) (string, error) {
 	var key, value string
 	err := q.QueryRowContext(ctx, `SHOW GLOBAL VARIABLES LIKE '`+strings.ReplaceAll(name, `_`, `\_`)+`'`).Scan(&key, &value)
@@ -93,7 +93,7 @@ func variable(ctx context.Context, q querier, name string) (string, error) {
 	return value, err
 }
 
-// topology are the settings under which rows would be lost, with what is wrong and the way out.
+// topology has the settings with which rows would be lost, each with the problem and its fix.
 var topology = []struct{ name, bad, wrong, mend string }{
 	{"wsrep_on", "ON", "the server is part of a Galera cluster, whose nodes hand out offsets apart from each other",
 		"keep the outbox on a server that replicates to others, not with them"},
@@ -118,7 +118,7 @@ func checkTopology(variable func(name string) (string, error)) error {
 			return err
 		}
 		if value != "1" {
-			return fmt.Errorf("%w: %s is %s, as where several servers hand out offsets, and readers rely on one that does so: SET GLOBAL %s = 1, also in the server's configuration",
+			return fmt.Errorf("%w: %s is %s, as in clusters where several servers hand out offsets, but readers need a single one: SET GLOBAL %s = 1, also in the server's configuration",
 				store.ErrUnsupported, name, value, name)
 		}
 	}
@@ -129,7 +129,7 @@ func checkTopology(variable func(name string) (string, error)) error {
 	return err
 }
 
-// better are settings with which nothing is lost while the server runs, and that should be others all the same.
+// better has settings that should be changed, although no rows are lost while the server runs.
 var better = []struct {
 	name string
 	good []string
@@ -139,7 +139,7 @@ var better = []struct {
 	{"innodb_flush_log_at_trx_commit", []string{"1", "3"}, "a crash takes back commits whose notifications were delivered; set it to 1"},
 }
 
-// Warnings are about settings of the server that should be others. waybill doctor looks at more.
+// Warnings returns warnings about settings of the server. waybill doctor checks more.
 func (s *Store) Warnings(ctx context.Context) (texts []string, err error) {
 	for _, b := range better {
 		value, err := variable(ctx, s.db, b.name)
@@ -153,7 +153,7 @@ func (s *Store) Warnings(ctx context.Context) (texts []string, err error) {
 	return texts, nil
 }
 
-// checkLog refuses a log in which readers would lose rows.
+// checkLog refuses a log of which readers would lose rows.
 func checkLog(ctx context.Context, db *sql.DB, n names) error {
 	var engine, extra string
 	err := db.QueryRowContext(ctx, `SELECT t.ENGINE, c.EXTRA FROM information_schema.TABLES t JOIN information_schema.COLUMNS c
@@ -161,11 +161,11 @@ func checkLog(ctx context.Context, db *sql.DB, n names) error {
 		WHERE t.TABLE_SCHEMA = DATABASE() AND t.TABLE_NAME = ?`, string(n)).Scan(&engine, &extra)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
-		return nil // the user sees nothing of it
+		return nil // the user cannot see the table
 	case err != nil:
-		return fmt.Errorf("look at the table %s: %w", n, err)
+		return fmt.Errorf("inspect the table %s: %w", n, err)
 	case engine != "InnoDB":
-		return fmt.Errorf("%w: the table %s is of the engine %s, which has no transactions; to fix it: ALTER TABLE %s ENGINE = InnoDB", store.ErrUnsafeLog, n, engine, n.Log())
+		return fmt.Errorf("%w: the table %s has the engine %s, which has no transactions; to fix it: ALTER TABLE %s ENGINE = InnoDB", store.ErrUnsafeLog, n, engine, n.Log())
 	case !strings.Contains(extra, "auto_increment"):
 		return fmt.Errorf("%w: the column offset of %s does not number the rows; to fix it: ALTER TABLE %s MODIFY `offset` BIGINT NOT NULL AUTO_INCREMENT", store.ErrUnsafeLog, n, n.Log())
 	}

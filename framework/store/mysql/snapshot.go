@@ -6,18 +6,18 @@ import (
 	"github.com/waybill-go/waybill/framework/store"
 )
 
-// snapshot is a set of decided offsets: every one up to top that is not among the holes. A
-// decided offset has a committed row, or will never have one. It does the work of a snapshot of
-// transactions: what it has does not depend on who reads it, or when.
+// snapshot is a set of decided offsets: all offsets up to top except the holes. A decided offset has a
+// committed row, or will never have one. So a snapshot has the same rows for every reader at any time,
+// like a snapshot of transactions.
 //
-// The zero value has decided nothing. top is the offset of a row that was committed, and never
-// one that was only handed out: a server that takes over would hand that out again.
+// The zero value has no decided offsets. top is the offset of a committed row, never one that was only
+// handed out: after a failover another server would hand that out again.
 type snapshot struct {
 	top   int64
 	holes spans
 }
 
-// open are the offsets up to a place that are not decided.
+// open returns the undecided offsets up to an offset.
 func (s snapshot) open(upTo int64) spans {
 	if upTo <= s.top {
 		return s.holes
@@ -25,7 +25,7 @@ func (s snapshot) open(upTo int64) spans {
 	return slices.Clone(s.holes).add(s.top+1, upTo)
 }
 
-// join has decided what either has.
+// join returns the union of two snapshots.
 func join(a, b snapshot) snapshot {
 	if len(a.holes) == 0 && a.top >= b.top {
 		return a
@@ -36,10 +36,10 @@ func join(a, b snapshot) snapshot {
 
 func (s snapshot) equal(t snapshot) bool { return s.top == t.top && slices.Equal(s.holes, t.holes) }
 
-// delta are the offsets that until has decided and from has not.
+// delta returns the offsets that are decided in until and not in from.
 func delta(from, until snapshot) spans { return from.open(until.top).minus(until.holes) }
 
-// through is an offset up to which all are decided.
+// through returns an offset up to which all offsets are decided.
 func (s snapshot) through() int64 {
 	if len(s.holes) > 0 {
 		return s.holes[0].First - 1
@@ -47,10 +47,10 @@ func (s snapshot) through() int64 {
 	return s.top
 }
 
-// storedSnapshot is a snapshot in a position.
+// storedSnapshot is the JSON of a snapshot in a position.
 type storedSnapshot struct {
 	Top   int64  `json:"top"`
-	Holes string `json:"holes,omitempty"` // as store.EncodeOffsets writes them
+	Holes string `json:"holes,omitempty"` // in the form of store.EncodeOffsets
 }
 
 func (s snapshot) stored() *storedSnapshot {

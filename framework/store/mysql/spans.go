@@ -8,14 +8,14 @@ import (
 	"github.com/waybill-go/waybill/framework/store"
 )
 
-// spans are sets of offsets: ranges that are ascending, disjoint and not adjacent. No
-// method changes its receiver.
+// spans is a set of offsets: ascending, disjoint, non-adjacent ranges. Methods do not change their
+// receiver.
 type spans []store.OffsetRange
 
-// lastOffset is behind all offsets, and leaves room to count on.
+// lastOffset is greater than all offsets, with room for additions.
 const lastOffset = 1 << 62
 
-// add is s with a range that begins behind the first of s's last one; s is given up.
+// add returns s with a range that does not begin before the last range of s. It reuses the memory of s.
 func (s spans) add(first, last int64) spans {
 	if first > last {
 		return s
@@ -27,7 +27,7 @@ func (s spans) add(first, last int64) spans {
 	return append(s, store.OffsetRange{First: first, Last: last})
 }
 
-// minus is s without t.
+// minus returns s without t.
 func (s spans) minus(t spans) spans {
 	if len(s) == 0 || len(t) == 0 {
 		return s
@@ -48,10 +48,10 @@ func (s spans) minus(t spans) spans {
 	return out
 }
 
-// and is what is in both.
+// and returns the intersection.
 func (s spans) and(t spans) spans { return s.minus(s.minus(t)) }
 
-// or is what is in either.
+// or returns the union.
 func (s spans) or(t spans) spans {
 	if len(s) == 0 {
 		return t
@@ -68,7 +68,7 @@ func (s spans) or(t spans) spans {
 	return out
 }
 
-// upTo is what is not behind an offset, and behind what is.
+// upTo returns the offsets of s up to an offset, and behind returns those after it.
 func (s spans) upTo(offset int64) spans {
 	return s.minus(spans{{First: offset + 1, Last: lastOffset}})
 }
@@ -86,7 +86,7 @@ func (s spans) behind(offset int64) spans {
 	return rest
 }
 
-// points are the ranges of ascending offsets.
+// points returns the set of ascending offsets.
 func points(offsets []int64) (s spans) {
 	for _, offset := range offsets {
 		s = s.add(offset, offset)
@@ -94,8 +94,8 @@ func points(offsets []int64) (s spans) {
 	return s
 }
 
-// covering takes the first part of s that goes into one statement: at most chunk ranges, each of
-// which may have gaps of up to apart offsets, which cost less to read over than another lookup.
+// covering returns the first part of s that fits in one statement: at most chunk ranges. It joins ranges
+// with gaps of up to apart offsets, since reading the gap is cheaper than another lookup.
 func covering(s spans, apart int64) (cover, rest spans) {
 	for i, r := range s {
 		if n := len(cover); n > 0 && r.First-cover[n-1].Last <= apart {
@@ -111,15 +111,15 @@ func covering(s spans, apart int64) (cover, rest spans) {
 }
 
 const (
-	// chunk is how many ranges one statement names. MariaDB forgets the index beyond
-	// optimizer_max_sel_args (16,000) and rewrites lists of 1,000, MySQL forgets it beyond
+	// chunk is how many ranges one statement has. MariaDB does not use the index beyond
+	// optimizer_max_sel_args (16,000) and rewrites lists of 1,000; MySQL does not use it beyond
 	// range_optimizer_max_mem_size (8 MB).
 	chunk = 400
-	// apart is how many offsets a statement rather reads over than names another range.
+	// apart is the largest gap that is read rather than split into two ranges.
 	apart = 8
 )
 
-// where is the condition that a row is in s, which is not empty.
+// where returns the condition that a row is in s. s must not be empty.
 func (s spans) where() string {
 	var ranges, list []string
 	for _, r := range s {

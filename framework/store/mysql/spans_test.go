@@ -10,7 +10,7 @@ import (
 	"github.com/waybill-go/waybill/framework/store"
 )
 
-// someSpans are random sets of offsets up to 60, with the same as a map.
+// someSpans returns a random set of offsets up to 60, and the same set as a map.
 func someSpans(r *rand.Rand) (s spans, has map[int64]bool) {
 	has = make(map[int64]bool)
 	for offset := int64(1); offset <= 60; offset++ {
@@ -50,7 +50,7 @@ func someSnapshot(r *rand.Rand) snapshot {
 
 func (s snapshot) decides(offset int64) bool { return offset <= s.top && !contains(s.holes, offset) }
 
-func TestASnapshotDecidesWhatEitherOfTwoHas(t *testing.T) {
+func TestJoinReturnsTheUnionOfSnapshots(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewSource(2))
 	for range 500 {

@@ -9,8 +9,8 @@ import (
 	"github.com/waybill-go/waybill/framework/store/internal/tables"
 )
 
-// Beginning is the snapshot of now, or a place in the delta up to it: what a transaction that is still
-// running has written is late, as it is for every cursor.
+// Beginning returns the current snapshot, or a place in the delta up to it. Rows of transactions that are
+// still running come late, as for every cursor.
 func (d *dialect) Beginning(ctx context.Context, since time.Time) (at tables.Beginning, err error) {
 	now, err := d.probeAll(ctx)
 	if err != nil {

@@ -1,18 +1,18 @@
-// Package mysql keeps an outbox in MySQL 8.0.17 or later, or in MariaDB 10.6 or later, with InnoDB,
+// Package mysql stores an outbox in MySQL 8.0.17 or later, or in MariaDB 10.6 or later, with InnoDB,
 // through go-sql-driver/mysql.
 //
-// OpenDB opens the database, Migrate makes the tables, and Open returns the Store, which an
-// outbox.Publisher writes to in the application's transactions and a forwarder reads. docs/mysql.md
-// says which privileges and settings they need.
+// OpenDB opens the database, Migrate creates the tables, and Open returns the Store. An outbox.Publisher
+// writes to the Store in the application's transactions, and a forwarder reads it. docs/mysql.md lists
+// the privileges and settings that they need.
 //
-// The log has to hand out the offsets itself: a row whose producer has chosen its offset may be lost.
-// A forwarder must not read from a replica or from a cluster with several primaries; Open refuses
-// what it can see of that.
+// The log must hand out the offsets: a row whose producer chose the offset may be lost. A forwarder must
+// not read from a replica, or from a cluster with several primaries. Open refuses these where it can
+// detect them.
 //
-// A cursor is a snapshot of offsets: how far the log was seen, and the offsets up to there of which
-// it is not known yet whether a row comes. So a reader finds each committed row exactly once, no long
-// transaction delays the rows of others, and reading takes no lock. docs/internals/reading.md has the
-// proof.
+// A cursor is a snapshot of offsets: how far the log was read, and the offsets up to there for which it
+// is not known yet whether a row will commit. So a reader finds each committed row exactly once, a long
+// transaction does not delay the rows of others, and reading takes no locks. docs/internals/reading.md
+// has the proof.
 //
 // The files, in the order in which to read them: migrations/00001_outbox.sql, snapshot.go,
 // position.go, tracker.go, sweep.go, life.go, reader.go, look.go, pruning.go, dialect.go; what all
@@ -34,34 +34,34 @@ import (
 // Payload is the type of the payload column.
 type Payload string
 
-// The payload columns that Migrate can make.
+// The payload columns that Migrate can create.
 const (
-	// PayloadJSON takes JSON texts and keeps them byte for byte.
+	// PayloadJSON accepts JSON texts and stores them byte for byte.
 	PayloadJSON Payload = "json"
-	// PayloadBytes takes anything, such as Protobuf.
+	// PayloadBytes accepts any bytes, such as Protobuf.
 	PayloadBytes Payload = "bytes"
 )
 
 // DefaultGrace is the default of Config.Grace.
 const DefaultGrace = 5 * time.Minute
 
-// Config names one outbox in a database. The zero value is the usual one.
+// Config identifies an outbox in a database. The zero value is the default outbox.
 type Config struct {
-	// Prefix begins the names of all tables; default "outbox".
+	// Prefix is the prefix of all table names; default "outbox".
 	Prefix string
-	// Payload is the type of the payload column that Migrate makes; default PayloadJSON. Open takes
-	// what the database has.
+	// Payload is the type of the payload column that Migrate creates; default PayloadJSON. Open uses the
+	// type that the database has.
 	Payload Payload
 	// Receipts archives each delivery in the table <prefix>_receipts.
 	Receipts bool
-	// WithoutProcess is what reading does where the user of the database lacks the privilege
-	// PROCESS; default ProofRequired.
+	// WithoutProcess is what a reader does if the user of the database lacks the privilege PROCESS;
+	// default ProofRequired.
 	WithoutProcess Proof
-	// Grace is how long a statement that publishes may take, from its first row to its last, where
-	// WithoutProcess counts; default DefaultGrace, at least a second.
+	// Grace is how long a statement that publishes may take, from its first row to its last, if
+	// WithoutProcess is set and the privilege is missing; default DefaultGrace, at least a second.
 	Grace time.Duration
-	// Source is the log that forwarders read in place of the database's own, which has to be empty
-	// then; nil for the database's. Nothing can be published to such a store.
+	// Source is the log that forwarders read instead of the database's log, which must then be empty; nil
+	// means the database's log. A store with a Source cannot be published to.
 	Source store.Source
 }
 
@@ -88,8 +88,8 @@ func (c Config) withDefaults() (Config, error) {
 
 // Store is an outbox in MySQL or MariaDB. It is safe for concurrent use.
 //
-// What it knows of offsets ends with the life of the server, which each session knows: a pooler
-// between them must not move a client's session to another server unnoticed.
+// Its knowledge of offsets ends when the server restarts or another server takes over. Each session knows
+// its server: a pooler must not move a client to another server's session unnoticed.
 type Store struct {
 	*shared
 	db      *sql.DB
@@ -104,7 +104,7 @@ type Store struct {
 	notCancelled string // the condition that a row of a page is not cancelled
 }
 
-// shared are the tables that all dialects keep alike.
+// shared has the tables that are the same in all dialects.
 type shared = tables.Tables
 
 var (
@@ -123,11 +123,11 @@ var (
 	_ store.Diagnoser  = (*Store)(nil)
 )
 
-// Open checks that the server is recent enough and of a kind on which no row is lost
-// (store.ErrUnsupported, store.ErrUnsafeLog) and that the database is migrated for this version of
-// the program, and returns the store. It starts nothing and changes nothing. db stays the caller's,
-// to be closed after the last use of the store. One that was not opened by OpenDB has to hand over
-// times in UTC, and should keep more idle connections than the 2 of package sql.
+// Open returns the store. It refuses a server that is too old or would lose rows (store.ErrUnsupported,
+// store.ErrUnsafeLog), and a database that is not migrated for this version of the program. It starts
+// and changes nothing. The caller closes db after the last use of the store. A handle that was not
+// opened by OpenDB must return times in UTC, and should keep more than the 2 idle connections of package
+// sql.
 func Open(ctx context.Context, db *sql.DB, c Config) (*Store, error) {
 	c, err := c.withDefaults()
 	if err != nil {
@@ -138,8 +138,8 @@ func Open(ctx context.Context, db *sql.DB, c Config) (*Store, error) {
 		return nil, err
 	}
 	n := names(c.Prefix)
-	// A user who only publishes need not read which migrations there were: an INSERT fails where
-	// the table is older.
+	// A user who only publishes may lack the privilege to read the migrations: an INSERT fails if the
+	// table is too old.
 	if err := migrations(c, server).Check(ctx, db); err != nil && !refused(err, deniedTable, deniedColumn) {
 		return nil, err
 	}
@@ -155,7 +155,7 @@ func Open(ctx context.Context, db *sql.DB, c Config) (*Store, error) {
 		return nil, err
 	}
 	if c.Source != nil && !s.binary {
-		return nil, fmt.Errorf("%w: the payload column of %s takes JSON only, and %s may hold anything: have the tables made with the payload column bytea", store.ErrUnsupported, n, c.Source.Name())
+		return nil, fmt.Errorf("%w: the payload column of %s accepts only JSON, but records of %s may have any bytes: create the tables with outbox.payload: bytea", store.ErrUnsupported, n, c.Source.Name())
 	}
 	return s, s.CheckSource(ctx)
 }
@@ -165,7 +165,7 @@ func binaryPayload(ctx context.Context, db *sql.DB, n names) (bool, error) {
 	err := db.QueryRowContext(ctx, `SELECT DATA_TYPE FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = ? AND COLUMN_NAME = 'payload'`,
 		string(n)).Scan(&typ)
 	if errors.Is(err, sql.ErrNoRows) {
-		return false, nil // of a table on which the user may only INSERT
+		return false, nil // the user may only INSERT into the table
 	}
 	if err != nil {
 		return false, fmt.Errorf("look up the payload column of %s: %w", n, err)

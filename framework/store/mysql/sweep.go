@@ -13,57 +13,58 @@ import (
 	"github.com/waybill-go/waybill/framework/store"
 )
 
-// sweeps prove of offsets that no statement is left which could store a row at them: an offset is
-// handed out within one INSERT, and until its row is there that statement stands in innodb_trx with
-// tables in use and tables locked.
+// sweeps prove that no running statement can still insert a row at certain offsets: an offset is handed
+// out within one INSERT, and until the row is inserted, innodb_trx lists the statement with tables in
+// use and locked.
 type sweeps struct {
-	swept    int64 // an absent hole up to here is dead
-	swepts   bool  // the first sweep is over
+	swept    int64 // a hole without a row up to here is dead
+	swepts   bool  // the first sweep has ended
 	sweeping []*sweep
 	askAt    time.Time // when to look at innodb_trx again
 }
 
-// sweep is a proof under way for the offsets up to top.
+// sweep is an unfinished proof for the offsets up to top.
 type sweep struct {
 	top     int64
 	since   time.Time
-	pending map[string]bool // statements that may have taken one of them; nil: not asked yet
+	pending map[string]bool // statements that may have taken one of them; nil before the first query
 }
 
 const (
-	// slack is how long may pass between the taking of an offset and the start of the transaction:
-	// two adjacent calls within the server, without a wait between.
+	// slack is how long may pass between taking an offset and the start of the transaction. They are
+	// adjacent calls within the server, without a wait in between.
 	slack = 2 * time.Second
-	// sweepPause is how far apart sweeps begin, and maxSweeps how many there are at once.
+	// sweepPause is the time between the starts of two sweeps, and maxSweeps how many may be
+	// unfinished.
 	sweepPause = time.Second
 	maxSweeps  = 60
-	// The server shows a copy of the transactions, and renews it only if no session has asked for 100 ms.
-	// So all processes ask rarely, and not at the same time.
+	// The server shows a copy of the transactions, and renews it only if no session has queried it
+	// for 100 ms. So processes query it rarely, and not at the same time.
 	askPause  = 300 * time.Millisecond
 	askJitter = 300 * time.Millisecond
 )
 
-// Proof says how a store finds out that an offset without a row will never have one, where the
-// user of the database lacks the privilege PROCESS. With the privilege it asks the server which
-// statements run, and this changes nothing.
+// Proof is how a store finds out that an offset without a row will never have one, if the user of
+// the database lacks the privilege PROCESS. With the privilege, the store asks the server which
+// statements run, and this setting has no effect.
 type Proof string
 
 const (
 	// ProofRequired refuses to read without the privilege.
 	ProofRequired Proof = ""
-	// ProofVoid puts an empty row of the type VoidType in the place once Config.Grace is over.
-	// Nothing is lost: a statement that stores its rows later fails with error 1062, and its
-	// transaction is to be repeated. It writes a row for each offset that was rolled back.
+	// ProofVoid fills the gap with an empty row of the type VoidType after Config.Grace. Nothing is
+	// lost: a statement that inserts its rows later fails with error 1062, and its transaction must
+	// be repeated. It writes a row for each offset that was rolled back.
 	ProofVoid Proof = "void"
-	// ProofGrace gives the place up once Config.Grace is over. A statement that stores its rows
-	// later than that, such as a large INSERT … SELECT or LOAD DATA, loses them to readers.
+	// ProofGrace skips the gap after Config.Grace. If a statement inserts its rows later, such as a
+	// large INSERT … SELECT or LOAD DATA, readers never see them.
 	ProofGrace Proof = "grace"
 )
 
 // VoidType is the type of rows of ProofVoid. No reader returns them.
 const VoidType = "_void"
 
-// mayWatch checks that there is a way to sweep.
+// mayWatch checks that the store can sweep.
 func (s *Store) mayWatch(ctx context.Context, c *sql.Conn) error {
 	var n int
 	err := c.QueryRowContext(ctx, `SELECT count(*) FROM (SELECT 1 FROM information_schema.innodb_trx LIMIT 1) any_row`).Scan(&n)
@@ -74,7 +75,7 @@ func (s *Store) mayWatch(ctx context.Context, c *sql.Conn) error {
 		return err
 	case s.config.WithoutProcess == ProofRequired:
 		return &store.AdvisedError{
-			Err: fmt.Errorf("%w: the user lacks the privilege PROCESS, without which offsets that were rolled back cannot be distinguished from those to come: %w", store.ErrUnsupported, err),
+			Err: fmt.Errorf("%w: the user lacks the privilege PROCESS, so rolled back offsets cannot be distinguished from offsets that will still commit: %w", store.ErrUnsupported, err),
 			Hint: "GRANT PROCESS ON *.* TO the user of the forwarder, or choose outbox.without_process: " +
 				"void puts empty rows in their place and loses nothing, grace gives them up after a time",
 		}
@@ -84,7 +85,7 @@ func (s *Store) mayWatch(ctx context.Context, c *sql.Conn) error {
 	return nil
 }
 
-// follow begins sweeps, moves them on, and decides holes.
+// follow begins sweeps, continues them, and decides holes.
 func (t *tracker) follow(ctx context.Context) error {
 	before := t.swept
 	if err := t.beginSweep(ctx); err != nil {
@@ -102,8 +103,8 @@ func (t *tracker) follow(ctx context.Context) error {
 	return err
 }
 
-// beginSweep begins one where holes need it. It is about all that was handed out by now, also what
-// the tracker has not come to yet: a backlog needs one sweep.
+// beginSweep begins a sweep if holes need one. It covers all offsets handed out so far, including those
+// that the tracker has not reached yet, so that a backlog needs only one sweep.
 func (t *tracker) beginSweep(ctx context.Context) error {
 	n := len(t.sweeping)
 	if t.swepts || n > 0 {
@@ -162,7 +163,7 @@ func (t *tracker) moveSweeps(ctx context.Context) error {
 	return nil
 }
 
-// endSweeps ends a sweep that has succeeded, and with it those before it.
+// endSweeps ends a successful sweep and all earlier ones.
 func (t *tracker) endSweeps(last int) {
 	if last < 0 {
 		return
@@ -171,7 +172,7 @@ func (t *tracker) endSweeps(last int) {
 	t.sweeping = t.sweeping[last+1:]
 }
 
-// outwait is what takes the place of asking the server.
+// outwait decides holes by waiting for the grace time instead of asking the server.
 func (t *tracker) outwait(ctx context.Context) error {
 	over := -1
 	for i, s := range t.sweeping {
@@ -186,7 +187,7 @@ func (t *tracker) outwait(ctx context.Context) error {
 	if err := t.fillVoids(ctx, t.at.holes.upTo(t.sweeping[over].top)); err != nil {
 		return err
 	}
-	// swept stays: it is the rows that show which offsets are decided.
+	// swept does not change: the void rows show which offsets are decided.
 	t.swepts, t.sweeping = true, t.sweeping[over+1:]
 	return nil
 }
@@ -194,7 +195,7 @@ func (t *tracker) outwait(ctx context.Context) error {
 // voidRows is how many void rows one statement writes.
 const voidRows = 500
 
-// fillVoids puts void rows in holes in which there is no uncommitted row.
+// fillVoids inserts void rows into holes without an uncommitted row.
 func (t *tracker) fillVoids(ctx context.Context, holes spans) error {
 	if err := t.decide(ctx, holes); err != nil {
 		return err
@@ -224,14 +225,14 @@ func (t *tracker) fillVoids(ctx context.Context, holes spans) error {
 	return flush()
 }
 
-// running lists the transactions that are inside a statement which writes or locks. The server may
-// show a copy from before; so the statement looks for itself in it: fresh.
+// running returns the transactions that are executing a statement that writes or locks. The server may
+// show an older copy of the list. fresh reports that the list contains this statement itself.
 func (s *Store) running(ctx context.Context, life string) (running map[string]bool, fresh bool, err error) {
 	running = make(map[string]bool)
 	nonce := "look " + rand.Text()
 	err = s.dirty(ctx, life, func(tx *sql.Tx) error {
 		var last int64
-		// Only a transaction that has read something is listed.
+		// The server lists only transactions that have read something.
 		if err := s.run.Row(ctx, tx, "SELECT coalesce(max(`offset`), 0) FROM {log}").Scan(&last); err != nil {
 			return err
 		}

@@ -7,18 +7,18 @@ import (
 	"github.com/waybill-go/waybill/framework/store"
 )
 
-// target is how far the log reached when it was probed.
+// target is the extent of the log at a probe.
 type target struct {
 	at   snapshot
 	last int64 // the highest committed offset; at may not reach it yet
 	life string
 
-	brought *brought // nil: pages are to be read
+	brought *brought // nil if pages must be read
 }
 
 var _ store.QuietTarget = (*target)(nil)
 
-// Last is the highest offset that had a committed row.
+// Last returns the highest offset with a committed row.
 func (t *target) Last() int64 { return t.last }
 
 // complete reports whether the snapshot reaches the end of the log.
@@ -33,8 +33,8 @@ func (t *target) Moved(since store.Target) bool {
 	return !ok || t.last != before.last || t.life != before.life || !t.Closed()
 }
 
-// Probe looks at what is behind the top that it knows; see tracker. In a process that has not read
-// before it begins at the cursors.
+// Probe reads what is after the known top; see tracker. The first probe of a process begins at the
+// cursors.
 func (s *Store) Probe(ctx context.Context) (store.Target, error) {
 	if source := s.Source(); source != nil {
 		return source.Probe(ctx)

@@ -5,16 +5,15 @@ import (
 	"time"
 )
 
-// timeLayout is how a DATETIME(6) is written and read. A zone is not part of it: MariaDB takes
-// none.
+// timeLayout is the text of a DATETIME(6). It has no zone, which MariaDB would not accept.
 const timeLayout = "2006-01-02 15:04:05.000000"
 
 func formatTime(t time.Time) string { return t.UTC().Format(timeLayout) }
 
 func parseTime(text string) (time.Time, error) { return time.Parse("2006-01-02 15:04:05.999999", text) }
 
-// nullTime is t for a column that is null where there is no time. It is a text: the driver would
-// write a time.Time in the zone that its handle was opened with.
+// nullTime returns the argument for a nullable time. It is a text, since the driver would write a
+// time.Time in the zone of its handle.
 func nullTime(t time.Time) sql.NullString {
 	if t.IsZero() {
 		return sql.NullString{}

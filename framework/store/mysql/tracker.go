@@ -13,59 +13,60 @@ import (
 	"github.com/waybill-go/waybill/framework/store"
 )
 
-// tracker finds out, once for a process, which offsets are decided. It takes no lock and, but for
-// void rows, writes nothing.
+// tracker finds out which offsets are decided, once for all readers of a process. It takes no locks and
+// writes nothing except void rows.
 //
-//  1. What is visible above the top moves the top to the last of it; what is missing in between
-//     are new holes.
-//  2. Statements that begin later look at all holes, from high offsets to low. What is visible is
-//     decided. So if a row is in the snapshot, so is each transaction that its publisher waited for
-//     to lock a key: that one left the list of active transactions before it released its locks. MariaDB's read views are not atomic: one statement alone may see a row
-//     and not one that was committed before.
-//  3. A look at what is not committed: a hole with an uncommitted row stays. One that had one, and
-//     has none any more, was rolled back. One that never had one is dead if no statement is left
-//     that could have taken the offset: see sweeps.
+//  1. The visible rows above the top move the top to the last one; missing offsets in between become
+//     holes.
+//  2. Later statements read all holes, from high offsets to low. Holes with a visible row are decided. So
+//     if a row is in the snapshot, so are the rows of each transaction for whose lock on a key its
+//     publisher had to wait: that transaction left the list of active transactions before it released
+//     its locks. MariaDB's read views are not atomic: a single statement may see a row and miss one that
+//     was committed before it.
+//  3. A read of uncommitted rows: a hole with an uncommitted row stays. If its uncommitted row has gone,
+//     it was rolled back. A hole that never had one is dead if no running statement can have taken its
+//     offset: see sweeps.
 //
-// docs/internals/reading.md says why this loses nothing.
+// docs/internals/reading.md explains why this loses nothing.
 type tracker struct {
 	store *Store
-	busy  chan struct{} // capacity 1: held while one looks
+	busy  chan struct{} // of capacity 1: holds a value during a probe
 
 	life   string
 	at     snapshot
 	seeded bool
 	sweeps
 	seen    spans     // holes in which an uncommitted row was seen
-	dead    spans     // holes that were recently found dead: readers need not look for them
-	lookAt  time.Time // when to look at all holes again
+	dead    spans     // holes that were recently found dead: readers need not read them
+	lookAt  time.Time // when to read all holes again
 	marks   []mark
-	deadNow sync.RWMutex // over dead, for readers
+	deadNow sync.RWMutex // guards dead for readers
 
 	learning sync.Mutex
-	lessons  []snapshot // that positions of cursors know, and the tracker may not
+	lessons  []snapshot // from positions of cursors, which may know more than the tracker
 }
 
-// mark is a place that the log had reached at a time.
+// mark is the top of the log at a time.
 type mark struct {
 	top int64
 	at  time.Time
 }
 
 const (
-	// maxProbe is how many rows a probe looks at.
+	// maxProbe is how many rows a probe reads.
 	maxProbe = 1 << 16
-	// lookPause is how often all holes are looked at for uncommitted rows at most; longer
-	// where that takes long.
+	// lookPause is the minimum time between reads of all holes for uncommitted rows; it is longer if
+	// such a read takes long.
 	lookPause = 50 * time.Millisecond
-	// maxDead bounds what is remembered of dead offsets.
+	// maxDead limits how many ranges of dead offsets are kept.
 	maxDead = 100_000
-	// markPause is how far apart marks are.
+	// markPause is the time between two marks.
 	markPause = time.Second
 )
 
 func newTracker(s *Store) *tracker { return &tracker{store: s, busy: make(chan struct{}, 1)} }
 
-// learn adds what a cursor has decided, so that the next probe does not read the whole log.
+// learn adds the snapshot of a cursor, so that the next probe does not read the whole log.
 func (t *tracker) learn(s snapshot) {
 	if s.top == 0 {
 		return
@@ -86,7 +87,7 @@ func (t *tracker) lock(ctx context.Context) error {
 
 func (t *tracker) unlock() { <-t.busy }
 
-// probe returns the newest snapshot, for a reader with the rows that are new in it; nil: for all.
+// probe returns the newest snapshot, with the new rows for the reader r if it is not nil.
 func (t *tracker) probe(ctx context.Context, r *reader) (*target, error) {
 	if err := t.lock(ctx); err != nil {
 		return nil, err
@@ -100,7 +101,7 @@ func (t *tracker) probe(ctx context.Context, r *reader) (*target, error) {
 	return found, err
 }
 
-// forget drops everything that was known. The tracker begins again, in a life of a server.
+// forget discards everything that is known, at the start of a life of the server.
 func (t *tracker) forget(life string) {
 	t.life, t.at, t.seeded, t.sweeps, t.seen, t.marks = life, snapshot{}, false, sweeps{}, nil, nil
 	t.lookAt = time.Time{}
@@ -111,7 +112,7 @@ func (t *tracker) forget(life string) {
 
 func (t *tracker) look(ctx context.Context, r *reader) (*target, error) {
 	found := &target{}
-	var young spans // new holes that a sweep is behind
+	var young spans // new holes that no sweep covers yet
 	life, err := t.store.on(ctx, t.store.db, t.life, func(c *sql.Conn) error {
 		if err := t.prepare(ctx, c); err != nil {
 			return err
@@ -146,7 +147,7 @@ func (t *tracker) look(ctx context.Context, r *reader) (*target, error) {
 	return found, nil
 }
 
-// prepare takes up what cursors know.
+// prepare adds what cursors know.
 func (t *tracker) prepare(ctx context.Context, c *sql.Conn) error {
 	if !t.seeded {
 		if err := t.store.mayWatch(ctx, c); err != nil {
@@ -165,7 +166,7 @@ func (t *tracker) prepare(ctx context.Context, c *sql.Conn) error {
 	return nil
 }
 
-// seed reads the cursors. It skips a position that cannot be read: the reader of that lane returns the error.
+// seed reads the cursors. It skips invalid positions: the reader of the lane returns the error.
 func (t *tracker) seed(ctx context.Context, c *sql.Conn) error {
 	err := t.store.run.Each(ctx, c, func(rows *sql.Rows) error {
 		var raw []byte
@@ -181,7 +182,7 @@ func (t *tracker) seed(ctx context.Context, c *sql.Conn) error {
 	return err
 }
 
-// read is steps 1 and 2. rows are those that r wants of what is new, nil if it has to read them; full says
+// read does the steps 1 and 2. rows has the new rows that r wants, nil if r must read them. full reports
 // that there may be more.
 func (t *tracker) read(ctx context.Context, c *sql.Conn, r *reader) (gaps spans, rows *brought, full bool, err error) {
 	fresh, rows, err := t.fresh(ctx, c, r)
@@ -198,15 +199,16 @@ func (t *tracker) read(ctx context.Context, c *sql.Conn, r *reader) (gaps spans,
 		return nil, nil, false, err
 	}
 	if len(late) > 0 {
-		rows = nil // they are without these
+		rows = nil // they lack these rows
 	}
 	at.holes = at.holes.or(gaps).minus(late)
 	t.at = at
 	return gaps.minus(late), rows, full, nil
 }
 
-// fresh returns the visible offsets above the top, with the rows that r wants if it can bring them. If the
-// row at the top is gone, either retention removed it or the log began again; then the tracker does too.
+// fresh returns the visible offsets above the top, and the rows that r wants if it can bring them. If the
+// row at the top is gone, retention has removed it or the log was started again; then the tracker starts
+// again, too.
 func (t *tracker) fresh(ctx context.Context, c *sql.Conn, r *reader) (list []int64, b *brought, err error) {
 	if r != nil {
 		list, b, err = r.bring(ctx, c, t.at)
@@ -226,19 +228,18 @@ func (t *tracker) fresh(ctx context.Context, c *sql.Conn, r *reader) (list []int
 	}
 	life := t.life
 	t.forget(life)
-	t.seeded = true // the cursors are of the log that is gone
+	t.seeded = true // the cursors belong to the earlier log
 	list, err = t.above(ctx, c)
 	return list, nil, err
 }
 
-// above are the visible offsets from the top on.
+// above returns the visible offsets from the top on.
 func (t *tracker) above(ctx context.Context, c *sql.Conn) ([]int64, error) {
 	return offsets(ctx, c, "SELECT `offset` FROM "+t.store.names.Log()+" FORCE INDEX (PRIMARY) WHERE `offset` >= "+
 		strconv.FormatInt(t.at.top, 10)+" ORDER BY `offset` LIMIT "+strconv.Itoa(maxProbe))
 }
 
-// visible are those of some offsets at which a connection sees rows. Later statements look at
-// lower offsets.
+// visible returns the offsets at which a connection sees rows. Later statements read lower offsets.
 func (s *Store) visible(ctx context.Context, c *sql.Conn, among spans) (spans, error) {
 	var parts []spans
 	for end := len(among); end > 0; end -= chunk {
@@ -254,7 +255,7 @@ func (s *Store) visible(ctx context.Context, c *sql.Conn, among spans) (spans, e
 	return slices.Concat(parts...), nil
 }
 
-// decide is step 3, for some holes.
+// decide does step 3 for some holes.
 func (t *tracker) decide(ctx context.Context, holes spans) error {
 	var present spans
 	err := t.store.dirty(ctx, t.life, func(tx *sql.Tx) (err error) {
@@ -277,7 +278,7 @@ func (t *tracker) decide(ctx context.Context, holes spans) error {
 	return nil
 }
 
-// present are those of some offsets at which a transaction sees rows.
+// present returns the offsets at which a transaction sees rows.
 func (s *Store) present(ctx context.Context, tx *sql.Tx, among spans) (present spans, err error) {
 	for part := range slices.Chunk(among, chunk) {
 		cover, _ := covering(part, apart)
@@ -296,14 +297,14 @@ func (s *Store) present(ctx context.Context, tx *sql.Tx, among spans) (present s
 	return present, nil
 }
 
-// withoutDead leaves out offsets that were recently found dead.
+// withoutDead returns the offsets without those that were recently found dead.
 func (t *tracker) withoutDead(s spans) spans {
 	t.deadNow.RLock()
 	defer t.deadNow.RUnlock()
 	return s.minus(t.dead)
 }
 
-// markTop notes how far the log has got, for held.
+// markTop records the top of the log, for held.
 func (t *tracker) markTop() {
 	if len(t.at.holes) == 0 {
 		t.marks = nil
@@ -318,7 +319,7 @@ func (t *tracker) markTop() {
 	}
 }
 
-// held is for how long the lowest hole has been one, to about a second; 0: there is none.
+// held returns how long the lowest hole has existed, to about a second; 0 if there is none.
 func (t *tracker) held(ctx context.Context) (time.Duration, error) {
 	if err := t.lock(ctx); err != nil {
 		return 0, err
@@ -335,9 +336,9 @@ func (t *tracker) held(ctx context.Context) (time.Duration, error) {
 	return 0, nil
 }
 
-// nextOffset is what the log's counter will hand out next.
+// nextOffset returns the next offset that the log will hand out.
 func (s *Store) nextOffset(ctx context.Context, q querier) (next int64, err error) {
-	if s.family.name == "MySQL" { // else it answers from figures of yesterday
+	if s.family.name == "MySQL" { // otherwise it returns cached figures
 		if _, err := q.ExecContext(ctx, `SET SESSION information_schema_stats_expiry = 0`); err != nil {
 			return 0, err
 		}

@@ -16,7 +16,7 @@ import (
 // benchmarkPayload is JSON of about 300 bytes.
 var benchmarkPayload = fmt.Appendf(nil, `{"order":17,"note":%q}`, strings.Repeat("some text ", 28))
 
-// newBenchmarkLog holds so many notifications over 1,000 keys.
+// newBenchmarkLog returns a log with a number of notifications and 1,000 keys.
 func newBenchmarkLog(b *testing.B, rows int) *postgres.Store {
 	b.Helper()
 	db := newDB(b)
@@ -29,7 +29,7 @@ func newBenchmarkLog(b *testing.B, rows int) *postgres.Store {
 	return s
 }
 
-// BenchmarkPage reads a page of the log and makes envelopes of it.
+// BenchmarkPage reads a page of the log and converts it to envelopes.
 func BenchmarkPage(b *testing.B) {
 	const rows, limit = 50_000, 1000
 	s := newBenchmarkLog(b, rows)
@@ -53,8 +53,7 @@ func BenchmarkPage(b *testing.B) {
 	b.ReportMetric(float64(read)/b.Elapsed().Seconds(), "envelopes/s")
 }
 
-// BenchmarkCheckpoint writes cursors: alone, and with many deliveries that were
-// settled out of order.
+// BenchmarkCheckpoint writes a cursor alone, and with many deliveries settled out of order.
 func BenchmarkCheckpoint(b *testing.B) {
 	s := newBenchmarkLog(b, 1000)
 	target, err := s.Probe(b.Context())
@@ -85,8 +84,8 @@ func BenchmarkCheckpoint(b *testing.B) {
 	}
 }
 
-// BenchmarkCapture measures what a capture of three columns adds to an INSERT, beside a
-// statement that publishes the same by itself.
+// BenchmarkCapture measures the cost that a capture of three columns adds to an INSERT, compared with a
+// statement that publishes the same.
 func BenchmarkCapture(b *testing.B) {
 	const insert = `INSERT INTO orders SELECT $1 || '-' || i, 'kite', 10.50, '4111' FROM generate_series(1, $2::int) i`
 	const publish = `WITH o AS (` + insert + ` RETURNING id, product, amount)

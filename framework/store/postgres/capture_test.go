@@ -214,7 +214,7 @@ func catalog(t *testing.T, db *sql.DB) (count int) {
 	return count
 }
 
-func TestNoTableOfTheOutboxIsCaptured(t *testing.T) {
+func TestTablesOfTheOutboxCannotBeCaptured(t *testing.T) {
 	t.Parallel()
 	db := newDB(t)
 	_, err := postgres.Migrate(t.Context(), db, postgres.Config{})
@@ -228,7 +228,7 @@ func TestNoTableOfTheOutboxIsCaptured(t *testing.T) {
 	}
 }
 
-func TestACaptureThatCannotBeIsRefusedAndLeavesNothing(t *testing.T) {
+func TestAnInvalidCaptureIsRefusedAndLeavesNothing(t *testing.T) {
 	t.Parallel()
 	db := newDB(t)
 	require.ErrorIs(t, postgres.AddCapture(t.Context(), db, postgres.Config{}, captureOrders), store.ErrNotMigrated)
@@ -269,7 +269,7 @@ func TestACaptureThatCannotBeIsRefusedAndLeavesNothing(t *testing.T) {
 	}
 	require.ErrorContains(t, postgres.RemoveCapture(t.Context(), db, postgres.Config{}, "orders"), "capture orders: it is not captured")
 
-	// What fails behind the checks leaves nothing either.
+	// A failure after the checks leaves nothing, either.
 	exec(t, db, `CREATE FUNCTION nothing() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'`,
 		`CREATE TRIGGER outbox_capture_columns AFTER DELETE ON orders EXECUTE FUNCTION nothing()`)
 	before = catalog(t, db)
@@ -308,7 +308,7 @@ func TestACaptureIsReplacedListedPrintedAndRemoved(t *testing.T) {
 	want.Table = "public.orders"
 	require.Equal(t, []postgres.Capture{want}, captures())
 
-	// A table of another name is still the captured one, and its old name is free.
+	// A renamed table stays captured, and its old name is free.
 	exec(t, db, `ALTER TABLE orders RENAME TO old_orders`, orders)
 	require.ErrorContains(t, postgres.AddCapture(t.Context(), db, outbox, captureOrders), "other objects depend on it")
 	require.NoError(t, postgres.AddCapture(t.Context(), db, outbox, postgres.Capture{Table: "old_orders", Key: "id", Columns: []string{"id"}}))
@@ -328,7 +328,7 @@ func TestACaptureIsReplacedListedPrintedAndRemoved(t *testing.T) {
 	require.Equal(t, before+1, catalog(t, db), "the function of old_orders stays behind with the table's DROP")
 }
 
-func TestColumnsStayWhileTheyAreCaptured(t *testing.T) {
+func TestCapturedColumnsCannotBeDropped(t *testing.T) {
 	t.Parallel()
 	db := newCapture(t, postgres.Config{}, orders, captureOrders)
 	for statement, want := range map[string]string{
@@ -356,14 +356,14 @@ func TestColumnsStayWhileTheyAreCaptured(t *testing.T) {
 	require.Len(t, published(t, db), 1)
 }
 
-func TestACaptureEndsWhereNoneCouldBegin(t *testing.T) {
+func TestACaptureCanBeRemovedEvenIfItCouldNotBeCreated(t *testing.T) {
 	t.Parallel()
 	db := newCapture(t, postgres.Config{}, `CREATE TABLE part (id int PRIMARY KEY)`, postgres.Capture{Table: "part", Key: "id", Columns: []string{"id"}})
 	exec(t, db, `CREATE TABLE whole (id int PRIMARY KEY) PARTITION BY RANGE (id); ALTER TABLE whole ATTACH PARTITION part DEFAULT`)
 	require.NoError(t, postgres.RemoveCapture(t.Context(), db, postgres.Config{}, "part"))
 }
 
-func TestAnOwnerOfATableCapturesItIntoTheOutboxOfAnother(t *testing.T) {
+func TestTheOwnerOfATableCapturesItIntoAnothersOutbox(t *testing.T) {
 	t.Parallel()
 	dsn := postgrestest.DSN(t)
 	db := openAt(t, dsn)
@@ -431,7 +431,7 @@ func TestACaptureDoesNotWaitForLongTransactions(t *testing.T) {
 	require.NoError(t, postgres.AddCapture(t.Context(), db, postgres.Config{}, captureOrders))
 }
 
-func TestManyCaptureATableAtOnce(t *testing.T) {
+func TestSimultaneousCapturesOfATableSucceed(t *testing.T) {
 	t.Parallel()
 	dsn := with(t, postgrestest.DSN(t), "default_transaction_isolation", "serializable")
 	db := openAt(t, dsn)
@@ -455,8 +455,7 @@ func TestManyCaptureATableAtOnce(t *testing.T) {
 	require.NoError(t, postgres.RemoveCapture(t.Context(), db, postgres.Config{}, "orders"))
 }
 
-// TestARowThatAStatementWritesTwiceIsPublishedOnceForEach has two foreign keys cascade to
-// one row.
+// Two foreign keys cascade to one row, so a statement writes it twice.
 func TestARowThatAStatementWritesTwiceIsPublishedOnceForEach(t *testing.T) {
 	t.Parallel()
 	db := newCapture(t, postgres.Config{}, `CREATE TABLE people (id int PRIMARY KEY);
@@ -481,8 +480,8 @@ func TestARowThatAStatementWritesTwiceIsPublishedOnceForEach(t *testing.T) {
 	}
 }
 
-// TestACaptureCallsNothingThatASearchPathLeadsTo has a role that may create functions in a
-// schema of the writer's search path give it some that fit better than PostgreSQL's own.
+// A role that may create functions in a schema of the writer's search path creates functions that match
+// better than PostgreSQL's own.
 func TestACaptureCallsNothingThatASearchPathLeadsTo(t *testing.T) {
 	t.Parallel()
 	for _, payload := range []postgres.Payload{postgres.PayloadJSON, postgres.PayloadBytes} {

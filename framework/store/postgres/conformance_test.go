@@ -22,8 +22,7 @@ func TestConformance(t *testing.T) {
 	storetest.Run(t, dialect(postgres.Config{Receipts: true}, newDB))
 }
 
-// TestConformanceOfAPartitionedLog has partitions so small that every fact crosses
-// their borders, and reaches the default one.
+// The partitions are so small that every test crosses their borders and reaches the default partition.
 func TestConformanceOfAPartitionedLog(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -32,8 +31,8 @@ func TestConformanceOfAPartitionedLog(t *testing.T) {
 	storetest.Run(t, dialect(postgres.Config{Receipts: true, PartitionRows: 2}, newDB))
 }
 
-// A database's default may be a stricter isolation than PostgreSQL's own; the
-// strictest does all that repeatable read does, and more.
+// The default isolation of a database may be stricter than PostgreSQL's. The strictest level includes
+// the restrictions of repeatable read.
 func TestConformanceUnderSerializableIsolation(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -46,7 +45,7 @@ func TestConformanceUnderSerializableIsolation(t *testing.T) {
 	}))
 }
 
-// TestConformanceWithPagesOfAStandby is for what reads the log.
+// TestConformanceWithPagesOfAStandby runs the tests that read the log.
 func TestConformanceWithPagesOfAStandby(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -81,7 +80,7 @@ func TestConformanceWithPagesOfAStandby(t *testing.T) {
 	storetest.Run(t, d)
 }
 
-// setDefault changes a setting of the test's database, for sessions to come.
+// setDefault changes a setting of the test's database for new sessions.
 func setDefault(t testing.TB, db *sql.DB, setting, value string) {
 	t.Helper()
 	_, err := db.ExecContext(t.Context(), `DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET `+setting+` = %L', current_database(), '`+value+`'); END $$`)

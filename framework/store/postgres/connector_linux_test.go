@@ -8,9 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// How the kernel applies these options is described in tcp(7); testing that would need a separate
-// network.
-func TestTheKernelIsToldToGiveUpASilentMachine(t *testing.T) {
+// tcp(7) describes how the kernel applies these options. Testing that would need a separate network.
+func TestTheKernelDropsConnectionsToASilentMachine(t *testing.T) {
 	t.Parallel()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)

@@ -18,15 +18,15 @@ import (
 )
 
 const (
-	// deadline is what a test's contexts have.
+	// deadline is the timeout of a test's contexts.
 	deadline = 300 * time.Millisecond
-	// soon is how long what heeds its context may take: deadline, a second for the
-	// cancelling, and some for a busy machine. lib/pq alone takes 10 s and more.
+	// soon is how long a call that respects its context may take: deadline, a second to cancel the
+	// statement, and more for a busy machine. lib/pq alone takes 10 s and more.
 	soon = 6 * time.Second
 )
 
-// behindProxy is a migrated outbox whose store's connections go through a proxy;
-// direct is a pool beside it.
+// behindProxy returns a migrated outbox whose store connects through a proxy; direct is a pool that does
+// not.
 func behindProxy(t *testing.T) (p *postgrestest.Proxy, db *sql.DB, s *postgres.Store, direct *sql.DB) {
 	t.Helper()
 	dsn := postgrestest.DSN(t)
@@ -52,7 +52,7 @@ func acquire(t *testing.T, s *postgres.Store, owner string) store.Lease {
 	return lease
 }
 
-// hookOf makes a checkpoint run a transaction of several statements.
+// hookOf returns a hook, with which a checkpoint is a transaction of several statements.
 func hookOf(statement string) func(context.Context, *sql.Tx) error {
 	return func(ctx context.Context, tx *sql.Tx) error {
 		_, err := tx.ExecContext(ctx, statement)
@@ -63,9 +63,9 @@ func hookOf(statement string) func(context.Context, *sql.Tx) error {
 func TestNothingOutlivesItsContextInABlackHole(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
-		// prepare leaves the pool with or without a connection.
+		// prepare leaves an idle connection in the pool, or none.
 		prepare func(t *testing.T, db *sql.DB)
-		// do has the network go dark at some moment and works on.
+		// do lets the network drop all packets at some moment, and continues.
 		do func(ctx context.Context, p *postgrestest.Proxy, db *sql.DB, s *postgres.Store, lease store.Lease) error
 	}{
 		"sign-on": {
@@ -167,8 +167,8 @@ func TestNothingOutlivesItsContextInABlackHole(t *testing.T) {
 			}
 
 			p.Forward()
-			// What was under way on the server may hold the cursor's row for a moment: the
-			// server does not know that its client is gone.
+			// A statement may still hold a lock on the cursor's row: the server does not know that
+			// its client is gone.
 			_, err := direct.ExecContext(t.Context(), `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
 				WHERE datname = current_database() AND pid <> pg_backend_pid() AND state <> 'idle'`)
 			require.NoError(t, err)
@@ -178,7 +178,7 @@ func TestNothingOutlivesItsContextInABlackHole(t *testing.T) {
 	}
 }
 
-// Not parallel: it looks at all goroutines of the process.
+// Not parallel, since it checks all goroutines of the process.
 func TestABlackHoleLeavesNoGoroutines(t *testing.T) {
 	p, db, s, _ := behindProxy(t)
 	db.SetMaxIdleConns(0)
@@ -197,7 +197,7 @@ func TestABlackHoleLeavesNoGoroutines(t *testing.T) {
 	goleak.VerifyNone(t, before)
 }
 
-func TestALongStatementIsNotTakenForADeadConnection(t *testing.T) {
+func TestALongStatementIsNotADeadConnection(t *testing.T) {
 	t.Parallel()
 	db := newDB(t)
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -206,7 +206,7 @@ func TestALongStatementIsNotTakenForADeadConnection(t *testing.T) {
 	require.NoError(t, err)
 }
 
-func TestACancelledStatementSaysWhatTheServerSays(t *testing.T) {
+func TestACancelledStatementReturnsTheServersError(t *testing.T) {
 	t.Parallel()
 	db := newDB(t)
 	ctx, cancel := context.WithTimeout(t.Context(), deadline)
@@ -216,7 +216,7 @@ func TestACancelledStatementSaysWhatTheServerSays(t *testing.T) {
 	require.NoError(t, db.PingContext(t.Context()))
 }
 
-func TestSigningOnToASilentServerEndsByItself(t *testing.T) {
+func TestConnectingToASilentServerTimesOut(t *testing.T) {
 	t.Parallel()
 	p, _, _, _ := behindProxy(t)
 	p.Swallow()
@@ -228,7 +228,7 @@ func TestSigningOnToASilentServerEndsByItself(t *testing.T) {
 	t.Log(err)
 }
 
-// standby is a migrated outbox on a primary, and its standby.
+// standby returns a primary with a migrated outbox, and its standby.
 func standby(t testing.TB) (primary, standby *postgrestest.Server) {
 	t.Helper()
 	primary, err := postgrestest.Start(t.Context(), postgrestest.Options{Private: true, Settings: map[string]string{"shared_buffers": "16MB"}})
@@ -246,7 +246,7 @@ func standby(t testing.TB) (primary, standby *postgrestest.Server) {
 	return primary, standby
 }
 
-func TestConnectionsToAReadOnlyServerAreMadeAnew(t *testing.T) {
+func TestConnectionsToAReadOnlyServerAreReplaced(t *testing.T) {
 	t.Parallel()
 	primary, standby := standby(t)
 	p := postgrestest.StartProxy(t, standby.DSN())
@@ -292,9 +292,9 @@ func TestConnectionsToAReadOnlyServerAreMadeAnew(t *testing.T) {
 	}
 }
 
-// A standby's snapshot lists no transaction as running, so what is open on the primary
-// would seem to have ended with nothing in the log.
-func TestALookAtAStandbyIsRefusedAndTheConnectionsAreMadeAnew(t *testing.T) {
+// A standby's snapshot lists no running transactions, so transactions that are open on the primary would
+// seem to have ended without rows in the log.
+func TestAProbeOfAStandbyIsRefusedAndTheConnectionsAreReplaced(t *testing.T) {
 	t.Parallel()
 	primary, standby := standby(t)
 	p := postgrestest.StartProxy(t, standby.DSN())
@@ -310,8 +310,7 @@ func TestALookAtAStandbyIsRefusedAndTheConnectionsAreMadeAnew(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// One of two servers behind an address has given the lease, and with it the
-// position; the other one answers.
+// Of two servers behind an address, one has granted the lease with the position, and the other answers.
 func TestAReaderTakesTargetsOfTheServerThatGaveTheLease(t *testing.T) {
 	t.Parallel()
 	var stores [2]*postgres.Store
@@ -335,7 +334,7 @@ func TestAReaderTakesTargetsOfTheServerThatGaveTheLease(t *testing.T) {
 	}
 }
 
-func TestAWriteInAReadOnlyTransactionIsNoReasonToConnectAnew(t *testing.T) {
+func TestAWriteInAReadOnlyTransactionKeepsTheConnections(t *testing.T) {
 	t.Parallel()
 	db := newDB(t)
 	db.SetMaxOpenConns(1)
@@ -352,7 +351,7 @@ func TestAWriteInAReadOnlyTransactionIsNoReasonToConnectAnew(t *testing.T) {
 	require.Equal(t, before, pid())
 }
 
-func TestOfManyHostsTheOneThatTakesWritesIsFound(t *testing.T) {
+func TestTheHostThatAcceptsWritesIsFound(t *testing.T) {
 	t.Parallel()
 	primary, standby := standby(t)
 	a, err := url.Parse(standby.DSN())

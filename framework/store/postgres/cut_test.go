@@ -48,9 +48,8 @@ func wanted(t *testing.T, s *postgres.Store) (lanes, wanted int) {
 	return len(roster.Lanes), roster.Lanes[0].Wanted
 }
 
-// The last request decides, even if it had to wait for another one that makes the
-// cursors.
-func TestAWishForLanesIsNotLostToWhoeverMakesThem(t *testing.T) {
+// The last request wins, even if it had to wait for another one that creates the cursors.
+func TestAChangeOfLanesIsNotLostToASimultaneousOne(t *testing.T) {
 	t.Parallel()
 	for name, first := range map[string][]string{
 		"at first": nil,
@@ -80,7 +79,7 @@ func TestAWishForLanesIsNotLostToWhoeverMakesThem(t *testing.T) {
 	}
 }
 
-func TestMakingCursorsWaitsForNoOtherSinks(t *testing.T) {
+func TestCreatingCursorsDoesNotWaitForOtherSinks(t *testing.T) {
 	t.Parallel()
 	db := newDB(t)
 	s := openStore(t, db, postgres.Config{})

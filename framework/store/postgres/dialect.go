@@ -65,20 +65,20 @@ func (*dialect) Selected() string { return selected }
 
 // EachParked bypasses database/sql, which is slow.
 func (d *dialect) EachParked(ctx context.Context, db *sql.DB, query string, args []any, each func(*store.ParkedDelivery) (bool, error)) error {
-	envelopes := newScanner(0)
+	envelopes := format.Scanner(0)
 	return stream(ctx, db, query, args, func(row []driver.Value) (bool, error) {
-		rest, err := envelopes.scan(row)
+		rest, err := envelopes.Scan(row)
 		if err != nil {
 			return false, err
 		}
 		p := store.Parked{
-			Envelope: envelopes.last(), State: store.State(rest.text()), Attempt: int(rest.integer()), DueAt: rest.time(),
-			LastError: rest.text(), Receipt: notification.Receipt(rest.text()), HookError: rest.text(), HookFailures: int(rest.integer()),
-			FirstParkedAt: rest.time(),
+			Envelope: envelopes.Last(), State: store.State(rest.Text()), Attempt: int(rest.Integer()), DueAt: rest.Time(),
+			LastError: rest.Text(), Receipt: notification.Receipt(rest.Text()), HookError: rest.Text(), HookFailures: int(rest.Integer()),
+			FirstParkedAt: rest.Time(),
 		}
-		delivery := &store.ParkedDelivery{Parked: p, Sink: rest.text(), UpdatedAt: rest.time()}
-		if rest.err != nil {
-			return false, rest.err
+		delivery := &store.ParkedDelivery{Parked: p, Sink: rest.Text(), UpdatedAt: rest.Time()}
+		if rest.Err() != nil {
+			return false, rest.Err()
 		}
 		return each(delivery)
 	})

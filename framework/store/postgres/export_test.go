@@ -29,10 +29,10 @@ func (s *Store) PruneTx(ctx context.Context, do func(tx *sql.Tx) error) error {
 	return s.pruneTx(ctx, ``, do)
 }
 
-// ErrTooLate is errTooLate.
+// ErrTooLate exports errTooLate for tests.
 var ErrTooLate = errTooLate
 
-// MakePartition makes a partition of the offsets from <= "offset" < to.
+// MakePartition creates a partition for the offsets from <= "offset" < to.
 func (s *Store) MakePartition(ctx context.Context, from, to int64) error {
 	return s.attach(ctx, partition{s.names.Table("from_" + strconv.FormatInt(from, 10)), from, to})
 }
@@ -43,7 +43,7 @@ func (s *Store) RestoreScan(ctx context.Context) error {
 	return err
 }
 
-// Answers is the query for a new sink's position in its transaction.
+// Answers runs the query for a new sink's position in a transaction.
 func (s *Store) Answers(ctx context.Context, tx *sql.Tx, server string) error {
 	return s.answers(ctx, tx, server)
 }

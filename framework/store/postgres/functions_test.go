@@ -66,7 +66,7 @@ func TestOtherLanguagesPublishAndConsumeWithFunctions(t *testing.T) {
 	}
 }
 
-func TestFunctionsStayWithTheirTables(t *testing.T) {
+func TestFunctionsUseTheTablesOfTheirSchema(t *testing.T) {
 	t.Parallel()
 	db, err := postgres.OpenDB(postgrestest.DSN(t))
 	require.NoError(t, err)
@@ -99,7 +99,7 @@ func TestFunctionsStayWithTheirTables(t *testing.T) {
 	}
 }
 
-func TestTheFunctionThatCancelsFailsWhereRowsAreHidden(t *testing.T) {
+func TestTheCancelFunctionFailsIfRowsAreHidden(t *testing.T) {
 	t.Parallel()
 	for _, table := range []string{"outbox", "outbox_parked"} {
 		t.Run(table, func(t *testing.T) {

@@ -9,8 +9,8 @@ import (
 	"github.com/waybill-go/waybill/framework/store/postgres/postgrestest"
 )
 
-// A lane may hold hundreds of thousands of keys: a page of them reads no more than a
-// page of the index, once the table was analyzed.
+// A lane may hold hundreds of thousands of keys. After the table was analyzed, a page of keys reads no
+// more than a page of the index.
 func TestAPageOfHeldKeysReadsAPage(t *testing.T) {
 	t.Parallel()
 	db, err := OpenDB(postgrestest.DSN(t))

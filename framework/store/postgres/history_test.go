@@ -17,8 +17,8 @@ import (
 
 var everything = store.Filter{Slots: store.SlotRange{Last: store.Slots - 1}, Types: notification.AllTypes}
 
-// drain reads all there is from a position and returns the ids, where it ends,
-// and why the log was read again.
+// drain reads everything from a position on. It returns the ids, the position after them, and why the
+// log was read again.
 func drain(t *testing.T, s *postgres.Store, from json.RawMessage) (ids []string, end json.RawMessage, rebased string) {
 	t.Helper()
 	reader, err := s.NewReader(from, everything)
@@ -40,7 +40,7 @@ func drain(t *testing.T, s *postgres.Store, from json.RawMessage) (ids []string,
 	}
 }
 
-func TestATruncatedLogIsReadAnew(t *testing.T) {
+func TestATruncatedLogIsReadAgain(t *testing.T) {
 	t.Parallel()
 	db := newDB(t)
 	s := openStore(t, db, postgres.Config{})
@@ -95,7 +95,7 @@ func inserter(t *testing.T, db *sql.DB) func(ids ...string) {
 	}
 }
 
-func TestALogThatWasTruncatedAndHasGrownPastTheCursorIsReadAnew(t *testing.T) {
+func TestALogThatWasTruncatedAndHasGrownPastTheCursorIsReadAgain(t *testing.T) {
 	t.Parallel()
 	for name, restart := range map[string]string{
 		"truncated":        `TRUNCATE outbox RESTART IDENTITY`,
@@ -142,9 +142,9 @@ func TestALogThatWasTruncatedAndHasGrownPastTheCursorIsReadAnew(t *testing.T) {
 	}
 }
 
-// TestASequenceThatWasSetBackIsReadAnew also holds a transaction open that took
-// its offset before: the sequence is not there yet when it commits.
-func TestASequenceThatWasSetBackIsReadAnew(t *testing.T) {
+// A transaction that took its offset before the sequence was set back is still open. The sequence has
+// not reached that offset again when the transaction commits.
+func TestALogWhoseSequenceWasSetBackIsReadAgain(t *testing.T) {
 	t.Parallel()
 	db := newDB(t)
 	s := openStore(t, db, postgres.Config{})
@@ -171,8 +171,8 @@ func TestASequenceThatWasSetBackIsReadAnew(t *testing.T) {
 	require.Empty(t, rebased)
 }
 
-// restored makes a log as it is after a restore: rows whose transaction ids are
-// another cluster's, far ahead of this one's.
+// restored makes a log as after a restore: its rows have transaction ids of another cluster, far ahead of
+// this one's.
 func restored(t *testing.T, db *sql.DB, ids ...string) {
 	t.Helper()
 	for _, id := range ids {
@@ -232,7 +232,7 @@ func TestRestoredRowsComeOnceAndNotAgainWhenTheirIdsAreReached(t *testing.T) {
 	}
 }
 
-// privateServer has no other tests' transactions, which would use up ids.
+// privateServer returns a server without transactions of other tests, which would use up ids.
 func privateServer(t *testing.T) *postgrestest.Server {
 	t.Helper()
 	server, err := postgrestest.Start(t.Context(), postgrestest.Options{Private: true, Settings: map[string]string{"shared_buffers": "16MB"}})
@@ -241,8 +241,8 @@ func privateServer(t *testing.T) *postgrestest.Server {
 	return server
 }
 
-// A pg_upgrade keeps ids and offsets; the remedy is in docs/internals/failures.md.
-func TestACursorWithoutAHistoryGoesOnAndTakesTheLogs(t *testing.T) {
+// pg_upgrade keeps ids and offsets; see docs/internals/failures.md.
+func TestACursorWithoutAHistoryContinuesWithTheLogs(t *testing.T) {
 	t.Parallel()
 	db := newDB(t)
 	s := openStore(t, db, postgres.Config{})
@@ -287,7 +287,7 @@ func TestAServerThatHidesItsIdentityIsJudgedByItsIds(t *testing.T) {
 	require.Contains(t, rebased, "restored into another cluster")
 }
 
-func TestACursorOfAnotherClusterIsReadAnew(t *testing.T) {
+func TestTheLogOfAnotherClusterIsReadAgain(t *testing.T) {
 	t.Parallel()
 	db := newDB(t)
 	s := openStore(t, db, postgres.Config{})
@@ -317,7 +317,7 @@ func TestMigratingTwiceAppliesNothingMore(t *testing.T) {
 	require.ErrorIs(t, err, store.ErrNewerSchema)
 }
 
-func TestThePrintedSQLMakesTheSameTables(t *testing.T) {
+func TestThePrintedSQLCreatesTheSameTables(t *testing.T) {
 	t.Parallel()
 	for _, c := range []postgres.Config{{}, {Prefix: "app_outbox", Payload: postgres.PayloadBytes}} {
 		db := newDB(t)
@@ -331,7 +331,7 @@ func TestThePrintedSQLMakesTheSameTables(t *testing.T) {
 	}
 }
 
-func TestAPrefixThatIsNoTableNameIsRefused(t *testing.T) {
+func TestAnInvalidPrefixIsRefused(t *testing.T) {
 	t.Parallel()
 	db := newDB(t)
 	for _, prefix := range []string{"Outbox", "out box", "1st", `x"; DROP TABLE users; --`} {
@@ -340,9 +340,9 @@ func TestAPrefixThatIsNoTableNameIsRefused(t *testing.T) {
 	}
 }
 
-// An application may set the time zone of a session that goes back to a pool, and an
-// operator that of a database, for the sessions to come.
-func TestAServerIsTheSameInEveryTimeZone(t *testing.T) {
+// An application may set the time zone of a session that returns to a pool, and an operator may set it
+// for new sessions of a database.
+func TestTheIdentityOfAServerDoesNotDependOnTheTimeZone(t *testing.T) {
 	t.Parallel()
 	db := newDB(t)
 	s := openStore(t, db, postgres.Config{})

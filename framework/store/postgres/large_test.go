@@ -16,8 +16,8 @@ import (
 	"github.com/waybill-go/waybill/framework/store/postgres/postgrestest"
 )
 
-// largeLog has rows with payloads of a megabyte behind small ones, and is reached through an
-// address with more parameters.
+// largeLog returns a log with payloads of a megabyte after small ones. address may change the address of
+// the database.
 func largeLog(t *testing.T, small, large int, address func(u *url.URL)) (*postgres.Store, *sql.DB) {
 	t.Helper()
 	dsn := postgrestest.DSN(t)
@@ -59,7 +59,7 @@ func TestLargePayloadsGetThroughAStatementTimeout(t *testing.T) {
 	require.Equal(t, large, read)
 }
 
-// A result that is left unread is read by the driver all the same.
+// The driver reads the rest of a result even if the caller does not.
 func TestAPageOfLargePayloadsMovesLittleMoreThanItCarries(t *testing.T) {
 	t.Parallel()
 	for name, small := range map[string]int{"from the beginning on": 0, "behind small ones": 20_000} {
@@ -90,7 +90,7 @@ func TestAPageOfLargePayloadsMovesLittleMoreThanItCarries(t *testing.T) {
 	}
 }
 
-// countBytes puts a counter of what comes back in front of a server.
+// countBytes counts the bytes that a server sends, with a proxy in front of it.
 func countBytes(t *testing.T, u *url.URL) *atomic.Int64 {
 	t.Helper()
 	server := u.Host

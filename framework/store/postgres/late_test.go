@@ -28,9 +28,9 @@ func idOf(t *testing.T, tx *sql.Tx) (id string) {
 
 const insertMany = `INSERT INTO outbox (type, payload) SELECT 't', '{}' FROM generate_series(1, 5000)`
 
-// A batch job of the business takes its id, and publishes nothing, or publishes at its end.
-// All rows since would be looked through behind it.
-func TestATransactionThatHasNotTouchedTheLogHoldsNoFloorDown(t *testing.T) {
+// A batch job gets its transaction id, and publishes nothing or only at its end. Without a floor, each
+// page would read all rows since then.
+func TestATransactionThatHasNotUsedTheLogDelaysNoFloor(t *testing.T) {
 	t.Parallel()
 	for name, config := range map[string]postgres.Config{"of one table": {}, "partitioned": {PartitionRows: 7000}} {
 		t.Run(name, func(t *testing.T) {
@@ -79,7 +79,7 @@ func TestATransactionThatHasNotTouchedTheLogHoldsNoFloorDown(t *testing.T) {
 	}
 }
 
-// A prepared transaction has no session, and its locks are listed under another name.
+// A prepared transaction has no session, and the server lists its locks differently.
 func TestAPreparedTransactionThatHasPublishedIsRead(t *testing.T) {
 	t.Parallel()
 	server, err := postgrestest.Start(t.Context(), postgrestest.Options{Private: true, Settings: map[string]string{

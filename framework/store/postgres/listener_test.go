@@ -23,11 +23,10 @@ import (
 // patience is how long a test waits.
 const patience = 30 * time.Second
 
-// listenerName is the application_name of the connections that tests listen on.
+// listenerName is the application_name of listening connections.
 const listenerName = "waybill-listener"
 
-// listen is an outbox whose store listens at an address that the given function
-// makes of the database's, or at that one where it is nil.
+// listen returns an outbox whose store listens at the database's address, changed by at if it is not nil.
 func listen(t *testing.T, at func(*url.URL)) (*sql.DB, *postgres.Store) {
 	t.Helper()
 	dsn := postgrestest.DSN(t)
@@ -96,7 +95,7 @@ func (e *ears) awaitEnd(t *testing.T) error {
 	}
 }
 
-func TestAnAnnouncementWakesWhoeverListensOnTheSameLog(t *testing.T) {
+func TestAnAnnouncementWakesListenersOfTheSameLog(t *testing.T) {
 	t.Parallel()
 	db, s := listen(t, nil)
 	e := startListening(t, s)
@@ -113,7 +112,7 @@ func TestAnAnnouncementWakesWhoeverListensOnTheSameLog(t *testing.T) {
 	require.NoError(t, e.awaitEnd(t))
 }
 
-func TestALaneThatIsGivenBackIsTold(t *testing.T) {
+func TestAReleasedLaneIsAnnounced(t *testing.T) {
 	t.Parallel()
 	_, s := listen(t, nil)
 	held, err := lease(t, s, store.NewLane("mail", 0, 1))
@@ -131,7 +130,7 @@ func TestALaneThatIsGivenBackIsTold(t *testing.T) {
 	require.EqualValues(t, 3, e.wakes.Load())
 }
 
-func TestManyAnnouncementsBetweenTwoPingsAreAllTaken(t *testing.T) {
+func TestManyAnnouncementsBetweenTwoPingsAllArrive(t *testing.T) {
 	t.Parallel()
 	_, s := listen(t, nil)
 	s.SetListening(time.Millisecond, patience) // pings run against the flood
@@ -148,13 +147,13 @@ func TestManyAnnouncementsBetweenTwoPingsAreAllTaken(t *testing.T) {
 	require.NoError(t, e.awaitEnd(t))
 }
 
-func TestAStoreWithoutAnAddressToListenAtDoesNot(t *testing.T) {
+func TestAStoreWithoutAnAddressDoesNotListen(t *testing.T) {
 	t.Parallel()
 	s := openStore(t, newDB(t), postgres.Config{})
 	require.NoError(t, s.Listen(t.Context(), func(store.News) { t.Error("woken") }))
 }
 
-func TestAnAddressToListenAtThatMakesNoSenseIsRefusedWithoutRepeatingIt(t *testing.T) {
+func TestAnInvalidAddressForListeningIsRefusedWithoutQuotingIt(t *testing.T) {
 	t.Parallel()
 	db := newDB(t)
 	openStore(t, db, postgres.Config{})
@@ -163,8 +162,8 @@ func TestAnAddressToListenAtThatMakesNoSenseIsRefusedWithoutRepeatingIt(t *testi
 	require.NotContains(t, err.Error(), "hunter2")
 }
 
-// As with a token for a password: one that has run out is refused, the next one taken.
-func TestEachConnectionToListenOnAsksForItsAddress(t *testing.T) {
+// The password may be a token: an expired one is refused, and the next one accepted.
+func TestEachListeningConnectionAsksForItsAddress(t *testing.T) {
 	t.Parallel()
 	dsn := postgrestest.DSN(t)
 	addresses := make(chan string, 3)
@@ -203,7 +202,7 @@ func TestEachConnectionToListenOnAsksForItsAddress(t *testing.T) {
 	require.NoError(t, e.awaitEnd(t))
 }
 
-func TestTheConnectionToListenOnIsDialledAsGiven(t *testing.T) {
+func TestListeningUsesTheConfiguredDialer(t *testing.T) {
 	t.Parallel()
 	address, err := url.Parse(postgrestest.DSN(t))
 	require.NoError(t, err)
@@ -226,7 +225,7 @@ func TestTheConnectionToListenOnIsDialledAsGiven(t *testing.T) {
 	require.Equal(t, []string{"orders.cloud.invalid:5432"}, slices.Compact(dialled), "again where the machine is slow")
 }
 
-func TestContradictionsAboutListeningAreRefused(t *testing.T) {
+func TestContradictorySettingsOfListeningAreRefused(t *testing.T) {
 	t.Parallel()
 	dsn := postgrestest.DSN(t)
 	db := openAt(t, dsn)
@@ -259,7 +258,7 @@ func TestListeningEndsWithTheReasonWhenItsBackendIsTerminated(t *testing.T) {
 	require.NoError(t, e.awaitEnd(t))
 }
 
-func TestListeningEndsWithTheReasonWhenNobodyAnswersAtTheAddress(t *testing.T) {
+func TestListeningEndsWithTheReasonIfTheAddressDoesNotAnswer(t *testing.T) {
 	t.Parallel()
 	_, s := listen(t, func(u *url.URL) { u.Host = "127.0.0.1:1" })
 	e := startListening(t, s)
@@ -268,7 +267,7 @@ func TestListeningEndsWithTheReasonWhenNobodyAnswersAtTheAddress(t *testing.T) {
 	require.Empty(t, e.woken)
 }
 
-func TestASilentConnectionIsGivenUpAndWhatWasMissedIsFound(t *testing.T) {
+func TestASilentConnectionIsReplacedAndMissedRowsAreFound(t *testing.T) {
 	t.Parallel()
 	var p *postgrestest.Proxy
 	db, s := listen(t, func(u *url.URL) {
@@ -298,7 +297,7 @@ func TestASilentConnectionIsGivenUpAndWhatWasMissedIsFound(t *testing.T) {
 	require.NoError(t, e.awaitEnd(t))
 }
 
-func TestListeningStopsAtOnceThoughTheConnectionIsSilent(t *testing.T) {
+func TestListeningStopsAtOnceOnASilentConnection(t *testing.T) {
 	t.Parallel()
 	var p *postgrestest.Proxy
 	_, s := listen(t, func(u *url.URL) {
@@ -319,7 +318,7 @@ func TestListeningStopsAtOnceThoughTheConnectionIsSilent(t *testing.T) {
 	require.NoError(t, e.awaitEnd(t))
 }
 
-// Not parallel: it looks at all goroutines of the process.
+// Not parallel, since it checks all goroutines of the process.
 func TestListeningLeavesNoGoroutines(t *testing.T) {
 	var p *postgrestest.Proxy
 	_, s := listen(t, func(u *url.URL) {

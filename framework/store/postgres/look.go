@@ -55,23 +55,23 @@ func (r *reader) Look(ctx context.Context) (store.Target, error) {
 	defer cancel()
 	known, p := r.store.known(), &probe{asked: time.Now()}
 	var snapshot, wal string
-	s := newScanner(0)
+	s := format.Scanner(0)
 	err := stream(ctx, r.store.db, q.String(), q.args, func(row []driver.Value) (more bool, err error) {
 		columns := len(row) - probeColumns
 		if snapshot == "" {
-			v := &values{left: row[columns:]}
-			snapshot, p.last = v.text(), v.integer()
-			p.history.Sequence, p.history.Log = v.integer(), v.integer()
-			p.server, wal = v.text(), v.text()
-			if v.err != nil {
-				return false, v.err
+			v := format.Values(row[columns:])
+			snapshot, p.last = v.Text(), v.Integer()
+			p.history.Sequence, p.history.Log = v.Integer(), v.Integer()
+			p.server, wal = v.Text(), v.Text()
+			if v.Err() != nil {
+				return false, v.Err()
 			}
 		}
 		if row[0] == nil { // there is none
 			return true, nil
 		}
-		_, err = s.scan(row[:columns])
-		return s.bytes < pageBytes, err
+		_, err = s.Scan(row[:columns])
+		return s.Bytes < pageBytes, err
 	})
 	if err == nil {
 		err = r.store.complete(ctx, r.store.db, p, snapshot, wal, known)
@@ -79,9 +79,9 @@ func (r *reader) Look(ctx context.Context) (store.Target, error) {
 	if err != nil {
 		return nil, fmt.Errorf("look at the log: %w", advise(err))
 	}
-	if len(s.envelopes) < limit && s.bytes < pageBytes && p.last <= r.pos.base.Last+nearOffsets {
-		slices.SortFunc(s.envelopes, func(a, b notification.Envelope) int { return int(a.Offset - b.Offset) })
-		p.brought = &brought{reader: r, since: r.pos.base.Snapshot.text, rows: s.envelopes}
+	if len(s.Envelopes) < limit && s.Bytes < pageBytes && p.last <= r.pos.base.Last+nearOffsets {
+		slices.SortFunc(s.Envelopes, func(a, b notification.Envelope) int { return int(a.Offset - b.Offset) })
+		p.brought = &brought{reader: r, since: r.pos.base.Snapshot.text, rows: s.Envelopes}
 	}
 	r.store.note(ctx, p)
 	return p, nil

@@ -39,7 +39,7 @@ func next(ctx context.Context, t *testing.T, r store.Reader, target store.Target
 	return ids, page.CaughtUp
 }
 
-func TestALookBringsAlongWhatIsNew(t *testing.T) {
+func TestAProbeReturnsFewNewRows(t *testing.T) {
 	t.Parallel()
 	db := newDB(t)
 	s := openStore(t, db, postgres.Config{})
@@ -94,7 +94,7 @@ func TestALookBringsAlongWhatIsNew(t *testing.T) {
 	require.True(t, all)
 }
 
-func TestALookBringsNothingAlongWhereMuchIsNew(t *testing.T) {
+func TestAProbeReturnsNoRowsIfThereAreMany(t *testing.T) {
 	t.Parallel()
 	db := newDB(t)
 	s := openStore(t, db, postgres.Config{})

@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestAPlaceInTheWriteAheadLogIsRead(t *testing.T) {
+func TestPositionsInTheWriteAheadLogAreParsed(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]lsn{"0/0": 0, "0/16B3748": 0x16B3748, "1A/FFFFFFFF": 0x1AFFFFFFFF, "FFFFFFFF/FFFFFFFF": 1<<64 - 1} {
 		got, err := parseLSN(text)
@@ -19,8 +19,9 @@ func TestAPlaceInTheWriteAheadLogIsRead(t *testing.T) {
 	}
 }
 
-// A commit takes 40 bytes, so a place that is as far on within a page may be behind one.
-func TestTheHeaderOfAPageHoldsNoRecord(t *testing.T) {
+// A commit takes at least 40 bytes, so a position with a smaller distance from the beginning of a page is
+// within the header of the page.
+func TestAReplayPositionInAPageHeaderReachesTheNextRecord(t *testing.T) {
 	t.Parallel()
 	const page, begin = 8192, 5 * 8192
 	for name, c := range map[string]struct {

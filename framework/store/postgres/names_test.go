@@ -66,7 +66,7 @@ func TestAPrefixMayBeAWordOfSQLAndNameASchema(t *testing.T) {
 	}
 }
 
-func TestPrefixesThatCannotBeNamesAreRefused(t *testing.T) {
+func TestPrefixesThatAreNotNamesAreRefused(t *testing.T) {
 	t.Parallel()
 	for _, prefix := range []string{"9", "Outbox", "a.b.c", ".outbox", "billing.", `billing."outbox"`, "a-b", "billing.9",
 		"a_schema_that_is_rather_long_for_a_channel_name.outbox_of_forty_characters_at_the_most_"} {
@@ -75,9 +75,9 @@ func TestPrefixesThatCannotBeNamesAreRefused(t *testing.T) {
 	}
 }
 
-// A search path that is a tenant's, or was left behind in a session of a pooler, must
-// not lead a store to another log.
-func TestAStoreKeepsToItsSchemaWhateverTheSearchPath(t *testing.T) {
+// A tenant's search path, or one that is left in a session of a pooler, must not lead a store to another
+// log.
+func TestAStoreUsesItsSchemaWithAnySearchPath(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
 	dsn := postgrestest.DSN(t)
@@ -109,8 +109,8 @@ func TestAStoreKeepsToItsSchemaWhateverTheSearchPath(t *testing.T) {
 	require.Contains(t, again.InsertInto(), `"public"."outbox"`)
 }
 
-// Another table of the same name is another log, also where its sequence is the old one.
-func TestALogThatWasMadeAnewIsNoticedByItsTable(t *testing.T) {
+// Another table with the same name is another log, even if its sequence is the same.
+func TestARecreatedLogIsRecognizedByItsTable(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
 	db := newDB(t)
@@ -134,7 +134,7 @@ func TestALogThatWasMadeAnewIsNoticedByItsTable(t *testing.T) {
 	require.Len(t, page.Envelopes, 2)
 }
 
-func TestMigrateSaysWhoMayMakeASchema(t *testing.T) {
+func TestMigrateNamesThePrivilegeToCreateASchema(t *testing.T) {
 	t.Parallel()
 	dsn := postgrestest.DSN(t)
 	owner := openAt(t, dsn)
@@ -149,7 +149,7 @@ func TestMigrateSaysWhoMayMakeASchema(t *testing.T) {
 	require.NoError(t, err)
 }
 
-func TestAnnouncementsOfAnOutboxInASchemaAreHeard(t *testing.T) {
+func TestAnnouncementsOfAnOutboxInASchemaArrive(t *testing.T) {
 	t.Parallel()
 	dsn := postgrestest.DSN(t)
 	db := openAt(t, dsn)

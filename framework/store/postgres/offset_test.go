@@ -19,8 +19,7 @@ var logs = map[string]postgres.Config{
 	"partitioned":  {PartitionRows: 100},
 }
 
-// lifeGoesOn is what moves a reader's bounds: others publish, readers read, and
-// checkpoints are written.
+// lifeGoesOn publishes, reads and writes checkpoints, which moves a reader's bounds.
 func lifeGoesOn(t *testing.T, db *sql.DB, s *postgres.Store, read func() ([]string, store.Page), lease store.Lease) (ids []string) {
 	t.Helper()
 	for i := range 3 {
@@ -33,10 +32,9 @@ func lifeGoesOn(t *testing.T, db *sql.DB, s *postgres.Store, read func() ([]stri
 	return ids
 }
 
-// An INSERT of several rows computes what is DEFAULT in its VALUES before all other
-// columns, so an ordinary default would take the offset before the transaction has
-// its id: here both rows take their time in between.
-func TestRowsThatSayDefaultForTheirOffsetAreRead(t *testing.T) {
+// An INSERT of several rows computes DEFAULT in its VALUES before all other columns. An ordinary default
+// would take the offset before the transaction has its id. Here both rows wait in between.
+func TestRowsWithDefaultAsTheirOffsetAreRead(t *testing.T) {
 	t.Parallel()
 	for name, config := range logs {
 		t.Run(name, func(t *testing.T) {
@@ -69,7 +67,7 @@ func TestRowsThatSayDefaultForTheirOffsetAreRead(t *testing.T) {
 	}
 }
 
-// An object-relational mapper may ask the sequence first, in a separate round trip.
+// An object-relational mapper may query the sequence first, in a separate round trip.
 func TestAnOffsetThatAProducerChoosesIsRefused(t *testing.T) {
 	t.Parallel()
 	for name, config := range logs {
@@ -174,7 +172,7 @@ func serverVersion(t *testing.T, db *sql.DB) (version int) {
 	return version
 }
 
-// readerOf reads all there is, each time, from the beginning on.
+// readerOf returns a function that reads the whole log from the beginning at each call.
 func readerOf(t *testing.T, s *postgres.Store) (store.Lease, func() ([]string, store.Page)) {
 	t.Helper()
 	l, err := lease(t, s, store.Lanes("s", 1)[0])
@@ -196,7 +194,7 @@ func readerOf(t *testing.T, s *postgres.Store) (store.Lease, func() ([]string, s
 	}
 }
 
-// waitForLock waits until a session waits for a lock of that type.
+// waitForLock waits until a session waits for a lock of a type.
 func waitForLock(t *testing.T, db *sql.DB, typ string) {
 	t.Helper()
 	require.Eventually(t, func() bool {

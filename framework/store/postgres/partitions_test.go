@@ -19,7 +19,7 @@ func expirePartitions(t *testing.T, s *postgres.Store) int {
 	return dropped
 }
 
-func TestOldPartitionsAreDroppedAndNewOnesMade(t *testing.T) {
+func TestOldPartitionsAreDroppedAndNewOnesCreated(t *testing.T) {
 	t.Parallel()
 	db := newDB(t)
 	s := openStore(t, db, postgres.Config{PartitionRows: 10})
@@ -92,8 +92,8 @@ func TestAPartitionStaysForAnUnsettledRowAndAnOpenTransaction(t *testing.T) {
 	require.Equal(t, int64(11), offsetsOf(t, db)[0])
 }
 
-// Publishers may be quick while a partition is made.
-func TestAPartitionThatTheSequenceHasReachedIsNotMade(t *testing.T) {
+// Publishers may reach a partition while it is created.
+func TestAPartitionThatTheSequenceHasReachedIsNotCreated(t *testing.T) {
 	t.Parallel()
 	for name, meanwhile := range map[string]string{
 		"rows on their way": `SELECT setval('outbox_offset_seq', 36)`,
@@ -111,7 +111,7 @@ func TestAPartitionThatTheSequenceHasReachedIsNotMade(t *testing.T) {
 	}
 }
 
-// Waiting for the log holds publishers up.
+// While the pruner waits for the log, publishers wait, too. So it tries only once.
 func TestAPartitionThatCannotBeDroppedIsEmptiedOnce(t *testing.T) {
 	t.Parallel()
 	db := newDB(t)
@@ -130,7 +130,7 @@ func TestAPartitionThatCannotBeDroppedIsEmptiedOnce(t *testing.T) {
 }
 
 // A pruner may be stopped, or lose its network, at any moment.
-func TestAJanitorThatDoesNotGoOnFreesTheLog(t *testing.T) {
+func TestAStoppedPrunerReleasesTheLog(t *testing.T) {
 	t.Parallel()
 	db := newDB(t)
 	s := openStore(t, db, postgres.Config{PartitionRows: 5})

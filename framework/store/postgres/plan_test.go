@@ -14,7 +14,7 @@ import (
 	"github.com/waybill-go/waybill/framework/store/postgres/postgrestest"
 )
 
-// plan is what the test reads of EXPLAIN (ANALYZE, FORMAT JSON).
+// plan has the fields of EXPLAIN (ANALYZE, FORMAT JSON) that tests use.
 type plan struct {
 	NodeType    string  `json:"Node Type"`
 	Rows        float64 `json:"Actual Rows"`
@@ -22,7 +22,7 @@ type plan struct {
 	Plans       []plan  `json:"Plans"`
 }
 
-// scanned adds up the rows that the plan's scans of the table touched.
+// scanned returns how many rows the plan's scans of the table have read.
 func (p plan) scanned() float64 {
 	total := 0.0
 	if p.NodeType == "Index Scan" || p.NodeType == "Bitmap Heap Scan" || p.NodeType == "Seq Scan" {
@@ -34,12 +34,12 @@ func (p plan) scanned() float64 {
 	return total
 }
 
-func TestAPageTouchesHardlyMoreRowsThanItReturns(t *testing.T) {
+func TestAPageReadsHardlyMoreRowsThanItReturns(t *testing.T) {
 	t.Parallel()
 	pagesTouchFewRows(t, Config{}, `ALTER TABLE outbox SET (autovacuum_enabled = off)`)
 }
 
-func TestAPageOfAPartitionedLogTouchesHardlyMoreRowsThanItReturns(t *testing.T) {
+func TestAPageOfAPartitionedLogReadsHardlyMoreRowsThanItReturns(t *testing.T) {
 	t.Parallel()
 	pagesTouchFewRows(t, Config{PartitionRows: 20_000}, `ALTER TABLE outbox_from_1 SET (autovacuum_enabled = off)`)
 }
@@ -138,8 +138,7 @@ func (r *reader) explain(t *testing.T, q *statement) plan {
 	return plans[0].Plan
 }
 
-// Deliveries that are scheduled for later, however many, are not looked at by what
-// the engine asks for again and again.
+// The engine's frequent queries do not read deliveries that are scheduled for later.
 func TestScheduledDeliveriesCostNothingUntilTheyAreDue(t *testing.T) {
 	t.Parallel()
 	db, err := OpenDB(postgrestest.DSN(t))
@@ -171,8 +170,8 @@ func TestScheduledDeliveriesCostNothingUntilTheyAreDue(t *testing.T) {
 	}
 }
 
-// However much is cancelled, a page and what is due look at the cancellations of their own
-// rows, and cancelling looks at nothing but what it is about.
+// Pages and due deliveries read only the cancellations of their own rows, and cancelling reads only the
+// rows that it cancels.
 func TestCancellationsCostOnlyTheRowsWithATime(t *testing.T) {
 	t.Parallel()
 	db, err := OpenDB(postgrestest.DSN(t))
@@ -214,8 +213,8 @@ func TestCancellationsCostOnlyTheRowsWithATime(t *testing.T) {
 	}
 }
 
-// Of many keys with much behind them, no more is read than is returned.
-func TestFollowersOfManyKeysTouchOnlyWhatIsReturned(t *testing.T) {
+// The query does not read other deliveries of keys with many followers.
+func TestFollowersOfManyKeysReadOnlyWhatTheyReturn(t *testing.T) {
 	t.Parallel()
 	db, err := OpenDB(postgrestest.DSN(t))
 	require.NoError(t, err)
@@ -248,8 +247,7 @@ func manyKeys(n int) (keys []string) {
 	return keys
 }
 
-// blocksOf runs a query under EXPLAIN, and returns how many blocks it has read, and the
-// plan.
+// blocksOf runs a query with EXPLAIN, and returns the plan and how many blocks it has read.
 func blocksOf(t *testing.T, s *Store, query tables.Expr) (blocks int, text []byte) {
 	t.Helper()
 	require.NoError(t, s.run.Row(t.Context(), s.db, `EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) ?`, query).Scan(&text))

@@ -13,9 +13,8 @@ import (
 	"github.com/waybill-go/waybill/framework/store"
 )
 
-// cluster is a model of what PostgreSQL promises about transactions and a
-// sequence: ids in order, snapshots that end behind the latest ended
-// transaction, offsets taken at any time after the id.
+// cluster models PostgreSQL's guarantees for transactions and sequences: ids are in order, snapshots end
+// after the latest ended transaction, and offsets are taken at any time after the id.
 type cluster struct {
 	nextID   xid
 	ended    xid // the highest that ended
@@ -25,15 +24,15 @@ type cluster struct {
 	history  history
 }
 
-// restore makes it the cluster into which a dump was restored: rows and sequence
-// are as they were, what was running is gone, and the ids are the new cluster's.
+// restore simulates a restore into another cluster: rows and sequence stay, running transactions are gone,
+// and ids come from the new cluster.
 func (c *cluster) restore(nextID xid) {
 	c.nextID, c.ended = nextID, nextID-1
 	clear(c.running)
 	c.history.System += "'"
 }
 
-// extent is what a restore scan finds in a log whose sequence was restored with it.
+// extent returns the result of a restore scan, in a log that was restored with its sequence.
 func (c *cluster) extent(p *probe) extent {
 	var e extent
 	for offset, id := range c.rows {
@@ -71,10 +70,9 @@ func (c *cluster) end(id xid, commit bool) {
 	c.ended = max(c.ended, id)
 }
 
-// TestDeltasCoverEachCommittedRowOnce drives the arithmetic of bases, bounds and
-// floors through random histories, with restores into other clusters, after which
-// each row comes once more and no oftener. Retention's rule is held against it at
-// each step.
+// TestDeltasCoverEachCommittedRowOnce checks the arithmetic of bases, bounds and floors with random
+// histories. They include restores into other clusters, after which each row is read exactly once more.
+// Each step also checks the rule of retention.
 func TestDeltasCoverEachCommittedRowOnce(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -85,8 +83,8 @@ func TestDeltasCoverEachCommittedRowOnce(t *testing.T) {
 		var lastSeen sight
 		found := make(map[int64]int)
 
-		// kept is what retention goes by: where the position does not conflict with
-		// the log, nothing that is still to be found counts as settled.
+		// kept checks the rule of retention: if the position does not conflict with the log, no row
+		// that has not been read counts as settled.
 		kept := func(t *rapid.T) {
 			now := &probe{snapshot: c.snapshot(), last: c.sequence, history: c.history}
 			if (&reader{pos: at, durable: at.goal().Last}).conflict(now) != "" {
@@ -104,7 +102,7 @@ func TestDeltasCoverEachCommittedRowOnce(t *testing.T) {
 				}
 			}
 		}
-		// read finds the rows of a delta, all of them or up to some offset.
+		// read reads the rows of a delta, all of them or up to an offset.
 		read := func(upTo func(d *delta, from int64) int64) {
 			p := &probe{snapshot: c.snapshot(), last: c.sequence, history: c.history}
 			if newest.holds(p) {
@@ -199,7 +197,7 @@ func TestDeltasCoverEachCommittedRowOnce(t *testing.T) {
 	})
 }
 
-func TestPositionsSurviveTheirStoredForm(t *testing.T) {
+func TestStoredPositionsAreReadBack(t *testing.T) {
 	t.Parallel()
 	s, err := parseSnapshot("100:120:100,105,119")
 	require.NoError(t, err)
@@ -239,7 +237,7 @@ func FuzzParsePosition(f *testing.F) {
 	})
 }
 
-func TestSnapshotsKnowWhatHadEnded(t *testing.T) {
+func TestSnapshotsKnowWhichTransactionsHadEnded(t *testing.T) {
 	t.Parallel()
 	s, err := parseSnapshot("10:15:10,12")
 	require.NoError(t, err)

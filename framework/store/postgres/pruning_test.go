@@ -61,7 +61,7 @@ func offsetsOf(t *testing.T, db *sql.DB) (offsets []int64) {
 
 const insertOne = `INSERT INTO outbox (type, payload) VALUES ('t', '{}')`
 
-func TestAnOpenTransactionKeepsItsOwnRowsAndNoOthers(t *testing.T) {
+func TestAnOpenTransactionKeepsOnlyItsOwnRows(t *testing.T) {
 	t.Parallel()
 	db := newDB(t)
 	s := openStore(t, db, postgres.Config{})
@@ -91,7 +91,7 @@ func TestAnOpenTransactionKeepsItsOwnRowsAndNoOthers(t *testing.T) {
 	require.Equal(t, 3, expireAll(t, s, "mail"))
 }
 
-func TestRestoredRowsGoOnceTheyAreSettled(t *testing.T) {
+func TestRestoredRowsAreRemovedAfterTheyAreSettled(t *testing.T) {
 	t.Parallel()
 	db := newDB(t)
 	s := openStore(t, db, postgres.Config{})
@@ -105,7 +105,7 @@ func TestRestoredRowsGoOnceTheyAreSettled(t *testing.T) {
 	require.Equal(t, 2, expireAll(t, s, "mail"))
 }
 
-func TestNothingGoesWhereTheCursorIsOfAnotherCluster(t *testing.T) {
+func TestNothingIsRemovedIfTheCursorBelongsToAnotherCluster(t *testing.T) {
 	t.Parallel()
 	db := newDB(t)
 	s := openStore(t, db, postgres.Config{})
@@ -136,7 +136,7 @@ func TestNothingGoesWhereTheCursorIsOfAnotherCluster(t *testing.T) {
 	require.Equal(t, 1, expireAll(t, s, "mail"))
 }
 
-func TestTheJanitorGivesWayToWhoeverHasLockedTheLog(t *testing.T) {
+func TestThePrunerDoesNotWaitForLocksOfTheLog(t *testing.T) {
 	t.Parallel()
 	db := newDB(t)
 	s := openStore(t, db, postgres.Config{})
@@ -156,10 +156,9 @@ func TestTheJanitorGivesWayToWhoeverHasLockedTheLog(t *testing.T) {
 	require.Equal(t, 1, expireAll(t, s, "mail"))
 }
 
-// TestReadersMissNothingWhileTheJanitorRemoves is the readers' concurrency test
-// with a retention of next to nothing: two pruners remove whatever the cursors
-// allow, as fast as they can.
-func TestReadersMissNothingWhileTheJanitorRemoves(t *testing.T) {
+// TestReadersMissNothingWhileThePrunerRemovesRows is the concurrency test of readers with a tiny
+// retention: two pruners remove everything that the cursors allow, as fast as possible.
+func TestReadersMissNothingWhileThePrunerRemovesRows(t *testing.T) {
 	t.Parallel()
 	prunersAmongReaders(t, postgres.Config{})
 }

@@ -268,25 +268,25 @@ func (r *reader) fetch(ctx context.Context, most time.Duration, limit int,
 	stream func(ctx context.Context, row func([]driver.Value) (more bool, err error)) error) (_ []notification.Envelope, cut bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
-	s := newScanner(min(limit, r.read+r.read/8+1))
+	s := format.Scanner(min(limit, r.read+r.read/8+1))
 	err = stream(ctx, func(row []driver.Value) (more bool, err error) {
-		if cut = s.bytes >= pageBytes; cut {
-			if unread := limit - len(s.envelopes); unread*s.rowBytes() > unreadBytes {
+		if cut = s.Bytes >= pageBytes; cut {
+			if unread := limit - len(s.Envelopes); unread*s.RowBytes() > unreadBytes {
 				cancel()
 			}
 			return false, nil
 		}
-		_, err = s.scan(row)
+		_, err = s.Scan(row)
 		return true, err
 	})
 	if cut {
 		err = nil // it is about the remaining rows
 	}
-	r.read = len(s.envelopes)
+	r.read = len(s.Envelopes)
 	if err == nil && r.read > 0 {
-		r.rows = min(rowsGrowth*limit, max(1, pageBytes/s.rowBytes()))
+		r.rows = min(rowsGrowth*limit, max(1, pageBytes/s.RowBytes()))
 	}
-	return s.envelopes, cut, err
+	return s.Envelopes, cut, err
 }
 
 // statement is the query for a page: one range scan of the primary key, with ORDER BY and LIMIT at

@@ -21,7 +21,7 @@ import (
 	"github.com/waybill-go/waybill/framework/store/postgres"
 )
 
-// committed is the model: what was committed, by key in the order of commits.
+// committed is the model: the committed rows by key, in the order of commits.
 type committed struct {
 	mu   sync.Mutex
 	byID map[string]bool
@@ -35,11 +35,10 @@ func (c *committed) add(ids []string) {
 	}
 }
 
-// TestReadersFindEveryCommittedRowOnceAndInKeyOrder runs publishers that do all
-// that makes reading by offset or by transaction id go wrong: they take their
-// transaction ids early, sleep between inserts, roll back, use savepoints and
-// subtransactions, do not wait for the disk, and one keeps a transaction open for
-// seconds. Each key's publishers serialize on a row, as applications do on their aggregates.
+// TestReadersFindEveryCommittedRowOnceAndInKeyOrder runs publishers that do everything that breaks a
+// reader which goes by offsets or transaction ids: they take their ids early, sleep between inserts, roll
+// back, use savepoints and subtransactions, and do not wait for the disk. One keeps a transaction open
+// for seconds. The publishers of a key serialize on a row, like applications on their aggregates.
 func TestReadersFindEveryCommittedRowOnceAndInKeyOrder(t *testing.T) {
 	t.Parallel()
 	db := newDB(t)
@@ -47,7 +46,7 @@ func TestReadersFindEveryCommittedRowOnceAndInKeyOrder(t *testing.T) {
 	findEveryRow(t, db, s)
 }
 
-// findEveryRow reads beside publishers, and holds what was found against what they have committed.
+// findEveryRow reads while publishers run, and compares what it found with what they have committed.
 func findEveryRow(t *testing.T, db *sql.DB, s *postgres.Store) []*follower {
 	t.Helper()
 	ctx := t.Context()
@@ -167,9 +166,9 @@ func holdOpen(t *testing.T, db *sql.DB, until context.Context) {
 	}
 }
 
-// follower reads one lane with pages of random sizes, as of probes or of looks that bring rows along,
-// restarts at random positions as if it had crashed behind a checkpoint, and now and then writes a
-// checkpoint, which gives the store a watermark.
+// follower reads one lane with pages of random sizes, after probes with and without rows. It restarts at
+// random positions, as after a crash following a checkpoint, and sometimes writes a checkpoint, which
+// gives the store a watermark.
 type follower struct {
 	store *postgres.Store
 	lane  store.Lane
@@ -254,7 +253,7 @@ func (f *follower) follow(t *testing.T, ended <-chan struct{}) {
 	}
 }
 
-// checkFound holds what the lanes of one sink found against the model.
+// checkFound compares what the lanes of one sink have found with the model.
 func checkFound(t *testing.T, model *committed, lanes []*follower) {
 	t.Helper()
 	times := make(map[string]int)
@@ -276,7 +275,7 @@ func checkFound(t *testing.T, model *committed, lanes []*follower) {
 	}
 }
 
-// seedOf is fixed unless WAYBILL_TEST_SEED says otherwise, and printed either way.
+// seedOf returns WAYBILL_TEST_SEED or a fixed seed, and prints it.
 func seedOf(t *testing.T) uint64 {
 	t.Helper()
 	seed := uint64(1)
@@ -289,7 +288,7 @@ func seedOf(t *testing.T) uint64 {
 	return seed
 }
 
-// publishFor is how long the publishers run: WAYBILL_TEST_DURATION, or 3 s.
+// publishFor returns how long the publishers run: WAYBILL_TEST_DURATION, or 3 s.
 func publishFor() time.Duration {
 	if d, err := time.ParseDuration(os.Getenv("WAYBILL_TEST_DURATION")); err == nil {
 		return d

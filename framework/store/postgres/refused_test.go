@@ -8,8 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Rows come from programs in any language, so the table itself refuses what no reader could
-// deliver.
+// Programs in any language write rows, so the table itself refuses rows that cannot be delivered.
 func TestTheLogRefusesRowsThatCannotBeDelivered(t *testing.T) {
 	t.Parallel()
 	text := func(n int) string { return "'" + strings.Repeat("x", n) + "'" }

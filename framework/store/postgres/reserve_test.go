@@ -14,8 +14,7 @@ import (
 	"github.com/waybill-go/waybill/framework/store/storetest"
 )
 
-// TestConformanceOnReservedConnections runs the suite on a store that has reserved
-// connections, whatever else the pool is used for.
+// TestConformanceOnReservedConnections runs the suite on a store with reserved connections.
 func TestConformanceOnReservedConnections(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -45,7 +44,7 @@ func TestConformanceOnReservedConnections(t *testing.T) {
 	storetest.Run(t, d)
 }
 
-// reserving opens a store on a pool of four connections, of which two are reserved.
+// reserving opens a store on a pool of four connections and reserves two of them.
 func reserving(t *testing.T) (s *postgres.Store, db *sql.DB, release func()) {
 	t.Helper()
 	db = newDB(t)
@@ -58,8 +57,7 @@ func reserving(t *testing.T) (s *postgres.Store, db *sql.DB, release func()) {
 	return s, db, release
 }
 
-// useAll takes all connections of the pool that are not reserved, until the test ends or
-// free is called.
+// useAll uses all connections of the pool that are not reserved, until the test ends or free is called.
 func useAll(t *testing.T, db *sql.DB) (free func()) {
 	t.Helper()
 	var conns []*sql.Conn
@@ -84,7 +82,7 @@ func promptly(t *testing.T) context.Context {
 	return ctx
 }
 
-func TestReservedConnectionsServeWhileThePoolIsUsedUp(t *testing.T) {
+func TestReservedConnectionsWorkWhileThePoolIsExhausted(t *testing.T) {
 	t.Parallel()
 	s, db, _ := reserving(t)
 	useAll(t, db)
@@ -109,7 +107,7 @@ func TestAReservedConnectionThatBreaksIsReplaced(t *testing.T) {
 	admin, err := db.Conn(t.Context())
 	require.NoError(t, err)
 	for range 3 {
-		// All sessions but this one.
+		// All sessions except this one.
 		_, err = admin.ExecContext(t.Context(), `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
 			WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend'`)
 		require.NoError(t, err)
@@ -124,7 +122,7 @@ func TestAReservedConnectionThatBreaksIsReplaced(t *testing.T) {
 	require.LessOrEqual(t, db.Stats().OpenConnections, 4)
 }
 
-func TestReservedConnectionsAreGivenBackByTheLastWhoReserved(t *testing.T) {
+func TestReservedConnectionsAreReleasedByTheLastUser(t *testing.T) {
 	t.Parallel()
 	s, db, first := reserving(t)
 	second, err := s.Reserve(t.Context(), 2)

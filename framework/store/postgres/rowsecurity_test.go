@@ -16,8 +16,8 @@ import (
 	"github.com/waybill-go/waybill/framework/store/postgres/postgrestest"
 )
 
-// newRole makes a role that may sign on and nothing else, and returns its name and the
-// database's address for it. The role goes with the test.
+// newRole creates a role that may only log in, and returns its name and the database's address with it.
+// The role is dropped when the test ends.
 func newRole(t *testing.T, db *sql.DB, dsn string) (role, address string) {
 	t.Helper()
 	require.NoError(t, db.QueryRowContext(t.Context(), `SELECT 'role_' || replace(gen_random_uuid()::text, '-', '')`).Scan(&role))
@@ -40,7 +40,7 @@ func exec(t *testing.T, db *sql.DB, statements ...string) {
 	}
 }
 
-// openAt opens a pool that the test closes before its role goes.
+// openAt opens a pool that the test closes before it drops its role.
 func openAt(t *testing.T, address string) *sql.DB {
 	t.Helper()
 	db, err := postgres.OpenDB(address)
@@ -49,7 +49,7 @@ func openAt(t *testing.T, address string) *sql.DB {
 	return db
 }
 
-// rest reads all that is left up to now.
+// rest reads the remaining rows up to a new probe.
 func rest(ctx context.Context, s *postgres.Store, r store.Reader) (ids []string, end store.Position, err error) {
 	target, err := s.Probe(ctx)
 	if err != nil {
@@ -135,8 +135,8 @@ func TestRowLevelSecurityStopsReadersInsteadOfHidingRows(t *testing.T) {
 	}
 }
 
-// What is parked and the cursors count as much: a key whose parked delivery is hidden
-// would seem to be free, a sink whose cursor is hidden to keep nothing.
+// Hidden rows of other tables are as bad: a key whose parked delivery is hidden would seem to be free, and
+// a sink whose cursor is hidden would seem to keep no rows.
 func TestRowLevelSecurityOnTheOtherTablesIsAnError(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
@@ -269,8 +269,8 @@ func TestRowLevelSecurityOnTheOtherTablesIsAnError(t *testing.T) {
 	require.Len(t, due, 1, "nothing was changed meanwhile")
 }
 
-// A text of an error may hold any character. Where the database cannot store it, a
-// checkpoint would always fail.
+// The text of an error may have any characters. If the database could not store them, checkpoints would
+// fail forever.
 func TestADatabaseThatIsNotUTF8IsRefused(t *testing.T) {
 	t.Parallel()
 	dsn := postgrestest.DSN(t)

@@ -158,7 +158,7 @@ func (b *standby) streamOnce(ctx context.Context, p *probe, page func(server str
 	if err != nil {
 		return false, err
 	}
-	return streamOn(ctx, conn, q.String(), args, row)
+	return format.Query(ctx, conn, q.String(), args, row)
 }
 
 // reach returns a connection to a standby that has replayed everything that p includes, and which

@@ -17,7 +17,7 @@ import (
 	"github.com/waybill-go/waybill/framework/store/postgres"
 )
 
-// stores reads pages on either server.
+// stores returns stores that read pages from the primary and from the standby.
 func (b *beside) stores(t testing.TB) map[string]*postgres.Store {
 	t.Helper()
 	alone, err := postgres.Open(t.Context(), b.db, postgres.Config{})
@@ -25,8 +25,8 @@ func (b *beside) stores(t testing.TB) map[string]*postgres.Store {
 	return map[string]*postgres.Store{"primary": alone, "standby": b.store}
 }
 
-// BenchmarkDrainBeside reads a backlog, with a checkpoint a page, and reports what both servers
-// spend on it.
+// BenchmarkDrainBeside reads a backlog, with a checkpoint after each page, and reports the processor time
+// of both servers.
 func BenchmarkDrainBeside(b *testing.B) {
 	const rows, limit = 200_000, 1000
 	w := newBeside(b)
@@ -74,7 +74,7 @@ func BenchmarkDrainBeside(b *testing.B) {
 	}
 }
 
-// BenchmarkCommitToPage reads single commits as a forwarder does that has caught up.
+// BenchmarkCommitToPage reads single commits, like a forwarder without a backlog.
 func BenchmarkCommitToPage(b *testing.B) {
 	w := newBeside(b)
 	insert := func() {
@@ -114,7 +114,7 @@ func BenchmarkCommitToPage(b *testing.B) {
 	}
 }
 
-// processes returns what the processes of a server have spent of the processor.
+// processes returns a function for the processor time of a server's processes.
 func processes(b *testing.B, db *sql.DB) func() time.Duration {
 	b.Helper()
 	var postmaster string

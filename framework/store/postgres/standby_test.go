@@ -20,7 +20,7 @@ import (
 	"github.com/waybill-go/waybill/framework/store/postgres/postgrestest"
 )
 
-// beside is an outbox of which pages are read on a standby.
+// beside is an outbox whose pages are read from a standby.
 type beside struct {
 	primary, standby *postgrestest.Server
 	db, aside        *sql.DB // of the primary and of the standby
@@ -37,7 +37,7 @@ func newBeside(t testing.TB) *beside {
 	return b
 }
 
-// open makes the store read on a standby.
+// open makes the store read pages from a standby.
 func (b *beside) open(t testing.TB, aside *sql.DB) {
 	t.Helper()
 	var err error
@@ -68,7 +68,7 @@ func (b *beside) untilBeside(t *testing.T, read func() ([]string, store.Page)) (
 	}
 }
 
-// lines are what a store logs.
+// lines has the log lines of a store.
 type lines struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -88,7 +88,7 @@ func (l *lines) String() string {
 
 func (l *lines) logger() *slog.Logger { return slog.New(slog.NewTextHandler(l, nil)) }
 
-// count is how many of the lines have a text.
+// count returns how many lines contain a text.
 func (l *lines) count(text string) (n int) {
 	for line := range strings.Lines(l.String()) {
 		if strings.Contains(line, text) {
@@ -125,8 +125,8 @@ func TestPagesOfAStandbyBehindATransactionPoolerHaveEveryCommittedRow(t *testing
 	require.NotZero(t, pages, "pages that the standby gave: %s", b.lines)
 }
 
-// What the check is for: the position moves on past a row that the standby does not show yet.
-func TestAStandbyThatIsNotAskedLosesRows(t *testing.T) {
+// Without the check, the position moves past a row that the standby does not show yet.
+func TestReadingAStandbyWithoutItsReplayPositionLosesRows(t *testing.T) {
 	t.Parallel()
 	b := newBeside(t)
 	insert := inserter(t, b.db)
@@ -147,8 +147,9 @@ func TestAStandbyThatIsNotAskedLosesRows(t *testing.T) {
 	require.NotContains(t, found, "passed over", "lost for good")
 }
 
-// It is asked in a separate statement, because the snapshot of a statement is older than its answer.
-func TestAStandbySaysThatItHasReplayedWhatItsStatementDoesNotShow(t *testing.T) {
+// The position is queried with a separate statement, because the snapshot of a statement is older than
+// its result.
+func TestAStandbyReportsReplayedRowsThatAStatementDoesNotSee(t *testing.T) {
 	t.Parallel()
 	b := newBeside(t)
 	b.exec(t, b.aside, `SELECT pg_wal_replay_pause()`)
@@ -206,7 +207,7 @@ func TestAStandbyThatLagsBehindLeavesPagesToThePrimary(t *testing.T) {
 	require.Greater(t, b.lines.count(again), worked, "%s", b.lines)
 }
 
-func TestALagThatIsOverSoonIsNotLogged(t *testing.T) {
+func TestAShortLagIsNotLogged(t *testing.T) {
 	t.Parallel()
 	b := newBeside(t)
 	b.store.SetBehindTime(time.Hour)
@@ -260,7 +261,7 @@ func TestAStoreOpensWhileItsStandbyCannotBeReached(t *testing.T) {
 	b.untilBeside(t, read)
 }
 
-// A standby that keeps its connections open and says nothing is worse than one that is gone.
+// A standby that keeps its connections open and does not answer is worse than one that is down.
 func TestAStandbyThatIsSilentLeavesPagesToThePrimary(t *testing.T) {
 	t.Parallel()
 	b := newBeside(t)
@@ -278,7 +279,7 @@ func TestAStandbyThatIsSilentLeavesPagesToThePrimary(t *testing.T) {
 	require.Equal(t, published, found)
 }
 
-func TestAStandbyThatIsPromotedIsNotReadAnyMore(t *testing.T) {
+func TestAPromotedStandbyIsNoLongerRead(t *testing.T) {
 	t.Parallel()
 	b := newBeside(t)
 	_, read := readerOf(t, b.store)
@@ -298,8 +299,8 @@ func TestAStandbyThatIsPromotedIsNotReadAnyMore(t *testing.T) {
 	require.Equal(t, 2, b.lines.count("was promoted"), "%s", b.lines)
 }
 
-// The second standby follows the first, and with it another history than the primary's, in
-// which more has been written.
+// The second standby follows the first, and so a history other than the primary's. The primary has
+// written more.
 func TestAStandbyOfAPromotedStandbyIsNotRead(t *testing.T) {
 	t.Parallel()
 	b := newBeside(t)
@@ -366,7 +367,7 @@ func TestARoleThatDoesNotSeeTheStandbysTimelineIsRefused(t *testing.T) {
 	require.Eventually(t, func() bool { return open() == nil }, time.Minute, 10*time.Millisecond)
 }
 
-// Replay must not wait for a page for long: the standby cancels the page.
+// Recovery must not wait long for a page: the standby cancels the page.
 func TestAPageThatRecoveryCancelsIsReadFromThePrimary(t *testing.T) {
 	t.Parallel()
 	b := newBeside(t)
@@ -412,9 +413,9 @@ func TestRestoredRowsAreReadFromThePrimary(t *testing.T) {
 	b.untilBeside(t, read)
 }
 
-// What is cancelled behind the target may be missing on the standby, so a page says from
-// when what it knows is: a row that fell due after that is parked, and looked at again.
-func TestAPageOfAStandbyKnowsWhatWasCancelledWhenItsTargetWasProbed(t *testing.T) {
+// The standby may lack cancellations after the target. So a page has the time up to which it knows them:
+// a row that fell due after that time is parked and checked again.
+func TestAPageOfAStandbyKnowsTheCancellationsUpToItsProbe(t *testing.T) {
 	t.Parallel()
 	b := newBeside(t)
 	l, read := readerOf(t, b.store)

@@ -16,7 +16,7 @@ import (
 	"github.com/waybill-go/waybill/framework/store/postgres"
 )
 
-// start makes a new sink's cursor and returns where it is.
+// start creates the cursor of a new sink and returns its position.
 func start(t *testing.T, s *postgres.Store, sink string, at store.Start, passed int) json.RawMessage {
 	t.Helper()
 	created, err := s.Cut(t.Context(), sink, 1, at)
@@ -28,7 +28,7 @@ func start(t *testing.T, s *postgres.Store, sink string, at store.Start, passed 
 	return lease.Position
 }
 
-func TestWhatIsOpenWhenASinkStartsComesLater(t *testing.T) {
+func TestRowsOfOpenTransactionsComeLaterForANewSink(t *testing.T) {
 	t.Parallel()
 	db := newDB(t)
 	s := openStore(t, db, postgres.Config{})
@@ -57,7 +57,7 @@ func TestWhatIsOpenWhenASinkStartsComesLater(t *testing.T) {
 	require.Equal(t, []string{"c", "open", "early", "d"}, ids)
 }
 
-func TestANewSinkThatStartsNowLooksThroughNothing(t *testing.T) {
+func TestANewSinkThatStartsNowReadsNoOldRows(t *testing.T) {
 	t.Parallel()
 	db := newDB(t)
 	s := openStore(t, db, postgres.Config{})
@@ -70,7 +70,7 @@ func TestANewSinkThatStartsNowLooksThroughNothing(t *testing.T) {
 	require.EqualValues(t, 3, position.At.Bound, "%s", at)
 }
 
-func TestANewSinkPassesOverRestoredRowsForGood(t *testing.T) {
+func TestANewSinkNeverReadsRestoredRowsBeforeItsStart(t *testing.T) {
 	t.Parallel()
 	server := privateServer(t)
 	db, err := postgres.OpenDB(server.DSN())
@@ -96,7 +96,7 @@ func TestANewSinkPassesOverRestoredRowsForGood(t *testing.T) {
 	}
 }
 
-func TestATimeIsFoundBehindGaps(t *testing.T) {
+func TestATimeIsFoundAfterGaps(t *testing.T) {
 	t.Parallel()
 	db := newDB(t)
 	s := openStore(t, db, postgres.Config{})
@@ -113,8 +113,7 @@ func TestATimeIsFoundBehindGaps(t *testing.T) {
 	require.Equal(t, []string{"b2"}, ids)
 }
 
-// A position is remembered only if the commit that writes it is of the same life of the
-// server as the look that found it.
+// A position is written only if the server has not restarted between the query for it and the commit.
 func TestANewSinkDoesNotStartWhereAnotherServerWas(t *testing.T) {
 	t.Parallel()
 	db := newDB(t)
@@ -198,7 +197,7 @@ func TestSinksThatStartNowBetweenPublishersMissNothing(t *testing.T) {
 	}
 }
 
-// visible are the ids in the log.
+// visible returns the ids in the log.
 func visible(t *testing.T, db *sql.DB) map[string]bool {
 	t.Helper()
 	rows, err := db.QueryContext(t.Context(), `SELECT id FROM outbox`)
@@ -214,7 +213,7 @@ func visible(t *testing.T, db *sql.DB) map[string]bool {
 	return ids
 }
 
-// copy is what was committed so far.
+// copy returns the ids committed so far.
 func (c *committed) copy() map[string]bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -7,12 +7,9 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
-	"io"
 )
 
-// stream runs a query and passes each row to a function as the driver returns it: nil, int64,
-// string, []byte, time.Time. The values are valid until row returns. row returns false to stop. It
-// bypasses the conversions of database/sql, which cost as much for a page as the driver itself.
+// stream is driverrows.Format.Query on a connection of the pool.
 func stream(ctx context.Context, db *sql.DB, query string, args []any, row func(values []driver.Value) (more bool, err error)) error {
 	values, err := named(args)
 	if err != nil {
@@ -48,37 +45,5 @@ func streamOnce(ctx context.Context, db *sql.DB, query string, args []driver.Nam
 		return false, err
 	}
 	defer func() { err = cmp.Or(err, conn.Close()) }()
-	return streamOn(ctx, conn, query, args, row)
-}
-
-// streamOn is stream on one connection. begun reports that the server has got the query.
-func streamOn(ctx context.Context, conn *sql.Conn, query string, args []driver.NamedValue, row func([]driver.Value) (bool, error)) (begun bool, err error) {
-	err = conn.Raw(func(c any) error {
-		queryer, ok := c.(driver.QueryerContext)
-		if !ok {
-			return fmt.Errorf("driver %T cannot be asked directly: use lib/pq or pgx", c)
-		}
-		rows, err := queryer.QueryContext(ctx, query, args)
-		if err != nil {
-			return err
-		}
-		begun = true
-		return cmp.Or(each(rows, row), rows.Close())
-	})
-	return begun, err
-}
-
-// each passes on rows until there are no more, or no more are wanted.
-func each(rows driver.Rows, row func([]driver.Value) (bool, error)) error {
-	values := make([]driver.Value, len(rows.Columns()))
-	for {
-		if err := rows.Next(values); errors.Is(err, io.EOF) {
-			return nil
-		} else if err != nil {
-			return err
-		}
-		if more, err := row(values); !more || err != nil {
-			return err
-		}
-	}
+	return format.Query(ctx, conn, query, args, row)
 }

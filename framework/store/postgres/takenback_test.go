@@ -13,10 +13,10 @@ import (
 	"github.com/waybill-go/waybill/framework/store/postgres/postgrestest"
 )
 
-// A crash takes back what was not flushed, such as the ends of transactions that
-// were rolled back, and hands their ids out again. A reader that lives through it
-// has seen them end, and would pass over what is committed under them now.
-func TestACrashTakesTransactionIdsBackFromWhoeverKnewThem(t *testing.T) {
+// A crash undoes what was not flushed, such as the ends of rolled back transactions, and the server hands
+// out their ids again. A reader that survives the crash has seen them end, and would skip rows that are
+// committed under these ids now.
+func TestKnowledgeAboutTransactionIdsEndsWithACrash(t *testing.T) {
 	t.Parallel()
 	crashes := map[string]func(t *testing.T, server *postgrestest.Server, db *sql.DB){
 		"of the server": func(t *testing.T, server *postgrestest.Server, _ *sql.DB) {
@@ -44,8 +44,8 @@ func TestACrashTakesTransactionIdsBackFromWhoeverKnewThem(t *testing.T) {
 	}
 }
 
-// crashTakesBack is a crash behind transactions that nothing wrote down; false if
-// something did.
+// crashTakesBack crashes a server after transactions that were not flushed. It returns false if they
+// were.
 func crashTakesBack(t *testing.T, crash func(*testing.T, *postgrestest.Server, *sql.DB)) bool {
 	t.Helper()
 	server, err := postgrestest.Start(t.Context(), postgrestest.Options{Private: true, Settings: map[string]string{"wal_writer_delay": "10s", "autovacuum": "off"}})
@@ -121,8 +121,7 @@ func crashTakesBack(t *testing.T, crash func(*testing.T, *postgrestest.Server, *
 	return true
 }
 
-// kill ends one of the server's processes without a word. The server then ends all
-// the others and recovers.
+// kill kills one of the server's processes. The server then ends all others and recovers.
 func kill(t *testing.T, db *sql.DB) {
 	t.Helper()
 	conn, err := db.Conn(t.Context())
@@ -137,14 +136,14 @@ func kill(t *testing.T, db *sql.DB) {
 	process, err := os.FindProcess(pid)
 	require.NoError(t, err)
 	require.NoError(t, process.Kill())
-	// Until the server has noticed, it takes new connections.
+	// The server accepts new connections until it notices the crash.
 	require.Eventually(t, func() bool { return witness.PingContext(t.Context()) != nil }, 10e9, 1e7)
 	db.SetMaxIdleConns(0) // some may live on for a moment
 	db.SetMaxIdleConns(2)
 }
 
 // A page of a server that lags behind would look like the end of the log.
-func TestAPageIsOfTheServerThatWasProbed(t *testing.T) {
+func TestAPageComesFromTheServerThatWasProbed(t *testing.T) {
 	t.Parallel()
 	db := newDB(t)
 	s := openStore(t, db, postgres.Config{})

@@ -66,9 +66,9 @@ func Example() {
 	// 1
 }
 
-func TestOpenDBSetsWhatAnOutboxNeeds(t *testing.T) {
+func TestOpenDBAppliesTheSettingsOfAnOutbox(t *testing.T) {
 	t.Parallel()
-	// The characters would mean something in a URI.
+	// These characters have a meaning in a URI.
 	path := filepath.Join(t.TempDir(), "50% of #1?.db")
 	db, err := sqlite.OpenDB(path)
 	require.NoError(t, err)
@@ -138,7 +138,7 @@ func TestThePrefixNamesAllTables(t *testing.T) {
 	require.False(t, rows.Next())
 	require.NoError(t, rows.Err())
 
-	// Another outbox fits beside it.
+	// The database can have another outbox.
 	_, err = sqlite.Open(t.Context(), db, sqlite.Config{})
 	require.ErrorIs(t, err, store.ErrNotMigrated)
 	applied, err := sqlite.Migrate(t.Context(), db, sqlite.Config{})
@@ -167,7 +167,7 @@ func TestThePrintedSQLIsEnough(t *testing.T) {
 	require.NoError(t, err)
 }
 
-func TestReceiptsAreOffUnlessAskedFor(t *testing.T) {
+func TestReceiptsAreOffByDefault(t *testing.T) {
 	t.Parallel()
 	s, db := open(t, sqlite.Config{})
 	require.False(t, s.KeepsReceipts())
@@ -181,8 +181,8 @@ func TestReceiptsAreOffUnlessAskedFor(t *testing.T) {
 	require.Zero(t, n)
 }
 
-// Rows at which every reader would stop are refused when they are written.
-func TestAProducersMistakeIsItsOwn(t *testing.T) {
+// A reader could not pass such rows, so they are refused when they are written.
+func TestAnInvalidRowIsRefusedWhenItIsWritten(t *testing.T) {
 	t.Parallel()
 	_, db := open(t, sqlite.Config{})
 	for values, constraint := range map[string]string{
@@ -213,7 +213,7 @@ func TestAProducersMistakeIsItsOwn(t *testing.T) {
 	}
 }
 
-func TestProducersMayWriteTimesAsSQLiteDoes(t *testing.T) {
+func TestProducersCanWriteTimesInSQLitesForms(t *testing.T) {
 	t.Parallel()
 	s, db := open(t, sqlite.Config{})
 	want := make(map[string]time.Time)
@@ -246,7 +246,7 @@ func TestProducersMayWriteTimesAsSQLiteDoes(t *testing.T) {
 	}
 }
 
-func TestPayloadsKeepWhatProducersWrote(t *testing.T) {
+func TestPayloadsAreStoredByteForByte(t *testing.T) {
 	t.Parallel()
 	s, db := open(t, sqlite.Config{})
 	_, err := db.Exec(`INSERT INTO outbox (type, payload) VALUES ('a', 'text'), ('a', x'00ff'), ('a', 42), ('a', ''), ('a', x''), ('a', json('{ "n": 1 }'))`)
@@ -290,7 +290,7 @@ func TestAPositionIsAnOffset(t *testing.T) {
 	}
 }
 
-func TestAStatementCarriesAsManyRowsAsItHasParametersFor(t *testing.T) {
+func TestAStatementHasAsManyRowsAsParametersAllow(t *testing.T) {
 	t.Parallel()
 	s, db := open(t, sqlite.Config{})
 	publisher, err := outbox.New(registry.New(), s, outbox.Config{})

@@ -34,8 +34,7 @@ func TestConformance(t *testing.T) {
 	storetest.Run(t, dialect(func(s *sqlite.Store) *sqlite.Store { return s }))
 }
 
-// TestConformanceWithoutReturning checks what the tables of all databases do where one
-// lacks RETURNING.
+// TestConformanceWithoutReturning tests the shared tables with a database that lacks RETURNING.
 func TestConformanceWithoutReturning(t *testing.T) {
 	t.Parallel()
 	storetest.Run(t, dialect((*sqlite.Store).WithoutReturning))
@@ -94,7 +93,7 @@ func appendTo(ctx context.Context, s *sqlite.Store, tx *sql.Tx, envelopes ...not
 }
 
 // Without a busy timeout, some of these would find the file locked.
-func TestProcessesMayOpenANewFileAtOnce(t *testing.T) {
+func TestProcessesCanOpenANewFileSimultaneously(t *testing.T) {
 	t.Parallel()
 	for range 50 {
 		path := filepath.Join(t.TempDir(), "outbox.db")

@@ -25,7 +25,7 @@ func TestTimesKeepTheirMicroseconds(t *testing.T) {
 	})
 }
 
-// A lease that was taken for an hour is left for no more than that.
+// The remaining time of a lease for an hour is at most an hour.
 func TestElapsedIsExactToTheMillisecond(t *testing.T) {
 	t.Parallel()
 	db, err := sql.Open("sqlite", ":memory:")
@@ -45,9 +45,9 @@ func TestElapsedIsExactToTheMillisecond(t *testing.T) {
 	})
 }
 
-// What the CHECK of the log lets in, the reader must understand: it would stop
-// at the row forever. The fuzzer looks for texts on which they disagree.
-func FuzzReadersUnderstandWhatTheLogLetsIn(f *testing.F) {
+// The reader must understand every time that the CHECK of the log accepts, or it would stop at the row
+// forever. The fuzzer searches for texts on which they disagree.
+func FuzzReadersUnderstandAcceptedTimes(f *testing.F) {
 	for _, text := range []string{
 		"2026-01-02T03:04:05.678901Z", "2026-01-02 03:04:05", "2026-02-30T24:59:59.5+14:00", "2026-01-02T03:04:05 -00:01 ", "2026-01-02T03:04:05z",
 		"2026-01-02T03:04:05.Z", "2026-01-02  03:04:05", "2026-01-02", "now", "2460000.5", "2026-01-02T03:04:05+1:00", "", "2026-01-02T03:04:60Z", "2026-01-02T03:04:05\x00 or so",

@@ -1,7 +1,7 @@
-// Package brokertest runs a broker of the distribution's packages as a process of its own,
-// for programs that show or test something with a real one. It listens on a free
-// port of the loopback only, keeps its data in a temporary folder, and knows
-// nothing of a broker that the machine runs as a service. It asks for a password.
+// Package brokertest runs a broker from the distribution's packages in a separate process, for
+// demonstrations and tests with a real one. The broker listens on a free port of the loopback
+// interface only, requires a password, and keeps its data in a temporary folder. It is
+// independent of a broker that runs as a service on the machine.
 package brokertest
 
 import (
@@ -17,33 +17,33 @@ import (
 	"time"
 )
 
-// ErrMissing is returned where the broker's program is not installed.
+// ErrMissing means that the broker is not installed.
 var ErrMissing = errors.New("is not installed")
 
-// patience is how long a start or a stop may take: RabbitMQ needs some 5 s for each
-// on a slow machine, and much more on a busy one.
-const patience = 90 * time.Second
+// timeout limits starting and stopping a broker. RabbitMQ needs about 5 s for each on a slow
+// machine, and much more on a busy one.
+const timeout = 90 * time.Second
 
-// What brokers here ask for.
+// Credentials that the brokers require.
 const (
 	user     = "waybill"
 	password = "hunter22"
 )
 
-// Broker is a broker's process and its data. Its methods are for one goroutine.
+// Broker is a broker's process and its data. Only one goroutine at a time may use it.
 type Broker struct {
-	// URL is where clients find it, also after it was stopped and started again. It holds
-	// the user and the password.
+	// URL is the broker's address for clients, with user and password. It stays the same
+	// after a restart.
 	URL string
 
 	address string
 	folder  string
 	command func() *exec.Cmd
 	server  *process
-	helper  *process // that the server needs; nil if it needs none
+	helper  *process // another process that the server needs; nil if it needs none
 }
 
-// newBroker finds a free port and makes the folder.
+// newBroker finds a free port and creates the folder.
 func newBroker() (*Broker, error) {
 	address, err := freeAddress()
 	if err != nil {
@@ -56,8 +56,7 @@ func newBroker() (*Broker, error) {
 	return &Broker{address: address, folder: folder}, nil
 }
 
-// Start starts the broker, with the data that it had before. It returns once the
-// broker listens.
+// Start starts the broker with the data that it had before. It returns when the broker listens.
 func (b *Broker) Start(ctx context.Context) error {
 	server, err := start(b.command(), filepath.Join(b.folder, "log"))
 	if err != nil {
@@ -70,16 +69,16 @@ func (b *Broker) Start(ctx context.Context) error {
 	return nil
 }
 
-// Stop stops the broker as a service is stopped.
+// Stop stops the broker with SIGTERM.
 func (b *Broker) Stop() error { return b.server.stop() }
 
-// Kill ends the broker without a warning, as a crash does.
+// Kill kills the broker, like a crash.
 func (b *Broker) Kill() error { return b.server.kill() }
 
-// Freeze has the broker do nothing at all, while its connections stay open, until Thaw.
+// Freeze suspends the broker until Thaw. Its connections stay open.
 func (b *Broker) Freeze() error { return b.server.signal(syscall.SIGSTOP) }
 
-// Thaw has the broker go on.
+// Thaw resumes the broker after Freeze.
 func (b *Broker) Thaw() error { return b.server.signal(syscall.SIGCONT) }
 
 // Close stops the broker if it runs, and removes its data.
@@ -93,7 +92,7 @@ func (b *Broker) Close() error {
 	return errors.Join(append(failed, os.RemoveAll(b.folder))...)
 }
 
-// startOrClose is the last step of a constructor.
+// startOrClose starts the broker, and closes it if that fails.
 func (b *Broker) startOrClose(ctx context.Context) (*Broker, error) {
 	if err := b.Start(ctx); err != nil {
 		return nil, errors.Join(err, b.Close())
@@ -101,7 +100,7 @@ func (b *Broker) startOrClose(ctx context.Context) (*Broker, error) {
 	return b, nil
 }
 
-// find returns the program's path: the first that there is.
+// find returns the path of the first program that exists.
 func find(debianPackage string, programs ...string) (string, error) {
 	for _, program := range programs {
 		if path, err := exec.LookPath(program); err == nil {
@@ -111,9 +110,8 @@ func find(debianPackage string, programs ...string) (string, error) {
 	return "", fmt.Errorf("%s %w: apt-get install %[1]s", debianPackage, ErrMissing)
 }
 
-// freeAddress names a port of the loopback that was free a moment ago. It is below those
-// that systems give to connections and to listeners that ask for any: one of these would
-// have it before the broker.
+// freeAddress returns an address with a free port of the loopback interface. The port is below
+// those that systems assign to connections, so that no connection gets it before the broker.
 func freeAddress() (string, error) {
 	for {
 		address := fmt.Sprintf("127.0.0.1:%d", 15000+rand.IntN(17000))
@@ -129,6 +127,6 @@ func freeAddress() (string, error) {
 }
 
 func port(address string) string {
-	_, port, _ := net.SplitHostPort(address) // it came from a listener
+	_, port, _ := net.SplitHostPort(address) // never fails: it comes from freeAddress
 	return port
 }

@@ -8,20 +8,20 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestAProgramThatIsMissingIsNamedWithTheWayOut(t *testing.T) {
+func TestTheErrorOfAMissingProgramNamesItsPackage(t *testing.T) {
 	t.Parallel()
 	_, err := find("some-broker", "no such program", "nor this one")
 	require.ErrorIs(t, err, ErrMissing)
 	require.EqualError(t, err, "some-broker is not installed: apt-get install some-broker")
 }
 
-func TestABrokerThatEndsAtItsStartSaysWhy(t *testing.T) {
+func TestTheErrorOfABrokerThatCannotStartHasItsLog(t *testing.T) {
 	t.Parallel()
 	b, err := newBroker()
 	require.NoError(t, err)
 	b.command = func() *exec.Cmd { return exec.Command("sh", "-c", "echo the port is taken; exit 1") }
 	_, err = b.startOrClose(t.Context())
-	require.ErrorContains(t, err, "ended at its start:\nthe port is taken")
+	require.ErrorContains(t, err, "ended while it started:\nthe port is taken")
 	require.NoDirExists(t, b.folder)
 }
 
@@ -30,6 +30,6 @@ func TestAProcessEndsWithWhatItStarted(t *testing.T) {
 	p, err := start(exec.Command("sh", "-c", "sleep 600 & wait"), filepath.Join(t.TempDir(), "log"))
 	require.NoError(t, err)
 	require.NoError(t, p.kill())
-	require.Eventually(t, func() bool { return p.signal(0) != nil }, patience, patience/1000, "its group is still there")
+	require.Eventually(t, func() bool { return p.signal(0) != nil }, timeout, timeout/1000, "its group is still there")
 	require.NoError(t, p.stop(), "it ended already")
 }

@@ -6,8 +6,8 @@ import (
 	"path/filepath"
 )
 
-// StartNATS starts a nats-server with JetStream. Its error wraps [ErrMissing] where
-// there is none.
+// StartNATS starts a nats-server with JetStream. Its error wraps [ErrMissing] if that is not
+// installed.
 func StartNATS(ctx context.Context) (*Broker, error) { return NATSWith()(ctx) }
 
 // NATSWith is StartNATS with more arguments for the server.

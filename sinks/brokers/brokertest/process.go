@@ -13,11 +13,11 @@ import (
 	"time"
 )
 
-// process is a program that runs until it is ended, in a process group of its own:
-// a Ctrl-C in the terminal is not for it, and all that it started ends with it.
+// process is a running program in a separate process group. So Ctrl-C in the terminal does not
+// reach it, and the processes that it starts end with it.
 type process struct {
 	cmd   *exec.Cmd
-	log   string // the file of its output
+	log   string // the file with its output
 	ended chan struct{}
 }
 
@@ -34,15 +34,15 @@ func start(cmd *exec.Cmd, log string) (*process, error) {
 	}
 	p := &process{cmd: cmd, log: log, ended: make(chan struct{})}
 	go func() {
-		_ = cmd.Wait() // how it ended is for its log to say
+		_ = cmd.Wait() // its log says how it ended
 		close(p.ended)
 	}()
 	return p, nil
 }
 
-// waitUntilListening returns once the process takes connections.
+// waitUntilListening waits until the process accepts connections.
 func (p *process) waitUntilListening(ctx context.Context, address string) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	for {
 		connection, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
@@ -51,7 +51,7 @@ func (p *process) waitUntilListening(ctx context.Context, address string) error 
 		}
 		select {
 		case <-p.ended:
-			return fmt.Errorf("%s ended at its start:\n%s", p.name(), p.lastLines())
+			return fmt.Errorf("%s ended while it started:\n%s", p.name(), p.lastLines())
 		case <-ctx.Done():
 			return fmt.Errorf("%s does not listen: %w\n%s", p.name(), ctx.Err(), p.lastLines())
 		case <-time.After(20 * time.Millisecond):
@@ -59,8 +59,8 @@ func (p *process) waitUntilListening(ctx context.Context, address string) error 
 	}
 }
 
-// stop asks the process to end, and kills it when it does not. One that ended
-// already is no error.
+// stop ends the process with SIGTERM, and kills it after the timeout. It does nothing if the
+// process has already ended.
 func (p *process) stop() error {
 	select {
 	case <-p.ended:
@@ -73,12 +73,12 @@ func (p *process) stop() error {
 	select {
 	case <-p.ended:
 		return nil
-	case <-time.After(patience):
+	case <-time.After(timeout):
 		return errors.Join(fmt.Errorf("%s did not stop and was killed:\n%s", p.name(), p.lastLines()), p.kill())
 	}
 }
 
-// kill ends the process and what it started.
+// kill kills the process group.
 func (p *process) kill() error {
 	if err := p.signal(syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
 		return err
@@ -87,13 +87,13 @@ func (p *process) kill() error {
 	return nil
 }
 
-// signal is for the process and what it started.
+// signal signals the process group.
 func (p *process) signal(s syscall.Signal) error { return syscall.Kill(-p.cmd.Process.Pid, s) }
 
 func (p *process) name() string { return filepath.Base(p.cmd.Path) }
 
 func (p *process) lastLines() string {
-	output, _ := os.ReadFile(p.log) // without it there is less to say
+	output, _ := os.ReadFile(p.log) // after an error, there are no lines
 	lines := strings.Split(strings.TrimSpace(string(output)), "\n")
 	return strings.Join(lines[max(0, len(lines)-15):], "\n")
 }

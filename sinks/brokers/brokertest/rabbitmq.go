@@ -9,17 +9,17 @@ import (
 	"path/filepath"
 )
 
-// MaxRabbitMQ is the largest message that a RabbitMQ here takes, in bytes.
+// MaxRabbitMQ is the largest message in bytes that a RabbitMQ of this package accepts.
 const MaxRabbitMQ = 8 << 20
 
-// StartRabbitMQ starts a RabbitMQ of one node. Its error wraps [ErrMissing] where
-// there is none.
+// StartRabbitMQ starts a RabbitMQ with one node. Its error wraps [ErrMissing] if that is not
+// installed.
 //
-// Nodes of Erlang find each other through a daemon, epmd. This one has its own, on
-// a port of its own, which ends with it; so it cannot meet other nodes of the
-// machine, and needs neither a service manager nor the user rabbitmq.
+// Erlang nodes find each other through a daemon, epmd. This node has a separate epmd on another
+// port, which ends with it. So it does not connect to other nodes of the machine, and needs
+// neither a service manager nor the user rabbitmq.
 func StartRabbitMQ(ctx context.Context) (*Broker, error) {
-	// Debian's program in PATH wants to be root or rabbitmq, and writes to /var.
+	// Debian's program in PATH requires the user root or rabbitmq, and writes to /var.
 	program, errServer := find("rabbitmq-server", "/usr/lib/rabbitmq/bin/rabbitmq-server", "rabbitmq-server")
 	epmd, errEpmd := find("erlang-base", "epmd")
 	if err := errors.Join(errServer, errEpmd); err != nil {
@@ -34,13 +34,13 @@ func StartRabbitMQ(ctx context.Context) (*Broker, error) {
 	b.URL = fmt.Sprintf("amqp://%s:%s@%s/", user, password, b.address)
 	in := func(name string) string { return filepath.Join(b.folder, name) }
 	environment := append(os.Environ(),
-		"HOME="+b.folder, // of the Erlang cookie
+		"HOME="+b.folder, // for the Erlang cookie
 		"ERL_EPMD_ADDRESS=127.0.0.1",
 		"ERL_EPMD_PORT="+port(epmdAddress),
 		"RABBITMQ_NODENAME=waybill-"+port(b.address)+"@localhost",
 		"RABBITMQ_DIST_PORT="+port(distribution),
 		"RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS=-kernel inet_dist_use_interface {127,0,0,1}",
-		"RABBITMQ_CONF_ENV_FILE="+in("rabbitmq-env.conf"), // not that of /etc; there is none
+		"RABBITMQ_CONF_ENV_FILE="+in("rabbitmq-env.conf"), // does not exist, but replaces the one in /etc
 		"RABBITMQ_CONFIG_FILE="+in("rabbitmq.conf"),
 		"RABBITMQ_ENABLED_PLUGINS_FILE="+in("enabled_plugins"),
 		"RABBITMQ_MNESIA_BASE="+in("mnesia"),

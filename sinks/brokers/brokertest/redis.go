@@ -5,8 +5,8 @@ import (
 	"os/exec"
 )
 
-// StartRedis starts a redis-server that has each entry on disk before it answers. Its error
-// wraps [ErrMissing] where there is none.
+// StartRedis starts a redis-server that stores each entry on disk before it answers. Its error
+// wraps [ErrMissing] if that is not installed.
 func StartRedis(ctx context.Context) (*Broker, error) {
 	program, err := find("redis-server", "redis-server")
 	if err != nil {

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// Start starts a broker for one test, with one of the functions of this package. The test is
-// skipped where it is not installed.
+// Start starts a broker for one test with one of the functions of this package. If the broker is
+// not installed, the test is skipped.
 func Start(t testing.TB, start func(context.Context) (*Broker, error)) *Broker {
 	t.Helper()
 	b, err := start(t.Context())

@@ -17,7 +17,7 @@ import (
 	"github.com/waybill-go/waybill/sinks/publisher"
 )
 
-// Config is what stands behind "with:" of a nats sink.
+// Config has the settings of a nats sink, which are below "with" in the configuration.
 type Config struct {
 	Servers         []string      `yaml:"servers" secret:"url" doc:"Addresses of some servers of the cluster, as nats://host:4222, or tls://host:4222 to require TLS. The client discovers the others. Required"`
 	User            string        `yaml:"user" doc:"Name of the user, if the addresses have none"`
@@ -36,10 +36,10 @@ var (
 	_ sinks.Validator = (*Config)(nil)
 )
 
-// SetDefaults gives a stream 10 s.
+// SetDefaults sets Timeout to 10 s.
 func (c *Config) SetDefaults() { c.Timeout = brokers.DefaultTimeout }
 
-// Validate reports everything that is wrong, each under the name of its field.
+// Validate returns all mistakes, joined. Each begins with its key. It reads the files.
 func (c *Config) Validate() error {
 	_, errTLS := c.encryption()
 	_, errCredentials := c.credentials()
@@ -62,9 +62,9 @@ func (c *Config) validateServers() error {
 		u, err := url.Parse(server)
 		switch {
 		case err != nil || u.Scheme != "nats" && u.Scheme != "tls" || u.Hostname() == "" || strings.Contains(server, ","):
-			problems = append(problems, fmt.Errorf("servers: address %d is none such as nats://host:4222 or tls://host:4222", i+1))
-		case u.User != nil && c.ways() > 0:
-			problems = append(problems, fmt.Errorf("servers: address %d has a user or token in it, and there are credentials beside it; keep one", i+1))
+			problems = append(problems, fmt.Errorf("servers: address %d is not like nats://host:4222 or tls://host:4222", i+1))
+		case u.User != nil && c.methods() > 0:
+			problems = append(problems, fmt.Errorf("servers: address %d contains a user or token, but other credentials are also set; keep one", i+1))
 		}
 	}
 	return errors.Join(problems...)
@@ -72,13 +72,13 @@ func (c *Config) validateServers() error {
 
 func (c *Config) validateStream() error {
 	if strings.ContainsAny(c.Stream, " \t\r\n.*>/\\") {
-		return fmt.Errorf("stream: %q is no name of a stream", c.Stream)
+		return fmt.Errorf("stream: %q is not a legal name of a stream", c.Stream)
 	}
 	return nil
 }
 
-// ways counts how the client is to prove who it is.
-func (c *Config) ways() (n int) {
+// methods counts the configured methods of authentication.
+func (c *Config) methods() (n int) {
 	for _, given := range []bool{c.User != "" || c.Password != "", c.Token != "", c.CredentialsFile != "", c.NKeyFile != ""} {
 		if given {
 			n++
@@ -87,14 +87,14 @@ func (c *Config) ways() (n int) {
 	return n
 }
 
-// credentials are the client's option, nil without any. It reads the files, which are read
-// again whenever the client connects.
+// credentials returns the client's option for authentication; nil if there is none. It reads the
+// files. The client reads them again whenever it connects.
 func (c *Config) credentials() (nats.Option, error) {
 	switch {
-	case c.ways() > 1:
+	case c.methods() > 1:
 		return nil, errors.New("user: only one of user with password, token, credentials_file and nkey_file can be given")
 	case c.Password != "" && c.User == "":
-		return nil, errors.New("user: is missing, and password is given")
+		return nil, errors.New("user: is missing, but password is set")
 	case c.User != "":
 		return nats.UserInfo(c.User, c.Password), nil
 	case c.Token != "":
@@ -114,7 +114,7 @@ func (c *Config) credentials() (nats.Option, error) {
 	return nil, nil
 }
 
-// checkCredentials finds what the client would find when it connects.
+// checkCredentials returns the error that the client would return when it connects.
 func checkCredentials(path string) error {
 	contents, err := os.ReadFile(path)
 	if err != nil {
@@ -123,7 +123,7 @@ func checkCredentials(path string) error {
 	_, errJWT := nkeys.ParseDecoratedJWT(contents)
 	key, errSeed := nkeys.ParseDecoratedUserNKey(contents)
 	if errJWT != nil || errSeed != nil {
-		return fmt.Errorf("%s does not hold the JWT and the seed of a user", path)
+		return fmt.Errorf("%s does not contain the JWT and the seed of a user", path)
 	}
 	key.Wipe()
 	return nil

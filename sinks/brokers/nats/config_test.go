@@ -18,7 +18,7 @@ func config(change func(*nats.Config)) *nats.Config {
 	return c
 }
 
-func TestFilesOfCredentialsAreReadWhenTheConfigurationIs(t *testing.T) {
+func TestValidateReadsTheFilesOfCredentials(t *testing.T) {
 	t.Parallel()
 	key, err := nkeys.CreateUser()
 	require.NoError(t, err)
@@ -36,9 +36,9 @@ func TestFilesOfCredentialsAreReadWhenTheConfigurationIs(t *testing.T) {
 	require.NoError(t, config(func(c *nats.Config) { c.NKeyFile = write("nkey", string(seed)) }).Validate())
 
 	for says, change := range map[string]func(*nats.Config){
-		"does not hold the JWT and the seed": func(c *nats.Config) { c.CredentialsFile = write("creds", "nothing") },
-		"credentials_file: open":             func(c *nats.Config) { c.CredentialsFile = "/is/no/file" },
-		"nkey_file: ":                        func(c *nats.Config) { c.NKeyFile = write("nkey", "SUhunter2") },
+		"does not contain the JWT and the seed": func(c *nats.Config) { c.CredentialsFile = write("creds", "nothing") },
+		"credentials_file: open":                func(c *nats.Config) { c.CredentialsFile = "/is/no/file" },
+		"nkey_file: ":                           func(c *nats.Config) { c.NKeyFile = write("nkey", "SUhunter2") },
 		"user: only one of": func(c *nats.Config) {
 			c.CredentialsFile, c.NKeyFile = write("creds", good), write("nkey", string(seed))
 		},

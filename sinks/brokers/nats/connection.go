@@ -16,22 +16,23 @@ import (
 )
 
 const (
-	// dialing is how long one server may take to answer.
-	dialing = 2 * time.Second
-	// reconnecting is the pause before a server is tried again.
-	reconnecting = 250 * time.Millisecond
-	// silence ends a connection after three of these without an answer.
-	silence = 10 * time.Second
+	// dialTimeout is how long one server may take to answer.
+	dialTimeout = 2 * time.Second
+	// reconnectWait is the pause before a server is tried again.
+	reconnectWait = 250 * time.Millisecond
+	// pingInterval is the time between pings. After three without an answer, the connection
+	// ends.
+	pingInterval = 10 * time.Second
 )
 
-// connection publishes with its client, which reconnects by itself after most errors. Its
-// methods may be called in parallel.
+// connection is a publisher with a client, which reconnects by itself after most errors. Its
+// methods are safe for concurrent use.
 type connection struct {
 	config Config
 	client *nats.Conn
 	stream nats.JetStreamContext
 	dialer *dialer
-	closed *atomic.Bool // by the client, for good
+	closed *atomic.Bool // the client is closed and does not reconnect
 }
 
 var (
@@ -39,12 +40,12 @@ var (
 	_ sinks.HealthChecker = (*connection)(nil)
 )
 
-// connect connects to the first server that takes the client, within its context.
+// connect connects to the first server that accepts the client, until ctx ends.
 func connect(ctx context.Context, in sinks.Instance, c Config) (message.Publisher, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	d := &dialer{open: in.Dial, timeout: min(dialing, c.Timeout)}
+	d := &dialer{open: in.Dial, timeout: min(dialTimeout, c.Timeout)}
 	if d.open == nil {
 		d.open = (&net.Dialer{}).DialContext
 	}
@@ -56,7 +57,7 @@ func connect(ctx context.Context, in sinks.Instance, c Config) (message.Publishe
 	options = append(options, nats.ClosedHandler(func(*nats.Conn) { closed.Store(true) }))
 	stop := context.AfterFunc(ctx, d.end)
 	client, err := nats.Connect(strings.Join(c.Servers, ","), options...)
-	if !stop() { // the sockets are closed
+	if !stop() { // ctx has ended, and the sockets are closed
 		if client != nil {
 			client.Close()
 		}
@@ -72,9 +73,9 @@ func connect(ctx context.Context, in sinks.Instance, c Config) (message.Publishe
 	return conn, nil
 }
 
-// Publish publishes each message and waits for the stream's acknowledgement, up to the
-// timeout. It does not leave when the message's context ends: what is on its way may still
-// be stored, after newer messages of its key.
+// Publish publishes each message and waits for the stream's acknowledgement, up to the timeout. It
+// does not return when the message's context ends, because the message could still be stored,
+// after newer messages of its key.
 func (c *connection) Publish(subject string, messages ...*message.Message) error {
 	for _, m := range messages {
 		call := callOf(m)
@@ -92,7 +93,7 @@ func (c *connection) Publish(subject string, messages ...*message.Message) error
 		}
 		stored, err := c.stream.PublishMsg(encoded, options...)
 		if errors.Is(err, nats.ErrConnectionClosed) {
-			c.closed.Store(true) // the handler may be late
+			c.closed.Store(true) // the handler may be called later
 		}
 		if err != nil {
 			return err
@@ -104,11 +105,12 @@ func (c *connection) Publish(subject string, messages ...*message.Message) error
 	return nil
 }
 
-// Lost says that the client is closed: there are errors of the server after which it does
-// not reconnect. It does not ask the client, whose lock is held while it dials.
+// Lost reports whether the client is closed. After some errors of the server, it does not
+// reconnect. Lost does not call the client, which holds its lock while it dials.
 func (c *connection) Lost() bool { return c.closed.Load() }
 
-// Close ends the connection, and the making of another one, for which the client would wait.
+// Close closes the connection. It also ends a running attempt to reconnect, for which the client
+// would wait.
 func (c *connection) Close() error {
 	c.dialer.end()
 	c.client.Close()
@@ -123,17 +125,17 @@ func (c *Config) options(in sinks.Instance, d *dialer) ([]nats.Option, error) {
 	options := []nats.Option{
 		nats.Name("waybill-" + in.Name),
 		nats.Timeout(d.timeout),
-		nats.MaxReconnects(-1), // the default gives up after 60, and stays closed
-		nats.ReconnectWait(reconnecting),
-		// Else a server that refuses a user twice is not asked again, though the user's rights
-		// may be back.
+		nats.MaxReconnects(-1), // by default, the client is closed after 60 attempts
+		nats.ReconnectWait(reconnectWait),
+		// Otherwise the client does not try a server again that has refused the user twice,
+		// although the user may be allowed again.
 		nats.IgnoreAuthErrorAbort(),
-		// What is published without a connection fails at once. By default it is kept and
-		// sent after the next one is made, when it has long been reported as failed.
+		// Publishing without a connection fails at once. By default, the message is buffered
+		// and sent after the client has reconnected, although it was reported as failed.
 		nats.ReconnectBufSize(-1),
-		nats.PingInterval(silence),
+		nats.PingInterval(pingInterval),
 		nats.SetCustomDialer(d),
-		nats.SkipHostLookup(), // the dialer does it, within its time
+		nats.SkipHostLookup(), // the dialer resolves the host, within its timeout
 		// The default prints to standard error.
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
 			logger.Warn("NATS reports an error", "error", err)
@@ -156,11 +158,11 @@ func (c *Config) options(in sinks.Instance, d *dialer) ([]nats.Option, error) {
 	return options, nil
 }
 
-// CheckHealth waits for an answer of the server, and asks for the stream if one is named.
+// CheckHealth waits for an answer of the server, and checks that the configured stream exists.
 func (c *connection) CheckHealth(ctx context.Context) error {
-	if _, bounded := ctx.Deadline(); !bounded { // the client insists
+	if _, bounded := ctx.Deadline(); !bounded { // the client requires a deadline
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, dialing)
+		ctx, cancel = context.WithTimeout(ctx, dialTimeout)
 		defer cancel()
 	}
 	if err := c.client.FlushWithContext(ctx); err != nil {

@@ -16,15 +16,15 @@ import (
 	"github.com/waybill-go/waybill/sinks/publisher"
 )
 
-// declare makes the stream, which is no error if it is there with these settings. The sink
-// waits until it is there.
+// declare creates the stream. It succeeds if the stream exists with these settings. The sink is
+// unavailable until the stream exists.
 func declare(js client.JetStreamContext) error {
 	_, err := js.AddStream(&client.StreamConfig{
 		Name:     "ORDERS",
 		Subjects: []string{"orders.>"},
 		Storage:  client.FileStorage,
-		// The stream remembers ids for this long, in the server's memory. It should be longer than
-		// a forwarder is ever away between a delivery and the checkpoint that records it.
+		// How long the stream remembers ids, in the server's memory. It should be longer than any
+		// outage of a forwarder between a delivery and its checkpoint.
 		Duplicates: 10 * time.Minute,
 		Discard:    client.DiscardNew, // a full stream refuses new messages and keeps old ones
 		Replicas:   1,                 // 3 in a cluster
@@ -32,21 +32,21 @@ func declare(js client.JetStreamContext) error {
 	return err
 }
 
-// declareConsumer makes the place in the stream from which the program goes on after a restart.
-// A consumer that the library declares while it subscribes is deleted when it unsubscribes.
+// declareConsumer creates a durable consumer, so that the program continues at its position after a
+// restart. A consumer that the library creates when it subscribes is deleted when it unsubscribes.
 func declareConsumer(js client.JetStreamContext) error {
 	_, err := js.AddConsumer("ORDERS", &client.ConsumerConfig{
 		Durable:        "billing",
 		DeliverSubject: "deliver.billing",
 		FilterSubject:  "orders.>",
 		AckPolicy:      client.AckExplicitPolicy,
-		AckWait:        5 * time.Second, // then a message that a consumer died with comes again
-		MaxAckPending:  1,               // one at a time keeps the order, also of what comes again
+		AckWait:        5 * time.Second, // a message comes again after this time if the consumer has crashed
+		MaxAckPending:  1,               // one at a time keeps the order, also of messages that come again
 	})
 	return err
 }
 
-// newSubscriber consumes the stream, with Watermill. Closing it closes the connection.
+// newSubscriber consumes the stream with Watermill. Close closes its connection.
 func newSubscriber(url string) (message.Subscriber, error) {
 	connection, err := client.Connect(url, client.MaxReconnects(-1), client.ReconnectWait(250*time.Millisecond))
 	if err != nil {

@@ -7,11 +7,11 @@ import (
 	"time"
 )
 
-// dialer opens the sockets of one client, which knows no context. When it ends, all of them
-// are closed, and none is opened any more.
+// dialer opens the sockets of one client, whose interface has no context. end closes all sockets;
+// after that, none is opened.
 type dialer struct {
 	open    func(ctx context.Context, network, address string) (net.Conn, error)
-	timeout time.Duration // of one server
+	timeout time.Duration // for one server
 
 	mu      sync.Mutex
 	ended   bool
@@ -24,7 +24,7 @@ type socket struct {
 	dialer *dialer
 }
 
-// Dial opens a connection within the time that a server has.
+// Dial opens a connection within the timeout.
 func (d *dialer) Dial(network, address string) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), d.timeout)
 	defer cancel()

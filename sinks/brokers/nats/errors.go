@@ -11,16 +11,16 @@ import (
 )
 
 var answers = []sinks.Answer{
-	{Says: "acknowledged by the stream, also as a duplicate of what this sink has published before (the receipt says so)", Means: "delivered"},
-	{Says: "connection lost or refused, credentials refused, no permission to publish, no answer within timeout", Means: "unavailable"},
+	{Says: "acknowledged by the stream, also as a duplicate of an earlier message of this sink (the receipt says so)", Means: "delivered"},
+	{Says: "connection lost or refused, credentials refused, no permission to publish, no answer within `timeout`", Means: "unavailable"},
 	{Says: "no stream has the subject, or JetStream is starting", Means: "unavailable"},
-	{Says: "another stream than stream has the subject, or the stream is sealed", Means: "unavailable"},
+	{Says: "the subject belongs to a stream other than `stream`, or the stream is sealed", Means: "unavailable"},
 	{Says: "429, 500, 503: the stream is full and discards new messages, has no leader, or its server or account has no room", Means: "unavailable"},
 	{Says: "more bytes than the server's max_payload, or the stream's maximum message size", Means: "permanent"},
-	{Says: "headers that NATS does not allow; a subject with blanks, wildcards or an empty part, of the server's own, or of more than 1000 bytes (not sent)", Means: "permanent"},
+	{Says: "headers that NATS does not allow; a subject that is reserved, has more than 1000 bytes, or contains blanks, wildcards or an empty part (not sent)", Means: "permanent"},
 }
 
-// Codes of JetStream's errors, as in the server's errors.json, that the client does not name.
+// Codes of JetStream's errors in the server's errors.json for which the client has no constants.
 const (
 	messageTooLarge nats.ErrorCode = 10054 // JSStreamMessageExceedsMaximumErr
 	headerTooLarge  nats.ErrorCode = 10097 // JSStreamHeaderExceedsMaximumErr
@@ -29,23 +29,23 @@ const (
 	streamSealed    nats.ErrorCode = 10109 // JSStreamSealedErr
 )
 
-// ofMessage are errors that a message meets for what it is.
-var ofMessage = []error{nats.ErrMaxPayload, nats.ErrBadSubject, nats.ErrBadHeaderMsg}
+// messageErrors are errors about the message itself.
+var messageErrors = []error{nats.ErrMaxPayload, nats.ErrBadSubject, nats.ErrBadHeaderMsg}
 
-// ofServer are errors that every message meets: no server, or no stream.
-var ofServer = []error{
+// serverErrors are errors that affect every message, such as a missing server or stream.
+var serverErrors = []error{
 	nats.ErrReconnectBufExceeded, nats.ErrConnectionClosed, nats.ErrConnectionReconnecting, nats.ErrDisconnected,
 	nats.ErrNoServers, nats.ErrStaleConnection, nats.ErrTimeout, nats.ErrNoStreamResponse, nats.ErrHeadersNotSupported,
 	nats.ErrAuthorization, nats.ErrAuthExpired, nats.ErrAuthRevoked, nats.ErrAccountAuthExpired, nats.ErrPermissionViolation,
 }
 
-// classify is about errors of publishing.
+// classify adds the class to an error of publishing.
 func classify(err error) error {
 	var refused *nats.APIError
 	switch {
-	case isAny(err, ofMessage):
+	case isAny(err, messageErrors):
 		return sinks.Permanent(err)
-	case isAny(err, ofServer):
+	case isAny(err, serverErrors):
 		return sinks.Unavailable(err)
 	case !errors.As(err, &refused):
 		return err
@@ -57,7 +57,7 @@ func classify(err error) error {
 		return sinks.Unavailable(err)
 	}
 	if refused.Code == http.StatusTooManyRequests || refused.Code >= http.StatusInternalServerError {
-		return sinks.Unavailable(err) // it cannot store anything now
+		return sinks.Unavailable(err) // the stream cannot store anything now
 	}
 	return err
 }

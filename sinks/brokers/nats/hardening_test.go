@@ -68,8 +68,8 @@ func (b broker) testImpossibleSubjects(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// testOddHeaders has metadata that a server would take for its own headers, or that would
-// hide them.
+// testOddHeaders sends metadata that a server could take for its own headers, or that could hide
+// them.
 func (b broker) testOddHeaders(t *testing.T) {
 	b.own(t, asItIs)
 	published := b.watch(t)
@@ -82,8 +82,8 @@ func (b broker) testOddHeaders(t *testing.T) {
 			metadata[odd] = "other"
 		}
 	}
-	for range 20 { // the client writes headers in any order
-		published() // reads what the loop before has left
+	for range 20 { // the client writes headers in random order
+		published() // reads the messages of the previous iteration
 		d := sinktest.NewDelivery(1)
 		d.Metadata = metadata
 		for range 2 {
@@ -92,10 +92,10 @@ func (b broker) testOddHeaders(t *testing.T) {
 		}
 	}
 	all := published()
-	require.Len(t, all, 20, "each was stored once")
+	require.Len(t, all, 20, "each message is stored once")
 	for _, m := range all {
 		for name, text := range metadata {
-			if strings.HasPrefix(name, publisher.MetadataPrefix) { // as every publisher sink does
+			if strings.HasPrefix(name, publisher.MetadataPrefix) { // every publisher sink adds it
 				name = publisher.MetadataPrefix + name
 			}
 			require.Equal(t, text, m.Metadata[name], "metadata %s", name)
@@ -112,9 +112,9 @@ func (b broker) testOddHeaders(t *testing.T) {
 	}
 }
 
-// TestAConnectionThatTheServerEndsForGoodIsReplaced has a server whose lines are short: it
-// ends the connection with an error after which the client does not reconnect.
-func TestAConnectionThatTheServerEndsForGoodIsReplaced(t *testing.T) {
+// TestAClientThatTheServerClosedIsReplaced uses a server with a low limit for
+// lines, which closes the connection with an error after which the client does not reconnect.
+func TestAClientThatTheServerClosedIsReplaced(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "nats.conf")
 	require.NoError(t, os.WriteFile(file, []byte("max_control_line: 300\n"), 0o600))
 	b := broker{brokertest.Start(t, brokertest.NATSWith("--config", file)).URL}
@@ -133,14 +133,14 @@ func TestAConnectionThatTheServerEndsForGoodIsReplaced(t *testing.T) {
 	require.NoError(t, sink.(sinks.HealthChecker).CheckHealth(t.Context()))
 }
 
-// silentServers take connections and say nothing.
+// silentServers returns the URLs of servers that accept connections but never answer.
 func silentServers(t *testing.T, count int) string {
 	t.Helper()
 	var servers []string
 	for range count {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
 		require.NoError(t, err)
-		t.Cleanup(func() { _ = l.Close() }) // the kernel takes connections
+		t.Cleanup(func() { _ = l.Close() }) // the kernel accepts connections
 		servers = append(servers, "'nats://"+l.Addr().String()+"'")
 	}
 	return "servers: [" + strings.Join(servers, ",") + "]\ntopic: shop"

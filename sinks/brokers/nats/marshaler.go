@@ -11,18 +11,18 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// Marshaler writes metadata as NATS headers, and reads them. Watermill's own NATSMarshaler
-// does too, but then spaces around a value, line ends, and some names would not arrive; here
-// they are percent-encoded. Values without these are as they are.
+// Marshaler converts metadata to NATS headers, and back. With Watermill's NATSMarshaler, spaces
+// around a value, line ends and some names would be lost. Marshaler percent-encodes them, and
+// leaves other values unchanged.
 //
-// A server finds its headers, such as Nats-Msg-Id, by searching all of them for the name, in
-// other names and in values too. So the N of nats- in a name, and that of Nats- in a value, is
-// encoded: %4Eats-Msg-Id.
+// A server finds its headers, such as Nats-Msg-Id, by searching for the name, also within other
+// names and values. So the N of nats- in a name, and of Nats- in a value, is encoded, too:
+// %4Eats-Msg-Id.
 type Marshaler struct{}
 
 var _ wmnats.MarshalerUnmarshaler = Marshaler{}
 
-// Marshal makes a message for the subject topic.
+// Marshal makes a NATS message with the subject topic.
 func (Marshaler) Marshal(topic string, m *message.Message) (*nats.Msg, error) {
 	header := make(nats.Header, len(m.Metadata)+1)
 	for name, text := range m.Metadata {
@@ -32,17 +32,17 @@ func (Marshaler) Marshal(topic string, m *message.Message) (*nats.Msg, error) {
 	return &nats.Msg{Subject: topic, Header: header, Data: m.Payload}, nil
 }
 
-// Unmarshal reads a message, also of other publishers.
+// Unmarshal converts a NATS message, which may come from another publisher.
 func (Marshaler) Unmarshal(m *nats.Msg) (*message.Message, error) {
 	metadata := make(message.Metadata, len(m.Header))
 	for name := range m.Header {
 		switch name {
-		case wmnats.WatermillUUIDHdr, nats.MsgIdHdr, nats.ExpectedStreamHdr: // metadata named so are encoded
+		case wmnats.WatermillUUIDHdr, nats.MsgIdHdr, nats.ExpectedStreamHdr: // not metadata, whose names are encoded
 			continue
 		}
 		plain, errName := url.QueryUnescape(name)
 		text, errText := url.PathUnescape(m.Header.Get(name))
-		if errName != nil || errText != nil { // another publisher's
+		if errName != nil || errText != nil { // from another publisher
 			plain, text = name, m.Header.Get(name)
 		}
 		metadata[plain] = text
@@ -56,15 +56,16 @@ func (Marshaler) Unmarshal(m *nats.Msg) (*message.Message, error) {
 	return plain, nil
 }
 
-// ofServerName is how the names of the server's headers begin.
-var ofServerName = regexp.MustCompile("(?i)nats-")
+// serverPrefix matches the prefix of the server's headers.
+var serverPrefix = regexp.MustCompile("(?i)nats-")
 
-// headerName keeps metadata from being taken for the server's headers, and from hiding them.
+// headerName encodes the name of metadata, so that the server does not take it for one of its
+// headers.
 func headerName(name string) string {
 	if name == wmnats.WatermillUUIDHdr {
 		return "%5F" + name[1:]
 	}
-	return ofServerName.ReplaceAllStringFunc(url.QueryEscape(name), func(found string) string {
+	return serverPrefix.ReplaceAllStringFunc(url.QueryEscape(name), func(found string) string {
 		return fmt.Sprintf("%%%02X%s", found[0], found[1:])
 	})
 }

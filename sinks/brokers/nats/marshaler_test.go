@@ -10,7 +10,7 @@ import (
 	"github.com/waybill-go/waybill/sinks/brokers/nats"
 )
 
-func TestHeadersCarryAnything(t *testing.T) {
+func TestHeadersPreserveAnyText(t *testing.T) {
 	t.Parallel()
 	m := message.NewMessage(" an id\n", []byte("payload"))
 	m.Metadata = message.Metadata{
@@ -28,7 +28,7 @@ func TestHeadersCarryAnything(t *testing.T) {
 	require.Equal(t, m.Payload, decoded.Payload)
 }
 
-func TestHeadersOfOtherPublishersAreReadAsTheyAre(t *testing.T) {
+func TestHeadersOfOtherPublishersAreUnchanged(t *testing.T) {
 	t.Parallel()
 	decoded, err := nats.Marshaler{}.Unmarshal(&client.Msg{Header: client.Header{"share": {"100%"}}})
 	require.NoError(t, err)

@@ -24,22 +24,22 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func TestNATS(t *testing.T) {
 	server := brokertest.Start(t, brokertest.StartNATS)
 	b := broker{server.URL}
-	t.Run("a repetition is stored once", b.testRepetition)
-	t.Run("two sinks of one stream are distinguished", b.testTwoSinks)
-	t.Run("a subject that no message can have is permanent", b.testImpossibleSubjects)
-	t.Run("metadata hide no header of the server", b.testOddHeaders)
+	t.Run("a repeated delivery is stored once", b.testRepetition)
+	t.Run("messages of two sinks are not duplicates", b.testTwoSinks)
+	t.Run("an illegal subject is permanent", b.testImpossibleSubjects)
+	t.Run("metadata does not affect the server's headers", b.testOddHeaders)
 	t.Run("a subject without a stream is unavailable", b.testNoStream)
 	t.Run("a subject of another stream is unavailable", b.testOtherStream)
-	t.Run("a full stream is unavailable and keeps what it has", b.testFull)
-	t.Run("what is too large for the stream is permanent", b.testTooLarge)
-	t.Run("a subject that cannot be is permanent", b.testSubject)
-	t.Run("a Watermill subscriber reads what is published", b.testConsumer)
-	t.Run("user and password can stand beside the address", b.testUser)
+	t.Run("a full stream is unavailable and keeps its messages", b.testFull)
+	t.Run("a message that is too large for the stream is permanent", b.testTooLarge)
+	t.Run("an empty part of a subject is permanent", b.testSubject)
+	t.Run("a Watermill subscriber reads the messages", b.testConsumer)
+	t.Run("user and password can be separate settings", b.testUser)
 	kindtest.Run(t, kindtest.Subject{
 		Kind: nats.Kind(), Server: server, Settings: settings, Watch: b.watch,
 		Refused: func(n int) *notification.Delivery {
 			d := sinktest.NewDelivery(n)
-			d.Payload = bytes.Repeat([]byte("x"), 1<<20) // with the headers more than max_payload
+			d.Payload = bytes.Repeat([]byte("x"), 1<<20) // together with the headers, more than max_payload
 			return d
 		},
 	})
@@ -66,7 +66,7 @@ func (b broker) stream(t *testing.T, change func(*client.StreamConfig)) client.J
 	return js
 }
 
-// own makes a stream for one test.
+// own creates a stream for one test.
 func (b broker) own(t *testing.T, change func(*client.StreamConfig)) client.JetStreamContext {
 	t.Helper()
 	js := b.stream(t, change)
@@ -76,14 +76,14 @@ func (b broker) own(t *testing.T, change func(*client.StreamConfig)) client.JetS
 		defer connection.Close()
 		js, err := connection.JetStream()
 		require.NoError(t, err)
-		_ = js.DeleteStream("SHOP") // the test may have done it
+		_ = js.DeleteStream("SHOP") // the test may have deleted it
 	})
 	return js
 }
 
 func asItIs(*client.StreamConfig) {}
 
-// watch empties the stream, and reads it by its numbers.
+// watch empties the stream. The function that it returns reads the stream by sequence number.
 func (b broker) watch(t *testing.T) func() []*message.Message {
 	b.stream(t, asItIs)
 	return func() (all []*message.Message) {
@@ -119,7 +119,7 @@ func (b broker) testRepetition(t *testing.T) {
 	d := sinktest.NewDelivery(1)
 	for _, want := range []notification.Receipt{
 		"published to shop.sinktest.happened",
-		"published to shop.sinktest.happened: a duplicate, which stream SHOP has already",
+		"published to shop.sinktest.happened: a duplicate, which stream SHOP already has",
 	} {
 		receipt, err := sink.Deliver(t.Context(), d)
 		require.NoError(t, err)
@@ -132,7 +132,7 @@ func (b broker) testRepetition(t *testing.T) {
 func (b broker) testNoStream(t *testing.T) {
 	js := b.own(t, asItIs)
 	sink := b.sink(t, toShop+"\nstream: SHOP")
-	_, err := sink.Deliver(t.Context(), sinktest.NewDelivery(1)) // which is connected now
+	_, err := sink.Deliver(t.Context(), sinktest.NewDelivery(1)) // connects the sink
 	require.NoError(t, err)
 	require.NoError(t, sink.(sinks.HealthChecker).CheckHealth(t.Context()))
 	require.NoError(t, js.DeleteStream("SHOP"))
@@ -192,8 +192,8 @@ func (b broker) testUser(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// TestTLS has a server with a certificate of its own. NATS begins in the clear and goes on
-// with TLS, so no proxy can take it off.
+// TestTLS starts a server with a certificate. A NATS connection begins in clear text and changes
+// to TLS, so a proxy cannot decrypt it.
 func TestTLS(t *testing.T) {
 	certificate, key := kindtest.Certificate(t)
 	server := brokertest.Start(t, brokertest.NATSWith("--tls", "--tlscert", certificate, "--tlskey", key))

@@ -1,13 +1,12 @@
 // Package nats publishes notifications to NATS JetStream.
 //
-// A delivery counts as made when a stream has acknowledged the message: it is stored as its
-// stream stores, in a file and on as many servers as the stream has replicas. Nats-Msg-Id has
-// the sink's name and the notification's id, so within its duplicate window a stream drops
-// what comes again from this sink, and the receipt says so.
-// The stream is not made here: declare it with what the data are worth.
+// A delivery counts as made when a stream has acknowledged the message. The stream's settings
+// determine its durability: file or memory, and the number of replicas. Nats-Msg-Id has the sink's
+// name and the notification's id. So within its duplicate window, a stream drops repeated messages
+// of this sink, and the receipt says so. The sink does not create the stream.
 //
-// The message is that of Watermill's NATS library, which can consume it with [Marshaler]:
-// the metadata are headers, the payload is the data.
+// The message has the form of Watermill's NATS library, which can consume it with [Marshaler]: the
+// metadata becomes headers, and the payload is the data.
 package nats
 
 import (
@@ -24,17 +23,18 @@ import (
 	"github.com/waybill-go/waybill/sinks/publisher"
 )
 
-// Kind is the kind nats for the configuration file.
+// Kind is the sink kind nats.
 func Kind() sinks.Kind {
-	return sinks.NewKind("nats", "Publishes each notification to a stream of NATS JetStream.",
+	return sinks.NewKind("nats", "a message to a stream of NATS JetStream for each notification",
 		func(in sinks.Instance, c Config) (sinks.Sink, error) { return New(in, c) }, answers...)
 }
 
-// Sink publishes to streams. Its methods may be called in parallel; Close comes last.
+// Sink publishes to streams. Its methods are safe for concurrent use, except that Close must be the
+// last call.
 type Sink struct {
 	*publisher.Lazy
 	name  string
-	close context.CancelFunc // ends a call of connect
+	close context.CancelFunc // ends a running call of connect
 }
 
 var (
@@ -43,8 +43,8 @@ var (
 	_ sinks.HealthChecker = (*Sink)(nil)
 )
 
-// New returns a sink for the configuration, which it validates. It connects nothing: the
-// first delivery does. The zero value of Timeout is no default; start from SetDefaults.
+// New makes a sink from a configuration, and validates it. The first delivery connects. Call
+// SetDefaults before you set fields, because a zero Timeout is a mistake.
 func New(in sinks.Instance, c Config) (*Sink, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
@@ -63,22 +63,22 @@ func New(in sinks.Instance, c Config) (*Sink, error) {
 	return &Sink{lazy, in.Name, closeIt}, nil
 }
 
-// Deliver publishes one message. The receipt is "published to SUBJECT", and says so when the
-// stream has the message already.
+// Deliver publishes one message. The receipt is "published to SUBJECT", and says if the stream
+// already had the message.
 func (s *Sink) Deliver(ctx context.Context, d *notification.Delivery) (notification.Receipt, error) {
 	call := &call{id: s.messageID(d)}
 	receipt, err := s.Lazy.Deliver(context.WithValue(ctx, callKey{}, call), d)
 	switch {
 	case err == nil && call.duplicateOf != "":
-		return notification.Receipt(fmt.Sprintf("%s: a duplicate, which stream %s has already", receipt, call.duplicateOf)), nil
+		return notification.Receipt(fmt.Sprintf("%s: a duplicate, which stream %s already has", receipt, call.duplicateOf)), nil
 	case !call.connected && errors.Is(err, context.DeadlineExceeded):
 		return "", sinks.Unavailable(fmt.Errorf("connect: %w", err))
 	}
 	return receipt, err
 }
 
-// messageID is what a stream tells messages apart by. It is the same for each attempt, and
-// another one for each sink, since several may write to one stream.
+// messageID returns the id by which a stream recognizes duplicates. It is the same for each attempt,
+// and differs between sinks, because several sinks may write to one stream.
 func (s *Sink) messageID(d *notification.Delivery) string {
 	parts := slices.Compact([]string{s.name, d.Sink, d.ID})
 	if parts[0] == "" {
@@ -87,18 +87,18 @@ func (s *Sink) messageID(d *notification.Delivery) string {
 	return strings.Join(parts, "/")
 }
 
-// Close ends what is connecting, and closes what is connected.
+// Close closes the connection, and ends a running attempt to connect.
 func (s *Sink) Close(ctx context.Context) error {
 	s.close()
 	return s.Lazy.Close(ctx)
 }
 
-// call is a delivery's way to the connection and back: a publisher gets a message only, and
-// returns an error only.
+// call passes values between a delivery and the connection, because a publisher gets only a message
+// and returns only an error.
 type call struct {
 	id          string
 	connected   bool
-	duplicateOf string // the stream that had the message; "" if none had
+	duplicateOf string // the stream that already had the message; "" if none
 }
 
 type callKey struct{}

@@ -7,14 +7,15 @@ import (
 	"strings"
 )
 
-// maxSubject is far below the 4096 bytes that a server has for a line with the subject and
-// more. It ends the connection over a longer one.
+// maxSubject is the longest subject in bytes. A server closes the connection if the line with the
+// subject and other fields is longer than 4096 bytes.
 const maxSubject = 1000
 
-// ErrSubject: no message can have the subject.
+// ErrSubject means that the subject is not legal for a message.
 var ErrSubject = errors.New("no subject of a message")
 
-// checkSubject finds what a server would misread, ignore, or end the connection over.
+// checkSubject returns an error for a subject that a server would misread or ignore, or after which
+// it would close the connection.
 func checkSubject(subject string) error {
 	tokens := strings.Split(subject, ".")
 	problem := ""
@@ -28,7 +29,7 @@ func checkSubject(subject string) error {
 	case slices.Contains(tokens, "*") || slices.Contains(tokens, ">"):
 		problem = "it has a wildcard"
 	case tokens[0] == "$JS" || tokens[0] == "$SYS":
-		problem = "it is one of the server's own"
+		problem = "it is reserved for the server"
 	default:
 		return nil
 	}

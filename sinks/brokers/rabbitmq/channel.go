@@ -6,7 +6,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// channel publishes one message at a time, with confirmation.
+// channel publishes one message at a time, and waits for its confirmation.
 type channel struct {
 	*amqp.Channel
 	returned chan amqp.Return
@@ -23,18 +23,17 @@ func openChannel(connection *amqp.Connection) (*channel, error) {
 	}
 	return &channel{
 		Channel: ch,
-		// One place is enough for a channel with one message in flight, and then the client
-		// has put in what comes before the confirmation once that is there.
+		// A buffer of one is enough, because a channel has one message in flight. The client
+		// sends a returned message to it before it reports the confirmation.
 		returned: ch.NotifyReturn(make(chan amqp.Return, 1)),
 		closed:   ch.NotifyClose(make(chan *amqp.Error, 1)),
 	}, nil
 }
 
-// publish returns when the broker has confirmed the message.
+// publish publishes a message and waits for the broker's confirmation.
 //
-// A broker returns a mandatory message that no queue gets, and confirms it after that.
-// What closes the channel is counted by the client as a refusal of all that is not yet
-// confirmed.
+// If no queue gets a mandatory message, the broker returns it, and confirms it afterwards. If the
+// channel is closed, the client reports all unconfirmed messages as refused.
 func (c *channel) publish(exchange, key string, mandatory bool, m amqp.Publishing) error {
 	confirmation, err := c.PublishWithDeferredConfirm(exchange, key, mandatory, false, m)
 	if err != nil {
@@ -42,9 +41,9 @@ func (c *channel) publish(exchange, key string, mandatory bool, m amqp.Publishin
 	}
 	confirmed := confirmation.Wait()
 	select {
-	case back, ok := <-c.returned:
+	case returned, ok := <-c.returned:
 		if ok {
-			return fmt.Errorf("%w: exchange %q, routing key %q: %s", ErrUnroutable, exchange, key, back.ReplyText)
+			return fmt.Errorf("%w: exchange %q, routing key %q: %s", ErrUnroutable, exchange, key, returned.ReplyText)
 		}
 	default:
 	}

@@ -14,10 +14,10 @@ import (
 	"github.com/waybill-go/waybill/sinks/publisher"
 )
 
-// maxName is AMQP's limit of the names of exchanges, routing keys and headers, in bytes.
+// maxName is AMQP's limit in bytes for the names of exchanges, routing keys and headers.
 const maxName = 255
 
-// Config is what stands behind "with:" of a rabbitmq sink.
+// Config has the settings of a rabbitmq sink, which are below "with" in the configuration.
 type Config struct {
 	URL          string        `yaml:"url" secret:"password" doc:"Address of the broker: amqp://host:5672/vhost, or amqps://host:5671/vhost with TLS. Required"`
 	User         string        `yaml:"user" doc:"Name of the user, if the URL has none. Default: guest, with the password guest"`
@@ -35,17 +35,17 @@ var (
 	_ sinks.Validator = (*Config)(nil)
 )
 
-// SetDefaults has unroutable messages refused, and gives the broker 10 s.
+// SetDefaults sets Mandatory to true, and Timeout to 10 s.
 func (c *Config) SetDefaults() {
 	c.Mandatory = true
 	c.Timeout = brokers.DefaultTimeout
 }
 
-// Validate reports everything that is wrong, each under the name of its field.
+// Validate returns all mistakes, joined. Each begins with its key.
 func (c *Config) Validate() error {
 	_, _, err := c.address()
 	if c.Password != "" && c.User == "" {
-		err = errors.Join(err, errors.New("user: is missing, and password is given"))
+		err = errors.Join(err, errors.New("user: is missing, but password is set"))
 	}
 	return errors.Join(
 		err,
@@ -55,14 +55,14 @@ func (c *Config) Validate() error {
 	)
 }
 
-// address is where the broker is, with user and password, and how it is verified.
+// address returns the broker's URL with user and password, and the TLS configuration.
 func (c *Config) address() (string, *tls.Config, error) {
 	u, err := brokers.ParseURL(c.URL, c.User, c.Password, "amqp", "amqps")
 	if err != nil {
 		return "", nil, err
 	}
 	if _, err := amqp.ParseURI(u.String()); err != nil {
-		return "", nil, errors.New("url: is no AMQP address; its path is the virtual host, such as amqp://host:5672/shop")
+		return "", nil, errors.New("url: is not an AMQP address; its path is the virtual host, such as amqp://host:5672/shop")
 	}
 	encryption, err := c.encryption(u)
 	return u.String(), encryption, err
@@ -81,7 +81,7 @@ func (c *Config) validateExchange() error {
 	case len(c.Exchange) > maxName:
 		return fmt.Errorf("exchange: has %d bytes, the limit is %d", len(c.Exchange), maxName)
 	case c.Exchange == "" && c.ExchangeType != "":
-		return errors.New("exchange: is missing, and exchange_type says to declare it")
+		return errors.New("exchange: is missing; it must be declared, because exchange_type is set")
 	}
 	switch c.ExchangeType {
 	case "", amqp.ExchangeDirect, amqp.ExchangeFanout, amqp.ExchangeTopic, amqp.ExchangeHeaders, "x-consistent-hash":

@@ -17,34 +17,35 @@ import (
 
 const (
 	heartbeat = 10 * time.Second
-	// closing is how long the broker may take to say goodbye.
-	closing = time.Second
-	// grace is what others in flight have when a message is overdue. The engine waits 2 s
-	// beyond a delivery's time.
+	// closeTimeout is how long the broker may take to answer when the connection is closed.
+	closeTimeout = time.Second
+	// grace is how long other calls in flight may take after a call was overdue. The engine
+	// waits 2 s after a delivery's deadline.
 	grace = time.Second
 )
 
-// errRetired: nothing was sent, since the connection has ended; a new one is to be made.
+// errRetired means that nothing was sent, because the connection is retired. The sink then makes a
+// new connection.
 var errRetired = errors.New("the connection was retired")
 
-// connection publishes until it is lost. Each message in flight has a channel of its own, so
-// that what the broker says on it is about this message. Its methods may be called in
-// parallel.
+// connection publishes until it is lost. Each message in flight uses a separate channel, so that
+// the broker's errors on the channel are about this message. Its methods are safe for concurrent
+// use.
 type connection struct {
 	config  Config
 	amqp    *amqp.Connection
 	socket  net.Conn
-	blocked atomic.Pointer[string] // why the broker takes no messages now
-	watched chan struct{}          // closed when that is no longer noted
+	blocked atomic.Pointer[string] // why the broker accepts no messages now; nil if it does
+	watched chan struct{}          // closed when watchBlocking has returned
 
-	retiring *sync.WaitGroup // of the sink: what still goes on
+	retiring *sync.WaitGroup // the sink's count of retired connections that are still open
 
 	mu       sync.Mutex
 	idle     []*channel
-	inFlight int         // calls
-	overdue  int         // of these, the broker did not answer in time
-	retired  *time.Timer // ends the connection; nil if nothing was overdue
-	ended    bool        // by that, or by Close
+	inFlight int         // running calls
+	overdue  int         // those of them that the broker did not answer in time
+	retired  *time.Timer // ends the retired connection; nil unless it is retired
+	ended    bool        // the connection is closed
 }
 
 var (
@@ -52,7 +53,7 @@ var (
 	_ sinks.HealthChecker = (*connection)(nil)
 )
 
-// connect dials, logs in, and declares the exchange if it should.
+// connect dials, authenticates, and declares the exchange if exchange_type is set.
 func connect(ctx context.Context, in sinks.Instance, c Config, retiring *sync.WaitGroup) (message.Publisher, error) {
 	address, encryption, err := c.address()
 	if err != nil {
@@ -92,7 +93,7 @@ func connect(ctx context.Context, in sinks.Instance, c Config, retiring *sync.Wa
 	return conn, nil
 }
 
-// declare declares the exchange, if it should.
+// declare declares the exchange if exchange_type is set.
 func (c *connection) declare() error {
 	if c.config.ExchangeType == "" {
 		return nil
@@ -113,9 +114,9 @@ func (c *connection) watchBlocking(blockings <-chan amqp.Blocking) {
 	}
 }
 
-// Publish publishes each message and waits for its confirmation, up to the timeout. It does
-// not leave when the message's context ends: what is on its way may still be stored, after
-// newer messages of its key.
+// Publish publishes each message and waits for its confirmation, up to the timeout. It does not
+// return when the message's context ends, because the message could still be stored, after newer
+// messages of its key.
 func (c *connection) Publish(key string, messages ...*message.Message) error {
 	for _, m := range messages {
 		publishing, err := newPublishing(key, m)
@@ -134,7 +135,7 @@ func (c *connection) Publish(key string, messages ...*message.Message) error {
 	return nil
 }
 
-// CheckHealth asks for the exchange.
+// CheckHealth checks that the broker accepts messages and that the exchange exists.
 func (c *connection) CheckHealth(context.Context) error {
 	if err := c.blocking(); err != nil {
 		return err
@@ -149,12 +150,12 @@ func (c *connection) CheckHealth(context.Context) error {
 	})
 }
 
-// within ends when the broker does not answer in time: no call of the library has a limit of
-// its own, nor has a write to a broker that does not read.
+// within runs a call with a time limit. The library's calls have none, nor has a write to a broker
+// that does not read.
 //
-// Only the end of the connection ends such a call, and keeps what it has sent from being
-// stored later. So the connection is retired: what comes now goes over a new one, and this one
-// is closed when all others in flight are answered, or after the grace.
+// Only the end of the connection ends an overdue call, and prevents its message from being stored
+// later. So the connection is retired: new calls use another one, and this one is closed when the
+// other calls in flight have ended, or after grace.
 func (c *connection) within(call func() error) error {
 	if !c.begin() {
 		return errRetired
@@ -179,7 +180,7 @@ func (c *connection) begin() bool {
 	return true
 }
 
-// retire is for each call that is overdue.
+// retire counts an overdue call, and retires the connection.
 func (c *connection) retire() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -195,7 +196,7 @@ func (c *connection) retire() {
 	c.endIfDone()
 }
 
-// finish follows every begin.
+// finish ends a call that begin has counted.
 func (c *connection) finish(inTime bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -212,8 +213,8 @@ func (c *connection) endIfDone() {
 	}
 }
 
-// end closes a retired connection without a word: what the broker has not read yet, it shall
-// not read.
+// end closes the socket of a retired connection at once. The broker must not read what it has not
+// read yet.
 func (c *connection) end() {
 	if c.ended {
 		return
@@ -237,7 +238,7 @@ func (c *connection) blocking() error {
 	return nil
 }
 
-// withChannel lends a channel, and takes it back unless it is closed.
+// withChannel calls use with a channel, and keeps the channel for other calls unless it is closed.
 func (c *connection) withChannel(use func(*channel) error) error {
 	ch, err := c.channel()
 	if err != nil {
@@ -266,15 +267,15 @@ func (c *connection) channel() (*channel, error) {
 	return openChannel(c.amqp)
 }
 
-// Lost says that new calls need another connection.
+// Lost reports whether new calls need another connection.
 func (c *connection) Lost() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.retired != nil || c.ended || c.amqp.IsClosed()
 }
 
-// Close ends the connection. A broker that does not answer has a second. One that is retired
-// ends by itself.
+// Close closes the connection. It waits for the broker's answer for at most a second. A retired
+// connection ends by itself.
 func (c *connection) Close() error {
 	c.mu.Lock()
 	if c.retired != nil {
@@ -283,7 +284,7 @@ func (c *connection) Close() error {
 	}
 	c.ended = true
 	c.mu.Unlock()
-	_ = c.amqp.CloseDeadline(time.Now().Add(closing)) // it may be gone already
+	_ = c.amqp.CloseDeadline(time.Now().Add(closeTimeout)) // the connection may already be lost
 	_ = c.socket.Close()
 	<-c.watched
 	return nil

@@ -13,12 +13,12 @@ import (
 	"github.com/waybill-go/waybill/sinks/publisher"
 )
 
-// newSubscriber consumes one queue with Watermill. The topic is a pattern of types, which binds
-// the queue to the exchange.
+// newSubscriber consumes one queue with Watermill. The topic is a pattern of types, with which the
+// queue is bound to the exchange.
 //
-// A queue keeps the order in which its messages came. Consumers keep it too if one of them is
-// active at a time, with one message at once. In a cluster "x-queue-type": "quorum" keeps the
-// queue on several nodes.
+// A queue keeps the order of its messages. Consumers keep it, too, if only one of them is active, and
+// processes one message at a time. In a cluster, "x-queue-type": "quorum" stores the queue on several
+// nodes.
 func newSubscriber(url string) (message.Subscriber, error) {
 	same := func(topic string) string { return topic }
 	return wmamqp.NewSubscriber(wmamqp.Config{

@@ -11,7 +11,7 @@ import (
 	"github.com/waybill-go/waybill/sinks"
 )
 
-func TestErrorsHaveTheClassOfWhatTheyAreAbout(t *testing.T) {
+func TestErrorsHaveTheirClasses(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		err  error

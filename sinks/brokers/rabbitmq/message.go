@@ -13,12 +13,11 @@ import (
 	"github.com/waybill-go/waybill/sinks/publisher"
 )
 
-// maxHeaders is what a message's headers may have in bytes: they must fit into a
-// frame of the default size, 128 KiB, with the properties. RabbitMQ closes the
-// connection over larger ones.
+// maxHeaders is the largest size of a message's headers in bytes. Headers and properties must fit
+// into a frame of the default size, 128 KiB. RabbitMQ closes the connection if they do not.
 const maxHeaders = 120 << 10
 
-// newPublishing makes the broker's message. Its errors are about the message.
+// newPublishing makes the broker's message. Its errors are permanent.
 func newPublishing(key string, m *message.Message) (amqp.Publishing, error) {
 	if len(key) > maxName {
 		return amqp.Publishing{}, fmt.Errorf("routing key %.40q… has %d bytes, AMQP's limit is %d", key, len(key), maxName)
@@ -33,9 +32,9 @@ func newPublishing(key string, m *message.Message) (amqp.Publishing, error) {
 	return wmamqp.DefaultMarshaler{PostprocessPublishing: setProperties}.Marshal(headed)
 }
 
-// headerName puts metadata- before names that mean something else: the broker takes CC and
-// BCC for further routing keys, and refuses a text there. No two names become one, since
-// the publisher sink does the same with those that begin so.
+// headerName adds metadata- to reserved names. The broker uses CC and BCC as further routing keys,
+// and refuses a string there. Different names stay different, because the publisher sink adds the
+// prefix to names that begin with it.
 func headerName(name string) string {
 	if strings.EqualFold(name, "CC") || strings.EqualFold(name, "BCC") || name == wmamqp.DefaultMessageUUIDHeaderKey {
 		return publisher.MetadataPrefix + name
@@ -49,7 +48,7 @@ func checkHeaders(m *message.Message) error {
 		if len(name) > maxName {
 			return fmt.Errorf("metadata %.40q… has a name of %d bytes, AMQP's limit is %d", name, len(name), maxName)
 		}
-		size += len(name) + len(text) + 6 // length, kind, length
+		size += len(name) + len(text) + 6 // with the length of the name, the type, and the length of the value
 	}
 	if size > maxHeaders {
 		return fmt.Errorf("the metadata have %d bytes, the limit is %d", size, maxHeaders)
@@ -57,8 +56,8 @@ func checkHeaders(m *message.Message) error {
 	return nil
 }
 
-// setProperties says in AMQP's own words what the headers say too. A text that is too long
-// for a property is only a header.
+// setProperties sets AMQP's properties from the headers. A value that is too long for a property is
+// only a header.
 func setProperties(m amqp.Publishing) amqp.Publishing {
 	text := func(header string) string {
 		text, _ := m.Headers[header].(string)

@@ -25,17 +25,17 @@ func TestRabbitMQ(t *testing.T) {
 	server := brokertest.Start(t, brokertest.StartRabbitMQ)
 	b := broker{server.URL}
 	t.Run("a message that no queue gets is unavailable", b.testUnroutable)
-	t.Run("an exchange that is not there is unavailable", b.testNoExchange)
+	t.Run("an exchange that does not exist is unavailable", b.testNoExchange)
 	t.Run("an exchange of another type is unavailable", b.testOtherType)
-	t.Run("no right to write is unavailable", b.testNoRight)
+	t.Run("a missing permission to write is unavailable", b.testNoRight)
 	t.Run("a full queue is unavailable", b.testFull)
-	t.Run("the default exchange has queues for routing keys", b.testDefaultExchange)
-	t.Run("messages survive and say who they are", b.testProperties)
-	t.Run("what AMQP cannot carry is permanent", b.testTooLong)
-	t.Run("metadata name no other queues", b.testCopies)
-	t.Run("a Watermill subscriber reads what is published", b.testConsumer)
-	t.Run("a queue that confirms nothing keeps nothing from others", b.testStuckQueue)
-	t.Run("what is not confirmed in time ends its connection within a second", b.testGrace)
+	t.Run("the routing keys of the default exchange are queues", b.testDefaultExchange)
+	t.Run("messages are persistent and have properties", b.testProperties)
+	t.Run("a text that is too long for AMQP is permanent", b.testTooLong)
+	t.Run("metadata cannot add queues", b.testCopies)
+	t.Run("a Watermill subscriber reads the messages", b.testConsumer)
+	t.Run("a queue that confirms nothing does not affect others", b.testStuckQueue)
+	t.Run("an overdue message ends its connection within a second", b.testGrace)
 	kindtest.Run(t, kindtest.Subject{
 		Kind: rabbitmq.Kind(), Server: server, Settings: settings, Watch: b.watch,
 		Encrypted: func(url string) string { return strings.Replace(url, "amqp://", "amqps://", 1) },
@@ -53,7 +53,7 @@ func settings(url string) string {
 
 type broker struct{ url string }
 
-// on gives a channel of a connection of its own.
+// on calls use with a channel of a new connection.
 func (b broker) on(t *testing.T, use func(*amqp.Channel)) {
 	t.Helper()
 	connection, err := amqp.Dial(b.url)
@@ -148,7 +148,7 @@ func (b broker) testOtherType(t *testing.T) {
 	require.Equal(t, sinks.ClassUnavailable, kindtest.Class(err), "%v", err)
 }
 
-// testNoRight uses an exchange that takes messages from other exchanges only.
+// testNoRight uses an exchange that accepts messages only from other exchanges.
 func (b broker) testNoRight(t *testing.T) {
 	b.on(t, func(c *amqp.Channel) {
 		require.NoError(t, c.ExchangeDeclare("inside", "topic", true, false, true, false, nil))
@@ -165,7 +165,7 @@ func (b broker) testFull(t *testing.T) {
 	sink := b.sink(t, "exchange: shop")
 	_, err := sink.Deliver(t.Context(), sinktest.NewDelivery(0))
 	require.NoError(t, err)
-	require.Eventually(t, func() bool { // the queue finds out that it is full a moment later
+	require.Eventually(t, func() bool { // the queue refuses messages a little after it is full
 		_, err = sink.Deliver(t.Context(), sinktest.NewDelivery(1))
 		return err != nil
 	}, kindtest.Patience, kindtest.Patience/10000)

@@ -1,13 +1,13 @@
 // Package rabbitmq publishes notifications to an exchange of RabbitMQ, or of another broker
 // that speaks AMQP 0-9-1 with publisher confirms.
 //
-// A delivery counts as made when the broker has confirmed the message: it is in all queues
-// that it belongs to, on disk where the queue is durable. The message is persistent and
-// mandatory, so that one which no queue gets is an error, and not dropped without a word.
+// A delivery counts as made when the broker has confirmed the message. The message is then in all
+// its queues, and on disk if the queue is durable. Messages are persistent and mandatory, so a
+// message that no queue gets is an error and is not dropped silently.
 //
-// The message is that of Watermill's AMQP library, which can consume it with its
-// DefaultMarshaler: the metadata are headers, and AMQP's own message-id, type,
-// content-type, correlation-id and timestamp are filled in too.
+// The message has the form of Watermill's AMQP library, which can consume it with its
+// DefaultMarshaler: the metadata becomes headers. AMQP's properties message-id, type, content-type,
+// correlation-id and timestamp are also set.
 package rabbitmq
 
 import (
@@ -23,16 +23,17 @@ import (
 	"github.com/waybill-go/waybill/sinks/publisher"
 )
 
-// Kind is the kind rabbitmq for the configuration file.
+// Kind is the sink kind rabbitmq.
 func Kind() sinks.Kind {
-	return sinks.NewKind("rabbitmq", "Publishes each notification to an exchange of RabbitMQ, by AMQP 0-9-1.",
+	return sinks.NewKind("rabbitmq", "a message to an exchange of RabbitMQ for each notification, by AMQP 0-9-1",
 		func(in sinks.Instance, c Config) (sinks.Sink, error) { return New(in, c) }, answers...)
 }
 
-// Sink publishes to an exchange. Its methods may be called in parallel; Close comes last.
+// Sink publishes to an exchange. Its methods are safe for concurrent use, except that Close must be
+// the last call.
 type Sink struct {
 	*publisher.Lazy
-	retiring *sync.WaitGroup // connections that are not used for anything new
+	retiring *sync.WaitGroup // counts retired connections that are still open
 }
 
 var (
@@ -41,8 +42,8 @@ var (
 	_ sinks.HealthChecker = (*Sink)(nil)
 )
 
-// New returns a sink for the configuration, which it validates. It connects nothing: the
-// first delivery does. The zero value of Timeout is no default; start from SetDefaults.
+// New makes a sink from a configuration, and validates it. The first delivery connects. Call
+// SetDefaults before you set fields, because a zero Timeout is a mistake.
 func New(in sinks.Instance, c Config) (*Sink, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
@@ -67,7 +68,7 @@ func (s *Sink) Deliver(ctx context.Context, d *notification.Delivery) (notificat
 	}
 }
 
-// CheckHealth connects, and asks for the exchange.
+// CheckHealth connects, and checks that the broker accepts messages and that the exchange exists.
 func (s *Sink) CheckHealth(ctx context.Context) error {
 	for {
 		if err := s.Lazy.CheckHealth(ctx); !errors.Is(err, errRetired) {
@@ -76,7 +77,7 @@ func (s *Sink) CheckHealth(ctx context.Context) error {
 	}
 }
 
-// Close closes all connections. When ctx ends first they go on closing by themselves.
+// Close closes all connections. If ctx ends first, they are closed in the background.
 func (s *Sink) Close(ctx context.Context) error {
 	if err := s.Lazy.Close(ctx); err != nil {
 		return err

@@ -21,11 +21,11 @@ import (
 	"github.com/waybill-go/waybill/sinks/sinktest"
 )
 
-// stuck is the routing key whose messages a deaf connection hears no confirmation of.
+// stuck is the routing key of messages whose confirmations a deaf connection drops.
 const stuck = "stuck"
 
-// deaf is a connection to a broker of which one queue is stuck, as a quorum queue without a
-// majority is.
+// deaf is a connection to a broker that drops confirmations, as if one queue were stuck like a
+// quorum queue without a majority.
 type deaf struct {
 	net.Conn
 	broker *bufio.Reader
@@ -34,11 +34,11 @@ type deaf struct {
 	mu       sync.Mutex
 	sent     bytes.Buffer
 	greeted  bool
-	channels map[uint16]bool // that published to the stuck queue last
-	frame    bytes.Buffer    // of the broker, to be read
+	channels map[uint16]bool // the channels whose last message went to the stuck queue
+	frame    bytes.Buffer    // a frame of the broker that the client still has to read
 }
 
-// nextFrame splits AMQP's frames: kind, channel, size, payload, end.
+// nextFrame returns the first AMQP frame in b: type, channel, size, payload, end.
 func nextFrame(b []byte) (frame []byte, ok bool) {
 	if len(b) < 7 {
 		return nil, false
@@ -47,7 +47,7 @@ func nextFrame(b []byte) (frame []byte, ok bool) {
 	return b[:min(size, len(b))], len(b) >= size
 }
 
-// method is the class and the method of a frame that has one.
+// method returns the class and the method of a method frame.
 func method(frame []byte) [2]uint16 {
 	if frame[0] != 1 {
 		return [2]uint16{}
@@ -105,7 +105,7 @@ func (d *deaf) Close() error {
 	return d.Conn.Close()
 }
 
-// deafness dials such connections.
+// deafness dials deaf connections.
 type deafness struct {
 	mu   sync.Mutex
 	made []*deaf
@@ -123,7 +123,7 @@ func (all *deafness) dial(ctx context.Context, network, address string) (net.Con
 	return d, nil
 }
 
-// open counts those that are.
+// open returns the number of open connections.
 func (all *deafness) open() (count int) {
 	all.mu.Lock()
 	defer all.mu.Unlock()
@@ -178,15 +178,15 @@ func (b broker) testStuckQueue(t *testing.T) {
 		require.ErrorIs(t, err, rabbitmq.ErrNoAnswer)
 		require.Equal(t, sinks.ClassUnavailable, kindtest.Class(err), "%v", err)
 		require.Less(t, time.Since(begun), 2*time.Second)
-		require.LessOrEqual(t, all.open(), 1, "what a message was overdue on is closed when its delivery has failed")
+		require.LessOrEqual(t, all.open(), 1, "the connection of an overdue message is closed when its delivery has failed")
 		require.Greater(t, good.Load(), before)
 	}
 	done.Store(true)
 	running.Wait()
-	require.Contains(t, []int{4, 5}, len(all.made), "the last may not have been needed")
+	require.Contains(t, []int{4, 5}, len(all.made), "the last connection may not have been needed")
 }
 
-// testGrace has another message that is not confirmed either, but is not overdue yet.
+// testGrace has another unconfirmed message, which is not overdue yet.
 func (b broker) testGrace(t *testing.T) {
 	all, deliver := b.deafSink(t, "timeout: 2s")
 	require.NoError(t, deliver("good"))
@@ -194,7 +194,7 @@ func (b broker) testGrace(t *testing.T) {
 	later := make(chan error, 1)
 	time.AfterFunc(1500*time.Millisecond, func() { later <- deliver(stuck) })
 	require.ErrorIs(t, deliver(stuck), rabbitmq.ErrNoAnswer)
-	require.InDelta(t, 3, time.Since(begun).Seconds(), 0.45, "the timeout, and a second for the other one")
+	require.InDelta(t, 3, time.Since(begun).Seconds(), 0.45, "the timeout, and a second for the other message")
 	err := <-later
 	require.Equal(t, sinks.ClassUnavailable, kindtest.Class(err), "%v", err)
 	require.Zero(t, all.open())

@@ -16,10 +16,11 @@ import (
 	"github.com/waybill-go/waybill/sinks/publisher"
 )
 
-// serverLimit is the default of proto-max-bulk-len, beyond which a server hangs up.
+// serverLimit is the default of proto-max-bulk-len. A server closes the connection after a larger
+// value.
 const serverLimit = 512 << 20
 
-// Config is what stands behind "with:" of a redis sink.
+// Config has the settings of a redis sink, which are below "with" in the configuration.
 type Config struct {
 	URL             string        `yaml:"url" secret:"password" doc:"Address of the server: redis://host:6379/0, where 0 is the database, or rediss:// with TLS. Required"`
 	User            string        `yaml:"user" doc:"Name of the user, if the URL has none. Default: the server's default user"`
@@ -36,13 +37,13 @@ var (
 	_ sinks.Validator = (*Config)(nil)
 )
 
-// SetDefaults has the server's own limit, and gives it 10 s.
+// SetDefaults sets MaxMessageBytes to the server's default limit, and Timeout to 10 s.
 func (c *Config) SetDefaults() {
 	c.MaxMessageBytes = serverLimit
 	c.Timeout = brokers.DefaultTimeout
 }
 
-// Validate reports everything that is wrong, each under the name of its field.
+// Validate returns all mistakes, joined. Each begins with its key.
 func (c *Config) Validate() error {
 	_, err := c.options()
 	return errors.Join(
@@ -64,7 +65,7 @@ func (c *Config) validateLimits() error {
 	return errors.Join(problems...)
 }
 
-// options are the client's, as far as they come from the configuration.
+// options returns the client's options that come from the configuration.
 func (c *Config) options() (*redis.Options, error) {
 	u, err := brokers.ParseURL(c.URL, c.User, c.Password, "redis", "rediss")
 	if err != nil {
@@ -74,11 +75,11 @@ func (c *Config) options() (*redis.Options, error) {
 	database := 0
 	if path := strings.Trim(u.Path, "/"); path != "" {
 		if database, err = strconv.Atoi(path); err != nil || database < 0 {
-			problems = append(problems, errors.New("url: its path is no number of a database; write one such as redis://host:6379/0"))
+			problems = append(problems, errors.New("url: its path is not the number of a database; write one such as redis://host:6379/0"))
 		}
 	}
 	if u.RawQuery != "" {
-		problems = append(problems, errors.New("url: has options behind a question mark, and none are offered"))
+		problems = append(problems, errors.New("url: has options after a question mark, which are not supported"))
 	}
 	encryption, err := c.encryption(u.Scheme == "rediss", u.Hostname())
 	problems = append(problems, err)

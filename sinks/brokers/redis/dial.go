@@ -9,8 +9,8 @@ import (
 
 type dial func(ctx context.Context, network, address string) (net.Conn, error)
 
-// encrypted dials with the program's own dialer, whose connections the client does not
-// encrypt by itself. conf is nil where nothing is encrypted.
+// encrypted returns a dial function that adds TLS to the connections of the program's dialer,
+// because the client does not. With a nil conf, it returns open.
 func encrypted(open dial, conf *tls.Config) dial {
 	if conf == nil {
 		return open

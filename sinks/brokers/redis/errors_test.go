@@ -17,7 +17,7 @@ import (
 	"github.com/waybill-go/waybill/sinks/sinktest"
 )
 
-// server answers XADD with one line, and knows no other command.
+// server starts a server that answers XADD with one line and supports no other command.
 func server(t *testing.T, answer string) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -56,7 +56,7 @@ func serve(conn net.Conn, answer string) {
 	}
 }
 
-// readCommand reads an array of bulk strings, which is what every command is.
+// readCommand reads a command, which is an array of bulk strings.
 func readCommand(in *bufio.Reader) (words []string, err error) {
 	count, err := readLength(in)
 	for range count {
@@ -81,9 +81,9 @@ func readLength(in *bufio.Reader) (int, error) {
 	return strconv.Atoi(strings.TrimSpace(line[1:]))
 }
 
-// TestWhatAServerRarelySaysHasItsClass has a server say what a real one says in states into
-// which no test brings it.
-func TestWhatAServerRarelySaysHasItsClass(t *testing.T) {
+// TestRareErrorsOfTheServerHaveTheirClasses checks errors of states into which the tests cannot
+// bring a real server.
+func TestRareErrorsOfTheServerHaveTheirClasses(t *testing.T) {
 	t.Parallel()
 	for answer, want := range map[string]sinks.Class{
 		"-LOADING Redis is loading the dataset in memory":                                   sinks.ClassUnavailable,

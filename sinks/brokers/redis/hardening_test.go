@@ -28,8 +28,8 @@ func (b broker) testDatabase(t *testing.T) {
 	require.ErrorContains(t, err, "DB index is out of range")
 }
 
-// testServerLimit has messages that the server hangs up on: with the right to ask for its
-// limit, and without.
+// testServerLimit sends messages after which the server closes the connection: with and without the
+// permission to read its limit.
 func (b broker) testServerLimit(t *testing.T) {
 	c := b.client(t)
 	require.NoError(t, c.ConfigSet(t.Context(), "proto-max-bulk-len", "2097152").Err())
@@ -48,7 +48,7 @@ func (b broker) testServerLimit(t *testing.T) {
 	metadata := large(func(d *notification.Delivery, x []byte) { d.Metadata["long"] = string(x) })
 
 	sink := b.sink(t, "")
-	for range 5 { // the server's answer comes through, or the end of the connection does
+	for range 5 { // the client reads either the server's error or the end of the connection
 		for _, d := range []*notification.Delivery{payload, metadata} {
 			_, err = sink.Deliver(t.Context(), d)
 			require.Equal(t, sinks.ClassPermanent, kindtest.Class(err), "%v", err)
@@ -62,7 +62,7 @@ func (b broker) testServerLimit(t *testing.T) {
 		require.ErrorContains(t, err, "proto-max-bulk-len")
 		require.Contains(t, []sinks.Class{sinks.ClassPermanent, sinks.ClassUnavailable}, kindtest.Class(err), "%v", err)
 	}
-	require.Eventually(t, func() bool { // the next may get a connection that the server is about to end
+	require.Eventually(t, func() bool { // the next delivery may get a connection that the server is about to close
 		_, err := limited.Deliver(t.Context(), sinktest.NewDelivery(2))
 		return err == nil
 	}, kindtest.Patience, 10*time.Millisecond)

@@ -9,9 +9,9 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// clientLog is where the clients of this process write, unless the program calls
-// redis.SetLogger itself: to the logger of the sink that was opened last. go-redis has one
-// logger for all clients, by default standard error.
+// clientLog is the logger of all go-redis clients of this process, unless the program calls
+// redis.SetLogger. It logs to the logger of the sink that connected last. By default, go-redis
+// writes to standard error.
 var clientLog = setLogger()
 
 type logger struct{ sink atomic.Pointer[slog.Logger] }
@@ -22,9 +22,9 @@ func setLogger() *logger {
 	return l
 }
 
-// Printf writes a warning: what fails is an error of a delivery too.
+// Printf logs a warning, because failures are also errors of deliveries.
 func (l *logger) Printf(_ context.Context, format string, a ...any) {
 	if to := l.sink.Load(); to != nil {
-		to.Warn("Redis client", "says", fmt.Sprintf(format, a...))
+		to.Warn("Redis client", "message", fmt.Sprintf(format, a...))
 	}
 }

@@ -11,25 +11,25 @@ import (
 	"github.com/waybill-go/waybill/sinks/publisher"
 )
 
-// Fields of an entry beside those of the metadata.
+// Fields of an entry, besides those of the metadata.
 const (
 	FieldID      = "id"      // the notification's id
-	FieldPayload = "payload" // byte for byte
+	FieldPayload = "payload" // the payload, byte for byte
 )
 
-// ErrNoID: an entry has no id, so it is not of this sink.
+// ErrNoID means that an entry has no id, so it does not come from this sink.
 var ErrNoID = errors.New("the entry has no id")
 
-// Marshaler writes a message as fields of an entry, and reads it. Metadata that is named id
-// or payload is the field metadata-id or metadata-payload.
+// Marshaler converts a message to the fields of an entry, and back. Metadata with the name id or
+// payload becomes the field metadata-id or metadata-payload. It is safe for concurrent use.
 type Marshaler struct {
-	// MaxBytes is what a field may have. 0 for no limit.
+	// MaxBytes is the largest name or value of a field in bytes; 0 means no limit.
 	MaxBytes int
 }
 
 var _ redisstream.MarshallerUnmarshaller = Marshaler{}
 
-// Marshal makes an entry. A field that is too large is a permanent error.
+// Marshal makes an entry. Its error is permanent if a field is too large.
 func (m Marshaler) Marshal(_ string, of *message.Message) (map[string]any, error) {
 	entry := make(map[string]any, len(of.Metadata)+2)
 	for name, text := range of.Metadata {
@@ -52,7 +52,7 @@ func (m Marshaler) check(name string, size int) error {
 	return nil
 }
 
-// Unmarshal reads an entry. Without an id it fails with ErrNoID.
+// Unmarshal converts an entry to a message. It returns ErrNoID if the entry has no id.
 func (Marshaler) Unmarshal(entry map[string]any) (*message.Message, error) {
 	id, ok := entry[FieldID].(string)
 	if !ok {

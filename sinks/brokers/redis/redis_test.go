@@ -31,12 +31,12 @@ func TestRedis(t *testing.T) {
 	server := brokertest.Start(t, brokertest.StartRedis)
 	b := broker{server.URL}
 	t.Run("an entry has a field for everything", b.testFields)
-	t.Run("Watermill's subscriber reads it", b.testSubscriber)
-	t.Run("a stream is cut to its length", b.testMaxLength)
-	t.Run("what the server refuses of everything is unavailable", b.testRefusals)
-	t.Run("no right to the key is unavailable", b.testNoRight)
-	t.Run("a database that is not there is unavailable", b.testDatabase)
-	t.Run("what is above the server's limit is permanent", b.testServerLimit)
+	t.Run("Watermill's subscriber reads an entry", b.testSubscriber)
+	t.Run("a stream is trimmed to its length", b.testMaxLength)
+	t.Run("a server that refuses every entry is unavailable", b.testRefusals)
+	t.Run("a missing permission for the key is unavailable", b.testNoRight)
+	t.Run("a database that does not exist is unavailable", b.testDatabase)
+	t.Run("a message above the server's limit is permanent", b.testServerLimit)
 	kindtest.Run(t, kindtest.Subject{
 		Kind: redis.Kind(), Server: server, Settings: settings, Watch: b.watch,
 		Encrypted: func(url string) string { return strings.Replace(url, "redis://", "rediss://", 1) },
@@ -63,7 +63,7 @@ func (b broker) client(t *testing.T) *client.Client {
 		Addr: u.Host, Password: password,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	})
-	t.Cleanup(func() { _ = c.Close() }) // a subscriber closes its own
+	t.Cleanup(func() { _ = c.Close() }) // a subscriber may already have closed it
 	return c
 }
 
@@ -142,10 +142,10 @@ func (b broker) testMaxLength(t *testing.T) {
 		_, err := sink.Deliver(t.Context(), sinktest.NewDelivery(n))
 		require.NoError(t, err)
 	}
-	require.Less(t, len(b.entries(t)), 300, "whole nodes of 100 entries go")
+	require.Less(t, len(b.entries(t)), 300, "the server trims whole nodes of 100 entries")
 }
 
-// testRefusals brings the server into each state in turn.
+// testRefusals brings the server into each of the states.
 func (b broker) testRefusals(t *testing.T) {
 	sink := b.sink(t, "")
 	set := func(name, value string) func(*testing.T, *client.Client) {
@@ -183,7 +183,7 @@ func (b broker) testRefusals(t *testing.T) {
 	}
 }
 
-// testNoRight uses a user who may do no more than the sink needs, for other keys.
+// testNoRight uses a user with the permissions that the sink needs, but for other keys.
 func (b broker) testNoRight(t *testing.T) {
 	b.empty(t)
 	c := b.client(t)

@@ -1,13 +1,13 @@
 // Package redis publishes notifications to Redis Streams, or to those of a server that
 // speaks Redis' protocol, such as Valkey.
 //
-// A delivery counts as made when the server has answered XADD. What that is worth is the
-// server's configuration: with appendfsync always the entry is on disk, and with
-// appendfsync everysec a second of them may be lost; a failover loses what the replica has
-// not got yet.
+// A delivery counts as made when the server has answered XADD. The server's configuration
+// determines its durability: with appendfsync always, the entry is on disk; with appendfsync
+// everysec, the entries of a second may be lost. A failover loses the entries that the replica
+// does not have yet.
 //
-// An entry has the fields id, payload, type, version, key and occurred-on, and one for each of
-// the notification's metadata, so that a consumer in any language reads it. Watermill's Redis
+// An entry has the fields id, payload, type, version, key and occurred-on, and one for each
+// metadata of the notification, so that consumers in any language can read it. Watermill's Redis
 // library consumes it with [Marshaler].
 package redis
 
@@ -20,15 +20,14 @@ import (
 	"github.com/waybill-go/waybill/sinks/publisher"
 )
 
-// Kind is the kind redis for the configuration file.
+// Kind is the sink kind redis.
 func Kind() sinks.Kind {
-	return sinks.NewKind("redis", "Appends each notification to a stream of Redis.",
+	return sinks.NewKind("redis", "an entry in a stream of Redis for each notification",
 		func(in sinks.Instance, c Config) (sinks.Sink, error) { return New(in, c) }, answers...)
 }
 
-// New returns a sink for the configuration, which it validates. It connects nothing: the
-// first delivery does. The zero values of Timeout and MaxMessageBytes are no defaults; start
-// from SetDefaults.
+// New makes a sink from a configuration, and validates it. The first delivery connects. Call
+// SetDefaults before you set fields, because a zero Timeout or MaxMessageBytes is a mistake.
 func New(in sinks.Instance, c Config) (*publisher.Lazy, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err

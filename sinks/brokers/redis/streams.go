@@ -14,11 +14,12 @@ import (
 	"github.com/waybill-go/waybill/sinks"
 )
 
-// maxConnections is as many as a sink may have in flight; they are opened as needed.
+// maxConnections is the most deliveries that a sink may have in flight. Connections are opened as
+// needed.
 const maxConnections = 1024
 
-// streams is a publisher and its client, which connects as needed. The client has no name:
-// setting it takes a right that nothing else here needs.
+// streams is a publisher and its client, which connects as needed. The client sets no name,
+// because that requires a permission that nothing else needs.
 type streams struct {
 	publisher *redisstream.Publisher
 	client    *redis.Client
@@ -36,8 +37,8 @@ func newStreams(in sinks.Instance, c Config) (message.Publisher, error) {
 	}
 	options.DialTimeout, options.ReadTimeout, options.WriteTimeout = c.Timeout, c.Timeout, c.Timeout
 	options.ContextTimeoutEnabled = true
-	// An XADD whose answer was lost is not sent again by the client: the engine knows what
-	// else waits.
+	// The client does not retry an XADD whose answer was lost, because only the engine knows
+	// the order of deliveries.
 	options.MaxRetries, options.DialerRetries = -1, 1
 	options.PoolSize = maxConnections
 	options.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
@@ -67,11 +68,12 @@ func (s *streams) Publish(stream string, messages ...*message.Message) error {
 	return nil
 }
 
-// smallestLimit is the least that a server takes for proto-max-bulk-len.
+// smallestLimit is the smallest value of proto-max-bulk-len.
 const smallestLimit = 1 << 20
 
-// explain finds out why the server hung up on a large message. It has an answer for one that
-// is too large, but mostly the end of the connection comes before it.
+// explain finds out why the server closed the connection after a large message. The server sends an
+// error for a message that is too large, but the connection usually ends before the client reads
+// it.
 func (s *streams) explain(err error, m *message.Message) error {
 	size := len(m.Payload)
 	for _, text := range m.Metadata {
@@ -85,14 +87,15 @@ func (s *streams) explain(err error, m *message.Message) error {
 	limit, notANumber := strconv.Atoi(settings[setting])
 	switch {
 	case unknown != nil || notANumber != nil:
-		return fmt.Errorf("%w; it has %d bytes, and is perhaps above the server's %s, which this user may not ask for", err, size, setting)
+		return fmt.Errorf("%w; it has %d bytes, and may be above the server's %s, which this user may not read", err, size, setting)
 	case size > limit:
 		return sinks.Permanent(fmt.Errorf("%w; it has %d bytes, the server's %s is %d", err, size, setting, limit))
 	}
 	return err
 }
 
-// Close closes the client. That of the publisher must not run beside its Publish.
+// Close closes the client. It does not call Close of the publisher, which must not be concurrent
+// with Publish.
 func (s *streams) Close() error { return s.client.Close() }
 
 // CheckHealth pings the server.

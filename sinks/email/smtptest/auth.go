@@ -8,10 +8,10 @@ import (
 	"github.com/emersion/go-smtp"
 )
 
-// XOAUTH2 is the mechanism of that name, which Google and Microsoft have.
+// XOAUTH2 is the mechanism of Google and Microsoft for OAuth 2.0 tokens.
 const XOAUTH2 = "XOAUTH2"
 
-// authenticates says whether clients have to say who they are.
+// authenticates reports whether clients must authenticate.
 func (c Config) authenticates() bool { return c.Username != "" || c.OnAuth != nil }
 
 func (c *session) AuthMechanisms() []string {
@@ -34,7 +34,7 @@ func (c *session) Auth(mechanism string) (sasl.Server, error) {
 	return sasl.NewPlainServer(func(_, username, password string) error { return c.check(username, password) }), nil
 }
 
-// check looks at a password, or a token.
+// check verifies a password or token.
 func (c *session) check(username, secret string) error {
 	config := c.server.config
 	if config.OnAuth != nil {
@@ -53,8 +53,7 @@ func (c *session) check(username, secret string) error {
 	return nil
 }
 
-// loginServer is the server's side of LOGIN, which asks for the user and then for
-// the password.
+// loginServer is the server's side of LOGIN. It asks for the user, and then for the password.
 type loginServer struct {
 	check   func(username, password string) error
 	asked   bool
@@ -62,7 +61,7 @@ type loginServer struct {
 	hasUser bool
 }
 
-// Next takes an answer.
+// Next processes an answer of the client.
 func (l *loginServer) Next(response []byte) (challenge []byte, done bool, err error) {
 	switch {
 	case !l.asked && response == nil:
@@ -75,14 +74,14 @@ func (l *loginServer) Next(response []byte) (challenge []byte, done bool, err er
 	return nil, true, l.check(l.user, string(response))
 }
 
-// xoauth2Server is the server's side of XOAUTH2: one message with user and token.
-// A refusal is told as JSON, which the client acknowledges.
+// xoauth2Server is the server's side of XOAUTH2. The client sends one message with user and token.
+// A refusal is sent as JSON, which the client acknowledges.
 type xoauth2Server struct {
 	check   func(username, token string) error
 	refusal error
 }
 
-// Next takes the message, or the acknowledgement.
+// Next processes the message or the acknowledgement.
 func (x *xoauth2Server) Next(response []byte) (challenge []byte, done bool, err error) {
 	if x.refusal != nil {
 		return nil, true, x.refusal

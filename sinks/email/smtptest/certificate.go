@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// certificate is a self-made one, seen from both ends.
+// certificate has the TLS configurations of both sides for a self-signed certificate.
 type certificate struct {
 	server *tls.Config
 	client *tls.Config

@@ -15,24 +15,23 @@ import (
 	"strings"
 )
 
-// ErrNoPart says that a message has no part of the wanted content type.
+// ErrNoPart means that a message has no part with the content type.
 var ErrNoPart = errors.New("no such part")
 
-// Message is what the server took: the envelope and the message as it came
-// over the wire.
+// Message is a message that the server has accepted, with its envelope.
 type Message struct {
-	// From and To are the envelope's addresses: To has those of Bcc too.
+	// From and To are the envelope's addresses; To includes those of Bcc.
 	From string
 	To   []string
-	// UTF8 says that the client asked for SMTPUTF8.
+	// UTF8 reports whether the client used SMTPUTF8.
 	UTF8 bool
 	// Header is the parsed header of the message.
 	Header mail.Header
-	// Raw is the whole message, lines ending in CRLF, nothing decoded.
+	// Raw is the whole message as it was sent, with CRLF at the ends of lines.
 	Raw []byte
 }
 
-// Subject is the decoded subject; the raw one where it cannot be decoded.
+// Subject returns the decoded subject, or the raw one if it cannot be decoded.
 func (m Message) Subject() string {
 	raw := m.Header.Get("Subject")
 	decoded, err := new(mime.WordDecoder).DecodeHeader(raw)
@@ -42,10 +41,12 @@ func (m Message) Subject() string {
 	return decoded
 }
 
-// Text is the decoded text/plain part, its lines ending in "\n". A message without one gives ErrNoPart.
+// Text returns the decoded text/plain part, with "\n" at the ends of lines. It returns ErrNoPart if
+// there is none.
 func (m Message) Text() (string, error) { return m.text("text/plain") }
 
-// HTML is the decoded text/html part, its lines ending in "\n". A message without one gives ErrNoPart.
+// HTML returns the decoded text/html part, with "\n" at the ends of lines. It returns ErrNoPart if
+// there is none.
 func (m Message) HTML() (string, error) { return m.text("text/html") }
 
 func (m Message) text(contentType string) (string, error) {
@@ -61,22 +62,22 @@ func (m Message) text(contentType string) (string, error) {
 	return "", fmt.Errorf("%w: %s", ErrNoPart, contentType)
 }
 
-// Part is what a message consists of: text, an image, an attachment.
+// Part is a part of a message: text, an image or an attachment.
 type Part struct {
-	// Within are the multiparts around it, the outermost first, without
-	// "multipart/": mixed, related.
+	// Within are the subtypes of the multiparts around the part, the outermost first: mixed,
+	// related.
 	Within []string
-	// ContentType is without parameters.
+	// ContentType is the content type without parameters.
 	ContentType string
-	// Disposition is inline or attachment; "" where nothing is said.
+	// Disposition is inline, attachment, or "" if the part has none.
 	Disposition string
-	// Name is the file's name, ContentID its id without brackets.
+	// Name is the file's name, and ContentID its id without brackets.
 	Name, ContentID string
-	// Body is decoded.
+	// Body is the decoded content.
 	Body []byte
 }
 
-// Parts lists all parts in their order.
+// Parts returns all parts in order.
 func (m Message) Parts() ([]Part, error) {
 	message, err := mail.ReadMessage(bytes.NewReader(m.Raw))
 	if err != nil {

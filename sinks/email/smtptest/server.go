@@ -1,7 +1,6 @@
-// Package smtptest runs a real SMTP server inside the process, for tests,
-// examples and demonstrations of the email sink. It speaks the protocol over
-// TCP on the loopback interface, keeps what it was sent, and refuses or delays
-// where a hook says so.
+// Package smtptest runs a real SMTP server inside the process, for tests, examples and
+// demonstrations of the email sink. It listens on the loopback interface and keeps the messages
+// that it accepts. Hooks can refuse or delay each step.
 //
 //	server, err := smtptest.Start(smtptest.Config{})
 //	...
@@ -27,7 +26,7 @@ import (
 	"github.com/emersion/go-smtp"
 )
 
-// TLS says how a server encrypts.
+// TLS is how a server encrypts connections.
 type TLS int
 
 const (
@@ -35,54 +34,53 @@ const (
 	Plain TLS = iota
 	// StartTLS offers the STARTTLS command.
 	StartTLS
-	// Implicit speaks TLS from the first byte (smtps).
+	// Implicit uses TLS from the first byte (smtps).
 	Implicit
 )
 
-// Config is how a server behaves. The zero value takes every message in clear
-// text from anyone, on a free port of 127.0.0.1.
+// Config has the settings of a server. The zero value accepts every message in clear text from
+// anyone, on a free port of 127.0.0.1.
 type Config struct {
 	// Address to listen on; "" means "127.0.0.1:0", a free port.
 	Address string
-	// Username and Password, where set, are asked for before the first message
-	// (AUTH PLAIN, or Mechanisms). With XOAUTH2 the password is the token.
+	// Username and Password, if set, are required before the first message. With XOAUTH2 the
+	// password is the token.
 	Username, Password string
-	// Mechanisms of authentication to offer: PLAIN (the default), LOGIN, XOAUTH2.
+	// Mechanisms are the offered mechanisms of authentication: PLAIN (the default), LOGIN,
+	// XOAUTH2.
 	Mechanisms []string
-	// TLS is Plain unless set. The certificate is made at start for 127.0.0.1
-	// and localhost; Server.TLSConfig trusts it.
+	// TLS is Plain by default. The certificate is made by Start for 127.0.0.1 and localhost;
+	// Server.TLSConfig trusts it.
 	TLS TLS
-	// CountOnly throws the messages away once they are counted, so that memory
-	// stays the same however many there are. Messages is then empty.
+	// CountOnly counts messages without keeping them, so that memory does not grow. Messages
+	// is then empty.
 	CountOnly bool
 	// Sequential leaves out the extension PIPELINING, as older servers do.
 	Sequential bool
 	// ASCIIOnly leaves out the extension SMTPUTF8, as older servers do.
 	ASCIIOnly bool
 
-	// The hooks below are asked at their step of each conversation; nil takes
-	// everything. What they return is the server's reply (see Reply); they may
-	// block to delay it, and ctx ends when the server is closed. They run in
-	// parallel for parallel connections.
+	// The hooks below are called at a step of each conversation. A nil hook accepts
+	// everything. Their errors are the server's replies; see Reply. They may block to delay a
+	// reply; ctx ends when the server is closed. They are called concurrently for several
+	// connections.
 
-	// OnHello is asked when a client introduces itself.
+	// OnHello is called when a client sends EHLO.
 	OnHello func(ctx context.Context) error
-	// OnAuth is asked, in place of a comparison with Username and Password, for
-	// the user and its password or token.
+	// OnAuth checks a user and its password or token, instead of Username and Password.
 	OnAuth func(ctx context.Context, username, secret string) error
-	// OnFrom is asked for the envelope's sender.
+	// OnFrom checks the envelope's sender.
 	OnFrom func(ctx context.Context, from string) error
-	// OnRecipient is asked for each of the envelope's recipients.
+	// OnRecipient checks each of the envelope's recipients.
 	OnRecipient func(ctx context.Context, to string) error
-	// OnMessage is asked after the whole message was received, before it is
-	// taken. With CountOnly the message has no Raw.
+	// OnMessage is called when the whole message was received, before it is accepted. With
+	// CountOnly the message has no Raw.
 	OnMessage func(ctx context.Context, m Message) error
 }
 
-// Reply is a refusal for a hook to return: a three-digit SMTP code and a text.
-// A text that begins with an enhanced status code (RFC 3463), such as "5.7.8 no",
-// keeps it; others get X.0.0. From OnMessage a code 2xx takes the message with
-// that text.
+// Reply returns an error for a hook: a reply with a three-digit SMTP code and a text. If the text
+// begins with an enhanced status code (RFC 3463), such as "5.7.8 no", that is used; otherwise it is
+// X.0.0. If OnMessage returns a code 2xx, the message is accepted with that text.
 func Reply(code int, text string) error {
 	enhanced := smtp.EnhancedCode{code / 100, 0, 0}
 	if enhancedStatus.MatchString(text) {
@@ -93,7 +91,7 @@ func Reply(code int, text string) error {
 
 var enhancedStatus = regexp.MustCompile(`^[245]\.\d{1,3}\.\d{1,3} `)
 
-// Server is a running SMTP server. Its methods may be called in parallel.
+// Server is a running SMTP server. Its methods are safe for concurrent use.
 type Server struct {
 	config      Config
 	address     string
@@ -105,15 +103,15 @@ type Server struct {
 	served      chan struct{} // closed when the accept loop ended
 
 	mu          sync.Mutex
-	changed     chan struct{} // closed and replaced with every message
+	changed     chan struct{} // closed and replaced at each message
 	messages    []Message
-	taken       int
+	accepted    int
 	connections int
 	open        map[net.Conn]struct{}
 	mostOpen    int
 }
 
-// Start starts a server, which runs until Close.
+// Start starts a server. It runs until Close.
 func Start(c Config) (*Server, error) {
 	if c.Address == "" {
 		c.Address = "127.0.0.1:0"
@@ -152,18 +150,17 @@ func Start(c Config) (*Server, error) {
 	s.listener = listener
 	go func() {
 		defer close(s.served)
-		_ = s.smtp.Serve(listener) // ends with Close; an error then says no more
+		_ = s.smtp.Serve(listener) // its error only says that the server was closed
 	}()
 	return s, nil
 }
 
-// Close stops the server: the listener and all connections are closed, and
-// when it returns no goroutine of the server is left. Messages stays readable.
-// A second call does nothing.
+// Close stops the server and closes all connections. When it returns, no goroutine of the server is
+// left. Messages can still be called. A second call does nothing.
 func (s *Server) Close() error {
 	s.cancel()
-	// The library closes a listener only once its Serve has noticed it, which
-	// may be after a Close that comes soon.
+	// The library closes a listener only after its Serve has registered it. If Close is called
+	// soon after Start, that may be too late.
 	_ = s.listener.Close()
 	<-s.served
 	s.Disconnect()
@@ -174,8 +171,8 @@ func (s *Server) Close() error {
 	return err
 }
 
-// Disconnect closes all open connections without a word, as a server that
-// crashed or a firewall would. New connections are accepted.
+// Disconnect closes all open connections without a reply, like a crashed server or a firewall. New
+// connections are accepted.
 func (s *Server) Disconnect() {
 	s.mu.Lock()
 	open := make([]net.Conn, 0, len(s.open))
@@ -188,11 +185,10 @@ func (s *Server) Disconnect() {
 	}
 }
 
-// Address is the host and port that the server listens on.
+// Address returns the host and port on which the server listens.
 func (s *Server) Address() string { return s.address }
 
-// URL is the server's address as the email sink's field smtp takes it, user
-// and password included.
+// URL returns the server's address for the email sink's setting smtp, including user and password.
 func (s *Server) URL() string {
 	u := url.URL{Scheme: "smtp", Host: s.address}
 	if s.config.TLS == Implicit {
@@ -204,8 +200,8 @@ func (s *Server) URL() string {
 	return u.String()
 }
 
-// TLSConfig is a client's configuration that trusts the server's certificate;
-// nil for a Plain server.
+// TLSConfig returns a client's configuration that trusts the server's certificate; nil for a Plain
+// server.
 func (s *Server) TLSConfig() *tls.Config {
 	if s.certificate == nil {
 		return nil
@@ -213,72 +209,72 @@ func (s *Server) TLSConfig() *tls.Config {
 	return s.certificate.client.Clone()
 }
 
-// Messages returns the messages taken so far, oldest first.
+// Messages returns the messages that were accepted so far, oldest first.
 func (s *Server) Messages() []Message {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return append([]Message(nil), s.messages...)
 }
 
-// Count is the number of messages taken so far, also with CountOnly.
+// Count returns the number of messages that were accepted so far, including those of CountOnly.
 func (s *Server) Count() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.taken
+	return s.accepted
 }
 
-// Wait returns once at least n messages were taken, or with ctx's error.
+// Wait waits until at least n messages were accepted. It returns an error when ctx ends.
 func (s *Server) Wait(ctx context.Context, n int) error {
 	for {
 		s.mu.Lock()
-		taken, changed := s.taken, s.changed
+		accepted, changed := s.accepted, s.changed
 		s.mu.Unlock()
-		if taken >= n {
+		if accepted >= n {
 			return nil
 		}
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			return fmt.Errorf("%d of %d messages arrived: %w", taken, n, ctx.Err())
+			return fmt.Errorf("%d of %d messages arrived: %w", accepted, n, ctx.Err())
 		}
 	}
 }
 
-// Connections is the number of connections that were accepted since the start.
+// Connections returns the number of connections that were accepted since Start.
 func (s *Server) Connections() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.connections
 }
 
-// OpenConnections is the number of connections that are open now.
+// OpenConnections returns the number of open connections.
 func (s *Server) OpenConnections() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.open)
 }
 
-// MostConnections is the largest number of connections that were open at once.
+// MostConnections returns the largest number of connections that were open at once.
 func (s *Server) MostConnections() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.mostOpen
 }
 
-// take records a message and returns its number, counted from 1.
-func (s *Server) take(m Message) int {
+// record records an accepted message and returns its number, counted from 1.
+func (s *Server) record(m Message) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.taken++
+	s.accepted++
 	if !s.config.CountOnly {
 		s.messages = append(s.messages, m)
 	}
 	close(s.changed)
 	s.changed = make(chan struct{})
-	return s.taken
+	return s.accepted
 }
 
-// countingListener tells the server of each connection's beginning and end.
+// countingListener registers open connections with the server.
 type countingListener struct {
 	net.Listener
 	server *Server
@@ -304,8 +300,8 @@ type countedConn struct {
 	server *Server
 }
 
-// Write takes PIPELINING, which the library always offers, out of the reply to
-// EHLO.
+// Write removes PIPELINING, which the library always offers, from the reply to EHLO if the server is
+// Sequential.
 func (c *countedConn) Write(b []byte) (int, error) {
 	if !c.server.config.Sequential {
 		return c.Conn.Write(b)

@@ -20,7 +20,7 @@ func send(s *smtptest.Server, to ...string) error {
 	return smtp.SendMail(s.Address(), nil, "a@example.com", to, []byte("Subject: =?utf-8?q?gr=C3=BC=C3=9Fe?=\r\nContent-Type: text/plain\r\n\r\nhello\r\n.dot\r\n"))
 }
 
-func TestAMessageIsKeptAsItCame(t *testing.T) {
+func TestAMessageIsKeptUnchanged(t *testing.T) {
 	server, err := smtptest.Start(smtptest.Config{})
 	require.NoError(t, err)
 	require.NoError(t, send(server, "b@example.org", "c@example.org"))
@@ -81,7 +81,7 @@ func TestAHooksReplyReachesTheClient(t *testing.T) {
 	assert.Zero(t, server.Count())
 }
 
-func TestAReplyKeepsItsOwnEnhancedStatus(t *testing.T) {
+func TestAReplyKeepsItsEnhancedStatus(t *testing.T) {
 	for text, want := range map[string]string{"5.7.8 no": "5.7.8 no", "no": "5.0.0 no", "5.7 no": "5.0.0 5.7 no"} {
 		server, err := smtptest.Start(smtptest.Config{OnRecipient: func(context.Context, string) error { return smtptest.Reply(550, text) }})
 		require.NoError(t, err)

@@ -10,8 +10,7 @@ import (
 	"github.com/emersion/go-smtp"
 )
 
-// session is one client's conversation; the library calls its methods one at a
-// time.
+// session is the conversation with one client. The library calls its methods one at a time.
 type session struct {
 	server        *Server
 	authenticated bool
@@ -62,24 +61,24 @@ func (c *session) Data(r io.Reader) error {
 	if err := c.receive(r, &m); err != nil {
 		return err
 	}
-	taken := ""
+	reply := ""
 	if hook := c.server.config.OnMessage; hook != nil {
-		var reply *smtp.SMTPError
+		var answer *smtp.SMTPError
 		switch err := hook(c.server.ctx, m); {
-		case errors.As(err, &reply) && reply.Code/100 == 2:
-			taken = reply.Message
+		case errors.As(err, &answer) && answer.Code/100 == 2:
+			reply = answer.Message
 		case err != nil:
 			return err
 		}
 	}
-	number := c.server.take(m)
-	if taken == "" {
-		taken = fmt.Sprintf("OK: queued as %X", number)
+	number := c.server.record(m)
+	if reply == "" {
+		reply = fmt.Sprintf("OK: queued as %X", number)
 	}
-	return Reply(250, taken)
+	return Reply(250, reply)
 }
 
-// receive reads the whole message; with CountOnly nothing of it is kept.
+// receive reads the whole message. With CountOnly it discards it.
 func (c *session) receive(r io.Reader, m *Message) error {
 	if c.server.config.CountOnly {
 		_, err := io.Copy(io.Discard, r)

@@ -1,5 +1,5 @@
-// Package certificates keeps the TLS handshakes of a sink as current as the files of its
-// configuration: renewed certificates count from the next handshake on.
+// Package certificates reads the certificate files of a sink's configuration again for each
+// TLS handshake, so that renewed certificates are used without a restart.
 package certificates
 
 import (
@@ -12,28 +12,28 @@ import (
 	"log/slog"
 )
 
-// Files are the files in PEM form that a configuration names under "tls:". "" stands for
-// none.
+// Files are the PEM files that a configuration names under "tls:". An empty path means no
+// file.
 type Files struct {
-	// CA holds the authorities to trust in place of the system's.
+	// CA has the certificate authorities to trust, instead of the system's.
 	CA string
-	// Cert holds the client's certificate, and those between it and its authority; Key its
-	// key. There are both or none.
+	// Cert has the client's certificate and its intermediate certificates, and Key its
+	// private key. Set both or neither.
 	Cert, Key string
 }
 
-// Certificates are what the files hold. Each handshake reads them again. Contents that
-// cannot be used, such as half of a file that is being written, change nothing: what was
-// read last counts on, and the log says so, once for such contents.
+// Certificates are the contents of the files. Each handshake reads the files again. If their
+// contents cannot be used, such as those of a half-written file, the previous contents stay
+// in use, and the log reports it once for the same contents or error.
 //
-// The methods may be called in parallel.
+// Apply may be called concurrently, and so may the handshakes of its configurations.
 type Certificates struct {
-	authorities *source[*x509.CertPool]   // nil for the system's
-	client      *source[*tls.Certificate] // nil for none
+	authorities *source[*x509.CertPool]   // nil: the system's authorities
+	client      *source[*tls.Certificate] // nil: no client certificate
 }
 
-// New reads the files. The error joins all mistakes, each beginning with the key of the
-// configuration, such as tls.ca_file.
+// New reads the files. Its error joins all mistakes. Each begins with a configuration key,
+// such as tls.ca_file.
 func New(files Files, logger *slog.Logger) (*Certificates, error) {
 	c := new(Certificates)
 	var mistakes []error
@@ -46,9 +46,9 @@ func New(files Files, logger *slog.Logger) (*Certificates, error) {
 	switch {
 	case files.Cert == "" && files.Key == "":
 	case files.Key == "":
-		mistakes = append(mistakes, errors.New("tls.key_file: is missing, and tls.cert_file is given"))
+		mistakes = append(mistakes, errors.New("tls.key_file: is missing, but tls.cert_file is set"))
 	case files.Cert == "":
-		mistakes = append(mistakes, errors.New("tls.cert_file: is missing, and tls.key_file is given"))
+		mistakes = append(mistakes, errors.New("tls.cert_file: is missing, but tls.key_file is set"))
 	default:
 		c.client = newSource(logger, parsePair, files.Cert, files.Key)
 		if err := c.client.read(); err != nil {
@@ -61,21 +61,21 @@ func New(files Files, logger *slog.Logger) (*Certificates, error) {
 	return c, nil
 }
 
-// Apply has a client's config verify servers by the authorities, and show the
-// certificate; what there is no file for stays as it is in the config.
+// Apply makes a client's config verify servers with the authorities and present the client
+// certificate. It leaves the settings for which there is no file unchanged.
 //
-// The config may serve any number of handshakes. Set its ServerName before: without it
-// a server's name is known from the handshake, but an IP address is not, and such a
-// server is refused.
+// The config can serve any number of handshakes. Set its ServerName before the call. Without
+// it, the server's name is taken from the handshake; that fails for a server with an IP
+// address, because a handshake does not contain one.
 func (c *Certificates) Apply(config *tls.Config) {
 	if c.client != nil {
 		config.Certificates = nil
-		config.GetClientCertificate = c.show
+		config.GetClientCertificate = c.clientCertificate
 	}
 	if c.authorities != nil {
-		// crypto/tls takes one pool for all handshakes, so the same verification happens
-		// here, by the pool of the moment. VerifyConnection runs in each handshake,
-		// resumed ones too.
+		// crypto/tls uses one pool for all handshakes of a config. So its verification is
+		// switched off and repeated here with the current pool. VerifyConnection also runs
+		// in resumed handshakes.
 		config.RootCAs = nil
 		config.InsecureSkipVerify = true
 		name := config.ServerName
@@ -83,9 +83,9 @@ func (c *Certificates) Apply(config *tls.Config) {
 	}
 }
 
-// show returns the certificate, or an empty one if the server does not take it, as
-// crypto/tls does with Config.Certificates.
-func (c *Certificates) show(request *tls.CertificateRequestInfo) (*tls.Certificate, error) {
+// clientCertificate returns the certificate, or an empty one if the server does not accept
+// it, as crypto/tls does with Config.Certificates.
+func (c *Certificates) clientCertificate(request *tls.CertificateRequestInfo) (*tls.Certificate, error) {
 	pair := c.client.current()
 	if request.SupportsCertificate(pair) != nil {
 		return new(tls.Certificate), nil
@@ -95,7 +95,7 @@ func (c *Certificates) show(request *tls.CertificateRequestInfo) (*tls.Certifica
 
 var errNoName = errors.New("x509: neither the configuration nor the handshake names the server, so its certificate cannot be verified")
 
-// verify is what crypto/tls does unless InsecureSkipVerify is set.
+// verify does what crypto/tls does without InsecureSkipVerify.
 func (c *Certificates) verify(name string, state tls.ConnectionState) error {
 	if name == "" {
 		name = state.ServerName
@@ -104,7 +104,7 @@ func (c *Certificates) verify(name string, state tls.ConnectionState) error {
 		return &tls.CertificateVerificationError{UnverifiedCertificates: state.PeerCertificates, Err: errNoName}
 	}
 	options := x509.VerifyOptions{Roots: c.authorities.current(), DNSName: name, Intermediates: x509.NewCertPool()}
-	for _, cert := range state.PeerCertificates[1:] { // a server always shows one
+	for _, cert := range state.PeerCertificates[1:] { // a server always sends at least one
 		options.Intermediates.AddCert(cert)
 	}
 	if _, err := state.PeerCertificates[0].Verify(options); err != nil {
@@ -128,7 +128,7 @@ func parseAuthorities(contents [][]byte) (*x509.CertPool, error) {
 		}
 	}
 	if !found {
-		return nil, errors.New("holds no certificate in PEM form")
+		return nil, errors.New("contains no certificate in PEM form")
 	}
 	return pool, nil
 }
@@ -141,7 +141,8 @@ func parsePair(contents [][]byte) (*tls.Certificate, error) {
 	return &pair, err
 }
 
-// blocksOf refuses a file that ends within a block: the rest of it is being written.
+// blocksOf returns the PEM blocks of a file. A file that ends inside a block is an error,
+// because its rest is still being written.
 func blocksOf(text []byte) (blocks []*pem.Block, err error) {
 	for {
 		block, rest := pem.Decode(text)
@@ -151,7 +152,7 @@ func blocksOf(text []byte) (blocks []*pem.Block, err error) {
 		blocks, text = append(blocks, block), rest
 	}
 	if bytes.Contains(text, []byte("-----BEGIN ")) {
-		return nil, errors.New("ends within a certificate")
+		return nil, errors.New("ends inside a certificate")
 	}
 	return blocks, nil
 }

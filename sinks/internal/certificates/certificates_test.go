@@ -26,7 +26,7 @@ import (
 	"github.com/waybill-go/waybill/sinks/internal/certificates"
 )
 
-// issuer is an authority of one test.
+// issuer is a certificate authority of one test.
 type issuer struct {
 	t    *testing.T
 	cert *x509.Certificate
@@ -35,11 +35,11 @@ type issuer struct {
 
 func newIssuer(t *testing.T) *issuer {
 	i := &issuer{t: t}
-	i.cert, i.key = i.issue("authority " + rand.Text()) // by its name clients see whether a server takes theirs
+	i.cert, i.key = i.issue("authority " + rand.Text()) // a unique name, by which clients know whether a server accepts their certificates
 	return i
 }
 
-// issue signs by the authority; the authority's own certificate by itself.
+// issue returns a certificate that the authority has signed; the first one is its own.
 func (i *issuer) issue(name string) (*x509.Certificate, *ecdsa.PrivateKey) {
 	i.t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -68,7 +68,7 @@ func (i *issuer) pool() *x509.CertPool {
 	return pool
 }
 
-// pair returns a new certificate and its key as files hold them.
+// pair returns a new certificate and its key in PEM form.
 func (i *issuer) pair(name string) (cert, key []byte) {
 	made, private := i.issue(name)
 	raw, err := x509.MarshalPKCS8PrivateKey(private)
@@ -80,7 +80,7 @@ func encode(cert *x509.Certificate) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert.Raw})
 }
 
-// folder is where one test's files are.
+// folder has the files of one test.
 type folder struct {
 	t    *testing.T
 	path string
@@ -101,8 +101,8 @@ func (f folder) replace(name string, text []byte) {
 	require.NoError(f.t, os.Rename(f.file(name+".new"), f.file(name)))
 }
 
-// server takes TLS connections on loopback, and says the name in the client's certificate
-// once for each byte that it reads.
+// server accepts TLS connections on the loopback interface. For each byte that it reads, it writes the
+// name in the client's certificate.
 type server struct {
 	address string
 	mu      sync.Mutex
@@ -115,7 +115,7 @@ func (s *server) set(config *tls.Config) {
 	s.config = config
 }
 
-// newServer wants a certificate of that authority from its clients.
+// newServer starts a server that asks clients for a certificate of an authority.
 func newServer(t *testing.T, of *issuer) *server {
 	s := new(server)
 	s.set(serving(of))
@@ -161,7 +161,7 @@ func serve(conn *tls.Conn) {
 	}
 }
 
-// serving is a server's config with a certificate of that authority.
+// serving returns a server's config with a certificate of an authority.
 func serving(of *issuer) *tls.Config {
 	cert, key := of.issue("server")
 	return &tls.Config{
@@ -170,7 +170,7 @@ func serving(of *issuer) *tls.Config {
 	}
 }
 
-// client is a sink's side. Its config serves all handshakes.
+// client is the sink's side of connections. Its config serves all handshakes.
 type client struct {
 	server *server
 	config *tls.Config
@@ -207,7 +207,7 @@ func ask(t *testing.T, conn *tls.Conn) string {
 	}
 }
 
-// asked is ask on a new connection.
+// asked calls ask for a new connection.
 func (c *client) asked(t *testing.T) string {
 	t.Helper()
 	conn, err := c.connect(t)
@@ -220,7 +220,7 @@ func newLogger() (*slog.Logger, *bytes.Buffer) {
 	return slog.New(slog.NewTextHandler(log, nil)), log
 }
 
-func TestARenewedCertificateIsShownFromTheNextHandshakeOn(t *testing.T) {
+func TestARenewedCertificateIsUsedFromTheNextHandshakeOn(t *testing.T) {
 	for name, put := range map[string]func(folder, string, []byte){"renamed": folder.replace, "in place": folder.write} {
 		t.Run(name, func(t *testing.T) {
 			of, dir := newIssuer(t), newFolder(t)
@@ -238,19 +238,19 @@ func TestARenewedCertificateIsShownFromTheNextHandshakeOn(t *testing.T) {
 
 			cert, key = of.pair("second")
 			put(dir, "cert", cert)
-			require.Equal(t, "first", client.asked(t), "while the key is the old one's")
+			require.Equal(t, "first", client.asked(t), "while the key still belongs to the old certificate")
 			require.Equal(t, "first", client.asked(t))
-			require.Equal(t, 1, strings.Count(log.String(), "level=WARN"), "once for these contents")
+			require.Equal(t, 1, strings.Count(log.String(), "level=WARN"), "one warning for the same contents")
 			put(dir, "key", key)
 			require.Equal(t, "second", client.asked(t))
 			require.Equal(t, "second", client.asked(t))
 			require.Equal(t, 1, strings.Count(log.String(), "level=INFO"))
-			require.Equal(t, "first", ask(t, open), "an open connection goes on")
+			require.Equal(t, "first", ask(t, open), "an open connection is not affected")
 		})
 	}
 }
 
-func TestAnAuthorityIsTrustedForAsLongAsItsFileHoldsIt(t *testing.T) {
+func TestAnAuthorityIsTrustedWhileItIsInTheFile(t *testing.T) {
 	before, after, dir := newIssuer(t), newIssuer(t), newFolder(t)
 	dir.write("ca", encode(before.cert))
 	logger, log := newLogger()
@@ -268,11 +268,11 @@ func TestAnAuthorityIsTrustedForAsLongAsItsFileHoldsIt(t *testing.T) {
 	client.asked(t)
 	s.set(serving(before))
 	_, err = client.connect(t)
-	require.ErrorAs(t, err, new(x509.UnknownAuthorityError), "the old one is trusted no more")
+	require.ErrorAs(t, err, new(x509.UnknownAuthorityError), "the old authority is no longer trusted")
 	require.NotContains(t, log.String(), "WARN")
 }
 
-func TestFilesThatCannotBeUsedChangeNothing(t *testing.T) {
+func TestUnusableFilesChangeNothing(t *testing.T) {
 	of, dir := newIssuer(t), newFolder(t)
 	ca := append(encode(newIssuer(t).cert), encode(of.cert)...)
 	cert, key := of.pair("shop")
@@ -310,7 +310,7 @@ func TestFilesThatCannotBeUsedChangeNothing(t *testing.T) {
 	}
 }
 
-func TestAServerMustHaveTheNameThatWasAskedFor(t *testing.T) {
+func TestAServerMustHaveTheRequestedName(t *testing.T) {
 	of, dir := newIssuer(t), newFolder(t)
 	dir.write("ca", encode(of.cert))
 	c, err := certificates.New(certificates.Files{CA: dir.file("ca")}, slog.New(slog.DiscardHandler))
@@ -324,7 +324,7 @@ func TestAServerMustHaveTheNameThatWasAskedFor(t *testing.T) {
 		require.ErrorAs(t, err, new(x509.HostnameError), name)
 	}
 
-	// A config for many servers, as http.Transport has one, whose copies have the name.
+	// A config for many servers, like that of http.Transport, which sets the name in copies.
 	config := new(tls.Config)
 	c.Apply(config)
 	for name, reason := range map[string]string{"shop.example": "", "other.example": "is valid for", "127.0.0.1": "names the server"} {
@@ -334,12 +334,12 @@ func TestAServerMustHaveTheNameThatWasAskedFor(t *testing.T) {
 		if reason == "" {
 			require.NoError(t, err)
 		} else {
-			require.ErrorContains(t, err, reason, "what the handshake does not tell is refused")
+			require.ErrorContains(t, err, reason, "a server whose name is unknown is refused")
 		}
 	}
 }
 
-func TestACertificateThatTheServerDoesNotTakeIsNotShown(t *testing.T) {
+func TestACertificateThatTheServerDoesNotAcceptIsNotSent(t *testing.T) {
 	of, dir := newIssuer(t), newFolder(t)
 	cert, key := newIssuer(t).pair("stranger")
 	dir.write("ca", encode(of.cert))
@@ -350,7 +350,7 @@ func TestACertificateThatTheServerDoesNotTakeIsNotShown(t *testing.T) {
 	require.Equal(t, "nobody", newClient(t, newServer(t, of), c, "127.0.0.1").asked(t))
 }
 
-func TestOnlyWhatThereIsAFileForIsApplied(t *testing.T) {
+func TestSettingsWithoutAFileAreUnchanged(t *testing.T) {
 	c, err := certificates.New(certificates.Files{}, slog.New(slog.DiscardHandler))
 	require.NoError(t, err)
 	config := new(tls.Config)
@@ -358,7 +358,7 @@ func TestOnlyWhatThereIsAFileForIsApplied(t *testing.T) {
 	require.Equal(t, new(tls.Config), config)
 }
 
-func TestAllMistakesAreReportedByTheirKeys(t *testing.T) {
+func TestAllMistakesAreReportedWithTheirKeys(t *testing.T) {
 	of, dir := newIssuer(t), newFolder(t)
 	cert, key := of.pair("shop")
 	_, otherKey := of.pair("other")
@@ -369,7 +369,7 @@ func TestAllMistakesAreReportedByTheirKeys(t *testing.T) {
 	dir.write("text", []byte("no certificate"))
 	for text, files := range map[string]certificates.Files{
 		"tls.ca_file: open " + dir.file("gone"):                {CA: dir.file("gone")},
-		"tls.ca_file: " + dir.file("half") + ": ends within":   {CA: dir.file("half")},
+		"tls.ca_file: " + dir.file("half") + ": ends inside":   {CA: dir.file("half")},
 		"tls.ca_file: " + dir.file("text") + ": holds no":      {CA: dir.file("text")},
 		"tls.key_file: is missing":                             {Cert: dir.file("cert")},
 		"tls.cert_file: is missing":                            {Key: dir.file("key")},

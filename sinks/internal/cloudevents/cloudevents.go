@@ -1,6 +1,6 @@
-// Package cloudevents is what sinks share that write CloudEvents 1.0: the attributes
-// of a notification, and what their type system makes of names and texts. How they
-// travel is the business of each protocol's binding.
+// Package cloudevents has what the sinks that write CloudEvents 1.0 share: the attributes of
+// a notification, and the rules for their names and values. The sinks themselves implement
+// the binding of their protocol.
 package cloudevents
 
 import (
@@ -14,28 +14,30 @@ import (
 	"github.com/waybill-go/waybill/framework/notification"
 )
 
-// Attributes that Waybill adds to those of CloudEvents: the ordering key, by the
-// name of the Partitioning extension, and the payload's version.
+// Extension attributes that Waybill adds: the ordering key, under the name of the
+// Partitioning extension, and the payload's version.
 const (
 	ExtensionKey     = "partitionkey"
 	ExtensionVersion = "payloadversion"
 )
 
-// attributes are the names that no metadata can have in an event.
+// attributes are the names in an event that metadata cannot use.
 var attributes = map[string]bool{
 	"id": true, "source": true, "specversion": true, "type": true, "datacontenttype": true, "dataschema": true,
 	"subject": true, "time": true, "data": true, ExtensionKey: true, ExtensionVersion: true,
 }
 
-// IsAttribute says whether an attribute of that name is no metadata.
+// IsAttribute reports whether name is an attribute of CloudEvents or of Waybill, so that it
+// does not come from metadata.
 func IsAttribute(name string) bool { return attributes[name] }
 
-// defaultContentType is that of a payload whose metadata has none.
+// defaultContentType is the content type of a payload whose metadata has none.
 const defaultContentType = "application/json"
 
-// ContentType returns a payload's media type, by its metadata. What is none, or has
-// characters that are not legal where it goes, would make an event invalid: such a
-// payload is mere bytes.
+// ContentType returns a payload's media type according to its metadata. legal reports whether
+// a text has only characters that the protocol allows. If the metadata has something that is
+// not a media type or not legal, the event would be invalid, so ContentType returns
+// application/octet-stream.
 func ContentType(m notification.Metadata, legal func(text string) bool) string {
 	media := m.Get(notification.MetadataContentType)
 	if media == "" || media == defaultContentType {
@@ -47,10 +49,10 @@ func ContentType(m notification.Metadata, legal func(text string) bool) string {
 	return media
 }
 
-// Extensions yields metadata as extension attributes, in the order of the
-// metadata's names. Of several that come to the same name the first one stays;
-// what has no value, or a name without a letter or digit, or the name of
-// another attribute is left out.
+// Extensions yields metadata as extension attributes, in the order of the metadata's names.
+// If several names become the same extension name, the first one counts. Metadata is left
+// out if its value is empty, if its name has no letter and no digit, or if its name becomes
+// that of another attribute.
 func Extensions(m notification.Metadata) iter.Seq2[string, string] {
 	return func(yield func(name, value string) bool) {
 		seen := make(map[string]bool, len(m))
@@ -67,8 +69,8 @@ func Extensions(m notification.Metadata) iter.Seq2[string, string] {
 	}
 }
 
-// extensionName leaves the letters a to z and digits, which is all that
-// CloudEvents 1.0 allows ("Naming Conventions"): correlation-id becomes
+// extensionName keeps only the letters and digits of a name, in lower case, which are the
+// characters that CloudEvents 1.0 allows ("Naming Conventions"): correlation-id becomes
 // correlationid.
 func extensionName(name string) string {
 	b := make([]byte, 0, len(name))
@@ -83,8 +85,8 @@ func extensionName(name string) string {
 	return string(b)
 }
 
-// Attribute makes any text a String of CloudEvents 1.0 ("Type System"), which has
-// no control characters and no noncharacters: these are percent-encoded.
+// Attribute makes a text a String of CloudEvents 1.0 ("Type System"): it percent-encodes
+// control characters and noncharacters, which a String cannot contain.
 func Attribute(s string) string {
 	if IsString(s) {
 		return s
@@ -105,7 +107,7 @@ func Attribute(s string) string {
 	return string(b)
 }
 
-// IsString says whether a text is a String of CloudEvents as it stands.
+// IsString reports whether a text is already a String of CloudEvents.
 func IsString(s string) bool { return !strings.ContainsFunc(s, notInString) }
 
 func notInString(r rune) bool {

@@ -1,5 +1,6 @@
-// Package redact keeps a sink's own credentials out of what a destination says: some
-// echo what they got, and it ends in logs and beside parked deliveries.
+// Package redact removes a sink's credentials from the texts of a destination. Some
+// destinations repeat what they received, and their texts go to logs and to the errors of
+// parked deliveries.
 package redact
 
 import (
@@ -8,23 +9,23 @@ import (
 	"strings"
 )
 
-// minLength is that of the shortest text that is taken for a credential. Shorter ones
-// ("1", "json") would punch holes into everything.
+// minLength is the least number of bytes of a credential. Shorter texts, such as "1" or
+// "json", would mask parts of ordinary words.
 const minLength = 6
 
 const mask = "***"
 
-// Credentials are texts that nothing repeats. The zero value has none. Its methods may be
-// called in parallel.
+// Credentials are the texts to remove. The zero value has none. The methods are safe for
+// concurrent use.
 type Credentials struct {
 	list     []string
 	replacer *strings.Replacer
 }
 
-// New makes credentials of those texts that are long enough.
+// New makes credentials of the texts with at least minLength bytes, and ignores the others.
 func New(texts ...string) Credentials {
 	list := slices.DeleteFunc(slices.Clone(texts), func(text string) bool { return len(text) < minLength })
-	// The longest come first: one may begin with another.
+	// The longest come first, because a credential may begin with another one.
 	slices.SortStableFunc(list, func(a, b string) int { return cmp.Compare(len(b), len(a)) })
 	pairs := make([]string, 0, 2*len(list))
 	for _, text := range list {
@@ -33,12 +34,12 @@ func New(texts ...string) Credentials {
 	return Credentials{list, strings.NewReplacer(pairs...)}
 }
 
-// With are these credentials and more.
+// With returns these credentials and more.
 func (c Credentials) With(texts ...string) Credentials {
 	return New(append(slices.Clone(c.list), texts...)...)
 }
 
-// Text is a text without the credentials.
+// Text returns a text in which each credential is replaced by "***".
 func (c Credentials) Text(text string) string {
 	if c.replacer == nil {
 		return text
@@ -46,8 +47,8 @@ func (c Credentials) Text(text string) string {
 	return c.replacer.Replace(text)
 }
 
-// WithoutCut is a text without the beginning of a credential at its end, where it was cut.
-func (c Credentials) WithoutCut(text string) string {
+// TrimCut returns a text that was cut off, without the beginning of a credential at its end.
+func (c Credentials) TrimCut(text string) string {
 	for _, credential := range c.list {
 		for n := min(len(credential)-1, len(text)); n > 0; n-- {
 			if strings.HasSuffix(text, credential[:n]) {
@@ -59,8 +60,8 @@ func (c Credentials) WithoutCut(text string) string {
 	return text
 }
 
-// Error is an error whose text has no credentials. It wraps err, so its class stays; nil
-// for nil.
+// Error returns an error whose text has no credentials. It wraps err, so the class stays the
+// same. The error is nil if err is nil.
 func (c Credentials) Error(err error) error {
 	if err == nil {
 		return nil

@@ -9,12 +9,12 @@ import (
 	"github.com/waybill-go/waybill/sinks"
 )
 
-func TestCredentialsAreTakenOutOfTexts(t *testing.T) {
+func TestCredentialsAreRemovedFromTexts(t *testing.T) {
 	t.Parallel()
 	c := New("short", "hunter2", "hunter2-and-more")
 	require.Equal(t, "a *** b *** short", c.Text("a hunter2-and-more b hunter2 short"))
 	require.Equal(t, "***", c.With("another").Text("another"))
-	require.Equal(t, "a ", c.WithoutCut("a hunte"))
+	require.Equal(t, "a ", c.TrimCut("a hunte"))
 	require.Equal(t, "hunter2", Credentials{}.Text("hunter2"))
 }
 

@@ -1,6 +1,5 @@
-// Package kafkatest gives tests a Kafka cluster: a fake one inside the process,
-// or a real one that the environment names. Both are a [Cluster], so one test
-// body runs on either.
+// Package kafkatest provides Kafka clusters for tests: a fake one inside the process, or a real
+// one that environment variables name. Both are a [Cluster], so the same test runs with either.
 package kafkatest
 
 import (
@@ -18,37 +17,34 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// patience is how long anything that must happen may take.
-const patience = time.Minute
+// timeout limits each operation.
+const timeout = time.Minute
 
-// Cluster is a Kafka cluster for the time of one test. Its methods end the test
-// when they fail.
+// Cluster is a Kafka cluster for one test. If a method fails, it ends the test.
 type Cluster struct {
-	// Brokers are the addresses to connect to; a restart keeps them.
+	// Brokers are the addresses to connect to. They stay the same after a restart.
 	Brokers []string
-	// Fake is the fake cluster, for its faults and controls; nil when the
-	// cluster is real. Start replaces it.
+	// Fake is the fake cluster, with which a test can inject faults; nil if the cluster is
+	// real. Start replaces it.
 	Fake *kfake.Cluster
 
 	stop, start func(t testing.TB)
 }
 
-// Stop ends the brokers; what they stored stays.
+// Stop stops the brokers. They keep their data.
 func (c *Cluster) Stop(t testing.TB) {
 	t.Helper()
 	c.stop(t)
 }
 
-// Start brings stopped brokers back at the same addresses and returns when they
-// answer.
+// Start starts stopped brokers at the same addresses, and returns when they answer.
 func (c *Cluster) Start(t testing.TB) {
 	t.Helper()
 	c.start(t)
 	c.await(t)
 }
 
-// CreateTopic makes a topic of that many partitions and returns its name, which
-// no other test has.
+// CreateTopic creates a topic with a unique name, and returns the name.
 func (c *Cluster) CreateTopic(t testing.TB, partitions int32, configs map[string]string) string {
 	t.Helper()
 	topic := kmsg.NewCreateTopicsRequestTopic()
@@ -63,22 +59,22 @@ func (c *Cluster) CreateTopic(t testing.TB, partitions int32, configs map[string
 	request := kmsg.NewPtrCreateTopicsRequest()
 	request.Topics = append(request.Topics, topic)
 
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
 	client := c.client(t)
 	defer client.Close()
 	response, err := request.RequestWith(ctx, client)
 	require.NoError(t, err)
 	require.NoError(t, kerr.ErrorForCode(response.Topics[0].ErrorCode))
-	for !leads(ctx, client, topic.Topic, partitions) { // the answer comes before the broker knows that it leads
+	for !hasLeaders(ctx, client, topic.Topic, partitions) { // the broker answers before it knows that it leads
 		require.NoError(t, ctx.Err(), "no leader of %s", topic.Topic)
 		time.Sleep(20 * time.Millisecond)
 	}
 	return topic.Topic
 }
 
-// leads says whether each partition of a topic has a leader that knows it.
-func leads(ctx context.Context, client *kgo.Client, topic string, partitions int32) bool {
+// hasLeaders reports whether each partition of a topic has a leader that answers.
+func hasLeaders(ctx context.Context, client *kgo.Client, topic string, partitions int32) bool {
 	asked := kmsg.NewListOffsetsRequestTopic()
 	asked.Topic = topic
 	for n := range partitions {
@@ -104,11 +100,11 @@ func leads(ctx context.Context, client *kgo.Client, topic string, partitions int
 	return known == partitions
 }
 
-// Consume returns the records of a topic from its beginning, in the order of
-// each partition, as soon as there are at least n.
+// Consume returns the records of a topic from its beginning, in the order of each partition. It
+// waits until there are at least n.
 func (c *Cluster) Consume(t testing.TB, topic string, n int) []*kgo.Record {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
 	client := c.client(t, kgo.ConsumeTopics(topic), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
 	defer client.Close()
@@ -121,11 +117,11 @@ func (c *Cluster) Consume(t testing.TB, topic string, n int) []*kgo.Record {
 	return records
 }
 
-// ConsumeCommitted returns the records of a topic from its beginning that readers of what is committed see
-// now, in the order of each partition. It waits for the end of no transaction.
+// ConsumeCommitted returns the committed records of a topic from its beginning, in the order of
+// each partition. It does not wait for open transactions.
 func (c *Cluster) ConsumeCommitted(t testing.TB, topic string) []*kgo.Record {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
 	client := c.client(t, kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.ConsumeTopics(topic), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.KeepControlRecords())
 	defer client.Close()
@@ -154,16 +150,17 @@ func (c *Cluster) ConsumeCommitted(t testing.TB, topic string) []*kgo.Record {
 	return records
 }
 
-// ConsumeAll returns the records that a topic has now, at least n.
+// ConsumeAll returns all records of a topic. It waits until there are at least n.
 func (c *Cluster) ConsumeAll(t testing.TB, topic string, n int) []*kgo.Record {
 	t.Helper()
 	return c.Consume(t, topic, max(n, c.count(t, topic)))
 }
 
-// count asks for the ends of the topic's partitions, none of whose records was removed.
+// count returns the sum of the topic's end offsets, which is the number of its records if none
+// was removed.
 func (c *Cluster) count(t testing.TB, topic string) (n int) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
 	client := c.client(t)
 	defer client.Close()
@@ -197,18 +194,18 @@ func (c *Cluster) client(t testing.TB, opts ...kgo.Opt) *kgo.Client {
 	return client
 }
 
-// await returns when the brokers give out producer ids: that is the last thing
-// that they can do after a start.
+// await waits until the brokers assign producer ids, which is the last thing that they become
+// able to do after a start.
 func (c *Cluster) await(t testing.TB) {
 	t.Helper()
 	client := c.client(t)
 	defer client.Close()
 	require.Eventually(t, func() bool {
-		ctx, cancel := context.WithTimeout(context.Background(), patience/10)
+		ctx, cancel := context.WithTimeout(context.Background(), timeout/10)
 		defer cancel()
 		request := kmsg.NewPtrInitProducerIDRequest()
 		request.ProducerID, request.ProducerEpoch = -1, -1
 		response, err := request.RequestWith(ctx, client)
 		return err == nil && response.ErrorCode == 0
-	}, patience, 50*time.Millisecond, "no broker is ready at %v", c.Brokers)
+	}, timeout, 50*time.Millisecond, "no broker is ready at %v", c.Brokers)
 }

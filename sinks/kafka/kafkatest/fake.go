@@ -9,8 +9,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 )
 
-// Fake starts a fake cluster of one broker inside the process. It ends with the
-// test.
+// Fake starts a fake cluster with one broker inside the process, and stops it when the test
+// ends.
 func Fake(t testing.TB, opts ...kfake.Opt) *Cluster {
 	t.Helper()
 	opts = append([]kfake.Opt{kfake.NumBrokers(1), kfake.DataDir(t.TempDir())}, opts...)

@@ -16,23 +16,22 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// What names a real cluster; .ci/test-kafka sets all of it.
+// Environment variables that name a real cluster; .ci/test-kafka sets them.
 const (
-	// EnvBrokers holds the brokers' addresses, separated by commas.
+	// EnvBrokers has the brokers' addresses, separated by commas.
 	EnvBrokers = "WAYBILL_TEST_KAFKA"
-	// EnvControl holds a program that is run with the argument stop or start, and
-	// returns when the brokers have ended, or answer again.
+	// EnvControl names a program. It is run with the argument stop or start, and returns when
+	// the brokers have ended or answer again.
 	EnvControl = "WAYBILL_TEST_KAFKA_CONTROL"
-	// EnvSecure holds user:password@host:port of a listener of the same brokers with
-	// TLS and SASL, where PLAIN lets that user in.
+	// EnvSecure has user:password@host:port of a listener of the same brokers with TLS and
+	// SASL, which accepts this user with PLAIN.
 	EnvSecure = "WAYBILL_TEST_KAFKA_SECURE"
-	// EnvCA holds the file of the authority of that listener's certificate.
+	// EnvCA names the PEM file of the authority of that listener's certificate.
 	EnvCA = "WAYBILL_TEST_KAFKA_CA"
 )
 
-// Real returns the cluster that the environment names. Where it names none the
-// test fails: who asks for the real thing must not be told that all is well
-// without it.
+// Real returns the cluster that the environment names. The test fails if it names none, so that
+// a run with a real cluster never passes without one.
 func Real(t testing.TB) *Cluster {
 	t.Helper()
 	brokers := os.Getenv(EnvBrokers)
@@ -52,15 +51,15 @@ func control(t testing.TB, action string) {
 	require.NoError(t, err, "%s %s: %s", program, action, output)
 }
 
-// Secure is the listener with TLS and SASL of a real cluster.
+// Secure is a listener with TLS and SASL.
 type Secure struct {
 	Brokers        []string
 	CAFile         string
 	User, Password string
 }
 
-// RealSecure returns the secure listener of the cluster, and has its SCRAM
-// mechanisms let in whom PLAIN does.
+// RealSecure returns the secure listener of the cluster. It registers the listener's user for
+// SCRAM, too.
 func RealSecure(t testing.TB, cluster *Cluster) Secure {
 	t.Helper()
 	credentials, address, found := strings.Cut(os.Getenv(EnvSecure), "@")
@@ -74,7 +73,7 @@ func RealSecure(t testing.TB, cluster *Cluster) Secure {
 // addSCRAMUser gives the user a password for one of Kafka's SCRAM mechanisms.
 func (c *Cluster) addSCRAMUser(t testing.TB, mechanism int8, hash func() hash.Hash, user, password string) {
 	t.Helper()
-	const iterations = 4096 // Kafka's least
+	const iterations = 4096 // Kafka's minimum
 	credential := kmsg.NewAlterUserSCRAMCredentialsRequestUpsertion()
 	credential.Name, credential.Mechanism, credential.Iterations = user, mechanism, iterations
 	credential.Salt = []byte("salt of a test")
@@ -84,7 +83,7 @@ func (c *Cluster) addSCRAMUser(t testing.TB, mechanism int8, hash func() hash.Ha
 	request := kmsg.NewPtrAlterUserSCRAMCredentialsRequest()
 	request.Upsertions = append(request.Upsertions, credential)
 
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
 	client := c.client(t)
 	defer client.Close()

@@ -1,4 +1,4 @@
-// Package access decides who makes a request, and what that person may do.
+// Package access authenticates and authorizes requests to the dashboard.
 //
 // The files in the order in which to read them: access.go, gate.go, credentials.go, proxy.go,
 // host.go, attempts.go, bound.go.
@@ -9,20 +9,20 @@ import (
 	"net/http"
 )
 
-// Role is what a person may do.
+// Role is what a user may do.
 type Role int
 
-// The roles. Each may do what those before it may.
+// The roles. Each includes the roles before it.
 const (
-	// Nobody may do nothing.
-	Nobody Role = iota
-	// Viewer may look at all but payloads.
+	// NoRole is the zero value: such a user may do nothing.
+	NoRole Role = iota
+	// Viewer may see everything except payloads.
 	Viewer
-	// Operator may act, and look at payloads.
+	// Operator may act, and see payloads.
 	Operator
 )
 
-// String is the role's name in configurations and texts.
+// String returns the role's name in configurations and texts.
 func (r Role) String() string {
 	switch r {
 	case Viewer:
@@ -30,7 +30,7 @@ func (r Role) String() string {
 	case Operator:
 		return "operator"
 	}
-	return "nobody"
+	return "none"
 }
 
 // User is a person or a program.
@@ -38,8 +38,8 @@ type User struct {
 	// Name is recorded with each action.
 	Name string
 	Role Role
-	// Address is from where the request comes, and is recorded too. Default: the address of the
-	// client, which a trusted proxy names.
+	// Address is where the request comes from; it is recorded, too. The default is the address of
+	// the client, which a trusted proxy reports.
 	Address string
 }
 
@@ -53,17 +53,17 @@ func With(ctx context.Context, u User) context.Context {
 	return context.WithValue(ctx, contextKey{}, u)
 }
 
-// From returns the user that a request was made by; the zero value may do nothing.
+// From returns the user who made a request. The zero value may do nothing.
 func From(ctx context.Context) User {
 	u, _ := ctx.Value(contextKey{}).(User)
 	return u
 }
 
-// Require lets through the requests of users who have a role, and answers others with 403.
+// Require passes on the requests of users who have a role, and answers others with 403.
 func Require(role Role, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !From(r.Context()).May(role) {
-			answer(w, r, refuse(http.StatusForbidden, "this is for the role "+role.String()))
+			answer(w, r, refuse(http.StatusForbidden, "this needs the role "+role.String()))
 			return
 		}
 		next.ServeHTTP(w, r)

@@ -11,40 +11,40 @@ import (
 )
 
 const (
-	// failuresAtOnce is how many logins of an address may fail at once, and failurePause after
-	// how long one more may.
+	// failuresAtOnce is how many logins of an address may fail in a row; after that, one more may
+	// fail every failurePause.
 	failuresAtOnce = 10
 	failurePause   = 6 * time.Second
-	// maxAddresses bounds how many addresses are remembered.
+	// maxAddresses limits how many addresses are kept.
 	maxAddresses = 10_000
 )
 
-// attempts bounds how often the logins of an address may fail. Addresses of IPv6 count by their
-// network of 64 bits, which is what one customer of a provider has.
+// attempts limits how often the logins of an address may fail. IPv6 addresses count by their /64
+// network, since a customer of a provider usually has all of it.
 type attempts struct {
 	mu   sync.Mutex
 	from map[netip.Prefix]*attempt
 }
 
-// attempt is what is known of an address.
+// attempt counts the failed logins of an address.
 type attempt struct {
-	// mu is held while a secret is compared: so guesses that are sent at once count one by one.
+	// mu is held while a secret is compared, so that simultaneous guesses count one by one.
 	mu     sync.Mutex
 	failed *rate.Limiter
 }
 
 func newAttempts() *attempts { return &attempts{from: make(map[netip.Prefix]*attempt)} }
 
-// try returns what check returns, unless too many have failed: then check is not called.
+// try calls check and returns its result. If too many logins have failed, it does not call check.
 func (a *attempts) try(address netip.Addr, check func() (User, error)) (User, error) {
 	of := a.of(address)
 	of.mu.Lock()
 	defer of.mu.Unlock()
 	if of.failed.Tokens() < 1 {
-		return User{}, &refusal{status: http.StatusTooManyRequests, text: "too many logins from this address have failed: wait", after: failurePause, quiet: true}
+		return User{}, &refusal{status: http.StatusTooManyRequests, text: "too many failed logins from this address: try again later", after: failurePause, quiet: true}
 	}
 	user, err := check()
-	if _, refused := errors.AsType[*refusal](err); refused { // and not given up by the client
+	if _, refused := errors.AsType[*refusal](err); refused { // other errors mean that the client gave up
 		of.failed.Allow()
 	}
 	return user, err
@@ -69,7 +69,7 @@ func (a *attempts) of(address netip.Addr) *attempt {
 	return of
 }
 
-// forget drops the addresses that have not failed lately, or all if each has.
+// forget drops the addresses without recent failures, or all addresses if there are none.
 func (a *attempts) forget() {
 	for network, of := range a.from {
 		if of.failed.Tokens() >= failuresAtOnce {

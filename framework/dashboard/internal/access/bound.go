@@ -6,18 +6,18 @@ import (
 )
 
 const (
-	// atOnce is how many requests use the database at once: they share its connections with the
-	// forwarder of the process.
+	// atOnce is how many requests may use the database at once: they share its connections with
+	// the forwarder of the process.
 	atOnce = 4
 	// turnTime is how long a request waits for its turn.
 	turnTime = 5 * time.Second
 )
 
-// Bound serves some requests at a time. The others wait for their turn, and are refused with 503 where
-// that takes too long.
+// Bound limits how many requests are served at once. Other requests wait for their turn; after
+// turnTime they are refused with 503.
 type Bound struct{ turns chan struct{} }
 
-// NewBound returns one that all handlers share that use the database.
+// NewBound returns a Bound. All handlers that use a database should share it.
 func NewBound() Bound { return Bound{make(chan struct{}, atOnce)} }
 
 // Of serves a handler within the bound.
@@ -31,7 +31,7 @@ func (b Bound) Of(next http.Handler) http.Handler {
 			next.ServeHTTP(w, r)
 		case <-r.Context().Done():
 		case <-timer.C:
-			answer(w, r, &refusal{status: http.StatusServiceUnavailable, text: "too many requests look at the database at once: try again in a moment", after: time.Second})
+			answer(w, r, &refusal{status: http.StatusServiceUnavailable, text: "too many requests use the database at once: try again in a moment", after: time.Second})
 		}
 	})
 }

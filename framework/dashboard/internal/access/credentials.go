@@ -19,31 +19,31 @@ import (
 	"golang.org/x/crypto/bcrypt"
 )
 
-// MinToken is how many bytes a token has at least.
+// MinToken is the minimum length of a token in bytes.
 const MinToken = 16
 
-// maxCost bounds bcrypt's: 14 takes a second.
+// maxCost limits the cost of a bcrypt hash: a comparison at cost 14 takes about a second.
 const maxCost = 14
 
-// users are those who log in with a password.
+// users are the users who log in with a password.
 //
-// Each has a proof of the password: a keyed hash, which is fast to compare, and useless outside
-// this process. That of a plain password is there from the start, and that of a bcrypt hash from
-// the first login on. What does not fit the proof is compared by bcrypt, for names that there
-// are not too, so that time does not tell them apart where all hashes have the same cost.
+// Each user has a proof of the password: a keyed hash, which is fast to compare and useless
+// outside this process. A plain password has its proof from the start, a bcrypt hash from the first
+// login on. If a password does not match the proof, bcrypt compares it. Unknown names are compared
+// by bcrypt, too, so that the time of an answer does not reveal which names exist, as long as all
+// hashes have the same cost.
 type users struct {
 	key      []byte
 	byName   map[string]*user
 	stranger *user
 	attempts *attempts
-	// comparing bounds how many passwords are compared by bcrypt at once, since that takes the
-	// whole of a core.
+	// comparing limits how many bcrypt comparisons run at once, since each takes a whole core.
 	comparing chan struct{}
 }
 
 type user struct {
 	User
-	hash  []byte // by bcrypt; that of no password where the user's is plain
+	hash  []byte // by bcrypt; a hash that matches no password if the user's password is plain
 	proof atomic.Pointer[[sha256.Size]byte]
 }
 
@@ -52,21 +52,21 @@ func newUsers(credentials map[string]Credential, a *attempts) (*users, error) {
 	if len(credentials) == 0 {
 		return u, nil
 	}
-	cost := 0 // of the dearest hash
+	cost := 0 // the highest cost of all hashes
 	var faults []error
 	for name, c := range credentials {
 		if err := c.validate(); err != nil {
 			faults = append(faults, fmt.Errorf("user %q %w", name, err))
 		}
 		if strings.Contains(name, ":") || strings.ContainsFunc(name, unicode.IsControl) || name == "" {
-			faults = append(faults, fmt.Errorf("the user %q cannot log in: a name has no colon in it", name))
+			faults = append(faults, fmt.Errorf("the user %q cannot log in: a name must be non-empty, without colons and control characters", name))
 		}
 		its := &user{User: User{Name: name, Role: c.Role}}
 		if strings.HasPrefix(c.Secret, "$2") {
 			its.hash = []byte(c.Secret)
 			of, err := bcrypt.Cost(its.hash)
 			if err != nil || of > maxCost || !hashed.MatchString(c.Secret) {
-				faults = append(faults, fmt.Errorf("the password of user %q is no bcrypt hash of a cost up to %d", name, maxCost))
+				faults = append(faults, fmt.Errorf("the password of user %q is not a bcrypt hash with a cost of at most %d", name, maxCost))
 			}
 			cost = max(cost, of)
 		} else {
@@ -91,10 +91,10 @@ func newUsers(credentials map[string]Credential, a *attempts) (*users, error) {
 	return u, nil
 }
 
-// hashed is what bcrypt makes: version, cost, salt and hash.
+// hashed matches a bcrypt hash: version, cost, salt and hash.
 var hashed = regexp.MustCompile(`^\$2[aby]\$\d\d\$[./A-Za-z0-9]{53}$`)
 
-// proof is the keyed hash of a name and a password.
+// proof returns the keyed hash of a name and a password.
 func (u *users) proof(name, password string) (sum [sha256.Size]byte) {
 	h := hmac.New(sha256.New, u.key)
 	h.Write([]byte(name + "\x00" + password))
@@ -102,10 +102,10 @@ func (u *users) proof(name, password string) (sum [sha256.Size]byte) {
 	return sum
 }
 
-// user is the one with a name and a password.
+// user authenticates a name and a password.
 func (u *users) user(ctx context.Context, from netip.Addr, name, password string) (User, error) {
 	if len(u.byName) == 0 {
-		return User{}, refuse(http.StatusUnauthorized, "there are no users here")
+		return User{}, refuse(http.StatusUnauthorized, "no users are configured")
 	}
 	return u.attempts.try(from, func() (User, error) {
 		its, known := u.byName[name]
@@ -127,14 +127,14 @@ func (u *users) user(ctx context.Context, from netip.Addr, name, password string
 			return its.User, nil
 		}
 		cause := errors.New("a wrong name")
-		if known { // else it may be a password in the wrong field
+		if known { // do not log an unknown name: it may be a password in the wrong field
 			cause = fmt.Errorf("a wrong password of %q", name)
 		}
 		return User{}, &refusal{status: http.StatusUnauthorized, text: "the name or the password is wrong", cause: cause, challenge: basicChallenge}
 	})
 }
 
-// tokens are those that programs send.
+// tokens are the tokens that programs send.
 type tokens struct {
 	all      []token
 	attempts *attempts
@@ -159,10 +159,10 @@ func newTokens(credentials map[string]Credential, a *attempts) (*tokens, error) 
 	return t, errors.Join(faults...)
 }
 
-// user is the one with a token.
+// user authenticates a token.
 func (t *tokens) user(from netip.Addr, secret string) (User, error) {
 	if len(t.all) == 0 {
-		return User{}, refuse(http.StatusUnauthorized, "there are no tokens here")
+		return User{}, refuse(http.StatusUnauthorized, "no tokens are configured")
 	}
 	return t.attempts.try(from, func() (User, error) {
 		sum, found := sha256.Sum256([]byte(secret)), User{}
@@ -171,7 +171,7 @@ func (t *tokens) user(from netip.Addr, secret string) (User, error) {
 				found = its.User
 			}
 		}
-		if found.Role == Nobody {
+		if found.Role == NoRole {
 			return User{}, &refusal{status: http.StatusUnauthorized, text: "the token is wrong", challenge: bearerChallenge}
 		}
 		return found, nil
@@ -190,6 +190,6 @@ func (c Credential) validate() error {
 
 func random() []byte {
 	b := make([]byte, 32)
-	_, _ = rand.Read(b) // which never fails
+	_, _ = rand.Read(b) // never fails
 	return b
 }

@@ -15,37 +15,39 @@ import (
 	"time"
 )
 
-// Config says who may do what. The zero value serves loopback addresses only, where everyone is
-// the operator "local". With any of Users, Tokens and Proxy each request needs one of them.
+// Config sets who may do what. The zero value serves only loopback addresses, and every visitor is
+// the operator "local". If Users, Tokens or Proxy is set, each request needs a user of one of them.
 type Config struct {
-	// Address is the host and port at which the program listens, where it is known. Without
-	// users, tokens, proxy and Authorize nothing is served if it is not a loopback address.
+	// Address is the host and port at which the program listens; "" if it is not known. If it is
+	// not a loopback address, the dashboard serves nothing without users, tokens, a proxy or
+	// Authorize.
 	Address string
-	// Hosts are further names under which the dashboard is reached. Those that always are
-	// right are localhost, loopback addresses, the address that a request was sent to, and
-	// the host of Address. Other Host headers are refused, since a page of a stranger could
-	// send them by DNS rebinding. With Authorize any host is right unless there are Hosts.
+	// Hosts are additional host names of the dashboard. localhost, loopback addresses, the address
+	// to which a request was sent, and the host of Address are always accepted. Requests with
+	// other Host headers are refused, as a protection against DNS rebinding. With Authorize, any
+	// host is accepted if Hosts is empty.
 	Hosts []string
-	// Users log in with HTTP Basic. The secret is a password, or its bcrypt hash
-	// of a cost up to 14, which begins with $2; all hashes should have the same cost.
+	// Users log in with HTTP Basic authentication. The key is the user's name. The secret is a
+	// password, or its bcrypt hash ($2…) with a cost of at most 14. All hashes should have the
+	// same cost.
 	Users map[string]Credential
 	// Tokens are sent as Authorization: Bearer. The key is the name that is recorded with
-	// actions; the secret has at least MinToken bytes.
+	// actions; the secret must have at least MinToken bytes.
 	Tokens map[string]Credential
-	// Proxy is one that authenticates its users.
+	// Proxy is a reverse proxy that authenticates its users.
 	Proxy Proxy
-	// Authorize decides in place of all that. It is called for each request, concurrently. An
-	// error, which is logged, and a user without a role are answered with 403.
+	// Authorize replaces Users, Tokens and Proxy. It is called for each request, concurrently. If
+	// it returns an error, which is logged, or a user without a role, the answer is 403.
 	Authorize func(*http.Request) (User, error)
 }
 
-// Credential is a secret, and what the one who has it may do.
+// Credential is a secret, and the role of a user who has it.
 type Credential struct {
 	Secret string
 	Role   Role
 }
 
-// Gate lets requests through to a handler. It is safe for concurrent use.
+// Gate passes authorized requests on to a handler. It is safe for concurrent use.
 type Gate struct {
 	next  http.Handler
 	log   *slog.Logger
@@ -53,24 +55,26 @@ type Gate struct {
 	rules atomic.Pointer[rules]
 }
 
-// rules are what a Gate decides by.
+// rules are the rules of a Gate.
 type rules struct {
 	Config
 	users  *users
 	tokens *tokens
-	// local says that everyone is an operator, and closed why nobody may do anything.
+	// local says that every visitor is an operator. closed is why all requests are refused; "" if
+	// they are not.
 	local  bool
 	closed string
 }
 
-// New returns a Gate before a handler, which finds the user by From. Refused requests are logged.
+// New returns a Gate in front of a handler, which gets the user with From. The gate logs the
+// requests that it refuses.
 func New(c Config, next http.Handler, log *slog.Logger) (*Gate, error) {
 	g := &Gate{next: next, log: log, cross: http.NewCrossOriginProtection()}
 	return g, g.Change(c)
 }
 
-// Change makes the gate decide by another configuration from the next request on. Where that has
-// mistakes, which are the error, the gate stays as it was. Counts of failed logins begin again.
+// Change replaces the configuration from the next request on, and resets the counts of failed
+// logins. If the configuration has mistakes, Change returns them and changes nothing.
 func (g *Gate) Change(c Config) error {
 	r := &rules{Config: c, local: len(c.Users)+len(c.Tokens)+len(c.Proxy.Networks) == 0}
 	var faults [3]error
@@ -85,16 +89,16 @@ func (g *Gate) Change(c Config) error {
 	case c.Authorize != nil && !r.local:
 		return errors.New("use either Authorize, or Users, Tokens and Proxy")
 	case r.local && c.Authorize == nil && c.Address != "" && !isLoopback(hostOf(c.Address)):
-		r.closed = "without users only metrics and probes are served here, since " + c.Address + " is not a loopback address: configure observe.auth, or listen at 127.0.0.1"
+		r.closed = "without users, only metrics and probes are served here, since " + c.Address + " is not a loopback address: configure observe.auth, or listen at 127.0.0.1"
 	}
 	g.rules.Store(r)
 	return nil
 }
 
-// policy lets pages use what comes from here, and nothing else.
+// policy allows pages to load only from the dashboard itself.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'; require-trusted-types-for 'script'"
 
-// headers are on all answers. Strict-Transport-Security belongs to who terminates TLS.
+// headers are set on all answers. Strict-Transport-Security is up to the server that terminates TLS.
 var headers = map[string]string{
 	"Content-Security-Policy":      policy,
 	"Cross-Origin-Opener-Policy":   "same-origin",
@@ -104,8 +108,8 @@ var headers = map[string]string{
 	"X-Content-Type-Options":       "nosniff",
 }
 
-// ServeHTTP lets a request through, with its user in the context, or refuses it. All but GET, HEAD
-// and OPTIONS need an operator.
+// ServeHTTP passes on a request with its user in the context, or refuses it. Methods other than
+// GET, HEAD and OPTIONS need an operator.
 func (g *Gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	for name, value := range headers {
 		w.Header().Set(name, value)
@@ -127,24 +131,24 @@ func (g *Gate) admit(r *http.Request) (User, error) {
 		return User{}, err
 	}
 	if err := g.cross.Check(r); err != nil || isEmbedded(r) {
-		return User{}, refuse(http.StatusForbidden, "a request from a page of another origin")
+		return User{}, refuse(http.StatusForbidden, "the request comes from a page of another origin")
 	}
 	user, err := rules.user(r)
 	if err != nil {
 		return User{}, err
 	}
 	if needed := needs(r.Method); !user.May(needed) {
-		return User{}, refuse(http.StatusForbidden, fmt.Sprintf("%q is %s, and this is for the role %s", user.Name, user.Role, needed))
+		return User{}, refuse(http.StatusForbidden, fmt.Sprintf("%q has the role %s, and this needs the role %s", user.Name, user.Role, needed))
 	}
-	if client := rules.Proxy.client(r); user.Address == "" && client.IsValid() { // it is not where the server listens at a file
+	if client := rules.Proxy.client(r); user.Address == "" && client.IsValid() { // it is invalid if the server listens at a Unix socket
 		user.Address = client.String()
 	}
 	return user, nil
 }
 
-// isEmbedded reports whether a page of another origin loads or fetches something from here: it may
-// cost much, and the browser adds the password that it knows. A link is no such thing. Browsers
-// say so to addresses with TLS and to loopback ones.
+// isEmbedded reports whether a page of another origin loads or fetches something from the
+// dashboard. The browser would add the user's password, and the request may be expensive. Links to
+// the dashboard are allowed. Browsers send these headers only over TLS and to loopback addresses.
 func isEmbedded(r *http.Request) bool {
 	switch r.Header.Get("Sec-Fetch-Site") {
 	case "cross-site", "same-site":
@@ -153,7 +157,7 @@ func isEmbedded(r *http.Request) bool {
 	return false
 }
 
-// needs is the role that any request with a method needs.
+// needs returns the role that a method needs.
 func needs(method string) Role {
 	switch method {
 	case http.MethodGet, http.MethodHead, http.MethodOptions:
@@ -162,7 +166,7 @@ func needs(method string) Role {
 	return Operator
 }
 
-// user is who makes a request.
+// user returns the user who makes a request.
 func (c *rules) user(r *http.Request) (User, error) {
 	switch {
 	case c.Authorize != nil:
@@ -188,7 +192,7 @@ func (c *rules) user(r *http.Request) (User, error) {
 	return User{}, c.unknown()
 }
 
-// unknown is the answer to requests that do not say whose they are.
+// unknown returns the refusal of requests without credentials.
 func (c *rules) unknown() *refusal {
 	switch {
 	case len(c.Users) > 0:
@@ -196,27 +200,27 @@ func (c *rules) unknown() *refusal {
 	case len(c.Tokens) > 0:
 		return &refusal{status: http.StatusUnauthorized, text: "send a token", challenge: bearerChallenge, quiet: true}
 	}
-	return refuse(http.StatusForbidden, "this is reached through a proxy that authenticates its users")
+	return refuse(http.StatusForbidden, "use the proxy that authenticates users")
 }
 
-// ofProxies are headers that only proxies add, beside X-Forwarded-…
+// ofProxies are headers that only proxies add, besides X-Forwarded-…
 var ofProxies = []string{"Cf-Connecting-Ip", "Forwarded", "True-Client-Ip", "Via", "X-Client-Ip", "X-Envoy-External-Address", "X-Real-Ip"}
 
-// localUser is for addresses that only people on this machine reach. What came through a proxy
-// may be from anywhere.
+// localUser accepts requests from this machine. A request that came through a proxy may come from
+// anywhere, so it is refused.
 func localUser(r *http.Request) (User, error) {
 	if local, ok := localAddress(r); !ok || !local.IsLoopback() || !remoteAddress(r).IsLoopback() {
-		return User{}, refuse(http.StatusForbidden, "without users this is served to loopback addresses only")
+		return User{}, refuse(http.StatusForbidden, "without users, only loopback addresses are served")
 	}
-	for name := range r.Header { // also an empty one: the proxy may have added a second line
+	for name := range r.Header { // an empty header counts, too: the proxy may have added a second line
 		if strings.HasPrefix(name, "X-Forwarded-") || slices.Contains(ofProxies, name) {
-			return User{}, refuse(http.StatusForbidden, "the request came through a proxy ("+name+"): configure observe.auth, such as its proxy")
+			return User{}, refuse(http.StatusForbidden, "the request came through a proxy ("+name+"): configure observe.auth, such as observe.auth.proxy")
 		}
 	}
 	return User{Name: "local", Role: Operator}, nil
 }
 
-// refusal is why a request is not let through.
+// refusal is why a request is refused.
 type refusal struct {
 	status    int
 	text      string
@@ -240,20 +244,20 @@ const (
 	bearerChallenge = `Bearer realm="waybill"`
 )
 
-// refuse answers and logs.
+// refuse answers a refused request and logs it.
 func (g *Gate) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	why, ok := errors.AsType[*refusal](err)
 	if !ok {
 		return // the client is gone
 	}
 	if !why.quiet {
-		g.log.Warn("a request to the dashboard is refused", "status", why.status, "reason", why.Error(),
+		g.log.Warn("a request to the dashboard was refused", "status", why.status, "reason", why.Error(),
 			"address", g.rules.Load().Proxy.client(r).String(), "method", r.Method, "path", r.URL.Path)
 	}
 	answer(w, r, why)
 }
 
-// answer writes a refusal, as problem+json for the API.
+// answer writes a refusal: problem+json below /api/, otherwise plain text.
 func answer(w http.ResponseWriter, r *http.Request, why *refusal) {
 	h := w.Header()
 	if why.challenge != "" {
@@ -272,7 +276,7 @@ func answer(w http.ResponseWriter, r *http.Request, why *refusal) {
 	http.Error(w, http.StatusText(why.status)+": "+why.text, why.status)
 }
 
-// localAddress is the one that a request was sent to; false if the server does not say.
+// localAddress returns the address to which a request was sent; false if it is not known.
 func localAddress(r *http.Request) (netip.Addr, bool) {
 	address, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
 	if !ok {
@@ -282,7 +286,7 @@ func localAddress(r *http.Request) (netip.Addr, bool) {
 	return at.Addr().Unmap().WithZone(""), err == nil
 }
 
-// remoteAddress is the one that a request was sent from; the zero value is not known.
+// remoteAddress returns the address that sent a request; the zero value if it is not known.
 func remoteAddress(r *http.Request) netip.Addr {
 	at, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// checkHost refuses a request that was sent to another name than ours.
+// checkHost refuses a request whose Host header is not a name of the dashboard.
 func (c *rules) checkHost(r *http.Request) error {
 	if c.Authorize != nil && len(c.Hosts) == 0 {
 		return nil
@@ -22,10 +22,10 @@ func (c *rules) checkHost(r *http.Request) error {
 			return nil
 		}
 	}
-	return refuse(http.StatusForbidden, "the Host of the request is none of this dashboard's: add it to observe.hosts if it is right")
+	return refuse(http.StatusForbidden, "the Host header is not a name of this dashboard: if it should be, add it to observe.hosts")
 }
 
-// hostOf is a host without its port, in one form: lower case, no brackets, no dot at its end.
+// hostOf returns a host without port and brackets, in lower case, without a dot at its end.
 func hostOf(host string) string {
 	if h, _, err := net.SplitHostPort(host); err == nil {
 		host = h
@@ -34,7 +34,7 @@ func hostOf(host string) string {
 	return strings.ToLower(strings.TrimSuffix(host, "."))
 }
 
-// isLoopback is about a host without its port.
+// isLoopback reports whether a host without a port is a loopback address or localhost.
 func isLoopback(host string) bool {
 	ip, err := netip.ParseAddr(host)
 	return host == "localhost" || err == nil && ip.Unmap().IsLoopback()

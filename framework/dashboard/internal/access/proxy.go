@@ -11,44 +11,45 @@ import (
 	"unicode/utf8"
 )
 
-// DefaultUserHeader is the Proxy.User of a proxy that has none.
+// DefaultUserHeader is the default of Proxy.User.
 const DefaultUserHeader = "X-Forwarded-User"
 
-// maxName bounds the name that a proxy gives.
+// maxName limits the length of a name that a proxy sends, in bytes.
 const maxName = 200
 
 // Proxy is a reverse proxy that authenticates its users and names them in a header. It must set
-// or remove both headers on each request, whatever its client sent.
+// or remove both headers on each request, so that its client cannot set them.
 type Proxy struct {
-	// Networks are those that the proxy's requests come from: anybody there can be anyone.
-	// The headers of all others are not looked at. None: there is no such proxy.
+	// Networks are the networks of the proxy. Every client there can claim to be any user. The
+	// headers of requests from elsewhere are ignored. Empty means that there is no proxy.
 	Networks []netip.Prefix
-	// User is the header with the user's name; default: DefaultUserHeader.
+	// User is the header with the user's name; the default is DefaultUserHeader.
 	User string
-	// Role is the header with a role, or with groups and commas between them. Without it
-	// each user is a viewer.
+	// Role is the header with a role, or with groups separated by commas. Without it, each user
+	// is a viewer.
 	Role string
-	// Operators are the values of Role that make an operator; default: operator. All others
-	// make a viewer.
+	// Operators are the values of Role that make a user an operator; the default is operator.
+	// Users with other values are viewers.
 	Operators []string
 }
 
 func (p Proxy) validate() error {
 	switch {
 	case len(p.Networks) == 0 && (p.User != "" || p.Role != "" || len(p.Operators) > 0):
-		return errors.New("proxy has no networks, and so nobody comes through it")
+		return errors.New("proxy has no networks: name those of the proxy")
 	case len(p.Operators) > 0 && p.Role == "":
-		return errors.New("proxy has operators, and no role: name the header that has them")
+		return errors.New("proxy has operators, but no role: name the header with the roles")
 	}
 	return nil
 }
 
-// trusts reports whether an address is the proxy's.
+// trusts reports whether an address is in the networks of the proxy.
 func (p Proxy) trusts(address netip.Addr) bool {
 	return slices.ContainsFunc(p.Networks, func(n netip.Prefix) bool { return n.Contains(address) })
 }
 
-// user is the one that the proxy names; false if the request came from elsewhere, or has no name.
+// user returns the user that the proxy names; false if the request does not come from the proxy, or
+// names no user.
 func (p Proxy) user(r *http.Request) (User, bool, error) {
 	if !p.trusts(remoteAddress(r)) {
 		return User{}, false, nil
@@ -59,11 +60,11 @@ func (p Proxy) user(r *http.Request) (User, bool, error) {
 	}
 	switch {
 	case len(names) > 1 || len(roles) > 1:
-		return User{}, false, refuse(http.StatusForbidden, "the proxy's header of the user, or of the role, is there twice: it has to replace what its client sends")
+		return User{}, false, refuse(http.StatusForbidden, "the proxy sent its header of the user or of the role twice: it must replace headers of its client")
 	case len(names) == 0 || names[0] == "":
 		return User{}, false, nil
 	case len(names[0]) > maxName || !utf8.ValidString(names[0]) || strings.ContainsFunc(names[0], unicode.IsControl):
-		return User{}, false, refuse(http.StatusForbidden, "the name of the user is too long, or no text")
+		return User{}, false, refuse(http.StatusForbidden, "the user's name is too long or has invalid characters")
 	}
 	user := User{Name: names[0], Role: Viewer}
 	if len(roles) == 1 && p.isOperator(roles[0]) {
@@ -85,7 +86,7 @@ func (p Proxy) isOperator(groups string) bool {
 	return false
 }
 
-// client is the address that a request comes from. What the proxy says about that is believed.
+// client returns the address of the client. It trusts X-Forwarded-For from the proxy's networks.
 func (p Proxy) client(r *http.Request) netip.Addr {
 	address := remoteAddress(r)
 	hops := strings.Split(strings.Join(r.Header.Values("X-Forwarded-For"), ","), ",")

@@ -1,4 +1,4 @@
-// Package acts runs plans in the background, for requests that do not wait for their end.
+// Package acts runs plans in the background, so that requests need not wait for them to end.
 package acts
 
 import (
@@ -13,13 +13,13 @@ import (
 	"github.com/waybill-go/waybill/framework/store"
 )
 
-// Limit is how many plans run at once.
+// Limit is how many plans may run at once.
 const Limit = 4
 
-// ErrBusy: as many plans run as may.
-var ErrBusy = fmt.Errorf("%d actions are under way here: wait for one to end, or cancel one", Limit)
+// ErrBusy means that Limit plans are running.
+var ErrBusy = fmt.Errorf("%d actions are running in this process: wait for one to end, or cancel one", Limit)
 
-// Plan is one of package admin.
+// Plan is a plan of package admin.
 type Plan interface {
 	Total() int64
 	Run(ctx context.Context, progress admin.Progress) (store.Action, error)
@@ -36,7 +36,7 @@ type Runner struct {
 	work sync.WaitGroup
 
 	mu      sync.Mutex
-	count   int // of plans that run, also before their action is recorded
+	count   int // of running plans, including those whose action is not recorded yet
 	running map[string]*running
 }
 
@@ -45,24 +45,25 @@ type running struct {
 	cancel context.CancelFunc
 }
 
-// New returns a Runner, which logs plans that fail.
+// New returns a Runner. It logs plans that fail.
 func New(log *slog.Logger) *Runner {
 	r := &Runner{log: log, running: make(map[string]*running)}
 	r.ctx, r.stop = context.WithCancel(context.Background())
 	return r
 }
 
-// Close interrupts what runs, between two of its batches, and waits for that. Start returns
-// an error from then on.
+// Close interrupts running plans after their current batch and waits for them to end. Start then
+// returns an error.
 func (r *Runner) Close() {
 	r.mu.Lock()
-	r.stop() // under the lock, so that no plan is added to those that are waited for
+	r.stop() // under the lock, so that no plan starts after Wait
 	r.mu.Unlock()
 	r.work.Wait()
 }
 
-// Start begins to run a plan and returns its action once that is recorded. The plan runs on
-// when ctx is done. ErrBusy if Limit plans run.
+// Start runs a plan in the background, and returns its action as soon as the action is recorded.
+// If ctx is done before that, the plan is interrupted; later, the plan runs independently of ctx.
+// Start returns ErrBusy if Limit plans are running.
 func (r *Runner) Start(ctx context.Context, p Plan) (store.Action, error) {
 	run := &running{}
 	var runs context.Context
@@ -85,9 +86,9 @@ func (r *Runner) Start(ctx context.Context, p Plan) (store.Action, error) {
 		})
 		begun := r.leave(run)
 		if !begun {
-			failed <- err // which Start returns
+			failed <- err // Start returns it
 		} else if err != nil && !errors.Is(err, store.ErrActionCancelled) {
-			r.log.Error("an action of the dashboard ended before its time", "action", action.ID, "name", action.Name, "done", action.Count, "planned", action.Planned, "error", err)
+			r.log.Error("an action of the dashboard was interrupted", "action", action.ID, "name", action.Name, "done", action.Count, "planned", action.Planned, "error", err)
 		}
 	}()
 	select {
@@ -101,7 +102,7 @@ func (r *Runner) Start(ctx context.Context, p Plan) (store.Action, error) {
 	}
 }
 
-// Go runs something else in the background, whose context ends with Close.
+// Go runs a function in the background. Close cancels its context and waits for it to return.
 func (r *Runner) Go(run func(ctx context.Context)) { r.work.Go(func() { run(r.ctx) }) }
 
 func (r *Runner) enter() error {
@@ -129,9 +130,8 @@ func (r *Runner) leave(run *running) (begun bool) {
 	return begun
 }
 
-// Cancel interrupts an action between two of its batches. It reports false if no such action
-// runs in this process. See admin.Admin.Cancel, which cancels it in any process and records
-// that.
+// Cancel interrupts an action of this process after its current batch; false if there is none with
+// this id. admin.Admin.Cancel cancels an action in any process, and records that.
 func (r *Runner) Cancel(id string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -143,7 +143,7 @@ func (r *Runner) Cancel(id string) bool {
 	return true
 }
 
-// Running lists the actions that run in this process, the newest first.
+// Running returns the running actions of this process, the newest first.
 func (r *Runner) Running() (acts []Act) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -19,10 +19,10 @@ import (
 	"github.com/waybill-go/waybill/framework/store/sqlite"
 )
 
-// patience is how long anything may take on a busy machine.
+// patience is how long a step may take on a busy machine.
 const patience = 30 * time.Second
 
-// slow is a replay of 100 rows, one each second. It waits, so that it runs until it is stopped.
+// slow returns a replay of 100 rows, one per second, so that it runs until it is stopped.
 func slow(t *testing.T, a *admin.Admin) acts.Plan {
 	t.Helper()
 	routes, err := route.New(route.Routes{"*": route.To("mail")}, []string{"mail"}, nil)
@@ -32,7 +32,7 @@ func slow(t *testing.T, a *admin.Admin) acts.Plan {
 	return plan
 }
 
-// outbox has a log of which mail has settled all.
+// outbox returns a store whose log the sink mail has settled.
 func outbox(t *testing.T) *admin.Admin {
 	t.Helper()
 	db, err := sqlite.OpenDB(filepath.Join(t.TempDir(), "outbox.db"))
@@ -66,7 +66,7 @@ func idle(t *testing.T, r *acts.Runner) {
 	require.Eventually(t, func() bool { return len(r.Running()) == 0 }, patience, 5*time.Millisecond)
 }
 
-func TestAPlanRunsOnWhenItsRequestIsDone(t *testing.T) {
+func TestAPlanContinuesAfterItsRequest(t *testing.T) {
 	t.Parallel()
 	a, r := outbox(t), acts.New(slog.New(slog.DiscardHandler))
 	t.Cleanup(r.Close)
@@ -86,7 +86,7 @@ func TestAPlanRunsOnWhenItsRequestIsDone(t *testing.T) {
 	require.False(t, r.Cancel(action.ID))
 }
 
-func TestAnActionThatAnotherProcessCancelsIsNoFailure(t *testing.T) {
+func TestAnActionCancelledByAnotherProcessIsNotAFailure(t *testing.T) {
 	t.Parallel()
 	var logged strings.Builder
 	a, r := outbox(t), acts.New(slog.New(slog.NewTextHandler(&logged, nil)))
@@ -99,7 +99,7 @@ func TestAnActionThatAnotherProcessCancelsIsNoFailure(t *testing.T) {
 	require.Empty(t, logged.String())
 }
 
-func TestCloseInterruptsWhatRunsAndRefusesMore(t *testing.T) {
+func TestCloseInterruptsPlansAndRefusesNewOnes(t *testing.T) {
 	t.Parallel()
 	a, r := outbox(t), acts.New(slog.New(slog.DiscardHandler))
 	action, err := r.Start(t.Context(), slow(t, a))
@@ -128,7 +128,7 @@ func TestAPlanThatCannotBeginFailsItsRequest(t *testing.T) {
 	require.NotContains(t, logged.String(), "begun already", "the request has it")
 }
 
-func TestNoMoreRunAtOnceThanTheLimit(t *testing.T) {
+func TestTheNumberOfRunningPlansIsLimited(t *testing.T) {
 	t.Parallel()
 	a, r := outbox(t), acts.New(slog.New(slog.DiscardHandler))
 	t.Cleanup(r.Close)

@@ -16,37 +16,37 @@ import (
 	"github.com/waybill-go/waybill/framework/store"
 )
 
-// task is what a plan, or an action, is about.
+// task describes what to plan or to do.
 type task struct {
 	// Action is requeue, discard, skip, reroute or replay.
 	Action string `json:"action"`
-	// Filter is for all but replay, and Replay for that.
+	// Replay is required for a replay, and Filter for the other actions.
 	Filter *admin.Filter `json:"filter,omitempty"`
 	Replay *replayTask   `json:"replay,omitempty"`
 }
 
-// replayTask is an admin.ReplayRequest of which the routes are this process's.
+// replayTask is an admin.ReplayRequest with the routes of this process.
 type replayTask struct {
 	Sink  string    `json:"sink"`
 	Type  string    `json:"type,omitempty"`
 	Since time.Time `json:"since,omitzero"`
 	Until time.Time `json:"until,omitzero"`
-	// Rate is deliveries per second: 1000 if it is left out, 0 for no limit.
+	// Rate is in deliveries per second; the default is 1000, and 0 means no limit.
 	Rate *int `json:"rate,omitempty"`
-	// UpTo is the last offset, as a plan has found it.
+	// UpTo is the last offset, from a plan.
 	UpTo int64 `json:"up_to,omitempty"`
 }
 
 const defaultRate = 1000
 
-// plan is what admin's plans share.
+// plan is what all plans of package admin have.
 type plan interface {
 	acts.Plan
 	Expect(n int64) error
 }
 
-// planView is a plan for programs. An action that names its planned_at, or its replay.up_to, and
-// expects its count does no more than it.
+// planView is a plan as JSON. An action with the planned_at (or replay.up_to) and the count of a
+// plan does at most what the plan has counted.
 type planView struct {
 	Action    string               `json:"action"`
 	PlannedAt time.Time            `json:"planned_at,omitzero"`
@@ -58,25 +58,25 @@ type planView struct {
 	Examples  []admin.ParkedView   `json:"examples"`
 }
 
-// examples is how many a plan has.
+// examples is how many examples a plan has.
 const examples = 5
 
-// taskNames are the actions that can be planned.
+// taskNames has the actions that can be planned.
 var taskNames = []string{"requeue", "discard", "skip", "reroute", "replay"}
 
-// plan counts what a task is about.
+// plan counts what a task would change.
 func (r *request) plan(ctx context.Context, a *admin.Admin, t task, plannedAt time.Time) (plan, error) {
 	switch {
 	case !slices.Contains(taskNames, t.Action):
 		return nil, problemOf(http.StatusBadRequest, "unknown action %q: use requeue, discard, skip, reroute or replay", t.Action)
 	case t.Action == "replay" && (t.Replay == nil || t.Filter != nil):
-		return nil, problemOf(http.StatusBadRequest, "a replay has the member replay, and no filter")
+		return nil, problemOf(http.StatusBadRequest, "a replay needs the member replay, and must have no filter")
 	case t.Action == "replay" && !plannedAt.IsZero():
-		return nil, problemOf(http.StatusBadRequest, "a replay is pinned by replay.up_to: leave planned_at out")
+		return nil, problemOf(http.StatusBadRequest, "use replay.up_to for a replay, and leave out planned_at")
 	case t.Action != "replay" && (t.Filter == nil || t.Replay != nil):
-		return nil, problemOf(http.StatusBadRequest, "a %s has the member filter, which is {} for all, and no replay", t.Action)
+		return nil, problemOf(http.StatusBadRequest, "a %s needs the member filter ({} for all), and must have no replay", t.Action)
 	case (t.Action == "replay" || t.Action == "reroute") && r.Routing.Routes == nil:
-		return nil, problemOf(http.StatusConflict, "this process knows no routes, which say what goes where")
+		return nil, problemOf(http.StatusConflict, "this process has no routes")
 	}
 	if t.Action == "replay" {
 		return r.replay(ctx, a, *t.Replay)
@@ -141,19 +141,19 @@ func makePlan(ctx context.Context, r *request) (any, error) {
 	return view, err
 }
 
-// actionBody asks for an action.
+// actionBody is the body of a request for an action.
 type actionBody struct {
 	task
 	PlannedAt time.Time `json:"planned_at,omitzero"`
-	// Expect is the count of the plan: the action is refused if there are more.
+	// Expect is the count of the plan. The action is refused if it would exceed it.
 	Expect *int64 `json:"expect"`
 	Reason string `json:"reason,omitempty"`
 }
 
-// maxKey is how long an Idempotency-Key may be.
+// maxKey is the maximum length of an Idempotency-Key, in bytes.
 const maxKey = 255
 
-// begin begins an action. A second request with its key gets the same action.
+// begin starts an action. A second request with the same key gets the same action.
 func begin(ctx context.Context, r *request) (any, error) {
 	var body actionBody
 	if err := r.decode(&body, false); err != nil {
@@ -162,11 +162,11 @@ func begin(ctx context.Context, r *request) (any, error) {
 	key := r.Header.Get("Idempotency-Key")
 	switch {
 	case body.Expect == nil || *body.Expect < 0:
-		return nil, problemOf(http.StatusBadRequest, "expect is the count of the plan, which an action must not exceed")
+		return nil, problemOf(http.StatusBadRequest, "expect is missing: send the count of the plan, which the action must not exceed")
 	case !isText(body.Reason):
 		return nil, problemOf(http.StatusBadRequest, "the reason has a NUL")
 	case len(key) > maxKey || !isText(key):
-		return nil, problemOf(http.StatusBadRequest, "the Idempotency-Key is no text, or has more than %d bytes", maxKey)
+		return nil, problemOf(http.StatusBadRequest, "the Idempotency-Key is not valid text, or has more than %d bytes", maxKey)
 	}
 	text, err := json.Marshal(body)
 	if err != nil {
@@ -187,7 +187,7 @@ func begin(ctx context.Context, r *request) (any, error) {
 		return nil, refused
 	}
 	action, err := r.API.Acts.Start(ctx, p)
-	if errors.Is(err, store.ErrActionBegun) { // by the same request, at the same time
+	if errors.Is(err, store.ErrActionBegun) { // by a simultaneous request with the same key
 		action, _, err = a.Begun(ctx)
 	}
 	return accepted(action), err
@@ -232,8 +232,8 @@ func cancel(ctx context.Context, r *request) (any, error) {
 	return answered(r.Admin.Cancel(ctx, id))
 }
 
-// goOn continues a replay that was interrupted.
-func goOn(ctx context.Context, r *request) (any, error) {
+// continueReplay continues an interrupted replay.
+func continueReplay(ctx context.Context, r *request) (any, error) {
 	id, err := r.name("id")
 	if err != nil {
 		return nil, err
@@ -246,7 +246,7 @@ func goOn(ctx context.Context, r *request) (any, error) {
 		return nil, err
 	}
 	if now.State == store.ActionRunning {
-		return nil, problemOf(http.StatusConflict, "action %s is under way", id)
+		return nil, problemOf(http.StatusConflict, "action %s is running", id)
 	}
 	p, err := r.Admin.ContinueReplay(ctx, id)
 	if err != nil {

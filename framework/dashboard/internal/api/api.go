@@ -1,12 +1,11 @@
-// Package api is the admin API: what the pages show and do, for programs, as JSON. Its
-// description is openapi.yaml; a test holds every answer and the routes against it.
+// Package api serves the admin API: what the pages show and do, for programs, as JSON. openapi.yaml
+// describes it; tests compare every answer and the routes with the description.
 //
-// A route is a handler, which returns what is written as JSON:
+// A route is a handler, whose result is written as JSON:
 //
 //	{"GET /schedules", schedules},
 //
-// GET asks for the role of a viewer, POST for that of an operator. Errors are problems of
-// RFC 9457.
+// GET needs the role viewer, POST the role operator. Errors are problems of RFC 9457.
 //
 // The files in the order in which to read them: api.go, problem.go, input.go, and then one for
 // each group of routes.
@@ -35,15 +34,15 @@ const (
 	bodyBytes   = 64 << 10
 )
 
-// Config is what the API works with.
+// Config configures the API.
 type Config struct {
 	Target *target.Current
-	// Acts runs the actions that requests begin.
+	// Acts runs the actions that requests start.
 	Acts *acts.Runner
 	// History has the figures.
 	History *history.History
-	// Prefix is the path below which the API is: locations begin with it, and requests come
-	// without it.
+	// Prefix is the path below which the dashboard is served. Locations begin with it; requests
+	// arrive without it.
 	Prefix string
 	Logger *slog.Logger
 	// Masks hide parts of payloads.
@@ -54,26 +53,26 @@ type Config struct {
 type API struct {
 	Config
 	mux     *http.ServeMux
-	doctors chan struct{} // has room for the runs of the doctor that may go on at once
+	doctors chan struct{} // limits how many runs of the doctor are in progress
 }
 
-// handler gathers an answer: a value that is written as JSON, or a *reply.
+// handler returns the answer to a request: a value that is written as JSON, or a *reply.
 type handler func(ctx context.Context, r *request) (any, error)
 
-// reply is an answer with a status and headers of its own.
+// reply is an answer with a status other than 200, or with a location.
 type reply struct {
 	status   int
 	location string
 	body     any
 }
 
-// route is a handler and its place.
+// route is a pattern of a ServeMux, and its handler.
 type route struct {
 	pattern string
 	handle  handler
 }
 
-// routes are all but the description.
+// routes has all routes except the description.
 var routes = []route{
 	{"GET /status", status},
 	{"GET /sinks", sinks},
@@ -90,7 +89,7 @@ var routes = []route{
 	{"POST /actions", begin},
 	{"GET /actions/{id}", action},
 	{"POST /actions/{id}/cancel", cancel},
-	{"POST /actions/{id}/continue", goOn},
+	{"POST /actions/{id}/continue", continueReplay},
 	{"GET /notifications/{id}", one},
 	{"GET /notifications/{id}/trace", trace},
 	{"GET /schedules", schedules},
@@ -114,14 +113,14 @@ func New(c Config) *API {
 func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	handler, pattern := a.mux.Handler(r)
 	switch {
-	case path.Clean(r.URL.Path) != r.URL.Path: // which the mux redirects, without the prefix
+	case path.Clean(r.URL.Path) != r.URL.Path: // the mux would redirect to a path without the prefix
 		a.fail(w, r, problemOf(http.StatusNotFound, "there is no %s", r.URL.Path))
 	case pattern == "":
 		refused := &refusal{header: w.Header()}
-		handler.ServeHTTP(refused, r) // sets Allow where the path is known
+		handler.ServeHTTP(refused, r) // sets Allow if the path exists for other methods
 		w.Header().Del("X-Content-Type-Options")
 		if refused.status == http.StatusMethodNotAllowed {
-			a.fail(w, r, problemOf(refused.status, "%s takes %s", r.URL.Path, w.Header().Get("Allow")))
+			a.fail(w, r, problemOf(refused.status, "%s accepts %s", r.URL.Path, w.Header().Get("Allow")))
 			return
 		}
 		a.fail(w, r, problemOf(http.StatusNotFound, "there is no %s", r.URL.Path))
@@ -130,7 +129,7 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// refusal learns from the mux why it serves no path.
+// refusal is an http.ResponseWriter that keeps the status with which the mux refuses a request.
 type refusal struct {
 	header http.Header
 	status int
@@ -140,19 +139,19 @@ func (r *refusal) Header() http.Header            { return r.header }
 func (r *refusal) WriteHeader(status int)         { r.status = status }
 func (r *refusal) Write(text []byte) (int, error) { return len(text), nil }
 
-// request is what a handler works with.
+// request is the argument of a handler: the HTTP request, the outbox that is shown, and the user.
 type request struct {
 	*http.Request
 	*target.Target
 	API *API
-	// Admin acts for the user.
+	// Admin acts in the name of the user.
 	Admin *admin.Admin
 	User  access.User
 
-	body http.ResponseWriter // to bound what is read of the body, and for how long
+	body http.ResponseWriter // to limit the size of the body, and to set deadlines
 }
 
-// serve is the way of each request.
+// serve returns the http.Handler of a handler.
 func (a *API) serve(handle handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, hr *http.Request) {
 		r, err := a.request(w, hr)
@@ -164,7 +163,7 @@ func (a *API) serve(handle handler) http.Handler {
 		defer cancel()
 		answer, err := handle(ctx, r)
 		if hr.Method == http.MethodPost {
-			a.History.Renew() // who has acted sees that
+			a.History.Renew() // later answers show the effects of the request
 		}
 		if err != nil {
 			a.fail(w, hr, err)
@@ -187,7 +186,7 @@ func (a *API) request(w http.ResponseWriter, hr *http.Request) (*request, error)
 		needs = access.Operator
 	}
 	if !user.May(needs) {
-		return nil, problemOf(http.StatusForbidden, "this needs the role of %s", map[access.Role]string{access.Viewer: "a viewer", access.Operator: "an operator"}[needs])
+		return nil, problemOf(http.StatusForbidden, "this needs the role %s", needs)
 	}
 	t, err := a.Target.Get()
 	if err != nil {
@@ -198,7 +197,7 @@ func (a *API) request(w http.ResponseWriter, hr *http.Request) (*request, error)
 	return r, nil
 }
 
-// write writes an answer as a whole.
+// write writes an answer.
 func (a *API) write(w http.ResponseWriter, r *http.Request, status int, kind string, body any) {
 	text, err := json.MarshalIndent(body, "", "  ")
 	if err != nil {

@@ -25,7 +25,7 @@ import (
 	"github.com/waybill-go/waybill/registry"
 )
 
-func TestTheDescriptionHasTheRoutesAndNoOthers(t *testing.T) {
+func TestTheDescriptionHasExactlyTheRoutes(t *testing.T) {
 	t.Parallel()
 	s := serve(t, nil)
 	var document struct {
@@ -45,7 +45,7 @@ func TestTheDescriptionHasTheRoutesAndNoOthers(t *testing.T) {
 	require.ElementsMatch(t, append(api.Patterns(), "GET /openapi.json"), described)
 }
 
-func TestEachLookIsAsDescribedWithNothingAndWithMuch(t *testing.T) {
+func TestEachGETMatchesTheDescription(t *testing.T) {
 	onEach(t, func(t *testing.T, o *outbox) {
 		findings := []doctor.Finding{{ID: "primary", Status: doctor.OK, Text: "a primary", Why: "w", Link: "l"}}
 		s := serve(t, &target.Target{
@@ -56,7 +56,7 @@ func TestEachLookIsAsDescribedWithNothingAndWithMuch(t *testing.T) {
 		looks := []string{"/status", "/sinks", "/parked", "/parked/counts", "/log", "/actions", "/schedules", "/forwarders", "/types", "/config", "/doctor", "/health/sinks"}
 		for _, path := range looks {
 			a := s.look(t, path)
-			if path != "/health/sinks" { // where no forwarder lives
+			if path != "/health/sinks" { // it is 503 here, since no forwarder runs
 				require.Equal(t, http.StatusOK, a.status, "%s: %s", path, a.text)
 			}
 		}
@@ -79,7 +79,7 @@ func TestEachLookIsAsDescribedWithNothingAndWithMuch(t *testing.T) {
 	})
 }
 
-func TestAPayloadIsForOperatorsAndTheLookIsLogged(t *testing.T) {
+func TestOnlyOperatorsGetPayloadsAndThatIsLogged(t *testing.T) {
 	t.Parallel()
 	o := onSQLite(t)
 	s := serve(t, &target.Target{Store: o.store, Routing: routing(t)})
@@ -91,10 +91,10 @@ func TestAPayloadIsForOperatorsAndTheLookIsLogged(t *testing.T) {
 	require.NotContains(t, s.log.String(), "looked at")
 	a = s.do(t, operator, http.MethodGet, "/notifications/n1?payload=1", "")
 	require.Equal(t, map[string]any{"secret": 1.0}, a.body["payload"])
-	require.Contains(t, s.log.String(), `msg="a payload was looked at" user=ada address=127.0.0.1 id=n1`)
+	require.Contains(t, s.log.String(), `msg="a payload was viewed" user=ada address=127.0.0.1 id=n1`)
 }
 
-func TestMasksHideAlsoFromPrograms(t *testing.T) {
+func TestMasksApplyToTheAPI(t *testing.T) {
 	t.Parallel()
 	o := onSQLite(t)
 	hidden, err := masks.Parse(map[string][]string{"order.*": {"$.secret"}})
@@ -121,7 +121,7 @@ func TestMasksHideAlsoFromPrograms(t *testing.T) {
 	}
 }
 
-func TestANotificationIsLookedForAtItsOffset(t *testing.T) {
+func TestANotificationIsFoundByItsOffset(t *testing.T) {
 	onEach(t, func(t *testing.T, o *outbox) {
 		s := serve(t, &target.Target{Store: o.store})
 		o.publish(t, "twice", "order.placed", "", `{}`)
@@ -131,7 +131,7 @@ func TestANotificationIsLookedForAtItsOffset(t *testing.T) {
 	})
 }
 
-func TestTheLogComesInPagesTheNewestFirst(t *testing.T) {
+func TestTheLogIsPagedFromTheNewestRow(t *testing.T) {
 	onEach(t, func(t *testing.T, o *outbox) {
 		s := serve(t, &target.Target{Store: o.store})
 		type page struct {
@@ -183,7 +183,7 @@ func TestTheLogComesInPagesTheNewestFirst(t *testing.T) {
 	})
 }
 
-func TestForwardersHaveOneFormInTheStatusAndByThemselves(t *testing.T) {
+func TestForwardersHaveTheSameFormInTheStatus(t *testing.T) {
 	onEach(t, func(t *testing.T, o *outbox) {
 		s := serve(t, &target.Target{Store: o.store})
 		o.park(t, "mail")
@@ -215,7 +215,7 @@ func TestForwardersHaveOneFormInTheStatusAndByThemselves(t *testing.T) {
 
 type orderPaid struct{ Order string }
 
-func TestTypesComeWithTheirRoutesAndWhatTheProgramKnows(t *testing.T) {
+func TestTypesHaveTheirRoutesAndRegistrations(t *testing.T) {
 	onEach(t, func(t *testing.T, o *outbox) {
 		types := registry.New()
 		require.NoError(t, registry.Register[orderPaid](types, "order.paid", registry.Version(2), registry.Oldest(2), registry.Aliases("order.settled")))
@@ -237,7 +237,7 @@ func TestTypesComeWithTheirRoutesAndWhatTheProgramKnows(t *testing.T) {
 	})
 }
 
-func TestAPageOfParkedDeliveriesLooksThroughSoManyAtMost(t *testing.T) {
+func TestTheSearchOfOnePageOfParkedDeliveriesIsLimited(t *testing.T) {
 	t.Parallel()
 	o := onSQLite(t)
 	s := serve(t, &target.Target{Store: o.store})
@@ -293,7 +293,7 @@ func (s *site) ended(t *testing.T, id string) (action store.Action) {
 	return action
 }
 
-func TestAnActionDoesWhatItsPlanCountedAndNoMore(t *testing.T) {
+func TestAnActionDoesAtMostWhatItsPlanCounted(t *testing.T) {
 	onEach(t, func(t *testing.T, o *outbox) {
 		s := serve(t, &target.Target{Store: o.store, Routing: routing(t)})
 		o.park(t, "mail", deads(7)...)
@@ -331,7 +331,7 @@ func TestAnActionDoesWhatItsPlanCountedAndNoMore(t *testing.T) {
 	})
 }
 
-func TestRequestsWithOneKeyAtOneTimeBeginOneAction(t *testing.T) {
+func TestSimultaneousRequestsWithTheSameKeyStartOneAction(t *testing.T) {
 	onEach(t, func(t *testing.T, o *outbox) {
 		s := serve(t, &target.Target{Store: o.store})
 		o.park(t, "mail", deads(20)...)
@@ -362,7 +362,7 @@ func TestAReplayIsPlannedCancelledAndNotContinued(t *testing.T) {
 		begun := s.act(t, "/actions", fmt.Sprintf(`{"action": "replay", "replay": %s, "expect": 50}`, replay))
 		require.Equal(t, http.StatusAccepted, begun.status, begun.text)
 		id := begun.body["id"].(string)
-		require.Equal(t, http.StatusConflict, s.act(t, "/actions/"+id+"/continue", "").status, "it is under way")
+		require.Equal(t, http.StatusConflict, s.act(t, "/actions/"+id+"/continue", "").status, "it is running")
 
 		other := serve(t, &target.Target{Store: o.store}) // another process
 		cancelled := other.act(t, "/actions/"+id+"/cancel", "")
@@ -403,7 +403,7 @@ func TestAReroutePlanNamesTypesAndSinks(t *testing.T) {
 	require.EqualValues(t, 2, s.ended(t, begun.body["id"].(string)).Count)
 }
 
-func TestFiguresAreThoseOfALookBehindTheLastAct(t *testing.T) {
+func TestFiguresAreSampledAfterTheLastAct(t *testing.T) {
 	onEach(t, func(t *testing.T, o *outbox) {
 		s := serve(t, &target.Target{Store: o.store})
 		o.park(t, "mail")
@@ -437,7 +437,7 @@ func TestASinkIsPausedWithAReason(t *testing.T) {
 	})
 }
 
-func TestAHealthySinkIs200AndAnIllOne503WithItsReasons(t *testing.T) {
+func TestAHealthySinkIs200AndAnUnhealthyOne503WithReasons(t *testing.T) {
 	onEach(t, func(t *testing.T, o *outbox) {
 		s := serve(t, &target.Target{Store: o.store, Routing: routing(t)})
 		reasons := func(query string) (status int, reasons []string) {
@@ -493,7 +493,7 @@ func TestAHealthySinkIs200AndAnIllOne503WithItsReasons(t *testing.T) {
 	})
 }
 
-func TestEachWrongRequestIsAProblem(t *testing.T) {
+func TestEachInvalidRequestIsAProblem(t *testing.T) {
 	onEach(t, func(t *testing.T, o *outbox) {
 		s := serve(t, &target.Target{Store: o.store, Routing: routing(t)})
 		o.park(t, "mail", deads(1)...)
@@ -602,7 +602,7 @@ func TestEachWrongRequestIsAProblem(t *testing.T) {
 	})
 }
 
-func TestWhoMayDoWhatIsLookedAtFirst(t *testing.T) {
+func TestTheRoleIsCheckedFirst(t *testing.T) {
 	t.Parallel()
 	o := onSQLite(t)
 	s := serve(t, &target.Target{Store: o.store, Routing: routing(t)})
@@ -628,7 +628,7 @@ func TestWithoutADatabaseEachRequestIs503(t *testing.T) {
 	}
 }
 
-func TestTheChecksAreMadeForOneRequestAtATime(t *testing.T) {
+func TestTheChecksRunForOneRequestAtATime(t *testing.T) {
 	t.Parallel()
 	o := onSQLite(t)
 	begun, end := make(chan struct{}), make(chan struct{})

@@ -12,9 +12,8 @@ import (
 	"github.com/waybill-go/waybill/framework/dashboard/internal/target"
 )
 
-// TestEachCommandOfTheDocumentationIsARequestThatIsTaken makes the requests of docs/api.md, in
-// their order; the ids are of nothing.
-func TestEachCommandOfTheDocumentationIsARequestThatIsTaken(t *testing.T) {
+// The test sends the requests of docs/api.md in order. Their ids do not exist.
+func TestEachCommandOfTheDocumentationIsAValidRequest(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../../../../docs/api.md")
 	require.NoError(t, err)

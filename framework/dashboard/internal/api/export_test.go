@@ -1,6 +1,6 @@
 package api
 
-// Patterns are those of all routes.
+// Patterns returns the patterns of all routes.
 func Patterns() (patterns []string) {
 	for _, r := range routes {
 		patterns = append(patterns, r.pattern)

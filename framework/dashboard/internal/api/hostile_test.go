@@ -13,8 +13,8 @@ import (
 	"github.com/waybill-go/waybill/framework/dashboard/internal/target"
 )
 
-// Texts within JSON may have what a database does not take, and numbers and times what none has.
-func TestWhatMakesNoSenseInABodyOrACursorIsRefused(t *testing.T) {
+// Texts in JSON may have characters that databases refuse, and numbers and times may be out of range.
+func TestInvalidValuesInBodiesAndCursorsAreRefused(t *testing.T) {
 	onEach(t, func(t *testing.T, o *outbox) {
 		o.publish(t, "n1", "order.placed", "k", `{"secret": 1}`)
 		o.park(t, "mail", deads(3)...)
@@ -59,7 +59,7 @@ func TestWhatMakesNoSenseInABodyOrACursorIsRefused(t *testing.T) {
 	})
 }
 
-func TestWhatADatabaseSaysOfItselfIsForOperators(t *testing.T) {
+func TestOnlyOperatorsSeeErrorsOfTheDatabase(t *testing.T) {
 	onEach(t, func(t *testing.T, o *outbox) {
 		s := serve(t, &target.Target{Store: o.store, Routing: routing(t)})
 		_, err := o.db.ExecContext(t.Context(), `DROP TABLE outbox_parked`)

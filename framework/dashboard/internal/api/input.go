@@ -18,19 +18,19 @@ import (
 	"github.com/waybill-go/waybill/framework/store"
 )
 
-// isText reports whether a database takes a text.
+// isText reports whether databases accept a text: UTF-8 without a NUL.
 func isText(text string) bool { return utf8.ValidString(text) && !strings.ContainsRune(text, 0) }
 
-// name is a part of the path.
+// name returns a part of the path.
 func (r *request) name(of string) (string, error) {
 	name := r.PathValue(of)
 	if !isText(name) {
-		return "", problemOf(http.StatusBadRequest, "the %s is no text: it is not UTF-8, or has a NUL", of)
+		return "", problemOf(http.StatusBadRequest, "the %s is not valid UTF-8, or contains a NUL", of)
 	}
 	return name, nil
 }
 
-// query are the parameters of a request, of which the names are known.
+// query returns the parameters of a request. It refuses names other than these.
 func (r *request) query(known ...string) (url.Values, error) {
 	values, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
@@ -44,13 +44,13 @@ func (r *request) query(known ...string) (url.Values, error) {
 			return nil, problemOf(http.StatusBadRequest, "%s is given more than once", name)
 		}
 		if slices.ContainsFunc(all, func(text string) bool { return !isText(text) }) {
-			return nil, problemOf(http.StatusBadRequest, "%s is no text: it is not UTF-8, or has a NUL", name)
+			return nil, problemOf(http.StatusBadRequest, "%s is not valid UTF-8, or contains a NUL", name)
 		}
 	}
 	return values, nil
 }
 
-// number is a parameter from least to most.
+// number reads a parameter between least and most.
 func number(values url.Values, name string, usual, least, most int) (int, error) {
 	text := values.Get(name)
 	if text == "" {
@@ -63,7 +63,7 @@ func number(values url.Values, name string, usual, least, most int) (int, error)
 	return n, nil
 }
 
-// offset is a parameter that is one of the log; 0 if it is left out.
+// offset reads a parameter that is an offset of the log; 0 if it is left out.
 func offset(values url.Values, name string) (int64, error) {
 	text := values.Get(name)
 	if text == "" {
@@ -76,7 +76,7 @@ func offset(values url.Values, name string) (int64, error) {
 	return n, nil
 }
 
-// moment is a parameter that is a time; zero if it is left out.
+// moment reads a parameter that is a time; the zero time if it is left out.
 func moment(values url.Values, name string) (time.Time, error) {
 	text := values.Get(name)
 	if text == "" {
@@ -89,7 +89,7 @@ func moment(values url.Values, name string) (time.Time, error) {
 	return t, nil
 }
 
-// span is a parameter that is a duration, at least 0.
+// span reads a parameter that is a non-negative duration.
 func span(values url.Values, name string, usual time.Duration) (time.Duration, error) {
 	text := values.Get(name)
 	if text == "" {
@@ -102,7 +102,7 @@ func span(values url.Values, name string, usual time.Duration) (time.Duration, e
 	return d, nil
 }
 
-// filterNames are the parameters of a filter.
+// filterNames has the parameters of a filter.
 var filterNames = []string{"sink", "id", "type", "key", "state", "older_than", "newer_than", "error"}
 
 func filterOf(values url.Values) (f admin.Filter, err error) {
@@ -117,7 +117,7 @@ func filterOf(values url.Values) (f admin.Filter, err error) {
 	return f, err
 }
 
-// cursor is a place as an opaque text.
+// cursor formats a place as an opaque text.
 func cursor(p store.ParkedPlace) string {
 	text, _ := json.Marshal([]any{p.Sink, p.Offset, p.ID})
 	return base64.RawURLEncoding.EncodeToString(text)
@@ -133,12 +133,12 @@ func placeOf(cursor string) (p store.ParkedPlace, err error) {
 		err = json.Unmarshal(text, &parts)
 	}
 	if err != nil || len(parts) != 3 || !isText(p.Sink) || !isText(p.ID) {
-		return p, problemOf(http.StatusBadRequest, "the cursor is none that the API has returned")
+		return p, problemOf(http.StatusBadRequest, "invalid cursor: use the next of a previous page")
 	}
 	return p, nil
 }
 
-// decode reads the body, which is one JSON object, or where it may be left out nothing.
+// decode reads the body, which is one JSON object; it may be empty if optional is true.
 func (r *request) decode(into any, optional bool) error {
 	if _, err := r.query(); err != nil {
 		return err
@@ -159,7 +159,7 @@ func (r *request) decode(into any, optional bool) error {
 	d := json.NewDecoder(strings.NewReader(string(text)))
 	d.DisallowUnknownFields()
 	if err := d.Decode(into); err != nil {
-		return problemOf(http.StatusBadRequest, "the body is not as described: %s", err)
+		return problemOf(http.StatusBadRequest, "the body does not match the description of the API: %s", err)
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
 		return problemOf(http.StatusBadRequest, "the body has more than one JSON value")

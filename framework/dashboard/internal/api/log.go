@@ -8,13 +8,13 @@ import (
 	"github.com/waybill-go/waybill/framework/store"
 )
 
-// logPage is a part of what matches, the newest first. It may have fewer rows than the limit, or
-// none, while there are more, since a page looks through so many offsets at most.
+// logPage is a page of matching rows, the newest first. It may have fewer rows than the limit, even
+// none, although more rows match, since the search for one page is limited.
 type logPage struct {
 	Rows []admin.RowView `json:"rows"`
-	// Searched is the oldest row that was looked at; nil: there was none.
+	// Searched is the oldest row that the search has reached; nil if there was none.
 	Searched *store.Row `json:"searched"`
-	// Next is the cursor of the next part; "" if there is none.
+	// Next is the cursor of the next page; "" if there is none.
 	Next string `json:"next,omitempty"`
 }
 

@@ -12,8 +12,8 @@ import (
 	"github.com/waybill-go/waybill/framework/store"
 )
 
-// notificationView is an envelope and where it is. Version and the fields behind it are left
-// out where neither a row nor a parked delivery is there.
+// notificationView is an envelope and its state at each sink. Version and the fields after it are
+// omitted if neither a row nor a parked delivery is left.
 type notificationView struct {
 	admin.Answer
 	Version      int                   `json:"version,omitempty"`
@@ -21,8 +21,7 @@ type notificationView struct {
 	Metadata     notification.Metadata `json:"metadata,omitempty"`
 	PayloadBytes int                   `json:"payload_bytes"`
 	Payload      any                   `json:"payload,omitempty"`
-	// Masked says that parts of the payload are hidden, or all of it, which is left out then: it
-	// is not JSON.
+	// Masked says that parts of the payload are hidden. If the payload is not JSON, it is omitted.
 	Masked bool `json:"masked,omitempty"`
 }
 
@@ -44,7 +43,7 @@ func one(ctx context.Context, r *request) (any, error) {
 		return nil, err
 	}
 	if payload == 1 && !r.User.May(access.Operator) {
-		return nil, problemOf(http.StatusForbidden, "the payload needs the role of an operator")
+		return nil, problemOf(http.StatusForbidden, "the payload needs the role operator")
 	}
 	answer, trace, err := r.Admin.Look(ctx, store.TraceQuery{ID: id, Offset: at}, r.Routing)
 	if err != nil {
@@ -57,14 +56,14 @@ func one(ctx context.Context, r *request) (any, error) {
 	if e := trace.Envelope(); e != nil {
 		view.Version, view.DeliverAt, view.Metadata, view.PayloadBytes = e.Version, e.DeliverAt, e.Metadata, len(e.Payload)
 		if payload == 1 {
-			r.API.Logger.Info("a payload was looked at", "user", r.User.Name, "address", r.User.Address, "id", id, "type", e.Type)
+			r.API.Logger.Info("a payload was viewed", "user", r.User.Name, "address", r.User.Address, "id", id, "type", e.Type)
 			view.show(r.API.Masks, r.Routing.Names(e.Type), e.Payload)
 		}
 	}
 	return view, nil
 }
 
-// show adds the payload, without what is masked of a type that has these names.
+// show adds the payload after applying the masks of its type. names are the names of the type.
 func (v *notificationView) show(hide masks.Masks, names []string, payload []byte) {
 	shown, masked, err := hide.Hide(names, payload)
 	if v.Masked = masked || err != nil; err == nil {
@@ -87,7 +86,7 @@ func trace(ctx context.Context, r *request) (any, error) {
 	}
 	tree, err := r.Admin.Tree(ctx, id, from, r.Routing)
 	if err == nil && tree.Count == 0 {
-		err = problemOf(http.StatusNotFound, "nothing of %q was found", id)
+		err = problemOf(http.StatusNotFound, "no notification with the id or correlation id %q was found", id)
 	}
 	return tree, err
 }

@@ -10,7 +10,7 @@ import (
 //go:embed openapi.yaml
 var description []byte
 
-// describe serves the description, whose server is where the API is.
+// describe serves the description with the address of this API as its server.
 func (a *API) describe(w http.ResponseWriter, r *http.Request) {
 	var document map[string]any
 	if err := yaml.Unmarshal(description, &document); err != nil {

@@ -7,17 +7,17 @@ import (
 	"github.com/waybill-go/waybill/framework/store"
 )
 
-// The size of a page.
+// pageRows is the default size of a page, and maxPageRows its limit.
 const (
 	pageRows    = 50
 	maxPageRows = 500
 )
 
-// parkedPage is a part of what matches. It may have fewer than the limit, or none, while there
-// are more, since a page looks through so many at most.
+// parkedPage is a page of matching deliveries. It may have fewer than the limit, even none,
+// although more match, since the search for one page is limited.
 type parkedPage struct {
 	Parked []admin.ParkedView `json:"parked"`
-	// Next is the cursor of the next part; "" if there is none.
+	// Next is the cursor of the next page; "" if there is none.
 	Next string `json:"next,omitempty"`
 }
 

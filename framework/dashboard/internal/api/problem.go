@@ -17,13 +17,13 @@ import (
 
 const problemType = "application/problem+json"
 
-// problem is an error as RFC 9457 has it.
+// problem is an error as in RFC 9457.
 type problem struct {
 	Type   string `json:"type"`
 	Title  string `json:"title"`
 	Status int    `json:"status"`
 	Detail string `json:"detail"`
-	// Count is how many match where that is more than expected.
+	// Count is how many deliveries match, if that is more than expected.
 	Count *int64 `json:"count,omitempty"`
 }
 
@@ -33,7 +33,7 @@ func problemOf(status int, format string, args ...any) *problem {
 	return &problem{Type: "about:blank", Title: http.StatusText(status), Status: status, Detail: fmt.Sprintf(format, args...)}
 }
 
-// statuses are those of errors whose text is for the user.
+// statuses has the statuses of errors whose text any user may see.
 var statuses = []struct {
 	err    error
 	status int
@@ -55,7 +55,7 @@ var statuses = []struct {
 // fail answers with an error.
 func (a *API) fail(w http.ResponseWriter, r *http.Request, err error) {
 	if r.Context().Err() != nil {
-		return // there is no one to answer
+		return // the client is gone
 	}
 	p := a.problem(r, err)
 	if p.Status == http.StatusTooManyRequests || p.Status == http.StatusServiceUnavailable {
@@ -64,8 +64,8 @@ func (a *API) fail(w http.ResponseWriter, r *http.Request, err error) {
 	a.write(w, r, p.Status, problemType, p)
 }
 
-// problem says what went wrong. What a database or a network says of itself, such as names of tables and
-// addresses, is for operators.
+// problem returns the problem of an error. Only operators see errors of the database and the
+// network, which may contain names of tables and addresses.
 func (a *API) problem(r *http.Request, err error) *problem {
 	why := "; the log says why"
 	if access.From(r.Context()).May(access.Operator) {

@@ -29,8 +29,8 @@ func forwarders(ctx context.Context, r *request) (any, error) {
 	if _, err := r.query(); err != nil {
 		return nil, err
 	}
-	living, err := r.Admin.Forwarders(ctx)
-	return map[string]any{"forwarders": living}, err
+	all, err := r.Admin.Forwarders(ctx)
+	return map[string]any{"forwarders": all}, err
 }
 
 func types(ctx context.Context, r *request) (any, error) {
@@ -51,7 +51,7 @@ func configuration(_ context.Context, r *request) (any, error) {
 		return nil, err
 	}
 	if r.Configuration == nil {
-		return nil, problemOf(http.StatusNotFound, "this process does not know its configuration")
+		return nil, problemOf(http.StatusNotFound, "this process has no configuration to show")
 	}
 	text, err := r.Configuration()
 	if err != nil {
@@ -74,15 +74,15 @@ func diagnose(_ context.Context, r *request) (any, error) {
 		return nil, problemOf(http.StatusBadRequest, "%s", err)
 	}
 	if r.Doctor == nil {
-		return nil, problemOf(http.StatusNotFound, "this process has no checks to make")
+		return nil, problemOf(http.StatusNotFound, "this process cannot run the checks")
 	}
 	select {
 	case r.API.doctors <- struct{}{}:
 		defer func() { <-r.API.doctors }()
 	default:
-		return nil, problemOf(http.StatusTooManyRequests, "the checks are being made for another request")
+		return nil, problemOf(http.StatusTooManyRequests, "the checks are already running for another request")
 	}
-	out := http.NewResponseController(r.body) // the server's deadlines are for requests that take less
+	out := http.NewResponseController(r.body) // the server's deadlines are too short for the checks
 	_ = out.SetReadDeadline(time.Time{})
 	_ = out.SetWriteDeadline(time.Now().Add(doctorTime + requestTime))
 	ctx, cancel := context.WithTimeout(r.Context(), doctorTime)

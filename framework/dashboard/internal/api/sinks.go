@@ -18,22 +18,22 @@ func status(ctx context.Context, r *request) (any, error) {
 	if _, err := r.query(); err != nil {
 		return nil, err
 	}
-	look, err := r.API.History.Wait(ctx)
+	snapshot, err := r.API.History.Wait(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return admin.StatusOf(look.At, look.Sample.Status(look.Holders), look.Membership), nil
+	return admin.StatusOf(snapshot.At, snapshot.Sample.Status(snapshot.Holders), snapshot.Membership), nil
 }
 
-// sinkView is a sink with its figures. Those that are counted stop at store.PendingLimit.
+// sinkView is a sink with its figures. Counts stop at store.PendingLimit.
 type sinkView struct {
-	// SampledAt is when the outbox was looked at.
+	// SampledAt is the time of the sample.
 	SampledAt  time.Time `json:"sampled_at"`
 	Sink       string    `json:"sink"`
 	Paused     bool      `json:"paused"`
 	Pending    int       `json:"pending"`
 	LagSeconds float64   `json:"lag_seconds"`
-	// Lanes that have a forwarder, and that have none.
+	// Owned counts the lanes that have a forwarder, Free the others.
 	Owned      int               `json:"lanes_owned"`
 	Free       int               `json:"lanes_free"`
 	Parked     map[string]int    `json:"parked"`
@@ -44,16 +44,16 @@ type sinkView struct {
 
 func (s sinkView) dead() int { return s.Parked[string(store.StateDead)] }
 
-// sample is the last look at all sinks.
-func (r *request) sample(ctx context.Context) (views []sinkView, look history.Look, err error) {
-	if look, err = r.API.History.Wait(ctx); err != nil {
-		return nil, look, err
+// sample returns the figures of all sinks.
+func (r *request) sample(ctx context.Context) (views []sinkView, snapshot history.Snapshot, err error) {
+	if snapshot, err = r.API.History.Wait(ctx); err != nil {
+		return nil, snapshot, err
 	}
-	conditions := look.Membership.Conditions(time.Now())
+	conditions := snapshot.Membership.Conditions(time.Now())
 	views = []sinkView{}
-	for _, s := range look.Sample.Sinks {
+	for _, s := range snapshot.Sample.Sinks {
 		v := sinkView{
-			SampledAt: look.At.UTC(), Sink: s.Sink, Paused: s.Paused, Pending: s.Pending, LagSeconds: s.Lag.Seconds(), Owned: s.Owned, Free: s.Free,
+			SampledAt: snapshot.At.UTC(), Sink: s.Sink, Paused: s.Paused, Pending: s.Pending, LagSeconds: s.Lag.Seconds(), Owned: s.Owned, Free: s.Free,
 			Parked: make(map[string]int), Overdue: s.Parked.Overdue, DeadKeys: s.Parked.DeadKeys, Conditions: []store.Condition{},
 		}
 		for _, p := range s.Parked.States {
@@ -66,26 +66,26 @@ func (r *request) sample(ctx context.Context) (views []sinkView, look history.Lo
 		}
 		views = append(views, v)
 	}
-	return views, look, nil
+	return views, snapshot, nil
 }
 
-// sampleOf is that of the sink in the path.
-func (r *request) sampleOf(ctx context.Context) (view sinkView, look history.Look, err error) {
+// sampleOf returns the figures of the sink in the path.
+func (r *request) sampleOf(ctx context.Context) (view sinkView, snapshot history.Snapshot, err error) {
 	name, err := r.name("sink")
 	if err != nil {
-		return view, look, err
+		return view, snapshot, err
 	}
-	views, look, err := r.sample(ctx)
+	views, snapshot, err := r.sample(ctx)
 	if err != nil {
-		return view, look, err
+		return view, snapshot, err
 	}
 	names := make([]string, len(views))
 	for i, v := range views {
 		if names[i] = v.Sink; v.Sink == name {
-			return v, look, nil
+			return v, snapshot, nil
 		}
 	}
-	return view, look, fmt.Errorf("%w %q: the outbox knows %s", store.ErrUnknownSink, name, cmp.Or(strings.Join(names, ", "), "none yet"))
+	return view, snapshot, fmt.Errorf("%w %q: the outbox knows %s", store.ErrUnknownSink, name, cmp.Or(strings.Join(names, ", "), "none yet"))
 }
 
 func sinks(ctx context.Context, r *request) (any, error) {
@@ -133,42 +133,42 @@ func (r *request) setPaused(ctx context.Context, paused bool, set func(*admin.Ad
 	return map[string]any{"sink": name, "paused": paused, "changed": len(changed) > 0}, nil
 }
 
-// defaultMaxLag is how late a healthy sink may be.
+// defaultMaxLag is the maximum lag of a healthy sink.
 const defaultMaxLag = 5 * time.Minute
 
-// healthView is whether sinks are healthy.
+// healthView reports whether sinks are healthy.
 type healthView struct {
 	SampledAt time.Time    `json:"sampled_at"`
 	Healthy   bool         `json:"healthy"`
 	Sinks     []sinkHealth `json:"sinks"`
 }
 
-// sinkHealth is whether one is, and why not.
+// sinkHealth reports whether a sink is healthy, and why not.
 type sinkHealth struct {
 	Sink    string   `json:"sink"`
 	Healthy bool     `json:"healthy"`
 	Reasons []reason `json:"reasons"`
 }
 
-// reason is why a sink is not healthy: a code for programs, and a text.
+// reason is why a sink is unhealthy: a code for programs, and a text.
 type reason struct {
 	Reason string `json:"reason"`
 	Text   string `json:"text"`
 }
 
 func healthOfSinks(ctx context.Context, r *request) (any, error) {
-	return r.health(ctx, func() ([]sinkView, history.Look, error) { return r.sample(ctx) })
+	return r.health(ctx, func() ([]sinkView, history.Snapshot, error) { return r.sample(ctx) })
 }
 
 func healthOfSink(ctx context.Context, r *request) (any, error) {
-	return r.health(ctx, func() ([]sinkView, history.Look, error) {
-		view, look, err := r.sampleOf(ctx)
-		return []sinkView{view}, look, err
+	return r.health(ctx, func() ([]sinkView, history.Snapshot, error) {
+		view, snapshot, err := r.sampleOf(ctx)
+		return []sinkView{view}, snapshot, err
 	})
 }
 
-// health is 200 or 503, with the same body.
-func (r *request) health(_ context.Context, look func() ([]sinkView, history.Look, error)) (any, error) {
+// health answers 200 if all sinks are healthy and 503 if not, with a body of the same form.
+func (r *request) health(_ context.Context, sample func() ([]sinkView, history.Snapshot, error)) (any, error) {
 	values, err := r.query("max_lag", "max_dead")
 	if err != nil {
 		return nil, err
@@ -181,14 +181,14 @@ func (r *request) health(_ context.Context, look func() ([]sinkView, history.Loo
 	if err != nil {
 		return nil, err
 	}
-	views, seen, err := look()
+	views, snapshot, err := sample()
 	if err != nil {
 		return nil, err
 	}
 	answer := &reply{status: http.StatusOK}
-	health := healthView{SampledAt: seen.At.UTC(), Healthy: true, Sinks: []sinkHealth{}}
+	health := healthView{SampledAt: snapshot.At.UTC(), Healthy: true, Sinks: []sinkHealth{}}
 	for _, v := range views {
-		reasons := v.ills(maxLag, maxDead, seen.Sample.Forwarders)
+		reasons := v.unhealthy(maxLag, maxDead, snapshot.Sample.Forwarders)
 		health.Sinks = append(health.Sinks, sinkHealth{v.Sink, len(reasons) == 0, reasons})
 		health.Healthy = health.Healthy && len(reasons) == 0
 	}
@@ -199,32 +199,32 @@ func (r *request) health(_ context.Context, look func() ([]sinkView, history.Loo
 	return answer, nil
 }
 
-// ills are the reasons for which a sink is not healthy.
-func (s sinkView) ills(maxLag time.Duration, maxDead, forwarders int) []reason {
-	ills := []reason{}
-	ill := func(code, format string, args ...any) {
-		ills = append(ills, reason{code, fmt.Sprintf(format, args...)})
+// unhealthy returns the reasons why a sink is unhealthy; none if it is healthy.
+func (s sinkView) unhealthy(maxLag time.Duration, maxDead, forwarders int) []reason {
+	reasons := []reason{}
+	add := func(code, format string, args ...any) {
+		reasons = append(reasons, reason{code, fmt.Sprintf(format, args...)})
 	}
 	if s.Paused {
-		ill("paused", "a person has paused it")
+		add("paused", "the sink is paused")
 	}
 	if i := slices.IndexFunc(s.Conditions, func(c store.Condition) bool {
 		return c.Kind == store.ConditionBreakerOpen && c.Destination == ""
 	}); i >= 0 {
 		c := s.Conditions[i]
-		ill("breaker_open", "its breaker is open since %s at %s: %s", c.Since.UTC().Format(time.RFC3339), c.Forwarder, c.Cause)
+		add("breaker_open", "the breaker of %[2]s has been open since %[1]s: %[3]s", c.Since.UTC().Format(time.RFC3339), c.Forwarder, c.Cause)
 	}
 	if lag := time.Duration(s.LagSeconds * float64(time.Second)); lag > maxLag {
-		ill("lag", "the oldest pending notification occurred %s ago, and %s is allowed", lag.Round(time.Second), maxLag)
+		add("lag", "the oldest pending notification occurred %s ago, and the limit is %s", lag.Round(time.Second), maxLag)
 	}
 	if s.dead() > maxDead {
-		ill("dead", "%d deliveries are dead, and %d are allowed", s.dead(), maxDead)
+		add("dead", "%d deliveries are dead, and the limit is %d", s.dead(), maxDead)
 	}
 	switch {
 	case forwarders == 0:
-		ill("no_forwarder", "no forwarder lives")
+		add("no_forwarder", "no forwarder is running")
 	case s.Free > 0 && !s.Paused:
-		ill("lanes_unowned", "%d of %d lanes have no forwarder", s.Free, s.Free+s.Owned)
+		add("lanes_unowned", "%d of %d lanes have no forwarder", s.Free, s.Free+s.Owned)
 	}
-	return ills
+	return reasons
 }

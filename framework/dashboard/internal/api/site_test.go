@@ -56,13 +56,13 @@ type outboxStore interface {
 	store.Deliveries
 }
 
-// outbox is a migrated one.
+// outbox is a migrated outbox.
 type outbox struct {
 	store outboxStore
 	db    *sql.DB
 }
 
-// onEach runs a test on an outbox of each dialect.
+// onEach runs a test on an outbox in each database.
 func onEach(t *testing.T, test func(t *testing.T, o *outbox)) {
 	t.Parallel()
 	t.Run("postgres", func(t *testing.T) {
@@ -98,7 +98,7 @@ func (o *outbox) publish(t *testing.T, id, typ, key, payload string) {
 	require.NoError(t, err)
 }
 
-// park has a sink settle all that there is, parks deliveries, and gives its lane back.
+// park makes a sink settle everything, parks deliveries, and releases its lane.
 func (o *outbox) park(t *testing.T, sink string, parked ...store.Parked) {
 	t.Helper()
 	lease := o.lease(t, sink)
@@ -124,7 +124,7 @@ func (o *outbox) lease(t *testing.T, sink string) store.Lease {
 	return lease
 }
 
-// dead is a parked delivery of mail.
+// dead returns a dead delivery of the sink mail.
 func dead(offset int, key string) store.Parked {
 	return store.Parked{
 		Envelope: notification.Envelope{
@@ -149,7 +149,7 @@ func routing(t *testing.T) admin.Routing {
 	return admin.Routing{Routes: routes}
 }
 
-// log gathers what is logged.
+// log collects log lines.
 type log struct {
 	mu   sync.Mutex
 	text strings.Builder
@@ -167,7 +167,7 @@ func (l *log) String() string {
 	return l.text.String()
 }
 
-// site serves the API. Each exchange with it is held against its description.
+// site serves the API, and compares each request and answer with the description.
 type site struct {
 	url     string
 	log     *log
@@ -175,7 +175,7 @@ type site struct {
 	router  routers.Router
 }
 
-// serve serves the API of an outbox, or of none.
+// serve serves the API of an outbox; nil for none.
 func serve(t *testing.T, show *target.Target) *site { return serveMasked(t, show, nil) }
 
 // serveMasked serves the API with masks of payloads.
@@ -223,7 +223,7 @@ func (s *site) get(t *testing.T, path string) []byte {
 	return text
 }
 
-// answer is what came of a request.
+// answer is the answer to a request.
 type answer struct {
 	status int
 	header http.Header
@@ -237,8 +237,8 @@ func (a answer) into(t *testing.T, value any) {
 	require.NoError(t, json.Unmarshal([]byte(a.text), value), a.text)
 }
 
-// look and act make requests as the viewer and as the operator. A look is at what there is now. headers
-// are names and values.
+// look and act send requests as the viewer and as the operator. look takes a new sample first. headers has
+// names and values.
 func (s *site) look(t *testing.T, path string) answer {
 	t.Helper()
 	s.history.Renew()
@@ -275,7 +275,7 @@ func (s *site) do(t *testing.T, user access.User, method, path, body string, hea
 	return a
 }
 
-// hold holds an exchange against the description. A request that was refused may be wrong.
+// hold compares a request and its answer with the description. A refused request may be invalid.
 func (s *site) hold(t *testing.T, r *http.Request, a answer) {
 	t.Helper()
 	kind := a.header.Get("Content-Type")

@@ -2,5 +2,5 @@ package history
 
 import "context"
 
-// Refresh looks at once.
-func (h *History) Refresh(ctx context.Context) { h.look(ctx) }
+// Refresh takes a snapshot at once.
+func (h *History) Refresh(ctx context.Context) { h.sample(ctx) }

@@ -1,4 +1,4 @@
-// Package history looks at an outbox again and again, and remembers its last hour.
+// Package history samples an outbox regularly, and keeps the figures of its last hour in memory.
 //
 // The files in the order in which to read them: history.go, series.go.
 package history
@@ -18,45 +18,45 @@ import (
 )
 
 const (
-	// lookTime bounds one look. With a backlog in many lanes one takes seconds.
-	lookTime = time.Minute
-	// waitTime is how long a page waits for a look.
+	// sampleTime limits one sample. With a backlog in many lanes, a sample takes seconds.
+	sampleTime = time.Minute
+	// waitTime is how long a page waits for a new snapshot.
 	waitTime = 100 * time.Millisecond
-	// pause is how far looks are apart at which no one asks for one, and fresh is how old the
-	// last one may be for someone who does.
+	// pause is the interval of samples while no one asks for a snapshot, and fresh the age from
+	// which on a request triggers a new sample.
 	pause = 10 * time.Second
 	fresh = 2 * time.Second
-	// share is the part of the time that looks may take: 1/share of it, unless they would be more
-	// than longest apart.
+	// share limits the load: after a sample the next one waits for share times as long as it took,
+	// but for at most longest.
 	share   = 20
 	longest = time.Minute
-	// quick is how long a look may take for a page to wait for it.
+	// quick is how long a sample may take for pages to wait for the next one.
 	quick = 100 * time.Millisecond
-	// silence is from when on a look that has not ended says that the database does not answer.
+	// silence is when a sample that is still running means that the database does not answer.
 	silence = 10 * time.Second
 )
 
-// Look is an outbox at one moment.
-type Look struct {
-	// At is when that was; zero: there was no look yet.
+// Snapshot is an outbox at one moment.
+type Snapshot struct {
+	// At is the time of the snapshot; zero before the first sample.
 	At         time.Time
 	Sample     store.Sample
 	Membership store.Membership
-	// Sinks are what forwarders do for each sink, by name: the sums over all of them. A sink
-	// that no heartbeat names is missing.
+	// Sinks has the work of all forwarders for each sink, as a sum. A sink that no heartbeat names
+	// is missing.
 	Sinks map[string]store.SinkRunning
-	// Held is the doctor's finding about the transaction that holds the log; nil: none has held it
-	// for doctor.DefaultHeldAfter, or the target has no doctor.
+	// Held is the doctor's finding about a transaction that has held the log for
+	// doctor.DefaultHeldAfter; nil if there is none, or if the target has no doctor.
 	Held *doctor.Finding
-	// Holders are the sinks that keep rows in the log, and KeptTooLong says that some are there for longer
-	// than the retention.
+	// Holders are the sinks that keep rows in the log. KeptTooLong says that rows stay longer than
+	// the retention.
 	Holders     []store.Holder
 	KeptTooLong bool
-	// Err is why looks fail since then; nil: they do not.
+	// Err is why samples have failed since At; nil if they have not.
 	Err error
 }
 
-// History looks at the outbox that is shown. It is safe for concurrent use.
+// History samples the outbox that the dashboard shows. It is safe for concurrent use.
 type History struct {
 	target *target.Current
 	log    *slog.Logger
@@ -64,44 +64,44 @@ type History struct {
 	stop   context.CancelFunc
 	begin  sync.Once
 	work   sync.WaitGroup
-	turn   chan struct{} // holds one value while someone looks
-	kick   chan struct{} // capacity 1: someone asks for a fresh look
+	turn   chan struct{} // holds a value while a sample runs
+	wake   chan struct{} // of capacity 1: someone asks for a new sample
 
-	mu     sync.Mutex
-	latest Look
-	looked chan struct{} // closed and replaced with each look, also if that failed
-	began  time.Time     // of the look that goes on; zero: none does
-	tried  time.Time     // when the last look began
-	acts   int           // how often something was done, beginning with 1
-	seen   int           // how many of these were before the last look
-	took   time.Duration
-	series map[string]*series
-	told   map[source]done
+	mu       sync.Mutex
+	latest   Snapshot
+	sampled  chan struct{} // closed and replaced after each sample, also after a failed one
+	began    time.Time     // when the running sample began; zero if none runs
+	tried    time.Time     // when the last sample began
+	changes  int           // the number of Renew calls plus 1
+	seen     int           // the value of changes when the last sample began
+	took     time.Duration // the duration of the last sample; 0 if it failed
+	series   map[string]*series
+	reported map[source]counts // from the last sample
 }
 
-// New returns a history of what is shown. It starts nothing.
+// New returns a history of the current target. It starts nothing.
 func New(t *target.Current, log *slog.Logger) *History {
 	h := &History{
-		target: t, log: log, turn: make(chan struct{}, 1), kick: make(chan struct{}, 1), looked: make(chan struct{}),
-		acts: 1, series: make(map[string]*series), told: make(map[source]done),
+		target: t, log: log, turn: make(chan struct{}, 1), wake: make(chan struct{}, 1), sampled: make(chan struct{}),
+		changes: 1, series: make(map[string]*series), reported: make(map[source]counts),
 	}
 	h.ctx, h.stop = context.WithCancel(context.Background())
 	return h
 }
 
-// Begin begins to look, also while no one asks, until Close. It may be called again.
+// Begin starts regular samples until Close. Further calls ask for a sample.
 func (h *History) Begin() {
 	h.begin.Do(func() { h.work.Go(h.run) })
 	h.ask()
 }
 
-// Close ends looking, and waits for that.
+// Close ends the samples and waits for a running one to end.
 func (h *History) Close() {
 	h.stop()
 	h.work.Wait()
 }
 
-// run looks at each pause, and when someone asks, but for no more than its share of the time.
+// run samples the outbox after each pause and when asked, within the limits of share.
 func (h *History) run() {
 	timer := time.NewTimer(pause)
 	defer timer.Stop()
@@ -110,10 +110,10 @@ func (h *History) run() {
 		case <-h.ctx.Done():
 			return
 		case <-timer.C:
-		case <-h.kick:
+		case <-h.wake:
 		}
 		if h.due() {
-			h.look(h.ctx)
+			h.sample(h.ctx)
 		}
 		h.mu.Lock()
 		timer.Reset(max(pause, h.rest()))
@@ -123,12 +123,12 @@ func (h *History) run() {
 
 func (h *History) ask() {
 	select {
-	case h.kick <- struct{}{}:
+	case h.wake <- struct{}{}:
 	default:
 	}
 }
 
-// due reports whether it is time for another look.
+// due reports whether it is time for another sample.
 func (h *History) due() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -136,46 +136,47 @@ func (h *History) due() bool {
 	return h.missing() || age >= fresh && age >= h.rest()
 }
 
-// missing reports whether there was no look yet, or none since Renew. The caller holds mu.
-func (h *History) missing() bool { return h.latest.Err == nil && h.seen < h.acts }
+// missing reports whether no sample began after the last Renew, or none has succeeded yet. The
+// caller holds mu.
+func (h *History) missing() bool { return h.latest.Err == nil && h.seen < h.changes }
 
-// Renew says that something was done, which no look has seen yet.
+// Renew makes the last snapshot outdated, after a change of the outbox.
 func (h *History) Renew() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.acts++
+	h.changes++
 }
 
-// rest is how far looks are apart at least, for what the last one took. The caller holds mu.
+// rest returns the minimum time between samples. The caller holds mu.
 func (h *History) rest() time.Duration { return min(share*h.took, longest) }
 
-// Wait is Look for programs: for the first look, and for the first one after Renew, it waits as long as ctx
-// lasts. The error is why looks fail, or that of ctx.
-func (h *History) Wait(ctx context.Context) (Look, error) {
+// Wait is like Snapshot, but it waits for the first snapshot, and for the first one after Renew,
+// until ctx is done. It returns the error of the snapshot or of ctx.
+func (h *History) Wait(ctx context.Context) (Snapshot, error) {
 	for {
 		h.mu.Lock()
-		missing, looked := h.missing(), h.looked
+		missing, sampled := h.missing(), h.sampled
 		h.mu.Unlock()
 		if !missing {
-			look := h.Look(ctx)
-			return look, look.Err
+			s := h.Snapshot(ctx)
+			return s, s.Err
 		}
 		h.ask()
 		select {
-		case <-looked:
+		case <-sampled:
 		case <-ctx.Done():
-			return Look{}, ctx.Err()
+			return Snapshot{}, ctx.Err()
 		}
 	}
 }
 
-// Look returns the last look. If that is older than two seconds it looks again, and waits for that a
-// moment, unless looks take long or fail. The zero Look is that there was no time yet for the first
-// one. A look that does not end is an error too.
-func (h *History) Look(ctx context.Context) Look {
+// Snapshot returns the last snapshot. If it is older than two seconds, Snapshot asks for a new
+// sample, and waits for it for a moment unless samples are slow or fail. It returns the zero value
+// before the first snapshot. If a sample runs for too long, the snapshot has an error.
+func (h *History) Snapshot(ctx context.Context) Snapshot {
 	h.mu.Lock()
 	wait := h.missing() || h.latest.Err == nil && h.took <= quick
-	looked := h.looked
+	sampled := h.sampled
 	h.mu.Unlock()
 	if h.due() {
 		h.ask()
@@ -183,7 +184,7 @@ func (h *History) Look(ctx context.Context) Look {
 			ctx, cancel := context.WithTimeout(ctx, waitTime)
 			defer cancel()
 			select {
-			case <-looked:
+			case <-sampled:
 			case <-ctx.Done():
 			}
 		}
@@ -199,8 +200,8 @@ func (h *History) Look(ctx context.Context) Look {
 	return latest
 }
 
-// look looks once, or waits for a look that began after the call.
-func (h *History) look(ctx context.Context) {
+// sample takes a snapshot, unless another one that began after the call was taken meanwhile.
+func (h *History) sample(ctx context.Context) {
 	asked := time.Now()
 	select {
 	case h.turn <- struct{}{}:
@@ -216,51 +217,51 @@ func (h *History) look(ctx context.Context) {
 		return
 	}
 	began := time.Now()
-	acts := h.setBegan(began)
+	changes := h.setBegan(began)
 	defer h.setBegan(time.Time{})
-	// Others wait for it too: it does not end with the one who asked.
-	bounded, cancel := context.WithTimeout(h.ctx, lookTime)
+	// Other requests wait for the sample, too, so it does not end with ctx.
+	bounded, cancel := context.WithTimeout(h.ctx, sampleTime)
 	defer cancel()
-	seen, err := take(bounded, t)
+	taken, err := take(bounded, t)
 	if now, _ := h.target.Get(); now != t || h.ctx.Err() != nil {
-		return // it may have failed for being closed
+		return // the target was replaced or the history closed, which may be why take failed
 	}
-	h.keep(t, seen, err, began, acts)
+	h.keep(t, taken, err, began, changes)
 }
 
-// setBegan notes when a look begins, and returns what was done before.
-func (h *History) setBegan(at time.Time) (acts int) {
+// setBegan sets when the running sample began, and returns the number of changes before it.
+func (h *History) setBegan(at time.Time) (changes int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.began = at
-	return h.acts
+	return h.changes
 }
 
-// keep remembers a look, or why there was none.
-func (h *History) keep(t *target.Target, seen Look, err error, began time.Time, acts int) {
+// keep stores a snapshot, or the error of taking it.
+func (h *History) keep(t *target.Target, taken Snapshot, err error, began time.Time, changes int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	close(h.looked)
-	h.looked = make(chan struct{})
-	h.tried, h.took, h.seen = began, time.Since(began), acts
+	close(h.sampled)
+	h.sampled = make(chan struct{})
+	h.tried, h.took, h.seen = began, time.Since(began), changes
 	if err != nil {
-		h.took = 0 // it says nothing of how long a look takes
+		h.took = 0 // a failure does not show how long a sample takes
 		if h.latest.Err == nil {
-			h.log.Warn("looking at the outbox for the dashboard failed, trying again", "error", err)
+			h.log.Warn("sampling the outbox for the dashboard failed, trying again", "error", err)
 		}
 		h.latest.Err = err
 		return
 	}
 	if h.latest.Err != nil {
-		h.log.Info("looking at the outbox for the dashboard works again")
+		h.log.Info("sampling the outbox for the dashboard works again")
 	}
-	h.latest = seen
+	h.latest = taken
 	h.count(t, &h.latest)
 }
 
-// works says that the forwarder of this process works, or is about to, whether or not its first
-// heartbeat is written.
-func works(f *forwarder.Forwarder) bool {
+// isRunning reports whether the forwarder of this process is running or starting, even before its
+// first heartbeat.
+func isRunning(f *forwarder.Forwarder) bool {
 	if f == nil {
 		return false
 	}
@@ -268,38 +269,38 @@ func works(f *forwarder.Forwarder) bool {
 	return now.Coordinated.IsZero() || time.Since(now.Coordinated) < now.Lease
 }
 
-// take looks at an outbox.
-func take(ctx context.Context, t *target.Target) (seen Look, err error) {
+// take takes a snapshot of an outbox.
+func take(ctx context.Context, t *target.Target) (s Snapshot, err error) {
 	defer func() {
 		if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
-			err = errors.New("the database did not answer within " + lookTime.String())
+			err = errors.New("the database did not answer within " + sampleTime.String())
 		}
 	}()
-	if seen.Sample, err = t.Store.Sample(ctx, store.SampleQuery{Types: t.Routing.Filters()}); err != nil {
-		return seen, err
+	if s.Sample, err = t.Store.Sample(ctx, store.SampleQuery{Types: t.Routing.Filters()}); err != nil {
+		return s, err
 	}
-	if seen.Membership, err = t.Store.Membership(ctx); err != nil {
-		return seen, err
+	if s.Membership, err = t.Store.Membership(ctx); err != nil {
+		return s, err
 	}
-	seen.At = time.Now()
-	if works(t.Forwarder) {
-		seen.Sample.Forwarders = max(1, seen.Sample.Forwarders)
+	s.At = time.Now()
+	if isRunning(t.Forwarder) {
+		s.Sample.Forwarders = max(1, s.Sample.Forwarders)
 	}
-	if seen.Sample.Held >= doctor.DefaultHeldAfter && t.Doctor != nil {
+	if s.Sample.Held >= doctor.DefaultHeldAfter && t.Doctor != nil {
 		if found := t.Doctor(ctx, "held-transactions"); len(found) == 1 && found[0].Status != doctor.OK {
-			seen.Held = &found[0]
+			s.Held = &found[0]
 		}
 	}
-	seen.KeptTooLong = seen.Sample.Source == "" && keepsTooLong(t, seen.Sample.Oldest)
-	seen.Holders, err = t.Store.Holders(ctx, nil)
-	return seen, err
+	s.KeptTooLong = s.Sample.Source == "" && keepsTooLong(t, s.Sample.Oldest)
+	s.Holders, err = t.Store.Holders(ctx, nil)
+	return s, err
 }
 
-// slack is for how long after its retention a row may stay in the log: it goes with its
-// neighbours.
+// slack is how long a row may stay in the log after its retention: rows are removed in batches and
+// partitions.
 const slack = time.Hour
 
-// keepsTooLong reports whether a row should have gone by the retention of this process's forwarder.
+// keepsTooLong reports whether a row is older than the retention of this process's forwarder allows.
 func keepsTooLong(t *target.Target, oldest *store.Row) bool {
 	if t.Forwarder == nil || oldest == nil {
 		return false

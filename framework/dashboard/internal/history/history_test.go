@@ -20,8 +20,8 @@ import (
 	"github.com/waybill-go/waybill/sinks"
 )
 
-// TestAnHourAddsUpWhatForwardersCount: a forwarder that was there before the first look, and one
-// that began to count again, are not counted twice.
+// The counts of a forwarder from before the first sample, and of one that has restarted, are not
+// counted twice.
 func TestAnHourAddsUpWhatForwardersCount(t *testing.T) {
 	t.Parallel()
 	h, heartbeat, _ := begin(t)
@@ -34,12 +34,12 @@ func TestAnHourAddsUpWhatForwardersCount(t *testing.T) {
 	}
 	heartbeat("a", 1000, 0, 0)
 	done, _, _ := sum()
-	require.Zero(t, done, "what was counted before is not of the last hour that was seen")
+	require.Zero(t, done, "counts from before the first sample do not belong to the hour")
 	heartbeat("a", 1030, 4, 1)
 	heartbeat("b", 500, 0, 0)
 	done, failed, dead := sum()
 	require.EqualValues(t, []int64{30, 4, 1}, []int64{done, failed, dead})
-	heartbeat("a", 7, 0, 0) // another life
+	heartbeat("a", 7, 0, 0) // after a restart
 	heartbeat("b", 505, 0, 0)
 	done, failed, dead = sum()
 	require.EqualValues(t, []int64{42, 4, 1}, []int64{done, failed, dead})
@@ -51,27 +51,27 @@ func TestWhileTheDatabaseIsAwayTheLastFiguresStay(t *testing.T) {
 	h, heartbeat, end := begin(t)
 	heartbeat("a", 1, 0, 0)
 	h.Refresh(t.Context())
-	before := h.Look(t.Context())
+	before := h.Snapshot(t.Context())
 	require.NoError(t, before.Err)
 	require.Equal(t, 1, before.Sample.Forwarders)
 	end()
 	h.Refresh(t.Context())
-	after := h.Look(t.Context())
+	after := h.Snapshot(t.Context())
 	require.Error(t, after.Err)
 	require.Equal(t, before.At, after.At)
 	require.Equal(t, 1, after.Sample.Forwarders)
 }
 
-func TestWithoutATargetThereIsNothingToSee(t *testing.T) {
+func TestWithoutATargetTheSnapshotIsZero(t *testing.T) {
 	t.Parallel()
 	h := history.New(new(target.Current), slog.New(slog.DiscardHandler))
 	defer h.Close()
 	h.Begin()
-	require.Zero(t, h.Look(t.Context()).At)
+	require.Zero(t, h.Snapshot(t.Context()).At)
 }
 
-// begin returns a history of an outbox, what writes heartbeats of forwarders of the sink mail, and
-// what takes the database away.
+// begin returns a history of an outbox, a function that writes the heartbeat of a forwarder of the
+// sink mail, and one that closes the database.
 func begin(t *testing.T) (h *history.History, heartbeat func(owner string, delivered, failed, dead int), end func()) {
 	t.Helper()
 	s, db := openStore(t, filepath.Join(t.TempDir(), "outbox.db"))
@@ -89,7 +89,7 @@ func begin(t *testing.T) (h *history.History, heartbeat func(owner string, deliv
 	return h, heartbeat, func() { require.NoError(t, db.Close()) }
 }
 
-// TestWhatThisProcessDeliversBeforeItsFirstHeartbeatIsCounted: the first look may be before it.
+// The first sample may come before the first heartbeat.
 func TestWhatThisProcessDeliversBeforeItsFirstHeartbeatIsCounted(t *testing.T) {
 	t.Parallel()
 	s, db := openStore(t, filepath.Join(t.TempDir(), "outbox.db"))
@@ -170,7 +170,7 @@ func openStore(t *testing.T, path string) (*sqlite.Store, *sql.DB) {
 	return s, db
 }
 
-// newForwarder returns one that delivers all to the sink mail, and does not run.
+// newForwarder returns a forwarder that delivers everything to the sink mail. It is not running.
 func newForwarder(t *testing.T, s *sqlite.Store) *forwarder.Forwarder {
 	t.Helper()
 	sink := sinks.Func(func(context.Context, *notification.Delivery) (notification.Receipt, error) { return "", nil })

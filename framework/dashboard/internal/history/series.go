@@ -9,27 +9,27 @@ import (
 )
 
 const (
-	// Points is how many points the last hour has.
+	// Points is the number of points of the last hour.
 	Points = 120
-	// step is the time between two of them.
+	// step is the time that a point covers.
 	step = time.Hour / Points
 )
 
-// Point is a part of the last hour.
+// Point has the figures of one step of the last hour.
 type Point struct {
-	// Delivered, Failed and Dead were counted in it.
+	// Delivered, Failed and Dead count deliveries and failures.
 	Delivered, Failed, Dead int64
-	// Lag is the longest that was seen in it.
+	// Lag is the maximum lag.
 	Lag time.Duration
 }
 
 // series is a ring of points.
 type series [Points]struct {
 	Point
-	number int64 // of steps since 1970; another one than expected: the place is free
+	number int64 // the number of the step since 1970; the point is outdated if it is not as expected
 }
 
-// at is the point of a time.
+// at returns the point of a time.
 func (s *series) at(t time.Time) *Point {
 	number := t.UnixNano() / int64(step)
 	place := &s[number%Points]
@@ -39,7 +39,7 @@ func (s *series) at(t time.Time) *Point {
 	return &place.Point
 }
 
-// Hour is the last hour of a sink, the oldest point first: nothing of what was not seen.
+// Hour returns the last hour of a sink, the oldest point first. Points without a sample are zero.
 func (h *History) Hour(sink string) (points [Points]Point) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -57,70 +57,71 @@ func (h *History) Hour(sink string) (points [Points]Point) {
 	return points
 }
 
-// source is a forwarder's counts for a sink. The owner is "" for this process's forwarder,
-// which is asked itself: it has counts before its first heartbeat, and of each sink.
+// source is a forwarder and a sink. The owner is "" for the forwarder of this process: its counts
+// do not come from heartbeats, so they include all sinks and the time before its first heartbeat.
 type source struct{ owner, sink string }
 
-// done is what a forwarder has counted in its life.
-type done struct{ delivered, failed, dead int64 }
+// counts are a forwarder's counts for a sink since its start.
+type counts struct{ delivered, failed, dead int64 }
 
-// since is what was counted since an earlier time: all of it if counting began again.
-func (d done) since(before done) done {
-	if d.delivered < before.delivered || d.failed < before.failed || d.dead < before.dead {
-		return d
+// since returns the difference to earlier counts, or all counts if the forwarder has restarted.
+func (c counts) since(before counts) counts {
+	if c.delivered < before.delivered || c.failed < before.failed || c.dead < before.dead {
+		return c
 	}
-	return done{d.delivered - before.delivered, d.failed - before.failed, d.dead - before.dead}
+	return counts{c.delivered - before.delivered, c.failed - before.failed, c.dead - before.dead}
 }
 
-// count adds a look to the series. A forwarder that is new counts from then on. The
-// caller holds mu.
-func (h *History) count(t *target.Target, l *Look) {
-	l.Sinks = make(map[string]store.SinkRunning)
-	told := make(map[source]done)
-	for _, m := range l.Membership.Members {
+// count adds a snapshot to the series. The first counts of a forwarder add nothing: it is not known
+// when it counted them. The caller holds mu.
+func (h *History) count(t *target.Target, s *Snapshot) {
+	s.Sinks = make(map[string]store.SinkRunning)
+	reported := make(map[source]counts)
+	for _, m := range s.Membership.Members {
 		if t.Forwarder != nil && m.Owner == t.Forwarder.OwnerIn(t.Database) {
 			continue
 		}
-		for _, s := range m.Running.Sinks {
-			told[source{m.Owner, s.Sink}] = done{s.Delivered, s.Failed, s.Dead}
+		for _, r := range m.Running.Sinks {
+			reported[source{m.Owner, r.Sink}] = counts{r.Delivered, r.Failed, r.Dead}
 		}
 	}
-	for _, s := range l.Membership.Sinks() {
-		l.Sinks[s.Sink] = s
+	for _, r := range s.Membership.Sinks() {
+		s.Sinks[r.Sink] = r
 	}
-	h.countOwn(t, l, told)
-	for from, now := range told {
-		if before, known := h.told[from]; known {
-			more, p := now.since(before), h.point(from.sink, l.At)
+	h.countOwn(t, s, reported)
+	for from, now := range reported {
+		if before, known := h.reported[from]; known {
+			more, p := now.since(before), h.point(from.sink, s.At)
 			p.Delivered += more.delivered
 			p.Failed += more.failed
 			p.Dead += more.dead
 		}
 	}
-	h.told = told
-	for _, s := range l.Sample.Sinks {
-		p := h.point(s.Sink, l.At)
-		p.Lag = max(p.Lag, s.Lag)
+	h.reported = reported
+	for _, sink := range s.Sample.Sinks {
+		p := h.point(sink.Sink, s.At)
+		p.Lag = max(p.Lag, sink.Lag)
 	}
 }
 
-// countOwn adds this process's forwarder, and the sinks of it that heartbeats do not name.
-func (h *History) countOwn(t *target.Target, l *Look, told map[source]done) {
+// countOwn adds the counts of this process's forwarder, including those of sinks that no heartbeat
+// names.
+func (h *History) countOwn(t *target.Target, s *Snapshot, reported map[source]counts) {
 	if t.Forwarder == nil {
 		return
 	}
-	named := l.Sinks
-	l.Sinks = make(map[string]store.SinkRunning, len(named))
-	for _, s := range t.Forwarder.StatsIn(t.Database) {
-		told[source{"", s.Sink}] = done{s.Delivered, s.Failed, s.Dead}
-		l.Sinks[s.Sink] = store.SinkRunning{Sink: s.Sink, Delivered: s.Delivered, Failed: s.Failed, Dead: s.Dead, InFlight: s.InFlight, Pending: s.Pending}
+	named := s.Sinks
+	s.Sinks = make(map[string]store.SinkRunning, len(named))
+	for _, own := range t.Forwarder.StatsIn(t.Database) {
+		reported[source{"", own.Sink}] = counts{own.Delivered, own.Failed, own.Dead}
+		s.Sinks[own.Sink] = store.SinkRunning{Sink: own.Sink, Delivered: own.Delivered, Failed: own.Failed, Dead: own.Dead, InFlight: own.InFlight, Pending: own.Pending}
 	}
 	for _, f := range t.Forwarder.Figures().Sinks {
-		s := l.Sinks[f.Sink]
-		s.Threshold, s.BreakerOpen = f.Threshold, f.BreakerOpen
-		l.Sinks[f.Sink] = s
+		r := s.Sinks[f.Sink]
+		r.Threshold, r.BreakerOpen = f.Threshold, f.BreakerOpen
+		s.Sinks[f.Sink] = r
 	}
-	maps.Copy(l.Sinks, named)
+	maps.Copy(s.Sinks, named)
 }
 
 func (h *History) point(sink string, at time.Time) *Point {

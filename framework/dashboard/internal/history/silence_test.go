@@ -17,15 +17,15 @@ import (
 	"github.com/waybill-go/waybill/framework/store"
 )
 
-// silent is a store that does not answer, while it is so.
+// silent is a store that does not answer while hangs is set. It counts samples.
 type silent struct {
 	target.Store
-	hangs atomic.Bool
-	looks atomic.Int32
+	hangs   atomic.Bool
+	samples atomic.Int32
 }
 
 func (s *silent) Sample(ctx context.Context, q store.SampleQuery) (store.Sample, error) {
-	s.looks.Add(1)
+	s.samples.Add(1)
 	if s.hangs.Load() {
 		<-ctx.Done()
 		return store.Sample{}, errors.New("canceled")
@@ -33,7 +33,7 @@ func (s *silent) Sample(ctx context.Context, q store.SampleQuery) (store.Sample,
 	return s.Store.Sample(ctx, q)
 }
 
-// watchSilent has a history look at an outbox that falls silent when it is told to.
+// watchSilent returns a silent store, and a history of it.
 func watchSilent(t *testing.T, path string) (*silent, *history.History) {
 	t.Helper()
 	outbox, _ := openStore(t, path)
@@ -52,60 +52,60 @@ func TestADatabaseThatHangsDelaysNoOneAndIsNamed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, h := watchSilent(t, path)
 		synctest.Wait()
-		require.NoError(t, h.Look(t.Context()).Err)
+		require.NoError(t, h.Snapshot(t.Context()).Err)
 
 		s.hangs.Store(true)
 		time.Sleep(3 * time.Second)
 		began := time.Now()
-		look := h.Look(t.Context()) // asks for another one
-		require.NoError(t, look.Err)
+		now := h.Snapshot(t.Context()) // asks for another sample
+		require.NoError(t, now.Err)
 		require.Less(t, time.Since(began), time.Second)
 		time.Sleep(11 * time.Second)
-		look = h.Look(t.Context())
-		require.ErrorContains(t, look.Err, "has not answered for 11s")
-		require.False(t, look.At.IsZero(), "the last figures stay")
-		time.Sleep(time.Minute) // the look is given up
-		require.Error(t, h.Look(t.Context()).Err)
+		now = h.Snapshot(t.Context())
+		require.ErrorContains(t, now.Err, "has not answered for 11s")
+		require.False(t, now.At.IsZero(), "the last figures stay")
+		time.Sleep(time.Minute) // the sample times out
+		require.Error(t, h.Snapshot(t.Context()).Err)
 
 		s.hangs.Store(false)
-		looks := s.looks.Load()
-		time.Sleep(time.Minute) // the one that hung when it answered again
-		h.Look(t.Context())
+		samples := s.samples.Load()
+		time.Sleep(time.Minute) // a sample that still hangs times out
+		h.Snapshot(t.Context())
 		time.Sleep(3 * time.Second)
-		require.NoError(t, h.Look(t.Context()).Err, "what a look took that failed does not count")
-		require.Greater(t, s.looks.Load(), looks)
+		require.NoError(t, h.Snapshot(t.Context()).Err, "the duration of a failed sample does not delay the next one")
+		require.Greater(t, s.samples.Load(), samples)
 	})
 }
 
-func TestOneLookServesAllUntilItIsOldOrSomethingWasDone(t *testing.T) {
+func TestOneSampleServesAllUntilItIsOldOrRenewed(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "outbox.db")
 	synctest.Test(t, func(t *testing.T) {
 		s, h := watchSilent(t, path)
-		looks := func() int {
+		samples := func() int {
 			t.Helper()
 			_, err := h.Wait(t.Context())
 			require.NoError(t, err)
-			h.Look(t.Context())
-			return int(s.looks.Load())
+			h.Snapshot(t.Context())
+			return int(s.samples.Load())
 		}
-		require.Equal(t, 1, looks())
-		require.Equal(t, 1, looks())
+		require.Equal(t, 1, samples())
+		require.Equal(t, 1, samples())
 		h.Renew()
-		require.Equal(t, 2, looks())
+		require.Equal(t, 2, samples())
 		time.Sleep(3 * time.Second)
-		require.Equal(t, 3, looks())
+		require.Equal(t, 3, samples())
 
 		s.hangs.Store(true)
 		h.Renew()
 		short, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		_, err := h.Wait(short)
-		require.ErrorIs(t, err, context.DeadlineExceeded, "what was seen before is not what there is now")
+		require.ErrorIs(t, err, context.DeadlineExceeded, "an outdated snapshot is not returned")
 	})
 }
 
-func TestAForwarderThatIsAboutToBeginRuns(t *testing.T) {
+func TestAForwarderThatIsStartingCounts(t *testing.T) {
 	t.Parallel()
 	s, _ := openStore(t, filepath.Join(t.TempDir(), "outbox.db"))
 	current := new(target.Current)
@@ -113,5 +113,5 @@ func TestAForwarderThatIsAboutToBeginRuns(t *testing.T) {
 	h := history.New(current, slog.New(slog.DiscardHandler))
 	t.Cleanup(h.Close)
 	h.Refresh(t.Context())
-	require.Equal(t, 1, h.Look(t.Context()).Sample.Forwarders)
+	require.Equal(t, 1, h.Snapshot(t.Context()).Sample.Forwarders)
 }

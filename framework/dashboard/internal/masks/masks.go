@@ -1,4 +1,4 @@
-// Package masks hides parts of payloads from people and programs that look at them.
+// Package masks hides parts of payloads in pages and in the API.
 package masks
 
 import (
@@ -13,14 +13,14 @@ import (
 	"github.com/waybill-go/waybill/framework/route"
 )
 
-// masked stands in place of what a mask hides.
+// masked replaces a hidden value.
 const masked = "•••"
 
 // Masks hide parts of payloads, by pattern of types. The zero value hides nothing. It is safe for
 // concurrent use.
 type Masks map[string][]jp.Expr
 
-// Parse reads JSON paths by pattern of types. It reports all that is wrong.
+// Parse reads JSON paths by pattern of types. Its error lists all mistakes.
 func Parse(paths map[string][]string) (Masks, error) {
 	masks := make(Masks)
 	var wrong []string
@@ -31,10 +31,10 @@ func Parse(paths map[string][]string) (Masks, error) {
 		for _, path := range of {
 			x, err := jp.ParseString(path)
 			if err == nil && !strings.HasPrefix(path, "$") {
-				err = fmt.Errorf("it begins with $")
+				err = fmt.Errorf("a path begins with $")
 			}
 			if err != nil {
-				wrong = append(wrong, fmt.Sprintf("masks.%s: %q is no JSON path like $.card.number: %s", pattern, path, err))
+				wrong = append(wrong, fmt.Sprintf("masks.%s: %q is not a JSON path like $.card.number: %s", pattern, path, err))
 			}
 			masks[pattern] = append(masks[pattern], x)
 		}
@@ -45,7 +45,7 @@ func Parse(paths map[string][]string) (Masks, error) {
 	return masks, nil
 }
 
-// of are the paths for a type that has these names.
+// of returns the paths of a type with these names.
 func (m Masks) of(names []string) (paths []jp.Expr) {
 	for pattern, of := range m {
 		prefix, isPrefix := strings.CutSuffix(pattern, "*")
@@ -56,9 +56,9 @@ func (m Masks) of(names []string) (paths []jp.Expr) {
 	return paths
 }
 
-// Hide returns a payload without what is masked of its type, under any of its names, and whether
-// there was something to mask. A payload that has masks and is not JSON gives an error: nothing of it
-// may be shown.
+// Hide applies the masks of a type, which may have several names, to a payload, and reports
+// whether it hid something. It fails if the type has masks and the payload is not JSON: then
+// nothing of the payload may be shown.
 func (m Masks) Hide(names []string, payload []byte) (shown []byte, hidden bool, err error) {
 	paths := m.of(names)
 	if len(paths) == 0 {

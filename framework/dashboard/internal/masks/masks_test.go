@@ -28,7 +28,7 @@ func TestMasksHideWhatTheyName(t *testing.T) {
 			require.NotContains(t, string(shown), text, typ)
 		}
 	}
-	// Names that stand twice, and other forms of the same name, hide nothing from a mask.
+	// Duplicate and escaped names do not evade a mask.
 	shown, _, err := hidden.Hide([]string{"customer.left"}, []byte(`{"email":"first@b","email":"second@b","card":{"number":"1"},"card":{"n\u0075mber":"2"}}`))
 	require.NoError(t, err)
 	require.NotContains(t, string(shown), "@b")
@@ -41,5 +41,5 @@ func TestWrongMasksAreReportedTogether(t *testing.T) {
 	_, err := masks.Parse(map[string][]string{"a b": {"$.x"}, "a": {"$.[", "x"}})
 	require.ErrorContains(t, err, `masks.a b:`)
 	require.ErrorContains(t, err, `"$.["`)
-	require.ErrorContains(t, err, `"x" is no JSON path`)
+	require.ErrorContains(t, err, `"x" is not a JSON path`)
 }

@@ -18,7 +18,7 @@ import (
 const (
 	// listedActions is how many of the latest actions are listed.
 	listedActions = 100
-	// actionRefresh is how often the page of one that runs is loaded again.
+	// actionRefresh is how often a browser without scripts reloads the page of a running action.
 	actionRefresh = 2 * time.Second
 )
 
@@ -28,10 +28,10 @@ type actionRow struct {
 	MayAct bool
 }
 
-// Running says that it may be cancelled.
+// Running reports whether the action runs and can be cancelled.
 func (a actionRow) Running() bool { return a.State == store.ActionRunning }
 
-// Words is what it was done to, in words.
+// Words describes the action's filter.
 func (a actionRow) Words() string {
 	var filter map[string]json.RawMessage
 	if json.Unmarshal(a.Filter, &filter) != nil {
@@ -76,32 +76,32 @@ func actions(ctx context.Context, r *request) (any, error) {
 	return page, nil
 }
 
-// action is the page of one. Without scripts it comes again while the action runs.
+// action shows one action.
 func action(ctx context.Context, r *request) (any, error) {
 	a, err := r.Admin.Action(ctx, r.PathValue("id"))
 	if err != nil {
 		return nil, err
 	}
-	row := actionRow{a, r.operates() == nil}
+	row := actionRow{a, r.requireOperator() == nil}
 	if row.Running() {
 		return answer{refresh: actionRefresh, data: row}, nil
 	}
 	return row, nil
 }
 
-// cancel ends an action between two of its batches, in whatever process it runs.
+// cancel ends an action after its current batch, also in another process.
 func cancel(ctx context.Context, r *request) (any, error) {
-	if err := r.operates(); err != nil {
+	if err := r.requireOperator(); err != nil {
 		return nil, err
 	}
 	id := r.PathValue("id")
 	_, err := r.Admin.Cancel(ctx, id)
 	switch {
 	case errors.Is(err, store.ErrActionEnded):
-		return nil, problem{http.StatusConflict, "this action has ended, or was cancelled before"}
+		return nil, problem{http.StatusConflict, "this action has already ended or was cancelled"}
 	case err != nil:
 		return nil, err
 	}
-	r.Acts.Cancel(id) // it need not find that out with its next batch
+	r.Acts.Cancel(id) // an action of this process stops at once
 	return goTo{path: "/actions/" + url.PathEscape(id)}, nil
 }

@@ -9,14 +9,14 @@ type configPage struct {
 	// Known says that this process has a configuration.
 	Known bool
 	Lines []string
-	// Failed is why it cannot be shown.
+	// Failed is why the configuration cannot be shown.
 	Failed string
-	// Alike and Others are how many other forwarders have the settings of this process's,
-	// and which ones have others.
+	// Alike counts the other forwarders with the same settings as this process; Others lists the
+	// forwarders with different settings.
 	Alike  int
 	Others []string
-	// Digest is of the settings of this process's forwarder; "" if it has none, or no
-	// heartbeat yet.
+	// Digest is the digest of the settings of this process's forwarder; "" if there is no
+	// forwarder, or no heartbeat yet.
 	Digest string
 }
 

@@ -14,11 +14,11 @@ import (
 	"github.com/waybill-go/waybill/framework/doctor"
 )
 
-// docs is where the links of findings lead.
+// docs is the address to which the links of findings are relative.
 const docs = "https://github.com/waybill-go/waybill/blob/main/"
 
-// checkup makes the doctor's checks in the background, one after the other and one run at a
-// time, and keeps the last run. It is safe for concurrent use.
+// checkup runs the doctor's checks in the background, one run at a time, and keeps the last run.
+// It is safe for concurrent use.
 type checkup struct {
 	acts    *acts.Runner
 	current *target.Current
@@ -29,31 +29,31 @@ type checkup struct {
 
 // run is one run of all checks.
 type run struct {
-	// Who began it, and when; zero: there was none in this process. Ended is zero while it
-	// goes on.
+	// Who started the run, and when. Began is zero if this process has had no run, Ended while
+	// the run continues.
 	Who          string
 	Began, Ended time.Time
 	Findings     []doctor.Finding
-	// Done is how many checks were looked at, of All.
+	// Done is how many of All checks have run.
 	Done, All int
-	// Interrupted says that it ended before its time.
+	// Interrupted says that the run ended before all checks had run.
 	Interrupted bool
 }
 
-// Running reports whether it goes on.
+// Running reports whether the run continues.
 func (r run) Running() bool { return !r.Began.IsZero() && r.Ended.IsZero() }
 
 type doctorPage struct {
 	run
-	// Can says that this process can make the checks.
+	// Can says that this process can run the checks.
 	Can bool
-	// Counts are how many findings have each status, from bad to good.
+	// Counts has the number of findings of each status, from bad to good.
 	Counts []statusCount
-	// Status is the one that is selected; "" for all.
+	// Status is the selected status; "" for all.
 	Status string
-	// Shown are the findings of that status, failing ones first.
+	// Shown has the findings of that status, failures first.
 	Shown []doctor.Finding
-	// Checks are what there is to look at.
+	// Checks describes all checks.
 	Checks []doctor.Check
 }
 
@@ -62,18 +62,18 @@ type statusCount struct {
 	Count  int
 }
 
-// statuses are in the order in which people look at them.
+// statuses has all statuses, from bad to good.
 var statuses = []doctor.Status{doctor.Fail, doctor.Warn, doctor.Skip, doctor.OK}
 
-// Docs is the address of a finding's section.
+// Docs returns the address of a finding's section.
 func (doctorPage) Docs(link string) string { return docs + link }
 
-// Class is that of a status's badge.
+// Class returns the CSS class of a status's badge.
 func (doctorPage) Class(s doctor.Status) string {
 	return map[doctor.Status]string{doctor.OK: "good", doctor.Warn: "warn", doctor.Fail: "bad"}[s]
 }
 
-// SQL reports whether a fix is some, rather than a key or a command.
+// SQL reports whether a fix is SQL rather than a key or a command.
 func (doctorPage) SQL(fix string) bool {
 	return strings.Contains(fix, "\n") || strings.HasSuffix(strings.TrimSpace(fix), ";")
 }
@@ -107,26 +107,26 @@ func (c *checkup) look(_ context.Context, r *request) (any, error) {
 	return page, nil
 }
 
-// start begins a run, unless one goes on.
+// start starts a run, unless one is running.
 func (c *checkup) start(_ context.Context, r *request) (any, error) {
-	if err := r.operates(); err != nil {
+	if err := r.requireOperator(); err != nil {
 		return nil, err
 	}
 	if r.Doctor == nil {
-		return nil, problem{http.StatusNotFound, "this process cannot make the checks: use waybill doctor"}
+		return nil, problem{http.StatusNotFound, "this process cannot run the checks: use waybill doctor"}
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.last.Running() {
 		c.last = run{Who: r.User.Name, Began: time.Now(), All: len(doctor.IDs())}
-		c.acts.Go(func(ctx context.Context) { c.make(ctx, r.Target) })
+		c.acts.Go(func(ctx context.Context) { c.run(ctx, r.Target) })
 	}
 	return goTo{path: "/doctor"}, nil
 }
 
-// make makes each check by itself, so that what is found is there at once. It ends early when
-// the outbox is shown no more: its database is closed then.
-func (c *checkup) make(ctx context.Context, t *target.Target) {
+// run runs the checks one by one, so that the page shows each finding at once. It stops when the
+// dashboard no longer shows the outbox, since its database may be closed.
+func (c *checkup) run(ctx context.Context, t *target.Target) {
 	defer func() {
 		c.mu.Lock()
 		defer c.mu.Unlock()

@@ -10,10 +10,10 @@ import (
 	"golang.org/x/net/html"
 )
 
-// liveAttributes are those of a marked element that are sent with its text.
+// liveAttributes are the attributes of a marked element that are sent with its text.
 var liveAttributes = map[string]bool{"class": true, "points": true, "datetime": true, "title": true, "value": true}
 
-// figuresOf makes a page as for a browser, and takes its live figures out.
+// figuresOf renders a page as for a browser and extracts its live figures.
 func (p *Pages) figuresOf(ctx context.Context, address string) *figures {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, address, http.NoBody)
 	if err != nil {
@@ -27,7 +27,8 @@ func (p *Pages) figuresOf(ctx context.Context, address string) *figures {
 	return extract(&page.body)
 }
 
-// extract finds the title, what is marked data-live, and the names of what is marked data-row.
+// extract finds the title, the elements marked data-live, and the names of the elements marked
+// data-row.
 func extract(page io.Reader) *figures {
 	f := &figures{Values: make(map[string]figure), Rows: []string{}}
 	root, err := html.Parse(page)
@@ -73,7 +74,7 @@ func textOf(n *html.Node) string {
 	return text.String()
 }
 
-// captured is an answer that goes to no one.
+// captured is an http.ResponseWriter that keeps the answer.
 type captured struct {
 	header http.Header
 	status int

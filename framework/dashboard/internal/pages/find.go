@@ -15,32 +15,32 @@ import (
 )
 
 const (
-	// findTime bounds the search through the log and what is parked.
+	// findTime limits the search of the log and of parked deliveries.
 	findTime = 2 * time.Second
-	// foundRows is how much of the log a search for an id or a correlation looks through.
+	// foundRows is how many offsets of the log a search for an id or a correlation covers.
 	foundRows = 1_000_000
-	// wordBytes is the longest of what there is to find: a key.
+	// wordBytes is the maximum length of a key, the longest thing to find.
 	wordBytes = 1024
 )
 
-// findPage is what there is to say of a word that leads nowhere.
+// findPage is the data of the page for a word that was not found.
 type findPage struct {
 	Word string
-	// Looked are what was looked for, in words.
+	// Looked lists what the search has covered.
 	Looked []string
-	// Late says that time ran out.
+	// Late says that the search ran out of time.
 	Late bool
 }
 
-// find goes to the page about a word: a sink, a schedule, a type, a key that is parked, an id
-// or a correlation. What costs little is looked for first.
+// find goes to the page of a word: a sink, a schedule, a type, a key of a parked delivery, an id
+// or a correlation. Cheap searches come first.
 func find(ctx context.Context, r *request) (any, error) {
 	page := findPage{Word: strings.TrimSpace(r.FormValue("q"))}
 	switch {
 	case page.Word == "":
 		return page, nil
 	case len(page.Word) > wordBytes || !utf8.ValidString(page.Word) || strings.ContainsRune(page.Word, 0):
-		return nil, problem{http.StatusBadRequest, "that can be no id, key, sink or type: they have 1,024 bytes at most, as UTF-8, and no NUL"}
+		return nil, problem{http.StatusBadRequest, "this cannot be an id, key, sink or type: they are UTF-8 of at most 1,024 bytes without a NUL"}
 	}
 	ctx, cancel := context.WithTimeout(ctx, findTime)
 	defer cancel()
@@ -48,8 +48,8 @@ func find(ctx context.Context, r *request) (any, error) {
 		what string
 		find func(ctx context.Context, word string) (*goTo, error)
 	}{
-		{"a sink", r.findSink}, {"a schedule", r.findSchedule}, {"a type in the last rows of the log, or in routes", r.findType},
-		{"the key of a parked delivery", r.findKey}, {"the id, or the correlation, of a notification in a part of the log and among what is parked", r.findRelated},
+		{"a sink", r.findSink}, {"a schedule", r.findSchedule}, {"a type in the routes, or in the last rows of the log", r.findType},
+		{"the key of a parked delivery", r.findKey}, {"the id or the correlation id of a notification, in a part of the log and among parked deliveries", r.findRelated},
 	} {
 		to, err := look.find(ctx, page.Word)
 		switch {
@@ -96,7 +96,7 @@ func (r *request) findType(ctx context.Context, word string) (*goTo, error) {
 	return &goTo{path: "/types", query: []any{"type", word}}, nil
 }
 
-// findKey asks for each sink by itself, which the index on sink and key serves.
+// findKey searches sink by sink, which the index on sink and key supports.
 func (r *request) findKey(ctx context.Context, word string) (*goTo, error) {
 	sinks, err := r.Admin.Sinks(ctx)
 	for _, sink := range sinks {
@@ -112,7 +112,8 @@ func (r *request) findKey(ctx context.Context, word string) (*goTo, error) {
 	return nil, err
 }
 
-// findRelated looks for an id that holds a time where its row must be, before it looks through much.
+// findRelated first looks up an id that contains a time, which is cheap, and then searches the
+// log for an id or a correlation.
 func (r *request) findRelated(ctx context.Context, word string) (*goTo, error) {
 	if !notification.IDTime(word).IsZero() {
 		page, err := r.Admin.Browse(ctx, admin.LogFilter{ID: word}, 0, 1)

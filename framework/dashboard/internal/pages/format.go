@@ -11,15 +11,15 @@ import (
 	"github.com/waybill-go/waybill/framework/store"
 )
 
-// formats are the functions of the templates.
+// formats has the functions of the templates.
 var formats = template.FuncMap{
 	"clock": clockOf, "live": marked, "capital": capital, "number": separated, "ago": ago, "span": span, "at": at, "count": count, "cut": cut, "sink": sinkPath, "path": url.PathEscape, "rfc3339": rfc3339, "rate": rate, "tone": tone, "short": short, "add": func(a, b int64) int64 { return a + b },
 }
 
-// sinkPath is the path of a sink's page.
+// sinkPath returns the path of a sink's page.
 func sinkPath(name string) string { return "/sinks/" + url.PathEscape(name) }
 
-// cut is the beginning of a text, and an ellipsis where there is more.
+// cut returns at most the first characters of a text, with an ellipsis if there are more.
 func cut(text string, most int) string {
 	if runes := []rune(text); len(runes) > most {
 		return string(runes[:most]) + "…"
@@ -27,7 +27,7 @@ func cut(text string, most int) string {
 	return text
 }
 
-// compact is a duration as people write it in waybill.yaml: 15m, 24h, 1h30m.
+// compact formats a duration as in waybill.yaml: 15m, 24h, 1h30m.
 func compact(d time.Duration) string {
 	text := d.String()
 	if strings.HasSuffix(text, "m0s") {
@@ -39,7 +39,7 @@ func compact(d time.Duration) string {
 	return text
 }
 
-// rate is how many a second, with as many digits as help.
+// rate formats a number per second.
 func rate(perSecond float64) string {
 	switch {
 	case perSecond == 0:
@@ -52,12 +52,12 @@ func rate(perSecond float64) string {
 	return count(int64(perSecond+.5)) + "/s"
 }
 
-// rfc3339 is a time for the attribute datetime.
+// rfc3339 formats a time for the attribute datetime.
 func rfc3339(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
 func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
 
-// ago is how long a time has passed: 3 min ago.
+// ago formats a time relative to now: 3 min ago, in 3 min.
 func ago(t time.Time) string {
 	if t.IsZero() {
 		return "never"
@@ -68,7 +68,7 @@ func ago(t time.Time) string {
 	return span(time.Since(t)) + " ago"
 }
 
-// span is a duration with one unit: 850 ms, 3 s, 12 min, 5 h, 9 d.
+// span formats a duration with one unit: 850 ms, 3 s, 12 min, 5 h, 9 d.
 func span(d time.Duration) string {
 	switch {
 	case d <= 0:
@@ -85,7 +85,7 @@ func span(d time.Duration) string {
 	return fmt.Sprintf("%d d", int(d.Hours()/24))
 }
 
-// at is a time in full, in UTC.
+// at formats a time in full, in UTC.
 func at(t time.Time) string {
 	if t.IsZero() {
 		return "–"
@@ -93,13 +93,13 @@ func at(t time.Time) string {
 	return t.UTC().Format("2006-01-02 15:04:05Z")
 }
 
-// clock is a time that a page shows, and the name of its element if it is a live figure.
+// clock is a time on a page, and the name of its element if it is a live figure.
 type clock struct {
 	At   time.Time
 	Live string
 }
 
-// clockOf lets the template "time" take times and clocks.
+// clockOf makes a clock of a time.Time or a clock, so that the template "time" accepts both.
 func clockOf(of any) clock {
 	if t, plain := of.(time.Time); plain {
 		return clock{At: t}
@@ -107,13 +107,13 @@ func clockOf(of any) clock {
 	return of.(clock)
 }
 
-// marked is a time that changes while the page is open. The parts of its name are put together.
+// marked makes a time a live figure. The name is the concatenation of its parts.
 func marked(t time.Time, name ...string) clock { return clock{t, strings.Join(name, "")} }
 
-// capital begins a word in upper case.
+// capital returns a word with its first letter in upper case.
 func capital(word string) string { return strings.ToUpper(word[:1]) + word[1:] }
 
-// count is a number with separators, and 10,000+ for one that was not counted further.
+// count formats a number with separators, and as 10,000+ if the store stopped counting there.
 func count(n int64) string {
 	text := separated(n)
 	if n == store.PendingLimit {
@@ -122,7 +122,7 @@ func count(n int64) string {
 	return text
 }
 
-// separated is a number with separators.
+// separated formats a number with separators.
 func separated(n int64) string {
 	text := strconv.FormatInt(n, 10)
 	for i := len(text) - 3; i > 0; i -= 3 {
@@ -131,13 +131,13 @@ func separated(n int64) string {
 	return text
 }
 
-// shortRunes is how much of a text a row of a table shows.
+// shortRunes is how many characters of a text the row of a table shows.
 const shortRunes = 160
 
-// short is the beginning of a text.
+// short cuts a text to fit in the row of a table.
 func short(text string) string { return cut(text, shortRunes) }
 
-// tone is the class of a state's badge.
+// tone returns the CSS class of a state's badge.
 func tone(state any) string {
 	switch fmt.Sprint(state) {
 	case "dead", "no route":

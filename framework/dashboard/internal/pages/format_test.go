@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestFiguresAreWrittenForPeople(t *testing.T) {
+func TestFiguresAreFormattedForPeople(t *testing.T) {
 	t.Parallel()
 	require.Equal(t, "1,234,567", count(1_234_567))
 	require.Equal(t, "10,000+", count(10_000))

@@ -13,47 +13,47 @@ import (
 )
 
 const (
-	// slowCheckpoint is from when on a checkpoint is marked: a fifth of the usual lease.
+	// slowCheckpoint is when a checkpoint is marked as slow: a fifth of the default lease.
 	slowCheckpoint = 3 * time.Second
-	// handover is how long a lane may be free: twice the usual lease.
+	// handover is how long a lane may be free: twice the default lease.
 	handover = 30 * time.Second
 )
 
 // forwarderRow is a forwarder in the list.
 type forwarderRow struct {
 	store.Member
-	// Name and PID are parts of Owner; PID is "" where it has another form.
+	// Name and PID are parts of Owner; PID is "" if Owner has another form.
 	Name, PID string
-	// Here says that it is the one of this process.
+	// Here says that the forwarder runs in this process.
 	Here bool
-	// OtherVersion and OtherSettings say that most of the others have another one.
+	// OtherVersion and OtherSettings say that the forwarder differs from most others.
 	OtherVersion, OtherSettings bool
-	// Held are the lanes that it works on, and Count how many there are.
+	// Held has the lanes that the forwarder owns, and Count how many there are.
 	Held  []heldLanes
 	Count int
-	// Cannot are sinks that have lanes and that it cannot deliver to.
+	// Cannot has the sinks to which the forwarder cannot deliver, although they have lanes.
 	Cannot []string
 	// Slow marks a checkpoint that took long.
 	Slow bool
 }
 
-// workRow is what a forwarder does for a sink, or for all that its heartbeat does not name.
+// workRow is a forwarder's work for one sink, or for all sinks that its heartbeat does not name.
 type workRow struct {
 	store.SinkRunning
 	Owner, Name string
 }
 
-// Others reports whether it is the sum of the sinks that are not named.
+// Others reports whether the row is the sum of all sinks without a name in the heartbeat.
 func (w workRow) Others() bool { return w.Sink == store.SinkOthers }
 
-// heldLanes are lanes of one sink: 0, 2–5 of 8.
+// heldLanes are the lanes of one sink that a forwarder owns.
 type heldLanes struct {
 	Sink    string
 	numbers []int
 	of      int
 }
 
-// Text lists the numbers, ranges with a dash.
+// Text lists the numbers, such as "0, 2–5 of 8".
 func (h heldLanes) Text() string {
 	if h.of == 1 {
 		return "its only lane"
@@ -73,7 +73,7 @@ func (h heldLanes) Text() string {
 	return fmt.Sprintf("%s of %d", strings.Join(texts, ", "), h.of)
 }
 
-// freeLanes are lanes of a sink that no forwarder works on.
+// freeLanes are the lanes of a sink that no forwarder owns.
 type freeLanes struct {
 	Sink    string
 	Count   int
@@ -81,15 +81,15 @@ type freeLanes struct {
 	Paused  bool
 }
 
-// Long reports whether it is longer than a lane takes to change hands.
+// Long reports whether a lane has been free for longer than a handover takes.
 func (f freeLanes) Long() bool { return f.Longest > handover }
 
 type forwardersPage struct {
 	Forwarders []forwarderRow
 	Free       []freeLanes
-	// Work is what each does for each of its sinks, as of its last heartbeat.
+	// Work is the work of each forwarder for each sink, from its last heartbeat.
 	Work []workRow
-	// Versions and Settings are how many different ones there are.
+	// Versions and Settings count the different versions and settings.
 	Versions, Settings int
 }
 
@@ -105,7 +105,7 @@ func forwarders(ctx context.Context, r *request) (any, error) {
 	return fleetOf(m, here), nil
 }
 
-// fleetOf is the page about a membership, seen from the forwarder called here.
+// fleetOf returns the page of a membership. here is the owner name of this process's forwarder.
 func fleetOf(m store.Membership, here string) forwardersPage {
 	version, versions := usual(m, func(m store.Member) string { return m.Version })
 	settings, digests := usual(m, func(m store.Member) string { return m.Settings })
@@ -149,8 +149,9 @@ func (r *forwarderRow) hold(l store.Lane) {
 	last.numbers = append(last.numbers, l.Number)
 }
 
-// usual is what most forwarders have, of equally many the one that began last: after a
-// rollout the others are to be looked at. count is how many different ones there are.
+// usual returns the value that most forwarders have, and how many different values there are. If
+// two values are equally frequent, it returns the value of the forwarder that started last: after
+// a rollout the older forwarders are the exceptions.
 func usual(m store.Membership, of func(store.Member) string) (most string, count int) {
 	type group struct {
 		members int
@@ -174,7 +175,7 @@ func usual(m store.Membership, of func(store.Member) string) (most string, count
 	return most, len(groups)
 }
 
-// free are the lanes that no forwarder works on, by sink.
+// free returns the lanes that no forwarder owns, by sink.
 func free(m store.Membership) (all []freeLanes) {
 	for _, l := range m.Lanes {
 		if l.Owner != "" {

@@ -16,8 +16,8 @@ import (
 	"github.com/waybill-go/waybill/registry"
 )
 
-// What is within a cursor or a time is checked as what is typed.
-func TestWhatStandsInAddressesAndFormsMayBeChanged(t *testing.T) {
+// Cursors and times in addresses and forms are checked like typed input.
+func TestManipulatedAddressesAndFormsAreRefused(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, o outbox) {
 		o.exec(t, `INSERT INTO outbox_cursors (sink, lane, lanes) VALUES ('partner', 0, 1)`)
@@ -38,7 +38,7 @@ func TestWhatStandsInAddressesAndFormsMayBeChanged(t *testing.T) {
 				for _, path := range []string{"/parked/plan", "/parked/act"} {
 					status, page = p.ask(t, access.Operator, http.MethodPost, path, form)
 					require.Less(t, status, 500, "%s %s: %s", path, place, page)
-					require.NotEqual(t, http.StatusSeeOther, status, "%s %s: nothing is acted on", path, place)
+					require.NotEqual(t, http.StatusSeeOther, status, "%s %s: nothing must be changed", path, place)
 				}
 			}
 		}
@@ -65,19 +65,19 @@ func TestWhatStandsInAddressesAndFormsMayBeChanged(t *testing.T) {
 			status, page := p.ask(t, access.Operator, http.MethodGet, path, nil)
 			require.Less(t, status, 500, "%s: %s", path, page)
 		}
-		// A percent sign is a letter like another one.
+		// A percent sign is not a wildcard.
 		_, page := p.ask(t, access.Viewer, http.MethodGet, "/parked?reason=%25", nil)
 		require.NotContains(t, page, "second")
 		status, page := p.ask(t, access.Operator, http.MethodPost, "/sinks/partner/replay", url.Values{"type": {"all"}, "up_to": {most}, "expected": {most}, "rate": {"1"}})
 		require.Less(t, status, 500, page)
 		parked := 0
 		require.NoError(t, o.db.QueryRowContext(t.Context(), `SELECT count(*) FROM outbox_parked`).Scan(&parked))
-		require.Equal(t, 1, parked, "nothing of this has acted")
+		require.Equal(t, 1, parked, "nothing was changed")
 	})
 }
 
-// What is stored under an older name of a type is the same payload.
-func TestAMaskCountsForAllNamesOfAType(t *testing.T) {
+// Payloads under an older name of a type are masked, too.
+func TestAMaskAppliesToAllNamesOfAType(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, o outbox) {
 		for _, name := range []string{"customer.moved", "client.moved", "client.left"} {
@@ -103,7 +103,7 @@ func TestAMaskCountsForAllNamesOfAType(t *testing.T) {
 	})
 }
 
-func TestWhatADatabaseSaysOfItselfIsForOperators(t *testing.T) {
+func TestOnlyOperatorsSeeErrorsOfTheDatabase(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, o outbox) {
 		p := newPages(t, &target.Target{Store: o.store})

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// number reads one that is not negative, of a form or query: 12345, 12,345 or 12 345; 0 if it is
-// left out.
+// number reads a non-negative number from a form or query: 12345, 12,345 or 12 345. It returns 0
+// if the field is empty.
 func number(form url.Values, name string) (int64, error) {
 	text := strings.NewReplacer(",", "", " ", "").Replace(form.Get(name))
 	if text == "" {
@@ -18,13 +18,13 @@ func number(form url.Values, name string) (int64, error) {
 	}
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || n < 0 {
-		return 0, problem{http.StatusBadRequest, fmt.Sprintf("%s is no number: %q", name, cut(form.Get(name), 50))}
+		return 0, problem{http.StatusBadRequest, fmt.Sprintf("%s is not a number: %q", name, cut(form.Get(name), 50))}
 	}
 	return n, nil
 }
 
-// moment reads a time of a form, in UTC if it names no zone: as browsers send it, or in the form
-// of RFC 3339. "" is the zero time.
+// moment reads a time of a form, as browsers send it or as in RFC 3339. A time without a zone is
+// in UTC. "" is the zero time.
 func moment(name, text string) (time.Time, error) {
 	if text == "" {
 		return time.Time{}, nil
@@ -34,5 +34,5 @@ func moment(name, text string) (time.Time, error) {
 			return t.UTC(), nil
 		}
 	}
-	return time.Time{}, problem{http.StatusBadRequest, fmt.Sprintf("%s is no time: %q. Use one such as 2026-03-01 14:30, in UTC", name, cut(text, 50))}
+	return time.Time{}, problem{http.StatusBadRequest, fmt.Sprintf("%s is not a time: %q. Use one such as 2026-03-01 14:30, in UTC", name, cut(text, 50))}
 }

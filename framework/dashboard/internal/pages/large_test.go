@@ -27,14 +27,14 @@ import (
 	"github.com/waybill-go/waybill/framework/store/sqlite"
 )
 
-// quick is how long the making of a page may take, at the best of five times: what else the
-// machine does is no matter of ours.
+// quick is how long a page may take in the fastest of five attempts. The fastest counts, so that
+// other load of the machine matters little.
 const quick = 200 * time.Millisecond
 
-// TestEveryPageIsQuickHoweverMuchThereIs fills a log of WAYBILL_DASHBOARD_ROWS, and a tenth of
-// them parked, with a backlog in each of 64 lanes of 40 sinks, and prints how long each page takes
-// and each answer of the API. make bench-dashboard runs it with ten million. With
-// WAYBILL_DASHBOARD_DATABASE=sqlite it does the same there.
+// TestEveryPageIsQuickHoweverMuchThereIs writes a log of WAYBILL_DASHBOARD_ROWS rows, parks a
+// tenth of them, with a backlog in each of 64 lanes of 40 sinks, and prints how long each page and
+// each answer of the API takes. make bench-dashboard runs it with ten million rows.
+// WAYBILL_DASHBOARD_DATABASE is postgres (the default) or sqlite.
 func TestEveryPageIsQuickHoweverMuchThereIs(t *testing.T) {
 	rows, _ := strconv.Atoi(cmp.Or(os.Getenv("WAYBILL_DASHBOARD_ROWS"), "0"))
 	if rows == 0 {
@@ -56,10 +56,10 @@ func TestEveryPageIsQuickHoweverMuchThereIs(t *testing.T) {
 	fresh := history.New(p.Target, p.Logger)
 	fresh.Begin()
 	began := time.Now()
-	fresh.Look(t.Context())
+	fresh.Snapshot(t.Context())
 	waited := time.Since(began)
 	fresh.Close()
-	t.Logf("%-60s      %8s", "waiting for the first look at the outbox", waited.Round(time.Millisecond))
+	t.Logf("%-60s      %8s", "waiting for the first sample of the outbox", waited.Round(time.Millisecond))
 	began = time.Now()
 	_, err = o.store.Sample(t.Context(), store.SampleQuery{Types: shown.Routing.Filters()})
 	require.NoError(t, err)
@@ -67,7 +67,7 @@ func TestEveryPageIsQuickHoweverMuchThereIs(t *testing.T) {
 
 	slow := []string{}
 	if waited > quick {
-		slow = append(slow, "before the first look")
+		slow = append(slow, "before the first sample")
 	}
 	measure := func(path string, ask func() (int, string)) {
 		took := make([]time.Duration, 5)
@@ -84,7 +84,7 @@ func TestEveryPageIsQuickHoweverMuchThereIs(t *testing.T) {
 		t.Logf("%-60s best %8s  worst %8s", path, took[0].Round(100*time.Microsecond), took[4].Round(100*time.Microsecond))
 		most := quick
 		if path == "/api/v1/notifications/"+largeID(0) {
-			most = findTime // it searches the whole log: bounded, rather than quick
+			most = findTime // it searches the whole log, within findTime
 		}
 		if took[0] > most {
 			slow = append(slow, path)
@@ -105,7 +105,7 @@ func TestEveryPageIsQuickHoweverMuchThereIs(t *testing.T) {
 		})
 	}
 
-	// Bounded, rather than quick: what has to look through much, and what counts exactly.
+	// Searches and exact counts need not be quick, but they have a time limit.
 	bounded := func(what string, most time.Duration, ask func() int) {
 		began := time.Now()
 		status := ask()
@@ -134,7 +134,7 @@ func TestEveryPageIsQuickHoweverMuchThereIs(t *testing.T) {
 	require.Empty(t, slow)
 }
 
-// largePaths are the pages to measure.
+// largePaths returns the pages to measure.
 func (p *Pages) largePaths(rows int) []string {
 	id := largeID(rows - 5)
 	paths := []string{
@@ -155,14 +155,14 @@ func (p *Pages) largePaths(rows int) []string {
 	return paths
 }
 
-// largeID is the id of the nth row: a UUIDv7 in every seventh, made a millisecond behind
-// the one before; n is rounded.
+// largeID returns the id of the nth row, after rounding n down to a multiple of 7: only these rows
+// have a UUIDv7. The time of the nth row's id is n milliseconds after largeBegin.
 func largeID(n int) string {
 	n -= n % 7
 	return fmt.Sprintf("%s-7%03x-8000-%012x", uuidTime(int64(n)), n%4096, n)
 }
 
-// largeBegin is the milliseconds since 1970 at the first row.
+// largeBegin is the time of row 0, in milliseconds since 1970.
 const largeBegin = 1_700_000_000_000
 
 func uuidTime(n int64) string {
@@ -184,7 +184,7 @@ func (o outbox) largeSinks(t *testing.T) (names []string) {
 	return names
 }
 
-// fill publishes rows, parks a tenth of them, and adds what else there is.
+// fill publishes rows, parks a tenth of them, and adds cursors, a schedule and actions.
 func (o outbox) fill(t *testing.T, rows int) {
 	t.Helper()
 	began := time.Now()
@@ -212,13 +212,13 @@ func (o outbox) fill(t *testing.T, rows int) {
 	}
 	o.exec(t, `INSERT INTO outbox_schedules (name, id) VALUES ('daily', 'a')`)
 	o.exec(t, `INSERT INTO outbox_actions (id, who, action, filter) SELECT 'a' || n, 'ada', 'requeue', '{}' FROM `+series, 10_000)
-	if os.Getenv("WAYBILL_DASHBOARD_STATISTICS") != "none" { // fresh tables have none
+	if os.Getenv("WAYBILL_DASHBOARD_STATISTICS") != "none" { // "none" measures fresh tables, without statistics
 		o.exec(t, o.choose(`ANALYZE`, `VACUUM ANALYZE`))
 	}
 	t.Logf("%d rows and %d parked deliveries in %s", rows, rows/10, time.Since(began).Round(time.Second))
 }
 
-// largeNames are 40 sinks, of which one gets a type of which there is no row.
+// largeNames has 40 sinks. Only one of them, audit, gets no row: no row has its type.
 var largeNames = func() []string {
 	names := []string{"events", "partner", "audit"}
 	for len(names) < 40 {
@@ -232,7 +232,7 @@ func (o outbox) sqlite() bool {
 	return is
 }
 
-// choose is what a database says.
+// choose returns the text for the database of the outbox.
 func (o outbox) choose(inSQLite, inPostgreSQL string) string {
 	if o.sqlite() {
 		return inSQLite

@@ -15,25 +15,25 @@ import (
 )
 
 const (
-	// liveTick is how often the figures of a page that is watched are made.
-	liveTick = 2 * time.Second
-	// liveShare is the part of the time that making figures may take: 1/liveShare of it, unless they
-	// would be more than liveRest apart.
+	// liveTick is how often the figures of an open page are made. If making them takes long, the
+	// interval grows to liveShare times as long, up to liveRest.
+	liveTick  = 2 * time.Second
 	liveShare = 10
 	liveRest  = 20 * time.Second
-	// liveQuiet is how long nothing may be sent: the browser takes twice that for a break.
+	// liveQuiet is the interval of keep-alive events. A browser that receives nothing for more
+	// than twice as long shows that it is disconnected.
 	liveQuiet = 10 * time.Second
-	// liveTime is how long a connection lasts: the next one is asked who it is.
+	// liveTime limits a connection: the browser connects again, and is authenticated again.
 	liveTime = 10 * time.Minute
-	// liveWrite bounds one write to a reader who does not read.
+	// liveWrite limits one write to a browser that does not read.
 	liveWrite = 10 * time.Second
-	// liveMost is how many connections there may be, and addressMost how long an address.
+	// liveMost limits the number of connections, addressMost the length of an address.
 	liveMost    = 100
 	addressMost = 4_000
 )
 
-// live sends the figures of pages to browsers that have them open, as server-sent events. What
-// is watched by several is made once.
+// live sends the figures of open pages to browsers, as server-sent events. The figures of a page
+// that several browsers have open are made once.
 type live struct {
 	pages    *Pages
 	patterns map[string]bool // of pages with live figures
@@ -41,27 +41,27 @@ type live struct {
 	stop     context.CancelFunc
 
 	mu       sync.Mutex
-	watched  map[subject]*watched
+	watched  map[subject]*watchedPage
 	watchers int
 	work     sync.WaitGroup
 }
 
-// subject is a page, as those with a role see it.
+// subject is a page as users with a role see it.
 type subject struct {
 	address string
 	role    access.Role
 }
 
-// watched is a page that someone has open. live.mu guards it.
-type watched struct {
+// watchedPage is a page that someone has open. live.mu guards it.
+type watchedPage struct {
 	watchers int
 	end      context.CancelFunc
-	now      *figures      // nil: not made yet
-	made     chan struct{} // closed and replaced each time
+	now      *figures      // nil if not made yet
+	made     chan struct{} // closed and replaced whenever figures are made
 }
 
 func newLive(p *Pages) *live {
-	l := &live{pages: p, patterns: make(map[string]bool), watched: make(map[subject]*watched)}
+	l := &live{pages: p, patterns: make(map[string]bool), watched: make(map[subject]*watchedPage)}
 	l.ctx, l.stop = context.WithCancel(context.Background())
 	return l
 }
@@ -73,7 +73,8 @@ func (l *live) close() {
 	l.work.Wait()
 }
 
-// ServeHTTP sends what changes on the page of the query of, until the request ends.
+// ServeHTTP sends the changes of a page until the request ends. The query parameter "of" is the
+// address of the page.
 func (l *live) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	of := subject{r.URL.Query().Get("of"), access.From(r.Context()).Role}
 	if !l.isLive(of) {
@@ -95,7 +96,7 @@ func (l *live) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	l.send(ctx, w, page)
 }
 
-// isLive reports whether an address is one of a page with live figures.
+// isLive reports whether an address is that of a page with live figures.
 func (l *live) isLive(of subject) bool {
 	if len(of.address) > addressMost || !strings.HasPrefix(of.address, "/") || strings.HasPrefix(of.address, "//") {
 		return false
@@ -108,9 +109,9 @@ func (l *live) isLive(of subject) bool {
 	return l.patterns[pattern]
 }
 
-// watch counts a watcher of a page, and begins to make its figures for the first one. It
-// returns nil if there are too many, or live ends.
-func (l *live) watch(of subject, user access.User) (page *watched, leave func()) {
+// watch adds a watcher to a page, and starts to make figures for the first one. It returns nil if
+// there are too many watchers, or after close.
+func (l *live) watch(of subject, user access.User) (page *watchedPage, leave func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.watchers >= liveMost || l.ctx.Err() != nil {
@@ -119,9 +120,9 @@ func (l *live) watch(of subject, user access.User) (page *watched, leave func())
 	page = l.watched[of]
 	if page == nil {
 		ctx, end := context.WithCancel(access.With(l.ctx, access.User{Role: user.Role}))
-		page = &watched{end: end, made: make(chan struct{})}
+		page = &watchedPage{end: end, made: make(chan struct{})}
 		l.watched[of] = page
-		l.work.Go(func() { l.make(ctx, of.address, page) })
+		l.work.Go(func() { l.makeFigures(ctx, of.address, page) })
 	}
 	page.watchers++
 	l.watchers++
@@ -138,8 +139,8 @@ func (l *live) watch(of subject, user access.User) (page *watched, leave func())
 	}
 }
 
-// make makes a page's figures again and again.
-func (l *live) make(ctx context.Context, address string, page *watched) {
+// makeFigures makes a page's figures repeatedly until ctx is done.
+func (l *live) makeFigures(ctx context.Context, address string, page *watchedPage) {
 	for {
 		began := time.Now()
 		made := l.pages.figuresOf(ctx, address)
@@ -159,15 +160,15 @@ func (l *live) make(ctx context.Context, address string, page *watched) {
 	}
 }
 
-// send writes what has changed since it was last sent, and first all.
-func (l *live) send(ctx context.Context, w http.ResponseWriter, page *watched) {
+// send writes all figures once, and then only those that change.
+func (l *live) send(ctx context.Context, w http.ResponseWriter, page *watchedPage) {
 	out := http.NewResponseController(w)
-	_ = out.SetReadDeadline(time.Time{}) // that of a request would end the answer
+	_ = out.SetReadDeadline(time.Time{}) // the server's read deadline would end the answer
 	var sent *figures
 	quiet := time.NewTicker(liveQuiet)
 	defer quiet.Stop()
 	write := func(format string, args ...any) bool {
-		_ = out.SetWriteDeadline(time.Now().Add(liveWrite)) // not every server has deadlines
+		_ = out.SetWriteDeadline(time.Now().Add(liveWrite)) // not every server supports deadlines
 		if _, err := fmt.Fprintf(w, format, args...); err != nil {
 			return false
 		}
@@ -179,7 +180,7 @@ func (l *live) send(ctx context.Context, w http.ResponseWriter, page *watched) {
 		l.mu.Unlock()
 		if now != nil && now != sent {
 			if changed := now.since(sent); changed != nil {
-				text, _ := json.Marshal(changed) // texts only
+				text, _ := json.Marshal(changed) // strings cannot fail
 				if !write("event: figures\ndata: %s\n\n", text) {
 					return
 				}
@@ -200,25 +201,24 @@ func (l *live) send(ctx context.Context, w http.ResponseWriter, page *watched) {
 	}
 }
 
-// figures are what of a page is live.
+// figures are the parts of a page that change while it is open.
 type figures struct {
 	Title string `json:"title,omitempty"`
-	// Values are the elements marked data-live, by that name.
+	// Values has the elements marked data-live, by name.
 	Values map[string]figure `json:"values,omitempty"`
-	// Rows are the names of those marked data-row, if they have changed; nil: they have
-	// not.
+	// Rows has the names of the elements marked data-row; nil if they have not changed.
 	Rows []string `json:"rows"`
 	// Problem is why the page cannot be made.
 	Problem string `json:"problem,omitempty"`
 }
 
-// figure is an element: its text, and of its attributes those that may change.
+// figure is an element: its text, and the attributes that may change.
 type figure struct {
 	Text       string            `json:"text"`
 	Attributes map[string]string `json:"attributes,omitempty"`
 }
 
-// since is what has changed; nil if nothing has.
+// since returns the figures that differ from earlier ones; nil if none do.
 func (f *figures) since(before *figures) *figures {
 	if before == nil || f.Problem != before.Problem {
 		return f

@@ -10,7 +10,7 @@ import (
 	"github.com/waybill-go/waybill/framework/store"
 )
 
-// logForm is the filter of the log, as it stands in addresses and forms.
+// logForm is the filter of the log, as in addresses and forms.
 type logForm struct{ ID, Type, Key, Since, Until string }
 
 func (f logForm) filter() (filter admin.LogFilter, err error) {
@@ -26,13 +26,12 @@ func (f logForm) filter() (filter admin.LogFilter, err error) {
 type logPage struct {
 	Form  logForm
 	Found store.LogPage
-	// Older is the query of the next page; "" if there is none. First says that this is the
-	// first page, and Short that it has fewer rows than it might, since a page looks
-	// through so many offsets at most.
+	// Older is the query of the next page; "" if there is none. First says that this is the first
+	// page. Short says that the page is not full, since the search of one page is limited.
 	Older                  string
 	First, Short, Filtered bool
-	// Source is the name of the source that is the log, whose records are not shown; "" where the
-	// log is the database's.
+	// Source is the name of a source outside the database, whose records are not shown; "" if the
+	// log is in the database.
 	Source string
 }
 
@@ -63,17 +62,17 @@ func logged(ctx context.Context, r *request) (any, error) {
 	return page, nil
 }
 
-// Newest is the query of the first page.
+// Newest returns the query of the first page.
 func (p logPage) Newest() string { return p.Form.fields().Encode() }
 
-// older is the query of what is before an offset.
+// older returns the query of the rows before an offset.
 func (f logForm) older(before int64) string {
 	v := f.fields()
 	v.Set("before", strconv.FormatInt(before, 10))
 	return v.Encode()
 }
 
-// fields are those that are set.
+// fields returns the fields that are set.
 func (f logForm) fields() url.Values {
 	v := make(url.Values)
 	for name, text := range map[string]string{"id": f.ID, "type": f.Type, "key": f.Key, "since": f.Since, "until": f.Until} {

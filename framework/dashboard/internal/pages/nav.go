@@ -5,7 +5,7 @@ import "strings"
 // link is a page in the navigation.
 type link struct{ Name, Path string }
 
-// navigation are the pages about a database.
+// navigation has the pages of one database.
 var navigation = []link{
 	{"Overview", "/"},
 	{"Parked", "/parked"},
@@ -18,8 +18,8 @@ var navigation = []link{
 	{"Doctor", "/doctor"},
 }
 
-// Key is what leads there behind g: its first letter, which no other page has, or b for the
-// databases.
+// Key is the key that opens the page when pressed after g: the first letter of its name, or b for
+// the databases. No two pages have the same key.
 func (l link) Key() string {
 	if l.Path == "/databases" {
 		return "b"
@@ -27,7 +27,7 @@ func (l link) Key() string {
 	return strings.ToLower(l.Name[:1])
 }
 
-// Is reports whether a path is the page's or one below it.
+// Is reports whether a path is the path of the page or below it.
 func (l link) Is(path string) bool {
 	return path == l.Path || l.Path != "/" && strings.HasPrefix(path, l.Path+"/")
 }

@@ -11,34 +11,35 @@ import (
 	"github.com/waybill-go/waybill/framework/store"
 )
 
-// searchedRows is how much of the log one page looks through for a row whose offset is not known.
+// searchedRows is how many offsets of the log one page searches for a row whose offset is not known.
 const searchedRows = 500_000
 
-// notificationPage is one notification.
+// notificationPage is the data of a notification's page.
 type notificationPage struct {
 	Answer   admin.Answer
-	Envelope *notification.Envelope // nil: nothing but receipts is left
+	Envelope *notification.Envelope // nil if at most receipts are left
 	Sinks    []sinkVerdict
-	// Correlation is what its chain is called by.
+	// Correlation is the correlation id of its chain.
 	Correlation string
-	// Chain is nil unless it is asked for.
+	// Chain is nil unless the user asked for it.
 	Chain *admin.Tree
-	// Payload is nil unless it is asked for.
+	// Payload is nil unless the user asked for it.
 	Payload *payload
-	// Next is the offset before which its row may still be; 0: all was searched.
+	// Next is the offset down to which the log was searched without finding the row; 0 if the
+	// search is complete.
 	Next int64
-	// MayAct says that the user may act on it.
+	// MayAct says that the user may act on the notification.
 	MayAct bool
 }
 
-// sinkVerdict is where it is at one sink.
+// sinkVerdict is the state of the notification at one sink.
 type sinkVerdict struct {
 	admin.Verdict
-	// Parked is nil where it is not parked.
+	// Parked is nil if the notification is not parked for the sink.
 	Parked *parkedRow
 }
 
-// Acts are those that make sense where it is parked.
+// Acts returns the acts that apply to the state of the parked delivery.
 func (v sinkVerdict) Acts() []string {
 	switch {
 	case v.Parked == nil:
@@ -53,7 +54,7 @@ func (v sinkVerdict) Acts() []string {
 	return []string{"discard"}
 }
 
-// look is the page of a notification.
+// look shows a notification.
 func look(ctx context.Context, r *request) (any, error) {
 	page, _, err := r.notification(ctx)
 	if err != nil {
@@ -76,10 +77,10 @@ func look(ctx context.Context, r *request) (any, error) {
 	return page, nil
 }
 
-// lookAtPayload is the page with the payload. It is a POST, so that no address leads to it, and
-// the look is noted.
+// lookAtPayload shows a notification with its payload, and logs who looked. It is a POST, so that
+// a link cannot lead to it.
 func (p *Pages) lookAtPayload(ctx context.Context, r *request) (any, error) {
-	if err := r.operates(); err != nil {
+	if err := r.requireOperator(); err != nil {
 		return nil, err
 	}
 	page, e, err := r.notification(ctx)
@@ -87,12 +88,12 @@ func (p *Pages) lookAtPayload(ctx context.Context, r *request) (any, error) {
 		return nil, err
 	}
 	if e == nil {
-		return nil, problem{http.StatusNotFound, "there is no payload: the row is gone from the log"}
+		return nil, problem{http.StatusNotFound, "there is no payload: the row is no longer in the log"}
 	}
 	shown := show(p.Masks, r.Routing.Names(e.Type), e.Payload)
 	shown.By, shown.At = r.User.Name, time.Now()
 	page.Payload = &shown
-	p.Logger.Info("a payload was looked at", "user", r.User.Name, "address", r.User.Address, "id", e.ID, "type", e.Type)
+	p.Logger.Info("a payload was viewed", "user", r.User.Name, "address", r.User.Address, "id", e.ID, "type", e.Type)
 	return page, nil
 }
 
@@ -112,7 +113,7 @@ func (r *request) notification(ctx context.Context) (page notificationPage, e *n
 	}
 	page.Next = trace.Next
 	e = trace.Envelope()
-	page.Correlation, page.MayAct = page.Answer.ID, r.operates() == nil
+	page.Correlation, page.MayAct = page.Answer.ID, r.requireOperator() == nil
 	if e != nil {
 		shown := *e
 		shown.Payload = nil

@@ -14,24 +14,24 @@ import (
 )
 
 const (
-	// lateAfter is from which lag on a sink is late.
+	// lateAfter is the lag above which a sink is late.
 	lateAfter = 5 * time.Minute
 	// unownedAfter is how long a lane may be without an owner while forwarders hand it over.
 	unownedAfter = 30 * time.Second
 )
 
-// overviewPage is what the first page shows.
+// overviewPage is the data of the first page.
 type overviewPage struct {
 	Seen     seen
 	Troubles []trouble
 	Sinks    []sinkRow
-	// Done, Failed and Pending are sums over the sinks, and Dead and Retrying over what is parked.
+	// Done and Failed count the last hour of all sinks; Pending, Dead and Retrying the present.
 	Done, Failed            int64
 	Pending, Dead, Retrying total
 	Forwarders              int
 }
 
-// total is a sum of counts, of which some may have stopped at the limit.
+// total is a sum of counts. Some of them may have stopped at the limit; more says so.
 type total struct {
 	n    int64
 	more bool
@@ -49,20 +49,20 @@ func (t total) String() string {
 	return count(t.n)
 }
 
-// seen says of when the figures are.
+// seen is the time of a page's figures.
 type seen struct {
 	At time.Time
-	// Err is why there are no later ones; "": there are.
+	// Err is why there are no newer figures; "" if there is no error.
 	Err string
 }
 
-// trouble is something that a person should look at.
+// trouble is a problem that needs a person.
 type trouble struct {
-	// ID stays the same while it lasts.
+	// ID stays the same while the trouble lasts.
 	ID string
-	// Class is bad for what stands still, and warn for what may wait.
+	// Class is "bad" if deliveries have stopped, and "warn" for what may wait.
 	Class, Text, Fix string
-	// Sink is the one that it is about; "" for the outbox.
+	// Sink is the affected sink; "" for the whole outbox.
 	Sink string
 }
 
@@ -71,35 +71,35 @@ type sinkRow struct {
 	store.SinkSample
 	State   badge
 	Hour    hour
-	Running *store.SinkRunning // nil: not known
+	Running *store.SinkRunning // nil if not known
 	Kept    []kept
-	Oldest  time.Time // parked deliveries: when the first was parked
+	Oldest  time.Time // when the oldest parked delivery was parked
 	Behind  time.Duration
 }
 
-// Waiting is Pending, in the type of counts.
+// Waiting returns Pending as an int64, for the template function count.
 func (s sinkRow) Waiting() int64 { return int64(s.Pending) }
 
-// kept is what of a sink is parked in one state.
+// kept counts the parked deliveries of a sink in one state.
 type kept struct {
 	State store.State
 	Class string
 	Count int64
 }
 
-// badge is a state in a word.
+// badge is a state in one or a few words, with a longer text.
 type badge struct{ Class, Word, Text string }
 
 // overview is the first page.
 func overview(ctx context.Context, r *request) (any, error) {
-	look, err := r.look(ctx)
+	snapshot, err := r.snapshot(ctx)
 	if err != nil {
 		return nil, err
 	}
-	page := overviewPage{Seen: seenOf(look), Troubles: outboxTroubles(look), Forwarders: look.Sample.Forwarders}
-	for _, s := range look.Sample.Sinks {
-		row := r.sinkRow(look, s)
-		page.Troubles = append(page.Troubles, row.troubles(look)...)
+	page := overviewPage{Seen: seenOf(snapshot), Troubles: outboxTroubles(snapshot), Forwarders: snapshot.Sample.Forwarders}
+	for _, s := range snapshot.Sample.Sinks {
+		row := r.sinkRow(snapshot, s)
+		page.Troubles = append(page.Troubles, row.troubles(snapshot)...)
 		page.Sinks = append(page.Sinks, row)
 		page.Done += row.Hour.Done
 		page.Failed += row.Hour.Failed + row.Hour.Dead
@@ -117,33 +117,32 @@ func overview(ctx context.Context, r *request) (any, error) {
 	return page, nil
 }
 
-// look is the last look at the outbox. It fails only where there was none.
-func (r *request) look(ctx context.Context) (history.Look, error) {
-	look := r.History.Look(ctx)
+// look returns the last sample of the outbox. It fails only if there is none yet.
+func (r *request) snapshot(ctx context.Context) (history.Snapshot, error) {
+	snapshot := r.History.Snapshot(ctx)
 	switch {
-	case !look.At.IsZero():
-		return look, nil
-	case look.Err != nil:
-		return look, look.Err
+	case !snapshot.At.IsZero():
+		return snapshot, nil
+	case snapshot.Err != nil:
+		return snapshot, snapshot.Err
 	case ctx.Err() != nil:
-		return look, ctx.Err()
+		return snapshot, ctx.Err()
 	}
-	return look, errFirstLook
+	return snapshot, errNoSample
 }
 
-// errFirstLook is what pages with figures say until there are some; they are loaded again by
-// themselves.
-var errFirstLook = problem{http.StatusServiceUnavailable, "The outbox is being looked at for the first time. This page loads again by itself."}
+// errNoSample is what pages with figures show until the first sample. The browser reloads them.
+var errNoSample = problem{http.StatusServiceUnavailable, "Waybill is reading the outbox for the first time. This page reloads itself."}
 
-func seenOf(l history.Look) seen {
+func seenOf(l history.Snapshot) seen {
 	if l.Err != nil {
 		return seen{l.At, l.Err.Error()}
 	}
 	return seen{At: l.At}
 }
 
-// sinkRow gathers what there is to say of a sink.
-func (r *request) sinkRow(l history.Look, s store.SinkSample) sinkRow {
+// sinkRow returns the figures and the state of a sink.
+func (r *request) sinkRow(l history.Snapshot, s store.SinkSample) sinkRow {
 	row := sinkRow{SinkSample: s, Hour: hourOf(r.History.Hour(s.Sink)), Behind: s.Lag}
 	if running, known := l.Sinks[s.Sink]; known {
 		row.Running = &running
@@ -161,10 +160,10 @@ func (r *request) sinkRow(l history.Look, s store.SinkSample) sinkRow {
 	return row
 }
 
-// state is the worst that can be said of a sink.
-func (s *sinkRow) state(l history.Look) badge {
+// state returns the worst state that applies to a sink.
+func (s *sinkRow) state(l history.Snapshot) badge {
 	if s.Paused {
-		return badge{"warn", "paused", "a person has paused it"}
+		return badge{"warn", "paused", "someone has paused this sink"}
 	}
 	var throttled *badge
 	for _, c := range l.Membership.Conditions(time.Now()) {
@@ -183,24 +182,24 @@ func (s *sinkRow) state(l history.Look) badge {
 	}
 	switch unowned := unowned(l, s.Sink); {
 	case unowned > 0 && unowned == s.Owned+s.Free:
-		return badge{"bad", "stands still", "no forwarder works on it"}
+		return badge{"bad", "stopped", "no forwarder delivers to this sink"}
 	case unowned > 0:
-		return badge{"bad", "stands still in part", fmt.Sprintf("%s of %d without a forwarder", lanes(unowned), s.Owned+s.Free)}
+		return badge{"bad", "partly stopped", fmt.Sprintf("%s of %d without a forwarder", lanes(unowned), s.Owned+s.Free)}
 	case throttled != nil:
 		return *throttled
 	case s.Behind > lateAfter:
 		return badge{"warn", "late", ""}
 	}
-	return badge{"good", "well", ""}
+	return badge{"good", "ok", ""}
 }
 
-// troubles are what a person should look at.
-func (s *sinkRow) troubles(l history.Look) (all []trouble) {
+// troubles returns the troubles of a sink.
+func (s *sinkRow) troubles(l history.Snapshot) (all []trouble) {
 	add := func(id, class, format string, args ...any) {
 		all = append(all, trouble{ID: id + " " + s.Sink, Class: class, Text: fmt.Sprintf(format, args...), Sink: s.Sink})
 	}
-	nobody := l.Sample.Forwarders == 0 && s.State.Word == "stands still"
-	if s.State.Class != "good" && !nobody {
+	noForwarder := l.Sample.Forwarders == 0 && s.State.Word == "stopped" // a trouble of the outbox
+	if s.State.Class != "good" && !noForwarder {
 		text := s.State.Word
 		if s.State.Word == "late" {
 			text = span(s.Behind) + " late"
@@ -214,7 +213,7 @@ func (s *sinkRow) troubles(l history.Look) (all []trouble) {
 			add("dead", "warn", "%s dead, the oldest parked %s", count(int64(p.Count)), ago(p.Oldest))
 		}
 	}
-	if s.Parked.Overdue > 0 && !s.Paused && !nobody {
+	if s.Parked.Overdue > 0 && !s.Paused && !noForwarder {
 		add("overdue", "warn", "%s parked and overdue for more than a minute", count(int64(s.Parked.Overdue)))
 	}
 	for sink, held := range destinations(l) {
@@ -225,8 +224,8 @@ func (s *sinkRow) troubles(l history.Look) (all []trouble) {
 	return all
 }
 
-// destinations counts those that hold up deliveries, by sink.
-func destinations(l history.Look) map[string]int {
+// destinations counts the throttled and failing destinations of each sink.
+func destinations(l history.Snapshot) map[string]int {
 	held := make(map[string]int)
 	for _, m := range l.Membership.Members {
 		for sink, s := range m.States {
@@ -236,8 +235,8 @@ func destinations(l history.Look) map[string]int {
 	return held
 }
 
-// unowned counts the lanes that no forwarder has taken up for a while.
-func unowned(l history.Look, sink string) (n int) {
+// unowned counts the lanes of a sink that have had no forwarder for longer than unownedAfter.
+func unowned(l history.Snapshot, sink string) (n int) {
 	for _, lane := range l.Membership.Lanes {
 		if lane.Lane.Sink == sink && lane.Owner == "" && !lane.Paused && lane.Free > unownedAfter {
 			n++
@@ -253,22 +252,22 @@ func lanes(n int) string {
 	return fmt.Sprintf("%d lanes", n)
 }
 
-// outboxTroubles are those of no single sink.
-func outboxTroubles(l history.Look) (all []trouble) {
+// outboxTroubles returns the troubles of the whole outbox.
+func outboxTroubles(l history.Snapshot) (all []trouble) {
 	if l.Err != nil {
 		all = append(all, trouble{ID: "database", Class: "bad", Text: "The database does not answer: " + cut(l.Err.Error(), 300)})
 	}
 	if l.Sample.Forwarders == 0 && len(l.Sample.Sinks) > 0 {
-		all = append(all, trouble{ID: "forwarders", Class: "bad", Text: "No forwarder runs: nothing is delivered.", Fix: "waybill forward -c waybill.yaml"})
+		all = append(all, trouble{ID: "forwarders", Class: "bad", Text: "No forwarder is running, so nothing is delivered.", Fix: "waybill forward -c waybill.yaml"})
 	}
 	switch held := l.Sample.Held; {
 	case l.Held != nil && l.Held.Status != doctor.Skip:
 		all = append(all, trouble{ID: "held", Class: "bad", Text: "An open transaction holds the log: " + cut(l.Held.Text, 400), Fix: l.Held.Fix})
 	case held >= doctor.DefaultHeldAfter:
-		all = append(all, trouble{ID: "held", Class: "bad", Text: "A transaction that has written to the log is open for " + span(held) + ".", Fix: "waybill doctor --only held-transactions"})
+		all = append(all, trouble{ID: "held", Class: "bad", Text: "A transaction that has written to the log has been open for " + span(held) + ".", Fix: "waybill doctor --only held-transactions"})
 	}
 	if l.KeptTooLong && len(l.Holders) > 0 {
-		text := "Rows stay in the log for longer than its retention. They are kept by " + l.Holders[0].Sink
+		text := "Rows stay in the log longer than its retention, because of " + l.Holders[0].Sink
 		if n := len(l.Holders) - 1; n > 0 {
 			text += fmt.Sprintf(" and %d more", n)
 		}

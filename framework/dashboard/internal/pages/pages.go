@@ -1,16 +1,17 @@
-// Package pages is the web pages of the dashboard. Each page works without JavaScript: filters
-// are GET forms, and an act is a POST from a page that asks for confirmation, answered by 303.
+// Package pages serves the web pages of the dashboard. Each page works without JavaScript:
+// filters are GET forms, and an act is a POST from a page that asks for confirmation; its answer
+// is a 303.
 //
-// A page is a view, which is a function in a file of its own, and a template of the same name,
-// which defines "content", and "title" of .Data:
+// A page consists of a view, which is a function in a separate file, and a template with the same
+// name, which defines "title" and "content":
 //
 //	p.livePage("GET /parked", "parked", parked)
 //
-// A view returns what its template shows, or goTo another page after an act. A page that is
-// registered by live has figures that change while it is open: the browser is sent the texts
-// of the elements marked data-live="name", and how many elements marked data-row="name" there
-// are that the reader does not see yet. It loads a page again when the element marked data-until is
-// gone.
+// A view returns the data of its template, or goTo another page after an act. The figures of a
+// page registered by livePage change while it is open: the server sends new texts of the elements
+// marked data-live="name", and the names of the elements marked data-row="name". The browser
+// shows how many rows are new or gone, and reloads the page when the element marked data-until
+// is gone.
 //
 // The files in the order in which to read them: pages.go, nav.go, format.go, input.go, spark.go,
 // live.go, extract.go; then one for each page: overview.go, sink.go, replay.go, parked.go, plan.go,
@@ -46,26 +47,27 @@ import (
 //go:embed templates static
 var files embed.FS
 
-// pageTime bounds the making of a page.
-const pageTime = 10 * time.Second
+const (
+	// pageTime limits how long a page may take to make.
+	pageTime = 10 * time.Second
+	// formBytes limits the size of a form.
+	formBytes = 256 << 10
+)
 
-// formBytes bounds a form.
-const formBytes = 256 << 10
-
-// Config is what the pages work with.
+// Config configures the pages.
 type Config struct {
 	Target *target.Current
-	// Acts runs what pages begin.
+	// Acts runs the acts that users confirm.
 	Acts *acts.Runner
 	// History has the figures.
 	History *history.History
-	// Prefix is the path below which the pages are, without the slash at its end: links begin
-	// with it, and requests come without it.
+	// Prefix is the path below which the pages are served, without a slash at its end. Links
+	// begin with it; requests arrive without it.
 	Prefix string
 	Logger *slog.Logger
 	// Masks hide parts of payloads.
 	Masks masks.Masks
-	// List lists all of several databases; nil: there is one.
+	// List returns all databases; nil if there is only one.
 	List func() []Listed
 }
 
@@ -118,7 +120,7 @@ func New(c Config) *Pages {
 	return p
 }
 
-// Close ends live figures, and waits for that.
+// Close ends the live figures and waits for them to end.
 func (p *Pages) Close() { p.live.close() }
 
 // ServeHTTP serves a page, or a 404 with the navigation.
@@ -130,42 +132,42 @@ func (p *Pages) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	p.mux.ServeHTTP(w, r)
 }
 
-// request is what a view works with.
+// request is the argument of a view: the HTTP request, the outbox that is shown, and the user.
 type request struct {
 	*http.Request
 	*target.Target
-	// Admin acts for the user.
+	// Admin acts in the name of the user.
 	Admin   *admin.Admin
 	User    access.User
 	Acts    *acts.Runner
 	History *history.History
 }
 
-// answer is what a view returns to show a page with another status than 200, or one that a
-// browser without scripts loads again after a while.
+// answer is what a view returns for a page with a status other than 200, or for a page that
+// browsers without scripts reload.
 type answer struct {
-	status  int // 0: 200
-	refresh time.Duration
+	status  int           // 0 means 200
+	refresh time.Duration // when to reload; 0 means never
 	data    any
 }
 
-// operates is a 403 for a user who may not act.
-func (r *request) operates() error {
+// requireOperator returns a 403 for a user who is not an operator.
+func (r *request) requireOperator() error {
 	if !r.User.May(access.Operator) {
 		return problem{http.StatusForbidden, "this is for operators"}
 	}
 	return nil
 }
 
-// goTo is what a view returns after an act, instead of what to show: the page to go to, and its
-// query as in the template function to.
+// goTo is what a view returns after an act instead of data: the path of the page to show next,
+// and its query, as in Pages.to.
 type goTo struct {
 	path  string
 	query []any
 }
 
-// view gathers what a page shows. Its error is shown in place of the page, with the status of a
-// problem if it is one, and a goTo is answered by 303.
+// view returns the data of a page, an answer or a goTo, which becomes a 303. An error is shown
+// instead of the page, with its status if it is a problem.
 type view func(ctx context.Context, r *request) (any, error)
 
 // livePage registers a page whose figures change while it is open. Its view changes nothing.
@@ -190,7 +192,7 @@ func (p *Pages) page(pattern, name string, v view) {
 		data, err := v(ctx, r)
 		if err != nil {
 			if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-				err = ctx.Err() // drivers have words of their own for it
+				err = ctx.Err() // drivers return other errors for it
 			}
 			p.fail(w, hr, err)
 			return
@@ -221,7 +223,7 @@ func (p *Pages) request(r *http.Request) (*request, error) {
 	return &request{Request: r, Target: t, Admin: a, User: user, Acts: p.Acts, History: p.History}, nil
 }
 
-// parse reads the query and the form, and refuses what no database takes for a text.
+// parse reads the query and the form, and refuses texts that no database accepts.
 func parse(r *http.Request) error {
 	var tooLong *http.MaxBytesError
 	if err := r.ParseForm(); errors.As(err, &tooLong) {
@@ -235,19 +237,19 @@ func parse(r *http.Request) error {
 	}
 	for _, text := range texts {
 		if !utf8.ValidString(text) || strings.ContainsRune(text, 0) {
-			return problem{http.StatusBadRequest, "what was asked for is no text: it is not UTF-8, or has a NUL"}
+			return problem{http.StatusBadRequest, "the request has a text that is not valid UTF-8, or that contains a NUL"}
 		}
 	}
 	return nil
 }
 
-// layout is what all pages have.
+// layout is the data of the template layout.html, which all pages share.
 type layout struct {
 	Prefix, Path string
-	// Live is where the page's live figures come from; "" if it has none.
+	// Live is the address of the page's live figures; "" if it has none.
 	Live template.URL
-	// Refresh is after how many seconds a browser without scripts loads the page again; 0: it does
-	// not.
+	// Refresh is after how many seconds a browser without scripts reloads the page; 0 means
+	// never.
 	Refresh  int
 	User     access.User
 	Operator bool
@@ -259,7 +261,8 @@ func (p *Pages) parse(name string) *template.Template {
 	return template.Must(t.ParseFS(files, "templates/layout.html", "templates/time.html", "templates/"+name+".html"))
 }
 
-// to is the address of a page: to "/parked" "sink" "partner".
+// to returns the address of a page, with names and values of its query. In a template:
+// to "/parked" "sink" "partner".
 func (p *Pages) to(path string, query ...any) (template.URL, error) {
 	if len(query)%2 != 0 {
 		return "", fmt.Errorf("link to %s: a name without a value", path)
@@ -277,7 +280,7 @@ func (p *Pages) to(path string, query ...any) (template.URL, error) {
 	return template.URL(to), nil //nolint:gosec // the path is the template's, and the values are escaped
 }
 
-// render writes a page as a whole, or an error page.
+// render writes a page. If its template fails, render writes an error instead.
 func (p *Pages) render(w http.ResponseWriter, r *http.Request, name string, a answer) {
 	user := access.From(r.Context())
 	var page bytes.Buffer
@@ -298,7 +301,7 @@ func (p *Pages) render(w http.ResponseWriter, r *http.Request, name string, a an
 	_, _ = page.WriteTo(w)
 }
 
-// problem is an error with its status.
+// problem is an error with an HTTP status.
 type problem struct {
 	status int
 	text   string
@@ -306,12 +309,12 @@ type problem struct {
 
 func (p problem) Error() string { return p.text }
 
-// fail shows an error in place of a page.
+// fail shows an error instead of a page. Viewers do not see errors of the database.
 func (p *Pages) fail(w http.ResponseWriter, r *http.Request, err error) {
 	if r.Context().Err() != nil {
-		return // there is no one to show it to
+		return // the browser is gone
 	}
-	why := "; the log says why" // what a database says of itself is for operators
+	why := "; the log says why"
 	if access.From(r.Context()).May(access.Operator) {
 		why = ": " + err.Error()
 	}
@@ -331,13 +334,14 @@ func (p *Pages) fail(w http.ResponseWriter, r *http.Request, err error) {
 		what.text = "making this page failed" + why
 		p.Logger.Error("a page of the dashboard failed", "path", r.URL.Path, "error", err)
 	}
-	if errors.Is(err, errFirstLook) {
+	if errors.Is(err, errNoSample) {
 		w.Header().Set("Refresh", "1")
 	}
 	p.render(w, r, "problem", answer{status: what.status, data: struct{ Status, Text string }{http.StatusText(what.status), strings.TrimSpace(what.text)}})
 }
 
-// answers reports whether the database does: no kind of error says so for all drivers.
+// answers reports whether the database answers. The error of a query does not show this for all
+// drivers.
 func (p *Pages) answers(ctx context.Context) bool {
 	t, err := p.Target.Get()
 	if err != nil {

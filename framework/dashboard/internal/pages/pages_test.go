@@ -42,7 +42,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// outbox is one to show.
+// outbox is the outbox that the pages show.
 type outbox struct {
 	db    *sql.DB
 	store target.Store
@@ -93,7 +93,8 @@ func (o outbox) exec(t *testing.T, query string, args ...any) {
 	require.NoError(t, err)
 }
 
-// newPages serves a target, or none if it is nil.
+// newPages returns the pages of a target, after its first sample. A nil target means that no
+// outbox is shown.
 func newPages(t testing.TB, shown *target.Target) *Pages {
 	t.Helper()
 	var current target.Current
@@ -102,23 +103,23 @@ func newPages(t testing.TB, shown *target.Target) *Pages {
 	}
 	runner := acts.New(slog.New(slog.DiscardHandler))
 	t.Cleanup(runner.Close)
-	looks := history.New(&current, slog.New(slog.DiscardHandler))
-	looks.Begin()
-	t.Cleanup(looks.Close)
-	for l := (history.Look{}); shown != nil && shown.Store != nil && l.At.IsZero() && l.Err == nil && t.Context().Err() == nil; {
-		l = looks.Look(t.Context()) // waits
+	h := history.New(&current, slog.New(slog.DiscardHandler))
+	h.Begin()
+	t.Cleanup(h.Close)
+	for l := (history.Snapshot{}); shown != nil && shown.Store != nil && l.At.IsZero() && l.Err == nil && t.Context().Err() == nil; {
+		l = h.Snapshot(t.Context()) // waits
 	}
-	p := New(Config{Target: &current, Acts: runner, History: looks, Logger: slog.New(slog.DiscardHandler)})
+	p := New(Config{Target: &current, Acts: runner, History: h, Logger: slog.New(slog.DiscardHandler)})
 	t.Cleanup(p.Close)
 	return p
 }
 
-// ask makes a request as a user, and returns the status and the page.
+// ask makes a request as a user with a role, and returns the status and the page.
 func (p *Pages) ask(t testing.TB, role access.Role, method, path string, form url.Values) (int, string) {
 	t.Helper()
 	r := httptest.NewRequestWithContext(access.With(t.Context(), access.User{Name: "ada", Role: role}), method, "http://localhost/", strings.NewReader(form.Encode()))
 	u, err := url.Parse(path)
-	if err != nil { // such as a NUL, which a server would refuse by itself
+	if err != nil { // a server refuses such a path, for example with a NUL
 		return http.StatusBadRequest, ""
 	}
 	r.URL = u
@@ -130,19 +131,19 @@ func (p *Pages) ask(t testing.TB, role access.Role, method, path string, form ur
 	return w.Code, string(body)
 }
 
-// hostile is what people with bad intent, or bad luck, put everywhere.
+// hostile has texts that would break a page that does not escape them.
 var hostile = []string{
 	`<script>alert(1)</script>`, `"><img src=x onerror=alert(1)>`, `javascript:alert(1)`, `'; DROP TABLE outbox; --`, `{{.Data}}`,
 	"\u202eDELLACNAC", "../../etc/passwd", "%00", "a\nb", strings.Repeat("x", 250),
 }
 
-// wrong are parameters that make no sense.
+// wrong has invalid values of parameters.
 var wrong = append([]string{"-1", "0", "99999999999999999999", "1e9", "\x00", "\xff\xfe", "unknown", strings.Repeat("y", 10_000)}, hostile...)
 
-// parameters are the names that pages read, and some that none does.
+// parameters has names of parameters. No page reads some of them.
 var parameters = []string{"q", "type", "status", "state", "sink", "key", "id", "after", "before", "from", "to", "age", "reason", "error", "n"}
 
-// hostileTarget shows an outbox that is full of what is hostile.
+// hostileTarget returns an outbox full of hostile texts.
 func hostileTarget(t *testing.T, o outbox) *target.Target {
 	t.Helper()
 	for i, text := range append(hostile, strings.Repeat("z", 10_000)) {
@@ -171,8 +172,8 @@ func hostileTarget(t *testing.T, o outbox) *target.Target {
 	}
 }
 
-// each calls do with each address of the registered pages, with values in the place of
-// wildcards and in the query.
+// each calls do with each address of the registered pages, with values for wildcards and query
+// parameters.
 func (p *Pages) each(values []string, do func(method, path string)) {
 	for _, pattern := range p.patterns {
 		method, path, _ := strings.Cut(pattern, " ")
@@ -205,7 +206,7 @@ func TestEveryPageShowsHostileDataAsText(t *testing.T) {
 		for _, role := range []access.Role{access.Viewer, access.Operator} {
 			p.each(hostile, func(method, path string) {
 				if method == http.MethodPost && strings.HasPrefix(path, "/schedules/") && strings.Contains(path, "forget") {
-					return // what is there is to stay
+					return // it would delete the data of the test
 				}
 				status, page := p.ask(t, role, method, path, nil)
 				require.Less(t, status, 500, "%s %s: %s", method, path, page)
@@ -217,7 +218,7 @@ func TestEveryPageShowsHostileDataAsText(t *testing.T) {
 	})
 }
 
-func TestEveryPageRefusesWhatMakesNoSense(t *testing.T) {
+func TestEveryPageRefusesInvalidParameters(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, o outbox) {
 		p := newPages(t, &target.Target{Store: o.store})
@@ -238,7 +239,7 @@ func TestOnlyOperatorsAct(t *testing.T) {
 				continue
 			}
 			path = strings.NewReplacer("{name}", "a", "{act}", "pause", "{id}", "a").Replace(path)
-			for _, role := range []access.Role{access.Nobody, access.Viewer} {
+			for _, role := range []access.Role{access.NoRole, access.Viewer} {
 				status, _ := p.ask(t, role, method, path, nil)
 				require.Equal(t, http.StatusForbidden, status, path)
 			}
@@ -288,7 +289,7 @@ func TestAConfigurationThatCannotBeReadIsAFindingOfItsPage(t *testing.T) {
 	})
 }
 
-func TestOneRunOfTheChecksGoesOnAtATime(t *testing.T) {
+func TestTheChecksRunOnceAtATime(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, o outbox) {
 		asked, answer := make(chan string), make(chan struct{})
@@ -308,19 +309,19 @@ func TestOneRunOfTheChecksGoesOnAtATime(t *testing.T) {
 			require.Equal(t, http.StatusSeeOther, status)
 		}
 		for i, id := range doctor.IDs() {
-			require.Equal(t, id, <-asked, "no second run comes between")
+			require.Equal(t, id, <-asked, "no second run starts")
 			_, page := p.ask(t, access.Viewer, http.MethodGet, "/doctor", nil)
 			require.Contains(t, page, fmt.Sprintf("%d of %d checks", i, len(doctor.IDs())))
 			answer <- struct{}{}
 		}
 		require.Eventually(t, func() bool {
 			_, page := p.ask(t, access.Viewer, http.MethodGet, "/doctor", nil)
-			return strings.Contains(page, "ok "+fmt.Sprint(len(doctor.IDs()))) && strings.Contains(page, "for ada")
+			return strings.Contains(page, "ok "+fmt.Sprint(len(doctor.IDs()))) && strings.Contains(page, "by ada")
 		}, 30*time.Second, 10*time.Millisecond)
 	})
 }
 
-func TestAnOldRowIsFoundInAsManyLooksAsItTakes(t *testing.T) {
+func TestAnOldRowIsFoundByContinuingTheSearch(t *testing.T) {
 	t.Parallel()
 	o := databases["sqlite"](t)
 	o.exec(t, `INSERT INTO outbox (id, type, payload) VALUES ('first', 'order.placed', '{}')`)
@@ -328,14 +329,14 @@ func TestAnOldRowIsFoundInAsManyLooksAsItTakes(t *testing.T) {
 	o.exec(t, `INSERT INTO outbox (id, type, payload) VALUES ('last', 'order.placed', '{}')`)
 	p := newPages(t, &target.Target{Store: o.store})
 	next := regexp.MustCompile(`rel="next" href="([^"]*)"`)
-	search := func(id string) (last, looks int) {
+	search := func(id string) (last, requests int) {
 		t.Helper()
 		for path := "/notifications/" + id; ; {
 			status, page := p.ask(t, access.Viewer, http.MethodGet, path, nil)
-			looks++
+			requests++
 			more := next.FindStringSubmatch(page)
 			if more == nil {
-				return status, looks
+				return status, requests
 			}
 			require.Equal(t, http.StatusNotFound, status)
 			require.Contains(t, page, "not found yet")
@@ -343,12 +344,12 @@ func TestAnOldRowIsFoundInAsManyLooksAsItTakes(t *testing.T) {
 		}
 	}
 	for id, want := range map[string][2]int{"last": {http.StatusOK, 1}, "first": {http.StatusOK, 3}, "none": {http.StatusNotFound, 3}} {
-		status, looks := search(id)
-		require.Equal(t, want, [2]int{status, looks}, id)
+		status, requests := search(id)
+		require.Equal(t, want, [2]int{status, requests}, id)
 	}
 }
 
-func TestFindLeadsToWhatAWordNames(t *testing.T) {
+func TestFindGoesToThePageOfAWord(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, o outbox) {
 		o.exec(t, `INSERT INTO outbox_cursors (sink, lane, lanes) VALUES ('partner', 0, 1)`)
@@ -369,6 +370,6 @@ func TestFindLeadsToWhatAWordNames(t *testing.T) {
 		}
 		status, page := p.ask(t, access.Viewer, http.MethodGet, "/find?q=order-1", nil)
 		require.Equal(t, http.StatusOK, status)
-		require.Contains(t, page, `href="/log?key=order-1"`, "no index has the keys of the log")
+		require.Contains(t, page, `href="/log?key=order-1"`, "the log has no index of keys, so find does not search them")
 	})
 }

@@ -18,7 +18,7 @@ import (
 // pageRows is how many rows a page lists.
 const pageRows = 50
 
-// parkedForm is the filter of parked deliveries, as it stands in addresses and forms.
+// parkedForm is the filter of parked deliveries, as in addresses and forms.
 type parkedForm struct{ Sink, Type, Key, State, Reason, Older, Newer, ID string }
 
 func readParkedForm(v url.Values) parkedForm {
@@ -29,7 +29,7 @@ func readParkedForm(v url.Values) parkedForm {
 	}
 }
 
-// Fields are those that are set.
+// Fields returns the fields that are set.
 func (f parkedForm) Fields() url.Values {
 	v := make(url.Values)
 	for name, text := range map[string]string{
@@ -42,10 +42,10 @@ func (f parkedForm) Fields() url.Values {
 	return v
 }
 
-// Query is the form in an address.
+// Query returns the form as a query of an address.
 func (f parkedForm) Query() string { return f.Fields().Encode() }
 
-// Of is the query for a sink and a state.
+// Of returns the query for a sink and a state.
 func (f parkedForm) Of(sink string, state store.State) string {
 	f.Sink, f.State = sink, string(state)
 	return f.Query()
@@ -77,12 +77,12 @@ func readAge(text string) (time.Duration, error) {
 		d, err = time.Duration(n)*24*time.Hour, nil
 	}
 	if err != nil || d <= 0 {
-		return 0, fmt.Errorf("%w: %q is no age: use one like 30m, 12h or 2d", admin.ErrFilter, text)
+		return 0, fmt.Errorf("%w: %q is not an age: use one like 30m, 12h or 2d", admin.ErrFilter, text)
 	}
 	return d, nil
 }
 
-// place is where a parked delivery is, as a text for forms and addresses; "" is the zero value.
+// placeText formats the place of a parked delivery for forms and addresses. The zero value is "".
 func placeText(p store.ParkedPlace) string {
 	if p == (store.ParkedPlace{}) {
 		return ""
@@ -96,7 +96,7 @@ func readPlace(text string) (p store.ParkedPlace, err error) {
 		return p, nil
 	}
 	if err := json.Unmarshal([]byte(text), &[]any{&p.Sink, &p.Offset, &p.ID}); err != nil || strings.ContainsRune(p.Sink+p.ID, 0) {
-		return p, problem{http.StatusBadRequest, "this address was cut off or changed: begin with the first page"}
+		return p, problem{http.StatusBadRequest, "this address is incomplete or was changed: start from the first page"}
 	}
 	return p, nil
 }
@@ -104,14 +104,14 @@ func readPlace(text string) (p store.ParkedPlace, err error) {
 // parkedRow is a parked delivery in a list.
 type parkedRow struct{ store.ParkedDelivery }
 
-// Value names it in forms.
+// Value identifies the delivery in forms.
 func (r parkedRow) Value() string { return placeText(r.Place()) }
 
-// Waits says what it waits for, other than the time at which it is due and a person.
+// Waits returns what a blocked, scheduled or settling delivery waits for; "" for other states.
 func (r parkedRow) Waits() string {
 	switch r.State {
 	case store.StateBlocked:
-		return "an earlier one of its key"
+		return "an earlier delivery of its key"
 	case store.StateScheduled:
 		return "its time"
 	case store.StateSettling:
@@ -120,7 +120,7 @@ func (r parkedRow) Waits() string {
 	return ""
 }
 
-// Reason is why it is parked, as far as there is an error.
+// Reason returns the last error; "" if there was none.
 func (r parkedRow) Reason() string { return cmp.Or(r.HookError, r.LastError) }
 
 func parkedRows(found []store.ParkedDelivery) []parkedRow {
@@ -131,7 +131,7 @@ func parkedRows(found []store.ParkedDelivery) []parkedRow {
 	return rows
 }
 
-// parkedStates are those that the filter offers.
+// parkedStates are the states that the filter offers.
 var parkedStates = []store.State{store.StateRetrying, store.StateScheduled, store.StateBlocked, store.StateDead, store.StateSettling, store.StateCancelled}
 
 // parkedPage is the list of parked deliveries.
@@ -140,17 +140,16 @@ type parkedPage struct {
 	States []store.State
 	Counts []store.ParkedCount
 	Rows   []parkedRow
-	// Next is the query of the next page; "" if there is none. First says that this is the
-	// first page, and Short that it has fewer rows than it might, since a page looks
-	// through so many at most.
+	// Next is the query of the next page; "" if there is none. First says that this is the first
+	// page. Short says that the page is not full, since the search of one page is limited.
 	Next         string
 	First, Short bool
 }
 
-// parkedCounts are those of the last look, as on the first page; none before that.
+// parkedCounts returns the counts of the last sample, as the overview shows them.
 func (r *request) parkedCounts(ctx context.Context) (counts []store.ParkedCount) {
-	look := r.History.Look(ctx)
-	for _, s := range look.Sample.Sinks {
+	snapshot := r.History.Snapshot(ctx)
+	for _, s := range snapshot.Sample.Sinks {
 		for _, p := range s.Parked.States {
 			if p.Count > 0 {
 				counts = append(counts, store.ParkedCount{Sink: s.Sink, State: p.State, Count: int64(p.Count), HookError: p.HookError})

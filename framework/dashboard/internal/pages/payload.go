@@ -11,33 +11,34 @@ import (
 	"github.com/waybill-go/waybill/framework/dashboard/internal/masks"
 )
 
-// How much of a payload is shown.
+// These limit how many bytes of a payload are shown.
 const (
 	payloadText   = 64 << 10
 	payloadBinary = 4 << 10
-	payloadDepth  = 64 // of JSON that is laid out
+	payloadDepth  = 64 // levels of JSON; deeper JSON is not indented
 )
 
-// payload is one that is shown.
+// payload is a payload as a page shows it.
 type payload struct {
-	// Text is what is shown of it, and Form what it is: JSON, text, or bytes in hexadecimal.
+	// Text is the text to show, and Form its form: JSON, text, or bytes in hexadecimal.
 	Text, Form string
-	// Bytes is how long it is. Cut says that it goes on, Masked that parts of it are hidden,
-	// and Problem why it is not shown.
+	// Bytes is the length of the payload. Cut says that Text is only its beginning, Masked that
+	// parts of it are hidden, and Problem why nothing is shown.
 	Bytes       int64
 	Cut, Masked bool
 	Problem     string
-	By          string
-	At          time.Time
+	// By is who viewed the payload, and At when.
+	By string
+	At time.Time
 }
 
-// show makes a payload readable, without what is masked of a type that has these names.
+// show makes a payload readable and applies the masks of its type. names are the names of the type.
 func show(m masks.Masks, names []string, raw []byte) payload {
 	p := payload{Bytes: int64(len(raw))}
 	shown, hidden, err := m.Hide(names, raw)
 	switch p.Masked = hidden; {
 	case err != nil:
-		p.Problem = "Parts of payloads of this type are masked, and this one is not JSON, so that nothing of it is shown."
+		p.Problem = "Payloads of this type have masks. This payload is not JSON, so it is hidden completely."
 	case json.Valid(shown):
 		p.Form = "JSON"
 		p.Text, p.Cut = bounded(layOut(shown), payloadText)
@@ -52,7 +53,7 @@ func show(m masks.Masks, names []string, raw []byte) payload {
 	return p
 }
 
-// layOut indents JSON, unless it is so deep that this would multiply it.
+// layOut indents JSON, except JSON so deep that indentation would multiply its size.
 func layOut(raw []byte) []byte {
 	if len(raw) > 2*payloadText || depth(raw) > payloadDepth {
 		return raw
@@ -64,7 +65,7 @@ func layOut(raw []byte) []byte {
 	return out.Bytes()
 }
 
-// depth is how deep valid JSON is, at most: brackets within texts count too.
+// depth returns an upper bound of the depth of valid JSON: it counts brackets within strings, too.
 func depth(raw []byte) (deepest int) {
 	at := 0
 	for _, c := range raw {
@@ -79,7 +80,7 @@ func depth(raw []byte) (deepest int) {
 	return deepest
 }
 
-// bounded is the beginning of a text, and whether it goes on.
+// bounded returns the beginning of a text, and whether the text is longer.
 func bounded(text []byte, most int) (string, bool) {
 	if len(text) <= most {
 		return string(text), false

@@ -15,33 +15,32 @@ import (
 const (
 	// planExamples is how many deliveries a plan shows.
 	planExamples = 5
-	// planTime bounds the counting of a plan.
+	// planTime limits how long a plan may count.
 	planTime = 6 * time.Second
-	// typedAbove is the number above which it has to be typed.
+	// typedAbove is the number above which the user must type the number to confirm.
 	typedAbove = 100
 )
 
-// planActs are the acts on parked deliveries, and what each does in words.
+// planActs are the acts on parked deliveries, each with its explanation.
 var planActs = map[string]string{
-	"requeue": "They are tried again at once, with all their attempts. Of several dead ones of one key the first goes, and the others follow it in their order.",
-	"discard": "They are deleted and never delivered. This cannot be undone.",
-	"skip":    "The dead heads of keys are deleted and never delivered, so that what waits behind them goes on. This cannot be undone.",
+	"requeue": "These deliveries are tried again at once, with all their attempts. If several of one key are dead, they are delivered in order.",
+	"discard": "These deliveries are deleted and never made. This cannot be undone.",
+	"skip":    "The first dead delivery of each key is deleted and never made, so that the deliveries that it blocks continue. This cannot be undone.",
 }
 
-// planForm is an act that is asked for.
+// planForm is the form of an act: on the selected deliveries, or on all that match the filter.
 type planForm struct {
 	parkedForm
 	Act      string
 	Selected []string
 }
 
-// readPlanForm reads the act: on what is selected, or on all that match.
 func readPlanForm(v url.Values) (planForm, error) {
 	f := planForm{parkedForm: readParkedForm(v), Act: v.Get("act"), Selected: v["selected"]}
 	if all := v.Get("all"); all != "" {
 		f.Act, f.Selected = all, nil
 	} else if len(f.Selected) == 0 {
-		return f, problem{http.StatusBadRequest, "nothing is selected: go back and tick some"}
+		return f, problem{http.StatusBadRequest, "nothing is selected: go back and select at least one delivery"}
 	}
 	if planActs[f.Act] == "" {
 		return f, problem{http.StatusBadRequest, "there is no such act"}
@@ -49,20 +48,20 @@ func readPlanForm(v url.Values) (planForm, error) {
 	return f, nil
 }
 
-// plan plans the act, for no longer than planTime: it counts exactly.
+// plan counts exactly what the act would change. It fails if that takes longer than planTime.
 func (f planForm) plan(ctx context.Context, a *admin.Admin, pin time.Time) (*admin.Plan, error) {
 	counting, cancel := context.WithTimeout(ctx, planTime)
 	defer cancel()
-	p, err := f.make(counting, a, pin)
+	p, err := f.newPlan(counting, a, pin)
 	if err != nil && ctx.Err() == nil && counting.Err() != nil {
-		err = problem{http.StatusGatewayTimeout, fmt.Sprintf("Nothing was done: to count what matches takes longer than %s. "+
-			"Ask for less at once, such as one sink, or use waybill parked %s, which takes the time it needs.", planTime, f.Act)}
+		err = problem{http.StatusGatewayTimeout, fmt.Sprintf("Nothing was changed: counting the matches takes longer than %s. "+
+			"Narrow the filter, such as to one sink, or run waybill parked %s, which has no time limit.", planTime, f.Act)}
 	}
 	return p, err
 }
 
-// make makes the plan. What is selected is selected by name alone.
-func (f planForm) make(ctx context.Context, a *admin.Admin, pin time.Time) (*admin.Plan, error) {
+// newPlan returns a plan for the selected deliveries, or for the filter if none is selected.
+func (f planForm) newPlan(ctx context.Context, a *admin.Admin, pin time.Time) (*admin.Plan, error) {
 	filter := admin.Filter{}
 	if len(f.Selected) > 0 {
 		for _, text := range f.Selected {
@@ -86,27 +85,27 @@ func (f planForm) make(ctx context.Context, a *admin.Admin, pin time.Time) (*adm
 		return a.Discard(ctx, filter)
 	}
 	if f.State == string(store.StateDead) {
-		filter.States = nil // which skip is about
+		filter.States = nil // skip is always about dead deliveries, and its filter must not name states
 	}
 	return a.Skip(ctx, filter)
 }
 
-// planPage is what is asked before an act.
+// planPage is the data of the page that shows a plan and asks for confirmation.
 type planPage struct {
 	planForm
 	Words    string
 	Counts   []store.ParkedCount
 	Total    int64
 	Examples []parkedRow
-	// PlannedAt pins the plan.
+	// PlannedAt is the time of the plan. Deliveries parked or changed later are not affected.
 	PlannedAt string
-	// Typed says that the number must be typed.
+	// Typed says that the user must type the number.
 	Typed bool
-	// Problem is why the plan is shown again.
+	// Problem is why the plan is shown again instead of run.
 	Problem string
 }
 
-// Others is how many of those that are selected the act is not about.
+// Others returns how many of the selected deliveries the act does not apply to.
 func (p planPage) Others() int64 { return max(0, int64(len(p.Selected))-p.Total) }
 
 func (f planForm) page(ctx context.Context, p *admin.Plan) (planPage, error) {
@@ -117,7 +116,7 @@ func (f planForm) page(ctx context.Context, p *admin.Plan) (planPage, error) {
 	return page, err
 }
 
-// plan is the page that an act begins with.
+// plan shows the plan of an act.
 func plan(ctx context.Context, r *request) (any, error) {
 	f, err := r.planForm()
 	if err != nil {
@@ -130,16 +129,16 @@ func plan(ctx context.Context, r *request) (any, error) {
 	return f.page(ctx, p)
 }
 
-// planForm reads the form of an operator.
+// planForm reads the form, for operators only.
 func (r *request) planForm() (planForm, error) {
-	if err := r.operates(); err != nil {
+	if err := r.requireOperator(); err != nil {
 		return planForm{}, err
 	}
 	return readPlanForm(r.PostForm)
 }
 
-// act does what was planned, if it is no more than that and the number is typed. A form that is
-// sent twice does nothing twice: what the first has changed is not in the plan of the second.
+// act runs a plan if its count has not grown and the user has typed the number. A form that is
+// sent twice acts once, since the plan excludes deliveries that changed after it.
 func act(ctx context.Context, r *request) (any, error) {
 	f, err := r.planForm()
 	if err != nil {
@@ -148,23 +147,23 @@ func act(ctx context.Context, r *request) (any, error) {
 	pin, pinErr := time.Parse(time.RFC3339Nano, r.PostForm.Get("planned_at"))
 	expect, expectErr := strconv.ParseInt(r.PostForm.Get("expect"), 10, 64)
 	if pinErr != nil || expectErr != nil || pin.IsZero() {
-		return nil, problem{http.StatusBadRequest, "the form does not say what was planned: plan it again"}
+		return nil, problem{http.StatusBadRequest, "the form does not identify its plan: start again"}
 	}
 	p, err := f.plan(ctx, r.Admin, pin)
 	if err != nil {
 		return nil, err
 	}
 	if expect > typedAbove && !r.typed(expect) {
-		return f.again(ctx, p, http.StatusUnprocessableEntity, fmt.Sprintf("Nothing was done: type the number %d.", expect))
+		return f.again(ctx, p, http.StatusUnprocessableEntity, fmt.Sprintf("Nothing was changed: type the number %d.", expect))
 	}
 	switch total := p.Total(); {
 	case total == 0:
-		return f.again(ctx, p, http.StatusConflict, "Nothing was done: nothing is left of this plan. Perhaps it has run already.")
+		return f.again(ctx, p, http.StatusConflict, "Nothing was changed: no delivery of this plan is left. Perhaps it has already run.")
 	case total > expect:
 		if p, err = f.plan(ctx, r.Admin, time.Time{}); err != nil {
 			return nil, err
 		}
-		return f.again(ctx, p, http.StatusConflict, "Nothing was done: there are more than were planned. This is what there is now.")
+		return f.again(ctx, p, http.StatusConflict, "Nothing was changed: more deliveries match now. This is the new plan.")
 	}
 	action, err := r.Acts.Start(ctx, p)
 	if err != nil {
@@ -173,13 +172,13 @@ func act(ctx context.Context, r *request) (any, error) {
 	return goTo{path: "/actions/" + url.PathEscape(action.ID)}, nil
 }
 
-// typed reports whether the form has the number that was to be typed.
+// typed reports whether the user has typed the expected number.
 func (r *request) typed(expect int64) bool {
 	n, err := number(r.PostForm, "typed")
 	return err == nil && n == expect
 }
 
-// again shows a plan once more, with the reason.
+// again shows a plan again, with the reason.
 func (f planForm) again(ctx context.Context, p *admin.Plan, status int, why string) (any, error) {
 	page, err := f.page(ctx, p)
 	page.Problem = why

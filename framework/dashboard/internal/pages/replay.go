@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	// examplesShown is how many rows a preview shows, and examplesTime how long they are looked
-	// for.
+	// examplesShown is how many rows a preview shows, and examplesTime how long the search for
+	// them may take.
 	examplesShown = 5
 	examplesTime  = time.Second
 	// countTime is how long a preview may count.
@@ -26,25 +26,25 @@ const (
 // replayPage is the form of a replay, and its preview.
 type replayPage struct {
 	Sink string
-	// Type, Since, Until and Rate are what was asked for, as it was typed.
+	// Type, Since, Until and Rate are the fields as the user typed them.
 	Type, Since, Until, Rate string
-	// Mistake is what is wrong with it, or why it was not run.
+	// Mistake is what is wrong with them, or why the replay was not run.
 	Mistake string
-	// Plan is the preview; nil: nothing was asked for yet.
+	// Plan is the preview; nil before the form is sent.
 	Plan *admin.ReplayPlan
-	// Examples are the first rows of it; Searching says that there was no time to find them all.
+	// Examples has the first rows; Searching says that the search ran out of time.
 	Examples  []notification.Envelope
 	Searching bool
-	// Typed says that the number must be typed.
+	// Typed says that the user must type the number.
 	Typed bool
 }
 
-// replay shows the form, a preview of what was asked for, or runs it when it is confirmed.
+// replay shows the form or a preview, or runs a confirmed replay.
 func replay(ctx context.Context, r *request) (any, error) {
-	if err := r.operates(); err != nil {
+	if err := r.requireOperator(); err != nil {
 		return nil, err
 	}
-	if err := r.knows(ctx, r.PathValue("name")); err != nil {
+	if err := r.requireSink(ctx, r.PathValue("name")); err != nil {
 		return nil, err
 	}
 	page := replayPage{
@@ -58,7 +58,7 @@ func replay(ctx context.Context, r *request) (any, error) {
 	defer cancel()
 	if err := r.plan(bounded, &page); err != nil {
 		if bounded.Err() != nil && ctx.Err() == nil {
-			page.Plan, page.Mistake = nil, "Counting takes longer than "+countTime.String()+". Run waybill replay, which takes its time, or name a type."
+			page.Plan, page.Mistake = nil, "Counting takes longer than "+countTime.String()+". Name a type, or run waybill replay, which has no time limit."
 			return page, nil
 		}
 		if what := (problem{}); errors.As(err, &what) || errors.Is(err, admin.ErrFilter) {
@@ -76,7 +76,7 @@ func replay(ctx context.Context, r *request) (any, error) {
 	return page, r.examples(ctx, &page)
 }
 
-// plan counts what is asked for.
+// plan counts the rows that the form asks for.
 func (r *request) plan(ctx context.Context, page *replayPage) (err error) {
 	request := admin.ReplayRequest{Sink: page.Sink, Type: page.Type, Routed: notification.AllTypes}
 	if types, known := r.Routing.Filters()[page.Sink]; known {
@@ -103,7 +103,7 @@ func (r *request) plan(ctx context.Context, page *replayPage) (err error) {
 	return err
 }
 
-// refusal is why a confirmed replay is not run; "" if it is.
+// refusal returns why a confirmed replay is not run; "" if it may run.
 func (r *request) refusal(page *replayPage) string {
 	expected, err := number(r.PostForm, "expected")
 	switch total := page.Plan.Total(); {
@@ -112,7 +112,7 @@ func (r *request) refusal(page *replayPage) string {
 	case total == 0:
 		return "Nothing matches any more."
 	case total > expected:
-		return fmt.Sprintf("Meanwhile it is about %s notifications, not %s. Look again.", count(total), count(expected))
+		return fmt.Sprintf("The replay would now deliver %s notifications, not %s. Check the new preview.", count(total), count(expected))
 	case !page.Typed:
 		return ""
 	}
@@ -122,7 +122,7 @@ func (r *request) refusal(page *replayPage) string {
 	return ""
 }
 
-// examples finds the first rows of a plan.
+// examples finds the first rows of a plan, within examplesTime.
 func (r *request) examples(ctx context.Context, page *replayPage) error {
 	if page.Plan.Total() == 0 {
 		return nil

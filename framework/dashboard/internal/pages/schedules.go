@@ -13,7 +13,7 @@ import (
 // scheduleRow is a schedule in the list.
 type scheduleRow struct {
 	store.Schedule
-	// Published is the id of what the last tick published; "" before.
+	// Published is the id of the last tick's notification; "" before the first tick.
 	Published string
 }
 
@@ -32,7 +32,7 @@ func schedules(ctx context.Context, r *request) (any, error) {
 	return struct{ Schedules []scheduleRow }{rows}, nil
 }
 
-// scheduleAct is what people do to a schedule.
+// scheduleAct is an act on a schedule.
 type scheduleAct struct {
 	Name, Verb, What string
 	Danger           bool
@@ -40,19 +40,19 @@ type scheduleAct struct {
 }
 
 var scheduleActs = []scheduleAct{
-	{Verb: "run", What: "A process that runs it makes a tick within five seconds, beside the others, also while it is paused.", do: (*admin.Admin).RunSchedule},
-	{Verb: "pause", What: "Its ticks pass without a notification until it is resumed. They are not made up for later.", do: (*admin.Admin).PauseSchedule},
-	{Verb: "resume", What: "It goes on with its next tick.", do: (*admin.Admin).ResumeSchedule},
+	{Verb: "run", What: "A process that runs the schedule makes an extra tick within five seconds, even if the schedule is paused.", do: (*admin.Admin).RunSchedule},
+	{Verb: "pause", What: "The schedule makes no ticks until you resume it, and does not catch up on them later.", do: (*admin.Admin).PauseSchedule},
+	{Verb: "resume", What: "The schedule continues with its next tick.", do: (*admin.Admin).ResumeSchedule},
 	{
 		Verb: "forget", Danger: true, do: func(a *admin.Admin, ctx context.Context, name string) (bool, error) {
 			return true, a.ForgetSchedule(ctx, name)
 		},
-		What: "What the outbox keeps of it is deleted: for one that was taken out of the configuration. One that a process still runs is there again at once, and begins from now.",
+		What: "The outbox deletes the state of this schedule. Do this for a schedule that is no longer in any configuration: if a process still runs it, it starts again from now.",
 	},
 }
 
 func askAboutSchedule(ctx context.Context, r *request) (any, error) {
-	if err := r.operates(); err != nil {
+	if err := r.requireOperator(); err != nil {
 		return nil, err
 	}
 	all, err := r.Admin.Schedules(ctx)
@@ -75,7 +75,7 @@ func askAboutSchedule(ctx context.Context, r *request) (any, error) {
 }
 
 func actOnSchedule(ctx context.Context, r *request) (any, error) {
-	if err := r.operates(); err != nil {
+	if err := r.requireOperator(); err != nil {
 		return nil, err
 	}
 	act, err := r.scheduleAct()

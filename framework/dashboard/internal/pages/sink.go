@@ -14,7 +14,7 @@ import (
 	"github.com/waybill-go/waybill/framework/store"
 )
 
-// sinkPage is what the page of one sink shows.
+// sinkPage is the data of a sink's page.
 type sinkPage struct {
 	sinkRow
 	Seen         seen
@@ -22,11 +22,11 @@ type sinkPage struct {
 	Lanes        []laneRow
 	Destinations []store.Condition
 	Settings     []setting
-	// Paused is the latest pause or resume; nil: there was none of late.
+	// Paused is the latest pause or resume; nil if it is not among the latest actions.
 	Paused *pausing
-	// Action is the one that the request began; nil: none.
+	// Action is the action that the query names; nil if it names none.
 	Action *store.Action
-	// Replays says whether the sink may be replayed to.
+	// Replays says whether a replay to the sink is possible.
 	Replays bool
 }
 
@@ -37,7 +37,7 @@ type laneRow struct {
 	Lag     time.Duration
 }
 
-// setting is one in effect.
+// setting is a setting in effect, by its key in waybill.yaml.
 type setting struct{ Name, Value string }
 
 // pausing is a pause or resume.
@@ -48,32 +48,32 @@ type pausing struct {
 
 // sink is the page of one sink.
 func sink(ctx context.Context, r *request) (any, error) {
-	look, err := r.look(ctx)
+	snapshot, err := r.snapshot(ctx)
 	if err != nil {
 		return nil, err
 	}
 	name := r.PathValue("name")
-	i := slices.IndexFunc(look.Sample.Sinks, func(s store.SinkSample) bool { return s.Sink == name })
+	i := slices.IndexFunc(snapshot.Sample.Sinks, func(s store.SinkSample) bool { return s.Sink == name })
 	if i < 0 {
 		return nil, unknownSink(name)
 	}
-	sample := look.Sample.Sinks[i]
-	if look.Err == nil { // what a person has just done is seen at once
-		if look.Membership, err = r.Store.Membership(ctx); err != nil {
+	sample := snapshot.Sample.Sinks[i]
+	if snapshot.Err == nil { // a pause or resume shows at once, before the next sample
+		if snapshot.Membership, err = r.Store.Membership(ctx); err != nil {
 			return nil, err
 		}
-		sample.Paused = slices.ContainsFunc(look.Membership.Lanes, func(l store.LaneState) bool { return l.Lane.Sink == name && l.Paused })
+		sample.Paused = slices.ContainsFunc(snapshot.Membership.Lanes, func(l store.LaneState) bool { return l.Lane.Sink == name && l.Paused })
 	}
-	page := sinkPage{sinkRow: r.sinkRow(look, sample), Seen: seenOf(look), Replays: name != store.SinkUnrouted}
-	page.Troubles = page.troubles(look)
+	page := sinkPage{sinkRow: r.sinkRow(snapshot, sample), Seen: seenOf(snapshot), Replays: name != store.SinkUnrouted}
+	page.Troubles = page.troubles(snapshot)
 	for i := range page.Troubles {
-		page.Troubles[i].Sink = "" // it is this page's
+		page.Troubles[i].Sink = "" // the page names it
 	}
 	if page.SinkSample.Paused {
-		page.Troubles = slices.DeleteFunc(page.Troubles, func(t trouble) bool { return strings.HasPrefix(t.ID, "state ") }) // the page says more
+		page.Troubles = slices.DeleteFunc(page.Troubles, func(t trouble) bool { return strings.HasPrefix(t.ID, "state ") }) // the page shows the pause itself
 	}
-	page.Lanes = lanesOf(look.Membership, page.SinkSample)
-	for _, c := range look.Membership.Conditions(time.Now()) {
+	page.Lanes = lanesOf(snapshot.Membership, page.SinkSample)
+	for _, c := range snapshot.Membership.Conditions(time.Now()) {
 		if c.Sink == name && c.Destination != "" {
 			page.Destinations = append(page.Destinations, c)
 		}
@@ -83,19 +83,19 @@ func sink(ctx context.Context, r *request) (any, error) {
 			page.Settings = settingsOf(s)
 		}
 	}
-	if look.Err != nil {
-		return page, nil // the rest would wait for the database
+	if snapshot.Err != nil {
+		return page, nil // the database does not answer
 	}
 	if page.sinkRow.Paused {
 		if page.Paused, err = r.lastPause(ctx, name); err != nil {
 			return nil, err
 		}
 	}
-	return page, r.follow(ctx, &page)
+	return page, r.readAction(ctx, &page)
 }
 
-// follow looks for the action that the query names.
-func (r *request) follow(ctx context.Context, page *sinkPage) error {
+// readAction reads the action that the query names.
+func (r *request) readAction(ctx context.Context, page *sinkPage) error {
 	id := r.URL.Query().Get("action")
 	if id == "" {
 		return nil
@@ -105,12 +105,13 @@ func (r *request) follow(ctx context.Context, page *sinkPage) error {
 	return err
 }
 
-// actionsLooked is how many of the latest actions are looked through for a pause.
-const actionsLooked = 100
+// searchedActions is how many of the latest actions are searched for a pause.
+const searchedActions = 100
 
-// lastPause is the latest pause or resume of a sink; nil if it is not among the latest actions.
+// lastPause returns the latest pause or resume of a sink; nil if it is not among the latest
+// actions.
 func (r *request) lastPause(ctx context.Context, sink string) (*pausing, error) {
-	actions, err := r.Admin.Actions(ctx, actionsLooked)
+	actions, err := r.Admin.Actions(ctx, searchedActions)
 	if err != nil {
 		return nil, err
 	}
@@ -137,22 +138,22 @@ func lanesOf(m store.Membership, s store.SinkSample) (rows []laneRow) {
 	return rows
 }
 
-// settingsOf are the settings of a sink, by their keys in waybill.yaml.
+// settingsOf returns the settings of a sink, by their keys in waybill.yaml.
 func settingsOf(s forwarder.Sink) []setting {
 	retry := fmt.Sprintf("%d attempts, %s to %s, × %g", s.Retry.MaxAttempts, compact(s.Retry.Initial), compact(s.Retry.Max), s.Retry.Multiplier)
 	if s.Retry.MaxAge > 0 {
-		retry += ", for " + compact(s.Retry.MaxAge) + " at most"
+		retry += ", for at most " + compact(s.Retry.MaxAge)
 	}
 	if n := len(s.Retry.Types); n > 0 {
-		retry += fmt.Sprintf("; others for %d types", n)
+		retry += fmt.Sprintf("; different for %d types", n)
 	}
 	breaker := "off"
 	if !s.Breaker.Off {
-		breaker = fmt.Sprintf("opens at %g%% failures among %d, tries at least each %s", s.Breaker.FailureShare*100, s.Breaker.Among, compact(s.Breaker.MaxPause))
+		breaker = fmt.Sprintf("opens at %g%% failures among %d, probes at least every %s", s.Breaker.FailureShare*100, s.Breaker.Among, compact(s.Breaker.MaxPause))
 	}
 	rate := s.Rate.String()
 	if rate == "" {
-		rate = "not bounded"
+		rate = "unlimited"
 	}
 	parallelism := fmt.Sprintf("threshold %d, above it %s", s.Parallelism.Threshold, s.Parallelism.Above)
 	if s.Parallelism.IsAdaptive() {
@@ -173,39 +174,39 @@ func settingsOf(s forwarder.Sink) []setting {
 	return settings
 }
 
-// confirmation is an act that a person is asked about.
+// confirmation is the data of a page that asks for confirmation of an act.
 type confirmation struct {
-	// Heading and Name make the question, What says what happens, and Button does it.
+	// Heading and Name form the question, What explains the act, and Button is its button.
 	Heading, Name, What, Button string
-	// Path is where the act is sent, and Back where one goes without it.
+	// Path is the path of the form, and Back the page to return to.
 	Path, Back string
-	// Danger says that it cannot be undone, or stops something.
+	// Danger says that the act cannot be undone, or stops something.
 	Danger bool
-	// Reason is why a person wants it; "" is fine.
+	// Reason is the user's reason; may be "".
 	Reason string
 }
 
-// reasonMost is how long a reason may be, in characters.
+// reasonMost is the maximum length of a reason, in characters.
 const reasonMost = 500
 
 func pause(ctx context.Context, r *request) (any, error) {
-	return r.pausing(ctx, "pause", "Deliveries to it stop until it is resumed. What is published meanwhile waits in the log, which keeps it.", (*admin.Admin).Pause)
+	return r.pauseOrResume(ctx, "pause", "This stops deliveries to the sink until you resume it. Until then the log keeps new notifications for it.", (*admin.Admin).Pause)
 }
 
 func resume(ctx context.Context, r *request) (any, error) {
-	return r.pausing(ctx, "resume", "Forwarders take up its lanes again, from where they stand.", (*admin.Admin).Resume)
+	return r.pauseOrResume(ctx, "resume", "Deliveries to the sink continue where they stopped.", (*admin.Admin).Resume)
 }
 
-// pausing asks for confirmation, or acts on it.
-func (r *request) pausing(ctx context.Context, verb, what string, act func(a *admin.Admin, ctx context.Context, sinks ...string) ([]string, error)) (any, error) {
-	if err := r.operates(); err != nil {
+// pauseOrResume asks for confirmation, or acts if the form is confirmed.
+func (r *request) pauseOrResume(ctx context.Context, verb, what string, act func(a *admin.Admin, ctx context.Context, sinks ...string) ([]string, error)) (any, error) {
+	if err := r.requireOperator(); err != nil {
 		return nil, err
 	}
 	sink, reason := r.PathValue("name"), strings.TrimSpace(r.PostForm.Get("reason"))
 	if len([]rune(reason)) > reasonMost {
 		return nil, problem{http.StatusBadRequest, fmt.Sprintf("a reason has at most %d characters", reasonMost)}
 	}
-	if err := r.knows(ctx, sink); err != nil {
+	if err := r.requireSink(ctx, sink); err != nil {
 		return nil, err
 	}
 	if r.PostForm.Get("confirmed") == "" {
@@ -224,8 +225,8 @@ func (r *request) pausing(ctx context.Context, verb, what string, act func(a *ad
 	return next, nil
 }
 
-// knows is a 404 for a sink that has no lanes.
-func (r *request) knows(ctx context.Context, sink string) error {
+// requireSink returns a 404 for a sink that has no lanes.
+func (r *request) requireSink(ctx context.Context, sink string) error {
 	m, err := r.Store.Membership(ctx)
 	if err != nil || slices.ContainsFunc(m.Lanes, func(l store.LaneState) bool { return l.Lane.Sink == sink }) {
 		return err
@@ -234,5 +235,5 @@ func (r *request) knows(ctx context.Context, sink string) error {
 }
 
 func unknownSink(name string) error {
-	return problem{http.StatusNotFound, fmt.Sprintf("the outbox knows no sink %q", cut(name, 200))}
+	return problem{http.StatusNotFound, fmt.Sprintf("this outbox has no sink %q", cut(name, 200))}
 }

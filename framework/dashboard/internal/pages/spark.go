@@ -5,12 +5,12 @@ import (
 	"github.com/waybill-go/waybill/framework/internal/chart"
 )
 
-// hour is the last hour of a sink, to draw and to sum up.
+// hour has the charts and sums of a sink's last hour.
 type hour struct {
-	// Delivered and Errors are lines on one scale, Lag one on its own. Errors is "" if there
-	// are none.
+	// Delivered, Errors and Lag are the points of lines. Delivered and Errors share a scale.
+	// Errors is "" if there are none.
 	Delivered, Errors, Lag string
-	// Done, Failed, Dead and MostLag sum it up.
+	// Done, Failed and Dead are sums of the hour; MostLag is the maximum.
 	Done, Failed, Dead int64
 	MostLag            string
 }

@@ -12,9 +12,9 @@ import (
 
 var pair = regexp.MustCompile(`--([a-z]+): light-dark\((#[0-9a-f]{6}), (#[0-9a-f]{6})\)`)
 
-// Texts need 4.5 to 1, and the borders of what can be operated 3 to 1 (WCAG 2.2, 1.4.3 and
-// 1.4.11).
-func TestTextsStandOutInBothSchemes(t *testing.T) {
+// WCAG 2.2 requires a contrast of 4.5 to 1 for texts, and of 3 to 1 for the borders of controls (1.4.3
+// and 1.4.11).
+func TestContrastsAreSufficientInBothSchemes(t *testing.T) {
 	t.Parallel()
 	style, err := files.ReadFile("static/style.css")
 	require.NoError(t, err)
@@ -41,7 +41,7 @@ func TestTextsStandOutInBothSchemes(t *testing.T) {
 	}
 }
 
-// contrast is that of WCAG 2.2 between two colours.
+// contrast returns the contrast ratio of two colours by WCAG 2.2.
 func contrast(t *testing.T, a, b string) float64 {
 	t.Helper()
 	x, y := luminance(t, a), luminance(t, b)

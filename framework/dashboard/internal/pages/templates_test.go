@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A class that is in the style is in a template, or in what the program writes into one.
+// Each class of the style sheet is in a template.
 func TestEveryClassOfTheStyleIsUsed(t *testing.T) {
 	t.Parallel()
 	style, err := files.ReadFile("static/style.css")
@@ -29,7 +29,7 @@ func TestEveryClassOfTheStyleIsUsed(t *testing.T) {
 	}
 }
 
-func TestEachPageHasAKeyOfItsOwn(t *testing.T) {
+func TestEachPageHasADifferentKey(t *testing.T) {
 	t.Parallel()
 	var keys []string
 	for _, link := range navigation {
@@ -38,7 +38,7 @@ func TestEachPageHasAKeyOfItsOwn(t *testing.T) {
 	}
 }
 
-func TestTheLastRowThatGoesIsToldToo(t *testing.T) {
+func TestTheRemovalOfTheLastRowIsSent(t *testing.T) {
 	t.Parallel()
 	before := extract(bytes.NewReader([]byte(`<p data-row="running"></p>`)))
 	changed := extract(bytes.NewReader([]byte(`<p></p>`))).since(before)

@@ -9,8 +9,8 @@ import (
 	"github.com/waybill-go/waybill/framework/notification"
 )
 
-// How many of the last rows of the log, and of parked deliveries, are counted, and how many
-// types are listed.
+// countedRows limits how many rows of the log, and how many parked deliveries, are counted;
+// listedTypes how many types are listed.
 const (
 	countedRows = 10_000
 	listedTypes = 500
@@ -18,28 +18,28 @@ const (
 
 type typesPage struct {
 	Types []admin.Type
-	// Counted is how many rows are counted, Omitted how many types there is no room for.
+	// Counted is how many rows are counted, Omitted how many types are not listed.
 	Counted, Omitted int
 	// Routed and Registered report whether routes and types are known.
 	Routed, Registered bool
-	// Asked is the type of the form as it was typed, Wrong what is wrong with it, and Way
-	// where it goes; nil: nothing was asked.
+	// Asked is the type that the user typed, Wrong what is wrong with it, and Way its sinks; nil
+	// if nothing was asked.
 	Asked, Wrong string
 	Way          *way
 }
 
-// way is where a type goes.
+// way has the sinks of a type.
 type way struct {
 	admin.Type
-	// RoutedAs is its present name, if it is an alias.
+	// RoutedAs is the type's present name if the asked name is an alias; otherwise "".
 	RoutedAs string
 	Steps    []step
 }
 
-// step is a sink on the way.
+// step is a sink that gets a type.
 type step struct {
 	admin.TypeRoute
-	// Attempts is how many a delivery has; 0: not known.
+	// Attempts is the maximum number of attempts of a delivery; 0 if not known.
 	Attempts int
 }
 
@@ -87,7 +87,7 @@ func (r *request) way(typ string) *way {
 	return w
 }
 
-// Unrouted reports whether there is something of a type that no route matches.
+// Unrouted reports whether the outbox has notifications of a type that no route matches.
 func (p typesPage) Unrouted() bool {
 	return p.Routed && slices.ContainsFunc(p.Types, func(t admin.Type) bool { return len(t.Sinks) == 0 && len(t.Versions) > 0 })
 }

@@ -13,42 +13,43 @@ import (
 	"github.com/waybill-go/waybill/registry"
 )
 
-// Target is an outbox to show. All but Store may be left out: what depends on it is not shown.
+// Target is an outbox to show. All fields except Store are optional; without one, the pages omit
+// what depends on it.
 type Target struct {
 	// Store is required.
 	Store Store
-	// Routing says which sinks get which types.
+	// Routing has the routes: which sinks get which types.
 	Routing admin.Routing
-	// Forwarder is the one of this process.
+	// Forwarder is the forwarder of this process.
 	Forwarder *forwarder.Forwarder
 	// Database is the name of the outbox's database, if the forwarder has several.
 	Database string
-	// Types are those that the program has registered.
+	// Types are the types that the program has registered.
 	Types *registry.Registry
-	// Doctor makes the checks with these ids, or all if there are none.
+	// Doctor runs the checks with these ids, or all if none is given.
 	Doctor func(ctx context.Context, only ...string) []doctor.Finding
-	// Configuration is the one in effect, as YAML without secrets.
+	// Configuration returns the configuration in effect, as YAML without secrets.
 	Configuration func() ([]byte, error)
 }
 
-// Store is what a dashboard needs of an outbox. The stores of this module have it.
+// Store is what a dashboard needs of an outbox. The stores of this module implement it.
 type Store interface {
 	admin.Store
 	store.Sampler
 }
 
-// ErrNone: there is no outbox to show yet, since its database has not been reached.
+// ErrNone means that there is no outbox to show yet, since its database has not been reached.
 var ErrNone = errors.New("the database has not been reached yet")
 
-// Current is the target that is shown now. The zero value shows none. It is safe for
-// concurrent use.
+// Current holds the target that is shown now. The zero value holds none. It is safe for concurrent
+// use.
 type Current struct {
 	mu     sync.Mutex
 	target *Target
 }
 
-// Show makes a target the one that is shown, in place of the one before. release ends that,
-// unless another one is shown by then.
+// Show replaces the target that is shown. release ends this, unless another target is shown by
+// then.
 func (c *Current) Show(t Target) (release func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

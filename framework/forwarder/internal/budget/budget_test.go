@@ -13,7 +13,7 @@ func fill(s *Share, page int) {
 	}
 }
 
-func TestAShareByItselfLeavesHalf(t *testing.T) {
+func TestASingleShareLeavesHalf(t *testing.T) {
 	t.Parallel()
 	b := New(900)
 	s := b.Join(func() {})
@@ -21,10 +21,10 @@ func TestAShareByItselfLeavesHalf(t *testing.T) {
 	require.Equal(t, 450, s.Used())
 	other := b.Join(func() {})
 	fill(other, 10)
-	require.InDelta(t, 225, other.Used(), 10, "half of what is left")
+	require.InDelta(t, 225, other.Used(), 10, "half of the rest")
 }
 
-func TestSharesThatGrowTogetherLeaveOne(t *testing.T) {
+func TestSharesThatGrowTogetherLeaveRoomForAnother(t *testing.T) {
 	t.Parallel()
 	const size, page, n = 900, 1, 8
 	b := New(size)
@@ -47,39 +47,39 @@ func TestSharesThatGrowTogetherLeaveOne(t *testing.T) {
 	require.InDelta(t, size/(n+1), b.left, n*page)
 }
 
-func TestAShareThatWaitsIsToldOnceItIsNotFull(t *testing.T) {
+func TestAWaitingShareIsNotifiedOnceThereIsRoom(t *testing.T) {
 	t.Parallel()
 	b := New(100)
-	told := 0
-	other, s := b.Join(func() {}), b.Join(func() { told++ })
+	notified := 0
+	other, s := b.Join(func() {}), b.Join(func() { notified++ })
 	other.Take(60)
 	s.Take(30)
 	require.True(t, s.Wait())
 	other.Take(-10)
-	require.Zero(t, told, "20 are left, and it has 30")
+	require.Zero(t, notified, "20 are left, and the share has 30")
 	other.Take(-20)
-	require.Equal(t, 1, told)
+	require.Equal(t, 1, notified)
 	other.Take(-20)
-	require.Equal(t, 1, told, "it does not wait any more")
+	require.Equal(t, 1, notified, "the share no longer waits")
 	require.False(t, s.Wait())
 }
 
-func TestAShareThatLeavesGivesAllBack(t *testing.T) {
+func TestAShareThatLeavesReturnsItsMemory(t *testing.T) {
 	t.Parallel()
 	b := New(100)
-	told := 0
-	s, other := b.Join(func() { told++ }), b.Join(func() { told++ })
+	notified := 0
+	s, other := b.Join(func() { notified++ }), b.Join(func() { notified++ })
 	s.Take(80)
 	other.Take(30)
 	require.True(t, s.Wait())
 	require.True(t, other.Wait())
 	s.Leave()
-	require.Equal(t, 1, told, "the other one, and not the one that has left")
+	require.Equal(t, 1, notified, "only the other share is notified")
 	require.Equal(t, 70, b.left)
 	require.Empty(t, b.waiting)
 }
 
-func TestAShareOfNothingIsNeverFull(t *testing.T) {
+func TestAnEmptyShareIsNeverFull(t *testing.T) {
 	t.Parallel()
 	b := New(1)
 	b.Join(func() {}).Take(5)

@@ -25,10 +25,10 @@ func pathOf(t *testing.T, rules ...route.Rule) *route.Path {
 	return table.To("s")
 }
 
-func TestConditionsThatTakeLongAreLeftToTheCall(t *testing.T) {
+func TestExpensiveConditionsAreEvaluatedInTheCall(t *testing.T) {
 	t.Parallel()
 	c := caller.Caller{Path: pathOf(t, route.Rule{When: `any(payload, any(payload, # == 2))`})}
-	slow := append(append([]byte{'['}, bytes.Repeat([]byte("1,"), 400)...), "1]"...) // about 160,000 rounds
+	slow := append(append([]byte{'['}, bytes.Repeat([]byte("1,"), 400)...), "1]"...) // about 160,000 iterations
 	page := store.Page{Envelopes: make([]notification.Envelope, 200)}
 	for i := range page.Envelopes {
 		page.Envelopes[i] = notification.Envelope{Type: "t", Payload: slow}
@@ -41,7 +41,7 @@ func TestConditionsThatTakeLongAreLeftToTheCall(t *testing.T) {
 	require.ErrorIs(t, results[0].Err, caller.ErrPassesBy)
 }
 
-// batcher answers as a function says.
+// batcher is a batch sink that answers with a function.
 type batcher func(batch []*notification.Delivery) []sinks.Result
 
 func (b batcher) Deliver(context.Context, *notification.Delivery) (notification.Receipt, error) {
@@ -75,7 +75,7 @@ func TestEachDeliveryOfABatchHasAResult(t *testing.T) {
 	}
 }
 
-func TestWhatFollowsOneThatCouldNotBeShapedIsNotHandedOver(t *testing.T) {
+func TestDeliveriesAfterAFailedExpressionAreNotDelivered(t *testing.T) {
 	t.Parallel()
 	c := caller.Caller{Path: pathOf(t, route.Rule{When: `payload.n > 0`}), Batcher: batcher(func(batch []*notification.Delivery) []sinks.Result {
 		require.Len(t, batch, 1)
@@ -91,5 +91,5 @@ func TestWhatFollowsOneThatCouldNotBeShapedIsNotHandedOver(t *testing.T) {
 	require.ErrorIs(t, results[0].Err, route.ErrExpression)
 	require.Error(t, results[1].Err)
 	require.ErrorIs(t, results[2].Err, caller.ErrPassesBy)
-	require.EqualValues(t, "ok", results[3].Receipt, "what passes by holds nothing up")
+	require.EqualValues(t, "ok", results[3].Receipt, "a delivery that passes the sink by does not block the others")
 }

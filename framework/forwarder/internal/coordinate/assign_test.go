@@ -15,14 +15,14 @@ import (
 
 const testPatience = time.Minute
 
-// office is a model of forwarders that look at a membership, each at its own time, and
+// fleetModel is a model of forwarders that read a membership at different times and
 // follow Assign.
-type office struct {
+type fleetModel struct {
 	membership store.Membership
-	leaving    map[store.Lane]string // given back, but not yet free
+	leaving    map[store.Lane]string // released, but not yet free
 }
 
-func (o *office) look(me store.Member) (moved bool) {
+func (o *fleetModel) look(me store.Member) (moved bool) {
 	leaving := func(l store.Lane) bool { return o.leaving[l] == me.Owner }
 	take, leave := coordinate.Assign(o.membership, me, leaving, testPatience)
 	for i := range o.membership.Lanes {
@@ -41,8 +41,8 @@ func (o *office) look(me store.Member) (moved bool) {
 	return moved
 }
 
-// drained ends the work on all lanes that are given back.
-func (o *office) drained() {
+// drained ends the work on all lanes that are being released.
+func (o *fleetModel) drained() {
 	for i := range o.membership.Lanes {
 		l := &o.membership.Lanes[i]
 		if owner := o.leaving[l.Lane]; owner != "" && owner == l.Owner {
@@ -52,7 +52,7 @@ func (o *office) drained() {
 	clear(o.leaving)
 }
 
-func (o *office) load() map[string]int {
+func (o *fleetModel) load() map[string]int {
 	load := make(map[string]int)
 	for _, m := range o.membership.Members {
 		load[m.Owner] = 0
@@ -63,10 +63,10 @@ func (o *office) load() map[string]int {
 	return load
 }
 
-func TestLanesSpreadEvenlyFromAnyBeginningAndThenRest(t *testing.T) {
+func TestLanesAreDistributedEvenlyFromAnyStateAndThenStay(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		o := &office{leaving: make(map[store.Lane]string)}
+		o := &fleetModel{leaving: make(map[store.Lane]string)}
 		names := rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"a", "b", "c", "d", "e"}), 1, 5, rapid.ID).Draw(t, "members")
 		sinks := []string{"events", "mail", "partner"}[:rapid.IntRange(1, 3).Draw(t, "sinks")]
 		for _, name := range names {
@@ -85,7 +85,7 @@ func TestLanesSpreadEvenlyFromAnyBeginningAndThenRest(t *testing.T) {
 		}
 		moves := 0
 		for round := 0; ; round++ {
-			require.Less(t, round, 20, "they come to rest")
+			require.Less(t, round, 20, "the lanes stop moving")
 			moved := false
 			for _, m := range rapid.Permutation(o.membership.Members).Draw(t, "order") {
 				if o.look(m) {
@@ -103,7 +103,7 @@ func TestLanesSpreadEvenlyFromAnyBeginningAndThenRest(t *testing.T) {
 		}
 		least, most := len(o.membership.Lanes), 0
 		load := o.load()
-		require.Zero(t, load[""], "no lane is without an owner")
+		require.Zero(t, load[""], "every lane has an owner")
 		for _, n := range load {
 			least, most = min(least, n), max(most, n)
 		}
@@ -111,7 +111,7 @@ func TestLanesSpreadEvenlyFromAnyBeginningAndThenRest(t *testing.T) {
 	})
 }
 
-func TestAForwarderTakesOnlyWhatItCanDeliver(t *testing.T) {
+func TestAForwarderAcquiresOnlyLanesThatItCanDeliver(t *testing.T) {
 	t.Parallel()
 	mailer := store.Member{Owner: "a", Sinks: []string{"mail"}}
 	other := store.Member{Owner: "b", Sinks: []string{"events", "mail"}}
@@ -128,12 +128,12 @@ func TestAForwarderTakesOnlyWhatItCanDeliver(t *testing.T) {
 
 	membership.Lanes[2].Wanted, membership.Lanes[3].Wanted = 3, 3
 	take, _ = coordinate.Assign(membership, mailer, stays, testPatience)
-	require.Empty(t, take, "the lanes must be cut again")
+	require.Empty(t, take, "the number of lanes must change first")
 }
 
-func TestALaneThatNobodyTakesIsForEverybody(t *testing.T) {
+func TestAnyForwarderAcquiresALaneThatStaysFree(t *testing.T) {
 	t.Parallel()
-	idle := store.Member{Owner: "a", Sinks: []string{"mail"}} // says that it lives, and does nothing
+	idle := store.Member{Owner: "a", Sinks: []string{"mail"}} // sends heartbeats, and acquires nothing
 	busy := store.Member{Owner: "b", Sinks: []string{"mail"}}
 	membership := store.Membership{Members: []store.Member{idle, busy}}
 	for i, l := range store.Lanes("mail", 3) {
@@ -141,14 +141,14 @@ func TestALaneThatNobodyTakesIsForEverybody(t *testing.T) {
 	}
 	leaving := func(store.Lane) bool { return false }
 	take, _ := coordinate.Assign(membership, busy, leaving, testPatience)
-	require.Empty(t, take, "a is to have it")
+	require.Empty(t, take, "a should acquire it")
 	membership.Lanes[2].Free = testPatience + 1
 	take, _ = coordinate.Assign(membership, busy, leaving, testPatience)
 	require.Equal(t, []store.Lane{membership.Lanes[2].Lane}, take)
 }
 
-// drawMembership makes up who is there and who has which lanes, some of them in ways that
-// do not last: owners that are no members, members that cannot deliver what they have.
+// drawMembership draws members and the owners of lanes, including states that
+// do not last: owners that are not members, and members that cannot deliver their lanes.
 func drawMembership(t *rapid.T) store.Membership {
 	var m store.Membership
 	sinks := []string{"a", "b", "c", "d", "e"}[:rapid.IntRange(1, 5).Draw(t, "sinks")]
@@ -163,7 +163,7 @@ func drawMembership(t *rapid.T) store.Membership {
 			}).Draw(t, "can"),
 		})
 	}
-	if rapid.Bool().Draw(t, "alike") { // as a rule all have the same configuration
+	if rapid.Bool().Draw(t, "alike") { // usually all have the same configuration
 		for i := range m.Members {
 			m.Members[i].Sinks = sinks
 		}
@@ -185,18 +185,18 @@ func drawMembership(t *rapid.T) store.Membership {
 	return m
 }
 
-func TestLanesAreAssignedByTheRuleAsWritten(t *testing.T) {
+func TestLanesAreAssignedAsByTheSimpleRule(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		m := drawMembership(t)
-		members := append(slices.Clone(m.Members), store.Member{Owner: "f2-", Sinks: []string{"a", "c", "e"}}) // and one that is not known yet
+		members := append(slices.Clone(m.Members), store.Member{Owner: "f2-", Sinks: []string{"a", "c", "e"}}) // and a forwarder that is not a member yet
 		left := rapid.SliceOfN(rapid.IntRange(0, 3), len(m.Lanes), len(m.Lanes)).Draw(t, "leaving")
 		for _, me := range members {
 			leaving := func(l store.Lane) bool {
 				i := slices.IndexFunc(m.Lanes, func(s store.LaneState) bool { return s.Lane == l })
 				return left[i] == 0
 			}
-			wantTake, wantLeave := assignAsWritten(m, me, leaving, testPatience)
+			wantTake, wantLeave := assignSimply(m, me, leaving, testPatience)
 			take, leave := coordinate.Assign(m, me, leaving, testPatience)
 			require.Equal(t, wantTake, take, "%s takes", me.Owner)
 			require.Equal(t, wantLeave, leave, "%s leaves", me.Owner)
@@ -204,7 +204,7 @@ func TestLanesAreAssignedByTheRuleAsWritten(t *testing.T) {
 	})
 }
 
-// fleet is one of so many forwarders and sinks of 8 lanes, all of which the first has.
+// fleet returns a membership of forwarders and of sinks with 8 lanes. The first forwarder has all lanes.
 func fleet(forwarders, sinks int) store.Membership {
 	var m store.Membership
 	names := make([]string, sinks)

@@ -12,7 +12,7 @@ type change struct {
 }
 
 // Change replaces a sink while the coordinator runs, or removes it if next is nil: its lanes are
-// released, and leased again for the new one. Other sinks go on. It returns true when all work
+// released, and leased again for the new one. Other sinks continue. It returns true when all work
 // with the old one has ended, and false if the coordinator has stopped. It may be called at any
 // time, but only once at a time for each sink.
 func (k *Coordinator) Change(sink string, next *Sink) bool {
@@ -38,7 +38,7 @@ func (k *Coordinator) isChanging(sink string) bool {
 // apply releases the lanes of changing sinks, and replaces those sinks that have none left.
 func (k *Coordinator) apply() {
 	for sink, c := range k.changing {
-		if k.letsGo(sink) {
+		if k.endWork(sink) {
 			continue
 		}
 		if c.next == nil {
@@ -56,8 +56,8 @@ func (k *Coordinator) apply() {
 	}
 }
 
-// letsGo ends the work on a sink, and reports whether any is still going on.
-func (k *Coordinator) letsGo(sink string) (busy bool) {
+// endWork ends the work on a sink, and reports whether some has not ended yet.
+func (k *Coordinator) endWork(sink string) (busy bool) {
 	if cancel := k.cutting[sink]; cancel != nil {
 		cancel()
 		busy = true

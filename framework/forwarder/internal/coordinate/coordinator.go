@@ -268,7 +268,7 @@ func (k *Coordinator) look() error {
 }
 
 // cutAll creates or checks the cursors of the sinks in uncut. A source that does not answer must
-// not stop the work on existing lanes: it gets a part of the lease's time, and is asked again
+// not stop the work on existing lanes: the query gets a part of the lease's time, and is repeated
 // later.
 func (k *Coordinator) cutAll(ctx context.Context) error {
 	asking := ctx

@@ -8,17 +8,17 @@ import (
 	"github.com/waybill-go/waybill/framework/store"
 )
 
-// written is who has how many lanes, as it is and as it should become.
-type written struct {
+// assignment has the numbers of lanes of each forwarder, with the changes so far.
+type assignment struct {
 	members []store.Member
 	load    map[string]int            // lanes by owner
 	ofSink  map[string]map[string]int // lanes by owner, of each sink
 }
 
-// assignAsWritten is the rule of Assign as one would write it down, in quadratic time: each
-// time that a lane is let go of, all lanes are looked at.
-func assignAsWritten(membership store.Membership, me store.Member, leaving func(store.Lane) bool, patience time.Duration) (take, leave []store.Lane) {
-	a := written{members: membership.Members, load: make(map[string]int), ofSink: make(map[string]map[string]int)}
+// assignSimply is the rule of Assign in its simplest form, in quadratic time: it looks
+// at all lanes for each lane that it releases.
+func assignSimply(membership store.Membership, me store.Member, leaving func(store.Lane) bool, patience time.Duration) (take, leave []store.Lane) {
+	a := assignment{members: membership.Members, load: make(map[string]int), ofSink: make(map[string]map[string]int)}
 	if !slices.ContainsFunc(a.members, func(m store.Member) bool { return m.Owner == me.Owner }) {
 		a.members = append(slices.Clone(a.members), me)
 		slices.SortFunc(a.members, func(m, n store.Member) int { return cmp.Compare(m.Owner, n.Owner) })
@@ -60,7 +60,7 @@ func assignAsWritten(membership store.Membership, me store.Member, leaving func(
 	}
 }
 
-func (a *written) add(owner string, lane store.Lane, n int) {
+func (a *assignment) add(owner string, lane store.Lane, n int) {
 	a.load[owner] += n
 	if a.ofSink[lane.Sink] == nil {
 		a.ofSink[lane.Sink] = make(map[string]int)
@@ -68,9 +68,9 @@ func (a *written) add(owner string, lane store.Lane, n int) {
 	a.ofSink[lane.Sink][owner] += n
 }
 
-// fewest is who has the fewest lanes of those that can deliver to a lane's sink;
-// of several who has the fewest of that sink.
-func (a *written) fewest(lane store.Lane) (owner string, ok bool) {
+// fewest returns the forwarder with the fewest lanes among those that can deliver to a lane's sink;
+// among several, the one with the fewest lanes of that sink.
+func (a *assignment) fewest(lane store.Lane) (owner string, ok bool) {
 	of := a.ofSink[lane.Sink]
 	for _, m := range a.members {
 		if !slices.Contains(m.Sinks, lane.Sink) {
@@ -85,7 +85,7 @@ func (a *written) fewest(lane store.Lane) (owner string, ok bool) {
 
 // surplus picks the lane that me releases, and the forwarder that gets it: a lane of the sink
 // of which me has the most. -1: none.
-func (a *written) surplus(mine []store.Lane, me string) (index int, to string) {
+func (a *assignment) surplus(mine []store.Lane, me string) (index int, to string) {
 	index = -1
 	for i, l := range mine {
 		owner, ok := a.fewest(l)

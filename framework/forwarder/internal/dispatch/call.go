@@ -64,7 +64,7 @@ func (d *Dispatcher) fill(worker *call, now time.Time) bool {
 		d.lookAt(filled)
 		return false
 	}
-	postponed, admitted := 0, false // admitted: the rate has let an item go that is not added yet
+	postponed, admitted := 0, false // admitted: the rate has admitted an item that is not added yet
 	for len(worker.items) < size {
 		from, ok := d.queue.Next(limit * size)
 		if !ok || d.fillsItsShare(from, limit*size) || !admitted && !d.admitted(now) {
@@ -77,12 +77,12 @@ func (d *Dispatcher) fill(worker *call, now time.Time) bool {
 			d.pending--
 			continue
 		}
-		if it.lane.verdicts != nil && d.isJudged(it) {
+		if it.lane.verdicts != nil && d.settledByVerdict(it) {
 			continue
 		}
 		if d.postpones(it, now) {
 			if postponed++; postponed == maxPostponements {
-				d.lookAt(now) // gives up the lock for others
+				d.lookAt(now) // releases the lock for others
 				break
 			}
 			continue
@@ -201,7 +201,7 @@ func (d *Dispatcher) abandonLate() {
 		worker.abandoned = true
 		d.stuck++
 		d.log.Error("the sink ignores its deadline: the call is abandoned and keeps its slot",
-			"delivery", worker.deliveries[0], "deliveries", len(worker.deliveries), "abandoned", d.stuck)
+			"type", worker.deliveries[0].Type, "id", worker.deliveries[0].ID, "deliveries", len(worker.deliveries), "abandoned", d.stuck)
 		late := &call{ctx: worker.ctx, began: worker.began, probe: worker.probe, governor: worker.governor, destination: worker.destination, results: sinks.Failed(worker.deliveries, ErrAbandoned)}
 		for _, it := range worker.items {
 			copied := *it // the sink still reads the original
@@ -211,7 +211,7 @@ func (d *Dispatcher) abandonLate() {
 		if d.stuck >= d.settings.Parallelism.Most() {
 			d.log.Error("abandoned calls take all slots of the sink: nothing is delivered until one returns", "abandoned", d.stuck)
 		}
-		d.rouse() // items may have been put back
+		d.wakeWorker() // items may have been put back
 	}
 	d.watching = d.calls > d.stuck && !d.stopping
 	if d.watching {

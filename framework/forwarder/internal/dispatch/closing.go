@@ -55,7 +55,7 @@ func (l *Lane) drain(cut context.Context) {
 	}
 }
 
-// ended notes that n deliveries of the lane are no longer in flight.
+// ended records that n deliveries of the lane are no longer in flight.
 func (l *Lane) ended(n int) {
 	l.inFlight -= n
 	if l.inFlight == 0 {
@@ -71,8 +71,8 @@ func (l *Lane) Leave() {
 	l.giveUp(context.Canceled)
 	delete(d.lanes, l)
 	d.shareRate()
-	d.pending -= len(d.queue.Drop(func(it *item) bool { return it.lane == l })) + len(l.aside) + l.keys.Drop()
-	l.aside = nil
+	d.pending -= len(d.queue.Drop(func(it *item) bool { return it.lane == l })) + len(l.held) + l.keys.Drop()
+	l.held = nil
 	l.linger.Stop()
 	l.rows = 0
 	l.space.Leave()

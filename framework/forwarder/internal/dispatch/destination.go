@@ -13,7 +13,7 @@ import (
 )
 
 // If a sink names the destination of each delivery (sinks.Addresser), a destination that is
-// down, throttled or failing holds up only its own deliveries. They are parked without spending
+// down, throttled or failing delays only its own deliveries. They are parked without spending
 // an attempt, so that they take neither slots nor memory. When one of them becomes due, or a
 // new one is read, it is the probe.
 
@@ -60,7 +60,7 @@ func (d *Dispatcher) postpones(it *item, now time.Time) bool {
 	return true
 }
 
-// probes notes that an item begins, and reports whether it is a probe.
+// probes records that an item begins, and reports whether it is a probe.
 func (d *Dispatcher) probes(it *item) bool {
 	if known := d.destinations[it.destination]; known != nil && known.circuit.IsOpen() {
 		known.circuit.Begin()
@@ -70,7 +70,7 @@ func (d *Dispatcher) probes(it *item) bool {
 	return it.probe
 }
 
-// reached notes that an item was delivered to its destination.
+// reached records that an item was delivered to its destination.
 func (d *Dispatcher) reached(it *item) {
 	known := d.destinations[it.destination]
 	if it.destination == "" || known == nil {
@@ -82,9 +82,9 @@ func (d *Dispatcher) reached(it *item) {
 	delete(d.destinations, it.destination)
 }
 
-// failedThere settles an item by what its failure means for its destination. It returns false
-// if it means nothing for it.
-func (d *Dispatcher) failedThere(it *item, class sinks.Class, until time.Time, err error, now time.Time) bool {
+// destinationFailed settles an item whose failure is about its destination. It returns false
+// if the failure is not.
+func (d *Dispatcher) destinationFailed(it *item, class sinks.Class, until time.Time, err error, now time.Time) bool {
 	if it.destination == "" || errors.Is(err, caller.ErrOpen) || class == sinks.ClassCancelled || class == sinks.ClassUnknown {
 		return false
 	}
@@ -98,7 +98,7 @@ func (d *Dispatcher) failedThere(it *item, class sinks.Class, until time.Time, e
 		return true
 	}
 	wasOpen := known.circuit.IsOpen()
-	settle := d.postponeUnspent
+	settle := d.postponeWithoutAttempt
 	switch class {
 	case sinks.ClassPermanent:
 		switch refusal := known.circuit.Refused(now, keyOrID(it), err); {
@@ -129,8 +129,8 @@ func (d *Dispatcher) failedThere(it *item, class sinks.Class, until time.Time, e
 	return true
 }
 
-// postponeUnspent parks an item without spending the attempt.
-func (d *Dispatcher) postponeUnspent(it *item, err error, now time.Time) {
+// postponeWithoutAttempt parks an item without spending the attempt.
+func (d *Dispatcher) postponeWithoutAttempt(it *item, err error, now time.Time) {
 	it.Attempt--
 	d.postpone(it, err, now)
 }
@@ -146,7 +146,7 @@ func (d *Dispatcher) destinationIsBack(name string) {
 	d.observeDestination(name, nil)
 }
 
-// probed notes that a probe of a destination has ended.
+// probed records that a probe of a destination has ended.
 func (d *Dispatcher) probed(it *item) {
 	if !it.probe {
 		return
@@ -159,7 +159,7 @@ func (d *Dispatcher) probed(it *item) {
 
 var errThrottled = errors.New("its destination has asked to wait")
 
-// why returns why deliveries wait.
+// why returns the error because of which deliveries wait.
 func (t *destination) why() error {
 	if cause := t.circuit.Cause(); cause != nil {
 		return cause
@@ -167,7 +167,7 @@ func (t *destination) why() error {
 	return errThrottled
 }
 
-// states returns the destinations that hold up deliveries, the longest first, and their number.
+// states returns the destinations that delay deliveries, the longest first, and their number.
 func (d *Dispatcher) states(now time.Time) (states []store.DestinationState, all int) {
 	for name, known := range d.destinations {
 		s := store.DestinationState{Destination: name}

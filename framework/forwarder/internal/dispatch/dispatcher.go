@@ -172,7 +172,7 @@ func (d *Dispatcher) Databases() []string {
 	return slices.Collect(maps.Keys(d.stats))
 }
 
-// statsOf returns the counts of a database, and makes them if there are none. The mutex is held.
+// statsOf returns the counts of a database, and creates them if there are none. The caller holds the mutex.
 func (d *Dispatcher) statsOf(database string) *Stats {
 	s := d.stats[database]
 	if s == nil {
@@ -215,7 +215,7 @@ func (d *Dispatcher) Figures() Figures {
 	return f
 }
 
-// State returns what holds up the sink's deliveries, for people.
+// State returns what delays the sink's deliveries, for people.
 func (d *Dispatcher) State() store.SinkState {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -259,13 +259,13 @@ func (d *Dispatcher) Adjust(s policy.Settings) {
 	before := d.settings
 	regroup := s.Fairness != before.Fairness
 	d.settings = s
-	d.regovern(before)
+	d.adjustGovernors(before)
 	if regroup {
 		d.queue.Regroup(d.groupOf, func(a, b *item) int { return cmp.Compare(a.Offset, b.Offset) })
 	}
 	d.shareRate()
 	d.work.Broadcast()
-	d.rouse()
+	d.wakeWorker()
 }
 
 // Retain forgets what is remembered of all lanes but the selected ones.
@@ -278,21 +278,21 @@ func (d *Dispatcher) Retain(lane func(store.Lane) bool) {
 // offer queues an item that may go now.
 func (d *Dispatcher) offer(it *item) {
 	if it.lane.suspended {
-		it.lane.aside = append(it.lane.aside, it)
+		it.lane.held = append(it.lane.held, it)
 		return
 	}
 	if d.queue.Len() == 0 && d.batch.Wait > 0 {
 		d.since = time.Now()
 	}
 	d.queue.Push(it, d.groupOf(it), false)
-	d.rouse()
+	d.wakeWorker()
 }
 
 // behind counts an item that waits behind the head of its key.
 func (d *Dispatcher) behind() {
 	d.pending++
 	if d.batch.Ordered && d.batch.Wait > 0 {
-		d.rouse() // it may fill a batch
+		d.wakeWorker() // it may fill a batch
 	}
 }
 
@@ -304,8 +304,8 @@ func (d *Dispatcher) groupOf(it *item) string {
 	return it.Metadata[d.settings.Fairness]
 }
 
-// rouse wakes or starts a worker for what is queued.
-func (d *Dispatcher) rouse() {
+// wakeWorker wakes or starts a worker for what is queued.
+func (d *Dispatcher) wakeWorker() {
 	switch workers := len(d.workers); {
 	case d.idle > 0:
 		d.work.Signal()
@@ -316,7 +316,7 @@ func (d *Dispatcher) rouse() {
 	}
 }
 
-// run is the loop of one worker. It ends when the dispatcher stops.
+// run is the loop of one worker. It returns when the dispatcher stops.
 func (d *Dispatcher) run(worker *call) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -343,7 +343,7 @@ func (d *Dispatcher) next(worker *call, now time.Time) bool {
 	for !d.stopping {
 		if d.fill(worker, now) {
 			if d.queue.Len() > 0 {
-				d.rouse() // each worker wakes the next one while there is work
+				d.wakeWorker() // each worker wakes the next one while there is work
 			}
 			return true
 		}

@@ -13,7 +13,7 @@ import (
 
 // A failed delivery becomes a head only when that is written. Until then the table calls it blocked,
 // and later deliveries of the key must not overtake it.
-func TestNoFollowerOvertakesOneWhoseFailureIsNotWritten(t *testing.T) {
+func TestNoFollowerOvertakesADeliveryWhoseFailureIsNotWritten(t *testing.T) {
 	t.Parallel()
 	d := idle(t)
 	l := join(d, 0, 1)
@@ -30,5 +30,5 @@ func TestNoFollowerOvertakesOneWhoseFailureIsNotWritten(t *testing.T) {
 	l.failed(it, context.DeadlineExceeded, time.Minute)
 
 	l.ResumeFollowers("k", parked, 1) // the table before the failure is written
-	require.Zero(t, d.queue.Len(), "the second one waits for the first")
+	require.Zero(t, d.queue.Len(), "the second delivery waits for the first")
 }

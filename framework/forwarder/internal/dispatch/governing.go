@@ -11,22 +11,22 @@ import (
 )
 
 // With adaptive parallelism, a governor limits how many calls are in flight: one governor for
-// the sink or, if the sink names destinations, one for each destination. The queue holds a
-// destination that has reached its limit, while others go on.
+// the sink or, if the sink names destinations, one for each destination. The queue holds back a
+// destination that has reached its limit, and continues with the others.
 
 // maxGovernors is the maximum number of remembered destinations. For a further one, a
 // destination with nothing in flight is forgotten.
 const maxGovernors = 10_000
 
-// isApart reports whether each destination has its own limit. With batches, or with fairness,
+// hasLimitPerDestination reports whether each destination has its own limit. With batches, or with fairness,
 // a slot may be used for several destinations.
-func (d *Dispatcher) isApart() bool {
+func (d *Dispatcher) hasLimitPerDestination() bool {
 	return d.caller.Addresser != nil && d.settings.Fairness == "" && d.batch.Size < 2
 }
 
 // limit returns how many calls may be in flight to all destinations.
 func (d *Dispatcher) limit() int {
-	if !d.settings.Parallelism.IsAdaptive() || d.isApart() {
+	if !d.settings.Parallelism.IsAdaptive() || d.hasLimitPerDestination() {
 		return d.settings.Parallelism.Limit(d.pending)
 	}
 	return d.governor("").Limit()
@@ -39,7 +39,7 @@ func (d *Dispatcher) threshold() int {
 	switch {
 	case !d.settings.Parallelism.IsAdaptive():
 		return most
-	case !d.isApart():
+	case !d.hasLimitPerDestination():
 		return d.limit()
 	}
 	n := 0
@@ -73,8 +73,8 @@ func (d *Dispatcher) governor(destination string) *policy.Governor {
 	return g
 }
 
-// regovern applies new settings. It keeps what was learned if it still applies.
-func (d *Dispatcher) regovern(before policy.Settings) {
+// adjustGovernors applies new settings. It keeps what was learned if it still applies.
+func (d *Dispatcher) adjustGovernors(before policy.Settings) {
 	if !d.settings.Parallelism.IsAdaptive() || (before.Fairness == "") != (d.settings.Fairness == "") {
 		clear(d.governors)
 		d.queue.Release()
@@ -87,17 +87,17 @@ func (d *Dispatcher) regovern(before policy.Settings) {
 
 // hold holds or releases a destination in the queue, depending on its calls in flight.
 func (d *Dispatcher) hold(destination string, g *policy.Governor) {
-	if d.isApart() && d.governors[destination] == g {
+	if d.hasLimitPerDestination() && d.governors[destination] == g {
 		d.queue.Hold(destination, g.InFlight() >= g.Limit())
 	}
 }
 
-// govern notes that a call begins.
+// govern records that a call begins.
 func (d *Dispatcher) govern(worker *call) {
 	if !d.settings.Parallelism.IsAdaptive() {
 		return
 	}
-	if d.isApart() {
+	if d.hasLimitPerDestination() {
 		worker.destination = worker.items[0].destination
 	}
 	worker.governor = d.governor(worker.destination)
@@ -105,7 +105,7 @@ func (d *Dispatcher) govern(worker *call) {
 	d.hold(worker.destination, worker.governor)
 }
 
-// learn notes the result of a call.
+// learn records the result of a call.
 func (d *Dispatcher) learn(worker *call) {
 	g := worker.governor
 	if g == nil {
@@ -126,7 +126,7 @@ func (d *Dispatcher) learn(worker *call) {
 }
 
 // answer reports whether the latency of a call counts and, if the destination refused it, for
-// how long to wait: the longest pause of a batch. Other failures say little: an overloaded
+// how long to wait: the longest pause of a batch. Other failures do not count, since an overloaded
 // destination may fail at once.
 func (d *Dispatcher) answer(worker *call, now time.Time) (answered bool, pause time.Duration) {
 	if errors.Is(worker.ctx.Err(), context.Canceled) {

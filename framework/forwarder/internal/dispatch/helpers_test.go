@@ -17,7 +17,7 @@ import (
 
 const memoryBytes = 1 << 20 // of an idle dispatcher
 
-// idle returns a dispatcher without workers: the test is the only one that takes items.
+// idle returns a dispatcher without workers: only the test takes items.
 func idle(t *testing.T) *Dispatcher {
 	t.Helper()
 	routes, err := route.New(route.Routes{"*": route.To("mail")}, []string{"mail"}, nil)
@@ -26,12 +26,12 @@ func idle(t *testing.T) *Dispatcher {
 		Logger: slog.New(slog.DiscardHandler), Settings: policy.Settings{Breaker: policy.Breaker{}.WithDefaults()}})
 }
 
-// join begins the work on one of the sink's two lanes.
+// join starts the work on one of the sink's two lanes.
 func join(d *Dispatcher, lane int, epoch int64) *Lane {
 	return d.Join(context.Background(), store.Lease{Lane: store.NewLane("mail", lane, 2), Owner: "o", Epoch: epoch}, time.Now(), time.Minute)
 }
 
-// next takes the item whose turn it is, as a worker would.
+// next takes the next item, as a worker would.
 func next(t *testing.T, d *Dispatcher) *item {
 	t.Helper()
 	d.mu.Lock()

@@ -18,7 +18,7 @@ import (
 	"github.com/waybill-go/waybill/sinks"
 )
 
-// BenchmarkDispatchByKey adds a page, schedules its items, settles each and hands over the outcome:
+// BenchmarkDispatchByKey adds a page, schedules its items, settles each and takes the outcome:
 // the engine's part of a delivery, without sink and database.
 func BenchmarkDispatchByKey(b *testing.B) {
 	const rows, slots = 1000, 256
@@ -33,7 +33,7 @@ func BenchmarkDispatchByKey(b *testing.B) {
 					Breaker:     policy.Breaker{}.WithDefaults(), Retry: policy.Retry{}.WithDefaults(), Timeout: time.Minute,
 				},
 			})
-			d.workers = make([]*call, slots) // none is started, so only the benchmark takes items
+			d.workers = make([]*call, slots) // no worker is started, so only the benchmark takes items
 			d.watching = true
 			l := d.Join(context.Background(), store.Lease{Lane: store.NewLane("nowhere", 0, 1)}, time.Now(), time.Hour)
 			envelopes := make([]notification.Envelope, rows)

@@ -54,10 +54,10 @@ type Lane struct {
 	halt       bool // dead deliveries hold back their key
 
 	closing   bool      // no further delivery begins
-	over      error     // why the work on the lane has ended; nothing of it counts any more
+	over      error     // why the work on the lane has ended; its later results do not count
 	expires   time.Time // when the lease ends unless it is renewed
 	suspended bool      // no delivery begins while checkpoints fail
-	aside     []*item   // items that may go when it is no longer suspended
+	held      []*item   // items that may begin once the lane is no longer suspended
 	inFlight  int
 	abandoned bool // deliveries in flight are not waited for any more
 
@@ -232,7 +232,7 @@ func (l *Lane) Remember(unwritten []Settlement) {
 	}
 }
 
-// pass notes that all offsets settled before the lease began have been read. From then on
+// pass records that all offsets settled before the lease began have been read. From then on
 // parked deliveries of a key are free to go.
 func (l *Lane) pass() {
 	l.before, l.unmet = nil, 0
@@ -282,7 +282,7 @@ func (l *Lane) passed(it *item) {
 
 // failed parks an item for its next attempt.
 func (l *Lane) failed(it *item, err error, pause time.Duration) {
-	l.log.WarnContext(l.dispatcher.logged(), "delivery failed, retrying", "delivery", &it.Delivery, "error", err, "pause", pause.Round(time.Millisecond))
+	l.log.WarnContext(l.dispatcher.logged(), "delivery failed, retrying", "type", it.Type, "id", it.ID, "attempt", it.Attempt, "error", err, "pause", pause.Round(time.Millisecond))
 	l.park(it, store.StateRetrying, time.Now().Add(pause), err.Error(), false)
 	l.holdKey(it)
 }
@@ -295,7 +295,7 @@ func (l *Lane) postpone(it *item, why error, pause time.Duration) {
 
 // died parks an item as dead.
 func (l *Lane) died(it *item, err error) {
-	l.log.ErrorContext(l.dispatcher.logged(), "delivery is dead", "delivery", &it.Delivery, "error", err)
+	l.log.ErrorContext(l.dispatcher.logged(), "delivery is dead", "type", it.Type, "id", it.ID, "attempt", it.Attempt, "error", err)
 	if l.halt && it.Key != "" {
 		l.parkDead(it, err, false)
 		l.holdKey(it)
@@ -388,13 +388,13 @@ func (l *Lane) parkWaiting(waiting []*item) {
 		if it.fromLog() {
 			l.park(it, store.StateBlocked, time.Time{}, "", false)
 		} else {
-			l.letGo(store.RefOf(it.Envelope))
+			l.removeBusy(store.RefOf(it.Envelope))
 		}
 	}
 }
 
-// letGo notes that a parked delivery is only in the table again.
-func (l *Lane) letGo(ref store.Ref) {
+// removeBusy removes a parked delivery from those that the lane works on; it is only in the table then.
+func (l *Lane) removeBusy(ref store.Ref) {
 	if row, ok := l.busy[ref]; ok {
 		delete(l.busy, ref)
 		l.busyBytes -= row.bytes

@@ -22,7 +22,7 @@ func clock(t time.Time, wall, monotonic time.Duration) time.Time {
 	return t
 }
 
-func TestALeaseLastsOnlyWhileBothClocksSaySo(t *testing.T) {
+func TestALeaseExpiresByEitherClock(t *testing.T) {
 	t.Parallel()
 	leased := time.Now()
 	const ttl = 15 * time.Second
@@ -33,13 +33,13 @@ func TestALeaseLastsOnlyWhileBothClocksSaySo(t *testing.T) {
 		wall, monotonic time.Duration
 		expired         bool
 	}{
-		"at once":                               {0, 0, false},
-		"before its end":                        {14 * time.Second, 14 * time.Second, false},
-		"behind its end":                        {16 * time.Second, 16 * time.Second, true},
-		"the machine was suspended":             {time.Hour, time.Second, true},
-		"the wall clock was set back":           {-time.Hour, 16 * time.Second, true},
-		"the wall clock was set back in time":   {-time.Hour, 14 * time.Second, false},
-		"the wall clock was set forth by a bit": {14 * time.Second, time.Second, false},
+		"at once":                                 {0, 0, false},
+		"before its end":                          {14 * time.Second, 14 * time.Second, false},
+		"after its end":                           {16 * time.Second, 16 * time.Second, true},
+		"the machine was suspended":               {time.Hour, time.Second, true},
+		"the wall clock was set back":             {-time.Hour, 16 * time.Second, true},
+		"the wall clock was set back in time":     {-time.Hour, 14 * time.Second, false},
+		"the wall clock was set forward a little": {14 * time.Second, time.Second, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -48,7 +48,7 @@ func TestALeaseLastsOnlyWhileBothClocksSaySo(t *testing.T) {
 	}
 }
 
-func TestALaneThatHasNothingTakesAPageWhateverOthersHaveInMemory(t *testing.T) {
+func TestAnEmptyLaneReadsAPageWhateverOthersHaveInMemory(t *testing.T) {
 	t.Parallel()
 	d := idle(t)
 	page := func(offset int64) store.Page {
@@ -62,8 +62,8 @@ func TestALaneThatHasNothingTakesAPageWhateverOthersHaveInMemory(t *testing.T) {
 }
 
 // A cancellation that was committed while a page was being read is not known for its rows. Rows that
-// became due meanwhile are checked again.
-func TestWhatFallsDueWhileAPageIsReadIsParked(t *testing.T) {
+// became due in the meantime are checked again.
+func TestRowsThatBecomeDueWhileAPageIsReadAreParked(t *testing.T) {
 	t.Parallel()
 	asked := time.Now()
 	lane := join(idle(t), 0, 1)

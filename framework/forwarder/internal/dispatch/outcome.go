@@ -123,7 +123,7 @@ func (l *Lane) Written(settled []Settlement, ahead []store.OffsetRange) Room {
 		it := settled[i].item
 		switch {
 		case !it.fromLog():
-			l.letGo(it.ref())
+			l.removeBusy(it.ref())
 		case it.rows.log == l.number:
 			rows++
 			it.rows.left--
@@ -155,9 +155,9 @@ func (l *Lane) Continue() {
 		return
 	}
 	l.suspended = false
-	aside := l.aside
-	l.aside = nil
-	for _, it := range aside {
+	held := l.held
+	l.held = nil
+	for _, it := range held {
 		l.dispatcher.offer(it)
 	}
 }
@@ -182,7 +182,7 @@ func (l *Lane) suspend() (began bool) {
 		return false
 	}
 	l.suspended = true
-	l.aside = append(l.aside, l.dispatcher.queue.Drop(func(it *item) bool { return it.lane == l })...)
+	l.held = append(l.held, l.dispatcher.queue.Drop(func(it *item) bool { return it.lane == l })...)
 	return true
 }
 

@@ -9,7 +9,7 @@ import (
 	"github.com/waybill-go/waybill/framework/store"
 )
 
-func TestParkedDeliveriesInALanesHandsAreBoundedByTheirBytes(t *testing.T) {
+func TestParkedDeliveriesOfALaneAreLimitedByTheirBytes(t *testing.T) {
 	t.Parallel()
 	const n, each = 4, maxBusyBytes / 4
 	for name, c := range map[string]struct {
@@ -18,7 +18,7 @@ func TestParkedDeliveriesInALanesHandsAreBoundedByTheirBytes(t *testing.T) {
 		resume func(l *Lane, parked []store.Parked)
 		busy   int
 	}{
-		"due ones":  {"", store.StateRetrying, func(l *Lane, parked []store.Parked) { l.ResumeDue(parked) }, n},
+		"due":       {"", store.StateRetrying, func(l *Lane, parked []store.Parked) { l.ResumeDue(parked) }, n},
 		"followers": {"k", store.StateBlocked, func(l *Lane, parked []store.Parked) { l.ResumeFollowers("k", parked, 1) }, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -31,12 +31,12 @@ func TestParkedDeliveriesInALanesHandsAreBoundedByTheirBytes(t *testing.T) {
 				parked[i] = store.Parked{Envelope: notification.Envelope{Offset: int64(i + 1), ID: "large", Key: c.key, Payload: payload}, State: c.state}
 			}
 			c.resume(l, parked)
-			require.Zero(t, l.Take(nil).Room, "no more are taken")
+			require.Zero(t, l.Take(nil).Room, "no more deliveries are read")
 			require.Len(t, l.DueBusy(), c.busy)
 
 			l.delivered(next(t, d), "")
 			out := l.Take(nil)
-			require.Zero(t, out.Room, "they take room until they are written")
+			require.Zero(t, out.Room, "they use room until they are written")
 			room := l.Written(out.Settled, nil)
 			require.Positive(t, room.Due)
 			require.Positive(t, room.Followers)

@@ -22,7 +22,7 @@ func (d *Dispatcher) settle(worker *call) {
 	d.learn(worker)
 	for i, it := range worker.items {
 		if it == nil {
-			continue // it was put back behind a failed one
+			continue // it was put back after a failed one
 		}
 		d.queue.Done(it)
 		it.lane.ended(1)
@@ -96,7 +96,7 @@ func (d *Dispatcher) passed(it *item) {
 // failed settles an item by the class of its error, or puts it back.
 func (d *Dispatcher) failed(it *item, err error, ctx context.Context) {
 	if errors.Is(err, route.ErrExpression) {
-		d.dead(it, err) // an error of its routes, which says nothing about the destination
+		d.dead(it, err) // an error of its routes, not of the destination
 		return
 	}
 	now := time.Now()
@@ -106,7 +106,7 @@ func (d *Dispatcher) failed(it *item, err error, ctx context.Context) {
 	} else if class == sinks.ClassCancelled {
 		class = sinks.ClassTransient // this process did not cancel it
 	}
-	if d.failedThere(it, class, until, err, now) {
+	if d.destinationFailed(it, class, until, err, now) {
 		return
 	}
 	switch class {
@@ -238,7 +238,7 @@ func (d *Dispatcher) dead(it *item, err error) {
 // offerAgain queues an item again: at the front or at the end.
 func (d *Dispatcher) offerAgain(it *item, front bool) {
 	if it.lane.suspended {
-		it.lane.aside = append(it.lane.aside, it)
+		it.lane.held = append(it.lane.held, it)
 		return
 	}
 	d.queue.Push(it, d.groupOf(it), front)

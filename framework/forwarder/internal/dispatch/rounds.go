@@ -123,37 +123,37 @@ func (d *Dispatcher) isAborted(it *item, err error) bool {
 		}
 		l.verdicts[it.ref()] = err
 	case class == sinks.ClassUnavailable:
-		d.isAway(err)
+		d.sinkUnavailable(err)
 	}
 	l.giveUp(fmt.Errorf("%w: %w", sinks.ErrAborted, err))
 	return true
 }
 
-// isAway opens the sink's breaker.
-func (d *Dispatcher) isAway(err error) {
+// sinkUnavailable opens the sink's breaker, unless it is open.
+func (d *Dispatcher) sinkUnavailable(err error) {
 	if d.breaker.Unavailable(time.Now(), err) {
 		d.opened("sink is unavailable, its deliveries wait", err)
 	}
 }
 
-// Unopened notes that the ledger of a lane could not be opened.
+// Unopened records that the ledger of a lane could not be opened.
 func (d *Dispatcher) Unopened(err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if class, _ := sinks.Classify(err); class == sinks.ClassUnavailable {
-		d.isAway(err)
+		d.sinkUnavailable(err)
 	}
 }
 
-// Unavailable notes that the lane's round could not be committed.
+// Unavailable records that the lane's round could not be committed.
 func (l *Lane) Unavailable(err error) {
 	l.dispatcher.mu.Lock()
 	defer l.dispatcher.mu.Unlock()
-	l.dispatcher.isAway(err)
+	l.dispatcher.sinkUnavailable(err)
 }
 
-// isJudged settles an item by its verdict, without trying it again; false if it has none.
-func (d *Dispatcher) isJudged(it *item) bool {
+// settledByVerdict settles an item by its verdict, without another attempt, and returns true; false if it has none.
+func (d *Dispatcher) settledByVerdict(it *item) bool {
 	err, judged := it.lane.verdicts[it.ref()]
 	if !judged {
 		return false

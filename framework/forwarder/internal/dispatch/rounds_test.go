@@ -23,26 +23,26 @@ func (l *lost) Err() error                         { return l.err }
 func (*lost) Commit(context.Context, []byte) error { return nil }
 func (*lost) Close(context.Context) error          { return nil }
 
-// A delivery that begins after the end of a round would be committed with it without being in its note.
-func TestNothingBeginsBetweenTheEndOfARoundAndTheNextOne(t *testing.T) {
+// A delivery that begins after the end of a round would be committed with the round, but missing in its note.
+func TestNoDeliveryBeginsBetweenTwoRounds(t *testing.T) {
 	t.Parallel()
 	d := idle(t)
 	l := join(d, 0, 1)
 	l.Keep(&lost{}, nil)
-	require.True(t, l.EndRound(time.Minute, time.Minute), "there was nothing to wait for")
+	require.True(t, l.EndRound(time.Minute, time.Minute), "there is no delivery to wait for")
 	l.Add(store.Page{Envelopes: []notification.Envelope{{Offset: 1, ID: "a"}}})
 	require.Zero(t, d.queue.Len())
 	l.Continue()
 	require.Equal(t, 1, d.queue.Len())
 }
 
-func TestARoundEndsWhenWhatIsInFlightHas(t *testing.T) {
+func TestARoundEndsAfterItsDeliveriesInFlight(t *testing.T) {
 	t.Parallel()
 	d := idle(t)
 	l := join(d, 0, 1)
 	l.Keep(&lost{}, nil)
 	l.inFlight = 1
-	require.False(t, l.EndRound(0, time.Millisecond), "one is in flight")
+	require.False(t, l.EndRound(0, time.Millisecond), "one delivery is in flight")
 	ended := make(chan bool)
 	go func() { ended <- l.EndRound(0, time.Hour) }()
 	d.mu.Lock()
@@ -51,7 +51,7 @@ func TestARoundEndsWhenWhatIsInFlightHas(t *testing.T) {
 	require.True(t, <-ended)
 }
 
-func TestAnAbortedTransactionEndsTheLaneAndKeepsWhatWasSaidOfOneDelivery(t *testing.T) {
+func TestAnAbortedTransactionEndsTheLaneAndKeepsThePermanentError(t *testing.T) {
 	t.Parallel()
 	d := idle(t)
 	l := join(d, 0, 7)

@@ -259,7 +259,7 @@ func (m *model) Check(t *rapid.T) {
 	}
 }
 
-func TestAQueueLosesNothingAndGivesNothingTwice(t *testing.T) {
+func TestAQueueReturnsEachItemOnce(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		m := newModel()
@@ -291,7 +291,7 @@ func pop(t require.TestingT, q *Queue[*item], slots int) *item {
 	return q.Pop(from)
 }
 
-func TestNeitherFreshNorParkedItemsStarve(t *testing.T) {
+func TestNeitherNewNorParkedItemsStarve(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{1, 2, 16, 64} {
 		q := queued(2000, 2000)
@@ -310,7 +310,7 @@ func TestNeitherFreshNorParkedItemsStarve(t *testing.T) {
 	}
 }
 
-func TestParkedItemsLeaveRoomForFreshOnes(t *testing.T) {
+func TestParkedItemsLeaveRoomForNewOnes(t *testing.T) {
 	t.Parallel()
 	for n, most := range map[int]int{1: 1, 2: 1, 16: 15, 64: 60} {
 		q := queued(0, 100)
@@ -326,7 +326,7 @@ func TestParkedItemsLeaveRoomForFreshOnes(t *testing.T) {
 	}
 }
 
-func TestAGroupThatIsNewEachTimeIsNotFirstEachTime(t *testing.T) {
+func TestAGroupThatReturnsEachTimeIsNotAlwaysFirst(t *testing.T) {
 	t.Parallel()
 	q := New[*item]()
 	for range 100 {
@@ -346,7 +346,7 @@ func TestAGroupThatIsNewEachTimeIsNotFirstEachTime(t *testing.T) {
 	require.InDelta(t, 50, picked["one"], 1)
 }
 
-func TestRegroupingKeepsAllInOrder(t *testing.T) {
+func TestRegroupingKeepsTheOrder(t *testing.T) {
 	t.Parallel()
 	q := New[*item]()
 	for i := range 30 {
@@ -385,7 +385,7 @@ func TestACopyOfAnItemEndsItsTurn(t *testing.T) {
 	pop(t, q, 2)
 }
 
-func TestAnItemCostsNoMemoryOfItsOwn(t *testing.T) {
+func TestQueuingAnItemAllocatesNothing(t *testing.T) {
 	q := queued(1000, 1000)
 	allocated := testing.AllocsPerRun(1000, func() {
 		it := pop(t, q, 16)

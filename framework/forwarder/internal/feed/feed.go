@@ -38,7 +38,7 @@ type Config struct {
 type Feed struct {
 	Config
 	looking *pace.Trouble
-	rest    pace.Rest             // behind each look
+	rest    pace.Rest             // after each look
 	woken   chan policy.WakeCause // capacity 1
 	newest
 
@@ -90,7 +90,7 @@ func (f *Feed) Since(leased time.Time) Targets {
 }
 
 // Listen lets the database wake the feed, and calls lanes when lanes may be free, until ctx is
-// done. The feed goes on looking meanwhile, since announcements may be lost.
+// done. The feed continues to look, since announcements may be lost.
 func (f *Feed) Listen(ctx context.Context, l store.Listener, lanes func()) {
 	failing := pace.NewTrouble(f.Logger, "listening", 0)
 	for {

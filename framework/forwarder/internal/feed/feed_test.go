@@ -26,8 +26,8 @@ type log struct {
 	mu      sync.Mutex
 	rows    []notification.Envelope
 	life    int   // of the server
-	rebased int   // how often its rows began again
-	fails   error // of the next page but skip
+	rebased int   // how often the log started again
+	fails   error // returned after skip further pages
 	skip    int
 	reads   int
 	opened  []store.Filter
@@ -117,7 +117,7 @@ func (r *reader) Next(ctx context.Context, t store.Target, limit int) (store.Pag
 	return page, nil
 }
 
-// taker is a lane.
+// taker is a lane that takes pages.
 type taker struct {
 	mu      sync.Mutex
 	ids     []string
@@ -138,7 +138,7 @@ func (k *taker) Offer(page store.Page) bool {
 	return true
 }
 
-// take takes a page in; the mutex is held.
+// take adds a page. The caller holds the mutex.
 func (k *taker) take(page store.Page) {
 	if page.Rebased != "" {
 		k.rebased++
@@ -214,7 +214,7 @@ func numbered(prefix string, n int) (ids []string) {
 	return ids
 }
 
-// left returns from where a member has to read by itself; false while it is one.
+// left returns the offset from which a lane must read by itself; false while it is in the feed.
 func left(m *feed.Member) (store.Position, bool) {
 	select {
 	case from := <-m.Left():
@@ -263,7 +263,7 @@ func TestEachLaneGetsItsRowsInOrder(t *testing.T) {
 	})
 }
 
-func TestALaneThatIsAloneHasTheDatabaseSelect(t *testing.T) {
+func TestASingleLaneLetsTheDatabaseSelect(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		l := &log{}
@@ -292,7 +292,7 @@ func TestALaneThatIsAloneHasTheDatabaseSelect(t *testing.T) {
 	})
 }
 
-func TestALaneThatHasNoRoomLeavesAtThePageThatItCouldNotTake(t *testing.T) {
+func TestALaneWithoutRoomLeavesTheFeedAtThatPage(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		l := &log{}
@@ -311,11 +311,11 @@ func TestALaneThatHasNoRoomLeavesAtThePageThatItCouldNotTake(t *testing.T) {
 		require.True(t, gone)
 		require.Equal(t, position(15), from)
 		require.Equal(t, numbered("n", 15), slow.given())
-		require.Len(t, quick.given(), 40, "it delays no other")
+		require.Len(t, quick.given(), 40, "it does not delay the other lane")
 
-		// It reads by itself, and joins again where the feed stands.
+		// The lane reads by itself, and joins again at the feed's position.
 		slow.setFull(false)
-		require.Nil(t, f.Join(t.Context(), &slow, filter(), target{last: 15}, position(15)), "the feed has got farther")
+		require.Nil(t, f.Join(t.Context(), &slow, filter(), target{last: 15}, position(15)), "the feed has advanced")
 		raw, _ := from.MarshalJSON()
 		r, err := l.NewReader(raw, filter())
 		require.NoError(t, err)
@@ -330,7 +330,7 @@ func TestALaneThatHasNoRoomLeavesAtThePageThatItCouldNotTake(t *testing.T) {
 	})
 }
 
-func TestALogThatBeginsAnewIsToldToAllLanes(t *testing.T) {
+func TestALogThatStartsAgainIsReportedToAllLanes(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		l := &log{}
@@ -377,7 +377,7 @@ func TestAServerThatChangedEndsTheWorkOfAllLanes(t *testing.T) {
 	})
 }
 
-func TestAnErrorInTheMiddleHasEachLaneReadByItselfFromThere(t *testing.T) {
+func TestAfterAnErrorEachLaneReadsByItselfFromThere(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		l := &log{}
@@ -400,7 +400,7 @@ func TestAnErrorInTheMiddleHasEachLaneReadByItselfFromThere(t *testing.T) {
 	})
 }
 
-func TestWhoeverLeavesGetsNothingMore(t *testing.T) {
+func TestALaneThatHasLeftGetsNoMoreRows(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		l := &log{}
@@ -419,8 +419,8 @@ func TestWhoeverLeavesGetsNothingMore(t *testing.T) {
 	})
 }
 
-// reads has a lane do what a session does: read by itself up to the newest target, join,
-// and read by itself again from where the feed let it go; until done says so.
+// reads does what a session does for a lane: it reads by itself up to the newest target, joins,
+// and reads by itself again from where the feed released it, until done returns true.
 func reads(ctx context.Context, f *feed.Feed, l *log, k *taker, of store.Filter, chance func(n int) int) {
 	targets := f.Since(time.Time{})
 	r, _ := l.NewReader(nil, of)
@@ -496,8 +496,8 @@ func randomFilter(chance func(n int) int) store.Filter {
 	return of
 }
 
-// TestLanesThatComeAndGoMissNothing is for the race detector: it runs in real time.
-func TestLanesThatComeAndGoMissNothing(t *testing.T) {
+// This test is for the race detector: it runs in real time.
+func TestLanesThatJoinAndLeaveMissNothing(t *testing.T) {
 	t.Parallel()
 	l := &log{}
 	f := newFeed(l)
@@ -539,7 +539,7 @@ func TestLanesThatComeAndGoMissNothing(t *testing.T) {
 	}
 }
 
-// TestRandomLanesGetExactlyTheirRows has lanes that join and leave, have no room, and meet
+// Lanes join and leave, have no room and get
 // errors, in any order.
 func TestRandomLanesGetExactlyTheirRows(t *testing.T) {
 	t.Parallel()
@@ -606,7 +606,7 @@ func TestRandomLanesGetExactlyTheirRows(t *testing.T) {
 	})
 }
 
-func TestNoLaneJoinsBehindARoundThatBeganAgainInAnotherLog(t *testing.T) {
+func TestNoLaneJoinsAfterARoundThatStartedAgainInAnotherLog(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		l := &log{}
@@ -623,11 +623,11 @@ func TestNoLaneJoinsBehindARoundThatBeganAgainInAnotherLog(t *testing.T) {
 		require.Nil(t, f.Join(t.Context(), &b, filter("b"), target{last: 1}, position(1)),
 			"the reader may stand behind that target, and what lies between would be passed over")
 		look(f)
-		require.NotNil(t, f.Join(t.Context(), &b, filter("b"), target{last: 1}, position(1)), "a round to a later target says where it stands")
+		require.NotNil(t, f.Join(t.Context(), &b, filter("b"), target{last: 1}, position(1)), "a round to a later target has a position")
 	})
 }
 
-func TestARoundEndsWhenNoLaneIsLeftAndWhenItIsLong(t *testing.T) {
+func TestARoundEndsWithItsLastLaneOrAfterSomeTime(t *testing.T) {
 	t.Parallel()
 	for name, full := range map[string]bool{"no lane is left": true, "it is long": false} {
 		t.Run(name, func(t *testing.T) {
@@ -642,15 +642,15 @@ func TestARoundEndsWhenNoLaneIsLeftAndWhenItIsLong(t *testing.T) {
 				l.append(rows("a", 0, numbered("a", many)...)...)
 				look(f)
 				from, gone := left(m)
-				require.True(t, gone, "it reads by itself, and the looks go on")
-				require.EqualValues(t, len(a.given()), from, "from where the feed has ended")
+				require.True(t, gone, "the lane reads by itself, and the looks continue")
+				require.EqualValues(t, len(a.given()), from, "from where the feed ended")
 				require.Less(t, len(a.given()), many)
 			})
 		})
 	}
 }
 
-func TestALaneThatIsToEndDoesNotWaitForARound(t *testing.T) {
+func TestALaneThatMustEndDoesNotWaitForARound(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := newFeed(&log{})
@@ -661,7 +661,7 @@ func TestALaneThatIsToEndDoesNotWaitForARound(t *testing.T) {
 	})
 }
 
-// growing is a log to which each look finds more. A look takes 300 µs.
+// growing is a log that has grown at each look. A look takes 300 µs.
 type growing struct {
 	*log
 	looks int
@@ -673,7 +673,7 @@ func (g *growing) Probe(context.Context) (store.Target, error) {
 	return target{g.looks, g.life}, nil
 }
 
-func TestWhereNothingIsAnnouncedLooksTakeATenthOfTheTime(t *testing.T) {
+func TestWithoutAnnouncementsLooksTakeATenthOfTheTime(t *testing.T) {
 	looks := func(unannounced bool) (n int) {
 		synctest.Test(t, func(t *testing.T) {
 			l := &growing{log: &log{}}

@@ -126,7 +126,7 @@ func (ks *Keys[T]) Parking() (written uint64) {
 	return ks.parking - 1
 }
 
-// Free notes that the table has nothing of a key, as of the write with the given parking number.
+// Free records that the table has nothing of a key, as of the write with the given parking number.
 // The key is no longer held, unless something of it was parked since: then ask reports whether
 // the table must be queried again.
 func (ks *Keys[T]) Free(name string, written uint64) (free, ask bool) {
@@ -144,7 +144,7 @@ func (ks *Keys[T]) Free(name string, written uint64) (free, ask bool) {
 	return true, false
 }
 
-// Held notes that the table has something that holds a key. ask reports that its next delivery
+// Held records that the table has a delivery that holds a key. ask reports that its next delivery
 // must be queried, because the key has no head, neither in the table nor in memory.
 func (ks *Keys[T]) Held(name string, head bool) (ask bool) {
 	k := ks.keys[name]
@@ -155,9 +155,9 @@ func (ks *Keys[T]) Held(name string, head bool) (ask bool) {
 	return !head && !k.active
 }
 
-// Compared notes that Held was called for the whole table since the last call. It returns the
-// held keys without a head in memory of which the table had nothing: a person may have removed
-// it, so they must be queried.
+// Compared records that Held was called for the whole table since the last call. It returns the
+// held keys without a head in memory and without a delivery in the table: a person may have removed
+// their deliveries, so the keys must be queried.
 func (ks *Keys[T]) Compared() (ask []string) {
 	for name, k := range ks.keys {
 		if k.held && !k.active && k.scan < ks.scan {

@@ -8,14 +8,14 @@ import (
 	"github.com/waybill-go/waybill/framework/forwarder/internal/keyqueue"
 )
 
-func TestTheFirstOfAKeyGoesAndTheOthersWaitInOrder(t *testing.T) {
+func TestTheFirstDeliveryOfAKeyBeginsAndTheOthersWaitInOrder(t *testing.T) {
 	t.Parallel()
 	ks := keyqueue.New[int]()
 	require.True(t, ks.Idle("k"))
 	require.Equal(t, keyqueue.Go, ks.Enqueue("k", 1))
 	require.Equal(t, keyqueue.Wait, ks.Enqueue("k", 2))
 	require.Equal(t, keyqueue.Wait, ks.Enqueue("k", 3))
-	require.Equal(t, keyqueue.Go, ks.Enqueue("other", 4), "keys do not hold each other back")
+	require.Equal(t, keyqueue.Go, ks.Enqueue("other", 4), "keys do not wait for each other")
 	require.False(t, ks.Idle("k"))
 	require.Equal(t, 2, ks.Waiting("k"))
 	require.Equal(t, map[string]int{"k": 2}, ks.Crowded(0))
@@ -29,12 +29,12 @@ func TestTheFirstOfAKeyGoesAndTheOthersWaitInOrder(t *testing.T) {
 	}
 	_, ok, ask := ks.Next("k")
 	require.False(t, ok)
-	require.False(t, ask, "nothing of it was ever parked")
+	require.False(t, ask, "no delivery of the key was parked")
 	require.True(t, ks.Idle("k"))
 	require.Equal(t, keyqueue.Go, ks.Enqueue("k", 5))
 }
 
-func TestAKeyWhoseHeadIsParkedParksWhatComes(t *testing.T) {
+func TestAKeyWhoseHeadIsParkedParksLaterDeliveries(t *testing.T) {
 	t.Parallel()
 	ks := keyqueue.New[int]()
 	ks.Enqueue("k", 1)
@@ -46,10 +46,10 @@ func TestAKeyWhoseHeadIsParkedParksWhatComes(t *testing.T) {
 	require.Equal(t, keyqueue.Park, ks.Enqueue("k", 4))
 
 	require.Equal(t, keyqueue.Go, ks.Resume("k", 1, true))
-	require.Equal(t, keyqueue.Park, ks.Enqueue("k", 5), "those before it are in the table")
+	require.Equal(t, keyqueue.Park, ks.Enqueue("k", 5), "earlier deliveries are in the table")
 	_, ok, ask := ks.Next("k")
 	require.False(t, ok)
-	require.True(t, ask, "what is next is in the table")
+	require.True(t, ask, "the next delivery is in the table")
 	require.Equal(t, keyqueue.Go, ks.Resume("k", 2, true))
 	require.Equal(t, keyqueue.Wait, ks.Resume("k", 3, true))
 	next, ok, _ := ks.Next("k")
@@ -57,7 +57,7 @@ func TestAKeyWhoseHeadIsParkedParksWhatComes(t *testing.T) {
 	require.Equal(t, 3, next)
 }
 
-func TestAKeyIsFreeOnceAllThatWasParkedIsWrittenAndTheTableHasNothing(t *testing.T) {
+func TestAKeyIsFreeOnceItsParkedDeliveriesAreWrittenAndGone(t *testing.T) {
 	t.Parallel()
 	ks := keyqueue.New[int]()
 	ks.Enqueue("k", 1)
@@ -87,23 +87,23 @@ func TestAKeyThatIsNotFreeYetAsksAgainOnlyIfItHasNoHead(t *testing.T) {
 	require.Empty(t, ks.Spill("k"))
 	free, ask := ks.Free("k", ks.Parking()-1)
 	require.False(t, free)
-	require.False(t, ask, "the head asks when it is through")
+	require.False(t, ask, "the key is asked for when the head ends")
 	free, _ = ks.Free("k", ks.Parking())
 	require.True(t, free)
-	require.False(t, ks.Idle("k"), "its head is under way")
+	require.False(t, ks.Idle("k"), "its head is in flight")
 	require.Equal(t, keyqueue.Wait, ks.Enqueue("k", 2))
 }
 
-func TestAScheduledOneDoesNotPassThoseThatItsKeyHolds(t *testing.T) {
+func TestAScheduledDeliveryDoesNotOvertakeBlockedOnes(t *testing.T) {
 	t.Parallel()
 	ks := keyqueue.New[int]()
 	require.Equal(t, keyqueue.Go, ks.Resume("k", 1, false))
-	require.Equal(t, keyqueue.Wait, ks.Enqueue("k", 2), "a scheduled head holds nothing in the table")
+	require.Equal(t, keyqueue.Wait, ks.Enqueue("k", 2), "a scheduled head blocks no delivery in the table")
 	require.Equal(t, keyqueue.Wait, ks.Resume("k", 3, false))
 	require.Equal(t, []int{2, 3}, ks.Hold("k"))
 	require.Equal(t, keyqueue.Refuse, ks.Resume("k", 3, false))
 	require.True(t, ks.Idle("k"))
-	require.Equal(t, keyqueue.Go, ks.Resume("k", 1, true), "the head itself does hold")
+	require.Equal(t, keyqueue.Go, ks.Resume("k", 1, true), "the head itself blocks them")
 }
 
 func TestSpillHoldsTheKeyAndLeavesItsHead(t *testing.T) {
@@ -121,7 +121,7 @@ func TestSpillHoldsTheKeyAndLeavesItsHead(t *testing.T) {
 	require.True(t, ask)
 }
 
-func TestWhatIsPoppedWaitsAgainInFront(t *testing.T) {
+func TestAPoppedDeliveryThatIsPutBackIsFirst(t *testing.T) {
 	t.Parallel()
 	ks := keyqueue.New[int]()
 	for i := 1; i <= 4; i++ {
@@ -143,29 +143,29 @@ func TestAComparisonAsksForKeysThatLostTheirHead(t *testing.T) {
 	t.Parallel()
 	ks := keyqueue.New[int]()
 	require.True(t, ks.Held("no head", false))
-	require.False(t, ks.Held("head", true), "it falls due by itself")
-	ks.Resume("under way", 1, true)
-	require.False(t, ks.Held("under way", false), "its head asks when it is through")
+	require.False(t, ks.Held("head", true), "it will be due without a comparison")
+	ks.Resume("in flight", 1, true)
+	require.False(t, ks.Held("in flight", false), "the key is asked for when its head ends")
 	require.Empty(t, ks.Compared())
 	require.Equal(t, keyqueue.Park, ks.Enqueue("no head", 2))
 
 	ks.Held("no head", true)
-	require.Equal(t, []string{"head"}, ks.Compared(), "a person took it away")
+	require.Equal(t, []string{"head"}, ks.Compared(), "an operator removed it")
 	ks.Parking()
 	free, _ := ks.Free("head", ks.Parking())
 	require.True(t, free)
 	ks.Held("no head", true)
-	ks.Resume("under way", 3, true)
+	ks.Resume("in flight", 3, true)
 	require.Empty(t, ks.Compared())
 }
 
-func TestWhatWasParkedSinceAComparisonBeganIsNotMissedByIt(t *testing.T) {
+func TestDeliveriesParkedDuringAComparisonAreNotMissed(t *testing.T) {
 	t.Parallel()
 	ks := keyqueue.New[int]()
 	ks.Enqueue("k", 1)
 	ks.Hold("k") // the table was read before
 	require.Empty(t, ks.Compared())
-	require.Equal(t, []string{"k"}, ks.Compared(), "and the next comparison had nothing of it")
+	require.Equal(t, []string{"k"}, ks.Compared(), "the next comparison did not have it")
 }
 
 func TestDropForgetsAllKeys(t *testing.T) {

@@ -13,11 +13,11 @@ import (
 	"github.com/waybill-go/waybill/framework/forwarder/internal/keyqueue"
 )
 
-// TestRandomActsKeepTheOrderOfEachKey has deliveries end in any way and in any order,
-// around a checkpointer that writes and reads a parked table in steps, a person who
-// changes the table, and crashes. No item begins before those of its key before it are
-// over, no key has two heads, and in calm times all end.
-func TestRandomActsKeepTheOrderOfEachKey(t *testing.T) {
+// In TestRandomActionsKeepTheOrderOfEachKey deliveries end in any way and in any order,
+// while a checkpointer writes and reads a parked table in steps, an operator
+// changes the table, and the process crashes. No item begins before the earlier ones of its key are
+// over, no key has two heads, and without further faults all end.
+func TestRandomActionsKeepTheOrderOfEachKey(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
 		w := &world{rt: rt, halt: rapid.Bool().Draw(rt, "halt"), table: make(map[*thing]state)}
@@ -52,27 +52,27 @@ const (
 type thing struct {
 	key string
 	seq int
-	// free says that no order holds for it: it was scheduled, or put back by a person.
+	// free means that it has no order: it was scheduled, or requeued by an operator.
 	free      bool
 	scheduled bool
-	over      bool // later ones of its key need not wait for it
-	// written says that it is settled in the log; overWritten, that a crash leaves it over.
+	over      bool // later deliveries of its key may begin
+	// written means that it is settled in the log; overWritten, that it is over after a crash too.
 	written, overWritten bool
 }
 
 func (it *thing) String() string { return fmt.Sprintf("%s%d", it.key, it.seq) }
 
-// under is a delivery in the engine's hands.
+// under is a delivery that the engine has in memory.
 type under struct {
 	*thing
-	parked  bool // it comes from the table
+	parked  bool // it was read from the table
 	chained []*under
 }
 
-// end is what a checkpoint writes.
+// end is the outcome of a delivery, for a checkpoint.
 type end struct {
 	it   *under
-	park state // "": it is out of the table
+	park state // "": removed from the table
 	ask  bool
 }
 
@@ -86,22 +86,22 @@ type world struct {
 	table map[*thing]state
 
 	ks      *keyqueue.Keys[*under]
-	at      int                 // of the log, what is read next
+	at      int                 // next row of the log to read
 	unmet   map[*thing]bool     // settled before the start and not read yet
-	passed  bool                // there was none of these when taken was taken
+	passed  bool                // unmet was empty when taken was taken
 	heads   map[string]*under   // of each key, at most one
-	waiting map[string][]*under // behind it
-	busy    map[*thing]bool     // of the table, in the engine's hands
-	settled []end               // not taken
-	taken   []end               // not written
-	number  uint64              // of what is parked, as of taken
+	waiting map[string][]*under // deliveries behind the head
+	busy    map[*thing]bool     // parked deliveries that the engine has in memory
+	settled []end               // not yet taken by the checkpointer
+	taken   []end               // taken, but not yet written
+	number  uint64              // number of the last parking in taken
 	ask     []string            // keys to ask for
-	phase   int                 // of the checkpointer
-	seen    map[*thing]state    // the table, as it was read last
-	asked   string              // the key that it was read for
+	phase   int                 // next step of the checkpointer
+	seen    map[*thing]state    // the table at its last reading
+	asked   string              // the key for which it was read
 }
 
-// start begins with what a crash leaves: the table and what is settled in the log.
+// start starts from the state after a crash: the table and the settled rows of the log.
 func (w *world) start() {
 	for _, it := range w.log {
 		it.over = it.overWritten
@@ -163,7 +163,7 @@ func (w *world) readOne() {
 	}
 }
 
-// begin is where an item becomes its key's head.
+// begin makes an item the head of its key.
 func (w *world) begin(it *under) {
 	if head := w.heads[it.key]; head != nil {
 		w.rt.Fatalf("%s begins while %s is the head", it, head)
@@ -188,7 +188,7 @@ func (w *world) chainedBehind(it *thing, key string) bool {
 	return head != nil && (head.thing == it || slices.ContainsFunc(head.chained, func(c *under) bool { return c.thing == it }))
 }
 
-// endOne ends the delivery of a head, and of those that go with it.
+// endOne ends the delivery of a head, and of those in the same batch.
 func (w *world) endOne(rt *rapid.T) {
 	if len(w.heads) == 0 {
 		rt.Skip("nothing is in flight")
@@ -200,7 +200,7 @@ func (w *world) endOne(rt *rapid.T) {
 	w.endBatch(batch, good, rapid.SampledFrom([]state{retrying, retrying, dead}).Draw(rt, "becomes"))
 }
 
-// endBatch delivers the first ones of a batch; the next one fails, and those behind it
+// endBatch delivers the first items of a batch; the next item fails, and the later ones
 // wait again.
 func (w *world) endBatch(batch []*under, good int, becomes state) {
 	key := batch[0].key
@@ -241,7 +241,7 @@ func (w *world) next(key string) (ask bool) {
 	return ask
 }
 
-// parkAll parks what waited for a head.
+// parkAll parks the deliveries that waited for a head.
 func (w *world) parkAll(key string, waiting []*under) {
 	require.Equal(w.rt, len(w.waiting[key]), len(waiting))
 	for i, it := range waiting {
@@ -255,7 +255,7 @@ func (w *world) parkAll(key string, waiting []*under) {
 	w.waiting[key] = nil
 }
 
-// chain has some that wait go together with their head.
+// chain adds waiting deliveries to the batch of their head.
 func (w *world) chain(rt *rapid.T) {
 	var keys []string
 	for _, key := range slices.Sorted(maps.Keys(w.heads)) {
@@ -300,11 +300,11 @@ func (w *world) step() {
 		w.passed = len(w.unmet) == 0
 	case 1:
 		w.write()
-	case 2: // read what is due
+	case 2: // read due deliveries
 		w.seen = maps.Clone(w.table)
 	case 3:
 		w.resumeDue()
-	case 4: // read what is behind a key
+	case 4: // read the followers of a key
 		w.asked = ""
 		if w.passed && len(w.ask) > 0 {
 			w.asked, w.ask = w.ask[0], w.ask[1:]
@@ -314,7 +314,7 @@ func (w *world) step() {
 		if w.asked != "" && w.resumeFollowers() {
 			w.phase = 3
 		}
-	case 6: // read which keys are held
+	case 6: // read the blocked keys
 		w.seen = maps.Clone(w.table)
 	case 7:
 		w.compare()
@@ -351,7 +351,7 @@ func (w *world) askFor(keys ...string) {
 	}
 }
 
-// rows are those of a table, as they stand in the log.
+// rows returns the rows of a table in the order of the log.
 func rows(table map[*thing]state, of func(it *thing, s state) bool) []*thing {
 	var all []*thing
 	for it, s := range table {
@@ -396,7 +396,7 @@ func (w *world) resume(it *thing, s state) {
 	}
 }
 
-// resumeFollowers hands over what the table has of the key that was asked for. It
+// resumeFollowers adds the parked deliveries of the key that was asked for. It
 // returns whether there are more keys to ask for at once.
 func (w *world) resumeFollowers() (more bool) {
 	if !w.ks.Idle(w.asked) {
@@ -434,8 +434,8 @@ func (w *world) compare() {
 	w.askFor(slices.Sorted(slices.Values(w.ks.Compared()))...)
 }
 
-// choose draws what a person acts on: nothing that the engine has in hand, or has still
-// to write or to make up its mind of.
+// choose draws a delivery for an operator's action: none that the engine has in memory, or has still
+// to write or to decide about.
 func (w *world) choose(rt *rapid.T, of func(it *thing, s state) bool) *thing {
 	if w.phase%2 == 1 {
 		rt.Skip("the table is being read")
@@ -459,18 +459,18 @@ func (w *world) requeue(rt *rapid.T) {
 	it.free, it.over, it.overWritten = it.free || !w.halt, false, false
 }
 
-// check compares the keys with what is known of them.
+// check compares the keys with the model.
 func (w *world) check(rt *rapid.T) {
 	for _, key := range []string{"a", "b"} {
 		require.Equal(rt, w.heads[key] == nil, w.ks.Idle(key))
 		require.Equal(rt, len(w.waiting[key]), w.ks.Waiting(key))
 		if w.heads[key] == nil {
-			require.Empty(rt, w.waiting[key], "without a head nothing may wait in memory")
+			require.Empty(rt, w.waiting[key], "without a head no delivery may wait in memory")
 		}
 	}
 }
 
-// calm lets all be delivered.
+// calm delivers everything.
 func (w *world) calm() {
 	for range 20*len(w.log) + 50 {
 		w.readOne()
@@ -490,11 +490,11 @@ func (w *world) calm() {
 	}
 	for _, it := range w.log {
 		if !it.over || !it.written {
-			w.rt.Fatalf("%s was lost: in the table %q, in hand %v", it, w.table[it], w.busy[it])
+			w.rt.Fatalf("%s was lost: in the table %q, in memory %v", it, w.table[it], w.busy[it])
 		}
 	}
 	for it, s := range w.table {
-		require.Equal(w.rt, dead, s, "%s is left", it)
+		require.Equal(w.rt, dead, s, "%s is still parked", it)
 	}
 	require.Empty(w.rt, w.heads)
 }

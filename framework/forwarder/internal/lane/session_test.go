@@ -59,12 +59,12 @@ func workUntil(t *testing.T, stop context.Context, s lane.Session) (ended chan e
 	return ended
 }
 
-func TestALaneThatIsGivenBackBeforeItIsBegunIsNoFailure(t *testing.T) {
+func TestReleasingALaneBeforeItStartsIsNoError(t *testing.T) {
 	t.Parallel()
 	lanetest.Run(t, func(t *testing.T, b *lanetest.Bench) {
-		stop, giveBack := context.WithCancel(t.Context())
+		stop, release := context.WithCancel(t.Context())
 		b.OnHeldKeys = func(ctx context.Context, _ string) ([]store.HeldKey, error) {
-			giveBack()
+			release()
 			return nil, ctx.Err()
 		}
 		ended := workUntil(t, stop, session(b, looking(t, b).Since(time.Now()), nil))
@@ -142,7 +142,7 @@ func (m *member) GiveUp(error) {}
 
 // What a reader gives that begins again in another log may reach behind the target. If the
 // lane joined the feed there, where another lane stands, it would get that once more.
-func TestALaneThatBeganAgainInAnotherLogJoinsTheFeedAtALaterTarget(t *testing.T) {
+func TestALaneThatStartedAgainInAnotherLogJoinsTheFeedAtALaterTarget(t *testing.T) {
 	t.Parallel()
 	lanetest.Run(t, func(t *testing.T, b *lanetest.Bench) {
 		b.Append("one", "two")
@@ -169,7 +169,7 @@ func TestALaneThatBeganAgainInAnotherLogJoinsTheFeedAtALaterTarget(t *testing.T)
 }
 
 // A standby knows what was cancelled when the target was probed, and not what since then.
-func TestWhatFellDueBehindWhatAPageKnowsIsParked(t *testing.T) {
+func TestRowsThatBecameDueAfterTheStateOfAPageAreParked(t *testing.T) {
 	t.Parallel()
 	for _, fed := range []bool{false, true} {
 		lanetest.Run(t, func(t *testing.T, b *lanetest.Bench) {

@@ -16,7 +16,7 @@ var (
 	parked  = time.Unix(1_700_000_000, 0)
 )
 
-// leave has a lease leave behind one delivery of the log and one that was parked.
+// leave ends a lease with one delivery of the log and one parked delivery without a checkpoint.
 func leave(all *Lanes, lease store.Lease) {
 	l := New(lease)
 	l.Add(read, Made{Receipt: "a", Row: Row{Attempt: 1, FromLog: true}})
@@ -34,7 +34,7 @@ func (l *Lane) meetsRetried() bool {
 	return ok
 }
 
-func TestTheNextLeaseMeetsWhatWasMade(t *testing.T) {
+func TestTheNextLeaseRecallsDeliveries(t *testing.T) {
 	t.Parallel()
 	var all Lanes
 	leave(&all, store.Lease{Lane: mail, Epoch: 7})
@@ -52,10 +52,10 @@ func TestTheNextLeaseMeetsWhatWasMade(t *testing.T) {
 func TestOnlyTheNextLeaseOfTheLaneRecalls(t *testing.T) {
 	t.Parallel()
 	for name, lease := range map[string]store.Lease{
-		"one of another forwarder between": {Lane: mail, Epoch: 9},
-		"the same once more":               {Lane: mail, Epoch: 7},
-		"another lane":                     {Lane: store.NewLane("mail", 1, 2), Epoch: 8},
-		"a lane that is cut otherwise":     {Lane: store.NewLane("mail", 0, 4), Epoch: 8},
+		"another forwarder had the lane": {Lane: mail, Epoch: 9},
+		"the same lease again":           {Lane: mail, Epoch: 7},
+		"another lane":                   {Lane: store.NewLane("mail", 1, 2), Epoch: 8},
+		"another number of lanes":        {Lane: store.NewLane("mail", 0, 4), Epoch: 8},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -66,19 +66,19 @@ func TestOnlyTheNextLeaseOfTheLaneRecalls(t *testing.T) {
 	}
 }
 
-// A person who requeues or replays a delivery changes the revision, and wants it
-// delivered, also where it looks just like one that was delivered and not written.
-func TestWhatWasParkedIsForgottenWithTheRevision(t *testing.T) {
+// An operator who requeues or replays a delivery changes the revision, and wants it
+// delivered, even if it looks like a delivery without a checkpoint.
+func TestParkedDeliveriesAreForgottenWithTheRevision(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		revisions  []int64 // of one lease after the other
+		revisions  []int64 // of consecutive leases
 		remembered bool
 	}{
-		"the same":            {[]int64{7, 7}, true},
-		"changed":             {[]int64{7, 8}, false},
-		"the same, two later": {[]int64{7, 7, 7}, true},
-		"changed afterwards":  {[]int64{7, 7, 8}, false},
-		"changed before":      {[]int64{7, 8, 8}, false},
+		"the same":                   {[]int64{7, 7}, true},
+		"changed":                    {[]int64{7, 8}, false},
+		"the same, two leases later": {[]int64{7, 7, 7}, true},
+		"changed afterwards":         {[]int64{7, 7, 8}, false},
+		"changed before":             {[]int64{7, 8, 8}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -97,12 +97,12 @@ func TestWhatWasParkedIsForgottenWithTheRevision(t *testing.T) {
 				}
 			}
 			require.Equal(t, c.remembered, l.meetsRetried())
-			require.True(t, l.meetsRead(), "what is in the log cannot be requeued")
+			require.True(t, l.meetsRead(), "a delivery of the log cannot be requeued")
 		})
 	}
 }
 
-func TestAParkedDeliveryThatHasChangedIsMadeAgain(t *testing.T) {
+func TestAParkedDeliveryThatHasChangedIsDeliveredAgain(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]Row{
 		"requeued":              {Attempt: 0, State: store.StateRetrying, FirstParked: parked},
@@ -120,7 +120,7 @@ func TestAParkedDeliveryThatHasChangedIsMadeAgain(t *testing.T) {
 	}
 }
 
-func TestWhatWasReadIsForgottenOnceTheLogIsRead(t *testing.T) {
+func TestDeliveriesOfTheLogAreForgottenOnceItIsRead(t *testing.T) {
 	t.Parallel()
 	var all Lanes
 	leave(&all, store.Lease{Lane: mail})
@@ -137,7 +137,7 @@ func TestALaneHasOneMemory(t *testing.T) {
 	leave(&all, store.Lease{Lane: mail, Epoch: 1})
 	require.Len(t, all, 1)
 	all.Keep(New(store.Lease{Lane: mail, Epoch: 2}))
-	require.Empty(t, all, "a later lease has left nothing")
+	require.Empty(t, all, "a later lease has no such deliveries")
 }
 
 func TestOnlySomeLanesAreRetained(t *testing.T) {

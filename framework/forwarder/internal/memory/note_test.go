@@ -34,7 +34,7 @@ func TestANoteIsReadAsItWasWritten(t *testing.T) {
 	})
 }
 
-func TestWhatIsNoNoteIsAnError(t *testing.T) {
+func TestAnInvalidNoteIsAnError(t *testing.T) {
 	t.Parallel()
 	for _, raw := range []string{``, `[]`, `{}`, `{"version":2}`, `{"version":1,"made":"AA=="}`, `{"version":1,"owed":"gICAgICAgICAgICAgA=="}`} {
 		_, err := memory.DecodeNote([]byte(raw))
@@ -42,7 +42,7 @@ func TestWhatIsNoNoteIsAnError(t *testing.T) {
 	}
 }
 
-func TestWhatIsOwedIsMetOnceAndOnlyAsItWas(t *testing.T) {
+func TestAnOwedDeliveryIsMetOnceIfItIsUnchanged(t *testing.T) {
 	t.Parallel()
 	parked := memory.Row{Attempt: 2, State: store.StateRetrying, FirstParked: time.Unix(5, 0)}
 	before := parked
@@ -60,5 +60,5 @@ func TestWhatIsOwedIsMetOnceAndOnlyAsItWas(t *testing.T) {
 	require.True(t, owed.Met(store.Ref{Offset: 2, ID: "b"}, before))
 	requeued := before
 	requeued.Attempt = 0
-	require.False(t, owed.Met(store.Ref{Offset: 3, ID: "c"}, requeued), "a person wants it again")
+	require.False(t, owed.Met(store.Ref{Offset: 3, ID: "c"}, requeued), "an operator has requeued it")
 }

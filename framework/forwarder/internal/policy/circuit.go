@@ -39,7 +39,7 @@ const probeJitter = 0.2
 // maxPostponed bounds how long a delivery is postponed because its destination is unavailable.
 const maxPostponed = 5 * time.Minute
 
-// refusals is after how many keys in a row with permanently refused deliveries the breaker opens:
+// refusals is the number of keys in a row with permanently refused deliveries after which the breaker opens:
 // so many are more likely a problem of the sink than of the notifications.
 const refusals = 10
 
@@ -124,7 +124,7 @@ func (c *Circuit) Postponement(now time.Time) time.Duration {
 	return pause + time.Duration(c.chance()*float64(pause/4+time.Second))
 }
 
-// Begin notes that a delivery or batch begins. While the breaker is open it is a probe.
+// Begin records that a delivery or batch begins. While the breaker is open it is a probe.
 func (c *Circuit) Begin() {
 	if c.IsOpen() {
 		c.breaker.HalfOpen()
@@ -141,7 +141,7 @@ func (c *Circuit) Throttle(until, now time.Time, cause error) (began bool) {
 	return began
 }
 
-// Delivered notes that a delivery succeeded. It returns true if that closed the breaker.
+// Delivered records that a delivery succeeded. It returns true if that closed the breaker.
 func (c *Circuit) Delivered() (closed bool) {
 	if c.stray() {
 		return false
@@ -168,8 +168,8 @@ const (
 	RefusalStray
 )
 
-// Refused notes that the destination permanently refused a delivery of a key. This may open the
-// breaker, or close it if the destination had been unavailable.
+// Refused records that the destination permanently refused a delivery of a key. This may open the
+// breaker, or close it if the destination was unavailable.
 func (c *Circuit) Refused(now time.Time, key string, err error) Refusal {
 	if c.stray() {
 		return RefusalStray
@@ -185,7 +185,7 @@ func (c *Circuit) Refused(now time.Time, key string, err error) Refusal {
 		}
 		return RefusalFinal
 	}
-	refusal := RefusalFinal // also for the one that opens it
+	refusal := RefusalFinal // also for the refusal that opens the breaker
 	if c.IsOpen() {
 		refusal = RefusalProbe
 	}
@@ -198,7 +198,7 @@ func (c *Circuit) Refused(now time.Time, key string, err error) Refusal {
 // Recovered returns how often a successful delivery has closed the breaker.
 func (c *Circuit) Recovered() int { return c.recovered }
 
-// Answered notes that the destination answered, whatever it said. It returns true if that closed
+// Answered records that the destination answered, with any outcome. It returns true if that closed
 // the breaker, which had opened because the destination was unavailable.
 func (c *Circuit) Answered() (closed bool) {
 	if !c.Unreachable() || c.stray() {
@@ -211,7 +211,7 @@ func (c *Circuit) Answered() (closed bool) {
 // Unreachable reports whether the breaker is open because the destination is unavailable.
 func (c *Circuit) Unreachable() bool { return c.IsOpen() && !c.failing }
 
-// Unavailable notes that the destination is unavailable, which opens the breaker. It returns true
+// Unavailable records that the destination is unavailable, which opens the breaker. It returns true
 // if the breaker was closed.
 func (c *Circuit) Unavailable(now time.Time, err error) (opened bool) {
 	if c.stray() {
@@ -221,7 +221,7 @@ func (c *Circuit) Unavailable(now time.Time, err error) (opened bool) {
 	return c.postpone(now, err)
 }
 
-// Failed notes that a delivery of a key failed temporarily. It returns whether that spends an
+// Failed records that a delivery of a key failed temporarily. It returns whether that spends an
 // attempt of the delivery, and whether it opened the breaker.
 func (c *Circuit) Failed(now time.Time, key string, err error) (spent, opened bool) {
 	switch {

@@ -20,13 +20,13 @@ var (
 
 func circuit(b policy.Breaker) *policy.Circuit { return policy.NewCircuit(b.WithDefaults()) }
 
-// fail has deliveries of so many keys fail, and returns whether the last one opened
+// fail reports failures of deliveries of that many keys, and returns whether the last one opened
 // the breaker.
 func fail(t require.TestingT, c *policy.Circuit, keys int) (opened bool) {
 	for i := range keys {
 		var spent bool
 		spent, opened = c.Failed(begun, fmt.Sprint("key", i), err500)
-		require.True(t, spent, "each of them spends an attempt")
+		require.True(t, spent, "each failure spends an attempt")
 		require.True(t, !opened || i == keys-1, "opened after %d of %d", i+1, keys)
 	}
 	return opened
@@ -37,7 +37,7 @@ func TestFailuresOfDifferentKeysOpenTheBreaker(t *testing.T) {
 	for _, b := range []policy.Breaker{{}, {FailureShare: 0.5, Among: 10}, {FailureShare: 1, Among: 1}, {FailureShare: 0.01, Among: 7}} {
 		c, b := circuit(b), b.WithDefaults()
 		enough := int(b.FailureShare*float64(b.Among) + 0.999999)
-		if enough < b.Among { // the share counts once there are so many outcomes
+		if enough < b.Among { // the share counts only from that many outcomes on
 			for range b.Among - enough {
 				require.False(t, c.Delivered())
 			}
@@ -76,7 +76,7 @@ func TestFailuresAmongSuccessesLeaveTheBreakerClosed(t *testing.T) {
 	require.False(t, c.IsOpen())
 }
 
-func TestABreakerThatIsOffOpensOnlyForWhatCannotBeReached(t *testing.T) {
+func TestABreakerThatIsOffOpensOnlyForUnavailability(t *testing.T) {
 	t.Parallel()
 	c := circuit(policy.Breaker{Off: true})
 	require.False(t, fail(t, c, 1000))
@@ -85,7 +85,7 @@ func TestABreakerThatIsOffOpensOnlyForWhatCannotBeReached(t *testing.T) {
 	require.Equal(t, errRefused, c.Cause())
 }
 
-func TestProbesComeAtGrowingPauses(t *testing.T) {
+func TestProbesHaveGrowingIntervals(t *testing.T) {
 	t.Parallel()
 	c := circuit(policy.Breaker{MaxPause: time.Minute})
 	now := begun
@@ -106,10 +106,10 @@ func TestProbesComeAtGrowingPauses(t *testing.T) {
 	require.Equal(t, 16, c.Limit(16, now))
 	require.Nil(t, c.Cause())
 	require.True(t, c.Unavailable(now, errRefused))
-	require.InEpsilon(t, 100*time.Millisecond, c.Next().Sub(now), 0.21, "they begin again")
+	require.InEpsilon(t, 100*time.Millisecond, c.Next().Sub(now), 0.21, "the intervals start again")
 }
 
-func TestOneDeliveryThatGetsThroughClosesTheBreaker(t *testing.T) {
+func TestOneSuccessClosesTheBreaker(t *testing.T) {
 	t.Parallel()
 	c := circuit(policy.Breaker{})
 	require.True(t, fail(t, c, 18))
@@ -118,10 +118,10 @@ func TestOneDeliveryThatGetsThroughClosesTheBreaker(t *testing.T) {
 	require.False(t, spent, "a probe spends no attempt")
 	require.False(t, opened)
 	c.Begin()
-	require.False(t, c.Answered(), "it was reachable all the time")
+	require.False(t, c.Answered(), "it was reachable throughout")
 	require.True(t, c.Delivered())
 	require.False(t, c.IsOpen())
-	require.False(t, fail(t, c, 17), "the count begins again")
+	require.False(t, fail(t, c, 17), "the count starts again")
 }
 
 func TestADestinationThatAnswersAgainIsReachable(t *testing.T) {
@@ -130,18 +130,18 @@ func TestADestinationThatAnswersAgainIsReachable(t *testing.T) {
 	require.False(t, c.Answered())
 	require.True(t, c.Unavailable(begun, errRefused))
 	c.Begin()
-	require.True(t, c.Answered(), "whatever it says")
+	require.True(t, c.Answered(), "whatever the answer")
 	spent, opened := c.Failed(begun, "a", err500)
 	require.True(t, spent)
 	require.False(t, opened)
 }
 
-func TestWhatWasInFlightWhenTheBreakerOpenedProvesNothing(t *testing.T) {
+func TestOutcomesOfCallsBeforeTheBreakerOpenedDoNotCount(t *testing.T) {
 	t.Parallel()
 	c := circuit(policy.Breaker{})
 	require.True(t, fail(t, c, 18))
 	next := c.Next()
-	require.False(t, c.Delivered(), "it was taken before")
+	require.False(t, c.Delivered(), "the call began before")
 	require.False(t, c.Answered())
 	require.False(t, c.Unavailable(begun, errRefused))
 	spent, opened := c.Failed(begun, "late", err500)
@@ -149,16 +149,16 @@ func TestWhatWasInFlightWhenTheBreakerOpenedProvesNothing(t *testing.T) {
 	require.False(t, opened)
 	require.True(t, c.IsOpen())
 	require.Equal(t, err500, c.Cause())
-	require.Equal(t, next, c.Next(), "the probe is not put off")
+	require.Equal(t, next, c.Next(), "the probe is not postponed")
 
 	c = circuit(policy.Breaker{})
 	require.True(t, c.Unavailable(begun, errRefused))
 	spent, opened = c.Failed(begun, "late", err500)
-	require.True(t, spent, "this one was answered")
+	require.True(t, spent, "the destination answered this call")
 	require.False(t, opened)
 }
 
-// refuse has deliveries of so many keys refused for good, and returns what the last one was.
+// refuse reports permanent failures of that many keys, and returns the result of the last one.
 func refuse(c *policy.Circuit, keys int) (last policy.Refusal) {
 	for i := range keys {
 		last = c.Refused(begun, fmt.Sprint("key", i), errBad)
@@ -171,7 +171,7 @@ func TestRefusalsOfDifferentKeysInARowOpenTheBreaker(t *testing.T) {
 	c := circuit(policy.Breaker{})
 	refuse(c, 9)
 	require.False(t, c.Delivered())
-	require.Equal(t, policy.RefusalFinal, refuse(c, 9), "one got through between")
+	require.Equal(t, policy.RefusalFinal, refuse(c, 9), "a success came between")
 	require.False(t, c.IsOpen())
 	require.Equal(t, policy.RefusalFinal, c.Refused(begun, "the tenth", errBad))
 	require.True(t, c.IsOpen())
@@ -185,11 +185,11 @@ func TestRefusalsOfDifferentKeysInARowOpenTheBreaker(t *testing.T) {
 	c.Begin()
 	require.True(t, c.Delivered())
 	require.Equal(t, 1, c.Recovered())
-	require.Equal(t, policy.RefusalFinal, refuse(c, 9), "the count begins again")
+	require.Equal(t, policy.RefusalFinal, refuse(c, 9), "the count starts again")
 	require.False(t, c.IsOpen())
 }
 
-func TestRefusalsThatAreOfOneKeyOrOffLeaveTheBreakerClosed(t *testing.T) {
+func TestRefusalsOfOneKeyOrWithoutABreakerLeaveItClosed(t *testing.T) {
 	t.Parallel()
 	c := circuit(policy.Breaker{})
 	for range 1000 {
@@ -204,8 +204,8 @@ func TestRefusalsThatAreOfOneKeyOrOffLeaveTheBreakerClosed(t *testing.T) {
 func TestARefusalEndsAnOutage(t *testing.T) {
 	t.Parallel()
 	for name, begin := range map[string]func(c *policy.Circuit){
-		"that was not reached": func(c *policy.Circuit) { c.Unavailable(begun, errRefused) },
-		"of failures":          func(c *policy.Circuit) { fail(t, c, 18) },
+		"unavailable": func(c *policy.Circuit) { c.Unavailable(begun, errRefused) },
+		"failures":    func(c *policy.Circuit) { fail(t, c, 18) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -214,12 +214,12 @@ func TestARefusalEndsAnOutage(t *testing.T) {
 			c.Begin()
 			require.Equal(t, policy.RefusalFinal, c.Refused(begun, "a", errBad))
 			require.False(t, c.IsOpen())
-			require.Zero(t, c.Recovered(), "none got through")
+			require.Zero(t, c.Recovered(), "no delivery succeeded")
 		})
 	}
 }
 
-func TestAThrottleLetsNothingStartUntilItsTime(t *testing.T) {
+func TestAThrottleLetsNothingBeginUntilItsTime(t *testing.T) {
 	t.Parallel()
 	c := circuit(policy.Breaker{})
 	require.True(t, c.Throttle(begun.Add(time.Minute), begun, nil))
@@ -229,7 +229,7 @@ func TestAThrottleLetsNothingStartUntilItsTime(t *testing.T) {
 	require.Zero(t, c.Limit(16, begun.Add(time.Minute-1)))
 	require.Equal(t, 16, c.Limit(16, begun.Add(time.Minute)))
 	require.False(t, c.IsOpen())
-	require.True(t, c.Throttle(begun.Add(time.Hour), begun.Add(time.Minute), nil), "it begins again")
+	require.True(t, c.Throttle(begun.Add(time.Hour), begun.Add(time.Minute), nil), "the throttle starts again")
 
 	c.Unavailable(begun, errRefused)
 	require.Equal(t, begun.Add(time.Hour), c.Next(), "the later one of throttle and probe")
@@ -248,9 +248,9 @@ func TestOtherSettingsCloseTheBreakerAndLeaveTheThrottle(t *testing.T) {
 	require.True(t, fail(t, c, 5))
 }
 
-// TestACircuitNeverBlocksForGood has anything happen in any order: the circuit says
-// when something may start again, and a delivery that then gets through ends it all.
-func TestACircuitNeverBlocksForGood(t *testing.T) {
+// In any order of events, the circuit says
+// when the next call may begin, and a call that then succeeds closes it.
+func TestACircuitNeverBlocksForever(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		c, now := circuit(policy.Breaker{Among: 3, MaxPause: time.Second}), begun
@@ -267,7 +267,7 @@ func TestACircuitNeverBlocksForGood(t *testing.T) {
 			"throttled":   func(*rapid.T) { c.Throttle(now.Add(time.Second), now, nil) },
 			"failed": func(t *rapid.T) {
 				spent, opened := c.Failed(now, key.Draw(t, "key"), err500)
-				require.True(t, spent || !opened, "what opened it spent an attempt")
+				require.True(t, spent || !opened, "the failure that opened it spent an attempt")
 			},
 			"begin": func(*rapid.T) {
 				if c.Limit(1, now) > 0 {
@@ -276,7 +276,7 @@ func TestACircuitNeverBlocksForGood(t *testing.T) {
 			},
 		})
 		if c.Limit(16, now) == 0 {
-			require.True(t, c.Next().After(now), "it says when")
+			require.True(t, c.Next().After(now), "it has a time for the next call")
 			now = c.Next()
 		}
 		require.Positive(t, c.Limit(16, now))
@@ -286,13 +286,13 @@ func TestACircuitNeverBlocksForGood(t *testing.T) {
 	})
 }
 
-func TestWhatIsPutOffWaitsAboutAsLongAsItsDestinationHasBeenAway(t *testing.T) {
+func TestAPostponementIsAboutAsLongAsTheOutage(t *testing.T) {
 	t.Parallel()
 	chance := 0.5
 	c := policy.NewCircuitBy(policy.Breaker{}.WithDefaults(), func() float64 { return chance })
-	require.Equal(t, 500*time.Millisecond, c.Postponement(begun), "it is closed")
+	require.Equal(t, 500*time.Millisecond, c.Postponement(begun), "the circuit is closed")
 	c.Unavailable(begun, errRefused)
-	require.Equal(t, 100*time.Millisecond, c.Next().Sub(begun), "chance makes it neither shorter nor longer")
+	require.Equal(t, 100*time.Millisecond, c.Next().Sub(begun), "without jitter")
 	require.Equal(t, 100*time.Millisecond+(25*time.Millisecond+time.Second)/2, c.Postponement(begun))
 	require.Equal(t, time.Minute+(15*time.Second+time.Second)/2, c.Postponement(begun.Add(time.Minute)))
 	chance = 0

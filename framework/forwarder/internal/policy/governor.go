@@ -15,7 +15,7 @@ import (
 //
 // as in the gradient controller of Envoy's adaptive concurrency filter and in Netflix'
 // Gradient2. latency is the mean of the window, and base that of a window with half the limit.
-// While twice as many calls in flight take no longer, the limit grows; it falls where calls
+// While twice as many calls in flight take no longer, the limit grows; it falls if calls
 // only wait for each other. Both are geometric means: a few very slow calls count little, but
 // if all calls take twice as long, so does the mean. base is measured again after baseEvery
 // windows, and when the limit has fallen to the one at which it was measured.
@@ -46,15 +46,15 @@ type Governor struct {
 	cut   time.Time // of the last refusal that began a round; calls from before belong to the round
 	floor float64   // lower bound of the limit in that round
 	top   float64   // limit after that round
-	debt  int       // calls that must be answered before the limit exceeds top
-	hold  time.Time // the limit does not exceed top before
+	debt  int       // calls that must be answered before the limit may exceed top
+	hold  time.Time // the limit does not exceed top before this time
 	step  float64   // by how much the limit may grow at once
 }
 
-// The values with which the servers in governor_test.go are used best.
+// The values that give the best results with the servers in governor_test.go.
 const (
 	tolerance    = 1.3 // of latency, before the limit falls
-	mostFall     = 0.5 // of the limit, in a window
+	mostFall     = 0.5 // lowest factor of the limit in a window
 	mostGrowth   = 1.5
 	leastWindow  = 64 // calls
 	windowRounds = 2  // calls of a window for each call in flight; twice that for base
@@ -100,16 +100,16 @@ func (g *Governor) Limit() int {
 // InFlight returns how many calls are in flight.
 func (g *Governor) InFlight() int { return g.inFlight }
 
-// Begin notes that a call begins.
+// Begin records that a call begins.
 func (g *Governor) Begin() {
 	g.inFlight++
 	g.reached = g.reached || g.inFlight >= g.Limit()
 }
 
-// Drop notes the end of a call from which nothing can be learned.
+// Drop records the end of a call from which nothing can be learned.
 func (g *Governor) Drop() { g.inFlight-- }
 
-// Answered notes that the destination has answered a call, or that it timed out.
+// Answered records that the destination has answered a call, or that it timed out.
 func (g *Governor) Answered(began, now time.Time) {
 	early := g.inFlight > g.Limit() // began before the limit was lowered
 	g.inFlight--
@@ -131,7 +131,7 @@ func (g *Governor) Answered(began, now time.Time) {
 	}
 }
 
-// Refused notes that the destination has refused a call for now and must be left alone for a
+// Refused records that the destination has refused a call for now and must be left alone for a
 // pause.
 func (g *Governor) Refused(began, now time.Time, pause time.Duration) {
 	limit := float64(g.Limit())

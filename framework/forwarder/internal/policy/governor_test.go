@@ -12,18 +12,18 @@ import (
 	"github.com/waybill-go/waybill/framework/forwarder/internal/policy"
 )
 
-// server is a model of a destination: at each moment it works on so many calls at once.
+// server is a model of a destination with a limited number of simultaneous calls.
 type server struct {
 	capacity int
-	// takes is how long it works on one.
+	// takes returns the duration of a call.
 	takes func() time.Duration
-	// pause, where it is set, is what it asks for when it refuses a call beyond its
-	// capacity. Otherwise the call waits, and each one beyond makes all slower by a share.
+	// pause, if set, is the pause that it requests when it refuses a call beyond its
+	// capacity. Otherwise the call waits, and each waiting call slows down all calls by a share.
 	pause time.Duration
 	slows float64
 }
 
-// call is one in flight.
+// call is a call in flight.
 type call struct {
 	began, ends time.Time
 	refused     bool
@@ -45,19 +45,19 @@ func (c *calls) Pop() any {
 type world struct {
 	server
 	governor *policy.Governor
-	fixed    int // instead of a governor
+	fixed    int // fixed limit instead of a governor
 	now      time.Time
 	paused   time.Time
-	under    calls   // that the server works on, or refuses
-	waiting  []*call // for the server
+	under    calls   // calls that the server handles or refuses
+	waiting  []*call // calls that wait in the server
 	inFlight int
 	working  int
 }
 
-// outcome is what came of a phase.
+// outcome is the result of a phase.
 type outcome struct {
 	delivered, refused int
-	least, most        int // limits, in its second half
+	least, most        int // lowest and highest limit in its second half
 	latency            time.Duration
 }
 
@@ -68,7 +68,7 @@ func (w *world) limit() int {
 	return w.governor.Limit()
 }
 
-// run goes on for a time.
+// run simulates a duration.
 func (w *world) run(lasts time.Duration) (o outcome) {
 	end := w.now.Add(lasts)
 	o.least = math.MaxInt
@@ -135,7 +135,7 @@ func (w *world) begin() {
 	w.start()
 }
 
-// start has the server begin with what waits.
+// start makes the server begin waiting calls.
 func (w *world) start() {
 	for len(w.waiting) > 0 && w.working < w.capacity {
 		c := w.waiting[0]
@@ -147,7 +147,7 @@ func (w *world) start() {
 	}
 }
 
-// phases are capacities, one after the other.
+// phases are consecutive capacities.
 func phases(s server, governor *policy.Governor, fixed int, lasts time.Duration, capacities ...int) []outcome {
 	w := &world{server: s, governor: governor, fixed: fixed, now: begun}
 	outcomes := make([]outcome, len(capacities))
@@ -160,13 +160,13 @@ func phases(s server, governor *policy.Governor, fixed int, lasts time.Duration,
 
 func always(d time.Duration) func() time.Duration { return func() time.Duration { return d } }
 
-// random has the mean d, and an exponential distribution.
+// random returns a duration with an exponential distribution and the mean d.
 func random(d time.Duration) func() time.Duration {
 	r := rand.New(rand.NewPCG(1, 1))
 	return func() time.Duration { return time.Duration(r.ExpFloat64() * float64(d)) }
 }
 
-// mixed is quick for most calls, and takes long for some.
+// mixed returns a short duration for most calls, and a long one for some.
 func mixed(d time.Duration) func() time.Duration {
 	r := rand.New(rand.NewPCG(1, 1))
 	return func() time.Duration {
@@ -177,9 +177,9 @@ func mixed(d time.Duration) func() time.Duration {
 	}
 }
 
-// Each capacity lasts long enough that noticing it and the slow growth after a refusal count
-// for little. What is asked of a server whose calls differ as much as chance allows is less:
-// a window of calls says less about it.
+// Each capacity lasts long enough that the time to notice it and the slow growth after a refusal count
+// little. The required share is lower for a server with exponentially distributed durations:
+// there a window of calls has less information.
 func TestTheLimitFollowsTheCapacity(t *testing.T) {
 	t.Parallel()
 	const takes = 50 * time.Millisecond
@@ -223,10 +223,10 @@ func TestTheLimitFollowsTheCapacity(t *testing.T) {
 	}
 }
 
-func TestAGovernorKeepsToItsBounds(t *testing.T) {
+func TestAGovernorKeepsItsBounds(t *testing.T) {
 	t.Parallel()
 	g := policy.NewGovernor(policy.Adaptive{Min: 32, Max: 40})
-	require.Equal(t, 32, g.Limit(), "as near to the default threshold as can be")
+	require.Equal(t, 32, g.Limit(), "the bound that is nearest to the default threshold")
 	s := server{takes: always(50 * time.Millisecond)}
 	for _, o := range phases(s, g, 0, time.Minute, 4, 1000) {
 		require.GreaterOrEqual(t, o.least, 32)
@@ -238,7 +238,7 @@ func TestAGovernorKeepsToItsBounds(t *testing.T) {
 	require.Equal(t, 100, g.Limit())
 }
 
-func TestALimitThatIsNotUsedUpStays(t *testing.T) {
+func TestALimitThatIsNotReachedStays(t *testing.T) {
 	t.Parallel()
 	g, now := policy.NewGovernor(policy.Adaptive{Min: 1, Max: 512}), begun
 	for range 10_000 {
@@ -255,12 +255,12 @@ func TestALimitThatIsNotUsedUpStays(t *testing.T) {
 	require.Zero(t, g.InFlight())
 }
 
-func TestALimitComesBackAfterAnOutage(t *testing.T) {
+func TestALimitRecoversAfterAnOutage(t *testing.T) {
 	t.Parallel()
 	s := server{takes: always(50 * time.Millisecond), pause: 100 * time.Millisecond}
 	g := policy.NewGovernor(policy.Adaptive{Min: 1, Max: 512})
 	outcomes := phases(s, g, 0, time.Minute, 64, 0, 64)
-	require.LessOrEqual(t, outcomes[1].delivered, 64, "what was in flight")
+	require.LessOrEqual(t, outcomes[1].delivered, 64, "the deliveries in flight")
 	require.Equal(t, 1, outcomes[1].most)
 	require.Greater(t, outcomes[2].least, outcomes[0].least/2)
 	require.Greater(t, outcomes[2].delivered, outcomes[0].delivered/2)

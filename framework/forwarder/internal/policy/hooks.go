@@ -16,7 +16,7 @@ import (
 //
 // A hook gets at most 1,000 deliveries and must be quick: its context ends after a third of
 // the lease. If it fails, it is called again with half as many deliveries, down to one, so that
-// those for which it succeeds are saved. Only a delivery for which it fails alone is held
+// those for which it succeeds are settled. Only a delivery for which it fails alone is held
 // back. Such a delivery is parked with the hook's error, as settling or dead, and is not
 // delivered again. Its Delivered or Dead hook is called again after 1 s, then 2 s, and so on up
 // to every 5 min, until it succeeds. Parked is not called again for the same attempt. After ten
@@ -34,7 +34,7 @@ type Hooks struct {
 	Dead func(ctx context.Context, tx *sql.Tx, dead []Parked) error
 }
 
-// Same reports whether all functions are the very same values.
+// Same reports whether all functions are identical values.
 func (h *Hooks) Same(other Hooks) bool {
 	return sameFunc(h.Delivered, other.Delivered) && sameFunc(h.Parked, other.Parked) && sameFunc(h.Dead, other.Dead)
 }
@@ -59,7 +59,7 @@ type Parked struct {
 	Reason DeadReason
 }
 
-// DeadReason is why a delivery is not tried any more.
+// DeadReason is why a delivery is dead.
 type DeadReason uint8
 
 // The reasons why a delivery is dead.

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestHooksAreTheSameIfTheyAreTheVerySameValues(t *testing.T) {
+func TestHooksAreEqualIfTheirFunctionValuesAreIdentical(t *testing.T) {
 	t.Parallel()
 	called := 0
 	count := func() func(context.Context, *sql.Tx, []Parked) error {

@@ -10,7 +10,7 @@ import (
 	"github.com/waybill-go/waybill/framework/forwarder/internal/policy"
 )
 
-// begun is when any time of these tests begins.
+// begun is the start of the time in these tests.
 var begun = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
 func TestWithoutARateEverythingMayBegin(t *testing.T) {
@@ -32,10 +32,10 @@ func TestNothingBeginsBeforeAForwarderHasAShare(t *testing.T) {
 	require.Equal(t, begun.Add(time.Minute+time.Hour), until)
 	l.Share(1, begun.Add(2*time.Minute))
 	admitted, _ = l.Admit(100, begun.Add(2*time.Minute))
-	require.Equal(t, 10, admitted, "it begins with a full burst")
+	require.Equal(t, 10, admitted, "it starts with a full burst")
 }
 
-func TestALimiterKeepsToItsShareOfTheRate(t *testing.T) {
+func TestALimiterKeepsItsShareOfTheRate(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		r := policy.Rate{
@@ -57,18 +57,18 @@ func TestALimiterKeepsToItsShareOfTheRate(t *testing.T) {
 			if n += admitted; admitted > 0 {
 				continue
 			}
-			require.True(t, until.After(now), "it says when")
+			require.True(t, until.After(now), "it returns a time")
 			if until.After(end) {
 				break
 			}
 			now = until.Add(time.Microsecond) // tokens are counted in fractions
-			require.True(t, l.Has(1, now), "at the time that it says one may begin")
+			require.True(t, l.Has(1, now), "a delivery may begin at the returned time")
 		}
 		require.InDelta(t, 120*perSecond+max(1, burst), n, 2+0.01*float64(n))
 	})
 }
 
-func TestAShareThatChangesKeepsWhatWasSaved(t *testing.T) {
+func TestAChangeOfTheShareKeepsTheTokens(t *testing.T) {
 	t.Parallel()
 	l := policy.NewLimiter(policy.Rate{Events: 10, Per: time.Second, Burst: 8})
 	l.Share(1, begun)
@@ -76,8 +76,8 @@ func TestAShareThatChangesKeepsWhatWasSaved(t *testing.T) {
 	require.Equal(t, 8, admitted)
 	l.Share(0.5, begun)
 	admitted, until := l.Admit(1, begun)
-	require.Zero(t, admitted, "another share is no new burst")
+	require.Zero(t, admitted, "another share does not add a burst")
 	require.Equal(t, begun.Add(200*time.Millisecond), until)
-	require.True(t, l.Has(100, begun.Add(time.Second)), "as many as may ever go at once")
+	require.True(t, l.Has(100, begun.Add(time.Second)), "at most a full burst")
 	require.False(t, l.Has(100, begun.Add(500*time.Millisecond)))
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestTheLongestTimeOfTriesIsTheSumOfItsPauses(t *testing.T) {
+func TestTheLongestTimeOfRetriesIsTheSumOfTheirPauses(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		retry Retry
@@ -17,12 +17,12 @@ func TestTheLongestTimeOfTriesIsTheSumOfItsPauses(t *testing.T) {
 		"growing":             {Retry{MaxAttempts: 4, Initial: time.Second, Multiplier: 2, Max: time.Hour}, 7 * time.Second},
 		"bounded":             {Retry{MaxAttempts: 5, Initial: time.Second, Multiplier: 2, Max: 3 * time.Second}, 9 * time.Second},
 		"even":                {Retry{MaxAttempts: 1_000_000, Initial: time.Second, Multiplier: 1, Max: time.Second}, 999_999 * time.Second},
-		"with chance":         {Retry{MaxAttempts: 2, Initial: 10 * time.Second, Multiplier: 2, Max: time.Hour, Jitter: 0.5}, 15 * time.Second},
-		"until an age":        {Retry{MaxAttempts: 100, Initial: time.Hour, Multiplier: 2, Max: time.Hour, MaxAge: time.Minute}, time.Minute},
+		"with jitter":         {Retry{MaxAttempts: 2, Initial: 10 * time.Second, Multiplier: 2, Max: time.Hour, Jitter: 0.5}, 15 * time.Second},
+		"with a maximum age":  {Retry{MaxAttempts: 100, Initial: time.Hour, Multiplier: 2, Max: time.Hour, MaxAge: time.Minute}, time.Minute},
 		"longer for one type": {Retry{MaxAttempts: 1, Initial: time.Second, Multiplier: 1, Max: time.Second, Types: map[string]Retry{"a": {MaxAttempts: 3}}}, 2 * time.Second},
 	} {
 		require.InDelta(t, c.want, c.retry.Longest(), 1e3, name)
 	}
 	forEver := Retry{MaxAttempts: 1 << 62, Initial: time.Hour, Multiplier: 2, Max: 1 << 62}
-	require.Greater(t, forEver.Longest(), 1000*time.Hour, "and no overflow")
+	require.Greater(t, forEver.Longest(), 1000*time.Hour, "without overflow")
 }

@@ -5,7 +5,7 @@ type OnDead string
 
 // The two rules for a key with a dead delivery.
 const (
-	// OnDeadContinue goes on with the key's next delivery. It is the default.
+	// OnDeadContinue continues with the key's next delivery. It is the default.
 	OnDeadContinue OnDead = "continue"
 	// OnDeadHalt holds back the key's later deliveries until a person acts.
 	OnDeadHalt OnDead = "halt"

@@ -12,7 +12,7 @@ import (
 	"github.com/waybill-go/waybill/framework/forwarder/internal/policy"
 )
 
-// problems is what is wrong with settings, a problem a line.
+// problems returns the problems of settings, one per line.
 func problems(at string, s policy.Setting) []string {
 	var p policy.Problems
 	p.Check(at, s)
@@ -36,7 +36,7 @@ func TestAllProblemsAreReportedAtOnce(t *testing.T) {
 	require.EqualError(t, p.Err(), "invalid forwarder configuration: lanes is 0\ninvalid forwarder configuration: it is missing")
 }
 
-func TestSettingsThatMakeNoSenseAreRefused(t *testing.T) {
+func TestInvalidSettingsAreRefused(t *testing.T) {
 	t.Parallel()
 	good := policy.Retry{}.WithDefaults()
 	for name, c := range map[string]struct {
@@ -74,17 +74,17 @@ func TestSettingsThatMakeNoSenseAreRefused(t *testing.T) {
 	}
 }
 
-func TestZeroSettingsHaveDefaultsThatMakeSense(t *testing.T) {
+func TestTheDefaultsOfZeroSettingsAreValid(t *testing.T) {
 	t.Parallel()
 	require.Empty(t, problems("x", policy.Parallelism{}.WithDefaults()))
 	require.Empty(t, problems("x", policy.Breaker{}.WithDefaults()))
-	require.Empty(t, problems("x", policy.Rate{}), "no bound")
+	require.Empty(t, problems("x", policy.Rate{}), "no limit")
 	require.Equal(t, policy.Parallelism{Threshold: 16, Above: policy.AboveBounded}, policy.Parallelism{}.WithDefaults())
 	set := policy.Parallelism{Threshold: 2, Above: policy.AboveSequential}
 	require.Equal(t, set, set.WithDefaults())
 }
 
-func TestABacklogAboveTheThresholdGoesByItsRule(t *testing.T) {
+func TestABacklogAboveTheThresholdHasItsOwnRule(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		above          policy.Above

@@ -10,7 +10,7 @@ import (
 	"github.com/waybill-go/waybill/framework/forwarder/internal/policy"
 )
 
-func TestATypesOwnPolicyCountsBeforeThoseOfPatterns(t *testing.T) {
+func TestThePolicyOfATypeCountsBeforeThoseOfPatterns(t *testing.T) {
 	t.Parallel()
 	retry := policy.Retry{
 		MaxAttempts: 2, Initial: time.Second,
@@ -33,16 +33,16 @@ func TestATypesOwnPolicyCountsBeforeThoseOfPatterns(t *testing.T) {
 			got, from := retry.For(typ)
 			require.Equal(t, want.attempts, got.MaxAttempts, typ)
 			require.Equal(t, want.from, from, typ)
-			require.Equal(t, policy.DefaultMax, got.Max, "what it leaves out is as usual")
+			require.Equal(t, policy.DefaultMax, got.Max, "a field that it does not set has its default")
 		}
 	}
 	delete(retry.Types, "*")
 	got, from := retry.For("mail")
 	require.Equal(t, 2, got.MaxAttempts)
-	require.Empty(t, from, "the usual policy")
+	require.Empty(t, from, "the sink's policy")
 }
 
-func TestAPolicyOfATypeTakesOverWhatItLeavesOut(t *testing.T) {
+func TestAPolicyOfATypeInheritsTheFieldsThatItDoesNotSet(t *testing.T) {
 	t.Parallel()
 	usual := policy.Retry{
 		MaxAttempts: 3, Initial: time.Minute, Multiplier: 10, Max: 20 * time.Minute, Jitter: 0.01, MaxAge: 24 * time.Hour,
@@ -63,7 +63,7 @@ func TestAPolicyOfATypeTakesOverWhatItLeavesOut(t *testing.T) {
 	}
 }
 
-func TestDefaultsOfARetryMakeSense(t *testing.T) {
+func TestTheDefaultsOfARetryAreValid(t *testing.T) {
 	t.Parallel()
 	require.Empty(t, problems("retry", policy.Retry{}.WithDefaults()))
 	require.Empty(t, problems("retry", policy.Retry{Initial: time.Hour}.WithDefaults()), "longer than the default maximum")
@@ -83,11 +83,11 @@ func TestPausesGrowByTheMultiplierUpToTheMaximum(t *testing.T) {
 			require.InDelta(t, expected, retry.Pause(attempts), retry.Jitter*expected+float64(attempts), "after %d attempts", attempts)
 			expected = min(expected*retry.Multiplier, float64(retry.Max))
 		}
-		require.LessOrEqual(t, retry.Pause(1<<40), 2*retry.Max, "any number of attempts")
+		require.LessOrEqual(t, retry.Pause(1<<40), 2*retry.Max, "for any number of attempts")
 	})
 }
 
-func TestPausesFollowTheCallersChance(t *testing.T) {
+func TestPausesUseTheCallersRandomNumbers(t *testing.T) {
 	t.Parallel()
 	r := policy.Retry{Initial: time.Second, Multiplier: 3, Max: 20 * time.Second, Jitter: 0.25}
 	for chance, share := range map[float64]float64{0: 0.75, 0.5: 1, 0.9: 1.2} {

@@ -9,7 +9,7 @@ import (
 	"github.com/waybill-go/waybill/framework/store"
 )
 
-// holders warns of sinks that keep rows after their retention: once, and again when the reason
+// holders logs sinks that keep rows after their retention: once, and again when the reason
 // changes. A sink that this forwarder does not know may have been removed from the
 // configuration, and would keep its rows forever.
 type holders struct {
@@ -24,7 +24,7 @@ func newHolders(c Config) holders {
 	return holders{log: c.Logger, sinks: c.Sinks, retention: c.Retention, warned: make(map[string]string)}
 }
 
-// warn notes the sinks that keep rows, after a pass.
+// warn logs the sinks that keep rows, after a pass.
 func (h *holders) warn(found []store.Holder) {
 	holding := make(map[string]string)
 	for _, f := range found {

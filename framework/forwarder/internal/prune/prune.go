@@ -4,10 +4,10 @@
 // Every forwarder has a pruner; the lease of the reserved sink [store.SinkPruner] elects the one
 // that works. Two at once would be harmless, so nothing but the lease keeps others away.
 //
-// A pass begins at the oldest row and goes on batch by batch until one has nothing to remove:
+// A pass begins at the oldest row and continues batch by batch until one has nothing to remove:
 // usually the rest is too recent, or not settled. But times of rows need not be in order, since
 // applications set them, so a range of recent rows may be before old ones. Therefore each pass
-// also examines one batch further on, the patrol, which goes round through the whole log and
+// also examines one batch further on, the patrol, which cycles through the whole log and
 // continues there as long as it finds something.
 package prune
 

@@ -218,7 +218,7 @@ func (o *outbox) prune(t *testing.T, change func(*prune.Config)) (stop func()) {
 	}
 }
 
-func TestAPassRemovesAllThatMayGo(t *testing.T) {
+func TestAPassRemovesAllPrunableRows(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		o := &outbox{receipts: 12_000, handled: 7000, undone: 6000, claims: 8000}
@@ -238,7 +238,7 @@ func TestAPassRemovesAllThatMayGo(t *testing.T) {
 	})
 }
 
-func TestTroubleWithTheInboxKeepsNoRows(t *testing.T) {
+func TestAnErrorOfTheInboxKeepsNoRows(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		o := &outbox{receipts: 10, noInbox: true}
@@ -251,7 +251,7 @@ func TestTroubleWithTheInboxKeepsNoRows(t *testing.T) {
 	})
 }
 
-func TestAStretchOfYoungRowsDoesNotKeepOldOnesBehindIt(t *testing.T) {
+func TestYoungRowsDoNotKeepOlderOnesAfterThem(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		o := &outbox{}
@@ -281,7 +281,7 @@ func TestThePrunerRestsFourTimesAsLongAsItWorks(t *testing.T) {
 	})
 }
 
-func TestPassesComeAtAHundredthOfTheRetention(t *testing.T) {
+func TestPassesBeginEachHundredthOfTheRetention(t *testing.T) {
 	t.Parallel()
 	for retention, interval := range map[time.Duration]time.Duration{
 		time.Second: time.Second, 10 * time.Minute: 6 * time.Second, 72 * time.Hour: time.Minute,
@@ -330,7 +330,7 @@ func TestOnlyThePrunerThatHasTheLeaseWorks(t *testing.T) {
 	})
 }
 
-func TestADatabaseThatFailsIsTriedAgain(t *testing.T) {
+func TestADatabaseThatFailsIsRetried(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		o := &outbox{}
@@ -347,7 +347,7 @@ func TestADatabaseThatFailsIsTriedAgain(t *testing.T) {
 	})
 }
 
-func TestADatabaseThatDoesNotAnswerIsGivenUpAfterALease(t *testing.T) {
+func TestADatabaseThatDoesNotAnswerIsAbandonedAfterALease(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		o := &outbox{}
@@ -361,7 +361,7 @@ func TestADatabaseThatDoesNotAnswerIsGivenUpAfterALease(t *testing.T) {
 	})
 }
 
-func TestPartitionsAreMadeAndDroppedWhereTheLogIsCut(t *testing.T) {
+func TestPartitionsOfAPartitionedLogAreCreatedAndDropped(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		o := &outbox{cut: true}
@@ -380,7 +380,7 @@ func TestPartitionsAreMadeAndDroppedWhereTheLogIsCut(t *testing.T) {
 	})
 }
 
-func TestWhereEverythingIsKeptThePrunerHasNothingToDo(t *testing.T) {
+func TestThePrunerReturnsIfEverythingIsKept(t *testing.T) {
 	t.Parallel()
 	for name, partitions := range map[string]store.Partitioner{"no partitions": nil, "not partitioned": &outbox{}} {
 		t.Run(name, func(t *testing.T) {
@@ -393,7 +393,7 @@ func TestWhereEverythingIsKeptThePrunerHasNothingToDo(t *testing.T) {
 	}
 }
 
-func TestASinkThatKeepsRowsIsWarnedOfOnceForEachReason(t *testing.T) {
+func TestASinkThatKeepsRowsIsLoggedOnceForEachReason(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		o := &outbox{}

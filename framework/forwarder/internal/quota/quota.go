@@ -35,7 +35,7 @@ type Bounded struct {
 
 	leasing   bound // leases: few and small statements
 	reading   bound
-	backlogs  bound // reading pages of backlogs, which takes long, leaves a place for reading parked deliveries
+	backlogs  bound // reading pages of backlogs, which takes long, leaves a connection for reading parked deliveries
 	elsewhere bool  // the log is a store.Source: reading it uses no connection, and may take long
 	writing   bound
 	eachWrite int // most writing statements of one sink
@@ -69,7 +69,7 @@ type bound struct{ *semaphore.Weighted }
 func newBound(n int) bound { return bound{semaphore.NewWeighted(int64(n))} }
 
 // within runs a statement after all bounds let it pass. They are acquired in order: the narrower
-// one first, so that a statement that waits there takes no place in the wider one.
+// one first, so that a statement that waits there uses no connection of the wider one.
 func within(ctx context.Context, run func() error, bounds ...bound) error {
 	for _, b := range bounds {
 		if err := b.Acquire(ctx, 1); err != nil {
@@ -89,7 +89,7 @@ func (b *Bounded) read(ctx context.Context, run func() error, bounds ...bound) e
 }
 
 // write runs a statement that writes the cursors of a sink. If it waits for a lock or a hook, it
-// leaves a place for the other sinks.
+// leaves connections for the other sinks.
 func (b *Bounded) write(ctx context.Context, sink string, run func() error) error {
 	return within(ctx, run, b.ofSink(sink), b.writing)
 }

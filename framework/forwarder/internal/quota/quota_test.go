@@ -45,7 +45,7 @@ func checkpointOf(sink string) store.Checkpoint {
 	return store.Checkpoint{Lease: store.Lease{Lane: store.NewLane(sink, 0, 1)}}
 }
 
-// runs starts calls and returns how many statements run once nothing moves any more.
+// runs starts calls and returns the number of statements that run once all goroutines are blocked.
 func (s *stuck) runs(call func(), times int) int64 {
 	before := s.running.Load()
 	for range times {
@@ -58,7 +58,7 @@ func (s *stuck) runs(call func(), times int) int64 {
 func TestNoKindOfStatementStarvesAnother(t *testing.T) {
 	t.Parallel()
 	for connections, want := range map[int]struct{ sink, writing, reading int64 }{
-		4: {1, 0, 1}, // with one place for writing there is none left for another sink
+		4: {1, 0, 1}, // the one connection for writing is in use by the other sink
 		5: {1, 0, 2},
 		8: {2, 1, 3},
 	} {
@@ -68,23 +68,23 @@ func TestNoKindOfStatementStarvesAnother(t *testing.T) {
 			defer end()
 			s := &stuck{}
 			b := quota.New(s, connections)
-			require.Equal(t, want.sink, s.runs(func() { _ = b.Checkpoint(ctx, checkpointOf("locked")) }, 100), "of one sink")
-			require.Equal(t, want.writing, s.runs(func() { _ = b.Checkpoint(ctx, checkpointOf("other")) }, 100), "of another one")
+			require.Equal(t, want.sink, s.runs(func() { _ = b.Checkpoint(ctx, checkpointOf("locked")) }, 100), "for one sink")
+			require.Equal(t, want.writing, s.runs(func() { _ = b.Checkpoint(ctx, checkpointOf("other")) }, 100), "for another sink")
 			require.Equal(t, want.reading, s.runs(func() { _, _, _ = b.Due(ctx, store.DueQuery{}) }, 100))
 			require.EqualValues(t, 1, s.runs(func() { _ = b.Heartbeat(ctx, store.Member{}, time.Second) }, 100))
-			require.EqualValues(t, connections-1, s.running.Load(), "one is the feed's")
+			require.EqualValues(t, connections-1, s.running.Load(), "one is for the feed")
 		})
 	}
 }
 
-// endless is a reader whose page never comes.
+// endless is a reader that never returns a page.
 type endless struct{ *stuck }
 
 func (e endless) Next(ctx context.Context, _ store.Target, _ int) (store.Page, error) {
 	return store.Page{Envelopes: []notification.Envelope{}}, e.wait(ctx)
 }
 
-func TestTheReadingOfBacklogsLeavesAPlaceToWhatIsParked(t *testing.T) {
+func TestReadingBacklogsLeavesAConnectionForParkedDeliveries(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		ctx, end := context.WithCancel(t.Context())
@@ -100,7 +100,7 @@ func TestTheReadingOfBacklogsLeavesAPlaceToWhatIsParked(t *testing.T) {
 	})
 }
 
-func TestAStatementThatWaitsHeedsItsContext(t *testing.T) {
+func TestAWaitingStatementObservesItsContext(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		ctx, end := context.WithCancel(t.Context())

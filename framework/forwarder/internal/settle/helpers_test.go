@@ -13,7 +13,7 @@ import (
 	"github.com/waybill-go/waybill/framework/forwarder/internal/settle"
 )
 
-// begin begins the work on the lane of a bench.
+// begin starts the work on the lane of a bench.
 func begin(t *testing.T, b *lanetest.Bench, adjust ...func(*settle.Config)) (*settle.Checkpointer, *dispatch.Lane) {
 	leased := time.Now()
 	deliveries, cutOff := context.WithCancel(context.WithoutCancel(t.Context()))

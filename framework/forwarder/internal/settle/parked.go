@@ -103,8 +103,8 @@ func (c *Checkpointer) Restore(ctx context.Context) error {
 	return c.Renew(ctx)
 }
 
-// bringBack gives parked deliveries their turn: first due ones, then the next ones of free keys,
-// then a part of a comparison. If the table cannot be read, it does that later: deliveries go on
+// bringBack resumes parked deliveries: first due ones, then the next ones of free keys,
+// then a part of a comparison. If the table cannot be read, it does that later: deliveries continue
 // as long as the database answers at all.
 func (c *Checkpointer) bringBack(ctx context.Context) {
 	now := time.Now()
@@ -171,7 +171,7 @@ func (c *Checkpointer) followers(ctx context.Context) error {
 			return err
 		}
 		if answered < len(keys) {
-			c.many = max(1, answered) // large deliveries: what exceeded the limit was read in vain
+			c.many = max(1, answered) // large deliveries: reading more than the limit is useless
 		} else {
 			c.many = min(2*c.many, maxAsked)
 		}

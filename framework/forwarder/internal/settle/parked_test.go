@@ -17,7 +17,7 @@ import (
 	"github.com/waybill-go/waybill/framework/store"
 )
 
-func TestRestoringEndsWhereNoAnswerComes(t *testing.T) {
+func TestRestoringEndsIfTheDatabaseDoesNotAnswer(t *testing.T) {
 	t.Parallel()
 	lanetest.Run(t, func(t *testing.T, b *lanetest.Bench) {
 		b.OnHeldKeys = func(ctx context.Context, _ string) ([]store.HeldKey, error) {
@@ -47,7 +47,7 @@ func countDue(b *lanetest.Bench) *atomic.Int64 {
 	asked := new(atomic.Int64)
 	b.OnDue = func(ctx context.Context) {
 		if asked.Add(1) > 1000 {
-			<-ctx.Done() // a loop without a pause would stop the time
+			<-ctx.Done() // a busy loop would stop the fake time
 		}
 	}
 	return asked
@@ -55,7 +55,7 @@ func countDue(b *lanetest.Bench) *atomic.Int64 {
 
 const large = 9 << 20 // fills one answer of the table alone
 
-func TestALargeDeliveryInHandDoesNotHideWhatIsDueBehindIt(t *testing.T) {
+func TestALargeDeliveryInProgressDoesNotHideLaterDueOnes(t *testing.T) {
 	t.Parallel()
 	for name, answer := range map[string]error{"delivered": nil, "retried": errors.New("once")} {
 		t.Run(name, func(t *testing.T) {
@@ -86,9 +86,9 @@ func TestALargeDeliveryInHandDoesNotHideWhatIsDueBehindIt(t *testing.T) {
 	}
 }
 
-// Here all due deliveries in the table's answer are refused, because their key is held. Due deliveries
+// Here all due deliveries in the table's answer are refused, because their key is blocked. Due deliveries
 // after them are not in the answer, and the answer does not say when they are due.
-func TestWhatIsDueBehindOneWhoseKeyIsHeldIsAskedForEachSecond(t *testing.T) {
+func TestDueDeliveriesAfterABlockedOneAreReadEachSecond(t *testing.T) {
 	t.Parallel()
 	lanetest.Run(t, func(t *testing.T, b *lanetest.Bench) {
 		asked := countDue(b)
@@ -112,7 +112,7 @@ func parkedRows(t *testing.T, b *lanetest.Bench) (n int) {
 	return n
 }
 
-func TestAComparisonThatIsAskedForWhileOneRunsFollowsIt(t *testing.T) {
+func TestAComparisonRequestedDuringAnotherFollowsIt(t *testing.T) {
 	t.Parallel()
 	lanetest.Run(t, func(t *testing.T, b *lanetest.Bench) {
 		first := make([]store.HeldKey, 10_000) // one full part

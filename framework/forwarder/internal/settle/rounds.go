@@ -15,7 +15,7 @@ import (
 
 // If the lane has a ledger, each checkpoint ends a round. The round is first committed in the
 // destination, with a note of what it delivered, and then written in the database as usual,
-// while the next round goes on. The next round is committed only after that is written, so the
+// during the next round. The next round is committed only after that is written, so the
 // newest note names everything that is delivered and may not be written.
 
 // round is the state of a checkpointer with a ledger.

@@ -85,7 +85,7 @@ func (c *Checkpointer) write(ctx context.Context) error {
 }
 
 // isolate searches for the settlement for which a hook fails, among the first n of the queue. It
-// returns how many the next checkpoint must write, so that those that succeed are saved. A
+// returns how many the next checkpoint must write, so that those that succeed are settled. A
 // single one that fails is held back, and then written without calling the hook. 0: ctx is done.
 func (c *Checkpointer) isolate(ctx context.Context, n int, failed error) int {
 	if n > 1 {
@@ -102,7 +102,7 @@ func (c *Checkpointer) isolate(ctx context.Context, n int, failed error) int {
 	if pause := s.HoldBack(failed); pause > 0 {
 		next = "in " + pause.Round(time.Millisecond).String()
 	}
-	c.log.Warn("a hook failed", "delivery", s.Delivery(), "error", failed, "called again", next)
+	c.log.Warn("a hook failed", "type", s.Delivery().Type, "id", s.Delivery().ID, "error", failed, "called again", next)
 	return n
 }
 
@@ -157,7 +157,7 @@ func (c *Checkpointer) compose(settled []dispatch.Settlement) store.Checkpoint {
 // maxReceipt bounds an archived receipt, in bytes.
 const maxReceipt = 2000
 
-// wrote notes that the first n settlements of the queue are written.
+// wrote records that the first n settlements of the queue are written.
 func (c *Checkpointer) wrote(n int) {
 	c.window.Advance()
 	c.written, c.moved = c.renewed, false

@@ -40,13 +40,13 @@ func writes(b *lanetest.Bench) *[]store.Checkpoint {
 	return written
 }
 
-func TestWhatWasSettledBeforeIsLeftOutOnceItHasBeenRead(t *testing.T) {
+func TestRangesSettledBeforeAreRemovedOnceTheyAreRead(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		before, told []int64 // by the checkpoint that settles the first three rows
+		before, kept []int64 // kept by the checkpoint that settles the first three rows
 	}{
-		"all has been read":   {[]int64{2, 3}, nil},
-		"some is still ahead": {[]int64{2, 5}, []int64{2, 5}},
+		"all ranges are read": {[]int64{2, 3}, nil},
+		"one is not read yet": {[]int64{2, 5}, []int64{2, 5}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -60,7 +60,7 @@ func TestWhatWasSettledBeforeIsLeftOutOnceItHasBeenRead(t *testing.T) {
 				run(t, checkpointer)
 				synctest.Wait()
 				require.Len(t, *written, 1)
-				require.Equal(t, store.OffsetRanges(c.told...), (*written)[0].Settled)
+				require.Equal(t, store.OffsetRanges(c.kept...), (*written)[0].Settled)
 			})
 		})
 	}
@@ -68,7 +68,7 @@ func TestWhatWasSettledBeforeIsLeftOutOnceItHasBeenRead(t *testing.T) {
 
 // While hooks fail, a checkpoint contains only a part of the settled rows. Rows settled before are
 // removed from the window by the last part.
-func TestWhatWasSettledBeforeIsToldByEachPartOfACheckpoint(t *testing.T) {
+func TestEachPartOfACheckpointHasTheRangesSettledBefore(t *testing.T) {
 	t.Parallel()
 	lanetest.Run(t, func(t *testing.T, b *lanetest.Bench) {
 		const n = 10
@@ -87,7 +87,7 @@ func TestWhatWasSettledBeforeIsToldByEachPartOfACheckpoint(t *testing.T) {
 			}
 			return nil
 		}
-		var fails atomic.Int64 // how many times
+		var fails atomic.Int64 // number of failures left
 		hooks := policy.Hooks{Delivered: func(context.Context, *sql.Tx, []policy.Delivered) error {
 			if fails.Add(-1) >= 0 {
 				return errors.New("not yet")
@@ -121,12 +121,12 @@ func TestWhatWasSettledBeforeIsToldByEachPartOfACheckpoint(t *testing.T) {
 		synctest.Wait()
 		require.Len(t, *written, 3)
 		for _, w := range *written {
-			require.Empty(t, w.Settled, "it is behind the position")
+			require.Empty(t, w.Settled, "it is before the position")
 		}
 	})
 }
 
-func TestARenewalThatTakesLongHoldsNothingUp(t *testing.T) {
+func TestASlowRenewalDelaysNothing(t *testing.T) {
 	t.Parallel()
 	lanetest.Run(t, func(t *testing.T, b *lanetest.Bench) {
 		b.Append("a")
@@ -140,7 +140,7 @@ func TestARenewalThatTakesLongHoldsNothingUp(t *testing.T) {
 	})
 }
 
-func TestNoDeliveryBeginsWhileACheckpointTakesLongerThanItShould(t *testing.T) {
+func TestNoDeliveryBeginsWhileACheckpointIsTooSlow(t *testing.T) {
 	t.Parallel()
 	lanetest.Run(t, func(t *testing.T, b *lanetest.Bench) {
 		var takes atomic.Int64
@@ -157,21 +157,21 @@ func TestNoDeliveryBeginsWhileACheckpointTakesLongerThanItShould(t *testing.T) {
 		add("first")
 		time.Sleep(200 * time.Millisecond)
 		add("soon")
-		require.Contains(t, b.Given(), "soon", "250 ms are no time")
+		require.Contains(t, b.Given(), "soon", "250 ms are not too slow")
 		time.Sleep(100 * time.Millisecond)
 		add("late")
 		require.NotContains(t, b.Given(), "late")
 		time.Sleep(5 * time.Second)
-		require.Contains(t, b.Given(), "late", "it is written")
+		require.Contains(t, b.Given(), "late", "the checkpoint is written")
 
 		takes.Store(int64(10 * time.Second)) // after a second, everything after the first one
 		time.Sleep(8 * time.Second)
 		add("later")
-		require.Contains(t, b.Given(), "later", "this database takes its time")
+		require.Contains(t, b.Given(), "later", "a constantly slow database delays no deliveries")
 	})
 }
 
-func TestNoDeliveryBeginsFromACheckpointThatFailsToOneThatIsWritten(t *testing.T) {
+func TestNoDeliveryBeginsBetweenAFailedCheckpointAndASuccessfulOne(t *testing.T) {
 	t.Parallel()
 	lanetest.Run(t, func(t *testing.T, b *lanetest.Bench) {
 		var fails atomic.Bool
@@ -191,18 +191,18 @@ func TestNoDeliveryBeginsFromACheckpointThatFailsToOneThatIsWritten(t *testing.T
 		b.Append("first", "second")
 		l.Add(b.Read(1))
 		require.Equal(t, []string{"first"}, b.Given())
-		time.Sleep(100 * time.Millisecond) // by then it must be written
+		time.Sleep(100 * time.Millisecond) // the checkpoint must be written by then
 		l.Add(b.Read(1))
 		time.Sleep(time.Minute)
 		require.Equal(t, []string{"first"}, b.Given())
-		require.Positive(t, renewals.Load(), "the lease lasts, and that alone is not enough")
+		require.Positive(t, renewals.Load(), "renewals succeed, but do not suffice")
 		fails.Store(false)
 		time.Sleep(time.Second)
 		require.Equal(t, []string{"first", "second"}, b.Given())
 	})
 }
 
-func TestNoDeliveryBeginsWhereTheDatabaseFallsSilentWhileParkedOnesAreRead(t *testing.T) {
+func TestNoDeliveryBeginsWhileTheDatabaseIsSilent(t *testing.T) {
 	t.Parallel()
 	lanetest.Run(t, func(t *testing.T, b *lanetest.Bench) {
 		var slow, silent atomic.Bool
@@ -244,7 +244,7 @@ func TestNoDeliveryBeginsWhereTheDatabaseFallsSilentWhileParkedOnesAreRead(t *te
 		add("unwritten")
 		require.NotContains(t, b.Given(), "unwritten")
 		time.Sleep(9 * time.Second)
-		require.NotContains(t, b.Given(), "unwritten", "the reading was given up, and nothing is written yet")
+		require.NotContains(t, b.Given(), "unwritten", "the reading timed out, and nothing is written yet")
 		silent.Store(false)
 		time.Sleep(time.Second)
 		require.Contains(t, b.Given(), "unwritten")

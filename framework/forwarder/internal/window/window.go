@@ -12,7 +12,7 @@ import (
 )
 
 // Window holds the pages of a lane that are not completely settled. The settled prefix is
-// removed and moves the position. A page behind the first unsettled row that is completely
+// removed and moves the position. A page after the first unsettled row that is completely
 // settled releases its envelopes and is remembered by its offsets, so a hanging delivery only
 // keeps its own page in memory.
 type Window struct {
@@ -62,7 +62,7 @@ func (w *Window) Add(p *Page) {
 // Restart forgets everything and begins another log at a position.
 func (w *Window) Restart(at store.Position) { *w = Window{position: at} }
 
-// Passed notes that all offsets settled before the lease began have been read.
+// Passed records that all offsets settled before the lease began have been read.
 func (w *Window) Passed() { w.before = nil }
 
 // Settle settles a row of a page. Each row is settled once.

@@ -14,12 +14,12 @@ import (
 	"github.com/waybill-go/waybill/framework/store"
 )
 
-// place is a position for tests: so many rows were read before it.
+// place is a position for tests: the number of rows before it.
 type place int
 
 func (p place) MarshalJSON() ([]byte, error) { return json.Marshal(int(p)) }
 
-// log hands out pages.
+// log returns pages.
 type log struct{ read int }
 
 func (l *log) page(offsets ...int64) *window.Page {
@@ -62,7 +62,7 @@ func TestThePositionFollowsTheSettledPrefix(t *testing.T) {
 	require.False(t, w.Unsettled())
 }
 
-func TestAnEmptyPageIsAFartherEnd(t *testing.T) {
+func TestAnEmptyPageAdvancesTheEnd(t *testing.T) {
 	t.Parallel()
 	var l log
 	w := window.New(nil)
@@ -78,7 +78,7 @@ func TestAnEmptyPageIsAFartherEnd(t *testing.T) {
 	require.Equal(t, place(10), w.Position())
 }
 
-func TestWhatWasSettledBeforeIsToldUntilItIsPassed(t *testing.T) {
+func TestRangesSettledBeforeAreKeptUntilThePositionPassesThem(t *testing.T) {
 	t.Parallel()
 	var l log
 	w := window.New(store.OffsetRanges(2, 3))
@@ -87,25 +87,25 @@ func TestWhatWasSettledBeforeIsToldUntilItIsPassed(t *testing.T) {
 	p.Settle(1)
 	w.Advance()
 	require.Equal(t, store.OffsetRanges(2, 3), w.Ahead())
-	require.Equal(t, store.OffsetRanges(2), w.AheadRead(), "what has been read")
+	require.Equal(t, store.OffsetRanges(2), w.AheadRead(), "the rows that have been read")
 	w.Passed()
 	require.Equal(t, store.OffsetRanges(2), w.Ahead())
 }
 
-func TestAnotherLogBeginsAtItsStart(t *testing.T) {
+func TestAnotherLogIsReadFromItsStart(t *testing.T) {
 	t.Parallel()
 	var l log
 	w := window.New(store.OffsetRanges(7))
 	old := l.page(1, 2)
 	w.Add(old)
 	w.Restart(place(100))
-	old.Settle(0) // of the log that is gone
+	old.Settle(0) // a row of the replaced log
 	w.Advance()
 	require.Equal(t, place(100), w.Position())
 	require.Empty(t, w.Ahead())
 }
 
-func TestOneUnsettledRowKeepsNoMoreThanItsPage(t *testing.T) {
+func TestOneUnsettledRowKeepsOnlyItsPage(t *testing.T) {
 	t.Parallel()
 	var l log
 	w := window.New(nil)
@@ -121,8 +121,8 @@ func TestOneUnsettledRowKeepsNoMoreThanItsPage(t *testing.T) {
 	require.Equal(t, place(0), w.Position())
 }
 
-// TestAWindowTellsWhatIsSettled compares a window with a list of all rows.
-func TestAWindowTellsWhatIsSettled(t *testing.T) {
+// The test compares a window with a list of all rows.
+func TestAWindowHasTheSettledRows(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		var l log
@@ -145,7 +145,7 @@ func TestAWindowTellsWhatIsSettled(t *testing.T) {
 				}
 				order, free = append(order, free[:n]...), free[n:]
 				w.Add(p)
-				for i := range n { // what was settled before is settled when it is read
+				for i := range n { // rows that were settled before are settled when they are read
 					if offset := order[len(order)-n+i]; slices.Contains(before, offset) {
 						p.Settle(i)
 						settled[offset] = true

@@ -1,5 +1,5 @@
-// Package archive writes exported rows as lines of JSON or as Parquet. A file is there as
-// a whole, under its name, or not at all.
+// Package archive writes exported rows as lines of JSON or as Parquet. A file either gets its name when it
+// is complete, or does not exist.
 package archive
 
 import (
@@ -15,10 +15,10 @@ import (
 	"github.com/waybill-go/waybill/framework/admin"
 )
 
-// Stdout is the output that is no file.
+// Stdout is the name of the output for standard output.
 const Stdout = "-"
 
-// Format is what is written.
+// Format is the format of an archive.
 type Format string
 
 // The formats.
@@ -27,11 +27,11 @@ const (
 	Parquet   Format = "parquet"
 )
 
-// ErrFormat: the format is unknown, or does not fit the name of the file.
+// ErrFormat means that the format is unknown, or does not fit the name of the file.
 var ErrFormat = errors.New("unsuitable format")
 
-// FormatFor is the format of an output: what was asked for, or else Parquet for names that
-// end with .parquet, and lines of JSON for all others.
+// FormatFor returns the format of an output: the requested one, or else Parquet for names that end with
+// .parquet, and lines of JSON for all others.
 func FormatFor(asked, output string) (Format, error) {
 	format := Format(asked)
 	switch {
@@ -42,7 +42,7 @@ func FormatFor(asked, output string) (Format, error) {
 	case format != JSONLines && format != Parquet:
 		return "", fmt.Errorf("%w %q: use jsonl or parquet", ErrFormat, asked)
 	case format == JSONLines && strings.HasSuffix(output, ".parquet"):
-		return "", fmt.Errorf("%w: %s says parquet and the format is %s", ErrFormat, output, format)
+		return "", fmt.Errorf("%w: the name %s means parquet, but the format is %s", ErrFormat, output, format)
 	}
 	if format == Parquet && compressionOf(output) != "" {
 		return "", fmt.Errorf("%w: Parquet is compressed by itself: end %s with .parquet", ErrFormat, output)
@@ -50,22 +50,21 @@ func FormatFor(asked, output string) (Format, error) {
 	return format, nil
 }
 
-// Archive is an export that is being written. It is for one goroutine.
+// Archive is an unfinished export. It is not safe for concurrent use.
 type Archive struct {
 	rows   rows
-	closes []func() error // ends what is around the output, the inner ones first
-	file   *file          // nil for standard output
+	closes []func() error // close the writers around the output, the inner ones first
+	file   *file          // nil if the output is standard output
 }
 
 // rows writes rows in a format.
 type rows interface {
 	write(*admin.Exported) error
-	close() error // writes what is left; the output stays open
+	close() error // writes the remaining rows; the output stays open
 }
 
-// Create begins an archive: a new file, or what is standard output for "-". A name that
-// exists gives an error that is fs.ErrExist. Names that end with .gz or .zst are
-// compressed so.
+// Create begins an archive: a new file, or standard output for Stdout. It returns fs.ErrExist if the file
+// exists. Names that end with .gz or .zst are compressed.
 func Create(output string, format Format, stdout io.Writer) (*Archive, error) {
 	a := &Archive{}
 	to := stdout
@@ -91,7 +90,7 @@ func Create(output string, format Format, stdout io.Writer) (*Archive, error) {
 	return a, nil
 }
 
-// compressionOf is gz, zst or "".
+// compressionOf returns gz, zst or "".
 func compressionOf(output string) string {
 	for _, c := range []string{"gz", "zst"} {
 		if strings.HasSuffix(output, "."+c) {
@@ -101,7 +100,7 @@ func compressionOf(output string) string {
 	return ""
 }
 
-// compress is nil where nothing is to be.
+// compress returns a compressing writer; nil for no compression.
 func compress(to io.Writer, with string) io.WriteCloser {
 	switch with {
 	case "gz":
@@ -109,14 +108,14 @@ func compress(to io.Writer, with string) io.WriteCloser {
 	case "zst":
 		w, err := zstd.NewWriter(to, zstd.WithEncoderConcurrency(1))
 		if err != nil {
-			panic(err) // its options are constants
+			panic(err) // cannot happen: the options are constants
 		}
 		return w
 	}
 	return nil
 }
 
-// Write adds a row, which it does not keep.
+// Write adds a row. It does not keep the row.
 func (a *Archive) Write(e *admin.Exported) error {
 	if err := a.rows.write(e); err != nil {
 		return fmt.Errorf("write offset %d: %w", e.Offset, err)
@@ -124,8 +123,8 @@ func (a *Archive) Write(e *admin.Exported) error {
 	return nil
 }
 
-// Commit writes what is left, and gives the file its name once all of it is on the disk.
-// After an error there is no file.
+// Commit writes the remaining rows, and renames the file when it is on the disk. After an error there is
+// no file.
 func (a *Archive) Commit() error {
 	errs := []error{a.rows.close()}
 	for _, end := range a.closes {
@@ -142,7 +141,7 @@ func (a *Archive) Commit() error {
 	return a.file.commit()
 }
 
-// Discard removes what was written to a file.
+// Discard removes an uncommitted file.
 func (a *Archive) Discard() {
 	if a.file != nil {
 		a.file.discard()

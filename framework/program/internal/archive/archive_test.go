@@ -24,7 +24,7 @@ import (
 
 var moment = time.Date(2026, 3, 1, 12, 30, 0, 123456000, time.UTC)
 
-// samples are a row with all there can be, and some with as little.
+// samples has a row with all fields, and rows with as few as possible.
 func samples() []admin.Exported {
 	return []admin.Exported{
 		{
@@ -57,7 +57,7 @@ func write(t *testing.T, name string, rows []admin.Exported) string {
 	return path
 }
 
-func TestParquetHasWhatTheLogHas(t *testing.T) {
+func TestParquetHasAllFieldsOfTheLog(t *testing.T) {
 	t.Parallel()
 	rows, err := parquet.ReadFile[archive.Row](write(t, "x.parquet", samples()))
 	require.NoError(t, err)
@@ -114,7 +114,7 @@ func TestParquetOfManyRowGroups(t *testing.T) {
 	}
 }
 
-func TestLinesAreOneObjectARow(t *testing.T) {
+func TestEachRowIsALine(t *testing.T) {
 	t.Parallel()
 	for name, open := range map[string]func(io.Reader) io.Reader{
 		"x.jsonl": func(r io.Reader) io.Reader { return r },
@@ -148,7 +148,7 @@ func TestLinesAreOneObjectARow(t *testing.T) {
 	}
 }
 
-func TestAFileIsWholeOrNotThere(t *testing.T) {
+func TestAFileIsCompleteOrDoesNotExist(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
 	path := filepath.Join(folder, "x.jsonl")
@@ -166,11 +166,11 @@ func TestAFileIsWholeOrNotThere(t *testing.T) {
 
 	a, err = archive.Create(path, archive.JSONLines, io.Discard)
 	require.NoError(t, err)
-	require.NoError(t, os.WriteFile(path, []byte("of another"), 0o600)) // while it is written
+	require.NoError(t, os.WriteFile(path, []byte("of another"), 0o600)) // while the archive is written
 	require.ErrorIs(t, a.Commit(), fs.ErrExist)
 	_, err = archive.Create(path, archive.JSONLines, io.Discard)
 	require.ErrorIs(t, err, fs.ErrExist)
-	require.ErrorContains(t, err, "replaces no file")
+	require.ErrorContains(t, err, "does not replace files")
 	text, err := os.ReadFile(path)
 	require.NoError(t, err)
 	require.Equal(t, "of another", string(text))
@@ -192,13 +192,13 @@ func TestTheFormatFollowsTheName(t *testing.T) {
 	}
 }
 
-func TestATimeThatJSONDoesNotHaveIsRefusedWithTheWayOut(t *testing.T) {
+func TestATimeThatJSONCannotHaveIsRefusedWithAHint(t *testing.T) {
 	t.Parallel()
 	row := samples()[1]
 	row.OccurredOn = time.Date(12000, 1, 1, 0, 0, 0, 0, time.UTC)
 	a, err := archive.Create(archive.Stdout, archive.JSONLines, io.Discard)
 	require.NoError(t, err)
-	require.ErrorContains(t, a.Write(&row), "write offset 9: unsuitable format: JSON has no times after the year 9999: leave the row out with --to or --type, or write Parquet")
+	require.ErrorContains(t, a.Write(&row), "write offset 9: unsuitable format: JSON cannot have times after the year 9999: leave out the row with --to or --type, or write Parquet")
 	rows, err := parquet.ReadFile[archive.Row](write(t, "x.parquet", []admin.Exported{row}))
 	require.NoError(t, err)
 	require.Equal(t, row.OccurredOn, time.UnixMicro(rows[0].OccurredOn).UTC())

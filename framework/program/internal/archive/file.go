@@ -8,14 +8,14 @@ import (
 	"path/filepath"
 )
 
-// file is written beside its place under another name: .NAME.*.tmp. A process that is
-// killed leaves that behind.
+// file is a file that is written as .NAME.*.tmp in the same folder. A killed process leaves this file
+// behind.
 type file struct {
 	*os.File
 	path string
 }
 
-// create makes a file that only this user may read: payloads are in it.
+// create creates a file that only this user may read, since it contains payloads.
 func create(path string) (*file, error) {
 	if err := vacant(path); err != nil {
 		return nil, err
@@ -27,12 +27,11 @@ func create(path string) (*file, error) {
 	return &file{f, path}, nil
 }
 
-// vacant refuses a name that is taken: what retention took since is only in the older
-// file.
+// vacant refuses an existing name: the older file may have rows that retention has removed since.
 func vacant(path string) error {
 	switch _, err := os.Lstat(path); {
 	case err == nil:
-		return fmt.Errorf("%s: %w: an export replaces no file, choose another name or remove it", path, fs.ErrExist)
+		return fmt.Errorf("%s: %w: an export does not replace files; choose another name, or remove the file", path, fs.ErrExist)
 	case !errors.Is(err, fs.ErrNotExist):
 		return err
 	}
@@ -51,7 +50,7 @@ func (f *file) commit() error {
 		return errors.Join(err, os.Remove(f.Name()))
 	}
 	if folder, err := os.Open(filepath.Dir(f.path)); err == nil {
-		_ = folder.Sync() // the name is on the disk too, where the system can do that
+		_ = folder.Sync() // writes the name to the disk, if the system supports it
 		_ = folder.Close()
 	}
 	return nil

@@ -10,15 +10,15 @@ import (
 	"github.com/waybill-go/waybill/sinks/jsonlines"
 )
 
-// Line is a row as a line of JSON: what the jsonlines sink writes, with the place in the
-// log before and the receipts behind it.
+// Line is a row as a line of JSON: the fields of the jsonlines sink, preceded by the place in the log and
+// followed by the receipts.
 type Line struct {
 	Offset int64 `json:"offset"`
 	jsonlines.Line
 	Receipts []Receipt `json:"receipts,omitempty"`
 }
 
-// Receipt is a delivery that was made.
+// Receipt is the receipt of a delivery.
 type Receipt struct {
 	Sink        string    `json:"sink" parquet:"sink,dict"`
 	Receipt     string    `json:"receipt" parquet:"receipt"`
@@ -34,7 +34,7 @@ func receiptsOf(e *admin.Exported) []Receipt {
 	return receipts
 }
 
-// lastYear is that of RFC 3339.
+// lastYear is the last year of RFC 3339.
 const lastYear = 9999
 
 type lines struct{ encoder *json.Encoder }
@@ -47,7 +47,7 @@ func newLines(w io.Writer) *lines {
 
 func (l *lines) write(e *admin.Exported) error {
 	if e.OccurredOn.Year() > lastYear || e.DeliverAt.Year() > lastYear {
-		return fmt.Errorf("%w: JSON has no times after the year %d: leave the row out with --to or --type, or write Parquet", ErrFormat, lastYear)
+		return fmt.Errorf("%w: JSON cannot have times after the year %d: leave out the row with --to or --type, or write Parquet", ErrFormat, lastYear)
 	}
 	return l.encoder.Encode(Line{e.Offset, jsonlines.LineOf(&e.Envelope), receiptsOf(e)})
 }

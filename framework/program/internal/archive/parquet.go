@@ -9,9 +9,9 @@ import (
 	"github.com/waybill-go/waybill/sinks/jsonlines"
 )
 
-// Row is a row in Parquet. Of the two payloads one is null: PayloadBinary where it is
-// JSON, and Payload where it is not. Times are microseconds since 1970: the library takes
-// a time.Time through nanoseconds, which end in 2262.
+// Row is a row in Parquet. One of the two payloads is null: PayloadBinary if the payload is JSON, otherwise
+// Payload. Times are microseconds since 1970: the library would convert a time.Time to nanoseconds,
+// which end in 2262.
 type Row struct {
 	Offset        int64             `parquet:"offset,delta"`
 	ID            string            `parquet:"id"`

@@ -12,8 +12,8 @@ import (
 	"github.com/waybill-go/waybill/framework/program/internal/durations"
 )
 
-// application is clients that commit business rows together with notifications, as an
-// application does.
+// application simulates an application: clients that commit business rows together with
+// notifications.
 type application struct {
 	bench     *bench
 	batch     batch
@@ -21,12 +21,12 @@ type application struct {
 	clients   int
 	// notifications is how many each transaction publishes.
 	notifications int
-	// rate is how many transactions begin in a second; 0 is as many as possible.
+	// rate is in transactions per second; 0 means as many as possible.
 	rate int
-	// committed, if set, is called in parallel after each commit, with the number of
-	// the first notification.
+	// committed, if set, is called concurrently after each commit, with the number of the first
+	// notification.
 	committed func(first int, at time.Time)
-	// took, if set, gets the time that each transaction took.
+	// took, if set, records the duration of each transaction.
 	took *durations.Histogram
 
 	insert       string       // of a business row
@@ -48,10 +48,10 @@ func (b *bench) newApplication(named batch, c outbox.Config) (*application, erro
 	}, err
 }
 
-// published is how many notifications are committed.
+// published returns how many notifications are committed.
 func (a *application) published() int { return int(a.transactions.Load()) * a.notifications }
 
-// run commits transactions for a time and returns how long it really took.
+// run commits transactions for a time and returns the actual duration.
 func (a *application) run(ctx context.Context, d time.Duration) (time.Duration, error) {
 	began := time.Now()
 	var turns atomic.Int64

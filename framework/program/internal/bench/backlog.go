@@ -7,16 +7,16 @@ import (
 	"time"
 )
 
-// chunk is how many rows of a backlog are written in one statement, so that a
-// signal is heeded soon.
+// chunk is how many rows of a backlog one statement writes. Between statements the bench can be
+// interrupted.
 const chunk = 100_000
 
-// mysqlChunk is as many as a recursion makes there by default.
+// mysqlChunk is MySQL's default limit of a recursive query.
 const mysqlChunk = 1000
 
-// Statements that write rows $1 to $2 of a batch into the log: $3 is the batch's tag, $4
-// the number of keys, $5 the padding of a made-up payload, or the user's, $6 the type and
-// $7 its version. PAYLOAD stands for one of the two texts below.
+// These statements write the rows $1 to $2 of a batch to the log: $3 is the tag of the batch, $4 the
+// number of keys, $5 the padding of a made-up payload or the user's payload, $6 the type and $7 its
+// version. One of the two texts below replaces PAYLOAD.
 const (
 	fillPostgres = fillBegin + `(PAYLOAD)::json` + fillSeries
 	fillBinary   = fillBegin + `convert_to(PAYLOAD, 'UTF8')` + fillSeries
@@ -35,7 +35,7 @@ const (
 
 	madeUpText = `'{"n":' || n || ',"pad":"' || $5 || '"}'`
 	sampleText = `$5`
-	// MySQL's form of the first one
+	// The first text for MySQL.
 	madeUpConcat = `CONCAT('{"n":', n, ',"pad":"', $5, '"}')`
 )
 
@@ -47,7 +47,7 @@ func (b *bench) fill(ctx context.Context, n int) (batch, error) {
 	return b.append(ctx, n)
 }
 
-// append writes a backlog of n notifications behind what is in the log.
+// append appends a backlog of n notifications to the log.
 func (b *bench) append(ctx context.Context, n int) (batch, error) {
 	named := b.database.newBatch()
 	query, s, content := b.fillStatement(), b.config.sample(), b.config.pad()
@@ -87,15 +87,14 @@ func (b *bench) fillStatement() string {
 }
 
 const (
-	// aim is how long a run over a backlog is to take where the user does not say how
-	// many rows.
+	// aim is the intended duration of a run over a backlog if the user sets no number of rows.
 	aim = time.Second
-	// Bounds of what is chosen then.
+	// leastRows and mostRows limit the number of rows that is chosen then.
 	fewestRows, mostRows = 200, 200_000
 )
 
-// rowsFor finds how many rows take about as long as a run is to take: those that the
-// user wants, or else what measure says, which drains a backlog of so many.
+// rowsFor returns the number of rows of a run: the user's, or else as many as take about as long as
+// aim. measure drains a backlog of a number of rows.
 func (b *bench) rowsFor(ctx context.Context, measure func(context.Context, int) (time.Duration, error)) (int, error) {
 	if b.config.Rows > 0 {
 		return b.config.Rows, nil

@@ -1,17 +1,16 @@
 // Package bench is `waybill bench`: it measures publishing and delivering on the
 // user's own machine and database.
 //
-// All happens in an outbox of the bench's own, whose tables have a random prefix
-// and are dropped in the end; the user's own tables are never touched. Each case is
-// measured several times after a warm-up, the cases of a scenario in turns, and the
-// ids of all notifications are checked for loss and repeats in every run.
+// It uses a separate outbox, whose tables have a random prefix and are dropped at the end; it never
+// touches the user's tables. It measures each case several times after a warm-up, alternating
+// between the cases of a scenario. In every run it checks the ids of all notifications for losses
+// and repeats.
 //
 // The files in the order in which to read them: config.go, scenario.go, result.go,
 // database.go, notification.go, backlog.go, application.go, tally.go, watch.go,
 // destination.go, forwarding.go, delivering.go; then a file for each scenario:
 // publish.go, drain.go, latency.go, sustain.go with space.go, sweep.go, fault.go;
-// then what is said of it: environment.go, progress.go, table.go, report.go with
-// charts.go, compare.go.
+// then the output: environment.go, progress.go, table.go, report.go with charts.go, compare.go.
 package bench
 
 import (
@@ -23,28 +22,27 @@ import (
 	"time"
 )
 
-// ErrLost says that notifications did not arrive, or that some arrived which were
-// never published. The result says where.
-var ErrLost = errors.New("not everything that was committed arrived, or something else did: do not trust these figures, and report it")
+// ErrLost means that notifications did not arrive, or that some arrived that were never published.
+// The result has the details.
+var ErrLost = errors.New("notifications were lost, or some arrived that were never published: do not trust these figures, and report this")
 
-// bench is all the parts.
+// bench is one run of the command.
 type bench struct {
 	config   Config
 	folder   string // for all files; removed at the end
 	database *database
 	progress Progress
 	warnings []string
-	// watchFor is how long the machine is watched before anything starts.
+	// watchFor is how long to measure the load of the machine before anything starts.
 	watchFor time.Duration
-	// stalled is how long deliveries may stand still before a run is over.
+	// stalled is how long a run may go without a delivery before it fails.
 	stalled time.Duration
-	// tamper, if set, is put between the built-in receivers and their tallies.
+	// tamper, if set, wraps the tallies of the built-in receivers, for tests.
 	tamper func(took func(id string)) func(id string)
 }
 
-// Run measures and returns the result. If notifications were lost the error is
-// ErrLost, and there is a result all the same. When ctx is done it removes what it
-// made and returns the context's error.
+// Run measures and returns the result. If notifications were lost, it returns ErrLost and the
+// result. When ctx is done, it removes what it made and returns the error of ctx.
 func Run(ctx context.Context, c Config, p Progress) (*Result, error) {
 	b := &bench{config: c.withDefaults(), progress: p, watchFor: time.Second, stalled: time.Minute}
 	return b.measure(ctx)
@@ -89,7 +87,7 @@ func (b *bench) measure(ctx context.Context) (result *Result, err error) {
 	return result, nil
 }
 
-// warn tells something once that makes figures doubtful.
+// warn reports once something that makes figures doubtful.
 func (b *bench) warn(format string, args ...any) {
 	if text := fmt.Sprintf(format, args...); !slices.Contains(b.warnings, text) {
 		b.warnings = append(b.warnings, text)

@@ -20,7 +20,7 @@ import (
 
 func TestMain(m *testing.M) { postgrestest.Main(m) }
 
-// tiny is a bench that ends soon.
+// tiny returns the configuration of a short bench.
 func tiny(scenarios ...string) Config {
 	return Config{
 		Scenarios: scenarios, Rows: 300, Runs: 2, Clients: []int{1, 2}, Thresholds: []int{1, 8},
@@ -28,7 +28,7 @@ func tiny(scenarios ...string) Config {
 	}
 }
 
-// onPostgres is a bench in a fresh PostgreSQL.
+// onPostgres returns the configuration of a bench in a fresh PostgreSQL database.
 func onPostgres(t *testing.T, c Config) (Config, *sql.DB) {
 	t.Helper()
 	dsn := postgrestest.DSN(t)
@@ -41,7 +41,7 @@ func onPostgres(t *testing.T, c Config) (Config, *sql.DB) {
 	return c, db
 }
 
-// measure is Run without a long look at the machine.
+// measure is Run without measuring the machine's load for long.
 func measure(ctx context.Context, c Config, p Progress) (*Result, error) {
 	b := &bench{config: c.withDefaults(), progress: p, watchFor: time.Millisecond, stalled: time.Minute}
 	return b.measure(ctx)
@@ -49,8 +49,8 @@ func measure(ctx context.Context, c Config, p Progress) (*Result, error) {
 
 func quiet() Progress { return NewProgress(new(bytes.Buffer)) }
 
-// requireMeasured checks that all cases of a scenario have figures and that all that
-// was published arrived.
+// requireMeasured checks that all cases of a scenario have figures, and that everything published
+// arrived.
 func requireMeasured(t *testing.T, r *Result, scenario string, cases ...string) {
 	t.Helper()
 	i := slices.IndexFunc(r.Scenarios, func(s Scenario) bool { return s.Name == scenario })
@@ -77,7 +77,7 @@ func requireMeasured(t *testing.T, r *Result, scenario string, cases ...string) 
 	require.Equal(t, cases, names)
 }
 
-// find is a metric of a case.
+// find returns a metric of a case.
 func find(t *testing.T, r *Result, scenario, name, metric string) *Metric {
 	t.Helper()
 	for _, s := range r.Scenarios {
@@ -110,9 +110,9 @@ func TestEveryScenarioOnSQLiteLeavesNothingBehind(t *testing.T) {
 
 	one, eight := find(t, r, "sweep", "noop, threshold 1", "throughput"), find(t, r, "sweep", "noop, threshold 8", "throughput")
 	require.Less(t, one.Max, 1000.0, "one at a time, a millisecond each")
-	require.Greater(t, eight.Max, 2*one.Max, "more at a time are faster")
+	require.Greater(t, eight.Max, 2*one.Max, "several at a time are faster")
 	require.GreaterOrEqual(t, find(t, r, "sweep", "noop, threshold 1", "call_p50").Min, 1.0, "the receiver takes a millisecond")
-	require.EqualValues(t, 300, find(t, r, "drain", "kafka", "rows").Median, "as the user wants")
+	require.EqualValues(t, 300, find(t, r, "drain", "kafka", "rows").Median, "the configured number")
 
 	left, err := os.ReadDir(os.TempDir())
 	require.NoError(t, err)
@@ -120,7 +120,7 @@ func TestEveryScenarioOnSQLiteLeavesNothingBehind(t *testing.T) {
 	requirePages(t, r)
 }
 
-// requirePages checks what is made of a result for people and for programs.
+// requirePages checks the output of a result for people and for programs.
 func requirePages(t *testing.T, r *Result) {
 	t.Helper()
 	var table, page bytes.Buffer
@@ -130,7 +130,7 @@ func requirePages(t *testing.T, r *Result) {
 	require.NoError(t, err)
 	for _, s := range r.Scenarios {
 		for _, c := range s.Cases {
-			require.Contains(t, strings.ToLower(table.String()), strings.ToLower(c.Name), "heads are in capitals")
+			require.Contains(t, strings.ToLower(table.String()), strings.ToLower(c.Name), "the heads of tables are in capitals")
 			require.Contains(t, page.String(), c.Name)
 		}
 	}
@@ -145,17 +145,17 @@ func requirePages(t *testing.T, r *Result) {
 	requireKeys(t, text)
 }
 
-// requireSelfContained checks that a page asks for nothing.
+// requireSelfContained checks that a page loads nothing else.
 func requireSelfContained(t *testing.T, page string) {
 	t.Helper()
-	names := regexp.MustCompile(`xmlns(:\w+)?="[^"]*"`) // which nobody fetches
+	names := regexp.MustCompile(`xmlns(:\w+)?="[^"]*"`) // names of namespaces, not addresses to fetch
 	page = names.ReplaceAllString(page, "")
 	for _, reference := range []string{"http://", "https://", "src=", "href=", "url(", "@import", "<script"} {
 		require.NotContains(t, page, reference)
 	}
 }
 
-// requireKeys compares the keys of a result with those that other programs rely on.
+// requireKeys compares the keys of a result with those on which other programs rely.
 func requireKeys(t *testing.T, text []byte) {
 	t.Helper()
 	var value any
@@ -182,7 +182,7 @@ func gatherKeys(value any, at string, found map[string]bool) {
 		for key, below := range value {
 			path := strings.TrimPrefix(at+"."+key, ".")
 			if path == "database.settings" {
-				below = nil // are the database's own
+				below = nil // its keys depend on the database
 			}
 			found[path] = true
 			gatherKeys(below, path, found)
@@ -194,7 +194,7 @@ func gatherKeys(value any, at string, found map[string]bool) {
 	}
 }
 
-func TestOnPostgreSQLItLeavesOtherTablesAlone(t *testing.T) {
+func TestTheBenchTouchesNoOtherTables(t *testing.T) {
 	t.Parallel()
 	c, db := onPostgres(t, tiny("publish", "drain", "latency", "sustain", "fault"))
 	_, err := db.ExecContext(t.Context(), `
@@ -217,7 +217,7 @@ func TestOnPostgreSQLItLeavesOtherTablesAlone(t *testing.T) {
 	require.Positive(t, find(t, r, "sustain", "to noop", "tables").Min)
 
 	warnings := strings.Join(r.Warnings, "\n")
-	require.Contains(t, warnings, "fsync is off", "as it is on the servers of tests")
+	require.Contains(t, warnings, "fsync is off", "test servers have it off")
 	require.Contains(t, warnings, "waybill_bench_0123abcd")
 	require.Equal(t, []string{"outbox", "waybill_bench_0123abcd"}, tables(t, db))
 	var mine string
@@ -256,7 +256,7 @@ func TestMistakesAreReportedAllAtOnce(t *testing.T) {
 	require.NoError(t, Config{}.Validate())
 }
 
-func TestABacklogIsSpreadOverItsKeysAndHasItsSize(t *testing.T) {
+func TestABacklogHasTheConfiguredKeysAndSizes(t *testing.T) {
 	t.Parallel()
 	sqlite := Config{}
 	json, _ := onPostgres(t, Config{})

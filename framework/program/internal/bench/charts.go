@@ -9,12 +9,12 @@ import (
 	"github.com/waybill-go/waybill/framework/internal/chart"
 )
 
-// images are the charts of a scenario as parts of a page.
+// images returns the charts of a scenario as SVG.
 func (s Scenario) images() []template.HTML {
 	var images []template.HTML
 	for _, c := range s.charts() {
 		if svg := c.SVG(); svg != "" {
-			images = append(images, template.HTML(svg)) // which escapes the texts in it
+			images = append(images, template.HTML(svg)) // the chart has escaped its texts
 		}
 	}
 	return images
@@ -34,12 +34,12 @@ func (s Scenario) charts() []chart.Chart {
 	return s.throughputCharts()
 }
 
-// at is a metric as a point.
+// at returns a metric as a point.
 func at(x float64, m *Metric) chart.Point {
 	return chart.Point{X: x, Y: m.Median, Low: m.Min, High: m.Max}
 }
 
-// publishCharts have a group of bars for each number of clients.
+// publishCharts returns charts with a group of bars for each number of clients.
 func (s Scenario) publishCharts() []chart.Chart {
 	c := chart.Chart{Title: "Transactions per second", Y: chart.Axis{Label: transactions.Unit}}
 	for _, one := range s.Cases {
@@ -58,7 +58,7 @@ func (s Scenario) publishCharts() []chart.Chart {
 	return []chart.Chart{c}
 }
 
-// throughputCharts have a bar for each case.
+// throughputCharts returns charts with a bar for each case.
 func (s Scenario) throughputCharts() []chart.Chart {
 	c := chart.Chart{Title: "Throughput", Y: chart.Axis{Label: throughput.Unit}, Bars: make([]chart.Bars, 1)}
 	for _, one := range s.Cases {
@@ -70,7 +70,7 @@ func (s Scenario) throughputCharts() []chart.Chart {
 	return []chart.Chart{c}
 }
 
-// latencyCharts have a line over the percentiles for each case.
+// latencyCharts returns charts with a line over the percentiles for each case.
 func (s Scenario) latencyCharts() []chart.Chart {
 	c := chart.Chart{Title: "From the commit to the sink's receipt", Y: chart.Axis{Label: "ms", Log: true}}
 	for _, q := range []Quantity{p50, p95, p99, longest} {
@@ -88,7 +88,7 @@ func (s Scenario) latencyCharts() []chart.Chart {
 	return []chart.Chart{c}
 }
 
-// sweepCharts have throughput, and the time of a call, over the threshold.
+// sweepCharts returns charts of the throughput, and of the duration of a call, over the threshold.
 func (s Scenario) sweepCharts() []chart.Chart {
 	over := chart.Axis{Label: "parallelism threshold", Log: true}
 	rate := chart.Chart{Title: "Throughput", X: over, Y: chart.Axis{Label: throughput.Unit, Log: true}}
@@ -115,7 +115,7 @@ func (s Scenario) sweepCharts() []chart.Chart {
 	return []chart.Chart{rate, calls}
 }
 
-// sinksSwept are the sinks that were swept over, in their order.
+// sinksSwept returns the sinks of a sweep, in order.
 func (s Scenario) sinksSwept() []string {
 	var names []string
 	for _, c := range s.Cases {
@@ -127,7 +127,7 @@ func (s Scenario) sinksSwept() []string {
 	return names
 }
 
-// sustainCharts have the last run over time.
+// sustainCharts returns charts of the last run over time.
 func (s Scenario) sustainCharts() []chart.Chart {
 	var charts []chart.Chart
 	for _, one := range s.Cases {
@@ -153,7 +153,7 @@ func (s Scenario) sustainCharts() []chart.Chart {
 	return charts
 }
 
-// curve is a quantity over time; without points where it was not followed.
+// curve returns a quantity over time; it has no points if the quantity was not sampled.
 func (c Case) curve(q Quantity) chart.Line {
 	line := chart.Line{Name: strings.ReplaceAll(q.Name, "_", " ")}
 	for _, series := range c.Series {

@@ -14,13 +14,13 @@ import (
 	"github.com/waybill-go/waybill/framework/program/internal/columns"
 )
 
-// confidence is that of the intervals of a Comparison.
+// confidence is the confidence of the intervals of a Comparison.
 const confidence = 0.95
 
-// Comparison is what two results say of each other.
+// Comparison compares two results.
 type Comparison struct {
 	Rows []ComparedMetric `json:"rows"`
-	// Warnings are reasons why the two cannot be compared, or less well.
+	// Warnings are reasons why the results are not, or less, comparable.
 	Warnings []string `json:"warnings"`
 }
 
@@ -31,18 +31,17 @@ type ComparedMetric struct {
 	Quantity
 	Before float64 `json:"before"` // medians
 	After  float64 `json:"after"`
-	// Ratio is after divided by before: of the geometric means of their runs, between
-	// Low and High with a confidence of 95 %. Without at least two runs on both sides
-	// Low and High are 0.
+	// Ratio is after divided by before, as geometric means of the runs. It is between Low and High
+	// with a confidence of 95 %. If a side has only one run, Low and High are 0.
 	Ratio float64 `json:"ratio"`
 	Low   float64 `json:"low"`
 	High  float64 `json:"high"`
-	// Verdict is better, worse, or the same: the interval holds 1. It is unknown
-	// without an interval.
+	// Verdict is better, worse, or the same if the interval contains 1. It is unknown without an
+	// interval.
 	Verdict Verdict `json:"verdict"`
 }
 
-// Verdict is what a ratio means.
+// Verdict is the meaning of a ratio.
 type Verdict string
 
 // The verdicts.
@@ -53,8 +52,8 @@ const (
 	Unknown Verdict = "unknown"
 )
 
-// Compare compares the metrics that two results share. Metrics that are neither good
-// nor bad, or not above 0, are left out.
+// Compare compares the metrics that two results share. It leaves out metrics for which neither
+// direction is better, and values that are not above 0.
 func Compare(before, after *Result) Comparison {
 	c := Comparison{Rows: []ComparedMetric{}, Warnings: []string{}}
 	c.warn("before", before)
@@ -81,21 +80,20 @@ func Compare(before, after *Result) Comparison {
 	return c
 }
 
-// stable is what a machine has that does not change from run to run.
+// stable returns the properties of a machine that do not change from run to run.
 func (m Machine) stable() Machine {
 	m.Busy, m.Load = 0, 0
 	return m
 }
 
-// stable is what a database has that does not change from run to run.
+// stable returns the properties of a database that do not change from run to run.
 func (s Server) stable() Server {
 	s.RoundTripMS = 0
 	return s
 }
 
-// Worse are the metrics that are worse by more than a tolerance, a share: a tenth less
-// where more is better, a tenth more where less is. Of these, unclear are those whose
-// interval holds 1, so that chance may explain them. Where single runs give no interval
+// Worse returns the metrics that are worse by more than a tolerance, which is a share such as 0.1.
+// unclear has those whose interval contains 1, so that chance may explain them. Without an interval
 // the ratio decides.
 func (c Comparison) Worse(tolerance float64) (worse, unclear []ComparedMetric) {
 	for _, m := range c.Rows {
@@ -110,7 +108,7 @@ func (c Comparison) Worse(tolerance float64) (worse, unclear []ComparedMetric) {
 	return worse, unclear
 }
 
-// worseBy is the share by which after is worse; below 0 where it is better.
+// worseBy returns the share by which after is worse; it is negative if after is better.
 func (m ComparedMetric) worseBy() float64 {
 	if m.Better == "higher" {
 		return 1 - m.Ratio
@@ -163,9 +161,9 @@ func (c *Comparison) compareCases(before, after Scenario) {
 	}
 }
 
-// ratio divides the geometric mean of after by that of before. The interval is
-// Welch's for the difference of the means of logarithms, which takes the runs for
-// log-normal and asks for no equal variances: B. L. Welch, "The generalization of
+// ratio divides the geometric mean of after by that of before. The interval is Welch's for the
+// difference of the means of the logarithms. It assumes that the runs are log-normal, but not that
+// their variances are equal: B. L. Welch, "The generalization of
 // Student's problem when several different population variances are involved",
 // Biometrika 34, 1947.
 func ratio(before, after []float64) (ratio, low, high float64) {
@@ -178,15 +176,14 @@ func ratio(before, after []float64) (ratio, low, high float64) {
 		return ratio, 0, 0
 	}
 	if vx+vy == 0 {
-		return ratio, ratio, ratio // nothing varies, so nothing is uncertain
+		return ratio, ratio, ratio // without variance there is no uncertainty
 	}
 	freedom := (vx + vy) * (vx + vy) / (vx*vx/float64(len(x)-1) + vy*vy/float64(len(y)-1))
 	margin := student(freedom) * math.Sqrt(vx+vy)
 	return ratio, math.Exp(difference - margin), math.Exp(difference + margin)
 }
 
-// meanOf returns the mean of values, and the variance of that mean, which is not a number
-// where there is one value only.
+// meanOf returns the mean of values, and the variance of that mean, which is NaN for a single value.
 func meanOf(values []float64) (mean, variance float64) {
 	n := float64(len(values))
 	for _, v := range values {
@@ -198,10 +195,9 @@ func meanOf(values []float64) (mean, variance float64) {
 	return mean, variance / n
 }
 
-// student is how far from 0, on both sides, a value with Student's distribution of that
-// freedom lies with the confidence of a Comparison: from the distribution's tails as an
-// incomplete beta function (Abramowitz and Stegun, "Handbook of Mathematical Functions",
-// 26.7.1).
+// student returns the two-sided quantile of Student's distribution with this number of degrees of
+// freedom, for the confidence of a Comparison. It computes the tails as an incomplete beta function
+// (Abramowitz and Stegun, "Handbook of Mathematical Functions", 26.7.1).
 func student(freedom float64) float64 {
 	x := mathext.InvRegIncBeta(freedom/2, 0.5, 1-confidence)
 	return math.Sqrt(freedom * (1 - x) / x)

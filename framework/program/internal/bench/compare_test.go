@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// resultOf is a result with one case and these runs of its metrics.
+// resultOf returns a result with one case and these runs of its metrics.
 func resultOf(runs map[Quantity][]float64) *Result {
 	c := Case{Name: "noop"}
 	for q, values := range runs {
@@ -51,7 +51,7 @@ func TestVerdicts(t *testing.T) {
 	require.Equal(t, Better, one(throughput, []float64{5, 5}, []float64{10, 10}).Verdict)
 }
 
-func TestWorseIsByMoreThanTheToleranceAndSurely(t *testing.T) {
+func TestWorseMeansByMoreThanTheTolerance(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		of             Quantity
@@ -77,7 +77,7 @@ func TestWorseIsByMoreThanTheToleranceAndSurely(t *testing.T) {
 		one(throughput, []float64{176043}, []float64{88021.5}).String())
 }
 
-func TestWhatCannotBeComparedIsTold(t *testing.T) {
+func TestDifferencesThatPreventAComparisonAreWarnings(t *testing.T) {
 	t.Parallel()
 	before := resultOf(map[Quantity][]float64{throughput: {1, 2}, rowsOf: {3, 3}, lag: {0, 0}})
 	after := resultOf(map[Quantity][]float64{throughput: {1, 2}, rowsOf: {4, 4}, lag: {0, 0}})
@@ -92,7 +92,7 @@ func TestWhatCannotBeComparedIsTold(t *testing.T) {
 	before.Scenarios[0].Cases = append(before.Scenarios[0].Cases, Case{Name: "smtp"})
 
 	c := Compare(before, after)
-	require.Len(t, c.Rows, 1, "what is neither good nor bad, or 0, is left out")
+	require.Len(t, c.Rows, 1, "quantities without a better direction, and zeros, are left out")
 	require.Equal(t, []string{
 		"before lost notifications: its figures are worth nothing",
 		"after: fsync is off",

@@ -10,39 +10,38 @@ import (
 	"github.com/waybill-go/waybill/framework/config"
 )
 
-// Config says what is measured, on what, and how. The zero value of a field takes
-// the default that it names.
+// Config is what to measure, on what, and how. A zero field has the default that its comment names.
 type Config struct {
 	// Version is the program's, for the result.
 	Version string
-	// Scenarios are names of AllScenarios; default: DefaultScenarios.
+	// Scenarios has names of AllScenarios; default DefaultScenarios.
 	Scenarios []string
 	// Database is where the bench makes its own tables. The zero value is a SQLite
 	// database in a temporary folder.
 	Database config.Database
-	// Configured is a configuration whose settings of the tables, the forwarder and
-	// the sinks hold; nil for none. Its sinks need not be built.
+	// Configured is a configuration whose settings of tables, forwarder and sinks apply; nil for
+	// none. Its sinks need not be built.
 	Configured *config.Config
-	// Build builds the configuration's sinks, new ones each time; needed for Sinks only.
+	// Build builds new sinks of the configuration with each call; required only for Sinks.
 	Build func() (*config.Config, error)
 
-	// Sinks are configured sinks that are really delivered to.
+	// Sinks are configured sinks that get real deliveries.
 	Sinks []string
-	// Receivers are built-in receivers that are delivered to; default: one in place of
-	// each configured sink, of its kind; without a configuration all there are.
+	// Receivers are built-in receivers. By default, one replaces each configured sink, by its kind;
+	// without a configuration, all are used.
 	Receivers []string
 
-	// Sample is published in place of made-up notifications.
+	// Sample is published instead of made-up notifications.
 	Sample Sample
 
-	Rows         int           // of a backlog; default: as many as take about a second
-	Runs         int           // that count, after a warm-up; default 3
-	PayloadBytes int           // of a notification, about; default 300
-	Keys         int           // that notifications are spread over; default 1,000
-	Clients      []int         // that publish at the same time; default 1, 8, 32
-	Threshold    int           // of parallelism; default: the sink's
-	Thresholds   []int         // that sweep goes over; default 1, 4, 16, 64, 256, 1024
-	Delay        time.Duration // that built-in receivers take for each delivery; default 0, in sweep 5 ms
+	Rows         int           // rows of a backlog; default as many as take about a second
+	Runs         int           // runs of each case after a warm-up; default 3
+	PayloadBytes int           // approximate size of a payload; default 300
+	Keys         int           // number of keys; default 1,000
+	Clients      []int         // clients that publish at the same time; default 1, 8, 32
+	Threshold    int           // threshold of parallelism; default the sink's
+	Thresholds   []int         // thresholds of sweep; default 1, 4, 16, 64, 256, 1024
+	Delay        time.Duration // duration of a delivery to built-in receivers; default 0, in sweep 5 ms
 	Rate         int           // transactions per second; default 500 in latency, in sustain as many as possible
 	Duration     time.Duration // of a run; default 1 s in publish, 2 s in latency, 20 s in sustain
 	Backlog      int           // rows of fault's large backlog; default 10,000,000
@@ -58,7 +57,7 @@ const (
 	defaultSweepDelay   = 5 * time.Millisecond
 )
 
-// DefaultClients and DefaultThresholds are what publish and sweep go over.
+// DefaultClients are the clients of publish, DefaultThresholds the thresholds of sweep.
 var (
 	DefaultClients    = []int{1, 8, 32}
 	DefaultThresholds = []int{1, 4, 16, 64, 256, 1024}
@@ -166,7 +165,7 @@ func (c Config) Validate() error {
 	return errors.Join(mistakes...)
 }
 
-// duration is how long a run is: what the user wants, or else a scenario's own.
+// duration returns how long a run takes: the user's duration, or else the scenario's.
 func (c Config) duration(own time.Duration) time.Duration {
 	if c.Duration > 0 {
 		return c.Duration
@@ -174,26 +173,26 @@ func (c Config) duration(own time.Duration) time.Duration {
 	return own
 }
 
-// largeBacklog is from how many bytes on a bench asks before it writes them.
+// largeBacklog is the number of bytes from which on the bench asks before it writes a backlog.
 const largeBacklog = 1 << 30
 
-// bytesOnDisk is about what n notifications with such payloads take in the log.
+// bytesOnDisk estimates the size of n notifications with such payloads in the log.
 func bytesOnDisk(n, payload int) int64 { return int64(n) * int64(payload+150) }
 
-// Plan says in words what a bench will do to things of the user's. consent says
-// that the user is to agree before.
+// Plan describes what the bench will do to the user's systems. consent means that the user must
+// agree first.
 func (c Config) Plan() (lines []string, consent bool) {
 	c = c.withDefaults()
 	switch {
 	case c.Database.Dialect() == config.PostgreSQL, c.Database.Dialect() == config.MySQL:
-		lines = append(lines, fmt.Sprintf("It makes tables of its own, %s…, in the %s, and drops them at the end. No others are touched, but the server is put under load.", prefix, c.Database))
+		lines = append(lines, fmt.Sprintf("The bench makes tables named %s… in the %s, and drops them at the end. It touches no other tables, but it puts load on the server.", prefix, c.Database))
 	case c.Database.Dialect() == config.SQLite:
-		lines = append(lines, fmt.Sprintf("It makes a database file of its own beside the %s, and removes it at the end.", c.Database))
+		lines = append(lines, fmt.Sprintf("The bench makes a separate file in the folder of the %s, and removes it at the end.", c.Database))
 	}
 	for _, name := range c.Sinks {
 		what := "made-up notifications of the type " + Type
 		if c.Sample.Payload != nil {
-			what = fmt.Sprintf("the notification given, of the type %s, again and again", c.Sample.Type)
+			what = fmt.Sprintf("many copies of the given notification of the type %s", c.Sample.Type)
 		}
 		lines = append(lines, fmt.Sprintf("It delivers %s to the real sink %s.", what, name))
 		consent = true

@@ -17,16 +17,16 @@ import (
 	"github.com/waybill-go/waybill/framework/store/postgres"
 )
 
-// prefix begins the names of all tables; eight random digits follow.
+// prefix is the beginning of the names of all tables; eight random digits follow.
 const prefix = "waybill_bench_"
 
-// orders is the business table, by what follows the prefix.
+// orders is the name of the business table after the prefix.
 const orders = "_orders"
 
-// forwarderConnections are those to a server beside the clients'.
+// forwarderConnections is how many connections to a server the forwarder gets, besides the clients'.
 const forwarderConnections = 10
 
-// database is the outbox of the bench's own, and a business table beside it.
+// database has the bench's outbox and a business table.
 type database struct {
 	*scratch.Outbox
 	postgres bool

@@ -9,8 +9,7 @@ import (
 	"github.com/waybill-go/waybill/framework/forwarder"
 )
 
-// delivering is a forwarder at work on one batch, and those who look at what comes
-// of it.
+// delivering is a forwarder that delivers one batch, with its destinations.
 type delivering struct {
 	*forwarding
 	bench *bench
@@ -26,11 +25,11 @@ type part struct {
 	arrivals *tally // the watch's receipts, where the receiver cannot be asked
 }
 
-// errStalled: deliveries stand still.
-var errStalled = errors.New("deliveries stand still")
+// errStalled means that there are no more deliveries.
+var errStalled = errors.New("deliveries have stopped")
 
 // deliver opens destinations and starts a forwarder that delivers what is in the
-// log. look, if set, says what else is to be watched of each destination.
+// log. If look is set, it is called with the watch of each destination, to watch more.
 func (b *bench) deliver(ctx context.Context, named batch, to []destination, look func(*watch)) (*delivering, error) {
 	d := &delivering{bench: b}
 	outlets := make(map[string]forwarder.Sink, len(to))
@@ -70,16 +69,16 @@ func (b *bench) open(ctx context.Context, named batch, to destination) (*part, e
 	return p, err
 }
 
-// await waits until each sink has given receipts for n notifications, and returns how
-// long that took from the start. It gives up with errStalled where nothing comes any
-// more, and without an error where the forwarder has ended: end knows why.
+// await waits until each sink has returned receipts for n notifications, and returns the time since
+// the start. It returns errStalled if there are no more deliveries, and no error if the forwarder has
+// ended: end returns why.
 func (d *delivering) await(n int) (took time.Duration, err error) {
 	for _, p := range d.due() {
 		d.bench.progress.Watch(func() string {
 			return fmt.Sprintf("%s of %s delivered to %s", count(p.watch.receipts.distinct.Load()), count(int64(n)), p.name)
 		})
 		if !p.watch.receipts.await(d.ctx, n, d.bench.stalled) && d.ctx.Err() == nil {
-			err := fmt.Errorf("%w: %s took %s of %s notifications, and then none for %s", errStalled,
+			err := fmt.Errorf("%w: %s accepted %s of %s notifications, and then none for %s", errStalled,
 				p.name, count(p.watch.receipts.distinct.Load()), count(int64(n)), d.bench.stalled)
 			if problem := p.watch.problem.Load(); problem != nil {
 				err = fmt.Errorf("%w; one failed: %w", err, *problem)
@@ -90,7 +89,7 @@ func (d *delivering) await(n int) (took time.Duration, err error) {
 	return time.Since(d.began), nil
 }
 
-// due are the destinations that are to get everything.
+// due returns the destinations that should get everything.
 func (d *delivering) due() []*part {
 	var list []*part
 	for _, p := range d.parts {
@@ -101,8 +100,8 @@ func (d *delivering) due() []*part {
 	return list
 }
 
-// end stops the forwarder, asks the receivers what they got, compares that with the
-// first n notifications of the batch, and closes the receivers.
+// end stops the forwarder, compares what the receivers got with the first n notifications of the
+// batch, and closes the receivers.
 func (d *delivering) end(ctx context.Context, n int) (checks []Check, err error) {
 	defer func() { err = errors.Join(err, d.close()) }()
 	if err := d.stop(); err != nil {
@@ -117,7 +116,7 @@ func (d *delivering) end(ctx context.Context, n int) (checks []Check, err error)
 	return checks, nil
 }
 
-// catchUp has a receiver count, which does at least 10,000 in a second.
+// catchUp waits until a receiver has counted everything; it counts at least 10,000 per second.
 func (d *delivering) catchUp(ctx context.Context, p *part, n int) error {
 	if p.catchUp == nil {
 		return nil

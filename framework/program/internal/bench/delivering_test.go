@@ -15,7 +15,7 @@ import (
 	"github.com/waybill-go/waybill/sinks"
 )
 
-func TestWhatAReceiverDoesNotGetFailsTheBench(t *testing.T) {
+func TestLossesFailTheBench(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		tamper  func(n int64, took func(string), id string)
@@ -29,7 +29,7 @@ func TestWhatAReceiverDoesNotGetFailsTheBench(t *testing.T) {
 				took(id)
 			}
 		}, 1, 0, 0, false},
-		"one comes that nobody published": {func(n int64, took func(string), id string) {
+		"a delivery that was never published": {func(n int64, took func(string), id string) {
 			took(id)
 			if n == 17 {
 				took("order-1")
@@ -78,7 +78,7 @@ func TestWhatAReceiverDoesNotGetFailsTheBench(t *testing.T) {
 	}
 }
 
-func TestDeliveriesThatStandStillEndTheBench(t *testing.T) {
+func TestABenchWithoutMoreDeliveriesFails(t *testing.T) {
 	t.Parallel()
 	b := &bench{config: Config{}.withDefaults(), progress: quiet(), stalled: 2 * time.Second}
 	var err error
@@ -97,7 +97,7 @@ func TestDeliveriesThatStandStillEndTheBench(t *testing.T) {
 	}}
 	_, checks, err := b.drainOnce(t.Context(), named, 50, []destination{refuses}, nil)
 	require.ErrorIs(t, err, errStalled)
-	require.ErrorContains(t, err, "partner took 49 of 50 notifications, and then none for 2s; one failed: ")
+	require.ErrorContains(t, err, "partner accepted 49 of 50 notifications, and then none for 2s; one failed: ")
 	require.ErrorContains(t, err, "not this one")
 	require.Equal(t, []Check{{Sink: "partner", Counted: countedReceipts, Expected: 50, Arrived: 49, Lost: 1}}, checks)
 }

@@ -21,20 +21,20 @@ import (
 	"github.com/waybill-go/waybill/sinks/kafka"
 )
 
-// destination is a sink to deliver to, and how.
+// destination is a sink, and how it is opened and counted.
 type destination struct {
 	name string
-	// kind is that of a configured sink that is really delivered to.
+	// kind is the kind of a configured sink that gets real deliveries.
 	kind string
-	// counted says where arrivals are counted: see Check. It is empty for a
-	// destination that is meant to fail.
+	// counted is where arrivals are counted: see Check. It is empty for a destination that fails on
+	// purpose.
 	counted  string
 	settings forwarder.Sink // without the sink
 	delay    time.Duration  // of a built-in receiver
 	open     func(context.Context, opening) (*opened, error)
 }
 
-// title is the name, and the kind where it is not in the name.
+// title returns the name, with the kind if the name does not contain it.
 func (d destination) title() string {
 	if d.kind == "" {
 		return d.name
@@ -44,25 +44,25 @@ func (d destination) title() string {
 
 func (d destination) fails() bool { return d.counted == "" }
 
-// opening is what a destination is opened with, for one run.
+// opening has the arguments for opening a destination, for one run.
 type opening struct {
 	folder    string
 	delay     time.Duration
 	threshold int
-	// took is called, in parallel, with the id of whatever a receiver has taken.
+	// took is called, concurrently, with the id of each notification that a receiver has accepted.
 	took func(id string)
 }
 
 // opened is a destination for one run.
 type opened struct {
 	sink sinks.Sink
-	// catchUp returns once all is counted that the sink delivered; nil if it is at
-	// once. It is called when the sink is closed.
+	// catchUp returns once all deliveries of the sink are counted; nil if they are counted at once.
+	// It is called when the sink is closed.
 	catchUp func(context.Context) error
 	close   func() error // nil where there is nothing to close
 }
 
-// Names of the built-in receivers.
+// The names of the built-in receivers.
 const (
 	noOp      = "noop"
 	kafkaName = "kafka"
@@ -71,7 +71,7 @@ const (
 	unlimited = 256 // the threshold where a receiver has no limit of its own
 )
 
-// Where arrivals are counted: see Check.
+// The values of Check.Counted.
 const (
 	countedReceived = "received"
 	countedConsumed = "consumed"
@@ -79,7 +79,7 @@ const (
 	countedRows     = "rows"
 )
 
-// builtIn are the receivers inside the process.
+// builtIn has the receivers inside the process.
 var builtIn = map[string]destination{
 	noOp:      {name: noOp, counted: countedReceived, settings: threshold(unlimited), open: openNoOp},
 	kafkaName: {name: kafkaName, counted: countedConsumed, settings: threshold(forwarder.DefaultThreshold), open: openKafka},
@@ -87,8 +87,7 @@ var builtIn = map[string]destination{
 	smtpName:  {name: smtpName, counted: countedReceived, settings: threshold(email.DefaultConnections), open: openSMTP},
 }
 
-// standIns are the receivers that take the places of configured sinks, by kind;
-// noOp is for all others.
+// standIns has the receivers that replace configured sinks, by kind; noOp replaces all others.
 var standIns = map[string]string{"kafka": kafkaName, "http": httpName, "email": smtpName}
 
 func threshold(n int) forwarder.Sink {
@@ -97,8 +96,8 @@ func threshold(n int) forwarder.Sink {
 
 func receiverNames() []string { return slices.Sorted(maps.Keys(builtIn)) }
 
-// destinations are those that the user wants, or else in place of the configured
-// ones, or else all that are built in.
+// destinations returns the destinations that the user wants, or else replacements of the configured
+// sinks, or else all built-in receivers.
 func (c Config) destinations() []destination {
 	if chosen := c.chosen(); len(chosen) > 0 {
 		return chosen
@@ -116,7 +115,7 @@ func (c Config) destinations() []destination {
 	return list
 }
 
-// chosenOrNoOp are the destinations of scenarios that are not about sinks.
+// chosenOrNoOp returns the destinations of scenarios that do not compare sinks.
 func (c Config) chosenOrNoOp() []destination {
 	if chosen := c.chosen(); len(chosen) > 0 {
 		return chosen
@@ -124,7 +123,7 @@ func (c Config) chosenOrNoOp() []destination {
 	return []destination{c.tuned(builtIn[noOp])}
 }
 
-// chosen are the destinations that the user names.
+// chosen returns the destinations that the user names.
 func (c Config) chosen() []destination {
 	var list []destination
 	for _, name := range c.Receivers {
@@ -138,8 +137,8 @@ func (c Config) chosen() []destination {
 	return list
 }
 
-// standIn is the built-in receiver in place of a configured sink, with the settings
-// that the engine has for that.
+// standIn returns the built-in receiver that replaces a configured sink, with the engine's settings
+// of that sink.
 func (c Config) standIn(name string) destination {
 	kind, known := standIns[c.Configured.Sinks[name].Kind]
 	if !known {
@@ -151,14 +150,14 @@ func (c Config) standIn(name string) destination {
 	return c.tuned(d)
 }
 
-// configured is how deliveries to a configured sink are made.
+// configured returns the forwarder's settings of a configured sink.
 func (c Config) configured(name string) forwarder.Sink {
 	s := c.Configured.ForwarderConfig(nil).Sinks[name].WithDefaults()
 	s.Sink = nil
 	return s
 }
 
-// tuned is a destination with the threshold and the delay that the user wants.
+// tuned returns a destination with the user's threshold and delay.
 func (c Config) tuned(d destination) destination {
 	d.delay = c.Delay
 	if c.Threshold > 0 {
@@ -210,8 +209,8 @@ func openKafka(ctx context.Context, o opening) (*opened, error) {
 	if err != nil {
 		return nil, errors.Join(err, closeAll())
 	}
-	// The topic is consumed when all is produced, so that this takes nothing away
-	// from what is measured.
+	// The topic is consumed after everything is produced, so that this does not disturb the
+	// measurement.
 	catchUp := func(ctx context.Context) error {
 		topic.Consume(o.took)
 		return topic.CatchUp(ctx)

@@ -10,7 +10,7 @@ import (
 	"github.com/waybill-go/waybill/framework/forwarder"
 )
 
-// shop is a configuration with a sink of each sort.
+// shop is a configuration with sinks of several kinds.
 var shop = &config.Config{Sinks: map[string]config.Sink{
 	"events":  {Kind: "kafka"},
 	"partner": {Kind: "http", Parallelism: config.Parallelism{Threshold: 7, Above: forwarder.AboveSequential}, Timeout: time.Second},
@@ -18,7 +18,7 @@ var shop = &config.Config{Sinks: map[string]config.Sink{
 	"archive": {Kind: "jsonlines"},
 }}
 
-func TestWhichDestinationsThereAre(t *testing.T) {
+func TestDestinationsAreChosenByTheConfiguration(t *testing.T) {
 	t.Parallel()
 	type want struct {
 		name, counted string

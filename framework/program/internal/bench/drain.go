@@ -6,14 +6,14 @@ import (
 	"time"
 )
 
-// throughput is deliveries to one sink in a second.
+// throughput is in deliveries per second to one sink.
 var (
 	throughput = Quantity{Name: "throughput", Unit: "notifications/s", Better: "higher"}
 	rowsOf     = Quantity{Name: "rows"}
 )
 
-// drain measures how fast a backlog goes to each destination, from the forwarder's
-// start to the last receipt.
+// drain measures how fast a backlog is delivered to each destination, from the start of the forwarder
+// to the last receipt.
 func (b *bench) drain(ctx context.Context) ([]Case, error) {
 	var all []Case
 	for _, to := range b.config.destinations() {
@@ -47,7 +47,7 @@ func (b *bench) drain(ctx context.Context) ([]Case, error) {
 	return all, nil
 }
 
-// rowsToDrain is rowsFor these destinations; the checks are those of its trials.
+// rowsToDrain is rowsFor these destinations. It also returns the checks of its trials.
 func (b *bench) rowsToDrain(ctx context.Context, to []destination) (rows int, checks []Check, err error) {
 	rows, err = b.rowsFor(ctx, func(ctx context.Context, rows int) (time.Duration, error) {
 		named, err := b.fill(ctx, rows)
@@ -61,8 +61,7 @@ func (b *bench) rowsToDrain(ctx context.Context, to []destination) (rows int, ch
 	return rows, checks, err
 }
 
-// drainOnce delivers what is in the log, the whole batch of so many rows, to all of
-// these destinations.
+// drainOnce delivers the rows of the log, one whole batch, to all of these destinations.
 func (b *bench) drainOnce(ctx context.Context, named batch, rows int, to []destination, look func(*watch)) (time.Duration, []Check, error) {
 	d, err := b.deliver(ctx, named, to, look)
 	if err != nil {

@@ -20,7 +20,7 @@ import (
 	"github.com/shirou/gopsutil/v4/mem"
 )
 
-// Machine is what the bench runs on. What cannot be found out is zero.
+// Machine describes the machine. Unknown fields are zero.
 type Machine struct {
 	Processor   string  `json:"processor"`
 	Processors  int     `json:"processors"` // that the program may use
@@ -40,26 +40,26 @@ type Server struct {
 	Settings    map[string]string `json:"settings"`
 }
 
-// What is too much: a share of the processors, and of time that the machine under
-// this one took away.
+// The limits above which the bench warns: the share of the processors that others use, and the share
+// of time that the hypervisor takes away.
 const (
 	maxBusy   = 0.15
 	maxStolen = 0.02
 )
 
-// inspectEnvironment notes what the bench runs on and warns of what spoils the figures.
+// inspectEnvironment records the environment and warns of what makes figures unreliable.
 func (b *bench) inspectEnvironment(ctx context.Context, r *Result) error {
-	b.progress.Begin("look", 1)
+	b.progress.Begin("inspect", 1)
 	defer b.progress.End()
-	b.progress.Step("at the machine and the database")
+	b.progress.Step("the machine and the database")
 	r.Machine = b.inspectMachine(ctx, r)
 	warnOfBuild(r)
 	leftovers, err := b.database.leftovers(ctx)
 	if err != nil {
-		return fmt.Errorf("look for tables of other benches: %w", err)
+		return fmt.Errorf("search for tables of other benches: %w", err)
 	}
 	for _, left := range leftovers {
-		r.warn("there are tables %s…: another bench is running, or one was killed; then drop them", left)
+		r.warn("there are tables %s…: another bench is running, or one was killed; in that case, drop them", left)
 	}
 	switch {
 	case b.database.postgres:
@@ -70,13 +70,13 @@ func (b *bench) inspectEnvironment(ctx context.Context, r *Result) error {
 		r.Server, err = b.inspectSQLite(ctx, r)
 	}
 	if err != nil {
-		return fmt.Errorf("look at the database: %w", err)
+		return fmt.Errorf("inspect the database: %w", err)
 	}
 	r.Server.RoundTripMS, err = b.roundTrip(ctx)
 	return err
 }
 
-// inspectMachine leaves out what the system does not report.
+// inspectMachine records what the system reports.
 func (b *bench) inspectMachine(ctx context.Context, r *Result) Machine {
 	m := Machine{Processors: runtime.GOMAXPROCS(0), Platform: runtime.GOOS + "/" + runtime.GOARCH, Go: runtime.Version()}
 	if infos, err := cpu.InfoWithContext(ctx); err == nil && len(infos) > 0 {
@@ -96,18 +96,18 @@ func (b *bench) inspectMachine(ctx context.Context, r *Result) Machine {
 
 func (r *Result) warnOfMachine(m Machine, stolen float64) {
 	if m.Busy > maxBusy {
-		r.warn("the machine is busy: others use %.0f %% of its processors; wait, or stop them", 100*m.Busy)
+		r.warn("the machine is busy: other processes use %.0f %% of its processors; wait, or stop them", 100*m.Busy)
 	}
 	if stolen > maxStolen {
-		r.warn("the machine under this virtual one is busy: it took away %.0f %% of the processors' time", 100*stolen)
+		r.warn("the host of this virtual machine is busy: it took away %.0f %% of the processors' time", 100*stolen)
 	}
 	if m.Processors == 1 {
-		r.warn("the program may use one processor only, which the publishers, the forwarder and the receivers share")
+		r.warn("the program may use only one processor, which publishers, forwarder and receivers share")
 	}
 }
 
-// busy are the shares of the processors that were in use, and that another machine
-// took away, over a time in which this program does nothing.
+// busy measures the shares of the processors' time that were in use, and that the hypervisor took
+// away, while this program does nothing.
 func busy(ctx context.Context, d time.Duration) (used, stolen float64) {
 	before, err := cpu.TimesWithContext(ctx, false)
 	if err != nil || len(before) == 0 || !sleep(ctx, d) {
@@ -125,10 +125,10 @@ func busy(ctx context.Context, d time.Duration) (used, stolen float64) {
 	if all <= 0 {
 		return 0, 0
 	}
-	return min(used/all, 1), min(taken/all, 1) // the system rounds
+	return min(used/all, 1), min(taken/all, 1) // the system's figures are rounded
 }
 
-// warnOfBuild warns of a program that is slow on purpose.
+// warnOfBuild warns if the program was built with options that make it slow.
 func warnOfBuild(r *Result) {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
@@ -150,8 +150,7 @@ func warnOfBuild(r *Result) {
 // expectation is the value that a setting should have, and why.
 type expectation struct{ setting, value, why string }
 
-// postgresExpectations are settings that make figures better or worse than they are
-// in production.
+// postgresExpectations has settings that make figures better or worse than in production.
 var postgresExpectations = []expectation{
 	{"fsync", "on", "commits do not wait for the disk: publishing looks faster than it is, and a crash loses data"},
 	{"synchronous_commit", "on", "commits do not wait for the disk: publishing looks faster than it is, and a crash loses what was committed last"},
@@ -167,7 +166,7 @@ var postgresExpectations = []expectation{
 	{"log_statement_stats", "off", "the server writes statistics for each statement"},
 }
 
-// postgresNotes are settings that tell how a server was set up.
+// postgresNotes has settings that describe the server in the result.
 var postgresNotes = []string{"shared_buffers", "max_wal_size", "wal_level", "max_connections", "effective_cache_size", "commit_delay"}
 
 // synchronous values of synchronous_commit that wait for this server's own disk.
@@ -198,7 +197,7 @@ func (b *bench) inspectPostgres(ctx context.Context, r *Result) (Server, error) 
 	return s, rows.Err()
 }
 
-// mysqlExpectations are the same for MySQL and MariaDB.
+// mysqlExpectations is the same for MySQL and MariaDB.
 var mysqlExpectations = []expectation{
 	{"innodb_flush_log_at_trx_commit", "1", "commits do not wait for the disk: publishing looks faster than it is, and a crash loses what was committed last"},
 	{"innodb_doublewrite", "ON", "less is written than in production, and a crash can corrupt data"},
@@ -206,7 +205,7 @@ var mysqlExpectations = []expectation{
 	{"general_log", "OFF", "the server logs statements"},
 }
 
-// mysqlNotes are settings that tell how a server was set up.
+// mysqlNotes has settings that describe the server in the result.
 var mysqlNotes = []string{"innodb_buffer_pool_size", "innodb_log_file_size", "max_connections", "log_bin", "sync_binlog"}
 
 func (b *bench) inspectMySQL(ctx context.Context, r *Result) (Server, error) {
@@ -267,13 +266,13 @@ func (b *bench) inspectSQLite(ctx context.Context, r *Result) (Server, error) {
 	return s, nil
 }
 
-// inMemory says whether a folder is known to be no disk.
+// inMemory reports whether a folder is known to be in memory.
 func inMemory(ctx context.Context, folder string) bool {
 	usage, err := disk.UsageWithContext(ctx, folder)
 	return err == nil && (usage.Fstype == "tmpfs" || usage.Fstype == "ramfs")
 }
 
-// roundTrip is the median of some empty statements, in milliseconds.
+// roundTrip returns the median duration of some empty statements, in milliseconds.
 func (b *bench) roundTrip(ctx context.Context) (float64, error) {
 	var times []time.Duration
 	for range 21 {

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestSettingsThatSpoilTheFiguresAreTold(t *testing.T) {
+func TestSettingsThatSpoilFiguresAreWarnings(t *testing.T) {
 	t.Parallel()
 	good := map[string]string{
 		"fsync": "on", "synchronous_commit": "on", "full_page_writes": "on", "autovacuum": "on", "debug_assertions": "off",
@@ -45,7 +45,7 @@ func TestSettingsThatSpoilTheFiguresAreTold(t *testing.T) {
 	}
 }
 
-func TestAMachineThatCannotBeTrustedIsTold(t *testing.T) {
+func TestABusyMachineIsAWarning(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		machine Machine
@@ -53,9 +53,9 @@ func TestAMachineThatCannotBeTrustedIsTold(t *testing.T) {
 		warns   []string
 	}{
 		"nothing":       {Machine{Processors: 4, Busy: 0.05}, 0.01, nil},
-		"busy":          {Machine{Processors: 4, Busy: 0.5}, 0, []string{"the machine is busy: others use 50 % of its processors; wait, or stop them"}},
-		"stolen":        {Machine{Processors: 4}, 0.25, []string{"the machine under this virtual one is busy: it took away 25 % of the processors' time"}},
-		"one processor": {Machine{Processors: 1}, 0, []string{"the program may use one processor only, which the publishers, the forwarder and the receivers share"}},
+		"busy":          {Machine{Processors: 4, Busy: 0.5}, 0, []string{"the machine is busy: other processes use 50 % of its processors; wait, or stop them"}},
+		"stolen":        {Machine{Processors: 4}, 0.25, []string{"the host of this virtual machine is busy: it took away 25 % of the processors' time"}},
+		"one processor": {Machine{Processors: 1}, 0, []string{"the program may use only one processor, which publishers, forwarder and receivers share"}},
 	} {
 		r := new(Result)
 		r.warnOfMachine(c.machine, c.stolen)
@@ -63,7 +63,7 @@ func TestAMachineThatCannotBeTrustedIsTold(t *testing.T) {
 	}
 }
 
-func TestWorkOfOthersIsSeen(t *testing.T) {
+func TestTheLoadOfOtherProcessesIsMeasured(t *testing.T) {
 	t.Parallel()
 	var done atomic.Bool
 	defer done.Store(true)
@@ -77,7 +77,7 @@ func TestWorkOfOthersIsSeen(t *testing.T) {
 	require.Positive(t, m.MemoryBytes)
 }
 
-func TestRunsThatLieFarApartAreTold(t *testing.T) {
+func TestRunsThatAreFarApartAreAWarning(t *testing.T) {
 	t.Parallel()
 	r := &Result{Settings: Settings{Runs: 3}}
 	near, apart := Case{Name: "near"}, Case{Name: "apart"}
@@ -95,7 +95,7 @@ func TestRunsThatLieFarApartAreTold(t *testing.T) {
 	require.Equal(t, []float64{140, 100, 200}, []float64{r.Scenarios[0].Cases[1].Metrics[0].Median, r.Scenarios[0].Cases[1].Metrics[0].Min, r.Scenarios[0].Cases[1].Metrics[0].Max})
 }
 
-func TestABacklogThatDoesNotFitInMemoryIsTold(t *testing.T) {
+func TestABacklogThatDoesNotFitInMemoryIsAWarning(t *testing.T) {
 	t.Parallel()
 	of := func(rows float64) *Result {
 		r := resultOf(map[Quantity][]float64{rowsOf: {rows}})
@@ -105,6 +105,6 @@ func TestABacklogThatDoesNotFitInMemoryIsTold(t *testing.T) {
 		return r
 	}
 	require.Empty(t, of(900_000).Warnings)
-	require.Equal(t, []string{"the backlog takes about 600 MB, and the machine has 1.0 GB of memory: parts of it are read from the disk, more or fewer from run to run"},
+	require.Equal(t, []string{"the backlog takes about 600 MB, and the machine has 1.0 GB of memory: each run reads different parts of it from the disk"},
 		of(1_200_000).Warnings)
 }

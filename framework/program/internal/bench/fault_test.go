@@ -6,8 +6,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// observer looks at the database while deliveries are awaited, and counts by the
-// step's name how many transactions hold a row of the log back.
+// observer queries the database while the bench waits for deliveries, and counts by step how many
+// transactions are open that have written to the log.
 type observer struct {
 	Progress
 	look func() int
@@ -25,7 +25,7 @@ func (o *observer) Watch(what func() string) {
 	o.seen[o.step] += o.look()
 }
 
-func TestATransactionIsHeldOpenBesideItsCaseAlone(t *testing.T) {
+func TestATransactionIsOpenOnlyDuringItsCase(t *testing.T) {
 	t.Parallel()
 	c, db := onPostgres(t, tiny("fault"))
 	c.Runs = 1

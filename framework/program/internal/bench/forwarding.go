@@ -10,17 +10,17 @@ import (
 	"github.com/waybill-go/waybill/framework/route"
 )
 
-// forwarding is a forwarder at work.
+// forwarding is a running forwarder.
 type forwarding struct {
 	*forwarder.Forwarder
-	// ctx is done when the forwarder has ended, by itself or by stop.
+	// ctx is done when the forwarder has ended, on its own or by stop.
 	ctx   context.Context
 	halt  context.CancelFunc
 	ended chan error
 }
 
-// forward starts a forwarder that delivers everything to each of these sinks, with
-// the settings of the user's configuration if there is one.
+// forward starts a forwarder that delivers everything to each of these sinks, with the settings of
+// the user's configuration, if any.
 func (b *bench) forward(ctx context.Context, to map[string]forwarder.Sink, logger *slog.Logger) (*forwarding, error) {
 	var c forwarder.Config
 	if b.config.Configured != nil {
@@ -42,8 +42,8 @@ func (b *bench) forward(ctx context.Context, to map[string]forwarder.Sink, logge
 	return &forwarding{Forwarder: f, ctx: alive, halt: halt, ended: ended}, nil
 }
 
-// loggerFor shows errors only, and nothing where a destination is meant to fail:
-// what else goes wrong is missing in the end.
+// loggerFor returns a logger for errors only, and for nothing if a destination fails on purpose: the
+// final checks find other problems.
 func (b *bench) loggerFor(to []destination) *slog.Logger {
 	if slices.ContainsFunc(to, destination.fails) {
 		return slog.New(slog.DiscardHandler)
@@ -51,7 +51,7 @@ func (b *bench) loggerFor(to []destination) *slog.Logger {
 	return slog.New(slog.NewTextHandler(b.progress, &slog.HandlerOptions{Level: slog.LevelError}))
 }
 
-// stop ends the forwarder and waits for its end. It is called once.
+// stop stops the forwarder and waits for it. Call it once.
 func (f *forwarding) stop() error {
 	f.halt()
 	return <-f.ended

@@ -9,7 +9,7 @@ import (
 	"github.com/waybill-go/waybill/framework/outbox"
 )
 
-// Percentiles of the time from commit to receipt.
+// The percentiles of the time from commit to receipt.
 var (
 	p50     = Quantity{Name: "p50", Unit: "ms", Better: "lower"}
 	p95     = Quantity{Name: "p95", Unit: "ms", Better: "lower"}
@@ -27,7 +27,7 @@ const (
 	byPolling waking = "polling"
 )
 
-// publisherFor has a publisher wake forwarders in that way.
+// publisherFor returns a publisher that wakes forwarders in this way.
 func (w waking) publisher(wake func()) outbox.Config {
 	switch w {
 	case byListen:
@@ -38,7 +38,7 @@ func (w waking) publisher(wake func()) outbox.Config {
 	return outbox.Config{Announcer: outbox.Silent}
 }
 
-// waking is the usual way.
+// waking returns the default way.
 func (d *database) waking() waking {
 	if d.listens {
 		return byListen
@@ -86,7 +86,7 @@ func (b *bench) latencyOnce(ctx context.Context, r round, to destination, w waki
 	}
 	rate := float64(a.published()) / took.Seconds()
 	if !r.warmUp && rate < 0.9*float64(a.rate) {
-		b.warn("latency: the database took %.0f transactions a second instead of %d, so these are times under full load; use a lower --rate", rate, a.rate)
+		b.warn("latency: the database reached %.0f transactions per second instead of %d, so these are times under full load; use a lower --rate", rate, a.rate)
 	}
 	return measurement{
 		figures: []figure{
@@ -97,8 +97,8 @@ func (b *bench) latencyOnce(ctx context.Context, r round, to destination, w waki
 	}, nil
 }
 
-// publishSteadily publishes at the user's rate, after a first notification that
-// shows that the forwarder is at work.
+// publishSteadily publishes at the user's rate, after the delivery of a first notification, which
+// shows that the forwarder is running.
 func (b *bench) publishSteadily(ctx context.Context, r round, d *delivering, named batch, w waking, waits *waits) (*application, time.Duration, error) {
 	a, err := b.newApplication(named, w.publisher(d.Wake))
 	if err != nil {

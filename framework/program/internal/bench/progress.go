@@ -11,17 +11,17 @@ import (
 	"github.com/vbauerster/mpb/v8/decor"
 )
 
-// Progress shows how a bench goes, for the time that it runs.
+// Progress shows the progress of a bench.
 type Progress interface {
-	// Write prints lines, such as logs, without getting in the way.
+	// Write prints lines, such as logs, without damaging the display.
 	io.Writer
-	// Begin begins something of so many steps, and Step begins each of them.
+	// Begin begins a task with a number of steps, and Step begins each step.
 	Begin(what string, steps int)
 	Step(what string)
-	// Now says what is going on in a step; Watch has it asked for again and again.
+	// Now shows what is going on in a step. Watch calls a function regularly for it.
 	Now(what string)
 	Watch(what func() string)
-	// End ends what was begun.
+	// End ends the task.
 	End()
 	// Close is called before the result is printed.
 	Close()
@@ -35,7 +35,7 @@ func NewProgress(w io.Writer) Progress {
 	return &lines{Writer: w}
 }
 
-// lines is for logs of a program without a terminal.
+// lines writes lines, for programs without a terminal.
 type lines struct {
 	io.Writer
 	what string
@@ -48,9 +48,9 @@ func (*lines) Watch(func() string)        {}
 func (*lines) End()                       {}
 func (*lines) Close()                     {}
 
-// bars is a bar for what is begun at the moment, with what goes on behind it.
+// bars shows a bar for the current task, followed by what is going on.
 type bars struct {
-	*mpb.Progress // takes logs, and prints them above the bar
+	*mpb.Progress // prints logs above the bar
 	bar           *mpb.Bar
 	steps         int64
 	step          atomic.Pointer[string]

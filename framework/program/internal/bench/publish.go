@@ -15,8 +15,8 @@ var (
 	commitP99    = Quantity{Name: "p99", Unit: "ms", Better: "lower"}
 )
 
-// publish measures what notifications cost the transactions that publish them: the
-// insert of a business row alone, with one notification, and with ten.
+// publish measures the cost of publishing for transactions: the insert of a business row alone, with
+// one notification, and with ten.
 func (b *bench) publish(ctx context.Context) ([]Case, error) {
 	var trials []trial
 	for _, clients := range b.config.Clients {

@@ -9,17 +9,17 @@ import (
 	"time"
 )
 
-// format is the number of the form that a Result has as JSON. It changes when a key
-// is renamed or removed, or means something else.
+// format is the version of the JSON form of a Result. It changes when a key is renamed or removed, or
+// changes its meaning.
 const format = 1
 
-// Result is all that a bench measured.
+// Result has everything that a bench measured.
 type Result struct {
 	Format  int       `json:"format"`
 	Waybill string    `json:"waybill"` // version of the program
 	Started time.Time `json:"started"`
 	Seconds float64   `json:"seconds"`
-	// OK says that nothing was lost.
+	// OK means that nothing was lost.
 	OK       bool     `json:"ok"`
 	Machine  Machine  `json:"machine"`
 	Server   Server   `json:"database"`
@@ -27,16 +27,16 @@ type Result struct {
 	// Warnings are reasons not to trust the figures, or to trust them less.
 	Warnings  []string   `json:"warnings"`
 	Scenarios []Scenario `json:"scenarios"`
-	// Against compares with an earlier result; nil if that was not asked for.
+	// Against is the comparison with an earlier result; nil if none was requested.
 	Against *Comparison `json:"against,omitempty"`
 }
 
-// Settings are what the user chose; 0 and "" are left to the scenarios.
+// Settings are the user's choices; for 0 and "" the scenarios choose.
 type Settings struct {
 	Runs         int     `json:"runs"`
 	Rows         int     `json:"rows"`
 	PayloadBytes int     `json:"payload_bytes"`
-	Type         string  `json:"type"` // of a notification of the user's; "" where they are made up
+	Type         string  `json:"type"` // of the user's notification; "" for made-up ones
 	Keys         int     `json:"keys"`
 	Threshold    int     `json:"threshold"`
 	DelayMS      float64 `json:"delay_ms"`
@@ -51,16 +51,16 @@ func (c Config) settings() Settings {
 	}
 }
 
-// Scenario is what one scenario came to.
+// Scenario is the result of one scenario.
 type Scenario struct {
 	Name  string `json:"name"`
 	Cases []Case `json:"cases"`
 }
 
-// Case is something that was measured several times.
+// Case is a case that was measured several times.
 type Case struct {
 	Name string `json:"name"`
-	// Skipped says why there is nothing; "" if there is.
+	// Skipped is why there is no result; "" if there is one.
 	Skipped string   `json:"skipped,omitempty"`
 	Metrics []Metric `json:"metrics"`
 	Checks  []Check  `json:"checks"`
@@ -68,12 +68,12 @@ type Case struct {
 	Series []Series `json:"series"`
 }
 
-// Quantity is something that can be measured.
+// Quantity is a measurable quantity.
 type Quantity struct {
 	Name string `json:"name"`
 	// Unit is empty for counts and ratios.
 	Unit string `json:"unit"`
-	// Better is "higher", "lower", or "" for what is neither good nor bad.
+	// Better is "higher", "lower", or "" if neither is better.
 	Better string `json:"better"`
 }
 
@@ -90,14 +90,14 @@ type Metric struct {
 // warm-ups.
 type Check struct {
 	Sink string `json:"sink"`
-	// Counted says where: received, consumed (from Kafka), receipts (of a sink whose
-	// receiver cannot be asked), or rows (in the outbox).
+	// Counted is where arrivals were counted: received, consumed (from Kafka), receipts (of a real
+	// sink), or rows (in the outbox).
 	Counted  string `json:"counted"`
 	Expected int64  `json:"expected"`
 	Arrived  int64  `json:"arrived"` // different ones
 	Lost     int64  `json:"lost"`
-	// Repeated is how often one arrived again. Delivery is at least once, so that is
-	// no failure, but nothing here should cause it.
+	// Repeated counts repeated arrivals. Since delivery is at least once, they are not a failure, but
+	// nothing here should cause them.
 	Repeated int64 `json:"repeated"`
 	Unknown  int64 `json:"unknown"` // were never published
 }
@@ -134,7 +134,7 @@ func (c *Case) metric(q Quantity) *Metric {
 	return &c.Metrics[i]
 }
 
-// find returns the metric of that name; nil if there is none.
+// find returns the metric with this name; nil if there is none.
 func (c *Case) find(name string) *Metric {
 	i := slices.IndexFunc(c.Metrics, func(m Metric) bool { return m.Name == name })
 	if i < 0 {
@@ -166,8 +166,7 @@ func (c *Case) addChecks(checks []Check) {
 	}
 }
 
-// addShare adds, to each case, the share that its runs are of those of another case
-// in the same rounds.
+// addShare adds to each case the ratio of its runs to those of another case in the same rounds.
 func (c *Case) addShare(q Quantity, metric string, of *Case) {
 	own, base := c.find(metric), of.find(metric)
 	if own == nil || base == nil {
@@ -186,7 +185,7 @@ func (c *Case) addShare(q Quantity, metric string, of *Case) {
 
 func (c Check) ok() bool { return c.Lost == 0 && c.Unknown == 0 }
 
-// judge says whether nothing was lost, and warns of what makes figures doubtful.
+// judge sets OK, and adds warnings about what makes figures doubtful.
 func (r *Result) judge() {
 	r.OK = true
 	for _, s := range r.Scenarios {
@@ -201,7 +200,7 @@ func (r *Result) judge() {
 		}
 	}
 	if r.Settings.Runs < DefaultRuns {
-		r.warn("%s a case: chance decides; use at least %d", plural(r.Settings.Runs, "run"), DefaultRuns)
+		r.warn("%s per case are too few: chance decides; use at least %d", plural(r.Settings.Runs, "run"), DefaultRuns)
 	}
 	r.judgeMemory()
 	r.judgeSpread()
@@ -211,7 +210,7 @@ func (r *Result) judge() {
 	r.Warnings = append([]string{}, r.Warnings...)
 }
 
-// judgeMemory warns of backlogs that are not wholly in memory when they are read.
+// judgeMemory warns of backlogs that do not fit in memory.
 func (r *Result) judgeMemory() {
 	largest := 0.0
 	for _, s := range r.Scenarios {
@@ -222,16 +221,16 @@ func (r *Result) judgeMemory() {
 		}
 	}
 	if size := bytesOnDisk(int(largest), r.Settings.PayloadBytes); r.Machine.MemoryBytes > 0 && uint64(size) > r.Machine.MemoryBytes/2 {
-		r.warn("the backlog takes about %s, and the machine has %s of memory: parts of it are read from the disk, more or fewer from run to run",
+		r.warn("the backlog takes about %s, and the machine has %s of memory: each run reads different parts of it from the disk",
 			bytesText(size), bytesText(int64(r.Machine.MemoryBytes)))
 	}
 }
 
-// maxSpread is how far the runs of a case may lie apart, as a share of the median,
-// before the user is told.
+// maxSpread is how far apart the runs of a case may be, as a share of the median, without a
+// warning.
 const maxSpread = 0.3
 
-// judgeSpread goes by the first metric of each case.
+// judgeSpread warns of cases whose runs are far apart, by the first metric of each case.
 func (r *Result) judgeSpread() {
 	all := 0
 	var apart []string
@@ -248,7 +247,7 @@ func (r *Result) judgeSpread() {
 		}
 	}
 	if len(apart) > 0 {
-		r.warn("the runs lie far apart in %d of %d cases (such as %s): the machine does other things beside, or the runs are too short; more --runs, --rows or --duration help",
+		r.warn("the runs are far apart in %d of %d cases (such as %s): the machine has other load, or the runs are too short; raise --runs, --rows or --duration",
 			len(apart), all, apart[0])
 	}
 }
@@ -257,7 +256,7 @@ func (r *Result) warn(format string, args ...any) {
 	r.Warnings = append(r.Warnings, fmt.Sprintf(format, args...))
 }
 
-// fill has lists that are empty be [] and not null as JSON.
+// fill replaces nil lists, so that they are [] in JSON and not null.
 func (s *Scenario) fill() {
 	for i := range s.Cases {
 		c := &s.Cases[i]
@@ -267,7 +266,7 @@ func (s *Scenario) fill() {
 	}
 }
 
-// Read reads a result from a file that has it as JSON.
+// Read reads a result from a JSON file.
 func Read(file string) (*Result, error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -281,7 +280,7 @@ func Read(file string) (*Result, error) {
 	case r.Format == 0:
 		return nil, fmt.Errorf("%s is not a result of waybill bench --json", file)
 	case r.Format != format:
-		return nil, fmt.Errorf("%s has the format %d, this program reads %d: measure again", file, r.Format, format)
+		return nil, fmt.Errorf("%s has the format %d, but this program reads %d: measure again", file, r.Format, format)
 	case len(r.Scenarios) == 0:
 		return nil, errors.New(file + " has no scenarios")
 	}

@@ -19,7 +19,7 @@ func TestNamesInUseAreRefused(t *testing.T) {
 	require.ErrorContains(t, refuseTaken(t.Context(), db, "waybill_bench_0123abcd"), "already")
 }
 
-// canceller ends a bench in the midst of its first run.
+// canceller cancels a bench during its first run.
 type canceller struct {
 	Progress
 	cancel context.CancelFunc
@@ -49,7 +49,7 @@ func TestACancelledBenchRemovesItsTables(t *testing.T) {
 	}
 }
 
-func TestThePlanAsksBeforeItDoesHarm(t *testing.T) {
+func TestThePlanAsksForConsentBeforeRisks(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		config  Config

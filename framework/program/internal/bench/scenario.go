@@ -7,13 +7,13 @@ import (
 	"time"
 )
 
-// scenario is something that is measured: cases that are compared with each other.
+// scenario is a set of cases that are compared with each other.
 type scenario struct {
 	name string
 	run  func(*bench, context.Context) ([]Case, error)
 }
 
-// scenarios in the order in which they run. A further one is a line here.
+// scenarios has all scenarios in the order in which they run.
 func scenarios() []scenario {
 	return []scenario{
 		{"publish", (*bench).publish},
@@ -25,13 +25,13 @@ func scenarios() []scenario {
 	}
 }
 
-// everything is the word for all scenarios.
+// everything is the argument for all scenarios.
 const everything = "all"
 
-// DefaultScenarios are those that take a minute or two together.
+// DefaultScenarios are the default scenarios, which take a minute or two together.
 var DefaultScenarios = []string{"publish", "drain", "latency"}
 
-// AllScenarios are the names of all that there are.
+// AllScenarios returns the names of all scenarios.
 func AllScenarios() []string {
 	var names []string
 	for _, s := range scenarios() {
@@ -40,21 +40,21 @@ func AllScenarios() []string {
 	return names
 }
 
-// scenarios are those that the user wants.
+// scenarios returns the scenarios that the user wants.
 func (c Config) scenarios() []scenario {
 	return slices.DeleteFunc(scenarios(), func(s scenario) bool { return !slices.Contains(c.Scenarios, s.name) })
 }
 
-// trial is one case of a scenario, to be measured several times.
+// trial is a case of a scenario, which is measured several times.
 type trial struct {
 	name string
 	run  func(ctx context.Context, r round) (measurement, error)
 }
 
-// round is one time that all cases of a scenario are measured, one after the other.
+// round is one measurement of all cases of a scenario, one after the other.
 type round struct{ warmUp bool }
 
-// length is how long a run of d is in this round.
+// length returns how long a run takes in this round, if d is its normal duration.
 func (r round) length(d time.Duration) time.Duration {
 	if r.warmUp {
 		return min(d, 500*time.Millisecond)
@@ -62,7 +62,7 @@ func (r round) length(d time.Duration) time.Duration {
 	return d
 }
 
-// measurement is what one run of a trial came to.
+// measurement is the result of one run of a trial.
 type measurement struct {
 	figures []figure
 	checks  []Check
@@ -75,9 +75,8 @@ type figure struct {
 	value float64
 }
 
-// rounds measures trials in turns, so that whatever else the machine does meets all
-// of them alike: a warm-up that does not count, and then as many rounds as the user
-// wants.
+// rounds measures the trials alternately, so that other load of the machine affects all of them
+// equally: a warm-up, which does not count, and then as many rounds as the user wants.
 func (b *bench) rounds(ctx context.Context, scenario string, trials []trial) ([]Case, error) {
 	cases := make([]Case, len(trials))
 	for i := range cases {

@@ -17,8 +17,8 @@ var (
 
 const megabyte = 1e6
 
-// residentMB is the memory of this process: publishers, forwarder and receivers
-// together. It is 0 where the system does not tell.
+// residentMB returns the memory of this process: publishers, forwarder and receivers together. It is
+// 0 if the system does not report it.
 func residentMB() float64 {
 	p, err := process.NewProcess(int32(os.Getpid()))
 	if err != nil {

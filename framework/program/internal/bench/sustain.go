@@ -16,8 +16,7 @@ var (
 	lag           = Quantity{Name: "lag", Unit: "notifications", Better: "lower"}
 )
 
-// sustain publishes and delivers together for a time and looks, again and again, at
-// how that goes.
+// sustain publishes and delivers at the same time, and samples figures regularly.
 func (b *bench) sustain(ctx context.Context) ([]Case, error) {
 	to := b.config.chosenOrNoOp()
 	var names []string
@@ -50,8 +49,8 @@ func (b *bench) sustainOnce(ctx context.Context, r round, to []destination) (mea
 	return m, errors.Join(err, ended)
 }
 
-// publishBeside publishes for the time of a run beside a forwarder, and waits until
-// that has delivered everything.
+// publishBeside publishes for the duration of a run while a forwarder runs, and waits until it has
+// delivered everything.
 func (b *bench) publishBeside(ctx context.Context, r round, d *delivering, named batch, waits *waits) (measurement, *application, error) {
 	a, err := b.newApplication(named, b.database.waking().publisher(d.Wake))
 	if err != nil {
@@ -88,7 +87,7 @@ func (b *bench) publishBeside(ctx context.Context, r round, d *delivering, named
 	return m, a, nil
 }
 
-// slowest is how many different notifications the slowest destination has got.
+// slowest returns how many different notifications the slowest destination has received.
 func (d *delivering) slowest() int {
 	least := -1
 	for _, p := range d.due() {
@@ -147,7 +146,7 @@ func (s *sampler) run(d *delivering, a *application, pause time.Duration) error 
 	}
 }
 
-// stop ends it. After that the series are complete.
+// stop ends the sampling. The series are then complete.
 func (s *sampler) stop() error {
 	close(s.done)
 	return <-s.ended
@@ -163,7 +162,7 @@ func (s *sampler) add(at float64, q Quantity, value float64) {
 	s.series = append(s.series, Series{Quantity: q, Points: []Point{{at, value}}})
 }
 
-// most is the highest value of a quantity; 0 if the run was too short for any.
+// most returns the highest value of a quantity; 0 if the run was too short for a sample.
 func (s *sampler) most(q Quantity) float64 {
 	var most float64
 	for _, one := range s.series {

@@ -14,9 +14,8 @@ var (
 	atMost  = Quantity{Name: "threshold"}
 )
 
-// sweep drains a backlog under one parallelism threshold after the other. Throughput
-// grows with it until the receiver, or the machine, can do no more; from there on
-// only the calls take longer.
+// sweep drains a backlog with one parallelism threshold after the other. Throughput grows until the
+// receiver or the machine is saturated; above that, only the calls take longer.
 func (b *bench) sweep(ctx context.Context) ([]Case, error) {
 	var all []Case
 	for _, to := range b.config.chosenOrNoOp() {

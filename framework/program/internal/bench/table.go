@@ -12,8 +12,8 @@ import (
 	"github.com/waybill-go/waybill/framework/program/internal/columns"
 )
 
-// Print writes the result for people: for each scenario a table with a line for
-// each case, and the median of its runs with the least and the most.
+// Print writes the result for people: for each scenario a table with a line for each case, with the
+// median, minimum and maximum of its runs.
 func (r *Result) Print(w io.Writer) {
 	fmt.Fprintf(w, "\n%s\n%s\n%s\n", r.Where(), r.How(), r.Caches())
 	for _, s := range r.Scenarios {
@@ -21,7 +21,7 @@ func (r *Result) Print(w io.Writer) {
 		s.print(w)
 		for _, c := range s.Cases {
 			if c.Skipped != "" {
-				fmt.Fprintf(w, "%s is left out: %s\n", c.Name, c.Skipped)
+				fmt.Fprintf(w, "%s was skipped: %s\n", c.Name, c.Skipped)
 			}
 		}
 	}
@@ -37,17 +37,17 @@ func (r *Result) Print(w io.Writer) {
 	}
 }
 
-// explanations say, in a line, what a scenario measures.
+// explanations has a line for each scenario: what it measures.
 var explanations = map[string]string{
-	"publish": "what notifications cost the transactions that publish them",
+	"publish": "the cost of notifications for the transactions that publish them",
 	"drain":   "how fast a backlog is delivered",
-	"latency": "from the commit to the sink's receipt, at a steady rate",
+	"latency": "the time from a commit to the sink's receipt, at a steady rate",
 	"sustain": "publishing and delivering at the same time",
-	"sweep":   "which parallelism threshold to choose",
-	"fault":   "what is left of the throughput when something is wrong",
+	"sweep":   "throughput by parallelism threshold",
+	"fault":   "throughput during faults, compared with normal operation",
 }
 
-// Where says in a line what was measured on.
+// Where describes the machine and the database in a line.
 func (r *Result) Where() string {
 	return fmt.Sprintf("On %s %s, %.2f ms away; %s, %s, %s of memory, %s, %s.", r.Server.Kind, r.Server.Version, r.Server.RoundTripMS,
 		orUnknown(r.Machine.Processor), plural(r.Machine.Processors, "processor"), bytesText(int64(r.Machine.MemoryBytes)), r.Machine.Platform, r.Machine.Go)
@@ -60,20 +60,20 @@ func orUnknown(text string) string {
 	return text
 }
 
-// How says in a line how it was measured.
+// How describes in a line how it was measured.
 func (r *Result) How() string {
 	s := r.Settings
-	return fmt.Sprintf("Payloads of %s over %s; medians of %s after a warm-up, which is not counted, in parentheses the least and the most.",
+	return fmt.Sprintf("Payloads of %s with %s; medians of %s after a warm-up, with minimum and maximum in parentheses.",
 		plural(s.PayloadBytes, "byte"), plural(s.Keys, "key"), plural(s.Runs, "run"))
 }
 
-// Caches says in a line what each run finds warm, and what cold.
+// Caches describes in a line which caches are warm when a run begins.
 func (r *Result) Caches() string {
 	return "Warm in each run: the rows of a backlog, which were written just before and come from memory; the connections to the database. " +
 		"Cold: the forwarder, its cursors, the sinks and their connections."
 }
 
-// quantities are those that any case of the scenario has, in their order.
+// quantities returns all quantities of the scenario's cases, in order.
 func (s Scenario) quantities() []Quantity {
 	var list []Quantity
 	for _, c := range s.Cases {
@@ -86,12 +86,12 @@ func (s Scenario) quantities() []Quantity {
 	return list
 }
 
-// maxColumns is how many quantities stand beside each other on a terminal; more stand
-// below each other.
+// maxColumns is how many quantities fit side by side on a terminal. If there are more, each has a
+// line.
 const maxColumns = 6
 
-// Grid is the scenario's table, the first line its head: a line for each case and a
-// column for each quantity, or the other way round where those are many.
+// Grid returns the scenario's table with its head: a line for each case and a column for each
+// quantity, or the other way round if there are many quantities.
 func (s Scenario) Grid() [][]string {
 	quantities := s.quantities()
 	grid := [][]string{{""}}
@@ -141,7 +141,7 @@ func anys(texts []string) table.Row {
 	return row
 }
 
-// title is how a quantity is called at the head of a column.
+// title returns the name of a quantity in the head of a column.
 func (q Quantity) title() string {
 	name := strings.ReplaceAll(q.Name, "_", " ")
 	switch {
@@ -155,7 +155,7 @@ func (q Quantity) title() string {
 	return name + " " + q.Unit
 }
 
-// cell is the median with the least and the most, where they differ.
+// cell returns the median, with minimum and maximum if they differ.
 func (c Case) cell(q Quantity) string {
 	m := c.find(q.Name)
 	if m == nil {
@@ -168,7 +168,7 @@ func (c Case) cell(q Quantity) string {
 	return fmt.Sprintf("%s (%s–%s)", median, least, most)
 }
 
-// Verdict says whether everything arrived.
+// Verdict returns a sentence about whether everything arrived.
 func (r *Result) Verdict() string {
 	var expected int64
 	for _, s := range r.Scenarios {
@@ -184,7 +184,7 @@ func (r *Result) Verdict() string {
 	return fmt.Sprintf("Checked by their ids: all %s arrived, in every run.", plural(int(expected), "notification"))
 }
 
-// Losses names the checks that failed.
+// Losses returns a line for each failed check.
 func (r *Result) Losses() []string {
 	var list []string
 	for _, s := range r.Scenarios {

@@ -8,13 +8,12 @@ import (
 	"time"
 )
 
-// batch names the notifications of one run: their ids are its tag and a number
-// that counts from 0.
+// batch identifies the notifications of one run: an id consists of the tag and a number from 0.
 type batch struct{ tag string }
 
 func (b batch) id(n int) string { return b.tag + strconv.Itoa(n) }
 
-// number is the inverse of id. ok is false for an id of something else.
+// number is the inverse of id. ok is false for an id that does not belong to the batch.
 func (b batch) number(id string) (n int, ok bool) {
 	digits, own := strings.CutPrefix(id, b.tag)
 	if !own {
@@ -27,8 +26,7 @@ func (b batch) number(id string) (n int, ok bool) {
 	return n, err == nil && n < pages*pageSize
 }
 
-// A tally has pages of bits that are made when they are needed, so that it is small
-// beside what it counts: 10 million ids take 1.25 MB.
+// A tally has pages of bits, allocated on demand, so it is small: 10 million ids take 1.25 MB.
 const (
 	pageSize = 1 << 16
 	pages    = 1 << 12
@@ -49,11 +47,11 @@ type tally struct {
 
 func newTally(b batch) *tally { return &tally{batch: b, reached: make(chan struct{}, 1)} }
 
-// take is add for those who only want it counted.
+// take is add without results.
 func (t *tally) take(id string) { t.add(id) }
 
-// add counts an id and returns its number. first is false if it came before, or is
-// none of the batch.
+// add counts an id and returns its number. first is false if the id was counted before, or does not
+// belong to the batch.
 func (t *tally) add(id string) (n int, first bool) {
 	n, ok := t.number(id)
 	if !ok {
@@ -80,9 +78,8 @@ func (t *tally) add(id string) (n int, first bool) {
 	return n, true
 }
 
-// await waits until so many different ids were counted. It gives up and returns
-// false when ctx is done or when nothing came for the time of stalled. It is for one
-// goroutine.
+// await waits until n different ids are counted. It returns false when ctx is done, or if no id
+// arrives for the time stalled. It is not safe for concurrent use.
 func (t *tally) await(ctx context.Context, goal int, stalled time.Duration) bool {
 	t.goal.Store(int64(goal))
 	last, since := t.distinct.Load(), time.Now()
@@ -104,7 +101,7 @@ func (t *tally) await(ctx context.Context, goal int, stalled time.Duration) bool
 	return true
 }
 
-// check compares what was counted with the first so many ids of the batch.
+// check compares the counted ids with the first published ids of the batch.
 func (t *tally) check(sink, counted string, expected int) Check {
 	c := Check{
 		Sink: sink, Counted: counted, Expected: int64(expected),

@@ -51,7 +51,7 @@ func TestATallyAgreesWithASet(t *testing.T) {
 	})
 }
 
-func TestIDsOfOthersAreUnknown(t *testing.T) {
+func TestIDsOfOtherBatchesAreUnknown(t *testing.T) {
 	t.Parallel()
 	tally := newTally(batch{tag: "1-"})
 	others := []string{"", "1", "1-", "2-0", "1-x", "1-00", "1-+1", "1--1", "1-1 ", "1-99999999999999999999", "1-268435456", "01-1"}
@@ -61,7 +61,7 @@ func TestIDsOfOthersAreUnknown(t *testing.T) {
 	require.Equal(t, Check{Unknown: int64(len(others))}, tally.check("", "", 0))
 }
 
-func TestWaitingEndsWhereNothingComes(t *testing.T) {
+func TestAwaitEndsIfNothingArrives(t *testing.T) {
 	t.Parallel()
 	tally := newTally(batch{tag: "1-"})
 	tally.take("1-0")

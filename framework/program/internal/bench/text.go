@@ -6,7 +6,7 @@ import (
 	"strconv"
 )
 
-// count writes a number with commas: 1,234,567.
+// count formats a number with commas: 1,234,567.
 func count(n int64) string {
 	text := strconv.FormatInt(n, 10)
 	for i := len(text) - 3; i > 0 && text[i-1] != '-'; i -= 3 {
@@ -15,7 +15,7 @@ func count(n int64) string {
 	return text
 }
 
-// number writes a value with three digits or so, and whole ones as such.
+// number formats a value with about three digits, and whole numbers as such.
 func number(v float64) string {
 	switch size := math.Abs(v); {
 	case size >= 100, v == math.Trunc(v):

@@ -11,16 +11,16 @@ import (
 	"github.com/waybill-go/waybill/sinks"
 )
 
-// watch looks at what a sink delivers: a delivery counts when the sink has given a
-// receipt for it.
+// watch counts and measures the deliveries of a sink. A delivery counts when the sink has returned a
+// receipt.
 type watch struct {
 	receipts *tally
 	calls    *durations.Histogram  // how long calls took; nil if not measured
 	waits    *waits                // from commit to receipt; nil if not measured
-	problem  atomic.Pointer[error] // why the latest delivery failed that did; nil if none did
+	problem  atomic.Pointer[error] // the error of the last failed delivery; nil if none failed
 }
 
-// watched is a sink that is watched. It opens and closes the sink inside.
+// watched is a sink with a watch. It opens and closes the sink inside.
 type watched struct {
 	inner sinks.Sink
 	watch *watch
@@ -32,13 +32,13 @@ var (
 	_ sinks.Batcher = watchedBatcher{}
 )
 
-// watchedBatcher is a sinks.Batcher that is watched.
+// watchedBatcher is a sinks.Batcher with a watch.
 type watchedBatcher struct {
 	watched
 	batcher sinks.Batcher
 }
 
-// on puts the watch around a sink, which stays a sinks.Batcher if it is one.
+// on wraps a sink with the watch. The result is a sinks.Batcher if the sink is one.
 func (w *watch) on(s sinks.Sink) sinks.Sink {
 	if batcher, ok := s.(sinks.Batcher); ok {
 		return watchedBatcher{watched{s, w}, batcher}
@@ -101,12 +101,12 @@ func (w *watch) delivered(id string) {
 	}
 }
 
-// waits measures the time from the commit of each notification to its receipt. It
-// keeps only what is on its way. It is safe for concurrent use.
+// waits measures the time from the commit of each notification to its receipt. It keeps only
+// notifications in flight. It is safe for concurrent use.
 type waits struct {
 	mu     sync.Mutex
 	from   int               // the first number that counts
-	open   map[int]time.Time // half known, by number: committed, or arrived before that was noted
+	open   map[int]time.Time // by number: committed and not arrived, or arrived before committed was called
 	result *durations.Histogram
 }
 
@@ -114,8 +114,8 @@ func newWaits() *waits {
 	return &waits{open: make(map[int]time.Time), result: durations.New()}
 }
 
-// committed notes when the publisher knew of the commit. The sink may have been
-// faster; it waited for 0 then.
+// committed records when the publisher knew of the commit. If the sink was faster, the time counts
+// as 0.
 func (w *waits) committed(n int, at time.Time) {
 	w.note(n, at, func(arrived time.Time) time.Duration { return arrived.Sub(at) })
 }
@@ -124,7 +124,7 @@ func (w *waits) arrived(n int, at time.Time) {
 	w.note(n, at, func(committed time.Time) time.Duration { return at.Sub(committed) })
 }
 
-// restart forgets everything and begins with the notification of that number.
+// restart discards everything and begins with the notification of this number.
 func (w *waits) restart(from int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

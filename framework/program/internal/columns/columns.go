@@ -1,4 +1,4 @@
-// Package columns makes the tables that commands print.
+// Package columns formats the tables that commands print.
 package columns
 
 import (
@@ -8,8 +8,8 @@ import (
 	"github.com/jedib0t/go-pretty/v6/text"
 )
 
-// New is a table without lines, which other programs can cut as well. The first so
-// many columns hold words, on the left; the others hold figures, on the right.
+// New returns a table without lines, so that tools such as cut can read it. The first words columns are
+// aligned to the left, and the others, which have figures, to the right.
 func New(w io.Writer, words int, header ...any) table.Writer {
 	t := table.NewWriter()
 	t.SetOutputMirror(w)

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// arrivals is what one receiver got. It is safe for concurrent use.
+// arrivals has what one receiver got. It is safe for concurrent use.
 type arrivals struct {
 	mu      sync.Mutex
 	first   []arrival // in the order in which they came
@@ -14,7 +14,7 @@ type arrivals struct {
 	refused int
 }
 
-// arrival is the first time that an id came.
+// arrival is the first arrival of an id.
 type arrival struct {
 	id string
 	at time.Time
@@ -22,7 +22,7 @@ type arrival struct {
 
 func newArrivals() *arrivals { return &arrivals{seen: make(map[string]bool)} }
 
-// add counts a notification that the receiver took.
+// add counts a notification that the receiver has accepted.
 func (a *arrivals) add(id string) {
 	now := time.Now()
 	a.mu.Lock()
@@ -35,14 +35,14 @@ func (a *arrivals) add(id string) {
 	a.first = append(a.first, arrival{id: id, at: now})
 }
 
-// refuse counts an attempt that the receiver turned away.
+// refuse counts an attempt that the receiver has refused.
 func (a *arrivals) refuse() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.refused++
 }
 
-// distinct is how many different ids came.
+// distinct returns how many different ids have arrived.
 func (a *arrivals) distinct() int {
 	a.mu.Lock()
 	defer a.mu.Unlock()

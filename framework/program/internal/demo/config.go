@@ -11,40 +11,37 @@ import (
 	"github.com/waybill-go/waybill/framework/config"
 )
 
-// Config says what the demo runs on and for how long. Where no server is named,
-// it brings its own, inside the process and on the loopback interface.
+// Config is what the demo runs on, and for how long. For a server that is not set, the demo starts one
+// inside the process, on the loopback interface.
 type Config struct {
-	// For is how long orders are placed; 0 is until the context of Run is done.
+	// For is how long the shop places orders; 0 means until the context of Run is done.
 	For time.Duration
-	// Rate is how many orders are placed in a second; 0 is as many as it can.
+	// Rate is in orders per second; 0 means as many as possible.
 	Rate int
-	// Drain bounds how long deliveries may take once no more orders are placed;
-	// more than 0.
+	// Drain limits how long deliveries may take after the last order; it must be above 0.
 	Drain time.Duration
-	// Database is the address of a PostgreSQL, MySQL or MariaDB; "" makes a SQLite database
-	// that is removed at the end.
+	// Database is the address of a PostgreSQL, MySQL or MariaDB database; "" means a temporary SQLite
+	// database.
 	Database string
-	// Kafka are brokers, as host:port; none starts a broker in the process.
+	// Kafka has brokers as host:port; if empty, the demo starts a broker in the process.
 	Kafka []string
-	// SMTP is the URL of a mail server; "" starts one in the process.
+	// SMTP is the URL of a mail server; if "", the demo starts one in the process.
 	SMTP string
-	// Observe is the loopback address, as host:port, of a dashboard that shows the shop;
-	// "" is none.
+	// Observe is the loopback address of a dashboard, as host:port; "" means no dashboard.
 	Observe string
-	// JSON prints the report as JSON, and nothing else on stdout.
+	// JSON prints only the report on stdout, as JSON.
 	JSON bool
 }
 
-// Defaults of the flags.
+// The defaults of the flags.
 const (
 	DefaultFor   = 10 * time.Second
 	DefaultRate  = 200
 	DefaultDrain = 30 * time.Second
 )
 
-// Validate reports all mistakes at once, by the names of the flags. What is wrong
-// with the addresses of Kafka and of the mail server their sinks say, before
-// anything starts.
+// Validate reports all mistakes at once, by the names of the flags. The sinks check the addresses of
+// Kafka and of the mail server.
 func (c Config) Validate() error {
 	var mistakes []error
 	if c.For < 0 {
@@ -73,7 +70,7 @@ func (c Config) Validate() error {
 	return errors.Join(mistakes...)
 }
 
-// validateObserve wants an address that only this machine reaches: the demo has no users.
+// validateObserve refuses addresses that other machines can reach, since the demo has no users.
 func validateObserve(address string) error {
 	host, _, err := net.SplitHostPort(address)
 	ip, ipErr := netip.ParseAddr(host)
@@ -89,7 +86,7 @@ func validateDatabase(address string) error {
 	case err != nil:
 		return fmt.Errorf("--database %w", err)
 	case database.Dialect() == config.SQLite:
-		return errors.New("--database takes a server; leave it out for SQLite: the demo makes a database of its own and removes it")
+		return errors.New("--database takes the address of a server; leave it out for SQLite: the demo then makes a temporary database")
 	}
 	return nil
 }

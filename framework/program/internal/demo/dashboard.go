@@ -17,7 +17,7 @@ import (
 	"github.com/waybill-go/waybill/registry"
 )
 
-// openDashboard shows the shop at an address until end is called.
+// openDashboard serves a dashboard of the shop at an address until end is called.
 func (d *demo) openDashboard(types *registry.Registry) (end func(), err error) {
 	table, err := route.New(routes, slices.Collect(maps.Keys(d.receivers)), types)
 	if err != nil {
@@ -40,7 +40,7 @@ func (d *demo) openDashboard(types *registry.Registry) (end func(), err error) {
 	}
 	server := &http.Server{Handler: board, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 20 * time.Second, WriteTimeout: 30 * time.Second, IdleTimeout: 2 * time.Minute}
 	var work sync.WaitGroup
-	work.Go(func() { _ = server.Serve(listener) }) // until it is closed
+	work.Go(func() { _ = server.Serve(listener) }) // returns when the server is closed
 	d.notice("The dashboard: http://" + listener.Addr().String() + "/")
 	return func() {
 		_ = server.Close()

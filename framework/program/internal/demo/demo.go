@@ -1,16 +1,14 @@
-// Package demo is `waybill demo`: a shop with an outbox, a forwarder, and the
-// receivers of its sinks, all in one process.
+// Package demo is `waybill demo`: a shop with an outbox, a forwarder, and the receivers of its sinks,
+// all in one process.
 //
-// The shop places orders in real transactions, of which some roll back. The
-// forwarder delivers what was committed to Kafka, to an HTTP endpoint and by
-// email. In the end the receivers are asked what they got, and that is compared
-// with what the shop wrote into its ledger: nothing may be missing, nothing may
-// have come of a rollback, and each key must have kept its order.
+// The shop places orders in real transactions, and some of them roll back. The forwarder delivers the
+// committed notifications to Kafka, to an HTTP endpoint and by email. At the end the demo compares
+// what the receivers got with the ledger of the shop: nothing may be missing, nothing that was rolled
+// back may have arrived, and each key must have kept its order.
 //
-// The files in the order in which to read them: notifications.go, shop.go,
-// ledger.go, demo.go, database.go, destination.go with webhook.go, kafka.go and
-// mail.go, arrivals.go, report.go, dashboard.go. What is left is the program's business:
-// config.go and display.go.
+// The files in the order in which to read them: notifications.go, shop.go, ledger.go, demo.go,
+// database.go, destination.go with webhook.go, kafka.go and mail.go, arrivals.go, report.go,
+// dashboard.go; then config.go and display.go for the command line.
 package demo
 
 import (
@@ -30,38 +28,35 @@ import (
 	"github.com/waybill-go/waybill/registry"
 )
 
-// ErrFailed says that the receivers did not get what the shop committed. The
-// report names what went wrong.
+// ErrFailed means that the receivers did not get what the shop committed. The report has the details.
 var ErrFailed = errors.New("the demo failed")
 
-// retry is short, since a person who watches does not want to wait.
+// retry is short, so that someone who watches need not wait.
 var retry = forwarder.Retry{Initial: 50 * time.Millisecond}
 
 const (
-	// lookPause is the time between two looks at the progress.
+	// lookPause is the interval at which the progress is shown.
 	lookPause = 100 * time.Millisecond
-	// stopTimeout is how long a sink may take over its last delivery once the
-	// drain's time is over.
+	// stopTimeout is how long a sink may take for its last delivery after the drain has timed out.
 	stopTimeout = 5 * time.Second
 )
 
-// demo is all the parts.
+// demo is one run of the command.
 type demo struct {
 	config    Config
 	folder    string // for all files; removed at the end
 	database  *database
 	ledger    *ledger
 	shop      *shop
-	receivers map[string]destination // by the sink's name
+	receivers map[string]destination // by sink
 	engine    *forwarder.Forwarder
 	display   display
-	closed    atomic.Bool // the shop
-	hide      func()      // the dashboard; nil if there is none
+	closed    atomic.Bool // whether the shop is closed
+	hide      func()      // closes the dashboard; nil if there is none
 }
 
-// Run runs the demo and prints its report on stdout. When ctx is done the shop
-// closes early; what it committed by then is delivered and judged all the same. It
-// returns ErrFailed where the judgement is bad.
+// Run runs the demo and prints its report on stdout. When ctx is done, the shop closes early; what it
+// has committed is still delivered and checked. Run returns ErrFailed if the check fails.
 func Run(ctx context.Context, c Config, stdout, stderr io.Writer) error {
 	if err := c.Validate(); err != nil {
 		return err
@@ -98,7 +93,7 @@ func (d *demo) run(ctx context.Context) (Report, error) {
 	return newReport(d.database.name, d.ledger, d.receivers, open), nil
 }
 
-// open makes all the parts.
+// open opens all parts.
 func (d *demo) open(ctx context.Context) (err error) {
 	if d.folder, err = os.MkdirTemp("", "waybill-demo-"); err != nil {
 		return err
@@ -128,7 +123,7 @@ func (d *demo) open(ctx context.Context) (err error) {
 	return err
 }
 
-// notice tells the user something before the demo begins.
+// notice shows a text before the demo begins.
 func (d *demo) notice(text string) { fmt.Fprintln(d.display, text) }
 
 func (d *demo) openReceivers(ctx context.Context) error {
@@ -150,8 +145,8 @@ func (d *demo) openReceivers(ctx context.Context) error {
 	return nil
 }
 
-// newForwarder makes the engine with the three sinks. Of its logs only errors are
-// shown: refused attempts and their retries are part of the demo.
+// newForwarder returns the forwarder with the three sinks. It logs only errors, since refused attempts
+// and retries are part of the demo.
 func (d *demo) newForwarder(types *registry.Registry) (_ *forwarder.Forwarder, err error) {
 	c := forwarder.Config{
 		Store:           d.database.Store,
@@ -169,9 +164,8 @@ func (d *demo) newForwarder(types *registry.Registry) (_ *forwarder.Forwarder, e
 	return forwarder.New(c)
 }
 
-// trade opens the shop and the forwarder, waits until all is delivered that the
-// shop committed, or the time for that is over, and stops. It returns how long
-// the shop was open.
+// trade runs the shop and the forwarder, and stops when everything that the shop committed is
+// delivered, or the time for that is over. It returns how long the shop was open.
 func (d *demo) trade(ctx context.Context) (open time.Duration, err error) {
 	forwarding, stopForwarding := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopForwarding()
@@ -183,7 +177,7 @@ func (d *demo) trade(ctx context.Context) (open time.Duration, err error) {
 	}
 	go func() {
 		err := d.engine.Run(forwarding)
-		stopForwarding() // where it ended by itself, there is nothing to wait for
+		stopForwarding() // after an error there is nothing to wait for
 		closeShop()
 		forwarded <- err
 	}()
@@ -202,8 +196,8 @@ func (d *demo) trade(ctx context.Context) (open time.Duration, err error) {
 	return open, d.catchUp(context.WithoutCancel(ctx))
 }
 
-// drain waits until the receivers got all that the shop committed, for as long as
-// the configuration allows.
+// drain waits until the receivers have got everything that the shop committed, for at most
+// Config.Drain.
 func (d *demo) drain(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, d.config.Drain)
 	defer cancel()
@@ -220,7 +214,7 @@ func (d *demo) drained() bool {
 	return true
 }
 
-// catchUp has all receivers count what was delivered.
+// catchUp waits until all receivers have counted what was delivered.
 func (d *demo) catchUp(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, d.config.Drain)
 	defer cancel()
@@ -231,8 +225,7 @@ func (d *demo) catchUp(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// showProgress has the display look on until stopped is closed. It closes shown
-// after a last look.
+// showProgress updates the display until stopped is closed. It closes shown after the last update.
 func (d *demo) showProgress(stopped <-chan struct{}) (shown <-chan struct{}) {
 	done := make(chan struct{})
 	began := time.Now()
@@ -266,7 +259,7 @@ func (d *demo) progress(elapsed time.Duration) progress {
 	return p
 }
 
-// close ends and removes what was made.
+// close stops and removes all parts.
 func (d *demo) close() error {
 	var errs []error
 	if d.hide != nil {

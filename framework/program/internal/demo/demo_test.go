@@ -29,7 +29,7 @@ import (
 
 func TestMain(m *testing.M) { postgrestest.Main(m) }
 
-// short is a demo that ends soon.
+// short returns the configuration of a short demo.
 func short() demo.Config {
 	return demo.Config{For: time.Second, Rate: demo.DefaultRate, Drain: demo.DefaultDrain, JSON: true}
 }
@@ -57,12 +57,12 @@ func runWith(t *testing.T, ctx context.Context, c demo.Config, stderr io.Writer)
 	return report
 }
 
-// requireDelivered checks that something happened and that it came to a good end.
+// requireDelivered checks that something was delivered and nothing is missing.
 func requireDelivered(t *testing.T, r demo.Report) {
 	t.Helper()
 	requireNothingLost(t, r)
 	require.NotZero(t, r.Transactions.Committed)
-	require.NotZero(t, r.Notifications.RolledBack, "some notifications are taken back")
+	require.NotZero(t, r.Notifications.RolledBack, "some notifications are rolled back")
 	for _, s := range r.Sinks {
 		require.NotZero(t, s.Expected, s.Sink)
 		require.Positive(t, s.Latency.P50, s.Sink)
@@ -70,7 +70,7 @@ func requireDelivered(t *testing.T, r demo.Report) {
 	}
 }
 
-// requireNothingLost checks that it came to a good end, however much happened.
+// requireNothingLost checks that nothing is missing, even if nothing was published.
 func requireNothingLost(t *testing.T, r demo.Report) {
 	t.Helper()
 	require.True(t, r.OK)
@@ -169,21 +169,21 @@ func TestAClosedShopDeliversWhatItCommitted(t *testing.T) {
 	defer stop()
 	go func() {
 		for orders := 0; orders == 0 && ctx.Err() == nil; time.Sleep(time.Millisecond) {
-			_ = db.QueryRow(`SELECT count(*) FROM waybill_demo_orders`).Scan(&orders) // there is no table at first
+			_ = db.QueryRow(`SELECT count(*) FROM waybill_demo_orders`).Scan(&orders) // fails until the table exists
 		}
 		stop()
 	}()
 	requireNothingLost(t, run(t, ctx, c))
 }
 
-func TestItMayGoAsFastAsItCan(t *testing.T) {
+func TestRateZeroMeansAsFastAsPossible(t *testing.T) {
 	t.Parallel()
 	c := short()
 	c.Rate = 0
 	requireDelivered(t, run(t, t.Context(), c))
 }
 
-func TestItDeliversToAKafkaOfOnesOwnAndRemovesItsTopic(t *testing.T) {
+func TestItDeliversToTheUsersKafkaAndRemovesItsTopic(t *testing.T) {
 	t.Parallel()
 	cluster := kafkatest.Fake(t, kfake.SeedTopics(1, "orders"))
 	c := short()
@@ -198,7 +198,7 @@ func TestItDeliversToAKafkaOfOnesOwnAndRemovesItsTopic(t *testing.T) {
 	require.Equal(t, "orders", *metadata.Topics[0].Topic)
 }
 
-func TestReceiptsAreCountedOfAMailServerOfOnesOwn(t *testing.T) {
+func TestReceiptsOfTheUsersMailServerAreCounted(t *testing.T) {
 	t.Parallel()
 	server, err := smtptest.Start(smtptest.Config{})
 	require.NoError(t, err)
@@ -213,10 +213,10 @@ func TestReceiptsAreCountedOfAMailServerOfOnesOwn(t *testing.T) {
 
 	text, err := server.Messages()[0].Text()
 	require.NoError(t, err)
-	require.Regexp(t, `^Hello Customer \d+,\n\ngood to have you here\.\n$`, text, "whichever came first")
+	require.Regexp(t, `^Hello Customer \d+,\n\ngood to have you here\.\n$`, text, "the first mail")
 }
 
-func TestWhatCannotBeReachedIsMissing(t *testing.T) {
+func TestDeliveriesToAnUnreachableSinkAreMissing(t *testing.T) {
 	t.Parallel()
 	server, err := smtptest.Start(smtptest.Config{})
 	require.NoError(t, err)
@@ -233,7 +233,7 @@ func TestWhatCannotBeReachedIsMissing(t *testing.T) {
 	require.Positive(t, mail.Expected)
 	require.Zero(t, mail.Delivered)
 	require.Equal(t, mail.Expected, mail.Missing.Count)
-	require.Contains(t, stderr.String(), "sink is unavailable", "the reason is told")
+	require.Contains(t, stderr.String(), "sink is unavailable", "the reason is shown")
 }
 
 func TestTheReportIsPrintedForPeople(t *testing.T) {
@@ -265,7 +265,7 @@ func TestTheDashboardShowsTheShopUntilItIsStopped(t *testing.T) {
 	requireNothingLost(t, r)
 }
 
-// lookAt reads where the dashboard is, and waits until it shows the shop's sinks.
+// lookAt reads the dashboard's address from the output, and waits until it shows the shop's sinks.
 func lookAt(ctx context.Context, stderr io.Reader) error {
 	line, err := bufio.NewReader(stderr).ReadString('\n')
 	if err != nil {
@@ -292,7 +292,7 @@ func TestMistakesAreReportedAllAtOnce(t *testing.T) {
 	t.Parallel()
 	err := demo.Config{For: -time.Second, Observe: "0.0.0.0:8090", Rate: -1, Database: "sqlite:x.db", Kafka: []string{"nowhere"}, SMTP: "http://localhost"}.Validate()
 	for _, mistake := range []string{
-		"--for is -1s", "--observe is \"0.0.0.0:8090\"", "--rate is -1", "--drain is 0s", "--database takes a server", `--kafka: brokers: "nowhere"`, `--smtp: smtp: starts with "http"`,
+		"--for is -1s", "--observe is \"0.0.0.0:8090\"", "--rate is -1", "--drain is 0s", "--database takes the address of a server", `--kafka: brokers: "nowhere"`, `--smtp: smtp: starts with "http"`,
 	} {
 		require.ErrorContains(t, err, mistake)
 	}

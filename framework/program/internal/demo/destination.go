@@ -6,24 +6,24 @@ import (
 	"github.com/waybill-go/waybill/framework/forwarder"
 )
 
-// Names of the demo's sinks.
+// The names of the demo's sinks.
 const (
 	kafkaSink = "kafka"
 	httpSink  = "http"
 	mailSink  = "email"
 )
 
-// destination is where a sink delivers to. It counts what arrives.
+// destination is the receiver of a sink. It counts arrivals.
 type destination interface {
 	// sink delivers to this destination.
 	sink() (forwarder.Sink, error)
-	// arrived is what came so far.
+	// arrived has the arrivals so far.
 	arrived() *arrivals
-	// counts says, in a word for people, where arrivals are counted.
+	// counts is where arrivals are counted, in a word for people.
 	counts() string
-	// catchUp returns once all is counted that the sink delivered. It is called
-	// when the sink is closed, so nothing is on its way any more.
+	// catchUp returns when all deliveries of the sink are counted. It is called after the sink is
+	// closed, so there are no deliveries in flight.
 	catchUp(ctx context.Context) error
-	// close ends what was started.
+	// close stops the receiver.
 	close() error
 }

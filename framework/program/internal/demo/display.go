@@ -15,9 +15,9 @@ import (
 	"github.com/vbauerster/mpb/v8/decor"
 )
 
-// display shows how the demo goes, for the time that it runs.
+// display shows the progress of the demo.
 type display interface {
-	// Write prints lines, such as logs, without getting in the way.
+	// Write prints lines, such as logs, without damaging the display.
 	io.Writer
 	// show is called ten times a second.
 	show(progress)
@@ -25,23 +25,23 @@ type display interface {
 	close()
 }
 
-// progress is one look at the demo.
+// progress is the state of the demo at one moment.
 type progress struct {
 	elapsed               time.Duration
-	endless               bool          // the shop is open until it is stopped
-	left                  time.Duration // until it closes; 0 after that
+	endless               bool          // the shop has no closing time
+	left                  time.Duration // until the shop closes; 0 after that
 	committed, rolledBack int           // transactions
 	sinks                 []sinkProgress
 }
 
-// sinkProgress is how far one sink is.
+// sinkProgress is the progress of one sink.
 type sinkProgress struct {
 	name            string
 	delivered, owed int
 }
 
-// newDisplay draws bars on a terminal, and writes a line now and then elsewhere.
-// Where stdout is for JSON there is nothing but errors, on stderr.
+// newDisplay returns a display with bars on a terminal, and with a line every linePause elsewhere. If
+// stdout is for JSON, the display shows only errors, on stderr.
 func newDisplay(c Config, stdout, stderr io.Writer) display {
 	file, isFile := stdout.(*os.File)
 	switch {
@@ -62,9 +62,9 @@ func (silent) close()        {}
 // linePause is the time between two lines.
 const linePause = 5 * time.Second
 
-// lines is for logs of a program without a terminal.
+// lines writes lines, for programs without a terminal.
 type lines struct {
-	io.Writer // takes logs
+	io.Writer // for logs
 	stdout    io.Writer
 	due       time.Duration
 }
@@ -81,7 +81,7 @@ func (l *lines) show(p progress) {
 
 func (*lines) close() {}
 
-// String is the progress in one line.
+// String returns the progress in one line.
 func (p progress) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s: %d committed, %d rolled back; delivered", p.elapsed.Round(time.Second), p.committed, p.rolledBack)
@@ -91,16 +91,16 @@ func (p progress) String() string {
 	return b.String()
 }
 
-// bars is a line for the shop and a bar for each sink.
+// bars shows a line for the shop and a bar for each sink.
 type bars struct {
-	*mpb.Progress // takes logs, and prints them above the bars
+	*mpb.Progress // prints logs above the bars
 	shop          *mpb.Bar
-	sinks         []*mpb.Bar // made with the first look
-	recent        []progress // the looks of the last second, oldest first
+	sinks         []*mpb.Bar // created by the first call of show
+	recent        []progress // the progress during the last second, the oldest first
 	now           atomic.Pointer[look]
 }
 
-// look is what the bars show.
+// look is the data of the bars.
 type look struct {
 	progress
 	rates []float64 // deliveries per second, by sink
@@ -154,7 +154,7 @@ func (b *bars) add(p progress) {
 	}
 }
 
-// shop is the line above the bars.
+// shop returns the line above the bars.
 func (p progress) shop() string {
 	state := "closed"
 	switch {

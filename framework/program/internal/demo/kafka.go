@@ -10,10 +10,10 @@ import (
 	"github.com/waybill-go/waybill/sinks/kafka"
 )
 
-// topicPrefix begins the names of the demo's topics; a random part follows.
+// topicPrefix is the beginning of the names of the demo's topics; a random part follows.
 const topicPrefix = "waybill-demo"
 
-// topic is the kafka sink's destination: it counts what the brokers stored.
+// topic is the destination of the kafka sink. It counts what the brokers have stored.
 type topic struct {
 	*receiver.Topic
 	broker *receiver.Broker // nil if the brokers are the user's own
@@ -22,9 +22,8 @@ type topic struct {
 
 var _ destination = (*topic)(nil)
 
-// openTopic creates a topic that is this demo's own, on a broker inside the
-// process unless brokers are named, and begins to consume it. What the broker
-// inside the process stores goes into folder.
+// openTopic creates a topic for this demo and starts to consume it. Unless brokers are given, it starts
+// a broker inside the process, which stores its data in folder.
 func openTopic(ctx context.Context, brokers []string, folder string) (t *topic, err error) {
 	t = &topic{got: newArrivals()}
 	if len(brokers) == 0 {

@@ -8,13 +8,12 @@ import (
 	"github.com/waybill-go/waybill/framework/route"
 )
 
-// ledger is the shop's own record of what it published: the truth that the
-// receivers are compared with.
+// ledger is the shop's record of what it has published, with which the receivers are compared.
 type ledger struct {
 	mu         sync.Mutex
 	committed  map[string]entry // by id
 	rolledBack map[string]entry
-	expected   map[string]int // committed notifications, by the sink that should get them
+	expected   map[string]int // number of committed notifications by sink
 
 	transactions struct{ committed, rolledBack int }
 }
@@ -23,11 +22,10 @@ type ledger struct {
 type entry struct {
 	ID   string
 	Type string
-	// Key and Number say that it comes behind all of that key with a lower number,
-	// and before those with a higher one.
+	// Notifications of the same Key must arrive in the order of Number.
 	Key    string
 	Number int
-	// Committed is when the shop knew that its transaction was committed.
+	// Committed is when the commit returned to the shop.
 	Committed time.Time
 }
 
@@ -39,7 +37,7 @@ func newLedger() *ledger {
 	}
 }
 
-// commit writes down what one transaction published that was committed.
+// commit records what a committed transaction has published.
 func (l *ledger) commit(at time.Time, published []entry) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -53,7 +51,7 @@ func (l *ledger) commit(at time.Time, published []entry) {
 	}
 }
 
-// rollBack writes down what one transaction published that was rolled back.
+// rollBack records what a transaction had published before it was rolled back.
 func (l *ledger) rollBack(published []entry) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -63,21 +61,21 @@ func (l *ledger) rollBack(published []entry) {
 	}
 }
 
-// count says how many transactions were committed and rolled back so far.
+// count returns how many transactions were committed and rolled back so far.
 func (l *ledger) count() (committed, rolledBack int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.transactions.committed, l.transactions.rolledBack
 }
 
-// owed is how many notifications a sink has to deliver, of those committed so far.
+// owed returns how many of the notifications committed so far a sink must deliver.
 func (l *ledger) owed(sink string) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.expected[sink]
 }
 
-// owes says whether a sink has to deliver what the entry stands for.
+// owes reports whether a sink must deliver a notification.
 func owes(sink string, e entry) bool {
 	return slices.ContainsFunc(routes[e.Type], func(r route.Rule) bool { return r.Sink == sink })
 }

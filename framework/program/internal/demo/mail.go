@@ -14,8 +14,8 @@ import (
 //go:embed mail
 var mailTemplates embed.FS
 
-// openMail returns the email sink's destination: a mail server inside the process,
-// or the one with that URL.
+// openMail returns the destination of the email sink: the mail server with this URL, or one inside the
+// process if the URL is "".
 func openMail(url string) (destination, error) {
 	if url != "" {
 		return &relay{url: url, got: newArrivals()}, nil
@@ -62,11 +62,11 @@ func (m *mailbox) catchUp(context.Context) error { return nil }
 
 func (m *mailbox) close() error { return m.Close() }
 
-// countedReceipts says that no receiver can be asked.
+// countedReceipts is what a relay counts, since the demo cannot see what the mail server received.
 const countedReceipts = "receipts"
 
-// relay is the user's own mail server. What became of a mail in it cannot be
-// seen from here, so the sink's receipts are counted: a mail that the server took.
+// relay is the user's mail server. The demo cannot see its mails, so it counts the sink's receipts:
+// mails that the server has accepted.
 type relay struct {
 	url string
 	got *arrivals

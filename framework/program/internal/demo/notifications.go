@@ -7,35 +7,34 @@ import (
 	"github.com/waybill-go/waybill/registry"
 )
 
-// Names of the shop's notifications.
+// The types of the shop's notifications.
 const (
 	customerSignedUp = "customer.signed-up"
 	orderPlaced      = "order.placed"
 	stockReserved    = "stock.reserved"
 )
 
-// routes say who hears of what.
+// routes has the sinks of each type.
 var routes = route.Routes{
 	customerSignedUp: route.To(kafkaSink, mailSink),
 	orderPlaced:      route.To(kafkaSink, httpSink, mailSink),
 	stockReserved:    route.To(kafkaSink),
 }
 
-// Customer is part of what customers hear.
+// Customer is a part of notifications for customers.
 type Customer struct {
 	ID    string `json:"id"`
 	Name  string `json:"name"`
 	Email string `json:"email"`
 }
 
-// CustomerSignedUp is the first notification of each customer: its key is the
-// customer, so the welcome comes before all news of orders.
+// CustomerSignedUp is the first notification of each customer. Its key is the customer, so it is
+// delivered before the customer's orders.
 type CustomerSignedUp struct {
 	Customer Customer `json:"customer"`
 }
 
-// OrderPlaced has the customer as its key too: a customer hears of orders in the
-// order in which they were placed.
+// OrderPlaced also has the customer as its key, so a customer's orders are delivered in order.
 type OrderPlaced struct {
 	Order    string   `json:"order"`
 	Customer Customer `json:"customer"`
@@ -43,7 +42,7 @@ type OrderPlaced struct {
 	Quantity int      `json:"quantity"`
 }
 
-// StockReserved has no key: it does not matter which reservation is heard of first.
+// StockReserved has no key: the order of reservations does not matter.
 type StockReserved struct {
 	Order    string `json:"order"`
 	Item     string `json:"item"`

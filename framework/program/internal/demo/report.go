@@ -15,7 +15,7 @@ import (
 	"github.com/waybill-go/waybill/framework/program/internal/durations"
 )
 
-// Report is what the receivers got, compared with what the shop committed.
+// Report compares what the receivers got with what the shop committed.
 type Report struct {
 	OK            bool         `json:"ok"`
 	Database      string       `json:"database"`
@@ -28,32 +28,31 @@ type Report struct {
 type Outcomes struct {
 	Committed  int `json:"committed"`
 	RolledBack int `json:"rolled_back"`
-	// PerSecond is how many were committed in a second while the shop was open.
+	// PerSecond is the rate of commits while the shop was open.
 	PerSecond float64 `json:"per_second"`
 }
 
 // SinkReport is what one receiver got.
 type SinkReport struct {
 	Sink string `json:"sink"`
-	// Counted says where the deliveries are counted.
+	// Counted is where the deliveries are counted.
 	Counted string `json:"counted"`
-	// Expected is how many committed notifications are routed to the sink.
+	// Expected counts the committed notifications with a route to the sink.
 	Expected int `json:"expected"`
-	// Delivered is how many of these arrived.
+	// Delivered counts those that arrived.
 	Delivered int `json:"delivered"`
-	// Repeats is how many arrived once more. Delivery is at least once, so they are
-	// no failure.
+	// Repeats counts repeated arrivals. Delivery is at least once, so they are not a failure.
 	Repeats int `json:"repeats"`
-	// Refused is how many attempts the receiver turned away.
+	// Refused counts the attempts that the receiver refused.
 	Refused int     `json:"refused"`
 	Latency Latency `json:"latency"`
 
-	// Missing were committed and did not arrive.
+	// Missing has notifications that were committed and did not arrive.
 	Missing Findings `json:"missing"`
-	// Ghosts arrived and should not have: they were rolled back, belong to another
+	// Ghosts has notifications that should not have arrived: they were rolled back, belong to another
 	// sink, or were never published.
 	Ghosts Findings `json:"ghosts"`
-	// Misordered arrived behind a later one of their key.
+	// Misordered has notifications that arrived after a later one of their key.
 	Misordered Findings `json:"misordered"`
 }
 
@@ -63,20 +62,20 @@ type Latency struct {
 	P99 float64 `json:"p99_ms"`
 }
 
-// Findings are deliveries that a receiver should have got otherwise.
+// Findings are wrong, missing or misordered deliveries.
 type Findings struct {
 	Count int `json:"count"`
-	// First are a few of them.
+	// First has a few of them.
 	First []Finding `json:"first,omitempty"`
 }
 
-// Finding is one of them.
+// Finding is one of the Findings.
 type Finding struct {
 	ID   string `json:"id"`
 	What string `json:"what"`
 }
 
-// maxFirst is how many findings of a sort are named.
+// maxFirst is how many findings of each sort the report names.
 const maxFirst = 5
 
 func (f *Findings) add(id, format string, args ...any) {
@@ -122,13 +121,13 @@ func (s SinkReport) ok() bool {
 	return s.Missing.Count == 0 && s.Ghosts.Count == 0 && s.Misordered.Count == 0
 }
 
-// compare judges what one sink's receiver got.
+// compare compares what a sink's receiver got with the ledger.
 func compare(sink string, l *ledger, got *arrivals) SinkReport {
 	got.mu.Lock()
 	defer got.mu.Unlock()
 	r := SinkReport{Sink: sink, Expected: l.expected[sink], Repeats: got.repeats, Refused: got.refused}
 	latency := durations.New()
-	latest := make(map[string]entry) // by key: the one with the highest number so far
+	latest := make(map[string]entry) // by key: the entry with the highest number so far
 	for _, a := range got.first {
 		e, committed := l.committed[a.id]
 		if !committed || !owes(sink, e) {
@@ -136,7 +135,7 @@ func compare(sink string, l *ledger, got *arrivals) SinkReport {
 			continue
 		}
 		r.Delivered++
-		// The sink may be faster than the shop, which has yet to look at its clock.
+		// The notification may arrive before the commit has returned to the shop.
 		latency.Record(a.at.Sub(e.Committed))
 		if e.Key == "" {
 			continue
@@ -165,7 +164,7 @@ func whyGhost(l *ledger, id string, e entry) string {
 	return "was never published"
 }
 
-// missing lists what did not arrive, oldest first.
+// missing lists what did not arrive, the oldest first.
 func missing(sink string, l *ledger, got *arrivals) []entry {
 	var list []entry
 	for id, e := range l.committed {
@@ -192,11 +191,11 @@ func (r Report) print(w io.Writer) {
 	r.deliveries(w).Render()
 	fmt.Fprintln(w)
 	if slices.ContainsFunc(r.Sinks, func(s SinkReport) bool { return s.Counted == countedReceipts }) {
-		fmt.Fprint(w, "A mail server of your own cannot be asked what it got: its receipts are counted.\n\n")
+		fmt.Fprint(w, "The demo cannot see what your own mail server got: it counts the sink's receipts.\n\n")
 	}
 	for _, s := range r.Sinks {
 		s.Missing.print(w, s.Sink, "missing")
-		s.Ghosts.print(w, s.Sink, "that should not have come")
+		s.Ghosts.print(w, s.Sink, "that should not have arrived")
 		s.Misordered.print(w, s.Sink, "out of order")
 	}
 	fmt.Fprintln(w, r.verdict())

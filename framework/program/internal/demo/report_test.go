@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// openLedger is a ledger of four committed notifications and one that was rolled
-// back; all were to go to the http sink, except the one of the stock.
+// openLedger returns a ledger with four committed notifications and one that was rolled back. All have
+// a route to the http sink, except stock.reserved.
 func openLedger() *ledger {
 	l := newLedger()
 	at := time.Now()
@@ -21,7 +21,7 @@ func openLedger() *ledger {
 	return l
 }
 
-func TestTheReportFindsWhatIsLostGhostlyOrReordered(t *testing.T) {
+func TestTheReportFindsMissingUnexpectedAndMisorderedNotifications(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		came                        []string

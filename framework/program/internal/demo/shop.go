@@ -18,27 +18,27 @@ import (
 )
 
 const (
-	// items is how many different things the shop sells. One in soldOutEvery is
-	// sold out, which the shop notices only after it published the order.
+	// items is how many different items the shop sells. One in soldOutEvery is sold out; the shop
+	// notices this only after it has published the order.
 	items        = 100
 	soldOutEvery = 10
-	// regulars is how many customers place orders at any time; each new one takes
-	// the place of another. So every key has several notifications on their way.
+	// regulars is how many customers place orders at any time; each new customer replaces another one.
+	// So every key has several notifications in flight.
 	regulars = 50
-	// signUpEvery is after how many orders a customer signs up.
+	// signUpEvery is the number of orders between two sign-ups.
 	signUpEvery = 10
 )
 
-// errOutOfStock is why the shop rolls an order back.
+// errOutOfStock makes the shop roll back an order.
 var errOutOfStock = errors.New("out of stock")
 
-// shop is an application with an outbox. It places orders and writes into its
-// ledger what it committed and what it rolled back.
+// shop is an application with an outbox. It places orders, and records in its ledger what it has
+// committed and rolled back.
 type shop struct {
 	db        *database
 	publisher *outbox.Publisher
 	ledger    *ledger
-	tills     int // orders that are placed at the same time
+	tills     int // how many orders it places at the same time
 
 	signUps atomic.Int64
 	orders  atomic.Int64
@@ -47,7 +47,7 @@ type shop struct {
 	customers []Customer // the regulars
 }
 
-// schema is the shop's own tables, beside those of the outbox.
+// schema has the shop's tables, besides those of the outbox.
 const schema = `
 	CREATE TABLE waybill_demo_customers (
 		id     VARCHAR(255) PRIMARY KEY,
@@ -67,7 +67,7 @@ const schema = `
 		units BIGINT NOT NULL
 	)`
 
-// open fills the shelves.
+// open creates the shop's tables and fills the shelves.
 func (s *shop) open(ctx context.Context) error {
 	for _, statement := range strings.Split(schema, ";") {
 		if _, err := s.db.DB.ExecContext(ctx, statement); err != nil {
@@ -76,7 +76,7 @@ func (s *shop) open(ctx context.Context) error {
 	}
 	for i := range items {
 		units := 1_000_000_000
-		if i%soldOutEvery == 3 { // soon, for a short demo
+		if i%soldOutEvery == 3 { // an early item, so that a short demo sells out, too
 			units = 0
 		}
 		query, args := s.db.SQL(`INSERT INTO waybill_demo_stock (item, units) VALUES ($1, $2)`, itemName(i), units)
@@ -89,8 +89,8 @@ func (s *shop) open(ctx context.Context) error {
 
 func itemName(i int) string { return fmt.Sprintf("item %02d", i) }
 
-// trade places orders at a rate until ctx is done; 0 is as fast as it can. An
-// order that was begun is brought to its end.
+// trade places orders at a rate until ctx is done; 0 means as fast as possible. It finishes orders
+// that it has begun.
 func (s *shop) trade(ctx context.Context, rate int) error {
 	began := time.Now()
 	var turns atomic.Int64
@@ -114,7 +114,7 @@ func (s *shop) trade(ctx context.Context, rate int) error {
 	return tills.Wait()
 }
 
-// serve is one turn at a till.
+// serve places one order or signs up one customer.
 func (s *shop) serve(ctx context.Context, turn int64) error {
 	if turn%signUpEvery == 0 {
 		if err := s.signUp(ctx); err != nil {
@@ -123,7 +123,7 @@ func (s *shop) serve(ctx context.Context, turn int64) error {
 	}
 	customer, some := s.anyCustomer()
 	if !some {
-		return nil // the first one is still signing up at another till
+		return nil // there is no customer yet: another till is still signing up the first one
 	}
 	if err := s.placeOrder(ctx, customer); err != nil {
 		return fmt.Errorf("place an order: %w", err)
@@ -131,7 +131,7 @@ func (s *shop) serve(ctx context.Context, turn int64) error {
 	return nil
 }
 
-// signUp commits a new customer together with the notification of it.
+// signUp commits a new customer together with its notification.
 func (s *shop) signUp(ctx context.Context) error {
 	n := s.signUps.Add(1)
 	customer := Customer{ID: fmt.Sprintf("c-%d", n), Name: fmt.Sprintf("Customer %d", n), Email: fmt.Sprintf("customer%d@example.com", n)}
@@ -149,8 +149,8 @@ func (s *shop) signUp(ctx context.Context) error {
 	return err
 }
 
-// placeOrder commits an order together with the notifications of it, or rolls
-// all of them back when the item turns out to be sold out.
+// placeOrder commits an order together with its notifications, or rolls everything back if the item is
+// sold out.
 func (s *shop) placeOrder(ctx context.Context, customer Customer) error {
 	n := s.orders.Add(1)
 	order := OrderPlaced{
@@ -160,8 +160,8 @@ func (s *shop) placeOrder(ctx context.Context, customer Customer) error {
 		Quantity: 1 + rand.IntN(3),
 	}
 	err := s.inTx(ctx, func(ctx context.Context, tx *transaction) error {
-		// The customer's row is locked from here on, so a customer's orders are
-		// committed one after the other, as their numbers say.
+		// This locks the customer's row, so the orders of a customer commit in the order of their
+		// numbers.
 		number, err := tx.nextOrder(ctx, customer)
 		if err != nil {
 			return err
@@ -181,16 +181,16 @@ func (s *shop) placeOrder(ctx context.Context, customer Customer) error {
 		return tx.publish(ctx, reserved, entry{Type: stockReserved})
 	})
 	if errors.Is(err, errOutOfStock) {
-		return nil // that is business
+		return nil // an expected outcome
 	}
 	return err
 }
 
-// nextOrder numbers the orders of a customer, whose row it locks.
+// nextOrder returns the next number of a customer's orders, and locks the customer's row.
 func (tx *transaction) nextOrder(ctx context.Context, customer Customer) (number int, err error) {
 	const update = `UPDATE waybill_demo_customers SET orders = orders + 1 WHERE id = $1`
 	text := update + ` RETURNING orders`
-	if tx.db.IsMySQL() { // which has none
+	if tx.db.IsMySQL() { // it has no RETURNING
 		if _, err := tx.exec(ctx, update, customer.ID); err != nil {
 			return 0, err
 		}
@@ -207,7 +207,7 @@ func (tx *transaction) exec(ctx context.Context, query string, args ...any) (sql
 	return tx.ExecContext(ctx, query, args...)
 }
 
-// takeFromShelf gives errOutOfStock where there is not enough.
+// takeFromShelf returns errOutOfStock if there are not enough items.
 func (tx *transaction) takeFromShelf(ctx context.Context, item string, quantity int) error {
 	result, err := tx.exec(ctx, `UPDATE waybill_demo_stock SET units = units - $1 WHERE item = $2 AND units >= $1`, quantity, item)
 	if err != nil {
@@ -219,7 +219,7 @@ func (tx *transaction) takeFromShelf(ctx context.Context, item string, quantity 
 	return errOutOfStock
 }
 
-// transaction is a database transaction that remembers what was published in it.
+// transaction is a database transaction that records what is published in it.
 type transaction struct {
 	*sql.Tx
 	db        *database
@@ -227,15 +227,15 @@ type transaction struct {
 	published []entry
 }
 
-// publish publishes n under an id that the ledger will know it by.
+// publish publishes n under an id of its own, for the ledger.
 func (tx *transaction) publish(ctx context.Context, n any, e entry) error {
 	e.ID = notification.NewID()
 	tx.published = append(tx.published, e)
 	return tx.publisher.Publish(ctx, tx, outbox.With(n, outbox.ID(e.ID)))
 }
 
-// inTx is RunInTx with an entry in the ledger of how it ended. A commit that
-// failed may have happened all the same; its error ends the demo.
+// inTx is RunInTx with an entry in the ledger. A failed commit may have happened; so its error ends the
+// demo.
 func (s *shop) inTx(ctx context.Context, f func(context.Context, *transaction) error) error {
 	var published []entry
 	err := s.publisher.RunInTx(ctx, s.db.DB, nil, func(ctx context.Context, tx *sql.Tx) error {
@@ -253,7 +253,7 @@ func (s *shop) inTx(ctx context.Context, f func(context.Context, *transaction) e
 	return err
 }
 
-// welcome makes a customer one of the regulars.
+// welcome adds a customer to the regulars.
 func (s *shop) welcome(customer Customer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -273,7 +273,7 @@ func (s *shop) anyCustomer() (c Customer, some bool) {
 	return s.customers[rand.IntN(len(s.customers))], true
 }
 
-// sleepUntil returns false once ctx is done.
+// sleepUntil sleeps until a time. It returns false if ctx is done first.
 func sleepUntil(ctx context.Context, t time.Time) bool {
 	pause := time.Until(t)
 	if pause <= 0 {

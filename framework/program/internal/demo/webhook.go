@@ -12,15 +12,14 @@ import (
 	"github.com/waybill-go/waybill/sinks/httpsink"
 )
 
-// refuseEvery is how often the webhook refuses a first attempt, so that retries
-// can be seen.
+// refuseEvery is how often the webhook refuses a first attempt, to show retries.
 const refuseEvery = 200
 
-// webhook is the http sink's destination: an endpoint that takes what is posted to
-// it, except for a few first attempts.
+// webhook is the destination of the http sink: an endpoint that accepts everything except some first
+// attempts.
 type webhook struct {
 	*receiver.Webhook
-	attempts atomic.Int64 // first ones
+	attempts atomic.Int64 // first attempts
 	got      *arrivals
 }
 
@@ -41,10 +40,10 @@ func (w *webhook) arrived() *arrivals { return w.got }
 
 func (w *webhook) counts() string { return "answered 202" }
 
-// take is the endpoint.
+// take handles a request to the endpoint.
 func (w *webhook) take(answer http.ResponseWriter, request *http.Request) {
 	if _, err := io.Copy(io.Discard, request.Body); err != nil {
-		return // cut off: the sink did not get an answer and comes again
+		return // the connection broke: the sink gets no answer and tries again
 	}
 	if request.Header.Get(httpsink.HeaderAttempt) == "1" && w.attempts.Add(1)%refuseEvery == refuseEvery/2 {
 		w.got.refuse()

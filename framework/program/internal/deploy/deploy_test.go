@@ -15,7 +15,7 @@ import (
 	"github.com/waybill-go/waybill/framework/program/internal/deploy"
 )
 
-// alert is a rule.
+// alert is an alert rule.
 type alert struct {
 	Alert, Expr string
 	Annotations struct {
@@ -37,7 +37,7 @@ func alerts(t *testing.T) []alert {
 	return rules.Groups[0].Rules
 }
 
-func TestAlertsFireAndAreSilentAsTheirCasesSay(t *testing.T) {
+func TestAlertsFireAsTheirCasesExpect(t *testing.T) {
 	t.Parallel()
 	promtool, err := exec.LookPath("promtool")
 	if err != nil {
@@ -47,7 +47,7 @@ func TestAlertsFireAndAreSilentAsTheirCasesSay(t *testing.T) {
 	require.NoError(t, err, string(out))
 }
 
-func TestEachAlertHasACaseInWhichItFiresAndOneInWhichItIsSilent(t *testing.T) {
+func TestEachAlertHasACaseThatFiresAndOneThatDoesNot(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("rules_test.yaml")
 	require.NoError(t, err)
@@ -75,7 +75,7 @@ func TestEachAlertHasACaseInWhichItFiresAndOneInWhichItIsSilent(t *testing.T) {
 	}
 }
 
-func TestEachAlertHasItsSectionInTheRunbook(t *testing.T) {
+func TestEachAlertHasASectionInTheRunbook(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../../../../docs/operations.md")
 	require.NoError(t, err)
@@ -92,7 +92,7 @@ func TestEachAlertHasItsSectionInTheRunbook(t *testing.T) {
 	require.Equal(t, ruled, documented, "in the order of the rules")
 }
 
-// metrics are the names of those of a Monitor.
+// metrics returns the names of the metrics of a Monitor.
 func metrics() map[string]bool {
 	known := make(map[string]bool)
 	all := make(chan *prometheus.Desc)
@@ -107,7 +107,7 @@ func metrics() map[string]bool {
 	return known
 }
 
-func TestRulesAndRunbookNameMetricsThatThereAre(t *testing.T) {
+func TestRulesAndRunbookNameExistingMetrics(t *testing.T) {
 	t.Parallel()
 	known := metrics()
 	metric := regexp.MustCompile(`\bwaybill_[a-z_]+\b`)

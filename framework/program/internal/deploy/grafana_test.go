@@ -10,7 +10,7 @@ import (
 	"github.com/waybill-go/waybill/framework/program/internal/deploy"
 )
 
-// panel is one of Grafana's dashboard; place is in a grid that is 24 wide.
+// panel is a panel of the dashboard. Its place is in a grid of 24 columns.
 type panel struct {
 	ID          int
 	Type, Title string
@@ -44,19 +44,19 @@ func grafana(t *testing.T) dashboard {
 	return d
 }
 
-// leftOut are metrics that no panel shows.
+// leftOut has the metrics that no panel shows, and why.
 var leftOut = map[string]string{
-	"waybill_database_state":            "of a fleet only, which waybill status and the dashboard show by database",
-	"waybill_source_retention_seconds":  "of a source only, and its alert compares it with the lag",
-	"go_sql_max_open_connections":       "a setting of the pool, which waybill forward leaves without a bound",
+	"waybill_database_state":            "only of a fleet; waybill status and the dashboard show it by database",
+	"waybill_source_retention_seconds":  "only of a source; its alert compares it with the lag",
+	"go_sql_max_open_connections":       "a setting of the pool; waybill forward sets no limit",
 	"go_sql_open_connections":           "the sum of those in use and idle",
-	"go_sql_wait_count_total":           "the time that was waited says more",
-	"go_sql_max_idle_closed_total":      "how the pool works inside",
-	"go_sql_max_idle_time_closed_total": "how the pool works inside",
-	"go_sql_max_lifetime_closed_total":  "how the pool works inside",
+	"go_sql_wait_count_total":           "the panel with the time of waiting says more",
+	"go_sql_max_idle_closed_total":      "an internal figure of the pool",
+	"go_sql_max_idle_time_closed_total": "an internal figure of the pool",
+	"go_sql_max_lifetime_closed_total":  "an internal figure of the pool",
 }
 
-func TestTheDashboardShowsEachMetricThatIsNotLeftOutOnPurpose(t *testing.T) {
+func TestTheDashboardShowsEachMetricExceptThoseLeftOut(t *testing.T) {
 	t.Parallel()
 	known, used := metrics(), make(map[string]bool)
 	name := regexp.MustCompile(`\b(?:waybill|go_sql)_[a-z_]+`)

@@ -9,9 +9,9 @@ import (
 	"strings"
 )
 
-// Standard variables that switch sending on and off. Those with %s are of one signal, TRACES or
-// METRICS. The SDK reads the others: headers, certificates, timeouts, the sampler, the resource,
-// and how often figures are sent (a minute).
+// The standard variables that switch sending on and off. In those with %s, the signal is TRACES or
+// METRICS. The SDK reads all other variables: headers, certificates, timeouts, the sampler, the
+// resource, and the interval of sending (a minute).
 const (
 	envDisabled       = "OTEL_SDK_DISABLED"
 	envExporter       = "OTEL_%s_EXPORTER"
@@ -21,10 +21,10 @@ const (
 	envSignalProtocol = "OTEL_EXPORTER_OTLP_%s_PROTOCOL"
 )
 
-// Wanted says whether the environment asks for spans and metrics to be sent: the signal's exporter
-// is otlp, or not set beside an endpoint. The error is an endpoint that is no URL, which it does not
-// quote: it may have a password in it. Other values that make no sense are logged. A signal for which an
-// exporter of others is named is not sent.
+// Wanted reports whether the environment asks to send spans and metrics: the exporter of the signal is
+// otlp, or an endpoint is set and no exporter. It fails if an endpoint is not a URL; the error does not
+// quote it, since it may contain a password. Other invalid values are logged. A signal with another
+// exporter is not sent.
 func Wanted(environ []string, logger *slog.Logger) (spans, metrics bool, err error) {
 	switch disabled := Variable(environ, envDisabled); {
 	case strings.EqualFold(disabled, "true"):
@@ -45,7 +45,8 @@ type environment struct {
 	log       *slog.Logger
 }
 
-// wants says whether a signal is to be sent. The first of the protocols stands in for others.
+// wants reports whether to send a signal. If the environment names another protocol, the first one
+// of protocols is used.
 func (e environment) wants(signal string, protocols ...string) (bool, error) {
 	named := fmt.Sprintf(envExporter, signal)
 	exporter := strings.ToLower(Variable(e.variables, named))
@@ -64,7 +65,7 @@ func (e environment) wants(signal string, protocols ...string) (bool, error) {
 			continue
 		}
 		if u, err := url.Parse(text); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" {
-			return false, fmt.Errorf("%s is no URL such as http://localhost:4318", name)
+			return false, fmt.Errorf("%s is not a URL such as http://localhost:4318", name)
 		}
 		endpoint = true
 	}
@@ -78,7 +79,7 @@ func (e environment) wants(signal string, protocols ...string) (bool, error) {
 	return true, nil
 }
 
-// Variable is one of an environment, as the SDK reads it; the last one of a name counts.
+// Variable returns a variable of an environment as the SDK reads it: the last one with a name counts.
 func Variable(environ []string, name string) (value string) {
 	for _, entry := range environ {
 		if text, ok := strings.CutPrefix(entry, name+"="); ok {

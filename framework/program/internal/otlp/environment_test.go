@@ -8,12 +8,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestSpansAndMetricsAreSentOnlyWhereTheStandardVariablesAskForIt(t *testing.T) {
+func TestSpansAndMetricsAreSentOnlyIfStandardVariablesAskForThem(t *testing.T) {
 	t.Parallel()
 	const endpoint = "OTEL_EXPORTER_OTLP_ENDPOINT=http://localhost:4318"
 	type want struct {
 		spans, metrics bool
-		warning        string // "" where there is none
+		warning        string // "" for none
 	}
 	for name, c := range map[string]struct {
 		environ []string
@@ -54,7 +54,7 @@ func TestSpansAndMetricsAreSentOnlyWhereTheStandardVariablesAskForIt(t *testing.
 	for _, variable := range []string{"OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT"} {
 		for _, url := range []string{"localhost:4318", "grpc://localhost:4317", "http://", "http://a b", "http://u:geheim@h:x"} {
 			_, _, err := Wanted([]string{variable + "=" + url}, slog.New(slog.DiscardHandler))
-			require.EqualError(t, err, variable+" is no URL such as http://localhost:4318", url)
+			require.EqualError(t, err, variable+" is not a URL such as http://localhost:4318", url)
 		}
 	}
 }

@@ -1,5 +1,5 @@
-// Package otlp sends metrics to a collector of OpenTelemetry, as OTLP over HTTP, and says in the
-// log whether metrics and spans get there.
+// Package otlp sends metrics to an OpenTelemetry collector, as OTLP over HTTP, and logs whether metrics
+// and spans arrive there.
 package otlp
 
 import (
@@ -20,17 +20,17 @@ import (
 	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
 )
 
-// endTimeout bounds how long the end waits for the last figures to be sent.
+// endTimeout limits how long ending waits for the last figures to be sent.
 const endTimeout = 3 * time.Second
 
-// Service is who sends.
+// Service identifies the sender.
 type Service struct{ name, version, instance string }
 
-// NewService returns one with a service.instance.id of its own.
+// NewService returns a service with a new service.instance.id.
 func NewService(name, version string) Service { return Service{name, version, uuid.NewString()} }
 
-// Resource is what spans and metrics say of who sends them; OTEL_SERVICE_NAME and
-// OTEL_RESOURCE_ATTRIBUTES win. Beside an error there may be a part of it.
+// Resource returns the attributes of the sender for spans and metrics. OTEL_SERVICE_NAME and
+// OTEL_RESOURCE_ATTRIBUTES override them. With an error it may return a part of the attributes.
 func (s Service) Resource(ctx context.Context) (*resource.Resource, error) {
 	return resource.New(ctx,
 		resource.WithTelemetrySDK(),
@@ -39,9 +39,9 @@ func (s Service) Resource(ctx context.Context) (*resource.Resource, error) {
 	)
 }
 
-// Push sends the figures of a gatherer over and over, until end is called, which sends them once
-// more and takes a few seconds at most. A collector that cannot be reached is logged once, and tried
-// again with the next figures.
+// Push sends the metrics of a gatherer regularly until end is called. end sends them once more, and takes
+// a few seconds at most. If the collector cannot be reached, Push logs it once, and tries again at the
+// next interval.
 func Push(ctx context.Context, g prometheus.Gatherer, s Service, logger *slog.Logger) (end func(), err error) {
 	exporter, err := otlpmetrichttp.New(ctx)
 	if err != nil {
@@ -51,7 +51,7 @@ func Push(ctx context.Context, g prometheus.Gatherer, s Service, logger *slog.Lo
 	if who == nil {
 		return nil, errors.Join(fmt.Errorf("sending metrics: %w", err), exporter.Shutdown(ctx))
 	}
-	if err != nil { // of a part of it
+	if err != nil { // a part of the resource is missing
 		logger.Warn("sending metrics", "error", err)
 	}
 	reader := metric.NewPeriodicReader(&reporting{exporter, outage{what: "metrics", log: logger}}, metric.WithProducer(bridge.NewMetricProducer(bridge.WithGatherer(g))))
@@ -65,38 +65,37 @@ func Push(ctx context.Context, g prometheus.Gatherer, s Service, logger *slog.Lo
 	}, nil
 }
 
-// reporting is an exporter of metrics whose failures are logged. The reader calls it from
-// one goroutine at a time.
+// reporting is an exporter of metrics that logs failures. The reader does not call it concurrently.
 type reporting struct {
 	metric.Exporter
 	outage
 }
 
-// Export sends figures. Its error is logged, not returned: the SDK would print it.
+// Export sends metrics. It logs errors and does not return them, since the SDK would print them.
 func (r *reporting) Export(ctx context.Context, figures *metricdata.ResourceMetrics) error {
 	r.note(r.Exporter.Export(ctx, figures))
 	return nil
 }
 
-// Spans is an exporter of spans that logs when sending begins to fail and when it works again,
-// in place of each failure. It is not safe for concurrent use, as the SDK asks for none.
+// Spans is an exporter of spans that logs when sending starts to fail and when it works again, instead of
+// each failure. It is not safe for concurrent use, which the SDK does not need.
 type Spans struct {
 	trace.SpanExporter
 	outage
 }
 
-// NewSpans returns one over an exporter.
+// NewSpans returns a Spans that sends with an exporter.
 func NewSpans(to trace.SpanExporter, logger *slog.Logger) *Spans {
 	return &Spans{to, outage{what: "spans", log: logger}}
 }
 
-// ExportSpans sends spans. It returns no error, for the reason of the metrics' Export.
+// ExportSpans sends spans. It logs errors and does not return them, since the SDK would print them.
 func (s *Spans) ExportSpans(ctx context.Context, spans []trace.ReadOnlySpan) error {
 	s.note(s.SpanExporter.ExportSpans(ctx, spans))
 	return nil
 }
 
-// outage is one line in the log for each time in which nothing gets through.
+// outage logs the beginning and the end of a time in which sending fails.
 type outage struct {
 	what    string
 	log     *slog.Logger

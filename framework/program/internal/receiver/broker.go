@@ -11,14 +11,14 @@ import (
 
 // Broker is a Kafka broker inside the process.
 type Broker struct {
-	// Addresses are where it listens: on the loopback interface.
+	// Addresses are its addresses on the loopback interface.
 	Addresses []string
 
 	cluster *kfake.Cluster
 }
 
-// StartBroker starts a broker that keeps what it stores in folder, and lets delay
-// pass before it stores what is produced.
+// StartBroker starts a broker that stores its data in folder, and waits for delay before it stores what
+// is produced.
 func StartBroker(folder string, delay time.Duration) (*Broker, error) {
 	cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.DataDir(filepath.Join(folder, "kafka")))
 	if err != nil {
@@ -28,11 +28,11 @@ func StartBroker(folder string, delay time.Duration) (*Broker, error) {
 		cluster.ControlKey(int16(kmsg.Produce), func(kmsg.Request) (kmsg.Response, error, bool) {
 			cluster.KeepControl()
 			cluster.SleepControl(func() { time.Sleep(delay) })
-			return nil, nil, false // the broker goes on as usual
+			return nil, nil, false // the broker handles the request as usual
 		})
 	}
 	return &Broker{Addresses: cluster.ListenAddrs(), cluster: cluster}, nil
 }
 
-// Close ends the broker. What it stored is the folder's owner's to remove.
+// Close stops the broker. The caller removes the folder.
 func (b *Broker) Close() { b.cluster.Close() }

@@ -13,21 +13,20 @@ import (
 	"github.com/emersion/go-smtp"
 )
 
-// mailID is the header in which the email sink writes the notification's id.
+// mailID is the header with the notification's id.
 const mailID = "Waybill-Id"
 
-// Mailbox is a mail server inside the process that keeps no mails, so that any
-// number of them fits.
+// Mailbox is a mail server inside the process. It does not keep mails, so their number is not limited.
 type Mailbox struct {
-	// URL is where it listens: on the loopback interface.
+	// URL is its address on the loopback interface.
 	URL string
 
 	server *smtp.Server
 	served chan error
 }
 
-// OpenMailbox listens on a free port and calls took, in parallel, with the id of
-// each mail. The mail is taken once took returns.
+// OpenMailbox listens on a free port and calls took, concurrently, with the id of each mail. It accepts
+// the mail when took returns.
 func OpenMailbox(took func(id string)) (*Mailbox, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -40,8 +39,7 @@ func OpenMailbox(took func(id string)) (*Mailbox, error) {
 	return m, nil
 }
 
-// Close waits, for 5 s at most, for the goroutines of connections that the sink has
-// closed.
+// Close stops the server. It waits at most 5 s for connections that the sink has closed.
 func (m *Mailbox) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
@@ -52,7 +50,7 @@ func (m *Mailbox) Close() error {
 	return err
 }
 
-// conversation is one client's; the server calls its methods one at a time.
+// conversation is the session of a client. The server does not call its methods concurrently.
 type conversation func(id string)
 
 func (conversation) Mail(string, *smtp.MailOptions) error { return nil }

@@ -1,4 +1,4 @@
-// Package receiver has servers inside the process for sinks to deliver to: a Kafka
-// broker and topics of the program's own, an HTTP endpoint and a mail server. They
-// tell the ids that they took and keep nothing else.
+// Package receiver has servers inside the process to which sinks deliver: a Kafka broker with temporary
+// topics, an HTTP endpoint and a mail server. They report the ids that they have accepted, and keep
+// nothing.
 package receiver

@@ -16,13 +16,13 @@ import (
 
 const (
 	partitions = 4
-	// requestTimeout bounds a request to the brokers.
+	// requestTimeout limits a request to the brokers.
 	requestTimeout = 15 * time.Second
 )
 
-// Topic is a topic of the program's own, which it creates, consumes and deletes.
+// Topic is a temporary topic, which the program creates, consumes and deletes.
 type Topic struct {
-	// Name is the topic's, and Brokers are some of those that have it.
+	// Name is the name of the topic, and Brokers are some of its brokers.
 	Name    string
 	Brokers []string
 
@@ -31,10 +31,10 @@ type Topic struct {
 	stopped chan struct{}
 
 	mu   sync.Mutex
-	next map[int32]int64 // offset behind the last consumed record, by partition
+	next map[int32]int64 // offset after the last consumed record, by partition
 }
 
-// OpenTopic creates a topic whose name is prefix and a random part.
+// OpenTopic creates a topic whose name is prefix with a random suffix.
 func OpenTopic(ctx context.Context, brokers []string, prefix string) (*Topic, error) {
 	t := &Topic{
 		Name:    prefix + "-" + uuid.NewString()[:8],
@@ -55,8 +55,8 @@ func OpenTopic(ctx context.Context, brokers []string, prefix string) (*Topic, er
 	return t, nil
 }
 
-// Consume calls took, from one goroutine, with the id of each record from the first
-// one on, until Close. It is called once.
+// Consume calls took, from one goroutine, with the id of each record from the first one on, until Close.
+// Call it once.
 func (t *Topic) Consume(took func(id string)) {
 	t.client.AddConsumeTopics(t.Name)
 	ctx, stop := context.WithCancel(context.Background())
@@ -71,7 +71,7 @@ func (t *Topic) consume(ctx context.Context, took func(id string)) {
 		if ctx.Err() != nil {
 			return
 		}
-		// The client retries what went wrong; what never comes is missing in the end.
+		// The client retries failed requests; records that never arrive are missing in the result.
 		fetches.EachRecord(func(r *kgo.Record) {
 			took(header(r, kafka.HeaderID))
 			t.mu.Lock()
@@ -90,11 +90,11 @@ func header(r *kgo.Record, name string) string {
 	return ""
 }
 
-// CatchUp waits until the topic is consumed to the end that it has now.
+// CatchUp waits until the topic is consumed up to its present end.
 func (t *Topic) CatchUp(ctx context.Context) error {
 	ends, err := t.ends(ctx)
 	if err != nil {
-		return fmt.Errorf("ask for the end of the topic %s: %w", t.Name, err)
+		return fmt.Errorf("read the end of the topic %s: %w", t.Name, err)
 	}
 	ticker := time.NewTicker(5 * time.Millisecond)
 	defer ticker.Stop()
@@ -134,7 +134,7 @@ func (t *Topic) create(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	wanted := kmsg.NewCreateTopicsRequestTopic()
-	wanted.Topic, wanted.NumPartitions, wanted.ReplicationFactor = t.Name, partitions, -1 // -1: the broker's default
+	wanted.Topic, wanted.NumPartitions, wanted.ReplicationFactor = t.Name, partitions, -1 // the broker's default
 	request := kmsg.NewPtrCreateTopicsRequest()
 	request.Topics = append(request.Topics, wanted)
 	response, err := request.RequestWith(ctx, t.client)
@@ -161,7 +161,7 @@ func (t *Topic) delete() error {
 	return nil
 }
 
-// ends are the offsets that the next records would get, by partition.
+// ends returns the next offset of each partition.
 func (t *Topic) ends(ctx context.Context) (map[int32]int64, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
@@ -169,7 +169,7 @@ func (t *Topic) ends(ctx context.Context) (map[int32]int64, error) {
 	wanted.Topic = t.Name
 	for p := range int32(partitions) {
 		partition := kmsg.NewListOffsetsRequestTopicPartition()
-		partition.Partition, partition.Timestamp = p, -1 // -1: the latest
+		partition.Partition, partition.Timestamp = p, -1 // the latest offset
 		wanted.Partitions = append(wanted.Partitions, partition)
 	}
 	request := kmsg.NewPtrListOffsetsRequest()

@@ -9,14 +9,14 @@ import (
 
 // Webhook is an HTTP endpoint inside the process.
 type Webhook struct {
-	// URL is where it listens: on the loopback interface.
+	// URL is its address on the loopback interface.
 	URL string
 
 	server *http.Server
 	served chan error
 }
 
-// OpenWebhook has handler answer whatever is posted to a free port.
+// OpenWebhook listens on a free port; handler answers all requests.
 func OpenWebhook(handler http.HandlerFunc) (*Webhook, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -31,7 +31,7 @@ func OpenWebhook(handler http.HandlerFunc) (*Webhook, error) {
 	return w, nil
 }
 
-// Close ends the endpoint and its connections.
+// Close stops the endpoint and closes its connections.
 func (w *Webhook) Close() error {
 	err := w.server.Close()
 	if served := <-w.served; !errors.Is(served, http.ErrServerClosed) {

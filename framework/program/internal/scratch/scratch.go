@@ -1,5 +1,5 @@
-// Package scratch makes an outbox of the program's own, in a database of someone's
-// or in a file, and removes it in the end.
+// Package scratch creates a temporary outbox, in the user's database or in a file, and removes it at the
+// end.
 package scratch
 
 import (
@@ -19,14 +19,13 @@ import (
 	"github.com/waybill-go/waybill/framework/store/sqlite"
 )
 
-// removeTimeout bounds the removal, which goes on after the caller's context.
+// removeTimeout limits the removal, which continues after the caller's context is done.
 const removeTimeout = 30 * time.Second
 
-// suffixes of the tables that a migration makes, each before those that it refers
-// to.
+// suffixes of the tables that the migrations create, each before those to which it refers.
 var suffixes = []string{"_actions", "_inbox", "_cancelled", "_unique", "_schedules", "_receipts", "_parked", "_cursors", "_forwarders", "", "_migrations"}
 
-// Store is what the forwarder, the publisher and a dashboard need of a dialect.
+// Store is what the forwarder, the publisher and a dashboard need of a store.
 type Store interface {
 	store.Log
 	store.Leases
@@ -38,28 +37,27 @@ type Store interface {
 	outbox.Log
 }
 
-// Outbox is an outbox of the program's own.
+// Outbox is a temporary outbox.
 type Outbox struct {
 	DB    *sql.DB
 	Store Store
-	// Prefix begins the names of its tables.
+	// Prefix is the prefix of the tables' names.
 	Prefix string
 
 	remove func(context.Context) error
-	inTurn bool // placeholders of the database are not numbered
+	inTurn bool // whether the database's placeholders have no numbers
 }
 
 var placeholder = regexp.MustCompile(`\$\d+`)
 
-// SQL is a statement with the placeholders $1, $2, … and its arguments as the database takes
-// them.
+// SQL converts a statement with the placeholders $1, $2, … and its arguments for the database.
 func (o *Outbox) SQL(query string, args ...any) (string, []any) {
 	if !o.inTurn {
 		return query, args
 	}
 	var ordered []any
 	return placeholder.ReplaceAllStringFunc(query, func(name string) string {
-		n, _ := strconv.Atoi(name[1:]) // digits
+		n, _ := strconv.Atoi(name[1:]) // always digits
 		ordered = append(ordered, args[n-1])
 		return "?"
 	}), ordered
@@ -68,28 +66,27 @@ func (o *Outbox) SQL(query string, args ...any) (string, []any) {
 // IsMySQL reports whether the database is MySQL or MariaDB.
 func (o *Outbox) IsMySQL() bool { return o.inTurn }
 
-// Config says how an outbox is made.
+// Config is how to create an outbox.
 type Config struct {
-	// Prefix begins the names of all tables.
+	// Prefix is the prefix of all tables' names.
 	Prefix string
-	// Others are further tables of the program's own by what follows the prefix,
-	// each before those that it refers to. They are not made, only removed.
+	// Others are further tables of the program, as names without the prefix, each before those to which
+	// it refers. This package does not create them, but removes them.
 	Others []string
 	// Payload, Receipts and Listen are as in [postgres.Config].
 	Payload  postgres.Payload
 	Receipts bool
 	Listen   string
-	// Connections is how many are opened to a server at most.
+	// Connections is the maximum number of connections to a server.
 	Connections int
 }
 
-// OpenSQLite makes a database file, which its folder's owner removes.
+// OpenSQLite creates a database file. The caller removes its folder.
 //
-// All share one connection, for which they queue. With several, a connection that finds the
-// database locked sleeps and tries again, so that a busy application starves the
-// forwarder's checkpoints: at 300 orders a second they cost the slowest hundredth
-// of the deliveries 20 to 150 ms instead of 8. The price is the highest rate, which
-// is half as high.
+// Everything shares one connection and queues for it. With several connections, one that finds the
+// database locked sleeps and tries again, so a busy application starves the forwarder's checkpoints: at
+// 300 orders per second, the slowest hundredth of the deliveries takes 20 to 150 ms instead of 8. In
+// return, the highest rate is half as high.
 func OpenSQLite(ctx context.Context, path string, c Config) (*Outbox, error) {
 	db, err := sqlite.OpenDB(path)
 	if err != nil {
@@ -107,9 +104,8 @@ func OpenSQLite(ctx context.Context, path string, c Config) (*Outbox, error) {
 	return o, nil
 }
 
-// OpenPostgres makes the tables of an outbox in a database. prepare is called
-// before, on the same handle; after that they are removed by Close, or where
-// OpenPostgres fails.
+// OpenPostgres creates the tables of an outbox in a database. It calls prepare first, on the same handle.
+// Close removes the tables, and so does OpenPostgres if it fails.
 func OpenPostgres(ctx context.Context, address string, c Config, prepare func(*sql.DB) error) (*Outbox, error) {
 	db, err := postgres.OpenDB(address)
 	if err != nil {
@@ -153,7 +149,7 @@ func OpenMySQL(ctx context.Context, address string, c Config, prepare func(*sql.
 	return o, nil
 }
 
-// on is an outbox to be made on a server.
+// on returns an outbox on a server, after calling prepare on the handle.
 func (c Config) on(db *sql.DB, prepare func(*sql.DB) error) (*Outbox, error) {
 	db.SetMaxOpenConns(c.Connections)
 	db.SetMaxIdleConns(c.Connections)
@@ -163,7 +159,7 @@ func (c Config) on(db *sql.DB, prepare func(*sql.DB) error) (*Outbox, error) {
 	return &Outbox{DB: db, Prefix: c.Prefix, remove: func(ctx context.Context) error { return c.Drop(ctx, db) }}, nil
 }
 
-// Drop drops the tables and functions of an outbox, those that there are.
+// Drop drops the existing tables and functions of an outbox.
 func (c Config) Drop(ctx context.Context, db *sql.DB) error {
 	var names []string
 	for _, suffix := range append(append([]string{}, c.Others...), suffixes...) {
@@ -180,8 +176,7 @@ func (c Config) Drop(ctx context.Context, db *sql.DB) error {
 	return nil
 }
 
-// Close removes the tables and closes the database, also where the context of Open
-// is done.
+// Close removes the tables and closes the database, even if the context of Open is done.
 func (o *Outbox) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), removeTimeout)
 	defer cancel()

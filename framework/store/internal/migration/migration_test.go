@@ -102,7 +102,7 @@ func TestCheckWritesNothing(t *testing.T) {
 	require.Zero(t, tables(t, db))
 }
 
-func TestANewerSchemaIsLeftAlone(t *testing.T) {
+func TestANewerSchemaIsNotChanged(t *testing.T) {
 	t.Parallel()
 	db := emptyDB(t)
 	_, err := set(fstest.MapFS{"00001_log.sql": first, "00002_note.sql": second}).Up(t.Context(), db)
@@ -147,7 +147,7 @@ func TestASetWithoutVersionsIsAnError(t *testing.T) {
 	require.ErrorContains(t, err, "log.sql")
 }
 
-func TestProcessesMayMigrateAtOnce(t *testing.T) {
+func TestProcessesCanMigrateSimultaneously(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "outbox.db")
 	files := fstest.MapFS{"00001_log.sql": first, "00002_note.sql": second}

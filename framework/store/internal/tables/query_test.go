@@ -9,7 +9,7 @@ import (
 	"github.com/waybill-go/waybill/framework/store"
 )
 
-// foreign is a dialect with other words than PostgreSQL and SQLite.
+// foreign is a dialect with other expressions than PostgreSQL and SQLite.
 type foreign struct {
 	Dialect
 }
@@ -31,12 +31,12 @@ func box(name string) string {
 	return "box_" + name
 }
 
-// numbered is one whose placeholders have numbers.
+// numbered is a dialect whose placeholders have numbers.
 type numbered struct{ foreign }
 
 func (numbered) Placeholder(n int) string { return "$" + string(rune('0'+n)) }
 
-func TestExpressionsAreWrittenInTheWordsOfTheDialect(t *testing.T) {
+func TestExpressionsAreWrittenInTheDialect(t *testing.T) {
 	t.Parallel()
 	where := SQL(`"key" = ?`, "k")
 	where.and(`("offset", id) IN ?`, list(7, "a"))
@@ -50,7 +50,7 @@ func TestExpressionsAreWrittenInTheWordsOfTheDialect(t *testing.T) {
 	require.Equal(t, "SELECT `offset`, `key`, $1 FROM box_parked p JOIN box WHERE `key` = $2 AND (`offset`, id) IN ($3, $4) AND due_at < UTC_TIMESTAMP(6) LIMIT $5 OFFSET whole(box, box_parked)", query)
 }
 
-func TestDeadOnesWaitBehindWhatComesBeforeThemInTheirKey(t *testing.T) {
+func TestDeadDeliveriesWaitBehindEarlierOnesOfTheirKey(t *testing.T) {
 	t.Parallel()
 	at := func(offset int64, key string, dead, behind bool) chosen {
 		c := chosen{key: key, dead: dead, behind: behind}

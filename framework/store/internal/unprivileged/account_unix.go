@@ -19,8 +19,8 @@ type Account struct {
 	credential *syscall.Credential
 }
 
-// For returns the account for a server: if the current user is root, the user that the server
-// usually has, or the user nobody.
+// For returns the account for a server: if the current user is root, the user with the server's
+// usual name, or the user "nobody".
 func For(server string) (Account, error) {
 	if os.Geteuid() != 0 {
 		return Account{}, nil

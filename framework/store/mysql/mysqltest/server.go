@@ -1,17 +1,16 @@
-// Package mysqltest gives tests and benchmarks a real MySQL or MariaDB.
+// Package mysqltest starts a real MySQL or MariaDB for tests and benchmarks.
 //
-// A test asks for a fresh, empty database of its own and says no more:
+// A test asks for a fresh, empty database:
 //
 //	dsn := mysqltest.DSN(t)
 //
-// The server behind it is what the environment variable WAYBILL_TEST_MYSQL says: the
-// address of a server, or "mariadb" or "mysql" for a throwaway one of that family. Where
-// the variable is not set, it is a throwaway server of whichever family there is:
-// MariaDB of the machine, else MySQL 8.0, which is fetched once from Maven Central. Where
-// there is none, a test is skipped, unless the variable asks for one.
+// The environment variable WAYBILL_TEST_MYSQL selects the server: its address, or "mariadb" or "mysql" for
+// a temporary server of that family. Without the variable, it is a temporary server: MariaDB if it is
+// installed, otherwise MySQL 8.0, which is downloaded once from Maven Central. If no server is available,
+// the test is skipped, or fails if the variable is set.
 //
-// A throwaway server listens on the loopback interface only, and its user root has no
-// password. It is gone when the process that started it is, even when that was killed.
+// A temporary server listens only on the loopback interface, and its user root has no password. It ends
+// with the process that started it, even if that is killed.
 package mysqltest
 
 import (
@@ -28,48 +27,46 @@ import (
 	"github.com/go-sql-driver/mysql"
 )
 
-// Variable is the environment variable that says which server to use: "mariadb", "mysql",
-// or an address such as mysql://root@127.0.0.1:3306/, whose user may create databases and
-// has all privileges.
+// Variable is the environment variable that selects the server: "mariadb", "mysql", or an address such as
+// mysql://root@127.0.0.1:3306/. The user of an address needs all privileges.
 const Variable = "WAYBILL_TEST_MYSQL"
 
 // Family is a kind of server.
 type Family string
 
-// The families of throwaway servers.
+// The families of temporary servers.
 const (
 	MariaDB Family = "mariadb"
 	MySQL   Family = "mysql"
 )
 
-// dropTimeout bounds the removal of a database, which has no caller's context.
+// dropTimeout limits the removal of a database, which has no context of a caller.
 const dropTimeout = 30 * time.Second
 
-// Options of a throwaway server. A server that the environment names by its address is used
-// as it is, unless Private is set.
+// Options configures a temporary server. If the environment has the address of a server, that server is
+// used unchanged, unless Private is set.
 type Options struct {
-	// Family is what to start; "" takes what the environment says, or what there is.
+	// Family is the family to start; "" means the family of the environment, or an available one.
 	Family Family
-	// Private asks for a server of one's own even where the environment names an address:
-	// for tests that stop the server or change its settings.
+	// Private starts a separate server even if the environment has an address, for tests that stop the
+	// server or change its settings.
 	Private bool
-	// Durable has each commit wait for the disk, as in production.
+	// Durable makes commits wait for the disk, as in production.
 	Durable bool
-	// Dir is the folder in which the server's temporary folder is made; "" is the system's.
+	// Dir is the parent of the server's temporary folder; "" means the system's folder.
 	Dir string
-	// Settings are further settings of mysqld, such as innodb_autoinc_lock_mode.
+	// Settings has further settings of mysqld, such as innodb_autoinc_lock_mode.
 	Settings map[string]string
 }
 
-// Server is a running MySQL or MariaDB. It is safe for concurrent use, except that nothing
-// may run beside Kill, Shutdown, Up and Stop.
+// Server is a running MySQL or MariaDB. It is safe for concurrent use, except Kill, Shutdown, Up and Stop.
 type Server struct {
 	config  *mysql.Config // without a database
-	process *process      // nil for a server that Start only found
+	process *process      // nil for a server that Start has not started
 }
 
-// Start finds or starts a server and returns once it takes connections. A throwaway server
-// takes some seconds to be made. ctx bounds the start, not the server's life.
+// Start finds or starts a server, and returns when it accepts connections. A temporary server takes some
+// seconds. ctx limits the start, not the life of the server.
 func Start(ctx context.Context, options Options) (*Server, error) {
 	server, err := start(ctx, options)
 	if err != nil {
@@ -112,7 +109,7 @@ func parseAddress(address string) (*mysql.Config, error) {
 	return config, nil
 }
 
-// Stop ends a throwaway server and removes its files; it does nothing to any other.
+// Stop stops a temporary server and removes its files. It does nothing to other servers.
 func (s *Server) Stop() error {
 	if s.process == nil {
 		return nil
@@ -120,10 +117,10 @@ func (s *Server) Stop() error {
 	return s.process.release()
 }
 
-// Kill ends the server at once, as a crash does: SIGKILL. Its files stay.
+// Kill ends the server at once with SIGKILL, like a crash. Its files stay.
 func (s *Server) Kill() error { return s.control("kill") }
 
-// Shutdown ends the server in order. Its files stay.
+// Shutdown stops the server gracefully. Its files stay.
 func (s *Server) Shutdown() error { return s.control("stop") }
 
 func (s *Server) control(command string) error {
@@ -133,8 +130,7 @@ func (s *Server) control(command string) error {
 	return s.process.tell(command)
 }
 
-// Up starts a server again that was stopped, at the same address, and returns once it takes
-// connections.
+// Up starts a stopped server again at the same address, and returns when it accepts connections.
 func (s *Server) Up(ctx context.Context) error {
 	if s.process == nil {
 		return ErrNotOurs
@@ -142,14 +138,14 @@ func (s *Server) Up(ctx context.Context) error {
 	return s.process.start(ctx)
 }
 
-// DSN is the server's address as the driver takes it, with a database or without: "".
+// DSN returns the server's address in the form of the driver, with a database unless it is "".
 func (s *Server) DSN(database string) string {
 	config := s.config.Clone()
 	config.DBName = database
 	return config.FormatDSN()
 }
 
-// URL is the same as Waybill's configuration takes it.
+// URL returns the address in the form of Waybill's configuration.
 func (s *Server) URL(database string) string {
 	u := url.URL{Scheme: "mysql", User: url.User(s.config.User), Host: s.config.Addr, Path: "/" + database}
 	if s.config.Passwd != "" {
@@ -158,8 +154,8 @@ func (s *Server) URL(database string) string {
 	return u.String()
 }
 
-// CreateDatabase makes an empty database and returns its name. drop removes it; without a
-// call it goes with the server, but stays on one that Start only found.
+// CreateDatabase creates an empty database and returns its name. drop removes it. Otherwise it is removed
+// with a temporary server, and stays on other servers.
 func (s *Server) CreateDatabase(ctx context.Context) (name string, drop func() error, err error) {
 	name = "waybill_" + strings.ToLower(rand.Text())
 	if err := s.Execute(ctx, "CREATE DATABASE "+name+" CHARACTER SET utf8mb4"); err != nil {
@@ -175,8 +171,8 @@ func (s *Server) CreateDatabase(ctx context.Context) (name string, drop func() e
 	}, nil
 }
 
-// Execute runs a statement as root, outside of any database. No connection is kept: an idle
-// server has no goroutine of this package in the process.
+// Execute runs a statement as root, without a database. It keeps no connection, so an idle server has no
+// goroutine in this process.
 func (s *Server) Execute(ctx context.Context, statement string) error {
 	db, err := sql.Open("mysql", s.DSN(""))
 	if err != nil {

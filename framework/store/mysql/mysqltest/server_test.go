@@ -35,7 +35,7 @@ func TestEachTestHasADatabaseOfItsOwn(t *testing.T) {
 
 func TestAKilledServerComesUpWithWhatWasCommitted(t *testing.T) {
 	t.Parallel()
-	mysqltest.Shared(t) // or there is none
+	mysqltest.Shared(t) // skips the test if no server is available
 	s, err := mysqltest.Start(t.Context(), mysqltest.Options{Private: true, Durable: true})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, s.Stop()) }()

@@ -13,35 +13,34 @@ import (
 	"time"
 )
 
-// startTimeout bounds the start of the shared server; it leaves time to fetch binaries.
+// startTimeout limits the start of the shared server. It includes time to download binaries.
 const startTimeout = 3 * time.Minute
 
-// shared is the server of all tests of this process. A failed start is kept: it would not
-// go better for the next test, only slower.
+// shared is the server of all tests of this process. The error of a failed start is kept, since another
+// start would fail, too.
 var shared struct {
 	mu     sync.Mutex
 	server *Server
 	err    error
 }
 
-// DSN is the address, as the driver takes it, of an empty database that is the test's own
-// and is dropped when the test ends. Tests of one process share the server, which the first
-// of them starts. Without any server the test is skipped, or fails if the environment asks
-// for one.
+// DSN creates an empty database for the test, which is dropped when the test ends, and returns its address
+// in the form of the driver. The tests of a process share a server, which the first of them starts. If no
+// server is available, the test is skipped, or fails if the environment asks for one.
 func DSN(t testing.TB) string {
 	t.Helper()
 	server, name := database(t)
 	return server.DSN(name)
 }
 
-// URL is the same as Waybill's configuration takes it.
+// URL is like DSN, but returns the address in the form of Waybill's configuration.
 func URL(t testing.TB) string {
 	t.Helper()
 	server, name := database(t)
 	return server.URL(name)
 }
 
-// Shared is the server of all tests of this process; see DSN.
+// Shared returns the server of all tests of this process; see DSN.
 func Shared(t testing.TB) *Server {
 	t.Helper()
 	server, err := sharedServer()
@@ -81,8 +80,7 @@ func Main(m *testing.M) {
 	os.Exit(code)
 }
 
-// Stop stops the shared server, if a test has started it, for a TestMain that does more
-// than Main.
+// Stop stops the shared server if a test has started it. It is for a TestMain that does more than Main.
 func Stop() error {
 	shared.mu.Lock()
 	defer shared.mu.Unlock()
@@ -108,8 +106,8 @@ func sharedServer() (*Server, error) {
 	return shared.server, shared.err
 }
 
-// User makes a user with privileges on the test's database, which db is of, and no others. The name is
-// the password too. The user is dropped when the test ends.
+// User creates a user with privileges only on the test's database, to which db belongs. The password is the
+// name. The user is dropped when the test ends.
 func User(t testing.TB, db *sql.DB, privileges string) (name string) {
 	t.Helper()
 	name = "u" + strings.ToLower(rand.Text())

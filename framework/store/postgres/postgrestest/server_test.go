@@ -127,6 +127,33 @@ func TestAPromotedStandbyTakesItsPrimarysPlace(t *testing.T) {
 	execute(t, after, "INSERT INTO parcels VALUES (2)")
 }
 
+func TestAStandbyThatWasDownCatchesUp(t *testing.T) {
+	t.Parallel()
+	primary := startPrivate(t, Options{})
+	standby, err := primary.Standby(t.Context())
+	if errors.Is(err, ErrNoProgram) {
+		t.Skip(err)
+	}
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, standby.Stop()) })
+	require.NoError(t, standby.Down(Fast))
+
+	db := open(t, primary.DSN())
+	execute(t, db, "CREATE TABLE parcels (id int)")
+	for range 3 { // the primary removes each segment that no checkpoint and no slot needs
+		execute(t, db, "INSERT INTO parcels VALUES (1)")
+		execute(t, db, "SELECT pg_switch_wal()")
+		execute(t, db, "CHECKPOINT")
+	}
+	require.NoError(t, standby.Up())
+	caughtUp := open(t, standby.DSN())
+	require.Eventually(t, func() bool {
+		var n int
+		err := caughtUp.QueryRowContext(t.Context(), "SELECT count(*) FROM parcels").Scan(&n)
+		return err == nil && n == 3
+	}, time.Minute, 10*time.Millisecond)
+}
+
 func TestSettings(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {

@@ -1,4 +1,4 @@
-// Waybill with the kinds of this module: rabbitmq, nats and redis.
+// Command waybill is the waybill command with the kinds of this module: rabbitmq, nats and redis.
 package main
 
 import (
@@ -11,6 +11,6 @@ import (
 )
 
 func main() {
-	logging.Disable() // what Redis' client says is in the sink's errors
+	logging.Disable() // the errors of the Redis client are in the sink's errors
 	program.Main(program.Kinds(rabbitmq.Kind(), nats.Kind(), redis.Kind()))
 }

@@ -25,7 +25,7 @@ import (
 	"github.com/waybill-go/waybill/sinks/brokers/brokertest"
 )
 
-// asProgram has the test's binary be the program.
+// asProgram is an environment variable that makes the test binary run the program.
 const asProgram = "TEST_RUNS_THE_PROGRAM"
 
 const patience = 2 * time.Minute
@@ -64,7 +64,7 @@ func write(t *testing.T, text string) string {
 
 var yamlBlock = regexp.MustCompile("(?ms)^```yaml\n(.*?)^```")
 
-func TestTheProgramTakesTheExamplesOfTheDocumentation(t *testing.T) {
+func TestTheExamplesOfTheDocumentationAreValid(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile("../../../../docs/sinks-publisher.md")
 	require.NoError(t, err)
@@ -87,7 +87,7 @@ func TestTheSchemaHasTheKinds(t *testing.T) {
 	}
 }
 
-// mistakes are settings of which everything is wrong, and what is said of them.
+// mistakes are settings that are all wrong, with their errors.
 var mistakes = map[string]struct {
 	settings string
 	says     []string
@@ -98,11 +98,11 @@ var mistakes = map[string]struct {
 	},
 	"nats": {
 		`{servers: ["nats://hunter2@host", "http://user:hunter2@host"], password: hunter2hunter2, token: hunter2hunter2, stream: "a.b", topic: "{{.Typ}}", tls: {cert_file: x}, timeout: 1ms}`,
-		[]string{"servers: address 1 has a user or token", "servers: address 2 is none", "user: only one of", "stream: \"a.b\"", "topic: topic cannot be used", "tls.key_file: is missing", "timeout: 1ms is too short"},
+		[]string{"servers: address 1 contains a user or token", "servers: address 2 is not like", "user: only one of", "stream: \"a.b\"", "topic: topic cannot be used", "tls.key_file: is missing", "timeout: 1ms is too short"},
 	},
 	"redis": {
 		`{url: "redis://user:hunter2@host/shop?hunter2", max_length: -1, max_message_bytes: 0, tls: {insecure: true}, timeout: 1ms}`,
-		[]string{"url: its path is no number", "url: has options", "tls: is set", "topic: topic cannot be used", "max_length: -1 is below 0", "max_message_bytes: 0 is below 1", "timeout: 1ms is too short"},
+		[]string{"url: its path is not the number", "url: has options", "tls: is set", "topic: topic cannot be used", "max_length: -1 is below 0", "max_message_bytes: 0 is below 1", "timeout: 1ms is too short"},
 	},
 }
 
@@ -119,7 +119,7 @@ func TestAllMistakesAreReportedAtOnceAndQuoteNoSecret(t *testing.T) {
 	}
 }
 
-func TestWhatConfigShowPrintsHasNoSecret(t *testing.T) {
+func TestConfigShowPrintsNoSecret(t *testing.T) {
 	t.Parallel()
 	output, code := run(t, nil, "config", "show", "-c", write(t, `
 database: sqlite:outbox.db
@@ -136,10 +136,10 @@ routes: {"*": [a, b, c, d, e]}
 	require.Contains(t, output, "amqp://user:***@host/shop")
 }
 
-// destination is a real broker, and what a sink for it says.
+// destination is a real broker, with the settings of a sink and its receipt.
 type destination struct {
 	start    func(context.Context) (*brokertest.Broker, error)
-	settings string // with the URL in place of %s
+	settings string // %s is the URL
 	prepare  func(t *testing.T, url string)
 	received func(t *testing.T, url string) int
 }
@@ -214,7 +214,7 @@ func onNATS(t *testing.T, url string, use func(natsclient.JetStreamContext)) {
 	use(js)
 }
 
-func TestForwardCarriesTheOutboxToARealBroker(t *testing.T) {
+func TestForwardDeliversToARealBroker(t *testing.T) {
 	for kind, d := range destinations {
 		t.Run(kind, func(t *testing.T) { d.test(t, kind) })
 	}
@@ -262,7 +262,7 @@ func eventually(is func() bool) bool {
 	return false
 }
 
-// publish appends rows as a program in another language does.
+// publish inserts rows with SQL, like a program in another language.
 func publish(t *testing.T, file string, n int) {
 	t.Helper()
 	db, err := sqlite.OpenDB(file)

@@ -1,4 +1,4 @@
-// Package kindtest is the suite that each kind of the module passes with its real broker.
+// Package kindtest is the conformance suite of this module's kinds, with real brokers.
 package kindtest
 
 import (
@@ -32,9 +32,9 @@ import (
 )
 
 const (
-	// Patience is for all that a test waits for; a broker's starts are most of it.
+	// Patience is how long a test may wait for something, such as the start of a broker.
 	Patience = 2 * time.Minute
-	// timeout is the settings' own, for a broker that does not answer.
+	// timeout is the setting timeout of the sinks.
 	timeout = time.Second
 )
 
@@ -42,31 +42,31 @@ const (
 type Subject struct {
 	Kind   sinks.Kind
 	Server *brokertest.Broker
-	// Settings are those of a sink for the broker at url, without a timeout.
+	// Settings returns the settings of a sink for the broker at url, without timeout.
 	Settings func(url string) string
-	// Watch begins to note what is published, and returns what reads it: oldest first, also
-	// after the broker was killed and started again.
+	// Watch begins to record published messages. The function that it returns returns them,
+	// oldest first, also after the broker was killed and restarted.
 	Watch func(t *testing.T) func() []*message.Message
-	// Refused makes a delivery that the broker never takes.
+	// Refused makes the n-th delivery that the broker never accepts.
 	Refused func(n int) *notification.Delivery
-	// Encrypted is the broker's URL with TLS, for a kind that begins with it. nil for one that
-	// does not.
+	// Encrypted returns the broker's URL with TLS. nil means that the kind does not begin a
+	// connection with TLS.
 	Encrypted func(url string) string
 }
 
 // Run tests the subject.
 func Run(t *testing.T, s Subject) {
-	t.Run("the sink keeps the contract", s.testContract)
+	t.Run("the sink passes sinktest", s.testContract)
 	t.Run("a wrong password is unavailable", s.testPassword)
-	t.Run("a broker that says nothing is unavailable", s.testSilence)
-	t.Run("what is delivered while the broker dies is kept in order", s.testDeath)
-	t.Run("connections are opened by the program's own dialer", s.testDial)
+	t.Run("a broker that does not answer is unavailable", s.testSilence)
+	t.Run("deliveries stay in order when the broker dies", s.testDeath)
+	t.Run("the program's dialer opens the connections", s.testDial)
 	if s.Encrypted != nil {
 		t.Run("the broker is verified", s.testTLS)
 	}
 }
 
-// New makes a sink of settings in YAML, which the test closes.
+// New makes a sink from settings in YAML, and closes it when the test ends.
 func New(t *testing.T, kind sinks.Kind, in sinks.Instance, settings string) sinks.Sink {
 	t.Helper()
 	sink := build(t, kind, in, settings)
@@ -89,7 +89,7 @@ func Decode(t *testing.T, settings string) func(any) error {
 	return document.Content[0].Decode
 }
 
-// Class is the class of an error.
+// Class returns the class of an error.
 func Class(err error) sinks.Class {
 	class, _ := sinks.Classify(err)
 	return class
@@ -119,7 +119,8 @@ func (s Subject) testContract(t *testing.T) {
 	})
 }
 
-// Envelopes reads messages back. What the publisher sink's own tests read back is left out.
+// Envelopes converts messages to envelopes. It leaves out fields that the tests of the publisher
+// sink check.
 func Envelopes(messages []*message.Message) (es []notification.Envelope) {
 	for _, m := range messages {
 		es = append(es, notification.Envelope{
@@ -133,7 +134,7 @@ func Envelopes(messages []*message.Message) (es []notification.Envelope) {
 	return es
 }
 
-// at is the URL with another address.
+// at returns the URL with another address.
 func at(t *testing.T, broker, address string) string {
 	t.Helper()
 	u, err := url.Parse(broker)
@@ -150,18 +151,18 @@ func unreachable(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// silent takes connections, and says nothing.
+// silent returns an address that accepts connections but never answers.
 func silent(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	taken := make(chan []net.Conn, 1)
+	accepted := make(chan []net.Conn, 1)
 	go func() {
 		var conns []net.Conn
 		for {
 			conn, err := l.Accept()
 			if err != nil {
-				taken <- conns
+				accepted <- conns
 				return
 			}
 			conns = append(conns, conn)
@@ -169,7 +170,7 @@ func silent(t *testing.T) string {
 	}()
 	t.Cleanup(func() {
 		_ = l.Close()
-		for _, conn := range <-taken {
+		for _, conn := range <-accepted {
 			_ = conn.Close()
 		}
 	})
@@ -179,14 +180,14 @@ func silent(t *testing.T) string {
 func (s Subject) testPassword(t *testing.T) {
 	wrong := strings.Replace(s.Server.URL, "hunter22", "hunter23", 1)
 	require.NotEqual(t, s.Server.URL, wrong)
-	sink := New(t, s.Kind, sinks.Instance{}, s.Settings(wrong)) // a broker may take its time to refuse
+	sink := New(t, s.Kind, sinks.Instance{}, s.Settings(wrong)) // without the short timeout, because a broker may refuse slowly
 	_, err := sink.Deliver(t.Context(), sinktest.NewDelivery(1))
 	require.Equal(t, sinks.ClassUnavailable, Class(err), "%v", err)
 	require.NotErrorIs(t, err, context.DeadlineExceeded)
 	require.NotContains(t, err.Error(), "hunter2")
 }
 
-// testSilence freezes the broker: no connection breaks, and no answer comes.
+// testSilence freezes the broker: connections stay open, but there are no answers.
 func (s Subject) testSilence(t *testing.T) {
 	s.Watch(t)
 	sink := New(t, s.Kind, sinks.Instance{}, s.settings(s.Server.URL))
@@ -194,7 +195,7 @@ func (s Subject) testSilence(t *testing.T) {
 	require.NoError(t, err)
 
 	require.NoError(t, s.Server.Freeze())
-	for err == nil { // it may answer once more while the signal is under way
+	for err == nil { // the broker may still answer until the signal arrives
 		_, err = sink.Deliver(t.Context(), sinktest.NewDelivery(2))
 	}
 	require.NoError(t, s.Server.Thaw())
@@ -206,8 +207,7 @@ func (s Subject) testSilence(t *testing.T) {
 	}, Patience, 20*time.Millisecond, "the sink does not recover")
 }
 
-// testDeath kills the broker between deliveries of one key and in the middle of some, which
-// are made again as the engine does it.
+// testDeath kills the broker during deliveries of one key, and retries them as the engine does.
 func (s Subject) testDeath(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), Patience)
 	defer cancel()
@@ -238,7 +238,7 @@ func (s Subject) testDeath(t *testing.T) {
 	}
 	go func() { killed <- s.Server.Kill() }()
 	failures := 0
-	for n := half; failures == 0 || n < all; n++ { // one of them meets the end
+	for n := half; failures == 0 || n < all; n++ { // until one of them has failed
 		failures += deliver(n)
 	}
 
@@ -253,7 +253,7 @@ func (s Subject) testDeath(t *testing.T) {
 	require.Equal(t, sent, got)
 }
 
-// testTLS has the broker behind a proxy that takes TLS off.
+// testTLS connects to the broker through a proxy that decrypts TLS.
 func (s Subject) testTLS(t *testing.T) {
 	s.Watch(t)
 	u, err := url.Parse(s.Server.URL)
@@ -261,7 +261,7 @@ func (s Subject) testTLS(t *testing.T) {
 	authority, key := Certificate(t)
 	pair, err := tls.LoadX509KeyPair(authority, key)
 	require.NoError(t, err)
-	address := takeTLSOff(t, pair, u.Host)
+	address := decrypt(t, pair, u.Host)
 	settings := s.settings(s.Encrypted(at(t, s.Server.URL, address)))
 
 	_, err = New(t, s.Kind, sinks.Instance{}, settings).Deliver(t.Context(), sinktest.NewDelivery(1))
@@ -279,7 +279,8 @@ func (s Subject) testTLS(t *testing.T) {
 	require.Equal(t, sinks.ClassUnavailable, Class(err), "%v", err)
 }
 
-// Certificate writes a certificate for 127.0.0.1, which is its own authority, and its key.
+// Certificate makes a self-signed certificate for 127.0.0.1, and returns the files of the
+// certificate and its key.
 func Certificate(t *testing.T) (certificate, key string) {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -301,8 +302,8 @@ func Certificate(t *testing.T) (certificate, key string) {
 	return write("certificate.pem", "CERTIFICATE", public), write("key.pem", "PRIVATE KEY", secret)
 }
 
-// takeTLSOff passes what comes encrypted on to an address in the clear.
-func takeTLSOff(t *testing.T, pair tls.Certificate, to string) string {
+// decrypt starts a proxy that decrypts TLS and forwards to an address, and returns its address.
+func decrypt(t *testing.T, pair tls.Certificate, to string) string {
 	t.Helper()
 	l, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: []tls.Certificate{pair}})
 	require.NoError(t, err)

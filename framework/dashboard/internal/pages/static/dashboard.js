@@ -1,35 +1,35 @@
-// Everything here is a convenience: each page works without it. Texts are set by textContent and
-// attributes by name, never as HTML.
+// Each page works without this script. It sets texts with textContent and attributes by name, never
+// HTML.
 
 const $ = (id) => document.getElementById(id);
 
 // Live figures ------------------------------------------------------------------------------
 
 const attributes = ["class", "points", "datetime", "title", "value"];
-const patience = 25_000; // the server is never quiet for longer than 10 s
+const maxSilence = 25_000; // the server sends something at least every 10 s
 const address = document.body.dataset.source;
-let seen = new Date();
-let sign = 0; // a timer
-let watch = 0;
+let updated = new Date();
+let errorTimer = 0;
+let silenceTimer = 0;
 
 const clock = (time) => time.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", second: "2-digit" });
 
-const broken = (why) => {
-  $("broken").textContent = `${why}, figures of ${clock(seen)}`;
+const showProblem = (why) => {
+  $("broken").textContent = `${why}, figures of ${clock(updated)}`;
   $("broken").hidden = false;
 };
 
-const heard = () => {
-  clearTimeout(sign);
-  sign = 0;
+const received = () => {
+  clearTimeout(errorTimer);
+  errorTimer = 0;
   $("broken").hidden = true;
-  clearTimeout(watch);
-  watch = setTimeout(() => broken("Disconnected"), patience);
+  clearTimeout(silenceTimer);
+  silenceTimer = setTimeout(() => showProblem("Disconnected"), maxSilence);
 };
 
 const show = (figures) => {
-  if (figures.problem) return broken(figures.problem);
-  seen = new Date();
+  if (figures.problem) return showProblem(figures.problem);
+  updated = new Date();
   const title = figures.title?.trim();
   if (title) document.title = title;
   const marked = new Map();
@@ -46,11 +46,11 @@ const show = (figures) => {
   if (!figures.rows) return;
   const lasting = document.querySelector("[data-until]");
   if (lasting && !figures.rows.includes(lasting.dataset.row)) return location.reload();
-  more(figures.rows);
+  showChangedRows(figures.rows);
 };
 
-// more says how many rows there are that the reader does not see: they never move by themselves.
-const more = (rows) => {
+// Shows how many rows are new or gone, with a link to reload. Rows never move on their own.
+const showChangedRows = (rows) => {
   const shown = new Set([...document.querySelectorAll("[data-row]")].map((row) => row.dataset.row));
   const now = new Set(rows);
   const added = [...now].filter((row) => !shown.has(row)).length;
@@ -64,13 +64,13 @@ const more = (rows) => {
 const connect = () => {
   const source = new EventSource(address);
   source.addEventListener("figures", (event) => {
-    heard();
+    received();
     show(JSON.parse(event.data));
   });
-  source.addEventListener("quiet", heard);
+  source.addEventListener("quiet", received);
   source.onerror = () => {
-    sign ||= setTimeout(() => broken("Disconnected"), 3_000);
-    if (source.readyState === EventSource.CLOSED) setTimeout(connect, 5_000); // refused
+    errorTimer ||= setTimeout(() => showProblem("Disconnected"), 3_000);
+    if (source.readyState === EventSource.CLOSED) setTimeout(connect, 5_000); // the server refused the connection
   };
   addEventListener("pagehide", () => source.close(), { once: true });
 };
@@ -80,12 +80,12 @@ addEventListener("pageshow", (event) => {
   if (event.persisted && address) connect();
 });
 
-document.querySelector("header [aria-current]")?.scrollIntoView({ inline: "center", block: "nearest" }); // a phone has no room for all
+document.querySelector("header [aria-current]")?.scrollIntoView({ inline: "center", block: "nearest" }); // a phone does not show all links
 
 // Keys --------------------------------------------------------------------------------------
 
 const typing = "input, textarea, select, [contenteditable]";
-let going = 0; // when g was pressed
+let gPressed = 0; // when the key g was pressed
 
 const rows = () => [...document.querySelectorAll("main tbody tr")].map((row) => row.querySelector("a[href]")).filter(Boolean);
 
@@ -107,9 +107,9 @@ addEventListener("keydown", (event) => {
     if (event.key === "Escape") event.target.blur();
     return;
   }
-  if ($("keys").open) return; // Escape closes it by itself
-  if (event.timeStamp - going < 1_500 && going) {
-    going = 0;
+  if ($("keys").open) return; // the browser closes it with Escape
+  if (event.timeStamp - gPressed < 1_500 && gPressed) {
+    gPressed = 0;
     return go(event.key);
   }
   switch (event.key) {
@@ -128,7 +128,7 @@ addEventListener("keydown", (event) => {
       move(-1);
       break;
     case "g":
-      going = event.timeStamp;
+      gPressed = event.timeStamp;
       break;
   }
 });

@@ -16,16 +16,16 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// cluster is what manifests describe.
+// cluster has the resources of the manifests.
 type cluster struct {
 	config     core.ConfigMap
 	deployment apps.Deployment
 	service    core.Service
 	disruption policy.PodDisruptionBudget
-	monitor    map[string]any // nil: there is none
+	monitor    map[string]any // nil if there is none
 }
 
-// decode refuses fields that the types of Kubernetes do not have.
+// decode decodes manifests strictly: unknown fields are errors.
 func decode(t *testing.T, text []byte) (c cluster) {
 	t.Helper()
 	for _, document := range strings.Split(string(text), "\n---\n")[1:] {
@@ -91,7 +91,7 @@ func TestTheManifestsFitTogether(t *testing.T) {
 	require.Equal(t, "waybill:dev", forward.Image)
 }
 
-// TestPodsAreRestricted checks what the standard "restricted" of pod security asks for.
+// TestPodsAreRestricted checks the pod security standard "restricted".
 func TestPodsAreRestricted(t *testing.T) {
 	t.Parallel()
 	pod := rendered(t, nil).deployment.Spec.Template.Spec

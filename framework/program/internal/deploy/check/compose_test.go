@@ -27,7 +27,7 @@ func compose(t *testing.T) *types.Project {
 	return project
 }
 
-// mounted writes what a service sees of the project's configs into a folder.
+// mounted writes the project's configs that a service mounts into a folder.
 func mounted(t *testing.T, project *types.Project, service string) (folder string) {
 	t.Helper()
 	folder = t.TempDir()

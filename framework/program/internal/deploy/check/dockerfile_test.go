@@ -19,7 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// image is the last stage of the Dockerfile, and how the program in it is built.
+// image is the last stage of the Dockerfile, with the command that builds its program.
 type image struct {
 	base, user, folder, build string
 	command, health           []string // with the entry point
@@ -75,8 +75,8 @@ func dockerfile() (image, error) {
 
 const builtVersion = "v1.2.3-test"
 
-// buildAsTheDockerfileDoes runs the line that builds the program, but for -trimpath, which would
-// compile all that it stands on once more.
+// buildAsTheDockerfileDoes runs the Dockerfile's build command without -trimpath, which would
+// compile all dependencies again.
 func buildAsTheDockerfileDoes(target string) error {
 	made, err := dockerfile()
 	if err != nil {
@@ -102,7 +102,7 @@ func TestTheVersionOfTheBuildIsShown(t *testing.T) {
 	require.Regexp(t, `^waybill v1\.2\.3-test `, out)
 }
 
-// TestTheImageRuns starts the program in an empty root, as the image would.
+// TestTheImageRuns starts the program in an empty root directory, as in the image.
 func TestTheImageRuns(t *testing.T) {
 	t.Parallel()
 	made, err := dockerfile()
@@ -137,7 +137,7 @@ schedules: {daily: {cron: "0 3 * * *", zone: Europe/Berlin, type: day.began}}
 		c.SysProcAttr = &syscall.SysProcAttr{Chroot: jail, Credential: &syscall.Credential{Uid: 65532, Gid: 65532}}
 		return c
 	}
-	// The path is looked up before the root changes.
+	// Look up the path before the root directory changes.
 	entry := func(args ...string) []string { return append([]string{made.command[0]}, args...) }
 	for _, args := range [][]string{entry("version"), entry("config", "check"), entry("migrate")} {
 		out, err := run(args).CombinedOutput()
@@ -156,7 +156,7 @@ schedules: {daily: {cron: "0 3 * * *", zone: Europe/Berlin, type: day.began}}
 	require.False(t, healthy())
 }
 
-// waitFor waits for the end of a process, and ends it if that takes too long.
+// waitFor waits for a process to end, and kills it after a timeout.
 func waitFor(c *exec.Cmd, patience time.Duration) error {
 	late, done := context.WithTimeout(context.Background(), patience)
 	defer done()

@@ -1,6 +1,6 @@
-// Command check writes the manifests for Kubernetes that the Helm chart makes with its default
-// values. Its tests judge the artefacts of the folder above with the libraries of the tools that
-// read them; it is a module of its own, so that nothing else depends on these.
+// Command check writes the Kubernetes manifests of the Helm chart with its default values. Its tests
+// check the artifacts of the parent folder with the libraries of the tools that read them. It is a
+// separate module, so that nothing else depends on these libraries.
 package main
 
 import (
@@ -16,8 +16,8 @@ import (
 
 //go:generate go run . ../kubernetes.yaml
 
-const header = `# Made from the Helm chart with its default values, for kubectl apply -f. Write what is yours into
-# the ConfigMap and the image, and make the Secret waybill first: docs/deployment.md says how.
+const header = `# Generated from the Helm chart with its default values, for kubectl apply -f. Change the ConfigMap and
+# the image, and create the Secret waybill first: docs/deployment.md explains how.
 `
 
 func main() {
@@ -35,7 +35,7 @@ func main() {
 	}
 }
 
-// manifests are what a chart makes, in the order in which Helm installs them.
+// manifests returns the manifests of a chart, in the order in which Helm installs them.
 func manifests(folder string, values map[string]any) ([]byte, error) {
 	chart, err := loader.Load(folder)
 	if err != nil {

@@ -29,7 +29,7 @@ func TestGoreleaserTakesTheConfiguration(t *testing.T) {
 	require.NotEmpty(t, release.SBOMs)
 }
 
-// release reads goreleaser's file, and refuses keys that there are not.
+// release reads goreleaser's configuration, and refuses unknown keys.
 func release(t *testing.T) config.Project {
 	t.Helper()
 	release, err := config.Load(filepath.Join(root, ".goreleaser.yaml"))
@@ -37,7 +37,7 @@ func release(t *testing.T) config.Project {
 	return release
 }
 
-// pack makes a package as goreleaser does.
+// pack builds a package as goreleaser does.
 func pack(t *testing.T, format string) (file string) {
 	t.Helper()
 	wanted := release(t).NFPMs[0]
@@ -97,7 +97,7 @@ func TestThePackageOfDebianInstalls(t *testing.T) {
 	if _, err := exec.LookPath("systemd-analyze"); err != nil {
 		t.Skip("THE UNIT IS NOT CHECKED AS IT IS INSTALLED: there is no systemd-analyze")
 	}
-	// What the unit stands on comes from this machine.
+	// The unit's dependencies come from this machine.
 	require.NoError(t, os.MkdirAll(filepath.Join(system, "bin"), 0o755))
 	for from, to := range map[string]string{"/usr/lib/systemd/system/.": "usr/lib/systemd/system", "/bin/kill": "bin"} {
 		out, err = exec.CommandContext(t.Context(), "cp", "-R", from, filepath.Join(system, to)).CombinedOutput()

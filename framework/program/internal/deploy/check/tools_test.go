@@ -8,10 +8,10 @@ import (
 	"testing"
 )
 
-// root is the top of the repository.
+// root is the path of the repository.
 const root = "../../../../.."
 
-// folder has what the tests share: the program, as the Dockerfile builds it.
+// folder has the program that the tests share, built as in the Dockerfile.
 var folder string
 
 func TestMain(m *testing.M) { os.Exit(testMain(m)) }
@@ -29,7 +29,7 @@ func testMain(m *testing.M) int {
 	return m.Run()
 }
 
-// program runs the command line of the one that was built, and returns what it prints.
+// program runs the built program and returns its output.
 func program(t *testing.T, dir string, environ []string, args ...string) (string, error) {
 	t.Helper()
 	command := exec.CommandContext(t.Context(), filepath.Join(folder, "waybill"), args...)

@@ -1,6 +1,6 @@
 // Licenses writes the licences of the modules that cmd/waybill links on the platforms of a
-// release. It fails where a module has none that is accepted. It stands in this module because
-// the library that names licences is nothing that those who use Waybill need.
+// release. It fails if a module has no accepted licence. It is in this module so that users of
+// Waybill do not depend on the library that recognizes licences.
 package main
 
 import (
@@ -20,7 +20,7 @@ import (
 )
 
 var (
-	root      = "../../../../.." // of the repository, from this module's folder
+	root      = "../../../../.." // the repository, from this module's folder
 	path      = root + "/framework/program/internal/licenses/licenses.txt"
 	platforms = []string{"linux", "darwin"} // of .goreleaser.yaml
 	isLicense = regexp.MustCompile(`(?i)^((un)?licen[sc]e|copying|notice)(\.(md|txt)|-.*|$)`)
@@ -33,9 +33,9 @@ func main() {
 }
 
 func run() error {
-	names := make(map[string][]string) // of licences, by module
-	users := make(map[string][]string) // modules, by the text of a licence, whatever its spaces
-	texts := make(map[string]string)   // as one of the modules has it
+	names := make(map[string][]string) // names of licences by module
+	users := make(map[string][]string) // modules by the text of their licence, ignoring white space
+	texts := make(map[string]string)   // the same texts with the white space of one of the modules
 	add := func(module, text string) error {
 		found, err := namesOf(text)
 		if err != nil {
@@ -81,8 +81,8 @@ func run() error {
 	return os.WriteFile(path, out.Bytes(), 0o644)
 }
 
-// licensesOf are the files with licences of each module that a program links: those in the
-// folders of the linked packages, and in the ones above up to the module's.
+// licensesOf returns the licence files of each module that a program links: those in the folders of
+// the linked packages, and in their parent folders up to the module's.
 func licensesOf(program string) (map[string]map[string]bool, error) {
 	found := make(map[string]map[string]bool)
 	for _, platform := range platforms {
@@ -118,11 +118,11 @@ func licensesOf(program string) (map[string]map[string]bool, error) {
 	return found, nil
 }
 
-// accepted are the licences under which the program may be handed on as it is.
+// accepted has the licences that allow the distribution of the program.
 var accepted = []string{"Apache-2.0", "BSD-2-Clause", "BSD-2-Clause-Views", "BSD-3-Clause", "ISC", "MIT", "MPL-2.0", "Unlicense"}
 
-// namesOf are the names of the licences in a text; none in a NOTICE, which the Apache licence
-// wants to be handed on too.
+// namesOf returns the names of the licences in a text. A NOTICE file, which the Apache licence
+// requires to be distributed, too, has none.
 func namesOf(text string) (names []string, err error) {
 	coverage := licensecheck.Scan([]byte(text))
 	var others []string

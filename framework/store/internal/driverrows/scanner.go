@@ -1,0 +1,117 @@
+package driverrows
+
+import (
+	"database/sql/driver"
+	"fmt"
+
+	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/framework/store"
+)
+
+const (
+	// chunkBytes is the maximum size of a chunk that payloads share.
+	chunkBytes = 64 << 10
+	// envelopeBytes is roughly the size of an envelope without its texts.
+	envelopeBytes = 200
+)
+
+// Scanner makes envelopes of rows. A backlog spends its time here: payloads share chunks of memory,
+// and repeated values (types, metadata) are kept once.
+type Scanner struct {
+	Envelopes []notification.Envelope
+	Bytes     int // roughly what the envelopes take
+
+	format   *Format
+	lastTwo  [2]int // sizes of the last two rows, in any order
+	chunk    []byte // payloads, up to its capacity
+	types    map[string]string
+	metadata map[string]notification.Metadata
+}
+
+// Scanner expects roughly that many rows, which will be released together; 0 if they may be released
+// at different times, and must not share memory.
+func (f *Format) Scanner(rows int) *Scanner {
+	return &Scanner{
+		format:    f,
+		Envelopes: make([]notification.Envelope, 0, rows),
+		types:     make(map[string]string),
+		metadata:  make(map[string]notification.Metadata),
+	}
+}
+
+// Scan adds the envelope of one row, and returns the values after its columns. These are offset, slot,
+// id, type, version, key, occurred_on, deliver_at, metadata and payload.
+func (s *Scanner) Scan(row []driver.Value) (rest *Values, err error) {
+	v := s.format.Values(row)
+	e := notification.Envelope{
+		Offset:  v.Integer(),
+		Slot:    int(v.Integer()),
+		ID:      v.Text(),
+		Type:    s.shareType(v),
+		Version: int(v.Integer()),
+		Key:     v.Text(),
+	}
+	e.OccurredOn, e.DeliverAt = v.Time(), v.Time()
+	metadata, payload := v.Bytes(), v.Bytes()
+	if v.err != nil {
+		return nil, fmt.Errorf("offset %d: %w", e.Offset, v.err)
+	}
+	if e.Metadata, err = s.shareMetadata(metadata); err != nil {
+		return nil, fmt.Errorf("offset %d: metadata: %w", e.Offset, err)
+	}
+	e.Payload = s.keep(payload)
+	size := len(e.Payload) + len(e.Key) + len(e.ID) + len(metadata) + envelopeBytes
+	s.Bytes += size
+	s.lastTwo[len(s.Envelopes)%2] = size
+	s.Envelopes = append(s.Envelopes, e)
+	return v, nil
+}
+
+// RowBytes estimates the size of the next rows: the average so far, or the smaller one of the last
+// two if that is larger. There must be rows.
+func (s *Scanner) RowBytes() int {
+	return max(s.Bytes/len(s.Envelopes), min(s.lastTwo[0], s.lastTwo[1]))
+}
+
+// Last returns the envelope of the last row. There must be one.
+func (s *Scanner) Last() notification.Envelope { return s.Envelopes[len(s.Envelopes)-1] }
+
+func (s *Scanner) shareType(v *Values) string {
+	if name, ok := v.left[0].([]byte); ok {
+		if known, ok := s.types[string(name)]; ok { // the compiler does not copy name here
+			v.next()
+			return known
+		}
+	}
+	name := v.Text()
+	if known, ok := s.types[name]; ok {
+		return known
+	}
+	s.types[name] = name
+	return name
+}
+
+// shareMetadata decodes the metadata column, once for all rows with the same value.
+func (s *Scanner) shareMetadata(raw []byte) (notification.Metadata, error) {
+	if m, known := s.metadata[string(raw)]; known {
+		return m, nil
+	}
+	m, err := store.DecodeMetadata(raw)
+	if err != nil {
+		return nil, err
+	}
+	s.metadata[string(raw)] = m
+	return m, nil
+}
+
+// keep copies a payload, since the driver reuses it. No copy can grow into the next one.
+func (s *Scanner) keep(payload []byte) []byte {
+	if len(payload) > cap(s.chunk)-len(s.chunk) {
+		// Room for the expected rows, if they are like this one.
+		rows := max(1, cap(s.Envelopes)-len(s.Envelopes))
+		s.chunk = make([]byte, 0, max(len(payload), min(chunkBytes, rows*len(payload))))
+	}
+	begin := len(s.chunk)
+	s.chunk = append(s.chunk, payload...)
+	return s.chunk[begin:len(s.chunk):len(s.chunk)]
+}
