@@ -31,6 +31,7 @@ type decoder struct {
 	environment *environment
 	outside     outside
 	flags       map[string]string // values of keys from the command line, which override all others
+	only        []string          // keys that are read, with what is below them; nil: all
 
 	places map[string]place  // where each key is set
 	typed  map[string]string // values with references to variables or files, as the user typed them
@@ -93,7 +94,7 @@ func (d *decoder) decode(node *yaml.Node, v reflect.Value, path string) {
 		return
 	}
 	switch {
-	case v.Type() == reflect.TypeFor[skipped]():
+	case d.skips(path):
 		d.environment.skip(path)
 	case isScalar(v):
 		d.scalar(node, v, path)
@@ -110,8 +111,12 @@ func (d *decoder) decode(node *yaml.Node, v reflect.Value, path string) {
 	}
 }
 
-// skipped is a section that a command does not read.
-type skipped struct{}
+// skips reports whether a key is neither read nor above one that is.
+func (d *decoder) skips(path string) bool {
+	return path != "" && d.only != nil && !slices.ContainsFunc(d.only, func(read string) bool {
+		return path == read || strings.HasPrefix(path, read+".") || strings.HasPrefix(read, path+".")
+	})
+}
 
 // structure fills a struct by its yaml tags.
 func (d *decoder) structure(node *yaml.Node, v reflect.Value, path string) {
@@ -139,7 +144,7 @@ func (d *decoder) structure(node *yaml.Node, v reflect.Value, path string) {
 		at := join(path, f.name)
 		d.secrecy[at] = f.secrecy(above)
 		d.decode(values[f.name], f.value, at)
-		if !d.given(at) || d.wrong[at] {
+		if !d.given(at) || d.wrong[at] || d.skips(at) {
 			continue
 		}
 		if f.tag.Get("zero") == "refused" && f.value.IsZero() {

@@ -44,10 +44,23 @@ func (f Fleet) ControlTables() Tables {
 	return Tables{Database: f.Control, Outbox: Outbox{Prefix: cmp.Or(f.Prefix, DefaultFleetPrefix)}}
 }
 
-// FleetDatabase returns a database as a fleet takes it. The address is checked when it is opened.
+// FleetDatabase returns a database as a fleet takes it. A wrong name or address is its Mistake.
 func FleetDatabase(name, address string) fleet.Database {
-	return fleet.Database{Name: name, Address: address, Identity: hidesPassword.masked(address)}
+	d := fleet.Database{Name: cmp.Or(name, "?"), Address: address, Identity: hidesPassword.masked(address)}
+	switch _, err := ParseDatabase(address); {
+	case !isDatabaseName(name):
+		d.Mistake = databaseNames
+	case address == "":
+		d.Mistake = "its address is missing"
+	case err != nil:
+		d.Mistake = "its address " + err.Error()
+	}
+	return d
 }
+
+const databaseNames = "a database's name is up to 63 letters, digits, dots, dashes and underscores, beginning with a letter or digit, and not " + ControlName
+
+func isDatabaseName(name string) bool { return sinkName.MatchString(name) && name != ControlName }
 
 // Address returns the address as [ParseDatabase] takes it. It may contain a password.
 func (d Database) Address() string {
@@ -61,7 +74,8 @@ func (d Database) Address() string {
 func FleetOf(databases map[string]Database) fleet.Static {
 	var all fleet.Static
 	for _, name := range slices.Sorted(maps.Keys(databases)) {
-		all = append(all, FleetDatabase(name, databases[name].Address()))
+		address := databases[name].Address()
+		all = append(all, fleet.Database{Name: name, Address: address, Identity: hidesPassword.masked(address)})
 	}
 	return all
 }
@@ -160,8 +174,8 @@ func (l *loader) checkDatabases(databases map[string]Database) {
 		switch {
 		case l.reported(at):
 			continue
-		case !sinkName.MatchString(name) || name == ControlName:
-			l.mistake(at, "%s: a database's name is up to 63 letters, digits, dots, dashes and underscores, beginning with a letter or digit, and not %s", at, ControlName)
+		case !isDatabaseName(name):
+			l.mistake(at, "%s: %s", at, databaseNames)
 		case d.Dialect() == "":
 			l.mistake(at, "%s: its address is missing", at)
 		case known[d.Address()] != "":

@@ -75,25 +75,22 @@ func LoadTables(source Source) (Tables, error) {
 	return Tables{Database: c.Database, Outbox: c.Outbox, Log: c.Log}, l.report.err()
 }
 
+// located are the sections that say where outboxes are.
+var located = []string{"database", "databases", "fleet", "outbox", "source"}
+
 // loadTables decodes and checks what says where outboxes are.
 func (l *loader) loadTables(node *yaml.Node) *Config {
-	var c struct {
-		Database  Database            `yaml:"database" secret:"password"`
-		Standby   skipped             `yaml:"standby"`
-		Databases map[string]Database `yaml:"databases" secret:"password"`
-		Fleet     Fleet               `yaml:"fleet"`
-		Outbox    Outbox              `yaml:"outbox"`
-		Log       Log                 `yaml:"source"`
-		Forwarder skipped             `yaml:"forwarder"`
-		Sinks     skipped             `yaml:"sinks"`
-		Routes    skipped             `yaml:"routes"`
-		Schedules skipped             `yaml:"schedules"`
-		Observe   skipped             `yaml:"observe"`
-	}
-	l.decode(node, reflect.ValueOf(&c).Elem(), "")
-	tables := &Config{Database: c.Database, Databases: c.Databases, Fleet: c.Fleet, Outbox: c.Outbox, Log: c.Log}
-	l.checkTables(tables)
-	return tables
+	c := l.read(node, located...)
+	l.checkTables(c)
+	return c
+}
+
+// read decodes only some keys and what is below them.
+func (l *loader) read(node *yaml.Node, keys ...string) *Config {
+	l.only = keys
+	c := &Config{}
+	l.decode(node, reflect.ValueOf(c).Elem(), "")
+	return c
 }
 
 // wantOne reports that there are several databases, where one is needed.
@@ -109,27 +106,7 @@ func LoadObserve(source Source) (Observe, error) {
 	if len(l.report.found) > 0 {
 		return Observe{}, l.report.err()
 	}
-	var c struct {
-		Database  skipped `yaml:"database"`
-		Standby   skipped `yaml:"standby"`
-		Databases skipped `yaml:"databases"`
-		Fleet     skipped `yaml:"fleet"`
-		Outbox    skipped `yaml:"outbox"`
-		Log       skipped `yaml:"source"`
-		Forwarder skipped `yaml:"forwarder"`
-		Sinks     skipped `yaml:"sinks"`
-		Routes    skipped `yaml:"routes"`
-		Schedules skipped `yaml:"schedules"`
-		Observe   struct {
-			Address string  `yaml:"address"`
-			Types   bool    `yaml:"types"`
-			Hosts   skipped `yaml:"hosts"`
-			Auth    skipped `yaml:"auth"`
-			Masks   skipped `yaml:"masks"`
-			Pprof   skipped `yaml:"pprof"`
-		} `yaml:"observe"`
-	}
-	l.decode(node, reflect.ValueOf(&c).Elem(), "")
+	c := l.read(node, "observe.address", "observe.types")
 	l.checkAddress(c.Observe.Address)
 	return Observe{Address: c.Observe.Address, Types: c.Observe.Types}, l.report.err()
 }
@@ -142,27 +119,14 @@ func LoadRoutes(source Source, options Options) (*Config, error) {
 	if len(l.report.found) > 0 {
 		return nil, l.report.err()
 	}
-	var c struct {
-		Database  Database            `yaml:"database" secret:"password"`
-		Standby   skipped             `yaml:"standby"`
-		Databases map[string]Database `yaml:"databases" secret:"password"`
-		Fleet     Fleet               `yaml:"fleet"`
-		Outbox    Outbox              `yaml:"outbox"`
-		Log       Log                 `yaml:"source"`
-		Forwarder Forwarder           `yaml:"forwarder"`
-		Sinks     map[string]Sink     `yaml:"sinks"`
-		Routes    map[string][]Rule   `yaml:"routes"`
-		Schedules skipped             `yaml:"schedules"`
-		Observe   skipped             `yaml:"observe"`
-	}
-	l.decode(node, reflect.ValueOf(&c).Elem(), "")
-	whole := &Config{Database: c.Database, Databases: c.Databases, Fleet: c.Fleet, Outbox: c.Outbox, Log: c.Log, Forwarder: c.Forwarder, Sinks: c.Sinks, Routes: c.Routes, options: options.withDefaults()}
-	l.checkTables(whole)
-	l.wantOne(whole)
+	c := l.read(node, append(located, "forwarder", "sinks", "routes")...)
+	c.options = options.withDefaults()
+	l.checkTables(c)
+	l.wantOne(c)
 	if len(c.Routes) > 0 {
-		l.checkRoutes(whole)
+		l.checkRoutes(c)
 	}
-	return whole, l.report.err()
+	return c, l.report.err()
 }
 
 // LoadDeliveries reads the routes and the settings of deliveries. It builds no sinks and does
@@ -172,23 +136,10 @@ func LoadDeliveries(source Source, options Options) (*Config, error) {
 	if len(l.report.found) > 0 {
 		return nil, l.report.err()
 	}
-	var c struct {
-		Database  skipped           `yaml:"database"`
-		Standby   skipped           `yaml:"standby"`
-		Databases skipped           `yaml:"databases"`
-		Fleet     skipped           `yaml:"fleet"`
-		Outbox    Outbox            `yaml:"outbox"`
-		Log       skipped           `yaml:"source"`
-		Forwarder Forwarder         `yaml:"forwarder"`
-		Sinks     map[string]Sink   `yaml:"sinks"`
-		Routes    map[string][]Rule `yaml:"routes"`
-		Schedules skipped           `yaml:"schedules"`
-		Observe   skipped           `yaml:"observe"`
-	}
-	l.decode(node, reflect.ValueOf(&c).Elem(), "")
-	whole := &Config{Outbox: c.Outbox, Forwarder: c.Forwarder, Sinks: c.Sinks, Routes: c.Routes, options: options.withDefaults()}
-	l.checkForwarder(whole, l.checkRoutes(whole))
-	return whole, l.report.err()
+	c := l.read(node, "outbox", "forwarder", "sinks", "routes")
+	c.options = options.withDefaults()
+	l.checkForwarder(c, l.checkRoutes(c))
+	return c, l.report.err()
 }
 
 // LoadSettings decodes some keys of a sink's with into a struct and calls use, whose error is
@@ -199,20 +150,8 @@ func LoadSettings(source Source, sink string, keys []string, settings any, use f
 	if len(l.report.found) > 0 {
 		return l.report.err()
 	}
-	var c struct {
-		Database  skipped         `yaml:"database"`
-		Standby   skipped         `yaml:"standby"`
-		Databases skipped         `yaml:"databases"`
-		Fleet     skipped         `yaml:"fleet"`
-		Outbox    skipped         `yaml:"outbox"`
-		Log       skipped         `yaml:"source"`
-		Forwarder skipped         `yaml:"forwarder"`
-		Sinks     map[string]Sink `yaml:"sinks"`
-		Routes    skipped         `yaml:"routes"`
-		Schedules skipped         `yaml:"schedules"`
-		Observe   skipped         `yaml:"observe"`
-	}
-	l.decode(node, reflect.ValueOf(&c).Elem(), "")
+	c := l.read(node, "sinks")
+	l.only = nil
 	with := join(join("sinks", sink), "with")
 	l.decode(only(c.Sinks[sink].With.node, keys), reflect.ValueOf(settings).Elem(), with)
 	if err := l.report.err(); err != nil {

@@ -107,8 +107,8 @@ type DatabaseFigures struct {
 	// last began a turn; zero means not yet. A turn ends within a lease or a minute even if the
 	// database does not answer.
 	Looked, Coordinated time.Time
-	// Answered says when the database last answered a look at the log; zero means not yet.
-	Answered time.Time
+	// Failed is why the last look at the log failed; nil if the database answered.
+	Failed error
 }
 
 // sum combines the figures of the databases into those of the forwarder.

@@ -126,6 +126,15 @@ func (f *Forwarder) Settings(sink string) (s Sink, works bool) {
 // and forwarder.
 func (f *Forwarder) Owner() string { return f.owner }
 
+// OwnerIn is Owner in one of several databases. Each has another one: if two of them turn out to
+// be the same database, their leases keep them apart like two forwarders.
+func (f *Forwarder) OwnerIn(database string) string {
+	if database == "" {
+		return f.owner
+	}
+	return f.owner + "-" + database
+}
+
 // Wake makes the forwarder look at its logs at once. A publisher in the same process calls it
 // after a commit. Without it, a forwarder finds new rows when the store announces them, or at
 // the latest after the poll's pause. Wake never blocks and may be called at any time.
@@ -197,11 +206,18 @@ func (f *Forwarder) warnOfUnrouted() {
 type Stats = dispatch.Stats
 
 // Stats returns the counts of each sink, in alphabetical order. It may be called at any time.
-func (f *Forwarder) Stats() []Stats {
+func (f *Forwarder) Stats() []Stats { return f.stats((*dispatch.Dispatcher).Stats) }
+
+// StatsIn is Stats of one of several databases; "" means Config.Store.
+func (f *Forwarder) StatsIn(database string) []Stats {
+	return f.stats(func(d *dispatch.Dispatcher) Stats { return d.StatsIn(database) })
+}
+
+func (f *Forwarder) stats(of func(*dispatch.Dispatcher) Stats) []Stats {
 	work := f.working()
 	all := make([]Stats, 0, len(work))
 	for _, name := range slices.Sorted(maps.Keys(work)) {
-		all = append(all, work[name].dispatcher.Stats())
+		all = append(all, of(work[name].dispatcher))
 	}
 	return all
 }

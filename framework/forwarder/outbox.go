@@ -133,7 +133,7 @@ func (o *outbox) prune(stop, db context.Context) {
 	prune.New(prune.Config{
 		Leases: o.bounded, Rows: o.bounded.Pruner(rows), Partitions: o.bounded.Partitioner(partitions),
 		Retention: f.config.Retention, InboxRetention: f.config.InboxRetention, Sinks: f.known,
-		Owner: f.owner, Lease: f.config.Lease, Observer: o.observer, Logger: o.log,
+		Owner: f.OwnerIn(o.name), Lease: f.config.Lease, Observer: o.observer, Logger: o.log,
 	}).Run(stop, db)
 }
 
@@ -144,7 +144,7 @@ const lastWrites = dispatch.AbandonAfter + 5*time.Second
 func (o *outbox) coordination(work map[string]*working) coordinate.Config {
 	f := o.forwarder
 	c := coordinate.Config{
-		Store: o.bounded, Database: o.name, Owner: f.owner, Sinks: make(map[string]coordinate.Sink), Others: make(map[string]store.Start),
+		Store: o.bounded, Database: o.name, Owner: f.OwnerIn(o.name), Sinks: make(map[string]coordinate.Sink), Others: make(map[string]store.Start),
 		Lanes: f.config.Lanes, Lease: f.config.Lease, ShutdownTimeout: f.config.ShutdownTimeout, Feed: o.feed,
 		Running: func() store.Running { return f.report(o.name) }, Grows: o.isSourced(), Observer: o.observer, Logger: o.log,
 	}
@@ -175,5 +175,5 @@ func (o *outbox) isSourced() bool { return store.SourceOf(o.given) != nil }
 
 // figures returns what the work on the outbox does now.
 func (o *outbox) figures() DatabaseFigures {
-	return DatabaseFigures{Database: o.name, Listening: o.feed.Listening(), Looked: o.feed.Turned(), Answered: o.feed.Answered(), Coordinated: o.coordinator.Turned()}
+	return DatabaseFigures{Database: o.name, Listening: o.feed.Listening(), Looked: o.feed.Turned(), Failed: o.feed.Failed(), Coordinated: o.coordinator.Turned()}
 }

@@ -18,8 +18,17 @@ import (
 
 // named is a database that a command works on.
 type named struct {
-	name   string // "" if there is only one
-	source config.Source
+	name    string // "" if there is only one
+	source  config.Source
+	mistake string // of its entry in fleet.query
+}
+
+// check returns the mistake.
+func (n named) check() error {
+	if n.mistake == "" {
+		return nil
+	}
+	return inDatabase(n.name, errors.New(n.mistake))
 }
 
 // all is the value of --in for all databases.
@@ -53,7 +62,7 @@ func (p *invocation) databases(cmd *cobra.Command, f sourceFlags, looks bool) ([
 	for _, d := range listed {
 		its := source
 		its.Database = d.Address
-		found = append(found, named{d.Name, its})
+		found = append(found, named{d.Name, its, d.Mistake})
 	}
 	switch {
 	case f.in == all && !looks && control.Control.Dialect() != "":
@@ -82,7 +91,7 @@ func (p *invocation) databases(cmd *cobra.Command, f sourceFlags, looks bool) ([
 func controlOf(source config.Source, f config.Fleet) named {
 	source.Database = f.Control.Address()
 	source.Environ = append(slices.Clone(source.Environ), "WAYBILL_OUTBOX_PREFIX="+f.ControlTables().Outbox.Prefix)
-	return named{config.ControlName, source}
+	return named{name: config.ControlName, source: source}
 }
 
 // listedNames is how many names an error lists at most.
@@ -116,8 +125,8 @@ func listDatabases(ctx context.Context, source config.Source) ([]fleet.Database,
 	}
 	defer cleanup()
 	listed, err := listing{d.DB(), f.Query}.List(ctx)
-	if listed == nil && err == nil {
-		err = errors.New("fleet.query returns no database")
+	if err == nil {
+		listed, err = fleet.Accept(listed)
 	}
 	return listed, f, err
 }
@@ -131,7 +140,7 @@ func (p *invocation) one(cmd *cobra.Command, f sourceFlags) (config.Source, erro
 	if len(found) > 1 {
 		return config.Source{}, wrongUsage(cmd, fmt.Errorf("this command works on one database: choose one with --in: %s", namesOf(found)))
 	}
-	return found[0].source, nil
+	return found[0].source, found[0].check()
 }
 
 // look is what a command has found in one database.
@@ -167,6 +176,11 @@ func (l *looking) each(cmd *cobra.Command, lookIn func(source config.Source) (lo
 	var missing error
 	has := false
 	for _, d := range databases {
+		if err := d.check(); err != nil {
+			failed = append(failed, err)
+			views[d.name] = map[string]string{"error": d.mistake}
+			continue
+		}
 		found, err := lookIn(d.source)
 		switch {
 		case err != nil:

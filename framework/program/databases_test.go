@@ -125,7 +125,52 @@ routes:
 	require.NoError(t, err)
 	r = waybill(t, "status", "-c", file)
 	require.Equal(t, exitFailed, r.code)
-	require.Contains(t, r.stderr, "fleet.query returns no database")
+	require.Contains(t, r.stderr, "no database is listed")
+}
+
+func TestAWrongRowOfTheQueryHidesNoOtherDatabase(t *testing.T) {
+	t.Parallel()
+	_, folder := severalDatabases(t)
+	file := writeFile(t, fmt.Sprintf(`
+fleet:
+  control: "sqlite:%[1]s/eu.db"
+  query: >-
+    VALUES ('eu', 'sqlite:%[1]s/eu.db'), ('a/b', 'sqlite:%[1]s/us.db'), (NULL, 'sqlite:%[1]s/us.db'), ('us', NULL),
+    ('moon', 'postgres://app:hunter2@ho st/app'), ('mars', 'sqlite:%[1]s/us.db'), ('mars', 'sqlite:%[1]s/eu.db')
+sinks:
+  lines: {kind: jsonlines, with: {path: "%[1]s/out.jsonl"}}
+routes:
+  "*": [lines]
+`, folder))
+	r := waybill(t, "status", "-c", file)
+	require.Equal(t, exitFailed, r.code)
+	require.Contains(t, r.stdout, "database eu\n\nlast offset: 0\n")
+	for _, is := range []string{
+		"database a/b: a database's name is", "database ?: a database's name is", "database us: its address is missing",
+		"database moon: its address is not a valid URL", "database mars: the list has this name with several addresses",
+	} {
+		require.Contains(t, r.stderr, is)
+	}
+	require.NotContains(t, r.stderr, "hunter2")
+	r = waybill(t, "migrate", "-c", file, "--in", "moon,eu")
+	require.Equal(t, exitFailed, r.code)
+	require.Contains(t, r.stdout, "database eu: the outbox is up to date\n")
+	require.Contains(t, r.stderr, "database moon: its address is not a valid URL")
+	r = waybill(t, "pause", "lines", "-c", file, "--in", "us")
+	require.Equal(t, exitFailed, r.code)
+	require.Contains(t, r.stderr, "database us: its address is missing")
+
+	r = waybill(t, "migrate", "-c", file, "--in", "control")
+	require.Zero(t, r.code, r.stderr)
+	p := start(t, "forward", "-c", file)
+	publishTo(t, filepath.Join(folder, "eu.db"), "one")
+	p.awaitLine(t, "database=us")
+	require.Eventually(t, func() bool {
+		text, _ := os.ReadFile(filepath.Join(folder, "out.jsonl"))
+		return strings.Contains(string(text), `"one"`)
+	}, patience, 20*time.Millisecond)
+	p.signal(t, syscall.SIGTERM)
+	require.Zero(t, p.wait())
 }
 
 func TestForwardDeliversFromSeveralDatabasesAndShowsEach(t *testing.T) {

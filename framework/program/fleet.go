@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -38,11 +39,11 @@ func (l listing) List(ctx context.Context) (listed []fleet.Database, err error) 
 		return nil, fmt.Errorf("fleet.query: it returns the columns %s: it must return a name and an address", strings.Join(columns, ", "))
 	}
 	for rows.Next() {
-		var name, address string
+		var name, address sql.NullString
 		if err := rows.Scan(&name, &address); err != nil {
 			return nil, fmt.Errorf("fleet.query: %w", err)
 		}
-		listed = append(listed, config.FleetDatabase(name, address))
+		listed = append(listed, config.FleetDatabase(name.String, address.String))
 	}
 	if err := rows.Err(); err != nil {
 		return nil, fmt.Errorf("fleet.query: %w", err)
@@ -61,15 +62,15 @@ func newFleet(ctx context.Context, c *config.Config, options config.Options) (*e
 	pools := database.NewPools(its.Connections - its.Listeners())
 	settings := fleet.Config{
 		Forwarder: f, Databases: config.FleetOf(c.Databases), Lease: c.Forwarder.Lease, Refresh: its.Refresh, Sleep: its.SleepAfter(), Connections: c.Forwarder.Connections,
-		Listeners: its.Listeners(), Awake: its.Awake(), Logger: options.Logger,
+		Listeners: its.Listeners(), Awake: its.Awake(), Looks: its.Connections - its.Listeners(), Logger: options.Logger,
 		Identity: fmt.Sprintf("prefix %s, sinks %s", cmp.Or(c.Outbox.Prefix, store.DefaultPrefix), strings.Join(slices.Sorted(maps.Keys(c.Sinks)), ", ")),
 		Open: func(ctx context.Context, d fleet.Database) (fleet.Outbox, error) {
 			address, err := config.ParseDatabase(d.Address)
 			if err != nil {
-				return fleet.Outbox{}, fmt.Errorf("its address %w", err)
+				return fleet.Outbox{}, err
 			}
 			s, release, err := pools.Store(ctx, c.TablesIn(address))
-			return fleet.Outbox{Store: s, Close: release}, err
+			return fleet.Outbox{Store: s, Close: release, Connects: address.Dialect() != config.SQLite}, err
 		},
 	}
 	cleanup := func() {}
@@ -82,7 +83,10 @@ func newFleet(ctx context.Context, c *config.Config, options config.Options) (*e
 		s, err := d.Await(ctx, options.Logger)
 		if err != nil {
 			cleanup()
-			return nil, nil, fmt.Errorf("fleet.control: %w: run waybill migrate --in %s", err, config.ControlName)
+			if errors.Is(err, store.ErrNotMigrated) {
+				err = fmt.Errorf("%w (waybill migrate --in %s)", err, config.ControlName)
+			}
+			return nil, nil, fmt.Errorf("fleet.control: %w", err)
 		}
 		settings.Control = s
 		if c.Fleet.Query != "" {

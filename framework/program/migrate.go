@@ -114,6 +114,9 @@ func (m *migrate) run(cmd *cobra.Command, _ []string) error {
 
 // migrate makes or upgrades the tables of one database.
 func (m *migrate) migrate(ctx context.Context, in named) error {
+	if err := in.check(); err != nil {
+		return err
+	}
 	if in.name != "" && !m.json {
 		fmt.Fprintf(m.stdout, "database %s: ", in.name)
 	}

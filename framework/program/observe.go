@@ -116,7 +116,7 @@ func (f *forward) targetIn(name string) (dashboard.Target, bool) {
 	for _, d := range e.fleet.Databases() {
 		if s, ok := d.Store.(dashboard.Store); ok && d.Database == name {
 			t := e.target
-			t.Store = s
+			t.Store, t.Database = s, name
 			t.Doctor = func(ctx context.Context, only ...string) []doctor.Finding {
 				return f.findings(ctx, e.sourceIn(f.source, name), only...)
 			}

@@ -2,14 +2,15 @@ package store
 
 import "context"
 
-// Permit takes one of a number of connections that several handles share. It waits until one is
-// free. release gives it back and is called once. A nil Permit sets no bound.
-type Permit func(ctx context.Context) (release func(), err error)
+// Permit bounds the connections of several handles together. It waits until one of them is free, and
+// calls connect. If that succeeds, release is called once, when the connection is closed. A nil
+// Permit sets no bound.
+type Permit func(ctx context.Context, connect func() error) (release func(), err error)
 
-// Take takes a connection.
-func (p Permit) Take(ctx context.Context) (release func(), err error) {
+// Connect connects with a permit.
+func (p Permit) Connect(ctx context.Context, connect func() error) (release func(), err error) {
 	if p == nil {
-		return func() {}, nil
+		return func() {}, connect()
 	}
-	return p(ctx)
+	return p(ctx, connect)
 }

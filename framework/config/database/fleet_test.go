@@ -335,3 +335,22 @@ func TestTheDatabasesOfAForwarderThatIsCutOffAreTakenOver(t *testing.T) {
 	proxy.Forward()
 	proxy.Sever()
 }
+
+func TestASchemaThatIsDroppedCostsItsNeighboursNothing(t *testing.T) {
+	t.Parallel()
+	f, s := newTenants(t, 3, 0), &sink{}
+	all, _ := f.forward(s, 12)
+	await(t, func() bool { return inState(all, fleet.StateAsleep) == 3 }, "they do not sleep")
+	f.exec(`DROP SCHEMA schema1 CASCADE`)
+	await(t, func() bool { return inState(all, fleet.StateFailing) == 1 }, "it fails together with its neighbours")
+	require.Equal(t, 2, inState(all, fleet.StateAsleep))
+
+	// Of what people do nothing is seen in the log.
+	f.exec(`UPDATE schema0.outbox_cursors SET revision = revision + 1`)
+	await(t, func() bool { return inState(all, fleet.StateAwake) == 1 }, "a person's act in a neighbour is not seen")
+
+	_, err := postgres.Migrate(t.Context(), f.admin, postgres.Config{Schema: "schema1"})
+	require.NoError(t, err)
+	f.publish(f.all[1], "1")
+	await(t, func() bool { return slices.Equal(s.of("schema1"), []string{"1"}) }, "it does not come back")
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"maps"
 	"net/url"
 	"regexp"
 	"sync"
@@ -20,27 +21,41 @@ import (
 // one pool, also schemas of one PostgreSQL. It is safe for concurrent use.
 type Pools struct {
 	permits *semaphore.Weighted
+	// trials bounds the attempts to connect to addresses where the last one failed. They may take long,
+	// and the other addresses need connections meanwhile.
+	trials *semaphore.Weighted
 
-	mu    sync.Mutex
-	pools map[string]*pool
+	mu      sync.Mutex
+	pools   map[string]*pool
+	failed  map[string]time.Time // by address; a pool may end after each attempt
+	waiting int                  // for a permit
+	evicts  bool                 // idle connections are being closed
 }
 
 // pool is the handle of one address.
 type pool struct {
-	db    *sql.DB
-	users int
+	all     *Pools
+	address string
+	db      *sql.DB
+	users   int
+	trying  *semaphore.Weighted // one attempt at a time, if the last one failed
 }
 
 const (
 	// keptIdle is how many idle connections a pool keeps while there are permits.
 	keptIdle = 4
-	// evictPause is between two tries to get a permit while all are in use.
-	evictPause = 5 * time.Millisecond
+	// evictPause is the pause between closing idle connections while some wait for a permit.
+	evictPause = 10 * time.Millisecond
+	// remembered is how long an address that is not tried again counts as failed.
+	remembered = time.Minute
 )
 
 // NewPools returns pools of so many connections together.
 func NewPools(connections int) *Pools {
-	return &Pools{permits: semaphore.NewWeighted(int64(connections)), pools: make(map[string]*pool)}
+	return &Pools{
+		permits: semaphore.NewWeighted(int64(connections)), trials: semaphore.NewWeighted(max(1, int64(connections)/2)),
+		pools: make(map[string]*pool), failed: make(map[string]time.Time),
+	}
 }
 
 // Store opens the outbox of a configuration. release is called after its last use.
@@ -86,14 +101,15 @@ func (p *Pools) take(kind config.Dialect, address string) (*sql.DB, error) {
 	if kind == config.MySQL {
 		open = mysql.OpenDBWithin
 	}
-	db, err := open(address, p.permit)
-	if err != nil {
+	its := &pool{all: p, address: address, users: 1, trying: semaphore.NewWeighted(1)}
+	var err error
+	if its.db, err = open(address, its.connect); err != nil {
 		return nil, err
 	}
-	db.SetMaxIdleConns(keptIdle)
-	db.SetConnMaxIdleTime(maxIdleTime)
-	p.pools[address] = &pool{db: db, users: 1}
-	return db, nil
+	its.db.SetMaxIdleConns(keptIdle)
+	its.db.SetConnMaxIdleTime(maxIdleTime)
+	p.pools[address] = its
+	return its.db, nil
 }
 
 func (p *Pools) giveBack(address string) {
@@ -111,42 +127,100 @@ func (p *Pools) giveBack(address string) {
 	}
 }
 
-// permit is a [store.Permit]. If none is free, idle connections of some pool are closed.
-func (p *Pools) permit(ctx context.Context) (release func(), err error) {
-	for !p.permits.TryAcquire(1) {
-		p.evict()
-		waiting, cancel := context.WithTimeout(ctx, evictPause)
-		err := p.permits.Acquire(waiting, 1)
-		cancel()
-		switch {
-		case err == nil:
-			return p.release, nil
-		case ctx.Err() != nil:
-			return nil, errors.Join(errNoPermit, ctx.Err())
+// connect is a [store.Permit].
+func (its *pool) connect(ctx context.Context, connect func() error) (release func(), err error) {
+	p := its.all
+	if p.hasFailed(its.address) {
+		for _, bound := range []*semaphore.Weighted{its.trying, p.trials} {
+			if err := bound.Acquire(ctx, 1); err != nil {
+				return nil, errors.Join(errNoPermit, err)
+			}
+			defer bound.Release(1)
 		}
+	}
+	if err := p.permit(ctx); err != nil {
+		return nil, errors.Join(errNoPermit, err)
+	}
+	err = connect()
+	if p.note(its.address, err); err != nil {
+		p.release()
+		return nil, err
 	}
 	return p.release, nil
 }
 
+func (p *Pools) hasFailed(address string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	_, failed := p.failed[address]
+	return failed
+}
+
+// note notes what came of an attempt to connect.
+func (p *Pools) note(address string, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if err == nil {
+		delete(p.failed, address)
+		return
+	}
+	maps.DeleteFunc(p.failed, func(_ string, at time.Time) bool { return time.Since(at) > remembered })
+	p.failed[address] = time.Now()
+}
+
 var errNoPermit = errors.New("all of fleet.connections are in use")
+
+// permit waits for a permit, in the order of the calls. Meanwhile idle connections are closed.
+func (p *Pools) permit(ctx context.Context) error {
+	if p.permits.TryAcquire(1) {
+		return nil
+	}
+	p.mu.Lock()
+	p.waiting++
+	if !p.evicts {
+		p.evicts = true
+		go p.makeRoom()
+	}
+	p.mu.Unlock()
+	defer func() {
+		p.mu.Lock()
+		p.waiting--
+		p.mu.Unlock()
+	}()
+	return p.permits.Acquire(ctx, 1)
+}
 
 func (p *Pools) release() { p.permits.Release(1) }
 
-// evict closes the idle connections of an arbitrary pool.
-func (p *Pools) evict() {
-	p.mu.Lock()
-	var idle *sql.DB
+// makeRoom closes idle connections until nothing waits for a permit.
+func (p *Pools) makeRoom() {
+	for {
+		p.mu.Lock()
+		if p.evicts = p.waiting > 0; !p.evicts {
+			p.mu.Unlock()
+			return
+		}
+		idle := p.idle(p.waiting)
+		p.mu.Unlock()
+		for _, db := range idle {
+			db.SetMaxIdleConns(0)
+			db.SetMaxIdleConns(keptIdle)
+		}
+		time.Sleep(evictPause)
+	}
+}
+
+// idle returns up to n arbitrary handles with idle connections. The mutex is held.
+func (p *Pools) idle(n int) (found []*sql.DB) {
 	for _, its := range p.pools {
-		if its.db.Stats().Idle > 0 {
-			idle = its.db
+		if len(found) == n {
 			break
 		}
+		if its.db.Stats().Idle > 0 {
+			found = append(found, its.db)
+		}
 	}
-	p.mu.Unlock()
-	if idle != nil {
-		idle.SetMaxIdleConns(0)
-		idle.SetMaxIdleConns(keptIdle)
-	}
+	return found
 }
 
 // plainSchema is a search path of one schema.

@@ -103,6 +103,9 @@ func (c *control) turn(ctx context.Context, listed []Database, isOver func(Datab
 			h.leaving = true
 		}
 	}
+	if err := c.renew(ctx); err != nil { // first: with many databases the rest may take long
+		return err
+	}
 	if err := c.releaseEnded(ctx, isOver); err != nil {
 		return err
 	}
@@ -145,7 +148,7 @@ func (c *control) turn(ctx context.Context, listed []Database, isOver func(Datab
 		}
 		c.held[lane.Sink] = &heldLease{Lease: lease, database: databases[lane.Sink], renewed: time.Now()}
 	}
-	return c.renew(ctx)
+	return nil
 }
 
 // checkFleet refuses to lease databases while another fleet does. The fleet whose forwarder came first

@@ -4,8 +4,8 @@
 //
 // Each database is independent: if one cannot be reached, has no tables or has another problem, it
 // is tried again without affecting the others. A database with nothing to do sleeps: its lanes are
-// released, and one look a second notices new rows. Neighbours (schemas of one database) share that
-// look.
+// released, and looks, usually one a second, notice new rows. Neighbours (schemas of one database)
+// share a look.
 //
 // Several forwarders may run one fleet. Without a control database each of them works on all
 // databases, and the leases of the lanes distribute the work. A control database leases each
@@ -17,7 +17,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"slices"
 	"sync"
@@ -48,11 +47,15 @@ type Database struct {
 	// Identity is the address without its secrets. Forwarders that share a control database
 	// treat databases with different identities as different databases.
 	Identity string
+	// Mistake says why the database cannot be opened, if its entry of the list is wrong. It is
+	// listed as failing.
+	Mistake string
 }
 
 // Lister knows which databases the fleet has.
 type Lister interface {
-	// List returns them, each name once. If it fails, the databases of the last list remain.
+	// List returns them. If it fails or returns none, the databases of the last list remain. A
+	// name with several addresses is a Mistake.
 	List(ctx context.Context) ([]Database, error)
 }
 
@@ -66,6 +69,9 @@ func (s Static) List(context.Context) ([]Database, error) { return s, nil }
 type Outbox struct {
 	Store forwarder.Store
 	Close func()
+	// Connects means that a look at it needs a connection, of which there may be too few; see
+	// Config.Looks.
+	Connects bool
 }
 
 // Config is the configuration of a fleet. Forwarder, Databases and Open are required.
@@ -95,6 +101,10 @@ type Config struct {
 	// Awake is how many databases are worked on at once; 0: no bound. With more of them those that have
 	// something to do take turns, and one that has nothing to do sleeps at once. It has no effect with Sleep Never.
 	Awake int
+	// Looks is how many looks at sleeping databases in a second need a connection, at most; neighbours
+	// need one together. 0: no bound. With more databases each is looked at less often than once a
+	// second, in turn.
+	Looks int
 	// Logger gets one line for each change in the state of a database; default: slog's.
 	Logger *slog.Logger
 }
@@ -134,7 +144,7 @@ func New(c Config) (*Fleet, error) {
 		c.Logger = slog.Default()
 	}
 	f := &Fleet{
-		config: c, watch: newWatch(c.Logger), hearing: semaphore.NewWeighted(int64(c.Listeners)), turns: newTurns(c.Awake, c.Sleep), lister: c.Databases, asked: 1, kick: make(chan struct{}, 1),
+		config: c, watch: newWatch(c.Logger, c.Looks), hearing: semaphore.NewWeighted(int64(c.Listeners)), turns: newTurns(c.Awake, c.Sleep), lister: c.Databases, asked: 1, kick: make(chan struct{}, 1),
 		listing: pace.NewTrouble(c.Logger, "listing the databases of the fleet", 0),
 		members: make(map[string]*member), ending: make(map[string]*member),
 	}
@@ -230,7 +240,7 @@ func (f *Fleet) list(ctx context.Context) {
 	defer cancel()
 	listed, err := lister.List(bounded)
 	if err == nil {
-		err = checkNames(listed)
+		listed, err = Accept(listed)
 	}
 	switch {
 	case ctx.Err() != nil:
@@ -246,19 +256,25 @@ func (f *Fleet) list(ctx context.Context) {
 	f.listed, f.answers = listed, asked
 }
 
-// checkNames refuses a list with a database without a name, or with a name twice.
-func checkNames(listed []Database) error {
-	known := make(map[string]bool, len(listed))
-	for _, d := range listed {
-		switch {
-		case d.Name == "":
-			return errors.New("a database of the list has no name")
-		case known[d.Name]:
-			return fmt.Errorf("the list has the database %s twice", d.Name)
-		}
-		known[d.Name] = true
+// Accept returns the databases of a list, each name once. An empty list is an error: more likely
+// something is wrong with it than that there is nothing to do.
+func Accept(listed []Database) ([]Database, error) {
+	if len(listed) == 0 {
+		return nil, errors.New("no database is listed")
 	}
-	return nil
+	all := make([]Database, 0, len(listed))
+	known := make(map[string]int, len(listed))
+	for _, d := range listed {
+		at, is := known[d.Name]
+		switch {
+		case !is:
+			known[d.Name] = len(all)
+			all = append(all, d)
+		case all[at] != d:
+			all[at] = Database{Name: d.Name, Mistake: "the list has this name with several addresses"}
+		}
+	}
+	return all, nil
 }
 
 // assign starts the work on the databases of this forwarder, and stops it on the others.
@@ -270,7 +286,9 @@ func (f *Fleet) assign(ctx context.Context) {
 	mine, forwarders := listed, 1
 	if f.control != nil {
 		var refused error
-		mine, forwarders, refused = f.control.look(ctx, listed, f.isOver)
+		right, wrong := apart(listed)
+		mine, forwarders, refused = f.control.look(ctx, right, f.isOver)
+		mine = append(mine, wrong...) // which each forwarder shows as failing
 		f.mu.Lock()
 		f.leased = ""
 		if refused != nil {
@@ -304,6 +322,18 @@ func (f *Fleet) assign(ctx context.Context) {
 			f.members[name] = f.start(ctx, d, f.ending[name])
 		}
 	}
+}
+
+// apart separates the databases with a Mistake from the others.
+func apart(listed []Database) (right, wrong []Database) {
+	for _, d := range listed {
+		if d.Mistake == "" {
+			right = append(right, d)
+		} else {
+			wrong = append(wrong, d)
+		}
+	}
+	return right, wrong
 }
 
 // reap removes the members that have ended. The mutex is held.
@@ -356,7 +386,7 @@ const (
 	StateAwake State = "awake"
 	// StateAsleep means that there is nothing to do.
 	StateAsleep State = "asleep"
-	// StateFailing means that it cannot be opened or worked on; it is tried again.
+	// StateFailing means that it cannot be opened or does not answer; it is tried again.
 	StateFailing State = "failing"
 )
 
@@ -379,12 +409,16 @@ type Status struct {
 
 // Databases returns the status of each listed database, by name. It uses no database.
 func (f *Fleet) Databases() []Status {
+	failed := make(map[string]error)
+	for _, d := range f.config.Forwarder.Figures().Databases {
+		failed[d.Database] = d.Failed
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	all := make([]Status, 0, len(f.listed))
 	for _, d := range f.listed {
 		if m := f.members[d.Name]; m != nil {
-			all = append(all, m.status())
+			all = append(all, m.status(failed[d.Name]))
 		} else {
 			all = append(all, Status{Database: d.Name, State: StateElsewhere, Error: f.leased})
 		}

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -20,6 +21,7 @@ import (
 	"github.com/waybill-go/waybill/framework/forwarder/fleet"
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/route"
+	"github.com/waybill-go/waybill/framework/store"
 	"github.com/waybill-go/waybill/framework/store/sqlite"
 )
 
@@ -203,13 +205,59 @@ func TestDatabasesAreAddedAndRemovedWhileOthersDeliver(t *testing.T) {
 	f.publish("us", "2")
 	eventually(t, func() bool { return s.has("eu 2", "us 2") }, "what was listed is to stay")
 
+	list.set(nil)
+	r.Refresh()
+	f.publish("eu", "3")
+	f.publish("us", "3")
+	eventually(t, func() bool { return s.has("eu 3", "us 3") }, "an empty list is to stop nothing")
+
 	list.set(nil, us)
 	r.Refresh()
 	eventually(t, func() bool { return len(r.Databases()) == 1 }, "eu did not go")
-	f.publish("us", "3")
-	eventually(t, func() bool { return s.has("us 3") }, "us went too")
+	f.publish("us", "4")
+	eventually(t, func() bool { return s.has("us 4") }, "us went too")
 	r.end()
-	require.Equal(t, []string{"1", "2"}, s.of("eu"))
+	require.Equal(t, []string{"1", "2", "3"}, s.of("eu"))
+}
+
+func TestAWrongEntryOfTheListCostsTheOthersNothing(t *testing.T) {
+	t.Parallel()
+	f, s := newFolder(t), &sink{}
+	eu, us := f.outbox("eu"), f.outbox("us")
+	control, err := openOutbox(t.Context(), f.outbox("control"))
+	require.NoError(t, err)
+	t.Cleanup(control.Close)
+	list := fleet.Static{eu, us, {Name: "?", Mistake: "a database has a name"}, eu, f.at("us", "eu")}
+	r := start(t, s, list, func(c *fleet.Config) { c.Control = control.Store })
+	r.await("us", fleet.StateFailing)
+	r.await("?", fleet.StateFailing)
+	found := r.Databases()
+	require.Len(t, found, 3)
+	require.Contains(t, found[0].Error, "a database has a name")
+	require.Contains(t, found[2].Error, "several addresses")
+	f.publish("eu", "1")
+	eventually(t, func() bool { return s.has("eu 1") }, "eu is not worked on")
+}
+
+func TestADatabaseWithTwoNamesIsDeliveredOnceAndInOrder(t *testing.T) {
+	t.Parallel()
+	f, s := newFolder(t), &sink{}
+	r := start(t, s, fleet.Static{f.outbox("eu"), f.at("twin", "eu")})
+	r.await("eu", fleet.StateAwake)
+	r.await("twin", fleet.StateAwake)
+	var ids []string
+	for i := range 300 {
+		ids = append(ids, fmt.Sprint(i))
+	}
+	f.publish("eu", ids...)
+	eventually(t, func() bool { return len(s.of("eu"))+len(s.of("twin")) >= len(ids) }, "not all are delivered")
+	r.end()
+	var given []string
+	for _, d := range s.given {
+		_, id, _ := strings.Cut(d, " ")
+		given = append(given, id)
+	}
+	require.Equal(t, ids, given, "the names share the lane like two forwarders")
 }
 
 func TestADatabaseThatMovesIsOpenedAgain(t *testing.T) {
@@ -246,6 +294,61 @@ func TestADatabaseWithoutTablesCostsTheOthersNothing(t *testing.T) {
 	f.outbox("us")
 	f.publish("us", "1")
 	eventually(t, func() bool { return s.has("us 1") }, "us is not tried again")
+}
+
+// dying is a database that answers until it is dead.
+type dying struct {
+	forwarder.Store
+	dead  atomic.Bool
+	beats atomic.Int64
+}
+
+var errDead = errors.New("the database is dead")
+
+func (d *dying) Probe(ctx context.Context) (store.Target, error) {
+	if d.dead.Load() {
+		return nil, errDead
+	}
+	return d.Store.Probe(ctx)
+}
+
+func (d *dying) Heartbeat(ctx context.Context, m store.Member, ttl time.Duration) error {
+	d.beats.Add(1)
+	return d.Store.Heartbeat(ctx, m, ttl)
+}
+
+func TestADatabaseThatDiesIsFailingAndTakesNoTurns(t *testing.T) {
+	t.Parallel()
+	f, s, its := newFolder(t), &sink{}, &dying{}
+	r := start(t, s, fleet.Static{f.outbox("eu"), f.outbox("us")}, func(c *fleet.Config) {
+		c.Awake, c.Sleep = 1, 200*time.Millisecond
+		c.Open = func(ctx context.Context, d fleet.Database) (fleet.Outbox, error) {
+			o, err := openOutbox(ctx, d)
+			if err != nil || d.Name != "eu" {
+				return o, err
+			}
+			if its.dead.Load() {
+				o.Close()
+				return fleet.Outbox{}, errDead
+			}
+			its.Store, o.Store = o.Store, its // which is no store.Sampler, and so does not sleep
+			return o, nil
+		}
+	})
+	r.await("eu", fleet.StateAwake)
+	r.await("us", fleet.StateAsleep)
+	its.dead.Store(true)
+	r.await("eu", fleet.StateFailing)
+	f.publish("us", "1")
+	eventually(t, func() bool { return s.has("us 1") }, "us waits for a dead database")
+	r.await("eu", fleet.StateFailing)
+	turns := its.beats.Load()
+	for _, id := range []string{"2", "3"} {
+		r.await("us", fleet.StateAsleep)
+		f.publish("us", id)
+		eventually(t, func() bool { return s.has("us " + id) }, "us does not wake")
+	}
+	require.Equal(t, turns, its.beats.Load(), "a dead database takes turns")
 }
 
 func TestADatabaseSleepsAndWakesForARow(t *testing.T) {

@@ -57,7 +57,7 @@ func (m *member) run(ctx context.Context) {
 			return
 		}
 		if errors.Is(err, store.ErrNotMigrated) {
-			err = fmt.Errorf("%w: run waybill migrate --in %s", err, m.Name)
+			err = fmt.Errorf("%w (waybill migrate --in %s)", err, m.Name)
 		}
 		m.enter(StateFailing, err)
 		pace.Sleep(ctx, trouble.Met(err))
@@ -66,6 +66,9 @@ func (m *member) run(ctx context.Context) {
 
 // work opens the database and works on it while it is awake, until ctx is done or something fails.
 func (m *member) work(ctx context.Context, trouble *pace.Trouble) error {
+	if m.Mistake != "" {
+		return errors.New(m.Mistake)
+	}
 	bounded, cancel := context.WithTimeout(ctx, openTime)
 	o, err := m.fleet.config.Open(bounded, m.Database)
 	cancel()
@@ -77,22 +80,35 @@ func (m *member) work(ctx context.Context, trouble *pace.Trouble) error {
 	m.keep(o.Store)
 	trouble.Over()
 	for {
+		calls := m.fleet.watch.called()
 		err := m.wake(ctx, o.Store)
 		var idle *forwarder.Idle
 		switch {
 		case errors.As(err, &idle):
 			m.enter(StateAsleep, nil)
-			if m.fleet.watch.sleep(ctx, m, o.Store, idle); ctx.Err() != nil {
-				return nil
+			if err := m.fleet.watch.sleep(ctx, m, o, idle, calls); err != nil || ctx.Err() != nil {
+				return err
 			}
 		case errors.Is(err, errTurn):
 			m.enter(StateOpening, nil)
+			if err := m.answers(ctx, o.Store); err != nil {
+				return err
+			}
 		case err == nil:
 			return forwarder.ErrNotRunning // the forwarder stops
 		default:
 			return err
 		}
 	}
+}
+
+// answers returns an error if the database is away: then it waits until it can be opened, and takes no
+// turns from the others meanwhile.
+func (m *member) answers(ctx context.Context, s forwarder.Store) error {
+	bounded, cancel := context.WithTimeout(ctx, openTime)
+	defer cancel()
+	_, err := s.Probe(bounded)
+	return err
 }
 
 // errTurn is why the work on a database pauses: others wait for their turn.
@@ -145,9 +161,13 @@ func (m *member) keep(s forwarder.Store) {
 	m.store = s
 }
 
-func (m *member) status() Status {
+// status returns the status. failed is why the last look failed while the database is awake.
+func (m *member) status(failed error) Status {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if m.state == StateAwake && failed != nil {
+		return Status{Database: m.Name, State: StateFailing, Since: m.since, Error: failed.Error(), Store: m.store}
+	}
 	s := Status{Database: m.Name, State: m.state, Since: m.since, Store: m.store}
 	if m.err != nil {
 		s.Error = m.err.Error()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -22,11 +23,13 @@ const (
 )
 
 // watch looks at the logs of all sleeping databases once a second, with one statement for
-// neighbours.
+// neighbours, or less often if there are too many.
 type watch struct {
-	log *slog.Logger
+	log   *slog.Logger
+	looks int // in each second that need a connection; 0: no bound
 
 	mu       sync.Mutex
+	calls    int // of wakeAll
 	sleepers map[*sleeper]bool
 	groups   map[any]*group
 }
@@ -34,45 +37,59 @@ type watch struct {
 // sleeper is a sleeping database.
 type sleeper struct {
 	member *member
-	store  forwarder.Store
-	idle   *forwarder.Idle
-	woken  chan struct{} // capacity 1
-	acts   time.Time     // of the next look at what people changed
+	Outbox
+	idle  *forwarder.Idle
+	woken chan error // capacity 1; nil: there may be something to do
+	acts  time.Time  // of the next look at what people changed
 }
 
 // group is a set of neighbours, or a single database.
 type group struct {
 	busy    bool // being looked at: a group that does not answer does not delay the others
+	looked  time.Time
 	trouble *pace.Trouble
 }
 
-func newWatch(log *slog.Logger) *watch {
-	return &watch{log: log, sleepers: make(map[*sleeper]bool), groups: make(map[any]*group)}
+func newWatch(log *slog.Logger, looks int) *watch {
+	return &watch{log: log, looks: looks, sleepers: make(map[*sleeper]bool), groups: make(map[any]*group)}
 }
 
-// sleep returns when there may be something to do, or when ctx is done.
-func (w *watch) sleep(ctx context.Context, m *member, s forwarder.Store, idle *forwarder.Idle) {
-	its := &sleeper{member: m, store: s, idle: idle, woken: make(chan struct{}, 1), acts: nextActs()}
+// called returns how often wakeAll was called.
+func (w *watch) called() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.calls
+}
+
+// sleep returns nil when there may be something to do, or when ctx is done. It returns an error if
+// this database fails and its neighbours do not. calls is the number of calls of wakeAll before the
+// database turned out to be idle.
+func (w *watch) sleep(ctx context.Context, m *member, o Outbox, idle *forwarder.Idle, calls int) (err error) {
+	its := &sleeper{member: m, Outbox: o, idle: idle, woken: make(chan error, 1), acts: nextActs()}
 	w.mu.Lock()
 	w.sleepers[its] = true
+	if w.calls != calls {
+		its.wake(nil)
+	}
 	w.mu.Unlock()
 	timer := time.NewTimer(time.Until(idle.Until))
 	defer timer.Stop()
 	select {
 	case <-ctx.Done():
-	case <-its.woken:
+	case err = <-its.woken:
 	case <-timer.C:
 	}
 	w.mu.Lock()
 	delete(w.sleepers, its)
 	w.mu.Unlock()
+	return err
 }
 
 func nextActs() time.Time { return time.Now().Add(actPause + rand.N(actPause)) }
 
-func (s *sleeper) wake() {
+func (s *sleeper) wake(err error) {
 	select {
-	case s.woken <- struct{}{}:
+	case s.woken <- err:
 	default:
 	}
 }
@@ -81,8 +98,9 @@ func (s *sleeper) wake() {
 func (w *watch) wakeAll() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.calls++
 	for s := range w.sleepers {
-		s.wake()
+		s.wake(nil)
 	}
 }
 
@@ -104,13 +122,13 @@ func (w *watch) run(ctx context.Context) {
 	}
 }
 
-// due returns the groups to look at now.
+// due returns the groups to look at now: those that have waited longest, if there are too many.
 func (w *watch) due() map[*group][]*sleeper {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	by := make(map[any][]*sleeper)
 	for s := range w.sleepers {
-		by[keyOf(s.store)] = append(by[keyOf(s.store)], s)
+		by[keyOf(s.Store)] = append(by[keyOf(s.Store)], s)
 	}
 	for key := range w.groups {
 		if by[key] == nil && !w.groups[key].busy {
@@ -118,6 +136,7 @@ func (w *watch) due() map[*group][]*sleeper {
 		}
 	}
 	due := make(map[*group][]*sleeper)
+	var connecting []*group
 	for key, sleepers := range by {
 		g := w.groups[key]
 		if g == nil {
@@ -130,10 +149,22 @@ func (w *watch) due() map[*group][]*sleeper {
 			g = &group{trouble: pace.NewTrouble(log, "looking at databases that sleep", 0)}
 			w.groups[key] = g
 		}
-		if !g.busy && !time.Now().Before(g.trouble.Until()) {
-			g.busy = true
-			due[g] = sleepers
+		if g.busy || time.Now().Before(g.trouble.Until()) {
+			continue
 		}
+		due[g] = sleepers
+		if sleepers[0].Connects {
+			connecting = append(connecting, g)
+		}
+	}
+	if more := len(connecting) - w.looks; w.looks > 0 && more > 0 {
+		slices.SortFunc(connecting, func(a, b *group) int { return b.looked.Compare(a.looked) })
+		for _, g := range connecting[:more] {
+			delete(due, g)
+		}
+	}
+	for g := range due {
+		g.busy, g.looked = true, time.Now()
 	}
 	return due
 }
@@ -164,60 +195,66 @@ func (w *watch) look(ctx context.Context, g *group, sleepers []*sleeper) {
 	}
 }
 
+// probe returns an error if none of the databases answers. One that fails while another answers does
+// not sleep any longer.
 func (w *watch) probe(ctx context.Context, sleepers []*sleeper) (err error) {
-	if len(sleepers) > 1 {
-		if err = probeTogether(ctx, sleepers); err == nil {
-			return w.acts(ctx, sleepers)
+	together := len(sleepers) > 1 && probeTogether(ctx, sleepers) == nil
+	failed := make(map[*sleeper]error)
+	for _, s := range sleepers {
+		its := s.look(ctx, !together) // one by one, to find out which of them fails
+		s.member.looked(its)
+		if its != nil {
+			failed[s], err = its, its
 		}
 	}
-	for _, s := range sleepers { // one by one, to find out which of them fails
-		target, failed := s.store.Probe(ctx)
-		s.member.looked(failed)
-		switch {
-		case failed != nil:
-			err = failed
-		case s.idle.Moved(target):
-			s.wake()
-		}
-	}
-	if err != nil {
+	if ctx.Err() != nil || !together && len(failed) == len(sleepers) {
 		return err
 	}
-	return w.acts(ctx, sleepers)
+	for s, err := range failed {
+		s.wake(err)
+	}
+	return nil
 }
 
 // probeTogether probes neighbours.
 func probeTogether(ctx context.Context, sleepers []*sleeper) error {
 	logs := make([]store.Neighbour, len(sleepers))
 	for i, s := range sleepers {
-		logs[i] = s.store.(store.Neighbour)
+		logs[i] = s.Store.(store.Neighbour)
 	}
 	targets, err := logs[0].ProbeTogether(ctx, logs)
 	if err != nil {
 		return err
 	}
 	for i, s := range sleepers {
-		s.member.looked(nil)
 		if s.idle.Moved(targets[i]) {
-			s.wake()
+			s.wake(nil)
 		}
 	}
 	return nil
 }
 
-// acts looks at what people changed, where that is due.
-func (w *watch) acts(ctx context.Context, sleepers []*sleeper) error {
-	for _, s := range sleepers {
-		if time.Now().Before(s.acts) {
-			continue
-		}
-		changed, err := s.idle.Changed(ctx)
+// look wakes a database whose log has moved, if it is to be probed, or in which a person changed
+// something, if it is time to look for that.
+func (s *sleeper) look(ctx context.Context, probe bool) error {
+	if probe {
+		target, err := s.Store.Probe(ctx)
 		if err != nil {
 			return err
 		}
-		if s.acts = nextActs(); changed {
-			s.wake()
+		if s.idle.Moved(target) {
+			s.wake(nil)
 		}
+	}
+	if time.Now().Before(s.acts) {
+		return nil
+	}
+	changed, err := s.idle.Changed(ctx)
+	if err != nil {
+		return err
+	}
+	if s.acts = nextActs(); changed {
+		s.wake(nil)
 	}
 	return nil
 }

@@ -80,13 +80,12 @@ func (s *session) Close() error {
 
 // Connect opens a session.
 func (c *connector) Connect(ctx context.Context) (driver.Conn, error) {
-	release, err := c.permit.Take(ctx)
+	var s *session
+	release, err := c.permit.Connect(ctx, func() (err error) {
+		s, err = c.connect(ctx)
+		return err
+	})
 	if err != nil {
-		return nil, err
-	}
-	s, err := c.connect(ctx)
-	if err != nil {
-		release()
 		return nil, err
 	}
 	s.release = release

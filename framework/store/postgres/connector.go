@@ -62,13 +62,12 @@ func (c *connector) Driver() driver.Driver { return &pq.Driver{} }
 
 // Connect opens a session within ctx, including authentication.
 func (c *connector) Connect(ctx context.Context) (driver.Conn, error) {
-	release, err := c.permit.Take(ctx)
+	var s *session
+	release, err := c.permit.Connect(ctx, func() (err error) {
+		s, err = c.connect(ctx)
+		return err
+	})
 	if err != nil {
-		return nil, err
-	}
-	s, err := c.connect(ctx)
-	if err != nil {
-		release()
 		return nil, err
 	}
 	s.release = release

@@ -120,6 +120,43 @@ func TestWhatThisProcessDeliversBeforeItsFirstHeartbeatIsCounted(t *testing.T) {
 	require.EqualValues(t, 1, delivered)
 }
 
+func TestADatabaseOfAFleetIsShownWithItsOwnDeliveries(t *testing.T) {
+	t.Parallel()
+	ctx, stop := context.WithCancel(t.Context())
+	sink := sinks.Func(func(context.Context, *notification.Delivery) (notification.Receipt, error) { return "", nil })
+	f, err := forwarder.New(forwarder.Config{Fleet: true, Sinks: map[string]forwarder.Sink{"mail": {Sink: sink}}, Routes: route.Routes{"*": route.To("mail")}})
+	require.NoError(t, err)
+	ended := make(chan error, 3)
+	go func() { ended <- f.Run(ctx) }()
+	defer func() {
+		stop()
+		for range cap(ended) {
+			require.NoError(t, <-ended)
+		}
+	}()
+	histories := make(map[string]*history.History)
+	for _, name := range []string{"eu", "us"} {
+		s, db := openStore(t, filepath.Join(t.TempDir(), name+".db"))
+		current := new(target.Current)
+		t.Cleanup(current.Show(target.Target{Store: s, Forwarder: f, Database: name}))
+		histories[name] = history.New(current, slog.New(slog.DiscardHandler))
+		t.Cleanup(histories[name].Close)
+		histories[name].Refresh(t.Context())
+		_, err := db.ExecContext(t.Context(), `INSERT INTO outbox (type, payload) VALUES ('order.placed', '{}')`)
+		require.NoError(t, err)
+		go func() { ended <- f.RunDatabase(ctx, forwarder.Database{Name: name, Store: s}) }()
+	}
+	require.Eventually(t, func() bool { return f.Stats()[0].Delivered == 2 }, time.Minute, 5*time.Millisecond)
+	for name, h := range histories {
+		h.Refresh(t.Context())
+		var delivered int64
+		for _, p := range h.Hour("mail") {
+			delivered += p.Delivered
+		}
+		require.EqualValues(t, 1, delivered, name)
+	}
+}
+
 // openStore opens an outbox in a file.
 func openStore(t *testing.T, path string) (*sqlite.Store, *sql.DB) {
 	t.Helper()

@@ -78,7 +78,7 @@ func (h *History) count(t *target.Target, s *Snapshot) {
 	s.Sinks = make(map[string]store.SinkRunning)
 	reported := make(map[source]counts)
 	for _, m := range s.Membership.Members {
-		if t.Forwarder != nil && m.Owner == t.Forwarder.Owner() {
+		if t.Forwarder != nil && m.Owner == t.Forwarder.OwnerIn(t.Database) {
 			continue
 		}
 		for _, r := range m.Running.Sinks {
@@ -112,7 +112,7 @@ func (h *History) countOwn(t *target.Target, s *Snapshot, reported map[source]co
 	}
 	named := s.Sinks
 	s.Sinks = make(map[string]store.SinkRunning, len(named))
-	for _, own := range t.Forwarder.Stats() {
+	for _, own := range t.Forwarder.StatsIn(t.Database) {
 		reported[source{"", own.Sink}] = counts{own.Delivered, own.Failed, own.Dead}
 		s.Sinks[own.Sink] = store.SinkRunning{Sink: own.Sink, Delivered: own.Delivered, Failed: own.Failed, Dead: own.Dead, InFlight: own.InFlight, Pending: own.Pending}
 	}

@@ -33,7 +33,7 @@ func configuration(ctx context.Context, r *request) (any, error) {
 	if err != nil || r.Forwarder == nil {
 		return page, err
 	}
-	here := r.Forwarder.Owner()
+	here := r.Forwarder.OwnerIn(r.Database)
 	for _, member := range m.Members {
 		if member.Owner == here {
 			page.Digest = member.Settings

@@ -100,7 +100,7 @@ func forwarders(ctx context.Context, r *request) (any, error) {
 	}
 	here := ""
 	if r.Forwarder != nil {
-		here = r.Forwarder.Owner()
+		here = r.Forwarder.OwnerIn(r.Database)
 	}
 	return fleetOf(m, here), nil
 }

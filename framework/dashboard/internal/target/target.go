@@ -22,6 +22,8 @@ type Target struct {
 	Routing admin.Routing
 	// Forwarder is the forwarder of this process.
 	Forwarder *forwarder.Forwarder
+	// Database is the name of the outbox's database, if the forwarder has several.
+	Database string
 	// Types are the types that the program has registered.
 	Types *registry.Registry
 	// Doctor runs the checks with these ids, or all if none is given.

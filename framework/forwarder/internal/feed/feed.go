@@ -44,9 +44,9 @@ type Feed struct {
 
 	listening atomic.Bool
 	// In Unix nanoseconds; 0: never.
-	turned   atomic.Int64 // when Run last began to look
-	answered atomic.Int64 // when a look was last answered
-	grown    atomic.Int64 // when a look last found that the log had grown
+	turned atomic.Int64          // when Run last began to look
+	failed atomic.Pointer[error] // of the last look; nil: it was answered
+	grown  atomic.Int64          // when a look last found that the log had grown
 
 	mu      sync.Mutex
 	round   *sync.Cond // broadcast when a round ends
@@ -122,10 +122,16 @@ func (f *Feed) Listening() bool { return f.listening.Load() }
 // and reading the new rows, which the store bounds.
 func (f *Feed) Turned() time.Time { return timeOf(f.turned.Load()) }
 
-// Answered returns when the database last answered a look, and Grown when a look last found that the
-// log had grown; the first look counts as such.
-func (f *Feed) Answered() time.Time { return timeOf(f.answered.Load()) }
-func (f *Feed) Grown() time.Time    { return timeOf(f.grown.Load()) }
+// Failed returns why the last look failed; nil if the database answered.
+func (f *Feed) Failed() error {
+	if err := f.failed.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
+// Grown returns when a look last found that the log had grown; the first look counts as such.
+func (f *Feed) Grown() time.Time { return timeOf(f.grown.Load()) }
 
 func timeOf(nanoseconds int64) time.Time {
 	if nanoseconds == 0 {
@@ -181,12 +187,13 @@ func (f *Feed) Run(ctx context.Context) {
 		case ctx.Err() != nil:
 			return
 		case err != nil:
+			f.failed.Store(&err)
 			policy.Failed(f.Observer, policy.OpLook, err)
 			timer.Reset(f.looking.Met(err))
 			continue
 		}
 		f.looking.Over()
-		f.answered.Store(time.Now().UnixNano())
+		f.failed.Store(nil)
 		grown := target.Last() != last
 		if grown {
 			f.grown.Store(time.Now().UnixNano())

@@ -1,0 +1,40 @@
+package fleet
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/waybill-go/waybill/framework/store"
+)
+
+// slowControl is a control database in which only renewals succeed.
+type slowControl struct {
+	ControlStore
+	renewed []string
+}
+
+func (s *slowControl) Checkpoint(_ context.Context, c store.Checkpoint) error {
+	s.renewed = append(s.renewed, c.Lease.Lane.Sink)
+	return nil
+}
+
+func (*slowControl) Heartbeat(context.Context, store.Member, time.Duration) error {
+	return errors.New("it takes too long")
+}
+
+func TestLeasesAreRenewedThoughTheRestOfATurnTakesTooLong(t *testing.T) {
+	t.Parallel()
+	s, d := &slowControl{}, Database{Name: "eu"}
+	c := newControl(s, "me", "fleet", time.Minute, slog.New(slog.DiscardHandler))
+	lane := store.NewLane(nameOf(d), 0, 1)
+	c.held[lane.Sink] = &heldLease{Lease: store.Lease{Lane: lane}, database: d, renewed: time.Now().Add(-time.Minute / 2)}
+	mine, _, err := c.look(t.Context(), []Database{d}, func(Database) bool { return false })
+	require.NoError(t, err)
+	require.Equal(t, []Database{d}, mine)
+	require.Equal(t, []string{lane.Sink}, s.renewed)
+}
