@@ -102,7 +102,7 @@ lint: $(LINT) $(ACTIONLINT) ## Run the linters, which the first run builds
 	@set -e; for module in $(MODULES); do echo "--- $$module"; cd $(CURDIR)/$$module && $(CURDIR)/$(LINT) run ./...; done
 
 prose: ## Check spelling and style of docs, comments and messages (the first run builds the checker)
-	bash .ci/prose --quiet
+	bash .ci/prose
 
 site: ## Build the documentation site with search in .cache/site (needs Python with venv)
 	bash .ci/build-site

@@ -75,7 +75,7 @@ func TestDecodeChecksTheContentType(t *testing.T) {
 			continue
 		}
 		require.ErrorIs(t, err, registry.ErrContentType)
-		require.ErrorContains(t, err, `"`+contentType+`", the type is registered with "application/json"; give`)
+		require.ErrorContains(t, err, `"`+contentType+`", but the type is registered with "application/json"; set`)
 	}
 }
 

@@ -40,13 +40,13 @@ func TestAFailedRegisterChangesNothing(t *testing.T) {
 			func(r *registry.Registry) error {
 				return registry.Register[orderShipped](r, "order.shipped", registry.Aliases("sent", "order.placed"))
 			},
-			registry.ErrDuplicateName, `"order.placed" is registry_test.orderPlaced`,
+			registry.ErrDuplicateName, `"order.placed" is already the name of registry_test.orderPlaced`,
 		},
 		"an alias that is an alias": {
 			func(r *registry.Registry) error {
 				return registry.Register[orderShipped](r, "order.shipped", registry.Aliases("sent", "order.new"))
 			},
-			registry.ErrDuplicateName, `"order.new" is registry_test.orderPlaced`,
+			registry.ErrDuplicateName, `"order.new" is already the name of registry_test.orderPlaced`,
 		},
 		"an alias that is the name itself": {
 			func(r *registry.Registry) error {

@@ -149,7 +149,7 @@ func Decode[T any](r *Registry, e *notification.Envelope) (T, error) {
 }
 
 // Name returns the registered name of v's type. v is a value or a pointer, which may be nil. Name
-// fails with ErrNil if v is an untyped nil, or with ErrUnregistered.
+// fails with ErrNil if v is nil without a type, or with ErrUnregistered.
 func (r *Registry) Name(v any) (string, error) {
 	d, err := r.definitionOf(v)
 	if err != nil {

@@ -49,7 +49,7 @@ func TestValuesThatAreNotMessagesAreRefused(t *testing.T) {
 		wants string
 	}{
 		"a plain struct":           {&OrderPlaced{}, "*protobuf_test.OrderPlaced; use a type that protoc generated, or serializer.JSON{}"},
-		"nil":                      {nil, "nil; give a pointer to a message"},
+		"nil":                      {nil, "nil; pass a pointer to a message"},
 		"a nil message":            {nilMessage, "*wrapperspb.StringValue is a nil pointer"},
 		"a pointer to the pointer": {&nilMessage, "use *wrapperspb.StringValue"},
 		"a message by value": {

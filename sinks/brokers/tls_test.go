@@ -45,7 +45,7 @@ func TestTLSIsForEncryptedConnections(t *testing.T) {
 func TestAnInvalidAddressIsNotQuoted(t *testing.T) {
 	t.Parallel()
 	for address, says := range map[string]string{
-		"":                         "url: is missing; it begins with amqp:// or amqps://",
+		"":                         "url: is missing; begin it with amqp:// or amqps://",
 		"amqp://user:hunter2/@x%":  "url: cannot be parsed",
 		"http://user:hunter2@host": "url: its scheme is not offered",
 		"amqp://user:hunter2@":     "url: has no host",

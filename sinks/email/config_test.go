@@ -32,7 +32,7 @@ func TestAllMistakesOfAConfigurationAreReportedTogether(t *testing.T) {
 	_, err := build(t, `
 smtp: ftp://shop:secret@:99999/inbox?tls=no
 tls: maybe
-from: nobody
+from: shop
 reply_to: a@example.com; b@example.com
 timeout: -1s
 connections: 0
@@ -40,7 +40,7 @@ hello: "two words"
 `)
 	for _, want := range []string{
 		`smtp: starts with "ftp"`, "smtp: has no host", "smtp: port 99999", "smtp: has something after the port",
-		`tls: "maybe" is unknown`, `from: "nobody" is not an address`, "reply_to: ", "templates: is missing",
+		`tls: "maybe" is unknown`, `from: "shop" is not an address`, "reply_to: ", "templates: is missing",
 		"timeout: -1s", "connections: 0 is outside", `hello: "two words"`,
 	} {
 		assert.ErrorContains(t, err, want)

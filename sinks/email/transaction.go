@@ -105,7 +105,7 @@ func (m *message) envelope(sized bool) []string {
 }
 
 // converse sends commands and returns the error of each reply; nil if it is positive. If the server
-// supports pipelining (RFC 2920), all are sent at once, which saves a round trip for each.
+// offers PIPELINING (RFC 2920), all are sent at once, which saves a round trip for each.
 // Otherwise, converse stops if MAIL FROM is refused. There are fewer replies if the connection is
 // closed.
 func (c *connection) converse(commands []string, pipelined bool) []error {

@@ -225,7 +225,7 @@ func isAlphanumeric(c byte) bool {
 	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9'
 }
 
-// version returns the version of the Waybill module in the running program, or "devel".
+// version returns the version of the Waybill module in the running program, if it is known.
 func version() string {
 	const module = "github.com/waybill-go/waybill"
 	info, ok := debug.ReadBuildInfo()

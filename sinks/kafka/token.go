@@ -16,7 +16,7 @@ type Token struct {
 }
 
 // TokenProvider provides tokens. Token is called for each connection, and each time that a
-// broker asks for reauthentication. It must be safe for concurrent use, and should return
+// broker asks for the credentials again. It must be safe for concurrent use, and should return
 // within a tenth of the sink's timeout.
 type TokenProvider interface {
 	Token(ctx context.Context) (Token, error)

@@ -100,7 +100,7 @@ type watermillClient struct {
 	watermill
 	sarama *sarama.Config
 
-	// prober checks access and topics before the publisher is used. sarama reports little
+	// This client checks access and topics before the publisher is used. sarama reports little
 	// about a cluster that denies access. And after three records for a missing topic,
 	// sarama's breaker would delay the records of all other topics.
 	prober *kgo.Client

@@ -12,7 +12,7 @@ import (
 // maxBatch limits the size of batches, so that the suite is quick for sinks with large ones.
 const maxBatch = 100
 
-// testBatches checks the contract of [sinks.Batcher]. It skips sinks that are not batchers.
+// testBatches checks the contract of [sinks.Batcher]. It skips other sinks.
 func (s Subject) testBatches(t *testing.T) {
 	b, ok := s.New(t).(sinks.Batcher)
 	if !ok {

@@ -370,7 +370,7 @@ func TestAllMistakesAreReportedWithTheirKeys(t *testing.T) {
 	for text, files := range map[string]certificates.Files{
 		"tls.ca_file: open " + dir.file("gone"):                {CA: dir.file("gone")},
 		"tls.ca_file: " + dir.file("half") + ": ends inside":   {CA: dir.file("half")},
-		"tls.ca_file: " + dir.file("text") + ": holds no":      {CA: dir.file("text")},
+		"tls.ca_file: " + dir.file("text") + ": contains no":   {CA: dir.file("text")},
 		"tls.key_file: is missing":                             {Cert: dir.file("cert")},
 		"tls.cert_file: is missing":                            {Key: dir.file("key")},
 		"tls.cert_file: open " + dir.file("gone"):              {Cert: dir.file("gone"), Key: dir.file("key")},

@@ -227,7 +227,7 @@ type transaction struct {
 	published []entry
 }
 
-// publish publishes n with a new id, which the ledger records.
+// publish publishes n under a new id, for the ledger.
 func (tx *transaction) publish(ctx context.Context, n any, e entry) error {
 	e.ID = notification.NewID()
 	tx.published = append(tx.published, e)

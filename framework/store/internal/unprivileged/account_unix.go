@@ -37,7 +37,7 @@ func For(server string) (Account, error) {
 		}
 		return Account{&syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}}, nil
 	}
-	return Account{}, fmt.Errorf("the server does not run as root, and there is no user %[1]s or nobody to run it as; useradd --system %[1]s makes one", server)
+	return Account{}, fmt.Errorf("the server does not run as root, and there is no user %[1]q or \"nobody\" to run it as; useradd --system %[1]s makes one", server)
 }
 
 // Attributes makes a command run as the account. The result is never nil.

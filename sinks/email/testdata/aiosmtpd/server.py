@@ -14,7 +14,7 @@ from aiosmtpd.smtp import SMTP, AuthResult
 
 class Handler:
     async def handle_RCPT(self, server, session, envelope, address, options):
-        if address.startswith("nobody@"):
+        if address.startswith("b@"):
             return "550 5.1.1 no such user"
         envelope.rcpt_tos.append(address)
         return "250 OK"
