@@ -182,11 +182,7 @@ func TestMailPreviewWarnsOfMissingParts(t *testing.T) {
 	require.Zero(t, r.code)
 	require.Contains(t, r.stderr, "warning: no route leads customer.moved to mail")
 	require.Contains(t, r.stderr, "warning: the html shows cid:gone.png, but there is no file")
-<<<<<<< HEAD
-	require.Contains(t, r.stderr, "warning: there is no text version for mail programs that do not show html")
-=======
 	require.Contains(t, r.stderr, "warning: there is no text version")
->>>>>>> wb
 }
 
 // Not in parallel, since it changes the environment.

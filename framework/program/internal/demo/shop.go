@@ -227,11 +227,7 @@ type transaction struct {
 	published []entry
 }
 
-<<<<<<< HEAD
-// publish publishes n with a new id, which the ledger records.
-=======
 // publish publishes n under a new id, for the ledger.
->>>>>>> wb
 func (tx *transaction) publish(ctx context.Context, n any, e entry) error {
 	e.ID = notification.NewID()
 	tx.published = append(tx.published, e)
