@@ -234,8 +234,8 @@ func probeTogether(ctx context.Context, sleepers []*sleeper) error {
 	return nil
 }
 
-// look wakes a database whose log has moved, if it is to be probed, or in which a person changed
-// something, if it is time to look for that.
+// look wakes a database whose log has moved, or in which a person changed something. It looks at the
+// log if probe is set, and for a person's changes when it is time.
 func (s *sleeper) look(ctx context.Context, probe bool) error {
 	if probe {
 		target, err := s.Store.Probe(ctx)
