@@ -105,8 +105,7 @@ func TestConnectionsDoNotGrowWithSinksAndLanes(t *testing.T) {
 		t.Run(fmt.Sprint(connections), func(t *testing.T) {
 			const sinkCount, rows = 40, 40
 			o := openPostgres(t)
-			o.db.SetMaxIdleConns(connections)
-			most := watchConnections(o.db)
+			o.db.SetMaxIdleConns(100) // so each connection that was needed at once stays open
 			var taken counting
 			var failed sync.Map // each third row fails once, so that there are parked deliveries
 			taken.deliver = func(_ context.Context, d *notification.Delivery) error {
@@ -145,9 +144,9 @@ func TestConnectionsDoNotGrowWithSinksAndLanes(t *testing.T) {
 			require.Equal(t, ids, deliveries, "nothing is repeated")
 			require.EqualValues(t, sinkCount*4, observer.won.Load())
 			require.Zero(t, observer.lost.Load())
-			open := most()
-			require.LessOrEqual(t, open, connections+1, "and one for the publishers")
-			t.Log("most connections:", open)
+			open := func() int { return o.db.Stats().OpenConnections } // also counts one that is just being closed
+			require.Eventually(t, func() bool { return open() <= connections+1 }, time.Minute, 10*time.Millisecond, "and one for the publishers")
+			t.Log("connections:", open())
 		})
 	}
 }

@@ -10,38 +10,45 @@ import (
 // Pruner bounds a pruner like the reading of a backlog: it may wait.
 func (b *Bounded) Pruner(p store.Pruner) store.Pruner { return &pruner{p, b} }
 
+// pruner does not embed the store's: a method that is not bounded must not compile.
 type pruner struct {
-	store.Pruner
+	rows    store.Pruner
 	bounded *Bounded
 }
 
 // Prune implements store.Pruner.
 func (p *pruner) Prune(ctx context.Context, e store.Pruning) (pruned store.Pruned, err error) {
-	err = p.bounded.prune(ctx, func() error { pruned, err = p.Pruner.Prune(ctx, e); return err })
+	err = p.bounded.prune(ctx, func() error { pruned, err = p.rows.Prune(ctx, e); return err })
 	return pruned, err
 }
 
 // PruneReceipts implements store.Pruner.
 func (p *pruner) PruneReceipts(ctx context.Context, age time.Duration, limit int) (removed int, err error) {
-	err = p.bounded.prune(ctx, func() error { removed, err = p.Pruner.PruneReceipts(ctx, age, limit); return err })
+	err = p.bounded.prune(ctx, func() error { removed, err = p.rows.PruneReceipts(ctx, age, limit); return err })
+	return removed, err
+}
+
+// PruneInbox implements store.Pruner.
+func (p *pruner) PruneInbox(ctx context.Context, age time.Duration, limit int) (removed int, err error) {
+	err = p.bounded.prune(ctx, func() error { removed, err = p.rows.PruneInbox(ctx, age, limit); return err })
 	return removed, err
 }
 
 // PruneCancelled implements store.Pruner.
 func (p *pruner) PruneCancelled(ctx context.Context, age time.Duration, limit int) (removed int, err error) {
-	err = p.bounded.prune(ctx, func() error { removed, err = p.Pruner.PruneCancelled(ctx, age, limit); return err })
+	err = p.bounded.prune(ctx, func() error { removed, err = p.rows.PruneCancelled(ctx, age, limit); return err })
 	return removed, err
 }
 
 // PruneClaims implements store.Pruner.
 func (p *pruner) PruneClaims(ctx context.Context, age time.Duration, limit int) (removed int, err error) {
-	err = p.bounded.prune(ctx, func() error { removed, err = p.Pruner.PruneClaims(ctx, age, limit); return err })
+	err = p.bounded.prune(ctx, func() error { removed, err = p.rows.PruneClaims(ctx, age, limit); return err })
 	return removed, err
 }
 
 // Holders implements store.Pruner.
 func (p *pruner) Holders(ctx context.Context, sinks []string) (holders []store.Holder, err error) {
-	err = p.bounded.prune(ctx, func() error { holders, err = p.Pruner.Holders(ctx, sinks); return err })
+	err = p.bounded.prune(ctx, func() error { holders, err = p.rows.Holders(ctx, sinks); return err })
 	return holders, err
 }
 
@@ -54,19 +61,22 @@ func (b *Bounded) Partitioner(p store.Partitioner) store.Partitioner {
 }
 
 type partitioner struct {
-	store.Partitioner
+	rows    store.Partitioner
 	bounded *Bounded
 }
 
+// Partitioned implements store.Partitioner. It runs no statement.
+func (p *partitioner) Partitioned() bool { return p.rows.Partitioned() }
+
 // ExtendPartitions implements store.Partitioner.
 func (p *partitioner) ExtendPartitions(ctx context.Context) (made int, err error) {
-	err = p.bounded.prune(ctx, func() error { made, err = p.Partitioner.ExtendPartitions(ctx); return err })
+	err = p.bounded.prune(ctx, func() error { made, err = p.rows.ExtendPartitions(ctx); return err })
 	return made, err
 }
 
 // PrunePartitions implements store.Partitioner.
 func (p *partitioner) PrunePartitions(ctx context.Context, e store.Pruning) (dropped int, err error) {
-	err = p.bounded.prune(ctx, func() error { dropped, err = p.Partitioner.PrunePartitions(ctx, e); return err })
+	err = p.bounded.prune(ctx, func() error { dropped, err = p.rows.PrunePartitions(ctx, e); return err })
 	return dropped, err
 }
 
