@@ -3,7 +3,6 @@ package forwarder_test
 import (
 	"bytes"
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -34,24 +33,6 @@ func openPostgres(t *testing.T) *outbox {
 	s, err := postgres.Open(t.Context(), db, postgres.Config{Receipts: true})
 	require.NoError(t, err)
 	return &outbox{t: t, db: db, store: s}
-}
-
-// watchConnections returns the most connections of a pool that were open at once.
-func watchConnections(db *sql.DB) (most func() int) {
-	var seen int
-	stop, stopped := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(stopped)
-		for {
-			seen = max(seen, db.Stats().OpenConnections)
-			select {
-			case <-stop:
-				return
-			case <-time.After(100 * time.Microsecond):
-			}
-		}
-	}()
-	return func() int { close(stop); <-stopped; return seen }
 }
 
 // leases counts acquired and lost leases.
