@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/IBM/sarama"
@@ -123,12 +124,13 @@ func (w WatermillForwarder) deliver(ctx context.Context, dsn string, to receiver
 			return err
 		}
 		schema, offsets := watermillAdapters(dsn, w.BatchSize)
-		subscriber, err := watermillsql.NewSubscriber(db, watermillsql.SubscriberConfig{
+		receiving, err := watermillsql.NewSubscriber(db, watermillsql.SubscriberConfig{
 			SchemaAdapter: schema, OffsetsAdapter: offsets, PollInterval: w.PollInterval,
 		}, nil)
 		if err != nil {
 			return err
 		}
+		subscriber := &closedOnce{Subscriber: receiving, close: sync.OnceValue(receiving.Close)}
 		f, err := forwarder.NewForwarder(subscriber, publisher, nil, forwarder.Config{ForwarderTopic: watermillTopic})
 		if err != nil {
 			return err
@@ -140,6 +142,15 @@ func (w WatermillForwarder) deliver(ctx context.Context, dsn string, to receiver
 		return errors.Join(f.Run(context.WithoutCancel(ctx)), subscriber.Close(), publisher.Close())
 	})
 }
+
+// closedOnce is a subscriber that may be closed several times at once. Watermill's panics then, and its
+// router closes the subscriber too.
+type closedOnce struct {
+	message.Subscriber
+	close func() error
+}
+
+func (s *closedOnce) Close() error { return s.close() }
 
 func watermillPublisher(to receiver.Destination) (message.Publisher, error) {
 	switch to.Kind {
