@@ -81,13 +81,17 @@ func cancelScheduled(t *testing.T, o *outbox) {
 func readCancelled(t *testing.T, o *outbox) {
 	rows := []notification.Envelope{envelope("order.placed", "k"), scheduledFor("k", later()), envelope("order.placed", "k"), scheduledFor("k", later())}
 	o.publish(t, rows...)
-	before := o.probe(t)
+	before, cancelling := o.probe(t), time.Now()
 	require.Equal(t, 1, o.cancel(t, byID(rows[1].ID)))
-	r := o.reader(t, nil, all)
-	left, _ := drain(t, r, before, 2)
-	require.Equal(t, []string{rows[0].ID, rows[2].ID, rows[3].ID}, ids(left), "also up to a target from before")
+	page, err := o.reader(t, nil, all).Next(t.Context(), before, 10)
+	require.NoError(t, err)
+	want := []string{rows[0].ID, rows[2].ID, rows[3].ID}
+	if !page.Asked.IsZero() && page.Asked.Before(cancelling) && len(page.Envelopes) == 4 {
+		want = ids(rows) // a standby may show the rows of then
+	}
+	require.Equal(t, want, ids(page.Envelopes), "also up to a target from before")
 	require.Equal(t, 1, o.cancel(t, byID(rows[3].ID)))
-	left, _ = o.read(t, nil, all, 1)
+	left, _ := o.read(t, nil, all, 1)
 	require.Equal(t, []string{rows[0].ID, rows[2].ID}, ids(left))
 }
 
