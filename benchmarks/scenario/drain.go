@@ -111,7 +111,7 @@ func start(ctx context.Context, relay peer.Relay, dsn string, to receiver.Destin
 	go func() {
 		defer close(r.ended)
 		err := relay.Deliver(ctx, dsn, to)
-		if stopped := relay.Bare && ctx.Err() != nil; err != nil && !stopped { // a limit just breaks off
+		if stopped := relay.Bare && ctx.Err() != nil; err != nil && !stopped { // stopping a limit is not a failure
 			r.err = fmt.Errorf("%s: %w", relay.Name, err)
 		}
 	}()

@@ -86,7 +86,7 @@ func TestConnectionsDoNotGrowWithSinksAndLanes(t *testing.T) {
 		t.Run(fmt.Sprint(connections), func(t *testing.T) {
 			const sinkCount, rows = 40, 40
 			o := openPostgres(t)
-			o.db.SetMaxIdleConns(100) // so each connection that was needed at once stays open
+			o.db.SetMaxIdleConns(100) // so the pool keeps as many connections as were ever in use at the same time
 			var taken counting
 			var failed sync.Map // each third row fails once, so that there are parked deliveries
 			taken.deliver = func(_ context.Context, d *notification.Delivery) error {

@@ -50,7 +50,7 @@ const (
 	remembered = time.Minute
 )
 
-// NewPools returns pools of so many connections together.
+// NewPools returns pools that have at most that many connections together.
 func NewPools(connections int) *Pools {
 	return &Pools{
 		permits: semaphore.NewWeighted(int64(connections)), trials: semaphore.NewWeighted(max(1, int64(connections)/2)),
@@ -58,7 +58,7 @@ func NewPools(connections int) *Pools {
 	}
 }
 
-// Store opens the outbox of a configuration. release is called after its last use.
+// Store opens the outbox of a configuration. Call release after its last use.
 func (p *Pools) Store(ctx context.Context, c config.Tables) (s Store, release func(), err error) {
 	d := dialectOf(c)
 	address := c.Database.DSN()
@@ -156,7 +156,7 @@ func (p *Pools) hasFailed(address string) bool {
 	return failed
 }
 
-// note notes what came of an attempt to connect.
+// note records the result of an attempt to connect.
 func (p *Pools) note(address string, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

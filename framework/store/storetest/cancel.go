@@ -87,7 +87,7 @@ func readCancelled(t *testing.T, o *outbox) {
 	require.NoError(t, err)
 	want := []string{rows[0].ID, rows[2].ID, rows[3].ID}
 	if !page.Asked.IsZero() && page.Asked.Before(cancelling) && len(page.Envelopes) == 4 {
-		want = ids(rows) // a standby may show the rows of then
+		want = ids(rows) // a page of a standby may show the log before the cancellation
 	}
 	require.Equal(t, want, ids(page.Envelopes), "also up to a target from before")
 	require.Equal(t, 1, o.cancel(t, byID(rows[3].ID)))
