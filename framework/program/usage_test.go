@@ -34,7 +34,7 @@ func TestErrorsAreOneLineAndHaveAnExitCode(t *testing.T) {
 		"log format":          {[]string{"version", "--log-format", "xml"}, exitUsage, `^waybill: --log-format is "xml": use text or json\n$`},
 		"log level":           {[]string{"version", "--log-level", "loud"}, exitUsage, `^waybill: --log-level is "loud": use debug, info, warn or error\n$`},
 		"print and json":      {[]string{"migrate", "--print", "--json"}, exitUsage, `^waybill: --print prints SQL and --json prints JSON: leave one of them out; see waybill migrate --help\n$`},
-		"no database":         {[]string{"migrate"}, exitUsage, `^database is missing: set it in the file, with WAYBILL_DATABASE, or with --database\n$`},
+		"no database":         {[]string{"migrate"}, exitUsage, `^database is missing: name a configuration file with -c, or set it with WAYBILL_DATABASE or --database\n$`},
 		"mysql":               {[]string{"migrate", "--database", "mysql://app:hunter2@db"}, exitUsage, `^--database: database: names no database; write mysql://user:password@host:3306/name\n$`},
 		"no file":             {[]string{"forward", "-c", "nowhere.yaml"}, exitUsage, `^nowhere.yaml: the file does not exist\n$`},
 		"no default file":     {[]string{"forward"}, exitUsage, `^waybill: there is no waybill.yaml in this folder: name a configuration file with -c; see waybill forward --help\n$`},
