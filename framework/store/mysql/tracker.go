@@ -79,7 +79,7 @@ func (t *tracker) learn(s snapshot) {
 func (t *tracker) lock(ctx context.Context) error {
 	select {
 	case t.busy <- struct{}{}:
-		return ctx.Err()
+		return nil
 	case <-ctx.Done():
 		return ctx.Err()
 	}
@@ -137,7 +137,7 @@ func (t *tracker) look(ctx context.Context, r *reader) (*target, error) {
 			return nil, err
 		}
 	}
-	if len(t.at.holes) > 0 || !t.swepts {
+	if len(t.at.holes) > 0 || !t.sweptOnce {
 		if err := t.follow(ctx); err != nil {
 			return nil, err
 		}
