@@ -175,7 +175,7 @@ func (p *sinkProgress) add(raw []byte, now *probe) {
 	if err != nil {
 		reason = err.Error()
 	} else {
-		reason = pos.conflict(now)
+		reason = pos.conflict(now, pos.goal().Last)
 	}
 	if p.reason == "" {
 		p.reason = reason
