@@ -310,38 +310,38 @@ func (d *Dispatcher) wakeWorker() {
 	case d.idle > 0:
 		d.work.Signal()
 	case workers < d.settings.Parallelism.Most() && workers < d.calls+d.queue.Len():
-		worker := &call{}
-		d.workers = append(d.workers, worker)
-		go d.run(worker)
+		c := &call{}
+		d.workers = append(d.workers, c)
+		go d.run(c)
 	}
 }
 
 // run is the loop of one worker. It returns when the dispatcher stops.
-func (d *Dispatcher) run(worker *call) {
+func (d *Dispatcher) run(c *call) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for now := time.Now(); d.next(worker, now); {
+	for now := time.Now(); d.next(c, now); {
 		d.mu.Unlock()
-		d.deliver(worker)
+		d.deliver(c)
 		d.mu.Lock()
 		now = time.Now() // after locking: the lease may have ended while this waited for the lock
-		d.observe(worker, now)
+		d.observe(c, now)
 		d.calls--
-		if worker.abandoned {
+		if c.abandoned {
 			d.stuck--
 		} else {
-			d.settle(worker)
+			d.settle(c)
 		}
-		worker.end()
+		c.end()
 	}
 	d.ended++
 	d.drained.Broadcast()
 }
 
 // next waits for a call to make; false when the dispatcher stops.
-func (d *Dispatcher) next(worker *call, now time.Time) bool {
+func (d *Dispatcher) next(c *call, now time.Time) bool {
 	for !d.stopping {
-		if d.fill(worker, now) {
+		if d.fill(c, now) {
 			if d.queue.Len() > 0 {
 				d.wakeWorker() // each worker wakes the next one while there is work
 			}

@@ -124,7 +124,7 @@ func (l *Lane) Written(settled []Settlement, ahead []store.OffsetRange) Room {
 		switch {
 		case !it.fromLog():
 			l.removeBusy(it.ref())
-		case it.rows.log == l.number:
+		case it.rows.rebases == l.rebases:
 			rows++
 			it.rows.left--
 			if it.rows.left == 0 {
@@ -132,7 +132,7 @@ func (l *Lane) Written(settled []Settlement, ahead []store.OffsetRange) Room {
 			}
 		}
 	}
-	l.taken(-rows, -bytes)
+	l.occupy(-rows, -bytes)
 	l.ahead, l.settledAhead = len(ahead), int(store.CountOffsets(ahead))
 	if l.full {
 		l.look()
