@@ -164,7 +164,7 @@ func (l *Lane) addRows(read store.Page, page *window.Page, passesBy []bool, dest
 			l.stats.PassedBy++
 			l.settle(it, Settlement{})
 		case it.DeliverAt.After(read.Asked): // not time.Now: later cancellations are not known
-			l.park(it, store.StateScheduled, it.DeliverAt, "", false)
+			l.park(it, store.StateScheduled, it.DeliverAt, "")
 		default:
 			l.enqueue(it)
 		}
@@ -238,7 +238,7 @@ func (l *Lane) enqueue(it *item) {
 	case keyqueue.Wait:
 		d.behind()
 	case keyqueue.Park:
-		l.park(it, store.StateBlocked, time.Time{}, "", false)
+		l.park(it, store.StateBlocked, time.Time{}, "")
 	}
 }
 
@@ -255,13 +255,13 @@ func (l *Lane) passedBy(it *item) {
 // failed parks an item for its next attempt.
 func (l *Lane) failed(it *item, err error, pause time.Duration) {
 	l.log.WarnContext(l.dispatcher.logged(), "delivery failed, retrying", "type", it.Type, "id", it.ID, "attempt", it.Attempt, "error", err, "pause", pause.Round(time.Millisecond))
-	l.park(it, store.StateRetrying, time.Now().Add(pause), err.Error(), false)
+	l.park(it, store.StateRetrying, time.Now().Add(pause), err.Error())
 	l.holdKey(it)
 }
 
 // postpone parks an item whose destination must wait. It spends no attempt.
 func (l *Lane) postpone(it *item, why error, pause time.Duration) {
-	l.park(it, store.StateRetrying, time.Now().Add(pause), why.Error(), false)
+	l.park(it, store.StateRetrying, time.Now().Add(pause), why.Error())
 	l.holdKey(it)
 }
 
@@ -302,10 +302,10 @@ func deadReason(err error) policy.DeadReason {
 const maxErrorText = 2000
 
 // park settles an item by parking it.
-func (l *Lane) park(it *item, state store.State, due time.Time, reason string, ask bool) {
+func (l *Lane) park(it *item, state store.State, due time.Time, reason string) {
 	p := it.parked(state)
 	p.DueAt, p.LastError = due, policy.Text(reason, maxErrorText)
-	l.settle(it, Settlement{Ask: ask, Parked: &p})
+	l.settle(it, Settlement{Parked: &p})
 }
 
 // settle ends an item's turn.
@@ -358,7 +358,7 @@ func (l *Lane) parkWaiting(waiting []*item) {
 	l.dispatcher.pending -= len(waiting)
 	for _, it := range waiting {
 		if it.fromLog() {
-			l.park(it, store.StateBlocked, time.Time{}, "", false)
+			l.park(it, store.StateBlocked, time.Time{}, "")
 		} else {
 			l.removeBusy(store.RefOf(it.Envelope))
 		}
