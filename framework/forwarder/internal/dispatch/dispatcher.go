@@ -114,6 +114,14 @@ func New(c Config) *Dispatcher {
 	return d
 }
 
+// CheckBatch reports batch limits that are not valid.
+func CheckBatch(sink string, limits sinks.BatchLimits) error {
+	if limits.Wait < 0 || limits.Size > WindowRows {
+		return fmt.Errorf("sink %s asks for batches of %d that wait %s: use a size of 1 to %d, and a wait of 0 or more", sink, limits.Size, limits.Wait, WindowRows)
+	}
+	return nil
+}
+
 // UseBatches makes the dispatcher deliver in batches. It must be called before the first
 // delivery.
 func (d *Dispatcher) UseBatches(batcher sinks.Batcher, limits sinks.BatchLimits) {
@@ -275,6 +283,32 @@ func (d *Dispatcher) Retain(lane func(store.Lane) bool) {
 	d.memories.Retain(lane)
 }
 
+// Divide sets the size of the fleet that shares the sink's rate; 0 and 0: no fleet, so that only
+// the lanes of one database share it.
+func (d *Dispatcher) Divide(databases, forwarders int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.databases != databases || d.forwarders != forwarders {
+		d.databases, d.forwarders = databases, forwarders
+		d.shareRate()
+		d.work.Broadcast()
+	}
+}
+
+// Stop ends the workers after the lanes have ended. It does not wait for a worker whose sink
+// ignores its context.
+func (d *Dispatcher) Stop() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.stopping = true
+	d.again.Stop()
+	d.watch.Stop()
+	d.work.Broadcast()
+	for len(d.workers)-d.ended > d.calls {
+		d.drained.Wait()
+	}
+}
+
 // offer queues an item that may go now.
 func (d *Dispatcher) offer(it *item) {
 	if it.lane.suspended {
@@ -370,18 +404,6 @@ func (d *Dispatcher) lookAgain() {
 	d.work.Broadcast()
 }
 
-// Divide sets the size of the fleet that shares the sink's rate; 0 and 0: no fleet, so that only
-// the lanes of one database share it.
-func (d *Dispatcher) Divide(databases, forwarders int) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.databases != databases || d.forwarders != forwarders {
-		d.databases, d.forwarders = databases, forwarders
-		d.shareRate()
-		d.work.Broadcast()
-	}
-}
-
 // shareRate sets this forwarder's part of the sink's rate: the part of all slots that its lanes
 // have. In a fleet that would give most of the rate to databases that do not use it, since most
 // are idle: if the fleet has at least as many databases as forwarders, each forwarder gets the
@@ -400,26 +422,4 @@ func (d *Dispatcher) shareRate() {
 		part /= float64(d.databases)
 	}
 	d.rate.Share(part, time.Now())
-}
-
-// Stop ends the workers after the lanes have ended. It does not wait for a worker whose sink
-// ignores its context.
-func (d *Dispatcher) Stop() {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.stopping = true
-	d.again.Stop()
-	d.watch.Stop()
-	d.work.Broadcast()
-	for len(d.workers)-d.ended > d.calls {
-		d.drained.Wait()
-	}
-}
-
-// CheckBatch reports batch limits that are not valid.
-func CheckBatch(sink string, limits sinks.BatchLimits) error {
-	if limits.Wait < 0 || limits.Size > WindowRows {
-		return fmt.Errorf("sink %s asks for batches of %d that wait %s: use a size of 1 to %d, and a wait of 0 or more", sink, limits.Size, limits.Wait, WindowRows)
-	}
-	return nil
 }

@@ -140,6 +140,14 @@ func (c *Checkpointer) Run(stop, db context.Context) error {
 	return c.finish(db)
 }
 
+// Unwritten returns what was settled and not written, after Run has returned.
+func (c *Checkpointer) Unwritten() []dispatch.Settlement { return c.queue }
+
+// Renew renews the lease and writes nothing else.
+func (c *Checkpointer) Renew(ctx context.Context) error {
+	return c.writeOnce(ctx, store.Checkpoint{Lease: c.Lease, TTL: c.TTL})
+}
+
 // await waits until there is something to do.
 func (c *Checkpointer) await(stop context.Context, timer *time.Timer) {
 	next := c.untilNext()
@@ -257,14 +265,6 @@ func (c *Checkpointer) take() error {
 	}
 	c.parking, c.room, c.owed = out.Parking, out.Room, out.Owed
 	return out.Over
-}
-
-// Unwritten returns what was settled and not written, after Run has returned.
-func (c *Checkpointer) Unwritten() []dispatch.Settlement { return c.queue }
-
-// Renew renews the lease and writes nothing else.
-func (c *Checkpointer) Renew(ctx context.Context) error {
-	return c.writeOnce(ctx, store.Checkpoint{Lease: c.Lease, TTL: c.TTL})
 }
 
 // Lost reports whether the lane went, or may have gone, to another forwarder.
