@@ -6,6 +6,12 @@
 // next one in one critical section. The settle half of a lane (package settle) has no lock:
 // Lane.Dirty signals it, it takes the outcome with Lane.Take, and it hands parked deliveries
 // back with the Resume methods.
+//
+// The way of a delivery: the feed or the lane's own reader hands over a page (Lane.Offer, Lane.Add),
+// or the settle half parked deliveries (Lane.ResumeDue, Lane.ResumeFollowers). Each row becomes an
+// item, which goes, waits behind its key, or is parked (enqueue, resume). Items that go are queued
+// (Dispatcher.offer). A worker fills a call with them (call.go), makes it (trace.go), and judges each
+// result (result.go). The lane notes how the item's turn ended (Lane.settle), until the next Take.
 package dispatch
 
 import (
