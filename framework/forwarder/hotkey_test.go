@@ -85,7 +85,7 @@ func othersOf(ids []string) []string {
 }
 
 func TestAHotKeyDoesNotDelayOtherKeysBeyondTheWindow(t *testing.T) {
-	onEachStore(t, func(t *testing.T, o *outbox) {
+	onEachStoreIfLong(t, func(t *testing.T, o *outbox) {
 		hot, others := o.hotLog(1200) // 19,200 rows
 		s := newSlowKey(10 * time.Second)
 		f := o.one(forwarder.Sink{Sink: s})
@@ -106,7 +106,7 @@ func TestAHotKeyDoesNotDelayOtherKeysBeyondTheWindow(t *testing.T) {
 }
 
 func TestAHotKeyKeepsItsOrderAcrossAGracefulStop(t *testing.T) {
-	onEachStore(t, func(t *testing.T, o *outbox) {
+	onEachStoreIfLong(t, func(t *testing.T, o *outbox) {
 		hot, others := o.hotLog(1200)
 		s := newSlowKey(10 * time.Second)
 		f := o.one(forwarder.Sink{Sink: s})
@@ -146,7 +146,7 @@ func crashedHot(t *testing.T, o *outbox) (s *slowKey, hot, others []string) {
 }
 
 func TestAHotKeyKeepsItsOrderAcrossACrash(t *testing.T) {
-	onEachStore(t, func(t *testing.T, o *outbox) {
+	onEachStoreIfLong(t, func(t *testing.T, o *outbox) {
 		s, hot, others := crashedHot(t, o)
 		f := o.one(forwarder.Sink{Sink: s})
 		time.Sleep(time.Hour)
@@ -160,7 +160,7 @@ func TestAHotKeyKeepsItsOrderAcrossACrash(t *testing.T) {
 }
 
 func TestAHotKeyKeepsItsOrderAcrossSeveralCrashes(t *testing.T) {
-	onEachStore(t, func(t *testing.T, o *outbox) {
+	onEachStoreIfLong(t, func(t *testing.T, o *outbox) {
 		s, hot, _ := crashedHot(t, o)
 		s.quick.Store(false)
 		for range 3 { // each forwarder ends while the sink delays the first delivery
@@ -182,7 +182,7 @@ func TestAHotKeyKeepsItsOrderAcrossSeveralCrashes(t *testing.T) {
 }
 
 func TestAHotKeyContinuesAfterTheRowsOfItsParkedDeliveriesAreRemoved(t *testing.T) {
-	onEachStore(t, func(t *testing.T, o *outbox) {
+	onEachStoreIfLong(t, func(t *testing.T, o *outbox) {
 		s, hot, _ := crashedHot(t, o)
 		o.exec(`DELETE FROM outbox WHERE id <> 'hot00000' AND key = 'hot'`) // as an operator can do
 		f := o.one(forwarder.Sink{Sink: s})
@@ -197,7 +197,7 @@ func TestAHotKeyContinuesAfterTheRowsOfItsParkedDeliveriesAreRemoved(t *testing.
 }
 
 func TestALogOfOneKeyIsNotCopied(t *testing.T) {
-	onEachStore(t, func(t *testing.T, o *outbox) {
+	onEachStoreIfLong(t, func(t *testing.T, o *outbox) {
 		for chunk := range slices.Chunk(numbered("hot", window+1000), 1000) {
 			o.append("t", "hot", chunk...)
 		}
@@ -213,7 +213,7 @@ func TestALogOfOneKeyIsNotCopied(t *testing.T) {
 }
 
 func TestAHotKeyIsNotCopiedWhileTheSinkIsUnavailable(t *testing.T) {
-	onEachStore(t, func(t *testing.T, o *outbox) {
+	onEachStoreIfLong(t, func(t *testing.T, o *outbox) {
 		hot, others := o.hotLog(1200)
 		var down atomic.Bool
 		down.Store(true)
