@@ -96,7 +96,7 @@ var layers = []layer{
 	{"framework/doctor", []string{"framework/store", "framework/store/*", "framework/forwarder", "sinks"}},
 	{"framework/dashboard", []string{"framework/internal/chart", "framework/notification", "framework/store", "framework/route", "framework/forwarder", "framework/admin", "framework/doctor", "registry"}},
 	{"framework/observe", []string{"framework/notification", "framework/store", "framework/forwarder", "sinks"}},
-	{"framework/config", []string{"framework/source/*", "framework/internal/duration", "framework/notification", "framework/store", "framework/store/*", "framework/route", "framework/forwarder", "framework/forwarder/fleet", "framework/outbox", "framework/schedule", "registry", "sinks"}},
+	{"framework/config", []string{"framework/source/*", "framework/internal/duration", "framework/internal/pace", "framework/notification", "framework/store", "framework/store/*", "framework/route", "framework/forwarder", "framework/forwarder/fleet", "framework/outbox", "framework/schedule", "registry", "sinks"}},
 	{"framework/program", anything},
 	{"cmd/*", anything},
 	{"examples/*", anything},

@@ -1,8 +1,6 @@
 package config
 
-import (
-	"net/url"
-)
+import "net/url"
 
 // checkStandby reports the mistakes of standby and outbox.read_from.
 func (l *loader) checkStandby(c *Config) {

@@ -82,9 +82,9 @@ func (f *Forwarder) RunDatabase(ctx context.Context, d Database) error {
 // Forget discards what the forwarder remembers of a database that is no longer in the fleet:
 // deliveries that were made but could not be recorded before a lease ended.
 func (f *Forwarder) Forget(database string) {
-	f.running.forget(database)
-	for _, w := range f.working() {
-		w.dispatcher.Retain(func(l store.Lane) bool { return l.Database != database })
+	f.reporter.forget(database)
+	for _, a := range f.activeSinks() {
+		a.dispatcher.Retain(func(l store.Lane) bool { return l.Database != database })
 	}
 }
 
@@ -181,7 +181,7 @@ func (f *Forwarder) leave(o *outbox) {
 	f.outboxes = slices.DeleteFunc(f.outboxes, func(other *outbox) bool { return other == o })
 	f.mu.Unlock()
 	if f.config.Fleet {
-		f.share(func(s *fleet) { delete(s.members, o) })
+		f.share(func(s *rateShare) { delete(s.members, o) })
 	}
 }
 
@@ -192,8 +192,8 @@ func (f *Forwarder) workedOn() []*outbox {
 	return slices.Clone(f.outboxes)
 }
 
-// fleet determines this forwarder's part of the sinks' rates.
-type fleet struct {
+// rateShare determines this forwarder's part of the sinks' rates.
+type rateShare struct {
 	mu                    sync.Mutex
 	databases, forwarders int             // arguments of Share
 	members               map[*outbox]int // live forwarders by database
@@ -204,12 +204,12 @@ type fleet struct {
 // fleet, and each forwarder gets an equal part of it. If there are more forwarders than databases,
 // each database gets an equal part, which its lanes share. Share may be called at any time.
 func (f *Forwarder) Share(databases, forwarders int) {
-	f.share(func(s *fleet) { s.databases, s.forwarders = databases, forwarders })
+	f.share(func(s *rateShare) { s.databases, s.forwarders = databases, forwarders })
 }
 
 // share sets the numbers by which the rates are divided.
-func (f *Forwarder) share(change func(s *fleet)) {
-	s := &f.fleet
+func (f *Forwarder) share(change func(s *rateShare)) {
+	s := &f.rateShare
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	change(s)
@@ -217,8 +217,8 @@ func (f *Forwarder) share(change func(s *fleet)) {
 	for _, n := range s.members {
 		forwarders = max(forwarders, n)
 	}
-	for _, w := range f.working() {
-		w.dispatcher.Divide(s.databases, forwarders)
+	for _, a := range f.activeSinks() {
+		a.dispatcher.Divide(s.databases, forwarders)
 	}
 }
 

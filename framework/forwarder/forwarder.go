@@ -32,12 +32,11 @@ import (
 // number of processes, may share one outbox: only one of them at a time works on each lane of
 // each sink.
 type Forwarder struct {
-	config Config  // with the Sinks and Routes that New got
-	own    *outbox // of Config.Store; nil without one
-	owner  string
-	memory *budget.Budget
-	// running collects what the heartbeats report.
-	running *running
+	config   Config  // with the Sinks and Routes that New got
+	own      *outbox // of Config.Store; nil without one
+	owner    string
+	memory   *budget.Budget
+	reporter *reporter
 
 	changing sync.Mutex // one Adjust or Reload at a time
 
@@ -48,12 +47,12 @@ type Forwarder struct {
 	mu         sync.Mutex
 	stop       context.Context // of Run; nil while no database may be worked on
 	routes     *route.Table
-	sinks      map[string]*working // including _unrouted
-	configured []string            // names of all sinks, including those left to other forwarders
+	sinks      map[string]*activeSink // including _unrouted
+	configured []string               // names of all sinks, including those left to other forwarders
 	opened     []opened
 	outboxes   []*outbox       // being worked on
 	admitted   map[string]bool // names of the databases of RunDatabase
-	fleet      fleet
+	rateShare  rateShare
 }
 
 // New checks the configuration and reports all mistakes at once, as ErrConfig. It opens and
@@ -65,20 +64,20 @@ func New(c Config) (*Forwarder, error) {
 		return nil, err
 	}
 	f := &Forwarder{
-		config:   c,
-		running:  newRunning(c),
-		owner:    fmt.Sprintf("%s/%d/%s", c.Name, os.Getpid(), uuid.NewString()[:8]),
-		memory:   budget.New(c.Memory),
-		began:    make(chan struct{}),
-		over:     make(chan struct{}),
-		routes:   routes,
-		admitted: make(map[string]bool),
-		fleet:    fleet{members: make(map[*outbox]int)},
+		config:    c,
+		reporter:  newReporter(c),
+		owner:     fmt.Sprintf("%s/%d/%s", c.Name, os.Getpid(), uuid.NewString()[:8]),
+		memory:    budget.New(c.Memory),
+		began:     make(chan struct{}),
+		over:      make(chan struct{}),
+		routes:    routes,
+		admitted:  make(map[string]bool),
+		rateShare: rateShare{members: make(map[*outbox]int)},
 	}
 	if c.Store != nil {
 		f.own = f.newOutbox(Database{Store: c.Store})
 	}
-	f.sinks, f.configured = f.work(c.Sinks, routes), slices.Collect(maps.Keys(c.Sinks))
+	f.sinks, f.configured = f.newSinks(c.Sinks, routes), slices.Collect(maps.Keys(c.Sinks))
 	return f, nil
 }
 
@@ -91,12 +90,12 @@ func New(c Config) (*Forwarder, error) {
 func (f *Forwarder) Adjust(sink string, change func(s *Sink)) error {
 	f.changing.Lock()
 	defer f.changing.Unlock()
-	w := f.working()[sink]
-	if w == nil || sink == store.SinkUnrouted {
+	a := f.activeSinks()[sink]
+	if a == nil || sink == store.SinkUnrouted {
 		return fmt.Errorf("%w: there is no sink %q", ErrConfig, sink)
 	}
-	d := w.dispatcher
-	changed := w.with(d.Settings())
+	d := a.dispatcher
+	changed := a.with(d.Settings())
 	changed.Retry.Types = maps.Clone(changed.Retry.Types)
 	change(&changed)
 	changed = changed.WithDefaults()
@@ -115,11 +114,11 @@ func (f *Forwarder) Adjust(sink string, change func(s *Sink)) error {
 // Reload have changed. works is false for a sink that the forwarder does not work on. It may
 // be called at any time.
 func (f *Forwarder) Settings(sink string) (s Sink, works bool) {
-	w := f.working()[sink]
-	if w == nil {
+	a := f.activeSinks()[sink]
+	if a == nil {
 		return Sink{}, false
 	}
-	return w.with(w.dispatcher.Settings()), true
+	return a.with(a.dispatcher.Settings()), true
 }
 
 // Owner returns the forwarder's name in leases and heartbeats, which is unique to this process
@@ -179,8 +178,8 @@ func (f *Forwarder) Run(ctx context.Context) (err error) {
 	}
 	<-ctx.Done()
 	f.finish()
-	for _, w := range f.working() {
-		w.dispatcher.Stop()
+	for _, a := range f.activeSinks() {
+		a.dispatcher.Stop()
 	}
 	f.config.Logger.Info("stopped")
 	return fatal
@@ -214,10 +213,10 @@ func (f *Forwarder) StatsIn(database string) []Stats {
 }
 
 func (f *Forwarder) stats(of func(*dispatch.Dispatcher) Stats) []Stats {
-	work := f.working()
-	all := make([]Stats, 0, len(work))
-	for _, name := range slices.Sorted(maps.Keys(work)) {
-		all = append(all, of(work[name].dispatcher))
+	active := f.activeSinks()
+	all := make([]Stats, 0, len(active))
+	for _, name := range slices.Sorted(maps.Keys(active)) {
+		all = append(all, of(active[name].dispatcher))
 	}
 	return all
 }
@@ -249,15 +248,15 @@ type Figures struct {
 // Figures returns the forwarder's present state. It may be called at any time, and does not
 // use the database.
 func (f *Forwarder) Figures() Figures {
-	work := f.working()
+	active := f.activeSinks()
 	now := Figures{Lease: f.config.Lease, Retention: f.config.Retention}
 	for _, o := range f.workedOn() {
 		now.Databases = append(now.Databases, o.figures())
 	}
 	now.sum()
-	for _, name := range slices.Sorted(maps.Keys(work)) {
-		w := work[name]
-		now.Sinks = append(now.Sinks, SinkFigures{Figures: w.dispatcher.Figures(), Types: w.types, OnDead: w.OnDead})
+	for _, name := range slices.Sorted(maps.Keys(active)) {
+		a := active[name]
+		now.Sinks = append(now.Sinks, SinkFigures{Figures: a.dispatcher.Figures(), Types: a.types, OnDead: a.OnDead})
 	}
 	return now
 }

@@ -90,10 +90,10 @@ func (o *outbox) idle(ctx context.Context) (*Idle, error) {
 	if !ok || !quiet.Closed() {
 		return nil, nil
 	}
-	work := o.forwarder.working()
-	types := make(map[string]notification.TypeFilter, len(work))
-	for name, w := range work {
-		types[name] = w.types
+	active := o.forwarder.activeSinks()
+	types := make(map[string]notification.TypeFilter, len(active))
+	for name, a := range active {
+		types[name] = a.types
 	}
 	sample, err := sampler.Sample(ctx, store.SampleQuery{Types: types})
 	if err != nil || sample.LastOffset != target.Last() {
@@ -101,14 +101,14 @@ func (o *outbox) idle(ctx context.Context) (*Idle, error) {
 	}
 	idle := &Idle{Until: time.Now().Add(longestIdle), store: o.given, target: quiet, lanes: membership.Lanes}
 	for _, s := range sample.Sinks {
-		w := work[s.Sink]
+		a := active[s.Sink]
 		switch {
-		case w == nil || s.Paused:
+		case a == nil || s.Paused:
 			continue
 		case s.Pending > 0 || s.Uncounted || len(s.Lanes) == 0:
 			return nil, nil
 		}
-		due, next, err := o.given.Due(ctx, store.DueQuery{Lane: store.NewLane(s.Sink, 0, 1), Now: time.Now(), Limit: 1, Halt: w.OnDead == OnDeadHalt})
+		due, next, err := o.given.Due(ctx, store.DueQuery{Lane: store.NewLane(s.Sink, 0, 1), Now: time.Now(), Limit: 1, Halt: a.OnDead == OnDeadHalt})
 		switch {
 		case err != nil:
 			return nil, err

@@ -34,7 +34,7 @@ type outbox struct {
 }
 
 func (f *Forwarder) newOutbox(d Database) *outbox {
-	o := &outbox{forwarder: f, name: d.Name, given: d.Store, connections: d.Connections, polled: d.Polled, sleep: d.Sleep, observer: f.running, log: f.config.Logger}
+	o := &outbox{forwarder: f, name: d.Name, given: d.Store, connections: d.Connections, polled: d.Polled, sleep: d.Sleep, observer: f.reporter, log: f.config.Logger}
 	setDefault(&o.connections, f.config.Connections)
 	log, observer := store.Log(d.Store), f.config.Observer
 	bounded := quota.Store(d.Store)
@@ -42,7 +42,7 @@ func (f *Forwarder) newOutbox(d Database) *outbox {
 		its := named.New(d.Store, d.Name)
 		log, bounded = its, its
 		o.log = o.log.With("database", o.name)
-		o.observer = inDatabase{f.running, o.name}
+		o.observer = inDatabase{f.reporter, o.name}
 		observer = o.observer
 	}
 	o.bounded = quota.New(bounded, o.connections)
@@ -141,7 +141,7 @@ func (o *outbox) prune(stop, db context.Context) {
 const lastWrites = dispatch.AbandonAfter + 5*time.Second
 
 // coordination returns the coordinator's configuration for some sinks.
-func (o *outbox) coordination(work map[string]*working) coordinate.Config {
+func (o *outbox) coordination(active map[string]*activeSink) coordinate.Config {
 	f := o.forwarder
 	c := coordinate.Config{
 		Store: o.bounded, Database: o.name, Owner: f.OwnerIn(o.name), Sinks: make(map[string]coordinate.Sink), Others: make(map[string]store.Start),
@@ -149,10 +149,10 @@ func (o *outbox) coordination(work map[string]*working) coordinate.Config {
 		Running: func() store.Running { return f.report(o.name) }, Grows: o.isSourced(), Observer: o.observer, Logger: o.log,
 	}
 	if f.config.Fleet {
-		c.Members = func(n int) { f.share(func(s *fleet) { s.members[o] = n }) }
+		c.Members = func(n int) { f.share(func(s *rateShare) { s.members[o] = n }) }
 	}
-	for name, w := range work {
-		c.Sinks[name] = o.sink(w)
+	for name, a := range active {
+		c.Sinks[name] = o.sink(a)
 	}
 	for name, sink := range f.config.Sinks {
 		if _, mine := c.Sinks[name]; !mine {
@@ -163,11 +163,11 @@ func (o *outbox) coordination(work map[string]*working) coordinate.Config {
 }
 
 // sink returns a sink of the forwarder as the outbox's coordinator needs it.
-func (o *outbox) sink(w *working) coordinate.Sink {
+func (o *outbox) sink(a *activeSink) coordinate.Sink {
 	return coordinate.Sink{
-		Dispatcher: w.dispatcher, Types: w.types, Start: w.Start, Hooks: w.Hooks,
-		Shared: w.path.Plain() && !o.isSourced(), // a slow condition delays only its own lanes
-		Prompt: w.name == store.SinkUnrouted, Transactor: transactorOf(w.Sink),
+		Dispatcher: a.dispatcher, Types: a.types, Start: a.Start, Hooks: a.Hooks,
+		Shared: a.path.Plain() && !o.isSourced(), // a slow condition delays only its own lanes
+		Prompt: a.name == store.SinkUnrouted, Transactor: transactorOf(a.Sink),
 	}
 }
 

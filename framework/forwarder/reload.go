@@ -33,12 +33,12 @@ func (f *Forwarder) Reload(ctx context.Context, to map[string]Sink, routes route
 	if err != nil {
 		return err
 	}
-	before, next := f.working(), f.work(c.Sinks, table)
+	before, next := f.activeSinks(), f.newSinks(c.Sinks, table)
 	kept := make(map[string]policy.Settings)
 	var replaced []string // names of replaced, added and removed sinks
-	for name, w := range next {
-		if old := before[name]; old != nil && old.likewise(w) {
-			kept[name], next[name] = w.settings(), old
+	for name, a := range next {
+		if old := before[name]; old != nil && old.differsOnlyInSettings(a) {
+			kept[name], next[name] = a.settings(), old
 		} else {
 			replaced = append(replaced, name)
 		}
@@ -49,8 +49,8 @@ func (f *Forwarder) Reload(ctx context.Context, to map[string]Sink, routes route
 		}
 	}
 	for _, name := range replaced {
-		if w := next[name]; w != nil {
-			if err := w.caller.Open(ctx); err != nil {
+		if a := next[name]; a != nil {
+			if err := a.caller.Open(ctx); err != nil {
 				return errors.Join(fmt.Errorf("sink %s: %w", name, err), f.closeUnused(ctx, before))
 			}
 		}
@@ -59,8 +59,8 @@ func (f *Forwarder) Reload(ctx context.Context, to map[string]Sink, routes route
 	if !runs {
 		return errors.Join(ErrNotRunning, f.closeUnused(ctx, before))
 	}
-	f.running.configure(c)
-	f.share(func(*fleet) {})
+	f.reporter.configure(c)
+	f.share(func(*rateShare) {})
 	for name, settings := range kept {
 		next[name].dispatcher.Adjust(settings)
 	}
@@ -70,7 +70,7 @@ func (f *Forwarder) Reload(ctx context.Context, to map[string]Sink, routes route
 			change(outboxes, name, next[name])
 			if old := before[name]; old != nil {
 				old.dispatcher.Stop()
-				f.running.ended(old.dispatcher)
+				f.reporter.ended(old.dispatcher)
 			}
 		})
 	}
@@ -83,7 +83,7 @@ func (f *Forwarder) Reload(ctx context.Context, to map[string]Sink, routes route
 
 // swap replaces the forwarder's sinks and returns the outboxes whose coordinators must change
 // them; false if Run is not running.
-func (f *Forwarder) swap(next map[string]*working, configured []string, routes *route.Table) (outboxes []*outbox, runs bool) {
+func (f *Forwarder) swap(next map[string]*activeSink, configured []string, routes *route.Table) (outboxes []*outbox, runs bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.stop == nil {
@@ -93,15 +93,15 @@ func (f *Forwarder) swap(next map[string]*working, configured []string, routes *
 	return slices.Clone(f.outboxes), true
 }
 
-// change replaces a sink in all outboxes, or stops it if w is nil, and returns when the work
+// change replaces a sink in all outboxes, or stops it if a is nil, and returns when the work
 // with the old one has ended.
-func change(outboxes []*outbox, name string, w *working) {
+func change(outboxes []*outbox, name string, a *activeSink) {
 	var all sync.WaitGroup
 	for _, o := range outboxes {
 		all.Go(func() {
 			var sink *coordinate.Sink
-			if w != nil {
-				sink = new(o.sink(w))
+			if a != nil {
+				sink = new(o.sink(a))
 			}
 			o.coordinator.Change(name, sink)
 		})
@@ -110,12 +110,12 @@ func change(outboxes []*outbox, name string, w *working) {
 }
 
 // closeUnused closes the open sinks that are not in used.
-func (f *Forwarder) closeUnused(ctx context.Context, used map[string]*working) error {
+func (f *Forwarder) closeUnused(ctx context.Context, used map[string]*activeSink) error {
 	f.mu.Lock()
 	var unused []opened
 	f.opened = slices.DeleteFunc(f.opened, func(o opened) bool {
-		for _, w := range used {
-			if isSame(w.Sink.Sink, o.sink) {
+		for _, a := range used {
+			if isSame(a.Sink.Sink, o.sink) {
 				return false
 			}
 		}

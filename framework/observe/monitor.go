@@ -15,7 +15,6 @@
 //
 //	monitor := observe.New(observe.Config{Types: true})
 //	publisher, err := outbox.New(types, store, outbox.Config{Published: monitor.Published})
-
 package observe
 
 import (

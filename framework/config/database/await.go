@@ -8,6 +8,7 @@ import (
 
 	"github.com/cenkalti/backoff/v5"
 
+	"github.com/waybill-go/waybill/framework/internal/pace"
 	"github.com/waybill-go/waybill/framework/source/kafka"
 	"github.com/waybill-go/waybill/framework/store/mysql"
 )
@@ -26,8 +27,8 @@ func (d *Database) Await(ctx context.Context, logger *slog.Logger) (Store, error
 	if logger == nil {
 		logger = slog.Default()
 	}
-	pace := backoff.NewExponentialBackOff()
-	pace.InitialInterval, pace.MaxInterval = 100*time.Millisecond, 5*time.Second
+	pauses := backoff.NewExponentialBackOff()
+	pauses.InitialInterval, pauses.MaxInterval = pace.FirstPause, pace.MaxPause
 	began, logged := time.Now(), ""
 	for {
 		s, err := d.try(ctx)
@@ -44,7 +45,7 @@ func (d *Database) Await(ctx context.Context, logger *slog.Logger) (Store, error
 			logged = err.Error()
 			logger.Warn(d.unreachable(err)+" cannot be reached, trying again", "database", d.address, "error", err)
 		}
-		if !sleep(ctx, pace.NextBackOff()) {
+		if !pace.Sleep(ctx, pauses.NextBackOff()) {
 			return nil, ctx.Err()
 		}
 	}
@@ -83,16 +84,4 @@ func (d *Database) try(ctx context.Context) (Store, error) {
 	ctx, cancel := context.WithTimeout(ctx, openTimeout)
 	defer cancel()
 	return d.Store(ctx)
-}
-
-// sleep waits and returns true, or false once ctx is done.
-func sleep(ctx context.Context, pause time.Duration) bool {
-	timer := time.NewTimer(pause)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C:
-		return true
-	}
 }

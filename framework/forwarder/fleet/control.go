@@ -67,7 +67,7 @@ func (c *control) look(ctx context.Context, listed []Database, isOver func(Datab
 	bounded, cancel := context.WithTimeout(ctx, c.lease)
 	defer cancel()
 	if !time.Now().Before(c.trouble.Until()) {
-		err := c.turn(bounded, listed, isOver)
+		err := c.update(bounded, listed, isOver)
 		switch {
 		case ctx.Err() != nil:
 		case errors.Is(err, ErrOtherFleet):
@@ -89,7 +89,8 @@ func (c *control) look(ctx context.Context, listed []Database, isOver func(Datab
 	return mine, c.forwarders, refused
 }
 
-func (c *control) turn(ctx context.Context, listed []Database, isOver func(Database) bool) error {
+// update is look while the control database answers.
+func (c *control) update(ctx context.Context, listed []Database, isOver func(Database) bool) error {
 	databases, names := make(map[string]Database, len(listed)), make([]string, 0, len(listed))
 	for _, d := range listed {
 		databases[nameOf(d)] = d

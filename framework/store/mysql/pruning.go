@@ -141,14 +141,12 @@ func (s *Store) progress(ctx context.Context, q tables.Querier, sinks []string) 
 // add adds the position of a cursor. A position after the end of the log is a reason to keep all rows.
 func (p *sinkProgress) add(raw json.RawMessage, next int64) {
 	pos, err := parsePosition(raw)
-	reason := ""
-	if err != nil {
-		reason = err.Error()
-	} else {
-		reason = conflict(pos, next)
-	}
-	if p.reason == "" {
-		p.reason = reason
+	switch {
+	case p.reason != "":
+	case err != nil:
+		p.reason = err.Error()
+	default:
+		p.reason = conflict(pos, next)
 	}
 	p.positions = append(p.positions, pos)
 }

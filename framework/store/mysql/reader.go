@@ -161,7 +161,7 @@ func (r *reader) read(ctx context.Context, limit int) ([]notification.Envelope, 
 		r.pos, r.known = position{from: *r.pos.until}, false
 		return nil, nil
 	}
-	cover, _ := covering(part, apart)
+	cover := covering(part)
 	last := cover[len(cover)-1].Last
 	s, cut, err := r.query(ctx, cover, rows)
 	if err != nil {

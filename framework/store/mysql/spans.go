@@ -96,18 +96,18 @@ func points(offsets []int64) (s spans) {
 
 // covering returns the first part of s that fits in one statement: at most chunk ranges. It joins ranges
 // with gaps of up to apart offsets, since reading the gap is cheaper than another lookup.
-func covering(s spans, apart int64) (cover, rest spans) {
-	for i, r := range s {
+func covering(s spans) (cover spans) {
+	for _, r := range s {
 		if n := len(cover); n > 0 && r.First-cover[n-1].Last <= apart {
 			cover[n-1].Last = r.Last
 			continue
 		}
 		if len(cover) == chunk {
-			return cover, s[i:]
+			return cover
 		}
 		cover = append(cover, r)
 	}
-	return cover, nil
+	return cover
 }
 
 const (

@@ -17,10 +17,10 @@ import (
 // out within one INSERT, and until the row is inserted, innodb_trx lists the statement with tables in
 // use and locked.
 type sweeps struct {
-	swept    int64 // a hole without a row up to here is dead
-	swepts   bool  // the first sweep has ended
-	sweeping []*sweep
-	askAt    time.Time // when to look at innodb_trx again
+	swept     int64 // a hole without a row up to here is dead
+	sweptOnce bool  // the first sweep has ended
+	sweeping  []*sweep
+	askAt     time.Time // when to look at innodb_trx again
 }
 
 // sweep is an unfinished proof for the offsets up to top.
@@ -107,7 +107,7 @@ func (t *tracker) follow(ctx context.Context) error {
 // that the tracker has not reached yet, so that a backlog needs only one sweep.
 func (t *tracker) beginSweep(ctx context.Context) error {
 	n := len(t.sweeping)
-	if t.swepts || n > 0 {
+	if t.sweptOnce || n > 0 {
 		holes := t.at.holes
 		if len(holes) == 0 {
 			return nil
@@ -168,7 +168,7 @@ func (t *tracker) endSweeps(last int) {
 	if last < 0 {
 		return
 	}
-	t.swept, t.swepts = t.sweeping[last].top, true
+	t.swept, t.sweptOnce = t.sweeping[last].top, true
 	t.sweeping = t.sweeping[last+1:]
 }
 
@@ -188,7 +188,7 @@ func (t *tracker) outwait(ctx context.Context) error {
 		return err
 	}
 	// swept does not change: the void rows show which offsets are decided.
-	t.swepts, t.sweeping = true, t.sweeping[over+1:]
+	t.sweptOnce, t.sweeping = true, t.sweeping[over+1:]
 	return nil
 }
 

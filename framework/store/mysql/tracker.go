@@ -79,7 +79,7 @@ func (t *tracker) learn(s snapshot) {
 func (t *tracker) lock(ctx context.Context) error {
 	select {
 	case t.busy <- struct{}{}:
-		return ctx.Err()
+		return nil
 	case <-ctx.Done():
 		return ctx.Err()
 	}
@@ -137,7 +137,7 @@ func (t *tracker) look(ctx context.Context, r *reader) (*target, error) {
 			return nil, err
 		}
 	}
-	if len(t.at.holes) > 0 || !t.swepts {
+	if len(t.at.holes) > 0 || !t.sweptOnce {
 		if err := t.follow(ctx); err != nil {
 			return nil, err
 		}
@@ -244,7 +244,7 @@ func (s *Store) visible(ctx context.Context, c *sql.Conn, among spans) (spans, e
 	var parts []spans
 	for end := len(among); end > 0; end -= chunk {
 		part := among[max(0, end-chunk):end]
-		cover, _ := covering(part, apart)
+		cover := covering(part)
 		found, err := offsets(ctx, c, "SELECT `offset` FROM "+s.names.Log()+" FORCE INDEX (PRIMARY) WHERE "+cover.where()+" ORDER BY `offset`")
 		if err != nil {
 			return nil, err
@@ -281,7 +281,7 @@ func (t *tracker) decide(ctx context.Context, holes spans) error {
 // present returns the offsets at which a transaction sees rows.
 func (s *Store) present(ctx context.Context, tx *sql.Tx, among spans) (present spans, err error) {
 	for part := range slices.Chunk(among, chunk) {
-		cover, _ := covering(part, apart)
+		cover := covering(part)
 		var found []int64
 		err := s.run.Each(ctx, tx, func(rows *sql.Rows) error {
 			var offset int64

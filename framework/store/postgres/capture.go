@@ -214,6 +214,10 @@ func beginCapture(ctx context.Context, db *sql.DB, outbox Config, table string) 
 // look reads what the catalog says about a table.
 func (t *capturedTable) look(ctx context.Context, table string) error {
 	n := t.names
+	own := []string{n.plain("migrations")}
+	for _, name := range tableNames {
+		own = append(own, n.plain(name))
+	}
 	err := t.tx.QueryRowContext(ctx, `SELECT c.oid::bigint, format('%I.%I', s.nspname, c.relname), c.relname, c.relkind,
 			coalesce((SELECT inhparent::regclass::text FROM pg_inherits WHERE inhrelid = c.oid ORDER BY inhseqno LIMIT 1), ''),
 			c.relname = ANY ($2) AND s.nspname = $3,
@@ -224,7 +228,7 @@ func (t *capturedTable) look(ctx context.Context, table string) error {
 			ARRAY(SELECT quote_ident(tgname) FROM pg_trigger `+capturing+`),
 			ARRAY(SELECT DISTINCT format('%I.%I', nspname, proname) FROM pg_trigger `+capturing+`)
 		FROM pg_class c JOIN pg_namespace s ON s.oid = c.relnamespace WHERE c.oid = to_regclass($1)`,
-		table, pq.Array(n.ownTables()), n.schema, n.Log(), n.plain("capture_")).
+		table, pq.Array(own), n.schema, n.Log(), n.plain("capture_")).
 		Scan(&t.id, &t.Table, &t.plain, &t.kind, &t.parent, &t.own, pq.Array(&t.columns), pq.Array(&t.primaryKey), &t.payload, pq.Array(&t.Triggers), pq.Array(&t.Functions))
 	if errors.Is(err, sql.ErrNoRows) {
 		return errors.New(`there is no such table; write it as in SQL, with its schema if the search path does not find it: sales.orders, or sales."Order"`)
@@ -406,12 +410,4 @@ func joined(values []string, form func(string) string) string {
 		formed[i] = form(v)
 	}
 	return strings.Join(formed, ", ")
-}
-
-// ownTables returns the tables of an outbox, as named in the catalog.
-func (n names) ownTables() (tables []string) {
-	for _, name := range []string{"", "cursors", "forwarders", "parked", "cancelled", "unique", "receipts", "inbox", "schedules", "actions", "migrations"} {
-		tables = append(tables, n.plain(name))
-	}
-	return tables
 }

@@ -278,14 +278,14 @@ func (w *wire) explain(err error) error {
 	if !errors.As(err, &failed) {
 		return err
 	}
-	told := *failed // lib/pq recognizes a lost connection by this type
-	told.Source = nil
+	plain := *failed // lib/pq recognizes a lost connection by this type
+	plain.Source = nil
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.given {
-		told.Err = errSilent
+		plain.Err = errSilent
 	}
-	return &told
+	return &plain
 }
 
 // wireConn is the connection as lib/pq uses it.

@@ -197,6 +197,23 @@ func TestABlackHoleLeavesNoGoroutines(t *testing.T) {
 	goleak.VerifyNone(t, before)
 }
 
+// A forwarder may be stopped, or lose its network, at any moment.
+func TestAStoppedCheckpointReleasesItsLane(t *testing.T) {
+	t.Parallel()
+	db := newDB(t)
+	s := openStore(t, db, postgres.Config{})
+	next := make(chan error, 1)
+	err := s.Checkpoint(t.Context(), store.Checkpoint{Lease: acquire(t, s, "a"), TTL: time.Second, Number: 1, InTx: func(context.Context, *sql.Tx) error {
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		defer cancel()
+		_, err := db.ExecContext(ctx, `UPDATE outbox_cursors SET updated_at = now()`)
+		next <- err
+		return nil
+	}})
+	require.NoError(t, <-next)
+	require.Error(t, err)
+}
+
 func TestALongStatementIsNotADeadConnection(t *testing.T) {
 	t.Parallel()
 	db := newDB(t)

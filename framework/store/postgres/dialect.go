@@ -266,14 +266,9 @@ func (d *dialect) Places(ctx context.Context, q tables.Querier, positions []json
 		if err != nil {
 			return nil, err
 		}
-		places[i] = tables.Place{Conflict: pos.conflict(now), Through: pos.settled(), Settled: expression(pos.settledSQL)}
+		places[i] = tables.Place{Conflict: pos.conflict(now, pos.goal().Last), Through: pos.settled(), Settled: expression(pos.settledSQL)}
 	}
 	return places, nil
-}
-
-// conflict says why the position does not belong to the log that was seen at t; "" if it does.
-func (p *position) conflict(t *probe) string {
-	return (&reader{pos: *p, durable: p.goal().Last}).conflict(t)
 }
 
 // Replay parks the next rows; see store.Operator.

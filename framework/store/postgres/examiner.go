@@ -226,7 +226,7 @@ func (e *Examiner) IndexFaults(ctx context.Context) (faults []IndexFault, err er
 		return nil, err
 	}
 	var own []string
-	for _, name := range []string{"", "cursors", "forwarders", "parked", "cancelled", "unique", "receipts", "inbox", "schedules", "actions"} {
+	for _, name := range tableNames {
 		own = append(own, e.names.Table(name))
 	}
 	primary := make(map[string]bool)

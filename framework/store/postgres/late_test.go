@@ -1,6 +1,7 @@
 package postgres_test
 
 import (
+	"context"
 	"database/sql"
 	"encoding/json"
 	"testing"
@@ -77,6 +78,26 @@ func TestATransactionThatHasNotUsedTheLogDelaysNoFloor(t *testing.T) {
 			require.Equal(t, []string{"early"}, settle())
 		})
 	}
+}
+
+// What a probe sees during a checkpoint bounds no transaction that began after the checkpoint had its id.
+func TestARowPublishedDuringACheckpointIsRead(t *testing.T) {
+	t.Parallel()
+	db := newDB(t)
+	s := openStore(t, db, postgres.Config{})
+	l, read := readerOf(t, s)
+	read()
+	var late *sql.Tx
+	require.NoError(t, s.Checkpoint(t.Context(), store.Checkpoint{Lease: l, TTL: time.Hour, Number: 1, InTx: func(ctx context.Context, _ *sql.Tx) error {
+		late = begin(t, db, `INSERT INTO outbox (id, type, payload) VALUES ('late', 't', '{}')`)
+		_, err := s.Probe(ctx)
+		return err
+	}}))
+	ids, _ := read()
+	require.Empty(t, ids)
+	require.NoError(t, late.Commit())
+	ids, _ = read()
+	require.Equal(t, []string{"late"}, ids)
 }
 
 // A prepared transaction has no session, and the server lists its locks differently.

@@ -118,11 +118,11 @@ func (l listening) run(ctx context.Context, hear func(store.News)) error {
 		case <-ready:
 			ready = nil
 			hear(store.NewsUnknown)
-		case told, open := <-connection.Notify:
+		case notice, open := <-connection.Notify:
 			switch {
 			case !open: // all its goroutines have ended
 				return context.Cause(ctx)
-			case told != nil && told.Extra == lanesNews:
+			case notice != nil && notice.Extra == lanesNews:
 				hear(store.NewsLanes)
 			default:
 				hear(store.NewsRows)

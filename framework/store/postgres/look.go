@@ -97,12 +97,7 @@ func (r *reader) look() (q *statement, limit int) {
 		return nil, 0
 	}
 	b := r.pos.base
-	running := make([]string, 0, len(b.Snapshot.running))
-	floor := b.Bound
-	for _, x := range b.Snapshot.running {
-		running = append(running, x.String())
-		floor = min(floor, b.Floors[x])
-	}
+	floor := b.settled()
 	if b.Last-floor > nearOffsets || b.Reach > 0 {
 		return nil, 0
 	}
@@ -114,7 +109,7 @@ func (r *reader) look() (q *statement, limit int) {
 	q = &statement{}
 	q.WriteString(`SELECT o.*, p.snapshot, p.last, coalesce(p.sequence, 0)::bigint, p.log::bigint, p.server, p.wal
 		FROM (` + sql.probe + ` OFFSET 0) p(snapshot, last, sequence, log, server, wal) LEFT JOIN (SELECT ` + selected + ` FROM ` + r.store.names.Log() + ` o WHERE "offset" > ` + q.arg(floor) +
-		` AND "offset" <= ` + q.arg(b.Last+nearOffsets) + ` AND (transaction_id >= ` + q.arg(b.Snapshot.xmax.String()) + `::xid8 AND "offset" > ` + q.arg(b.Bound) + ` OR transaction_id = ANY(` + q.arg(pq.Array(running)) + `::xid8[]))`)
+		` AND "offset" <= ` + q.arg(b.Last+nearOffsets) + ` AND (transaction_id >= ` + q.arg(b.Snapshot.xmax.String()) + `::xid8 AND "offset" > ` + q.arg(b.Bound) + ` OR transaction_id = ANY(` + q.arg(pq.Array(textsOf(b.Snapshot.running))) + `::xid8[]))`)
 	r.wanted(q)
 	q.WriteString(` AND ` + sql.notCancelled + ` ORDER BY "offset" LIMIT ` + strconv.Itoa(limit) + sql.whole + `) o ON true`)
 	return q, limit

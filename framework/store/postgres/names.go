@@ -18,6 +18,9 @@ type names struct {
 	prefix string
 }
 
+// tableNames are what Table takes for the tables of an outbox, without that of the migrations.
+var tableNames = []string{"", "cursors", "forwarders", "parked", "cancelled", "unique", "receipts", "inbox", "schedules", "actions"}
+
 // parseNames parses Config.Prefix.
 func parseNames(prefix string) (names, error) {
 	schema, prefix, err := store.SplitPrefix(prefix)

@@ -29,12 +29,12 @@ type base struct {
 // nothing was running.
 var origin = base{Snapshot: snapshot{xmin: 1, xmax: 1, text: "1:1:"}}
 
-// late returns the transactions that were running in b's snapshot and ended before t, and an offset
-// that is below all of their rows. It leaves out those that cannot have taken an offset up to t.
-func (b *base) late(t *probe) (ended []xid, floor int64) {
-	floor = b.last(t)
+// late returns the transactions that were running in b's snapshot and had ended in a later one, and an
+// offset that is below all of their rows. It leaves out those that took no offset up to last.
+func (b *base) late(until *snapshot, last int64) (ended []xid, floor int64) {
+	floor = last
 	for _, x := range b.Snapshot.running {
-		if f := b.Floors[x]; f < b.last(t) && t.snapshot.ended(x) {
+		if f := b.Floors[x]; f < last && until.ended(x) {
 			ended = append(ended, x)
 			floor = min(floor, f)
 		}
@@ -117,9 +117,9 @@ func (p *position) settled() int64 {
 }
 
 // settles reports whether a committed row is settled: its transaction had ended in the snapshot of
-// the base, or the row was passed in the delta. This applies in the position's own log, see
-// reader.conflict. The bounds add rows whose transaction ids mean nothing here. settledSQL is the
-// same as SQL.
+// the base, or the row was passed in the delta. This applies in the position's own log; see
+// conflict. The bounds add rows whose transaction ids mean nothing here. settledSQL is the same as
+// SQL.
 func (p *position) settles(offset int64, id xid) bool {
 	switch {
 	case offset <= p.settled():
@@ -129,6 +129,24 @@ func (p *position) settles(offset int64, id xid) bool {
 	}
 	d := p.delta
 	return d.From.Snapshot.ended(id) || offset <= p.offset && (offset <= d.Restored || d.Until.Snapshot.ended(id))
+}
+
+// conflict says why the position cannot be before t, so that it belongs to another log; "" if it can.
+// durable is the last offset of the sequence that a stored cursor knows.
+func (p *position) conflict(t *probe, durable int64) string {
+	b := p.goal()
+	last := max(b.Bound, durable)
+	reason := p.history.differs(t.history)
+	switch {
+	case reason != "":
+		return reason
+	case !t.snapshot.includes(&b.Snapshot):
+		return fmt.Sprintf("the cursor knows transactions up to %d and this cluster is at %d: the database was restored into another cluster",
+			b.Snapshot.xmax, t.snapshot.xmax)
+	case t.last < last:
+		return fmt.Sprintf("the cursor is past offset %d and the sequence stands at %d: the log was truncated", last, t.last)
+	}
+	return ""
 }
 
 // isNew reports whether the position is before the oldest row.

@@ -87,7 +87,7 @@ func TestDeltasCoverEachCommittedRowOnce(t *testing.T) {
 		// that has not been read counts as settled.
 		kept := func(t *rapid.T) {
 			now := &probe{snapshot: c.snapshot(), last: c.sequence, history: c.history}
-			if (&reader{pos: at, durable: at.goal().Last}).conflict(now) != "" {
+			if at.conflict(now, at.goal().Last) != "" {
 				return
 			}
 			for offset, id := range c.rows {
@@ -110,7 +110,7 @@ func TestDeltasCoverEachCommittedRowOnce(t *testing.T) {
 			}
 			lastSeen = sight{last: p.last, history: p.history}
 			r := &reader{pos: at}
-			if reason := r.conflict(p); reason != "" {
+			if reason := r.pos.conflict(p, r.durable); reason != "" {
 				require.Contains(t, reason, "restored")
 				require.NotEqual(t, at.history, c.history, "nothing else conflicts: %s", reason)
 				d := rebase(p, c.extent(p), at.goal().Last)
@@ -124,10 +124,10 @@ func TestDeltasCoverEachCommittedRowOnce(t *testing.T) {
 			if r.pos.delta != nil || r.begin(p) {
 				d := r.pos.delta
 				last := upTo(d, r.pos.offset)
-				late := d.ended()
+				late, _ := d.From.late(&d.Until.Snapshot, d.Last)
 				for offset, id := range c.rows {
 					fresh := id >= d.From.Snapshot.xmax && (len(late) == 0 || offset > d.From.Bound)
-					isLate := slices.Contains(late, id.String())
+					isLate := slices.Contains(late, id)
 					visible := offset <= d.Restored || d.Until.Snapshot.ended(id)
 					if offset > r.pos.offset && offset <= last && (fresh || isLate) && visible {
 						found[offset]++

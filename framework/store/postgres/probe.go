@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"database/sql"
 	"fmt"
 	"time"
 
@@ -107,4 +108,78 @@ func (s *Store) raiseWatermark(text, server string, seen *sight) error {
 			return nil
 		}
 	}
+}
+
+// probeSQL reads the snapshot, the sequence, and the history and life of both. A sequence that has
+// assigned nothing is before its last_value.
+//
+// A standby's snapshot lists no running transactions, so those open on the primary would seem to
+// have ended without rows in the log. So on a standby the statement fails like a write, because
+// it takes a transaction id.
+//
+// For reading from a standby it also reads the position in the write-ahead log. A statement takes
+// its snapshot before it calls a function, and a transaction writes its commit before it leaves
+// the list of running ones. So the commit of each transaction that had ended is before that
+// position. The flushed position would not do: a commit that does not wait for the disk is visible
+// before it is flushed.
+func probeSQL(n names, server string, standby bool) string {
+	wal := `''`
+	if standby {
+		wal = `pg_current_wal_insert_lsn()::text`
+	}
+	return `SELECT CASE WHEN pg_is_in_recovery() THEN pg_current_xact_id()::text ELSE pg_current_snapshot()::text END, CASE WHEN is_called THEN last_value ELSE last_value - 1 END,
+		pg_relation_filenode(tableoid), ` + n.Literal("") + `::regclass::oid, ` + server + `, ` + wal + ` FROM ` + n.Table("offset_seq")
+}
+
+// runProbe runs a probe's statement; its additional columns go to rest.
+func (s *Store) runProbe(ctx context.Context, q querier, query string, rest ...any) (*probe, error) {
+	ctx, cancel := context.WithTimeout(ctx, statementTime)
+	defer cancel()
+	p := &probe{asked: time.Now()}
+	known := s.known()
+	var text, wal string
+	var sequence sql.NullInt64
+	to := append([]any{&text, &p.last, &sequence, &p.history.Log, &p.server, &wal}, rest...)
+	if err := q.QueryRowContext(ctx, query).Scan(to...); err != nil {
+		return nil, err
+	}
+	p.history.Sequence = sequence.Int64
+	return p, s.complete(ctx, q, p, text, wal, known)
+}
+
+// bounds are what is known before a probe about where rows can be.
+type bounds struct {
+	watermark *watermark
+	floors    *floors
+}
+
+func (s *Store) known() bounds { return bounds{s.watermark.Load(), s.floors.Load()} }
+
+// complete sets the fields of a probe from its columns, and from what was known before its
+// statement began, as far as that still applies.
+func (s *Store) complete(ctx context.Context, q querier, p *probe, snapshot, wal string, known bounds) (err error) {
+	if p.snapshot, err = parseSnapshot(snapshot); err != nil {
+		return err
+	}
+	if wal != "" {
+		if p.wal, err = parseLSN(wal); err != nil {
+			return err
+		}
+	}
+	found, err := s.identify(ctx, q, p.server)
+	if err != nil {
+		return err
+	}
+	p.history.System, p.timeline, p.database = found.id, found.timeline, found.database
+	if w := known.watermark; w != nil {
+		if w.holds(p) {
+			p.watermark = *w
+		} else {
+			s.watermark.CompareAndSwap(w, nil) // otherwise it would seem valid again after the new log has grown
+		}
+	}
+	if f := known.floors; f != nil && f.holds(p) {
+		p.floors = f.of
+	}
+	return nil
 }

@@ -171,14 +171,12 @@ func (s *Store) progress(ctx context.Context, tx *sql.Tx, sinks []string) (logPr
 // another log, the sink keeps everything.
 func (p *sinkProgress) add(raw []byte, now *probe) {
 	pos, err := parsePosition(raw)
-	reason := ""
-	if err != nil {
-		reason = err.Error()
-	} else {
-		reason = pos.conflict(now)
-	}
-	if p.reason == "" {
-		p.reason = reason
+	switch {
+	case p.reason != "":
+	case err != nil:
+		p.reason = err.Error()
+	default:
+		p.reason = pos.conflict(now, pos.goal().Last)
 	}
 	p.positions = append(p.positions, pos)
 }

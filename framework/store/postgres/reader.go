@@ -158,7 +158,7 @@ func (r *reader) begin(t *probe) bool {
 		return false
 	}
 	until := b.next(t)
-	ended, floor := b.late(t)
+	ended, floor := b.late(&t.snapshot, b.last(t))
 	if len(ended) == 0 && t.last <= b.Bound {
 		r.pos = position{history: r.pos.history, base: &until}
 		return false
@@ -178,7 +178,7 @@ func (r *reader) begin(t *probe) bool {
 // assigned here. A new probe distinguishes the two. In another log the reader starts over at the
 // oldest row: going on would skip rows, or wait forever.
 func (r *reader) precedes(ctx context.Context, t *probe) (bool, error) {
-	if r.conflict(t) == "" {
+	if r.pos.conflict(t, r.durable) == "" {
 		r.pos.history, r.seen = r.pos.history.merge(t.history), t
 		return true, nil
 	}
@@ -190,7 +190,7 @@ func (r *reader) precedes(ctx context.Context, t *probe) (bool, error) {
 	if now.(*probe).server != r.server {
 		return false, store.ErrServerChanged
 	}
-	reason := r.conflict(now.(*probe))
+	reason := r.pos.conflict(now.(*probe), r.durable)
 	if reason == "" {
 		r.seen = now.(*probe)
 		return false, nil
@@ -206,23 +206,6 @@ func (r *reader) precedes(ctx context.Context, t *probe) (bool, error) {
 	r.pos, r.window, r.durable = position{history: found.history, delta: &d}, 0, 0
 	r.note, r.seen = reason, found
 	return true, nil
-}
-
-// conflict says why the position cannot be before t; "" if it can.
-func (r *reader) conflict(t *probe) string {
-	b := r.pos.goal()
-	last := max(b.Bound, r.durable)
-	reason := r.pos.history.differs(t.history)
-	switch {
-	case reason != "":
-		return reason
-	case !t.snapshot.includes(&b.Snapshot):
-		return fmt.Sprintf("the cursor knows transactions up to %d and this cluster is at %d: the database was restored into another cluster",
-			b.Snapshot.xmax, t.snapshot.xmax)
-	case t.last < last:
-		return fmt.Sprintf("the cursor is past offset %d and the sequence stands at %d: the log was truncated", last, t.last)
-	}
-	return ""
 }
 
 // page makes a page of rows of a delta that end at the reader's position.
@@ -310,13 +293,13 @@ func (r *reader) where(q *statement, d *delta) {
 		visible = `("offset" <= ` + q.arg(d.Restored) + ` OR ` + visible + `)`
 	}
 	q.WriteString(` AND ` + visible)
-	ended := d.ended()
+	ended, _ := d.From.late(&d.Until.Snapshot, d.Last)
 	switch {
 	case len(ended) == 0:
 		q.WriteString(` AND transaction_id >= ` + q.arg(d.From.Snapshot.xmax.String()) + `::xid8`)
 	default:
 		q.WriteString(` AND (transaction_id >= ` + q.arg(d.From.Snapshot.xmax.String()) + `::xid8 AND "offset" > ` + q.arg(d.From.Bound) +
-			` OR transaction_id = ANY(` + q.arg(pq.Array(ended)) + `::xid8[]))`)
+			` OR transaction_id = ANY(` + q.arg(pq.Array(textsOf(ended))) + `::xid8[]))`)
 	}
 	r.wanted(q)
 }
@@ -355,18 +338,6 @@ func typesSQL(q *statement, types notification.TypeFilter) {
 // likePrefix returns the LIKE pattern for a prefix.
 func likePrefix(prefix string) string {
 	return strings.NewReplacer(`\`, `\\`, `%`, `\%`, `_`, `\_`).Replace(prefix) + "%"
-}
-
-// ended returns the transactions whose rows are late in the delta: running at its beginning, ended
-// at its end.
-func (d *delta) ended() []string {
-	var ended []string
-	for _, x := range d.From.Snapshot.running {
-		if d.Until.Snapshot.ended(x) && d.From.Floors[x] < d.Last {
-			ended = append(ended, x.String())
-		}
-	}
-	return ended
 }
 
 // statement is SQL under construction, with its arguments.

@@ -12,6 +12,15 @@ type xid uint64
 
 func (x xid) String() string { return strconv.FormatUint(uint64(x), 10) }
 
+// textsOf returns ids for an array of xid8. It is never nil, which would be NULL.
+func textsOf(ids []xid) []string {
+	texts := make([]string, len(ids))
+	for i, x := range ids {
+		texts[i] = x.String()
+	}
+	return texts
+}
+
 // snapshot is a pg_snapshot: which transactions had ended when it was taken.
 //
 // Every id below xmin had ended, every id from xmax on had not, and of those in between, the ones

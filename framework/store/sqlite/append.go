@@ -28,3 +28,11 @@ func (*Store) BindPayload(payload []byte) any { return notNil(payload) }
 
 // BinaryPayload returns true: the payload column takes any bytes.
 func (*Store) BinaryPayload() bool { return true }
+
+// notNil keeps an empty payload from being bound as NULL.
+func notNil(payload []byte) []byte {
+	if payload == nil {
+		return []byte{}
+	}
+	return payload
+}

@@ -66,9 +66,7 @@ var plainValue = regexp.MustCompile(`^[A-Za-z0-9._:-]+$`)
 func (*dialect) Time(t time.Time) any { return nullTime(t) }
 
 // Payload keeps an empty payload from being bound as NULL.
-func (*dialect) Payload(payload []byte) any {
-	return notNil(payload)
-}
+func (*dialect) Payload(payload []byte) any { return notNil(payload) }
 
 // ParseTime parses a time written by this package or by an SQL producer.
 func (*dialect) ParseTime(text string) (time.Time, error) { return parseTime(text) }

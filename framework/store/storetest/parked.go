@@ -32,7 +32,7 @@ var parkedFacts = []fact{
 	{"held keys come in pages, each once", heldKeys},
 	{"unparked is gone, of this sink only", unpark},
 	{"a log that was started again leaves what is parked of the old one as it is", parkedOfTwoLogs},
-	{"a blocked delivery replaces none that is parked already", parkedAndReadAnew},
+	{"a blocked delivery replaces none that is parked already", parkedAndReadAgain},
 	{"lanes and sinks see only their own", parkedLanes},
 	{"random histories are those of a model", modelOfParked},
 }
@@ -464,9 +464,9 @@ func parkedOfTwoLogs(t *testing.T, o *outbox) {
 	require.Equal(t, now.Envelope.ID, due[0].Envelope.ID)
 }
 
-// parkedAndReadAnew is about the head of a key whose row is read from the log once more: it must not
+// parkedAndReadAgain is about the head of a key whose row is read from the log once more: it must not
 // wait for itself.
-func parkedAndReadAnew(t *testing.T, o *outbox) {
+func parkedAndReadAgain(t *testing.T, o *outbox) {
 	head := retrying(1, "k", moment)
 	lease := o.park(t, head)
 	again := head

@@ -29,7 +29,7 @@ var (
 		{"a sink with fewer cursors than lanes keeps everything", missingLaneKeeps},
 		{"without any sink everything is kept", nobodyKeeps},
 		{"the pruner's cursor is no sink's", prunerIsNoSink},
-		{"in a log that was started again everything is kept", begunAnewKeeps},
+		{"in a log that was started again everything is kept", restartedLogKeeps},
 		{"readers go on behind what was removed, also new ones", readOn},
 		{"two who remove at once remove each row once", twoAtOnce},
 		{"old receipts go, at most as many as were asked for", oldReceiptsGo},
@@ -258,7 +258,7 @@ func prunerIsNoSink(t *testing.T, o *outbox) {
 	require.Empty(t, status.Holders)
 }
 
-func begunAnewKeeps(t *testing.T, o *outbox) {
+func restartedLogKeeps(t *testing.T, o *outbox) {
 	o.publishOld(t, 5)
 	o.settleAll(t, "mail")
 	o.exec(t, o.Restart...)

@@ -1,8 +1,6 @@
 package coordinate
 
-import (
-	"time"
-)
+import "time"
 
 // change is a request to replace a sink.
 type change struct {
@@ -12,21 +10,19 @@ type change struct {
 }
 
 // Change replaces a sink while the coordinator runs, or removes it if next is nil: its lanes are
-// released, and leased again for the new one. Other sinks continue. It returns true when all work
-// with the old one has ended, and false if the coordinator has stopped. It may be called at any
-// time, but only once at a time for each sink.
-func (k *Coordinator) Change(sink string, next *Sink) bool {
+// released, and leased again for the new one. Other sinks continue. It returns when all work with
+// the old one has ended, or when the coordinator has stopped. It may be called at any time, but
+// only once at a time for each sink.
+func (k *Coordinator) Change(sink string, next *Sink) {
 	c := change{sink, next, make(chan struct{})}
 	select {
 	case k.changes <- c:
 	case <-k.over:
-		return false
+		return
 	}
 	select {
 	case <-c.done:
-		return true
 	case <-k.over:
-		return false
 	}
 }
 

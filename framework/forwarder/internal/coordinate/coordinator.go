@@ -19,7 +19,6 @@ import (
 	"github.com/waybill-go/waybill/framework/forwarder/internal/feed"
 	"github.com/waybill-go/waybill/framework/forwarder/internal/lane"
 	"github.com/waybill-go/waybill/framework/forwarder/internal/policy"
-	"github.com/waybill-go/waybill/framework/forwarder/internal/settle"
 	"github.com/waybill-go/waybill/framework/internal/pace"
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/store"
@@ -355,13 +354,13 @@ func (k *Coordinator) logCreated(sink string, c store.Created) {
 	if c.Lanes == 0 {
 		return
 	}
-	passed := strconv.Itoa(c.Passed)
-	if c.Passed >= store.PendingLimit {
-		passed += " or more"
-	}
 	if c.Grown {
 		k.Logger.With("sink", sink).Info("the log has more partitions", "lanes", c.Lanes)
 		return
+	}
+	passed := strconv.Itoa(c.Passed)
+	if c.Passed >= store.PendingLimit {
+		passed += " or more"
 	}
 	k.Logger.With("sink", sink).Info("the sink is new to this outbox", "start", c.Start, "rows_passed_over", passed)
 }
@@ -396,6 +395,3 @@ func (k *Coordinator) isNews(states map[string]store.SinkState) bool {
 			(a.AllDestinations == 0) == (b.AllDestinations == 0)
 	})
 }
-
-// lost reports whether the lane went, or may have gone, to another forwarder.
-func lost(err error) bool { return settle.Lost(err) }

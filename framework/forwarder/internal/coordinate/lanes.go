@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill/framework/forwarder/internal/lane"
+	"github.com/waybill-go/waybill/framework/forwarder/internal/settle"
 	"github.com/waybill-go/waybill/framework/internal/pace"
 	"github.com/waybill-go/waybill/framework/store"
 )
@@ -94,7 +95,7 @@ func (k *Coordinator) take(lane store.Lane, revision int64) error {
 	go func() {
 		defer cancel()
 		err := session.Work(stop, k.stop, k.db)
-		if !lost(err) {
+		if !settle.Lost(err) {
 			err = errors.Join(err, k.release(lease))
 		}
 		k.ended <- func() {
@@ -129,7 +130,7 @@ func (k *Coordinator) workedOn(log *slog.Logger, lane store.Lane, err error) {
 	case err == nil || k.stop.Err() != nil:
 	case errors.Is(err, store.ErrPosition), errors.Is(err, store.ErrUnsupported):
 		k.fail(err)
-	case lost(err):
+	case settle.Lost(err):
 		log.Warn("lane is given up", "lane", lane.Number, "error", err)
 	default:
 		k.trouble[idOf(lane)].Met(err)

@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/waybill-go/waybill/framework/forwarder/internal/feed"
+	"github.com/waybill-go/waybill/framework/forwarder/internal/settle"
 	"github.com/waybill-go/waybill/framework/store"
 )
 
@@ -40,7 +41,7 @@ func (k *Coordinator) recut(sink string, lanes []store.LaneState) {
 			case err == nil:
 				failing.Over()
 				log.Info("the lanes are cut", "lanes", lanes[0].Wanted)
-			case wanted.Err() != nil, lost(err), errors.Is(err, store.ErrLeaseHeld), errors.Is(err, store.ErrLanes):
+			case wanted.Err() != nil, settle.Lost(err), errors.Is(err, store.ErrLeaseHeld), errors.Is(err, store.ErrLanes):
 				// another forwarder does it, or it is no longer wanted
 			default:
 				failing.Met(err)

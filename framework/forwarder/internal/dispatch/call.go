@@ -29,18 +29,18 @@ type call struct {
 }
 
 // end resets a call for the next one.
-func (w *call) end() {
-	if w.release != nil {
-		w.release()
+func (c *call) end() {
+	if c.release != nil {
+		c.release()
 	}
-	clear(w.items)
-	clear(w.deliveries)
-	clear(w.results)
-	*w = call{items: w.items[:0], deliveries: w.deliveries[:0], results: w.results[:0]}
+	clear(c.items)
+	clear(c.deliveries)
+	clear(c.results)
+	*c = call{items: c.items[:0], deliveries: c.deliveries[:0], results: c.results[:0]}
 }
 
 // fill fills a call with items that may go now; false if there are none.
-func (d *Dispatcher) fill(worker *call, now time.Time) bool {
+func (d *Dispatcher) fill(c *call, now time.Time) bool {
 	if d.queue.Len() == 0 {
 		for l := range d.lanes {
 			if l.full {
@@ -65,7 +65,7 @@ func (d *Dispatcher) fill(worker *call, now time.Time) bool {
 		return false
 	}
 	postponed, admitted := 0, false // admitted: the rate has admitted an item that is not added yet
-	for len(worker.items) < size {
+	for len(c.items) < size {
 		from, ok := d.queue.Next(limit * size)
 		if !ok || d.fillsItsShare(from, limit*size) || !admitted && !d.admitted(now) {
 			break
@@ -88,16 +88,16 @@ func (d *Dispatcher) fill(worker *call, now time.Time) bool {
 			continue
 		}
 		admitted = false
-		worker.add(it)
+		c.add(it)
 		if d.batch.Ordered && size > 1 && it.Key != "" {
-			d.chain(worker, size, now)
+			d.chain(c, size, now)
 		}
 	}
-	if len(worker.items) == 0 {
+	if len(c.items) == 0 {
 		return false
 	}
 	d.since = now
-	d.begin(worker, now)
+	d.begin(c, now)
 	return true
 }
 
@@ -141,45 +141,45 @@ func (d *Dispatcher) admitted(now time.Time) bool {
 }
 
 // chain adds the items of the same key behind the last item of a batch.
-func (d *Dispatcher) chain(worker *call, size int, now time.Time) {
-	last := worker.items[len(worker.items)-1]
+func (d *Dispatcher) chain(c *call, size int, now time.Time) {
+	last := c.items[len(c.items)-1]
 	keys := last.lane.keys
-	for keys.Waiting(last.Key) > 0 && len(worker.items) < size && d.admitted(now) {
+	for keys.Waiting(last.Key) > 0 && len(c.items) < size && d.admitted(now) {
 		next, _ := keys.Pop(last.Key)
 		if _, judged := last.lane.verdicts[next.ref()]; judged {
 			keys.Unpop(last.Key, next)
 			return
 		}
 		d.queue.Join(next, d.groupOf(next))
-		worker.add(next)
+		c.add(next)
 		last.chained = true
 		last = next
 	}
 }
 
 // follows reports whether item i must wait for the one before it.
-func (w *call) follows(i int) bool { return w.items[i-1].chained }
+func (c *call) follows(i int) bool { return c.items[i-1].chained }
 
-func (w *call) add(it *item) {
-	w.items = append(w.items, it)
-	w.deliveries = append(w.deliveries, &it.Delivery)
+func (c *call) add(it *item) {
+	c.items = append(c.items, it)
+	c.deliveries = append(c.deliveries, &it.Delivery)
 }
 
 // begin begins a call with the items it was filled with.
-func (d *Dispatcher) begin(worker *call, now time.Time) {
-	worker.probe = d.breaker.IsOpen()
+func (d *Dispatcher) begin(c *call, now time.Time) {
+	c.probe = d.breaker.IsOpen()
 	d.breaker.Begin()
 	d.calls++
-	d.inFlight += len(worker.items)
-	worker.sortByLane()
-	for _, it := range worker.items {
+	d.inFlight += len(c.items)
+	c.sortByLane()
+	for _, it := range c.items {
 		it.Attempt++
 		it.lane.inFlight++
-		worker.probe = d.probes(it) || worker.probe
+		c.probe = d.probes(it) || c.probe
 	}
-	worker.began = now
-	d.govern(worker)
-	worker.ctx, worker.release = callContext(worker.items, now, d.settings.Timeout)
+	c.began = now
+	d.govern(c)
+	c.ctx, c.release = callContext(c.items, now, d.settings.Timeout)
 	if !d.watching {
 		d.watching = true
 		d.watch.Reset(d.settings.Timeout / 4)
@@ -191,19 +191,19 @@ func (d *Dispatcher) begin(worker *call, now time.Time) {
 func (d *Dispatcher) abandonLate() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for _, worker := range d.workers {
-		if worker.abandoned || worker.ctx == nil {
+	for _, c := range d.workers {
+		if c.abandoned || c.ctx == nil {
 			continue
 		}
-		if deadline, ok := worker.ctx.Deadline(); !ok || time.Since(deadline) < AbandonAfter {
+		if deadline, ok := c.ctx.Deadline(); !ok || time.Since(deadline) < AbandonAfter {
 			continue
 		}
-		worker.abandoned = true
+		c.abandoned = true
 		d.stuck++
 		d.log.Error("the sink ignores its deadline: the call is abandoned and keeps its slot",
-			"type", worker.deliveries[0].Type, "id", worker.deliveries[0].ID, "deliveries", len(worker.deliveries), "abandoned", d.stuck)
-		late := &call{ctx: worker.ctx, began: worker.began, probe: worker.probe, governor: worker.governor, destination: worker.destination, results: sinks.Failed(worker.deliveries, ErrAbandoned)}
-		for _, it := range worker.items {
+			"type", c.deliveries[0].Type, "id", c.deliveries[0].ID, "deliveries", len(c.deliveries), "abandoned", d.stuck)
+		late := &call{ctx: c.ctx, began: c.began, probe: c.probe, governor: c.governor, destination: c.destination, results: sinks.Failed(c.deliveries, ErrAbandoned)}
+		for _, it := range c.items {
 			copied := *it // the sink still reads the original
 			late.items = append(late.items, &copied)
 		}

@@ -6,6 +6,12 @@
 // next one in one critical section. The settle half of a lane (package settle) has no lock:
 // Lane.Dirty signals it, it takes the outcome with Lane.Take, and it hands parked deliveries
 // back with the Resume methods.
+//
+// The way of a delivery: the feed or the lane's own reader hands over a page (Lane.Offer, Lane.Add),
+// or the settle half parked deliveries (Lane.ResumeDue, Lane.ResumeFollowers). Each row becomes an
+// item, which goes, waits behind its key, or is parked (enqueue, resume). Items that go are queued
+// (Dispatcher.offer). A worker fills a call with them (call.go), makes it (trace.go), and judges each
+// result (result.go). The lane notes how the item's turn ended (Lane.settle), until the next Take.
 package dispatch
 
 import (
@@ -112,6 +118,14 @@ func New(c Config) *Dispatcher {
 	d.watch = time.AfterFunc(time.Hour, d.abandonLate)
 	d.watch.Stop()
 	return d
+}
+
+// CheckBatch reports batch limits that are not valid.
+func CheckBatch(sink string, limits sinks.BatchLimits) error {
+	if limits.Wait < 0 || limits.Size > WindowRows {
+		return fmt.Errorf("sink %s asks for batches of %d that wait %s: use a size of 1 to %d, and a wait of 0 or more", sink, limits.Size, limits.Wait, WindowRows)
+	}
+	return nil
 }
 
 // UseBatches makes the dispatcher deliver in batches. It must be called before the first
@@ -275,6 +289,32 @@ func (d *Dispatcher) Retain(lane func(store.Lane) bool) {
 	d.memories.Retain(lane)
 }
 
+// Divide sets the size of the fleet that shares the sink's rate; 0 and 0: no fleet, so that only
+// the lanes of one database share it.
+func (d *Dispatcher) Divide(databases, forwarders int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.databases != databases || d.forwarders != forwarders {
+		d.databases, d.forwarders = databases, forwarders
+		d.shareRate()
+		d.work.Broadcast()
+	}
+}
+
+// Stop ends the workers after the lanes have ended. It does not wait for a worker whose sink
+// ignores its context.
+func (d *Dispatcher) Stop() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.stopping = true
+	d.again.Stop()
+	d.watch.Stop()
+	d.work.Broadcast()
+	for len(d.workers)-d.ended > d.calls {
+		d.drained.Wait()
+	}
+}
+
 // offer queues an item that may go now.
 func (d *Dispatcher) offer(it *item) {
 	if it.lane.suspended {
@@ -310,38 +350,38 @@ func (d *Dispatcher) wakeWorker() {
 	case d.idle > 0:
 		d.work.Signal()
 	case workers < d.settings.Parallelism.Most() && workers < d.calls+d.queue.Len():
-		worker := &call{}
-		d.workers = append(d.workers, worker)
-		go d.run(worker)
+		c := &call{}
+		d.workers = append(d.workers, c)
+		go d.run(c)
 	}
 }
 
 // run is the loop of one worker. It returns when the dispatcher stops.
-func (d *Dispatcher) run(worker *call) {
+func (d *Dispatcher) run(c *call) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for now := time.Now(); d.next(worker, now); {
+	for now := time.Now(); d.next(c, now); {
 		d.mu.Unlock()
-		d.deliver(worker)
+		d.deliver(c)
 		d.mu.Lock()
 		now = time.Now() // after locking: the lease may have ended while this waited for the lock
-		d.observe(worker, now)
+		d.observe(c, now)
 		d.calls--
-		if worker.abandoned {
+		if c.abandoned {
 			d.stuck--
 		} else {
-			d.settle(worker)
+			d.settle(c)
 		}
-		worker.end()
+		c.end()
 	}
 	d.ended++
 	d.drained.Broadcast()
 }
 
 // next waits for a call to make; false when the dispatcher stops.
-func (d *Dispatcher) next(worker *call, now time.Time) bool {
+func (d *Dispatcher) next(c *call, now time.Time) bool {
 	for !d.stopping {
-		if d.fill(worker, now) {
+		if d.fill(c, now) {
 			if d.queue.Len() > 0 {
 				d.wakeWorker() // each worker wakes the next one while there is work
 			}
@@ -370,18 +410,6 @@ func (d *Dispatcher) lookAgain() {
 	d.work.Broadcast()
 }
 
-// Divide sets the size of the fleet that shares the sink's rate; 0 and 0: no fleet, so that only
-// the lanes of one database share it.
-func (d *Dispatcher) Divide(databases, forwarders int) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.databases != databases || d.forwarders != forwarders {
-		d.databases, d.forwarders = databases, forwarders
-		d.shareRate()
-		d.work.Broadcast()
-	}
-}
-
 // shareRate sets this forwarder's part of the sink's rate: the part of all slots that its lanes
 // have. In a fleet that would give most of the rate to databases that do not use it, since most
 // are idle: if the fleet has at least as many databases as forwarders, each forwarder gets the
@@ -400,26 +428,4 @@ func (d *Dispatcher) shareRate() {
 		part /= float64(d.databases)
 	}
 	d.rate.Share(part, time.Now())
-}
-
-// Stop ends the workers after the lanes have ended. It does not wait for a worker whose sink
-// ignores its context.
-func (d *Dispatcher) Stop() {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.stopping = true
-	d.again.Stop()
-	d.watch.Stop()
-	d.work.Broadcast()
-	for len(d.workers)-d.ended > d.calls {
-		d.drained.Wait()
-	}
-}
-
-// CheckBatch reports batch limits that are not valid.
-func CheckBatch(sink string, limits sinks.BatchLimits) error {
-	if limits.Wait < 0 || limits.Size > WindowRows {
-		return fmt.Errorf("sink %s asks for batches of %d that wait %s: use a size of 1 to %d, and a wait of 0 or more", sink, limits.Size, limits.Wait, WindowRows)
-	}
-	return nil
 }

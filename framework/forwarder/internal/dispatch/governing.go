@@ -93,46 +93,46 @@ func (d *Dispatcher) hold(destination string, g *policy.Governor) {
 }
 
 // govern records that a call begins.
-func (d *Dispatcher) govern(worker *call) {
+func (d *Dispatcher) govern(c *call) {
 	if !d.settings.Parallelism.IsAdaptive() {
 		return
 	}
 	if d.hasLimitPerDestination() {
-		worker.destination = worker.items[0].destination
+		c.destination = c.items[0].destination
 	}
-	worker.governor = d.governor(worker.destination)
-	worker.governor.Begin()
-	d.hold(worker.destination, worker.governor)
+	c.governor = d.governor(c.destination)
+	c.governor.Begin()
+	d.hold(c.destination, c.governor)
 }
 
 // learn records the result of a call.
-func (d *Dispatcher) learn(worker *call) {
-	g := worker.governor
+func (d *Dispatcher) learn(c *call) {
+	g := c.governor
 	if g == nil {
 		return
 	}
 	now := time.Now()
-	switch answered, pause := d.answer(worker, now); {
-	case worker.probe:
+	switch answered, pause := d.answer(c, now); {
+	case c.probe:
 		g.Drop()
 	case pause > 0:
-		g.Refused(worker.began, now, pause)
+		g.Refused(c.began, now, pause)
 	case answered:
-		g.Answered(worker.began, now)
+		g.Answered(c.began, now)
 	default:
 		g.Drop()
 	}
-	d.hold(worker.destination, g)
+	d.hold(c.destination, g)
 }
 
 // answer reports whether the latency of a call counts and, if the destination refused it, for
 // how long to wait: the longest pause of a batch. Other failures do not count, since an overloaded
 // destination may fail at once.
-func (d *Dispatcher) answer(worker *call, now time.Time) (answered bool, pause time.Duration) {
-	if errors.Is(worker.ctx.Err(), context.Canceled) {
+func (d *Dispatcher) answer(c *call, now time.Time) (answered bool, pause time.Duration) {
+	if errors.Is(c.ctx.Err(), context.Canceled) {
 		return false, 0
 	}
-	for _, result := range worker.results {
+	for _, result := range c.results {
 		switch class, until := sinks.Classify(result.Err); {
 		case result.Err == nil:
 			answered = true

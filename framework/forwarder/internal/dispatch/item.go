@@ -54,11 +54,11 @@ func (it *item) row() memory.Row {
 
 // rows holds the items of one page, and their memory.
 type rows struct {
-	page  *window.Page
-	items []item
-	left  int // not settled, or not written yet
-	bytes int
-	log   int // Lane.number when the page was read
+	page    *window.Page
+	items   []item
+	left    int // not settled, or not written yet
+	bytes   int
+	rebases int // Lane.rebases when the page was read
 }
 
 // Settlement is the end of a delivery's turn. If it is neither delivered nor parked, it is not

@@ -17,26 +17,6 @@ import (
 	"github.com/waybill-go/waybill/sinks"
 )
 
-// Bounds of what a lane has in memory, whatever the size of the backlog.
-const (
-	// PageRows is the maximum number of rows of a page.
-	PageRows = 2000
-	// WindowRows is the maximum number of rows of a lane that are not settled or not written,
-	// and so of those that a crash repeats.
-	WindowRows = 8 * PageRows
-
-	// leastRows is the least room, in rows, for which a page is read.
-	leastRows = PageRows / 4
-
-	windowBytes = 64 << 20 // the last page read may exceed it
-	// windowRanges bounds the offset ranges settled ahead of the position: each checkpoint
-	// writes all of them.
-	windowRanges = WindowRows
-
-	// envelopeBytes is roughly the memory of an item without its payload.
-	envelopeBytes = 500
-)
-
 // ErrLeaseExpired: the lease of the lane expired.
 var ErrLeaseExpired = errors.New("the lease expired before it could be renewed in the database")
 
@@ -74,11 +54,11 @@ type Lane struct {
 	before []store.OffsetRange
 	unmet  int64
 
-	out    Outcome       // since the last Take
-	number int           // of the log: it changes when the log is read again from its oldest row
-	rows   int           // in memory: not settled, or not written
-	space  *budget.Share // memory of the rows
-	ahead  int           // number of offset ranges settled ahead of the position
+	out     Outcome       // since the last Take
+	rebases int           // how often the log was read again from its oldest row
+	rows    int           // in memory: not settled, or not written
+	space   *budget.Share // memory of the rows
+	ahead   int           // number of offset ranges settled ahead of the position
 	// settledAhead is the number of rows in these ranges.
 	settledAhead int
 	room         chan struct{} // capacity 1: there may be room
@@ -141,8 +121,8 @@ func (l *Lane) add(read store.Page, optional bool) (taken bool) {
 		if d.observer != nil {
 			d.observer.Rebased(l.lease.Lane, read.Rebased)
 		}
-		l.number++
-		l.taken(-l.rows, -l.space.Used())
+		l.rebases++
+		l.occupy(-l.rows, -l.space.Used())
 		l.before, l.unmet = nil, 0
 	}
 	l.out.add(read, restart)
@@ -160,11 +140,11 @@ func (l *Lane) add(read store.Page, optional bool) (taken bool) {
 }
 
 func (l *Lane) addRows(read store.Page, page *window.Page, passesBy []bool, destinations []string) {
-	r := &rows{page: page, items: make([]item, len(read.Envelopes)), left: len(read.Envelopes), log: l.number}
+	r := &rows{page: page, items: make([]item, len(read.Envelopes)), left: len(read.Envelopes), rebases: l.rebases}
 	for i := range read.Envelopes {
 		r.bytes += len(read.Envelopes[i].Payload) + envelopeBytes
 	}
-	l.taken(len(r.items), r.bytes)
+	l.occupy(len(r.items), r.bytes)
 	for i := range r.items {
 		it := &r.items[i]
 		it.Envelope = &read.Envelopes[i]
@@ -184,7 +164,7 @@ func (l *Lane) addRows(read store.Page, page *window.Page, passesBy []bool, dest
 			l.stats.PassedBy++
 			l.settle(it, Settlement{})
 		case it.DeliverAt.After(read.Asked): // not time.Now: later cancellations are not known
-			l.park(it, store.StateScheduled, it.DeliverAt, "", false)
+			l.park(it, store.StateScheduled, it.DeliverAt, "")
 		default:
 			l.enqueue(it)
 		}
@@ -242,14 +222,6 @@ func (l *Lane) pass() {
 	}
 }
 
-// taken adds to the rows and bytes in memory.
-func (l *Lane) taken(rows, bytes int) {
-	l.rows += rows
-	if bytes != 0 {
-		l.space.Take(bytes)
-	}
-}
-
 // enqueue handles an item of the log: it goes now, waits behind others of its key, or is parked
 // as blocked.
 func (l *Lane) enqueue(it *item) {
@@ -266,7 +238,7 @@ func (l *Lane) enqueue(it *item) {
 	case keyqueue.Wait:
 		d.behind()
 	case keyqueue.Park:
-		l.park(it, store.StateBlocked, time.Time{}, "", false)
+		l.park(it, store.StateBlocked, time.Time{}, "")
 	}
 }
 
@@ -275,21 +247,21 @@ func (l *Lane) delivered(it *item, receipt notification.Receipt) {
 	l.settle(it, Settlement{Receipt: receipt, Delivered: true, Ask: l.advance(it)})
 }
 
-// passed settles an item that is not for the sink.
-func (l *Lane) passed(it *item) {
+// passedBy settles an item that is not for the sink.
+func (l *Lane) passedBy(it *item) {
 	l.settle(it, Settlement{Ask: l.advance(it)})
 }
 
 // failed parks an item for its next attempt.
 func (l *Lane) failed(it *item, err error, pause time.Duration) {
 	l.log.WarnContext(l.dispatcher.logged(), "delivery failed, retrying", "type", it.Type, "id", it.ID, "attempt", it.Attempt, "error", err, "pause", pause.Round(time.Millisecond))
-	l.park(it, store.StateRetrying, time.Now().Add(pause), err.Error(), false)
+	l.park(it, store.StateRetrying, time.Now().Add(pause), err.Error())
 	l.holdKey(it)
 }
 
 // postpone parks an item whose destination must wait. It spends no attempt.
 func (l *Lane) postpone(it *item, why error, pause time.Duration) {
-	l.park(it, store.StateRetrying, time.Now().Add(pause), why.Error(), false)
+	l.park(it, store.StateRetrying, time.Now().Add(pause), why.Error())
 	l.holdKey(it)
 }
 
@@ -330,10 +302,10 @@ func deadReason(err error) policy.DeadReason {
 const maxErrorText = 2000
 
 // park settles an item by parking it.
-func (l *Lane) park(it *item, state store.State, due time.Time, reason string, ask bool) {
+func (l *Lane) park(it *item, state store.State, due time.Time, reason string) {
 	p := it.parked(state)
 	p.DueAt, p.LastError = due, policy.Text(reason, maxErrorText)
-	l.settle(it, Settlement{Ask: ask, Parked: &p})
+	l.settle(it, Settlement{Parked: &p})
 }
 
 // settle ends an item's turn.
@@ -386,7 +358,7 @@ func (l *Lane) parkWaiting(waiting []*item) {
 	l.dispatcher.pending -= len(waiting)
 	for _, it := range waiting {
 		if it.fromLog() {
-			l.park(it, store.StateBlocked, time.Time{}, "", false)
+			l.park(it, store.StateBlocked, time.Time{}, "")
 		} else {
 			l.removeBusy(store.RefOf(it.Envelope))
 		}
@@ -441,110 +413,5 @@ func (l *Lane) mark() {
 	select {
 	case l.dirty <- struct{}{}:
 	default:
-	}
-}
-
-// WaitForRoom waits until there is room for a page and returns how many rows it may have; false
-// when ctx is done.
-func (l *Lane) WaitForRoom(ctx context.Context) (rows int, ok bool) {
-	for {
-		if rows := l.hasRoom(); rows > 0 {
-			return min(rows, PageRows), true
-		}
-		select {
-		case <-ctx.Done():
-			return 0, false
-		case <-l.room:
-		}
-	}
-}
-
-func (l *Lane) hasRoom() (rows int) {
-	d := l.dispatcher
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	rows = WindowRows - l.rows
-	waits := l.space.Wait()
-	if rows < leastRows || l.crowded() || waits {
-		rows = 0
-	}
-	l.full = rows <= 0
-	if l.full {
-		l.mark() // settled rows take room until they are written
-	}
-	if l.full && !waits {
-		l.spill()
-	}
-	return rows
-}
-
-// crowded reports that the lane must not read, however few rows it has.
-func (l *Lane) crowded() bool {
-	return l.space.Used() >= windowBytes || l.ahead >= windowRanges
-}
-
-// look makes the reader check whether there is room.
-func (l *Lane) look() {
-	select {
-	case l.room <- struct{}{}:
-	default:
-	}
-}
-
-// WaitUntilSettled waits until everything that was read is settled and written, and everything
-// that the ledger names was met; false when ctx is done.
-func (l *Lane) WaitUntilSettled(ctx context.Context) bool {
-	patience := time.NewTimer(meetTime)
-	defer patience.Stop()
-	for patient := true; ; {
-		l.dispatcher.mu.Lock()
-		l.pass()
-		left := l.rows
-		if patient {
-			left += len(l.owed)
-		}
-		l.full = true
-		l.mark()
-		l.dispatcher.mu.Unlock()
-		if left == 0 {
-			return true
-		}
-		select {
-		case <-ctx.Done():
-			return false
-		case <-patience.C:
-			patient = false
-		case <-l.room:
-		}
-	}
-}
-
-// A key is hot if at least 1/hotShare of the window waits for this key alone. Hot keys are
-// spilled only if at least 1/otherShare of the window belongs to other keys.
-const (
-	hotShare   = 4
-	otherShare = 16
-)
-
-// spill parks what waits for hot keys, to make room for other keys. It does so only while the
-// sink has free capacity, and if there are other keys: a log of few keys is better read slowly
-// than copied.
-func (l *Lane) spill() {
-	d := l.dispatcher
-	if d.queue.Len() > 0 || d.breaker.IsOpen() || d.calls >= d.settings.Parallelism.Most() {
-		return
-	}
-	var hot []string
-	waiting := 0
-	for name, n := range l.keys.Crowded(l.rows / hotShare) {
-		hot = append(hot, name)
-		waiting += n
-	}
-	// Rows settled after the first row of the hot keys belong to other keys.
-	if span := l.rows + l.settledAhead; span-waiting < span/otherShare {
-		return
-	}
-	for _, name := range hot {
-		l.parkWaiting(l.keys.Spill(name))
 	}
 }

@@ -8,17 +8,17 @@ import (
 )
 
 // observe reports a call that has ended to the observer.
-func (d *Dispatcher) observe(worker *call, now time.Time) {
+func (d *Dispatcher) observe(c *call, now time.Time) {
 	if d.observer == nil {
 		return
 	}
-	took := now.Sub(worker.began)
+	took := now.Sub(c.began)
 	if d.caller.Batcher != nil {
-		d.observer.Batch(policy.Batch{Sink: d.name, Deliveries: len(worker.deliveries), Began: worker.began, Duration: took})
+		d.observer.Batch(policy.Batch{Sink: d.name, Deliveries: len(c.deliveries), Began: c.began, Duration: took})
 	}
-	for i, delivery := range worker.deliveries {
-		result := worker.results[i]
-		attempt := policy.Attempt{Delivery: delivery, Err: result.Err, Receipt: result.Receipt, Began: worker.began, Duration: took}
+	for i, delivery := range c.deliveries {
+		result := c.results[i]
+		attempt := policy.Attempt{Delivery: delivery, Err: result.Err, Receipt: result.Receipt, Began: c.began, Duration: took}
 		if result.Err != nil {
 			attempt.Class, _ = sinks.Classify(result.Err)
 		}

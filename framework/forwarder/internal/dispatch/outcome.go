@@ -124,7 +124,7 @@ func (l *Lane) Written(settled []Settlement, ahead []store.OffsetRange) Room {
 		switch {
 		case !it.fromLog():
 			l.removeBusy(it.ref())
-		case it.rows.log == l.number:
+		case it.rows.rebases == l.rebases:
 			rows++
 			it.rows.left--
 			if it.rows.left == 0 {
@@ -132,7 +132,7 @@ func (l *Lane) Written(settled []Settlement, ahead []store.OffsetRange) Room {
 			}
 		}
 	}
-	l.taken(-rows, -bytes)
+	l.occupy(-rows, -bytes)
 	l.ahead, l.settledAhead = len(ahead), int(store.CountOffsets(ahead))
 	if l.full {
 		l.look()
@@ -162,12 +162,11 @@ func (l *Lane) Continue() {
 	}
 }
 
-// Suspend lets no delivery begin until Continue, since deliveries cannot be written. It returns
-// false if the lane is already suspended.
-func (l *Lane) Suspend() (began bool) {
+// Suspend lets no delivery begin until Continue, since deliveries cannot be written.
+func (l *Lane) Suspend() {
 	l.dispatcher.mu.Lock()
 	defer l.dispatcher.mu.Unlock()
-	return l.suspend()
+	l.suspend()
 }
 
 // IsSuspended reports whether the lane is suspended.
@@ -177,13 +176,12 @@ func (l *Lane) IsSuspended() bool {
 	return l.suspended
 }
 
-func (l *Lane) suspend() (began bool) {
+func (l *Lane) suspend() {
 	if l.suspended || l.over != nil {
-		return false
+		return
 	}
 	l.suspended = true
 	l.held = append(l.held, l.dispatcher.queue.Drop(func(it *item) bool { return it.lane == l })...)
-	return true
 }
 
 // ResumeDue hands over parked deliveries that are due, and returns how many the lane took. A

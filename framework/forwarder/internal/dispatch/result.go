@@ -16,18 +16,18 @@ import (
 )
 
 // settle ends the turn of the items of a call, or puts them back.
-func (d *Dispatcher) settle(worker *call) {
-	d.settling = worker.span
-	d.inFlight -= len(worker.items)
-	d.learn(worker)
-	for i, it := range worker.items {
+func (d *Dispatcher) settle(c *call) {
+	d.settling = c.span
+	d.inFlight -= len(c.items)
+	d.learn(c)
+	for i, it := range c.items {
 		if it == nil {
 			continue // it was put back after a failed one
 		}
 		d.queue.Done(it)
 		it.lane.ended(1)
 		d.probed(it)
-		switch result := worker.results[i]; {
+		switch result := c.results[i]; {
 		case it.lane.ledger != nil && d.isAborted(it, result.Err):
 			d.pending--
 		case it.lane.over != nil:
@@ -38,12 +38,12 @@ func (d *Dispatcher) settle(worker *call) {
 		case result.Err == nil:
 			d.delivered(it, result.Receipt)
 		case errors.Is(result.Err, caller.ErrPassesBy):
-			d.passed(it)
+			d.passedBy(it)
 		default:
 			if it.chained {
-				d.unchain(worker, i)
+				d.unchain(c, i)
 			}
-			d.failed(it, result.Err, worker.ctx)
+			d.failed(it, result.Err, c.ctx)
 		}
 	}
 	for _, it := range slices.Backward(d.back) {
@@ -56,17 +56,17 @@ func (d *Dispatcher) settle(worker *call) {
 
 // unchain puts the later items of a failed item's key in the batch back behind it, without
 // spending an attempt. Those that were delivered nevertheless stay delivered.
-func (d *Dispatcher) unchain(worker *call, failed int) {
-	it := worker.items[failed]
+func (d *Dispatcher) unchain(c *call, failed int) {
+	it := c.items[failed]
 	it.chained = false
-	for i := len(worker.items) - 1; i > failed; i-- {
-		behind := worker.items[i]
+	for i := len(c.items) - 1; i > failed; i-- {
+		behind := c.items[i]
 		switch {
 		case behind == nil || behind.lane != it.lane || behind.Key != it.Key:
-		case worker.results[i].Err == nil:
+		case c.results[i].Err == nil:
 			behind.chained = true // so that settling it does not advance its key
 		default:
-			worker.items[i] = nil
+			c.items[i] = nil
 			d.queue.Done(behind)
 			behind.lane.ended(1)
 			behind.Attempt--
@@ -86,11 +86,11 @@ func (d *Dispatcher) delivered(it *item, receipt notification.Receipt) {
 	it.lane.delivered(it, receipt)
 }
 
-// passed settles an item that is not for the sink.
-func (d *Dispatcher) passed(it *item) {
+// passedBy settles an item that is not for the sink.
+func (d *Dispatcher) passedBy(it *item) {
 	d.pending--
 	it.lane.stats.PassedBy++
-	it.lane.passed(it)
+	it.lane.passedBy(it)
 }
 
 // failed settles an item by the class of its error, or puts it back.
@@ -168,6 +168,11 @@ func (d *Dispatcher) unavailable(it *item, err error, now time.Time) {
 		return
 	}
 	d.putBack(it, false) // so that the next probe is another item: this one's own destination may be down
+	d.sinkUnavailable(err, now)
+}
+
+// sinkUnavailable opens the sink's breaker, unless it is open.
+func (d *Dispatcher) sinkUnavailable(err error, now time.Time) {
 	if d.breaker.Unavailable(now, err) {
 		d.opened("sink is unavailable, its deliveries wait", err)
 	}

@@ -123,17 +123,10 @@ func (d *Dispatcher) isAborted(it *item, err error) bool {
 		}
 		l.verdicts[it.ref()] = err
 	case class == sinks.ClassUnavailable:
-		d.sinkUnavailable(err)
+		d.sinkUnavailable(err, time.Now())
 	}
 	l.giveUp(fmt.Errorf("%w: %w", sinks.ErrAborted, err))
 	return true
-}
-
-// sinkUnavailable opens the sink's breaker, unless it is open.
-func (d *Dispatcher) sinkUnavailable(err error) {
-	if d.breaker.Unavailable(time.Now(), err) {
-		d.opened("sink is unavailable, its deliveries wait", err)
-	}
 }
 
 // Unopened records that the ledger of a lane could not be opened.
@@ -141,7 +134,7 @@ func (d *Dispatcher) Unopened(err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if class, _ := sinks.Classify(err); class == sinks.ClassUnavailable {
-		d.sinkUnavailable(err)
+		d.sinkUnavailable(err, time.Now())
 	}
 }
 
@@ -149,7 +142,7 @@ func (d *Dispatcher) Unopened(err error) {
 func (l *Lane) Unavailable(err error) {
 	l.dispatcher.mu.Lock()
 	defer l.dispatcher.mu.Unlock()
-	l.dispatcher.sinkUnavailable(err)
+	l.dispatcher.sinkUnavailable(err, time.Now())
 }
 
 // settledByVerdict settles an item by its verdict, without another attempt, and returns true; false if it has none.
@@ -168,23 +161,23 @@ func (d *Dispatcher) settledByVerdict(it *item) bool {
 
 // sortByLane groups the items by lane, if the lanes have ledgers. Items of a key keep their
 // order.
-func (w *call) sortByLane() {
-	if w.inLedgers = w.items[0].lane.ledger != nil; !w.inLedgers || !slices.ContainsFunc(w.items, func(it *item) bool { return it.lane != w.items[0].lane }) {
+func (c *call) sortByLane() {
+	if c.inLedgers = c.items[0].lane.ledger != nil; !c.inLedgers || !slices.ContainsFunc(c.items, func(it *item) bool { return it.lane != c.items[0].lane }) {
 		return
 	}
-	slices.SortStableFunc(w.items, func(a, b *item) int { return cmp.Compare(a.lane.lease.Lane.Number, b.lane.lease.Lane.Number) })
-	for i, it := range w.items {
-		w.deliveries[i] = &it.Delivery
+	slices.SortStableFunc(c.items, func(a, b *item) int { return cmp.Compare(a.lane.lease.Lane.Number, b.lane.lease.Lane.Number) })
+	for i, it := range c.items {
+		c.deliveries[i] = &it.Delivery
 	}
 }
 
 // call calls the sink, for lanes with ledgers once for each lane.
-func (d *Dispatcher) call(ctx context.Context, worker *call, seen caller.Seen) []sinks.Result {
-	items, deliveries := worker.items, worker.deliveries
-	if !worker.inLedgers {
-		return d.caller.Call(ctx, deliveries, worker.follows, worker.results, seen)
+func (d *Dispatcher) call(ctx context.Context, c *call, seen caller.Seen) []sinks.Result {
+	items, deliveries := c.items, c.deliveries
+	if !c.inLedgers {
+		return d.caller.Call(ctx, deliveries, c.follows, c.results, seen)
 	}
-	results := append(worker.results, make([]sinks.Result, len(items))...)
+	results := append(c.results, make([]sinks.Result, len(items))...)
 	var others sync.WaitGroup
 	for from, to := 0, 0; from < len(items); from = to {
 		for to < len(items) && items[to].lane == items[from].lane {
@@ -192,7 +185,7 @@ func (d *Dispatcher) call(ctx context.Context, worker *call, seen caller.Seen) [
 		}
 		first, part, into := from, deliveries[from:to], results[from:to]
 		one := func(ledger sinks.Ledger) {
-			copy(into, d.caller.CallOn(ctx, ledger, part, func(i int) bool { return worker.follows(first + i) }, nil, seen))
+			copy(into, d.caller.CallOn(ctx, ledger, part, func(i int) bool { return c.follows(first + i) }, nil, seen))
 		}
 		if to == len(items) {
 			one(items[from].lane.ledger)

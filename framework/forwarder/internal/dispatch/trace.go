@@ -10,24 +10,24 @@ import (
 )
 
 // deliver makes a worker's call, in a span if there is tracing.
-func (d *Dispatcher) deliver(worker *call) {
+func (d *Dispatcher) deliver(c *call) {
 	if d.tracing == nil {
-		worker.results = d.call(worker.ctx, worker, nil)
+		c.results = d.call(c.ctx, c, nil)
 		return
 	}
 	var traced tracing.Call
-	if worker.probe {
-		traced = d.tracing.Unspanned(worker.ctx, worker.deliveries)
+	if c.probe {
+		traced = d.tracing.Unspanned(c.ctx, c.deliveries)
 	} else {
-		traced = d.tracing.Begin(worker.ctx, worker.deliveries, worker.began)
+		traced = d.tracing.Begin(c.ctx, c.deliveries, c.began)
 	}
-	worker.results = d.call(traced.Context, worker, traced.Seen)
-	if worker.probe && !stillDown(worker.results) {
-		traced = d.tracing.Begin(worker.ctx, worker.deliveries, worker.began)
+	c.results = d.call(traced.Context, c, traced.Seen)
+	if c.probe && !stillDown(c.results) {
+		traced = d.tracing.Begin(c.ctx, c.deliveries, c.began)
 	}
-	worker.span = traced.Span
+	c.span = traced.Span
 	traced.End(func(i int) error {
-		if err := worker.results[i].Err; !errors.Is(err, caller.ErrPassesBy) {
+		if err := c.results[i].Err; !errors.Is(err, caller.ErrPassesBy) {
 			return err
 		}
 		return nil

@@ -8,7 +8,7 @@ import (
 	"github.com/waybill-go/waybill/framework/store"
 )
 
-// Targets tell a lane how far to read.
+// Targets say how far a lane reads.
 type Targets interface {
 	// Latest returns the newest target, or nil if there is none yet, and a channel that is
 	// closed when there is a newer one; the channel is nil if there never will be.

@@ -17,21 +17,21 @@ type Keys[T any] struct {
 	keys map[string]*key[T]
 	// parking numbers what is parked and not yet written; see Parking.
 	parking uint64
-	// scan numbers the comparisons with the table; see Compared.
-	scan uint64
+	// comparison numbers the comparisons with the table; see Compared.
+	comparison uint64
 }
 
 type key[T any] struct {
-	waiting []T    // items behind the head, in order
-	active  bool   // there is a head, ready or in flight
-	held    bool   // the table may have more
-	parking uint64 // when an item of the key was last parked
-	scan    uint64 // when the table last had something of the key
+	waiting  []T    // items behind the head, in order
+	active   bool   // there is a head, ready or in flight
+	held     bool   // the table may have more
+	parking  uint64 // when an item of the key was last parked
+	compared uint64 // the last comparison in which the table had something of the key
 }
 
 // New returns Keys without any key.
 func New[T any]() *Keys[T] {
-	return &Keys[T]{keys: make(map[string]*key[T]), parking: 1, scan: 1}
+	return &Keys[T]{keys: make(map[string]*key[T]), parking: 1, comparison: 1}
 }
 
 // Turn is what to do with an item.
@@ -71,7 +71,7 @@ func (ks *Keys[T]) Resume(name string, it T, holds bool) Turn {
 		return Refuse
 	}
 	k.held = k.held || holds
-	k.scan = ks.scan
+	k.compared = ks.comparison
 	if k.active {
 		k.waiting = append(k.waiting, it)
 		return Wait
@@ -81,7 +81,7 @@ func (ks *Keys[T]) Resume(name string, it T, holds bool) Turn {
 }
 
 func (ks *Keys[T]) add(name string) *key[T] {
-	k := &key[T]{scan: ks.scan}
+	k := &key[T]{compared: ks.comparison}
 	ks.keys[name] = k
 	return k
 }
@@ -115,7 +115,7 @@ func (ks *Keys[T]) Hold(name string) (waiting []T) {
 func (ks *Keys[T]) Spill(name string) (waiting []T) {
 	k := ks.keys[name]
 	waiting, k.waiting = k.waiting, nil
-	k.held, k.parking, k.scan = true, ks.parking, ks.scan
+	k.held, k.parking, k.compared = true, ks.parking, ks.comparison
 	return waiting
 }
 
@@ -151,7 +151,7 @@ func (ks *Keys[T]) Held(name string, head bool) (ask bool) {
 	if k == nil {
 		k = ks.add(name)
 	}
-	k.held, k.scan = true, ks.scan
+	k.held, k.compared = true, ks.comparison
 	return !head && !k.active
 }
 
@@ -160,11 +160,11 @@ func (ks *Keys[T]) Held(name string, head bool) (ask bool) {
 // their deliveries, so the keys must be queried.
 func (ks *Keys[T]) Compared() (ask []string) {
 	for name, k := range ks.keys {
-		if k.held && !k.active && k.scan < ks.scan {
+		if k.held && !k.active && k.compared < ks.comparison {
 			ask = append(ask, name)
 		}
 	}
-	ks.scan++
+	ks.comparison++
 	return ask
 }
 

@@ -81,7 +81,7 @@ func (s *Session) Work(stop, stopping, db context.Context) error {
 		Halt: s.Dispatcher.Settings().OnDead == policy.OnDeadHalt, Hooks: s.Hooks, Observer: s.Observer,
 		Revised: s.Revised, Prompt: s.Prompt, Logger: s.log,
 	}
-	checkpointer, closeLedger, err := s.restored(stop, config)
+	checkpointer, closeLedger, err := s.checkpointer(stop, config)
 	defer closeLedger()
 	if err != nil {
 		s.lane.Remember(nil) // deliveries of the previous lease
@@ -130,15 +130,15 @@ func (s *Session) Work(stop, stopping, db context.Context) error {
 	return nil
 }
 
-// restored returns a checkpointer that knows which keys are held back and, with a Transactor,
+// checkpointer returns a checkpointer that knows which keys are held back and, with a Transactor,
 // which deliveries were made and not written. The caller must call closeLedger, even after an
 // error.
-func (s *Session) restored(ctx context.Context, c settle.Config) (_ *settle.Checkpointer, closeLedger func(), err error) {
+func (s *Session) checkpointer(ctx context.Context, c settle.Config) (_ *settle.Checkpointer, closeLedger func(), err error) {
 	if s.Transactor == nil {
 		k := settle.New(c)
 		return k, func() {}, k.Restore(ctx)
 	}
-	return s.recovered(ctx, c)
+	return s.checkpointerWithLedger(ctx, c)
 }
 
 // read reads the log for the lane until ctx is done. It returns true if it has reached the last

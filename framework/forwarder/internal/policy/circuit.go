@@ -191,7 +191,7 @@ func (c *Circuit) Refused(now time.Time, key string, err error) Refusal {
 	}
 	c.breaker.Open()
 	c.failing = true
-	c.postpone(now, err)
+	c.delayProbe(now, err)
 	return refusal
 }
 
@@ -218,7 +218,7 @@ func (c *Circuit) Unavailable(now time.Time, err error) (opened bool) {
 		return false
 	}
 	c.breaker.Open()
-	return c.postpone(now, err)
+	return c.delayProbe(now, err)
 }
 
 // Failed records that a delivery of a key failed temporarily. It returns whether that spends an
@@ -229,7 +229,7 @@ func (c *Circuit) Failed(now time.Time, key string, err error) (spent, opened bo
 		return false, false
 	case c.failing:
 		c.breaker.RecordFailure()
-		return false, c.postpone(now, err)
+		return false, c.delayProbe(now, err)
 	case c.stray() || c.config.Off || slices.Contains(c.failed, key):
 		return true, false
 	}
@@ -242,14 +242,14 @@ func (c *Circuit) Failed(now time.Time, key string, err error) (spent, opened bo
 		return true, false
 	}
 	c.failing = true
-	return true, c.postpone(now, err)
+	return true, c.delayProbe(now, err)
 }
 
 // stray reports whether a result is of a delivery that was in flight when the breaker opened.
 func (c *Circuit) stray() bool { return c.breaker.IsOpen() }
 
-// postpone sets the time of the next probe, and returns true if the breaker was closed.
-func (c *Circuit) postpone(now time.Time, err error) (opened bool) {
+// delayProbe sets the time of the next probe, and returns true if the breaker was closed.
+func (c *Circuit) delayProbe(now time.Time, err error) (opened bool) {
 	opened = !c.IsOpen()
 	if opened {
 		c.since = now

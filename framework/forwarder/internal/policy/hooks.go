@@ -10,20 +10,8 @@ import (
 	"github.com/waybill-go/waybill/framework/store"
 )
 
-// Hooks are called with the results of deliveries, in the transaction of the checkpoint that
-// writes them: what hooks write commits with it, or not at all. So the status of an
-// application's row becomes "sent" exactly when its delivery is settled.
-//
-// A hook gets at most 1,000 deliveries and must be quick: its context ends after a third of
-// the lease. If it fails, it is called again with half as many deliveries, down to one, so that
-// those for which it succeeds are settled. Only a delivery for which it fails alone is held
-// back. Such a delivery is parked with the hook's error, as settling or dead, and is not
-// delivered again. Its Delivered or Dead hook is called again after 1 s, then 2 s, and so on up
-// to every 5 min, until it succeeds. Parked is not called again for the same attempt. After ten
-// failures in a row, each further one costs its lane 0.5 s, so that a broken hook does not fill
-// the table.
-//
-// After a crash, a repeated delivery also reaches the hooks again.
+// Hooks are called with the results of deliveries, in the transaction of the checkpoint that writes
+// them. Package forwarder documents them for programs.
 type Hooks struct {
 	// Delivered is called with deliveries that succeeded.
 	Delivered func(ctx context.Context, tx *sql.Tx, delivered []Delivered) error

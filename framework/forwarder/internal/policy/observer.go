@@ -8,13 +8,7 @@ import (
 	"github.com/waybill-go/waybill/sinks"
 )
 
-// Observer is called with what a forwarder does: metrics, traces and web pages use it. It is
-// called from many goroutines, some of which hold locks of the engine, so it must be quick and
-// must not call the forwarder. It has no transaction and does not affect deliveries. Without an
-// observer nothing is measured.
-//
-// Embed [Unobserved] and implement the methods that you need, so that new methods of the
-// interface do not break your code.
+// Observer is called with what a forwarder does. Package forwarder documents it for programs.
 type Observer interface {
 	// Attempt is called when the sink has answered, once for each delivery of a batch.
 	Attempt(Attempt)

@@ -1,5 +1,5 @@
-// Package prune removes what no sink needs any more and is old enough: rows of the log,
-// receipts, ids of the inbox, and whole partitions if the log is partitioned.
+// Package prune removes what no sink needs any more and is old enough: rows of the log, or whole
+// partitions of it, receipts, cancellations, uniqueness keys and ids of the inbox.
 //
 // Every forwarder has a pruner; the lease of the reserved sink [store.SinkPruner] elects the one
 // that works. Two at once would be harmless, so nothing but the lease keeps others away.
@@ -30,8 +30,8 @@ const (
 	// batchRows is how many rows one transaction examines: few enough to take some tens of
 	// milliseconds.
 	batchRows = 5000
-	// inboxBatches is how many batches a pass removes from the inbox and the other tables of
-	// applications.
+	// inboxBatches is how many batches a pass removes from each of the tables that applications
+	// fill: the inbox, cancellations and uniqueness keys.
 	inboxBatches = 100
 	// restShare is how many times longer than a transaction the pruner rests after it: so it
 	// uses a fifth of one connection's time.

@@ -65,15 +65,15 @@ type Checkpointer struct {
 	hookSize int                   // most settlements of a checkpoint with hooks
 	refused  int                   // number of deliveries in a row for which a hook has failed
 
-	passed  bool          // Outcome.Passed, once it was true
-	parking uint64        // of the last Outcome
-	room    dispatch.Room // of the last Outcome or Written
-	ask     askedKeys     // keys whose next delivery must be read from the parked table
-	many    int           // how many of them to query at once
-	nextDue time.Time     // when to query for due deliveries; zero: never
-	scan    scan
-	asking  *pace.Trouble // with reading the parked table
-	askAt   time.Time     // not to be queried before
+	passed     bool          // Outcome.Passed, once it was true
+	parking    uint64        // of the last Outcome
+	room       dispatch.Room // of the last Outcome or Written
+	ask        askedKeys     // keys whose next delivery must be read from the parked table
+	many       int           // how many of them to query at once
+	nextDue    time.Time     // when to query for due deliveries; zero: never
+	comparison comparison
+	asking     *pace.Trouble // with reading the parked table
+	askAt      time.Time     // not to be queried before
 
 	round // with a ledger
 }
@@ -88,18 +88,18 @@ const promptAfter = time.Second
 // New returns a checkpointer for a leased lane.
 func New(c Config) *Checkpointer {
 	return &Checkpointer{
-		Config:   c,
-		number:   c.Lease.Checkpoint,
-		window:   window.New(c.Lease.Settled),
-		log:      c.Logger,
-		failing:  pace.NewTrouble(c.Logger, "settling", maxPause),
-		asking:   pace.NewTrouble(c.Logger, "reading parked deliveries", 0),
-		renewed:  c.Leased,
-		written:  c.Leased,
-		hookSize: maxHooked,
-		nextDue:  time.Now(),
-		many:     firstAsked,
-		scan:     scan{ended: c.Leased},
+		Config:     c,
+		number:     c.Lease.Checkpoint,
+		window:     window.New(c.Lease.Settled),
+		log:        c.Logger,
+		failing:    pace.NewTrouble(c.Logger, "settling", maxPause),
+		asking:     pace.NewTrouble(c.Logger, "reading parked deliveries", 0),
+		renewed:    c.Leased,
+		written:    c.Leased,
+		hookSize:   maxHooked,
+		nextDue:    time.Now(),
+		many:       firstAsked,
+		comparison: comparison{ended: c.Leased},
 	}
 }
 
@@ -140,13 +140,21 @@ func (c *Checkpointer) Run(stop, db context.Context) error {
 	return c.finish(db)
 }
 
+// Unwritten returns what was settled and not written, after Run has returned.
+func (c *Checkpointer) Unwritten() []dispatch.Settlement { return c.queue }
+
+// Renew renews the lease and writes nothing else.
+func (c *Checkpointer) Renew(ctx context.Context) error {
+	return c.writeOnce(ctx, store.Checkpoint{Lease: c.Lease, TTL: c.TTL})
+}
+
 // await waits until there is something to do.
 func (c *Checkpointer) await(stop context.Context, timer *time.Timer) {
 	next := c.untilNext()
 	if next <= 0 { // avoids a timer of 0: Go's race detector can crash on it within testing/synctest
 		select {
 		case <-c.Revised:
-			c.scan.begin()
+			c.comparison.begin()
 		default:
 		}
 		return
@@ -156,7 +164,7 @@ func (c *Checkpointer) await(stop context.Context, timer *time.Timer) {
 	case <-stop.Done():
 	case <-c.Lane.Dirty():
 	case <-c.Revised:
-		c.scan.begin()
+		c.comparison.begin()
 	case <-timer.C:
 	}
 }
@@ -183,7 +191,7 @@ func (c *Checkpointer) finish(db context.Context) error {
 
 // untilNext returns how long to wait if nothing is settled meanwhile.
 func (c *Checkpointer) untilNext() time.Duration {
-	ask := c.scan.next()
+	ask := c.comparison.next()
 	if !c.nextDue.IsZero() && c.nextDue.Before(ask) && c.room.Due > 0 {
 		ask = c.nextDue
 	}
@@ -257,14 +265,6 @@ func (c *Checkpointer) take() error {
 	}
 	c.parking, c.room, c.owed = out.Parking, out.Room, out.Owed
 	return out.Over
-}
-
-// Unwritten returns what was settled and not written, after Run has returned.
-func (c *Checkpointer) Unwritten() []dispatch.Settlement { return c.queue }
-
-// Renew renews the lease and writes nothing else.
-func (c *Checkpointer) Renew(ctx context.Context) error {
-	return c.writeOnce(ctx, store.Checkpoint{Lease: c.Lease, TTL: c.TTL})
 }
 
 // Lost reports whether the lane went, or may have gone, to another forwarder.

@@ -9,11 +9,11 @@ import (
 )
 
 const (
-	maxFollowers   = 100 // blocked deliveries of one key that are brought back at once
-	leastFollowers = 10  // the same, for each of many keys
-	maxAsked       = 100 // keys in one query
-	firstAsked     = 16
-	heldRows       = 10_000 // keys in one part of a comparison
+	maxOfKey   = 100 // blocked deliveries of one key that are brought back at once
+	leastOfKey = 10  // the same, for each of many keys
+	maxAsked   = 100 // keys in one query
+	firstAsked = 16
+	heldKeys   = 10_000 // keys in one part of a comparison
 
 	// compareEvery is how long it may take to notice what a person has done to parked
 	// deliveries with their own SQL. Changes by store.Operator are noticed at the coordinator's
@@ -50,8 +50,8 @@ func (a *askedKeys) pop(n int) {
 	a.order = a.order[n:]
 }
 
-// scan is a comparison of all held keys with the parked table, in parts.
-type scan struct {
+// comparison compares all held keys with the parked table, in parts.
+type comparison struct {
 	running bool
 	again   bool      // another one follows
 	after   string    // the key after which the next part begins
@@ -59,17 +59,17 @@ type scan struct {
 }
 
 // begin begins a comparison: at once, or after the running one.
-func (s *scan) begin() {
-	s.again = s.running
-	s.running = true
+func (m *comparison) begin() {
+	m.again = m.running
+	m.running = true
 }
 
 // next returns when to read the next part; zero means at once.
-func (s *scan) next() time.Time {
-	if s.running {
+func (m *comparison) next() time.Time {
+	if m.running {
 		return time.Time{}
 	}
-	return s.ended.Add(compareEvery)
+	return m.ended.Add(compareEvery)
 }
 
 // dueAt lets the parked table be queried at the given time, or earlier if that is already set.
@@ -87,7 +87,7 @@ func (c *Checkpointer) asks() bool {
 // Restore reads which keys have parked deliveries, before anything of the log is read. It renews
 // the lease meanwhile.
 func (c *Checkpointer) Restore(ctx context.Context) error {
-	for c.scan.begin(); c.scan.running; {
+	for c.comparison.begin(); c.comparison.running; {
 		within, cancel := context.WithTimeout(ctx, c.TTL/2) // without an answer the session ends
 		err := c.compare(within)
 		cancel()
@@ -109,7 +109,7 @@ func (c *Checkpointer) Restore(ctx context.Context) error {
 func (c *Checkpointer) bringBack(ctx context.Context) {
 	now := time.Now()
 	isDue := !c.nextDue.IsZero() && !c.nextDue.After(now) && c.room.Due > 0
-	if now.Before(c.askAt) || !isDue && !c.asks() && now.Before(c.scan.next()) {
+	if now.Before(c.askAt) || !isDue && !c.asks() && now.Before(c.comparison.next()) {
 		return
 	}
 	// Waiting for an answer must not cost the lease.
@@ -120,9 +120,9 @@ func (c *Checkpointer) bringBack(ctx context.Context) {
 	if err == nil {
 		err = c.followers(ctx)
 	}
-	if err == nil && !time.Now().Before(c.scan.next()) {
-		if !c.scan.running {
-			c.scan.begin()
+	if err == nil && !time.Now().Before(c.comparison.next()) {
+		if !c.comparison.running {
+			c.comparison.begin()
 		}
 		err = c.compare(ctx)
 	}
@@ -164,8 +164,8 @@ func (c *Checkpointer) due(ctx context.Context) error {
 // followers brings back the next deliveries of keys whose head has ended.
 func (c *Checkpointer) followers(ctx context.Context) error {
 	for c.asks() && time.Since(c.renewed) <= c.TTL/3 { // renewing the lease comes first
-		keys := c.ask.first(min(c.many, max(1, c.room.Followers/leastFollowers)))
-		limit := min(maxFollowers, max(leastFollowers, c.room.Followers/len(keys)))
+		keys := c.ask.first(min(c.many, max(1, c.room.Followers/leastOfKey)))
+		limit := min(maxOfKey, max(leastOfKey, c.room.Followers/len(keys)))
 		parked, answered, err := c.Store.Followers(ctx, c.Lease.Lane, keys, c.Halt, limit)
 		if err != nil {
 			return err
@@ -206,17 +206,17 @@ func (c *Checkpointer) resume(keys []string, parked []store.Parked) (again []str
 
 // compare reads a part of the keys that the table holds back.
 func (c *Checkpointer) compare(ctx context.Context) error {
-	held, err := c.Store.HeldKeys(ctx, c.Lease.Lane, c.Halt, c.scan.after, heldRows)
+	held, err := c.Store.HeldKeys(ctx, c.Lease.Lane, c.Halt, c.comparison.after, heldKeys)
 	if err != nil {
 		return err
 	}
-	last := len(held) < heldRows
+	last := len(held) < heldKeys
 	c.ask.add(c.Lane.ResumeHeld(held, last)...)
 	if last {
-		c.scan = scan{ended: time.Now(), running: c.scan.again}
+		c.comparison = comparison{ended: time.Now(), running: c.comparison.again}
 		c.dueAt(time.Now()) // a person may have added deliveries
 		return nil
 	}
-	c.scan.after = held[len(held)-1].Key
+	c.comparison.after = held[len(held)-1].Key
 	return nil
 }

@@ -171,11 +171,6 @@ func (w *Window) Advance() {
 	w.pages = kept
 }
 
-// Unsettled reports whether any row is not settled.
-func (w *Window) Unsettled() bool {
-	return slices.ContainsFunc(w.pages, func(p *Page) bool { return p.left > 0 })
-}
-
 // normal sorts ranges and joins those that touch or overlap.
 func normal(ranges []store.OffsetRange) []store.OffsetRange {
 	if len(ranges) == 0 {

@@ -59,7 +59,6 @@ func TestThePositionFollowsTheSettledPrefix(t *testing.T) {
 	w.Advance()
 	require.Equal(t, place(5), w.Position())
 	require.Empty(t, w.Ahead())
-	require.False(t, w.Unsettled())
 }
 
 func TestAnEmptyPageAdvancesTheEnd(t *testing.T) {

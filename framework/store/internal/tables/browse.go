@@ -89,18 +89,6 @@ func (t *Tables) browseBounds(ctx context.Context, q store.LogQuery, oldest int6
 	return low, high, err
 }
 
-// writtenUntil returns roughly the last offset of rows written before a time. writtenSince may be
-// too low by as many rows as it examines together, which are added.
-func (t *Tables) writtenUntil(ctx context.Context, until time.Time, low, high int64) (last int64, err error) {
-	since, err := t.writtenSince(ctx, until, low, high)
-	if err != nil {
-		return 0, err
-	}
-	err = t.run.Row(ctx, t.db, `SELECT coalesce(max("offset"), ?) FROM (SELECT "offset" FROM {log} WHERE "offset" >= ? ORDER BY "offset" LIMIT ?) few {whole log}`,
-		since, since, sampleRows).Scan(&last)
-	return last, err
-}
-
 func (t *Tables) browsePart(ctx context.Context, q store.LogQuery, first, last int64, page *store.LogPage) error {
 	query, args := t.run.Render(t.run.BrowseQuery(q, first, last, q.Limit-len(page.Rows)))
 	return t.dialect.EachParked(ctx, t.db, query, args, func(d *store.ParkedDelivery) (bool, error) {

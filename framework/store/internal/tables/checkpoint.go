@@ -170,7 +170,6 @@ func (t *Tables) park(ctx context.Context, tx *sql.Tx, sink string, parked []sto
 
 // hooked writes the results of hooks that were called again, in one statement for all deliveries
 // with the same result.
-// that have the same.
 func (t *Tables) hooked(ctx context.Context, tx *sql.Tx, sink string, parked []store.Parked) error {
 	for len(parked) > 0 {
 		p := &parked[0]

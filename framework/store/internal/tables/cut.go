@@ -84,12 +84,9 @@ func (t *Tables) create(ctx context.Context, sink string, lanes int, start store
 // beginning returns where the cursors of a sink begin.
 func (t *Tables) beginning(ctx context.Context, sink string, start store.Start) (store.Start, Beginning, error) {
 	if start == "" && sink != store.SinkPruner {
-		used, err := t.inUse(ctx)
-		if err != nil {
+		var err error
+		if start, err = t.defaultStart(ctx); err != nil {
 			return start, Beginning{}, err
-		}
-		if used {
-			start = store.StartNow
 		}
 	}
 	since, isTime := start.Time()
@@ -98,6 +95,15 @@ func (t *Tables) beginning(ctx context.Context, sink string, start store.Start) 
 	}
 	at, err := t.dialect.Beginning(ctx, since)
 	return start, at, err
+}
+
+// defaultStart is the start of a new sink for which none is given; see store.Leases.
+func (t *Tables) defaultStart(ctx context.Context) (store.Start, error) {
+	used, err := t.inUse(ctx)
+	if used {
+		return store.StartNow, err
+	}
+	return store.StartOldest, err
 }
 
 // forwarded is the position of the pruner's cursor after a sink that had been forwarded to was

@@ -6,8 +6,25 @@ import (
 	"errors"
 	"time"
 
+	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/store"
 )
+
+// Where a search by time begins: publishers' clocks differ, and several rows show better than one
+// when a part of the log was written.
+const (
+	clockSkew  = time.Minute
+	sampleRows = 20
+)
+
+// Oldest returns the first row of the log; see store.Inspector.
+func (t *Tables) Oldest(ctx context.Context) (*store.Row, error) {
+	row, err := t.run.Oldest(ctx, t.db, 0)
+	if err != nil {
+		return nil, t.failed(err, "look for the oldest row")
+	}
+	return row, nil
+}
 
 // Oldest returns the first row of the log after an offset, or nil.
 func (r *Runner) Oldest(ctx context.Context, q Querier, after int64) (*store.Row, error) {
@@ -28,13 +45,62 @@ func (r *Runner) ScanRow(row *sql.Row) (*store.Row, error) {
 	return &first, nil
 }
 
-// PruneReceipts removes old receipts; see store.Pruner. It reads the clock in a separate query:
-// PostgreSQL does not use an index for an expression that it must evaluate for each row.
-func (t *Tables) PruneReceipts(ctx context.Context, age time.Duration, limit int) (int, error) {
-	removed, err := t.run.Exec(ctx, t.db, `DELETE FROM {receipts} WHERE (sink, "offset", id) IN (SELECT sink, "offset", id FROM (
-		SELECT sink, "offset", id FROM {receipts} WHERE delivered_at <= (SELECT ?) ORDER BY delivered_at LIMIT ?) old)`, t.dialect.NowPlus(-age), limit)
-	if err != nil {
-		return 0, t.failed(err, "remove old receipts")
+// lastOffset returns the highest offset of a row in the log, or 0.
+func (t *Tables) lastOffset(ctx context.Context) (last int64, err error) {
+	err = t.run.Row(ctx, t.db, `SELECT coalesce(max("offset"), 0) FROM {log} {whole log}`).Scan(&last)
+	return last, err
+}
+
+// writtenSince returns roughly the first offset of rows written at a time or later: the times of
+// rows mostly increase with their offsets.
+func (t *Tables) writtenSince(ctx context.Context, since time.Time, low, high int64) (int64, error) {
+	for low < high {
+		middle := low + (high-low)/2
+		at, next, err := t.writtenAt(ctx, middle)
+		if err != nil {
+			return 0, err
+		}
+		if next == 0 || !at.Before(since) {
+			high = middle
+		} else {
+			low = max(middle, next) + 1
+		}
 	}
-	return int(removed), nil
+	return min(low, high), nil
+}
+
+// writtenAt returns roughly when the first row from an offset on was written, and its offset, or 0 if
+// there is none. It takes the latest time of this row and some after it: an imported row may have
+// occurred long ago, while its id, a UUIDv7, was made when it was written.
+func (t *Tables) writtenAt(ctx context.Context, from int64) (at time.Time, offset int64, err error) {
+	err = t.run.Each(ctx, t.db, func(rows *sql.Rows) error {
+		var id string
+		var this int64
+		occurredOn := t.run.time()
+		if err := rows.Scan(&this, &id, &occurredOn); err != nil {
+			return err
+		}
+		if offset == 0 {
+			offset = this
+		}
+		for _, candidate := range []time.Time{occurredOn.Time, notification.IDTime(id)} {
+			if candidate.After(at) {
+				at = candidate
+			}
+		}
+		return nil
+	}, `SELECT "offset", id, occurred_on FROM {log} WHERE "offset" >= ? ORDER BY "offset" LIMIT ? {whole log}`, from, sampleRows)
+	return at, offset, err
+}
+
+// writtenUntil returns roughly the last offset of rows written before a time. writtenSince may be
+// too low by as many rows as it examines together, which are added.
+func (t *Tables) writtenUntil(ctx context.Context, until time.Time, low, high int64) (last int64, err error) {
+	since, err := t.writtenSince(ctx, until, low, high)
+	if err != nil {
+		return 0, err
+	}
+	err = t.run.Row(ctx, t.db, `SELECT coalesce(max("offset"), ?) FROM (SELECT "offset" FROM {log} WHERE "offset" >= ? ORDER BY "offset" LIMIT ?) few {whole log}`,
+		since, since, sampleRows).Scan(&last)
+	return last, err
 }

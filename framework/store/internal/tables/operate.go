@@ -45,7 +45,7 @@ const revisionPause = time.Second
 
 // revisions are the running actions of this process.
 type revisions struct {
-	mutex   sync.Mutex
+	mu      sync.Mutex
 	actions map[string]map[string]raising // by action and sink
 }
 
@@ -57,8 +57,8 @@ type raising struct {
 
 // due returns the sinks whose revision an action must raise now.
 func (r *revisions) due(action string, sinks []string) (due []string) {
-	r.mutex.Lock()
-	defer r.mutex.Unlock()
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	for _, sink := range sinks {
 		if time.Since(r.actions[action][sink].at) >= revisionPause {
 			due = append(due, sink)
@@ -72,8 +72,8 @@ func (r *revisions) note(action string, changed, raised []string) {
 	if len(changed) == 0 {
 		return
 	}
-	r.mutex.Lock()
-	defer r.mutex.Unlock()
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	if r.actions == nil {
 		r.actions = make(map[string]map[string]raising)
 	}
@@ -92,8 +92,8 @@ func (r *revisions) note(action string, changed, raised []string) {
 
 // owed returns the sinks whose revision must still be raised for an action.
 func (r *revisions) owed(action string) (sinks []string) {
-	r.mutex.Lock()
-	defer r.mutex.Unlock()
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	for sink, raising := range r.actions[action] {
 		if raising.owed {
 			sinks = append(sinks, sink)
@@ -104,8 +104,8 @@ func (r *revisions) owed(action string) (sinks []string) {
 
 // forget removes an action.
 func (r *revisions) forget(action string) {
-	r.mutex.Lock()
-	defer r.mutex.Unlock()
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	delete(r.actions, action)
 }
 

@@ -6,6 +6,7 @@ import (
 	"database/sql"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/waybill-go/waybill/framework/store"
 )
@@ -23,15 +24,6 @@ func (t *Tables) ReceiptsOf(ctx context.Context, refs []store.Ref) ([]store.Trac
 		return cmp.Or(cmp.Compare(a.Offset, b.Offset), strings.Compare(a.ID, b.ID), strings.Compare(a.Sink, b.Sink))
 	})
 	return receipts, nil
-}
-
-// Oldest returns the first row of the log; see store.Inspector.
-func (t *Tables) Oldest(ctx context.Context) (*store.Row, error) {
-	row, err := t.run.Oldest(ctx, t.db, 0)
-	if err != nil {
-		return nil, t.failed(err, "look for the oldest row")
-	}
-	return row, nil
 }
 
 // ReceiptsQuery is the query of ReceiptsOf.
@@ -54,4 +46,15 @@ func (t *Tables) readReceipts(ctx context.Context, query Expr) (receipts []store
 		return err
 	}, `?`, query)
 	return receipts, err
+}
+
+// PruneReceipts removes old receipts; see store.Pruner. It reads the clock in a separate query:
+// PostgreSQL does not use an index for an expression that it must evaluate for each row.
+func (t *Tables) PruneReceipts(ctx context.Context, age time.Duration, limit int) (int, error) {
+	removed, err := t.run.Exec(ctx, t.db, `DELETE FROM {receipts} WHERE (sink, "offset", id) IN (SELECT sink, "offset", id FROM (
+		SELECT sink, "offset", id FROM {receipts} WHERE delivered_at <= (SELECT ?) ORDER BY delivered_at LIMIT ?) old)`, t.dialect.NowPlus(-age), limit)
+	if err != nil {
+		return 0, t.failed(err, "remove old receipts")
+	}
+	return int(removed), nil
 }

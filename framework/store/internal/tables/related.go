@@ -5,17 +5,9 @@ import (
 	"context"
 	"database/sql"
 	"slices"
-	"time"
 
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/store"
-)
-
-// Where a search by time begins: publishers' clocks differ, and several rows show better than one
-// when a part of the log was written.
-const (
-	clockSkew  = time.Minute
-	sampleRows = 20
 )
 
 // Related searches for the notifications of a correlation; see store.Inspector.
@@ -134,54 +126,6 @@ func (t *Tables) relatedFrom(ctx context.Context, q store.RelatedQuery, oldest, 
 	since, err := t.writtenSince(ctx, q.Since, early, end)
 	// If much was written at once, half of the search is for what came after.
 	return max(early, since-q.Offsets/2), err
-}
-
-// lastOffset returns the highest offset of a row in the log, or 0.
-func (t *Tables) lastOffset(ctx context.Context) (last int64, err error) {
-	err = t.run.Row(ctx, t.db, `SELECT coalesce(max("offset"), 0) FROM {log} {whole log}`).Scan(&last)
-	return last, err
-}
-
-// writtenSince returns roughly the first offset of rows written at a time or later: the times of
-// rows mostly increase with their offsets.
-func (t *Tables) writtenSince(ctx context.Context, since time.Time, low, high int64) (int64, error) {
-	for low < high {
-		middle := low + (high-low)/2
-		at, next, err := t.writtenAt(ctx, middle)
-		if err != nil {
-			return 0, err
-		}
-		if next == 0 || !at.Before(since) {
-			high = middle
-		} else {
-			low = max(middle, next) + 1
-		}
-	}
-	return min(low, high), nil
-}
-
-// writtenAt returns roughly when the first row from an offset on was written, and its offset, or 0 if
-// there is none. It takes the latest time of this row and some after it: an imported row may have
-// occurred long ago, while its id, a UUIDv7, was made when it was written.
-func (t *Tables) writtenAt(ctx context.Context, from int64) (at time.Time, offset int64, err error) {
-	err = t.run.Each(ctx, t.db, func(rows *sql.Rows) error {
-		var id string
-		var this int64
-		occurredOn := t.run.time()
-		if err := rows.Scan(&this, &id, &occurredOn); err != nil {
-			return err
-		}
-		if offset == 0 {
-			offset = this
-		}
-		for _, candidate := range []time.Time{occurredOn.Time, notification.IDTime(id)} {
-			if candidate.After(at) {
-				at = candidate
-			}
-		}
-		return nil
-	}, `SELECT "offset", id, occurred_on FROM {log} WHERE "offset" >= ? ORDER BY "offset" LIMIT ? {whole log}`, from, sampleRows)
-	return at, offset, err
 }
 
 // relatedLane adds the state of rows at the cursor of their lane.

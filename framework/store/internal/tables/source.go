@@ -10,7 +10,7 @@ import (
 	"github.com/waybill-go/waybill/framework/store"
 )
 
-// The differences if the log is a source.
+// This file has what differs if the log is a source.
 
 // CheckSource returns store.ErrOtherLog if there is a source and the database's own log has rows,
 // which would never be read. A dialect calls it when the store is open.
@@ -32,8 +32,8 @@ func (t *Tables) probe(ctx context.Context) (store.Target, error) {
 	return t.dialect.Probe(ctx)
 }
 
-// grow makes the cursors that a sink lacks. Of several processes that do so at once, only
-// one makes the first of them, and that process then makes the others; the rest look again.
+// grow creates the cursors that a sink lacks. If several processes do so at once, only one of them
+// creates the first cursor, and then the others; the rest of the processes start over.
 func (t *Tables) grow(ctx context.Context, sink string, start store.Start, created *store.Created) (done bool, err error) {
 	cursors, err := t.cursors(ctx, t.own(), sink)
 	if err != nil {
@@ -46,7 +46,7 @@ func (t *Tables) grow(ctx context.Context, sink string, start store.Start, creat
 		}
 	}
 	if start == "" {
-		if start, err = t.usualStart(ctx); err != nil {
+		if start, err = t.defaultStart(ctx); err != nil {
 			return false, err
 		}
 	}
@@ -89,15 +89,6 @@ func freeLanes(cursors []cursor) (next func() int) {
 	}
 }
 
-// usualStart is the default rule; see store.Leases.
-func (t *Tables) usualStart(ctx context.Context) (store.Start, error) {
-	used, err := t.inUse(ctx)
-	if used {
-		return store.StartNow, err
-	}
-	return store.StartOldest, err
-}
-
 // SourceFaults says, by sink, why cursors are not of the source.
 func (t *Tables) SourceFaults(ctx context.Context) (map[string]string, error) {
 	cursors, err := t.cursors(ctx, t.db, "")
@@ -121,7 +112,7 @@ func lanePosition(c *cursor) store.LanePosition {
 	return store.LanePosition{Lane: c.lane, Position: c.position}
 }
 
-// placeInSource is placed for a source, whose cursors say themselves where they stand.
+// placeInSource is placed for a source, whose positions alone say which rows are settled.
 func (t *Tables) placeInSource(cursors []cursor) error {
 	for i := range cursors {
 		through, err := t.source.Through(lanePosition(&cursors[i]))
@@ -176,13 +167,13 @@ func (t *Tables) extent(ctx context.Context, sample *store.Sample) (err error) {
 	return err
 }
 
-// back is a way back of a sink's lanes.
+// back says where a sink's lanes go back to.
 type back struct {
-	lanes map[int]json.RawMessage // where each is to stand that moves
-	rows  int64
+	lanes map[int]json.RawMessage // new positions of the lanes that move, by number
+	rows  int64                   // how many rows are read again
 }
 
-// goBack looks for where a replay begins: the lanes go back to it, and all behind it comes
+// goBack finds where a replay begins. The lanes go back to it, and everything after it is delivered
 // again.
 func (t *Tables) goBack(ctx context.Context, r store.ReplayQuery) (b back, err error) {
 	if !r.Until.IsZero() || len(r.Types) > 1 && !r.Types[1].All() {

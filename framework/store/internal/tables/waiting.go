@@ -100,7 +100,7 @@ func (t *Tables) waitingFor(ctx context.Context, cursors []cursor, found []waite
 		return false, err
 	}
 	slices.SortFunc(spans, func(a, b WaitingSpan) int { return cmp.Compare(a.After, b.After) })
-	defer settle(cursors, found)
+	defer subtractSettled(cursors, found)
 	begun := false
 	for _, span := range spans {
 		size := int64(waitingFirst)
@@ -126,8 +126,8 @@ func (t *Tables) waitingFor(ctx context.Context, cursors []cursor, found []waite
 	return room > 0, nil
 }
 
-// settle subtracts what is settled after the positions.
-func settle(cursors []cursor, found []waited) {
+// subtractSettled subtracts what is settled after the positions.
+func subtractSettled(cursors []cursor, found []waited) {
 	for i := range found {
 		if found[i].rows -= int(store.CountOffsets(cursors[i].ahead)); found[i].rows <= 0 {
 			found[i] = waited{}

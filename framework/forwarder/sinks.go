@@ -19,8 +19,8 @@ import (
 	"github.com/waybill-go/waybill/sinks"
 )
 
-// working is a sink of a forwarder, with its dispatcher.
-type working struct {
+// activeSink is a sink of a forwarder, with its dispatcher.
+type activeSink struct {
 	Sink
 	name       string
 	path       *route.Path
@@ -43,18 +43,18 @@ func (noRoute) Deliver(context.Context, *notification.Delivery) (notification.Re
 	return "", sinks.Permanent(ErrNoRoute)
 }
 
-// work returns the sinks that this forwarder works on, including that of notifications without
+// newSinks returns the sinks that this forwarder works on, including that of notifications without
 // a route. It opens nothing.
-func (f *Forwarder) work(to map[string]Sink, routes *route.Table) map[string]*working {
-	all := make(map[string]*working, len(to)+1)
+func (f *Forwarder) newSinks(to map[string]Sink, routes *route.Table) map[string]*activeSink {
+	all := make(map[string]*activeSink, len(to)+1)
 	for name, sink := range to {
 		if f.leavesOut(name) {
 			continue
 		}
-		all[name] = f.workFor(name, sink, routes, routes.Filter(name))
+		all[name] = f.newSink(name, sink, routes, routes.Filter(name))
 	}
 	if unrouted := routes.Unrouted(); f.config.Unrouted == UnroutedPark && !unrouted.None() {
-		all[store.SinkUnrouted] = f.workFor(store.SinkUnrouted, Sink{Sink: noRoute{}}.WithDefaults(), routes, unrouted)
+		all[store.SinkUnrouted] = f.newSink(store.SinkUnrouted, Sink{Sink: noRoute{}}.WithDefaults(), routes, unrouted)
 	}
 	return all
 }
@@ -64,15 +64,15 @@ func (f *Forwarder) leavesOut(sink string) bool {
 	return len(f.config.Only) > 0 && !slices.Contains(f.config.Only, sink)
 }
 
-func (f *Forwarder) workFor(name string, sink Sink, routes *route.Table, types notification.TypeFilter) *working {
-	w := &working{Sink: sink, name: name, path: routes.To(name), types: types}
-	w.caller = &caller.Caller{Path: w.path, Deliver: deliverOf(sink), Prepare: func(ctx context.Context) error { return f.prepare(ctx, w) }}
-	w.caller.Addresser, _ = sink.Sink.(sinks.Addresser)
-	w.dispatcher = dispatch.New(dispatch.Config{
-		Sink: name, Caller: w.caller, TypeOf: routes.TypeOf, Settings: sink.settings(),
+func (f *Forwarder) newSink(name string, sink Sink, routes *route.Table, types notification.TypeFilter) *activeSink {
+	a := &activeSink{Sink: sink, name: name, path: routes.To(name), types: types}
+	a.caller = &caller.Caller{Path: a.path, Deliver: deliverOf(sink), Prepare: func(ctx context.Context) error { return f.prepare(ctx, a) }}
+	a.caller.Addresser, _ = sink.Sink.(sinks.Addresser)
+	a.dispatcher = dispatch.New(dispatch.Config{
+		Sink: name, Caller: a.caller, TypeOf: routes.TypeOf, Settings: sink.settings(),
 		Budget: f.memory, Observer: f.config.Observer, Tracing: f.tracing(name, sink), Logger: f.config.Logger,
 	})
-	return w
+	return a
 }
 
 // tracing returns the spans of a sink. Notifications without a route have none.
@@ -91,10 +91,10 @@ func transactorOf(s Sink) sinks.Transactor {
 	return nil
 }
 
-// likewise reports whether two sinks differ only in what Adjust can change.
-func (w *working) likewise(other *working) bool {
-	return isSame(w.Sink.Sink, other.Sink.Sink) && w.Hooks.Same(other.Hooks) && sameMiddleware(w.Middleware, other.Middleware) &&
-		w.Start == other.Start && w.Trace == other.Trace && w.OnDead == other.OnDead && reflect.DeepEqual(w.types, other.types) && w.path.Equal(other.path)
+// differsOnlyInSettings reports whether two sinks differ only in what Adjust can change.
+func (a *activeSink) differsOnlyInSettings(other *activeSink) bool {
+	return isSame(a.Sink.Sink, other.Sink.Sink) && a.Hooks.Same(other.Hooks) && sameMiddleware(a.Middleware, other.Middleware) &&
+		a.Start == other.Start && a.Trace == other.Trace && a.OnDead == other.OnDead && reflect.DeepEqual(a.types, other.types) && a.path.Equal(other.path)
 }
 
 // sameMiddleware reports whether two lists are the same list: functions cannot be compared.
@@ -108,15 +108,15 @@ func isSame(a, b sinks.Sink) bool {
 	return reflect.ValueOf(a).Comparable() && reflect.ValueOf(b).Comparable() && a == b
 }
 
-// working returns the present sinks. The map is never modified.
-func (f *Forwarder) working() map[string]*working {
+// activeSinks returns the present sinks. The map is never modified.
+func (f *Forwarder) activeSinks() map[string]*activeSink {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.sinks
 }
 
 // names returns the names of the sinks, in alphabetical order.
-func (f *Forwarder) names() []string { return slices.Sorted(maps.Keys(f.working())) }
+func (f *Forwarder) names() []string { return slices.Sorted(maps.Keys(f.activeSinks())) }
 
 // known returns the names of all configured sinks, and of _unrouted if it is worked on.
 func (f *Forwarder) known() []string {
@@ -126,27 +126,27 @@ func (f *Forwarder) known() []string {
 }
 
 // prepare opens a sink if it is not open, and sets up its batches.
-func (f *Forwarder) prepare(ctx context.Context, w *working) error {
-	if !f.isOpen(w.Sink.Sink) {
-		if o, ok := w.Sink.Sink.(sinks.Opener); ok {
+func (f *Forwarder) prepare(ctx context.Context, a *activeSink) error {
+	if !f.isOpen(a.Sink.Sink) {
+		if o, ok := a.Sink.Sink.(sinks.Opener); ok {
 			if err := o.Open(ctx); err != nil {
 				return err
 			}
 		}
 		f.mu.Lock()
-		f.opened = append(f.opened, opened{w.name, w.Sink.Sink})
+		f.opened = append(f.opened, opened{a.name, a.Sink.Sink})
 		f.mu.Unlock()
 	}
-	batcher, ok := w.Sink.Sink.(sinks.Batcher)
-	if !ok || len(w.Middleware) > 0 {
+	batcher, ok := a.Sink.Sink.(sinks.Batcher)
+	if !ok || len(a.Middleware) > 0 {
 		return nil
 	}
 	limits := batcher.BatchLimits()
-	if err := dispatch.CheckBatch(w.name, limits); err != nil {
+	if err := dispatch.CheckBatch(a.name, limits); err != nil {
 		return fmt.Errorf("%w: %w", ErrConfig, err)
 	}
 	if limits.Size > 1 {
-		w.dispatcher.UseBatches(batcher, limits)
+		a.dispatcher.UseBatches(batcher, limits)
 	}
 	return nil
 }
@@ -159,9 +159,9 @@ func (f *Forwarder) isOpen(sink sinks.Sink) bool {
 
 // openSinks opens all sinks. One that fails to open is opened again before its first delivery.
 func (f *Forwarder) openSinks(ctx context.Context) error {
-	work := f.working()
-	for _, name := range slices.Sorted(maps.Keys(work)) {
-		switch err := work[name].caller.Open(ctx); {
+	active := f.activeSinks()
+	for _, name := range slices.Sorted(maps.Keys(active)) {
+		switch err := active[name].caller.Open(ctx); {
 		case errors.Is(err, ErrConfig):
 			return fmt.Errorf("sink %s: %w", name, err)
 		case err != nil:

@@ -14,8 +14,8 @@ import (
 	"github.com/waybill-go/waybill/sinks"
 )
 
-// fleet is a store that lists its forwarders.
-type fleet interface {
+// memberships is a store that lists its forwarders and lanes.
+type memberships interface {
 	Membership(ctx context.Context) (store.Membership, error)
 }
 
@@ -23,7 +23,7 @@ func checkForwarders(ctx context.Context, x *examination) (verdict, error) {
 	return compareForwarders(ctx, x.store)
 }
 
-func compareForwarders(ctx context.Context, s fleet) (verdict, error) {
+func compareForwarders(ctx context.Context, s memberships) (verdict, error) {
 	m, err := s.Membership(ctx)
 	if err != nil {
 		return verdict{}, err
@@ -68,7 +68,7 @@ func checkLanes(ctx context.Context, x *examination) (verdict, error) {
 
 // lanes looks for lanes that have had no owner for longer than patience. configured has the
 // sinks of the configuration; nil means that it is not known, and all sinks with lanes count.
-func lanes(ctx context.Context, s fleet, configured []string, patience time.Duration) (verdict, error) {
+func lanes(ctx context.Context, s memberships, configured []string, patience time.Duration) (verdict, error) {
 	m, err := s.Membership(ctx)
 	if err != nil {
 		return verdict{}, err
@@ -112,7 +112,7 @@ func checkLease(ctx context.Context, x *examination) (verdict, error) {
 
 // compareLease compares the lease with the slowest checkpoint that any forwarder reports for its
 // last minute.
-func compareLease(ctx context.Context, s fleet, lease time.Duration) (verdict, error) {
+func compareLease(ctx context.Context, s memberships, lease time.Duration) (verdict, error) {
 	m, err := s.Membership(ctx)
 	if err != nil {
 		return verdict{}, err

@@ -15,9 +15,9 @@ import (
 	"github.com/waybill-go/waybill/framework/tracing"
 )
 
-// running collects what a forwarder reports in its heartbeats. It wraps the configured
+// reporter collects what a forwarder reports in its heartbeats. It wraps the configured
 // Observer to see checkpoints, and is safe for concurrent use.
-type running struct {
+type reporter struct {
 	policy.Observer
 	settling *tracing.Settling // nil: no spans
 	version  string
@@ -30,16 +30,16 @@ type running struct {
 	tallies         map[string]*tally // by database
 }
 
-// halfRemembered is the period of slowest, so that a checkpoint is reported for between one
+// slowestPeriod is the period of slowest, so that a checkpoint is reported for between one
 // and two periods.
-const halfRemembered = 30 * time.Second
+const slowestPeriod = 30 * time.Second
 
-func newRunning(c Config) *running {
+func newReporter(c Config) *reporter {
 	observer := c.Observer
 	if observer == nil {
 		observer = Unobserved{}
 	}
-	r := &running{Observer: observer, version: programVersion(), settings: c.digest(), turned: time.Now(), tallies: make(map[string]*tally)}
+	r := &reporter{Observer: observer, version: programVersion(), settings: c.digest(), turned: time.Now(), tallies: make(map[string]*tally)}
 	if c.TraceSettle {
 		r.settling = tracing.NewSettling(c.TracerProvider)
 	}
@@ -47,7 +47,7 @@ func newRunning(c Config) *running {
 }
 
 // Checkpoint implements Observer.
-func (r *running) Checkpoint(c Checkpoint) {
+func (r *reporter) Checkpoint(c Checkpoint) {
 	r.mu.Lock()
 	r.turn()
 	r.slowest = max(r.slowest, c.Duration)
@@ -57,27 +57,27 @@ func (r *running) Checkpoint(c Checkpoint) {
 }
 
 // turn begins a new period if the last one is over. The caller holds mu.
-func (r *running) turn() {
+func (r *reporter) turn() {
 	switch passed := time.Since(r.turned); {
-	case passed >= 2*halfRemembered:
+	case passed >= 2*slowestPeriod:
 		r.before, r.slowest, r.turned = 0, 0, time.Now()
-	case passed >= halfRemembered:
+	case passed >= slowestPeriod:
 		r.before, r.slowest, r.turned = r.slowest, 0, time.Now()
 	}
 }
 
 // report returns the next heartbeat. It holds a lock only to read a few figures.
 func (f *Forwarder) report(database string) store.Running {
-	work := f.working()
-	sinks := make([]store.SinkRunning, 0, len(work))
-	for _, w := range work {
-		sinks = append(sinks, sinkRunning(w.dispatcher, database))
+	active := f.activeSinks()
+	sinks := make([]store.SinkRunning, 0, len(active))
+	for _, a := range active {
+		sinks = append(sinks, sinkRunning(a.dispatcher, database))
 	}
-	return f.running.report(sinks, database)
+	return f.reporter.report(sinks, database)
 }
 
 // report returns the next heartbeat, from the figures of the present dispatchers.
-func (r *running) report(sinks []store.SinkRunning, database string) store.Running {
+func (r *reporter) report(sinks []store.SinkRunning, database string) store.Running {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.turn()
@@ -102,7 +102,7 @@ func sinkRunning(d *dispatch.Dispatcher, database string) store.SinkRunning {
 }
 
 // tallyOf is the tally of a database. The caller holds mu.
-func (r *running) tallyOf(database string) *tally {
+func (r *reporter) tallyOf(database string) *tally {
 	t := r.tallies[database]
 	if t == nil {
 		t = &tally{}
@@ -112,7 +112,7 @@ func (r *running) tallyOf(database string) *tally {
 }
 
 // ended adds the counts of a dispatcher that was replaced.
-func (r *running) ended(d *dispatch.Dispatcher) {
+func (r *reporter) ended(d *dispatch.Dispatcher) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, database := range d.Databases() {
@@ -121,14 +121,14 @@ func (r *running) ended(d *dispatch.Dispatcher) {
 }
 
 // forget drops the counts of a database.
-func (r *running) forget(database string) {
+func (r *reporter) forget(database string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.tallies, database)
 }
 
 // configure sets the configuration of a reload.
-func (r *running) configure(c Config) {
+func (r *reporter) configure(c Config) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.settings = c.digest()
