@@ -166,9 +166,9 @@ func TestAnAnnouncementTimesOutAfterASecondAndDelaysNoPublisher(t *testing.T) {
 func TestALogAnnouncesUnlessThePublisherIsSilent(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		for announcer, want := range map[store.Announcer]int{nil: 1, outbox.Silent: 0} {
+		for configured, want := range map[store.Announcer]int{nil: 1, outbox.Silent: 0} {
 			h := new(announcer)
-			p, err := outbox.New(newTypes(t), announcingLog{new(postgres.Store), h}, outbox.Config{Announcer: announcer})
+			p, err := outbox.New(newTypes(t), announcingLog{new(postgres.Store), h}, outbox.Config{Announcer: configured})
 			require.NoError(t, err)
 			p.Announce()
 			synctest.Wait()

@@ -205,7 +205,7 @@ func TestTwoHundredDatabasesWithinThirtyTwoConnections(t *testing.T) {
 		most = max(most, f.connections())
 	}
 	for _, d := range f.all {
-		await(t, func() bool { return len(s.of(d.Name)) == len(ids) }, d.Name+" is not delivered")
+		await(t, func() bool { return len(s.of(d.Name)) == len(ids) }, d.Name+" should be delivered")
 		most = max(most, f.connections())
 	}
 	await(t, func() bool { return inState(all, fleet.StateAsleep) == len(f.all) }, "all should sleep")
@@ -230,7 +230,7 @@ func TestTwoHundredDatabasesWithinThirtyTwoConnections(t *testing.T) {
 	f.publish(f.all[0], "4")
 	f.publish(f.all[len(f.all)-1], "4")
 	for _, d := range []fleet.Database{f.all[0], f.all[len(f.all)-1]} {
-		await(t, func() bool { return len(s.of(d.Name)) == 4 }, d.Name+" does not wake")
+		await(t, func() bool { return len(s.of(d.Name)) == 4 }, d.Name+" should wake")
 		t.Logf("%s woke and delivered within %s", d.Name, time.Since(woken).Round(time.Millisecond))
 	}
 
@@ -242,7 +242,7 @@ func TestTwoHundredDatabasesWithinThirtyTwoConnections(t *testing.T) {
 		f.publish(d, "5")
 	}
 	for _, d := range others {
-		await(t, func() bool { return slices.Contains(s.of(d.Name), "5") }, d.Name+" waits for the one that is away")
+		await(t, func() bool { return slices.Contains(s.of(d.Name), "5") }, d.Name+" should not wait for the lost one")
 	}
 	f.exec(`ALTER DATABASE ` + lost + ` ALLOW_CONNECTIONS true`)
 	f.publish(f.all[len(f.all)-1], "5")
@@ -282,7 +282,7 @@ func TestAFleetOutlivesACrashOfItsServer(t *testing.T) {
 		f.publish(d, "1")
 	}
 	for _, d := range f.all {
-		await(t, func() bool { return len(s.of(d.Name)) == 1 }, d.Name+" is not worked on")
+		await(t, func() bool { return len(s.of(d.Name)) == 1 }, "the forwarder should deliver from "+d.Name)
 	}
 	await(t, func() bool { return inState(all, fleet.StateAsleep) == 3 }, "they should sleep")
 	require.NoError(t, f.server.Down(postgrestest.Immediate))
@@ -330,7 +330,7 @@ func TestTheDatabasesOfAForwarderThatIsCutOffAreTakenOver(t *testing.T) {
 		f.publish(d, "1", "2")
 	}
 	for _, d := range direct {
-		await(t, func() bool { return slices.Equal(alive.of(d.Name), []string{"1", "2"}) }, d.Name+" is not taken over")
+		await(t, func() bool { return slices.Equal(alive.of(d.Name), []string{"1", "2"}) }, d.Name+" should be taken over")
 	}
 	proxy.Forward()
 	proxy.Sever()

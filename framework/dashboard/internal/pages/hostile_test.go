@@ -16,7 +16,7 @@ import (
 	"github.com/waybill-go/waybill/registry"
 )
 
-// Cursors and times in addresses and forms are checked like typed input.
+// Addresses and forms may contain manipulated cursors and times.
 func TestManipulatedAddressesAndFormsAreRefused(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, o outbox) {
@@ -76,7 +76,7 @@ func TestManipulatedAddressesAndFormsAreRefused(t *testing.T) {
 	})
 }
 
-// Payloads under an older name of a type are masked, too.
+// Payloads under an older name of a type are masked too.
 func TestAMaskAppliesToAllNamesOfAType(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, o outbox) {
@@ -111,7 +111,7 @@ func TestOnlyOperatorsSeeErrorsOfTheDatabase(t *testing.T) {
 		for role, shown := range map[access.Role]bool{access.Viewer: false, access.Operator: true} {
 			status, page := p.ask(t, role, http.MethodGet, "/parked", nil)
 			require.Equal(t, http.StatusInternalServerError, status)
-			require.Contains(t, page, "making this page failed")
+			require.Contains(t, page, "the page could not be made")
 			require.Equal(t, shown, strings.Contains(page, "outbox_parked"), page)
 		}
 	})
