@@ -309,7 +309,7 @@ func rowOf(pkg string) (row layer, known bool) {
 	return row, known
 }
 
-// family returns the package in the table to which a package or subpackage belongs.
+// family returns the package in the table that is this package or a parent of it.
 func family(row layer, pkg string) string {
 	names := strings.Split(pkg, "/")
 	depth := strings.Count(row.pattern, "/") + 1

@@ -26,7 +26,7 @@ var cancelFacts = []fact{
 	{"a cancellation is removed once nothing needs it", oldCancellationsGo},
 }
 
-// scheduledFor returns an envelope that is to be delivered at a time.
+// scheduledFor returns an envelope that is scheduled for a time.
 func scheduledFor(key string, at time.Time) notification.Envelope {
 	e := envelope("order.placed", key)
 	e.DeliverAt = at

@@ -101,7 +101,7 @@ func replayCount(t *testing.T, o *outbox) {
 	require.ErrorContains(t, err, "the outbox knows mail")
 }
 
-// replayScheduled replays rows that a sink passed before they were to be delivered.
+// replayScheduled replays rows that a sink passed before their time of delivery.
 func replayScheduled(t *testing.T, o *outbox) {
 	later := time.Now().Add(time.Hour).UTC().Truncate(time.Millisecond)
 	envelopes := []notification.Envelope{envelope("t", "k"), envelope("t", "k"), envelope("t", "k"), envelope("t", "")}
