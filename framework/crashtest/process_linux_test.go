@@ -32,7 +32,7 @@ func TestAHarnessThatIsKilledLeavesNoProcesses(t *testing.T) {
 		ids = children(t, harness.Process.Pid)
 		written, err := filepath.Glob(filepath.Join(folder, "*"))
 		require.NoError(t, err)
-		return len(written) == 2 && len(ids) >= 2+3 // the forwarders' ids, and at least three children
+		return len(written) == 2 && len(ids) >= 2+3 // two forwarders and three publishers
 	}, time.Minute, 10*time.Millisecond)
 	require.NoError(t, harness.Process.Kill())
 	_ = harness.Wait()

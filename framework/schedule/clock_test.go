@@ -42,7 +42,8 @@ func TestAScheduleContinuesAfterTheDatabasesClockWasFarAhead(t *testing.T) {
 	})
 }
 
-// TestATickIsMadeOnceIfTheDatabasesClockGoesBack simulates a failover to a server with a slower clock.
+// TestATickIsMadeOnceIfTheDatabasesClockGoesBack simulates a failover to a server
+// whose clock is behind.
 func TestATickIsMadeOnceIfTheDatabasesClockGoesBack(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		right := o.store
