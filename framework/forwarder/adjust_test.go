@@ -119,7 +119,7 @@ func TestRateTimeoutRetryAndBreakerAreAdjusted(t *testing.T) {
 			s.Retry = forwarder.Retry{Types: map[string]forwarder.Retry{"other": {MaxAttempts: 1}}}
 		})
 		o.append("t", "", "retried")
-		o.append("other", "", "this delivery is dead too")
+		o.append("other", "", "dies too")
 		f.flush()
 		require.Equal(t, []string{"sink retrying retried", "sink dead dies too"}, o.parked())
 		o.exec(`DELETE FROM outbox_parked`)

@@ -193,7 +193,7 @@ func TestDrainFailsWithTheMistakesOfTheConfiguration(t *testing.T) {
 	o := waybilltest.New(t, newTypes(t))
 	found := failuresOf(t, func(t testing.TB) { waybilltest.Drain(t, waybill.Config{Store: o.Store}) })
 	require.NotEmpty(t, found)
-	require.Contains(t, found[0], "nothing is left")
+	require.Contains(t, found[0], "there are none")
 	for _, early := range []func(t testing.TB){
 		func(t testing.TB) { waybilltest.Drain(t, waybill.Config{}) },
 		func(t testing.TB) { waybilltest.Of(t, nil, registry.New()) },

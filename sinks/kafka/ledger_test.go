@@ -109,7 +109,7 @@ func TestTheNewestNoteIsFoundBeforeManyOtherRecords(t *testing.T) {
 	otherLedger, newest := openLedger(t, other, onlyLane)
 	require.Empty(t, newest, "another sink's note")
 	for range 40 {
-		require.NoError(t, otherLedger.Commit(t.Context(), []byte("otherLedger")))
+		require.NoError(t, otherLedger.Commit(t.Context(), []byte("other")))
 	}
 	deliverAll(t, otherLedger, delivery("k"))
 	_, newest = openLedger(t, mine, onlyLane)

@@ -432,7 +432,7 @@ func TestForwardersShareDatabasesThroughTheControlDatabase(t *testing.T) {
 	}
 	for i := range 6 {
 		name := fmt.Sprint("tenant", i)
-		eventually(t, func() bool { return s.has(name + " 3") }, name+" is not worked on")
+		eventually(t, func() bool { return s.has(name + " 3") }, "the forwarder should deliver from "+name)
 		require.Equal(t, []string{"1", "2", "3"}, s.of(name))
 	}
 }

@@ -64,7 +64,7 @@ func (b *beside) untilBeside(t *testing.T, read func() ([]string, store.Page)) (
 		if !page.Asked.IsZero() {
 			return published, found
 		}
-		require.True(t, time.Now().Before(late), "no page comes from the standby: %s", b.lines)
+		require.True(t, time.Now().Before(late), "pages should come from the standby: %s", b.lines)
 	}
 }
 
@@ -420,7 +420,7 @@ func TestAPageOfAStandbyKnowsTheCancellationsUpToItsProbe(t *testing.T) {
 	l, read := readerOf(t, b.store)
 	b.untilBeside(t, read)
 	for late := time.Now().Add(time.Minute); ; {
-		require.True(t, time.Now().Before(late), "no page comes from the standby: %s", b.lines)
+		require.True(t, time.Now().Before(late), "pages should come from the standby: %s", b.lines)
 		reader, err := b.store.NewReader(l.Position, everything)
 		require.NoError(t, err)
 		before := time.Now()

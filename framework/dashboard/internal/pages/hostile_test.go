@@ -111,7 +111,7 @@ func TestOnlyOperatorsSeeErrorsOfTheDatabase(t *testing.T) {
 		for role, shown := range map[access.Role]bool{access.Viewer: false, access.Operator: true} {
 			status, page := p.ask(t, role, http.MethodGet, "/parked", nil)
 			require.Equal(t, http.StatusInternalServerError, status)
-			require.Contains(t, page, "the page could not be made")
+			require.Contains(t, page, "making this page failed")
 			require.Equal(t, shown, strings.Contains(page, "outbox_parked"), page)
 		}
 	})

@@ -123,7 +123,7 @@ func TestEveryPageIsQuickHoweverMuchThereIs(t *testing.T) {
 		})
 	}
 	for _, form := range []url.Values{
-		{"all": {"requeue"}, "state": {"dead"}}, {"all": {"discard"}, "sink": {"partner"}}, {"all": {"skip"}}, {"all": {"discard"}, "reason": {"the page should say so"}},
+		{"all": {"requeue"}, "state": {"dead"}}, {"all": {"discard"}, "sink": {"partner"}}, {"all": {"skip"}}, {"all": {"discard"}, "reason": {"nothing says so"}},
 	} {
 		bounded("/parked/plan "+form.Encode(), pageTime+2*time.Second, func() int {
 			status, page := p.ask(t, access.Operator, http.MethodPost, "/parked/plan", form)

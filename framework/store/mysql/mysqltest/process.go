@@ -48,7 +48,7 @@ pid=
 while read -r word; do
 	case $word in
 	start)
-		# one that runs, and was given up
+		# a start that timed out may still run
 		[ -z "$pid" ] || { kill -9 "$pid"; wait "$pid"; } 2>/dev/null
 		"$@" --port="$(cat "$folder/port")" >>"$folder/log" 2>&1 </dev/null &
 		pid=$!
