@@ -9,10 +9,19 @@ CRASH ?= 30m
 EXAMPLE_LIMIT ?= 120
 # How long each test of `make test-long` that kills programs does so.
 LONG ?= 15s
-# The tests that check testing.Short.
-LONG_TESTS := ThroughCrashes$$|^TestConformance|^TestRandomHistories|^TestRandomCancellations|^TestTwoForwardersSharing|^TestDeliveriesAreNotRepeated|WholePoolCostNoLease$$|^TestARareType|^TestEachCommittedRow|^TestTwoHundred
+# Regular expressions of the tests that check testing.Short.
+LONG_TESTS := ThroughCrashes$$ ^TestConformance[A-Z] ^TestRandomHistories ^TestRandomCancellations ^TestTwoForwardersSharing \
+	^TestDeliveriesAreNotRepeated WholePoolCostNoLease$$ ^TestARareType ^TestEachCommittedRow ^TestTwoHundred ^TestAHotKey \
+	^TestALogOfOneKey ^TestDueDeliveries ^TestRetriesAndNew ^TestTheNumberOfLanesChanges ^TestTheObserverAndTheState \
+	^TestAnUnavailableBank ^TestDeliveriesKeepTheRate ^TestTenantsShareEvenly
+# Regular expressions of the tests that the race detector skips, since they do one thing after another: requests of the
+# dashboard, a simulation, a large file, the conformance of a second dialect of SQLite, the links of the documentation.
+NO_RACES := ^TestEveryPage ^TestTheLimitFollowsTheCapacity$$ ^TestParquetOfManyRowGroups$$ ^TestConformanceWithoutReturning$$ \
+	InTheDocumentation
 # How many tests of a package run at once. They mostly wait for databases and brokers.
 PARALLEL ?= 4
+# All packages, those first whose tests take longest or mostly wait.
+PACKAGES := ./framework/forwarder ./sinks/... ./...
 # Runs a command with its temporary folder in memory, if there is room.
 IN_MEMORY := $(CURDIR)/.ci/in-memory
 # Flags of the comparison with peers; PEERS=--help lists them.
@@ -32,6 +41,10 @@ LINT := .cache/bin/golangci-lint-$(LINT_VERSION)
 ACTIONLINT_VERSION := v1.7.12
 ACTIONLINT := .cache/bin/actionlint-$(ACTIONLINT_VERSION)
 
+space := $(subst ,, )
+# One regular expression of several: $(call any,LIST).
+any = $(subst $(space),|,$(strip $(1)))
+
 # macOS has no command timeout; examples then run without a time limit.
 timeout := $(shell command -v timeout || command -v gtimeout)
 
@@ -46,18 +59,17 @@ demo: ## Run the demo, which needs nothing to be installed
 
 # Vet is off, since `make lint` runs it.
 test: ## Run all tests except the long ones; they use an installed PostgreSQL, or fetch one once
-	$(IN_MEMORY) go test -short -vet off -parallel $(PARALLEL) -timeout 20m ./...
+	$(IN_MEMORY) go test -short -vet off -parallel $(PARALLEL) -timeout 20m $(PACKAGES)
 
 test-long: ## Run the tests that -short skips or shortens; LONG (15s) is how long each of them kills programs
-	WAYBILL_CRASH_EFFECTS=$(LONG) $(IN_MEMORY) go test -count 1 -vet off -run '$(LONG_TESTS)' -parallel $(PARALLEL) -v -timeout 24h \
+	WAYBILL_CRASH_EFFECTS=$(LONG) $(IN_MEMORY) go test -count 1 -vet off -run '$(call any,$(LONG_TESTS))' -parallel $(PARALLEL) -v -timeout 24h \
 		./framework/config/database ./framework/crashtest ./framework/forwarder ./framework/store/postgres ./framework/store/mysql
 
 # The race detector skips SQLite, which is C translated into Go: with it the conformance suite of its store takes four
 # times the processor time. The forwarder's tests run on PostgreSQL only: its goroutines are the same on every database.
-# The test with large tables is skipped, since it is about queries.
 race: ## Run the tests, with -short, under the race detector (needs a C compiler)
 	CGO_ENABLED=1 WAYBILL_TEST_STORES=postgres $(IN_MEMORY) go test -race -vet off -gcflags 'modernc.org/...=-race=false' \
-		-short -skip '^TestEveryPageIsQuick' -parallel $(PARALLEL) -timeout 30m ./...
+		-short -skip '$(call any,$(NO_RACES))' -parallel $(PARALLEL) -timeout 30m $(PACKAGES)
 
 test-kafka: ## Run the Kafka tests against a real broker (needs Docker, or Maven and a JRE)
 	bash .ci/test-kafka

@@ -19,8 +19,8 @@ func TestAnExactRouteIncludesTheAliasesOfItsType(t *testing.T) {
 		var s script
 		f := o.start(map[string]forwarder.Sink{"s": {Sink: &s}}, route.Routes{"price.set": route.To("s")},
 			func(c *forwarder.Config) { c.Types = types })
-		o.append("price.changed", "", "old")
-		o.append("price.set", "", "new")
+		o.append("price.changed", "k", "old")
+		o.append("price.set", "k", "new")
 		o.append("price.dropped", "", "other")
 		f.flush()
 		require.Equal(t, []string{"old", "new"}, s.given())

@@ -146,7 +146,7 @@ func TestADeliveryThatAHookRefusesDelaysNoOther(t *testing.T) {
 }
 
 func TestDueDeliveriesDoNotWaitBehindChainsOfBlockedOnes(t *testing.T) {
-	onEachStore(t, func(t *testing.T, o *outbox) {
+	onEachStoreIfLong(t, func(t *testing.T, o *outbox) {
 		const keys, each = 8, 600
 		for k := range keys {
 			o.append("t", fmt.Sprint("key", k), numbered(fmt.Sprintf("k%d-", k), each)...)

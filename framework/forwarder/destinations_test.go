@@ -196,7 +196,7 @@ func TestOneDeadTenantOfManyCostsTheOthersNothing(t *testing.T) {
 }
 
 func TestTheObserverAndTheStateNameTheDestination(t *testing.T) {
-	onEachStore(t, func(t *testing.T, o *outbox) {
+	onEachStoreIfLong(t, func(t *testing.T, o *outbox) {
 		s := newHosts()
 		s.set("dead", sinks.Unavailable(errors.New("connection refused")))
 		var opened, closed atomic.Int32

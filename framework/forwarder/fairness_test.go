@@ -105,7 +105,7 @@ func TestATenantOfOneKeyHasItsShareAndNoMore(t *testing.T) {
 }
 
 func TestTenantsShareEvenlyThroughFailuresAndPauses(t *testing.T) {
-	onEachStore(t, func(t *testing.T, o *outbox) {
+	onEachStoreIfLong(t, func(t *testing.T, o *outbox) {
 		began := time.Now()
 		s := &tenants{answer: func(d *notification.Delivery) error {
 			switch since := time.Since(began); {
@@ -139,7 +139,7 @@ func TestTenantsShareEvenlyThroughFailuresAndPauses(t *testing.T) {
 }
 
 func TestRetriesAndNewDeliveriesAreBothDelivered(t *testing.T) {
-	onEachStore(t, func(t *testing.T, o *outbox) {
+	onEachStoreIfLong(t, func(t *testing.T, o *outbox) {
 		began := time.Now()
 		var s script
 		var retried, fresh int

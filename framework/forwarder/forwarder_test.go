@@ -24,8 +24,8 @@ func TestEachNotificationReachesTheSinksOfItsType(t *testing.T) {
 		var events, mail script
 		f := o.start(map[string]forwarder.Sink{"events": {Sink: &events}, "mail": {Sink: &mail}},
 			route.Routes{"order.placed": route.To("events", "mail"), "customer.*": route.To("events")})
-		o.append("order.placed", "", "a")
-		o.append("customer.moved", "", "b")
+		o.append("order.placed", "k", "a")
+		o.append("customer.moved", "k", "b")
 		o.append("stock.counted", "", "c")
 		f.flush()
 		require.Equal(t, []string{"a", "b"}, events.given())

@@ -47,8 +47,22 @@ type appendable interface {
 // no time, and synctest.Wait waits until all goroutines are blocked. WAYBILL_TEST_STORES names the only
 // database; empty means all.
 func onEachStore(t *testing.T, test func(t *testing.T, o *outbox)) {
+	onStores(t, os.Getenv("WAYBILL_TEST_STORES"), test)
+}
+
+// onEachStoreIfLong is onEachStore for a test that takes seconds on PostgreSQL: -short runs it only on
+// SQLite, which is much quicker.
+func onEachStoreIfLong(t *testing.T, test func(t *testing.T, o *outbox)) {
+	if testing.Short() {
+		onStores(t, "sqlite", test)
+		return
+	}
+	onEachStore(t, test)
+}
+
+// onStores runs a test with one database, or with all if only is empty.
+func onStores(t *testing.T, only string, test func(t *testing.T, o *outbox)) {
 	t.Parallel()
-	only := os.Getenv("WAYBILL_TEST_STORES")
 	for name, on := range map[string]func(*testing.T, func(*testing.T, *outbox)){"postgres": onPostgres, "sqlite": onSQLite} {
 		if only == "" || only == name {
 			t.Run(name, func(t *testing.T) { t.Parallel(); on(t, test) })
@@ -159,7 +173,7 @@ func (o *outbox) start(sinks map[string]forwarder.Sink, routes route.Routes, adj
 	o.t.Helper()
 	c := forwarder.Config{
 		Store: o.store, Routes: routes, Sinks: sinks, Name: "test",
-		Poll:      forwarder.Poll{Min: time.Millisecond, Max: 10 * time.Second},
+		Poll:      forwarder.Poll{Min: time.Millisecond, Max: time.Minute},
 		Lease:     time.Hour,
 		Retention: forwarder.KeepForever, InboxRetention: forwarder.KeepForever, // fake time begins in 2000, so to the database all rows are old
 		Logger: slog.New(slog.DiscardHandler),

@@ -84,7 +84,7 @@ func othersOf(ids []string) []string {
 }
 
 func TestAHotKeyDoesNotDelayOtherKeysBeyondTheWindow(t *testing.T) {
-	onEachStore(t, func(t *testing.T, o *outbox) {
+	onEachStoreIfLong(t, func(t *testing.T, o *outbox) {
 		hot, others := o.hotLog(1200) // 19,200 rows
 		s := newSlowKey(10 * time.Second)
 		f := o.one(forwarder.Sink{Sink: s})
@@ -105,7 +105,7 @@ func TestAHotKeyDoesNotDelayOtherKeysBeyondTheWindow(t *testing.T) {
 }
 
 func TestAHotKeyKeepsItsOrderAcrossAGracefulStop(t *testing.T) {
-	onEachStore(t, func(t *testing.T, o *outbox) {
+	onEachStoreIfLong(t, func(t *testing.T, o *outbox) {
 		hot, others := o.hotLog(1200)
 		s := newSlowKey(10 * time.Second)
 		f := o.one(forwarder.Sink{Sink: s})
@@ -145,7 +145,7 @@ func crashedHot(t *testing.T, o *outbox) (s *slowKey, hot, others []string) {
 }
 
 func TestAHotKeyKeepsItsOrderAcrossACrash(t *testing.T) {
-	onEachStore(t, func(t *testing.T, o *outbox) {
+	onEachStoreIfLong(t, func(t *testing.T, o *outbox) {
 		s, hot, others := crashedHot(t, o)
 		f := o.one(forwarder.Sink{Sink: s})
 		time.Sleep(time.Hour)
@@ -159,7 +159,7 @@ func TestAHotKeyKeepsItsOrderAcrossACrash(t *testing.T) {
 }
 
 func TestAHotKeyKeepsItsOrderAcrossSeveralCrashes(t *testing.T) {
-	onEachStore(t, func(t *testing.T, o *outbox) {
+	onEachStoreIfLong(t, func(t *testing.T, o *outbox) {
 		s, hot, _ := crashedHot(t, o)
 		s.quick.Store(false)
 		for range 3 { // each forwarder ends while the sink delays the first delivery
@@ -181,7 +181,7 @@ func TestAHotKeyKeepsItsOrderAcrossSeveralCrashes(t *testing.T) {
 }
 
 func TestAHotKeyContinuesAfterTheRowsOfItsParkedDeliveriesAreRemoved(t *testing.T) {
-	onEachStore(t, func(t *testing.T, o *outbox) {
+	onEachStoreIfLong(t, func(t *testing.T, o *outbox) {
 		s, hot, _ := crashedHot(t, o)
 		o.exec(`DELETE FROM outbox WHERE id <> 'hot00000' AND key = 'hot'`) // as an operator can
 		f := o.one(forwarder.Sink{Sink: s})
@@ -196,7 +196,7 @@ func TestAHotKeyContinuesAfterTheRowsOfItsParkedDeliveriesAreRemoved(t *testing.
 }
 
 func TestALogOfOneKeyIsNotCopied(t *testing.T) {
-	onEachStore(t, func(t *testing.T, o *outbox) {
+	onEachStoreIfLong(t, func(t *testing.T, o *outbox) {
 		for chunk := range slices.Chunk(numbered("hot", window+1000), 1000) {
 			o.append("t", "hot", chunk...)
 		}
@@ -212,7 +212,7 @@ func TestALogOfOneKeyIsNotCopied(t *testing.T) {
 }
 
 func TestAHotKeyIsNotCopiedWhileTheSinkIsUnavailable(t *testing.T) {
-	onEachStore(t, func(t *testing.T, o *outbox) {
+	onEachStoreIfLong(t, func(t *testing.T, o *outbox) {
 		hot, others := o.hotLog(1200)
 		var down atomic.Bool
 		down.Store(true)

@@ -104,7 +104,7 @@ func TestAnOrphanedLeaseIsAcquiredByItsOwnerAtOnce(t *testing.T) {
 // Forwarders with different numbers of lanes start and stop while notifications are published. All
 // stops are graceful, so each notification is delivered once, in order for its key.
 func TestTheNumberOfLanesChangesWithoutLossOrRepeat(t *testing.T) {
-	onEachStore(t, func(t *testing.T, o *outbox) {
+	onEachStoreIfLong(t, func(t *testing.T, o *outbox) {
 		var s script
 		s.answer = func(context.Context, *notification.Delivery) error {
 			time.Sleep(10 * time.Millisecond)
@@ -147,7 +147,7 @@ func TestTheNumberOfLanesChangesWithoutLossOrRepeat(t *testing.T) {
 }
 
 func TestTheNumberOfLanesChangesOnceASinkIsAvailableAgain(t *testing.T) {
-	onEachStore(t, func(t *testing.T, o *outbox) {
+	onEachStoreIfLong(t, func(t *testing.T, o *outbox) {
 		var s script
 		var up atomic.Bool
 		var delivered []string

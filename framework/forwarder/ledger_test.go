@@ -319,7 +319,7 @@ func TestAPanicOnlyAbortsTheTransaction(t *testing.T) {
 }
 
 func TestAnUnavailableBankLeavesNothingDead(t *testing.T) {
-	onEachStore(t, func(t *testing.T, o *outbox) {
+	onEachStoreIfLong(t, func(t *testing.T, o *outbox) {
 		b := newBank()
 		var down sync.Mutex
 		isDown := true

@@ -52,7 +52,7 @@ func TestDeliveriesKeepTheRateOfTheSink(t *testing.T) {
 		"60/h, burst 3":  {20, 3, 1},
 	} {
 		t.Run(text, func(t *testing.T) {
-			onEachStore(t, func(t *testing.T, o *outbox) {
+			onEachStoreIfLong(t, func(t *testing.T, o *outbox) {
 				r, err := forwarder.ParseRate(text)
 				require.NoError(t, err)
 				var s times

@@ -41,7 +41,7 @@ func TestARetryPolicyInheritsTheFieldsThatItDoesNotSet(t *testing.T) {
 		for _, typ := range []string{"usual", "quick", "slow", "impatient"} {
 			o.append(typ, "", typ)
 		}
-		time.Sleep(10 * time.Hour)
+		time.Sleep(3 * time.Hour)
 		synctest.Wait()
 		for id, want := range map[string][]float64{
 			"usual": {0, 60, 60 + 600}, "quick": {0, 1, 1 + 10}, "slow": {0, 3600, 7200}, "impatient": {0, 60},

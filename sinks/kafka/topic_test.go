@@ -184,6 +184,7 @@ func TestAllTopicsAreRequestedOverTheSameConnections(t *testing.T) {
 		"unknown, each alone": {false, func(sink *kafka.Sink) []error { return eachAlone(t, sink, batch) }},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			var connections counter
 			options := []kfake.Opt{kfake.ListenFn(connections.listen)}
 			if c.known {
