@@ -35,7 +35,7 @@ func declareArchive(o *waybill.Outbox, path string, inspector sinks.Sink) error 
 	if err != nil {
 		return err
 	}
-	o.Deliver("archive", archive, "*") // all types unchanged, except this one
+	o.Deliver("archive", archive, "*") // all types, unchanged, except the one below
 	o.Route("payment.made", waybill.Rule{
 		Sink:    "archive",
 		Payload: map[string]string{"payment": "payload.id", "amount": "payload.amount"}, // leaves out the card
