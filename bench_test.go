@@ -13,8 +13,8 @@ import (
 	"github.com/waybill-go/waybill/framework/store/sqlite"
 )
 
-// BenchmarkPublish compares the ways to publish one notification: on paper, which
-// stores nothing, and in an SQLite file, with one transaction for each.
+// BenchmarkPublish compares the ways to publish one notification: in a transaction without a database,
+// and in an SQLite file, with one transaction for each.
 func BenchmarkPublish(b *testing.B) {
 	db, err := sqlite.OpenDB(filepath.Join(b.TempDir(), "shop.db"))
 	require.NoError(b, err)
@@ -64,8 +64,8 @@ func BenchmarkPublish(b *testing.B) {
 	}
 }
 
-// A call through the facade is a call of the publisher, and costs the same.
-func TestPublishingThroughTheFacadeAllocatesNothingMore(t *testing.T) { // not in parallel: AllocsPerRun counts those of all goroutines
+// Publishing through the facade costs the same as calling the publisher.
+func TestPublishingThroughTheFacadeAllocatesNothingMore(t *testing.T) { // not parallel: AllocsPerRun counts allocations of all goroutines
 	db, err := sqlite.OpenDB(filepath.Join(t.TempDir(), "shop.db"))
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, db.Close()) })

@@ -81,11 +81,11 @@ func TestLinksInTheDocumentationLeadToFilesAndSections(t *testing.T) {
 }
 
 var (
-	// apart are the parts of a page that are not text: code, tables, HTML and generated parts.
+	// apart matches the parts of a page that are not text: code, tables, HTML and generated parts.
 	apart = regexp.MustCompile("(?ms)^ *```.*?^ *```$|^<!-- generated [^\n]* begin -->.*?end -->$|^[ \t]*[|<#!][^\n]*$")
-	// generated is the mark of a generated page.
+	// generated marks a generated page.
 	generated = regexp.MustCompile("(?m)^<!-- Generated ")
-	// sentences is the end of a sentence with another sentence after it.
+	// sentences is the end of a sentence that another one follows.
 	sentences = regexp.MustCompile(`[.!?][*_)]* [\p{Lu}` + "`" + `*\[]`)
 )
 
@@ -107,7 +107,7 @@ func TestALineOfTheDocumentationIsShortOrOneSentence(t *testing.T) {
 var (
 	// invariant is an item of a list of invariants.
 	invariant = regexp.MustCompile(`(?m)^- \*\*(?:.|\n  )+`)
-	// tested is the name of a test, or of a case of the conformance suite of stores.
+	// tested is the name of a test, or of a case of the stores' conformance suite.
 	tested = regexp.MustCompile("`(Test\\w+|[a-z]\\w+)`")
 	// function is the beginning of a test function.
 	function = regexp.MustCompile(`(?m)^func (\w+)\(`)
@@ -206,7 +206,7 @@ var (
 	option = regexp.MustCompile(`(?m)^ +(?:-(\w), )?--([a-z-]+)`)
 	// command is a command in a block, in an indented line, or in the text.
 	command = regexp.MustCompile("(?m)(?:^(?:    )?(?:\\$ )?|`)(waybill [a-z-][^`\n]*)")
-	// after a command there may be another command, or a comment.
+	// behind is another command, or a comment, after a command.
 	behind = regexp.MustCompile(` [|>&;#(] ?.*|[;…].*`)
 )
 

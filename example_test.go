@@ -27,7 +27,7 @@ var (
 	errNoMailServer   = errors.New("the mail server cannot be reached")
 )
 
-// send hands a mail to a server.
+// send sends a mail.
 func send(_ context.Context, text string) error {
 	fmt.Println(text)
 	return nil
@@ -49,7 +49,7 @@ func Example() {
 		if _, err := tx.ExecContext(ctx, `INSERT INTO reservations VALUES ($1)`, n.Order); err != nil {
 			return err
 		}
-		return o.Publish(ctx, tx, GoodsReserved{Order: n.Order}) // once too
+		return o.Publish(ctx, tx, GoodsReserved{Order: n.Order}) // published once, too
 	})
 
 	waybill.Handle(o, "mail", func(ctx context.Context, n OrderPlaced) error {
@@ -64,7 +64,7 @@ func Example() {
 		case err != nil:
 			return err
 		}
-		stop() // one order is enough here: Run ends when what is in flight is settled
+		stop() // one order is enough here: Run ends once the deliveries in flight are settled
 		return nil
 	})
 
@@ -110,7 +110,7 @@ func ExampleOutbox_Deliver() {
 	waybill.Register[OrderPlaced](o, "order.placed")
 	check(o.Migrate(ctx))
 
-	const secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw" // in the environment of both
+	const secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw" // both programs have it in their environment
 	partner, closePartner := examplePartner(ctx, secret, stop)
 	defer closePartner()
 	hooks, err := httpsink.New(sinks.Instance{}, httpsink.Config{URL: partner, Secret: secret})
@@ -144,7 +144,7 @@ func examplePartner(ctx context.Context, secret string, done func()) (url string
 	return server.URL, func() { server.Close(); closeDB() }
 }
 
-// exampleDB is a database with a table of the application's.
+// exampleDB is a database with a table of the application.
 func exampleDB() (db *sql.DB, end func()) {
 	folder, err := os.MkdirTemp("", "shop")
 	check(err)

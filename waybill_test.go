@@ -264,7 +264,7 @@ func TestOpenReturnsTheErrorsOfTheForwarder(t *testing.T) {
 		o.Schedule("daily", waybill.Cron("0 25 * * *", ""), nil)
 		err := o.Open(t.Context())
 		require.ErrorIs(t, err, route.ErrNoType)
-		require.ErrorIs(t, err, schedule.ErrConfig, "together with other errors")
+		require.ErrorIs(t, err, schedule.ErrConfig, "reported together with other errors")
 	})
 }
 

@@ -25,8 +25,8 @@ import (
 
 var update = flag.Bool("update", false, "record the public API as it is")
 
-// recorded has all that the public packages export, so that a review shows what changes for
-// those who import them.
+// recorded has everything that the public packages export, so that a review shows what changes for
+// programs that import them.
 const recorded = "../.ci/api.txt"
 
 func TestThePublicAPIIsAsRecorded(t *testing.T) {
@@ -39,10 +39,11 @@ func TestThePublicAPIIsAsRecorded(t *testing.T) {
 	}
 	want, err := os.ReadFile(recorded)
 	require.NoError(t, err)
-	require.Equal(t, string(want), api.String(), "the public API has changed: make generate records it, and docs/CHANGELOG.md says what changes for users")
+	require.Equal(t, string(want), api.String(), "the public API has changed: record it with make generate, and write in docs/CHANGELOG.md what changes for users")
 }
 
-// publicPackages are the folders, below the one above, of packages that other modules can import.
+// publicPackages returns the folders of the packages that other modules can import, relative to the
+// module's.
 func publicPackages(t *testing.T) (folders []string) {
 	t.Helper()
 	require.NoError(t, filepath.WalkDir("..", func(folder string, e fs.DirEntry, err error) error {
@@ -70,7 +71,7 @@ func printAPI(t *testing.T, out *bytes.Buffer, folder string) {
 	linux := build.Default
 	linux.GOOS, linux.GOARCH = "linux", "amd64"
 	found, err := linux.ImportDir(folder, 0)
-	if _, none := err.(*build.NoGoError); none || found.IsCommand() { //nolint:errorlint // it is not wrapped
+	if _, none := err.(*build.NoGoError); none || found.IsCommand() { //nolint:errorlint // the error is not wrapped
 		return
 	}
 	require.NoError(t, err)
@@ -113,8 +114,8 @@ func printAPI(t *testing.T, out *bytes.Buffer, folder string) {
 	}
 }
 
-// onlyWhatCounts removes what makes no difference to code that uses a declaration: comments, the
-// tags of fields, and the texts of variables, which are errors.
+// onlyWhatCounts removes what does not matter to code that uses a declaration: comments, the tags of
+// fields, and the texts of variables, which are errors.
 func onlyWhatCounts(node ast.Node) bool {
 	switch n := node.(type) {
 	case *ast.GenDecl:

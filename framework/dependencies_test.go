@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// linked is a row of the table in docs/dependencies.md: packages, and how many modules a program
-// links that imports them.
+// linked is a row of the table in docs/dependencies.md: packages, and the number of modules that a
+// program links if it imports them.
 var linked = regexp.MustCompile("(?m)^\\|[^|]*\\| ((?:`[^`]+`(?:, )?)+) \\| (\\d+) \\|$")
 
 func TestTheDocumentationCountsTheModulesThatAProgramLinks(t *testing.T) {

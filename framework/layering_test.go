@@ -18,26 +18,24 @@ import (
 
 const module = "github.com/waybill-go/waybill"
 
-// layer is a row of the layering table in the design. A package belongs to the
-// row with the most specific pattern that fits it or a folder above it, so a
-// package's own subpackages share its row and may import each other.
+// layer is a row of the layering table. A package belongs to the row with the most specific pattern that
+// matches it or a folder above it, so its own subpackages share its row and may import each other.
 type layer struct {
 	pattern string // path below the module; "*" is one name
-	// imports are the rows that it may import, all of them above it in the table,
-	// which keeps imports going down only.
+	// imports are the rows that it may import. All of them are above it in the table, so that imports go
+	// one way.
 	imports []string
 }
 
-// anything marks a composition root, which imports what it wants.
-var anything = []string{"all of ours"}
+// anything marks a composition root, which may import everything.
+var anything = []string{"all packages"}
 
-// engine is the folder of the forwarder's own packages. Among them the arrows go one way:
-// coordinate, lane, feed and settle, dispatch, and then what knows no other; quota is on
-// its own, and prune knows policy.
+// engine is the folder of the forwarder's own packages. Their imports go one way: coordinate, lane, feed
+// and settle, dispatch, then packages that import no other. quota stands apart, and prune imports policy.
 const engine = "framework/forwarder/internal/"
 
-// engineImports are what the engine's larger packages import: some of the smaller ones, and
-// what the forwarder is made of.
+// engineImports returns what the engine's larger packages import: some of its smaller ones, and the
+// packages below the forwarder.
 func engineImports(own ...string) []string {
 	imports := []string{"framework/internal/pace", "framework/notification", "framework/tracing", "framework/store", "framework/route", "registry", "sinks"}
 	for _, name := range own {
@@ -115,7 +113,7 @@ var (
 
 const watermillSQL = "github.com/ThreeDotsLabs/watermill-sql"
 
-// watermillSQLImporter is the package that may know Watermill's SQL outbox.
+// watermillSQLImporter is the package that may import Watermill's SQL outbox.
 const watermillSQLImporter = "framework/outbox"
 
 func TestImportsFollowTheLayers(t *testing.T) {
@@ -153,7 +151,7 @@ func TestImportRules(t *testing.T) {
 	t.Parallel()
 	for _, edge := range []struct {
 		from, to string
-		rule     string // part of the complaint; "" where the import is allowed
+		rule     string // part of the error; "": the import is allowed
 	}{
 		{"framework/forwarder", "framework/store", ""},
 		{"framework/forwarder", "sinks", ""},
@@ -178,7 +176,7 @@ func TestImportRules(t *testing.T) {
 		{"examples/chain", "framework/store/postgres/postgrestest", ""},
 		{"examples/customer", "examples/customer/customer", ""},
 
-		{"framework/notification", "registry", "may import nothing of ours"},
+		{"framework/notification", "registry", "may import none of our packages"},
 		{"framework/store", "framework/forwarder", "may import only framework/notification"},
 		{"framework/forwarder", "sinks/kafka", "may import only"},
 		{"framework/forwarder", "framework/forwarder/simulation", "may import only"},
@@ -187,12 +185,12 @@ func TestImportRules(t *testing.T) {
 		{engine + "dispatch", engine + "settle", "may import only"},
 		{engine + "lane", engine + "coordinate", "may import only"},
 		{engine + "prune", engine + "lane", "may import only"},
-		{engine + "fairqueue", "framework/notification", "may import nothing of ours"},
+		{engine + "fairqueue", "framework/notification", "may import none of our packages"},
 		{engine + "dispatch", "framework/forwarder", "may import only"},
 		{"framework/store/postgres", "framework/store/sqlite", "may import only"},
 		{"sinks/kafka", "sinks/httpsink", "may import only"},
 		{"sinks/kafka", "framework/store", "may import only"},
-		{"serializer", "serializer/protobuf", "may import nothing of ours"},
+		{"serializer", "serializer/protobuf", "may import none of our packages"},
 		{"registry", "sinks", "may import only"},
 		{"framework/admin", "framework/dashboard", "may import only"},
 		{"framework/config", "sinks/kafka", "may import only"},
@@ -230,13 +228,13 @@ func TestImportRules(t *testing.T) {
 func TestNameRules(t *testing.T) {
 	t.Parallel()
 	require.NoError(t, checkName(module+"/sinks/httpsink", "httpsink"))
-	require.NoError(t, checkName(module+"/examples/http", "main"), "a program shadows nothing")
-	require.ErrorContains(t, checkName(module+"/framework/util", "util"), "framework/util: the name util says nothing")
+	require.NoError(t, checkName(module+"/examples/http", "main"), "the name of a program hides no package")
+	require.ErrorContains(t, checkName(module+"/framework/util", "util"), "framework/util: the name util does not describe")
 	require.ErrorContains(t, checkName(module+"/sinks/http", "http"), "sinks/http: the name http shadows")
 }
 
-// checkImport returns what is wrong with one package importing another: the
-// importing package, the import and the rule. Test files are not its business.
+// checkImport returns an error with the rule if a package may not import another one. It is not for test
+// files.
 func checkImport(from, to string) error {
 	from, ours := below(from)
 	if !ours {
@@ -275,9 +273,9 @@ func brokenRule(from, to string, ours bool) string {
 	case isForTests(to) && !isForTests(from):
 		return path.Base(to) + " is for tests, examples and programs only"
 	case isForTests(to), isForTests(from) && strings.HasPrefix(from, to+"/"):
-		return "" // a test package knows what it tests
+		return "" // a test package may import what it tests
 	case len(row.imports) == 0:
-		return from + " may import nothing of ours"
+		return from + " may import none of our packages"
 	case !slices.Contains(row.imports, target.pattern):
 		return from + " may import only " + strings.Join(row.imports, ", ")
 	}
@@ -288,7 +286,7 @@ func checkName(importPath, name string) error {
 	where, _ := below(importPath)
 	switch {
 	case slices.Contains(vague, name):
-		return fmt.Errorf("%s: the name %s says nothing of what is inside", where, name)
+		return fmt.Errorf("%s: the name %s does not describe the package", where, name)
 	case slices.Contains(shadowing, name):
 		return fmt.Errorf("%s: the name %s shadows a package that its users need beside it", where, name)
 	}
@@ -300,8 +298,8 @@ func below(importPath string) (string, bool) {
 	return strings.CutPrefix(importPath, module+"/")
 }
 
-// rowOf finds the most specific row for a package: the last that fits, since the
-// table lists a package before its subpackages.
+// rowOf finds the most specific row for a package: the last one that matches, since the table lists a
+// package before its subpackages.
 func rowOf(pkg string) (row layer, known bool) {
 	for _, l := range layers {
 		if fits(l.pattern, pkg) && strings.Count(l.pattern, "/") >= strings.Count(row.pattern, "/") {
@@ -311,14 +309,14 @@ func rowOf(pkg string) (row layer, known bool) {
 	return row, known
 }
 
-// family is the package that stands in the table, for it and its subpackages.
+// family returns the package in the table that is this package or a parent of it.
 func family(row layer, pkg string) string {
 	names := strings.Split(pkg, "/")
 	depth := strings.Count(row.pattern, "/") + 1
 	return strings.Join(names[:min(depth, len(names))], "/")
 }
 
-// fits reports whether the pattern names the package or a folder above it.
+// fits reports whether the pattern matches the package or a folder above it.
 func fits(pattern, pkg string) bool {
 	wanted, names := strings.Split(pattern, "/"), strings.Split(pkg, "/")
 	if len(names) < len(wanted) {
@@ -341,7 +339,7 @@ func isTop(pkg string) bool {
 func isForTests(pkg string) bool { return strings.HasSuffix(path.Base(pkg), "test") }
 
 // watchTree reads every folder of the module. The go command repeats a cached test only if a file
-// that the test itself has read has changed; it does not see what `go list` reads.
+// that the test itself reads has changed; it does not notice what `go list` reads.
 func watchTree(t *testing.T) {
 	t.Helper()
 	err := filepath.WalkDir("..", func(folder string, entry fs.DirEntry, err error) error {

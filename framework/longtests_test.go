@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// `make test` runs with -short, so what a test leaves out there is run by `make test-long` alone.
+// `make test` runs with -short. Only `make test-long` runs what tests then leave out.
 func TestMakeRunsWhatShortLeavesOut(t *testing.T) {
 	t.Parallel()
 	watchTree(t)
@@ -37,15 +37,15 @@ func TestMakeRunsWhatShortLeavesOut(t *testing.T) {
 	one := strings.Fields(strings.NewReplacer("$$", "$", "\\\n", " ").Replace(string(patterns[1])))
 	for _, name := range names {
 		require.True(t, slices.ContainsFunc(one, func(p string) bool { return regexp.MustCompile(p).MatchString(name) }),
-			"%s asks for testing.Short, and LONG_TESTS in the Makefile does not match it", name)
+			"%s calls testing.Short, but LONG_TESTS in the Makefile does not match it", name)
 	}
 	for _, p := range one {
-		require.True(t, slices.ContainsFunc(names, regexp.MustCompile(p).MatchString), "%s in LONG_TESTS matches no test that asks for testing.Short", p)
+		require.True(t, slices.ContainsFunc(names, regexp.MustCompile(p).MatchString), "%s in LONG_TESTS matches no test that calls testing.Short", p)
 	}
 }
 
-// longTests are the tests below a folder that ask for testing.Short, themselves or through
-// functions of their package, by folder.
+// longTests returns the tests that call testing.Short, directly or through functions of their package, by
+// folder.
 func longTests(t *testing.T, root string) map[string][]string {
 	t.Helper()
 	calls := make(map[string]map[string][]string) // folder, function, names that it calls
@@ -61,7 +61,7 @@ func longTests(t *testing.T, root string) map[string][]string {
 		}
 		if !strings.HasSuffix(path, "_test.go") {
 			text, err := os.ReadFile(path)
-			require.NotContains(t, string(text), "testing.Short()", "%s is not looked through here: ask in a file of tests", path)
+			require.NotContains(t, string(text), "testing.Short()", "%s is not searched here: call it in a _test.go file", path)
 			return err
 		}
 		file, err := parser.ParseFile(token.NewFileSet(), path, nil, 0)
@@ -103,7 +103,7 @@ func longTests(t *testing.T, root string) map[string][]string {
 	return long
 }
 
-// called are the names of the functions that a function calls, and testing.Short.
+// called returns the names of the functions that a function calls, and testing.Short.
 func called(f *ast.FuncDecl) (names []string) {
 	ast.Inspect(f, func(n ast.Node) bool {
 		call, ok := n.(*ast.CallExpr)
@@ -113,7 +113,7 @@ func called(f *ast.FuncDecl) (names []string) {
 		switch fun := call.Fun.(type) {
 		case *ast.Ident:
 			names = append(names, fun.Name)
-		case *ast.SelectorExpr: // of a package or a value: only the name of a method counts
+		case *ast.SelectorExpr: // only the method's name counts
 			if x, ok := fun.X.(*ast.Ident); ok && x.Name == "testing" {
 				names = append(names, "testing."+fun.Sel.Name)
 			} else {

@@ -23,7 +23,7 @@ func TestRegisterIsConcurrentWithEncodeAndDecode(t *testing.T) {
 		func() error { return registry.Register[fact[float64]](types, "fact.float", registry.Aliases("float")) },
 		func() error { return registry.Register[fact[[]int]](types, "fact.ints", registry.Aliases("ints")) },
 	}
-	const perType = 4 // callers that register the same type; one of them succeeds
+	const perType = 4 // callers that register the same type; only one succeeds
 	begin := make(chan struct{})
 	done := make(chan struct{})
 	registered := make(chan error, perType*len(registrations))

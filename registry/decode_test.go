@@ -61,7 +61,7 @@ func TestDecodeChecksTheContentType(t *testing.T) {
 	t.Parallel()
 	types := shop(t)
 	for contentType, readable := range map[string]bool{
-		"":                                true, // an SQL producer did not set one
+		"":                                true, // an SQL producer that set none
 		"application/json":                true,
 		"Application/JSON; charset=utf-8": true,
 		"application/protobuf":            false,

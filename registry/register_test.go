@@ -28,7 +28,7 @@ func TestAFailedRegisterChangesNothing(t *testing.T) {
 		is       error
 		wants    string
 	}{
-		"a name that is taken": {
+		"a name in use": {
 			func(r *registry.Registry) error { return registry.Register[orderShipped](r, "order.placed") },
 			registry.ErrDuplicateName, `register registry_test.orderShipped as "order.placed": name is registered twice: "order.placed" is already the name of registry_test.orderPlaced ("order.placed")`,
 		},
@@ -54,11 +54,11 @@ func TestAFailedRegisterChangesNothing(t *testing.T) {
 			},
 			registry.ErrDuplicateName, `"order.shipped" is also among the aliases`,
 		},
-		"a Go type that is taken": {
+		"a Go type in use": {
 			func(r *registry.Registry) error { return registry.Register[orderPlaced](r, "order.shipped") },
 			registry.ErrDuplicateType, `it is already "order.placed"; add older names with registry.Aliases`,
 		},
-		"a pointer to a Go type that is taken": {
+		"a pointer to a Go type in use": {
 			func(r *registry.Registry) error { return registry.Register[*orderPlaced](r, "order.shipped") },
 			registry.ErrDuplicateType, `it is already "order.placed"`,
 		},
@@ -102,7 +102,7 @@ func TestAFailedRegisterChangesNothing(t *testing.T) {
 			},
 			registry.ErrOption, "registry.Key takes registry_test.orderPlaced; it must take registry_test.orderShipped",
 		},
-		"a key function for a pointer too many": {
+		"a key function for a pointer to the pointer": {
 			func(r *registry.Registry) error {
 				return registry.Register[*orderShipped](r, "order.shipped", registry.Key(func(**orderShipped) string { return "" }))
 			},
@@ -242,7 +242,7 @@ func TestAFailedRegisterChangesNothing(t *testing.T) {
 				_, known := types.Lookup(name)
 				require.False(t, known, name)
 			}
-			require.NoError(t, registry.Register[orderShipped](types, "order.shipped", registry.Aliases("sent")), "what was refused is free")
+			require.NoError(t, registry.Register[orderShipped](types, "order.shipped", registry.Aliases("sent")), "a refused registration leaves its names free")
 			got, err := registry.Decode[orderPlaced](types, placed(1, `{"order_id":"o-1"}`))
 			require.NoError(t, err)
 			require.Equal(t, "o-1", got.OrderID)

@@ -13,7 +13,7 @@ import (
 	"github.com/waybill-go/waybill/serializer/protobuf"
 )
 
-// customerMoved has an address of one line in version 1, and of several fields from version 2 on.
+// customerMoved has the address in one line in version 1, and in several fields from version 2 on.
 // Version 3 adds a tag.
 type (
 	customerMovedV1 struct {

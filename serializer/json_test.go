@@ -81,7 +81,7 @@ func TestJSONMarshalErrorNamesTypeAndField(t *testing.T) {
 		value any
 		wants []string
 	}{
-		"a number that JSON has no text for": {
+		"a number that JSON cannot represent": {
 			&order{Raw: json.RawMessage("1"), Lines: []line{{}, {Price: &money{Amount: math.NaN()}}}},
 			[]string{"serializer_test.order", "at Lines[1].Price.Amount", "NaN"},
 		},
@@ -89,7 +89,7 @@ func TestJSONMarshalErrorNamesTypeAndField(t *testing.T) {
 			order{Raw: json.RawMessage("1"), Lines: []line{{Extra: map[string]any{"ok": 1.0, "weight": math.Inf(1)}}}},
 			[]string{"serializer_test.order", "at Lines[0].Extra[weight]", "+Inf"},
 		},
-		"a type that JSON has no text for": {
+		"a type that JSON cannot represent": {
 			&order{
 				Raw:    json.RawMessage("1"),
 				Lines:  []line{{Extra: map[string]any{"notify": make(chan int)}}},
@@ -103,7 +103,7 @@ func TestJSONMarshalErrorNamesTypeAndField(t *testing.T) {
 		},
 		"a value that contains itself": {self, []string{"serializer_test.loop"}},
 		"the value itself":             {func() {}, []string{"marshal func() as JSON", "unsupported type"}},
-		"a text that is no JSON":       {order{Raw: json.RawMessage("{")}, []string{"serializer_test.order", "RawMessage"}},
+		"invalid JSON":                 {order{Raw: json.RawMessage("{")}, []string{"serializer_test.order", "RawMessage"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -147,11 +147,11 @@ func TestJSONUnmarshalErrorNamesTypeAndPosition(t *testing.T) {
 			`{"id":"o-1","lines":[{"sku":"a","price":{"Amount":"9.95"}}]}`,
 			[]string{"serializer_test.order", "lines.price.Amount", "string"},
 		},
-		"a text that breaks off":    {`{"id":"o-1"`, []string{"serializer_test.order", "at byte 11 of 11"}},
+		"a truncated text":          {`{"id":"o-1"`, []string{"serializer_test.order", "at byte 11 of 11"}},
 		"nothing":                   {``, []string{"serializer_test.order", "at byte 0 of 0"}},
 		"a second text":             {`{} {}`, []string{"serializer_test.order", "at byte 4 of 5"}},
-		"a time that cannot be":     {`{"placed_at":"yesterday"}`, []string{"serializer_test.order", "yesterday"}},
-		"a text of another charset": {"\xff\xfe{}", []string{"serializer_test.order", "at byte 1"}},
+		"an impossible time":        {`{"placed_at":"yesterday"}`, []string{"serializer_test.order", "yesterday"}},
+		"a text in another charset": {"\xff\xfe{}", []string{"serializer_test.order", "at byte 1"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -21,7 +21,7 @@ func TestTheMachineWasBusyWhileThisProcessWas(t *testing.T) {
 		t.Skip("no /proc")
 	}
 	own := CPU(os.Getpid())
-	for CPU(os.Getpid()) < own+200*time.Millisecond { // computes
+	for CPU(os.Getpid()) < own+200*time.Millisecond { // uses the processor
 	}
 	after, _ := Used()
 	require.Greater(t, after.Since(before).Busy, 100*time.Millisecond)

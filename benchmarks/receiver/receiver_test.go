@@ -78,7 +78,7 @@ func TestReceiversFindLostRepeatedAndMisorderedOrders(t *testing.T) {
 		payloads [][]byte
 		want     receiver.Verdict
 	}{
-		"all of them": {whole, receiver.Verdict{Distinct: orders}},
+		"all arrive": {whole, receiver.Verdict{Distinct: orders}},
 		"one dropped": {
 			with(func(p [][]byte) [][]byte { return append(p[:1234], p[1235:]...) }),
 			receiver.Verdict{Distinct: orders - 1},
@@ -87,7 +87,7 @@ func TestReceiversFindLostRepeatedAndMisorderedOrders(t *testing.T) {
 			with(func(p [][]byte) [][]byte { return append(p, p[7]) }),
 			receiver.Verdict{Distinct: orders, Repeats: 1},
 		},
-		"two of a key the wrong way round": {
+		"two of a key in the wrong order": {
 			with(func(p [][]byte) [][]byte { p[5], p[1005] = p[1005], p[5]; return p }),
 			receiver.Verdict{Distinct: orders, Swapped: 1},
 		},

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/crypto/x509roots/fallback/bundle"
 )
 
-// alone says that the system's certificate authorities are out of reach.
+// alone means that the system's certificate authorities are unavailable.
 const alone = "WAYBILL_TEST_WITHOUT_ROOTS"
 
 func TestCertificateAuthoritiesAreThereWhereTheSystemHasNone(t *testing.T) {

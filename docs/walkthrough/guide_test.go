@@ -2,14 +2,14 @@
 // folder, block by block, against a real PostgreSQL. It is a separate module, since some guides
 // use pgx and River.
 //
-// A guide is its fenced blocks, in order. A comment above a block says what to do with it:
+// A guide consists of its fenced blocks, in order. A comment above a block says what to do with it:
 //
 //	<!-- file: NAME -->       write it to that file
 //	<!-- terminal: NAME -->   run it in its own terminal, until the guide ends
-//	<!-- prints: NAME -->     wait until that terminal has shown these lines
+//	<!-- prints: NAME -->     wait until that terminal shows these lines
 //
-// Without one, a block of sh is run, and a block of text behind it is what it has printed, where
-// … stands for anything. All other blocks are only read.
+// Without a comment, a block of sh is run, and a block of text after it is its output, where … stands
+// for anything. All other blocks are for the reader only.
 package walkthrough
 
 import (
@@ -30,10 +30,10 @@ import (
 	"github.com/waybill-go/waybill/framework/store/postgres/postgrestest"
 )
 
-// patience is how long a command may take, on a machine that is busy with other tests.
+// patience is how long a command may take on a machine that is busy with other tests.
 const patience = 4 * time.Minute
 
-// block is a fenced one of a page, with the comment above it.
+// block is a fenced block of a page, with the comment above it.
 type block struct{ does, name, language, text string }
 
 var fenced = regexp.MustCompile("(?ms)^(?:<!-- (file|terminal|prints): (\\S+) -->\n)?```(\\w*)\n(.*?)^```$")
@@ -53,7 +53,7 @@ func blocks(t *testing.T, page string) []block {
 // shell is a bash that keeps its folder and variables from block to block.
 type shell struct {
 	t       *testing.T
-	home    string // has what the guide must not see: outputs of terminals
+	home    string // has what the guide must not see, such as outputs of terminals
 	in      io.Writer
 	out     *bufio.Reader
 	replace *strings.Replacer
@@ -94,7 +94,7 @@ func newShell(t *testing.T, environment ...string) *shell {
 	command.Stderr = os.Stderr
 	require.NoError(t, command.Start())
 	s := &shell{t: t, home: home, in: in, out: bufio.NewReader(out), replace: ports(t)}
-	s.run("set -m") // a process group for each terminal, so that what a terminal has started ends with it
+	s.run("set -m") // a process group for each terminal, so that its processes end with it
 	t.Cleanup(func() {
 		_, err := io.WriteString(in, "for job in $(jobs -p); do kill -TERM -- -$job; done; wait; exit 0\n")
 		require.NoError(t, err)
@@ -103,7 +103,7 @@ func newShell(t *testing.T, environment ...string) *shell {
 	return s
 }
 
-// ports puts free ports in place of those of the guides.
+// ports replaces the ports of the guides with free ones.
 func ports(t *testing.T) *strings.Replacer {
 	t.Helper()
 	var pairs []string
@@ -116,7 +116,7 @@ func ports(t *testing.T) *strings.Replacer {
 	return strings.NewReplacer(pairs...)
 }
 
-// run runs commands, and returns what they have printed to the standard output.
+// run runs commands and returns their standard output.
 func (s *shell) run(commands string) string {
 	s.t.Helper()
 	_, err := fmt.Fprintf(s.in, "{\n%s\n} </dev/null 2>%s; printf '\\n\\036%%s\\n' $?\n", commands, s.path("errors"))
@@ -149,7 +149,7 @@ func (s *shell) run(commands string) string {
 
 func (s *shell) path(name string) string { return filepath.Join(s.home, name) }
 
-// follow does what a page says.
+// follow does what a page describes.
 func (s *shell) follow(page string) {
 	s.t.Helper()
 	var printed string
@@ -172,8 +172,8 @@ func (s *shell) follow(page string) {
 	}
 }
 
-// commands are those of a block, made to fit a module that no registry has: the module of the
-// guide gets the requirements of this one, and the installed command is the one in the PATH.
+// commands adapts a block's commands to a module that no registry has: the guide's module gets the
+// requirements of this one, and the installed command is the one in the PATH.
 func (s *shell) commands(text string) string {
 	var lines []string
 	for line := range strings.Lines(text) {
@@ -194,7 +194,7 @@ func (s *shell) commands(text string) string {
 	return strings.Join(lines, " &&\n")
 }
 
-// await waits until a terminal has shown lines.
+// await waits until a terminal shows the lines.
 func (s *shell) await(terminal, text string) {
 	s.t.Helper()
 	expected := regexp.MustCompile(strings.TrimSuffix(pattern(text), "\n"))
@@ -208,7 +208,7 @@ func (s *shell) await(terminal, text string) {
 	}
 }
 
-// pattern is a regular expression for what a page shows.
+// pattern returns a regular expression for an output that a page shows.
 func pattern(text string) string {
 	return strings.ReplaceAll(regexp.QuoteMeta(text), "…", ".*")
 }

@@ -31,14 +31,14 @@ func TestGettingStarted(t *testing.T) {
 
 func TestGoingToProduction(t *testing.T) {
 	t.Parallel()
-	// A private server: the guide makes a role, and wants commits that are safe.
+	// The server is private, since the guide creates a role and needs safe commits.
 	server, err := postgrestest.Start(t.Context(), postgrestest.Options{Private: true, Durable: true})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, server.Stop()) })
 	newShell(t, "DATABASE_URL="+server.DSN()).follow("production.md")
 }
 
-// order is what the old outboxes carry, and what arrives.
+// order is the payload in the old outboxes and of the arrivals.
 type order struct {
 	Order string `json:"order"`
 	N     int    `json:"n"`
@@ -55,12 +55,12 @@ type arrival struct {
 // have published 1 to 5, of which the old relay has delivered 1 and 2.
 type move struct {
 	page string
-	// begin publishes the n-th notification as the old version does, in a transaction that stays
-	// open until it is committed.
+	// begin publishes the n-th notification like the old version, in a transaction that stays open
+	// until commit is called.
 	begin func(t *testing.T, n int) (commit func() error)
-	// pending is a query for how many the old relay would still deliver.
+	// pending is a query for the number that the old relay would still deliver.
 	pending string
-	// id is that of the n-th notification.
+	// id returns the id of the n-th notification.
 	id  func(n int) string
 	typ string
 }
@@ -91,12 +91,12 @@ func (m move) follow(t *testing.T, db *sql.DB, dsn string) {
 		require.Equal(t, m.id(a.Payload.N), a.ID)
 		require.Equal(t, m.typ, a.Type)
 		require.Equal(t, key(a.Payload.N), a.Key)
-		require.Greater(t, a.Payload.N, max(delivered, last[a.Key]), "in the old order, and only what was pending")
+		require.Greater(t, a.Payload.N, max(delivered, last[a.Key]), "only pending notifications, in the old order")
 		last[a.Key] = a.Payload.N
 	}
 }
 
-// commitOnceAwaited commits when another session waits for the transaction's locks.
+// commitOnceAwaited commits once another session waits for the transaction's locks.
 func commitOnceAwaited(ctx context.Context, db *sql.DB, commit func() error) error {
 	for deadline := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
 		var awaited bool
@@ -114,7 +114,7 @@ func commitOnceAwaited(ctx context.Context, db *sql.DB, commit func() error) err
 	}
 }
 
-// arrivals are what the terminal shows once there are so many.
+// arrivals returns what has arrived once there are count of them.
 func (m move) arrivals(t *testing.T, file string, count int) []arrival {
 	t.Helper()
 	for deadline := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
@@ -193,7 +193,7 @@ func TestTheTableOfWatermillsForwarderMovesIn(t *testing.T) {
 	move{"from-watermill.md", begin, `SELECT count(*) FROM watermill_pending`, id, "order.placed"}.follow(t, db, dsn)
 }
 
-// forwardSome acknowledges what the old relay has delivered, as Watermill's forwarder does.
+// forwardSome acknowledges what the old relay has delivered, like Watermill's forwarder.
 func forwardSome(t *testing.T, subscriber message.Subscriber) {
 	t.Helper()
 	received := 0
@@ -251,7 +251,7 @@ func TestJobsOfRiverMoveIn(t *testing.T) {
 	require.Greater(t, wait, 30*time.Minute, "a scheduled job stays scheduled")
 }
 
-// workSome lets a client of River work on what the old relay has delivered.
+// workSome lets a River client work on the jobs that the old relay has delivered.
 func workSome(t *testing.T, pool *pgxpool.Pool) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())

@@ -30,7 +30,7 @@ func TestTheProgramDeliversOnPostgreSQL(t *testing.T) {
 	require.Equal(t, once+once, string(text[:n]))
 }
 
-// mostLines limits the lines of the program, without empty lines and comments.
+// mostLines limits the lines of the program, not counting empty lines and comments.
 const mostLines = 35
 
 func TestTheProjectsReadmeShowsThisProgram(t *testing.T) {

@@ -21,8 +21,8 @@ import (
 )
 
 // payments has a payment for each behaviour of handler.py. The program refuses -1 cents, fails at
-// the first attempt for the account busy, and dies after it has booked the payment of the account
-// unlucky and before it answers.
+// the first attempt for the account busy, and dies between booking the payment of the account
+// unlucky and answering.
 const payments = `INSERT INTO outbox (id, type, payload) VALUES
 	('payment-1', 'payment.received', '{"account": "ada", "cents": 1200}'),
 	('payment-2', 'payment.received', '{"account": "grace", "cents": 350}'),

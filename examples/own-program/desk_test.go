@@ -7,7 +7,7 @@ import (
 	"sync"
 )
 
-// page is a page that a desk must send to a person.
+// page is a message that a desk must send to a person's pager.
 type page struct{ ID, Text string }
 
 // desk is a TCP server that accepts pages: the client sends one line with a page, and the desk

@@ -57,7 +57,7 @@ func TestConformance(t *testing.T) {
 			sinks.ClassUnavailable: func(t *testing.T) sinks.Sink {
 				l, err := net.Listen("tcp", "127.0.0.1:0")
 				require.NoError(t, err)
-				require.NoError(t, l.Close()) // so the address refuses connections
+				require.NoError(t, l.Close()) // the address then refuses connections
 				return &pager{pagerConfig{Address: l.Addr().String(), MaxLength: 500}}
 			},
 		},

@@ -104,7 +104,7 @@ func startSMTP(t *testing.T, c smtptest.Config) *smtptest.Server {
 	return server
 }
 
-// post sends a signup and returns the status code and the body of the response.
+// post sends a signup, and returns the status code and the body of the response.
 func (s *service) post(form string) (code int, answer string) {
 	s.t.Helper()
 	response, err := http.Post(s.url, "application/json", strings.NewReader(form))

@@ -129,6 +129,6 @@ func TestARequestWithAKeyBeginsOneAction(t *testing.T) {
 		require.ErrorIs(t, err, admin.ErrKeyUsed)
 		_, found, err = admin.New(o.store, "eve").For(request).Begun(t.Context())
 		require.NoError(t, err)
-		require.False(t, found, "the request is of another person")
+		require.False(t, found, "the request belongs to another person")
 	})
 }

@@ -76,7 +76,7 @@ func (o *outbox) publish(t *testing.T, id, typ, key string) {
 	require.NoError(t, err)
 }
 
-// settle settles everything for a sink, in a checkpoint to which fill can add. It keeps the lease.
+// settle settles everything for a sink, in a checkpoint that fill can extend. It keeps the lease.
 func (o *outbox) settle(t *testing.T, sink string, fill func(c *store.Checkpoint)) {
 	t.Helper()
 	_, err := o.store.Cut(t.Context(), sink, 1, store.StartOldest)
@@ -229,7 +229,7 @@ func TestWhyDistinguishesRemovedFromUnknownNotifications(t *testing.T) {
 		o.publish(t, "b", "order.placed", "")
 		o.publish(t, "u", "parcel.lost", "")
 		require.Contains(t, o.why(t, "a").Text, "it was rolled back")
-		old := "01900000-0000-7000-8000-000000000000" // made in June 2024
+		old := "01900000-0000-7000-8000-000000000000" // an id of June 2024
 		answer := o.why(t, old)
 		require.False(t, answer.Known)
 		require.Contains(t, answer.Text, "its id was made at 2024-06-10")
@@ -298,8 +298,8 @@ func TestAPlanChangesOnlyTheCountedDeliveries(t *testing.T) {
 	})
 }
 
-// There are more keys than rows in a batch, each with two dead deliveries: the second of a key becomes
-// its head once the first is discarded.
+// There are more keys than rows in a batch, each with two dead deliveries. The second of a key becomes its
+// head once the first is discarded.
 func TestSkipDiscardsOnlyTheHeads(t *testing.T) {
 	onEach(t, func(t *testing.T, o *outbox) {
 		var parked []store.Parked

@@ -57,7 +57,7 @@ func TestAReplayStopsAtTheCountOfItsPlan(t *testing.T) {
 		require.NoError(t, err)
 		require.EqualValues(t, 500, plan.Total())
 		require.EqualValues(t, 1, plan.Count.Unsettled)
-		o.settle(t, "mail", nothing) // the row published after the plan
+		o.settle(t, "mail", nothing) // including the row published after the plan
 		action, err := plan.Run(t.Context(), nil)
 		require.NoError(t, err)
 		require.EqualValues(t, 500, action.Count)
@@ -85,7 +85,7 @@ func TestAContinuedReplayStopsAtTheEndOfTheFirstPlan(t *testing.T) {
 			}
 		})
 		require.ErrorIs(t, err, context.Canceled)
-		o.settle(t, "mail", nothing) // the row published after the plan
+		o.settle(t, "mail", nothing) // including the row published after the plan
 		rest, err := o.ContinueReplay(t.Context(), action.ID)
 		require.NoError(t, err)
 		require.EqualValues(t, 2, rest.Total())

@@ -76,8 +76,7 @@ func TestATreeHasTheVerdictsOfWhy(t *testing.T) {
 	})
 }
 
-// The id is of a notification, and its correlation id contains no
-// time.
+// The given id is that of a notification whose correlation id contains no time.
 func TestATreeOfAnIDWithoutATimeIsFoundAroundTheNotification(t *testing.T) {
 	onEach(t, func(t *testing.T, o *outbox) {
 		o.cause(t, "one", "request 7", "gone")

@@ -73,7 +73,7 @@ func TestSinksWithTheSameSettingsAreKept(t *testing.T) {
 	require.Equal(t, 11, after.Sinks["partner"].Breaker.Among)
 }
 
-// reading has the settings of a kind that reads a file or a folder when a sink is built.
+// reading has the settings of a kind that reads a file or a folder when it builds a sink.
 type reading struct {
 	From string `yaml:"from" content:"true"`
 	TLS  struct {

@@ -94,7 +94,7 @@ func environOf(text string) (environ []string) {
 	return environ
 }
 
-// whole is a configuration with every key.
+// whole is a configuration with all keys.
 const whole = `
 database: postgres://app:${PASSWORD}@localhost:5432/app?sslmode=disable
 outbox: {prefix: mail_outbox, lanes: 4, payload: bytea, receipts: on, retention: 24h}
@@ -158,7 +158,7 @@ func TestEveryKeyReachesTheForwarder(t *testing.T) {
 		Breaker:   forwarder.Breaker{FailureShare: 0.5, Among: 10, MaxPause: time.Minute, Off: true},
 		Fairness:  "tenant",
 	}, partner)
-	require.Equal(t, forwarder.Sink{Sink: engine.Sinks["other"].Sink}, engine.Sinks["other"], "settings that are left out have the engine's defaults")
+	require.Equal(t, forwarder.Sink{Sink: engine.Sinks["other"].Sink}, engine.Sinks["other"], "omitted settings have the engine's defaults")
 	engine.Sinks = nil
 	require.Equal(t, forwarder.Config{
 		Routes:          engine.Routes,
@@ -251,7 +251,7 @@ func TestTablesNeedNoFileAndNoOtherSections(t *testing.T) {
 			File:    write(t, "database: sqlite:outbox.db\nsinks: {a: {kind: nonsense, with: {x: \"${UNSET}\"}}}\n"),
 			Environ: []string{"WAYBILL_SINKS_A_WITH_X=1", "WAYBILL_ROUTES_X=a"},
 		},
-		"flag over a broken address": {File: write(t, "database: ${UNSET}\n"), Database: "sqlite:outbox.db"},
+		"flag instead of a broken address": {File: write(t, "database: ${UNSET}\n"), Database: "sqlite:outbox.db"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -299,7 +299,7 @@ func TestUnreadableFilesAreReported(t *testing.T) {
 	require.EqualError(t, err, huge+": the file is larger than 1 MiB, the limit of a configuration")
 }
 
-// settings has the settings of a kind, with fields of all shapes.
+// settings has fields of all shapes that the settings of a kind can have.
 type settings struct {
 	Words   []string          `yaml:"words"`
 	Pairs   map[string]int    `yaml:"pairs"`
@@ -399,7 +399,7 @@ sinks:
 routes:
   order.placed: [billing, shipping]
 `)}, options)
-	require.NoError(t, err, "the sinks of another program need no functions here")
+	require.NoError(t, err, "sinks of another program need no functions here")
 	require.ErrorIs(t, c.Supplied(), sinks.ErrAbsent)
 	require.ErrorContains(t, c.Supplied(), "it: shipping;", "but a forwarder for all sinks is refused")
 }

@@ -53,7 +53,7 @@ func (dead) Deliver(context.Context, *notification.Delivery) (notification.Recei
 	return "", nil
 }
 
-// TestDefaultsAreTheForwarders compares the defaults with those of a forwarder.
+// TestDefaultsAreTheForwarders compares the documented defaults with those of a forwarder.
 func TestDefaultsAreTheForwarders(t *testing.T) {
 	t.Parallel()
 	set := setOf(t, sinks.NewKind("dead", "", func(sinks.Instance, struct{}) (sinks.Sink, error) { return dead{}, nil }))

@@ -11,7 +11,7 @@ import (
 	"github.com/waybill-go/waybill/framework/config"
 )
 
-// beside writes a configuration into a folder with other files, and returns its path.
+// beside writes a configuration and other files into a folder, and returns the configuration's path.
 func beside(t testing.TB, text string, files map[string]string) (path string) {
 	t.Helper()
 	path = write(t, text)
@@ -82,13 +82,13 @@ routes: {"*": [partner]}
 		path + ":12: sinks.partner.with.secrets[0]: the file " + in + "/large is larger than 64 KiB, the limit of a value\n" +
 		path + ":12: sinks.partner.with.secrets[1]: the file " + in + "/folder is not a regular file\n" +
 		path + ":12: sinks.partner.with.secrets[2]: the file " + os.DevNull + " is not a regular file"
-	if os.Geteuid() != 0 { // who may read everything
+	if os.Geteuid() != 0 { // root may read everything
 		wanted += "\n" + path + ":13: sinks.partner.with.bearer: the file " + in + "/closed cannot be read: permission denied"
 	}
 	require.EqualError(t, err, wanted)
 }
 
-// The kind's error about an invalid value would quote it.
+// The kind's own error about an invalid value would quote the value.
 func TestErrorsDoNotQuoteTheContentsOfFiles(t *testing.T) {
 	t.Parallel()
 	path := beside(t, `

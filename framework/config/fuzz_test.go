@@ -12,8 +12,8 @@ import (
 	"github.com/waybill-go/waybill/framework/config"
 )
 
-// FuzzLoad checks for any file that it is either a valid configuration, or the report has one mistake per
-// line, with lines that exist in the file, and no password of the environment.
+// FuzzLoad checks that any file is a valid configuration, or that the error has one mistake per line,
+// numbers of lines that exist in the file, and no password from the environment.
 func FuzzLoad(f *testing.F) {
 	files, err := filepath.Glob("testdata/mistakes/*.yaml")
 	require.NoError(f, err)

@@ -39,7 +39,7 @@ func TestUsersOfTheDashboardAreReadAndShownWithoutSecrets(t *testing.T) {
 	require.Equal(t, config.AuthUser{Password: "hunter2", Role: config.RoleOperator}, o.Auth.Users["ada"])
 	require.Equal(t, []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("fd00::/8")}, o.Auth.Proxy.Networks)
 	require.True(t, o.Pprof)
-	for range 2 { // as the command shows it, and as a page does
+	for range 2 { // once like the command, once like a page
 		shown := show(t, source)
 		again, err := c.Show()
 		require.NoError(t, err)

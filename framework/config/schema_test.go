@@ -14,7 +14,7 @@ import (
 	"github.com/waybill-go/waybill/framework/config"
 )
 
-// FuzzSchema checks for any file that the schema accepts it if Load does.
+// FuzzSchema checks that the schema accepts every file that Load accepts.
 func FuzzSchema(f *testing.F) {
 	files, err := filepath.Glob("testdata/mistakes/*.yaml")
 	require.NoError(f, err)
@@ -43,7 +43,7 @@ func FuzzSchema(f *testing.F) {
 		require.NoError(t, yaml.Unmarshal([]byte(text), &value))
 		asJSON, err := json.Marshal(value)
 		if err != nil {
-			return // a key that is a number, or a number that is none
+			return // a key that is a number, or a NaN
 		}
 		document, err := jsonschema.UnmarshalJSON(bytes.NewReader(asJSON))
 		require.NoError(t, err)

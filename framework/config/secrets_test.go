@@ -14,7 +14,7 @@ import (
 	"github.com/waybill-go/waybill/sinks"
 )
 
-// vault is a kind of a user.
+// vault is a user's kind.
 type vault struct {
 	Whole     string            `yaml:"whole" secret:"true"`
 	URL       string            `yaml:"url" secret:"url"`
@@ -37,7 +37,7 @@ type lock struct {
 	Colour      string `yaml:"colour" secret:"false"`
 }
 
-// Validate quotes all settings, which no kind should do.
+// Validate quotes all settings, which a kind should not do.
 func (v *vault) Validate() error {
 	if v.Whole != "wrong" {
 		return nil
@@ -71,7 +71,7 @@ func showVault(t testing.TB, with string) string {
 
 func TestTagsDecideWhatIsMasked(t *testing.T) {
 	t.Parallel()
-	for given, shown := range map[string]string{
+	for value, shown := range map[string]string{
 		`{whole: hunter2}`:                                 `whole: '***'`,
 		`{whole: "a${KEY}b"}`:                              `whole: '***${KEY}***'`,
 		`{whole: "a$${KEY}b"}`:                             `whole: '***'`,
@@ -110,9 +110,9 @@ func TestTagsDecideWhatIsMasked(t *testing.T) {
 		`{passwords: [hunter2]}`:                                  `passwords: ['***']`,
 		`{free: {list: [1, {secret: hunter2}], token: {a: b}}}`:   "list: [1, {secret: '***'}]\n        token:\n          a: '***'",
 	} {
-		text := showVault(t, given)
-		require.Contains(t, text, shown, given)
-		require.NotContains(t, text, "hunter2", given)
+		text := showVault(t, value)
+		require.Contains(t, text, shown, value)
+		require.NotContains(t, text, "hunter2", value)
 	}
 }
 
@@ -127,21 +127,21 @@ func TestSecretsInErrorsOfAKindAreMasked(t *testing.T) {
 
 func TestAWrongSecretIsNotQuoted(t *testing.T) {
 	t.Parallel()
-	for given, said := range map[string]string{
+	for value, message := range map[string]string{
 		`{pin: hunter2}`:                 `sinks.a.with.pin is "***": write a whole number`,
 		`{pin: "${KEY}"}`:                `sinks.a.with.pin is "${KEY}": write a whole number`,
 		`{below: {combination:hunter2}}`: `sinks.a.with.below: a key has a colon in it and no value: write a space after the colon`,
 		`{values: {a:hunter2}}`:          `sinks.a.with.values: a key has a colon in it and no value: write a space after the colon`,
 	} {
-		source, set := withVault(t, given)
+		source, set := withVault(t, value)
 		source.Environ = []string{"KEY=hunter2"}
 		_, err := config.Load(source, config.Options{Kinds: set})
-		require.ErrorContains(t, err, said)
+		require.ErrorContains(t, err, message)
 		require.NotContains(t, err.Error(), "hunter2")
 	}
 }
 
-// A condition may look like a setting with a password.
+// A condition can look like a setting with a password.
 func TestRoutesAreNotMasked(t *testing.T) {
 	t.Parallel()
 	shown := show(t, config.Source{File: write(t, `

@@ -18,7 +18,7 @@ func TestReadFromDecidesWhereTheLogIsRead(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ file, standby string }{
 		"on the primary": {"database: postgres://app@db1/app", ""},
-		"on the primary, which is not said by chance": {
+		"explicitly on the primary": {
 			"{database: postgres://app@db1/app, standby: postgres://app@db2/app, outbox: {read_from: primary}}", ""},
 		"on a standby": {
 			"{database: postgres://app@db1/app, standby: 'postgres://app@db2/app?sslmode=disable', outbox: {read_from: standby}}",
@@ -32,7 +32,7 @@ func TestReadFromDecidesWhereTheLogIsRead(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if c.file[0] == '{' { // the file is one mapping
+			if c.file[0] == '{' { // the file is a single mapping
 				c.file = c.file[:len(c.file)-1] + `, sinks: {partner: {kind: http, with: {url: "https://partner.example/"}}}, routes: {"*": [partner]}}`
 			} else {
 				c.file += deliveries

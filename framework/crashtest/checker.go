@@ -34,13 +34,13 @@ const (
 	Disordered Broken = "disordered"
 	// Repeated was delivered again, and no fault explains that.
 	Repeated Broken = "repeated"
-	// Excessive means that a forwarder made more deliveries after others took its lanes than it
+	// Excessive means that after others took a forwarder's lanes, it made more deliveries than it
 	// can have had in flight.
 	Excessive Broken = "excessive repeats"
-	// Stalled means that something was still pending when Config.Calm was over.
+	// Stalled means that something was still pending at the end of Config.Calm.
 	Stalled Broken = "stalled"
-	// Forgotten was committed according to the server, but is not in the log. The database
-	// caused it, not the forwarder.
+	// Forgotten was committed according to the server, but is not in the log. The database is at
+	// fault, not the forwarder.
 	Forgotten Broken = "forgotten by the database"
 )
 
@@ -74,8 +74,8 @@ func (h *history) judgeDatabase() (found []Violation) {
 	return found
 }
 
-// judgeDeliveries compares the deliveries with the log. The log also knows the outcome of
-// transactions that no publisher knows.
+// judgeDeliveries compares the deliveries with the log. The log shows the outcome even of
+// transactions whose outcome no publisher knows.
 func (h *history) judgeDeliveries() (found []Violation) {
 	delivered := make(map[string]bool, len(h.log))
 	for _, d := range h.deliveries {
@@ -111,8 +111,8 @@ func (h *history) judgeOrder() (found []Violation) {
 }
 
 // judgeRepeats finds for each repeat the fault that explains it, except for repeats that upstream
-// made. A fault explains at most as many repeats as its victim had in flight (Config.Threshold)
-// and delivered within the fault's reach.
+// made. A fault explains at most as many repeats as its victim had deliveries in flight
+// (Config.Threshold) and made within the fault's reach.
 func (h *history) judgeRepeats(c Config) (found []Violation) {
 	previous, times := make(map[string]delivery, len(h.log)), make(map[string]int, len(h.log))
 	for _, d := range h.deliveries {
@@ -133,9 +133,9 @@ func (h *history) judgeRepeats(c Config) (found []Violation) {
 	return found
 }
 
-// explain counts a repeat in the last fault that explains it. The fault's victim made either the
-// delivery before the repeat, within the fault's reach, or the repeat itself, of something that was
-// in flight when others took its lanes.
+// explain counts a repeat in the last fault that explains it. Either the fault's victim made the
+// delivery before the repeat, within the fault's reach, or it made the repeat itself, of a delivery
+// that was in flight when others took its lanes.
 func (h *history) explain(before, repeat delivery, c Config) bool {
 	for i := len(h.faults) - 1; i >= 0; i-- {
 		f := &h.faults[i]
@@ -165,15 +165,15 @@ func (f *Fault) reaches(at time.Time, c Config) bool {
 	return !at.Before(from) && at.Before(to)
 }
 
-// reach returns when deliveries are made that a fault may repeat; zero if it repeats none. The
-// reach begins before the fault: one checkpoint earlier, since that much may be unwritten, or one
-// delivery earlier, since its answer may be lost. At the beginning of a database outage the
-// forwarder needs the time of one more checkpoint to notice.
+// reach returns the period whose deliveries a fault may repeat; zero if it repeats none. The reach
+// begins before the fault: one checkpoint earlier, since that much may be unwritten, or one delivery
+// earlier, since its answer may be lost. At the beginning of a database outage the forwarder needs
+// the time of one more checkpoint to notice.
 func (f *Fault) reach(c Config) (from, to time.Time) {
 	unwritten := f.began.Add(-c.Checkpoint)
 	switch f.Kind {
 	case KillForwarder:
-		return unwritten, f.began.Add(slowest) // deliveries that the sink was handling
+		return unwritten, f.began.Add(slowest) // the sink was still handling these deliveries
 	case PauseForwarder:
 		return unwritten, f.ended.Add(c.Checkpoint)
 	case CutSink:
@@ -181,13 +181,13 @@ func (f *Fault) reach(c Config) (from, to time.Time) {
 	case SlowDatabase: // a lease may expire at any time
 		return unwritten, f.ended.Add(c.Checkpoint)
 	case CutDatabase, SilenceDatabase, RestartDatabase, CrashDatabase:
-		// It begins no delivery after a checkpoint has failed or was slow.
+		// The forwarder begins no delivery after a checkpoint that fails or is slow.
 		return unwritten, f.began.Add(c.Checkpoint + slowest)
 	}
 	return time.Time{}, time.Time{} // a graceful stop and the end of a publisher repeat nothing
 }
 
-// deliveredWithin returns the bound of a fault's repeats.
+// deliveredWithin returns the largest number of repeats that a fault explains.
 func (h *history) deliveredWithin(f *Fault, c Config) (bound int) {
 	from, to := f.reach(c)
 	if to.IsZero() {

@@ -19,11 +19,11 @@ func at(seconds float64) time.Time { return start.Add(time.Duration(seconds * fl
 // sound returns a history without violations: two notifications of one key, one of another, one without a
 // key, one that was rolled back, and one whose publisher was killed after its commit.
 func sound() history {
-	said := func(key string, o outcome) publication { return publication{key, &o} }
+	of := func(key string, o outcome) publication { return publication{key, &o} }
 	return history{
 		published: map[string]publication{
-			"a1": said("a", committed), "a2": said("a", committed), "b1": said("b", committed), "free": said("", committed),
-			"never": said("a", rolledBack), "maybe": said("b", begun), "lost answer": said("b", unknown),
+			"a1": of("a", committed), "a2": of("a", committed), "b1": of("b", committed), "free": of("", committed),
+			"never": of("a", rolledBack), "maybe": of("b", begun), "lost answer": of("b", unknown),
 		},
 		log: []row{{"a1", "a", 1}, {"b1", "b", 1}, {"a2", "a", 2}, {"free", "", 0}, {"maybe", "b", 2}},
 		deliveries: []delivery{
@@ -40,23 +40,23 @@ func TestTheCheckerFindsEachBrokenGuarantee(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		change func(h *history)
-		broken Broken // "" where nothing is
+		broken Broken // "": none
 		id     string
 	}{
-		"all is well": {change: func(*history) {}},
+		"no guarantee is broken": {change: func(*history) {}},
 		"a committed notification is not delivered": {
 			func(h *history) { h.deliveries = h.deliveries[:4] }, Lost, "free"},
-		"one whose publisher was killed was committed and is not delivered": {
+		"a commit of a killed publisher is not delivered": {
 			func(h *history) { h.deliveries = append(h.deliveries[:3:3], h.deliveries[4]) }, Lost, "maybe"},
-		"one whose commit had no answer was rolled back and is delivered": {
+		"a commit without an answer was rolled back, but is delivered": {
 			func(h *history) {
 				h.deliveries = append(h.deliveries, delivery{"lost answer", "b", 3, 0, at(20)})
 			}, Phantom, "lost answer"},
-		"one that was rolled back is delivered": {
+		"a rolled back notification is delivered": {
 			func(h *history) { h.deliveries = append(h.deliveries, delivery{"never", "a", 3, 0, at(20)}) }, Phantom, "never"},
-		"one that was never published is delivered": {
+		"an unpublished notification is delivered": {
 			func(h *history) { h.deliveries = append(h.deliveries, delivery{"who", "a", 3, 0, at(20)}) }, Phantom, "who"},
-		"a key's second is delivered before its first": {
+		"the second of a key is delivered before the first": {
 			func(h *history) {
 				d := h.deliveries
 				d[0], d[1] = delivery{"a2", "a", 2, 0, at(10)}, delivery{"a1", "a", 1, 0, at(11)}
@@ -66,38 +66,38 @@ func TestTheCheckerFindsEachBrokenGuarantee(t *testing.T) {
 				h.deliveries = append(h.deliveries, delivery{"a1", "a", 1, 0, at(20)})
 				h.faults = []Fault{kill(10.5, 10.6)}
 			}},
-		"without a key there is no order": {
+		"notifications without a key have no order": {
 			change: func(h *history) {
 				h.log = append(h.log, row{"free too", "", 0})
 				h.deliveries = append(h.deliveries, delivery{"free too", "", 0, 0, at(20)})
 			}},
-		"a repeat of what is twice upstream": {
+		"a repeat of a notification that is upstream twice": {
 			change: func(h *history) {
 				h.upstream, h.deliveries = map[string]int{"a1": 2}, append(h.deliveries, delivery{"a1", "a", 1, 0, at(15)})
 			}},
-		"more repeats than there are upstream": {
+		"more repeats than upstream has": {
 			func(h *history) {
 				again := delivery{"a1", "a", 1, 0, at(15)}
 				h.upstream, h.deliveries = map[string]int{"a1": 2, "a2": 9}, append(h.deliveries, again, again)
 			}, Repeated, "a1"},
 		"a repeat without a fault": {
 			func(h *history) { h.deliveries = append(h.deliveries, delivery{"a1", "a", 1, 0, at(20)}) }, Repeated, "a1"},
-		"a repeat of what was delivered long before the fault": {
+		"a repeat of a delivery long before the fault": {
 			func(h *history) {
 				h.deliveries = append(h.deliveries, delivery{"a1", "a", 1, 0, at(20)})
 				h.faults = []Fault{kill(11.5, 12)}
 			}, Repeated, "a1"},
-		"a repeat of what was delivered after the fault": {
+		"a repeat of a delivery after the fault": {
 			func(h *history) {
 				h.deliveries = append(h.deliveries, delivery{"free", "", 0, 0, at(20)})
 				h.faults = []Fault{kill(13.5, 13.9)}
 			}, Repeated, "free"},
-		"a repeat of what a forwarder delivered that was cut off from the database": {
+		"a repeat of a delivery by a forwarder without its database": {
 			change: func(h *history) {
 				h.deliveries = append(h.deliveries, delivery{"free", "", 0, 0, at(20)})
 				h.faults = []Fault{{Kind: CutDatabase, began: at(13), ended: at(18)}}
 			}},
-		"a repeat of what a forwarder delivered long after the database was cut off from it": {
+		"a repeat of a delivery long after a forwarder lost its database": {
 			func(h *history) {
 				h.deliveries = append(h.deliveries, delivery{"free", "", 0, 0, at(20)})
 				h.faults = []Fault{{Kind: CutDatabase, began: at(12), ended: at(18)}}
@@ -107,17 +107,17 @@ func TestTheCheckerFindsEachBrokenGuarantee(t *testing.T) {
 				h.deliveries = append(h.deliveries, delivery{"free", "", 0, 0, at(20)})
 				h.faults = []Fault{{Kind: TerminateForwarder, began: at(13.9), ended: at(14.1)}}
 			}, Repeated, "free"},
-		"a repeat of what another forwarder delivered than the one that was killed": {
+		"a repeat of a delivery by another forwarder than the killed one": {
 			func(h *history) {
 				h.deliveries = append(h.deliveries, delivery{"free", "", 0, 0, at(20)})
 				h.faults = []Fault{{Kind: KillForwarder, Victim: 1, began: at(14.1), ended: at(14.2)}}
 			}, Repeated, "free"},
-		"a paused forwarder delivers what it had in flight behind another": {
+		"a paused forwarder ends a delivery that it had in flight": {
 			change: func(h *history) {
 				h.deliveries = append(h.deliveries, delivery{"free", "", 0, 1, at(15.1)})
 				h.faults = []Fault{{Kind: PauseForwarder, Victim: 1, began: at(11), ended: at(15)}}
 			}},
-		"a paused forwarder goes on as if nothing had happened": {
+		"a paused forwarder makes more deliveries than it had in flight": {
 			func(h *history) {
 				h.deliveries = append(h.deliveries, delivery{"maybe", "b", 2, 1, at(15.1)}, delivery{"free", "", 0, 1, at(15.1)})
 				h.faults = []Fault{{Kind: PauseForwarder, Victim: 1, began: at(11), ended: at(15)}}
@@ -164,9 +164,9 @@ func TestRepeatsAreCountedForTheirFaults(t *testing.T) {
 	h := sound()
 	h.deliveries = append(h.deliveries, delivery{"a1", "a", 1, 1, at(20)}, delivery{"b1", "b", 1, 1, at(20)}, delivery{"free", "", 0, 1, at(20)})
 	h.faults = []Fault{kill(10.5, 10.6), kill(14.1, 14.2)}
-	require.Len(t, h.judge(limits), 1, "nothing explains b1's")
+	require.Len(t, h.judge(limits), 1, "no fault explains the repeat of b1")
 	require.Equal(t, 1, h.faults[0].Repeats)
-	require.Equal(t, 1+1, h.faults[0].Bound, "a1 and what was in flight")
+	require.Equal(t, 1+1, h.faults[0].Bound, "a1 and the delivery in flight")
 	require.Equal(t, 1, h.faults[1].Repeats)
 }
 

@@ -21,19 +21,19 @@ type Config struct {
 	// It should retry without a limit and soon (50 ms, at most 1 s), since a dead delivery counts
 	// as lost. It should have more than one lane, so that forwarders share the work.
 	Forwarder func(dsn, endpoint string) *exec.Cmd
-	// Upstream, if set, is for forwarders that do not read the outbox, but the output of another
-	// stage that copies it at least once. It returns how often each notification is in that
-	// output. The calm lasts until all of those are delivered, and repeats made by the stage need
-	// no fault. Default nil: the forwarders read the outbox.
+	// Upstream, if set, is for forwarders that read not the outbox but the output of another stage,
+	// which copies it at least once. It returns how often each notification is in that output. The
+	// calm lasts until all of those are delivered, and a repeat that the stage made needs no fault.
+	// Default nil: the forwarders read the outbox.
 	Upstream func(ctx context.Context) (map[string]int, error)
 
 	// Database is the server of the outbox; default PostgreSQL.
 	Database Database
 	// Forwarders is how many run at once; default 2, at least 2.
 	Forwarders int
-	// Lease and Threshold are those of the forwarders' configuration: how long a forwarder keeps a
+	// Lease and Threshold are as in the forwarders' configuration: how long a forwarder keeps a
 	// lane without renewing its lease (default 15 s), and how many deliveries can be in flight
-	// (default 16). They determine how long faults last and how repeats are judged.
+	// (default 16). They determine how long faults last and how Run judges repeats.
 	Lease     time.Duration
 	Threshold int
 	// Checkpoint is how long a delivery that was made can remain unrecorded while there is no
@@ -42,8 +42,8 @@ type Config struct {
 
 	// Publishers is the number of processes that publish, with four connections each; default 3.
 	Publishers int
-	// Keys is how many keys they use, besides none; default 8. With fewer keys they wait for each
-	// other more often.
+	// Keys is how many keys they use, beside notifications without a key; default 8. With fewer
+	// keys they wait for each other more often.
 	Keys int
 	// Rate is about how many transactions they begin per second; default 100.
 	Rate int

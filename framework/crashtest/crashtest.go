@@ -91,7 +91,7 @@ type harness struct {
 	starter    *starter
 	forwarders []*forwarder
 	publishers []*publisher
-	started    int // publishers so far, for their seeds
+	started    int // number of publishers so far, for their seeds
 	reading    sync.WaitGroup
 }
 

@@ -18,7 +18,7 @@ import (
 	"github.com/waybill-go/waybill/framework/store/mysql/mysqltest"
 )
 
-// The variables that make a run longer, repeat one, and keep the forwarders' logs.
+// These variables make a run longer, repeat a run, and keep the forwarders' logs.
 const (
 	variableSeed     = "WAYBILL_CRASH_SEED"
 	variableDuration = "WAYBILL_CRASH_DURATION"
@@ -98,7 +98,7 @@ routes:
 		require.NoError(t, err)
 		t.Cleanup(func() { require.NoError(t, log.Close()) })
 		command := exec.Command(binary, "forward", "-c", name+".yaml")
-		command.Env = []string{} // not the developer's
+		command.Env = []string{} // without the developer's environment
 		command.Stderr = log
 		return command
 	}

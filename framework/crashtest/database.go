@@ -16,7 +16,7 @@ import (
 // Database is a kind of database server.
 type Database string
 
-// The kinds. MySQL is MySQL or MariaDB, depending on which one mysqltest starts.
+// The kinds. MySQL stands for MySQL or MariaDB, depending on which one mysqltest starts.
 const (
 	PostgreSQL Database = "PostgreSQL"
 	MySQL      Database = "MySQL"
@@ -43,8 +43,8 @@ type server interface {
 	create(context.Context) (string, error)
 	// restart ends all processes of the server at once and starts it again.
 	restart(context.Context) error
-	// session returns the process that serves a connection, or 0: if it cannot be killed alone, or
-	// the server does not show that it was.
+	// session returns the process that serves a connection. It returns 0 if that process cannot be
+	// killed alone, or the server does not show that it was.
 	session(context.Context, *sql.Conn) (pid int, err error)
 	stop() error
 }
@@ -91,7 +91,7 @@ func (h *harness) crashDatabase(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = session.Close() }() // it is dead
+	defer func() { _ = session.Close() }() // the connection is dead
 	process, err := os.FindProcess(pid)
 	if err != nil {
 		return err

@@ -30,7 +30,7 @@ const variableEffects = "WAYBILL_CRASH_EFFECTS"
 const (
 	leastKills     = 4
 	mostEffects    = 60              // between two kills
-	effectPatience = 2 * time.Minute // with a wait that goes on
+	effectPatience = 2 * time.Minute // limit of each wait
 )
 
 // stage is a test that kills programs.
@@ -97,14 +97,14 @@ func newDatabase(t *testing.T, d database) database {
 	return d
 }
 
-// count returns the number that a query returns.
+// count returns the result of a query for a number.
 func (d database) count(t *testing.T, query string) (n int) {
 	t.Helper()
 	require.NoError(t, d.QueryRowContext(t.Context(), query).Scan(&n))
 	return n
 }
 
-// texts counts the texts that a query returns.
+// texts returns how often each text is in the result of a query.
 func (d database) texts(t *testing.T, query string) map[string]int {
 	t.Helper()
 	rows, err := d.QueryContext(t.Context(), query)
@@ -133,14 +133,14 @@ func (d database) idle(t *testing.T) bool {
 	return len(status.Parked) == 0
 }
 
-// cast is a program of a stage. It starts again after each kill.
-type cast struct {
+// actor is a program of a stage. It starts again after each kill.
+type actor struct {
 	story    story
-	listener *net.TCPListener // which it inherits
+	listener *net.TCPListener // the program inherits it
 	kill     func()
 }
 
-func (s *stage) start(c *cast) {
+func (s *stage) start(c *actor) {
 	s.t.Helper()
 	program, err := os.Executable()
 	require.NoError(s.t, err)
@@ -161,17 +161,17 @@ func (s *stage) start(c *cast) {
 }
 
 // await waits until a condition is true.
-func (s *stage) await(what string, so func() bool) {
+func (s *stage) await(what string, condition func() bool) {
 	s.t.Helper()
-	for deadline := time.Now().Add(effectPatience); !so(); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(effectPatience); !condition(); time.Sleep(5 * time.Millisecond) {
 		require.NoError(s.t, context.Cause(s.ctx), "a program ended by itself")
 		require.True(s.t, time.Now().Before(deadline), "waiting for %s", what)
 	}
 }
 
-// killAgainAndAgain starts the programs, and kills them alternately after some more effects each. Then it
-// lets them finish the remaining work.
-func (s *stage) killAgainAndAgain(programs []*cast, effects func() int, drained func() bool) {
+// killRepeatedly starts the programs, and kills one after the other, each time after some more effects.
+// Then it lets them finish the remaining work.
+func (s *stage) killRepeatedly(programs []*actor, effects func() int, drained func() bool) {
 	s.t.Helper()
 	for _, c := range programs {
 		s.start(c)
@@ -225,11 +225,11 @@ func TestAChainHasEachEffectOnceThroughCrashes(t *testing.T) {
 	t.Parallel()
 	onStages(t, func(t *testing.T, s *stage, newDatabase func() database) {
 		d := newDatabase()
-		programs := []*cast{{story: story{Program: "chain", Address: d.address}}}
+		programs := []*actor{{story: story{Program: "chain", Address: d.address}}}
 		if d.many {
-			programs = append(programs, &cast{story: programs[0].story})
+			programs = append(programs, &actor{story: programs[0].story})
 		}
-		s.killAgainAndAgain(programs, func() int { return d.count(t, `SELECT count(*) FROM shipments`) }, func() bool { return d.idle(t) })
+		s.killRepeatedly(programs, func() int { return d.count(t, `SELECT count(*) FROM shipments`) }, func() bool { return d.idle(t) })
 		orders := d.texts(t, `SELECT id FROM orders`)
 		requireOnce(t, orders, d.texts(t, `SELECT order_id FROM payments`), "payments")
 		requireOnce(t, orders, d.texts(t, `SELECT order_id FROM shipments`), "shipments")
@@ -241,11 +241,11 @@ func TestAFanOutHasEachMailOnceThroughCrashes(t *testing.T) {
 	t.Parallel()
 	onStages(t, func(t *testing.T, s *stage, newDatabase func() database) {
 		d := newDatabase()
-		programs := []*cast{{story: story{Program: "comments", Address: d.address}}}
+		programs := []*actor{{story: story{Program: "comments", Address: d.address}}}
 		if d.many {
-			programs = append(programs, &cast{story: programs[0].story})
+			programs = append(programs, &actor{story: programs[0].story})
 		}
-		s.killAgainAndAgain(programs, func() int { return d.count(t, `SELECT count(*) FROM mails`) }, func() bool { return d.idle(t) })
+		s.killRepeatedly(programs, func() int { return d.count(t, `SELECT count(*) FROM mails`) }, func() bool { return d.idle(t) })
 		wanted := make(map[string]int)
 		for comment := range d.texts(t, `SELECT id FROM orders`) {
 			for i := range followers {
@@ -254,14 +254,14 @@ func TestAFanOutHasEachMailOnceThroughCrashes(t *testing.T) {
 		}
 		requireOnce(t, wanted, d.texts(t, `SELECT key FROM outbox WHERE type = 'mail.due'`), "published mails")
 		requireOnce(t, wanted, d.texts(t, `SELECT mail FROM mails`), "sent mails")
-		require.Zero(t, d.count(t, `SELECT count(*) FROM mails WHERE mail LIKE '% to 0' AND attempt < 3`), "those were to fail twice")
+		require.Zero(t, d.count(t, `SELECT count(*) FROM mails WHERE mail LIKE '% to 0' AND attempt < 3`), "each of these fails twice")
 	})
 }
 
 func TestAConsumerOfWebhooksHasEachEffectOnceThroughCrashes(t *testing.T) {
 	t.Parallel()
 	if runtime.GOOS == "windows" {
-		t.Skip("no process inherits a listener there")
+		t.Skip("a process cannot inherit a listener there")
 	}
 	onStages(t, func(t *testing.T, s *stage, newDatabase func() database) {
 		listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -280,13 +280,13 @@ func TestAConsumerOfKafkaHasEachEffectOnceThroughCrashes(t *testing.T) {
 }
 
 // consume kills a shop and a consumer of its orders, which have separate databases.
-func (s *stage) consume(t *testing.T, shop, consumer database, way story, listener *net.TCPListener) {
+func (s *stage) consume(t *testing.T, shop, consumer database, config story, listener *net.TCPListener) {
 	t.Helper()
-	sender, receiver := way, way
+	sender, receiver := config, config
 	sender.Program, sender.Address = "shop", shop.address
 	receiver.Program, receiver.Address = "consumer", consumer.address
 	paid := func() int { return consumer.count(t, `SELECT count(*) FROM payments`) }
-	s.killAgainAndAgain([]*cast{{story: sender}, {story: receiver, listener: listener}}, paid, func() bool {
+	s.killRepeatedly([]*actor{{story: sender}, {story: receiver, listener: listener}}, paid, func() bool {
 		return shop.idle(t) && paid() >= shop.count(t, `SELECT count(*) FROM orders`)
 	})
 	requireOnce(t, shop.texts(t, `SELECT id FROM orders`), consumer.texts(t, `SELECT order_id FROM payments`), "payments")

@@ -6,8 +6,8 @@ import "errors"
 var (
 	// ErrConfig is wrapped if a Config is not valid.
 	ErrConfig = errors.New("unusable configuration")
-	// ErrNoPublisher is returned if RunPublisher was not called first, so that the process cannot
-	// be started again as a publisher.
+	// ErrNoPublisher means that RunPublisher was not called first, so that Run cannot start the
+	// process again as a publisher.
 	ErrNoPublisher = errors.New("RunPublisher was not called: call it first in TestMain or main")
 )
 
@@ -18,5 +18,5 @@ var (
 	// ErrEnded is wrapped if a forwarder or publisher ended by itself.
 	ErrEnded = errors.New("a process ended by itself")
 	// ErrNetwork is wrapped if a proxy failed to do what a fault needs.
-	ErrNetwork = errors.New("the proxy does not obey")
+	ErrNetwork = errors.New("the proxy did not change as requested")
 )

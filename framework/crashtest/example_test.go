@@ -12,13 +12,13 @@ import (
 
 // The example crashes a forwarder for ten minutes.
 func ExampleRun() {
-	crashtest.RunPublisher() // first of all, in main or TestMain
+	crashtest.RunPublisher() // first in main or TestMain
 
 	report, err := crashtest.Run(context.Background(), crashtest.Config{
 		Forwarder: func(dsn, endpoint string) *exec.Cmd {
 			return exec.Command("./my-forwarder", "--database", dsn, "--post-to", endpoint)
 		},
-		Lease:    2 * time.Second, // as my-forwarder has it
+		Lease:    2 * time.Second, // as in the configuration of my-forwarder
 		Duration: 10 * time.Minute,
 	})
 	fmt.Println(report)

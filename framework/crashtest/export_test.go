@@ -12,7 +12,7 @@ type Nursery struct{ starter *starter }
 // NewNursery returns a Nursery. Close it after its last process has ended.
 func NewNursery() *Nursery { return &Nursery{newStarter()} }
 
-// Close ends the nursery.
+// Close ends the thread that starts processes.
 func (n *Nursery) Close() { n.starter.stop() }
 
 // Start starts a command. If it ends without Kill, fail is called.

@@ -13,8 +13,8 @@ type Fault struct {
 	Victim int // number of the forwarder or publisher; meaningless for faults of the database itself
 	// Began and Ended are times since the first fault could have begun.
 	Began, Ended time.Duration
-	// Repeats is the number of deliveries that were repeated because of it; Bound is how many
-	// there may be.
+	// Repeats is the number of deliveries that were repeated because of it; Bound is the largest
+	// allowed number.
 	Repeats, Bound int
 
 	began, ended time.Time
@@ -43,7 +43,7 @@ func (h *harness) connect(f *forwarder) (err error) {
 func (f *forwarder) disconnect() {
 	for _, l := range []*link{f.toDatabase, f.toSink} {
 		if l != nil {
-			_ = l.cut() // nothing follows
+			_ = l.cut() // the link is no longer needed
 		}
 	}
 }
@@ -72,7 +72,7 @@ func (h *harness) stopForwarders() error {
 	return nil
 }
 
-// harm causes the planned faults until the time is over.
+// harm causes the planned faults until Config.Duration is over.
 func (h *harness) harm(ctx context.Context) error {
 	began := time.Now()
 	harming, cancel := context.WithTimeout(ctx, h.config.Duration)
@@ -131,7 +131,7 @@ func (h *harness) inflict(ctx context.Context, s step) error {
 	return fmt.Errorf("%w: unknown fault %q", ErrConfig, s.kind)
 }
 
-// retry repeats a function until it succeeds, for endTimeout.
+// retry repeats a function until it succeeds, for at most endTimeout.
 func retry(ctx context.Context, do func() error) error {
 	deadline := time.Now().Add(endTimeout)
 	for {
@@ -151,11 +151,11 @@ func during(ctx context.Context, length time.Duration, do, undo func() error) er
 	return undo()
 }
 
-// killPublisher waits until a transaction begins, and a moment longer.
+// killPublisher kills a publisher a moment after one of its transactions begins.
 func (h *harness) killPublisher(ctx context.Context, s step) error {
 	p := h.publishers[s.victim]
 	select {
-	case <-p.began: // it may have ended since
+	case <-p.began: // the transaction may already have ended
 	default:
 	}
 	select {

@@ -18,7 +18,7 @@ const (
 
 // transaction is a line that a publisher writes about a transaction: one before it writes to the
 // database, and one when the transaction has ended. A killed publisher leaves no partial lines,
-// because each is written to the pipe in one piece.
+// because it writes each line to the pipe at once.
 type transaction struct {
 	ID      string  `json:"id"`
 	Outcome outcome `json:"outcome"`
@@ -61,7 +61,7 @@ func (l *ledger) note(t transaction) {
 	}
 }
 
-// publications returns all publications. note must not be called any more.
+// publications returns all publications. No call of note may follow.
 func (l *ledger) publications() map[string]publication {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -37,8 +37,8 @@ func testMain(m *testing.M) (code int) {
 		return complain(fmt.Errorf("build the program: %w: %s", err, output))
 	}
 	code = m.Run()
-	// The proxy's library sometimes leaks a goroutine if a connection's fault ends while it holds a
-	// chunk.
+	// The proxy's library sometimes leaks a goroutine if the fault of a connection ends while the
+	// library holds a chunk.
 	if err := goleak.Find(goleak.IgnoreAnyFunction("github.com/Shopify/toxiproxy/v2/toxics.(*ToxicStub).Run")); err != nil {
 		return complain(err)
 	}

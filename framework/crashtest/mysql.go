@@ -22,7 +22,7 @@ var onMySQL = dialect{
 		}
 		return mysql.Open(ctx, db, mysql.Config{})
 	},
-	// An offset is taken, and given up while the transaction goes on.
+	// The transaction takes an offset, gives it up, and continues.
 	early:  []string{`SAVEPOINT early`, `INSERT INTO outbox (type, payload) VALUES ('crash.undone', '{}')`, `ROLLBACK TO SAVEPOINT early`},
 	insert: "INSERT INTO outbox (id, type, `key`, payload) VALUES (?, 'crash.happened', ?, ?)",
 	count: func(tx *sql.Tx, key string, n int64) (sum int64, err error) {
@@ -41,7 +41,7 @@ func (s mysqlServer) create(ctx context.Context) (string, error) {
 	return s.URL(name), err
 }
 
-// restart waits until the server has run for a second: its life is known by the second in which it began.
+// restart waits until the server has run for a second, because it reports its start in whole seconds.
 func (s mysqlServer) restart(ctx context.Context) error {
 	if err := retry(ctx, func() error { return s.upFor(ctx, 2) }); err != nil {
 		return err
@@ -67,7 +67,7 @@ func (s mysqlServer) upFor(ctx context.Context, seconds int) error {
 	return err
 }
 
-// session is none: the server is one process.
+// session returns 0: the server is a single process.
 func (s mysqlServer) session(context.Context, *sql.Conn) (int, error) { return 0, nil }
 
 func (s mysqlServer) stop() error { return s.Stop() }

@@ -52,7 +52,7 @@ func (l *link) cut() error {
 	return l.obey(func() error { l.proxy.Stop(); return nil })
 }
 
-// mend accepts connections again.
+// mend makes the proxy accept connections again.
 func (l *link) mend() error {
 	return l.obey(func() error {
 		for end := time.Now().Add(obeyTimeout); ; time.Sleep(lookEvery) {
@@ -70,8 +70,8 @@ const (
 	silence = `{"name": "silence", "type": "timeout", "stream": "downstream", "attributes": {"timeout": 0}}`
 )
 
-// poison adds toxics. heal removes them; connections that were silent are closed then, as by a
-// firewall that no longer knows them.
+// poison adds toxics. heal removes them and closes connections that were silent, like a firewall that
+// no longer knows them.
 func (l *link) poison(toxics ...string) error {
 	return l.obey(func() error {
 		for _, toxic := range toxics {
@@ -83,8 +83,8 @@ func (l *link) poison(toxics ...string) error {
 	})
 }
 
-// heal cuts the connections first, because toxiproxy cannot remove a toxic from a connection that
-// is not read.
+// heal cuts the connections first, because toxiproxy cannot remove a toxic from a connection that no
+// one reads.
 func (l *link) heal() error {
 	if err := l.cut(); err != nil {
 		return err
@@ -99,7 +99,7 @@ func (l *link) heal() error {
 	return l.mend()
 }
 
-// obey bounds a change.
+// obey bounds the duration of a change.
 func (l *link) obey(change func() error) error {
 	done := make(chan error, 1)
 	go func() { done <- change() }()

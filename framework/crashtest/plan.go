@@ -29,11 +29,10 @@ const (
 	// RestartDatabase ends all processes of the server at once and starts it again.
 	RestartDatabase Kind = "restart database"
 	// CrashDatabase kills one process of PostgreSQL with SIGKILL. The server then ends the others
-	// and recovers, without a restart. It is left out before PostgreSQL 15, which does not show
-	// that, and for MySQL, which is a single process.
+	// and recovers, without a restart. Run leaves it out before PostgreSQL 15, which does not show
+	// a recovery, and for MySQL, which is a single process.
 	CrashDatabase Kind = "crash database"
-	// KillPublisher kills a publisher with SIGKILL in a transaction and starts
-	// another one.
+	// KillPublisher kills a publisher with SIGKILL in a transaction and starts another one.
 	KillPublisher Kind = "kill publisher"
 )
 
@@ -55,7 +54,7 @@ type step struct {
 type plan struct {
 	config Config
 	random *rand.Rand
-	round  []Kind // what is left of this round
+	round  []Kind // the rest of this round
 }
 
 func newPlan(c Config) *plan {

@@ -38,7 +38,7 @@ func (s postgresServer) create(ctx context.Context) (url string, err error) {
 
 func (s postgresServer) restart(context.Context) error { return s.Restart(postgrestest.Immediate) }
 
-// session is none before PostgreSQL 15, which does not tell that it recovered.
+// session returns 0 before PostgreSQL 15, which does not show that it recovered.
 func (s postgresServer) session(ctx context.Context, c *sql.Conn) (pid int, err error) {
 	err = c.QueryRowContext(ctx, `SELECT CASE WHEN current_setting('server_version_num')::int >= 150000 THEN pg_backend_pid() ELSE 0 END`).Scan(&pid)
 	return pid, err

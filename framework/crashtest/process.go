@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// starter starts processes from a thread that lives as long as they do, since the kernel signals
-// the death of a parent when the thread that forked ends.
+// starter starts processes from a thread that outlives them, since the kernel signals the death of a
+// parent as soon as the thread that forked ends.
 type starter struct {
 	tasks chan func()
 	done  chan struct{}
@@ -47,15 +47,15 @@ func (s *starter) stop() {
 	<-s.done
 }
 
-// process is a started process. It is ended by its id only.
+// process is a started process. Only its id is used to end it.
 type process struct {
 	*exec.Cmd
-	wanted atomic.Bool   // it was asked to end
+	wanted atomic.Bool   // whether it was asked to end
 	ended  chan struct{} // closed when Wait has returned
 	err    error         // of Wait; read it after that
 }
 
-// watch waits for the end of a started command, and reports it if it was not asked for.
+// watch waits for the end of a started command, and reports an end that was not requested.
 func watch(command *exec.Cmd, name string, before func(), fail context.CancelCauseFunc) *process {
 	p := &process{Cmd: command, ended: make(chan struct{})}
 	go func() {

@@ -32,7 +32,7 @@ func TestAHarnessThatIsKilledLeavesNoProcesses(t *testing.T) {
 		ids = children(t, harness.Process.Pid)
 		written, err := filepath.Glob(filepath.Join(folder, "*"))
 		require.NoError(t, err)
-		return len(written) == 2 && len(ids) >= 2+3 // and publishers
+		return len(written) == 2 && len(ids) >= 2+3 // two forwarders and three publishers
 	}, time.Minute, 10*time.Millisecond)
 	require.NoError(t, harness.Process.Kill())
 	_ = harness.Wait()
@@ -48,7 +48,7 @@ func children(t *testing.T, parent int) (ids []string) {
 	require.NoError(t, err)
 	for _, file := range files {
 		text, err := os.ReadFile(file)
-		if err == nil { // else a thread has ended
+		if err == nil { // otherwise the thread has ended
 			ids = append(ids, strings.Fields(string(text))...)
 		}
 	}

@@ -19,10 +19,10 @@ import (
 	"github.com/google/uuid"
 )
 
-// publisherVariable contains the orders of a publisher's process.
+// publisherVariable contains the settings of a publisher's process.
 const publisherVariable = "WAYBILL_CRASH_PUBLISHER"
 
-// background is for work that only the end of the run or of the process ends.
+// background is for work that ends only with the run or the process.
 var background = context.Background()
 
 // canPublish reports whether this program called RunPublisher.
@@ -32,7 +32,7 @@ var canPublish atomic.Bool
 // counts the notifications of the key in the order of commits.
 const createKeys = `CREATE TABLE crash_keys (name varchar(100) PRIMARY KEY, n bigint NOT NULL)`
 
-// What publishers do, as fractions of their transactions.
+// These are fractions of the publishers' transactions, except as noted.
 const (
 	connections   = 4 // of one publisher
 	rollbackShare = 0.15
@@ -50,8 +50,8 @@ type payload struct {
 	N   int64  `json:"n"` // number among the notifications of the key; 0 without a key
 }
 
-// orders are the settings of a publisher.
-type orders struct {
+// settings are the settings of a publisher's process.
+type settings struct {
 	DSN   string        `json:"dsn"`
 	Name  string        `json:"name"`
 	Keys  int           `json:"keys"`
@@ -60,24 +60,24 @@ type orders struct {
 }
 
 // RunPublisher does nothing unless Run started the process. If it did, RunPublisher publishes until
-// its input ends, and then ends the process. A program that calls Run must call it before anything
-// else, a test in TestMain.
+// its input ends, and then ends the process. A program that calls Run must call it first, a test in
+// TestMain.
 func RunPublisher() {
 	canPublish.Store(true)
 	text, ordered := os.LookupEnv(publisherVariable)
 	if !ordered {
 		return
 	}
-	if err := followOrders(text, os.Stdin, os.Stdout); err != nil {
+	if err := publishAll(text, os.Stdin, os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, "crashtest: publisher:", err)
 		os.Exit(1)
 	}
 	os.Exit(0)
 }
 
-// followOrders publishes until in ends, and writes a line about each transaction to out.
-func followOrders(text string, in io.Reader, out io.Writer) error {
-	var o orders
+// publishAll publishes until in ends, and writes a line about each transaction to out.
+func publishAll(text string, in io.Reader, out io.Writer) error {
+	var o settings
 	if err := json.Unmarshal([]byte(text), &o); err != nil {
 		return err
 	}
@@ -100,7 +100,7 @@ func followOrders(text string, in io.Reader, out io.Writer) error {
 	)
 	for number := range connections {
 		w := &writer{
-			orders: o, dialect: d, db: db, number: number,
+			settings: o, dialect: d, db: db, number: number,
 			random: rand.New(rand.NewPCG(o.Seed, uint64(number))),
 			tell: func(t transaction) {
 				line, err := json.Marshal(t)
@@ -123,7 +123,7 @@ func followOrders(text string, in io.Reader, out io.Writer) error {
 
 // writer is one connection of a publisher.
 type writer struct {
-	orders
+	settings
 	dialect dialect
 	db      *sql.DB
 	number  int
@@ -153,7 +153,7 @@ func (w *writer) run(ctx context.Context) {
 // keys chooses the keys of a transaction, in the order in which they must be locked.
 func (w *writer) keys(long bool) []string {
 	if long {
-		return []string{fmt.Sprintf("long-%s-%d", w.Name, w.number)} // no other transaction waits for it
+		return []string{fmt.Sprintf("long-%s-%d", w.Name, w.number)} // no other transaction waits for this key
 	}
 	chance := w.random.Float64()
 	if chance < keylessShare {
@@ -229,12 +229,12 @@ func (w *writer) lockKey(tx *sql.Tx, key string, items []item) (first int64, err
 	return last - own + 1, err
 }
 
-// linger stands for the work of a transaction.
+// linger simulates the work of a transaction.
 func (w *writer) linger(most time.Duration) {
 	time.Sleep(time.Duration(w.random.Int64N(int64(most))))
 }
 
-// publisher is a publisher's process as the harness knows it.
+// publisher is a publisher's process as the harness sees it.
 type publisher struct {
 	*process
 	number int
@@ -244,7 +244,7 @@ type publisher struct {
 
 func (h *harness) startPublisher(number int) (*publisher, error) {
 	h.started++
-	o := orders{
+	o := settings{
 		DSN: h.dsn, Name: fmt.Sprintf("p%d.%d", number, h.started), Keys: h.config.Keys,
 		Pause: time.Second * time.Duration(h.config.Publishers*connections) / time.Duration(h.config.Rate),
 		Seed:  h.config.Seed + uint64(h.started)<<32,

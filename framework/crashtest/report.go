@@ -16,7 +16,7 @@ type Report struct {
 	Settling time.Duration // from the last publisher to the end of the backlog
 
 	Transactions int // begun by publishers
-	RolledBack   int // of these, rolled back on purpose or by losing the connection
+	RolledBack   int // of these, rolled back on purpose or by a lost connection
 	Unknown      int // of these, with an outcome that publishers do not know, although the log does
 
 	Committed  int           // notifications in the log

@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// What the sink does with requests before the calm, as fractions of them.
+// These are fractions of the requests before the calm, except as noted.
 const (
 	failShare = 0.02 // answered with 500 or 503, at most failTimes for one id
 	slowShare = 0.1  // accepted late
@@ -69,14 +69,14 @@ func (s *sink) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	by, err := strconv.Atoi(path.Base(r.URL.Path))
 	id, idErr := url.PathUnescape(r.Header.Get(headerID))
 	if err := errors.Join(err, idErr, json.NewDecoder(r.Body).Decode(&body)); err != nil || id == "" {
-		http.Error(w, "not the endpoint as it was given, no id, or no payload of a publisher", http.StatusBadRequest)
+		http.Error(w, "not the endpoint, no id, or not a publisher's payload", http.StatusBadRequest)
 		return
 	}
-	status, delay := s.whim(id)
+	status, delay := s.draw(id)
 	if delay > 0 {
 		select {
 		case <-time.After(delay):
-		case <-r.Context().Done(): // the forwarder has gone, but the delivery may have been complete
+		case <-r.Context().Done(): // the forwarder is gone, but the delivery may be complete
 		}
 	}
 	if status == http.StatusAccepted {
@@ -87,8 +87,8 @@ func (s *sink) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(status)
 }
 
-// whim chooses the result of a request.
-func (s *sink) whim(id string) (status int, delay time.Duration) {
+// draw chooses the result of a request.
+func (s *sink) draw(id string) (status int, delay time.Duration) {
 	if s.calm.Load() {
 		return http.StatusAccepted, 0
 	}

@@ -65,10 +65,10 @@ func (n orderPlaced) Key() string { return n.Order }
 func (n mailDue) Key() string     { return n.Mail }
 
 const (
-	storyLease = time.Second // the least
-	backlog    = 100         // of what was begun and has not come to its end
+	storyLease = time.Second // the minimum
+	backlog    = 100         // limit of unfinished work
 	followers  = 7
-	shopOrders = 400 // of one process
+	shopOrders = 400 // orders of one process
 	webhookKey = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 )
 
@@ -130,7 +130,7 @@ func outboxOf(address string, db *sql.DB) *waybill.Outbox {
 
 func isPostgres(address string) bool { return strings.HasPrefix(address, "postgres") }
 
-// patient makes a sink retry soon, and as long as a test runs.
+// patient makes a sink retry soon, and for as long as a test runs.
 func patient(sink *waybill.Sink) *waybill.Sink {
 	sink.Parallelism.Threshold = 4
 	sink.Retry = forwarder.Retry{MaxAttempts: 10_000, Initial: 5 * time.Millisecond, Max: 50 * time.Millisecond}
@@ -138,15 +138,14 @@ func patient(sink *waybill.Sink) *waybill.Sink {
 	return sink
 }
 
-// insert makes an effect.
+// insert stores an effect.
 func insert(ctx context.Context, tx *sql.Tx, table string, values ...any) error {
 	places := []string{"$1", "$2"}[:len(values)]
 	_, err := tx.ExecContext(ctx, `INSERT INTO `+table+` VALUES (`+strings.Join(places, ", ")+`)`, values...)
 	return err
 }
 
-// begin runs the outbox, and starts new work repeatedly as long as the amount of unfinished work is
-// limited.
+// begin runs the outbox, and starts new work whenever there is little unfinished work.
 func (s *story) begin(ctx context.Context, o *waybill.Outbox, db *sql.DB, underWay string, business func(ctx context.Context, tx *sql.Tx, id string) error) error {
 	if err := o.Open(ctx); err != nil {
 		return err
@@ -155,12 +154,12 @@ func (s *story) begin(ctx context.Context, o *waybill.Outbox, db *sql.DB, underW
 		for n := 0; !s.Drain; {
 			var open int
 			if err := db.QueryRowContext(ctx, underWay).Scan(&open); err != nil || open >= backlog {
-				time.Sleep(time.Millisecond) // a pause, on which nothing depends
+				time.Sleep(time.Millisecond) // nothing depends on the length of this pause
 				continue
 			}
 			n++
 			id := fmt.Sprintf("%d-%d-%d", os.Getpid(), time.Now().UnixNano(), n)
-			_ = o.InTx(ctx, func(ctx context.Context, tx *sql.Tx) error { return business(ctx, tx, id) }) // what failed has not happened
+			_ = o.InTx(ctx, func(ctx context.Context, tx *sql.Tx) error { return business(ctx, tx, id) }) // a failed transaction has no effect
 		}
 	}()
 	return o.Run(ctx)
@@ -194,7 +193,7 @@ func (s *story) comments(ctx context.Context, o *waybill.Outbox, db *sql.DB) err
 		return o.Publish(ctx, tx, mails...)
 	}))
 	patient(o.Deliver("mail", &mailer{o: o, db: db}, "mail.due"))
-	// The orders represent comments.
+	// Each row of orders stands for a comment.
 	return s.begin(ctx, o, db, fmt.Sprintf(`SELECT (SELECT count(*) FROM orders) - (SELECT count(*) FROM mails) / %d`, followers),
 		func(ctx context.Context, tx *sql.Tx, id string) error {
 			return errors.Join(insert(ctx, tx, "orders", id), o.Publish(ctx, tx, commentPosted{id}))
@@ -230,7 +229,8 @@ func (s *story) shop(ctx context.Context, o *waybill.Outbox, db *sql.DB) error {
 		return err
 	}
 	patient(o.Deliver("orders", to, "order.*"))
-	// Unfinished work is at the consumer, so a process starts a fixed number and then waits to be killed.
+	// The unfinished work is at the consumer, so a process begins a fixed number of orders and then waits to
+	// be killed.
 	return s.placeOrders(ctx, o, db, fmt.Sprintf(`SELECT count(*) / %d FROM orders WHERE id LIKE '%d-%%'`, shopOrders/backlog, os.Getpid()))
 }
 
@@ -287,7 +287,7 @@ func (s *story) consumeWebhooks(config inbox.Config, pay func(context.Context, *
 	return (&http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second}).Serve(listener)
 }
 
-// consumeTopic stores no offsets: it always begins at the first record.
+// consumeTopic stores no offsets, so it always begins at the first record.
 func (s *story) consumeTopic(ctx context.Context, config inbox.Config, pay func(context.Context, *notification.Envelope) error) error {
 	c := wmkafka.DefaultSaramaSubscriberConfig()
 	c.Consumer.Offsets.Initial = sarama.OffsetOldest

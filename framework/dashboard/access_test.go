@@ -29,7 +29,7 @@ const (
 	operatorToken = "a token of an operator, for tests"
 )
 
-// site is a served dashboard without an outbox: authorized requests for pages are answered by 503.
+// site is a served dashboard without an outbox. It answers authorized requests for pages with 503.
 type site struct {
 	*httptest.Server
 	dashboard *dashboard.Dashboard
@@ -104,8 +104,8 @@ func login(name, password string) func(*http.Request) {
 
 func host(name string) func(*http.Request) { return func(r *http.Request) { r.Host = name } }
 
-// let is the status of authorized requests to a dashboard without an outbox.
-const let = http.StatusServiceUnavailable
+// authorized is the status of authorized requests to a dashboard without an outbox.
+const authorized = http.StatusServiceUnavailable
 
 func hashOf(t *testing.T, password string) string {
 	t.Helper()
@@ -118,16 +118,16 @@ func TestOnLoopbackWithoutUsersEveryoneIsAnOperator(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, dashboard.Config{})
 	status, _ := s.ask(t, "GET", "/")
-	require.Equal(t, let, status)
+	require.Equal(t, authorized, status)
 	status, _ = s.ask(t, "POST", "/nothing")
-	require.Equal(t, http.StatusNotFound, status, "it may act")
+	require.Equal(t, http.StatusNotFound, status, "the token may act")
 }
 
 func TestUnknownHostsAreRefused(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, withAccess(dashboard.Access{Hosts: []string{"waybill.example"}}))
 	for name, want := range map[string]int{
-		"localhost": let, "LOCALHOST:8090": let, "127.0.0.1:1": let, "[::1]:8090": let, "127.3.2.1": let, "waybill.example": let, "Waybill.Example.:443": let,
+		"localhost": authorized, "LOCALHOST:8090": authorized, "127.0.0.1:1": authorized, "[::1]:8090": authorized, "127.3.2.1": authorized, "waybill.example": authorized, "Waybill.Example.:443": authorized,
 		"attacker.example": 403, "127.0.0.1.attacker.example": 403, "10.0.0.1": 403, "localhost.attacker.example": 403, "notwaybill.example": 403, "[::2]": 403, "0.0.0.0": 403,
 	} {
 		status, text := s.ask(t, "GET", "/", host(name))
@@ -149,16 +149,16 @@ func TestTheLocalAddressOfARequestIsAnAcceptedHost(t *testing.T) {
 		s.dashboard.ServeHTTP(w, r)
 		return w.Code
 	}
-	require.Equal(t, let, at("10.1.2.3", "10.1.2.3:8090"))
-	require.Equal(t, let, at("::ffff:10.1.2.3", "10.1.2.3:8090"))
-	require.Equal(t, let, at("fd00::1", "[fd00::1]:8090"))
+	require.Equal(t, authorized, at("10.1.2.3", "10.1.2.3:8090"))
+	require.Equal(t, authorized, at("::ffff:10.1.2.3", "10.1.2.3:8090"))
+	require.Equal(t, authorized, at("fd00::1", "[fd00::1]:8090"))
 	require.Equal(t, http.StatusForbidden, at("10.1.2.3", "10.1.2.4:8090"))
 }
 
 func TestOffLoopbackWithoutUsersNothingIsServed(t *testing.T) {
 	t.Parallel()
 	for address, want := range map[string]int{
-		"127.0.0.1:8090": let, "[::1]:8090": let, "localhost:8090": let, "127.0.0.2:8090": let,
+		"127.0.0.1:8090": authorized, "[::1]:8090": authorized, "localhost:8090": authorized, "127.0.0.2:8090": authorized,
 		":8090": 403, "0.0.0.0:8090": 403, "[::]:8090": 403, "10.0.0.1:8090": 403, "waybill.example:8090": 403,
 	} {
 		s := newSite(t, withAccess(dashboard.Access{Address: address}))
@@ -169,7 +169,7 @@ func TestOffLoopbackWithoutUsersNothingIsServed(t *testing.T) {
 		}
 		s = newSite(t, withAccess(dashboard.Access{Address: address, Tokens: tokens}))
 		status, _ = s.ask(t, "GET", "/", bearer(viewerToken))
-		require.Equal(t, let, status, address)
+		require.Equal(t, authorized, status, address)
 	}
 }
 
@@ -186,8 +186,8 @@ func TestWithoutAnAddressConnectionsMustComeFromThisMachine(t *testing.T) {
 		s.dashboard.ServeHTTP(w, r)
 		return w.Code
 	}
-	require.Equal(t, let, from("127.0.0.1", "127.0.0.1:2"))
-	require.Equal(t, let, from("::1", "[::1]:2"))
+	require.Equal(t, authorized, from("127.0.0.1", "127.0.0.1:2"))
+	require.Equal(t, authorized, from("::1", "[::1]:2"))
 	require.Equal(t, http.StatusForbidden, from("10.0.0.1", "127.0.0.1:2"))
 	require.Equal(t, http.StatusForbidden, from("127.0.0.1", "10.0.0.1:2"))
 	require.Equal(t, http.StatusForbidden, from("", "127.0.0.1:2"))
@@ -254,11 +254,11 @@ func TestUsersLogIn(t *testing.T) {
 	require.Equal(t, http.StatusUnauthorized, refused)
 	require.Equal(t, `Basic realm="waybill", charset="UTF-8"`, h.Get("WWW-Authenticate"))
 	require.Empty(t, s.log.String(), "a browser asks without a password first")
-	for range 3 { // the second time by the proof
+	for range 3 { // from the second time on, the remembered proof counts
 		status, _ := s.ask(t, "POST", "/nothing", login("ada", "plain: ünd with a colon"))
 		require.Equal(t, http.StatusNotFound, status)
 		status, _ = s.ask(t, "GET", "/", login("bob", "hidden"))
-		require.Equal(t, let, status)
+		require.Equal(t, authorized, status)
 	}
 	status, _ := s.ask(t, "POST", "/nothing", login("bob", "hidden"))
 	require.Equal(t, http.StatusForbidden, status)
@@ -286,8 +286,8 @@ func TestUsersLogIn(t *testing.T) {
 	}
 }
 
-// The password of an unknown user is also compared by bcrypt, which takes milliseconds; everything else
-// takes microseconds.
+// The dashboard also compares the password of an unknown user by bcrypt, which takes milliseconds;
+// everything else takes microseconds.
 func TestTheTimeOfARefusalDoesNotRevealNames(t *testing.T) {
 	t.Parallel()
 	hash, err := bcrypt.GenerateFromPassword([]byte("hidden"), bcrypt.DefaultCost)
@@ -296,7 +296,7 @@ func TestTheTimeOfARefusalDoesNotRevealNames(t *testing.T) {
 		"ada": {Secret: "plain", Role: dashboard.Operator}, "bob": {Secret: string(hash), Role: dashboard.Viewer},
 	}}))
 	took := func(name string) time.Duration {
-		shortest := time.Hour // the machine is busy
+		shortest := time.Hour // the shortest counts, since the machine may be busy
 		for range 3 {
 			began := time.Now()
 			status, _ := s.ask(t, "GET", "/", login(name, "wrong"))
@@ -321,7 +321,7 @@ func TestTooManyFailedLoginsAreRefused(t *testing.T) {
 	failed, limited := 0, 0
 	var mu sync.Mutex
 	var work sync.WaitGroup
-	for i := range 40 { // at once
+	for i := range 40 { // all at the same time
 		work.Go(func() {
 			change := bearer(fmt.Sprint("a wrong token, number ", i))
 			if i%2 == 0 {
@@ -340,18 +340,18 @@ func TestTooManyFailedLoginsAreRefused(t *testing.T) {
 	}
 	work.Wait()
 	require.Equal(t, 40, failed+limited)
-	require.LessOrEqual(t, failed, 20, "10, and one each 6 seconds of a slow machine")
+	require.LessOrEqual(t, failed, 20, "10, and another one every 6 seconds on a slow machine")
 	status, h, _ := s.answer(t, "GET", "/", login("ada", "right"), from("203.0.113.7"))
-	require.Equal(t, http.StatusTooManyRequests, status, "even the right one: it would tell a guess from another")
+	require.Equal(t, http.StatusTooManyRequests, status, "even the right password, which would otherwise reveal itself")
 	require.NotEmpty(t, h.Get("Retry-After"))
 	status, _ = s.ask(t, "GET", "/", login("ada", "right"), from("203.0.113.8"))
-	require.Equal(t, let, status, "another address")
+	require.Equal(t, authorized, status, "another address")
 }
 
 func TestATokenIsSentAsBearer(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, withAccess(dashboard.Access{Tokens: tokens}))
-	for token, want := range map[string]int{viewerToken: let, viewerToken + "2": 401, strings.ToUpper(viewerToken): 401, "": 401} {
+	for token, want := range map[string]int{viewerToken: authorized, viewerToken + "2": 401, strings.ToUpper(viewerToken): 401, "": 401} {
 		status, _ := s.ask(t, "GET", "/", bearer(token))
 		require.Equal(t, want, status, token)
 	}
@@ -372,11 +372,11 @@ func TestOnlyAProxyNamesItsUsers(t *testing.T) {
 		groups []string
 		want   int
 	}{
-		"viewer looks": {"GET", nil, let}, "viewer acts": {"POST", nil, 403}, "operator": {"POST", []string{"dev, sre"}, 404}, "another group": {"POST", []string{"sres"}, 403},
+		"viewer looks": {"GET", nil, authorized}, "viewer acts": {"POST", nil, 403}, "operator": {"POST", []string{"dev, sre"}, 404}, "another group": {"POST", []string{"sres"}, 403},
 		"twice": {"GET", []string{"dev", "sre"}, 403},
 	} {
 		status, text := s.ask(t, c.method, "/nothing", ada, header("X-Forwarded-Groups", c.groups...), host("waybill.example"), header("X-Forwarded-For", "203.0.113.7"))
-		if c.want == let {
+		if c.want == authorized {
 			c.want = http.StatusNotFound
 		}
 		require.Equal(t, c.want, status, "%s: %s", name, text)
@@ -390,7 +390,7 @@ func TestOnlyAProxyNamesItsUsers(t *testing.T) {
 	proxy.Networks = []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}
 	s = newSite(t, withAccess(dashboard.Access{Proxy: proxy, Tokens: tokens}))
 	status, _ := s.ask(t, "GET", "/", ada, header("X-Forwarded-Groups", "sre"))
-	require.Equal(t, http.StatusUnauthorized, status, "from elsewhere the header is not looked at")
+	require.Equal(t, http.StatusUnauthorized, status, "the header is ignored from other addresses")
 	status, _ = s.ask(t, "POST", "/", ada, header("X-Forwarded-Groups", "sre"), bearer(viewerToken))
 	require.Equal(t, http.StatusForbidden, status)
 	require.Contains(t, s.log.String(), `\"ci\" has the role viewer`)
@@ -405,18 +405,18 @@ func TestAnApplicationAuthorizesItsOwnUsers(t *testing.T) {
 		case "bob":
 			return dashboard.User{Name: name, Role: dashboard.Viewer}, nil
 		case "broken":
-			return dashboard.User{Name: name, Role: dashboard.Operator}, errors.New("the session is over")
+			return dashboard.User{Name: name, Role: dashboard.Operator}, errors.New("the session has ended")
 		}
 		return dashboard.User{}, nil
 	}}})
 	for name, want := range map[string]int{"ada": 404, "bob": 403, "eve": 403, "broken": 403} {
 		status, text := s.ask(t, "POST", "/admin/outbox/nothing", header("X-Session", name), host("shop.example"))
 		require.Equal(t, want, status, "%s: %s", name, text)
-		require.NotContains(t, text, "the session is over")
+		require.NotContains(t, text, "the session has ended")
 	}
-	require.Contains(t, s.log.String(), "the session is over")
+	require.Contains(t, s.log.String(), "the session has ended")
 	status, text := s.ask(t, "GET", "/admin/outbox/", header("X-Session", "bob"))
-	require.Equal(t, let, status)
+	require.Equal(t, authorized, status)
 	require.Contains(t, text, `href="/admin/outbox/`)
 	status, _ = s.ask(t, "GET", "/", header("X-Session", "bob"))
 	require.Equal(t, http.StatusNotFound, status)
@@ -446,10 +446,10 @@ func TestChangedAccessAppliesFromTheNextRequestOn(t *testing.T) {
 	status, _ := s.ask(t, "GET", "/", bearer(viewerToken))
 	require.Equal(t, http.StatusUnauthorized, status)
 	status, _ = s.ask(t, "GET", "/", bearer("another token of a viewer"))
-	require.Equal(t, let, status)
+	require.Equal(t, authorized, status)
 	require.Error(t, s.dashboard.Change(dashboard.Access{Tokens: map[string]dashboard.Credential{"ci": {Secret: "short", Role: dashboard.Viewer}}}))
 	status, _ = s.ask(t, "GET", "/", bearer("another token of a viewer"))
-	require.Equal(t, let, status)
+	require.Equal(t, authorized, status)
 }
 
 func TestAMistakeInAConfigurationIsAnError(t *testing.T) {
@@ -479,7 +479,7 @@ func TestAMistakeInAConfigurationIsAnError(t *testing.T) {
 	}
 }
 
-// profiling is locked by a test that records a profile, since a process records only one at a time.
+// A test that records a profile locks profiling, since a process records only one at a time.
 var profiling sync.Mutex
 
 func TestOnlyOperatorsGetProfilesIfTheyAreOn(t *testing.T) {

@@ -19,8 +19,8 @@ import (
 	"github.com/waybill-go/waybill/framework/store/sqlite"
 )
 
-// A server limits how long it reads a request and writes an answer. Live figures, checks and
-// profiles last longer, and set their own limits.
+// A server limits how long it reads a request and writes an answer. Live figures, checks and profiles
+// take longer, so they set their own limits.
 func TestTheDeadlinesOfAServerDoNotEndLongAnswers(t *testing.T) {
 	t.Parallel()
 	db, err := sqlite.OpenDB(filepath.Join(t.TempDir(), "outbox.db"))
@@ -65,7 +65,7 @@ func TestTheDeadlinesOfAServerDoNotEndLongAnswers(t *testing.T) {
 				events++
 			}
 		}
-		require.Equal(t, 3, events, "they are two seconds apart, and more")
+		require.Equal(t, 3, events, "the figures are at least two seconds apart")
 	})
 	t.Run("checks", func(t *testing.T) {
 		t.Parallel()

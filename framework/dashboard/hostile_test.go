@@ -11,7 +11,7 @@ import (
 	"github.com/waybill-go/waybill/framework/dashboard"
 )
 
-// Some proxies add a line to the header lines of their client, the first of which may be empty.
+// Some proxies add a header line to those of their client, the first of which may be empty.
 func TestAHeaderOfAProxyIsSeenAfterOtherLines(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, dashboard.Config{})
@@ -33,11 +33,11 @@ func TestAnInvalidUserNameIsRefused(t *testing.T) {
 		require.Equal(t, http.StatusForbidden, status, "%q", name)
 	}
 	status, _ := s.ask(t, "GET", "/", header("X-Forwarded-User", "Adä"))
-	require.Equal(t, let, status)
+	require.Equal(t, authorized, status)
 }
 
-// A page of another site may make a browser on this machine send expensive requests, with the password
-// that the browser knows. Only links are allowed.
+// A page of another site can make a browser send expensive requests, with the password that the browser
+// has stored. So other sites may only link to the dashboard.
 func TestEmbeddedRequestsOfOtherSitesAreRefused(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, dashboard.Config{Pprof: true})
@@ -62,7 +62,7 @@ func TestEmbeddedRequestsOfOtherSitesAreRefused(t *testing.T) {
 		fetched("cross-site", "navigate", "document"), fetched("none", "navigate", "document"), fetched("same-origin", "cors", "empty"), fetched("same-origin", "no-cors", "style"),
 	} {
 		status, _ := s.ask(t, "GET", "/", change)
-		require.Equal(t, let, status, i)
+		require.Equal(t, authorized, status, i)
 	}
 }
 
@@ -71,7 +71,7 @@ func TestOnlyPathsBelowThePrefixAreServed(t *testing.T) {
 	s := newSite(t, dashboard.Config{Prefix: "/admin/outbox"})
 	s.Client().CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	for path, want := range map[string]int{
-		"/admin/outbox/": let, "/admin/outbox/parked": let, "/admin/outboxes": 404, "/admin/outbox.": 404, "/admin/outbox%2Fparked": 404, "/Admin/outbox/": 404, "/": 404,
+		"/admin/outbox/": authorized, "/admin/outbox/parked": authorized, "/admin/outboxes": 404, "/admin/outbox.": 404, "/admin/outbox%2Fparked": 404, "/Admin/outbox/": 404, "/": 404,
 		"/admin/outbox//parked": 404, "/admin/outbox/../outbox/": 404, "/admin/outbox//attacker.example/..": 404, "/admin/outbox/./": 404, "/admin/outbox/api/v1//status": 404,
 	} {
 		status, h, _ := s.answer(t, "GET", path)

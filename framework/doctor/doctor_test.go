@@ -24,7 +24,7 @@ import (
 	"github.com/waybill-go/waybill/registry"
 )
 
-// patience is how long a test waits for something that should happen at once.
+// patience limits the wait for something that should happen at once.
 const patience = 30 * time.Second
 
 // server is a PostgreSQL server with fsync on, as in production. The shared server of other
@@ -64,7 +64,7 @@ type fixture struct {
 	}
 }
 
-// newFixture has a valid configuration and no database yet.
+// newFixture returns a fixture with a valid configuration and no database yet.
 func newFixture(t *testing.T) *fixture {
 	types := registry.New()
 	require.NoError(t, registry.Register[orderPlaced](types, "order.placed"))
@@ -76,7 +76,7 @@ func newFixture(t *testing.T) *fixture {
 	x := &fixture{T: t, Subject: Subject{Forwarder: &c}, Options: Options{Timeout: 10 * time.Second}, limits: usual}
 	x.disk = func(path string) (free, all int64, known bool) {
 		_, _, known = diskOf(path)
-		return 50 << 30, 100 << 30, known // the disk of the machine may be full
+		return 50 << 30, 100 << 30, known // fixed figures, since the machine's disk may be full
 	}
 	return x
 }
@@ -166,8 +166,8 @@ func (x *fixture) park(sink, state, key string, due any) {
 		VALUES ($1, (SELECT coalesce(max("offset"), 0) + 1 FROM outbox_parked), 0, 'i', 'order.placed', 1, $2, $3, '{}', '{}', $4, 1, $5)`, sink, key, ago(time.Hour), state, due)
 }
 
-// forward starts a forwarder and waits until it has settled everything. The forwarder runs until
-// end is called or the test ends.
+// forward starts a forwarder and waits until it has settled everything. The forwarder runs until end
+// is called or the test ends.
 func (x *fixture) forward() (end func()) {
 	x.Helper()
 	c := *x.Forwarder

@@ -171,7 +171,7 @@ func TestWhatIsBrokenInPostgreSQLIsFound(t *testing.T) {
 			tx := inTx(x, `INSERT INTO outbox (type, payload) VALUES ('order.placed', '{}')`)
 			_, err := tx.ExecContext(x.Context(), `PREPARE TRANSACTION `+pq.QuoteLiteral(x.Name()))
 			require.NoError(x, err)
-			require.Error(x, tx.Commit()) // it has ended
+			require.Error(x, tx.Commit()) // the transaction has ended
 			x.Cleanup(func() {
 				_, err := x.DB.ExecContext(context.WithoutCancel(x.Context()), `ROLLBACK PREPARED `+pq.QuoteLiteral(x.Name()))
 				require.NoError(x, err)

@@ -39,7 +39,7 @@ func TestAnOutboxInMySQLIsExamined(t *testing.T) {
 	for _, id := range []string{"database", "schema", "log", "history", "clock", "connections", "timeouts", "held-transactions", "prepared-transactions", "packet-size", "privileges", "indexes", "retention"} {
 		require.Equal(t, doctor.OK, found[id].Status, "%s: %s", id, found[id].Text)
 	}
-	require.Equal(t, doctor.Fail, found["durability"].Status, "test servers do not write twice")
+	require.Equal(t, doctor.Fail, found["durability"].Status, "test servers have no doublewrite buffer")
 	require.Equal(t, doctor.Skip, found["disk"].Status)
 	require.NotContains(t, found, "listen")
 
@@ -90,7 +90,7 @@ func TestTheFixOfMissingPrivilegesOnMySQLIsTheirGrants(t *testing.T) {
 	_, err = mysql.Migrate(t.Context(), db, mysql.Config{})
 	require.NoError(t, err)
 	for _, duty := range postgres.Duties() {
-		user := mysqltest.User(t, db, "CREATE VIEW") // which no duty needs
+		user := mysqltest.User(t, db, "CREATE VIEW") // no duty needs this privilege
 		look := func(db *sql.DB, duty postgres.Duty) doctor.Finding {
 			s := doctor.Subject{DB: db, MySQL: &mysql.Config{}, Duty: duty}
 			return doctor.Run(t.Context(), s, doctor.Options{Only: []string{"privileges"}})[0]
@@ -140,7 +140,7 @@ func TestALongTransactionOnMySQLIsFound(t *testing.T) {
 
 func TestWhatIsWrongWithAMySQLServerIsFound(t *testing.T) {
 	t.Parallel()
-	mysqltest.Shared(t) // skips the test where no server can be started
+	mysqltest.Shared(t) // skips the test if no server is available
 	server, err := mysqltest.Start(t.Context(), mysqltest.Options{Private: true, Durable: true, Settings: map[string]string{
 		"log-bin": "binlog", "sync_binlog": "1", "innodb_autoinc_lock_mode": "1",
 	}})
@@ -180,7 +180,7 @@ func TestWhatIsWrongWithAMySQLServerIsFound(t *testing.T) {
 			fresh, err := mysql.OpenDB(server.DSN(name))
 			require.NoError(t, err)
 			_, err = fresh.ExecContext(t.Context(), `INSERT INTO outbox (type, payload) VALUES ('a', '{}')`)
-			require.Error(t, err, "the finding is right: the server refuses it")
+			require.Error(t, err, "the finding is right: the server refuses the statement")
 			require.NoError(t, fresh.Close())
 		}
 		if _, err := strconv.Atoi(before); err != nil {

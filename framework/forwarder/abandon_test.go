@@ -82,7 +82,7 @@ func TestAnAbandonedCallDoesNotDelayAStop(t *testing.T) {
 		require.Equal(t, 1, f.Stats()[0].Abandoned)
 		began := time.Now()
 		f.end()
-		require.Less(t, time.Since(began), time.Second, "its delivery is settled")
+		require.Less(t, time.Since(began), time.Second, "the delivery is settled")
 		require.Equal(t, []string{"sink retrying stuck1"}, o.parked())
 
 		o.append("t", "", "stuck2")

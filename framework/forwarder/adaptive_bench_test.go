@@ -18,8 +18,8 @@ import (
 	"github.com/waybill-go/waybill/sinks/httpsink"
 )
 
-// changing is an HTTP server that handles 4 requests at once for 20 ms each, then 64 after the first
-// twelfth of n, and 4 again for the last twelfth. Other requests wait, or get 429.
+// changing is an HTTP server that handles 4 requests at once, for 20 ms each. After the first twelfth
+// of n it handles 64, and for the last twelfth 4 again. Other requests wait, or get 429.
 type changing struct {
 	n, refuses int
 	slots      *semaphore.Weighted
@@ -58,9 +58,9 @@ func (s *changing) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.slots.Release(1)
 }
 
-// BenchmarkAdaptive measures the delivery of a backlog to a server whose capacity changes, with
-// fixed thresholds and an adaptive one, relative to the deliveries per second of the best fixed
-// one. A single host gets half of the slots of the http sink.
+// BenchmarkAdaptive delivers a backlog to a server whose capacity changes, with fixed thresholds and an
+// adaptive one, and reports deliveries per second relative to the best fixed one. A single host gets
+// half of the slots of the http sink.
 func BenchmarkAdaptive(b *testing.B) {
 	const n = 12_000
 	l := newBacklog(b)

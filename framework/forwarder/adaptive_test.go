@@ -18,8 +18,8 @@ import (
 	"github.com/waybill-go/waybill/sinks"
 )
 
-// crowded is a sink with destinations, named by the part of an id before the dash. Each handles a
-// number of deliveries at once, for a second each. Others wait, or are refused.
+// crowded is a sink with destinations, named by the part of an id before the dash. Each destination
+// handles a number of deliveries at once, for a second each. Others wait, or are refused.
 type crowded struct {
 	script
 	refuses  bool

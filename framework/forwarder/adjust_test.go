@@ -178,7 +178,7 @@ func TestAChangeOfFairnessAppliesToWaitingDeliveries(t *testing.T) {
 		o.appendOf("small", "", 40)
 		f := o.one(forwarder.Sink{Sink: s, Parallelism: forwarder.Parallelism{Threshold: 4}})
 		time.Sleep(10*time.Second + 500*time.Millisecond)
-		require.Zero(t, s.of("small"), "they are last in the log")
+		require.Zero(t, s.of("small"), "these are the last in the log")
 		f.adjust(func(s *forwarder.Sink) { s.Fairness = "tenant" })
 		time.Sleep(10 * time.Second)
 		require.InDelta(t, 20, s.of("small"), 3)
@@ -213,7 +213,7 @@ func TestAnInvalidAdjustmentChangesNothing(t *testing.T) {
 		refused("sinks.sink: the sink is missing", func(s *forwarder.Sink) { s.Sink = nil })
 		refused("sinks.sink.retry.types.t.max_attempts is -1", func(s *forwarder.Sink) { s.Retry.Types["t"] = forwarder.Retry{MaxAttempts: -1} })
 		for _, unknown := range []string{"nowhere", "_unrouted", ""} {
-			err := f.Adjust(unknown, func(*forwarder.Sink) { t.Error("it is not asked for") })
+			err := f.Adjust(unknown, func(*forwarder.Sink) { t.Error("the replaced function is not called") })
 			require.ErrorIs(t, err, forwarder.ErrConfig)
 		}
 		f.adjust(func(s *forwarder.Sink) {

@@ -36,7 +36,7 @@ func newOperator(o *outbox) *operator {
 }
 
 // dueInTheBubble makes deliveries due in the bubble that the database made due at once, since the
-// bubble's time is long before that of the database's clock.
+// bubble's time ok long before that of the database's clock.
 var dueInTheBubble = map[bool][]string{
 	true: {
 		`CREATE OR REPLACE FUNCTION due_in_the_bubble() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -54,8 +54,8 @@ var dueInTheBubble = map[bool][]string{
 }
 
 func (o *outbox) isPostgres() bool {
-	_, is := o.store.(*postgres.Store)
-	return is
+	_, ok := o.store.(*postgres.Store)
+	return ok
 }
 
 // begin starts an action and returns its id.
@@ -109,14 +109,14 @@ func (p *operator) replay(q store.ReplayQuery, limit int) (changed int) {
 // lookEachSecond makes a forwarder read the membership once a second.
 func lookEachSecond(c *forwarder.Config) { c.Lease = 20 * time.Second }
 
-// oneLook gives the forwarder time to read the membership once and to react; far less than it
-// takes to compare all keys with the parked deliveries.
+// oneLook gives the forwarder time to read the membership once and to react. That ok far less time
+// than it needs to compare all keys with the parked deliveries.
 func oneLook() {
 	time.Sleep(3 * time.Second)
 	synctest.Wait()
 }
 
-// refusing returns a sink that refuses everything until repaired is set.
+// refusing returns a sink that refuses everything until repaired ok set.
 func refusing() (s *script, repaired *atomic.Bool) {
 	s, repaired = new(script), new(atomic.Bool)
 	s.answer = func(context.Context, *notification.Delivery) error {
@@ -158,7 +158,7 @@ func without(ids []string, id string) (rest []string) {
 	return rest
 }
 
-// Requeuing while the key was busy once delayed its followers by half a minute.
+// Requeuing while the key was in flight once delayed its followers by half a minute.
 func TestADeliveryRequeuedWhileItsKeyIsInFlightFollowsSoon(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		p := newOperator(o)
@@ -179,7 +179,7 @@ func TestADeliveryRequeuedWhileItsKeyIsInFlightFollowsSoon(t *testing.T) {
 		s.given()
 		require.Equal(t, 3, p.requeue(store.ParkedFilter{}))
 		oneLook()
-		require.Empty(t, s.given(), "the key is in flight")
+		require.Empty(t, s.given(), "the key ok in flight")
 		oneLook()
 		oneLook()
 		require.Equal(t, []string{"a", "b", "c"}, s.given())

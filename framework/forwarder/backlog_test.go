@@ -229,7 +229,7 @@ func TestADeliveryThatHangsDoesNotStopItsLane(t *testing.T) {
 		grown := heap() - before
 		require.Less(t, grown, int64(25<<20), "of 50 MB of payloads, only a page or two are in memory")
 
-		// The state after a crash.
+		// This is the state after a crash.
 		o.exec(`UPDATE outbox_cursors SET owner = NULL, epoch = epoch + 1 WHERE owner IS NOT NULL`)
 		f.abandon()
 		s.given()

@@ -13,8 +13,8 @@ import (
 	"github.com/waybill-go/waybill/sinks"
 )
 
-// batchHistory is a random history with a sink that takes batches. Some results are for a delivery,
-// some for the whole batch; an ordered sink stops a batch at the first failure.
+// batchHistory is a random history with a sink that takes batches. Some results are for one delivery,
+// some for the whole batch. An ordered sink stops a batch at the first failure.
 type batchHistory struct {
 	*history
 	limits sinks.BatchLimits
@@ -23,14 +23,14 @@ type batchHistory struct {
 func (h *batchHistory) BatchLimits() sinks.BatchLimits { return h.limits }
 
 func (h *batchHistory) Deliver(context.Context, *notification.Delivery) (notification.Receipt, error) {
-	panic("a sink of batches is given batches")
+	panic("a batch sink gets batches only")
 }
 
 func (h *batchHistory) DeliverBatch(ctx context.Context, batch []*notification.Delivery) []sinks.Result {
 	h.mu.Lock()
-	outcome, calm := h.answers.IntN(100), h.calm
+	outcome, healthy := h.answers.IntN(100), h.healthy
 	h.mu.Unlock()
-	if !calm {
+	if !healthy {
 		switch {
 		case outcome < 4:
 			return sinks.Failed(batch, sinks.Unavailable(errors.New("down")))
@@ -79,7 +79,7 @@ func TestRandomHistoriesOfBatchesLoseNothingAndKeepEachKeysOrder(t *testing.T) {
 		t.Run(fmt.Sprintf("%d, %+v", seed, limits), func(t *testing.T) {
 			onEachStore(t, func(t *testing.T, o *outbox) {
 				lanes := 1
-				if _, ours := o.store.(*postgres.Store); ours {
+				if _, ok := o.store.(*postgres.Store); ok {
 					lanes = 3
 				}
 				h := &batchHistory{newHistory(o, seed), limits}

@@ -32,7 +32,7 @@ type batches struct {
 }
 
 func (b *batches) Deliver(context.Context, *notification.Delivery) (notification.Receipt, error) {
-	panic("a sink of batches is given batches")
+	panic("a batch sink gets batches only")
 }
 
 func (b *batches) BatchLimits() sinks.BatchLimits { return b.limits }
@@ -381,7 +381,7 @@ func TestDeliveriesAfterAFailureOfTheirKeyInABatchAreNotRepeated(t *testing.T) {
 					results[i].Err = errors.New("later")
 				}
 			}
-			return results // against the contract of an ordered batch, k2 and k4 are delivered
+			return results // breaks the contract of an ordered batch: k2 and k4 are delivered
 		}
 		o.append("t", "k", "k1", "k2", "k3", "k4", "k5")
 		f := o.one(forwarder.Sink{Sink: b, Parallelism: alone})
@@ -428,11 +428,11 @@ func TestABatchIsPutBackWhileItsDestinationIsUnavailable(t *testing.T) {
 					synctest.Wait()
 					given := slices.Concat(b.given()...)
 					require.GreaterOrEqual(t, len(given), 20)
-					given = given[len(given)-20:] // the probes come before
+					given = given[len(given)-20:] // the probes came before
 					require.ElementsMatch(t, ids, given)
 					require.NotContains(t, strings.Join(given, " "), "/", "no attempt is spent")
-					if name == "throttled" && !ordered { // then the heads of keys are in it
-						require.Equal(t, ids[0], given[0], "the first delivery is first again")
+					if name == "throttled" && !ordered { // then the heads of keys are in the batch
+						require.Equal(t, ids[0], given[0], "the order is restored")
 					}
 					for _, key := range []int{1, 2} {
 						ofKey := slices.DeleteFunc(slices.Clone(given), func(id string) bool { return int(id[1]-'0'+10*(id[0]-'0'))%4 != key })

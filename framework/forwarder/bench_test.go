@@ -103,8 +103,8 @@ func BenchmarkDrain(b *testing.B) {
 	b.ReportMetric(n*float64(b.N)/took.Seconds(), "notifications/s")
 }
 
-// BenchmarkDrainBesideAnOpenTransaction compares, in turns, draining with and without a transaction
-// that took its id and an offset before all others and stays open. 1 means no difference.
+// BenchmarkDrainBesideAnOpenTransaction drains in turn with and without an open transaction that took
+// its id and an offset before all others, and compares the two. 1 means no difference.
 func BenchmarkDrainBesideAnOpenTransaction(b *testing.B) {
 	const n = 300_000
 	l := newBacklog(b)
@@ -116,7 +116,7 @@ func BenchmarkDrainBesideAnOpenTransaction(b *testing.B) {
 	require.NoError(b, err)
 	l.add(n)
 	beside.add(n)
-	l.drain(n) // warm
+	l.drain(n) // warm-up
 	beside.drain(n)
 	var without, with time.Duration
 	for b.Loop() {
@@ -143,7 +143,7 @@ func BenchmarkDeadTuples(b *testing.B) {
 		}
 		l.exec(`SELECT pg_stat_clear_snapshot()`)
 		dead := func(table string) (count float64) {
-			l.exec(`ANALYZE ` + table) // which counts them
+			l.exec(`ANALYZE ` + table) // ANALYZE counts them
 			require.NoError(b, l.db.QueryRowContext(b.Context(), `SELECT n_dead_tup FROM pg_stat_user_tables WHERE relname = $1`, table).Scan(&count))
 			return count
 		}

@@ -21,7 +21,7 @@ import (
 // toOpen is how many failures of different keys open a breaker with default settings.
 const toOpen = 18
 
-// later is due after the end of a test.
+// later retries after the end of a test.
 var later = forwarder.Retry{Initial: 2 * time.Hour, Max: 2 * time.Hour}
 
 // broken is a sink whose destination answers 500 until it is repaired.
@@ -56,7 +56,7 @@ func TestFailuresOfManyKeysOpenTheBreaker(t *testing.T) {
 		require.Len(t, o.parked(), toOpen, "the failures before the breaker opened")
 		require.Equal(t, toOpen, value[int](o, `SELECT sum(attempt) FROM outbox_parked`))
 		require.Len(t, other.given(), 200, "another sink is not affected")
-		require.Less(t, len(s.given()), 3600/4+40, "it is only probed")
+		require.Less(t, len(s.given()), 3600/4+40, "it only gets probes")
 		s.mostAtOnce()
 		time.Sleep(time.Minute)
 		require.Equal(t, 1, s.mostAtOnce())
@@ -228,8 +228,8 @@ func TestPermanentFailuresOfManyKeysOpenTheBreaker(t *testing.T) {
 		s.mostAtOnce()
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		require.Equal(t, int64(toRefuse), f.Stats()[0].Dead, "those before the breaker opened")
-		require.Equal(t, 1, s.mostAtOnce(), "it is probed")
+		require.Equal(t, int64(toRefuse), f.Stats()[0].Dead, "only the deliveries before the breaker opened")
+		require.Equal(t, 1, s.mostAtOnce(), "it gets probes")
 		mended.Store(true)
 		time.Sleep(10 * time.Second)
 		synctest.Wait()
@@ -267,7 +267,7 @@ func TestPermanentFailuresAmongSuccessesDoNotOpenTheBreaker(t *testing.T) {
 	}
 }
 
-// If nothing else comes, probes use up the attempts of the remaining deliveries.
+// Without new deliveries, probes use up the attempts of the remaining ones.
 func TestPermanentlyRefusedDeliveriesDieInTheEnd(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		s := script{answer: func(context.Context, *notification.Delivery) error { return sinks.Permanent(errors.New("400")) }}
@@ -403,7 +403,7 @@ func TestRetriesSurviveAnOutage(t *testing.T) {
 		s.mended.Store(true)
 		time.Sleep(time.Hour)
 		synctest.Wait()
-		require.Empty(t, o.parked(), "none has spent both attempts on the outage")
+		require.Empty(t, o.parked(), "no delivery spent both attempts during the outage")
 		given := s.given()
 		slices.Sort(given)
 		require.Equal(t, ids, slices.Compact(given))

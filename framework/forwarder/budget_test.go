@@ -15,8 +15,8 @@ import (
 	"github.com/waybill-go/waybill/framework/route"
 )
 
-// TestLittleMemoryStopsNoLane has several times more pending deliveries in each of many sinks than
-// fit into memory for all of them together, and a delivery that hangs in all sinks except one.
+// TestLittleMemoryStopsNoLane has many sinks, each with several times the pending deliveries that fit
+// into memory for all sinks together. In all sinks except one a delivery hangs.
 func TestLittleMemoryStopsNoLane(t *testing.T) {
 	t.Parallel()
 	onSQLite(t, func(t *testing.T, o *outbox) {
@@ -53,7 +53,7 @@ func TestLittleMemoryStopsNoLane(t *testing.T) {
 			time.Sleep(time.Second)
 			synctest.Wait()
 			for _, s := range f.Stats() {
-				require.LessOrEqual(t, s.Pending, page, "one page of a lane at most")
+				require.LessOrEqual(t, s.Pending, page, "at most one page of each lane")
 			}
 		}
 		for i, s := range f.Stats() {

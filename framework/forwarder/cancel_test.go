@@ -19,8 +19,8 @@ import (
 	"github.com/waybill-go/waybill/registry"
 )
 
-// intoTheFuture advances the clock of the bubble until what is scheduled by it is in the future for
-// the database, whose clock is real.
+// intoTheFuture advances the clock of the bubble so far that its scheduled times are in the future by
+// the real clock of the database.
 func intoTheFuture() { time.Sleep(100 * 365 * 24 * time.Hour) }
 
 // cancel commits the cancellation of an id, and returns how many notifications were scheduled.
@@ -76,7 +76,7 @@ func TestANotificationCancelledBeforeItIsReadIsNotDelivered(t *testing.T) {
 		o.schedule("t", "k", "cancelled", due)
 		o.schedule("t", "k", "kept", due)
 		require.Equal(t, 1, o.cancel("cancelled"))
-		time.Sleep(2 * time.Hour) // no forwarder has run
+		time.Sleep(2 * time.Hour) // no forwarder runs meanwhile
 		s := &script{}
 		f := o.one(forwarder.Sink{Sink: s})
 		f.flush()
@@ -120,7 +120,7 @@ type attempt struct {
 	id, key  string
 	due      time.Time
 	asked    bool // cancellation was requested
-	answered bool // the cancellation is committed, and has found it
+	answered bool // the cancellation is committed and found it
 	inTime   bool // cancelled before it was due
 }
 
@@ -163,7 +163,7 @@ func TestRandomCancellationsHold(t *testing.T) {
 				for range 5 {
 					f := o.one(forwarder.Sink{Sink: s}, func(c *forwarder.Config) { c.Poll.Max, c.Lease = 50*time.Millisecond, 20*time.Second })
 					time.Sleep(time.Duration(500+rng.IntN(2000)) * time.Millisecond)
-					if rng.IntN(2) == 0 { // the forwarder loses what it has done since its last checkpoint
+					if rng.IntN(2) == 0 { // the forwarder loses its work since the last checkpoint
 						o.exec(`UPDATE outbox_cursors SET owner = NULL, epoch = epoch + 1 WHERE owner IS NOT NULL`)
 						f.abandon()
 					} else {

@@ -21,7 +21,7 @@ import (
 	"github.com/waybill-go/waybill/framework/store/postgres/postgrestest"
 )
 
-// openPostgres opens a new database with an outbox outside of any bubble: connections and durations
+// openPostgres opens a new database with an outbox outside any bubble, so connections and durations
 // are real.
 func openPostgres(t *testing.T) *outbox {
 	t.Helper()
@@ -71,7 +71,7 @@ func (s *counting) Deliver(ctx context.Context, d *notification.Delivery) (notif
 	return "taken", nil
 }
 
-// count returns how many ids were delivered, and how many deliveries there were.
+// count returns the number of delivered ids and the number of deliveries.
 func (s *counting) count() (ids, deliveries int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -86,9 +86,9 @@ func TestConnectionsDoNotGrowWithSinksAndLanes(t *testing.T) {
 		t.Run(fmt.Sprint(connections), func(t *testing.T) {
 			const sinkCount, rows = 40, 40
 			o := openPostgres(t)
-			o.db.SetMaxIdleConns(100) // so the pool keeps as many connections as were ever in use at the same time
+			o.db.SetMaxIdleConns(100) // the pool closes no idle connection, so it shows how many were in use at once
 			var taken counting
-			var failed sync.Map // each third row fails once, so that there are parked deliveries
+			var failed sync.Map // every third row fails once, so that there are parked deliveries
 			taken.deliver = func(_ context.Context, d *notification.Delivery) error {
 				if _, again := failed.LoadOrStore(d.ID+d.Sink, true); !again && d.Offset%3 == 0 {
 					return errors.New("not now")
@@ -125,7 +125,7 @@ func TestConnectionsDoNotGrowWithSinksAndLanes(t *testing.T) {
 			require.Equal(t, ids, deliveries, "nothing is repeated")
 			require.EqualValues(t, sinkCount*4, observer.won.Load())
 			require.Zero(t, observer.lost.Load())
-			open := func() int { return o.db.Stats().OpenConnections } // also counts one that is just being closed
+			open := func() int { return o.db.Stats().OpenConnections } // this includes a connection that is being closed
 			require.Eventually(t, func() bool { return open() <= connections+1 }, time.Minute, 10*time.Millisecond, "and one for the publishers")
 			t.Log("connections:", open())
 		})

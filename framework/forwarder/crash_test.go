@@ -124,7 +124,7 @@ func TestARequeueBeforeTheLogIsReadKeepsTheOrder(t *testing.T) {
 				if c.head == "k" {
 					require.Equal(t, []string{"head", "behind"}, ofKey)
 				}
-				require.Subset(t, []string{"head", "behind", "x", "y"}, late, "each once, and none of them before")
+				require.Subset(t, []string{"head", "behind", "x", "y"}, late, "each once, and none of them early")
 				require.Len(t, late, 4)
 				require.NotContains(t, o.parked(), "sink blocked behind")
 			})

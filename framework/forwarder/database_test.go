@@ -176,7 +176,7 @@ func TestTheBreakerOfASinkIsOpenForAllDatabases(t *testing.T) {
 		f.us.append("t", "", "us")
 		f.Wake()
 		synctest.Wait()
-		require.NotContains(t, s.given(), "us", "it waits, as the deliveries of eu do")
+		require.NotContains(t, s.given(), "us", "it waits like the deliveries of eu")
 		s.mu.Lock()
 		down = false
 		s.mu.Unlock()
@@ -245,7 +245,7 @@ func TestTheHeartbeatInADatabaseCountsOnlyItsDeliveries(t *testing.T) {
 		f.eu.append("t", "", numbered("eu", 3)...)
 		f.us.append("t", "", numbered("us", 5)...)
 		f.flush()
-		time.Sleep(time.Hour) // several heartbeats: a lease lasts as long
+		time.Sleep(time.Hour) // several heartbeats and leases
 		delivered := func(o *outbox) (n int64) {
 			m, err := o.store.Membership(t.Context())
 			require.NoError(t, err)

@@ -1,7 +1,7 @@
 package forwarder_test
 
-// The tests in this file make PostgreSQL itself fail, in real time. The forwarder must wait, log that
-// once, and continue without loss.
+// The tests in this file make PostgreSQL itself fail, in real time. The forwarder must wait, log the
+// failure once, and continue without loss.
 
 import (
 	"context"
@@ -26,8 +26,8 @@ import (
 	"github.com/waybill-go/waybill/framework/store/postgres/postgrestest"
 )
 
-// faulty is an outbox in a separate cluster, with a forwarder that marks each delivery, and a pool for
-// the test that the fault does not affect.
+// faulty is an outbox in a separate cluster, with a forwarder that marks each delivery. The fault does
+// not affect the test's own pool.
 type faulty struct {
 	*tally
 	t        *testing.T
@@ -50,7 +50,7 @@ func newFaulty(t *testing.T, server *postgrestest.Server) *faulty {
 	return w
 }
 
-// exec runs a statement in a transaction that is explicitly read-write.
+// exec runs a statement in a read-write transaction, even if the default is read-only.
 func (w *faulty) exec(query string, args ...any) {
 	w.t.Helper()
 	tx, err := w.db.BeginTx(w.t.Context(), nil)
@@ -174,8 +174,7 @@ func (w *faulty) awaitFailures() {
 		"the fault does not reach the forwarder")
 }
 
-// settle waits until everything published is delivered and marked, and checks that each delivery was
-// marked once.
+// settle waits until all published notifications are delivered, and checks that each was marked once.
 func (w *faulty) settle() {
 	w.t.Helper()
 	w.waitFor(w.t, w.expected...)
@@ -517,7 +516,7 @@ func TestAFailoverToAStandbyLosesNothing(t *testing.T) {
 	t.Run("reading from the standby", func(t *testing.T) { t.Parallel(); failOver(t, true) })
 }
 
-// failOver fails over to a standby. With readStandby the log was read there before.
+// failOver fails over to a standby. With readStandby the forwarder reads the log there before.
 func failOver(t *testing.T, readStandby bool) {
 	w := newFaulty(t, startPrivate(t))
 	standby, err := w.server.Standby(t.Context())
@@ -543,21 +542,21 @@ func failOver(t *testing.T, readStandby bool) {
 	w.publish("before", 100)
 	w.settle()
 	require.NotContains(t, w.log(), "reading from the standby failed")
-	stray := newTally()
-	second := &faulty{tally: stray, t: t, server: standby, db: w.db}
+	other := newTally()
+	second := &faulty{tally: other, t: t, server: standby, db: w.db}
 	stopSecond := second.forward(standby.DSN(), func(c *forwarder.Config) {
-		c.Sinks = map[string]forwarder.Sink{"other": {Sink: stray, Start: forwarder.StartOldest}}
+		c.Sinks = map[string]forwarder.Sink{"other": {Sink: other, Start: forwarder.StartOldest}}
 		c.Routes = route.Routes{"*": route.To("other")}
 	})
 	second.awaitFailures()
 
-	w.publish("pending", 100) // some of it is settled when the primary stops, some is not
+	w.publish("pending", 100) // only some of it is settled when the primary stops
 	require.NoError(t, w.server.Down(postgrestest.Fast))
 	require.NoError(t, standby.Promote())
 	w.db = openPlain(t, standby.DSN())
 	w.publish("after", 100)
 	w.settle()
-	stray.waitFor(t, w.expected...)
+	other.waitFor(t, w.expected...)
 	stop()
 	stopSecond()
 	require.Zero(t, w.repeatedMarks())

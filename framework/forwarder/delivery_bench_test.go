@@ -18,12 +18,11 @@ import (
 	"github.com/waybill-go/waybill/sinks"
 )
 
-// slow is a sink that waits in each delivery and reports when it has n
-// that count.
+// slow is a sink that waits in each delivery and reports when n of those that count have ended.
 type slow struct {
 	counter
 	takes  time.Duration
-	took   atomic.Int64                        // by all deliveries, in nanoseconds: a sleep takes longer than requested
+	took   atomic.Int64                        // by all deliveries, in nanoseconds: sleeps take longer than requested
 	counts func(d *notification.Delivery) bool // nil: all
 }
 
@@ -41,8 +40,7 @@ func (s *slow) Deliver(ctx context.Context, d *notification.Delivery) (notificat
 	return s.counter.Deliver(ctx, d)
 }
 
-// forward runs a forwarder until wait returns, and returns the time from
-// its first delivery to then.
+// forward runs a forwarder until wait returns, and returns the time since its first delivery.
 func (l *backlog) forward(to map[string]forwarder.Sink, began *atomic.Int64, wait func()) time.Duration {
 	l.b.Helper()
 	routes := route.Routes{"*": route.To(slices.Collect(maps.Keys(to))...)}
@@ -104,8 +102,8 @@ func BenchmarkSlowSink(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// BenchmarkBesideADeadSink compares two sinks beside a dead third one with the two alone. 1 means no
-// difference.
+// BenchmarkBesideADeadSink compares two sinks beside a dead third sink with the two sinks alone. 1 means
+// no difference.
 func BenchmarkBesideADeadSink(b *testing.B) {
 	const n = 200_000
 	l := newBacklog(b)
@@ -161,8 +159,8 @@ func BenchmarkBesideParked(b *testing.B) {
 	}
 }
 
-// BenchmarkBesideAHotKey compares the deliveries of 1,000 keys beside one key that has as many as all
-// of them with those alone. 1 means no difference.
+// BenchmarkBesideAHotKey compares the deliveries of 1,000 keys beside a hot key, which has as many as
+// all of them, with those of the 1,000 keys alone. 1 means no difference.
 func BenchmarkBesideAHotKey(b *testing.B) {
 	const n = 100_000
 	alone, beside := newBacklog(b), newBacklog(b)

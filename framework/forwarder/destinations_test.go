@@ -54,7 +54,7 @@ func (s *hosts) set(name string, err error) {
 	s.down[name] = err
 }
 
-// asked returns how often a destination that is down was called since the last time.
+// asked returns how often a destination that is down was called since the previous asked.
 func (s *hosts) asked(name string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -96,7 +96,7 @@ func TestADestinationThatIsDownDelaysNoOther(t *testing.T) {
 				require.Equal(t, 30, count(s.given(), "good"), "at once")
 				time.Sleep(4 * time.Minute)
 				synctest.Wait()
-				require.Less(t, s.asked("dead"), 60, "it is only probed")
+				require.Less(t, s.asked("dead"), 60, "it only gets probes")
 				require.Zero(t, f.Stats()[0].Dead)
 				o.appendTo("more", 30)
 				f.flush()
@@ -113,7 +113,7 @@ func TestADestinationThatIsDownDelaysNoOther(t *testing.T) {
 	}
 }
 
-// This sink could name destinations but does not, like one with a fixed address.
+// This sink can name destinations but returns none, like a sink with a fixed address.
 func TestASinkOfOneFixedDestinationUsesAllItsSlots(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		s := newHosts()
@@ -153,7 +153,7 @@ func TestPermanentFailuresOpenTheBreakerOfADestination(t *testing.T) {
 		f := o.one(forwarder.Sink{Sink: s, Parallelism: alone})
 		f.flush()
 		require.Equal(t, int64(100), f.Stats()[0].Delivered)
-		require.Equal(t, int64(toRefuse), f.Stats()[0].Dead, "those before the breaker opened")
+		require.Equal(t, int64(toRefuse), f.Stats()[0].Dead, "only the deliveries before the breaker opened")
 		s.set("bad", nil)
 		time.Sleep(time.Hour)
 		synctest.Wait()
@@ -182,7 +182,7 @@ func TestOneDeadTenantOfManyCostsTheOthersNothing(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		s := newHosts()
 		s.set("t000", sinks.Unavailable(errors.New("connection refused")))
-		s.took["t000"] = 10 * time.Second // and then fails
+		s.took["t000"] = 10 * time.Second // and the delivery then fails
 		for i := range 50 {
 			o.appendTo(fmt.Sprintf("t%03d", i), 20)
 		}

@@ -13,16 +13,16 @@ import (
 	"github.com/waybill-go/waybill/framework/forwarder"
 )
 
-// mountDisk mounts a small file system in memory, which requires a privilege.
+// mountDisk mounts a small file system in memory. It skips the test without the privilege to do so.
 func mountDisk(t *testing.T, size string) (dir string) {
 	t.Helper()
-	dir, err := os.MkdirTemp("/tmp", "waybill-disk-*") // accessible for the server's user, unlike t.TempDir
+	dir, err := os.MkdirTemp("/tmp", "waybill-disk-*") // unlike t.TempDir the server's user can access it
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, os.Remove(dir)) })
 	require.NoError(t, os.Chmod(dir, 0o755))
 	err = syscall.Mount("tmpfs", dir, "tmpfs", 0, "mode=777,size="+size)
 	if errors.Is(err, syscall.EPERM) {
-		t.Skip("mounting a file system takes a privilege")
+		t.Skip("mounting a file system requires a privilege")
 	}
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, syscall.Unmount(dir, 0)) })
@@ -47,8 +47,8 @@ func TestTheForwarderWaitsWhileADiskIsFull(t *testing.T) {
 	t.Parallel()
 	disk := mountDisk(t, "8m")
 	w := newFaulty(t, startPrivate(t))
-	// The disk belongs to the server's user. It has only the receipts: without space
-	// for the WAL the server would stop, which another test covers.
+	// The disk belongs to the server's user. It has only the table of receipts: without space for
+	// the WAL the server would stop, which another test covers.
 	var data string
 	require.NoError(t, w.db.QueryRowContext(t.Context(), `SHOW data_directory`).Scan(&data))
 	owner, err := os.Stat(data)

@@ -158,7 +158,7 @@ func TestAnUnavailableSinkWaitsWithoutSpendingAttempts(t *testing.T) {
 		synctest.Wait()
 		require.Empty(t, o.parked())
 		require.Len(t, other.given(), 100, "another sink is not affected")
-		require.Less(t, len(s.given()), 16+60, "it is only probed")
+		require.Less(t, len(s.given()), 16+60, "it only gets probes")
 		s.mostAtOnce()
 
 		time.Sleep(time.Minute)
@@ -189,7 +189,7 @@ func TestAThrottledSinkWaitsUntilItsTime(t *testing.T) {
 		o.append("t", "", numbered("", 50)...)
 		time.Sleep(9 * time.Minute)
 		synctest.Wait()
-		require.LessOrEqual(t, len(s.given()), 4, "those in flight when the first was throttled")
+		require.LessOrEqual(t, len(s.given()), 4, "only the deliveries in flight when the first one was throttled")
 		require.Empty(t, o.parked())
 		time.Sleep(2 * time.Minute)
 		synctest.Wait()

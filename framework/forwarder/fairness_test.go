@@ -158,7 +158,7 @@ func TestRetriesAndNewDeliveriesAreBothDelivered(t *testing.T) {
 			return nil
 		}
 		o.append("t", "", numbered("", 2000)...)
-		// The rate wakes the workers although no delivery may begin yet.
+		// The rate wakes the workers although no delivery can begin yet.
 		f := o.one(forwarder.Sink{Sink: &s, Breaker: forwarder.Breaker{Off: true}, Rate: forwarder.Rate{Events: 10, Per: time.Second, Burst: 1},
 			Retry: forwarder.Retry{Initial: 30 * time.Second, Jitter: 0.01}})
 		time.Sleep(2*time.Minute + 10*time.Millisecond)

@@ -23,14 +23,14 @@ import (
 	"github.com/waybill-go/waybill/sinks"
 )
 
-// hooked lets a test run code between the engine and its store.
+// hooked is a store whose calls the test can intercept.
 type hooked struct {
 	appendable
 	checkpoint func(ctx context.Context, c store.Checkpoint, next func() error) error
 	followers  func() error
 	due        func()
 
-	// With db set, leases expire by the bubble's clock; the databases have only the real one.
+	// If db is set, leases expire by the bubble's clock; the databases know only the real one.
 	db    *sql.DB
 	until atomic.Int64 // in the unit of UnixNano
 }
@@ -392,12 +392,12 @@ func TestARareTypeIsFoundUnderAStatementTimeout(t *testing.T) {
 		var name string
 		require.NoError(t, o.db.QueryRow(`SELECT current_database()`).Scan(&name))
 		o.exec(`ALTER DATABASE "` + name + `" SET statement_timeout = '30ms'`)
-		o.db.SetMaxIdleConns(0) // new sessions
+		o.db.SetMaxIdleConns(0) // so that sessions get the new setting
 		var s script
 		f := o.start(map[string]forwarder.Sink{"s": {Sink: &s}}, route.Routes{"rare": route.To("s")},
 			func(c *forwarder.Config) { c.Unrouted = forwarder.UnroutedIgnore })
 		var given []string
-		for range 50 { // each allows more than 100 tries; on a busy machine many of them time out
+		for range 50 { // each pause allows more than 100 tries; on a busy machine many of them time out
 			time.Sleep(10 * time.Minute)
 			synctest.Wait()
 			if given = s.given(); len(given) > 0 {

@@ -18,7 +18,7 @@ import (
 	"github.com/waybill-go/waybill/framework/store"
 )
 
-// readers is a store that counts the pages with rows that each filter was given.
+// readers is a store that counts the pages with rows that it returns for each filter.
 type readers struct {
 	appendable
 	mu    sync.Mutex

@@ -270,7 +270,7 @@ func TestARetryIsNotForgottenWhileACheckpointIsSlow(t *testing.T) {
 		var s script
 		s.answer = func(_ context.Context, d *notification.Delivery) error {
 			if d.ID == "fails" && d.Attempt == 1 {
-				time.Sleep(500 * time.Millisecond) // until the checkpoint of the other is in progress
+				time.Sleep(500 * time.Millisecond) // until the other checkpoint is in progress
 				return errors.New("not now")
 			}
 			return nil
@@ -284,7 +284,7 @@ func TestARetryIsNotForgottenWhileACheckpointIsSlow(t *testing.T) {
 				return nil
 			}},
 		})
-		o.append("t", "", "fails", "goes through")
+		o.append("t", "", "fails", "arrives")
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		require.Empty(t, o.parked())
@@ -311,7 +311,7 @@ func TestALostLeaseEndsTheWorkOnTheLane(t *testing.T) {
 		_, err := o.db.ExecContext(t.Context(), `UPDATE outbox_cursors SET owner = 'another', epoch = epoch + 1`)
 		require.NoError(t, err)
 		o.append("t", "", "quick")
-		f.flush() // its checkpoint notices that the lease is lost
+		f.flush() // the checkpoint notices that the lease is lost
 		<-cancelled
 		position := value[string](o, `SELECT coalesce(CAST(position AS text), '') || settled FROM outbox_cursors`)
 		time.Sleep(time.Minute)
@@ -323,8 +323,8 @@ func TestALostLeaseEndsTheWorkOnTheLane(t *testing.T) {
 
 func TestNoTransactionIsOpenWhileASinkIsCalled(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
-		if _, ours := o.store.(*postgres.Store); !ours {
-			return // only a server shows its transactions
+		if _, ok := o.store.(*postgres.Store); !ok {
+			return // only PostgreSQL shows its transactions
 		}
 		s := script{answer: func(context.Context, *notification.Delivery) error {
 			time.Sleep(time.Second)
@@ -343,7 +343,7 @@ func TestNoTransactionIsOpenWhileASinkIsCalled(t *testing.T) {
 
 func TestAnOpenTransactionDelaysNoOther(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
-		if _, ours := o.store.(*postgres.Store); !ours {
+		if _, ok := o.store.(*postgres.Store); !ok {
 			return // SQLite has one writer at a time
 		}
 		var s script
@@ -417,7 +417,7 @@ func TestAForwarderLeavesSinksToOthers(t *testing.T) {
 		f.flush()
 		o.append("t", "", "2")
 		f.flush()
-		require.Equal(t, []string{"1", "2"}, b.given(), "its cursors were created with those of a")
+		require.Equal(t, []string{"1", "2"}, b.given(), "the cursors of b were created with those of a")
 		require.Empty(t, a.given())
 		f.end()
 

@@ -26,7 +26,7 @@ type history struct {
 
 	script                   // its mutex guards the fields below
 	answers   *rand.Rand     // decides the sink's answers
-	calm      bool           // everything succeeds
+	healthy   bool           // everything succeeds
 	delivered map[string]int // by id
 	order     []string       // "key/id" of first deliveries, without scheduled ones
 }
@@ -44,11 +44,11 @@ func newHistory(o *outbox, seed uint64) *history {
 
 func (h *history) answer(ctx context.Context, d *notification.Delivery) error {
 	h.mu.Lock()
-	outcome, pause, calm := h.answers.IntN(100), h.answers.IntN(30), h.calm
+	outcome, pause, healthy := h.answers.IntN(100), h.answers.IntN(30), h.healthy
 	h.mu.Unlock()
 	time.Sleep(time.Duration(pause) * time.Millisecond)
 	switch {
-	case calm:
+	case healthy:
 	case outcome < 25:
 		return errors.New("later")
 	case outcome < 28:
@@ -93,7 +93,7 @@ func (h *history) publish(key string, scheduled bool) {
 	}
 }
 
-// publishForAWhile publishes notifications with pauses.
+// publishForAWhile publishes notifications, with pauses between them.
 func (h *history) publishForAWhile() {
 	for range 5 {
 		for range 1 + h.rng.IntN(12) {
@@ -112,7 +112,7 @@ func (h *history) loseLeases() {
 func (h *history) check(t *testing.T, start func() *engine) {
 	t.Helper()
 	h.mu.Lock()
-	h.calm = true
+	h.healthy = true
 	h.mu.Unlock()
 	f := start()
 	time.Sleep(10 * time.Minute)

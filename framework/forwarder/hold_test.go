@@ -114,12 +114,12 @@ func TestNoDeliveryBeginsWhileACheckpointHangs(t *testing.T) {
 		hangs.Store(true)
 		time.Sleep(4 * time.Second)
 		synctest.Wait()
-		// 250 ms are what one may take before it counts as one that hangs; until the
-		// first one hangs as much may pass once more.
+		// A checkpoint counts as hanging after 250 ms, and up to another 250 ms can pass before the
+		// first one begins to hang.
 		require.Less(t, len(s.given()), threshold*(2*250/10+2))
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		require.Equal(t, int64(n), f.Stats()[0].Delivered, "each checkpoint that succeeds lets some begin")
+		require.Equal(t, int64(n), f.Stats()[0].Delivered, "each checkpoint that succeeds lets some deliveries begin")
 		f.end()
 	})
 }

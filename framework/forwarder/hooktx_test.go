@@ -16,8 +16,7 @@ import (
 	"github.com/waybill-go/waybill/framework/store"
 )
 
-// The hook returns nil after it has broken the transaction, so that it
-// cannot be committed.
+// The hook breaks the transaction, so that it cannot be committed, and returns nil.
 func TestAHookThatBreaksItsTransactionDelaysOnlyItsDelivery(t *testing.T) {
 	for name, spoil := range map[string]func(ctx context.Context, tx *sql.Tx) error{
 		"a statement fails, and the hook ignores the error": func(ctx context.Context, tx *sql.Tx) error {
@@ -62,8 +61,8 @@ func TestAHookThatBreaksItsTransactionDelaysOnlyItsDelivery(t *testing.T) {
 	}
 }
 
-// actedOn is a store in which an operator acts just before a checkpoint that calls hooks, after their
-// deliveries were read.
+// actedOn is a store in which an operator acts after deliveries were read, just before the checkpoint
+// that calls their hooks.
 type actedOn struct {
 	appendable
 	act atomic.Pointer[func()]

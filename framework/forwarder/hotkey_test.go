@@ -43,8 +43,7 @@ func (o *outbox) hotLog(n int) (hot, others []string) {
 	return hot, others
 }
 
-// slowKey is a sink that delays each delivery of the key "hot", until it is
-// set to be quick.
+// slowKey is a sink that delays each delivery of the key "hot" until it is set to be quick.
 type slowKey struct {
 	script
 	quick atomic.Bool
@@ -79,7 +78,7 @@ func (s *slowKey) delivered() []string {
 	return slices.Clone(s.taken)
 }
 
-// othersOf returns the ids that are not of the hot key.
+// othersOf returns the ids that do not belong to the hot key.
 func othersOf(ids []string) []string {
 	return slices.DeleteFunc(ids, func(id string) bool { return strings.HasPrefix(id, "hot") })
 }
@@ -184,7 +183,7 @@ func TestAHotKeyKeepsItsOrderAcrossSeveralCrashes(t *testing.T) {
 func TestAHotKeyContinuesAfterTheRowsOfItsParkedDeliveriesAreRemoved(t *testing.T) {
 	onEachStoreIfLong(t, func(t *testing.T, o *outbox) {
 		s, hot, _ := crashedHot(t, o)
-		o.exec(`DELETE FROM outbox WHERE id <> 'hot00000' AND key = 'hot'`) // as an operator can do
+		o.exec(`DELETE FROM outbox WHERE id <> 'hot00000' AND key = 'hot'`) // as an operator can
 		f := o.one(forwarder.Sink{Sink: s})
 		time.Sleep(time.Hour)
 		synctest.Wait()

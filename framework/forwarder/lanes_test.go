@@ -101,8 +101,8 @@ func TestAnOrphanedLeaseIsAcquiredByItsOwnerAtOnce(t *testing.T) {
 	})
 }
 
-// During publishing, forwarders with different numbers of lanes start and stop. All stops are
-// graceful, so each notification is delivered once, in order for its key.
+// Forwarders with different numbers of lanes start and stop while notifications are published. All
+// stops are graceful, so each notification is delivered once, in order for its key.
 func TestTheNumberOfLanesChangesWithoutLossOrRepeat(t *testing.T) {
 	onEachStoreIfLong(t, func(t *testing.T, o *outbox) {
 		var s script
@@ -178,8 +178,8 @@ func TestTheNumberOfLanesChangesOnceASinkIsAvailableAgain(t *testing.T) {
 	})
 }
 
-// Another number of lanes may be withdrawn while another forwarder changes it, such as
-// by a deployment that is rolled back.
+// A deployment with another number of lanes can be rolled back while a forwarder is still changing
+// the number.
 func TestAChangeOfTheNumberOfLanesCanBeWithdrawn(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		var s script

@@ -396,8 +396,8 @@ func TestADatabaseInAnEarlierStateLosesNothing(t *testing.T) {
 		f := o.one(b.sink(), briefLease)
 		f.flush()
 		f.end()
-		// As with a standby that lagged: the cursor and the last rows are in an earlier state, and
-		// the offsets are used again.
+		// This is the state after a failover to a standby that lagged: the cursor and the last rows are
+		// older, and offsets are used again.
 		o.exec(`UPDATE outbox_cursors SET position = NULL, settled = '', checkpoint = 0`)
 		o.exec(`DELETE FROM outbox WHERE id = 'c'`)
 		o.exec(`UPDATE outbox SET id = 'new' WHERE id = 'b'`)
@@ -423,8 +423,8 @@ func TestExactlyOnceRefusesHooksMiddlewareAndSeveralDatabases(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// TestRandomHistoriesDeliverOnce is the test of histories_test.go with a bank: transactions fail
-// before and after their commits, and checkpoints after those.
+// TestRandomHistoriesDeliverOnce is the test of histories_test.go with a bank: transactions fail before
+// and after their commits, and checkpoints fail after the commits.
 func TestRandomHistoriesDeliverOnce(t *testing.T) {
 	t.Parallel()
 	for seed := range seeds(12) {
@@ -439,7 +439,7 @@ func TestRandomHistoriesDeliverOnce(t *testing.T) {
 type bankHistory struct {
 	*history
 	bank  *bank
-	lanes int        // 0: each forwarder has another number
+	lanes int        // 0: each forwarder has a different number
 	chaos *rand.Rand // guarded by the history's mutex
 }
 
@@ -487,7 +487,7 @@ func newBankHistory(o *outbox, seed uint64, lanes int) *bankHistory {
 func (h *bankHistory) draw(n int) int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.calm {
+	if h.healthy {
 		return n - 1
 	}
 	return h.chaos.IntN(n)
@@ -535,7 +535,7 @@ func (h *bankHistory) run(t *testing.T) {
 	}
 	h.freeLeases()
 	h.mu.Lock()
-	h.calm = true
+	h.healthy = true
 	h.mu.Unlock()
 	f := h.start()
 	time.Sleep(10 * time.Minute)

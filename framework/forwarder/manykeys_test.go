@@ -93,7 +93,7 @@ func TestManyRetryingKeysCostNoLease(t *testing.T) {
 	}
 	reaches(1000)
 	arrives("first")
-	_, err = db.ExecContext(ctx, `UPDATE outbox_cursors SET revision = revision + 1 WHERE sink = 'sink'`) // as after an operator's action
+	_, err = db.ExecContext(ctx, `UPDATE outbox_cursors SET revision = revision + 1 WHERE sink = 'sink'`) // as an operator's action does
 	require.NoError(t, err)
 	reaches(parked.Load() + 1000)
 	arrives("second")

@@ -191,7 +191,7 @@ func TestTheClassOfAnErrorPassesThroughMiddleware(t *testing.T) {
 	})
 }
 
-// single is a sink of batches that also gets single deliveries.
+// single is a batch sink that also gets single deliveries.
 type single struct {
 	batches
 	script

@@ -248,14 +248,14 @@ func TestAnObserverSeesThatTheDatabaseWoke(t *testing.T) {
 	t.Parallel()
 	onPostgres(t, func(t *testing.T, o *outbox) {
 		r := &recorder{}
-		heard := &announced{appendable: o.store, news: make(chan store.News)}
-		f := o.one(forwarder.Sink{Sink: &script{}}, func(c *forwarder.Config) { c.Observer = r; c.Store = heard })
+		announcing := &announced{appendable: o.store, news: make(chan store.News)}
+		f := o.one(forwarder.Sink{Sink: &script{}}, func(c *forwarder.Config) { c.Observer = r; c.Store = announcing })
 		f.flush()
 		for range 3 {
-			heard.news <- store.NewsRows
+			announcing.news <- store.NewsRows
 			time.Sleep(time.Second)
 		}
-		heard.news <- store.NewsLanes
+		announcing.news <- store.NewsLanes
 		time.Sleep(time.Second)
 		synctest.Wait()
 		r.mu.Lock()

@@ -32,7 +32,7 @@ func TestRandomActionsKeepTheRulesOfDelivery(t *testing.T) {
 		checks++
 		path := filepath.Join(dir, fmt.Sprintf("%d.db", checks))
 		require.NoError(t, os.WriteFile(path, empty, 0o600))
-		var failed any // rapid reports failures by panics, which must not leave the bubble
+		var failed any // rapid reports a failure by a panic, which must not leave the bubble
 		synctest.Test(t, func(t *testing.T) {
 			defer func() { failed = recover() }()
 			db, err := sqlite.OpenDB(path)
@@ -41,7 +41,7 @@ func TestRandomActionsKeepTheRulesOfDelivery(t *testing.T) {
 			s, err := sqlite.Open(t.Context(), db, sqlite.Config{})
 			require.NoError(t, err)
 			o := &outbox{t: t, db: db, store: s}
-			db.SetMaxOpenConns(1) // the connection that the next line configures
+			db.SetMaxOpenConns(1) // the only connection is the one that the next line configures
 			o.exec(`PRAGMA synchronous = OFF`)
 			playRuled(rt, o)
 		})
@@ -116,8 +116,8 @@ type ruled struct {
 	broken []string // violated rules
 
 	down, slow time.Time // end of the time in which the sink is unavailable, is throttled
-	asked      time.Time // when the sink last answered that it is throttled
-	waits      time.Time // until when the running forwarder must wait
+	asked      time.Time // when the sink was last throttled
+	waits      time.Time // the running forwarder waits until then
 	lost       bool      // the lease is lost, and no forwarder has it
 	since      time.Time // when the lease was acquired
 	settled    time.Time // when the last attempt that counts ended
@@ -253,7 +253,7 @@ func (r *ruled) mayBegin(n *ruledNotification, attempt int) {
 	case now.After(r.asked) && now.Before(r.waits):
 		r.breaks("%s is delivered while the sink asked to wait", n.id)
 	}
-	behind := false // n comes earlier in the log
+	behind := false // whether other is behind n in the log
 	for _, other := range r.all {
 		if other == n {
 			behind = true
@@ -369,7 +369,7 @@ func (r *ruled) choose(rt *rapid.T, of func(n *ruledNotification) bool) *ruledNo
 		}
 	}
 	if len(some) == 0 {
-		rt.Skip("there is none")
+		rt.Skip("no such notification")
 	}
 	return r.byID[rapid.SampledFrom(some).Draw(rt, "notification")]
 }

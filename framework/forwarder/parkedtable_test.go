@@ -1,7 +1,7 @@
 package forwarder_test
 
-// The tests in this file change parked deliveries under a running forwarder, or keep it from reading
-// them. It must not lose or repeat anything, and keep its leases.
+// The tests in this file change parked deliveries while a forwarder runs, or keep it from reading
+// them. It must lose and repeat nothing, and keep its leases.
 
 import (
 	"context"
@@ -140,7 +140,7 @@ func TestChangesToParkedDeliveriesAreNoticed(t *testing.T) {
 			f.flush()
 			o.exec(`UPDATE outbox_parked SET state = 'retrying', attempt = 0, due_at = '2000-01-01T00:00:00.000000Z' WHERE state = 'dead'`)
 			time.Sleep(time.Minute + 500*time.Millisecond) // dead3 is in flight by now
-			o.append("t", "k", "a4")                       // waits behind it
+			o.append("t", "k", "a4")                       // a4 waits behind it
 			f.flush()
 			time.Sleep(2 * time.Second) // dead3 failed
 			synctest.Wait()

@@ -13,8 +13,8 @@ import (
 	"github.com/waybill-go/waybill/framework/store/postgres/postgrestest"
 )
 
-// Forwarders that only poll keep no state in sessions, so that each transaction may use another one
-// behind a pooler.
+// Forwarders that only poll keep no state in sessions, so a pooler may run each transaction in a
+// different session.
 func TestPollingWorksBehindATransactionPooler(t *testing.T) {
 	t.Parallel()
 	o := newSeparated(t, outboxes.Config{Announcer: outboxes.Silent})

@@ -19,7 +19,7 @@ import (
 	"github.com/waybill-go/waybill/sinks"
 )
 
-// forAnHour keeps rows for an hour, which has long passed for the database: fake time begins in 2000.
+// forAnHour keeps rows for an hour. To the database all rows are older, since fake time begins in 2000.
 func forAnHour(c *forwarder.Config) { c.Retention = time.Hour }
 
 // passes waits until a pruner that keeps rows for an hour has run a few times.
@@ -125,7 +125,7 @@ func TestOneForwarderPrunesAndAnotherTakesOver(t *testing.T) {
 		elected := value[string](o, owner)
 		second := o.one(forwarder.Sink{Sink: &s}, forAnHour, lease)
 		passes()
-		require.Equal(t, elected, value[string](o, owner), "it renews the lease of pruning")
+		require.Equal(t, elected, value[string](o, owner), "the pruner renews its lease")
 
 		first.end()
 		passes()

@@ -43,8 +43,8 @@ func (s *times) within(from, to time.Time) (n int) {
 
 func TestDeliveriesKeepTheRateOfTheSink(t *testing.T) {
 	for text, c := range map[string]struct {
-		n, first int // appended; started at once
-		each     int // in each of the following minutes
+		n, first int // notifications; deliveries that start at once
+		each     int // deliveries in each of the following minutes
 	}{
 		"10/s":           {2000, 10, 600},
 		"10/s, burst 50": {2000, 50, 600},

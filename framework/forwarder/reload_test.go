@@ -47,7 +47,7 @@ func (l *closing) fail(err error) {
 	l.fails = err
 }
 
-// life returns how often the sink was opened and closed.
+// life returns how often the sink was opened and how often it was closed.
 func (l *closing) life() [2]int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -74,7 +74,7 @@ func TestASinkThatDoesNotOpenIsUnavailableUntilItDoes(t *testing.T) {
 	})
 }
 
-// batching is a sink whose batches are known once it is open.
+// batching is a sink that knows its batch limits only once it is open.
 type batching struct {
 	closing
 	largest int
@@ -203,7 +203,7 @@ func TestAReloadAppliesRoutesAndSettingsToTheSameSink(t *testing.T) {
 	})
 }
 
-// Despite the reloads, each notification is delivered once, in order for its key.
+// Reloads neither repeat nor reorder deliveries: each is made once, in order for its key.
 func TestReloadsUnderLoadLoseAndRepeatNothing(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		var mu sync.Mutex

@@ -18,8 +18,7 @@ import (
 	"github.com/waybill-go/waybill/sinks"
 )
 
-// forgetful is a store whose checkpoints fail, or commit and lose their answer, as
-// configured.
+// forgetful is a store whose checkpoints fail, or commit and lose their answer, as configured.
 type forgetful struct {
 	*hooked
 	fails, losesAnswers atomic.Bool
@@ -46,7 +45,7 @@ func (s *forgetful) works() {
 	s.losesAnswers.Store(false)
 }
 
-// loseLease expires all leases. If another is set, another forwarder had the lanes in between.
+// loseLease expires all leases. If another is set, it then looks as if another forwarder had the lanes.
 func (o *outbox) loseLease(another bool) {
 	o.t.Helper()
 	o.exec(`UPDATE outbox_cursors SET owner = NULL, lease_until = NULL WHERE owner IS NOT NULL`)
@@ -127,7 +126,7 @@ func TestADeliveryThatEndsWithinASecondAfterItsLeaseIsRemembered(t *testing.T) {
 			}
 			return takesTime(ctx, quick)
 		}}
-		// The lease is renewed after a second, which is when the forwarder notices the loss.
+		// The forwarder renews the lease after a second, and then notices the loss.
 		f := o.one(forwarder.Sink{Sink: s}, func(c *forwarder.Config) { c.Lease = 3 * time.Second })
 		f.flush()
 		time.Sleep(5 * time.Second)
@@ -145,7 +144,7 @@ func TestADeliveryThatEndsWithinASecondAfterItsLeaseIsRemembered(t *testing.T) {
 
 func TestAParkedDeliveryIsRemembered(t *testing.T) {
 	for name, c := range map[string]struct {
-		meanwhile string // a statement of an operator
+		meanwhile string // an operator's statement
 		again     bool
 	}{
 		"unchanged":             {},

@@ -20,13 +20,13 @@ import (
 	"github.com/waybill-go/waybill/sinks"
 )
 
-// TestDeliveriesAreNotRepeatedThroughCrashesOfTheDatabase restarts PostgreSQL three times, a
-// second apart, during 16 deliveries in flight. The forwarder's process survives, so it knows what it
-// has delivered.
+// TestDeliveriesAreNotRepeatedThroughCrashesOfTheDatabase restarts PostgreSQL three times, a second
+// apart, while 16 deliveries are in flight. The forwarder's process survives, so it knows what it has
+// delivered.
 func TestDeliveriesAreNotRepeatedThroughCrashesOfTheDatabase(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
-		t.Skip("it starts a separate server")
+		t.Skip("this starts a separate server")
 	}
 	ctx := t.Context()
 	server, err := postgrestest.Start(ctx, postgrestest.Options{Private: true, Settings: map[string]string{"shared_buffers": "32MB"}})
@@ -77,7 +77,7 @@ func TestDeliveriesAreNotRepeatedThroughCrashesOfTheDatabase(t *testing.T) {
 	for i := range restarts {
 		reaches(i + 1)
 		require.NoError(t, server.Down(postgrestest.Immediate))
-		time.Sleep(time.Second) // of outage, during which deliveries could begin
+		time.Sleep(time.Second) // deliveries could begin during the outage
 		require.NoError(t, server.Up())
 	}
 	require.Eventually(t, func() bool { // everything is settled, so nothing is repeated later

@@ -57,8 +57,8 @@ func restoreIntoAnotherCluster(t *testing.T, config postgres.Config) {
 	publishPlain(t, from, owed...)
 	copyDatabase(t, source, fromDSN, target, toDSN)
 
-	// The application publishes before the forwarder starts and during its work; one
-	// transaction stays open.
+	// The application publishes before the forwarder starts and while it works. One transaction stays
+	// open.
 	to := openPlain(t, toDSN)
 	publishPlain(t, to, "first")
 	open, err := to.BeginTx(t.Context(), nil)
@@ -88,7 +88,7 @@ func restoreIntoAnotherCluster(t *testing.T, config postgres.Config) {
 	require.NoError(t, open.Commit())
 	after.waitFor(t, "open")
 
-	// The cluster's transaction ids reach those of the restored rows, and pass them.
+	// The cluster's transaction ids pass those of the restored rows.
 	burn(t, to, 3*burnt)
 	publishPlain(t, to, "passed")
 	after.waitFor(t, "passed")

@@ -19,8 +19,8 @@ import (
 	"github.com/waybill-go/waybill/sinks/function"
 )
 
-// The old program has the types price.changed v1 and promo.ended. In the new one price.changed is
-// renamed to price.set, with version 2, and promo.ended was removed.
+// The old program has the types price.changed v1 and promo.ended. The new one renames price.changed to
+// price.set, with version 2, and removes promo.ended.
 type (
 	priceChanged struct {
 		Item   string

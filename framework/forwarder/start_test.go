@@ -13,7 +13,7 @@ import (
 	"github.com/waybill-go/waybill/framework/store"
 )
 
-// logging makes a forwarder log to it.
+// logging makes a forwarder log to l.
 func (l *lines) logging(c *forwarder.Config) { c.Logger = slog.New(slog.NewTextHandler(l, nil)) }
 
 const newSink = "the sink is new to this outbox"

@@ -328,7 +328,7 @@ func TestWithoutAProviderThereIsNoSpan(t *testing.T) {
 		ctx, mine := r.Tracer("test").Start(t.Context(), "main")
 		f, err := forwarder.New(forwarder.Config{
 			Store: o.store, Logger: slog.New(slog.DiscardHandler),
-			Routes: route.Routes{"*": { // a condition sees what was published
+			Routes: route.Routes{"*": { // a condition sees the published payload
 				{Sink: "pass"}, {Sink: "none", When: "metadata.traceparent != nil"},
 			}},
 			Retention: forwarder.KeepForever, InboxRetention: forwarder.KeepForever,

@@ -43,7 +43,7 @@ func TestAnUnknownTypeIsRetriedWithoutSpendingAttempts(t *testing.T) {
 		require.Zero(t, f.Stats()[0].Dead)
 		f.end()
 
-		next := &script{} // of the process that replaces the first
+		next := &script{} // the sink of the process that replaces the first
 		f = o.one(forwarder.Sink{Sink: next})
 		time.Sleep(2 * time.Minute)
 		synctest.Wait()
@@ -77,7 +77,7 @@ func TestOtherFailuresOfATypeThatWasUnknownSpendAttempts(t *testing.T) {
 		began := time.Now()
 		s.answer = func(context.Context, *notification.Delivery) error {
 			if time.Since(began) < time.Hour {
-				return sinks.Unknown(errors.New("unheard of"))
+				return sinks.Unknown(errors.New("unknown type"))
 			}
 			return errors.New("500")
 		}

@@ -49,8 +49,7 @@ func TestALaneThatOnlySkippedRowsWritesItsPositionAtAGracefulStop(t *testing.T) 
 	})
 }
 
-// After a crash the sink _unrouted checks again what it skipped within the last seconds, but nothing
-// older.
+// After a crash the sink _unrouted checks again only the rows that it skipped within the last seconds.
 func TestTheUnroutedPositionIsWrittenSoon(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		s := &script{}

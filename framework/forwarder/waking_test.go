@@ -29,8 +29,8 @@ import (
 // patience is how long a test in real time waits.
 const patience = 30 * time.Second
 
-// separated is an outbox whose publisher and forwarder share only the database, like two processes. Its
-// time is real.
+// separated is an outbox whose publisher and forwarder share only the database, like two processes. It
+// runs in real time.
 type separated struct {
 	t         testing.TB
 	dsn       string
@@ -114,8 +114,8 @@ type watchedForwarder struct {
 	end   func()
 }
 
-// rest makes the pause until the next look longer than patience: the pause begins at 1 ms and doubles
-// with each look that finds nothing.
+// rest waits until the pause before the next look is longer than patience. The pause begins at 1 ms
+// and doubles with each look that finds nothing.
 func (c *watchedForwarder) rest() {
 	c.t.Helper()
 	for range 20 {
@@ -162,7 +162,7 @@ func (o *separated) await(id string) {
 	case got := <-o.arrived:
 		require.Equal(o.t, id, got)
 	case <-time.After(patience):
-		o.t.Fatalf("%s does not arrive", id)
+		o.t.Fatalf("%s should arrive", id)
 	}
 }
 
@@ -224,7 +224,7 @@ func TestAListeningErrorIsLoggedOnceAndPollingContinues(t *testing.T) {
 	o := newSeparated(t, outboxes.Config{Announcer: outboxes.Silent})
 	opened, err := postgres.Open(t.Context(), o.db, postgres.Config{})
 	require.NoError(t, err)
-	s := &deafStore{Store: opened, failures: 3, heard: make(chan struct{})}
+	s := &deafStore{Store: opened, failures: 3, listening: make(chan struct{})}
 	var log bytes.Buffer
 	f, err := forwarder.New(forwarder.Config{
 		Store: s, Routes: route.Routes{"*": route.To("here")},
@@ -237,27 +237,27 @@ func TestAListeningErrorIsLoggedOnceAndPollingContinues(t *testing.T) {
 	go func() { ended <- f.Run(ctx) }()
 	o.publish("a")
 	o.await("a")
-	<-s.heard
+	<-s.listening
 	stop()
 	require.NoError(t, <-ended)
 	require.Equal(t, 1, strings.Count(log.String(), "listening failed"), log.String())
 	require.Equal(t, 1, strings.Count(log.String(), "listening works again"), log.String())
 }
 
-// deafStore fails to listen a number of times, and then listens and closes heard.
+// deafStore fails to listen a number of times, then listens and closes listening.
 type deafStore struct {
 	*postgres.Store
-	failures int
-	heard    chan struct{}
+	failures  int
+	listening chan struct{}
 }
 
 func (s *deafStore) Listen(ctx context.Context, hear func(store.News)) error {
 	if s.failures > 0 {
 		s.failures--
-		return errors.New("nothing to hear")
+		return errors.New("the connection is closed")
 	}
 	hear(store.NewsUnknown)
-	close(s.heard)
+	close(s.listening)
 	<-ctx.Done()
 	return nil
 }
@@ -332,7 +332,7 @@ func BenchmarkLatency(b *testing.B) {
 			slices.Sort(all)
 			b.ReportMetric(all[len(all)/2].Seconds()*1000, "p50-ms")
 			b.ReportMetric(all[len(all)*99/100].Seconds()*1000, "p99-ms")
-			b.ReportMetric(0, "ns/op") // it would be the interval of the ticker
+			b.ReportMetric(0, "ns/op") // the time per iteration is the interval of the ticker
 		})
 	}
 }

@@ -47,7 +47,7 @@ func check(err error) {
 	}
 }
 
-// The engine makes deliveries; the example makes the same one twice by hand.
+// Normally the engine makes deliveries. The example makes the same one twice.
 func ExampleHandleTx() {
 	db, store, types, publisher, end := exampleShop()
 	defer end()
@@ -57,7 +57,7 @@ func ExampleHandleTx() {
 			if _, err := tx.ExecContext(ctx, `INSERT INTO payments VALUES ($1)`, o.Order); err != nil {
 				return err
 			}
-			return publisher.Publish(ctx, tx, PaymentDue{Order: o.Order, Cents: 700}) // this too happens once
+			return publisher.Publish(ctx, tx, PaymentDue{Order: o.Order, Cents: 700}) // this also happens once
 		})
 
 	for range 2 {

@@ -22,14 +22,14 @@ import (
 
 const secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 
-// answer is the response of a server.
+// answer is a server's response.
 type answer struct {
 	status int
 	header http.Header
 	body   string
 }
 
-// serve returns a function that posts requests to a handler under an inbox. An empty id means none.
+// serve returns a function that posts requests to a handler behind an inbox. An empty id means none.
 func (s *shop) serve(t *testing.T, next http.HandlerFunc) func(header, id string) answer {
 	t.Helper()
 	handler, err := inbox.Handler(inbox.Config{Inbox: s.box, DB: s.db, Publisher: s.publisher, Consumer: "payments"}, next)
@@ -132,8 +132,7 @@ func TestARequestWithoutAnIDIsRefused(t *testing.T) {
 	})
 }
 
-// The first request fails, and exactly one of the others is
-// handled instead.
+// The first request fails, and exactly one of the others is handled instead.
 func TestRequestsOfOneIDWaitForEachOther(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, s *shop) {
@@ -265,13 +264,12 @@ func TestMiddlewaresRequireTheirConfig(t *testing.T) {
 	})
 }
 
-// The default isolation level of the database fails a transaction that
-// waited for another.
+// At the database's default isolation level, a transaction that waited for another one fails.
 func TestUnderSerializableIsolationACollidingRequestMustBeRepeated(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, s *shop) {
 		if _, err := s.db.Exec(`SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL SERIALIZABLE`); err != nil {
-			t.Skip("the database has one isolation level")
+			t.Skip("the database has only one isolation level")
 		}
 		s.db.SetMaxIdleConns(0)
 		var name string

@@ -94,7 +94,7 @@ func (s *shop) count(t *testing.T, query string) (n int) {
 	return n
 }
 
-// pay writes an effect.
+// pay stores an effect.
 func pay(ctx context.Context, tx *sql.Tx) error {
 	_, err := tx.ExecContext(ctx, `INSERT INTO payments VALUES ('o-1')`)
 	return err
@@ -248,8 +248,8 @@ func TestMistakesAreReportedWhenAForwarderIsCreated(t *testing.T) {
 	require.ErrorIs(t, err, inbox.ErrNoTransaction)
 }
 
-// TestAChainOfHandlersHasEachEffectOnce runs order, payment and mail through a forwarder
-// that makes the first delivery of each notification twice.
+// TestAChainOfHandlersHasEachEffectOnce runs order, payment and mail through a forwarder that makes the
+// first delivery of each notification twice.
 func TestAChainOfHandlersHasEachEffectOnce(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, s *shop) {

@@ -84,7 +84,7 @@ func TestAMessageIsRecognizedByTheIDOfItsNotification(t *testing.T) {
 		require.Equal(t, 1, take("made up for each delivery", ours))
 		require.Equal(t, 1, take("n-1", nil))
 		require.Equal(t, 1, take("", message.Metadata{"ce_specversion": "1.0", "ce_id": "n-1"}))
-		require.Equal(t, 2, take("u-1", message.Metadata{"id": "n-1", "type": "of someone else"}), "the metadata id of a foreign message does not count")
+		require.Equal(t, 2, take("u-1", message.Metadata{"id": "n-1", "type": "of another library"}), "the metadata id of a foreign message does not count")
 	})
 }
 

@@ -39,7 +39,7 @@ func (c *counter) Deliver(context.Context, *notification.Delivery) (notification
 	return "", nil
 }
 
-// cost is what a run took.
+// cost is the time that a run takes.
 type cost struct{ time, processor time.Duration }
 
 // processorTime returns the processor time that this process has used.
@@ -112,7 +112,7 @@ func BenchmarkDrainWithMetrics(b *testing.B) {
 		return cost
 	}
 	watched := func() cost { return drain(observe.New(observe.Config{})) }
-	drain(nil) // warm
+	drain(nil) // warm-up
 	watched()
 	var processor, wall []float64
 	for i := 0; b.Loop(); i++ {
@@ -132,7 +132,7 @@ func BenchmarkDrainWithMetrics(b *testing.B) {
 }
 
 // BenchmarkScrapeOfAMillionParked measures samples and scrapes of a forwarder with a million parked
-// deliveries, without statistics of the database: as if all had been parked at once.
+// deliveries. The database has no statistics, as if all had just been parked.
 func BenchmarkScrapeOfAMillionParked(b *testing.B) {
 	b.Run("postgres", func(b *testing.B) { scrapeOfAMillion(b, onPostgres(b, postgrestest.DSN(b))) })
 	b.Run("sqlite", func(b *testing.B) { scrapeOfAMillion(b, onSQLite(b)) })
@@ -178,7 +178,7 @@ func BenchmarkAttempt(b *testing.B) {
 	}
 }
 
-// BenchmarkPublished measures the cost of counting types for a call that publishes ten notifications.
+// BenchmarkPublished measures the cost of counting types in a call that publishes ten notifications.
 func BenchmarkPublished(b *testing.B) {
 	envelopes := make([]notification.Envelope, 10)
 	for i := range envelopes {

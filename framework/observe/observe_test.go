@@ -338,7 +338,7 @@ func TestAReloadResetsNoTotal(t *testing.T) {
 		o.publish(t, "order.placed", 1)
 		await(t, m, 6, "waybill_attempts_total", "sink=events", "result=delivered")
 
-		stop() // and so does not another forwarder in this one's place
+		stop() // a new forwarder does not reset the totals either
 		o.publish(t, "order.placed", 1)
 		o.run(t, m, c)
 		await(t, m, 7, "waybill_attempts_total", "sink=events", "result=delivered")

@@ -17,9 +17,8 @@ import (
 	"github.com/waybill-go/waybill/framework/store/postgres"
 )
 
-// herald is an announcer that counts its calls, and calls do if
-// it is set.
-type herald struct {
+// announcer counts calls of Announce, and calls do if it is set.
+type announcer struct {
 	do func(ctx context.Context, number int) error
 
 	mu     sync.Mutex
@@ -29,7 +28,7 @@ type herald struct {
 	last   time.Time // beginning of the last call
 }
 
-func (h *herald) Announce(ctx context.Context) error {
+func (h *announcer) Announce(ctx context.Context) error {
 	h.mu.Lock()
 	h.number++
 	h.now++
@@ -48,7 +47,7 @@ func (h *herald) Announce(ctx context.Context) error {
 	return h.do(ctx, number)
 }
 
-func (h *herald) announced() int {
+func (h *announcer) announced() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.number
@@ -69,7 +68,7 @@ func publish(t testing.TB, db *sql.DB, p *outbox.Publisher, failure error) {
 func TestOnlyACommitWithNotificationsIsAnnounced(t *testing.T) {
 	t.Parallel()
 	announced := make(chan struct{}, 10)
-	h := &herald{do: func(context.Context, int) error {
+	h := &announcer{do: func(context.Context, int) error {
 		announced <- struct{}{}
 		return nil
 	}}
@@ -87,7 +86,7 @@ func TestOnlyACommitWithNotificationsIsAnnounced(t *testing.T) {
 func TestRapidCommitsShareAnnouncementsAndTheLastCommitIsAnnounced(t *testing.T) {
 	t.Parallel()
 	const commits = 1000
-	h := &herald{do: func(context.Context, int) error {
+	h := &announcer{do: func(context.Context, int) error {
 		time.Sleep(time.Millisecond)
 		return nil
 	}}
@@ -107,7 +106,7 @@ func TestRapidCommitsShareAnnouncementsAndTheLastCommitIsAnnounced(t *testing.T)
 	defer h.mu.Unlock()
 	atMost := int(time.Since(began)/(3*time.Millisecond)) + 2
 	t.Logf("%d announcements of %d commits in %s", h.number, commits, time.Since(began))
-	require.LessOrEqual(t, h.number, atMost, "a rest of 2 ms after each")
+	require.LessOrEqual(t, h.number, atMost, "2 ms rest after each")
 	require.Equal(t, 1, h.most, "one announcement at a time")
 }
 
@@ -115,7 +114,7 @@ func TestCommitsDuringAnAnnouncementShareTheNextOne(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		begun, proceed := make(chan struct{}), make(chan struct{})
-		h := &herald{do: func(context.Context, int) error {
+		h := &announcer{do: func(context.Context, int) error {
 			begun <- struct{}{}
 			<-proceed
 			return nil
@@ -138,13 +137,13 @@ func TestCommitsDuringAnAnnouncementShareTheNextOne(t *testing.T) {
 		p.Announce()
 		<-begun
 		proceed <- struct{}{}
-	}) // fails if a goroutine is left
+	}) // synctest fails if a goroutine is left
 }
 
 func TestAnAnnouncementTimesOutAfterASecondAndDelaysNoPublisher(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		h := &herald{do: func(ctx context.Context, _ int) error {
+		h := &announcer{do: func(ctx context.Context, _ int) error {
 			<-ctx.Done()
 			return ctx.Err()
 		}}
@@ -167,9 +166,9 @@ func TestAnAnnouncementTimesOutAfterASecondAndDelaysNoPublisher(t *testing.T) {
 func TestALogAnnouncesUnlessThePublisherIsSilent(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		for announcer, want := range map[store.Announcer]int{nil: 1, outbox.Silent: 0} {
-			h := new(herald)
-			p, err := outbox.New(newTypes(t), announcingLog{new(postgres.Store), h}, outbox.Config{Announcer: announcer})
+		for configured, want := range map[store.Announcer]int{nil: 1, outbox.Silent: 0} {
+			h := new(announcer)
+			p, err := outbox.New(newTypes(t), announcingLog{new(postgres.Store), h}, outbox.Config{Announcer: configured})
 			require.NoError(t, err)
 			p.Announce()
 			synctest.Wait()
@@ -178,10 +177,10 @@ func TestALogAnnouncesUnlessThePublisherIsSilent(t *testing.T) {
 	})
 }
 
-// announcingLog is a log that announces to the test.
+// announcingLog is a log whose announcer the test provides.
 type announcingLog struct {
 	outbox.Log
-	*herald
+	*announcer
 }
 
 // Not parallel: it checks all goroutines of the process.

@@ -74,7 +74,7 @@ func shop() (db *sql.DB, publisher *outbox.Publisher, end func()) {
 			outbox.Map(func(_ context.Context, e CustomerMoved) ([]any, error) {
 				return []any{AddressChanged{Customer: e.ID, City: e.To}, InvoicesToResend{Customer: e.ID}}, nil
 			}),
-			outbox.Ignore[CustomerGreeted](), // is not published
+			outbox.Ignore[CustomerGreeted](), // not published
 		},
 		Metadata: func(ctx context.Context) map[string]string {
 			if cause := notification.Cause(ctx); cause != nil { // set in a handler of a notification
@@ -171,7 +171,7 @@ func ExampleUnit() {
 		if err := save(ctx, tx, customer); err != nil {
 			return err
 		}
-		if err := unit.Publish(ctx, tx); err != nil { // last in the transaction
+		if err := unit.Publish(ctx, tx); err != nil { // the last step in the transaction
 			return err
 		}
 		if err := tx.Commit(); err != nil {

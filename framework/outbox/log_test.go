@@ -56,7 +56,7 @@ func (p *paperTx) ExecContext(_ context.Context, query string, args ...any) (sql
 func (*paperTx) Commit() error   { return nil }
 func (*paperTx) Rollback() error { return nil }
 
-// inserting returns the statement for a number of rows.
+// inserting returns the statement that inserts a number of rows.
 func inserting(rows int) string {
 	var texts []string
 	for i := range rows {
@@ -172,7 +172,7 @@ func TestAppendRefusesInvalidEnvelopesBeforeItWrites(t *testing.T) {
 	}{
 		"no type":                 {notification.Envelope{Payload: []byte(`{}`)}, notification.ErrInvalid},
 		"no payload":              {notification.Envelope{Type: "a"}, outbox.ErrBinaryPayload},
-		"no JSON":                 {notification.Envelope{Type: "a", Payload: []byte{0xff}}, outbox.ErrBinaryPayload},
+		"not JSON":                {notification.Envelope{Type: "a", Payload: []byte{0xff}}, outbox.ErrBinaryPayload},
 		"another content type":    {notification.Envelope{Type: "a", Payload: []byte(`{}`), Metadata: notification.Metadata{"content-type": "application/protobuf"}}, outbox.ErrBinaryPayload},
 		"a payload above a limit": {notification.Envelope{Type: "a", Payload: make([]byte, outbox.DefaultMaxPayload+1)}, outbox.ErrTooLarge},
 	} {

@@ -25,12 +25,12 @@ type (
 func (l locked) Audit() string  { return "locked by " + l.by }
 func (b *banned) Audit() string { return "banned by " + b.by }
 
-// orderPlaced is registered, and an audited event too.
+// orderPlaced is a registered type, and also an audited event.
 func (o orderPlaced) Audit() string { return "placed" }
 
 var errNowhere = errors.New("there is no such city")
 
-// customerEvents map the events above to orders, the only registered type.
+// customerEvents maps the events above to orders, the only registered type.
 var customerEvents = []outbox.Mapping{
 	outbox.Map(func(_ context.Context, e moved) ([]any, error) {
 		switch e.city {
@@ -131,7 +131,7 @@ func TestAnEventWithoutAMappingIsAnErrorThatNamesIt(t *testing.T) {
 	}{
 		"the mapping fails":            {moved{"c-1", ""}, errNowhere, "map outbox_test.moved: there is no such city"},
 		"no mapping and no type":       {struct{ A int }{}, registry.ErrUnregistered, "add an outbox.Map or outbox.Ignore to outbox.Config.Events"},
-		"the mapping gives an event":   {moved{"c-1", "limbo"}, registry.ErrUnregistered, "map outbox_test.moved: "},
+		"the mapping returns an event": {moved{"c-1", "limbo"}, registry.ErrUnregistered, "map outbox_test.moved: "},
 		"a nil pointer":                {(*renamed)(nil), registry.ErrNil, "*outbox_test.renamed is a nil pointer"},
 		"nil":                          {nil, registry.ErrNil, "publish a value of a registered type"},
 		"one id for two notifications": {outbox.With(moved{"c-1", "Paris"}, outbox.ID("n-1")), outbox.ErrMapping, `several notifications would have the id "n-1"`},

@@ -115,7 +115,7 @@ func TestACallOfPublishIsASpan(t *testing.T) {
 	require.Len(t, published(t, s), 3)
 }
 
-func TestWithoutAProviderASpanOfTheContextCostsAMap(t *testing.T) { // not in parallel: AllocsPerRun counts those of all goroutines
+func TestWithoutAProviderASpanOfTheContextCostsAMap(t *testing.T) { // not parallel: AllocsPerRun counts allocations of all goroutines
 	p := newPaperPublisher(t)
 	orders := largeOrders(1)
 	count := func(ctx context.Context) float64 {

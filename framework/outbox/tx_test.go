@@ -119,7 +119,7 @@ func TestAMisusedCallReturnsAHint(t *testing.T) {
 		"an option":              {outbox.Key("k"), outbox.ErrOption, "With(notification, option)"},
 		"options":                {[]outbox.Option{outbox.Key("k")}, outbox.ErrOption, "With(notification, option)"},
 		"an option in With":      {outbox.With(outbox.Key("k")), outbox.ErrOption, "With(notification, option)"},
-		"no option in With":      {outbox.With(order, nil), outbox.ErrOption, "nil"},
+		"With without an option": {outbox.With(order, nil), outbox.ErrOption, "nil"},
 		"nil in With":            {outbox.With(nil), registry.ErrNil, "publish a value"},
 		"a pointer to nil":       {(*orderPlaced)(nil), registry.ErrNil, "orderPlaced"},
 		"a pointer to a pointer": {new(*orderPlaced), registry.ErrGoType, "use *outbox_test.orderPlaced"},
@@ -140,7 +140,7 @@ func TestAMisusedCallReturnsAHint(t *testing.T) {
 	}
 }
 
-// The errors do not repeat the messages of the library that writes the row.
+// The errors do not contain the messages of the library that writes the row.
 func TestAnErrorOfTheDatabaseIsNotRepeated(t *testing.T) {
 	t.Parallel()
 	db, _, p := setup(t, outbox.Config{})

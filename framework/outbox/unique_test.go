@@ -229,7 +229,7 @@ func TestATransactionOfAnotherDatabaseIsNamedAndNothingIsWritten(t *testing.T) {
 	})
 }
 
-// A trigger of the application that lacks a table does not mean that the outbox lacks one.
+// An application's trigger that fails for lack of a table does not mean that the outbox lacks one.
 func TestATriggerWithoutItsTableIsNotAnotherDatabase(t *testing.T) {
 	t.Parallel()
 	db, _, p := setup(t, outbox.Config{})
@@ -281,7 +281,7 @@ func TestAPublisherCancelsScheduledNotifications(t *testing.T) {
 
 func second(_ int, err error) error { return err }
 
-// A log that can only append reports that.
+// A log that can only append returns an error for everything else.
 func TestALogThatOnlyAppendsRefusesOtherOperations(t *testing.T) {
 	t.Parallel()
 	db, s, _ := setup(t, outbox.Config{})

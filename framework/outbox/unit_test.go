@@ -76,7 +76,7 @@ func TestAUnitPublishesRecordedEventsAndClearsThemAfterTheCommit(t *testing.T) {
 		a.place(1)
 		require.NoError(t, p.RunUnit(t.Context(), db, nil, func(_ context.Context, _ *sql.Tx, u *outbox.Unit) error {
 			u.Track(a, b)
-			u.Track(b, a) // again, without effect
+			u.Track(b, a) // a second time, without effect
 			b.fill(2)
 			a.place(3) // a tracked aggregate may record more
 			return nil
@@ -136,7 +136,7 @@ func TestAUnitThatIsRolledBackKeepsItsEvents(t *testing.T) {
 					})
 				}
 				if _, err := db.ExecContext(t.Context(), `PRAGMA foreign_keys = ON`); err == nil {
-					db.SetMaxOpenConns(1) // on SQLite it is a setting of the connection
+					db.SetMaxOpenConns(1) // on SQLite the setting belongs to the connection
 				}
 				require.Error(t, try(fail))
 				require.Empty(t, payloads(t, s))
@@ -151,8 +151,8 @@ func TestAUnitThatIsRolledBackKeepsItsEvents(t *testing.T) {
 	}
 }
 
-// A commit whose answer is lost may have succeeded: its notifications must not be published
-// again without checking.
+// A commit whose answer is lost may have succeeded, so its notifications must not be published again
+// without checking.
 func TestACommitWhoseAnswerIsLostKeepsTheEvents(t *testing.T) {
 	t.Parallel()
 	db, s, p := setup(t, outbox.Config{})
@@ -193,7 +193,7 @@ func TestAUnitWorksInTransactionsOfTheApplication(t *testing.T) {
 		require.Equal(t, []any{orderPlaced{OrderID: "a", Total: 3}}, a.Events())
 		require.Equal(t, []any{orderPlaced{OrderID: "b", Total: 4}}, b.Events())
 		u.Committed()
-		require.Len(t, a.Events(), 1, "no event was published since then")
+		require.Len(t, a.Events(), 1, "no event was published twice")
 		require.Equal(t, []string{`{"order_id":"a","total":1}`, `{"order_id":"b","total":2}`}, payloads(t, s))
 	})
 }
@@ -261,7 +261,7 @@ func TestAUnitRefusesMisuse(t *testing.T) {
 	require.ErrorIs(t, p.NewUnit().Publish(t.Context(), db), outbox.ErrNotTransaction)
 }
 
-// copied is an aggregate by value that cannot be compared with ==.
+// copied is an aggregate that is passed by value and cannot be compared with ==.
 type copied struct{ events []any }
 
 func (c copied) Events() []any   { return c.events }

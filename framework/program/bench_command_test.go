@@ -12,7 +12,7 @@ import (
 	"github.com/waybill-go/waybill/framework/program/internal/bench"
 )
 
-// quickly has flags for a short bench.
+// quickly has the flags of a short bench.
 var quickly = []string{"--rows", "50", "--runs", "1", "--duration", "50ms", "--clients", "1"}
 
 func TestABenchPrintsTablesAndPages(t *testing.T) {
@@ -49,7 +49,7 @@ func TestBenchesAreCompared(t *testing.T) {
 	}
 }
 
-// benchFile writes a result of drain, with its figures multiplied by a factor.
+// benchFile writes a result of the scenario drain, with its figures multiplied by a factor.
 func benchFile(t *testing.T, r bench.Result, factor float64) string {
 	t.Helper()
 	for _, c := range r.Scenarios[0].Cases {
@@ -85,7 +85,7 @@ func TestABenchAgainstAnEarlierResultFailsIfItIsWorse(t *testing.T) {
 	worse := waybill(t, append(drain, "--against", fast)...)
 	require.Equal(t, exitFailed, worse.code, worse.stderr)
 	require.Regexp(t, `worse than in .*before\.json by more than 10%: drain, noop: throughput notifications/s was [0-9,]+ before and is [0-9,]+ now: 0\.00 times\n`, worse.stderr)
-	require.Regexp(t, `(?s)all 100 notifications arrived.*Against`, worse.stdout, "the result is printed all the same")
+	require.Regexp(t, `(?s)all 100 notifications arrived.*Against`, worse.stdout, "the result is printed nevertheless")
 
 	asJSON := waybill(t, append(drain, "--against", fast, "--json")...)
 	require.Equal(t, exitFailed, asJSON.code)
@@ -192,16 +192,16 @@ func TestMistakesOfABenchAreWrongUsage(t *testing.T) {
 		args   []string
 		stderr string
 	}{
-		"scenario":       {[]string{"bench", "drian"}, `there is no scenario "drian"`},
-		"runs":           {[]string{"bench", "--runs", "-1"}, `--runs is -1: use 1 to 1000`},
-		"database":       {[]string{"bench", "--database", "mysql://app:hunter2@db"}, `--database names no database`},
-		"sinks, no file": {[]string{"bench", "--sinks", "partner"}, `name it with -c`},
-		"html":           {[]string{"bench", "--html", "/does/not/exist.html"}, `--html: open /does/not/exist.html`},
-		"type alone":     {[]string{"bench", "--type", "order.placed"}, `--type and --data describe one notification`},
-		"no such data":   {[]string{"bench", "--type", "order.placed", "--data", "nowhere.json"}, `--data: open nowhere.json`},
-		"data and size":  {[]string{"bench", "--type", "order.placed", "--data", "x", "--payload-bytes", "7"}, `--payload-bytes applies to made-up payloads`},
-		"profile":        {[]string{"bench", "--cpu-profile", "/does/not/exist.prof"}, `--cpu-profile: open /does/not/exist.prof`},
-		"large backlog":  {[]string{"bench", "fault", "--json"}, `there is no terminal to ask on`},
+		"scenario":            {[]string{"bench", "drian"}, `there is no scenario "drian"`},
+		"runs":                {[]string{"bench", "--runs", "-1"}, `--runs is -1: use 1 to 1000`},
+		"database":            {[]string{"bench", "--database", "mysql://app:hunter2@db"}, `--database names no database`},
+		"sinks, no file":      {[]string{"bench", "--sinks", "partner"}, `name it with -c`},
+		"html":                {[]string{"bench", "--html", "/does/not/exist.html"}, `--html: open /does/not/exist.html`},
+		"type without a sink": {[]string{"bench", "--type", "order.placed"}, `--type and --data describe one notification`},
+		"no such data":        {[]string{"bench", "--type", "order.placed", "--data", "nowhere.json"}, `--data: open nowhere.json`},
+		"data and size":       {[]string{"bench", "--type", "order.placed", "--data", "x", "--payload-bytes", "7"}, `--payload-bytes applies to made-up payloads`},
+		"profile":             {[]string{"bench", "--cpu-profile", "/does/not/exist.prof"}, `--cpu-profile: open /does/not/exist.prof`},
+		"large backlog":       {[]string{"bench", "fault", "--json"}, `there is no terminal to ask on`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// BenchmarkRepeatsAfterSIGKILL kills the real program at full speed, with 64
-// deliveries of 5 ms each in flight, and counts what its successor delivers again.
+// BenchmarkRepeatsAfterSIGKILL kills the real program at full speed, with 64 deliveries of 5 ms each in
+// flight, and counts the deliveries that its successor repeats.
 func BenchmarkRepeatsAfterSIGKILL(b *testing.B) {
 	const threshold, backlog, before = 64, 4000, 2000
 	all, most := 0, 0

@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestNothingIsLostWhileSinksAndRoutesChange inserts steadily while sinks are added, removed and moved,
-// and routes change.
+// TestNothingIsLostWhileSinksAndRoutesChange inserts rows steadily while sinks are added, removed and
+// moved, and routes change.
 func TestNothingIsLostWhileSinksAndRoutesChange(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, o outbox) {
@@ -56,7 +56,7 @@ func TestNothingIsLostWhileSinksAndRoutesChange(t *testing.T) {
 				f.awaitLine(t, step.answer)
 			}
 			came, _ := destinations["always"].bodies()
-			destinations["always"].await(t, came+100) // it works, while more comes
+			destinations["always"].await(t, came+100) // it delivers while more rows arrive
 		}
 		orders, others := p.end(t)
 		destinations["always"].await(t, orders+others)
@@ -112,7 +112,7 @@ func startProducing(t *testing.T, o outbox) *producer {
 	return p
 }
 
-// end returns how many rows have a type of orders, and how many have not.
+// end returns the number of rows whose type is of orders, and the number of others.
 func (p *producer) end(t *testing.T) (orders, others int) {
 	t.Helper()
 	close(p.stop)

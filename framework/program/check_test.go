@@ -102,7 +102,7 @@ routes: {"*": [good, gone, missing]}
 
 func TestConfigCheckWaitsNoLongerThanItsTimeout(t *testing.T) {
 	t.Parallel()
-	silent, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0") // takes connections and says nothing
+	silent, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0") // accepts connections but never answers
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, silent.Close()) })
 	file := writeFile(t, fmt.Sprintf(`

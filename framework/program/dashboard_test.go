@@ -46,25 +46,25 @@ func TestForwardServesTheDashboardToConfiguredUsers(t *testing.T) {
 			require.Contains(t, string(text), old)
 			require.NoError(t, os.WriteFile(path, []byte(strings.Replace(string(text), old, to, 1)), 0o600))
 		}
-		secret := writeFile(t, "a token that stands in a file\n")
+		secret := writeFile(t, "a token of a file\n")
 		change(address+`"}`, address+`", pprof: true, auth: {tokens: {ci: {token: "file:`+secret+`"}, bot: {token: "a token of an operator", role: operator}}}}`)
 		f := start(t, "forward", "-c", path)
 		awaitPage(t, address, "/readyz", http.StatusOK, "ready")
 		awaitPage(t, address, "/metrics", http.StatusOK, "waybill_")
 		code, text := page(t, address, "/")
 		require.Equal(t, http.StatusUnauthorized, code, text)
-		for began := time.Now(); asked(t, address, "GET", "/", "a token that stands in a file") == http.StatusServiceUnavailable; time.Sleep(20 * time.Millisecond) {
+		for began := time.Now(); asked(t, address, "GET", "/", "a token of a file") == http.StatusServiceUnavailable; time.Sleep(20 * time.Millisecond) {
 			require.Less(t, time.Since(began), patience, "waiting for the first sample")
 		}
-		require.Equal(t, http.StatusOK, asked(t, address, "GET", "/", "a token that stands in a file"))
-		require.Equal(t, http.StatusForbidden, asked(t, address, "POST", "/", "a token that stands in a file"))
-		require.Equal(t, http.StatusForbidden, asked(t, address, "GET", "/debug/pprof/", "a token that stands in a file"))
+		require.Equal(t, http.StatusOK, asked(t, address, "GET", "/", "a token of a file"))
+		require.Equal(t, http.StatusForbidden, asked(t, address, "POST", "/", "a token of a file"))
+		require.Equal(t, http.StatusForbidden, asked(t, address, "GET", "/debug/pprof/", "a token of a file"))
 		require.Equal(t, http.StatusOK, asked(t, address, "GET", "/debug/pprof/", "a token of an operator"))
 
 		require.NoError(t, os.WriteFile(secret, []byte("another token of the same file\n"), 0o600))
 		f.signal(t, syscall.SIGHUP)
 		f.awaitLine(t, "routes=false databases=false schedules=false observe=true")
-		require.Equal(t, http.StatusUnauthorized, asked(t, address, "GET", "/", "a token that stands in a file"))
+		require.Equal(t, http.StatusUnauthorized, asked(t, address, "GET", "/", "a token of a file"))
 		require.Equal(t, http.StatusOK, asked(t, address, "GET", "/", "another token of the same file"))
 
 		change("a token of an operator", "a token of an operator too")
@@ -114,7 +114,7 @@ func TestTheDashboardShowsTheEngineAsItIsConfigured(t *testing.T) {
 		require.Equal(t, doctor.Fail, target.Doctor(t.Context())[0].Status)
 		again, err := target.Configuration()
 		require.NoError(t, err)
-		require.Equal(t, text, again, "the one in effect, whatever has become of the file")
+		require.Equal(t, text, again, "the configuration in effect, even if the file has changed")
 	})
 }
 

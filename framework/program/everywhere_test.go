@@ -16,7 +16,7 @@ import (
 	"github.com/waybill-go/waybill/sinks/kafka/kafkatest"
 )
 
-// handler is the program of a process sink: it writes the lines that it gets to a file.
+// handler is the program of a process sink. It writes the lines that it gets to a file.
 const handler = `echo '{"line":"hello","version":1}'
 while read -r line; do
 	case $line in *'"line":"deliver"'*)
@@ -101,7 +101,7 @@ routes:
 
 // keysIn returns the keys in a file of lines, which may still be written.
 func keysIn(path string) (keys []string) {
-	text, _ := os.ReadFile(path) // it may not be there yet
+	text, _ := os.ReadFile(path) // the file may not exist yet
 	for text := range bytes.Lines(text) {
 		var line jsonlines.Line
 		if json.Unmarshal(text, &line) == nil {

@@ -51,7 +51,7 @@ routes: {"order.*": [printer]}
 	// Output: order.placed: {"order": 17}
 }
 
-// publish publishes a notification as any application can.
+// publish publishes a notification, as any application can.
 func publish(ctx context.Context, path string) {
 	db, err := sqlite.OpenDB(path)
 	if err != nil {

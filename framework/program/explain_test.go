@@ -13,7 +13,7 @@ import (
 	"github.com/waybill-go/waybill/registry"
 )
 
-// explained is a configuration without a database and without the secrets to which it refers.
+// explained is a configuration without a database. The secrets to which it refers are not set.
 const explained = `
 forwarder: {unrouted: %s}
 sinks:

@@ -11,7 +11,7 @@ import (
 	"github.com/waybill-go/waybill/framework/store"
 )
 
-// answer runs a command at a terminal on which a user types text.
+// answer runs a command at a terminal where a user types text.
 func answer(t *testing.T, text string, args ...string) result {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
@@ -24,7 +24,7 @@ func answer(t *testing.T, text string, args ...string) result {
 	return result{exitCode(err), stdout.String(), stderr.String()}
 }
 
-// leaveTraces creates two sinks as after a forwarder has stopped.
+// leaveTraces creates two sinks as a stopped forwarder leaves them.
 func (o outbox) leaveTraces(t *testing.T) {
 	t.Helper()
 	o.migrate(t)

@@ -60,10 +60,10 @@ type running struct {
 	lines chan string // of stderr, until it ends
 }
 
-// start starts the program. At the end of the test it is killed if it still runs.
+// start starts the program. If it still runs at the end of the test, it is killed.
 func start(t testing.TB, args ...string) *running {
 	t.Helper()
-	return startIn(t, []string{}, args...) // not in the developer's environment
+	return startIn(t, []string{}, args...) // without the developer's environment
 }
 
 func startIn(t testing.TB, environ []string, args ...string) *running {
@@ -108,7 +108,7 @@ func (p *running) awaitLine(t *testing.T, text string) string {
 				return line
 			}
 		case <-late:
-			t.Fatalf("the program does not say %q", text)
+			t.Fatalf("the program should log %q", text)
 		}
 	}
 }
@@ -132,7 +132,7 @@ func TestForwardKilledInABacklogDeliversTheRestWhenStartedAgain(t *testing.T) {
 		first.signal(t, syscall.SIGKILL)
 		first.wait()
 		got, _ := destination.bodies()
-		require.Less(t, got, backlog, "it was killed in the middle")
+		require.Less(t, got, backlog, "the program was killed in the middle")
 
 		second := start(t, "forward", "-c", config)
 		destination.await(t, backlog)
@@ -156,7 +156,7 @@ func TestForwardStoppedByASignalGivesItsLeasesBack(t *testing.T) {
 
 		o.publish(t, 11, 20)
 		second := start(t, "forward", "-c", config)
-		destination.await(t, 20) // long before an hour is over
+		destination.await(t, 20) // long before the hour is over
 		second.signal(t, syscall.SIGINT)
 		require.Zero(t, second.wait())
 	})
@@ -236,7 +236,7 @@ func TestForwardDoesNotWaitAfterPermanentErrors(t *testing.T) {
 	}
 }
 
-// door is an address at which nothing listens until it is opened; then it leads to a database.
+// door is an address at which nothing listens until it is opened. Then it leads to a database.
 type door struct {
 	address string
 	port    string

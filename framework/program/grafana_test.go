@@ -203,7 +203,7 @@ schedules:
 `, o.address, address, quiet.URL, refusing.URL))
 		o.migrate(t)
 		o.publish(t, 1, 5)
-		// The dead delivery is in the first sample of the second run.
+		// The first sample of the second run has the dead delivery.
 		first := start(t, "forward", "-c", path)
 		awaitPage(t, address, "/metrics", http.StatusOK, `waybill_dead_total{reason="refused",sink="failing"} 5`)
 		first.signal(t, syscall.SIGTERM)
@@ -214,7 +214,7 @@ schedules:
 		late, pause := time.After(patience), time.NewTicker(300*time.Millisecond)
 		defer pause.Stop()
 		for published, left := 5, queries; len(left) > 0; published++ {
-			o.publish(t, published+1, published+1) // so that there is something to count
+			o.publish(t, published+1, published+1) // so that the counters grow
 			var without []query
 			var err error
 			for _, q := range left {
@@ -225,7 +225,7 @@ schedules:
 			left = without
 			select {
 			case <-late:
-				require.NoError(t, err, "and so many in all: %d", len(left))
+				require.NoError(t, err, "%d queries in all", len(left))
 			case <-pause.C:
 			}
 		}

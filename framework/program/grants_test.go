@@ -36,7 +36,7 @@ func (o outbox) role(t *testing.T, duty string) (address string) {
 		require.NoError(t, err)
 	})
 	args := []string{"migrate", "--print-grants", role, "--database", o.address}
-	if duty != "forwarder" { // which is the default
+	if duty != "forwarder" { // forwarder is the default
 		args = append(args, "--for", duty)
 	}
 	r := waybill(t, args...)
@@ -49,7 +49,7 @@ func (o outbox) role(t *testing.T, duty string) (address string) {
 	return u.String()
 }
 
-// roleOf returns the role of such an address.
+// roleOf returns the role in an address that role returned.
 func roleOf(t *testing.T, address string) string {
 	t.Helper()
 	u, err := url.Parse(address)
@@ -198,7 +198,7 @@ routes: {"order.*": [partner]}
 			require.Equal(t, said, strings.Count(r.stderr, "partitions are neither created nor dropped"), r.stderr)
 			command("forget", "partner", "--yes")
 
-			// The role has no other privileges.
+			// The roles have no other privileges.
 			for address, refused := range map[string][]string{
 				publisher: {`SELECT payload FROM outbox`, `SELECT metadata FROM outbox_parked`, `DELETE FROM outbox`, `DELETE FROM outbox_cancelled`, `DELETE FROM outbox_unique`, `INSERT INTO outbox (transaction_id, type, payload) VALUES ('5', 'a', '1')`},
 				forwarder: {`INSERT INTO outbox (type, payload) VALUES ('a', '1')`, `UPDATE outbox SET type = 'b'`, `SELECT FROM outbox_actions`},

@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The SDK quotes headers that it cannot parse, although they may be secret.
+// The SDK quotes headers that it cannot parse in errors, although they may be secret.
 func TestHeadersForACollectorAreNotLogged(t *testing.T) {
 	t.Parallel()
 	for name, environ := range map[string][]string{
@@ -40,7 +40,7 @@ func TestHeadersForACollectorAreNotLogged(t *testing.T) {
 			}
 			require.Zero(t, f.wait())
 			require.NotContains(t, all.String(), "hunter")
-			require.Contains(t, all.String(), "missing '=", "what is wrong is said")
+			require.Contains(t, all.String(), "missing '=", "the error names the mistake")
 		})
 	}
 }
@@ -69,7 +69,7 @@ func TestAClientThatDoesNotSendItsBodyTimesOut(t *testing.T) {
 			require.NoError(t, err)
 			require.NoError(t, c.SetReadDeadline(time.Now().Add(patience)))
 			_, err = io.Copy(io.Discard, c)
-			require.NoError(t, err, fmt.Sprint("the server closes it; within ", patience))
+			require.NoError(t, err, fmt.Sprint("the server closes the connection; within ", patience))
 		})
 	}
 	t.Cleanup(func() {

@@ -38,11 +38,11 @@ func TestConfigInitWritesAFileThatOnlyNeedsItsVariables(t *testing.T) {
 	}
 }
 
-// switchedOn returns the example without the # before settings.
+// switchedOn returns the example with its commented settings switched on.
 func switchedOn() string {
 	return regexp.MustCompile(`(?m)^#( *[^ #\n])`).ReplaceAllStringFunc(example, func(begin string) string {
 		if strings.HasPrefix(begin, "# ") && !strings.HasPrefix(begin, "#  ") {
-			return begin // words
+			return begin // prose
 		}
 		return begin[1:]
 	})
@@ -55,7 +55,7 @@ func TestTheSettingsOfTheExampleAreValid(t *testing.T) {
 	require.Zero(t, r.code, r.stderr)
 	require.Equal(t, 6, strings.Count(r.stdout, "\n"), "five sinks: %s", r.stdout)
 
-	// The values that the example calls defaults are the defaults.
+	// The values that the example presents as defaults are the defaults.
 	usual := waybillWith(t, placeholdersSet, "config", "explain", "order.placed", "-c", writeFile(t, example))
 	for _, line := range []string{"#      types:", `#        "order.*": {max_attempts: 20}`, "#    rate:", `#  "*": [lines, program]`} {
 		text = regexp.MustCompile(`(?m)^`+regexp.QuoteMeta(line[1:])+`.*$`).ReplaceAllString(text, "")

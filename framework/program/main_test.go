@@ -24,7 +24,7 @@ import (
 	"github.com/waybill-go/waybill/sinks"
 )
 
-// patience is how long a test waits for something that should happen at once.
+// patience limits the wait for something that should happen at once.
 const patience = 30 * time.Second
 
 // binary is the program, built once for the tests that need a process.
@@ -45,7 +45,7 @@ func testMain(m *testing.M) (code int) {
 		return complain(fmt.Errorf("build the program: %w: %s", err, output))
 	}
 	code = m.Run()
-	metrics := goleak.IgnoreTopFunction("github.com/rcrowley/go-metrics.(*meterArbiter).tick") // sarama's, one forever
+	metrics := goleak.IgnoreTopFunction("github.com/rcrowley/go-metrics.(*meterArbiter).tick") // sarama never stops this goroutine
 	if err := errors.Join(postgrestest.Stop(), goleak.Find(metrics)); err != nil {
 		return complain(err)
 	}
@@ -126,7 +126,7 @@ func (o outbox) migrate(t testing.TB) {
 	require.Zero(t, r.code, r.stderr)
 }
 
-// publish inserts rows as any program can: with type, key and payload only.
+// publish inserts rows as any program can, with type, key and payload only.
 func (o outbox) publish(t testing.TB, first, last int) {
 	t.Helper()
 	tx, err := o.db.BeginTx(t.Context(), nil)
@@ -193,7 +193,8 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 	r.changed = make(chan struct{})
 }
 
-// bodies returns how many different bodies have arrived, and a channel that is closed at the next arrival.
+// bodies returns the number of different bodies that have arrived, and a channel that is closed at the next
+// arrival.
 func (r *receiver) bodies() (int, <-chan struct{}) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -217,7 +218,7 @@ func (r *receiver) await(t testing.TB, wanted int) {
 	}
 }
 
-// forwarding is a forward command that is running in this process.
+// forwarding is a forward command that runs in this process.
 type forwarding struct {
 	stop   context.CancelFunc
 	result chan result
@@ -244,7 +245,7 @@ func (f *forwarding) end(t *testing.T) result {
 	case r := <-f.result:
 		return r
 	case <-time.After(patience):
-		t.Fatal("forward does not stop")
+		t.Fatal("forward should stop")
 		return result{}
 	}
 }

@@ -37,7 +37,7 @@ func TestPrintedSQLCreatesTheSameOutbox(t *testing.T) {
 		require.Zero(t, r.code, r.stderr)
 		require.Contains(t, r.stdout, `CREATE TABLE "outbox" `)
 
-		// SQL clients send the whole text.
+		// An SQL client sends the whole text.
 		_, err := o.db.ExecContext(t.Context(), r.stdout)
 		require.NoError(t, err)
 

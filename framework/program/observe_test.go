@@ -161,7 +161,7 @@ func TestHealthWithoutAnAddressIsWrongUsage(t *testing.T) {
 	require.Contains(t, r.stderr, "observe.address is \"here\"")
 }
 
-// systemd is a socket to which a service sends its state.
+// systemd is a socket to which a service sends its state, in place of systemd's.
 type systemd struct {
 	path     string
 	messages chan string
@@ -202,7 +202,7 @@ func (s *systemd) await(t testing.TB, text string) string {
 				return message
 			}
 		case <-late:
-			t.Fatalf("systemd does not hear %q", text)
+			t.Fatalf("systemd should receive %q", text)
 		}
 	}
 }
@@ -249,13 +249,13 @@ func TestTheSystemdUnitIsValid(t *testing.T) {
 		t.Skip("THE UNIT IS NOT CHECKED: there is no systemd-analyze; it comes with the package systemd")
 	}
 	text, _ := deploy.Text("systemd")
-	// The files that it names must exist.
+	// The programs that the unit names must exist.
 	text = regexp.MustCompile(`(?m)^(Exec\w+=)waybill `).ReplaceAllString(text, "${1}/bin/true ")
 	unit := filepath.Join(t.TempDir(), "waybill.service")
 	require.NoError(t, os.WriteFile(unit, []byte(text), 0o600))
 	out, err := exec.CommandContext(t.Context(), analyze, "verify", "--man=no", unit).CombinedOutput()
 	require.NoError(t, err, string(out))
-	require.NotContains(t, string(out), "waybill.service", "it complains of nothing")
+	require.NotContains(t, string(out), "waybill.service", "systemd-analyze finds no mistake")
 	out, err = exec.CommandContext(t.Context(), analyze, "security", "--offline=yes", "--threshold=20", unit).CombinedOutput()
 	require.NoError(t, err, "%s", fmt.Sprint(string(out)))
 }

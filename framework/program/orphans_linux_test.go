@@ -38,17 +38,17 @@ routes: {"*": [program]}
 	require.Zero(t, migrated.code, migrated.stderr)
 
 	cmd := exec.Command("unshare", append(contained, binary, "forward", "-c", file)...)
-	cmd.Env = []string{"PATH=" + os.Getenv("PATH")} // and nothing else of the developer's
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH")} // and nothing else of the developer's environment
 	require.NoError(t, cmd.Start())
 	t.Cleanup(func() {
-		_ = cmd.Process.Kill() // and all of the namespace with it
+		_ = cmd.Process.Kill() // which ends the whole namespace
 		_ = cmd.Wait()
 	})
 	var counts []string
 	require.Eventually(t, func() bool {
-		text, _ := os.ReadFile(filepath.Join(folder, "zombies")) // nothing yet
+		text, _ := os.ReadFile(filepath.Join(folder, "zombies")) // the file may not exist yet
 		counts = strings.Fields(string(text))
 		return len(counts) > 15
 	}, patience, 10*time.Millisecond)
-	require.Contains(t, counts[10:], "0", "as many as the last programs left, and not more each time")
+	require.Contains(t, counts[10:], "0", "only those that the last programs left, not more each time")
 }

@@ -45,7 +45,7 @@ func newOTLPServer(t testing.TB, path string, request proto.Message, take func()
 	return s
 }
 
-// describe keeps the attributes of the sender.
+// describe stores the attributes of the sender.
 func (s *otlpServer) describe(r *resource.Resource) {
 	for _, a := range r.GetAttributes() {
 		s.resource[a.Key] = a.Value.GetStringValue()
@@ -111,7 +111,7 @@ func TestMetricsAreSentToACollector(t *testing.T) {
 		require.NotEmpty(t, c.resource["service.version"])
 		require.Equal(t, "Bearer abc", c.headers.Get("Authorization"))
 		require.EqualValues(t, 3, sumOf(c.metrics["waybill_delivery_duration_seconds"]))
-		require.NotEmpty(t, c.metrics["waybill_sample_timestamp_seconds"].GetGauge().GetDataPoints(), "it samples without observe.address")
+		require.NotEmpty(t, c.metrics["waybill_sample_timestamp_seconds"].GetGauge().GetDataPoints(), "the program collects samples without observe.address")
 	})
 }
 
@@ -129,12 +129,12 @@ func TestOneEndpointGetsTracesAndMetricsUnlessOneIsSwitchedOff(t *testing.T) {
 		environ         []string
 		traces, metrics bool
 	}{
-		"both":                {nil, true, true},
-		"the traces alone":    {[]string{"OTEL_METRICS_EXPORTER=none"}, true, false},
-		"the metrics alone":   {[]string{"OTEL_TRACES_EXPORTER=none"}, false, true},
-		"neither":             {[]string{"OTEL_METRICS_EXPORTER=none", "OTEL_TRACES_EXPORTER=none"}, false, false},
-		"exporters of others": {[]string{"OTEL_METRICS_EXPORTER=prometheus", "OTEL_TRACES_EXPORTER=zipkin"}, false, false},
-		"neither, by the SDK": {[]string{"OTEL_SDK_DISABLED=true"}, false, false},
+		"both":                  {nil, true, true},
+		"only traces":           {[]string{"OTEL_METRICS_EXPORTER=none"}, true, false},
+		"only metrics":          {[]string{"OTEL_TRACES_EXPORTER=none"}, false, true},
+		"neither":               {[]string{"OTEL_METRICS_EXPORTER=none", "OTEL_TRACES_EXPORTER=none"}, false, false},
+		"unsupported exporters": {[]string{"OTEL_METRICS_EXPORTER=prometheus", "OTEL_TRACES_EXPORTER=zipkin"}, false, false},
+		"neither, by the SDK":   {[]string{"OTEL_SDK_DISABLED=true"}, false, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -153,7 +153,7 @@ func TestOneEndpointGetsTracesAndMetricsUnlessOneIsSwitchedOff(t *testing.T) {
 			require.Zero(t, f.wait())
 			require.Equal(t, c.traces, len(spans.spans) == 1)
 			require.Equal(t, c.metrics, metrics.delivered() == 1)
-			require.Equal(t, c.metrics, metrics.headers != nil, "nothing at all is sent otherwise")
+			require.Equal(t, c.metrics, metrics.headers != nil, "otherwise nothing is sent")
 		})
 	}
 }
@@ -210,7 +210,7 @@ func TestACollectorOfMetricsThatStartsLaterIsLoggedOnce(t *testing.T) {
 		refuse := refused <= 3
 		mu.Unlock()
 		if refuse {
-			w.WriteHeader(http.StatusForbidden) // which is not tried again by the exporter
+			w.WriteHeader(http.StatusForbidden) // the exporter does not retry this
 			return
 		}
 		handler.ServeHTTP(w, r)

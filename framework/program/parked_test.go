@@ -14,8 +14,8 @@ import (
 	"github.com/waybill-go/waybill/framework/store"
 )
 
-// leaveParked creates a sink with three dead deliveries, two of them with the same key, a blocked one, and
-// an unrouted one.
+// leaveParked creates a sink with three dead deliveries, two of which have the same key, and a blocked one,
+// and an unrouted delivery.
 func (o outbox) leaveParked(t *testing.T) {
 	t.Helper()
 	o.migrate(t)
@@ -170,7 +170,7 @@ func TestRequeueReachesARunningForwarder(t *testing.T) {
 		f := startForward(t, "-c", o.config(t, "15s", destination.URL))
 		r := waybill(t, "parked", "requeue", "--all", "--yes", "--database", o.address)
 		require.Zero(t, r.code, r.stderr)
-		destination.await(t, 4) // with the one that was blocked
+		destination.await(t, 4) // including the blocked one
 		require.Zero(t, f.end(t).code)
 		require.Equal(t, []string{"e dead"}, o.states(t))
 	})
@@ -240,7 +240,7 @@ func TestAnInterruptedReplayShowsHowToContinue(t *testing.T) {
 		require.Contains(t, line, fmt.Sprintf("replayed %d of 20 deliveries, then stopped; continue with waybill replay --continue %s", action.Count, action.ID))
 		require.Len(t, o.states(t), int(action.Count))
 
-		// The continued replay has the rate of the action, too slow to wait for in a test.
+		// The continued replay would have the action's rate, which is too slow for a test.
 		_, err := o.db.ExecContext(t.Context(), `UPDATE outbox_actions SET filter = replace(filter`+o.asText()+`, '"rate"', '"was"')`+o.asJSON())
 		require.NoError(t, err)
 		r := waybill(t, "replay", "--continue", action.ID, "--yes", "-c", config)
@@ -276,7 +276,7 @@ func TestPauseStopsDeliveriesAndResumeContinuesThem(t *testing.T) {
 		require.Equal(t, result{stdout: "paused partner\n"}, waybill(t, "pause", "partner", "--reason", "OPS-7", "--database", o.address))
 		require.Equal(t, result{stdout: "partner was paused already\n"}, waybill(t, "pause", "partner", "--database", o.address))
 		require.Equal(t, result{stdout: "no sink was paused\n"}, waybill(t, "pause", "--all", "--database", o.address))
-		require.Eventually(t, func() bool { // the forwarder gives the lane back
+		require.Eventually(t, func() bool { // the forwarder releases the lane
 			for _, c := range o.status(t).Cursors {
 				if c.Sink == "partner" {
 					return c.Paused && c.Owner == ""

@@ -185,7 +185,7 @@ func TestMailPreviewWarnsOfMissingParts(t *testing.T) {
 	require.Contains(t, r.stderr, "warning: there is no text version")
 }
 
-// Not in parallel, since it changes the environment.
+// Not parallel, since it changes the environment.
 func TestMailPreviewOpensTheBrowser(t *testing.T) {
 	programs := t.TempDir()
 	seen := filepath.Join(programs, "seen")
@@ -204,7 +204,7 @@ func TestMailPreviewOpensTheBrowser(t *testing.T) {
 	require.NoError(t, os.Remove(filepath.Join(programs, "xdg-open")))
 	r = waybill(t, "mail", "preview", "order.placed", "-c", config, "--data", data, "--locale", "de", "--open")
 	require.Equal(t, exitFailed, r.code)
-	require.FileExists(t, strings.TrimSuffix(r.stdout, "\n"), "it can be opened by hand")
+	require.FileExists(t, strings.TrimSuffix(r.stdout, "\n"), "the user can open the file")
 	require.Contains(t, r.stderr, "no browser could be opened")
 }
 
@@ -219,22 +219,22 @@ func TestMailPreviewReportsMistakes(t *testing.T) {
 		code int
 		says string
 	}{
-		"unknown type":      {[]string{"order.plced", "-c", config, "--data", data}, exitFailed, "order.plced/to.tmpl, order.plced/subject.tmpl, order.plced/text.tmpl or html.tmpl is missing in"},
-		"types there are":   {[]string{"order.plced", "-c", config, "--data", data}, exitFailed, "there are templates for customer.moved, order.placed, order.short\n"},
-		"template's error":  {[]string{"order.placed", "-c", config, "--data", data}, exitFailed, `order.placed/subject.tmpl:1:16: executing`},
-		"no payload":        {[]string{"order.placed", "-c", config}, exitUsage, "name a file with the payload: --data order.json"},
-		"no such payload":   {[]string{"order.placed", "-c", config, "--data", "nowhere.json"}, exitFailed, "--data: open nowhere.json"},
-		"no JSON":           {[]string{"order.placed", "-c", config, "--data", config}, exitFailed, "is not JSON"},
-		"no type":           {[]string{"-c", config, "--data", data}, exitUsage, "name a notification type"},
-		"two types":         {[]string{"a", "b", "-c", config, "--data", data}, exitUsage, `unexpected argument "b"`},
-		"unknown sink":      {[]string{"order.placed", "-c", config, "--data", data, "--sink", "events"}, exitUsage, "--sink: there is no email sink events; there are mail"},
-		"several sinks":     {[]string{"x", "-c", several, "--data", data}, exitUsage, "x is routed to several email sinks; choose one with --sink: a, b"},
-		"no route":          {[]string{"y", "-c", several, "--data", data}, exitUsage, "y is routed to no email sink; choose one with --sink: a, b"},
-		"no email sink":     {[]string{"y", "-c", none, "--data", data}, exitUsage, "has no sink of kind email"},
-		"wrong locale":      {[]string{"order.placed", "-c", config, "--data", data, "--locale", "no such"}, exitFailed, `"no such" is not a language tag`},
-		"two formats":       {[]string{"order.placed", "-c", config, "--data", data, "--html", "--eml"}, exitUsage, "--html and --eml contradict each other: leave one of them out"},
-		"mistakes in file":  {[]string{"y", "-c", broken, "--data", data}, exitUsage, broken + ":4: sinks.mail.with.from: is missing"},
-		"templates in file": {[]string{"y", "-c", broken, "--data", data}, exitUsage, broken + ":5: sinks.mail.with.templates: nowhere: "},
+		"unknown type":         {[]string{"order.plced", "-c", config, "--data", data}, exitFailed, "order.plced/to.tmpl, order.plced/subject.tmpl, order.plced/text.tmpl or html.tmpl is missing in"},
+		"types with templates": {[]string{"order.plced", "-c", config, "--data", data}, exitFailed, "there are templates for customer.moved, order.placed, order.short\n"},
+		"template's error":     {[]string{"order.placed", "-c", config, "--data", data}, exitFailed, `order.placed/subject.tmpl:1:16: executing`},
+		"no payload":           {[]string{"order.placed", "-c", config}, exitUsage, "name a file with the payload: --data order.json"},
+		"no such payload":      {[]string{"order.placed", "-c", config, "--data", "nowhere.json"}, exitFailed, "--data: open nowhere.json"},
+		"not JSON":             {[]string{"order.placed", "-c", config, "--data", config}, exitFailed, "is not JSON"},
+		"no type":              {[]string{"-c", config, "--data", data}, exitUsage, "name a notification type"},
+		"two types":            {[]string{"a", "b", "-c", config, "--data", data}, exitUsage, `unexpected argument "b"`},
+		"unknown sink":         {[]string{"order.placed", "-c", config, "--data", data, "--sink", "events"}, exitUsage, "--sink: there is no email sink events; there are mail"},
+		"several sinks":        {[]string{"x", "-c", several, "--data", data}, exitUsage, "x is routed to several email sinks; choose one with --sink: a, b"},
+		"no route":             {[]string{"y", "-c", several, "--data", data}, exitUsage, "y is routed to no email sink; choose one with --sink: a, b"},
+		"no email sink":        {[]string{"y", "-c", none, "--data", data}, exitUsage, "has no sink of kind email"},
+		"wrong locale":         {[]string{"order.placed", "-c", config, "--data", data, "--locale", "no such"}, exitFailed, `"no such" is not a language tag`},
+		"two formats":          {[]string{"order.placed", "-c", config, "--data", data, "--html", "--eml"}, exitUsage, "--html and --eml contradict each other: leave one of them out"},
+		"mistakes in file":     {[]string{"y", "-c", broken, "--data", data}, exitUsage, broken + ":4: sinks.mail.with.from: is missing"},
+		"templates in file":    {[]string{"y", "-c", broken, "--data", data}, exitUsage, broken + ":5: sinks.mail.with.templates: nowhere: "},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -163,7 +163,7 @@ func TestTheGrantsOfASchedulerAreSufficient(t *testing.T) {
 			r := waybill(t, "migrate", "--partition-rows", partitionRows, "--database", o.address)
 			require.Zero(t, r.code, r.stderr)
 			forwarder, scheduler, operator := o.role(t, "forwarder"), o.role(t, "scheduler"), o.role(t, "operator")
-			// One role with both duties, as a forwarder with schedules has.
+			// A forwarder with schedules has one role with both duties.
 			_, err := o.db.ExecContext(t.Context(), `GRANT `+pq.QuoteIdentifier(roleOf(t, scheduler))+` TO `+pq.QuoteIdentifier(roleOf(t, forwarder)))
 			require.NoError(t, err)
 			destination := newReceiver(t)
@@ -183,7 +183,7 @@ func TestTheGrantsOfASchedulerAreSufficient(t *testing.T) {
 			defer db.Close()
 			s, err := postgres.Open(t.Context(), db, postgres.Config{})
 			require.NoError(t, err)
-			free, err := s.Claim(t.Context(), db, store.Claim{Type: "report.due", Key: "today", Period: time.Hour}) // what Make returns may be unique
+			free, err := s.Claim(t.Context(), db, store.Claim{Type: "report.due", Key: "today", Period: time.Hour}) // Make may return a unique notification
 			require.NoError(t, err)
 			require.True(t, free)
 			for _, refused := range []string{`DELETE FROM outbox_schedules`, `SELECT payload FROM outbox`, `SELECT payload FROM outbox_parked`} {

@@ -42,8 +42,8 @@ func judge(t testing.TB, s *jsonschema.Schema, text string) error {
 
 var yamlBlock = regexp.MustCompile("(?ms)^```yaml\n(.*?)^```")
 
-// completed makes whole configurations from an example that has only settings of a kind: those of a
-// sink, or lines of settings below with.
+// completed returns whole configurations for an example that has only settings of a kind: a sink's, or
+// only the lines below with.
 func completed(example, kind string) (all []string) {
 	head := "sinks:\n  example:\n    kind: " + kind + "\n"
 	switch {
@@ -67,7 +67,7 @@ func TestTheSchemaAcceptsEveryExampleOfTheDocumentation(t *testing.T) {
 	found := 0
 	for _, page := range append(pages, "../../README.md") {
 		if filepath.Base(page) == "sinks-publisher.md" {
-			continue // its kinds are those of the module sinks/brokers, whose program takes them
+			continue // only the program of the module sinks/brokers has these kinds
 		}
 		text, err := os.ReadFile(page)
 		require.NoError(t, err)
@@ -93,7 +93,7 @@ func TestTheSchemaAcceptsWhatTheProgramWrites(t *testing.T) {
 	require.NoError(t, judge(t, s, r.stdout))
 }
 
-// These are forms of values that a schema easily misses.
+// A schema easily misses these forms of values.
 func TestTheSchemaAcceptsWhatForwardAccepts(t *testing.T) {
 	t.Parallel()
 	text := `

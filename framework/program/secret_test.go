@@ -9,7 +9,7 @@ import (
 	"github.com/waybill-go/waybill/sinks/httpsink"
 )
 
-// mastersFile writes a configuration whose other secrets are missing.
+// mastersFile is a configuration whose other secrets are missing.
 const mastersFile = `
 database: ${DATABASE}
 sinks:

@@ -31,7 +31,7 @@ func taggedFields(t reflect.Type, path ...string) (all []tagged) {
 	return all
 }
 
-// shaped returns a text as a value of the field.
+// shaped returns a text in the form of the field's value.
 func (f tagged) shaped(text string) any {
 	switch f.is.Kind() {
 	case reflect.Slice:
@@ -42,7 +42,7 @@ func (f tagged) shaped(text string) any {
 	return text
 }
 
-// below puts a value at the place of the field.
+// below returns settings with a value at the path of the field.
 func (f tagged) below(value any) map[string]any {
 	for i := len(f.path) - 1; i > 0; i-- {
 		value = map[string]any{f.path[i]: value}
@@ -50,7 +50,7 @@ func (f tagged) below(value any) map[string]any {
 	return map[string]any{f.path[0]: value}
 }
 
-// wrongValues has invalid values with the secret hunter2, of many kinds.
+// wrongValues has invalid values of many kinds that contain the secret hunter2.
 var wrongValues = []any{
 	"hunter2", "hunter2 hünter2", "hunter2\x00", "hunter2\nhunter2", "whsec_hunter2", "whsk_hunter2", "whpk_hunter2",
 	"https://user:hunter2@", "https://user:hunter2/x@host", "https://user:hunter2@host:bad/", "https://host:99999/hunter2?hunter2#hunter2",
@@ -81,7 +81,7 @@ func TestNoMistakeQuotesASecret(t *testing.T) {
 					require.NoError(t, err)
 					r := waybill(t, "config", "check", "--offline", "-c", writeFile(t, string(file)))
 					require.Equal(t, exitUsage, r.code)
-					output := strings.ReplaceAll(r.stdout+r.stderr, "hunter2x", "") // which is a name
+					output := strings.ReplaceAll(r.stdout+r.stderr, "hunter2x", "") // that is a name, not the secret
 					require.NotContains(t, output, "hunter2", "%s", file)
 				}
 			}

@@ -15,8 +15,8 @@ import (
 	"github.com/waybill-go/waybill/sinks/kafka/kafkatest"
 )
 
-// A forwarder reads a topic, with its cursors in either database. The commands that inspect and
-// requeue work as with an outbox.
+// A forwarder reads a topic, with its cursors in either database. The commands that inspect and requeue
+// work as they do with an outbox.
 func TestASecondStageIsForwardedAndOperated(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, o outbox) {
@@ -46,7 +46,7 @@ routes: {"order.*": [partner]}
 		require.Zero(t, r.code, r.stderr)
 		f := startForward(t, "-c", config)
 		destination.await(t, 10)
-		require.Eventually(t, func() bool { // the checkpoint comes behind the delivery
+		require.Eventually(t, func() bool { // the checkpoint follows the delivery
 			var look store.Status
 			r := waybill(t, "status", "--json", "-c", config)
 			require.NoError(t, json.Unmarshal([]byte(r.stdout), &look), r.stderr)

@@ -57,7 +57,7 @@ func TestStatusAfterForwarding(t *testing.T) {
 		destination := newReceiver(t)
 		f := startForward(t, "-c", o.config(t, "60s", destination.URL))
 		destination.await(t, 3)
-		require.Eventually(t, func() bool { // the checkpoint comes behind the delivery
+		require.Eventually(t, func() bool { // the checkpoint follows the delivery
 			var look store.Status
 			r := waybill(t, "status", "--json", "--database", o.address)
 			require.NoError(t, json.Unmarshal([]byte(r.stdout), &look))
@@ -167,7 +167,7 @@ func TestStatusAsJSONHasTheWorkOfEachForwarderForEachSink(t *testing.T) {
 		o.migrate(t)
 		o.publish(t, 1, 3)
 		destination := newReceiver(t)
-		f := startForward(t, "-c", o.config(t, "1s", destination.URL)) // a heartbeat each third of it
+		f := startForward(t, "-c", o.config(t, "1s", destination.URL)) // with a heartbeat each third of the lease
 		require.Eventually(t, func() bool {
 			var look struct{ Forwarders []admin.ForwarderStatus }
 			r := waybill(t, "status", "--json", "--database", o.address)

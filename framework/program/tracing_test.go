@@ -57,7 +57,7 @@ func TestTheProgramSendsItsSpansToACollector(t *testing.T) {
 		f := startIn(t, []string{
 			"OTEL_EXPORTER_OTLP_ENDPOINT=" + spans.URL, "OTEL_EXPORTER_OTLP_HEADERS=authorization=Bearer%20abc",
 			"OTEL_SERVICE_NAME=shop-outbox", "OTEL_RESOURCE_ATTRIBUTES=deployment.environment.name=test",
-			"OTEL_BSP_SCHEDULE_DELAY=3600000", // only the end sends them
+			"OTEL_BSP_SCHEDULE_DELAY=3600000", // so that only the end of the program sends spans
 		}, "forward", "-c", o.config(t, "15s", destination.URL))
 		destination.await(t, 1)
 		f.signal(t, syscall.SIGTERM)
@@ -114,7 +114,7 @@ func TestACollectorOfSpansThatStartsLaterIsLoggedOnce(t *testing.T) {
 		select {
 		case <-works:
 		default:
-			w.WriteHeader(http.StatusForbidden) // which is not tried again by the exporter
+			w.WriteHeader(http.StatusForbidden) // the exporter does not retry this
 			refused <- struct{}{}
 		}
 	}))

@@ -161,7 +161,7 @@ func TestEachCommandOfTheRunbookExists(t *testing.T) {
 		}
 		r := waybill(t, append(arguments, "--help")...)
 		require.Zero(t, r.code, "%s: %s", match[1], r.stderr)
-		known := false // words behind its name are arguments, unless it only has commands below it
+		known := false // words after a command's name are arguments, unless the command only has subcommands
 		for n := len(name); n > 1; n-- {
 			known = known || strings.Contains(r.stdout, "Usage:\n  "+strings.Join(name[:n], " ")+" ") &&
 				(n == len(name) || !strings.Contains(r.stdout, " [command]\n"))

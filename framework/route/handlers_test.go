@@ -45,7 +45,7 @@ func TestEachTypeOfARouteHasAHandlerAndEachHandlerARoute(t *testing.T) {
 			patterns: []string{"*"}, handled: []sinks.HandledType{placed}, types: types,
 			want: []string{`routes.*: no handler for the type: shop handles order.placed, not order.shipped, stock.counted: add handlers, or name the types in routes to shop instead of *`},
 		},
-		"a pattern that brings nothing": {
+		"a pattern without handled types": {
 			patterns: []string{"order.placed", "customer.*"}, handled: []sinks.HandledType{placed},
 			want: []string{`routes.customer.*: no handler for the type: shop handles order.placed, none that the pattern matches: add a handler, or remove shop from the route`},
 		},

@@ -42,7 +42,8 @@ func TestAScheduleContinuesAfterTheDatabasesClockWasFarAhead(t *testing.T) {
 	})
 }
 
-// TestATickIsMadeOnceIfTheDatabasesClockGoesBack simulates a failover.
+// TestATickIsMadeOnceIfTheDatabasesClockGoesBack simulates a failover to a server
+// whose clock is behind.
 func TestATickIsMadeOnceIfTheDatabasesClockGoesBack(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		right := o.store
@@ -55,13 +56,13 @@ func TestATickIsMadeOnceIfTheDatabasesClockGoesBack(t *testing.T) {
 		o.store = right
 		o.start(report("a", schedule.Every(time.Minute), ""))
 		o.pass(8 * time.Minute)
-		require.Equal(t, made, o.ticks(), "it waits until the clock is there again")
+		require.Equal(t, made, o.ticks(), "the schedule waits until the clock catches up")
 		o.pass(3 * time.Minute)
 		require.Equal(t, append(made, "a 00:13:00"), o.ticks())
 	})
 }
 
-// Each tick of two days publishes a notification that is unique for a day.
+// Each tick, over two days, publishes a notification that is unique for a day.
 func TestATickThatIsNotUniqueIsMadeWithoutANotification(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		s := report("a", schedule.Every(time.Minute), schedule.All)

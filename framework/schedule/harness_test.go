@@ -35,7 +35,7 @@ type stores interface {
 	outboxes.Log
 }
 
-// clocked is a store whose clock is that of the test's bubble.
+// clocked is a store with the clock of the test's bubble.
 type clocked struct{ stores }
 
 func (c clocked) Schedules(ctx context.Context) ([]store.Schedule, error) {
@@ -138,7 +138,7 @@ func (o *outbox) pass(d time.Duration) {
 	synctest.Wait()
 }
 
-// made returns what was published as "schedule tick id", in the order of the log.
+// made returns the published notifications as "schedule tick" and their ids, in the order of the log.
 func (o *outbox) made() (ticks, ids []string) {
 	o.t.Helper()
 	rows, err := o.db.QueryContext(o.t.Context(), `SELECT id, metadata, payload FROM outbox ORDER BY "offset"`)

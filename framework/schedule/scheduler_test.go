@@ -53,8 +53,7 @@ func TestOneOfManyProcessesMakesEachTickInSerializableTransactions(t *testing.T)
 	})
 }
 
-// A process that dies between the claim of a tick and its commit leaves a transaction that
-// rolls back.
+// A process that dies between the claim of a tick and the commit leaves a transaction that rolls back.
 func TestATickWhoseTransactionIsLostIsMadeLaterOnce(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		_, stop := o.start(report("a", schedule.Every(time.Hour), ""))
@@ -133,7 +132,7 @@ func TestAFailureDelaysOnlyItsScheduleAndIsLoggedOnce(t *testing.T) {
 			failing("error", func() (any, error) { return nil, errors.New("no printer") }),
 			failing("exit", func() (any, error) { runtime.Goexit(); return nil, nil }),
 			failing("panic", func() (any, error) { panic("no paper") }),
-			failing("strange", func() (any, error) { return 17, nil }), // of no registered type: the claim is rolled back
+			failing("strange", func() (any, error) { return 17, nil }), // not a registered type, so the claim is rolled back
 		)
 		o.pass(5*time.Minute + time.Second)
 		require.Equal(t, []string{"works 00:01:00", "works 00:02:00", "works 00:03:00", "works 00:04:00", "works 00:05:00"}, o.ticks())
@@ -187,10 +186,10 @@ func TestSchedulesArePausedRunAndForgotten(t *testing.T) {
 		require.NoError(t, err)
 		o.pass(time.Minute)
 		require.Len(t, o.ticks(), 3)
-		require.Equal(t, "a 00:05:00", o.ticks()[2], "what passed while it was paused is not missed")
+		require.Equal(t, "a 00:05:00", o.ticks()[2], "ticks during the pause do not count as missed")
 		require.NoError(t, o.store.ForgetSchedule(ctx, "x", "a"))
 		o.pass(time.Minute)
-		require.Equal(t, "a 00:06:00", o.ticks()[3], "one that runs is added again")
+		require.Equal(t, "a 00:06:00", o.ticks()[3], "a running schedule is added again")
 	})
 }
 
@@ -200,17 +199,17 @@ func TestAChangedScheduleBeginsFromNowAndTheProcessThatStartsLastDecides(t *test
 		o.pass(9 * time.Minute)
 		_, stopNew := o.start(report("a", schedule.Every(4*time.Minute), schedule.All))
 		o.pass(4*time.Minute + time.Second)
-		require.Equal(t, []string{"a 00:12:00"}, o.ticks(), "not that of 10 minutes")
+		require.Equal(t, []string{"a 00:12:00"}, o.ticks(), "not the tick of minute 10")
 		require.Equal(t, 1, o.logs.count("the schedule has changed"), o.logs)
 		require.Equal(t, "every 4m", o.row("a").Spec)
-		stopNew() // as in a deploy that is rolled back
+		stopNew() // as in a deployment that is rolled back
 		o.pass(10 * time.Minute)
 		require.Equal(t, []string{"a 00:12:00", "a 00:20:00"}, o.ticks(), "the old one takes over once a tick is late")
 		require.Equal(t, "every 10m", o.row("a").Spec)
 		stopOld()
 		o.pass(time.Hour)
 		o.start(report("a", schedule.Every(4*time.Minute), schedule.All))
-		require.Len(t, o.ticks(), 2, "a changed one has missed nothing")
+		require.Len(t, o.ticks(), 2, "a changed schedule has missed nothing")
 	})
 }
 
@@ -233,7 +232,7 @@ func TestTheIdOfATickIsTheSameWhenItIsMadeAgain(t *testing.T) {
 		before := o.row("a")
 		o.pass(time.Hour)
 		stop()
-		restored := o.row("a") // as a restored database has it
+		restored := o.row("a") // the row as a restored database has it
 		restored.NextTick, restored.LastTick = before.NextTick, time.Time{}
 		_, err := o.store.MoveSchedule(t.Context(), o.db, restored)
 		require.NoError(t, err)
@@ -243,7 +242,7 @@ func TestTheIdOfATickIsTheSameWhenItIsMadeAgain(t *testing.T) {
 		require.Equal(t, []string{"a 01:00:00", "a 01:00:00"}, ticks[:2])
 		require.Equal(t, ids[0], ids[1])
 		require.Len(t, ids, 4)
-		require.NotEqual(t, ids[2], ids[3], "another schedule at the same time has another one")
+		require.NotEqual(t, ids[2], ids[3], "another schedule has a different id at the same time")
 		require.NotEqual(t, ids[1], ids[2])
 	})
 }
@@ -261,7 +260,7 @@ func TestARowReturnsTheIdsOfItsTicks(t *testing.T) {
 		o.pass(10 * time.Second)
 		_, ids = o.made()
 		require.Len(t, ids, 2)
-		require.Equal(t, o.row("a").NotificationID(o.row("a").LastTick), ids[1], "one that was asked for, at no whole second")
+		require.Equal(t, o.row("a").NotificationID(o.row("a").LastTick), ids[1], "a requested tick, not at a whole second")
 	})
 }
 

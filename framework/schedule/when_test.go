@@ -21,30 +21,30 @@ func TestCronWhenClocksChange(t *testing.T) {
 		line, zone, after string
 		want              []string
 	}{
-		"a time that is skipped is due when the clock is set forward": {
+		"a skipped time is due when the clock is set forward": {
 			"30 2 * * *", "Europe/Berlin", "2026-03-28T00:00:00Z",
 			[]string{"2026-03-28T02:30:00+01:00", "2026-03-29T03:00:00+02:00", "2026-03-30T02:30:00+02:00"},
 		},
-		"a time that is shown twice is due the first time": {
+		"a repeated time is due the first time": {
 			"30 2 * * *", "Europe/Berlin", "2026-10-24T12:00:00Z",
 			[]string{"2026-10-25T02:30:00+02:00", "2026-10-26T02:30:00+01:00"},
 		},
-		"the same, seen from between the two": {
+		"the same, from a time between the two": {
 			"30 2 * * *", "Europe/Berlin", "2026-10-25T00:45:00Z", []string{"2026-10-26T02:30:00+01:00"},
 		},
-		"several that are skipped are one": {
+		"several skipped times are one tick": {
 			"0,20,40 2,3 * * *", "Europe/Berlin", "2026-03-29T00:00:00Z",
 			[]string{"2026-03-29T03:00:00+02:00", "2026-03-29T03:20:00+02:00", "2026-03-29T03:40:00+02:00", "2026-03-30T02:00:00+02:00"},
 		},
-		"each minute of an hour that is shown twice is one": {
+		"each minute of a repeated hour is due once": {
 			"*/30 2 * * *", "Europe/Berlin", "2026-10-24T12:00:00Z",
 			[]string{"2026-10-25T02:00:00+02:00", "2026-10-25T02:30:00+02:00", "2026-10-26T02:00:00+01:00"},
 		},
-		"each hour is each hour that passes, forward": {
+		"each hour that passes, forward": {
 			"0 * * * *", "Europe/Berlin", "2026-03-28T23:30:00Z",
 			[]string{"2026-03-29T01:00:00+01:00", "2026-03-29T03:00:00+02:00", "2026-03-29T04:00:00+02:00"},
 		},
-		"each hour is each hour that passes, back": {
+		"each hour that passes, back": {
 			"0 * * * *", "Europe/Berlin", "2026-10-24T23:30:00Z",
 			[]string{"2026-10-25T02:00:00+02:00", "2026-10-25T02:00:00+01:00", "2026-10-25T03:00:00+01:00"},
 		},
@@ -59,11 +59,11 @@ func TestCronWhenClocksChange(t *testing.T) {
 		"an alias of each hour": {
 			"@hourly", "Europe/Berlin", "2026-10-24T23:30:00Z", []string{"2026-10-25T02:00:00+02:00", "2026-10-25T02:00:00+01:00"},
 		},
-		"a midnight that is skipped": {
+		"a skipped midnight": {
 			"@daily", "America/Sao_Paulo", "2018-11-03T12:00:00Z",
 			[]string{"2018-11-04T01:00:00-02:00", "2018-11-05T00:00:00-02:00"},
 		},
-		"a midnight that is shown twice": {
+		"a repeated midnight": {
 			"30 0 * * *", "America/Havana", "2026-10-31T12:00:00Z",
 			[]string{"2026-11-01T00:30:00-04:00", "2026-11-02T00:30:00-05:00"},
 		},
@@ -75,7 +75,7 @@ func TestCronWhenClocksChange(t *testing.T) {
 			"45 1 * * *", "Australia/Lord_Howe", "2026-04-04T00:00:00Z",
 			[]string{"2026-04-05T01:45:00+11:00", "2026-04-06T01:45:00+10:30"},
 		},
-		"a day that the zone skips": {
+		"a day that the time zone skips": {
 			"0 12 * * *", "Pacific/Apia", "2011-12-29T00:00:00Z",
 			[]string{"2011-12-29T12:00:00-10:00", "2011-12-31T00:00:00+14:00", "2011-12-31T12:00:00+14:00"},
 		},
@@ -102,8 +102,8 @@ func TestCronWhenClocksChange(t *testing.T) {
 	}
 }
 
-// The test starts at each quarter of an hour of a year, in several zones: the next tick is later, and there
-// is no tick in between.
+// The test asks for the next tick at each quarter of an hour of a year, in several zones. It must be later,
+// with no tick in between.
 func TestCronSkipsNoTick(t *testing.T) {
 	t.Parallel()
 	for _, zone := range []string{"Europe/Berlin", "America/Havana", "Australia/Lord_Howe", "Africa/Casablanca"} {

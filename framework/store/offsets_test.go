@@ -49,7 +49,7 @@ func TestDamagedOffsetsAreRefused(t *testing.T) {
 func TestEncodedOffsetsAreDecoded(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		// Small numbers, so that runs of neighbours are usual.
+		// Small numbers make runs of neighbours common.
 		offsets := rapid.SliceOfNDistinct(rapid.Int64Range(1, 60), 0, 40, rapid.ID[int64]).Draw(t, "offsets")
 		slices.Sort(offsets)
 		ranges := store.OffsetRanges(offsets...)

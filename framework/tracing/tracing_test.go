@@ -52,7 +52,7 @@ func TestATracestateBelongsToItsTraceparent(t *testing.T) {
 	given := notification.Metadata{"tracestate": "vendor=1", "tenant": "acme"}
 	got := tracing.Inject(trace.ContextWithSpanContext(t.Context(), span), given)
 	require.Equal(t, notification.Metadata{"traceparent": "00-01000000000000000000000000000000-0200000000000000-01", "tenant": "acme"}, got)
-	require.Equal(t, notification.Metadata{"tracestate": "vendor=1", "tenant": "acme"}, given, "which others may hold")
+	require.Equal(t, notification.Metadata{"tracestate": "vendor=1", "tenant": "acme"}, given, "the envelope is shared")
 }
 
 // Metadata may come from any program: no text in it may cause a failure, and the shared envelope

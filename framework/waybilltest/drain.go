@@ -19,11 +19,11 @@ import (
 )
 
 const (
-	// patience is how long Drain waits until nothing is due any more.
+	// patience is how long Drain waits until nothing is due.
 	patience = 30 * time.Second
 	// lookEvery is the pause between two looks.
 	lookEvery = 5 * time.Millisecond
-	// maxSteps is how many times Advance delivers what became due.
+	// maxSteps is how often Advance delivers what becomes due.
 	maxSteps = 1000
 )
 
@@ -86,7 +86,7 @@ func newDrain(t testing.TB, c forwarder.Config) *drain {
 	s, ok := c.Store.(inspected)
 	require.True(t, ok, "store %T is not a store.Inspector", c.Store)
 	c.Poll = forwarder.Poll{Min: lookEvery, Max: 4 * lookEvery}
-	c.Lease = 3 * time.Second // a position past rows of other types is written when a third of it has passed
+	c.Lease = 3 * time.Second // a position past rows of other types is written after a third of the lease
 	c.Retention, c.InboxRetention = forwarder.KeepForever, forwarder.KeepForever
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn}))
@@ -229,7 +229,7 @@ func (r *drain) waiting() (waiting []store.ParkedDelivery, err error) {
 	return waiting, err
 }
 
-// next returns when the first delivery becomes due, or zero.
+// next returns the time when the first delivery becomes due, or zero.
 func (r *drain) next(t testing.TB) (next time.Time) {
 	t.Helper()
 	waiting, err := r.waiting()
@@ -255,7 +255,7 @@ func (r *drain) shift(t testing.TB, by time.Duration) {
 			slot := p.Envelope.Slot
 			if p.Sink == l.Lane.Sink && l.Lane.Slots.First <= slot && slot <= l.Lane.Slots.Last && !p.DueAt.IsZero() {
 				p.DueAt = p.DueAt.Add(-by)
-				if p.State == store.StateCancelled { // is never written
+				if p.State == store.StateCancelled { // no checkpoint writes this state
 					p.State = store.StateScheduled
 				}
 				moved = append(moved, p.Parked)

@@ -28,14 +28,14 @@ type (
 	shipped  struct{ Order string }
 )
 
-// shop is an application that uses the facade: it charges an order, which fails twice, ships it, and a day
-// later reminds the customer.
+// shop is an application that uses the facade: it charges an order, which fails twice, ships it, and
+// reminds the customer a day later.
 type shop struct {
 	*waybill.Outbox
 	db       *sql.DB
 	config   waybill.Config
 	attempts atomic.Int32
-	log      []string // of handlers that never run beside each other
+	log      []string // of handlers that never run at the same time
 }
 
 func onEachShop(t *testing.T, test func(t *testing.T, s *shop)) {
@@ -104,10 +104,10 @@ func TestAChainIsDrainedWithItsRetriesAndSchedules(t *testing.T) {
 		require.Empty(t, s.log, "it is retrying")
 		require.EqualValues(t, 1, s.attempts.Load())
 		waybilltest.Drain(t, s.config)
-		require.EqualValues(t, 1, s.attempts.Load(), "no sooner")
+		require.EqualValues(t, 1, s.attempts.Load(), "not earlier")
 		log.RequirePublished(ordered{"o-1"})
 
-		waybilltest.Advance(t, s.config, 10*time.Hour) // both retries, and what follows from them
+		waybilltest.Advance(t, s.config, 10*time.Hour) // both retries, and all that follows from them
 		require.Equal(t, []string{"charged o-1", "shipped o-1"}, s.log)
 		log.RequirePublished(ordered{"o-1"}, charged{"o-1"}, shipped{"o-1"}, reminded{"o-1"})
 		waybilltest.Advance(t, s.config, 12*time.Hour)

@@ -83,7 +83,7 @@ func (o *Outbox) Forget() {
 	}
 }
 
-// Envelopes returns what was published and committed since Forget, in log order.
+// Envelopes returns the committed envelopes since Forget, in log order.
 func (o *Outbox) Envelopes() []notification.Envelope {
 	o.t.Helper()
 	target, err := o.log.Probe(o.t.Context())

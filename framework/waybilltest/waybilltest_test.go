@@ -113,7 +113,7 @@ func TestUnexpectedNotificationsFailTheTest(t *testing.T) {
 		"other type":  func(o *waybilltest.Outbox) { o.RequirePublished(paid{"o-1", 0}) },
 	} {
 		require.NotEmpty(t, failuresOf(t, func(t testing.TB) {
-			looked := waybilltest.New(t, types) // with the t that fails
+			looked := waybilltest.New(t, types) // with a t that fails
 			require.NoError(t, looked.Publisher.RunInTx(t.Context(), looked.DB, nil, func(ctx context.Context, tx *sql.Tx) error {
 				return looked.Publisher.Publish(ctx, tx, placed{"o-1"})
 			}))
@@ -175,7 +175,7 @@ func TestGoldenFilesKeepOldPayloadsReadable(t *testing.T) {
 	found := run(types, placed{"o-1"}, paid{"o-1", 700})
 	require.Len(t, found, 2, "%q", found)
 	require.Contains(t, found[0], "order.placed.v1.golden is new: review and commit it")
-	require.Empty(t, run(types, placed{"o-1"}, paid{"o-1", 700}), "the second time")
+	require.Empty(t, run(types, placed{"o-1"}, paid{"o-1", 700}), "the file exists now")
 	require.NoError(t, os.WriteFile(filepath.Join(folder, "order.paid.v1.golden"), []byte(`{"order":"o-1","euros":7}`), 0o600))
 	require.Empty(t, run(types, placed{"o-1"}, paid{"o-1", 700}), "an older version")
 

@@ -34,7 +34,7 @@ func aiosmtpd(t *testing.T, mechanism string) (port int, trust *tls.Config, mess
 	if out, err := exec.CommandContext(t.Context(), python, "-c", "import aiosmtpd").CombinedOutput(); err != nil {
 		t.Skipf("%s has no aiosmtpd (pip install aiosmtpd, or name another interpreter in %s): %v: %s", python, pythonVariable, err, out)
 	}
-	web := httptest.NewUnstartedServer(nil) // for its certificate
+	web := httptest.NewUnstartedServer(nil) // only its certificate is used
 	web.StartTLS()
 	web.Close()
 	key, err := x509.MarshalPKCS8PrivateKey(web.TLS.Certificates[0].PrivateKey)
@@ -48,8 +48,8 @@ func aiosmtpd(t *testing.T, mechanism string) (port int, trust *tls.Config, mess
 	}
 
 	server := exec.CommandContext(t.Context(), python, "testdata/aiosmtpd/server.py", certificateFile, keyFile, mechanism)
-	var said strings.Builder
-	server.Stderr = &said
+	var output strings.Builder
+	server.Stderr = &output
 	server.WaitDelay = 10 * time.Second
 	stdin, err := server.StdinPipe()
 	require.NoError(t, err)
@@ -60,12 +60,12 @@ func aiosmtpd(t *testing.T, mechanism string) (port int, trust *tls.Config, mess
 		_ = stdin.Close() // the server then ends
 		_ = server.Wait()
 		if t.Failed() {
-			t.Log(said.String())
+			t.Log(output.String())
 		}
 	})
 	messages = json.NewDecoder(stdout)
 	var started struct{ Port int }
-	require.NoError(t, messages.Decode(&started), "%s", &said)
+	require.NoError(t, messages.Decode(&started), "%s", &output)
 	pool := x509.NewCertPool()
 	pool.AddCert(web.Certificate())
 	return started.Port, &tls.Config{RootCAs: pool}, messages

@@ -80,7 +80,7 @@ func TestATokenFileIsReadForEachConnection(t *testing.T) {
 	for range 2 {
 		_, err = sink.Deliver(within(t), delivery(jane))
 		require.NoError(t, err)
-		server.Disconnect() // so that the next delivery makes a connection and reads the file
+		server.Disconnect() // the next delivery opens a connection and reads the file
 	}
 }
 
@@ -142,13 +142,13 @@ func TestTokensAreFetchedWhenTheyExpireOrAreRefused(t *testing.T) {
 			sink := newSink(t, email.Config{SMTP: "smtp://shop%40example.com@" + server.Address(), OAuth2: o})
 			deliver := func() error {
 				_, err := sink.Deliver(within(t), delivery(jane))
-				server.Disconnect() // so that each delivery makes a connection
+				server.Disconnect() // each delivery opens a connection
 				return err
 			}
 
 			require.NoError(t, deliver())
 			require.NoError(t, deliver())
-			assert.Len(t, tokens.asked, 1, "a token that is good is used again")
+			assert.Len(t, tokens.asked, 1, "a valid token is used again")
 
 			tokens.set(func() { tokens.given++ }) // the token is revoked
 			err := deliver()
@@ -208,7 +208,7 @@ func TestMistakesInAuthenticationAreNamed(t *testing.T) {
 	require.NoError(t, good.Validate())
 }
 
-// Servers may repeat a credential, unchanged or encoded.
+// Servers may repeat a credential in a reply, unchanged or encoded.
 func TestNoErrorRepeatsACredential(t *testing.T) {
 	echo := func(_ context.Context, user, secret string) error {
 		encode := base64.StdEncoding.EncodeToString

@@ -22,7 +22,7 @@ import (
 	"github.com/waybill-go/waybill/sinks/email/smtptest"
 )
 
-// BenchmarkDeliver compares the sink with loops that send with go-mail's client, in turns and with
+// BenchmarkDeliver compares the sink with loops that send with go-mail's client. They take turns, with
 // the same number of connections: to a server on this machine, and to one with a round trip of
 // 20 ms. Both make each mail from the same parts; the sink renders it from templates.
 //
@@ -107,7 +107,7 @@ func farAway(b *testing.B, address string, roundTrip time.Duration) string {
 			defer func() { _ = to.Close() }()
 			for p := range way {
 				time.Sleep(time.Until(p.due)) // simulates the distance
-				_, _ = to.Write(p.bytes)      // if it fails, reading fails, too
+				_, _ = to.Write(p.bytes)      // if it fails, reading fails too
 			}
 		})
 		defer close(way)

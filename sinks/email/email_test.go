@@ -23,7 +23,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// folder makes the templates of one type from the contents of files.
+// folder returns the templates of one type with these files.
 func folder(typeName string, files map[string]string) fstest.MapFS {
 	made := make(fstest.MapFS)
 	for file, content := range files {
@@ -126,7 +126,7 @@ func TestAMailHasTextAndHTMLPartsAndDecodableHeaders(t *testing.T) {
 func TestARepeatedDeliveryIsByteForByteTheSameMail(t *testing.T) {
 	server := startServer(t, smtptest.Config{})
 	for range 3 {
-		// Each time with a new sink, because a repeat usually comes from another process.
+		// Each attempt has a new sink, because a repeat usually comes from another process.
 		_, err := newSink(t, email.Config{SMTP: server.URL()}).Deliver(within(t), delivery(jane))
 		require.NoError(t, err)
 	}

@@ -28,7 +28,7 @@ var headers = []string{
 	"Mime-Version", "Reply-To", "Subject", "To", "Waybill-Id",
 }
 
-// fuzzSink has payload fields in every kind of template.
+// fuzzSink returns a sink with payload fields in every kind of template.
 func fuzzSink(t testing.TB) *Sink {
 	t.Helper()
 	sink, err := New(sinks.Instance{Name: "mail"}, Config{SMTP: "smtp://localhost", From: "shop@example.com", FS: fstest.MapFS{

@@ -17,7 +17,7 @@ import (
 	"github.com/waybill-go/waybill/sinks/email/smtptest"
 )
 
-// minimal makes the files that a type needs at least, and adds or replaces others.
+// minimal returns the files that a type needs at least, and those in more.
 func minimal(more map[string]string) fstest.MapFS {
 	all := map[string]string{
 		"customer.signed-up/to.tmpl": "a@example.org", "customer.signed-up/subject.tmpl": "s", "customer.signed-up/text.tmpl": "t",

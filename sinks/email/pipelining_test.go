@@ -19,19 +19,19 @@ import (
 // hangUp, instead of a reply, closes the connection.
 const hangUp = ""
 
-// scripted is a server with a list of replies, to the commands after EHLO in order, and to the dot
-// that ends a mail. After the list, it accepts everything. It closes the connection after a 421.
+// scripted is a server with a list of replies to the commands after EHLO and to the dot that ends a
+// mail, in order. After the list it accepts everything. It closes the connection after a 421.
 type scripted struct {
 	replies []string
 	// group is how many commands the server reads before it answers the first of them. Above 1,
-	// it offers PIPELINING. With 1, it records if a command comes before the previous one is
-	// answered.
+	// it offers PIPELINING. With 1, it records whether a command comes before the answer to the
+	// previous one.
 	group int
 
-	mu    sync.Mutex
-	heard [][]string // the commands of each connection
-	mails []string
-	early bool
+	mu       sync.Mutex
+	commands [][]string // of each connection
+	mails    []string
+	early    bool
 }
 
 // start starts the server until the test ends, and returns its address.
@@ -59,8 +59,8 @@ func (s *scripted) start(t *testing.T) (address string) {
 
 func (s *scripted) converse(conn net.Conn) {
 	s.mu.Lock()
-	number := len(s.heard)
-	s.heard = append(s.heard, nil)
+	number := len(s.commands)
+	s.commands = append(s.commands, nil)
 	s.mu.Unlock()
 	hello := "250 hello"
 	if s.group > 1 {
@@ -81,12 +81,12 @@ func (s *scripted) converse(conn net.Conn) {
 			}
 			group[i] = strings.Fields(line)[0]
 			s.mu.Lock()
-			s.heard[number] = append(s.heard[number], group[i])
+			s.commands[number] = append(s.commands[number], group[i])
 			s.early = s.early || (s.group == 1 && in.Buffered() > 0)
 			s.mu.Unlock()
 		}
 		for _, command := range group {
-			reply := s.say(conn, command)
+			reply := s.answer(conn, command)
 			if strings.HasPrefix(reply, "354") {
 				var ok bool
 				if reply, ok = s.takeMail(conn, in, number); !ok {
@@ -100,8 +100,8 @@ func (s *scripted) converse(conn net.Conn) {
 	}
 }
 
-// say sends the reply to a command, and returns it.
-func (s *scripted) say(conn net.Conn, command string) (reply string) {
+// answer sends the reply to a command, and returns it.
+func (s *scripted) answer(conn net.Conn, command string) (reply string) {
 	s.mu.Lock()
 	switch {
 	case len(s.replies) > 0:
@@ -118,7 +118,7 @@ func (s *scripted) say(conn net.Conn, command string) (reply string) {
 	return reply
 }
 
-// takeMail reads a mail and answers its dot. ok is false if the client closes the connection before.
+// takeMail reads a mail and answers its dot. ok is false if the client closes the connection first.
 func (s *scripted) takeMail(conn net.Conn, in *bufio.Reader, number int) (reply string, ok bool) {
 	var mail strings.Builder
 	for {
@@ -132,10 +132,10 @@ func (s *scripted) takeMail(conn net.Conn, in *bufio.Reader, number int) (reply 
 		mail.WriteString(line)
 	}
 	s.mu.Lock()
-	s.heard[number] = append(s.heard[number], ".")
+	s.commands[number] = append(s.commands[number], ".")
 	s.mails = append(s.mails, mail.String())
 	s.mu.Unlock()
-	return s.say(conn, "."), true
+	return s.answer(conn, "."), true
 }
 
 func TestTheAnswersToPipelinedCommands(t *testing.T) {
@@ -145,12 +145,12 @@ func TestTheAnswersToPipelinedCommands(t *testing.T) {
 		noRecipients = "554 no valid recipients"
 	)
 	for name, c := range map[string]struct {
-		group   int
-		replies []string
-		class   sinks.Class // of the error
-		step    email.Step  // "": it succeeds
-		heard   string
-		reused  bool // the next mail uses the same connection
+		group    int
+		replies  []string
+		class    sinks.Class // of the error
+		step     email.Step  // "": it succeeds
+		commands string
+		reused   bool // the next mail uses the same connection
 	}{
 		"accepted":        {one, nil, 0, "", "MAIL RCPT DATA .", true},
 		"three accepted":  {three, nil, 0, "", "MAIL RCPT RCPT RCPT DATA .", true},
@@ -204,7 +204,7 @@ func TestTheAnswersToPipelinedCommands(t *testing.T) {
 				assert.Equal(t, c.class, class, "%v", err)
 			}
 			server.mu.Lock()
-			assert.Equal(t, c.heard, strings.Join(server.heard[0], " "))
+			assert.Equal(t, c.commands, strings.Join(server.commands[0], " "))
 			for i, mail := range server.mails {
 				if failed != nil && failed.Step != email.StepEnd {
 					assert.Empty(t, mail, "mail %d: no recipient should get one", i)
@@ -218,7 +218,7 @@ func TestTheAnswersToPipelinedCommands(t *testing.T) {
 			require.NoError(t, err)
 			server.mu.Lock()
 			defer server.mu.Unlock()
-			assert.Equal(t, c.reused, len(server.heard) == 1, "connections: %v", server.heard)
+			assert.Equal(t, c.reused, len(server.commands) == 1, "connections: %v", server.commands)
 			assert.Len(t, server.mails, before+1)
 			assert.Contains(t, server.mails[before], "Message-Id: <0197f3c2")
 			assert.False(t, server.early, "a command that came too early")

@@ -13,7 +13,7 @@ import (
 	"github.com/waybill-go/waybill/sinks/email/smtptest"
 )
 
-// sendTo sends a mail with this to.tmpl to a test server, and returns the recipients.
+// sendTo sends a mail with this to.tmpl to a test server, and returns its recipients.
 func sendTo(t *testing.T, template string, payload map[string]any) ([]string, error) {
 	t.Helper()
 	return sendWith(t, map[string]string{"to.tmpl": template}, payload)
@@ -29,7 +29,7 @@ func sendWith(t *testing.T, files map[string]string, payload map[string]any) ([]
 	sink := newSink(t, email.Config{SMTP: server.URL(), FS: folder("customer.signed-up", all)})
 	_, err = sink.Deliver(within(t), delivery(string(encoded)))
 	if err != nil {
-		assert.Zero(t, server.Connections(), "the server is not bothered with it")
+		assert.Zero(t, server.Connections(), "the server gets no command")
 		return nil, err
 	}
 	return server.Messages()[0].To, nil
@@ -59,8 +59,8 @@ func TestAnExpressionGivesOneAddress(t *testing.T) {
 		{"by a function", `{{printf "%s" .Payload.v}}`, "a@x.com, victim@y.com"},
 		{"by a template", `{{define "v"}}{{.}}{{end}}{{template "v" .Payload.v}}`, "a@x.com, victim@y.com"},
 		{"by a block", `{{block "v" .Payload.v}}{{.}}{{end}}`, "a@x.com, victim@y.com"},
-		{"past what stands for a comma", "{{.Payload.v}}", "a@x.com\x1c victim@y.com"},
-		{"past what stands for a line break", "{{.Payload.v}}", "a@x.com\x1d victim@y.com"},
+		{"past the stand-in for a comma", "{{.Payload.v}}", "a@x.com\x1c victim@y.com"},
+		{"past the stand-in for a line break", "{{.Payload.v}}", "a@x.com\x1d victim@y.com"},
 	} {
 		for _, file := range []string{"to.tmpl", "cc.tmpl", "bcc.tmpl", "reply-to.tmpl"} {
 			t.Run(c.name+" in "+file, func(t *testing.T) {

@@ -41,29 +41,29 @@ func TestTheServersReplyDeterminesTheClass(t *testing.T) {
 		{"4xx for the sender", smtptest.Config{OnFrom: refuse(451)}, sinks.ClassUnavailable, email.StepFrom, "451"},
 		{"5xx for the sender", smtptest.Config{OnFrom: refuse(554)}, sinks.ClassUnavailable, email.StepFrom, "check from"},
 		{"unknown sender", smtptest.Config{OnFrom: saying(550, "5.1.0 who")}, sinks.ClassUnavailable, email.StepFrom, "check from"},
-		{"authentication asked for", smtptest.Config{OnFrom: refuse(530)}, sinks.ClassUnavailable, email.StepFrom, "check user and password"},
+		{"authentication required", smtptest.Config{OnFrom: refuse(530)}, sinks.ClassUnavailable, email.StepFrom, "check user and password"},
 		{"421 for the sender", smtptest.Config{OnFrom: refuse(421)}, sinks.ClassUnavailable, email.StepFrom, "421"},
 		{"the sender's mailbox is full", smtptest.Config{OnFrom: saying(552, "5.2.2 full")}, sinks.ClassUnavailable, email.StepFrom, "552"},
 		{"too large, by the code", smtptest.Config{OnFrom: refuse(552)}, sinks.ClassPermanent, email.StepFrom, "552"},
 		{"too large, by the status", smtptest.Config{OnFrom: saying(550, "5.3.4 too big")}, sinks.ClassPermanent, email.StepFrom, "5.3.4"},
 		{"too large for the account", smtptest.Config{OnFrom: saying(552, "5.2.3 too big")}, sinks.ClassPermanent, email.StepFrom, "5.2.3"},
-		{"SMTPUTF8 that was not asked for", smtptest.Config{OnFrom: saying(553, "5.6.7 no")}, sinks.ClassUnavailable, email.StepFrom, "5.6.7"},
+		{"SMTPUTF8 that was not requested", smtptest.Config{OnFrom: saying(553, "5.6.7 no")}, sinks.ClassUnavailable, email.StepFrom, "5.6.7"},
 		{"4xx for the recipient", smtptest.Config{OnRecipient: refuse(450)}, sinks.ClassTransient, email.StepTo, "<jane@example.org> refused: 450"},
 		{"5xx for the recipient", smtptest.Config{OnRecipient: refuse(550)}, sinks.ClassPermanent, email.StepTo, "no thanks"},
 		{"421 for the recipient", smtptest.Config{OnRecipient: refuse(421)}, sinks.ClassUnavailable, email.StepTo, "421"},
 		{"commands out of order", smtptest.Config{OnRecipient: saying(503, "AUTH first")}, sinks.ClassUnavailable, email.StepTo, "AUTH first"},
-		{"the sender, said late", smtptest.Config{OnRecipient: saying(550, "5.1.8 no such domain")}, sinks.ClassUnavailable, email.StepTo, "check from"},
-		{"the sender for the moment, said late", smtptest.Config{OnRecipient: saying(450, "4.1.8 no such domain")}, sinks.ClassUnavailable, email.StepTo, "check from"},
+		{"the sender, refused late", smtptest.Config{OnRecipient: saying(550, "5.1.8 no such domain")}, sinks.ClassUnavailable, email.StepTo, "check from"},
+		{"the sender for now, refused late", smtptest.Config{OnRecipient: saying(450, "4.1.8 no such domain")}, sinks.ClassUnavailable, email.StepTo, "check from"},
 		{"the sender's null MX", smtptest.Config{OnRecipient: saying(550, "5.7.27 null MX")}, sinks.ClassUnavailable, email.StepTo, "check from"},
-		{"credentials, said late", smtptest.Config{OnRecipient: saying(554, "5.7.8 bad credentials")}, sinks.ClassUnavailable, email.StepTo, "check user and password"},
+		{"credentials, refused late", smtptest.Config{OnRecipient: saying(554, "5.7.8 bad credentials")}, sinks.ClassUnavailable, email.StepTo, "check user and password"},
 		{"no such tenant", smtptest.Config{OnRecipient: saying(550, "5.7.64 TenantAttribution; Relay Access Denied")}, sinks.ClassUnavailable, email.StepTo, "5.7.64"},
 		{"relaying denied, which may be for this recipient", smtptest.Config{OnRecipient: saying(554, "5.7.1 Relay access denied")}, sinks.ClassPermanent, email.StepTo, "5.7.1"},
 		{"4xx for the mail", smtptest.Config{OnMessage: refuseMessage(452)}, sinks.ClassTransient, email.StepEnd, "452"},
 		{"5xx for the mail", smtptest.Config{OnMessage: refuseMessage(554)}, sinks.ClassPermanent, email.StepEnd, "554"},
 		{"421 for the mail", smtptest.Config{OnMessage: refuseMessage(421)}, sinks.ClassUnavailable, email.StepEnd, "421"},
 		{"spam", smtptest.Config{OnMessage: messageSaying(550, "5.7.1 spam")}, sinks.ClassPermanent, email.StepEnd, "5.7.1"},
-		{"sender not allowed, said at the end", smtptest.Config{OnMessage: messageSaying(550, "5.7.60 cannot send as this sender")}, sinks.ClassUnavailable, email.StepEnd, "check from"},
-		{"sender denied, said at the end", smtptest.Config{OnMessage: messageSaying(554, "5.2.252 SendAsDenied")}, sinks.ClassUnavailable, email.StepEnd, "check from"},
+		{"sender not allowed, refused at the end", smtptest.Config{OnMessage: messageSaying(550, "5.7.60 cannot send as this sender")}, sinks.ClassUnavailable, email.StepEnd, "check from"},
+		{"sender denied, refused at the end", smtptest.Config{OnMessage: messageSaying(554, "5.2.252 SendAsDenied")}, sinks.ClassUnavailable, email.StepEnd, "check from"},
 		{"daily limit of Gmail", smtptest.Config{OnMessage: messageSaying(550, "5.4.5 Daily user sending quota exceeded")}, sinks.ClassUnavailable, email.StepEnd, "5.4.5"},
 		{"daily limit of Office 365", smtptest.Config{OnMessage: messageSaying(550, "5.1.90 daily limit for message recipients")}, sinks.ClassUnavailable, email.StepEnd, "5.1.90"},
 		{"5xx for the client", smtptest.Config{OnHello: func(context.Context) error { return smtptest.Reply(554, "go away") }},
@@ -147,11 +147,11 @@ func TestARefusalOfSMTPUTF8IsPermanentUnlessTheSenderNeedsIt(t *testing.T) {
 		from, payload string
 		class         sinks.Class
 	}{
-		"refused for a recipient":     {smtptest.Config{OnFrom: saying(553, "5.6.7 no")}, "shop@example.com", beyondASCII, sinks.ClassPermanent},
-		"unknown parameter":           {smtptest.Config{OnFrom: refuse(555)}, "shop@example.com", beyondASCII, sinks.ClassPermanent},
-		"unknown parameter, not ours": {smtptest.Config{OnFrom: refuse(555)}, "shop@example.com", jane, sinks.ClassUnavailable},
-		"refused for the sender":      {smtptest.Config{OnFrom: saying(553, "5.6.7 no")}, "süd@example.com", jane, sinks.ClassUnavailable},
-		"not offered, for the sender": {smtptest.Config{ASCIIOnly: true}, "süd@example.com", jane, sinks.ClassUnavailable},
+		"refused for a recipient":                      {smtptest.Config{OnFrom: saying(553, "5.6.7 no")}, "shop@example.com", beyondASCII, sinks.ClassPermanent},
+		"unknown parameter":                            {smtptest.Config{OnFrom: refuse(555)}, "shop@example.com", beyondASCII, sinks.ClassPermanent},
+		"unknown parameter that the sink did not send": {smtptest.Config{OnFrom: refuse(555)}, "shop@example.com", jane, sinks.ClassUnavailable},
+		"refused for the sender":                       {smtptest.Config{OnFrom: saying(553, "5.6.7 no")}, "süd@example.com", jane, sinks.ClassUnavailable},
+		"not offered, for the sender":                  {smtptest.Config{ASCIIOnly: true}, "süd@example.com", jane, sinks.ClassUnavailable},
 	} {
 		server := startServer(t, c.at)
 		sink := newSink(t, email.Config{SMTP: server.URL(), From: c.from})
@@ -219,7 +219,7 @@ func TestAServerThatCannotBeReachedIsUnavailable(t *testing.T) {
 			class, _ := sinks.Classify(err)
 			assert.Equal(t, sinks.ClassUnavailable, class, "%v", err)
 			assert.NotContains(t, err.Error(), "wrong")
-			if name != "no password" { // the server requires it only before the first mail
+			if name != "no password" { // the server requires a password only before the first mail
 				class, _ = sinks.Classify(sink.CheckHealth(within(t)))
 				assert.Equal(t, sinks.ClassUnavailable, class)
 				for _, server := range []*smtptest.Server{encrypted, plain, locked} {
@@ -310,7 +310,7 @@ func TestAConnectionLostDuringAMailIsTransient(t *testing.T) {
 	_, err = sink.Deliver(within(t), delivery(jane)) // uses the connection of the first mail
 	class, _ := sinks.Classify(err)
 	assert.Equal(t, sinks.ClassTransient, class, "%v", err)
-	assert.EqualValues(t, 2, attempts.Load(), "whether the server took it is unknown, so the sink does not repeat it")
+	assert.EqualValues(t, 2, attempts.Load(), "the server may have accepted the mail, so the sink does not repeat it")
 }
 
 func TestTheTimeoutOfASilentServerDependsOnTheStep(t *testing.T) {
@@ -349,7 +349,7 @@ func TestACancelledDeliveryReturnsAtOnce(t *testing.T) {
 	sending := newSink(t, email.Config{SMTP: server.URL(), Connections: 1})
 	connecting := newSink(t, email.Config{SMTP: "smtp://" + silent.Addr().String()})
 	var group sync.WaitGroup
-	for _, sink := range []*email.Sink{sending, sending, connecting} { // one of the two deliveries to sending waits for the connection
+	for _, sink := range []*email.Sink{sending, sending, connecting} { // one of the two deliveries of sending waits for the connection
 		group.Go(func() {
 			_, err := sink.Deliver(ctx, delivery(jane))
 			class, _ := sinks.Classify(err)
@@ -398,7 +398,7 @@ func TestAddressesBeyondASCIIUseSMTPUTF8(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, []string{"pelé@exämple.org"}, server.Messages()[0].To)
 	assert.True(t, server.Messages()[0].UTF8)
-	assert.False(t, server.Messages()[1].UTF8, "servers further on may lack the extension")
+	assert.False(t, server.Messages()[1].UTF8, "later servers may lack the extension")
 }
 
 func TestAnAddressThatTheServerDoesNotSupportIsPermanent(t *testing.T) {

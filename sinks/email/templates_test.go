@@ -44,7 +44,7 @@ func TestLayoutsAndDefaultsCompleteATypesTemplates(t *testing.T) {
 		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o700))
 		require.NoError(t, os.WriteFile(path, []byte(content), 0o600))
 	}
-	// A mounted Kubernetes ConfigMap has such links.
+	// A mounted Kubernetes ConfigMap contains such links.
 	require.NoError(t, os.Symlink(filepath.Join(dir, "..data", "default", "to.tmpl"), filepath.Join(dir, "default", "to.tmpl")))
 	sink, err := email.New(sinks.Instance{}, email.Config{SMTP: server.URL(), From: "shop@example.com", Templates: dir})
 	require.NoError(t, err)
@@ -137,7 +137,7 @@ func TestErrorsOfAnEnvelopeOrItsTemplatesArePermanent(t *testing.T) {
 			is: email.ErrAddress, says: []string{"customer.signed-up/to.tmpl"}},
 		{name: "no recipient", payload: `{}`, files: map[string]string{"to.tmpl": " \n"},
 			is: email.ErrAddress, says: []string{"customer.signed-up/to.tmpl gave no recipient"}},
-		{name: "two where one belongs", payload: `{"to": "a@example.org, b@example.org"}`, files: map[string]string{"to.tmpl": "{{address .Payload.to}}"},
+		{name: "two addresses instead of one", payload: `{"to": "a@example.org, b@example.org"}`, files: map[string]string{"to.tmpl": "{{address .Payload.to}}"},
 			is: email.ErrRender, says: []string{"not one email address"}},
 		{name: "too many recipients", payload: `{}`, files: map[string]string{"bcc.tmpl": "{{range $i := 100}}b{{$i}}@example.org,{{end}}"},
 			is: email.ErrAddress, says: []string{"101 recipients"}},
@@ -160,7 +160,7 @@ func TestErrorsOfAnEnvelopeOrItsTemplatesArePermanent(t *testing.T) {
 			for _, want := range append(c.says, "customer.signed-up 0197f3c2") {
 				assert.ErrorContains(t, err, want)
 			}
-			assert.Zero(t, server.Connections(), "the server is not bothered with it")
+			assert.Zero(t, server.Connections(), "the server gets no command")
 		})
 	}
 }

@@ -27,7 +27,7 @@ var toThree = folder("customer.signed-up", map[string]string{
 	"to.tmpl": "a@example.org, b@example.org", "cc.tmpl": "c@example.org", "subject.tmpl": "s", "text.tmpl": "t",
 })
 
-// replying refuses the recipients in codes with these codes.
+// replying refuses each recipient in codes with its code.
 func replying(codes map[string]int) func(context.Context, string) error {
 	return func(_ context.Context, to string) error {
 		if code := codes[to]; code != 0 {
@@ -94,7 +94,7 @@ func TestATemporarilyRefusedRecipientDelaysTheMailForAll(t *testing.T) {
 }
 
 func TestEachAcceptedRecipientGetsTheMailExactlyOnce(t *testing.T) {
-	// The replies to each recipient at each attempt. After the last one, all are accepted.
+	// answers has the reply to each recipient at each attempt. After the last one all are accepted.
 	answers := rapid.SliceOfN(rapid.SliceOfN(rapid.SampledFrom([]int{0, 0, 450, 550}), 3, 3), 0, 4)
 	addresses := []string{"a@example.org", "b@example.org", "c@example.org"}
 	rapid.Check(t, func(r *rapid.T) {
@@ -139,9 +139,9 @@ func TestEachAcceptedRecipientGetsTheMailExactlyOnce(t *testing.T) {
 	})
 }
 
-// converse starts a server whose replies to commands a test chooses. heard returns what the client
-// sent before it closed the connection.
-func converse(t *testing.T, reply func(command string) string) (address string, heard func() []string) {
+// converse starts a server whose replies to commands the test chooses. received returns the lines that
+// the client sent before it closed the connection.
+func converse(t *testing.T, reply func(command string) string) (address string, received func() []string) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -166,7 +166,7 @@ func converse(t *testing.T, reply func(command string) string) (address string, 
 }
 
 func TestAMailBeyondTheServersLimitIsPermanentAndNotSent(t *testing.T) {
-	address, heard := converse(t, func(command string) string {
+	address, received := converse(t, func(command string) string {
 		if strings.HasPrefix(command, "EHLO") {
 			return "250-hello\r\n250 SIZE 500"
 		}
@@ -179,14 +179,14 @@ func TestAMailBeyondTheServersLimitIsPermanentAndNotSent(t *testing.T) {
 	require.ErrorIs(t, err, email.ErrTooLarge)
 	assert.ErrorContains(t, err, "the server accepts 500")
 	require.NoError(t, sink.Close(within(t)))
-	for _, line := range heard() {
+	for _, line := range received() {
 		assert.NotContains(t, line, "MAIL")
 	}
 }
 
 func TestMAILFROMHasTheSizeOfTheMail(t *testing.T) {
 	for offered, want := range map[string]string{"SIZE": " SIZE=", "SIZE 1000000": " SIZE=", "8BITMIME": ">"} {
-		address, heard := converse(t, func(command string) string {
+		address, received := converse(t, func(command string) string {
 			switch {
 			case strings.HasPrefix(command, "EHLO"):
 				return "250-hello\r\n250 " + offered
@@ -200,7 +200,7 @@ func TestMAILFROMHasTheSizeOfTheMail(t *testing.T) {
 		class, _ := sinks.Classify(err)
 		assert.Equal(t, sinks.ClassPermanent, class, "%v", err)
 		require.NoError(t, sink.Close(within(t)))
-		lines := heard()
+		lines := received()
 		from := lines[slices.IndexFunc(lines, func(line string) bool { return strings.HasPrefix(line, "MAIL") })]
 		assert.Contains(t, from, "<shop@example.com>"+strings.TrimPrefix(want, ">"))
 		assert.Equal(t, want != ">", strings.Contains(from, "SIZE"))

@@ -20,7 +20,7 @@ import (
 	"github.com/waybill-go/waybill/sinks/sinktest"
 )
 
-// bad marks an id or a type of an event that a picky receiver refuses.
+// bad is the id or the type of an event that a picky receiver refuses.
 const bad = "i.am.bad"
 
 func (r received) refused() bool {
@@ -62,7 +62,7 @@ func batching(c Config) Config {
 	return c
 }
 
-// newBatch makes n events with the ids "0", "1" and so on. Those at the indexes badAt are bad.
+// newBatch makes n events with the ids "0", "1" and so on. The events at the indexes badAt are bad.
 func newBatch(n int, badAt ...int) []*notification.Delivery {
 	batch := make([]*notification.Delivery, n)
 	for i := range batch {
@@ -163,7 +163,7 @@ func TestAfterAnErrorTheRestOfABatchIsNotSent(t *testing.T) {
 	} {
 		r := newReceiver(t, func(w http.ResponseWriter, req *http.Request) {
 			switch body, _ := io.ReadAll(req.Body); {
-			case strings.Contains(string(body), bad): // all 8, then the first 4
+			case strings.Contains(string(body), bad): // a request of all 8, then of the first 4
 				w.WriteHeader(422)
 			case strings.Contains(string(body), `"id":"0"`):
 				w.WriteHeader(202)
@@ -237,7 +237,7 @@ func TestTheTimeoutLimitsTheWholeBatch(t *testing.T) {
 		assert.Equal(t, sinks.ClassTransient, classOf(result.Err))
 		assert.ErrorContains(t, result.Err, "no response within 300ms")
 	}
-	assert.Len(t, r.all(), 2, "all, then half of them")
+	assert.Len(t, r.all(), 2, "all events, then half of them")
 }
 
 func TestACancelledBatchSendsNoMore(t *testing.T) {
@@ -254,11 +254,11 @@ func TestACancelledBatchSendsNoMore(t *testing.T) {
 	for _, result := range results {
 		assert.Equal(t, sinks.ClassCancelled, classOf(result.Err))
 	}
-	assert.Len(t, r.all(), 2, "all, then half of them")
+	assert.Len(t, r.all(), 2, "all events, then half of them")
 }
 
-// For any bad events and any keys: the results match what arrived, and after a failure no later
-// event of the key arrives.
+// For any bad events and any keys, the results match the events that arrived, and after a failure no
+// later event of the key arrives.
 func TestABatchKeepsTheOrderOfItsKeys(t *testing.T) {
 	r := newPicky(t, 400)
 	small := r.sink(t, batching(Config{Batch: Batch{MaxBytes: 1 << 10}}))

@@ -22,8 +22,8 @@ import (
 
 const benchmarkInFlight = 64
 
-// BenchmarkDeliver compares the sink with net/http alone, in turns, with the same server, payload
-// and number of requests in flight:
+// BenchmarkDeliver compares the sink with net/http alone. They take turns, with the same server,
+// payload and number of requests in flight:
 //
 //   - bare: a loop that posts the payload and discards the response;
 //   - bare-headers: the same loop with constant headers like those of the sink;
@@ -115,7 +115,7 @@ func bareLoop(b *testing.B, url string, payload []byte, header http.Header) func
 	}
 }
 
-// inTurns makes benchmarkTurn calls of each, in turns.
+// inTurns makes benchmarkTurn calls of each in turn.
 func inTurns(b *testing.B, bare, other func() error) {
 	measure(b, bare) // opens the connections before the measurement
 	measure(b, other)

@@ -21,14 +21,14 @@ import (
 	"github.com/waybill-go/waybill/sinks/sinktest"
 )
 
-// ownOf returns the connections of a sink that makes its own.
+// ownOf returns the connections of a sink that opens its own.
 func ownOf(s *Sink) *ownConnections { return s.connections.(*ownConnections) }
 
-// dialed is a dial function that records the addresses.
+// dialed is a dial function that records addresses.
 type dialed struct {
 	mu        sync.Mutex
 	addresses []string
-	to        string // instead of the address, unless ""
+	to        string // address to dial instead; "": the given one
 }
 
 func (d *dialed) dial(ctx context.Context, network, address string) (net.Conn, error) {
@@ -51,7 +51,7 @@ func newClient(t *testing.T, config *tls.Config) *http.Client {
 func TestConformanceWithTheProgramsClient(t *testing.T) {
 	var r *receiver
 	newWith := func(t *testing.T, url string) sinks.Sink {
-		// The program's connections can outlive the sink, so these are closed after each request.
+		// The program's connections can outlive the sink, so this client closes them after each request.
 		client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 		sink, err := New(sinks.Instance{HTTPClient: client}, Config{URL: url, Metadata: everything})
 		require.NoError(t, err)
@@ -159,7 +159,7 @@ func TestTheProgramsDialOpensTheConnections(t *testing.T) {
 	require.NoError(t, sink.CheckHealth(t.Context()))
 	_, err = sink.Deliver(t.Context(), newDelivery())
 	require.NoError(t, err)
-	require.Equal(t, []string{"partner.example:80", "partner.example:80"}, own.addresses, "without a guard, it gets the host name")
+	require.Equal(t, []string{"partner.example:80", "partner.example:80"}, own.addresses, "without a guard, the proxy gets the host name")
 
 	sink, err = New(sinks.Instance{Dial: func(context.Context, string, string) (net.Conn, error) {
 		return nil, errors.New("no tunnel")
@@ -187,25 +187,25 @@ func TestTheGuardAppliesToTheProgramsDial(t *testing.T) {
 	err = to(Config{URL: "http://localhost:" + port, Guard: Guard{Mode: GuardOn}})
 	requireClass(t, sinks.ClassUnavailable, err)
 	require.ErrorAs(t, err, new(*guardError))
-	require.Empty(t, own.addresses, "it does not get a private address")
+	require.Empty(t, own.addresses, "the proxy gets no private address")
 
 	require.NoError(t, to(Config{URL: "http://localhost:" + port, Guard: Guard{Mode: GuardOn, Allow: []string{"127.0.0.0/8"}}}))
 	require.NotEmpty(t, own.addresses)
 	for _, address := range own.addresses {
 		ip, err := netip.ParseAddrPort(address)
-		require.NoError(t, err, "it gets an address, because it could resolve a name differently")
+		require.NoError(t, err, "the proxy gets an address, because it could resolve a name differently")
 		require.True(t, ip.Addr().Is4(), "an address that the guard refuses is skipped")
 	}
 }
 
 func TestTheProgramsTLSConfigIsUsedForConnections(t *testing.T) {
-	ours := newAuthority(t)
+	authority := newAuthority(t)
 	r, ca := newStrictReceiver(t, func(c *tls.Config) {
-		c.ClientAuth, c.ClientCAs = tls.RequireAndVerifyClientCert, ours.pool()
+		c.ClientAuth, c.ClientCAs = tls.RequireAndVerifyClientCert, authority.pool()
 	})
 	pool := x509.NewCertPool()
 	pool.AddCert(r.Certificate())
-	cert, key, _, _ := ours.make("shop")
+	cert, key, _, _ := authority.make("shop")
 	config := &tls.Config{RootCAs: pool, Certificates: []tls.Certificate{{Certificate: [][]byte{cert.Raw}, PrivateKey: key}}}
 	sink := r.sink(t, Config{TLSConfig: config})
 	*config = tls.Config{} // New has copied it
@@ -224,7 +224,7 @@ func requireClass(t *testing.T, want sinks.Class, err error) {
 	require.Equal(t, want, class, "%v", err)
 }
 
-// failing fails before it requests a connection, like a client that gets no token.
+// failing fails before it opens a connection, like a client that gets no token.
 type failing struct{ err error }
 
 func (f failing) RoundTrip(*http.Request) (*http.Response, error) { return nil, f.err }

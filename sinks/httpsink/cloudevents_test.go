@@ -110,7 +110,7 @@ func TestCloudEventsReadByTheirSDK(t *testing.T) {
 			}
 			assert.Equal(t, want, got)
 			assert.JSONEq(t, string(d.Payload), string(e.Data()))
-			assert.Contains(t, request.Body, strings.TrimSpace(string(d.Payload)), "the payload stands there byte for byte")
+			assert.Contains(t, request.Body, strings.TrimSpace(string(d.Payload)), "the payload is unchanged, byte for byte")
 		})
 	}
 }
@@ -211,7 +211,7 @@ func TestATransientErrorFailsTheWholeBatch(t *testing.T) {
 	}
 }
 
-// A receiver may drop requests whose id it already has.
+// A receiver may drop requests with an id that it already has.
 func TestTheIDOfABatchDependsOnItsEvents(t *testing.T) {
 	a, b, c := sinktest.NewDelivery(1), sinktest.NewDelivery(2), sinktest.NewDelivery(3)
 	again := *a

@@ -70,7 +70,7 @@ func silentAddress(t *testing.T) string {
 }
 
 // rejectingAddress returns an address that requires a client certificate. With TLS 1.3 it
-// rejects the client only after the handshake. It keeps the connection open, so that the client
+// rejects the client only after the handshake. It leaves the connection open, so that the client
 // reads the alert.
 func rejectingAddress(t *testing.T, config *tls.Config) string {
 	t.Helper()
@@ -163,10 +163,10 @@ func newProxy(t *testing.T) string {
 	return proxy.URL
 }
 
-// newUnstartedProxy passes each request that it gets to see.
+// newUnstartedProxy calls see with each request.
 func newUnstartedProxy(t *testing.T, see func(*http.Request)) *httptest.Server {
 	forward := &httputil.ReverseProxy{Rewrite: func(*httputil.ProxyRequest) {}}
-	t.Cleanup(http.DefaultTransport.(*http.Transport).CloseIdleConnections) // the reverse proxy's
+	t.Cleanup(http.DefaultTransport.(*http.Transport).CloseIdleConnections) // the reverse proxy uses this transport
 	return httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		see(r)
 		if r.Method != http.MethodConnect {
@@ -209,7 +209,7 @@ func (a *authority) pool() *x509.CertPool {
 	return pool
 }
 
-// make returns a certificate that the authority has signed; the first one is its own.
+// make returns a certificate that the authority signs. The first one is the authority's own.
 func (a *authority) make(name string) (cert *x509.Certificate, key *ecdsa.PrivateKey, certFile, keyFile string) {
 	a.t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -238,12 +238,12 @@ func (a *authority) make(name string) (cert *x509.Certificate, key *ecdsa.Privat
 }
 
 func TestTheSinkSendsItsClientCertificate(t *testing.T) {
-	ours, theirs := newAuthority(t), newAuthority(t)
+	trusted, untrusted := newAuthority(t), newAuthority(t)
 	r, ca := newStrictReceiver(t, func(c *tls.Config) {
-		c.ClientAuth, c.ClientCAs = tls.RequireAndVerifyClientCert, ours.pool()
+		c.ClientAuth, c.ClientCAs = tls.RequireAndVerifyClientCert, trusted.pool()
 	})
-	_, _, cert, key := ours.make("shop")
-	_, _, strangeCert, strangeKey := theirs.make("shop")
+	_, _, cert, key := trusted.make("shop")
+	_, _, untrustedCert, untrustedKey := untrusted.make("shop")
 	good := TLS{CAFile: ca, CertFile: cert, KeyFile: key}
 
 	_, err := r.sink(t, Config{TLS: good}).Deliver(t.Context(), newDelivery())
@@ -257,7 +257,7 @@ func TestTheSinkSendsItsClientCertificate(t *testing.T) {
 	require.NoError(t, err, "through a proxy")
 	assert.Len(t, r.all()[1].TLS.PeerCertificates, 1)
 
-	_, err = r.sink(t, Config{TLS: TLS{CAFile: ca, CertFile: strangeCert, KeyFile: strangeKey}}).Deliver(t.Context(), newDelivery())
+	_, err = r.sink(t, Config{TLS: TLS{CAFile: ca, CertFile: untrustedCert, KeyFile: untrustedKey}}).Deliver(t.Context(), newDelivery())
 	assert.Error(t, err)
 	assert.Len(t, r.all(), 2)
 }
@@ -290,7 +290,7 @@ func TestRenewedCertificatesAreUsedFromTheNextConnectionOn(t *testing.T) {
 			both.AddCert(after.cert)
 			r, ca := newStrictReceiver(t, func(c *tls.Config) {
 				c.ClientAuth, c.ClientCAs = tls.RequireAndVerifyClientCert, both
-				c.NextProtos = []string{"http/1.1"} // its connections are idle when the answer has been read
+				c.NextProtos = []string{"http/1.1"} // connections are idle once the answer is read
 			})
 			_, _, cert, key := before.make("first")
 			sink := r.sink(t, Config{Proxy: proxy, TLS: TLS{CAFile: ca, CertFile: cert, KeyFile: key}})
@@ -319,11 +319,11 @@ func TestRenewedCertificatesAreUsedFromTheNextConnectionOn(t *testing.T) {
 }
 
 func TestAProxyOverTLSDoesNotGetTheClientCertificate(t *testing.T) {
-	ours := newAuthority(t)
+	trusted := newAuthority(t)
 	r, _ := newStrictReceiver(t, func(c *tls.Config) {
-		c.ClientAuth, c.ClientCAs = tls.RequireAndVerifyClientCert, ours.pool()
+		c.ClientAuth, c.ClientCAs = tls.RequireAndVerifyClientCert, trusted.pool()
 	})
-	_, _, cert, key := ours.make("shop")
+	_, _, cert, key := trusted.make("shop")
 	var shown atomic.Int64
 	proxy := newUnstartedProxy(t, func(r *http.Request) {
 		shown.Add(int64(len(r.TLS.PeerCertificates)))
@@ -376,7 +376,7 @@ func TestInvalidProxiesAreRefused(t *testing.T) {
 	}
 }
 
-// A receiver that closes the connection in the middle of an answer.
+// The receivers close the connection in the middle of an answer.
 func TestHalfClosedConnections(t *testing.T) {
 	const accepted = "HTTP/1.1 202 Accepted\r\nContent-Length: 0\r\n\r\n"
 	for name, tt := range map[string]struct {
@@ -403,8 +403,8 @@ func TestHalfClosedConnections(t *testing.T) {
 	}
 }
 
-// halfClosing returns an address that reads a request, sends an answer, and closes only its own
-// direction.
+// halfClosing returns the address of a server that reads a request, sends an answer, and closes only
+// its own direction.
 func halfClosing(t *testing.T, answer string) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -432,7 +432,7 @@ func halfClosing(t *testing.T, answer string) string {
 	return l.Addr().String()
 }
 
-// The answer comes while the request is still being written.
+// The answer comes while the client is still writing the request.
 func TestTheStatusOfALargePayloadThatIsRefusedEarlyIsKept(t *testing.T) {
 	r := newTLSRefusing(t)
 	d := newDelivery()

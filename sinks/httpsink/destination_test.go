@@ -143,7 +143,7 @@ func FuzzATemplateNeverPanics(f *testing.F) {
 	f.Fuzz(func(t *testing.T, raw, value string) {
 		destination, _, err := newDestination("POST", raw)
 		if err != nil || strings.Contains(raw, "range") || strings.Contains(raw, "template") || strings.Contains(raw, "block") {
-			return // they can run for a long time, which is the user's choice
+			return // the user may choose expressions that run for a long time
 		}
 		d := newDelivery()
 		d.ID, d.Key, d.Metadata = value, value, maps.Clone(notification.Metadata{"host": value})

@@ -122,7 +122,7 @@ func ExampleKind() {
 	// url: scheme "" is not offered; start it with https:// or http://
 }
 
-// One request has many notifications, as a JSON array of CloudEvents. Normally the engine makes
+// One request carries many notifications, as a JSON array of CloudEvents. Normally the engine makes
 // the batches, up to the configured size.
 func ExampleSink_DeliverBatch() {
 	partner := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -62,7 +62,7 @@ func FuzzEveryFormOfAnAddressIsRefusedAlike(f *testing.F) {
 	})
 }
 
-// localhost is a name; the address to which it resolves counts.
+// localhost is a name. The guard judges the address to which it resolves.
 func TestAHostFromDataMayNotBeInAPrivateNetwork(t *testing.T) {
 	r := newReceiver(t)
 	_, port, err := net.SplitHostPort(r.Listener.Addr().String())
@@ -73,7 +73,7 @@ func TestAHostFromDataMayNotBeInAPrivateNetwork(t *testing.T) {
 		assert.Equal(t, sinks.ClassPermanent, classOf(err), "%s: %v", host, err)
 		assert.ErrorContains(t, err, "which the guard refuses; guard.allow makes exceptions")
 	}
-	assert.Zero(t, r.connections.Load(), "nothing was connected to")
+	assert.Zero(t, r.connections.Load(), "the sink opened no connection")
 }
 
 func TestTheModesOfTheGuard(t *testing.T) {

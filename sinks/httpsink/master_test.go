@@ -16,7 +16,7 @@ import (
 	"github.com/waybill-go/waybill/sinks"
 )
 
-// The secret was made with openssl: openssl kdf -keylen 32 -kdfopt digest:SHA256 -kdfopt key:…
+// The secret comes from openssl: openssl kdf -keylen 32 -kdfopt digest:SHA256 -kdfopt key:…
 // -kdfopt "info:waybill webhook secret v1 https://partner.example" -binary HKDF | base64
 const (
 	masterKey     = "abcdabcdabcdabcdabcdabcdabcdabcd"
@@ -25,7 +25,7 @@ const (
 
 var masterSecret = base64.StdEncoding.EncodeToString([]byte(masterKey))
 
-// independentSecret implements RFC 5869 for one block, from its text.
+// independentSecret implements RFC 5869 for one block, without the sink's code.
 func independentSecret(master, origin string) string {
 	mac := func(key, content []byte) []byte {
 		h := hmac.New(sha256.New, key)

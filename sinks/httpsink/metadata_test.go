@@ -90,7 +90,7 @@ func headerTexts(r received) func(yield func(string) bool) {
 	}
 }
 
-// The two names become the same name in an event. The unlisted one must not be used.
+// The two names become the same name in an event. The unlisted one must not be sent.
 func TestUnlistedMetadataDoesNotHideListedMetadata(t *testing.T) {
 	r := newReceiver(t)
 	_, err := r.sink(t, Config{Format: FormatStructured, CloudEvents: eventsFrom, Metadata: []string{"tenant"}}).Deliver(t.Context(), describedDelivery())

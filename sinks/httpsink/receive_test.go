@@ -27,7 +27,7 @@ import (
 
 const sharedSecret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 
-// receive serves a sink, and returns an http sink that sends to it.
+// receive serves a sink, and returns an http sink that sends to it, and the log.
 func receive(t *testing.T, to sinks.Sink) (*Sink, *strings.Builder) {
 	t.Helper()
 	log := new(strings.Builder)
@@ -42,7 +42,7 @@ func TestTheSenderGetsTheClassOfTheReceiversError(t *testing.T) {
 	cause := errors.New("no such table: customers")
 	until := time.Now().Add(time.Minute)
 	for name, c := range map[string]struct {
-		said error
+		err  error
 		want sinks.Class
 	}{
 		"transient":   {cause, sinks.ClassTransient},
@@ -53,11 +53,11 @@ func TestTheSenderGetsTheClassOfTheReceiversError(t *testing.T) {
 		"unknown":     {sinks.Unknown(cause), sinks.ClassTransient},
 		"cancelled":   {context.Canceled, sinks.ClassTransient},
 	} {
-		sink, log := receive(t, sinks.Func(func(context.Context, *notification.Delivery) (notification.Receipt, error) { return "", c.said }))
+		sink, log := receive(t, sinks.Func(func(context.Context, *notification.Delivery) (notification.Receipt, error) { return "", c.err }))
 		_, err := sink.Deliver(t.Context(), newDelivery())
 		requireClass(t, c.want, err)
 		require.NotContains(t, err.Error(), "customers", "the answer does not contain the error")
-		require.Contains(t, log.String(), c.said.Error())
+		require.Contains(t, log.String(), c.err.Error())
 		if name == "throttled" {
 			_, wait := sinks.Classify(err)
 			require.WithinDuration(t, until, wait, 5*time.Second)
@@ -162,7 +162,7 @@ func TestInvalidReceiversAreRefused(t *testing.T) {
 	require.ErrorIs(t, err, function.ErrNoHandlers)
 }
 
-// A request is answered, and its connection closed, even if the body does not arrive.
+// The receiver answers a request and closes its connection even if the body does not arrive.
 func TestARefusedRequestIsAnsweredBeforeItsBodyArrives(t *testing.T) {
 	handler, err := Receive(Receiver{Secrets: []string{sharedSecret}}, sinks.Func(nil))
 	require.NoError(t, err)
@@ -195,11 +195,11 @@ func TestASinkThatPanicsAnswersOnce(t *testing.T) {
 	require.NotContains(t, err.Error(), "customer")
 }
 
-// If a notification crashes the receiver, each connection with the request is lost.
+// If a notification crashes the receiver, every connection that carries it is lost.
 func TestARequestIsRepeatedOnceAfterALostConnection(t *testing.T) {
 	var requests atomic.Int32
 	const idle = 20
-	var arrived sync.WaitGroup // each uses a separate connection
+	var arrived sync.WaitGroup // each request uses a separate connection
 	arrived.Add(idle)
 	deadly := make(chan struct{})
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

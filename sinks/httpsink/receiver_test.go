@@ -33,7 +33,7 @@ func (r received) again() *http.Request {
 	return &http.Request{Header: r.Header, Body: io.NopCloser(strings.NewReader(r.Body))}
 }
 
-// withBody returns a request with another body.
+// withBody returns the request with another body.
 func withBody(r *http.Request, body string) *http.Request {
 	r.Body = io.NopCloser(strings.NewReader(body))
 	return r
@@ -170,7 +170,7 @@ func TestHeadersDoNotChangeAnEnvelope(t *testing.T) {
 	assert.Equal(t, d.Envelope, got)
 }
 
-// Otherwise the author of a payload could forge a notification.
+// If it were, the author of a payload could forge a notification.
 func TestASignedPayloadIsNotTakenForAnEnvelope(t *testing.T) {
 	d := newOrder()
 	d.Payload = []byte(`{"id":"1","type":"account.closed","version":1}`)

@@ -210,7 +210,7 @@ func TestAnOversizedBodyDoesNotUndoADelivery(t *testing.T) {
 	assert.NoError(t, err)
 }
 
-// The timeout is much later, so it does not end the delivery.
+// The timeout is much longer, so it does not end the delivery.
 func TestADeliveryDoesNotWaitForABodyThatNeverEnds(t *testing.T) {
 	const timeout, soon = time.Minute, 10 * time.Second
 	silent := func(_ http.ResponseWriter, req *http.Request) { <-req.Context().Done() }
@@ -304,7 +304,7 @@ func TestTheErrorOfTheEnginesContextIsReturned(t *testing.T) {
 	assert.Equal(t, sinks.ClassTransient, classOf(err))
 }
 
-// Many servers repeat an unknown path.
+// Many servers repeat an unknown path in the answer.
 func TestNoErrorRepeatsThePath(t *testing.T) {
 	r := newReceiver(t, func(w http.ResponseWriter, req *http.Request) {
 		w.Header().Set("Location", "https://elsewhere.example"+req.RequestURI)
@@ -318,7 +318,7 @@ func TestNoErrorRepeatsThePath(t *testing.T) {
 	}
 }
 
-// Servers in debug mode repeat the request.
+// Servers in debug mode repeat the request in the answer.
 func TestNoErrorRepeatsACredential(t *testing.T) {
 	r := newReceiver(t, func(w http.ResponseWriter, req *http.Request) {
 		user, password, _ := req.BasicAuth()

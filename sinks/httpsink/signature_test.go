@@ -20,7 +20,7 @@ import (
 	"github.com/waybill-go/waybill/sinks"
 )
 
-// The test vector that the libraries of Standard Webhooks publish.
+// This is the test vector that the libraries of Standard Webhooks publish.
 const (
 	vectorSecret    = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 	vectorID        = "msg_p5jXN8AQM9LWM0D4loKWxJek"
@@ -29,8 +29,7 @@ const (
 	vectorSignature = "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="
 )
 
-// independentSignature computes a signature from the text of the standard, without code of the
-// sink.
+// independentSignature computes a signature as the standard describes it, without the sink's code.
 func independentSignature(t *testing.T, secret, id, timestamp, body string) string {
 	t.Helper()
 	key, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(secret, "whsec_"))
@@ -120,7 +119,7 @@ func verify(secret string, r received) error {
 	return webhook.Verify([]byte(r.Body), r.Header)
 }
 
-// verifyAsymmetric verifies v1a, which the library does not support, from the standard's text.
+// verifyAsymmetric verifies v1a as the standard describes it. The library does not support it.
 func verifyAsymmetric(t *testing.T, public ed25519.PublicKey, r received) bool {
 	t.Helper()
 	content := r.Header.Get("webhook-id") + "." + r.Header.Get("webhook-timestamp") + "." + r.Body

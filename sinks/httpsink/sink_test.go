@@ -316,9 +316,9 @@ func TestConnectionsAreReused(t *testing.T) {
 			r := newReceiver(t, answer)
 			deliverAll(t, r.sink(t, Config{}), deliveries, inFlight)
 			assert.Len(t, r.all(), deliveries)
-			// net/http may dial for a request and then use another connection that became
-			// free. So on a busy machine there are some more connections than requests in
-			// flight. Without reuse there would be one for each delivery.
+			// net/http may dial for a request and then use another connection that has become
+			// free, so a busy machine has some more connections than requests in flight.
+			// Without reuse there would be one for each delivery.
 			assert.LessOrEqual(t, r.connections.Load(), int64(deliveries/4))
 		})
 	}
@@ -406,7 +406,7 @@ func TestCheckHealthConnectsAndSendsNothing(t *testing.T) {
 	assert.ErrorIs(t, plain.sink(t, Config{}).CheckHealth(ctx), context.Canceled)
 }
 
-// A connection that is dialled during Close must be closed, too.
+// A connection that is dialled during Close must be closed too.
 func TestAfterCloseNoConnectionIsKept(t *testing.T) {
 	r := newReceiver(t)
 	sink := r.sink(t, Config{})

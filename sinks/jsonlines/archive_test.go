@@ -29,13 +29,13 @@ type ShopOpened struct {
 	City string `json:"city"`
 }
 
-// declareArchive is shown in docs/sinks-jsonlines.md.
+// docs/sinks-jsonlines.md shows declareArchive.
 func declareArchive(o *waybill.Outbox, path string, inspector sinks.Sink) error {
 	archive, err := jsonlines.New(jsonlines.Config{Path: path, MaxSizeMB: 500, MaxFiles: 20, Compress: true})
 	if err != nil {
 		return err
 	}
-	o.Deliver("archive", archive, "*") // everything unchanged, except
+	o.Deliver("archive", archive, "*") // all types, unchanged, except the one below
 	o.Route("payment.made", waybill.Rule{
 		Sink:    "archive",
 		Payload: map[string]string{"payment": "payload.id", "amount": "payload.amount"}, // leaves out the card

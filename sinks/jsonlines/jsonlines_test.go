@@ -210,7 +210,7 @@ func TestOldFilesAreDeletedAndCompressed(t *testing.T) {
 		d.Payload = []byte(`"` + strings.Repeat("x", 600<<10) + `"`)
 		deliver(t, sink, d)
 	}
-	require.NoError(t, sink.Close(t.Context()), "waits for what is being compressed")
+	require.NoError(t, sink.Close(t.Context()), "waits for the running compression")
 	compressed, err := filepath.Glob(filepath.Join(folder, "*.gz"))
 	require.NoError(t, err)
 	require.Len(t, compressed, 2)
@@ -292,7 +292,7 @@ func TestCheckHealthDoesNotChangeTheFile(t *testing.T) {
 
 	require.NoError(t, os.RemoveAll(folder))
 	require.ErrorContains(t, sink.CheckHealth(t.Context()), "path "+path+": the folder "+folder+" does not exist; create it")
-	require.NoError(t, newSink(t, jsonlines.Config{}).CheckHealth(t.Context()), "the output is simply there")
+	require.NoError(t, newSink(t, jsonlines.Config{}).CheckHealth(t.Context()), "the output always exists")
 }
 
 func TestAfterCloseDeliveriesAreUnavailable(t *testing.T) {
@@ -301,7 +301,7 @@ func TestAfterCloseDeliveriesAreUnavailable(t *testing.T) {
 	require.NoError(t, sink.Open(t.Context()))
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	_ = sink.Close(ended) // cannot wait, but closes the sink
+	_ = sink.Close(ended) // Close cannot wait, but closes the sink
 	_, err := sink.Deliver(t.Context(), sinktest.NewDelivery(1))
 	class, _ := sinks.Classify(err)
 	require.Equal(t, sinks.ClassUnavailable, class)

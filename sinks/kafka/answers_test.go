@@ -12,8 +12,8 @@ import (
 
 var protocolName = regexp.MustCompile(`\b[A-Z]{2,}_[A-Z_]+\b`)
 
-// The answers of the reference list each diagnosed error exactly once, with its class, and no
-// other error.
+// The answers in the reference list each diagnosed error exactly once, with its class, and no other
+// error.
 func TestTheAnswersOfTheReferenceMatchTheErrors(t *testing.T) {
 	t.Parallel()
 	means := make(map[string]string)
@@ -38,7 +38,7 @@ func TestTheAnswersOfTheReferenceMatchTheErrors(t *testing.T) {
 		delete(means, name)
 	}
 	for _, v := range diagnoses {
-		if protocol, ok := v.err.(*kerr.Error); ok { //nolint:errorlint // errors of the table are not wrapped
+		if protocol, ok := v.err.(*kerr.Error); ok { //nolint:errorlint // the table's errors are not wrapped
 			check(protocol)
 		}
 	}

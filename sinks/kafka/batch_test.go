@@ -54,7 +54,7 @@ func TestOnlyTheLargeRecordsOfABatchAreRejected(t *testing.T) {
 	cluster := kafkatest.Fake(t)
 	requests := cluster.Fake.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Count: -1, Observe: true})
 	testOnlyTheLargeRecordsOfABatchAreRejected(t, cluster)
-	assert.Less(t, requests.Hits(), 150, "requests: the rejected are not sent one by one")
+	assert.Less(t, requests.Hits(), 150, "requests: rejected records are not sent one by one")
 }
 
 func testOnlyTheLargeRecordsOfABatchAreRejected(t *testing.T, cluster *kafkatest.Cluster) {
@@ -63,7 +63,7 @@ func testOnlyTheLargeRecordsOfABatchAreRejected(t *testing.T, cluster *kafkatest
 	large := map[int]bool{0: true, 17: true, 299: true}
 	batch := batchOf(size)
 	for i, d := range batch {
-		d.Payload = []byte(strings.Repeat("x", 1000)) // 300 of these are too large in sum
+		d.Payload = []byte(strings.Repeat("x", 1000)) // 300 of these are too large together
 		if large[i] {
 			d.Payload = []byte(strings.Repeat("x", 50_000))
 		}
@@ -241,7 +241,7 @@ func TestBatchesAreOrderedAndDoNotWait(t *testing.T) {
 	assert.Equal(t, sinks.BatchLimits{Size: 1}, newSinkAt(t, []string{"a:1"}, "orders", withWatermill).BatchLimits())
 }
 
-// batchOf makes deliveries with different keys.
+// batchOf returns deliveries with different keys.
 func batchOf(size int) []*notification.Delivery {
 	batch := make([]*notification.Delivery, size)
 	for i := range batch {

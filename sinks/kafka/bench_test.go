@@ -130,14 +130,14 @@ func BenchmarkCompression(b *testing.B) {
 	compare(b, contenders)
 }
 
-// contender is a way to write records that is compared with others.
+// contender is one of the ways to write records that are compared.
 type contender struct {
 	name  string
-	part  int // it writes 1/part of the records, so that a slow contender takes no longer
+	part  int // writes 1/part of the records, so that a slow contender takes no longer
 	write func(n int)
 }
 
-// compare lets all contenders write b.N records each, in turns.
+// compare lets each contender write b.N records, in turn.
 func compare(b *testing.B, contenders []contender) {
 	const turns = 9
 	elapsed, used := make([][]float64, len(contenders)), make([][]float64, len(contenders))
@@ -317,7 +317,7 @@ func benchmarkHeaders(d *notification.Delivery) iter.Seq2[string, string] {
 	}
 }
 
-// benchmarkDeliveries makes 16,000 deliveries, evenly for the keys, as from a backlog.
+// benchmarkDeliveries makes 16,000 deliveries, spread evenly over the keys, as in a backlog.
 func benchmarkDeliveries(keys int) [][]*notification.Delivery {
 	const read = 16_000
 	list := make([][]*notification.Delivery, keys)

@@ -89,7 +89,7 @@ func TestAllMistakesAreReportedAtOnce(t *testing.T) {
 	}
 }
 
-// The fields are found by reflection, so that new fields are tested, too.
+// Reflection finds the fields, so that new ones are tested too.
 func TestDefaultsChangeOnlyZeroFields(t *testing.T) {
 	t.Parallel()
 	var defaults kafka.Config
@@ -106,11 +106,11 @@ func TestDefaultsChangeOnlyZeroFields(t *testing.T) {
 			give(t, mine.value)
 			want := mine.value.Interface()
 			c.SetDefaults()
-			assert.Equal(t, want, mine.value.Interface(), "it was given")
+			assert.Equal(t, want, mine.value.Interface(), "the field was set")
 
 			mine.value.SetZero()
 			c.SetDefaults()
-			assert.Equal(t, defaults, c, "the others have their defaults")
+			assert.Equal(t, defaults, c, "the other fields have their defaults")
 		})
 		give(t, field.value)
 	}
@@ -141,7 +141,7 @@ func settings(v reflect.Value, path string) (list []setting) {
 	return list
 }
 
-// give sets a field to a value that is not a default. A pointer leads to a zero value.
+// give sets a field to a value that is not a default. A pointer then points to a zero value.
 func give(t *testing.T, v reflect.Value) {
 	t.Helper()
 	switch v.Kind() {

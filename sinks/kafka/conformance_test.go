@@ -63,7 +63,7 @@ func testConformance(t *testing.T, client func(*kafka.Config)) {
 		Stuck: func(t *testing.T) sinks.Sink {
 			cluster := kafkatest.Fake(t)
 			sink := unopened(t, cluster.Brokers, cluster.CreateTopic(t, 1, nil))
-			_, err := sink.Deliver(t.Context(), recent(0)) // so that the next delivery is in flight and not connecting
+			_, err := sink.Deliver(t.Context(), recent(0)) // the next delivery is then in flight rather than connecting
 			require.NoError(t, err)
 			silence(cluster)
 			return sink
@@ -79,7 +79,7 @@ func countRecords(t *testing.T, cluster *kafkatest.Cluster, topic string) int {
 	require.NoError(t, err)
 	defer client.Close()
 	partition := kmsg.NewListOffsetsRequestTopicPartition()
-	partition.Timestamp = -1 // the end
+	partition.Timestamp = -1 // the end of the partition
 	asked := kmsg.NewListOffsetsRequestTopic()
 	asked.Topic, asked.Partitions = topic, append(asked.Partitions, partition)
 	request := kmsg.NewPtrListOffsetsRequest()

@@ -61,7 +61,7 @@ func testAConsumerGetsThePublishedEnvelope(t *testing.T, cluster *kafkatest.Clus
 				require.NoError(t, err)
 				assert.Equal(t, d.Envelope, e, "with sarama")
 			case <-time.After(time.Minute):
-				t.Fatal("nothing came")
+				t.Fatal("no record came")
 			}
 		})
 	}
@@ -97,8 +97,8 @@ func TestARecordThatIsNotANotificationIsRefused(t *testing.T) {
 
 type OrderPlaced struct{ Order string }
 
-// A consumer passes what it reads to a sink of functions, as the engine would. The class of an
-// error decides what happens to the record.
+// A consumer passes the records that it reads to a sink of functions, as the engine would. The class
+// of an error decides what happens to a record.
 func ExampleEnvelope() {
 	cluster := kfake.MustCluster(kfake.SeedTopics(1, "orders")) // instead of a real one
 	defer cluster.Close()

@@ -27,7 +27,7 @@ func TestEachErrorHasItsClass(t *testing.T) {
 	refused := &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
 	for _, c := range []struct {
 		err error
-		// configured is the class for a topic from the configuration, fromData for one from
+		// configured is the class for a topic from the configuration, fromData for a topic from
 		// data.
 		configured, fromData sinks.Class
 	}{
@@ -105,7 +105,7 @@ func TestEachErrorHasItsClass(t *testing.T) {
 		{kerr.UnknownTopicID, unavailable, transient},
 	} {
 		t.Run(fmt.Sprintf("%T %v", c.err, c.err), func(t *testing.T) {
-			// As Watermill's publisher returns it.
+			// Watermill's publisher returns the error like this.
 			err := pkgerrors.Wrapf(c.err, "cannot produce message %s", "id")
 			for origin, want := range map[origin]sinks.Class{configured: c.configured, fromData: c.fromData} {
 				err := classify(origin, "orders", kafkaError(err))

@@ -135,10 +135,10 @@ func acceptToken(t *testing.T, cluster *kafkatest.Cluster, token *atomic.Value) 
 	cluster.Fake.ControlKey(int16(kmsg.SASLAuthenticate), func(r kmsg.Request) (kmsg.Response, error, bool) {
 		cluster.Fake.KeepControl()
 		response := r.ResponseKind().(*kmsg.SASLAuthenticateResponse)
-		said := string(r.(*kmsg.SASLAuthenticateRequest).SASLAuthBytes) // RFC 7628, section 3.1
-		if !strings.HasPrefix(said, "n,,\x01auth=Bearer "+token.Load().(string)+"\x01") {
+		message := string(r.(*kmsg.SASLAuthenticateRequest).SASLAuthBytes) // RFC 7628, section 3.1
+		if !strings.HasPrefix(message, "n,,\x01auth=Bearer "+token.Load().(string)+"\x01") {
 			response.ErrorCode = kerr.SaslAuthenticationFailed.Code
-			response.ErrorMessage = kmsg.StringPtr("who is " + said + "?")
+			response.ErrorMessage = kmsg.StringPtr("who is " + message + "?")
 		}
 		return response, nil, true
 	})

@@ -77,7 +77,7 @@ func testALedgerCommitsRecordsAndNoteTogether(t *testing.T, cluster *kafkatest.C
 	deliverAll(t, second, d)
 	require.NoError(t, second.Commit(t.Context(), []byte("two")))
 
-	require.Error(t, first.Commit(t.Context(), []byte("stale")), "a later ledger has fenced it")
+	require.Error(t, first.Commit(t.Context(), []byte("stale")), "a later ledger has fenced this one")
 	require.Error(t, first.Err())
 	require.Equal(t, []string{a.ID, b.ID, d.ID}, committed(t, cluster, topic))
 	_, newest = openLedger(t, sink, onlyLane)
@@ -106,12 +106,12 @@ func TestTheNewestNoteIsFoundBeforeManyOtherRecords(t *testing.T) {
 	require.NoError(t, ledger.Commit(t.Context(), []byte("mine")))
 
 	other := newSinkNamed(t, "other", cluster, topic, exactlyOnce("shared"))
-	theirs, newest := openLedger(t, other, onlyLane)
+	otherLedger, newest := openLedger(t, other, onlyLane)
 	require.Empty(t, newest, "another sink's note")
 	for range 40 {
-		require.NoError(t, theirs.Commit(t.Context(), []byte("theirs")))
+		require.NoError(t, otherLedger.Commit(t.Context(), []byte("other")))
 	}
-	deliverAll(t, theirs, delivery("k"))
+	deliverAll(t, otherLedger, delivery("k"))
 	_, newest = openLedger(t, mine, onlyLane)
 	require.Equal(t, "mine", newest)
 }
@@ -230,7 +230,7 @@ func TestADeliveryWhoseContextEndsAbortsTheTransaction(t *testing.T) {
 		cancel()
 	}()
 	require.Error(t, ledger.DeliverBatch(ctx, []*notification.Delivery{delivery("k")})[0].Err)
-	require.Error(t, ledger.Err(), "it is not known whether the record is in the transaction")
+	require.Error(t, ledger.Err(), "the transaction may contain the record")
 	_ = ledger.Close(t.Context()) // the next ledger aborts what this one cannot
 	again, newest := openLedger(t, sink, onlyLane)
 	require.Empty(t, newest)
@@ -267,9 +267,9 @@ func TestAnUnsuitablePositionsTopicIsRefused(t *testing.T) {
 	for name, c := range map[string]struct {
 		positions, says, advises string
 	}{
-		"not compacted": {cluster.CreateTopic(t, 2, map[string]string{"cleanup.policy": "delete"}), "cleanup.policy=delete", "--add-config cleanup.policy=compact"},
-		"also deleted":  {cluster.CreateTopic(t, 2, map[string]string{"cleanup.policy": "compact,delete"}), "cleanup.policy=compact,delete", "--add-config cleanup.policy=compact"},
-		"too few":       {cluster.CreateTopic(t, 1, map[string]string{"cleanup.policy": "compact"}), "has 1 partitions, but lane 1", "--partitions 16"},
+		"not compacted":         {cluster.CreateTopic(t, 2, map[string]string{"cleanup.policy": "delete"}), "cleanup.policy=delete", "--add-config cleanup.policy=compact"},
+		"compacted and deleted": {cluster.CreateTopic(t, 2, map[string]string{"cleanup.policy": "compact,delete"}), "cleanup.policy=compact,delete", "--add-config cleanup.policy=compact"},
+		"too few":               {cluster.CreateTopic(t, 1, map[string]string{"cleanup.policy": "compact"}), "has 1 partitions, but lane 1", "--partitions 16"},
 	} {
 		sink := newSink(t, cluster, topic, exactlyOnce(c.positions))
 		_, _, err := sink.OpenLedger(t.Context(), sinks.LedgerLane{Number: 1, Of: 2})

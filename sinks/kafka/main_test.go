@@ -20,10 +20,10 @@ import (
 
 func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m,
-		// One ticker for the whole process, which sarama's metrics start and never stop.
+		// Sarama's metrics start one ticker for the whole process and never stop it.
 		goleak.IgnoreTopFunction("github.com/rcrowley/go-metrics.(*meterArbiter).tick"),
-		// A sleep of 10 seconds after which sarama's open breaker closes, even if its producer
-		// has been closed.
+		// Sarama's open breaker sleeps for 10 seconds before it closes, even if its producer is
+		// closed.
 		goleak.IgnoreAnyFunction("github.com/eapache/go-resiliency/breaker.(*Breaker).timer"))
 }
 
@@ -73,7 +73,7 @@ func delivery(key string) *notification.Delivery {
 	}
 }
 
-// silence makes the cluster read all requests and answer none.
+// silence makes the cluster read all requests but answer none.
 func silence(cluster *kafkatest.Cluster) {
 	cluster.Fake.Control(func(kmsg.Request) (kmsg.Response, error, bool) {
 		cluster.Fake.KeepControl()
@@ -81,7 +81,7 @@ func silence(cluster *kafkatest.Cluster) {
 	})
 }
 
-// deliverAtLast retries for up to a minute until the delivery succeeds. It passes each error to
+// deliverAtLast retries a delivery until it succeeds, for up to a minute. It passes each error to
 // failed.
 func deliverAtLast(t *testing.T, sink *kafka.Sink, d *notification.Delivery, failed func(error)) {
 	t.Helper()

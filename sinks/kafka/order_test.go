@@ -30,12 +30,12 @@ func TestKeysStayInOrderThroughARestart(t *testing.T) {
 	testKeysStayInOrderThroughARestart(t, kafkatest.Fake(t))
 }
 
-// The sinks of several configurations go through the same restart.
+// Sinks with several configurations go through the same restart.
 func testKeysStayInOrderThroughARestart(t *testing.T, cluster *kafkatest.Cluster) {
 	const keys, before, after = 16, 20, 20
 	var (
 		warm, finished sync.WaitGroup
-		noticed        []chan struct{} // closed when a sink has noticed that the broker is gone
+		noticed        []chan struct{} // closed when a sink has noticed that the broker is down
 		restarted      = make(chan struct{})
 		checks         []func()
 	)
@@ -50,7 +50,7 @@ func testKeysStayInOrderThroughARestart(t *testing.T, cluster *kafkatest.Cluster
 			stopAt [keys]int
 			counts []int
 		)
-		r := &rush{
+		r := &load{
 			sink: newSink(t, cluster, topic, c.client), keys: keys, workers: 8, size: c.size, depth: c.depth, delivery: numbered,
 			goesOn: func(key, count int) bool {
 				if count == before {
@@ -75,7 +75,7 @@ func testKeysStayInOrderThroughARestart(t *testing.T, cluster *kafkatest.Cluster
 	warm.Wait()
 	cluster.Stop(t)
 	for _, failed := range noticed {
-		await(t, failed, "no delivery noticed that the broker is gone")
+		await(t, failed, "no delivery noticed that the broker is down")
 	}
 	cluster.Start(t)
 	close(restarted)
@@ -85,7 +85,7 @@ func testKeysStayInOrderThroughARestart(t *testing.T, cluster *kafkatest.Cluster
 	}
 }
 
-// The broker refuses some requests with any error, and loses some answers after it has stored
+// The broker refuses some requests with random errors, and loses some answers after it has stored
 // the records.
 func TestKeysStayInOrderThroughFailedRequests(t *testing.T) {
 	t.Parallel()
@@ -117,10 +117,10 @@ func testKeysStayInOrderThroughFailedRequests(t *testing.T, client func(*kafka.C
 	topic := cluster.CreateTopic(t, 4, nil)
 	sink := newSink(t, cluster, topic, client)
 
-	dice := rand.New(rand.NewPCG(seed, 0)) // used by the cluster's goroutine alone
+	dice := rand.New(rand.NewPCG(seed, 0)) // only the cluster's goroutine uses it
 	for _, fault := range []*kerr.Error{
-		kerr.NotEnoughReplicas, kerr.NotLeaderForPartition, kerr.RequestTimedOut, // the clients retry them
-		kerr.MessageTooLarge, kerr.InvalidRecord, kerr.UnknownServerError, kerr.TopicAuthorizationFailed, // they do not
+		kerr.NotEnoughReplicas, kerr.NotLeaderForPartition, kerr.RequestTimedOut, // the clients retry these
+		kerr.MessageTooLarge, kerr.InvalidRecord, kerr.UnknownServerError, kerr.TopicAuthorizationFailed, // the clients do not retry these
 	} {
 		cluster.Fake.Fault(kfake.Fault{
 			Keys: []kmsg.Key{kmsg.Produce}, Err: fault, Count: -1,
@@ -129,7 +129,7 @@ func testKeysStayInOrderThroughFailedRequests(t *testing.T, client func(*kafka.C
 	}
 	answers.lose.Store(20)
 	var failures atomic.Int64
-	r := &rush{
+	r := &load{
 		sink: sink, keys: keys, workers: 4, size: 20, depth: depth,
 		delivery: numbered,
 		goesOn:   func(_, count int) bool { return count < each*depth },
@@ -140,8 +140,8 @@ func testKeysStayInOrderThroughFailedRequests(t *testing.T, client func(*kafka.C
 	assert.LessOrEqual(t, answers.lose.Load(), int64(0), "too few answers were lost")
 }
 
-// A broker stops answering after it has stored the records, until the deliveries time out and
-// are retried. Records that the client still had must not be written after that.
+// A broker stores records but stops answering, until the deliveries time out and are retried. The
+// client must not write records of timed-out deliveries after that.
 func TestKeysStayInOrderThroughTimeouts(t *testing.T) {
 	t.Parallel()
 	for name, c := range orderings {
@@ -160,7 +160,7 @@ func testKeysStayInOrderThroughTimeouts(t *testing.T, client func(*kafka.Config)
 	sink := newSink(t, cluster, topic, client) // a request times out after a second, later than the deliveries
 	answers.mute.Store(4)
 	var failures atomic.Int64
-	r := &rush{
+	r := &load{
 		sink: sink, keys: keys, workers: 4, size: 20, depth: depth, timeout: 100 * time.Millisecond,
 		delivery: numbered,
 		goesOn:   func(_, count int) bool { return count < each*depth },
@@ -170,13 +170,13 @@ func testKeysStayInOrderThroughTimeouts(t *testing.T, client func(*kafka.Config)
 		},
 	}
 	assertNothingLostAndInOrder(t, cluster, topic, r.run(t), depth)
-	assert.NotZero(t, failures.Load(), "the silence hurts some")
+	assert.NotZero(t, failures.Load(), "the silence makes some deliveries fail")
 	assert.LessOrEqual(t, answers.mute.Load(), int64(0))
 }
 
-// rush delivers a backlog as the engine does: a worker takes keys that are free, with some
-// deliveries of each, and after a failure repeats the failed delivery and the later ones.
-type rush struct {
+// load delivers a backlog as the engine does: a worker takes free keys with some deliveries of each,
+// and after a failure repeats the failed delivery and the later ones.
+type load struct {
 	sink                *kafka.Sink
 	keys, workers, size int           // size is the number of keys in a batch
 	depth               int           // deliveries of each key in a batch; with size and depth 1, it calls Deliver
@@ -192,7 +192,7 @@ type rush struct {
 }
 
 // run returns how many deliveries of each key were made.
-func (r *rush) run(t testing.TB) []int {
+func (r *load) run(t testing.TB) []int {
 	r.ready, r.counts = make(chan int, r.keys), make([]int, r.keys)
 	r.left.Store(int64(r.keys))
 	for key := range r.keys {
@@ -211,7 +211,7 @@ func (r *rush) run(t testing.TB) []int {
 }
 
 // take returns a batch of the key and of other keys that are ready.
-func (r *rush) take(key int) []int {
+func (r *load) take(key int) []int {
 	batch := []int{key}
 	for len(batch) < r.size {
 		select {
@@ -227,7 +227,7 @@ func (r *rush) take(key int) []int {
 	return batch
 }
 
-func (r *rush) deliver(t testing.TB, batch []int) {
+func (r *load) deliver(t testing.TB, batch []int) {
 	var deliveries []*notification.Delivery
 	for _, key := range batch {
 		for i := range r.depth {
@@ -253,7 +253,7 @@ func (r *rush) deliver(t testing.TB, batch []int) {
 }
 
 // settle counts the results of a key, and reports whether it has more to deliver.
-func (r *rush) settle(t testing.TB, key int, results []sinks.Result) (more bool) {
+func (r *load) settle(t testing.TB, key int, results []sinks.Result) (more bool) {
 	more = true
 	for i, result := range results {
 		if result.Err != nil {
@@ -261,7 +261,7 @@ func (r *rush) settle(t testing.TB, key int, results []sinks.Result) (more bool)
 			for _, later := range results[i:] {
 				assert.Error(t, later.Err, "a delivery was made after an earlier one of the key failed")
 			}
-			return true // the broker may have stored it and its answer been lost, so it is repeated
+			return true // the broker may have stored it and its answer may be lost, so it is repeated
 		}
 		r.counts[key]++
 		more = more && r.goesOn(key, r.counts[key])
@@ -303,7 +303,7 @@ func assertNothingLostAndInOrder(t *testing.T, cluster *kafkatest.Cluster, topic
 // lossy loses answers of the brokers behind its listeners: it breaks the connection after the
 // broker has done what was requested.
 type lossy struct {
-	lose    atomic.Int64 // how many answers it still has to lose, one of ten
+	lose    atomic.Int64 // how many more answers to lose, one of ten
 	answers atomic.Int64
 }
 
@@ -336,8 +336,8 @@ func (c lossyConn) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
-// muting makes brokers behind its listeners stop answering on a connection, at one of twenty
-// answers, a number of times.
+// muting makes brokers behind its listeners stop answering on a connection, after one of twenty
+// answers, a limited number of times.
 type muting struct {
 	mute    atomic.Int64
 	answers atomic.Int64

@@ -111,7 +111,7 @@ func TestADeliveryThatTimesOutIsNotSentLater(t *testing.T) {
 	})
 }
 
-// The answer of a healthy cluster comes within the grace after the context has ended.
+// A healthy cluster answers within the grace after the end of the context.
 func TestADeliveryInFlightMaySucceedAfterItsContextEnded(t *testing.T) {
 	t.Parallel()
 	eachClient(t, func(t *testing.T, client func(*kafka.Config)) {

@@ -18,8 +18,8 @@ import (
 	"github.com/waybill-go/waybill/sinks/kafka/kafkatest"
 )
 
-// TestARealCluster runs tests of the fake cluster with a real one. It fails if the environment
-// names none; bash .ci/test-kafka starts one.
+// TestARealCluster runs tests of the fake cluster on a real one. It fails if the environment names
+// none; bash .ci/test-kafka starts one.
 func TestARealCluster(t *testing.T) {
 	for name, test := range map[string]func(*testing.T, *kafkatest.Cluster){
 		"a record carries the notification":                  testARecordCarriesTheNotification,
@@ -43,7 +43,7 @@ func TestARealCluster(t *testing.T) {
 	}
 }
 
-// The fake cluster accepts such records.
+// The fake cluster accepts such records, so this test needs a real one.
 func testARecordWithoutAKeyIsPermanentOnACompactedTopic(t *testing.T, cluster *kafkatest.Cluster) {
 	sink := newSink(t, cluster, cluster.CreateTopic(t, 1, map[string]string{"cleanup.policy": "compact"}))
 	batch := batchOf(3)
@@ -88,8 +88,7 @@ func testARealClusterAuthenticatesClients(t *testing.T, cluster *kafkatest.Clust
 	assert.Len(t, cluster.Consume(t, topic, len(mechanisms)+1), len(mechanisms)+1)
 }
 
-// unsecuredToken makes a token without a signature, which Apache Kafka accepts if it is
-// configured so.
+// unsecuredToken returns a token without a signature, which Apache Kafka can be configured to accept.
 func unsecuredToken(expires time.Time) []byte {
 	part := func(text string) string { return base64.RawURLEncoding.EncodeToString([]byte(text)) }
 	return []byte(part(`{"alg":"none"}`) + "." + part(fmt.Sprintf(`{"sub":"shop","iat":%d,"exp":%d}`, expires.Add(-2*time.Hour).Unix(), expires.Unix())) + ".")

@@ -34,7 +34,7 @@ func FuzzAnEnvelopeIsReadBack(f *testing.F) {
 		got, err := Envelope(written("", e))
 		require.NoError(t, err)
 		if payload == nil {
-			got.Payload = nil // it is read back as an empty one
+			got.Payload = nil // a nil payload is read back as an empty one
 		}
 		assert.Equal(t, e, got)
 

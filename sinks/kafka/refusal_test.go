@@ -17,8 +17,8 @@ import (
 	"github.com/waybill-go/waybill/sinks/kafka/kafkatest"
 )
 
-// The broker answers every request of a kind with the error. After the error is removed, the
-// same delivery succeeds.
+// The broker answers every request of one kind with the error. Once the error is removed, the same
+// delivery succeeds.
 func TestEachErrorOfABrokerHasItsClass(t *testing.T) {
 	t.Parallel()
 	eachClient(t, func(t *testing.T, client func(*kafka.Config)) {
@@ -94,7 +94,7 @@ func testADeletedTopicIsUnavailable(t *testing.T, cluster *kafkatest.Cluster) {
 	require.NoError(t, err)
 
 	deleteTopic(t, cluster, topic)
-	require.Eventually(t, func() bool { // a real broker deletes the topic a little later
+	require.Eventually(t, func() bool { // a real broker deletes the topic with a delay
 		_, err := sink.Deliver(t.Context(), delivery("k"))
 		return err != nil
 	}, time.Minute, time.Millisecond)
@@ -112,7 +112,7 @@ func testADeletedTopicIsUnavailable(t *testing.T, cluster *kafkatest.Cluster) {
 	deliverAtLast(t, sink, delivery("k"), func(err error) { assertClass(t, sinks.ClassUnavailable, err) })
 }
 
-// The failures of the deleted topic's records do not affect the records of other topics.
+// Failed records of the deleted topic do not affect the records of other topics.
 func TestADeletedTopicFromDataDoesNotAffectOthers(t *testing.T) {
 	t.Parallel()
 	eachClient(t, func(t *testing.T, client func(*kafka.Config)) {
@@ -126,7 +126,7 @@ func TestADeletedTopicFromDataDoesNotAffectOthers(t *testing.T) {
 			require.NoError(t, r.Err)
 		}
 		deleteTopic(t, cluster, "gone")
-		for range 4 { // sarama's breaker opens at the third
+		for range 4 { // sarama's breaker opens at the third failure
 			for i, r := range sink.DeliverBatch(t.Context(), batch) {
 				if i%2 == 0 {
 					assert.NoError(t, r.Err)

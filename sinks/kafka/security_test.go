@@ -75,7 +75,7 @@ func TestWrongCredentialsAreUnavailable(t *testing.T) {
 	})
 }
 
-// Brokers since Kafka 2.0 return a reason; the fake broker closes the connection.
+// Brokers since Kafka 2.0 return a reason; the fake broker only closes the connection.
 func TestTheErrorHasTheBrokersReasonForRefusingTheCredentials(t *testing.T) {
 	t.Parallel()
 	eachClient(t, func(t *testing.T, client func(*kafka.Config)) {

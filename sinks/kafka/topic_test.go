@@ -136,7 +136,7 @@ func TestATopicFromDataIsUnavailableWithoutABroker(t *testing.T) {
 	})
 }
 
-// The client that requests topics connects again after its connections have ended.
+// The client that requests topics reconnects after its connections have ended.
 func TestANewTopicIsFoundAfterABrokersRestart(t *testing.T) {
 	t.Parallel()
 	testANewTopicIsFoundAfterABrokersRestart(t, kafkatest.Fake(t))
@@ -201,7 +201,7 @@ func TestAllTopicsAreRequestedOverTheSameConnections(t *testing.T) {
 				}
 			}
 			t.Logf("%d connections, %d requests for metadata, %s", connections.count(), requests.Hits(), time.Since(begin))
-			assert.LessOrEqual(t, connections.count(), 4, "a seed and the broker that it named, for the producer and for the questions")
+			assert.LessOrEqual(t, connections.count(), 4, "a seed and the broker that it named, for the producer and for topic requests")
 		})
 	}
 }

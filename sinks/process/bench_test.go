@@ -11,8 +11,8 @@ import (
 	"github.com/waybill-go/waybill/sinks/sinktest"
 )
 
-// BenchmarkDeliver makes deliveries of 400 bytes, 64 at a time, to a child that answers each
-// at once. The child uses most of the time.
+// BenchmarkDeliver makes deliveries of 400 bytes, 64 at a time, to a child that answers each at
+// once. The child takes most of the time.
 //
 // Run: go test -run '^$' -bench Deliver ./sinks/process
 func BenchmarkDeliver(b *testing.B) {

@@ -43,14 +43,14 @@ type act struct {
 	Answer json.RawMessage `json:"answer,omitempty"` // the fields of the answer
 	Print  string          `json:"print,omitempty"`  // print this line to stdout instead of an answer
 	Say    string          `json:"say,omitempty"`    // print this line to stderr and answer
-	Huge   int             `json:"huge,omitempty"`   // print that many bytes without a line end
+	Huge   int             `json:"huge,omitempty"`   // print this many bytes without a line end
 	Exit   int             `json:"exit,omitempty"`   // end with this status
 	Last   bool            `json:"last,omitempty"`   // answer and end at once
-	Hold   int             `json:"hold,omitempty"`   // when so many are held, answer them in reverse order; or when stdin ends
+	Hold   int             `json:"hold,omitempty"`   // hold the answer; answer in reverse order once this many are held, or when stdin ends
 	Silent bool            `json:"silent,omitempty"` // do not answer
 }
 
-// program is the child. Its traits are the ways in which it misbehaves from the start.
+// program is the child. Its traits are the ways in which it misbehaves from its start.
 type program struct {
 	traits []string
 	held   []int64
@@ -206,7 +206,7 @@ func testConfig(t *testing.T, traits ...string) Config {
 			childVariable:   "child," + strings.Join(traits, ","),
 			journalVariable: folder + "/journal",
 			pidsVariable:    folder + "/pids",
-			"GORACE":        "atexit_sleep_ms=0", // otherwise it takes a second to end with -race
+			"GORACE":        "atexit_sleep_ms=0", // otherwise a program with -race takes a second to end
 		},
 		Grace:           5 * time.Second,
 		MaxRestartPause: 50 * time.Millisecond,

@@ -39,8 +39,8 @@ func requireFirstGone(t *testing.T, c Config, count int) {
 	}
 }
 
-// gone reports whether a process has ended. A zombie has ended, too: it stays if the system
-// does not reap orphans.
+// gone reports whether a process has ended. A zombie has ended too: it stays if the system does not
+// reap orphans.
 func gone(pid int) bool {
 	if errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) {
 		return true
@@ -95,7 +95,7 @@ func TestAProgramThatIgnoresEverythingIsKilled(t *testing.T) {
 	requireWorks(t, sink)
 	began := time.Now()
 	closeSink(t, sink)
-	require.GreaterOrEqual(t, time.Since(began), 2*c.Grace, "it had two periods of grace")
+	require.GreaterOrEqual(t, time.Since(began), 2*c.Grace, "Close waited for two periods of grace")
 	requireGone(t, c, 2)
 }
 

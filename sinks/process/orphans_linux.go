@@ -42,7 +42,7 @@ func reapOrphans() {
 	started.Lock()
 	defer started.Unlock()
 	for _, pid := range zombies {
-		if _, ours := started.pids.Load(pid); !ours {
+		if _, managed := started.pids.Load(pid); !managed {
 			_, _ = syscall.Wait4(pid, nil, syscall.WNOHANG, nil)
 		}
 	}

@@ -100,7 +100,7 @@ func TestReapingLeavesAnEndedProgramToItsSink(t *testing.T) {
 	reapOrphans()
 	require.EqualError(t, wait(cmd), "exit status 3")
 	_, kept := started.pids.Load(cmd.Process.Pid)
-	require.False(t, kept, "an orphan may get the number next")
+	require.False(t, kept, "an orphan may get the process id next")
 }
 
 func TestReapingDuringAStartTakesNoExitStatus(t *testing.T) {
@@ -115,7 +115,7 @@ func TestReapingDuringAStartTakesNoExitStatus(t *testing.T) {
 	const ended = "the program does not run"
 	for deadline := time.Now().Add(soon); strings.Count(log.String(), ended) < ends; {
 		require.True(t, time.Now().Before(deadline), log.String())
-		reapOrphans() // again and again, so that some calls overlap with starts
+		reapOrphans() // repeatedly, so that some calls overlap with starts
 	}
 	text := log.String()
 	require.Equal(t, strings.Count(text, ended), strings.Count(text, "the program ended with exit status 1"), text)

@@ -350,7 +350,7 @@ func TestNoAnswerInTimeIsTransient(t *testing.T) {
 		ended <- err
 	}()
 	require.Eventually(t, func() bool { return len(noted(c, journalVariable)) == 2 }, soon, time.Millisecond)
-	requireWorks(t, sink) // so the first line is certainly written
+	requireWorks(t, sink) // so the first line has been written
 	close(ctx.done)
 	err := <-ended
 	require.ErrorIs(t, err, context.DeadlineExceeded)
@@ -439,7 +439,7 @@ func TestCloseLetsTheProgramAnswerDeliveriesInFlight(t *testing.T) {
 	require.Eventually(t, func() bool { return len(noted(c, journalVariable)) == 4 }, soon, time.Millisecond)
 	closeSink(t, sink)
 	require.NoError(t, <-ended, "the program answers one when its stdin ends")
-	require.Equal(t, sinks.ClassUnavailable, classOf(<-ended), "it never answers the other")
+	require.Equal(t, sinks.ClassUnavailable, classOf(<-ended), "it never answers the other one")
 	_, err := sink.Deliver(t.Context(), delivery(t, "plain"))
 	require.Equal(t, sinks.ClassUnavailable, classOf(err))
 	require.ErrorContains(t, err, "the sink is closed")

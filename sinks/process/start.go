@@ -80,12 +80,12 @@ func (s *Sink) program() (string, error) {
 func (c *child) startWithPipes() (err error) {
 	var ends [6]*os.File
 	defer func() {
-		theirs := []*os.File{ends[0], ends[3], ends[5]}
+		unused := []*os.File{ends[0], ends[3], ends[5]}
 		if err != nil {
-			theirs = ends[:]
+			unused = ends[:]
 		}
-		for _, f := range theirs {
-			_ = f.Close() // closing nil returns an error, too
+		for _, f := range unused {
+			_ = f.Close() // closing nil only returns an error
 		}
 	}()
 	for i := 0; i < len(ends); i += 2 {

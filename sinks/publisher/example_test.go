@@ -14,8 +14,8 @@ import (
 	"github.com/waybill-go/waybill/sinks/publisher"
 )
 
-// Any Watermill publisher can be a destination, such as Watermill's channel inside the process.
-// Normally the engine calls Deliver.
+// Any Watermill publisher can be a destination, such as Watermill's in-process channel. Normally the
+// engine calls Deliver.
 func Example() {
 	pubSub := gochannel.NewGoChannel(gochannel.Config{OutputChannelBuffer: 1}, nil)
 	messages, err := pubSub.Subscribe(context.Background(), "shop.order.placed")

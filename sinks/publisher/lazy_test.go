@@ -19,7 +19,7 @@ import (
 
 var errRefused = errors.New("connection refused")
 
-// refused connects like a library whose broker is down.
+// refused fails to connect, like a library whose broker is down.
 func refused(context.Context) (message.Publisher, error) { return nil, errRefused }
 
 func newLazy(t *testing.T, connect func(context.Context) (message.Publisher, error)) *publisher.Lazy {
@@ -183,7 +183,7 @@ func TestALazySinkClosesItsPublisher(t *testing.T) {
 	require.ErrorIs(t, err, publisher.ErrClosed)
 	require.Equal(t, 1, connects)
 
-	require.NoError(t, newLazy(t, refused).Close(t.Context()), "nothing was made")
+	require.NoError(t, newLazy(t, refused).Close(t.Context()), "no publisher was made")
 }
 
 // oneConnection is a publisher of a library that does not reconnect.
@@ -193,7 +193,7 @@ func (p oneConnection) Lost() bool { return p.conn == nil }
 
 func (p oneConnection) Publish(topic string, messages ...*message.Message) error {
 	if p.Lost() {
-		return errors.New("was asked without a connection")
+		return errors.New("the publisher was called without a connection")
 	}
 	return p.linePublisher.Publish(topic, messages...)
 }

@@ -255,7 +255,7 @@ func TestCloseReturnsWhenItsContextEnds(t *testing.T) {
 	require.Error(t, channel.Publish("orders", message.NewMessage("1", nil)), "it is closed")
 }
 
-// broker reads lines and answers each with a line, until goAway.
+// broker reads lines and answers each with a line, until goAway is called.
 type broker struct {
 	net.Listener
 	mu    sync.Mutex
@@ -297,7 +297,7 @@ func (b *broker) goAway() {
 }
 
 // linePublisher is a small publisher like those of libraries: it dials when it is made, and again
-// after its connection was lost.
+// after it has lost its connection.
 type linePublisher struct {
 	address string
 	conn    net.Conn
@@ -417,7 +417,7 @@ func TestConfigClassifyClassifiesErrorsWithoutAClass(t *testing.T) {
 		case errors.Is(err, io.ErrClosedPipe):
 			return nil
 		}
-		return errors.New("is not asked what went wrong, only which class it has")
+		return errors.New("only the class of this error counts")
 	}
 	for _, c := range []struct {
 		err  error
@@ -425,7 +425,7 @@ func TestConfigClassifyClassifiesErrorsWithoutAClass(t *testing.T) {
 	}{
 		{errTooLarge, sinks.ClassPermanent},
 		{errNoServers, sinks.ClassUnavailable},
-		{io.ErrUnexpectedEOF, sinks.ClassTransient}, // Classify comes first
+		{io.ErrUnexpectedEOF, sinks.ClassTransient}, // Classify decides first
 		{io.ErrClosedPipe, sinks.ClassUnavailable},
 		{io.EOF, sinks.ClassUnavailable},
 		{errors.New("nack"), sinks.ClassTransient},

@@ -231,8 +231,8 @@ func (s Subject) testCloseStuck(t *testing.T, sink sinks.Sink) {
 		_, err := sink.Deliver(ctx, s.Delivery(0))
 		returned <- err
 	}()
-	// Usually enough for the call to be stuck. Otherwise it finds the sink closed, which must
-	// work, too.
+	// Usually this is enough for the call to be stuck. Otherwise it finds the sink closed, which
+	// must work too.
 	time.Sleep(50 * time.Millisecond)
 
 	closed := make(chan struct{})
@@ -240,7 +240,7 @@ func (s Subject) testCloseStuck(t *testing.T, sink sinks.Sink) {
 		defer close(closed)
 		closing, stop := context.WithTimeout(context.WithoutCancel(t.Context()), 200*time.Millisecond)
 		defer stop()
-		_ = closer.Close(closing) // it may report what is still running
+		_ = closer.Close(closing) // the error may name calls that still run
 	}()
 	select {
 	case <-closed:
@@ -259,8 +259,8 @@ func (s Subject) testCloseStuck(t *testing.T, sink sinks.Sink) {
 	<-closed
 }
 
-// testCloseInFlight closes the sink while calls begin and end. In the engine only abandoned
-// calls overlap with Close, but these may have got to any point.
+// testCloseInFlight closes the sink while calls begin and end. In the engine only abandoned calls
+// overlap with Close, but they may have reached any point.
 func (s Subject) testCloseInFlight(t *testing.T) {
 	sink := s.New(t)
 	closer, ok := sink.(sinks.Closer)

@@ -341,7 +341,7 @@ var wrong = map[string]struct {
 	}},
 }
 
-// deliverEach breaks the promise of Ordered: after a failure it delivers later ones of the
+// deliverEach breaks the promise of Ordered: after a failure it delivers later deliveries of the
 // key.
 func deliverEach(b *batches, ctx context.Context, batch []*notification.Delivery) []sinks.Result {
 	results := make([]sinks.Result, len(batch))
@@ -354,7 +354,7 @@ func deliverEach(b *batches, ctx context.Context, batch []*notification.Delivery
 // closable is a memory sink with Close.
 type closable struct {
 	*memory
-	afterwards error // that deliveries return after Close
+	afterwards error // error of deliveries after Close
 
 	mu     sync.Mutex
 	closed bool
@@ -395,7 +395,7 @@ func (p *patient) Close(context.Context) error {
 
 type unopenable struct{ sinks.Sink }
 
-func (unopenable) Open(context.Context) error { return errors.New("cannot reach it") }
+func (unopenable) Open(context.Context) error { return errors.New("cannot reach the destination") }
 
 // wrongVariable names the wrong sink or kind that a process tests. Each runs in a separate
 // process, because a failing subtest fails its parents.

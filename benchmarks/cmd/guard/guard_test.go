@@ -144,8 +144,7 @@ func TestTheRevisionIsTheLatestTagOrTheParent(t *testing.T) {
 	require.Error(t, err)
 }
 
-// TestEveryFigureIsThere runs the program of this tree with tiny sizes, and finds all figures in its
-// results.
+// TestEveryFigureIsThere runs this tree's program with tiny sizes, and finds all figures in its results.
 func TestEveryFigureIsThere(t *testing.T) {
 	t.Parallel()
 	built := filepath.Join(t.TempDir(), "waybill")

@@ -22,7 +22,7 @@ import (
 
 type reminderDue struct{ Order string }
 
-// in runs f in a transaction of a new outbox that knows reminders, and reports how many it has published.
+// in runs f in a transaction of a new outbox that knows reminders, and returns how many f has published.
 func in(t *testing.T, f func(ctx context.Context, publisher *outbox.Publisher, tx *sql.Tx) error) int {
 	t.Helper()
 	types := registry.New()
@@ -48,7 +48,7 @@ func byID(ctx context.Context, publisher *outbox.Publisher, tx *sql.Tx) (int, er
 }
 
 func byKey(ctx context.Context, publisher *outbox.Publisher, tx *sql.Tx) (int, error) {
-	n, err := publisher.CancelKey(ctx, tx, "order.reminder", "o-17") // all that is scheduled of this type and key
+	n, err := publisher.CancelKey(ctx, tx, "order.reminder", "o-17") // all scheduled notifications of this type and key
 	return n, err
 }
 

@@ -8,13 +8,13 @@ import (
 	"github.com/waybill-go/waybill/framework/waybilltest"
 )
 
-// PriceChangedV1 is the payload as it was.
+// PriceChangedV1 is the earlier payload.
 type PriceChangedV1 struct {
 	Item  string
 	Euros int
 }
 
-// PriceSet was PriceChanged.
+// PriceSet is the new name of PriceChanged.
 type PriceSet struct {
 	Item  string
 	Cents int

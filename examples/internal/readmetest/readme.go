@@ -1,4 +1,4 @@
-// Package readmetest helps the tests of the examples to compare what a program prints with its README.md.
+// Package readmetest helps the tests of the examples to compare a program's output with its README.md.
 package readmetest
 
 import (

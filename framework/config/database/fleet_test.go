@@ -160,9 +160,9 @@ func (f *tenants) forward(s *sink, connections int, adjust ...func(*fleet.Config
 	return all, stop
 }
 
-func await(t *testing.T, is func() bool, what string) {
+func await(t *testing.T, condition func() bool, what string) {
 	t.Helper()
-	require.Eventually(t, is, 2*time.Minute, 20*time.Millisecond, what)
+	require.Eventually(t, condition, 2*time.Minute, 20*time.Millisecond, what)
 }
 
 func inState(all *fleet.Fleet, s fleet.State) (n int) {
@@ -174,7 +174,7 @@ func inState(all *fleet.Fleet, s fleet.State) (n int) {
 	return n
 }
 
-// commits returns the number of transactions of the server; each statement is one.
+// commits returns the server's number of transactions. Each statement is one.
 func (f *tenants) commits() (n int) {
 	f.t.Helper()
 	_, err := f.admin.ExecContext(f.t.Context(), `SELECT pg_stat_clear_snapshot()`)
@@ -205,19 +205,19 @@ func TestTwoHundredDatabasesWithinThirtyTwoConnections(t *testing.T) {
 		most = max(most, f.connections())
 	}
 	for _, d := range f.all {
-		await(t, func() bool { return len(s.of(d.Name)) == len(ids) }, d.Name+" is not delivered")
+		await(t, func() bool { return len(s.of(d.Name)) == len(ids) }, d.Name+" should be delivered")
 		most = max(most, f.connections())
 	}
-	await(t, func() bool { return inState(all, fleet.StateAsleep) == len(f.all) }, "not all sleep")
+	await(t, func() bool { return inState(all, fleet.StateAsleep) == len(f.all) }, "all should sleep")
 
-	// PostgreSQL counts transactions up to ten seconds late, so an early period may have more.
+	// PostgreSQL counts transactions up to ten seconds late, so the first period may have more.
 	const measured = 10 * time.Second
 	rate := math.Inf(1)
 	for period := 0; period < 6 && rate >= float64(len(f.all)); period++ {
 		before, began := f.commits(), time.Now()
 		for time.Since(began) < measured {
 			most = max(most, f.connections())
-			before++ // that was one
+			before++ // reading the count was one
 			time.Sleep(measured / 50)
 		}
 		rate = float64(f.commits()-before) / time.Since(began).Seconds()
@@ -230,7 +230,7 @@ func TestTwoHundredDatabasesWithinThirtyTwoConnections(t *testing.T) {
 	f.publish(f.all[0], "4")
 	f.publish(f.all[len(f.all)-1], "4")
 	for _, d := range []fleet.Database{f.all[0], f.all[len(f.all)-1]} {
-		await(t, func() bool { return len(s.of(d.Name)) == 4 }, d.Name+" does not wake")
+		await(t, func() bool { return len(s.of(d.Name)) == 4 }, d.Name+" should wake")
 		t.Logf("%s woke and delivered within %s", d.Name, time.Since(woken).Round(time.Millisecond))
 	}
 
@@ -242,11 +242,11 @@ func TestTwoHundredDatabasesWithinThirtyTwoConnections(t *testing.T) {
 		f.publish(d, "5")
 	}
 	for _, d := range others {
-		await(t, func() bool { return slices.Contains(s.of(d.Name), "5") }, d.Name+" waits for the one that is away")
+		await(t, func() bool { return slices.Contains(s.of(d.Name), "5") }, d.Name+" should not wait for the lost one")
 	}
 	f.exec(`ALTER DATABASE ` + lost + ` ALLOW_CONNECTIONS true`)
 	f.publish(f.all[len(f.all)-1], "5")
-	await(t, func() bool { return slices.Contains(s.of(lost), "5") }, "it does not come back")
+	await(t, func() bool { return slices.Contains(s.of(lost), "5") }, "the database should come back")
 	stop()
 	for i, d := range f.all {
 		want := []string{"1", "2", "3", "5"}
@@ -266,12 +266,12 @@ func TestASleepingOutboxWaitsForATransactionThatIsStillOpen(t *testing.T) {
 	require.NoError(t, err)
 	all, _ := f.forward(s, 12)
 	f.publish(f.all[0], "early")
-	await(t, func() bool { return len(s.of("schema0")) == 1 }, "it is not worked on")
+	await(t, func() bool { return len(s.of("schema0")) == 1 }, "the forwarder should deliver from it")
 	require.Never(t, func() bool { return inState(all, fleet.StateAsleep) > 0 }, 6*time.Second, 20*time.Millisecond,
 		"the row may come at an offset that was passed")
 	require.NoError(t, tx.Commit())
-	await(t, func() bool { return len(s.of("schema0")) == 2 }, "the late row is lost")
-	await(t, func() bool { return inState(all, fleet.StateAsleep) == 1 }, "it does not sleep")
+	await(t, func() bool { return len(s.of("schema0")) == 2 }, "the late row should arrive")
+	await(t, func() bool { return inState(all, fleet.StateAsleep) == 1 }, "it should sleep")
 }
 
 func TestAFleetOutlivesACrashOfItsServer(t *testing.T) {
@@ -282,13 +282,13 @@ func TestAFleetOutlivesACrashOfItsServer(t *testing.T) {
 		f.publish(d, "1")
 	}
 	for _, d := range f.all {
-		await(t, func() bool { return len(s.of(d.Name)) == 1 }, d.Name+" is not worked on")
+		await(t, func() bool { return len(s.of(d.Name)) == 1 }, "the forwarder should deliver from "+d.Name)
 	}
-	await(t, func() bool { return inState(all, fleet.StateAsleep) == 3 }, "they do not sleep")
+	await(t, func() bool { return inState(all, fleet.StateAsleep) == 3 }, "they should sleep")
 	require.NoError(t, f.server.Down(postgrestest.Immediate))
 	await(t, func() bool {
 		return slices.ContainsFunc(all.Databases(), func(d fleet.Status) bool { return d.Error != "" })
-	}, "the crash is not seen")
+	}, "the fleet should notice the crash")
 	require.NoError(t, f.server.Up())
 	for _, d := range f.all {
 		f.publish(d, "2")
@@ -318,19 +318,19 @@ func TestTheDatabasesOfAForwarderThatIsCutOffAreTakenOver(t *testing.T) {
 		f.all = append(f.all, fleet.Database{Name: d.Name, Address: u.String(), Identity: d.Identity})
 	}
 	first, _ := f.forward(dead, 16, controlled(proxy.DSN()))
-	await(t, func() bool { return inState(first, fleet.StateAwake) == 4 }, "one forwarder does not work on all")
+	await(t, func() bool { return inState(first, fleet.StateAwake) == 4 }, "one forwarder should work on all")
 	f.all = direct
 	second, _ := f.forward(alive, 16, controlled(f.server.DSN()))
 	await(t, func() bool {
 		return inState(first, fleet.StateAwake) == 2 && inState(second, fleet.StateAwake) == 2
-	}, "they do not share")
+	}, "they should share")
 	proxy.Swallow()
-	await(t, func() bool { return inState(second, fleet.StateAwake) == 4 }, "the databases are not taken over")
+	await(t, func() bool { return inState(second, fleet.StateAwake) == 4 }, "the other forwarder should take over the databases")
 	for _, d := range direct {
 		f.publish(d, "1", "2")
 	}
 	for _, d := range direct {
-		await(t, func() bool { return slices.Equal(alive.of(d.Name), []string{"1", "2"}) }, d.Name+" is not taken over")
+		await(t, func() bool { return slices.Equal(alive.of(d.Name), []string{"1", "2"}) }, d.Name+" should be taken over")
 	}
 	proxy.Forward()
 	proxy.Sever()
@@ -340,17 +340,17 @@ func TestASchemaThatIsDroppedCostsItsNeighboursNothing(t *testing.T) {
 	t.Parallel()
 	f, s := newTenants(t, 3, 0), &sink{}
 	all, _ := f.forward(s, 12)
-	await(t, func() bool { return inState(all, fleet.StateAsleep) == 3 }, "they do not sleep")
+	await(t, func() bool { return inState(all, fleet.StateAsleep) == 3 }, "they should sleep")
 	f.exec(`DROP SCHEMA schema1 CASCADE`)
-	await(t, func() bool { return inState(all, fleet.StateFailing) == 1 }, "it fails together with its neighbours")
+	await(t, func() bool { return inState(all, fleet.StateFailing) == 1 }, "it should fail together with its neighbours")
 	require.Equal(t, 2, inState(all, fleet.StateAsleep))
 
-	// Of what people do nothing is seen in the log.
+	// The log shows nothing of operators' actions.
 	f.exec(`UPDATE schema0.outbox_cursors SET revision = revision + 1`)
-	await(t, func() bool { return inState(all, fleet.StateAwake) == 1 }, "a person's act in a neighbour is not seen")
+	await(t, func() bool { return inState(all, fleet.StateAwake) == 1 }, "an operator's action in a neighbour should wake it")
 
 	_, err := postgres.Migrate(t.Context(), f.admin, postgres.Config{Schema: "schema1"})
 	require.NoError(t, err)
 	f.publish(f.all[1], "1")
-	await(t, func() bool { return slices.Equal(s.of("schema1"), []string{"1"}) }, "it does not come back")
+	await(t, func() bool { return slices.Equal(s.of("schema1"), []string{"1"}) }, "the database should come back")
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/waybill-go/waybill/framework/store/mysql/mysqltest"
 )
 
-// Test servers do not wait for the disk.
+// Test servers do not wait for the disk, which is unsafe.
 func TestAForwarderOnMySQLLogsUnsafeSettingsOfTheServer(t *testing.T) {
 	t.Parallel()
 	address, err := config.ParseDatabase(mysqltest.URL(t))

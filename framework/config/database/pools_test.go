@@ -14,7 +14,8 @@ import (
 	"github.com/waybill-go/waybill/framework/config/database"
 )
 
-// mute is a server that ends connections, and once it is silent answers nothing, and reports each.
+// mute is a server that ends connections, or does not answer once it is silent. It reports each
+// connection.
 func mute(t *testing.T) (address string, silent *atomic.Bool, connected <-chan bool) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

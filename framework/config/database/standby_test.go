@@ -37,7 +37,7 @@ func TestPagesAreReadFromTheConfiguredStandby(t *testing.T) {
 	require.NoError(t, err)
 
 	for name, c := range map[string]struct{ database, standby string }{
-		"by its address":                  {primary.DSN(), standby.DSN()},
+		"with a separate address":         {primary.DSN(), standby.DSN()},
 		"among the hosts of a URL":        {"postgres://postgres@/postgres?sslmode=disable&target_session_attrs=read-write&host=127.0.0.1,127.0.0.1&port=" + ports, ""},
 		"among the hosts of a list":       {"host=127.0.0.1,127.0.0.1 port=" + ports + " user=postgres dbname=postgres sslmode=disable target_session_attrs=read-write", ""},
 		"among the hosts of both of them": {primary.DSN(), "host=127.0.0.1,127.0.0.1 port=" + ports + " user=postgres dbname=postgres sslmode=disable target_session_attrs=standby"},
@@ -56,10 +56,10 @@ func TestPagesAreReadFromTheConfiguredStandby(t *testing.T) {
 				page, err := reader.Next(t.Context(), target, 1000)
 				require.NoError(t, err)
 				require.NotEmpty(t, page.Envelopes)
-				if !page.Asked.IsZero() { // as pages of a standby say
+				if !page.Asked.IsZero() { // only pages of a standby have it
 					return
 				}
-				require.True(t, time.Now().Before(late), "no page comes from the standby")
+				require.True(t, time.Now().Before(late), "pages should come from the standby")
 			}
 		})
 	}
@@ -74,7 +74,7 @@ func portOf(t *testing.T, s *postgrestest.Server) string {
 	return address.Port()
 }
 
-// openedBy opens the databases of a configuration, a part of which is in the environment.
+// openedBy opens the databases of a configuration, parts of which may be in the environment.
 func openedBy(t *testing.T, database, standby string, environ ...string) *Database {
 	t.Helper()
 	kinds, err := sinks.NewSet(httpsink.Kind())

@@ -54,9 +54,9 @@ type tab struct {
 	t     *testing.T
 	ctx   context.Context
 	base  string
-	still bool // sees does not reload
+	still bool // sees does not reload the page
 
-	// expected is a part of errors that do not fail the test; "" for none.
+	// expected is a part of errors that do not fail the test; "": none.
 	expected string
 
 	mu         sync.Mutex
@@ -120,7 +120,7 @@ func (b *tab) open(path string) (text string) {
 		r, err := http.Get(b.base + path)
 		require.NoError(b.t, err)
 		require.NoError(b.t, r.Body.Close())
-		if r.StatusCode != http.StatusServiceUnavailable { // the first look at the outbox is over
+		if r.StatusCode != http.StatusServiceUnavailable { // the first sample of the outbox has ended
 			break
 		}
 	}

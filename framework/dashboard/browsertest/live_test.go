@@ -28,7 +28,7 @@ func TestFiguresChangeWithoutAReloadAndRowsDoNotMove(t *testing.T) {
 	var title, rows string
 	b.do(chromedp.Poll(`document.title.startsWith("(1)")`, nil, chromedp.WithPollingTimeout(patience)), chromedp.Title(&title),
 		chromedp.Evaluate(`[...document.querySelectorAll("tbody th a")].map((a) => a.textContent).join() + " " + window.first + " " + !!document.getElementById("kept")`, &rows))
-	require.Equal(t, "mail true true", rows, "no row moved, and the page was not reloaded")
+	require.Equal(t, "mail true true", rows, "no row moves, and the page is not reloaded")
 	b.shoot("overview-new")
 	b.do(chromedp.Click(`#more a`, chromedp.ByQuery), chromedp.WaitVisible(`//a[text()="archive"]`))
 }

@@ -28,7 +28,7 @@ func (s *site) parkMany(t *testing.T, sink, state string, from, n int) {
 	s.exec(t, `INSERT INTO outbox_cursors (sink, lane, lanes) VALUES ($1, 0, 1) ON CONFLICT DO NOTHING`, sink)
 }
 
-// post sends a form as a browser does, and does not follow redirects.
+// post sends a form as a browser does, without following redirects.
 func post(t *testing.T, to string, form url.Values) (status int, location, body string) {
 	t.Helper()
 	client := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
@@ -89,7 +89,7 @@ func TestParkedListsWhatMatches(t *testing.T) {
 	s.parkMany(t, "mail", "blocked", 1, 3)
 	b := newTab(t, s.url)
 	require.Contains(t, b.open("/parked"), "waits for an earlier delivery of its key")
-	b.sees("partner · dead 60") // the counts come from a sample some seconds ago
+	b.sees("partner · dead 60") // the counts come from a sample that is some seconds old
 	b.shoot("parked")
 	require.Contains(t, b.open("/parked?sink=partner&state=retrying"), "id-61")
 	require.NotContains(t, b.open("/parked?key=key-7"), "id-8")
@@ -252,7 +252,7 @@ func TestFormsThatMakeNoSenseAreRefused(t *testing.T) {
 		status int
 	}{
 		"nothing selected":  {"/parked/plan", url.Values{"act": {"discard"}}, http.StatusBadRequest},
-		"no such act":       {"/parked/plan", url.Values{"all": {"explode"}}, http.StatusBadRequest},
+		"unknown action":    {"/parked/plan", url.Values{"all": {"explode"}}, http.StatusBadRequest},
 		"selected nonsense": {"/parked/plan", url.Values{"act": {"discard"}, "selected": {"nonsense"}}, http.StatusBadRequest},
 		"no plan":           {"/parked/act", url.Values{"all": {"discard"}}, http.StatusBadRequest},
 		"zero time":         {"/parked/act", url.Values{"all": {"discard"}, "planned_at": {"0001-01-01T00:00:00Z"}, "expect": {"2"}}, http.StatusBadRequest},
@@ -347,10 +347,10 @@ func TestThePageOfAnActionShowsItsEndByItself(t *testing.T) {
 	_, body := get(t, s.url+location)
 	require.Contains(t, body, `<noscript><meta http-equiv="refresh" content="2"></noscript>`)
 	require.NoError(t, tx.Rollback())
-	action.do(chromedp.WaitVisible(`//dt[text()="Ended"]`)) // the page has loaded itself again
+	action.do(chromedp.WaitVisible(`//dt[text()="Ended"]`)) // the page has reloaded itself
 	require.Contains(t, action.text(), "requeue done")
 	require.Contains(t, action.text(), "5 of 5")
-	parked.do(chromedp.WaitVisible(`//p[@id="more"]/a[contains(., "gone, show")]`)) // not Poll, which waits for frames, and a tab in the background has none
+	parked.do(chromedp.WaitVisible(`//p[@id="more"]/a[contains(., "gone, show")]`)) // not Poll: it waits for frames, which a tab in the background lacks
 	_, body = get(t, s.url+location)
 	require.NotContains(t, body, "http-equiv")
 }

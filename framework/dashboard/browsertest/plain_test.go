@@ -20,7 +20,7 @@ func TestPagesWorkWithoutScripts(t *testing.T) {
 	s.eventually(t, 3, `SELECT count(*) FROM outbox_receipts WHERE sink = 'mail'`)
 	b := newTab(t, s.url)
 	b.open("/")
-	b.sees("mail") // reloads until it does
+	b.sees("mail") // reloads until the page shows it
 	b.do(emulation.SetScriptExecutionDisabled(true), chromedp.Navigate(b.base+"/"))
 	b.focus(`a[href="/sinks/mail"]`)
 	b.do(chromedp.KeyEvent(kb.Enter))
@@ -65,7 +65,7 @@ func (b *tab) has(texts ...string) {
 			ctx, cancel := context.WithTimeout(b.ctx, patience)
 			defer cancel()
 			var html string
-			_ = chromedp.Run(ctx, chromedp.ActionFunc(func(ctx context.Context) error { // between two pages there is none
+			_ = chromedp.Run(ctx, chromedp.ActionFunc(func(ctx context.Context) error { // between two pages there is no source
 				root, err := dom.GetDocument().Do(ctx)
 				if err == nil {
 					html, err = dom.GetOuterHTML().WithNodeID(root.NodeID).Do(ctx)

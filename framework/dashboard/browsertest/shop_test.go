@@ -26,8 +26,8 @@ func (f deliver) Deliver(_ context.Context, d *notification.Delivery) (notificat
 	return "", f(d)
 }
 
-// withShop forwards to several sinks: mail accepts everything, billing refuses orders that are
-// wrong, stock fails temporarily, and partner cannot be reached.
+// withShop forwards to several sinks: mail accepts everything, billing refuses wrong orders, stock
+// fails temporarily, and partner cannot be reached.
 func withShop(t *testing.T) func(*site, *dashboard.Target) {
 	return func(s *site, target *dashboard.Target) {
 		c := forwarder.Config{

@@ -56,7 +56,7 @@ func TestAReplayIsPreviewedAndItsNumberTyped(t *testing.T) {
 	b.shoot("replay")
 	b.do(chromedp.SendKeys(`#typed`, "149", chromedp.ByQuery), chromedp.Click(`button.danger`, chromedp.ByQuery), chromedp.WaitVisible(`.notice.bad`, chromedp.ByQuery))
 	s.eventually(t, 0, `SELECT count(*) FROM outbox_actions`)
-	s.publish(t, 10, "order.placed") // after the preview: not replayed
+	s.publish(t, 10, "order.placed") // published after the preview, so not replayed
 	s.eventually(t, 167, `SELECT count(*) FROM outbox_receipts WHERE sink = 'mail'`)
 	b.do(chromedp.SendKeys(`#typed`, "150", chromedp.ByQuery), chromedp.Click(`button.danger`, chromedp.ByQuery), chromedp.WaitVisible(`h2`, chromedp.ByQuery), chromedp.WaitVisible(`//p[contains(., "replay by ada")]`))
 	b.sees("done, 150 of 150")

@@ -24,7 +24,7 @@ func (s *slowControl) Checkpoint(_ context.Context, c store.Checkpoint) error {
 }
 
 func (*slowControl) Heartbeat(context.Context, store.Member, time.Duration) error {
-	return errors.New("it takes too long")
+	return errors.New("the heartbeat takes too long")
 }
 
 func TestLeasesAreRenewedThoughTheRestOfATurnTakesTooLong(t *testing.T) {

@@ -49,7 +49,7 @@ func (s *sink) of(database string) (ids []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, d := range s.given {
-		if id, is := strings.CutPrefix(d, database+" "); is {
+		if id, ok := strings.CutPrefix(d, database+" "); ok {
 			ids = append(ids, id)
 		}
 	}
@@ -168,7 +168,7 @@ func (r *running) end() {
 func (r *running) await(database string, state fleet.State) {
 	r.t.Helper()
 	require.Eventually(r.t, func() bool { return r.state(database) == state }, time.Minute, 5*time.Millisecond,
-		"database %s does not become %s", database, state)
+		"database %s should become %s", database, state)
 }
 
 func (r *running) state(database string) fleet.State {
@@ -180,9 +180,9 @@ func (r *running) state(database string) fleet.State {
 	return ""
 }
 
-func eventually(t *testing.T, is func() bool, what string) {
+func eventually(t *testing.T, condition func() bool, what string) {
 	t.Helper()
-	require.Eventually(t, is, time.Minute, 5*time.Millisecond, what)
+	require.Eventually(t, condition, time.Minute, 5*time.Millisecond, what)
 }
 
 func TestDatabasesAreAddedAndRemovedWhileOthersDeliver(t *testing.T) {
@@ -192,30 +192,30 @@ func TestDatabasesAreAddedAndRemovedWhileOthersDeliver(t *testing.T) {
 	list.set(nil, eu)
 	r := start(t, s, list)
 	f.publish("eu", "1")
-	eventually(t, func() bool { return s.has("eu 1") }, "eu is not worked on")
+	eventually(t, func() bool { return s.has("eu 1") }, "the forwarder should deliver from eu")
 
 	list.set(nil, eu, us)
 	r.Refresh()
 	f.publish("us", "1")
-	eventually(t, func() bool { return s.has("us 1") }, "us did not come")
+	eventually(t, func() bool { return s.has("us 1") }, "us should be added")
 
-	list.set(errors.New("the list is away"))
+	list.set(errors.New("the list cannot be read"))
 	r.Refresh()
 	f.publish("eu", "2")
 	f.publish("us", "2")
-	eventually(t, func() bool { return s.has("eu 2", "us 2") }, "what was listed is to stay")
+	eventually(t, func() bool { return s.has("eu 2", "us 2") }, "without a list the databases should stay")
 
 	list.set(nil)
 	r.Refresh()
 	f.publish("eu", "3")
 	f.publish("us", "3")
-	eventually(t, func() bool { return s.has("eu 3", "us 3") }, "an empty list is to stop nothing")
+	eventually(t, func() bool { return s.has("eu 3", "us 3") }, "an empty list should stop no database")
 
 	list.set(nil, us)
 	r.Refresh()
-	eventually(t, func() bool { return len(r.Databases()) == 1 }, "eu did not go")
+	eventually(t, func() bool { return len(r.Databases()) == 1 }, "eu should be removed")
 	f.publish("us", "4")
-	eventually(t, func() bool { return s.has("us 4") }, "us went too")
+	eventually(t, func() bool { return s.has("us 4") }, "us should stay")
 	r.end()
 	require.Equal(t, []string{"1", "2", "3"}, s.of("eu"))
 }
@@ -236,7 +236,7 @@ func TestAWrongEntryOfTheListCostsTheOthersNothing(t *testing.T) {
 	require.Contains(t, found[0].Error, "a database has a name")
 	require.Contains(t, found[2].Error, "several addresses")
 	f.publish("eu", "1")
-	eventually(t, func() bool { return s.has("eu 1") }, "eu is not worked on")
+	eventually(t, func() bool { return s.has("eu 1") }, "the forwarder should deliver from eu")
 }
 
 func TestADatabaseWithTwoNamesIsDeliveredOnceAndInOrder(t *testing.T) {
@@ -250,7 +250,7 @@ func TestADatabaseWithTwoNamesIsDeliveredOnceAndInOrder(t *testing.T) {
 		ids = append(ids, fmt.Sprint(i))
 	}
 	f.publish("eu", ids...)
-	eventually(t, func() bool { return len(s.of("eu"))+len(s.of("twin")) >= len(ids) }, "not all are delivered")
+	eventually(t, func() bool { return len(s.of("eu"))+len(s.of("twin")) >= len(ids) }, "all should be delivered")
 	r.end()
 	var given []string
 	for _, d := range s.given {
@@ -268,11 +268,11 @@ func TestADatabaseThatMovesIsOpenedAgain(t *testing.T) {
 	list.set(nil, f.at("eu", "old"))
 	r := start(t, s, list)
 	f.publish("old", "1")
-	eventually(t, func() bool { return s.has("eu 1") }, "the old address is not worked on")
+	eventually(t, func() bool { return s.has("eu 1") }, "the forwarder should deliver from the old address")
 	list.set(nil, f.at("eu", "new"))
 	r.Refresh()
 	f.publish("new", "2")
-	eventually(t, func() bool { return s.has("eu 2") }, "the new address is not worked on")
+	eventually(t, func() bool { return s.has("eu 2") }, "the forwarder should deliver from the new address")
 	f.publish("old", "3")
 	r.end()
 	require.NotContains(t, s.of("eu"), "3")
@@ -290,10 +290,10 @@ func TestADatabaseWithoutTablesCostsTheOthersNothing(t *testing.T) {
 		}
 	}
 	f.publish("eu", "1")
-	eventually(t, func() bool { return s.has("eu 1") }, "eu waits for us")
+	eventually(t, func() bool { return s.has("eu 1") }, "eu should not wait for us")
 	f.outbox("us")
 	f.publish("us", "1")
-	eventually(t, func() bool { return s.has("us 1") }, "us is not tried again")
+	eventually(t, func() bool { return s.has("us 1") }, "us should be tried again")
 }
 
 // dying is a database that answers until it is dead.
@@ -331,7 +331,7 @@ func TestADatabaseThatDiesIsFailingAndTakesNoTurns(t *testing.T) {
 				o.Close()
 				return fleet.Outbox{}, errDead
 			}
-			its.Store, o.Store = o.Store, its // which is no store.Sampler, and so does not sleep
+			its.Store, o.Store = o.Store, its // dying is no store.Sampler, so this database does not sleep
 			return o, nil
 		}
 	})
@@ -340,13 +340,13 @@ func TestADatabaseThatDiesIsFailingAndTakesNoTurns(t *testing.T) {
 	its.dead.Store(true)
 	r.await("eu", fleet.StateFailing)
 	f.publish("us", "1")
-	eventually(t, func() bool { return s.has("us 1") }, "us waits for a dead database")
+	eventually(t, func() bool { return s.has("us 1") }, "us should not wait for a dead database")
 	r.await("eu", fleet.StateFailing)
 	turns := its.beats.Load()
 	for _, id := range []string{"2", "3"} {
 		r.await("us", fleet.StateAsleep)
 		f.publish("us", id)
-		eventually(t, func() bool { return s.has("us " + id) }, "us does not wake")
+		eventually(t, func() bool { return s.has("us " + id) }, "us should wake")
 	}
 	require.Equal(t, turns, its.beats.Load(), "a dead database takes turns")
 }
@@ -356,13 +356,13 @@ func TestADatabaseSleepsAndWakesForARow(t *testing.T) {
 	f, s := newFolder(t), &sink{}
 	r := start(t, s, fleet.Static{f.outbox("eu")}, func(c *fleet.Config) { c.Sleep = 200 * time.Millisecond })
 	f.publish("eu", "1")
-	eventually(t, func() bool { return s.has("eu 1") }, "it is not worked on")
+	eventually(t, func() bool { return s.has("eu 1") }, "the forwarder should deliver from eu")
 	r.await("eu", fleet.StateAsleep)
 	var owned int
 	require.NoError(t, f.open("eu").QueryRowContext(t.Context(), `SELECT count(*) FROM outbox_cursors WHERE owner IS NOT NULL`).Scan(&owned))
 	require.Zero(t, owned, "its lanes are released")
 	f.publish("eu", "2")
-	eventually(t, func() bool { return s.has("eu 2") }, "nothing woke it")
+	eventually(t, func() bool { return s.has("eu 2") }, "the row should wake it")
 	r.await("eu", fleet.StateAsleep)
 	r.end()
 	require.Equal(t, []string{"1", "2"}, s.of("eu"))
@@ -379,13 +379,13 @@ func TestADatabaseWakesForAnAction(t *testing.T) {
 	operator := admin.New(outbox.Store.(admin.Store), "ada")
 	_, err = operator.Pause(t.Context(), "sink")
 	require.NoError(t, err)
-	eventually(t, func() bool { return r.state("eu") == fleet.StateAwake }, "the pause did not wake it")
+	eventually(t, func() bool { return r.state("eu") == fleet.StateAwake }, "the pause should wake it")
 	f.publish("eu", "1")
 	r.await("eu", fleet.StateAsleep) // a paused sink has nothing to do
 	require.False(t, s.has("eu 1"))
 	_, err = operator.Resume(t.Context(), "sink")
 	require.NoError(t, err)
-	eventually(t, func() bool { return s.has("eu 1") }, "resuming did not wake it")
+	eventually(t, func() bool { return s.has("eu 1") }, "resuming should wake it")
 }
 
 func TestForwardersShareDatabasesThroughTheControlDatabase(t *testing.T) {
@@ -413,26 +413,26 @@ func TestForwardersShareDatabasesThroughTheControlDatabase(t *testing.T) {
 		return n
 	}
 	first := start(t, s, all, withControl("a"))
-	eventually(t, func() bool { return works(first) == 6 }, "one forwarder works on all")
+	eventually(t, func() bool { return works(first) == 6 }, "one forwarder should work on all")
 	second := start(t, s, all, withControl("a"))
-	eventually(t, func() bool { return works(first) == 3 && works(second) == 3 }, "two forwarders do not share")
+	eventually(t, func() bool { return works(first) == 3 && works(second) == 3 }, "two forwarders should share")
 	other := start(t, s, all, withControl("b"))
 	eventually(t, func() bool {
 		found := other.Databases()
 		return len(found) > 0 && strings.Contains(found[0].Error, fleet.ErrOtherFleet.Error())
-	}, "another fleet is not refused")
+	}, "another fleet should be refused")
 	require.Zero(t, works(other))
 	require.Equal(t, 6, works(first)+works(second), "the first fleet is not affected")
 	first.end()
-	eventually(t, func() bool { return works(second) == 6 }, "the other one does not take over")
+	eventually(t, func() bool { return works(second) == 6 }, "the other forwarder should take over")
 	second.end()
-	eventually(t, func() bool { return works(other) == 6 }, "once the first fleet has gone the other one has the control database")
+	eventually(t, func() bool { return works(other) == 6 }, "the other fleet should get the control database once the first one has ended")
 	for i := range 6 {
 		f.publish(fmt.Sprint("tenant", i), "1", "2", "3")
 	}
 	for i := range 6 {
 		name := fmt.Sprint("tenant", i)
-		eventually(t, func() bool { return s.has(name + " 3") }, name+" is not worked on")
+		eventually(t, func() bool { return s.has(name + " 3") }, "the forwarder should deliver from "+name)
 		require.Equal(t, []string{"1", "2", "3"}, s.of(name))
 	}
 }

@@ -17,7 +17,7 @@ func TestDatabasesWithWorkTakeTurns(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, 10*time.Second, turns.sleep())
 		time.Sleep(time.Hour)
-		require.NoError(t, first.Err(), "no one waits")
+		require.NoError(t, first.Err(), "no database waits")
 
 		began := make(chan func())
 		go func() {
@@ -27,7 +27,7 @@ func TestDatabasesWithWorkTakeTurns(t *testing.T) {
 			}
 		}()
 		synctest.Wait()
-		require.Equal(t, hurried, turns.sleep(), "a database without work makes room")
+		require.Equal(t, hurried, turns.sleep(), "a database without work ends its turn")
 		select {
 		case <-first.Done():
 		case <-time.After(2 * hurried):

@@ -18,7 +18,7 @@ type numbered struct {
 	number int
 }
 
-// asleep has some databases sleep until the test ends.
+// asleep makes the databases from to upTo sleep until the test ends.
 func asleep(t *testing.T, w *watch, from, upTo int, connects bool) {
 	t.Helper()
 	for i := from; i < upTo; i++ {
@@ -63,6 +63,6 @@ func TestACallThatComesBeforeADatabaseSleepsWakesIt(t *testing.T) {
 		require.NoError(t, w.sleep(ctx, &member{}, Outbox{Store: &numbered{}}, idle, calls))
 		require.NoError(t, ctx.Err(), "the sinks may have changed since it was found to be idle")
 		require.NoError(t, w.sleep(ctx, &member{}, Outbox{Store: &numbered{}}, idle, w.called()))
-		require.Error(t, ctx.Err(), "nothing woke it")
+		require.Error(t, ctx.Err(), "the database slept")
 	})
 }

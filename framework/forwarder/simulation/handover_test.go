@@ -23,8 +23,8 @@ func handed(t *testing.T, h simulation.Handover) simulation.Handed {
 	return r
 }
 
-// A lane of a dead forwarder is free once its lease has expired; a third of the lease may have passed before. It is
-// acquired at the next look of another forwarder.
+// A lane of a dead forwarder is free once its lease expires; up to a third of the lease may have passed
+// before the death. Another forwarder acquires the lane at its next look.
 func TestLanesOfADeadForwarderWaitForTheirLeases(t *testing.T) {
 	t.Parallel()
 	for _, forwarders := range []int{2, 5, 16} {
@@ -40,7 +40,7 @@ func TestLanesOfADeadForwarderWaitForTheirLeases(t *testing.T) {
 	}
 }
 
-// Leases that have just been renewed last for their whole time, so no lane is free earlier.
+// A lease that has just been renewed lasts for its whole time, so no lane is free earlier.
 func TestTheLeaseDecidesHowLongADeathTakes(t *testing.T) {
 	t.Parallel()
 	for _, lease := range []time.Duration{3 * time.Second, 60 * time.Second} {
@@ -50,7 +50,7 @@ func TestTheLeaseDecidesHowLongADeathTakes(t *testing.T) {
 	}
 }
 
-// A forwarder that leaves gracefully announces it: no forwarder waits for a lease or a look.
+// A forwarder that stops gracefully announces it, so no other waits for a lease or a look.
 func TestReleasedLanesAreAcquiredAtOnce(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(40) {

@@ -160,8 +160,7 @@ func TestLongNamesAreBroken(t *testing.T) {
 	require.Empty(t, wrap("", 10))
 }
 
-// The charts have any values and names. The drawing must be XML, and
-// all elements must be inside it.
+// For charts with any values and names, the drawing must be XML, with all elements inside it.
 func TestAllElementsAreInsideTheDrawing(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

@@ -59,7 +59,7 @@ func checkBun(t *testing.T, s *shop, dialect schema.Dialect) {
 		return db.RunInTx(ctx, nil, func(ctx context.Context, tx bun.Tx) error { return f(unitOfBun(ctx, tx)) })
 	})
 
-	// Publish also accepts a pointer to it, which is an outbox.Tx.
+	// Publish also accepts a pointer to the transaction, which is an outbox.Tx.
 	_, err = s.db.ExecContext(t.Context(), `ALTER TABLE elsewhere RENAME TO outbox`)
 	require.NoError(t, err)
 	require.NoError(t, db.RunInTx(t.Context(), nil, func(ctx context.Context, tx bun.Tx) error {
@@ -67,7 +67,7 @@ func checkBun(t *testing.T, s *shop, dialect schema.Dialect) {
 	}))
 	require.Len(t, s.column(t, `SELECT id FROM outbox WHERE "key" = 'pointer'`), 1)
 
-	// The inbox accepts it too, and refuses a database.
+	// The inbox accepts the transaction too, and refuses a database.
 	box := inbox.New(s.log.(store.Inbox))
 	for _, want := range []bool{true, false} {
 		require.NoError(t, db.RunInTx(t.Context(), nil, func(ctx context.Context, tx bun.Tx) error {

@@ -45,7 +45,7 @@ func checkEnt(t *testing.T, s *shop, name string) {
 	})
 }
 
-// Without the feature, ent works in a transaction of package sql.
+// Without the feature, ent works in a transaction of package database/sql.
 func TestEntWithoutItsSQLFeature(t *testing.T) {
 	t.Parallel()
 	s := onPq(t)

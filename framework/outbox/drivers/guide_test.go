@@ -149,7 +149,7 @@ func guideHandler(ctx context.Context, pool *pgxpool.Pool) (sinks.Sink, error) {
 	address := func(context.Context) (string, error) { return pool.Config().ConnString(), nil }
 	db := stdlib.OpenDBFromPool(pool)
 	store, err := postgres.Open(ctx, db, postgres.Config{ListenDSN: func(ctx context.Context) (string, error) {
-		return address(ctx) // with today's token, as the pool's BeforeConnect sets it
+		return address(ctx) // with the current token, as the pool's BeforeConnect sets it
 	}})
 	if err != nil {
 		return nil, err

@@ -24,10 +24,10 @@ import (
 	"github.com/waybill-go/waybill/sinks"
 )
 
-// PaymentDue is published by the handler of an order.
+// The handler of an order publishes PaymentDue.
 type PaymentDue struct{ Order string }
 
-// inboxShop has a table of payments, which handlers write, beside the orders.
+// inboxShop has a table of payments beside the orders. Handlers write payments.
 type inboxShop struct {
 	*shop
 	pool  *pgxpool.Pool
@@ -142,8 +142,8 @@ func TestOnceInPgx(t *testing.T) {
 	}))
 }
 
-// A program with only pgx publishes, forwards and handles with one pool. Each first delivery
-// has its effect, and is repeated.
+// A program with only pgx publishes, forwards and handles with one pool. Each first delivery has its
+// effect but fails, and is repeated.
 func TestAProgramForwardsOverAPgxPool(t *testing.T) {
 	t.Parallel()
 	s := newInboxShop(t)
@@ -188,8 +188,8 @@ func TestAProgramForwardsOverAPgxPool(t *testing.T) {
 	require.ElementsMatch(t, want, s.column(t, `SELECT order_id FROM payments`))
 }
 
-// The function that returns the address for LISTEN is called for each connection, since a token may expire; the
-// other connections are the pool's.
+// Each connection for LISTEN asks the function for the address, since a token may expire. The other
+// connections are the pool's.
 func TestACommitInPgxIsAnnouncedToAListenerWithAnAddressFunction(t *testing.T) {
 	t.Parallel()
 	s := newInboxShop(t)
@@ -209,7 +209,7 @@ func TestACommitInPgxIsAnnouncedToAListenerWithAnAddressFunction(t *testing.T) {
 	defer stop()
 	heard, ended := make(chan store.News, 10), make(chan error, 1)
 	go func() { ended <- log.Listen(ctx, func(news store.News) { heard <- news }) }()
-	require.Equal(t, store.NewsUnknown, <-heard, "it listens")
+	require.Equal(t, store.NewsUnknown, <-heard, "the forwarder listens")
 	announcing, err := outbox.New(s.types, log, outbox.Config{})
 	require.NoError(t, err)
 	require.NoError(t, outbox.RunInPgx(ctx, announcing, s.pool, pgx.TxOptions{}, func(ctx context.Context, tx pgx.Tx) error {

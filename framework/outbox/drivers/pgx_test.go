@@ -49,7 +49,7 @@ func TestPgxConnection(t *testing.T) {
 	})
 }
 
-// A transaction pooler requires some of these modes.
+// Transaction poolers require some of these modes.
 func TestPgxExecutesInEveryMode(t *testing.T) {
 	t.Parallel()
 	pool, db := newPool(t)
@@ -96,7 +96,7 @@ func TestPgxTransactionsHaveTheRequestedOptions(t *testing.T) {
 	})
 	require.ErrorContains(t, err, "commit: ")
 
-	// The commit reports a failed statement whose error was dropped.
+	// The commit reports a failed statement even if its error was ignored.
 	err = outbox.RunInPgx(ctx, s.publisher, pool, pgx.TxOptions{}, func(ctx context.Context, tx pgx.Tx) error {
 		require.NoError(t, s.publisher.Publish(ctx, outbox.Pgx(tx), OrderPlaced{}))
 		_, err := tx.Exec(ctx, `SELECT 1 / 0`)
@@ -116,7 +116,7 @@ func TestPgxTransactionsHaveTheRequestedOptions(t *testing.T) {
 	require.Zero(t, s.wakes.Load())
 	s.holds(t)
 
-	// Also if the closure publishes with another context.
+	// The same holds if the closure publishes with another context.
 	require.NoError(t, outbox.RunInPgx(ctx, s.publisher, pool, pgx.TxOptions{IsoLevel: pgx.Serializable}, func(_ context.Context, tx pgx.Tx) error {
 		return s.place(context.Background(), unitOfPgx(ctx, tx), "o")
 	}))

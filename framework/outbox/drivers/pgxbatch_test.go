@@ -57,7 +57,7 @@ func requireRefused(t *testing.T, err error) {
 	require.Equal(t, "23514", refused.Code)
 }
 
-// In each protocol, the server skips a COMMIT after a statement that failed.
+// In each protocol, the server skips a COMMIT after a failed statement.
 func TestPgxBatchCommitsAllOrNothingInEveryMode(t *testing.T) {
 	t.Parallel()
 	pool, db := newPool(t)
@@ -86,7 +86,7 @@ func TestPgxBatchCommitsAllOrNothingInEveryMode(t *testing.T) {
 	s.holds(t, placed...)
 }
 
-// placeIn writes an order, and publishes with some keys.
+// placeIn writes an order and publishes one notification for each key.
 func (s *shop) placeIn(t testing.TB, db pgxbatch.DB, order string, keys ...string) error {
 	return outbox.RunInPgx(t.Context(), s.publisher, db, pgx.TxOptions{}, func(ctx context.Context, tx pgx.Tx) error {
 		_, err := tx.Exec(ctx, `INSERT INTO orders VALUES ($1, 'kite')`, order)
@@ -152,7 +152,7 @@ func TestPgxBatchKeepsTheOrderOfStatements(t *testing.T) {
 		publish(tx, "a")
 		require.Equal(t, 1, count(tx))
 
-		// A savepoint of the program's own SQL.
+		// The program's own SQL makes a savepoint.
 		_, err := tx.Exec(ctx, `SAVEPOINT own`)
 		require.NoError(t, err)
 		publish(tx, "undone by SQL")
@@ -172,9 +172,9 @@ func TestPgxBatchKeepsTheOrderOfStatements(t *testing.T) {
 		publish(savepoint, "c")
 		require.NoError(t, savepoint.Commit(ctx))
 		publish(tx, "d")
-		require.ErrorIs(t, savepoint.Rollback(ctx), pgx.ErrTxClosed, "as a deferred one does")
+		require.ErrorIs(t, savepoint.Rollback(ctx), pgx.ErrTxClosed, "like a deferred constraint")
 
-		// Statements on the connection itself do not wait for held ones.
+		// Statements on the connection itself do not wait for held statements.
 		n := 0
 		require.NoError(t, tx.Conn().QueryRow(ctx, `SELECT count(*) FROM outbox`).Scan(&n))
 		require.Equal(t, 4, n)
@@ -185,7 +185,7 @@ func TestPgxBatchKeepsTheOrderOfStatements(t *testing.T) {
 	}))
 	s.holdsPublished(t, "a", "b", "c", "d", "e")
 
-	// Every operation of a transaction sees what was published before it.
+	// Every operation of a transaction sees what the transaction published before.
 	var over pgx.Tx
 	require.NoError(t, outbox.RunInPgx(ctx, s.publisher, batched, pgx.TxOptions{CommitQuery: "COMMIT AND NO CHAIN"}, func(_ context.Context, tx pgx.Tx) error {
 		over = tx
@@ -213,7 +213,7 @@ func TestPgxBatchKeepsTheOrderOfStatements(t *testing.T) {
 	s.holdsPublished(t, "a", "b", "c", "d", "e", "f", "g", "h", "i", "j")
 	requireOver(t, over)
 
-	// Many calls, and large ones.
+	// This publishes in many calls and in large ones.
 	many := make([]any, 500)
 	for i := range many {
 		many[i] = OrderPlaced{Order: "many"}
@@ -276,14 +276,14 @@ func TestPgxBatchLosesNothingSilently(t *testing.T) {
 		require.NoError(t, s.publisher.Publish(ctx, outbox.Pgx(tx), OrderPlaced{Order: key}))
 	}
 
-	// The next statement reports the error, and so does the commit if that error is dropped.
+	// The next statement reports the error, and so does the commit if the program ignores that error.
 	requireRefused(t, run(func(ctx context.Context, tx pgx.Tx) error {
 		publish(tx, "refused")
 		_, err := tx.Exec(ctx, `INSERT INTO orders VALUES ('o', 'kite')`)
 		requireRefused(t, err)
 		return nil
 	}))
-	// The server did not see an INSERT whose context had ended, and would be able to commit the rest.
+	// The server did not get an INSERT whose context had ended, so it could commit the rest.
 	err := run(func(ctx context.Context, tx pgx.Tx) error {
 		_, err := tx.Exec(ctx, `INSERT INTO orders VALUES ('o', 'kite')`)
 		require.NoError(t, err)
@@ -295,7 +295,7 @@ func TestPgxBatchLosesNothingSilently(t *testing.T) {
 		return nil
 	})
 	require.ErrorIs(t, err, context.Canceled)
-	// A transaction that was broken before accepts nothing.
+	// A broken transaction accepts nothing.
 	require.Error(t, run(func(ctx context.Context, tx pgx.Tx) error {
 		_, err := tx.Exec(ctx, `SELECT 1 / 0`)
 		require.Error(t, err)
@@ -349,7 +349,7 @@ func TestPgxBatchLosesNothingSilently(t *testing.T) {
 	require.Zero(t, pool.Stat().AcquiredConns())
 	s.holds(t)
 
-	// The rollback of a savepoint around it keeps the rest.
+	// Rolling back to a savepoint before the error keeps the rest.
 	require.NoError(t, run(func(ctx context.Context, tx pgx.Tx) error {
 		requireRefused(t, pgx.BeginFunc(ctx, tx, func(savepoint pgx.Tx) error {
 			publish(savepoint, "refused")

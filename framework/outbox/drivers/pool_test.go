@@ -52,7 +52,7 @@ func TestAForwarderWithAPgxPoolSurvivesTheLossOfItsConnections(t *testing.T) {
 		}))
 		select {
 		case got := <-delivered:
-			require.Equal(t, key, got, "once, since the forwarder remembers deliveries")
+			require.Equal(t, key, got, "the sink is called once, since the forwarder remembers deliveries")
 		case <-ctx.Done():
 			t.Fatal("not delivered")
 		}
@@ -90,8 +90,8 @@ func TestABytesColumnStoresAnyPayloadInPgx(t *testing.T) {
 	require.Equal(t, []int{5, 5}, []int{same, empty})
 }
 
-// Of several simultaneous deliveries of one id, one has the effects, even if the isolation
-// level does not wait for it: the others collide and are repeated.
+// Of several simultaneous deliveries of one id, one has the effects. At isolation levels that do not wait
+// for it, the others collide and are repeated.
 func TestSimultaneousDeliveriesHaveTheirEffectsOnceInPgx(t *testing.T) {
 	t.Parallel()
 	for _, level := range []pgx.TxIsoLevel{pgx.ReadCommitted, pgx.RepeatableRead, pgx.Serializable} {

@@ -94,7 +94,8 @@ func onMySQL(t testing.TB) *shop {
 	return s
 }
 
-// strings returns the only column of a query. Names that are keywords in some databases are in double quotes.
+// column returns the only column of a query. Names that are keywords in some databases are in double
+// quotes.
 func (s *shop) column(t testing.TB, query string) []string {
 	t.Helper()
 	query = strings.ReplaceAll(query, `"`, s.quote)
@@ -135,9 +136,8 @@ func (s *shop) place(ctx context.Context, u unit, order string) error {
 
 var errNoStock = errors.New("no stock")
 
-// check checks the transactions of a library. run runs one as the library
-// does: it commits if the function returns nil. announces reports whether it wakes the
-// forwarder by itself.
+// check checks the transactions of a library. run runs one like the library: it commits if the function
+// returns nil. announces reports whether that wakes the forwarder.
 func (s *shop) check(t *testing.T, announces bool, run func(ctx context.Context, f func(unit) error) error) {
 	ctx := t.Context()
 	require.NoError(t, run(ctx, func(u unit) error { return s.place(ctx, u, "committed") }))
@@ -193,7 +193,7 @@ func (s *shop) check(t *testing.T, announces bool, run func(ctx context.Context,
 	}
 }
 
-// refuses checks that a value that is no transaction is refused.
+// refuses checks that Publish refuses values that are not transactions.
 func (s *shop) refuses(t *testing.T, none ...outbox.Tx) {
 	t.Helper()
 	for _, tx := range none {

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// The drivers of package sql, which RunInTx is for.
+// The drivers of package database/sql, for which RunInTx exists.
 
 func TestPq(t *testing.T)     { t.Parallel(); checkSQL(t, onPq(t)) }
 func TestSQLite(t *testing.T) { t.Parallel(); checkSQL(t, onSQLite(t)) }
@@ -24,12 +24,12 @@ func checkSQL(t *testing.T, s *shop) {
 	})
 }
 
-// execer has the methods of transactions of package sql.
+// execer has the methods of transactions of package database/sql.
 type execer interface {
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
 }
 
-// unitOf returns a transaction whose savepoints are made with SQL.
+// unitOf returns a transaction that makes savepoints with SQL.
 func unitOf(ctx context.Context, tx execer) (u unit) {
 	return unit{
 		tx: tx,

@@ -19,7 +19,7 @@ import (
 
 func TestMain(m *testing.M) { postgrestest.Main(m) }
 
-// newPool returns a pool of an empty database, and a handle of package sql that uses it.
+// newPool returns a pool of an empty database, and a *sql.DB that uses the pool.
 func newPool(t testing.TB) (*pgxpool.Pool, *sql.DB) {
 	t.Helper()
 	config, err := pgxpool.ParseConfig(postgrestest.DSN(t))
@@ -33,7 +33,7 @@ func newPool(t testing.TB) (*pgxpool.Pool, *sql.DB) {
 	return pool, db
 }
 
-// The store passes the conformance suite on pgx too.
+// The store passes the conformance suite also over pgx.
 func TestConformanceOverAPgxPool(t *testing.T) {
 	t.Parallel()
 	config := postgres.Config{Receipts: true}

@@ -30,11 +30,11 @@ type growing struct {
 	receiver *httptest.Server
 
 	mu      sync.Mutex
-	written []int // how many records each partition has
-	ended   bool  // nothing more is written
+	written []int // number of records of each partition
+	ended   bool  // no more records are written
 	came    map[string]bool
-	highest map[string]int // of the numbers that came, by partition
-	broken  []string       // what came for the first time behind a later one
+	highest map[string]int // highest number that has arrived, by partition
+	broken  []string       // records that first arrived behind a later one
 }
 
 const (
@@ -74,7 +74,7 @@ func (g *growing) run(ctx context.Context, t *testing.T, cluster *kafkatest.Clus
 	admin := kadm.NewClient(client)
 	for grown := time.Now(); pace.Sleep(ctx, writeEvery); {
 		if time.Since(grown) > growEvery {
-			if _, err := admin.CreatePartitions(ctx, 1, g.topic); err == nil { // a broker that is away: later
+			if _, err := admin.CreatePartitions(ctx, 1, g.topic); err == nil { // without the broker, try again later
 				grown = time.Now()
 				g.mu.Lock()
 				g.written = append(g.written, 0)
@@ -112,7 +112,7 @@ func (g *growing) write(t *testing.T, client *kgo.Client, partition int) {
 	g.written[partition]++
 }
 
-// arrived returns an error while something is missing, and if an order was violated.
+// arrived returns an error while records are missing, or if an order was violated.
 func (g *growing) arrived() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -37,7 +37,7 @@ func TestTheSecondStageKeepsItsPromisesThroughCrashes(t *testing.T) {
 	require.NoError(t, err, "%s", output)
 
 	var harm sync.WaitGroup
-	harm.Go(func() { // it ends well before the calm, in which what does not come is lost
+	harm.Go(func() { // it ends well before the calm, after which missing records count as lost
 		for range 2 {
 			if !pace.Sleep(t.Context(), crashTime/6) {
 				return
@@ -108,12 +108,12 @@ routes: {"crash.*": [log]}
 	command := s.command("first", "forward", "-c", config)
 	require.NoError(s.t, command.Start())
 	s.t.Cleanup(func() {
-		_ = command.Process.Signal(syscall.SIGKILL) // its database is gone
+		_ = command.Process.Signal(syscall.SIGKILL) // its database no longer exists
 		_ = command.Wait()
 	})
 }
 
-// between returns how often each notification is in the topic, after everything of the other topic has
+// between returns how often each notification is in the topic, once everything of the other topic has
 // arrived.
 func (s *stages) between(context.Context) (map[string]int, error) {
 	if err := s.growing.arrived(); err != nil {

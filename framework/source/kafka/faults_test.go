@@ -49,7 +49,7 @@ func readerAt(t *testing.T, s *sqlite.Store, at store.Position) store.Reader {
 	return reader
 }
 
-// leased leases the only lane of the sink events.
+// leased leases the only lane of the sink events, and returns its reader.
 func leased(t *testing.T, s *sqlite.Store) store.Reader {
 	t.Helper()
 	lease, err := s.Acquire(t.Context(), store.NewLane("events", 0, store.Slots), "test", time.Minute)
@@ -72,7 +72,7 @@ func (w *world) abort(t *testing.T) {
 	require.NoError(t, client.EndTransaction(t.Context(), kgo.TryAbort))
 }
 
-// There was an election between the last record that was read and the control record after it.
+// An election took place between the last record that was read and the control record after it.
 func testAControlRecordOfALaterEpochIsNoLoss(t *testing.T, cluster *kafkatest.Cluster) {
 	w := newWorld(t, cluster, 1, nil)
 	w.write(t, orders(0, 3, 1)...)
@@ -148,7 +148,7 @@ func TestAPartitionThatEndsBeforeThePositionIsAnError(t *testing.T) {
 	require.ErrorIs(t, err, kafka.ErrLost)
 }
 
-// A reader skips records of other types in pieces, so that checkpoints can follow.
+// A reader returns between stretches of records of other types, so that checkpoints can follow.
 func TestAReaderReturnsWhileItSkipsOtherTypes(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, kafkatest.Fake(t), 1, nil)
@@ -178,10 +178,10 @@ func TestAReaderReturnsWhileItSkipsOtherTypes(t *testing.T) {
 			break
 		}
 	}
-	require.Greater(t, pages, 3, "60 MB were passed over in one call")
+	require.Greater(t, pages, 3, "60 MB were skipped in one call")
 }
 
-// Microseconds or nanoseconds instead of milliseconds are a common mistake.
+// Writing microseconds or nanoseconds instead of milliseconds is a common mistake.
 func testTimesThatNoDatabaseHas(t *testing.T, cluster *kafkatest.Cluster) {
 	w := newWorld(t, cluster, 1, map[string]string{"message.timestamp.after.max.ms": fmt.Sprint(int64(math.MaxInt64))})
 	for _, ms := range []int64{-1, 1_767_225_600_000_000, 1_767_225_600_000_000_000, math.MaxInt64} {
@@ -203,7 +203,7 @@ func testTimesThatNoDatabaseHas(t *testing.T, cluster *kafkatest.Cluster) {
 	require.NoError(t, err)
 }
 
-// The position of a sink that starts at the end of a partition has a leader epoch, too.
+// The position of a sink that starts at the end of a partition has a leader epoch too.
 func TestASinkThatBeginsNowKnowsItsEpoch(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, kafkatest.Fake(t), 1, nil)
@@ -213,7 +213,7 @@ func TestASinkThatBeginsNowKnowsItsEpoch(t *testing.T) {
 	require.NoError(t, err)
 	lease, err := s.Acquire(t.Context(), store.NewLane("events", 0, store.Slots), "test", time.Minute)
 	require.NoError(t, err)
-	require.NotContains(t, string(lease.Position), `"leader_epoch":-1`, "an election that takes records would not be seen")
+	require.NotContains(t, string(lease.Position), `"leader_epoch":-1`, "an election that loses records would go unnoticed")
 }
 
 // A gap in the numbers of a sink's lanes does not cause endless attempts.
@@ -252,7 +252,7 @@ func TestAReplayKeepsTheOrderOfParkedDeliveries(t *testing.T) {
 		c.Sinks["events"] = e
 	}
 	forward(t, s, sink, many)
-	sink.await(t, 13) // ten of the other key, and three
+	sink.await(t, 13) // ten of the other key, and three of this one
 	parkedRows := func() int {
 		parked, err := s.FindParked(t.Context(), store.ParkedFilter{Sink: "events"}, store.ParkedPlace{}, 100)
 		require.NoError(t, err)

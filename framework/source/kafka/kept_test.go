@@ -63,5 +63,5 @@ func TestAllReadersTogetherKeepALimitedPartOfTheAnswers(t *testing.T) {
 		require.NoError(t, err)
 		require.Positive(t, source.Kept())
 	}()
-	require.Eventually(t, func() bool { runtime.GC(); return source.Kept() == 0 }, patience, time.Millisecond, "a reader that is not used any more keeps nothing")
+	require.Eventually(t, func() bool { runtime.GC(); return source.Kept() == 0 }, patience, time.Millisecond, "an unused reader keeps nothing")
 }

@@ -11,7 +11,7 @@ import (
 func TestMain(m *testing.M) {
 	crashtest.RunPublisher()
 	goleak.VerifyTestMain(m,
-		// The proxy's library leaves one behind, once in a while, when a connection's fault ends while it
-		// holds a chunk.
+		// The proxy's library sometimes leaks a goroutine if the fault of a connection ends while the
+		// library holds a chunk.
 		goleak.IgnoreAnyFunction("github.com/Shopify/toxiproxy/v2/toxics.(*ToxicStub).Run"))
 }

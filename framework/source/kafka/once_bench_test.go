@@ -25,8 +25,8 @@ import (
 )
 
 // BenchmarkExactlyOnce compares exactly_once with the idempotent sink, from an outbox in PostgreSQL to a
-// real Kafka: the throughput of a backlog of b.N rows of 400 bytes and 10,000 keys, alternately, and the
-// time from the commit of a single notification until a reader of committed records sees it.
+// real Kafka. It measures in turn the throughput of a backlog of b.N rows of 400 bytes and 10,000 keys,
+// and the time from the commit of a single notification until a reader of committed records sees it.
 func BenchmarkExactlyOnce(b *testing.B) {
 	cluster := kafkatest.Real(b)
 	topic := cluster.CreateTopic(b, 6, nil)
@@ -119,7 +119,7 @@ func seen(b *testing.B, cluster *kafkatest.Cluster, topic, id string, publish fu
 			}
 		}
 	}()
-	time.Sleep(300 * time.Millisecond) // the reader stands at the end
+	time.Sleep(300 * time.Millisecond) // the reader is at the end by now
 	began := time.Now()
 	at.Store(1)
 	publish(id, 1)

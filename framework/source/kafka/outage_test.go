@@ -51,7 +51,7 @@ func TestAPauseTakesEffectWhileTheClusterIsDown(t *testing.T) {
 	forward(t, s, sink)
 	sink.await(t, 10)
 	cluster.Stop(t)
-	defer cluster.Start(t) // the forwarder ends at once then
+	defer cluster.Start(t) // then the forwarder ends at once
 	time.Sleep(5 * time.Second)
 	require.NoError(t, s.Begin(t.Context(), store.Action{ID: "pause", Name: "pause"}))
 	_, err := s.Pause(t.Context(), "pause", "events", true)

@@ -27,7 +27,7 @@ import (
 
 const patience = time.Minute
 
-// onBoth has the tests that run on a fake cluster and on a real one.
+// onBoth has the tests that run on a fake and on a real cluster.
 var onBoth = map[string]func(*testing.T, *kafkatest.Cluster){
 	"what the kafka sink wrote arrives as it was published":          testWhatTheSinkWroteArrives,
 	"records of other programs get their type by the expression":     testForeignRecordsGetTheirType,
@@ -36,7 +36,7 @@ var onBoth = map[string]func(*testing.T, *kafkatest.Cluster){
 	"nothing of an aborted transaction arrives":                      testNothingOfAnAbortedTransactionArrives,
 	"new partitions are new lanes":                                   testNewPartitionsAreNewLanes,
 	"records that are gone stop the lane, which says what is gone":   testRecordsThatAreGoneStopTheLane,
-	"with lost: skip the lane goes on behind records that are gone":  testLostRecordsCanBeSkipped,
+	"with lost: skip the lane continues behind the lost records":     testLostRecordsCanBeSkipped,
 	"a sink that begins now passes over what there is":               testASinkBeginsWhereItSays,
 	"a replay goes back to a time":                                   testAReplayGoesBack,
 	"the groups of Kafka follow the sinks":                           testTheGroupsFollow,
@@ -142,7 +142,7 @@ func testWhatCannotBeReadIsParked(t *testing.T, cluster *kafkatest.Cluster) {
 	assert.Equal(t, "what is this", string(parked[0].Envelope.Payload), "byte for byte")
 }
 
-// Forwarders replace each other in the middle of the work.
+// Forwarders replace each other in the middle of their work.
 func testKeysStayInOrderThroughRestarts(t *testing.T, cluster *kafkatest.Cluster) {
 	const n = 2000
 	w := newWorld(t, cluster, 4, nil)
@@ -184,7 +184,7 @@ func testNothingOfAnAbortedTransactionArrives(t *testing.T, cluster *kafkatest.C
 		require.NoError(t, json.Unmarshal(d.Payload, &i))
 		assert.Zero(t, i%2, "it was aborted")
 	}
-	require.Eventually(t, func() bool { // what is behind the last record counts as read too
+	require.Eventually(t, func() bool { // control records behind the last record count as read too
 		sample, err := s.Sample(t.Context(), store.SampleQuery{})
 		require.NoError(t, err)
 		return len(sample.Sinks) == 2 && sample.Sinks[0].Pending == 0 && sample.Sinks[1].Pending == 0
@@ -255,7 +255,7 @@ func testRecordsThatAreGoneStopTheLane(t *testing.T, cluster *kafkatest.Cluster)
 	require.NoError(t, err)
 	target, err := s.Probe(t.Context())
 	require.NoError(t, err)
-	for range 2 { // it stays so
+	for range 2 { // it stays like this
 		_, err = reader.Next(t.Context(), target, 100)
 		require.ErrorIs(t, err, kafka.ErrLost)
 		require.ErrorContains(t, err, fmt.Sprintf("4 records, from %s/0@0 up to offset 3", w.topic))
@@ -308,7 +308,7 @@ func testAReplayGoesBack(t *testing.T, cluster *kafkatest.Cluster) {
 	sink.await(t, 20)
 	query := store.ReplayQuery{Sink: "events", Types: []notification.TypeFilter{notification.AllTypes}, Since: time.Date(2026, 3, 1, 0, 10, 0, 0, time.UTC), UpTo: 20}
 	var count store.ReplayCount
-	require.Eventually(t, func() (ok bool) { // once the last checkpoint is written
+	require.Eventually(t, func() (ok bool) { // until the last checkpoint is written
 		var err error
 		count, err = s.CountReplay(t.Context(), query)
 		require.NoError(t, err)
@@ -355,7 +355,7 @@ func testATopicThatWasCreatedAgainIsRefused(t *testing.T, cluster *kafkatest.Clu
 		return err == nil
 	}, patience, 50*time.Millisecond)
 	s := w.open(t)
-	require.Eventually(t, func() bool { // a broker that has just lost a topic may still show it
+	require.Eventually(t, func() bool { // a broker may still list a topic that was just deleted
 		_, err = s.Probe(t.Context())
 		return err == nil
 	}, patience, 50*time.Millisecond)
@@ -431,11 +431,11 @@ func testTheForwarderLivesWhileTheBrokersAreAway(t *testing.T, cluster *kafkates
 		require.NoError(t, err)
 		return len(membership.Members) == 1 && !slices.ContainsFunc(membership.Lanes, func(l store.LaneState) bool { return l.Owner == "" })
 	}
-	require.Eventually(t, alive, patience, 20*time.Millisecond, "it leases all lanes")
+	require.Eventually(t, alive, patience, 20*time.Millisecond, "the forwarder leases all lanes")
 	cluster.Stop(t)
 	defer cluster.Start(t)
 	for stopped := time.Now(); time.Since(stopped) < 3*lease; time.Sleep(100 * time.Millisecond) {
-		require.True(t, alive(), "its heartbeats go on, and its leases are renewed")
+		require.True(t, alive(), "its heartbeats continue, and its leases are renewed")
 	}
 }
 

@@ -53,7 +53,7 @@ func testATopicThatVanishesStopsItsOwnLanes(t *testing.T, cluster *kafkatest.Clu
 	sink.await(t, 30)
 }
 
-// lines is a log on whose lines a test can wait.
+// lines is a log for whose lines a test can wait.
 type lines struct {
 	mu   sync.Mutex
 	text strings.Builder

@@ -13,7 +13,7 @@ import (
 	"github.com/waybill-go/waybill/sinks/kafka/kafkatest"
 )
 
-// The alert on retention must not end after the records are gone.
+// The alert on retention must continue once the records are gone.
 func TestALaneWhoseRecordsAreGoneIsLate(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, kafkatest.Fake(t), 1, map[string]string{"retention.ms": "7200000"})

@@ -77,7 +77,7 @@ func (w *world) config(change ...func(*kafka.Config)) kafka.Config {
 	return c
 }
 
-// open opens the store with the topic as its source.
+// open opens the store, with the topic as its source.
 func (w *world) open(t *testing.T, change ...func(*kafka.Config)) *sqlite.Store {
 	t.Helper()
 	source, err := kafka.New(w.config(change...))
@@ -155,7 +155,7 @@ func (s *taken) count() int {
 	return len(ids)
 }
 
-// inOrder fails unless the first arrivals of each key's numbers ascend.
+// inOrder fails unless the numbers of each key first arrive in ascending order.
 func inOrder(t *testing.T, all []notification.Delivery) {
 	t.Helper()
 	last, seen := make(map[string]int), make(map[string]bool)

@@ -18,8 +18,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// adversaries publish in every way that makes reading hard. The rows of a key are numbered in the order
-// in which their transactions had the key's lock.
+// adversaries publish in every way that makes reading hard. The rows of a key are numbered in the order in
+// which their transactions locked the key.
 type adversaries struct {
 	db     *sql.DB
 	number atomic.Int64 // of rows without a key, and of XA transactions
@@ -55,7 +55,7 @@ func allKeys() (keys []string) {
 	return keys
 }
 
-// run starts n publishers, and others that hold transactions open and kill sessions, until ctx is done.
+// run starts n publishers, and goroutines that hold transactions open and kill sessions, until ctx is done.
 func (a *adversaries) run(ctx context.Context, n int) {
 	var all sync.WaitGroup
 	loop := func(seed int64, publish func(p *adversary)) {
@@ -109,7 +109,7 @@ func (p *adversary) exec(query string, args ...any) error {
 	return err
 }
 
-// nap sleeps, so that other publishers run in between.
+// nap sleeps, so that other publishers run meanwhile.
 func (p *adversary) nap(most time.Duration) { time.Sleep(time.Duration(p.random.Int63n(int64(most)))) }
 
 // lock locks a key, takes n of its numbers, and returns the number before them.
@@ -137,7 +137,7 @@ func rows(key string, first int64, versions ...string) string {
 	return `VALUES ` + strings.Join(values, ", ")
 }
 
-// plain publishes for up to three keys, in the order of the keys, so that few transactions deadlock.
+// plain publishes for up to three keys. It locks them in order, so that few transactions deadlock.
 func (p *adversary) plain() error {
 	first := p.random.Intn(adversaryKeys - 9)
 	for i := range 1 + p.random.Intn(3) {
@@ -184,7 +184,7 @@ func (p *adversary) any() {
 			p.nap(60 * time.Millisecond)
 			return p.plain()
 		})
-	case 2: // takes the offsets of a statement long before its rows are there
+	case 2: // takes a statement's offsets long before it writes the rows
 		p.slow(key, "1", "1 + SLEEP(0.05)", "1 + SLEEP(0.05)")
 	case 3: // takes offsets in chunks
 		p.in(func() error {
@@ -203,7 +203,7 @@ func (p *adversary) any() {
 		})
 	case 6:
 		p.xa()
-	case 7, 8: // commits by itself
+	case 7, 8: // a statement that commits by itself
 		_ = p.exec(insertRow + `VALUES ` + p.free("1"))
 	case 9:
 		p.load()
@@ -255,8 +255,8 @@ func (p *adversary) xa() {
 	}
 }
 
-// endXA ends an XA transaction. If its session was killed after preparing it, it would keep its locks
-// forever. Another session may end it as soon as the server has removed the first one.
+// endXA ends an XA transaction. If its session was killed after preparing it, the transaction would keep
+// its locks forever. Another session can end it once the server has removed the first one.
 func (p *adversary) endXA(how, name string) {
 	for until := time.Now().Add(2 * time.Second); p.exec(how+name) != nil && time.Now().Before(until); {
 		p.disconnect()
@@ -267,7 +267,7 @@ func (p *adversary) endXA(how, name string) {
 	}
 }
 
-// load publishes with LOAD DATA, which the client feeds slowly.
+// load publishes with LOAD DATA and feeds it slowly.
 func (p *adversary) load() {
 	name := fmt.Sprint("feed", p.number.Add(1))
 	driver.RegisterReaderHandler(name, func() io.Reader { return &feed{p, 4} })
@@ -318,14 +318,14 @@ func (p *adversary) timed() {
 	_ = p.exec("INSERT INTO outbox (type, payload) VALUES (?, ?)", timedType, strconv.FormatInt(time.Now().UnixNano(), 10))
 }
 
-// slowStatement takes offsets and inserts its last rows only after the slack of a sweep.
+// slowStatement takes offsets, and inserts its last rows only after the slack of a sweep.
 func (p *adversary) slowStatement(ctx context.Context) {
 	if ctx.Err() == nil {
 		_ = p.exec(insertRow + `VALUES ` + p.free("1") + `, ` + p.free("1 + SLEEP(4)") + `, ` + p.free("1"))
 	}
 }
 
-// kill ends the session of a publisher at any point.
+// kill ends the session of a publisher at a random moment.
 func (p *adversary) kill(ctx context.Context) {
 	select {
 	case <-ctx.Done():

@@ -21,8 +21,8 @@ import (
 	"github.com/waybill-go/waybill/framework/store/mysql/mysqltest"
 )
 
-// adversaryTime returns how long the adversaries publish, from the environment; it is shorter in short
-// mode.
+// adversaryTime returns how long the adversaries publish: the environment's value, or a default, which is
+// shorter in short mode.
 func adversaryTime(t *testing.T) time.Duration {
 	t.Helper()
 	if text := os.Getenv("WAYBILL_MYSQL_ADVERSARY"); text != "" {
@@ -62,10 +62,10 @@ func TestEachCommittedRowIsReadOnce(t *testing.T) {
 	}
 	t.Logf("%d transactions, %d rows, %d moves of cursors, %d deaths; of %d timed rows: p50 %v, p99 %v, worst %v",
 		adversaries.done.Load(), f.cursors[0].total, f.moves, f.deaths, len(delays), at(0.5), at(0.99), at(1))
-	require.Less(t, at(0.5), time.Second, "a row waits for no transaction but its own: some take seconds, at any time")
+	require.Less(t, at(0.5), time.Second, "a row waits only for its own transaction, although others take seconds")
 }
 
-// fleet is two processes that share cursors.
+// fleet simulates two processes that share cursors.
 type fleet struct {
 	t       *testing.T
 	dsn     string
@@ -191,7 +191,7 @@ func (f *fleet) step(i int, random *rand.Rand) {
 				return
 			}
 			if random.Intn(50) == 0 {
-				break // the rest later, with another target
+				break // the rest comes later, with another target
 			}
 		}
 	}
@@ -224,7 +224,7 @@ func (c *cursor) take(page store.Page) (err error) {
 			continue
 		}
 		if number <= c.last[e.Key] {
-			return fmt.Errorf("%s: %d came behind %d", e.Key, number, c.last[e.Key])
+			return fmt.Errorf("%s: %d came after %d", e.Key, number, c.last[e.Key])
 		}
 		c.last[e.Key] = number
 	}
@@ -245,7 +245,7 @@ func (f *fleet) finish(db *sql.DB) {
 	}
 }
 
-// delays returns how long the timed rows took to each cursor, sorted.
+// delays returns how long the timed rows took to reach each cursor, sorted.
 func (f *fleet) delays() (delays []time.Duration) {
 	for _, c := range f.cursors {
 		delays = append(delays, c.delays...)
@@ -271,7 +271,7 @@ func (f *fleet) missing(db *sql.DB, c *cursor) (missing []int64) {
 	}
 	require.NoError(f.t, rows.Err())
 	if len(missing) == 0 {
-		require.Len(f.t, c.came, committed, "what came was committed")
+		require.Len(f.t, c.came, committed, "only committed rows come")
 	}
 	return missing
 }

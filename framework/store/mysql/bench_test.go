@@ -12,8 +12,8 @@ import (
 	"github.com/waybill-go/waybill/framework/store/mysql"
 )
 
-// BenchmarkDrain reads a backlog of 200,000 rows of 400 bytes with a reader and probes only. Some offsets
-// were rolled back. It begins when all holes are decided, which takes some seconds.
+// BenchmarkDrain reads a backlog of 200,000 rows of 400 bytes with only a reader and probes. Some offsets
+// were rolled back. It begins once all holes are decided, which takes some seconds.
 func BenchmarkDrain(b *testing.B) {
 	for _, percent := range []int{0, 5} {
 		b.Run(fmt.Sprintf("%d%% rolled back", percent), func(b *testing.B) {

@@ -22,8 +22,8 @@ func TestConformance(t *testing.T) {
 	storetest.Run(t, dialect(mysql.Config{Receipts: true}, newDB))
 }
 
-// A handle of the application has the server's default isolation and no connection flags, and sends
-// arguments separately.
+// An application's handle has the server's default isolation and no connection flags, and sends arguments
+// separately from the statement.
 func TestConformanceWithTheApplicationsHandle(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {

@@ -112,7 +112,7 @@ func TestWithoutPROCESSVoidRowsFillRolledBackOffsets(t *testing.T) {
 	exec(t, db, insertOne)
 	require.Equal(t, []int64{2}, read(t, s, r))
 	decided(t, s)
-	require.Empty(t, read(t, s, r), "void rows are for no reader")
+	require.Empty(t, read(t, s, r), "no reader gets void rows")
 	var typ string
 	require.NoError(t, db.QueryRowContext(t.Context(), "SELECT type FROM outbox WHERE `offset` = 1").Scan(&typ))
 	require.Equal(t, mysql.VoidType, typ)
@@ -133,7 +133,7 @@ func TestWithoutPROCESSRolledBackOffsetsAreSkippedAfterAGraceTime(t *testing.T) 
 	decided(t, s)
 }
 
-// After a crash the server may hand out an offset again.
+// After a crash the server may assign an offset again.
 func TestTargetsAndCheckpointsEndWithTheServersLife(t *testing.T) {
 	t.Parallel()
 	mysqltest.Shared(t) // skips the test if no server is available
@@ -162,7 +162,7 @@ func TestTargetsAndCheckpointsEndWithTheServersLife(t *testing.T) {
 	require.Equal(t, []int64{3}, read(t, s, r))
 
 	require.NoError(t, server.Kill())
-	time.Sleep(time.Second) // a life is known by the second in which it began
+	time.Sleep(time.Second) // the server reports its start in whole seconds
 	require.NoError(t, server.Up(t.Context()))
 	target, err := s.Probe(t.Context())
 	require.NoError(t, err)

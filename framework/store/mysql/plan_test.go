@@ -13,7 +13,7 @@ import (
 	"github.com/waybill-go/waybill/framework/store/mysql/mysqltest"
 )
 
-// The test takes the statements from the log of the server.
+// The test takes the statements from the server's log.
 func TestReadingUsesThePrimaryKeyWithAnyNumberOfHoles(t *testing.T) {
 	t.Parallel()
 	mysqltest.Shared(t) // skips the test if no server is available
@@ -44,11 +44,11 @@ func TestReadingUsesThePrimaryKeyWithAnyNumberOfHoles(t *testing.T) {
 
 	statements := written(t, db)
 	require.Greater(t, len(statements), 5)
-	require.True(t, slices.ContainsFunc(statements, func(s string) bool { return strings.Count(s, ",") >= 390 }), "none names many holes")
+	require.True(t, slices.ContainsFunc(statements, func(s string) bool { return strings.Count(s, ",") >= 390 }), "no statement names many holes")
 	for _, statement := range statements {
 		require.False(t, scans(t, db, statement), statement)
 	}
-	require.True(t, scans(t, db, "SELECT `offset` FROM outbox IGNORE INDEX (PRIMARY) WHERE `offset` > 5"), "what it looks for can be seen")
+	require.True(t, scans(t, db, "SELECT `offset` FROM outbox IGNORE INDEX (PRIMARY) WHERE `offset` > 5"), "the check finds scans")
 }
 
 // written returns the queries of the outbox that the server has logged.

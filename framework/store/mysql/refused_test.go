@@ -57,7 +57,7 @@ func TestServersOnWhichRowsWouldBeLostAreRefused(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// A server that is configured for a cluster reports it even before it has joined one.
+// A server that is configured for a cluster reports that even before it joins one.
 func TestAServerOfAGaleraClusterIsRefused(t *testing.T) {
 	t.Parallel()
 	mysqltest.Shared(t) // skips the test if no server is available
@@ -77,11 +77,11 @@ func TestAServerOfAGaleraClusterIsRefused(t *testing.T) {
 	require.ErrorContains(t, err, "Galera")
 }
 
-// Test servers have no group replication plugin, so the test uses only its variables.
+// Test servers lack the group replication plugin, so the test uses only its variables.
 func TestAGroupWithSeveralPrimariesIsRefused(t *testing.T) {
 	t.Parallel()
 	group := map[string]string{"group_replication_single_primary_mode": "ON", "auto_increment_increment": "1", "auto_increment_offset": "1", "read_only": "OFF"}
-	require.NoError(t, mysql.CheckTopology(group), "a primary of a group that has one")
+	require.NoError(t, mysql.CheckTopology(group), "the only primary of a group")
 	group["group_replication_single_primary_mode"] = "OFF"
 	err := mysql.CheckTopology(group)
 	require.ErrorIs(t, err, store.ErrUnsupported)
@@ -157,7 +157,7 @@ func unprivileged(t *testing.T) (db *sql.DB) {
 func TestReadingWithoutPROCESSIsRefusedWithAHint(t *testing.T) {
 	t.Parallel()
 	s, err := mysql.Open(t.Context(), unprivileged(t), mysql.Config{})
-	require.NoError(t, err, "publishing needs no such privilege")
+	require.NoError(t, err, "publishing does not need the privilege")
 	_, err = s.Probe(t.Context())
 	require.ErrorIs(t, err, store.ErrUnsupported)
 	var advised *store.AdvisedError

@@ -84,7 +84,7 @@ func BenchmarkCheckpoint(b *testing.B) {
 	}
 }
 
-// BenchmarkCapture measures the cost that a capture of three columns adds to an INSERT, compared with a
+// BenchmarkCapture compares the cost that a capture of three columns adds to an INSERT with the cost of a
 // statement that publishes the same.
 func BenchmarkCapture(b *testing.B) {
 	const insert = `INSERT INTO orders SELECT $1 || '-' || i, 'kite', 10.50, '4111' FROM generate_series(1, $2::int) i`

@@ -64,7 +64,7 @@ func TestACapturePublishesWhatIsWrittenWithItsTransaction(t *testing.T) {
 	require.Empty(t, published(t, db), "nothing of the named columns has changed")
 
 	exec(t, db, `BEGIN; DELETE FROM orders; ROLLBACK`)
-	require.Empty(t, published(t, db), "what was rolled back")
+	require.Empty(t, published(t, db), "a statement that was rolled back")
 
 	exec(t, db, `UPDATE orders SET id = 'o-3' WHERE id = 'o-1'`)
 	require.Equal(t, []string{
@@ -161,7 +161,7 @@ func TestACaptureFitsItsTableAndItsOutbox(t *testing.T) {
 			writes:  []string{`INSERT INTO wide VALUES (1)`},
 			want:    []string{`wide.inserted 1 {"before" : null, "after" : {"` + strings.Join(wide, `":null,"`) + `":null}}`},
 		},
-		"names that the function has too": {
+		"names that the function also uses": {
 			table:   `CREATE TABLE new_rows (id int PRIMARY KEY` + quoted(odd, "int") + `)`,
 			capture: postgres.Capture{Table: "new_rows", Key: "id", Columns: odd},
 			writes:  []string{`INSERT INTO new_rows VALUES (1)`, `UPDATE new_rows SET c = 1`},
@@ -269,7 +269,7 @@ func TestAnInvalidCaptureIsRefusedAndLeavesNothing(t *testing.T) {
 	}
 	require.ErrorContains(t, postgres.RemoveCapture(t.Context(), db, postgres.Config{}, "orders"), "capture orders: it is not captured")
 
-	// A failure after the checks leaves nothing, either.
+	// A failure after the checks leaves nothing behind either.
 	exec(t, db, `CREATE FUNCTION nothing() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'`,
 		`CREATE TRIGGER outbox_capture_columns AFTER DELETE ON orders EXECUTE FUNCTION nothing()`)
 	before = catalog(t, db)
@@ -297,13 +297,13 @@ func TestACaptureIsReplacedListedPrintedAndRemoved(t *testing.T) {
 	want := postgres.Capture{Table: "public.orders", Key: "id", Columns: captureOrders.Columns, Type: "orders", On: postgres.Changes()}
 	require.Equal(t, []postgres.Capture{want}, captures())
 	require.NoError(t, postgres.AddCapture(t.Context(), db, outbox, captureOrders))
-	require.Equal(t, first, catalog(t, db), "a second time")
+	require.Equal(t, first, catalog(t, db), "added twice")
 
 	fewer := postgres.Capture{Table: "orders", Key: "product", Columns: []string{"amount", "id"}, Type: "sale", On: []postgres.Change{postgres.Update}}
 	text, err := postgres.CaptureSQL(t.Context(), db, outbox, fewer)
 	require.NoError(t, err)
 	require.Equal(t, []postgres.Capture{want}, captures(), "printing changes nothing")
-	exec(t, db, `SET search_path = nowhere; `+text+`; SET search_path = public`) // of whatever session
+	exec(t, db, `SET search_path = nowhere; `+text+`; SET search_path = public`) // the session's search path does not matter
 	want = fewer
 	want.Table = "public.orders"
 	require.Equal(t, []postgres.Capture{want}, captures())
@@ -316,7 +316,7 @@ func TestACaptureIsReplacedListedPrintedAndRemoved(t *testing.T) {
 	require.Len(t, captures(), 2)
 	exec(t, db, `DROP TABLE old_orders, orders`, orders)
 	require.Empty(t, captures())
-	require.NoError(t, postgres.AddCapture(t.Context(), db, outbox, captureOrders), "of a table that was made again")
+	require.NoError(t, postgres.AddCapture(t.Context(), db, outbox, captureOrders), "the table was created again")
 	long := postgres.Capture{Table: strings.Repeat("ü", 31), Key: "id", Columns: []string{"id"}}
 	require.NoError(t, postgres.AddCapture(t.Context(), db, outbox, long))
 	exec(t, db, `INSERT INTO `+long.Table+` VALUES (1)`)
@@ -350,7 +350,7 @@ func TestCapturedColumnsCannotBeDropped(t *testing.T) {
 
 	exec(t, db, `ALTER TABLE orders RENAME product TO article`)
 	_, err = db.ExecContext(t.Context(), `INSERT INTO orders VALUES ('o-2')`)
-	require.ErrorContains(t, err, "column t.product does not exist", "nothing is left out in silence")
+	require.ErrorContains(t, err, "column t.product does not exist", "no column is left out silently")
 	require.NoError(t, postgres.AddCapture(t.Context(), db, postgres.Config{}, postgres.Capture{Table: "orders", Key: "id", Columns: []string{"article"}}))
 	exec(t, db, `INSERT INTO orders VALUES ('o-2')`)
 	require.Len(t, published(t, db), 1)
@@ -480,8 +480,8 @@ func TestARowThatAStatementWritesTwiceIsPublishedOnceForEach(t *testing.T) {
 	}
 }
 
-// A role that may create functions in a schema of the writer's search path creates functions that match
-// better than PostgreSQL's own.
+// A role that may create functions in a schema of the writer's search path creates some that match calls
+// better than PostgreSQL's own functions.
 func TestACaptureCallsNothingThatASearchPathLeadsTo(t *testing.T) {
 	t.Parallel()
 	for _, payload := range []postgres.Payload{postgres.PayloadJSON, postgres.PayloadBytes} {

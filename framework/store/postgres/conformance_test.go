@@ -22,7 +22,7 @@ func TestConformance(t *testing.T) {
 	storetest.Run(t, dialect(postgres.Config{Receipts: true}, newDB))
 }
 
-// The partitions are so small that every test crosses their borders and reaches the default partition.
+// The partitions are so small that every test crosses their boundaries and reaches the default partition.
 func TestConformanceOfAPartitionedLog(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {

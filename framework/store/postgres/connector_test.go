@@ -21,12 +21,12 @@ const (
 	// deadline is the timeout of a test's contexts.
 	deadline = 300 * time.Millisecond
 	// soon is how long a call that respects its context may take: deadline, a second to cancel the
-	// statement, and more for a busy machine. lib/pq alone takes 10 s and more.
+	// statement, and a margin for a busy machine. lib/pq alone takes 10 s or more.
 	soon = 6 * time.Second
 )
 
-// behindProxy returns a migrated outbox whose store connects through a proxy; direct is a pool that does
-// not.
+// behindProxy returns a migrated outbox whose store connects through a proxy. direct is a pool that
+// connects directly.
 func behindProxy(t *testing.T) (p *postgrestest.Proxy, db *sql.DB, s *postgres.Store, direct *sql.DB) {
 	t.Helper()
 	dsn := postgrestest.DSN(t)
@@ -52,7 +52,8 @@ func acquire(t *testing.T, s *postgres.Store, owner string) store.Lease {
 	return lease
 }
 
-// hookOf returns a hook, with which a checkpoint is a transaction of several statements.
+// hookOf returns a hook that executes a statement. A checkpoint with a hook is a transaction of several
+// statements.
 func hookOf(statement string) func(context.Context, *sql.Tx) error {
 	return func(ctx context.Context, tx *sql.Tx) error {
 		_, err := tx.ExecContext(ctx, statement)
@@ -65,7 +66,7 @@ func TestNothingOutlivesItsContextInABlackHole(t *testing.T) {
 	for name, test := range map[string]struct {
 		// prepare leaves an idle connection in the pool, or none.
 		prepare func(t *testing.T, db *sql.DB)
-		// do lets the network drop all packets at some moment, and continues.
+		// do makes the network drop all packets at some moment, and continues.
 		do func(ctx context.Context, p *postgrestest.Proxy, db *sql.DB, s *postgres.Store, lease store.Lease) error
 	}{
 		"sign-on": {
@@ -115,7 +116,7 @@ func TestNothingOutlivesItsContextInABlackHole(t *testing.T) {
 			do: func(ctx context.Context, p *postgrestest.Proxy, _ *sql.DB, s *postgres.Store, lease store.Lease) error {
 				return s.Checkpoint(ctx, store.Checkpoint{Lease: lease, TTL: time.Hour, Number: 1, InTx: func(context.Context, *sql.Tx) error {
 					p.Swallow()
-					return errors.New("an error of the hook itself")
+					return errors.New("the hook fails")
 				}})
 			},
 		},
@@ -162,13 +163,13 @@ func TestNothingOutlivesItsContextInABlackHole(t *testing.T) {
 				require.Error(t, err)
 				t.Logf("after %v: %v", time.Since(began).Round(time.Millisecond), err)
 			case <-time.After(soon):
-				_ = p.Close() // or the test would not end
-				t.Fatalf("it outlived its context: %v", <-ended)
+				_ = p.Close() // otherwise the test would not end
+				t.Fatalf("the call outlived its context: %v", <-ended)
 			}
 
 			p.Forward()
-			// A statement may still hold a lock on the cursor's row: the server does not know that
-			// its client is gone.
+			// A statement may still lock the cursor's row: the server does not notice that its client is
+			// gone.
 			_, err := direct.ExecContext(t.Context(), `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
 				WHERE datname = current_database() AND pid <> pg_backend_pid() AND state <> 'idle'`)
 			require.NoError(t, err)
@@ -219,7 +220,7 @@ func TestALongStatementIsNotADeadConnection(t *testing.T) {
 	db := newDB(t)
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	_, err := db.ExecContext(ctx, `SELECT pg_sleep(2.5)`) // more than all the bounds of an interruption
+	_, err := db.ExecContext(ctx, `SELECT pg_sleep(2.5)`) // longer than all limits of an interruption together
 	require.NoError(t, err)
 }
 
@@ -277,7 +278,7 @@ func TestConnectionsToAReadOnlyServerAreReplaced(t *testing.T) {
 			err := s.Checkpoint(t.Context(), store.Checkpoint{Lease: store.Lease{Lane: store.Lanes(owner, 1)[0], Owner: owner},
 				TTL: time.Hour, Number: 1, InTx: hookOf(`SELECT`)})
 			if errors.Is(err, store.ErrLeaseLost) {
-				return nil // it could have written
+				return nil // this connection could have written
 			}
 			return err
 		},
@@ -327,7 +328,7 @@ func TestAProbeOfAStandbyIsRefusedAndTheConnectionsAreReplaced(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// Of two servers behind an address, one has granted the lease with the position, and the other answers.
+// An address leads to two servers. One has granted the lease with the position; the other one answers.
 func TestAReaderTakesTargetsOfTheServerThatGaveTheLease(t *testing.T) {
 	t.Parallel()
 	var stores [2]*postgres.Store

@@ -48,7 +48,7 @@ func wanted(t *testing.T, s *postgres.Store) (lanes, wanted int) {
 	return len(roster.Lanes), roster.Lanes[0].Wanted
 }
 
-// The last request wins, even if it had to wait for another one that creates the cursors.
+// The last request wins, even if it waited for another one that creates the cursors.
 func TestAChangeOfLanesIsNotLostToASimultaneousOne(t *testing.T) {
 	t.Parallel()
 	for name, first := range map[string][]string{
@@ -85,7 +85,7 @@ func TestCreatingCursorsDoesNotWaitForOtherSinks(t *testing.T) {
 	s := openStore(t, db, postgres.Config{})
 	_, err := s.Cut(t.Context(), "mail", 1, store.StartOldest)
 	require.NoError(t, err)
-	begin(t, db, `UPDATE outbox_cursors SET updated_at = now() WHERE sink = 'mail'`) // a checkpoint that takes long
+	begin(t, db, `UPDATE outbox_cursors SET updated_at = now() WHERE sink = 'mail'`) // a long checkpoint
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
 	_, err = s.Cut(ctx, "events", 3, store.StartNow)

@@ -15,13 +15,13 @@ func (s *Store) SetListening(heartbeat, silence time.Duration) {
 	s.listening.heartbeat, s.listening.silence = heartbeat, silence
 }
 
-// SetServer makes a target, and a reader that has seen it, belong to another server.
+// SetServer assigns a target, and a reader that has seen it, to another server.
 func SetServer(r store.Reader, t store.Target, server string) {
 	r.(*reader).server = server
 	t.(*probe).server = server
 }
 
-// SetFloorLag makes the store read the locks after fewer offsets.
+// SetFloorLag sets the number of offsets after which the store reads the locks.
 func (s *Store) SetFloorLag(offsets int64) { s.floorLag = offsets }
 
 // PruneTx runs a function in a pruner's transaction.
@@ -43,12 +43,12 @@ func (s *Store) RestoreScan(ctx context.Context) error {
 	return err
 }
 
-// Answers runs the query for a new sink's position in a transaction.
+// Answers checks in a transaction that the server is the one that a new sink's position came from.
 func (s *Store) Answers(ctx context.Context, tx *sql.Tx, server string) error {
 	return s.answers(ctx, tx, server)
 }
 
-// ServerOf returns the start of the server that a target belongs to.
+// ServerOf returns the identity of the server that a target belongs to.
 func ServerOf(t store.Target) string { return t.(*probe).server }
 
 // SetBehindTime makes the store report sooner that its standby lags.

@@ -9,8 +9,8 @@ import (
 	"github.com/waybill-go/waybill/framework/store/postgres/postgrestest"
 )
 
-// A lane may hold hundreds of thousands of keys. After the table was analyzed, a page of keys reads no
-// more than a page of the index.
+// A lane may hold hundreds of thousands of keys. Once the table is analyzed, a page of keys reads no more
+// than a page of the index.
 func TestAPageOfHeldKeysReadsAPage(t *testing.T) {
 	t.Parallel()
 	db, err := OpenDB(postgrestest.DSN(t))

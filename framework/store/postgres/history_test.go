@@ -17,8 +17,8 @@ import (
 
 var everything = store.Filter{Slots: store.SlotRange{Last: store.Slots - 1}, Types: notification.AllTypes}
 
-// drain reads everything from a position on. It returns the ids, the position after them, and why the
-// log was read again.
+// drain reads everything after a position. It returns the ids, the position after them, and the reason if
+// the log was read again.
 func drain(t *testing.T, s *postgres.Store, from json.RawMessage) (ids []string, end json.RawMessage, rebased string) {
 	t.Helper()
 	reader, err := s.NewReader(from, everything)
@@ -53,7 +53,7 @@ func TestATruncatedLogIsReadAgain(t *testing.T) {
 	_, at, _ := drain(t, s, nil)
 	lease, err := lease(t, s, store.Lanes("s", 1)[0])
 	require.NoError(t, err)
-	require.NoError(t, s.Checkpoint(t.Context(), store.Checkpoint{Lease: lease, TTL: 1e9})) // a watermark: the bound is 2 from here on
+	require.NoError(t, s.Checkpoint(t.Context(), store.Checkpoint{Lease: lease, TTL: 1e9})) // a watermark: from now on the bound is 2
 	_, at, _ = drain(t, s, at)
 
 	_, err = db.ExecContext(t.Context(), `TRUNCATE outbox RESTART IDENTITY`)
@@ -65,7 +65,7 @@ func TestATruncatedLogIsReadAgain(t *testing.T) {
 
 	insert("d")
 	ids, _, rebased = drain(t, s, at)
-	require.Equal(t, []string{"d"}, ids, "and goes on from there")
+	require.Equal(t, []string{"d"}, ids, "the reader continues from there")
 	require.Empty(t, rebased)
 }
 
@@ -128,7 +128,7 @@ func TestALogThatWasTruncatedAndHasGrownPastTheCursorIsReadAgain(t *testing.T) {
 			require.NoError(t, err)
 			page, err = reader.Next(t.Context(), target, 10)
 			require.NoError(t, err)
-			require.Len(t, page.Envelopes, 4, "a reader that goes on")
+			require.Len(t, page.Envelopes, 4, "a running reader")
 			require.Contains(t, page.Rebased, "the log was truncated")
 
 			ids, at, rebased := drain(t, s, at)
@@ -142,8 +142,8 @@ func TestALogThatWasTruncatedAndHasGrownPastTheCursorIsReadAgain(t *testing.T) {
 	}
 }
 
-// A transaction that took its offset before the sequence was set back is still open. The sequence has
-// not reached that offset again when the transaction commits.
+// A transaction that took its offset before the sequence was set back is still open. It commits before the
+// sequence reaches that offset again.
 func TestALogWhoseSequenceWasSetBackIsReadAgain(t *testing.T) {
 	t.Parallel()
 	db := newDB(t)
@@ -162,7 +162,7 @@ func TestALogWhoseSequenceWasSetBackIsReadAgain(t *testing.T) {
 	require.NoError(t, err)
 	insert("f")
 	ids, at, rebased := drain(t, s, at)
-	require.Equal(t, []string{"f", "d", "e"}, ids, "what is above the sequence as well")
+	require.Equal(t, []string{"f", "d", "e"}, ids, "also rows above the sequence")
 	require.Contains(t, rebased, "the log was truncated")
 	require.NoError(t, tx.Commit())
 	insert("g")
@@ -171,8 +171,8 @@ func TestALogWhoseSequenceWasSetBackIsReadAgain(t *testing.T) {
 	require.Empty(t, rebased)
 }
 
-// restored makes a log as after a restore: its rows have transaction ids of another cluster, far ahead of
-// this one's.
+// restored creates a log as it is after a restore: its rows have transaction ids of another cluster, far
+// ahead of this one's.
 func restored(t *testing.T, db *sql.DB, ids ...string) {
 	t.Helper()
 	for _, id := range ids {
@@ -232,7 +232,7 @@ func TestRestoredRowsComeOnceAndNotAgainWhenTheirIdsAreReached(t *testing.T) {
 	}
 }
 
-// privateServer returns a server without transactions of other tests, which would use up ids.
+// privateServer returns a server that no other test uses, since transactions use up ids.
 func privateServer(t *testing.T) *postgrestest.Server {
 	t.Helper()
 	server, err := postgrestest.Start(t.Context(), postgrestest.Options{Private: true, Settings: map[string]string{"shared_buffers": "16MB"}})

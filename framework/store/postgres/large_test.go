@@ -90,7 +90,7 @@ func TestAPageOfLargePayloadsMovesLittleMoreThanItCarries(t *testing.T) {
 	}
 }
 
-// countBytes counts the bytes that a server sends, with a proxy in front of it.
+// countBytes puts a proxy in front of a server, and counts the bytes that the server sends.
 func countBytes(t *testing.T, u *url.URL) *atomic.Int64 {
 	t.Helper()
 	server := u.Host

@@ -29,8 +29,8 @@ func idOf(t *testing.T, tx *sql.Tx) (id string) {
 
 const insertMany = `INSERT INTO outbox (type, payload) SELECT 't', '{}' FROM generate_series(1, 5000)`
 
-// A batch job gets its transaction id, and publishes nothing or only at its end. Without a floor, each
-// page would read all rows since then.
+// A batch job gets its transaction id early, and publishes nothing or only at its end. Without a floor,
+// each page would read all rows since then.
 func TestATransactionThatHasNotUsedTheLogDelaysNoFloor(t *testing.T) {
 	t.Parallel()
 	for name, config := range map[string]postgres.Config{"of one table": {}, "partitioned": {PartitionRows: 7000}} {
@@ -55,8 +55,9 @@ func TestATransactionThatHasNotUsedTheLogDelaysNoFloor(t *testing.T) {
 			settle()
 			silent, last, early := business(t, db), business(t, db), begin(t, db, `INSERT INTO outbox (id, type, payload) VALUES ('early', 't', '{}')`)
 			published := int64(1)
-			risen := func(tx *sql.Tx) bool { return position.At.Floors[idOf(t, tx)] >= published-5000 } // to where the locks were read
-			for range 100 {                                                                             // until they are: they are left alone for longer where reading them takes longer
+			// The floor rises to where the locks were read.
+			risen := func(tx *sql.Tx) bool { return position.At.Floors[idOf(t, tx)] >= published-5000 }
+			for range 100 { // the slower the locks are to read, the more rarely they are read
 				_, err := db.ExecContext(t.Context(), insertMany)
 				require.NoError(t, err)
 				require.Len(t, settle(), 5000)
@@ -112,7 +113,7 @@ func TestAPreparedTransactionThatHasPublishedIsRead(t *testing.T) {
 	_, read := readerOf(t, s)
 	read()
 	tx := begin(t, db, `INSERT INTO outbox (id, type, payload) VALUES ('prepared', 't', '{}')`, `PREPARE TRANSACTION 'p'`)
-	_ = tx.Rollback() // of a session that has none any more
+	_ = tx.Rollback() // the session no longer has a transaction
 	for range 4 {
 		_, err := db.ExecContext(t.Context(), insertMany)
 		require.NoError(t, err)

@@ -44,20 +44,20 @@ func listen(t *testing.T, at func(*url.URL)) (*sql.DB, *postgres.Store) {
 	return db, openStore(t, db, postgres.Config{Listen: address.String()})
 }
 
-// ears is a running call of Listen.
-type ears struct {
+// listening is a running call of Listen, and what it reported.
+type listening struct {
 	wakes atomic.Int64
 	lanes atomic.Int64  // of these, the news of lanes
-	woken chan struct{} // one is kept, as the forwarder does
+	woken chan struct{} // keeps one value, like the forwarder
 	ended chan error
 	stop  context.CancelFunc
 }
 
-func startListening(t *testing.T, s *postgres.Store) *ears {
+func startListening(t *testing.T, s *postgres.Store) *listening {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
 	t.Cleanup(stop)
-	e := &ears{woken: make(chan struct{}, 1), ended: make(chan error, 1), stop: stop}
+	e := &listening{woken: make(chan struct{}, 1), ended: make(chan error, 1), stop: stop}
 	go func() {
 		e.ended <- s.Listen(ctx, func(news store.News) {
 			if news == store.NewsLanes {
@@ -73,24 +73,24 @@ func startListening(t *testing.T, s *postgres.Store) *ears {
 	return e
 }
 
-func (e *ears) awaitWake(t *testing.T) {
+func (e *listening) awaitWake(t *testing.T) {
 	t.Helper()
 	select {
 	case <-e.woken:
 	case err := <-e.ended:
 		t.Fatalf("listening ended: %v", err)
 	case <-time.After(patience):
-		t.Fatal("the listener was not woken")
+		t.Fatal("no news came")
 	}
 }
 
-func (e *ears) awaitEnd(t *testing.T) error {
+func (e *listening) awaitEnd(t *testing.T) error {
 	t.Helper()
 	select {
 	case err := <-e.ended:
 		return err
 	case <-time.After(patience):
-		t.Fatal("listening does not end")
+		t.Fatal("Listen has not ended")
 		return nil
 	}
 }
@@ -99,7 +99,7 @@ func TestAnAnnouncementWakesListenersOfTheSameLog(t *testing.T) {
 	t.Parallel()
 	db, s := listen(t, nil)
 	e := startListening(t, s)
-	e.awaitWake(t) // it listens now; something may have been missed before
+	e.awaitWake(t) // it listens now; the first wake is for what it may have missed
 
 	other, same := openStore(t, db, postgres.Config{Prefix: "other"}), openStore(t, db, postgres.Config{})
 	for range 3 {
@@ -107,7 +107,7 @@ func TestAnAnnouncementWakesListenersOfTheSameLog(t *testing.T) {
 		require.NoError(t, same.Announce(t.Context()))
 		e.awaitWake(t)
 	}
-	require.EqualValues(t, 4, e.wakes.Load(), "announcements come in their order: those of the other log did not wake")
+	require.EqualValues(t, 4, e.wakes.Load(), "announcements come in order, so those of the other log woke nothing")
 	e.stop()
 	require.NoError(t, e.awaitEnd(t))
 }
@@ -126,14 +126,14 @@ func TestAReleasedLaneIsAnnounced(t *testing.T) {
 	e.awaitWake(t)
 	require.NoError(t, s.Announce(t.Context()))
 	e.awaitWake(t)
-	require.EqualValues(t, 1, e.lanes.Load(), "a lease that was lost is no news")
+	require.EqualValues(t, 1, e.lanes.Load(), "the release of a lost lease is not announced")
 	require.EqualValues(t, 3, e.wakes.Load())
 }
 
 func TestManyAnnouncementsBetweenTwoPingsAllArrive(t *testing.T) {
 	t.Parallel()
 	_, s := listen(t, nil)
-	s.SetListening(time.Millisecond, patience) // pings run against the flood
+	s.SetListening(time.Millisecond, patience) // many pings between the announcements
 	e := startListening(t, s)
 	e.awaitWake(t)
 	for range 2000 {
@@ -162,7 +162,7 @@ func TestAnInvalidAddressForListeningIsRefusedWithoutQuotingIt(t *testing.T) {
 	require.NotContains(t, err.Error(), "hunter2")
 }
 
-// The password may be a token: an expired one is refused, and the next one accepted.
+// The password may be a token: the server refuses an expired one and accepts the next.
 func TestEachListeningConnectionAsksForItsAddress(t *testing.T) {
 	t.Parallel()
 	dsn := postgrestest.DSN(t)
@@ -222,7 +222,7 @@ func TestListeningUsesTheConfiguredDialer(t *testing.T) {
 	e.awaitWake(t)
 	e.stop()
 	require.NoError(t, e.awaitEnd(t))
-	require.Equal(t, []string{"orders.cloud.invalid:5432"}, slices.Compact(dialled), "again where the machine is slow")
+	require.Equal(t, []string{"orders.cloud.invalid:5432"}, slices.Compact(dialled), "repeated on a slow machine")
 }
 
 func TestContradictorySettingsOfListeningAreRefused(t *testing.T) {
@@ -285,7 +285,7 @@ func TestASilentConnectionIsReplacedAndMissedRowsAreFound(t *testing.T) {
 	require.ErrorContains(t, e.awaitEnd(t), "the server does not answer")
 	require.Empty(t, e.woken, "the announcement was lost")
 
-	e = startListening(t, s) // connections are taken, but nothing is said
+	e = startListening(t, s) // the server accepts the connection but does not answer
 	require.ErrorContains(t, e.awaitEnd(t), "the server does not answer")
 
 	p.Forward()
@@ -345,6 +345,6 @@ func awaitSwallowed(t *testing.T, p *postgrestest.Proxy) {
 	select {
 	case <-p.Swallowed():
 	case <-time.After(patience):
-		t.Fatal("nothing was said")
+		t.Fatal("nothing was sent")
 	}
 }

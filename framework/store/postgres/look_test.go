@@ -28,7 +28,7 @@ func caughtUp(t *testing.T, s *postgres.Store, filter store.Filter) store.Looker
 	}
 }
 
-// next returns the ids of a page, and whether it ends at the target.
+// next returns the ids of a page, and whether the page ends at the target.
 func next(ctx context.Context, t *testing.T, r store.Reader, target store.Target) (ids []string, caughtUp bool) {
 	t.Helper()
 	page, err := r.Next(ctx, target, 1000)

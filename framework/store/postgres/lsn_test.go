@@ -19,8 +19,8 @@ func TestPositionsInTheWriteAheadLogAreParsed(t *testing.T) {
 	}
 }
 
-// A commit takes at least 40 bytes, so a position with a smaller distance from the beginning of a page is
-// within the header of the page.
+// A commit takes at least 40 bytes, so a position less than that behind the beginning of a page is in the
+// header of the page.
 func TestAReplayPositionInAPageHeaderReachesTheNextRecord(t *testing.T) {
 	t.Parallel()
 	const page, begin = 8192, 5 * 8192

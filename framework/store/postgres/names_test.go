@@ -35,7 +35,7 @@ func TestAPrefixMayBeAWordOfSQLAndNameASchema(t *testing.T) {
 				s := openStore(t, db, c)
 				applied, err := postgres.Migrate(ctx, db, c)
 				require.NoError(t, err)
-				require.Empty(t, applied, "a second time")
+				require.Empty(t, applied, "migrated twice")
 				l, err := lease(t, s, store.NewLane("sink", 0, 1))
 				require.NoError(t, err)
 				_, err = db.ExecContext(ctx, s.InsertInto()+` ('a', 'a', 1, '', $1, NULL, '{}', '1')`, time.Now().Add(-time.Hour))
@@ -75,8 +75,7 @@ func TestPrefixesThatAreNotNamesAreRefused(t *testing.T) {
 	}
 }
 
-// A tenant's search path, or one that is left in a session of a pooler, must not lead a store to another
-// log.
+// A tenant's search path, or one that remains in a pooler's session, must not lead a store to another log.
 func TestAStoreUsesItsSchemaWithAnySearchPath(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()

@@ -19,8 +19,8 @@ var logs = map[string]postgres.Config{
 	"partitioned":  {PartitionRows: 100},
 }
 
-// lifeGoesOn publishes, reads and writes checkpoints, which moves a reader's bounds.
-func lifeGoesOn(t *testing.T, db *sql.DB, s *postgres.Store, read func() ([]string, store.Page), lease store.Lease) (ids []string) {
+// work publishes, reads and writes checkpoints, which moves a reader's bounds.
+func work(t *testing.T, db *sql.DB, s *postgres.Store, read func() ([]string, store.Page), lease store.Lease) (ids []string) {
 	t.Helper()
 	for i := range 3 {
 		_, err := db.ExecContext(t.Context(), insertOne)
@@ -33,7 +33,7 @@ func lifeGoesOn(t *testing.T, db *sql.DB, s *postgres.Store, read func() ([]stri
 }
 
 // An INSERT of several rows computes DEFAULT in its VALUES before all other columns. An ordinary default
-// would take the offset before the transaction has its id. Here both rows wait in between.
+// would take the offset before the transaction has its id. Both rows wait between the two here.
 func TestRowsWithDefaultAsTheirOffsetAreRead(t *testing.T) {
 	t.Parallel()
 	for name, config := range logs {
@@ -42,7 +42,7 @@ func TestRowsWithDefaultAsTheirOffsetAreRead(t *testing.T) {
 			db := newDB(t)
 			s := openStore(t, db, config)
 			lease, read := readerOf(t, s)
-			_, err := db.ExecContext(t.Context(), insertOne) // at times nextval takes a transaction id for itself: the first time
+			_, err := db.ExecContext(t.Context(), insertOne) // nextval sometimes takes a transaction id, such as the first time
 			require.NoError(t, err)
 			gate := begin(t, db, `SELECT pg_advisory_xact_lock(7)`)
 			inserted := make(chan error, 1)
@@ -51,12 +51,12 @@ func TestRowsWithDefaultAsTheirOffsetAreRead(t *testing.T) {
 					(DEFAULT, 'slow-1', 't', (SELECT '1'::json FROM pg_advisory_xact_lock(7))), (DEFAULT, 'slow-2', 't', '{}')`)
 				inserted <- err
 			}()
-			if serverVersion(t, db) < 140000 && config.PartitionRows == 0 { // several DEFAULTs of an identity column were refused
+			if serverVersion(t, db) < 140000 && config.PartitionRows == 0 { // older servers refuse several DEFAULTs of an identity column
 				require.NotNil(t, pq.As(<-inserted, "428C9"))
 				return
 			}
 			waitForLock(t, db, "advisory")
-			ids := lifeGoesOn(t, db, s, read, lease)
+			ids := work(t, db, s, read, lease)
 			require.NoError(t, gate.Rollback())
 			require.NoError(t, <-inserted)
 			more, _ := read()

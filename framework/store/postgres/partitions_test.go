@@ -53,7 +53,7 @@ func TestOldPartitionsAreDroppedAndNewOnesCreated(t *testing.T) {
 		require.NoError(t, err)
 	}
 	settleAll(t, s, "mail")
-	require.Equal(t, 3, expirePartitions(t, s), "those that the sequence is far beyond")
+	require.Equal(t, 3, expirePartitions(t, s), "the partitions far behind the sequence")
 	require.NotContains(t, tables(), "outbox_from_21")
 	require.Equal(t, int64(31), offsetsOf(t, db)[0])
 	require.Equal(t, 4, expireAll(t, s, "mail"), "41 to 44 are in the default partition")
@@ -81,18 +81,18 @@ func TestAPartitionStaysForAnUnsettledRowAndAnOpenTransaction(t *testing.T) {
 		require.NoError(t, err)
 	}
 	settleAll(t, s, "mail")
-	require.Equal(t, 1, expirePartitions(t, s), "the second is emptied at least, the first has the open transaction's row")
+	require.Equal(t, 1, expirePartitions(t, s), "only the second partition is emptied: the first has the open transaction's row")
 	require.NotContains(t, offsetsOf(t, db), int64(7))
 	require.Contains(t, offsetsOf(t, db), int64(2))
 	require.NoError(t, early.Commit())
 	expirePartitions(t, s)
-	require.Contains(t, offsetsOf(t, db), int64(1), "committed since, and not settled")
+	require.Contains(t, offsetsOf(t, db), int64(1), "committed meanwhile, but not settled")
 	settleAll(t, s, "mail")
 	expirePartitions(t, s)
 	require.Equal(t, int64(11), offsetsOf(t, db)[0])
 }
 
-// Publishers may reach a partition while it is created.
+// Publishers may reach a partition while it is being created.
 func TestAPartitionThatTheSequenceHasReachedIsNotCreated(t *testing.T) {
 	t.Parallel()
 	for name, meanwhile := range map[string]string{
@@ -111,7 +111,7 @@ func TestAPartitionThatTheSequenceHasReachedIsNotCreated(t *testing.T) {
 	}
 }
 
-// While the pruner waits for the log, publishers wait, too. So it tries only once.
+// While the pruner waits for the log, publishers wait too, so it tries only once.
 func TestAPartitionThatCannotBeDroppedIsEmptiedOnce(t *testing.T) {
 	t.Parallel()
 	db := newDB(t)
@@ -129,7 +129,7 @@ func TestAPartitionThatCannotBeDroppedIsEmptiedOnce(t *testing.T) {
 	require.Equal(t, 2, expirePartitions(t, s))
 }
 
-// A pruner may be stopped, or lose its network, at any moment.
+// A pruner may be stopped or lose its connection at any moment.
 func TestAStoppedPrunerReleasesTheLog(t *testing.T) {
 	t.Parallel()
 	db := newDB(t)
@@ -157,7 +157,8 @@ func TestALogWithoutPartitionsIsNotConverted(t *testing.T) {
 	require.ErrorContains(t, err, "outbox.prefix")
 }
 
-// TestReadersMissNothingWhilePartitionsAreDropped is the same for partitions.
+// TestReadersMissNothingWhilePartitionsAreDropped is TestReadersMissNothingWhileThePrunerRemovesRows for
+// partitions.
 func TestReadersMissNothingWhilePartitionsAreDropped(t *testing.T) {
 	t.Parallel()
 	prunersAmongReaders(t, postgres.Config{PartitionRows: 100})

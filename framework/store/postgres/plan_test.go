@@ -57,7 +57,7 @@ func pagesTouchFewRows(t *testing.T, c Config, prepare string) {
 	_, err = db.ExecContext(ctx, prepare)
 	require.NoError(t, err)
 
-	long, err := db.BeginTx(ctx, nil) // its row will be late
+	long, err := db.BeginTx(ctx, nil) // its row comes late
 	require.NoError(t, err)
 	defer long.Rollback()
 	const insert = `INSERT INTO outbox (type, key, payload) SELECT 'type' || i % 10, 'k' || i % 100, '{}' FROM generate_series(1, $1::int) i`
@@ -94,7 +94,7 @@ func pagesTouchFewRows(t *testing.T, c Config, prepare string) {
 				r := &reader{store: s, filter: c.filter, pos: position{base: &c.from}}
 				page, err := r.Next(ctx, target, limit)
 				require.NoError(t, err)
-				for range 20 { // the window finds the density of the rows
+				for range 20 { // the window adapts to the density of the rows
 					if r.pos.delta == nil {
 						break
 					}
@@ -106,13 +106,13 @@ func pagesTouchFewRows(t *testing.T, c Config, prepare string) {
 				_ = page
 			})
 		}
-		t.Run("a look of who has caught up "+statistics, func(t *testing.T) {
+		t.Run("a look of a reader that has caught up "+statistics, func(t *testing.T) {
 			b := origin.next(target.(*probe))
 			r := &reader{store: s, filter: all, pos: position{base: &b}}
 			q, _ := r.look()
-			require.Nil(t, q, "rows can be anywhere")
+			require.Nil(t, q, "new rows can be anywhere")
 			b.Bound = b.Last - nearOffsets/2
-			for _, other := range b.Snapshot.running { // of other tests
+			for _, other := range b.Snapshot.running { // transactions of other tests
 				b.Floors[other] = b.Bound
 			}
 			q, _ = r.look()
@@ -165,7 +165,7 @@ func TestScheduledDeliveriesCostNothingUntilTheyAreDue(t *testing.T) {
 			"held keys": s.run.HeldKeysQuery(lane, true, "", 10_000),
 		} {
 			blocks, text := blocksOf(t, s, query)
-			require.Less(t, blocks, 1000, "%s %s: %s", name, statistics, text) // of 3,000 and more
+			require.Less(t, blocks, 1000, "%s %s: %s", name, statistics, text) // out of 3,000 or more
 		}
 	}
 }
@@ -202,7 +202,7 @@ func TestCancellationsCostOnlyTheRowsWithATime(t *testing.T) {
 			query  tables.Expr
 			blocks int
 		}{
-			"page":         {tables.SQL(text, page.args...), 500}, // a look at three blocks for each of a hundred rows
+			"page":         {tables.SQL(text, page.args...), 500}, // three blocks for each of a hundred rows
 			"due":          {s.run.DueQuery(store.DueQuery{Lane: store.Lanes("s", 1)[0], Now: time.Now(), Limit: 100}), 1500},
 			"cancel id":    {s.run.CancelQuery(store.Scheduled{ID: "10"}), 50},
 			"cancel a key": {s.run.CancelQuery(store.Scheduled{Key: "k10", Types: []string{"t", "u"}}), 300},
@@ -235,7 +235,7 @@ func TestFollowersOfManyKeysReadOnlyWhatTheyReturn(t *testing.T) {
 		require.NoError(t, err)
 		for _, halt := range []bool{false, true} {
 			blocks, text := blocksOf(t, s, s.run.FollowersQuery("s", manyKeys(100), halt, 5))
-			require.Less(t, blocks, 1500, "%s %s", statistics, text) // 500 rows, each on a different page, of 5,000 pages
+			require.Less(t, blocks, 1500, "%s %s", statistics, text) // 500 rows on different pages, out of 5,000 pages
 		}
 	}
 }
@@ -247,7 +247,7 @@ func manyKeys(n int) (keys []string) {
 	return keys
 }
 
-// blocksOf runs a query with EXPLAIN, and returns the plan and how many blocks it has read.
+// blocksOf runs a query under EXPLAIN, and returns the number of blocks that it read, and the plan.
 func blocksOf(t *testing.T, s *Store, query tables.Expr) (blocks int, text []byte) {
 	t.Helper()
 	require.NoError(t, s.run.Row(t.Context(), s.db, `EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) ?`, query).Scan(&text))

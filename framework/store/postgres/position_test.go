@@ -24,8 +24,8 @@ type cluster struct {
 	history  history
 }
 
-// restore simulates a restore into another cluster: rows and sequence stay, running transactions are gone,
-// and ids come from the new cluster.
+// restore simulates a restore into another cluster: the rows and the sequence stay, running transactions
+// end, and ids come from the new cluster.
 func (c *cluster) restore(nextID xid) {
 	c.nextID, c.ended = nextID, nextID-1
 	clear(c.running)
@@ -83,8 +83,8 @@ func TestDeltasCoverEachCommittedRowOnce(t *testing.T) {
 		var lastSeen sight
 		found := make(map[int64]int)
 
-		// kept checks the rule of retention: if the position does not conflict with the log, no row
-		// that has not been read counts as settled.
+		// kept checks the rule of retention: if the position does not conflict with the log, every row that
+		// counts as settled has been read.
 		kept := func(t *rapid.T) {
 			now := &probe{snapshot: c.snapshot(), last: c.sequence, history: c.history}
 			if at.conflict(now, at.goal().Last) != "" {
@@ -116,7 +116,7 @@ func TestDeltasCoverEachCommittedRowOnce(t *testing.T) {
 				d := rebase(p, c.extent(p), at.goal().Last)
 				r.pos = position{delta: &d}
 			}
-			if r.pos.isNew() { // it looks for restored rows by itself
+			if r.pos.isNew() { // a new position looks for restored rows by itself
 				d := rebase(p, c.extent(p), 0)
 				r.pos = position{delta: &d}
 			}
@@ -168,7 +168,7 @@ func TestDeltasCoverEachCommittedRowOnce(t *testing.T) {
 				c.end(id, true)
 				newest = watermark{id: id, bound: lastSeen.last, history: lastSeen.history}
 			},
-			"restart": func(t *rapid.T) { // the cursor is all that stays
+			"restart": func(t *rapid.T) { // only the cursor stays
 				raw, err := json.Marshal(at)
 				require.NoError(t, err)
 				at, err = parsePosition(raw)
@@ -177,7 +177,7 @@ func TestDeltasCoverEachCommittedRowOnce(t *testing.T) {
 			},
 			"restore": func(t *rapid.T) {
 				c.restore(xid(rapid.Uint64Range(3, uint64(c.nextID)+5).Draw(t, "next id")))
-				clear(found) // everything comes once more
+				clear(found) // everything comes again
 			},
 			"": func(t *rapid.T) {
 				for offset, times := range found {
@@ -189,7 +189,7 @@ func TestDeltasCoverEachCommittedRowOnce(t *testing.T) {
 		for id := range c.running {
 			c.end(id, true)
 		}
-		read(all) // what is left of a delta
+		read(all) // the rest of a delta
 		read(all)
 		for offset, id := range c.rows {
 			require.Equal(t, 1, found[offset], "times that offset %d of transaction %d was found", offset, id)

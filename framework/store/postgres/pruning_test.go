@@ -85,7 +85,7 @@ func TestAnOpenTransactionKeepsOnlyItsOwnRows(t *testing.T) {
 	require.Equal(t, []int64{5}, offsetsOf(t, db))
 
 	require.NoError(t, long.Commit())
-	require.Zero(t, expireAll(t, s, "mail"), "committed since, and not settled")
+	require.Zero(t, expireAll(t, s, "mail"), "committed meanwhile, but not settled")
 	require.Equal(t, []int64{2, 4, 5}, offsetsOf(t, db))
 	settleAll(t, s, "mail")
 	require.Equal(t, 3, expireAll(t, s, "mail"))
@@ -96,7 +96,7 @@ func TestRestoredRowsAreRemovedAfterTheyAreSettled(t *testing.T) {
 	db := newDB(t)
 	s := openStore(t, db, postgres.Config{})
 	_, err := db.ExecContext(t.Context(), insertOne+`; `+insertOne+`; UPDATE outbox SET transaction_id = '1000000000000'`)
-	require.NoError(t, err, "ids of a cluster that is far ahead")
+	require.NoError(t, err, "these ids are of a cluster that is far ahead")
 	lease, err := lease(t, s, store.Lanes("mail", 1)[0])
 	require.NoError(t, err)
 	require.NoError(t, s.Release(t.Context(), lease))
@@ -237,5 +237,5 @@ func prunersAmongReaders(t *testing.T, c postgres.Config) {
 	checkFound(t, model, found[1:])
 	t.Logf("%d rows committed, %d removed by one pruner and %d by the other, %d left",
 		len(model.byID), removed[0], removed[1], len(offsetsOf(t, db)))
-	require.Positive(t, removed[0]+removed[1], "the pruners had something to do")
+	require.Positive(t, removed[0]+removed[1], "the pruners removed rows")
 }

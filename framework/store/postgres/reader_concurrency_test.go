@@ -36,9 +36,9 @@ func (c *committed) add(ids []string) {
 }
 
 // TestReadersFindEveryCommittedRowOnceAndInKeyOrder runs publishers that do everything that breaks a
-// reader which goes by offsets or transaction ids: they take their ids early, sleep between inserts, roll
+// reader that relies on offsets or transaction ids: they take their ids early, sleep between inserts, roll
 // back, use savepoints and subtransactions, and do not wait for the disk. One keeps a transaction open
-// for seconds. The publishers of a key serialize on a row, like applications on their aggregates.
+// for seconds. The publishers of a key lock a row, as applications lock their aggregates.
 func TestReadersFindEveryCommittedRowOnceAndInKeyOrder(t *testing.T) {
 	t.Parallel()
 	db := newDB(t)
@@ -46,7 +46,7 @@ func TestReadersFindEveryCommittedRowOnceAndInKeyOrder(t *testing.T) {
 	findEveryRow(t, db, s)
 }
 
-// findEveryRow reads while publishers run, and compares what it found with what they have committed.
+// findEveryRow reads while publishers run, and compares the rows found with the rows committed.
 func findEveryRow(t *testing.T, db *sql.DB, s *postgres.Store) []*follower {
 	t.Helper()
 	ctx := t.Context()
@@ -81,7 +81,7 @@ func findEveryRow(t *testing.T, db *sql.DB, s *postgres.Store) []*follower {
 		}
 	})
 
-	// Two sinks: one reads the log as a whole, one in three lanes.
+	// One sink reads the log as a whole, another one in three lanes.
 	ended := make(chan struct{})
 	go func() { publishers.Wait(); close(ended) }()
 	lanes := append(store.Lanes("whole", 1), store.Lanes("cut", 3)...)
@@ -101,8 +101,7 @@ func findEveryRow(t *testing.T, db *sql.DB, s *postgres.Store) []*follower {
 	return found
 }
 
-// publishOnce runs one transaction of a publisher and returns the ids that it
-// committed.
+// publishOnce runs one transaction of a publisher and returns the ids that it committed.
 func publishOnce(ctx context.Context, db *sql.DB, rng *rand.Rand, keys int) (ids []string, err error) {
 	tx, err := db.BeginTx(ctx, nil)
 	if err != nil {
@@ -114,21 +113,21 @@ func publishOnce(ctx context.Context, db *sql.DB, rng *rand.Rand, keys int) (ids
 			return nil, err
 		}
 	}
-	if rng.IntN(3) == 0 { // the transaction id long before the first offset
+	if rng.IntN(3) == 0 { // takes the transaction id long before the first offset
 		if _, err := tx.ExecContext(ctx, `SELECT pg_current_xact_id()`); err != nil {
 			return nil, err
 		}
 		time.Sleep(time.Duration(rng.IntN(20)) * time.Millisecond)
 	}
 	chosen := rng.Perm(keys)[:1+rng.IntN(3)]
-	slices.Sort(chosen) // a common lock order
+	slices.Sort(chosen) // all publishers lock in this order
 	for _, k := range chosen {
 		key := fmt.Sprintf("k%d", k)
 		var seq int64
 		if err := tx.QueryRowContext(ctx, `UPDATE aggregate SET seq = seq + 1 WHERE key = $1 RETURNING seq`, key).Scan(&seq); err != nil {
 			return nil, err
 		}
-		if rng.IntN(4) == 0 { // rows that a savepoint takes back, and offsets lost with them
+		if rng.IntN(4) == 0 { // a savepoint rolls back rows, and their offsets are lost
 			if _, err := tx.ExecContext(ctx, `SAVEPOINT s; INSERT INTO outbox (type, key, payload) VALUES ('undone', '`+key+`', '{}'); ROLLBACK TO s`); err != nil {
 				return nil, err
 			}
@@ -148,7 +147,7 @@ func publishOnce(ctx context.Context, db *sql.DB, rng *rand.Rand, keys int) (ids
 	return ids, tx.Commit()
 }
 
-// holdOpen keeps a transaction open that has written to the log, then rolls back.
+// holdOpen keeps a transaction that has written to the log open, then rolls back.
 func holdOpen(t *testing.T, db *sql.DB, until context.Context) {
 	tx, err := db.BeginTx(t.Context(), nil)
 	if err != nil {
@@ -166,9 +165,9 @@ func holdOpen(t *testing.T, db *sql.DB, until context.Context) {
 	}
 }
 
-// follower reads one lane with pages of random sizes, after probes with and without rows. It restarts at
-// random positions, as after a crash following a checkpoint, and sometimes writes a checkpoint, which
-// gives the store a watermark.
+// follower reads one lane in pages of random sizes, after probes with and without rows. It restarts at
+// random positions, as if it had crashed after a checkpoint, and sometimes writes a checkpoint, which gives
+// the store a watermark.
 type follower struct {
 	store *postgres.Store
 	lane  store.Lane
@@ -176,7 +175,7 @@ type follower struct {
 
 	ids             []string
 	pages, restarts int
-	beside          int // pages that a standby gave
+	beside          int // pages that came from a standby
 }
 
 func (f *follower) follow(t *testing.T, ended <-chan struct{}) {
@@ -197,7 +196,7 @@ func (f *follower) follow(t *testing.T, ended <-chan struct{}) {
 		last := false
 		select {
 		case <-ended:
-			last = true // what this round's probe does not see does not exist
+			last = true // this round's probe sees all committed rows
 		default:
 		}
 		look := f.store.Probe
@@ -249,11 +248,11 @@ func (f *follower) follow(t *testing.T, ended <-chan struct{}) {
 		if last {
 			return
 		}
-		time.Sleep(time.Duration(f.rng.IntN(10)) * time.Millisecond) // reading now and then, not a wait for anything
+		time.Sleep(time.Duration(f.rng.IntN(10)) * time.Millisecond) // only spaces out the reads; the test waits for nothing here
 	}
 }
 
-// checkFound compares what the lanes of one sink have found with the model.
+// checkFound compares the rows that the lanes of one sink found with the model.
 func checkFound(t *testing.T, model *committed, lanes []*follower) {
 	t.Helper()
 	times := make(map[string]int)

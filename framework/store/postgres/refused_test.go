@@ -27,7 +27,7 @@ func TestTheLogRefusesRowsThatCannotBeDelivered(t *testing.T) {
 			}
 			for _, refused := range [][2]string{
 				{"type", "''"}, {"type", text(256)}, {"id", "''"}, {"id", text(256)}, {"key", text(1025)},
-				{"key", "repeat('ü', 513)"}, // bytes count
+				{"key", "repeat('ü', 513)"}, // the limit is in bytes
 				{"occurred_on", "'infinity'"}, {"occurred_on", "'-infinity'"},
 				{"deliver_at", "'infinity'"}, {"deliver_at", "'-infinity'"},
 				{"metadata", "'[]'"}, {"metadata", "'null'"}, {"metadata", "'1'"},

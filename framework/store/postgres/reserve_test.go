@@ -68,7 +68,7 @@ func useAll(t *testing.T, db *sql.DB) (free func()) {
 	}
 	free = sync.OnceFunc(func() {
 		for _, conn := range conns {
-			_ = conn.Close() // it may be broken
+			_ = conn.Close() // the connection may be broken
 		}
 	})
 	t.Cleanup(free)
@@ -107,7 +107,7 @@ func TestAReservedConnectionThatBreaksIsReplaced(t *testing.T) {
 	admin, err := db.Conn(t.Context())
 	require.NoError(t, err)
 	for range 3 {
-		// All sessions except this one.
+		// This ends all sessions except its own.
 		_, err = admin.ExecContext(t.Context(), `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
 			WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend'`)
 		require.NoError(t, err)
@@ -129,11 +129,11 @@ func TestReservedConnectionsAreReleasedByTheLastUser(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 2, db.Stats().InUse)
 	first()
-	first() // of no effect
+	first() // has no effect
 	require.Equal(t, 2, db.Stats().InUse)
 	second()
 	require.Zero(t, db.Stats().InUse)
-	require.NoError(t, s.Heartbeat(promptly(t), store.Member{Owner: "w1"}, time.Hour), "on the pool")
+	require.NoError(t, s.Heartbeat(promptly(t), store.Member{Owner: "w1"}, time.Hour), "back to the pool")
 }
 
 func TestConnectionsThatAreInUseCannotBeReserved(t *testing.T) {

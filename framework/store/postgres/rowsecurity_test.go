@@ -49,7 +49,7 @@ func openAt(t *testing.T, address string) *sql.DB {
 	return db
 }
 
-// rest reads the remaining rows up to a new probe.
+// rest reads the remaining rows up to a new target.
 func rest(ctx context.Context, s *postgres.Store, r store.Reader) (ids []string, end store.Position, err error) {
 	target, err := s.Probe(ctx)
 	if err != nil {
@@ -135,8 +135,8 @@ func TestRowLevelSecurityStopsReadersInsteadOfHidingRows(t *testing.T) {
 	}
 }
 
-// Hidden rows of other tables are as bad: a key whose parked delivery is hidden would seem to be free, and
-// a sink whose cursor is hidden would seem to keep no rows.
+// Hidden rows of other tables do as much harm: a key whose parked delivery is hidden would seem free, and a
+// sink whose cursor is hidden would seem to keep no rows.
 func TestRowLevelSecurityOnTheOtherTablesIsAnError(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
@@ -266,10 +266,10 @@ func TestRowLevelSecurityOnTheOtherTablesIsAnError(t *testing.T) {
 	}
 	due, _, err := s.Due(ctx, store.DueQuery{Lane: lane, Now: time.Now().Add(time.Hour), Limit: 10})
 	require.NoError(t, err)
-	require.Len(t, due, 1, "nothing was changed meanwhile")
+	require.Len(t, due, 1, "the refused calls changed nothing")
 }
 
-// The text of an error may have any characters. If the database could not store them, checkpoints would
+// The text of an error may contain any characters. If the database could not store them, checkpoints would
 // fail forever.
 func TestADatabaseThatIsNotUTF8IsRefused(t *testing.T) {
 	t.Parallel()

@@ -129,14 +129,14 @@ func processes(b *testing.B, db *sql.DB) func() time.Duration {
 		for _, file := range stats {
 			text, err := os.ReadFile(file)
 			if err != nil {
-				continue // it has ended
+				continue // the process has ended
 			}
 			pid, rest, _ := strings.Cut(string(text), " (")
-			fields := strings.Fields(rest[strings.LastIndex(rest, ")")+1:]) // from the state on, the third one
-			counted := fields[11:13]                                        // its own time, for the user and for the system
+			fields := strings.Fields(rest[strings.LastIndex(rest, ")")+1:]) // begins at the third field, the state
+			counted := fields[11:13]                                        // its own time, in user and system mode
 			switch postmaster {
 			case pid:
-				counted = fields[11:15] // and that of processes that have ended
+				counted = fields[11:15] // and the time of its ended children
 			case fields[1]:
 			default:
 				continue

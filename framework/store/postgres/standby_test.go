@@ -23,7 +23,7 @@ import (
 // beside is an outbox whose pages are read from a standby.
 type beside struct {
 	primary, standby *postgrestest.Server
-	db, aside        *sql.DB // of the primary and of the standby
+	db, aside        *sql.DB // pools of the primary and of the standby
 	store            *postgres.Store
 	lines            *lines
 }
@@ -51,7 +51,7 @@ func (b *beside) exec(t *testing.T, db *sql.DB, query string) {
 	require.NoError(t, err)
 }
 
-// untilBeside publishes and reads until a page comes from the standby; it returns all ids.
+// untilBeside publishes and reads until a page comes from the standby. It returns all ids.
 func (b *beside) untilBeside(t *testing.T, read func() ([]string, store.Page)) (published, found []string) {
 	t.Helper()
 	insert := inserter(t, b.db)
@@ -64,11 +64,11 @@ func (b *beside) untilBeside(t *testing.T, read func() ([]string, store.Page)) (
 		if !page.Asked.IsZero() {
 			return published, found
 		}
-		require.True(t, time.Now().Before(late), "no page comes from the standby: %s", b.lines)
+		require.True(t, time.Now().Before(late), "pages should come from the standby: %s", b.lines)
 	}
 }
 
-// lines has the log lines of a store.
+// lines collects the log lines of a store.
 type lines struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -108,7 +108,7 @@ func TestPagesOfAStandbyHaveEveryCommittedRowOnceAndInKeyOrder(t *testing.T) {
 	require.NotZero(t, pages, "pages that the standby gave: %s", b.lines)
 }
 
-// The pooler hands consecutive statements to any of its connections.
+// The pooler runs consecutive statements on any of its connections.
 func TestPagesOfAStandbyBehindATransactionPoolerHaveEveryCommittedRow(t *testing.T) {
 	t.Parallel()
 	b := newBeside(t)
@@ -137,18 +137,17 @@ func TestReadingAStandbyWithoutItsReplayPositionLosesRows(t *testing.T) {
 
 	b.exec(t, b.aside, `SELECT pg_wal_replay_pause()`)
 	b.store.BelieveStandby()
-	insert("passed over")
+	insert("skipped")
 	ids, page := read()
 	require.Empty(t, ids)
 	require.True(t, page.CaughtUp)
 	b.exec(t, b.aside, `SELECT pg_wal_replay_resume()`)
 	published, found := b.untilBeside(t, read)
 	require.Subset(t, published, found)
-	require.NotContains(t, found, "passed over", "lost for good")
+	require.NotContains(t, found, "skipped", "lost for good")
 }
 
-// The position is queried with a separate statement, because the snapshot of a statement is older than
-// its result.
+// A separate statement queries the position, because the snapshot of a statement is older than its result.
 func TestAStandbyReportsReplayedRowsThatAStatementDoesNotSee(t *testing.T) {
 	t.Parallel()
 	b := newBeside(t)
@@ -295,12 +294,12 @@ func TestAPromotedStandbyIsNoLongerRead(t *testing.T) {
 		require.Zero(t, page.Asked)
 	}
 	require.Equal(t, 1, b.lines.count("was promoted"), "%s", b.lines)
-	b.open(t, b.aside) // as after a failover, when the other server is the primary
+	b.open(t, b.aside) // as if after a failover, when the other server is the primary
 	require.Equal(t, 2, b.lines.count("was promoted"), "%s", b.lines)
 }
 
-// The second standby follows the first, and so a history other than the primary's. The primary has
-// written more.
+// The second standby follows the promoted first one, so its history differs from that of the old primary,
+// which has written more.
 func TestAStandbyOfAPromotedStandbyIsNotRead(t *testing.T) {
 	t.Parallel()
 	b := newBeside(t)
@@ -367,7 +366,7 @@ func TestARoleThatDoesNotSeeTheStandbysTimelineIsRefused(t *testing.T) {
 	require.Eventually(t, func() bool { return open() == nil }, time.Minute, 10*time.Millisecond)
 }
 
-// Recovery must not wait long for a page: the standby cancels the page.
+// Recovery does not wait long for a page: the standby cancels it.
 func TestAPageThatRecoveryCancelsIsReadFromThePrimary(t *testing.T) {
 	t.Parallel()
 	b := newBeside(t)
@@ -390,7 +389,7 @@ func TestAPageThatRecoveryCancelsIsReadFromThePrimary(t *testing.T) {
 		}()
 	}()
 	late := time.Now().Add(time.Minute)
-	for n := 0; b.lines.count("conflict with recovery") == 0; n++ { // once, unless the standby is late
+	for n := 0; b.lines.count("conflict with recovery") == 0; n++ { // at the first try, unless the standby lags
 		id := fmt.Sprint("cancelled", n)
 		insert(id)
 		ids, page := read()
@@ -413,15 +412,15 @@ func TestRestoredRowsAreReadFromThePrimary(t *testing.T) {
 	b.untilBeside(t, read)
 }
 
-// The standby may lack cancellations after the target. So a page has the time up to which it knows them:
-// a row that fell due after that time is parked and checked again.
+// The standby may lack cancellations after the target. So a page carries the time up to which it knows
+// them: a row that fell due later is parked and checked again.
 func TestAPageOfAStandbyKnowsTheCancellationsUpToItsProbe(t *testing.T) {
 	t.Parallel()
 	b := newBeside(t)
 	l, read := readerOf(t, b.store)
 	b.untilBeside(t, read)
 	for late := time.Now().Add(time.Minute); ; {
-		require.True(t, time.Now().Before(late), "no page comes from the standby: %s", b.lines)
+		require.True(t, time.Now().Before(late), "pages should come from the standby: %s", b.lines)
 		reader, err := b.store.NewReader(l.Position, everything)
 		require.NoError(t, err)
 		before := time.Now()
@@ -431,7 +430,7 @@ func TestAPageOfAStandbyKnowsTheCancellationsUpToItsProbe(t *testing.T) {
 		page, err := reader.Next(t.Context(), target, 1000)
 		require.NoError(t, err)
 		if page.Asked.IsZero() {
-			continue // the standby was late
+			continue // the standby lagged
 		}
 		require.False(t, page.Asked.Before(before))
 		require.False(t, page.Asked.After(after))

@@ -113,7 +113,7 @@ func TestATimeIsFoundAfterGaps(t *testing.T) {
 	require.Equal(t, []string{"b2"}, ids)
 }
 
-// A position is written only if the server has not restarted between the query for it and the commit.
+// The store writes a position only if the server did not restart between its query and the commit.
 func TestANewSinkDoesNotStartWhereAnotherServerWas(t *testing.T) {
 	t.Parallel()
 	db := newDB(t)
@@ -153,8 +153,8 @@ func TestSinksThatStartNowBetweenPublishersMissNothing(t *testing.T) {
 			}
 		})
 	}
-	before := make([]map[string]bool, 12)         // what was committed when each sink started
-	after := make([]map[string]bool, len(before)) // and what was once it had
+	before := make([]map[string]bool, 12)         // rows committed before each sink started
+	after := make([]map[string]bool, len(before)) // and after it had started
 	wait := make([]*sql.Tx, 0, len(before))
 	for i := range before {
 		before[i] = model.copy()
@@ -165,7 +165,7 @@ func TestSinksThatStartNowBetweenPublishersMissNothing(t *testing.T) {
 		if i >= 3 {
 			require.NoError(t, wait[i-3].Commit())
 		}
-		time.Sleep(time.Duration(20) * time.Millisecond) // publishers go on meanwhile
+		time.Sleep(time.Duration(20) * time.Millisecond) // publishers continue meanwhile
 	}
 	for _, tx := range wait[len(wait)-3:] {
 		require.NoError(t, tx.Commit())

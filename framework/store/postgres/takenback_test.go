@@ -13,9 +13,9 @@ import (
 	"github.com/waybill-go/waybill/framework/store/postgres/postgrestest"
 )
 
-// A crash undoes what was not flushed, such as the ends of rolled back transactions, and the server hands
-// out their ids again. A reader that survives the crash has seen them end, and would skip rows that are
-// committed under these ids now.
+// A crash undoes what was not flushed, such as the ends of rolled back transactions, and the server then
+// assigns their ids again. A reader that survives the crash has seen those ids end, and would skip rows that
+// are committed with them now.
 func TestKnowledgeAboutTransactionIdsEndsWithACrash(t *testing.T) {
 	t.Parallel()
 	crashes := map[string]func(t *testing.T, server *postgrestest.Server, db *sql.DB){
@@ -26,7 +26,7 @@ func TestKnowledgeAboutTransactionIdsEndsWithACrash(t *testing.T) {
 			var version int
 			require.NoError(t, db.QueryRow(`SELECT current_setting('server_version_num')::int`).Scan(&version))
 			if version < 150000 {
-				t.Skip("not noticed before PostgreSQL 15")
+				t.Skip("the crash of a process goes unnoticed before PostgreSQL 15")
 			}
 			kill(t, db)
 		},
@@ -34,17 +34,17 @@ func TestKnowledgeAboutTransactionIdsEndsWithACrash(t *testing.T) {
 	for name, crash := range crashes {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			for range 10 { // what the server does by itself may write the ids down
+			for range 10 { // the server's background work may flush the ids
 				if crashTakesBack(t, crash) {
 					return
 				}
 			}
-			t.Fatal("no crash handed an id out again")
+			t.Fatal("no id was assigned again after a crash")
 		})
 	}
 }
 
-// crashTakesBack crashes a server after transactions that were not flushed. It returns false if they
+// crashTakesBack crashes a server after transactions that should not be flushed. It returns false if they
 // were.
 func crashTakesBack(t *testing.T, crash func(*testing.T, *postgrestest.Server, *sql.DB)) bool {
 	t.Helper()
@@ -109,7 +109,7 @@ func crashTakesBack(t *testing.T, crash func(*testing.T, *postgrestest.Server, *
 	c.Number, c.Position = 2, page.End
 	require.ErrorIs(t, s.Checkpoint(t.Context(), c), store.ErrServerChanged)
 	c.Number = 1
-	require.ErrorIs(t, s.Checkpoint(t.Context(), c), store.ErrServerChanged, "written, but no reason to go on")
+	require.ErrorIs(t, s.Checkpoint(t.Context(), c), store.ErrServerChanged, "the checkpoint is written, but the lane must stop")
 
 	var stored string
 	require.NoError(t, db.QueryRow(`SELECT position FROM outbox_cursors`).Scan(&stored))
@@ -138,7 +138,7 @@ func kill(t *testing.T, db *sql.DB) {
 	require.NoError(t, process.Kill())
 	// The server accepts new connections until it notices the crash.
 	require.Eventually(t, func() bool { return witness.PingContext(t.Context()) != nil }, 10e9, 1e7)
-	db.SetMaxIdleConns(0) // some may live on for a moment
+	db.SetMaxIdleConns(0) // some sessions may live for a moment longer
 	db.SetMaxIdleConns(2)
 }
 

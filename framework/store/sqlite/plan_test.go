@@ -49,14 +49,14 @@ func TestQueriesUseTheirIndexes(t *testing.T) {
 			"SEARCH outbox USING INDEX outbox_scheduled_id (id=?)", "SEARCH outbox_parked USING INDEX outbox_parked_id (id=?)"}},
 		"cancel a key": {s.run.CancelQuery(store.Scheduled{Key: "k", Types: []string{"a", "b"}}), []string{
 			"SEARCH outbox USING INDEX outbox_scheduled_key (key=?)", "SEARCH outbox_parked USING INDEX outbox_parked_scheduled_key (key=?)"}},
-		"receipts of rows":   {s.run.ReceiptsQuery([]store.Ref{{Offset: 1, ID: "a"}}), []string{"SEARCH outbox_receipts USING INDEX outbox_receipts_id (id=?)"}},
-		"keys that are held": {s.run.HeldKeysQuery(lane, false, "k", 10), []string{"SEARCH outbox_parked USING INDEX outbox_parked_key (sink=? AND key>?)"}},
+		"receipts of rows": {s.run.ReceiptsQuery([]store.Ref{{Offset: 1, ID: "a"}}), []string{"SEARCH outbox_receipts USING INDEX outbox_receipts_id (id=?)"}},
+		"held keys":        {s.run.HeldKeysQuery(lane, false, "k", 10), []string{"SEARCH outbox_parked USING INDEX outbox_parked_key (sink=? AND key>?)"}},
 	} {
 		plan := explain(t, s, c.query)
 		for _, want := range c.want {
 			require.Contains(t, plan, want, name)
 		}
-		if !strings.HasPrefix(name, "cancel ") { // few rows, each once
+		if !strings.HasPrefix(name, "cancel ") { // a cancellation touches few rows, each once
 			require.NotContains(t, plan, "TEMP B-TREE", name)
 		}
 		require.NotContains(t, plan, "SCAN p\n", name)

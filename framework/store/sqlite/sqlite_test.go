@@ -20,7 +20,7 @@ import (
 
 var everything = store.Filter{Slots: store.SlotRange{First: 0, Last: store.Slots - 1}, Types: notification.AllTypes}
 
-// readAll reads the whole log as one page.
+// readAll reads the whole log in one page.
 func readAll(t *testing.T, s *sqlite.Store) []notification.Envelope {
 	t.Helper()
 	target, err := s.Probe(t.Context())
@@ -117,8 +117,8 @@ func TestATransactionThatReadsFirstWaitsForTheWriter(t *testing.T) {
 	}()
 	select {
 	case err := <-done:
-		t.Fatalf("it did not wait: %v", err)
-	case <-time.After(20 * time.Millisecond): // long enough to have failed with SQLITE_BUSY
+		t.Fatalf("the call did not wait: %v", err)
+	case <-time.After(20 * time.Millisecond): // by now it would have failed with SQLITE_BUSY
 	}
 	require.NoError(t, first.Commit())
 	require.NoError(t, <-done)
@@ -138,7 +138,7 @@ func TestThePrefixNamesAllTables(t *testing.T) {
 	require.False(t, rows.Next())
 	require.NoError(t, rows.Err())
 
-	// The database can have another outbox.
+	// A database can have several outboxes.
 	_, err = sqlite.Open(t.Context(), db, sqlite.Config{})
 	require.ErrorIs(t, err, store.ErrNotMigrated)
 	applied, err := sqlite.Migrate(t.Context(), db, sqlite.Config{})

@@ -20,12 +20,12 @@ func TestTimesKeepTheirMicroseconds(t *testing.T) {
 			t.Fatalf("%s came back as %s, %v", a.UTC(), got, err)
 		}
 		if a.Before(b) != (formatTime(a) < formatTime(b)) {
-			t.Fatalf("%s and %s compare otherwise as texts", a.UTC(), b.UTC())
+			t.Fatalf("%s and %s compare differently as texts", a.UTC(), b.UTC())
 		}
 	})
 }
 
-// The remaining time of a lease for an hour is at most an hour.
+// The remaining time of a one-hour lease is at most an hour.
 func TestElapsedIsExactToTheMillisecond(t *testing.T) {
 	t.Parallel()
 	db, err := sql.Open("sqlite", ":memory:")
@@ -56,7 +56,7 @@ func FuzzReadersUnderstandAcceptedTimes(f *testing.F) {
 	}
 	db, err := sql.Open("sqlite", ":memory:")
 	require.NoError(f, err)
-	db.SetMaxOpenConns(1) // each would have its own database
+	db.SetMaxOpenConns(1) // each connection would have its own database
 	f.Cleanup(func() { require.NoError(f, db.Close()) })
 	_, err = Migrate(f.Context(), db, Config{})
 	require.NoError(f, err)
@@ -67,9 +67,9 @@ func FuzzReadersUnderstandAcceptedTimes(f *testing.F) {
 		err := db.QueryRow(`INSERT INTO outbox (type, payload, occurred_on) VALUES ('a', '1', ?)
 			RETURNING abs(julianday(occurred_on) - julianday(?)) < 1e-7`, text, formatTime(parsed)).Scan(&same)
 		if err != nil {
-			return // the producer got an error
+			return // the log refused the text
 		}
-		require.NoError(t, parseErr, "the log lets in %q", text)
+		require.NoError(t, parseErr, "the log accepts %q", text)
 		require.True(t, same, "%q was read as %s", text, parsed)
 		_, err = db.Exec(`DELETE FROM outbox`)
 		require.NoError(t, err)

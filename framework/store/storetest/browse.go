@@ -15,14 +15,14 @@ import (
 // browseFacts are about browsing the log and parked deliveries.
 var browseFacts = []fact{
 	{"the log is listed from its end, without payloads", browseRows},
-	{"each filter of the log leaves out some", browseFilter},
-	{"a list of the log goes on where it has ended, and has each row once", browsePages},
-	{"a list of the log says up to where it has looked", browseLooked},
-	{"a list of the log looks where rows of a time, or of an id with a time, were written", browseTime},
-	{"a row that is not committed is absent from a list of the log", browseUncommitted},
+	{"each filter of the log selects its rows", browseFilter},
+	{"the next page of the log begins where the last one ended, and each row comes once", browsePages},
+	{"a page of the log reports how far it has looked", browseLooked},
+	{"a search by time, or by an id that contains a time, begins where those rows were written", browseTime},
+	{"an uncommitted row is not listed", browseUncommitted},
 	{"a list of an empty log is empty", browseNothing},
 	{"parked deliveries are listed without payloads", browseParked},
-	{"a list of parked deliveries goes on where it has ended, and has each one once", browseParkedPages},
+	{"the next page of parked deliveries begins where the last one ended, and each one comes once", browseParkedPages},
 }
 
 func (o *outbox) browse(t *testing.T, q store.LogQuery) (store.LogPage, []string) {
@@ -74,8 +74,8 @@ func browseFilter(t *testing.T, o *outbox) {
 		"between":          {store.LogQuery{Since: rows[1].OccurredOn, Until: rows[2].OccurredOn}, []int{1}},
 		"key since":        {store.LogQuery{Key: "k", Since: rows[3].OccurredOn}, []int{3}},
 		"key before":       {store.LogQuery{Key: "k", Before: 4}, []int{2, 0}},
-		"of another time":  {store.LogQuery{Since: rows[3].OccurredOn.Add(time.Hour)}, nil},
-		"of no such key":   {store.LogQuery{Key: "none"}, nil},
+		"another time":     {store.LogQuery{Since: rows[3].OccurredOn.Add(time.Hour)}, nil},
+		"unknown key":      {store.LogQuery{Key: "none"}, nil},
 		"before the first": {store.LogQuery{Before: 1}, nil},
 	} {
 		var want []string
@@ -137,12 +137,12 @@ func browseTime(t *testing.T, o *outbox) {
 	o.publish(t, rows...)
 	page, got := o.browse(t, store.LogQuery{ID: rows[50].ID, Offsets: 60})
 	require.Equal(t, []string{rows[50].ID}, got, "though it was not written last")
-	require.Zero(t, page.Next, "it is nowhere else")
+	require.Zero(t, page.Next, "no other row has the id")
 	_, got = o.browse(t, store.LogQuery{Until: rows[50].OccurredOn, Offsets: 10, Limit: 3})
 	require.Equal(t, []string{rows[49].ID, rows[48].ID, rows[47].ID}, got)
 }
 
-// idOf returns a UUIDv7 with a time.
+// idOf returns the n-th UUIDv7 of a time.
 func idOf(at time.Time, n int) string {
 	id := uuid.UUID{6: 0x70, 8: 0x80, 15: byte(n)}
 	for i, ms := 5, at.UnixMilli(); i >= 0; i, ms = i-1, ms>>8 {
@@ -235,5 +235,5 @@ func browseParkedPages(t *testing.T, o *outbox) {
 	}
 	page, err := o.BrowseParked(t.Context(), store.ParkedQuery{Filter: store.ParkedFilter{Sink: "mail", Key: "none"}, Look: n + 1, Limit: 1})
 	require.NoError(t, err)
-	require.Zero(t, page.Next, "what other sinks have is not looked through")
+	require.Zero(t, page.Next, "parked deliveries of other sinks are not looked at")
 }

@@ -13,20 +13,20 @@ import (
 
 // cancelFacts are about cancelling scheduled notifications.
 var cancelFacts = []fact{
-	{"what is scheduled is cancelled by its id and by its key, once", cancelScheduled},
-	{"a reader passes over what is cancelled", readCancelled},
-	{"what is parked as scheduled is cancelled, also without its row, and is due as cancelled", cancelParked},
-	{"nothing but what is scheduled is cancelled", cancelOthers},
-	{"a cancellation that rolls back is none", cancelRollback},
-	{"what is published later under the same id and key is not cancelled, in a log that began again neither", cancelThenPublish},
-	{"what others have not committed is not cancelled", cancelUncommitted},
-	{"of cancellations at the same time one counts", cancelTogether},
-	{"a replay passes over what is cancelled", replayCancelled},
-	{"people see what is cancelled", lookAtCancelled},
-	{"a cancellation goes once nothing needs it", oldCancellationsGo},
+	{"a scheduled notification is cancelled by its id or its key, once", cancelScheduled},
+	{"a reader passes over cancelled rows", readCancelled},
+	{"a parked scheduled delivery is cancelled, even without its row, and falls due as cancelled", cancelParked},
+	{"only scheduled notifications are cancelled", cancelOthers},
+	{"a cancellation that rolls back has no effect", cancelRollback},
+	{"a later notification with the same id and key is not cancelled, nor one in a log that was started again", cancelThenPublish},
+	{"an uncommitted notification is not cancelled", cancelUncommitted},
+	{"of simultaneous cancellations one counts", cancelTogether},
+	{"a replay passes over cancelled rows", replayCancelled},
+	{"cancelled deliveries are listed, counted and traced", lookAtCancelled},
+	{"a cancellation is removed once nothing needs it", oldCancellationsGo},
 }
 
-// scheduledFor returns an envelope with a time of delivery.
+// scheduledFor returns an envelope that is scheduled for a time.
 func scheduledFor(key string, at time.Time) notification.Envelope {
 	e := envelope("order.placed", key)
 	e.DeliverAt = at
@@ -70,8 +70,8 @@ func cancelScheduled(t *testing.T, o *outbox) {
 	rows[3].Type = "order.was-placed"
 	o.publish(t, rows...)
 	require.Equal(t, 1, o.cancel(t, byID(rows[0].ID)))
-	require.Equal(t, 0, o.cancel(t, byID(rows[0].ID)), "it is cancelled")
-	require.Equal(t, 1, o.cancel(t, byKey("a", "order.placed")), "one of the two is cancelled")
+	require.Equal(t, 0, o.cancel(t, byID(rows[0].ID)), "it is cancelled already")
+	require.Equal(t, 1, o.cancel(t, byKey("a", "order.placed")), "one of the two is cancelled already")
 	require.Equal(t, 0, o.cancel(t, byKey("a", "order")))
 	require.Equal(t, 1, o.cancel(t, byKey("a", "order.placed", "order.was-placed")), "it had another name")
 	left, _ := o.read(t, nil, all, 10)
@@ -87,9 +87,9 @@ func readCancelled(t *testing.T, o *outbox) {
 	require.NoError(t, err)
 	want := []string{rows[0].ID, rows[2].ID, rows[3].ID}
 	if !page.Asked.IsZero() && page.Asked.Before(cancelling) && len(page.Envelopes) == 4 {
-		want = ids(rows) // a page of a standby may show the log before the cancellation
+		want = ids(rows) // a standby may show the log as it was before the cancellation
 	}
-	require.Equal(t, want, ids(page.Envelopes), "also up to a target from before")
+	require.Equal(t, want, ids(page.Envelopes), "also with a target that was probed before the cancellation")
 	require.Equal(t, 1, o.cancel(t, byID(rows[3].ID)))
 	left, _ := o.read(t, nil, all, 1)
 	require.Equal(t, []string{rows[0].ID, rows[2].ID}, ids(left))
@@ -99,7 +99,7 @@ func cancelParked(t *testing.T, o *outbox) {
 	rows := []notification.Envelope{scheduledFor("a", later()), scheduledFor("a", later()), scheduledFor("", later()), scheduledFor("b", later())}
 	o.publish(t, rows...)
 	o.parkScheduled(t)
-	require.Equal(t, 1, o.cancel(t, byID(rows[2].ID)), "the row and what is parked of it are one notification")
+	require.Equal(t, 1, o.cancel(t, byID(rows[2].ID)), "the row and its parked delivery are one notification")
 	o.exec(t, `DELETE FROM outbox`)
 	require.Equal(t, 2, o.cancel(t, byKey("a", "order.placed")))
 	due, _, err := o.Due(t.Context(), store.DueQuery{Lane: lane("mail"), Now: later().Add(time.Minute), Limit: 10})
@@ -154,11 +154,11 @@ func cancelThenPublish(t *testing.T, o *outbox) {
 	o.publish(t, third)
 	left, _ = o.read(t, nil, all, 10)
 	require.Equal(t, []string{third.ID}, ids(left))
-	require.EqualValues(t, 1, left[0].Offset, "the offset of one that was cancelled")
+	require.EqualValues(t, 1, left[0].Offset, "the offset of the cancelled one")
 }
 
 func cancelUncommitted(t *testing.T, o *outbox) {
-	if !o.Slots { // the database has one writer at a time
+	if !o.Slots { // the database allows one writer at a time
 		return
 	}
 	row := scheduledFor("k", later())

@@ -15,18 +15,18 @@ import (
 )
 
 var checkpointFacts = []fact{
-	{"the next lease continues where the checkpoint was", cursorMoves},
-	{"settled offsets come back as they were", settledOffsets},
-	{"without a position the cursor stays as it is", renewal},
-	{"it renews the lease", renewedLease},
-	{"with a stale epoch it changes nothing at all", staleEpoch},
+	{"the next lease continues at the checkpoint", cursorMoves},
+	{"the next lease has the settled offsets", settledOffsets},
+	{"without a position the cursor does not move", renewal},
+	{"a checkpoint renews the lease", renewedLease},
+	{"with a stale epoch it changes nothing", staleEpoch},
 	{"after a release it changes nothing", releasedCheckpoint},
-	{"repeated it changes nothing more", repeatedCheckpoint},
-	{"numbered it is written once", numberedCheckpoint},
-	{"the next lease goes on counting", numbersGoOn},
+	{"a repeated one changes nothing more", repeatedCheckpoint},
+	{"one with a number is written once", numberedCheckpoint},
+	{"the next lease continues the numbers", numbersGoOn},
 	{"what InTx writes is committed with it", inTxCommits},
 	{"an error of InTx rolls everything back", inTxRollsBack},
-	{"a context that is cancelled in it rolls everything back", cancelledCheckpoint},
+	{"cancelling the context during it rolls everything back", cancelledCheckpoint},
 	{"it takes thousands of rows", largeCheckpoint},
 	{"receipts are archived", receipts},
 }
@@ -42,7 +42,7 @@ func (o *outbox) pageOf(t *testing.T, n int) store.Page {
 	return page
 }
 
-// takeOver makes another owner take the lane and returns its lease.
+// takeOver expires the lease of a sink's lane and leases it to another owner.
 func (o *outbox) takeOver(t *testing.T, sink string) store.Lease {
 	t.Helper()
 	o.expireLeases(t)
@@ -78,7 +78,7 @@ func renewal(t *testing.T, o *outbox) {
 	page := o.pageOf(t, 3)
 	lease := o.acquire(t, "mail")
 	o.checkpoint(t, lease, func(*store.Checkpoint) {})
-	require.Nil(t, o.takeOver(t, "mail").Position, "nothing was settled yet")
+	require.Nil(t, o.takeOver(t, "mail").Position, "nothing is settled yet")
 
 	o.expireLeases(t)
 	lease = o.acquire(t, "mail")
@@ -94,7 +94,7 @@ func renewal(t *testing.T, o *outbox) {
 func renewedLease(t *testing.T, o *outbox) {
 	lease := o.acquire(t, "mail")
 	o.expireLeases(t)
-	o.checkpoint(t, lease, func(*store.Checkpoint) {}) // no other owner took the lane
+	o.checkpoint(t, lease, func(*store.Checkpoint) {}) // no other owner has taken the lane
 	_, err := o.Acquire(t.Context(), lane("mail"), "w2", time.Hour)
 	require.ErrorIs(t, err, store.ErrLeaseHeld)
 	require.WithinDuration(t, time.Now().Add(time.Hour), o.status(t).Cursors[0].LeaseUntil, time.Minute)
@@ -118,7 +118,7 @@ func everything(lease store.Lease, page store.Page, calls *int) store.Checkpoint
 	}
 }
 
-// withParked returns a lane whose first row is parked.
+// withParked publishes four rows, parks the first one and returns the lease of its lane.
 func (o *outbox) withParked(t *testing.T) (store.Lease, store.Page) {
 	t.Helper()
 	page := o.pageOf(t, 4)
@@ -132,7 +132,7 @@ func (o *outbox) withParked(t *testing.T) (store.Lease, store.Page) {
 func staleEpoch(t *testing.T, o *outbox) {
 	stale, page := o.withParked(t)
 	o.expireLeases(t)
-	o.acquire(t, "mail") // even by an owner of the same name
+	o.acquire(t, "mail") // the same owner, but a later epoch
 	before := o.dumpAll(t)
 
 	calls := 0
@@ -184,7 +184,7 @@ func inTxRollsBack(t *testing.T, o *outbox) {
 	lease, page := o.withParked(t)
 	before, calls := o.dumpAll(t), 0
 	c := everything(lease, page, &calls)
-	no := errors.New("the hook says no")
+	no := errors.New("refused by the hook")
 	c.InTx = func(ctx context.Context, tx *sql.Tx) error {
 		if _, err := tx.ExecContext(ctx, `INSERT INTO sent VALUES (7)`); err != nil {
 			return err
@@ -196,7 +196,7 @@ func inTxRollsBack(t *testing.T, o *outbox) {
 	require.Empty(t, o.dump(t, `SELECT id FROM sent`))
 
 	c.InTx = nil
-	require.NoError(t, o.Checkpoint(t.Context(), c), "the lease is still good")
+	require.NoError(t, o.Checkpoint(t.Context(), c), "the lease is still held")
 }
 
 func cancelledCheckpoint(t *testing.T, o *outbox) {
@@ -250,7 +250,7 @@ func receipts(t *testing.T, o *outbox) {
 	want := "sink=mail offset=7 id=x receipt=smtp 250 'queued' as 7F3 attempt=3 \n"
 	require.Equal(t, want, o.dump(t, query))
 
-	// After a crash the delivery is repeated; the first receipt stays.
+	// A delivery that a crash repeats keeps its first receipt.
 	r.Receipt, r.Attempt = "again", 4
 	o.checkpoint(t, lease, func(c *store.Checkpoint) { c.Receipts = []store.Receipt{r} })
 	require.Equal(t, want, o.dump(t, query))
@@ -268,13 +268,13 @@ func numberedCheckpoint(t *testing.T, o *outbox) {
 	}
 	write(1, page.After(0))
 	write(2, page.End)
-	write(2, page.After(0)) // its answer was lost
+	write(2, page.After(0)) // repeated because its answer was lost
 	require.Equal(t, 2, runs)
 	got, _ := o.read(t, o.takeOver(t, "mail").Position, all, 10)
-	require.Empty(t, got, "the cursor stays where number 2 put it")
+	require.Empty(t, got, "the cursor stays where number 2 moved it")
 
 	err := o.Checkpoint(t.Context(), store.Checkpoint{Lease: lease, TTL: time.Hour, Number: 2})
-	require.ErrorIs(t, err, store.ErrLeaseLost, "written once, but the lease went on")
+	require.ErrorIs(t, err, store.ErrLeaseLost, "number 2 is written, but another owner has the lease")
 }
 
 func numbersGoOn(t *testing.T, o *outbox) {

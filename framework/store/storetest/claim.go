@@ -13,9 +13,9 @@ import (
 // claimFacts are about uniqueness keys.
 var claimFacts = []fact{
 	{"a uniqueness key of a type is taken once in a period", claimOnce},
-	{"a claim that rolls back, and one that is taken back, is none", claimRollback},
-	{"of claims at the same time one that commits holds", claimTogether},
-	{"old claims go, at most as many as were asked for", oldClaimsGo},
+	{"a claim that rolls back or is withdrawn has no effect", claimRollback},
+	{"of simultaneous claims one that commits holds", claimTogether},
+	{"old claims are removed, at most as many as asked for", oldClaimsGo},
 }
 
 func claimed(typ, key string) store.Claim { return store.Claim{Type: typ, Key: key, Period: time.Hour} }

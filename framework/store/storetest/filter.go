@@ -17,7 +17,7 @@ var filterFacts = []fact{
 	{"many types may be named", manyTypes},
 	{"lanes share the log without overlap", lanes},
 	{"a filter that matches little still reaches the end", sparseFilter},
-	{"rows are selected by when they occurred", periods},
+	{"rows are selected by the time when they occurred", periods},
 }
 
 func typeFilters(t *testing.T, o *outbox) {
@@ -65,7 +65,7 @@ func typeFilters(t *testing.T, o *outbox) {
 			}
 			require.Equal(t, c.want, gotTypes, "%+v", c.filter)
 			again, _ := o.read(t, end, store.Filter{Slots: all.Slots, Types: notification.AllTypes}, limit)
-			require.Empty(t, again, "the end is behind what was passed over")
+			require.Empty(t, again, "the end is behind the rows that do not match")
 		}
 	}
 }
@@ -161,7 +161,7 @@ func periods(t *testing.T, o *outbox) {
 			got, end := o.read(t, nil, filter, limit)
 			require.ElementsMatch(t, want, ids(got), "%v to %v", c.since, c.until)
 			again, _ := o.read(t, end, all, limit)
-			require.Empty(t, again, "the end is behind what was passed over")
+			require.Empty(t, again, "the end is behind the rows that do not match")
 		}
 	}
 }

@@ -11,13 +11,13 @@ import (
 )
 
 var inboxFacts = []fact{
-	{"an id is the first one once for each consumer", inboxOnce},
-	{"an id of a transaction that rolled back is the first one again", inboxRollback},
-	{"of transactions at the same time one that commits is the first", inboxTogether},
-	{"old ids go, at most as many as were asked for", oldIDsGo},
+	{"an id is new once for each consumer", inboxOnce},
+	{"an id of a transaction that rolled back is new again", inboxRollback},
+	{"of simultaneous transactions one that commits is the first", inboxTogether},
+	{"old ids are removed, at most as many as asked for", oldIDsGo},
 }
 
-// first notes an id in a separate transaction.
+// first asks for an id in a separate transaction.
 func (o *outbox) first(t *testing.T, consumer, id string, commit bool) bool {
 	t.Helper()
 	tx := o.begin(t)
@@ -67,5 +67,5 @@ func oldIDsGo(t *testing.T, o *outbox) {
 		require.Equal(t, want, removed)
 	}
 	require.False(t, o.first(t, "mailer", "b", true), "it is young")
-	require.True(t, o.first(t, "mailer", "a", true), "it is forgotten")
+	require.True(t, o.first(t, "mailer", "a", true), "it was removed")
 }

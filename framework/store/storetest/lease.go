@@ -15,15 +15,15 @@ import (
 
 var leaseFacts = []fact{
 	{"a new lane begins at the oldest row", newLane},
-	{"a lease that has not pruned is kept against all others", heldLease},
+	{"a lease that has not expired keeps others out", heldLease},
 	{"a lease expires by the clock", expiringLease},
-	{"who takes over an pruned lease continues at its cursor", takeover},
-	{"a released lease is free at once", release},
+	{"the next owner of an expired lease continues at its cursor", takeover},
+	{"a released lane is free at once", release},
 	{"releasing a lost lease affects no other forwarder", releaseLost},
-	{"of many who ask at once one gets the lease", leaseRace},
-	{"a forwarder whose answer was lost leases its lane again", leaseAgain},
-	{"a lane of another number of lanes is refused", otherLanes},
-	{"a lease has the revision of what is parked", leaseRevision},
+	{"of many simultaneous requests one gets the lease", leaseRace},
+	{"a forwarder that lost the answer leases its lane again", leaseAgain},
+	{"a lane of a different number of lanes is refused", otherLanes},
+	{"a lease has the revision of the parked deliveries", leaseRevision},
 }
 
 func newLane(t *testing.T, o *outbox) {
@@ -58,7 +58,7 @@ func expiringLease(t *testing.T, o *outbox) {
 			require.ErrorIs(t, err, store.ErrLeaseHeld)
 		}
 		return err == nil
-	}, "the lease of 30ms pruned")
+	}, "the lease of 30ms expires")
 	require.Greater(t, second.Epoch, first.Epoch)
 }
 
@@ -154,7 +154,7 @@ func leaseRevision(t *testing.T, o *outbox) {
 	lease := o.acquire(t, "mail")
 	require.Zero(t, lease.Revision)
 	o.checkpoint(t, lease, func(c *store.Checkpoint) { c.Park = []store.Parked{dead(1, "")} })
-	require.Zero(t, o.acquire(t, "mail").Revision, "no person has done that")
+	require.Zero(t, o.acquire(t, "mail").Revision, "only people's actions raise the revision")
 	require.Equal(t, 1, o.requeue(t, store.ParkedFilter{Sink: "mail"}, 10))
 	membership, err := o.Membership(t.Context())
 	require.NoError(t, err)

@@ -13,13 +13,13 @@ import (
 )
 
 var membershipFacts = []fact{
-	{"a sink's cursors are made together, once", cutOnce},
-	{"cursors that are cut into another number stay, and the number is wanted", cutWanted},
-	{"the membership lists who has which lane and for how long, and since when a lane is free", membershipLanes},
-	{"the membership lists the forwarders that live", membershipMembers},
-	{"a forwarder has the times of its first heartbeat and of its last one", membershipTimes},
-	{"lanes are cut again at the place where all of them stand", recut},
-	{"lanes are not cut again unless all are held and stand at one place", recutRefused},
+	{"a sink's cursors are created together, once", cutOnce},
+	{"a request for another number of lanes leaves the cursors and records the number", cutWanted},
+	{"the membership lists the owner of each lane, how long its lease lasts, and how long a lane has been free", membershipLanes},
+	{"the membership lists the live forwarders", membershipMembers},
+	{"a forwarder has the times of its first and last heartbeat", membershipTimes},
+	{"lanes are cut again at the position that they share", recut},
+	{"lanes are cut again only if all are held and share a position", recutRefused},
 }
 
 // lanesOf returns a sink's lanes as text.
@@ -50,7 +50,7 @@ func cutOnce(t *testing.T, o *outbox) {
 	require.NoError(t, err)
 	require.NotEmpty(t, membership.Lanes)
 	for i, l := range membership.Lanes {
-		require.Equal(t, store.Lanes("mail", len(membership.Lanes))[i], l.Lane, "for every order of the calls")
+		require.Equal(t, store.Lanes("mail", len(membership.Lanes))[i], l.Lane, "in every order of the calls")
 		require.Equal(t, membership.Lanes[0].Wanted, l.Wanted)
 	}
 }
@@ -64,7 +64,7 @@ func cutWanted(t *testing.T, o *outbox) {
 	require.Equal(t, []string{`0/2 wanted 3 owner ""`, `1/2 wanted 3 owner "w1"`}, o.lanesOf(t, "mail"))
 	require.Equal(t, []string{`0/1 wanted 0 owner ""`}, o.lanesOf(t, "events"))
 	o.checkpoint(t, lease, func(*store.Checkpoint) {})
-	require.NoError(t, o.Cut(t.Context(), "mail", 2), "changed one's mind")
+	require.NoError(t, o.Cut(t.Context(), "mail", 2), "back to the number it has")
 	require.Equal(t, []string{`0/2 wanted 0 owner ""`, `1/2 wanted 0 owner "w1"`}, o.lanesOf(t, "mail"))
 }
 
@@ -89,7 +89,7 @@ func membershipLanes(t *testing.T, o *outbox) {
 	require.Greater(t, state().Free, 24*time.Hour, "since the lease ran out")
 	require.NoError(t, o.Release(t.Context(), lease))
 	require.Empty(t, state().Owner)
-	require.Less(t, state().Free, time.Hour, "since it was given back")
+	require.Less(t, state().Free, time.Hour, "since it was released")
 }
 
 func membershipMembers(t *testing.T, o *outbox) {
@@ -116,7 +116,7 @@ func membershipMembers(t *testing.T, o *outbox) {
 	o.exec(t, `UPDATE outbox_forwarders SET live_until = {2000-01-01T00:00:00Z} WHERE owner = 'b'`)
 	require.Equal(t, []store.Member{a}, members())
 	require.NoError(t, o.Heartbeat(t.Context(), a, time.Hour))
-	require.NotContains(t, o.dump(t, `SELECT owner FROM outbox_forwarders`), "owner=b", "the dead are taken away")
+	require.NotContains(t, o.dump(t, `SELECT owner FROM outbox_forwarders`), "owner=b", "expired members are removed")
 	require.NoError(t, o.Leave(t.Context(), "a"))
 	require.NoError(t, o.Leave(t.Context(), "a"), "twice")
 	require.Empty(t, members())
@@ -170,7 +170,7 @@ func recut(t *testing.T, o *outbox) {
 		for _, old := range leases {
 			require.Greater(t, lease.Epoch, old.Epoch)
 		}
-		require.NoError(t, o.Release(t.Context(), leases[0]), "of no effect")
+		require.NoError(t, o.Release(t.Context(), leases[0]), "has no effect")
 		envelopes, _ := o.read(t, lease.Position, store.Filter{Slots: l.Slots, Types: notification.AllTypes}, 100)
 		got = append(got, ids(envelopes)...)
 	}
@@ -186,7 +186,7 @@ func recutRefused(t *testing.T, o *outbox) {
 		require.NoError(t, err)
 		leases = append(leases, lease)
 	}
-	require.ErrorIs(t, o.Recut(t.Context(), "mail", leases), store.ErrLanes, "no other number is wanted")
+	require.ErrorIs(t, o.Recut(t.Context(), "mail", leases), store.ErrLanes, "no other number is requested")
 	require.NoError(t, o.Cut(t.Context(), "mail", 1))
 
 	before := o.dumpAll(t)
@@ -200,7 +200,7 @@ func recutRefused(t *testing.T, o *outbox) {
 	require.NoError(t, err)
 	o.checkpoint(t, leases[0], func(c *store.Checkpoint) { c.Position = page.End })
 	before = o.dumpAll(t)
-	require.ErrorIs(t, o.Recut(t.Context(), "mail", leases), store.ErrNotLevel, "one has not begun")
+	require.ErrorIs(t, o.Recut(t.Context(), "mail", leases), store.ErrNotLevel, "one has no position yet")
 	require.Equal(t, before, o.dumpAll(t))
 	o.checkpoint(t, leases[1], func(c *store.Checkpoint) { c.Position, c.Settled = page.End, store.OffsetRanges(100) })
 	require.ErrorIs(t, o.Recut(t.Context(), "mail", leases), store.ErrNotLevel, "one has settled ahead")

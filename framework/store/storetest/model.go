@@ -47,7 +47,7 @@ type model struct {
 
 	reader store.Reader
 	passed int // how many rows of the log the reader has passed
-	reach  int // how far its targets reached, including those before its restart
+	reach  int // the largest length of its targets, including those before its restart
 }
 
 // bound is a target and the length of the log when it was probed.
@@ -56,7 +56,7 @@ type bound struct {
 	length int
 }
 
-// place is a position, with the number of rows before it and how far the targets reached that led
+// place is a position, the number of rows before it, and the largest length of the targets that led
 // to it.
 type place struct {
 	position json.RawMessage
@@ -99,11 +99,11 @@ func (m *model) read(rt *rapid.T) {
 	passed := m.passed + len(page.Envelopes)
 	m.reach = max(m.reach, b.length)
 	if len(page.Envelopes) > 0 {
-		require.LessOrEqual(rt, passed, m.reach, "a row came that was not committed as of the target")
+		require.LessOrEqual(rt, passed, m.reach, "no row is newer than the target")
 		require.Equal(rt, ids(m.log[m.passed:passed]), ids(page.Envelopes))
 	}
 	if page.CaughtUp {
-		require.GreaterOrEqual(rt, passed, b.length, "rows were left out")
+		require.GreaterOrEqual(rt, passed, b.length, "no row is left out")
 	}
 	for i := range page.Envelopes {
 		m.places = append(m.places, place{marshal(rt, page.After(i)), m.passed + i + 1, m.reach})

@@ -13,15 +13,15 @@ import (
 
 var newSinkFacts = []fact{
 	{"until a lane is leased every new sink begins at the oldest row", startOfFirstSinks},
-	{"once a lane was leased a new sink begins behind what is committed", startOfLaterSinks},
-	{"a log whose sinks are all forgotten was in use", startAfterForgetting},
-	{"the pruner does not put a log to use", startBesidePruner},
-	{"a sink begins where it is asked to", startAsked},
+	{"once a lane was leased a new sink begins behind the committed rows", startOfLaterSinks},
+	{"a log whose sinks are all forgotten counts as used", startAfterForgetting},
+	{"a log that only the pruner has leased counts as unused", startBesidePruner},
+	{"a sink begins where its start says", startAsked},
 	{"a sink begins before the first row in log order that occurred at a time or later", startAtTime},
 	{"all lanes of a new sink begin at one place", startOfLanes},
 	{"a start is for new sinks only", startOfOldSink},
-	{"of many who start a sink at once one says where", startRace},
-	{"what is no start is refused", startRefused},
+	{"of many simultaneous starts of a sink one decides", startRace},
+	{"a malformed start is refused", startRefused},
 }
 
 // start creates the cursors of a sink with one lane.
@@ -112,13 +112,13 @@ func startAtTime(t *testing.T, o *outbox) {
 		time   time.Time
 		passed int
 	}{
-		{"before all", hours(-1), 0},
-		{"the first one's", hours(0), 0},
-		{"between two", hours(1).Add(time.Minute), 2},
-		{"another zone", hours(1).In(time.FixedZone("", 7200)), 1},
-		{"of a later one that stands behind", hours(2), 2},
-		{"the last one's", hours(5), 4},
-		{"behind all", hours(6), 5},
+		{"before all rows", hours(-1), 0},
+		{"of the first row", hours(0), 0},
+		{"between two rows", hours(1).Add(time.Minute), 2},
+		{"in another zone", hours(1).In(time.FixedZone("", 7200)), 1},
+		{"of a row behind a later one", hours(2), 2},
+		{"of the last row", hours(5), 4},
+		{"after all rows", hours(6), 5},
 	} {
 		start := store.StartAt(at.time)
 		require.Equal(t, store.Created{Lanes: 1, Start: start, Passed: at.passed}, o.start(t, at.name, start), at.name)
@@ -127,8 +127,8 @@ func startAtTime(t *testing.T, o *outbox) {
 	later := several(1)
 	later[0].OccurredOn = hours(-9)
 	o.publish(t, later...)
-	require.Equal(t, ids(later), o.rest(t, "behind all"), "whenever it occurred")
-	require.Equal(t, append(ids(envelopes[2:]), later[0].ID), o.rest(t, "between two"))
+	require.Equal(t, ids(later), o.rest(t, "after all rows"), "whenever it occurred")
+	require.Equal(t, append(ids(envelopes[2:]), later[0].ID), o.rest(t, "between two rows"))
 }
 
 func startOfLanes(t *testing.T, o *outbox) {

@@ -13,23 +13,23 @@ import (
 
 // operatorFacts are about operations on parked deliveries.
 var operatorFacts = []fact{
-	{"each filter selects its own", parkedFilters},
-	{"a list of parked deliveries goes on where it ended", parkedPages},
-	{"an unknown sink of a filter is named with those that there are", unknownFilterSink},
-	{"what is requeued is due, with no attempt spent and its error kept", requeued},
-	{"only dead and retrying ones are requeued", requeueable},
-	{"dead ones of one key are requeued in their order, also across batches", requeuedKey},
-	{"discarded ones are gone, in batches", discarded},
-	{"heads are the first dead ones of their key", heads},
+	{"each filter selects its deliveries", parkedFilters},
+	{"the next page of parked deliveries begins where the last one ended", parkedPages},
+	{"a filter with an unknown sink is refused with the names of the known ones", unknownFilterSink},
+	{"a requeued delivery is due, has no attempts and keeps its error", requeued},
+	{"only dead and retrying deliveries are requeued", requeueable},
+	{"dead deliveries of a key are requeued in their order, also across batches", requeuedKey},
+	{"discarded deliveries are removed, in batches", discarded},
+	{"heads are the first dead deliveries of their keys", heads},
 	{"a batch that changes something raises the revision of its sink's lanes only", revisions},
-	{"an action of many batches raises the revision now and then, and at its end", revisionOfMany},
+	{"an action of many batches raises the revision a few times only, and at its end", revisionOfMany},
 	{"an action on several sinks raises the revision of each", revisionOfSinks},
-	{"an action says what was done, also if it did not end", actions},
+	{"an action records what was done, even if it did not end", actions},
 	{"a batch of an action that was not begun changes nothing", noAction},
-	{"an action keeps who asked for it, from where, why, and how much there was to do", actionRequest},
+	{"an action records who asked for it, from where, why, and how much there was to do", actionRequest},
 	{"an action is begun once", actionOnce},
 	{"a batch of an action that was cancelled changes nothing", cancelledAction},
-	{"an action that writes nothing for a while is taken for interrupted", interruptedAction},
+	{"an action that writes nothing for a while counts as interrupted", interruptedAction},
 }
 
 // beginAction records an action.
@@ -70,7 +70,7 @@ func (o *outbox) find(t *testing.T, f store.ParkedFilter) []int64 {
 	for _, c := range counts {
 		total += int(c.Count)
 	}
-	require.Len(t, list, total, "what is counted is what is found")
+	require.Len(t, list, total, "the count is the number of those found")
 	return list
 }
 
@@ -98,19 +98,19 @@ func parkedFilters(t *testing.T, o *outbox) {
 		filter store.ParkedFilter
 		want   []int64
 	}{
-		"nothing":          {store.ParkedFilter{}, []int64{1, 2, 3, 4, 5}},
-		"sink":             {store.ParkedFilter{Sink: "web"}, []int64{5}},
-		"id":               {store.ParkedFilter{ID: c.Envelope.ID}, []int64{3}},
-		"type":             {store.ParkedFilter{Types: notification.TypeFilter{Names: []string{"order.paid"}}}, []int64{2}},
-		"beginning":        {store.ParkedFilter{Types: notification.TypeFilter{Prefixes: []string{"order."}}}, []int64{1, 2, 4, 5}},
-		"all types":        {store.ParkedFilter{Types: notification.AllTypes}, []int64{1, 2, 3, 4, 5}},
-		"key":              {store.ParkedFilter{Key: "k"}, []int64{1, 3, 5}},
-		"states":           {store.ParkedFilter{States: []store.State{store.StateDead, store.StateBlocked}}, []int64{2, 3, 5}},
-		"older":            {store.ParkedFilter{Sink: "mail", OlderThan: time.Hour}, []int64{2, 3, 4}},
-		"newer":            {store.ParkedFilter{NewerThan: time.Hour}, []int64{1}},
-		"both ages":        {store.ParkedFilter{OlderThan: time.Hour, NewerThan: 3 * time.Hour}, []int64{2}},
-		"error":            {store.ParkedFilter{Error: "connection refused"}, []int64{1}},
-		"error with signs": {store.ParkedFilter{Error: "% _"}, []int64{2}},
+		"nothing":              {store.ParkedFilter{}, []int64{1, 2, 3, 4, 5}},
+		"sink":                 {store.ParkedFilter{Sink: "web"}, []int64{5}},
+		"id":                   {store.ParkedFilter{ID: c.Envelope.ID}, []int64{3}},
+		"type":                 {store.ParkedFilter{Types: notification.TypeFilter{Names: []string{"order.paid"}}}, []int64{2}},
+		"beginning":            {store.ParkedFilter{Types: notification.TypeFilter{Prefixes: []string{"order."}}}, []int64{1, 2, 4, 5}},
+		"all types":            {store.ParkedFilter{Types: notification.AllTypes}, []int64{1, 2, 3, 4, 5}},
+		"key":                  {store.ParkedFilter{Key: "k"}, []int64{1, 3, 5}},
+		"states":               {store.ParkedFilter{States: []store.State{store.StateDead, store.StateBlocked}}, []int64{2, 3, 5}},
+		"older":                {store.ParkedFilter{Sink: "mail", OlderThan: time.Hour}, []int64{2, 3, 4}},
+		"newer":                {store.ParkedFilter{NewerThan: time.Hour}, []int64{1}},
+		"both ages":            {store.ParkedFilter{OlderThan: time.Hour, NewerThan: 3 * time.Hour}, []int64{2}},
+		"error":                {store.ParkedFilter{Error: "connection refused"}, []int64{1}},
+		"error with wildcards": {store.ParkedFilter{Error: "% _"}, []int64{2}},
 		"places": {store.ParkedFilter{Places: []store.ParkedPlace{
 			{Sink: "mail", Ref: store.RefOf(&a.Envelope)}, {Sink: "web", Ref: store.RefOf(&e.Envelope)}, {Sink: "mail", Ref: store.RefOf(&e.Envelope)}}}, []int64{1, 5}},
 		"all at once": {store.ParkedFilter{Sink: "mail", Key: "k", States: []store.State{store.StateRetrying}, Error: "tcp", NewerThan: time.Hour}, []int64{1}},
@@ -200,11 +200,11 @@ func requeuedKey(t *testing.T, o *outbox) {
 	require.Zero(t, behind[0].Attempt)
 	require.True(t, behind[0].DueAt.IsZero())
 	behind = o.blockedOf(t, "m")
-	require.Equal(t, []int64{8}, offsets(behind), "behind the one that waits for its next attempt")
+	require.Equal(t, []int64{8}, offsets(behind), "blocked behind the retrying one")
 
 	require.Equal(t, 7, o.requeueMore(t, store.ParkedFilter{Sink: "mail", States: []store.State{store.StateRetrying}}))
 	got, _ = o.due(t, asOfSoon)
-	require.Equal(t, []int64{1, 3, 4, 5, 7, 9, 10}, got, "those that retry stay what they are")
+	require.Equal(t, []int64{1, 3, 4, 5, 7, 9, 10}, got, "retrying deliveries keep their state")
 }
 
 func discarded(t *testing.T, o *outbox) {
@@ -282,8 +282,8 @@ func revisionOfSinks(t *testing.T, o *outbox) {
 	}
 }
 
-// revisionOfMany tests that a large action makes forwarders compare their keys with the table a few
-// times only, not for each batch.
+// revisionOfMany tests that a large action makes forwarders compare their keys with the table only a
+// few times, not for each batch.
 func revisionOfMany(t *testing.T, o *outbox) {
 	const batches = 50
 	for i := range batches {
@@ -313,19 +313,18 @@ func revisionOfMany(t *testing.T, o *outbox) {
 }
 
 func actions(t *testing.T, o *outbox) {
-	a := o
 	o.park(t, dead(1, "k"), dead(2, "k"), dead(3, "k"))
 	o.beginAction(t, "first")
 	for range 2 {
-		_, err := a.Discard(t.Context(), store.ParkedBatch{Action: "first", Filter: store.ParkedFilter{Sink: "mail"}, Limit: 1})
+		_, err := o.Discard(t.Context(), store.ParkedBatch{Action: "first", Filter: store.ParkedFilter{Sink: "mail"}, Limit: 1})
 		require.NoError(t, err)
 	}
 	o.beginAction(t, "second")
 	o.exec(t, `UPDATE outbox_actions SET at = {2026-01-02T03:04:05.678901Z} WHERE id = 'first'`)
-	require.NoError(t, a.End(t.Context(), "second"))
-	require.ErrorIs(t, a.End(t.Context(), "third"), store.ErrUnknownAction)
+	require.NoError(t, o.End(t.Context(), "second"))
+	require.ErrorIs(t, o.End(t.Context(), "third"), store.ErrUnknownAction)
 
-	got, err := a.Actions(t.Context(), 10)
+	got, err := o.Actions(t.Context(), 10)
 	require.NoError(t, err)
 	require.Len(t, got, 2)
 	require.Equal(t, "second", got[0].ID)
@@ -337,7 +336,7 @@ func actions(t *testing.T, o *outbox) {
 	require.Equal(t, store.Action{
 		ID: "first", At: time.Date(2026, 1, 2, 3, 4, 5, 678901000, time.UTC), Who: "ada", Name: "test", Count: 2, State: store.ActionRunning,
 	}, got[1])
-	got, err = a.Actions(t.Context(), 1)
+	got, err = o.Actions(t.Context(), 1)
 	require.NoError(t, err)
 	require.Len(t, got, 1)
 }
@@ -424,5 +423,5 @@ func interruptedAction(t *testing.T, o *outbox) {
 	require.NoError(t, err)
 	got, err = o.Action(t.Context(), "a")
 	require.NoError(t, err)
-	require.Equal(t, store.ActionRunning, got.State, "it goes on")
+	require.Equal(t, store.ActionRunning, got.State, "it continues")
 }

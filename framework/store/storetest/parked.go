@@ -15,26 +15,26 @@ import (
 
 var parkedFacts = []fact{
 	{"a parked delivery comes back complete", completeParked},
-	{"parking again replaces all but the first time", parkAgain},
+	{"parking again replaces all but the time of the first parking", parkAgain},
 	{"deliveries come in the order in which they fell due", dueOrder},
-	{"what falls due now is due, a moment later is not", dueBoundary},
-	{"a limit leaves the rest for the next time", dueLimit},
-	{"next is when something falls due", dueNext},
-	{"blocked and dead ones are never due", neverDue},
-	{"delivered and dead ones are due for their hook", hooksDue},
-	{"what came of hooks that were called again leaves what a person did", hooksCalledAgain},
-	{"a scheduled one waits for what its key has waiting", scheduledBehindKey},
-	{"a dead one holds its key back only with halt", haltedKey},
-	{"scheduled ones do not hold each other back", scheduledTogether},
-	{"what holds back a key comes in log order", followersOrder},
-	{"what holds back several keys comes by key, in the order in which they are asked for", followersOfKeys},
-	{"large followers are answered for fewer keys, at least one", largeFollowers},
-	{"held keys come in pages, each once", heldKeys},
-	{"unparked is gone, of this sink only", unpark},
-	{"a log that was started again leaves what is parked of the old one as it is", parkedOfTwoLogs},
-	{"a blocked delivery replaces none that is parked already", parkedAndReadAgain},
-	{"lanes and sinks see only their own", parkedLanes},
-	{"random histories are those of a model", modelOfParked},
+	{"a delivery is due at its time, not a moment earlier", dueBoundary},
+	{"a limit leaves the rest for the next call", dueLimit},
+	{"next is the time at which the next delivery falls due", dueNext},
+	{"blocked and dead deliveries are never due", neverDue},
+	{"delivered and dead deliveries are due for their hooks", hooksDue},
+	{"the result of a repeated hook does not undo a person's action", hooksCalledAgain},
+	{"a scheduled delivery waits for the earlier ones of its key", scheduledBehindKey},
+	{"a dead delivery holds its key back only with halt", haltedKey},
+	{"scheduled deliveries do not hold each other back", scheduledTogether},
+	{"the deliveries that hold back a key come in log order", followersOrder},
+	{"the deliveries that hold back several keys come by key, in the order of the request", followersOfKeys},
+	{"large followers are returned for fewer keys, at least for one", largeFollowers},
+	{"held keys come in pages, each key once", heldKeys},
+	{"an unparked delivery is removed for its sink only", unpark},
+	{"starting the log again leaves the parked deliveries of the old log", parkedOfTwoLogs},
+	{"a blocked delivery does not replace a parked one", parkedAndReadAgain},
+	{"a lane of a sink has only its own deliveries", parkedLanes},
+	{"random histories agree with a model", modelOfParked},
 }
 
 // parked returns a delivery of a new envelope.
@@ -70,7 +70,7 @@ func (o *outbox) park(t *testing.T, deliveries ...store.Parked) store.Lease {
 	return lease
 }
 
-// due returns what is due for the sink "mail" at moment.
+// due returns the offsets that are due for the sink "mail" at moment.
 func (o *outbox) due(t *testing.T, change func(q *store.DueQuery)) ([]int64, time.Time) {
 	t.Helper()
 	q := store.DueQuery{Lane: lane("mail"), Now: moment, Limit: 100}
@@ -185,7 +185,7 @@ func dueBoundary(t *testing.T, o *outbox) {
 	require.Empty(t, got)
 	requireTime(t, moment, next)
 	got, _ = o.due(t, func(q *store.DueQuery) { q.Now = after(time.Microsecond).In(time.FixedZone("west", -7*3600)) })
-	require.Equal(t, []int64{1, 2}, got, "in any zone")
+	require.Equal(t, []int64{1, 2}, got, "whatever the zone of Now")
 }
 
 func dueLimit(t *testing.T, o *outbox) {
@@ -234,7 +234,7 @@ func hooksDue(t *testing.T, o *outbox) {
 	o.park(t, delivered, d, scheduled(3, "k", moment), late)
 	got, next, err := o.Due(t.Context(), store.DueQuery{Lane: lane("mail"), Now: moment, Limit: 100})
 	require.NoError(t, err)
-	require.Equal(t, []int64{1, 2, 3}, offsets(got), "they hold nothing back")
+	require.Equal(t, []int64{1, 2, 3}, offsets(got), "delivered ones hold nothing back")
 	requireTime(t, after(time.Hour), next)
 	require.Equal(t, delivered.Receipt, got[0].Receipt)
 	require.Equal(t, delivered.HookError, got[0].HookError)
@@ -368,7 +368,7 @@ func largeFollowers(t *testing.T, o *outbox) {
 	}
 	require.Subset(t, got, []int64{1, 2, 3, 4, 5, 6, 7})
 	require.IsIncreasing(t, got)
-	require.NotContains(t, got, int64(10), "of one key as well")
+	require.NotContains(t, got, int64(10), "also within one key")
 }
 
 // heldKeys returns the held keys of a lane, read in pages, and whether they have a head.
@@ -464,8 +464,8 @@ func parkedOfTwoLogs(t *testing.T, o *outbox) {
 	require.Equal(t, now.Envelope.ID, due[0].Envelope.ID)
 }
 
-// parkedAndReadAgain is about the head of a key whose row is read from the log once more: it must not
-// wait for itself.
+// parkedAndReadAgain is about the head of a key whose row is read from the log again: it must not wait
+// for itself.
 func parkedAndReadAgain(t *testing.T, o *outbox) {
 	head := retrying(1, "k", moment)
 	lease := o.park(t, head)

@@ -15,9 +15,9 @@ import (
 	"github.com/waybill-go/waybill/framework/store"
 )
 
-// modelOfParked compares random checkpoints of several lanes, with leases that are acquired,
-// released and lost, with the simplest model: a map of parked deliveries and a cursor for each
-// lane. Every query must return the same as the model.
+// modelOfParked writes random checkpoints of several lanes, whose leases are acquired, released and
+// lost, and compares every query with the simplest model: a map of parked deliveries and a cursor
+// for each lane.
 func modelOfParked(t *testing.T, o *outbox) {
 	page := o.pageOf(t, 5)
 	rapid.Check(t, func(rt *rapid.T) {
@@ -28,7 +28,7 @@ func modelOfParked(t *testing.T, o *outbox) {
 		}
 		rt.Repeat(map[string]func(*rapid.T){
 			"acquire":    m.acquire,
-			"expire":     m.prune,
+			"expire":     m.expire,
 			"release":    m.release,
 			"checkpoint": m.checkpoint,
 			"written":    m.writtenAlready,
@@ -57,16 +57,16 @@ type modelLane struct {
 	store.Lane
 	lease   store.Lease // the last one
 	held    bool        // not released
-	pruned  bool
+	expired bool
 	old     []store.Lease
 	number  int64
 	passed  int // rows of the page that are before the cursor
 	settled []store.OffsetRange
 }
 
-// parkable are the envelopes that may be parked: five for each key, and two for each offset, as after
-// the log was truncated. Those two have different keys, so that offsets determine the order within
-// a key.
+// parkable are the envelopes that may be parked: five for each key, and two for each offset, as if
+// the log had been truncated. Those two have different keys, so that offsets determine the order
+// within a key.
 var parkable = func() (all []notification.Envelope) {
 	slots := map[string]int{"": 511, "a": 0, "b": store.Slots - 1, "c": 512}
 	keys := []string{"", "a", "b", "c"}
@@ -95,12 +95,12 @@ func (m *parkedModel) heldLane(rt *rapid.T) *modelLane {
 func (m *parkedModel) acquire(rt *rapid.T) {
 	l, owner := m.lane(rt), rapid.SampledFrom([]string{"w1", "w2"}).Draw(rt, "owner")
 	lease, err := m.o.Acquire(m.t.Context(), l.Lane, owner, time.Hour)
-	if l.held && !l.pruned && l.lease.Owner != owner {
+	if l.held && !l.expired && l.lease.Owner != owner {
 		require.ErrorIs(rt, err, store.ErrLeaseHeld)
 		return
 	}
-	// Serializable transactions may seem to collide without a cause if there is much activity in other
-	// databases of the server. A forwarder tries again.
+	// Activity in other databases of the server can make serializable transactions fail as if they
+	// collided. A forwarder tries again.
 	for tries := 0; errors.Is(err, store.ErrLeaseHeld) && tries < 10; tries++ {
 		lease, err = m.o.Acquire(m.t.Context(), l.Lane, owner, time.Hour)
 	}
@@ -117,13 +117,13 @@ func (m *parkedModel) acquire(rt *rapid.T) {
 	if l.lease.Epoch > 0 {
 		l.old = append(l.old, l.lease)
 	}
-	l.lease, l.held, l.pruned = lease, true, false
+	l.lease, l.held, l.expired = lease, true, false
 }
 
-func (m *parkedModel) prune(*rapid.T) {
+func (m *parkedModel) expire(*rapid.T) {
 	m.o.expireLeases(m.t)
 	for _, l := range m.lanes {
-		l.pruned = true
+		l.expired = true
 	}
 }
 
@@ -165,7 +165,7 @@ func (m *parkedModel) draw(rt *rapid.T, l *modelLane, lease store.Lease) (c stor
 			FirstParkedAt: after(time.Duration(rapid.IntRange(-2, 2).Draw(rt, "parked")) * time.Hour),
 		}
 		if p.State == store.StateRetrying || p.State == store.StateScheduled || rapid.Bool().Draw(rt, "was due") {
-			p.DueAt = m.moment(rt).Add(time.Duration(i%2) * time.Microsecond) // makes two of the same offset differ
+			p.DueAt = m.moment(rt).Add(time.Duration(i%2) * time.Microsecond) // two of the same offset differ
 		}
 		c.Park = append(c.Park, p)
 	}
@@ -185,7 +185,7 @@ func (m *parkedModel) checkpoint(rt *rapid.T) {
 		c.Number = l.number
 	}
 	require.NoError(rt, m.o.Checkpoint(m.t.Context(), c))
-	l.pruned = false
+	l.expired = false
 	if passed > 0 {
 		l.passed, l.settled = passed, c.Settled
 	}
@@ -194,7 +194,7 @@ func (m *parkedModel) checkpoint(rt *rapid.T) {
 	}
 	for _, p := range c.Park {
 		row := parkedRow{l.Sink, store.RefOf(&p.Envelope)}
-		if before, is := m.rows[row]; is {
+		if before, parked := m.rows[row]; parked {
 			if p.State == store.StateBlocked {
 				continue
 			}

@@ -17,29 +17,29 @@ import (
 // store.Forgetter.
 var (
 	pruningFacts = []fact{
-		{"a row that all sinks have settled goes once it is old", oldRowsGo},
-		{"a row that one sink has not settled stays for all", unsettledStays},
-		{"a settled row that is young stays and holds up no other", youngStays},
-		{"what a row says of the far future holds up no other", farFuture},
+		{"an old row that all sinks have settled is removed", oldRowsGo},
+		{"a row that one sink has not settled stays", unsettledStays},
+		{"a young settled row stays, and older ones behind it are removed", youngStays},
+		{"a row that occurred in the far future keeps no other", farFuture},
 		{"times that plain SQL wrote count", plainTimes},
-		{"a look is bounded and goes on behind the one before it", boundedLook},
-		{"what is parked keeps its envelope", parkedKeeps},
+		{"a look is bounded and continues behind the previous one", boundedLook},
+		{"a parked delivery keeps its envelope", parkedKeeps},
 		{"offsets settled out of order stay until the cursor is behind them", settledOutOfOrder},
 		{"a sink without cursors keeps everything", newSinkKeeps},
 		{"a sink with fewer cursors than lanes keeps everything", missingLaneKeeps},
-		{"without any sink everything is kept", nobodyKeeps},
-		{"the pruner's cursor is no sink's", prunerIsNoSink},
+		{"without sinks everything is kept", noSinkKeeps},
+		{"the pruner's cursor keeps nothing and is not shown", prunerIsNoSink},
 		{"in a log that was started again everything is kept", restartedLogKeeps},
-		{"readers go on behind what was removed, also new ones", readOn},
-		{"two who remove at once remove each row once", twoAtOnce},
-		{"old receipts go, at most as many as were asked for", oldReceiptsGo},
+		{"readers continue behind the removed rows, also new ones", readOn},
+		{"two simultaneous pruners remove each row once", twoAtOnce},
+		{"old receipts are removed, at most as many as asked for", oldReceiptsGo},
 		{"status shows which sink keeps which row", statusHolders},
 	}
 	forgetFacts = []fact{
 		{"a forgotten sink leaves nothing and keeps nothing", forgotten},
-		{"a sink that is being worked on is not forgotten", forgetLeased},
-		{"an unknown sink is named with those that there are", forgetUnknown},
-		{"the pruner is no sink to forget", forgetPruner},
+		{"a sink with a held lane is not forgotten", forgetLeased},
+		{"an unknown sink is refused with the names of the known ones", forgetUnknown},
+		{"the pruner cannot be forgotten", forgetPruner},
 	}
 )
 
@@ -52,7 +52,7 @@ func (o *outbox) pruner(t *testing.T) store.Pruner {
 	return o.Store
 }
 
-// longAgo is the time of an old row, according to any database's clock.
+// longAgo is the time of an old row, by the clock of any database.
 var longAgo = time.Date(2001, 2, 3, 4, 5, 6, 789000, time.UTC)
 
 // day is the age at which rows are removed.
@@ -143,7 +143,7 @@ func unsettledStays(t *testing.T, o *outbox) {
 	o.settle(t, "events", page.After(1))
 	require.Equal(t, 2, o.prune(t, "mail", "events").Removed)
 	require.Equal(t, ids(page.Envelopes[2:]), o.log(t))
-	require.Zero(t, o.prune(t, "mail").Removed, "whether events is named or not")
+	require.Zero(t, o.prune(t, "mail").Removed, "even if events is not named")
 
 	o.settle(t, "events", page.End)
 	require.Equal(t, 3, o.prune(t, "mail").Removed)
@@ -192,7 +192,7 @@ func boundedLook(t *testing.T, o *outbox) {
 		e.After = pruned.Through
 	}
 	require.Equal(t, page.Envelopes[6].Offset, e.After)
-	require.Equal(t, e.After, o.pruneFrom(t, e).Through, "where there is nothing it stays")
+	require.Equal(t, e.After, o.pruneFrom(t, e).Through, "without more rows it stays")
 }
 
 func parkedKeeps(t *testing.T, o *outbox) {
@@ -222,9 +222,9 @@ func settledOutOfOrder(t *testing.T, o *outbox) {
 func newSinkKeeps(t *testing.T, o *outbox) {
 	page := o.publishOld(t, 3)
 	o.settle(t, "mail", page.End)
-	require.Zero(t, o.prune(t, "mail", "web").Removed, "named and not there yet")
+	require.Zero(t, o.prune(t, "mail", "web").Removed, "named, but without cursors")
 	o.acquire(t, "web")
-	require.Zero(t, o.prune(t, "mail").Removed, "there and at the beginning")
+	require.Zero(t, o.prune(t, "mail").Removed, "with a cursor at the beginning")
 	require.Len(t, o.log(t), 3)
 }
 
@@ -242,7 +242,7 @@ func missingLaneKeeps(t *testing.T, o *outbox) {
 	require.Equal(t, 3, o.prune(t, "mail").Removed)
 }
 
-func nobodyKeeps(t *testing.T, o *outbox) {
+func noSinkKeeps(t *testing.T, o *outbox) {
 	o.publishOld(t, 3)
 	require.Zero(t, o.prune(t).Removed)
 }
@@ -278,7 +278,7 @@ func readOn(t *testing.T, o *outbox) {
 	want := several(3)
 	o.publish(t, want...)
 	for name, at := range map[string]json.RawMessage{
-		"at the end": marshal(t, page.End), "in the midst of what was removed": marshal(t, page.After(1)), "new": nil,
+		"at the end": marshal(t, page.End), "amid the removed rows": marshal(t, page.After(1)), "new": nil,
 	} {
 		got, _ := o.read(t, at, all, 2)
 		require.Equal(t, ids(want), ids(got), name)
@@ -306,7 +306,7 @@ func twoAtOnce(t *testing.T, o *outbox) {
 		})
 	}
 	pruners.Wait()
-	for more := 1; more > 0; removed += more { // until nothing is left of the rows that were locked
+	for more := 1; more > 0; removed += more { // rows that the other pruner had locked
 		more = o.prune(t, "mail").Removed
 	}
 	require.Empty(t, o.log(t))
@@ -336,7 +336,7 @@ func statusHolders(t *testing.T, o *outbox) {
 	o.settle(t, "events", page.End)
 	_, err := o.Acquire(t.Context(), store.Lanes("web", 2)[1], "w1", time.Hour)
 	require.NoError(t, err)
-	o.exec(t, `DELETE FROM outbox_cursors WHERE sink = 'web' AND lane = 0`) // if all are created at once
+	o.exec(t, `DELETE FROM outbox_cursors WHERE sink = 'web' AND lane = 0`) // some stores create the cursors of all lanes at once
 
 	status := o.status(t)
 	require.Equal(t, &store.Row{Offset: page.Envelopes[0].Offset, OccurredOn: longAgo}, status.Oldest)

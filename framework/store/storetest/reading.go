@@ -19,19 +19,19 @@ import (
 
 var readingFacts = []fact{
 	{"an empty log has no rows and an end", emptyLog},
-	{"rows come once, in order, complete in every field", completeRows},
+	{"rows come once, in order, with every field", completeRows},
 	{"a producer needs nothing but type and payload", plainProducer},
 	{"metadata of other producers may be any object", foreignMetadata},
 	{"uncommitted rows do not come", uncommittedRows},
 	{"rolled back rows never come", rolledBackRows},
-	{"a target bounds what comes", targetBounds},
-	{"a target older than the position brings nothing", olderTarget},
+	{"a target bounds the rows that come", targetBounds},
+	{"a target before the position brings nothing", olderTarget},
 	{"every page size brings the same rows", pageSizes},
 	{"pages are cut by the size of their rows", largeRows},
 	{"every position continues behind its row", continuing},
-	{"any reader anywhere sees the log as it was published", modelOfReading},
+	{"any reader at any position sees the log as it was published", modelOfReading},
 	{"after an error the reader repeats and skips nothing", readErrors},
-	{"rows that retention took are passed over", retention},
+	{"rows that retention removed are passed over", retention},
 	{"a log that was started again is read from its beginning", restartedLog},
 	{"concurrent publishers' rows come once and in key order", concurrentPublishers},
 }
@@ -167,7 +167,7 @@ func targetBounds(t *testing.T, o *outbox) {
 	require.Equal(t, ids(second), ids(got))
 }
 
-// olderTarget is about a lane that moves from another process with a more recent probe than ours.
+// olderTarget is about a lane that comes from a process whose probe was more recent than ours.
 func olderTarget(t *testing.T, o *outbox) {
 	o.publish(t, several(3)...)
 	older := o.probe(t)
@@ -284,7 +284,7 @@ func restartedLog(t *testing.T, o *outbox) {
 	o.publish(t, several(5)...)
 	r := o.reader(t, nil, all)
 	drain(t, r, o.probe(t), 10)
-	o.checkpoint(t, o.acquire(t, "mail"), func(*store.Checkpoint) {}) // what a dialect learns from it is outdated too
+	o.checkpoint(t, o.acquire(t, "mail"), func(*store.Checkpoint) {}) // what a dialect remembers of a checkpoint is outdated too
 	o.publish(t, several(1)...)
 	_, end := drain(t, r, o.probe(t), 10)
 	o.exec(t, o.Restart...)
@@ -299,7 +299,7 @@ func restartedLog(t *testing.T, o *outbox) {
 
 		again, err := r.Next(t.Context(), o.probe(t), 10)
 		require.NoError(t, err, name)
-		require.Empty(t, again.Rebased, "%s: it is said once", name)
+		require.Empty(t, again.Rebased, "%s: reported once", name)
 		require.Empty(t, again.Envelopes, name)
 		got, _ := o.read(t, marshal(t, page.End), all, 10)
 		require.Empty(t, got, name)
@@ -357,7 +357,7 @@ func concurrentPublishers(t *testing.T, o *outbox) {
 	for done := false; !done; {
 		select {
 		case <-published:
-			done = true // after reading what is left
+			done = true // once the rest is read
 		default:
 		}
 		envelopes, _ := drain(t, r, o.probe(t), 7)

@@ -13,10 +13,10 @@ import (
 
 // relatedFacts are about finding the notifications of a correlation.
 var relatedFacts = []fact{
-	{"what is related is found with how each sink stands with it", relatedRows},
-	{"what is parked is found without its row", relatedParked},
-	{"a search goes on where it has ended, and finds each one once", relatedPages},
-	{"a search by time begins before what was written then", relatedSince},
+	{"related notifications are found with the state of each sink", relatedRows},
+	{"a parked delivery is found without its row", relatedParked},
+	{"a search continues where it ended, and finds each notification once", relatedPages},
+	{"a search by time begins before the rows written then", relatedSince},
 	{"a search in an empty log finds nothing", relatedNothing},
 }
 
@@ -117,7 +117,7 @@ func relatedPages(t *testing.T, o *outbox) {
 		require.Equal(t, want, got, "%+v", q)
 	}
 	end := o.related(t, store.RelatedQuery{ID: "c", Offsets: 10})
-	require.EqualValues(t, 31, end.First.Offset, "without a place it is the end of the log")
+	require.EqualValues(t, 31, end.First.Offset, "without a position a search begins at the end of the log")
 	require.Zero(t, end.Next)
 	behind := o.related(t, store.RelatedQuery{ID: "c", From: 1000})
 	require.Empty(t, behind.Traces)
@@ -156,7 +156,7 @@ func relatedSince(t *testing.T, o *outbox) {
 	burst[99].OccurredOn = burst[99].OccurredOn.Add(30 * time.Second)
 	o.publish(t, burst...)
 	got := o.related(t, store.RelatedQuery{ID: burst[99].ID, Since: burst[99].OccurredOn, Offsets: 50})
-	require.Len(t, got.Traces, 1, "half of a search is for what came after, however much was before")
+	require.Len(t, got.Traces, 1, "half of a search looks at later rows, however many are earlier")
 	got = o.related(t, store.RelatedQuery{ID: "future", Since: moment.AddDate(1, 0, 0)})
 	require.Empty(t, got.Traces)
 	require.Zero(t, got.Next)

@@ -13,17 +13,17 @@ import (
 
 // replayFacts are about delivering rows of the log again.
 var replayFacts = []fact{
-	{"a replay counts what the sink has settled, what is parked and what comes by itself", replayCount},
-	{"each bound of a replay leaves out its own", replayBounds},
+	{"a replay counts settled rows, parked deliveries, and rows that the sink has yet to settle", replayCount},
+	{"each bound of a replay leaves out its rows", replayBounds},
 	{"a replay parks in log order, the first of each key due and the others behind it", replayOrder},
-	{"what is replayed before its time is scheduled", replayScheduled},
-	{"what is replayed goes behind what is parked of its key", replayBehindParked},
-	{"a replay goes on where the action stands, and a batch is written once", replayMoved},
-	{"what was settled ahead of the cursor is replayed, what was not is not", replayAhead},
+	{"a delivery that is replayed before its time is scheduled", replayScheduled},
+	{"a replayed delivery goes behind the parked ones of its key", replayBehindParked},
+	{"a replay continues where its action stands, and a batch is written once", replayMoved},
+	{"a row that was settled ahead of the cursor is replayed, an unsettled one is not", replayAhead},
 	{"a replay passes over a gap that is longer than a batch looks", replayGap},
 	{"a replay of a log that was started again is refused", replayOtherLog},
-	{"pausing is for all lanes of a sink, outlives a cut, and says what it changed", pausing},
-	{"what a forwarder reports of its sinks is in the membership until it reports something else", sinkStates},
+	{"a pause covers all lanes of a sink, survives a cut, and reports whether it changed anything", pausing},
+	{"the membership has what a forwarder last reported of its sinks", sinkStates},
 }
 
 // settled publishes envelopes and moves the cursor of the sink "mail" past them.
@@ -92,7 +92,7 @@ func replayCount(t *testing.T, o *outbox) {
 	require.EqualValues(t, 1, count.Oldest.Offset)
 	require.Equal(t, store.ReplayCount{Rows: 1, Parked: 1, Unsettled: 3}, o.countReplay(t, q))
 	require.Equal(t, 1, o.replay(t, q, 10))
-	require.Equal(t, []int64{1, 2}, o.find(t, store.ParkedFilter{}), "the dead one stays, and what is to come is left alone")
+	require.Equal(t, []int64{1, 2}, o.find(t, store.ParkedFilter{}), "the dead one stays, and rows that the sink has yet to settle are left out")
 	require.Equal(t, store.ReplayCount{Parked: 2, Unsettled: 3}, o.countReplay(t, q))
 
 	q.Sink = "mial"
@@ -101,7 +101,7 @@ func replayCount(t *testing.T, o *outbox) {
 	require.ErrorContains(t, err, "the outbox knows mail")
 }
 
-// replayScheduled replays rows that a sink passed before their time.
+// replayScheduled replays rows that a sink passed before their time of delivery.
 func replayScheduled(t *testing.T, o *outbox) {
 	later := time.Now().Add(time.Hour).UTC().Truncate(time.Millisecond)
 	envelopes := []notification.Envelope{envelope("t", "k"), envelope("t", "k"), envelope("t", "k"), envelope("t", "")}
@@ -111,7 +111,7 @@ func replayScheduled(t *testing.T, o *outbox) {
 	require.Equal(t, 4, o.replay(t, o.replayed(t), 10))
 	due, next, err := o.Due(t.Context(), store.DueQuery{Lane: lane("mail"), Now: soon(), Limit: 10})
 	require.NoError(t, err)
-	require.Equal(t, []int64{2}, offsets(due), "what is scheduled holds nothing back")
+	require.Equal(t, []int64{2}, offsets(due), "a scheduled delivery holds nothing back")
 	requireTime(t, later, next)
 	require.Equal(t, []int64{1, 4}, o.find(t, store.ParkedFilter{States: []store.State{store.StateScheduled}}))
 	require.Equal(t, []int64{3}, o.find(t, store.ParkedFilter{States: []store.State{store.StateBlocked}}))
@@ -173,37 +173,36 @@ func replayBehindParked(t *testing.T, o *outbox) {
 	lease := o.settled(t, envelope("t", "k"), envelope("t", "k"), envelope("t", "l"), envelope("t", "l"))
 	waiting, given := retrying(1, "k", later()), dead(3, "l")
 	o.checkpoint(t, lease, func(c *store.Checkpoint) { c.Park = []store.Parked{waiting, given} })
-	o.exec(t, `DELETE FROM outbox WHERE {offset} IN (1, 3)`) // the envelopes parked are others
+	o.exec(t, `DELETE FROM outbox WHERE {offset} IN (1, 3)`) // rows 1 and 3 are not those of the parked deliveries
 	require.Equal(t, 2, o.replay(t, o.replayed(t), 10))
 	got, _ := o.due(t, asOfSoon)
-	require.Equal(t, []int64{4}, got, "a dead one holds nothing back")
+	require.Equal(t, []int64{4}, got, "a dead delivery holds nothing back")
 	behind := o.blockedOf(t, "k")
 	require.Equal(t, []int64{2}, offsets(behind))
 }
 
 func replayMoved(t *testing.T, o *outbox) {
-	a := o
 	o.settled(t, several(5)...)
 	o.beginAction(t, "replay")
 	b := store.ReplayBatch{ReplayQuery: o.replayed(t), Action: "replay", Limit: 2}
-	result, err := a.Replay(t.Context(), b)
+	result, err := o.Replay(t.Context(), b)
 	require.NoError(t, err)
 	require.Equal(t, store.ReplayResult{Changed: 2, Through: 2}, result)
 	before := o.dumpAll(t)
-	_, err = a.Replay(t.Context(), b)
+	_, err = o.Replay(t.Context(), b)
 	require.ErrorIs(t, err, store.ErrActionMoved)
 	require.Equal(t, before, o.dumpAll(t))
 
-	action, err := a.Action(t.Context(), "replay")
+	action, err := o.Action(t.Context(), "replay")
 	require.NoError(t, err)
 	require.EqualValues(t, 2, action.Count)
 	require.EqualValues(t, 2, action.Through)
 	b.After = action.Through
 	b.Limit = 10
-	result, err = a.Replay(t.Context(), b)
+	result, err = o.Replay(t.Context(), b)
 	require.NoError(t, err)
 	require.Equal(t, store.ReplayResult{Changed: 3, Through: 5}, result)
-	_, err = a.Action(t.Context(), "none")
+	_, err = o.Action(t.Context(), "none")
 	require.ErrorIs(t, err, store.ErrUnknownAction)
 }
 
@@ -239,20 +238,18 @@ func replayGap(t *testing.T, o *outbox) {
 }
 
 func replayOtherLog(t *testing.T, o *outbox) {
-	a := o
 	o.settled(t, several(3)...)
 	o.exec(t, o.Restart...)
 	o.publish(t, several(1)...)
-	_, err := a.CountReplay(t.Context(), o.replayed(t))
+	_, err := o.CountReplay(t.Context(), o.replayed(t))
 	require.ErrorIs(t, err, store.ErrOtherLog)
 	o.beginAction(t, "replay")
-	_, err = a.Replay(t.Context(), store.ReplayBatch{ReplayQuery: o.replayed(t), Action: "replay", Limit: 10})
+	_, err = o.Replay(t.Context(), store.ReplayBatch{ReplayQuery: o.replayed(t), Action: "replay", Limit: 10})
 	require.ErrorIs(t, err, store.ErrOtherLog)
 	require.Empty(t, o.find(t, store.ParkedFilter{}))
 }
 
 func pausing(t *testing.T, o *outbox) {
-	a := o
 	require.NoError(t, o.Cut(t.Context(), "mail", 2))
 	require.NoError(t, o.Cut(t.Context(), "web", 1))
 	paused := func() (paused []bool) {
@@ -265,7 +262,7 @@ func pausing(t *testing.T, o *outbox) {
 	}
 	o.beginAction(t, "a")
 	for _, want := range []bool{true, false} {
-		changed, err := a.Pause(t.Context(), "a", "mail", true)
+		changed, err := o.Pause(t.Context(), "a", "mail", true)
 		require.NoError(t, err)
 		require.Equal(t, want, changed)
 		require.Equal(t, []bool{true, true, false}, paused())
@@ -285,15 +282,15 @@ func pausing(t *testing.T, o *outbox) {
 	require.NoError(t, o.Recut(t.Context(), "mail", leases))
 	require.Equal(t, []bool{true, true, true, false}, paused())
 
-	changed, err := a.Pause(t.Context(), "a", "mail", false)
+	changed, err := o.Pause(t.Context(), "a", "mail", false)
 	require.NoError(t, err)
 	require.True(t, changed)
 	require.Equal(t, []bool{false, false, false, false}, paused())
-	action, err := a.Action(t.Context(), "a")
+	action, err := o.Action(t.Context(), "a")
 	require.NoError(t, err)
-	require.EqualValues(t, 2, action.Count, "what changed nothing is not counted")
+	require.EqualValues(t, 2, action.Count, "the call that changed nothing is not counted")
 	for _, sink := range []string{"mial", store.SinkPruner} {
-		_, err = a.Pause(t.Context(), "a", sink, true)
+		_, err = o.Pause(t.Context(), "a", sink, true)
 		require.ErrorIs(t, err, store.ErrUnknownSink)
 	}
 }
@@ -315,7 +312,7 @@ func sinkStates(t *testing.T, o *outbox) {
 		{Sink: "mail", Kind: store.ConditionBreakerOpen, Forwarder: "w1", Since: moment},
 		{Sink: "web", Kind: store.ConditionThrottled, Forwarder: "w1", Until: after(time.Hour)},
 	}, membership.Conditions(moment))
-	require.Len(t, membership.Conditions(after(2*time.Hour)), 1, "what is over is left out")
+	require.Len(t, membership.Conditions(after(2*time.Hour)), 1, "a condition that has ended is left out")
 	m.States = nil
 	require.NoError(t, o.Heartbeat(t.Context(), m, time.Hour))
 	require.Empty(t, states())

@@ -12,13 +12,13 @@ import (
 
 // rerouteFacts are about delivering rows that had no route.
 var rerouteFacts = []fact{
-	{"what had no route is counted by type, without what still has none", rerouteCount},
-	{"what had no route goes to all sinks of its type, in the order of its keys", rerouted},
-	{"a reroute works in batches, also where the log has let go of the rows", rerouteBatches},
-	{"what a sink has not settled yet stays where it is", rerouteUnsettled},
-	{"a sink gets nothing that it has parked, or has a receipt of", rerouteTwice},
-	{"what is rerouted goes behind what is parked of its key", rerouteBehindParked},
-	{"a reroute raises the revision of the sinks that get something, and of what had none", rerouteRevision},
+	{"unrouted deliveries are counted by type, without those that still have no route", rerouteCount},
+	{"unrouted deliveries go to all sinks of their types, each key in order", rerouted},
+	{"a reroute works in batches, also if the log no longer has the rows", rerouteBatches},
+	{"a row that a sink has not settled yet stays unrouted", rerouteUnsettled},
+	{"a sink gets nothing that it has parked or has a receipt for", rerouteTwice},
+	{"a rerouted delivery goes behind the parked ones of its key", rerouteBehindParked},
+	{"a reroute raises the revision of the sinks that get something, and of _unrouted", rerouteRevision},
 	{"a reroute to a sink without cursors, or for no action, changes nothing", rerouteRefused},
 }
 
@@ -136,7 +136,7 @@ func rerouted(t *testing.T, o *outbox) {
 	require.Empty(t, due[0].LastError)
 	require.Equal(t, rows[0].ID, due[0].Envelope.ID)
 	require.Equal(t, rows[0].Type, due[0].Envelope.Type)
-	require.WithinDuration(t, time.Now(), due[0].FirstParkedAt, time.Minute, "it starts again with this sink")
+	require.WithinDuration(t, time.Now(), due[0].FirstParkedAt, time.Minute, "its time with this sink begins now")
 	require.Equal(t, []int64{3}, offsets(o.blockedOf(t, "k")))
 	require.Equal(t, []int64{5}, o.find(t, store.ParkedFilter{Sink: "mail", States: []store.State{store.StateScheduled}}))
 }
@@ -162,10 +162,10 @@ func rerouteUnsettled(t *testing.T, o *outbox) {
 	require.Equal(t, 1, changed)
 	require.Equal(t, 2, left)
 	require.Equal(t, []int64{1, 3}, o.find(t, store.ParkedFilter{Sink: store.SinkUnrouted}))
-	require.Equal(t, []int64{2}, o.find(t, store.ParkedFilter{Sink: "mail"}), "neither sink gets what stays")
+	require.Equal(t, []int64{2}, o.find(t, store.ParkedFilter{Sink: "mail"}), "no sink gets what stays unrouted")
 	require.Equal(t, []int64{2}, o.find(t, store.ParkedFilter{Sink: "web"}))
 
-	o.exec(t, `DELETE FROM outbox WHERE {offset} = 1`) // it cannot be read from the log any more
+	o.exec(t, `DELETE FROM outbox WHERE {offset} = 1`) // the log no longer has it
 	changed, left = o.rerouteMore(t, q)
 	require.Equal(t, 1, changed)
 	require.Equal(t, 1, left)
@@ -189,7 +189,7 @@ func rerouteTwice(t *testing.T, o *outbox) {
 		c.Park = []store.Parked{was}
 	})
 	changed, _ := o.reroute(t, ordersToMail, 100)
-	require.Equal(t, 3, changed, "they are through with having no route")
+	require.Equal(t, 3, changed, "none of them is unrouted any more")
 	require.Empty(t, o.find(t, store.ParkedFilter{Sink: store.SinkUnrouted}))
 	got, _ := o.due(t, asOfSoon)
 	require.Equal(t, []int64{3}, got)
@@ -217,7 +217,7 @@ func rerouteRevision(t *testing.T, o *outbox) {
 	require.NoError(t, o.End(t.Context(), "reroute"))
 	require.EqualValues(t, 1, o.revision(t, "mail"))
 	require.EqualValues(t, 1, o.revision(t, store.SinkUnrouted))
-	require.Zero(t, o.revision(t, "web"), "it has not settled its one yet")
+	require.Zero(t, o.revision(t, "web"), "it has not settled its row yet")
 }
 
 func rerouteRefused(t *testing.T, o *outbox) {
@@ -238,6 +238,6 @@ func rerouteRefused(t *testing.T, o *outbox) {
 
 	b.Action = "reroute"
 	result, err := o.Reroute(t.Context(), b)
-	require.NoError(t, err, "nothing is for an unknown sink")
+	require.NoError(t, err, "an unknown sink gets nothing")
 	require.Equal(t, 1, result.Changed)
 }

@@ -12,11 +12,11 @@ import (
 
 var sampleFacts = []fact{
 	{"a sample of an unused outbox has the named sinks at zero", emptySample},
-	{"a sample has what each sink has before it, and for how long", sampledCursors},
-	{"a sample has what is parked by state, what is overdue and the keys of what is dead", sampledParked},
-	{"lanes of one sink that stand at different places are counted together", sampledLanes},
+	{"a sample has the pending rows of each sink, and the age of the oldest", sampledCursors},
+	{"a sample has parked deliveries by state, overdue ones and the keys of dead ones", sampledParked},
+	{"lanes of a sink at different positions are counted together", sampledLanes},
 	{"the counts of a sample stop at the limit", sampleLimit},
-	{"what is parked is counted alike for a sample, a status and the doctor", parkedFigures},
+	{"a sample, a status and the doctor count parked deliveries alike", parkedFigures},
 }
 
 func (o *outbox) sample(t *testing.T, types map[string]notification.TypeFilter) (store.Sample, map[string]store.SinkSample) {

@@ -12,11 +12,11 @@ import (
 
 var schedulesFacts = []fact{
 	{"a schedule is added once, and is listed by name with the database's clock", schedulesAdd},
-	{"a move writes what it is given, if the row is as it was read", schedulesMove},
+	{"a move writes its values if the row is as it was read", schedulesMove},
 	{"a move of a transaction that rolled back can be made again", schedulesRollback},
-	{"of transactions that move one reading exactly one commits", schedulesTogether},
-	{"pauses, requests and forgetting change the row and are counted", schedulesPeople},
-	{"a schedule that is not there is an error", schedulesUnknown},
+	{"of transactions that move a row as they all read it exactly one commits", schedulesTogether},
+	{"pausing, requesting and forgetting change the row and are counted", schedulesPeople},
+	{"an unknown schedule is an error", schedulesUnknown},
 }
 
 // schedule adds a schedule and returns its row.
@@ -69,7 +69,7 @@ func schedulesMove(t *testing.T, o *outbox) {
 
 	moved, err = o.MoveSchedule(t.Context(), o.db, s)
 	require.NoError(t, err)
-	require.False(t, moved, "it is another row now")
+	require.False(t, moved, "the row has changed since")
 	s = got
 	s.LastTick, s.RequestedAt = time.Time{}, time.Time{}
 	moved, err = o.MoveSchedule(t.Context(), o.db, s)
@@ -125,7 +125,7 @@ func schedulesPeople(t *testing.T, o *outbox) {
 	require.WithinDuration(t, got.ReadAt, got.RequestedAt, time.Minute)
 	moved, err := o.MoveSchedule(t.Context(), o.db, s)
 	require.NoError(t, err)
-	require.False(t, moved, "what people do changes the row")
+	require.False(t, moved, "people's actions change the row")
 
 	require.NoError(t, o.ForgetSchedule(t.Context(), "a", "daily"))
 	action, err := o.Action(t.Context(), "a")
@@ -134,11 +134,11 @@ func schedulesPeople(t *testing.T, o *outbox) {
 	require.NotEqual(t, s.ID, o.schedule(t, "daily").ID)
 	moved, err = o.MoveSchedule(t.Context(), o.db, s)
 	require.NoError(t, err)
-	require.False(t, moved, "it is of the row that was forgotten")
+	require.False(t, moved, "the row that was read is forgotten")
 
 	_, err = o.PauseSchedule(t.Context(), "nothing", "daily", true)
 	require.ErrorIs(t, err, store.ErrUnknownAction)
-	require.False(t, o.scheduleRow(t, "daily").Paused, "nothing is half-done")
+	require.False(t, o.scheduleRow(t, "daily").Paused, "a refused action changes nothing")
 }
 
 func schedulesUnknown(t *testing.T, o *outbox) {

@@ -10,7 +10,7 @@ import (
 )
 
 func runStart(t *testing.T, d Dialect) {
-	t.Run("an outbox that is not migrated is refused, with what to do", func(t *testing.T) {
+	t.Run("an outbox that is not migrated is refused, with the command that migrates it", func(t *testing.T) {
 		t.Parallel()
 		_, err := d.Open(t.Context(), d.NewDB(t))
 		require.ErrorIs(t, err, store.ErrNotMigrated)

@@ -13,12 +13,12 @@ import (
 
 var statusFacts = []fact{
 	{"an unused outbox has an empty status", emptyStatus},
-	{"the status counts what each cursor has before it", cursorStatus},
-	{"only rows of the types that are named for a sink are pending for it", pendingTypes},
-	{"what is parked is counted by sink and state", parkedStatus},
-	{"a hook that fails is shown where it does", hookStatus},
+	{"the status counts the pending rows of each cursor", cursorStatus},
+	{"only rows of a sink's types are pending for it", pendingTypes},
+	{"parked deliveries are counted by sink and state", parkedStatus},
+	{"the error of a hook is shown at its sink and state", hookStatus},
 	{"counting stops at the limit", pendingLimit},
-	{"counting what is parked stops at the limit", parkedLimit},
+	{"counting parked deliveries stops at the limit", parkedLimit},
 }
 
 func (o *outbox) status(t *testing.T) store.Status {

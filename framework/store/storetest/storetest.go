@@ -73,7 +73,7 @@ type Dialect struct {
 	Gap string
 	// BinaryPayload means that the opened store accepts payloads that are not JSON.
 	BinaryPayload bool
-	// NoZones means that times in SQL have no zone.
+	// NoZones means that times in SQL carry no zone.
 	NoZones bool
 	// Slots means that the database distributes rows over the slots. Otherwise all rows are in
 	// slot 0.
@@ -224,7 +224,7 @@ func (o *outbox) dump(t *testing.T, query string, without ...string) string {
 	return b.String()
 }
 
-// dumpAll returns everything that a checkpoint can write.
+// dumpAll returns the rows of all tables that a checkpoint writes.
 func (o *outbox) dumpAll(t *testing.T, without ...string) string {
 	t.Helper()
 	return o.dump(t, `SELECT * FROM outbox_cursors ORDER BY sink, lane`, without...) +
@@ -372,7 +372,7 @@ func (o *outbox) expireLeases(t *testing.T) {
 	o.exec(t, `UPDATE outbox_cursors SET lease_until = {2000-01-01T00:00:00Z}`)
 }
 
-// eventually waits until ask returns true, for at most ten seconds.
+// eventually waits up to ten seconds until ask returns true.
 func eventually(t *testing.T, ask func() bool, what string) {
 	t.Helper()
 	deadline := time.After(10 * time.Second)

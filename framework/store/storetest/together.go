@@ -9,9 +9,9 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// together calls a function in eight transactions at once, half of which roll back, and returns
-// the sum of what the committed ones counted. If the database makes them serializable, a transaction
-// that collides fails and is repeated.
+// together calls a function in eight simultaneous transactions, half of which roll back, and returns
+// the sum of the counts of those that committed. If the database makes them serializable, a
+// transaction that collides fails and is repeated.
 func (o *outbox) together(t *testing.T, do func(tx *sql.Tx) (int, error)) int {
 	t.Helper()
 	attempt := func(commit bool) (int, error) {
@@ -45,8 +45,8 @@ func (o *outbox) together(t *testing.T, do func(tx *sql.Tx) (int, error)) int {
 }
 
 // one returns 1 for true.
-func one(so bool, err error) (int, error) {
-	if so {
+func one(ok bool, err error) (int, error) {
+	if ok {
 		return 1, err
 	}
 	return 0, err

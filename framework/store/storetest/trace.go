@@ -11,13 +11,13 @@ import (
 
 // traceFacts are about finding one notification.
 var traceFacts = []fact{
-	{"a trace shows how each sink stands with a row", traceRow},
-	{"a trace finds what is parked and archived, also without its row", traceLeft},
-	{"a trace of what was never published is empty", traceNothing},
-	{"a trace looks for the row in a part of the log, and then on", tracePart},
-	{"a cursor of another log says nothing of a row", traceOtherLog},
+	{"a trace shows the state of each sink for a row", traceRow},
+	{"a trace finds parked deliveries and receipts, also without the row", traceLeft},
+	{"a trace of an unknown id is empty", traceNothing},
+	{"a trace looks for the row in one part of the log after another", tracePart},
+	{"a cursor of another log leaves open whether a row was settled", traceOtherLog},
 	{"receipts are found by their rows", receiptsOfRows},
-	{"the oldest row is the first that is left", oldestRow},
+	{"the oldest row is the first that remains", oldestRow},
 }
 
 func (o *outbox) trace(t *testing.T, id string) store.Trace {
@@ -56,7 +56,7 @@ func tracePart(t *testing.T, o *outbox) {
 	parked.Envelope.ID = rows[0].ID
 	o.checkpoint(t, lease, func(c *store.Checkpoint) { c.Park = []store.Parked{parked} })
 	found, looks = search(rows[0].ID)
-	require.Len(t, found, 1, "what is parked says where the row is")
+	require.Len(t, found, 1, "a parked delivery has the offset of its row")
 	require.Equal(t, 1, looks)
 }
 

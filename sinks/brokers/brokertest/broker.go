@@ -1,7 +1,7 @@
 // Package brokertest runs a broker from the distribution's packages in a separate process, for
-// demonstrations and tests with a real one. The broker listens on a free port of the loopback
-// interface only, requires a password, and keeps its data in a temporary folder. It is
-// independent of a broker that runs as a service on the machine.
+// tests and demonstrations with a real broker. It listens on a free port of the loopback interface
+// only, requires a password, and keeps its data in a temporary folder. It is independent of a broker
+// that runs as a service on the machine.
 package brokertest
 
 import (
@@ -20,8 +20,8 @@ import (
 // ErrMissing means that the broker is not installed.
 var ErrMissing = errors.New("is not installed")
 
-// timeout limits starting and stopping a broker. RabbitMQ needs about 5 s for each on a slow
-// machine, and much more on a busy one.
+// timeout limits starting and stopping a broker. RabbitMQ takes about 5 s for each on a slow
+// machine, and much longer on a busy one.
 const timeout = 90 * time.Second
 
 // Credentials that the brokers require.
@@ -81,7 +81,7 @@ func (b *Broker) Freeze() error { return b.server.signal(syscall.SIGSTOP) }
 // Thaw resumes the broker after Freeze.
 func (b *Broker) Thaw() error { return b.server.signal(syscall.SIGCONT) }
 
-// Close stops the broker if it runs, and removes its data.
+// Close stops the broker if it is running, and removes its data.
 func (b *Broker) Close() error {
 	var failed []error
 	for _, p := range []*process{b.server, b.helper} {
@@ -111,7 +111,7 @@ func find(debianPackage string, programs ...string) (string, error) {
 }
 
 // freeAddress returns an address with a free port of the loopback interface. The port is below
-// those that systems assign to connections, so that no connection gets it before the broker.
+// those that systems assign to connections, so that no connection takes it before the broker.
 func freeAddress() (string, error) {
 	for {
 		address := fmt.Sprintf("127.0.0.1:%d", 15000+rand.IntN(17000))

@@ -30,6 +30,6 @@ func TestAProcessEndsWithWhatItStarted(t *testing.T) {
 	p, err := start(exec.Command("sh", "-c", "sleep 600 & wait"), filepath.Join(t.TempDir(), "log"))
 	require.NoError(t, err)
 	require.NoError(t, p.kill())
-	require.Eventually(t, func() bool { return p.signal(0) != nil }, timeout, timeout/1000, "its group is still there")
-	require.NoError(t, p.stop(), "it ended already")
+	require.Eventually(t, func() bool { return p.signal(0) != nil }, timeout, timeout/1000, "its process group still runs")
+	require.NoError(t, p.stop(), "it has already ended")
 }

@@ -93,7 +93,7 @@ func (p *process) signal(s syscall.Signal) error { return syscall.Kill(-p.cmd.Pr
 func (p *process) name() string { return filepath.Base(p.cmd.Path) }
 
 func (p *process) lastLines() string {
-	output, _ := os.ReadFile(p.log) // after an error, there are no lines
+	output, _ := os.ReadFile(p.log) // without a log there are no lines
 	lines := strings.Split(strings.TrimSpace(string(output)), "\n")
 	return strings.Join(lines[max(0, len(lines)-15):], "\n")
 }

@@ -16,8 +16,8 @@ const MaxRabbitMQ = 8 << 20
 // installed.
 //
 // Erlang nodes find each other through a daemon, epmd. This node has a separate epmd on another
-// port, which ends with it. So it does not connect to other nodes of the machine, and needs
-// neither a service manager nor the user rabbitmq.
+// port, which ends with it. So it connects to no other node of the machine, and needs neither a
+// service manager nor the user rabbitmq.
 func StartRabbitMQ(ctx context.Context) (*Broker, error) {
 	// Debian's program in PATH requires the user root or rabbitmq, and writes to /var.
 	program, errServer := find("rabbitmq-server", "/usr/lib/rabbitmq/bin/rabbitmq-server", "rabbitmq-server")
@@ -40,7 +40,7 @@ func StartRabbitMQ(ctx context.Context) (*Broker, error) {
 		"RABBITMQ_NODENAME=waybill-"+port(b.address)+"@localhost",
 		"RABBITMQ_DIST_PORT="+port(distribution),
 		"RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS=-kernel inet_dist_use_interface {127,0,0,1}",
-		"RABBITMQ_CONF_ENV_FILE="+in("rabbitmq-env.conf"), // does not exist, but replaces the one in /etc
+		"RABBITMQ_CONF_ENV_FILE="+in("rabbitmq-env.conf"), // this file does not exist, but replaces the one in /etc
 		"RABBITMQ_CONFIG_FILE="+in("rabbitmq.conf"),
 		"RABBITMQ_ENABLED_PLUGINS_FILE="+in("enabled_plugins"),
 		"RABBITMQ_MNESIA_BASE="+in("mnesia"),

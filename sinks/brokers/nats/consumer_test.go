@@ -23,8 +23,8 @@ func declare(js client.JetStreamContext) error {
 		Name:     "ORDERS",
 		Subjects: []string{"orders.>"},
 		Storage:  client.FileStorage,
-		// How long the stream remembers ids, in the server's memory. It should be longer than any
-		// outage of a forwarder between a delivery and its checkpoint.
+		// How long the server keeps the stream's ids in memory. It should be longer than any outage
+		// of a forwarder between a delivery and its checkpoint.
 		Duplicates: 10 * time.Minute,
 		Discard:    client.DiscardNew, // a full stream refuses new messages and keeps old ones
 		Replicas:   1,                 // 3 in a cluster
@@ -40,8 +40,8 @@ func declareConsumer(js client.JetStreamContext) error {
 		DeliverSubject: "deliver.billing",
 		FilterSubject:  "orders.>",
 		AckPolicy:      client.AckExplicitPolicy,
-		AckWait:        5 * time.Second, // a message comes again after this time if the consumer has crashed
-		MaxAckPending:  1,               // one at a time keeps the order, also of messages that come again
+		AckWait:        5 * time.Second, // if the consumer crashes, a message comes again after this time
+		MaxAckPending:  1,               // one message at a time keeps the order, even if messages come again
 	})
 	return err
 }

@@ -68,8 +68,8 @@ func (b broker) testImpossibleSubjects(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// testOddHeaders sends metadata that a server could take for its own headers, or that could hide
-// them.
+// testOddHeaders sends metadata that the server could mistake for its own headers, or that could
+// hide those.
 func (b broker) testOddHeaders(t *testing.T) {
 	b.own(t, asItIs)
 	published := b.watch(t)
@@ -95,7 +95,7 @@ func (b broker) testOddHeaders(t *testing.T) {
 	require.Len(t, all, 20, "each message is stored once")
 	for _, m := range all {
 		for name, text := range metadata {
-			if strings.HasPrefix(name, publisher.MetadataPrefix) { // every publisher sink adds it
+			if strings.HasPrefix(name, publisher.MetadataPrefix) { // every publisher sink adds the prefix
 				name = publisher.MetadataPrefix + name
 			}
 			require.Equal(t, text, m.Metadata[name], "metadata %s", name)
@@ -112,8 +112,8 @@ func (b broker) testOddHeaders(t *testing.T) {
 	}
 }
 
-// TestAClientThatTheServerClosedIsReplaced uses a server with a low limit for
-// lines, which closes the connection with an error after which the client does not reconnect.
+// TestAClientThatTheServerClosedIsReplaced uses a server with a low limit for lines. It closes the
+// connection with an error after which the client does not reconnect.
 func TestAClientThatTheServerClosedIsReplaced(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "nats.conf")
 	require.NoError(t, os.WriteFile(file, []byte("max_control_line: 300\n"), 0o600))

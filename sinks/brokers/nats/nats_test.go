@@ -39,7 +39,7 @@ func TestNATS(t *testing.T) {
 		Kind: nats.Kind(), Server: server, Settings: settings, Watch: b.watch,
 		Refused: func(n int) *notification.Delivery {
 			d := sinktest.NewDelivery(n)
-			d.Payload = bytes.Repeat([]byte("x"), 1<<20) // together with the headers, more than max_payload
+			d.Payload = bytes.Repeat([]byte("x"), 1<<20) // with the headers this exceeds max_payload
 			return d
 		},
 	})
@@ -83,7 +83,7 @@ func (b broker) own(t *testing.T, change func(*client.StreamConfig)) client.JetS
 
 func asItIs(*client.StreamConfig) {}
 
-// watch empties the stream. The function that it returns reads the stream by sequence number.
+// watch empties the stream, and returns a function that reads it by sequence number.
 func (b broker) watch(t *testing.T) func() []*message.Message {
 	b.stream(t, asItIs)
 	return func() (all []*message.Message) {
@@ -192,8 +192,8 @@ func (b broker) testUser(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// TestTLS starts a server with a certificate. A NATS connection begins in clear text and changes
-// to TLS, so a proxy cannot decrypt it.
+// TestTLS starts a server with a certificate: a NATS connection begins in clear text and then
+// changes to TLS, so a proxy cannot decrypt it.
 func TestTLS(t *testing.T) {
 	certificate, key := kindtest.Certificate(t)
 	server := brokertest.Start(t, brokertest.NATSWith("--tls", "--tlscert", certificate, "--tlskey", key))

@@ -13,10 +13,10 @@ import (
 	"github.com/waybill-go/waybill/sinks/publisher"
 )
 
-// newSubscriber consumes one queue with Watermill. The topic is a pattern of types, with which the
-// queue is bound to the exchange.
+// newSubscriber consumes one queue with Watermill. The topic is a pattern of types that binds the
+// queue to the exchange.
 //
-// A queue keeps the order of its messages. Consumers keep it, too, if only one of them is active, and
+// A queue keeps the order of its messages. Consumers keep it too if only one of them is active and it
 // processes one message at a time. In a cluster, "x-queue-type": "quorum" stores the queue on several
 // nodes.
 func newSubscriber(url string) (message.Subscriber, error) {

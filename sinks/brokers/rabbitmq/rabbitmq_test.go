@@ -134,9 +134,9 @@ func (b broker) testNoExchange(t *testing.T) {
 	for n := range 3 {
 		_, err := sink.Deliver(t.Context(), sinktest.NewDelivery(n))
 		require.Equal(t, sinks.ClassUnavailable, kindtest.Class(err), "%v", err)
-		var said *amqp.Error
-		require.ErrorAs(t, err, &said)
-		require.Equal(t, amqp.NotFound, said.Code)
+		var refusal *amqp.Error
+		require.ErrorAs(t, err, &refusal)
+		require.Equal(t, amqp.NotFound, refusal.Code)
 	}
 	require.ErrorContains(t, sink.(sinks.HealthChecker).CheckHealth(t.Context()), "missing")
 }
@@ -155,9 +155,9 @@ func (b broker) testNoRight(t *testing.T) {
 	})
 	_, err := b.sink(t, "exchange: inside").Deliver(t.Context(), sinktest.NewDelivery(1))
 	require.Equal(t, sinks.ClassUnavailable, kindtest.Class(err), "%v", err)
-	var said *amqp.Error
-	require.ErrorAs(t, err, &said)
-	require.Equal(t, amqp.AccessRefused, said.Code)
+	var refusal *amqp.Error
+	require.ErrorAs(t, err, &refusal)
+	require.Equal(t, amqp.AccessRefused, refusal.Code)
 }
 
 func (b broker) testFull(t *testing.T) {
@@ -165,7 +165,7 @@ func (b broker) testFull(t *testing.T) {
 	sink := b.sink(t, "exchange: shop")
 	_, err := sink.Deliver(t.Context(), sinktest.NewDelivery(0))
 	require.NoError(t, err)
-	require.Eventually(t, func() bool { // the queue refuses messages a little after it is full
+	require.Eventually(t, func() bool { // a full queue begins to refuse messages a little later
 		_, err = sink.Deliver(t.Context(), sinktest.NewDelivery(1))
 		return err != nil
 	}, kindtest.Patience, kindtest.Patience/10000)

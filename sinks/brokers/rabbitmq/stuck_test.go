@@ -24,7 +24,7 @@ import (
 // stuck is the routing key of messages whose confirmations a deaf connection drops.
 const stuck = "stuck"
 
-// deaf is a connection to a broker that drops confirmations, as if one queue were stuck like a
+// deaf is a connection to a broker that drops confirmations, as if one queue were stuck, such as a
 // quorum queue without a majority.
 type deaf struct {
 	net.Conn
@@ -91,9 +91,9 @@ func (d *deaf) Read(p []byte) (int, error) {
 			return 0, err
 		}
 		d.mu.Lock()
-		unheard := method(frame) == [2]uint16{60, 80} && d.channels[channelOf(frame)] // basic.ack
+		dropped := method(frame) == [2]uint16{60, 80} && d.channels[channelOf(frame)] // basic.ack
 		d.mu.Unlock()
-		if !unheard {
+		if !dropped {
 			d.frame.Write(frame)
 		}
 	}
@@ -183,10 +183,10 @@ func (b broker) testStuckQueue(t *testing.T) {
 	}
 	done.Store(true)
 	running.Wait()
-	require.Contains(t, []int{4, 5}, len(all.made), "the last connection may not have been needed")
+	require.Contains(t, []int{4, 5}, len(all.made), "the last connection may be spare")
 }
 
-// testGrace has another unconfirmed message, which is not overdue yet.
+// testGrace has another unconfirmed message that is not overdue yet.
 func (b broker) testGrace(t *testing.T) {
 	all, deliver := b.deafSink(t, "timeout: 2s")
 	require.NoError(t, deliver("good"))

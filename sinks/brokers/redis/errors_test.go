@@ -81,8 +81,8 @@ func readLength(in *bufio.Reader) (int, error) {
 	return strconv.Atoi(strings.TrimSpace(line[1:]))
 }
 
-// TestRareErrorsOfTheServerHaveTheirClasses checks errors of states into which the tests cannot
-// bring a real server.
+// TestRareErrorsOfTheServerHaveTheirClasses checks errors of states that tests cannot cause in a
+// real server.
 func TestRareErrorsOfTheServerHaveTheirClasses(t *testing.T) {
 	t.Parallel()
 	for answer, want := range map[string]sinks.Class{

@@ -28,8 +28,8 @@ func (b broker) testDatabase(t *testing.T) {
 	require.ErrorContains(t, err, "DB index is out of range")
 }
 
-// testServerLimit sends messages after which the server closes the connection: with and without the
-// permission to read its limit.
+// testServerLimit sends messages after which the server closes the connection, with and without
+// permission to read the server's limit.
 func (b broker) testServerLimit(t *testing.T) {
 	c := b.client(t)
 	require.NoError(t, c.ConfigSet(t.Context(), "proto-max-bulk-len", "2097152").Err())

@@ -131,7 +131,7 @@ func (b broker) testSubscriber(t *testing.T) {
 		require.Equal(t, "key-1", m.Metadata.Get("key"))
 		m.Ack()
 	case <-time.After(kindtest.Patience):
-		t.Fatal("nothing came")
+		t.Fatal("no message came")
 	}
 }
 

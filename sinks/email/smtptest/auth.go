@@ -75,7 +75,7 @@ func (l *loginServer) Next(response []byte) (challenge []byte, done bool, err er
 }
 
 // xoauth2Server is the server's side of XOAUTH2. The client sends one message with user and token.
-// A refusal is sent as JSON, which the client acknowledges.
+// The server sends a refusal as JSON, which the client acknowledges.
 type xoauth2Server struct {
 	check   func(username, token string) error
 	refusal error

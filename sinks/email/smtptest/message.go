@@ -27,7 +27,7 @@ type Message struct {
 	UTF8 bool
 	// Header is the parsed header of the message.
 	Header mail.Header
-	// Raw is the whole message as it was sent, with CRLF at the ends of lines.
+	// Raw is the whole message as sent, with CRLF at the ends of lines.
 	Raw []byte
 }
 
@@ -41,12 +41,12 @@ func (m Message) Subject() string {
 	return decoded
 }
 
-// Text returns the decoded text/plain part, with "\n" at the ends of lines. It returns ErrNoPart if
-// there is none.
+// Text returns the decoded text/plain part, with "\n" at the ends of lines. Without such a
+// part it returns ErrNoPart.
 func (m Message) Text() (string, error) { return m.text("text/plain") }
 
-// HTML returns the decoded text/html part, with "\n" at the ends of lines. It returns ErrNoPart if
-// there is none.
+// HTML returns the decoded text/html part, with "\n" at the ends of lines. Without such a
+// part it returns ErrNoPart.
 func (m Message) HTML() (string, error) { return m.text("text/html") }
 
 func (m Message) text(contentType string) (string, error) {

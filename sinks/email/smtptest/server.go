@@ -49,11 +49,11 @@ type Config struct {
 	// Mechanisms are the offered mechanisms of authentication: PLAIN (the default), LOGIN,
 	// XOAUTH2.
 	Mechanisms []string
-	// TLS is Plain by default. The certificate is made by Start for 127.0.0.1 and localhost;
+	// TLS is Plain by default. Start makes the certificate, for 127.0.0.1 and localhost;
 	// Server.TLSConfig trusts it.
 	TLS TLS
 	// CountOnly counts messages without keeping them, so that memory does not grow. Messages
-	// is then empty.
+	// then returns none.
 	CountOnly bool
 	// Sequential leaves out the extension PIPELINING, as older servers do.
 	Sequential bool
@@ -73,7 +73,7 @@ type Config struct {
 	OnFrom func(ctx context.Context, from string) error
 	// OnRecipient checks each of the envelope's recipients.
 	OnRecipient func(ctx context.Context, to string) error
-	// OnMessage is called when the whole message was received, before it is accepted. With
+	// OnMessage is called once the whole message is received, before it is accepted. With
 	// CountOnly the message has no Raw.
 	OnMessage func(ctx context.Context, m Message) error
 }
@@ -100,7 +100,7 @@ type Server struct {
 	smtp        *smtp.Server
 	ctx         context.Context // ends when the server closes
 	cancel      context.CancelFunc
-	served      chan struct{} // closed when the accept loop ended
+	served      chan struct{} // closed when the accept loop ends
 
 	mu          sync.Mutex
 	changed     chan struct{} // closed and replaced at each message
@@ -150,17 +150,17 @@ func Start(c Config) (*Server, error) {
 	s.listener = listener
 	go func() {
 		defer close(s.served)
-		_ = s.smtp.Serve(listener) // its error only says that the server was closed
+		_ = s.smtp.Serve(listener) // the error only says that the server is closed
 	}()
 	return s, nil
 }
 
-// Close stops the server and closes all connections. When it returns, no goroutine of the server is
-// left. Messages can still be called. A second call does nothing.
+// Close stops the server, closes all connections, and waits until all goroutines of the server have
+// ended. Messages can still be called. A second call does nothing.
 func (s *Server) Close() error {
 	s.cancel()
-	// The library closes a listener only after its Serve has registered it. If Close is called
-	// soon after Start, that may be too late.
+	// The library closes a listener only once Serve has registered it, which may be too late if
+	// Close follows Start at once.
 	_ = s.listener.Close()
 	<-s.served
 	s.Disconnect()
@@ -209,21 +209,21 @@ func (s *Server) TLSConfig() *tls.Config {
 	return s.certificate.client.Clone()
 }
 
-// Messages returns the messages that were accepted so far, oldest first.
+// Messages returns the messages accepted so far, oldest first.
 func (s *Server) Messages() []Message {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return append([]Message(nil), s.messages...)
 }
 
-// Count returns the number of messages that were accepted so far, including those of CountOnly.
+// Count returns the number of messages accepted so far, with or without CountOnly.
 func (s *Server) Count() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.accepted
 }
 
-// Wait waits until at least n messages were accepted. It returns an error when ctx ends.
+// Wait waits until at least n messages are accepted. It returns an error if ctx ends first.
 func (s *Server) Wait(ctx context.Context, n int) error {
 	for {
 		s.mu.Lock()
@@ -240,7 +240,7 @@ func (s *Server) Wait(ctx context.Context, n int) error {
 	}
 }
 
-// Connections returns the number of connections that were accepted since Start.
+// Connections returns the number of connections accepted since Start.
 func (s *Server) Connections() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -254,7 +254,7 @@ func (s *Server) OpenConnections() int {
 	return len(s.open)
 }
 
-// MostConnections returns the largest number of connections that were open at once.
+// MostConnections returns the largest number of connections open at once.
 func (s *Server) MostConnections() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()

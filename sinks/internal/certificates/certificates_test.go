@@ -39,7 +39,7 @@ func newIssuer(t *testing.T) *issuer {
 	return i
 }
 
-// issue returns a certificate that the authority has signed; the first one is its own.
+// issue returns a certificate that the authority signs. The first one is the authority's own.
 func (i *issuer) issue(name string) (*x509.Certificate, *ecdsa.PrivateKey) {
 	i.t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -289,12 +289,12 @@ func TestUnusableFilesChangeNothing(t *testing.T) {
 	require.NotContains(t, log.String(), "level=")
 
 	for name, spoil := range map[string]func(){
-		"authorities gone":         func() { require.NoError(t, os.Remove(dir.file("ca"))) },
+		"authorities missing":      func() { require.NoError(t, os.Remove(dir.file("ca"))) },
 		"no authorities":           func() { dir.write("ca", nil) },
 		"one authority and a half": func() { dir.write("ca", ca[:len(ca)-40]) },
 		"half a certificate":       func() { dir.write("cert", cert[:len(cert)/2]) },
 		"half of its chain":        func() { dir.write("cert", append(bytes.Clone(cert), ca[:100]...)) },
-		"certificate gone":         func() { require.NoError(t, os.Remove(dir.file("cert"))) },
+		"certificate missing":      func() { require.NoError(t, os.Remove(dir.file("cert"))) },
 		"no key":                   func() { dir.write("key", nil) },
 	} {
 		log.Reset()
@@ -324,7 +324,7 @@ func TestAServerMustHaveTheRequestedName(t *testing.T) {
 		require.ErrorAs(t, err, new(x509.HostnameError), name)
 	}
 
-	// A config for many servers, like that of http.Transport, which sets the name in copies.
+	// This config is for many servers, like that of http.Transport, which sets the name in copies.
 	config := new(tls.Config)
 	c.Apply(config)
 	for name, reason := range map[string]string{"shop.example": "", "other.example": "is valid for", "127.0.0.1": "names the server"} {

@@ -1,5 +1,5 @@
 // Package kafkatest provides Kafka clusters for tests: a fake one inside the process, or a real
-// one that environment variables name. Both are a [Cluster], so the same test runs with either.
+// one that environment variables name. Both are a [Cluster], so the same test runs on either.
 package kafkatest
 
 import (
@@ -37,7 +37,7 @@ func (c *Cluster) Stop(t testing.TB) {
 	c.stop(t)
 }
 
-// Start starts stopped brokers at the same addresses, and returns when they answer.
+// Start starts stopped brokers at the same addresses, and returns once they answer.
 func (c *Cluster) Start(t testing.TB) {
 	t.Helper()
 	c.start(t)
@@ -156,8 +156,7 @@ func (c *Cluster) ConsumeAll(t testing.TB, topic string, n int) []*kgo.Record {
 	return c.Consume(t, topic, max(n, c.count(t, topic)))
 }
 
-// count returns the sum of the topic's end offsets, which is the number of its records if none
-// was removed.
+// count returns the sum of the topic's end offsets: the number of its records, if none was removed.
 func (c *Cluster) count(t testing.TB, topic string) (n int) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
@@ -194,8 +193,7 @@ func (c *Cluster) client(t testing.TB, opts ...kgo.Opt) *kgo.Client {
 	return client
 }
 
-// await waits until the brokers assign producer ids, which is the last thing that they become
-// able to do after a start.
+// await waits until the brokers assign producer ids, the last ability that they gain after a start.
 func (c *Cluster) await(t testing.TB) {
 	t.Helper()
 	client := c.client(t)

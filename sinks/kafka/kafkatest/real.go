@@ -20,11 +20,11 @@ import (
 const (
 	// EnvBrokers has the brokers' addresses, separated by commas.
 	EnvBrokers = "WAYBILL_TEST_KAFKA"
-	// EnvControl names a program. It is run with the argument stop or start, and returns when
-	// the brokers have ended or answer again.
+	// EnvControl names a program. With the argument stop or start it stops or starts the brokers,
+	// and returns once they have ended or answer again.
 	EnvControl = "WAYBILL_TEST_KAFKA_CONTROL"
-	// EnvSecure has user:password@host:port of a listener of the same brokers with TLS and
-	// SASL, which accepts this user with PLAIN.
+	// EnvSecure is user:password@host:port of a listener of the same brokers with TLS and SASL,
+	// which accepts this user with PLAIN.
 	EnvSecure = "WAYBILL_TEST_KAFKA_SECURE"
 	// EnvCA names the PEM file of the authority of that listener's certificate.
 	EnvCA = "WAYBILL_TEST_KAFKA_CA"
@@ -58,8 +58,8 @@ type Secure struct {
 	User, Password string
 }
 
-// RealSecure returns the secure listener of the cluster. It registers the listener's user for
-// SCRAM, too.
+// RealSecure returns the secure listener of the cluster. It also registers the listener's user for
+// SCRAM.
 func RealSecure(t testing.TB, cluster *Cluster) Secure {
 	t.Helper()
 	credentials, address, found := strings.Cut(os.Getenv(EnvSecure), "@")

@@ -108,7 +108,7 @@ func TestCloseInterruptsPlansAndRefusesNewOnes(t *testing.T) {
 	require.Empty(t, r.Running())
 	got, err := a.Action(t.Context(), action.ID)
 	require.NoError(t, err)
-	require.True(t, got.EndedAt.IsZero(), "it can be continued")
+	require.True(t, got.EndedAt.IsZero(), "the action can be continued")
 	_, err = r.Start(t.Context(), slow(t, a))
 	require.ErrorIs(t, err, context.Canceled)
 }

@@ -56,7 +56,7 @@ func TestEachGETMatchesTheDescription(t *testing.T) {
 		looks := []string{"/status", "/sinks", "/parked", "/parked/counts", "/log", "/actions", "/schedules", "/forwarders", "/types", "/config", "/doctor", "/health/sinks"}
 		for _, path := range looks {
 			a := s.look(t, path)
-			if path != "/health/sinks" { // it is 503 here, since no forwarder runs
+			if path != "/health/sinks" { // this path returns 503, since no forwarder runs
 				require.Equal(t, http.StatusOK, a.status, "%s: %s", path, a.text)
 			}
 		}

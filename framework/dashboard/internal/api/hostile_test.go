@@ -13,7 +13,7 @@ import (
 	"github.com/waybill-go/waybill/framework/dashboard/internal/target"
 )
 
-// Texts in JSON may have characters that databases refuse, and numbers and times may be out of range.
+// JSON may contain texts with characters that databases refuse, and numbers and times out of range.
 func TestInvalidValuesInBodiesAndCursorsAreRefused(t *testing.T) {
 	onEach(t, func(t *testing.T, o *outbox) {
 		o.publish(t, "n1", "order.placed", "k", `{"secret": 1}`)

@@ -49,7 +49,7 @@ var (
 	operator = access.User{Name: "ada", Role: access.Operator}
 )
 
-// outboxStore is what the API and a forwarder need of an outbox.
+// outboxStore is what the API and a forwarder need from an outbox.
 type outboxStore interface {
 	target.Store
 	store.Leases
@@ -237,8 +237,8 @@ func (a answer) into(t *testing.T, value any) {
 	require.NoError(t, json.Unmarshal([]byte(a.text), value), a.text)
 }
 
-// look and act send requests as the viewer and as the operator. look takes a new sample first. headers has
-// names and values.
+// look and act send requests as the viewer and as the operator. look takes a new sample first. headers
+// has names and values in turn.
 func (s *site) look(t *testing.T, path string) answer {
 	t.Helper()
 	s.history.Renew()
@@ -271,12 +271,12 @@ func (s *site) do(t *testing.T, user access.User, method, path, body string, hea
 	require.NoError(t, err)
 	a := answer{status: response.StatusCode, header: response.Header, text: string(text)}
 	require.NoError(t, json.Unmarshal(text, &a.body), a.text)
-	s.hold(t, make(), a)
+	s.compare(t, make(), a)
 	return a
 }
 
-// hold compares a request and its answer with the description. A refused request may be invalid.
-func (s *site) hold(t *testing.T, r *http.Request, a answer) {
+// compare checks a request and its answer against the description. A refused request may be invalid.
+func (s *site) compare(t *testing.T, r *http.Request, a answer) {
 	t.Helper()
 	kind := a.header.Get("Content-Type")
 	if a.status >= 400 && !strings.Contains(r.URL.Path, "/health/") {

@@ -20,8 +20,7 @@ import (
 	"github.com/waybill-go/waybill/sinks"
 )
 
-// The counts of a forwarder from before the first sample, and of one that has restarted, are not
-// counted twice.
+// Counts from before the first sample, and counts of a restarted forwarder, are not added twice.
 func TestAnHourAddsUpWhatForwardersCount(t *testing.T) {
 	t.Parallel()
 	h, heartbeat, _ := begin(t)
@@ -89,7 +88,7 @@ func begin(t *testing.T) (h *history.History, heartbeat func(owner string, deliv
 	return h, heartbeat, func() { require.NoError(t, db.Close()) }
 }
 
-// The first sample may come before the first heartbeat.
+// The first sample can come before the first heartbeat.
 func TestWhatThisProcessDeliversBeforeItsFirstHeartbeatIsCounted(t *testing.T) {
 	t.Parallel()
 	s, db := openStore(t, filepath.Join(t.TempDir(), "outbox.db"))

@@ -33,7 +33,7 @@ func (s *silent) Sample(ctx context.Context, q store.SampleQuery) (store.Sample,
 	return s.Store.Sample(ctx, q)
 }
 
-// watchSilent returns a silent store, and a history of it.
+// watchSilent returns a silent store and its history.
 func watchSilent(t *testing.T, path string) (*silent, *history.History) {
 	t.Helper()
 	outbox, _ := openStore(t, path)
@@ -57,7 +57,7 @@ func TestADatabaseThatHangsDelaysNoOneAndIsNamed(t *testing.T) {
 		s.hangs.Store(true)
 		time.Sleep(3 * time.Second)
 		began := time.Now()
-		now := h.Snapshot(t.Context()) // asks for another sample
+		now := h.Snapshot(t.Context()) // requests another sample
 		require.NoError(t, now.Err)
 		require.Less(t, time.Since(began), time.Second)
 		time.Sleep(11 * time.Second)

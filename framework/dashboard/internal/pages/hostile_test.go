@@ -16,7 +16,7 @@ import (
 	"github.com/waybill-go/waybill/registry"
 )
 
-// Cursors and times in addresses and forms are checked like typed input.
+// Addresses and forms may contain manipulated cursors and times.
 func TestManipulatedAddressesAndFormsAreRefused(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, o outbox) {
@@ -76,7 +76,7 @@ func TestManipulatedAddressesAndFormsAreRefused(t *testing.T) {
 	})
 }
 
-// Payloads under an older name of a type are masked, too.
+// Payloads under an older name of a type are masked too.
 func TestAMaskAppliesToAllNamesOfAType(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, o outbox) {

@@ -27,8 +27,8 @@ import (
 	"github.com/waybill-go/waybill/framework/store/sqlite"
 )
 
-// quick is how long a page may take in the fastest of five attempts. The fastest counts, so that
-// other load of the machine matters little.
+// quick is how long the fastest of five attempts at a page may take. The fastest counts, so that other
+// load of the machine matters little.
 const quick = 200 * time.Millisecond
 
 // TestEveryPageIsQuickHoweverMuchThereIs writes a log of WAYBILL_DASHBOARD_ROWS rows, parks a
@@ -84,7 +84,7 @@ func TestEveryPageIsQuickHoweverMuchThereIs(t *testing.T) {
 		t.Logf("%-60s best %8s  worst %8s", path, took[0].Round(100*time.Microsecond), took[4].Round(100*time.Microsecond))
 		most := quick
 		if path == "/api/v1/notifications/"+largeID(0) {
-			most = findTime // it searches the whole log, within findTime
+			most = findTime // this searches the whole log, within findTime
 		}
 		if took[0] > most {
 			slow = append(slow, path)
@@ -218,7 +218,7 @@ func (o outbox) fill(t *testing.T, rows int) {
 	t.Logf("%d rows and %d parked deliveries in %s", rows, rows/10, time.Since(began).Round(time.Second))
 }
 
-// largeNames has 40 sinks. Only one of them, audit, gets no row: no row has its type.
+// largeNames has 40 sinks. One of them, audit, gets no rows, since no row has its type.
 var largeNames = func() []string {
 	names := []string{"events", "partner", "audit"}
 	for len(names) < 40 {

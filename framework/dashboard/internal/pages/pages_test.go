@@ -84,7 +84,7 @@ func onEach(t *testing.T, test func(t *testing.T, o outbox)) {
 func (o outbox) exec(t *testing.T, query string, args ...any) {
 	t.Helper()
 	ctx := t.Context()
-	if deadline, limited := t.Deadline(); limited { // a statement that takes too long leaves time to clean up
+	if deadline, limited := t.Deadline(); limited { // a statement that takes too long must leave time to clean up
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithDeadline(ctx, deadline.Add(-20*time.Second))
 		defer cancel()
@@ -93,8 +93,7 @@ func (o outbox) exec(t *testing.T, query string, args ...any) {
 	require.NoError(t, err)
 }
 
-// newPages returns the pages of a target, after its first sample. A nil target means that no
-// outbox is shown.
+// newPages returns the pages of a target, after its first sample. A nil target means no outbox.
 func newPages(t testing.TB, shown *target.Target) *Pages {
 	t.Helper()
 	var current target.Current
@@ -107,7 +106,7 @@ func newPages(t testing.TB, shown *target.Target) *Pages {
 	h.Begin()
 	t.Cleanup(h.Close)
 	for l := (history.Snapshot{}); shown != nil && shown.Store != nil && l.At.IsZero() && l.Err == nil && t.Context().Err() == nil; {
-		l = h.Snapshot(t.Context()) // waits
+		l = h.Snapshot(t.Context()) // waits for the sample
 	}
 	p := New(Config{Target: &current, Acts: runner, History: h, Logger: slog.New(slog.DiscardHandler)})
 	t.Cleanup(p.Close)
@@ -119,7 +118,7 @@ func (p *Pages) ask(t testing.TB, role access.Role, method, path string, form ur
 	t.Helper()
 	r := httptest.NewRequestWithContext(access.With(t.Context(), access.User{Name: "ada", Role: role}), method, "http://localhost/", strings.NewReader(form.Encode()))
 	u, err := url.Parse(path)
-	if err != nil { // a server refuses such a path, for example with a NUL
+	if err != nil { // a server refuses such a path, for example one with a NUL
 		return http.StatusBadRequest, ""
 	}
 	r.URL = u
@@ -206,7 +205,7 @@ func TestEveryPageShowsHostileDataAsText(t *testing.T) {
 		for _, role := range []access.Role{access.Viewer, access.Operator} {
 			p.each(hostile, func(method, path string) {
 				if method == http.MethodPost && strings.HasPrefix(path, "/schedules/") && strings.Contains(path, "forget") {
-					return // it would delete the data of the test
+					return // this would delete the data of the test
 				}
 				status, page := p.ask(t, role, method, path, nil)
 				require.Less(t, status, 500, "%s %s: %s", method, path, page)
@@ -260,16 +259,16 @@ func TestWithoutADatabaseEveryPageSaysSo(t *testing.T) {
 func TestWithADatabaseThatIsGoneEveryPageSaysSo(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, o outbox) {
-		require.NoError(t, o.db.Close()) // before the first look, which the overview would go on to show
+		require.NoError(t, o.db.Close()) // before the first sample, which the overview would keep showing
 		p := newPages(t, &target.Target{Store: o.store, Doctor: func(context.Context, ...string) []doctor.Finding { return nil }})
 		asked := 0
 		p.each([]string{"a"}, func(method, path string) {
 			if path == "/doctor" || strings.HasPrefix(path, "/doctor?") || path == "/find" || strings.HasSuffix(path, "/a/a") || strings.Contains(path, "/a/a?") {
-				return // these need no database, or refuse what was asked first
+				return // these need no database, or refuse the request before they use it
 			}
 			status, page := p.ask(t, access.Operator, method, path, nil)
 			if status == http.StatusBadRequest || status == http.StatusOK && strings.HasPrefix(path, "/find?") && !strings.Contains(path, "q=") {
-				return // what was asked is refused first
+				return // the request is refused before the database is used
 			}
 			asked++
 			require.Equal(t, http.StatusServiceUnavailable, status, "%s %s: %s", method, path, page)

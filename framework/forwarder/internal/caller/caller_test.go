@@ -91,5 +91,5 @@ func TestDeliveriesAfterAFailedExpressionAreNotDelivered(t *testing.T) {
 	require.ErrorIs(t, results[0].Err, route.ErrExpression)
 	require.Error(t, results[1].Err)
 	require.ErrorIs(t, results[2].Err, caller.ErrPassesBy)
-	require.EqualValues(t, "ok", results[3].Receipt, "a delivery that passes the sink by does not block the others")
+	require.EqualValues(t, "ok", results[3].Receipt, "a delivery that skips the sink does not block the others")
 }

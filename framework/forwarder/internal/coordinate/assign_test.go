@@ -15,8 +15,7 @@ import (
 
 const testPatience = time.Minute
 
-// fleetModel is a model of forwarders that read a membership at different times and
-// follow Assign.
+// fleetModel is a model of forwarders that read a membership at different times and follow Assign.
 type fleetModel struct {
 	membership store.Membership
 	leaving    map[store.Lane]string // released, but not yet free
@@ -41,7 +40,7 @@ func (o *fleetModel) look(me store.Member) (moved bool) {
 	return moved
 }
 
-// drained ends the work on all lanes that are being released.
+// drained frees all lanes that are being released.
 func (o *fleetModel) drained() {
 	for i := range o.membership.Lanes {
 		l := &o.membership.Lanes[i]
@@ -78,7 +77,7 @@ func TestLanesAreDistributedEvenlyFromAnyStateAndThenStay(t *testing.T) {
 				o.membership.Lanes = append(o.membership.Lanes, store.LaneState{Lane: l, Owner: rapid.SampledFrom(owners).Draw(t, "owner")})
 			}
 		}
-		for i := range o.membership.Lanes { // the lease of a dead forwarder expires at some time
+		for i := range o.membership.Lanes { // the lease of a dead forwarder expires eventually
 			if o.membership.Lanes[i].Owner == "gone" {
 				o.membership.Lanes[i].Owner = ""
 			}
@@ -128,7 +127,7 @@ func TestAForwarderAcquiresOnlyLanesThatItCanDeliver(t *testing.T) {
 
 	membership.Lanes[2].Wanted, membership.Lanes[3].Wanted = 3, 3
 	take, _ = coordinate.Assign(membership, mailer, stays, testPatience)
-	require.Empty(t, take, "the number of lanes must change first")
+	require.Empty(t, take, "a change of the number of lanes comes first")
 }
 
 func TestAnyForwarderAcquiresALaneThatStaysFree(t *testing.T) {
@@ -147,8 +146,8 @@ func TestAnyForwarderAcquiresALaneThatStaysFree(t *testing.T) {
 	require.Equal(t, []store.Lane{membership.Lanes[2].Lane}, take)
 }
 
-// drawMembership draws members and the owners of lanes, including states that
-// do not last: owners that are not members, and members that cannot deliver their lanes.
+// drawMembership draws members and the owners of lanes, including transient states: owners that are not
+// members, and members that cannot deliver their lanes.
 func drawMembership(t *rapid.T) store.Membership {
 	var m store.Membership
 	sinks := []string{"a", "b", "c", "d", "e"}[:rapid.IntRange(1, 5).Draw(t, "sinks")]
@@ -163,7 +162,7 @@ func drawMembership(t *rapid.T) store.Membership {
 			}).Draw(t, "can"),
 		})
 	}
-	if rapid.Bool().Draw(t, "alike") { // usually all have the same configuration
+	if rapid.Bool().Draw(t, "alike") { // usually all members have the same configuration
 		for i := range m.Members {
 			m.Members[i].Sinks = sinks
 		}
@@ -189,7 +188,7 @@ func TestLanesAreAssignedAsByTheSimpleRule(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		m := drawMembership(t)
-		members := append(slices.Clone(m.Members), store.Member{Owner: "f2-", Sinks: []string{"a", "c", "e"}}) // and a forwarder that is not a member yet
+		members := append(slices.Clone(m.Members), store.Member{Owner: "f2-", Sinks: []string{"a", "c", "e"}}) // a forwarder that is not a member yet
 		left := rapid.SliceOfN(rapid.IntRange(0, 3), len(m.Lanes), len(m.Lanes)).Draw(t, "leaving")
 		for _, me := range members {
 			leaving := func(l store.Lane) bool {

@@ -15,8 +15,8 @@ type assignment struct {
 	ofSink  map[string]map[string]int // lanes by owner, of each sink
 }
 
-// assignSimply is the rule of Assign in its simplest form, in quadratic time: it looks
-// at all lanes for each lane that it releases.
+// assignSimply is the rule of Assign in its simplest form. Its time is quadratic: it looks at all lanes
+// for each lane that it releases.
 func assignSimply(membership store.Membership, me store.Member, leaving func(store.Lane) bool, patience time.Duration) (take, leave []store.Lane) {
 	a := assignment{members: membership.Members, load: make(map[string]int), ofSink: make(map[string]map[string]int)}
 	if !slices.ContainsFunc(a.members, func(m store.Member) bool { return m.Owner == me.Owner }) {
@@ -83,8 +83,8 @@ func (a *assignment) fewest(lane store.Lane) (owner string, ok bool) {
 	return owner, ok
 }
 
-// surplus picks the lane that me releases, and the forwarder that gets it: a lane of the sink
-// of which me has the most. -1: none.
+// surplus picks a lane for me to release, of the sink of which me has most lanes, and the forwarder that
+// gets it. -1: none.
 func (a *assignment) surplus(mine []store.Lane, me string) (index int, to string) {
 	index = -1
 	for i, l := range mine {

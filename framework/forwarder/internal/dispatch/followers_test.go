@@ -11,7 +11,7 @@ import (
 	"github.com/waybill-go/waybill/framework/store"
 )
 
-// A failed delivery becomes a head only when that is written. Until then the table calls it blocked,
+// A failed delivery is a head only once the failure is written. Until then the table shows it as blocked,
 // and later deliveries of the key must not overtake it.
 func TestNoFollowerOvertakesADeliveryWhoseFailureIsNotWritten(t *testing.T) {
 	t.Parallel()

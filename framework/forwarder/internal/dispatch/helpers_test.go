@@ -31,7 +31,7 @@ func join(d *Dispatcher, lane int, epoch int64) *Lane {
 	return d.Join(context.Background(), store.Lease{Lane: store.NewLane("mail", lane, 2), Owner: "o", Epoch: epoch}, time.Now(), time.Minute)
 }
 
-// next takes the next item, as a worker would.
+// next takes the next item, as a worker does.
 func next(t *testing.T, d *Dispatcher) *item {
 	t.Helper()
 	d.mu.Lock()

@@ -61,8 +61,8 @@ func TestAnEmptyLaneReadsAPageWhateverOthersHaveInMemory(t *testing.T) {
 	require.False(t, empty.Offer(page(4)))
 }
 
-// A cancellation that was committed while a page was being read is not known for its rows. Rows that
-// became due in the meantime are checked again.
+// A page may miss a cancellation that was committed while it was read, so its rows that have become due
+// since are checked again.
 func TestRowsThatBecomeDueWhileAPageIsReadAreParked(t *testing.T) {
 	t.Parallel()
 	asked := time.Now()

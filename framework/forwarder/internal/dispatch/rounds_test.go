@@ -23,7 +23,8 @@ func (l *lost) Err() error                         { return l.err }
 func (*lost) Commit(context.Context, []byte) error { return nil }
 func (*lost) Close(context.Context) error          { return nil }
 
-// A delivery that begins after the end of a round would be committed with the round, but missing in its note.
+// A delivery that begins after the end of a round would be committed with the round but missing from its
+// note.
 func TestNoDeliveryBeginsBetweenTwoRounds(t *testing.T) {
 	t.Parallel()
 	d := idle(t)

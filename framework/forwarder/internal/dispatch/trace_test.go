@@ -15,8 +15,8 @@ import (
 	"github.com/waybill-go/waybill/sinks"
 )
 
-// untaken is a sink call that does nothing.
-func untaken(t testing.TB, deliveries *tracing.Deliveries) (*Dispatcher, *call) {
+// idleCall returns a dispatcher without workers, and a call of one delivery whose sink does nothing.
+func idleCall(t testing.TB, deliveries *tracing.Deliveries) (*Dispatcher, *call) {
 	t.Helper()
 	routes, err := route.New(route.Routes{"*": route.To("sink")}, []string{"sink"}, nil)
 	require.NoError(t, err)
@@ -34,7 +34,7 @@ func untaken(t testing.TB, deliveries *tracing.Deliveries) (*Dispatcher, *call) 
 func (w *call) again() { w.results, w.span = w.results[:0], nil }
 
 func TestWithoutTracingADeliveryAllocatesNothing(t *testing.T) { // not parallel: AllocsPerRun counts allocations of all goroutines
-	d, worker := untaken(t, nil)
+	d, worker := idleCall(t, nil)
 	direct := testing.AllocsPerRun(100, func() {
 		worker.again()
 		worker.results = d.caller.Call(worker.ctx, worker.deliveries, worker.follows, worker.results, nil)
@@ -49,7 +49,7 @@ func TestWithoutTracingADeliveryAllocatesNothing(t *testing.T) { // not parallel
 // provider, and with spans that are dropped or kept.
 func BenchmarkDeliver(b *testing.B) {
 	b.Run("direct", func(b *testing.B) {
-		d, worker := untaken(b, nil)
+		d, worker := idleCall(b, nil)
 		b.ReportAllocs()
 		for b.Loop() {
 			worker.again()
@@ -63,7 +63,7 @@ func BenchmarkDeliver(b *testing.B) {
 		"sampled":   tracing.NewDeliveries(sdk.NewTracerProvider(), "sink", false),
 	} {
 		b.Run(name, func(b *testing.B) {
-			d, worker := untaken(b, deliveries)
+			d, worker := idleCall(b, deliveries)
 			b.ReportAllocs()
 			for b.Loop() {
 				worker.again()

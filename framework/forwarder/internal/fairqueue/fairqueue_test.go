@@ -11,7 +11,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// item is what waits in these tests.
+// item is an item of the queue.
 type item struct {
 	Ticket
 	number int
@@ -20,7 +20,7 @@ type item struct {
 
 func byNumber(a, b *item) int { return cmp.Compare(a.number, b.number) }
 
-// from is where an item comes from that is parked, or not.
+// from returns the origin of an item that is parked, or not.
 func from(parked bool) Origin {
 	if parked {
 		return FromParked
@@ -30,8 +30,7 @@ func from(parked bool) Origin {
 
 func isParked(it *item) bool { return it.Origin == FromParked }
 
-// model is a queue as one would write it down: lists of what waits, in order, and of
-// what is in flight.
+// model is the queue in its simplest form: lists of waiting items, in order, and the items in flight.
 type model struct {
 	*Queue[*item]
 	made    int
@@ -76,7 +75,7 @@ func (m *model) modelPush(it *item, group string, front bool) {
 	}
 }
 
-// inFlight counts those of a group, or of all where it is "*".
+// inFlight counts the items in flight of a group; "*" means all.
 func (m *model) inFlight(parked bool, group string) (n int) {
 	for _, g := range m.flying[parked] {
 		if group == "*" || g == group {
@@ -93,7 +92,7 @@ func (m *model) count(parked bool) (n int) {
 	return n
 }
 
-// free is how many wait whose group is not held.
+// free counts the waiting items whose group is not held.
 func (m *model) free(parked bool) (n int) {
 	for group, items := range m.waiting[parked] {
 		if !m.holds[group] {
@@ -119,7 +118,7 @@ func (m *model) Pop(t *rapid.T) {
 	share := max(1, n/ParkedShare)
 	from, ok := m.Next(n)
 	if !ok {
-		require.Zero(t, m.free(false), "fresh ones may always go")
+		require.Zero(t, m.free(false), "fresh items may always go")
 		require.True(t, m.free(true) == 0 || n > 1 && m.inFlight(true, "*") >= n-share)
 		return
 	}
@@ -128,9 +127,9 @@ func (m *model) Pop(t *rapid.T) {
 	parked := isParked(it)
 	switch {
 	case parked && m.free(false) > 0:
-		require.Less(t, m.inFlight(true, "*"), share, "beside fresh ones, parked ones have their share")
+		require.Less(t, m.inFlight(true, "*"), share, "beside fresh items, parked ones get their share")
 	case parked && n > 1:
-		require.Less(t, m.inFlight(true, "*"), n-share, "they leave room for fresh ones")
+		require.Less(t, m.inFlight(true, "*"), n-share, "parked items leave room for fresh ones")
 	}
 	var group string
 	for name, items := range m.waiting[parked] {
@@ -139,7 +138,7 @@ func (m *model) Pop(t *rapid.T) {
 		}
 	}
 	require.Same(t, it, m.waiting[parked][group][0], "the first of its group")
-	require.False(t, m.holds[group], "of a group that is not held")
+	require.False(t, m.holds[group], "its group is not held")
 	for name, items := range m.waiting[parked] {
 		if len(items) > 0 && !m.holds[name] {
 			require.LessOrEqual(t, m.inFlight(parked, group), m.inFlight(parked, name), "the group with the fewest in flight")
@@ -183,7 +182,7 @@ func (m *model) Join(t *rapid.T) {
 	m.flying[isParked(it)][it] = group
 }
 
-// Drop takes the items of a lane out, and pushes some of them again.
+// Drop removes the waiting items of a lane, and may push them again.
 func (m *model) Drop(t *rapid.T) {
 	lane, again := rapid.IntRange(1, 3).Draw(t, "lane"), rapid.Bool().Draw(t, "again")
 	ofLane := func(it *item) bool { return it.lane == lane }
@@ -200,7 +199,7 @@ func (m *model) Drop(t *rapid.T) {
 			}
 			want += len(expected)
 			ofGroup := slices.DeleteFunc(slices.Clone(dropped), func(it *item) bool { return !slices.Contains(items, it) })
-			require.True(t, slices.Equal(expected, ofGroup), "those of group %q, in order", name)
+			require.True(t, slices.Equal(expected, ofGroup), "the items of group %q, in order", name)
 			groups[name] = slices.DeleteFunc(slices.Clone(items), ofLane)
 			if !again {
 				continue
@@ -214,7 +213,7 @@ func (m *model) Drop(t *rapid.T) {
 	require.Len(t, dropped, want)
 }
 
-// regrouped is the model's group of what was in flight when the groups changed.
+// regrouped is the model's group of the items that were in flight when the groups changed.
 const regrouped = "regrouped"
 
 func (m *model) Regroup(t *rapid.T) {
@@ -242,7 +241,7 @@ func (m *model) Check(t *rapid.T) {
 		for name, g := range p.groups {
 			require.Equal(t, m.inFlight(parked, name), g.inFlight, "group %q", name)
 			if name != "" {
-				require.Positive(t, g.inFlight+g.items.len(), "an empty group is forgotten")
+				require.Positive(t, g.inFlight+g.items.len(), "an empty group is removed")
 			}
 		}
 		var all []*item
@@ -270,7 +269,7 @@ func TestAQueueReturnsEachItemOnce(t *testing.T) {
 	})
 }
 
-// queued is a queue of so many fresh and parked items of one group.
+// queued returns a queue with this many fresh and parked items of one group.
 func queued(fresh, parked int) *Queue[*item] {
 	q := New[*item]()
 	for i := range fresh {
@@ -282,9 +281,9 @@ func queued(fresh, parked int) *Queue[*item] {
 	return q
 }
 
-// pop takes the next item, of which there must be one.
+// pop takes the next item, which must exist.
 func pop(t require.TestingT, q *Queue[*item], slots int) *item {
-	// Asked twice, as by a caller that the rate does not allow to go on.
+	// Next is called twice, as by a caller that the rate stops after the first call.
 	q.Next(slots)
 	from, ok := q.Next(slots)
 	require.True(t, ok)

@@ -215,8 +215,8 @@ func TestALaneThatHasLeftGetsNoMoreRows(t *testing.T) {
 	})
 }
 
-// reads does what a session does for a lane: it reads by itself up to the newest target, joins,
-// and reads by itself again from where the feed released it, until done returns true.
+// reads does what a session does for a lane, until done returns true: it reads by itself up to the newest
+// target, joins the feed, and reads by itself again from where the feed released it.
 func reads(ctx context.Context, f *feed.Feed, l *log, k *taker, of store.Filter, chance func(n int) int) {
 	targets := f.Since(time.Time{})
 	r, _ := l.NewReader(nil, of)
@@ -292,7 +292,7 @@ func randomFilter(chance func(n int) int) store.Filter {
 	return of
 }
 
-// This test is for the race detector: it runs in real time.
+// This test runs in real time, for the race detector.
 func TestLanesThatJoinAndLeaveMissNothing(t *testing.T) {
 	t.Parallel()
 	l := &log{}
@@ -335,8 +335,7 @@ func TestLanesThatJoinAndLeaveMissNothing(t *testing.T) {
 	}
 }
 
-// Lanes join and leave, have no room and get
-// errors, in any order.
+// Lanes join and leave, have no room and get errors, in any order.
 func TestRandomLanesGetExactlyTheirRows(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {

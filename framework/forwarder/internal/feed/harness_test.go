@@ -21,7 +21,7 @@ type log struct {
 	mu      sync.Mutex
 	rows    []notification.Envelope
 	life    int   // of the server
-	rebased int   // how often the log started again
+	rebased int   // how often the log was started again
 	fails   error // returned after skip further pages
 	skip    int
 	reads   int

@@ -13,10 +13,10 @@ import (
 	"github.com/waybill-go/waybill/framework/forwarder/internal/keyqueue"
 )
 
-// In TestRandomActionsKeepTheOrderOfEachKey deliveries end in any way and in any order,
-// while a checkpointer writes and reads a parked table in steps, an operator
-// changes the table, and the process crashes. No item begins before the earlier ones of its key are
-// over, no key has two heads, and without further faults all end.
+// In TestRandomActionsKeepTheOrderOfEachKey deliveries end in any way and in any order, while a
+// checkpointer writes and reads the parked table in steps, an operator changes the table, and the process
+// crashes. No item may begin before the earlier ones of its key are over, no key may have two heads, and
+// without further faults all must end.
 func TestRandomActionsKeepTheOrderOfEachKey(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
@@ -35,7 +35,7 @@ func TestRandomActionsKeepTheOrderOfEachKey(t *testing.T) {
 			"crash":   func(*rapid.T) { w.start() },
 			"":        w.check,
 		})
-		w.calm()
+		w.finish()
 	})
 }
 
@@ -52,11 +52,11 @@ const (
 type thing struct {
 	key string
 	seq int
-	// free means that it has no order: it was scheduled, or requeued by an operator.
+	// free means that the key's order does not bind it: it was scheduled, or requeued by an operator.
 	free      bool
 	scheduled bool
 	over      bool // later deliveries of its key may begin
-	// written means that it is settled in the log; overWritten, that it is over after a crash too.
+	// written means that it is settled in the log; overWritten means that it is over even after a crash.
 	written, overWritten bool
 }
 
@@ -329,7 +329,7 @@ func (w *world) write() {
 		switch _, has := w.table[it.thing]; {
 		case e.park == "":
 			delete(w.table, it.thing)
-		case e.park == blocked && has: // it replaces nothing
+		case e.park == blocked && has: // a blocked delivery replaces no other
 		default:
 			w.table[it.thing] = e.park
 		}
@@ -396,8 +396,8 @@ func (w *world) resume(it *thing, s state) {
 	}
 }
 
-// resumeFollowers adds the parked deliveries of the key that was asked for. It
-// returns whether there are more keys to ask for at once.
+// resumeFollowers adds the parked deliveries of the key that was asked for, and reports whether there
+// are more keys to ask for at once.
 func (w *world) resumeFollowers() (more bool) {
 	if !w.ks.Idle(w.asked) {
 		return true
@@ -434,15 +434,15 @@ func (w *world) compare() {
 	w.askFor(slices.Sorted(slices.Values(w.ks.Compared()))...)
 }
 
-// choose draws a delivery for an operator's action: none that the engine has in memory, or has still
-// to write or to decide about.
+// choose draws a delivery for an operator's action, but none that the engine has in memory or has yet to
+// write.
 func (w *world) choose(rt *rapid.T, of func(it *thing, s state) bool) *thing {
 	if w.phase%2 == 1 {
 		rt.Skip("the table is being read")
 	}
 	all := rows(w.table, func(it *thing, s state) bool { return !w.busy[it] && of(it, s) })
 	if len(all) == 0 {
-		rt.Skip("there is none")
+		rt.Skip("no such delivery")
 	}
 	return all[rapid.IntRange(0, len(all)-1).Draw(rt, "row")]
 }
@@ -470,8 +470,8 @@ func (w *world) check(rt *rapid.T) {
 	}
 }
 
-// calm delivers everything.
-func (w *world) calm() {
+// finish delivers everything, without further faults.
+func (w *world) finish() {
 	for range 20*len(w.log) + 50 {
 		w.readOne()
 		for _, key := range slices.Sorted(maps.Keys(w.heads)) {

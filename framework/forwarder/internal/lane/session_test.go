@@ -19,8 +19,8 @@ import (
 	"github.com/waybill-go/waybill/framework/store"
 )
 
-// looking runs a feed on a bench, which looks at the log when it is woken, until the end of
-// the test.
+// looking runs a feed on a bench until the end of the test. The feed looks at the log only when it is
+// woken.
 func looking(t *testing.T, b *lanetest.Bench) *feed.Feed {
 	f := feed.New(feed.Config{Log: b, PollMin: time.Hour, PollMax: time.Hour, PageRows: 100, Logger: slog.New(slog.DiscardHandler)})
 	ended := make(chan struct{})
@@ -29,14 +29,14 @@ func looking(t *testing.T, b *lanetest.Bench) *feed.Feed {
 	return f
 }
 
-// look has a feed look at the log, and waits until all has come of it that can now.
+// look makes a feed look at the log, and waits until everything that can follow has happened.
 func look(f *feed.Feed) {
 	f.Wake()
 	time.Sleep(10 * time.Millisecond)
 	synctest.Wait()
 }
 
-// work has a session work on the lane of a bench until it ends by itself, or the test does.
+// work runs a session on the lane of a bench until it ends by itself or the test ends.
 func work(t *testing.T, b *lanetest.Bench, targets feed.Targets, f *feed.Feed) (ended chan error) {
 	return workUntil(t, t.Context(), session(b, targets, f))
 }
@@ -48,7 +48,7 @@ func session(b *lanetest.Bench, targets feed.Targets, f *feed.Feed) lane.Session
 	}
 }
 
-// workUntil has a session work until stop is done, or it ends by itself.
+// workUntil runs a session until stop is done or it ends by itself.
 func workUntil(t *testing.T, stop context.Context, s lane.Session) (ended chan error) {
 	ended, done := make(chan error, 1), make(chan struct{})
 	go func() {
@@ -88,7 +88,7 @@ func TestASessionEndsWithItsLeaseWhateverItsReaderWaitsFor(t *testing.T) {
 			t.Parallel()
 			lanetest.Run(t, func(t *testing.T, b *lanetest.Bench) {
 				var takes atomic.Int64
-				b.OnPage = func() { time.Sleep(time.Duration(takes.Load())) } // whatever its context says
+				b.OnPage = func() { time.Sleep(time.Duration(takes.Load())) } // even if its context is done
 				b.OnCheckpoint = func(_ context.Context, k store.Checkpoint, next func() error) error {
 					if k.Number > 0 {
 						return store.ErrLeaseLost
@@ -113,14 +113,14 @@ func TestASessionEndsWithItsLeaseWhateverItsReaderWaitsFor(t *testing.T) {
 				time.Sleep(2 * time.Second) // the first one is delivered, and the lease is lost
 				synctest.Wait()
 				require.Equal(t, []string{"first", "second"}, b.Given())
-				require.Zero(t, b.Dispatcher.Stats().Failed, "what comes back now counts nothing")
+				require.Zero(t, b.Dispatcher.Stats().Failed, "a result after the loss does not count")
 				time.Sleep(c.page)
 				synctest.Wait()
 				select {
 				case err := <-ended:
 					require.ErrorIs(t, err, store.ErrLeaseLost)
 				default:
-					t.Fatal("it has not ended")
+					t.Fatal("the session has not ended")
 				}
 				require.Len(t, b.Given(), 2)
 			})
@@ -140,8 +140,8 @@ func (m *member) Offer(page store.Page) bool {
 
 func (m *member) GiveUp(error) {}
 
-// What a reader gives that begins again in another log may reach behind the target. If the
-// lane joined the feed there, where another lane stands, it would get that once more.
+// A reader that begins again in another log may read past the target. If the lane then joined the feed at
+// the target, where another lane stands, it would get those rows twice.
 func TestALaneThatStartedAgainInAnotherLogJoinsTheFeedAtALaterTarget(t *testing.T) {
 	t.Parallel()
 	lanetest.Run(t, func(t *testing.T, b *lanetest.Bench) {
@@ -155,7 +155,7 @@ func TestALaneThatStartedAgainInAnotherLogJoinsTheFeedAtALaterTarget(t *testing.
 
 		b.AppendSized("three", 9<<20)                      // a separate page
 		b.Append("four")                                   // the feed has not seen it
-		b.Lease.Position = json.RawMessage(`{"offset":9}`) // of a log that is gone
+		b.Lease.Position = json.RawMessage(`{"offset":9}`) // of a log that no longer exists
 		work(t, b, targets, f)
 		time.Sleep(time.Second)
 		require.Equal(t, []string{"one", "two", "three", "four"}, b.Given())
@@ -168,7 +168,7 @@ func TestALaneThatStartedAgainInAnotherLogJoinsTheFeedAtALaterTarget(t *testing.
 	})
 }
 
-// A standby knows what was cancelled when the target was probed, and not what since then.
+// A standby shows the cancellations from before the probe of the target, not later ones.
 func TestRowsThatBecameDueAfterTheStateOfAPageAreParked(t *testing.T) {
 	t.Parallel()
 	for _, fed := range []bool{false, true} {

@@ -1,5 +1,5 @@
-// Package lanetest helps to test the parts of a lane: it has an outbox with one leased lane,
-// whose answers a test can delay or change, and a sink that records its deliveries.
+// Package lanetest helps to test the parts of a lane. It has an outbox with one leased lane, whose answers
+// a test can delay or change, and a sink that records its deliveries.
 package lanetest
 
 import (
@@ -33,9 +33,9 @@ const TTL = 15 * time.Second
 const Memory = 1 << 20
 
 // Bench is an SQLite outbox in a bubble of testing/synctest, a lease of the only lane of its only sink, and
-// the dispatcher of that sink, which makes one delivery at a time. The functions are called
-// between the engine and the database, and Answer between the sink and its result; nil does
-// nothing. Set them before the engine runs.
+// the dispatcher of that sink, which makes one delivery at a time. Its functions are called between the
+// engine and the database; Answer decides the result of a delivery. nil changes nothing. Set them before
+// the engine runs.
 type Bench struct {
 	*sqlite.Store
 	DB         *sql.DB

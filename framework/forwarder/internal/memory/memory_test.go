@@ -16,7 +16,7 @@ var (
 	parked  = time.Unix(1_700_000_000, 0)
 )
 
-// leave ends a lease with one delivery of the log and one parked delivery without a checkpoint.
+// leave ends a lease that has two deliveries without a checkpoint: one of the log, one parked.
 func leave(all *Lanes, lease store.Lease) {
 	l := New(lease)
 	l.Add(read, Made{Receipt: "a", Row: Row{Attempt: 1, FromLog: true}})
@@ -66,8 +66,8 @@ func TestOnlyTheNextLeaseOfTheLaneRecalls(t *testing.T) {
 	}
 }
 
-// An operator who requeues or replays a delivery changes the revision, and wants it
-// delivered, even if it looks like a delivery without a checkpoint.
+// An operator who requeues or replays a delivery changes the revision. It must be delivered, even if it
+// looks like a delivery without a checkpoint.
 func TestParkedDeliveriesAreForgottenWithTheRevision(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

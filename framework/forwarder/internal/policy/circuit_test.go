@@ -20,8 +20,7 @@ var (
 
 func circuit(b policy.Breaker) *policy.Circuit { return policy.NewCircuit(b.WithDefaults()) }
 
-// fail reports failures of deliveries of that many keys, and returns whether the last one opened
-// the breaker.
+// fail reports failed deliveries of this many keys, and returns whether the last one opened the breaker.
 func fail(t require.TestingT, c *policy.Circuit, keys int) (opened bool) {
 	for i := range keys {
 		var spent bool
@@ -37,7 +36,7 @@ func TestFailuresOfDifferentKeysOpenTheBreaker(t *testing.T) {
 	for _, b := range []policy.Breaker{{}, {FailureShare: 0.5, Among: 10}, {FailureShare: 1, Among: 1}, {FailureShare: 0.01, Among: 7}} {
 		c, b := circuit(b), b.WithDefaults()
 		enough := int(b.FailureShare*float64(b.Among) + 0.999999)
-		if enough < b.Among { // the share counts only from that many outcomes on
+		if enough < b.Among { // the share counts only from this many outcomes on
 			for range b.Among - enough {
 				require.False(t, c.Delivered())
 			}
@@ -130,7 +129,7 @@ func TestADestinationThatAnswersAgainIsReachable(t *testing.T) {
 	require.False(t, c.Answered())
 	require.True(t, c.Unavailable(begun, errRefused))
 	c.Begin()
-	require.True(t, c.Answered(), "whatever the answer")
+	require.True(t, c.Answered(), "the class of the error does not matter")
 	spent, opened := c.Failed(begun, "a", err500)
 	require.True(t, spent)
 	require.False(t, opened)
@@ -158,7 +157,7 @@ func TestOutcomesOfCallsBeforeTheBreakerOpenedDoNotCount(t *testing.T) {
 	require.False(t, opened)
 }
 
-// refuse reports permanent failures of that many keys, and returns the result of the last one.
+// refuse reports permanent failures of this many keys, and returns the result of the last one.
 func refuse(c *policy.Circuit, keys int) (last policy.Refusal) {
 	for i := range keys {
 		last = c.Refused(begun, fmt.Sprint("key", i), errBad)
@@ -171,7 +170,7 @@ func TestRefusalsOfDifferentKeysInARowOpenTheBreaker(t *testing.T) {
 	c := circuit(policy.Breaker{})
 	refuse(c, 9)
 	require.False(t, c.Delivered())
-	require.Equal(t, policy.RefusalFinal, refuse(c, 9), "a success came between")
+	require.Equal(t, policy.RefusalFinal, refuse(c, 9), "a success came in between")
 	require.False(t, c.IsOpen())
 	require.Equal(t, policy.RefusalFinal, c.Refused(begun, "the tenth", errBad))
 	require.True(t, c.IsOpen())
@@ -248,8 +247,8 @@ func TestOtherSettingsCloseTheBreakerAndLeaveTheThrottle(t *testing.T) {
 	require.True(t, fail(t, c, 5))
 }
 
-// In any order of events, the circuit says
-// when the next call may begin, and a call that then succeeds closes it.
+// In any order of events, the circuit returns the time at which the next call may begin, and a call that
+// then succeeds closes it.
 func TestACircuitNeverBlocksForever(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

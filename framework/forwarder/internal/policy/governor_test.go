@@ -17,8 +17,8 @@ type server struct {
 	capacity int
 	// takes returns the duration of a call.
 	takes func() time.Duration
-	// pause, if set, is the pause that it requests when it refuses a call beyond its
-	// capacity. Otherwise the call waits, and each waiting call slows down all calls by a share.
+	// pause, if set, is what the server requests when it refuses a call beyond its capacity. Otherwise the
+	// call waits, and each waiting call slows down all calls by a share.
 	pause time.Duration
 	slows float64
 }
@@ -135,7 +135,7 @@ func (w *world) begin() {
 	w.start()
 }
 
-// start makes the server begin waiting calls.
+// start makes the server begin waiting calls, up to its capacity.
 func (w *world) start() {
 	for len(w.waiting) > 0 && w.working < w.capacity {
 		c := w.waiting[0]
@@ -177,25 +177,25 @@ func mixed(d time.Duration) func() time.Duration {
 	}
 }
 
-// Each capacity lasts long enough that the time to notice it and the slow growth after a refusal count
-// little. The required share is lower for a server with exponentially distributed durations:
-// there a window of calls has less information.
+// Each capacity lasts so long that the time to notice it and the slow growth after a refusal count little.
+// The required share is lower for exponentially distributed durations, because a window of such calls
+// says less about the server.
 func TestTheLimitFollowsTheCapacity(t *testing.T) {
 	t.Parallel()
 	const takes = 50 * time.Millisecond
 	for name, c := range map[string]struct {
 		server func() server
-		share  float64 // of the best fixed threshold's deliveries
+		share  float64 // minimum, of the best fixed threshold's deliveries
 	}{
-		"calls wait":                    {func() server { return server{takes: always(takes)} }, 0.9},
-		"mixed calls wait":              {func() server { return server{takes: mixed(takes)} }, 0.9},
-		"random calls wait":             {func() server { return server{takes: random(takes)} }, 0.75},
-		"it gets slower":                {func() server { return server{takes: always(takes), slows: 0.25} }, 0.9},
-		"it gets slower, mixed calls":   {func() server { return server{takes: mixed(takes), slows: 0.25} }, 0.9},
-		"it refuses":                    {func() server { return server{takes: always(takes), pause: 100 * time.Millisecond} }, 0.9},
-		"it refuses mixed calls":        {func() server { return server{takes: mixed(takes), pause: 100 * time.Millisecond} }, 0.9},
-		"it refuses random calls":       {func() server { return server{takes: random(takes), pause: 100 * time.Millisecond} }, 0.75},
-		"it refuses, with a long pause": {func() server { return server{takes: always(takes), pause: time.Second} }, 0.9},
+		"calls wait":                            {func() server { return server{takes: always(takes)} }, 0.9},
+		"mixed calls wait":                      {func() server { return server{takes: mixed(takes)} }, 0.9},
+		"random calls wait":                     {func() server { return server{takes: random(takes)} }, 0.75},
+		"the server gets slower":                {func() server { return server{takes: always(takes), slows: 0.25} }, 0.9},
+		"the server gets slower, mixed calls":   {func() server { return server{takes: mixed(takes), slows: 0.25} }, 0.9},
+		"the server refuses":                    {func() server { return server{takes: always(takes), pause: 100 * time.Millisecond} }, 0.9},
+		"the server refuses mixed calls":        {func() server { return server{takes: mixed(takes), pause: 100 * time.Millisecond} }, 0.9},
+		"the server refuses random calls":       {func() server { return server{takes: random(takes), pause: 100 * time.Millisecond} }, 0.75},
+		"the server refuses, with a long pause": {func() server { return server{takes: always(takes), pause: time.Second} }, 0.9},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -10,7 +10,7 @@ import (
 	"github.com/waybill-go/waybill/framework/forwarder/internal/policy"
 )
 
-// begun is the start of the time in these tests.
+// begun is when time starts in these tests.
 var begun = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
 func TestWithoutARateEverythingMayBegin(t *testing.T) {

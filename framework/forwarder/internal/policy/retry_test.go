@@ -17,12 +17,12 @@ func TestThePolicyOfATypeCountsBeforeThoseOfPatterns(t *testing.T) {
 		Types: map[string]policy.Retry{
 			"*":              {MaxAttempts: 3},
 			"order.*":        {MaxAttempts: 4},
-			"order.a":        {MaxAttempts: 5}, // as long as the pattern
+			"order.a":        {MaxAttempts: 5}, // as long as the other pattern
 			"order.placed.*": {MaxAttempts: 6},
 			"order.placed":   {MaxAttempts: 7},
 		},
 	}.WithDefaults()
-	for range 20 { // maps have no order
+	for range 20 { // the order of a map is random
 		for typ, want := range map[string]struct {
 			attempts int
 			from     string

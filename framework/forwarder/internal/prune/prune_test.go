@@ -20,30 +20,30 @@ import (
 
 const lease = 15 * time.Second
 
-// outbox is a log that a pruner works on, and what the pruner did. The test has the mutex
-// while it looks or changes something, which is all the time but in wait.
+// outbox is a log that a pruner works on, and a record of what the pruner did. The test holds the mutex
+// all the time except in wait.
 type outbox struct {
 	mu       sync.Mutex
-	prunable []bool // rows that are there, in the order of offsets, by whether they may go
+	prunable []bool // whether each row may be removed, in the order of offsets
 	receipts int
 	handled  int  // ids in the inbox
 	undone   int  // cancellations
 	claims   int  // uniqueness keys
-	noInbox  bool // it cannot be used
+	noInbox  bool // the inbox cannot be used
 	holders  []store.Holder
-	cut      bool          // into partitions
-	owner    string        // of the lease; "" is free
-	takes    time.Duration // each transaction
+	cut      bool          // the log is partitioned
+	owner    string        // of the lease; "": none
+	takes    time.Duration // of each transaction
 	err      error         // of each transaction
 
 	renewed           []time.Time
-	looks             []time.Time // when rows were looked at
-	most              int         // rows that were looked at in one transaction
+	looks             []time.Time // when the pruner looked at rows
+	most              int         // largest number of rows in one transaction
 	extended, dropped int         // times
 	log               bytes.Buffer
 }
 
-// wait lets the pruner work for a time.
+// wait lets the pruner work for a while.
 func (o *outbox) wait(d time.Duration) {
 	o.mu.Unlock()
 	defer o.mu.Lock()
@@ -108,8 +108,7 @@ func (o *outbox) Release(ctx context.Context, l store.Lease) error {
 	})
 }
 
-// Prune takes the place of a row in prunable, counted from 1, as its offset: those behind
-// one that is removed move up.
+// Prune takes a row's index in prunable, counted from 1, as its offset. Rows behind a removed one move up.
 func (o *outbox) Prune(ctx context.Context, p store.Pruning) (pruned store.Pruned, err error) {
 	began := time.Now()
 	err = o.transaction(ctx, func() error {
@@ -179,20 +178,20 @@ func (o *outbox) PrunePartitions(ctx context.Context, _ store.Pruning) (int, err
 	return 1, o.transaction(ctx, func() error { o.dropped++; return nil })
 }
 
-// Write is of the log.
+// Write receives the pruner's log.
 func (o *outbox) Write(line []byte) (int, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.log.Write(line)
 }
 
-// rows adds rows that may go, or stay.
+// rows adds rows that may be removed, or must stay.
 func (o *outbox) rows(n int, may bool) {
 	o.prunable = append(o.prunable, slices.Repeat([]bool{may}, n)...)
 }
 
-// prune runs a pruner that keeps rows for an hour, unless change sets something else, until
-// stop is called. The test has the mutex from then on.
+// prune runs a pruner that keeps rows for an hour, unless change sets something else, until stop is
+// called. From then on the test holds the mutex.
 func (o *outbox) prune(t *testing.T, change func(*prune.Config)) (stop func()) {
 	t.Helper()
 	c := prune.Config{
@@ -233,7 +232,7 @@ func TestAPassRemovesAllPrunableRows(t *testing.T) {
 		require.Zero(t, o.claims)
 		require.LessOrEqual(t, o.most, 5000)
 		stop()
-		require.Empty(t, o.owner, "the lease is given back")
+		require.Empty(t, o.owner, "the lease is released")
 		require.Zero(t, o.extended, "the log is not partitioned")
 	})
 }
@@ -261,7 +260,7 @@ func TestYoungRowsDoNotKeepOlderOnesAfterThem(t *testing.T) {
 		o.rows(9000, true)
 		stop := o.prune(t, nil)
 		defer stop()
-		o.wait(20 * time.Minute) // a pass each 36 s: the patrol has been everywhere
+		o.wait(20 * time.Minute) // a pass each 36 s: the pruner has looked at all rows
 		require.Len(t, o.prunable, 34_000)
 	})
 }
@@ -323,10 +322,10 @@ func TestOnlyThePrunerThatHasTheLeaseWorks(t *testing.T) {
 		o.wait(lease)
 		o.looks = nil
 		o.wait(10 * time.Minute)
-		require.Empty(t, o.looks, "it noticed with the next renewal")
+		require.Empty(t, o.looks, "the pruner noticed at the next renewal")
 		stop()
 		require.Equal(t, "another", o.owner)
-		require.Empty(t, o.log.String(), "that is nothing to worry about")
+		require.Empty(t, o.log.String(), "the loss is no warning")
 	})
 }
 
@@ -357,7 +356,7 @@ func TestADatabaseThatDoesNotAnswerIsAbandonedAfterALease(t *testing.T) {
 		require.Contains(t, o.log.String(), context.DeadlineExceeded.Error())
 		began := time.Now()
 		stop()
-		require.LessOrEqual(t, time.Since(began), lease, "it stops all the same")
+		require.LessOrEqual(t, time.Since(began), lease, "the pruner stops nevertheless")
 	})
 }
 
@@ -373,7 +372,7 @@ func TestPartitionsOfAPartitionedLogAreCreatedAndDropped(t *testing.T) {
 		o = &outbox{cut: true}
 		o.rows(10, true)
 		stop = o.prune(t, func(c *prune.Config) { c.Retention = prune.KeepForever })
-		require.Equal(t, 1, o.extended, "also where everything is kept")
+		require.Equal(t, 1, o.extended, "even if everything is kept")
 		require.Zero(t, o.dropped)
 		require.Len(t, o.prunable, 10)
 		stop()
@@ -387,7 +386,7 @@ func TestThePrunerReturnsIfEverythingIsKept(t *testing.T) {
 			t.Parallel()
 			o := &outbox{}
 			c := prune.Config{Leases: o, Rows: o, Partitions: partitions, Retention: prune.KeepForever, InboxRetention: prune.KeepForever, Logger: slog.New(slog.DiscardHandler)}
-			prune.New(c).Run(t.Context(), t.Context()) // it returns
+			prune.New(c).Run(t.Context(), t.Context()) // Run returns
 			require.Empty(t, o.looks)
 		})
 	}
@@ -410,7 +409,7 @@ func TestASinkThatKeepsRowsIsLoggedOnceForEachReason(t *testing.T) {
 			}
 			return found
 		}
-		require.Empty(t, warnings(), "a cursor may be about to be made")
+		require.Empty(t, warnings(), "a cursor may be created soon")
 		o.wait(time.Minute)
 		require.Len(t, warnings(), 2)
 		require.Contains(t, warnings()[0], `msg="a sink keeps rows that are older than the retention" sink=mail offset=7`)
@@ -428,6 +427,6 @@ func TestASinkThatKeepsRowsIsLoggedOnceForEachReason(t *testing.T) {
 		o.wait(time.Minute)
 		o.holders = []store.Holder{{Sink: "mail", Row: old}}
 		o.wait(time.Hour)
-		require.Len(t, warnings(), 4, "it keeps rows again")
+		require.Len(t, warnings(), 4, "the sink keeps rows again")
 	})
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/waybill-go/waybill/framework/store"
 )
 
-// silent is a store whose log is elsewhere and does not answer.
+// silent is a store whose log is elsewhere and never answers.
 type silent struct{ quota.Store }
 
 func (silent) Source() store.Source { return struct{ store.Source }{} }

@@ -33,7 +33,7 @@ func TestRestoringEndsIfTheDatabaseDoesNotAnswer(t *testing.T) {
 	})
 }
 
-// timed returns a parked delivery that has been due for a moment.
+// timed returns a parked delivery that fell due a moment ago.
 func timed(offset int64, id, key string, state store.State, size int) store.Parked {
 	due := time.Now().Add(-time.Millisecond)
 	return store.Parked{
@@ -86,8 +86,8 @@ func TestALargeDeliveryInProgressDoesNotHideLaterDueOnes(t *testing.T) {
 	}
 }
 
-// Here all due deliveries in the table's answer are refused, because their key is blocked. Due deliveries
-// after them are not in the answer, and the answer does not say when they are due.
+// All due deliveries in the table's answer are refused here, because their key is blocked. The answer
+// contains neither the due deliveries after them nor when those are due.
 func TestDueDeliveriesAfterABlockedOneAreReadEachSecond(t *testing.T) {
 	t.Parallel()
 	lanetest.Run(t, func(t *testing.T, b *lanetest.Bench) {

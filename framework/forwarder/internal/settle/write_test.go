@@ -19,7 +19,7 @@ import (
 	"github.com/waybill-go/waybill/framework/store"
 )
 
-// numbered returns the ids n1, n2 and so on; their offsets are those numbers.
+// numbered returns the ids n1, n2 and so on, whose numbers are also their offsets.
 func numbered(n int) (ids []string) {
 	for i := range n {
 		ids = append(ids, fmt.Sprint("n", i+1))
@@ -66,8 +66,8 @@ func TestRangesSettledBeforeAreRemovedOnceTheyAreRead(t *testing.T) {
 	}
 }
 
-// While hooks fail, a checkpoint contains only a part of the settled rows. Rows settled before are
-// removed from the window by the last part.
+// While hooks fail, a checkpoint contains only a part of the settled rows. The last part removes the rows
+// that were settled before from the window.
 func TestEachPartOfACheckpointHasTheRangesSettledBefore(t *testing.T) {
 	t.Parallel()
 	lanetest.Run(t, func(t *testing.T, b *lanetest.Bench) {
@@ -164,7 +164,7 @@ func TestNoDeliveryBeginsWhileACheckpointIsTooSlow(t *testing.T) {
 		time.Sleep(5 * time.Second)
 		require.Contains(t, b.Given(), "late", "the checkpoint is written")
 
-		takes.Store(int64(10 * time.Second)) // after a second, everything after the first one
+		takes.Store(int64(10 * time.Second)) // everything after the first second
 		time.Sleep(8 * time.Second)
 		add("later")
 		require.Contains(t, b.Given(), "later", "a constantly slow database delays no deliveries")
@@ -240,7 +240,7 @@ func TestNoDeliveryBeginsWhileTheDatabaseIsSilent(t *testing.T) {
 
 		silent.Store(true)
 		revised <- struct{}{}
-		time.Sleep(600 * time.Millisecond) // twice 250 ms: for the reading and for the query
+		time.Sleep(600 * time.Millisecond) // twice 250 ms: once for the reading, once for the query
 		add("unwritten")
 		require.NotContains(t, b.Given(), "unwritten")
 		time.Sleep(9 * time.Second)

@@ -144,7 +144,7 @@ func TestAWindowHasTheSettledRows(t *testing.T) {
 				}
 				order, free = append(order, free[:n]...), free[n:]
 				w.Add(p)
-				for i := range n { // rows that were settled before are settled when they are read
+				for i := range n { // rows that were settled before count as settled once they are read
 					if offset := order[len(order)-n+i]; slices.Contains(before, offset) {
 						p.Settle(i)
 						settled[offset] = true

@@ -24,7 +24,7 @@ import (
 
 var moment = time.Date(2026, 3, 1, 12, 30, 0, 123456000, time.UTC)
 
-// samples has a row with all fields, and rows with as few as possible.
+// samples returns a row with all fields, and rows with as few as possible.
 func samples() []admin.Exported {
 	return []admin.Exported{
 		{
@@ -52,7 +52,7 @@ func write(t *testing.T, name string, rows []admin.Exported) string {
 		require.NoError(t, a.Write(&rows[i]))
 	}
 	_, err = os.Stat(path)
-	require.ErrorIs(t, err, fs.ErrNotExist, "not before it is whole")
+	require.ErrorIs(t, err, fs.ErrNotExist, "the file appears only once it is complete")
 	require.NoError(t, a.Commit())
 	return path
 }

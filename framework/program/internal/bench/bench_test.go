@@ -41,7 +41,7 @@ func onPostgres(t *testing.T, c Config) (Config, *sql.DB) {
 	return c, db
 }
 
-// measure is Run without measuring the machine's load for long.
+// measure is Run with a short measurement of the machine's load.
 func measure(ctx context.Context, c Config, p Progress) (*Result, error) {
 	b := &bench{config: c.withDefaults(), progress: p, watchFor: time.Millisecond, stalled: time.Minute}
 	return b.measure(ctx)
@@ -49,7 +49,7 @@ func measure(ctx context.Context, c Config, p Progress) (*Result, error) {
 
 func quiet() Progress { return NewProgress(new(bytes.Buffer)) }
 
-// requireMeasured checks that all cases of a scenario have figures, and that everything published
+// requireMeasured checks that all cases of a scenario have figures, and that all published notifications
 // arrived.
 func requireMeasured(t *testing.T, r *Result, scenario string, cases ...string) {
 	t.Helper()
@@ -109,7 +109,7 @@ func TestEveryScenarioOnSQLiteLeavesNothingBehind(t *testing.T) {
 	requireMeasured(t, r, "fault", healthy, oneDead, openTransaction, "a backlog of 2,000 to one sink")
 
 	one, eight := find(t, r, "sweep", "noop, threshold 1", "throughput"), find(t, r, "sweep", "noop, threshold 8", "throughput")
-	require.Less(t, one.Max, 1000.0, "one at a time, a millisecond each")
+	require.Less(t, one.Max, 1000.0, "one delivery at a time takes a millisecond each")
 	require.Greater(t, eight.Max, 2*one.Max, "several at a time are faster")
 	require.GreaterOrEqual(t, find(t, r, "sweep", "noop, threshold 1", "call_p50").Min, 1.0, "the receiver takes a millisecond")
 	require.EqualValues(t, 300, find(t, r, "drain", "kafka", "rows").Median, "the configured number")
@@ -130,7 +130,7 @@ func requirePages(t *testing.T, r *Result) {
 	require.NoError(t, err)
 	for _, s := range r.Scenarios {
 		for _, c := range s.Cases {
-			require.Contains(t, strings.ToLower(table.String()), strings.ToLower(c.Name), "the heads of tables are in capitals")
+			require.Contains(t, strings.ToLower(table.String()), strings.ToLower(c.Name), "headings of tables are in capitals")
 			require.Contains(t, page.String(), c.Name)
 		}
 	}

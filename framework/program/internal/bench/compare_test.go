@@ -28,9 +28,9 @@ func TestTheRatioHasTheIntervalOfWelch(t *testing.T) {
 	t.Parallel()
 	m := one(throughput, []float64{100, 110, 121}, []float64{200, 220, 242})
 	require.InDelta(t, 2, m.Ratio, 1e-9)
-	// By hand: both variances are log(1.1)² = 0.009084, so the difference of the
-	// means has the error sqrt(2·0.009084/3) = 0.077821 with 4 degrees of freedom,
-	// for which Student's table has 2.776445.
+	// Computed by hand: both variances are log(1.1)² = 0.009084, so the standard error of the difference of
+	// the means is sqrt(2·0.009084/3) = 0.077821 with 4 degrees of freedom, for which Student's table has
+	// 2.776445.
 	margin := math.Exp(2.776445 * 0.077821)
 	require.InDelta(t, 2/margin, m.Low, 1e-4)
 	require.InDelta(t, 2*margin, m.High, 1e-4)

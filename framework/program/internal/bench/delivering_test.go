@@ -24,7 +24,7 @@ func TestLossesFailTheBench(t *testing.T) {
 		repeats int64
 		ok      bool
 	}{
-		"one is dropped": {func(n int64, took func(string), id string) {
+		"a delivery is dropped": {func(n int64, took func(string), id string) {
 			if n != 17 {
 				took(id)
 			}
@@ -35,13 +35,13 @@ func TestLossesFailTheBench(t *testing.T) {
 				took("order-1")
 			}
 		}, 0, 1, 0, false},
-		"one of another run comes": {func(n int64, took func(string), id string) {
+		"a delivery of another run comes": {func(n int64, took func(string), id string) {
 			took(id)
 			if n == 17 {
 				took(id + "0000")
 			}
 		}, 0, 1, 0, false},
-		"one comes again": {func(n int64, took func(string), id string) {
+		"a delivery comes again": {func(n int64, took func(string), id string) {
 			took(id)
 			if n == 17 {
 				took(id)

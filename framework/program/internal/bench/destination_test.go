@@ -30,7 +30,7 @@ func TestDestinationsAreChosenByTheConfiguration(t *testing.T) {
 	}{
 		"all receivers": {Config{}, []want{
 			{"noop", countedReceived, 256}, {"kafka", countedConsumed, 16}, {"http", countedReceived, 16}, {"smtp", countedReceived, 4}}},
-		"those that are named": {Config{Receivers: []string{"smtp", "noop"}, Threshold: 9}, []want{
+		"the named receivers": {Config{Receivers: []string{"smtp", "noop"}, Threshold: 9}, []want{
 			{"smtp", countedReceived, 9}, {"noop", countedReceived, 9}}},
 		"one for each configured sink": {Config{Configured: shop}, []want{
 			{"archive (built-in noop)", countedReceived, 16}, {"events (built-in kafka)", countedConsumed, 16},

@@ -68,7 +68,7 @@ func TestTheLoadOfOtherProcessesIsMeasured(t *testing.T) {
 	var done atomic.Bool
 	defer done.Store(true)
 	go func() {
-		for n := 0; !done.Load(); n++ { // works
+		for n := 0; !done.Load(); n++ { // keeps a processor busy
 		}
 	}()
 	m := (&bench{watchFor: 300 * time.Millisecond}).inspectMachine(t.Context(), new(Result))

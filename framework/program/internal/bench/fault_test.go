@@ -6,8 +6,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// observer queries the database while the bench waits for deliveries, and counts by step how many
-// transactions are open that have written to the log.
+// observer queries the database while the bench waits for deliveries, and counts for each step the open
+// transactions that have written to the log.
 type observer struct {
 	Progress
 	look func() int
@@ -36,7 +36,7 @@ func TestATransactionIsOpenOnlyDuringItsCase(t *testing.T) {
 	}}
 	_, err := measure(t.Context(), c, o)
 	require.NoError(t, err)
-	require.Equal(t, 2, o.seen[openTransaction+": run 1 of 1"], "one, as each of the two sinks is awaited")
+	require.Equal(t, 2, o.seen[openTransaction+": run 1 of 1"], "one open transaction while the bench waits for each of the two sinks")
 	require.Zero(t, o.seen[healthy+": run 1 of 1"])
 	require.Zero(t, o.seen[oneDead+": run 1 of 1"])
 }

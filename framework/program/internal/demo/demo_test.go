@@ -57,7 +57,7 @@ func runWith(t *testing.T, ctx context.Context, c demo.Config, stderr io.Writer)
 	return report
 }
 
-// requireDelivered checks that something was delivered and nothing is missing.
+// requireDelivered checks that notifications were delivered and none is missing.
 func requireDelivered(t *testing.T, r demo.Report) {
 	t.Helper()
 	requireNothingLost(t, r)
@@ -87,7 +87,7 @@ func TestItDeliversOnSQLiteAndLeavesNothingBehind(t *testing.T) {
 	left, err := os.ReadDir(os.TempDir())
 	require.NoError(t, err)
 	require.Empty(t, left)
-	goleak.VerifyNone(t, ignore, goleak.IgnoreTopFunction("github.com/rcrowley/go-metrics.(*meterArbiter).tick")) // sarama's, one forever
+	goleak.VerifyNone(t, ignore, goleak.IgnoreTopFunction("github.com/rcrowley/go-metrics.(*meterArbiter).tick")) // sarama never stops this goroutine
 }
 
 func TestItDeliversOnPostgreSQLAndLeavesOtherTablesAlone(t *testing.T) {
@@ -265,7 +265,8 @@ func TestTheDashboardShowsTheShopUntilItIsStopped(t *testing.T) {
 	requireNothingLost(t, r)
 }
 
-// lookAt reads the dashboard's address from the output, and waits until it shows the shop's sinks.
+// lookAt reads the dashboard's address from the output, and waits until the dashboard shows the shop's
+// sinks.
 func lookAt(ctx context.Context, stderr io.Reader) error {
 	line, err := bufio.NewReader(stderr).ReadString('\n')
 	if err != nil {

@@ -28,7 +28,7 @@ func TestTheReportFindsMissingUnexpectedAndMisorderedNotifications(t *testing.T)
 		missing, ghosts, misordered []Finding
 		repeats                     int
 	}{
-		"all is well":         {came: []string{"first", "other", "second"}},
+		"everything arrived":  {came: []string{"first", "other", "second"}},
 		"a repeat is allowed": {came: []string{"first", "second", "first", "other"}, repeats: 1},
 		"lost":                {came: []string{"first", "other"}, missing: []Finding{{"second", "order.placed"}}},
 		"all lost":            {missing: []Finding{{"first", "order.placed"}, {"second", "order.placed"}, {"other", "order.placed"}}},
@@ -36,9 +36,9 @@ func TestTheReportFindsMissingUnexpectedAndMisorderedNotifications(t *testing.T)
 			ghosts: []Finding{{"undone", "order.placed, which was rolled back"}}},
 		"never published": {came: []string{"first", "second", "other", "stranger"},
 			ghosts: []Finding{{"stranger", "was never published"}}},
-		"another sink's": {came: []string{"stock", "first", "second", "other"},
+		"delivered to another sink": {came: []string{"stock", "first", "second", "other"},
 			ghosts: []Finding{{"stock", "stock.reserved, which has no route to this sink"}}},
-		"a ghost makes up for no loss": {came: []string{"first", "undone", "other"},
+		"an extra delivery does not make up for a lost one": {came: []string{"first", "undone", "other"},
 			missing: []Finding{{"second", "order.placed"}}, ghosts: []Finding{{"undone", "order.placed, which was rolled back"}}},
 		"reordered": {came: []string{"second", "other", "first"},
 			misordered: []Finding{{"first", "order.placed 1 of c-1 came after order.placed 2"}}},

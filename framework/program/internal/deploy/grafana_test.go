@@ -10,7 +10,7 @@ import (
 	"github.com/waybill-go/waybill/framework/program/internal/deploy"
 )
 
-// panel is a panel of the dashboard. Its place is in a grid of 24 columns.
+// panel is a panel of the dashboard, which is a grid of 24 columns.
 type panel struct {
 	ID          int
 	Type, Title string
@@ -44,7 +44,7 @@ func grafana(t *testing.T) dashboard {
 	return d
 }
 
-// leftOut has the metrics that no panel shows, and why.
+// leftOut has the metrics that no panel shows, with the reason.
 var leftOut = map[string]string{
 	"waybill_database_state":            "only of a fleet; waybill status and the dashboard show it by database",
 	"waybill_source_retention_seconds":  "only of a source; its alert compares it with the lag",

@@ -19,26 +19,26 @@ func TestSpansAndMetricsAreSentOnlyIfStandardVariablesAskForThem(t *testing.T) {
 		environ []string
 		want    want
 	}{
-		"nothing":                {[]string{"OTEL_SERVICE_NAME=shop"}, want{}},
-		"an endpoint":            {[]string{endpoint}, want{spans: true, metrics: true}},
-		"an empty one":           {[]string{"OTEL_EXPORTER_OTLP_ENDPOINT="}, want{}},
-		"one for metrics":        {[]string{"OTEL_EXPORTER_OTLP_METRICS_ENDPOINT=https://c.example/v1/metrics"}, want{metrics: true}},
-		"one for traces":         {[]string{"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT=http://localhost:4318"}, want{spans: true}},
-		"the exporter":           {[]string{"OTEL_METRICS_EXPORTER=OTLP"}, want{metrics: true}},
-		"spans alone":            {[]string{endpoint, "OTEL_METRICS_EXPORTER=none"}, want{spans: true}},
-		"metrics alone":          {[]string{endpoint, "OTEL_TRACES_EXPORTER=None"}, want{metrics: true}},
-		"the last one of a name": {[]string{"OTEL_TRACES_EXPORTER=otlp", "OTEL_TRACES_EXPORTER=none"}, want{}},
-		"exporters of others": {
+		"nothing":                    {[]string{"OTEL_SERVICE_NAME=shop"}, want{}},
+		"an endpoint":                {[]string{endpoint}, want{spans: true, metrics: true}},
+		"an empty one":               {[]string{"OTEL_EXPORTER_OTLP_ENDPOINT="}, want{}},
+		"one for metrics":            {[]string{"OTEL_EXPORTER_OTLP_METRICS_ENDPOINT=https://c.example/v1/metrics"}, want{metrics: true}},
+		"one for traces":             {[]string{"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT=http://localhost:4318"}, want{spans: true}},
+		"the exporter":               {[]string{"OTEL_METRICS_EXPORTER=OTLP"}, want{metrics: true}},
+		"spans only":                 {[]string{endpoint, "OTEL_METRICS_EXPORTER=none"}, want{spans: true}},
+		"metrics only":               {[]string{endpoint, "OTEL_TRACES_EXPORTER=None"}, want{metrics: true}},
+		"the last of repeated names": {[]string{"OTEL_TRACES_EXPORTER=otlp", "OTEL_TRACES_EXPORTER=none"}, want{}},
+		"unsupported exporters": {
 			[]string{endpoint, "OTEL_TRACES_EXPORTER=zipkin", "OTEL_METRICS_EXPORTER=prometheus"},
 			want{warning: "OTEL_METRICS_EXPORTER names an exporter that there is none of"},
 		},
 		"disabled":        {[]string{endpoint, "OTEL_SDK_DISABLED=TRUE"}, want{}},
 		"disabled or not": {[]string{endpoint, "OTEL_SDK_DISABLED=perhaps"}, want{true, true, "OTEL_SDK_DISABLED is neither true nor false"}},
-		"a protocol of others": {
+		"an unsupported protocol": {
 			[]string{endpoint, "OTEL_EXPORTER_OTLP_PROTOCOL=grpc"},
 			want{true, true, "traces are sent by http/protobuf whatever"},
 		},
-		"JSON, of spans alone": {
+		"JSON, for spans only": {
 			[]string{endpoint, "OTEL_EXPORTER_OTLP_PROTOCOL=http/json"},
 			want{true, true, "metrics are sent by http/protobuf whatever"},
 		},

@@ -53,7 +53,7 @@ func open(t *testing.T, path string) *sql.DB {
 	db, err := sql.Open("sqlite", "file:"+path+"?_busy_timeout=10000&_txlock=immediate&_journal_mode=WAL")
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, db.Close()) })
-	require.NoError(t, db.Ping()) // one after the other: a new file is turned to WAL by one alone
+	require.NoError(t, db.Ping()) // one after the other, since only one connection can switch a new file to WAL
 	return db
 }
 
@@ -123,8 +123,8 @@ func TestAFailedFileLeavesNothingAndNamesItself(t *testing.T) {
 
 	applied, err := files.Up(t.Context(), db)
 	require.ErrorContains(t, err, "00002_broken.sql")
-	require.Equal(t, []string{"00001_log.sql"}, applied, "what was applied is returned with the error")
-	require.Equal(t, 2, tables(t, db), "the log and goose's table, no half")
+	require.Equal(t, []string{"00001_log.sql"}, applied, "the applied files are returned with the error")
+	require.Equal(t, 2, tables(t, db), "only the log and goose's table, nothing of the failed file")
 	require.ErrorIs(t, files.Check(t.Context(), db), store.ErrNotMigrated)
 }
 
@@ -170,7 +170,7 @@ func TestProcessesCanMigrateSimultaneously(t *testing.T) {
 	}
 	wg.Wait()
 	require.NoError(t, errors.Join(errs...))
-	require.ElementsMatch(t, []string{"00001_log.sql", "00002_note.sql"}, all, "each file was applied by one of them")
+	require.ElementsMatch(t, []string{"00001_log.sql", "00002_note.sql"}, all, "one process applied each file")
 }
 
 func TestThePrintedSQLMigrates(t *testing.T) {
@@ -208,7 +208,7 @@ INSERT INTO shop_migrations (version_id, is_applied) VALUES (2, true);
 	require.Empty(t, applied)
 }
 
-// It replaces the process's standard output, so it runs alone.
+// Not parallel, since it replaces the process's standard output.
 func TestNothingIsPrinted(t *testing.T) {
 	r, w, err := os.Pipe()
 	require.NoError(t, err)

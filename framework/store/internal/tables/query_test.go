@@ -23,7 +23,7 @@ func (foreign) Whole(tables []string) string {
 	return "OFFSET whole(" + strings.Join(tables, ", ") + ")"
 }
 
-// box names the tables.
+// box puts the names of tables in brackets.
 func box(name string) string {
 	if name == "" {
 		return "box"

@@ -9,5 +9,5 @@ var (
 	ErrNoServer = errors.New("no MySQL or MariaDB to test with")
 )
 
-// ErrNotOurs is returned by Stop, Kill and Up for a server that Start has not started.
-var ErrNotOurs = errors.New("the server of " + Variable + " is not ours to stop")
+// Kill, Shutdown and Up return ErrNotOurs for a server that Start has not started.
+var ErrNotOurs = errors.New("cannot control the server of " + Variable + ", because Start has not started it")

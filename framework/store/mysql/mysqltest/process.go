@@ -37,10 +37,10 @@ const startTries = 3
 // logTail is how much of the server's log an error shows.
 const logTail = 2048
 
-// tend runs the server as a child process, and executes commands from its input, one word per line. When
-// its input ends, because the process that started it has died, it kills the server and removes the
-// folder. By then nothing may read its output.
-const tend = `
+// supervise runs the server as a child process, and executes commands from its input, one word per line.
+// When its input ends, because the process that started it has ended or died, it kills the server and
+// removes the folder. By then it may have lost the reader of its output.
+const supervise = `
 trap '' PIPE INT TERM
 folder=$1
 shift
@@ -48,7 +48,7 @@ pid=
 while read -r word; do
 	case $word in
 	start)
-		# one that runs, and was given up
+		# a start that timed out may still run
 		[ -z "$pid" ] || { kill -9 "$pid"; wait "$pid"; } 2>/dev/null
 		"$@" --port="$(cat "$folder/port")" >>"$folder/log" 2>&1 </dev/null &
 		pid=$!
@@ -71,9 +71,9 @@ type process struct {
 	port     int
 	account  unprivileged.Account
 
-	shell   *exec.Cmd
-	orders  io.WriteCloser
-	answers *bufio.Reader
+	shell    *exec.Cmd
+	commands io.WriteCloser
+	answers  *bufio.Reader
 }
 
 func launch(ctx context.Context, b binaries, options Options) (p *process, err error) {
@@ -86,7 +86,7 @@ func launch(ctx context.Context, b binaries, options Options) (p *process, err e
 		return nil, err
 	}
 	p = &process{binaries: b, folder: folder, account: account}
-	if err := p.tend(options); err != nil {
+	if err := p.supervise(options); err != nil {
 		return nil, errors.Join(err, os.RemoveAll(folder))
 	}
 	if err := p.install(ctx); err != nil {
@@ -111,14 +111,14 @@ func (p *process) config() *mysql.Config {
 	return config
 }
 
-// tend starts the shell that starts and ends the server.
-func (p *process) tend(options Options) error {
-	args := append([]string{"-c", tend, "sh", p.folder, p.binaries.server}, p.settings(options)...)
+// supervise starts the shell that starts and stops the server.
+func (p *process) supervise(options Options) error {
+	args := append([]string{"-c", supervise, "sh", p.folder, p.binaries.server}, p.settings(options)...)
 	p.shell = exec.Command("/bin/sh", args...)
 	p.shell.Dir = p.folder
 	p.shell.Env = []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C"}
 	p.shell.SysProcAttr = p.account.Attributes()
-	orders, err := p.shell.StdinPipe()
+	commands, err := p.shell.StdinPipe()
 	if err != nil {
 		return err
 	}
@@ -126,7 +126,7 @@ func (p *process) tend(options Options) error {
 	if err != nil {
 		return err
 	}
-	p.orders, p.answers = orders, bufio.NewReader(answers)
+	p.commands, p.answers = commands, bufio.NewReader(answers)
 	return p.shell.Start()
 }
 
@@ -184,7 +184,7 @@ func (p *process) install(ctx context.Context) error {
 	}
 	command := exec.CommandContext(ctx, name, args...)
 	command.Dir, command.SysProcAttr = p.folder, p.account.Attributes()
-	command.Env = append(slices.Clip(p.shell.Env), "TMPDIR="+p.path("tmp")) // two simultaneous installations would remove each other's tables
+	command.Env = append(slices.Clip(p.shell.Env), "TMPDIR="+p.path("tmp")) // two simultaneous installations in one folder would remove each other's tables
 	if err := os.Mkdir(p.path("tmp"), 0o777); err != nil {
 		return err
 	}
@@ -203,7 +203,7 @@ func (p *process) start(ctx context.Context) error {
 	if err := os.WriteFile(p.path("port"), []byte(strconv.Itoa(p.port)), 0o644); err != nil {
 		return err
 	}
-	if err := p.tell("start"); err != nil {
+	if err := p.command("start"); err != nil {
 		return err
 	}
 	db, err := sql.Open("mysql", p.config().FormatDSN())
@@ -220,7 +220,7 @@ func (p *process) start(ctx context.Context) error {
 		if errors.As(err, &refused) {
 			return p.withLog(err)
 		}
-		if dead := p.tell("alive"); dead != nil || ctx.Err() != nil {
+		if dead := p.command("alive"); dead != nil || ctx.Err() != nil {
 			return p.withLog(errors.Join(err, dead))
 		}
 		select {
@@ -231,13 +231,13 @@ func (p *process) start(ctx context.Context) error {
 }
 
 func (p *process) withLog(err error) error {
-	log, _ := os.ReadFile(p.path("log")) // it may not exist
+	log, _ := os.ReadFile(p.path("log")) // the log may not exist
 	return fmt.Errorf("%w\nthe server's log ends with:\n%s", err, log[max(0, len(log)-logTail):])
 }
 
-// tell sends a command and waits until it is done.
-func (p *process) tell(order string) error {
-	if _, err := fmt.Fprintln(p.orders, order); err != nil {
+// command sends one word to the shell and waits until the command is done.
+func (p *process) command(word string) error {
+	if _, err := fmt.Fprintln(p.commands, word); err != nil {
 		return err
 	}
 	answer, err := p.answers.ReadString('\n')
@@ -250,9 +250,9 @@ func (p *process) tell(order string) error {
 	return nil
 }
 
-// release ends the server, and returns after it has removed everything.
+// release ends the server and removes everything before it returns.
 func (p *process) release() error {
-	closed := p.orders.Close()
+	closed := p.commands.Close()
 	return errors.Join(closed, p.shell.Wait(), os.RemoveAll(p.folder))
 }
 

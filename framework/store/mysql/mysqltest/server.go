@@ -65,8 +65,8 @@ type Server struct {
 	process *process      // nil for a server that Start has not started
 }
 
-// Start finds or starts a server, and returns when it accepts connections. A temporary server takes some
-// seconds. ctx limits the start, not the life of the server.
+// Start finds or starts a server, and returns once it accepts connections. Starting a temporary server
+// takes some seconds. ctx applies to the start only.
 func Start(ctx context.Context, options Options) (*Server, error) {
 	server, err := start(ctx, options)
 	if err != nil {
@@ -127,7 +127,7 @@ func (s *Server) control(command string) error {
 	if s.process == nil {
 		return ErrNotOurs
 	}
-	return s.process.tell(command)
+	return s.process.command(command)
 }
 
 // Up starts a stopped server again at the same address, and returns when it accepts connections.

@@ -16,8 +16,8 @@ import (
 // startTimeout limits the start of the shared server. It includes time to download binaries.
 const startTimeout = 3 * time.Minute
 
-// shared is the server of all tests of this process. The error of a failed start is kept, since another
-// start would fail, too.
+// shared is the server of all tests of this process. It keeps the error of a failed start, since another
+// start would fail too.
 var shared struct {
 	mu     sync.Mutex
 	server *Server

@@ -182,8 +182,8 @@ func fetchInto(cache, final string) error {
 		return err
 	}
 	binaries := filepath.Join(work, "binaries")
-	// The library cannot only download; it also starts the server, which fails for root after the
-	// binaries are in place. So it is enough that they exist.
+	// The library cannot download without starting the server. For root the start fails, but only after
+	// the binaries are in place, so it is enough that they exist.
 	database := embeddedpostgres.NewDatabase(embeddedpostgres.DefaultConfig().
 		Version(fetchedVersion).
 		Port(uint32(port)).
@@ -192,7 +192,7 @@ func fetchInto(cache, final string) error {
 		RuntimePath(filepath.Join(work, "runtime")).
 		Logger(nil))
 	startErr := database.Start()
-	http.DefaultClient.CloseIdleConnections() // of the library; a leak checker would report them
+	http.DefaultClient.CloseIdleConnections() // the library leaves connections, which a leak checker would report
 	if startErr == nil {
 		if err := database.Stop(); err != nil {
 			return err

@@ -14,7 +14,7 @@ var (
 // Errors of Restart, Down, Up, Standby, Promote and Command.
 var (
 	// ErrNotOurs is returned for a server that Start did not start.
-	ErrNotOurs = errors.New("the server of " + Variable + " is not ours to restart; ask for one with Options.Private")
+	ErrNotOurs = errors.New("cannot control the server of " + Variable + ", because Start has not started it; set Options.Private for one that it starts")
 	// ErrNoProgram is returned by Command if the folder of the server has no such program.
 	ErrNoProgram = errors.New("no such program beside the server's")
 )

@@ -20,7 +20,7 @@ func ExampleNew() {
 	}
 }
 
-// A program that is no test starts a server and stops it.
+// A program that is not a test starts a server and stops it.
 func ExampleStart() {
 	ctx := context.Background()
 	server, err := postgrestest.Start(ctx, postgrestest.Options{})

@@ -35,7 +35,7 @@ func TestKilledProcessLeavesNothing(t *testing.T) {
 	require.NoError(t, err)
 	folder := strings.TrimSpace(report)
 	postmaster := postmasterOf(t, folder)
-	require.True(t, runs(t, postmaster, folder), "the test would not see a server that stays")
+	require.True(t, runs(t, postmaster, folder), "the test should find a server that stays")
 
 	require.NoError(t, victim.Process.Kill())
 	require.Error(t, victim.Wait())
@@ -82,9 +82,8 @@ func postmasterOf(t *testing.T, folder string) int {
 	return pid
 }
 
-// runs reports whether the server or a child of it is alive. Where there is /proc,
-// it looks for every process that works in the folder, as all of PostgreSQL's do;
-// elsewhere at the postmaster alone.
+// runs reports whether the server or one of its children is alive. With /proc it looks for processes that
+// work in the folder, as all of PostgreSQL's do. Without it, it looks only at the postmaster.
 func runs(t *testing.T, postmaster int, folder string) bool {
 	t.Helper()
 	workplaces, err := filepath.Glob("/proc/[0-9]*/cwd")

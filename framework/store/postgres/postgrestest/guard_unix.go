@@ -14,7 +14,7 @@ import (
 
 // watch waits for the end of its input, stops the server in the folder if one is running, and
 // removes the folder. If the server's user may not remove it from its parent folder, an empty
-// folder remains. Its output may have no reader any more.
+// folder remains. By then it may have lost the reader of its output.
 const watch = `
 trap '' PIPE
 read -r _
@@ -26,13 +26,12 @@ exit $status
 
 // guard removes everything of a cluster. A watchdog process holds the reading end of a pipe, and
 // only this process holds the writing end. The kernel closes the pipe when this process dies, and
-// releasing the guard closes it too. This is the only way to end a cluster, so every test run tests
-// it.
+// release closes it too. A cluster always ends this way, so every test run tests it.
 type guard struct {
-	lifeline   *os.File
-	complaints *os.File // output of the watchdog; read after it has ended, so that no goroutine waits for it
-	watchdog   *exec.Cmd
-	folder     string
+	lifeline *os.File
+	output   *os.File // output of the watchdog; read after it has ended, so that no goroutine waits for it
+	watchdog *exec.Cmd
+	folder   string
 }
 
 func newGuard(c *cluster) (*guard, error) {
@@ -41,21 +40,21 @@ func newGuard(c *cluster) (*guard, error) {
 		return nil, err
 	}
 	defer reading.Close()
-	complaints, complain, err := os.Pipe()
+	output, outputEnd, err := os.Pipe()
 	if err != nil {
 		return nil, errors.Join(err, writing.Close())
 	}
-	defer complain.Close()
+	defer outputEnd.Close()
 	watchdog := exec.Command("/bin/sh", "-c", watch, "sh", filepath.Join(c.binaries, "pg_ctl"), c.folder)
-	watchdog.Stdin, watchdog.Stderr = reading, complain
+	watchdog.Stdin, watchdog.Stderr = reading, outputEnd
 	watchdog.Dir = c.folder
 	watchdog.Env = append(serverEnvironment(), "PATH=/usr/bin:/bin") // finds rm even if a test sets PATH
 	watchdog.SysProcAttr = c.account.Attributes()
 	watchdog.SysProcAttr.Setsid = true // Ctrl-C in the terminal must not end the watchdog
 	if err := watchdog.Start(); err != nil {
-		return nil, errors.Join(err, writing.Close(), complaints.Close())
+		return nil, errors.Join(err, writing.Close(), output.Close())
 	}
-	return &guard{lifeline: writing, complaints: complaints, watchdog: watchdog, folder: c.folder}, nil
+	return &guard{lifeline: writing, output: output, watchdog: watchdog, folder: c.folder}, nil
 }
 
 // release ends the cluster and returns when nothing is left of it.
@@ -63,8 +62,8 @@ func (g *guard) release() error {
 	closed := g.lifeline.Close()
 	stopped := g.watchdog.Wait()
 	if stopped != nil {
-		said, _ := io.ReadAll(g.complaints) // if there is any
-		stopped = fmt.Errorf("stop the server of %s: %w\n%s", g.folder, stopped, bytes.TrimSpace(said))
+		output, _ := io.ReadAll(g.output) // the error of the watchdog matters more
+		stopped = fmt.Errorf("stop the server of %s: %w\n%s", g.folder, stopped, bytes.TrimSpace(output))
 	}
-	return errors.Join(closed, stopped, g.complaints.Close(), os.RemoveAll(g.folder))
+	return errors.Join(closed, stopped, g.output.Close(), os.RemoveAll(g.folder))
 }

@@ -12,7 +12,7 @@ import (
 
 // Proxy is a network between a client and a server that can fail. It forwards until it must
 // swallow. Then it reads from its connections and sends nothing, like a network that lost one side:
-// neither side is informed that the other has closed.
+// neither side notices that the other has closed.
 type Proxy struct {
 	listener  net.Listener
 	dsn       *url.URL
@@ -21,7 +21,7 @@ type Proxy struct {
 	mu         sync.Mutex
 	target     string
 	swallowing swallowing
-	awaited    []byte     // text of a client after which then begins; nil means none
+	awaited    []byte     // text from a client at which then begins; nil: none
 	then       swallowing // begins at awaited
 	ends       []net.Conn
 	pumps      sync.WaitGroup
@@ -72,7 +72,7 @@ func (p *Proxy) SwallowAnswers() { p.set(answers) }
 func (p *Proxy) SwallowAt(text string) { p.await(text, everything) }
 
 // SwallowAnswersAt is SwallowAnswers, beginning with the next occurrence of a text in what a client
-// sends. Its answer is the first to be dropped.
+// sends. The answer to that text is the first to be dropped.
 func (p *Proxy) SwallowAnswersAt(text string) { p.await(text, answers) }
 
 func (p *Proxy) await(text string, then swallowing) {
@@ -81,17 +81,17 @@ func (p *Proxy) await(text string, then swallowing) {
 	p.awaited, p.then = []byte(text), then
 }
 
-// hear begins the awaited swallowing if a client sent the text.
-func (p *Proxy) hear(said []byte) {
+// inspect begins the awaited swallowing if a client sent the text.
+func (p *Proxy) inspect(sent []byte) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.awaited != nil && bytes.Contains(said, p.awaited) {
+	if p.awaited != nil && bytes.Contains(sent, p.awaited) {
 		p.swallowing, p.awaited = p.then, nil
 	}
 }
 
-// Forward makes the proxy forward again. What was dropped stays lost, so the connections of that
-// time are of no use any more.
+// Forward makes the proxy forward again. What it dropped stays lost, so connections of that time
+// are useless.
 func (p *Proxy) Forward() { p.set(nothing) }
 
 func (p *Proxy) set(what swallowing) {
@@ -100,7 +100,7 @@ func (p *Proxy) set(what swallowing) {
 	p.swallowing = what
 }
 
-// Swallowed receives a value when something was dropped. It keeps at most one.
+// Swallowed receives a value when the proxy drops something. It keeps at most one.
 func (p *Proxy) Swallowed() <-chan struct{} { return p.swallowed }
 
 // Retarget connects new connections to the server of another URL, like an address that moves in a
@@ -167,11 +167,11 @@ func (p *Proxy) pump(to valve, from net.Conn) {
 	}
 }
 
-// valve is the end of a pipe that can be shut.
+// valve is an end of a connection that can be shut.
 type valve struct {
 	proxy *Proxy
 	net.Conn
-	shuts swallowing // the least that shuts it
+	shuts swallowing // the smallest value that shuts it
 }
 
 func (v valve) shut() bool {
@@ -181,8 +181,8 @@ func (v valve) shut() bool {
 }
 
 func (v valve) Write(b []byte) (int, error) {
-	if v.shuts == everything { // the server is at the other end
-		v.proxy.hear(b)
+	if v.shuts == everything { // this end leads to the server
+		v.proxy.inspect(b)
 	}
 	if !v.shut() {
 		return v.Conn.Write(b)

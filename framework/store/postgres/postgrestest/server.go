@@ -241,8 +241,8 @@ func (s *Server) execute(ctx context.Context, statement string) error {
 	})
 }
 
-// with calls do with a connection, which it closes afterwards: an idle server has no goroutine of
-// this package, so that leak checkers only see those of the test.
+// with calls do with a connection and closes it afterwards: an idle server has no goroutine of this
+// package, so that leak checkers see only those of the test.
 func (s *Server) with(do func(*sql.DB) error) error {
 	db, err := sql.Open("postgres", s.DSN())
 	if err != nil {

@@ -14,12 +14,12 @@ import (
 	"go.uber.org/goleak"
 )
 
-// victimVariable turns the test program into one that starts a server in the
-// folder it names, reports it and waits to be killed.
+// victimVariable names a folder. With it the test program starts a server there, reports it and waits to
+// be killed.
 const victimVariable = "POSTGRESTEST_VICTIM"
 
-// TestMain looks for leaked goroutines while the shared server still runs: it
-// must not have any.
+// TestMain looks for leaked goroutines while the shared server still runs, because the server must not
+// have any.
 func TestMain(m *testing.M) {
 	if os.Getenv(victimVariable) != "" {
 		beVictim()
@@ -53,15 +53,15 @@ func TestDatabasesAreIsolated(t *testing.T) {
 func TestDatabaseIsDroppedWhenItsTestEnds(t *testing.T) {
 	t.Parallel()
 	var name string
-	var stray *sql.DB
+	var left *sql.DB
 	t.Run("the test", func(t *testing.T) {
 		dsn := DSN(t)
 		var err error
-		stray, err = sql.Open("postgres", dsn)
+		left, err = sql.Open("postgres", dsn)
 		require.NoError(t, err)
-		name = query[string](t, stray, "SELECT current_database()") // and the session stays
+		name = query[string](t, left, "SELECT current_database()") // the session stays open
 	})
-	require.NoError(t, stray.Close())
+	require.NoError(t, left.Close())
 	require.Equal(t, 0, query[int](t, New(t), "SELECT count(*) FROM pg_database WHERE datname = $1", name))
 }
 
@@ -119,7 +119,7 @@ func TestAPromotedStandbyTakesItsPrimarysPlace(t *testing.T) {
 	require.True(t, query[bool](t, open(t, standby.DSN()), "SELECT pg_is_in_recovery()"))
 
 	execute(t, db, "INSERT INTO parcels VALUES (1)")
-	require.NoError(t, primary.Down(Fast)) // sends all there is to its standbys first
+	require.NoError(t, primary.Down(Fast)) // a fast shutdown first sends everything to the standbys
 	require.NoError(t, standby.Promote())
 	after := open(t, standby.DSN())
 	require.Equal(t, 1, query[int](t, after, "SELECT count(*) FROM parcels"))
@@ -201,7 +201,7 @@ func TestStopLeavesNothingAndMayBeRepeated(t *testing.T) {
 	if err == nil {
 		require.NoError(t, connection.Close())
 	}
-	require.Error(t, err, "something still listens")
+	require.Error(t, err, "the server still listens")
 	require.NoError(t, server.Stop())
 }
 
@@ -277,8 +277,7 @@ func startPrivate(t *testing.T, options Options) *Server {
 	return server
 }
 
-// parentFolder is like t.TempDir, but open to the user who runs the server in
-// root's place.
+// parentFolder is like t.TempDir, but accessible to the user who runs the server in place of root.
 func parentFolder(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "postgrestest-*")

@@ -13,8 +13,8 @@ import (
 // startTimeout bounds the start of the shared server, including fetching binaries.
 const startTimeout = 3 * time.Minute
 
-// shared is the server of all tests of this process. A failed start is remembered, since the next
-// test would only fail in the same way later.
+// shared is the server of all tests of this process. It keeps the error of a failed start, since
+// another start would fail too.
 var shared struct {
 	mu     sync.Mutex
 	server *Server

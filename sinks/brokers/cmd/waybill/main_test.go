@@ -46,13 +46,13 @@ func command(ctx context.Context, environ []string, args ...string) *exec.Cmd {
 
 func run(t *testing.T, environ []string, args ...string) (output string, code int) {
 	t.Helper()
-	said, err := command(t.Context(), environ, args...).CombinedOutput()
+	text, err := command(t.Context(), environ, args...).CombinedOutput()
 	var ended *exec.ExitError
 	if errors.As(err, &ended) {
-		return string(said), ended.ExitCode()
+		return string(text), ended.ExitCode()
 	}
 	require.NoError(t, err)
-	return string(said), 0
+	return string(text), 0
 }
 
 func write(t *testing.T, text string) string {
@@ -69,7 +69,7 @@ func TestTheExamplesOfTheDocumentationAreValid(t *testing.T) {
 	page, err := os.ReadFile("../../../../docs/sinks-publisher.md")
 	require.NoError(t, err)
 	blocks := yamlBlock.FindAllStringSubmatch(string(page), -1)
-	require.Len(t, blocks, 3, "one for each kind")
+	require.Len(t, blocks, 3, "one entry for each kind")
 	for _, block := range blocks {
 		output, code := run(t, []string{"RABBITMQ_PASSWORD=secret one", "NATS_TOKEN=two", "REDIS_PASSWORD=three"},
 			"config", "check", "--offline", "-c", write(t, block[1]))
@@ -87,7 +87,7 @@ func TestTheSchemaHasTheKinds(t *testing.T) {
 	}
 }
 
-// mistakes are settings that are all wrong, with their errors.
+// mistakes has settings that are all wrong, and their errors.
 var mistakes = map[string]struct {
 	settings string
 	says     []string
@@ -136,7 +136,7 @@ routes: {"*": [a, b, c, d, e]}
 	require.Contains(t, output, "amqp://user:***@host/shop")
 }
 
-// destination is a real broker, with the settings of a sink and its receipt.
+// destination is a real broker, the settings of a sink for it, and the receipt.
 type destination struct {
 	start    func(context.Context) (*brokertest.Broker, error)
 	settings string // %s is the URL

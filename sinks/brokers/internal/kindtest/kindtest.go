@@ -32,7 +32,7 @@ import (
 )
 
 const (
-	// Patience is how long a test may wait for something, such as the start of a broker.
+	// Patience limits each wait of a test, such as for the start of a broker.
 	Patience = 2 * time.Minute
 	// timeout is the setting timeout of the sinks.
 	timeout = time.Second
@@ -44,13 +44,13 @@ type Subject struct {
 	Server *brokertest.Broker
 	// Settings returns the settings of a sink for the broker at url, without timeout.
 	Settings func(url string) string
-	// Watch begins to record published messages. The function that it returns returns them,
-	// oldest first, also after the broker was killed and restarted.
+	// Watch begins to record published messages, and returns a function that returns them,
+	// oldest first. It survives a kill and restart of the broker.
 	Watch func(t *testing.T) func() []*message.Message
-	// Refused makes the n-th delivery that the broker never accepts.
+	// Refused makes the n-th delivery, which the broker never accepts.
 	Refused func(n int) *notification.Delivery
-	// Encrypted returns the broker's URL with TLS. nil means that the kind does not begin a
-	// connection with TLS.
+	// Encrypted returns the broker's URL with TLS. nil means that connections of the kind do not
+	// begin with TLS.
 	Encrypted func(url string) string
 }
 
@@ -134,7 +134,7 @@ func Envelopes(messages []*message.Message) (es []notification.Envelope) {
 	return es
 }
 
-// at returns the URL with another address.
+// at returns a broker's URL with another address.
 func at(t *testing.T, broker, address string) string {
 	t.Helper()
 	u, err := url.Parse(broker)
@@ -204,7 +204,7 @@ func (s Subject) testSilence(t *testing.T) {
 	require.Eventually(t, func() bool {
 		_, err := sink.Deliver(t.Context(), sinktest.NewDelivery(3))
 		return err == nil
-	}, Patience, 20*time.Millisecond, "the sink does not recover")
+	}, Patience, 20*time.Millisecond, "the sink should recover")
 }
 
 // testDeath kills the broker during deliveries of one key, and retries them as the engine does.

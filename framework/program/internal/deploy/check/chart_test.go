@@ -91,7 +91,7 @@ func TestTheManifestsFitTogether(t *testing.T) {
 	require.Equal(t, "waybill:dev", forward.Image)
 }
 
-// TestPodsAreRestricted checks the pod security standard "restricted".
+// TestPodsAreRestricted checks that pods meet the pod security standard "restricted".
 func TestPodsAreRestricted(t *testing.T) {
 	t.Parallel()
 	pod := rendered(t, nil).deployment.Spec.Template.Spec

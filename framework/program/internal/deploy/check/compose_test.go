@@ -27,7 +27,7 @@ func compose(t *testing.T) *types.Project {
 	return project
 }
 
-// mounted writes the project's configs that a service mounts into a folder.
+// mounted writes the configs that a service mounts into a folder.
 func mounted(t *testing.T, project *types.Project, service string) (folder string) {
 	t.Helper()
 	folder = t.TempDir()
@@ -37,7 +37,7 @@ func mounted(t *testing.T, project *types.Project, service string) (folder strin
 		if source.File != "" {
 			var err error
 			text, err = os.ReadFile(source.File)
-			require.NoError(t, err, "what compose.yaml names stands beside it")
+			require.NoError(t, err, "the files that compose.yaml names are beside it")
 		}
 		target := filepath.Join(folder, mount.Target)
 		require.NoError(t, os.MkdirAll(filepath.Dir(target), 0o700))

@@ -22,7 +22,7 @@ import (
 // image is the last stage of the Dockerfile, with the command that builds its program.
 type image struct {
 	base, user, folder, build string
-	command, health           []string // with the entry point
+	command, health           []string // including the entry point
 	files                     map[string]string
 }
 
@@ -75,8 +75,8 @@ func dockerfile() (image, error) {
 
 const builtVersion = "v1.2.3-test"
 
-// buildAsTheDockerfileDoes runs the Dockerfile's build command without -trimpath, which would
-// compile all dependencies again.
+// buildAsTheDockerfileDoes runs the Dockerfile's build command, but without -trimpath, which would compile
+// all dependencies again.
 func buildAsTheDockerfileDoes(target string) error {
 	made, err := dockerfile()
 	if err != nil {
@@ -102,7 +102,7 @@ func TestTheVersionOfTheBuildIsShown(t *testing.T) {
 	require.Regexp(t, `^waybill v1\.2\.3-test `, out)
 }
 
-// TestTheImageRuns starts the program in an empty root directory, as in the image.
+// TestTheImageRuns starts the program in an otherwise empty root directory, as in the image.
 func TestTheImageRuns(t *testing.T) {
 	t.Parallel()
 	made, err := dockerfile()
@@ -137,7 +137,7 @@ schedules: {daily: {cron: "0 3 * * *", zone: Europe/Berlin, type: day.began}}
 		c.SysProcAttr = &syscall.SysProcAttr{Chroot: jail, Credential: &syscall.Credential{Uid: 65532, Gid: 65532}}
 		return c
 	}
-	// Look up the path before the root directory changes.
+	// The path is looked up before the root directory changes.
 	entry := func(args ...string) []string { return append([]string{made.command[0]}, args...) }
 	for _, args := range [][]string{entry("version"), entry("config", "check"), entry("migrate")} {
 		out, err := run(args).CombinedOutput()
@@ -149,7 +149,7 @@ schedules: {daily: {cron: "0 3 * * *", zone: Europe/Berlin, type: day.began}}
 	require.NoError(t, forward.Start())
 	defer func() { _ = forward.Process.Kill() }()
 	healthy := func() bool { return run(slices.Clone(made.health[1:])).Run() == nil }
-	require.Eventually(t, healthy, 30*time.Second, 50*time.Millisecond, "the image's check of its health fails")
+	require.Eventually(t, healthy, 30*time.Second, 50*time.Millisecond, "the image's health check should fail")
 	require.Eventually(t, func() bool { return run(entry("health", "--ready")).Run() == nil }, 30*time.Second, 50*time.Millisecond)
 	require.NoError(t, forward.Process.Signal(syscall.SIGTERM))
 	require.NoError(t, waitFor(forward, 30*time.Second), log.String())

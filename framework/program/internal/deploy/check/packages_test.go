@@ -25,7 +25,7 @@ func TestGoreleaserTakesTheConfiguration(t *testing.T) {
 	build := release.Builds[0]
 	require.DirExists(t, filepath.Join(root, build.Main))
 	variable := regexp.MustCompile(`-X \S+\.version=`)
-	require.Equal(t, variable.FindString(made.build), variable.FindString(build.Ldflags[0]), "versions get into the program in one way")
+	require.Equal(t, variable.FindString(made.build), variable.FindString(build.Ldflags[0]), "all builds set the version in the same way")
 	require.NotEmpty(t, release.SBOMs)
 }
 
@@ -97,7 +97,7 @@ func TestThePackageOfDebianInstalls(t *testing.T) {
 	if _, err := exec.LookPath("systemd-analyze"); err != nil {
 		t.Skip("THE UNIT IS NOT CHECKED AS IT IS INSTALLED: there is no systemd-analyze")
 	}
-	// The unit's dependencies come from this machine.
+	// The units on which ours depends come from this machine.
 	require.NoError(t, os.MkdirAll(filepath.Join(system, "bin"), 0o755))
 	for from, to := range map[string]string{"/usr/lib/systemd/system/.": "usr/lib/systemd/system", "/bin/kill": "bin"} {
 		out, err = exec.CommandContext(t.Context(), "cp", "-R", from, filepath.Join(system, to)).CombinedOutput()
