@@ -124,5 +124,5 @@ func ExampleSerializer() {
 func ExampleRegistry_Encode_unregistered() {
 	_, err := registry.New().Encode(OrderPlaced{})
 	fmt.Println(err)
-	// Output: go type is not registered: registry_test.OrderPlaced; call registry.Register[registry_test.OrderPlaced](types, "order.placed") at the start of the program, or, with the facade, waybill.Register[registry_test.OrderPlaced](o, "order.placed")
+	// Output: go type is not registered: registry_test.OrderPlaced; call registry.Register[registry_test.OrderPlaced](types, "order.placed") at the start of the program, or, in package waybill, waybill.Register[registry_test.OrderPlaced](o, "order.placed")
 }

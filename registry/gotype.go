@@ -77,7 +77,7 @@ func unregistered(t reflect.Type) error {
 	if t.Name() == "" && t.Kind() == reflect.Slice {
 		return fmt.Errorf("%w: %s", ErrUnregistered, t) // the caller probably meant the elements
 	}
-	return fmt.Errorf("%w: %s; call registry.Register[%[2]s](types, %[3]q) at the start of the program, or, with the facade, waybill.Register[%[2]s](o, %[3]q)", ErrUnregistered, t, suggestName(t))
+	return fmt.Errorf("%w: %s; call registry.Register[%[2]s](types, %[3]q) at the start of the program, or, in package waybill, waybill.Register[%[2]s](o, %[3]q)", ErrUnregistered, t, suggestName(t))
 }
 
 // suggestName makes a name from a Go type: shop.OrderPlaced becomes "order.placed".

@@ -51,8 +51,8 @@ type arrival struct {
 	Payload       order
 }
 
-// move is one of the guides that take along what is pending. Before it, the old publishers have
-// published 1 to 5, of which the old relay has delivered 1 and 2.
+// move is a guide with a file move.sql, which moves what is pending. Before it, the old publishers
+// have published 1 to 5, of which the old relay has delivered 1 and 2.
 type move struct {
 	page string
 	// begin publishes the n-th notification as the old version does, in a transaction that stays
@@ -69,8 +69,8 @@ const delivered = 2 // by the old relay
 
 func key(n int) string { return fmt.Sprintf("o-%d", n%3) }
 
-// follow follows the guide while a publisher of the old version has a transaction open, and takes
-// along what is pending once more with publishers of the old version around it.
+// follow follows the guide while a publisher of the old version has a transaction open, and runs
+// move.sql once more with publishers of the old version around it.
 func (m move) follow(t *testing.T, db *sql.DB, dsn string) {
 	t.Helper()
 	s := newShell(t, "DATABASE_URL="+dsn)
@@ -79,7 +79,7 @@ func (m move) follow(t *testing.T, db *sql.DB, dsn string) {
 	s.follow(m.page)
 	require.NoError(t, <-committed)
 	require.NoError(t, m.begin(t, 7)())
-	s.run(`psql "$DATABASE_URL" --quiet --set ON_ERROR_STOP=1 --file take.sql`)
+	s.run(`psql "$DATABASE_URL" --quiet --set ON_ERROR_STOP=1 --file move.sql`)
 	require.NoError(t, m.begin(t, 8)())
 
 	var left int

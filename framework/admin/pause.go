@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -40,7 +41,7 @@ func (a *Admin) pause(ctx context.Context, name string, paused bool, sinks []str
 	}
 	for _, sink := range sinks {
 		if !slices.Contains(names, sink) {
-			return nil, fmt.Errorf("%s: %w %q: the outbox knows %s", name, store.ErrUnknownSink, sink, strings.Join(names, ", "))
+			return nil, fmt.Errorf("%s: %w %q: the outbox knows %s", name, store.ErrUnknownSink, sink, cmp.Or(strings.Join(names, ", "), "none yet"))
 		}
 	}
 	action, err := a.begin(ctx, name, PauseFilter{sinks}, 0)

@@ -34,6 +34,17 @@ func TestThePauseOfASinkRecordsItsReason(t *testing.T) {
 	})
 }
 
+func TestAnUnknownSinkIsNotPaused(t *testing.T) {
+	onEach(t, func(t *testing.T, o *outbox) {
+		_, err := o.Pause(t.Context(), "mail")
+		require.ErrorIs(t, err, store.ErrUnknownSink)
+		require.EqualError(t, err, `pause: unknown sink "mail": the outbox knows none yet`)
+		o.settle(t, "events", nothing)
+		_, err = o.Pause(t.Context(), "mail")
+		require.EqualError(t, err, `pause: unknown sink "mail": the outbox knows events`)
+	})
+}
+
 func TestAReplayStopsAtTheCountOfItsPlan(t *testing.T) {
 	onEach(t, func(t *testing.T, o *outbox) {
 		request := admin.ReplayRequest{Sink: "mail", Routed: notification.AllTypes}

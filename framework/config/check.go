@@ -22,7 +22,11 @@ func (l *loader) checkTables(c *Config) {
 	d, o := c.Database, c.Outbox
 	l.checkLog(c.Log, d, o)
 	if d.Dialect() == "" && !l.reported("database") && !l.given("databases") && !l.given("fleet") {
-		l.report.add(l.report.file, 0, "database is missing: set it in the file, with %s, or with --database", variable("database"))
+		where := "set it in the file, with %s, or with --database"
+		if l.report.file == "" {
+			where = "name a configuration file with -c, or set it with %s or --database"
+		}
+		l.report.add(l.report.file, 0, "database is missing: "+where, variable("database"))
 	}
 	if l.given("outbox.grace") && !l.reported("outbox.grace") && o.Grace < time.Second {
 		l.mistake("outbox.grace", "outbox.grace is %s: use at least 1s", o.Grace)

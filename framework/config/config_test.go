@@ -281,7 +281,7 @@ func TestTablesReportTheirOwnMistakes(t *testing.T) {
 	require.EqualError(t, err, "--database: database: is not a database address; write postgres://user:password@host:port/name, a list of key=value, mysql://user:password@host:port/name, or sqlite:path")
 
 	_, err = config.LoadTables(config.Source{})
-	require.EqualError(t, err, "database is missing: set it in the file, with WAYBILL_DATABASE, or with --database")
+	require.EqualError(t, err, "database is missing: name a configuration file with -c, or set it with WAYBILL_DATABASE or --database")
 }
 
 func TestUnreadableFilesAreReported(t *testing.T) {

@@ -113,8 +113,8 @@ type Sink struct {
 	OnUnknown OnUnknown
 	// Timeout bounds one delivery or one batch; up to a sixteenth is added to it at random.
 	// Default 30 s. A delivery that exceeds it counts as a failed attempt. A call that has not
-	// returned some seconds later is abandoned: the delivery is tried again while the call
-	// still runs, and the call keeps its slot of the threshold.
+	// returned 2 s later is abandoned: the delivery is tried again while the call still runs,
+	// and the call keeps its slot of the threshold.
 	Timeout time.Duration
 	// Rate bounds how many deliveries begin in a period; default: no bound.
 	Rate Rate

@@ -159,7 +159,7 @@ func TestWrongUsageOfConfigCheckIsExplained(t *testing.T) {
 		args   []string
 		stderr string
 	}{
-		{[]string{"config", "chekc"}, "unknown command \"chekc\"; see waybill config --help\n"},
+		{[]string{"config", "chekc"}, "unknown command \"chekc\"; did you mean check?; see waybill config --help\n"},
 		{[]string{"config", "check"}, "there is no waybill.yaml in this folder: name a configuration file with -c; see waybill config check --help\n"},
 		{[]string{"config", "check", "--timeout", "0s"}, "--timeout is 0s: use more than 0; see waybill config check --help\n"},
 	} {

@@ -81,13 +81,13 @@ func TestDoctorsExitCodes(t *testing.T) {
 func TestDoctorRefusesWrongUsage(t *testing.T) {
 	t.Parallel()
 	for want, args := range map[string][]string{
-		`there is no check "lane": use configuration, database`:                              {"--only", "lane"},
-		`there is no check "x"`:                                                              {"--skip", "x"},
-		"--timeout is 0s: use more than 0":                                                   {"--timeout", "0s"},
-		"--held-after is -1s: use more than 0":                                               {"--held-after", "-1s"},
-		`--duty is "king": use publisher, consumer, forwarder, scheduler, operator`:          {"--duty", "king"},
-		`unexpected argument "now"`:                                                          {"now"},
-		"database is missing: set it in the file, with WAYBILL_DATABASE, or with --database": nil,
+		`there is no check "lane": use configuration, database`:                     {"--only", "lane"},
+		`there is no check "x"`:                                                     {"--skip", "x"},
+		"--timeout is 0s: use more than 0":                                          {"--timeout", "0s"},
+		"--held-after is -1s: use more than 0":                                      {"--held-after", "-1s"},
+		`--duty is "king": use publisher, consumer, forwarder, scheduler, operator`: {"--duty", "king"},
+		`unexpected argument "now"`:                                                 {"now"},
+		"database is missing: name a configuration file with -c, or set it with WAYBILL_DATABASE or --database": nil,
 	} {
 		r := waybill(t, append([]string{"doctor"}, args...)...)
 		require.Equal(t, exitUsage, r.code, want)

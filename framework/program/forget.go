@@ -78,7 +78,10 @@ func (f *forget) run(cmd *cobra.Command, args []string) error {
 		}
 	}
 	traces, err := outbox.Forget(cmd.Context(), args[0])
-	if err != nil {
+	switch {
+	case errors.Is(err, store.ErrLeaseHeld):
+		return fmt.Errorf("%w: remove the sink from the configuration of that forwarder first", err)
+	case err != nil:
 		return err
 	}
 	if f.json {

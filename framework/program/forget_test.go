@@ -98,6 +98,7 @@ func TestForgetRefusesASinkWithAForwarder(t *testing.T) {
 		r := waybill(t, "forget", "partner", "--yes", "--database", o.address)
 		require.Equal(t, exitFailed, r.code)
 		require.Contains(t, r.stderr, store.ErrLeaseHeld.Error())
+		require.Contains(t, r.stderr, "remove the sink from the configuration of that forwarder first")
 
 		require.Zero(t, f.end(t).code)
 		r = waybill(t, "forget", "partner", "--yes", "--database", o.address)

@@ -83,7 +83,7 @@ func (h *healthProbe) ask(ctx context.Context, url string) error {
 	// The forwarder is on this machine, so HTTP_PROXY does not apply.
 	response, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Do(request)
 	if err != nil {
-		return err
+		return fmt.Errorf("no forwarder answers: %w", err)
 	}
 	defer response.Body.Close()
 	answer, err := io.ReadAll(io.LimitReader(response.Body, 4096))

@@ -92,7 +92,9 @@ func TestForwardServesMetricsAndProbesBeforeTheDatabaseIsUp(t *testing.T) {
 	require.Equal(t, http.StatusNotFound, code)
 	p.signal(t, syscall.SIGTERM)
 	require.Zero(t, p.wait())
-	require.Equal(t, exitFailed, waybill(t, "health", "-c", path).code)
+	r = waybill(t, "health", "-c", path)
+	require.Equal(t, exitFailed, r.code)
+	require.Contains(t, r.stderr, "waybill: no forwarder answers: Get ")
 }
 
 func TestAReloadOfTheProgramResetsNoTotal(t *testing.T) {

@@ -1,6 +1,7 @@
 package program
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -50,7 +51,6 @@ func newRoot(p *invocation) *cobra.Command {
 		SilenceUsage:      true,
 		DisableAutoGenTag: true, // a date would make docs/cli.md differ on every run
 	}
-	root.SuggestionsMinimumDistance = 2
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.SetOut(p.stdout)
 	root.SetErr(p.stderr)
@@ -82,7 +82,16 @@ func newRoot(p *invocation) *cobra.Command {
 		newVersion(p),
 		newDocs(p),
 	)
+	root.InitDefaultHelpCmd()
+	help, _, _ := root.Find([]string{"help"})
+	help.Args = knownCommand
 	return root
+}
+
+// knownCommand is the Args of help, whose arguments name a command.
+func knownCommand(help *cobra.Command, args []string) error {
+	cmd, rest, err := help.Root().Find(args)
+	return cmp.Or(err, noSuchCommand(cmd, rest))
 }
 
 // noSuchCommand is the Args of commands that have subcommands: an argument that reaches
@@ -91,6 +100,7 @@ func noSuchCommand(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
+	cmd.SuggestionsMinimumDistance = 2
 	hint := ""
 	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
 		hint = "; did you mean " + strings.Join(near, " or ") + "?"

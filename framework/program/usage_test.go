@@ -26,6 +26,7 @@ func TestErrorsAreOneLineAndHaveAnExitCode(t *testing.T) {
 	}{
 		"unknown command":     {[]string{"forwrad"}, exitUsage, `^waybill: unknown command "forwrad"; did you mean forward\?; see waybill --help\n$`},
 		"far from all":        {[]string{"teleport"}, exitUsage, `^waybill: unknown command "teleport"; see waybill --help\n$`},
+		"help of no command":  {[]string{"help", "forwrad"}, exitUsage, `^waybill: unknown command "forwrad"; did you mean forward\?; see waybill --help\n$`},
 		"unknown flag":        {[]string{"migrate", "--force"}, exitUsage, `^waybill: unknown flag: --force; see waybill migrate --help\n$`},
 		"flag of a group":     {[]string{"parked", "--database", nowhere}, exitUsage, `^waybill: unknown flag: --database; name a command before its flags: discard, list, requeue, reroute, show, skip; see waybill parked --help\n$`},
 		"flag of a lister":    {[]string{"schedules", "--force"}, exitUsage, `^waybill: unknown flag: --force; see waybill schedules --help\n$`},
@@ -34,7 +35,7 @@ func TestErrorsAreOneLineAndHaveAnExitCode(t *testing.T) {
 		"log format":          {[]string{"version", "--log-format", "xml"}, exitUsage, `^waybill: --log-format is "xml": use text or json\n$`},
 		"log level":           {[]string{"version", "--log-level", "loud"}, exitUsage, `^waybill: --log-level is "loud": use debug, info, warn or error\n$`},
 		"print and json":      {[]string{"migrate", "--print", "--json"}, exitUsage, `^waybill: --print prints SQL and --json prints JSON: leave one of them out; see waybill migrate --help\n$`},
-		"no database":         {[]string{"migrate"}, exitUsage, `^database is missing: set it in the file, with WAYBILL_DATABASE, or with --database\n$`},
+		"no database":         {[]string{"migrate"}, exitUsage, `^database is missing: name a configuration file with -c, or set it with WAYBILL_DATABASE or --database\n$`},
 		"mysql":               {[]string{"migrate", "--database", "mysql://app:hunter2@db"}, exitUsage, `^--database: database: names no database; write mysql://user:password@host:3306/name\n$`},
 		"no file":             {[]string{"forward", "-c", "nowhere.yaml"}, exitUsage, `^nowhere.yaml: the file does not exist\n$`},
 		"no default file":     {[]string{"forward"}, exitUsage, `^waybill: there is no waybill.yaml in this folder: name a configuration file with -c; see waybill forward --help\n$`},

@@ -90,7 +90,7 @@ func TestAnOrderIsChargedAndTheCustomerReminded(t *testing.T) {
 	waybill.HandleTx(o, "shop", func(context.Context, *sql.Tx, ReminderDue) error { reminders++; return nil })
 	require.NoError(t, o.Migrate(t.Context()))
 	require.NoError(t, o.Open(t.Context()))
-	c, err := o.Forwarding() // a forwarder's configuration; without the facade, a forwarder.Config
+	c, err := o.Forwarding() // the forwarder.Config of the application
 	require.NoError(t, err)
 	published := waybilltest.Of(t, c.Store, o.Types())
 
