@@ -68,7 +68,8 @@ func TestPicturesOfTheDocumentation(t *testing.T) {
 	s.shop(t, "order.wrong", 1396, 4)
 	s.eventually(t, 8, `SELECT count(*) FROM outbox_parked`)
 	s.eventually(t, 654, `SELECT count(*) FROM outbox_receipts WHERE sink = 'mail'`)
-	b.sees("654")
+	b.open("/")
+	b.sees("654", "4 dead", "4 retrying", "/s")
 	keep := func(name string) { b.picture(filepath.Join(folder, name)) }
 	keep("overview")
 	b.open("/sinks/partner")
@@ -92,7 +93,7 @@ func TestPicturesOfTheDocumentation(t *testing.T) {
 	keep("notification")
 	b.open("/doctor")
 	b.do(chromedp.Click("main button.primary", chromedp.ByQuery), chromedp.WaitVisible(".statuses", chromedp.ByQuery))
-	b.sees("Made")
+	b.sees("Run them again")
 	for _, page := range []string{"log", "schedules", "forwarders", "types", "config", "doctor"} {
 		b.open("/" + page)
 		keep(page)
