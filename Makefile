@@ -11,9 +11,10 @@ EXAMPLE_LIMIT ?= 120
 LONG ?= 15s
 # Regular expressions of the tests that check testing.Short.
 LONG_TESTS := ThroughCrashes$$ ^TestConformance[A-Z] ^TestRandomHistories ^TestRandomCancellations ^TestTwoForwardersSharing \
-	^TestDeliveriesAreNotRepeated WholePoolCostNoLease$$ ^TestARareType ^TestEachCommittedRow ^TestTwoHundred ^TestAHotKey \
+	^TestDeliveriesAreNotRepeated CostNoLease$$ ^TestARareType ^TestEachCommittedRow ^TestTwoHundred ^TestAHotKey \
 	^TestALogOfOneKey ^TestDueDeliveries ^TestRetriesAndNew ^TestTheNumberOfLanesChanges ^TestTheObserverAndTheState \
-	^TestAnUnavailableBank ^TestDeliveriesKeepTheRate ^TestTenantsShareEvenly
+	^TestAnUnavailableBank ^TestDeliveriesKeepTheRate ^TestTenantsShareEvenly ^TestForwardersShareASinksRate \
+	^TestAHookThatTakesAMillisecond
 # Regular expressions of the tests that the race detector skips, since they do one thing after another: requests of the
 # dashboard, a simulation, a large file, the conformance of a second dialect of SQLite, the links of the documentation.
 NO_RACES := ^TestEveryPage ^TestTheLimitFollowsTheCapacity$$ ^TestParquetOfManyRowGroups$$ ^TestConformanceWithoutReturning$$ \

@@ -104,7 +104,7 @@ func checkDead(ctx context.Context, x *examination) (verdict, error) {
 
 func checkHalted(ctx context.Context, x *examination) (verdict, error) {
 	if x.Forwarder == nil {
-		return skip("no configuration says which sinks have on_dead: halt", "-c waybill.yaml"), nil
+		return skip("no configuration says which sinks have on_dead: halt", "waybill doctor -c waybill.yaml"), nil
 	}
 	texts, sinks, err := x.figure(ctx, func(f store.ParkedFigures) (int, string) {
 		if x.Forwarder.Sinks[f.Sink].OnDead != forwarder.OnDeadHalt {

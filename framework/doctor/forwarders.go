@@ -135,7 +135,7 @@ func compareLease(ctx context.Context, s memberships, lease time.Duration) (verd
 
 func checkSinks(ctx context.Context, x *examination) (verdict, error) {
 	if x.Forwarder == nil {
-		return skip("no configuration says which sinks there are", "-c waybill.yaml"), nil
+		return skip("no configuration says which sinks there are", "waybill doctor -c waybill.yaml"), nil
 	}
 	all := make(map[string]sinks.Sink)
 	for name, s := range x.Forwarder.Sinks {

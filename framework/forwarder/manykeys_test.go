@@ -38,6 +38,9 @@ func (c *leaseCounter) LeaseLost(_ store.Lane, err error) {
 // shortest duration.
 func TestManyRetryingKeysCostNoLease(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("50,000 keys")
+	}
 	const keys = 50_000
 	db, err := postgres.OpenDB(postgrestest.DSN(t))
 	require.NoError(t, err)

@@ -97,6 +97,9 @@ func TestExtremeRatesAreKept(t *testing.T) {
 
 func TestForwardersShareASinksRate(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("several minutes of a rate, which take seconds on PostgreSQL")
+	}
 	onPostgres(t, func(t *testing.T, o *outbox) {
 		var a, b times
 		lanes := func(c *forwarder.Config) { c.Lanes, c.Lease = 4, 20*time.Second }
