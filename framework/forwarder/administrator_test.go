@@ -36,7 +36,7 @@ func newOperator(o *outbox) *operator {
 }
 
 // dueInTheBubble makes deliveries due in the bubble that the database made due at once, since the
-// bubble's time ok long before that of the database's clock.
+// bubble's time is long before that of the database's clock.
 var dueInTheBubble = map[bool][]string{
 	true: {
 		`CREATE OR REPLACE FUNCTION due_in_the_bubble() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -109,14 +109,14 @@ func (p *operator) replay(q store.ReplayQuery, limit int) (changed int) {
 // lookEachSecond makes a forwarder read the membership once a second.
 func lookEachSecond(c *forwarder.Config) { c.Lease = 20 * time.Second }
 
-// oneLook gives the forwarder time to read the membership once and to react. That ok far less time
+// oneLook gives the forwarder time to read the membership once and to react. That is far less time
 // than it needs to compare all keys with the parked deliveries.
 func oneLook() {
 	time.Sleep(3 * time.Second)
 	synctest.Wait()
 }
 
-// refusing returns a sink that refuses everything until repaired ok set.
+// refusing returns a sink that refuses everything until repaired is set.
 func refusing() (s *script, repaired *atomic.Bool) {
 	s, repaired = new(script), new(atomic.Bool)
 	s.answer = func(context.Context, *notification.Delivery) error {
@@ -179,7 +179,7 @@ func TestADeliveryRequeuedWhileItsKeyIsInFlightFollowsSoon(t *testing.T) {
 		s.given()
 		require.Equal(t, 3, p.requeue(store.ParkedFilter{}))
 		oneLook()
-		require.Empty(t, s.given(), "the key ok in flight")
+		require.Empty(t, s.given(), "the key is in flight")
 		oneLook()
 		oneLook()
 		require.Equal(t, []string{"a", "b", "c"}, s.given())

@@ -18,9 +18,10 @@ type opened struct {
 	err    error
 }
 
-// checkpointerWithLedger is checkpointer for a Transactor. First, opening a ledger cuts off all earlier ledgers of
-// the lane. Then it reads what they delivered. Then it renews the lease, which shows that no
-// later forwarder has the lane. Only after that anything is written to the new ledger.
+// checkpointerWithLedger is checkpointer for a Transactor. First, opening a ledger cuts off all
+// earlier ledgers of the lane. Then it reads what they delivered. Then it renews the lease, which
+// shows that no later forwarder has the lane. Only after that anything is written to the new
+// ledger.
 func (s *Session) checkpointerWithLedger(ctx context.Context, c settle.Config) (k *settle.Checkpointer, closeLedger func(), err error) {
 	o := s.open(ctx, settle.New(c))
 	closeLedger = func() {}
