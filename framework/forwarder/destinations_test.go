@@ -96,7 +96,8 @@ func TestADestinationThatIsDownDelaysNoOther(t *testing.T) {
 				require.Equal(t, 30, count(s.given(), "good"), "at once")
 				time.Sleep(4 * time.Minute)
 				synctest.Wait()
-				require.Less(t, s.asked("dead"), 60, "it only gets probes")
+				// The jitter of the pauses decides the number. Without a breaker each of the 30 would be tried nine times.
+				require.Less(t, s.asked("dead"), 90, "it only gets probes")
 				require.Zero(t, f.Stats()[0].Dead)
 				o.appendTo("more", 30)
 				f.flush()
