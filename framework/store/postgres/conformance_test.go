@@ -3,15 +3,18 @@ package postgres_test
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"net/url"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/lib/pq"
 	"github.com/stretchr/testify/require"
 
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/outbox"
+	"github.com/waybill-go/waybill/framework/store"
 	"github.com/waybill-go/waybill/framework/store/postgres"
 	"github.com/waybill-go/waybill/framework/store/storetest"
 	"github.com/waybill-go/waybill/registry"
@@ -32,17 +35,23 @@ func TestConformanceOfAPartitionedLog(t *testing.T) {
 }
 
 // The default isolation of a database may be stricter than PostgreSQL's. The strictest level includes
-// the restrictions of repeatable read.
+// the restrictions of repeatable read. Activity in other databases of the server can make its
+// transactions fail as if they collided.
 func TestConformanceUnderSerializableIsolation(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
 		t.Skip("the whole suite once more")
 	}
-	storetest.Run(t, dialect(postgres.Config{Receipts: true}, func(t testing.TB) *sql.DB {
+	d := dialect(postgres.Config{Receipts: true}, func(t testing.TB) *sql.DB {
 		db := newDB(t)
 		setDefault(t, db, "default_transaction_isolation", "serializable")
 		return db
-	}))
+	})
+	d.Collides = func(err error) bool {
+		var refusal *pq.Error
+		return errors.Is(err, store.ErrLeaseHeld) || errors.As(err, &refusal) && refusal.Code == "40001" // serialization_failure
+	}
+	storetest.Run(t, d)
 }
 
 // TestConformanceWithPagesOfAStandby runs the tests that read the log.

@@ -375,8 +375,11 @@ func largeFollowers(t *testing.T, o *outbox) {
 func (o *outbox) heldKeys(t require.TestingT, lane store.Lane, halt bool, page int) map[string]bool {
 	held, after := make(map[string]bool), ""
 	for {
-		keys, err := o.HeldKeys(context.Background(), lane, halt, after, page)
-		require.NoError(t, err)
+		var keys []store.HeldKey
+		require.NoError(t, o.repeat(func() (err error) {
+			keys, err = o.HeldKeys(context.Background(), lane, halt, after, page)
+			return err
+		}))
 		require.LessOrEqual(t, len(keys), page)
 		for _, k := range keys {
 			require.NotContains(t, held, k.Key, "listed twice")

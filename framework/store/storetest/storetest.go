@@ -78,6 +78,9 @@ type Dialect struct {
 	// Slots means that the database distributes rows over the slots. Otherwise all rows are in
 	// slot 0.
 	Slots bool
+	// Collides reports whether a method failed only because another transaction was in its way, so
+	// that it may be called again; default: none fails for that.
+	Collides func(err error) bool
 }
 
 // Run tests the whole contract, in a separate database for each fact.
@@ -157,6 +160,16 @@ func (o *outbox) begin(t *testing.T) *sql.Tx {
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = tx.Rollback() }) // has no effect after the transaction has ended
 	return tx
+}
+
+// repeat calls a method until no other transaction is in its way, as a forwarder does.
+func (o *outbox) repeat(method func() error) error {
+	for start := time.Now(); ; time.Sleep(10 * time.Millisecond) {
+		err := method()
+		if err == nil || o.Collides == nil || !o.Collides(err) || time.Since(start) > time.Minute {
+			return err
+		}
+	}
 }
 
 // exec runs statements in read committed, so that no other transaction makes them fail.
