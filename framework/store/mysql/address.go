@@ -72,6 +72,12 @@ func complete(config *mysql.Config) (*mysql.Config, error) {
 	if config.Timeout == 0 {
 		config.Timeout = connectTime
 	}
+	if _, given := config.Params["wait_timeout"]; !given {
+		if config.Params == nil {
+			config.Params = make(map[string]string)
+		}
+		config.Params["wait_timeout"] = fmt.Sprintf("LEAST(@@SESSION.wait_timeout, %d)", int(waitTime.Seconds()))
+	}
 	return config, nil
 }
 

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"time"
 
 	"github.com/go-sql-driver/mysql"
 
@@ -17,6 +18,14 @@ import (
 // checkpoints at the same time: with the two of package sql it would keep opening new connections.
 const idleConnections = 10
 
+const (
+	// waitTime is how long the server waits for the next statement of a session.
+	waitTime = 5 * time.Minute
+	// idleTime is how long a handle keeps an idle connection. It is shorter than waitTime, so that the
+	// server does not end it.
+	idleTime = time.Minute
+)
+
 // OpenDB opens a database with go-sql-driver. dsn is a URL such as
 // mysql://user:password@host:3306/name?tls=true, or the driver's own form. It does not connect yet.
 // The handle has these settings:
@@ -24,8 +33,10 @@ const idleConnections = 10
 //   - sessions are in READ COMMITTED, so that parking for one lane does not delay other lanes;
 //   - times are time.Time in UTC, and arguments travel with their statements in one round trip;
 //   - connecting times out after 10 s, unless dsn has a timeout;
+//   - the server ends a session that sends nothing for 5 min, unless its wait_timeout is shorter or
+//     dsn has one: a client that vanished in a transaction would otherwise keep its locks for hours;
 //   - each session knows the identity and the start of its server, see Store;
-//   - it keeps up to 10 idle connections instead of 2.
+//   - it keeps up to 10 idle connections instead of 2, each for up to a minute.
 //
 // The application may use the same handle for its own tables.
 func OpenDB(dsn string) (*sql.DB, error) { return OpenDBWithin(dsn, nil) }
@@ -43,6 +54,7 @@ func OpenDBWithin(dsn string, permit store.Permit) (*sql.DB, error) {
 	}
 	db := sql.OpenDB(&connector{c, permit})
 	db.SetMaxIdleConns(idleConnections)
+	db.SetConnMaxIdleTime(idleTime)
 	return db, nil
 }
 

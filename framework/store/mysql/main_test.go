@@ -15,7 +15,12 @@ func TestMain(m *testing.M) { mysqltest.Main(m) }
 // newDB opens an empty database as the program does.
 func newDB(t testing.TB) *sql.DB {
 	t.Helper()
-	db, err := mysql.OpenDB(mysqltest.DSN(t))
+	return openDB(t, mysqltest.DSN(t))
+}
+
+func openDB(t testing.TB, address string) *sql.DB {
+	t.Helper()
+	db, err := mysql.OpenDB(address)
 	require.NoError(t, err)
 	db.SetMaxOpenConns(60)
 	t.Cleanup(func() { _ = db.Close() })
