@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"time"
 
 	"github.com/waybill-go/waybill/framework/forwarder"
 	"github.com/waybill-go/waybill/framework/store"
@@ -176,10 +175,6 @@ func checkCaptures(ctx context.Context, x *examination) (verdict, error) {
 	return ok("%s", count(captured, "captured table")), nil
 }
 
-// scheduleLate is how long after its time a tick counts as late: processes look for due ticks
-// every few seconds.
-const scheduleLate = time.Minute
-
 func checkSchedules(ctx context.Context, x *examination) (verdict, error) {
 	all, err := x.store.Schedules(ctx)
 	if err != nil {
@@ -189,12 +184,8 @@ func checkSchedules(ctx context.Context, x *examination) (verdict, error) {
 	known := make(map[string]bool)
 	for _, s := range all {
 		known[s.Name] = true
-		due := s.NextTick
-		if !s.RequestedAt.IsZero() {
-			due = s.RequestedAt
-		}
-		if by := s.ReadAt.Sub(due); !s.Paused && by >= scheduleLate {
-			late = append(late, fmt.Sprintf("%s has been due for %s", s.Name, age(by)))
+		if !s.Paused && s.Late() {
+			late = append(late, fmt.Sprintf("%s has been due for %s", s.Name, age(s.Overdue())))
 		}
 	}
 	for _, name := range slices.Sorted(slices.Values(x.Schedules)) {

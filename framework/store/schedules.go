@@ -60,14 +60,18 @@ type Schedule struct {
 	ReadAt time.Time
 }
 
-// Late reports whether a tick has been due for more than a minute, as of ReadAt.
-func (s Schedule) Late() bool {
+// Overdue returns for how long a tick has been due, as of ReadAt; negative if none is due yet.
+func (s Schedule) Overdue() time.Duration {
 	due := s.NextTick
 	if !s.RequestedAt.IsZero() && s.RequestedAt.Before(due) {
 		due = s.RequestedAt
 	}
-	return s.ReadAt.Sub(due) > time.Minute
+	return s.ReadAt.Sub(due)
 }
+
+// Late reports whether a tick has been due for more than a minute, as of ReadAt: no process runs the
+// schedule. Processes look for due ticks every few seconds, and pass over those of a paused schedule.
+func (s Schedule) Late() bool { return s.Overdue() > time.Minute }
 
 // NotificationID returns the default id of a tick's notification. It is the same if the tick is
 // made again, as after the database was restored.
