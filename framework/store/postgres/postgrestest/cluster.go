@@ -57,13 +57,13 @@ func startCluster(ctx context.Context, binaries string, options Options) (*clust
 // basebackup is the program that copies a running cluster.
 const basebackup = "pg_basebackup"
 
-// standby copies a running cluster, and starts the copy as a standby of it. A replication slot keeps
-// the write-ahead log that the standby has not received: without it, a standby that lags past a
+// standby copies a running cluster, and starts the copy as a standby of it. A new replication slot
+// keeps the write-ahead log that the standby has not received: without it, a standby that lags past a
 // checkpoint stops for good.
-func (c *cluster) standby(ctx context.Context) (*cluster, error) {
+func (c *cluster) standby(ctx context.Context, slot string) (*cluster, error) {
 	return launch(ctx, c.binaries, filepath.Dir(c.folder), func(copied *cluster) error {
 		return copied.run(ctx, basebackup, "--pgdata", copied.data(), "--dbname", c.address().String(),
-			"--checkpoint", "fast", "--write-recovery-conf", "--create-slot", "--slot", fmt.Sprint("standby_", rand.Uint64()), "--no-sync")
+			"--checkpoint", "fast", "--write-recovery-conf", "--create-slot", "--slot", slot, "--no-sync")
 	})
 }
 

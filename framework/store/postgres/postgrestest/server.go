@@ -145,7 +145,8 @@ func (s *Server) Up() error {
 }
 
 // Standby copies a running temporary cluster, starts the copy as its streaming standby on another
-// port, and returns when that accepts connections for reading. The standby lags slightly behind.
+// port, and returns when that accepts connections for reading and receives what is written. From then
+// on Down in mode Fast first sends everything to it. The standby lags slightly behind.
 // It has the settings, databases and system identifier of the primary. Promote makes it replace a
 // primary that is Down. Stop it like any Server, before or after its primary. For a server that
 // Start did not start Standby returns ErrNotOurs; without pg_basebackup, ErrNoProgram.
@@ -153,11 +154,31 @@ func (s *Server) Standby(ctx context.Context) (*Server, error) {
 	if _, err := s.Command(ctx, basebackup); err != nil {
 		return nil, err
 	}
-	cluster, err := s.cluster.standby(ctx)
+	slot := "standby_" + strings.ToLower(rand.Text())
+	cluster, err := s.cluster.standby(ctx, slot)
 	if err != nil {
 		return nil, fmt.Errorf("postgrestest: standby: %w", err)
 	}
-	return &Server{address: cluster.address(), cluster: cluster, stop: sync.OnceValue(cluster.stop)}, nil
+	standby := &Server{address: cluster.address(), cluster: cluster, stop: sync.OnceValue(cluster.stop)}
+	if err := s.receives(ctx, slot); err != nil {
+		return nil, errors.Join(fmt.Errorf("postgrestest: standby: %w", err), standby.Stop())
+	}
+	return standby, nil
+}
+
+// receives waits until a standby is connected to its replication slot.
+func (s *Server) receives(ctx context.Context, slot string) error {
+	ctx, cancel := context.WithTimeout(ctx, restartTimeout)
+	defer cancel()
+	return s.with(func(db *sql.DB) error {
+		for ; ; time.Sleep(5 * time.Millisecond) {
+			var active bool
+			row := db.QueryRowContext(ctx, "SELECT active FROM pg_replication_slots WHERE slot_name = $1", slot)
+			if err := row.Scan(&active); active || err != nil {
+				return err
+			}
+		}
+	})
 }
 
 // Promote makes a Standby a primary, and returns when it accepts writes. It keeps what it had
