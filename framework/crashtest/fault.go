@@ -54,8 +54,8 @@ func (h *harness) startForwarder(f *forwarder) error {
 	if err != nil {
 		return err
 	}
-	address.Host = f.toDatabase.address()
-	command := h.config.Forwarder(address.String(), fmt.Sprintf("http://%s/forwarder/%d", f.toSink.address(), f.number))
+	address.Host = f.toDatabase.address
+	command := h.config.Forwarder(address.String(), fmt.Sprintf("http://%s/forwarder/%d", f.toSink.address, f.number))
 	if err := h.starter.start(command); err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package crashtest
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net"
@@ -20,9 +21,12 @@ const (
 	portTries = 50
 )
 
-// obeyTimeout bounds a change of a proxy. toxiproxy may wait for a connection whose other end does
-// not read, such as a stopped process.
-const obeyTimeout = 20 * time.Second
+// obeyTimeout bounds a change of a proxy. toxiproxy waits without end for a connection whose other
+// end does not read, such as one of a stopped process, or one that was closed at the wrong moment.
+const obeyTimeout = 5 * time.Second
+
+// errStuck means that a proxy waits for a connection.
+var errStuck = fmt.Errorf("%w within %s", ErrNetwork, obeyTimeout)
 
 // network makes proxies.
 type network struct{ server *toxiproxy.ApiServer }
@@ -32,12 +36,17 @@ func newNetwork() network {
 }
 
 // link is a network link between a forwarder and the database or the sink.
-type link struct{ proxy *toxiproxy.Proxy }
+type link struct {
+	address string
+	open    func() *toxiproxy.Proxy // a new proxy, with that address
+	proxy   *toxiproxy.Proxy
+}
 
 func (n network) open(name, to string) (*link, error) {
 	for range portTries {
 		from := net.JoinHostPort("127.0.0.1", strconv.Itoa(firstPort+rand.IntN(lastPort-firstPort)))
-		l := &link{toxiproxy.NewProxy(n.server, name, from, to)}
+		l := &link{address: from, open: func() *toxiproxy.Proxy { return toxiproxy.NewProxy(n.server, name, from, to) }}
+		l.proxy = l.open()
 		if err := l.proxy.Start(); err == nil {
 			return l, nil
 		}
@@ -45,16 +54,22 @@ func (n network) open(name, to string) (*link, error) {
 	return nil, fmt.Errorf("%w: no free port between %d and %d in %d tries", ErrNetwork, firstPort, lastPort, portTries)
 }
 
-func (l *link) address() string { return l.proxy.Listen }
-
 // cut closes all connections and refuses new ones.
 func (l *link) cut() error {
 	return l.obey(func() error { l.proxy.Stop(); return nil })
 }
 
-// mend makes the proxy accept connections again.
-func (l *link) mend() error {
+// mend accepts connections again.
+func (l *link) mend() error { return l.start() }
+
+// start goes on with a new proxy, which has the toxics from its beginning. The one before must have
+// been told to stop: its port is needed.
+func (l *link) start(toxics ...string) error {
+	l.proxy = l.open()
 	return l.obey(func() error {
+		if err := add(l.proxy, toxics); err != nil {
+			return err
+		}
 		for end := time.Now().Add(obeyTimeout); ; time.Sleep(lookEvery) {
 			err := l.proxy.Start()
 			if err == nil || time.Now().After(end) {
@@ -64,36 +79,35 @@ func (l *link) mend() error {
 	})
 }
 
+func add(proxy *toxiproxy.Proxy, toxics []string) error {
+	for _, toxic := range toxics {
+		if _, err := proxy.Toxics.AddToxicJson(strings.NewReader(toxic)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 const (
 	slow    = `{"name": "slow", "type": "latency", "stream": "downstream", "attributes": {"latency": 150, "jitter": 100}}`
 	deaf    = `{"name": "deaf", "type": "timeout", "stream": "upstream", "attributes": {"timeout": 0}}`
 	silence = `{"name": "silence", "type": "timeout", "stream": "downstream", "attributes": {"timeout": 0}}`
 )
 
-// poison adds toxics. heal removes them and closes connections that were silent, like a firewall that
-// no longer knows them.
+// poison adds toxics to all connections, or, if the proxy is stuck with one of them, to new ones only.
+// heal closes the connections, like a firewall that no longer knows them: toxiproxy cannot remove a
+// toxic from a connection that no one reads.
 func (l *link) poison(toxics ...string) error {
-	return l.obey(func() error {
-		for _, toxic := range toxics {
-			if _, err := l.proxy.Toxics.AddToxicJson(strings.NewReader(toxic)); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-}
-
-// heal cuts the connections first, because toxiproxy cannot remove a toxic from a connection that no
-// one reads.
-func (l *link) heal() error {
-	if err := l.cut(); err != nil {
+	err := l.obey(func() error { return add(l.proxy, toxics) })
+	if !errors.Is(err, errStuck) {
 		return err
 	}
-	err := l.obey(func() error {
-		l.proxy.Toxics.ResetToxics(zerolog.Nop().WithContext(background))
-		return nil
-	})
-	if err != nil {
+	go l.proxy.Stop() // it closes the port first, then waits
+	return l.start(toxics...)
+}
+
+func (l *link) heal() error {
+	if err := l.cut(); err != nil {
 		return err
 	}
 	return l.mend()
@@ -110,6 +124,6 @@ func (l *link) obey(change func() error) error {
 		}
 		return nil
 	case <-time.After(obeyTimeout):
-		return fmt.Errorf("%w within %s", ErrNetwork, obeyTimeout)
+		return errStuck
 	}
 }
