@@ -30,6 +30,9 @@ func (d *Dispatcher) settle(c *call) {
 		switch result := c.results[i]; {
 		case it.lane.ledger != nil && d.isAborted(it, result.Err):
 			d.pending--
+			if result.Err != nil {
+				c.abortBehind(i)
+			}
 		case it.lane.over != nil:
 			d.pending--
 			if result.Err == nil {
@@ -52,6 +55,16 @@ func (d *Dispatcher) settle(c *call) {
 	clear(d.back)
 	d.back = d.back[:0]
 	d.settling = nil
+}
+
+// abortBehind sets the errors of the later items of a key behind one whose transaction is aborted:
+// they were not tried, so that their errors say nothing about them.
+func (c *call) abortBehind(aborted int) {
+	for i := aborted + 1; i < len(c.items) && c.follows(i); i++ {
+		if c.results[i].Err != nil {
+			c.results[i].Err = sinks.ErrAborted
+		}
+	}
 }
 
 // unchain puts the later items of a failed item's key in the batch back behind it, without

@@ -81,3 +81,21 @@ func TestAnAbortedTransactionEndsTheLaneAndKeepsThePermanentError(t *testing.T) 
 	other.Keep(&lost{}, nil)
 	require.Empty(t, other.verdicts)
 }
+
+func TestADeliveryBehindAnAbortedOneIsNotJudged(t *testing.T) {
+	t.Parallel()
+	d := idle(t)
+	l := join(d, 0, 1)
+	l.Keep(&lost{errors.New("aborted")}, nil)
+	l.Add(store.Page{Envelopes: []notification.Envelope{{Offset: 1, ID: "a", Key: "k"}, {Offset: 2, ID: "b", Key: "k"}, {Offset: 3, ID: "c", Key: "k"}}})
+	worker := &call{ctx: t.Context(), results: []sinks.Result{{Err: sinks.ErrAborted}, {Err: errors.New("behind a")}, {Err: errors.New("behind b")}}}
+	worker.add(next(t, d))
+	d.mu.Lock()
+	d.chain(worker, 3, time.Now())
+	require.Len(t, worker.items, 3)
+	l.inFlight, d.inFlight = 3, 3
+	d.settle(worker)
+	d.mu.Unlock()
+	require.ErrorIs(t, l.Take(nil).Over, sinks.ErrAborted)
+	require.Empty(t, l.verdicts)
+}
