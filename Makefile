@@ -17,13 +17,13 @@ LONG_TESTS := ThroughCrashes$$ ^TestConformance[A-Z] ^TestRandomHistories ^TestR
 	^TestAHookThatTakesAMillisecond
 # Regular expressions of the tests that the race detector skips, since they do one thing after another: requests of the
 # dashboard, a simulation, a large file, the conformance of a second dialect of SQLite, the links of the documentation.
-NO_RACES := ^TestEveryPage ^TestTheLimitFollowsTheCapacity$$ ^TestParquetOfManyRowGroups$$ ^TestConformanceWithoutReturning$$ \
+NO_RACES := ^TestEveryPage ^TestALinkCan ^TestTheLimitFollowsTheCapacity$$ ^TestParquetOfManyRowGroups$$ ^TestConformanceWithoutReturning$$ \
 	InTheDocumentation
 # How many tests of a package run at once. They mostly wait for databases and brokers.
 PARALLEL ?= 4
 # All packages, those first whose tests take longest or mostly wait.
-PACKAGES := ./framework/forwarder ./sinks/... ./...
-# Runs a command with its temporary folder in memory, if there is room.
+PACKAGES := ./framework/forwarder ./sinks/... ./framework/store/postgres ./framework/program ./...
+# Runs tests so that they use memory to save time.
 IN_MEMORY := $(CURDIR)/.ci/in-memory
 # Flags of the comparison with peers; PEERS=--help lists them.
 PEERS ?=
