@@ -62,8 +62,8 @@ func (l *link) cut() error {
 // mend accepts connections again.
 func (l *link) mend() error { return l.start() }
 
-// start goes on with a new proxy, which has the toxics from its beginning. The one before must have
-// been told to stop: its port is needed.
+// start goes on with a new proxy, which has the toxics from its beginning. It needs the port of the one
+// before: stop that first.
 func (l *link) start(toxics ...string) error {
 	l.proxy = l.open()
 	return l.obey(func() error {
