@@ -76,7 +76,7 @@ func complete(config *mysql.Config) (*mysql.Config, error) {
 		if config.Params == nil {
 			config.Params = make(map[string]string)
 		}
-		config.Params["wait_timeout"] = fmt.Sprintf("LEAST(@@SESSION.wait_timeout, %d)", int(waitTime.Seconds()))
+		config.Params["wait_timeout"] = fmt.Sprintf("CAST(LEAST(@@SESSION.wait_timeout, %d) AS UNSIGNED)", int(waitTime.Seconds()))
 	}
 	return config, nil
 }
