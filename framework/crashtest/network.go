@@ -56,7 +56,8 @@ func (n network) open(name, to string) (*link, error) {
 
 // cut closes all connections and refuses new ones.
 func (l *link) cut() error {
-	return l.obey(func() error { l.proxy.Stop(); return nil })
+	proxy := l.proxy
+	return l.obey(func() error { proxy.Stop(); return nil })
 }
 
 // mend accepts connections again.
@@ -65,13 +66,14 @@ func (l *link) mend() error { return l.start() }
 // start goes on with a new proxy, which has the toxics from its beginning. It needs the port of the one
 // before: stop that first.
 func (l *link) start(toxics ...string) error {
-	l.proxy = l.open()
+	proxy := l.open()
+	l.proxy = proxy
 	return l.obey(func() error {
-		if err := add(l.proxy, toxics); err != nil {
+		if err := add(proxy, toxics); err != nil {
 			return err
 		}
 		for end := time.Now().Add(obeyTimeout); ; time.Sleep(lookEvery) {
-			err := l.proxy.Start()
+			err := proxy.Start()
 			if err == nil || time.Now().After(end) {
 				return err
 			}
@@ -98,11 +100,12 @@ const (
 // heal closes the connections, like a firewall that no longer knows them: toxiproxy cannot remove a
 // toxic from a connection that no one reads.
 func (l *link) poison(toxics ...string) error {
-	err := l.obey(func() error { return add(l.proxy, toxics) })
+	proxy := l.proxy
+	err := l.obey(func() error { return add(proxy, toxics) })
 	if !errors.Is(err, errStuck) {
 		return err
 	}
-	go l.proxy.Stop() // it closes the port first, then waits
+	go proxy.Stop() // it closes the port first, then waits
 	return l.start(toxics...)
 }
 
