@@ -161,11 +161,20 @@ func (b *tab) sees(texts ...string) {
 	}
 }
 
-// text returns the text of the main part of the page, with single spaces.
+// text returns the text of the main part of the page, with single spaces. It reads again if the next page
+// takes the place of the one that it reads, as happens after a click.
 func (b *tab) text() string {
 	b.t.Helper()
+	ctx, cancel := context.WithTimeout(b.ctx, patience)
+	defer cancel()
 	var text string
-	b.do(chromedp.Text("main", &text, chromedp.ByQuery))
+	read := chromedp.Evaluate(`document.querySelector("main").innerText`, &text)
+	err := chromedp.Run(ctx, read)
+	for err != nil && ctx.Err() == nil {
+		time.Sleep(20 * time.Millisecond)
+		err = chromedp.Run(ctx, read)
+	}
+	require.NoError(b.t, err)
 	return strings.Join(strings.Fields(text), " ")
 }
 
