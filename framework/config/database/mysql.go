@@ -9,6 +9,8 @@ import (
 	"net"
 	"strings"
 
+	mysqldriver "github.com/go-sql-driver/mysql"
+
 	"github.com/waybill-go/waybill/framework/config"
 	"github.com/waybill-go/waybill/framework/store/mysql"
 )
@@ -83,6 +85,7 @@ func (mysqlDialect) isTemporary(err error) bool {
 	var network net.Error
 	return errors.As(err, &network) ||
 		errors.Is(err, driver.ErrBadConn) ||
+		errors.Is(err, mysqldriver.ErrInvalidConn) || // it ended during a statement
 		errors.Is(err, io.EOF) ||
 		errors.Is(err, io.ErrUnexpectedEOF)
 }

@@ -2,7 +2,10 @@ package database
 
 import (
 	"bytes"
+	"io"
 	"log/slog"
+	"net"
+	"net/url"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -27,4 +30,72 @@ func TestAForwarderOnMySQLLogsUnsafeSettingsOfTheServer(t *testing.T) {
 	require.Contains(t, log.String(), "level=WARN")
 	require.Contains(t, log.String(), "innodb_flush_log_at_trx_commit is 0: ")
 	require.NotContains(t, log.String(), "innodb_autoinc_lock_mode")
+}
+
+func TestAForwarderWaitsForAMySQLThatEndsItsConnections(t *testing.T) {
+	t.Parallel()
+	direct, err := url.Parse(mysqltest.URL(t))
+	require.NoError(t, err)
+	d, cleanup, err := Open(config.Tables{Database: parsed(t, direct)})
+	require.NoError(t, err)
+	defer cleanup()
+	_, err = d.Migrate(t.Context(), 0)
+	require.NoError(t, err)
+
+	direct.Host = hangingUp(t, direct.Host, 3)
+	d, cleanup, err = Open(config.Tables{Database: parsed(t, direct)})
+	require.NoError(t, err)
+	defer cleanup()
+	var log bytes.Buffer
+	_, err = d.Await(t.Context(), slog.New(slog.NewTextHandler(&log, nil)))
+	require.NoError(t, err)
+	require.Contains(t, log.String(), "the database cannot be reached, trying again")
+	require.Contains(t, log.String(), "connected to the database")
+}
+
+func parsed(t *testing.T, u *url.URL) config.Database {
+	t.Helper()
+	address, err := config.ParseDatabase(u.String())
+	require.NoError(t, err)
+	return address
+}
+
+// hangingUp returns the address of a proxy for a MySQL server. It ends each of the first n connections at the
+// first command after the login.
+func hangingUp(t *testing.T, server string, n int) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = listener.Close() })
+	go func() {
+		for i := 0; ; i++ {
+			from, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			to, err := net.Dial("tcp", server)
+			if err != nil {
+				_ = from.Close()
+				continue
+			}
+			go func() {
+				_, _ = io.Copy(from, to)
+				_ = from.Close()
+			}()
+			go func() {
+				defer func() { _, _ = from.Close(), to.Close() }()
+				packet := make([]byte, 1<<16)
+				for {
+					read, err := from.Read(packet)
+					if err != nil || i < n && packet[3] == 0 { // a command is number 0 of its exchange
+						return
+					}
+					if _, err := to.Write(packet[:read]); err != nil {
+						return
+					}
+				}
+			}()
+		}
+	}()
+	return listener.Addr().String()
 }
