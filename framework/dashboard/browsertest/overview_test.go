@@ -33,7 +33,7 @@ func TestTheOverviewShowsFiguresAndProblems(t *testing.T) {
 	b.open("/")
 	b.sees(`partner breaker open`, "connection refused", "3 dead", "3 retrying", "problems")
 	b.shoot("overview")
-	b.do(chromedp.Click(`//a[text()="partner"]`))
+	b.do(chromedp.Click(`//a[text()="partner"]`), chromedp.WaitVisible(`//h2[text()="Settings in effect"]`))
 	b.sees("Settings in effect", "threshold", "connection refused", "0–255")
 	b.shoot("sink")
 }
@@ -161,20 +161,12 @@ func (b *tab) sees(texts ...string) {
 	}
 }
 
-// text returns the text of the main part of the page, with single spaces. It reads again if the next page
-// takes the place of the one that it reads, as happens after a click.
+// text returns the text of the main part of the page, with single spaces. After a click, wait for something
+// of the next page before: the page must not change while it is read.
 func (b *tab) text() string {
 	b.t.Helper()
-	ctx, cancel := context.WithTimeout(b.ctx, patience)
-	defer cancel()
 	var text string
-	read := chromedp.Evaluate(`document.querySelector("main").innerText`, &text)
-	err := chromedp.Run(ctx, read)
-	for err != nil && ctx.Err() == nil {
-		time.Sleep(20 * time.Millisecond)
-		err = chromedp.Run(ctx, read)
-	}
-	require.NoError(b.t, err)
+	b.do(chromedp.Evaluate(`document.querySelector("main").innerText`, &text))
 	return strings.Join(strings.Fields(text), " ")
 }
 
