@@ -71,7 +71,8 @@ func (i *Inbox) First(ctx context.Context, tx outbox.Tx, consumer, id string) (b
 // After an error of the commit, the transaction may still have been committed: call Once again
 // to find out.
 func (i *Inbox) Once(ctx context.Context, db *sql.DB, consumer, id string, f func(ctx context.Context, tx *sql.Tx) error) (first bool, err error) {
-	err = outbox.InTx(ctx, db, nil, func(ctx context.Context, tx *sql.Tx) error {
+	var silent *outbox.Publisher
+	err = silent.RunInTx(ctx, db, nil, func(ctx context.Context, tx *sql.Tx) error {
 		if first, err = i.First(ctx, tx, consumer, id); err != nil || !first {
 			return err
 		}

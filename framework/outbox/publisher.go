@@ -206,7 +206,7 @@ func numbered(err error, i, of int) error {
 // isolation level, the caller runs it again as a whole. After an error of the commit, the
 // transaction may still have been committed. A nil publisher announces nothing.
 func (p *Publisher) RunInTx(ctx context.Context, db *sql.DB, options *sql.TxOptions, f func(ctx context.Context, tx *sql.Tx) error) error {
-	return p.announcing(func() error { return InTx(ctx, db, options, f) })
+	return p.announcing(func() error { return inTx(ctx, db, options, f) })
 }
 
 // announcing runs commit and announces it if something was appended meanwhile: by this

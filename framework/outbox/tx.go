@@ -71,11 +71,8 @@ func explain(err error) error {
 	return fmt.Errorf("%w: publish before the commit or rollback; a transaction also rolls back when its context ends: %w", ErrTxOver, err)
 }
 
-// InTx runs f in a transaction of db. It commits if f returns nil. It rolls back if f panics
-// or returns an error, and returns that error unchanged. The options are those of
-// [sql.DB.BeginTx]; nil means the database's defaults. InTx does not retry, and announces
-// nothing: see [Publisher.RunInTx].
-func InTx(ctx context.Context, db *sql.DB, options *sql.TxOptions, f func(ctx context.Context, tx *sql.Tx) error) error {
+// inTx runs f in a transaction of db, as [Publisher.RunInTx] promises, and announces nothing.
+func inTx(ctx context.Context, db *sql.DB, options *sql.TxOptions, f func(ctx context.Context, tx *sql.Tx) error) error {
 	if db == nil {
 		return errNoDatabase
 	}

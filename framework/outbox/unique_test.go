@@ -82,7 +82,8 @@ func publishedIDs(t testing.TB, s store.Log) (ids []string) {
 
 func inTx(t *testing.T, db *sql.DB, f func(tx *sql.Tx)) {
 	t.Helper()
-	require.NoError(t, outbox.InTx(t.Context(), db, nil, func(_ context.Context, tx *sql.Tx) error { f(tx); return nil }))
+	var silent *outbox.Publisher
+	require.NoError(t, silent.RunInTx(t.Context(), db, nil, func(_ context.Context, tx *sql.Tx) error { f(tx); return nil }))
 }
 
 func TestADuplicateIsRefusedAndTheTransactionContinues(t *testing.T) {
