@@ -65,7 +65,7 @@ CREATE TABLE IF NOT EXISTS {{.Table "forwarders"}} (
 ) ENGINE=InnoDB ROW_FORMAT=DYNAMIC CHARACTER SET utf8mb4 COLLATE {{.Collation}};
 
 -- Deliveries that could not be made in their turn, with their envelopes. The id is in the
--- primary key because a truncated log uses the same offsets again. The column `key` has
+-- primary key because a truncated log uses the same offsets again. The column key has
 -- bytes: as characters it would be too long for an index.
 CREATE TABLE IF NOT EXISTS {{.Table "parked"}} (
     sink            VARCHAR(255)    NOT NULL,
