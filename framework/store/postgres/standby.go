@@ -80,7 +80,7 @@ func (s *Store) openStandby(ctx context.Context, c Config, version int) error {
 	b := newStandby(c.Standby, serverSQL(version), c.Logger)
 	var primary identity
 	if err := s.db.QueryRowContext(ctx, databaseSQL).Scan(&primary.system, &primary.database); err != nil {
-		return fmt.Errorf("identify the database, to compare it with the standby's, for which the role needs EXECUTE on pg_control_system(): %w", err)
+		return fmt.Errorf("identify the database, to compare it with the standby's (the role needs EXECUTE on pg_control_system()): %w", err)
 	}
 	asking, cancel := context.WithTimeout(ctx, standbyAskTime)
 	defer cancel()
