@@ -7,7 +7,7 @@ FUZZTIME ?= 10s
 CRASH ?= 30m
 # Time limit of one example, in seconds.
 EXAMPLE_LIMIT ?= 120
-# How long each test of `make test-long` that kills programs does so.
+# Duration of each test of `make test-long` that kills programs.
 LONG ?= 15s
 # Regular expressions of the tests that check testing.Short.
 LONG_TESTS := ThroughCrashes$$ ^TestConformance[A-Z] ^TestRandomHistories ^TestRandomCancellations ^TestTwoForwardersSharing \
@@ -21,7 +21,7 @@ NO_RACES := ^TestEveryPage ^TestTheLimitFollowsTheCapacity$$ ^TestParquetOfManyR
 	InTheDocumentation
 # How many tests of a package run at once. They mostly wait for databases and brokers.
 PARALLEL ?= 4
-# All packages, those first whose tests take longest or mostly wait.
+# All packages; first those whose tests take longest or mostly wait.
 PACKAGES := ./framework/forwarder ./sinks/... ./framework/store/postgres ./framework/program ./...
 # Runs tests so that they use memory to save time.
 IN_MEMORY := $(CURDIR)/.ci/in-memory
@@ -75,7 +75,7 @@ race: ## Run the tests, with -short, under the race detector (needs a C compiler
 test-kafka: ## Run the Kafka tests against a real broker (needs Docker, or Maven and a JRE)
 	bash .ci/test-kafka
 
-test-mysql: ## Run the tests of the MySQL store on MariaDB and on MySQL 8.0 (MySQL is fetched; MariaDB must be installed, or is on Debian as root)
+test-mysql: ## Run the tests of the MySQL store on MariaDB and on MySQL 8.0 (fetches MySQL, and installs MariaDB on Debian as root)
 	bash .ci/mysql -short -parallel $(PARALLEL)
 
 test-brokers: ## Test the sinks for RabbitMQ, NATS and Redis (needs rabbitmq-server, nats-server, redis-server)

@@ -102,8 +102,7 @@ const ticksASecond = 100
 // Ticks converts processor time from the unit of /proc.
 func Ticks(n uint) time.Duration { return time.Duration(n) * (time.Second / ticksASecond) }
 
-// CPU is the processor time that processes have had; one that has ended counts
-// nothing.
+// CPU returns the processor time that processes have used; one that has ended counts as nothing.
 func CPU(pids ...int) (used time.Duration) {
 	for _, pid := range pids {
 		p, err := procfs.NewProc(pid)

@@ -30,7 +30,7 @@ func (Table) Migrate(ctx context.Context, dsn string) error {
 		`CREATE INDEX messages_unsent ON messages (id) WHERE sent_at IS NULL`, createBusiness)
 }
 
-// Fill inserts with COPY.
+// Fill inserts orders, on PostgreSQL with COPY.
 func (Table) Fill(ctx context.Context, dsn string, n int) error {
 	return copyIn(ctx, dsn, "messages", []string{"key", "payload"}, n, func(number int) []any {
 		return []any{workload.Key(number), string(workload.New(number).JSON())}
@@ -65,7 +65,7 @@ type Business struct {
 	Pgx bool
 }
 
-// Name tells it apart.
+// Name returns the name of the outbox.
 func (Business) Name() string { return "business" }
 
 // Migrate creates the business table.

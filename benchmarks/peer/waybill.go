@@ -88,7 +88,7 @@ func openWaybill(ctx context.Context, db *sql.DB, dsn, listen string) (waybillSt
 	return postgres.Open(ctx, db, postgres.Config{Listen: listen})
 }
 
-// Fill appends orders with COPY.
+// Fill appends orders, on PostgreSQL with COPY.
 func (Waybill) Fill(ctx context.Context, dsn string, n int) error {
 	return copyIn(ctx, dsn, "outbox", waybillColumns, n, waybillRow)
 }

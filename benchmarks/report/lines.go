@@ -32,7 +32,7 @@ type Line struct {
 // Point is a point of a Line.
 type Point struct{ X, Y float64 }
 
-// palette is that of Okabe and Ito, as above.
+// palette has the colours of Okabe and Ito, like ours and theirs.
 var palette = []color.RGBA{
 	ours, theirs, {0x00, 0x9e, 0x73, 0xff}, {0xcc, 0x79, 0xa7, 0xff}, {0x56, 0xb4, 0xe9, 0xff}, {0xd5, 0x5e, 0x00, 0xff},
 }

@@ -74,13 +74,14 @@ func (m *meter) stop(ctx context.Context, samples int) (took time.Duration, metr
 const (
 	// fewestSamples is the least number of samples of a valid figure.
 	fewestSamples = 20
-	// countingError is the possible error of processor time, in seconds: the system counts in
-	// hundredths for each process, and samples the machine's.
+	// countingError is the possible error of processor time, in seconds: the system counts
+	// hundredths of each process.
 	countingError = 0.05
 )
 
-// Spoilt returns why a run is not valid, or "" if it is: other processes had the given share of the
-// machine or more, or there are fewer than 20 samples.
+// Spoilt returns why a run is not valid, or "" if it is. Other processes, or other guests of the
+// hypervisor, had the given share of the machine or more, the control group was throttled for that
+// share of the time, or there are fewer than 20 samples.
 func (s Sample) Spoilt(cores int, share float64) string {
 	m := s.Metrics
 	most := share * float64(cores)

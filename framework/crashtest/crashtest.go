@@ -46,9 +46,9 @@ const lookEvery = 50 * time.Millisecond
 // that it started has ended. It may be called in parallel on a machine that is large enough.
 //
 // The error wraps ErrBroken if a guarantee was broken; the report then lists the first violations
-// with the histories of their notifications. It wraps ErrEnded if a process ended by itself, and
-// ErrNoPublisher if RunPublisher was not called. With an error, the report contains what happened
-// until then.
+// with the histories of their notifications. It wraps ErrEnded if a process did not run or end as
+// it should, and ErrNoPublisher if RunPublisher was not called. With an error, the report contains
+// what happened until then.
 func Run(ctx context.Context, c Config) (report Report, err error) {
 	c, err = c.withDefaults()
 	if err != nil {

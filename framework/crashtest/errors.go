@@ -15,8 +15,9 @@ var (
 var (
 	// ErrBroken is wrapped if a guarantee was broken.
 	ErrBroken = errors.New("a guarantee was broken")
-	// ErrEnded is wrapped if a forwarder or publisher ended by itself.
-	ErrEnded = errors.New("a process ended by itself")
+	// ErrEnded is wrapped if a forwarder or publisher ended by itself, did not end when asked,
+	// or did not work.
+	ErrEnded = errors.New("a process did not run or end as it should")
 	// ErrNetwork is wrapped if a proxy failed to do what a fault needs.
 	ErrNetwork = errors.New("the proxy did not change as requested")
 )

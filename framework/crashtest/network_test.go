@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A process that does not read, such as a stopped one, does not keep the kit from its faults.
+// A process that does not read, such as a stopped one, does not keep the kit from injecting faults.
 func TestALinkCanBeChangedThoughItsClientReadsNothing(t *testing.T) {
 	t.Parallel()
 	server, err := net.Listen("tcp", "127.0.0.1:0")

@@ -94,11 +94,11 @@ func (p *process) await(how string) error {
 	select {
 	case <-p.ended:
 		if p.err != nil {
-			return fmt.Errorf("%w: asked by %s: %w", ErrEnded, how, p.err)
+			return fmt.Errorf("%w: after %s: %w", ErrEnded, how, p.err)
 		}
 		return nil
 	case <-time.After(endTimeout):
 		p.kill()
-		return fmt.Errorf("%w: not within %s, as it was asked by %s", ErrEnded, endTimeout, how)
+		return fmt.Errorf("%w: still running %s after %s", ErrEnded, endTimeout, how)
 	}
 }

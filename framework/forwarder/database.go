@@ -33,7 +33,7 @@ type Database struct {
 	Sleep time.Duration
 }
 
-// DatabaseError is an error of one of several databases, as RunDatabase and an Observer get it.
+// DatabaseError is an error of one of several databases, as RunDatabase returns it and an Observer gets it.
 type DatabaseError = named.Error
 
 // RunDatabase forwards from another outbox, through the same sinks, until its ctx or that of Run

@@ -125,8 +125,8 @@ func (f *Forwarder) Settings(sink string) (s Sink, works bool) {
 // and forwarder.
 func (f *Forwarder) Owner() string { return f.owner }
 
-// OwnerIn is Owner in one of several databases. Each has another one: if two of them turn out to
-// be the same database, their leases keep them apart like two forwarders.
+// OwnerIn is Owner in one of several databases. It differs between them: if two of them turn out
+// to be the same database, their leases keep them apart like two forwarders.
 func (f *Forwarder) OwnerIn(database string) string {
 	if database == "" {
 		return f.owner

@@ -7,9 +7,9 @@ var ErrName = errors.New("invalid name in the inbox")
 
 // Errors of sinks with handlers, and of middlewares.
 var (
-	// ErrConfig: Inbox or DB is missing, or both DB and Pgx are set, which is found when a
-	// forwarder is made with the sink. Or no consumer is named: Middleware and Handler require
-	// one, and so does a delivery without a sink's name.
+	// ErrConfig: Inbox is missing, not exactly one of DB and Pgx is set, or no consumer is
+	// named. Middleware and Handler return it. For a sink of Mux, forwarder.New returns it, and
+	// Deliver does if neither Config nor the delivery names the consumer.
 	ErrConfig = errors.New("an inbox, a database and a consumer are needed")
 	// ErrNoTransaction: a handler of OnTx is in a sink that Mux did not make, or takes another
 	// type of transaction than the sink begins.

@@ -16,9 +16,9 @@ import (
 const unavailableFor = 10
 
 // Handler makes the effects of an HTTP handler happen once for each webhook: it runs next in
-// a transaction of Config.DB that stores the request's id. [Tx] returns that transaction from
-// the request's context. Verify signatures first: otherwise anyone could block a real
-// request by sending its id first:
+// a transaction of Config.DB or Config.Pgx that stores the request's id. [Tx] returns that
+// transaction from the request's context. Verify signatures first: otherwise anyone could block
+// a real request by sending its id first:
 //
 //	once, err := inbox.Handler(inbox.Config{Inbox: box, DB: db, Consumer: "invoices"}, next)
 //	handler, err := httpsink.Receiver{Secrets: secrets}.Verify(once)

@@ -49,8 +49,8 @@ func New(s store.Inbox) *Inbox { return &Inbox{s} }
 //
 // tx is a transaction as for Publish; a *sql.DB fails with [outbox.ErrNotTransaction].
 //
-// consumer is the name of the effects: they happen once for each consumer and id.
-// Its name must not change while its ids may be delivered again.
+// consumer names what handles the ids: effects happen once for each consumer and id. The name
+// must not change while its ids may be delivered again.
 func (i *Inbox) First(ctx context.Context, tx outbox.Tx, consumer, id string) (bool, error) {
 	for what, name := range map[string]string{"consumer": consumer, "id": id} {
 		if name == "" || len(name) > maxName {

@@ -9,8 +9,8 @@ import (
 )
 
 // Middleware makes the effects of a Watermill handler happen once for each message: it runs
-// the handler in a transaction of Config.DB that stores the message's id. [Tx] returns that
-// transaction from the message's context:
+// the handler in a transaction of Config.DB or Config.Pgx that stores the message's id. [Tx]
+// returns that transaction from the message's context:
 //
 //	once, err := inbox.Middleware(inbox.Config{Inbox: box, DB: db, Consumer: "invoices"})
 //	router.AddMiddleware(once)
@@ -29,10 +29,10 @@ import (
 // The id is that of the notification if the message comes from a sink of this project, or of a
 // CloudEvent (ce_id); otherwise the message's UUID. A message without an id fails with [ErrName].
 //
-// Put it inside of middlewares that retry, and outside of those that change the context. The
-// end of the context rolls back. Middleware returns [ErrConfig] if a required field of Config,
-// including Consumer, is missing. The middleware is safe for concurrent use. Each message in
-// flight holds a connection.
+// Put it inside of middlewares that retry, and outside of those that change the context. If the
+// context ends, the transaction rolls back. Middleware returns [ErrConfig] if a required field of
+// Config, including Consumer, is missing. The middleware is safe for concurrent use. Each message
+// in flight holds a connection.
 func Middleware(c Config) (message.HandlerMiddleware, error) {
 	if err := c.checkConsumer(); err != nil {
 		return nil, err

@@ -63,7 +63,7 @@ func (e *Envelope) Validate() error {
 	}
 	switch {
 	case e.ID == "":
-		return fmt.Errorf("%w: id is empty; leave it unset to have one made", ErrInvalid)
+		return fmt.Errorf("%w: id is empty", ErrInvalid)
 	case len(e.ID) > MaxIDLength:
 		return fmt.Errorf("%w: id is %d bytes long, the limit is %d", ErrInvalid, len(e.ID), MaxIDLength)
 	case e.Version < 1 || e.Version > MaxVersion:

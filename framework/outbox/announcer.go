@@ -12,8 +12,8 @@ import (
 // announceTimeout bounds one announcement.
 const announceTimeout = time.Second
 
-// restOfAnnouncements is the pause after an announcement, which delays deliveries. Shorter
-// pauses would only cost the publishers' processor time.
+// restOfAnnouncements is the pause after an announcement. It delays deliveries, but a shorter
+// one would mostly cost the publishers processor time.
 var restOfAnnouncements = pace.Rest{Times: 2, Most: 2 * time.Millisecond}
 
 // Silent announces nothing: for a program whose forwarder runs in its own process.

@@ -10,7 +10,7 @@ import (
 // Log is the table that a Publisher appends to, in the SQL of its database. The stores
 // implement it. All methods are safe for concurrent use.
 type Log interface {
-	// InsertInto is the beginning of an INSERT, up to and with VALUES. It names the
+	// InsertInto returns the beginning of an INSERT, up to and including VALUES. It names the
 	// columns id, type, version, key, occurred_on, deliver_at, metadata and payload,
 	// in this order.
 	InsertInto() string
@@ -24,7 +24,7 @@ type Log interface {
 	BindTime(t time.Time) any
 	// BindPayload returns the parameter for a payload. A nil payload is empty, not NULL.
 	BindPayload(payload []byte) any
-	// BinaryPayload reports whether a payload may be something else than JSON.
+	// BinaryPayload reports whether a payload may be anything other than JSON.
 	BinaryPayload() bool
 }
 

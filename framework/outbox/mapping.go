@@ -24,10 +24,10 @@ type Mapping struct {
 }
 
 // Map publishes the notifications that a function returns in place of each event of type E:
-// none, one or several, in that order. Their types must be registered. They may be wrapped by
-// [With], and are not mapped again. Options that wrap the event apply to all of them; their
-// own take precedence. Publish calls the function and fails with its error. It must be safe
-// for concurrent use.
+// none, one or several, in the returned order. Their types must be registered. They may be
+// wrapped by [With], and are not mapped again. Options that wrap the event apply to all of them;
+// their own take precedence. Publish calls the function and fails with its error. It must be
+// safe for concurrent use.
 //
 // E is a concrete type, a pointer to one, or an interface with methods.
 func Map[E any](to func(ctx context.Context, event E) ([]any, error)) Mapping {

@@ -45,7 +45,7 @@ func Pgx[Tag PgxTag](tx PgxTx[Tag]) Tx { return adaptedPgx[Tag]{tx} }
 
 // RunInPgx runs f in a pgx transaction, with the guarantees of [Publisher.RunInTx]: it
 // commits if f returns nil, and rolls back if f panics or returns an error, which it returns
-// unchanged. It does not retry. After a commit that published something it announces it.
+// unchanged. It does not retry. It announces a commit that published something.
 // pgx.TxOptions{} means the database's defaults.
 //
 //	err := outbox.RunInPgx(ctx, publisher, pool, pgx.TxOptions{}, func(ctx context.Context, tx pgx.Tx) error {

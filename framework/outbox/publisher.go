@@ -136,7 +136,7 @@ func (p *Publisher) Publish(ctx context.Context, tx Tx, notifications ...any) er
 	return p.publishTraced(ctx, tx, notifications)
 }
 
-// publish returns the envelopes that it wrote or, after an error of the database, tried to.
+// publish returns the envelopes that it wrote or, after an error of the database, tried to write.
 func (p *Publisher) publish(ctx context.Context, tx Tx, notifications []any) ([]notification.Envelope, error) {
 	c := call{metadata: p.metadata(ctx), envelopes: make([]notification.Envelope, 0, len(notifications))}
 	for i, n := range notifications {
@@ -152,7 +152,7 @@ func (p *Publisher) publish(ctx context.Context, tx Tx, notifications []any) ([]
 
 // Append appends existing envelopes in the caller's transaction and in the given order, as
 // Publish does. It is for programs that move notifications, or that make or receive serialized
-// ones. It does not ask the registry.
+// ones. Their types need not be registered.
 //
 // An envelope needs a type, and a payload that fits the log's column. Unset fields get
 // defaults: a new UUIDv7 as id, version 1, and the present time as OccurredOn. The database

@@ -48,8 +48,8 @@ func isNil(v any) bool {
 	return !value.IsValid() || value.Kind() == reflect.Pointer && value.IsNil()
 }
 
-// insideBun returns the *sql.Tx inside of bun's Tx. Bun's own treats each ? of a statement as
-// a parameter and does not know $1.
+// insideBun returns the *sql.Tx inside of bun's Tx. Bun's Tx treats each ? in a statement as a
+// parameter and does not know $1.
 func insideBun(tx Tx) (inside *sql.Tx, formats bool) {
 	v := reflect.Indirect(reflect.ValueOf(tx))
 	if v.Type().PkgPath() != "github.com/uptrace/bun" || v.Kind() != reflect.Struct {

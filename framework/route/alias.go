@@ -20,8 +20,7 @@ func namesOfTypes(types *registry.Registry) map[string][]string {
 	return all
 }
 
-// TypeOf returns the present name of a type: that of which name is an alias, or else name
-// itself.
+// TypeOf returns the present name of a type. If name is not an alias, it returns name.
 func (t *Table) TypeOf(name string) string { return t.Names(name)[0] }
 
 // Names returns all names of the type that has this name: the present one, then the aliases

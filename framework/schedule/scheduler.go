@@ -110,8 +110,8 @@ func (s *Scheduler) Run(ctx context.Context) error {
 // job is a running schedule.
 type job struct {
 	Schedule
-	// met is set once the stored row is known to match this schedule, or to come from a
-	// process that started later.
+	// met is set once the stored row matched this schedule. A row that differs afterwards comes
+	// from a process that started later.
 	met     bool
 	busy    bool // a turn is under way
 	trouble *pace.Trouble

@@ -12,8 +12,8 @@ const grace = time.Minute
 
 // mostBack is the largest step back of the database's clock, as after a failover, for which a
 // schedule waits until the clock has caught up, so that it makes each tick once. After a larger
-// step the schedule begins from now: if the clock was once a year ahead, it would wait for a
-// year.
+// step the schedule begins from now: otherwise a clock that was once a year ahead would stop it
+// for a year.
 const mostBack = time.Hour
 
 // turn is what to do about a schedule.
@@ -28,7 +28,7 @@ type turn struct {
 	setBack bool
 }
 
-// turn decides what to do by the row, which also says what time it is.
+// turn decides from the row what to do. The row also holds the database's time.
 func (j *job) turn(row store.Schedule) turn {
 	t := turn{from: row, to: row}
 	spec, missed := j.When.String(), string(j.Missed)

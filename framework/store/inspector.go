@@ -27,8 +27,8 @@ type Inspector interface {
 	// returns fewer, but at least one if there are more.
 	FindParked(ctx context.Context, f ParkedFilter, after ParkedPlace, limit int) ([]ParkedDelivery, error)
 
-	// ParkedFigures counts parked deliveries by an index, for each sink with any, by name. It
-	// costs as much as in a sample.
+	// ParkedFigures counts the parked deliveries of each sink that has any, by an index, and
+	// orders them by sink. It costs as much as these figures of a sample.
 	ParkedFigures(ctx context.Context) ([]ParkedFigures, error)
 
 	// BrowseParked returns parked deliveries for people, in short pages. A page costs about the

@@ -25,8 +25,8 @@ type Listener interface {
 	Listen(ctx context.Context, hear func(News)) error
 }
 
-// Announcer is a log whose database can announce to listeners in other processes that it has
-// grown. Its methods are safe for concurrent use.
+// Announcer is a log that can announce its growth to listeners in other processes. Its methods
+// are safe for concurrent use.
 type Announcer interface {
 	// Announce wakes the listeners of this log. It is called after the commit that made the log
 	// grow, never inside a transaction. One call may announce many commits.

@@ -52,9 +52,8 @@ type Position interface {
 // A reader keeps its place in memory and is not safe for concurrent use.
 type Reader interface {
 	// Next returns the next rows that are committed as of target, at most limit. A target
-	// older than those that led to the reader's position adds nothing, but rows within those
-	// may still follow. After a page that is short because of the payloads' size, there are
-	// more.
+	// older than an earlier one adds nothing, but rows within the earlier one may still follow.
+	// After a page that is short because of the payloads' size, there are more.
 	//
 	// After an error, Next can be called again and repeats no row of an earlier page. After
 	// ErrServerChanged, however, a new reader must begin at the stored position.

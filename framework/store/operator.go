@@ -28,8 +28,8 @@ type Operator interface {
 
 	// Requeue makes dead and retrying deliveries of one sink due at once, by the database's
 	// clock, with all attempts available again; the text of their last error stays. Others do
-	// not match. A dead one with an earlier one of its key parked before it becomes blocked
-	// behind that, so that the key's order is kept. It processes the next ones after b.After.
+	// not match. If an earlier delivery of its key is parked, a dead one becomes blocked behind
+	// it, so that the key's order is kept. It processes the next ones after b.After.
 	Requeue(ctx context.Context, b ParkedBatch) (ParkedBatchResult, error)
 
 	// Discard deletes deliveries of one sink, in any state.

@@ -14,7 +14,7 @@ import (
 type Source interface {
 	Log
 
-	// Name returns a name for messages, such as "topics orders and bills of Kafka cluster 7fQ".
+	// Name returns a name for messages, such as "topics orders, bills of Kafka".
 	Name() string
 
 	// Begin returns the beginnings of the lanes that a sink lacks, in a stable order. known are
@@ -37,10 +37,10 @@ type Source interface {
 	// Settled is called after each checkpoint that moved a cursor. It never blocks.
 	Settled(lane Lane, position Position)
 
-	// At returns the position before the first row of a lane written at since or later or, if
-	// from names a row, before that row; and at most how many rows are between it and the lane's
-	// position. It is never after the lane's position: then, and in lanes other than that of
-	// from, there are no rows.
+	// At returns where a lane goes back to: the position before its first row written at since or
+	// later or, if from names a row of the lane, before that row. rows is an upper bound of the
+	// rows between it and the lane's position; it is 0 if the lane does not go back, because it
+	// would go forward or from names a row of another lane.
 	At(ctx context.Context, lane LanePosition, since time.Time, from string) (back json.RawMessage, rows int64, err error)
 }
 
@@ -61,7 +61,7 @@ func SourceOf(s any) Source {
 // LaneBeginning is where a lane of a source begins.
 type LaneBeginning struct {
 	Position json.RawMessage
-	// Passed is at most how many rows before it are still in the log.
+	// Passed is an upper bound of the rows before it that are still in the log.
 	Passed int64
 }
 

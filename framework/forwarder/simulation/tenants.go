@@ -113,7 +113,7 @@ func (t Tenants) validate() error {
 	case t.Processes < 1 || t.Slots < 1 || t.Window < t.Slots:
 		return fmt.Errorf("%d processes of %d slots, a window of %d: use at least 1, and a window of the slots or more", t.Processes, t.Slots, t.Window)
 	case t.Tenants < 1 || t.Tenants > mostTenants || t.Dead < 0 || t.Dead > t.Tenants:
-		return fmt.Errorf("%d tenants, %d dead: use 1 to %d, and no more dead ones", t.Tenants, t.Dead, mostTenants)
+		return fmt.Errorf("%d tenants, %d dead: use 1 to %d, and no more dead ones than tenants", t.Tenants, t.Dead, mostTenants)
 	case t.Rate <= 0:
 		return fmt.Errorf("a rate of %g: use more than 0", t.Rate)
 	case t.Isolation != IsolateNothing && t.Isolation != IsolateSlots && t.Isolation != IsolateAll:

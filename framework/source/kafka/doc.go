@@ -3,8 +3,8 @@
 // application's database nothing.
 //
 // A [Source] replaces the log of a store. Cursors, leases and parked deliveries stay in the tables
-// of the store, in PostgreSQL or SQLite. So deliveries have the same retries, dead letters and order
-// by key as those from an outbox.
+// of the store, in PostgreSQL, MySQL or SQLite. So deliveries have the same retries, dead letters and
+// order by key as those from an outbox.
 //
 // A lane is a partition, and its lease decides which forwarder works on it. There is no consumer
 // group, since a group has no fencing: an evicted member continues to deliver until it notices. The

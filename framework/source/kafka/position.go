@@ -33,7 +33,7 @@ type partition struct {
 // position is the place before an offset of a partition.
 type position struct {
 	partition
-	cluster, name string // the ids of the cluster, and the name of the topic
+	cluster, name string // the id of the cluster, and the name of the topic
 	next          int64
 	epoch         int32 // leader epoch of the previous record; -1 if not known
 }

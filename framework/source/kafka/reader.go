@@ -153,7 +153,7 @@ func (r *reader) fetch(ctx context.Context) error {
 	case err != nil:
 		return err
 	case next <= r.read && start > r.read:
-		return r.lost(start, "retention took them")
+		return r.lost(start, "retention removed them")
 	case next <= r.read:
 		pace.Sleep(ctx, emptyPause)
 		return ctx.Err()
@@ -197,7 +197,7 @@ func (r *reader) outOfRange(ctx context.Context, c *cluster) error {
 		return err
 	}
 	if start := oldest[r.at.partition].offset; start > r.read {
-		return r.lost(start, "retention took them")
+		return r.lost(start, "retention removed them")
 	}
 	ends, err := r.source.listAll(ctx, c, parts, latest)
 	if err != nil {
@@ -228,7 +228,7 @@ func (r *reader) truncated(end int64) error {
 		return fmt.Errorf("%w: the partition was read up to %s, but now ends at offset %d: an unclean election removed %d records, some of which may have been delivered; "+
 			"to continue with later records, set source.kafka.lost: skip, or forget the sink and start it again with start: oldest", ErrLost, r.at, end, r.at.next-end)
 	}
-	r.source.config.Logger.Error("an unclean election took records that were read: what was written since is read from there on", "at", r.at.String(), "end", end)
+	r.source.config.Logger.Error("an unclean election removed records that were read: reading continues at the new end", "at", r.at.String(), "end", end)
 	r.fetched, r.read = nil, end
 	r.at.next, r.at.epoch = end, -1
 	return nil

@@ -87,7 +87,7 @@ type locker struct{ name string }
 
 var _ lock.SessionLocker = (*locker)(nil)
 
-// lockSQL returns a statement about the lock, whose name contains the database and has at most 64
+// lockSQL is the name of the lock: a hash of the database and the outbox, since a name has at most 64
 // characters.
 const lockSQL = `SHA1(CONCAT(DATABASE(), '.', ?, '.waybill'))`
 

@@ -10,7 +10,7 @@ import (
 )
 
 // position is a place in the log: at a snapshot, or, with until, within the delta between two
-// snapshots, behind an offset. A delta is read in the order of the offsets.
+// snapshots, after an offset. A delta is read in the order of the offsets.
 type position struct {
 	from   snapshot
 	until  *snapshot

@@ -95,9 +95,9 @@ func variable(ctx context.Context, q querier, name string) (string, error) {
 
 // topology has the settings with which rows would be lost, each with the problem and its fix.
 var topology = []struct{ name, bad, wrong, mend string }{
-	{"wsrep_on", "ON", "the server is part of a Galera cluster, whose nodes hand out offsets apart from each other",
-		"keep the outbox on a server that replicates to others, not with them"},
-	{"group_replication_single_primary_mode", "OFF", "the server is part of a group with several primaries, which hand out offsets apart from each other",
+	{"wsrep_on", "ON", "the server is part of a Galera cluster, whose nodes assign offsets independently of each other",
+		"keep the outbox on a server that alone takes writes"},
+	{"group_replication_single_primary_mode", "OFF", "the server is part of a group with several primaries, which assign offsets independently of each other",
 		"SELECT group_replication_switch_to_single_primary_mode()"},
 	{"innodb_read_only", "ON", "the server is a replica, which may show rows in another order than its primary", "name the primary in the database's address"},
 }
@@ -153,7 +153,7 @@ func (s *Store) Warnings(ctx context.Context) (texts []string, err error) {
 	return texts, nil
 }
 
-// checkLog refuses a log of which readers would lose rows.
+// checkLog refuses a log from which readers would lose rows.
 func checkLog(ctx context.Context, db *sql.DB, n names) error {
 	var engine, extra string
 	err := db.QueryRowContext(ctx, `SELECT t.ENGINE, c.EXTRA FROM information_schema.TABLES t JOIN information_schema.COLUMNS c

@@ -112,7 +112,7 @@ func (t *tracker) forget(life string) {
 
 func (t *tracker) look(ctx context.Context, r *reader) (*target, error) {
 	found := &target{}
-	var young spans // new holes that no sweep covers yet
+	var young spans // new holes that a finished sweep covers, which are decided at once
 	life, err := t.store.on(ctx, t.store.db, t.life, func(c *sql.Conn) error {
 		if err := t.prepare(ctx, c); err != nil {
 			return err

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestAProbeWhoseContextHasEndedLocksNoOtherOut(t *testing.T) {
+func TestAProbeWhoseContextHasEndedDoesNotLockOthersOut(t *testing.T) {
 	t.Parallel()
 	tracker := newTracker(nil)
 	ended, cancel := context.WithCancel(t.Context())

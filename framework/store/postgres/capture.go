@@ -313,7 +313,7 @@ func (c Capture) check(t *capturedTable) error {
 		}
 	}
 	if slices.Contains(c.On, Update) && len(t.primaryKey) == 0 {
-		return errors.New("it has no primary key that holds within a transaction, by which a row before an UPDATE would be found after it; add one, or capture --on insert,delete")
+		return errors.New("it has no primary key that holds within a transaction, which is needed to match rows before and after an UPDATE; add one, or capture --on insert,delete")
 	}
 	return notification.ValidateType(c.Type + ".inserted")
 }
@@ -332,7 +332,7 @@ func (t *capturedTable) checkWriters(ctx context.Context) error {
 	if err != nil || len(roles) == 0 {
 		return err
 	}
-	return fmt.Errorf("roles that write it may not publish, and could write it no longer: %s; grant it to each first: waybill migrate --print-grants %s --for %s",
+	return fmt.Errorf("roles that write to it may not publish, and could no longer write to it: %s; let each of them publish first: waybill migrate --print-grants %s --for %s",
 		strings.Join(roles, ", "), roles[0], Publisher)
 }
 

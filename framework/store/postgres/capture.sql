@@ -6,8 +6,8 @@
 {{define "rows"}}SELECT coalesce({{.KeyColumn}}::text, '') AS key, pg_catalog.row_to_json(c.*) AS data
             FROM {{.From}} t, LATERAL (SELECT {{.Selected}}) c{{end}}
 
-{{- /* The same, with what identifies a row, its place, and how often it has come up to there: a
-       statement may write a row several times, as where two foreign keys cascade to it. */ -}}
+{{- /* The same, with a row's identity, its place, and how often the row has occurred up to there: a
+       statement may write a row several times, for example if two foreign keys cascade to it. */ -}}
 {{define "numbered"}}SELECT *, pg_catalog.row_number() OVER (PARTITION BY r.identity ORDER BY r.place) AS nth
             FROM (SELECT coalesce({{.KeyColumn}}::text, '') AS key, {{.Identity}} AS identity, pg_catalog.row_to_json(c.*) AS data,
                 pg_catalog.row_number() OVER () AS place

@@ -325,7 +325,7 @@ func TestACaptureIsReplacedListedPrintedAndRemoved(t *testing.T) {
 	require.NoError(t, postgres.RemoveCapture(t.Context(), db, outbox, long.Table))
 	require.Empty(t, captures())
 	exec(t, db, `TRUNCATE orders`)
-	require.Equal(t, before+1, catalog(t, db), "the function of old_orders stays behind with the table's DROP")
+	require.Equal(t, before+1, catalog(t, db), "the function of old_orders remains after the table was dropped")
 }
 
 func TestCapturedColumnsCannotBeDropped(t *testing.T) {
@@ -397,7 +397,7 @@ func TestRolesThatWriteACapturedTablePublish(t *testing.T) {
 			exec(t, db, `GRANT UPDATE (product) ON orders TO `+role)
 			before := catalog(t, db)
 			err = postgres.AddCapture(t.Context(), db, outbox, captureOrders)
-			require.ErrorContains(t, err, "may not publish, and could write it no longer: "+role)
+			require.ErrorContains(t, err, "may not publish, and could no longer write to it: "+role)
 			require.ErrorContains(t, err, "waybill migrate --print-grants "+role+" --for publisher")
 			require.Equal(t, before, catalog(t, db))
 
@@ -456,7 +456,7 @@ func TestSimultaneousCapturesOfATableSucceed(t *testing.T) {
 }
 
 // Two foreign keys cascade to one row, so a statement writes it twice.
-func TestARowThatAStatementWritesTwiceIsPublishedOnceForEach(t *testing.T) {
+func TestARowThatAStatementWritesTwiceIsPublishedOnceForEachWrite(t *testing.T) {
 	t.Parallel()
 	db := newCapture(t, postgres.Config{}, `CREATE TABLE people (id int PRIMARY KEY);
 		CREATE TABLE gifts (id int PRIMARY KEY, giver int REFERENCES people ON DELETE SET NULL, taker int REFERENCES people ON DELETE SET NULL)`,

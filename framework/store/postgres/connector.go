@@ -95,7 +95,7 @@ func (c *connector) connect(ctx context.Context) (*session, error) {
 	}
 	s, ok := made.(pqSession)
 	if !ok {
-		return nil, errors.Join(fmt.Errorf("%T lacks what database/sql wants", made), made.Close())
+		return nil, errors.Join(fmt.Errorf("%T lacks interfaces that database/sql expects", made), made.Close())
 	}
 	w.connected()
 	return &session{pqSession: s, wire: w, connector: c, era: era}, nil

@@ -41,7 +41,7 @@ func Examine(ctx context.Context, db *sql.DB, c Config) (*Examiner, error) {
 // IsDenied reports whether the server refused a statement because of a missing privilege.
 func IsDenied(err error) bool { return refused(err, deniedPrivilege) }
 
-// Schema returns nil if the tables match this program; otherwise an error as of [Open].
+// Schema returns nil if the tables match this program; otherwise the error of [Open].
 func (e *Examiner) Schema(ctx context.Context) error {
 	return migrations(e.config, e.names).Check(ctx, e.db)
 }
@@ -124,7 +124,8 @@ type Prepared struct {
 	Age time.Duration
 }
 
-// Prepared returns at most 20 of those in the database that are older than age, oldest first.
+// Prepared returns at most 20 prepared transactions of the database that are older than age, oldest
+// first.
 func (e *Examiner) Prepared(ctx context.Context, age time.Duration) (found []Prepared, err error) {
 	err = e.each(ctx, func(rows *sql.Rows) error {
 		var p Prepared
@@ -197,7 +198,7 @@ type Bloat struct {
 	Live, Dead int64
 }
 
-// Bloat returns them for the tables whose rows change often.
+// Bloat returns the figures of the tables whose rows change often.
 func (e *Examiner) Bloat(ctx context.Context) (found []Bloat, err error) {
 	changed := []string{e.names.Table("cursors"), e.names.Table("parked"), e.names.Table("forwarders")}
 	err = e.each(ctx, func(rows *sql.Rows) error {

@@ -84,8 +84,8 @@ func (s *Store) unlocked(ctx context.Context, p *probe, known *floors) map[xid]i
 	return of
 }
 
-// unlockedSQL lists the running transactions that have no lock on the log or its partitions but
-// that of a query. A prepared transaction has another virtual id than its session, and gets the
+// unlockedSQL lists the running transactions that have no lock on the log or its partitions other
+// than that of a query. A prepared transaction has another virtual id than its session, and gets the
 // session's locks one by one: while one holds the log, no transaction is listed. A prepared
 // transaction itself is never listed.
 func unlockedSQL(n names, server string) string {

@@ -107,8 +107,8 @@ func (l listening) run(ctx context.Context, hear func(store.News)) error {
 		})
 	context.AfterFunc(ctx, func() { _ = connection.Close() })
 
-	// Another goroutine than the one that waits for answers takes the notifications, since an
-	// answer comes after all notifications before it.
+	// A separate goroutine takes the notifications, since the one that waits for an answer gets
+	// it only after all notifications before it.
 	ready := make(chan struct{})
 	var attending sync.WaitGroup
 	defer attending.Wait()

@@ -81,7 +81,7 @@ func makeSchema(ctx context.Context, db *sql.DB, n names) error {
 	case refused(err, deniedPrivilege):
 		return &store.AdvisedError{
 			Err:  fmt.Errorf("make the schema %s: %w", n.schema, err),
-			Hint: "have someone who may do it: CREATE SCHEMA " + pq.QuoteIdentifier(n.schema) + " AUTHORIZATION the role that migrates",
+			Hint: "ask someone who may do it to run CREATE SCHEMA " + pq.QuoteIdentifier(n.schema) + " AUTHORIZATION followed by the role that migrates",
 		}
 	}
 	return fmt.Errorf("make the schema %s: %w", n.schema, err)

@@ -86,8 +86,8 @@ func (o *offsetOrigin) faults() (faults []string) {
 		faults = append(faults, fmt.Sprintf("%s: %s; to fix it: %s", o.names, what, mend))
 	}
 	if !o.idFirst {
-		fault(`the column "offset" stands before transaction_id`,
-			"make the log again by migrating, under another outbox.prefix or once this one is empty: columns cannot change places")
+		fault(`the column "offset" comes before transaction_id`,
+			"create the log again with migrate, under another outbox.prefix or once this one is empty: columns cannot change places")
 	}
 	if o.idDefault != `pg_current_xact_id()` {
 		fault("the default of transaction_id is not pg_current_xact_id()", `ALTER TABLE `+o.names.Log()+` ALTER transaction_id SET DEFAULT pg_current_xact_id()`)

@@ -163,7 +163,7 @@ func TestALogWithTheOffsetBeforeTheTransactionIdIsNotOpened(t *testing.T) {
 	require.NoError(t, err)
 	_, err = postgres.Open(t.Context(), db, postgres.Config{})
 	require.ErrorIs(t, err, store.ErrUnsafeLog)
-	require.ErrorContains(t, err, `"offset" stands before transaction_id`)
+	require.ErrorContains(t, err, `"offset" comes before transaction_id`)
 }
 
 func serverVersion(t *testing.T, db *sql.DB) (version int) {

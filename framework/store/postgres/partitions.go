@@ -16,8 +16,7 @@ var _ store.Partitioner = (*Store)(nil)
 const (
 	// defaultPartition is the suffix of the partition for offsets outside of all ranges.
 	defaultPartition = "default"
-	// partitionsKept is for how many partitions of offsets ahead of the sequence there are
-	// partitions.
+	// partitionsKept is how many partitions are kept ahead of the sequence.
 	partitionsKept = 4
 	// maxWaits bounds for how many partitions in use one pass waits.
 	maxWaits = 10
@@ -99,14 +98,14 @@ func (s *Store) owns(ctx context.Context, q querier) (owns bool, err error) {
 	return owns, err
 }
 
-// checkOwner returns store.ErrNotOwner, with a hint, if it may not.
+// checkOwner returns store.ErrNotOwner, with a hint, if this role may not create and drop partitions.
 func (s *Store) checkOwner(ctx context.Context) error {
 	owns, err := s.owns(ctx, s.db)
 	if err != nil || owns {
 		return err
 	}
-	return &store.AdvisedError{Err: store.ErrNotOwner, Hint: "the owner of " + s.names.String() + " is to be granted to this role, which also needs CREATE on the schema; " +
-		"until then what is published after the last partition goes into the default one"}
+	return &store.AdvisedError{Err: store.ErrNotOwner, Hint: "grant the role that owns " + s.names.String() + " to this role, and CREATE on the schema; " +
+		"until then rows that are published after the last partition go into the default one"}
 }
 
 func (s *Store) extend(ctx context.Context, rows int64) (made int, err error) {

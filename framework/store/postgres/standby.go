@@ -80,7 +80,7 @@ func (s *Store) openStandby(ctx context.Context, c Config, version int) error {
 	b := newStandby(c.Standby, serverSQL(version), c.Logger)
 	var primary identity
 	if err := s.db.QueryRowContext(ctx, databaseSQL).Scan(&primary.system, &primary.database); err != nil {
-		return fmt.Errorf("identify the database, which the role needs EXECUTE on pg_control_system() for, to compare it with the standby's: %w", err)
+		return fmt.Errorf("identify the database, to compare it with the standby's (the role needs EXECUTE on pg_control_system()): %w", err)
 	}
 	asking, cancel := context.WithTimeout(ctx, standbyAskTime)
 	defer cancel()
@@ -136,7 +136,7 @@ func (b *standby) works() {
 }
 
 // stream is the function stream on a standby that has replayed everything that p includes. page
-// returns the query for the server that has said so.
+// returns the query for the server that reports this.
 func (b *standby) stream(ctx context.Context, p *probe, page func(server string) *statement, row func([]driver.Value) (more bool, err error)) error {
 	for stale := 0; ; stale++ {
 		begun, err := b.streamOnce(ctx, p, page, row)
@@ -161,8 +161,8 @@ func (b *standby) streamOnce(ctx context.Context, p *probe, page func(server str
 	return format.Query(ctx, conn, q.String(), args, row)
 }
 
-// reach returns a connection to a standby that has replayed everything that p includes, and which
-// server in which life that is.
+// reach returns a connection to a standby that has replayed everything that p includes, and the
+// name of that server and its life.
 func (b *standby) reach(ctx context.Context, p *probe) (_ *sql.Conn, server string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, standbyAskTime)
 	defer cancel()

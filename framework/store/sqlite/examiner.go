@@ -24,7 +24,7 @@ func Examine(ctx context.Context, db *sql.DB, c Config) (*Examiner, error) {
 	return &Examiner{db: db, config: c}, checkVersion(ctx, db)
 }
 
-// Schema returns nil if the tables match this program; otherwise an error as of [Open].
+// Schema returns nil if the tables match this program; otherwise the error of [Open].
 func (e *Examiner) Schema(ctx context.Context) error { return migrations(e.config).Check(ctx, e.db) }
 
 // Pragma returns the value of a pragma of the connection or the file.

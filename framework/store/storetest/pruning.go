@@ -13,8 +13,7 @@ import (
 	"github.com/waybill-go/waybill/framework/store"
 )
 
-// pruningFacts apply to stores that are a store.Pruner, forgetFacts to those that are a
-// store.Forgetter.
+// pruningFacts apply to stores that are a store.Pruner.
 var (
 	pruningFacts = []fact{
 		{"an old row that all sinks have settled is removed", oldRowsGo},

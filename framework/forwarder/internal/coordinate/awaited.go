@@ -8,7 +8,7 @@ import (
 	"github.com/waybill-go/waybill/framework/store"
 )
 
-// awaited is what another forwarder has leased of sinks of which this one has no lane.
+// awaited describes the lanes that another forwarder has leased, of sinks for which this one has none.
 type awaited struct {
 	sinks []string
 	lanes int

@@ -24,7 +24,7 @@ type Format struct {
 
 // Query runs a query on one connection and passes each row to a function: nil, int64, string, []byte,
 // time.Time. The values are valid until row returns. row returns false to stop. begun reports that the
-// server has got the query.
+// server has received the query.
 func (f *Format) Query(ctx context.Context, conn *sql.Conn, query string, args []driver.NamedValue, row func(values []driver.Value) (more bool, err error)) (begun bool, err error) {
 	err = conn.Raw(func(c any) error {
 		queryer, ok := c.(driver.QueryerContext)

@@ -28,8 +28,8 @@ type Scanner struct {
 	metadata map[string]notification.Metadata
 }
 
-// Scanner expects roughly that many rows, which will be released together; 0 if they may be released
-// at different times, and must not share memory.
+// Scanner returns a scanner for roughly that many rows, which are released together; 0 if they may be
+// released at different times, and so must not share memory.
 func (f *Format) Scanner(rows int) *Scanner {
 	return &Scanner{
 		format:    f,

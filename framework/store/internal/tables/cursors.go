@@ -15,7 +15,7 @@ type cursor struct {
 	store.CursorStatus // without pending rows
 	lane               store.Lane
 	position           json.RawMessage
-	ahead              []store.OffsetRange // settled behind the position
+	ahead              []store.OffsetRange // settled after the position
 	place              Place
 }
 

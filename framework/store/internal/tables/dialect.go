@@ -66,11 +66,11 @@ type Dialect interface {
 
 	// Returning reports whether INSERT and UPDATE can return columns.
 	Returning() bool
-	// OnConflict returns the end of an INSERT of rows, some of which may exist by the key: their
-	// columns get the values of the new row, unless the condition holds. Without columns,
+	// OnConflict returns the end of an INSERT of rows, some of whose keys may exist already: the
+	// columns of those rows get the new values, unless the condition holds. Without columns,
 	// existing rows stay unchanged.
 	OnConflict(key, columns []string, unless Condition) string
-	// NewRow returns the end of an INSERT of one row that may exist by the key. If it does,
+	// NewRow returns the end of an INSERT of one row whose key may exist already. If it does,
 	// either nothing is written, or the statement fails with an error for which Exists is true.
 	NewRow(key []string) string
 	// Exists reports whether an INSERT failed because a row with the same key exists.

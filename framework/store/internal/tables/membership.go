@@ -47,8 +47,8 @@ func (t *Tables) heartbeat(ctx context.Context, member store.Member, ttl time.Du
 	return nil
 }
 
-// Leave ends what Heartbeat began; see store.Leases. It announces this to listeners: while they knew
-// of the forwarder, they left the lanes that it had released to it.
+// Leave ends what Heartbeat began; see store.Leases. It announces this to listeners: until then they
+// count the forwarder, and so do not lease the lanes that it has released.
 func (t *Tables) Leave(ctx context.Context, owner string) error {
 	_, err := t.run.Exec(ctx, t.own(), `?`, t.dialect.Announce(SQL(`DELETE FROM {forwarders} WHERE owner = ?`, owner)))
 	if err != nil {

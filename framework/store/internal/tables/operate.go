@@ -189,8 +189,8 @@ func requeueable(states []store.State) []store.State {
 // log order.
 const onceNow = `(SELECT {now})`
 
-// inOrder splits a batch into deliveries that become due and those that wait: a dead one with an
-// earlier one of its key before it, in the batch or not, is blocked behind that.
+// inOrder splits a batch into deliveries that become due and those that wait: a dead one is blocked
+// behind an earlier one of its key, in the batch or not.
 func inOrder(batch []chosen) (due, wait []store.Ref) {
 	first := make(map[string]int64) // of a key in the batch
 	for _, c := range batch {

@@ -13,7 +13,7 @@ import (
 //   - double quotes quote identifiers;
 //   - {log}, {cursors}, {forwarders}, {parked}, {receipts}, {inbox}, {cancelled}, {unique},
 //     {schedules} and {actions} are the tables; {whole log parked} ends a SELECT that must fail if
-//     rows of these tables are hidden, and is in each that would take such rows for missing; {now}
+//     rows of these tables are hidden: each SELECT that would take hidden rows for missing; {now}
 //     is the database's clock; {envelope} are the columns of an envelope, and {selected} the same
 //     as the dialect reads them.
 type Expr struct {

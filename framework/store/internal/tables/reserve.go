@@ -107,7 +107,7 @@ func asFull(conn any) (full, error) {
 	if c, ok := conn.(full); ok {
 		return c, nil
 	}
-	return nil, fmt.Errorf("connections of the driver cannot be reserved: %T lacks what database/sql wants of drivers today", conn)
+	return nil, fmt.Errorf("connections of the driver cannot be reserved: %T lacks interfaces that database/sql expects", conn)
 }
 
 // borrowed is a connection of another pool.
@@ -180,7 +180,7 @@ func (b *borrowed) IsValid() bool {
 	return !b.broken && (!ok || c.IsValid())
 }
 
-// Close gives the connection back; one that is broken the other pool closes.
+// Close gives the connection back; the other pool closes a broken one.
 func (b *borrowed) Close() error {
 	if !b.IsValid() {
 		_ = b.conn.Raw(func(any) error { return driver.ErrBadConn })

@@ -35,7 +35,7 @@ func (t *Tables) AddSchedule(ctx context.Context, name string) error {
 	return nil
 }
 
-// MoveSchedule writes a row that is as it was read; see store.Schedules.
+// MoveSchedule writes a row if it is unchanged since it was read; see store.Schedules.
 func (t *Tables) MoveSchedule(ctx context.Context, tx store.Execer, s store.Schedule) (bool, error) {
 	query, args := t.run.Render(t.dialect.Brief(SQL(`UPDATE {schedules} SET spec = ?, missed = ?, last_tick = ?, next_tick = ?, requested_at = ?,
 		revision = revision + 1, updated_at = {now} WHERE name = ? AND id = ? AND revision = ?`,

@@ -89,7 +89,7 @@ func freeLanes(cursors []cursor) (next func() int) {
 	}
 }
 
-// SourceFaults says, by sink, why cursors are not of the source.
+// SourceFaults returns, by sink, why cursors do not belong to the source.
 func (t *Tables) SourceFaults(ctx context.Context) (map[string]string, error) {
 	cursors, err := t.cursors(ctx, t.db, "")
 	if err != nil {
@@ -124,7 +124,7 @@ func (t *Tables) placeInSource(cursors []cursor) error {
 	return nil
 }
 
-// waitingInSource is waiting for a source: offsets are counted, and not rows of some types.
+// waitingInSource is waiting for a source: it counts offsets, not rows of some types.
 func (t *Tables) waitingInSource(ctx context.Context, cursors []cursor, target store.Target) ([]waited, map[string]bool, error) {
 	lanes := make([]store.LanePosition, len(cursors))
 	for i := range cursors {
@@ -177,7 +177,7 @@ type back struct {
 // again.
 func (t *Tables) goBack(ctx context.Context, r store.ReplayQuery) (b back, err error) {
 	if !r.Until.IsZero() || len(r.Types) > 1 && !r.Types[1].All() {
-		return b, fmt.Errorf("%w: a replay from %s is of all behind its beginning: leave out type and until", store.ErrUnsupported, t.source.Name())
+		return b, fmt.Errorf("%w: a replay from %s delivers everything after its beginning: leave out type and until", store.ErrUnsupported, t.source.Name())
 	}
 	cursors, err := t.cursors(ctx, t.db, r.Sink)
 	if err == nil && len(cursors) == 0 {

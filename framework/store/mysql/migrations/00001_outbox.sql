@@ -1,26 +1,26 @@
 -- +goose NO TRANSACTION
 -- +goose Up
 
--- DDL commits by itself, so a migration that was interrupted is run again: each statement
--- does nothing where it was done.
+-- Each DDL statement commits by itself, so an interrupted migration runs again: a statement
+-- that was already executed does nothing.
 --
 -- All times are DATETIME in UTC: a session's time zone changes nothing. Texts are compared
--- byte for byte, without padding: under utf8mb4_bin 'a' and 'a ' are the same.
+-- byte for byte, without padding: under utf8mb4_bin 'a' and 'a ' would be equal.
 
--- The log. An offset is handed out before its row is there, and a transaction may commit
--- rows with lower offsets than others have committed before; see ../tracker.go. JSON is
--- checked text: the type JSON would change how a payload is written.
+-- The log. An offset is assigned before its row exists, and a transaction may commit rows
+-- with lower offsets than rows that were committed earlier; see ../tracker.go. JSON is
+-- stored as checked text: the type JSON would change how a payload is written.
 CREATE TABLE IF NOT EXISTS {{.Log}} (
     `offset`     BIGINT        NOT NULL AUTO_INCREMENT,
     id           VARCHAR(255)  NOT NULL DEFAULT (UUID()),
     type         VARCHAR(255)  NOT NULL,
     version      SMALLINT      NOT NULL DEFAULT 1,
     `key`        VARCHAR(1024) NOT NULL DEFAULT '',
-    -- behind id: MySQL takes a column whose default is an expression for a generated one
+    -- after id: to MySQL a column whose default is an expression is a generated one
     slot         SMALLINT      GENERATED ALWAYS AS (CRC32(IF(`key` = '', id, `key`)) & 1023) STORED,
     occurred_on  DATETIME(6)   NOT NULL DEFAULT (UTC_TIMESTAMP(6)),
     deliver_at   DATETIME(6)   NULL,
-    -- to find what is scheduled by its id and by its key, to be cancelled; NULL for what is not
+    -- to find scheduled notifications by id and by key when they are cancelled; otherwise NULL
     due_id       INT UNSIGNED  GENERATED ALWAYS AS (IF(deliver_at IS NULL, NULL, CRC32(id))) STORED,
     due_key      INT UNSIGNED  GENERATED ALWAYS AS (IF(deliver_at IS NULL OR `key` = '', NULL, CRC32(`key`))) STORED,
     metadata     LONGTEXT      NOT NULL DEFAULT ('{}'),
@@ -29,7 +29,7 @@ CREATE TABLE IF NOT EXISTS {{.Log}} (
     KEY {{.Name "due_id"}} (due_id),
     KEY {{.Name "due_key"}} (due_key),
     CONSTRAINT {{.Name "names"}} CHECK (type <> '' AND id <> '' AND LENGTH(type) <= 255 AND LENGTH(id) <= 255 AND LENGTH(`key`) <= 1024),
-    -- JSON_TYPE of what is no JSON is NULL on MariaDB, and a CHECK lets NULL pass
+    -- on MariaDB, JSON_TYPE of a text that is not JSON is NULL, which passes a CHECK
     CONSTRAINT {{.Name "values"}} CHECK (version > 0 AND JSON_VALID(metadata) AND JSON_TYPE(metadata) = 'OBJECT'){{if .JSON}},
     CONSTRAINT {{.Name "payload"}} CHECK (JSON_VALID(payload)){{end}}
 ) ENGINE=InnoDB ROW_FORMAT=DYNAMIC CHARACTER SET utf8mb4 COLLATE {{.Collation}};
@@ -39,7 +39,7 @@ CREATE TABLE IF NOT EXISTS {{.Table "cursors"}} (
     sink        VARCHAR(255) NOT NULL,
     lane        SMALLINT     NOT NULL,
     lanes       SMALLINT     NOT NULL,
-    wanted      SMALLINT     NULL, -- lanes to be cut into, if it is another number
+    wanted      SMALLINT     NULL, -- the requested number of lanes, if it differs
     position    LONGTEXT     NULL,
     settled     LONGTEXT     NOT NULL DEFAULT (''),
     owner       VARCHAR(255) NULL,
@@ -47,26 +47,26 @@ CREATE TABLE IF NOT EXISTS {{.Table "cursors"}} (
     checkpoint  BIGINT       NOT NULL DEFAULT 0,
     lease_until DATETIME(6)  NULL,
     paused      BOOLEAN      NOT NULL DEFAULT FALSE,
-    revision    BIGINT       NOT NULL DEFAULT 0, -- changes with what people do to what is parked
+    revision    BIGINT       NOT NULL DEFAULT 0, -- changes when a person changes parked deliveries
     updated_at  DATETIME(6)  NOT NULL DEFAULT (UTC_TIMESTAMP(6)),
     PRIMARY KEY (sink, lane)
 ) ENGINE=InnoDB ROW_FORMAT=DYNAMIC CHARACTER SET utf8mb4 COLLATE {{.Collation}};
 
--- The forwarders that live, and the sinks that each can deliver to.
+-- The running forwarders, and the sinks that each can deliver to.
 CREATE TABLE IF NOT EXISTS {{.Table "forwarders"}} (
     owner      VARCHAR(255) NOT NULL,
-    since      DATETIME(6)  NOT NULL DEFAULT (UTC_TIMESTAMP(6)), -- its first heartbeat, and seen_at its last one
+    since      DATETIME(6)  NOT NULL DEFAULT (UTC_TIMESTAMP(6)), -- the first heartbeat; seen_at is the last one
     seen_at    DATETIME(6)  NOT NULL DEFAULT (UTC_TIMESTAMP(6)),
     sinks      LONGTEXT     NOT NULL,
-    state      LONGTEXT     NOT NULL DEFAULT ('{}'), -- its throttled and failing sinks
+    state      LONGTEXT     NOT NULL DEFAULT ('{}'), -- of its sinks with problems
     running    LONGTEXT     NOT NULL DEFAULT ('{}'), -- its version, settings, slowest checkpoint and figures of its sinks
     live_until DATETIME(6)  NOT NULL,
     PRIMARY KEY (owner)
 ) ENGINE=InnoDB ROW_FORMAT=DYNAMIC CHARACTER SET utf8mb4 COLLATE {{.Collation}};
 
--- Deliveries that could not be made when their turn came, with their envelopes. The id is in
--- the key since a truncated log gives the same offsets again. The key is in bytes: as
--- characters it would be too long for an index.
+-- Deliveries that could not be made in their turn, with their envelopes. The id is in the
+-- primary key because a truncated log uses the same offsets again. The column key has
+-- bytes: as characters it would be too long for an index.
 CREATE TABLE IF NOT EXISTS {{.Table "parked"}} (
     sink            VARCHAR(255)    NOT NULL,
     `offset`        BIGINT          NOT NULL,
@@ -83,7 +83,7 @@ CREATE TABLE IF NOT EXISTS {{.Table "parked"}} (
     attempt         INT             NOT NULL,
     due_at          DATETIME(6)     NULL,
     last_error      LONGTEXT        NOT NULL DEFAULT (''),
-    receipt         LONGTEXT        NOT NULL DEFAULT (''), -- of a settling one
+    receipt         LONGTEXT        NOT NULL DEFAULT (''), -- if state is settling
     hook_error      LONGTEXT        NOT NULL DEFAULT (''),
     hook_failures   INT             NOT NULL DEFAULT 0,
     first_parked_at DATETIME(6)     NOT NULL DEFAULT (UTC_TIMESTAMP(6)),
@@ -98,8 +98,8 @@ CREATE TABLE IF NOT EXISTS {{.Table "parked"}} (
     CONSTRAINT {{.Name "parked_states"}} CHECK (state IN ('retrying', 'scheduled', 'blocked', 'dead', 'settling'))
 ) ENGINE=InnoDB ROW_FORMAT=DYNAMIC CHARACTER SET utf8mb4 COLLATE {{.Collation}};
 
--- Scheduled notifications that their publisher has cancelled, by what names a row of the log
--- and what is parked of it.
+-- Scheduled notifications that a publisher has cancelled. Offset and id together identify
+-- a row of the log and its parked deliveries.
 CREATE TABLE IF NOT EXISTS {{.Table "cancelled"}} (
     `offset`     BIGINT       NOT NULL,
     id           VARCHAR(255) NOT NULL,
@@ -109,7 +109,7 @@ CREATE TABLE IF NOT EXISTS {{.Table "cancelled"}} (
     KEY {{.Name "cancelled_id"}} (id)
 ) ENGINE=InnoDB ROW_FORMAT=DYNAMIC CHARACTER SET utf8mb4 COLLATE {{.Collation}};
 
--- Until when no second notification of a type is published with the same uniqueness key.
+-- Uniqueness keys, and until when no other notification of the type with that key is published.
 CREATE TABLE IF NOT EXISTS {{.Table "unique"}} (
     type  VARCHAR(255)    NOT NULL,
     `key` VARBINARY(1024) NOT NULL,
@@ -119,7 +119,7 @@ CREATE TABLE IF NOT EXISTS {{.Table "unique"}} (
     KEY {{.Name "unique_until"}} (until)
 ) ENGINE=InnoDB ROW_FORMAT=DYNAMIC CHARACTER SET utf8mb4 COLLATE {{.Collation}};
 
--- The archive of what was delivered, filled where receipts are on.
+-- The archive of deliveries; empty unless receipts are kept.
 CREATE TABLE IF NOT EXISTS {{.Table "receipts"}} (
     sink         VARCHAR(255) NOT NULL,
     `offset`     BIGINT       NOT NULL,
@@ -132,7 +132,7 @@ CREATE TABLE IF NOT EXISTS {{.Table "receipts"}} (
     KEY {{.Name "receipts_delivered_at"}} (delivered_at)
 ) ENGINE=InnoDB ROW_FORMAT=DYNAMIC CHARACTER SET utf8mb4 COLLATE {{.Collation}};
 
--- Ids that a consumer has handled already.
+-- Ids that a consumer has already handled.
 CREATE TABLE IF NOT EXISTS {{.Table "inbox"}} (
     consumer VARBINARY(1000) NOT NULL,
     id       VARBINARY(1000) NOT NULL,
@@ -143,10 +143,10 @@ CREATE TABLE IF NOT EXISTS {{.Table "inbox"}} (
     CONSTRAINT {{.Name "inbox_names"}} CHECK (consumer <> '' AND id <> '')
 ) ENGINE=InnoDB ROW_FORMAT=DYNAMIC CHARACTER SET utf8mb4 COLLATE {{.Collation}};
 
--- When the schedules are due. Any process may make their ticks.
+-- The schedules, with the times when they are due.
 CREATE TABLE IF NOT EXISTS {{.Table "schedules"}} (
     name         VARCHAR(255) NOT NULL,
-    id           VARCHAR(255) NOT NULL, -- of this row alone
+    id           VARCHAR(255) NOT NULL, -- unique to this row, also if the name is used again
     spec         LONGTEXT     NOT NULL DEFAULT (''),
     missed       VARCHAR(255) NOT NULL DEFAULT '',
     last_tick    DATETIME(6)  NULL,
@@ -158,23 +158,23 @@ CREATE TABLE IF NOT EXISTS {{.Table "schedules"}} (
     PRIMARY KEY (name)
 ) ENGINE=InnoDB ROW_FORMAT=DYNAMIC CHARACTER SET utf8mb4 COLLATE {{.Collation}};
 
--- What people have done: to what is parked, to sinks, with the log.
+-- Actions of people: on parked deliveries, on sinks and on the log.
 CREATE TABLE IF NOT EXISTS {{.Table "actions"}} (
     id           VARCHAR(255) NOT NULL,
     at           DATETIME(6)  NOT NULL DEFAULT (UTC_TIMESTAMP(6)),
     who          LONGTEXT     NOT NULL,
-    address      LONGTEXT     NOT NULL DEFAULT (''), -- from where it was asked for
+    address      LONGTEXT     NOT NULL DEFAULT (''), -- of the client that requested it
     reason       LONGTEXT     NOT NULL DEFAULT (''),
     action       VARCHAR(255) NOT NULL,
     filter       LONGTEXT     NOT NULL,
-    request      LONGTEXT     NOT NULL DEFAULT (''), -- digest of the request, to know a repeated one
+    request      LONGTEXT     NOT NULL DEFAULT (''), -- digest of the request, to recognize a repeated one
     planned      BIGINT       NOT NULL DEFAULT 0,
     count        BIGINT       NOT NULL DEFAULT 0,
-    through      BIGINT       NOT NULL DEFAULT 0, -- offset up to which a replay has got
-    updated_at   DATETIME(6)  NOT NULL DEFAULT (UTC_TIMESTAMP(6)), -- its last batch
-    cancelled_at DATETIME(6)  NULL, -- it does nothing more
+    through      BIGINT       NOT NULL DEFAULT 0, -- the offset that a replay has reached
+    updated_at   DATETIME(6)  NOT NULL DEFAULT (UTC_TIMESTAMP(6)), -- by its last batch
+    cancelled_at DATETIME(6)  NULL, -- it stops then
     cancelled_by LONGTEXT     NOT NULL DEFAULT (''),
-    ended_at     DATETIME(6)  NULL, -- null while it goes on, and forever if it was interrupted
+    ended_at     DATETIME(6)  NULL, -- null while it runs, or if it was interrupted
     PRIMARY KEY (id),
     KEY {{.Name "actions_at"}} (at)
 ) ENGINE=InnoDB ROW_FORMAT=DYNAMIC CHARACTER SET utf8mb4 COLLATE {{.Collation}};

@@ -28,7 +28,7 @@ const (
 const advice = `Any of these gives one:
   - set ` + Variable + ` to a server on which databases may be created, such as
     mysql://root:password@localhost:3306/
-  - install MariaDB: apt-get install mariadb-server-core mariadb-client-core, or your system's like of them
+  - install MariaDB: apt-get install mariadb-server-core mariadb-client-core, or what your system calls them
   - on Linux with an amd64 processor, let this machine reach repo1.maven.org once, from
     where MySQL 8.0 is fetched`
 

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestNothingFoundSaysHowToMendIt(t *testing.T) {
+func TestTheErrorForMissingBinariesSaysHowToGetThem(t *testing.T) {
 	t.Parallel()
 	unreachable := errors.New("unable to connect")
 	empty := finder{

@@ -56,7 +56,7 @@ func TestAFolderThatOnlyItsOwnerMayWriteToIsEmptyAfterwards(t *testing.T) {
 	requireEmpty(t, dir)
 }
 
-func TestAServerThatCannotBeStoppedIsToldWithWhatItsProgramSaid(t *testing.T) {
+func TestTheErrorOfAServerThatCannotBeStoppedHasTheOutputOfItsProgram(t *testing.T) {
 	t.Parallel()
 	account, err := unprivileged.For("postgres")
 	require.NoError(t, err)
