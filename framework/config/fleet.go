@@ -161,7 +161,7 @@ func (l *loader) checkFleet(c *Config) {
 		l.mistake("outbox.read_from", "outbox.read_from: standbys are read by a forwarder of one database: leave out databases and fleet")
 	}
 	if len(c.Schedules) > 0 {
-		l.mistake("schedules", "schedules: they are published to one database: run a forwarder with that one as database for them")
+		l.mistake("schedules", "schedules: they need a single database: run another forwarder for them, with the key database")
 	}
 }
 
