@@ -54,7 +54,7 @@ control is the database of fleet.control.
 	m.flags.addIn(cmd)
 	cmd.Flags().Int64Var(&m.partitionRows, "partition-rows", 0, "offsets in each partition of a new log; PostgreSQL only (default: no partitions)")
 	cmd.Flags().BoolVar(&m.print, "print", false, "print the SQL for an empty database, or for --capture, and change nothing")
-	cmd.Flags().StringVar(&m.role, "print-grants", "", "print the GRANT statements for this `ROLE` and change nothing; PostgreSQL only")
+	cmd.Flags().StringVar(&m.role, "print-grants", "", "print the GRANT statements for this `ROLE` and change nothing; not on SQLite")
 	cmd.Flags().StringVar(&m.duty, "for", string(postgres.Forwarder), "duty of the role of --print-grants: publisher, consumer, forwarder, scheduler or operator")
 	m.capture.add(cmd)
 	cmd.Flags().BoolVar(&m.json, "json", false, "print the result as JSON")
