@@ -29,7 +29,7 @@ The command needs the configuration's routes. It counts and asks first; scripts 
 --yes. After an interruption, --continue resumes where the replay stopped.
 
 If the log is a Kafka topic, the sink's cursors go back to --since or --from, and every
-record behind it is delivered again at once, of all types. --type and --until are refused,
+record from there on is delivered again at once, of all types. --type and --until are refused,
 and --rate has no effect.`,
 		Example: `  waybill replay --sink search --since 2026-03-01 --until 2026-03-02 --dry-run
   waybill replay --sink search --type 'order.*' --since 6h --rate 100
