@@ -96,7 +96,7 @@ func (b *bench) faultTrial(rows int, to []destination, heldOpen bool) func(conte
 	}
 }
 
-// holdOpen begins a transaction, whose id and offset come before those of the backlog.
+// holdOpen begins a transaction whose id and offset come before those of the backlog.
 func (b *bench) holdOpen(ctx context.Context) (*sql.Tx, error) {
 	tx, err := b.database.DB.BeginTx(ctx, nil)
 	if err != nil {
