@@ -119,7 +119,7 @@ func (l *loader) reportKind(kind, at string, known []string) {
 func (l *loader) checkRoutes(c *Config) (valid bool) {
 	before := len(l.report.found)
 	if len(c.Routes) == 0 && !l.reported("routes") {
-		l.mistake("routes", "routes: there are none, so nothing would be delivered")
+		l.mistake("routes", "routes: there are none, so nothing would be delivered: name the sinks of each type, or of * for all types")
 	}
 	names := slices.Collect(maps.Keys(c.Sinks))
 	for _, pattern := range slices.Sorted(maps.Keys(c.Routes)) {
@@ -170,7 +170,7 @@ func (l *loader) checkForwarder(c *Config, routesAreValid bool) {
 	}
 	if len(engine.Sinks) == 0 {
 		if !l.reported("sinks") {
-			l.mistake("sinks", "sinks: there are none")
+			l.mistake("sinks", "sinks: there are none: add one, with its kind")
 		}
 		engine.Sinks = map[string]forwarder.Sink{"none": {Sink: unbuilt{}}}
 		routesAreValid = false

@@ -95,7 +95,8 @@ func LoadFleet(source Source) (map[string]Database, Fleet, error) {
 // awake.
 func (f Fleet) Listeners() int { return f.Connections / 4 }
 
-// Awake is how many databases are worked on at once within the connections: two for each.
+// Awake returns how many databases the forwarder works on at once: two of the connections for each, besides
+// the listeners.
 func (f Fleet) Awake() int { return (f.Connections - f.Listeners()) / 2 }
 
 // SleepAfter returns Sleep as a fleet takes it.
