@@ -394,8 +394,8 @@ func (o *Outbox) CancelID(ctx context.Context, tx outbox.Tx, id string) (cancell
 }
 
 // CancelKey cancels the notifications of a type and a key that are still scheduled, in the
-// caller's transaction; see [outbox.Publisher.CancelKey]. A type that is not registered would
-// match nothing: it fails with [registry.ErrUnregistered].
+// caller's transaction; see [outbox.Publisher.CancelKey]. It fails with
+// [registry.ErrUnregistered] for a type that is not registered, which would match nothing.
 func (o *Outbox) CancelKey(ctx context.Context, tx outbox.Tx, typ, key string) (cancelled int, err error) {
 	made := o.made()
 	if made == nil {
@@ -444,9 +444,9 @@ func (o *Outbox) Run(ctx context.Context) error {
 	made := o.made()
 	switch {
 	case made.forwarder == nil && made.scheduler == nil:
-		return errors.New("there is nothing to run: no sink and no schedule is declared")
+		return errors.New("there is nothing to run: declare a handler, a sink or a schedule before Run")
 	case o.ran.Swap(true):
-		return errors.New("an outbox runs only once: make another one")
+		return errors.New("an outbox runs only once: for a second run, make another outbox")
 	}
 	running, ctx := errgroup.WithContext(ctx)
 	if made.forwarder != nil {

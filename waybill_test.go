@@ -249,7 +249,7 @@ func TestADeclarationAfterOpenPanics(t *testing.T) {
 		require.NoError(t, o.Open(t.Context()), "the second call succeeds")
 		require.NoError(t, o.Open(t.Context()), "again")
 		require.PanicsWithError(t, waybill.ErrOpen.Error(), func() { waybill.Register[orderPlaced](o, "order.placed") })
-		require.ErrorContains(t, o.Run(t.Context()), "no sink and no schedule is declared")
+		require.ErrorContains(t, o.Run(t.Context()), "there is nothing to run")
 		require.Nil(t, o.Forwarder())
 	})
 }

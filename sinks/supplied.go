@@ -12,10 +12,10 @@ import (
 // supply.
 var ErrAbsent = errors.New("this program does not supply it")
 
-// GoKind is the kind "go", whose sinks the program supplies as constructors, by the name
-// of the sink in the configuration. The configuration has all other settings. A
-// constructor runs whenever a configuration is read, and must not open anything. A sink
-// whose name has no constructor is [Absent].
+// GoKind is the kind "go". The program supplies a constructor for each sink, under the
+// sink's name in the configuration, which has all other settings. A constructor runs
+// whenever a configuration is read, and must not open anything. A sink whose name has no
+// constructor is [Absent].
 func GoKind(supplied map[string]func(Instance) (Sink, error)) Kind {
 	return NewKind("go", "a sink that the program supplies under the sink's name",
 		func(in Instance, _ struct{}) (Sink, error) {

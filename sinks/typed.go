@@ -1,8 +1,8 @@
 package sinks
 
-// Typed is a sink that accepts only some types, such as one of functions for types. A forwarder
-// with such a sink refuses a route to it for a type that it does not handle, and a handled type
-// that no route leads to it.
+// Typed is a sink that accepts only some types, such as a sink of functions. Making a forwarder
+// with it fails if a route leads another type to the sink, or if no route leads one of its types
+// there.
 type Typed interface {
 	Sink
 

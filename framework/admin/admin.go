@@ -105,8 +105,8 @@ func StatusOf(at time.Time, look store.Status, m store.Membership) Status {
 	return Status{at.UTC(), look, append([]store.Condition{}, m.Conditions(at)...), forwardersOf(m)}
 }
 
-// Types counts the last rows of the log, and parked deliveries, by type and version, ordered by
-// these: at most limit of each; 0 means no limit.
+// Types counts the last limit rows of the log, and as many parked deliveries, by type and
+// version, ordered by these; a limit of 0 counts all.
 func (a *Admin) Types(ctx context.Context, limit int) ([]store.TypeCount, error) {
 	return a.store.Types(ctx, limit)
 }

@@ -145,7 +145,7 @@ func TestWhyNamesEachSinkOfTheRoutesAndNoOther(t *testing.T) {
 		require.True(t, answer.Known)
 		require.True(t, answer.InLog)
 		require.Equal(t, []admin.Verdict{
-			{Sink: "mail", Where: admin.Delivered, Text: "delivered at 2026-01-02 12:00:00Z with attempt 2: smtp 250", Receipt: "smtp 250",
+			{Sink: "mail", Where: admin.Delivered, Text: "delivered at 2026-01-02 12:00:00Z on attempt 2: smtp 250", Receipt: "smtp 250",
 				DeliveredAt: noon, Attempt: 2, MaxAttempts: 5},
 			{Sink: "web", Where: admin.Unread, Text: "not read yet: no forwarder has started with this sink", MaxAttempts: 5},
 		}, answer.Verdicts)
@@ -194,7 +194,7 @@ func TestWhyReportsParkedDeliveries(t *testing.T) {
 			"blocked":   "blocked by retrying of its key k, which is retrying: timeout",
 			"scheduled": "scheduled for 2100-01-02 03:04:05Z",
 			"requeued":  "requeued or replayed, due since 2026-01-02 12:00:00Z",
-			"settling":  "the sink took it with attempt 1: 250 ok; a hook failed: deadlock; it is called again at 2100-01-02 03:04:05Z",
+			"settling":  "the sink accepted it on attempt 1: 250 ok; a hook failed: deadlock; it is called again at 2100-01-02 03:04:05Z",
 		} {
 			require.Equal(t, want, o.why(t, id).Verdicts[0].Text, id)
 		}

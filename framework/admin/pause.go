@@ -24,8 +24,8 @@ func (a *Admin) Pause(ctx context.Context, sinks ...string) (changed []string, e
 	return a.pause(ctx, "pause", true, sinks)
 }
 
-// Resume ends Pause: forwarders lease the lanes again within a fifth of their lease, and go on
-// at the cursors. It returns the sinks that were paused.
+// Resume ends Pause: forwarders lease the lanes again within a fifth of their lease, and continue
+// from the cursors. It returns the sinks that were paused.
 func (a *Admin) Resume(ctx context.Context, sinks ...string) (changed []string, err error) {
 	return a.pause(ctx, "resume", false, sinks)
 }

@@ -53,7 +53,7 @@ func (r ReplayRequest) query() (store.ReplayQuery, error) {
 		problem("nothing can be delivered to %s: add a route, and replay to its sink", store.SinkUnrouted)
 	}
 	if r.From != "" && !r.Since.IsZero() {
-		problem("set where it begins by a time or by a record, not both")
+		problem("set the beginning of the replay by a time or by a record, not both")
 	}
 	if !isDate(r.Since) || !isDate(r.Until) {
 		problem("since or until is outside of the years 0 to 9999")

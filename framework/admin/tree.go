@@ -47,8 +47,9 @@ type Branch struct {
 // The correlation id has no index, so a call examines at most a million offsets of the log and
 // returns at most a thousand notifications. It begins at offset from if that is not 0.
 // Otherwise it begins at the time contained in the id, if it is a UUIDv7 (the default for ids),
-// or else a million offsets before the end. Verdicts of sinks that have not read a notification
-// do not count the rows before it.
+// or else a million offsets before the end. For a notification whose correlation id contains no
+// time, it begins half a million offsets before the notification. Verdicts of sinks that have not
+// read a notification do not count the rows before it.
 func (a *Admin) Tree(ctx context.Context, id string, from int64, routing Routing) (Tree, error) {
 	query := store.RelatedQuery{ID: id, From: from, Since: notification.IDTime(id), Offsets: treeOffsets, Limit: treeLimit}
 	related, err := a.store.Related(ctx, query)

@@ -115,11 +115,11 @@ func (l *loader) reportKind(kind, at string, known []string) {
 }
 
 // checkRoutes reports the mistakes that [route.New] would report, each at its line. It returns
-// whether there were none.
+// true if there are none.
 func (l *loader) checkRoutes(c *Config) (valid bool) {
 	before := len(l.report.found)
 	if len(c.Routes) == 0 && !l.reported("routes") {
-		l.mistake("routes", "routes: there are none, so nothing would be delivered")
+		l.mistake("routes", "routes: there are none, so nothing would be delivered: name the sinks of each type, or of * for all types")
 	}
 	names := slices.Collect(maps.Keys(c.Sinks))
 	for _, pattern := range slices.Sorted(maps.Keys(c.Routes)) {
@@ -154,9 +154,9 @@ func (l *loader) checkRule(rule Rule, pattern, at string, sinks []string) {
 	}
 }
 
-// checkForwarder lets the forwarder check its settings. It replaces sinks with mistakes, and
-// sinks whose code is missing, by empty ones, and routes with mistakes by one route to all
-// sinks.
+// checkForwarder lets the forwarder check its settings. Placeholders stand in for sinks that have
+// mistakes or whose code is missing. If the routes have mistakes, one route to all sinks stands in
+// for them.
 func (l *loader) checkForwarder(c *Config, routesAreValid bool) {
 	engine := c.ForwarderConfig(unopened{})
 	if engine.Fleet {
@@ -170,7 +170,7 @@ func (l *loader) checkForwarder(c *Config, routesAreValid bool) {
 	}
 	if len(engine.Sinks) == 0 {
 		if !l.reported("sinks") {
-			l.mistake("sinks", "sinks: there are none")
+			l.mistake("sinks", "sinks: there are none: add one, with its kind")
 		}
 		engine.Sinks = map[string]forwarder.Sink{"none": {Sink: unbuilt{}}}
 		routesAreValid = false

@@ -131,7 +131,7 @@ type Sink struct {
 	OnDead      forwarder.OnDead `yaml:"on_dead" enum:"continue,halt" doc:"What happens to later deliveries of a key after one is dead: continue with them, or halt the key until a person acts. Default continue"`
 	OnUnknown   OnUnknown        `yaml:"on_unknown" doc:"What happens to a delivery whose type or version the sink does not know, as in old processes during a rolling deploy. It is retried without using up attempts, and is dead after the time below"`
 	Timeout     time.Duration    `yaml:"timeout" zero:"refused" doc:"How long one delivery, or one batch, may take. Default 30s"`
-	Rate        forwarder.Rate   `yaml:"rate" doc:"Most deliveries per second, minute or hour, over all forwarders: 50/s, 100/m or 1000/h. With burst, as in 50/s, burst 100, that many may go at once after a pause; put it in quotes inside of braces. Default: no limit; burst is the deliveries of a second"`
+	Rate        forwarder.Rate   `yaml:"rate" doc:"Most deliveries per second, minute or hour, over all forwarders: 50/s, 100/m or 1000/h. With burst, as in 50/s, burst 100, that many may go at once after a pause; put the value in quotes if it is inside braces. Default: no limit; burst is as many as in a second"`
 	Breaker     Breaker          `yaml:"breaker" doc:"When the breaker opens: all deliveries then wait until a probe succeeds, and nothing is parked. It opens if the destination cannot be reached, if too many attempts fail, or if ten keys in a row are refused permanently"`
 	Fairness    string           `yaml:"fairness" doc:"Name of the metadata, such as tenant, whose values share the sink fairly: if several values have pending deliveries, each gets the same number of deliveries in flight. Default: none"`
 	Trace       forwarder.Trace  `yaml:"trace" enum:"pass,none" doc:"Whether the sink gets the trace context (traceparent, tracestate) of a delivery: pass it on, or none to remove it. Default pass"`
@@ -182,7 +182,7 @@ type Retry struct {
 // Policy sets when a delivery is retried.
 type Policy struct {
 	MaxAttempts int           `yaml:"max_attempts" zero:"refused" doc:"Most attempts of a delivery, including the first; then it is dead. Default 12"`
-	MaxAge      time.Duration `yaml:"max_age" zero:"refused" doc:"Oldest age at which a notification is retried, counted from when it occurred or was scheduled for; then it is dead. The first attempt is made at any age. Default: no limit"`
+	MaxAge      time.Duration `yaml:"max_age" zero:"refused" doc:"How old a notification may be at a retry, counted from when it occurred or was scheduled for; an older one is dead. The first attempt is made at any age. Default: no limit"`
 	Initial     time.Duration `yaml:"initial" zero:"refused" doc:"Pause after the first attempt. Default 1s"`
 	Multiplier  float64       `yaml:"multiplier" zero:"refused" doc:"Factor by which each pause is longer than the previous one, at least 1. Default 2"`
 	Max         time.Duration `yaml:"max" zero:"refused" doc:"Longest pause. Default 15m, or initial if that is more"`

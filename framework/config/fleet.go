@@ -95,7 +95,8 @@ func LoadFleet(source Source) (map[string]Database, Fleet, error) {
 // awake.
 func (f Fleet) Listeners() int { return f.Connections / 4 }
 
-// Awake is how many databases are worked on at once within the connections: two for each.
+// Awake returns how many databases the forwarder works on at once: two of the connections for each, besides
+// the listeners.
 func (f Fleet) Awake() int { return (f.Connections - f.Listeners()) / 2 }
 
 // SleepAfter returns Sleep as a fleet takes it.
@@ -161,7 +162,7 @@ func (l *loader) checkFleet(c *Config) {
 		l.mistake("outbox.read_from", "outbox.read_from: standbys are read by a forwarder of one database: leave out databases and fleet")
 	}
 	if len(c.Schedules) > 0 {
-		l.mistake("schedules", "schedules: they are published to one database: run a forwarder with that one as database for them")
+		l.mistake("schedules", "schedules: they need a single database: run another forwarder for them, with the key database")
 	}
 }
 

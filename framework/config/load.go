@@ -96,7 +96,7 @@ func (l *loader) read(node *yaml.Node, keys ...string) *Config {
 // wantOne reports that there are several databases, where one is needed.
 func (l *loader) wantOne(c *Config) {
 	if c.HasFleet() && len(l.report.found) == 0 {
-		l.mistake("databases", "databases: there are several, and this is about one: name it with --in, or give its address with --database")
+		l.mistake("databases", "databases: there are several: choose one with --in, or give its address with --database")
 	}
 }
 

@@ -154,7 +154,7 @@ var (
 func (l *loader) checkUser(at, name string, u AuthUser) {
 	password := at + ".password"
 	if name == "" || strings.Contains(name, ":") || strings.ContainsFunc(name, unicode.IsControl) {
-		l.mistake(at, "%s: a name with a colon in it cannot log in", at)
+		l.mistake(at, "%s: use a login name without colons and control characters, of at least one character", at)
 	}
 	switch {
 	case l.reported(password):
@@ -186,6 +186,6 @@ func (l *loader) checkProxy(p AuthProxy) {
 		l.mistake(at+".role", "%s.role is missing: name the header that has the values of operators", at)
 	}
 	if slices.Contains(p.Operators, "") {
-		l.mistake(at+".operators", "%s.operators: one of them is empty", at)
+		l.mistake(at+".operators", "%s.operators: one of them is empty: remove it", at)
 	}
 }

@@ -35,8 +35,8 @@ func (m Mistake) LogValue() slog.Value {
 	return slog.GroupValue(slog.String("where", m.Where), slog.Int("line", m.Line), slog.String("text", m.Text))
 }
 
-// Error has all mistakes in a configuration: first those of the file by line, then the others.
-// It quotes no secrets.
+// Error has all mistakes in a configuration: those without a place, then those of the file by
+// line, then the others. It quotes no secrets.
 type Error struct{ Mistakes []Mistake }
 
 // Error returns the mistakes, one on each line.

@@ -63,7 +63,7 @@ func scalars() schema {
 	}
 }
 
-// addKinds makes the schema of a sink require kind, and check with by it.
+// addKinds makes the schema of a sink require the key kind, and check the key with by the kind.
 func addKinds(sink, definitions schema, kinds *sinks.Set) {
 	var choices []schema
 	for _, name := range kinds.Names() {

@@ -45,7 +45,7 @@ var (
 	flagName = regexp.MustCompile(`(?s)^(--[a-z][a-z0-9-]*|-[A-Za-z])(?:=(.*))?$`)
 )
 
-// secrecy returns the value of the field's tag, or without one what applies below above.
+// secrecy returns the secrecy of the field: that of its tag, or else what it inherits from the key above it.
 func (f field) secrecy(above secrecy) secrecy {
 	if tag, ok := f.tag.Lookup("secret"); ok {
 		return secrecy(tag)

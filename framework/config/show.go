@@ -211,7 +211,7 @@ func scalarNode(v reflect.Value, is secrecy) *yaml.Node {
 func textOf(v reflect.Value) (string, bool) {
 	switch value := v.Interface().(type) {
 	case Database:
-		return value.address(), true
+		return value.Address(), true
 	case time.Duration:
 		return duration.Text(value), true
 	case fmt.Stringer:
@@ -224,14 +224,6 @@ func textNode(value string) *yaml.Node {
 	n := new(yaml.Node)
 	n.SetString(value)
 	return n
-}
-
-// address returns the database's address as in the configuration.
-func (d Database) address() string {
-	if d.dialect == SQLite {
-		return "sqlite:" + d.dsn
-	}
-	return d.dsn
 }
 
 // escaped escapes what would be read as a reference.

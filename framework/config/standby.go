@@ -11,16 +11,16 @@ func (l *loader) checkStandby(c *Config) {
 	}
 	switch {
 	case given && c.Standby.Dialect() != PostgreSQL:
-		l.mistake(address, "standby: only PostgreSQL has standbys")
+		l.mistake(address, "standby: only PostgreSQL has standbys: leave it out")
 	case given && c.Outbox.ReadFrom == "":
-		l.mistake(address, "standby: nothing is read there without outbox.read_from: standby")
+		l.mistake(address, "standby: nothing is read there: set outbox.read_from: standby, or leave it out")
 	case given && c.Standby.dsn == c.Database.dsn:
-		l.mistake(address, "standby: is the address of the database itself")
+		l.mistake(address, "standby: is the address of the database itself: write that of a standby, or leave it out")
 	case c.Outbox.ReadFrom != ReadFromStandby:
 	case c.Log != (Log{}):
-		l.mistake(from, "outbox.read_from: with a source, the log is not in the database")
+		l.mistake(from, "outbox.read_from: with a source, the log is not in the database: leave it out")
 	case c.Database.Dialect() != PostgreSQL && c.Database.Dialect() != "":
-		l.mistake(from, "outbox.read_from: only PostgreSQL has standbys")
+		l.mistake(from, "outbox.read_from: only PostgreSQL has standbys: leave it out")
 	case !given && c.Database.Dialect() == PostgreSQL && !c.Database.hosts:
 		l.mistake(from, "outbox.read_from: the standby's address is missing: set standby, or name all hosts in database")
 	}

@@ -276,7 +276,7 @@ func TestUsersLogIn(t *testing.T) {
 		require.Equal(t, http.StatusUnauthorized, status, name)
 		require.NotContains(t, text, "ada", name)
 	}
-	require.Contains(t, s.log.String(), `a wrong password of \"ada\"`)
+	require.Contains(t, s.log.String(), `a wrong password for \"ada\"`)
 	require.Contains(t, s.log.String(), "address=127.0.0.1")
 	require.NotContains(t, s.log.String(), "eve with")
 	require.NotContains(t, s.log.String(), "hidden")

@@ -66,7 +66,7 @@ func (s *Several) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// of is the dashboard of a database.
+// of returns the dashboard of a database.
 func (s *Several) of(name string) *Dashboard {
 	s.mu.Lock()
 	defer s.mu.Unlock()

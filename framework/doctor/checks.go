@@ -81,7 +81,7 @@ var checks = []Check{
 	{ID: "retention", needs: theStore, run: checkRetention, Why: "If old rows are not removed, the log grows until the disk is full."},
 	{ID: "partitions", only: onPostgreSQL, needs: theStore, run: checkPartitions, Why: "Rows without a partition go to the default partition, from which they are removed row by row."},
 	{ID: "disk", needs: theStore, grant: readSettings, run: checkDisk, Why: "A full disk also stops the application."},
-	{ID: "forwarders", needs: theStore, run: checkForwarders, Why: "If forwarders differ in version or configuration, it depends on chance how a notification is delivered."},
+	{ID: "forwarders", needs: theStore, run: checkForwarders, Why: "If forwarders differ in version or configuration, delivery depends on which of them works on the lane."},
 	{ID: "lanes", needs: theStore, run: checkLanes, Why: "A lane that no forwarder owns delivers nothing."},
 	{ID: "lease", needs: theStore, run: checkLease, Why: "A checkpoint that takes as long as the lease loses the lease, and its deliveries are made again."},
 	{ID: "lag", needs: theStore, run: checkLag, Why: "A sink that is far behind delivers late."},
@@ -93,6 +93,6 @@ var checks = []Check{
 	{ID: "types", needs: theStore, run: checkTypes, Why: "A delivery that the program cannot decode is retried for a while and then becomes dead."},
 	{ID: "captures", only: onPostgreSQL, run: checkCaptures, Why: "Writes to a captured table fail after one of its captured columns was renamed."},
 	{ID: "schedules", needs: theStore, run: checkSchedules, Why: "A schedule that no process runs publishes nothing."},
-	{ID: "sinks", needs: nothing, run: checkSinks, Why: "The deliveries of a sink that cannot be reached wait."},
+	{ID: "sinks", needs: nothing, run: checkSinks, Why: "While a sink cannot be reached, its deliveries wait."},
 	{ID: "privileges", only: onServers, run: checkPrivileges, Why: "If a privilege is missing, the forwarder fails at the first statement that needs it, perhaps days later."},
 }

@@ -34,8 +34,8 @@ type Status string
 const (
 	// OK means that nothing is wrong.
 	OK Status = "ok"
-	// Skip means that a privilege or a part of the configuration is missing for the check; its
-	// fix says which.
+	// Skip means that the check could not run, usually because a privilege or a part of the
+	// configuration is missing. Text and Fix have the reason.
 	Skip Status = "skip"
 	// Warn means that something is slow, or will become a problem.
 	Warn Status = "warn"
@@ -61,8 +61,8 @@ type Finding struct {
 type Subject struct {
 	// DB is the database. Run does not close it.
 	DB *sql.DB
-	// PostgreSQL, SQLite or MySQL is the outbox in the database. PostgreSQL.Listen adds a check
-	// of the round trip of LISTEN and NOTIFY.
+	// PostgreSQL, SQLite or MySQL is the outbox in the database. PostgreSQL.Listen or ListenDSN
+	// adds a check of the round trip of LISTEN and NOTIFY.
 	PostgreSQL *postgres.Config
 	SQLite     *sqlite.Config
 	MySQL      *mysql.Config

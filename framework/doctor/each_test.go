@@ -299,7 +299,9 @@ func TestATransactionPoolerIsFound(t *testing.T) {
 	require.Contains(t, x.has("pooler", Warn, "a transaction pooler is in front").Fix, "forwarder.listen: false")
 	x.Timeout = 3 * time.Second
 	x.has("listen", Warn, "no NOTIFY came back")
-	x.PostgreSQL.Listen = ""
+	x.PostgreSQL.Listen, x.PostgreSQL.ListenDSN = "", func(context.Context) (string, error) { return pooled, nil }
+	x.has("pooler", Warn, "the forwarder listens through it")
+	x.PostgreSQL.ListenDSN = nil
 	x.has("pooler", OK, "only polls")
 	x.has("listen", OK, "only polls")
 }

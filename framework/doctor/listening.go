@@ -14,12 +14,17 @@ type poolers interface {
 
 const pollOnly = "set forwarder.listen: false, or use an address that leads to the server itself"
 
+// listens reports whether the forwarder listens for NOTIFY.
+func (x *examination) listens() bool {
+	return x.PostgreSQL.Listen != "" || x.PostgreSQL.ListenDSN != nil
+}
+
 func checkPooler(ctx context.Context, x *examination) (verdict, error) {
 	pooled, err := poolers(x.pg).IsPooled(ctx)
 	switch {
 	case err != nil:
 		return verdict{}, err
-	case pooled && x.PostgreSQL.Listen != "":
+	case pooled && x.listens():
 		return warn(pollOnly, "a transaction pooler is in front of the server, and the forwarder listens through it"), nil
 	case pooled:
 		return ok("a transaction pooler is in front of the server, and the forwarder only polls"), nil
@@ -35,7 +40,7 @@ type announcing interface {
 
 func checkListen(ctx context.Context, x *examination) (verdict, error) {
 	s, both := x.store.(announcing)
-	if !both || x.PostgreSQL.Listen == "" && x.PostgreSQL.ListenDSN == nil {
+	if !both || !x.listens() {
 		return ok("the forwarder only polls"), nil
 	}
 	return roundTrip(ctx, s)

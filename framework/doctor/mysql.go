@@ -56,7 +56,7 @@ func checkMySQLDurability(ctx context.Context, x *examination) (verdict, error) 
 	case flush != "1" && flush != "3":
 		return warn("SET GLOBAL innodb_flush_log_at_trx_commit = 1;", "innodb_flush_log_at_trx_commit is %s: a crash loses commits whose notifications were already delivered", flush), nil
 	case settings["log_bin"] == "ON" && settings["sync_binlog"] != "1":
-		return warn("SET GLOBAL sync_binlog = 1;", "sync_binlog is %s: a crash of the machine loses commits that the binary log has lost", settings["sync_binlog"]), nil
+		return warn("SET GLOBAL sync_binlog = 1;", "sync_binlog is %s: a crash of the machine loses the commits that the binary log has not yet synced to disk", settings["sync_binlog"]), nil
 	}
 	return ok("innodb_doublewrite is %s, innodb_flush_log_at_trx_commit is %s", double, flush), nil
 }

@@ -71,7 +71,7 @@ func checkConnections(ctx context.Context, x *examination) (verdict, error) {
 		return verdict{}, err
 	}
 	need := x.engine().Connections
-	if x.PostgreSQL.Listen != "" || x.PostgreSQL.ListenDSN != nil {
+	if x.listens() {
 		need++
 	}
 	var full, texts []string

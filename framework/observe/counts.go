@@ -71,8 +71,8 @@ func (m *Monitor) counts(sink string) *sinkCounts {
 	return m.newCounts(sink)
 }
 
-// newCounts creates the totals of a sink. It stays a separate function,
-// since it needs kilobytes of stack, by which the stack of each worker of a sink would grow.
+// newCounts creates the totals of a sink. It stays a separate function, because it needs
+// kilobytes of stack, which would otherwise be added to the stack of each worker of a sink.
 //
 //go:noinline
 func (m *Monitor) newCounts(sink string) *sinkCounts {

@@ -55,7 +55,7 @@ type histogram struct {
 	count   uint64
 	sum     float64
 	zero    uint64
-	classic []uint64 // not cumulated; what is above all bounds is in count alone
+	classic []uint64 // not cumulative; values above all bounds count only in count
 	last    int      // the classic bucket of the last value, near which the next one's is
 	native  [natives]uint64
 }

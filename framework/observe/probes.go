@@ -47,7 +47,7 @@ type check struct {
 }
 
 func (m *Monitor) checks() []check {
-	running := check{name: "running", good: "it does not stop"}
+	running := check{name: "running", good: "not stopping"}
 	if m.stopping.Load() {
 		running.err = errors.New("the program is stopping")
 	}
@@ -77,7 +77,7 @@ func (m *Monitor) checks() []check {
 	return []check{running, database, schema}
 }
 
-// judge checks that a forwarder of several databases works on at least one of them, or that others do.
+// judge returns an error if every one of several databases is failing or still being opened.
 func judge(databases []Database) (good string, err error) {
 	away := 0
 	for _, d := range databases {
@@ -88,7 +88,7 @@ func judge(databases []Database) (good string, err error) {
 	if away == len(databases) {
 		return "", fmt.Errorf("none of %d databases is open", len(databases))
 	}
-	return fmt.Sprintf("%d of %d are well", len(databases)-away, len(databases)), nil
+	return fmt.Sprintf("%d of %d are neither failing nor still being opened", len(databases)-away, len(databases)), nil
 }
 
 func (m *Monitor) serveLive(w http.ResponseWriter, _ *http.Request) { answer(w, "live", m.Live(), "") }

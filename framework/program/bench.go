@@ -47,7 +47,7 @@ replace these parts:
   -c           a configuration, with its database and the settings of its tables,
                forwarder and sinks. waybill.yaml is not read unless -c names it. A
                receiver inside the process takes the place of each sink.
-  --sinks      configured sinks that really are delivered to. Their receivers get
+  --sinks      configured sinks that get real deliveries. Their receivers get
                made-up notifications, so the command asks first.
   --type, --data   a notification of your own, for sinks that cannot take made-up
                ones: its type, and a file with its payload.
@@ -69,7 +69,7 @@ difference; the output names these figures.`,
 	f := cmd.Flags()
 	f.StringVarP(&b.flags.file, "config", "c", "", "configuration file")
 	f.StringVar(&b.flags.database, "database", "", "address of the database, instead of the configuration's or of a temporary SQLite file")
-	f.StringSliceVar(&b.Sinks, "sinks", nil, "configured sinks that really are delivered to")
+	f.StringSliceVar(&b.Sinks, "sinks", nil, "configured sinks that get real deliveries")
 	f.StringSliceVar(&b.Receivers, "receivers", nil, "receivers inside the process: noop, kafka, http, smtp (default: one for each configured sink; without a configuration, all)")
 	f.StringVar(&b.Sample.Type, "type", "", "type of a notification of your own, instead of made-up ones")
 	f.StringVar(&b.data, "data", "", "file with the payload of that notification; - for standard input")

@@ -38,8 +38,8 @@ func (f *sourceFlags) addIn(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.in, "in", "", "name of one of several databases, names with commas, or '*' for all")
 }
 
-// databases returns the databases that a command works on. Of several, these are the ones that --in names; without
-// --in all of them if the command only reads.
+// databases returns the databases that a command works on. If there are several, these are the ones that --in names;
+// without --in, all of them if the command only reads.
 func (p *invocation) databases(cmd *cobra.Command, f sourceFlags, looks bool) ([]named, error) {
 	source := p.source(f)
 	if f.database != "" {

@@ -18,7 +18,7 @@ func newExport(p *invocation) *cobra.Command {
 		Long: `Write the rows of the log that occurred in a period as JSON lines or Parquet, with the
 receipts of their deliveries if outbox.receipts is on. It changes nothing.
 
-It exports each row once that is committed when the command starts. A period that ended
+It exports the rows that are committed when it starts, each once. A period that ended
 an hour ago is complete, unless transactions stay open longer than that or the
 application backdates notifications. Receipts are those that exist when the row is
 read: a delivery that is not made yet has none.

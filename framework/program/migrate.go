@@ -38,8 +38,8 @@ Run again, it replaces the capture. Only the owner of the table can do this, onc
 outbox's tables exist. --uncapture removes the triggers, --captures lists the captured
 tables, and --capture with --print prints the SQL and changes nothing.
 
-Of several databases it migrates those that --in names, or all with --in '*'; control is
-the name of fleet.control.
+If there are several databases, --in names those to migrate: '*' is all of them, and
+control is the database of fleet.control.
 
 ` + needsDatabaseOnly,
 		Example: `  waybill migrate --database postgres://app@localhost/app
@@ -54,7 +54,7 @@ the name of fleet.control.
 	m.flags.addIn(cmd)
 	cmd.Flags().Int64Var(&m.partitionRows, "partition-rows", 0, "offsets in each partition of a new log; PostgreSQL only (default: no partitions)")
 	cmd.Flags().BoolVar(&m.print, "print", false, "print the SQL for an empty database, or for --capture, and change nothing")
-	cmd.Flags().StringVar(&m.role, "print-grants", "", "print the GRANT statements for this `ROLE` and change nothing; PostgreSQL only")
+	cmd.Flags().StringVar(&m.role, "print-grants", "", "print the GRANT statements for this `ROLE` and change nothing; not on SQLite")
 	cmd.Flags().StringVar(&m.duty, "for", string(postgres.Forwarder), "duty of the role of --print-grants: publisher, consumer, forwarder, scheduler or operator")
 	m.capture.add(cmd)
 	cmd.Flags().BoolVar(&m.json, "json", false, "print the result as JSON")
@@ -135,7 +135,7 @@ func (m *migrate) migrate(ctx context.Context, in named) error {
 	return inDatabase(in.name, err)
 }
 
-// inDatabase says in which of several databases an error was.
+// inDatabase adds the name of the database to an error, if there are several databases.
 func inDatabase(name string, err error) error {
 	if name == "" || err == nil {
 		return err

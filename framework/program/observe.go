@@ -91,13 +91,13 @@ func (f *forward) show(e *engine) {
 	}
 }
 
-// shownFleet is a fleet that the dashboard shows, and what it shows beside each database.
+// shownFleet is a fleet that the dashboard shows. The target has what all of its databases share.
 type shownFleet struct {
 	*engine
 	target dashboard.Target
 }
 
-// listed are the databases of a fleet, if there is one.
+// listed returns the databases of a fleet, if there is one.
 func (f *forward) listed() (all []dashboard.Listed) {
 	if e := f.fleet.Load(); e != nil {
 		for _, d := range e.fleet.Databases() {
@@ -107,7 +107,7 @@ func (f *forward) listed() (all []dashboard.Listed) {
 	return all
 }
 
-// targetIn is one database of a fleet.
+// targetIn returns one database of a fleet, if this process has opened it.
 func (f *forward) targetIn(name string) (dashboard.Target, bool) {
 	e := f.fleet.Load()
 	if e == nil {
@@ -126,7 +126,7 @@ func (f *forward) targetIn(name string) (dashboard.Target, bool) {
 	return dashboard.Target{}, false
 }
 
-// sourceIn is the configuration's source for one database of a fleet.
+// sourceIn returns the configuration's source for one database of a fleet.
 func (e *engine) sourceIn(source config.Source, name string) config.Source {
 	for _, d := range e.fleet.Listed() {
 		if d.Name == name {

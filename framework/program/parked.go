@@ -33,8 +33,8 @@ A delivery is parked if it could not be made when its turn came:
   settling    it was delivered, but a hook of the program fails
   cancelled   it was scheduled, and its publisher has cancelled it
 
-Except for reroute, the commands read only where the outbox is. With --database or
-WAYBILL_DATABASE they need no configuration file.`,
+Except for reroute, the commands read only the keys that locate the outbox. With
+--database or WAYBILL_DATABASE they need no configuration file.`,
 		Args: noSuchCommand,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}

@@ -28,9 +28,9 @@ deleted cannot be replayed.
 The command needs the configuration's routes. It counts and asks first; scripts use
 --yes. After an interruption, --continue resumes where the replay stopped.
 
-If the log is a Kafka topic, the sink's cursors go back to --since or --from, and every
-record behind it is delivered again at once, of all types. --type and --until are refused,
-and --rate has no effect.`,
+If the log is a Kafka topic, the sink's cursors go back to --since or --from, and all
+records from there on, of all types, are delivered again at once. --type and --until are
+refused, and --rate has no effect.`,
 		Example: `  waybill replay --sink search --since 2026-03-01 --until 2026-03-02 --dry-run
   waybill replay --sink search --type 'order.*' --since 6h --rate 100
   waybill replay --continue 0198c2f1-7d2e-7c55-9d6f-0f4d1f2a3b4c`,

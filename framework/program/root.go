@@ -35,7 +35,7 @@ Exit codes:
     130  a signal ended the command before it was done`
 
 // needsDatabaseOnly ends the help of commands that work without a configuration file.
-const needsDatabaseOnly = `Of the configuration, the command reads only where the outbox is. With --database or
+const needsDatabaseOnly = `The command reads only the keys that locate the outbox. With --database or
 WAYBILL_DATABASE it needs no configuration file.`
 
 // newRoot makes the command tree.

@@ -42,7 +42,7 @@ per second in the last minute, and how many it has in flight and in memory, summ
 its sinks; --json shows each sink. The figures are from its last heartbeat, at most a
 third of a lease ago.
 
-Of several databases it shows each, or those that --in names.
+If there are several databases, it shows each, or those that --in names.
 With --database or WAYBILL_DATABASE it needs no configuration file. It never needs the
 secrets of the sinks.`,
 		Example: `  waybill status

@@ -39,7 +39,7 @@ func (o *OAuth2) validate(mistake func(field, format string, args ...any)) {
 	case err != nil || u.Hostname() == "" || (u.Scheme != "https" && u.Scheme != "http"):
 		mistake("oauth2.token_url", "is not a URL like https://oauth2.googleapis.com/token")
 	case u.Scheme == "http" && !isLoopback(u.Hostname()):
-		mistake("oauth2.token_url", "is not https://, so the secret would be sent in clear text")
+		mistake("oauth2.token_url", "is not https://, so the secret would be sent in clear text; use https://")
 	}
 	if o.ClientID == "" {
 		mistake("oauth2.client_id", "is missing")

@@ -23,7 +23,7 @@ var (
 	ErrClosed = errors.New("kafka sink is closed")
 	// ErrOverdue means that the cluster did not answer in time, for this delivery or for
 	// another one that was given up together with it.
-	ErrOverdue = errors.New("kafka did not answer in the time of a delivery")
+	ErrOverdue = errors.New("kafka did not answer within the timeout of a delivery")
 	// ErrNotConnected means that the client could not connect, and so sent nothing. It comes
 	// with the cause.
 	ErrNotConnected = errors.New("not connected to kafka")

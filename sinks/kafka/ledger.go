@@ -17,8 +17,8 @@ import (
 )
 
 // Exactly once: each lane has a client with its own transactional id, which fences the clients
-// that had the lane before, and a partition of the positions topic for its notes. See
-// positions.go for that topic.
+// that had the lane before. The notes of a lane are in its own partition of the positions topic:
+// see positions.go.
 
 var (
 	_ sinks.Transactor = (*Sink)(nil)

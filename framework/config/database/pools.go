@@ -17,12 +17,12 @@ import (
 	"github.com/waybill-go/waybill/framework/store/postgres"
 )
 
-// Pools opens the outboxes of many databases within one number of connections. Those with one address have
-// one pool, also schemas of one PostgreSQL. It is safe for concurrent use.
+// Pools opens the outboxes of many databases, which share a limited number of connections. Outboxes at the
+// same address share a pool, and so do schemas of one PostgreSQL database. It is safe for concurrent use.
 type Pools struct {
 	permits *semaphore.Weighted
-	// trials bounds the attempts to connect to addresses where the last one failed. They may take long,
-	// and the other addresses need connections meanwhile.
+	// trials limits the attempts to connect to addresses at which the last attempt failed. Such attempts
+	// may take long, and the other addresses need connections meanwhile.
 	trials *semaphore.Weighted
 
 	mu      sync.Mutex
@@ -50,7 +50,7 @@ const (
 	remembered = time.Minute
 )
 
-// NewPools returns pools that have at most that many connections together.
+// NewPools returns pools that share this number of connections.
 func NewPools(connections int) *Pools {
 	return &Pools{
 		permits: semaphore.NewWeighted(int64(connections)), trials: semaphore.NewWeighted(max(1, int64(connections)/2)),
@@ -66,7 +66,7 @@ func (p *Pools) Store(ctx context.Context, c config.Tables) (s Store, release fu
 		address, own.schema = splitSchema(address)
 		d = own
 	}
-	if c.Database.Dialect() == config.SQLite { // a file has no connections that would have to be bounded
+	if c.Database.Dialect() == config.SQLite { // connections to a file are not limited
 		db, err := d.connect(address, false)
 		if err != nil {
 			return nil, nil, err

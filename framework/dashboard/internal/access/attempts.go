@@ -69,7 +69,7 @@ func (a *attempts) of(address netip.Addr) *attempt {
 	return of
 }
 
-// forget drops the addresses without recent failures, or all addresses if there are none.
+// forget drops the addresses without recent failures. If that makes no room, it drops all.
 func (a *attempts) forget() {
 	for network, of := range a.from {
 		if of.failed.Tokens() >= failuresAtOnce {

@@ -128,7 +128,7 @@ func (u *users) user(ctx context.Context, from netip.Addr, name, password string
 		}
 		cause := errors.New("a wrong name")
 		if known { // do not log an unknown name: it may be a password in the wrong field
-			cause = fmt.Errorf("a wrong password of %q", name)
+			cause = fmt.Errorf("a wrong password for %q", name)
 		}
 		return User{}, &refusal{status: http.StatusUnauthorized, text: "the name or the password is wrong", cause: cause, challenge: basicChallenge}
 	})

@@ -117,7 +117,7 @@ func overview(ctx context.Context, r *request) (any, error) {
 	return page, nil
 }
 
-// look returns the last sample of the outbox. It fails only if there is none yet.
+// snapshot returns the last sample of the outbox. It fails only if there is none yet.
 func (r *request) snapshot(ctx context.Context) (history.Snapshot, error) {
 	snapshot := r.History.Snapshot(ctx)
 	switch {

@@ -69,7 +69,7 @@ func (b *bench) measure(ctx context.Context) (result *Result, err error) {
 	for _, s := range b.config.scenarios() {
 		cases, err := s.run(b, ctx)
 		if ctx.Err() != nil {
-			return nil, ctx.Err() // whatever others made of it
+			return nil, ctx.Err() // err is only its consequence
 		}
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", s.name, err)

@@ -32,9 +32,9 @@ type database struct {
 	postgres bool
 	mysql    bool // or MariaDB
 	listens  bool
-	// together is how many transactions at a time it can take with profit.
+	// together is the number of clients that publish in latency and sustain.
 	together int
-	batches  int // that were named so far
+	batches  int // how many were named so far
 	remove   func() error
 }
 
@@ -73,7 +73,7 @@ func openDatabase(ctx context.Context, c Config, folder string) (d *database, er
 	return d, nil
 }
 
-// openSQLite makes a database of the bench's own: beside the user's, on the same
+// openSQLite creates a database file: in folder, or beside the user's database, and so on the same
 // disk, if there is one.
 func openSQLite(ctx context.Context, c Config, folder string, tables scratch.Config) (*database, error) {
 	d := &database{together: 1, remove: func() error { return nil }}
@@ -91,8 +91,8 @@ func openSQLite(ctx context.Context, c Config, folder string, tables scratch.Con
 	return d, nil
 }
 
-// refuseTaken makes sure that no name that will be made, and removed in the end, is
-// in use already.
+// refuseTaken returns an error if the prefix is in use, because the bench drops its tables at the
+// end.
 func refuseTaken(ctx context.Context, db *sql.DB, prefix string) error {
 	var taken int
 	if err := db.QueryRowContext(ctx, `SELECT count(*) FROM pg_class WHERE starts_with(relname, $1)`, prefix).Scan(&taken); err != nil {
@@ -111,13 +111,13 @@ func refuseTakenInMySQL(ctx context.Context, db *sql.DB, prefix string) error {
 
 func refuse(taken int, prefix string) error {
 	if taken > 0 {
-		return fmt.Errorf("there are tables %s… in the database already, which are not this bench's: run it again for other names", prefix)
+		return fmt.Errorf("the database already has tables %s…: run the bench again, which then chooses another name", prefix)
 	}
 	return nil
 }
 
-// leftovers are the prefixes of tables that benches left which were killed, or that
-// run at the moment.
+// leftovers returns the prefixes of other benches' tables: of benches that are running, and of
+// benches that were killed.
 func (d *database) leftovers(ctx context.Context) (prefixes []string, err error) {
 	query := `SELECT relname FROM pg_class WHERE relkind IN ('r', 'p') AND relname ~ $1 AND NOT starts_with(relname, $2) ORDER BY 1`
 	switch {
@@ -142,7 +142,7 @@ func (d *database) leftovers(ctx context.Context) (prefixes []string, err error)
 	return prefixes, rows.Err()
 }
 
-// exec runs statements in which outbox stands for the prefix.
+// exec runs a statement in which outbox stands for the prefix.
 func (d *database) exec(ctx context.Context, query string, args ...any) error {
 	query, args = d.SQL(d.named(query), args...)
 	_, err := d.DB.ExecContext(ctx, query, args...)
@@ -180,7 +180,7 @@ func (d *database) empty(ctx context.Context) error {
 	return d.again(ctx)
 }
 
-// again has all that is in the log be delivered once more.
+// again deletes what is known about deliveries, so that the next forwarder delivers the whole log.
 func (d *database) again(ctx context.Context) error {
 	for _, table := range []string{"cursors", "parked", "receipts", "forwarders"} {
 		if err := d.exec(ctx, `DELETE FROM outbox_`+table); err != nil {
@@ -190,5 +190,5 @@ func (d *database) again(ctx context.Context) error {
 	return nil
 }
 
-// Close removes what was made.
+// Close removes what openDatabase has created.
 func (d *database) Close() error { return errors.Join(d.Outbox.Close(), d.remove()) }

@@ -22,14 +22,14 @@ type part struct {
 	destination
 	*opened
 	watch    *watch
-	arrivals *tally // the watch's receipts, where the receiver cannot be asked
+	arrivals *tally // the watch's receipts if the receiver does not count
 }
 
 // errStalled means that there are no more deliveries.
 var errStalled = errors.New("deliveries have stopped")
 
-// deliver opens destinations and starts a forwarder that delivers what is in the
-// log. If look is set, it is called with the watch of each destination, to watch more.
+// deliver opens destinations and starts a forwarder that delivers what is in the log. look, if set,
+// is called with the watch of each destination, to set what else it measures.
 func (b *bench) deliver(ctx context.Context, named batch, to []destination, look func(*watch)) (*delivering, error) {
 	d := &delivering{bench: b}
 	outlets := make(map[string]forwarder.Sink, len(to))

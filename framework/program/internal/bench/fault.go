@@ -10,7 +10,7 @@ import (
 	"github.com/waybill-go/waybill/sinks"
 )
 
-// ofHealthy is the throughput beside a fault as a share of that without.
+// ofHealthy is the throughput during a fault, as a share of the throughput without one.
 var ofHealthy = Quantity{Name: "of_healthy", Better: "higher"}
 
 // Cases of fault.
@@ -20,9 +20,8 @@ const (
 	openTransaction = "beside a transaction held open"
 )
 
-// fault measures what is left of the throughput to two sinks while a third is dead,
-// and while a transaction is open that began before everything else; and the
-// throughput from a large backlog.
+// fault measures the throughput to two sinks while a third one is dead, and while a transaction is
+// open that began before all others. It also measures the throughput from a large backlog.
 func (b *bench) fault(ctx context.Context) ([]Case, error) {
 	to := b.twoSinks()
 	b.progress.Begin("fault", 1)
@@ -54,8 +53,8 @@ func (b *bench) fault(ctx context.Context) ([]Case, error) {
 	return append(cases, large...), err
 }
 
-// twoSinks are the first two destinations that the user names, or the only one, or the
-// no-op, twice.
+// twoSinks returns the first two destinations that the user names. If there is only one, it returns
+// that one twice; if there is none, the no-op twice.
 func (b *bench) twoSinks() []destination {
 	of := b.config.chosenOrNoOp()
 	list := make([]destination, 2)
@@ -66,7 +65,7 @@ func (b *bench) twoSinks() []destination {
 	return list
 }
 
-// dead is a destination that cannot be reached, and of which nothing is counted.
+// dead returns a destination that cannot be reached. It has no arrivals to count.
 func dead() destination {
 	return destination{name: "dead", settings: threshold(unlimited), open: func(context.Context, opening) (*opened, error) {
 		return &opened{sink: sinks.Func(func(context.Context, *notification.Delivery) (notification.Receipt, error) {
@@ -75,7 +74,7 @@ func dead() destination {
 	}}
 }
 
-// faultTrial drains a backlog of so many rows to those of the sinks that live.
+// faultTrial returns a trial that drains a backlog of this many rows to the sinks that are not dead.
 func (b *bench) faultTrial(rows int, to []destination, heldOpen bool) func(context.Context, round) (measurement, error) {
 	return func(ctx context.Context, _ round) (m measurement, err error) {
 		if err := b.database.empty(ctx); err != nil {
@@ -97,7 +96,7 @@ func (b *bench) faultTrial(rows int, to []destination, heldOpen bool) func(conte
 	}
 }
 
-// holdOpen begins a transaction that has its id and an offset before all that come.
+// holdOpen begins a transaction whose id and offset come before those of the backlog.
 func (b *bench) holdOpen(ctx context.Context) (*sql.Tx, error) {
 	tx, err := b.database.DB.BeginTx(ctx, nil)
 	if err != nil {
@@ -110,7 +109,7 @@ func (b *bench) holdOpen(ctx context.Context) (*sql.Tx, error) {
 	return tx, nil
 }
 
-// largeBacklog drains a backlog that is larger than memory should be.
+// largeBacklog drains a backlog that the forwarder must not load into memory as a whole.
 func (b *bench) largeBacklog(ctx context.Context) ([]Case, error) {
 	rows, to := b.config.Backlog, b.twoSinks()[:1]
 	b.progress.Begin("fault", 1)
@@ -133,8 +132,8 @@ func (b *bench) largeBacklog(ctx context.Context) ([]Case, error) {
 	}}})
 }
 
-// peakMemory watches the memory of the process until stop is called, which returns
-// the most that it was, in MB.
+// peakMemory samples the memory of the process until stop is called. stop returns the highest sample
+// in MB.
 func peakMemory() (stop func() float64) {
 	done, result := make(chan struct{}), make(chan float64)
 	go func() {

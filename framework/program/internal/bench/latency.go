@@ -22,12 +22,12 @@ var (
 type waking string
 
 const (
-	byListen  waking = "woken by LISTEN"      // as where it runs in a process of its own
+	byListen  waking = "woken by LISTEN"      // as a forwarder in a separate process is
 	byProcess waking = "woken in the process" // by RunInTx
 	byPolling waking = "polling"
 )
 
-// publisherFor returns a publisher that wakes forwarders in this way.
+// publisher returns the configuration of a publisher that wakes forwarders in this way.
 func (w waking) publisher(wake func()) outbox.Config {
 	switch w {
 	case byListen:

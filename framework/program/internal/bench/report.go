@@ -32,13 +32,13 @@ func (r *Result) WriteHTML(w io.Writer) error {
 
 // readings say how to read a scenario's figures.
 var readings = map[string]string{
-	"publish": "“Of alone” is the share that is left of the transactions of the bare insert, in the same round with as many clients. " +
-		"With one client the time of a commit decides; with many, what the database can write.",
+	"publish": "“Of alone” is the rate as a share of that of the insert alone, in the same round with as many clients. " +
+		"With one client, the time of a commit limits the rate; with many, the amount that the database can write.",
 	"drain": "From the start of the forwarder to the last receipt. The no-op receiver shows what the database and the engine can do; " +
 		"the receivers inside the process share its processors, so real ones may be faster or slower.",
-	"latency": "Polling is what remains where nothing wakes the forwarder, as behind a transaction pooler.",
+	"latency": "Polling is how a forwarder finds commits that nothing announces, such as behind a transaction pooler.",
 	"sustain": "If the lag grows all the time, more is published than can be delivered. Dead rows in the log should stay at 0: " +
 		"its rows are never updated. The time series are those of the last run; memory is that of the whole program.",
-	"sweep": "Choose the smallest threshold behind which throughput hardly grows. Where the time of a call begins to rise, more deliveries in flight only wait for each other.",
-	"fault": "“Of healthy” compares with the same two sinks where nothing is wrong, in the same round: 1 is no difference. Memory should not grow with the backlog.",
+	"sweep": "Choose the smallest threshold above which throughput hardly grows. Where calls begin to take longer, additional deliveries in flight only wait for each other.",
+	"fault": "“Of healthy” compares with the same two sinks without a fault, in the same round: 1 means no difference. Memory should not grow with the backlog.",
 }

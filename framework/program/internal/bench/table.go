@@ -179,7 +179,7 @@ func (r *Result) Verdict() string {
 		}
 	}
 	if !r.OK {
-		return "FAILED: what arrived is not what was committed. Do not trust these figures, and report it:"
+		return "FAILED: what arrived is not what was committed. Do not trust these figures, and report this:"
 	}
 	return fmt.Sprintf("Checked by their ids: all %s arrived, in every run.", plural(int(expected), "notification"))
 }

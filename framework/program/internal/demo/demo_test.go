@@ -213,7 +213,7 @@ func TestReceiptsOfTheUsersMailServerAreCounted(t *testing.T) {
 
 	text, err := server.Messages()[0].Text()
 	require.NoError(t, err)
-	require.Regexp(t, `^Hello Customer \d+,\n\ngood to have you here\.\n$`, text, "the first mail")
+	require.Regexp(t, `^Hello Customer \d+,\n\nGood to have you here\.\n$`, text, "the first mail")
 }
 
 func TestDeliveriesToAnUnreachableSinkAreMissing(t *testing.T) {

@@ -55,7 +55,7 @@ func (e environment) wants(signal string, protocols ...string) (bool, error) {
 	case "none":
 		return false, nil
 	default:
-		e.log.Warn(named+" names an exporter that there is none of, and nothing is sent: use otlp or none", "value", exporter)
+		e.log.Warn(named+" names an unknown exporter, so nothing is sent: use otlp or none", "value", exporter)
 		return false, nil
 	}
 	endpoint := false

@@ -30,7 +30,7 @@ func TestSpansAndMetricsAreSentOnlyIfStandardVariablesAskForThem(t *testing.T) {
 		"the last of repeated names": {[]string{"OTEL_TRACES_EXPORTER=otlp", "OTEL_TRACES_EXPORTER=none"}, want{}},
 		"unsupported exporters": {
 			[]string{endpoint, "OTEL_TRACES_EXPORTER=zipkin", "OTEL_METRICS_EXPORTER=prometheus"},
-			want{warning: "OTEL_METRICS_EXPORTER names an exporter that there is none of"},
+			want{warning: "OTEL_METRICS_EXPORTER names an unknown exporter"},
 		},
 		"disabled":        {[]string{endpoint, "OTEL_SDK_DISABLED=TRUE"}, want{}},
 		"disabled or not": {[]string{endpoint, "OTEL_SDK_DISABLED=perhaps"}, want{true, true, "OTEL_SDK_DISABLED is neither true nor false"}},

@@ -60,7 +60,7 @@ func Push(ctx context.Context, g prometheus.Gatherer, s Service, logger *slog.Lo
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
 		defer cancel()
 		if err := provider.Shutdown(ctx); err != nil {
-			logger.Warn("metrics were not sent to the end", "error", err)
+			logger.Warn("the last metrics were not sent", "error", err)
 		}
 	}, nil
 }
