@@ -7,9 +7,9 @@ var ErrName = errors.New("invalid name in the inbox")
 
 // Errors of sinks with handlers, and of middlewares.
 var (
-	// ErrConfig: Inbox or DB is missing, or both DB and Pgx are set, which is found when a
-	// forwarder is made with the sink. Or no consumer is named: Middleware and Handler require
-	// one, and so does a delivery without a sink's name.
+	// ErrConfig: Inbox is missing, or not exactly one of DB and Pgx is set; making a forwarder
+	// with the sink returns it. Or no consumer is named: Middleware and Handler require one, and
+	// so does a delivery without a sink's name.
 	ErrConfig = errors.New("an inbox, a database and a consumer are needed")
 	// ErrNoTransaction: a handler of OnTx is in a sink that Mux did not make, or takes another
 	// type of transaction than the sink begins.

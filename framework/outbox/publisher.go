@@ -1,7 +1,9 @@
 // Package outbox publishes notifications: it appends them to the log inside the
 // application's own database transaction, so that both are committed or neither is.
 //
-//	err := publisher.RunInTx(ctx, db, nil, func(ctx context.Context, tx *sql.Tx) error {
+//	publisher, err := outbox.New(types, store, outbox.Config{})
+//	…
+//	err = publisher.RunInTx(ctx, db, nil, func(ctx context.Context, tx *sql.Tx) error {
 //		if _, err := tx.ExecContext(ctx, `INSERT INTO orders …`); err != nil {
 //			return err
 //		}

@@ -39,7 +39,7 @@ import (
 )
 
 // ErrNoHandlers means that a sink has no functions, or a nil one. Making a forwarder
-// with the sink returns it, and Open does.
+// with the sink returns it, and so does Open of package waybill.
 var ErrNoHandlers = errors.New("no handlers")
 
 // ErrNoHandler means that a delivery's type is registered but the sink has no handler
