@@ -297,6 +297,9 @@ func hint(n any, err error) error {
 	if !errors.Is(err, registry.ErrUnregistered) {
 		return err
 	}
+	if _, ok := n.(string); ok {
+		return fmt.Errorf("%w: string; pass only the notification: Register has given its type a name", registry.ErrUnregistered)
+	}
 	if reflect.TypeOf(n).Kind() == reflect.Slice {
 		return fmt.Errorf("%w; a slice is not published as a whole: convert it to []any and publish slice..., or publish its elements one by one", err)
 	}
