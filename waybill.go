@@ -126,7 +126,8 @@ type declared struct {
 }
 
 // Postgres returns the outbox of a PostgreSQL database. The application keeps and closes db,
-// which comes from [postgres.OpenDB] or from a pgx pool: stdlib.OpenDBFromPool(pool).
+// which is a handle of lib/pq, best from [postgres.OpenDB], or of a pgx pool:
+// stdlib.OpenDBFromPool(pool).
 func Postgres(db *sql.DB, c PostgresConfig) *Outbox {
 	return newOutbox(db,
 		func(ctx context.Context) error { _, err := postgres.Migrate(ctx, db, c); return err },

@@ -49,9 +49,10 @@ func Aliases(names ...string) TypeOption {
 }
 
 // Key sets the function that returns the ordering key of a notification.
-// Notifications with the same key are delivered in the order in which they were
-// published; those with "", and types without this option, in any order. T is the
-// registered type or a pointer to it; any other type gives ErrOption.
+// Notifications with the same key are delivered in the order of their commits, if
+// their transactions wait for each other, such as on the row of the order; those with
+// "", and types without this option, in any order. T is the registered type or a
+// pointer to it; any other type gives ErrOption.
 //
 // key must be safe for concurrent use. It never gets a nil pointer.
 func Key[T any](key func(T) string) TypeOption {

@@ -136,11 +136,15 @@ type Sink struct {
 }
 
 // Parallelism is the threshold of deliveries in flight to one sink: either Threshold and
-// Above, or Adaptive.
+// Above, or Adaptive. Its fields:
+//
+//   - Threshold int: default 16, at most 65,536; 0 if Adaptive is set
+//   - Above Above: the rule while more than Threshold are pending; default AboveBounded
+//   - Adaptive Adaptive: if set, the threshold follows the destination
 type Parallelism = policy.Parallelism
 
 // Adaptive lets the threshold follow the latency and the refusals of the destination, between
-// Min and Max. If the sink is a sinks.Addresser without Fairness, each destination has its own
+// Min (default 1) and Max (default 512, or Min if that is larger; at most 65,536). If the sink is a sinks.Addresser without Fairness, each destination has its own
 // threshold; Max bounds all of them together.
 type Adaptive = policy.Adaptive
 
@@ -149,11 +153,11 @@ type Above = policy.Above
 
 // The two rules for a large backlog. Under both, a key is never in flight twice.
 const (
-	// AboveBounded keeps up to N deliveries in flight, however large the backlog. It is the
-	// default.
+	// AboveBounded keeps up to Threshold deliveries in flight, however large the backlog. It is
+	// the default.
 	AboveBounded = policy.AboveBounded
-	// AboveSequential delivers up to N pending deliveries all at once, and a larger backlog
-	// one at a time, until it has shrunk to N.
+	// AboveSequential delivers up to Threshold pending deliveries all at once, and a larger
+	// backlog one at a time, until it has shrunk to Threshold.
 	AboveSequential = policy.AboveSequential
 )
 
@@ -182,24 +186,50 @@ const (
 	OnDeadHalt = policy.OnDeadHalt
 )
 
-// Retry is exponential backoff with jitter: MaxAttempts, Initial, Multiplier, Max, Jitter,
-// MaxAge, and other policies for single Types.
+// Retry is exponential backoff with jitter: attempt n+1 comes Initial * Multiplier^(n-1) after
+// attempt n, at most Max. Its fields:
+//
+//   - MaxAttempts int: how many attempts a delivery has, including the first, before it is
+//     dead; default 12
+//   - Initial time.Duration: default 1 s
+//   - Multiplier float64: default 2, at least 1
+//   - Max time.Duration: default 15 min, or Initial if that is more
+//   - Jitter float64: the share of a pause by which it varies at random, 0 to 1; default 0.2
+//   - MaxAge time.Duration: how old a notification may be at its next attempt, counted from
+//     OccurredOn or DeliverAt; an older one is dead. The first attempt is made at any age.
+//     Default: no limit
+//   - Types map[string]Retry: other policies for some types, by pattern as in routes; the
+//     longest pattern applies, and takes the fields that it leaves unset from this one
 type Retry = policy.Retry
 
-// Breaker says when to pause a whole sink because its destination fails: FailureShare, Among,
-// MaxPause, and Off.
+// Breaker says when to pause a whole sink because its destination fails. It opens when the
+// destination is unavailable ([sinks.Unavailable]), when nearly all recent attempts of different
+// keys failed temporarily, and when deliveries of ten keys in a row were refused permanently.
+// While it is open, single deliveries probe the destination, after pauses that grow from 100 ms
+// to MaxPause, until one succeeds. Its fields:
+//
+//   - FailureShare float64: the share of failures among the last Among attempts that opens it,
+//     above 0 and at most 1; default 0.9
+//   - Among int: default 20, 1 to 10,000
+//   - MaxPause time.Duration: default 5 s, at least 100 ms
+//   - Off bool: open it only if the destination is unavailable
 type Breaker = policy.Breaker
 
-// Rate bounds how many deliveries to a sink begin in a period, over all forwarders: Events,
-// Per and Burst. The zero value means no bound. As text it is "50/s" or "50/s, burst 100",
-// with s, m or h.
+// Rate bounds how many deliveries to a sink begin in a period, over all forwarders. The zero
+// value means no bound. As text it is "50/s" or "50/s, burst 100", with s, m or h. Its fields:
+//
+//   - Events float64: the number of deliveries in each Per
+//   - Per time.Duration
+//   - Burst int: how many may begin at once after a pause; default: as many as in a second, at
+//     least 1
 type Rate = policy.Rate
 
 // ParseRate parses the text form of a Rate. Its error shows the valid form.
 func ParseRate(text string) (Rate, error) { return policy.ParseRate(text) }
 
 // OnUnknown is the rule for deliveries whose type or version the sink does not know
-// (sinks.ClassUnknown): RetryFor.
+// ([sinks.ClassUnknown]). Its field RetryFor, a time.Duration, is how long such a delivery is
+// tried again, counted from when it was first parked; after that it is dead. Default 24 h.
 type OnUnknown = policy.OnUnknown
 
 // Trace is the rule for the trace context of deliveries: W3C's traceparent and tracestate.

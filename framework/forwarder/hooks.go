@@ -7,8 +7,12 @@ import (
 )
 
 // Hooks are called with the results of deliveries, in the transaction of the checkpoint that
-// writes them: what hooks write commits with it, or not at all. See the fields Delivered,
-// Parked and Dead.
+// writes them: what hooks write commits with it, or not at all. Its fields, of which any may be
+// nil:
+//
+//	Delivered func(ctx context.Context, tx *sql.Tx, delivered []Delivered) error
+//	Parked    func(ctx context.Context, tx *sql.Tx, parked []Parked) error // now retrying, scheduled or blocked
+//	Dead      func(ctx context.Context, tx *sql.Tx, dead []Parked) error
 //
 // A hook gets at most 1,000 deliveries and must be quick: its context ends after a third of
 // the lease. It must neither commit nor roll back. If it returns nil but the transaction has
@@ -22,7 +26,13 @@ import (
 // hooks again.
 type Hooks = policy.Hooks
 
-// Parked is a delivery that could not be made now: Delivery, State, DueAt, Error and Reason.
+// Parked is a delivery that could not be made now. It embeds the *notification.Delivery. Its other
+// fields:
+//
+//   - State store.State: why it is parked
+//   - DueAt time.Time: when its next attempt is due; zero for blocked and dead ones
+//   - Error string: the error of the last attempt; "" if there was none
+//   - Reason DeadReason: why it is dead; DeadNot if it is not
 type Parked = policy.Parked
 
 // DeadReason is why a delivery is dead; String returns a word for it.
@@ -45,7 +55,8 @@ func DeadReasons() []DeadReason {
 	return []DeadReason{DeadAttempts, DeadRefused, DeadTooOld, DeadUnknown, DeadRoute}
 }
 
-// Delivered is a delivery that succeeded: Delivery and Receipt.
+// Delivered is a delivery that succeeded: it embeds the *notification.Delivery, and has its
+// Receipt.
 type Delivered = policy.Delivered
 
 // Observer is called with what a forwarder does: attempts, batches, parked and dead
@@ -53,7 +64,21 @@ type Delivered = policy.Delivered
 // what retention removes. It is called from many goroutines, some of which hold locks of the
 // engine: it must be quick and must not call the forwarder. It has no transaction and does not
 // affect deliveries. Without an observer nothing is measured. Embed [Unobserved] and implement
-// the methods that you need.
+// the methods that you need:
+//
+//	Attempt(Attempt)                         // the sink has answered; once for each delivery of a batch
+//	Batch(Batch)                             // a sink has answered a batch, before its attempts
+//	Parked(Parked)                           // a delivery is written as retrying, scheduled or blocked
+//	Dead(Parked)                             // a delivery is written as dead
+//	Checkpoint(Checkpoint)                   // a checkpoint is written
+//	LeaseWon(lane store.Lane)                // this forwarder begins to work on a lane
+//	LeaseLost(lane store.Lane, err error)    // that ends; err is nil if it released the lane
+//	Breaker(BreakerChange)                   // a sink's breaker opens or closes
+//	Throttle(Throttling)                     // a sink waits because its destination asked it to
+//	Wake(Wake)                               // the forwarder has looked at the log
+//	DatabaseError(op DatabaseOp, err error)  // an operation failed; it is tried again
+//	Rebased(lane store.Lane, reason string)  // a lane reads the log again from its oldest row
+//	Pruned(Pruned)                           // old rows were removed
 type Observer = policy.Observer
 
 // Arguments of an Observer.

@@ -10,6 +10,9 @@
 //	go monitor.Run(ctx)
 //	http.ListenAndServe("127.0.0.1:8090", monitor)
 //
+// With package waybill the observer is in Outbox.Config, and Open makes the forwarder: see the
+// example.
+//
 // Labels are names of sinks and words from short lists, never keys, ids, lanes or error texts.
 // Notification types are labels of a single metric, which is off by default:
 //

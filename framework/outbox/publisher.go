@@ -1,7 +1,9 @@
 // Package outbox publishes notifications: it appends them to the log inside the
 // application's own database transaction, so that both are committed or neither is.
 //
-//	err := publisher.RunInTx(ctx, db, nil, func(ctx context.Context, tx *sql.Tx) error {
+//	publisher, err := outbox.New(types, store, outbox.Config{})
+//	…
+//	err = publisher.RunInTx(ctx, db, nil, func(ctx context.Context, tx *sql.Tx) error {
 //		if _, err := tx.ExecContext(ctx, `INSERT INTO orders …`); err != nil {
 //			return err
 //		}
@@ -294,6 +296,9 @@ func hint(n any, err error) error {
 	}
 	if !errors.Is(err, registry.ErrUnregistered) {
 		return err
+	}
+	if _, ok := n.(string); ok {
+		return fmt.Errorf("%w: string; pass only the notification: Register has given its type a name", registry.ErrUnregistered)
 	}
 	if reflect.TypeOf(n).Kind() == reflect.Slice {
 		return fmt.Errorf("%w; a slice is not published as a whole: convert it to []any and publish slice..., or publish its elements one by one", err)

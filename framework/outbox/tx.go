@@ -21,7 +21,7 @@ type Tx interface {
 // code that writes beside Publish, such as the inbox.
 func CheckTx(tx Tx) (Tx, error) {
 	if isNil(tx) {
-		return nil, fmt.Errorf("%w: tx is nil: begin a transaction and pass that, or use RunInTx", ErrNotTransaction)
+		return nil, fmt.Errorf("%w: tx is nil: begin a transaction and pass that, or use RunInTx (InTx in package waybill)", ErrNotTransaction)
 	}
 	switch tx.(type) {
 	case *sql.Tx, pgxTx:
@@ -35,7 +35,7 @@ func CheckTx(tx Tx) (Tx, error) {
 		}
 		return tx, nil
 	}
-	return nil, fmt.Errorf("%w: a %T commits each statement separately, so a notification could exist without your data, or your data without the notification: begin a transaction and pass that, or use RunInTx",
+	return nil, fmt.Errorf("%w: a %T commits each statement separately, so a notification could exist without your data, or your data without the notification: begin a transaction and pass that, or use RunInTx (InTx in package waybill)",
 		ErrNotTransaction, tx)
 }
 

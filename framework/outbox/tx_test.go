@@ -127,6 +127,7 @@ func TestAMisusedCallReturnsAHint(t *testing.T) {
 		"a pointer to envelope":  {&notification.Envelope{Type: "order.placed"}, registry.ErrUnregistered, "use Append"},
 		"a second transaction":   {new(paperTx), registry.ErrUnregistered, "pass the transaction once"},
 		"an unregistered type":   {struct{ A int }{}, registry.ErrUnregistered, "registry.Register"},
+		"the name of a type":     {"order.placed", registry.ErrUnregistered, "pass only the notification"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

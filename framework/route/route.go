@@ -3,7 +3,12 @@
 // A route is a pattern and the sinks that get the types it matches. A pattern is a type
 // ("order.placed"), a prefix ("customer.*" matches customer.moved and
 // customer.address.changed), or "*" for all types. If several patterns match a type, it goes
-// to the sinks of all of them, once to each.
+// to the sinks of all of them, once to each:
+//
+//	route.Routes{
+//		"order.placed": route.To("warehouse", "mail"),
+//		"order.*":      {{Sink: "audit", When: `payload.total > 100`}},
+//	}
 //
 // A rule may have a condition on the notification, and may pick parts of the payload for its
 // sink: see [Rule]. If several rules lead to the same sink, the first one whose condition holds

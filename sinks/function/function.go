@@ -39,7 +39,7 @@ import (
 )
 
 // ErrNoHandlers means that a sink has no functions, or a nil one. Making a forwarder
-// with the sink returns it, and so does Open.
+// with the sink returns it, and so does Open of package waybill.
 var ErrNoHandlers = errors.New("no handlers")
 
 // ErrNoHandler means that a delivery's type is registered but the sink has no handler
@@ -55,8 +55,8 @@ var ErrNoHandler = errors.New("no handler for the type")
 // that must not act twice checks the delivery's id, see [HandleDelivery]. To retry
 // functions separately, make a sink for each.
 //
-// T must be registered when a forwarder is made with the sink; otherwise that fails with
-// [registry.ErrUnregistered]. Deliveries of another type are unknown.
+// T must be registered when a forwarder is made with the sink, which is refused with
+// [registry.ErrUnregistered] otherwise. Deliveries of another type are unknown.
 func Handle[T any](types *registry.Registry, functions ...func(context.Context, T) error) sinks.Sink {
 	return Mux(types, On(functions...))
 }
@@ -226,8 +226,8 @@ func byName(types *registry.Registry, handlers []Handler) (map[string][]Handler,
 	return named, errors.Join(problems...)
 }
 
-// Kind is the sink kind function. The program supplies the handlers of each sink, as for
-// [Mux], under the sink's name in the configuration. The types are those of
+// Kind is the sink kind function, whose sinks have handlers that the program supplies by
+// the name of the sink in the configuration, like [Mux]. The types are those of
 // [sinks.Instance]. A sink whose name has no handlers is [sinks.Absent].
 func Kind(handlers map[string][]Handler) sinks.Kind {
 	return sinks.NewKind("function", "functions of the program, for types that it knows",

@@ -1,4 +1,6 @@
-// Package httpsink delivers notifications as HTTP requests, such as webhooks.
+// Package httpsink delivers notifications as HTTP requests, such as webhooks. [New] makes
+// the sink, for a forwarder or for Outbox.Deliver of package waybill; in waybill.yaml it is
+// of kind http. A receiver in Go reads the requests with [Envelope] or [Receive].
 //
 // With secrets each request is signed as Standard Webhooks 1.0.0 says
 // (https://www.standardwebhooks.com), so a receiver can verify it with any library of
@@ -11,8 +13,7 @@
 // type, key and metadata. If the host comes from data, a guard refuses connections to
 // private networks.
 //
-// docs/sinks-http.md and the Answers of [Kind] explain what each answer means. When the
-// engine's context ends, Deliver returns its error.
+// docs/sinks-http.md and the Answers of [Kind] explain what each answer means.
 //
 // If the sink is throttled or unavailable, all its deliveries wait. If hosts come from
 // data, only deliveries to that host wait: see [Sink.Destination].
@@ -114,7 +115,8 @@ func New(in sinks.Instance, c Config) (*Sink, error) {
 
 // Deliver sends one request and waits for the status of its response. Any 2xx counts as
 // delivered, even if reading the body fails, which takes 0.3 s at most. The Answers of
-// [Kind] explain the errors; errors about a response are a [*ResponseError].
+// [Kind] explain the errors; errors about a response are a [*ResponseError]. After the end of
+// ctx it returns the error of ctx.
 func (s *Sink) Deliver(ctx context.Context, d *notification.Delivery) (notification.Receipt, error) {
 	to, err := s.destination.of(d)
 	if err != nil {

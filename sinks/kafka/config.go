@@ -97,7 +97,8 @@ var (
 	_ sinks.Validator = (*Config)(nil)
 )
 
-// SetDefaults fills the fields that are zero.
+// SetDefaults fills the fields that are zero: Client franz-go, Acks all, Compression none,
+// Idempotent true, Timeout 10 s, MaxMessageBytes 1 MiB, and Format json.
 //
 // Compression is off by default. Every consumer can read uncompressed records, and when the
 // forwarder's CPU was the limit, compression cost a quarter (lz4, zstd) to a half (snappy,

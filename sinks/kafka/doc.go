@@ -1,5 +1,12 @@
 // Package kafka writes each notification as a record to a Kafka topic, with franz-go or
-// with Watermill's Kafka publisher.
+// with Watermill's Kafka publisher. Give the sink to a forwarder, or to Outbox.Deliver of
+// package waybill; in waybill.yaml it is of kind kafka:
+//
+//	events, err := kafka.New(sinks.Instance{Name: "events"}, kafka.Config{Brokers: brokers, Topic: "orders"})
+//	…
+//	o.Deliver("events", events, "order.*")
+//
+// A consumer in Go converts records back to envelopes with [Envelope].
 //
 // # The record
 //
@@ -49,43 +56,31 @@
 // The engine never delivers a key in two calls at once. A batch may have many deliveries of
 // a key, in their order, and after one fails, no later one is stored.
 //
-// franz-go writes the batches of a partition in order, also when it retries. When one
-// fails, it fails all records of the partition that it holds. But it still writes records
-// that it receives after that, and the caller learns too late of the failure. So the sink's
-// partitioner, which the client calls before it begins a batch, adds a record only to the
-// batch that has the previous record of its key, since a batch is stored as a whole or not
-// at all. Otherwise the record waits until the previous one is stored. That is rare,
-// because the client has all records of a call before it sends them, unless they join the
-// batch of another call.
-//
-// Up to five requests may be in flight to a broker. The broker uses the producer id and its
-// sequence numbers to drop duplicates and to refuse records that would leave a gap. So
-// idempotent is on by default. Without it, a broker gets one request at a time.
+// The brokers drop duplicates of requests that the client had to send again (idempotent),
+// so up to five requests may be in flight to a broker. Without it, a broker gets one request
+// at a time.
 //
 // # Exactly once
 //
-// With exactly_once the sink is a [sinks.Transactor]. Each lane has a client with its own
-// transactional id, and a partition of the positions topic for its notes. If a broker
-// refuses a record, the transaction is lost. The sink then finds the record with another
-// client, whose transactions are all aborted.
+// With exactly_once each notification is in the topic once, for consumers that read only
+// committed records. docs/sinks-kafka.md has what it needs and its limits.
 //
 // # Watermill
 //
 // The client watermill uses only Publish of Watermill's publisher, with the marshalers and
-// decorators of the program. The publisher is based on sarama, which may store a later
-// record of a key after it has given up an earlier one. So it gets one record of a key at a
-// time, and no batches.
+// decorators of the program. It gets one record of a key at a time, and no batches, so it is
+// many times slower.
 //
 // # Errors
 //
-// The table in errors.go lists the errors, and fault.class gives their classes. In short:
-// if the broker refuses the record, the error is permanent. If it refuses the configured
+// If the broker refuses the record, the error is permanent. If it refuses the configured
 // topic, or if the cluster cannot be reached, lacks leaders or replicas, or denies access,
 // the error is unavailable. If the cause may be either, the error is transient.
+// docs/sinks-kafka.md lists all errors.
 //
 // A broker rejects all records of a partition in a request for one bad record. So the sink
-// sends rejected records again, in halves and while nothing else is in flight. A record is
-// refused permanently only after it was rejected alone.
+// sends rejected records again, in halves. A record is refused permanently only after it was
+// rejected alone.
 //
 // # Access
 //
@@ -93,26 +88,16 @@
 // refused, the sink is unavailable, so no delivery becomes dead after a password was changed
 // on one side only. The files of tls and of a token are read for each connection.
 //
-// # Consumers
-//
-// [Envelope] converts a record back to an envelope, for any client library. A sink of
-// functions can handle it: see the example of Envelope.
-//
 // # Time
 //
 // A delivery takes at most the configured timeout. Then the client gives up its record, and
-// all records of the partition that it holds. It continues with a new epoch of its producer
-// id, so that a broker refuses late requests of the old epoch. Other partitions are not
-// affected.
+// all records of the partition that it holds. Other partitions are not affected.
 //
 // After its context has ended, a delivery waits another half second for its outcome, which
-// is enough if the cluster answers. Then its record is given up in the same way. If the
-// client does not do so within another half second, for example because the record shares a
-// batch with one whose time is not over, the sink closes the client and opens another. So
+// is enough if the cluster answers. Then its record is given up in the same way, if need be
+// by closing the client: the other deliveries of that client then fail as unavailable. So
 // Deliver returns within about a second, and no record is left in a client that could send
-// it after the engine has retried the delivery or made later ones of its key. The other
-// deliveries of the closed client fail as unavailable. The client watermill cannot give up
-// records, so it is always closed.
+// it later.
 //
 // A request that was in flight may still be stored. As with every request whose answer is
 // lost, its delivery is repeated.

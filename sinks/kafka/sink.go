@@ -296,8 +296,11 @@ func (s *Sink) prepare(p *publication) error {
 // grace after ctx. Call done when the client has returned. If it has not returned within
 // another grace, the session is replaced.
 //
-// The client cannot always give up a single record that may have been written. It would send
-// the record again after the engine has retried the delivery and made later ones of its key.
+// The client gives up a record together with all records of its partition, and goes on with a
+// new epoch of its producer id, so that a broker refuses late requests of the old epoch. But it
+// cannot always do so, for example while the record shares a batch with one whose time is not
+// over. It would send the record again after the engine has retried the delivery and made later
+// ones of its key. The client watermill can never do so.
 func (s *Sink) limit(ctx context.Context, w *session) (sending context.Context, done func()) {
 	sending, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.config.Timeout)
 	stopGrace := context.AfterFunc(ctx, func() { time.AfterFunc(grace, cancel) })

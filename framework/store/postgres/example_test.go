@@ -2,36 +2,57 @@ package postgres_test
 
 import (
 	"context"
+	"database/sql"
 	"fmt"
 
+	"github.com/waybill-go/waybill/framework/outbox"
 	"github.com/waybill-go/waybill/framework/store/postgres"
 	"github.com/waybill-go/waybill/framework/store/postgres/postgrestest"
+	"github.com/waybill-go/waybill/registry"
 )
 
+type orderPlaced struct{ Order int }
+
+// An application publishes in its own transaction. A forwarder uses the same store.
 func Example() {
 	ctx := context.Background()
-	server, err := postgrestest.Start(ctx, postgrestest.Options{})
+	server, err := postgrestest.Start(ctx, postgrestest.Options{}) // instead of one of your own
 	check(err)
 	defer server.Stop()
 	db, err := postgres.OpenDB(server.DSN())
 	check(err)
 	defer func() { check(db.Close()) }()
-	applied, err := postgres.Migrate(ctx, db, postgres.Config{})
+	applied, err := postgres.Migrate(ctx, db, postgres.Config{}) // when the application is deployed
 	check(err)
 	fmt.Println(applied)
 
-	// Any program can publish, in its own transaction.
-	_, err = db.Exec(`INSERT INTO outbox (type, key, payload) VALUES ('order.placed', 'customer/17', '{"total":42}')`)
+	store, err := postgres.Open(ctx, db, postgres.Config{}) // a forwarder's has an address for Listen too
+	check(err)
+	types := registry.New()
+	check(registry.Register[orderPlaced](types, "order.placed"))
+	publisher, err := outbox.New(types, store, outbox.Config{})
+	check(err)
+	check(publisher.RunInTx(ctx, db, nil, func(ctx context.Context, tx *sql.Tx) error {
+		return publisher.Publish(ctx, tx, orderPlaced{Order: 17})
+	}))
+
+	// Programs in other languages publish with an INSERT.
+	_, err = db.Exec(`INSERT INTO outbox (type, key, payload) VALUES ('order.paid', 'order/17', '{"cents":4200}')`)
 	check(err)
 
-	s, err := postgres.Open(ctx, db, postgres.Config{Listen: server.DSN()})
+	rows, err := db.Query(`SELECT type, payload FROM outbox ORDER BY "offset"`)
 	check(err)
-	target, err := s.Probe(ctx)
-	check(err)
-	fmt.Println(target.Last())
+	defer rows.Close()
+	for rows.Next() {
+		var typ, payload string
+		check(rows.Scan(&typ, &payload))
+		fmt.Println(typ, payload)
+	}
+	check(rows.Err())
 	// Output:
 	// [00001_outbox.sql]
-	// 1
+	// order.placed {"Order":17}
+	// order.paid {"cents":4200}
 }
 
 func check(err error) {
