@@ -21,6 +21,7 @@ func TestLinesAreDrawnWithTheirNames(t *testing.T) {
 		require.Contains(t, string(content), text)
 	}
 	require.NotContains(t, string(content), "by nobody")
+	require.NotContains(t, string(content), "font-family:Liberation Sans;", "text has other fonts of the same width")
 }
 
 func TestPointsThatAnAxisCannotShowAreRefused(t *testing.T) {

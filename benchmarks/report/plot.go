@@ -202,5 +202,12 @@ func write(canvas *vgsvg.Canvas, path string) error {
 	if _, err := canvas.WriteTo(&b); err != nil {
 		return err
 	}
-	return os.WriteFile(path, b.Bytes(), 0o644)
+	return os.WriteFile(path, bytes.ReplaceAll(b.Bytes(), []byte(typeface), []byte(typeface+alternatives)), 0o644)
 }
+
+// The text was measured in Liberation Sans. Arial and Helvetica have its widths; a wider font lets
+// bars cover the ends of their names.
+const (
+	typeface     = "font-family:Liberation Sans"
+	alternatives = ",Arial,Helvetica,sans-serif"
+)

@@ -44,7 +44,7 @@ func inFile() peer.Relay {
 
 func riverFile() peer.Relay {
 	return peer.RiverClient{MaxWorkers: 100, FetchCooldown: 2 * time.Millisecond, FetchPollInterval: 20 * time.Millisecond}.FileRelay("tuned",
-		"riversqlite, one connection, which it requires; 100 workers, a fetch every 2 ms, a poll every 20 ms")
+		"riversqlite, one connection, as its documentation advises; 100 workers, a fetch every 2 ms, a poll every 20 ms")
 }
 
 func waybillPolling() peer.Relay {

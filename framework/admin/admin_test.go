@@ -157,6 +157,16 @@ func TestWhyNamesEachSinkOfTheRoutesAndNoOther(t *testing.T) {
 	})
 }
 
+func TestWhyReportsADeliveryWithoutAReceipt(t *testing.T) {
+	onEach(t, func(t *testing.T, o *outbox) {
+		o.publish(t, "a", "order.placed", "k")
+		o.settle(t, "mail", func(c *store.Checkpoint) {
+			c.Receipts = []store.Receipt{{Offset: 1, ID: "a", Attempt: 1, DeliveredAt: noon}}
+		})
+		require.Equal(t, "delivered at 2026-01-02 12:00:00Z on attempt 1: no receipt", o.why(t, "a").Verdicts[0].Text)
+	})
+}
+
 func TestWhyReportsASinkThatANotificationPassesBy(t *testing.T) {
 	onEach(t, func(t *testing.T, o *outbox) {
 		o.publish(t, "a", "order.placed", "k")

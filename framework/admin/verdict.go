@@ -83,7 +83,7 @@ func (w *inquiry) verdict(ctx context.Context, sink string, e *notification.Enve
 	for i := range w.trace.Receipts {
 		if r := &w.trace.Receipts[i]; r.Sink == sink && (e == nil || r.Offset == e.Offset) {
 			v.Where, v.Receipt, v.DeliveredAt, v.Attempt = Delivered, r.Receipt.Receipt, r.DeliveredAt, r.Attempt
-			v.Text = fmt.Sprintf("delivered at %s on attempt %d: %s", timeText(r.DeliveredAt), r.Attempt, r.Receipt.Receipt)
+			v.Text = fmt.Sprintf("delivered at %s on attempt %d: %s", timeText(r.DeliveredAt), r.Attempt, receiptText(r.Receipt.Receipt))
 			return v, nil
 		}
 	}
@@ -145,7 +145,7 @@ func (w *inquiry) parked(ctx context.Context, v *Verdict, p *store.ParkedDeliver
 	switch {
 	case p.State == store.StateSettling:
 		v.Where, v.Receipt = Settling, p.Receipt
-		v.Text = fmt.Sprintf("the sink accepted it on attempt %d: %s", p.Attempt, cmp.Or(string(p.Receipt), "no receipt"))
+		v.Text = fmt.Sprintf("the sink accepted it on attempt %d: %s", p.Attempt, receiptText(p.Receipt))
 		return nil
 	case p.State == store.StateCancelled:
 		v.Where = Cancelled
@@ -285,3 +285,6 @@ func (w *inquiry) addConditions(v *Verdict) {
 		}
 	}
 }
+
+// receiptText returns a receipt as a person reads it. Functions return none.
+func receiptText(r notification.Receipt) string { return cmp.Or(string(r), "no receipt") }

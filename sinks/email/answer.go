@@ -132,7 +132,7 @@ func (a answer) limit(step Step) time.Duration {
 	case a.status.subject == 7 && a.status.detail >= 500 && a.status.detail <= 699:
 		return pauseBusy // Office 365: server busy, or this address is limited
 	case a.status == status{3, 2} && a.code != codeClosing && step != StepTo:
-		// "System not accepting messages". At RCPT TO it may be about the recipient's system,
+		// "System not accepting network messages" (RFC 3463). At RCPT TO it may be about the recipient's system,
 		// and with code 421 it usually means maintenance. Otherwise Office 365 uses it for too
 		// many connections.
 		return pauseConnections

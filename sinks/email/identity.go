@@ -11,8 +11,8 @@ import (
 )
 
 // date returns deliver_at if it is later than occurred_on, and occurred_on otherwise. These are
-// the same at each attempt, and close to RFC 5322's "when the mail was complete"; the time of
-// sending would differ. For a mail that was scheduled days ahead, the date of occurred_on could
+// the same at each attempt, and close to when the mail was complete (RFC 5322, section 3.6.1); the
+// time of sending would differ. For a mail that was scheduled days ahead, the date of occurred_on could
 // look like spam. An envelope with neither gets the current time.
 func date(e *notification.Envelope) time.Time {
 	switch {

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// maxIdle is how long an idle connection can be used again. Servers must wait five minutes for a
+// maxIdle is how long an idle connection can be used again. Servers should wait five minutes for a
 // command (RFC 5321, section 4.5.3.2.7), but firewalls may drop a connection earlier, and then the
 // first command of a mail gets no answer.
 const maxIdle = time.Minute

@@ -162,7 +162,7 @@ var networks = []network{
 	{netip.MustParsePrefix("fe80::/10"), "a link-local network"},
 }
 
-// global has all IPv6 addresses of public networks (RFC 4291).
+// global is the range from which IANA assigns the IPv6 addresses of public networks.
 var global = netip.MustParsePrefix("2000::/3")
 
 // private returns why an address cannot be a public server's, or "" if it can.

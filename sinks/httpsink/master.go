@@ -71,7 +71,7 @@ func (m master) derive(to *url.URL) []byte {
 	return secret
 }
 
-// originOf returns scheme, host and port in the form of RFC 6454, section 6.1.
+// originOf returns scheme, host and port in the form of RFC 6454, section 6.2.
 func originOf(u *url.URL) string {
 	host, defaultPort := strings.ToLower(u.Hostname()), 443
 	if u.Scheme == "http" {

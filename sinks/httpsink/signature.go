@@ -127,8 +127,8 @@ func parseSecret(secret string) (key, error) {
 	return newSymmetric(raw), nil
 }
 
-// parsePrivateKey parses the two usual forms of RFC 8032: the seed, and the seed followed by the
-// public key.
+// parsePrivateKey parses the two usual forms of an ed25519 key: the private key of RFC 8032, which
+// crypto/ed25519 calls the seed, and the seed followed by the public key.
 func parsePrivateKey(text string) (key, error) {
 	raw, err := base64.StdEncoding.DecodeString(text)
 	switch {

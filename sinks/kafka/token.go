@@ -41,8 +41,9 @@ func (path fileToken) Token(context.Context) (Token, error) {
 	return Token{Text: token}, nil
 }
 
-// notInToken reports whether a token cannot contain r: RFC 6750, section 2.1. Such a character
-// would end the token or begin another field (RFC 7628, section 3.1).
+// notInToken reports whether a token cannot contain r. Tokens are printable ASCII (RFC 6749, appendix
+// A.12); a space would end one, and a control character could begin another field (RFC 7628, section
+// 3.1).
 func notInToken(r rune) bool { return r <= ' ' || r > '~' }
 
 // tokenSource remembers the last token of a provider, so that errors can be redacted.

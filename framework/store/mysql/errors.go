@@ -30,6 +30,8 @@ const (
 	optionPreventsWrites = 1290
 	noSavepoint          = 1305
 	killed               = 1317
+	tookTooLong          = 3024 // MySQL, max_execution_time
+	tookTooLongMariaDB   = 1969 // max_statement_time
 	readOnlyTransaction  = 1792
 	diskFull             = 1021
 	tableFull            = 1114
@@ -72,7 +74,9 @@ func hintFor(err error) string {
 	case refused(err, shuttingDown):
 		return "the server is being stopped"
 	case refused(err, killed):
-		return "another session killed the statement, or it took longer than max_execution_time or max_statement_time"
+		return "another session killed the statement"
+	case refused(err, tookTooLong, tookTooLongMariaDB):
+		return "the statement took longer than max_execution_time or max_statement_time: raise it for this user, or set it to 0"
 	case errors.Is(err, driver.ErrBadConn), errors.Is(err, mysql.ErrInvalidConn):
 		return "the server ended the connection; its log says why"
 	}

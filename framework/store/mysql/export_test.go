@@ -15,3 +15,6 @@ func Holes(t store.Target) int64 { return store.CountOffsets(t.(*target).at.hole
 func CheckTopology(variables map[string]string) error {
 	return checkTopology(func(name string) (string, error) { return variables[name], nil })
 }
+
+// Advise adds a hint to an error with a known number.
+func Advise(err error) error { return advise(err) }
