@@ -231,6 +231,15 @@ func TestAGapInTheLanesIsFilled(t *testing.T) {
 	defer cancel()
 	_, err = s.Cut(ctx, "events", 1, "")
 	require.NoError(t, err)
+	membership, err := s.Membership(t.Context())
+	require.NoError(t, err)
+	var lanes []int
+	for _, l := range membership.Lanes {
+		if l.Lane.Sink == "events" {
+			lanes = append(lanes, l.Lane.Number)
+		}
+	}
+	require.ElementsMatch(t, []int{0, 1, 2}, lanes)
 }
 
 // A delivery is parked for a retry when its lane moves back before it. What comes again of its key waits
