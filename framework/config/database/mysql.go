@@ -3,7 +3,6 @@ package database
 import (
 	"context"
 	"database/sql"
-	"database/sql/driver"
 	"errors"
 	"io"
 	"net"
@@ -77,12 +76,9 @@ func (o mysqlDialect) open(ctx context.Context, db *sql.DB, r reading) (Store, e
 // isTemporary uses the server's error number, or, without an answer from a server, the kind of
 // network error.
 func (mysqlDialect) isTemporary(err error) bool {
-	if mysql.IsRefused(err) {
-		return mysql.IsPassing(err)
+	if mysql.IsPassing(err) {
+		return true
 	}
 	var network net.Error
-	return errors.As(err, &network) ||
-		errors.Is(err, driver.ErrBadConn) ||
-		errors.Is(err, io.EOF) ||
-		errors.Is(err, io.ErrUnexpectedEOF)
+	return !mysql.IsRefused(err) && (errors.As(err, &network) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF))
 }
