@@ -69,7 +69,7 @@ var layers = []layer{
 	{"framework/outbox", []string{"framework/notification", "framework/tracing", "registry", "serializer", "framework/store", "framework/internal/pace"}},
 	{engine + "policy", []string{"framework/route", "framework/notification", "framework/store", "sinks"}},
 	{engine + "fairqueue", nil},
-	{engine + "keyqueue", []string{"framework/notification"}},
+	{engine + "keyqueue", nil},
 	{engine + "window", []string{"framework/notification", "framework/store"}},
 	{engine + "budget", nil},
 	{engine + "memory", []string{"framework/notification", "framework/store"}},

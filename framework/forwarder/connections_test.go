@@ -97,7 +97,7 @@ func TestConnectionsDoNotGrowWithSinksAndLanes(t *testing.T) {
 			}
 			c := forwarder.Config{
 				Store: o.store, Routes: route.Routes{}, Sinks: make(map[string]forwarder.Sink), Lanes: 4, Connections: connections,
-				Unrouted: forwarder.UnroutedIgnore, Lease: 5 * time.Second, Logger: slog.New(slog.DiscardHandler), Observer: &leases{},
+				Unrouted: forwarder.UnroutedIgnore, Logger: slog.New(slog.DiscardHandler), Observer: &leases{},
 			}
 			for _, name := range numbered("s", sinkCount) {
 				c.Sinks[name] = forwarder.Sink{Sink: &taken, Retry: forwarder.Retry{Initial: 10 * time.Millisecond}}
@@ -139,7 +139,7 @@ func TestHandlersThatUseTheWholePoolCostNoLease(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it waits for several leases")
 	}
-	const rows, lease = 6, 2 * time.Second
+	const rows, lease = 6, 4 * time.Second // so long that a busy machine loses none
 	o := openPostgres(t)
 	o.db.SetMaxOpenConns(4)
 	var logged bytes.Buffer // slog writes one line at a time
@@ -150,7 +150,7 @@ func TestHandlersThatUseTheWholePoolCostNoLease(t *testing.T) {
 			return err
 		}
 		defer func() { _ = conn.Close() }() // returns the connection to the pool
-		_, err = conn.ExecContext(ctx, `SELECT pg_sleep(6)`)
+		_, err = conn.ExecContext(ctx, `SELECT pg_sleep(9)`)
 		return err
 	}}
 	f, err := forwarder.New(forwarder.Config{

@@ -78,7 +78,7 @@ func (o *separated) listening() string {
 }
 
 // forward starts a forwarder with separate connections. It listens at the address, if any, and looks
-// at the log at least every longest.
+// at the log after pauses of at most longest.
 func (o *separated) forward(listen string, longest time.Duration, adjust ...func(*forwarder.Config)) *watchedForwarder {
 	o.t.Helper()
 	s, err := postgres.Open(o.t.Context(), o.open(), postgres.Config{Listen: listen})
@@ -89,6 +89,9 @@ func (o *separated) forward(listen string, longest time.Duration, adjust ...func
 		Sinks:  map[string]forwarder.Sink{"here": {Sink: arrivals(o.arrived)}},
 		Poll:   forwarder.Poll{Max: longest},
 		Logger: slog.New(slog.DiscardHandler),
+	}
+	if longest > patience { // then only what wakes the forwarder makes it look
+		config.Poll.Min = longest
 	}
 	for _, a := range adjust {
 		a(&config)
@@ -114,11 +117,10 @@ type watchedForwarder struct {
 	end   func()
 }
 
-// rest waits until the pause before the next look is longer than patience. The pause begins at 1 ms
-// and doubles with each look that finds nothing.
+// rest waits until the forwarder has looked at the log for everything that has woken it so far.
 func (c *watchedForwarder) rest() {
 	c.t.Helper()
-	for range 20 {
+	for range 3 { // looks may have a value of an earlier look
 		c.Wake()
 		select {
 		case <-c.looks:

@@ -101,7 +101,7 @@ func (o *outbox) config(m *observe.Monitor, to map[string]forwarder.Sink) forwar
 	}
 	return forwarder.Config{
 		Store: o.store, Sinks: to, Routes: route.Routes{"order.*": route.To(names...)},
-		Lease: time.Second, Observer: m, Logger: slog.New(slog.DiscardHandler),
+		Lease: 3 * time.Second, Observer: m, Logger: slog.New(slog.DiscardHandler),
 	}
 }
 
@@ -495,7 +495,7 @@ func TestAProcessWhoseLoopStandsStillIsNotLive(t *testing.T) {
 	t.Parallel()
 	o := onSQLite(t)
 	m := observe.New(observe.Config{})
-	m.SetPatience(-3900 * time.Millisecond) // with four leases of a second: 0.1 s
+	m.SetPatience(-11900 * time.Millisecond) // with four leases of 3 s: 0.1 s
 	s := stuck{leave: make(chan struct{})}
 	c := o.config(m, map[string]forwarder.Sink{"events": {Sink: byType{}}})
 	c.Observer = observe.Join(m, s)

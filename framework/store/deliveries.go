@@ -52,7 +52,8 @@ type Checkpoint struct {
 	TTL time.Duration
 	// Number numbers the checkpoints of a lane across leases: the first one of a lease follows
 	// Lease.Checkpoint. A checkpoint whose number is not above the last written one is already
-	// written. 0 is not counted and always written: with only Lease and TTL it renews the lease.
+	// written: it changes nothing and does not renew the lease. 0 is not counted and always
+	// written: with only Lease and TTL it renews the lease.
 	Number int64
 	// Position is after the last row of the settled prefix. nil leaves the cursor's position
 	// and settled offsets unchanged.

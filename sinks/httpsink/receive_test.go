@@ -167,17 +167,24 @@ func TestARefusedRequestIsAnsweredBeforeItsBodyArrives(t *testing.T) {
 	handler, err := Receive(Receiver{Secrets: []string{sharedSecret}}, sinks.Func(nil))
 	require.NoError(t, err)
 	server := httptest.NewUnstartedServer(handler)
-	server.Config.ReadTimeout = 300 * time.Millisecond
+	server.Config.ReadTimeout = time.Second
 	server.Start()
 	defer server.Close()
-	for name, stamp := range map[string]string{"at once": "1", "while the body is read": strconv.FormatInt(time.Now().Unix(), 10)} {
+	for name, c := range map[string]struct {
+		stamp  string
+		status int
+	}{
+		"at once":                {"1", http.StatusUnauthorized},
+		"while the body is read": {strconv.FormatInt(time.Now().Unix(), 10), http.StatusRequestTimeout},
+	} {
 		conn, err := net.Dial("tcp", server.Listener.Addr().String())
 		require.NoError(t, err, name)
 		require.NoError(t, conn.SetDeadline(time.Now().Add(30*time.Second)))
-		_, err = fmt.Fprintf(conn, "POST / HTTP/1.1\r\nHost: a\r\nwebhook-id: a\r\nwebhook-timestamp: %s\r\nContent-Length: 200000\r\n\r\n{", stamp)
+		_, err = fmt.Fprintf(conn, "POST / HTTP/1.1\r\nHost: a\r\nwebhook-id: a\r\nwebhook-timestamp: %s\r\nContent-Length: 200000\r\n\r\n{", c.stamp)
 		require.NoError(t, err, name)
-		_, err = io.ReadAll(conn) // until the server closes it
+		answer, err := io.ReadAll(conn) // until the server closes it
 		require.NoError(t, err, name)
+		require.Contains(t, string(answer), fmt.Sprintf("HTTP/1.1 %d ", c.status), name)
 		require.NoError(t, conn.Close())
 	}
 }

@@ -72,7 +72,7 @@ func TestACancelledDeliveryStopsWaitingForAConnection(t *testing.T) {
 		begin := time.Now()
 		_, err := sink.Deliver(ctx, delivery("k"))
 		assert.ErrorIs(t, err, context.DeadlineExceeded)
-		assert.Less(t, time.Since(begin), time.Second, "the timeout is 10 seconds")
+		assert.Less(t, time.Since(begin), kafka.DefaultTimeout/2)
 	})
 }
 

@@ -55,6 +55,7 @@ func TestNothingIsLeftOfAProgramThatForks(t *testing.T) {
 	t.Run("after a close", func(t *testing.T) {
 		t.Parallel()
 		c := testConfig(t, "forks")
+		c.Grace = soon
 		sink := open(t, c)
 		requireWorks(t, sink)
 		began := time.Now()

@@ -3,13 +3,10 @@ package database
 import (
 	"context"
 	"database/sql"
-	"database/sql/driver"
 	"errors"
 	"io"
 	"net"
 	"strings"
-
-	mysqldriver "github.com/go-sql-driver/mysql"
 
 	"github.com/waybill-go/waybill/framework/config"
 	"github.com/waybill-go/waybill/framework/store/mysql"
@@ -79,13 +76,9 @@ func (o mysqlDialect) open(ctx context.Context, db *sql.DB, r reading) (Store, e
 // isTemporary uses the server's error number, or, without an answer from a server, the kind of
 // network error.
 func (mysqlDialect) isTemporary(err error) bool {
-	if mysql.IsRefused(err) {
-		return mysql.IsPassing(err)
+	if mysql.IsPassing(err) {
+		return true
 	}
 	var network net.Error
-	return errors.As(err, &network) ||
-		errors.Is(err, driver.ErrBadConn) ||
-		errors.Is(err, mysqldriver.ErrInvalidConn) || // it ended during a statement
-		errors.Is(err, io.EOF) ||
-		errors.Is(err, io.ErrUnexpectedEOF)
+	return !mysql.IsRefused(err) && (errors.As(err, &network) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF))
 }

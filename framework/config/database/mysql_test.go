@@ -2,15 +2,20 @@ package database
 
 import (
 	"bytes"
+	"context"
+	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
 	"net/url"
 	"testing"
 
+	"github.com/go-sql-driver/mysql"
 	"github.com/stretchr/testify/require"
 
 	"github.com/waybill-go/waybill/framework/config"
+	"github.com/waybill-go/waybill/framework/store"
 	"github.com/waybill-go/waybill/framework/store/mysql/mysqltest"
 )
 
@@ -30,6 +35,26 @@ func TestAForwarderOnMySQLLogsUnsafeSettingsOfTheServer(t *testing.T) {
 	require.Contains(t, log.String(), "level=WARN")
 	require.Contains(t, log.String(), "innodb_flush_log_at_trx_commit is 0: ")
 	require.NotContains(t, log.String(), "innodb_autoinc_lock_mode")
+}
+
+func TestTemporaryErrorsOfMySQLAreRetried(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		err    error
+		passes bool
+	}{
+		"unknown host":         {&net.DNSError{IsNotFound: true}, true},
+		"no answer in time":    {context.DeadlineExceeded, true},
+		"connection lost":      {mysql.ErrInvalidConn, true},
+		"shutting down":        {&mysql.MySQLError{Number: 1053}, true},
+		"too many connections": {&mysql.MySQLError{Number: 1040}, true},
+		"wrong password":       {&mysql.MySQLError{Number: 1045}, false},
+		"unknown database":     {&mysql.MySQLError{Number: 1049}, false},
+		"not migrated":         {store.ErrNotMigrated, false},
+		"anything else":        {errors.New("x"), false},
+	} {
+		require.Equal(t, c.passes, mysqlDialect{}.isTemporary(fmt.Errorf("open: %w", c.err)), name)
+	}
 }
 
 func TestAForwarderWaitsForAMySQLThatEndsItsConnections(t *testing.T) {

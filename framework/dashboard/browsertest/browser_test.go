@@ -113,6 +113,13 @@ func (b *tab) do(actions ...chromedp.Action) {
 	}
 }
 
+// awaits waits until a condition of the page holds. It asks at intervals and not with each frame, since
+// a tab in the background has no frames.
+func (b *tab) awaits(condition string) {
+	b.t.Helper()
+	b.do(chromedp.Poll(condition, nil, chromedp.WithPollingInterval(50*time.Millisecond), chromedp.WithPollingTimeout(patience)))
+}
+
 // open loads a page and returns the text of its main part.
 func (b *tab) open(path string) (text string) {
 	b.t.Helper()

@@ -24,10 +24,11 @@ func TestFiguresChangeWithoutAReloadAndRowsDoNotMove(t *testing.T) {
 	b.sees("37")
 	s.cursors(t, "archive", 1)
 	s.park(t, "mail", "order.placed", "", "timeout", 3)
-	b.do(chromedp.WaitVisible(`#more a`, chromedp.ByQuery), chromedp.Poll(`document.querySelector("#more a").textContent.includes("3 new, show")`, nil, chromedp.WithPollingTimeout(patience)))
-	var title, rows string
-	b.do(chromedp.Poll(`document.title.startsWith("(1)")`, nil, chromedp.WithPollingTimeout(patience)), chromedp.Title(&title),
-		chromedp.Evaluate(`[...document.querySelectorAll("tbody th a")].map((a) => a.textContent).join() + " " + window.first + " " + !!document.getElementById("kept")`, &rows))
+	b.do(chromedp.WaitVisible(`#more a`, chromedp.ByQuery))
+	b.awaits(`document.querySelector("#more a").textContent.includes("3 new, show")`)
+	b.awaits(`document.title.startsWith("(1)")`)
+	var rows string
+	b.do(chromedp.Evaluate(`[...document.querySelectorAll("tbody th a")].map((a) => a.textContent).join() + " " + window.first + " " + !!document.getElementById("kept")`, &rows))
 	require.Equal(t, "mail true true", rows, "no row moves, and the page is not reloaded")
 	b.shoot("overview-new")
 	b.do(chromedp.Click(`#more a`, chromedp.ByQuery), chromedp.WaitVisible(`//a[text()="archive"]`))
@@ -41,7 +42,7 @@ func TestTheLogCountsNewRowsAndDoesNotMove(t *testing.T) {
 	b.open("/log")
 	b.still = true
 	s.publish(t, 3, "order.paid")
-	b.do(chromedp.Poll(`document.querySelector("#more a")?.textContent === "3 new, show"`, nil, chromedp.WithPollingTimeout(patience)))
+	b.awaits(`document.querySelector("#more a")?.textContent === "3 new, show"`)
 	rows := func() (n int) {
 		b.do(chromedp.Evaluate(`document.querySelectorAll("tbody tr").length`, &n))
 		return n

@@ -131,8 +131,8 @@ func TestPagesAreWorkedByKeys(t *testing.T) {
 	b.do(chromedp.KeyEvent(kb.Escape))
 	require.False(t, shown())
 	b.do(chromedp.KeyEvent("j"), chromedp.KeyEvent(kb.Enter), chromedp.WaitVisible(`//h2[text()="Lanes"]`))
-	b.do(chromedp.KeyEvent("g"), chromedp.KeyEvent("o"), chromedp.WaitVisible(`//h1[text()="Overview"]`))
-	for key, heading := range map[string]string{"p": "Parked", "a": "Actions", "d": "Doctor", "c": "Configuration"} {
+	for key, heading := range map[string]string{"o": "Overview", "p": "Parked", "a": "Actions", "d": "Doctor", "c": "Configuration"} {
+		b.awaits(`document.readyState === "complete"`) // before, no script listens to keys
 		b.do(chromedp.KeyEvent("g"), chromedp.KeyEvent(key), chromedp.WaitVisible(`//h1[text()="`+heading+`"]`))
 	}
 	b.open("/")

@@ -6,7 +6,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
-	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -231,17 +231,28 @@ func TestAGapInTheLanesIsFilled(t *testing.T) {
 	defer cancel()
 	_, err = s.Cut(ctx, "events", 1, "")
 	require.NoError(t, err)
+	membership, err := s.Membership(t.Context())
+	require.NoError(t, err)
+	var lanes []int
+	for _, l := range membership.Lanes {
+		if l.Lane.Sink == "events" {
+			lanes = append(lanes, l.Lane.Number)
+		}
+	}
+	require.ElementsMatch(t, []int{0, 1, 2}, lanes)
 }
 
-// A delivery is parked for a retry when its lane moves back before it.
-func TestAReplayKeepsTheOrderOfParkedDeliveries(t *testing.T) {
+// A delivery is parked for a retry when its lane moves back before it. What comes again of its key waits
+// for it.
+func TestAReplayedKeyWaitsForItsParkedDelivery(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, kafkatest.Fake(t), 1, nil)
 	w.write(t, orders(0, 20, 2)...)
 	s, sink := w.open(t), newTaken()
-	failing := true
+	var failing atomic.Bool
+	failing.Store(true)
 	sink.answer = func(d *notification.Delivery) error {
-		if failing && d.ID == "order-6" {
+		if failing.Load() && d.ID == "order-6" {
 			return fmt.Errorf("not now")
 		}
 		return nil
@@ -252,44 +263,45 @@ func TestAReplayKeepsTheOrderOfParkedDeliveries(t *testing.T) {
 		c.Sinks["events"] = e
 	}
 	forward(t, s, sink, many)
-	sink.await(t, 13) // ten of the other key, and three of this one
-	parkedRows := func() int {
-		parked, err := s.FindParked(t.Context(), store.ParkedFilter{Sink: "events"}, store.ParkedPlace{}, 100)
-		require.NoError(t, err)
-		return len(parked)
+	before := len(sink.await(t, 13)) // ten of the other key, and three of this one
+	parked := func(n int) {
+		t.Helper()
+		require.Eventually(t, func() bool {
+			rows, err := s.FindParked(t.Context(), store.ParkedFilter{Sink: "events"}, store.ParkedPlace{}, 100)
+			require.NoError(t, err)
+			return len(rows) == n
+		}, patience, 20*time.Millisecond)
 	}
-	require.Eventually(t, func() bool { return parkedRows() == 7 }, patience, 20*time.Millisecond)
+	parked(7)
 	query := store.ReplayQuery{Sink: "events", Types: []notification.TypeFilter{notification.AllTypes}, UpTo: 20}
 	require.Eventually(t, func() bool {
 		count, err := s.CountReplay(t.Context(), query)
 		return err == nil && count.Rows == 20
 	}, patience, 20*time.Millisecond)
-	before := len(sink.all)
 	require.NoError(t, s.Begin(t.Context(), store.Action{ID: "again", Name: "replay", Planned: 20}))
 	_, err := s.Replay(t.Context(), store.ReplayBatch{ReplayQuery: query, Action: "again", Limit: 100})
 	require.NoError(t, err)
-	time.Sleep(3 * time.Second)
-	sink.mu.Lock()
-	failing = false
-	sink.mu.Unlock()
-	require.Eventually(t, func() bool { return parkedRows() == 0 }, 20*time.Second, 50*time.Millisecond)
-	time.Sleep(time.Second)
-	sink.mu.Lock()
-	defer sink.mu.Unlock()
-	var order []string
-	for _, d := range sink.all[before:] {
-		if d.Key == "k0" {
-			order = append(order, strings.TrimPrefix(d.ID, "order-"))
+	parked(10)
+	failing.Store(false)
+	parked(0)
+	again := make(map[string][]string)
+	require.Eventually(t, func() bool {
+		clear(again)
+		for _, d := range sink.await(t, 20)[before:] {
+			if !slices.Contains(again[d.Key], d.ID) {
+				again[d.Key] = append(again[d.Key], d.ID)
+			}
 		}
+		return len(again["k0"])+len(again["k1"]) == 20
+	}, patience, 20*time.Millisecond)
+	var k0, k1 []string
+	for _, n := range []int{6, 0, 2, 4, 8, 10, 12, 14, 16, 18} {
+		k0 = append(k0, fmt.Sprintf("order-%d", n))
 	}
-	t.Log("k0 after the replay:", order)
-	ids := make(map[string]int)
-	for _, d := range sink.all {
-		ids[d.ID]++
+	for n := 1; n < 20; n += 2 {
+		k1 = append(k1, fmt.Sprintf("order-%d", n))
 	}
-	for i := range 20 {
-		assert.GreaterOrEqual(t, ids[fmt.Sprintf("order-%d", i)], 1, "order-%d", i)
-	}
+	require.Equal(t, map[string][]string{"k0": k0, "k1": k1}, again)
 }
 
 // Without a start the sink would begin after all records.

@@ -19,26 +19,33 @@ import (
 // another caller.
 func TestWaitingForTheClusterEndsWithTheContext(t *testing.T) {
 	t.Parallel()
-	source, err := kafka.New(kafka.Config{Brokers: []string{"127.0.0.1:1"}, Topics: []string{"t"}, Timeout: 10 * time.Second,
-		Dial: func(ctx context.Context, _, _ string) (net.Conn, error) { <-ctx.Done(); return nil, ctx.Err() }})
+	const timeout = time.Minute
+	asked := make(chan struct{})
+	var once sync.Once
+	source, err := kafka.New(kafka.Config{Brokers: []string{"127.0.0.1:1"}, Topics: []string{"t"}, Timeout: timeout,
+		Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			once.Do(func() { close(asked) })
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}})
 	require.NoError(t, err)
 	defer source.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
-	defer cancel()
 	var asking sync.WaitGroup
 	defer asking.Wait()
 	first, end := context.WithCancel(t.Context())
 	defer end()
 	asking.Go(func() { _, _ = source.Probe(first) })
-	time.Sleep(50 * time.Millisecond)
+	<-asked
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
 	began := time.Now()
 	_, err = source.Probe(ctx)
-	require.Error(t, err)
-	require.Less(t, time.Since(began), 2*time.Second)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	require.Less(t, time.Since(began), timeout/2)
 	began = time.Now()
 	_, err = source.NewReader([]byte(`{"cluster":"c","topic":"t","topic_id":"AAAAAAAAAAAAAAAAAAAAAQ","partition":0,"next":0,"leader_epoch":-1}`), store.Filter{})
 	require.NoError(t, err)
-	require.Less(t, time.Since(began), 2*time.Second)
+	require.Less(t, time.Since(began), timeout/2)
 }
 
 // A forwarder follows the database even while Kafka does not answer.
@@ -60,8 +67,10 @@ func TestAPauseTakesEffectWhileTheClusterIsDown(t *testing.T) {
 		membership, err := s.Membership(t.Context())
 		require.NoError(t, err)
 		return !slices.ContainsFunc(membership.Lanes, func(l store.LaneState) bool { return l.Lane.Sink == "events" && l.Owner != "" })
-	}, 10*time.Second, 50*time.Millisecond)
-	membership, err := s.Membership(t.Context())
-	require.NoError(t, err)
-	require.Len(t, membership.Members, 1, "it is there")
+	}, patience, 50*time.Millisecond)
+	require.Eventually(t, func() bool {
+		membership, err := s.Membership(t.Context())
+		require.NoError(t, err)
+		return len(membership.Members) == 1
+	}, patience, 50*time.Millisecond, "it is there")
 }

@@ -84,8 +84,10 @@ func hintFor(err error) string {
 }
 
 // IsPassing reports whether an error of opening an outbox may be temporary: the server is shutting down
-// or has no free connection. Errors of connecting are not included.
-func IsPassing(err error) bool { return refused(err, tooManyConnections, shuttingDown) }
+// or has no free connection, or the connection was lost. Errors of the network are not included.
+func IsPassing(err error) bool {
+	return refused(err, tooManyConnections, shuttingDown) || errors.Is(err, driver.ErrBadConn) || errors.Is(err, mysql.ErrInvalidConn)
+}
 
 // IsRefused reports whether an error is an answer of the server, and not an error of the connection.
 func IsRefused(err error) bool {

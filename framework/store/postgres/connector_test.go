@@ -22,7 +22,7 @@ const (
 	deadline = 300 * time.Millisecond
 	// soon is how long a call that respects its context may take: deadline, a second to cancel the
 	// statement, and a margin for a busy machine. lib/pq alone takes 10 s or more.
-	soon = 6 * time.Second
+	soon = 9 * time.Second
 )
 
 // behindProxy returns a migrated outbox whose store connects through a proxy. direct is a pool that

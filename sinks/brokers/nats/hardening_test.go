@@ -133,6 +133,9 @@ func TestAClientThatTheServerClosedIsReplaced(t *testing.T) {
 	require.NoError(t, sink.(sinks.HealthChecker).CheckHealth(t.Context()))
 }
 
+// soon is far less than connecting to all silent servers takes, and enough for a busy machine.
+const soon = 5 * time.Second
+
 // silentServers returns the URLs of servers that accept connections but never answer.
 func silentServers(t *testing.T, count int) string {
 	t.Helper()
@@ -157,7 +160,7 @@ func TestConnectingEndsWithItsContext(t *testing.T) {
 			defer cancel()
 			begun := time.Now()
 			_, err := sink.Deliver(ctx, sinktest.NewDelivery(1))
-			require.Less(t, time.Since(begun), 1500*time.Millisecond)
+			require.Less(t, time.Since(begun), soon)
 			require.Equal(t, sinks.ClassUnavailable, kindtest.Class(err), "%v", err)
 			require.ErrorIs(t, err, context.DeadlineExceeded)
 		})
@@ -166,10 +169,10 @@ func TestConnectingEndsWithItsContext(t *testing.T) {
 
 func TestConnectingEndsWithTheTimeout(t *testing.T) {
 	t.Parallel()
-	sink := kindtest.New(t, nats.Kind(), sinks.Instance{}, silentServers(t, 8)+"\ntimeout: 300ms")
+	sink := kindtest.New(t, nats.Kind(), sinks.Instance{}, silentServers(t, 40)+"\ntimeout: 300ms")
 	begun := time.Now()
 	_, err := sink.Deliver(t.Context(), sinktest.NewDelivery(1))
-	require.Less(t, time.Since(begun), 1500*time.Millisecond)
+	require.Less(t, time.Since(begun), soon)
 	require.Equal(t, sinks.ClassUnavailable, kindtest.Class(err), "%v", err)
 }
 
@@ -194,7 +197,7 @@ func TestCloseEndsConnecting(t *testing.T) {
 	time.Sleep(200 * time.Millisecond)
 	begun := time.Now()
 	require.NoError(t, sink.(sinks.Closer).Close(t.Context()))
-	require.Less(t, time.Since(begun), time.Second)
+	require.Less(t, time.Since(begun), soon)
 	require.Equal(t, sinks.ClassUnavailable, kindtest.Class(errors.Join(<-failed)))
 }
 

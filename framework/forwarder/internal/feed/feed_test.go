@@ -468,6 +468,25 @@ func (g *growing) Probe(context.Context) (store.Target, error) {
 	return target{g.looks, g.life}, nil
 }
 
+func TestALaneGetsNoTargetFromBeforeItsLease(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := newFeed(&growing{log: &log{}})
+		before := f.Since(time.Now())
+		run(t, f)
+		time.Sleep(100 * time.Millisecond)
+		old, _ := before.Latest()
+		require.NotNil(t, old)
+		lease := f.Since(time.Now())
+		got, newer := lease.Latest()
+		require.Nil(t, got)
+		<-newer
+		time.Sleep(time.Second)
+		got, _ = lease.Latest()
+		require.Greater(t, got.Last(), old.Last())
+	})
+}
+
 func TestWithoutAnnouncementsLooksTakeATenthOfTheTime(t *testing.T) {
 	looks := func(unannounced bool) (n int) {
 		synctest.Test(t, func(t *testing.T) {

@@ -145,7 +145,7 @@ func (c *Checkpointer) Unwritten() []dispatch.Settlement { return c.queue }
 
 // Renew renews the lease and writes nothing else.
 func (c *Checkpointer) Renew(ctx context.Context) error {
-	return c.writeOnce(ctx, store.Checkpoint{Lease: c.Lease, TTL: c.TTL})
+	return c.writeOnce(ctx, store.Checkpoint{Lease: c.Lease, TTL: c.TTL}, false)
 }
 
 // await waits until there is something to do.

@@ -40,11 +40,15 @@ func (c *Checkpointer) write(ctx context.Context) error {
 			return err
 		}
 	}
+	unclear := false // whether it is written already
 	for {
 		k := c.compose(c.queue[:n])
 		written := c.suspendLate(&k)
-		err := c.writeOnce(ctx, k)
+		err := c.writeOnce(ctx, k, unclear)
 		written()
+		if err == nil && unclear {
+			err = c.Renew(ctx)
+		}
 		if err == nil {
 			if k.InTx != nil {
 				c.refused = 0
@@ -74,6 +78,7 @@ func (c *Checkpointer) write(ctx context.Context) error {
 			}
 			continue
 		}
+		unclear = true
 		policy.Failed(c.Observer, policy.OpCheckpoint, err)
 		pause := c.failing.Met(err)
 		select {
@@ -242,17 +247,20 @@ func (c *Checkpointer) suspendSilent(ctx context.Context) (answered func()) {
 }
 
 // writeOnce tries a checkpoint once. It gives up after the time of a lease, when another
-// forwarder may have the lane.
-func (c *Checkpointer) writeOnce(ctx context.Context, k store.Checkpoint) error {
+// forwarder may have the lane. unclear means that it may be written already. Then its success does
+// not show that the lease is renewed.
+func (c *Checkpointer) writeOnce(ctx context.Context, k store.Checkpoint, unclear bool) error {
 	ctx, cancel := context.WithTimeout(ctx, k.TTL)
 	defer cancel()
 	began := time.Now()
 	if err := c.Store.Checkpoint(ctx, k); err != nil {
 		return err
 	}
-	c.renewed = began
 	c.took = time.Since(began)
-	c.Lane.Extend(began.Add(k.TTL))
+	if !unclear {
+		c.renewed = began
+		c.Lane.Extend(began.Add(k.TTL))
+	}
 	return nil
 }
 

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -199,6 +200,57 @@ func TestNoDeliveryBeginsBetweenAFailedCheckpointAndASuccessfulOne(t *testing.T)
 		fails.Store(false)
 		time.Sleep(time.Second)
 		require.Equal(t, []string{"first", "second"}, b.Given())
+	})
+}
+
+// A checkpoint whose answer was lost is written already when it is repeated, and then the database does not
+// renew the lease.
+func TestNoDeliveryBeginsAfterTheLeaseOfARepeatedCheckpoint(t *testing.T) {
+	t.Parallel()
+	lanetest.Run(t, func(t *testing.T, b *lanetest.Bench) {
+		const away = lanetest.TTL * 9 / 10
+		var until atomic.Int64 // when the lease ends in the database, in Unix nanoseconds
+		var numbers []int64
+		var cut, back time.Time
+		b.OnCheckpoint = func(_ context.Context, c store.Checkpoint, next func() error) error {
+			now := time.Now()
+			if !cut.IsZero() && now.Before(back) {
+				return errors.New("connection refused")
+			}
+			if !cut.IsZero() && len(numbers) == 1 && c.Number == 0 {
+				return errors.New("connection refused") // the repeated checkpoint is the first to get through
+			}
+			if err := next(); err != nil {
+				return err
+			}
+			if c.Number == 0 || !slices.Contains(numbers, c.Number) {
+				until.Store(now.Add(c.TTL).UnixNano())
+			}
+			if c.Number > 0 {
+				numbers = append(numbers, c.Number)
+			}
+			if cut.IsZero() && c.Number > 0 {
+				cut, back = now, now.Add(away)
+				return errors.New("the connection was lost before the answer")
+			}
+			return nil
+		}
+		var late []string
+		b.Answer = func(_ context.Context, d *notification.Delivery) error {
+			if d.ID == "second" && time.Now().UnixNano() > until.Load() {
+				late = append(late, d.ID)
+			}
+			return nil
+		}
+		c, l := begin(t, b)
+		run(t, c)
+		b.Append("first", "second")
+		l.Add(b.Read(1))
+		time.Sleep(lanetest.TTL + time.Second)
+		l.Add(b.Read(1))
+		require.Equal(t, []string{"first", "second"}, b.Given())
+		require.Equal(t, []int64{1, 1}, numbers[:2])
+		require.Empty(t, late)
 	})
 }
 

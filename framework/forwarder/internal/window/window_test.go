@@ -77,6 +77,23 @@ func TestAnEmptyPageAdvancesTheEnd(t *testing.T) {
 	require.Equal(t, place(10), w.Position())
 }
 
+func TestAnIdleLaneWithAnOpenRowKeepsOnePage(t *testing.T) {
+	t.Parallel()
+	var l log
+	w := window.New(nil)
+	p := l.page(1)
+	w.Add(p)
+	for range 100 {
+		w.Add(l.page())
+		w.Advance()
+	}
+	require.Equal(t, 1, w.Pages())
+	l.read = 10
+	w.Add(l.page())
+	p.Settle(0)
+	require.Equal(t, place(10), w.Position())
+}
+
 func TestRangesSettledBeforeAreKeptUntilThePositionPassesThem(t *testing.T) {
 	t.Parallel()
 	var l log
