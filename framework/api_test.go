@@ -18,6 +18,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
@@ -65,26 +66,13 @@ func publicPackages(t *testing.T) (folders []string) {
 	return folders
 }
 
-// printAPI prints what a package exports on Linux, sorted by names and without comments.
+// printAPI prints what a package exports, sorted by names and without comments.
 func printAPI(t *testing.T, out *bytes.Buffer, folder string) {
 	t.Helper()
-	linux := build.Default
-	linux.GOOS, linux.GOARCH = "linux", "amd64"
-	found, err := linux.ImportDir(folder, 0)
-	if _, none := err.(*build.NoGoError); none || found.IsCommand() { //nolint:errorlint // the error is not wrapped
+	p := documented(t, folder)
+	if p == nil {
 		return
 	}
-	require.NoError(t, err)
-	positions := token.NewFileSet()
-	var files []*ast.File
-	for _, name := range found.GoFiles {
-		file, err := parser.ParseFile(positions, filepath.Join(folder, name), nil, parser.SkipObjectResolution|parser.ParseComments)
-		require.NoError(t, err)
-		files = append(files, file)
-	}
-	imported := path.Join("github.com/waybill-go/waybill", strings.TrimPrefix(filepath.ToSlash(folder), ".."))
-	p, err := doc.NewFromFiles(positions, files, imported)
-	require.NoError(t, err)
 	show := func(node ast.Node) {
 		ast.Inspect(node, onlyWhatCounts)
 		require.NoError(t, (&printer.Config{Mode: printer.UseSpaces, Tabwidth: 4}).Fprint(out, token.NewFileSet(), node))
@@ -100,18 +88,77 @@ func printAPI(t *testing.T, out *bytes.Buffer, folder string) {
 			show(f.Decl)
 		}
 	}
-	fmt.Fprintf(out, "\npackage %s // %s\n", found.Name, imported)
+	fmt.Fprintf(out, "\npackage %s // %s\n", p.Name, p.ImportPath)
 	values(p.Consts)
 	values(p.Vars)
 	functions(p.Funcs)
 	for _, typ := range p.Types {
 		fmt.Fprintln(out)
+		aliased := hidden(t, p, typ)
 		show(typ.Decl)
 		values(typ.Consts)
 		values(typ.Vars)
 		functions(typ.Funcs)
 		functions(typ.Methods)
+		if aliased != nil {
+			show(aliased.Decl)
+			functions(aliased.Methods)
+		}
 	}
+}
+
+// documented returns the exported declarations of a package as it is on Linux, or nil for a command and
+// a folder without packages other than tests.
+func documented(t *testing.T, folder string) *doc.Package {
+	t.Helper()
+	linux := build.Default
+	linux.GOOS, linux.GOARCH = "linux", "amd64"
+	found, err := linux.ImportDir(folder, 0)
+	if _, none := err.(*build.NoGoError); none || found.IsCommand() || len(found.GoFiles) == 0 { //nolint:errorlint // the error is not wrapped
+		return nil
+	}
+	require.NoError(t, err)
+	positions := token.NewFileSet()
+	var files []*ast.File
+	for _, name := range found.GoFiles {
+		file, err := parser.ParseFile(positions, filepath.Join(folder, name), nil, parser.SkipObjectResolution|parser.ParseComments)
+		require.NoError(t, err)
+		files = append(files, file)
+	}
+	p, err := doc.NewFromFiles(positions, files, path.Join(module, strings.TrimPrefix(filepath.ToSlash(folder), "..")))
+	require.NoError(t, err)
+	return p
+}
+
+// hidden returns the type of an internal package for which a type is an alias, or nil. Tools that show
+// documentation do not show its fields and methods, so the comment of the alias must name them.
+func hidden(t *testing.T, in *doc.Package, alias *doc.Type) *doc.Type {
+	t.Helper()
+	spec := alias.Decl.Specs[0].(*ast.TypeSpec)
+	name, is := spec.Type.(*ast.SelectorExpr)
+	if !is || !spec.Assign.IsValid() {
+		return nil
+	}
+	from := slices.IndexFunc(in.Imports, func(path string) bool {
+		return strings.HasPrefix(path, module+"/") && strings.Contains(path, "/internal/") && strings.HasSuffix(path, "/"+name.X.(*ast.Ident).Name)
+	})
+	if from < 0 {
+		return nil
+	}
+	types := documented(t, filepath.FromSlash(".."+strings.TrimPrefix(in.Imports[from], module))).Types
+	at := slices.IndexFunc(types, func(typ *doc.Type) bool { return typ.Name == name.Sel.Name })
+	require.GreaterOrEqual(t, at, 0, "%s.%s", in.Imports[from], name.Sel.Name)
+	ast.Inspect(types[at].Decl, func(node ast.Node) bool {
+		if member, is := node.(*ast.Field); is {
+			for _, name := range member.Names {
+				if name.IsExported() {
+					assert.Contains(t, alias.Doc+spec.Comment.Text(), name.Name, "the comment of %s.%s must name each field and method", in.Name, alias.Name)
+				}
+			}
+		}
+		return true
+	})
+	return types[at]
 }
 
 // onlyWhatCounts removes what does not matter to code that uses a declaration: comments, the tags of

@@ -181,7 +181,7 @@ func TestImportRules(t *testing.T) {
 		{"framework/forwarder", "sinks/kafka", "may import only"},
 		{"framework/forwarder", "framework/forwarder/simulation", "may import only"},
 		{"framework/forwarder", "framework/store/postgres", "may import only"},
-		{engine + "keyqueue", "sinks/httpsink", "may import only"},
+		{engine + "keyqueue", "sinks/httpsink", "may import none of our packages"},
 		{engine + "dispatch", engine + "settle", "may import only"},
 		{engine + "lane", engine + "coordinate", "may import only"},
 		{engine + "prune", engine + "lane", "may import only"},

@@ -31,22 +31,57 @@ import (
 	"github.com/waybill-go/waybill/framework/dashboard/internal/target"
 )
 
-// Target is an outbox to show, and Store what it needs of one.
-type (
-	Target = target.Target
-	Store  = target.Store
-)
+// Target is an outbox to show. Only Store is required:
+//
+//   - Store Store
+//   - Routing admin.Routing: which sinks get which types
+//   - Forwarder *forwarder.Forwarder: the forwarder of this process
+//   - Database string: the name of the outbox's database, if the forwarder has several
+//   - Types *registry.Registry: the types that the program has registered
+//   - Doctor func(ctx context.Context, only ...string) []doctor.Finding: runs the checks with
+//     these ids, or all
+//   - Configuration func() ([]byte, error): the configuration in effect, as YAML without secrets
+type Target = target.Target
+
+// Store is what a Target needs of an outbox.
+type Store = target.Store
 
 // The types of access control.
 type (
 	// Access sets who may do what. Its zero value serves loopback addresses only, and every
-	// visitor is an operator.
+	// visitor is an operator. Its fields:
+	//
+	//   - Address string: the host and port at which the program listens; "" if it is not known.
+	//     If it is not a loopback address, the dashboard serves nothing without Users, Tokens,
+	//     Proxy or Authorize
+	//   - Hosts []string: host names of the dashboard besides localhost, loopback addresses, the
+	//     address to which a request was sent, and the host of Address. Requests with other Host
+	//     headers are refused, as a protection against DNS rebinding. With Authorize, any host is
+	//     accepted if Hosts is empty
+	//   - Users map[string]Credential: by name, who may log in with HTTP Basic authentication. The
+	//     secret is a password, or its bcrypt hash with a cost of at most 14
+	//   - Tokens map[string]Credential: by the name that is recorded with actions, tokens for
+	//     Authorization: Bearer, of at least MinToken bytes
+	//   - Proxy Proxy: a reverse proxy that authenticates its users
+	//   - Authorize func(*http.Request) (User, error): replaces Users, Tokens and Proxy. It is
+	//     called for each request, concurrently. An error, which is logged, or a user without a
+	//     role is answered with 403
 	Access = access.Config
-	// Credential is a secret, and the role that it gives.
+	// Credential is a Secret and the Role that it gives.
 	Credential = access.Credential
-	// Proxy is a reverse proxy that authenticates its users.
+	// Proxy is a reverse proxy that authenticates its users. Its fields:
+	//
+	//   - Networks []netip.Prefix: the networks of the proxy. Every client there can claim to be
+	//     any user; headers from elsewhere are ignored. Empty means that there is no proxy
+	//   - User string: the header with the user's name; default X-Forwarded-User
+	//   - Role string: the header with a role, or with groups separated by commas. Without it,
+	//     each user is a viewer
+	//   - Operators []string: the values of the Role header that make a user an operator; default
+	//     operator. Users with other values are viewers
 	Proxy = access.Proxy
-	// User is a person or a program.
+	// User is a person or a program: the Name that is recorded with each action, the Role, and
+	// the Address of the client, which is recorded too and by default is where the request comes
+	// from.
 	User = access.User
 	// Role is what a user may do.
 	Role = access.Role

@@ -11,7 +11,8 @@ import (
 	"github.com/waybill-go/waybill/framework/dashboard/internal/pages"
 )
 
-// Listed is a database in the list of [Several].
+// Listed is a database in the list of [Several]: its Name, its State, and in Error why no forwarder works on
+// it, "" if there is no error.
 type Listed = pages.Listed
 
 // Several shows several databases, each with a Dashboard below /in/NAME whose pages list all of

@@ -81,17 +81,34 @@ type Delivered = policy.Delivered
 //	Pruned(Pruned)                           // old rows were removed
 type Observer = policy.Observer
 
-// Arguments of an Observer.
+// Arguments of an Observer. The field Database, if there is one, is the name of the database, "" if there
+// is a single one.
 type (
-	Attempt       = policy.Attempt       // one attempt of one delivery
-	Batch         = policy.Batch         // one call of a sink with a batch
-	Checkpoint    = policy.Checkpoint    // a checkpoint that was written
-	BreakerChange = policy.BreakerChange // a breaker that opens or closes
-	Throttling    = policy.Throttling    // a sink that waits because its destination asked it to
-	Wake          = policy.Wake          // one look at the log
-	WakeCause     = policy.WakeCause     // why it looked
-	DatabaseOp    = policy.DatabaseOp    // the operation during which the database failed
-	Pruned        = policy.Pruned        // what retention has removed
+	// Attempt is one attempt of one Delivery, which Began at a time: Err with its Class if it
+	// failed, otherwise the Receipt. Duration is that of the sink's call, until the engine has
+	// noted its end; in a batch, that of the whole batch.
+	Attempt = policy.Attempt
+	// Batch is one call of a Sink with a number of Deliveries: when it Began, and its Duration.
+	Batch = policy.Batch
+	// Checkpoint is a checkpoint of a Lane that was written: how many deliveries it Settled, when
+	// it Began, and its Duration.
+	Checkpoint = policy.Checkpoint
+	// BreakerChange is a breaker of a Sink that is now Open, with its Cause, or closed. It is that
+	// of a Destination, or the sink's own if Destination is "".
+	BreakerChange = policy.BreakerChange
+	// Throttling is a Sink that waits Until a time because its destination asked it to, by the
+	// error Cause.
+	Throttling = policy.Throttling
+	// Wake is one look at the log: its Cause, whether the log has Grown since the look before,
+	// Database, when it Began, and its Duration.
+	Wake = policy.Wake
+	// WakeCause is why the forwarder looked at the log.
+	WakeCause = policy.WakeCause
+	// DatabaseOp is the operation during which the database failed.
+	DatabaseOp = policy.DatabaseOp
+	// Pruned is what retention has removed: Rows of the log one by one, whole Partitions of it,
+	// and Receipts; and Database.
+	Pruned = policy.Pruned
 )
 
 // The causes of a look at the log.

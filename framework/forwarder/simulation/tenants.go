@@ -61,7 +61,7 @@ type Tenants struct {
 	Seed         uint64
 }
 
-// Retry is the engine's Retry.
+// Retry is forwarder.Retry, with its fields MaxAttempts, Initial, Multiplier, Max, Jitter, MaxAge and Types.
 type Retry = policy.Retry
 
 // Effect is what the tenants experienced while it was counted.
