@@ -205,8 +205,8 @@ func write(canvas *vgsvg.Canvas, path string) error {
 	return os.WriteFile(path, bytes.ReplaceAll(b.Bytes(), []byte(typeface), []byte(typeface+alternatives)), 0o644)
 }
 
-// The text was measured in Liberation Sans. Arial and Helvetica have its widths; a wider font lets
-// bars cover the ends of their names.
+// The text was measured in Liberation Sans. The alternatives have its widths; in a wider font, bars would
+// cover the ends of their names.
 const (
 	typeface     = "font-family:Liberation Sans"
 	alternatives = ",Arial,Helvetica,sans-serif"
