@@ -269,6 +269,9 @@ func (f *Feed) Join(ctx context.Context, lane Taker, filter store.Filter, at sto
 		delete(f.members, m)
 		return nil
 	}
+	if !f.is(at) { // the round up to the newest target may be over: nothing else would read up to it
+		f.Wake()
+	}
 	return m
 }
 

@@ -445,6 +445,23 @@ func TestARoundEndsWithItsLastLaneOrAfterSomeTime(t *testing.T) {
 	}
 }
 
+func TestALaneThatJoinsAfterTheRoundOfANewerTargetGetsItsRowsAtOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		l := &log{}
+		f := feed.New(feed.Config{Log: l, PollMin: time.Hour, PollMax: time.Hour, PageRows: 10, Logger: slog.New(slog.DiscardHandler)})
+		run(t, f)
+		synctest.Wait() // the first look
+		l.append(rows("a", 0, "a1")...)
+		look(f)
+		var a taker // has read up to the first target when the feed is at the second one already
+		require.NotNil(t, f.Join(t.Context(), &a, filter("a"), target{}, position(0)))
+		time.Sleep(20 * time.Millisecond)
+		synctest.Wait()
+		require.Equal(t, []string{"a1"}, a.given())
+	})
+}
+
 func TestALaneThatMustEndDoesNotWaitForARound(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -38,6 +38,13 @@ func (n *newest) publish(target store.Target, probed time.Time) {
 	n.newer = make(chan struct{})
 }
 
+// is reports whether a target is the newest.
+func (n *newest) is(target store.Target) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.target == target
+}
+
 // since are the targets that were requested after a time.
 type since struct {
 	*newest
