@@ -147,7 +147,7 @@ func (f *forward) run(cmd *cobra.Command, _ []string) error {
 	if os.Getpid() == 1 { // in a container without an init process
 		go processsink.ReapOrphans(ctx)
 	}
-	defer f.logStopping(ctx)()
+	defer onDone(ctx, func() { f.logger.Info("stopping; a second signal ends the program at once") })()
 	hangups := make(chan os.Signal, 1)
 	signal.Notify(hangups, syscall.SIGHUP)
 	defer signal.Stop(hangups)
@@ -179,17 +179,20 @@ func (f *forward) run(cmd *cobra.Command, _ []string) error {
 	return err
 }
 
-// logStopping logs that ctx is done. end waits for the log line, since nothing may be logged
-// after it.
-func (f *forward) logStopping(ctx context.Context) (end func()) {
-	logged := make(chan struct{})
-	cancel := context.AfterFunc(ctx, func() {
-		defer close(logged)
-		f.logger.Info("stopping; a second signal ends the program at once")
+// onDone calls f when ctx is done. If ctx is done, end returns after that call, also if the program ends
+// so fast that the call has not begun. Otherwise end prevents the call.
+func onDone(ctx context.Context, f func()) (end func()) {
+	called := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(called)
+		f()
 	})
 	return func() {
-		if !cancel() {
-			<-logged
+		switch {
+		case !stop():
+			<-called
+		case ctx.Err() != nil:
+			f()
 		}
 	}
 }

@@ -2,6 +2,7 @@ package program
 
 import (
 	"bufio"
+	"context"
 	"fmt"
 	"io"
 	"net"
@@ -21,6 +22,21 @@ import (
 
 	"github.com/waybill-go/waybill/framework/store/postgres/postgrestest"
 )
+
+func TestWhatIsDoneAtASignalIsDoneHoweverFastTheProgramEnds(t *testing.T) {
+	t.Parallel()
+	for range 10_000 {
+		ctx, cancel := context.WithCancel(t.Context())
+		done := false
+		end := onDone(ctx, func() { done = true })
+		go cancel()
+		<-ctx.Done()
+		end()
+		require.True(t, done)
+	}
+	end := onDone(t.Context(), func() { t.Error("the program ended by itself") })
+	end()
+}
 
 func TestForwardDeliversWhatPlainSQLInserts(t *testing.T) {
 	t.Parallel()

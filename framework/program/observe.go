@@ -178,11 +178,10 @@ func (f *forward) serve(ctx context.Context, c *config.Config) (end func(), err 
 			each()
 		}
 	}
-	stopping := context.AfterFunc(ctx, func() {
+	ends = append(ends, onDone(ctx, func() {
 		f.monitor.Stop()
 		notify(daemon.SdNotifyStopping)
-	})
-	ends = append(ends, func() { stopping() })
+	}))
 	if c.Observe.Address == "" && !f.push {
 		return end, nil
 	}
