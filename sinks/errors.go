@@ -24,9 +24,13 @@ const (
 	// this way again after others have succeeded, it uses up an attempt.
 	ClassUnavailable
 	// ClassPermanent means that the destination refuses this notification for what it is. The
-	// delivery is dead at once. After ten keys in a row without a success, the whole sink
-	// waits.
+	// delivery is dead at once. After ten in a row without a success, whatever their keys, the
+	// whole sink waits.
 	ClassPermanent
+	// ClassInvalid means that nothing was sent, since this sink can never send this notification:
+	// a template fails, an address is none, it is too large. The delivery is dead at once. That
+	// says nothing about the destination, so it neither opens a breaker nor closes one.
+	ClassInvalid
 	// ClassUnknown means that this process does not know the delivery's type or version, but
 	// another deployment may. The delivery is parked and retried without using up attempts,
 	// for as long as a rolling deploy may take (on_unknown), and is then dead.
@@ -46,6 +50,8 @@ func (c Class) String() string {
 		return "unavailable"
 	case ClassPermanent:
 		return "permanent"
+	case ClassInvalid:
+		return "invalid"
 	case ClassUnknown:
 		return "unknown"
 	case ClassCancelled:
@@ -55,7 +61,7 @@ func (c Class) String() string {
 }
 
 // Error is an error with a class. Sinks make it with [Transient], [Throttled],
-// [Unavailable], [Permanent] and [Unknown]; the engine reads it with [Classify].
+// [Unavailable], [Permanent], [Invalid] and [Unknown]; the engine reads it with [Classify].
 type Error struct {
 	Class Class
 	// Until is when a throttled destination accepts deliveries again.
@@ -88,8 +94,13 @@ func Throttled(until time.Time, err error) error {
 // refuses the sink itself. See [ClassUnavailable].
 func Unavailable(err error) error { return &Error{Class: ClassUnavailable, Err: err} }
 
-// Permanent classifies err as a final refusal of this delivery. See [ClassPermanent].
+// Permanent classifies err as the destination's final refusal of this delivery. See
+// [ClassPermanent].
 func Permanent(err error) error { return &Error{Class: ClassPermanent, Err: err} }
+
+// Invalid classifies err as the reason why this sink can never send this notification; nothing
+// was sent. See [ClassInvalid].
+func Invalid(err error) error { return &Error{Class: ClassInvalid, Err: err} }
 
 // Unknown classifies err as a type or version that this process does not know, as when an old
 // process of a rolling deploy reads what a new one published. See [ClassUnknown].

@@ -40,7 +40,7 @@ type opened struct {
 type noRoute struct{}
 
 func (noRoute) Deliver(context.Context, *notification.Delivery) (notification.Receipt, error) {
-	return "", sinks.Permanent(ErrNoRoute)
+	return "", sinks.Invalid(ErrNoRoute)
 }
 
 // newSinks returns the sinks that this forwarder works on, including that of notifications without

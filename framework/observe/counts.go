@@ -18,6 +18,7 @@ var results = [...]string{
 	sinks.ClassThrottled:     "throttled",
 	sinks.ClassUnavailable:   "unavailable",
 	sinks.ClassPermanent:     "permanent",
+	sinks.ClassInvalid:       "invalid",
 	sinks.ClassUnknown:       "unknown",
 	sinks.ClassCancelled:     "cancelled",
 	sinks.ClassCancelled + 1: "delivered",

@@ -118,7 +118,7 @@ func classifyDecode(err error) error {
 	if errors.Is(err, registry.ErrUnknownType) || errors.Is(err, registry.ErrNewerVersion) {
 		return sinks.Unknown(err)
 	}
-	return sinks.Permanent(err)
+	return sinks.Invalid(err)
 }
 
 // Mux returns a sink that calls the handlers of each notification's type. Several handlers

@@ -137,9 +137,9 @@ func TestADeliveryThatCannotBeDecodedReachesNoHandler(t *testing.T) {
 		is    error
 		says  string
 	}{
-		"a broken payload":            {delivery("order.placed", 2, `{"cents":`), sinks.ClassPermanent, registry.ErrDecode, "at byte"},
-		"an upcaster's refusal":       {delivery("order.placed", 1, `{}`), sinks.ClassPermanent, registry.ErrDecode, "no total"},
-		"a version before the oldest": {delivery("order.placed", 0, `{}`), sinks.ClassPermanent, registry.ErrVersion, "begin with 1"},
+		"a broken payload":            {delivery("order.placed", 2, `{"cents":`), sinks.ClassInvalid, registry.ErrDecode, "at byte"},
+		"an upcaster's refusal":       {delivery("order.placed", 1, `{}`), sinks.ClassInvalid, registry.ErrDecode, "no total"},
+		"a version before the oldest": {delivery("order.placed", 0, `{}`), sinks.ClassInvalid, registry.ErrVersion, "begin with 1"},
 		"a version of newer programs": {delivery("order.placed", 3, `{}`), sinks.ClassUnknown, registry.ErrNewerVersion, "deploy"},
 		"a type of newer programs":    {delivery("order.lost", 1, `{}`), sinks.ClassUnknown, registry.ErrUnknownType, "order.lost"},
 		"a type without a handler":    {delivery("order.shipped", 1, `{}`), sinks.ClassUnknown, function.ErrNoHandler, "the sink has handlers for order.created, order.placed"},

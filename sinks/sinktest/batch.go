@@ -116,8 +116,8 @@ func (s Subject) testRefusedInBatch(t *testing.T, b sinks.Batcher) {
 	batch[1].Key = "another"
 	results := deliverBatch(t.Context(), t, b, batch)
 	s.checkResults(t, results, nil, []int{0, 2})
-	if err := results[1].Err; err == nil || class(err) != sinks.ClassPermanent {
-		t.Errorf("result 1: %v, want a permanent error", err)
+	if err := results[1].Err; !final(err) {
+		t.Errorf("result 1: %v, want a permanent or invalid error", err)
 	}
 	if s.Received != nil {
 		compareSorted(t, s.Received(t), []*notification.Delivery{batch[0], batch[2]})
@@ -131,7 +131,7 @@ func (s Subject) testKeyBehindRefused(t *testing.T, b sinks.Batcher) {
 	}
 	results := deliverBatch(t.Context(), t, b, batch)
 	s.checkResults(t, results, []int{1, 2}, []int{0, 3})
-	if err := results[2].Err; err != nil && class(err) == sinks.ClassPermanent {
+	if err := results[2].Err; final(err) {
 		t.Errorf("result 2: %v, want an error that is not permanent, because the delivery was not tried", err)
 	}
 	if s.Received != nil {

@@ -187,8 +187,8 @@ func (s Subject) testRefused(t *testing.T) {
 	sink := open(t, s.New(t))
 	d := s.Refused(0)
 	before := clone(d)
-	if _, err := sink.Deliver(t.Context(), d); err == nil || class(err) != sinks.ClassPermanent {
-		t.Errorf("Deliver returned %v, want a permanent error", err)
+	if _, err := sink.Deliver(t.Context(), d); !final(err) {
+		t.Errorf("Deliver returned %v, want a permanent or invalid error", err)
 	}
 	unchanged(t, d, before)
 	next := s.Delivery(1)
@@ -250,7 +250,7 @@ func (s Subject) testCloseStuck(t *testing.T, sink sinks.Sink) {
 	cancel()
 	select {
 	case err := <-returned:
-		if err == nil || class(err) == sinks.ClassPermanent {
+		if err == nil || final(err) {
 			t.Errorf("Deliver returned %v, want an error that is not permanent", err)
 		}
 	case <-time.After(soon):
@@ -317,7 +317,7 @@ func (s Subject) testCloseInFlight(t *testing.T) {
 // accepted.
 func (s Subject) deliverClosing(ctx context.Context, t *testing.T, sink sinks.Sink, d *notification.Delivery, mayFail func() bool) {
 	check := func(err error) {
-		if err != nil && (!mayFail() || class(err) == sinks.ClassPermanent) {
+		if err != nil && (!mayFail() || final(err)) {
 			t.Errorf("Deliver returned %v, want no error before Close and no permanent one afterwards", err)
 		}
 	}
@@ -468,6 +468,12 @@ func unchanged(t *testing.T, d, before *notification.Delivery) {
 func class(err error) sinks.Class {
 	c, _ := sinks.Classify(err)
 	return c
+}
+
+// final reports whether err makes the delivery dead at once.
+func final(err error) bool {
+	c := class(err)
+	return err != nil && (c == sinks.ClassPermanent || c == sinks.ClassInvalid)
 }
 
 // retriable reports whether the engine tries again after err.

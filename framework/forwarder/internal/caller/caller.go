@@ -155,7 +155,7 @@ func (c *Caller) shaped(ctx context.Context, to Batcher, deliveries []*notificat
 		e, err := c.Path.Shape(d.Envelope)
 		switch {
 		case err != nil:
-			results[i].Err = sinks.Permanent(err)
+			results[i].Err = sinks.Invalid(err)
 		case e == nil:
 			results[i].Err = ErrPassesBy
 		default:

@@ -292,7 +292,7 @@ func deadReason(err error) policy.DeadReason {
 		return policy.DeadTooOld
 	case errors.Is(err, ErrUnknownTooLong):
 		return policy.DeadUnknown
-	case class == sinks.ClassPermanent:
+	case class == sinks.ClassPermanent, class == sinks.ClassInvalid:
 		return policy.DeadRefused
 	}
 	return policy.DeadAttempts

@@ -11,7 +11,6 @@ import (
 	"github.com/waybill-go/waybill/framework/forwarder/internal/caller"
 	"github.com/waybill-go/waybill/framework/forwarder/internal/policy"
 	"github.com/waybill-go/waybill/framework/notification"
-	"github.com/waybill-go/waybill/framework/route"
 	"github.com/waybill-go/waybill/sinks"
 )
 
@@ -108,16 +107,16 @@ func (d *Dispatcher) passedBy(it *item) {
 
 // failed settles an item by the class of its error, or puts it back.
 func (d *Dispatcher) failed(it *item, err error, ctx context.Context) {
-	if errors.Is(err, route.ErrExpression) {
-		d.dead(it, err) // an error of its routes, not of the destination
-		return
-	}
 	now := time.Now()
 	class, until := sinks.Classify(err)
 	if errors.Is(err, context.Canceled) && errors.Is(ctx.Err(), context.Canceled) {
 		class = sinks.ClassCancelled // whatever error the sink returned
 	} else if class == sinks.ClassCancelled {
 		class = sinks.ClassTransient // this process did not cancel it
+	}
+	if class == sinks.ClassInvalid {
+		d.dead(it, err) // nothing was sent, so it says nothing about a destination
+		return
 	}
 	if d.destinationFailed(it, class, until, err, now) {
 		return

@@ -117,7 +117,7 @@ func (d *Dispatcher) isAborted(it *item, err error) bool {
 	}
 	switch class, _ := sinks.Classify(err); {
 	case unclear, errors.Is(err, sinks.ErrAborted):
-	case class == sinks.ClassPermanent, class == sinks.ClassTransient:
+	case class == sinks.ClassPermanent, class == sinks.ClassInvalid, class == sinks.ClassTransient:
 		if l.verdicts == nil {
 			l.verdicts = make(map[store.Ref]error)
 		}
