@@ -181,8 +181,8 @@ type Retry struct {
 
 // Policy sets when a delivery is retried.
 type Policy struct {
-	MaxAttempts int           `yaml:"max_attempts" zero:"refused" doc:"Most attempts of a delivery, including the first; then it is dead. Default 12"`
-	MaxAge      time.Duration `yaml:"max_age" zero:"refused" doc:"How old a notification may be at a retry, counted from when it occurred or was scheduled for; an older one is dead. The first attempt is made at any age. Default: no limit"`
+	MaxAge      time.Duration `yaml:"max_age" zero:"refused" doc:"How long a delivery is retried: when its pauses would add up to more, it is dead. What a breaker or a stopped forwarder adds does not count. Default: 24h, or no limit if max_attempts is set"`
+	MaxAttempts int           `yaml:"max_attempts" zero:"refused" doc:"Most attempts of a delivery, including the first; then it is dead. Default: no limit"`
 	Initial     time.Duration `yaml:"initial" zero:"refused" doc:"Pause after the first attempt. Default 1s"`
 	Multiplier  float64       `yaml:"multiplier" zero:"refused" doc:"Factor by which each pause is longer than the previous one, at least 1. Default 2"`
 	Max         time.Duration `yaml:"max" zero:"refused" doc:"Longest pause. Default 15m, or initial if that is more"`

@@ -1,10 +1,13 @@
 package forwarder_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -85,7 +88,8 @@ func TestProbesTakeTurnsAtGrowingIntervals(t *testing.T) {
 		time.Sleep(time.Hour)
 		synctest.Wait()
 		given := s.given()
-		require.Equal(t, numbered("", 30), given[:30])
+		require.Equal(t, numbered("", toOpen), given[:toOpen])
+		require.ElementsMatch(t, numbered("", 30)[toOpen:], given[toOpen:30], "each waiting delivery once")
 		require.Equal(t, given[toOpen:30], given[30:42], "the waiting deliveries, in turn")
 		expected := 100 * time.Millisecond
 		for i := toOpen; i < len(s.at); i++ {
@@ -209,10 +213,10 @@ func TestTheShareOfFailuresThatOpensTheBreakerIsConfigurable(t *testing.T) {
 	})
 }
 
-// toRefuse is how many keys with permanently refused deliveries open a breaker.
+// toRefuse is how many permanently refused deliveries in a row open a breaker.
 const toRefuse = 10
 
-func TestPermanentFailuresOfManyKeysOpenTheBreaker(t *testing.T) {
+func TestPermanentFailuresInARowOpenTheBreaker(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		var s script
 		var mended atomic.Bool
@@ -239,35 +243,146 @@ func TestPermanentFailuresOfManyKeysOpenTheBreaker(t *testing.T) {
 	})
 }
 
-func TestPermanentFailuresAmongSuccessesDoNotOpenTheBreaker(t *testing.T) {
-	for name, good := range map[string]func(id string) bool{
-		"each tenth succeeds":   func(id string) bool { return id[3] == '5' },
-		"all have the same key": func(string) bool { return false },
-	} {
-		t.Run(name, func(t *testing.T) {
+// A wrong configuration must not kill the backlog of a sink with few keys.
+func TestPermanentFailuresOfFewKeysOpenTheBreaker(t *testing.T) {
+	for _, keys := range []int{1, 5, 9, 10} {
+		t.Run(fmt.Sprint(keys), func(t *testing.T) {
 			onEachStore(t, func(t *testing.T, o *outbox) {
-				s := script{answer: func(_ context.Context, d *notification.Delivery) error {
-					if good(d.ID) {
-						return nil
-					}
-					return sinks.Permanent(errors.New("400"))
-				}}
-				key := ""
-				if name == "all have the same key" {
-					key = "k"
+				s := script{answer: func(context.Context, *notification.Delivery) error { return sinks.Permanent(errors.New("400")) }}
+				for i, id := range numbered("", 100) {
+					o.append("t", fmt.Sprint("key", i%keys), id)
 				}
-				o.append("t", key, numbered("", 200)...)
-				f := o.one(forwarder.Sink{Sink: &s, Parallelism: alone})
-				f.flush()
-				require.Len(t, s.given(), 200)
-				require.Equal(t, int64(200), f.Stats()[0].Dead+f.Stats()[0].Delivered)
+				f := o.one(forwarder.Sink{Sink: &s})
+				time.Sleep(10 * time.Minute)
+				synctest.Wait()
+				require.Equal(t, int64(toRefuse), f.Stats()[0].Dead)
 				f.end()
 			})
 		})
 	}
 }
 
-// Without new deliveries, probes use up the attempts of the remaining ones.
+func TestPermanentFailuresAmongSuccessesDoNotOpenTheBreaker(t *testing.T) {
+	onEachStore(t, func(t *testing.T, o *outbox) {
+		s := script{answer: func(_ context.Context, d *notification.Delivery) error {
+			if d.ID[3] == '5' { // each tenth
+				return nil
+			}
+			return sinks.Permanent(errors.New("400"))
+		}}
+		o.append("t", "", numbered("", 200)...)
+		f := o.one(forwarder.Sink{Sink: &s, Parallelism: alone})
+		f.flush()
+		require.Len(t, s.given(), 200)
+		require.Equal(t, int64(200), f.Stats()[0].Dead+f.Stats()[0].Delivered)
+		f.end()
+	})
+}
+
+// The notifications of one publisher, which the destination refuses or which fail, must not stop those of all others.
+func TestProbesTryOtherNotificationsThanThoseThatFailed(t *testing.T) {
+	errs := map[string]error{"refused": sinks.Permanent(errors.New("422")), "failing": errors.New("500"), "unavailable": sinks.Unavailable(errors.New("401"))}
+	for name, err := range errs {
+		for what, of := range map[string]struct{ typ, key, badKey string }{"type": {"good", "", ""}, "key": {"t", "good", "bad"}, "nothing": {"t", "", ""}} {
+			t.Run(name+", differs in "+what, func(t *testing.T) {
+				onSQLite(t, func(t *testing.T, o *outbox) {
+					s := script{answer: func(_ context.Context, d *notification.Delivery) error {
+						if d.ID[0] == 'b' {
+							return err
+						}
+						return nil
+					}}
+					o.append("t", of.badKey, numbered("bad", 200)...)
+					o.append(of.typ, of.key, numbered("good", 10)...)
+					f := o.one(forwarder.Sink{Sink: &s})
+					time.Sleep(time.Minute)
+					synctest.Wait()
+					require.Equal(t, int64(10), f.Stats()[0].Delivered)
+					f.end()
+				})
+			})
+		}
+	}
+}
+
+func TestNotificationsThatAreNeverSentSayNothingAboutTheDestination(t *testing.T) {
+	onEachStore(t, func(t *testing.T, o *outbox) {
+		var down atomic.Bool
+		s := script{answer: func(_ context.Context, d *notification.Delivery) error {
+			switch {
+			case d.ID[0] == 'b':
+				return sinks.Invalid(errors.New("no address"))
+			case down.Load():
+				return sinks.Unavailable(errors.New("connection refused"))
+			}
+			return nil
+		}}
+		o.append("t", "", numbered("bad", 200)...)
+		o.append("t", "", numbered("good", 10)...)
+		f := o.one(forwarder.Sink{Sink: &s})
+		f.flush()
+		require.Equal(t, int64(200), f.Stats()[0].Dead)
+		require.Equal(t, int64(10), f.Stats()[0].Delivered, "it opened no breaker")
+
+		down.Store(true)
+		o.append("t", "", numbered("more", 20)...)
+		f.flush()
+		o.append("t", "", numbered("bad again", 50)...)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		require.True(t, f.Figures().Sinks[0].BreakerOpen, "it closed no breaker")
+		f.end()
+	})
+}
+
+// Twelve attempts, with which deliveries once died, last half an hour.
+func TestAnOutageOfHoursKillsNothingInAQuietSink(t *testing.T) {
+	for _, keys := range []int{1, 2, 17} {
+		t.Run(fmt.Sprint(keys), func(t *testing.T) {
+			onSQLite(t, func(t *testing.T, o *outbox) {
+				s := newBroken()
+				for i, id := range numbered("", 20) {
+					o.append("t", fmt.Sprint("key", i%keys), id)
+				}
+				f := o.one(forwarder.Sink{Sink: s})
+				time.Sleep(3 * time.Hour)
+				synctest.Wait()
+				require.Zero(t, f.Stats()[0].Dead)
+				require.Equal(t, keys > 1, f.Figures().Sinks[0].BreakerOpen, "nothing has succeeded for minutes")
+				s.mended.Store(true)
+				time.Sleep(20 * time.Minute)
+				synctest.Wait()
+				require.Equal(t, int64(20), f.Stats()[0].Delivered)
+				f.end()
+			})
+		})
+	}
+}
+
+func TestTheLogCountsFailuresOfAKindAfterTheFirst(t *testing.T) {
+	onSQLite(t, func(t *testing.T, o *outbox) {
+		var log bytes.Buffer
+		s := script{answer: func(_ context.Context, d *notification.Delivery) error {
+			if d.ID[0] == 'b' {
+				return sinks.Invalid(errors.New("no address"))
+			}
+			return errors.New("500")
+		}}
+		o.append("t", "", numbered("bad", 200)...)
+		o.append("t", "", numbered("failing", 100)...)
+		f := o.one(forwarder.Sink{Sink: &s, Retry: later, Breaker: forwarder.Breaker{Off: true}}, func(c *forwarder.Config) {
+			c.Logger = slog.New(slog.NewTextHandler(&log, nil))
+		})
+		time.Sleep(time.Minute)
+		f.end()
+		require.Equal(t, 2, strings.Count(log.String(), `msg="delivery is dead"`))
+		require.Contains(t, log.String(), "class=invalid more=199")
+		require.Equal(t, 2, strings.Count(log.String(), `msg="delivery failed, retrying"`))
+		require.Contains(t, log.String(), "class=transient more=99")
+	})
+}
+
+// Without new deliveries, probes use up the attempts of the remaining ones, if they are limited.
 func TestPermanentlyRefusedDeliveriesDieInTheEnd(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		s := script{answer: func(context.Context, *notification.Delivery) error { return sinks.Permanent(errors.New("400")) }}

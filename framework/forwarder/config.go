@@ -187,26 +187,26 @@ const (
 )
 
 // Retry is exponential backoff with jitter: attempt n+1 comes Initial * Multiplier^(n-1) after
-// attempt n, at most Max. Its fields:
+// attempt n, at most Max. A delivery is dead when MaxAge or MaxAttempts is reached. Its fields:
 //
-//   - MaxAttempts int: how many attempts a delivery has, including the first, before it is
-//     dead; default 12
+//   - MaxAge time.Duration: how long a delivery is retried: its pauses, before they vary, add
+//     up to at most this. What a breaker or a stopped forwarder adds does not count. Default:
+//     24 h, or no limit if MaxAttempts is set
+//   - MaxAttempts int: how many attempts a delivery has, including the first; default: no limit
 //   - Initial time.Duration: default 1 s
 //   - Multiplier float64: default 2, at least 1
 //   - Max time.Duration: default 15 min, or Initial if that is more
 //   - Jitter float64: the share of a pause by which it varies at random, 0 to 1; default 0.2
-//   - MaxAge time.Duration: how old a notification may be at its next attempt, counted from
-//     OccurredOn or DeliverAt; an older one is dead. The first attempt is made at any age.
-//     Default: no limit
 //   - Types map[string]Retry: other policies for some types, by pattern as in routes; the
 //     longest pattern applies, and takes the fields that it leaves unset from this one
 type Retry = policy.Retry
 
 // Breaker says when to pause a whole sink because its destination fails. It opens when the
 // destination is unavailable ([sinks.Unavailable]), when nearly all recent attempts of different
-// keys failed temporarily, and when deliveries of ten keys in a row were refused permanently.
-// While it is open, single deliveries probe the destination, after pauses that grow from 100 ms
-// to MaxPause, until one succeeds. Its fields:
+// keys failed temporarily, when deliveries of two or more keys have failed and none has succeeded
+// for two minutes, and when ten deliveries in a row were refused permanently. While it is open,
+// single deliveries probe the destination, after pauses that grow from 100 ms to MaxPause, until
+// one succeeds; types and keys that did not fail before come first. Its fields:
 //
 //   - FailureShare float64: the share of failures among the last Among attempts that opens it,
 //     above 0 and at most 1; default 0.9
@@ -282,11 +282,11 @@ const (
 
 // Defaults of a Retry.
 const (
-	DefaultMaxAttempts = policy.DefaultMaxAttempts
-	DefaultInitial     = policy.DefaultInitial
-	DefaultMultiplier  = policy.DefaultMultiplier
-	DefaultMax         = policy.DefaultMax
-	DefaultJitter      = policy.DefaultJitter
+	DefaultMaxAge     = policy.DefaultMaxAge
+	DefaultInitial    = policy.DefaultInitial
+	DefaultMultiplier = policy.DefaultMultiplier
+	DefaultMax        = policy.DefaultMax
+	DefaultJitter     = policy.DefaultJitter
 )
 
 // Defaults of a Breaker.

@@ -26,8 +26,6 @@ var (
 	ErrAbandoned = dispatch.ErrAbandoned
 	// ErrResults: a sink did not return one result for each delivery of a batch.
 	ErrResults = caller.ErrResults
-	// ErrTooOld: a delivery failed after retry.max_age, so it is not tried again.
-	ErrTooOld = dispatch.ErrTooOld
 	// ErrUnknownTooLong: the sink did not know the type or version for as long as such a
 	// delivery is tried again.
 	ErrUnknownTooLong = dispatch.ErrUnknownTooLong

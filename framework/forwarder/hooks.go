@@ -38,21 +38,20 @@ type Parked = policy.Parked
 // DeadReason is why a delivery is dead; String returns a word for it.
 type DeadReason = policy.DeadReason
 
-// The reasons why a delivery is dead: all attempts failed; the sink refused it permanently; it
-// is older than retry.max_age; its type or version stayed unknown for too long; an expression
+// The reasons why a delivery is dead: it failed until retry.max_age or max_attempts; the sink or its
+// destination refused it; its type or version stayed unknown for too long; an expression
 // of its route failed. DeadNot means that the delivery is not dead.
 const (
 	DeadNot      = policy.DeadNot
 	DeadAttempts = policy.DeadAttempts
 	DeadRefused  = policy.DeadRefused
-	DeadTooOld   = policy.DeadTooOld
 	DeadUnknown  = policy.DeadUnknown
 	DeadRoute    = policy.DeadRoute
 )
 
 // DeadReasons returns all reasons why deliveries are dead.
 func DeadReasons() []DeadReason {
-	return []DeadReason{DeadAttempts, DeadRefused, DeadTooOld, DeadUnknown, DeadRoute}
+	return []DeadReason{DeadAttempts, DeadRefused, DeadUnknown, DeadRoute}
 }
 
 // Delivered is a delivery that succeeded: it embeds the *notification.Delivery, and has its

@@ -206,7 +206,7 @@ func TestEachAttemptHasItsSpan(t *testing.T) {
 		require.Equal(t, "500", spans[0].Status().Description)
 		require.Equal(t, "permanent", attributesOf(spans[2])["error.type"])
 		require.Contains(t, spans[2].Status().Description, "refused")
-		require.Contains(t, log.String(), `msg="delivery is dead" sink=sink lane=0 type=t id=a attempt=3 error=`)
+		require.Contains(t, log.String(), `msg="delivery is dead" sink=sink lane=0 type=t id=a attempt=3 class=permanent error=`)
 	})
 }
 

@@ -202,7 +202,7 @@ func TestEverySeriesOfASinkExistsBeforeAnythingHappens(t *testing.T) {
 		for _, result := range []string{"delivered", "transient", "throttled", "unavailable", "permanent", "unknown", "cancelled"} {
 			require.Zero(t, s.value("waybill_attempts_total", sink, "result="+result), result)
 		}
-		for _, reason := range []string{"attempts", "refused", "too_old", "unknown", "route"} {
+		for _, reason := range []string{"attempts", "refused", "unknown", "route"} {
 			require.Zero(t, s.value("waybill_dead_total", sink, "reason="+reason), reason)
 		}
 		for _, state := range []string{"retrying", "scheduled", "blocked", "dead"} {

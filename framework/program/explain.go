@@ -113,7 +113,7 @@ func (p parallelismView) String() string {
 type retryView struct {
 	// Types is the pattern in retry.types that these settings come from; "" is retry itself.
 	Types       string  `json:"types,omitempty"`
-	MaxAttempts int     `json:"max_attempts"`
+	MaxAttempts int     `json:"max_attempts,omitempty"`
 	MaxAge      string  `json:"max_age,omitempty"`
 	Initial     string  `json:"initial"`
 	Multiplier  float64 `json:"multiplier"`
@@ -198,6 +198,13 @@ func deliveryOf(c *config.Config, sink, typ string) deliveryView {
 	return view
 }
 
+func (r retryView) attempts() string {
+	if r.MaxAttempts == 0 {
+		return "-"
+	}
+	return strconv.Itoa(r.MaxAttempts)
+}
+
 // name returns the type, and what an alias is routed as.
 func (v typeView) name() string {
 	if v.RoutedAs == "" {
@@ -224,7 +231,7 @@ func printType(w io.Writer, view typeView) {
 		}
 		t.AppendRow(table.Row{
 			d.Sink, d.Kind, d.patterns(), d.Parallelism,
-			d.Retry.MaxAttempts, d.Retry.pauses(), orDash(d.Retry.MaxAge), by, d.Timeout, orDash(d.Rate), d.OnDead,
+			d.Retry.attempts(), d.Retry.pauses(), orDash(d.Retry.MaxAge), by, d.Timeout, orDash(d.Rate), d.OnDead,
 		})
 	}
 	t.Render()

@@ -344,7 +344,7 @@ func (p *process) putBack(d *delivery) {
 
 // retry parks a delivery until its next attempt, unless it was its last.
 func (p *process) retry(d *delivery) {
-	if d.attempt >= p.Retry.MaxAttempts {
+	if p.Retry.Exhausted(d.attempt) {
 		p.pending--
 		p.spare = append(p.spare, d)
 		p.read()

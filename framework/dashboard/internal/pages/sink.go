@@ -140,7 +140,10 @@ func lanesOf(m store.Membership, s store.SinkSample) (rows []laneRow) {
 
 // settingsOf returns the settings of a sink, by their keys in waybill.yaml.
 func settingsOf(s forwarder.Sink) []setting {
-	retry := fmt.Sprintf("%d attempts, %s to %s, × %g", s.Retry.MaxAttempts, compact(s.Retry.Initial), compact(s.Retry.Max), s.Retry.Multiplier)
+	retry := fmt.Sprintf("%s to %s, × %g", compact(s.Retry.Initial), compact(s.Retry.Max), s.Retry.Multiplier)
+	if s.Retry.MaxAttempts > 0 {
+		retry += fmt.Sprintf(", at most %d attempts", s.Retry.MaxAttempts)
+	}
 	if s.Retry.MaxAge > 0 {
 		retry += ", for at most " + compact(s.Retry.MaxAge)
 	}

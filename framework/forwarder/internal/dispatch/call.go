@@ -71,7 +71,7 @@ func (d *Dispatcher) fill(c *call, now time.Time) bool {
 			break
 		}
 		admitted = true
-		it := d.queue.Pop(from)
+		it := d.pop(from)
 		if it.lane.ends(now) {
 			d.queue.Done(it)
 			d.pending--
@@ -99,6 +99,14 @@ func (d *Dispatcher) fill(c *call, now time.Time) bool {
 	d.since = now
 	d.begin(c, now)
 	return true
+}
+
+// pop returns the next item to go; while the breaker is open, the best probe.
+func (d *Dispatcher) pop(from fairqueue.Origin) *item {
+	if d.breaker.IsOpen() {
+		return d.queue.PopPreferred(d.tried.prefers)
+	}
+	return d.queue.Pop(from)
 }
 
 // fillsItsShare reports whether a destination already has as many slots as are left free, so

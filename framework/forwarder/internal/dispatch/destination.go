@@ -94,18 +94,18 @@ func (d *Dispatcher) destinationFailed(it *item, class sinks.Class, until time.T
 		d.dead(it, err)
 		return true
 	case known == nil:
-		d.retry(it, err, now)
+		d.retry(it, err)
 		return true
 	}
 	wasOpen := known.circuit.IsOpen()
-	settle := d.postponeWithoutAttempt
+	settle := func(it *item, err error) { d.postponeWithoutAttempt(it, err, now) }
 	switch class {
 	case sinks.ClassPermanent:
-		switch refusal := known.circuit.Refused(now, keyOrID(it), err); {
-		case refusal == policy.RefusalFinal, refusal == policy.RefusalProbe && it.Attempt >= d.maxAttempts(it):
-			settle = func(it *item, err error, _ time.Time) { d.dead(it, err) }
-		case refusal == policy.RefusalProbe:
-			settle = d.postpone
+		switch known.circuit.Refused(now, err) {
+		case policy.RefusalFinal:
+			settle = d.dead
+		case policy.RefusalProbe:
+			settle = d.retry
 		}
 	case sinks.ClassThrottled:
 		if known.circuit.Throttle(later(until, now.Add(leastThrottle)), now, err) {
@@ -125,7 +125,7 @@ func (d *Dispatcher) destinationFailed(it *item, class sinks.Class, until time.T
 	case wasOpen && !isOpen:
 		d.destinationIsBack(it.destination)
 	}
-	settle(it, err, now)
+	settle(it, err)
 	return true
 }
 

@@ -74,11 +74,13 @@ type Dispatcher struct {
 	work         *sync.Cond              // signalled when a worker may have something to do
 	drained      *sync.Cond              // signalled when a lane's inFlight falls to 0, or a worker ends
 	breaker      *policy.Circuit
+	tried        tried
 	destinations map[string]*destination     // destinations with a problem
 	governors    map[string]*policy.Governor // of an adaptive parallelism: one for the sink, or for each destination
 	rate         *policy.Limiter
-	databases    int             // number of databases of the fleet; 0: no fleet
-	forwarders   int             // number of forwarders of the fleet
+	databases    int // number of databases of the fleet; 0: no fleet
+	forwarders   int // number of forwarders of the fleet
+	failures     failureLog
 	settling     context.Context // for log lines: has the span of the call being settled; nil: none
 	back         []*item         // put back by the call being settled, in order
 	since        time.Time       // when the first item began to wait for a batch to fill
@@ -115,6 +117,8 @@ func New(c Config) *Dispatcher {
 	d.drained = sync.NewCond(&d.mu)
 	d.again = time.AfterFunc(time.Hour, d.lookAgain)
 	d.again.Stop()
+	d.failures = failureLog{counts: make(map[failureKind]int), timer: time.AfterFunc(time.Hour, d.logFailureCounts)}
+	d.failures.timer.Stop()
 	d.watch = time.AfterFunc(time.Hour, d.abandonLate)
 	d.watch.Stop()
 	return d
@@ -309,6 +313,8 @@ func (d *Dispatcher) Stop() {
 	d.stopping = true
 	d.again.Stop()
 	d.watch.Stop()
+	d.failures.timer.Stop()
+	d.logCounts()
 	d.work.Broadcast()
 	for len(d.workers)-d.ended > d.calls {
 		d.drained.Wait()

@@ -254,7 +254,7 @@ func (l *Lane) passedBy(it *item) {
 
 // failed parks an item for its next attempt.
 func (l *Lane) failed(it *item, err error, pause time.Duration) {
-	l.log.WarnContext(l.dispatcher.logged(), "delivery failed, retrying", "type", it.Type, "id", it.ID, "attempt", it.Attempt, "error", err, "pause", pause.Round(time.Millisecond))
+	l.dispatcher.logFailure(slog.LevelWarn, "delivery failed, retrying", it, err, "pause", pause.Round(time.Millisecond))
 	l.park(it, store.StateRetrying, time.Now().Add(pause), err.Error())
 	l.holdKey(it)
 }
@@ -267,7 +267,7 @@ func (l *Lane) postpone(it *item, why error, pause time.Duration) {
 
 // died parks an item as dead.
 func (l *Lane) died(it *item, err error) {
-	l.log.ErrorContext(l.dispatcher.logged(), "delivery is dead", "type", it.Type, "id", it.ID, "attempt", it.Attempt, "error", err)
+	l.dispatcher.logFailure(slog.LevelError, "delivery is dead", it, err)
 	if l.halt && it.Key != "" {
 		l.parkDead(it, err, false)
 		l.holdKey(it)
@@ -288,8 +288,6 @@ func deadReason(err error) policy.DeadReason {
 	switch {
 	case errors.Is(err, route.ErrExpression):
 		return policy.DeadRoute
-	case errors.Is(err, ErrTooOld):
-		return policy.DeadTooOld
 	case errors.Is(err, ErrUnknownTooLong):
 		return policy.DeadUnknown
 	case class == sinks.ClassPermanent, class == sinks.ClassInvalid:

@@ -114,6 +114,7 @@ func (d *Dispatcher) failed(it *item, err error, ctx context.Context) {
 	} else if class == sinks.ClassCancelled {
 		class = sinks.ClassTransient // this process did not cancel it
 	}
+	d.tried.note(it)
 	if class == sinks.ClassInvalid {
 		d.dead(it, err) // nothing was sent, so it says nothing about a destination
 		return
@@ -147,26 +148,21 @@ func (d *Dispatcher) failed(it *item, err error, ctx context.Context) {
 // refused settles a permanently refused item as dead, unless the sink refuses all items.
 func (d *Dispatcher) refused(it *item, err error, now time.Time) {
 	wasOpen := d.breaker.IsOpen()
-	refusal := d.breaker.Refused(now, keyOrID(it), err)
+	refusal := d.breaker.Refused(now, err)
 	switch isOpen := d.breaker.IsOpen(); {
 	case wasOpen && !isOpen:
 		d.available()
 	case !wasOpen && isOpen:
 		d.opened("the sink permanently refuses one delivery after the other, its deliveries wait", err)
 	}
-	switch {
-	case refusal == policy.RefusalFinal, refusal == policy.RefusalProbe && it.Attempt >= d.maxAttempts(it):
+	switch refusal {
+	case policy.RefusalFinal:
 		d.dead(it, err)
-	case refusal == policy.RefusalProbe:
-		d.offerAgain(it, false)
+	case policy.RefusalProbe:
+		d.retry(it, err)
 	default:
 		d.putBack(it, false)
 	}
-}
-
-func (d *Dispatcher) maxAttempts(it *item) int {
-	retry, _ := d.settings.Retry.For(d.typeOf(it.Type))
-	return retry.MaxAttempts
 }
 
 // unavailable puts back an item whose destination is unavailable. If other items were delivered
@@ -204,23 +200,19 @@ func (d *Dispatcher) transient(it *item, err error, now time.Time) {
 		d.putBack(it, false) // another item may succeed
 		return
 	}
-	d.retry(it, err, now)
+	d.retry(it, err)
 }
 
 // retry parks an item for its next attempt, or settles it as dead if it has none left.
-func (d *Dispatcher) retry(it *item, err error, now time.Time) {
+func (d *Dispatcher) retry(it *item, err error) {
 	retry, _ := d.settings.Retry.For(d.typeOf(it.Type))
-	pause := retry.Pause(it.Attempt)
-	switch {
-	case it.Attempt >= retry.MaxAttempts:
+	if retry.Exhausted(it.Attempt) {
 		d.dead(it, err)
-	case retry.MaxAge > 0 && now.Add(pause).Sub(later(it.OccurredOn, it.DeliverAt)) > retry.MaxAge:
-		d.dead(it, fmt.Errorf("%w (%s): %w", ErrTooOld, retry.MaxAge, err))
-	default:
-		it.lane.stats.Failed++
-		d.pending--
-		it.lane.failed(it, err, pause)
+		return
 	}
+	it.lane.stats.Failed++
+	d.pending--
+	it.lane.failed(it, err, retry.Pause(it.Attempt))
 }
 
 // keyOrID identifies an item for the breaker, which counts failures of several keys.

@@ -21,7 +21,10 @@ const (
 )
 
 // Item is a pointer to a struct that embeds a [Ticket]. An item may be in only one queue, once.
-type Item interface{ ticket() *Ticket }
+type Item interface {
+	comparable
+	ticket() *Ticket
+}
 
 // Ticket is an item's place in a queue. A copy of the item may take its place if only one of the
 // two is used further.
@@ -116,6 +119,27 @@ func (q *Queue[T]) Pop(from Origin) T {
 	}
 	q.picks++
 	return q.fresh.pop()
+}
+
+// PopPreferred is Pop for the item that prefers puts before all others, from either origin. Next must have found one.
+// prefers gets an item and one that waits in front of it.
+func (q *Queue[T]) PopPreferred(prefers func(a, b T) bool) (best T) {
+	found := false
+	for _, p := range []*part[T]{&q.fresh, &q.parked} {
+		for _, l := range p.lines {
+			if l.held {
+				continue
+			}
+			l.items.each(func(item T) bool {
+				if !found || prefers(item, best) {
+					best, found = item, true
+				}
+				return true
+			})
+		}
+	}
+	q.of(best).remove(best)
+	return best
 }
 
 // Join counts an item as in flight that was not waiting in the queue.
@@ -219,6 +243,12 @@ func (p *part[T]) line(name string) *line[T] {
 func (p *part[T]) pop() T {
 	l := p.lines[0]
 	item := l.items.pop()
+	p.took(l)
+	return item
+}
+
+// took counts an item that was removed from a line as in flight.
+func (p *part[T]) took(l *line[T]) {
 	p.served++
 	l.last = p.served
 	l.inFlight++
@@ -228,7 +258,13 @@ func (p *part[T]) pop() T {
 		heap.Remove(&p.lines, l.index)
 	}
 	p.update(&l.group)
-	return item
+}
+
+// remove takes a waiting item out of the middle. It is in flight then.
+func (p *part[T]) remove(item T) {
+	l := p.groups[item.ticket().group.name]
+	l.items.drop(func(other T) bool { return other == item }, nil)
+	p.took(l)
 }
 
 func (p *part[T]) done(g *group) {

@@ -9,10 +9,12 @@ import (
 //
 // It opens when the destination is unavailable (sinks.Unavailable), when nearly all recent
 // attempts of different keys failed temporarily, as with an endpoint that answers 500 to
-// everything, and when deliveries of ten keys in a row were refused permanently. While it is
-// open, nothing is parked and no attempt is spent: single deliveries probe the destination,
-// after pauses that grow from 100 ms to MaxPause, until one succeeds. Only a probe that is
-// refused permanently spends its attempt.
+// everything, when deliveries of two or more keys have failed and none has succeeded for two
+// minutes, and when ten deliveries in a row were refused permanently, whatever their keys.
+// While it is open, nothing is parked and no attempt is spent: single deliveries probe the
+// destination, after pauses that grow from 100 ms to MaxPause, until one succeeds; types and
+// keys that did not fail before come first. Only a probe that is refused permanently spends
+// its attempt.
 type Breaker struct {
 	// FailureShare is the share of failures among the last Among attempts that opens it;
 	// default 0.9, above 0 and at most 1. Of several failures of one key only the first counts.

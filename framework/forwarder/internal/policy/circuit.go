@@ -29,7 +29,8 @@ type Circuit struct {
 	cause     error     // why it opened
 	failing   bool      // it opened because deliveries failed, not because the destination is unavailable
 	failed    []string  // keys of the last failures that counted, oldest first
-	refused   []string  // keys of deliveries refused permanently since the last success, up to the limit
+	fruitless time.Time // the first failure since the last success; zero: none
+	refused   int       // deliveries refused permanently since the last success
 	recovered int       // how often a successful delivery has closed the breaker
 }
 
@@ -39,9 +40,13 @@ const probeJitter = 0.2
 // maxPostponed bounds how long a delivery is postponed because its destination is unavailable.
 const maxPostponed = 5 * time.Minute
 
-// refusals is the number of keys in a row with permanently refused deliveries after which the breaker opens:
-// so many are more likely a problem of the sink than of the notifications.
+// refusals is the number of deliveries refused permanently in a row, whatever their keys, after which the breaker
+// opens: so many are more likely a problem of the sink than of the notifications.
 const refusals = 10
+
+// fruitless is how long no delivery may succeed while deliveries of at least two keys fail. Then the breaker opens: a
+// sink with few notifications would not reach its share of failures during an outage.
+const fruitless = 2 * time.Minute
 
 // NewCircuit returns a circuit with a closed breaker. The settings must have their defaults.
 func NewCircuit(config Breaker) *Circuit { return NewCircuitBy(config, rand.Float64) }
@@ -146,7 +151,7 @@ func (c *Circuit) Delivered() (closed bool) {
 	if c.stray() {
 		return false
 	}
-	c.refused = c.refused[:0]
+	c.refused, c.fruitless = 0, time.Time{}
 	if !c.IsOpen() {
 		c.breaker.RecordSuccess()
 		return false
@@ -162,22 +167,20 @@ type Refusal int
 const (
 	// RefusalFinal: the notification is the cause, and the delivery is dead.
 	RefusalFinal Refusal = iota
-	// RefusalProbe: all deliveries are refused; the attempt is spent.
+	// RefusalProbe: one delivery after the other is refused; the attempt is spent.
 	RefusalProbe
 	// RefusalStray: the delivery was in flight when the breaker opened. No attempt is spent.
 	RefusalStray
 )
 
-// Refused records that the destination permanently refused a delivery of a key. This may open the
-// breaker, or close it if the destination was unavailable.
-func (c *Circuit) Refused(now time.Time, key string, err error) Refusal {
+// Refused records that the destination permanently refused a delivery. This may open the breaker,
+// or close it if the destination was unavailable.
+func (c *Circuit) Refused(now time.Time, err error) Refusal {
 	if c.stray() {
 		return RefusalStray
 	}
-	if len(c.refused) < refusals && !slices.Contains(c.refused, key) {
-		c.refused = append(c.refused, key)
-	}
-	if len(c.refused) < refusals || c.config.Off {
+	c.refused++
+	if c.refused < refusals || c.config.Off {
 		if c.IsOpen() {
 			c.close()
 		} else {
@@ -230,19 +233,32 @@ func (c *Circuit) Failed(now time.Time, key string, err error) (spent, opened bo
 	case c.failing:
 		c.breaker.RecordFailure()
 		return false, c.delayProbe(now, err)
-	case c.stray() || c.config.Off || slices.Contains(c.failed, key):
+	case c.stray() || c.config.Off:
 		return true, false
 	}
-	if len(c.failed) == c.config.Among {
-		c.failed = slices.Delete(c.failed, 0, 1)
-	}
-	c.failed = append(c.failed, key)
-	c.breaker.RecordFailure()
+	c.count(now, key)
 	if !c.breaker.IsOpen() {
 		return true, false
 	}
 	c.failing = true
 	return true, c.delayProbe(now, err)
+}
+
+// count counts a failure of a key, which may open the breaker.
+func (c *Circuit) count(now time.Time, key string) {
+	if c.fruitless.IsZero() {
+		c.fruitless = now
+	}
+	if !slices.Contains(c.failed, key) {
+		if len(c.failed) == c.config.Among {
+			c.failed = slices.Delete(c.failed, 0, 1)
+		}
+		c.failed = append(c.failed, key)
+		c.breaker.RecordFailure()
+	}
+	if len(c.failed) > 1 && now.Sub(c.fruitless) >= fruitless {
+		c.breaker.Open()
+	}
 }
 
 // stray reports whether a result is of a delivery that was in flight when the breaker opened.
@@ -261,5 +277,6 @@ func (c *Circuit) delayProbe(now time.Time, err error) (opened bool) {
 func (c *Circuit) close() {
 	c.breaker.Close()
 	c.pace.Reset()
-	c.since, c.probeAt, c.cause, c.failing, c.failed = time.Time{}, time.Time{}, nil, false, nil
+	c.since, c.probeAt, c.cause = time.Time{}, time.Time{}, nil
+	c.failing, c.failed, c.fruitless = false, nil, time.Time{}
 }

@@ -53,16 +53,15 @@ type DeadReason uint8
 // The reasons why a delivery is dead.
 const (
 	DeadNot      DeadReason = iota // it is not dead
-	DeadAttempts                   // all attempts failed
+	DeadAttempts                   // no attempt is left: retry.max_age or max_attempts
 	DeadRefused                    // the sink or its destination refused it permanently
-	DeadTooOld                     // it is older than retry.max_age
 	DeadUnknown                    // its type or version stayed unknown for too long
 	DeadRoute                      // a condition or payload expression of its route failed
 )
 
 // String returns a word for the reason, such as attempts.
 func (r DeadReason) String() string {
-	return [...]string{"", "attempts", "refused", "too_old", "unknown", "route"}[r]
+	return [...]string{"", "attempts", "refused", "unknown", "route"}[r]
 }
 
 // Delivered is a delivery that succeeded.

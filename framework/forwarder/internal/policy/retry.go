@@ -15,20 +15,20 @@ import (
 )
 
 // Retry is exponential backoff with jitter: attempt n+1 comes Initial * Multiplier^(n-1) after
-// attempt n, at most Max. Each pause is varied at random by up to Jitter of itself.
+// attempt n, at most Max. Each pause is varied at random by up to Jitter of itself. A delivery is
+// dead when MaxAge or MaxAttempts is reached.
 type Retry struct {
-	// MaxAttempts is how many attempts a delivery has, including the first, before it is dead;
-	// default 12.
+	// MaxAge is how long a delivery is retried: its pauses, before they vary, add up to at most
+	// this. What a breaker or a stopped forwarder adds does not count. Default: 24 h, or no
+	// limit if MaxAttempts is set.
+	MaxAge time.Duration
+	// MaxAttempts is how many attempts a delivery has, including the first; default: no limit.
 	MaxAttempts int
 	Initial     time.Duration // default 1 s
 	Multiplier  float64       // default 2, at least 1
 	Max         time.Duration // default 15 min
 	// Jitter is a share of the pause, 0 to 1; default 0.2.
 	Jitter float64
-	// MaxAge is how old a notification may be at its next attempt, counted from OccurredOn or
-	// DeliverAt; if it would be older, it is dead. The first attempt is made at any age.
-	// Default: no limit.
-	MaxAge time.Duration
 	// Types has other policies for some types, by pattern as in routes. The type itself takes
 	// precedence over patterns, and longer patterns over shorter ones. Fields that a policy
 	// leaves unset are taken from this one. Policies in Types have no Types themselves.
@@ -37,18 +37,20 @@ type Retry struct {
 
 // Defaults of a Retry.
 const (
-	DefaultMaxAttempts = 12
-	DefaultInitial     = time.Second
-	DefaultMultiplier  = 2.0
-	DefaultMax         = 15 * time.Minute
-	DefaultJitter      = 0.2
+	DefaultMaxAge     = 24 * time.Hour
+	DefaultInitial    = time.Second
+	DefaultMultiplier = 2.0
+	DefaultMax        = 15 * time.Minute
+	DefaultJitter     = 0.2
 )
 
 // WithDefaults returns the policy with the defaults of unset fields. Types stay as they are: see
 // [Retry.For].
 func (r Retry) WithDefaults() Retry {
-	r.MaxAttempts = cmp.Or(r.MaxAttempts, DefaultMaxAttempts)
 	r.Initial = cmp.Or(r.Initial, DefaultInitial)
+	if r.MaxAttempts == 0 {
+		r.MaxAge = cmp.Or(r.MaxAge, max(DefaultMaxAge, r.Initial))
+	}
 	r.Multiplier = cmp.Or(r.Multiplier, DefaultMultiplier)
 	r.Max = cmp.Or(r.Max, max(DefaultMax, r.Initial))
 	r.Jitter = cmp.Or(r.Jitter, DefaultJitter)
@@ -62,7 +64,9 @@ func (r Retry) over(base Retry) Retry {
 	r.Multiplier = cmp.Or(r.Multiplier, base.Multiplier)
 	r.Max = cmp.Or(r.Max, max(base.Max, r.Initial))
 	r.Jitter = cmp.Or(r.Jitter, base.Jitter)
-	r.MaxAge = cmp.Or(r.MaxAge, base.MaxAge)
+	if base.MaxAge > 0 {
+		r.MaxAge = cmp.Or(r.MaxAge, max(base.MaxAge, r.Initial))
+	}
 	return r
 }
 
@@ -83,7 +87,7 @@ func (r Retry) validate(p *Problems, at string) {
 }
 
 func (r Retry) validateOne(p *Problems, at string) {
-	p.Require(r.MaxAttempts >= 1, "%s.max_attempts is %d: use at least 1", at, r.MaxAttempts)
+	p.Require(r.MaxAttempts >= 0, "%s.max_attempts is %d: use at least 1, or leave it out", at, r.MaxAttempts)
 	p.Require(r.Initial > 0, "%s.initial is %s: use more than 0", at, r.Initial)
 	p.Require(r.Multiplier >= 1, "%s.multiplier is %g: use at least 1", at, r.Multiplier)
 	p.Require(r.Max >= r.Initial, "%s.max is %s, less than initial %s", at, r.Max, r.Initial)
@@ -126,6 +130,24 @@ func vary(pause time.Duration, jitter, chance float64) time.Duration {
 	return time.Duration(float64(pause) * (1 + jitter*(2*chance-1)))
 }
 
+// Exhausted reports whether a delivery that has failed this many times has no attempt left.
+func (r Retry) Exhausted(attempts int) bool {
+	if r.MaxAttempts > 0 && attempts >= r.MaxAttempts {
+		return true
+	}
+	return r.MaxAge > 0 && r.pauses(attempts) > float64(r.MaxAge)
+}
+
+// pauses returns the sum of the first n pauses, before they vary, in nanoseconds.
+func (r Retry) pauses(n int) (total float64) {
+	pause := float64(r.Initial)
+	for ; n > 0 && pause < float64(r.Max) && r.Multiplier > 1; n-- {
+		total += pause
+		pause *= r.Multiplier
+	}
+	return total + float64(n)*min(pause, float64(r.Max))
+}
+
 // Longest returns how long after its first attempt a delivery of any type may have its last one,
 // without the time of the attempts and without what a breaker, a person or an outage adds.
 func (r Retry) Longest() time.Duration {
@@ -137,16 +159,14 @@ func (r Retry) Longest() time.Duration {
 }
 
 func (r Retry) longest() time.Duration {
-	pauses, total, pause := float64(r.MaxAttempts-1), 0.0, float64(r.Initial)
-	for ; pauses > 0 && pause < float64(r.Max) && r.Multiplier > 1; pauses-- {
-		total += pause
-		pause *= r.Multiplier
+	total := math.Inf(1)
+	if r.MaxAttempts > 0 {
+		total = r.pauses(r.MaxAttempts - 1)
 	}
-	total = (total + pauses*min(pause, float64(r.Max))) * (1 + r.Jitter)
 	if r.MaxAge > 0 {
 		total = min(total, float64(r.MaxAge))
 	}
-	return time.Duration(min(total, math.MaxInt64/2))
+	return time.Duration(min(total*(1+r.Jitter), math.MaxInt64/2))
 }
 
 // maxUnknownPause bounds the pause between two attempts of a delivery of an unknown type: a

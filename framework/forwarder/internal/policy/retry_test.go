@@ -69,6 +69,27 @@ func TestTheDefaultsOfARetryAreValid(t *testing.T) {
 	require.Empty(t, problems("retry", policy.Retry{Initial: time.Hour}.WithDefaults()), "longer than the default maximum")
 }
 
+func TestADeliveryIsRetriedForADayUnlessItsAttemptsAreLimited(t *testing.T) {
+	t.Parallel()
+	day := policy.Retry{}.WithDefaults()
+	attempts, pauses := 1, time.Duration(0)
+	for ; !day.Exhausted(attempts); attempts++ {
+		pauses += day.PauseBy(attempts, func() float64 { return 0.5 })
+	}
+	require.Greater(t, pauses+day.Max, 24*time.Hour)
+	require.LessOrEqual(t, pauses, 24*time.Hour)
+	quick := policy.Retry{Initial: 10 * time.Millisecond, Max: time.Second}.WithDefaults()
+	require.False(t, quick.Exhausted(86_000), "however short its pauses are")
+	require.True(t, quick.Exhausted(87_000))
+
+	limited := policy.Retry{MaxAttempts: 3, Initial: 48 * time.Hour}.WithDefaults()
+	require.False(t, limited.Exhausted(2), "a limit of attempts replaces that of time")
+	require.True(t, limited.Exhausted(3))
+	rare := policy.Retry{Types: map[string]policy.Retry{"rare": {Initial: 48 * time.Hour}}}.WithDefaults()
+	own, _ := rare.For("rare")
+	require.False(t, own.Exhausted(1), "each delivery is retried once")
+}
+
 func TestPausesGrowByTheMultiplierUpToTheMaximum(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
