@@ -132,7 +132,7 @@ type Sink struct {
 	OnUnknown   OnUnknown        `yaml:"on_unknown" doc:"What happens to a delivery whose type or version the sink does not know, as in old processes during a rolling deploy. It is retried without using up attempts, and is dead after the time below"`
 	Timeout     time.Duration    `yaml:"timeout" zero:"refused" doc:"How long one delivery, or one batch, may take. Default 30s"`
 	Rate        forwarder.Rate   `yaml:"rate" doc:"Most deliveries per second, minute or hour, over all forwarders: 50/s, 100/m or 1000/h. With burst, as in 50/s, burst 100, that many may go at once after a pause; put the value in quotes if it is inside braces. Default: no limit; burst is as many as in a second"`
-	Breaker     Breaker          `yaml:"breaker" doc:"When the breaker opens: all deliveries then wait until a probe succeeds, and nothing is parked. It opens if the destination cannot be reached, if too many attempts fail, or if ten keys in a row are refused permanently"`
+	Breaker     Breaker          `yaml:"breaker" doc:"When the breaker opens: all deliveries then wait until a probe succeeds, and nothing is parked. It opens if the destination cannot be reached, if too many attempts fail, if none succeeds for two minutes, or if ten deliveries in a row are refused permanently"`
 	Fairness    string           `yaml:"fairness" doc:"Name of the metadata, such as tenant, whose values share the sink fairly: if several values have pending deliveries, each gets the same number of deliveries in flight. Default: none"`
 	Trace       forwarder.Trace  `yaml:"trace" enum:"pass,none" doc:"Whether the sink gets the trace context (traceparent, tracestate) of a delivery: pass it on, or none to remove it. Default pass"`
 
