@@ -56,6 +56,7 @@ help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: ## Run the demo, which needs nothing to be installed
+	@echo 'building the demo, which takes a minute or two the first time'
 	go run ./cmd/demo
 
 # Vet is off, since `make lint` runs it.

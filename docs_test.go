@@ -168,6 +168,15 @@ func TestEachExampleHasAReadmeAndIsListed(t *testing.T) {
 	}
 }
 
+func TestTheCheckRunsTheCommandsThatTheReadmeBeginsWith(t *testing.T) {
+	t.Parallel()
+	check := read(t, ".ci/run")
+	for _, command := range []string{"make demo", "make test"} {
+		require.Regexp(t, `(?m)^`+command+` # `, read(t, "README.md"))
+		require.Regexp(t, `(?m)^step '[^']+' `+command+`$`, check)
+	}
+}
+
 func TestEachPageCanBeReachedFromTheMap(t *testing.T) {
 	t.Parallel()
 	list := read(t, "docs/README.md")
