@@ -26,7 +26,7 @@ var _ Schemer = Database{}
 
 // JSONSchema returns a schema with examples of addresses.
 func (Database) JSONSchema() map[string]any {
-	return schema{"$ref": "#/$defs/text", "examples": []string{"postgres://app@localhost:5432/app?sslmode=disable", "mysql://app@localhost:3306/app", "sqlite:outbox.db"}}
+	return schema{"$ref": "#/$defs/text", "examples": []string{"postgres://app@db.example:5432/app?sslmode=verify-full", "mysql://app@localhost:3306/app", "sqlite:outbox.db"}}
 }
 
 // schema is a JSON Schema, draft 2020-12.

@@ -66,6 +66,9 @@ type Subject struct {
 	PostgreSQL *postgres.Config
 	SQLite     *sqlite.Config
 	MySQL      *mysql.Config
+	// Address is the configured address of the database, which says how its TLS is checked; ""
+	// if it is not known. No finding repeats its password.
+	Address string
 	// Forwarder is the configuration of the outbox's forwarders; nil if it is not known, and the
 	// checks then assume defaults. Its Store is not used.
 	Forwarder *forwarder.Config

@@ -118,7 +118,7 @@ func examineOutbox(ctx context.Context, source config.Source, options config.Opt
 		return nil, err
 	}
 	defer cleanup()
-	s.DB = db.DB()
+	s.DB, s.Address = db.DB(), tables.Database.DSN()
 	s.PostgreSQL, s.SQLite, s.MySQL = db.Outbox()
 	return doctor.Run(ctx, s, checks), nil
 }

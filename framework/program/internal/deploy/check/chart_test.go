@@ -139,7 +139,10 @@ func TestValuesOfTheChartAreHeeded(t *testing.T) {
 	require.Equal(t, "prometheus", labels["release"])
 	spec := c.monitor["spec"].(map[string]any)
 	require.Equal(t, c.service.Spec.Ports[0].Name, spec["endpoints"].([]any)[0].(map[string]any)["port"])
-	require.Nil(t, rendered(t, nil).monitor)
+	usual := rendered(t, nil)
+	require.Nil(t, usual.monitor)
+	pod = usual.deployment.Spec.Template.Spec
+	require.NotEqual(t, pod.Containers[0].EnvFrom[0].SecretRef.Name, pod.InitContainers[0].EnvFrom[0].SecretRef.Name, "forwarders are not the owner")
 	require.Empty(t, rendered(t, map[string]any{"migrate": map[string]any{"enabled": false}}).deployment.Spec.Template.Spec.InitContainers)
 }
 
