@@ -12,7 +12,7 @@ var answers = []sinks.Answer{
 	{Says: "3xx, 101", Means: "unavailable, because redirects are not followed; transient if `url` is a template"},
 	{Says: "other 4xx", Means: "permanent; a batch is sent again in halves, until the refused event is alone"},
 	{Says: "no connection: name, TCP, TLS, proxy", Means: "unavailable"},
-	{Says: "an address that the guard refuses", Means: "permanent if the host comes from data, otherwise unavailable"},
+	{Says: "an address that the guard refuses", Means: "invalid if the host comes from data, otherwise unavailable"},
 	{Says: "connection lost, or no answer within `timeout`", Means: "transient"},
-	{Says: "nothing is sent: the template gives no valid URL", Means: "permanent"},
+	{Says: "nothing is sent: the template gives no valid URL", Means: "invalid"},
 }

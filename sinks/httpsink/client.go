@@ -3,22 +3,38 @@ package httpsink
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
+	"errors"
+	"io"
 	"net/http"
 	"net/http/httptrace"
+	"net/url"
 	"sync/atomic"
 	"time"
 )
 
 // connections make a sink's requests. The methods are safe for concurrent use.
 type connections interface {
-	// roundTrip makes a request without following redirects. For an error before the
-	// connection was made, isUnreachable returns true.
-	roundTrip(r *http.Request) (*http.Response, error)
+	// take returns the connection for one request to a URL. It does not connect yet.
+	take(to *url.URL) exchange
 	// check returns an error if no connection can be made.
 	check(ctx context.Context) error
 	// proxied reports whether requests go through a proxy.
 	proxied() bool
 	close()
+}
+
+// exchange is one request on a connection.
+type exchange interface {
+	// roundTrip makes the request without following redirects. For an error before the
+	// connection was made, isUnreachable returns true.
+	roundTrip(r *http.Request) (*http.Response, error)
+	// pause returns how long to wait before the given repetition of a request that was not
+	// processed.
+	pause(repeat int) time.Duration
+	// leave gives the connection back, after the answer has been read. With again, other
+	// requests may use it.
+	leave(again bool)
 }
 
 func newConnections(o *settings, timeout time.Duration) connections {
@@ -28,43 +44,50 @@ func newConnections(o *settings, timeout time.Duration) connections {
 	// If connecting takes half of the timeout, the error is unavailable. If it could take the
 	// whole timeout, the error would be transient.
 	dial := newDialer(o, timeout/2)
-	return &ownConnections{dial, newTransport(dial, o.proxy), dial.probe(o)}
+	return &ownConnections{newPool(dial, o.proxy, o.maxAge), dial.probe(o)}
 }
 
 // ownConnections are connections that the sink makes itself.
 type ownConnections struct {
-	dialer    *dialer
-	transport *http.Transport
-	probe     func(context.Context) error
+	*pool
+	probe func(context.Context) error
 }
 
-func (c *ownConnections) roundTrip(r *http.Request) (*http.Response, error) {
-	return c.transport.RoundTrip(r)
-}
 func (c *ownConnections) check(ctx context.Context) error { return c.probe(ctx) }
 func (c *ownConnections) proxied() bool                   { return len(c.dialer.proxies) > 0 }
-
-// close also closes connections in use. The transport alone would also leave open an HTTP/2
-// connection whose last stream it has not yet removed.
-func (c *ownConnections) close() {
-	c.transport.CloseIdleConnections()
-	c.dialer.close()
-}
+func (c *ownConnections) close()                          { c.dialer.close() }
 
 // programClient is the transport of the program's client. The client itself would follow
-// redirects, and put the URL into its errors.
+// redirects, and put the URL into its errors. It decides itself how long it uses a connection.
 type programClient struct{ transport http.RoundTripper }
+
+// maxCalls limits how often the program's transport may repeat a request that an HTTP/2 server did
+// not process; each repetition is up to two calls.
+const maxCalls = 40
+
+var errLostAgain = errors.New("the connection was lost without an answer, twice")
 
 // roundTrip traces whether the request had a connection when it failed. Without one, the error
 // is a connectError. It may also be an error of the client's own code, for example if that gets
 // no token. The errors of a transport do not always say so.
 func (c programClient) roundTrip(r *http.Request) (*http.Response, error) {
-	var connecting atomic.Bool
+	var connecting, http2 atomic.Bool
 	connecting.Store(true)
 	traced := httptrace.WithClientTrace(r.Context(), &httptrace.ClientTrace{
 		GetConn: func(string) { connecting.Store(true) },
-		GotConn: func(httptrace.GotConnInfo) { connecting.Store(false) },
+		GotConn: func(got httptrace.GotConnInfo) {
+			connecting.Store(false)
+			secure, ok := got.Conn.(*tls.Conn)
+			http2.Store(ok && secure.ConnectionState().NegotiatedProtocol == "h2")
+		},
 	})
+	body, calls := r.GetBody, 0
+	r.GetBody = func() (io.ReadCloser, error) { // see [use.bodyAgain]; the transport may have many connections
+		if calls++; calls > 1 && !http2.Load() || calls > maxCalls {
+			return nil, errLostAgain
+		}
+		return body()
+	}
 	resp, err := c.transport.RoundTrip(r.WithContext(traced))
 	if err != nil && connecting.Load() {
 		return nil, &connectError{err}
@@ -72,6 +95,9 @@ func (c programClient) roundTrip(r *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
+func (c programClient) take(*url.URL) exchange    { return c }
+func (programClient) pause(int) time.Duration     { return 0 }
+func (programClient) leave(bool)                  {}
 func (programClient) check(context.Context) error { return nil }
 func (programClient) proxied() bool               { return false }
 func (programClient) close()                      {}

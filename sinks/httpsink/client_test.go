@@ -24,6 +24,18 @@ import (
 // ownOf returns the connections of a sink that opens its own.
 func ownOf(s *Sink) *ownConnections { return s.connections.(*ownConnections) }
 
+// closeIdle lets the idle connections of a sink be too old.
+func closeIdle(s *Sink) {
+	p := ownOf(s).pool
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, h := range p.hosts {
+		for _, l := range h.free {
+			l.until = time.Time{}
+		}
+	}
+}
+
 // dialed is a dial function that records addresses.
 type dialed struct {
 	mu        sync.Mutex

@@ -24,6 +24,7 @@ import (
 // Defaults and limits of the configuration.
 const (
 	DefaultTimeout          = 10 * time.Second
+	DefaultMaxConnectionAge = 5 * time.Minute
 	DefaultMaxResponseBytes = 4 << 10
 	DefaultBatchSize        = 100
 	DefaultBatchBytes       = 1 << 20
@@ -76,6 +77,7 @@ type Config struct {
 	MasterSecret     string            `yaml:"master_secret" secret:"true" doc:"Secret from which a signing secret is derived for each host, for receivers that must not know each other's secrets: base64 of 32 or more random bytes. No receiver gets it; waybill config secret prints the derived ones"`
 	MasterSecrets    []string          `yaml:"master_secrets" secret:"true" doc:"More secrets like master_secret. A secret derived from each of them signs every request"`
 	Timeout          time.Duration     `yaml:"timeout" doc:"How long one delivery or batch may take; connecting may take half of it. Default 10s"`
+	MaxConnectionAge time.Duration     `yaml:"max_connection_age" doc:"How long a connection gets new requests. The next one resolves the name again. Default 5m"`
 	ReceiptHeader    string            `yaml:"receipt_header" doc:"Response header whose value is added to the receipt. Default: the first one present of X-Request-Id, Request-Id and X-Message-Id"`
 	MaxResponseBytes int               `yaml:"max_response_bytes" doc:"How many bytes of a response's body an error quotes, up to 65536. Default 4096"`
 	Proxy            string            `yaml:"proxy" secret:"password" doc:"URL of the proxy for requests, with http, https, socks5 or socks5h, and user and password if needed; none for no proxy. Default: from HTTP_PROXY, HTTPS_PROXY and NO_PROXY"`
@@ -142,6 +144,9 @@ func (c *Config) SetDefaults() {
 	if c.Timeout == 0 {
 		c.Timeout = DefaultTimeout
 	}
+	if c.MaxConnectionAge == 0 {
+		c.MaxConnectionAge = DefaultMaxConnectionAge
+	}
 	if c.MaxResponseBytes == 0 {
 		c.MaxResponseBytes = DefaultMaxResponseBytes
 	}
@@ -174,7 +179,8 @@ type settings struct {
 	headers      http.Header
 	signer       signer
 	client       *http.Client // nil for the sink's own connections
-	tls          *tls.Config  // never nil
+	maxAge       time.Duration
+	tls          *tls.Config // never nil
 	certificates *certificates.Certificates
 	dial         dialFunc   // nil for net.Dialer
 	guard        *guard     // nil for no guard
@@ -199,7 +205,7 @@ func (r *resolver) mistake(format string, a ...any) {
 // mistakes.
 func (c *Config) resolve(in sinks.Instance) (*settings, error) {
 	in.Logger = cmp.Or(in.Logger, slog.New(slog.DiscardHandler))
-	r := &resolver{Config: c, settings: settings{headers: make(http.Header), client: in.HTTPClient, dial: in.Dial}, in: in}
+	r := &resolver{Config: c, settings: settings{headers: make(http.Header), client: in.HTTPClient, maxAge: c.MaxConnectionAge, dial: in.Dial}, in: in}
 	r.checkLimits()
 	r.checkFormat()
 	r.readMetadata()
@@ -230,6 +236,9 @@ func (r *resolver) checkLimits() {
 	}
 	if r.Timeout < 0 {
 		r.mistake("timeout: %s is negative; leave it out for %s", r.Timeout, DefaultTimeout)
+	}
+	if r.MaxConnectionAge < 0 {
+		r.mistake("max_connection_age: %s is negative; leave it out for %s", r.MaxConnectionAge, DefaultMaxConnectionAge)
 	}
 	if r.MaxResponseBytes < 0 || r.MaxResponseBytes > maxMaxResponseBytes {
 		r.mistake("max_response_bytes: %d is outside 1..%d", r.MaxResponseBytes, maxMaxResponseBytes)
@@ -391,6 +400,7 @@ func (r *resolver) refuseConnectionSettings() {
 		key   string
 		given bool
 	}{
+		{"max_connection_age", r.MaxConnectionAge != DefaultMaxConnectionAge},
 		{"proxy", r.Proxy != ""},
 		{"tls", r.TLS != (TLS{})},
 		{"guard.mode", r.Guard.Mode == GuardOn},

@@ -27,18 +27,22 @@ const (
 	maxResponseHeaderBytes = 64 << 10
 )
 
-// newTransport returns a transport. Errors before a connection was made are a *connectError.
-func newTransport(d *dialer, proxy func(*http.Request) (*url.URL, error)) *http.Transport {
+// newTransport returns the transport of a link. Errors before a connection was made are a
+// *connectError.
+func newTransport(d *dialer, l *link, proxy func(*http.Request) (*url.URL, error)) *http.Transport {
 	return &http.Transport{
-		Proxy:                  proxy,
-		DialContext:            d.dial,
-		DialTLSContext:         d.dialTLS,
+		Proxy: proxy,
+		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+			return d.dial(ctx, l, network, address)
+		},
+		DialTLSContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+			return d.dialTLS(ctx, l, network, address)
+		},
 		OnProxyConnectResponse: checkProxy,
-		TLSClientConfig:        d.behindProxy,
-		TLSHandshakeTimeout:    d.timeout, // for servers behind a proxy
+		TLSClientConfig:        d.behindProxy.Clone(), // the transport changes it
+		TLSHandshakeTimeout:    d.timeout,             // for servers behind a proxy
 		ForceAttemptHTTP2:      true,
 		HTTP2:                  &http.HTTP2Config{SendPingTimeout: pingAfter},
-		MaxIdleConns:           maxIdleConnections, // of all hosts
 		MaxIdleConnsPerHost:    maxIdleConnections,
 		IdleConnTimeout:        idleTimeout,
 		MaxResponseHeaderBytes: maxResponseHeaderBytes,
@@ -55,7 +59,8 @@ func checkProxy(_ context.Context, proxy *url.URL, _ *http.Request, resp *http.R
 	return nil
 }
 
-// dialer opens TCP and TLS connections, each within timeout, and can close all open ones.
+// dialer opens TCP and TLS connections, each within timeout, and can close all open ones, or those
+// of one link.
 type dialer struct {
 	tcp          dialFunc
 	tls          *tls.Config
@@ -89,22 +94,23 @@ func newDialer(o *settings, timeout time.Duration) *dialer {
 	return d
 }
 
-func (d *dialer) dial(ctx context.Context, network, address string) (net.Conn, error) {
+// dial opens a TCP connection of a link; nil: of none.
+func (d *dialer) dial(ctx context.Context, of *link, network, address string) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, d.timeout)
 	defer cancel()
 	conn, err := d.tcp(ctx, network, address)
 	if err != nil {
 		return nil, &connectError{err}
 	}
-	return d.track(conn)
+	return d.track(conn, of)
 }
 
 // dialTLS returns a *tls.Conn after its handshake. From this type, the transport learns whether
 // HTTP/2 was negotiated.
-func (d *dialer) dialTLS(ctx context.Context, network, address string) (net.Conn, error) {
+func (d *dialer) dialTLS(ctx context.Context, of *link, network, address string) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, d.timeout)
 	defer cancel()
-	plain, err := d.dial(ctx, network, address)
+	plain, err := d.dial(ctx, of, network, address)
 	if err != nil {
 		return nil, err
 	}
@@ -126,11 +132,11 @@ func (d *dialer) dialTLS(ctx context.Context, network, address string) (net.Conn
 }
 
 // track registers a connection, so that close closes it.
-func (d *dialer) track(conn net.Conn) (net.Conn, error) {
-	c := &connection{Conn: conn, dialer: d}
+func (d *dialer) track(conn net.Conn, of *link) (net.Conn, error) {
+	c := &connection{Conn: conn, dialer: d, link: of}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.closed {
+	if d.closed || of != nil && of.closed {
 		_ = conn.Close()
 		return nil, &connectError{net.ErrClosed}
 	}
@@ -150,10 +156,25 @@ func (d *dialer) close() {
 	clear(d.open)
 }
 
+// closeLink closes the connections of a link, and those that are still being dialled as soon as
+// they are open.
+func (d *dialer) closeLink(l *link) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	l.closed = true
+	for c := range d.open {
+		if c.link == l {
+			_ = c.Conn.Close() // an error does not matter any more
+			delete(d.open, c)
+		}
+	}
+}
+
 // connection is an open connection of a dialer.
 type connection struct {
 	net.Conn
 	dialer *dialer
+	link   *link // nil for a probe
 }
 
 func (c *connection) Close() error {
@@ -178,7 +199,7 @@ func (d *dialer) probe(o *settings) func(context.Context) error {
 		dial = d.dialTLS
 	}
 	return func(ctx context.Context) error {
-		conn, err := dial(ctx, "tcp", addressOf(peer))
+		conn, err := dial(ctx, nil, "tcp", addressOf(peer))
 		if err != nil {
 			return err
 		}

@@ -305,11 +305,11 @@ func TestRenewedCertificatesAreUsedFromTheNextConnectionOn(t *testing.T) {
 			require.NoError(t, os.Rename(newCert, cert))
 			require.NoError(t, os.Rename(newKey, key))
 			require.Equal(t, "first", shown(), "an open connection is still used")
-			ownOf(sink).transport.CloseIdleConnections()
+			closeIdle(sink)
 			require.Equal(t, "second", shown())
 
 			require.NoError(t, os.Rename(before.file, ca))
-			ownOf(sink).transport.CloseIdleConnections()
+			closeIdle(sink)
 			_, err := sink.Deliver(t.Context(), newDelivery())
 			require.ErrorAs(t, err, new(x509.UnknownAuthorityError), "the server's authority is no longer trusted")
 			class, _ := sinks.Classify(err)

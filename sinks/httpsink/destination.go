@@ -131,7 +131,7 @@ func firstUnknown[N parse.Node](nodes []N) string {
 	return ""
 }
 
-// of returns the endpoint of a delivery. Its errors are permanent.
+// of returns the endpoint of a delivery. With an error, nothing can be sent.
 func (d *destination) of(delivery *notification.Delivery) (endpoint, error) {
 	if d.template == nil {
 		return d.fixed, nil

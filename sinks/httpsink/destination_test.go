@@ -62,7 +62,7 @@ func TestATemplateWithAFixedHostIsAFixedDestination(t *testing.T) {
 	assert.Equal(t, sinks.ClassUnavailable, classOf(err), "%v", err)
 }
 
-func TestANotificationWithoutAValidURLIsPermanentlyRefused(t *testing.T) {
+func TestANotificationWithoutAValidURLIsInvalid(t *testing.T) {
 	for name, tt := range map[string]struct{ url, value, want string }{
 		"metadata is missing":    {"https://a.example/{{.Metadata.other}}", "x", "no entry for key"},
 		"metadata is missing, 2": {`https://a.example/{{.Meta "o-t"}}`, "x", `metadata "o-t" is missing`},
@@ -81,7 +81,7 @@ func TestANotificationWithoutAValidURLIsPermanentlyRefused(t *testing.T) {
 		"line ends":              {"https://{{.Metadata.host}}/", "a.example\r\nX: y", "cannot be parsed"},
 	} {
 		_, err := newSink(t, Config{URL: tt.url}).Deliver(t.Context(), hosted(tt.value))
-		assert.Equal(t, sinks.ClassPermanent, classOf(err), "%s: %v", name, err)
+		assert.Equal(t, sinks.ClassInvalid, classOf(err), "%s: %v", name, err)
 		assert.ErrorContains(t, err, "url: ", name)
 		assert.ErrorContains(t, err, tt.want, name)
 	}

@@ -183,5 +183,5 @@ func ExampleConfig_template() {
 	class, _ := sinks.Classify(err)
 	fmt.Println(class)
 	// Output:
-	// permanent
+	// invalid
 }

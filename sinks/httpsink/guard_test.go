@@ -70,7 +70,7 @@ func TestAHostFromDataMayNotBeInAPrivateNetwork(t *testing.T) {
 	sink := newSink(t, Config{URL: "http://{{.Metadata.host}}:" + port + "/"})
 	for _, host := range []string{"localhost", "127.0.0.1"} {
 		_, err := sink.Deliver(t.Context(), hosted(host))
-		assert.Equal(t, sinks.ClassPermanent, classOf(err), "%s: %v", host, err)
+		assert.Equal(t, sinks.ClassInvalid, classOf(err), "%s: %v", host, err)
 		assert.ErrorContains(t, err, "which the guard refuses; guard.allow makes exceptions")
 	}
 	assert.Zero(t, r.connections.Load(), "the sink opened no connection")
@@ -88,7 +88,7 @@ func TestTheModesOfTheGuard(t *testing.T) {
 	}{
 		"off for a host from data":             {Config{URL: byData, Guard: Guard{Mode: "off"}}, passes},
 		"an exception":                         {Config{URL: byData, Guard: Guard{Allow: []string{"127.0.0.0/8"}}}, passes},
-		"another exception":                    {Config{URL: byData, Guard: Guard{Allow: []string{"10.0.0.0/8"}}}, sinks.ClassPermanent},
+		"another exception":                    {Config{URL: byData, Guard: Guard{Allow: []string{"10.0.0.0/8"}}}, sinks.ClassInvalid},
 		"a fixed URL":                          {Config{URL: r.URL}, passes},
 		"a fixed host":                         {Config{URL: r.URL + "/{{.Type}}"}, passes},
 		"on for a fixed URL":                   {Config{URL: r.URL, Guard: Guard{Mode: "on"}}, sinks.ClassUnavailable},

@@ -90,7 +90,7 @@ func (h *receiveHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case sinks.ClassUnavailable:
 		setRetryAfter(w, unavailableFor)
 		reply(w, http.StatusServiceUnavailable)
-	case sinks.ClassPermanent:
+	case sinks.ClassPermanent, sinks.ClassInvalid:
 		reply(w, http.StatusUnprocessableEntity)
 	default:
 		reply(w, http.StatusInternalServerError)

@@ -142,7 +142,7 @@ func retryAfter(value string, now time.Time) (until time.Time, ok bool) {
 // noResponse returns the error of an attempt without a response. ctx is the engine's context,
 // and bounded the same with the sink's timeout.
 //
-// If the guard refuses a host from data, the error is permanent. A fixed host belongs to the
+// If the guard refuses a host from data, the notification is the cause. A fixed host belongs to the
 // sink, and its name may resolve to a private address only temporarily.
 func (s *Sink) noResponse(ctx, bounded context.Context, target string, err error) error {
 	var guarded *guardError
@@ -150,7 +150,7 @@ func (s *Sink) noResponse(ctx, bounded context.Context, target string, err error
 	case ctx.Err() != nil:
 		return fmt.Errorf("%s: %w", target, ctx.Err())
 	case errors.As(err, &guarded) && s.destination.open:
-		return sinks.Permanent(fmt.Errorf("%s: %w", target, err))
+		return sinks.Invalid(fmt.Errorf("%s: %w", target, err))
 	case isUnreachable(err):
 		return sinks.Unavailable(fmt.Errorf("%s: %w", target, err))
 	case bounded.Err() != nil:

@@ -120,7 +120,7 @@ func New(in sinks.Instance, c Config) (*Sink, error) {
 func (s *Sink) Deliver(ctx context.Context, d *notification.Delivery) (notification.Receipt, error) {
 	to, err := s.destination.of(d)
 	if err != nil {
-		return "", sinks.Permanent(err)
+		return "", sinks.Invalid(err)
 	}
 	return s.send(ctx, time.Now().Add(s.timeout), to, s.message(d, to))
 }
@@ -189,10 +189,11 @@ func (s *Sink) batchMessage(batch []*notification.Delivery) (m message, n int) {
 }
 
 // send makes one request and reads its response. deadline is the end of the sink's timeout.
-func (s *Sink) send(ctx context.Context, deadline time.Time, to endpoint, m message) (notification.Receipt, error) {
+func (s *Sink) send(ctx context.Context, deadline time.Time, to endpoint, m message) (receipt notification.Receipt, err error) {
 	bounded, cancel := context.WithDeadline(ctx, deadline)
 	defer cancel()
-	resp, err := s.connections.roundTrip(s.request(bounded, to, m))
+	connection, resp, err := s.ask(bounded, to, m)
+	defer func() { connection.leave(canServeAgain(err)) }()
 	if err != nil {
 		return "", s.noResponse(ctx, bounded, to.target, err)
 	}
@@ -206,27 +207,47 @@ func (s *Sink) send(ctx context.Context, deadline time.Time, to endpoint, m mess
 	return "", s.responseError(to, resp)
 }
 
+// canServeAgain reports whether the connection of a request with this result may serve others. An
+// error about the destination may only be true of the server at the other end, as after a 421
+// (RFC 9110, section 15.5.20), or of an address that the name had. So the next try gets another
+// connection.
+func canServeAgain(err error) bool {
+	if err == nil {
+		return true
+	}
+	class, _ := sinks.Classify(err)
+	return class == sinks.ClassPermanent || class == sinks.ClassCancelled
+}
+
+// ask makes a request, on another connection as long as servers refuse to process it.
+func (s *Sink) ask(ctx context.Context, to endpoint, m message) (exchange, *http.Response, error) {
+	for repeat := 1; ; repeat++ {
+		connection := s.connections.take(to.url)
+		resp, err := connection.roundTrip(s.request(ctx, to, m))
+		if !errors.Is(err, errNotProcessed) {
+			return connection, resp, err
+		}
+		select {
+		case <-time.After(connection.pause(repeat)):
+			connection.leave(false)
+		case <-ctx.Done():
+			return connection, nil, err
+		}
+	}
+}
+
 // request makes the request of one attempt from the template. With GetBody and the idempotency
-// key, the transport repeats a request that was lost with a stale connection. It repeats it only
-// once: if the notification crashes the receiver, each of many connections would be lost.
+// key, the transport repeats a request that was lost with a stale connection, or that the server
+// has not processed: see [use.bodyAgain].
 func (s *Sink) request(ctx context.Context, to endpoint, m message) *http.Request {
 	req := s.template.WithContext(ctx)
 	req.URL, req.Host = to.url, to.url.Host
 	req.Header = m.header
 	req.Body = newBody(m.body)
-	repeated := false
-	req.GetBody = func() (io.ReadCloser, error) {
-		if repeated {
-			return nil, errLostAgain
-		}
-		repeated = true
-		return newBody(m.body), nil
-	}
+	req.GetBody = func() (io.ReadCloser, error) { return newBody(m.body), nil }
 	req.ContentLength = int64(len(m.body))
 	return req
 }
-
-var errLostAgain = errors.New("the connection was lost without an answer, twice")
 
 // newBody returns a type that net/http recognizes, so that it writes headers and body together.
 func newBody(body []byte) io.ReadCloser {

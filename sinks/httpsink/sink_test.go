@@ -411,7 +411,7 @@ func TestAfterCloseNoConnectionIsKept(t *testing.T) {
 	r := newReceiver(t)
 	sink := r.sink(t, Config{})
 	require.NoError(t, sink.Close(t.Context()))
-	_, err := ownOf(sink).dialer.dial(t.Context(), "tcp", r.Listener.Addr().String())
+	_, err := ownOf(sink).dialer.dial(t.Context(), nil, "tcp", r.Listener.Addr().String())
 	assert.ErrorIs(t, err, net.ErrClosed)
 	assert.ErrorIs(t, sink.CheckHealth(t.Context()), net.ErrClosed)
 }
