@@ -5,6 +5,8 @@ package redact
 
 import (
 	"cmp"
+	"encoding/base64"
+	"encoding/hex"
 	"slices"
 	"strings"
 )
@@ -15,11 +17,12 @@ const minLength = 6
 
 const mask = "***"
 
-// Credentials are the texts to remove. The zero value has none. The methods are safe for
-// concurrent use.
+// Credentials are the texts to remove, also if they are escaped as in JSON, HTML, URLs and quoted
+// strings, or are encoded in base64 or hex, alone or with other text. The zero value has none. The
+// methods are safe for concurrent use.
 type Credentials struct {
 	list     []string
-	replacer *strings.Replacer
+	spelling []string // of all, without escapes
 }
 
 // New makes credentials of the texts with at least minLength bytes, and ignores the others.
@@ -27,11 +30,30 @@ func New(texts ...string) Credentials {
 	list := slices.DeleteFunc(slices.Clone(texts), func(text string) bool { return len(text) < minLength })
 	// The longest come first, because a credential may begin with another one.
 	slices.SortStableFunc(list, func(a, b string) int { return cmp.Compare(len(b), len(a)) })
-	pairs := make([]string, 0, 2*len(list))
+	list = slices.Compact(list)
+	c := Credentials{list: list}
 	for _, text := range list {
-		pairs = append(pairs, text, mask)
+		c.spelling = append(c.spelling, spellings(text)...)
 	}
-	return Credentials{list, strings.NewReplacer(pairs...)}
+	return c
+}
+
+// spellings returns a credential as it is, and as part of encoded texts.
+func spellings(text string) []string {
+	all := []string{text, strings.ReplaceAll(text, " ", "+"), hex.EncodeToString([]byte(text)), strings.ToUpper(hex.EncodeToString([]byte(text)))}
+	if plain := unescape(verbatim(text)); len(plain.text) >= minLength {
+		all = append(all, plain.text) // where its own escapes are undone with those around it
+	}
+	// Base64 depends on how many bytes come before, modulo 3. The characters at both ends also
+	// depend on the bytes beside the credential.
+	for before := range 3 {
+		raw := append(make([]byte, before), text...)
+		for _, encoding := range []*base64.Encoding{base64.RawStdEncoding, base64.RawURLEncoding} {
+			all = append(all, encoding.EncodeToString(raw)[(before*8+5)/6:len(raw)*8/6])
+		}
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
 }
 
 // With returns these credentials and more.
@@ -39,12 +61,54 @@ func (c Credentials) With(texts ...string) Credentials {
 	return New(append(slices.Clone(c.list), texts...)...)
 }
 
+// maxEscapes is how often a text may be escaped, one escape inside another.
+const maxEscapes = 3
+
 // Text returns a text in which each credential is replaced by "***".
 func (c Credentials) Text(text string) string {
-	if c.replacer == nil {
+	if len(c.list) == 0 {
 		return text
 	}
-	return c.replacer.Replace(text)
+	hidden := make([]bool, len(text))
+	found := false
+	for round, d := 0, verbatim(text); ; round++ {
+		for _, s := range c.spelling {
+			found = d.hide(s, hidden) || found
+		}
+		next := unescape(d)
+		if round == maxEscapes || len(next.text) == len(d.text) {
+			break
+		}
+		d = next
+	}
+	if !found {
+		return text
+	}
+	var b strings.Builder
+	for i := range len(text) {
+		switch {
+		case !hidden[i]:
+			b.WriteByte(text[i])
+		case i == 0 || !hidden[i-1]:
+			b.WriteString(mask)
+		}
+	}
+	return b.String()
+}
+
+// hide marks the bytes of the original text in which s stands.
+func (d decoded) hide(s string, hidden []bool) (found bool) {
+	for at := 0; ; {
+		i := strings.Index(d.text[at:], s)
+		if i < 0 {
+			return found
+		}
+		begin, end := at+i, at+i+len(s)
+		for j := d.begin[begin]; j < d.end[end-1]; j++ {
+			hidden[j] = true
+		}
+		found, at = true, end
+	}
 }
 
 // TrimCut returns a text that was cut off, without the beginning of a credential at its end.
