@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -118,4 +119,62 @@ func Classify(err error) (Class, time.Time) {
 		return ClassCancelled, time.Time{}
 	}
 	return ClassTransient, time.Time{}
+}
+
+// MaxAnswer is how many bytes of a destination's answer an error has at most.
+const MaxAnswer = 4 << 10
+
+// WithAnswer adds what the destination answered to an error that says what happened, such as its
+// status. An answer may repeat the notification's private data or anything else, so logs, traces and
+// status leave it out, and only the error of the parked delivery has it, up to the sink's
+// answer_bytes. It must be short, and without the sink's credentials. The text of the error is that
+// of err, a colon and the answer.
+func WithAnswer(err error, answer string) error {
+	if answer == "" {
+		return err
+	}
+	return &answered{err.Error(), answer, err}
+}
+
+type answered struct {
+	brief, answer string
+	err           error
+}
+
+func (e *answered) Error() string {
+	if e.answer == "" {
+		return e.brief
+	}
+	return e.brief + ": " + e.answer
+}
+func (e *answered) Unwrap() error { return e.err }
+
+// Brief returns the text of an error without the destination's answer.
+func Brief(err error) string {
+	var a *answered
+	if !errors.As(err, &a) {
+		return err.Error()
+	}
+	return strings.Replace(err.Error(), a.Error(), a.brief, 1)
+}
+
+// AnswerOf returns the destination's answer in an error; "" if there is none.
+func AnswerOf(err error) string {
+	var a *answered
+	if !errors.As(err, &a) {
+		return ""
+	}
+	return a.answer
+}
+
+// CutAnswer returns nil for nil, and otherwise an error whose text has at most limit bytes of the destination's answer.
+func CutAnswer(err error, limit int) error {
+	if err == nil {
+		return nil
+	}
+	answer := AnswerOf(err)
+	if len(answer) <= limit {
+		return err
+	}
+	return &answered{Brief(err), strings.ToValidUTF8(answer[:limit], ""), err}
 }

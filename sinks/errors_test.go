@@ -31,3 +31,27 @@ func TestAWrappedErrorKeepsItsClass(t *testing.T) {
 	require.EqualError(t, sinks.Unknown(cause), "unknown: cause")
 	require.ErrorIs(t, sinks.Unknown(cause), cause)
 }
+
+func TestTheAnswerOfADestinationCanBeLeftOut(t *testing.T) {
+	t.Parallel()
+	cause := errors.New("POST https://a.example: 422 Unprocessable Entity")
+	err := fmt.Errorf("too old: %w", sinks.Permanent(sinks.WithAnswer(cause, "münchen is no name")))
+	require.EqualError(t, err, "too old: permanent: POST https://a.example: 422 Unprocessable Entity: münchen is no name")
+	require.Equal(t, "too old: permanent: POST https://a.example: 422 Unprocessable Entity", sinks.Brief(err))
+
+	short := sinks.CutAnswer(err, 2)
+	require.EqualError(t, short, sinks.Brief(err)+": m", "no half character is left")
+	require.Equal(t, "m", sinks.AnswerOf(short))
+	none := sinks.CutAnswer(err, 0)
+	require.EqualError(t, none, sinks.Brief(err))
+	require.Empty(t, sinks.AnswerOf(none))
+	require.Equal(t, sinks.Brief(err), sinks.Brief(none))
+	require.ErrorIs(t, none, cause)
+	class, _ := sinks.Classify(none)
+	require.Equal(t, sinks.ClassPermanent, class)
+
+	require.Same(t, cause, sinks.CutAnswer(cause, 0))
+	require.Same(t, cause, sinks.WithAnswer(cause, ""))
+	require.Equal(t, cause.Error(), sinks.Brief(cause))
+	require.NoError(t, sinks.CutAnswer(nil, 0))
+}

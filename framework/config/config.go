@@ -134,6 +134,7 @@ type Sink struct {
 	Rate        forwarder.Rate   `yaml:"rate" doc:"Most deliveries per second, minute or hour, over all forwarders: 50/s, 100/m or 1000/h. With burst, as in 50/s, burst 100, that many may go at once after a pause; put the value in quotes if it is inside braces. Default: no limit; burst is as many as in a second"`
 	Breaker     Breaker          `yaml:"breaker" doc:"When the breaker opens: all deliveries then wait until a probe succeeds, and nothing is parked. It opens if the destination cannot be reached, if too many attempts fail, if none succeeds for two minutes, or if ten deliveries in a row are refused permanently"`
 	Fairness    string           `yaml:"fairness" doc:"Name of the metadata, such as tenant, whose values share the sink fairly: if several values have pending deliveries, each gets the same number of deliveries in flight. Default: none"`
+	AnswerBytes *int             `yaml:"answer_bytes" doc:"How much of a destination's answer, which may repeat private data, the error of a parked delivery quotes: 0 to 4096 bytes. Default 4096"`
 	Trace       forwarder.Trace  `yaml:"trace" enum:"pass,none" doc:"Whether the sink gets the trace context (traceparent, tracestate) of a delivery: pass it on, or none to remove it. Default pass"`
 
 	// Sink is the sink that Load built from Kind and With.
@@ -291,6 +292,7 @@ func (s Sink) forwarder() forwarder.Sink {
 		Breaker:     forwarder.Breaker(s.Breaker),
 		Fairness:    s.Fairness,
 		Trace:       s.Trace,
+		AnswerBytes: s.AnswerBytes,
 	}
 }
 

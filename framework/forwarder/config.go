@@ -124,6 +124,9 @@ type Sink struct {
 	// with something to deliver get the same number of slots each, and a single one gets all.
 	// It balances the deliveries in memory, which are only a part of a large backlog.
 	Fairness string
+	// AnswerBytes is how much of a destination's answer (sinks.WithAnswer) the error of a
+	// parked delivery quotes, 0 to sinks.MaxAnswer; nil: sinks.MaxAnswer.
+	AnswerBytes *int
 	// Trace says whether the sink gets the trace context of a delivery; default TracePass.
 	Trace Trace
 	// Middleware is Watermill middleware around each delivery, the first one outermost. The
@@ -419,6 +422,14 @@ func (c Config) checkHandlers(p *policy.Problems, routes *route.Table) {
 	}
 }
 
+// answerBytes returns AnswerBytes or its default.
+func (s Sink) answerBytes() int {
+	if s.AnswerBytes == nil {
+		return sinks.MaxAnswer
+	}
+	return *s.AnswerBytes
+}
+
 // settings returns the settings that Adjust can change.
 func (s Sink) settings() policy.Settings {
 	return policy.Settings{Parallelism: s.Parallelism, Retry: s.Retry, OnDead: s.OnDead, OnUnknown: s.OnUnknown,
@@ -438,6 +449,8 @@ func (s Sink) validate(p *policy.Problems, at string) {
 	p.Check(at+".parallelism", s.Parallelism)
 	p.Check(at+".on_dead", s.OnDead)
 	p.Check(at+".trace", s.Trace)
+	bytes := s.answerBytes()
+	p.Require(bytes >= 0 && bytes <= sinks.MaxAnswer, "%s.answer_bytes is %d: use 0 to %d", at, bytes, sinks.MaxAnswer)
 	p.Check(at+".on_unknown", s.OnUnknown)
 	p.Require(s.Timeout > 0, "%s.timeout is %s: use more than 0", at, s.Timeout)
 	p.Check(at+".retry", s.Retry)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"reflect"
 	"slices"
@@ -66,11 +67,11 @@ func (f *Forwarder) leavesOut(sink string) bool {
 
 func (f *Forwarder) newSink(name string, sink Sink, routes *route.Table, types notification.TypeFilter) *activeSink {
 	a := &activeSink{Sink: sink, name: name, path: routes.To(name), types: types}
-	a.caller = &caller.Caller{Path: a.path, Deliver: deliverOf(sink), Prepare: func(ctx context.Context) error { return f.prepare(ctx, a) }}
+	a.caller = &caller.Caller{Path: a.path, Deliver: deliverOf(sink), AnswerBytes: sink.answerBytes(), Prepare: func(ctx context.Context) error { return f.prepare(ctx, a) }}
 	a.caller.Addresser, _ = sink.Sink.(sinks.Addresser)
 	a.dispatcher = dispatch.New(dispatch.Config{
 		Sink: name, Caller: a.caller, TypeOf: routes.TypeOf, Settings: sink.settings(),
-		Budget: f.memory, Observer: f.config.Observer, Tracing: f.tracing(name, sink), Logger: f.config.Logger,
+		Budget: f.memory, Observer: f.config.Observer, Tracing: f.tracing(name, sink), Logger: slog.New(withoutAnswers{f.config.Logger.Handler()}),
 	})
 	return a
 }
@@ -94,7 +95,7 @@ func transactorOf(s Sink) sinks.Transactor {
 // differsOnlyInSettings reports whether two sinks differ only in what Adjust can change.
 func (a *activeSink) differsOnlyInSettings(other *activeSink) bool {
 	return isSame(a.Sink.Sink, other.Sink.Sink) && a.Hooks.Same(other.Hooks) && sameMiddleware(a.Middleware, other.Middleware) &&
-		a.Start == other.Start && a.Trace == other.Trace && a.OnDead == other.OnDead && reflect.DeepEqual(a.types, other.types) && a.path.Equal(other.path)
+		a.Start == other.Start && a.Trace == other.Trace && a.OnDead == other.OnDead && a.answerBytes() == other.answerBytes() && reflect.DeepEqual(a.types, other.types) && a.path.Equal(other.path)
 }
 
 // sameMiddleware reports whether two lists are the same list: functions cannot be compared.

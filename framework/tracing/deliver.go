@@ -165,8 +165,8 @@ func (c Call) End(failure func(i int) error) {
 	}
 }
 
-// describe returns the first line of an error's text.
+// describe returns the first line of an error's text, without the destination's answer.
 func describe(err error) string {
-	line, _, _ := strings.Cut(err.Error(), "\n")
+	line, _, _ := strings.Cut(sinks.Brief(err), "\n")
 	return strings.ToValidUTF8(line[:min(len(line), maxDescription)], "")
 }

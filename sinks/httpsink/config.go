@@ -25,15 +25,13 @@ import (
 const (
 	DefaultTimeout          = 10 * time.Second
 	DefaultMaxConnectionAge = 5 * time.Minute
-	DefaultMaxResponseBytes = 4 << 10
 	DefaultBatchSize        = 100
 	DefaultBatchBytes       = 1 << 20
 
-	maxMaxResponseBytes = 64 << 10
-	maxBatchSize        = 10_000
-	maxBatchWait        = time.Minute
-	minBatchBytes       = 1 << 10
-	maxBatchBytes       = 64 << 20
+	maxBatchSize  = 10_000
+	maxBatchWait  = time.Minute
+	minBatchBytes = 1 << 10
+	maxBatchBytes = 64 << 20
 )
 
 // Values of Config.Format.
@@ -79,7 +77,6 @@ type Config struct {
 	Timeout          time.Duration     `yaml:"timeout" doc:"How long one delivery or batch may take; connecting may take half of it. Default 10s"`
 	MaxConnectionAge time.Duration     `yaml:"max_connection_age" doc:"How long a connection gets new requests. The next one resolves the name again. Default 5m"`
 	ReceiptHeader    string            `yaml:"receipt_header" doc:"Response header whose value is added to the receipt. Default: the first one present of X-Request-Id, Request-Id and X-Message-Id"`
-	MaxResponseBytes int               `yaml:"max_response_bytes" doc:"How many bytes of a response's body an error quotes, up to 65536. Default 4096"`
 	Proxy            string            `yaml:"proxy" secret:"password" doc:"URL of the proxy for requests, with http, https, socks5 or socks5h, and user and password if needed; none for no proxy. Default: from HTTP_PROXY, HTTPS_PROXY and NO_PROXY"`
 	TLS              TLS               `yaml:"tls" doc:"Settings of TLS, for https"`
 	Guard            Guard             `yaml:"guard" doc:"Protection against requests to private networks"`
@@ -146,9 +143,6 @@ func (c *Config) SetDefaults() {
 	}
 	if c.MaxConnectionAge == 0 {
 		c.MaxConnectionAge = DefaultMaxConnectionAge
-	}
-	if c.MaxResponseBytes == 0 {
-		c.MaxResponseBytes = DefaultMaxResponseBytes
 	}
 	if c.Guard.Mode == "" {
 		c.Guard.Mode = GuardAuto
@@ -239,9 +233,6 @@ func (r *resolver) checkLimits() {
 	}
 	if r.MaxConnectionAge < 0 {
 		r.mistake("max_connection_age: %s is negative; leave it out for %s", r.MaxConnectionAge, DefaultMaxConnectionAge)
-	}
-	if r.MaxResponseBytes < 0 || r.MaxResponseBytes > maxMaxResponseBytes {
-		r.mistake("max_response_bytes: %d is outside 1..%d", r.MaxResponseBytes, maxMaxResponseBytes)
 	}
 	if r.ReceiptHeader != "" && !isToken(r.ReceiptHeader) {
 		r.mistake("receipt_header: %q is not a header name; use letters, digits and dashes", r.ReceiptHeader)

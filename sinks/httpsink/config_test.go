@@ -28,13 +28,11 @@ headers: {X-Shop: "1"}
 bearer: token
 secret: "`+vectorSecret+`"
 timeout: 3s
-max_response_bytes: 100
 `)
 	require.NoError(t, err)
 	sink := built.(*Sink)
 	assert.Equal(t, "PUT https://partner.example", sink.destination.fixed.target)
 	assert.Equal(t, 3*time.Second, sink.timeout)
-	assert.Equal(t, 100, sink.excerpt.limit)
 	assert.True(t, sink.signer.signs())
 }
 
@@ -44,7 +42,6 @@ func TestOnlyTheURLIsRequired(t *testing.T) {
 	sink := built.(*Sink)
 	assert.Equal(t, "POST http://partner.example", sink.destination.fixed.target)
 	assert.Equal(t, DefaultTimeout, sink.timeout)
-	assert.Equal(t, DefaultMaxResponseBytes, sink.excerpt.limit)
 	assert.False(t, sink.signer.signs())
 }
 
@@ -56,14 +53,14 @@ headers: {"bad name": x, Waybill-Id: x, Host: x, X-Line: "a\nb", X-Twice: a, x-t
 bearer: "two words"
 secret: short
 timeout: -1s
-max_response_bytes: 1000000
+max_connection_age: -1s
 tls: {ca_file: /does/not/exist.pem}
 `)
 	require.Error(t, err)
 	for _, want := range []string{
 		`method: "GET" is not offered; use POST or PUT`,
 		`timeout: -1s is negative`,
-		`max_response_bytes: 1000000 is outside 1..65536`,
+		`max_connection_age: -1s is negative; leave it out for 5m0s`,
 		`url: scheme "ftp" is not offered; start it with https:// or http://`,
 		`headers."bad name": not a header name`,
 		`headers.Waybill-Id: is written by the sink`,

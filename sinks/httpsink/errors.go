@@ -27,9 +27,10 @@ type ResponseError struct {
 	Status int
 	// Location is the target of a redirect; "" for other responses.
 	Location string
-	// Body is the beginning of the response's body, at most max_response_bytes long. It is
+	// Body is the beginning of the response's body, at most [sinks.MaxAnswer] bytes long. It is
 	// one line of valid UTF-8. The sink's credentials and the URL's path and query are
-	// replaced by "***". It may be empty.
+	// replaced by "***". It may be empty. The error of a delivery has it as its answer: see
+	// [sinks.WithAnswer].
 	Body string
 }
 
@@ -44,9 +45,6 @@ func (e *ResponseError) Error() string {
 			b.WriteString(" to " + e.Location)
 		}
 		b.WriteString("; redirects are not followed, set url to the final address")
-	}
-	if e.Body != "" {
-		b.WriteString(": " + e.Body)
 	}
 	return b.String()
 }

@@ -70,18 +70,19 @@ func (s *Sink) responseError(to endpoint, resp *http.Response) error {
 	if e.Status/100 == 3 {
 		e.Location = excerpt.clean(resp.Header.Get("Location"))
 	}
+	err := sinks.WithAnswer(e, e.Body)
 	until, throttled := retryAfter(resp.Header.Get("Retry-After"), s.now())
 	switch {
 	case e.Status == http.StatusProxyAuthRequired && s.connections.proxied():
-		return sinks.Unavailable(e) // the proxy would refuse every delivery
+		return sinks.Unavailable(err) // the proxy would refuse every delivery
 	case refusesSink(e.Status) && s.destination.template == nil:
-		return sinks.Unavailable(e)
+		return sinks.Unavailable(err)
 	case usesRetryAfter(e.Status) && throttled:
-		return sinks.Throttled(until, e)
+		return sinks.Throttled(until, err)
 	case refusesSink(e.Status), usesRetryAfter(e.Status), isTemporary(e.Status):
-		return sinks.Transient(e)
+		return sinks.Transient(err)
 	}
-	return sinks.Permanent(e)
+	return sinks.Permanent(err)
 }
 
 // refusesSink reports whether a status is about the address, the credentials or the
@@ -118,16 +119,16 @@ func isTemporary(status int) bool {
 	return status >= 500
 }
 
-// retryAfter parses both forms of RFC 9110, section 10.2.3: seconds and an HTTP date. ok is
-// false if the value is empty, invalid or not in the future.
+// retryAfter parses both forms of RFC 9110, section 10.2.3: seconds, also with a fraction, which some
+// servers send, and an HTTP date. ok is false if the value is empty, invalid or not in the future.
 func retryAfter(value string, now time.Time) (until time.Time, ok bool) {
 	limit := now.Add(maxRetryAfter)
-	seconds, err := strconv.ParseUint(value, 10, 64)
+	seconds, err := strconv.ParseFloat(value, 64)
 	switch {
-	case errors.Is(err, strconv.ErrRange), err == nil && seconds > uint64(maxRetryAfter/time.Second):
+	case isDecimal(value) && seconds >= maxRetryAfter.Seconds():
 		return limit, true
-	case err == nil:
-		until = now.Add(time.Duration(seconds) * time.Second)
+	case isDecimal(value) && err == nil:
+		until = now.Add(time.Duration(seconds * float64(time.Second)))
 	default:
 		if until, err = http.ParseTime(value); err != nil {
 			return time.Time{}, false
@@ -139,25 +140,48 @@ func retryAfter(value string, now time.Time) (until time.Time, ok bool) {
 	return until, until.After(now)
 }
 
+// isDecimal reports whether a text has only digits and dots, and so no sign, exponent or word.
+func isDecimal(text string) bool { return text != "" && strings.Trim(text, "0123456789.") == "" }
+
 // noResponse returns the error of an attempt without a response. ctx is the engine's context,
 // and bounded the same with the sink's timeout.
 //
 // If the guard refuses a host from data, the notification is the cause. A fixed host belongs to the
 // sink, and its name may resolve to a private address only temporarily.
-func (s *Sink) noResponse(ctx, bounded context.Context, target string, err error) error {
+func (s *Sink) noResponse(ctx, bounded context.Context, to endpoint, err error) error {
 	var guarded *guardError
 	switch {
 	case ctx.Err() != nil:
-		return fmt.Errorf("%s: %w", target, ctx.Err())
+		return fmt.Errorf("%s: %w", to.target, ctx.Err())
 	case errors.As(err, &guarded) && s.destination.open:
-		return sinks.Invalid(fmt.Errorf("%s: %w", target, err))
+		return sinks.Invalid(fmt.Errorf("%s: %w", to.target, err))
 	case isUnreachable(err):
-		return sinks.Unavailable(fmt.Errorf("%s: %w", target, err))
+		return sinks.Unavailable(fmt.Errorf("%s: %w", to.target, s.excerpt.credentials.Error(err)))
 	case bounded.Err() != nil:
-		return sinks.Transient(fmt.Errorf("%s: no response within %s: %w", target, s.timeout, bounded.Err()))
+		return sinks.Transient(fmt.Errorf("%s: no response within %s: %w", to.target, s.timeout, bounded.Err()))
+	case isLost(err):
+		return sinks.Transient(fmt.Errorf("%s: %w", to.target, err))
 	}
-	return sinks.Transient(fmt.Errorf("%s: %w", target, err))
+	text := s.excerpt.without(to.url).clean(err.Error())
+	return sinks.Transient(sinks.WithAnswer(&unreadable{to.target, err}, text))
 }
+
+// isLost reports whether an error is about the connection. Any other may quote the answer.
+func isLost(err error) bool {
+	var network net.Error
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.As(err, &network) ||
+		errors.Is(err, net.ErrClosed) || errors.Is(err, errNotProcessed) || errors.Is(err, errLostAgain)
+}
+
+// unreadable is an answer that is not HTTP. Its text leaves out that of net/http, which quotes the
+// answer.
+type unreadable struct {
+	target string
+	err    error
+}
+
+func (e *unreadable) Error() string { return e.target + ": the answer cannot be read" }
+func (e *unreadable) Unwrap() error { return e.err }
 
 // isUnreachable reports whether an error is about making the connection. Nearly all such errors
 // come from the sink's dialer and are a connectError. The others are those of TLS with a server

@@ -107,7 +107,16 @@ func TestRetryAfter(t *testing.T) {
 		{"Sat, 01 Mar 2025 11:59:59 GMT", time.Time{}},
 		{"0", time.Time{}},
 		{"-5", time.Time{}},
-		{"1.5", time.Time{}},
+		{"1.5", in(1500 * time.Millisecond)},
+		{"0.0", time.Time{}},
+		{"1.2.3", time.Time{}},
+		{".", time.Time{}},
+		{"99999999999999.5", in(time.Hour)},
+		{"1e3", time.Time{}},
+		{"NaN", time.Time{}},
+		{"Inf", time.Time{}},
+		{"+5", time.Time{}},
+		{"Fri, 31 Dec 9999 23:59:59 GMT", in(time.Hour)},
 		{"soon", time.Time{}},
 		{"", time.Time{}},
 	}
@@ -195,13 +204,13 @@ func TestAnErrorQuotesTheBeginningOfTheBody(t *testing.T) {
 		w.WriteHeader(422)
 		_, _ = w.Write(bytes.Repeat([]byte("abcdefgh"), 1<<17)) // 1 MiB
 	})
-	for limit, want := range map[int]int{0: DefaultMaxResponseBytes, 10: 10} {
-		_, err := r.sink(t, Config{MaxResponseBytes: limit}).Deliver(t.Context(), newDelivery())
-		var response *ResponseError
-		require.ErrorAs(t, err, &response)
-		assert.Equal(t, strings.Repeat("abcdefgh", 1<<17)[:want], response.Body)
-		assert.ErrorContains(t, err, "422 Unprocessable Entity: abcdefgh")
-	}
+	_, err := r.sink(t, Config{}).Deliver(t.Context(), newDelivery())
+	var response *ResponseError
+	require.ErrorAs(t, err, &response)
+	assert.Equal(t, strings.Repeat("abcdefgh", 1<<17)[:sinks.MaxAnswer], response.Body)
+	assert.Equal(t, response.Body, sinks.AnswerOf(err))
+	assert.Equal(t, "permanent: POST "+r.URL+": 422 Unprocessable Entity", sinks.Brief(err))
+	assert.ErrorContains(t, err, "422 Unprocessable Entity: abcdefgh")
 }
 
 func TestAnOversizedBodyDoesNotUndoADelivery(t *testing.T) {
@@ -330,11 +339,11 @@ func TestNoErrorRepeatsACredential(t *testing.T) {
 		"bearer-token": {Bearer: "bearer-token"},
 		"header-token": {Headers: map[string]string{"X-Api-Key": "header-token"}},
 		"url-password": {URL: strings.Replace(r.URL, "http://", "http://user:url-password@", 1)},
-		"query-token":  {URL: r.URL + "/path-token?query-token", MaxResponseBytes: 1},
-		"path-token":   {URL: r.URL + "/path-token?query-token", MaxResponseBytes: 1},
+		"query-token":  {URL: r.URL + "/path-token?query-token"},
+		"path-token":   {URL: r.URL + "/path-token?query-token"},
 		strings.TrimPrefix(vectorSecret, "whsec_"): {Secrets: []string{vectorSecret}},
 		"basic-password": {Basic: Basic{User: "user", Password: "basic-password"}},
-		"template-token": {URL: r.URL + "/template-token/{{.Type}}?template-token", MaxResponseBytes: 1},
+		"template-token": {URL: r.URL + "/template-token/{{.Type}}?template-token"},
 	}
 	for credential, c := range configs {
 		_, err := r.sink(t, c).Deliver(t.Context(), newDelivery())

@@ -95,7 +95,7 @@ func New(in sinks.Instance, c Config) (*Sink, error) {
 		source:         c.CloudEvents.Source,
 		metadata:       o.metadata,
 		timeout:        c.Timeout,
-		excerpt:        newExcerpt(c.MaxResponseBytes, o.credentials),
+		excerpt:        newExcerpt(sinks.MaxAnswer, o.credentials),
 		receiptHeaders: receiptHeaders,
 		connections:    newConnections(o, c.Timeout),
 		template:       &http.Request{Method: c.Method, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1},
@@ -152,7 +152,7 @@ func (s *Sink) CheckHealth(ctx context.Context) error {
 	bounded, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
 	if err := s.connections.check(bounded); err != nil {
-		return s.noResponse(ctx, bounded, s.destination.fixed.target, err)
+		return s.noResponse(ctx, bounded, s.destination.fixed, err)
 	}
 	return nil
 }
@@ -195,7 +195,7 @@ func (s *Sink) send(ctx context.Context, deadline time.Time, to endpoint, m mess
 	connection, resp, err := s.ask(bounded, to, m)
 	defer func() { connection.leave(canServeAgain(err)) }()
 	if err != nil {
-		return "", s.noResponse(ctx, bounded, to.target, err)
+		return "", s.noResponse(ctx, bounded, to, err)
 	}
 	if resp.ContentLength != 0 {
 		defer time.AfterFunc(bodyTime, cancel).Stop() // limits drain

@@ -44,6 +44,9 @@ type Caller struct {
 	// Batcher makes several deliveries; nil: the sink takes one at a time.
 	Batcher sinks.Batcher
 
+	// AnswerBytes is how much of a destination's answer its errors have.
+	AnswerBytes int
+
 	// Addresser names the destination of a delivery; nil: there is a single one.
 	Addresser sinks.Addresser
 
@@ -127,6 +130,11 @@ type Batcher interface {
 
 // CallOn is Call with another Batcher.
 func (c *Caller) CallOn(ctx context.Context, to Batcher, deliveries []*notification.Delivery, follows func(i int) bool, results []sinks.Result, seen Seen) (given []sinks.Result) {
+	defer func() {
+		for i := range given {
+			given[i].Err = sinks.CutAnswer(given[i].Err, c.AnswerBytes)
+		}
+	}()
 	defer func() {
 		if p := recover(); p != nil {
 			given = sinks.Failed(deliveries, fmt.Errorf("%w: %v\n%s", ErrPanic, p, debug.Stack()))
