@@ -27,7 +27,7 @@ func TestAConfigurationIsRefusedWithAllItsMistakes(t *testing.T) {
 			},
 			"mail": {
 				Sink:    &script{},
-				Timeout: -time.Second,
+				Timeout: -time.Second, AnswerBytes: new(5000),
 				Rate:    forwarder.Rate{Events: -1, Per: time.Second},
 				Breaker: forwarder.Breaker{FailureShare: 1.5, Among: 20_000, MaxPause: time.Millisecond},
 				Retry: forwarder.Retry{MaxAge: -1, Types: map[string]forwarder.Retry{
@@ -44,7 +44,7 @@ func TestAConfigurationIsRefusedWithAllItsMistakes(t *testing.T) {
 		`sinks._mine: a name`, "sinks.partner: the sink is missing", "sinks.partner.parallelism.threshold is -1",
 		`sinks.partner.parallelism.above is "never"`, "sinks.partner.retry.max_attempts is -1", "sinks.partner.retry.max is 1m0s, less than initial 1h0m0s",
 		"sinks.partner.retry.multiplier is 0.5", "sinks.partner.retry.jitter is 2", `sinks.partner.on_dead is "panic"`,
-		"sinks.mail.timeout is -1s", "sinks.mail.rate is -1 in 1s, burst 0", "sinks.mail.breaker.failure_share is 1.5", "sinks.mail.breaker.among is 20000",
+		"sinks.mail.timeout is -1s", "sinks.mail.answer_bytes is 5000: use 0 to 4096", "sinks.mail.rate is -1 in 1s, burst 0", "sinks.mail.breaker.failure_share is 1.5", "sinks.mail.breaker.among is 20000",
 		"sinks.mail.breaker.max_pause is 1ms: use at least 100ms", "sinks.mail.retry.max_age is -1ns",
 		"sinks.mail.retry.types.order.placed.max_attempts is -2", `sinks.mail.retry.types.order placed: invalid`, "sinks.mail.retry.types.order.*.types: a policy for some types cannot have types",
 	} {

@@ -93,3 +93,20 @@ func TestDeliveriesAfterAFailedExpressionAreNotDelivered(t *testing.T) {
 	require.ErrorIs(t, results[2].Err, caller.ErrPassesBy)
 	require.EqualValues(t, "ok", results[3].Receipt, "a delivery that skips the sink does not block the others")
 }
+
+func TestAnErrorHasAsMuchOfAnAnswerAsConfigured(t *testing.T) {
+	t.Parallel()
+	refusal := sinks.Permanent(sinks.WithAnswer(errors.New("422"), "ada is taken"))
+	for limit, want := range map[int]string{0: "permanent: 422", 3: "permanent: 422: ada", 100: "permanent: 422: ada is taken"} {
+		one := caller.Caller{Path: pathOf(t, route.Rule{}), AnswerBytes: limit, Deliver: func(context.Context, *notification.Delivery) (notification.Receipt, error) {
+			return "", refusal
+		}}
+		several := batcher(func(batch []*notification.Delivery) []sinks.Result { return sinks.Failed(batch, refusal) })
+		for _, to := range []caller.Batcher{nil, several} {
+			results := one.CallOn(t.Context(), to, []*notification.Delivery{{Envelope: &notification.Envelope{Type: "t"}}}, nil, nil, nil)
+			require.EqualError(t, results[0].Err, want)
+			class, _ := sinks.Classify(results[0].Err)
+			require.Equal(t, sinks.ClassPermanent, class)
+		}
+	}
+}
