@@ -67,7 +67,7 @@ func (e *Examiner) Now(ctx context.Context) (now time.Time, err error) {
 // Connections returns how many sessions the server has, and may have.
 func (e *Examiner) Connections(ctx context.Context) (used, most int, err error) {
 	var name string
-	if err := e.db.QueryRowContext(ctx, `SHOW GLOBAL STATUS LIKE 'Threads\_connected'`).Scan(&name, &used); err != nil {
+	if err := e.db.QueryRowContext(ctx, `SHOW GLOBAL STATUS WHERE Variable_name = 'Threads_connected'`).Scan(&name, &used); err != nil {
 		return 0, 0, err
 	}
 	err = e.db.QueryRowContext(ctx, `SELECT @@global.max_connections`).Scan(&most)

@@ -15,7 +15,7 @@
 // has the proof.
 //
 // The files, in the order in which to read them: migrations/00001_outbox.sql, snapshot.go,
-// position.go, tracker.go, sweep.go, life.go, reader.go, look.go, pruning.go, dialect.go; what all
+// position.go, session.go, tracker.go, sweep.go, life.go, reader.go, look.go, pruning.go, dialect.go; what all
 // databases share is in ../internal/tables.
 package mysql
 
