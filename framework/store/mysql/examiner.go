@@ -55,6 +55,13 @@ func (e *Examiner) Variable(ctx context.Context, name string) (string, error) {
 	return variable(ctx, e.db, name)
 }
 
+// Packet returns max_allowed_packet, how large a notification can be that sessions of OpenDB write, and
+// how large one that any driver can write: some write a byte as two.
+func (e *Examiner) Packet(ctx context.Context) (packet, ours, anyone int, err error) {
+	packet, err = packetSize(ctx, e.db)
+	return packet, limits(packet).Row, limits(packet).Row / 2, err
+}
+
 // Now returns the server's time.
 func (e *Examiner) Now(ctx context.Context) (now time.Time, err error) {
 	var text string
