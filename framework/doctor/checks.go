@@ -95,5 +95,6 @@ var checks = []Check{
 	{ID: "captures", only: onPostgreSQL, run: checkCaptures, Why: "Writes to a captured table fail after one of its captured columns was renamed."},
 	{ID: "schedules", needs: theStore, run: checkSchedules, Why: "A schedule that no process runs publishes nothing."},
 	{ID: "sinks", needs: nothing, run: checkSinks, Why: "While a sink cannot be reached, its deliveries wait."},
+	{ID: "creators", only: onPostgreSQL, run: checkCreators, Why: "PostgreSQL calls the function whose arguments fit best, whoever made it. Until PostgreSQL 15 everyone may create functions in the schema public."},
 	{ID: "privileges", only: onServers, run: checkPrivileges, Why: "If a privilege is missing, the forwarder fails at the first statement that needs it, perhaps days later."},
 }

@@ -195,6 +195,8 @@ func TestWhatIsBrokenInPostgreSQLIsFound(t *testing.T) {
 			x.exec(`DELETE FROM outbox_parked`)
 			require.Eventually(x, func() bool { return x.examine("dead-tuples").Status == Warn }, patience, 100*time.Millisecond, "the server counts dead rows with a delay")
 		}, Warn, `"outbox_parked" has \d+ dead rows`, `^VACUUM`},
+		"creators": {"creators", func(x *fixture) { x.exec(`GRANT CREATE ON SCHEMA public TO PUBLIC`) }, Warn, `^PUBLIC may create functions in the schema "public"`,
+			`^REVOKE CREATE ON SCHEMA "public" FROM PUBLIC;$`},
 		"invalid index": {"indexes", func(x *fixture) {
 			x.exec(`UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'outbox_parked_key'::regclass`)
 		}, Warn, "outbox_parked_key is invalid", "^REINDEX INDEX CONCURRENTLY"},

@@ -72,23 +72,20 @@ func (x *examination) variables(ctx context.Context, names ...string) (values ma
 	return values, nil
 }
 
-// leastPacket is the size that a statement can have with a payload of 1 MiB, the default limit
-// of a publisher.
+// leastPacket is the max_allowed_packet at which any driver can write a payload of 1 MiB, the default
+// limit of a publisher.
 const leastPacket = 4 << 20
 
 func checkMySQLPackets(ctx context.Context, x *examination) (verdict, error) {
-	text, err := x.my.Variable(ctx, "max_allowed_packet")
+	packet, ours, anyone, err := x.my.Packet(ctx)
 	if err != nil {
 		return verdict{}, err
 	}
-	most, err := strconv.ParseInt(text, 10, 64)
-	if err != nil {
-		return verdict{}, fmt.Errorf("max_allowed_packet: %w", err)
+	text := fmt.Sprintf("max_allowed_packet is %s: a notification of up to %s fits, and of up to %s if a driver escapes it", size(int64(packet)), size(int64(ours)), size(int64(anyone)))
+	if packet < leastPacket {
+		return warn(fmt.Sprintf("SET GLOBAL max_allowed_packet = %d;", 16<<20), "%s", text), nil
 	}
-	if most < leastPacket {
-		return warn(fmt.Sprintf("SET GLOBAL max_allowed_packet = %d;", 16<<20), "max_allowed_packet is %s: a payload of 1 MiB may not fit", size(most)), nil
-	}
-	return ok("max_allowed_packet is %s; a notification must be smaller", size(most)), nil
+	return ok("%s", text), nil
 }
 
 func checkMySQLHeld(ctx context.Context, x *examination) (verdict, error) {

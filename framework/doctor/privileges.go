@@ -36,6 +36,21 @@ func checkPrivileges(ctx context.Context, x *examination) (verdict, error) {
 	return lacking(ctx, server, x.Duty != "", duties...)
 }
 
+func checkCreators(ctx context.Context, x *examination) (verdict, error) {
+	schema, roles, err := x.pg.Creators(ctx)
+	if err != nil {
+		return verdict{}, err
+	}
+	if len(roles) == 0 {
+		return ok("only owners may create functions in the schema %s", schema), nil
+	}
+	var fixes []string
+	for _, role := range roles {
+		fixes = append(fixes, "REVOKE CREATE ON SCHEMA "+schema+" FROM "+role+";")
+	}
+	return warn(strings.Join(fixes, "\n"), "%s may create functions in the schema %s: one of the name of a function of the outbox may run in its place, with the rights of the caller", some(roles), schema), nil
+}
+
 // lacking checks the privileges for duties. sure means that the role must have them: without it,
 // a missing privilege does not fail the check.
 func lacking(ctx context.Context, server privileged, sure bool, duties ...postgres.Duty) (verdict, error) {

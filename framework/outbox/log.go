@@ -5,6 +5,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
+
+	"github.com/waybill-go/waybill/framework/store"
 )
 
 // Log is the table that a Publisher appends to, in the SQL of its database. The stores
@@ -16,9 +18,9 @@ type Log interface {
 	InsertInto() string
 	// Placeholder returns the n-th parameter of a statement; n counts from 1.
 	Placeholder(n int) string
-	// MaxParameters returns how many parameters a statement can have: at least 8, which
+	// Limits returns how large a statement can be: its parameters are at least 8, which
 	// is one row.
-	MaxParameters() int
+	Limits() store.Limits
 	// BindTime returns the parameter for a time, which is in UTC with microseconds. The
 	// zero time becomes NULL.
 	BindTime(t time.Time) any

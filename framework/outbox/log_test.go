@@ -14,6 +14,7 @@ import (
 
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/outbox"
+	"github.com/waybill-go/waybill/framework/store"
 	"github.com/waybill-go/waybill/framework/store/postgres"
 	"github.com/waybill-go/waybill/framework/store/sqlite"
 	"github.com/waybill-go/waybill/registry"
@@ -27,9 +28,11 @@ var (
 // paperLog is a log without a database.
 type paperLog struct{}
 
-func (paperLog) InsertInto() string             { return "INSERT INTO paper VALUES" }
-func (paperLog) Placeholder(n int) string       { return "$" + strconv.Itoa(n) }
-func (paperLog) MaxParameters() int             { return 8 * 1500 }
+func (paperLog) InsertInto() string       { return "INSERT INTO paper VALUES" }
+func (paperLog) Placeholder(n int) string { return "$" + strconv.Itoa(n) }
+func (paperLog) Limits() store.Limits {
+	return store.Limits{Parameters: 8 * 1500, Bytes: store.StatementBytes}
+}
 func (paperLog) BindPayload(payload []byte) any { return string(payload) }
 func (paperLog) BinaryPayload() bool            { return false }
 func (paperLog) BindTime(t time.Time) any {

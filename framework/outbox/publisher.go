@@ -363,6 +363,10 @@ func (p *Publisher) check(e *notification.Envelope) error {
 		return fmt.Errorf("%w: %d bytes, the limit is %d: keep large data elsewhere and publish a reference, or raise MaxPayload",
 			ErrTooLarge, len(e.Payload), p.config.MaxPayload)
 	}
+	if limits := p.log.Limits(); limits.Row > 0 && store.Size(e) > limits.Row {
+		return fmt.Errorf("%w: with %d bytes, the notification does not fit into a statement: %s of the server allows %d",
+			ErrTooLarge, store.Size(e), limits.Setting, limits.Row)
+	}
 	if contentType := e.Metadata.Get(notification.MetadataContentType); contentType != "" {
 		return p.checkContentType(e.Type, contentType)
 	}

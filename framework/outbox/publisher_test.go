@@ -117,7 +117,7 @@ func TestManyNotificationsOfOneCallKeepTheirOrder(t *testing.T) {
 	t.Parallel()
 	db, s, p := setup(t, outbox.Config{})
 	const n = 10_000 // more than one INSERT can carry
-	require.Greater(t, n*8, s.MaxParameters())
+	require.Greater(t, n*8, s.Limits().Parameters)
 	many := make([]any, n)
 	for i := range many {
 		many[i] = orderPlaced{OrderID: "o", Total: i}

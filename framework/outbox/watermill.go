@@ -5,7 +5,6 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
-	"slices"
 
 	watermillsql "github.com/ThreeDotsLabs/watermill-sql/v3/pkg/sql"
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -18,7 +17,7 @@ import (
 const topic = "outbox"
 
 // insert appends envelopes through Watermill's SQL publisher, in one INSERT or, if they exceed
-// the parameters of a statement, in several. It returns the error of the database or of this
+// the limits of a statement, in several. It returns the error of the database or of this
 // package, without Watermill's text around it.
 func (p *Publisher) insert(ctx context.Context, tx Tx, envelopes []notification.Envelope) error {
 	adapter := &schemaAdapter{log: p.log, sql: &p.insertSQL}
@@ -27,7 +26,8 @@ func (p *Publisher) insert(ctx context.Context, tx Tx, envelopes []notification.
 	if err != nil {
 		return err
 	}
-	for adapter.envelopes = range slices.Chunk(envelopes, p.log.MaxParameters()/columns) {
+	limits := p.log.Limits()
+	for adapter.envelopes = range store.Chunks(envelopes, limits.Parameters/columns, limits.Bytes, store.Size) {
 		if err := publisher.Publish(topic, messages(adapter.envelopes)...); err != nil {
 			return p.failed(ctx, tx, cmp.Or(adapter.err, executor.err, err))
 		}

@@ -27,7 +27,7 @@ import (
 func (o outbox) role(t *testing.T, duty string) (address string) {
 	t.Helper()
 	var role string
-	require.NoError(t, o.db.QueryRowContext(t.Context(), `SELECT 'role "' || gen_random_uuid()::text`).Scan(&role))
+	require.NoError(t, o.db.QueryRowContext(t.Context(), `SELECT 'role "$$''\ $q1$' || gen_random_uuid()::text`).Scan(&role))
 	quoted := `"` + strings.ReplaceAll(role, `"`, `""`) + `"`
 	_, err := o.db.ExecContext(t.Context(), `CREATE ROLE `+quoted+` LOGIN`)
 	require.NoError(t, err)
@@ -46,7 +46,7 @@ func (o outbox) role(t *testing.T, duty string) (address string) {
 	u, err := url.Parse(o.address)
 	require.NoError(t, err)
 	u.User = url.User(role)
-	return u.String()
+	return strings.ReplaceAll(u.String(), "$", "%24") // which a configuration would expand
 }
 
 // roleOf returns the role in an address that role returned.

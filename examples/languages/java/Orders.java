@@ -4,14 +4,14 @@ import java.sql.*;
 class Orders {
     /** Stores an order and its notification, both or neither. */
     static String place(Connection connection, String order, String customer, String product) throws SQLException {
-        String id = query(connection, "SELECT outbox_publish('order.placed', ?, json_build_object('order_id', ?, 'product', ?))", customer, order, product);
+        String id = query(connection, "SELECT outbox_publish('order.placed'::text, ?::text, json_build_object('order_id', ?, 'product', ?))", customer, order, product);
         update(connection, "INSERT INTO orders (id, product) VALUES (?, ?)", order, product);
         return id;
     }
 
     /** Writes an invoice once, however often the notification is delivered. */
     static String handle(Connection connection, String id, String order) throws SQLException {
-        boolean first = query(connection, "SELECT outbox_first('invoices', ?)", id).equals("t");
+        boolean first = query(connection, "SELECT outbox_first('invoices'::text, ?::text)", id).equals("t");
         if (first) {
             update(connection, "INSERT INTO invoices (order_id) VALUES (?)", order);
         }

@@ -10,7 +10,7 @@ def place(connection, order, customer, product):
     """Stores an order and its notification, both or neither."""
     payload = json.dumps({"order_id": order, "product": product})
     with connection.transaction():
-        (id,) = connection.execute("SELECT outbox_publish('order.placed', %s, %s)", (customer, payload)).fetchone()
+        (id,) = connection.execute("SELECT outbox_publish('order.placed'::text, %s::text, %s::json)", (customer, payload)).fetchone()
         connection.execute("INSERT INTO orders (id, product) VALUES (%s, %s)", (order, product))
     return f"{id} {payload}"
 
@@ -18,7 +18,7 @@ def place(connection, order, customer, product):
 def handle(connection, id, order):
     """Writes an invoice once, however often the notification is delivered."""
     with connection.transaction():
-        (first,) = connection.execute("SELECT outbox_first('invoices', %s)", (id,)).fetchone()
+        (first,) = connection.execute("SELECT outbox_first('invoices'::text, %s::text)", (id,)).fetchone()
         if first:
             connection.execute("INSERT INTO invoices (order_id) VALUES (%s)", (order,))
     return "first" if first else "seen before"

@@ -68,6 +68,11 @@ func complete(config *mysql.Config) (*mysql.Config, error) {
 	config.ParseTime, config.Loc = true, time.UTC
 	config.InterpolateParams = true // one round trip for a statement with arguments
 	config.ClientFoundRows = true
+	config.MaxAllowedPacket = 0 // the server's: what does not fit into a text is sent apart from it
+	// The server may ignore the character set of the handshake.
+	if err := config.Apply(mysql.Charset("utf8mb4", config.Collation)); err != nil {
+		return nil, err
+	}
 	config.Logger = &mysql.NopLogger{} // its messages are also in errors
 	if config.Timeout == 0 {
 		config.Timeout = connectTime

@@ -31,6 +31,8 @@ const (
 // The handle has these settings:
 //
 //   - sessions are in READ COMMITTED, so that parking for one lane does not delay other lanes;
+//   - sessions have their own value of each variable on which the meaning of statements depends, such as
+//     autocommit, sql_mode and sql_select_limit, whatever the server's global value is;
 //   - times are time.Time in UTC, and arguments travel with their statements in one round trip;
 //   - connecting times out after 10 s, unless dsn has a timeout;
 //   - the server ends a session that sends nothing for 5 min, unless its wait_timeout is shorter or
@@ -121,8 +123,10 @@ func (c *connector) connect(ctx context.Context) (*session, error) {
 }
 
 func (s *session) prepare(ctx context.Context) error {
-	if _, err := s.ExecContext(ctx, `SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED`, nil); err != nil {
-		return err
+	for _, statement := range []string{settle, `SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE`} {
+		if _, err := s.ExecContext(ctx, statement, nil); err != nil {
+			return err
+		}
 	}
 	for _, family := range families {
 		_, err := s.ExecContext(ctx, family.noteLife, nil)

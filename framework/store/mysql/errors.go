@@ -68,7 +68,7 @@ func hintFor(err error) string {
 	case refused(err, tooManyConnections):
 		return "the server has no connection left: raise max_connections, or use fewer"
 	case refused(err, packetTooLarge), errors.Is(err, mysql.ErrPktTooLarge):
-		return "a row does not fit into max_allowed_packet; raise it on the server: MariaDB's default is 16 MB"
+		return "a notification does not fit into max_allowed_packet: raise it on the server; `waybill doctor --only packet-size` says what fits"
 	case refused(err, diskFull, tableFull):
 		return "the database's disk is full: free space, or let retention keep less; nothing is lost meanwhile"
 	case refused(err, shuttingDown):

@@ -55,6 +55,13 @@ func (e *Examiner) Variable(ctx context.Context, name string) (string, error) {
 	return variable(ctx, e.db, name)
 }
 
+// Packet returns max_allowed_packet, how large a notification can be that sessions of OpenDB write, and
+// how large one that any driver can write: some write a byte as two.
+func (e *Examiner) Packet(ctx context.Context) (packet, ours, anyone int, err error) {
+	packet, err = packetSize(ctx, e.db)
+	return packet, limits(packet).Row, limits(packet).Row / 2, err
+}
+
 // Now returns the server's time.
 func (e *Examiner) Now(ctx context.Context) (now time.Time, err error) {
 	var text string
@@ -67,7 +74,7 @@ func (e *Examiner) Now(ctx context.Context) (now time.Time, err error) {
 // Connections returns how many sessions the server has, and may have.
 func (e *Examiner) Connections(ctx context.Context) (used, most int, err error) {
 	var name string
-	if err := e.db.QueryRowContext(ctx, `SHOW GLOBAL STATUS LIKE 'Threads\_connected'`).Scan(&name, &used); err != nil {
+	if err := e.db.QueryRowContext(ctx, `SHOW GLOBAL STATUS WHERE Variable_name = 'Threads_connected'`).Scan(&name, &used); err != nil {
 		return 0, 0, err
 	}
 	err = e.db.QueryRowContext(ctx, `SELECT @@global.max_connections`).Scan(&most)

@@ -22,7 +22,7 @@ func (n names) duties() map[string][]grant {
 	publishing := []grant{
 		{`INSERT (` + appended + `)`, ""}, {"SELECT (`offset`, id, type, `key`, deliver_at, due_id, due_key)", ""},
 		{"SELECT (`offset`, id, type, `key`, state, due_at)", "parked"},
-		{`SELECT, INSERT, UPDATE`, "cancelled"}, {`SELECT, INSERT, UPDATE`, "unique"},
+		{"SELECT, INSERT (`offset`, id, token), UPDATE (id, token)", "cancelled"}, {"SELECT, INSERT (type, `key`, until, token), UPDATE (until, token)", "unique"},
 	}
 	return map[string][]grant{
 		"publisher": publishing,
@@ -51,9 +51,9 @@ func Grants(c Config, user, duty string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	name, host, hasHost := strings.Cut(user, "@")
-	if !hasHost {
-		host = "%"
+	name, host := user, "%"
+	if at := strings.LastIndexByte(user, '@'); at >= 0 {
+		name, host = user[:at], user[at+1:]
 	}
 	var b strings.Builder
 	for _, g := range grants {

@@ -31,7 +31,10 @@ func Migrate(ctx context.Context, db *sql.DB, c Config) (applied []string, err e
 	}
 	m := migrations(c, s)
 	m.Locker = &locker{name: string(names(c.Prefix))}
-	return m.Up(ctx, db)
+	if applied, err = m.Up(ctx, db); err != nil {
+		return applied, err
+	}
+	return applied, m.Verify(ctx, db)
 }
 
 // MigrationSQL returns the SQL that Migrate would run on an empty database of MySQL, or of MariaDB if

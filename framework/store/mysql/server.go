@@ -35,6 +35,9 @@ func checkServer(ctx context.Context, db *sql.DB) (s server, err error) {
 	if s, err = parseServer(text); err != nil {
 		return s, err
 	}
+	if err := checkSession(ctx, db); err != nil {
+		return s, err
+	}
 	if err := checkClock(ctx, db); err != nil {
 		return s, err
 	}
@@ -86,7 +89,7 @@ func checkClock(ctx context.Context, db *sql.DB) error {
 // variable returns a variable of the server; "" if it has none with this name.
 func variable(ctx context.Context, q querier, name string) (string, error) {
 	var key, value string
-	err := q.QueryRowContext(ctx, `SHOW GLOBAL VARIABLES LIKE '`+strings.ReplaceAll(name, `_`, `\_`)+`'`).Scan(&key, &value)
+	err := q.QueryRowContext(ctx, `SHOW GLOBAL VARIABLES WHERE Variable_name = '`+name+`'`).Scan(&key, &value)
 	if errors.Is(err, sql.ErrNoRows) {
 		return "", nil
 	}

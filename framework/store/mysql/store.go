@@ -15,7 +15,7 @@
 // has the proof.
 //
 // The files, in the order in which to read them: migrations/00001_outbox.sql, snapshot.go,
-// position.go, tracker.go, sweep.go, life.go, reader.go, look.go, pruning.go, dialect.go; what all
+// position.go, session.go, tracker.go, sweep.go, life.go, reader.go, look.go, pruning.go, dialect.go; what all
 // databases share is in ../internal/tables.
 package mysql
 
@@ -99,6 +99,7 @@ type Store struct {
 	run     *tables.Runner
 	tracker *tracker
 	binary  bool
+	packet  int         // max_allowed_packet of the server
 	blind   atomic.Bool // the privilege PROCESS is missing
 
 	notCancelled string // the condition that a row of a page is not cancelled
@@ -151,6 +152,9 @@ func Open(ctx context.Context, db *sql.DB, c Config) (*Store, error) {
 	s.run = tables.NewRunner(n.Table, &dialect{Store: s})
 	s.notCancelled, _ = s.run.Render(tables.SQL(tables.NotCancelled))
 	s.shared = tables.New(db, s.run, c.Receipts, c.Source)
+	if s.packet, err = packetSize(ctx, db); err != nil {
+		return nil, err
+	}
 	if s.binary, err = binaryPayload(ctx, db, n); err != nil {
 		return nil, err
 	}
@@ -158,6 +162,13 @@ func Open(ctx context.Context, db *sql.DB, c Config) (*Store, error) {
 		return nil, fmt.Errorf("%w: the payload column of %s accepts only JSON, but records of %s may have any bytes: create the tables with outbox.payload: bytea", store.ErrUnsupported, n, c.Source.Name())
 	}
 	return s, s.CheckSource(ctx)
+}
+
+func packetSize(ctx context.Context, db *sql.DB) (bytes int, err error) {
+	if err := db.QueryRowContext(ctx, `SELECT @@max_allowed_packet`).Scan(&bytes); err != nil {
+		return 0, fmt.Errorf("look up max_allowed_packet: %w", err)
+	}
+	return bytes, nil
 }
 
 func binaryPayload(ctx context.Context, db *sql.DB, n names) (bool, error) {

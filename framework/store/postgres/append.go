@@ -3,6 +3,8 @@ package postgres
 import (
 	"strconv"
 	"time"
+
+	"github.com/waybill-go/waybill/framework/store"
 )
 
 // The part of the store that a publisher uses; see outbox.Log.
@@ -18,8 +20,10 @@ func (s *Store) InsertInto() string {
 // Placeholder returns the n-th parameter of a statement.
 func (*Store) Placeholder(n int) string { return "$" + strconv.Itoa(n) }
 
-// MaxParameters returns the limit of the PostgreSQL protocol.
-func (*Store) MaxParameters() int { return 65535 }
+// Limits returns the limit of the PostgreSQL protocol.
+func (*Store) Limits() store.Limits {
+	return store.Limits{Parameters: 65535, Bytes: store.StatementBytes, Refs: 5000}
+}
 
 // BindTime returns the parameter for a time; the zero time is NULL.
 func (*Store) BindTime(t time.Time) any {

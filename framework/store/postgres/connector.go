@@ -152,8 +152,12 @@ func (s *session) ExecContext(ctx context.Context, query string, args []driver.N
 	return result, s.met(err)
 }
 
-// met handles an error that is about the server rather than the statement.
+// met handles an error that is about the server rather than the statement. A session that the server
+// ended because it was idle (idle_session_timeout) has not run the statement: the pool uses another one.
 func (s *session) met(err error) error {
+	if refused(err, idleSession) {
+		return driver.ErrBadConn
+	}
 	if err != nil && !s.reading && isReadOnly(err) {
 		s.connector.era.CompareAndSwap(s.era, s.era+1)
 	}
@@ -162,7 +166,7 @@ func (s *session) met(err error) error {
 
 // ResetSession is called before the pool uses a session again.
 func (s *session) ResetSession(ctx context.Context) error {
-	if !s.fresh() {
+	if !s.fresh() || s.wire.ended() {
 		return driver.ErrBadConn
 	}
 	s.reading = false
@@ -259,6 +263,13 @@ func (w *wire) isSigned() bool {
 func (w *wire) interrupt() {
 	w.interrupted.Store(true)
 	time.AfterFunc(cancelTime, w.giveUp)
+}
+
+// ended reports whether the server has closed the idle connection.
+func (w *wire) ended() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return hasEnded(w.conn)
 }
 
 // giveUp closes the connection, so that nothing waits for it any more.

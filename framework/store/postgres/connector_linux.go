@@ -1,6 +1,8 @@
 package postgres
 
 import (
+	"errors"
+	"net"
 	"strings"
 	"syscall"
 )
@@ -19,4 +21,25 @@ func limitUnacknowledged(network, _ string, raw syscall.RawConn) error {
 		// If the kernel refuses it, its default applies.
 		_ = syscall.SetsockoptInt(int(fd), syscall.IPPROTO_TCP, tcpUserTimeout, int(deadTime.Milliseconds()))
 	})
+}
+
+// hasEnded reports whether an idle connection was closed by the server, or has a message that nobody asked
+// for, which is the reason why the server is about to close it.
+func hasEnded(c net.Conn) bool {
+	socket, ok := c.(syscall.Conn)
+	if !ok {
+		return false
+	}
+	raw, err := socket.SyscallConn()
+	if err != nil {
+		return true
+	}
+	silent := false
+	err = raw.Read(func(fd uintptr) bool {
+		var one [1]byte
+		_, _, err := syscall.Recvfrom(int(fd), one[:], syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
+		silent = errors.Is(err, syscall.EAGAIN)
+		return true
+	})
+	return err != nil || !silent
 }

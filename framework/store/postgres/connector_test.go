@@ -224,6 +224,32 @@ func TestALongStatementIsNotADeadConnection(t *testing.T) {
 	require.NoError(t, err)
 }
 
+func TestASessionThatTheServerEndedBecauseItWasIdleIsReplacedUnnoticed(t *testing.T) {
+	t.Parallel()
+	dsn := postgrestest.DSN(t)
+	watcher, db := openAt(t, dsn), openAt(t, with(t, dsn, "idle_session_timeout", "50"))
+	for _, use := range []func() error{
+		func() error { return db.QueryRowContext(t.Context(), `SELECT $1::int`, 1).Err() },
+		func() error { _, err := db.ExecContext(t.Context(), `SELECT 1`); return err },
+		func() error {
+			tx, err := db.BeginTx(t.Context(), nil)
+			if err != nil {
+				return err
+			}
+			return tx.Rollback()
+		},
+	} {
+		var pid int
+		require.NoError(t, db.QueryRowContext(t.Context(), `SELECT pg_backend_pid()`).Scan(&pid))
+		require.Eventually(t, func() bool {
+			var lives bool
+			require.NoError(t, watcher.QueryRowContext(t.Context(), `SELECT EXISTS (SELECT FROM pg_stat_activity WHERE pid = $1)`, pid).Scan(&lives))
+			return !lives
+		}, patience, 10*time.Millisecond)
+		require.NoError(t, use())
+	}
+}
+
 func TestACancelledStatementReturnsTheServersError(t *testing.T) {
 	t.Parallel()
 	db := newDB(t)

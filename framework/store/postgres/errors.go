@@ -51,6 +51,9 @@ func sqlState(err error) string {
 // deniedPrivilege is the code for a missing privilege.
 const deniedPrivilege = "42501"
 
+// idleSession is the code with which a server ends a session after idle_session_timeout.
+const idleSession = "57P05"
+
 // undefinedTable is the code for a missing table.
 const undefinedTable = "42P01"
 

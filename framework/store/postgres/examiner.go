@@ -75,6 +75,16 @@ func (e *Examiner) Role(ctx context.Context) (role string, err error) {
 	return pq.QuoteIdentifier(role), err
 }
 
+// Creators returns the roles, quoted, that may create functions in the outbox's schema, beside superusers
+// and the owners of schema and log; PUBLIC means all. schema is quoted, too.
+func (e *Examiner) Creators(ctx context.Context) (schema string, roles []string, err error) {
+	err = e.db.QueryRowContext(ctx, `SELECT coalesce(array_agg(coalesce(quote_ident(r.rolname), 'PUBLIC') ORDER BY r.rolname), '{}')
+		FROM pg_namespace n CROSS JOIN aclexplode(coalesce(n.nspacl, acldefault('n', n.nspowner))) a LEFT JOIN pg_roles r ON r.oid = a.grantee
+		WHERE n.nspname = $1 AND a.privilege_type = 'CREATE' AND a.grantee <> n.nspowner AND NOT coalesce(r.rolsuper, false)
+			AND a.grantee IS DISTINCT FROM (SELECT relowner FROM pg_class WHERE oid = to_regclass($2))`, e.names.schema, e.names.Log()).Scan(pq.Array(&roles))
+	return pq.QuoteIdentifier(e.names.schema), roles, err
+}
+
 // Database returns the name of the database, quoted.
 func (e *Examiner) Database(ctx context.Context) (name string, err error) {
 	err = e.db.QueryRowContext(ctx, `SELECT current_database()`).Scan(&name)

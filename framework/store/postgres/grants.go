@@ -44,7 +44,7 @@ func (d Duty) grants(n names) ([]grant, error) {
 	publishing := []grant{
 		{`INSERT (` + appended + `)`, table("")}, {`USAGE`, sequence},
 		{`SELECT ("offset", id, type, key, deliver_at)`, table("")}, {`SELECT ("offset", id, type, key, state, due_at)`, table("parked")},
-		{`SELECT, INSERT`, table("cancelled")}, {`SELECT, INSERT, UPDATE`, table("unique")},
+		{`SELECT, INSERT ("offset", id)`, table("cancelled")}, {`SELECT, INSERT (type, key, until), UPDATE (until)`, table("unique")},
 	}
 	switch d {
 	case Publisher:
@@ -93,15 +93,29 @@ func Grants(c Config, role string, d Duty) (string, error) {
 	}
 	to := ` TO ` + pq.QuoteIdentifier(role)
 	var b strings.Builder
+	schema := `public`
 	if n.schema != "" {
-		fmt.Fprintf(&b, "GRANT USAGE ON SCHEMA %s%s;\n", pq.QuoteIdentifier(n.schema), to)
+		schema = pq.QuoteIdentifier(n.schema)
+		fmt.Fprintf(&b, "GRANT USAGE ON SCHEMA %s%s;\n", schema, to)
 	} else {
-		fmt.Fprintf(&b, "DO $$ BEGIN\n    IF NOT has_schema_privilege(%s, current_schema(), 'USAGE') THEN\n"+
-			"        EXECUTE format('GRANT USAGE ON SCHEMA %%I TO %%I', current_schema(), %s);\n    END IF;\nEND $$;\n",
-			pq.QuoteLiteral(role), pq.QuoteLiteral(role))
+		fmt.Fprintf(&b, "DO %s;\n", dollarQuoted(fmt.Sprintf(" BEGIN\n    IF NOT has_schema_privilege(%s, current_schema(), 'USAGE') THEN\n"+
+			"        EXECUTE format('GRANT USAGE ON SCHEMA %%I TO %%I', current_schema(), %s);\n    END IF;\nEND ",
+			pq.QuoteLiteral(role), pq.QuoteLiteral(role))))
 	}
 	for _, g := range grants {
 		fmt.Fprintf(&b, "GRANT %s ON %s%s;\n", g.privileges, g.on, to)
 	}
+	if d == Publisher || d == Consumer {
+		fmt.Fprintf(&b, "-- Whoever may create functions in the schema of the outbox can take the place of its own:\n-- REVOKE CREATE ON SCHEMA %s FROM PUBLIC;\n", schema)
+	}
 	return b.String(), nil
+}
+
+// dollarQuoted quotes a text with dollars, with a tag that it does not contain.
+func dollarQuoted(text string) string {
+	tag := "$$"
+	for n := 1; strings.Contains(text, tag); n++ {
+		tag = fmt.Sprintf("$q%d$", n)
+	}
+	return tag + text + tag
 }

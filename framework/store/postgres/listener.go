@@ -83,12 +83,25 @@ func (s *Store) Listen(ctx context.Context, hear func(store.News)) error {
 	if s.listening.dsn == nil {
 		return nil
 	}
-	err := s.listening.run(ctx, hear)
-	if ctx.Err() != nil {
-		return nil
+	for {
+		err := s.listening.run(ctx, hear)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if !refused(err, idleSession) {
+			return fmt.Errorf("listen: %w", err)
+		}
+		// The server's timeout is shorter than the time between pings. That is no failure.
+		select {
+		case <-time.After(idlePause):
+		case <-ctx.Done():
+			return nil
+		}
 	}
-	return fmt.Errorf("listen: %w", err)
 }
+
+// idlePause is how long to wait before listening again, after the server has ended an idle session.
+const idlePause = time.Second
 
 // run listens on one connection until it is lost or ctx is done. pq's listener would connect again
 // by itself, but does not say why it cannot, so it is closed at the first error.

@@ -258,6 +258,20 @@ func TestListeningEndsWithTheReasonWhenItsBackendIsTerminated(t *testing.T) {
 	require.NoError(t, e.awaitEnd(t))
 }
 
+func TestAListenerThatTheServerEndedBecauseItWasIdleListensAgain(t *testing.T) {
+	t.Parallel()
+	_, s := listen(t, func(u *url.URL) {
+		q := u.Query()
+		q.Set("idle_session_timeout", "100")
+		u.RawQuery = q.Encode()
+	})
+	e := startListening(t, s)
+	e.awaitWake(t)
+	e.awaitWake(t) // by another connection: nobody announces anything
+	e.stop()
+	require.NoError(t, e.awaitEnd(t))
+}
+
 func TestListeningEndsWithTheReasonIfTheAddressDoesNotAnswer(t *testing.T) {
 	t.Parallel()
 	_, s := listen(t, func(u *url.URL) { u.Host = "127.0.0.1:1" })

@@ -45,7 +45,10 @@ func Migrate(ctx context.Context, db *sql.DB, c Config) (applied []string, err e
 	if applied, err = m.Up(ctx, db); err != nil {
 		return applied, err
 	}
-	return applied, extendPartitions(ctx, db, c, n)
+	if err := extendPartitions(ctx, db, c, n); err != nil {
+		return applied, err
+	}
+	return applied, m.Verify(ctx, db)
 }
 
 // MigrationSQL returns the SQL that Migrate would run on an empty database, for people who apply

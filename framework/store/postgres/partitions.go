@@ -124,7 +124,11 @@ func (s *Store) extend(ctx context.Context, rows int64) (made int, err error) {
 	if err != nil {
 		return 0, fmt.Errorf("make partitions: %w", err)
 	}
-	for _, p := range partitionsAhead(s.names, highest, rows, now.last) {
+	missing := partitionsAhead(s.names, highest, rows, now.last)
+	if len(missing) == 0 && rows != highest.To-highest.From {
+		missing = []partition{{s.names.Table("from_" + strconv.FormatInt(highest.To, 10)), highest.To, highest.To + rows}} // later ones will be as large
+	}
+	for _, p := range missing {
 		if err := s.attach(ctx, p); err != nil {
 			if isInTheWay(err) || isDoneAlready(err) || errors.Is(err, errTooLate) {
 				return made, nil

@@ -93,6 +93,19 @@ func TestAPartitionStaysForAnUnsettledRowAndAnOpenTransaction(t *testing.T) {
 }
 
 // Publishers may reach a partition while it is being created.
+func TestAnotherSizeAppliesToThePartitionsAfterTheExistingOnes(t *testing.T) {
+	t.Parallel()
+	db := newDB(t)
+	openStore(t, db, postgres.Config{PartitionRows: 10})
+	for range 2 { // the second time nothing is left to do
+		openStore(t, db, postgres.Config{PartitionRows: 5})
+		var bound string
+		require.NoError(t, db.QueryRowContext(t.Context(), `SELECT pg_get_expr(c.relpartbound, c.oid) FROM pg_inherits JOIN pg_class c ON c.oid = inhrelid
+			WHERE inhparent = 'outbox'::regclass ORDER BY c.oid DESC LIMIT 1`).Scan(&bound))
+		require.Equal(t, `FOR VALUES FROM ('41') TO ('46')`, bound)
+	}
+}
+
 func TestAPartitionThatTheSequenceHasReachedIsNotCreated(t *testing.T) {
 	t.Parallel()
 	for name, meanwhile := range map[string]string{

@@ -1,6 +1,10 @@
 package sqlite
 
-import "time"
+import (
+	"time"
+
+	"github.com/waybill-go/waybill/framework/store"
+)
 
 // The part of the store that a publisher uses; see outbox.Log.
 
@@ -12,8 +16,10 @@ func (s *Store) InsertInto() string {
 // Placeholder returns the next parameter of a statement.
 func (*Store) Placeholder(int) string { return "?" }
 
-// MaxParameters returns the default of SQLITE_MAX_VARIABLE_NUMBER.
-func (*Store) MaxParameters() int { return 32766 }
+// Limits returns the default of SQLITE_MAX_VARIABLE_NUMBER.
+func (*Store) Limits() store.Limits {
+	return store.Limits{Parameters: 32766, Bytes: store.StatementBytes, Refs: 5000}
+}
 
 // BindTime returns the parameter for a time; the zero time is NULL.
 func (*Store) BindTime(t time.Time) any {

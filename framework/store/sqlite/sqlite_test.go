@@ -295,7 +295,7 @@ func TestAStatementHasAsManyRowsAsParametersAllow(t *testing.T) {
 	s, db := open(t, sqlite.Config{})
 	publisher, err := outbox.New(registry.New(), s, outbox.Config{})
 	require.NoError(t, err)
-	want := make([]notification.Envelope, s.MaxParameters()/8+1)
+	want := make([]notification.Envelope, s.Limits().Parameters/8+1)
 	for i := range want {
 		want[i] = notification.Envelope{ID: notification.NewID(), Type: "a", Payload: []byte("x")}
 	}

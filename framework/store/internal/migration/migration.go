@@ -15,6 +15,7 @@ package migration
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -113,6 +114,23 @@ func (s Set) up(ctx context.Context, db *sql.DB) ([]string, error) {
 		names[i] = path.Base(r.Source.Path)
 	}
 	return names, err
+}
+
+// Verify is Check in a new session, after Up: a session that commits nothing sees what it wrote all the
+// same. It closes the idle sessions of the handle.
+func (s Set) Verify(ctx context.Context, db *sql.DB) error {
+	for range db.Stats().Idle {
+		c, err := db.Conn(ctx)
+		if err != nil {
+			return err
+		}
+		_ = c.Raw(func(any) error { return driver.ErrBadConn }) // so the pool closes it
+		_ = c.Close()
+	}
+	if err := s.Check(ctx, db); err != nil {
+		return fmt.Errorf("the migration ran without an error, but another session does not see its tables: the server or a proxy did not commit it: %w", err)
+	}
+	return nil
 }
 
 // compare compares the recorded versions with the files.

@@ -128,6 +128,23 @@ func TestAFailedFileLeavesNothingAndNamesItself(t *testing.T) {
 	require.ErrorIs(t, files.Check(t.Context(), db), store.ErrNotMigrated)
 }
 
+func TestAMigrationThatWasNotCommittedIsAnError(t *testing.T) {
+	t.Parallel()
+	db := emptyDB(t)
+	db.SetMaxOpenConns(1)
+	_, err := set(fstest.MapFS{"00001_log.sql": first}).Up(t.Context(), db)
+	require.NoError(t, err)
+	both := set(fstest.MapFS{"00001_log.sql": first, "00002_note.sql": second})
+	for _, statement := range []string{`BEGIN`, `INSERT INTO shop_migrations (version_id, is_applied) VALUES (2, true)`} {
+		_, err := db.Exec(statement)
+		require.NoError(t, err)
+	}
+	require.NoError(t, both.Check(t.Context(), db), "the session sees its own rows")
+	err = both.Verify(t.Context(), db)
+	require.ErrorIs(t, err, store.ErrNotMigrated)
+	require.ErrorContains(t, err, "did not commit")
+}
+
 func TestAMisspeltTemplateFieldIsAnError(t *testing.T) {
 	t.Parallel()
 	text := &fstest.MapFile{Data: []byte("-- +goose Up\nCREATE TABLE {{.Perfix}} (a);\n")}

@@ -5,7 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"slices"
+	"iter"
 	"time"
 
 	"github.com/waybill-go/waybill/framework/store"
@@ -13,6 +13,29 @@ import (
 
 // chunkRows keeps a statement with many rows far below the limit of parameters.
 const chunkRows = 1000
+
+func parkedSize(p *store.Parked) int {
+	return store.Size(&p.Envelope) + len(p.LastError) + len(p.Receipt) + len(p.HookError)
+}
+
+func receiptSize(r *store.Receipt) int { return len(r.ID) + len(r.Receipt) + rowBytes }
+
+func refSize(r *store.Ref) int { return len(r.ID) + rowBytes }
+
+// rowBytes is more than the numbers and times of a small row take, and what is around them.
+const rowBytes = 256
+
+// refs returns the lists of Dialect.Refs for all refs.
+func (t *Tables) refs(refs []store.Ref) iter.Seq[Expr] {
+	return func(yield func(Expr) bool) {
+		limits := t.dialect.Limits()
+		for chunk := range store.Chunks(refs, limits.Refs, limits.Bytes, refSize) {
+			if !yield(t.dialect.Refs(chunk)) {
+				return
+			}
+		}
+	}
+}
 
 // Checkpoint writes what was settled; see store.Deliveries. If only the cursor moves, which is the
 // usual case, it is one statement.
@@ -142,15 +165,16 @@ func (r *Runner) Holds(ctx context.Context, q Querier, lease store.Lease) error 
 }
 
 func (t *Tables) unpark(ctx context.Context, tx *sql.Tx, sink string, refs []store.Ref) error {
-	if len(refs) == 0 {
-		return nil
+	for chunk := range t.refs(refs) {
+		if _, err := t.run.Exec(ctx, tx, `DELETE FROM {parked} WHERE sink = ? AND ("offset", id) IN (?)`, sink, chunk); err != nil {
+			return err
+		}
 	}
-	_, err := t.run.Exec(ctx, tx, `DELETE FROM {parked} WHERE sink = ? AND ("offset", id) IN (?)`, sink, t.dialect.Refs(refs))
-	return err
+	return nil
 }
 
 func (t *Tables) park(ctx context.Context, tx *sql.Tx, sink string, parked []store.Parked) error {
-	for chunk := range slices.Chunk(parked, chunkRows) {
+	for chunk := range store.Chunks(parked, chunkRows, t.dialect.Limits().Bytes, parkedSize) {
 		values := make([]Expr, len(chunk))
 		for i := range chunk {
 			var err error
@@ -168,8 +192,8 @@ func (t *Tables) park(ctx context.Context, tx *sql.Tx, sink string, parked []sto
 	return nil
 }
 
-// hooked writes the results of hooks that were called again, in one statement for all deliveries
-// with the same result.
+// hooked writes the results of hooks that were called again, for all deliveries with the same result
+// together.
 func (t *Tables) hooked(ctx context.Context, tx *sql.Tx, sink string, parked []store.Parked) error {
 	for len(parked) > 0 {
 		p := &parked[0]
@@ -180,11 +204,13 @@ func (t *Tables) hooked(ctx context.Context, tx *sql.Tx, sink string, parked []s
 			}
 			refs = append(refs, store.RefOf(&other.Envelope))
 		}
-		_, err := t.run.Exec(ctx, tx, `UPDATE {parked} SET due_at = ?, hook_error = ?, hook_failures = ?, updated_at = {now}
-			WHERE sink = ? AND state = ? AND ("offset", id) IN (?)`,
-			t.dialect.Time(p.DueAt), p.HookError, p.HookFailures, sink, string(p.State), t.dialect.Refs(refs))
-		if err != nil {
-			return err
+		for chunk := range t.refs(refs) {
+			_, err := t.run.Exec(ctx, tx, `UPDATE {parked} SET due_at = ?, hook_error = ?, hook_failures = ?, updated_at = {now}
+				WHERE sink = ? AND state = ? AND ("offset", id) IN (?)`,
+				t.dialect.Time(p.DueAt), p.HookError, p.HookFailures, sink, string(p.State), chunk)
+			if err != nil {
+				return err
+			}
 		}
 		parked = parked[len(refs):]
 	}
@@ -210,7 +236,7 @@ func (t *Tables) parkedValues(sink string, p *store.Parked) (Expr, error) {
 }
 
 func (t *Tables) archive(ctx context.Context, tx *sql.Tx, sink string, receipts []store.Receipt) error {
-	for chunk := range slices.Chunk(receipts, chunkRows) {
+	for chunk := range store.Chunks(receipts, chunkRows, t.dialect.Limits().Bytes, receiptSize) {
 		values := make([]Expr, len(chunk))
 		for i, r := range chunk {
 			values[i] = list(sink, r.Offset, r.ID, string(r.Receipt), r.Attempt, t.dialect.Time(r.DeliveredAt))

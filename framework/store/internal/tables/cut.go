@@ -135,11 +135,13 @@ func (t *Tables) insertCursors(ctx context.Context, tx *sql.Tx, sink string, fir
 	for number := first; number < lanes; number++ {
 		values = append(values, list(sink, number, lanes, epoch, nullText(position), paused))
 	}
-	if len(values) == 0 {
-		return nil
+	size := func(*Expr) int { return len(position) + rowBytes }
+	for chunk := range store.Chunks(values, chunkRows, t.dialect.Limits().Bytes, size) {
+		if _, err := t.run.Exec(ctx, tx, `INSERT INTO {cursors} (sink, lane, lanes, epoch, position, paused) VALUES ?`, join(", ", chunk)); err != nil {
+			return err
+		}
 	}
-	_, err := t.run.Exec(ctx, tx, `INSERT INTO {cursors} (sink, lane, lanes, epoch, position, paused) VALUES ?`, join(", ", values))
-	return err
+	return nil
 }
 
 // nullText returns a text for a nullable column.

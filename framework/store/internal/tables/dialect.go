@@ -47,6 +47,9 @@ type Dialect interface {
 	// ParseTime parses a time that the driver returns as a text.
 	ParseTime(text string) (time.Time, error)
 
+	// Limits returns how large a statement can be.
+	Limits() store.Limits
+
 	// Selected returns the columns of an envelope as EachParked reads them.
 	Selected() string
 	// EachParked runs a query for parkedColumns and calls each with its rows until that returns

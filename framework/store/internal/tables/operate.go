@@ -208,12 +208,14 @@ func inOrder(batch []chosen) (due, wait []store.Ref) {
 }
 
 func (t *Tables) setState(ctx context.Context, tx *sql.Tx, sink string, refs []store.Ref, state store.State, dueAt Expr) error {
-	if len(refs) == 0 {
-		return nil
+	for chunk := range t.refs(refs) {
+		_, err := t.run.Exec(ctx, tx, `UPDATE {parked} SET state = ?, due_at = ?, attempt = 0, hook_error = '', hook_failures = 0, updated_at = {now} WHERE sink = ? AND ("offset", id) IN (?)`,
+			string(state), dueAt, sink, chunk)
+		if err != nil {
+			return err
+		}
 	}
-	_, err := t.run.Exec(ctx, tx, `UPDATE {parked} SET state = ?, due_at = ?, attempt = 0, hook_error = '', hook_failures = 0, updated_at = {now} WHERE sink = ? AND ("offset", id) IN (?)`,
-		string(state), dueAt, sink, t.dialect.Refs(refs))
-	return err
+	return nil
 }
 
 // Discard deletes deliveries; see store.Operator.

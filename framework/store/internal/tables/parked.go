@@ -28,7 +28,7 @@ func (t *Tables) parked(ctx context.Context, db *sql.DB, limit int, selection Ex
 			return false, nil
 		}
 		found = append(found, *d)
-		size += sizeOf(&d.Envelope)
+		size += store.Size(&d.Envelope)
 		return true, nil
 	})
 	return found, more, err
@@ -115,7 +115,7 @@ func (t *Tables) Followers(ctx context.Context, lane store.Lane, keys []string, 
 			found = slices.DeleteFunc(found, func(d store.ParkedDelivery) bool { return !slices.Contains(part[:n], d.Envelope.Key) })
 		}
 		for i := range found {
-			size += sizeOf(&found[i].Envelope)
+			size += store.Size(&found[i].Envelope)
 		}
 		parked, answered = append(parked, deliveries(found)...), answered+n
 		if more != nil || size >= pageBytes {

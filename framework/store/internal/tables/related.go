@@ -100,7 +100,7 @@ func (t *Tables) relatedPart(ctx context.Context, id string, first, last int64, 
 		}
 		trace := found.trace(d.Envelope.ID)
 		trace.Rows = append(trace.Rows, store.TracedRow{Envelope: d.Envelope})
-		found.size += sizeOf(&d.Envelope)
+		found.size += store.Size(&d.Envelope)
 		return true, nil
 	})
 	return next, err

@@ -9,18 +9,6 @@ import (
 	"github.com/waybill-go/waybill/framework/store"
 )
 
-// envelopeBytes is about what an envelope takes beside its texts.
-const envelopeBytes = 200
-
-// sizeOf is about how much memory an envelope takes.
-func sizeOf(e *notification.Envelope) int {
-	size := len(e.Payload) + len(e.Key) + len(e.ID) + envelopeBytes
-	for name, value := range e.Metadata {
-		size += len(name) + len(value)
-	}
-	return size
-}
-
 // Scanner turns rows of database/sql into envelopes. Rows with the same metadata
 // text share one decoded map.
 type Scanner struct {
@@ -52,7 +40,7 @@ func (s *Scanner) Scan(rows *sql.Rows, extra ...any) (e notification.Envelope, e
 	if e.Payload == nil {
 		e.Payload = []byte{} // how a driver may hand over an empty one
 	}
-	s.bytes += len(e.Payload) + len(e.Key) + len(e.ID) + len(metadata) + envelopeBytes
+	s.bytes += len(e.Payload) + len(e.Key) + len(e.ID) + len(metadata) + rowBytes
 	return e, nil
 }
 
