@@ -267,7 +267,7 @@ func (s *Source) NewReader(raw json.RawMessage, filter store.Filter) (store.Read
 			return nil, err
 		}
 	}
-	r := &reader{source: s, lane: filter.Slots.First, filter: filter, at: p, read: p.next, share: &share{of: &s.kept}}
+	r := &reader{source: s, lane: filter.Slots.First, filter: filter, fetched: fetched{at: p, read: p.next}, share: &share{of: &s.kept}}
 	runtime.AddCleanup(r, (*share).giveBack, r.share) // readers are not closed
 	return r, nil
 }
