@@ -14,6 +14,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"golang.org/x/sync/singleflight"
+
+	"github.com/waybill-go/waybill/sinks"
 )
 
 // watermill makes clients of Watermill's publisher, which uses sarama.
@@ -274,6 +276,9 @@ func (f marshaler) Marshal(topic string, m *message.Message) (*sarama.ProducerMe
 	if f.custom != nil {
 		r, err := f.custom.Marshal(topic, m)
 		p.sent = r
+		if err != nil {
+			err = sinks.Invalid(err)
+		}
 		return r, err
 	}
 	r, err := wmkafka.DefaultMarshaler{}.Marshal(topic, m)

@@ -3,9 +3,11 @@ package kafka
 import (
 	"errors"
 	"log/slog"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -184,4 +186,32 @@ func plausible(t *testing.T, h *history, p position) bool {
 		return false
 	}
 	return true
+}
+
+// The client multiplies milliseconds by 10^6, and overflows.
+func TestEveryTimestampFromTheYear1To9999IsRead(t *testing.T) {
+	t.Parallel()
+	read := func(ms int64) (time.Time, error) {
+		return occurred(&kgo.Record{Timestamp: time.Unix(0, ms*1_000_000)})
+	}
+	r, first, last := rand.New(rand.NewPCG(1, 2)), firstTime.UnixMilli(), lastTime.UnixMilli()
+	for i := range 10_000 {
+		ms := first + r.Int64N(last-first+1)
+		switch i {
+		case 0:
+			ms = first
+		case 1:
+			ms = last
+		case 2, 3, 4:
+			ms = int64(i - 4) // around the epoch
+		}
+		at, err := read(ms)
+		require.NoError(t, err)
+		require.Equal(t, ms, at.UnixMilli())
+	}
+	for _, ms := range []int64{first - 1, last + 1, 1_767_225_600_000_000, math.MinInt64 / 1_000} {
+		at, err := read(ms)
+		require.Error(t, err)
+		require.True(t, !at.Before(firstTime) && !at.After(lastTime))
+	}
 }

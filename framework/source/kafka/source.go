@@ -223,7 +223,11 @@ func (s *Source) begin(ctx context.Context, c *cluster, parts []partition, start
 
 // since returns the first offset of each partition at or after a time, and the end if there is none.
 func (s *Source) since(ctx context.Context, c *cluster, parts []partition, at time.Time, ends map[partition]listed) (map[partition]listed, error) {
-	first, err := s.listAll(ctx, c, parts, at.UnixMilli())
+	of := at.UnixMilli()
+	if of < 0 {
+		of = earliest // negative numbers mean something else
+	}
+	first, err := s.listAll(ctx, c, parts, of)
 	if err != nil {
 		return nil, err
 	}

@@ -81,7 +81,7 @@ func (c *connection) Publish(subject string, messages ...*message.Message) error
 		call := callOf(m)
 		call.connected = true
 		if err := checkSubject(subject); err != nil {
-			return sinks.Permanent(err)
+			return sinks.Invalid(err)
 		}
 		encoded, err := Marshaler{}.Marshal(subject, m)
 		if err != nil {
