@@ -20,6 +20,9 @@ var answers = []sinks.Answer{
 	{Says: "more bytes than the server's max_payload; headers that NATS does not allow; a subject that is reserved, has more than 1000 bytes, or contains blanks, wildcards or an empty part (not sent)", Means: "invalid"},
 }
 
+// ErrNotConnected means that the connection is lost and could not be made again yet. It comes with the cause.
+var ErrNotConnected = errors.New("not connected to NATS")
+
 // Codes of JetStream's errors in the server's errors.json for which the client has no constants.
 const (
 	messageTooLarge nats.ErrorCode = 10054 // JSStreamMessageExceedsMaximumErr
@@ -34,7 +37,7 @@ var messageErrors = []error{nats.ErrMaxPayload, nats.ErrBadSubject, nats.ErrBadH
 
 // serverErrors are errors that affect every message, such as a missing server or stream.
 var serverErrors = []error{
-	nats.ErrReconnectBufExceeded, nats.ErrConnectionClosed, nats.ErrConnectionReconnecting, nats.ErrDisconnected,
+	ErrNotConnected, nats.ErrConnectionClosed, nats.ErrConnectionReconnecting, nats.ErrDisconnected,
 	nats.ErrNoServers, nats.ErrStaleConnection, nats.ErrTimeout, nats.ErrNoStreamResponse, nats.ErrHeadersNotSupported,
 	nats.ErrAuthorization, nats.ErrAuthExpired, nats.ErrAuthRevoked, nats.ErrAccountAuthExpired, nats.ErrPermissionViolation,
 }
