@@ -39,7 +39,7 @@ func (c *Config) saramaConfig(sasl SASL, token *tokenSource) *sarama.Config {
 	conf.ClientID = c.ClientID
 	step := c.step()
 	conf.Net.DialTimeout, conf.Net.ReadTimeout, conf.Net.WriteTimeout = step, step, step
-	conf.Metadata.Timeout = step
+	conf.Metadata.Timeout, conf.Metadata.RefreshFrequency = step, metadataMaxAge
 	conf.Metadata.Full = false // only the topics in use: all topics of a large cluster are megabytes
 	conf.Producer.Timeout = step * 4 / 5
 	conf.Producer.Retry.Max = retries
