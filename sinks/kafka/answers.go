@@ -5,8 +5,8 @@ import "github.com/waybill-go/waybill/sinks"
 // answers list the errors of Kafka's protocol with their classes, for the reference.
 var answers = []sinks.Answer{
 	{Says: "the record is stored by all replicas that `acks` asks for", Means: "delivered"},
-	{Says: "MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE, INVALID_RECORD, INVALID_TIMESTAMP; larger than `max_message_bytes`", Means: "permanent; in a batch, only for records that are also refused alone"},
-	{Says: "the topic's template gives no topic or an illegal name", Means: "permanent"},
+	{Says: "MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE, INVALID_RECORD, INVALID_TIMESTAMP", Means: "permanent; in a batch, only for records that are also refused alone"},
+	{Says: "nothing is sent: larger than `max_message_bytes`; the topic's template gives no topic or an illegal name; it occurred before 1677-09-22 or after 2262-04-11, which a client cannot write as a timestamp", Means: "invalid"},
 	{Says: "INVALID_TOPIC_EXCEPTION", Means: "unavailable; permanent if data names the topic"},
 	{Says: "UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID, TOPIC_AUTHORIZATION_FAILED, UNSUPPORTED_FOR_MESSAGE_FORMAT, INVALID_PARTITIONS, INVALID_REPLICATION_FACTOR", Means: "unavailable; transient if data names the topic"},
 	{Says: "the connection cannot be made or is lost; TLS fails; NETWORK_EXCEPTION; no answer in time", Means: "unavailable"},

@@ -86,7 +86,7 @@ func TestARecordAboveMaxMessageBytesDoesNotFailItsBatch(t *testing.T) {
 	batch[1].Payload = make([]byte, 3000)
 	results := sink.DeliverBatch(t.Context(), batch)
 	assert.NoError(t, results[0].Err)
-	assertClass(t, sinks.ClassPermanent, results[1].Err)
+	assertClass(t, sinks.ClassInvalid, results[1].Err)
 	assert.NoError(t, results[2].Err)
 }
 
@@ -103,7 +103,7 @@ func TestABatchGoesToManyTopics(t *testing.T) {
 		assert.EqualValues(t, receipt, results[i].Receipt)
 	}
 	assertClass(t, sinks.ClassTransient, results[2].Err)
-	assertClass(t, sinks.ClassPermanent, results[3].Err)
+	assertClass(t, sinks.ClassInvalid, results[3].Err)
 	assert.ErrorIs(t, results[3].Err, kafka.ErrTopic)
 	assertClass(t, sinks.ClassTransient, results[5].Err)
 	assert.ErrorContains(t, results[5].Err, "topic neither-this")

@@ -159,7 +159,7 @@ func handle(ctx context.Context, handlers sinks.Sink, r *kgo.Record) error {
 	}
 	for attempt := 1; ; attempt++ {
 		_, err := handlers.Deliver(ctx, &notification.Delivery{Envelope: e, Attempt: attempt})
-		if class, _ := sinks.Classify(err); err == nil || class == sinks.ClassPermanent || ctx.Err() != nil {
+		if class, _ := sinks.Classify(err); err == nil || class == sinks.ClassPermanent || class == sinks.ClassInvalid || ctx.Err() != nil {
 			return err
 		}
 		fmt.Println("again:", err) // after a pause; the partition waits, which keeps the order

@@ -19,6 +19,9 @@ var (
 	ErrTopic = errors.New("topic cannot be used")
 	// ErrTooLarge means that a record is larger than max_message_bytes.
 	ErrTooLarge = errors.New("record is too large")
+	// ErrTimestamp means that the client cannot write the time at which a notification occurred, because it
+	// counts nanoseconds: from 1677-09-21 to 2262-04-11.
+	ErrTimestamp = errors.New("occurred_on cannot be a record's timestamp")
 	// ErrClosed means that the sink is closed.
 	ErrClosed = errors.New("kafka sink is closed")
 	// ErrOverdue means that the cluster did not answer in time, for this delivery or for
@@ -61,6 +64,7 @@ const (
 	topicFault                  // the topic's state or access to it, which may change
 	topicNameFault              // the topic's name
 	recordFault                 // the record itself
+	unsentFault                 // the record itself, which was not sent
 )
 
 // origin is where the topics' names come from.
@@ -80,6 +84,8 @@ func (f fault) class(o origin) sinks.Class {
 		return sinks.ClassTransient
 	case f == topicFault && o == fromData:
 		return sinks.ClassTransient
+	case f == unsentFault:
+		return sinks.ClassInvalid
 	case f == recordFault, f == topicNameFault && o == fromData:
 		return sinks.ClassPermanent
 	}
@@ -151,7 +157,8 @@ var diagnoses = []diagnosis{
 
 	{err: kerr.InvalidTopicException, fault: topicNameFault, hint: "correct the topic's name; see the broker's log for what is wrong with it"},
 
-	{err: ErrTooLarge, fault: recordFault, hint: "raise max_message_bytes and the topic's max.message.bytes"},
+	{err: ErrTooLarge, fault: unsentFault, hint: "raise max_message_bytes and the topic's max.message.bytes"},
+	{err: ErrTimestamp, fault: unsentFault},
 	{err: kerr.MessageTooLarge, fault: recordFault, hint: "raise the topic's max.message.bytes"},
 	{err: kerr.RecordListTooLarge, fault: recordFault, hint: "raise the topic's segment.bytes"},
 	{err: kerr.InvalidRecord, fault: recordFault, hint: "a compacted topic accepts no record without a key"},

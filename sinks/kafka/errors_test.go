@@ -22,7 +22,7 @@ import (
 func TestEachErrorHasItsClass(t *testing.T) {
 	t.Parallel()
 	const (
-		permanent, transient, unavailable = sinks.ClassPermanent, sinks.ClassTransient, sinks.ClassUnavailable
+		permanent, invalid, transient, unavailable = sinks.ClassPermanent, sinks.ClassInvalid, sinks.ClassTransient, sinks.ClassUnavailable
 	)
 	refused := &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
 	for _, c := range []struct {
@@ -35,8 +35,8 @@ func TestEachErrorHasItsClass(t *testing.T) {
 		{sarama.ErrMessageSetSizeTooLarge, permanent, permanent},
 		{sarama.ErrInvalidRecord, permanent, permanent},
 		{sarama.ErrInvalidTimestamp, permanent, permanent},
-		{sarama.ConfigurationError("larger than Producer.MaxMessageBytes"), permanent, permanent},
-		{sarama.PacketEncodingError{Info: "a string of more than 2^15 bytes"}, permanent, permanent},
+		{sarama.ConfigurationError("larger than Producer.MaxMessageBytes"), invalid, invalid},
+		{sarama.PacketEncodingError{Info: "a string of more than 2^15 bytes"}, invalid, invalid},
 
 		{sarama.ErrInvalidTopic, unavailable, permanent},
 
@@ -100,7 +100,8 @@ func TestEachErrorHasItsClass(t *testing.T) {
 		{sarama.ErrIncompleteResponse, unavailable, unavailable},
 		{breaker.ErrBreakerOpen, unavailable, unavailable},
 		{kgo.ErrRecordRetries, unavailable, unavailable},
-		{ErrTooLarge, permanent, permanent},
+		{ErrTooLarge, invalid, invalid},
+		{ErrTimestamp, invalid, invalid},
 		{kerr.MessageTooLarge, permanent, permanent},
 		{kerr.UnknownTopicID, unavailable, transient},
 	} {

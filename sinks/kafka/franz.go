@@ -21,6 +21,9 @@ const (
 	// metadataMinAge is the least time between two requests for the topics' state. A record
 	// whose partition has no leader is retried after it.
 	metadataMinAge = 250 * time.Millisecond
+	// metadataMaxAge is the age at which the topics' state is requested again, and so how long partitions that
+	// were added get no records.
+	metadataMaxAge = 10 * time.Second
 	// linger is longer than the client needs to make a batch. Records do not wait for its
 	// end: ProduceSync sends them as soon as the client has all of them.
 	linger = 10 * time.Millisecond
@@ -42,6 +45,7 @@ type franz struct {
 func newFranz(c Config, reach []kgo.Opt) (franz, error) {
 	options := append(slices.Clip(reach),
 		kgo.AllowAutoTopicCreation(),
+		kgo.MetadataMaxAge(metadataMaxAge),
 		kgo.RequiredAcks(kgo.AllISRAcks()),
 		kgo.ProducerBatchMaxBytes(int32(max(c.MaxMessageBytes, minBatchBytes))),
 		kgo.ProduceRequestTimeout(c.step()),

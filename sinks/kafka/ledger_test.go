@@ -139,7 +139,7 @@ func TestARecordThatTheClientRefusesDoesNotAbortTheTransaction(t *testing.T) {
 	large, behind, other := delivery("k"), delivery("k"), delivery("other")
 	large.Payload = make([]byte, 2000)
 	results := ledger.DeliverBatch(t.Context(), []*notification.Delivery{large, behind, other})
-	assertClass(t, sinks.ClassPermanent, results[0].Err)
+	assertClass(t, sinks.ClassInvalid, results[0].Err)
 	require.Error(t, results[1].Err, "the previous one of its key has failed")
 	require.NoError(t, results[2].Err)
 	require.NoError(t, ledger.Err())

@@ -123,6 +123,8 @@ func (h *headerReader) time(name string) time.Time {
 	at, err := time.Parse(time.RFC3339Nano, text)
 	if err != nil {
 		h.fail(name, fmt.Sprintf("is %q, which is not a time of RFC 3339", text))
+	} else if year := at.UTC().Year(); year < 1 || year > 9999 {
+		h.fail(name, fmt.Sprintf("is %q, which is not in the years 0001 to 9999", text))
 	}
 	return at.UTC()
 }

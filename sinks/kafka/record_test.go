@@ -219,12 +219,12 @@ func testOnlyTheRecordThatIsTooLargeIsRefused(t *testing.T, cluster *kafkatest.C
 	}
 }
 
-func TestARecordAboveMaxMessageBytesIsPermanent(t *testing.T) {
+func TestARecordAboveMaxMessageBytesIsInvalid(t *testing.T) {
 	t.Parallel()
 	cluster := kafkatest.Fake(t)
 	sink := newSink(t, cluster, cluster.CreateTopic(t, 1, nil), func(c *kafka.Config) { c.MaxMessageBytes = 2000 })
 	d := delivery("k")
 	d.Payload = make([]byte, 3000)
 	_, err := sink.Deliver(t.Context(), d)
-	assertClass(t, sinks.ClassPermanent, err)
+	assertClass(t, sinks.ClassInvalid, err)
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"sync"
 	"time"
 
@@ -279,11 +280,17 @@ func (s *Sink) configuredTopic() string {
 
 func (s *Sink) origin() origin { return origin(isTemplate(s.config.Topic)) }
 
+// The first and the last time that the clients can write.
+var firstTimestamp, lastTimestamp = time.Unix(0, math.MinInt64).UTC(), time.Unix(0, math.MaxInt64).UTC()
+
 // prepare makes the publication's record.
 func (s *Sink) prepare(p *publication) error {
 	topic, err := s.topic(p.envelope)
 	if err != nil {
-		return sinks.Permanent(err)
+		return sinks.Invalid(err)
+	}
+	if at := p.envelope.OccurredOn; at.Before(firstTimestamp) || at.After(lastTimestamp) {
+		return classify(s.origin(), topic, fmt.Errorf("%w: it is %s, outside of %s to %s", ErrTimestamp, at.UTC().Format(time.RFC3339), firstTimestamp.Format(time.DateOnly), lastTimestamp.Format(time.DateOnly)))
 	}
 	p.fill(topic, s.config.CloudEvents.Source)
 	if n := p.size(); n > s.config.MaxMessageBytes {

@@ -45,7 +45,7 @@ func TestTheTopicCanComeFromTheNotification(t *testing.T) {
 	}
 }
 
-func TestANotificationWithoutALegalTopicIsPermanent(t *testing.T) {
+func TestANotificationWithoutALegalTopicIsInvalid(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ text, tenant, says string }{
 		{"{{.Metadata.missing}}", "", "missing"},
@@ -61,7 +61,7 @@ func TestANotificationWithoutALegalTopicIsPermanent(t *testing.T) {
 			d := delivery("k")
 			d.Metadata = notification.Metadata{"tenant": c.tenant}
 			_, err := newSinkAt(t, []string{"127.0.0.1:1"}, c.text).Deliver(t.Context(), d)
-			assertClass(t, sinks.ClassPermanent, err)
+			assertClass(t, sinks.ClassInvalid, err)
 			assert.ErrorIs(t, err, kafka.ErrTopic)
 			assert.ErrorContains(t, err, c.says)
 		})

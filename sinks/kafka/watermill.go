@@ -14,6 +14,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"golang.org/x/sync/singleflight"
+
+	"github.com/waybill-go/waybill/sinks"
 )
 
 // watermill makes clients of Watermill's publisher, which uses sarama.
@@ -37,7 +39,7 @@ func (c *Config) saramaConfig(sasl SASL, token *tokenSource) *sarama.Config {
 	conf.ClientID = c.ClientID
 	step := c.step()
 	conf.Net.DialTimeout, conf.Net.ReadTimeout, conf.Net.WriteTimeout = step, step, step
-	conf.Metadata.Timeout = step
+	conf.Metadata.Timeout, conf.Metadata.RefreshFrequency = step, metadataMaxAge
 	conf.Metadata.Full = false // only the topics in use: all topics of a large cluster are megabytes
 	conf.Producer.Timeout = step * 4 / 5
 	conf.Producer.Retry.Max = retries
@@ -274,6 +276,9 @@ func (f marshaler) Marshal(topic string, m *message.Message) (*sarama.ProducerMe
 	if f.custom != nil {
 		r, err := f.custom.Marshal(topic, m)
 		p.sent = r
+		if err != nil {
+			err = sinks.Invalid(err)
+		}
 		return r, err
 	}
 	r, err := wmkafka.DefaultMarshaler{}.Marshal(topic, m)

@@ -19,7 +19,7 @@
 // A publisher's error keeps the class that [sinks.Permanent] or a similar function gave
 // it. [Config.Classify] can classify others. Remaining errors are unavailable if their
 // type is that of a failed connection, and transient otherwise. A notification for which
-// the topic's template fails is refused permanently.
+// the topic's template fails is invalid.
 package publisher
 
 import (
@@ -70,7 +70,7 @@ type Config struct {
 	//	{{.Metadata.Get "correlation-id"}}
 	//
 	// If a notification lacks metadata that the template refers to by name, its delivery
-	// is refused permanently; with Get, missing metadata is "".
+	// is invalid; with Get, missing metadata is "".
 	Topic string
 
 	// Classify returns an error of the publisher with its class, made with
@@ -135,7 +135,7 @@ func (s *Sink) Deliver(ctx context.Context, d *notification.Delivery) (notificat
 	}
 	topic, err := s.topic(d.Envelope)
 	if err != nil {
-		return "", sinks.Permanent(err)
+		return "", sinks.Invalid(err)
 	}
 	err = s.publisher.Publish(topic, newMessage(ctx, d.Envelope))
 	switch {

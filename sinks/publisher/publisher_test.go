@@ -184,11 +184,11 @@ func TestTheTopicCanComeFromTheNotification(t *testing.T) {
 	}
 }
 
-func TestANotificationWithoutATopicIsPermanent(t *testing.T) {
+func TestANotificationWithoutATopicIsInvalid(t *testing.T) {
 	for _, text := range []string{"{{.Metadata.tenant}}", `{{.Metadata.Get "tenant"}}`} {
 		_, err := newSink(t, failing{errors.New("was published")}, text).Deliver(t.Context(), sinktest.NewDelivery(1))
 		class, _ := sinks.Classify(err)
-		require.Equal(t, sinks.ClassPermanent, class)
+		require.Equal(t, sinks.ClassInvalid, class)
 		require.ErrorIs(t, err, publisher.ErrTopic)
 		require.ErrorContains(t, err, "tenant")
 	}

@@ -15,6 +15,6 @@
 // epoch reveals an election that lost records. If retention or such an election removes records
 // that a sink has not settled, the lane stops with an error that names them: see Config.Lost.
 //
-// The files in the order in which to read them: config.go, source.go, cluster.go, position.go, reader.go,
-// kept.go, record.go, waiting.go, group.go.
+// The files in the order in which to read them: config.go, source.go, cluster.go, position.go,
+// reader.go, fetched.go, kept.go, record.go, waiting.go, group.go.
 package kafka

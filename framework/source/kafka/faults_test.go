@@ -323,3 +323,90 @@ func TestAForgottenSinkContinuesAfterAGap(t *testing.T) {
 	require.NoError(t, err)
 	require.Zero(t, created.Passed)
 }
+
+// transact writes records in a transaction, which it commits or aborts.
+func (w *world) transact(t *testing.T, client *kgo.Client, end kgo.TransactionEndTry, records ...*kgo.Record) {
+	t.Helper()
+	for _, r := range records {
+		r.Topic = w.topic
+	}
+	require.NoError(t, client.BeginTransaction())
+	require.NoError(t, client.ProduceSync(t.Context(), records...).FirstErr())
+	require.NoError(t, client.EndTransaction(t.Context(), end))
+}
+
+// A reader is behind the writer of transactions: each target ends behind a control record, and what is
+// fetched goes beyond it.
+func testAReaderComesToEachEndBetweenTransactions(t *testing.T, cluster *kafkatest.Cluster) {
+	w := newWorld(t, cluster, 1, nil)
+	w.begun(t)
+	client, err := kgo.NewClient(kgo.SeedBrokers(cluster.Brokers...), kgo.TransactionalID(w.topic))
+	require.NoError(t, err)
+	t.Cleanup(client.Close)
+	s := w.open(t)
+	reader := leased(t, s)
+	var targets []store.Target
+	var want []string
+	for i := range 12 {
+		records := orders(3*i, 3, 2)
+		if i%3 == 0 {
+			w.transact(t, client, kgo.TryAbort, orders(900+i, 2, 1)...)
+		}
+		for _, r := range records {
+			want = append(want, string(r.Headers[0].Value))
+		}
+		if i%4 == 3 {
+			w.write(t, records...)
+		} else {
+			w.transact(t, client, kgo.TryCommit, records...)
+		}
+		target, err := s.Probe(t.Context())
+		require.NoError(t, err)
+		targets = append(targets, target)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	var got []string
+	for i := 0; i < len(targets) || len(got) < len(want); i++ {
+		if i == len(targets) { // a broker answers before the end of a transaction is written
+			target, err := s.Probe(ctx)
+			require.NoError(t, err)
+			targets = append(targets, target)
+		}
+		for caughtUp := false; !caughtUp; {
+			page, err := reader.Next(ctx, targets[i], 2)
+			require.NoError(t, err)
+			for _, e := range page.Envelopes {
+				got = append(got, e.ID)
+			}
+			caughtUp = page.CaughtUp
+		}
+		require.Equal(t, want[:len(got)], got)
+	}
+}
+
+func testTransactionsArriveThroughTheForwarder(t *testing.T, cluster *kafkatest.Cluster) {
+	w := newWorld(t, cluster, 3, nil)
+	client, err := kgo.NewClient(kgo.SeedBrokers(cluster.Brokers...), kgo.TransactionalID(w.topic))
+	require.NoError(t, err)
+	t.Cleanup(client.Close)
+	s, sink := w.open(t), newTaken()
+	forward(t, s, sink)
+	const transactions, each = 40, 10
+	for i := range transactions {
+		if i%3 == 0 {
+			w.transact(t, client, kgo.TryAbort, orders(90_000+i, 5, 5)...)
+		}
+		w.transact(t, client, kgo.TryCommit, orders(each*i, each, 10)...)
+	}
+	all := sink.await(t, transactions*each)
+	inOrder(t, all)
+	for _, d := range all {
+		require.NotContains(t, d.ID, "order-900", "it was aborted")
+	}
+	require.Eventually(t, func() bool {
+		sample, err := s.Sample(t.Context(), store.SampleQuery{})
+		require.NoError(t, err)
+		return !slices.ContainsFunc(sample.Sinks, func(s store.SinkSample) bool { return s.Pending > 0 })
+	}, patience, 20*time.Millisecond, "nothing is pending")
+}

@@ -57,9 +57,9 @@ func sizeOf(records []*kgo.Record) (bytes int64) {
 // it drops them, and the next page fetches them again.
 func (r *reader) keep() {
 	switch {
-	case len(r.fetched) == 0:
+	case len(r.kept) == 0:
 		r.share.giveBack()
 	case r.share.bytes == 0 && !r.share.take(r.size):
-		r.fetched, r.read = nil, r.at.next
+		r.drop()
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
-	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/waybill-go/waybill/framework/internal/pace"
 	"github.com/waybill-go/waybill/framework/notification"
@@ -34,17 +33,13 @@ type reader struct {
 	source *Source
 	lane   int
 	filter store.Filter
-	at     position
-	// fetched has the records after at that no page has returned yet. read is the offset after them,
-	// and readEpoch the epoch of the leader that sent them.
-	fetched   []*kgo.Record
-	read      int64
-	readEpoch int32
-	size      int64 // of the answer to which fetched belongs
-	share     *share
-	// epoch is the leader epoch in which the position was checked; 0 if it was not checked yet.
-	epoch   int32
-	checked bool
+	fetched
+	share *share
+	// checkedIn is the leader epoch in which the position was checked, if checked is true.
+	checkedIn int32
+	checked   bool
+	// silent is since when the leader sends nothing, although the partition goes on; zero if it does not.
+	silent time.Time
 }
 
 var _ store.Reader = (*reader)(nil)
@@ -57,21 +52,14 @@ func (r *reader) Next(ctx context.Context, to store.Target, limit int) (store.Pa
 	}
 	end, known := t.ends[r.at.partition]
 	if !known {
-		return store.Page{Start: r.at, End: r.at, CaughtUp: true}, r.gone(ctx)
+		return store.Page{Start: r.at, End: r.at, CaughtUp: true}, r.unanswered(ctx)
 	}
 	p := r.begin()
-	full := r.take(p, end, limit)
 	var err error
-	switch {
-	case full || len(p.Envelopes) > 0:
-	case end < r.at.next:
+	if end < r.at.next {
 		err = r.beyond(ctx)
-	case end > r.at.next:
-		// A fetch of records that the filter excludes makes an empty page, so that a checkpoint moves past
-		// them.
-		if err = r.fetch(ctx); err == nil {
-			r.take(p, end, limit)
-		}
+	} else {
+		err = r.fill(p, end, limit, func() error { return r.fetch(ctx) })
 	}
 	r.keep()
 	if err != nil {
@@ -94,16 +82,31 @@ func (r *reader) begin() *page {
 	return p
 }
 
+// fill moves records before end to a page. It fetches if none is known, but only once: an answer whose records
+// the filter excludes makes an empty page, so that a checkpoint moves past them.
+func (r *reader) fill(p *page, end int64, limit int, fetch func() error) error {
+	full := r.take(p, end, limit)
+	if full || len(p.Envelopes) > 0 || r.at.next >= end {
+		return nil
+	}
+	if err := fetch(); err != nil {
+		return err
+	}
+	r.take(p, end, limit)
+	return nil
+}
+
 // take moves fetched records before end to a page until it is full.
 func (r *reader) take(p *page, end int64, limit int) (full bool) {
-	for len(r.fetched) > 0 && r.fetched[0].Offset < end {
-		if len(p.Envelopes) == limit || p.bytes >= pageBytes {
+	for {
+		if r.has(end) && (len(p.Envelopes) == limit || p.bytes >= pageBytes) {
 			return true
 		}
-		record := r.fetched[0]
-		r.fetched[0], r.fetched = nil, r.fetched[1:]
+		record := r.next(end)
+		if record == nil {
+			return false
+		}
 		e := r.source.envelope(record)
-		r.at.next, r.at.epoch = record.Offset+1, record.LeaderEpoch
 		if !r.wants(&e) {
 			continue
 		}
@@ -112,12 +115,6 @@ func (r *reader) take(p *page, end int64, limit int) (full bool) {
 		p.after = append(p.after, r.at)
 		p.bytes += len(e.Payload)
 	}
-	if len(r.fetched) == 0 {
-		if next := min(r.read, end); next > r.at.next { // after control records and records of aborted transactions
-			r.at.next, r.at.epoch = next, r.readEpoch
-		}
-	}
-	return false
 }
 
 func (r *reader) wants(e *notification.Envelope) bool {
@@ -149,17 +146,34 @@ func (r *reader) fetch(ctx context.Context) error {
 	records, next, start, err := s.fetch(ctx, c, from, fetchBytes)
 	switch {
 	case errors.Is(err, kerr.OffsetOutOfRange):
-		return r.outOfRange(ctx, c)
+		if err := r.outOfRange(ctx, c); err != nil || r.read != from.next {
+			return err
+		}
+		return r.silence(ctx)
 	case err != nil:
 		return err
 	case next <= r.read && start > r.read:
 		return r.lost(start, "retention removed them")
 	case next <= r.read:
-		pace.Sleep(ctx, emptyPause)
-		return ctx.Err()
+		return r.silence(ctx)
 	}
-	r.fetched, r.read, r.readEpoch, r.size = records, next, c.leaders[r.at.partition].epoch, sizeOf(records)
+	r.share.giveBack()
+	r.add(records, next, c.leaders[r.at.partition].epoch)
+	r.silent = time.Time{}
 	return nil
+}
+
+// silence waits after an answer without anything, and returns an error once that has gone on for as long as
+// a request may take: a lane that waits must say so.
+func (r *reader) silence(ctx context.Context) error {
+	if r.silent.IsZero() {
+		r.silent = time.Now()
+	}
+	if patience := r.source.config.Timeout; time.Since(r.silent) >= patience {
+		return fmt.Errorf("the leader has sent nothing for %s, although the partition goes on", patience)
+	}
+	pace.Sleep(ctx, emptyPause)
+	return ctx.Err()
 }
 
 // beyond finds out why a target is before the position: an election has removed records that were read,
@@ -175,7 +189,7 @@ func (r *reader) beyond(ctx context.Context) error {
 // checkEpoch checks, once for each leader, whether an election has removed records that were read.
 func (r *reader) checkEpoch(ctx context.Context, c *cluster) error {
 	epoch := c.leaders[r.at.partition].epoch
-	if r.checked && r.epoch == epoch || r.at.epoch < 0 || r.at.epoch == epoch {
+	if r.checked && r.checkedIn == epoch || r.at.epoch < 0 || r.at.epoch == epoch {
 		return nil
 	}
 	end, lost, err := r.source.diverges(ctx, r.at)
@@ -185,7 +199,7 @@ func (r *reader) checkEpoch(ctx context.Context, c *cluster) error {
 	if lost {
 		return r.truncated(end)
 	}
-	r.checked, r.epoch = true, epoch
+	r.checked, r.checkedIn = true, epoch
 	return nil
 }
 
@@ -217,8 +231,7 @@ func (r *reader) lost(start int64, why string) error {
 		return fmt.Errorf("%w: %d records, from %s up to offset %d: %s; to continue after them, set source.kafka.lost: skip, or forget the sink and start it again with start: oldest", ErrLost, start-r.read, from, start-1, why)
 	}
 	r.source.config.Logger.Error("records were removed before they were read, and are skipped", "from", from.String(), "up_to", start-1, "records", start-r.read, "reason", why)
-	r.fetched, r.read = nil, start
-	r.at.next, r.at.epoch = start, -1
+	r.move(start)
 	return nil
 }
 
@@ -229,14 +242,13 @@ func (r *reader) truncated(end int64) error {
 			"to continue with later records, set source.kafka.lost: skip, or forget the sink and start it again with start: oldest", ErrLost, r.at, end, r.at.next-end)
 	}
 	r.source.config.Logger.Error("an unclean election removed records that were read: reading continues at the new end", "at", r.at.String(), "end", end)
-	r.fetched, r.read = nil, end
-	r.at.next, r.at.epoch = end, -1
+	r.move(end)
 	return nil
 }
 
-// gone returns an error if the target does not have the partition because its topic is no longer
-// configured. It returns nil if the partition only has no leader now.
-func (r *reader) gone(ctx context.Context) error {
+// unanswered finds out why the target does not have the partition. It returns nil if its leader answers by
+// now: a later target has the partition.
+func (r *reader) unanswered(ctx context.Context) error {
 	c, err := r.placed(ctx)
 	if err != nil {
 		return err
@@ -244,5 +256,6 @@ func (r *reader) gone(ctx context.Context) error {
 	if _, configured := c.topics[r.at.name]; !configured {
 		return fmt.Errorf("the lane has stopped at %s, because source.kafka.topics no longer names the topic: name it again, or forget the sink and start it again", r.at)
 	}
-	return nil
+	_, err = r.source.listAll(ctx, c, []partition{r.at.partition}, latest)
+	return err
 }

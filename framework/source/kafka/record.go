@@ -34,19 +34,44 @@ func (s *Source) envelope(r *kgo.Record) notification.Envelope {
 	own := kafkasink.Record{Key: r.Key, Value: r.Value, Headers: kafkasink.Headers(r.Headers)}
 	e, err := kafkasink.Envelope(own)
 	switch {
-	case err == nil:
-		if e.OccurredOn.IsZero() {
-			e.OccurredOn = occurred(r)
-		}
-		return *e
+	case err == nil && e.OccurredOn.IsZero():
+		e.OccurredOn, err = occurred(r)
 	case errors.Is(err, kafkasink.ErrForeign):
 		return s.foreign(r)
 	}
-	return unreadable(r, err)
+	if err != nil {
+		return unreadable(r, err)
+	}
+	return *e
 }
 
-// occurred returns the time of a record, in the precision of all databases.
-func occurred(r *kgo.Record) time.Time { return r.Timestamp.UTC().Truncate(time.Microsecond) }
+// The times that a notification can have.
+var (
+	firstTime = time.Date(1, 1, 1, 0, 0, 0, 0, time.UTC)
+	lastTime  = time.Date(9999, 12, 31, 23, 59, 59, 999_000_000, time.UTC)
+)
+
+// occurred returns the timestamp of a record. It returns the nearest possible time with an error if a
+// notification cannot have that time, as when a program has written microseconds for milliseconds.
+func occurred(r *kgo.Record) (time.Time, error) {
+	at := timestamp(r)
+	switch {
+	case at.Before(firstTime):
+		return firstTime, fmt.Errorf("its timestamp is before the year 1")
+	case at.After(lastTime):
+		return lastTime, fmt.Errorf("its timestamp is after the year 9999")
+	}
+	return at, nil
+}
+
+// timestamp returns the milliseconds of a record as a time. The client has multiplied them by 10^6, modulo 2^64,
+// which is another time before 1678 and after 2262. 10^6 is 2^6 times an odd number, which has an inverse modulo
+// 2^58.
+func timestamp(r *kgo.Record) time.Time {
+	const inverse = 76480200929599801 // times 15,625 it is 1 modulo 2^58
+	product := uint64(r.Timestamp.UnixNano())
+	return time.UnixMilli(int64((product>>6)*inverse<<6) >> 6).UTC()
+}
 
 // foreign returns the envelope of a record that another program wrote.
 func (s *Source) foreign(r *kgo.Record) notification.Envelope {
@@ -54,6 +79,9 @@ func (s *Source) foreign(r *kgo.Record) notification.Envelope {
 	var err error
 	if e.Type, err = s.types.of(r, &e); err == nil {
 		err = e.Validate()
+	}
+	if err == nil {
+		_, err = occurred(r)
 	}
 	if err != nil {
 		return unreadable(r, err)
@@ -63,8 +91,9 @@ func (s *Source) foreign(r *kgo.Record) notification.Envelope {
 
 // bare returns an envelope without a type.
 func bare(r *kgo.Record) notification.Envelope {
+	at, _ := occurred(r) // the nearest time is better than none
 	e := notification.Envelope{
-		ID: recordName(r.Topic, r.Partition, r.Offset), Version: 1, Key: text(r.Key), OccurredOn: occurred(r), Payload: r.Value,
+		ID: recordName(r.Topic, r.Partition, r.Offset), Version: 1, Key: text(r.Key), OccurredOn: at, Payload: r.Value,
 		Metadata: make(notification.Metadata, len(r.Headers)),
 	}
 	for _, h := range r.Headers {

@@ -223,7 +223,11 @@ func (s *Source) begin(ctx context.Context, c *cluster, parts []partition, start
 
 // since returns the first offset of each partition at or after a time, and the end if there is none.
 func (s *Source) since(ctx context.Context, c *cluster, parts []partition, at time.Time, ends map[partition]listed) (map[partition]listed, error) {
-	first, err := s.listAll(ctx, c, parts, at.UnixMilli())
+	of := at.UnixMilli()
+	if of < 0 {
+		of = earliest // negative numbers mean something else
+	}
+	first, err := s.listAll(ctx, c, parts, of)
 	if err != nil {
 		return nil, err
 	}
@@ -267,7 +271,7 @@ func (s *Source) NewReader(raw json.RawMessage, filter store.Filter) (store.Read
 			return nil, err
 		}
 	}
-	r := &reader{source: s, lane: filter.Slots.First, filter: filter, at: p, read: p.next, share: &share{of: &s.kept}}
+	r := &reader{source: s, lane: filter.Slots.First, filter: filter, fetched: fetched{at: p, read: p.next}, share: &share{of: &s.kept}}
 	runtime.AddCleanup(r, (*share).giveBack, r.share) // readers are not closed
 	return r, nil
 }

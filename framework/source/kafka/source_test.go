@@ -51,6 +51,8 @@ var onBoth = map[string]func(*testing.T, *kafkatest.Cluster){
 	"a control record of a later epoch is no loss":                   testAControlRecordOfALaterEpochIsNoLoss,
 	"a lane behind an aborted transaction is late":                   testALaneBehindAnAbortedTransactionIsLate,
 	"times that no database has stop no lane":                        testTimesThatNoDatabaseHas,
+	"a reader comes to each end between transactions":                testAReaderComesToEachEndBetweenTransactions,
+	"transactions arrive through the forwarder":                      testTransactionsArriveThroughTheForwarder,
 }
 
 func TestOnAFake(t *testing.T) {

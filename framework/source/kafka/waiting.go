@@ -95,7 +95,8 @@ func (s *Source) fetchOldest(ctx context.Context, c *cluster, p position, end in
 		case err != nil:
 			return time.Time{}
 		case len(records) > 0:
-			return occurred(records[0])
+			at, _ := occurred(records[0])
+			return at
 		}
 		if next <= p.next {
 			return time.Time{}

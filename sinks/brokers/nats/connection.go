@@ -3,6 +3,7 @@ package nats
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"strings"
@@ -32,7 +33,8 @@ type connection struct {
 	client *nats.Conn
 	stream nats.JetStreamContext
 	dialer *dialer
-	closed *atomic.Bool // the client is closed and does not reconnect
+	closed *atomic.Bool           // the client is closed and does not reconnect
+	away   *atomic.Pointer[error] // why the last connection ended or could not be made
 }
 
 var (
@@ -49,11 +51,11 @@ func connect(ctx context.Context, in sinks.Instance, c Config) (message.Publishe
 	if d.open == nil {
 		d.open = (&net.Dialer{}).DialContext
 	}
-	options, err := c.options(in, d)
+	closed, away := new(atomic.Bool), new(atomic.Pointer[error])
+	options, err := c.options(in, d, away)
 	if err != nil {
 		return nil, err
 	}
-	closed := new(atomic.Bool)
 	options = append(options, nats.ClosedHandler(func(*nats.Conn) { closed.Store(true) }))
 	stop := context.AfterFunc(ctx, d.end)
 	client, err := nats.Connect(strings.Join(c.Servers, ","), options...)
@@ -66,7 +68,7 @@ func connect(ctx context.Context, in sinks.Instance, c Config) (message.Publishe
 	if err != nil {
 		return nil, err
 	}
-	conn := &connection{config: c, client: client, dialer: d, closed: closed}
+	conn := &connection{config: c, client: client, dialer: d, closed: closed, away: away}
 	if conn.stream, err = client.JetStream(); err != nil {
 		return nil, errors.Join(err, conn.Close())
 	}
@@ -81,7 +83,7 @@ func (c *connection) Publish(subject string, messages ...*message.Message) error
 		call := callOf(m)
 		call.connected = true
 		if err := checkSubject(subject); err != nil {
-			return sinks.Permanent(err)
+			return sinks.Invalid(err)
 		}
 		encoded, err := Marshaler{}.Marshal(subject, m)
 		if err != nil {
@@ -96,13 +98,25 @@ func (c *connection) Publish(subject string, messages ...*message.Message) error
 			c.closed.Store(true) // the handler may be called later
 		}
 		if err != nil {
-			return err
+			return c.explain(err)
 		}
 		if stored.Duplicate {
 			call.duplicateOf = stored.Stream
 		}
 	}
 	return nil
+}
+
+// explain returns why there is no connection in place of the client's error, which is about its buffer for messages
+// without a connection.
+func (c *connection) explain(err error) error {
+	if !errors.Is(err, nats.ErrReconnectBufExceeded) {
+		return err
+	}
+	if why := c.away.Load(); why != nil {
+		return fmt.Errorf("%w: %w", ErrNotConnected, *why)
+	}
+	return ErrNotConnected
 }
 
 // Lost reports whether the client is closed. After some errors of the server, it does not
@@ -117,7 +131,12 @@ func (c *connection) Close() error {
 	return nil
 }
 
-func (c *Config) options(in sinks.Instance, d *dialer) ([]nats.Option, error) {
+func (c *Config) options(in sinks.Instance, d *dialer, away *atomic.Pointer[error]) ([]nats.Option, error) {
+	note := func(_ *nats.Conn, err error) {
+		if err != nil {
+			away.Store(&err)
+		}
+	}
 	logger := in.Logger
 	if logger == nil {
 		logger = slog.New(slog.DiscardHandler)
@@ -136,8 +155,11 @@ func (c *Config) options(in sinks.Instance, d *dialer) ([]nats.Option, error) {
 		nats.PingInterval(pingInterval),
 		nats.SetCustomDialer(d),
 		nats.SkipHostLookup(), // the dialer resolves the host, within its timeout
-		// The default prints to standard error.
-		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
+		nats.DisconnectErrHandler(note),
+		nats.ReconnectErrHandler(note),
+		// The default prints to standard error. A refusal of the user while it reconnects comes here only.
+		nats.ErrorHandler(func(conn *nats.Conn, _ *nats.Subscription, err error) {
+			note(conn, err)
 			logger.Warn("NATS reports an error", "error", err)
 		}),
 	}

@@ -16,9 +16,12 @@ var answers = []sinks.Answer{
 	{Says: "no stream has the subject, or JetStream is starting", Means: "unavailable"},
 	{Says: "the subject belongs to a stream other than `stream`, or the stream is sealed", Means: "unavailable"},
 	{Says: "429, 500, 503: the stream is full and discards new messages, has no leader, or its server or account has no room", Means: "unavailable"},
-	{Says: "more bytes than the server's max_payload, or the stream's maximum message size", Means: "permanent"},
-	{Says: "headers that NATS does not allow; a subject that is reserved, has more than 1000 bytes, or contains blanks, wildcards or an empty part (not sent)", Means: "permanent"},
+	{Says: "more bytes than the stream's maximum message size, or 64 KiB of headers", Means: "permanent"},
+	{Says: "more bytes than the server's max_payload; headers that NATS does not allow; a subject that is reserved, has more than 1000 bytes, or contains blanks, wildcards or an empty part (not sent)", Means: "invalid"},
 }
+
+// ErrNotConnected means that the connection is lost and could not be made again yet. It comes with the cause.
+var ErrNotConnected = errors.New("not connected to NATS")
 
 // Codes of JetStream's errors in the server's errors.json for which the client has no constants.
 const (
@@ -29,12 +32,12 @@ const (
 	streamSealed    nats.ErrorCode = 10109 // JSStreamSealedErr
 )
 
-// messageErrors are errors about the message itself.
+// messageErrors are the client's errors about a message, which it does not send.
 var messageErrors = []error{nats.ErrMaxPayload, nats.ErrBadSubject, nats.ErrBadHeaderMsg}
 
 // serverErrors are errors that affect every message, such as a missing server or stream.
 var serverErrors = []error{
-	nats.ErrReconnectBufExceeded, nats.ErrConnectionClosed, nats.ErrConnectionReconnecting, nats.ErrDisconnected,
+	ErrNotConnected, nats.ErrConnectionClosed, nats.ErrConnectionReconnecting, nats.ErrDisconnected,
 	nats.ErrNoServers, nats.ErrStaleConnection, nats.ErrTimeout, nats.ErrNoStreamResponse, nats.ErrHeadersNotSupported,
 	nats.ErrAuthorization, nats.ErrAuthExpired, nats.ErrAuthRevoked, nats.ErrAccountAuthExpired, nats.ErrPermissionViolation,
 }
@@ -44,7 +47,7 @@ func classify(err error) error {
 	var refused *nats.APIError
 	switch {
 	case isAny(err, messageErrors):
-		return sinks.Permanent(err)
+		return sinks.Invalid(err)
 	case isAny(err, serverErrors):
 		return sinks.Unavailable(err)
 	case !errors.As(err, &refused):

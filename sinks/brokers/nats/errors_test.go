@@ -17,12 +17,12 @@ func TestErrorsHaveTheirClasses(t *testing.T) {
 		err  error
 		want sinks.Class
 	}{
-		{nats.ErrMaxPayload, sinks.ClassPermanent},
-		{nats.ErrBadSubject, sinks.ClassPermanent},
+		{nats.ErrMaxPayload, sinks.ClassInvalid},
+		{nats.ErrBadSubject, sinks.ClassInvalid},
 		{&nats.APIError{Code: 400, ErrorCode: 10054}, sinks.ClassPermanent},
 		{&nats.APIError{Code: 400, ErrorCode: 10097}, sinks.ClassPermanent},
 		{nats.ErrTimeout, sinks.ClassUnavailable},
-		{nats.ErrReconnectBufExceeded, sinks.ClassUnavailable},
+		{ErrNotConnected, sinks.ClassUnavailable},
 		{nats.ErrAuthorization, sinks.ClassUnavailable},
 		{nats.ErrNoStreamResponse, sinks.ClassUnavailable},
 		{&nats.APIError{Code: 400, ErrorCode: 10002}, sinks.ClassUnavailable},

@@ -59,7 +59,7 @@ func (b broker) testImpossibleSubjects(t *testing.T) {
 		d := sinktest.NewDelivery(1)
 		d.Key = subject
 		_, err := sink.Deliver(t.Context(), d)
-		require.Equal(t, sinks.ClassPermanent, kindtest.Class(err), "%q: %v", subject, err)
+		require.Equal(t, sinks.ClassInvalid, kindtest.Class(err), "%q: %v", subject, err)
 	}
 	require.Empty(t, subjects(t, js))
 	d := sinktest.NewDelivery(1)

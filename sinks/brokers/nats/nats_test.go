@@ -2,9 +2,12 @@ package nats_test
 
 import (
 	"bytes"
+	"errors"
 	"net/url"
+	"os/exec"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 	client "github.com/nats-io/nats.go"
@@ -26,7 +29,7 @@ func TestNATS(t *testing.T) {
 	b := broker{server.URL}
 	t.Run("a repeated delivery is stored once", b.testRepetition)
 	t.Run("messages of two sinks are not duplicates", b.testTwoSinks)
-	t.Run("an illegal subject is permanent", b.testImpossibleSubjects)
+	t.Run("an illegal subject is invalid", b.testImpossibleSubjects)
 	t.Run("metadata does not affect the server's headers", b.testOddHeaders)
 	t.Run("a subject without a stream is unavailable", b.testNoStream)
 	t.Run("a subject of another stream is unavailable", b.testOtherStream)
@@ -180,7 +183,7 @@ func (b broker) testSubject(t *testing.T) {
 	d := sinktest.NewDelivery(1)
 	d.Key = "two words"
 	_, err := sink.Deliver(t.Context(), d)
-	require.Equal(t, sinks.ClassPermanent, kindtest.Class(err), "%v", err)
+	require.Equal(t, sinks.ClassInvalid, kindtest.Class(err), "%v", err)
 }
 
 func (b broker) testUser(t *testing.T) {
@@ -190,6 +193,30 @@ func (b broker) testUser(t *testing.T) {
 	sink := kindtest.New(t, nats.Kind(), sinks.Instance{}, "servers: ['nats://"+u.Host+"']\n"+toShop+"\nuser: waybill\npassword: hunter22")
 	_, err = sink.Deliver(t.Context(), sinktest.NewDelivery(1))
 	require.NoError(t, err)
+}
+
+// The server comes back with another password.
+func TestAConnectionThatIsRefusedLaterSaysWhy(t *testing.T) {
+	server := brokertest.Start(t, brokertest.StartNATS)
+	sink := kindtest.New(t, nats.Kind(), sinks.Instance{}, "servers: ['"+server.URL+"']\n"+toShop+"\ntimeout: 1s")
+	_, err := sink.Deliver(t.Context(), sinktest.NewDelivery(1))
+	require.ErrorIs(t, err, client.ErrNoStreamResponse, "it is connected")
+	u, err := url.Parse(server.URL)
+	require.NoError(t, err)
+	require.NoError(t, server.Stop())
+	other := exec.Command("nats-server", "--addr", "127.0.0.1", "--port", u.Port(), "--user", "waybill", "--pass", "another")
+	require.NoError(t, other.Start())
+	t.Cleanup(func() {
+		_ = other.Process.Kill()
+		_ = other.Wait()
+	})
+	require.Eventually(t, func() bool {
+		_, err = sink.Deliver(t.Context(), sinktest.NewDelivery(2))
+		require.Equal(t, sinks.ClassUnavailable, kindtest.Class(err), "%v", err)
+		require.NotContains(t, err.Error(), "buffer")
+		return errors.Is(err, client.ErrAuthorization)
+	}, kindtest.Patience, 20*time.Millisecond)
+	require.ErrorIs(t, err, nats.ErrNotConnected)
 }
 
 // TestTLS starts a server with a certificate: a NATS connection begins in clear text and then

@@ -121,7 +121,7 @@ func (c *connection) Publish(key string, messages ...*message.Message) error {
 	for _, m := range messages {
 		publishing, err := newPublishing(key, m)
 		if err != nil {
-			return sinks.Permanent(err)
+			return sinks.Invalid(err)
 		}
 		err = c.within(func() error {
 			return c.withChannel(func(ch *channel) error {

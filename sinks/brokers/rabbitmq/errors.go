@@ -29,7 +29,7 @@ var answers = []sinks.Answer{
 	{Says: "403 ACCESS_REFUSED, 404 NOT_FOUND: no permission to write, no such exchange", Means: "unavailable"},
 	{Says: "406 PRECONDITION_FAILED to a message: larger than max_message_size", Means: "permanent"},
 	{Says: "406 PRECONDITION_FAILED to the declaration: the exchange has another type", Means: "unavailable"},
-	{Says: "headers of more than 120 KiB, or a name or routing key of more than 255 bytes (not sent)", Means: "permanent"},
+	{Says: "headers of more than 120 KiB, or a name or routing key of more than 255 bytes (not sent)", Means: "invalid"},
 }
 
 // classify adds the class to an error of Publish. An error that closes the channel or the connection

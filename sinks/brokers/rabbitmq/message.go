@@ -17,7 +17,7 @@ import (
 // into a frame of the default size, 128 KiB. RabbitMQ closes the connection if they do not.
 const maxHeaders = 120 << 10
 
-// newPublishing makes the broker's message. Its errors are permanent.
+// newPublishing makes the broker's message. Its errors are invalid.
 func newPublishing(key string, m *message.Message) (amqp.Publishing, error) {
 	if len(key) > maxName {
 		return amqp.Publishing{}, fmt.Errorf("routing key %.40q… has %d bytes, AMQP's limit is %d", key, len(key), maxName)

@@ -220,7 +220,7 @@ func (b broker) testTooLong(t *testing.T) {
 		d := sinktest.NewDelivery(1)
 		change(d)
 		_, err := sink.Deliver(t.Context(), d)
-		require.Equal(t, sinks.ClassPermanent, kindtest.Class(err), "%v", err)
+		require.Equal(t, sinks.ClassInvalid, kindtest.Class(err), "%v", err)
 		require.ErrorContains(t, err, says)
 	}
 	_, err := sink.Deliver(t.Context(), sinktest.NewDelivery(2))

@@ -20,16 +20,19 @@ import (
 // value.
 const serverLimit = 512 << 20
 
+const defaultMaxConnectionAge = 5 * time.Minute
+
 // Config has the settings of a redis sink, which are below "with" in the configuration.
 type Config struct {
-	URL             string        `yaml:"url" secret:"password" doc:"Address of the server: redis://host:6379/0, where 0 is the database, or rediss:// with TLS. Required"`
-	User            string        `yaml:"user" doc:"Name of the user, if the URL has none. Default: the server's default user"`
-	Password        string        `yaml:"password" secret:"true" doc:"Password, if the URL has none"`
-	Topic           string        `yaml:"topic" doc:"Key of the stream, or a template for it, such as shop.{{.Type}} or {{.Metadata.tenant}}.orders. Required"`
-	MaxLength       int64         `yaml:"max_length" doc:"About how many entries a stream keeps. The oldest are deleted, whether they were read or not. Default 0: all"`
-	MaxMessageBytes int           `yaml:"max_message_bytes" doc:"Largest payload, and largest metadata value, in bytes; not above the server's proto-max-bulk-len"`
-	Timeout         time.Duration `yaml:"timeout" doc:"How long connecting may take, and each answer of the server. At least 100ms, and less than the sink's timeout"`
-	TLS             brokers.TLS   `yaml:"tls" doc:"Settings of TLS, for rediss://"`
+	URL              string        `yaml:"url" secret:"password" doc:"Address of the server: redis://host:6379/0, where 0 is the database, or rediss:// with TLS. Required"`
+	User             string        `yaml:"user" doc:"Name of the user, if the URL has none. Default: the server's default user"`
+	Password         string        `yaml:"password" secret:"true" doc:"Password, if the URL has none"`
+	Topic            string        `yaml:"topic" doc:"Key of the stream, or a template for it, such as shop.{{.Type}} or {{.Metadata.tenant}}.orders. Required"`
+	MaxLength        int64         `yaml:"max_length" doc:"About how many entries a stream keeps. The oldest are deleted, whether they were read or not. Default 0: all"`
+	MaxMessageBytes  int           `yaml:"max_message_bytes" doc:"Largest payload, and largest metadata value, in bytes; not above the server's proto-max-bulk-len"`
+	MaxConnectionAge time.Duration `yaml:"max_connection_age" doc:"How long a connection is used. The next one resolves the name again"`
+	Timeout          time.Duration `yaml:"timeout" doc:"How long connecting may take, and each answer of the server. At least 100ms, and less than the sink's timeout"`
+	TLS              brokers.TLS   `yaml:"tls" doc:"Settings of TLS, for rediss://"`
 }
 
 var (
@@ -37,9 +40,11 @@ var (
 	_ sinks.Validator = (*Config)(nil)
 )
 
-// SetDefaults sets MaxMessageBytes to the server's default limit, and Timeout to 10 s.
+// SetDefaults sets MaxMessageBytes to the server's default limit, MaxConnectionAge to 5 minutes, and
+// Timeout to 10 s.
 func (c *Config) SetDefaults() {
 	c.MaxMessageBytes = serverLimit
+	c.MaxConnectionAge = defaultMaxConnectionAge
 	c.Timeout = brokers.DefaultTimeout
 }
 
@@ -61,6 +66,9 @@ func (c *Config) validateLimits() error {
 	}
 	if c.MaxMessageBytes < 1 {
 		problems = append(problems, fmt.Errorf("max_message_bytes: %d is below 1", c.MaxMessageBytes))
+	}
+	if c.MaxConnectionAge <= 0 {
+		problems = append(problems, fmt.Errorf("max_connection_age: %s is not above 0; leave it out for %s", c.MaxConnectionAge, defaultMaxConnectionAge))
 	}
 	return errors.Join(problems...)
 }

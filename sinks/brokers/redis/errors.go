@@ -22,7 +22,7 @@ var answers = []sinks.Answer{
 	{Says: "OOM, MISCONF, NOREPLICAS: no memory, no disk, too few replicas", Means: "unavailable"},
 	{Says: "WRONGTYPE: the key is not a stream", Means: "unavailable"},
 	{Says: "ERR about a database that does not exist, an unknown command, or a user or password that the server does not require", Means: "unavailable"},
-	{Says: "a payload or metadata value above `max_message_bytes` (not sent)", Means: "permanent"},
+	{Says: "a payload or metadata value above `max_message_bytes` (not sent)", Means: "invalid"},
 	{Says: "a payload or metadata value above the server's proto-max-bulk-len", Means: "permanent; unavailable if the server closes the connection without an error and the user may not read the limit"},
 	{Says: "any other error", Means: "transient"},
 }
@@ -59,6 +59,15 @@ func classify(err error) error {
 		return sinks.Unavailable(err)
 	}
 	return err
+}
+
+// isAboutServer reports whether a server has answered that it cannot be used. An answer about one key, which may
+// come from data, says nothing about the server.
+func isAboutServer(err error) bool {
+	var answer redis.Error
+	class, _ := sinks.Classify(classify(err))
+	return errors.As(err, &answer) && class == sinks.ClassUnavailable &&
+		!redis.HasErrorPrefix(err, "WRONGTYPE ") && !redis.HasErrorPrefix(err, "NOPERM ")
 }
 
 // withoutPayload cuts off the text of an error where it begins to quote the command.

@@ -29,7 +29,7 @@ type Marshaler struct {
 
 var _ redisstream.MarshallerUnmarshaller = Marshaler{}
 
-// Marshal makes an entry. Its error is permanent if a field is too large.
+// Marshal makes an entry. Its error is invalid if a field is too large.
 func (m Marshaler) Marshal(_ string, of *message.Message) (map[string]any, error) {
 	entry := make(map[string]any, len(of.Metadata)+2)
 	for name, text := range of.Metadata {
@@ -47,7 +47,7 @@ func (m Marshaler) Marshal(_ string, of *message.Message) (map[string]any, error
 
 func (m Marshaler) check(name string, size int) error {
 	if m.MaxBytes > 0 && max(size, len(name)) > m.MaxBytes {
-		return sinks.Permanent(fmt.Errorf("%.40s has %d bytes, max_message_bytes is %d", name, size, m.MaxBytes))
+		return sinks.Invalid(fmt.Errorf("%.40s has %d bytes, max_message_bytes is %d", name, size, m.MaxBytes))
 	}
 	return nil
 }

@@ -27,7 +27,8 @@ func Kind() sinks.Kind {
 }
 
 // New makes a sink from a configuration, and validates it. The first delivery connects. Call
-// SetDefaults before you set fields, because a zero Timeout or MaxMessageBytes is a mistake.
+// SetDefaults before you set fields, because a zero Timeout, MaxMessageBytes or MaxConnectionAge is a
+// mistake.
 func New(in sinks.Instance, c Config) (*publisher.Lazy, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err

@@ -2,8 +2,10 @@ package redis
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
+	"sync"
 
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill-redisstream/pkg/redisstream"
@@ -18,11 +20,24 @@ import (
 // needed.
 const maxConnections = 1024
 
-// streams is a publisher and its client, which connects as needed. The client sets no name,
-// because that requires a permission that nothing else needs.
+// streams publishes over the connections of a client. After an answer that says that this server cannot be
+// used, it replaces the client: all its connections may lead to that server, such as the former primary
+// behind an address that now leads to another one. New calls use new connections, and the old ones are
+// closed when their calls have ended. Its methods are safe for concurrent use.
 type streams struct {
+	open func() (*connections, error)
+
+	mu      sync.Mutex
+	current *connections
+}
+
+// connections are those of one client, which connects as needed. The client sets no name, because that
+// requires a permission that nothing else needs.
+type connections struct {
 	publisher *redisstream.Publisher
 	client    *redis.Client
+	inFlight  int // calls
+	retired   bool
 }
 
 var (
@@ -31,6 +46,15 @@ var (
 )
 
 func newStreams(in sinks.Instance, c Config) (message.Publisher, error) {
+	clientLog.sink.Store(in.Logger)
+	s := &streams{open: func() (*connections, error) { return c.open(in) }}
+	var err error
+	s.current, err = s.open()
+	return s, err
+}
+
+// open makes a client. It does not connect.
+func (c *Config) open(in sinks.Instance) (*connections, error) {
 	options, err := c.options()
 	if err != nil {
 		return nil, err
@@ -41,11 +65,11 @@ func newStreams(in sinks.Instance, c Config) (message.Publisher, error) {
 	// the order of deliveries.
 	options.MaxRetries, options.DialerRetries = -1, 1
 	options.PoolSize = maxConnections
+	options.ConnMaxLifetime = c.MaxConnectionAge
 	options.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 	if in.Dial != nil {
 		options.Dialer = encrypted(in.Dial, options.TLSConfig)
 	}
-	clientLog.sink.Store(in.Logger)
 	client := redis.NewClient(options)
 	p, err := redisstream.NewPublisher(redisstream.PublisherConfig{
 		Client:        client,
@@ -53,19 +77,46 @@ func newStreams(in sinks.Instance, c Config) (message.Publisher, error) {
 		DefaultMaxlen: c.MaxLength,
 	}, watermill.NopLogger{})
 	if err != nil {
-		return nil, err
+		return nil, errors.Join(err, client.Close())
 	}
-	return &streams{p, client}, nil
+	return &connections{publisher: p, client: client}, nil
 }
 
 // Publish returns when the server has answered, or when the messages' context ends.
 func (s *streams) Publish(stream string, messages ...*message.Message) error {
 	for _, m := range messages {
-		if err := s.publisher.Publish(stream, m); err != nil {
-			return s.explain(withoutPayload(err, m), m)
+		err := s.use(func(c *connections) error {
+			if err := c.publisher.Publish(stream, m); err != nil {
+				return c.explain(withoutPayload(err, m), m)
+			}
+			return nil
+		})
+		if err != nil {
+			return err
 		}
 	}
 	return nil
+}
+
+// use makes a call with the current connections, and replaces them if the server cannot be used.
+func (s *streams) use(call func(*connections) error) error {
+	s.mu.Lock()
+	c := s.current
+	c.inFlight++
+	s.mu.Unlock()
+	err := call(c)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c.inFlight--
+	if c == s.current && isAboutServer(err) {
+		if fresh, err := s.open(); err == nil {
+			c.retired, s.current = true, fresh
+		}
+	}
+	if c.retired && c.inFlight == 0 {
+		_ = c.client.Close()
+	}
+	return err
 }
 
 // smallestLimit is the smallest value of proto-max-bulk-len.
@@ -74,7 +125,7 @@ const smallestLimit = 1 << 20
 // explain finds out why the server closed the connection after a large message. The server sends an
 // error for a message that is too large, but the connection usually ends before the client reads
 // it.
-func (s *streams) explain(err error, m *message.Message) error {
+func (c *connections) explain(err error, m *message.Message) error {
 	size := len(m.Payload)
 	for _, text := range m.Metadata {
 		size = max(size, len(text))
@@ -83,7 +134,7 @@ func (s *streams) explain(err error, m *message.Message) error {
 		return err
 	}
 	const setting = "proto-max-bulk-len"
-	settings, unknown := s.client.ConfigGet(m.Context(), setting).Result()
+	settings, unknown := c.client.ConfigGet(m.Context(), setting).Result()
 	limit, notANumber := strconv.Atoi(settings[setting])
 	switch {
 	case unknown != nil || notANumber != nil:
@@ -96,7 +147,13 @@ func (s *streams) explain(err error, m *message.Message) error {
 
 // Close closes the client. It does not call Close of the publisher, which must not be concurrent
 // with Publish.
-func (s *streams) Close() error { return s.client.Close() }
+func (s *streams) Close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.current.client.Close()
+}
 
 // CheckHealth pings the server.
-func (s *streams) CheckHealth(ctx context.Context) error { return s.client.Ping(ctx).Err() }
+func (s *streams) CheckHealth(ctx context.Context) error {
+	return s.use(func(c *connections) error { return c.client.Ping(ctx).Err() })
+}
