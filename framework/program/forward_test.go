@@ -476,3 +476,35 @@ routes:
 		require.NotZero(t, f.wait())
 	})
 }
+
+func TestForwardGoesOnWithTheFileThatReplacedItsDatabase(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	path, lines := filepath.Join(folder, "outbox.db"), filepath.Join(folder, "lines")
+	config := writeFile(t, fmt.Sprintf("database: sqlite:%s\nsinks: {s: {kind: jsonlines, with: {path: %s}}}\nroutes: {'*': [s]}\n", path, lines))
+	require.Zero(t, waybill(t, "migrate", "-c", config).code)
+	f := start(t, "forward", "-c", config)
+	publishTo(t, path, "first")
+	f.awaitFile(t, lines, `"id":"first"`)
+
+	for _, ending := range []string{"", "-wal", "-shm"} {
+		require.NoError(t, os.Remove(path+ending))
+	}
+	f.awaitLine(t, "was removed")
+	require.Zero(t, waybill(t, "migrate", "-c", config).code)
+	publishTo(t, path, "second")
+	f.awaitFile(t, lines, `"id":"second"`)
+
+	require.NoError(t, os.Rename(path, path+".old"))
+	f.awaitLine(t, "outbox.db-wal still belongs to the old file")
+	require.Equal(t, exitFailed, f.wait())
+}
+
+// awaitFile waits until a file contains a text.
+func (p *running) awaitFile(t *testing.T, path, text string) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		content, _ := os.ReadFile(path)
+		return strings.Contains(string(content), text)
+	}, patience, 10*time.Millisecond, "%s should contain %s", path, text)
+}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -494,4 +495,29 @@ func TestAControlDatabaseThatIsAwayStopsNothing(t *testing.T) {
 	eventually(t, func() bool { return s.has("eu 2", "us 2") }, "the other forwarder's database should be taken over")
 	require.Equal(t, []string{"1", "2"}, s.of("eu"))
 	require.Equal(t, []string{"1", "2"}, s.of("us"))
+}
+
+func TestADatabaseWhoseFileIsReplacedIsOpenedAgain(t *testing.T) {
+	t.Parallel()
+	for state, sleep := range map[fleet.State]time.Duration{fleet.StateAwake: fleet.Never, fleet.StateAsleep: time.Millisecond} {
+		t.Run(string(state), func(t *testing.T) {
+			t.Parallel()
+			f, s := newFolder(t), &sink{}
+			r := start(t, s, fleet.Static{f.outbox("eu")}, func(c *fleet.Config) { c.Sleep = sleep })
+			f.publish("eu", "1")
+			eventually(t, func() bool { return s.has("eu 1") }, "the first file should be delivered")
+			r.await("eu", state)
+			for _, ending := range []string{"", "-wal", "-shm"} {
+				require.NoError(t, os.Remove(filepath.Join(f.path, "eu.db"+ending)))
+			}
+			f.outbox("eu")
+			f.publish("eu", "2")
+			eventually(t, func() bool { return s.has("eu 2") }, "the file that replaced it should be delivered")
+
+			r.await("eu", state)
+			require.NoError(t, os.Rename(filepath.Join(f.path, "eu.db"), filepath.Join(f.path, "old.db")))
+			r.await("eu", fleet.StateFailing)
+			require.Contains(t, r.Databases()[0].Error, "eu.db-wal still belongs to the old file")
+		})
+	}
 }
