@@ -57,6 +57,9 @@ it waits for the database; observe.auth sets who may use the dashboard. The stan
 variables of OpenTelemetry, such as OTEL_EXPORTER_OTLP_ENDPOINT, turn tracing on, with
 a span for each delivery, and send metrics to a collector: see docs/tracing.md.
 
+If the reader of its log or its output goes away, it goes on without: only sinks that
+write to the output wait.
+
 Under systemd it reports that it is ready once the configuration is correct and the
 address is bound, reports reloads and stops, and feeds the watchdog while its loops run.`,
 		Example: `  waybill forward
@@ -118,6 +121,7 @@ func (f *forward) run(cmd *cobra.Command, _ []string) error {
 	if f.source, err = f.fileSource(cmd, f.flags); err != nil {
 		return err
 	}
+	defer outliveReaders()()
 	f.source.Sinks = f.sinks
 	if cmd.Flags().Changed("listen") {
 		f.source.Listen = &f.listen

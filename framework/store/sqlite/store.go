@@ -107,6 +107,7 @@ var (
 // The application uses the same handle for its own tables. A database in memory is refused: each
 // connection would have a different one.
 func OpenDB(path string) (*sql.DB, error) {
+	path = strings.TrimRight(path, "\r\n") // of a variable or a file with the path
 	if path == "" || strings.Contains(path, ":memory:") {
 		return nil, fmt.Errorf("open SQLite database %q: an outbox needs a file, which all connections share", path)
 	}
