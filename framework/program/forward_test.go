@@ -532,7 +532,7 @@ func TestForwardOutlivesTheReadersOfItsOutputAndItsLog(t *testing.T) {
 		p.awaitFile(t, lines, `"id":"`+id+`"`)
 	}
 	r := waybill(t, "status", "-c", config)
-	require.Regexp(t, ` o +0  2 `, r.stdout, "the sink on stdout waits")
+	require.Regexp(t, ` o +0  [23] `, r.stdout, "the sink on stdout waits")
 	p.signal(t, syscall.SIGTERM)
 	require.NoError(t, p.Wait())
 }
