@@ -127,7 +127,8 @@ type declared struct {
 
 // Postgres returns the outbox of a PostgreSQL database. The application keeps and closes db,
 // which is a handle of lib/pq, best from [postgres.OpenDB], or of a pgx pool:
-// stdlib.OpenDBFromPool(pool).
+// stdlib.OpenDBFromPool(pool). Tell the latter how large the pool is, with db.SetMaxOpenConns: a
+// forwarder then keeps two of its connections for leases and checkpoints.
 func Postgres(db *sql.DB, c PostgresConfig) *Outbox {
 	return newOutbox(db,
 		func(ctx context.Context) error { _, err := postgres.Migrate(ctx, db, c); return err },

@@ -226,6 +226,31 @@ func TestVariablesAndFlagsWinOverTheFile(t *testing.T) {
 	require.Equal(t, "flag.db", c.Database.DSN())
 }
 
+func TestLineEndsAtTheEndOfValuesFromOutsideDoNotCount(t *testing.T) {
+	t.Parallel()
+	secret := filepath.Join(t.TempDir(), "name")
+	require.NoError(t, os.WriteFile(secret, []byte("from a file\r\n"), 0o600))
+	for _, end := range []string{"\n", "\r\n", "\n\n"} {
+		source := config.Source{File: write(t, whole), Environ: []string{
+			"PASSWORD=x" + end, "N=7" + end, "NAME=partner" + end,
+			"WAYBILL_DATABASE=sqlite:elsewhere.db" + end,
+			"WAYBILL_FORWARDER_NAME=file:" + secret + end,
+			"WAYBILL_OUTBOX_LANES=2" + end,
+		}}
+		c, err := load(t, source)
+		require.NoError(t, err)
+		require.Equal(t, "elsewhere.db", c.Database.DSN())
+		require.Equal(t, "from a file", c.Forwarder.Name)
+		require.Equal(t, 2, c.Outbox.Lanes)
+
+		source.Environ[3] = ""
+		source.Database = "postgres://u:p@127.0.0.1/d" + end
+		c, err = load(t, source)
+		require.NoError(t, err)
+		require.Equal(t, "postgres://u:p@127.0.0.1/d", c.Database.DSN())
+	}
+}
+
 func TestAForwarderListensUnlessSwitchedOff(t *testing.T) {
 	t.Parallel()
 	text := `

@@ -12,6 +12,7 @@ import (
 	"github.com/lib/pq"
 
 	"github.com/waybill-go/waybill/framework/store/mysql"
+	"github.com/waybill-go/waybill/framework/store/postgres"
 )
 
 // Dialect is a kind of database.
@@ -43,8 +44,9 @@ var (
 var keyValueList = regexp.MustCompile(`^\s*\w+\s*=`)
 
 // ParseDatabase parses an address as in the configuration. Errors do not quote it, because it
-// may contain a password.
+// may contain a password. Line ends at its end do not count.
 func ParseDatabase(address string) (Database, error) {
+	address = strings.TrimRight(address, "\r\n")
 	scheme, rest, _ := strings.Cut(address, ":")
 	switch strings.ToLower(scheme) {
 	case "postgres", "postgresql":
@@ -78,6 +80,7 @@ func parsePostgresList(address string) (Database, error) {
 }
 
 func parsePostgres(address string) (Database, error) {
+	address = postgres.PlainDSN(address)
 	c, err := pq.NewConfig(address)
 	if err != nil {
 		return Database{}, errors.New(strings.TrimPrefix(err.Error(), "pq: "))

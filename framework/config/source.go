@@ -23,7 +23,7 @@ type Source struct {
 	// Sinks are the sinks to forward to, as with --sink; empty for all.
 	Sinks []string
 	// Environ is the environment, as NAME=value pairs, such as [os.Environ] returns. If a
-	// name occurs twice, the last value counts.
+	// name occurs twice, the last value counts. Line ends at the end of a value do not count.
 	Environ []string
 }
 
@@ -46,12 +46,12 @@ func (s Source) read(r *report) (text []byte, ok bool) {
 	return nil, false
 }
 
-// variables returns the environment as a map.
+// variables returns the environment as a map, without line ends at the end of values, which secrets often have.
 func (s Source) variables() map[string]string {
 	variables := make(map[string]string, len(s.Environ))
 	for _, entry := range s.Environ {
 		if name, value, ok := strings.Cut(entry, "="); ok {
-			variables[name] = value
+			variables[name] = strings.TrimRight(value, "\r\n")
 		}
 	}
 	return variables

@@ -97,22 +97,33 @@ const (
 	leastBounded = reserved + 2 // the smallest pool to reserve from: leaves one for reading and one for a handler
 )
 
+// unknownTime bounds reserving in a pool of unknown size: if it is too small, the start waits for that long.
+const unknownTime = 5 * time.Second
+
 // reserve reserves connections of a bounded pool for leases and checkpoints until release is
-// called. It warns if the pool is too small.
+// called. It warns if the pool is too small, or if its bound is not known.
 func (o *outbox) reserve(ctx context.Context) (release func()) {
 	release = func() {}
 	r, ok := o.given.(store.Reserver)
-	if !ok || r.MaxConnections() == 0 {
+	if !ok {
 		return release
 	}
-	log := o.log.With("pool_allows", r.MaxConnections(), "forwarder_needs", o.connections)
-	if r.MaxConnections() <= o.connections {
+	log, patience := o.log.With("pool_allows", r.MaxConnections(), "forwarder_needs", o.connections), o.forwarder.config.Lease
+	switch allows := r.MaxConnections(); {
+	case allows == 0:
+		patience = min(patience, unknownTime)
+		if !o.borrows(ctx, patience) {
+			return release
+		}
+		log = o.log.With("forwarder_needs", o.connections)
+		log.Warn("the database handle takes its connections from another pool, whose size it does not know: call db.SetMaxOpenConns with it, as in db.SetMaxOpenConns(int(pool.Config().MaxConns))")
+	case allows <= o.connections:
 		log.Warn("the pool of database connections is too small: the forwarder needs these connections in addition to those of handlers, hooks and the application")
+		if allows < leastBounded {
+			return release
+		}
 	}
-	if r.MaxConnections() < leastBounded {
-		return release
-	}
-	ctx, cancel := context.WithTimeout(ctx, o.forwarder.config.Lease)
+	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	taken, err := r.Reserve(ctx, reserved)
 	if err != nil {
@@ -120,6 +131,21 @@ func (o *outbox) reserve(ctx context.Context) (release func()) {
 		return release
 	}
 	return taken
+}
+
+// borrows reports whether the store's handle takes its connections from another pool.
+func (o *outbox) borrows(ctx context.Context, patience time.Duration) bool {
+	b, ok := o.given.(store.Borrower)
+	if !ok {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	borrows, err := b.Borrows(ctx)
+	if err != nil {
+		o.log.Debug("it is not known whether the database handle has a pool of its own", "error", err)
+	}
+	return borrows
 }
 
 // prune removes old rows if the store can.

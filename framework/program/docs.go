@@ -85,7 +85,8 @@ in the file, WAYBILL_SINKS_EVENTS_WITH_TOPIC sets sinks.events.with.topic. Separ
 values of a list with commas. An empty variable counts as not set.
 
 Values in the file may refer to other variables: ${NAME}, or ${NAME:-default} if NAME may
-be unset or empty. Write $$ for a dollar sign.
+be unset or empty. Write $$ for a dollar sign. Line ends at the end of any variable are
+removed.
 
 A value that begins with file: is read from that file, such as file:/run/secrets/partner,
 both in the configuration and in a variable. Part of a value can be read from a file with

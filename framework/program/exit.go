@@ -58,3 +58,11 @@ func untilSignalled(parent context.Context, exit func(code int)) (ctx context.Co
 		cancel()
 	}
 }
+
+// outliveReaders keeps the program alive when whoever reads its output or its log goes away: a write then
+// only fails. The signal is caught, and not ignored, since child processes would inherit that.
+func outliveReaders() (end func()) {
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, syscall.SIGPIPE)
+	return func() { signal.Stop(signals) }
+}

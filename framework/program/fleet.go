@@ -51,8 +51,7 @@ func (l listing) List(ctx context.Context) (listed []fleet.Database, err error) 
 	return listed, nil
 }
 
-// newFleet makes the engine of several databases. It waits for the control database, if there is one, until ctx
-// is done, but not for the others.
+// newFleet makes the engine of several databases. It waits for none of them, nor for the control database.
 func newFleet(ctx context.Context, c *config.Config, options config.Options) (*engine, func(), error) {
 	f, err := forwarder.New(c.ForwarderConfig(nil))
 	if err != nil {
@@ -80,15 +79,10 @@ func newFleet(ctx context.Context, c *config.Config, options config.Options) (*e
 			return nil, nil, fmt.Errorf("fleet.control: %w", err)
 		}
 		cleanup = end
-		s, err := d.Await(ctx, options.Logger)
-		if err != nil {
+		if settings.Control, err = controlOpener(ctx, d); err != nil {
 			cleanup()
-			if errors.Is(err, store.ErrNotMigrated) {
-				err = fmt.Errorf("%w (waybill migrate --in %s)", err, config.ControlName)
-			}
 			return nil, nil, fmt.Errorf("fleet.control: %w", err)
 		}
-		settings.Control = s
 		if c.Fleet.Query != "" {
 			settings.Databases = listing{d.DB(), c.Fleet.Query}
 		}
@@ -101,6 +95,24 @@ func newFleet(ctx context.Context, c *config.Config, options config.Options) (*e
 	e := &engine{Forwarder: f, fleet: all, config: c}
 	e.target = observe.Target{Forwarder: f, Databases: e.sampled}
 	return e, cleanup, nil
+}
+
+// controlOpener tries to open the control database, since a wrong address or missing tables are better reported
+// at the start. One that is away is opened later.
+func controlOpener(ctx context.Context, d *database.Database) (func(context.Context) (fleet.ControlStore, error), error) {
+	open := func(ctx context.Context) (fleet.ControlStore, error) {
+		s, err := d.Store(ctx)
+		if errors.Is(err, store.ErrNotMigrated) {
+			err = fmt.Errorf("%w (waybill migrate --in %s)", err, config.ControlName)
+		}
+		return s, err
+	}
+	bounded, cancel := context.WithTimeout(ctx, openTimeout)
+	defer cancel()
+	if _, err := open(bounded); err != nil && (ctx.Err() != nil || !d.IsTemporary(err)) {
+		return nil, err
+	}
+	return open, nil
 }
 
 // sampled returns the databases of a fleet for the monitor.

@@ -23,6 +23,7 @@ import (
 	"github.com/waybill-go/waybill/framework/observe"
 	"github.com/waybill-go/waybill/framework/program/internal/otlp"
 	"github.com/waybill-go/waybill/framework/schedule"
+	"github.com/waybill-go/waybill/framework/store"
 	processsink "github.com/waybill-go/waybill/sinks/process"
 )
 
@@ -55,6 +56,9 @@ With observe.address it serves the dashboard, metrics and probes over HTTP, also
 it waits for the database; observe.auth sets who may use the dashboard. The standard
 variables of OpenTelemetry, such as OTEL_EXPORTER_OTLP_ENDPOINT, turn tracing on, with
 a span for each delivery, and send metrics to a collector: see docs/tracing.md.
+
+If the reader of its log or its output goes away, it goes on without: only sinks that
+write to the output wait.
 
 Under systemd it reports that it is ready once the configuration is correct and the
 address is bound, reports reloads and stops, and feeds the watchdog while its loops run.`,
@@ -117,6 +121,7 @@ func (f *forward) run(cmd *cobra.Command, _ []string) error {
 	if f.source, err = f.fileSource(cmd, f.flags); err != nil {
 		return err
 	}
+	defer outliveReaders()()
 	f.source.Sinks = f.sinks
 	if cmd.Flags().Changed("listen") {
 		f.source.Listen = &f.listen
@@ -162,10 +167,15 @@ func (f *forward) run(cmd *cobra.Command, _ []string) error {
 	if err != nil && ctx.Err() != nil {
 		return nil // stopped while waiting for the database
 	}
-	for err == nil {
+	for err == nil && e != nil {
 		var next *engine
 		var cleanupNext func()
 		next, cleanupNext, err = f.runUntilReplaced(ctx, e, hangups)
+		if isReplaced(err) {
+			cleanup()
+			e, cleanup, err = f.reopen(ctx, err)
+			continue
+		}
 		if next == nil {
 			f.several.Close()
 			f.dashboard.Close() // first, since actions that it interrupts write to the database
@@ -177,6 +187,32 @@ func (f *forward) run(cmd *cobra.Command, _ []string) error {
 		e, cleanup = next, cleanupNext
 	}
 	return err
+}
+
+// isReplaced reports whether a forwarder ended since its database file was replaced by another one that can
+// be opened.
+func isReplaced(err error) bool {
+	return errors.Is(err, store.ErrReplaced) && !errors.Is(err, store.ErrMixed)
+}
+
+// reopen makes an engine for the file that is now at the path of the database. It waits for it until ctx is done.
+func (f *forward) reopen(ctx context.Context, cause error) (*engine, func(), error) {
+	f.logger.Error("the forwarder has stopped, and begins again with the file that is there", "error", cause)
+	trouble := pace.NewTrouble(f.logger, "opening the database", time.Second)
+	for {
+		c, err := loadForwarding(f.source, f.options)
+		if err != nil {
+			return nil, nil, err
+		}
+		e, cleanup, err := newEngine(ctx, c, f.options)
+		if err == nil {
+			trouble.Over()
+			return e, cleanup, nil
+		}
+		if !pace.Sleep(ctx, trouble.Met(err)) {
+			return nil, nil, nil
+		}
+	}
 }
 
 // onDone calls f when ctx is done. If ctx is done, end returns after that call, also if the program ends

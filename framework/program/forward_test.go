@@ -476,3 +476,72 @@ routes:
 		require.NotZero(t, f.wait())
 	})
 }
+
+func TestForwardGoesOnWithTheFileThatReplacedItsDatabase(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	path, lines := filepath.Join(folder, "outbox.db"), filepath.Join(folder, "lines")
+	config := writeFile(t, fmt.Sprintf("database: sqlite:%s\nsinks: {s: {kind: jsonlines, with: {path: %s}}}\nroutes: {'*': [s]}\n", path, lines))
+	require.Zero(t, waybill(t, "migrate", "-c", config).code)
+	f := start(t, "forward", "-c", config)
+	publishTo(t, path, "first")
+	f.awaitFile(t, lines, `"id":"first"`)
+
+	for _, ending := range []string{"", "-wal", "-shm"} {
+		require.NoError(t, os.Remove(path+ending))
+	}
+	f.awaitLine(t, "was removed")
+	require.Zero(t, waybill(t, "migrate", "-c", config).code)
+	publishTo(t, path, "second")
+	f.awaitFile(t, lines, `"id":"second"`)
+
+	require.NoError(t, os.Rename(path, path+".old"))
+	f.awaitLine(t, "outbox.db-wal still belongs to the old file")
+	require.Equal(t, exitFailed, f.wait())
+}
+
+// awaitFile waits until a file contains a text.
+func (p *running) awaitFile(t *testing.T, path, text string) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		content, _ := os.ReadFile(path)
+		return strings.Contains(string(content), text)
+	}, patience, 10*time.Millisecond, "%s should contain %s", path, text)
+}
+
+func TestForwardOutlivesTheReadersOfItsOutputAndItsLog(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	path, lines := filepath.Join(folder, "outbox.db"), filepath.Join(folder, "lines")
+	config := writeFile(t, fmt.Sprintf("database: sqlite:%s\nsinks: {s: {kind: jsonlines, with: {path: %s}}, o: {kind: jsonlines}}\nroutes: {'*': [s, o]}\n", path, lines))
+	require.Zero(t, waybill(t, "migrate", "-c", config).code)
+	output, writer, err := os.Pipe()
+	require.NoError(t, err)
+	p := &running{Cmd: exec.Command(binary, "forward", "-c", config)}
+	p.Env, p.Stdout, p.Stderr = []string{}, writer, writer
+	require.NoError(t, p.Start())
+	t.Cleanup(func() { _ = p.Process.Kill() })
+	require.NoError(t, writer.Close())
+	publishTo(t, path, "first")
+	p.awaitFile(t, lines, `"id":"first"`)
+
+	require.NoError(t, output.Close())
+	p.signal(t, syscall.SIGHUP) // which it logs
+	for _, id := range []string{"second", "third"} {
+		publishTo(t, path, id)
+		p.awaitFile(t, lines, `"id":"`+id+`"`)
+	}
+	r := waybill(t, "status", "-c", config)
+	require.Regexp(t, ` o +0  [23] `, r.stdout, "the sink on stdout waits")
+	p.signal(t, syscall.SIGTERM)
+	require.NoError(t, p.Wait())
+}
+
+func TestLineEndsOfVariablesDoNotReachTheLibrariesThatReadThem(t *testing.T) {
+	t.Parallel()
+	u, err := url.Parse(postgrestest.DSN(t))
+	require.NoError(t, err)
+	config := writeFile(t, "database: \"postgres:///?sslmode=disable\"\n")
+	p := startIn(t, []string{"PGHOST=" + u.Hostname() + "\n", "PGPORT=" + u.Port() + "\r\n", "PGUSER=" + u.User.Username() + "\n", "PGDATABASE=" + u.Path[1:] + "\n"}, "migrate", "-c", config)
+	require.Zero(t, p.wait())
+}

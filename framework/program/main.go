@@ -19,6 +19,7 @@ import (
 	"context"
 	"io"
 	"os"
+	"strings"
 	_ "time/tzdata" // the time zones of schedules, for machines without a zone database
 )
 
@@ -30,10 +31,22 @@ import (
 // lists. The first SIGINT or SIGTERM cancels the command, and a forwarder stops
 // gracefully; the second one exits at once.
 func Main(options ...Option) {
+	trimEnvironment()
 	ctx, stop := untilSignalled(context.Background(), os.Exit)
 	code := Run(ctx, Call{Args: os.Args[1:], Environ: os.Environ(), Stdout: os.Stdout, Stderr: os.Stderr}, options...)
 	stop()
 	os.Exit(code)
+}
+
+// trimEnvironment removes line ends at the end of the process's variables, also for the libraries that read
+// some of them: secrets often have one.
+func trimEnvironment() {
+	for _, entry := range os.Environ() {
+		name, value, _ := strings.Cut(entry, "=")
+		if trimmed := strings.TrimRight(value, "\r\n"); name != "" && trimmed != value {
+			_ = os.Setenv(name, trimmed) // fails only for names that no environment has
+		}
+	}
 }
 
 // Call is one call of the command line, for [Run].

@@ -40,6 +40,11 @@ var (
 	ErrNotLevel = errors.New("the lanes are not at the same position")
 	// ErrServerChanged: the database was restarted, or another server took over.
 	ErrServerChanged = errors.New("the database server was restarted or replaced by another one")
+	// ErrReplaced: the database's file was removed or replaced. Only opening it again helps.
+	ErrReplaced = errors.New("the database file was replaced")
+	// ErrMixed: the write-ahead log of the replaced file would be applied to the new one, which
+	// damages it. Nothing may open that before a person has removed the old log.
+	ErrMixed = errors.New("the write-ahead log of the replaced file is still there")
 	// ErrHidden: row-level security hides rows of the outbox from this role. Nothing was read
 	// or written, since hidden rows would be skipped.
 	ErrHidden = errors.New("row-level security hides rows of the outbox from this role")

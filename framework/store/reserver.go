@@ -12,5 +12,16 @@ type Reserver interface {
 	// of them instead of the pool. A broken one is replaced. Reserve waits until connections are
 	// free or ctx is done. If some are already reserved, all callers share them, until the last
 	// of them calls release.
+	//
+	// Without a bound it first takes two more at once, and fails if they cannot be had: the pool
+	// behind a Borrower may be too small to reserve any.
 	Reserve(ctx context.Context, n int) (release func(), err error)
+}
+
+// Borrower is a Reserver whose handle may take each connection from another pool, as that of pgx's
+// stdlib.OpenDBFromPool does. The bound of that pool is not known: MaxConnections returns 0.
+type Borrower interface {
+	Reserver
+	// Borrows reports whether it does.
+	Borrows(ctx context.Context) (bool, error)
 }

@@ -15,8 +15,9 @@
 // finds one line that is not JSON, and nothing else is lost.
 //
 // Only one sink of one program may write a file. Programs that run at the same time
-// need different paths, such as orders-${HOSTNAME}.jsonl. Other programs may copy or
-// truncate the file, but not rename it.
+// need different paths, such as orders-${HOSTNAME}.jsonl. Other programs may copy, rename
+// or remove the file: the sink then begins a new one at the path, and a line that was
+// written meanwhile is written again.
 //
 // # Durability
 //
@@ -43,7 +44,7 @@ func Kind() sinks.Kind {
 		func(_ sinks.Instance, c Config) (sinks.Sink, error) { return New(c) },
 		sinks.Answer{Says: "the line is written, and with `fsync` it is on the disk", Means: "delivered; the receipt is `jsonlines` and the path"},
 		sinks.Answer{Says: "the file cannot be opened, written or synced", Means: "unavailable"},
-		sinks.Answer{Says: "the notification cannot be a line, or its line is longer than `max_size_mb`", Means: "permanent"},
+		sinks.Answer{Says: "the notification cannot be a line, or its line is longer than `max_size_mb`", Means: "invalid"},
 		sinks.Answer{Says: "not written: an earlier delivery of its key in the batch failed", Means: "transient; uses up no attempt"},
 	)
 }
@@ -52,7 +53,7 @@ func Kind() sinks.Kind {
 type output interface {
 	// check returns an error if lines could not be written. It changes nothing.
 	check() error
-	// open prepares the output for write. It does nothing if the output is open.
+	// open prepares the output for write. It is called before each batch.
 	open() error
 	// write writes whole lines. If it fails, the first n bytes are safe, and the next write
 	// begins a new line.
@@ -123,7 +124,7 @@ func (s *Sink) BatchLimits() sinks.BatchLimits {
 }
 
 // DeliverBatch writes a line for each delivery, in order. A notification that cannot be
-// written as a line fails permanently with ErrLine, and later ones of its key fail with
+// written as a line is invalid with ErrLine, and later ones of its key fail with
 // ErrBehind. If the file cannot be written, the remaining deliveries are unavailable.
 //
 // It checks ctx before it writes anything, and waits for a write that has begun.
@@ -215,7 +216,7 @@ func (w *writing) add(i int, d *notification.Delivery) {
 		err = fmt.Errorf("%w: it is %d bytes long, a file's max_size_mb allows %d", ErrLine, len(line), w.sink.maxLine)
 	}
 	if err != nil {
-		w.results[i].Err = sinks.Permanent(err)
+		w.results[i].Err = sinks.Invalid(err)
 		w.failed[d.Key] = true
 		return
 	}

@@ -222,7 +222,7 @@ func TestALineIsNeverLongerThanAFile(t *testing.T) {
 	d.Payload = make([]byte, 1<<20)
 	_, err := sink.Deliver(t.Context(), d)
 	class, _ := sinks.Classify(err)
-	require.Equal(t, sinks.ClassPermanent, class)
+	require.Equal(t, sinks.ClassInvalid, class)
 	require.ErrorIs(t, err, jsonlines.ErrLine)
 	require.ErrorContains(t, err, "max_size_mb allows 1048576")
 }

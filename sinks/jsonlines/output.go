@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"sync"
 
 	"github.com/DeRuina/timberjack"
 )
@@ -39,12 +40,16 @@ func (s *stream) write(lines []byte) (int, error) {
 	return n, nil
 }
 
-// file is a file that is rotated. After any error it is closed, so that the next open checks
-// everything again.
+// file is a file that is rotated, by this sink or by another program: before and after each
+// write, the file at the path is compared with the open one. After any error it is closed, so
+// that the next open checks everything again.
 type file struct {
 	config  Config
-	rotated *timberjack.Logger // nil while closed
+	lines   *os.File           // nil while closed
+	size    int64              // of lines after the last write; another program may change it
 	synced  os.FileInfo        // the file whose name the disk has stored
+	rotator *timberjack.Logger // renames, compresses and deletes, but writes no line; nil while closed
+	retired sync.WaitGroup     // earlier rotators, which may still compress
 }
 
 // check returns an error if a line could not be written. It changes nothing, because another
@@ -77,27 +82,90 @@ func (f *file) tryCreate() error {
 	return errors.Join(created.Close(), os.Remove(created.Name()))
 }
 
-// open checks the path, to return better errors than the library, and ends a line that was cut
-// short.
+// open opens the file at the path. It also does so if another program has moved, removed or
+// replaced the one that was open. It ends a line that was cut short.
 func (f *file) open() error {
-	if f.rotated != nil {
-		return nil
+	info, err := f.current()
+	if errors.Is(err, errReplaced) {
+		f.shut()
+		info, err = f.reopen()
 	}
-	if err := f.prepare(); err != nil {
-		return f.named(err)
+	if err == nil && info.Size() != f.size {
+		f.size, err = endLine(f.lines, info.Size())
 	}
+	if err != nil {
+		f.shut()
+	}
+	return f.named(err)
+}
+
+// current describes the open file; errReplaced if it is not the one at the path.
+func (f *file) current() (os.FileInfo, error) {
+	if f.lines == nil {
+		return nil, errReplaced
+	}
+	atPath, err := os.Stat(f.config.Path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, errReplaced
+	}
+	if err != nil {
+		return nil, bare(err)
+	}
+	opened, err := f.lines.Stat()
+	if err == nil && !os.SameFile(atPath, opened) {
+		err = errReplaced
+	}
+	return opened, bare(err)
+}
+
+func (f *file) reopen() (os.FileInfo, error) {
+	if _, err := f.stat(); err != nil {
+		return nil, err
+	}
+	opened, err := os.OpenFile(f.config.Path, os.O_RDWR|os.O_APPEND|os.O_CREATE, fileMode)
+	if err != nil {
+		return nil, bare(err)
+	}
+	f.lines, f.size = opened, 0
+	info, err := opened.Stat()
+	if err == nil && info.Size() < f.maxSize() {
+		_, err = f.rotation().Write(nil) // makes it look for old files
+	}
+	return info, bare(err)
+}
+
+func (f *file) maxSize() int64 { return int64(f.config.MaxSizeMB) << 20 }
+
+func (f *file) rotation() *timberjack.Logger {
+	if f.rotator != nil {
+		return f.rotator
+	}
+	f.retired.Wait() // two must not compress the same file
 	compression := "none"
 	if f.config.Compress {
 		compression = "gzip"
 	}
-	f.rotated = &timberjack.Logger{
+	f.rotator = &timberjack.Logger{
 		Filename:    f.config.Path,
 		MaxSize:     f.config.MaxSizeMB,
 		MaxBackups:  f.config.MaxFiles,
 		MaxAge:      f.config.MaxAgeDays,
 		Compression: compression,
 	}
-	return nil
+	return f.rotator
+}
+
+// rotate renames the file and begins a new one.
+func (f *file) rotate() error {
+	err := f.lines.Close()
+	f.lines = nil
+	if err == nil {
+		err = f.rotation().Rotate()
+	}
+	if err == nil {
+		_, err = f.reopen()
+	}
+	return err
 }
 
 // named adds the path to an error.
@@ -133,29 +201,17 @@ func (f *file) stat() (exists bool, err error) {
 	return true, nil
 }
 
-func (f *file) prepare() error {
-	if _, err := f.stat(); err != nil {
-		return err
-	}
-	opened, err := os.OpenFile(f.config.Path, os.O_RDWR|os.O_APPEND|os.O_CREATE, fileMode)
-	if err != nil {
-		return bare(err)
-	}
-	return bare(errors.Join(endLine(opened), opened.Close()))
-}
-
-// endLine ends the file's last line if it has no line end.
-func endLine(opened *os.File) error {
-	info, err := opened.Stat()
-	if err != nil || info.Size() == 0 {
-		return err
+// endLine ends the file's last line if it has no line end, and returns the file's size.
+func endLine(opened *os.File, size int64) (int64, error) {
+	if size == 0 {
+		return 0, nil
 	}
 	var last [1]byte
-	if _, err := opened.ReadAt(last[:], info.Size()-1); err != nil || last[0] == '\n' {
-		return err
+	if _, err := opened.ReadAt(last[:], size-1); err != nil || last[0] == '\n' {
+		return size, err
 	}
-	_, err = opened.Write([]byte("\n"))
-	return err
+	n, err := opened.Write([]byte("\n"))
+	return size + int64(n), err
 }
 
 // bare returns an error without the path, which named adds.
@@ -168,31 +224,54 @@ func bare(err error) error {
 }
 
 // write writes the lines to one file. Rotation may happen before them, but not between them.
+// Lines that another program has removed meanwhile are written again.
 func (f *file) write(lines []byte) (int, error) {
-	n, err := f.rotated.Write(lines)
-	if err == nil && f.config.Fsync {
-		err = f.sync()
-	}
-	if err != nil {
-		_ = f.close() // the first error is returned
-		if f.config.Fsync {
-			n = 0 // it is unknown what the disk has stored
+	n, err := f.append(lines)
+	if errors.Is(err, errReplaced) {
+		if err := f.open(); err != nil {
+			return 0, err
 		}
-		return n, fmt.Errorf("path %s: %w", f.config.Path, err)
+		n, err = f.append(lines)
 	}
-	return n, nil
+	if err == nil {
+		return n, nil
+	}
+	f.shut()
+	if f.config.Fsync || errors.Is(err, errReplaced) {
+		n = 0 // it is unknown what is stored
+	}
+	return n, f.named(bare(err))
 }
 
-// sync waits until the disk has stored the lines, and the name of a new file.
-func (f *file) sync() error {
-	if err := f.rotated.Sync(); err != nil {
-		return err
+func (f *file) append(lines []byte) (int, error) {
+	if f.size > 0 && f.size+int64(len(lines)) > f.maxSize() {
+		if err := f.rotate(); err != nil {
+			return 0, err
+		}
 	}
-	info, err := os.Stat(f.config.Path)
+	n, err := f.lines.Write(lines)
 	if err != nil {
-		return fmt.Errorf("another program has removed it: %w", err)
+		return n, err
 	}
-	if os.SameFile(info, f.synced) {
+	if f.config.Fsync {
+		if err := f.lines.Sync(); err != nil {
+			return n, err
+		}
+	}
+	info, err := f.current()
+	if err == nil && info.Size() < f.size+int64(n) {
+		err = errReplaced // truncated
+	}
+	if err != nil {
+		return n, err
+	}
+	f.size = info.Size()
+	return n, f.syncName(info)
+}
+
+// syncName waits until the disk has stored the name of a new file.
+func (f *file) syncName(info os.FileInfo) error {
+	if !f.config.Fsync || os.SameFile(info, f.synced) {
 		return nil
 	}
 	folder, err := os.Open(filepath.Dir(f.config.Path))
@@ -206,11 +285,26 @@ func (f *file) sync() error {
 	return nil
 }
 
+// close closes the file, and waits for running compressions.
 func (f *file) close() error {
-	if f.rotated == nil {
-		return nil
+	var err error
+	if f.lines != nil {
+		err = f.lines.Close()
+		f.lines = nil
 	}
-	rotated := f.rotated
-	f.rotated = nil
-	return rotated.Close()
+	f.shut()
+	f.retired.Wait()
+	return err
+}
+
+// shut closes the file after an error, or when another program has moved it.
+func (f *file) shut() {
+	if f.lines != nil {
+		_ = f.lines.Close() // the lines have been judged
+		f.lines = nil
+	}
+	if rotator := f.rotator; rotator != nil {
+		f.rotator = nil
+		f.retired.Go(func() { _ = rotator.Close() })
+	}
 }

@@ -137,10 +137,10 @@ func (c *child) register(d *notification.Delivery) (*pending, error) {
 	c.mu.Unlock()
 	line, err := encodeDelivery(number, d)
 	if err != nil {
-		return nil, sinks.Permanent(err)
+		return nil, sinks.Invalid(err)
 	}
 	if limit := c.sink.config.MaxLineBytes; len(line)-len("\n") > limit {
-		return nil, sinks.Permanent(fmt.Errorf("%w: its line has %d bytes, max_line_bytes is %d", ErrTooLong, len(line)-len("\n"), limit))
+		return nil, sinks.Invalid(fmt.Errorf("%w: its line has %d bytes, max_line_bytes is %d", ErrTooLong, len(line)-len("\n"), limit))
 	}
 	p := &pending{number: number, id: d.ID, line: line, result: make(chan result, 1)}
 	c.mu.Lock()

@@ -24,7 +24,7 @@ var (
 	// is transient.
 	ErrAnswer = errors.New("the program's answer cannot be understood")
 	// ErrTooLong means that the delivery's line would be longer than max_line_bytes. The
-	// error is permanent.
+	// error is invalid.
 	ErrTooLong = errors.New("the notification is too long for the program")
 )
 

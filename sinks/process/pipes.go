@@ -111,7 +111,7 @@ func (c *child) readAnswers(lines *bufio.Reader) error {
 			return fmt.Errorf("%w: a line on stdout is longer than max_line_bytes, %d; it begins with %q", ErrProtocol, c.sink.config.MaxLineBytes, excerpt(line, c.sink.credentials))
 		case err != nil:
 			return fmt.Errorf("%w: it %w of stdout", ErrProtocol, errHungUp) // an incomplete last line is ignored
-		case len(line) == 0:
+		case len(bytes.TrimSpace(line)) == 0:
 			continue
 		}
 		r, err := decodeReply(line, c.sink.credentials)
@@ -188,7 +188,7 @@ func readLine(r *bufio.Reader, buffer []byte, limit int) ([]byte, error) {
 		part, err := r.ReadSlice('\n')
 		buffer = append(buffer, part...)
 		switch {
-		case len(bytes.TrimRight(buffer, "\r\n")) > limit:
+		case len(withoutEnd(buffer)) > limit:
 			if err == nil {
 				_ = r.UnreadByte() // ReadSlice allows it
 			}
@@ -197,9 +197,15 @@ func readLine(r *bufio.Reader, buffer []byte, limit int) ([]byte, error) {
 		case err != nil:
 			return buffer, err
 		default:
-			return bytes.TrimRight(buffer, "\r\n"), nil
+			return withoutEnd(buffer), nil
 		}
 	}
+}
+
+// withoutEnd returns a line without its line end. Other carriage returns, such as those of a progress bar, count
+// as its content: a program may write nothing else.
+func withoutEnd(line []byte) []byte {
+	return bytes.TrimSuffix(bytes.TrimSuffix(line, []byte("\n")), []byte("\r"))
 }
 
 // skipLine discards the rest of a line.

@@ -65,12 +65,12 @@ func Kind() sinks.Kind {
 	return sinks.NewKind("process", "a program of your own, in any language, that reads and answers lines of JSON",
 		func(in sinks.Instance, c Config) (sinks.Sink, error) { return New(in, c) },
 		sinks.Answer{Says: "ok", Means: "delivered; the receipt is the program's"},
-		sinks.Answer{Says: "transient, throttled, unavailable, permanent, unknown", Means: "as the program says"},
+		sinks.Answer{Says: "transient, throttled, unavailable, permanent, invalid, unknown", Means: "as the program says"},
 		sinks.Answer{Says: "an invalid answer that names its delivery", Means: "transient"},
 		sinks.Answer{Says: "no program: it cannot be started, has ended, or broke the protocol", Means: "unavailable; transient for a delivery that was alone in flight when three programs in a row ended"},
 		sinks.Answer{Says: "the line is not read within the sink's timeout", Means: "unavailable"},
 		sinks.Answer{Says: "no answer within the sink's timeout", Means: "transient"},
-		sinks.Answer{Says: "nothing is sent: the line would be longer than `max_line_bytes`", Means: "permanent"},
+		sinks.Answer{Says: "nothing is sent: the line would be longer than `max_line_bytes`", Means: "invalid"},
 	)
 }
 

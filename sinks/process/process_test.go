@@ -149,6 +149,7 @@ func TestAnswersDetermineTheClassOfAnError(t *testing.T) {
 		"transient":          {`{"outcome":"transient","error":"try later"}`, sinks.ClassTransient, "try later"},
 		"unavailable":        {`{"outcome":"unavailable","error":"shop is shut"}`, sinks.ClassUnavailable, "shop is shut"},
 		"permanent":          {`{"outcome":"permanent","error":"no such order"}`, sinks.ClassPermanent, "no such order"},
+		"invalid":            {`{"outcome":"invalid","error":"no address"}`, sinks.ClassInvalid, "no address"},
 		"unknown":            {`{"outcome":"unknown","error":"no handler for order.lost"}`, sinks.ClassUnknown, "order.lost"},
 		"throttled, seconds": {`{"outcome":"throttled","seconds":0.5,"error":"slow"}`, sinks.ClassThrottled, "slow"},
 		"throttled, until":   {`{"outcome":"throttled","until":"2999-01-01T00:00:00Z"}`, sinks.ClassThrottled, "no reason"},
@@ -394,14 +395,14 @@ func TestAProgramThatReadsNothingBlocksNoDelivery(t *testing.T) {
 		"a program that neither reads nor answers for a whole delivery is restarted")
 }
 
-func TestANotificationThatIsTooLongIsPermanentlyRefused(t *testing.T) {
+func TestANotificationThatIsTooLongIsInvalid(t *testing.T) {
 	t.Parallel()
 	c := testConfig(t)
 	c.MaxLineBytes = 4096
 	sink := open(t, c)
 	_, err := sink.Deliver(t.Context(), delivery(t, strings.Repeat("x", 5000)))
 	require.ErrorIs(t, err, ErrTooLong)
-	require.Equal(t, sinks.ClassPermanent, classOf(err))
+	require.Equal(t, sinks.ClassInvalid, classOf(err))
 	requireWorks(t, sink)
 }
 

@@ -195,6 +195,8 @@ func (r *reply) result(now time.Time) (notification.Receipt, error) {
 		return "", sinks.Unavailable(cause)
 	case "permanent":
 		return "", sinks.Permanent(cause)
+	case "invalid":
+		return "", sinks.Invalid(cause)
 	case "unknown":
 		return "", sinks.Unknown(cause)
 	case "throttled":
@@ -207,7 +209,7 @@ func (r *reply) result(now time.Time) (notification.Receipt, error) {
 		}
 		return "", sinks.Throttled(until, cause)
 	}
-	return "", sinks.Transient(fmt.Errorf("%w: the outcome is %q; use ok, transient, throttled, unavailable, permanent or unknown",
+	return "", sinks.Transient(fmt.Errorf("%w: the outcome is %q; use ok, transient, throttled, unavailable, permanent, invalid or unknown",
 		ErrAnswer, r.clean(r.Outcome, 64)))
 }
 

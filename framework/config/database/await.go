@@ -39,7 +39,7 @@ func (d *Database) Await(ctx context.Context, logger *slog.Logger) (Store, error
 			}
 			d.warn(ctx, s, logger)
 			return s, nil
-		case ctx.Err() != nil || !d.isTemporary(err):
+		case ctx.Err() != nil || !d.IsTemporary(err):
 			return nil, errors.Join(ctx.Err(), err)
 		case err.Error() != logged:
 			logged = err.Error()

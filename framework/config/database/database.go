@@ -199,7 +199,8 @@ func (d *Database) Store(ctx context.Context) (Store, error) {
 	return d.dialect.open(ctx, d.db, r)
 }
 
-// isTemporary reports whether an error of Store may go away by itself.
-func (d *Database) isTemporary(err error) bool {
+// IsTemporary reports whether an error of Store may go away by itself, because no server listens or
+// the server is not ready.
+func (d *Database) IsTemporary(err error) bool {
 	return errors.Is(err, kafka.ErrUnavailable) || d.dialect.isTemporary(err)
 }

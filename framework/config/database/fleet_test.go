@@ -307,7 +307,10 @@ func TestTheDatabasesOfAForwarderThatIsCutOffAreTakenOver(t *testing.T) {
 	controlled := func(dsn string) func(*fleet.Config) {
 		control, err := postgres.Open(t.Context(), open(t, dsn), postgres.Config{Prefix: "fleet"})
 		require.NoError(t, err)
-		return func(c *fleet.Config) { c.Control, c.Sleep = control, fleet.Never }
+		return func(c *fleet.Config) {
+			c.Control = func(context.Context) (fleet.ControlStore, error) { return control, nil }
+			c.Sleep = fleet.Never
+		}
 	}
 	direct := f.all
 	f.all = nil

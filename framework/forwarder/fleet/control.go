@@ -26,13 +26,16 @@ type ControlStore interface {
 
 // control leases databases, and assigns them like lanes. It is for one goroutine.
 type control struct {
-	store    ControlStore
+	open     func(context.Context) (ControlStore, error)
+	store    ControlStore // nil until it is open
 	owner    string
 	identity string // hashed
 	lease    time.Duration
 	trouble  *pace.Trouble
 	log      *slog.Logger
 
+	answered   time.Time // when the control database last did
+	alone      bool      // works on all databases, since it has not answered for long
 	heartbeat  time.Time
 	announced  []string
 	held       map[string]*heldLease // by name in the control database
@@ -48,8 +51,8 @@ type heldLease struct {
 	leaving  bool // released when the work on it has ended
 }
 
-func newControl(s ControlStore, owner, identity string, lease time.Duration, log *slog.Logger) *control {
-	return &control{store: s, owner: owner, identity: fmt.Sprintf("%x", sha256.Sum256([]byte(identity)))[:12], lease: lease, log: log, forwarders: 1,
+func newControl(open func(context.Context) (ControlStore, error), owner, identity string, lease time.Duration, log *slog.Logger) *control {
+	return &control{open: open, owner: owner, identity: fmt.Sprintf("%x", sha256.Sum256([]byte(identity)))[:12], lease: lease, log: log, forwarders: 1,
 		trouble: pace.NewTrouble(log, "leasing databases from the control database", 0), held: make(map[string]*heldLease)}
 }
 
@@ -61,8 +64,9 @@ func nameOf(d Database) string {
 
 // look renews, acquires and releases leases. It returns the databases that this forwarder must work
 // on, and how many forwarders there are. While the control database does not answer, the forwarder
-// keeps its databases, since the leases of the lanes protect each of them. refused is an
-// ErrOtherFleet if nothing is leased for that reason.
+// keeps its databases, since the leases of the lanes protect each of them. If it has not answered for
+// two leases, or since the start, all leases are over, and the forwarder works on all databases as it
+// does without a control database. refused is an ErrOtherFleet if nothing is leased for that reason.
 func (c *control) look(ctx context.Context, listed []Database, isOver func(Database) bool) (mine []Database, forwarders int, refused error) {
 	bounded, cancel := context.WithTimeout(ctx, c.lease)
 	defer cancel()
@@ -79,7 +83,12 @@ func (c *control) look(ctx context.Context, listed []Database, isOver func(Datab
 		default:
 			c.trouble.Over()
 		}
-		c.refused = refused != nil
+		if c.refused = refused != nil; err == nil || c.refused {
+			c.answered = time.Now()
+		}
+	}
+	if c.worksAlone() {
+		return listed, c.forwarders, nil
 	}
 	for _, h := range c.held {
 		if !h.leaving {
@@ -89,8 +98,23 @@ func (c *control) look(ctx context.Context, listed []Database, isOver func(Datab
 	return mine, c.forwarders, refused
 }
 
+// worksAlone reports whether nobody knows who works on which database, and logs a change.
+func (c *control) worksAlone() bool {
+	alone := time.Since(c.answered) > 2*c.lease
+	if alone && !c.alone {
+		c.log.Warn("the control database does not answer: this forwarder works on all databases until it does")
+	}
+	c.alone = alone
+	return alone
+}
+
 // update is look while the control database answers.
-func (c *control) update(ctx context.Context, listed []Database, isOver func(Database) bool) error {
+func (c *control) update(ctx context.Context, listed []Database, isOver func(Database) bool) (err error) {
+	if c.store == nil {
+		if c.store, err = c.open(ctx); err != nil {
+			return err
+		}
+	}
 	databases, names := make(map[string]Database, len(listed)), make([]string, 0, len(listed))
 	for _, d := range listed {
 		databases[nameOf(d)] = d
@@ -252,6 +276,9 @@ func (c *control) releaseEnded(ctx context.Context, isOver func(Database) bool) 
 
 // leave ends the membership and releases all leases. The work on the databases has ended.
 func (c *control) leave(ctx context.Context) {
+	if c.store == nil {
+		return
+	}
 	err := c.store.Leave(ctx, c.owner)
 	for _, h := range c.held {
 		err = errors.Join(err, c.store.Release(ctx, h.Lease))

@@ -30,7 +30,8 @@ func (*slowControl) Heartbeat(context.Context, store.Member, time.Duration) erro
 func TestLeasesAreRenewedThoughTheRestOfATurnTakesTooLong(t *testing.T) {
 	t.Parallel()
 	s, d := &slowControl{}, Database{Name: "eu"}
-	c := newControl(s, "me", "fleet", time.Minute, slog.New(slog.DiscardHandler))
+	c := newControl(nil, "me", "fleet", time.Minute, slog.New(slog.DiscardHandler))
+	c.store, c.answered = s, time.Now()
 	lane := store.NewLane(nameOf(d), 0, 1)
 	c.held[lane.Sink] = &heldLease{Lease: store.Lease{Lane: lane}, database: d, renewed: time.Now().Add(-time.Minute / 2)}
 	mine, _, err := c.look(t.Context(), []Database{d}, func(Database) bool { return false })

@@ -81,8 +81,10 @@ type Config struct {
 	Databases Lister
 	// Open opens a database. It is called again after an error.
 	Open func(ctx context.Context, d Database) (Outbox, error)
-	// Control leases databases to forwarders; nil means that each works on all.
-	Control ControlStore
+	// Control opens the control database, which leases databases to forwarders. It is called again
+	// after an error. nil means that each forwarder works on all databases, as each does while the
+	// control database is away for longer than two leases.
+	Control func(ctx context.Context) (ControlStore, error)
 	// Identity is what forwarders that share Control must have in common in their configurations,
 	// such as the names of the sinks.
 	Identity string

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -129,6 +130,10 @@ func openOutbox(ctx context.Context, d fleet.Database) (fleet.Outbox, error) {
 	return fleet.Outbox{Store: s, Close: func() { _ = db.Close() }}, nil
 }
 
+func isOpen(s fleet.ControlStore) func(context.Context) (fleet.ControlStore, error) {
+	return func(context.Context) (fleet.ControlStore, error) { return s, nil }
+}
+
 // running is a running fleet.
 type running struct {
 	*fleet.Fleet
@@ -228,7 +233,7 @@ func TestAWrongEntryOfTheListCostsTheOthersNothing(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(control.Close)
 	list := fleet.Static{eu, us, {Name: "?", Mistake: "a database has a name"}, eu, f.at("us", "eu")}
-	r := start(t, s, list, func(c *fleet.Config) { c.Control = control.Store })
+	r := start(t, s, list, func(c *fleet.Config) { c.Control = isOpen(control.Store) })
 	r.await("us", fleet.StateFailing)
 	r.await("?", fleet.StateFailing)
 	found := r.Databases()
@@ -401,7 +406,7 @@ func TestForwardersShareDatabasesThroughTheControlDatabase(t *testing.T) {
 			o, err := openOutbox(t.Context(), control)
 			require.NoError(t, err)
 			t.Cleanup(o.Close)
-			c.Control, c.Identity = o.Store, identity
+			c.Control, c.Identity = isOpen(o.Store), identity
 		}
 	}
 	works := func(r *running) (n int) {
@@ -434,5 +439,85 @@ func TestForwardersShareDatabasesThroughTheControlDatabase(t *testing.T) {
 		name := fmt.Sprint("tenant", i)
 		eventually(t, func() bool { return s.has(name + " 3") }, "the forwarder should deliver from "+name)
 		require.Equal(t, []string{"1", "2", "3"}, s.of(name))
+	}
+}
+
+// awayStore is a control database that can be away.
+type awayStore struct {
+	fleet.ControlStore
+	away atomic.Bool
+}
+
+func (a *awayStore) Membership(ctx context.Context) (store.Membership, error) {
+	if a.away.Load() {
+		return store.Membership{}, errors.New("connection refused")
+	}
+	return a.ControlStore.Membership(ctx)
+}
+
+func TestAControlDatabaseThatIsAwayStopsNothing(t *testing.T) {
+	t.Parallel()
+	f, s := newFolder(t), &sink{}
+	all := fleet.Static{f.outbox("eu"), f.outbox("us")}
+	o, err := openOutbox(t.Context(), f.outbox("control"))
+	require.NoError(t, err)
+	t.Cleanup(o.Close)
+	opens, control := atomic.Bool{}, &awayStore{ControlStore: o.Store}
+	controlled := func(c *fleet.Config) {
+		c.Control = func(context.Context) (fleet.ControlStore, error) {
+			if !opens.Load() {
+				return nil, errors.New("connection refused")
+			}
+			return control, nil
+		}
+	}
+	works := func(r *running) (n int) {
+		for _, d := range r.Databases() {
+			if d.State == fleet.StateAwake {
+				n++
+			}
+		}
+		return n
+	}
+	first, second := start(t, s, all, controlled), start(t, s, all, controlled)
+	eventually(t, func() bool { return works(first) == 2 && works(second) == 2 }, "each should work on all databases")
+	f.publish("eu", "1")
+	f.publish("us", "1")
+	eventually(t, func() bool { return s.has("eu 1", "us 1") }, "delivery should not need the control database")
+
+	opens.Store(true)
+	eventually(t, func() bool { return works(first) == 1 && works(second) == 1 }, "the control database should lease one to each")
+
+	control.away.Store(true)
+	second.end()
+	f.publish("eu", "2")
+	f.publish("us", "2")
+	eventually(t, func() bool { return s.has("eu 2", "us 2") }, "the other forwarder's database should be taken over")
+	require.Equal(t, []string{"1", "2"}, s.of("eu"))
+	require.Equal(t, []string{"1", "2"}, s.of("us"))
+}
+
+func TestADatabaseWhoseFileIsReplacedIsOpenedAgain(t *testing.T) {
+	t.Parallel()
+	for state, sleep := range map[fleet.State]time.Duration{fleet.StateAwake: fleet.Never, fleet.StateAsleep: time.Millisecond} {
+		t.Run(string(state), func(t *testing.T) {
+			t.Parallel()
+			f, s := newFolder(t), &sink{}
+			r := start(t, s, fleet.Static{f.outbox("eu")}, func(c *fleet.Config) { c.Sleep = sleep })
+			f.publish("eu", "1")
+			eventually(t, func() bool { return s.has("eu 1") }, "the first file should be delivered")
+			r.await("eu", state)
+			for _, ending := range []string{"", "-wal", "-shm"} {
+				require.NoError(t, os.Remove(filepath.Join(f.path, "eu.db"+ending)))
+			}
+			f.outbox("eu")
+			f.publish("eu", "2")
+			eventually(t, func() bool { return s.has("eu 2") }, "the file that replaced it should be delivered")
+
+			r.await("eu", state)
+			require.NoError(t, os.Rename(filepath.Join(f.path, "eu.db"), filepath.Join(f.path, "old.db")))
+			r.await("eu", fleet.StateFailing)
+			require.Contains(t, r.Databases()[0].Error, "eu.db-wal still belongs to the old file")
+		})
 	}
 }

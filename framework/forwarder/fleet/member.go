@@ -60,7 +60,12 @@ func (m *member) run(ctx context.Context) {
 			err = fmt.Errorf("%w (waybill migrate --in %s)", err, m.Name)
 		}
 		m.enter(StateFailing, err)
-		pace.Sleep(ctx, trouble.Met(err))
+		pause := trouble.Met(err)
+		if errors.Is(err, store.ErrMixed) {
+			<-ctx.Done() // until a person restarts the program
+			return
+		}
+		pace.Sleep(ctx, pause)
 	}
 }
 

@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"math/rand/v2"
 	"slices"
@@ -205,6 +206,9 @@ func (w *watch) probe(ctx context.Context, sleepers []*sleeper) (err error) {
 		s.member.looked(its)
 		if its != nil {
 			failed[s], err = its, its
+		}
+		if errors.Is(its, store.ErrReplaced) {
+			s.wake(its) // only opening it again helps
 		}
 	}
 	if ctx.Err() != nil || !together && len(failed) == len(sleepers) {

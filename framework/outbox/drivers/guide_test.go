@@ -148,6 +148,7 @@ func guidePgxBatch(ctx context.Context, publisher *outbox.Publisher, pool *pgxpo
 func guideHandler(ctx context.Context, pool *pgxpool.Pool) (sinks.Sink, error) {
 	address := func(context.Context) (string, error) { return pool.Config().ConnString(), nil }
 	db := stdlib.OpenDBFromPool(pool)
+	db.SetMaxOpenConns(int(pool.Config().MaxConns))
 	store, err := postgres.Open(ctx, db, postgres.Config{ListenDSN: func(ctx context.Context) (string, error) {
 		return address(ctx) // with the current token, as the pool's BeforeConnect sets it
 	}})

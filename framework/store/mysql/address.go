@@ -20,8 +20,9 @@ const (
 // parseDSN reads an address: a URL such as mysql://user:password@host:3306/name?tls=true, or the
 // form of the driver, user:password@tcp(host:3306)/name. It accepts the driver's parameters;
 // socket=/path in a URL names a Unix socket instead of host and port. Errors do not repeat the
-// address, since it may contain a password.
+// address, since it may contain a password. Line ends at its end do not count.
 func parseDSN(dsn string) (*mysql.Config, error) {
+	dsn = strings.TrimRight(dsn, "\r\n")
 	scheme, _, isURL := strings.Cut(dsn, "://")
 	if !isURL {
 		config, err := mysql.ParseDSN(dsn)

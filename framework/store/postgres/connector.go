@@ -47,7 +47,7 @@ var _ driver.Connector = (*connector)(nil)
 
 // newConnector returns a connector for a DSN of lib/pq.
 func newConnector(dsn string) (*connector, error) {
-	config, err := pq.NewConfig(dsn)
+	config, err := parseDSN(dsn)
 	if err != nil {
 		return nil, err
 	}

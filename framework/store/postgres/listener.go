@@ -62,7 +62,7 @@ func newListening(c Config) (listening, error) {
 
 // checkDSN does not show the address in its error, since it may contain a password.
 func checkDSN(dsn string) error {
-	if _, err := pq.NewConnector(dsn); err != nil {
+	if _, err := pq.NewConnector(PlainDSN(dsn)); err != nil {
 		return errors.New("the address to listen at cannot be parsed")
 	}
 	return nil
@@ -152,7 +152,7 @@ func (l listening) address(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("ask for the address: %w", err)
 	}
-	return dsn, checkDSN(dsn)
+	return PlainDSN(dsn), checkDSN(dsn)
 }
 
 // attend subscribes, closes ready, and pings the connection until ctx is done.

@@ -101,18 +101,23 @@ var (
 //     one wrote in between. Begin read-only ones with sql.TxOptions{ReadOnly: true}: they do not
 //     wait.
 //
+// If the file is removed or replaced by another one, statements fail with a [ReplacedError]: they
+// would read and write a file that nobody finds any more.
+//
 // The application uses the same handle for its own tables. A database in memory is refused: each
 // connection would have a different one.
 func OpenDB(path string) (*sql.DB, error) {
+	path = strings.TrimRight(path, "\r\n") // of a variable or a file with the path
 	if path == "" || strings.Contains(path, ":memory:") {
 		return nil, fmt.Errorf("open SQLite database %q: an outbox needs a file, which all connections share", path)
 	}
 	// In a URI, these three would end the path or begin an escape.
 	escaped := strings.NewReplacer("%", "%25", "?", "%3f", "#", "%23").Replace(path)
-	db, err := sql.Open("sqlite", "file:"+escaped+"?_busy_timeout=10000&_journal_mode=WAL&_synchronous=FULL&_txlock=immediate")
+	f, err := openFile(path, "file:"+escaped+"?_busy_timeout=10000&_journal_mode=WAL&_synchronous=FULL&_txlock=immediate")
 	if err != nil {
 		return nil, fmt.Errorf("open SQLite database %q: %w", path, err)
 	}
+	db := sql.OpenDB(f)
 	if err := connect(db); err != nil {
 		return nil, errors.Join(fmt.Errorf("open SQLite database %q: %w", path, err), db.Close())
 	}

@@ -185,6 +185,9 @@ func (k *Coordinator) Run(stop, db context.Context) error {
 		} else if k.stop.Err() == nil {
 			policy.Failed(k.Observer, policy.OpLease, err)
 			pause = k.failing.Met(err)
+			if errors.Is(err, store.ErrReplaced) {
+				k.fail(err)
+			}
 		}
 		timer.Reset(pause)
 	}

@@ -269,5 +269,5 @@ func (c *Checkpointer) take() error {
 
 // Lost reports whether the lane went, or may have gone, to another forwarder.
 func Lost(err error) bool {
-	return errors.Is(err, store.ErrLeaseLost) || errors.Is(err, store.ErrServerChanged) || errors.Is(err, dispatch.ErrLeaseExpired)
+	return errors.Is(err, store.ErrLeaseLost) || errors.Is(err, store.ErrServerChanged) || errors.Is(err, store.ErrReplaced) || errors.Is(err, dispatch.ErrLeaseExpired)
 }

@@ -37,6 +37,11 @@ func (t *Tables) Reserve(ctx context.Context, n int) (release func(), err error)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.users == 0 {
+		if t.MaxConnections() == 0 {
+			if err := fill(ctx, t.db, n+2); err != nil {
+				return nil, t.failed(err, "see whether %d connections can be reserved", n)
+			}
+		}
 		pool := sql.OpenDB(borrower{t.db})
 		pool.SetMaxOpenConns(n)
 		pool.SetMaxIdleConns(n)

@@ -1,0 +1,121 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"sync"
+
+	"modernc.org/sqlite"
+
+	"github.com/waybill-go/waybill/framework/store"
+)
+
+// ReplacedError means that the file at the path of a database is no longer the one that is open.
+// Nothing is read from either: what is known about the one, such as positions and leases, means
+// nothing in the other. Open the database again. It is a [store.ErrReplaced], and a [store.ErrMixed] if
+// the write-ahead log of the old file is still there.
+type ReplacedError struct {
+	Path  string
+	Mixed bool
+}
+
+func (e *ReplacedError) Error() string {
+	text := fmt.Sprintf("%v: %s was removed, or another file was put in its place, while it was open", store.ErrReplaced, e.Path)
+	if e.Mixed {
+		text += fmt.Sprintf("; %s-wal still belongs to the old file: stop all programs, remove it and %[1]s-shm, and start them again", e.Path)
+	}
+	return text
+}
+
+// Is reports whether target is [store.ErrReplaced] or, if it applies, [store.ErrMixed].
+func (e *ReplacedError) Is(target error) bool {
+	return target == store.ErrReplaced || e.Mixed && target == store.ErrMixed
+}
+
+// file connects to a database file, as long as it is the one to which it connected first.
+type file struct {
+	driver.Connector
+	path string
+
+	mu          sync.Mutex
+	opened, wal os.FileInfo // nil while not known
+}
+
+// openFile returns a connector for a path.
+func openFile(path, dsn string) (*file, error) {
+	c, err := sqlite.NewConnector(dsn)
+	return &file{Connector: c, path: path}, err
+}
+
+// Connect implements driver.Connector.
+func (f *file) Connect(ctx context.Context) (driver.Conn, error) {
+	if err := f.replaced(); err != nil {
+		return nil, err
+	}
+	conn, err := f.Connector.Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := f.note(); err != nil {
+		return nil, errors.Join(err, conn.Close())
+	}
+	return &session{full: conn.(full), file: f}, nil
+}
+
+// replaced returns a ReplacedError if the file at the path is another one, or none.
+func (f *file) replaced() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.opened == nil {
+		return nil
+	}
+	now, err := os.Stat(f.path)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) || err == nil && os.SameFile(now, f.opened) {
+		return nil // other errors are those of the statement
+	}
+	wal, err := os.Stat(f.path + "-wal")
+	return &ReplacedError{Path: f.path, Mixed: err == nil && f.wal != nil && os.SameFile(wal, f.wal)}
+}
+
+// note remembers the files of a connection.
+func (f *file) note() (err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.opened == nil {
+		if f.opened, err = os.Stat(f.path); err != nil {
+			return err
+		}
+	}
+	f.wal, _ = os.Stat(f.path + "-wal") // there is none before the first statement
+	return nil
+}
+
+// full is what the driver's connections implement.
+type full interface {
+	driver.Conn
+	driver.ConnBeginTx
+	driver.ConnPrepareContext
+	driver.ExecerContext
+	driver.QueryerContext
+	driver.Pinger
+	driver.SessionResetter
+	driver.Validator
+}
+
+// session is a connection that is not used again once the file was replaced.
+type session struct {
+	full
+	file *file
+}
+
+// ResetSession implements driver.SessionResetter: after driver.ErrBadConn database/sql connects again.
+func (s *session) ResetSession(ctx context.Context) error {
+	if s.file.replaced() != nil {
+		return driver.ErrBadConn
+	}
+	return s.full.ResetSession(ctx)
+}
