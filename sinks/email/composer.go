@@ -44,7 +44,9 @@ func newComposer(in sinks.Instance, c Config) (*Composer, error) {
 		return nil, err
 	}
 	composer := &Composer{sink: in.Name, registered: in.Types, templates: parsed, maxSize: c.MaxSizeMB << 20}
-	composer.from, _ = mail.ParseAddress(c.From)
+	if composer.from, _ = mail.ParseAddress(c.From); composer.from != nil { // validateMail reports a mistake
+		composer.from.Address = withASCIIDomain(composer.from.Address)
+	}
 	composer.replyTo, _ = parseAddresses(c.ReplyTo)
 	return composer, nil
 }

@@ -118,7 +118,7 @@ func TestAFolderWithoutTemplatesIsAMistake(t *testing.T) {
 	}
 }
 
-func TestErrorsOfAnEnvelopeOrItsTemplatesArePermanent(t *testing.T) {
+func TestErrorsOfAnEnvelopeOrItsTemplatesAreInvalid(t *testing.T) {
 	for _, c := range []struct {
 		name, payload string
 		files         map[string]string
@@ -155,7 +155,7 @@ func TestErrorsOfAnEnvelopeOrItsTemplatesArePermanent(t *testing.T) {
 			sink := newSink(t, email.Config{SMTP: server.URL(), FS: folder("customer.signed-up", all)})
 			_, err := sink.Deliver(within(t), delivery(c.payload))
 			class, _ := sinks.Classify(err)
-			assert.Equal(t, sinks.ClassPermanent, class)
+			assert.Equal(t, sinks.ClassInvalid, class)
 			require.ErrorIs(t, err, c.is)
 			for _, want := range append(c.says, "customer.signed-up 0197f3c2") {
 				assert.ErrorContains(t, err, want)
