@@ -12,6 +12,7 @@ import (
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/route"
 	"github.com/waybill-go/waybill/framework/store"
+	"github.com/waybill-go/waybill/registry"
 	"github.com/waybill-go/waybill/sinks"
 )
 
@@ -92,4 +93,20 @@ func TestDeliveriesAfterAFailedExpressionAreNotDelivered(t *testing.T) {
 	require.Error(t, results[1].Err)
 	require.ErrorIs(t, results[2].Err, caller.ErrPassesBy)
 	require.EqualValues(t, "ok", results[3].Receipt, "a delivery that skips the sink does not block the others")
+}
+
+func TestAConditionOnAPayloadOfANewerVersionWaitsForANewerProgram(t *testing.T) {
+	t.Parallel()
+	types := registry.New()
+	require.NoError(t, registry.Register[struct{ N int }](types, "t"))
+	table, err := route.New(route.Routes{"t": {{Sink: "s", When: `payload.N > 0`}}}, []string{"s"}, types)
+	require.NoError(t, err)
+	c := caller.Caller{Path: table.To("s")}
+	for version, want := range map[int]sinks.Class{1: sinks.ClassInvalid, 2: sinks.ClassUnknown} {
+		page := store.Page{Envelopes: []notification.Envelope{{Type: "t", Version: version, Payload: []byte(`{}`)}}}
+		require.False(t, c.PassesBy(page)[0])
+		results := c.Call(t.Context(), []*notification.Delivery{{Envelope: &page.Envelopes[0]}}, nil, nil, nil)
+		class, _ := sinks.Classify(results[0].Err)
+		require.Equal(t, want, class, "%v", results[0].Err)
+	}
 }
