@@ -80,14 +80,13 @@ type facts struct {
 	registry *registry.Registry // nil: the types are not known
 	names    environment
 	decoded  bool
-	version  int   // of the payload that expressions see, once it is decoded
 	err      error // of decoding
 	spent    int   // of the budget
 }
 
 // factsOf returns the facts of an envelope, under the present name of its type.
 func (p *Path) factsOf(e *notification.Envelope) *facts {
-	f := &facts{envelope: e, registry: p.table.registry, version: e.Version, names: environment{
+	f := &facts{envelope: e, registry: p.table.registry, names: environment{
 		ID: e.ID, Type: p.table.TypeOf(e.Type), Version: e.Version, Key: e.Key, OccurredOn: e.OccurredOn, Metadata: e.Metadata,
 	}}
 	f.names.Step, f.names.Sized = f.step, f.sized

@@ -111,7 +111,7 @@ func (r *rule) shape(f *facts) (*notification.Envelope, error) {
 		return nil, fmt.Errorf("%w: routes.%s: payload: %w", ErrExpression, r.pattern, err)
 	}
 	shaped := *f.envelope
-	shaped.Payload, shaped.Version = payload, f.version
+	shaped.Payload, shaped.Version = payload, f.pickedVersion()
 	if shaped.Metadata.Get(notification.MetadataContentType) != contentType {
 		shaped.Metadata = shaped.Metadata.Clone()
 		shaped.Metadata[notification.MetadataContentType] = contentType

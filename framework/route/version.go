@@ -14,12 +14,12 @@ var ErrNewerVersion = registry.ErrNewerVersion
 // written for one version. It fails with ErrNewerVersion if the payload's version is newer.
 func (f *facts) payload() (any, error) {
 	e := f.envelope
-	if f.isKnown() {
+	if _, known := f.known(); known {
 		newest, err := f.registry.Newest(e)
 		if err != nil {
 			return nil, err
 		}
-		e, f.version = newest, newest.Version
+		e = newest
 	}
 	value, err := decode(e.Payload)
 	if err != nil {
@@ -28,11 +28,17 @@ func (f *facts) payload() (any, error) {
 	return value, nil
 }
 
-// isKnown reports whether the type is registered.
-func (f *facts) isKnown() bool {
+// pickedVersion returns the version of a picked payload. That is the newest one, for which the
+// expressions are written, so that no reader takes it for an older one and converts it.
+func (f *facts) pickedVersion() int {
+	info, _ := f.known()
+	return max(info.Version, f.envelope.Version)
+}
+
+// known returns the type, if it is registered.
+func (f *facts) known() (registry.Info, bool) {
 	if f.registry == nil {
-		return false
+		return registry.Info{}, false
 	}
-	_, known := f.registry.Lookup(f.envelope.Type)
-	return known
+	return f.registry.Lookup(f.envelope.Type)
 }

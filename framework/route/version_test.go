@@ -81,14 +81,14 @@ func TestAnExpressionReadsThePayloadInTheNewestVersionOfItsType(t *testing.T) {
 	}
 }
 
-func TestAPickedPayloadHasTheVersionThatTheExpressionsRead(t *testing.T) {
+func TestAPickedPayloadHasTheNewestVersion(t *testing.T) {
 	t.Parallel()
-	for from, want := range map[string]int{"payload.cents": 3, "id": 2} {
+	for _, from := range []string{"payload.cents", "id"} {
 		table, err := route.New(route.Routes{"*": {{Sink: "s", Payload: map[string]string{"v": from}}}}, []string{"s"}, invoices(t))
 		require.NoError(t, err)
 		shaped, err := table.To("s").Shape(&notification.Envelope{Type: "invoice.sent", Version: 2, Payload: []byte(`{"euros": 7}`)})
 		require.NoError(t, err)
-		require.Equal(t, want, shaped.Version, from)
+		require.Equal(t, 3, shaped.Version, "no reader takes it for version 2 and converts it")
 	}
 }
 

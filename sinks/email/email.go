@@ -12,6 +12,7 @@
 //	    text.tmpl               text.tmpl, html.tmpl or both
 //	    html.tmpl
 //	    html.de.tmpl            the same for another locale; subject and text too
+//	    text.v2.tmpl            for payloads of version 2 and later
 //	    cc.tmpl bcc.tmpl reply-to.tmpl locale.tmpl   optional
 //	    list-unsubscribe.tmpl   optional: URLs
 //	    attachments.tmpl        optional: names of files, or {{attachment ...}}
@@ -44,6 +45,7 @@ import (
 	"log/slog"
 
 	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/registry"
 	"github.com/waybill-go/waybill/sinks"
 )
 
@@ -60,7 +62,7 @@ func Kind() sinks.Kind {
 		sinks.Answer{Says: "`RCPT TO`, `DATA`, end of the mail: other 4xx, even for one recipient; connection lost, or no answer within `timeout`", Means: "transient"},
 		sinks.Answer{Says: "`RCPT TO`, `DATA`, end of the mail: 5xx about this recipient or mail, such as 550 5.1.1 and *no such user*", Means: "invalid; if it is only for some recipients, the others get the mail"},
 		sinks.Answer{Says: "`RCPT TO`, `DATA`, end of the mail: other 5xx, such as *relaying denied*", Means: "permanent; if it is only for some recipients, the others get the mail"},
-		sinks.Answer{Says: "nothing is sent: the type has no templates", Means: "unknown"},
+		sinks.Answer{Says: "nothing is sent: the type has no templates, or none for the payload's version", Means: "unknown"},
 		sinks.Answer{Says: "nothing is sent: the templates fail, the mail is too large, or the server lacks SMTPUTF8", Means: "invalid; unavailable if only the sender's address is not ASCII"},
 	)
 }
@@ -108,7 +110,7 @@ func New(in sinks.Instance, c Config) (*Sink, error) {
 //
 // The classes of its errors:
 //
-//   - unknown: the type has no templates
+//   - unknown: the type has no templates, or none for the version of the payload
 //   - invalid: another mistake in the envelope or the templates, or a 5xx reply that is
 //     about this mail, its size or its recipients only
 //   - permanent: another 5xx reply to the mail or all recipients
@@ -126,8 +128,8 @@ func (s *Sink) Deliver(ctx context.Context, d *notification.Delivery) (notificat
 	m, err := s.composer.compose(d.Envelope)
 	if err != nil {
 		err = fmt.Errorf("%s %s: %w", d.Type, d.ID, err)
-		if errors.Is(err, ErrNoTemplate) {
-			return "", sinks.Unknown(err) // a newer deployment may have the templates
+		if errors.Is(err, ErrNoTemplate) || errors.Is(err, ErrVersion) || errors.Is(err, registry.ErrNewerVersion) {
+			return "", sinks.Unknown(err) // a newer deployment may have the templates, or know the type
 		}
 		return "", sinks.Invalid(err)
 	}

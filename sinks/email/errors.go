@@ -18,13 +18,17 @@ import (
 // ErrTemplates is wrapped by all mistakes in the templates that New finds.
 var ErrTemplates = errors.New("templates")
 
-// Errors of one envelope, before anything is sent. All are invalid, except ErrNoTemplate.
+// Errors of one envelope, before anything is sent. All are invalid, except ErrNoTemplate and
+// ErrVersion.
 var (
 	// ErrPayload means that the payload is not JSON.
 	ErrPayload = errors.New("payload is not JSON")
 	// ErrNoTemplate means that the type lacks a template for a part of the mail. It is
 	// unknown.
 	ErrNoTemplate = errors.New("no template")
+	// ErrVersion means that the templates do not read the version of the payload, or that nothing
+	// says so and they fail. It is unknown.
+	ErrVersion = errors.New("no templates for the version")
 	// ErrRender means that a template failed, usually because of a missing field.
 	ErrRender = errors.New("cannot render")
 	// ErrAddress means that the result of a template has no valid addresses.
