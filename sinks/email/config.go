@@ -8,7 +8,6 @@ import (
 	"net"
 	"net/mail"
 	"net/url"
-	"os"
 	"path"
 	"strconv"
 	"strings"
@@ -266,7 +265,7 @@ func (c *Config) parseTemplates() (*templates, error) {
 		}
 		return parseTemplates(root, folder, locale)
 	case c.Templates != "":
-		return parseTemplates(os.DirFS(c.Templates), c.Templates, locale)
+		return parseTemplates(confined(c.Templates), c.Templates, locale)
 	}
 	return nil, nil // validateMail has reported it
 }

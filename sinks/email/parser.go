@@ -44,8 +44,8 @@ func (p *parser) mistakeOnce(format string, args ...any) {
 	}
 }
 
-// read collects the files in dir and below. It follows symbolic links, which a mounted Kubernetes
-// ConfigMap uses, and ignores hidden files.
+// read collects the files in dir and below. It follows symbolic links inside of the folder, which a
+// mounted Kubernetes ConfigMap uses, and ignores hidden files.
 func (p *parser) read(dir string) {
 	entries, err := fs.ReadDir(p.root, dir)
 	if err != nil {
