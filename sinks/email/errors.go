@@ -133,6 +133,15 @@ func refusals(list []Refusal) string {
 	return b.String()
 }
 
+// codes lists refusals for the log, which gets no texts of the server.
+func codes(list []Refusal) string {
+	bare := make([]Refusal, len(list))
+	for i, r := range list {
+		bare[i] = Refusal{Address: r.Address, Err: &textproto.Error{Code: answerIn(r.Err).code}}
+	}
+	return refusals(bare)
+}
+
 func (e *ServerError) Error() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s: %s: ", e.Server, e.Step)

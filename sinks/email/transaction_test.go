@@ -53,7 +53,7 @@ func TestTheReceiptAndTheLogNamePermanentlyRefusedRecipients(t *testing.T) {
 		require.Equal(t, 1, server.Count())
 		assert.Equal(t, []string{"a@example.org", "c@example.org"}, server.Messages()[0].To)
 		assert.Contains(t, log.String(), "level=WARN")
-		assert.Contains(t, log.String(), "<b@example.org> refused: 550")
+		assert.Contains(t, log.String(), "<b@example.org> refused: 550\"")
 		assert.Contains(t, log.String(), "id=0197f3c2")
 	}
 }
