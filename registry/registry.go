@@ -129,6 +129,34 @@ func (r *Registry) Decode(e *notification.Envelope) (any, error) {
 	return d.value(p), nil
 }
 
+// Newest returns e with its payload in the newest version of its type, for those who read payloads
+// without the Go type, such as templates and expressions. It returns e itself if it has that version,
+// and otherwise a copy; it does not change e.
+//
+// It fails with ErrUnknownType, and for another version like Decode, or with ErrEncode.
+func (r *Registry) Newest(e *notification.Envelope) (*notification.Envelope, error) {
+	d, err := r.definitionFor(e)
+	if err != nil {
+		return nil, err
+	}
+	if e.Version == d.version {
+		return e, nil
+	}
+	p, err := d.decode(e)
+	if err != nil {
+		return nil, err
+	}
+	converted, err := d.encode(p)
+	if err != nil {
+		return nil, err
+	}
+	newest := *e
+	newest.Version, newest.Payload = converted.Version, converted.Payload
+	newest.Metadata = e.Metadata.Clone()
+	maps.Copy(newest.Metadata, converted.Metadata) // the content type
+	return &newest, nil
+}
+
 // Decode returns the notification of e as a T, which is a registered type or a
 // pointer to one. It fails like [Registry.Decode], and with ErrOtherType if e is
 // not a T.

@@ -75,6 +75,41 @@ func TestAnOldPayloadIsConvertedStepByStep(t *testing.T) {
 	require.Equal(t, 3, e.Version, "Encode writes the newest version")
 }
 
+func TestNewestConvertsThePayload(t *testing.T) {
+	t.Parallel()
+	types := registry.New()
+	require.NoError(t, registry.Register[customerMoved](types, "customer.moved", registry.Aliases("moved"),
+		registry.Version(3), registry.Upcast(1, splitAddress), registry.Upcast(2, addTag)))
+	old := &notification.Envelope{ID: "1", Type: "moved", Version: 1, Key: "k", Metadata: notification.Metadata{"tenant": "acme"}, Payload: []byte(`{"address":"Main St 1, Graz"}`)}
+	newest, err := types.Newest(old)
+	require.NoError(t, err)
+	require.Equal(t, &notification.Envelope{
+		ID: "1", Type: "moved", Version: 3, Key: "k", Metadata: notification.Metadata{"tenant": "acme", "content-type": "application/json"},
+		Payload: []byte(`{"street":"Main St 1","city":"Graz","tag":"from 2"}`),
+	}, newest)
+	require.Equal(t, 1, old.Version)
+	require.Len(t, old.Metadata, 1)
+
+	now := &notification.Envelope{Type: "customer.moved", Version: 3, Payload: []byte("any bytes")}
+	same, err := types.Newest(now)
+	require.NoError(t, err)
+	require.Same(t, now, same, "what has the newest version is not decoded")
+
+	for _, c := range []struct {
+		e  *notification.Envelope
+		is error
+	}{
+		{&notification.Envelope{Type: "moved", Version: 4}, registry.ErrNewerVersion},
+		{&notification.Envelope{Type: "moved", Version: 0}, registry.ErrVersion},
+		{&notification.Envelope{Type: "moved", Version: 1, Payload: []byte(`{}`)}, errNoComma},
+		{&notification.Envelope{Type: "other", Version: 1}, registry.ErrUnknownType},
+		{nil, registry.ErrNil},
+	} {
+		_, err := types.Newest(c.e)
+		require.ErrorIs(t, err, c.is)
+	}
+}
+
 func TestStepsMayMixPointersAndValues(t *testing.T) {
 	t.Parallel()
 	types := registry.New()

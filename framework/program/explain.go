@@ -164,7 +164,7 @@ func (e *explain) typeOf(c *config.Config, routes *route.Table, typ string) type
 		delivery := deliveryOf(c, sink, name)
 		delivery.Routes = admin.RulesOf(path, typ)
 		if e.sample.file != "" {
-			delivery.Sample = e.sample.ask(path, typ)
+			delivery.Sample = e.sample.ask(path, typ, e.options.Types)
 		}
 		view.Sinks = append(view.Sinks, delivery)
 	}

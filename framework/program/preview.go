@@ -119,7 +119,7 @@ func (v *preview) run(cmd *cobra.Command, args []string) error {
 	if err := v.sample.read(cmd); err != nil {
 		return err
 	}
-	e := v.sample.envelope(args[0])
+	e := v.sample.envelope(args[0], v.options.Types)
 	e.ID = cmp.Or(v.id, e.ID)
 	e, err = v.routed(cmd, source, e)
 	if err != nil {
@@ -128,6 +128,9 @@ func (v *preview) run(cmd *cobra.Command, args []string) error {
 	composer, err := composerOf(source, v.sink, v.options.Types)
 	if err != nil {
 		return err
+	}
+	if v.sample.version == 0 {
+		e.Version = max(e.Version, composer.NewestVersion(e.Type))
 	}
 	mail, err := composer.Preview(e, v.locale)
 	if errors.Is(err, email.ErrNoTemplate) {

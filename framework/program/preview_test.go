@@ -171,6 +171,21 @@ func TestMailPreviewReadsTheStandardInput(t *testing.T) {
 	require.Equal(t, "Danke für 17.\n", out.String())
 }
 
+func TestMailPreviewTakesTheVersionOfThePayload(t *testing.T) {
+	t.Parallel()
+	config, data := previewed(t, order)
+	newer := filepath.Join(filepath.Dir(data), "mail", "order.placed", "subject.v2.tmpl")
+	require.NoError(t, os.WriteFile(newer, []byte("Version {{.Version}}"), 0o600))
+	r := waybill(t, "mail", "preview", "order.placed", "-c", config, "--data", data, "--metadata", "tenant=acme")
+	require.Zero(t, r.code, r.stderr)
+	require.Contains(t, r.stdout, "Subject: Version 2\n", "the newest one, unless a flag says otherwise")
+	r = waybill(t, "mail", "preview", "order.placed", "-c", config, "--data", data, "--metadata", "tenant=acme", "--data-version", "1")
+	require.Contains(t, r.stdout, "Subject: Order 17")
+	r = waybill(t, "mail", "preview", "order.placed", "-c", config, "--data", data, "--metadata", "tenant=acme", "--data-version", "3")
+	require.NotZero(t, r.code)
+	require.Contains(t, r.stderr, "read versions up to 2, not 3")
+}
+
 func TestMailPreviewWarnsOfMissingParts(t *testing.T) {
 	t.Parallel()
 	config, data := previewed(t, `{"order": 17}`)

@@ -1,6 +1,7 @@
 package program
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/route"
+	"github.com/waybill-go/waybill/registry"
 )
 
 // sample is a notification that the user gives with flags.
@@ -20,6 +22,7 @@ type sample struct {
 	payload  []byte
 	metadata map[string]string
 	key      string
+	version  int
 }
 
 // add adds the flags of a sample.
@@ -27,13 +30,14 @@ func (s *sample) add(cmd *cobra.Command, what string) {
 	cmd.Flags().StringVar(&s.file, "data", "", "file with the payload of the notification to "+what+"; - for standard input")
 	cmd.Flags().StringToStringVar(&s.metadata, "metadata", nil, "metadata of that notification, as `name=value`; may be repeated")
 	cmd.Flags().StringVar(&s.key, "key", "", "key of that notification")
+	cmd.Flags().IntVar(&s.version, "data-version", 0, "version of that payload (default: the newest that the program or the templates read)")
 }
 
 // read reads the sample's payload, if --data names a file.
 func (s *sample) read(cmd *cobra.Command) error {
 	if s.file == "" {
-		if s.key != "" || len(s.metadata) > 0 {
-			return wrongUsage(cmd, errors.New("--metadata and --key need --data with the payload of the notification"))
+		if s.key != "" || len(s.metadata) > 0 || s.version != 0 {
+			return wrongUsage(cmd, errors.New("--metadata, --key and --data-version need --data with the payload of the notification"))
 		}
 		return nil
 	}
@@ -52,10 +56,16 @@ func (s *sample) read(cmd *cobra.Command) error {
 	return nil
 }
 
-// envelope returns the sample as a notification of a type that occurred now.
-func (s *sample) envelope(typ string) *notification.Envelope {
+// envelope returns the sample as a notification of a type that occurred now. types may be nil.
+func (s *sample) envelope(typ string, types *registry.Registry) *notification.Envelope {
+	version := cmp.Or(s.version, 1)
+	if types != nil && s.version == 0 {
+		if known, ok := types.Lookup(typ); ok {
+			version = known.Version
+		}
+	}
 	return &notification.Envelope{
-		ID: notification.NewID(), Type: typ, Version: 1, Key: s.key, OccurredOn: time.Now().UTC().Truncate(time.Microsecond), Metadata: s.metadata, Payload: s.payload,
+		ID: notification.NewID(), Type: typ, Version: version, Key: s.key, OccurredOn: time.Now().UTC().Truncate(time.Microsecond), Metadata: s.metadata, Payload: s.payload,
 	}
 }
 
@@ -67,8 +77,8 @@ type sampleView struct {
 	Error string `json:"error,omitempty"`
 }
 
-func (s *sample) ask(path *route.Path, typ string) *sampleView {
-	shaped, err := path.Shape(s.envelope(typ))
+func (s *sample) ask(path *route.Path, typ string, types *registry.Registry) *sampleView {
+	shaped, err := path.Shape(s.envelope(typ, types))
 	switch {
 	case err != nil:
 		return &sampleView{Error: err.Error()}

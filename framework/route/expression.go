@@ -14,6 +14,7 @@ import (
 	"github.com/expr-lang/expr/vm"
 
 	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/registry"
 )
 
 // environment holds the names that an expression can use.
@@ -76,6 +77,7 @@ func oneLine(err error) string {
 // an expression first needs it.
 type facts struct {
 	envelope *notification.Envelope
+	registry *registry.Registry // nil: the types are not known
 	names    environment
 	decoded  bool
 	err      error // of decoding
@@ -84,7 +86,7 @@ type facts struct {
 
 // factsOf returns the facts of an envelope, under the present name of its type.
 func (p *Path) factsOf(e *notification.Envelope) *facts {
-	f := &facts{envelope: e, names: environment{
+	f := &facts{envelope: e, registry: p.table.registry, names: environment{
 		ID: e.ID, Type: p.table.TypeOf(e.Type), Version: e.Version, Key: e.Key, OccurredOn: e.OccurredOn, Metadata: e.Metadata,
 	}}
 	f.names.Step, f.names.Sized = f.step, f.sized
@@ -94,11 +96,11 @@ func (p *Path) factsOf(e *notification.Envelope) *facts {
 // of evaluates the expression.
 func (e *expression) of(f *facts) (any, error) {
 	if e.needsPayload && !f.decoded {
-		f.names.Payload, f.err = decode(f.envelope.Payload)
+		f.names.Payload, f.err = f.payload()
 		f.decoded = true
 	}
 	if e.needsPayload && f.err != nil {
-		return nil, fmt.Errorf("the payload is not JSON, which expressions need: %w", f.err)
+		return nil, f.err
 	}
 	value, err := expr.Run(e.program, &f.names)
 	if err != nil {

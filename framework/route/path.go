@@ -55,14 +55,15 @@ func (p *Path) Equal(other *Path) bool {
 func (p *Path) Plain() bool { return p.plain }
 
 // Admits reports whether an envelope, whose type is routed to the sink, goes there. It fails
-// with ErrExpression if a condition cannot be evaluated.
+// with ErrExpression if a condition cannot be evaluated, and also with ErrNewerVersion if a newer
+// program can do so.
 func (p *Path) Admits(e *notification.Envelope) (bool, error) {
 	r, err := p.rule(p.factsOf(e))
 	return r != nil && err == nil, err
 }
 
 // Shape returns the envelope that the sink gets: e itself, or a copy with the picked payload;
-// nil if no condition holds. It fails with ErrExpression if an expression cannot be evaluated.
+// nil if no condition holds. It fails like Admits.
 func (p *Path) Shape(e *notification.Envelope) (*notification.Envelope, error) {
 	f := p.factsOf(e)
 	r, err := p.rule(f)

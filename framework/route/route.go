@@ -44,6 +44,8 @@ type Table struct {
 	rules map[string][]*rule  // by pattern
 	names map[string][]string // all names of types with aliases, by each name
 	types []string            // the registered types
+
+	registry *registry.Registry // nil: the types are not known
 }
 
 // New checks routes against the names of the existing sinks and, unless types is nil, against
@@ -51,7 +53,7 @@ type Table struct {
 // mistakes at once.
 func New(routes Routes, sinks []string, types *registry.Registry) (*Table, error) {
 	var problems []error
-	t := &Table{rules: make(map[string][]*rule, len(routes)), names: namesOfTypes(types)}
+	t := &Table{rules: make(map[string][]*rule, len(routes)), names: namesOfTypes(types), registry: types}
 	if types != nil {
 		t.types = namesOf(types)
 	}

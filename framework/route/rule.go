@@ -19,6 +19,9 @@ type Routes map[string][]Rule
 // metadata and, if it is JSON, payload. For a field that may be missing use ?. and ??, as in
 // payload.customer?.country ?? "DE".
 //
+// If the type is registered, payload is in its newest version, whatever the stored version. A
+// payload of a version that is newer waits, as sinks.Unknown.
+//
 // If an expression fails for a notification, its delivery to this sink is dead: it is kept,
 // with the error, until a person acts.
 type Rule struct {
@@ -108,7 +111,7 @@ func (r *rule) shape(f *facts) (*notification.Envelope, error) {
 		return nil, fmt.Errorf("%w: routes.%s: payload: %w", ErrExpression, r.pattern, err)
 	}
 	shaped := *f.envelope
-	shaped.Payload = payload
+	shaped.Payload, shaped.Version = payload, f.pickedVersion()
 	if shaped.Metadata.Get(notification.MetadataContentType) != contentType {
 		shaped.Metadata = shaped.Metadata.Clone()
 		shaped.Metadata[notification.MetadataContentType] = contentType

@@ -5,6 +5,8 @@ import (
 	"net/mail"
 	"slices"
 	"strings"
+
+	"golang.org/x/net/idna"
 )
 
 // Limits of a mail's addresses.
@@ -48,6 +50,7 @@ func parseAddresses(text string) ([]*mail.Address, error) {
 		return nil, fmt.Errorf("%w: %w", ErrAddress, err)
 	}
 	for _, a := range list {
+		a.Address = withASCIIDomain(a.Address)
 		if len(a.Address) > maxAddress {
 			return nil, fmt.Errorf("%w: an address of %d bytes is too long, the limit is %d", ErrAddress, len(a.Address), maxAddress)
 		}
@@ -56,6 +59,21 @@ func parseAddresses(text string) ([]*mail.Address, error) {
 		}
 	}
 	return list, nil
+}
+
+// withASCIIDomain returns an address with its domain in A-labels (RFC 5890), which every server
+// understands. An address whose local part is not ASCII stays as it is, since it needs SMTPUTF8 in any
+// case, and so does one whose domain is not valid.
+func withASCIIDomain(address string) string {
+	local, domain, _ := cutLast(address, "@")
+	if isASCII(domain) || !isASCII(local) {
+		return address
+	}
+	encoded, err := idna.Lookup.ToASCII(domain)
+	if err != nil {
+		return address
+	}
+	return local + "@" + encoded
 }
 
 // Control characters that replace the separators of addresses in the values that a template

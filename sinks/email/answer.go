@@ -57,11 +57,55 @@ const (
 	codeOutOfOrder = 503
 )
 
-// Codes about the parameters of MAIL FROM that describe the mail.
+// Codes of authentication: RFC 4954.
 const (
-	codeTooLarge         = 552 // RFC 1870, section 6.1
+	codeAuthenticated  = 235
+	codeChallenge      = 334
+	codeBadCredentials = 535
+)
+
+// Codes about the mail or its recipient.
+const (
+	codeNoMailbox        = 550 // RFC 5321, section 4.2.3; also used for policies
+	codeNotLocal         = 551 // RFC 5321, section 3.4
+	codeTooLarge         = 552 // RFC 1870, section 6.1; at RCPT TO the mailbox is full
+	codeMailboxName      = 553 // RFC 5321, section 4.2.3; also used for relaying
 	codeUnknownParameter = 555 // RFC 5321, section 4.1.1.11
 )
+
+// mailStatuses are about one recipient or one mail, at every server and at every step after MAIL
+// FROM. What can also be about everything that the sink sends is left out, such as X.7.1.
+var mailStatuses = map[status]bool{
+	{1, 1}: true, {1, 2}: true, {1, 3}: true, {1, 4}: true, {1, 6}: true, // the recipient's address (RFC 3463)
+	{1, 10}: true,                             // the recipient's domain has a null MX (RFC 7505)
+	{2, 1}:  true, {2, 2}: true, {2, 4}: true, // the recipient's mailbox: disabled, full, a list (RFC 3463)
+	{2, 3}: true, {3, 4}: true, // the mail is too large (RFC 3463)
+	{6, 0}: true, {6, 1}: true, {6, 2}: true, {6, 3}: true, {6, 5}: true, {6, 6}: true, {6, 7}: true, // the content cannot be converted, or an address (RFC 3463, 6531)
+}
+
+// recipientText and policyText distinguish a mailbox that does not exist from everything else that
+// servers refuse with the codes 550 and 553 and without a status.
+var (
+	recipientText = regexp.MustCompile(`no such|not exist|unknown|not found|user|mailbox|recipient`)
+	policyText    = regexp.MustCompile(`relay|rcpthosts|denied|prohibited|not allowed|authent|sender|client|host|policy|block|spam|\bip\b`)
+)
+
+// isAboutMail reports whether the answer is about this mail or its recipient only: other mails may
+// be accepted over the same connection.
+func (a answer) isAboutMail(step Step) bool {
+	if a.status != (status{}) {
+		return mailStatuses[a.status]
+	}
+	switch a.code {
+	case codeTooLarge:
+		return true
+	case codeNotLocal:
+		return step == StepTo
+	case codeNoMailbox, codeMailboxName:
+		return step == StepTo && recipientText.MatchString(a.text) && !policyText.MatchString(a.text)
+	}
+	return false
+}
 
 // Hints for an operator.
 const (
@@ -148,6 +192,8 @@ func (a answer) class(step Step) (sinks.Class, time.Duration) {
 	switch {
 	case step.isBeforeRecipients(), a.isAboutSink():
 		return sinks.ClassUnavailable, 0
+	case a.code >= 500 && a.isAboutMail(step):
+		return sinks.ClassInvalid, 0
 	case a.code >= 500:
 		return sinks.ClassPermanent, 0
 	}

@@ -1,13 +1,16 @@
 package email
 
 import (
+	"cmp"
 	"encoding/base64"
 	"errors"
+	"fmt"
+	"net/textproto"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 
-	gomail "github.com/wneessen/go-mail"
 	"github.com/wneessen/go-mail/smtp"
 
 	"github.com/waybill-go/waybill/sinks"
@@ -25,18 +28,25 @@ const (
 	AuthXOAUTH2     = "xoauth2"
 )
 
-// passwordMechanisms are the mechanisms for passwords. With auto, the first one that the server
-// offers is used. PLAIN and LOGIN refuse to run without TLS, unless the server is on the same
-// machine. CRAM-MD5 comes last because it is the weakest.
-var passwordMechanisms = []struct {
-	name string
-	is   gomail.SMTPAuthType
-}{
-	{AuthSCRAMSHA256, gomail.SMTPAuthSCRAMSHA256},
-	{AuthSCRAMSHA1, gomail.SMTPAuthSCRAMSHA1},
-	{AuthPlain, gomail.SMTPAuthPlain},
-	{AuthLogin, gomail.SMTPAuthLogin},
-	{AuthCramMD5, gomail.SMTPAuthCramMD5},
+// mechanism is a way to authenticate with a password.
+type mechanism struct {
+	name string // in Config.Auth
+	is   string // in SMTP
+	// challenges means that the server must have a verifier of this mechanism for the user, so a
+	// refusal says little about the password.
+	challenges bool
+	start      func(s *server) smtp.Auth
+}
+
+// passwordMechanisms are the mechanisms for passwords, the best first. PLAIN and LOGIN refuse to run
+// without TLS, unless the server is on the same machine. CRAM-MD5 comes last because it is the
+// weakest.
+var passwordMechanisms = []mechanism{
+	{AuthSCRAMSHA256, "SCRAM-SHA-256", true, func(s *server) smtp.Auth { return scram{smtp.ScramSHA256Auth(s.user, s.password)} }},
+	{AuthSCRAMSHA1, "SCRAM-SHA-1", true, func(s *server) smtp.Auth { return scram{smtp.ScramSHA1Auth(s.user, s.password)} }},
+	{AuthPlain, "PLAIN", false, func(s *server) smtp.Auth { return smtp.PlainAuth("", s.user, s.password, s.host, false) }},
+	{AuthLogin, "LOGIN", false, func(s *server) smtp.Auth { return smtp.LoginAuth(s.user, s.password, s.host, false) }},
+	{AuthCramMD5, "CRAM-MD5", true, func(s *server) smtp.Auth { return smtp.CRAMMD5Auth(s.user, s.password) }},
 }
 
 // authNames lists the values of Config.Auth.
@@ -103,21 +113,83 @@ func (c *Config) validateAuth(mistake func(field, format string, args ...any)) {
 	}
 }
 
-// authOptions returns go-mail's options for a password. There are none for tokens, because each
-// connection has a different token.
-func (c *Config) authOptions(user *url.Userinfo) []gomail.Option {
-	password, _ := user.Password()
+// mechanisms returns the mechanisms to try with a password, in this order.
+func (c *Config) mechanisms(user *url.Userinfo) []mechanism {
 	if user == nil || c.usesToken() {
 		return nil
 	}
-	options := []gomail.Option{gomail.WithUsername(user.Username()), gomail.WithPassword(password)}
-	var all []gomail.SMTPAuthType
-	for _, m := range passwordMechanisms {
-		if all = append(all, m.is); m.name == c.Auth {
-			return append(options, gomail.WithSMTPAuth(m.is))
+	return slices.DeleteFunc(slices.Clone(passwordMechanisms), func(m mechanism) bool { return c.Auth != AuthAuto && c.Auth != m.name })
+}
+
+// logIn authenticates with the password, if there is one. If the server refuses a mechanism although
+// it offers it, the next one is tried: many servers have no verifier of SCRAM for some users.
+func (d *dialog) logIn(s *server) (refused error) {
+	for _, m := range s.mechanisms {
+		if !slices.Contains(d.mechanisms, m.is) {
+			continue
+		}
+		err := d.authenticate(s.host, m.start(s))
+		if a := answerIn(err); a.code/100 != 5 || (a.code == codeBadCredentials && !m.challenges) {
+			return err
+		}
+		refused = err
+	}
+	if refused == nil && len(s.mechanisms) > 0 {
+		return fmt.Errorf("%w: it offers %s", errNoMechanism, cmp.Or(strings.Join(d.mechanisms, ", "), "none"))
+	}
+	return refused
+}
+
+// maxChallenges is more than any mechanism needs.
+const maxChallenges = 10
+
+// authenticate makes the exchange of RFC 4954, section 4.
+func (d *dialog) authenticate(host string, by smtp.Auth) error {
+	name, initial, err := by.Start(&smtp.ServerInfo{Name: host, TLS: d.encrypted, Auth: d.mechanisms})
+	if err != nil {
+		return err
+	}
+	answer := strings.TrimSpace("AUTH " + name + " " + base64.StdEncoding.EncodeToString(initial))
+	for range maxChallenges {
+		code, text, err := d.ask(0, answer)
+		switch {
+		case err != nil:
+			return err
+		case code == codeAuthenticated:
+			return nil
+		case code != codeChallenge:
+			return &textproto.Error{Code: code, Msg: text}
+		}
+		challenge, err := base64.StdEncoding.DecodeString(text)
+		if err != nil {
+			challenge = []byte(text) // LOGIN ignores its prompts, which some servers do not encode
+		}
+		response, err := by.Next(challenge, true)
+		if err != nil {
+			_, _, _ = d.ask(0, "*") // cancels the exchange
+			return err
+		}
+		answer = base64.StdEncoding.EncodeToString(response)
+	}
+	return fmt.Errorf("%w: more than %d challenges", ErrReply, maxChallenges)
+}
+
+// scram is SCRAM (RFC 5802) with a bound for the work that a server can ask for.
+type scram struct{ smtp.Auth }
+
+// maxIterations is many times what servers use.
+const maxIterations = 1_000_000
+
+// Next answers a challenge.
+func (s scram) Next(challenge []byte, more bool) ([]byte, error) {
+	for field := range strings.SplitSeq(string(challenge), ",") {
+		if text, ok := strings.CutPrefix(field, "i="); ok {
+			if n, err := strconv.Atoi(text); err != nil || n > maxIterations {
+				return nil, fmt.Errorf("%w: SCRAM with %q iterations", ErrReply, clean(text, DefaultAnswerBytes))
+			}
 		}
 	}
-	return append(options, gomail.WithOpportunisticSMTPAuth(all...))
+	return s.Auth.Next(challenge, more)
 }
 
 // credentials returns the texts that errors must not repeat: secrets, and passwords as they are
@@ -171,4 +243,9 @@ func (x xoauth2) Start(server *smtp.ServerInfo) (string, []byte, error) {
 	return x.Auth.Start(server)
 }
 
-var errNoXOAUTH2 = errors.New("the server does not offer XOAUTH2")
+// Errors of connecting to a server that lacks what the configuration needs.
+var (
+	errNoXOAUTH2   = errors.New("the server does not offer XOAUTH2")
+	errNoMechanism = errors.New("the server offers no mechanism for this password")
+	errNoSTARTTLS  = errors.New("the server does not offer STARTTLS, which tls requires")
+)

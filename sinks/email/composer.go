@@ -44,7 +44,9 @@ func newComposer(in sinks.Instance, c Config) (*Composer, error) {
 		return nil, err
 	}
 	composer := &Composer{sink: in.Name, registered: in.Types, templates: parsed, maxSize: c.MaxSizeMB << 20}
-	composer.from, _ = mail.ParseAddress(c.From)
+	if composer.from, _ = mail.ParseAddress(c.From); composer.from != nil { // validateMail reports a mistake
+		composer.from.Address = withASCIIDomain(composer.from.Address)
+	}
 	composer.replyTo, _ = parseAddresses(c.ReplyTo)
 	return composer, nil
 }
@@ -65,6 +67,24 @@ func (c *Composer) compose(e *notification.Envelope) (*message, error) {
 	return c.finish(e, l)
 }
 
+// NewestVersion returns the newest version of a type's payload that mails can be made of; 1 if neither the
+// program nor the templates say so.
+func (c *Composer) NewestVersion(typ string) int {
+	if newest := c.templates.newest(c.folderOf(typ)); newest > 0 {
+		return newest
+	}
+	if c.knows(typ) {
+		known, _ := c.registered.Lookup(typ)
+		return known.Version
+	}
+	return 1
+}
+
+// folderFor returns the folder with the templates for an envelope.
+func (c *Composer) folderFor(e *notification.Envelope) folder {
+	return c.templates.folder(c.folderOf(e.Type), e.Version)
+}
+
 // folderOf returns the folder of a type's templates: that of the type, or that of its current name
 // if the type is an alias.
 func (c *Composer) folderOf(typ string) string {
@@ -80,13 +100,18 @@ func (c *Composer) folderOf(typ string) string {
 // write makes the letter of one envelope. A locale other than "" replaces the result of the type's
 // locale template.
 func (c *Composer) write(e *notification.Envelope, locale string) (*letter, error) {
-	data, err := newData(e)
+	own := c.folderFor(e)
+	read, err := c.readable(own, e)
 	if err != nil {
 		return nil, err
 	}
-	l, err := c.templates.render(c.folderOf(e.Type), data, locale)
+	data, err := newData(read)
 	if err != nil {
 		return nil, err
+	}
+	l, err := c.templates.render(own, data, locale)
+	if err != nil {
+		return nil, c.explain(own, data, err)
 	}
 	if len(l.replyTo) == 0 {
 		l.replyTo = c.replyTo

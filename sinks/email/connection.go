@@ -7,10 +7,8 @@ import (
 	"fmt"
 	"net"
 	"net/textproto"
+	"os"
 	"time"
-
-	gomail "github.com/wneessen/go-mail"
-	"github.com/wneessen/go-mail/smtp"
 
 	"github.com/waybill-go/waybill/sinks"
 	"github.com/waybill-go/waybill/sinks/internal/redact"
@@ -18,14 +16,20 @@ import (
 
 // server has the settings for connections to the mail server. It is immutable.
 type server struct {
-	host    string
-	address string
-	timeout time.Duration
-	dial    func(ctx context.Context, network, address string) (net.Conn, error)
-	tls     *tls.Config // for TLS from the first byte; nil otherwise
-	options []gomail.Option
-	user    string
-	tokens  tokens // nil unless each connection needs one
+	host        string
+	address     string
+	timeout     time.Duration
+	maxAge      time.Duration // of a connection
+	answerBytes int           // of the server's texts in errors and receipts
+	dial        func(ctx context.Context, network, address string) (net.Conn, error)
+	hello       string // the name in EHLO
+	tls         *tls.Config
+	startTLS    string      // TLSNone with implicit TLS
+	implicitTLS bool        // TLS from the first byte
+	mechanisms  []mechanism // for the password; none without a user or with tokens
+	user        string
+	password    string
+	tokens      tokens // nil unless each connection needs one
 
 	credentials redact.Credentials // removed from all replies
 }
@@ -35,32 +39,29 @@ func newServer(c Config, in sinks.Instance) (*server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &server{host: host, address: net.JoinHostPort(host, port), timeout: c.Timeout, user: u.User.Username(), tokens: c.tokens(u.User, in), credentials: c.credentials(u.User)}
-	if s.dial = in.Dial; s.dial == nil {
+	s := &server{
+		host: host, address: net.JoinHostPort(host, port), timeout: c.Timeout, maxAge: c.MaxConnectionAge, answerBytes: c.AnswerBytes,
+		dial: in.Dial, hello: c.Hello, startTLS: c.startTLS(), implicitTLS: u.Scheme == "smtps",
+		mechanisms: c.mechanisms(u.User), user: u.User.Username(), tokens: c.tokens(u.User, in), credentials: c.credentials(u.User),
+	}
+	s.password, _ = u.User.Password()
+	if s.dial == nil {
 		s.dial = new(net.Dialer).DialContext
 	}
-	config := &tls.Config{MinVersion: tls.VersionTLS12}
+	if s.hello == "" {
+		if s.hello, err = os.Hostname(); err != nil {
+			return nil, fmt.Errorf("hello: is missing, and the host's name is unknown: %w", err)
+		}
+	}
+	if s.implicitTLS {
+		s.startTLS = TLSNone
+	}
+	s.tls = &tls.Config{MinVersion: tls.VersionTLS12}
 	if c.TLSConfig != nil {
-		config = c.TLSConfig.Clone()
+		s.tls = c.TLSConfig.Clone()
 	}
-	if config.ServerName == "" {
-		config.ServerName = host
-	}
-	policy := map[string]gomail.TLSPolicy{
-		TLSOpportunistic: gomail.TLSOpportunistic, TLSMandatory: gomail.TLSMandatory, TLSNone: gomail.NoTLS,
-	}[c.startTLS()]
-	if u.Scheme == "smtps" {
-		s.tls, policy = config, gomail.NoTLS
-	}
-	s.options = []gomail.Option{
-		gomail.WithTimeout(c.Timeout), gomail.WithTLSConfig(config), gomail.WithTLSPolicy(policy),
-	}
-	if c.Hello != "" {
-		s.options = append(s.options, gomail.WithHELO(c.Hello))
-	}
-	s.options = append(s.options, c.authOptions(u.User)...)
-	if _, err := gomail.NewClient(host, s.options...); err != nil {
-		return nil, fmt.Errorf("smtp: %w", err)
+	if s.tls.ServerName == "" {
+		s.tls.ServerName = host
 	}
 	return s, nil
 }
@@ -69,50 +70,59 @@ func newServer(c Config, in sinks.Instance) (*server, error) {
 func (s *server) connect(ctx context.Context) (*connection, error) {
 	bounded, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
-	c := &connection{server: s}
-	stop := func() bool { return true }
-	dial := func(dialing context.Context, network, _ string) (net.Conn, error) {
-		// The address that the library passes lacks the brackets of an IPv6 host.
-		raw, err := s.dial(dialing, network, s.address)
-		if err != nil {
-			return nil, err
-		}
-		c.raw = raw
-		stop = context.AfterFunc(bounded, func() { _ = raw.Close() })
-		if s.tls == nil {
-			return raw, nil
-		}
-		return tls.Client(raw, s.tls), nil // the handshake happens at the first read
-	}
-	options := append([]gomail.Option{gomail.WithDialContextFunc(dial)}, s.options...)
 	token, err := s.token(bounded)
 	if err != nil {
 		return nil, s.failure(StepToken, causeOf(bounded, err))
 	}
-	if token != "" {
-		options = append(options, gomail.WithSMTPAuthCustom(newXOAUTH2(s.user, token)))
-	}
-	client, err := gomail.NewClient(s.host, options...)
+	raw, err := s.dial(bounded, "tcp", s.address)
 	if err != nil {
-		return nil, s.failure(StepConnect, err)
+		return nil, s.failure(StepConnect, causeOf(bounded, err))
 	}
-	c.client, err = client.DialToSMTPClientWithContext(bounded)
-	if err == nil && !stop() {
+	c := &connection{server: s, raw: raw, since: time.Now()}
+	stop := context.AfterFunc(bounded, c.cut)
+	c.dialog, err = s.begin(bounded, raw, token)
+	if !stop() && err == nil {
 		err = bounded.Err()
 	}
 	if err != nil {
-		stop()
-		if c.raw != nil {
-			c.cut() // the library leaves the connection open after some failures
-		}
+		c.cut()
 		if token != "" && answerIn(err).isAboutUser() {
 			s.tokens.refused(token)
 		}
 		return nil, s.failure(StepConnect, redacted(redact.New(asSent(s.user, token)...), causeOf(bounded, err)))
 	}
-	// From here on, contexts limit the exchanges instead of the library's deadline.
-	_ = c.raw.SetDeadline(time.Time{})
 	return c, nil
+}
+
+// begin makes a new connection ready for mails.
+func (s *server) begin(ctx context.Context, raw net.Conn, token string) (*dialog, error) {
+	d := newDialog(raw)
+	if s.implicitTLS {
+		encrypted := tls.Client(raw, s.tls)
+		if err := encrypted.HandshakeContext(ctx); err != nil {
+			return nil, err
+		}
+		d.use(encrypted)
+	}
+	if _, _, err := d.reply(220); err != nil {
+		return nil, err
+	}
+	if err := d.hello(s.hello); err != nil {
+		return nil, err
+	}
+	_, offered := d.offers("STARTTLS")
+	switch {
+	case s.startTLS == TLSMandatory && !offered:
+		return nil, errNoSTARTTLS
+	case s.startTLS != TLSNone && offered:
+		if err := d.startTLS(ctx, s.tls, s.hello); err != nil {
+			return nil, err
+		}
+	}
+	if token != "" {
+		return d, d.authenticate(s.host, newXOAUTH2(s.user, token))
+	}
+	return d, d.logIn(s)
 }
 
 // token returns the token for a new connection; "" if it needs none.
@@ -124,7 +134,7 @@ func (s *server) token(ctx context.Context) (string, error) {
 }
 
 func (s *server) failure(step Step, err error) *ServerError {
-	return &ServerError{Server: s.address, Step: step, Err: redacted(s.credentials, err)}
+	return &ServerError{Server: s.address, Step: step, Err: redacted(s.credentials, err), answerBytes: s.answerBytes}
 }
 
 // redacted removes credentials from the text of an error, or from the server's reply in it.
@@ -143,7 +153,8 @@ func redacted(credentials redact.Credentials, err error) error {
 type connection struct {
 	server    *server
 	raw       net.Conn
-	client    *smtp.Client
+	dialog    *dialog
+	since     time.Time
 	idleSince time.Time
 	// broken means that the next mail cannot use the connection.
 	broken bool
@@ -160,18 +171,31 @@ func (c *connection) send(ctx context.Context, m *message) (done sent, err error
 		if done, failed = c.transact(m); failed == nil {
 			return nil
 		}
-		if c.broken || !failed.keepsConnection() || c.client.Reset() != nil {
-			c.broken = true
-		}
+		c.reuse(failed)
 		return failed
 	})
 	return done, err
 }
 
+// reuse makes the connection ready for another mail after a failure, or ends it.
+func (c *connection) reuse(failed *ServerError) {
+	switch {
+	case c.broken:
+	case failed.keepsConnection():
+		_, _, err := c.dialog.ask(250, "RSET")
+		c.broken = err != nil
+	default:
+		c.broken = true
+		if !hungUp(failed.Err) {
+			_ = c.dialog.send("QUIT") // the answer does not matter
+		}
+	}
+}
+
 // noop checks that the server answers.
 func (c *connection) noop(ctx context.Context) error {
 	return c.within(ctx, func() error {
-		if err := c.client.Noop(); err != nil {
+		if _, _, err := c.dialog.ask(250, "NOOP"); err != nil {
 			c.broken = true
 			return c.server.failure(StepNoop, err)
 		}
@@ -183,7 +207,20 @@ func (c *connection) noop(ctx context.Context) error {
 // passes.
 func (c *connection) quit(ctx context.Context) {
 	// The connection is closed with or without an answer.
-	_ = c.within(ctx, func() error { return c.client.Quit() })
+	_ = c.within(ctx, func() error {
+		_, _, err := c.dialog.ask(221, "QUIT")
+		return err
+	})
+	c.cut()
+}
+
+// leaving bounds the time for writing QUIT, which takes none unless the server reads nothing.
+const leaving = 100 * time.Millisecond
+
+// leave closes the connection without waiting for the answer to QUIT.
+func (c *connection) leave() {
+	_ = c.raw.SetWriteDeadline(time.Now().Add(leaving))
+	_ = c.dialog.send("QUIT")
 	c.cut()
 }
 
@@ -229,7 +266,18 @@ func isStale(err error) bool {
 	return hungUp(failed.Err)
 }
 
-// receiptText returns a reply without its enhanced status, which has the same meaning as the 250.
-func receiptText(reply string) string {
-	return enhancedStatus.ReplaceAllString(clean(reply), "")
+// isAboutDestination reports whether an exchange failed for a reason that is not about its mail.
+func isAboutDestination(err error) bool {
+	var failed *ServerError
+	if !errors.As(err, &failed) {
+		return false
+	}
+	class, _ := failed.class()
+	return class == sinks.ClassUnavailable || class == sinks.ClassThrottled
+}
+
+// receiptText returns at most so many bytes of a reply, without its enhanced status, which has the
+// same meaning as the 250.
+func receiptText(reply string, most int) string {
+	return clean(enhancedStatus.ReplaceAllString(reply, ""), most)
 }

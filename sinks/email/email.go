@@ -12,6 +12,7 @@
 //	    text.tmpl               text.tmpl, html.tmpl or both
 //	    html.tmpl
 //	    html.de.tmpl            the same for another locale; subject and text too
+//	    text.v2.tmpl            for payloads of version 2 and later
 //	    cc.tmpl bcc.tmpl reply-to.tmpl locale.tmpl   optional
 //	    list-unsubscribe.tmpl   optional: URLs
 //	    attachments.tmpl        optional: names of files, or {{attachment ...}}
@@ -44,6 +45,7 @@ import (
 	"log/slog"
 
 	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/registry"
 	"github.com/waybill-go/waybill/sinks"
 )
 
@@ -54,13 +56,14 @@ func Kind() sinks.Kind {
 		sinks.Answer{Says: "250 at the end of the mail", Means: "delivered to all recipients that were not refused; the receipt is `smtp 250 queued as 7F3`, and names the refused recipients"},
 		sinks.Answer{Says: "at any step: a 4xx that reports a limit", Means: "throttled for 1 s to 10 min, depending on the limit"},
 		sinks.Answer{Says: "connection, greeting, EHLO, TLS, authentication, token: any refusal, or no answer", Means: "unavailable"},
-		sinks.Answer{Says: "`MAIL FROM`: 5xx about the size, or about a recipient's address that is not ASCII", Means: "permanent"},
+		sinks.Answer{Says: "`MAIL FROM`: 5xx about the size, or about a recipient's address that is not ASCII", Means: "invalid"},
 		sinks.Answer{Says: "`MAIL FROM`: any other 4xx and 5xx, or no answer", Means: "unavailable, because the sender comes from the configuration"},
 		sinks.Answer{Says: "`RCPT TO`, `DATA`, end of the mail: 421, 502, 503, 530, 534, 535, 538, and statuses about sender, account or machine", Means: "unavailable"},
 		sinks.Answer{Says: "`RCPT TO`, `DATA`, end of the mail: other 4xx, even for one recipient; connection lost, or no answer within `timeout`", Means: "transient"},
-		sinks.Answer{Says: "`RCPT TO`, `DATA`, end of the mail: other 5xx", Means: "permanent; if it is only for some recipients, the others get the mail"},
-		sinks.Answer{Says: "nothing is sent: the type has no templates", Means: "unknown"},
-		sinks.Answer{Says: "nothing is sent: the templates fail, the mail is too large, or the server lacks SMTPUTF8", Means: "permanent; unavailable if only the sender's address is not ASCII"},
+		sinks.Answer{Says: "`RCPT TO`, `DATA`, end of the mail: 5xx about this recipient or mail, such as 550 5.1.1 and *no such user*", Means: "invalid; if it is only for some recipients, the others get the mail"},
+		sinks.Answer{Says: "`RCPT TO`, `DATA`, end of the mail: other 5xx, such as *relaying denied*", Means: "permanent; if it is only for some recipients, the others get the mail"},
+		sinks.Answer{Says: "nothing is sent: the type has no templates, or none for the payload's version", Means: "unknown"},
+		sinks.Answer{Says: "nothing is sent: the templates fail, the mail is too large, or the server lacks SMTPUTF8", Means: "invalid; unavailable if only the sender's address is not ASCII"},
 	)
 }
 
@@ -107,9 +110,10 @@ func New(in sinks.Instance, c Config) (*Sink, error) {
 //
 // The classes of its errors:
 //
-//   - unknown: the type has no templates
-//   - permanent: another mistake in the envelope or the templates, or a 5xx reply to the
-//     mail, its size or all recipients
+//   - unknown: the type has no templates, or none for the version of the payload
+//   - invalid: another mistake in the envelope or the templates, or a 5xx reply that is
+//     about this mail, its size or its recipients only
+//   - permanent: another 5xx reply to the mail or all recipients
 //   - transient: a 4xx reply to those, or a timeout or a lost connection after the server
 //     has accepted the sender, because this mail may be the cause
 //   - unavailable: failures that do not depend on this mail, such as the connection, TLS,
@@ -124,10 +128,10 @@ func (s *Sink) Deliver(ctx context.Context, d *notification.Delivery) (notificat
 	m, err := s.composer.compose(d.Envelope)
 	if err != nil {
 		err = fmt.Errorf("%s %s: %w", d.Type, d.ID, err)
-		if errors.Is(err, ErrNoTemplate) {
-			return "", sinks.Unknown(err) // a newer deployment may have the templates
+		if errors.Is(err, ErrNoTemplate) || errors.Is(err, ErrVersion) || errors.Is(err, registry.ErrNewerVersion) {
+			return "", sinks.Unknown(err) // a newer deployment may have the templates, or know the type
 		}
-		return "", sinks.Permanent(err)
+		return "", sinks.Invalid(err)
 	}
 	var done sent
 	err = s.pool.use(ctx, func(c *connection) (err error) {
@@ -139,7 +143,7 @@ func (s *Sink) Deliver(ctx context.Context, d *notification.Delivery) (notificat
 	}
 	if len(done.refused) > 0 {
 		s.logger.WarnContext(ctx, "the mail server refuses some recipients permanently; the mail was sent to the others",
-			"type", d.Type, "id", d.ID, "refused", refusals(done.refused))
+			"type", d.Type, "id", d.ID, "refused", codes(done.refused))
 	}
 	return done.receipt(), nil
 }

@@ -18,13 +18,17 @@ import (
 // ErrTemplates is wrapped by all mistakes in the templates that New finds.
 var ErrTemplates = errors.New("templates")
 
-// Errors of one envelope, before anything is sent. All are permanent, except ErrNoTemplate.
+// Errors of one envelope, before anything is sent. All are invalid, except ErrNoTemplate and
+// ErrVersion.
 var (
 	// ErrPayload means that the payload is not JSON.
 	ErrPayload = errors.New("payload is not JSON")
 	// ErrNoTemplate means that the type lacks a template for a part of the mail. It is
 	// unknown.
 	ErrNoTemplate = errors.New("no template")
+	// ErrVersion means that the templates do not read the version of the payload, or that nothing
+	// says so and they fail. It is unknown.
+	ErrVersion = errors.New("no templates for the version")
 	// ErrRender means that a template failed, usually because of a missing field.
 	ErrRender = errors.New("cannot render")
 	// ErrAddress means that the result of a template has no valid addresses.
@@ -45,11 +49,13 @@ var (
 	ErrClosed = errors.New("email sink is closed")
 	// ErrNoSMTPUTF8 means that an address is not ASCII and the server does not accept such
 	// addresses (RFC 6531). It is unavailable if only the sender's address is not ASCII, and
-	// permanent otherwise.
+	// invalid otherwise.
 	ErrNoSMTPUTF8 = errors.New("address is not ASCII and the server does not offer SMTPUTF8")
 	// ErrTooLarge means that the mail is larger than Config.MaxSizeMB or the server's limit.
-	// It is permanent.
+	// It is invalid.
 	ErrTooLarge = errors.New("mail is too large")
+	// ErrReply means that the server's reply is not one of SMTP, or has no end.
+	ErrReply = errors.New("not a reply of SMTP")
 )
 
 // Step is the step of sending at which an error occurred.
@@ -93,16 +99,21 @@ type ServerError struct {
 	Err error
 
 	// ofMail means that this mail is the cause.
-	ofMail bool
+	ofMail      bool
+	answerBytes int // of the server's texts
 }
 
 // Refusal is a recipient that the server refused.
 type Refusal struct {
 	Address string
 	Err     error
+
+	answerBytes int // of the server's text
 }
 
-func (r Refusal) String() string { return "<" + r.Address + "> refused: " + describe(r.Err) }
+func (r Refusal) String() string {
+	return "<" + r.Address + "> refused: " + describe(r.Err, r.answerBytes)
+}
 
 // maxRefusals is how many refusals a text lists.
 const maxRefusals = 5
@@ -122,11 +133,20 @@ func refusals(list []Refusal) string {
 	return b.String()
 }
 
+// codes lists refusals for the log, which gets no texts of the server.
+func codes(list []Refusal) string {
+	bare := make([]Refusal, len(list))
+	for i, r := range list {
+		bare[i] = Refusal{Address: r.Address, Err: &textproto.Error{Code: answerIn(r.Err).code}}
+	}
+	return refusals(bare)
+}
+
 func (e *ServerError) Error() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s: %s: ", e.Server, e.Step)
 	if len(e.Refused) == 0 {
-		b.WriteString(describe(e.Err))
+		b.WriteString(describe(e.Err, e.answerBytes))
 	} else {
 		b.WriteString(refusals(e.Refused) + " (the mail was sent to no recipient)")
 	}
@@ -159,9 +179,11 @@ func (e *ServerError) isLocal() bool {
 	return errors.Is(e.Err, ErrNoSMTPUTF8) || errors.Is(e.Err, ErrTooLarge)
 }
 
-// keepsConnection reports whether the connection can be used for another mail.
+// keepsConnection reports whether the connection can be used for another mail. After an answer that
+// may be about more than this mail it is not: some servers refuse everything on a connection after
+// some mails, or since what is behind them was lost, and accept the same on a new one.
 func (e *ServerError) keepsConnection() bool {
-	return e.isLocal() || !hungUp(e.Err)
+	return e.isLocal() || e.ofMail || answerIn(e.Err).isAboutMail(e.Step)
 }
 
 // class returns the class of the error, and the pause for ClassThrottled; see Sink.Deliver.
@@ -170,7 +192,7 @@ func (e *ServerError) class() (sinks.Class, time.Duration) {
 	case errors.Is(e.Err, context.Canceled):
 		return sinks.ClassCancelled, 0
 	case e.ofMail:
-		return sinks.ClassPermanent, 0
+		return sinks.ClassInvalid, 0
 	case a.code != 0:
 		return a.class(e.Step)
 	case e.Step.isBeforeRecipients():
@@ -190,6 +212,8 @@ func classify(err error) error {
 	switch class, pause := server.class(); class {
 	case sinks.ClassPermanent:
 		return sinks.Permanent(err)
+	case sinks.ClassInvalid:
+		return sinks.Invalid(err)
 	case sinks.ClassThrottled:
 		return sinks.Throttled(time.Now().Add(pause), err)
 	case sinks.ClassUnavailable:
@@ -200,26 +224,32 @@ func classify(err error) error {
 	return err // cancelled, which the engine recognizes by context.Canceled
 }
 
-// describe returns an error in one line: the server's reply if there is one.
-func describe(err error) string {
+// describe returns an error in one line: the server's reply if there is one, with at most so many
+// bytes of its text.
+func describe(err error, most int) string {
 	var reply *textproto.Error
 	if errors.As(err, &reply) {
-		return fmt.Sprintf("%03d %s", reply.Code, clean(reply.Msg))
+		return strings.TrimSpace(fmt.Sprintf("%03d %s", reply.Code, clean(reply.Msg, most)))
 	}
-	return clean(err.Error())
+	return clean(err.Error(), maxError)
 }
 
-// maxReply is the number of bytes after which a server's reply is cut off.
-const maxReply = 200
+// maxError is the number of bytes after which the text of an error without a reply is cut off.
+const maxError = 300
 
-// clean prepares a text from outside for one line of a log or a receipt: no control characters,
-// collapsed spaces, and at most maxReply bytes and an ellipsis.
-func clean(s string) string {
-	s = collapse(s)
-	if len(s) <= maxReply {
+// clean prepares a text from outside for one line of a log, a terminal or a receipt: no control or
+// format characters, collapsed spaces, and at most so many bytes and an ellipsis.
+func clean(s string, most int) string {
+	s = collapse(strings.Map(func(r rune) rune {
+		if unicode.Is(unicode.Cf, r) {
+			return -1 // such as those that turn the direction of the text
+		}
+		return r
+	}, s))
+	if len(s) <= most {
 		return s
 	}
-	return strings.ToValidUTF8(s[:maxReply], "") + "…"
+	return strings.ToValidUTF8(s[:most], "") + "…"
 }
 
 // collapse replaces each sequence of spaces and control characters, including line ends, by one

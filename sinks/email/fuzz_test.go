@@ -7,6 +7,7 @@ import (
 	"io"
 	"mime"
 	stdmultipart "mime/multipart"
+	"net"
 	"net/mail"
 	"slices"
 	"strings"
@@ -194,6 +195,35 @@ func FuzzPayloadDecodes(f *testing.F) {
 			return
 		}
 		require.True(t, json.Valid(payload))
+	})
+}
+
+// fixed is a connection from which bytes can be read.
+type fixed struct {
+	net.Conn
+	io.Reader
+}
+
+func (f fixed) Read(p []byte) (int, error) { return f.Reader.Read(p) }
+
+func FuzzReplyIsReadWithBounds(f *testing.F) {
+	for _, seed := range []string{"250 ok\r\n", "250\r\n", "250-a\r\n250\r\n", "250-a\nb\n250 c\n", "250-a\r\n550 b\r\n", "\r\n", "25", "099 x\r\n", "250-starttls\r\n250 AUTH=LOGIN\r\n"} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, said []byte) {
+		d := newDialog(fixed{Reader: bytes.NewReader(said)})
+		code, text, err := d.reply(250)
+		if err != nil {
+			require.NotEqual(t, 250, answerIn(err).code)
+			return
+		}
+		require.Equal(t, 250, code)
+		require.LessOrEqual(t, len(text), len(said))
+		require.LessOrEqual(t, strings.Count(text, "\n"), maxLines)
+		d.learn(text)
+		for _, m := range d.mechanisms {
+			require.Equal(t, strings.ToUpper(m), m)
+		}
 	})
 }
 

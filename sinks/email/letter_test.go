@@ -43,7 +43,7 @@ func refused(t *testing.T, c email.Config, payload string) error {
 	c.SMTP = "smtp://127.0.0.1:1"
 	_, err := newSink(t, c).Deliver(within(t), delivery(payload))
 	class, _ := sinks.Classify(err)
-	require.Equal(t, sinks.ClassPermanent, class, "%v", err)
+	require.Equal(t, sinks.ClassInvalid, class, "%v", err)
 	return err
 }
 
@@ -183,7 +183,7 @@ func TestMailsWithTheSamePartsAreByteForByteTheSame(t *testing.T) {
 	}
 }
 
-func TestAnInvalidAttachmentIsPermanent(t *testing.T) {
+func TestAnInvalidAttachmentIsNotSent(t *testing.T) {
 	templates := minimal(map[string]string{
 		"customer.signed-up/attachments.tmpl": "{{.Payload.line}}{{with index .Payload \"f\"}}{{attachment .name .type .data}}{{end}}",
 	})

@@ -20,6 +20,7 @@ type parser struct {
 	files    map[string]map[string]*file  // folder -> other file
 	layouts  map[string]string            // file -> content
 	mistakes []error
+	about    string // the beginning of new mistakes
 }
 
 func newParser(root fs.FS) *parser {
@@ -32,19 +33,19 @@ func newParser(root fs.FS) *parser {
 }
 
 func (p *parser) mistake(format string, args ...any) {
-	p.mistakes = append(p.mistakes, fmt.Errorf(format, args...))
+	p.mistakes = append(p.mistakes, fmt.Errorf(p.about+format, args...))
 }
 
 // mistakeOnce adds a mistake that several files can cause.
 func (p *parser) mistakeOnce(format string, args ...any) {
-	err := fmt.Errorf(format, args...)
+	err := fmt.Errorf(p.about+format, args...)
 	if !slices.ContainsFunc(p.mistakes, func(m error) bool { return m.Error() == err.Error() }) {
 		p.mistakes = append(p.mistakes, err)
 	}
 }
 
-// read collects the files in dir and below. It follows symbolic links, which a mounted Kubernetes
-// ConfigMap uses, and ignores hidden files.
+// read collects the files in dir and below. It follows symbolic links inside of the folder, which a
+// mounted Kubernetes ConfigMap uses, and ignores hidden files.
 func (p *parser) read(dir string) {
 	entries, err := fs.ReadDir(p.root, dir)
 	if err != nil {
@@ -106,8 +107,12 @@ func (p *parser) isKnown(full, name string, atRoot bool) bool {
 	if atRoot {
 		known = layoutFiles
 	}
-	plain, locale := splitLocale(name, known)
+	unnumbered, version := splitVersion(name)
+	plain, locale := splitLocale(unnumbered, known)
 	switch {
+	case version > 0 && (atRoot || path.Dir(full) == defaultFolder):
+		p.mistake("%s: only the templates of a type can have a version", full)
+		return false
 	case plain == "" && atRoot:
 		p.mistake("%s is not in the folder of a type; next to the folders, only %s and %s are allowed", full, textLayoutFile, htmlLayoutFile)
 		return false
@@ -161,6 +166,20 @@ func (p *parser) layoutFor(file, locale string) string {
 	return ""
 }
 
+// foldersOf parses a folder's templates, and returns the folder for each range of versions.
+func (p *parser) foldersOf(name string) []folder {
+	parsed := p.parseFolder(name)
+	versions := versionsIn(parsed)
+	if len(versions) == 0 {
+		return []folder{{name: name, templates: parsed, files: p.files[name]}}
+	}
+	folders := make([]folder, len(versions))
+	for i, version := range versions {
+		folders[i] = folder{name: name, from: version, templates: ofVersion(parsed, version), files: p.files[name]}
+	}
+	return folders
+}
+
 // parseFolder parses a folder's templates. The result also has those with mistakes, so that they
 // are not reported as missing.
 func (p *parser) parseFolder(name string) map[string]executor {
@@ -169,7 +188,8 @@ func (p *parser) parseFolder(name string) map[string]executor {
 		var t executor
 		var err error
 		source, full := p.sources[name][file], path.Join(name, file)
-		switch plain, locale := splitLocale(file, typeFiles); plain {
+		unnumbered, _ := splitVersion(file)
+		switch plain, locale := splitLocale(unnumbered, typeFiles); plain {
 		case htmlFile:
 			t, err = p.parseHTML(p.layoutFor(htmlLayoutFile, locale), full, source)
 		case textFile:

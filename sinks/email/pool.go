@@ -3,6 +3,7 @@ package email
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 )
@@ -42,7 +43,7 @@ func (p *pool) use(ctx context.Context, exchange func(*connection) error) error 
 	}
 	if c != nil {
 		err := exchange(c)
-		p.giveBack(c)
+		p.giveBack(c, err)
 		if !isStale(err) {
 			return err
 		}
@@ -52,7 +53,7 @@ func (p *pool) use(ctx context.Context, exchange func(*connection) error) error 
 		return err
 	}
 	err = exchange(c)
-	p.giveBack(c)
+	p.giveBack(c, err)
 	return err
 }
 
@@ -68,34 +69,41 @@ func (p *pool) waitTurn(ctx context.Context) error {
 	}
 }
 
-// take returns the idle connection that was used last, or nil if there is none. If that one is too
-// old, all are, and take closes them.
+// take returns the idle connection that was used last, or nil if there is none that may be used.
 func (p *pool) take() (*connection, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed {
 		return nil, ErrClosed
 	}
+	now := time.Now()
+	p.idle = slices.DeleteFunc(p.idle, func(c *connection) bool {
+		gone := now.Sub(c.idleSince) > maxIdle || now.Sub(c.since) > p.server.maxAge
+		if gone {
+			c.leave()
+		}
+		return gone
+	})
 	if len(p.idle) == 0 {
 		return nil, nil
 	}
 	last := len(p.idle) - 1
-	if time.Since(p.idle[last].idleSince) > maxIdle {
-		for _, c := range p.idle {
-			c.cut()
-		}
-		p.idle = nil
-		return nil, nil
-	}
 	c := p.idle[last]
 	p.idle = p.idle[:last]
 	return c, nil
 }
 
-// giveBack keeps a connection for the next delivery, unless it is broken.
-func (p *pool) giveBack(c *connection) {
+// giveBack keeps a connection for the next delivery, unless it is broken. err is the result of its
+// last exchange. If it is about the destination, no idle connection is used again either.
+func (p *pool) giveBack(c *connection, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if isAboutDestination(err) {
+		for _, other := range p.idle {
+			other.leave()
+		}
+		p.idle = nil
+	}
 	if c.broken || p.closed {
 		c.cut()
 		return

@@ -85,7 +85,7 @@ func (c *Composer) warnings(e *notification.Envelope, l *letter) []string {
 	if len(l.to) == 0 {
 		warn("the result of %s has no recipient, so the mail would not be sent", path.Join(e.Type, toFile))
 	}
-	if len(c.templates.folders[e.Type].templates) == 0 {
+	if len(c.folderFor(e).templates) == 0 {
 		warn("%s has no templates, so all come from %s", e.Type, defaultFolder)
 	}
 	for _, name := range l.unknownImages {

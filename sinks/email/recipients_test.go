@@ -66,7 +66,7 @@ func TestAnExpressionGivesOneAddress(t *testing.T) {
 			t.Run(c.name+" in "+file, func(t *testing.T) {
 				_, err := sendWith(t, map[string]string{file: c.template}, map[string]any{"v": c.value, "list": []string{c.value}})
 				class, _ := sinks.Classify(err)
-				assert.Equal(t, sinks.ClassPermanent, class)
+				assert.Equal(t, sinks.ClassInvalid, class)
 				require.ErrorIs(t, err, email.ErrAddress)
 				assert.ErrorContains(t, err, "customer.signed-up/"+file)
 			})
@@ -123,6 +123,6 @@ func TestTheFunctionAddressesAcceptsAnyNumber(t *testing.T) {
 	for _, value := range []any{"a@x.com; b@x.com", []string{"a@x.com, b@x.com"}, []any{1}, map[string]any{}, 7} {
 		_, err := sendTo(t, "{{addresses .Payload.v}}", map[string]any{"v": value})
 		class, _ := sinks.Classify(err)
-		assert.Equal(t, sinks.ClassPermanent, class, "%v", value)
+		assert.Equal(t, sinks.ClassInvalid, class, "%v", value)
 	}
 }

@@ -44,12 +44,21 @@ func TestTheServersReplyDeterminesTheClass(t *testing.T) {
 		{"authentication required", smtptest.Config{OnFrom: refuse(530)}, sinks.ClassUnavailable, email.StepFrom, "check user and password"},
 		{"421 for the sender", smtptest.Config{OnFrom: refuse(421)}, sinks.ClassUnavailable, email.StepFrom, "421"},
 		{"the sender's mailbox is full", smtptest.Config{OnFrom: saying(552, "5.2.2 full")}, sinks.ClassUnavailable, email.StepFrom, "552"},
-		{"too large, by the code", smtptest.Config{OnFrom: refuse(552)}, sinks.ClassPermanent, email.StepFrom, "552"},
-		{"too large, by the status", smtptest.Config{OnFrom: saying(550, "5.3.4 too big")}, sinks.ClassPermanent, email.StepFrom, "5.3.4"},
-		{"too large for the account", smtptest.Config{OnFrom: saying(552, "5.2.3 too big")}, sinks.ClassPermanent, email.StepFrom, "5.2.3"},
+		{"too large, by the code", smtptest.Config{OnFrom: refuse(552)}, sinks.ClassInvalid, email.StepFrom, "552"},
+		{"too large, by the status", smtptest.Config{OnFrom: saying(550, "5.3.4 too big")}, sinks.ClassInvalid, email.StepFrom, "5.3.4"},
+		{"too large for the account", smtptest.Config{OnFrom: saying(552, "5.2.3 too big")}, sinks.ClassInvalid, email.StepFrom, "5.2.3"},
 		{"SMTPUTF8 that was not requested", smtptest.Config{OnFrom: saying(553, "5.6.7 no")}, sinks.ClassUnavailable, email.StepFrom, "5.6.7"},
 		{"4xx for the recipient", smtptest.Config{OnRecipient: refuse(450)}, sinks.ClassTransient, email.StepTo, "<jane@example.org> refused: 450"},
 		{"5xx for the recipient", smtptest.Config{OnRecipient: refuse(550)}, sinks.ClassPermanent, email.StepTo, "no thanks"},
+		{"no such recipient, by the status", smtptest.Config{OnRecipient: saying(550, "5.1.1 rejected")}, sinks.ClassInvalid, email.StepTo, "5.1.1"},
+		{"no such recipient, by the text", smtptest.Config{OnRecipient: saying(550, "No such user here")}, sinks.ClassInvalid, email.StepTo, "No such user"},
+		{"no such domain of the recipient", smtptest.Config{OnRecipient: saying(556, "5.1.10 null MX")}, sinks.ClassInvalid, email.StepTo, "5.1.10"},
+		{"the recipient is elsewhere", smtptest.Config{OnRecipient: refuse(551)}, sinks.ClassInvalid, email.StepTo, "551"},
+		{"the recipient's mailbox is full", smtptest.Config{OnRecipient: refuse(552)}, sinks.ClassInvalid, email.StepTo, "552"},
+		{"no such recipient, at the end", smtptest.Config{OnMessage: messageSaying(550, "5.1.1 no such user")}, sinks.ClassInvalid, email.StepEnd, "5.1.1"},
+		{"too large, at the end", smtptest.Config{OnMessage: messageSaying(552, "5.3.4 too large")}, sinks.ClassInvalid, email.StepEnd, "5.3.4"},
+		{"no relaying, by the text alone", smtptest.Config{OnRecipient: saying(550, "relay not permitted for this user")}, sinks.ClassPermanent, email.StepTo, "relay"},
+		{"no relaying, as qmail says it", smtptest.Config{OnRecipient: saying(553, "sorry, that domain isn't in my list of allowed rcpthosts")}, sinks.ClassPermanent, email.StepTo, "rcpthosts"},
 		{"421 for the recipient", smtptest.Config{OnRecipient: refuse(421)}, sinks.ClassUnavailable, email.StepTo, "421"},
 		{"commands out of order", smtptest.Config{OnRecipient: saying(503, "AUTH first")}, sinks.ClassUnavailable, email.StepTo, "AUTH first"},
 		{"the sender, refused late", smtptest.Config{OnRecipient: saying(550, "5.1.8 no such domain")}, sinks.ClassUnavailable, email.StepTo, "check from"},
@@ -140,15 +149,15 @@ func TestALimitOfOneMailOrRecipientDoesNotThrottleTheSink(t *testing.T) {
 	}
 }
 
-func TestARefusalOfSMTPUTF8IsPermanentUnlessTheSenderNeedsIt(t *testing.T) {
+func TestARefusalOfSMTPUTF8IsInvalidUnlessTheSenderNeedsIt(t *testing.T) {
 	const beyondASCII = `{"name": "P", "email": "pelé@example.org", "number": 1}`
 	for name, c := range map[string]struct {
 		at            smtptest.Config
 		from, payload string
 		class         sinks.Class
 	}{
-		"refused for a recipient":                      {smtptest.Config{OnFrom: saying(553, "5.6.7 no")}, "shop@example.com", beyondASCII, sinks.ClassPermanent},
-		"unknown parameter":                            {smtptest.Config{OnFrom: refuse(555)}, "shop@example.com", beyondASCII, sinks.ClassPermanent},
+		"refused for a recipient":                      {smtptest.Config{OnFrom: saying(553, "5.6.7 no")}, "shop@example.com", beyondASCII, sinks.ClassInvalid},
+		"unknown parameter":                            {smtptest.Config{OnFrom: refuse(555)}, "shop@example.com", beyondASCII, sinks.ClassInvalid},
 		"unknown parameter that the sink did not send": {smtptest.Config{OnFrom: refuse(555)}, "shop@example.com", jane, sinks.ClassUnavailable},
 		"refused for the sender":                       {smtptest.Config{OnFrom: saying(553, "5.6.7 no")}, "süd@example.com", jane, sinks.ClassUnavailable},
 		"not offered, for the sender":                  {smtptest.Config{ASCIIOnly: true}, "süd@example.com", jane, sinks.ClassUnavailable},
@@ -401,13 +410,34 @@ func TestAddressesBeyondASCIIUseSMTPUTF8(t *testing.T) {
 	assert.False(t, server.Messages()[1].UTF8, "later servers may lack the extension")
 }
 
-func TestAnAddressThatTheServerDoesNotSupportIsPermanent(t *testing.T) {
+func TestAnInternationalDomainNeedsNoSMTPUTF8(t *testing.T) {
+	for given, want := range map[string]string{
+		"info@münchen.example":        "info@xn--mnchen-3ya.example",
+		"info@MÜNCHEN.example":        "info@xn--mnchen-3ya.example",
+		"info@xn--mnchen-3ya.example": "info@xn--mnchen-3ya.example",
+		"o'neill@日本.example":          "o'neill@xn--wgv71a.example",
+	} {
+		server := startServer(t, smtptest.Config{ASCIIOnly: true})
+		sink := newSink(t, email.Config{SMTP: server.URL(), From: "shop@bücher.example"})
+		_, err := sink.Deliver(within(t), delivery(`{"name": "P", "email": "`+given+`", "number": 1}`))
+		require.NoError(t, err)
+		m := server.Messages()[0]
+		assert.Equal(t, []string{want}, m.To)
+		assert.Equal(t, "shop@xn--bcher-kva.example", m.From)
+		assert.False(t, m.UTF8)
+		for _, b := range m.Raw {
+			require.Less(t, b, byte(0x80), "the mail is ASCII")
+		}
+	}
+}
+
+func TestAnAddressThatTheServerDoesNotSupportIsInvalid(t *testing.T) {
 	server := startServer(t, smtptest.Config{ASCIIOnly: true})
 	sink := newSink(t, email.Config{SMTP: server.URL()})
 	for range 2 {
 		_, err := sink.Deliver(within(t), delivery(`{"name": "P", "email": "pelé@example.org", "number": 1}`))
 		class, _ := sinks.Classify(err)
-		assert.Equal(t, sinks.ClassPermanent, class)
+		assert.Equal(t, sinks.ClassInvalid, class)
 		require.ErrorIs(t, err, email.ErrNoSMTPUTF8)
 	}
 	_, err := sink.Deliver(within(t), delivery(jane))

@@ -64,6 +64,8 @@ type executor interface {
 
 // folder has the files of a type, by name.
 type folder struct {
+	name      string
+	from      int // the first version whose payloads the templates read
 	templates map[string]executor
 	files     map[string]*file
 }
@@ -75,9 +77,11 @@ func (f folder) hasBody(locale string) bool {
 
 // templates has all parsed templates. It is immutable and safe for concurrent use.
 type templates struct {
-	origin  string // the folder, for errors
-	locale  string // the language of templates without a locale
-	folders map[string]folder
+	origin string // the folder, for errors
+	locale string // the language of templates without a locale
+	// folders has the folders by type. A type whose templates have versions in their names has
+	// several, in ascending order.
+	folders map[string][]folder
 }
 
 // letter is the result of the templates for one envelope.
@@ -98,12 +102,12 @@ func parseTemplates(root fs.FS, origin, locale string) (*templates, error) {
 	p := newParser(root)
 	p.read(".")
 	p.checkLayouts()
-	set := &templates{origin: origin, locale: locale, folders: make(map[string]folder)}
+	set := &templates{origin: origin, locale: locale, folders: make(map[string][]folder)}
 	for name := range p.files {
-		set.folders[name] = folder{files: p.files[name]}
+		set.folders[name] = []folder{{name: name, files: p.files[name]}}
 	}
 	for _, name := range slices.Sorted(maps.Keys(p.sources)) {
-		set.folders[name] = folder{templates: p.parseFolder(name), files: p.files[name]}
+		set.folders[name] = p.foldersOf(name)
 	}
 	if len(p.mistakes) == 0 && len(p.sources) == 0 {
 		p.mistake("there are none; add a folder for each type, such as order.placed/%s", toFile)
@@ -123,8 +127,8 @@ func parseTemplates(root fs.FS, origin, locale string) (*templates, error) {
 // types lists the types that have a folder with templates.
 func (t *templates) types() []string {
 	var names []string
-	for name, f := range t.folders {
-		if name != defaultFolder && len(f.templates) > 0 {
+	for name, folders := range t.folders {
+		if name != defaultFolder && len(folders[0].templates) > 0 {
 			names = append(names, name)
 		}
 	}
@@ -132,33 +136,57 @@ func (t *templates) types() []string {
 	return names
 }
 
-// missing lists the files that a type lacks for a complete mail.
-func (t *templates) missing(typeName string) []string {
-	var files []string
-	for _, file := range []string{toFile, subjectFile} {
-		if t.find(typeName, file) == nil {
-			files = append(files, path.Join(typeName, file))
+// folder returns the folder of a type for payloads of a version; one without files if there is none.
+func (t *templates) folder(typeName string, version int) folder {
+	own := folder{name: typeName}
+	for i, f := range t.folders[typeName] {
+		if i == 0 || f.from <= version {
+			own = f
 		}
 	}
-	if !t.bodyFolder(typeName).hasBody("") {
-		files = append(files, path.Join(typeName, textFile)+" or "+htmlFile)
+	return own
+}
+
+// newest returns the newest version that the templates of a type say that they read; 0 if they do not
+// say so.
+func (t *templates) newest(typeName string) int {
+	folders := t.folders[typeName]
+	if len(folders) == 0 {
+		return 0
+	}
+	return folders[len(folders)-1].from
+}
+
+// fallback is the folder with the files that a type's folder lacks.
+func (t *templates) fallback() folder { return t.folder(defaultFolder, 0) }
+
+// missing lists the files that a folder lacks for a complete mail.
+func (t *templates) missing(own folder) []string {
+	var files []string
+	for _, file := range []string{toFile, subjectFile} {
+		if t.find(own, file) == nil {
+			files = append(files, path.Join(own.name, file))
+		}
+	}
+	if !t.bodyFolder(own).hasBody("") {
+		files = append(files, path.Join(own.name, textFile)+" or "+htmlFile)
 	}
 	return files
 }
 
-// find returns a type's template, or the default one, in the first of the locales that has it, or
+// find returns a folder's template, or the default one, in the first of the locales that has it, or
 // else the one without a locale.
-func (t *templates) find(typeName, name string, locales ...string) executor {
-	return lookUp(t, typeName, name, locales, func(f folder) map[string]executor { return f.templates })
+func (t *templates) find(own folder, name string, locales ...string) executor {
+	return lookUp(t, own, name, locales, func(f folder) map[string]executor { return f.templates })
 }
 
 // findFile is find for other files.
-func (t *templates) findFile(typeName, name string, locales ...string) *file {
-	return lookUp(t, typeName, name, locales, func(f folder) map[string]*file { return f.files })
+func (t *templates) findFile(own folder, name string, locales ...string) *file {
+	return lookUp(t, own, name, locales, func(f folder) map[string]*file { return f.files })
 }
 
-func lookUp[T any](t *templates, typeName, name string, locales []string, in func(folder) map[string]T) (found T) {
-	for _, f := range []folder{t.folders[typeName], t.folders[defaultFolder]} {
+func lookUp[T any](t *templates, own folder, name string, locales []string, in func(folder) map[string]T) (found T) {
+	for _, f := range []folder{own, t.fallback()} {
 		for _, locale := range locales {
 			if found, ok := in(f)[localized(name, locale)]; ok {
 				return found
@@ -173,40 +201,40 @@ func lookUp[T any](t *templates, typeName, name string, locales []string, in fun
 
 // bodyFolder returns the folder with the mail's text and html: the type's folder if it has either
 // of them, so that text and html of a mail never come from different folders.
-func (t *templates) bodyFolder(typeName string) folder {
-	if own := t.folders[typeName]; own.hasBody("") {
+func (t *templates) bodyFolder(own folder) folder {
+	if own.hasBody("") {
 		return own
 	}
-	return t.folders[defaultFolder]
+	return t.fallback()
 }
 
-// render makes the letter of a type. A locale other than "" replaces the result of the type's locale
-// template. Errors wrap a sentinel such as ErrRender, and name the file. The letter may have no
+// render makes the letter from a type's folder. A locale other than "" replaces the result of the type's
+// locale template. Errors wrap a sentinel such as ErrRender, and name the file. The letter may have no
 // recipient.
-func (t *templates) render(typeName string, data *Data, locale string) (*letter, error) {
-	if missing := t.missing(typeName); len(missing) > 0 {
-		return nil, fmt.Errorf("%w: %s is missing in %s", ErrNoTemplate, strings.Join(missing, ", "), t.origin)
+func (t *templates) render(own folder, data *Data, locale string) (*letter, error) {
+	if missing := t.missing(own); len(missing) > 0 {
+		return nil, fmt.Errorf("%w for version %d: %s is missing in %s", ErrNoTemplate, data.Version, strings.Join(missing, ", "), t.origin)
 	}
-	wanted, err := t.locales(typeName, data, locale)
+	wanted, err := t.locales(own, data, locale)
 	if err != nil {
 		return nil, err
 	}
-	l := &letter{bodyLocale: wanted[slices.IndexFunc(wanted, t.bodyFolder(typeName).hasBody)]} // missing has checked that "", the last one, has a body
+	l := &letter{bodyLocale: wanted[slices.IndexFunc(wanted, t.bodyFolder(own).hasBody)]} // missing has checked that "", the last one, has a body
 	l.locale = cmp.Or(l.bodyLocale, t.locale)
 	data.Locale = l.locale
-	if err := t.renderHeader(l, typeName, data, wanted); err != nil {
+	if err := t.renderHeader(l, own, data, wanted); err != nil {
 		return nil, err
 	}
-	if err := t.renderBody(l, typeName, data, wanted); err != nil {
+	if err := t.renderBody(l, own, data, wanted); err != nil {
 		return nil, err
 	}
-	return l, t.renderAttachments(l, typeName, data, wanted)
+	return l, t.renderAttachments(l, own, data, wanted)
 }
 
 // locales returns the locales in which to look for templates.
-func (t *templates) locales(typeName string, data *Data, locale string) ([]string, error) {
+func (t *templates) locales(own folder, data *Data, locale string) ([]string, error) {
 	if locale == "" {
-		given, err := execute(t.find(typeName, localeFile), data)
+		given, err := execute(t.find(own, localeFile), data)
 		if err != nil {
 			return nil, err
 		}
@@ -214,42 +242,42 @@ func (t *templates) locales(typeName string, data *Data, locale string) ([]strin
 	}
 	list, err := locales(locale, t.locale)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path.Join(typeName, localeFile), err)
+		return nil, fmt.Errorf("%s: %w", path.Join(own.name, localeFile), err)
 	}
 	return list, nil
 }
 
-func (t *templates) renderHeader(l *letter, typeName string, data *Data, wanted []string) error {
+func (t *templates) renderHeader(l *letter, own folder, data *Data, wanted []string) error {
 	for _, field := range []struct {
 		file string
 		into *[]*mail.Address
 	}{{toFile, &l.to}, {ccFile, &l.cc}, {bccFile, &l.bcc}, {replyToFile, &l.replyTo}} {
-		list, err := t.renderAddresses(typeName, field.file, data)
+		list, err := t.renderAddresses(own, field.file, data)
 		if err != nil {
 			return err
 		}
 		*field.into = list
 	}
-	subject, err := execute(t.find(typeName, subjectFile, wanted...), data)
+	subject, err := execute(t.find(own, subjectFile, wanted...), data)
 	if err != nil {
 		return err
 	}
 	l.subject = collapse(subject)
 	if len(l.subject) == 0 || len(l.subject) > maxSubject {
-		return fmt.Errorf("%w: the result of %s has %d bytes, want 1 to %d", ErrSubject, path.Join(typeName, subjectFile), len(l.subject), maxSubject)
+		return fmt.Errorf("%w: the result of %s has %d bytes, want 1 to %d", ErrSubject, path.Join(own.name, subjectFile), len(l.subject), maxSubject)
 	}
-	unsubscribe, err := execute(t.find(typeName, unsubscribeFile), data)
+	unsubscribe, err := execute(t.find(own, unsubscribeFile), data)
 	if err != nil {
 		return err
 	}
 	if l.unsubscribe, err = parseUnsubscribe(unsubscribe); err != nil {
-		return fmt.Errorf("%s: %w", path.Join(typeName, unsubscribeFile), err)
+		return fmt.Errorf("%s: %w", path.Join(own.name, unsubscribeFile), err)
 	}
 	return nil
 }
 
-func (t *templates) renderBody(l *letter, typeName string, data *Data, wanted []string) (err error) {
-	body := t.bodyFolder(typeName)
+func (t *templates) renderBody(l *letter, own folder, data *Data, wanted []string) (err error) {
+	body := t.bodyFolder(own)
 	if l.text, err = execute(body.templates[localized(textFile, l.bodyLocale)], data); err != nil {
 		return err
 	}
@@ -257,7 +285,7 @@ func (t *templates) renderBody(l *letter, typeName string, data *Data, wanted []
 		return err
 	}
 	for _, name := range imagesIn(l.html) {
-		found := t.findFile(typeName, name, wanted...)
+		found := t.findFile(own, name, wanted...)
 		if found == nil {
 			l.unknownImages = append(l.unknownImages, name)
 			continue
@@ -267,26 +295,26 @@ func (t *templates) renderBody(l *letter, typeName string, data *Data, wanted []
 	return nil
 }
 
-func (t *templates) renderAttachments(l *letter, typeName string, data *Data, wanted []string) error {
-	text, err := execute(t.find(typeName, attachmentsFile), data)
+func (t *templates) renderAttachments(l *letter, own folder, data *Data, wanted []string) error {
+	text, err := execute(t.find(own, attachmentsFile), data)
 	if err != nil {
 		return err
 	}
-	l.attachments, err = parseAttachments(text, func(name string) *file { return t.findFile(typeName, name, wanted...) })
+	l.attachments, err = parseAttachments(text, func(name string) *file { return t.findFile(own, name, wanted...) })
 	if err != nil {
-		return fmt.Errorf("%s: %w", path.Join(typeName, attachmentsFile), err)
+		return fmt.Errorf("%s: %w", path.Join(own.name, attachmentsFile), err)
 	}
 	return nil
 }
 
-func (t *templates) renderAddresses(typeName, file string, data *Data) ([]*mail.Address, error) {
-	text, err := execute(t.find(typeName, file), data)
+func (t *templates) renderAddresses(own folder, file string, data *Data) ([]*mail.Address, error) {
+	text, err := execute(t.find(own, file), data)
 	if err != nil {
 		return nil, err
 	}
 	list, err := parseRendered(text)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path.Join(typeName, file), err)
+		return nil, fmt.Errorf("%s: %w", path.Join(own.name, file), err)
 	}
 	return list, nil
 }

@@ -1,6 +1,7 @@
 package email_test
 
 import (
+	"errors"
 	"maps"
 	"os"
 	"path/filepath"
@@ -118,7 +119,7 @@ func TestAFolderWithoutTemplatesIsAMistake(t *testing.T) {
 	}
 }
 
-func TestErrorsOfAnEnvelopeOrItsTemplatesArePermanent(t *testing.T) {
+func TestErrorsOfAnEnvelopeOrItsTemplatesAreInvalid(t *testing.T) {
 	for _, c := range []struct {
 		name, payload string
 		files         map[string]string
@@ -155,7 +156,7 @@ func TestErrorsOfAnEnvelopeOrItsTemplatesArePermanent(t *testing.T) {
 			sink := newSink(t, email.Config{SMTP: server.URL(), FS: folder("customer.signed-up", all)})
 			_, err := sink.Deliver(within(t), delivery(c.payload))
 			class, _ := sinks.Classify(err)
-			assert.Equal(t, sinks.ClassPermanent, class)
+			assert.Equal(t, sinks.ClassInvalid, class)
 			require.ErrorIs(t, err, c.is)
 			for _, want := range append(c.says, "customer.signed-up 0197f3c2") {
 				assert.ErrorContains(t, err, want)
@@ -213,4 +214,70 @@ func TestAnAliasHasTheTemplatesOfItsType(t *testing.T) {
 		require.NoError(t, sink.Close(within(t)))
 	}
 	require.Len(t, server.Messages(), 1)
+}
+
+func TestAFileOutsideTheFolderOfTheTemplatesIsNotRead(t *testing.T) {
+	outside := filepath.Join(t.TempDir(), "secret.pdf")
+	require.NoError(t, os.WriteFile(outside, []byte("secret"), 0o600))
+	for name, make := range map[string]func(own string) error{
+		"an absolute link":   func(own string) error { return os.Symlink(outside, filepath.Join(own, "secret.pdf")) },
+		"a link to a folder": func(own string) error { return os.Symlink(filepath.Dir(outside), filepath.Join(own, "more")) },
+		"a link through ..":  func(own string) error { return os.Symlink("../../secret.pdf", filepath.Join(own, "secret.pdf")) },
+		"a link through a link": func(own string) error {
+			return errors.Join(os.Symlink("../..", filepath.Join(own, ".up")), os.Symlink(".up/secret.pdf", filepath.Join(own, "secret.pdf")))
+		},
+		"a template outside":       func(own string) error { return os.Symlink(outside, filepath.Join(own, "html.tmpl")) },
+		"a link that stays inside": func(own string) error { return os.Symlink("../t/text.tmpl", filepath.Join(own, "inside.txt")) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			root := t.TempDir()
+			require.NoError(t, os.WriteFile(filepath.Join(root, "secret.pdf"), []byte("secret"), 0o600))
+			own := filepath.Join(root, "mail", "t")
+			require.NoError(t, os.MkdirAll(own, 0o700))
+			for file, content := range map[string]string{"to.tmpl": "a@example.org", "subject.tmpl": "s", "text.tmpl": "x"} {
+				require.NoError(t, os.WriteFile(filepath.Join(own, file), []byte(content), 0o600))
+			}
+			require.NoError(t, make(own))
+			_, err := email.New(sinks.Instance{}, email.Config{SMTP: "smtp://localhost", From: "a@example.com", Templates: filepath.Join(root, "mail")})
+			if name == "a link that stays inside" {
+				require.NoError(t, err)
+				return
+			}
+			require.ErrorIs(t, err, email.ErrTemplates)
+			require.ErrorContains(t, err, "leads out of the folder of the templates")
+		})
+	}
+}
+
+func TestDataNamesOnlyFilesOfItsTypeAsAttachments(t *testing.T) {
+	root := t.TempDir()
+	for file, content := range map[string]string{
+		"secret.pdf": "secret", "mail/secret.pdf": "secret", "mail/other/secret.pdf": "secret", "mail/other/to.tmpl": "a@example.org",
+		"mail/other/subject.tmpl": "s", "mail/other/text.tmpl": "x", "mail/customer.signed-up/terms.pdf": "terms", "mail/default/logo.png": "logo",
+		"mail/customer.signed-up/to.tmpl": "a@example.org", "mail/customer.signed-up/subject.tmpl": "s", "mail/customer.signed-up/text.tmpl": "x",
+		"mail/customer.signed-up/attachments.tmpl": "{{.Payload.file}}", "mail/customer.signed-up/.hidden": "secret",
+	} {
+		file = filepath.Join(root, filepath.FromSlash(file))
+		require.NoError(t, os.MkdirAll(filepath.Dir(file), 0o700))
+		require.NoError(t, os.WriteFile(file, []byte(content), 0o600))
+	}
+	server := startServer(t, smtptest.Config{})
+	sink, err := email.New(sinks.Instance{}, email.Config{SMTP: server.URL(), From: "a@example.com", Templates: filepath.Join(root, "mail")})
+	require.NoError(t, err)
+	defer func() { assert.NoError(t, sink.Close(within(t))) }()
+	for _, name := range []string{"terms.pdf", "logo.png"} {
+		_, err := sink.Deliver(within(t), delivery(`{"file": "`+name+`"}`))
+		require.NoError(t, err)
+	}
+	for _, name := range []string{
+		"../secret.pdf", "../other/secret.pdf", "other/secret.pdf", "secret.pdf", "./terms.pdf", "../customer.signed-up/terms.pdf", "../../secret.pdf",
+		filepath.ToSlash(filepath.Join(root, "secret.pdf")), "/etc/passwd", ".hidden", "to.tmpl", "..", ".", "/", `..\\secret.pdf`, "file:///etc/passwd",
+	} {
+		_, err := sink.Deliver(within(t), delivery(`{"file": "`+name+`"}`))
+		class, _ := sinks.Classify(err)
+		assert.Equal(t, sinks.ClassInvalid, class, name)
+		require.ErrorIs(t, err, email.ErrAttachment, name)
+		assert.NotContains(t, err.Error(), root+"/mail")
+	}
+	assert.Equal(t, 2, server.Count())
 }

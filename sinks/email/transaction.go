@@ -41,9 +41,9 @@ func (c *connection) transact(m *message) (sent, *ServerError) {
 	// With a single recipient, DATA is pipelined, too. If the recipient is refused, DATA is also
 	// refused or begins a mail without recipients. With several recipients, DATA would begin a
 	// mail to those that were accepted, and only closing the connection could abort it.
-	pipelined, _ := c.client.Extension("PIPELINING")
+	_, pipelined := c.dialog.offers("PIPELINING")
 	dataAhead := pipelined && len(m.to) == 1
-	sized, _ := c.client.Extension("SIZE")
+	_, sized := c.dialog.offers("SIZE")
 	commands := m.envelope(sized)
 	if dataAhead {
 		commands = append(commands, "DATA")
@@ -53,7 +53,7 @@ func (c *connection) transact(m *message) (sent, *ServerError) {
 	switch {
 	case failed != nil:
 		if dataAhead && len(replies) == len(commands) && replies[len(replies)-1] == nil {
-			c.abortData(replies[1])
+			c.abortData(failed, replies[1])
 		}
 		return sent{}, failed
 	case dataAhead:
@@ -70,12 +70,12 @@ func (c *connection) transact(m *message) (sent, *ServerError) {
 
 // fits returns an error if the mail exceeds the extensions and limits that the server announced.
 func (c *connection) fits(m *message) *ServerError {
-	if offered, _ := c.client.Extension("SMTPUTF8"); m.utf8 && !offered {
+	if _, offered := c.dialog.offers("SMTPUTF8"); m.utf8 && !offered {
 		failed := c.server.failure(StepFrom, ErrNoSMTPUTF8)
 		failed.ofMail = isASCII(m.from)
 		return failed
 	}
-	_, limit := c.client.Extension("SIZE") // RFC 1870; 0 or nothing means no limit
+	limit, _ := c.dialog.offers("SIZE") // RFC 1870; 0 or nothing means no limit
 	if most, err := strconv.Atoi(limit); err == nil && most > 0 && len(m.raw) > most {
 		failed := c.server.failure(StepFrom, fmt.Errorf("%w: the mail has %d bytes, the server accepts %d", ErrTooLarge, len(m.raw), most))
 		failed.ofMail = true
@@ -110,10 +110,7 @@ func (m *message) envelope(sized bool) []string {
 // closed.
 func (c *connection) converse(commands []string, pipelined bool) []error {
 	if pipelined {
-		for _, command := range commands {
-			_, _ = c.client.Text.W.WriteString(command + "\r\n") // Flush returns its error
-		}
-		if err := c.client.Text.W.Flush(); err != nil {
+		if err := c.dialog.send(commands...); err != nil {
 			return []error{err}
 		}
 	}
@@ -121,14 +118,14 @@ func (c *connection) converse(commands []string, pipelined bool) []error {
 	for i, command := range commands {
 		var err error
 		if !pipelined {
-			err = c.client.Text.PrintfLine("%s", command)
+			err = c.dialog.send(command)
 		}
 		if err == nil {
 			wanted := 25 // 250, 251, 252
 			if command == "DATA" {
 				wanted = 354
 			}
-			_, _, err = c.client.Text.ReadResponse(wanted)
+			_, _, err = c.dialog.reply(wanted)
 		}
 		replies = append(replies, redacted(c.server.credentials, err))
 		if hungUp(err) || (err != nil && i == 0 && !pipelined) {
@@ -148,7 +145,7 @@ func (c *connection) checkReplies(m *message, replies []error) (refused []Refusa
 		failed.ofMail = answerIn(replies[0]).refusesMail(m)
 		return nil, failed
 	}
-	var decides error
+	var decides, final error // what delays the mail for all, and what refuses it for good
 	var worst sinks.Class
 	for i, err := range replies[1:min(len(replies), len(m.to)+1)] {
 		if err == nil {
@@ -158,14 +155,17 @@ func (c *connection) checkReplies(m *message, replies []error) (refused []Refusa
 		if a.code == 0 {
 			return nil, c.server.failure(StepTo, err)
 		}
-		refused = append(refused, Refusal{Address: m.to[i], Err: err})
-		// The order of the classes is transient, throttled, unavailable.
-		if class, _ := a.class(StepTo); class != sinks.ClassPermanent && (decides == nil || class > worst) {
+		refused = append(refused, Refusal{Address: m.to[i], Err: err, answerBytes: c.server.answerBytes})
+		switch class, _ := a.class(StepTo); {
+		case class == sinks.ClassPermanent || (class == sinks.ClassInvalid && final == nil):
+			final = err // permanent, if any is: it may be about more than this recipient
+		case class == sinks.ClassInvalid:
+		case decides == nil || class > worst: // in the order transient, throttled, unavailable
 			decides, worst = err, class
 		}
 	}
 	if decides == nil && len(refused) == len(m.to) {
-		decides = refused[0].Err
+		decides = final
 	}
 	if decides == nil {
 		return refused, nil
@@ -177,32 +177,29 @@ func (c *connection) checkReplies(m *message, replies []error) (refused []Refusa
 
 // sendBody sends the mail itself, after the server has answered DATA.
 func (c *connection) sendBody(m *message) (reply string, failed *ServerError) {
-	w := c.client.Text.W
-	_, _ = w.Write(dotStuffed(m.raw))
-	_, _ = w.WriteString(".\r\n")
-	if err := w.Flush(); err != nil {
+	_, _ = c.dialog.out.Write(dotStuffed(m.raw)) // send returns its error
+	if err := c.dialog.send("."); err != nil {
 		// The last bytes may have been sent, so the server may have the whole mail.
 		return "", c.server.failure(StepEnd, err)
 	}
-	_, reply, err := c.client.Text.ReadResponse(250)
+	_, reply, err := c.dialog.reply(250)
 	if err != nil {
 		return "", c.server.failure(StepEnd, err)
 	}
-	return receiptText(c.server.credentials.Text(reply)), nil
+	return receiptText(c.server.credentials.Text(reply), c.server.answerBytes), nil
 }
 
 // abortData ends a mail that the server expects after it has accepted DATA although the envelope
 // failed. If the only recipient was refused, abortData sends a single dot (RFC 2920, section 3.1),
 // because RSET would become a line of the mail; the mail has no recipients. If the recipient was
-// accepted, it would get an empty mail, so the connection is closed instead.
-func (c *connection) abortData(recipient error) {
-	if answerIn(recipient).code < 400 {
+// accepted, it would get an empty mail, so the connection is closed instead, and so is one that is
+// not used again.
+func (c *connection) abortData(failed *ServerError, recipient error) {
+	if answerIn(recipient).code < 400 || !failed.keepsConnection() {
 		c.broken = true
 		return
 	}
-	if c.client.Text.PrintfLine(".") == nil {
-		_, _, _ = c.client.Text.ReadResponse(250) // the RSET that follows checks the connection
-	}
+	_, _, _ = c.dialog.ask(250, ".") // the RSET that follows checks the connection
 }
 
 // dotStuffed doubles each dot at the beginning of a line (RFC 5321, section 4.5.2). raw must begin

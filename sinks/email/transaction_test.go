@@ -53,7 +53,7 @@ func TestTheReceiptAndTheLogNamePermanentlyRefusedRecipients(t *testing.T) {
 		require.Equal(t, 1, server.Count())
 		assert.Equal(t, []string{"a@example.org", "c@example.org"}, server.Messages()[0].To)
 		assert.Contains(t, log.String(), "level=WARN")
-		assert.Contains(t, log.String(), "<b@example.org> refused: 550")
+		assert.Contains(t, log.String(), "<b@example.org> refused: 550\"")
 		assert.Contains(t, log.String(), "id=0197f3c2")
 	}
 }
@@ -84,9 +84,6 @@ func TestATemporarilyRefusedRecipientDelaysTheMailForAll(t *testing.T) {
 				}
 				_, err = sink.Deliver(within(t), delivery(`{}`))
 				require.Error(t, err)
-				if c.class != sinks.ClassUnavailable {
-					assert.Equal(t, 1, server.Connections(), "a refusal costs no connection")
-				}
 				assert.Zero(t, server.Count())
 			})
 		}
@@ -117,7 +114,7 @@ func TestEachAcceptedRecipientGetsTheMailExactlyOnce(t *testing.T) {
 			}
 			mu.Unlock()
 			_, err := sink.Deliver(within(t), delivery(`{}`))
-			if class, _ := sinks.Classify(err); err == nil || class == sinks.ClassPermanent {
+			if class, _ := sinks.Classify(err); err == nil || class == sinks.ClassPermanent || class == sinks.ClassInvalid {
 				break
 			}
 		}
@@ -165,7 +162,7 @@ func converse(t *testing.T, reply func(command string) string) (address string, 
 	return listener.Addr().String(), func() []string { return <-done }
 }
 
-func TestAMailBeyondTheServersLimitIsPermanentAndNotSent(t *testing.T) {
+func TestAMailBeyondTheServersLimitIsInvalidAndNotSent(t *testing.T) {
 	address, received := converse(t, func(command string) string {
 		if strings.HasPrefix(command, "EHLO") {
 			return "250-hello\r\n250 SIZE 500"
@@ -175,7 +172,7 @@ func TestAMailBeyondTheServersLimitIsPermanentAndNotSent(t *testing.T) {
 	sink := newSink(t, email.Config{SMTP: "smtp://" + address})
 	_, err := sink.Deliver(within(t), delivery(jane))
 	class, _ := sinks.Classify(err)
-	assert.Equal(t, sinks.ClassPermanent, class, "%v", err)
+	assert.Equal(t, sinks.ClassInvalid, class, "%v", err)
 	require.ErrorIs(t, err, email.ErrTooLarge)
 	assert.ErrorContains(t, err, "the server accepts 500")
 	require.NoError(t, sink.Close(within(t)))
@@ -198,7 +195,7 @@ func TestMAILFROMHasTheSizeOfTheMail(t *testing.T) {
 		sink := newSink(t, email.Config{SMTP: "smtp://" + address})
 		_, err := sink.Deliver(within(t), delivery(jane))
 		class, _ := sinks.Classify(err)
-		assert.Equal(t, sinks.ClassPermanent, class, "%v", err)
+		assert.Equal(t, sinks.ClassInvalid, class, "%v", err)
 		require.NoError(t, sink.Close(within(t)))
 		lines := received()
 		from := lines[slices.IndexFunc(lines, func(line string) bool { return strings.HasPrefix(line, "MAIL") })]

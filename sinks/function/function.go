@@ -16,7 +16,7 @@
 // A handler gets the newest version of its type: the registry's aliases and upcasters
 // apply. A type or version that is not registered is [sinks.Unknown], and is retried
 // for as long as a rolling deploy may take. A payload that cannot be decoded is
-// [sinks.Permanent]. A handler's error has the class that the handler gives it, with
+// [sinks.Invalid]. A handler's error has the class that the handler gives it, with
 // [sinks.Permanent] and the like; without a class it is transient.
 //
 // As with every sink, a notification can come twice. A handler that must not act
@@ -242,9 +242,9 @@ func Kind(handlers map[string][]Handler) sinks.Kind {
 			return Mux(in.Types, own...), nil
 		},
 		sinks.Answer{Says: "nil, from all functions of the type", Means: "delivered, without a receipt"},
-		sinks.Answer{Says: "`sinks.Permanent`, `Throttled`, `Unavailable`, `Unknown`", Means: "as the function says"},
+		sinks.Answer{Says: "`sinks.Permanent`, `Invalid`, `Throttled`, `Unavailable`, `Unknown`", Means: "as the function says"},
 		sinks.Answer{Says: "any other error, and a panic", Means: "transient"},
 		sinks.Answer{Says: "no function is called: the program does not know the type or its version, or has no function for it", Means: "unknown"},
-		sinks.Answer{Says: "no function is called: the payload cannot be decoded", Means: "permanent"},
+		sinks.Answer{Says: "no function is called: the payload cannot be decoded", Means: "invalid"},
 	)
 }

@@ -162,6 +162,8 @@ func (c *Caller) shaped(ctx context.Context, to Batcher, deliveries []*notificat
 		}
 		e, err := c.Path.Shape(d.Envelope)
 		switch {
+		case errors.Is(err, route.ErrNewerVersion):
+			results[i].Err = sinks.Unknown(err)
 		case err != nil:
 			results[i].Err = sinks.Invalid(err)
 		case e == nil:

@@ -12,6 +12,7 @@ import (
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/route"
 	"github.com/waybill-go/waybill/framework/store"
+	"github.com/waybill-go/waybill/registry"
 	"github.com/waybill-go/waybill/sinks"
 )
 
@@ -108,5 +109,21 @@ func TestAnErrorHasAsMuchOfAnAnswerAsConfigured(t *testing.T) {
 			class, _ := sinks.Classify(results[0].Err)
 			require.Equal(t, sinks.ClassPermanent, class)
 		}
+	}
+}
+
+func TestAConditionOnAPayloadOfANewerVersionWaitsForANewerProgram(t *testing.T) {
+	t.Parallel()
+	types := registry.New()
+	require.NoError(t, registry.Register[struct{ N int }](types, "t"))
+	table, err := route.New(route.Routes{"t": {{Sink: "s", When: `payload.N > 0`}}}, []string{"s"}, types)
+	require.NoError(t, err)
+	c := caller.Caller{Path: table.To("s")}
+	for version, want := range map[int]sinks.Class{1: sinks.ClassInvalid, 2: sinks.ClassUnknown} {
+		page := store.Page{Envelopes: []notification.Envelope{{Type: "t", Version: version, Payload: []byte(`{}`)}}}
+		require.False(t, c.PassesBy(page)[0])
+		results := c.Call(t.Context(), []*notification.Delivery{{Envelope: &page.Envelopes[0]}}, nil, nil, nil)
+		class, _ := sinks.Classify(results[0].Err)
+		require.Equal(t, want, class, "%v", results[0].Err)
 	}
 }
