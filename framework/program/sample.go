@@ -1,6 +1,7 @@
 package program
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -68,7 +69,7 @@ type sampleView struct {
 }
 
 func (s *sample) ask(path *route.Path, typ string) *sampleView {
-	shaped, err := path.Shape(s.envelope(typ))
+	shaped, err := path.Shape(context.Background(), s.envelope(typ))
 	switch {
 	case err != nil:
 		return &sampleView{Error: err.Error()}
