@@ -91,7 +91,7 @@ func (w *inquiry) verdict(ctx context.Context, sink string, e *notification.Enve
 		v.Where, v.Since, v.Text = Cancelled, c.At, "cancelled at "+timeText(c.At)+" by a publisher"
 		return v, nil
 	}
-	if w.passesBy(sink, e) {
+	if w.passesBy(ctx, sink, e) {
 		v.Where, v.Text = PassedBy, "not for this sink: no condition of its routes holds"
 		return v, nil
 	}
@@ -124,7 +124,7 @@ func (w *inquiry) typeOf(e *notification.Envelope) string {
 }
 
 // passesBy reports whether routes lead to the sink, but no condition holds.
-func (w *inquiry) passesBy(sink string, e *notification.Envelope) bool {
+func (w *inquiry) passesBy(ctx context.Context, sink string, e *notification.Envelope) bool {
 	if w.routing.Routes == nil || e == nil {
 		return false
 	}
@@ -132,7 +132,7 @@ func (w *inquiry) passesBy(sink string, e *notification.Envelope) bool {
 	if len(path.Steps(e.Type)) == 0 {
 		return false
 	}
-	admitted, err := path.Admits(e)
+	admitted, err := path.Admits(ctx, e)
 	return err == nil && !admitted
 }
 

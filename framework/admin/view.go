@@ -74,9 +74,9 @@ func WholeOf(p *store.ParkedDelivery) WholeView {
 	return WholeView{ViewOf(p), e.Version, e.OccurredOn, e.DeliverAt, e.Metadata, PayloadView(e.Payload)}
 }
 
-// PayloadView returns a payload for JSON: as it is if it is JSON, otherwise as base64.
+// PayloadView returns a payload for JSON: as it is if it is JSON in UTF-8, otherwise as base64.
 func PayloadView(payload []byte) any {
-	if json.Valid(payload) {
+	if store.CheckJSON(payload) == nil {
 		return json.RawMessage(payload)
 	}
 	return payload

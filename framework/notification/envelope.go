@@ -44,7 +44,7 @@ type Envelope struct {
 	// Key orders deliveries: envelopes of one key reach a sink in the order in
 	// which they were published. "" asks for no order.
 	Key string
-	// OccurredOn is when the fact happened, in UTC with microseconds.
+	// OccurredOn is when the fact happened, in UTC with microseconds, from MinTime to MaxTime.
 	OccurredOn time.Time
 	// DeliverAt holds the delivery back until then. The zero value means now.
 	DeliverAt time.Time
@@ -73,6 +73,12 @@ func (e *Envelope) Validate() error {
 		return err
 	}
 	if err := ValidateKey(e.Key); err != nil {
+		return err
+	}
+	if err := validTime("occurred_on", e.OccurredOn); err != nil {
+		return err
+	}
+	if err := validTime("deliver_at", e.DeliverAt); err != nil {
 		return err
 	}
 	return e.Metadata.validate()

@@ -17,7 +17,7 @@ var (
 	ErrOption = errors.New("misplaced option")
 	// ErrTooLarge: a payload exceeds the limit.
 	ErrTooLarge = errors.New("payload is too large")
-	// ErrBinaryPayload: a payload is not JSON and the payload column takes only JSON.
+	// ErrBinaryPayload: a payload is not JSON that the database accepts, and the payload column takes only JSON.
 	ErrBinaryPayload = errors.New("payload is not JSON")
 	// ErrSource: the log is a store.Source, which cannot be published to.
 	ErrSource = errors.New("nothing can be published to this log")

@@ -28,6 +28,9 @@ type Log interface {
 	BindPayload(payload []byte) any
 	// BinaryPayload reports whether a payload may be anything other than JSON.
 	BinaryPayload() bool
+	// CheckPayload reports why the payload column would refuse a payload. So Publish fails before
+	// it writes, and no error of the database spoils the caller's transaction.
+	CheckPayload(payload []byte) error
 }
 
 // columns is the number of parameters of a row; see Log.InsertInto.

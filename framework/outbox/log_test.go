@@ -35,6 +35,9 @@ func (paperLog) Limits() store.Limits {
 }
 func (paperLog) BindPayload(payload []byte) any { return string(payload) }
 func (paperLog) BinaryPayload() bool            { return false }
+func (paperLog) CheckPayload(payload []byte) error {
+	return store.CheckJSON(payload)
+}
 func (paperLog) BindTime(t time.Time) any {
 	if t.IsZero() {
 		return nil

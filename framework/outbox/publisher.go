@@ -15,7 +15,6 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -368,10 +367,12 @@ func (p *Publisher) check(e *notification.Envelope) error {
 			ErrTooLarge, store.Size(e), limits.Setting, limits.Row)
 	}
 	if contentType := e.Metadata.Get(notification.MetadataContentType); contentType != "" {
-		return p.checkContentType(e.Type, contentType)
+		if err := p.checkContentType(e.Type, contentType); err != nil {
+			return err
+		}
 	}
-	if !p.log.BinaryPayload() && !json.Valid(e.Payload) {
-		return fmt.Errorf("%w: the payload column takes only JSON", ErrBinaryPayload)
+	if err := p.log.CheckPayload(e.Payload); err != nil {
+		return fmt.Errorf("%w: the payload column takes only JSON: %w", ErrBinaryPayload, err)
 	}
 	return nil
 }

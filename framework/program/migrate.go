@@ -2,7 +2,6 @@ package program
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -10,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/waybill-go/waybill/framework/admin"
 	"github.com/waybill-go/waybill/framework/config"
 	"github.com/waybill-go/waybill/framework/config/database"
 	"github.com/waybill-go/waybill/framework/store/postgres"
@@ -185,9 +185,12 @@ func (m *migrate) printApplied(applied []string, done bool) error {
 	return nil
 }
 
-// printJSON writes a result as indented JSON.
+// printJSON writes a result as JSON for people and programs.
 func printJSON(w io.Writer, result any) error {
-	encoder := json.NewEncoder(w)
-	encoder.SetIndent("", "  ")
-	return encoder.Encode(result)
+	text, err := admin.JSON(result)
+	if err != nil {
+		return err
+	}
+	_, err = w.Write(text)
+	return err
 }

@@ -187,7 +187,7 @@ func (v *preview) routed(cmd *cobra.Command, source config.Source, e *notificati
 		v.warnings = append(v.warnings, fmt.Sprintf("no route leads %s to %s", e.Type, v.sink))
 		return e, nil
 	}
-	shaped, err := routes.To(v.sink).Shape(e)
+	shaped, err := routes.To(v.sink).Shape(cmd.Context(), e)
 	if shaped == nil && err == nil {
 		v.warnings = append(v.warnings, fmt.Sprintf("no condition of the routes to %s holds, so this notification would not go there", v.sink))
 		return e, nil

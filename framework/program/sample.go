@@ -2,6 +2,7 @@ package program
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -78,7 +79,7 @@ type sampleView struct {
 }
 
 func (s *sample) ask(path *route.Path, typ string, types *registry.Registry) *sampleView {
-	shaped, err := path.Shape(s.envelope(typ, types))
+	shaped, err := path.Shape(context.Background(), s.envelope(typ, types))
 	switch {
 	case err != nil:
 		return &sampleView{Error: err.Error()}

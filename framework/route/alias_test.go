@@ -44,10 +44,10 @@ func TestAnAliasIsRoutedAsItsType(t *testing.T) {
 				require.True(t, table.Filter("events").Matches(typ), "the store reads %s", typ)
 				require.False(t, table.Unrouted().Matches(typ), typ)
 				require.Len(t, table.To("events").Steps(typ), 1, typ)
-				admitted, err := table.To("events").Admits(&notification.Envelope{Type: typ})
+				admitted, err := table.To("events").Admits(t.Context(), &notification.Envelope{Type: typ})
 				require.NoError(t, err)
 				require.True(t, admitted, "%s: a condition sees the present name", typ)
-				shaped, err := table.To("events").Shape(&notification.Envelope{Type: typ})
+				shaped, err := table.To("events").Shape(t.Context(), &notification.Envelope{Type: typ})
 				require.NoError(t, err)
 				require.Equal(t, typ, shaped.Type, "the sink gets the stored name")
 			}

@@ -1,100 +1,140 @@
 package route
 
 import (
+	"context"
+	"encoding/json"
 	"fmt"
-	"slices"
-
-	"github.com/expr-lang/expr/ast"
+	"math/bits"
+	"reflect"
 )
 
-// An expression with loops can take very long: an any within an any over a payload of 129 KB
-// took 22 s. So each round of a loop and the size of each searched value are counted, and an
-// expression that uses too much fails. Time is not measured: an expression must not fail
-// because the machine is busy.
+// An expression can take very long: an any within an any over a payload of 129 KB took 22 s. So
+// each round of a loop, and the size of each value that an operation goes through or makes, is
+// counted, and an expression that uses too much fails. Time is not measured: an expression must
+// not fail because the machine is busy. It only ends with its context.
 const (
-	// budget bounds all expressions about one notification for one sink together. A unit
-	// takes 0.1 to 0.6 µs.
+	// budget bounds all expressions about one notification for one sink together. A unit takes
+	// 0.1 to 0.6 µs.
 	budget = 200_000
+	// outputBudget bounds a picked payload, in the same units.
+	outputBudget = 10 * budget
 
-	unitsOfElement = 2 // units for each element of a list
-	bytesOfUnit    = 8 // bytes of a text for each unit
+	unitsOfElement = 2   // for each element of a list or a map
+	bytesOfUnit    = 8   // of a text
+	nodesOfUnit    = 8   // of the body of a loop, for each round
+	unitsOfZone    = 200 // for finding a time zone, which reads a file
+	unitsOfPattern = 16  // for each byte of a pattern that is not constant
+	matchesOfUnit  = 32  // bytes of a text times instructions of a pattern
 )
 
-// meter adds the counting to an expression: each round of a loop calls __step, and each value
-// that is searched goes through __sized.
-type meter struct{}
+// meter counts what expressions use of a budget.
+type meter struct {
+	ctx  context.Context
+	left int
+}
 
-// Visit adds the counting to one node, which may have been visited before.
-func (meter) Visit(node *ast.Node) {
-	switch n := (*node).(type) {
-	case *ast.PredicateNode: // the body of a loop
-		if _, metered := n.Node.(*ast.SequenceNode); !metered {
-			n.Node = &ast.SequenceNode{Nodes: []ast.Node{call("__step"), n.Node}}
-		}
-	case *ast.BinaryNode:
-		switch n.Operator {
-		case "in":
-			n.Right = sized(n.Right)
-		case "matches", "contains", "startsWith", "endsWith":
-			n.Left = sized(n.Left)
-		case "+":
-			if accumulator, ok := n.Left.(*ast.PointerNode); ok && accumulator.Name == "acc" {
-				n.Left = sized(n.Left)
-			}
-		}
-	case *ast.BuiltinNode:
-		if len(n.Arguments) > 0 && !isShort[n.Name] && !isLoop(n) {
-			n.Arguments[0] = sized(n.Arguments[0])
+// spend panics if the budget is used up or the context has ended; expr turns that into an error.
+func (m *meter) spend(units int) {
+	const pace = 1024 // units between two looks at the context
+	before := m.left
+	if m.left -= units; m.left < 0 {
+		panic(fmt.Errorf("it takes too long: more than %d steps; loop over less, or publish the value that the expression computes", budget))
+	}
+	if before/pace != m.left/pace {
+		if err := m.ctx.Err(); err != nil {
+			panic(err)
 		}
 	}
 }
 
-// isShort holds the builtins whose time does not depend on the size of their argument.
-var isShort = map[string]bool{"len": true, "get": true, "type": true, "first": true, "last": true,
-	"int": true, "float": true, "abs": true, "ceil": true, "floor": true, "round": true}
+// The ways in which an operation goes through a value.
+const (
+	byText     = iota // through a text, but not through a list or a map
+	byElement         // through a text, or the elements of a list or a map
+	byContent         // through everything inside
+	byIndented        // as indented JSON
+	byOrder           // through everything inside, to sort it
+	byZone            // as the name of a time zone
+)
 
-// isLoop reports whether a builtin has a body, whose rounds are counted already.
-func isLoop(n *ast.BuiltinNode) bool {
-	return slices.ContainsFunc(n.Arguments, func(argument ast.Node) bool {
-		_, ok := argument.(*ast.PredicateNode)
-		return ok
-	})
-}
-
-func call(name string, arguments ...ast.Node) ast.Node {
-	return &ast.CallNode{Callee: &ast.IdentifierNode{Value: name}, Arguments: arguments}
-}
-
-// sized counts the size of a node's value, unless the node is a call, a range, whose loop is
-// counted, or a literal.
-func sized(n ast.Node) ast.Node {
-	switch n := n.(type) {
-	case *ast.CallNode, *ast.ArrayNode, *ast.MapNode, *ast.ConstantNode, *ast.StringNode, *ast.IntegerNode:
-		return n
-	case *ast.BinaryNode:
-		if n.Operator == ".." {
-			return n
+// count spends what an operation on the value costs.
+func (m *meter) count(way int, value any) any {
+	switch way {
+	case byText:
+		if text := reflect.ValueOf(value); text.Kind() == reflect.String {
+			m.spend(text.Len() / bytesOfUnit)
 		}
-	}
-	return call("__sized", n)
-}
-
-func (f *facts) step() bool { return f.spend(1) }
-
-func (f *facts) sized(value any) any {
-	switch v := value.(type) {
-	case string:
-		f.spend(1 + len(v)/bytesOfUnit)
-	case []any:
-		f.spend(1 + unitsOfElement*len(v))
+	case byElement:
+		m.spend(own(value))
+	case byContent:
+		m.content(value, 0, 0)
+	case byIndented:
+		m.content(value, 1, 1)
+	case byOrder:
+		before := m.left
+		m.content(value, 0, 0)
+		m.spend((before - m.left) * bits.Len(uint(own(value))))
+	case byZone:
+		m.spend(unitsOfZone + own(value))
 	}
 	return value
 }
 
-func (f *facts) spend(units int) bool {
-	f.spent += units
-	if f.spent > budget {
-		panic(fmt.Errorf("it takes too long: more than %d steps; loop over less, or publish the value that the expression computes", budget))
+// text is count for a text. It keeps the type, by which expr finds mistakes.
+func (m *meter) text(s string) string {
+	m.spend(len(s) / bytesOfUnit)
+	return s
+}
+
+// own is the cost of a value without what is inside of its elements.
+func own(value any) int {
+	switch v := reflect.ValueOf(value); v.Kind() {
+	case reflect.String:
+		return v.Len() / bytesOfUnit
+	case reflect.Slice, reflect.Map, reflect.Array:
+		return v.Len() * unitsOfElement
 	}
-	return true
+	return 0
+}
+
+// content spends the cost of a value and everything inside. If deeper is 1, an element costs more
+// the deeper it is.
+func (m *meter) content(value any, depth, deeper int) {
+	m.spend(own(value))
+	inside := func(element any) {
+		m.spend(depth / 4) // an indentation has two bytes for each level
+		m.content(element, depth+deeper, deeper)
+	}
+	switch v := value.(type) {
+	case nil, string, json.Number, int, float64, bool:
+	case []any:
+		for _, element := range v {
+			inside(element)
+		}
+	case map[string]any:
+		for name, element := range v {
+			m.text(name)
+			inside(element)
+		}
+	case *environment:
+		m.content(v.Metadata, depth, deeper)
+		m.content(v.Payload, depth, deeper)
+	default:
+		m.reflected(reflect.ValueOf(value), inside)
+	}
+}
+
+// reflected calls inside with the elements of a list or a map that an expression has made.
+func (m *meter) reflected(v reflect.Value, inside func(element any)) {
+	switch v.Kind() {
+	case reflect.Slice, reflect.Array:
+		for i := range v.Len() {
+			inside(v.Index(i).Interface())
+		}
+	case reflect.Map:
+		for entry := v.MapRange(); entry.Next(); {
+			inside(entry.Key().Interface())
+			inside(entry.Value().Interface())
+		}
+	}
 }

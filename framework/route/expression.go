@@ -2,6 +2,7 @@ package route
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -27,9 +28,17 @@ type environment struct {
 	Metadata   map[string]string `expr:"metadata"`
 	Payload    any               `expr:"payload"`
 
-	// Step and Sized are called by the code that meter adds.
-	Step  func() bool   `expr:"__step"`
-	Sized func(any) any `expr:"__sized"`
+	Replace func(text, old, with any, limit ...int) string `expr:"replace"`
+	Repeat  func(text any, n int) string                   `expr:"repeat"`
+	Join    func(list any, glue ...string) string          `expr:"join"`
+	Trim    func(text any, characters ...string) string    `expr:"trim"`
+
+	// These are called by what metered adds.
+	Step    func(units int) bool                 `expr:"__step"`
+	Text    func(string) string                  `expr:"__text"`
+	Count   func(way int, value any) any         `expr:"__count"`
+	Matched func(text any, instructions int) any `expr:"__matched"`
+	Matches func(text, pattern any) bool         `expr:"__matches"`
 }
 
 // expression is a compiled expression. It is immutable and safe for concurrent use.
@@ -43,10 +52,8 @@ func compileCondition(text string) (*expression, error) { return compile(text, e
 func compileValue(text string) (*expression, error) { return compile(text) }
 
 func compile(text string, options ...expr.Option) (*expression, error) {
-	options = append(options, expr.Env(environment{}), expr.Patch(meter{}),
-		expr.DisableBuiltin("now"),  // the result must depend on the notification alone
-		expr.DisableBuiltin("uniq")) // takes time with the square of the list's length
-	program, err := expr.Compile(text, options...)
+	options = append(options, expr.Env(environment{}), expr.Patch(metered{}))
+	program, err := expr.Compile(text, append(options, replaced...)...)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %q: %s", ErrExpression, text, oneLine(err))
 	}
@@ -81,15 +88,18 @@ type facts struct {
 	names    environment
 	decoded  bool
 	err      error // of decoding
-	spent    int   // of the budget
+	meter    meter
 }
 
 // factsOf returns the facts of an envelope, under the present name of its type.
-func (p *Path) factsOf(e *notification.Envelope) *facts {
-	f := &facts{envelope: e, registry: p.table.registry, names: environment{
+func (p *Path) factsOf(ctx context.Context, e *notification.Envelope) *facts {
+	f := &facts{envelope: e, registry: p.table.registry, meter: meter{ctx, budget}, names: environment{
 		ID: e.ID, Type: p.table.TypeOf(e.Type), Version: e.Version, Key: e.Key, OccurredOn: e.OccurredOn, Metadata: e.Metadata,
 	}}
-	f.names.Step, f.names.Sized = f.step, f.sized
+	m := &f.meter
+	f.names.Replace, f.names.Repeat, f.names.Join, f.names.Trim = m.replace, m.repeat, m.join, m.trim
+	f.names.Step = func(units int) bool { m.spend(units); return true }
+	f.names.Text, f.names.Count, f.names.Matched, f.names.Matches = m.text, m.count, m.matched, m.matches
 	return f
 }
 
@@ -103,10 +113,26 @@ func (e *expression) of(f *facts) (any, error) {
 		return nil, f.err
 	}
 	value, err := expr.Run(e.program, &f.names)
+	if ended := f.meter.ctx.Err(); ended != nil {
+		return nil, ended
+	}
 	if err != nil {
 		return nil, errors.New(oneLine(err))
 	}
 	return value, nil
+}
+
+// encode encodes a picked payload. It fails if that would be too large: a few parts of a payload can
+// be picked many times.
+func (f *facts) encode(picked map[string]any) (payload []byte, err error) {
+	size := meter{f.meter.ctx, outputBudget}
+	defer func() {
+		if p := recover(); p != nil {
+			payload, err = nil, errors.New("the picked payload is too large")
+		}
+	}()
+	size.content(picked, 0, 0)
+	return encode(picked)
 }
 
 func decode(payload []byte) (any, error) {

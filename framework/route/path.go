@@ -2,6 +2,7 @@ package route
 
 import (
 	"cmp"
+	"context"
 	"maps"
 	"slices"
 	"strings"
@@ -55,17 +56,17 @@ func (p *Path) Equal(other *Path) bool {
 func (p *Path) Plain() bool { return p.plain }
 
 // Admits reports whether an envelope, whose type is routed to the sink, goes there. It fails
-// with ErrExpression if a condition cannot be evaluated, and also with ErrNewerVersion if a newer
-// program can do so.
-func (p *Path) Admits(e *notification.Envelope) (bool, error) {
-	r, err := p.rule(p.factsOf(e))
+// with ErrExpression if a condition cannot be evaluated, also with ErrNewerVersion if a newer
+// program can do so, and with the error of ctx if that ends meanwhile.
+func (p *Path) Admits(ctx context.Context, e *notification.Envelope) (bool, error) {
+	r, err := p.rule(p.factsOf(ctx, e))
 	return r != nil && err == nil, err
 }
 
 // Shape returns the envelope that the sink gets: e itself, or a copy with the picked payload;
-// nil if no condition holds. It fails like Admits.
-func (p *Path) Shape(e *notification.Envelope) (*notification.Envelope, error) {
-	f := p.factsOf(e)
+// nil if no condition holds. It fails as Admits does.
+func (p *Path) Shape(ctx context.Context, e *notification.Envelope) (*notification.Envelope, error) {
+	f := p.factsOf(ctx, e)
 	r, err := p.rule(f)
 	if r == nil || err != nil {
 		return nil, err

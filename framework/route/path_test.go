@@ -1,6 +1,7 @@
 package route_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -46,10 +47,10 @@ func TestConditionsCanUseAllPartsOfANotification(t *testing.T) {
 	} {
 		table, err := route.New(route.Routes{"order.*": {{Sink: "partner", When: when}}}, []string{"partner"}, nil)
 		require.NoError(t, err, when)
-		admitted, err := table.To("partner").Admits(order)
+		admitted, err := table.To("partner").Admits(t.Context(), order)
 		require.NoError(t, err, when)
 		require.Equal(t, want, admitted, when)
-		shaped, err := table.To("partner").Shape(order)
+		shaped, err := table.To("partner").Shape(t.Context(), order)
 		require.NoError(t, err, when)
 		if want {
 			require.Same(t, order, shaped, when)
@@ -72,21 +73,21 @@ func TestAConditionThatCannotBeEvaluatedIsAnError(t *testing.T) {
 		table, err := route.New(route.Routes{"*": {{Sink: "partner", When: when}}}, []string{"partner"}, nil)
 		require.NoError(t, err, when)
 		e := placed(`{"name": "x", "precise": 0.1234567890123456789, "list": [1]}`)
-		admitted, err := table.To("partner").Admits(e)
+		admitted, err := table.To("partner").Admits(t.Context(), e)
 		require.ErrorIs(t, err, route.ErrExpression, when)
 		require.ErrorContains(t, err, want, when)
 		require.NotContains(t, err.Error(), "\n")
 		require.False(t, admitted)
-		shaped, err := table.To("partner").Shape(e)
+		shaped, err := table.To("partner").Shape(t.Context(), e)
 		require.ErrorIs(t, err, route.ErrExpression)
 		require.Nil(t, shaped)
 	}
 
 	table, err := route.New(route.Routes{"*": {{Sink: "a", When: `payload.x == 1`}, {Sink: "b", When: `key == "order-1"`}}}, []string{"a", "b"}, nil)
 	require.NoError(t, err)
-	_, err = table.To("a").Admits(placed("\x08\x01"))
+	_, err = table.To("a").Admits(t.Context(), placed("\x08\x01"))
 	require.ErrorContains(t, err, "expression: routes.*: when: the payload is not JSON, which expressions need: invalid character")
-	admitted, err := table.To("b").Admits(placed("\x08\x01"))
+	admitted, err := table.To("b").Admits(t.Context(), placed("\x08\x01"))
 	require.NoError(t, err, "a condition that does not use the payload does not decode it")
 	require.True(t, admitted)
 }
@@ -127,7 +128,7 @@ func TestARulePicksAPayloadAndKeepsTheRest(t *testing.T) {
 	order := placed(`{"id": 12345678901234567, "total": 120.50, "rate": 0.12345678901234567890, "big": 123456789012345678901234567890, "lines": [{"sku": "a"}, {"sku": "b"}], "secret": 1}`)
 	before := *order
 	order.Metadata = notification.Metadata{"tenant": "acme", "content-type": "text/json"}
-	shaped, err := table.To("partner").Shape(order)
+	shaped, err := table.To("partner").Shape(t.Context(), order)
 	require.NoError(t, err)
 	require.Equal(t, `{"amount":120.5,"at":"2026-02-03T04:05:06Z","big":123456789012345678901234567890,"constant":"<shop>","exact":0.12345678901234567890,"note":null,"order":12345678901234567,"skus":["a","b"],"tenant":"acme"}`,
 		string(shaped.Payload))
@@ -139,7 +140,7 @@ func TestARulePicksAPayloadAndKeepsTheRest(t *testing.T) {
 	want.Payload, want.Metadata = shaped.Payload, shaped.Metadata
 	require.Equal(t, want, *shaped)
 
-	_, err = table.To("partner").Shape(placed(`{"lines": 3}`))
+	_, err = table.To("partner").Shape(t.Context(), placed(`{"lines": 3}`))
 	require.ErrorIs(t, err, route.ErrExpression)
 	require.ErrorContains(t, err, "routes.order.placed: payload.skus: ")
 }
@@ -168,7 +169,7 @@ func TestTheClosestRuleThatHoldsCounts(t *testing.T) {
 		{"parcel", "x", 1, "all"},
 	} {
 		e := &notification.Envelope{ID: "1", Type: test.typ, Key: test.key, Version: test.version, Payload: []byte(`{}`)}
-		shaped, err := table.To("a").Shape(e)
+		shaped, err := table.To("a").Shape(t.Context(), e)
 		require.NoError(t, err)
 		require.JSONEq(t, fmt.Sprintf(`{"from": %q}`, test.want), string(shaped.Payload), test)
 	}
@@ -198,7 +199,7 @@ func ExampleRule() {
 	small := &notification.Envelope{Type: "order.placed", Payload: []byte(`{"id": "18", "total": 13}`)}
 	partner := table.To("partner")
 	for _, order := range []*notification.Envelope{large, small} {
-		gets, err := partner.Shape(order)
+		gets, err := partner.Shape(context.Background(), order)
 		switch {
 		case err != nil:
 			panic(err)
@@ -235,7 +236,7 @@ func TestAnExpressionThatTakesTooLongFails(t *testing.T) {
 		table, err := route.New(route.Routes{"t": {{Sink: "s", When: when}}}, []string{"s"}, nil)
 		require.NoError(t, err, when)
 		p := table.To("s")
-		_, err = p.Admits(&notification.Envelope{Type: "t", Payload: nested(8000)})
+		_, err = p.Admits(t.Context(), &notification.Envelope{Type: "t", Payload: nested(8000)})
 		require.ErrorIs(t, err, route.ErrExpression, when)
 		require.ErrorContains(t, err, "too long", when)
 	}
@@ -253,7 +254,7 @@ func TestLoopsOverLargeListsAreAllowed(t *testing.T) {
 		table, err := route.New(route.Routes{"t": {{Sink: "s", When: when}}}, []string{"s"}, nil)
 		require.NoError(t, err, when)
 		p := table.To("s")
-		_, err = p.Admits(&notification.Envelope{Type: "t", Payload: nested(1000)})
+		_, err = p.Admits(t.Context(), &notification.Envelope{Type: "t", Payload: nested(1000)})
 		require.NoError(t, err, when)
 	}
 }

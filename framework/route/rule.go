@@ -88,7 +88,7 @@ func (r *rule) holds(f *facts) (bool, error) {
 	}
 	holds, err := r.when.of(f)
 	if err != nil {
-		return false, fmt.Errorf("%w: routes.%s: when: %w", ErrExpression, r.pattern, err)
+		return false, r.failed(f, "when", err)
 	}
 	return holds.(bool), nil
 }
@@ -102,13 +102,13 @@ func (r *rule) shape(f *facts) (*notification.Envelope, error) {
 	for name, from := range r.payload {
 		value, err := from.of(f)
 		if err != nil {
-			return nil, fmt.Errorf("%w: routes.%s: payload.%s: %w", ErrExpression, r.pattern, name, err)
+			return nil, r.failed(f, "payload."+name, err)
 		}
 		picked[name] = value
 	}
-	payload, err := encode(picked)
+	payload, err := f.encode(picked)
 	if err != nil {
-		return nil, fmt.Errorf("%w: routes.%s: payload: %w", ErrExpression, r.pattern, err)
+		return nil, r.failed(f, "payload", err)
 	}
 	shaped := *f.envelope
 	shaped.Payload, shaped.Version = payload, f.pickedVersion()
@@ -117,6 +117,14 @@ func (r *rule) shape(f *facts) (*notification.Envelope, error) {
 		shaped.Metadata[notification.MetadataContentType] = contentType
 	}
 	return &shaped, nil
+}
+
+// failed adds the place to an error. It is not one of the expression if the context has ended.
+func (r *rule) failed(f *facts, place string, err error) error {
+	if ended := f.meter.ctx.Err(); ended != nil {
+		return fmt.Errorf("routes.%s: %s: %w", r.pattern, place, ended)
+	}
+	return fmt.Errorf("%w: routes.%s: %s: %w", ErrExpression, r.pattern, place, err)
 }
 
 // contentType is the content type of a picked payload.

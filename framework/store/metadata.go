@@ -3,16 +3,22 @@ package store
 import (
 	"encoding/json"
 	"slices"
+	"strings"
 
 	"github.com/waybill-go/waybill/framework/notification"
 )
 
+// MetadataUnread is the name under which DecodeMetadata keeps what it cannot decode.
+const MetadataUnread = "unread-metadata"
+
 // DecodeMetadata decodes the metadata column: a flat JSON object. Producers in other languages
 // may write any values: a value that is not a string is kept as its JSON text, and null as "".
-func DecodeMetadata(raw []byte) (notification.Metadata, error) {
+// No row stops a reader: what Go takes for invalid, and a database does not, such as values nested
+// deeper than 10,000 levels, is kept as one text.
+func DecodeMetadata(raw []byte) notification.Metadata {
 	var values map[string]json.RawMessage
-	if err := json.Unmarshal(raw, &values); err != nil {
-		return nil, err
+	if json.Unmarshal(raw, &values) != nil {
+		return notification.Metadata{MetadataUnread: strings.ToValidUTF8(string(raw), "\uFFFD")}
 	}
 	m := make(notification.Metadata, len(values))
 	for name, value := range values {
@@ -22,7 +28,7 @@ func DecodeMetadata(raw []byte) (notification.Metadata, error) {
 		}
 		m[name] = text
 	}
-	return m, nil
+	return m
 }
 
 // EncodeMetadata is the inverse of DecodeMetadata; nil gives {}. Its output is that of

@@ -59,6 +59,10 @@ func dialect(config mysql.Config, newDB func(testing.TB) *sql.DB) storetest.Dial
 		Quote:   "`",
 		Time:    func(t time.Time) string { return `'` + t.UTC().Format("2006-01-02 15:04:05.000000") + `'` },
 		NoZones: true,
-		Slots:   true,
+		OldChecks: []string{
+			"ALTER TABLE outbox DROP CONSTRAINT outbox_times", `DELETE FROM outbox_migrations WHERE version_id = 2`, `SET SESSION sql_mode = 'ALLOW_INVALID_DATES'`,
+		},
+		OldTimes: []string{"0000-00-00 00:00:00", "2026-00-00 00:00:00", "2026-02-31 12:00:00", "0000-06-15 12:00:00"},
+		Slots:    true,
 	}
 }

@@ -61,6 +61,7 @@ type layout struct {
 	Collation   string
 	PayloadType string
 	JSON        bool
+	MariaDB     bool
 }
 
 func migrations(c Config, s server) migration.Set {
@@ -69,7 +70,7 @@ func migrations(c Config, s server) migration.Set {
 		panic(err) // cannot happen: the folder is embedded
 	}
 	n := names(c.Prefix)
-	data := layout{names: n, Collation: s.collation, PayloadType: "LONGTEXT", JSON: true}
+	data := layout{names: n, Collation: s.collation, PayloadType: "LONGTEXT", JSON: true, MariaDB: s.family.name == families[1].name}
 	if c.Payload == PayloadBytes {
 		data.PayloadType, data.JSON = "LONGBLOB", false
 	}

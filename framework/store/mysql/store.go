@@ -14,7 +14,7 @@
 // transaction does not delay the rows of others, and reading takes no locks. docs/internals/reading.md
 // has the proof.
 //
-// The files, in the order in which to read them: migrations/00001_outbox.sql, snapshot.go,
+// The files, in the order in which to read them: migrations, snapshot.go,
 // position.go, session.go, tracker.go, sweep.go, life.go, reader.go, look.go, pruning.go, dialect.go; what all
 // databases share is in ../internal/tables.
 package mysql

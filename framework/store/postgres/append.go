@@ -39,6 +39,14 @@ func (s *Store) BindPayload(payload []byte) any { return payloadArg(payload, s.b
 // BinaryPayload reports whether the payload column takes more than JSON.
 func (s *Store) BinaryPayload() bool { return s.binary }
 
+// CheckPayload reports why the payload column would refuse a payload.
+func (s *Store) CheckPayload(payload []byte) error {
+	if s.binary {
+		return nil
+	}
+	return store.CheckJSON(payload)
+}
+
 // payloadArg passes JSON as text: some drivers send bytes as a bytea literal.
 func payloadArg(payload []byte, binary bool) any {
 	switch {

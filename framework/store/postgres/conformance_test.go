@@ -115,6 +115,12 @@ func dialect(config postgres.Config, newDB func(testing.TB) *sql.DB) storetest.D
 		},
 		Restart: []string{`TRUNCATE outbox RESTART IDENTITY`},
 		Gap:     `SELECT setval('outbox_offset_seq', 999999)`,
-		Slots:   true,
+		OldChecks: []string{
+			`ALTER TABLE outbox DROP CONSTRAINT outbox_values, ADD CONSTRAINT outbox_values
+				CHECK ("offset" > 0 AND isfinite(occurred_on) AND isfinite(deliver_at) AND jsonb_typeof(metadata) = 'object')`,
+			`DELETE FROM outbox_migrations WHERE version_id = 2`,
+		},
+		OldTimes: []string{"294276-12-31 23:59:59.999999+00", "10000-01-01 00:00:00+00", "4713-01-01 00:00:00+00 BC", "0001-12-31 23:59:59+00 BC"},
+		Slots:    true,
 	}
 }

@@ -30,7 +30,7 @@ func TestTheLogRefusesRowsThatCannotBeDelivered(t *testing.T) {
 				{"key", "repeat('ü', 513)"}, // the limit is in bytes
 				{"occurred_on", "'infinity'"}, {"occurred_on", "'-infinity'"},
 				{"deliver_at", "'infinity'"}, {"deliver_at", "'-infinity'"},
-				{"metadata", "'[]'"}, {"metadata", "'null'"}, {"metadata", "'1'"},
+				{"version", "0"}, {"version", "-1"}, {"metadata", "'[]'"}, {"metadata", "'null'"}, {"metadata", "'1'"},
 			} {
 				err := insert(refused[0], refused[1])
 				require.NotNil(t, pq.As(err, "23514"), "%s %s: %v", refused[0], refused[1], err)

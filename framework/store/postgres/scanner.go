@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/store/internal/driverrows"
 )
 
@@ -23,10 +24,14 @@ func sentTime(sent []byte) (time.Time, error) {
 	if len(sent) != 8 {
 		return time.Time{}, fmt.Errorf("a time of %d bytes instead of 8", len(sent))
 	}
-	return time.UnixMicro(int64(binary.BigEndian.Uint64(sent)) + year2000.UnixMicro()).UTC(), nil
+	const second = int64(time.Second / time.Microsecond)
+	micros := int64(binary.BigEndian.Uint64(sent)) // plus those until 2000 it may overflow
+	return time.Unix(year2000.Unix()+micros/second, micros%second*int64(time.Microsecond)), nil
 }
 
 var year2000 = time.Date(2000, time.January, 1, 0, 0, 0, 0, time.UTC)
 
 // nullTime returns t for a column that is null if there is no time.
-func nullTime(t time.Time) sql.NullTime { return sql.NullTime{Time: t, Valid: !t.IsZero()} }
+func nullTime(t time.Time) sql.NullTime {
+	return sql.NullTime{Time: notification.ClampTime(t), Valid: !t.IsZero()}
+}

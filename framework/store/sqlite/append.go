@@ -35,6 +35,9 @@ func (*Store) BindPayload(payload []byte) any { return notNil(payload) }
 // BinaryPayload returns true: the payload column takes any bytes.
 func (*Store) BinaryPayload() bool { return true }
 
+// CheckPayload accepts any payload.
+func (*Store) CheckPayload([]byte) error { return nil }
+
 // notNil keeps an empty payload from being bound as NULL.
 func notNil(payload []byte) []byte {
 	if payload == nil {

@@ -60,6 +60,8 @@ func dialect(change func(*sqlite.Store) *sqlite.Store) storetest.Dialect {
 		},
 		Restart:       []string{`DELETE FROM outbox`, `DELETE FROM sqlite_sequence WHERE name = 'outbox'`},
 		Gap:           `UPDATE sqlite_sequence SET seq = 999999 WHERE name = 'outbox'`,
+		OldChecks:     []string{`DROP TRIGGER outbox_values`, `DELETE FROM outbox_migrations WHERE version_id = 2`},
+		OldTimes:      []string{"0000-01-01 00:00:00+14:00", "0000-06-15T12:00:00Z"},
 		BinaryPayload: true,
 	}
 }
@@ -109,4 +111,19 @@ func TestProcessesCanOpenANewFileSimultaneously(t *testing.T) {
 		}
 		require.NoError(t, opening.Wait())
 	}
+}
+
+// SQLite enforces no column types, and a text with NUL is cut by some of its functions.
+func TestTheLogRefusesRowsThatCannotBeDelivered(t *testing.T) {
+	t.Parallel()
+	_, db := open(t, sqlite.Config{})
+	for _, values := range []string{
+		`zeroblob(256), 'i', '', '{}'`, `'t', printf('%.*c', 256, 'x'), '', '{}'`, `'t', 'i', printf('%.*c', 1025, 'x'), '{}'`,
+		`'t' || char(0), 'i', '', '{}'`, `'t', 'i' || char(0), '', '{}'`, `'t', 'i', 'k' || char(0), '{}'`, `'t', 'i', '', '{}' || char(0)`,
+	} {
+		_, err := db.ExecContext(t.Context(), `INSERT INTO outbox (payload, type, id, key, metadata) VALUES ('1', `+values+`)`)
+		require.ErrorContains(t, err, "constraint failed", values)
+	}
+	_, err := db.ExecContext(t.Context(), `INSERT INTO outbox (payload, type, id, key, metadata) VALUES ('1', 't', printf('%.*c', 255, 'x'), printf('%.*c', 1024, 'x'), '{"a": 1}')`)
+	require.NoError(t, err)
 }

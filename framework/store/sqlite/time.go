@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/waybill-go/waybill/framework/notification"
 )
 
 const (
@@ -17,7 +19,7 @@ const (
 	now = `strftime('%Y-%m-%dT%H:%M:%f000Z', 'now')`
 )
 
-func formatTime(t time.Time) string { return t.UTC().Format(timeLayout) }
+func formatTime(t time.Time) string { return notification.ClampTime(t).Format(timeLayout) }
 
 // nullTime returns t for a nullable column.
 func nullTime(t time.Time) sql.NullString {

@@ -71,6 +71,9 @@ type Dialect struct {
 	Time func(t time.Time) string
 	// Gap is SQL after which the next offset is 1,000,000.
 	Gap string
+	// OldChecks is SQL that gives the log the checks of the first migration, so that Migrate
+	// applies the next ones again. OldTimes are times that those checks took.
+	OldChecks, OldTimes []string
 	// BinaryPayload means that the opened store accepts payloads that are not JSON.
 	BinaryPayload bool
 	// NoZones means that times in SQL carry no zone.
@@ -112,6 +115,7 @@ func Run(t *testing.T, d Dialect) {
 		{"Schedules", schedulesFacts},
 		{"Cancel", cancelFacts},
 		{"Claim", claimFacts},
+		{"Values", valuesFacts},
 	} {
 		t.Run(group.name, func(t *testing.T) {
 			for _, f := range group.facts {

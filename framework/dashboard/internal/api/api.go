@@ -13,7 +13,6 @@ package api
 
 import (
 	"context"
-	"encoding/json"
 	"log/slog"
 	"net/http"
 	"path"
@@ -199,14 +198,14 @@ func (a *API) request(w http.ResponseWriter, hr *http.Request) (*request, error)
 
 // write writes an answer.
 func (a *API) write(w http.ResponseWriter, r *http.Request, status int, kind string, body any) {
-	text, err := json.MarshalIndent(body, "", "  ")
+	text, err := admin.JSON(body)
 	if err != nil {
 		a.Logger.Error("writing an answer of the admin API failed", "path", r.URL.Path, "error", err)
-		status, kind, text = http.StatusInternalServerError, problemType, []byte(`{"type": "about:blank", "title": "Internal Server Error", "status": 500}`)
+		status, kind, text = http.StatusInternalServerError, problemType, []byte(`{"type": "about:blank", "title": "Internal Server Error", "status": 500}`+"\n")
 	}
 	w.Header().Set("Content-Type", kind)
 	w.Header().Set("Cache-Control", "no-store")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(status)
-	_, _ = w.Write(append(text, '\n'))
+	_, _ = w.Write(text)
 }

@@ -1,13 +1,13 @@
 package pages
 
 import (
-	"bytes"
 	"encoding/hex"
 	"encoding/json"
 	"time"
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/waybill-go/waybill/framework/admin"
 	"github.com/waybill-go/waybill/framework/dashboard/internal/masks"
 )
 
@@ -15,7 +15,6 @@ import (
 const (
 	payloadText   = 64 << 10
 	payloadBinary = 4 << 10
-	payloadDepth  = 64 // levels of JSON; deeper JSON is not indented
 )
 
 // payload is a payload as a page shows it.
@@ -53,31 +52,12 @@ func show(m masks.Masks, names []string, raw []byte) payload {
 	return p
 }
 
-// layOut indents JSON, except JSON so deep that indentation would multiply its size.
+// layOut indents JSON that is not too long to be shown.
 func layOut(raw []byte) []byte {
-	if len(raw) > 2*payloadText || depth(raw) > payloadDepth {
+	if len(raw) > 2*payloadText {
 		return raw
 	}
-	var out bytes.Buffer
-	if err := json.Indent(&out, bytes.TrimSpace(raw), "", "  "); err != nil {
-		return raw
-	}
-	return out.Bytes()
-}
-
-// depth returns an upper bound of the depth of valid JSON: it counts brackets within strings, too.
-func depth(raw []byte) (deepest int) {
-	at := 0
-	for _, c := range raw {
-		switch c {
-		case '{', '[':
-			at++
-			deepest = max(deepest, at)
-		case '}', ']':
-			at--
-		}
-	}
-	return deepest
+	return admin.LayOut(raw)
 }
 
 // bounded returns the beginning of a text, and whether the text is longer.

@@ -82,12 +82,13 @@ func (c *Caller) PassesBy(page store.Page) []bool {
 		return nil
 	}
 	passes := make([]bool, len(page.Envelopes))
-	began := time.Now()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
 	for i := range page.Envelopes {
-		if time.Since(began) > patience {
+		if ctx.Err() != nil {
 			break
 		}
-		admitted, err := c.Path.Admits(&page.Envelopes[i])
+		admitted, err := c.Path.Admits(ctx, &page.Envelopes[i])
 		passes[i] = err == nil && !admitted
 	}
 	return passes
@@ -160,8 +161,10 @@ func (c *Caller) shaped(ctx context.Context, to Batcher, deliveries []*notificat
 			results[i].Err = errBehind
 			continue
 		}
-		e, err := c.Path.Shape(d.Envelope)
+		e, err := c.Path.Shape(ctx, d.Envelope)
 		switch {
+		case ctx.Err() != nil:
+			results[i].Err = ctx.Err()
 		case errors.Is(err, route.ErrNewerVersion):
 			results[i].Err = sinks.Unknown(err)
 		case err != nil:

@@ -12,6 +12,8 @@ import (
 	"io"
 	"strconv"
 	"time"
+
+	"github.com/waybill-go/waybill/framework/notification"
 )
 
 // Format is what differs between databases.
@@ -128,19 +130,20 @@ func (v *Values) Bytes() []byte {
 	}
 }
 
-// Time returns zero for NULL, and otherwise a time in UTC.
+// Time returns zero for NULL, and otherwise a time that notification.ClampTime returns: a log may
+// have rows from before it refused other times.
 func (v *Values) Time() time.Time {
 	switch value := v.next().(type) {
 	case nil:
 		return time.Time{}
 	case time.Time:
-		return value.UTC()
+		return notification.ClampTime(value)
 	case []byte:
 		t, err := v.format.Time(value)
 		if err != nil {
 			v.failed(err)
 		}
-		return t
+		return notification.ClampTime(t)
 	default:
 		v.wrong(value)
 		return time.Time{}

@@ -56,9 +56,7 @@ func (s *Scanner) Scan(row []driver.Value) (rest *Values, err error) {
 	if v.err != nil {
 		return nil, fmt.Errorf("offset %d: %w", e.Offset, v.err)
 	}
-	if e.Metadata, err = s.shareMetadata(metadata); err != nil {
-		return nil, fmt.Errorf("offset %d: metadata: %w", e.Offset, err)
-	}
+	e.Metadata = s.shareMetadata(metadata)
 	e.Payload = s.keep(payload)
 	size := len(e.Payload) + len(e.Key) + len(e.ID) + len(metadata) + envelopeBytes
 	s.Bytes += size
@@ -92,16 +90,13 @@ func (s *Scanner) shareType(v *Values) string {
 }
 
 // shareMetadata decodes the metadata column, once for all rows with the same value.
-func (s *Scanner) shareMetadata(raw []byte) (notification.Metadata, error) {
+func (s *Scanner) shareMetadata(raw []byte) notification.Metadata {
 	if m, known := s.metadata[string(raw)]; known {
-		return m, nil
+		return m
 	}
-	m, err := store.DecodeMetadata(raw)
-	if err != nil {
-		return nil, err
-	}
+	m := store.DecodeMetadata(raw)
 	s.metadata[string(raw)] = m
-	return m, nil
+	return m
 }
 
 // keep copies a payload, since the driver reuses it. No copy can grow into the next one.

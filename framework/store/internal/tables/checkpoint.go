@@ -8,6 +8,7 @@ import (
 	"iter"
 	"time"
 
+	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/store"
 )
 
@@ -231,7 +232,7 @@ func (t *Tables) parkedValues(sink string, p *store.Parked) (Expr, error) {
 		first = time.Now()
 	}
 	d := t.dialect
-	return list(sink, e.Offset, e.Slot, e.ID, e.Type, e.Version, e.Key, d.Time(e.OccurredOn), d.Time(e.DeliverAt), metadata, d.Payload(e.Payload),
+	return list(sink, e.Offset, e.Slot, e.ID, e.Type, e.Version, e.Key, d.Time(notification.ClampTime(e.OccurredOn)), d.Time(e.DeliverAt), metadata, d.Payload(e.Payload),
 		string(p.State), p.Attempt, d.Time(p.DueAt), p.LastError, string(p.Receipt), p.HookError, p.HookFailures, d.Time(first), SQL(`{now}`)), nil
 }
 

@@ -40,7 +40,7 @@ type Dialect interface {
 	// MetadataIs returns the condition that a name has a value in the metadata of a row called p.
 	MetadataIs(name, value string) Expr
 
-	// Time returns a time as an argument; NULL if it is zero.
+	// Time returns a time as an argument, as notification.ClampTime does; NULL if it is zero.
 	Time(t time.Time) any
 	// Payload returns a payload as an argument, never NULL.
 	Payload(payload []byte) any

@@ -34,9 +34,7 @@ func (s *Scanner) Scan(rows *sql.Rows, extra ...any) (e notification.Envelope, e
 		return e, fmt.Errorf("offset %d: %w", e.Offset, err)
 	}
 	e.OccurredOn, e.DeliverAt = occurredOn.Time, deliverAt.Time
-	if e.Metadata, err = s.decode(metadata); err != nil {
-		return e, fmt.Errorf("offset %d: metadata: %w", e.Offset, err)
-	}
+	e.Metadata = s.decode(metadata)
 	if e.Payload == nil {
 		e.Payload = []byte{} // how a driver may hand over an empty one
 	}
@@ -44,15 +42,13 @@ func (s *Scanner) Scan(rows *sql.Rows, extra ...any) (e notification.Envelope, e
 	return e, nil
 }
 
-func (s *Scanner) decode(text string) (notification.Metadata, error) {
+func (s *Scanner) decode(text string) notification.Metadata {
 	if m, known := s.metadata[text]; known {
-		return m, nil
+		return m
 	}
-	m, err := store.DecodeMetadata([]byte(text))
-	if err == nil {
-		s.metadata[text] = m
-	}
-	return m, err
+	m := store.DecodeMetadata([]byte(text))
+	s.metadata[text] = m
+	return m
 }
 
 // EachParked is Dialect.EachParked through database/sql.

@@ -15,6 +15,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/store"
 )
 
@@ -104,8 +105,9 @@ func (t *Time) Scan(value any) (err error) {
 	switch value := value.(type) {
 	case nil:
 		t.Time = time.Time{}
+		return nil
 	case time.Time:
-		t.Time = value.UTC()
+		t.Time = value
 	case string:
 		t.Time, err = t.dialect.ParseTime(value)
 	case []byte:
@@ -113,5 +115,6 @@ func (t *Time) Scan(value any) (err error) {
 	default:
 		err = fmt.Errorf("the driver returned %T for a time", value)
 	}
+	t.Time = notification.ClampTime(t.Time)
 	return err
 }

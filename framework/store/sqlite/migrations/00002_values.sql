@@ -1,0 +1,15 @@
+-- +goose Up
+
+-- The log takes only what can also be parked, read by Go, written as JSON and sent on: times of
+-- the years 1 to 9999 without the first millisecond, which stands for a time that is not set,
+-- texts without NUL, and names that are not too long. It is a trigger, since SQLite cannot add a
+-- CHECK to a table.
+-- +goose StatementBegin
+CREATE TRIGGER {{.Table "values"}} BEFORE INSERT ON {{.Log}} WHEN NOT (
+    julianday(NEW.occurred_on) > julianday('0001-01-01') AND (NEW.deliver_at IS NULL OR julianday(NEW.deliver_at) > julianday('0001-01-01'))
+    AND length(CAST(NEW.type AS BLOB)) <= 255 AND length(CAST(NEW.id AS BLOB)) <= 255 AND length(CAST(NEW.key AS BLOB)) <= 1024
+    AND instr(CAST(NEW.type || NEW.id || NEW.key || NEW.metadata AS TEXT), char(0)) = 0)
+BEGIN
+    SELECT RAISE(ABORT, 'constraint failed: occurred_on and deliver_at have the years 1 to 9999 in UTC, type and id at most 255 bytes, key at most 1024 bytes, and texts no NUL');
+END;
+-- +goose StatementEnd
