@@ -41,6 +41,8 @@ type User struct {
 	// Address is where the request comes from; it is recorded, too. The default is the address of
 	// the client, which a trusted proxy reports.
 	Address string
+
+	remembered string // the cookie to set; "" if the browser has it
 }
 
 // May reports whether the user has a role, or one that includes it.
