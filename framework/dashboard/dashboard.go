@@ -91,9 +91,9 @@ type (
 
 // The roles. A user with another role may do nothing.
 const (
-	// Viewer may see everything except payloads.
+	// Viewer may see everything except payloads, the texts of errors and the doctor's findings.
 	Viewer = access.Viewer
-	// Operator may also see payloads, and act.
+	// Operator may also see these, and act.
 	Operator = access.Operator
 )
 
@@ -107,7 +107,8 @@ type Config struct {
 	Prefix string
 	// Masks hide parts of payloads in pages and in the API, also from operators: JSON paths by
 	// type (order.placed), prefix of types (order.*) or * for all types, as in
-	// {"customer.*": {"$.email", "$.card.number"}}. A payload of such a type that is not JSON is
+	// {"customer.*": {"$.email", "$.card.number"}}. A path hides all values with these names, in any
+	// case and at any depth, also in metadata and in the errors of receivers. A payload of such a type that is not JSON is
 	// hidden completely. A mask for one name of a type applies to its aliases, too.
 	Masks map[string][]string
 	// Access sets who may do what.

@@ -16,9 +16,9 @@ type Role int
 const (
 	// NoRole is the zero value: such a user may do nothing.
 	NoRole Role = iota
-	// Viewer may see everything except payloads.
+	// Viewer may see everything except payloads, the texts of errors and the doctor's findings.
 	Viewer
-	// Operator may act, and see payloads.
+	// Operator may act, and see these.
 	Operator
 )
 
