@@ -13,6 +13,7 @@ import (
 
 	"github.com/waybill-go/waybill/framework/config"
 	"github.com/waybill-go/waybill/framework/program/internal/bench"
+	"github.com/waybill-go/waybill/framework/program/internal/terminal"
 )
 
 func newBench(p *invocation) *cobra.Command {
@@ -246,7 +247,7 @@ func (b *benchmark) agree(cmd *cobra.Command) (bool, error) {
 		}
 	}
 	for _, line := range plan {
-		fmt.Fprintln(b.stderr, line)
+		terminal.Println(b.stderr, line)
 	}
 	if !consent || b.yes {
 		return true, nil
@@ -257,7 +258,7 @@ func (b *benchmark) agree(cmd *cobra.Command) (bool, error) {
 	fmt.Fprint(b.stderr, "Go on? [y/N] ")
 	yes, err := saysYes(cmd.Context(), cmd.InOrStdin())
 	if err == nil && !yes {
-		fmt.Fprintln(b.stderr, "nothing was done")
+		terminal.Println(b.stderr, "nothing was done")
 	}
 	return yes, err
 }

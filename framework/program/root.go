@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/waybill-go/waybill/framework/config"
+	"github.com/waybill-go/waybill/framework/program/internal/terminal"
 	"github.com/waybill-go/waybill/framework/tracing"
 )
 
@@ -53,7 +54,7 @@ func newRoot(p *invocation) *cobra.Command {
 	}
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.SetOut(p.stdout)
-	root.SetErr(p.stderr)
+	root.SetErr(terminal.Writer(p.stderr))
 	root.SetFlagErrorFunc(wrongUsage)
 	root.PersistentFlags().StringVar(&p.logFormat, "log-format", "text", "format of the logs: text or json")
 	root.PersistentFlags().StringVar(&p.logLevel, "log-level", "info", "lowest level that is logged: debug, info, warn or error")
@@ -135,10 +136,12 @@ func noArguments(cmd *cobra.Command, args []string) error {
 // invocation is what all commands share: environment, outputs, the program's options,
 // and the flags of the root.
 type invocation struct {
-	environ        []string
-	stdout, stderr io.Writer
-	name           string // the program's name
-	options        config.Options
+	environ []string
+	// stdout prints for people and escapes what is not visible; raw does not. stderr is raw too,
+	// since bars of progress move the cursor.
+	stdout, raw, stderr io.Writer
+	name                string // the program's name
+	options             config.Options
 
 	logFormat, logLevel string
 	logger              *slog.Logger
@@ -155,7 +158,7 @@ func (p *invocation) makeLogger() error {
 	case "text":
 		p.logger = slog.New(tracing.LogHandler(slog.NewTextHandler(p.stderr, handler)))
 	case "json":
-		p.logger = slog.New(tracing.LogHandler(slog.NewJSONHandler(p.stderr, handler)))
+		p.logger = slog.New(tracing.LogHandler(slog.NewJSONHandler(terminal.JSON(p.stderr), handler)))
 	default:
 		return &usageError{fmt.Errorf("--log-format is %q: use text or json", p.logFormat)}
 	}
@@ -212,10 +215,10 @@ func (p *invocation) print(err error) {
 			p.logger.Error("mistake in the configuration", "where", m.Where, "line", m.Line, "error", m.Text)
 		}
 	case errors.As(err, &mistakes):
-		fmt.Fprintln(p.stderr, mistakes)
+		fmt.Fprintln(terminal.Writer(p.stderr), mistakes)
 	case asJSON:
 		p.logger.Error("failed", "error", err)
 	default:
-		fmt.Fprintln(p.stderr, p.name+":", strings.ReplaceAll(err.Error(), "\n", "; "))
+		terminal.Println(p.stderr, p.name+":", strings.ReplaceAll(err.Error(), "\n", "; "))
 	}
 }
