@@ -69,7 +69,7 @@ difference; the output names these figures.`,
 	}
 	f := cmd.Flags()
 	f.StringVarP(&b.flags.file, "config", "c", "", "configuration file")
-	f.StringVar(&b.flags.database, "database", "", "address of the database, instead of the configuration's or of a temporary SQLite file")
+	f.StringVar(&b.flags.database, "database", "", "address of the database, instead of the configuration's or of a temporary SQLite file; others see a password in it")
 	f.StringSliceVar(&b.Sinks, "sinks", nil, "configured sinks that get real deliveries")
 	f.StringSliceVar(&b.Receivers, "receivers", nil, "receivers inside the process: noop, kafka, http, smtp (default: one for each configured sink; without a configuration, all)")
 	f.StringVar(&b.Sample.Type, "type", "", "type of a notification of your own, instead of made-up ones")

@@ -47,7 +47,13 @@ func newRoot(p *invocation) *cobra.Command {
 		Long:              rootHelp,
 		Args:              noSuchCommand,
 		RunE:              func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-		PersistentPreRunE: func(*cobra.Command, []string) error { return p.makeLogger() },
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
+			err := p.makeLogger()
+			if err == nil {
+				p.warnOfPassword(cmd)
+			}
+			return err
+		},
 		SilenceErrors:     true, // run prints them
 		SilenceUsage:      true,
 		DisableAutoGenTag: true, // a date would make docs/cli.md differ on every run
@@ -166,12 +172,20 @@ func (p *invocation) makeLogger() error {
 	return nil
 }
 
+// warnOfPassword warns of a password in the flag that has the database's address.
+func (p *invocation) warnOfPassword(cmd *cobra.Command) {
+	if f := cmd.Flags().Lookup("database"); f != nil && config.HasPassword(f.Value.String()) {
+		p.logger.Warn("the address in --database has a password, which everyone on this machine can see in the list of processes: " +
+			"put the address into WAYBILL_DATABASE, or into the configuration as database: file:/run/secrets/database")
+	}
+}
+
 // sourceFlags are the flags of commands that read a configuration.
 type sourceFlags struct{ file, database, in string }
 
 func (f *sourceFlags) add(cmd *cobra.Command) {
 	cmd.Flags().StringVarP(&f.file, "config", "c", "", "configuration file (default: "+config.DefaultFile+", if it exists)")
-	cmd.Flags().StringVar(&f.database, "database", "", "address of the database, instead of the configuration's")
+	cmd.Flags().StringVar(&f.database, "database", "", "address of the database, instead of the configuration's; others see a password in it, so set WAYBILL_DATABASE instead")
 }
 
 // source returns where the configuration comes from: the file of -c, else waybill.yaml
