@@ -114,6 +114,10 @@ func parseSQLite(path string) (Database, error) {
 	return Database{dialect: SQLite, dsn: path, shown: "SQLite database " + path}, nil
 }
 
+// HasPassword reports whether an address has a password in the clear, rather than a reference to a
+// variable or a file.
+func HasPassword(address string) bool { return hidesPassword.masked(address) != address }
+
 // Dialect returns the kind of database; "" for the zero value.
 func (d Database) Dialect() Dialect { return d.dialect }
 

@@ -20,8 +20,9 @@ import (
 type Observe struct {
 	Address string              `yaml:"address" doc:"Host and port at which waybill forward serves the dashboard, /metrics for Prometheus, /livez (also /healthz) and /readyz, such as 127.0.0.1:8090. Without a host it listens on all of the machine's addresses. Without auth, only loopback addresses serve the dashboard, and every visitor is an operator. It is served from the start of the program, before the database can be reached. SIGHUP does not change it. Default: none"`
 	Hosts   []string            `yaml:"hosts" doc:"More host names of the dashboard, such as that of a proxy in front of it. Requests for other hosts are refused, except for localhost, loopback addresses, the host of address, and the IP address that the request was sent to"`
+	Proxies []netip.Prefix      `yaml:"proxies" doc:"Networks of the reverse proxies in front of the dashboard, such as 10.1.2.3/32, that add the client to X-Forwarded-For or replace the header. Failed logins then count for that client, and actions are recorded with its address; otherwise both are the proxy's. It lets nobody in: for a proxy that authenticates its users see auth.proxy, whose networks count here too. SIGHUP applies changes. Default: none"`
 	Auth    Auth                `yaml:"auth" doc:"Who may use the dashboard. If users, tokens or proxy is set, each request must authenticate with one of them. /metrics and the probes need no authentication. SIGHUP applies changes"`
-	Masks   map[string][]string `yaml:"masks" doc:"Parts of payloads that the dashboard and its API hide, also from operators: JSON paths such as $.card.number, by type (order.placed), by prefix of types (order.*), or * for all types. A payload of such a type that is not JSON is hidden completely. Default: none"`
+	Masks   map[string][]string `yaml:"masks" doc:"Parts of payloads that the dashboard and its API hide, also from operators: JSON paths such as $.card.number, by type (order.placed), by prefix of types (order.*), or * for all types. A path hides all values with these names, in any case and at any depth, also in metadata and in the errors of receivers. A payload of such a type that is not JSON is hidden completely. Default: none"`
 	Types   bool                `yaml:"types" doc:"Count what the schedules of this configuration publish in waybill_published_total{type}, for up to 100 types and the others as _other. SIGHUP does not change it. Default false"`
 	Pprof   bool                `yaml:"pprof" doc:"Serve profiles of the program at /debug/pprof/, for operators. SIGHUP does not change it. Default false"`
 }
@@ -45,7 +46,7 @@ const (
 // AuthUser is a person who logs in with a password.
 type AuthUser struct {
 	Password string `yaml:"password" secret:"true" doc:"Password, or its bcrypt hash as waybill config password prints it. Required"`
-	Role     Role   `yaml:"role" enum:"viewer,operator" doc:"A viewer sees everything except payloads; an operator also sees payloads and can act. Default viewer"`
+	Role     Role   `yaml:"role" enum:"viewer,operator" doc:"A viewer sees everything except payloads, the texts of errors and the findings of the doctor; an operator also sees these and can act. Default viewer"`
 }
 
 // AuthToken is a program that sends a token.
@@ -133,7 +134,7 @@ func (l *loader) checkServed(o Observe) {
 	}
 	var unused []string
 	for name, is := range map[string]bool{
-		"hosts": len(o.Hosts) > 0, "auth": !reflect.ValueOf(o.Auth).IsZero(), "masks": len(o.Masks) > 0, "pprof": o.Pprof,
+		"hosts": len(o.Hosts) > 0, "proxies": len(o.Proxies) > 0, "auth": !reflect.ValueOf(o.Auth).IsZero(), "masks": len(o.Masks) > 0, "pprof": o.Pprof,
 	} {
 		if is && !l.reported("observe."+name) {
 			unused = append(unused, "observe."+name)

@@ -58,6 +58,8 @@ type (
 	//     address to which a request was sent, and the host of Address. Requests with other Host
 	//     headers are refused, as a protection against DNS rebinding. With Authorize, any host is
 	//     accepted if Hosts is empty
+	//   - Proxies []netip.Prefix: the networks of reverse proxies whose X-Forwarded-For is believed,
+	//     besides those of Proxy
 	//   - Users map[string]Credential: by name, who may log in with HTTP Basic authentication. The
 	//     secret is a password, or its bcrypt hash with a cost of at most 14
 	//   - Tokens map[string]Credential: by the name that is recorded with actions, tokens for
@@ -89,9 +91,9 @@ type (
 
 // The roles. A user with another role may do nothing.
 const (
-	// Viewer may see everything except payloads.
+	// Viewer may see everything except payloads, the texts of errors and the doctor's findings.
 	Viewer = access.Viewer
-	// Operator may also see payloads, and act.
+	// Operator may also see these, and act.
 	Operator = access.Operator
 )
 
@@ -105,7 +107,8 @@ type Config struct {
 	Prefix string
 	// Masks hide parts of payloads in pages and in the API, also from operators: JSON paths by
 	// type (order.placed), prefix of types (order.*) or * for all types, as in
-	// {"customer.*": {"$.email", "$.card.number"}}. A payload of such a type that is not JSON is
+	// {"customer.*": {"$.email", "$.card.number"}}. A path hides all values with these names, in any
+	// case and at any depth, also in metadata and in the errors of receivers. A payload of such a type that is not JSON is
 	// hidden completely. A mask for one name of a type applies to its aliases, too.
 	Masks map[string][]string
 	// Access sets who may do what.
@@ -115,15 +118,19 @@ type Config struct {
 	// Logger gets a line for each request that is refused or fails in the server, and for each
 	// payload that is shown; nil means slog's default.
 	Logger *slog.Logger
-
-	list func() []Listed // of Several
 }
 
 // Dashboard is an http.Handler. It is safe for concurrent use.
 type Dashboard struct {
+	*board
+	gate    *access.Gate
+	handler http.Handler
+}
+
+// board serves the pages and the API of an outbox to users that a Gate has let in.
+type board struct {
 	current target.Current
 	acts    *acts.Runner
-	gate    *access.Gate
 	history *history.History
 	pages   *pages.Pages
 	handler http.Handler
@@ -131,35 +138,51 @@ type Dashboard struct {
 
 // New returns a dashboard. Call Show to make it show an outbox.
 func New(c Config) (*Dashboard, error) {
+	c, hidden, err := c.checked()
+	if err != nil {
+		return nil, err
+	}
+	d := &Dashboard{board: newBoard(c, hidden, nil)}
+	if d.gate, err = access.New(c.Access, d.board.handler, c.Logger); err != nil {
+		return nil, err
+	}
+	d.handler = below(c.Prefix, d.gate)
+	return d, nil
+}
+
+// checked returns the configuration with defaults, and its masks.
+func (c Config) checked() (Config, masks.Masks, error) {
 	if c.Logger == nil {
 		c.Logger = slog.Default()
 	}
 	if c.Prefix != "" && (c.Prefix == "/" || path.Clean("/"+c.Prefix) != c.Prefix) {
-		return nil, fmt.Errorf("the prefix is %q: use a path like /admin/outbox", c.Prefix)
+		return c, nil, fmt.Errorf("the prefix is %q: use a path like /admin/outbox", c.Prefix)
 	}
 	hidden, err := masks.Parse(c.Masks)
 	if err != nil {
-		return nil, fmt.Errorf("dashboard: %w", err)
+		return c, nil, fmt.Errorf("dashboard: %w", err)
 	}
-	d := &Dashboard{acts: acts.New(c.Logger)}
-	d.history = history.New(&d.current, c.Logger)
-	d.pages = pages.New(pages.Config{Target: &d.current, Acts: d.acts, History: d.history, Prefix: c.Prefix, Logger: c.Logger, Masks: hidden, List: c.list})
+	return c, hidden, nil
+}
+
+// newBoard returns a board. list returns the databases that its pages list; nil if there is one.
+func newBoard(c Config, hidden masks.Masks, list func() []Listed) *board {
+	b := &board{acts: acts.New(c.Logger)}
+	b.history = history.New(&b.current, c.Logger)
+	b.pages = pages.New(pages.Config{Target: &b.current, Acts: b.acts, History: b.history, Prefix: c.Prefix, Logger: c.Logger, Masks: hidden, List: list})
 	mux := http.NewServeMux()
 	bound := access.NewBound()
-	mux.Handle("/", bound.Of(d.pages))
-	mux.Handle("/static/", d.pages)
-	mux.Handle("/live", d.pages)
-	v1 := bound.Of(http.StripPrefix("/api/v1", api.New(api.Config{Target: &d.current, Acts: d.acts, History: d.history, Prefix: c.Prefix, Logger: c.Logger, Masks: hidden})))
+	mux.Handle("/", bound.Of(b.pages))
+	mux.Handle("/static/", b.pages)
+	mux.Handle("/live", b.pages)
+	v1 := bound.Of(http.StripPrefix("/api/v1", api.New(api.Config{Target: &b.current, Acts: b.acts, History: b.history, Prefix: c.Prefix, Logger: c.Logger, Masks: hidden})))
 	mux.Handle("/api/v1/", v1)
 	mux.Handle("/api/v1", v1)
 	if c.Pprof {
 		mux.Handle("/debug/pprof/", access.Require(Operator, profiles()))
 	}
-	if d.gate, err = access.New(c.Access, mux, c.Logger); err != nil {
-		return nil, err
-	}
-	d.handler = below(c.Prefix, d.gate)
-	return d, nil
+	b.handler = mux
+	return b
 }
 
 // below strips a prefix from the paths of requests. It answers 404 to paths that are not clean: a
@@ -184,18 +207,18 @@ func below(prefix string, next http.Handler) http.Handler {
 
 // Close ends live updates, interrupts running actions after their current batch, and waits for them
 // to end. Call it before http.Server.Shutdown, which waits for requests to end.
-func (d *Dashboard) Close() {
-	d.pages.Close()
-	d.acts.Close()
-	d.history.Close()
+func (b *board) Close() {
+	b.pages.Close()
+	b.acts.Close()
+	b.history.Close()
 }
 
 // Show makes the dashboard show an outbox instead of the previous one. The dashboard then samples
 // the outbox every ten seconds until Close. release ends this, unless the dashboard shows another
 // outbox by then.
-func (d *Dashboard) Show(t Target) (release func()) {
-	release = d.current.Show(t)
-	d.history.Begin()
+func (b *board) Show(t Target) (release func()) {
+	release = b.current.Show(t)
+	b.history.Begin()
 	return release
 }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/spf13/cobra"
 
+	"github.com/waybill-go/waybill/framework/program/internal/terminal"
 	"github.com/waybill-go/waybill/framework/store"
 )
 
@@ -59,7 +60,7 @@ func (a *actions) run(cmd *cobra.Command, _ []string) error {
 		return printJSON(a.stdout, append([]store.Action{}, list...))
 	}
 	if len(list) == 0 {
-		fmt.Fprintln(a.stdout, "no actions yet")
+		terminal.Println(a.stdout, "no actions yet")
 		return nil
 	}
 	t := newTable(a.stdout, "at", "who", "action", "count", "planned", "state", "ended", "filter", "id")
@@ -115,6 +116,6 @@ func (c *actionsCancel) run(cmd *cobra.Command, args []string) error {
 	case c.json:
 		return printJSON(c.stdout, action)
 	}
-	fmt.Fprintf(c.stdout, "cancelled %s %s: %d done\n", action.Name, action.ID, action.Count)
+	terminal.Printf(c.stdout, "cancelled %s %s: %d done\n", action.Name, action.ID, action.Count)
 	return nil
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/waybill-go/waybill/framework/config"
 	"github.com/waybill-go/waybill/framework/program/internal/bench"
+	"github.com/waybill-go/waybill/framework/program/internal/terminal"
 )
 
 func newBench(p *invocation) *cobra.Command {
@@ -68,7 +69,7 @@ difference; the output names these figures.`,
 	}
 	f := cmd.Flags()
 	f.StringVarP(&b.flags.file, "config", "c", "", "configuration file")
-	f.StringVar(&b.flags.database, "database", "", "address of the database, instead of the configuration's or of a temporary SQLite file")
+	f.StringVar(&b.flags.database, "database", "", "address of the database, instead of the configuration's or of a temporary SQLite file; others see a password in it")
 	f.StringSliceVar(&b.Sinks, "sinks", nil, "configured sinks that get real deliveries")
 	f.StringSliceVar(&b.Receivers, "receivers", nil, "receivers inside the process: noop, kafka, http, smtp (default: one for each configured sink; without a configuration, all)")
 	f.StringVar(&b.Sample.Type, "type", "", "type of a notification of your own, instead of made-up ones")
@@ -246,7 +247,7 @@ func (b *benchmark) agree(cmd *cobra.Command) (bool, error) {
 		}
 	}
 	for _, line := range plan {
-		fmt.Fprintln(b.stderr, line)
+		terminal.Println(b.stderr, line)
 	}
 	if !consent || b.yes {
 		return true, nil
@@ -257,7 +258,7 @@ func (b *benchmark) agree(cmd *cobra.Command) (bool, error) {
 	fmt.Fprint(b.stderr, "Go on? [y/N] ")
 	yes, err := saysYes(cmd.Context(), cmd.InOrStdin())
 	if err == nil && !yes {
-		fmt.Fprintln(b.stderr, "nothing was done")
+		terminal.Println(b.stderr, "nothing was done")
 	}
 	return yes, err
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/waybill-go/waybill/framework/program/internal/bench"
+	"github.com/waybill-go/waybill/framework/program/internal/terminal"
 )
 
 // against compares a bench with an earlier result.
@@ -60,7 +61,7 @@ func (a *against) print(w io.Writer, comparison *bench.Comparison) {
 	if comparison == nil {
 		return
 	}
-	fmt.Fprintf(w, "\nAgainst %s:\n\n", a.file)
+	terminal.Printf(w, "\nAgainst %s:\n\n", a.file)
 	comparison.Print(w)
 	if _, unclear := comparison.Worse(a.tolerance.share()); len(unclear) > 0 {
 		fmt.Fprintf(w, "\nWorse by more than %s, but the runs differ so much that it may be chance; use more --runs to find out:\n  %s\n", a.tolerance.String(), listed(unclear, "\n  "))

@@ -16,6 +16,7 @@ import (
 	"github.com/vbauerster/mpb/v8/decor"
 
 	"github.com/waybill-go/waybill/framework/admin"
+	"github.com/waybill-go/waybill/framework/program/internal/terminal"
 	"github.com/waybill-go/waybill/framework/store"
 )
 
@@ -122,17 +123,17 @@ func (b *bulk) run(cmd *cobra.Command, p plan, w words, details any) error {
 	case b.dryRun && b.json:
 		return printJSON(b.stdout, details)
 	case b.dryRun:
-		fmt.Fprintf(b.stdout, "would %s %s\n", w.verb, total)
+		terminal.Printf(b.stdout, "would %s %s\n", w.verb, total)
 		return nil
 	case p.Total() == 0 && !b.json:
-		fmt.Fprintf(b.stdout, "nothing to %s\n", w.verb)
+		terminal.Printf(b.stdout, "nothing to %s\n", w.verb)
 		return nil
 	}
 	if !b.yes {
-		fmt.Fprintf(b.stdout, "%s %s? [y/N] ", strings.ToUpper(w.verb[:1])+w.verb[1:], total)
+		terminal.Printf(b.stdout, "%s %s? [y/N] ", strings.ToUpper(w.verb[:1])+w.verb[1:], total)
 		yes, err := saysYes(cmd.Context(), cmd.InOrStdin())
 		if err != nil || !yes {
-			fmt.Fprintln(b.stdout, "nothing was done")
+			terminal.Println(b.stdout, "nothing was done")
 			return err
 		}
 	}
@@ -149,7 +150,7 @@ func (b *bulk) run(cmd *cobra.Command, p plan, w words, details any) error {
 		return fmt.Errorf("%s %d of %s, then stopped; %s: %w", w.done, action.Count-w.before, total, w.next(action), err)
 	}
 	if !b.json {
-		fmt.Fprintf(b.stdout, "%s %s (action %s)\n", w.done, countText(action.Count-w.before, "delivery", "deliveries"), action.ID)
+		terminal.Printf(b.stdout, "%s %s (action %s)\n", w.done, countText(action.Count-w.before, "delivery", "deliveries"), action.ID)
 	}
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/waybill-go/waybill/framework/config"
 	"github.com/waybill-go/waybill/framework/config/database"
+	"github.com/waybill-go/waybill/framework/program/internal/terminal"
 	"github.com/waybill-go/waybill/framework/store/postgres"
 )
 
@@ -83,11 +84,11 @@ func (m *migrate) runCapture(cmd *cobra.Command, source config.Source) error {
 		if err != nil {
 			return err
 		}
-		_, err = io.WriteString(m.stdout, text)
+		_, err = io.WriteString(m.raw, text)
 		return err
 	case c.remove != "":
 		if err = postgres.RemoveCapture(ctx, db, outbox, c.remove); err == nil && !m.json {
-			fmt.Fprintln(m.stdout, c.remove, "is no longer captured")
+			terminal.Println(m.stdout, c.remove, "is no longer captured")
 		}
 	case !c.list:
 		err = postgres.AddCapture(ctx, db, outbox, c.Capture)
@@ -120,7 +121,7 @@ func (m *migrate) printCaptures(captures []postgres.Capture) error {
 		return printJSON(m.stdout, lines)
 	}
 	if len(captures) == 0 {
-		fmt.Fprintln(m.stdout, "no table is captured")
+		terminal.Println(m.stdout, "no table is captured")
 		return nil
 	}
 	t := newTable(m.stdout, "table", "type", "on", "key", "columns")

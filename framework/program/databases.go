@@ -14,6 +14,7 @@ import (
 	"github.com/waybill-go/waybill/framework/config"
 	"github.com/waybill-go/waybill/framework/config/database"
 	"github.com/waybill-go/waybill/framework/forwarder/fleet"
+	"github.com/waybill-go/waybill/framework/program/internal/terminal"
 )
 
 // named is a database that a command works on.
@@ -193,9 +194,9 @@ func (l *looking) each(cmd *cobra.Command, lookIn func(source config.Source) (lo
 		}
 		views[d.name], has = found.view, true
 		if !l.json && found.print != nil {
-			fmt.Fprintf(l.stdout, "database %s\n\n", d.name)
+			terminal.Printf(l.stdout, "database %s\n\n", d.name)
 			found.print(l.stdout)
-			fmt.Fprintln(l.stdout)
+			terminal.Println(l.stdout)
 		}
 	}
 	if has {

@@ -7,7 +7,7 @@ import (
 )
 
 func newDemo(p *invocation) *cobra.Command {
-	cmd := demo.Command(p.stdout, p.stderr)
+	cmd := demo.Command(p.raw, p.stderr)
 	cmd.Args = noArguments
 	validate := cmd.PreRunE
 	cmd.PreRunE = func(cmd *cobra.Command, arguments []string) error {

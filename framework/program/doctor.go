@@ -14,6 +14,7 @@ import (
 	"github.com/waybill-go/waybill/framework/config"
 	"github.com/waybill-go/waybill/framework/config/database"
 	"github.com/waybill-go/waybill/framework/doctor"
+	"github.com/waybill-go/waybill/framework/program/internal/terminal"
 	"github.com/waybill-go/waybill/framework/store/postgres"
 )
 
@@ -148,11 +149,13 @@ func printFindings(w io.Writer, findings []doctor.Finding) {
 		if f.Status == doctor.OK || f.Status == doctor.Skip && f.Fix == "" {
 			continue
 		}
-		fmt.Fprintf(w, "\n%s: %s\n", f.ID, f.Why)
+		terminal.Printf(w, "\n%s: %s\n", f.ID, f.Why)
 		if f.Fix != "" {
-			fmt.Fprintf(w, "    %s\n", strings.ReplaceAll(strings.TrimSpace(f.Fix), "\n", "\n    "))
+			for line := range strings.Lines(strings.TrimSpace(f.Fix)) {
+				terminal.Printf(w, "    %s\n", strings.TrimSuffix(line, "\n"))
+			}
 		}
-		fmt.Fprintf(w, "    %s\n", f.Link)
+		terminal.Printf(w, "    %s\n", f.Link)
 	}
 }
 

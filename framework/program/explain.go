@@ -18,6 +18,7 @@ import (
 	"github.com/waybill-go/waybill/framework/forwarder"
 	"github.com/waybill-go/waybill/framework/internal/duration"
 	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/framework/program/internal/terminal"
 	"github.com/waybill-go/waybill/framework/route"
 	"github.com/waybill-go/waybill/framework/store"
 )
@@ -146,7 +147,7 @@ func (e *explain) run(cmd *cobra.Command, args []string) error {
 	}
 	for i, view := range views {
 		if i > 0 {
-			fmt.Fprintln(e.stdout)
+			terminal.Println(e.stdout)
 		}
 		printType(e.stdout, view)
 	}
@@ -216,13 +217,13 @@ func (v typeView) name() string {
 func printType(w io.Writer, view typeView) {
 	switch {
 	case view.Unrouted == forwarder.UnroutedIgnore:
-		fmt.Fprintf(w, "%s: no route matches, so it is skipped (forwarder.unrouted: ignore)\n", view.name())
+		terminal.Printf(w, "%s: no route matches, so it is skipped (forwarder.unrouted: ignore)\n", view.name())
 		return
 	case view.Unrouted != "":
-		fmt.Fprintf(w, "%s: no route matches, so it is parked as dead under the sink %s (forwarder.unrouted: park)\n", view.name(), store.SinkUnrouted)
+		terminal.Printf(w, "%s: no route matches, so it is parked as dead under the sink %s (forwarder.unrouted: park)\n", view.name(), store.SinkUnrouted)
 		return
 	}
-	fmt.Fprintln(w, view.name())
+	terminal.Println(w, view.name())
 	t := newTable(w, "sink", "kind", "routes", "threshold", "attempts", "pauses", "max age", "by", "timeout", "rate", "on dead")
 	for _, d := range view.Sinks {
 		by := "retry"
@@ -262,18 +263,18 @@ func (d deliveryView) printRules(w io.Writer) {
 		return
 	}
 	for _, r := range d.Routes {
-		fmt.Fprintf(w, " %s: %s", d.Sink, r.Route)
+		terminal.Printf(w, " %s: %s", d.Sink, r.Route)
 		if r.When != "" {
-			fmt.Fprintf(w, ", when %s", r.When)
+			terminal.Printf(w, ", when %s", r.When)
 		}
 		if r.Payload != nil {
 			fields := make([]string, 0, len(r.Payload))
 			for _, name := range slices.Sorted(maps.Keys(r.Payload)) {
 				fields = append(fields, name+": "+r.Payload[name])
 			}
-			fmt.Fprintf(w, ", with the payload {%s}", strings.Join(fields, ", "))
+			terminal.Printf(w, ", with the payload {%s}", strings.Join(fields, ", "))
 		}
-		fmt.Fprintln(w)
+		terminal.Println(w)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/waybill-go/waybill/framework/admin"
 	"github.com/waybill-go/waybill/framework/program/internal/archive"
+	"github.com/waybill-go/waybill/framework/program/internal/terminal"
 )
 
 func newExport(p *invocation) *cobra.Command {
@@ -94,7 +95,7 @@ func (e *export) run(cmd *cobra.Command, _ []string) error {
 }
 
 func (e *export) write(cmd *cobra.Command, o *operator, format archive.Format) (admin.Exporting, error) {
-	a, err := archive.Create(e.output, format, e.stdout)
+	a, err := archive.Create(e.output, format, e.raw)
 	if err != nil {
 		return admin.Exporting{}, err
 	}
@@ -120,11 +121,11 @@ func (e *export) write(cmd *cobra.Command, o *operator, format archive.Format) (
 func (e *export) report(done admin.Exporting, format archive.Format) {
 	switch {
 	case done.Gone && done.Oldest == nil:
-		fmt.Fprintln(e.stderr, "warning: the log is empty: nothing was published yet, or retention has removed all rows")
+		terminal.Println(e.stderr, "warning: the log is empty: nothing was published yet, or retention has removed all rows")
 	case done.Gone:
-		fmt.Fprintf(e.stderr, "warning: retention may have deleted rows of the period: the log begins at offset %d, of %s\n", done.Oldest.Offset, timeText(done.Oldest.OccurredOn))
+		terminal.Printf(e.stderr, "warning: retention may have deleted rows of the period: the log begins at offset %d, of %s\n", done.Oldest.Offset, timeText(done.Oldest.OccurredOn))
 	}
 	if !e.json && e.output != archive.Stdout {
-		fmt.Fprintf(e.stdout, "exported %s with %s to %s (%s)\n", countText(done.Rows, "row", "rows"), countText(done.Receipts, "receipt", "receipts"), e.output, format)
+		terminal.Printf(e.stdout, "exported %s with %s to %s (%s)\n", countText(done.Rows, "row", "rows"), countText(done.Receipts, "receipt", "receipts"), e.output, format)
 	}
 }

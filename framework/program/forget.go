@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/waybill-go/waybill/framework/program/internal/terminal"
 	"github.com/waybill-go/waybill/framework/store"
 )
 
@@ -70,10 +71,10 @@ func (f *forget) run(cmd *cobra.Command, args []string) error {
 		if err != nil {
 			return err
 		}
-		fmt.Fprintf(f.stdout, "%s has %s. Delete them? [y/N] ", args[0], tracesText(traces))
+		terminal.Printf(f.stdout, "%s has %s. Delete them? [y/N] ", args[0], tracesText(traces))
 		yes, err := saysYes(cmd.Context(), cmd.InOrStdin())
 		if err != nil || !yes {
-			fmt.Fprintln(f.stdout, "nothing was deleted")
+			terminal.Println(f.stdout, "nothing was deleted")
 			return err
 		}
 	}
@@ -87,7 +88,7 @@ func (f *forget) run(cmd *cobra.Command, args []string) error {
 	if f.json {
 		return printJSON(f.stdout, traces)
 	}
-	fmt.Fprintf(f.stdout, "deleted %s of %s\n", tracesText(traces), args[0])
+	terminal.Printf(f.stdout, "deleted %s of %s\n", tracesText(traces), args[0])
 	return nil
 }
 

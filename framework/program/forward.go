@@ -84,8 +84,7 @@ type forward struct {
 	monitor   *observe.Monitor
 	service   otlp.Service // the identity of this program in spans and metrics
 	push      bool         // whether to send metrics by OTLP
-	dashboard *dashboard.Dashboard
-	several   *dashboard.Several         // instead of dashboard, for a fleet
+	dashboard *dashboard.Several
 	fleet     atomic.Pointer[shownFleet] // the fleet of the dashboard; nil if there is one database
 	// address, types and pprof are observe's at the start of the program.
 	address string
@@ -177,7 +176,6 @@ func (f *forward) run(cmd *cobra.Command, _ []string) error {
 			continue
 		}
 		if next == nil {
-			f.several.Close()
 			f.dashboard.Close() // first, since actions that it interrupts write to the database
 		}
 		cleanup()

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/waybill-go/waybill/framework/config"
+	"github.com/waybill-go/waybill/framework/program/internal/terminal"
 )
 
 func newHealth(p *invocation) *cobra.Command {
@@ -94,6 +95,6 @@ func (h *healthProbe) ask(ctx context.Context, url string) error {
 	if response.StatusCode != http.StatusOK {
 		return fmt.Errorf("%s: %s: %s", url, response.Status, text)
 	}
-	fmt.Fprintln(h.stdout, text)
+	terminal.Println(h.stdout, text)
 	return nil
 }

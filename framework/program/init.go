@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/waybill-go/waybill/framework/config"
+	"github.com/waybill-go/waybill/framework/program/internal/terminal"
 )
 
 // example is a commented configuration to start from.
@@ -61,7 +62,7 @@ func (i *initialize) run(cmd *cobra.Command, args []string) error {
 		if i.json {
 			return wrongUsage(cmd, errors.New("stdout gets the file, which is YAML: leave --json out, or name a file"))
 		}
-		_, err := fmt.Fprint(i.stdout, example)
+		_, err := fmt.Fprint(i.raw, example)
 		return err
 	}
 	switch err := writeNew(file, example); {
@@ -77,7 +78,7 @@ func (i *initialize) run(cmd *cobra.Command, args []string) error {
 			Variables []string `json:"variables"`
 		}{file, variables})
 	}
-	fmt.Fprintf(i.stdout, "wrote %s: set %s, then run waybill config check -c %[1]s\n", file, strings.Join(variables, ", "))
+	terminal.Printf(i.stdout, "wrote %s: set %s, then run waybill config check -c %[1]s\n", file, strings.Join(variables, ", "))
 	return nil
 }
 

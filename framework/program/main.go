@@ -21,6 +21,8 @@ import (
 	"os"
 	"strings"
 	_ "time/tzdata" // the time zones of schedules, for machines without a zone database
+
+	"github.com/waybill-go/waybill/framework/program/internal/terminal"
 )
 
 //go:generate go tool wire
@@ -64,7 +66,7 @@ type Call struct {
 // Unlike Main it handles no signal but SIGHUP, on which waybill forward reloads its
 // configuration.
 func Run(ctx context.Context, call Call, options ...Option) int {
-	p := &invocation{environ: call.Environ, stdout: orDiscard(call.Stdout), stderr: orDiscard(call.Stderr)}
+	p := &invocation{environ: call.Environ, stdout: terminal.Writer(orDiscard(call.Stdout)), raw: orDiscard(call.Stdout), stderr: orDiscard(call.Stderr)}
 	made, err := partsOf(options)
 	p.name, p.options = made.name, made.Options
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 	"github.com/waybill-go/waybill/framework/admin"
 	"github.com/waybill-go/waybill/framework/config"
 	"github.com/waybill-go/waybill/framework/config/database"
+	"github.com/waybill-go/waybill/framework/program/internal/terminal"
 	"github.com/waybill-go/waybill/framework/store/postgres"
 )
 
@@ -118,7 +119,7 @@ func (m *migrate) migrate(ctx context.Context, in named) error {
 		return err
 	}
 	if in.name != "" && !m.json {
-		fmt.Fprintf(m.stdout, "database %s: ", in.name)
+		terminal.Printf(m.stdout, "database %s: ", in.name)
 	}
 	d, cleanup, err := newMigration(in.source)
 	if err != nil {
@@ -127,7 +128,7 @@ func (m *migrate) migrate(ctx context.Context, in named) error {
 	defer cleanup()
 	applied, err := d.Migrate(ctx, m.partitionRows)
 	if in.name != "" && len(applied) > 0 && !m.json {
-		fmt.Fprintln(m.stdout)
+		terminal.Println(m.stdout)
 	}
 	if printErr := m.printApplied(applied, err == nil); err == nil {
 		err = printErr
@@ -152,7 +153,7 @@ func (m *migrate) printSQL(source config.Source) error {
 	if err != nil {
 		return err
 	}
-	_, err = io.WriteString(m.stdout, text)
+	_, err = io.WriteString(m.raw, text)
 	return err
 }
 
@@ -165,7 +166,7 @@ func (m *migrate) printGrants(source config.Source) error {
 	if err != nil {
 		return err
 	}
-	_, err = io.WriteString(m.stdout, text)
+	_, err = io.WriteString(m.raw, text)
 	return err
 }
 
@@ -177,10 +178,10 @@ func (m *migrate) printApplied(applied []string, done bool) error {
 		}{append([]string{}, applied...)})
 	}
 	for _, name := range applied {
-		fmt.Fprintln(m.stdout, "applied", name)
+		terminal.Println(m.stdout, "applied", name)
 	}
 	if done && len(applied) == 0 {
-		fmt.Fprintln(m.stdout, "the outbox is up to date")
+		terminal.Println(m.stdout, "the outbox is up to date")
 	}
 	return nil
 }
@@ -191,6 +192,6 @@ func printJSON(w io.Writer, result any) error {
 	if err != nil {
 		return err
 	}
-	_, err = w.Write(text)
+	_, err = terminal.JSON(w).Write(text)
 	return err
 }

@@ -2,7 +2,6 @@ package program
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"net"
@@ -41,10 +40,7 @@ func (f *forward) observed() (*config.Config, error) {
 	}
 	f.address, f.pprof = c.Observe.Address, c.Observe.Pprof
 	shown := dashboard.Config{Access: f.access(c.Observe), Masks: c.Observe.Masks, Pprof: c.Observe.Pprof, Logger: f.logger}
-	if f.dashboard, err = dashboard.New(shown); err == nil {
-		f.several, err = dashboard.NewSeveral(shown, f.listed, f.targetIn)
-	}
-	if err != nil {
+	if f.dashboard, err = dashboard.NewSeveral(shown, f.listed, f.targetIn); err != nil {
 		return nil, &usageError{fmt.Errorf("observe.auth: %w", err)}
 	}
 	return c, nil
@@ -55,6 +51,7 @@ func (f *forward) access(o config.Observe) dashboard.Access {
 	a := dashboard.Access{
 		Address: f.address,
 		Hosts:   o.Hosts,
+		Proxies: o.Proxies,
 		Users:   make(map[string]dashboard.Credential, len(o.Auth.Users)),
 		Tokens:  make(map[string]dashboard.Credential, len(o.Auth.Tokens)),
 		Proxy:   dashboard.Proxy(o.Auth.Proxy),
@@ -97,12 +94,15 @@ type shownFleet struct {
 	target dashboard.Target
 }
 
-// listed returns the databases of a fleet, if there is one.
-func (f *forward) listed() (all []dashboard.Listed) {
-	if e := f.fleet.Load(); e != nil {
-		for _, d := range e.fleet.Databases() {
-			all = append(all, dashboard.Listed{Name: d.Database, State: string(d.State), Error: d.Error})
-		}
+// listed returns the databases of a fleet; nil if there is no fleet.
+func (f *forward) listed() []dashboard.Listed {
+	e := f.fleet.Load()
+	if e == nil {
+		return nil
+	}
+	all := []dashboard.Listed{}
+	for _, d := range e.fleet.Databases() {
+		all = append(all, dashboard.Listed{Name: d.Database, State: string(d.State), Error: d.Error})
 	}
 	return all
 }
@@ -160,7 +160,7 @@ func (f *forward) findings(ctx context.Context, source config.Source, only ...st
 
 // changeAccess applies a change of who may use the dashboard.
 func (f *forward) changeAccess(o config.Observe) {
-	if err := errors.Join(f.dashboard.Change(f.access(o)), f.several.Change(f.access(o))); err != nil { // unexpected: loading has checked it
+	if err := f.dashboard.Change(f.access(o)); err != nil { // unexpected: loading has checked it
 		f.refuse(err)
 	}
 	if o.Address != f.address || o.Types != f.types || o.Pprof != f.pprof {
@@ -220,13 +220,7 @@ func (f *forward) handler() http.Handler {
 	for _, path := range []string{"/metrics", "/livez", "/healthz", "/readyz"} {
 		mux.Handle(path, f.monitor)
 	}
-	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		if f.fleet.Load() != nil {
-			f.several.ServeHTTP(w, r)
-			return
-		}
-		f.dashboard.ServeHTTP(w, r)
-	})
+	mux.Handle("/", f.dashboard)
 	return mux
 }
 

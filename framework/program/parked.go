@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/waybill-go/waybill/framework/admin"
+	"github.com/waybill-go/waybill/framework/program/internal/terminal"
 	"github.com/waybill-go/waybill/framework/store"
 )
 
@@ -153,7 +154,7 @@ func (l *parkedList) find(ctx context.Context, o *operator, filter admin.Filter)
 
 func printParked(w io.Writer, found []admin.ParkedView, counts []store.ParkedCount) {
 	if len(found) == 0 {
-		fmt.Fprintln(w, "nothing that matches is parked")
+		terminal.Println(w, "nothing that matches is parked")
 		return
 	}
 	list := newTable(w, "sink", "state", "id", "type", "key", "attempt", "since", "due", "last error")
@@ -166,7 +167,7 @@ func printParked(w io.Writer, found []admin.ParkedView, counts []store.ParkedCou
 	}
 	list.Render()
 	if total := totalOf(counts); total > int64(len(found)) {
-		fmt.Fprintf(w, "\n%d of %d: see --limit\n", len(found), total)
+		terminal.Printf(w, "\n%d of %d: see --limit\n", len(found), total)
 	}
 }
 
@@ -244,7 +245,7 @@ func (s *parkedShow) run(cmd *cobra.Command, args []string) error {
 	}
 	for i := range found {
 		if i > 0 {
-			fmt.Fprintln(s.stdout)
+			terminal.Println(s.stdout)
 		}
 		printWhole(s.stdout, &found[i])
 	}
@@ -254,7 +255,7 @@ func (s *parkedShow) run(cmd *cobra.Command, args []string) error {
 func printWhole(w io.Writer, p *store.ParkedDelivery) {
 	e := &p.Envelope
 	line := func(name, format string, args ...any) {
-		fmt.Fprintf(w, "%-14s %s\n", name+":", fmt.Sprintf(format, args...))
+		terminal.Printf(w, "%-14s %s\n", name+":", fmt.Sprintf(format, args...))
 	}
 	line("sink", "%s", p.Sink)
 	line("state", "%s, since %s", p.State, timeText(p.UpdatedAt))

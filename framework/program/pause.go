@@ -3,7 +3,6 @@ package program
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -11,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/waybill-go/waybill/framework/admin"
+	"github.com/waybill-go/waybill/framework/program/internal/terminal"
 )
 
 func newPause(p *invocation) *cobra.Command {
@@ -110,14 +110,14 @@ func (c *pausing) run(cmd *cobra.Command, args []string) error {
 
 func (c *pausing) print(sinks, changed []string) {
 	if len(sinks) == 0 {
-		fmt.Fprintln(c.stdout, "no sink was "+c.done)
+		terminal.Println(c.stdout, "no sink was "+c.done)
 	}
 	if len(changed) > 0 {
-		fmt.Fprintln(c.stdout, c.done, strings.Join(changed, ", "))
+		terminal.Println(c.stdout, c.done, strings.Join(changed, ", "))
 	}
 	for _, sink := range sinks {
 		if !slices.Contains(changed, sink) {
-			fmt.Fprintln(c.stdout, sink, c.not)
+			terminal.Println(c.stdout, sink, c.not)
 		}
 	}
 }

@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"unicode"
 
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/pkg/browser"
@@ -18,6 +17,7 @@ import (
 
 	"github.com/waybill-go/waybill/framework/config"
 	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/framework/program/internal/terminal"
 	"github.com/waybill-go/waybill/registry"
 	"github.com/waybill-go/waybill/sinks"
 	"github.com/waybill-go/waybill/sinks/email"
@@ -141,7 +141,7 @@ func (v *preview) run(cmd *cobra.Command, args []string) error {
 	}
 	mail.Warnings = append(v.warnings, mail.Warnings...)
 	for _, warning := range mail.Warnings {
-		fmt.Fprintln(v.stderr, v.name+": warning:", warning)
+		terminal.Println(v.stderr, v.name+": warning:", warning)
 	}
 	return v.show(e.Type, mail)
 }
@@ -225,7 +225,7 @@ func (v *preview) show(typ string, mail *email.Preview) error {
 		if err != nil {
 			return err
 		}
-		_, err = v.stdout.Write(content)
+		_, err = v.raw.Write(content)
 		return err
 	}
 	printMail(v.stdout, mail)
@@ -281,7 +281,7 @@ func (v *preview) openBrowser(mail *email.Preview, format string) error {
 	if err := errors.Join(err, file.Close()); err != nil {
 		return err
 	}
-	fmt.Fprintln(v.stdout, file.Name()) // not removed: the browser may read it at any time
+	terminal.Println(v.stdout, file.Name()) // not removed: the browser may read it at any time
 	browser.Stdout, browser.Stderr = v.stderr, v.stderr
 	if err := browser.OpenFile(file.Name()); err != nil {
 		return fmt.Errorf("no browser could be opened: %w", err)
@@ -300,9 +300,9 @@ func (v *preview) view(typ string, mail *email.Preview) mailView {
 // printMail prints a mail: its header and text, then a list of its parts.
 func printMail(w io.Writer, mail *email.Preview) {
 	for _, f := range mail.Header {
-		fmt.Fprintf(w, "%s: %s\n", f.Name, printable(f.Value))
+		terminal.Printf(w, "%s: %s\n", f.Name, f.Value)
 	}
-	fmt.Fprintf(w, "\n%s\n", strings.TrimRight(printable(mail.Text), "\n"))
+	fmt.Fprintf(w, "\n%s\n", strings.TrimRight(strings.ReplaceAll(mail.Text, "\r\n", "\n"), "\n"))
 	t := newTable(w, "part", "type", "bytes")
 	for _, part := range []struct{ name, mediaType, content string }{
 		{"text", "text/plain", mail.Text}, {"html", "text/html", mail.HTML},
@@ -316,23 +316,13 @@ func printMail(w io.Writer, mail *email.Preview) {
 		if f.Inline {
 			shown = "image "
 		}
-		t.AppendRow(table.Row{shown + printable(f.Name), printable(f.MediaType), f.Bytes})
+		t.AppendRow(table.Row{shown + f.Name, f.MediaType, f.Bytes})
 	}
-	fmt.Fprintln(w)
+	terminal.Println(w)
 	t.Render()
-	fmt.Fprintf(w, "\nto %s", strings.Join(mail.Recipients, ", "))
+	terminal.Printf(w, "\nto %s", strings.Join(mail.Recipients, ", "))
 	if mail.Locale != "" {
-		fmt.Fprintf(w, ", in %s", mail.Locale)
+		terminal.Printf(w, ", in %s", mail.Locale)
 	}
-	fmt.Fprintln(w)
-}
-
-// printable replaces control characters, so that a payload cannot control the terminal.
-func printable(text string) string {
-	return strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) && r != '\n' && r != '\t' {
-			return unicode.ReplacementChar
-		}
-		return r
-	}, strings.ReplaceAll(text, "\r\n", "\n"))
+	terminal.Println(w)
 }

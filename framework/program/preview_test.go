@@ -164,7 +164,7 @@ func TestMailPreviewReadsTheStandardInput(t *testing.T) {
 	t.Parallel()
 	config, _ := previewed(t, order)
 	var out, errs bytes.Buffer
-	root := newRoot(&invocation{stdout: &out, stderr: &errs})
+	root := newRoot(&invocation{stdout: &out, raw: &out, stderr: &errs})
 	root.SetIn(strings.NewReader(order))
 	root.SetArgs([]string{"mail", "preview", "order.placed", "-c", config, "--data", "-", "--locale", "de", "--text"})
 	require.NoError(t, root.ExecuteContext(t.Context()))

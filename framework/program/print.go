@@ -27,7 +27,7 @@ func newPrint(p *invocation) *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 1 {
 				if text, known := deploy.Text(args[0]); known {
-					fmt.Fprint(p.stdout, text)
+					fmt.Fprint(p.raw, text)
 					return nil
 				}
 			}

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/waybill-go/waybill/framework/admin"
+	"github.com/waybill-go/waybill/framework/program/internal/terminal"
 	"github.com/waybill-go/waybill/framework/store"
 )
 
@@ -114,17 +115,17 @@ func (r *replay) show(p *admin.ReplayPlan) {
 	c := p.Count
 	switch {
 	case p.Gone() && c.Oldest == nil:
-		fmt.Fprintln(r.stdout, "the log is empty: nothing was published yet, or retention has removed all rows")
+		terminal.Println(r.stdout, "the log is empty: nothing was published yet, or retention has removed all rows")
 	case p.Gone() && c.Oldest.Offset == 0:
-		fmt.Fprintf(r.stdout, "retention has deleted what was written before %s\n", timeText(c.Oldest.OccurredOn))
+		terminal.Printf(r.stdout, "retention has deleted what was written before %s\n", timeText(c.Oldest.OccurredOn))
 	case p.Gone():
-		fmt.Fprintf(r.stdout, "retention has deleted the rows before offset %d, of %s\n", c.Oldest.Offset, timeText(c.Oldest.OccurredOn))
+		terminal.Printf(r.stdout, "retention has deleted the rows before offset %d, of %s\n", c.Oldest.Offset, timeText(c.Oldest.OccurredOn))
 	}
 	if c.Parked > 0 {
-		fmt.Fprintf(r.stdout, "%s parked for %s and not touched\n", isAre(c.Parked), p.Sink)
+		terminal.Printf(r.stdout, "%s parked for %s and not touched\n", isAre(c.Parked), p.Sink)
 	}
 	if c.Unsettled > 0 {
-		fmt.Fprintf(r.stdout, "%s not settled by %s yet and will be delivered anyway\n", isAre(c.Unsettled), p.Sink)
+		terminal.Printf(r.stdout, "%s not settled by %s yet and will be delivered anyway\n", isAre(c.Unsettled), p.Sink)
 	}
 }
 

@@ -2,13 +2,13 @@ package program
 
 import (
 	"errors"
-	"fmt"
 	"strings"
 
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/spf13/cobra"
 
 	"github.com/waybill-go/waybill/framework/admin"
+	"github.com/waybill-go/waybill/framework/program/internal/terminal"
 	"github.com/waybill-go/waybill/framework/store"
 )
 
@@ -78,7 +78,7 @@ func (r *reroute) act(cmd *cobra.Command, _ []string) error {
 		Counts []admin.RerouteCount `json:"counts"`
 	}{append([]admin.RerouteCount{}, p.Counts...)})
 	if p.Left > 0 && !r.json {
-		fmt.Fprintf(r.stdout, "%s left under %s: a sink of the routes has not read that far yet\n", countText(p.Left, "delivery", "deliveries"), store.SinkUnrouted)
+		terminal.Printf(r.stdout, "%s left under %s: a sink of the routes has not read that far yet\n", countText(p.Left, "delivery", "deliveries"), store.SinkUnrouted)
 	}
 	return err
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/waybill-go/waybill/framework/config"
+	"github.com/waybill-go/waybill/framework/program/internal/terminal"
 	"github.com/waybill-go/waybill/framework/tracing"
 )
 
@@ -46,14 +47,20 @@ func newRoot(p *invocation) *cobra.Command {
 		Long:              rootHelp,
 		Args:              noSuchCommand,
 		RunE:              func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-		PersistentPreRunE: func(*cobra.Command, []string) error { return p.makeLogger() },
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
+			err := p.makeLogger()
+			if err == nil {
+				p.warnOfPassword(cmd)
+			}
+			return err
+		},
 		SilenceErrors:     true, // run prints them
 		SilenceUsage:      true,
 		DisableAutoGenTag: true, // a date would make docs/cli.md differ on every run
 	}
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.SetOut(p.stdout)
-	root.SetErr(p.stderr)
+	root.SetErr(terminal.Writer(p.stderr))
 	root.SetFlagErrorFunc(wrongUsage)
 	root.PersistentFlags().StringVar(&p.logFormat, "log-format", "text", "format of the logs: text or json")
 	root.PersistentFlags().StringVar(&p.logLevel, "log-level", "info", "lowest level that is logged: debug, info, warn or error")
@@ -135,10 +142,12 @@ func noArguments(cmd *cobra.Command, args []string) error {
 // invocation is what all commands share: environment, outputs, the program's options,
 // and the flags of the root.
 type invocation struct {
-	environ        []string
-	stdout, stderr io.Writer
-	name           string // the program's name
-	options        config.Options
+	environ []string
+	// stdout prints for people and escapes what is not visible; raw does not. stderr is raw too,
+	// since bars of progress move the cursor.
+	stdout, raw, stderr io.Writer
+	name                string // the program's name
+	options             config.Options
 
 	logFormat, logLevel string
 	logger              *slog.Logger
@@ -155,7 +164,7 @@ func (p *invocation) makeLogger() error {
 	case "text":
 		p.logger = slog.New(tracing.LogHandler(slog.NewTextHandler(p.stderr, handler)))
 	case "json":
-		p.logger = slog.New(tracing.LogHandler(slog.NewJSONHandler(p.stderr, handler)))
+		p.logger = slog.New(tracing.LogHandler(slog.NewJSONHandler(terminal.JSON(p.stderr), handler)))
 	default:
 		return &usageError{fmt.Errorf("--log-format is %q: use text or json", p.logFormat)}
 	}
@@ -163,12 +172,20 @@ func (p *invocation) makeLogger() error {
 	return nil
 }
 
+// warnOfPassword warns of a password in the flag that has the database's address.
+func (p *invocation) warnOfPassword(cmd *cobra.Command) {
+	if f := cmd.Flags().Lookup("database"); f != nil && config.HasPassword(f.Value.String()) {
+		p.logger.Warn("the address in --database has a password, which everyone on this machine can see in the list of processes: " +
+			"put the address into WAYBILL_DATABASE, or into the configuration as database: file:/run/secrets/database")
+	}
+}
+
 // sourceFlags are the flags of commands that read a configuration.
 type sourceFlags struct{ file, database, in string }
 
 func (f *sourceFlags) add(cmd *cobra.Command) {
 	cmd.Flags().StringVarP(&f.file, "config", "c", "", "configuration file (default: "+config.DefaultFile+", if it exists)")
-	cmd.Flags().StringVar(&f.database, "database", "", "address of the database, instead of the configuration's")
+	cmd.Flags().StringVar(&f.database, "database", "", "address of the database, instead of the configuration's; others see a password in it, so set WAYBILL_DATABASE instead")
 }
 
 // source returns where the configuration comes from: the file of -c, else waybill.yaml
@@ -212,10 +229,10 @@ func (p *invocation) print(err error) {
 			p.logger.Error("mistake in the configuration", "where", m.Where, "line", m.Line, "error", m.Text)
 		}
 	case errors.As(err, &mistakes):
-		fmt.Fprintln(p.stderr, mistakes)
+		fmt.Fprintln(terminal.Writer(p.stderr), mistakes)
 	case asJSON:
 		p.logger.Error("failed", "error", err)
 	default:
-		fmt.Fprintln(p.stderr, p.name+":", strings.ReplaceAll(err.Error(), "\n", "; "))
+		terminal.Println(p.stderr, p.name+":", strings.ReplaceAll(err.Error(), "\n", "; "))
 	}
 }

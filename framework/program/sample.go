@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/framework/program/internal/terminal"
 	"github.com/waybill-go/waybill/framework/route"
 	"github.com/waybill-go/waybill/registry"
 )
@@ -92,10 +93,10 @@ func (s *sample) ask(path *route.Path, typ string, types *registry.Registry) *sa
 func (v *sampleView) print(w io.Writer, sink string) {
 	switch {
 	case v.Error != "":
-		fmt.Fprintf(w, " this notification would be dead for %s: %s\n", sink, v.Error)
+		terminal.Printf(w, " this notification would be dead for %s: %s\n", sink, v.Error)
 	case !v.Goes:
-		fmt.Fprintf(w, " this notification does not go to %s: no condition holds\n", sink)
+		terminal.Printf(w, " this notification does not go to %s: no condition holds\n", sink)
 	default:
-		fmt.Fprintf(w, " this notification goes to %s: %s\n", sink, v.Payload)
+		terminal.Printf(w, " this notification goes to %s: %s\n", sink, v.Payload)
 	}
 }

@@ -3,12 +3,12 @@ package program
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/spf13/cobra"
 
 	"github.com/waybill-go/waybill/framework/admin"
+	"github.com/waybill-go/waybill/framework/program/internal/terminal"
 )
 
 func newSchedules(p *invocation) *cobra.Command {
@@ -85,7 +85,7 @@ func (s *schedules) run(cmd *cobra.Command, _ []string) error {
 		return printJSON(s.stdout, views)
 	}
 	if len(views) == 0 {
-		fmt.Fprintln(s.stdout, "no schedules yet")
+		terminal.Println(s.stdout, "no schedules yet")
 		return nil
 	}
 	t := newTable(s.stdout, "name", "when", "last tick", "next tick", "missed", "state")
@@ -139,9 +139,9 @@ func (a *scheduleAction) run(cmd *cobra.Command, args []string) error {
 	case a.json:
 		return printJSON(a.stdout, map[string]any{"schedule": args[0], "changed": changed})
 	case changed:
-		fmt.Fprintln(a.stdout, a.done, args[0])
+		terminal.Println(a.stdout, a.done, args[0])
 	default:
-		fmt.Fprintln(a.stdout, args[0], a.not)
+		terminal.Println(a.stdout, args[0], a.not)
 	}
 	return nil
 }

@@ -20,6 +20,6 @@ as waybill config init does. The schema covers keys and the form of their values
 waybill config check finds every mistake.`,
 		Example: `  waybill config schema > waybill.schema.json`,
 		Args:    noArguments,
-		RunE:    func(*cobra.Command, []string) error { return config.WriteSchema(p.stdout, p.options.Kinds) },
+		RunE:    func(*cobra.Command, []string) error { return config.WriteSchema(p.raw, p.options.Kinds) },
 	}
 }

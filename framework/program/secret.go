@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/waybill-go/waybill/framework/config"
+	"github.com/waybill-go/waybill/framework/program/internal/terminal"
 	"github.com/waybill-go/waybill/sinks/httpsink"
 )
 
@@ -66,7 +67,7 @@ func (s *secret) run(cmd *cobra.Command, args []string) error {
 		}{derived})
 	}
 	for _, d := range derived {
-		fmt.Fprintln(s.stdout, d)
+		terminal.Println(s.stdout, d)
 	}
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -122,4 +123,18 @@ routes: {"*": [partner]}
 		require.Regexp(t, "the payload column of .* takes only JSON|the outbox has rows, which are not read if the log is topic "+topic, refused)
 		require.Contains(t, forward(source(topic)+"outbox: {lanes: 4, payload: bytea}"), "outbox.lanes is 4: the lanes of a source are its partitions")
 	})
+}
+
+func TestAPasswordOnTheCommandLineIsWarnedOf(t *testing.T) {
+	t.Parallel()
+	for address, warns := range map[string]bool{
+		"postgres://app:hunter2@127.0.0.1:1/app?connect_timeout=1": true, "host=127.0.0.1 port=1 user=app password=hunter2 connect_timeout=1": true, "mysql://app:hunter2@127.0.0.1:1/app": true,
+		"postgres://app@127.0.0.1:1/app?connect_timeout=1": false, "sqlite:no-such.db": false, "postgres://127.0.0.1:1/app?password=hunter2&connect_timeout=1": true,
+	} {
+		r := waybill(t, "why", "x", "--database", address)
+		require.Equal(t, warns, strings.Contains(r.stderr, "WAYBILL_DATABASE"), "%s: %s", address, r.stderr)
+		require.NotContains(t, r.stderr, "hunter2")
+		r = waybillWith(t, []string{"WAYBILL_DATABASE=" + address}, "why", "x")
+		require.NotContains(t, r.stderr, "WAYBILL_DATABASE, or", address)
+	}
 }

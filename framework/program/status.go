@@ -1,7 +1,6 @@
 package program
 
 import (
-	"fmt"
 	"io"
 	"slices"
 	"strconv"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/waybill-go/waybill/framework/admin"
 	"github.com/waybill-go/waybill/framework/program/internal/columns"
+	"github.com/waybill-go/waybill/framework/program/internal/terminal"
 	"github.com/waybill-go/waybill/framework/store"
 )
 
@@ -71,7 +71,7 @@ func printForwarders(w io.Writer, forwarders []admin.ForwarderStatus) {
 	if len(forwarders) == 0 {
 		return
 	}
-	fmt.Fprintln(w)
+	terminal.Println(w)
 	lines := columns.New(w, 1, "forwarder", "delivered", "failed", "dead", "per second", "in flight", "pending", "breakers open")
 	for _, f := range forwarders {
 		var sum store.SinkRunning
@@ -90,17 +90,17 @@ func printForwarders(w io.Writer, forwarders []admin.ForwarderStatus) {
 // printLog prints where the log begins and ends.
 func printLog(w io.Writer, look *store.Status) {
 	if look.Source == "" {
-		fmt.Fprintf(w, "last offset: %d\n", look.LastOffset)
+		terminal.Printf(w, "last offset: %d\n", look.LastOffset)
 		if look.Oldest != nil {
-			fmt.Fprintf(w, "oldest row:  %d, of %s\n", look.Oldest.Offset, timeText(look.Oldest.OccurredOn))
+			terminal.Printf(w, "oldest row:  %d, of %s\n", look.Oldest.Offset, timeText(look.Oldest.OccurredOn))
 		}
 	} else {
-		fmt.Fprintf(w, "log:           %s\n", look.Source)
+		terminal.Printf(w, "log:           %s\n", look.Source)
 		if look.Oldest != nil {
-			fmt.Fprintf(w, "oldest record: of %s\n", timeText(look.Oldest.OccurredOn))
+			terminal.Printf(w, "oldest record: of %s\n", timeText(look.Oldest.OccurredOn))
 		}
 	}
-	fmt.Fprintln(w)
+	terminal.Println(w)
 }
 
 func printStatus(w io.Writer, look store.Status, conditions []store.Condition, now time.Time) {
@@ -111,16 +111,16 @@ func printStatus(w io.Writer, look store.Status, conditions []store.Condition, n
 		cursors.AppendRow(table.Row{c.Sink, c.Lane, pending(c), orDash(c.Owner), leaseText(c, now)})
 	}
 	if len(look.Cursors) == 0 {
-		fmt.Fprintln(w, "no cursors: no forwarder has run yet")
+		terminal.Println(w, "no cursors: no forwarder has run yet")
 	} else {
 		cursors.Render()
 	}
 	if sinks := countedWhole(look.Cursors); len(sinks) > 0 && look.Source != "" {
-		fmt.Fprintln(w, "PENDING counts records of all types")
+		terminal.Println(w, "PENDING counts records of all types")
 	} else if len(sinks) > 0 {
-		fmt.Fprintf(w, "PENDING of %s counts rows of all types: the configuration has no routes to them, or none was read\n", strings.Join(sinks, ", "))
+		terminal.Printf(w, "PENDING of %s counts rows of all types: the configuration has no routes to them, or none was read\n", strings.Join(sinks, ", "))
 	}
-	fmt.Fprintln(w)
+	terminal.Println(w)
 
 	parked := newTable(w, "sink", "parked", "count")
 	for _, c := range look.Parked {
@@ -134,13 +134,13 @@ func printStatus(w io.Writer, look store.Status, conditions []store.Condition, n
 		}
 	}
 	if len(look.Parked) == 0 {
-		fmt.Fprintln(w, "nothing is parked")
+		terminal.Println(w, "nothing is parked")
 	} else {
 		parked.Render()
 	}
 
 	if len(look.Holders) > 0 {
-		fmt.Fprintln(w)
+		terminal.Println(w)
 		holders := newTable(w, "sink", "keeps from", "of", "why")
 		for _, h := range look.Holders {
 			holders.AppendRow(table.Row{h.Sink, h.Offset, timeText(h.OccurredOn), whyText(h.Reason)})
@@ -148,7 +148,7 @@ func printStatus(w io.Writer, look store.Status, conditions []store.Condition, n
 		holders.Render()
 	}
 	if len(conditions) > 0 {
-		fmt.Fprintln(w)
+		terminal.Println(w)
 		held := newTable(w, "sink", "condition", "since", "until", "as seen by", "cause")
 		for _, c := range conditions {
 			sink := c.Sink

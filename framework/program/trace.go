@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/waybill-go/waybill/framework/admin"
+	"github.com/waybill-go/waybill/framework/program/internal/terminal"
 	"github.com/waybill-go/waybill/framework/store"
 )
 
@@ -69,10 +70,10 @@ func (t *trace) run(cmd *cobra.Command, args []string) error {
 }
 
 func printTree(w io.Writer, t admin.Tree, now time.Time) {
-	fmt.Fprintf(w, "correlation: %s\n%s\n\n", t.CorrelationID, searched(t))
+	terminal.Printf(w, "correlation: %s\n%s\n\n", t.CorrelationID, searched(t))
 	for _, root := range t.Roots {
 		if root.CausationID != "" {
-			fmt.Fprintf(w, "caused by %s, which was not found:\n", root.CausationID)
+			terminal.Printf(w, "caused by %s, which was not found:\n", root.CausationID)
 		}
 		printBranch(w, root, "", now)
 	}
@@ -107,10 +108,10 @@ func printBranch(w io.Writer, b *admin.Branch, indent string, now time.Time) {
 	for i, v := range b.Verdicts {
 		states[i] = v.Sink + " " + stateText(v)
 	}
-	fmt.Fprintf(w, "%s%s  %s  %s  %s  %s\n", indent, b.ID, b.Type, orDash(b.Key), ageText(max(0, now.Sub(b.OccurredOn))), cmp.Or(strings.Join(states, ", "), b.Text))
+	terminal.Printf(w, "%s%s  %s  %s  %s  %s\n", indent, b.ID, b.Type, orDash(b.Key), ageText(max(0, now.Sub(b.OccurredOn))), cmp.Or(strings.Join(states, ", "), b.Text))
 	for _, v := range b.Verdicts {
 		if v.LastError != "" {
-			fmt.Fprintf(w, "%s    %s: %s\n", indent, v.Sink, firstLine(v.LastError, 300))
+			terminal.Printf(w, "%s    %s: %s\n", indent, v.Sink, firstLine(v.LastError, 300))
 		}
 	}
 	for _, caused := range b.Caused {

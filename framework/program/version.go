@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/waybill-go/waybill/framework/program/internal/licenses"
+	"github.com/waybill-go/waybill/framework/program/internal/terminal"
 )
 
 func newVersion(p *invocation) *cobra.Command {
@@ -22,14 +23,14 @@ from, and its platform.`,
 		Args:    noArguments,
 		RunE: func(*cobra.Command, []string) error {
 			if asLicenses {
-				_, err := io.WriteString(p.stdout, licenses.Text)
+				_, err := io.WriteString(p.raw, licenses.Text)
 				return err
 			}
 			b := readBuild(p.name)
 			if asJSON {
 				return printJSON(p.stdout, b)
 			}
-			fmt.Fprintln(p.stdout, b)
+			terminal.Println(p.stdout, b)
 			return nil
 		},
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/waybill-go/waybill/framework/admin"
+	"github.com/waybill-go/waybill/framework/program/internal/terminal"
 )
 
 func newWhy(p *invocation) *cobra.Command {
@@ -49,17 +50,17 @@ func (w *why) run(cmd *cobra.Command, args []string) error {
 }
 
 func printAnswer(w io.Writer, a admin.Answer) {
-	fmt.Fprintf(w, "id:          %s\n", a.ID)
+	terminal.Printf(w, "id:          %s\n", a.ID)
 	if a.Type != "" {
-		fmt.Fprintf(w, "type:        %s\nkey:         %s\noffset:      %d\noccurred on: %s\n", a.Type, orDash(a.Key), a.Offset, timeText(a.OccurredOn))
+		terminal.Printf(w, "type:        %s\nkey:         %s\noffset:      %d\noccurred on: %s\n", a.Type, orDash(a.Key), a.Offset, timeText(a.OccurredOn))
 	}
 	if a.Text != "" {
-		fmt.Fprintf(w, "note:        %s\n", a.Text)
+		terminal.Printf(w, "note:        %s\n", a.Text)
 	}
 	if len(a.Verdicts) == 0 {
 		return
 	}
-	fmt.Fprintln(w)
+	terminal.Println(w)
 	verdicts := newTable(w, "sink", "where", "why")
 	for _, v := range a.Verdicts {
 		verdicts.AppendRow(table.Row{v.Sink, v.Where, firstLine(v.Text, 300)})

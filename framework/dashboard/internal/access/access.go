@@ -16,9 +16,9 @@ type Role int
 const (
 	// NoRole is the zero value: such a user may do nothing.
 	NoRole Role = iota
-	// Viewer may see everything except payloads.
+	// Viewer may see everything except payloads, the texts of errors and the doctor's findings.
 	Viewer
-	// Operator may act, and see payloads.
+	// Operator may act, and see these.
 	Operator
 )
 
@@ -41,6 +41,8 @@ type User struct {
 	// Address is where the request comes from; it is recorded, too. The default is the address of
 	// the client, which a trusted proxy reports.
 	Address string
+
+	remembered string // the cookie to set; "" if the browser has it
 }
 
 // May reports whether the user has a role, or one that includes it.

@@ -1,82 +1,104 @@
 package access
 
 import (
-	"errors"
+	"crypto/sha256"
 	"net/http"
 	"net/netip"
 	"sync"
 	"time"
-
-	"golang.org/x/time/rate"
 )
 
 const (
-	// failuresAtOnce is how many logins of an address may fail in a row; after that, one more may
-	// fail every failurePause.
-	failuresAtOnce = 10
-	failurePause   = 6 * time.Second
-	// maxAddresses limits how many addresses are kept.
-	maxAddresses = 10_000
+	// addressFailures is how many logins from an address may fail in a row, and userFailures how
+	// many of a user, from any addresses. After that, one more may fail every failurePause.
+	addressFailures = 10
+	userFailures    = 30
+	failurePause    = 6 * time.Second
+	// maxCounted limits how many addresses, and how many names, are kept.
+	maxCounted = 10_000
 )
 
-// attempts limits how often the logins of an address may fail. IPv6 addresses count by their /64
-// network, since a customer of a provider usually has all of it.
+// attempts limits how often logins may fail, for each address and for each user. IPv6 addresses
+// count by their /64 network, since a customer of a provider usually has all of it. A name counts
+// whether or not there is such a user: otherwise the limit would reveal which names exist.
 type attempts struct {
-	mu   sync.Mutex
-	from map[netip.Prefix]*attempt
+	mu        sync.Mutex
+	addresses counts[netip.Prefix]
+	users     counts[[sha256.Size]byte] // by the name's hash, since a name may be long
+	now       func() time.Time
 }
 
-// attempt counts the failed logins of an address.
-type attempt struct {
-	// mu is held while a secret is compared, so that simultaneous guesses count one by one.
-	mu     sync.Mutex
-	failed *rate.Limiter
-}
-
-func newAttempts() *attempts { return &attempts{from: make(map[netip.Prefix]*attempt)} }
-
-// try calls check and returns its result. If too many logins have failed, it does not call check.
-func (a *attempts) try(address netip.Addr, check func() (User, error)) (User, error) {
-	of := a.of(address)
-	of.mu.Lock()
-	defer of.mu.Unlock()
-	if of.failed.Tokens() < 1 {
-		return User{}, &refusal{status: http.StatusTooManyRequests, text: "too many failed logins from this address: try again later", after: failurePause, quiet: true}
+func newAttempts() *attempts {
+	return &attempts{
+		addresses: counts[netip.Prefix]{most: addressFailures, of: make(map[netip.Prefix]count)},
+		users:     counts[[sha256.Size]byte]{most: userFailures, of: make(map[[sha256.Size]byte]count)},
+		now:       time.Now,
 	}
-	user, err := check()
-	if _, refused := errors.AsType[*refusal](err); refused { // other errors mean that the client gave up
-		of.failed.Allow()
-	}
-	return user, err
 }
 
-func (a *attempts) of(address netip.Addr) *attempt {
+// begin counts a login as failed until it has succeeded: so simultaneous guesses count before any
+// of them is compared, and none waits for another. It fails if too many have failed.
+func (a *attempts) begin(address netip.Addr, name string) (succeeded func(), err error) {
 	bits := address.BitLen()
 	if address.Is6() {
 		bits = 64
 	}
 	network, _ := address.Prefix(bits)
+	user := sha256.Sum256([]byte(name))
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	of := a.from[network]
-	if of == nil {
-		if len(a.from) >= maxAddresses {
-			a.forget()
-		}
-		of = &attempt{failed: rate.NewLimiter(rate.Every(failurePause), failuresAtOnce)}
-		a.from[network] = of
+	now := a.now()
+	if a.addresses.full(network, now) || a.users.full(user, now) {
+		return nil, &refusal{status: http.StatusTooManyRequests, text: "too many failed logins: try again later", after: failurePause, quiet: true}
 	}
-	return of
+	a.addresses.add(network, 1, now)
+	a.users.add(user, 1, now)
+	return func() {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		now := a.now()
+		a.addresses.add(network, -1, now)
+		a.users.add(user, -1, now)
+	}, nil
 }
 
-// forget drops the addresses without recent failures. If that makes no room, it drops all.
-func (a *attempts) forget() {
-	for network, of := range a.from {
-		if of.failed.Tokens() >= failuresAtOnce {
-			delete(a.from, network)
-		}
+// counts has the failures of each address or user. One is forgotten every failurePause.
+type counts[K comparable] struct {
+	most float64
+	of   map[K]count
+}
+
+type count struct {
+	failures float64
+	at       time.Time
+}
+
+func (c count) left(now time.Time) float64 {
+	return max(0, c.failures-now.Sub(c.at).Seconds()/failurePause.Seconds())
+}
+
+func (c *counts[K]) full(key K, now time.Time) bool { return c.of[key].left(now)+1 > c.most }
+
+func (c *counts[K]) add(key K, failures float64, now time.Time) {
+	left := max(0, c.of[key].left(now)+failures)
+	if left == 0 {
+		delete(c.of, key)
+		return
 	}
-	if len(a.from) >= maxAddresses {
-		clear(a.from)
+	if _, known := c.of[key]; !known && len(c.of) >= maxCounted {
+		c.forget(now)
+	}
+	c.of[key] = count{left, now}
+}
+
+// forget drops the half of the entries with the fewest failures, so that a flood of names and
+// addresses with one failure each does not make others forgotten.
+func (c *counts[K]) forget(now time.Time) {
+	for least := 1.0; len(c.of) > maxCounted/2; least++ {
+		for key, of := range c.of {
+			if of.left(now) <= least {
+				delete(c.of, key)
+			}
+		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"crypto/subtle"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"net/http"
@@ -14,6 +15,7 @@ import (
 	"regexp"
 	"strings"
 	"sync/atomic"
+	"time"
 	"unicode"
 
 	"golang.org/x/crypto/bcrypt"
@@ -40,6 +42,9 @@ type users struct {
 	// comparing limits how many bcrypt comparisons run at once, since each takes a whole core.
 	comparing chan struct{}
 }
+
+// compareTime limits how long a login waits for the comparisons of others.
+const compareTime = 5 * time.Second
 
 type user struct {
 	User
@@ -102,51 +107,104 @@ func (u *users) proof(name, password string) (sum [sha256.Size]byte) {
 	return sum
 }
 
-// user authenticates a name and a password.
-func (u *users) user(ctx context.Context, from netip.Addr, name, password string) (User, error) {
+// user authenticates the name and the password of a request. A browser that has logged in with
+// them before has a cookie that says so: it is exempt from the limit of failed logins.
+func (u *users) user(r *http.Request, from netip.Addr, name, password string) (User, error) {
 	if len(u.byName) == 0 {
 		return User{}, refuse(http.StatusUnauthorized, "no users are configured")
 	}
-	return u.attempts.try(from, func() (User, error) {
-		its, known := u.byName[name]
-		if !known {
-			its = u.stranger
-		}
-		proof := u.proof(name, password)
-		if proved := its.proof.Load(); proved != nil && hmac.Equal(proved[:], proof[:]) {
-			return its.User, nil
-		}
-		select {
-		case u.comparing <- struct{}{}:
-			defer func() { <-u.comparing }()
-		case <-ctx.Done():
-			return User{}, ctx.Err()
-		}
-		if bcrypt.CompareHashAndPassword(its.hash, []byte(password)) == nil {
-			its.proof.Store(&proof)
-			return its.User, nil
-		}
-		cause := errors.New("a wrong name")
-		if known { // do not log an unknown name: it may be a password in the wrong field
-			cause = fmt.Errorf("a wrong password for %q", name)
-		}
-		return User{}, &refusal{status: http.StatusUnauthorized, text: "the name or the password is wrong", cause: cause, challenge: basicChallenge}
-	})
+	its, known := u.byName[name]
+	if !known {
+		its = u.stranger
+	}
+	proof := u.proof(name, password)
+	remembered := u.remembered(proof)
+	if c, err := r.Cookie(cookieName); err == nil && hmac.Equal([]byte(c.Value), []byte(remembered)) && its.proved(proof) {
+		return its.User, nil
+	}
+	succeeded, err := u.attempts.begin(from, name)
+	if err != nil {
+		return User{}, err
+	}
+	switch right, err := u.compare(r.Context(), its, proof, password); {
+	case err != nil:
+		succeeded() // nothing was learned
+		return User{}, err
+	case right:
+		succeeded()
+		user := its.User
+		user.remembered = remembered
+		return user, nil
+	}
+	cause := errors.New("a wrong name")
+	if known { // do not log an unknown name: it may be a password in the wrong field
+		cause = fmt.Errorf("a wrong password for %q", name)
+	}
+	return User{}, &refusal{status: http.StatusUnauthorized, text: "the name or the password is wrong", cause: cause, challenge: basicChallenge}
 }
 
-// tokens are the tokens that programs send.
-type tokens struct {
-	all      []token
-	attempts *attempts
+// compare reports whether a password is that of a user. It fails if it cannot find out.
+func (u *users) compare(ctx context.Context, its *user, proof [sha256.Size]byte, password string) (bool, error) {
+	if its.proved(proof) {
+		return true, nil
+	}
+	timer := time.NewTimer(compareTime)
+	defer timer.Stop()
+	select {
+	case u.comparing <- struct{}{}:
+		defer func() { <-u.comparing }()
+	case <-timer.C:
+		return false, &refusal{status: http.StatusServiceUnavailable, text: "too many logins at once: try again in a moment", after: time.Second, quiet: true}
+	case <-ctx.Done():
+		return false, ctx.Err()
+	}
+	if its.proved(proof) { // by a simultaneous request
+		return true, nil
+	}
+	if bcrypt.CompareHashAndPassword(its.hash, []byte(password)) != nil {
+		return false, nil
+	}
+	its.proof.Store(&proof)
+	return true, nil
 }
+
+// proved reports whether a proof is that of the user's password.
+func (its *user) proved(proof [sha256.Size]byte) bool {
+	proved := its.proof.Load()
+	return proved != nil && hmac.Equal(proved[:], proof[:])
+}
+
+// cookieName is the cookie of a browser that has logged in. It is not a credential: the password is
+// still needed.
+const cookieName = "waybill-login"
+
+// remembered returns the cookie's value for a name and a password.
+func (u *users) remembered(proof [sha256.Size]byte) string {
+	h := hmac.New(sha256.New, u.key)
+	h.Write([]byte("cookie\x00"))
+	h.Write(proof[:])
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+// remember gives a browser the cookie of its login.
+func (u User) remember(w http.ResponseWriter, r *http.Request) {
+	if u.remembered == "" {
+		return
+	}
+	secure := r.TLS != nil || r.Header.Get("X-Forwarded-Proto") == "https" // the sender can only spoil its own cookie
+	http.SetCookie(w, &http.Cookie{Name: cookieName, Value: u.remembered, Path: "/", HttpOnly: true, Secure: secure, SameSite: http.SameSiteStrictMode})
+}
+
+// tokens are the tokens that programs send. They are too long to be guessed, so failures are not
+// limited: a guesser cannot lock out programs behind the same address.
+type tokens []token
 
 type token struct {
 	User
 	sum [sha256.Size]byte
 }
 
-func newTokens(credentials map[string]Credential, a *attempts) (*tokens, error) {
-	t := &tokens{attempts: a}
+func newTokens(credentials map[string]Credential) (t tokens, err error) {
 	var faults []error
 	for name, c := range credentials {
 		if err := c.validate(); err != nil {
@@ -154,28 +212,26 @@ func newTokens(credentials map[string]Credential, a *attempts) (*tokens, error) 
 		} else if len(c.Secret) < MinToken {
 			faults = append(faults, fmt.Errorf("token %q is too short: use at least %d characters", name, MinToken))
 		}
-		t.all = append(t.all, token{User{Name: name, Role: c.Role}, sha256.Sum256([]byte(c.Secret))})
+		t = append(t, token{User{Name: name, Role: c.Role}, sha256.Sum256([]byte(c.Secret))})
 	}
 	return t, errors.Join(faults...)
 }
 
 // user authenticates a token.
-func (t *tokens) user(from netip.Addr, secret string) (User, error) {
-	if len(t.all) == 0 {
+func (t tokens) user(secret string) (User, error) {
+	if len(t) == 0 {
 		return User{}, refuse(http.StatusUnauthorized, "no tokens are configured")
 	}
-	return t.attempts.try(from, func() (User, error) {
-		sum, found := sha256.Sum256([]byte(secret)), User{}
-		for _, its := range t.all {
-			if subtle.ConstantTimeCompare(sum[:], its.sum[:]) == 1 {
-				found = its.User
-			}
+	sum, found := sha256.Sum256([]byte(secret)), User{}
+	for _, its := range t {
+		if subtle.ConstantTimeCompare(sum[:], its.sum[:]) == 1 {
+			found = its.User
 		}
-		if found.Role == NoRole {
-			return User{}, &refusal{status: http.StatusUnauthorized, text: "the token is wrong", challenge: bearerChallenge}
-		}
-		return found, nil
-	})
+	}
+	if found.Role == NoRole {
+		return User{}, &refusal{status: http.StatusUnauthorized, text: "the token is wrong", challenge: bearerChallenge}
+	}
+	return found, nil
 }
 
 func (c Credential) validate() error {

@@ -34,6 +34,10 @@ type Config struct {
 	// Tokens are sent as Authorization: Bearer. The key is the name that is recorded with
 	// actions; the secret must have at least MinToken bytes.
 	Tokens map[string]Credential
+	// Proxies are the networks of reverse proxies whose X-Forwarded-For is believed, besides those
+	// of Proxy: failed logins count for the client that it names, and actions are recorded with
+	// it. Such a proxy must append to the header or replace it.
+	Proxies []netip.Prefix
 	// Proxy is a reverse proxy that authenticates its users.
 	Proxy Proxy
 	// Authorize replaces Users, Tokens and Proxy. It is called for each request, concurrently. If
@@ -53,13 +57,15 @@ type Gate struct {
 	log   *slog.Logger
 	cross *http.CrossOriginProtection
 	rules atomic.Pointer[rules]
+	// attempts are counted for all users, also over changes of the rules.
+	attempts *attempts
 }
 
 // rules are the rules of a Gate.
 type rules struct {
 	Config
 	users  *users
-	tokens *tokens
+	tokens tokens
 	// local says that every visitor is an operator. closed is why all requests are refused; "" if
 	// they are not.
 	local  bool
@@ -69,18 +75,17 @@ type rules struct {
 // New returns a Gate in front of a handler, which gets the user with From. The gate logs the
 // requests that it refuses.
 func New(c Config, next http.Handler, log *slog.Logger) (*Gate, error) {
-	g := &Gate{next: next, log: log, cross: http.NewCrossOriginProtection()}
+	g := &Gate{next: next, log: log, cross: http.NewCrossOriginProtection(), attempts: newAttempts()}
 	return g, g.Change(c)
 }
 
-// Change replaces the configuration from the next request on, and resets the counts of failed
-// logins. If the configuration has mistakes, Change returns them and changes nothing.
+// Change replaces the configuration from the next request on. If it has mistakes, Change returns
+// them and changes nothing.
 func (g *Gate) Change(c Config) error {
 	r := &rules{Config: c, local: len(c.Users)+len(c.Tokens)+len(c.Proxy.Networks) == 0}
 	var faults [3]error
-	a := newAttempts()
-	r.users, faults[0] = newUsers(c.Users, a)
-	r.tokens, faults[1] = newTokens(c.Tokens, a)
+	r.users, faults[0] = newUsers(c.Users, g.attempts)
+	r.tokens, faults[1] = newTokens(c.Tokens)
 	faults[2] = c.Proxy.validate()
 	if err := errors.Join(faults[:]...); err != nil {
 		return err
@@ -119,6 +124,7 @@ func (g *Gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		g.refuse(w, r, err)
 		return
 	}
+	user.remember(w, r)
 	g.next.ServeHTTP(w, r.WithContext(With(r.Context(), user)))
 }
 
@@ -140,7 +146,7 @@ func (g *Gate) admit(r *http.Request) (User, error) {
 	if needed := needs(r.Method); !user.May(needed) {
 		return User{}, refuse(http.StatusForbidden, fmt.Sprintf("%q has the role %s, and this needs the role %s", user.Name, user.Role, needed))
 	}
-	if client := rules.Proxy.client(r); user.Address == "" && client.IsValid() { // it is invalid if the server listens at a Unix socket
+	if client := rules.client(r); user.Address == "" && client.IsValid() { // it is invalid if the server listens at a Unix socket
 		user.Address = client.String()
 	}
 	return user, nil
@@ -181,13 +187,12 @@ func (c *rules) user(r *http.Request) (User, error) {
 	if user, ok, err := c.Proxy.user(r); ok || err != nil {
 		return user, err
 	}
-	address := c.Proxy.client(r)
 	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	if strings.EqualFold(scheme, "Bearer") {
-		return c.tokens.user(address, strings.TrimSpace(token))
+		return c.tokens.user(strings.TrimSpace(token))
 	}
 	if name, password, ok := r.BasicAuth(); ok {
-		return c.users.user(r.Context(), address, name, password)
+		return c.users.user(r, c.client(r), name, password)
 	}
 	return User{}, c.unknown()
 }
@@ -252,7 +257,7 @@ func (g *Gate) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	}
 	if !why.quiet {
 		g.log.Warn("a request to the dashboard was refused", "status", why.status, "reason", why.Error(),
-			"address", g.rules.Load().Proxy.client(r).String(), "method", r.Method, "path", r.URL.Path)
+			"address", g.rules.Load().client(r).String(), "method", r.Method, "path", r.URL.Path)
 	}
 	answer(w, r, why)
 }
@@ -267,7 +272,7 @@ func answer(w http.ResponseWriter, r *http.Request, why *refusal) {
 		h.Set("Retry-After", strconv.Itoa(int(why.after/time.Second)+1))
 	}
 	h.Set("Cache-Control", "no-store")
-	if strings.HasPrefix(r.URL.Path, "/api/") {
+	if strings.Contains(r.URL.Path, "/api/") {
 		h.Set("Content-Type", "application/problem+json")
 		w.WriteHeader(why.status)
 		_ = json.NewEncoder(w).Encode(map[string]any{"type": "about:blank", "title": http.StatusText(why.status), "status": why.status, "detail": why.text})

@@ -44,8 +44,10 @@ func (p Proxy) validate() error {
 }
 
 // trusts reports whether an address is in the networks of the proxy.
-func (p Proxy) trusts(address netip.Addr) bool {
-	return slices.ContainsFunc(p.Networks, func(n netip.Prefix) bool { return n.Contains(address) })
+func (p Proxy) trusts(address netip.Addr) bool { return isIn(p.Networks, address) }
+
+func isIn(networks []netip.Prefix, address netip.Addr) bool {
+	return slices.ContainsFunc(networks, func(n netip.Prefix) bool { return n.Contains(address) })
 }
 
 // user returns the user that the proxy names; false if the request does not come from the proxy, or
@@ -86,19 +88,28 @@ func (p Proxy) isOperator(groups string) bool {
 	return false
 }
 
-// client returns the address of the client. It trusts X-Forwarded-For from the proxy's networks.
-func (p Proxy) client(r *http.Request) netip.Addr {
+// client returns the address of the client. It believes the X-Forwarded-For of proxies.
+func (c *rules) client(r *http.Request) netip.Addr {
 	address := remoteAddress(r)
 	hops := strings.Split(strings.Join(r.Header.Values("X-Forwarded-For"), ","), ",")
 	for _, hop := range slices.Backward(hops) {
-		if !p.trusts(address) {
+		if !isIn(c.Proxies, address) && !c.Proxy.trusts(address) {
 			break
 		}
-		next, err := netip.ParseAddr(strings.TrimSpace(hop))
-		if err != nil {
+		next, ok := hopOf(strings.TrimSpace(hop))
+		if !ok {
 			break
 		}
-		address = next.Unmap().WithZone("")
+		address = next
 	}
 	return address
+}
+
+// hopOf reads an address of X-Forwarded-For, to which some proxies add the port.
+func hopOf(text string) (netip.Addr, bool) {
+	if at, err := netip.ParseAddrPort(text); err == nil {
+		return at.Addr().Unmap().WithZone(""), true
+	}
+	at, err := netip.ParseAddr(strings.Trim(text, "[]"))
+	return at.Unmap().WithZone(""), err == nil
 }

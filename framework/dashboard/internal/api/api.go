@@ -24,6 +24,7 @@ import (
 	"github.com/waybill-go/waybill/framework/dashboard/internal/history"
 	"github.com/waybill-go/waybill/framework/dashboard/internal/masks"
 	"github.com/waybill-go/waybill/framework/dashboard/internal/target"
+	"github.com/waybill-go/waybill/framework/dashboard/internal/veil"
 )
 
 // Limits of a request.
@@ -52,7 +53,7 @@ type Config struct {
 type API struct {
 	Config
 	mux     *http.ServeMux
-	doctors chan struct{} // limits how many runs of the doctor are in progress
+	doctors checks
 }
 
 // handler returns the answer to a request: a value that is written as JSON, or a *reply.
@@ -100,7 +101,7 @@ var routes = []route{
 
 // New returns the API.
 func New(c Config) *API {
-	a := &API{Config: c, mux: http.NewServeMux(), doctors: make(chan struct{}, 1)}
+	a := &API{Config: c, mux: http.NewServeMux()}
 	for _, r := range routes {
 		a.mux.Handle(r.pattern, a.serve(r.handle))
 	}
@@ -142,7 +143,9 @@ func (r *refusal) Write(text []byte) (int, error) { return len(text), nil }
 type request struct {
 	*http.Request
 	*target.Target
-	API *API
+	// Store is the outbox as the user may see it.
+	Store *veil.Store
+	API   *API
 	// Admin acts in the name of the user.
 	Admin *admin.Admin
 	User  access.User
@@ -191,8 +194,8 @@ func (a *API) request(w http.ResponseWriter, hr *http.Request) (*request, error)
 	if err != nil {
 		return nil, err
 	}
-	r := &request{Request: hr, Target: t, API: a, User: user, body: w}
-	r.Admin = admin.New(t.Store, user.Name).For(admin.Request{Address: user.Address})
+	r := &request{Request: hr, Target: t, Store: veil.Of(t, a.Masks, user), API: a, User: user, body: w}
+	r.Admin = admin.New(r.Store, user.Name).For(admin.Request{Address: user.Address})
 	return r, nil
 }
 

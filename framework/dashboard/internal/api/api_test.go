@@ -54,7 +54,7 @@ func TestEachGETMatchesTheDescription(t *testing.T) {
 		})
 		looks := []string{"/status", "/sinks", "/parked", "/parked/counts", "/log", "/actions", "/schedules", "/forwarders", "/types", "/config", "/doctor", "/health/sinks"}
 		for _, path := range looks {
-			a := s.look(t, path)
+			a := s.inspect(t, path)
 			if path != "/health/sinks" { // this path returns 503, since no forwarder runs
 				require.Equal(t, http.StatusOK, a.status, "%s: %s", path, a.text)
 			}
@@ -67,7 +67,7 @@ func TestEachGETMatchesTheDescription(t *testing.T) {
 		_, err := admin.New(o.store, "ada").Pause(t.Context(), "mail")
 		require.NoError(t, err)
 		for _, path := range append(looks, "/sinks/mail", "/health/sinks/mail", "/notifications/n1", "/notifications/n1/trace", "/parked?state=dead&state=retrying&older_than=1m&type=order.*&error=BOOM", "/doctor?only=primary") {
-			a := s.look(t, path)
+			a := s.inspect(t, path)
 			if !strings.HasPrefix(path, "/health/") {
 				require.Equal(t, http.StatusOK, a.status, "%s: %s", path, a.text)
 			}
@@ -471,19 +471,26 @@ func TestWithoutADatabaseEachRequestIs503(t *testing.T) {
 	}
 }
 
-func TestTheChecksRunForOneRequestAtATime(t *testing.T) {
+func TestTheChecksRunForOneRequestAtATimeAndForOperatorsOnly(t *testing.T) {
 	t.Parallel()
 	o := onSQLite(t)
+	runs := 0
 	begun, end := make(chan struct{}), make(chan struct{})
 	s := serve(t, &target.Target{Store: o.store, Doctor: func(context.Context, ...string) []doctor.Finding {
-		close(begun)
-		<-end
-		return nil
+		if runs++; runs == 1 {
+			close(begun)
+			<-end
+		}
+		return []doctor.Finding{{ID: "primary", Status: doctor.OK, Text: fmt.Sprint("run ", runs), Why: "w", Link: "l"}}
 	}})
+	require.Equal(t, http.StatusForbidden, s.look(t, "/doctor").status)
+	require.Equal(t, http.StatusForbidden, s.look(t, "/doctor?only=primary").status)
 	var first sync.WaitGroup
-	first.Go(func() { s.look(t, "/doctor") })
+	first.Go(func() { s.inspect(t, "/doctor") })
 	<-begun
-	require.Equal(t, http.StatusTooManyRequests, s.look(t, "/doctor").status)
+	require.Equal(t, http.StatusTooManyRequests, s.inspect(t, "/doctor").status)
 	close(end)
 	first.Wait()
+	require.Contains(t, s.inspect(t, "/doctor?only=primary").text, "run 2", "other checks are a run of their own")
+	require.Equal(t, http.StatusOK, s.inspect(t, "/doctor?only=primary").status)
 }

@@ -32,7 +32,7 @@ func TestEachCommandOfTheDocumentationIsAValidRequest(t *testing.T) {
 		case strings.Contains(command, "-X POST"):
 			a = s.act(t, path, "")
 		default:
-			a = s.look(t, path)
+			a = s.inspect(t, path)
 		}
 		taken := a.status < 400 || strings.Contains(path, "/health/") || strings.Contains(path, "0198c2f") && a.status == http.StatusNotFound
 		require.True(t, taken, "%s: %s", command, a.text)

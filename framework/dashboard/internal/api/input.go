@@ -15,6 +15,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/waybill-go/waybill/framework/admin"
+	"github.com/waybill-go/waybill/framework/dashboard/internal/access"
 	"github.com/waybill-go/waybill/framework/store"
 )
 
@@ -105,7 +106,11 @@ func span(values url.Values, name string, usual time.Duration) (time.Duration, e
 // filterNames has the parameters of a filter.
 var filterNames = []string{"sink", "id", "type", "key", "state", "older_than", "newer_than", "error"}
 
-func filterOf(values url.Values) (f admin.Filter, err error) {
+// filter reads a filter.
+func (r *request) filter(values url.Values) (f admin.Filter, err error) {
+	if values.Get("error") != "" && !r.User.May(access.Operator) {
+		return f, problemOf(http.StatusForbidden, "only operators may search the texts of errors")
+	}
 	f = admin.Filter{Sink: values.Get("sink"), ID: values.Get("id"), Type: values.Get("type"), Key: values.Get("key"), Error: values.Get("error")}
 	for _, s := range values["state"] {
 		f.States = append(f.States, store.State(s))

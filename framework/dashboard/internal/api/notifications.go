@@ -54,7 +54,7 @@ func one(ctx context.Context, r *request) (any, error) {
 	}
 	view := notificationView{Answer: answer}
 	if e := trace.Envelope(); e != nil {
-		view.Version, view.DeliverAt, view.Metadata, view.PayloadBytes = e.Version, e.DeliverAt, e.Metadata, len(e.Payload)
+		view.Version, view.DeliverAt, view.Metadata, view.PayloadBytes = e.Version, e.DeliverAt, r.API.Masks.Metadata(r.Routing.Names(e.Type), e.Metadata), len(e.Payload)
 		if payload == 1 {
 			r.API.Logger.Info("a payload was viewed", "user", r.User.Name, "address", r.User.Address, "id", id, "type", e.Type)
 			view.show(r.API.Masks, r.Routing.Names(e.Type), e.Payload)

@@ -26,7 +26,7 @@ func parked(ctx context.Context, r *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	filter, err := filterOf(values)
+	filter, err := r.filter(values)
 	if err != nil {
 		return nil, err
 	}
@@ -59,7 +59,7 @@ func parkedCounts(ctx context.Context, r *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	filter, err := filterOf(values)
+	filter, err := r.filter(values)
 	if err != nil {
 		return nil, err
 	}

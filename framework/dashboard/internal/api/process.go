@@ -5,11 +5,14 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"sync"
 	"time"
 
 	"go.yaml.in/yaml/v3"
 
 	"github.com/waybill-go/waybill/framework/admin"
+	"github.com/waybill-go/waybill/framework/dashboard/internal/access"
+	"github.com/waybill-go/waybill/framework/dashboard/internal/target"
 	"github.com/waybill-go/waybill/framework/doctor"
 )
 
@@ -73,19 +76,46 @@ func diagnose(_ context.Context, r *request) (any, error) {
 	if err := (doctor.Options{Only: only}).Validate(); err != nil {
 		return nil, problemOf(http.StatusBadRequest, "%s", err)
 	}
-	if r.Doctor == nil {
+	switch {
+	case !r.User.May(access.Operator):
+		return nil, problemOf(http.StatusForbidden, "the checks need the role operator")
+	case r.Doctor == nil:
 		return nil, problemOf(http.StatusNotFound, "this process cannot run the checks")
-	}
-	select {
-	case r.API.doctors <- struct{}{}:
-		defer func() { <-r.API.doctors }()
-	default:
-		return nil, problemOf(http.StatusTooManyRequests, "the checks are already running for another request")
 	}
 	out := http.NewResponseController(r.body) // the server's deadlines are too short for the checks
 	_ = out.SetReadDeadline(time.Time{})
 	_ = out.SetWriteDeadline(time.Now().Add(doctorTime + requestTime))
 	ctx, cancel := context.WithTimeout(r.Context(), doctorTime)
 	defer cancel()
-	return map[string]any{"findings": append([]doctor.Finding{}, r.Doctor(ctx, only...)...)}, nil
+	found, err := r.API.doctors.run(ctx, r.Target, only)
+	return map[string]any{"findings": append([]doctor.Finding{}, found...)}, err
+}
+
+// checks runs the doctor's checks, one run at a time, and keeps the findings of the last run.
+type checks struct {
+	running sync.Mutex
+
+	// of what the findings are: what was checked of which outbox, and when.
+	target   *target.Target
+	only     []string
+	at       time.Time
+	findings []doctor.Finding
+}
+
+// checksFresh is for how long requests for the same checks get the findings of the last run.
+const checksFresh = 5 * time.Second
+
+func (c *checks) run(ctx context.Context, t *target.Target, only []string) ([]doctor.Finding, error) {
+	if !c.running.TryLock() {
+		return nil, problemOf(http.StatusTooManyRequests, "the checks are already running for another request")
+	}
+	defer c.running.Unlock()
+	if c.target == t && slices.Equal(c.only, only) && time.Since(c.at) < checksFresh {
+		return c.findings, nil
+	}
+	found := t.Doctor(ctx, only...)
+	if ctx.Err() == nil {
+		c.target, c.only, c.at, c.findings = t, only, time.Now(), found
+	}
+	return found, nil
 }

@@ -18,11 +18,17 @@ func status(ctx context.Context, r *request) (any, error) {
 	if _, err := r.query(); err != nil {
 		return nil, err
 	}
-	snapshot, err := r.API.History.Wait(ctx)
+	snapshot, err := r.snapshot(ctx)
 	if err != nil {
 		return nil, err
 	}
 	return admin.StatusOf(snapshot.At, snapshot.Sample.Status(snapshot.Holders), snapshot.Membership), nil
+}
+
+// snapshot returns a sample of the outbox.
+func (r *request) snapshot(ctx context.Context) (history.Snapshot, error) {
+	snapshot, err := r.API.History.Wait(ctx)
+	return r.Store.Snapshot(snapshot), err
 }
 
 // sinkView is a sink with its figures. Counts stop at store.PendingLimit.
@@ -46,7 +52,7 @@ func (s sinkView) dead() int { return s.Parked[string(store.StateDead)] }
 
 // sample returns the figures of all sinks.
 func (r *request) sample(ctx context.Context) (views []sinkView, snapshot history.Snapshot, err error) {
-	if snapshot, err = r.API.History.Wait(ctx); err != nil {
+	if snapshot, err = r.snapshot(ctx); err != nil {
 		return nil, snapshot, err
 	}
 	conditions := snapshot.Membership.Conditions(time.Now())

@@ -101,6 +101,12 @@ func (o *outbox) publish(t *testing.T, id, typ, key, payload string) {
 // park makes a sink settle everything, parks deliveries, and releases its lane.
 func (o *outbox) park(t *testing.T, sink string, parked ...store.Parked) {
 	t.Helper()
+	o.settle(t, sink, nil, parked)
+}
+
+// settle is like park, and adds receipts.
+func (o *outbox) settle(t *testing.T, sink string, receipts []store.Receipt, parked []store.Parked) {
+	t.Helper()
 	lease := o.lease(t, sink)
 	reader, err := o.store.NewReader(lease.Position, store.Filter{Slots: lease.Lane.Slots, Types: notification.AllTypes})
 	require.NoError(t, err)
@@ -110,7 +116,7 @@ func (o *outbox) park(t *testing.T, sink string, parked ...store.Parked) {
 		page, err := reader.Next(t.Context(), to, 1000)
 		require.NoError(t, err)
 		if caughtUp = page.CaughtUp; caughtUp {
-			require.NoError(t, o.store.Checkpoint(t.Context(), store.Checkpoint{Lease: lease, TTL: time.Hour, Position: page.End, Park: parked}))
+			require.NoError(t, o.store.Checkpoint(t.Context(), store.Checkpoint{Lease: lease, TTL: time.Hour, Position: page.End, Park: parked, Receipts: receipts}))
 		}
 	}
 }
@@ -243,6 +249,13 @@ func (s *site) look(t *testing.T, path string) answer {
 	t.Helper()
 	s.history.Renew()
 	return s.do(t, viewer, http.MethodGet, path, "")
+}
+
+// inspect is look for an operator.
+func (s *site) inspect(t *testing.T, path string) answer {
+	t.Helper()
+	s.history.Renew()
+	return s.do(t, operator, http.MethodGet, path, "")
 }
 
 func (s *site) act(t *testing.T, path, body string, headers ...string) answer {

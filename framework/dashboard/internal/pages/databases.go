@@ -1,6 +1,11 @@
 package pages
 
-import "net/http"
+import (
+	"net/http"
+	"slices"
+
+	"github.com/waybill-go/waybill/framework/dashboard/internal/access"
+)
 
 // Listed is a database in the list of several.
 type Listed struct {
@@ -11,13 +16,24 @@ type Listed struct {
 
 // databases shows the list of all databases. It needs none of them to answer.
 func (p *Pages) databases(w http.ResponseWriter, r *http.Request) {
-	p.render(w, r, "databases", answer{data: p.List()})
+	listed := slices.Clone(p.List())
+	for i := range listed {
+		if listed[i].Error != "" && !access.From(r.Context()).May(access.Operator) {
+			listed[i].Error = "the log says why"
+		}
+	}
+	p.render(w, r, "databases", answer{data: listed})
 }
 
-// navigation returns the links at the top of each page.
-func (p *Pages) navigation() []link {
-	if p.List == nil {
-		return navigation
+// navigation returns the links at the top of each page. The page of the doctor is for operators.
+func (p *Pages) navigation(operator bool) (links []link) {
+	if p.List != nil {
+		links = append(links, link{"Databases", "/databases"})
 	}
-	return append([]link{{"Databases", "/databases"}}, navigation...)
+	for _, l := range navigation {
+		if operator || l.Path != "/doctor" {
+			links = append(links, l)
+		}
+	}
+	return links
 }

@@ -78,8 +78,11 @@ func (doctorPage) SQL(fix string) bool {
 	return strings.Contains(fix, "\n") || strings.HasSuffix(strings.TrimSpace(fix), ";")
 }
 
-// look shows the last run.
+// look shows the last run. Findings may contain errors of the database and of receivers.
 func (c *checkup) look(_ context.Context, r *request) (any, error) {
+	if err := r.requireOperator(); err != nil {
+		return nil, err
+	}
 	page := doctorPage{Can: r.Doctor != nil, Status: r.FormValue("status"), Checks: doctor.Checks()}
 	if page.Status != "" && !slices.Contains(statuses, doctor.Status(page.Status)) {
 		return nil, problem{http.StatusBadRequest, "there is no such status: use fail, warn, skip or ok"}

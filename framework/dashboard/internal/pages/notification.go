@@ -55,8 +55,8 @@ func (v sinkVerdict) Acts() []string {
 }
 
 // look shows a notification.
-func look(ctx context.Context, r *request) (any, error) {
-	page, _, err := r.notification(ctx)
+func (p *Pages) look(ctx context.Context, r *request) (any, error) {
+	page, _, err := p.notification(ctx, r)
 	if err != nil {
 		return nil, err
 	}
@@ -83,7 +83,7 @@ func (p *Pages) lookAtPayload(ctx context.Context, r *request) (any, error) {
 	if err := r.requireOperator(); err != nil {
 		return nil, err
 	}
-	page, e, err := r.notification(ctx)
+	page, e, err := p.notification(ctx, r)
 	if err != nil {
 		return nil, err
 	}
@@ -97,7 +97,7 @@ func (p *Pages) lookAtPayload(ctx context.Context, r *request) (any, error) {
 	return page, nil
 }
 
-func (r *request) notification(ctx context.Context) (page notificationPage, e *notification.Envelope, err error) {
+func (p *Pages) notification(ctx context.Context, r *request) (page notificationPage, e *notification.Envelope, err error) {
 	at, err := number(r.URL.Query(), "offset")
 	if err != nil {
 		return page, nil, err
@@ -116,7 +116,7 @@ func (r *request) notification(ctx context.Context) (page notificationPage, e *n
 	page.Correlation, page.MayAct = page.Answer.ID, r.requireOperator() == nil
 	if e != nil {
 		shown := *e
-		shown.Payload = nil
+		shown.Payload, shown.Metadata = nil, p.Masks.Metadata(r.Routing.Names(e.Type), e.Metadata)
 		page.Envelope = &shown
 		if id := e.Metadata.Get(notification.MetadataCorrelationID); id != "" {
 			page.Correlation = id

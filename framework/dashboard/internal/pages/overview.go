@@ -119,7 +119,7 @@ func overview(ctx context.Context, r *request) (any, error) {
 
 // snapshot returns the last sample of the outbox. It fails only if there is none yet.
 func (r *request) snapshot(ctx context.Context) (history.Snapshot, error) {
-	snapshot := r.History.Snapshot(ctx)
+	snapshot := r.Store.Snapshot(r.History.Snapshot(ctx))
 	switch {
 	case !snapshot.At.IsZero():
 		return snapshot, nil

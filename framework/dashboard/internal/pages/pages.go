@@ -41,6 +41,7 @@ import (
 	"github.com/waybill-go/waybill/framework/dashboard/internal/history"
 	"github.com/waybill-go/waybill/framework/dashboard/internal/masks"
 	"github.com/waybill-go/waybill/framework/dashboard/internal/target"
+	"github.com/waybill-go/waybill/framework/dashboard/internal/veil"
 	"github.com/waybill-go/waybill/framework/store"
 )
 
@@ -107,7 +108,7 @@ func New(c Config) *Pages {
 	p.livePage("GET /parked", "parked", parked)
 	p.page("POST /parked/plan", "plan", plan)
 	p.page("POST /parked/act", "plan", act)
-	p.page("GET /notifications/{id}", "notification", look)
+	p.page("GET /notifications/{id}", "notification", p.look)
 	p.page("POST /notifications/{id}", "notification", p.lookAtPayload)
 	p.livePage("GET /log", "log", logged)
 	p.livePage("GET /actions", "actions", actions)
@@ -136,6 +137,8 @@ func (p *Pages) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 type request struct {
 	*http.Request
 	*target.Target
+	// Store is the outbox as the user may see it.
+	Store *veil.Store
 	// Admin acts in the name of the user.
 	Admin   *admin.Admin
 	User    access.User
@@ -219,8 +222,9 @@ func (p *Pages) request(r *http.Request) (*request, error) {
 		return nil, err
 	}
 	user := access.From(r.Context())
-	a := admin.New(t.Store, user.Name).For(admin.Request{Address: user.Address})
-	return &request{Request: r, Target: t, Admin: a, User: user, Acts: p.Acts, History: p.History}, nil
+	seen := veil.Of(t, p.Masks, user)
+	a := admin.New(seen, user.Name).For(admin.Request{Address: user.Address})
+	return &request{Request: r, Target: t, Store: seen, Admin: a, User: user, Acts: p.Acts, History: p.History}, nil
 }
 
 // parse reads the query and the form, and refuses texts that no database accepts.

@@ -309,12 +309,12 @@ func TestTheChecksRunOnceAtATime(t *testing.T) {
 		}
 		for i, id := range doctor.IDs() {
 			require.Equal(t, id, <-asked, "no second run starts")
-			_, page := p.ask(t, access.Viewer, http.MethodGet, "/doctor", nil)
+			_, page := p.ask(t, access.Operator, http.MethodGet, "/doctor", nil)
 			require.Contains(t, page, fmt.Sprintf("%d of %d checks", i, len(doctor.IDs())))
 			answer <- struct{}{}
 		}
 		require.Eventually(t, func() bool {
-			_, page := p.ask(t, access.Viewer, http.MethodGet, "/doctor", nil)
+			_, page := p.ask(t, access.Operator, http.MethodGet, "/doctor", nil)
 			return strings.Contains(page, "ok "+fmt.Sprint(len(doctor.IDs()))) && strings.Contains(page, "by ada")
 		}, 30*time.Second, 10*time.Millisecond)
 	})

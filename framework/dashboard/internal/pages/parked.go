@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill/framework/admin"
+	"github.com/waybill-go/waybill/framework/dashboard/internal/access"
 	"github.com/waybill-go/waybill/framework/store"
 )
 
@@ -148,7 +149,7 @@ type parkedPage struct {
 
 // parkedCounts returns the counts of the last sample, as the overview shows them.
 func (r *request) parkedCounts(ctx context.Context) (counts []store.ParkedCount) {
-	snapshot := r.History.Snapshot(ctx)
+	snapshot := r.Store.Snapshot(r.History.Snapshot(ctx))
 	for _, s := range snapshot.Sample.Sinks {
 		for _, p := range s.Parked.States {
 			if p.Count > 0 {
@@ -162,6 +163,9 @@ func (r *request) parkedCounts(ctx context.Context) (counts []store.ParkedCount)
 func parked(ctx context.Context, r *request) (any, error) {
 	query := r.URL.Query()
 	page := parkedPage{Form: readParkedForm(query), States: parkedStates, First: query.Get("after") == ""}
+	if page.Form.Reason != "" && !r.User.May(access.Operator) {
+		return nil, problem{http.StatusForbidden, "only operators may search the texts of errors"}
+	}
 	filter, err := page.Form.filter()
 	if err != nil {
 		return nil, err

@@ -2,10 +2,13 @@
 package columns
 
 import (
+	"fmt"
 	"io"
 
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/jedib0t/go-pretty/v6/text"
+
+	"github.com/waybill-go/waybill/framework/program/internal/terminal"
 )
 
 // New returns a table without lines, so that tools such as cut can read it. The first words columns are
@@ -17,10 +20,13 @@ func New(w io.Writer, words int, header ...any) table.Writer {
 	t.Style().Options = table.OptionsNoBordersAndSeparators
 	t.SuppressTrailingSpaces()
 	t.AppendHeader(header)
-	var figures []table.ColumnConfig
-	for i := words; i < len(header); i++ {
-		figures = append(figures, table.ColumnConfig{Number: i + 1, Align: text.AlignRight, AlignHeader: text.AlignRight})
+	columns := make([]table.ColumnConfig, len(header))
+	for i := range columns {
+		columns[i] = table.ColumnConfig{Number: i + 1, Transformer: func(value any) string { return terminal.Escape(fmt.Sprint(value)) }}
+		if i >= words {
+			columns[i].Align, columns[i].AlignHeader = text.AlignRight, text.AlignRight
+		}
 	}
-	t.SetColumnConfigs(figures)
+	t.SetColumnConfigs(columns)
 	return t
 }

@@ -1,0 +1,42 @@
+package pages
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/waybill-go/waybill/framework/dashboard/internal/access"
+	"github.com/waybill-go/waybill/framework/dashboard/internal/target"
+)
+
+func TestViewersSeeTheClassesOfReceiversErrorsOnly(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, o outbox) {
+		const answered = `permanent: http://127.0.0.1/hook: 422 Unprocessable Entity: {"Email":"ada@example.org"}`
+		o.exec(t, `INSERT INTO outbox_cursors (sink, lane, lanes) VALUES ('partner', 0, 1)`)
+		o.exec(t, `INSERT INTO outbox (id, type, key, payload) VALUES ('first', 'order.placed', 'order-1', '{}')`)
+		o.exec(t, `INSERT INTO outbox_parked (sink, "offset", slot, id, type, version, key, occurred_on, metadata, payload, state, attempt, last_error)
+			VALUES ('partner', 1, 1, 'first', 'order.placed', 1, 'order-1', '2026-01-02T03:04:05.000000Z', '{}', '{}', 'dead', 3, $1)`, answered)
+		p := newPages(t, &target.Target{Store: o.store})
+		for path, shows := range map[string]bool{
+			"/": false, "/sinks/partner": false, "/parked": true, "/parked?sink=partner": true, "/notifications/first": true, "/notifications/first?chain=1": true, "/forwarders": false, "/find?q=first": false, "/find?q=ada@example.org": false,
+		} {
+			_, page := p.ask(t, access.Viewer, http.MethodGet, path, nil)
+			require.Equal(t, shows, strings.Contains(page, "permanent, http 422"), "%s: %s", path, page)
+			require.NotContains(t, strings.ReplaceAll(page, `value="ada@example.org"`, ""), ">ada@example.org", path)
+			require.NotContains(t, page, "Unprocessable", path)
+			live := p.figuresOf(access.With(t.Context(), access.User{Role: access.Viewer}), path)
+			for name, value := range live.Values {
+				require.NotContains(t, value.Text+value.Attributes["title"], "Unprocessable", "%s %s", path, name)
+			}
+			_, page = p.ask(t, access.Operator, http.MethodGet, path, nil)
+			require.Equal(t, shows, strings.Contains(page, "Unprocessable"), "%s: %s", path, page)
+		}
+		status, _ := p.ask(t, access.Viewer, http.MethodGet, "/parked?reason=ada@example.org", nil)
+		require.Equal(t, http.StatusForbidden, status, "a filter would answer guesses")
+		status, _ = p.ask(t, access.Viewer, http.MethodGet, "/doctor", nil)
+		require.Equal(t, http.StatusForbidden, status)
+	})
+}

@@ -1,0 +1,220 @@
+// Package veil hides in what is read of an outbox what receivers have answered: such texts may
+// repeat payloads. Viewers see only the class of an error; operators see its text with the masks of
+// payloads applied.
+package veil
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"regexp"
+	"slices"
+	"time"
+
+	"github.com/waybill-go/waybill/framework/dashboard/internal/access"
+	"github.com/waybill-go/waybill/framework/dashboard/internal/history"
+	"github.com/waybill-go/waybill/framework/dashboard/internal/masks"
+	"github.com/waybill-go/waybill/framework/dashboard/internal/target"
+	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/framework/store"
+)
+
+// Store is an outbox as a user may see it. It is safe for concurrent use.
+type Store struct {
+	target.Store
+	text    func(typ, text string, payload []byte) string
+	receipt func(typ string, receipt notification.Receipt, payload []byte) notification.Receipt
+	viewer  bool
+}
+
+var _ store.Sourced = (*Store)(nil)
+
+// Of returns the outbox of a target as a user may see it.
+func Of(t *target.Target, m masks.Masks, user access.User) *Store {
+	v := &Store{Store: t.Store, viewer: !user.May(access.Operator)}
+	if v.viewer {
+		v.text = func(_, text string, _ []byte) string { return Class(text) }
+		v.receipt = func(_ string, r notification.Receipt, _ []byte) notification.Receipt { return proof(r) }
+		return v
+	}
+	v.text = func(typ, text string, payload []byte) string {
+		if typ == "" {
+			return m.Text(nil, text, nil)
+		}
+		return m.Text(t.Routing.Names(typ), text, payload)
+	}
+	v.receipt = func(typ string, r notification.Receipt, payload []byte) notification.Receipt {
+		return notification.Receipt(v.text(typ, string(r), payload))
+	}
+	return v
+}
+
+// classed matches the class of an error and the status of the answer, which the receiver's own text
+// follows.
+var classed = regexp.MustCompile(`^(transient|throttled|unavailable|permanent|invalid|unknown|cancelled)(?: until [0-9TZ:-]+)?(?:: (?:(https?)://\S+?: ([1-5]\d\d)\b)?|$)`)
+
+// Class returns the class of an error, such as "permanent, http 422"; "" if there is no error.
+func Class(text string) string {
+	found := classed.FindStringSubmatch(text)
+	switch {
+	case text == "":
+		return ""
+	case found == nil:
+		return "an error"
+	case found[3] != "":
+		return found[1] + ", http " + found[3]
+	}
+	return found[1]
+}
+
+// proved matches the part of a receipt that is not the receiver's own text.
+var proved = regexp.MustCompile(`^(?:(?:http|smtp) [1-5]\d\d\b|kafka \S+@\d+$)`)
+
+// proof returns the part of a receipt that is not the receiver's own text.
+func proof(r notification.Receipt) notification.Receipt {
+	if found := proved.FindString(string(r)); found != "" || r == "" {
+		return notification.Receipt(found)
+	}
+	return "a receipt"
+}
+
+// Source returns the source of the outbox; nil if the database has the log.
+func (v *Store) Source() store.Source { return store.SourceOf(v.Store) }
+
+// Status reports the state of the outbox.
+func (v *Store) Status(ctx context.Context, q store.StatusQuery) (store.Status, error) {
+	status, err := v.Store.Status(ctx, q)
+	status.Parked = v.counts(status.Parked)
+	return status, err
+}
+
+// Membership returns the running forwarders, with what they say about their sinks.
+func (v *Store) Membership(ctx context.Context) (store.Membership, error) {
+	m, err := v.Store.Membership(ctx)
+	return v.membership(m), err
+}
+
+// CountParked counts parked deliveries.
+func (v *Store) CountParked(ctx context.Context, f store.ParkedFilter) ([]store.ParkedCount, time.Time, error) {
+	counts, changed, err := v.Store.CountParked(ctx, f)
+	return v.counts(counts), changed, err
+}
+
+// FindParked returns parked deliveries.
+func (v *Store) FindParked(ctx context.Context, f store.ParkedFilter, after store.ParkedPlace, limit int) ([]store.ParkedDelivery, error) {
+	found, err := v.Store.FindParked(ctx, f, after, limit)
+	return v.parked(found), err
+}
+
+// BrowseParked returns parked deliveries.
+func (v *Store) BrowseParked(ctx context.Context, q store.ParkedQuery) (store.ParkedPage, error) {
+	page, err := v.Store.BrowseParked(ctx, q)
+	page.Deliveries = v.parked(page.Deliveries)
+	return page, err
+}
+
+// ParkedFigures counts the parked deliveries of each sink.
+func (v *Store) ParkedFigures(ctx context.Context) ([]store.ParkedFigures, error) {
+	all, err := v.Store.ParkedFigures(ctx)
+	for i := range all {
+		all[i] = v.figures(all[i])
+	}
+	return all, err
+}
+
+// Trace returns what the outbox has of a notification.
+func (v *Store) Trace(ctx context.Context, q store.TraceQuery) (store.Trace, error) {
+	t, err := v.Store.Trace(ctx, q)
+	v.trace(&t)
+	return t, err
+}
+
+// Related returns what the outbox has of the notifications of a correlation.
+func (v *Store) Related(ctx context.Context, q store.RelatedQuery) (store.Related, error) {
+	related, err := v.Store.Related(ctx, q)
+	for i := range related.Traces {
+		v.trace(&related.Traces[i])
+	}
+	return related, err
+}
+
+// Snapshot returns a snapshot of the history. It does not change the given one, which others share.
+func (v *Store) Snapshot(s history.Snapshot) history.Snapshot {
+	s.Membership = v.membership(s.Membership)
+	s.Sinks = maps.Clone(s.Sinks)
+	for name, running := range s.Sinks {
+		running.Cause = v.text("", running.Cause, nil)
+		s.Sinks[name] = running
+	}
+	s.Sample.Sinks = slices.Clone(s.Sample.Sinks)
+	for i := range s.Sample.Sinks {
+		s.Sample.Sinks[i].Parked = v.figures(s.Sample.Sinks[i].Parked)
+	}
+	if v.viewer {
+		s.Held = nil // a finding of the doctor; the sample says for how long
+		if s.Err != nil {
+			s.Err = errors.New("the log says why")
+		}
+	}
+	return s
+}
+
+func (v *Store) counts(counts []store.ParkedCount) []store.ParkedCount {
+	for i := range counts {
+		counts[i].HookError = v.text("", counts[i].HookError, nil)
+	}
+	return counts
+}
+
+func (v *Store) figures(f store.ParkedFigures) store.ParkedFigures {
+	f.HookError = v.text("", f.HookError, nil)
+	f.States = slices.Clone(f.States)
+	for i := range f.States {
+		f.States[i].HookError = v.text("", f.States[i].HookError, nil)
+	}
+	return f
+}
+
+func (v *Store) parked(found []store.ParkedDelivery) []store.ParkedDelivery {
+	for i := range found {
+		d := &found[i]
+		typ, payload := d.Envelope.Type, d.Envelope.Payload
+		d.LastError, d.HookError = v.text(typ, d.LastError, payload), v.text(typ, d.HookError, payload)
+		d.Receipt = v.receipt(typ, d.Receipt, payload)
+	}
+	return found
+}
+
+func (v *Store) trace(t *store.Trace) {
+	v.parked(t.Parked)
+	typ, payload := "", []byte(nil)
+	if e := t.Envelope(); e != nil {
+		typ, payload = e.Type, e.Payload
+	}
+	for i := range t.Receipts {
+		t.Receipts[i].Receipt.Receipt = v.receipt(typ, t.Receipts[i].Receipt.Receipt, payload)
+	}
+}
+
+func (v *Store) membership(m store.Membership) store.Membership {
+	m.Members = slices.Clone(m.Members)
+	for i := range m.Members {
+		member := &m.Members[i]
+		member.Sinks = slices.Clone(member.Sinks)
+		member.Running.Sinks = slices.Clone(member.Running.Sinks)
+		for j := range member.Running.Sinks {
+			s := &member.Running.Sinks[j]
+			s.Cause = v.text("", s.Cause, nil)
+		}
+		member.States = maps.Clone(member.States)
+		for name, s := range member.States {
+			s.Cause = v.text("", s.Cause, nil)
+			s.Destinations = slices.Clone(s.Destinations)
+			for j := range s.Destinations {
+				s.Destinations[j].Cause = v.text("", s.Destinations[j].Cause, nil)
+			}
+			member.States[name] = s
+		}
+	}
+	return m
+}

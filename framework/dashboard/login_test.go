@@ -1,0 +1,223 @@
+package dashboard_test
+
+import (
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/cookiejar"
+	"net/http/httptest"
+	"net/netip"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/crypto/bcrypt"
+
+	"github.com/waybill-go/waybill/framework/dashboard"
+)
+
+var (
+	loopback = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
+	ada      = map[string]dashboard.Credential{"ada": {Secret: hash("right"), Role: dashboard.Operator}, "bob": {Secret: hash("of bob"), Role: dashboard.Viewer}}
+)
+
+// hash hashes at the least cost, so that a guess takes no time.
+func hash(password string) string {
+	h, _ := bcrypt.GenerateFromPassword([]byte(password), bcrypt.MinCost)
+	return string(h)
+}
+
+// from names the client of a request as a proxy does.
+func from(address string) func(*http.Request) {
+	return header("X-Forwarded-For", "198.51.100.1, "+address)
+}
+
+// guesses sends wrong passwords at once, and returns how many of them were compared.
+func (s *site) guesses(t *testing.T, paths ...string) (compared int) {
+	t.Helper()
+	var mu sync.Mutex
+	var work sync.WaitGroup
+	for i := range 30 {
+		work.Go(func() {
+			status, _ := s.ask(t, "GET", paths[i%len(paths)], login("ada", fmt.Sprint(i)), from("203.0.113.7"))
+			mu.Lock()
+			defer mu.Unlock()
+			if status != http.StatusTooManyRequests {
+				compared++
+			}
+		})
+	}
+	work.Wait()
+	return compared
+}
+
+// mostCompared is how many of the guesses may be compared: 10, and another one every 6 seconds on a slow machine.
+const mostCompared = 20
+
+func TestTooManyFailedLoginsAreRefused(t *testing.T) {
+	t.Parallel()
+	for name, access := range map[string]dashboard.Access{
+		"a proxy":                   {Users: ada, Proxies: loopback},
+		"a proxy that names users":  {Users: ada, Proxy: dashboard.Proxy{Networks: loopback}},
+		"a proxy that is not known": {Users: ada},
+	} {
+		s := newSite(t, withAccess(access))
+		require.LessOrEqual(t, s.guesses(t, "/"), mostCompared, name)
+		status, h, _ := s.answer(t, "GET", "/", login("ada", "right"), from("203.0.113.7"))
+		require.Equal(t, http.StatusTooManyRequests, status, "%s: even the right password, which would otherwise reveal itself", name)
+		require.NotEmpty(t, h.Get("Retry-After"))
+	}
+}
+
+func TestFailedLoginsOfOneClientDoNotLockOutOthersBehindItsProxy(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, withAccess(dashboard.Access{Users: ada, Proxies: loopback}))
+	s.guesses(t, "/")
+	for _, client := range []string{"203.0.113.8", "203.0.113.8:49152", "2001:db8::1", "[2001:db8::1]:443"} {
+		status, _ := s.ask(t, "GET", "/", login("ada", "right"), from(client))
+		require.Equal(t, authorized, status, client)
+	}
+	status, _ := s.ask(t, "GET", "/", header("X-Forwarded-User", "eve"), from("203.0.113.8"))
+	require.Equal(t, http.StatusUnauthorized, status, "its header of the user is not believed")
+}
+
+func TestAClientCannotChooseTheAddressForWhichItsFailuresCount(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, withAccess(dashboard.Access{Users: ada, Proxies: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}}))
+	limited := 0
+	for i := range 20 {
+		status, _ := s.ask(t, "GET", "/", login("ada", "wrong"), from(fmt.Sprint("203.0.113.", i)))
+		if status == http.StatusTooManyRequests {
+			limited++
+		}
+	}
+	require.NotZero(t, limited)
+}
+
+func TestTokensWorkWhileLoginsAreLimited(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, withAccess(dashboard.Access{Users: ada, Tokens: tokens}))
+	s.guesses(t, "/")
+	for i := range 20 {
+		status, _ := s.ask(t, "GET", "/", bearer(fmt.Sprint("a wrong token, number ", i)))
+		require.Equal(t, http.StatusUnauthorized, status)
+	}
+	status, _ := s.ask(t, "GET", "/", bearer(viewerToken))
+	require.Equal(t, authorized, status)
+}
+
+func TestABrowserThatHasLoggedInIsNotLockedOut(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, withAccess(dashboard.Access{Users: ada}))
+	browser := func() *http.Client {
+		jar, err := cookiejar.New(nil)
+		require.NoError(t, err)
+		return &http.Client{Transport: s.Client().Transport, Jar: jar}
+	}
+	status := func(of *http.Client, name, password string) int {
+		r, err := http.NewRequestWithContext(t.Context(), "GET", s.URL, nil)
+		require.NoError(t, err)
+		r.SetBasicAuth(name, password)
+		response, err := of.Do(r)
+		require.NoError(t, err)
+		defer response.Body.Close()
+		_, _ = io.Copy(io.Discard, response.Body)
+		return response.StatusCode
+	}
+	mine, hers := browser(), browser()
+	require.Equal(t, authorized, status(mine, "ada", "right"))
+	require.Equal(t, authorized, status(hers, "bob", "of bob"))
+	s.guesses(t, "/")
+	require.Equal(t, authorized, status(mine, "ada", "right"))
+	require.Equal(t, authorized, status(hers, "bob", "of bob"))
+	require.Equal(t, http.StatusTooManyRequests, status(browser(), "ada", "right"))
+	require.Equal(t, http.StatusTooManyRequests, status(hers, "ada", "right"), "a cookie is for one name and password")
+	require.Equal(t, http.StatusTooManyRequests, status(mine, "ada", "wrong"), "a cookie is no password")
+	require.NoError(t, s.dashboard.Change(dashboard.Access{Users: ada}))
+	require.Equal(t, http.StatusTooManyRequests, status(browser(), "ada", "right"), "a change does not reset the limit")
+}
+
+func TestTheCookieOfALoginIsForTheDashboardOnly(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, withAccess(dashboard.Access{Users: ada, Tokens: tokens}))
+	cookie := func(change ...func(*http.Request)) string {
+		_, h, _ := s.answer(t, "GET", "/", change...)
+		return h.Get("Set-Cookie")
+	}
+	require.Regexp(t, `^waybill-login=[0-9a-f]{64}; Path=/; HttpOnly; SameSite=Strict$`, cookie(login("ada", "right")))
+	require.Contains(t, cookie(login("ada", "right"), header("X-Forwarded-Proto", "https")), "; Secure;")
+	require.Empty(t, cookie(login("ada", "wrong")))
+	require.Empty(t, cookie(bearer(viewerToken)))
+	require.Empty(t, cookie())
+	_, text := s.ask(t, "GET", "/", header("Cookie", cookie(login("ada", "right"))))
+	require.Contains(t, text, "log in", "it lets nobody in")
+}
+
+func TestGuessesFromManyAddressesCountForTheUser(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, withAccess(dashboard.Access{Users: ada, Proxies: loopback}))
+	for _, name := range []string{"ada", "nobody"} {
+		limited := 0
+		for i := range 60 {
+			status, _ := s.ask(t, "GET", "/", login(name, "wrong"), from(fmt.Sprintf("203.0.%d.7", i)))
+			if status == http.StatusTooManyRequests {
+				limited++
+			}
+		}
+		require.NotZero(t, limited, name)
+	}
+	status, _ := s.ask(t, "GET", "/", login("bob", "of bob"), from("203.0.113.8"))
+	require.Equal(t, authorized, status, "another user")
+}
+
+// fleet is a dashboard of three databases.
+func fleet(t *testing.T, a dashboard.Access) *site {
+	t.Helper()
+	log := new(buffer)
+	list := func() []dashboard.Listed { return []dashboard.Listed{{Name: "ta"}, {Name: "tb"}, {Name: "../?"}, {Name: "tc"}} }
+	s, err := dashboard.NewSeveral(dashboard.Config{Access: a, Logger: slog.New(slog.NewTextHandler(log, nil))}, list, func(string) (dashboard.Target, bool) { return dashboard.Target{}, false })
+	require.NoError(t, err)
+	t.Cleanup(s.Close)
+	server := httptest.NewServer(s)
+	t.Cleanup(server.Close)
+	server.Client().CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	return &site{Server: server, log: log}
+}
+
+func TestAllDatabasesOfAFleetShareTheLimitOfFailedLogins(t *testing.T) {
+	t.Parallel()
+	s := fleet(t, dashboard.Access{Users: ada})
+	require.LessOrEqual(t, s.guesses(t, "/in/ta/", "/in/tb/", "/in/tc/"), mostCompared)
+}
+
+func TestNobodyLearnsTheNamesOfDatabasesWithoutALogin(t *testing.T) {
+	t.Parallel()
+	s := fleet(t, dashboard.Access{Tokens: tokens})
+	for _, path := range []string{"/", "/in/ta/", "/in/no-such/", "/in/ta", "/in/ta/static/waybill.css", "/in/no-such/api/v1/status", "/nothing"} {
+		status, h, text := s.answer(t, "GET", path)
+		require.Equal(t, http.StatusUnauthorized, status, path)
+		require.NotContains(t, fmt.Sprint(h, text), "tb", path)
+		require.Empty(t, h.Get("Location"), path)
+	}
+	status, h, _ := s.answer(t, "GET", "/", bearer(viewerToken))
+	require.Equal(t, http.StatusSeeOther, status)
+	require.Equal(t, "/in/ta/databases", h.Get("Location"))
+	status, h, _ = s.answer(t, "GET", "/in/ta/api/v1/status")
+	require.Equal(t, http.StatusUnauthorized, status)
+	require.Equal(t, "application/problem+json", h.Get("Content-Type"))
+}
+
+func TestADatabaseOfAFleetIsReachedByItsNameOnly(t *testing.T) {
+	t.Parallel()
+	s := fleet(t, dashboard.Access{Tokens: tokens})
+	for path, want := range map[string]int{
+		"/in/ta/": authorized, "/in/TA/": 404, "/in//ta/": 404, "/in/..": 404, "/in/../ta/": 404, "/in/ta/../tb/": 404, "/in/ta%2f..%2ftb/": 404, "/in/%2e%2e/ta": 404, "/in/%2e%2e%2f%3f/": 404, "/in/": 404, "/in": 404, "//evil.example/in/ta": 404,
+	} {
+		status, h, _ := s.answer(t, "GET", path, bearer(viewerToken))
+		require.Equal(t, want, status, "%s %s", path, h)
+		require.NotContains(t, h.Get("Location"), "evil", path)
+	}
+	require.NotContains(t, strings.ToLower(s.log.String()), "panic")
+}
