@@ -172,6 +172,10 @@ func (w *inquiry) parked(ctx context.Context, v *Verdict, p *store.ParkedDeliver
 		v.Where, v.Text = Scheduled, "scheduled for "+timeText(p.DueAt)
 	case p.State == store.StateScheduled:
 		v.Where, v.Text = Scheduled, "scheduled for "+timeText(p.DueAt)+", which has passed: it waits behind deliveries of its key"
+	case p.Attempt == 0 && p.LastError != "" && p.DueAt.After(w.now):
+		v.Where, v.Text = Retrying, fmt.Sprintf("waits until %s, with no attempt spent: %s", timeText(p.DueAt), p.LastError)
+	case p.Attempt == 0 && p.LastError != "":
+		v.Where, v.Text = Retrying, fmt.Sprintf("waits with no attempt spent, due since %s: %s", timeText(p.DueAt), p.LastError)
 	case p.Attempt == 0:
 		v.Where, v.Text = Retrying, "requeued or replayed, due since "+timeText(p.DueAt)
 	case p.DueAt.After(w.now):

@@ -176,7 +176,9 @@ func TestGuessesFromManyAddressesCountForTheUser(t *testing.T) {
 func fleet(t *testing.T, a dashboard.Access) *site {
 	t.Helper()
 	log := new(buffer)
-	list := func() []dashboard.Listed { return []dashboard.Listed{{Name: "ta"}, {Name: "tb"}, {Name: "../?"}, {Name: "tc"}} }
+	list := func() []dashboard.Listed {
+		return []dashboard.Listed{{Name: "ta"}, {Name: "tb"}, {Name: "../?"}, {Name: "tc"}}
+	}
 	s, err := dashboard.NewSeveral(dashboard.Config{Access: a, Logger: slog.New(slog.NewTextHandler(log, nil))}, list, func(string) (dashboard.Target, bool) { return dashboard.Target{}, false })
 	require.NoError(t, err)
 	t.Cleanup(s.Close)

@@ -79,8 +79,9 @@ func lanes(ctx context.Context, s memberships, configured []string, patience tim
 	for _, l := range m.Lanes {
 		sink := l.Lane.Sink
 		switch {
-		case l.Owner != "" || l.Paused || l.Free < patience:
-		case configured != nil && !slices.Contains(configured, sink), sink == store.SinkUnrouted && !delivered(m, sink) && len(m.Members) > 0:
+		case !l.IsUnowned(patience):
+		case sink == store.SinkUnrouted && !delivered(m, sink) && len(m.Members) > 0: // every type has a route
+		case configured != nil && !slices.Contains(configured, sink):
 			left[sink] = true
 		default:
 			free[sink]++
@@ -96,7 +97,7 @@ func lanes(ctx context.Context, s memberships, configured []string, patience tim
 		return fail("run waybill forward with these sinks", "%s; lanes without a forwarder: %s", count(len(m.Members), "forwarder"), some(texts)), nil
 	case len(left) > 0:
 		gone := slices.Sorted(maps.Keys(left))
-		return warn("waybill forget "+gone[0], "no configuration or forwarder has these sinks any more: %s", some(gone)), nil
+		return warn("configure the sink again; waybill forget "+gone[0]+" would delete what is pending for it", "no configuration or forwarder has these sinks any more: %s", some(gone)), nil
 	}
 	return ok("%s, %s", count(len(m.Lanes), "lane"), count(len(m.Members), "forwarder")), nil
 }

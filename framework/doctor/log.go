@@ -41,11 +41,17 @@ func checkRetention(ctx context.Context, x *examination) (verdict, error) {
 				reason = "not settled"
 			}
 			texts = append(texts, fmt.Sprintf("%s keeps rows from offset %d on, %s old: %s", h.Sink, h.Offset, age(kept), reason))
-			fixes = append(fixes, "waybill forget "+h.Sink)
+			if h.Sink != store.SinkUnrouted {
+				fixes = append(fixes, "waybill forget "+h.Sink+", which deletes what is pending for it")
+			}
 		}
 	}
 	if len(texts) > 0 {
-		return warn("let a forwarder catch up, or, for a sink that no longer exists: "+strings.Join(fixes, ", "), "retention is %s; %s", age(retention), some(texts)), nil
+		fix := "let a forwarder catch up"
+		if len(fixes) > 0 {
+			fix += ", or, for a sink that no longer exists: " + strings.Join(fixes, ", ")
+		}
+		return warn(fix, "retention is %s; %s", age(retention), some(texts)), nil
 	}
 	return warn("run a forwarder with outbox.retention", "the oldest row is %s old and retention is %s; no sink keeps the row, and no forwarder removes it", age(old), age(retention)), nil
 }

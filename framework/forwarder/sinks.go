@@ -119,6 +119,20 @@ func (f *Forwarder) activeSinks() map[string]*activeSink {
 // names returns the names of the sinks, in alphabetical order.
 func (f *Forwarder) names() []string { return slices.Sorted(maps.Keys(f.activeSinks())) }
 
+// takes returns the types of each configured sink, and of _unrouted if it is worked on.
+func (f *Forwarder) takes() map[string]notification.TypeFilter {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	takes := make(map[string]notification.TypeFilter, len(f.configured))
+	for _, sink := range f.configured {
+		takes[sink] = f.routes.Filter(sink)
+	}
+	if a := f.sinks[store.SinkUnrouted]; a != nil {
+		takes[store.SinkUnrouted] = a.types
+	}
+	return takes
+}
+
 // known returns the names of all configured sinks, and of _unrouted if it is worked on.
 func (f *Forwarder) known() []string {
 	f.mu.Lock()

@@ -42,11 +42,11 @@ WAYBILL_DATABASE it needs no configuration file.`
 // newRoot makes the command tree.
 func newRoot(p *invocation) *cobra.Command {
 	root := &cobra.Command{
-		Use:               p.name,
-		Short:             "Run and inspect a transactional outbox",
-		Long:              rootHelp,
-		Args:              noSuchCommand,
-		RunE:              func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		Use:   p.name,
+		Short: "Run and inspect a transactional outbox",
+		Long:  rootHelp,
+		Args:  noSuchCommand,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
 			err := p.makeLogger()
 			if err == nil {

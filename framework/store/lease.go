@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"time"
+
+	"github.com/waybill-go/waybill/framework/notification"
 )
 
 // Leases decide which forwarder works on which lane.
@@ -39,6 +41,17 @@ type Leases interface {
 	// lease of a lane has a higher epoch than the one before.
 	Acquire(ctx context.Context, lane Lane, owner string, ttl time.Duration) (Lease, error)
 
+	// Route lets each of the given sinks take other types, as soon as none of their lanes is leased
+	// and none of SinkUnrouted; until then it stores them as wanted, and returns false. The last call
+	// decides. Without sinks it goes on with what is wanted. true means that nothing is wanted any
+	// more.
+	//
+	// SinkUnrouted takes the types that no sink takes. The change loses and repeats nothing: rows
+	// that no sink reads any more, and that SinkUnrouted has passed, are parked under it; rows that
+	// it has parked and that a sink now reads are not parked any more; and its scheduled deliveries
+	// of a type that a sink takes go to that sink. If the log is a source, only the types change.
+	Route(ctx context.Context, sinks map[string]notification.TypeFilter) (done bool, err error)
+
 	// Release ends a lease at once. Releasing a lost lease is not an error.
 	Release(ctx context.Context, lease Lease) error
 }
@@ -56,6 +69,9 @@ type Lease struct {
 	Position json.RawMessage
 	// Settled are offsets after the position that are already settled, ascending.
 	Settled []OffsetRange
+	// Types are the types that the sink takes; nil before Route. For SinkUnrouted they are those
+	// that no sink takes.
+	Types *notification.TypeFilter
 	// Checkpoint is the number of the lane's last written checkpoint, under any lease; 0 before
 	// the cursor's first one.
 	Checkpoint int64

@@ -1,6 +1,10 @@
 package store
 
-import "time"
+import (
+	"time"
+
+	"github.com/waybill-go/waybill/framework/notification"
+)
 
 // Member is a running forwarder.
 type Member struct {
@@ -35,16 +39,39 @@ type Membership struct {
 	Lanes []LaneState
 }
 
+// Handover is how long a lane may be without a forwarder while forwarders hand it over, or after its
+// sink was resumed.
+const Handover = 30 * time.Second
+
+// IsUnowned reports whether a lane has been without a forwarder for longer than patience, although one
+// should work on it.
+func (l *LaneState) IsUnowned(patience time.Duration) bool {
+	return l.Owner == "" && !l.Paused && l.Free >= patience
+}
+
+// Unowned counts the lanes of a sink that have been without a forwarder for longer than Handover.
+func (m Membership) Unowned(sink string) (lanes int) {
+	for i := range m.Lanes {
+		if l := &m.Lanes[i]; l.Lane.Sink == sink && l.IsUnowned(Handover) {
+			lanes++
+		}
+	}
+	return lanes
+}
+
 // LaneState is a lane and the forwarder that works on it.
 type LaneState struct {
 	Lane Lane
 	// Wanted is the wanted number of lanes; 0: the present one.
 	Wanted int
+	// Types are the types that the sink takes; nil before Route. Wanted types are those that it
+	// shall take; nil: the present ones.
+	Types, WantedTypes *notification.TypeFilter
 	// Owner is the forwarder with an unexpired lease on it; "" if there is none.
 	Owner string
 	// Left is how long that lease still lasts.
 	Left time.Duration
-	// Free is how long the lane has been without a lease.
+	// Free is how long the lane has been without a lease, since its sink was resumed.
 	Free time.Duration
 	// Paused means that no forwarder works on it until a person resumes the sink.
 	Paused bool

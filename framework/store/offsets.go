@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -31,6 +32,19 @@ func OffsetRanges(offsets ...int64) (ranges []OffsetRange) {
 		ranges = append(ranges, OffsetRange{offset, offset})
 	}
 	return ranges
+}
+
+// JoinOffsets returns ranges that have no offset in common in ascending order, with gaps between them.
+func JoinOffsets(ranges []OffsetRange) (joined []OffsetRange) {
+	ranges = slices.SortedFunc(slices.Values(ranges), func(a, b OffsetRange) int { return cmp.Compare(a.First, b.First) })
+	for _, r := range ranges {
+		if n := len(joined); n > 0 && joined[n-1].Last+1 == r.First {
+			joined[n-1].Last = r.Last
+			continue
+		}
+		joined = append(joined, r)
+	}
+	return joined
 }
 
 // ContainsOffset reports whether ascending ranges contain an offset.

@@ -182,7 +182,7 @@ func (d *dialect) WriteLease(ctx context.Context, db *sql.DB, u tables.Update, r
 	}
 	var id string
 	err = d.run.Row(ctx, db, `UPDATE {cursors} SET ? WHERE ? RETURNING `+tables.LeaseColumns+`, pg_current_xact_id()::text, `+d.sql.server,
-		u.Set, u.Where).Scan(&row.Epoch, &row.Position, &row.Settled, &row.Revision, &row.Checkpoint, &id, &row.Server)
+		u.Set, u.Where).Scan(&row.Epoch, &row.Position, &row.Settled, &row.Revision, &row.Checkpoint, &row.Types, &id, &row.Server)
 	if err != nil {
 		return err
 	}

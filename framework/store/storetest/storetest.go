@@ -107,6 +107,7 @@ func Run(t *testing.T, d Dialect) {
 		{"Operator", operatorFacts},
 		{"Replay", replayFacts},
 		{"Reroute", rerouteFacts},
+		{"Route", routeFacts},
 		{"Trace", traceFacts},
 		{"Related", relatedFacts},
 		{"Browse", browseFacts},

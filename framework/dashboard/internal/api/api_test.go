@@ -327,7 +327,12 @@ func TestAHealthySinkIs200AndAnUnhealthyOne503WithReasons(t *testing.T) {
 		heartbeat(nil)
 		_, why = reasons("?max_dead=2")
 		require.Equal(t, []string{"paused"}, why)
+		_, err = o.db.ExecContext(t.Context(), `UPDATE outbox_cursors SET owner = NULL, lease_until = NULL, updated_at = '2026-01-02T03:04:05.000000Z' WHERE sink = 'mail'`)
+		require.NoError(t, err)
 		s.act(t, "/sinks/mail/resume", "")
+		heartbeat(nil)
+		status, why = reasons("?max_dead=2")
+		require.Equal(t, http.StatusOK, status, "a forwarder has time to take the lanes: %s", why)
 
 		_, err = o.db.ExecContext(t.Context(), `UPDATE outbox_cursors SET lease_until = '2026-01-02T03:04:05.000000Z' WHERE sink = 'mail'`)
 		require.NoError(t, err)

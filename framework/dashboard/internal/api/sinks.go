@@ -194,7 +194,7 @@ func (r *request) health(_ context.Context, sample func() ([]sinkView, history.S
 	answer := &reply{status: http.StatusOK}
 	health := healthView{SampledAt: snapshot.At.UTC(), Healthy: true, Sinks: []sinkHealth{}}
 	for _, v := range views {
-		reasons := v.unhealthy(maxLag, maxDead, snapshot.Sample.Forwarders)
+		reasons := v.unhealthy(maxLag, maxDead, snapshot.Sample.Forwarders, snapshot.Membership.Unowned(v.Sink))
 		health.Sinks = append(health.Sinks, sinkHealth{v.Sink, len(reasons) == 0, reasons})
 		health.Healthy = health.Healthy && len(reasons) == 0
 	}
@@ -206,7 +206,7 @@ func (r *request) health(_ context.Context, sample func() ([]sinkView, history.S
 }
 
 // unhealthy returns the reasons why a sink is unhealthy; none if it is healthy.
-func (s sinkView) unhealthy(maxLag time.Duration, maxDead, forwarders int) []reason {
+func (s sinkView) unhealthy(maxLag time.Duration, maxDead, forwarders, unowned int) []reason {
 	reasons := []reason{}
 	add := func(code, format string, args ...any) {
 		reasons = append(reasons, reason{code, fmt.Sprintf(format, args...)})
@@ -229,8 +229,8 @@ func (s sinkView) unhealthy(maxLag time.Duration, maxDead, forwarders int) []rea
 	switch {
 	case forwarders == 0:
 		add("no_forwarder", "no forwarder is running")
-	case s.Free > 0 && !s.Paused:
-		add("lanes_unowned", "%d of %d lanes have no forwarder", s.Free, s.Free+s.Owned)
+	case unowned > 0:
+		add("lanes_unowned", "%d of %d lanes have no forwarder", unowned, s.Free+s.Owned)
 	}
 	return reasons
 }

@@ -13,12 +13,8 @@ import (
 	"github.com/waybill-go/waybill/framework/store"
 )
 
-const (
-	// lateAfter is the lag above which a sink is late.
-	lateAfter = 5 * time.Minute
-	// unownedAfter is how long a lane may be without an owner while forwarders hand it over.
-	unownedAfter = 30 * time.Second
-)
+// lateAfter is the lag above which a sink is late.
+const lateAfter = 5 * time.Minute
 
 // overviewPage is the data of the first page.
 type overviewPage struct {
@@ -180,7 +176,7 @@ func (s *sinkRow) state(l history.Snapshot) badge {
 	if s.Running != nil && s.Running.BreakerOpen {
 		return badge{"bad", "breaker open", cut(s.Running.Cause, 200)}
 	}
-	switch unowned := unowned(l, s.Sink); {
+	switch unowned := l.Membership.Unowned(s.Sink); {
 	case unowned > 0 && unowned == s.Owned+s.Free:
 		return badge{"bad", "stopped", "no forwarder delivers to this sink"}
 	case unowned > 0:
@@ -233,16 +229,6 @@ func destinations(l history.Snapshot) map[string]int {
 		}
 	}
 	return held
-}
-
-// unowned counts the lanes of a sink that have had no forwarder for longer than unownedAfter.
-func unowned(l history.Snapshot, sink string) (n int) {
-	for _, lane := range l.Membership.Lanes {
-		if lane.Lane.Sink == sink && lane.Owner == "" && !lane.Paused && lane.Free > unownedAfter {
-			n++
-		}
-	}
-	return n
 }
 
 func lanes(n int) string {

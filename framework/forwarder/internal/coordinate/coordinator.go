@@ -59,6 +59,9 @@ type Config struct {
 	// created at the same time as those of Sinks. Otherwise such a sink would begin after what
 	// was forwarded before its forwarder started.
 	Others map[string]store.Start
+	// Takes returns the types of each configured sink by the present routes, those of Others too, and
+	// of SinkUnrouted if it is worked on.
+	Takes func() map[string]notification.TypeFilter
 	// Lanes is the wanted number of lanes of each sink.
 	Lanes           int
 	Lease           time.Duration
@@ -92,6 +95,7 @@ type Coordinator struct {
 	paused    map[string]bool               // sinks paused by a person, as of the last look
 	cutting   map[string]context.CancelFunc // sinks whose lanes this forwarder is cutting
 	changing  map[string]change             // sinks that Change replaces
+	routes    routes
 	trouble   map[laneID]*pace.Trouble
 	awaited   map[string]bool // owners logged as holding leases that this forwarder waits for
 	nudged    chan struct{}   // capacity 1: a lane may be free
@@ -192,7 +196,7 @@ func (k *Coordinator) Run(stop, db context.Context) error {
 		timer.Reset(pause)
 	}
 	k.leave() // otherwise the others would leave the lanes to this forwarder
-	for len(k.held)+len(k.cutting) > 0 {
+	for len(k.held)+len(k.cutting) > 0 || k.routes.running {
 		end := <-k.ended
 		end()
 	}
@@ -226,7 +230,7 @@ func (k *Coordinator) look() error {
 	if err := k.cutAll(ctx); err != nil {
 		return err
 	}
-	me := store.Member{Owner: k.Owner, Sinks: slices.Sorted(maps.Keys(k.Sinks)), States: k.states()}
+	me := store.Member{Owner: k.Owner, Sinks: k.delivers(), States: k.states()}
 	if began := time.Now(); began.Sub(k.heartbeat) >= k.Lease/3 || k.isNews(me.States) {
 		if k.Running != nil {
 			me.Running = k.Running()
@@ -248,6 +252,7 @@ func (k *Coordinator) look() error {
 		k.Members(n)
 	}
 	k.inspect(&membership)
+	k.route(&membership)
 	leaving := func(l store.Lane) bool {
 		h := k.held[idOf(l)]
 		return h != nil && h.leaving || k.cutting[l.Sink] != nil || k.isChanging(l.Sink)

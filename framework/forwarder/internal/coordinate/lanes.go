@@ -75,6 +75,9 @@ func (k *Coordinator) take(lane store.Lane, revision int64) error {
 	if err != nil {
 		return err
 	}
+	if !sink.takes(lane.Sink, lease.Types) {
+		return k.release(lease) // its types were changed since the last look
+	}
 	revised := make(chan struct{}, 1)
 	log, what := sink.Dispatcher.LogOf(k.Database), "beginning to work on a lane"
 	if sink.Transactor != nil {
@@ -109,7 +112,7 @@ func (k *Coordinator) take(lane store.Lane, revision int64) error {
 // session returns a session with the fields that all lanes of the sink have in common.
 func (k *Coordinator) session(sink Sink, lease store.Lease, leased time.Time) *lane.Session {
 	return &lane.Session{
-		Store: k.Store, Dispatcher: sink.Dispatcher, Lease: lease, Leased: leased, TTL: k.Lease, Types: sink.Types,
+		Store: k.Store, Dispatcher: sink.Dispatcher, Lease: lease, Leased: leased, TTL: k.Lease, Types: *lease.Types,
 		Hooks: sink.Hooks, Observer: k.Observer, Prompt: sink.Prompt, Transactor: sink.Transactor, ShutdownTimeout: k.ShutdownTimeout,
 	}
 }

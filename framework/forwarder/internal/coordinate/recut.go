@@ -69,6 +69,9 @@ func (k *Coordinator) cut(wanted context.Context, sink Sink, lanes []store.LaneS
 			return err
 		}
 		leases = append(leases, lease)
+		if !sink.takes(l.Lane.Sink, lease.Types) {
+			return store.ErrLanes
+		}
 	}
 	ctx, cancel := k.inLease(wanted)
 	defer cancel()

@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sync/semaphore"
 
+	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/store"
 )
 
@@ -170,6 +171,12 @@ func (b *Bounded) Recut(ctx context.Context, sink string, leases []store.Lease) 
 func (b *Bounded) Cut(ctx context.Context, sink string, lanes int, start store.Start) (created store.Created, err error) {
 	err = within(ctx, func() error { created, err = b.Store.Cut(ctx, sink, lanes, start); return err }, b.leasing)
 	return created, err
+}
+
+// Route implements store.Leases.
+func (b *Bounded) Route(ctx context.Context, sinks map[string]notification.TypeFilter) (done bool, err error) {
+	err = within(ctx, func() error { done, err = b.Store.Route(ctx, sinks); return err }, b.writing)
+	return done, err
 }
 
 // Acquire implements store.Leases.

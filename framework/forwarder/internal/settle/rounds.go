@@ -44,7 +44,7 @@ func Recover(lease store.Lease, newest []byte) (owed memory.Owed, stale string, 
 	case err != nil:
 		return nil, "", err
 	case note.Epoch >= lease.Epoch:
-		return nil, fmt.Sprintf("it was written under lease %d, but this is lease %d: the cursors were created again, the database was set back, or another outbox has a sink with this name",
+		return nil, fmt.Sprintf("it was written under lease %d of the lane, and the lease of this forwarder is number %d, which must be higher: the cursors were created again, the database was set back, or another outbox has a sink with this name",
 			note.Epoch, lease.Epoch), nil
 	case note.Of != lease.Lane.Of:
 		return nil, fmt.Sprintf("it belongs to one of %d lanes, but this is one of %d", note.Of, lease.Lane.Of), nil

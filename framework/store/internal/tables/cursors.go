@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/store"
 )
 
@@ -17,6 +18,8 @@ type cursor struct {
 	position           json.RawMessage
 	ahead              []store.OffsetRange // settled after the position
 	place              Place
+	types, wanted      *notification.TypeFilter // that the sink takes, and shall take
+	past               []past                   // of the sink, in lane 0
 }
 
 // cursors reads the cursors of a sink, or of all sinks for "".
@@ -25,16 +28,25 @@ func (t *Tables) cursors(ctx context.Context, q Querier, sink string) (cursors [
 		var c cursor
 		var of int
 		var settled string
+		var types, wanted, past sql.NullString
 		until, updated := t.run.time(), t.run.time()
-		err := rows.Scan(&c.Sink, &c.Lane, &of, (*[]byte)(&c.position), &settled, &c.Owner, &c.Epoch, &until, &c.Paused, &updated)
+		err := rows.Scan(&c.Sink, &c.Lane, &of, (*[]byte)(&c.position), &settled, &c.Owner, &c.Epoch, &until, &c.Paused, &updated, &types, &wanted, &past)
 		if err != nil {
 			return err
 		}
 		c.lane, c.LeaseUntil, c.UpdatedAt = store.NewLane(c.Sink, c.Lane, of), until.Time, updated.Time
-		c.ahead, err = store.DecodeOffsets(settled)
+		if c.ahead, err = store.DecodeOffsets(settled); err == nil {
+			c.types, err = decodeTypes(types)
+		}
+		if err == nil {
+			c.wanted, err = decodeTypes(wanted)
+		}
+		if err == nil && past.Valid {
+			err = json.Unmarshal([]byte(past.String), &c.past)
+		}
 		cursors = append(cursors, c)
 		return err
-	}, `SELECT sink, lane, lanes, position, settled, `+ownerNow+`, epoch, lease_until, paused, updated_at
+	}, `SELECT sink, lane, lanes, position, settled, `+ownerNow+`, epoch, lease_until, paused, updated_at, types, types_wanted, types_before
 		FROM {cursors} WHERE sink <> ? AND (sink = ? OR ? = '') ORDER BY sink, lane {whole cursors}`, store.SinkPruner, sink, sink)
 	return cursors, err
 }

@@ -72,7 +72,7 @@ func (t *Tables) create(ctx context.Context, sink string, lanes int, start store
 			}
 		}
 		done = true
-		return t.insertCursors(ctx, tx, sink, 1, lanes, 0, at.Position, false)
+		return t.insertCursors(ctx, tx, sink, cursorToCut{position: at.Position}, 1, lanes)
 	})
 	if err != nil || !done {
 		return false, err
@@ -129,15 +129,18 @@ func (t *Tables) noteUse(ctx context.Context, tx *sql.Tx, sink string) error {
 	return err
 }
 
-// insertCursors creates the cursors of the lanes from first on.
-func (t *Tables) insertCursors(ctx context.Context, tx *sql.Tx, sink string, first, lanes int, epoch int64, position json.RawMessage, paused bool) error {
+// insertCursors creates the cursors of the lanes from first on, all alike.
+func (t *Tables) insertCursors(ctx context.Context, tx *sql.Tx, sink string, like cursorToCut, first, lanes int) error {
 	var values []Expr
 	for number := first; number < lanes; number++ {
-		values = append(values, list(sink, number, lanes, epoch, nullText(position), paused))
+		values = append(values, list(sink, number, lanes, like.epoch, nullText(like.position), like.paused, like.types, like.typesWanted, like.typesBefore))
+		like.typesBefore = sql.NullString{} // only in lane 0
 	}
-	size := func(*Expr) int { return len(position) + rowBytes }
+	size := func(*Expr) int {
+		return len(like.position) + len(like.types.String) + len(like.typesWanted.String) + rowBytes
+	}
 	for chunk := range store.Chunks(values, chunkRows, t.dialect.Limits().Bytes, size) {
-		if _, err := t.run.Exec(ctx, tx, `INSERT INTO {cursors} (sink, lane, lanes, epoch, position, paused) VALUES ?`, join(", ", chunk)); err != nil {
+		if _, err := t.run.Exec(ctx, tx, `INSERT INTO {cursors} (sink, lane, lanes, epoch, position, paused, types, types_wanted, types_before) VALUES ?`, join(", ", chunk)); err != nil {
 			return err
 		}
 	}
@@ -180,7 +183,9 @@ func (t *Tables) recut(ctx context.Context, tx *sql.Tx, sink string, leases []st
 		return err
 	}
 	// The epoch goes on, so that no earlier lease is valid for a new lane.
-	return t.insertCursors(ctx, tx, sink, 0, cursors[0].wanted, epoch, at, cursors[0].paused)
+	like := cursors[0]
+	like.epoch, like.position = epoch, at
+	return t.insertCursors(ctx, tx, sink, like, 0, like.wanted)
 }
 
 // cursorToCut is a row of the cursors, with what recut needs.
@@ -191,17 +196,19 @@ type cursorToCut struct {
 	position     json.RawMessage // empty: before the oldest row
 	settled      string
 	paused       bool
+
+	types, typesWanted, typesBefore sql.NullString
 }
 
 func (t *Tables) cursorsToCut(ctx context.Context, tx *sql.Tx, sink string) (cursors []cursorToCut, err error) {
 	err = t.run.Each(ctx, tx, func(rows *sql.Rows) error {
 		var c cursorToCut
-		if err := rows.Scan(&c.lane, &c.wanted, &c.owner, &c.epoch, (*[]byte)(&c.position), &c.settled, &c.paused); err != nil {
+		if err := rows.Scan(&c.lane, &c.wanted, &c.owner, &c.epoch, (*[]byte)(&c.position), &c.settled, &c.paused, &c.types, &c.typesWanted, &c.typesBefore); err != nil {
 			return err
 		}
 		cursors = append(cursors, c)
 		return nil
-	}, `SELECT lane, coalesce(wanted, 0), coalesce(owner, ''), epoch, position, settled, paused FROM {cursors} WHERE sink = ? ORDER BY lane`, sink)
+	}, `SELECT lane, coalesce(wanted, 0), coalesce(owner, ''), epoch, position, settled, paused, types, types_wanted, types_before FROM {cursors} WHERE sink = ? ORDER BY lane`, sink)
 	return cursors, err
 }
 

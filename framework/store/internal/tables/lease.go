@@ -14,7 +14,7 @@ import (
 type Update struct{ Set, Where Expr }
 
 // LeaseColumns are the columns of its cursor that a lease returns.
-const LeaseColumns = `epoch, position, settled, revision, checkpoint`
+const LeaseColumns = `epoch, position, settled, revision, checkpoint, types`
 
 // LeaseRow holds LeaseColumns.
 type LeaseRow struct {
@@ -24,6 +24,7 @@ type LeaseRow struct {
 	Revision int64
 	// Checkpoint is the number of the last checkpoint.
 	Checkpoint int64
+	Types      sql.NullString
 	// Server is the life of the server that gave the lease; "" if the database has none.
 	Server string
 }
@@ -43,7 +44,9 @@ func (t *Tables) Acquire(ctx context.Context, lane store.Lane, owner string, ttl
 	case err != nil && t.dialect.Collides(err):
 		err = store.ErrLeaseHeld
 	case err == nil:
-		lease.Settled, err = store.DecodeOffsets(row.Settled)
+		if lease.Settled, err = store.DecodeOffsets(row.Settled); err == nil {
+			lease.Types, err = decodeTypes(row.Types)
+		}
 	}
 	if err != nil {
 		return store.Lease{}, t.failed(err, "lease %s/%d", lane.Sink, lane.Number)
@@ -57,7 +60,7 @@ func (t *Tables) Acquire(ctx context.Context, lane store.Lane, owner string, ttl
 // WriteLease is Dialect.WriteLease for databases with UPDATE … RETURNING.
 func WriteLease(ctx context.Context, r *Runner, db *sql.DB, u Update, row *LeaseRow) error {
 	return r.Row(ctx, db, `UPDATE {cursors} SET ? WHERE ? RETURNING `+LeaseColumns, u.Set, u.Where).
-		Scan(&row.Epoch, &row.Position, &row.Settled, &row.Revision, &row.Checkpoint)
+		Scan(&row.Epoch, &row.Position, &row.Settled, &row.Revision, &row.Checkpoint, &row.Types)
 }
 
 // WriteLeaseInTwo is Dialect.WriteLease for other databases.
@@ -72,7 +75,7 @@ func WriteLeaseInTwo(ctx context.Context, r *Runner, db Beginner, u Update, row 
 			return err
 		}
 		return r.Row(ctx, tx, `SELECT `+LeaseColumns+` FROM {cursors} WHERE ?`, u.Where).
-			Scan(&row.Epoch, &row.Position, &row.Settled, &row.Revision, &row.Checkpoint)
+			Scan(&row.Epoch, &row.Position, &row.Settled, &row.Revision, &row.Checkpoint, &row.Types)
 	})
 }
 

@@ -100,8 +100,16 @@ func (t *Tables) lanes(ctx context.Context) (states []store.LaneState, err error
 		var sink string
 		var number, of int
 		var ago int64 // since the lease expired; negative if it has not
+		var types, wanted sql.NullString
 		s := store.LaneState{}
-		if err := rows.Scan(&sink, &number, &of, &s.Wanted, &s.Owner, &ago, &s.Paused, &s.Revision); err != nil {
+		err := rows.Scan(&sink, &number, &of, &s.Wanted, &s.Owner, &ago, &s.Paused, &s.Revision, &types, &wanted)
+		if err == nil {
+			s.Types, err = decodeTypes(types)
+		}
+		if err == nil {
+			s.WantedTypes, err = decodeTypes(wanted)
+		}
+		if err != nil {
 			return err
 		}
 		s.Lane = store.NewLane(sink, number, of)
@@ -112,7 +120,7 @@ func (t *Tables) lanes(ctx context.Context) (states []store.LaneState, err error
 		}
 		states = append(states, s)
 		return nil
-	}, `SELECT sink, lane, lanes, coalesce(wanted, 0), `+ownerNow+`, `+t.dialect.Elapsed(`coalesce(lease_until, updated_at)`)+`, paused, revision
+	}, `SELECT sink, lane, lanes, coalesce(wanted, 0), `+ownerNow+`, `+t.dialect.Elapsed(`coalesce(lease_until, updated_at)`)+`, paused, revision, types, types_wanted
 		FROM {cursors} WHERE sink <> ? ORDER BY sink, lane {whole cursors}`, store.SinkPruner)
 	return states, err
 }

@@ -44,8 +44,11 @@ func (t *Tables) rerouted(q store.RerouteQuery) Expr {
 
 // ofTypes is the condition that a filter selects a row by its type.
 func (t *Tables) ofTypes(types notification.TypeFilter) Expr {
-	if types.All() {
+	switch {
+	case types.All():
 		return SQL(`true`)
+	case types.None():
+		return SQL(`false`)
 	}
 	return t.dialect.Types(types)
 }
@@ -122,17 +125,25 @@ func (t *Tables) settledByAll(ctx context.Context, tx *sql.Tx, sinks map[string]
 		if err != nil {
 			return nil, err
 		}
-		err = t.run.Each(ctx, tx, func(rows *sql.Rows) error {
-			var ref store.Ref
-			err := rows.Scan(&ref.Offset, &ref.ID)
-			early[ref] = true
-			return err
-		}, `SELECT "offset", id FROM {log} WHERE ("offset", id) IN (?) AND NOT ? {whole log}`, t.dialect.Refs(refs), t.settledInAny(cursors))
+		unsettled, err := t.unsettledOf(ctx, tx, cursors, refs)
 		if err != nil {
 			return nil, err
 		}
+		maps.Copy(early, unsettled)
 	}
 	return slices.DeleteFunc(found, func(u unrouted) bool { return early[u.Ref] }), nil
+}
+
+// unsettledOf returns which deliveries a sink will read from the log.
+func (t *Tables) unsettledOf(ctx context.Context, tx *sql.Tx, cursors []cursor, refs []store.Ref) (map[store.Ref]bool, error) {
+	unsettled := make(map[store.Ref]bool)
+	err := t.run.Each(ctx, tx, func(rows *sql.Rows) error {
+		var ref store.Ref
+		err := rows.Scan(&ref.Offset, &ref.ID)
+		unsettled[ref] = true
+		return err
+	}, `SELECT "offset", id FROM {log} WHERE ("offset", id) IN (?) AND NOT ? {whole log}`, t.dialect.Refs(refs), t.settledInAny(cursors))
+	return unsettled, err
 }
 
 // move parks deliveries for all sinks of their types, and returns the sinks that it changed.

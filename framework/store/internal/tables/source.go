@@ -54,12 +54,17 @@ func (t *Tables) grow(ctx context.Context, sink string, start store.Start, creat
 	if err != nil || len(begin) == 0 {
 		return err == nil, err
 	}
-	paused := len(cursors) > 0 && cursors[0].Paused
+	var paused bool
+	var types, wanted sql.NullString
+	if len(cursors) > 0 {
+		like := &cursors[0]
+		paused, types, wanted = like.Paused, encodeTypes(like.types), encodeTypes(like.wanted)
+	}
 	free := freeLanes(cursors)
 	err = t.inTx(ctx, func(tx *sql.Tx) error {
 		for _, b := range begin {
-			made, err := t.run.Exec(ctx, tx, `INSERT INTO {cursors} (sink, lane, lanes, position, paused) VALUES (?, ?, ?, ?, ?)`+
-				t.dialect.OnConflict([]string{"sink", "lane"}, nil, Condition{}), sink, free(), store.Slots, string(b.Position), paused)
+			made, err := t.run.Exec(ctx, tx, `INSERT INTO {cursors} (sink, lane, lanes, position, paused, types, types_wanted) VALUES (?, ?, ?, ?, ?, ?, ?)`+
+				t.dialect.OnConflict([]string{"sink", "lane"}, nil, Condition{}), sink, free(), store.Slots, string(b.Position), paused, types, wanted)
 			if err != nil || made == 0 {
 				return err
 			}

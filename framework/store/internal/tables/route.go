@@ -1,0 +1,568 @@
+package tables
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"maps"
+	"reflect"
+	"slices"
+	"time"
+
+	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/framework/store"
+)
+
+// This file changes which types the sinks take. Whether a row is covered, so that a sink has it, will
+// read it, or it is parked as unrouted, depends on what the sinks took when they passed it. So the
+// change is made while no forwarder works on the lanes: what takes part then stands still, and each
+// row is judged by what was taken up to the cursors and by what is taken after them.
+
+// noRoute is the error of a delivery that is parked by a change of routes.
+const noRoute = "the sinks of its routes had not delivered it when the routes were changed, and no route matches its type now"
+
+// routeSpan is how many offsets one statement of a change covers at most, moveRows how many
+// deliveries; and settledByRoute is how many rows are settled for SinkUnrouted out of order.
+const (
+	routeSpan      = 20_000
+	moveRows       = 1_000
+	settledByRoute = 16_000
+)
+
+// errMoved is that cursors were leased, or other types wanted, while the types were changed.
+var errMoved = errors.New("the sinks are being worked on")
+
+func encodeTypes(f *notification.TypeFilter) sql.NullString {
+	if f == nil {
+		return sql.NullString{}
+	}
+	raw, err := json.Marshal(f)
+	if err != nil {
+		panic(err) // texts can always be encoded
+	}
+	return sql.NullString{String: string(raw), Valid: true}
+}
+
+func decodeTypes(text sql.NullString) (*notification.TypeFilter, error) {
+	if !text.Valid {
+		return nil, nil
+	}
+	f := &notification.TypeFilter{}
+	return f, json.Unmarshal([]byte(text.String), f)
+}
+
+// past is what a sink took until it was at a place: the rows that were settled there by then.
+type past struct {
+	Types    notification.TypeFilter `json:"types"`
+	Slots    store.SlotRange         `json:"slots"`
+	Position json.RawMessage         `json:"position,omitempty"`
+	Settled  string                  `json:"settled,omitempty"`
+	UpTo     int64                   `json:"up_to"` // no row that was settled has a higher offset
+
+	cursor cursor // at the place
+}
+
+// mostPast is how many past filters of a sink are known. Of what is older, the sink has nothing.
+const mostPast = 32
+
+// routed is what a sink takes before and after a change.
+type routed struct {
+	sink        string
+	cursors     []cursor
+	known       bool // false: it takes nothing yet
+	before, now notification.TypeFilter
+	changes     bool
+}
+
+func newRouted(cursors []cursor) *routed {
+	r := &routed{sink: cursors[0].Sink, cursors: cursors}
+	for i := range cursors {
+		if c := &cursors[i]; c.types != nil {
+			r.known, r.before = true, *c.types
+		}
+		if c := &cursors[i]; c.wanted != nil {
+			r.changes, r.now = true, *c.wanted
+		}
+	}
+	if !r.changes {
+		r.now = r.before
+	}
+	return r
+}
+
+// took is the condition that the sink took the type of a row when it passed the row, or still takes it
+// before the change.
+func (t *Tables) took(s *routed) Expr {
+	conditions := []Expr{SQL(`CASE`)}
+	for i := range s.past() {
+		p := &s.past()[i]
+		conditions = append(conditions, SQL(`WHEN ? THEN ?`, t.settledInAny([]cursor{p.cursor}), t.ofTypes(p.Types)))
+	}
+	if len(conditions) == 1 {
+		return t.ofTypes(s.before)
+	}
+	return join(` `, append(conditions, SQL(`ELSE ? END`, t.ofTypes(s.before))))
+}
+
+// past returns what the sink took earlier, the oldest first.
+func (r *routed) past() []past { return r.cursors[0].past }
+
+// free reports whether no lane is leased.
+func (r *routed) free() bool {
+	return !slices.ContainsFunc(r.cursors, func(c cursor) bool { return c.Owner != "" })
+}
+
+// floor is an offset up to which all rows are settled.
+func (r *routed) floor() int64 {
+	floor := r.cursors[0].place.Through
+	for i := range r.cursors {
+		floor = min(floor, r.cursors[i].place.Through)
+	}
+	return floor
+}
+
+func (r *routed) isElsewhere() bool {
+	return slices.ContainsFunc(r.cursors, func(c cursor) bool { return c.place.Conflict != "" })
+}
+
+// routing is a change of what the sinks take.
+type routing struct {
+	sinks    []*routed // with cursors, by name
+	unrouted *routed   // nil: it has no cursors
+}
+
+// changing returns the sinks that take other types.
+func (r *routing) changing() (changing []*routed) {
+	for _, s := range r.sinks {
+		if s.changes {
+			changing = append(changing, s)
+		}
+	}
+	return changing
+}
+
+// moving returns the sinks on whose lanes no forwarder works during the change.
+func (r *routing) moving() []*routed {
+	if r.unrouted == nil {
+		return r.changing()
+	}
+	return append(r.changing(), r.unrouted)
+}
+
+// names returns the sinks with cursors.
+func (r *routing) names() (names []string) {
+	for _, s := range r.sinks {
+		names = append(names, s.sink)
+	}
+	if r.unrouted != nil {
+		names = append(names, r.unrouted.sink)
+	}
+	return names
+}
+
+// left returns the types that none of the filters selects.
+func left(filters []notification.TypeFilter) notification.TypeFilter {
+	l := notification.AllTypes
+	for _, f := range filters {
+		if f.All() {
+			return notification.TypeFilter{}
+		}
+		l.Names, l.Prefixes = append(l.Names, f.Names...), append(l.Prefixes, f.Prefixes...)
+	}
+	l.Names, l.Prefixes = slices.Compact(slices.Sorted(slices.Values(l.Names))), slices.Compact(slices.Sorted(slices.Values(l.Prefixes)))
+	return l
+}
+
+// Route changes what sinks take; see store.Leases.
+func (t *Tables) Route(ctx context.Context, sinks map[string]notification.TypeFilter) (done bool, err error) {
+	done, err = t.route(ctx, sinks)
+	if errors.Is(err, errMoved) {
+		return false, nil
+	}
+	if err != nil {
+		return false, t.failed(err, "change the types that sinks take")
+	}
+	return done, nil
+}
+
+func (t *Tables) route(ctx context.Context, sinks map[string]notification.TypeFilter) (done bool, err error) {
+	if err := t.want(ctx, sinks); err != nil {
+		return false, err
+	}
+	r, err := t.routing(ctx, t.own())
+	if err != nil || len(r.changing()) == 0 {
+		return err == nil, err
+	}
+	moving := r.moving()
+	if slices.ContainsFunc(moving, func(s *routed) bool { return !s.free() }) {
+		return false, nil
+	}
+	if t.source == nil && r.unrouted != nil && !slices.ContainsFunc(moving, (*routed).isElsewhere) {
+		if err := t.cover(ctx, r); err != nil {
+			return false, err
+		}
+	}
+	return true, t.routeNow(ctx, r)
+}
+
+// want stores the types that sinks shall take.
+func (t *Tables) want(ctx context.Context, sinks map[string]notification.TypeFilter) error {
+	if len(sinks) == 0 {
+		return nil
+	}
+	return t.inTxOf(ctx, slices.Collect(maps.Keys(sinks)), func(tx *sql.Tx) error {
+		for _, sink := range slices.Sorted(maps.Keys(sinks)) {
+			types := sinks[sink]
+			wanted := encodeTypes(&types)
+			_, err := t.run.Exec(ctx, tx, `?`, t.dialect.Announce(SQL(`UPDATE {cursors} SET types_wanted = CASE WHEN types = ? THEN NULL ELSE ? END WHERE sink = ?`, wanted, wanted, sink)))
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// routing reads what the sinks take.
+func (t *Tables) routing(ctx context.Context, q Querier) (*routing, error) {
+	cursors, err := t.placed(ctx, q, "")
+	if err != nil {
+		return nil, err
+	}
+	if err := t.placePast(ctx, q, cursors); err != nil {
+		return nil, err
+	}
+	r := &routing{}
+	var after []notification.TypeFilter
+	for lanes := range sinksOf(cursors) {
+		s := newRouted(lanes)
+		if s.sink == store.SinkUnrouted {
+			r.unrouted = s
+			continue
+		}
+		r.sinks, after = append(r.sinks, s), append(after, s.now)
+	}
+	if r.unrouted != nil {
+		r.unrouted.now = left(after)
+	}
+	return r, nil
+}
+
+// placePast compares the places of what sinks took earlier with the log.
+func (t *Tables) placePast(ctx context.Context, q Querier, cursors []cursor) (err error) {
+	if t.source != nil {
+		return nil
+	}
+	var positions []json.RawMessage
+	var all []*past
+	for i := range cursors {
+		for j := range cursors[i].past {
+			p := &cursors[i].past[j]
+			all, positions = append(all, p), append(positions, p.Position)
+		}
+	}
+	if len(all) == 0 {
+		return nil
+	}
+	places, err := t.dialect.Places(ctx, q, positions)
+	if err != nil {
+		return err
+	}
+	for i, p := range all {
+		p.cursor = cursor{lane: store.Lane{Slots: p.Slots}, place: places[i]}
+		if p.cursor.ahead, err = store.DecodeOffsets(p.Settled); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// standing runs a part of a change in a transaction for which checkpoints wait. It fails with errMoved
+// if r is no longer the change.
+func (t *Tables) standing(ctx context.Context, r *routing, do func(tx *sql.Tx, r *routing) error) error {
+	return t.inTxOf(ctx, r.names(), func(tx *sql.Tx) error {
+		again, err := t.routing(ctx, tx)
+		if err != nil {
+			return err
+		}
+		if !again.is(r) || slices.ContainsFunc(again.moving(), func(s *routed) bool { return !s.free() }) {
+			return errMoved
+		}
+		return do(tx, again)
+	})
+}
+
+// is reports whether both are the same change.
+func (r *routing) is(other *routing) bool {
+	return (r.unrouted == nil) == (other.unrouted == nil) && slices.EqualFunc(r.sinks, other.sinks, func(a, b *routed) bool {
+		return a.sink == b.sink && a.changes == b.changes && reflect.DeepEqual(a.now, b.now)
+	})
+}
+
+// cover parks the rows that would be nobody's after the change, and moves what has a route then.
+func (t *Tables) cover(ctx context.Context, r *routing) error {
+	if slices.ContainsFunc(r.sinks, func(s *routed) bool { return s.known }) { // otherwise nothing was taken yet
+		if err := t.coverRows(ctx, r); err != nil {
+			return err
+		}
+	}
+	return t.standing(ctx, r, func(tx *sql.Tx, r *routing) error { return t.moveToSinks(ctx, tx, r) })
+}
+
+func (t *Tables) coverRows(ctx context.Context, r *routing) error {
+	if r.unrouted.before.None() {
+		if err := t.beginUnrouted(ctx, r); err != nil {
+			return err
+		}
+	}
+	var last sql.NullInt64
+	if err := t.run.Row(ctx, t.own(), `SELECT max("offset") FROM {log} {whole log}`).Scan(&last); err != nil {
+		return err
+	}
+	for from := r.unsettled(); from < last.Int64; from += routeSpan {
+		err := t.standing(ctx, r, func(tx *sql.Tx, r *routing) error {
+			return t.parkUncovered(ctx, tx, r, from, from+routeSpan)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// unsettled returns an offset up to which no row can become uncovered: SinkUnrouted has passed what
+// a sink begins to take, and a sink what it ceases to take.
+func (r *routing) unsettled() int64 {
+	floor := r.unrouted.floor()
+	for _, s := range r.changing() {
+		if !s.before.None() {
+			floor = min(floor, s.floor())
+		}
+	}
+	return floor
+}
+
+// beginUnrouted lets SinkUnrouted begin here: nobody worked on it while every type had a route.
+func (t *Tables) beginUnrouted(ctx context.Context, r *routing) error {
+	at, err := t.dialect.Beginning(ctx, time.Time{})
+	if err != nil {
+		return err
+	}
+	return t.standing(ctx, r, func(tx *sql.Tx, _ *routing) error {
+		if at.Holds != nil {
+			if err := at.Holds(ctx, tx); err != nil {
+				return err
+			}
+		}
+		_, err := t.run.Exec(ctx, tx, `UPDATE {cursors} SET position = ?, settled = '' WHERE sink = ?`, nullText(at.Position), store.SinkUnrouted)
+		return err
+	})
+}
+
+// parkUncovered parks rows of some offsets under SinkUnrouted that no sink has, or will read.
+func (t *Tables) parkUncovered(ctx context.Context, tx *sql.Tx, r *routing, after, upTo int64) error {
+	d := t.dialect
+	where := SQL(`"offset" > ? AND "offset" <= ? AND `+NotCancelled+` AND NOT ?`, after, upTo, isParked(store.SinkUnrouted))
+	u, settled := r.unrouted, t.settledInAny(r.unrouted.cursors)
+	where.and(`NOT (? AND NOT ?)`, t.ofTypes(u.now), settled)
+	dropped := []Expr{SQL(`(? AND NOT ? AND NOT ?)`, t.ofTypes(u.before), t.ofTypes(u.now), settled)}
+	for _, s := range r.sinks {
+		where.and(`NOT ?`, t.has(s))
+		if !s.changes {
+			continue
+		}
+		settled := t.settledInAny(s.cursors)
+		where.and(`NOT (? AND NOT ?)`, t.ofTypes(s.now), settled)
+		dropped = append(dropped, SQL(`(? AND NOT ? AND NOT ?)`, t.ofTypes(s.before), t.ofTypes(s.now), settled))
+	}
+	where.and(`(?)`, join(` OR `, dropped))
+	_, err := t.run.Exec(ctx, tx, `INSERT INTO {parked} (sink, {envelope}, state, attempt, due_at, last_error)
+		SELECT ?, {envelope}, CASE WHEN early THEN 'scheduled' ELSE 'dead' END, CASE WHEN early THEN 0 ELSE 1 END,
+			CASE WHEN early THEN `+d.DueTime(`deliver_at`)+` END, CASE WHEN early THEN '' ELSE ? END
+		FROM (SELECT {envelope}, deliver_at IS NOT NULL AND `+d.LogTime(`deliver_at`)+` > `+d.LogTime(onceNow)+` AS early FROM {log} o WHERE ? {whole log parked}) o`,
+		store.SinkUnrouted, noRoute, where)
+	return err
+}
+
+// has is the condition that a sink has a row: it has delivered or parked it or, if it takes the same
+// types after the change, it will read it.
+func (t *Tables) has(s *routed) Expr {
+	if !s.changes {
+		return SQL(`(?)`, t.took(s))
+	}
+	return SQL(`(? AND ?)`, t.settledInAny(s.cursors), t.took(s))
+}
+
+// moveToSinks moves what is parked under SinkUnrouted and has a route now: what is scheduled, and
+// what a sink of its type reads from the log itself, which must not be delivered twice.
+func (t *Tables) moveToSinks(ctx context.Context, tx *sql.Tx, r *routing) error {
+	takes := make(map[string]notification.TypeFilter)
+	reads := []Expr{SQL(`false`)}
+	types := []Expr{SQL(`false`)}
+	for _, s := range r.sinks {
+		if s.now.None() {
+			continue
+		}
+		takes[s.sink] = s.now
+		types = append(types, t.ofTypes(s.now))
+		reads = append(reads, SQL(`(? AND NOT ?)`, t.ofTypes(s.now), t.settledInAny(s.cursors)))
+	}
+	for {
+		var found []unrouted
+		err := t.run.Each(ctx, tx, func(rows *sql.Rows) error {
+			var u unrouted
+			err := rows.Scan(&u.Offset, &u.ID, &u.typ)
+			found = append(found, u)
+			return err
+		}, `SELECT "offset", id, type FROM {parked} p WHERE sink = ? AND (?) AND (state = 'scheduled' OR EXISTS (
+				SELECT 1 FROM {log} WHERE "offset" = p."offset" AND id = p.id AND (?)))
+			ORDER BY "offset", id LIMIT ? {whole log parked}`, store.SinkUnrouted, join(` OR `, types), join(` OR `, reads), moveRows)
+		if err != nil || len(found) == 0 {
+			return err
+		}
+		changed, err := t.moveRead(ctx, tx, r, takes, found)
+		if err == nil {
+			err = t.raiseRevisions(ctx, tx, changed)
+		}
+		if err != nil || len(found) < moveRows {
+			return err
+		}
+	}
+}
+
+// moveRead parks deliveries for the sinks that have passed their rows.
+func (t *Tables) moveRead(ctx context.Context, tx *sql.Tx, r *routing, takes map[string]notification.TypeFilter, found []unrouted) (changed []string, err error) {
+	for _, s := range r.sinks {
+		refs := refsOf(found, takes[s.sink])
+		if len(refs) == 0 {
+			continue
+		}
+		reads, err := t.unsettledOf(ctx, tx, s.cursors, refs)
+		if err != nil {
+			return nil, err
+		}
+		refs = slices.DeleteFunc(refs, func(ref store.Ref) bool { return reads[ref] })
+		if len(refs) == 0 {
+			continue
+		}
+		if _, err := t.parkUnrouted(ctx, tx, s.sink, refs); err != nil {
+			return nil, err
+		}
+		changed = append(changed, s.sink)
+	}
+	return append(changed, store.SinkUnrouted), t.unpark(ctx, tx, store.SinkUnrouted, refsOf(found, notification.AllTypes))
+}
+
+// routeNow lets the sinks take what they shall take.
+func (t *Tables) routeNow(ctx context.Context, r *routing) error {
+	return t.standing(ctx, r, func(tx *sql.Tx, r *routing) error {
+		if t.source == nil && r.unrouted != nil && !r.unrouted.isElsewhere() {
+			if err := t.settleDelivered(ctx, tx, r); err != nil {
+				return err
+			}
+		}
+		var last sql.NullInt64
+		if err := t.run.Row(ctx, tx, `SELECT max("offset") FROM {log} {whole log}`).Scan(&last); err != nil {
+			return err
+		}
+		for _, s := range r.changing() {
+			if err := t.setTypes(ctx, tx, s, r.pastOf(s, last.Int64)); err != nil {
+				return err
+			}
+		}
+		if r.unrouted == nil {
+			return nil
+		}
+		if r.unrouted.now.None() {
+			return t.endUnrouted(ctx, tx)
+		}
+		return t.setTypes(ctx, tx, r.unrouted, nil)
+	})
+}
+
+// endUnrouted removes the cursors of SinkUnrouted, which has nothing left to read: they would keep the
+// log for nobody. What is parked stays.
+func (t *Tables) endUnrouted(ctx context.Context, tx *sql.Tx) error {
+	if err := t.noteUse(ctx, tx, store.SinkUnrouted); err != nil {
+		return err
+	}
+	_, err := t.run.Exec(ctx, tx, `DELETE FROM {cursors} WHERE sink = ?`, store.SinkUnrouted)
+	return err
+}
+
+// pastOf returns what a sink took earlier as of after the change. What every other sink has passed is
+// forgotten.
+func (r *routing) pastOf(s *routed, last int64) []past {
+	floor := last
+	for _, other := range r.sinks {
+		if other != s {
+			floor = min(floor, other.floor())
+		}
+	}
+	all := slices.DeleteFunc(slices.Clone(s.past()), func(p past) bool { return p.UpTo <= floor })
+	for i := range s.cursors {
+		c := &s.cursors[i]
+		if last > floor && (len(c.position) > 0 || len(c.ahead) > 0) {
+			all = append(all, past{Types: s.before, Slots: c.lane.Slots, Position: c.position, Settled: store.EncodeOffsets(c.ahead), UpTo: last})
+		}
+	}
+	if lanes := len(s.cursors); len(all) > mostPast*lanes {
+		all = all[len(all)-mostPast*lanes:]
+		for i := range lanes {
+			all[i].Types = notification.TypeFilter{}
+		}
+	}
+	return all
+}
+
+func (t *Tables) setTypes(ctx context.Context, tx *sql.Tx, s *routed, past []past) error {
+	_, err := t.run.Exec(ctx, tx, `?`, t.dialect.Announce(SQL(`UPDATE {cursors} SET types = ?, types_wanted = NULL WHERE sink = ?`, encodeTypes(&s.now), s.sink)))
+	if err != nil {
+		return err
+	}
+	var before sql.NullString
+	if len(past) > 0 {
+		raw, err := json.Marshal(past)
+		if err != nil {
+			return err
+		}
+		before = sql.NullString{String: string(raw), Valid: true}
+	}
+	_, err = t.run.Exec(ctx, tx, `UPDATE {cursors} SET types_before = ? WHERE sink = ? AND lane = 0`, before, s.sink)
+	return err
+}
+
+// settleDelivered settles for SinkUnrouted the rows after its cursors that sinks have delivered while
+// they took their types. It has nothing to park of them.
+func (t *Tables) settleDelivered(ctx context.Context, tx *sql.Tx, r *routing) error {
+	had := []Expr{SQL(`false`)}
+	for _, s := range r.changing() {
+		if !s.before.None() && !s.isElsewhere() {
+			had = append(had, t.has(s))
+		}
+	}
+	u := r.unrouted
+	if len(had) == 1 || u.now.None() {
+		return nil
+	}
+	for i := range u.cursors {
+		c := &u.cursors[i]
+		delivered := slices.Clone(c.ahead)
+		err := t.run.Each(ctx, tx, func(rows *sql.Rows) error {
+			var offset int64
+			err := rows.Scan(&offset)
+			delivered = append(delivered, store.OffsetRange{First: offset, Last: offset})
+			return err
+		}, `SELECT "offset" FROM {log} WHERE "offset" > ? AND slot BETWEEN ? AND ? AND NOT ? AND ? AND (?) ORDER BY "offset" LIMIT ? {whole log}`,
+			c.place.Through, c.lane.Slots.First, c.lane.Slots.Last, t.settled(c), t.ofTypes(u.now), join(` OR `, had), settledByRoute)
+		if err != nil {
+			return err
+		}
+		_, err = t.run.Exec(ctx, tx, `UPDATE {cursors} SET settled = ? WHERE sink = ? AND lane = ?`, store.EncodeOffsets(store.JoinOffsets(delivered)), u.sink, c.Lane)
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
