@@ -58,14 +58,14 @@ func TestAnExpressionReadsThePayloadInTheNewestVersionOfItsType(t *testing.T) {
 			table, err := route.New(route.Routes{"*": {rule}}, []string{"s"}, invoices(t))
 			require.NoError(t, err)
 			e := &notification.Envelope{ID: "1", Type: c.typ, Version: c.version, Payload: []byte(c.payload)}
-			admitted, err := table.To("s").Admits(e)
+			admitted, err := table.To("s").Admits(t.Context(), e)
 			require.Equal(t, c.shaped != "", admitted)
 			if c.fails != nil {
 				require.ErrorIs(t, err, route.ErrExpression)
 				require.ErrorIs(t, err, c.fails)
 				require.Equal(t, name == "a newer version", errors.Is(err, route.ErrNewerVersion), "only a newer program can read more")
 			}
-			shaped, err := table.To("s").Shape(e)
+			shaped, err := table.To("s").Shape(t.Context(), e)
 			switch {
 			case c.fails != nil:
 				require.ErrorIs(t, err, c.fails)
@@ -86,7 +86,7 @@ func TestAPickedPayloadHasTheNewestVersion(t *testing.T) {
 	for _, from := range []string{"payload.cents", "id"} {
 		table, err := route.New(route.Routes{"*": {{Sink: "s", Payload: map[string]string{"v": from}}}}, []string{"s"}, invoices(t))
 		require.NoError(t, err)
-		shaped, err := table.To("s").Shape(&notification.Envelope{Type: "invoice.sent", Version: 2, Payload: []byte(`{"euros": 7}`)})
+		shaped, err := table.To("s").Shape(t.Context(), &notification.Envelope{Type: "invoice.sent", Version: 2, Payload: []byte(`{"euros": 7}`)})
 		require.NoError(t, err)
 		require.Equal(t, 3, shaped.Version, "no reader takes it for version 2 and converts it")
 	}
@@ -99,7 +99,7 @@ func TestARuleThatReadsNoPayloadPassesAnyVersionUnchanged(t *testing.T) {
 			table, err := route.New(route.Routes{"*": {{Sink: "s", When: when}}}, []string{"s"}, invoices(t))
 			require.NoError(t, err)
 			e := &notification.Envelope{Type: "invoice.sent", Version: version, Payload: []byte("no JSON")}
-			shaped, err := table.To("s").Shape(e)
+			shaped, err := table.To("s").Shape(t.Context(), e)
 			require.NoError(t, err)
 			require.Same(t, e, shaped)
 		}
@@ -107,7 +107,7 @@ func TestARuleThatReadsNoPayloadPassesAnyVersionUnchanged(t *testing.T) {
 	table, err := route.New(route.Routes{"*": {{Sink: "s", When: `payload.cents > 500`}}}, []string{"s"}, invoices(t))
 	require.NoError(t, err)
 	old := &notification.Envelope{Type: "invoice.sent", Version: 2, Payload: []byte(`{"euros": 7}`)}
-	shaped, err := table.To("s").Shape(old)
+	shaped, err := table.To("s").Shape(t.Context(), old)
 	require.NoError(t, err)
 	require.Same(t, old, shaped, "the sink gets what is stored")
 }
