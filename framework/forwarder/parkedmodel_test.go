@@ -152,7 +152,8 @@ func (r *ruled) begin() {
 	r.waits = time.Time{}
 	r.f = r.one(forwarder.Sink{
 		Sink: &r.script, OnDead: onDead, Parallelism: forwarder.Parallelism{Threshold: r.n},
-		Retry: forwarder.Retry{MaxAttempts: ruledAttempts, Initial: ruledInitial, Jitter: 1e-9},
+		Breaker: forwarder.Breaker{Off: true}, // many are refused in a row
+		Retry:   forwarder.Retry{MaxAttempts: ruledAttempts, Initial: ruledInitial, Jitter: 1e-9},
 	}, func(c *forwarder.Config) {
 		c.Store = r
 		c.Lease = 5 * time.Minute

@@ -42,7 +42,7 @@ func (k *Coordinator) delivers() []string {
 }
 
 // route makes the types of the routes wanted, and changes those of sinks whose lanes are free. It marks
-// lanes that this forwarder cannot take as paused.
+// lanes that this forwarder must not take as paused.
 func (k *Coordinator) route(m *store.Membership) {
 	mine := k.Takes()
 	k.routes.note(mine)
@@ -65,7 +65,7 @@ func (k *Coordinator) route(m *store.Membership) {
 		switch {
 		case asked, l.WantedTypes != nil, wanted && l.Lane.Sink == store.SinkUnrouted:
 			free = free && l.Owner == ""
-			l.Paused = true
+			l.Paused = l.Paused || l.Owner == "" || l.Owner == k.Owner // what others have is awaited
 			if h := k.held[idOf(l.Lane)]; h != nil && !h.leaving {
 				h.leave()
 			}
