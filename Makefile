@@ -14,7 +14,7 @@ LONG_TESTS := ThroughCrashes$$ ^TestConformance[A-Z] ^TestRandomHistories ^TestR
 	^TestDeliveriesAreNotRepeated CostNoLease$$ ^TestARareType ^TestEachCommittedRow ^TestTwoHundred ^TestAHotKey \
 	^TestALogOfOneKey ^TestDueDeliveries ^TestRetriesAndNew ^TestTheNumberOfLanesChanges ^TestTheObserverAndTheState \
 	^TestAnUnavailableBank ^TestDeliveriesKeepTheRate ^TestTenantsShareEvenly ^TestForwardersShareASinksRate \
-	^TestAHookThatTakesAMillisecond
+	^TestAHookThatTakesAMillisecond ^TestRandomChangesOfRoutes
 # Regular expressions of the tests that the race detector skips, since they do one thing after another: requests of the
 # dashboard, a simulation, a large file, the conformance of a second dialect of SQLite, the links of the documentation.
 NO_RACES := ^TestEveryPage ^TestTheLimitFollowsTheCapacity$$ ^TestParquetOfManyRowGroups$$ ^TestConformanceWithoutReturning$$ \

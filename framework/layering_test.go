@@ -80,7 +80,7 @@ var layers = []layer{
 	{engine + "lane", engineImports("policy", "dispatch", "settle", "feed")},
 	{engine + "lanetest", append(engineImports("policy", "budget", "caller", "dispatch"), "framework/store/*")},
 	{engine + "coordinate", engineImports("policy", "dispatch", "settle", "feed", "lane")},
-	{engine + "quota", []string{"framework/store"}},
+	{engine + "quota", []string{"framework/store", "framework/notification"}},
 	{engine + "named", []string{"framework/notification", "framework/store"}},
 	{engine + "prune", []string{"framework/internal/pace", "framework/store", engine + "policy"}},
 	{"framework/forwarder", engineImports("policy", "budget", "caller", "dispatch", "feed", "coordinate", "prune", "quota", "named")},

@@ -25,6 +25,7 @@ observe:
       bob: {password: "$2a$10$yBC0KIQpMzMk0jcHM9Zm2.nGEBiyMHkmC8JYDxXkDDgKBBbOOxYdC"}
     tokens: {ci: {token: hunter2hunter2hunter2}}
     proxy: {networks: [10.0.0.0/8, "fd00::/8"], role: X-Forwarded-Groups}
+  proxies: [192.0.2.1/32]
   masks: {"order.*": [$.card.number]}
   types: true
   pprof: true

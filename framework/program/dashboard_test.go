@@ -101,7 +101,7 @@ func TestTheDashboardShowsTheEngineAsItIsConfigured(t *testing.T) {
 		defer cleanup()
 		target := f.target(e)
 		require.Equal(t, []string{"partner"}, target.Routing.Routes.Sinks("order.placed"))
-		require.Positive(t, target.Routing.MaxAttempts("partner", "order.placed"))
+		require.Zero(t, target.Routing.MaxAttempts("partner", "order.placed"), "no limit")
 		text, err := target.Configuration()
 		require.NoError(t, err)
 		require.Contains(t, string(text), "lease: 15s")

@@ -38,12 +38,12 @@ func TestConfigExplainShowsSinksAndSettings(t *testing.T) {
 	r := waybill(t, "config", "explain", "-c", file, "order.placed", "customer.moved", "parcel.lost")
 	require.Equal(t, result{stdout: `order.placed
  SINK     KIND   ROUTES                 THRESHOLD     ATTEMPTS  PAUSES             MAX AGE  BY                   TIMEOUT  RATE             ON DEAD
- events   kafka  order.placed           16 bounded          12  1s x2 to 15m ±20%  -        retry                30s      -                continue
- partner  http   order.placed, order.*  4 sequential         2  1s x2 to 1m30s     48h      retry.types.order.*  10s      50/s, burst 100  halt
+ events   kafka  order.placed           16 bounded    -         1s x2 to 15m ±20%  24h      retry                30s      -                continue
+ partner  http   order.placed, order.*  4 sequential  2         1s x2 to 1m30s     48h      retry.types.order.*  10s      50/s, burst 100  halt
 
 customer.moved
  SINK     KIND  ROUTES      THRESHOLD     ATTEMPTS  PAUSES        MAX AGE  BY     TIMEOUT  RATE             ON DEAD
- partner  http  customer.*  4 sequential         5  1s x2 to 15m  -        retry  10s      50/s, burst 100  halt
+ partner  http  customer.*  4 sequential  5         1s x2 to 15m  -        retry  10s      50/s, burst 100  halt
 
 parcel.lost: no route matches, so it is parked as dead under the sink _unrouted (forwarder.unrouted: park)
 `}, r)
@@ -87,8 +87,8 @@ func TestConfigExplainShowsConditionsAndPayloads(t *testing.T) {
 	file := writeFile(t, conditional)
 	rules := `order.placed
  SINK     KIND   ROUTES                 THRESHOLD   ATTEMPTS  PAUSES             MAX AGE  BY     TIMEOUT  RATE  ON DEAD
- events   kafka  order.placed           16 bounded        12  1s x2 to 15m ±20%  -        retry  30s      -     continue
- partner  http   order.placed, order.*  16 bounded        12  1s x2 to 15m ±20%  -        retry  30s      -     continue
+ events   kafka  order.placed           16 bounded  -         1s x2 to 15m ±20%  24h      retry  30s      -     continue
+ partner  http   order.placed, order.*  16 bounded  -         1s x2 to 15m ±20%  24h      retry  30s      -     continue
  partner: order.placed, when payload.total > 100 && metadata.tenant == "acme", with the payload {order: payload.id, sum: payload.total}
  partner: order.*, when key == "urgent"
 `

@@ -225,10 +225,12 @@ GRANT INSERT (id, type, version, key, occurred_on, deliver_at, metadata, payload
 GRANT USAGE ON SEQUENCE "billing"."order_offset_seq" TO "shop";
 GRANT SELECT ("offset", id, type, key, deliver_at) ON TABLE "billing"."order" TO "shop";
 GRANT SELECT ("offset", id, type, key, state, due_at) ON TABLE "billing"."order_parked" TO "shop";
-GRANT SELECT, INSERT ON TABLE "billing"."order_cancelled" TO "shop";
-GRANT SELECT, INSERT, UPDATE ON TABLE "billing"."order_unique" TO "shop";
+GRANT SELECT, INSERT ("offset", id) ON TABLE "billing"."order_cancelled" TO "shop";
+GRANT SELECT, INSERT (type, key, until), UPDATE (until) ON TABLE "billing"."order_unique" TO "shop";
 GRANT EXECUTE ON FUNCTION "billing"."order_publish" TO "shop";
 GRANT EXECUTE ON FUNCTION "billing"."order_cancel" TO "shop";
+-- Whoever may create functions in the schema of the outbox can take the place of its own:
+-- REVOKE CREATE ON SCHEMA "billing" FROM PUBLIC;
 `}, r)
 }
 

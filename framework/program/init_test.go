@@ -57,7 +57,7 @@ func TestTheSettingsOfTheExampleAreValid(t *testing.T) {
 
 	// The values that the example presents as defaults are the defaults.
 	usual := waybillWith(t, placeholdersSet, "config", "explain", "order.placed", "-c", writeFile(t, example))
-	for _, line := range []string{"#      types:", `#        "order.*": {max_attempts: 20}`, "#    rate:", `#  "*": [lines, program]`} {
+	for _, line := range []string{"#      types:", `#        "order.*": {max_age: 72h}`, "#    rate:", `#  "*": [lines, program]`} {
 		text = regexp.MustCompile(`(?m)^`+regexp.QuoteMeta(line[1:])+`.*$`).ReplaceAllString(text, "")
 	}
 	switchedOn := waybillWith(t, placeholdersSet, "config", "explain", "order.placed", "-c", writeFile(t, text))

@@ -76,7 +76,7 @@ sinks:
       threshold: 16
       above: bounded
     retry:
-      max_attempts: 12
+      max_age: 24h
       initial: 1s
       multiplier: 2
       max: 15m
@@ -101,13 +101,14 @@ sinks:
       threshold: 16
       above: bounded
     retry:
-      max_attempts: 12
+      max_age: 24h
       initial: 1s
       multiplier: 2
       max: 15m
       jitter: 0.2
       types:
         order.*:
+          max_age: 24h
           max_attempts: 3
           initial: 1s
           multiplier: 2
@@ -139,7 +140,7 @@ sinks:
       threshold: 16
       above: bounded
     retry:
-      max_attempts: 12
+      max_age: 24h
       initial: 1s
       multiplier: 2
       max: 15m

@@ -36,11 +36,11 @@ func TestErrorsAreOneLineAndHaveAnExitCode(t *testing.T) {
 		"log level":           {[]string{"version", "--log-level", "loud"}, exitUsage, `^waybill: --log-level is "loud": use debug, info, warn or error\n$`},
 		"print and json":      {[]string{"migrate", "--print", "--json"}, exitUsage, `^waybill: --print prints SQL and --json prints JSON: leave one of them out; see waybill migrate --help\n$`},
 		"no database":         {[]string{"migrate"}, exitUsage, `^database is missing: name a configuration file with -c, or set it with WAYBILL_DATABASE or --database\n$`},
-		"mysql":               {[]string{"migrate", "--database", "mysql://app:hunter2@db"}, exitUsage, `^--database: database: names no database; write mysql://user:password@host:3306/name\n$`},
+		"mysql":               {[]string{"migrate", "--database", "mysql://app:hunter2@db"}, exitUsage, `^.*has a password.*\n--database: database: names no database; write mysql://user:password@host:3306/name\n$`},
 		"no file":             {[]string{"forward", "-c", "nowhere.yaml"}, exitUsage, `^nowhere.yaml: the file does not exist\n$`},
 		"no default file":     {[]string{"forward"}, exitUsage, `^waybill: there is no waybill.yaml in this folder: name a configuration file with -c; see waybill forward --help\n$`},
-		"migrate, no server":  {[]string{"migrate", "--database", nowhere}, exitFailed, `^waybill: connect to PostgreSQL: .*connection refused\n$`},
-		"status, no server":   {[]string{"status", "--database", nowhere}, exitFailed, `^waybill: connect to PostgreSQL: .*connection refused\n$`},
+		"migrate, no server":  {[]string{"migrate", "--database", nowhere}, exitFailed, `^.*has a password.*\nwaybill: connect to PostgreSQL: .*connection refused\n$`},
+		"status, no server":   {[]string{"status", "--database", nowhere}, exitFailed, `^.*has a password.*\nwaybill: connect to PostgreSQL: .*connection refused\n$`},
 		"migrate, no folder":  {[]string{"migrate", "--database", "sqlite:/does/not/exist.db"}, exitFailed, `^waybill: open SQLite database "/does/not/exist.db": .*\n$`},
 		"status, not of ours": {[]string{"status", "--database", "sqlite:main.go"}, exitFailed, `^waybill: .*\n$`},
 	} {
@@ -80,7 +80,10 @@ func TestErrorsAreJSONIfLogsAre(t *testing.T) {
 	r := waybill(t, "status", "--database", nowhere, "--log-format", "json")
 	require.Equal(t, exitFailed, r.code)
 	var entry struct{ Level, Error string }
-	require.NoError(t, json.Unmarshal([]byte(r.stderr), &entry), r.stderr)
+	warning, failure, _ := strings.Cut(r.stderr, "\n")
+	require.NoError(t, json.Unmarshal([]byte(warning), &entry), r.stderr)
+	require.Equal(t, "WARN", entry.Level)
+	require.NoError(t, json.Unmarshal([]byte(failure), &entry), r.stderr)
 	require.Equal(t, "ERROR", entry.Level)
 	require.Contains(t, entry.Error, "connection refused")
 }

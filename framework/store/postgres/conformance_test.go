@@ -118,7 +118,8 @@ func dialect(config postgres.Config, newDB func(testing.TB) *sql.DB) storetest.D
 		OldChecks: []string{
 			`ALTER TABLE outbox DROP CONSTRAINT outbox_values, ADD CONSTRAINT outbox_values
 				CHECK ("offset" > 0 AND isfinite(occurred_on) AND isfinite(deliver_at) AND jsonb_typeof(metadata) = 'object')`,
-			`DELETE FROM outbox_migrations WHERE version_id = 2`,
+			`ALTER TABLE outbox_cursors DROP COLUMN types, DROP COLUMN types_wanted, DROP COLUMN types_before`,
+			`DELETE FROM outbox_migrations WHERE version_id > 1`,
 		},
 		OldTimes: []string{"294276-12-31 23:59:59.999999+00", "10000-01-01 00:00:00+00", "4713-01-01 00:00:00+00 BC", "0001-12-31 23:59:59+00 BC"},
 		Slots:    true,

@@ -306,7 +306,7 @@ func TestMigratingTwiceAppliesNothingMore(t *testing.T) {
 	require.ErrorIs(t, err, store.ErrNotMigrated)
 	applied, err := postgres.Migrate(t.Context(), db, postgres.Config{})
 	require.NoError(t, err)
-	require.Equal(t, []string{"00001_outbox.sql", "00002_values.sql"}, applied)
+	require.Equal(t, []string{"00001_outbox.sql", "00002_values.sql", "00003_routes.sql"}, applied)
 	applied, err = postgres.Migrate(t.Context(), db, postgres.Config{})
 	require.NoError(t, err)
 	require.Empty(t, applied)

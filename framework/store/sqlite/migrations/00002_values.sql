@@ -2,14 +2,17 @@
 
 -- The log takes only what can also be parked, read by Go, written as JSON and sent on: times of
 -- the years 1 to 9999 without the first millisecond, which stands for a time that is not set,
--- texts without NUL, and names that are not too long. It is a trigger, since SQLite cannot add a
--- CHECK to a table.
+-- texts without NUL, and names that are not too long. A BLOB is another value than the text with the
+-- same bytes: no route would match a type that was written as one. It is a trigger, since SQLite
+-- cannot add a CHECK to a table.
 -- +goose StatementBegin
 CREATE TRIGGER {{.Table "values"}} BEFORE INSERT ON {{.Log}} WHEN NOT (
-    julianday(NEW.occurred_on) > julianday('0001-01-01') AND (NEW.deliver_at IS NULL OR julianday(NEW.deliver_at) > julianday('0001-01-01'))
+    typeof(NEW.type) = 'text' AND typeof(NEW.id) = 'text' AND typeof(NEW.key) = 'text' AND typeof(NEW.metadata) = 'text'
+    AND typeof(NEW.occurred_on) = 'text' AND typeof(NEW.deliver_at) IN ('text', 'null')
+    AND julianday(NEW.occurred_on) > julianday('0001-01-01') AND (NEW.deliver_at IS NULL OR julianday(NEW.deliver_at) > julianday('0001-01-01'))
     AND length(CAST(NEW.type AS BLOB)) <= 255 AND length(CAST(NEW.id AS BLOB)) <= 255 AND length(CAST(NEW.key AS BLOB)) <= 1024
     AND instr(CAST(NEW.type || NEW.id || NEW.key || NEW.metadata AS TEXT), char(0)) = 0)
 BEGIN
-    SELECT RAISE(ABORT, 'constraint failed: occurred_on and deliver_at have the years 1 to 9999 in UTC, type and id at most 255 bytes, key at most 1024 bytes, and texts no NUL');
+    SELECT RAISE(ABORT, 'constraint failed: type, id, key, metadata, occurred_on and deliver_at are texts, not BLOBs; occurred_on and deliver_at have the years 1 to 9999 in UTC, type and id at most 255 bytes, key at most 1024 bytes, and texts no NUL');
 END;
 -- +goose StatementEnd
