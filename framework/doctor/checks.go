@@ -73,7 +73,7 @@ var checks = []Check{
 	{ID: "timeouts", run: checkTimeouts, Why: "With short timeouts the database cancels the forwarder's own statements and transactions."},
 	{ID: "connections", only: onServers, run: checkConnections, Why: "A forwarder that gets no connection cannot renew its leases."},
 	{ID: "packet-size", only: onMySQL, run: checkMySQLPackets, Why: "A notification larger than the server's packets can be neither published nor read."},
-	{ID: "encryption", only: onServers, needs: nothing, run: checkEncryption, Why: "Without a check of the server's certificate, whoever is between can read the data and the password."},
+	{ID: "encryption", only: onServers, run: checkEncryption, Why: "Without a check of the server's certificate, whoever is between can read the data and the password."},
 	{ID: "transaction-ids", only: onPostgreSQL, run: checkIDs, Why: "PostgreSQL refuses all writes when its transaction ids run out."},
 	{ID: "dead-tuples", only: onPostgreSQL, run: checkBloat, Why: "Each checkpoint must skip the dead rows of its tables."},
 	{ID: "indexes", run: checkIndexes, Why: "Without its indexes, each query for due deliveries reads the whole table."},

@@ -73,7 +73,7 @@ func newFixture(t *testing.T) *fixture {
 		Sinks:  map[string]forwarder.Sink{"partner": {Sink: taking{}}},
 		Types:  types,
 	}
-	x := &fixture{T: t, Subject: Subject{Forwarder: &c}, Options: Options{Timeout: 10 * time.Second}, limits: usual}
+	x := &fixture{T: t, Subject: Subject{Forwarder: &c, Address: "postgres://localhost/app"}, Options: Options{Timeout: 10 * time.Second}, limits: usual}
 	x.disk = func(path string) (free, all int64, known bool) {
 		_, _, known = diskOf(path)
 		return 50 << 30, 100 << 30, known // fixed figures, since the machine's disk may be full

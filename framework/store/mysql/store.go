@@ -165,7 +165,7 @@ func Open(ctx context.Context, db *sql.DB, c Config) (*Store, error) {
 }
 
 func packetSize(ctx context.Context, db *sql.DB) (bytes int, err error) {
-	if err := db.QueryRowContext(ctx, `SELECT @@max_allowed_packet`).Scan(&bytes); err != nil {
+	if err := db.QueryRowContext(ctx, `SELECT LEAST(@@session.max_allowed_packet, @@global.max_allowed_packet)`).Scan(&bytes); err != nil {
 		return 0, fmt.Errorf("look up max_allowed_packet: %w", err)
 	}
 	return bytes, nil
