@@ -6,12 +6,24 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/waybill-go/waybill/framework/crashtest"
+	"github.com/waybill-go/waybill/framework/store/postgres/postgrestest"
 )
 
 func TestMain(m *testing.M) {
 	crashtest.RunPublisher()
-	goleak.VerifyTestMain(m,
+	goleak.VerifyTestMain(stopping{m},
 		// The proxy's library sometimes leaks a goroutine if the fault of a connection ends while the
 		// library holds a chunk.
 		goleak.IgnoreAnyFunction("github.com/Shopify/toxiproxy/v2/toxics.(*ToxicStub).Run"))
+}
+
+// stopping stops the PostgreSQL server after the tests.
+type stopping struct{ *testing.M }
+
+func (s stopping) Run() int {
+	code := s.M.Run()
+	if postgrestest.Stop() != nil {
+		code = max(code, 1)
+	}
+	return code
 }

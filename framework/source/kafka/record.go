@@ -1,6 +1,7 @@
 package kafka
 
 import (
+	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -93,7 +94,7 @@ func (s *Source) foreign(r *kgo.Record) notification.Envelope {
 func bare(r *kgo.Record) notification.Envelope {
 	at, _ := occurred(r) // the nearest time is better than none
 	e := notification.Envelope{
-		ID: recordName(r.Topic, r.Partition, r.Offset), Version: 1, Key: text(r.Key), OccurredOn: at, Payload: r.Value,
+		ID: recordID(r), Version: 1, Key: text(r.Key), OccurredOn: at, Payload: r.Value,
 		Metadata: make(notification.Metadata, len(r.Headers)),
 	}
 	for _, h := range r.Headers {
@@ -102,6 +103,17 @@ func bare(r *kgo.Record) notification.Envelope {
 		}
 	}
 	return e
+}
+
+// recordID returns the id of a record without one: its position. The name of a topic for which that is too
+// long is cut, and gets its hash.
+func recordID(r *kgo.Record) string {
+	id := recordName(r.Topic, r.Partition, r.Offset)
+	if len(id) <= notification.MaxIDLength {
+		return id
+	}
+	const kept = 180 // leaves room for the hash and the largest numbers
+	return recordName(fmt.Sprintf("%.*s~%x", kept, r.Topic, sha256.Sum224([]byte(r.Topic)))[:kept+1+32], r.Partition, r.Offset)
 }
 
 // text returns a key, in hexadecimal digits if it is not text, such as an Avro key.
@@ -120,11 +132,21 @@ func isText(s string) bool { return utf8.ValidString(s) && !strings.Contains(s, 
 func unreadable(r *kgo.Record, why error) notification.Envelope {
 	e := bare(r)
 	e.Type = TypeUnreadable
-	e.Metadata = notification.Metadata{MetadataProblem: strings.ToValidUTF8(why.Error(), "�")}
+	e.Metadata = notification.Metadata{MetadataProblem: problem(why)}
 	if notification.ValidateKey(e.Key) != nil {
 		e.Key = ""
 	}
 	return e
+}
+
+// maxProblem is how many bytes of an error a record's metadata has. An error may quote the record.
+const maxProblem = 1000
+
+// problem returns the text of an error as databases accept it.
+func problem(why error) string {
+	text := why.Error()
+	text = strings.ToValidUTF8(text[:min(len(text), maxProblem)], "�")
+	return strings.ReplaceAll(text, "\x00", "�")
 }
 
 // typeRule is an expression that returns the type of a foreign record.
