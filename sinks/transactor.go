@@ -62,3 +62,7 @@ type Ledger interface {
 // ErrAborted is the error of a delivery that was aborted only because another one in its
 // transaction failed.
 var ErrAborted = errors.New("aborted with its transaction")
+
+// ErrExpired is part of the error of a ledger whose transactions the destination has forgotten, such
+// as after a week without one. Nothing is wrong: the lane's next ledger makes the deliveries again.
+var ErrExpired = errors.New("the destination has forgotten its transactions")

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -315,6 +316,32 @@ func TestAPanicOnlyAbortsTheTransaction(t *testing.T) {
 		f.end()
 		require.Equal(t, []string{"a", "b", "c", "d"}, b.taken())
 		require.Empty(t, o.parked())
+	})
+}
+
+func TestExpiredTransactionsAreNoError(t *testing.T) {
+	onEachStore(t, func(t *testing.T, o *outbox) {
+		b := newBank()
+		var expired atomic.Bool
+		b.answer = func(context.Context, *notification.Delivery) (error, bool) {
+			if expired.CompareAndSwap(true, false) {
+				return fmt.Errorf("%w: %w: a week has passed", sinks.ErrAborted, sinks.ErrExpired), true
+			}
+			return nil, false
+		}
+		var log lines
+		f := o.one(b.sink(), briefLease, func(c *forwarder.Config) { c.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
+		f.flush()
+		expired.Store(true)
+		o.append("t", "k", "a", "b")
+		time.Sleep(time.Minute)
+		f.flush()
+		f.end()
+		require.Equal(t, []string{"a", "b"}, b.taken())
+		require.Empty(t, o.parked())
+		require.Empty(t, log.with("level=ERROR"))
+		require.Len(t, log.with("a week has passed"), 1, "the reason, once")
+		require.Len(t, log.with("works again"), 1)
 	})
 }
 

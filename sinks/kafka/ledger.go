@@ -187,7 +187,7 @@ func (l *ledger) begin() error {
 	}
 	if err := l.client.BeginTransaction(); err != nil {
 		l.broken = err
-		return fmt.Errorf("%w: %w", sinks.ErrAborted, err)
+		return aborted("", err)
 	}
 	l.begun = true
 	return nil
@@ -286,6 +286,9 @@ func (l *ledger) failed(p *publication, err error) error {
 }
 
 func aborted(topic string, err error) error {
+	if errors.Is(err, kerr.InvalidProducerIDMapping) || errors.Is(err, kerr.UnknownProducerID) {
+		return fmt.Errorf("%w: %w: %w", sinks.ErrAborted, sinks.ErrExpired, describe(topic, err)) // see transactional.id.expiration.ms
+	}
 	return fmt.Errorf("%w: %w", sinks.ErrAborted, describe(topic, err))
 }
 

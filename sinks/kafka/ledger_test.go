@@ -147,6 +147,43 @@ func TestARecordThatTheClientRefusesDoesNotAbortTheTransaction(t *testing.T) {
 	require.Equal(t, []string{other.ID}, committed(t, cluster, topic))
 }
 
+func TestALedgerAfterAnExpiredOneMakesTheDeliveries(t *testing.T) {
+	t.Parallel()
+	for name, act := range map[string]func(sinks.Ledger) error{
+		"delivering": func(l sinks.Ledger) error {
+			return l.DeliverBatch(t.Context(), []*notification.Delivery{delivery("k")})[0].Err
+		},
+		"committing": func(l sinks.Ledger) error { return l.Commit(t.Context(), []byte("note")) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			cluster := kafkatest.Fake(t)
+			topic := cluster.CreateTopic(t, 1, nil)
+			sink := newSink(t, cluster, topic, exactlyOnce(""))
+			ledger, _ := openLedger(t, sink, onlyLane)
+			cluster.Fake.ControlKey(int16(kmsg.Produce), func(r kmsg.Request) (kmsg.Response, error, bool) {
+				answer := r.ResponseKind().(*kmsg.ProduceResponse)
+				for _, asked := range r.(*kmsg.ProduceRequest).Topics {
+					one := kmsg.ProduceResponseTopic{Topic: asked.Topic, TopicID: asked.TopicID}
+					for _, p := range asked.Partitions {
+						one.Partitions = append(one.Partitions, kmsg.ProduceResponseTopicPartition{Partition: p.Partition, ErrorCode: kerr.InvalidProducerIDMapping.Code})
+					}
+					answer.Topics = append(answer.Topics, one)
+				}
+				return answer, nil, true
+			})
+			err := act(ledger)
+			require.ErrorIs(t, err, sinks.ErrExpired)
+			require.ErrorIs(t, err, sinks.ErrAborted)
+			require.NoError(t, ledger.Close(t.Context()))
+			again, _ := openLedger(t, sink, onlyLane)
+			deliverAll(t, again, delivery("k"))
+			require.NoError(t, again.Commit(t.Context(), []byte("note")))
+			require.Len(t, committed(t, cluster, topic), 1)
+		})
+	}
+}
+
 func TestARecordThatABrokerRefusesAbortsTheTransaction(t *testing.T) {
 	t.Parallel()
 	testARecordThatABrokerRefusesAbortsTheTransaction(t, kafkatest.Fake(t))

@@ -47,7 +47,12 @@ func NewTrouble(log *slog.Logger, what string, most time.Duration) *Trouble {
 // Met records an error and returns how long to wait before the next try. Errors with the same cause
 // are logged once, and so are errors with the same advice, whose texts may name files and
 // processes.
-func (t *Trouble) Met(err error) time.Duration {
+func (t *Trouble) Met(err error) time.Duration { return t.met(slog.LevelError, err) }
+
+// Expected is Met for an error that the next try mends as a rule. It is logged as a warning.
+func (t *Trouble) Expected(err error) time.Duration { return t.met(slog.LevelWarn, err) }
+
+func (t *Trouble) met(level slog.Level, err error) time.Duration {
 	if t.since.IsZero() {
 		t.since, t.logged = time.Now(), make(map[string]bool)
 	}
@@ -61,7 +66,7 @@ func (t *Trouble) Met(err error) time.Duration {
 	}
 	if !t.logged[text] && len(t.logged) < maxLogged {
 		t.logged[text] = true
-		t.log.Error(t.what+" failed, trying again", attributes...)
+		t.log.Log(context.Background(), level, t.what+" failed, trying again", attributes...)
 	}
 	pause := t.pace.NextBackOff()
 	t.next = time.Now().Add(pause)

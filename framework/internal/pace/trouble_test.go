@@ -66,11 +66,13 @@ func TestEachKindOfFailureIsLoggedOnce(t *testing.T) {
 		trouble.Over()
 		trouble.Over()
 		trouble.Met(refused)
+		trouble.Expected(errors.New("expired"))
 		require.Equal(t, []string{
 			`level=ERROR msg="looking failed, trying again" error="first try: refused"`,
 			`level=ERROR msg="looking failed, trying again" error="probe: process 1 has it" hint="stop the other"`,
 			`level=INFO msg="looking works again" after=3s`,
 			`level=ERROR msg="looking failed, trying again" error=refused`,
+			`level=WARN msg="looking failed, trying again" error=expired`,
 		}, logged())
 	})
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/waybill-go/waybill/framework/forwarder/internal/settle"
 	"github.com/waybill-go/waybill/framework/internal/pace"
 	"github.com/waybill-go/waybill/framework/store"
+	"github.com/waybill-go/waybill/sinks"
 )
 
 type laneID struct {
@@ -135,6 +136,8 @@ func (k *Coordinator) workedOn(log *slog.Logger, lane store.Lane, err error) {
 		k.fail(err)
 	case settle.Lost(err):
 		log.Warn("lane is given up", "lane", lane.Number, "error", err)
+	case errors.Is(err, sinks.ErrExpired):
+		k.trouble[idOf(lane)].Expected(err)
 	default:
 		k.trouble[idOf(lane)].Met(err)
 	}
