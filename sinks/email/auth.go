@@ -185,7 +185,7 @@ func (s scram) Next(challenge []byte, more bool) ([]byte, error) {
 	for field := range strings.SplitSeq(string(challenge), ",") {
 		if text, ok := strings.CutPrefix(field, "i="); ok {
 			if n, err := strconv.Atoi(text); err != nil || n > maxIterations {
-				return nil, fmt.Errorf("%w: SCRAM with %q iterations", ErrReply, clean(text, DefaultAnswerBytes))
+				return nil, fmt.Errorf("%w: SCRAM with %q iterations", ErrReply, clean(text, maxText))
 			}
 		}
 	}

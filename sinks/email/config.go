@@ -32,8 +32,6 @@ const (
 	MaxMaxSizeMB       = 1024
 
 	DefaultMaxConnectionAge = 5 * time.Minute
-	DefaultAnswerBytes      = 200
-	MaxAnswerBytes          = 4096
 )
 
 // Default ports: those of message submission (RFC 6409 and RFC 8314), because the sink is a client
@@ -73,8 +71,6 @@ type Config struct {
 	Connections int `yaml:"connections" doc:"Most connections to the mail server at once, 1 to 1000. Each carries many mails, and further deliveries wait. Default 4"`
 	// MaxConnectionAge is how long a connection may carry new mails.
 	MaxConnectionAge time.Duration `yaml:"max_connection_age" doc:"How old a connection may be when a mail begins; then a new one is opened, perhaps to another address of the server. Default 5m"`
-	// AnswerBytes is how much of a server's text errors and receipts have.
-	AnswerBytes int `yaml:"answer_bytes" doc:"How many bytes of the server's texts are kept in errors and receipts, 1 to 4096. Default 200"`
 	// Hello is the name in the EHLO command.
 	Hello string `yaml:"hello" doc:"Name in the EHLO command. Default: the host's name"`
 
@@ -106,9 +102,6 @@ func (c *Config) SetDefaults() {
 	if c.MaxConnectionAge == 0 {
 		c.MaxConnectionAge = DefaultMaxConnectionAge
 	}
-	if c.AnswerBytes == 0 {
-		c.AnswerBytes = DefaultAnswerBytes
-	}
 	if c.MaxSizeMB == 0 {
 		c.MaxSizeMB = DefaultMaxSizeMB
 	}
@@ -133,9 +126,6 @@ func (c *Config) Validate() error {
 	}
 	if c.MaxConnectionAge < 0 {
 		mistakes.add("max_connection_age", "%s is not above 0; leave it out for %s", c.MaxConnectionAge, DefaultMaxConnectionAge)
-	}
-	if c.AnswerBytes < 1 || c.AnswerBytes > MaxAnswerBytes {
-		mistakes.add("answer_bytes", "%d is outside 1..%d", c.AnswerBytes, MaxAnswerBytes)
 	}
 	if strings.ContainsFunc(c.Hello, func(r rune) bool { return r <= ' ' || r >= 0x7f }) {
 		mistakes.add("hello", "%q is not a host name", c.Hello)

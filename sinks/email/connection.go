@@ -20,7 +20,6 @@ type server struct {
 	address     string
 	timeout     time.Duration
 	maxAge      time.Duration // of a connection
-	answerBytes int           // of the server's texts in errors and receipts
 	dial        func(ctx context.Context, network, address string) (net.Conn, error)
 	hello       string // the name in EHLO
 	tls         *tls.Config
@@ -40,7 +39,7 @@ func newServer(c Config, in sinks.Instance) (*server, error) {
 		return nil, err
 	}
 	s := &server{
-		host: host, address: net.JoinHostPort(host, port), timeout: c.Timeout, maxAge: c.MaxConnectionAge, answerBytes: c.AnswerBytes,
+		host: host, address: net.JoinHostPort(host, port), timeout: c.Timeout, maxAge: c.MaxConnectionAge,
 		dial: in.Dial, hello: c.Hello, startTLS: c.startTLS(), implicitTLS: u.Scheme == "smtps",
 		mechanisms: c.mechanisms(u.User), user: u.User.Username(), tokens: c.tokens(u.User, in), credentials: c.credentials(u.User),
 	}
@@ -134,7 +133,7 @@ func (s *server) token(ctx context.Context) (string, error) {
 }
 
 func (s *server) failure(step Step, err error) *ServerError {
-	return &ServerError{Server: s.address, Step: step, Err: redacted(s.credentials, err), answerBytes: s.answerBytes}
+	return &ServerError{Server: s.address, Step: step, Err: redacted(s.credentials, err)}
 }
 
 // redacted removes credentials from the text of an error, or from the server's reply in it.

@@ -77,7 +77,7 @@ func (d *dialog) reply(wanted int) (code int, text string, err error) {
 		given, goesOn, rest := parseReplyLine(line)
 		switch {
 		case len(lines) == 0 && given == 0:
-			return 0, "", fmt.Errorf("%w: %q", ErrReply, clean(string(line), DefaultAnswerBytes))
+			return 0, "", fmt.Errorf("%w: %q", ErrReply, clean(string(line), maxText))
 		case len(lines) == 0:
 			code, more = given, goesOn
 		case given == 0:

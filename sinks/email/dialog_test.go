@@ -255,7 +255,7 @@ func TestKeywordsOfEHLOCountInAnyCase(t *testing.T) {
 	_, err := newSink(t, email.Config{SMTP: server.url("")}).Deliver(within(t), delivery(jane))
 	class, _ := sinks.Classify(err)
 	assert.Equal(t, sinks.ClassUnavailable, class)
-	require.ErrorContains(t, err, "454 not now", "the mail is not sent in clear text")
+	require.ErrorContains(t, err, "454: not now", "the mail is not sent in clear text")
 
 	_, err = newSink(t, email.Config{SMTP: server.url(""), TLS: email.TLSNone}).Deliver(within(t), delivery(jane))
 	require.ErrorIs(t, err, email.ErrTooLarge)
@@ -461,22 +461,19 @@ func TestAnOldConnectionCarriesNoNewMail(t *testing.T) {
 func TestTheServersTextsAreCutAndHaveNoControlCharacters(t *testing.T) {
 	hostile := "no\x1b[31m \u202ered\x07 " + strings.Repeat("x", 5000)
 	for at, code := range map[string]string{"": "554", "EHLO": "554", "MAIL": "554", "RCPT": "550", "DATA": "554", ".": "554"} {
-		for _, most := range []int{0, 20} {
-			server := startOdd(t, func(_ int, command string) string {
-				if verb(command) == at || (at == "EHLO" && verb(command) == "HELO") {
-					return code + " " + hostile + "\r\n"
-				}
-				return ""
-			})
-			_, err := newSink(t, email.Config{SMTP: server.url(""), AnswerBytes: most}).Deliver(within(t), delivery(jane))
-			require.ErrorContains(t, err, code+" no [31m red xxx")
-			assert.NotContains(t, err.Error(), "\x1b")
-			assert.NotContains(t, err.Error(), "\u202e")
-			assert.LessOrEqual(t, strings.Count(err.Error(), "x"), max(most, 200))
-			if most > 0 {
-				assert.Less(t, strings.Count(err.Error(), "x"), most)
+		server := startOdd(t, func(_ int, command string) string {
+			if verb(command) == at || (at == "EHLO" && verb(command) == "HELO") {
+				return code + " " + hostile + "\r\n"
 			}
-		}
+			return ""
+		})
+		_, err := newSink(t, email.Config{SMTP: server.url("")}).Deliver(within(t), delivery(jane))
+		require.ErrorContains(t, err, code)
+		assert.NotContains(t, sinks.Brief(err), "xxx")
+		answer := sinks.AnswerOf(err)
+		assert.True(t, strings.HasPrefix(answer, "no [31m red xxx"), answer)
+		assert.NotContains(t, answer, "\u202e")
+		assert.LessOrEqual(t, len(answer), sinks.MaxAnswer)
 	}
 	server := startOdd(t, func(_ int, command string) string {
 		if command == "." {
@@ -484,7 +481,7 @@ func TestTheServersTextsAreCutAndHaveNoControlCharacters(t *testing.T) {
 		}
 		return ""
 	})
-	receipt, err := newSink(t, email.Config{SMTP: server.url(""), AnswerBytes: 24}).Deliver(within(t), delivery(jane))
+	receipt, err := newSink(t, email.Config{SMTP: server.url("")}).Deliver(within(t), delivery(jane))
 	require.NoError(t, err)
-	assert.EqualValues(t, "smtp 250 no [31m red xxxxxxxxxxxx…", receipt)
+	assert.EqualValues(t, "smtp 250 no [31m red "+strings.Repeat("x", 188)+"…", receipt)
 }

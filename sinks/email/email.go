@@ -143,7 +143,7 @@ func (s *Sink) Deliver(ctx context.Context, d *notification.Delivery) (notificat
 	}
 	if len(done.refused) > 0 {
 		s.logger.WarnContext(ctx, "the mail server refuses some recipients permanently; the mail was sent to the others",
-			"type", d.Type, "id", d.ID, "refused", codes(done.refused))
+			"type", d.Type, "id", d.ID, "refused", refusals(done.refused))
 	}
 	return done.receipt(), nil
 }

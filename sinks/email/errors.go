@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/textproto"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -99,20 +100,17 @@ type ServerError struct {
 	Err error
 
 	// ofMail means that this mail is the cause.
-	ofMail      bool
-	answerBytes int // of the server's texts
+	ofMail bool
 }
 
 // Refusal is a recipient that the server refused.
 type Refusal struct {
 	Address string
 	Err     error
-
-	answerBytes int // of the server's text
 }
 
 func (r Refusal) String() string {
-	return "<" + r.Address + "> refused: " + describe(r.Err, r.answerBytes)
+	return "<" + r.Address + "> refused: " + describe(r.Err)
 }
 
 // maxRefusals is how many refusals a text lists.
@@ -133,20 +131,39 @@ func refusals(list []Refusal) string {
 	return b.String()
 }
 
-// codes lists refusals for the log, which gets no texts of the server.
-func codes(list []Refusal) string {
-	bare := make([]Refusal, len(list))
-	for i, r := range list {
-		bare[i] = Refusal{Address: r.Address, Err: &textproto.Error{Code: answerIn(r.Err).code}}
+// answer returns what the server wrote, which may repeat the mail; "" if it did not reply.
+func (e *ServerError) answer() string {
+	var texts []string
+	for _, err := range e.replies() {
+		var reply *textproto.Error
+		if !errors.As(err, &reply) {
+			continue
+		}
+		if text := clean(reply.Msg, sinks.MaxAnswer/maxRefusals); text != "" && !slices.Contains(texts, text) {
+			texts = append(texts, text)
+		}
 	}
-	return refusals(bare)
+	return strings.Join(texts, "; ")
 }
 
+// replies returns the errors that the text of e lists.
+func (e *ServerError) replies() []error {
+	if len(e.Refused) == 0 {
+		return []error{e.Err}
+	}
+	var replies []error
+	for _, r := range e.Refused[:min(len(e.Refused), maxRefusals)] {
+		replies = append(replies, r.Err)
+	}
+	return replies
+}
+
+// Error returns a text without what the server wrote, except the code and the status.
 func (e *ServerError) Error() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s: %s: ", e.Server, e.Step)
 	if len(e.Refused) == 0 {
-		b.WriteString(describe(e.Err, e.answerBytes))
+		b.WriteString(describe(e.Err))
 	} else {
 		b.WriteString(refusals(e.Refused) + " (the mail was sent to no recipient)")
 	}
@@ -209,6 +226,7 @@ func classify(err error) error {
 	if !errors.As(err, &server) {
 		return err
 	}
+	err = sinks.WithAnswer(err, server.answer())
 	switch class, pause := server.class(); class {
 	case sinks.ClassPermanent:
 		return sinks.Permanent(err)
@@ -224,18 +242,21 @@ func classify(err error) error {
 	return err // cancelled, which the engine recognizes by context.Canceled
 }
 
-// describe returns an error in one line: the server's reply if there is one, with at most so many
-// bytes of its text.
-func describe(err error, most int) string {
+// describe returns an error in one line: if the server replied, the code and the enhanced status of
+// the reply without its text.
+func describe(err error) string {
 	var reply *textproto.Error
 	if errors.As(err, &reply) {
-		return strings.TrimSpace(fmt.Sprintf("%03d %s", reply.Code, clean(reply.Msg, most)))
+		return strings.TrimSpace(fmt.Sprintf("%03d %s", reply.Code, strings.TrimSpace(enhancedStatus.FindString(reply.Msg))))
 	}
 	return clean(err.Error(), maxError)
 }
 
 // maxError is the number of bytes after which the text of an error without a reply is cut off.
 const maxError = 300
+
+// maxText is the number of bytes after which a text in a receipt or a mistake is cut off.
+const maxText = 200
 
 // clean prepares a text from outside for one line of a log, a terminal or a receipt: no control or
 // format characters, collapsed spaces, and at most so many bytes and an ellipsis.

@@ -139,7 +139,7 @@ func parseAttachments(text string, find func(name string) *file) ([]*file, error
 		default:
 			f := find(line)
 			if f == nil {
-				return nil, fmt.Errorf("%w: there is no file %s next to the templates", ErrAttachment, clean(line, DefaultAnswerBytes))
+				return nil, fmt.Errorf("%w: there is no file %s next to the templates", ErrAttachment, clean(line, maxText))
 			}
 			list = append(list, f)
 		}

@@ -31,7 +31,7 @@ func locales(wanted, own string) ([]string, error) {
 	}
 	tags, _, err := language.ParseAcceptLanguage(wanted)
 	if err != nil || len(tags) == 0 {
-		return nil, fmt.Errorf("%w: %q is not a language tag like de or pt-BR", ErrLocale, clean(wanted, DefaultAnswerBytes))
+		return nil, fmt.Errorf("%w: %q is not a language tag like de or pt-BR", ErrLocale, clean(wanted, maxText))
 	}
 	var list []string
 	for _, tag := range tags {

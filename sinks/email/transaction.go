@@ -155,7 +155,7 @@ func (c *connection) checkReplies(m *message, replies []error) (refused []Refusa
 		if a.code == 0 {
 			return nil, c.server.failure(StepTo, err)
 		}
-		refused = append(refused, Refusal{Address: m.to[i], Err: err, answerBytes: c.server.answerBytes})
+		refused = append(refused, Refusal{Address: m.to[i], Err: err})
 		switch class, _ := a.class(StepTo); {
 		case class == sinks.ClassPermanent || (class == sinks.ClassInvalid && final == nil):
 			final = err // permanent, if any is: it may be about more than this recipient
@@ -186,7 +186,7 @@ func (c *connection) sendBody(m *message) (reply string, failed *ServerError) {
 	if err != nil {
 		return "", c.server.failure(StepEnd, err)
 	}
-	return receiptText(c.server.credentials.Text(reply), c.server.answerBytes), nil
+	return receiptText(c.server.credentials.Text(reply), maxText), nil
 }
 
 // abortData ends a mail that the server expects after it has accepted DATA although the envelope

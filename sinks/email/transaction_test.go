@@ -49,11 +49,11 @@ func TestTheReceiptAndTheLogNamePermanentlyRefusedRecipients(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, sink.Close(within(t)))
 
-		assert.EqualValues(t, "smtp 250 OK: queued as 1; <b@example.org> refused: 550 5.0.0 no b@example.org", receipt)
+		assert.EqualValues(t, "smtp 250 OK: queued as 1; <b@example.org> refused: 550 5.0.0", receipt)
 		require.Equal(t, 1, server.Count())
 		assert.Equal(t, []string{"a@example.org", "c@example.org"}, server.Messages()[0].To)
 		assert.Contains(t, log.String(), "level=WARN")
-		assert.Contains(t, log.String(), "<b@example.org> refused: 550\"")
+		assert.Contains(t, log.String(), "<b@example.org> refused: 550 5.0.0\"")
 		assert.Contains(t, log.String(), "id=0197f3c2")
 	}
 }
