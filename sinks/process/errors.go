@@ -28,6 +28,10 @@ var (
 	ErrTooLong = errors.New("the notification is too long for the program")
 )
 
+// errReason is the cause of an error for which the program gives a reason. The reason may repeat the
+// notification, so it is the answer: see [sinks.WithAnswer].
+var errReason = errors.New("the program's reason")
+
 var (
 	errNotOpen = errors.New("the sink is not open")
 	errClosed  = errors.New("the sink is closed")

@@ -184,7 +184,7 @@ func (r *reply) result(now time.Time) (notification.Receipt, error) {
 	}
 	cause := errors.New("the program gives no reason")
 	if text := r.clean(r.Error, maxErrorBytes); text != "" {
-		cause = errors.New(text)
+		cause = sinks.WithAnswer(errReason, text)
 	}
 	switch r.Outcome {
 	case "ok":
