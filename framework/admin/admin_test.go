@@ -186,7 +186,7 @@ func TestWhyReportsASinkThatANotificationPassesBy(t *testing.T) {
 
 func TestWhyReportsParkedDeliveries(t *testing.T) {
 	onEach(t, func(t *testing.T, o *outbox) {
-		for _, id := range []string{"retrying", "blocked", "dead", "scheduled", "requeued", "settling"} {
+		for _, id := range []string{"retrying", "blocked", "dead", "scheduled", "requeued", "settling", "unknown", "known"} {
 			o.publish(t, id, "order.placed", "")
 		}
 		later := time.Date(2100, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -198,12 +198,17 @@ func TestWhyReportsParkedDeliveries(t *testing.T) {
 		settling := delivery(6, "settling", "", store.StateSettling)
 		settling.Attempt, settling.Receipt, settling.HookError, settling.DueAt = 1, "250 ok", "deadlock", later
 		dead.HookError, dead.DueAt = "no such table", later
-		o.park(t, "mail", settling, retrying, delivery(2, "blocked", "k", store.StateBlocked), dead, scheduled, requeued)
+		unknown, known := delivery(7, "unknown", "", store.StateRetrying), delivery(8, "known", "", store.StateRetrying)
+		unknown.DueAt, unknown.LastError = later, "unknown: no program knows version 9 of order.placed"
+		known.DueAt, known.LastError = noon, unknown.LastError
+		o.park(t, "mail", unknown, known, settling, retrying, delivery(2, "blocked", "k", store.StateBlocked), dead, scheduled, requeued)
 		for id, want := range map[string]string{
 			"retrying":  "retrying at 2100-01-02 03:04:05Z, after attempt 3 of 5: timeout",
 			"blocked":   "blocked by retrying of its key k, which is retrying: timeout",
 			"scheduled": "scheduled for 2100-01-02 03:04:05Z",
 			"requeued":  "requeued or replayed, due since 2026-01-02 12:00:00Z",
+			"unknown":   "waits until 2100-01-02 03:04:05Z, with no attempt spent: unknown: no program knows version 9 of order.placed",
+			"known":     "waits with no attempt spent, due since 2026-01-02 12:00:00Z: unknown: no program knows version 9 of order.placed",
 			"settling":  "the sink accepted it on attempt 1: 250 ok; a hook failed: deadlock; it is called again at 2100-01-02 03:04:05Z",
 		} {
 			require.Equal(t, want, o.why(t, id).Verdicts[0].Text, id)
