@@ -67,19 +67,36 @@ func checkSchema(ctx context.Context, x *examination) (verdict, error) {
 }
 
 func checkLog(ctx context.Context, x *examination) (verdict, error) {
-	if x.my != nil {
+	if x.store != nil && x.pg == nil { // PostgreSQL refuses such rows
+		if err := x.store.Unread(ctx); errors.Is(err, store.ErrUnsafeLog) {
+			return unsafe(err), nil
+		} else if err != nil {
+			return verdict{}, err
+		}
+	}
+	switch {
+	case x.lite != nil && x.store == nil:
+		return skip("the outbox cannot be opened: see schema", ""), nil
+	case x.lite != nil:
+		return ok("all rows have offsets that readers find"), nil
+	case x.my != nil:
 		return checkMySQLLog(ctx, x)
 	}
 	switch err := x.pg.Offsets(ctx); {
 	case errors.Is(err, store.ErrUnsafeLog):
-		what, fix, _ := strings.Cut(err.Error(), "to fix it: ")
-		return fail(fix, "%s", strings.TrimSuffix(what, "; ")), nil
+		return unsafe(err), nil
 	case x.schemas().Schema(ctx) != nil:
 		return skip("the log does not have this program's version: see schema", ""), nil
 	case err != nil:
 		return verdict{}, err
 	}
 	return ok("the database alone numbers the rows, one at a time"), nil
+}
+
+// unsafe is the verdict of a store.ErrUnsafeLog, whose text ends with what mends the log.
+func unsafe(err error) verdict {
+	what, fix, _ := strings.Cut(err.Error(), "to fix it: ")
+	return fail(fix, "%s", strings.TrimSuffix(what, "; "))
 }
 
 func checkHistory(ctx context.Context, x *examination) (verdict, error) {

@@ -177,6 +177,7 @@ type Store interface {
 	ParkedFigures(ctx context.Context) ([]store.ParkedFigures, error)
 	store.Sampler
 	CursorFaults(ctx context.Context) (map[string]string, error)
+	Unread(ctx context.Context) error
 }
 
 var (

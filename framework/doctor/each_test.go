@@ -488,3 +488,17 @@ func TestADiskThatFillsIsFound(t *testing.T) {
 		x.has("disk", Fail, "1 bytes of 100 bytes are free")
 	})
 }
+
+func TestRowsThatNoReaderFindsAreFoundAndAppendedAgain(t *testing.T) {
+	t.Parallel()
+	x := inSQLite(t)
+	require.Equal(t, OK, x.examine("log").Status)
+	x.exec(`DROP TRIGGER outbox_offsets`) // as in a file of an earlier version
+	x.exec(`INSERT INTO outbox ("offset", id, type, key, payload) VALUES (0, 'zero', 'a', 'k', '{}'), (-5, 'below', 'a', 'k', '{}')`)
+	x.has("log", Fail, `2 rows have an offset below 1`)
+	x.exec(x.examine("log").Fix)
+	require.Equal(t, OK, x.examine("log").Status)
+	var first string
+	require.NoError(t, x.DB.QueryRowContext(t.Context(), `SELECT id FROM outbox WHERE "offset" = 1`).Scan(&first))
+	require.Equal(t, "below", first)
+}

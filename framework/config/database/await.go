@@ -10,6 +10,7 @@ import (
 
 	"github.com/waybill-go/waybill/framework/internal/pace"
 	"github.com/waybill-go/waybill/framework/source/kafka"
+	"github.com/waybill-go/waybill/framework/store"
 	"github.com/waybill-go/waybill/framework/store/mysql"
 )
 
@@ -21,8 +22,8 @@ const openTimeout = 15 * time.Second
 // no server listens, or the server is not ready, it tries again until ctx is done. It returns any
 // other error at once, such as a wrong password, an unknown database or missing tables.
 //
-// It logs what it waits for, and the store's warnings about the server's settings. A nil logger
-// means slog's default.
+// It logs what it waits for, the store's warnings about the server's settings, and, as an error, rows
+// of the log that are never delivered. A nil logger means slog's default.
 func (d *Database) Await(ctx context.Context, logger *slog.Logger) (Store, error) {
 	if logger == nil {
 		logger = slog.Default()
@@ -38,6 +39,7 @@ func (d *Database) Await(ctx context.Context, logger *slog.Logger) (Store, error
 				logger.Info("connected to the database", "database", d.address, "after", time.Since(began).Round(time.Millisecond))
 			}
 			d.warn(ctx, s, logger)
+			d.reportUnread(ctx, s, logger)
 			return s, nil
 		case ctx.Err() != nil || !d.IsTemporary(err):
 			return nil, errors.Join(ctx.Err(), err)
@@ -69,6 +71,15 @@ func (d *Database) warn(ctx context.Context, s Store, logger *slog.Logger) {
 	}
 	for _, text := range texts {
 		logger.Warn(text, "database", d.address)
+	}
+}
+
+func (d *Database) reportUnread(ctx context.Context, s Store, logger *slog.Logger) {
+	switch err := s.Unread(ctx); {
+	case errors.Is(err, store.ErrUnsafeLog):
+		logger.Error("the log has rows that are never delivered", "database", d.address, "error", err)
+	case err != nil:
+		logger.Warn(err.Error(), "database", d.address)
 	}
 }
 

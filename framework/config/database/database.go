@@ -184,6 +184,7 @@ type Store interface {
 	store.Pruner
 	store.Inbox
 	store.Schedules
+	Unread(ctx context.Context) error
 }
 
 // Store opens the outbox. It returns [store.ErrNotMigrated] if the tables do not exist, and an

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net"
 	"net/url"
+	"strings"
 	"testing"
 
 	"github.com/go-sql-driver/mysql"
@@ -123,4 +124,41 @@ func hangingUp(t *testing.T, server string, n int) string {
 		}
 	}()
 	return listener.Addr().String()
+}
+
+func TestAForwarderThatStartsReportsRowsThatNoReaderFinds(t *testing.T) {
+	t.Parallel()
+	address, err := config.ParseDatabase(mysqltest.URL(t))
+	require.NoError(t, err)
+	d, cleanup, err := Open(config.Tables{Database: address})
+	require.NoError(t, err)
+	defer cleanup()
+	_, err = d.Migrate(t.Context(), 0)
+	require.NoError(t, err)
+	c, err := d.DB().Conn(t.Context())
+	require.NoError(t, err)
+	defer func() { require.NoError(t, c.Close()) }()
+	for _, statement := range []string{
+		"SET sql_mode = CONCAT(@@sql_mode, ',NO_AUTO_VALUE_ON_ZERO')",
+		"INSERT INTO outbox (`offset`, type, payload) VALUES (0, 'a', '{}'), (-1, 'a', '{}')",
+	} {
+		_, err := c.ExecContext(t.Context(), statement)
+		require.NoError(t, err)
+	}
+	start := func() string {
+		var log bytes.Buffer
+		_, err := d.Await(t.Context(), slog.New(slog.NewTextHandler(&log, nil)))
+		require.NoError(t, err)
+		return log.String()
+	}
+	require.Contains(t, start(), `level=ERROR msg="the log has rows that are never delivered"`)
+	s, err := d.Store(t.Context())
+	require.NoError(t, err)
+	_, mend, _ := strings.Cut(s.Unread(t.Context()).Error(), "to fix it: ")
+	for statement := range strings.SplitSeq(strings.TrimSuffix(mend, ";"), ";") {
+		_, err := c.ExecContext(t.Context(), statement)
+		require.NoError(t, err, statement)
+	}
+	require.NotContains(t, start(), "level=ERROR")
+	require.NoError(t, s.Unread(t.Context()))
 }

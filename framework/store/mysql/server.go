@@ -41,6 +41,9 @@ func checkServer(ctx context.Context, db *sql.DB) (s server, err error) {
 	if err := checkClock(ctx, db); err != nil {
 		return s, err
 	}
+	if err := checkPages(ctx, db); err != nil {
+		return s, err
+	}
 	return s, checkTopology(func(name string) (string, error) {
 		value, err := variable(ctx, db, name)
 		if err != nil {
@@ -48,6 +51,20 @@ func checkServer(ctx context.Context, db *sql.DB) (s server, err error) {
 		}
 		return value, err
 	})
+}
+
+// checkPages refuses a server whose pages are too small for the indexes: a key of utf8mb4 texts has up
+// to 3072 bytes, and an index takes that only with pages of 16 KiB.
+func checkPages(ctx context.Context, db *sql.DB) error {
+	var bytes int
+	if err := db.QueryRowContext(ctx, `SELECT @@innodb_page_size`).Scan(&bytes); err != nil {
+		return fmt.Errorf("look up innodb_page_size: %w", err)
+	}
+	if bytes < 16<<10 {
+		return fmt.Errorf("%w: innodb_page_size is %d, which is too small for the indexes of an outbox: use a server that was initialized with innodb_page_size = 16k, the default, or more",
+			store.ErrUnsupported, bytes)
+	}
+	return nil
 }
 
 // parseServer reads what VERSION() says, such as 8.0.31 or 10.11.19-MariaDB-0+deb12u1.

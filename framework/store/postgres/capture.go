@@ -224,7 +224,7 @@ func (t *capturedTable) look(ctx context.Context, table string) error {
 			ARRAY(SELECT attname::text FROM pg_attribute WHERE attrelid = c.oid AND attnum > 0 AND NOT attisdropped AND attgenerated <> 'v' ORDER BY attnum),
 			ARRAY(SELECT a.attname::text FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = ANY (i.indkey::int2[])
 				WHERE i.indrelid = c.oid AND i.indisprimary AND i.indimmediate AND array_position(i.indkey::int2[], a.attnum) < i.indnkeyatts ORDER BY a.attnum),
-			(SELECT atttypid::regtype::text FROM pg_attribute WHERE attrelid = to_regclass($4) AND attname = 'payload'),
+			(SELECT typname FROM pg_attribute a JOIN pg_type y ON y.oid = atttypid WHERE attrelid = to_regclass($4) AND attname = 'payload'),
 			ARRAY(SELECT quote_ident(tgname) FROM pg_trigger `+capturing+`),
 			ARRAY(SELECT DISTINCT format('%I.%I', nspname, proname) FROM pg_trigger `+capturing+`)
 		FROM pg_class c JOIN pg_namespace s ON s.oid = c.relnamespace WHERE c.oid = to_regclass($1)`,

@@ -17,7 +17,11 @@
 
 {{- define "add"}}LOCK TABLE ONLY {{.Table}} IN ACCESS EXCLUSIVE MODE;
 {{template "end" .}}DROP FUNCTION IF EXISTS {{.Function}}();
-CREATE FUNCTION {{.Function}}() RETURNS trigger LANGUAGE plpgsql AS $waybill$
+-- The texts of values do not depend on the session that writes: otherwise one row would have several
+-- keys, and rounded numbers would hide that a row has changed.
+CREATE FUNCTION {{.Function}}() RETURNS trigger LANGUAGE plpgsql
+    SET datestyle = 'ISO, MDY' SET intervalstyle = postgres SET timezone = 'UTC' SET bytea_output = hex SET extra_float_digits = 1
+    AS $waybill$
 BEGIN
     CASE TG_OP
     WHEN 'INSERT' THEN

@@ -71,6 +71,8 @@ func checkOffsets(ctx context.Context, db *sql.DB, n names) error {
 	if err != nil {
 		return fmt.Errorf("look at the offsets of %s: %w", n, err)
 	}
+	// With quote_all_identifiers the catalog shows all names in quotes.
+	o.idDefault, o.offsetDefault = strings.ReplaceAll(o.idDefault, `"`, ``), strings.ReplaceAll(o.offsetDefault, `"`, ``)
 	if faults := o.faults(); len(faults) > 0 {
 		return fmt.Errorf("%w: %s", store.ErrUnsafeLog, strings.Join(faults, "; "))
 	}

@@ -270,13 +270,13 @@ func checkServer(ctx context.Context, db *sql.DB) (version int, err error) {
 }
 
 func binaryPayload(ctx context.Context, db *sql.DB, n names) (bool, error) {
-	var typ string
+	var binary bool
 	err := db.QueryRowContext(ctx,
-		`SELECT atttypid::regtype::text FROM pg_attribute WHERE attrelid = to_regclass($1) AND attname = 'payload'`, n.Log()).Scan(&typ)
+		`SELECT atttypid = 'bytea'::regtype FROM pg_attribute WHERE attrelid = to_regclass($1) AND attname = 'payload'`, n.Log()).Scan(&binary)
 	if err != nil {
 		return false, fmt.Errorf("look up the payload column of %s: %w", n, err)
 	}
-	return typ == string(PayloadBytes), nil
+	return binary, nil
 }
 
 // statements are the SQL texts with the table names.

@@ -21,7 +21,7 @@ func Examine(ctx context.Context, db *sql.DB, c Config) (*Examiner, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Examiner{db: db, config: c}, checkVersion(ctx, db)
+	return &Examiner{db: db, config: c}, checkHandle(ctx, db)
 }
 
 // Schema returns nil if the tables match this program; otherwise the error of [Open].

@@ -22,7 +22,7 @@ func Migrate(ctx context.Context, db *sql.DB, c Config) (applied []string, err e
 	if err != nil {
 		return nil, err
 	}
-	if err := checkVersion(ctx, db); err != nil {
+	if err := checkHandle(ctx, db); err != nil {
 		return nil, err
 	}
 	return migrations(c).Up(ctx, db)

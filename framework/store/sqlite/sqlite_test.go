@@ -342,3 +342,28 @@ func TestAPrefixMayBeAWordOfSQL(t *testing.T) {
 		require.Equal(t, int64(1), status.LastOffset)
 	}
 }
+
+func TestAnOffsetThatNoReaderWouldFindIsRefused(t *testing.T) {
+	t.Parallel()
+	s, db := open(t, sqlite.Config{})
+	insert := func(values string) error {
+		_, err := db.ExecContext(t.Context(), `INSERT INTO outbox ("offset", type, payload) VALUES `+values)
+		return err
+	}
+	for _, low := range []string{"0", "-1", "-9223372036854775808"} {
+		require.ErrorContains(t, insert(`(`+low+`, 'a', '{}')`), "no reader would find this offset", low)
+	}
+	require.NoError(t, insert(`(NULL, 'a', '{}'), (7, 'a', '{}'), (5, 'a', '{}')`), "they are committed together")
+	_, err := db.ExecContext(t.Context(), `DELETE FROM outbox WHERE "offset" = 5`)
+	require.NoError(t, err)
+	require.ErrorContains(t, insert(`(5, 'a', '{}')`), "no reader would find this offset", "a reader may be further")
+	require.NoError(t, insert(`(NULL, 'a', '{}'), (NULL, 'a', '{}')`))
+	require.Len(t, readAll(t, s), 4)
+
+	// An application's trigger may insert, too.
+	_, err = db.ExecContext(t.Context(), `CREATE TABLE orders (id INTEGER PRIMARY KEY); CREATE TRIGGER captured AFTER INSERT ON orders BEGIN
+		INSERT INTO outbox (type, payload) VALUES ('a', '1'), ('a', '2'); INSERT INTO outbox (type, payload) VALUES ('a', '3'); END;
+		INSERT INTO orders VALUES (1), (2)`)
+	require.NoError(t, err)
+	require.Len(t, readAll(t, s), 10)
+}

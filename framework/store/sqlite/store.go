@@ -151,7 +151,7 @@ func Open(ctx context.Context, db *sql.DB, c Config) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := checkVersion(ctx, db); err != nil {
+	if err := checkHandle(ctx, db); err != nil {
 		return nil, err
 	}
 	if err := migrations(c).Check(ctx, db); err != nil {
@@ -164,7 +164,8 @@ func Open(ctx context.Context, db *sql.DB, c Config) (*Store, error) {
 	return s, s.CheckSource(ctx)
 }
 
-func checkVersion(ctx context.Context, db *sql.DB) error {
+// checkHandle refuses an SQLite that is too old, and a handle that is unfit.
+func checkHandle(ctx context.Context, db *sql.DB) error {
 	var text string
 	if err := db.QueryRowContext(ctx, `SELECT sqlite_version()`).Scan(&text); err != nil {
 		return fmt.Errorf("connect to SQLite: %w", err)
@@ -175,6 +176,20 @@ func checkVersion(ctx context.Context, db *sql.DB) error {
 	}
 	if major*1_000_000+minor*1000+patch < minVersion {
 		return fmt.Errorf("%w: SQLite %s lacks RETURNING; 3.35 or later is needed", store.ErrUnsupported, text)
+	}
+	return checkSession(ctx, db)
+}
+
+// checkSession refuses a handle whose connections take rows that no reader can deliver. No other pragma
+// changes what the store's statements mean.
+func checkSession(ctx context.Context, db *sql.DB) error {
+	var ignores bool
+	if err := db.QueryRowContext(ctx, `PRAGMA ignore_check_constraints`).Scan(&ignores); err != nil {
+		return fmt.Errorf("look up ignore_check_constraints: %w", err)
+	}
+	if ignores {
+		return fmt.Errorf("%w: the database handle has PRAGMA ignore_check_constraints = on, with which rows that no reader can deliver enter the log: "+
+			"turn it off, or open a handle for the outbox with sqlite.OpenDB", store.ErrUnsupported)
 	}
 	return nil
 }

@@ -89,7 +89,7 @@ func launch(ctx context.Context, b binaries, options Options) (p *process, err e
 	if err := p.supervise(options); err != nil {
 		return nil, errors.Join(err, os.RemoveAll(folder))
 	}
-	if err := p.install(ctx); err != nil {
+	if err := p.install(ctx, options); err != nil {
 		return nil, errors.Join(err, p.release())
 	}
 	for range startTries {
@@ -130,9 +130,12 @@ func (p *process) supervise(options Options) error {
 	return p.shell.Start()
 }
 
-// base has the settings that a server needs before it has data.
-func (p *process) base() []string {
+// base has the settings that a server needs before it has data, and which that data keeps.
+func (p *process) base(options Options) []string {
 	settings := []string{"--no-defaults", "--datadir=" + p.path("data")}
+	if size := options.Settings["innodb_page_size"]; size != "" {
+		settings = append(settings, "--innodb_page_size="+size)
+	}
 	if p.binaries.base != "" {
 		settings = append(settings, "--basedir="+p.binaries.base, "--lc-messages-dir="+filepath.Join(p.binaries.base, "share"))
 	}
@@ -165,7 +168,7 @@ func (p *process) settings(options Options) []string {
 		settings["default_authentication_plugin"] = "mysql_native_password"
 	}
 	maps.Copy(settings, options.Settings)
-	args := p.base()
+	args := p.base(options)
 	for _, name := range slices.Sorted(maps.Keys(settings)) {
 		arg := "--" + name
 		if settings[name] != "" {
@@ -177,10 +180,10 @@ func (p *process) settings(options Options) []string {
 }
 
 // install initializes the data, with a user root without a password.
-func (p *process) install(ctx context.Context) error {
-	name, args := p.binaries.server, append(p.base(), "--initialize-insecure")
+func (p *process) install(ctx context.Context, options Options) error {
+	name, args := p.binaries.server, append(p.base(options), "--initialize-insecure")
 	if p.binaries.install != "" {
-		name, args = p.binaries.install, append(p.base(), "--auth-root-authentication-method=normal", "--skip-test-db")
+		name, args = p.binaries.install, append(p.base(options), "--auth-root-authentication-method=normal", "--skip-test-db")
 	}
 	command := exec.CommandContext(ctx, name, args...)
 	command.Dir, command.SysProcAttr = p.folder, p.account.Attributes()
