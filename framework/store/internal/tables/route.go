@@ -52,7 +52,8 @@ func decodeTypes(text sql.NullString) (*notification.TypeFilter, error) {
 	return f, json.Unmarshal([]byte(text.String), f)
 }
 
-// past is what a sink took until it was at a place: the rows that were settled there by then.
+// past is what a sink took until it was at a place: the rows that were settled there by then. With
+// SinkUnrouted it is that of a sink that was forgotten.
 type past struct {
 	Types    notification.TypeFilter `json:"types"`
 	Slots    store.SlotRange         `json:"slots"`
@@ -104,6 +105,16 @@ func (t *Tables) took(s *routed) Expr {
 	}
 	return join(` `, append(conditions, SQL(`ELSE ? END`, t.ofTypes(s.before))))
 }
+
+// forgotten returns a sink that took something until it was forgotten, as SinkUnrouted keeps it until the
+// next change.
+func (p *past) forgotten() *routed {
+	return &routed{sink: store.SinkUnrouted, cursors: []cursor{p.cursor}, known: true, before: p.Types, changes: true}
+}
+
+// isIdle reports whether nobody works on it since every type has a route. Before its types are known, it
+// has to read all after its cursors.
+func (r *routed) isIdle() bool { return r.known && r.before.None() }
 
 // past returns what the sink took earlier, the oldest first.
 func (r *routed) past() []past { return r.cursors[0].past }
@@ -191,7 +202,7 @@ func (t *Tables) route(ctx context.Context, sinks map[string]notification.TypeFi
 		return false, err
 	}
 	r, err := t.routing(ctx, t.own())
-	if err != nil || len(r.changing()) == 0 {
+	if err != nil || len(r.changing()) == 0 && (r.unrouted == nil || !r.unrouted.changes) {
 		return err == nil, err
 	}
 	moving := r.moving()
@@ -230,6 +241,13 @@ func (t *Tables) routing(ctx context.Context, q Querier) (*routing, error) {
 	if err != nil {
 		return nil, err
 	}
+	if !slices.ContainsFunc(cursors, func(c cursor) bool { return c.Sink == store.SinkUnrouted }) { // or idle
+		idle, err := t.placed(ctx, q, store.SinkUnrouted)
+		if err != nil {
+			return nil, err
+		}
+		cursors = append(cursors, idle...)
+	}
 	if err := t.placePast(ctx, q, cursors); err != nil {
 		return nil, err
 	}
@@ -239,6 +257,9 @@ func (t *Tables) routing(ctx context.Context, q Querier) (*routing, error) {
 		s := newRouted(lanes)
 		if s.sink == store.SinkUnrouted {
 			r.unrouted = s
+			for i := range s.past() {
+				r.sinks = append(r.sinks, s.past()[i].forgotten())
+			}
 			continue
 		}
 		r.sinks, after = append(r.sinks, s), append(after, s.now)
@@ -311,7 +332,7 @@ func (t *Tables) cover(ctx context.Context, r *routing) error {
 }
 
 func (t *Tables) coverRows(ctx context.Context, r *routing) error {
-	if r.unrouted.before.None() {
+	if r.unrouted.isIdle() {
 		if err := t.beginUnrouted(ctx, r); err != nil {
 			return err
 		}
@@ -467,28 +488,24 @@ func (t *Tables) routeNow(ctx context.Context, r *routing) error {
 			return err
 		}
 		for _, s := range r.changing() {
+			if s.sink == store.SinkUnrouted {
+				continue // forgotten
+			}
 			if err := t.setTypes(ctx, tx, s, r.pastOf(s, last.Int64)); err != nil {
 				return err
 			}
 		}
-		if r.unrouted == nil {
+		if r.unrouted == nil || !r.isKnown() {
 			return nil
-		}
-		if r.unrouted.now.None() {
-			return t.endUnrouted(ctx, tx)
 		}
 		return t.setTypes(ctx, tx, r.unrouted, nil)
 	})
 }
 
-// endUnrouted removes the cursors of SinkUnrouted, which has nothing left to read: they would keep the
-// log for nobody. What is parked stays.
-func (t *Tables) endUnrouted(ctx context.Context, tx *sql.Tx) error {
-	if err := t.noteUse(ctx, tx, store.SinkUnrouted); err != nil {
-		return err
-	}
-	_, err := t.run.Exec(ctx, tx, `DELETE FROM {cursors} WHERE sink = ?`, store.SinkUnrouted)
-	return err
+// isKnown reports whether SinkUnrouted can know what it takes. It cannot while sinks of an earlier schema
+// have not told what they take: what waits for them would be parked as unrouted.
+func (r *routing) isKnown() bool {
+	return r.unrouted.known || !slices.ContainsFunc(r.sinks, func(s *routed) bool { return !s.known && !s.changes })
 }
 
 // pastOf returns what a sink took earlier as of after the change. What every other sink has passed is
@@ -514,6 +531,34 @@ func (r *routing) pastOf(s *routed, last int64) []past {
 		}
 	}
 	return all
+}
+
+// leaveUnrouted makes SinkUnrouted take what a sink that is being forgotten took. What is committed from
+// now on is nobody's until it does so, which begins at a place that is still valid.
+func (t *Tables) leaveUnrouted(ctx context.Context, tx *sql.Tx, sink string, at Beginning) error {
+	if at.Holds != nil {
+		if err := at.Holds(ctx, tx); err != nil {
+			return err
+		}
+	}
+	cursors, err := t.cursors(ctx, tx, sink)
+	if err != nil || len(cursors) == 0 || cursors[0].types == nil || cursors[0].types.None() {
+		return err
+	}
+	unrouted, err := t.cursors(ctx, tx, store.SinkUnrouted)
+	if err != nil || len(unrouted) == 0 {
+		return err
+	}
+	raw, err := json.Marshal(append(unrouted[0].past, past{Types: *cursors[0].types, Slots: store.NewLane(sink, 0, 1).Slots, Position: at.Position}))
+	if err != nil {
+		return err
+	}
+	_, err = t.run.Exec(ctx, tx, `UPDATE {cursors} SET types_before = ? WHERE sink = ? AND lane = 0`, string(raw), store.SinkUnrouted)
+	if err != nil {
+		return err
+	}
+	_, err = t.run.Exec(ctx, tx, `?`, t.dialect.Announce(SQL(`UPDATE {cursors} SET types_wanted = types WHERE sink = ?`, store.SinkUnrouted)))
+	return err
 }
 
 func (t *Tables) setTypes(ctx context.Context, tx *sql.Tx, s *routed, past []past) error {
