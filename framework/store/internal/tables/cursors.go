@@ -24,7 +24,9 @@ type cursor struct {
 
 // idle is the condition that a cursor is that of SinkUnrouted while every type has a route. It stands
 // still, and keeps nothing.
-const idle = `(sink = '` + store.SinkUnrouted + `' AND coalesce(types, '') = '{}')`
+func idle() Expr {
+	return SQL(`(sink = ? AND coalesce(types, '') = ?)`, store.SinkUnrouted, encodeTypes(&notification.TypeFilter{}))
+}
 
 // cursors reads the cursors of a sink, or of all sinks that are not idle for "".
 func (t *Tables) cursors(ctx context.Context, q Querier, sink string) (cursors []cursor, err error) {
@@ -51,7 +53,7 @@ func (t *Tables) cursors(ctx context.Context, q Querier, sink string) (cursors [
 		cursors = append(cursors, c)
 		return err
 	}, `SELECT sink, lane, lanes, position, settled, `+ownerNow+`, epoch, lease_until, paused, updated_at, types, types_wanted, types_before
-		FROM {cursors} WHERE sink <> ? AND (sink = ? OR ? = '' AND NOT `+idle+`) ORDER BY sink, lane {whole cursors}`, store.SinkPruner, sink, sink)
+		FROM {cursors} WHERE sink <> ? AND (sink = ? OR ? = '' AND NOT ?) ORDER BY sink, lane {whole cursors}`, store.SinkPruner, sink, sink, idle())
 	return cursors, err
 }
 
@@ -161,8 +163,8 @@ func (r *Runner) SinkCursors(ctx context.Context, q Querier, sinks []string) (al
 			c.Reason = fmt.Sprintf("%d of its %d lanes have a cursor", alike, of)
 		}
 		return nil
-	}, `SELECT sink, lanes, position, `+idle+`, (SELECT count(*) FROM {cursors} same WHERE same.sink = c.sink AND same.lanes = c.lanes)
-		FROM {cursors} c WHERE sink <> ? ORDER BY sink, lane {whole cursors}`, store.SinkPruner)
+	}, `SELECT sink, lanes, position, ?, (SELECT count(*) FROM {cursors} same WHERE same.sink = c.sink AND same.lanes = c.lanes)
+		FROM {cursors} c WHERE sink <> ? ORDER BY sink, lane {whole cursors}`, idle(), store.SinkPruner)
 	for _, sink := range sinks {
 		if !slices.ContainsFunc(all, func(c SinkCursors) bool { return c.Sink == sink }) {
 			all = append(all, SinkCursors{Sink: sink, Reason: "it has no cursor yet"})
