@@ -25,7 +25,7 @@ const noRoute = "the sinks of its routes had not delivered it when the routes we
 // routeSpan is how many offsets one statement of a change covers at most, moveRows how many
 // deliveries; and settledByRoute is how many rows are settled for SinkUnrouted out of order.
 const (
-	routeSpan      = 20_000
+	routeSpan      = 5_000
 	moveRows       = 1_000
 	settledByRoute = 16_000
 )
@@ -209,12 +209,38 @@ func (t *Tables) route(ctx context.Context, sinks map[string]notification.TypeFi
 	if slices.ContainsFunc(moving, func(s *routed) bool { return !s.free() }) {
 		return false, nil
 	}
-	if t.source == nil && r.unrouted != nil && !slices.ContainsFunc(moving, (*routed).isElsewhere) {
-		if err := t.cover(ctx, r); err != nil {
-			return false, err
+	covers := t.source == nil && r.unrouted != nil && !slices.ContainsFunc(moving, (*routed).isElsewhere)
+	if !r.isMade() {
+		if covers && slices.ContainsFunc(r.sinks, func(s *routed) bool { return s.known }) { // otherwise nothing was taken yet
+			err = t.coverRows(ctx, r)
+		}
+		if err == nil {
+			err = t.routeNow(ctx, r)
+		}
+		if err == nil {
+			r, err = t.routing(ctx, t.own())
 		}
 	}
-	return true, t.routeNow(ctx, r)
+	for more := covers; more && err == nil; {
+		err = t.standing(ctx, r, func(tx *sql.Tx, r *routing) (err error) {
+			more, err = t.moveToSinks(ctx, tx, r)
+			return err
+		})
+	}
+	if err != nil {
+		return false, err
+	}
+	return true, t.standing(ctx, r, func(tx *sql.Tx, _ *routing) error {
+		_, err := t.run.Exec(ctx, tx, `?`, t.dialect.Announce(SQL(`UPDATE {cursors} SET types_wanted = NULL WHERE types_wanted = types`)))
+		return err
+	})
+}
+
+// isMade reports whether the sinks take what they shall take, so that only what is parked has to be moved.
+// The types stay wanted until then, so that no sink reads meanwhile, and a crash leaves nothing half done.
+func (r *routing) isMade() bool {
+	made := func(s *routed) bool { return s.known && reflect.DeepEqual(s.before, s.now) }
+	return !slices.ContainsFunc(r.changing(), func(s *routed) bool { return !made(s) }) && (r.unrouted == nil || made(r.unrouted) || !r.isKnown())
 }
 
 // want stores the types that sinks shall take.
@@ -321,16 +347,7 @@ func (r *routing) is(other *routing) bool {
 	})
 }
 
-// cover parks the rows that would be nobody's after the change, and moves what has a route then.
-func (t *Tables) cover(ctx context.Context, r *routing) error {
-	if slices.ContainsFunc(r.sinks, func(s *routed) bool { return s.known }) { // otherwise nothing was taken yet
-		if err := t.coverRows(ctx, r); err != nil {
-			return err
-		}
-	}
-	return t.standing(ctx, r, func(tx *sql.Tx, r *routing) error { return t.moveToSinks(ctx, tx, r) })
-}
-
+// coverRows parks the rows that would be nobody's after the change.
 func (t *Tables) coverRows(ctx context.Context, r *routing) error {
 	if r.unrouted.isIdle() {
 		if err := t.beginUnrouted(ctx, r); err != nil {
@@ -416,8 +433,9 @@ func (t *Tables) has(s *routed) Expr {
 }
 
 // moveToSinks moves what is parked under SinkUnrouted and has a route now: what is scheduled, and
-// what a sink of its type reads from the log itself, which must not be delivered twice.
-func (t *Tables) moveToSinks(ctx context.Context, tx *sql.Tx, r *routing) error {
+// what a sink of its type reads from the log itself, which must not be delivered twice. It moves some, and
+// reports whether there may be more.
+func (t *Tables) moveToSinks(ctx context.Context, tx *sql.Tx, r *routing) (more bool, err error) {
 	takes := make(map[string]notification.TypeFilter)
 	reads := []Expr{SQL(`false`)}
 	types := []Expr{SQL(`false`)}
@@ -429,27 +447,23 @@ func (t *Tables) moveToSinks(ctx context.Context, tx *sql.Tx, r *routing) error 
 		types = append(types, t.ofTypes(s.now))
 		reads = append(reads, SQL(`(? AND NOT ?)`, t.ofTypes(s.now), t.settledInAny(s.cursors)))
 	}
-	for {
-		var found []unrouted
-		err := t.run.Each(ctx, tx, func(rows *sql.Rows) error {
-			var u unrouted
-			err := rows.Scan(&u.Offset, &u.ID, &u.typ)
-			found = append(found, u)
-			return err
-		}, `SELECT "offset", id, type FROM {parked} p WHERE sink = ? AND (?) AND (state = 'scheduled' OR EXISTS (
-				SELECT 1 FROM {log} WHERE "offset" = p."offset" AND id = p.id AND (?)))
-			ORDER BY "offset", id LIMIT ? {whole log parked}`, store.SinkUnrouted, join(` OR `, types), join(` OR `, reads), moveRows)
-		if err != nil || len(found) == 0 {
-			return err
-		}
-		changed, err := t.moveRead(ctx, tx, r, takes, found)
-		if err == nil {
-			err = t.raiseRevisions(ctx, tx, changed)
-		}
-		if err != nil || len(found) < moveRows {
-			return err
-		}
+	var found []unrouted
+	err = t.run.Each(ctx, tx, func(rows *sql.Rows) error {
+		var u unrouted
+		err := rows.Scan(&u.Offset, &u.ID, &u.typ)
+		found = append(found, u)
+		return err
+	}, `SELECT "offset", id, type FROM {parked} p WHERE sink = ? AND (?) AND (state = 'scheduled' OR EXISTS (
+			SELECT 1 FROM {log} WHERE "offset" = p."offset" AND id = p.id AND (?)))
+		ORDER BY "offset", id LIMIT ? {whole log parked}`, store.SinkUnrouted, join(` OR `, types), join(` OR `, reads), moveRows)
+	if err != nil || len(found) == 0 {
+		return false, err
 	}
+	changed, err := t.moveRead(ctx, tx, r, takes, found)
+	if err == nil {
+		err = t.raiseRevisions(ctx, tx, changed)
+	}
+	return len(found) == moveRows, err
 }
 
 // moveRead parks deliveries for the sinks that have passed their rows.
@@ -562,7 +576,7 @@ func (t *Tables) leaveUnrouted(ctx context.Context, tx *sql.Tx, sink string, at 
 }
 
 func (t *Tables) setTypes(ctx context.Context, tx *sql.Tx, s *routed, past []past) error {
-	_, err := t.run.Exec(ctx, tx, `?`, t.dialect.Announce(SQL(`UPDATE {cursors} SET types = ?, types_wanted = NULL WHERE sink = ?`, encodeTypes(&s.now), s.sink)))
+	_, err := t.run.Exec(ctx, tx, `?`, t.dialect.Announce(SQL(`UPDATE {cursors} SET types = ?, types_wanted = ? WHERE sink = ?`, encodeTypes(&s.now), encodeTypes(&s.now), s.sink)))
 	if err != nil {
 		return err
 	}
