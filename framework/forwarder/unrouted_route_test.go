@@ -179,6 +179,35 @@ func TestForwardersWithDifferentRoutesLeaveNothingToNobody(t *testing.T) {
 	})
 }
 
+// A sink whose forwarder is away keeps its types, and what is published of them waits in the log.
+func TestASinkThatIsAwayKeepsItsTypes(t *testing.T) {
+	onEachStore(t, func(t *testing.T, o *outbox) {
+		a, b := &script{}, &script{}
+		mails := map[string]forwarder.Sink{"b": {Sink: b}}
+		team := o.start(map[string]forwarder.Sink{"a": {Sink: a}}, route.Routes{"order.*": route.To("a")}, called("team"))
+		away := o.start(mails, route.Routes{"mail.*": route.To("b")}, called("away"))
+		settle(team, away)
+		away.end()
+		o.append("mail.sent", "", "m1")
+		o.append("parcel.lost", "", "p1")
+		time.Sleep(time.Hour)
+		settle(team)
+		require.Equal(t, []string{"_unrouted dead p1"}, o.parked())
+		away = o.start(mails, route.Routes{"mail.*": route.To("b")}, called("again"))
+		settle(team, away)
+		require.Equal(t, []string{"m1"}, b.given())
+
+		require.NoError(t, team.Reload(t.Context(), map[string]forwarder.Sink{"a": {Sink: a}, "b": {Sink: b}}, route.Routes{"order.*": route.To("a"), "mail.*": route.To("b")}))
+		away.end()
+		settle(team)
+		require.NoError(t, team.Reload(t.Context(), map[string]forwarder.Sink{"a": {Sink: a}}, route.Routes{"order.*": route.To("a")}))
+		o.append("mail.sent", "", "m2")
+		settle(team)
+		require.Equal(t, []string{"_unrouted dead m2", "_unrouted dead p1"}, slices.Sorted(slices.Values(o.parked())), "its forwarder has removed it")
+		team.end()
+	})
+}
+
 func called(name string) func(*forwarder.Config) {
 	return func(c *forwarder.Config) { c.Name, c.Lease = name, time.Minute }
 }

@@ -16,7 +16,9 @@ var routeFacts = []fact{
 	{"what a sink had not read and _unrouted had passed is parked when a route is removed", routeRemoved},
 	{"what another sink has, or only skipped, decides whether a row is parked", routeTaken},
 	{"what is scheduled under _unrouted, or read by a sink, goes to the sink that is added", routeMoves},
-	{"when every type has a route, _unrouted has no cursors", routeAll},
+	{"when every type has a route, _unrouted keeps nothing", routeAll},
+	{"what is published after a sink was forgotten is unrouted, also what _unrouted has passed", routeForgotten},
+	{"_unrouted waits until sinks of an earlier schema tell what they take", routeUnknown},
 }
 
 var (
@@ -141,10 +143,41 @@ func routeAll(t *testing.T, o *outbox) {
 	o.pass(t, "mail")
 	require.True(t, o.route(t, map[string]notification.TypeFilter{"mail": notification.AllTypes}))
 	require.Equal(t, []int64{1}, o.unroutedNow(t))
-	require.Empty(t, o.dump(t, `SELECT sink FROM outbox_cursors WHERE sink = '_unrouted'`))
+	status, err := o.Status(t.Context(), store.StatusQuery{})
+	require.NoError(t, err)
+	for _, c := range status.Cursors {
+		require.NotEqual(t, store.SinkUnrouted, c.Sink)
+	}
 
-	require.NoError(t, o.Cut(t.Context(), store.SinkUnrouted, 1))
 	o.publish(t, keyed("mail.sent", "k")...)
 	require.True(t, o.route(t, map[string]notification.TypeFilter{"mail": orders}))
 	require.Equal(t, []int64{1, 2}, o.unroutedNow(t), "the sink had not read it")
+}
+
+func routeForgotten(t *testing.T, o *outbox) {
+	o.routed(t, orders, mails)
+	o.publish(t, keyed("mail.sent", "k")...)
+	o.pass(t, store.SinkUnrouted)
+	_, err := o.Forget(t.Context(), "web")
+	require.NoError(t, err)
+	o.publish(t, keyed("mail.sent", "k")...)
+	o.pass(t, store.SinkUnrouted) // it skips what web took
+	o.publish(t, keyed("mail.sent", "k")...)
+	require.True(t, o.route(t, nil))
+	require.Equal(t, []int64{2}, o.unroutedNow(t), "the first is deleted with the sink, and _unrouted reads the last")
+	require.Equal(t, &notification.TypeFilter{Names: []string{"order.placed"}, Except: true}, o.acquire(t, store.SinkUnrouted).Types)
+}
+
+func routeUnknown(t *testing.T, o *outbox) {
+	for _, sink := range []string{"mail", "web", store.SinkUnrouted} {
+		require.NoError(t, o.Cut(t.Context(), sink, 1))
+	}
+	require.True(t, o.route(t, map[string]notification.TypeFilter{"mail": orders}))
+	lease := o.acquire(t, store.SinkUnrouted)
+	require.Nil(t, lease.Types, "web may take anything")
+	require.NoError(t, o.Release(t.Context(), lease))
+	o.publish(t, keyed("mail.sent", "k")...)
+	require.True(t, o.route(t, map[string]notification.TypeFilter{"web": mails}))
+	require.Equal(t, &notification.TypeFilter{Names: []string{"order.placed"}, Prefixes: []string{"mail."}, Except: true}, o.acquire(t, store.SinkUnrouted).Types)
+	require.Empty(t, o.unroutedNow(t))
 }

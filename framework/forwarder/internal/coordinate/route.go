@@ -20,7 +20,8 @@ import (
 type routes struct {
 	asked   map[string]notification.TypeFilter // that this forwarder has wanted last
 	other   map[string]bool                    // sinks that take other types, by the last look
-	had     map[string]bool                    // sinks that this forwarder has had
+	had     map[string]time.Time               // when this forwarder had sinks last
+	waits   bool                               // for what sinks of an earlier schema take
 	running bool                               // a change is being made
 	failing *pace.Trouble
 }
@@ -81,16 +82,17 @@ func (k *Coordinator) route(m *store.Membership) {
 // note notes the routes that this forwarder has now.
 func (r *routes) note(mine map[string]notification.TypeFilter) {
 	if r.had == nil {
-		r.had = make(map[string]bool)
+		r.had = make(map[string]time.Time)
 	}
 	for sink := range mine {
-		r.had[sink] = true
+		r.had[sink] = time.Now()
 	}
 }
 
 // toAsk returns what this forwarder wants the sinks to take: what its routes say, once after each
-// change of them, and again when no other forwarder works on a sink. A sink that no forwarder
-// knows any more takes nothing.
+// change of them, and again when no other forwarder works on a sink. A sink that this forwarder had
+// until a reload, and that no other has, takes nothing. Any other sink that is away keeps its types, as
+// its cursors keep its rows: its forwarder may come back.
 func (k *Coordinator) toAsk(m *store.Membership, sinks map[string]*store.LaneState, mine map[string]notification.TypeFilter) map[string]notification.TypeFilter {
 	others := make(map[string]bool)
 	for _, member := range m.Members {
@@ -98,6 +100,7 @@ func (k *Coordinator) toAsk(m *store.Membership, sinks map[string]*store.LaneSta
 			others[sink] = others[sink] || member.Owner != k.Owner
 		}
 	}
+	waits := k.waitsFor(sinks, mine)
 	isNew := !reflect.DeepEqual(k.routes.asked, mine)
 	ask := make(map[string]notification.TypeFilter)
 	before := k.routes.other
@@ -107,8 +110,11 @@ func (k *Coordinator) toAsk(m *store.Membership, sinks map[string]*store.LaneSta
 		if l == nil || len(k.uncut) > 0 {
 			return nil // its cursors come first
 		}
-		if sink == store.SinkUnrouted {
-			continue // takes what is left
+		if sink == store.SinkUnrouted { // it takes what is left
+			if l.Types == nil && l.WantedTypes == nil && !waits {
+				ask[sink] = types
+			}
+			continue
 		}
 		present := l.Types
 		if l.WantedTypes != nil {
@@ -126,12 +132,15 @@ func (k *Coordinator) toAsk(m *store.Membership, sinks map[string]*store.LaneSta
 			}
 		}
 	}
-	for sink, l := range sinks {
-		_, isMine := mine[sink]
-		if isMine || others[sink] || sink == store.SinkUnrouted || l.Types == nil || l.Types.None() || l.WantedTypes != nil {
+	for sink, had := range k.routes.had {
+		l := sinks[sink]
+		if _, isMine := mine[sink]; isMine || l == nil || sink == store.SinkUnrouted {
 			continue
 		}
-		if k.routes.had[sink] || l.Owner == "" && l.Free > k.Lease {
+		switch {
+		case others[sink] && time.Since(had) > 2*k.Lease:
+			delete(k.routes.had, sink) // it is another forwarder's now
+		case !others[sink] && l.Types != nil && !l.Types.None() && l.WantedTypes == nil:
 			ask[sink] = notification.TypeFilter{}
 		}
 	}
@@ -139,6 +148,23 @@ func (k *Coordinator) toAsk(m *store.Membership, sinks map[string]*store.LaneSta
 		k.routes.asked = mine
 	}
 	return ask
+}
+
+// waitsFor reports whether SinkUnrouted waits until sinks of an earlier schema tell what they take.
+func (k *Coordinator) waitsFor(sinks map[string]*store.LaneState, mine map[string]notification.TypeFilter) bool {
+	var unknown []string
+	for sink, l := range sinks {
+		if _, isMine := mine[sink]; !isMine && l.Types == nil && l.WantedTypes == nil {
+			unknown = append(unknown, sink)
+		}
+	}
+	u := sinks[store.SinkUnrouted]
+	waits := len(unknown) > 0 && u != nil && u.Types == nil
+	if waits && !k.routes.waits {
+		k.Logger.Warn("what no route matches waits until it is known what these sinks take: start their forwarders, or use waybill forget for those that are gone", "sinks", slices.Sorted(slices.Values(unknown)))
+	}
+	k.routes.waits = waits
+	return waits
 }
 
 // changeTypes asks for types, and changes those that are wanted if all their lanes are free.

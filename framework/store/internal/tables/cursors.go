@@ -22,7 +22,13 @@ type cursor struct {
 	past               []past                   // of the sink, in lane 0
 }
 
-// cursors reads the cursors of a sink, or of all sinks for "".
+// idle is the condition that a cursor is that of SinkUnrouted while every type has a route. It stands
+// still, and keeps nothing.
+func idle() Expr {
+	return SQL(`(sink = ? AND coalesce(types, '') = ?)`, store.SinkUnrouted, encodeTypes(&notification.TypeFilter{}))
+}
+
+// cursors reads the cursors of a sink, or of all sinks that are not idle for "".
 func (t *Tables) cursors(ctx context.Context, q Querier, sink string) (cursors []cursor, err error) {
 	err = t.run.Each(ctx, q, func(rows *sql.Rows) error {
 		var c cursor
@@ -47,7 +53,7 @@ func (t *Tables) cursors(ctx context.Context, q Querier, sink string) (cursors [
 		cursors = append(cursors, c)
 		return err
 	}, `SELECT sink, lane, lanes, position, settled, `+ownerNow+`, epoch, lease_until, paused, updated_at, types, types_wanted, types_before
-		FROM {cursors} WHERE sink <> ? AND (sink = ? OR ? = '') ORDER BY sink, lane {whole cursors}`, store.SinkPruner, sink, sink)
+		FROM {cursors} WHERE sink <> ? AND (sink = ? OR ? = '' AND NOT ?) ORDER BY sink, lane {whole cursors}`, store.SinkPruner, sink, sink, idle())
 	return cursors, err
 }
 
@@ -134,14 +140,19 @@ type SinkCursors struct {
 	Reason string
 }
 
-// SinkCursors returns the cursors of each sink with cursors, and of the given ones.
+// SinkCursors returns the cursors of each sink with cursors that are not idle, and of the given ones.
 func (r *Runner) SinkCursors(ctx context.Context, q Querier, sinks []string) (all []SinkCursors, err error) {
 	err = r.Each(ctx, q, func(rows *sql.Rows) error {
 		var sink string
 		var of, alike int
+		var isIdle bool
 		var position json.RawMessage
-		if err := rows.Scan(&sink, &of, (*[]byte)(&position), &alike); err != nil {
+		if err := rows.Scan(&sink, &of, (*[]byte)(&position), &isIdle, &alike); err != nil {
 			return err
+		}
+		if isIdle {
+			sinks = slices.DeleteFunc(slices.Clone(sinks), func(s string) bool { return s == sink })
+			return nil
 		}
 		if n := len(all); n == 0 || all[n-1].Sink != sink {
 			all = append(all, SinkCursors{Sink: sink})
@@ -152,8 +163,8 @@ func (r *Runner) SinkCursors(ctx context.Context, q Querier, sinks []string) (al
 			c.Reason = fmt.Sprintf("%d of its %d lanes have a cursor", alike, of)
 		}
 		return nil
-	}, `SELECT sink, lanes, position, (SELECT count(*) FROM {cursors} same WHERE same.sink = c.sink AND same.lanes = c.lanes)
-		FROM {cursors} c WHERE sink <> ? ORDER BY sink, lane {whole cursors}`, store.SinkPruner)
+	}, `SELECT sink, lanes, position, ?, (SELECT count(*) FROM {cursors} same WHERE same.sink = c.sink AND same.lanes = c.lanes)
+		FROM {cursors} c WHERE sink <> ? ORDER BY sink, lane {whole cursors}`, idle(), store.SinkPruner)
 	for _, sink := range sinks {
 		if !slices.ContainsFunc(all, func(c SinkCursors) bool { return c.Sink == sink }) {
 			all = append(all, SinkCursors{Sink: sink, Reason: "it has no cursor yet"})

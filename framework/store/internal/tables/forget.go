@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/waybill-go/waybill/framework/store"
 )
@@ -52,10 +53,17 @@ func (t *Tables) unknownSink(ctx context.Context, q Querier, sink string) error 
 // Forget deletes what the outbox has of a sink; see store.Operator.
 func (t *Tables) Forget(ctx context.Context, sink string) (store.Traces, error) {
 	var traces store.Traces
-	err := t.inTxOf(ctx, []string{sink}, func(tx *sql.Tx) (err error) {
-		traces, err = t.forget(ctx, tx, sink)
-		return err
-	})
+	var at Beginning
+	var err error
+	if t.source == nil {
+		at, err = t.dialect.Beginning(ctx, time.Time{})
+	}
+	if err == nil {
+		err = t.inTxOf(ctx, []string{sink, store.SinkUnrouted}, func(tx *sql.Tx) (err error) {
+			traces, err = t.forget(ctx, tx, sink, at)
+			return err
+		})
+	}
 	if err == nil && traces.None() {
 		err = t.unknownSink(ctx, t.db, sink)
 	}
@@ -65,7 +73,7 @@ func (t *Tables) Forget(ctx context.Context, sink string) (store.Traces, error) 
 	return traces, nil
 }
 
-func (t *Tables) forget(ctx context.Context, tx *sql.Tx, sink string) (store.Traces, error) {
+func (t *Tables) forget(ctx context.Context, tx *sql.Tx, sink string, at Beginning) (store.Traces, error) {
 	traces := store.Traces{Sink: sink}
 	if sink == store.SinkPruner {
 		return traces, nil
@@ -76,6 +84,11 @@ func (t *Tables) forget(ctx context.Context, tx *sql.Tx, sink string) (store.Tra
 	}
 	if owner.Valid {
 		return traces, fmt.Errorf("%w: %s", store.ErrLeaseHeld, owner.String)
+	}
+	if sink != store.SinkUnrouted {
+		if err := t.leaveUnrouted(ctx, tx, sink, at); err != nil {
+			return traces, err
+		}
 	}
 	if err := t.noteUse(ctx, tx, sink); err != nil {
 		return traces, err

@@ -25,7 +25,7 @@ const noRoute = "the sinks of its routes had not delivered it when the routes we
 // routeSpan is how many offsets one statement of a change covers at most, moveRows how many
 // deliveries; and settledByRoute is how many rows are settled for SinkUnrouted out of order.
 const (
-	routeSpan      = 20_000
+	routeSpan      = 5_000
 	moveRows       = 1_000
 	settledByRoute = 16_000
 )
@@ -52,7 +52,8 @@ func decodeTypes(text sql.NullString) (*notification.TypeFilter, error) {
 	return f, json.Unmarshal([]byte(text.String), f)
 }
 
-// past is what a sink took until it was at a place: the rows that were settled there by then.
+// past is what a sink took until it was at a place: the rows that were settled there by then. With
+// SinkUnrouted it is that of a sink that was forgotten.
 type past struct {
 	Types    notification.TypeFilter `json:"types"`
 	Slots    store.SlotRange         `json:"slots"`
@@ -104,6 +105,16 @@ func (t *Tables) took(s *routed) Expr {
 	}
 	return join(` `, append(conditions, SQL(`ELSE ? END`, t.ofTypes(s.before))))
 }
+
+// forgotten returns a sink that took something until it was forgotten, as SinkUnrouted keeps it until the
+// next change.
+func (p *past) forgotten() *routed {
+	return &routed{sink: store.SinkUnrouted, cursors: []cursor{p.cursor}, known: true, before: p.Types, changes: true}
+}
+
+// isIdle reports whether nobody works on it since every type has a route. Before its types are known, it
+// has to read all after its cursors.
+func (r *routed) isIdle() bool { return r.known && r.before.None() }
 
 // past returns what the sink took earlier, the oldest first.
 func (r *routed) past() []past { return r.cursors[0].past }
@@ -191,19 +202,45 @@ func (t *Tables) route(ctx context.Context, sinks map[string]notification.TypeFi
 		return false, err
 	}
 	r, err := t.routing(ctx, t.own())
-	if err != nil || len(r.changing()) == 0 {
+	if err != nil || len(r.changing()) == 0 && (r.unrouted == nil || !r.unrouted.changes) {
 		return err == nil, err
 	}
 	moving := r.moving()
 	if slices.ContainsFunc(moving, func(s *routed) bool { return !s.free() }) {
 		return false, nil
 	}
-	if t.source == nil && r.unrouted != nil && !slices.ContainsFunc(moving, (*routed).isElsewhere) {
-		if err := t.cover(ctx, r); err != nil {
-			return false, err
+	covers := t.source == nil && r.unrouted != nil && !slices.ContainsFunc(moving, (*routed).isElsewhere)
+	if !r.isMade() {
+		if covers && slices.ContainsFunc(r.sinks, func(s *routed) bool { return s.known }) { // otherwise nothing was taken yet
+			err = t.coverRows(ctx, r)
+		}
+		if err == nil {
+			err = t.routeNow(ctx, r)
+		}
+		if err == nil {
+			r, err = t.routing(ctx, t.own())
 		}
 	}
-	return true, t.routeNow(ctx, r)
+	for more := covers; more && err == nil; {
+		err = t.standing(ctx, r, func(tx *sql.Tx, r *routing) (err error) {
+			more, err = t.moveToSinks(ctx, tx, r)
+			return err
+		})
+	}
+	if err != nil {
+		return false, err
+	}
+	return true, t.standing(ctx, r, func(tx *sql.Tx, _ *routing) error {
+		_, err := t.run.Exec(ctx, tx, `?`, t.dialect.Announce(SQL(`UPDATE {cursors} SET types_wanted = NULL WHERE types_wanted = types`)))
+		return err
+	})
+}
+
+// isMade reports whether the sinks take what they shall take, so that only what is parked has to be moved.
+// The types stay wanted until then, so that no sink reads meanwhile, and a crash leaves nothing half done.
+func (r *routing) isMade() bool {
+	made := func(s *routed) bool { return s.known && reflect.DeepEqual(s.before, s.now) }
+	return !slices.ContainsFunc(r.changing(), func(s *routed) bool { return !made(s) }) && (r.unrouted == nil || made(r.unrouted) || !r.isKnown())
 }
 
 // want stores the types that sinks shall take.
@@ -230,6 +267,13 @@ func (t *Tables) routing(ctx context.Context, q Querier) (*routing, error) {
 	if err != nil {
 		return nil, err
 	}
+	if !slices.ContainsFunc(cursors, func(c cursor) bool { return c.Sink == store.SinkUnrouted }) { // or idle
+		idle, err := t.placed(ctx, q, store.SinkUnrouted)
+		if err != nil {
+			return nil, err
+		}
+		cursors = append(cursors, idle...)
+	}
 	if err := t.placePast(ctx, q, cursors); err != nil {
 		return nil, err
 	}
@@ -239,6 +283,9 @@ func (t *Tables) routing(ctx context.Context, q Querier) (*routing, error) {
 		s := newRouted(lanes)
 		if s.sink == store.SinkUnrouted {
 			r.unrouted = s
+			for i := range s.past() {
+				r.sinks = append(r.sinks, s.past()[i].forgotten())
+			}
 			continue
 		}
 		r.sinks, after = append(r.sinks, s), append(after, s.now)
@@ -300,18 +347,9 @@ func (r *routing) is(other *routing) bool {
 	})
 }
 
-// cover parks the rows that would be nobody's after the change, and moves what has a route then.
-func (t *Tables) cover(ctx context.Context, r *routing) error {
-	if slices.ContainsFunc(r.sinks, func(s *routed) bool { return s.known }) { // otherwise nothing was taken yet
-		if err := t.coverRows(ctx, r); err != nil {
-			return err
-		}
-	}
-	return t.standing(ctx, r, func(tx *sql.Tx, r *routing) error { return t.moveToSinks(ctx, tx, r) })
-}
-
+// coverRows parks the rows that would be nobody's after the change.
 func (t *Tables) coverRows(ctx context.Context, r *routing) error {
-	if r.unrouted.before.None() {
+	if r.unrouted.isIdle() {
 		if err := t.beginUnrouted(ctx, r); err != nil {
 			return err
 		}
@@ -395,8 +433,9 @@ func (t *Tables) has(s *routed) Expr {
 }
 
 // moveToSinks moves what is parked under SinkUnrouted and has a route now: what is scheduled, and
-// what a sink of its type reads from the log itself, which must not be delivered twice.
-func (t *Tables) moveToSinks(ctx context.Context, tx *sql.Tx, r *routing) error {
+// what a sink of its type reads from the log itself, which must not be delivered twice. It moves some, and
+// reports whether there may be more.
+func (t *Tables) moveToSinks(ctx context.Context, tx *sql.Tx, r *routing) (more bool, err error) {
 	takes := make(map[string]notification.TypeFilter)
 	reads := []Expr{SQL(`false`)}
 	types := []Expr{SQL(`false`)}
@@ -408,27 +447,23 @@ func (t *Tables) moveToSinks(ctx context.Context, tx *sql.Tx, r *routing) error 
 		types = append(types, t.ofTypes(s.now))
 		reads = append(reads, SQL(`(? AND NOT ?)`, t.ofTypes(s.now), t.settledInAny(s.cursors)))
 	}
-	for {
-		var found []unrouted
-		err := t.run.Each(ctx, tx, func(rows *sql.Rows) error {
-			var u unrouted
-			err := rows.Scan(&u.Offset, &u.ID, &u.typ)
-			found = append(found, u)
-			return err
-		}, `SELECT "offset", id, type FROM {parked} p WHERE sink = ? AND (?) AND (state = 'scheduled' OR EXISTS (
-				SELECT 1 FROM {log} WHERE "offset" = p."offset" AND id = p.id AND (?)))
-			ORDER BY "offset", id LIMIT ? {whole log parked}`, store.SinkUnrouted, join(` OR `, types), join(` OR `, reads), moveRows)
-		if err != nil || len(found) == 0 {
-			return err
-		}
-		changed, err := t.moveRead(ctx, tx, r, takes, found)
-		if err == nil {
-			err = t.raiseRevisions(ctx, tx, changed)
-		}
-		if err != nil || len(found) < moveRows {
-			return err
-		}
+	var found []unrouted
+	err = t.run.Each(ctx, tx, func(rows *sql.Rows) error {
+		var u unrouted
+		err := rows.Scan(&u.Offset, &u.ID, &u.typ)
+		found = append(found, u)
+		return err
+	}, `SELECT "offset", id, type FROM {parked} p WHERE sink = ? AND (?) AND (state = 'scheduled' OR EXISTS (
+			SELECT 1 FROM {log} WHERE "offset" = p."offset" AND id = p.id AND (?)))
+		ORDER BY "offset", id LIMIT ? {whole log parked}`, store.SinkUnrouted, join(` OR `, types), join(` OR `, reads), moveRows)
+	if err != nil || len(found) == 0 {
+		return false, err
 	}
+	changed, err := t.moveRead(ctx, tx, r, takes, found)
+	if err == nil {
+		err = t.raiseRevisions(ctx, tx, changed)
+	}
+	return len(found) == moveRows, err
 }
 
 // moveRead parks deliveries for the sinks that have passed their rows.
@@ -467,28 +502,24 @@ func (t *Tables) routeNow(ctx context.Context, r *routing) error {
 			return err
 		}
 		for _, s := range r.changing() {
+			if s.sink == store.SinkUnrouted {
+				continue // forgotten
+			}
 			if err := t.setTypes(ctx, tx, s, r.pastOf(s, last.Int64)); err != nil {
 				return err
 			}
 		}
-		if r.unrouted == nil {
+		if r.unrouted == nil || !r.isKnown() {
 			return nil
-		}
-		if r.unrouted.now.None() {
-			return t.endUnrouted(ctx, tx)
 		}
 		return t.setTypes(ctx, tx, r.unrouted, nil)
 	})
 }
 
-// endUnrouted removes the cursors of SinkUnrouted, which has nothing left to read: they would keep the
-// log for nobody. What is parked stays.
-func (t *Tables) endUnrouted(ctx context.Context, tx *sql.Tx) error {
-	if err := t.noteUse(ctx, tx, store.SinkUnrouted); err != nil {
-		return err
-	}
-	_, err := t.run.Exec(ctx, tx, `DELETE FROM {cursors} WHERE sink = ?`, store.SinkUnrouted)
-	return err
+// isKnown reports whether SinkUnrouted can know what it takes. It cannot while sinks of an earlier schema
+// have not told what they take: what waits for them would be parked as unrouted.
+func (r *routing) isKnown() bool {
+	return r.unrouted.known || !slices.ContainsFunc(r.sinks, func(s *routed) bool { return !s.known && !s.changes })
 }
 
 // pastOf returns what a sink took earlier as of after the change. What every other sink has passed is
@@ -516,8 +547,36 @@ func (r *routing) pastOf(s *routed, last int64) []past {
 	return all
 }
 
+// leaveUnrouted makes SinkUnrouted take what a sink that is being forgotten took. What is committed from
+// now on is nobody's until it does so, which begins at a place that is still valid.
+func (t *Tables) leaveUnrouted(ctx context.Context, tx *sql.Tx, sink string, at Beginning) error {
+	if at.Holds != nil {
+		if err := at.Holds(ctx, tx); err != nil {
+			return err
+		}
+	}
+	cursors, err := t.cursors(ctx, tx, sink)
+	if err != nil || len(cursors) == 0 || cursors[0].types == nil || cursors[0].types.None() {
+		return err
+	}
+	unrouted, err := t.cursors(ctx, tx, store.SinkUnrouted)
+	if err != nil || len(unrouted) == 0 {
+		return err
+	}
+	raw, err := json.Marshal(append(unrouted[0].past, past{Types: *cursors[0].types, Slots: store.NewLane(sink, 0, 1).Slots, Position: at.Position}))
+	if err != nil {
+		return err
+	}
+	_, err = t.run.Exec(ctx, tx, `UPDATE {cursors} SET types_before = ? WHERE sink = ? AND lane = 0`, string(raw), store.SinkUnrouted)
+	if err != nil {
+		return err
+	}
+	_, err = t.run.Exec(ctx, tx, `?`, t.dialect.Announce(SQL(`UPDATE {cursors} SET types_wanted = types WHERE sink = ?`, store.SinkUnrouted)))
+	return err
+}
+
 func (t *Tables) setTypes(ctx context.Context, tx *sql.Tx, s *routed, past []past) error {
-	_, err := t.run.Exec(ctx, tx, `?`, t.dialect.Announce(SQL(`UPDATE {cursors} SET types = ?, types_wanted = NULL WHERE sink = ?`, encodeTypes(&s.now), s.sink)))
+	_, err := t.run.Exec(ctx, tx, `?`, t.dialect.Announce(SQL(`UPDATE {cursors} SET types = ?, types_wanted = ? WHERE sink = ?`, encodeTypes(&s.now), encodeTypes(&s.now), s.sink)))
 	if err != nil {
 		return err
 	}
