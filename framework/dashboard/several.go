@@ -68,7 +68,7 @@ func (s *Several) serve(w http.ResponseWriter, r *http.Request) {
 	name, _, _ := strings.Cut(rest, "/")
 	switch {
 	case listed == nil:
-		s.board.handler.ServeHTTP(w, r)
+		s.handler.ServeHTTP(w, r)
 	case below && slices.ContainsFunc(listed, func(l Listed) bool { return l.Name == name }):
 		s.of(name).ServeHTTP(w, r)
 	case r.URL.Path == "/" && len(listed) > 0:

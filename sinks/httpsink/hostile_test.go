@@ -104,7 +104,7 @@ func TestNoErrorRepeatsACredentialThatTheServerEscapes(t *testing.T) {
 		"base64": func(text string) string { return base64.StdEncoding.EncodeToString([]byte(text)) },
 	} {
 		r := newReceiver(t, func(w http.ResponseWriter, req *http.Request) {
-			http.Error(w, "got "+escape(req.RequestURI+" "+req.Header.Get("Authorization")), 422)
+			http.Error(w, "got "+escape(req.RequestURI+" "+req.Header.Get("Authorization")), http.StatusUnprocessableEntity)
 		})
 		_, err := r.sink(t, Config{URL: r.URL + "/hooks/T&<17>?token=a/b+c", Bearer: bearer}).Deliver(t.Context(), newDelivery())
 		require.ErrorContains(t, err, "422 Unprocessable Entity: got ")

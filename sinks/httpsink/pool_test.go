@@ -82,7 +82,7 @@ func TestAConnectionThatRefusesIsNotAskedAgain(t *testing.T) {
 func TestARefusalOfTheNotificationKeepsTheConnection(t *testing.T) {
 	t.Parallel()
 	eachProtocol(t, func(t *testing.T, start func(Config, http.HandlerFunc) (*receiver, *Sink)) {
-		r, sink := start(Config{}, func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no", 422) })
+		r, sink := start(Config{}, func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no", http.StatusUnprocessableEntity) })
 		for range 5 {
 			_, err := sink.Deliver(t.Context(), newDelivery())
 			requireClass(t, sinks.ClassPermanent, err)
@@ -236,7 +236,7 @@ func (g *goingAway) start(t *testing.T) (url, caFile string) {
 			if err != nil {
 				return nil
 			}
-			server.Go(func() error { defer conn.Close(); g.serve(conn); return nil })
+			server.Go(func() error { defer func() { _ = conn.Close() }(); g.serve(conn); return nil })
 		}
 	})
 	t.Cleanup(func() { _ = l.Close(); _ = server.Wait() })
