@@ -152,7 +152,7 @@ func TestTheCookieOfALoginIsForTheDashboardOnly(t *testing.T) {
 	require.Empty(t, cookie(bearer(viewerToken)))
 	require.Empty(t, cookie())
 	_, text := s.ask(t, "GET", "/", header("Cookie", cookie(login("ada", "right"))))
-	require.Contains(t, text, "log in", "it lets nobody in")
+	require.Contains(t, text, "log in", "it lets no one in")
 }
 
 func TestGuessesFromManyAddressesCountForTheUser(t *testing.T) {

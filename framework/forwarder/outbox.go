@@ -143,7 +143,7 @@ func (o *outbox) borrows(ctx context.Context, patience time.Duration) bool {
 	defer cancel()
 	borrows, err := b.Borrows(ctx)
 	if err != nil {
-		o.log.Debug("it is not known whether the database handle has a pool of its own", "error", err)
+		o.log.Debug("it is not known whether the database handle has its own pool", "error", err)
 	}
 	return borrows
 }

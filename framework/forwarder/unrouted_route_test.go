@@ -64,7 +64,7 @@ func TestAllNotificationsWithoutARouteAreParkedAndRerouted(t *testing.T) {
 	})
 }
 
-// Rows that the sink has skipped, and that _unrouted has not read yet, belong to nobody once the
+// Rows that the sink has skipped, and that _unrouted has not read yet, belong to no one once the
 // route is there, unless the change of the routes sees to them.
 func TestARouteThatIsAddedLeavesNothingToNobody(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {

@@ -229,7 +229,7 @@ GRANT SELECT, INSERT ("offset", id) ON TABLE "billing"."order_cancelled" TO "sho
 GRANT SELECT, INSERT (type, key, until), UPDATE (until) ON TABLE "billing"."order_unique" TO "shop";
 GRANT EXECUTE ON FUNCTION "billing"."order_publish" TO "shop";
 GRANT EXECUTE ON FUNCTION "billing"."order_cancel" TO "shop";
--- Whoever may create functions in the schema of the outbox can take the place of its own:
+-- Anyone who may create functions in the schema of the outbox can replace those of Waybill:
 -- REVOKE CREATE ON SCHEMA "billing" FROM PUBLIC;
 `}, r)
 }

@@ -43,7 +43,7 @@ func eachProtocol(t *testing.T, test func(t *testing.T, start func(Config, http.
 	}
 }
 
-// firstConnection answers with a status on the first connection for ever, and with 200 on others.
+// firstConnection answers with a status on the first connection forever, and with 200 on others.
 func firstConnection(status *atomic.Int64) http.HandlerFunc {
 	var first atomic.Pointer[string]
 	return func(w http.ResponseWriter, r *http.Request) {

@@ -98,7 +98,7 @@ func (c *control) look(ctx context.Context, listed []Database, isOver func(Datab
 	return mine, c.forwarders, refused
 }
 
-// worksAlone reports whether nobody knows who works on which database, and logs a change.
+// worksAlone reports whether no one knows who works on which database, and logs a change.
 func (c *control) worksAlone() bool {
 	alone := time.Since(c.answered) > 2*c.lease
 	if alone && !c.alone {

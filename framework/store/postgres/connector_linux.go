@@ -23,7 +23,7 @@ func limitUnacknowledged(network, _ string, raw syscall.RawConn) error {
 	})
 }
 
-// hasEnded reports whether an idle connection was closed by the server, or has a message that nobody asked
+// hasEnded reports whether an idle connection was closed by the server, or has a message that no one asked
 // for, which is the reason why the server is about to close it.
 func hasEnded(c net.Conn) bool {
 	socket, ok := c.(syscall.Conn)

@@ -106,7 +106,7 @@ func Grants(c Config, role string, d Duty) (string, error) {
 		fmt.Fprintf(&b, "GRANT %s ON %s%s;\n", g.privileges, g.on, to)
 	}
 	if d == Publisher || d == Consumer {
-		fmt.Fprintf(&b, "-- Whoever may create functions in the schema of the outbox can take the place of its own:\n-- REVOKE CREATE ON SCHEMA %s FROM PUBLIC;\n", schema)
+		fmt.Fprintf(&b, "-- Anyone who may create functions in the schema of the outbox can replace those of Waybill:\n-- REVOKE CREATE ON SCHEMA %s FROM PUBLIC;\n", schema)
 	}
 	return b.String(), nil
 }

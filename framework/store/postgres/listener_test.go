@@ -267,7 +267,7 @@ func TestAListenerThatTheServerEndedBecauseItWasIdleListensAgain(t *testing.T) {
 	})
 	e := startListening(t, s)
 	e.awaitWake(t)
-	e.awaitWake(t) // by another connection: nobody announces anything
+	e.awaitWake(t) // by another connection: no one announces anything
 	e.stop()
 	require.NoError(t, e.awaitEnd(t))
 }

@@ -102,7 +102,7 @@ var (
 //     wait.
 //
 // If the file is removed or replaced by another one, statements fail with a [ReplacedError]: they
-// would read and write a file that nobody finds any more.
+// would read and write a file that no one finds any more.
 //
 // The application uses the same handle for its own tables. A database in memory is refused: each
 // connection would have a different one.

@@ -130,7 +130,7 @@ func TestAfterARefusalOfTheServerAllItsConnectionsAreReplaced(t *testing.T) {
 			m.Lock()
 			defer m.Unlock()
 			require.Equal(t, m.old+1, m.opened, "one new connection was enough")
-			for m.closed < m.old { // the test's time limit ends a wait for ever
+			for m.closed < m.old { // the test's time limit ends a wait forever
 				m.all.Wait()
 			}
 		})

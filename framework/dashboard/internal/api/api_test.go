@@ -496,6 +496,6 @@ func TestTheChecksRunForOneRequestAtATimeAndForOperatorsOnly(t *testing.T) {
 	require.Equal(t, http.StatusTooManyRequests, s.inspect(t, "/doctor").status)
 	close(end)
 	first.Wait()
-	require.Contains(t, s.inspect(t, "/doctor?only=primary").text, "run 2", "other checks are a run of their own")
+	require.Contains(t, s.inspect(t, "/doctor?only=primary").text, "run 2", "other checks are another run")
 	require.Equal(t, http.StatusOK, s.inspect(t, "/doctor?only=primary").status)
 }

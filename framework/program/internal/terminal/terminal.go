@@ -48,7 +48,7 @@ func hides(text, kept string) bool {
 func isVisible(r rune) bool { return unicode.IsGraphic(r) }
 
 // Writer returns a writer for texts of several lines: it escapes what is not visible, except spaces
-// and line ends. Whoever writes a value to it must [Escape] line ends in the value, as [Printf] does.
+// and line ends. Anyone who writes a value to it must [Escape] line ends in the value, as [Printf] does.
 func Writer(w io.Writer) io.Writer {
 	return writer{w, func(text string) string { return escape(text, "\n") }}
 }

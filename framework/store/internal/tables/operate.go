@@ -247,7 +247,7 @@ func (t *Tables) Pause(ctx context.Context, action, sink string, paused bool) (c
 		if changed = others > 0; !changed {
 			return nil
 		}
-		// A lane that nobody works on is free from now on. MySQL assigns in this order.
+		// A lane that no one works on is free from now on. MySQL assigns in this order.
 		const free = `lease_until <= {now} OR lease_until IS NULL`
 		if _, err := t.run.Exec(ctx, tx, `?`, t.dialect.Announce(SQL(`UPDATE {cursors} SET paused = ?, owner = CASE WHEN `+free+` THEN NULL ELSE owner END,
 			updated_at = CASE WHEN `+free+` THEN {now} ELSE updated_at END, lease_until = CASE WHEN `+free+` THEN NULL ELSE lease_until END WHERE sink = ?`, paused, sink))); err != nil {

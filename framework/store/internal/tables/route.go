@@ -112,7 +112,7 @@ func (p *past) forgotten() *routed {
 	return &routed{sink: store.SinkUnrouted, cursors: []cursor{p.cursor}, known: true, before: p.Types, changes: true}
 }
 
-// isIdle reports whether nobody works on it since every type has a route. Before its types are known, it
+// isIdle reports whether no one works on it since every type has a route. Before its types are known, it
 // has to read all after its cursors.
 func (r *routed) isIdle() bool { return r.known && r.before.None() }
 
@@ -347,7 +347,7 @@ func (r *routing) is(other *routing) bool {
 	})
 }
 
-// coverRows parks the rows that would be nobody's after the change.
+// coverRows parks the rows that would be no one's after the change.
 func (t *Tables) coverRows(ctx context.Context, r *routing) error {
 	if r.unrouted.isIdle() {
 		if err := t.beginUnrouted(ctx, r); err != nil {
@@ -381,7 +381,7 @@ func (r *routing) unsettled() int64 {
 	return floor
 }
 
-// beginUnrouted lets SinkUnrouted begin here: nobody worked on it while every type had a route.
+// beginUnrouted lets SinkUnrouted begin here: no one worked on it while every type had a route.
 func (t *Tables) beginUnrouted(ctx context.Context, r *routing) error {
 	at, err := t.dialect.Beginning(ctx, time.Time{})
 	if err != nil {
@@ -517,7 +517,7 @@ func (t *Tables) routeNow(ctx context.Context, r *routing) error {
 }
 
 // isKnown reports whether SinkUnrouted can know what it takes. It cannot while sinks of an earlier schema
-// have not told what they take: what waits for them would be parked as unrouted.
+// have not said what they take: what waits for them would be parked as unrouted.
 func (r *routing) isKnown() bool {
 	return r.unrouted.known || !slices.ContainsFunc(r.sinks, func(s *routed) bool { return !s.known && !s.changes })
 }
@@ -548,7 +548,7 @@ func (r *routing) pastOf(s *routed, last int64) []past {
 }
 
 // leaveUnrouted makes SinkUnrouted take what a sink that is being forgotten took. What is committed from
-// now on is nobody's until it does so, which begins at a place that is still valid.
+// now on is no one's until it does so, which begins at a place that is still valid.
 func (t *Tables) leaveUnrouted(ctx context.Context, tx *sql.Tx, sink string, at Beginning) error {
 	if at.Holds != nil {
 		if err := at.Holds(ctx, tx); err != nil {
