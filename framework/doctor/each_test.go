@@ -52,6 +52,11 @@ func TestWhatIsBrokenInEitherDatabaseIsFound(t *testing.T) {
 			x.forward()()
 			x.exec(`UPDATE outbox_cursors SET lease_until = $1`, ago(time.Hour))
 		}, Fail, `0 forwarders; lanes without a forwarder: _unrouted: 1, for 1h0m; partner: 1, for 1h0m`},
+		"too many lanes": {"lanes", func(x *fixture) {
+			_, err := x.examined.Cut(x.Context(), "partner", 200, "")
+			require.NoError(x, err)
+			x.exec(`UPDATE outbox_cursors SET owner = 'a', lease_until = $1`, ago(-time.Hour))
+		}, Warn, "partner has 200 lanes for 0 forwarders: each reads its backlog by itself"},
 		"sink that is gone": {"lanes", func(x *fixture) {
 			x.forward()()
 			x.exec(`UPDATE outbox_cursors SET lease_until = $1 WHERE sink = 'partner'`, ago(time.Hour))

@@ -73,11 +73,12 @@ func lanes(ctx context.Context, s memberships, configured []string, patience tim
 	if err != nil {
 		return verdict{}, err
 	}
-	free := make(map[string]int)
+	free, all := make(map[string]int), make(map[string]int)
 	longest := make(map[string]time.Duration)
 	left := make(map[string]bool)
 	for _, l := range m.Lanes {
 		sink := l.Lane.Sink
+		all[sink]++
 		switch {
 		case !l.IsUnowned(patience):
 		case sink == store.SinkUnrouted && !delivered(m, sink) && len(m.Members) > 0: // every type has a route
@@ -99,8 +100,16 @@ func lanes(ctx context.Context, s memberships, configured []string, patience tim
 		gone := slices.Sorted(maps.Keys(left))
 		return warn("configure the sink again; waybill forget "+gone[0]+" would delete what is pending for it", "no configuration or forwarder has these sinks any more: %s", some(gone)), nil
 	}
+	for _, sink := range slices.Sorted(maps.Keys(all)) {
+		if most := max(usefulLanes, 4*len(m.Members)); all[sink] > most {
+			return warn(fmt.Sprintf("set outbox.lanes to %d or less", most), "%s has %d lanes for %s: each reads its backlog by itself, so together they read the log as many times", sink, all[sink], count(len(m.Members), "forwarder")), nil
+		}
+	}
 	return ok("%s, %s", count(len(m.Lanes), "lane"), count(len(m.Members), "forwarder")), nil
 }
+
+// usefulLanes is the number of lanes that a sink may have however few forwarders there are.
+const usefulLanes = 128
 
 // delivered reports whether a living forwarder can deliver to a sink.
 func delivered(m store.Membership, sink string) bool {
