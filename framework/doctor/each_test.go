@@ -56,7 +56,7 @@ func TestWhatIsBrokenInEitherDatabaseIsFound(t *testing.T) {
 			_, err := x.examined.Cut(x.Context(), "partner", 200, "")
 			require.NoError(x, err)
 			x.exec(`UPDATE outbox_cursors SET owner = 'a', lease_until = $1`, ago(-time.Hour))
-		}, Warn, "partner has 200 lanes for 0 forwarders: each reads its backlog by itself"},
+		}, Warn, "partner has more than 128 lanes for 0 forwarders: each reads its backlog by itself"},
 		"sink that is gone": {"lanes", func(x *fixture) {
 			x.forward()()
 			x.exec(`UPDATE outbox_cursors SET lease_until = $1 WHERE sink = 'partner'`, ago(time.Hour))

@@ -63,22 +63,25 @@ func checkLanes(ctx context.Context, x *examination) (verdict, error) {
 	if x.Forwarder != nil {
 		configured = append(slices.Collect(maps.Keys(x.Forwarder.Sinks)), store.SinkUnrouted)
 	}
-	return lanes(ctx, x.store, configured, 2*x.engine().Lease)
+	m, err := memberships(x.store).Membership(ctx)
+	if err != nil {
+		return verdict{}, err
+	}
+	found := lanes(m, configured, 2*x.engine().Lease)
+	if found.status == OK && store.SourceOf(x.store) == nil { // of a source, each lane reads its own partition
+		return usefulLanes(m, found), nil
+	}
+	return found, nil
 }
 
 // lanes looks for lanes that have had no owner for longer than patience. configured has the
 // sinks of the configuration; nil means that it is not known, and all sinks with lanes count.
-func lanes(ctx context.Context, s memberships, configured []string, patience time.Duration) (verdict, error) {
-	m, err := s.Membership(ctx)
-	if err != nil {
-		return verdict{}, err
-	}
-	free, all := make(map[string]int), make(map[string]int)
+func lanes(m store.Membership, configured []string, patience time.Duration) verdict {
+	free := make(map[string]int)
 	longest := make(map[string]time.Duration)
 	left := make(map[string]bool)
 	for _, l := range m.Lanes {
 		sink := l.Lane.Sink
-		all[sink]++
 		switch {
 		case !l.IsUnowned(patience):
 		case sink == store.SinkUnrouted && !delivered(m, sink) && len(m.Members) > 0: // every type has a route
@@ -95,21 +98,28 @@ func lanes(ctx context.Context, s memberships, configured []string, patience tim
 	}
 	switch {
 	case len(texts) > 0:
-		return fail("run waybill forward with these sinks", "%s; lanes without a forwarder: %s", count(len(m.Members), "forwarder"), some(texts)), nil
+		return fail("run waybill forward with these sinks", "%s; lanes without a forwarder: %s", count(len(m.Members), "forwarder"), some(texts))
 	case len(left) > 0:
 		gone := slices.Sorted(maps.Keys(left))
-		return warn("configure the sink again; waybill forget "+gone[0]+" would delete what is pending for it", "no configuration or forwarder has these sinks any more: %s", some(gone)), nil
+		return warn("configure the sink again; waybill forget "+gone[0]+" would delete what is pending for it", "no configuration or forwarder has these sinks any more: %s", some(gone))
 	}
-	for _, sink := range slices.Sorted(maps.Keys(all)) {
-		if most := max(usefulLanes, 4*len(m.Members)); all[sink] > most {
-			return warn(fmt.Sprintf("set outbox.lanes to %d or less", most), "%s has %d lanes for %s: each reads its backlog by itself, so together they read the log as many times", sink, all[sink], count(len(m.Members), "forwarder")), nil
-		}
-	}
-	return ok("%s, %s", count(len(m.Lanes), "lane"), count(len(m.Members), "forwarder")), nil
+	return ok("%s, %s", count(len(m.Lanes), "lane"), count(len(m.Members), "forwarder"))
 }
 
-// usefulLanes is the number of lanes that a sink may have however few forwarders there are.
-const usefulLanes = 128
+// manyLanes is how many lanes a sink may have however few forwarders there are.
+const manyLanes = 128
+
+// usefulLanes warns of a sink with more lanes than its forwarders can use; otherwise it returns the verdict given.
+func usefulLanes(m store.Membership, otherwise verdict) verdict {
+	all, most := make(map[string]int), max(manyLanes, 4*len(m.Members))
+	for _, l := range m.Lanes {
+		if all[l.Lane.Sink]++; all[l.Lane.Sink] > most {
+			return warn(fmt.Sprintf("set outbox.lanes to %d or less", most),
+				"%s has more than %d lanes for %s: each reads its backlog by itself, so together they read the log as many times", l.Lane.Sink, most, count(len(m.Members), "forwarder"))
+		}
+	}
+	return otherwise
+}
 
 // delivered reports whether a living forwarder can deliver to a sink.
 func delivered(m store.Membership, sink string) bool {
