@@ -78,5 +78,5 @@ func TestAHandlerInPythonBooksEachPaymentOnce(t *testing.T) {
 	require.Equal(t, lines(shown), lines(string(booked)), "each once, in any order")
 	why, code := waybill(t.Context(), "why", "payment-5")
 	require.Zero(t, code, why)
-	require.Regexp(t, regexp.MustCompile(`dead.*permanent: -1 cents cannot be booked`), why)
+	require.Regexp(t, regexp.MustCompile(`dead.*permanent: the program's reason: -1 cents cannot be booked`), why)
 }
