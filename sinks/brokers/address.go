@@ -14,6 +14,9 @@ const (
 	DefaultTimeout = 10 * time.Second
 
 	minTimeout = 100 * time.Millisecond
+
+	// DefaultMaxConnectionAge is the default time for which a connection is used.
+	DefaultMaxConnectionAge = 5 * time.Minute
 )
 
 // CheckTimeout returns an error if a timeout is shorter than 100 ms.
@@ -22,6 +25,22 @@ func CheckTimeout(timeout time.Duration) error {
 		return fmt.Errorf("timeout: %s is too short, the minimum is %s", timeout, minTimeout)
 	}
 	return nil
+}
+
+// CheckMaxConnectionAge returns an error if the largest age of a connection is not above 0.
+func CheckMaxConnectionAge(age time.Duration) error {
+	if age <= 0 {
+		return fmt.Errorf("max_connection_age: %s is not above 0; leave it out for %s", age, DefaultMaxConnectionAge)
+	}
+	return nil
+}
+
+// Secret returns the password in an address; without one, the name, which may be a token.
+func Secret(user *url.Userinfo) string {
+	if password, ok := user.Password(); ok {
+		return password
+	}
+	return user.Username()
 }
 
 // ParseURL parses a broker's address, which must have one of the schemes. It adds user and password

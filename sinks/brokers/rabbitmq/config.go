@@ -55,9 +55,13 @@ func (c *Config) Validate() error {
 	)
 }
 
+func (c *Config) parsed() (*url.URL, error) {
+	return brokers.ParseURL(c.URL, c.User, c.Password, "amqp", "amqps")
+}
+
 // address returns the broker's URL with user and password, and the TLS configuration.
 func (c *Config) address() (string, *tls.Config, error) {
-	u, err := brokers.ParseURL(c.URL, c.User, c.Password, "amqp", "amqps")
+	u, err := c.parsed()
 	if err != nil {
 		return "", nil, err
 	}

@@ -27,6 +27,7 @@ func TestRabbitMQ(t *testing.T) {
 	t.Run("a message that no queue gets is unavailable", b.testUnroutable)
 	t.Run("an exchange that does not exist is unavailable", b.testNoExchange)
 	t.Run("an exchange of another type is unavailable", b.testOtherType)
+	t.Run("no error repeats the password", b.testPasswordInAnswer)
 	t.Run("a missing permission to write is unavailable", b.testNoRight)
 	t.Run("a full queue is unavailable", b.testFull)
 	t.Run("the routing keys of the default exchange are queues", b.testDefaultExchange)
@@ -139,6 +140,17 @@ func (b broker) testNoExchange(t *testing.T) {
 		require.Equal(t, amqp.NotFound, refusal.Code)
 	}
 	require.ErrorContains(t, sink.(sinks.HealthChecker).CheckHealth(t.Context()), "missing")
+}
+
+// testPasswordInAnswer uses an exchange named like the password, because the broker repeats the name.
+func (b broker) testPasswordInAnswer(t *testing.T) {
+	sink := kindtest.New(t, rabbitmq.Kind(), sinks.Instance{}, "url: "+b.url+"\nexchange: no-hunter22\ntopic: shop")
+	_, err := sink.Deliver(t.Context(), sinktest.NewDelivery(1))
+	for _, err := range []error{err, sink.(sinks.HealthChecker).CheckHealth(t.Context())} {
+		require.ErrorContains(t, err, "no exchange 'no-***'")
+		require.NotContains(t, err.Error(), "hunter2")
+	}
+	require.Equal(t, sinks.ClassUnavailable, kindtest.Class(err), "%v", err)
 }
 
 func (b broker) testOtherType(t *testing.T) {

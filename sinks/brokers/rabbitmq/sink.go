@@ -20,6 +20,8 @@ import (
 
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/sinks"
+	"github.com/waybill-go/waybill/sinks/brokers"
+	"github.com/waybill-go/waybill/sinks/internal/redact"
 	"github.com/waybill-go/waybill/sinks/publisher"
 )
 
@@ -33,7 +35,8 @@ func Kind() sinks.Kind {
 // the last call.
 type Sink struct {
 	*publisher.Lazy
-	retiring *sync.WaitGroup // counts retired connections that are still open
+	retiring    *sync.WaitGroup    // counts retired connections that are still open
+	credentials redact.Credentials // removed from all errors
 }
 
 var (
@@ -48,6 +51,10 @@ func New(in sinks.Instance, c Config) (*Sink, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
+	u, err := c.parsed()
+	if err != nil {
+		return nil, err
+	}
 	retiring := new(sync.WaitGroup)
 	lazy, err := publisher.NewLazy(func(ctx context.Context) (message.Publisher, error) {
 		return connect(ctx, in, c, retiring)
@@ -55,7 +62,7 @@ func New(in sinks.Instance, c Config) (*Sink, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Sink{lazy, retiring}, nil
+	return &Sink{lazy, retiring, redact.New(brokers.Secret(u.User))}, nil
 }
 
 // Deliver publishes one message, as [publisher.Lazy.Deliver] does.
@@ -63,7 +70,7 @@ func (s *Sink) Deliver(ctx context.Context, d *notification.Delivery) (notificat
 	for {
 		receipt, err := s.Lazy.Deliver(ctx, d)
 		if !errors.Is(err, errRetired) {
-			return receipt, err
+			return receipt, s.credentials.Error(err)
 		}
 	}
 }
@@ -72,7 +79,7 @@ func (s *Sink) Deliver(ctx context.Context, d *notification.Delivery) (notificat
 func (s *Sink) CheckHealth(ctx context.Context) error {
 	for {
 		if err := s.Lazy.CheckHealth(ctx); !errors.Is(err, errRetired) {
-			return err
+			return s.credentials.Error(err)
 		}
 	}
 }

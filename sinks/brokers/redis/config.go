@@ -20,7 +20,7 @@ import (
 // value.
 const serverLimit = 512 << 20
 
-const defaultMaxConnectionAge = 5 * time.Minute
+var schemes = []string{"redis", "rediss"}
 
 // Config has the settings of a redis sink, which are below "with" in the configuration.
 type Config struct {
@@ -44,7 +44,7 @@ var (
 // Timeout to 10 s.
 func (c *Config) SetDefaults() {
 	c.MaxMessageBytes = serverLimit
-	c.MaxConnectionAge = defaultMaxConnectionAge
+	c.MaxConnectionAge = brokers.DefaultMaxConnectionAge
 	c.Timeout = brokers.DefaultTimeout
 }
 
@@ -67,15 +67,12 @@ func (c *Config) validateLimits() error {
 	if c.MaxMessageBytes < 1 {
 		problems = append(problems, fmt.Errorf("max_message_bytes: %d is below 1", c.MaxMessageBytes))
 	}
-	if c.MaxConnectionAge <= 0 {
-		problems = append(problems, fmt.Errorf("max_connection_age: %s is not above 0; leave it out for %s", c.MaxConnectionAge, defaultMaxConnectionAge))
-	}
-	return errors.Join(problems...)
+	return errors.Join(append(problems, brokers.CheckMaxConnectionAge(c.MaxConnectionAge))...)
 }
 
 // options returns the client's options that come from the configuration.
 func (c *Config) options() (*redis.Options, error) {
-	u, err := brokers.ParseURL(c.URL, c.User, c.Password, "redis", "rediss")
+	u, err := brokers.ParseURL(c.URL, c.User, c.Password, schemes...)
 	if err != nil {
 		return nil, err
 	}

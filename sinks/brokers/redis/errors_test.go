@@ -3,6 +3,7 @@ package redis_test
 import (
 	"bufio"
 	"io"
+	"log/slog"
 	"net"
 	"strconv"
 	"strings"
@@ -17,7 +18,7 @@ import (
 	"github.com/waybill-go/waybill/sinks/sinktest"
 )
 
-// server starts a server that answers XADD with one line and supports no other command.
+// server starts a server that answers XADD with one line, accepts any password, and supports no other command.
 func server(t *testing.T, answer string) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -47,8 +48,11 @@ func serve(conn net.Conn, answer string) {
 			return
 		}
 		line := "-ERR unknown command"
-		if strings.EqualFold(command[0], "xadd") {
+		switch strings.ToLower(command[0]) {
+		case "xadd":
 			line = answer
+		case "auth":
+			line = "+OK"
 		}
 		if _, err := io.WriteString(conn, line+"\r\n"); err != nil {
 			return
@@ -113,5 +117,19 @@ func TestRareErrorsOfTheServerHaveTheirClasses(t *testing.T) {
 		_, err := sink.Deliver(t.Context(), sinktest.NewDelivery(1))
 		require.Equal(t, want, kindtest.Class(err), "%v", err)
 		require.ErrorContains(t, err, answer[1:])
+	}
+}
+
+func TestNoErrorRepeatsThePassword(t *testing.T) {
+	t.Parallel()
+	for _, answer := range []string{"-NOPERM default:hunter22 may not do that", `-ERR redis://:hunter%32%32@host has no room`} {
+		address := strings.TrimPrefix(server(t, answer), "redis://")
+		for _, with := range []string{"url: redis://:hunter22@" + address, "url: redis://" + address + "\npassword: hunter22"} {
+			var log lockedBuffer
+			sink := kindtest.New(t, redis.Kind(), sinks.Instance{Logger: slog.New(slog.NewTextHandler(&log, nil))}, with+"\ntopic: shop")
+			_, err := sink.Deliver(t.Context(), sinktest.NewDelivery(1))
+			require.ErrorContains(t, err, "***")
+			require.NotContains(t, err.Error()+log.String(), "hunter")
+		}
 	}
 }

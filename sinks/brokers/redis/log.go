@@ -7,6 +7,8 @@ import (
 	"sync/atomic"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/waybill-go/waybill/sinks/internal/redact"
 )
 
 // clientLog is the logger of all go-redis clients of this process, unless the program calls
@@ -14,7 +16,12 @@ import (
 // writes to standard error.
 var clientLog = setLogger()
 
-type logger struct{ sink atomic.Pointer[slog.Logger] }
+type logger struct{ sink atomic.Pointer[sinkLog] }
+
+type sinkLog struct {
+	logger      *slog.Logger // may be nil
+	credentials redact.Credentials
+}
 
 func setLogger() *logger {
 	l := new(logger)
@@ -24,7 +31,7 @@ func setLogger() *logger {
 
 // Printf logs a warning, because failures are also errors of deliveries.
 func (l *logger) Printf(_ context.Context, format string, a ...any) {
-	if to := l.sink.Load(); to != nil {
-		to.Warn("Redis client", "message", fmt.Sprintf(format, a...))
+	if to := l.sink.Load(); to != nil && to.logger != nil {
+		to.logger.Warn("Redis client", "message", to.credentials.Text(fmt.Sprintf(format, a...)))
 	}
 }

@@ -14,6 +14,8 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 
 	"github.com/waybill-go/waybill/sinks"
+	"github.com/waybill-go/waybill/sinks/brokers"
+	"github.com/waybill-go/waybill/sinks/internal/redact"
 )
 
 // maxConnections is the most deliveries that a sink may have in flight. Connections are opened as
@@ -25,7 +27,8 @@ const maxConnections = 1024
 // behind an address that now leads to another one. New calls use new connections, and the old ones are
 // closed when their calls have ended. Its methods are safe for concurrent use.
 type streams struct {
-	open func() (*connections, error)
+	open        func() (*connections, error)
+	credentials redact.Credentials // removed from all errors
 
 	mu      sync.Mutex
 	current *connections
@@ -46,9 +49,12 @@ var (
 )
 
 func newStreams(in sinks.Instance, c Config) (message.Publisher, error) {
-	clientLog.sink.Store(in.Logger)
-	s := &streams{open: func() (*connections, error) { return c.open(in) }}
-	var err error
+	u, err := brokers.ParseURL(c.URL, c.User, c.Password, schemes...)
+	if err != nil {
+		return nil, err
+	}
+	s := &streams{open: func() (*connections, error) { return c.open(in) }, credentials: redact.New(brokers.Secret(u.User))}
+	clientLog.sink.Store(&sinkLog{in.Logger, s.credentials})
 	s.current, err = s.open()
 	return s, err
 }
@@ -116,7 +122,7 @@ func (s *streams) use(call func(*connections) error) error {
 	if c.retired && c.inFlight == 0 {
 		_ = c.client.Close()
 	}
-	return err
+	return s.credentials.Error(err)
 }
 
 // smallestLimit is the smallest value of proto-max-bulk-len.
