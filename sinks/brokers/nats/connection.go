@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -26,15 +27,27 @@ const (
 	pingInterval = 10 * time.Second
 )
 
-// connection is a publisher with a client, which reconnects by itself after most errors. Its
-// methods are safe for concurrent use.
+// errRetired means that nothing was sent, because new calls use another connection. The sink then makes one.
+var errRetired = errors.New("the connection was retired")
+
+// connection is a publisher with a client, which reconnects by itself after most errors. When its server has answered
+// that it cannot be used, or has not answered, the connection is retired: a new one may get another server. Its methods
+// are safe for concurrent use.
 type connection struct {
 	config Config
 	client *nats.Conn
 	stream nats.JetStreamContext
 	dialer *dialer
+	made   time.Time
 	closed *atomic.Bool           // the client is closed and does not reconnect
 	away   *atomic.Pointer[error] // why the last connection ended or could not be made
+
+	mu       sync.Mutex
+	inFlight int       // running calls
+	stored   string    // subject of the message that was stored last
+	storedAt time.Time // when that was
+	retired  bool      // new calls need another connection
+	ended    bool      // no call begins, and the last one closes the client
 }
 
 var (
@@ -68,7 +81,7 @@ func connect(ctx context.Context, in sinks.Instance, c Config) (message.Publishe
 	if err != nil {
 		return nil, err
 	}
-	conn := &connection{config: c, client: client, dialer: d, closed: closed, away: away}
+	conn := &connection{config: c, client: client, dialer: d, made: time.Now(), closed: closed, away: away}
 	if conn.stream, err = client.JetStream(); err != nil {
 		return nil, errors.Join(err, conn.Close())
 	}
@@ -93,10 +106,14 @@ func (c *connection) Publish(subject string, messages ...*message.Message) error
 		if c.config.Stream != "" {
 			options = append(options, nats.ExpectStream(c.config.Stream))
 		}
-		stored, err := c.stream.PublishMsg(encoded, options...)
-		if errors.Is(err, nats.ErrConnectionClosed) {
-			c.closed.Store(true) // the handler may be called later
-		}
+		var stored *nats.PubAck
+		err = c.use(func() error {
+			begun := time.Now()
+			var err error
+			stored, err = c.stream.PublishMsg(encoded, options...)
+			c.judge(subject, begun, err)
+			return err
+		})
 		if err != nil {
 			return c.explain(err)
 		}
@@ -105,6 +122,50 @@ func (c *connection) Publish(subject string, messages ...*message.Message) error
 		}
 	}
 	return nil
+}
+
+// use makes a call, unless the connection has ended.
+func (c *connection) use(call func() error) error {
+	c.mu.Lock()
+	ended := c.ended
+	if !ended {
+		c.inFlight++
+	}
+	c.mu.Unlock()
+	if ended {
+		return errRetired
+	}
+	defer c.finish()
+	return call()
+}
+
+func (c *connection) finish() {
+	c.mu.Lock()
+	c.inFlight--
+	done := c.ended && c.inFlight == 0
+	c.mu.Unlock()
+	if done {
+		c.disconnect()
+	}
+}
+
+// judge finds out from the outcome of a message whether the connection's server can be used. A failure is about the
+// message's subject if one of another subject was stored meanwhile, or before a quick answer.
+func (c *connection) judge(subject string, begun time.Time, err error) {
+	if errors.Is(err, nats.ErrConnectionClosed) {
+		c.closed.Store(true) // the handler may be called later
+	}
+	if !errors.Is(err, nats.ErrTimeout) {
+		begun = begun.Add(-c.config.Timeout)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case err == nil:
+		c.stored, c.storedAt = subject, time.Now()
+	case isAboutServer(err) && (subject == c.stored || c.storedAt.Before(begun)):
+		c.retired = true
+	}
 }
 
 // explain returns why there is no connection in place of the client's error, which is about its buffer for messages
@@ -119,16 +180,32 @@ func (c *connection) explain(err error) error {
 	return ErrNotConnected
 }
 
-// Lost reports whether the client is closed. After some errors of the server, it does not
-// reconnect. Lost does not call the client, which holds its lock while it dials.
-func (c *connection) Lost() bool { return c.closed.Load() }
+// Lost reports whether new calls need another connection: this one is retired or too old, or the client is closed. After
+// some errors of the server, it does not reconnect. Lost does not call the client, which holds its lock while it dials.
+func (c *connection) Lost() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.retired || c.closed.Load() || time.Since(c.made) >= c.config.MaxConnectionAge
+}
 
-// Close closes the connection. It also ends a running attempt to reconnect, for which the client
-// would wait.
+// Close closes the connection. One that is lost is closed when its calls have ended, which takes up to the timeout.
 func (c *connection) Close() error {
+	lost := c.Lost()
+	c.mu.Lock()
+	c.ended = true
+	wait := lost && c.inFlight > 0
+	c.mu.Unlock()
+	if !wait {
+		c.disconnect()
+	}
+	return nil
+}
+
+// disconnect closes the sockets and the client. It also ends a running attempt to reconnect, for which the client would
+// wait.
+func (c *connection) disconnect() {
 	c.dialer.end()
 	c.client.Close()
-	return nil
 }
 
 func (c *Config) options(in sinks.Instance, d *dialer, away *atomic.Pointer[error]) ([]nats.Option, error) {
@@ -137,7 +214,7 @@ func (c *Config) options(in sinks.Instance, d *dialer, away *atomic.Pointer[erro
 			away.Store(&err)
 		}
 	}
-	logger := in.Logger
+	secrets, logger := c.secrets(), in.Logger
 	if logger == nil {
 		logger = slog.New(slog.DiscardHandler)
 	}
@@ -160,7 +237,7 @@ func (c *Config) options(in sinks.Instance, d *dialer, away *atomic.Pointer[erro
 		// The default prints to standard error. A refusal of the user while it reconnects comes here only.
 		nats.ErrorHandler(func(conn *nats.Conn, _ *nats.Subscription, err error) {
 			note(conn, err)
-			logger.Warn("NATS reports an error", "error", err)
+			logger.Warn("NATS reports an error", "error", secrets.Error(err))
 		}),
 	}
 	credentials, err := c.credentials()
@@ -182,6 +259,18 @@ func (c *Config) options(in sinks.Instance, d *dialer, away *atomic.Pointer[erro
 
 // CheckHealth waits for an answer of the server, and checks that the configured stream exists.
 func (c *connection) CheckHealth(ctx context.Context) error {
+	return c.use(func() error {
+		err := c.check(ctx)
+		if isAboutServer(err) {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			c.retired = true
+		}
+		return err
+	})
+}
+
+func (c *connection) check(ctx context.Context) error {
 	if _, bounded := ctx.Deadline(); !bounded { // the client requires a deadline
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, dialTimeout)

@@ -8,7 +8,8 @@ import (
 )
 
 // dialer opens the sockets of one client, whose interface has no context. end closes all sockets;
-// after that, none is opened.
+// after that, none is opened. A server then drops what it has not read, so that it does not store it after messages of
+// the next client.
 type dialer struct {
 	open    func(ctx context.Context, network, address string) (net.Conn, error)
 	timeout time.Duration // for one server
@@ -38,11 +39,18 @@ func (d *dialer) Dial(network, address string) (net.Conn, error) {
 		return nil, err
 	}
 	s.Conn = conn
-	if !d.add(s, func() { _ = conn.Close() }) {
+	if !d.add(s, func() { reset(conn) }) {
 		_ = conn.Close()
 		return nil, net.ErrClosed
 	}
 	return s, nil
+}
+
+func reset(conn net.Conn) {
+	if tcp, ok := conn.(*net.TCPConn); ok {
+		_ = tcp.SetLinger(0)
+	}
+	_ = conn.Close()
 }
 
 func (d *dialer) add(s *socket, cancel context.CancelFunc) bool {

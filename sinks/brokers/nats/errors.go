@@ -1,6 +1,7 @@
 package nats
 
 import (
+	"context"
 	"errors"
 	"net/http"
 	"slices"
@@ -63,6 +64,15 @@ func classify(err error) error {
 		return sinks.Unavailable(err) // the stream cannot store anything now
 	}
 	return err
+}
+
+// isAboutServer reports whether an error means that the server that the client is connected to, or the cluster behind
+// it, cannot be used.
+func isAboutServer(err error) bool {
+	var refused *nats.APIError
+	return errors.Is(err, nats.ErrTimeout) || errors.Is(err, context.DeadlineExceeded) ||
+		errors.Is(err, nats.ErrNoStreamResponse) || errors.Is(err, nats.ErrNoResponders) ||
+		errors.As(err, &refused) && refused.Code == http.StatusServiceUnavailable
 }
 
 func isAny(err error, list []error) bool {

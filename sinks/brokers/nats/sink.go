@@ -20,6 +20,7 @@ import (
 
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/sinks"
+	"github.com/waybill-go/waybill/sinks/internal/redact"
 	"github.com/waybill-go/waybill/sinks/publisher"
 )
 
@@ -33,8 +34,9 @@ func Kind() sinks.Kind {
 // last call.
 type Sink struct {
 	*publisher.Lazy
-	name  string
-	close context.CancelFunc // ends a running call of connect
+	name    string
+	close   context.CancelFunc // ends a running call of connect
+	secrets redact.Credentials // removed from all errors
 }
 
 var (
@@ -44,7 +46,7 @@ var (
 )
 
 // New makes a sink from a configuration, and validates it. The first delivery connects. Call
-// SetDefaults before you set fields, because a zero Timeout is a mistake.
+// SetDefaults before you set fields, because a zero Timeout or MaxConnectionAge is a mistake.
 func New(in sinks.Instance, c Config) (*Sink, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
@@ -60,12 +62,30 @@ func New(in sinks.Instance, c Config) (*Sink, error) {
 		closeIt()
 		return nil, err
 	}
-	return &Sink{lazy, in.Name, closeIt}, nil
+	return &Sink{lazy, in.Name, closeIt, c.secrets()}, nil
 }
 
 // Deliver publishes one message. The receipt is "published to SUBJECT", and says if the stream
 // already had the message.
 func (s *Sink) Deliver(ctx context.Context, d *notification.Delivery) (notification.Receipt, error) {
+	for {
+		receipt, err := s.deliver(ctx, d)
+		if !errors.Is(err, errRetired) {
+			return receipt, s.secrets.Error(err)
+		}
+	}
+}
+
+// CheckHealth connects, waits for an answer of the server, and checks that the configured stream exists.
+func (s *Sink) CheckHealth(ctx context.Context) error {
+	for {
+		if err := s.Lazy.CheckHealth(ctx); !errors.Is(err, errRetired) {
+			return s.secrets.Error(err)
+		}
+	}
+}
+
+func (s *Sink) deliver(ctx context.Context, d *notification.Delivery) (notification.Receipt, error) {
 	call := &call{id: s.messageID(d)}
 	receipt, err := s.Lazy.Deliver(context.WithValue(ctx, callKey{}, call), d)
 	switch {
@@ -87,7 +107,7 @@ func (s *Sink) messageID(d *notification.Delivery) string {
 	return strings.Join(parts, "/")
 }
 
-// Close closes the connection, and ends a running attempt to connect.
+// Close closes the current connection, and ends a running attempt to connect.
 func (s *Sink) Close(ctx context.Context) error {
 	s.close()
 	return s.Lazy.Close(ctx)
