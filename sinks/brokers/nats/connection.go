@@ -155,7 +155,7 @@ func (c *connection) judge(subject string, begun time.Time, err error) {
 	if errors.Is(err, nats.ErrConnectionClosed) {
 		c.closed.Store(true) // the handler may be called later
 	}
-	if !errors.Is(err, nats.ErrTimeout) {
+	if !isTimeout(err) {
 		begun = begun.Add(-c.config.Timeout)
 	}
 	c.mu.Lock()
@@ -230,6 +230,7 @@ func (c *Config) options(in sinks.Instance, d *dialer, away *atomic.Pointer[erro
 		// and sent after the client has reconnected, although it was reported as failed.
 		nats.ReconnectBufSize(-1),
 		nats.PingInterval(pingInterval),
+		nats.FlusherTimeout(c.Timeout), // of a write, for a server that does not read; by default a minute
 		nats.SetCustomDialer(d),
 		nats.SkipHostLookup(), // the dialer resolves the host, within its timeout
 		nats.DisconnectErrHandler(note),

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"os"
 	"slices"
 
 	"github.com/nats-io/nats.go"
@@ -70,9 +71,12 @@ func classify(err error) error {
 // it, cannot be used.
 func isAboutServer(err error) bool {
 	var refused *nats.APIError
-	return errors.Is(err, nats.ErrTimeout) || errors.Is(err, context.DeadlineExceeded) ||
-		errors.Is(err, nats.ErrNoStreamResponse) || errors.Is(err, nats.ErrNoResponders) ||
+	return isTimeout(err) || errors.Is(err, nats.ErrNoStreamResponse) || errors.Is(err, nats.ErrNoResponders) ||
 		errors.As(err, &refused) && refused.Code == http.StatusServiceUnavailable
+}
+
+func isTimeout(err error) bool {
+	return isAny(err, []error{nats.ErrTimeout, context.DeadlineExceeded, os.ErrDeadlineExceeded})
 }
 
 func isAny(err error, list []error) bool {

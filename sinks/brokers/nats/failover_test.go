@@ -14,6 +14,7 @@ import (
 	"time"
 
 	client "github.com/nats-io/nats.go"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/waybill-go/waybill/sinks"
@@ -35,6 +36,8 @@ const (
 type cluster struct {
 	// answer returns the answer of the n-th connection, counted from 1, to a message. It may block.
 	answer func(n int, subject string) string
+
+	deaf chan struct{} // closed when the servers end that read nothing after a message for shop.unread
 
 	opened, closed atomic.Int64
 }
@@ -77,6 +80,10 @@ func (c *cluster) serve(conn net.Conn, n int) {
 			var size int
 			_, _ = fmt.Sscan(words[4], &size)
 			if _, err := io.CopyN(io.Discard, in, int64(size)+2); err != nil {
+				return
+			}
+			if words[1] == "shop.unread" {
+				<-c.deaf
 				return
 			}
 			go func() {
@@ -258,4 +265,30 @@ func TestTheLogHasNoCredentials(t *testing.T) {
 	require.NoError(t, err)
 	require.Contains(t, line, "***")
 	require.NotContains(t, line, "hunter")
+}
+
+func TestAServerThatDoesNotReadIsLeft(t *testing.T) {
+	t.Parallel()
+	c := &cluster{answer: func(int, string) string { return ack }, deaf: make(chan struct{})}
+	defer close(c.deaf)
+	sink := c.sink(t, "timeout: 300ms")
+	var running sync.WaitGroup
+	for range 4 {
+		running.Go(func() {
+			err := deliver(t, sink, "unread")
+			assert.Equal(t, sinks.ClassUnavailable, kindtest.Class(err), "%v", err)
+		})
+	}
+	done := make(chan struct{})
+	go func() {
+		running.Wait()
+		close(done)
+	}()
+	select {
+	case <-done:
+	case <-time.After(soon):
+		t.Fatal("the deliveries take too long")
+	}
+	require.NoError(t, deliver(t, sink, "good"))
+	require.EqualValues(t, 2, c.opened.Load())
 }
