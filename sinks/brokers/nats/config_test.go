@@ -48,3 +48,9 @@ func TestValidateReadsTheFilesOfCredentials(t *testing.T) {
 		require.NotContains(t, err.Error(), "hunter2")
 	}
 }
+
+func TestAConnectionNeedsAnAge(t *testing.T) {
+	t.Parallel()
+	err := config(func(c *nats.Config) { c.MaxConnectionAge = 0 }).Validate()
+	require.EqualError(t, err, "max_connection_age: 0s is not above 0; leave it out for 5m0s")
+}
