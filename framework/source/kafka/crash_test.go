@@ -58,7 +58,7 @@ func TestTheSecondStageKeepsItsPromisesThroughCrashes(t *testing.T) {
 	require.Positive(t, report.Committed)
 	require.NotEmpty(t, report.Faults)
 	require.NoError(t, two.growing.arrived())
-	require.Greater(t, len(two.growing.written), firstPartitions+2)
+	require.Greater(t, len(two.growing.written), firstPartitions, "partitions were added")
 	t.Logf("%d records in %d partitions of the topic that has grown", len(two.growing.came), len(two.growing.written))
 }
 
