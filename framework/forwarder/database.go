@@ -107,7 +107,9 @@ type DatabaseFigures struct {
 	// last began a turn; zero means not yet. A turn ends within a lease or a minute even if the
 	// database does not answer.
 	Looked, Coordinated time.Time
-	// Failed is why the last look at the log failed; nil if the database answered.
+	// Leased is when a look at the leases last succeeded; zero means not yet.
+	Leased time.Time
+	// Failed is why the last look at the log or at the leases failed; nil if both succeeded.
 	Failed error
 }
 
@@ -117,6 +119,7 @@ func (f *Figures) sum() {
 	for _, d := range f.Databases {
 		f.Listening = f.Listening && d.Listening
 		f.Looked, f.Coordinated = earlier(f.Looked, d.Looked), earlier(f.Coordinated, d.Coordinated)
+		f.Leased = earlier(f.Leased, d.Leased)
 	}
 }
 

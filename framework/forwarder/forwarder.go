@@ -239,8 +239,8 @@ type Figures struct {
 	Databases []DatabaseFigures
 	// Listening reports whether every database announces new rows.
 	Listening bool
-	// Looked and Coordinated are the earliest ones of the databases.
-	Looked, Coordinated time.Time
+	// Looked, Coordinated and Leased are the earliest ones of the databases.
+	Looked, Coordinated, Leased time.Time
 	// Lease and Retention come from the configuration, with the defaults.
 	Lease, Retention time.Duration
 }

@@ -1,6 +1,7 @@
 package forwarder
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"sync"
@@ -201,5 +202,9 @@ func (o *outbox) isSourced() bool { return store.SourceOf(o.given) != nil }
 
 // figures returns what the work on the outbox does now.
 func (o *outbox) figures() DatabaseFigures {
-	return DatabaseFigures{Database: o.name, Listening: o.feed.Listening(), Looked: o.feed.Turned(), Failed: o.feed.Failed(), Coordinated: o.coordinator.Turned()}
+	leased, failed := o.coordinator.Leased()
+	return DatabaseFigures{
+		Database: o.name, Listening: o.feed.Listening(), Looked: o.feed.Turned(), Coordinated: o.coordinator.Turned(),
+		Leased: leased, Failed: cmp.Or(o.feed.Failed(), failed),
+	}
 }

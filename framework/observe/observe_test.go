@@ -469,6 +469,26 @@ func TestAProcessIsReadyWhileItsForwarderReachesTheDatabase(t *testing.T) {
 	})
 }
 
+func TestAProcessIsNotReadyWhileItCannotLeaseAlthoughTheLogAnswers(t *testing.T) {
+	onEach(t, func(t *testing.T, o *outbox) {
+		m := observe.New(observe.Config{})
+		c := o.config(m, map[string]forwarder.Sink{"events": {Sink: byType{}}})
+		c.Lease = time.Second
+		f, _ := o.run(t, m, c)
+		requireProbe(t, m, "/readyz?verbose", http.StatusOK, "[+] leases: a look")
+		require.NoError(t, f.Figures().Databases[0].Failed)
+
+		_, err := o.db.ExecContext(t.Context(), `ALTER TABLE outbox_cursors RENAME TO away`)
+		require.NoError(t, err)
+		requireProbe(t, m, "/readyz", http.StatusServiceUnavailable, "not ready: leases: no look for")
+		require.ErrorContains(t, f.Figures().Databases[0].Failed, "outbox_cursors", "a fleet shows it as failing")
+
+		_, err = o.db.ExecContext(t.Context(), `ALTER TABLE away RENAME TO outbox_cursors`)
+		require.NoError(t, err)
+		requireProbe(t, m, "/readyz", http.StatusOK, "ready")
+	})
+}
+
 func TestAnOpenBreakerAndALagDoNotMakeAProcessUnready(t *testing.T) {
 	t.Parallel()
 	o := onSQLite(t)

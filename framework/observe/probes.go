@@ -29,8 +29,9 @@ func (m *Monitor) Live() error {
 }
 
 // Ready returns why the process does not work, or nil. The process is ready if the forwarder's
-// last round trip to the database was no longer ago than twice the lease, and it is not stopping.
-// With several databases, one of them must be open. Breakers, lag and paused sinks do not matter.
+// last successful look at the log and at the leases were no longer ago than twice the lease, and it is
+// not stopping. With several databases, one of them must be open. Breakers, lag and paused sinks do not
+// matter.
 func (m *Monitor) Ready() error {
 	for _, c := range m.checks() {
 		if c.err != nil {
@@ -51,7 +52,7 @@ func (m *Monitor) checks() []check {
 	if m.stopping.Load() {
 		running.err = errors.New("the program is stopping")
 	}
-	schema := check{name: "schema", good: "current"}
+	schema := check{name: "schema", good: "current when the database was opened"}
 	database := check{name: "database"}
 	target, _ := m.watched()
 	if target == nil {
@@ -63,18 +64,26 @@ func (m *Monitor) checks() []check {
 		database.good, database.err = judge(target.Databases())
 		return []check{running, database, schema}
 	}
-	limit := 2 * target.Forwarder.Figures().Lease
-	switch trip := m.trip.Load(); trip {
-	case 0:
-		database.err = errors.New("no round trip yet")
-	default:
-		ago := time.Since(time.Unix(0, trip))
-		database.good = fmt.Sprintf("a round trip %s ago", ago.Round(time.Millisecond))
-		if ago > limit {
-			database.err = fmt.Errorf("no round trip for %s, more than %s", ago.Round(time.Millisecond), limit)
-		}
+	now, trip := target.Forwarder.Figures(), time.Time{}
+	if at := m.trip.Load(); at != 0 {
+		trip = time.Unix(0, at)
 	}
-	return []check{running, database, schema}
+	database.recent("round trip", trip, 2*now.Lease)
+	leases := check{name: "leases"}
+	leases.recent("look", now.Leased, 2*now.Lease)
+	return []check{running, database, leases, schema}
+}
+
+// recent makes a check fail if what it is about did not succeed within the limit.
+func (c *check) recent(what string, at time.Time, limit time.Duration) {
+	ago := time.Since(at)
+	c.good = fmt.Sprintf("a %s %s ago", what, ago.Round(time.Millisecond))
+	switch {
+	case at.IsZero():
+		c.err = fmt.Errorf("no %s yet", what)
+	case ago > limit:
+		c.err = fmt.Errorf("no %s for %s, more than %s", what, ago.Round(time.Millisecond), limit)
+	}
 }
 
 // judge returns an error if every one of several databases is failing or still being opened.

@@ -482,18 +482,22 @@ func TestForwardGoesOnWithTheFileThatReplacedItsDatabase(t *testing.T) {
 	folder := t.TempDir()
 	path, lines := filepath.Join(folder, "outbox.db"), filepath.Join(folder, "lines")
 	config := writeFile(t, fmt.Sprintf("database: sqlite:%s\nsinks: {s: {kind: jsonlines, with: {path: %s}}}\nroutes: {'*': [s]}\n", path, lines))
+	address := observed(t, config)
 	require.Zero(t, waybill(t, "migrate", "-c", config).code)
 	f := start(t, "forward", "-c", config)
 	publishTo(t, path, "first")
 	f.awaitFile(t, lines, `"id":"first"`)
+	awaitPage(t, address, "/readyz", http.StatusOK, "ready")
 
 	for _, ending := range []string{"", "-wal", "-shm"} {
 		require.NoError(t, os.Remove(path+ending))
 	}
 	f.awaitLine(t, "was removed")
+	awaitPage(t, address, "/readyz", http.StatusServiceUnavailable, "no forwarder has opened the database yet")
 	require.Zero(t, waybill(t, "migrate", "-c", config).code)
 	publishTo(t, path, "second")
 	f.awaitFile(t, lines, `"id":"second"`)
+	awaitPage(t, address, "/readyz", http.StatusOK, "ready")
 
 	require.NoError(t, os.Rename(path, path+".old"))
 	f.awaitLine(t, "outbox.db-wal still belongs to the old file")

@@ -31,7 +31,7 @@ forwarder is alive or ready, else 1.`,
 		RunE: h.run,
 	}
 	h.flags.add(cmd)
-	cmd.Flags().BoolVar(&h.ready, "ready", false, "check readiness: the last round trip to the database is recent, and the forwarder is not stopping")
+	cmd.Flags().BoolVar(&h.ready, "ready", false, "check readiness: the last looks at the log and at the leases are recent, and the forwarder is not stopping")
 	cmd.Flags().StringVar(&h.address, "address", "", "host and port of the forwarder, instead of the configuration's observe.address")
 	cmd.Flags().DurationVar(&h.timeout, "timeout", 2*time.Second, "how long the answer may take")
 	return cmd

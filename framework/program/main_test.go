@@ -19,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/waybill-go/waybill/framework/store/mysql/mysqltest"
 	"github.com/waybill-go/waybill/framework/store/postgres/postgrestest"
 	"github.com/waybill-go/waybill/framework/store/sqlite"
 	"github.com/waybill-go/waybill/sinks"
@@ -46,7 +47,7 @@ func testMain(m *testing.M) (code int) {
 	}
 	code = m.Run()
 	metrics := goleak.IgnoreTopFunction("github.com/rcrowley/go-metrics.(*meterArbiter).tick") // sarama never stops this goroutine
-	if err := errors.Join(postgrestest.Stop(), goleak.Find(metrics)); err != nil {
+	if err := errors.Join(postgrestest.Stop(), mysqltest.Stop(), goleak.Find(metrics)); err != nil {
 		return complain(err)
 	}
 	return code

@@ -388,7 +388,7 @@ const (
 	StateAwake State = "awake"
 	// StateAsleep means that there is nothing to do.
 	StateAsleep State = "asleep"
-	// StateFailing means that it cannot be opened or does not answer; it is tried again.
+	// StateFailing means that it cannot be opened, read or leased from; it is tried again.
 	StateFailing State = "failing"
 )
 

@@ -101,9 +101,11 @@ type Coordinator struct {
 	nudged    chan struct{}   // capacity 1: a lane may be free
 	ended     chan func()     // called when something that was started has ended
 	changes   chan change
-	over      chan struct{} // closed at the end of Run
-	members   int           // number of running forwarders at the last look
-	turned    atomic.Int64  // when Run last looked, in Unix nanoseconds; 0: never
+	over      chan struct{}         // closed at the end of Run
+	members   int                   // number of running forwarders at the last look
+	turned    atomic.Int64          // when Run last looked, in Unix nanoseconds; 0: never
+	leased    atomic.Int64          // when a look last succeeded, in Unix nanoseconds; 0: never
+	failed    atomic.Pointer[error] // of the last look; nil: it succeeded
 }
 
 // New returns a coordinator. It starts nothing.
@@ -149,11 +151,22 @@ func (k *Coordinator) Nudge() {
 
 // Turned returns when Run last looked at the leases, or zero. It is safe for concurrent use. A
 // look takes at most the time of a lease.
-func (k *Coordinator) Turned() time.Time {
-	if turned := k.turned.Load(); turned != 0 {
-		return time.Unix(0, turned)
+func (k *Coordinator) Turned() time.Time { return timeOf(k.turned.Load()) }
+
+// Leased returns when a look at the leases last succeeded, or zero, and why the last one failed. It is
+// safe for concurrent use.
+func (k *Coordinator) Leased() (at time.Time, failed error) {
+	if err := k.failed.Load(); err != nil {
+		failed = *err
 	}
-	return time.Time{}
+	return timeOf(k.leased.Load()), failed
+}
+
+func timeOf(nanoseconds int64) time.Time {
+	if nanoseconds == 0 {
+		return time.Time{}
+	}
+	return time.Unix(0, nanoseconds)
 }
 
 // Run works on lanes until stop is done and all of them are released. db bounds all use of the
@@ -186,8 +199,11 @@ func (k *Coordinator) Run(stop, db context.Context) error {
 		k.turned.Store(time.Now().UnixNano())
 		if err := k.look(); err == nil {
 			k.failing.Over()
+			k.leased.Store(time.Now().UnixNano())
+			k.failed.Store(nil)
 		} else if k.stop.Err() == nil {
 			policy.Failed(k.Observer, policy.OpLease, err)
+			k.failed.Store(&err)
 			pause = k.failing.Met(err)
 			if errors.Is(err, store.ErrReplaced) {
 				k.fail(err)
