@@ -145,6 +145,9 @@ func refusedValues(t *testing.T, o *outbox) {
 }
 
 func olderTimes(t *testing.T, o *outbox) {
+	if o.OldChecks == nil {
+		t.Skip("the store's own suite has the checks of earlier versions")
+	}
 	o.exec(t, o.OldChecks...)
 	odd := append([]string{"0001-01-01 00:00:00"}, o.OldTimes...)
 	for _, at := range odd {
