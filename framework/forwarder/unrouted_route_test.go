@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -205,6 +206,52 @@ func TestASinkThatIsAwayKeepsItsTypes(t *testing.T) {
 		settle(team)
 		require.Equal(t, []string{"_unrouted dead m2", "_unrouted dead p1"}, slices.Sorted(slices.Values(o.parked())), "its forwarder has removed it")
 		team.end()
+	})
+}
+
+// countsRoutes counts the changes of what sinks take. It ends those that come without a pause.
+type countsRoutes struct {
+	forwarder.Store
+	calls atomic.Int64
+}
+
+func (s *countsRoutes) Route(ctx context.Context, sinks map[string]notification.TypeFilter) (bool, error) {
+	if s.calls.Add(1) > 1000 {
+		<-ctx.Done()
+		return false, ctx.Err()
+	}
+	return s.Store.Route(ctx, sinks)
+}
+
+// The cursors of b are there before it is known what b takes, as when its forwarder has just started or is
+// of an earlier version.
+func TestWhatIsUnroutedWaitsForAnUnknownSinkWithPauses(t *testing.T) {
+	onEachStore(t, func(t *testing.T, o *outbox) {
+		a, b := &script{}, &script{}
+		f := o.start(map[string]forwarder.Sink{"a": {Sink: a}}, route.Routes{"order.*": route.To("a")})
+		f.flush()
+		f.end()
+		_, err := o.store.Cut(t.Context(), "b", 1, store.StartNow)
+		require.NoError(t, err)
+		o.exec(`UPDATE outbox_cursors SET types = NULL, types_wanted = '{}' WHERE sink = '_unrouted'`)
+
+		counts := &countsRoutes{Store: o.store}
+		f = o.start(map[string]forwarder.Sink{"a": {Sink: a}}, route.Routes{"order.*": route.To("a")}, func(c *forwarder.Config) { c.Store = counts })
+		o.append("order.placed", "", "o1")
+		o.append("mail.sent", "", "m1")
+		settle(f)
+		require.Less(t, counts.calls.Load(), int64(1000))
+		require.Equal(t, []string{"o1"}, a.given())
+		require.Empty(t, o.parked())
+
+		other := o.start(map[string]forwarder.Sink{"b": {Sink: b}}, route.Routes{"mail.*": route.To("b")}, called("other"))
+		settle(f, other)
+		require.Equal(t, []string{"m1"}, b.given())
+		o.append("parcel.lost", "", "p1")
+		settle(f, other)
+		require.Equal(t, []string{"_unrouted dead p1"}, o.parked())
+		f.end()
+		other.end()
 	})
 }
 

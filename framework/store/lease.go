@@ -44,7 +44,7 @@ type Leases interface {
 	// Route lets each of the given sinks take other types, as soon as none of their lanes is leased
 	// and none of SinkUnrouted; until then it stores them as wanted, and returns false. The last call
 	// decides. Without sinks it goes on with what is wanted. true means that nothing is wanted any
-	// more.
+	// more. SinkUnrouted stays wanted until it is known what every other sink takes.
 	//
 	// SinkUnrouted takes the types that no sink takes. The change loses and repeats nothing: rows
 	// that no sink reads any more, and that SinkUnrouted has passed, are parked under it; rows that

@@ -173,11 +173,21 @@ func routeUnknown(t *testing.T, o *outbox) {
 		require.NoError(t, o.Cut(t.Context(), sink, 1))
 	}
 	require.True(t, o.route(t, map[string]notification.TypeFilter{"mail": orders}))
+	require.False(t, o.route(t, map[string]notification.TypeFilter{store.SinkUnrouted: {}}), "web may take anything")
 	lease := o.acquire(t, store.SinkUnrouted)
 	require.Nil(t, lease.Types, "web may take anything")
 	require.NoError(t, o.Release(t.Context(), lease))
 	o.publish(t, keyed("mail.sent", "k")...)
 	require.True(t, o.route(t, map[string]notification.TypeFilter{"web": mails}))
-	require.Equal(t, &notification.TypeFilter{Names: []string{"order.placed"}, Prefixes: []string{"mail."}, Except: true}, o.acquire(t, store.SinkUnrouted).Types)
+	lease = o.acquire(t, store.SinkUnrouted)
+	require.Equal(t, &notification.TypeFilter{Names: []string{"order.placed"}, Prefixes: []string{"mail."}, Except: true}, lease.Types)
+	require.NoError(t, o.Release(t.Context(), lease))
 	require.Empty(t, o.unroutedNow(t))
+
+	require.True(t, o.route(t, map[string]notification.TypeFilter{store.SinkUnrouted: {}}), "asked by another forwarder meanwhile")
+	m, err := o.Membership(t.Context())
+	require.NoError(t, err)
+	for i := range m.Lanes {
+		require.Nil(t, m.Lanes[i].WantedTypes, m.Lanes[i].Lane.Sink)
+	}
 }

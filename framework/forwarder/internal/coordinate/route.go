@@ -178,7 +178,7 @@ func (k *Coordinator) changeTypes(ask map[string]notification.TypeFilter) {
 	k.routes.running = true
 	mine := k.Takes()
 	go func() {
-		_, err := k.Store.Route(k.stop, ask)
+		done, err := k.Store.Route(k.stop, ask)
 		k.ended <- func() {
 			k.routes.running = false
 			if err != nil {
@@ -191,8 +191,10 @@ func (k *Coordinator) changeTypes(ask map[string]notification.TypeFilter) {
 			if len(ask) > 0 {
 				k.routes.asked = mine
 			}
-			k.heartbeat = time.Time{}
-			k.Nudge()
+			if done || len(ask) > 0 { // otherwise it is tried again at the next look
+				k.heartbeat = time.Time{}
+				k.Nudge()
+			}
 		}
 	}()
 }

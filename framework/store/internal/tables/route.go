@@ -193,8 +193,10 @@ func (t *Tables) route(ctx context.Context, sinks map[string]notification.TypeFi
 	if err != nil {
 		return false, err
 	}
-	return true, t.standing(ctx, r, func(tx *sql.Tx, _ *routing) error {
-		_, err := t.run.Exec(ctx, tx, `?`, t.dialect.Announce(SQL(`UPDATE {cursors} SET types_wanted = NULL WHERE types_wanted = types`)))
+	waits := r.unrouted != nil && r.unrouted.changes && !r.isKnown()
+	return !waits, t.standing(ctx, r, func(tx *sql.Tx, _ *routing) error {
+		_, err := t.run.Exec(ctx, tx, `?`, t.dialect.Announce(SQL(`UPDATE {cursors} SET types_wanted = NULL
+			WHERE types_wanted = types OR types_wanted IS NOT NULL AND types IS NOT NULL AND sink = ?`, store.SinkUnrouted)))
 		return err
 	})
 }
