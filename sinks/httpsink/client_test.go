@@ -24,6 +24,13 @@ import (
 // ownOf returns the connections of a sink that opens its own.
 func ownOf(s *Sink) *ownConnections { return s.connections.(*ownConnections) }
 
+// openNow returns how many connections are open.
+func (d *dialer) openNow() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return len(d.open)
+}
+
 // closeIdle lets the idle connections of a sink be too old.
 func closeIdle(s *Sink) {
 	p := ownOf(s).pool

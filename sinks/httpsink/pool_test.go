@@ -101,7 +101,7 @@ func TestAnOldConnectionIsReplaced(t *testing.T) {
 			require.NoError(t, err)
 		}
 		assert.Equal(t, int64(3), r.connections.Load())
-		assert.Len(t, ownOf(sink).dialer.open, 1, "the old ones are closed")
+		assert.Eventually(t, func() bool { return ownOf(sink).dialer.openNow() == 1 }, time.Minute, time.Millisecond, "the old ones are closed")
 	})
 }
 
@@ -133,7 +133,8 @@ func TestARefusalDoesNotDisturbOtherRequestsOfItsConnection(t *testing.T) {
 	require.Equal(t, int64(2), r.connections.Load())
 	close(finish)
 	require.NoError(t, slow.Wait())
-	require.Len(t, ownOf(sink).dialer.open, 1, "the connection that refused is closed after its last request")
+	require.Eventually(t, func() bool { return ownOf(sink).dialer.openNow() == 1 }, time.Minute, time.Millisecond,
+		"the connection that refused is closed after its last request")
 }
 
 func TestOneConnectionReplacesAnHTTP2ConnectionHoweverManyWait(t *testing.T) {
@@ -205,7 +206,7 @@ func TestFewIdleConnectionsAreKept(t *testing.T) {
 	_, err := sink.Deliver(t.Context(), hosted("h0"))
 	require.NoError(t, err)
 	require.Len(t, p.hosts, 2)
-	require.Len(t, p.dialer.open, 2)
+	require.Equal(t, 2, p.dialer.openNow())
 
 	for _, h := range p.hosts {
 		h.free[0].idleSince = time.Time{}
