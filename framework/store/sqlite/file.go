@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"sync"
+	"time"
 
 	"modernc.org/sqlite"
 
@@ -36,6 +37,9 @@ func (e *ReplacedError) Is(target error) bool {
 	return target == store.ErrReplaced || e.Mixed && target == store.ErrMixed
 }
 
+// replacing is how long it may take to remove or replace a database's files one after the other.
+const replacing = 3 * time.Second
+
 // file connects to a database file, as long as it is the one to which it connected first.
 type file struct {
 	driver.Connector
@@ -43,6 +47,7 @@ type file struct {
 
 	mu          sync.Mutex
 	opened, wal os.FileInfo // nil while not known
+	mixed       bool        // replaced, and the old write-ahead log stayed
 }
 
 // openFile returns a connector for a path.
@@ -77,8 +82,16 @@ func (f *file) replaced() error {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) || err == nil && os.SameFile(now, f.opened) {
 		return nil // other errors are those of the statement
 	}
-	wal, err := os.Stat(f.path + "-wal")
-	return &ReplacedError{Path: f.path, Mixed: err == nil && f.wal != nil && os.SameFile(wal, f.wal)}
+	for since := time.Now(); f.keepsWAL() && !f.mixed; time.Sleep(10 * time.Millisecond) {
+		f.mixed = time.Since(since) >= replacing
+	}
+	return &ReplacedError{Path: f.path, Mixed: f.mixed}
+}
+
+// keepsWAL reports whether the write-ahead log at the path is that of the open file.
+func (f *file) keepsWAL() bool {
+	now, err := os.Stat(f.path + "-wal")
+	return err == nil && f.wal != nil && os.SameFile(now, f.wal)
 }
 
 // note remembers the files of a connection.

@@ -1,11 +1,14 @@
 package sqlite_test
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/waybill-go/waybill/framework/store"
 	"github.com/waybill-go/waybill/framework/store/sqlite"
@@ -15,6 +18,15 @@ func TestAFileThatWasReplacedIsNeitherReadNorWritten(t *testing.T) {
 	t.Parallel()
 	for name, replace := range map[string]func(t *testing.T, path string){
 		"removed": removeAll,
+		"removed one after the other": func(t *testing.T, path string) {
+			require.NoError(t, os.Remove(path))
+			var rest errgroup.Group
+			t.Cleanup(func() { require.NoError(t, rest.Wait()) })
+			rest.Go(func() error {
+				time.Sleep(100 * time.Millisecond)
+				return errors.Join(os.Remove(path+"-wal"), os.Remove(path+"-shm"))
+			})
+		},
 		"renamed": func(t *testing.T, path string) {
 			for _, ending := range []string{"", "-wal", "-shm"} {
 				require.NoError(t, os.Rename(path+ending, path+".old"+ending))
@@ -80,6 +92,8 @@ func TestAReplacedFileBesideTheOldWriteAheadLogIsReported(t *testing.T) {
 	var replaced *sqlite.ReplacedError
 	require.ErrorAs(t, db.PingContext(t.Context()), &replaced)
 	require.True(t, replaced.Mixed)
+	require.NoError(t, os.Remove(path+"-wal"))
+	require.ErrorIs(t, db.PingContext(t.Context()), store.ErrMixed, "another program may have opened it meanwhile")
 	require.ErrorContains(t, replaced, path+"-wal")
 }
 
