@@ -73,7 +73,7 @@ var checks = []Check{
 	{ID: "timeouts", run: checkTimeouts, Why: "With short timeouts the database cancels the forwarder's own statements and transactions."},
 	{ID: "connections", only: onServers, run: checkConnections, Why: "A forwarder that gets no connection cannot renew its leases."},
 	{ID: "packet-size", only: onMySQL, run: checkMySQLPackets, Why: "A notification larger than the server's packets can be neither published nor read."},
-	{ID: "encryption", only: onServers, run: checkEncryption, Why: "Without a check of the server's certificate, anyone who is between can read the data and the password."},
+	{ID: "encryption", only: onServers, run: checkEncryption, Why: "Without a check of the server's certificate, anyone between can read the data and the password."},
 	{ID: "transaction-ids", only: onPostgreSQL, run: checkIDs, Why: "PostgreSQL refuses all writes when its transaction ids run out."},
 	{ID: "dead-tuples", only: onPostgreSQL, run: checkBloat, Why: "Each checkpoint must skip the dead rows of its tables."},
 	{ID: "indexes", run: checkIndexes, Why: "Without its indexes, each query for due deliveries reads the whole table."},
@@ -95,6 +95,6 @@ var checks = []Check{
 	{ID: "captures", only: onPostgreSQL, run: checkCaptures, Why: "Writes to a captured table fail after one of its captured columns was renamed."},
 	{ID: "schedules", needs: theStore, run: checkSchedules, Why: "A schedule that no process runs publishes nothing."},
 	{ID: "sinks", needs: nothing, run: checkSinks, Why: "While a sink cannot be reached, its deliveries wait."},
-	{ID: "creators", only: onPostgreSQL, run: checkCreators, Why: "PostgreSQL calls the function whose arguments fit best, anyone who made it. Until PostgreSQL 15 everyone may create functions in the schema public."},
+	{ID: "creators", only: onPostgreSQL, run: checkCreators, Why: "PostgreSQL calls the function whose arguments fit best, of any owner. Until PostgreSQL 15 everyone may create functions in the schema public."},
 	{ID: "privileges", only: onServers, run: checkPrivileges, Why: "If a privilege is missing, the forwarder fails at the first statement that needs it, perhaps days later."},
 }

@@ -28,7 +28,7 @@ func checkEncryption(_ context.Context, x *examination) (verdict, error) {
 	case len(far) == 0:
 		return ok("the connection stays on this machine"), nil
 	case fix != "":
-		return warn(fix, "%s is reached with %s: anyone who is between can read or change everything, and get the password", some(far), mode), nil
+		return warn(fix, "%s is reached with %s: anyone between can read or change everything, and get the password", some(far), mode), nil
 	}
 	return ok("%s proves who it is (%s)", some(far), mode), nil
 }

@@ -59,8 +59,8 @@ func untilSignalled(parent context.Context, exit func(code int)) (ctx context.Co
 	}
 }
 
-// outliveReaders keeps the program alive when anyone who reads its output or its log goes away: a write then
-// only fails. The signal is caught, and not ignored, since child processes would inherit that.
+// outliveReaders keeps the program alive when the reader of its output or its log goes away: a write then only
+// fails. The signal is caught, and not ignored, since child processes would inherit that.
 func outliveReaders() (end func()) {
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, syscall.SIGPIPE)

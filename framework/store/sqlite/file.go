@@ -71,7 +71,9 @@ func (f *file) Connect(ctx context.Context) (driver.Conn, error) {
 	return &session{full: conn.(full), file: f}, nil
 }
 
-// replaced returns a ReplacedError if the file at the path is another one, or none.
+// replaced returns a ReplacedError if the file at the path is another one, or none. Before it says that the old
+// write-ahead log stayed, it waits for the time of replacing, once: opening the database again beside that log
+// would damage it.
 func (f *file) replaced() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
