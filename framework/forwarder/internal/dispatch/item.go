@@ -124,8 +124,8 @@ func (s *Settlement) Delivery() *notification.Delivery { return &s.item.Delivery
 // FromLog reports whether it was read from the log rather than from the parked table.
 func (s *Settlement) FromLog() bool { return s.item.fromLog() }
 
-// SettleRow settles the row in the window.
-func (s *Settlement) SettleRow() { s.item.rows.page.Settle(s.item.index) }
+// MarkRow marks the row as settled in the window.
+func (s *Settlement) MarkRow() { s.item.rows.page.Settle(s.item.index) }
 
-// UnsettleRow undoes SettleRow.
-func (s *Settlement) UnsettleRow() { s.item.rows.page.Unsettle(s.item.index) }
+// UnmarkRow undoes MarkRow.
+func (s *Settlement) UnmarkRow() { s.item.rows.page.Unsettle(s.item.index) }

@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"context"
 	"time"
 
 	"github.com/waybill-go/waybill/framework/forwarder/internal/policy"
@@ -35,9 +36,9 @@ func (d *Dispatcher) available() {
 	d.work.Broadcast()
 }
 
-// opened reports that the sink's breaker has opened.
-func (d *Dispatcher) opened(message string, err error) {
-	d.log.ErrorContext(d.logged(), message, "error", err)
+// opened reports that the sink's breaker has opened. ctx is for the log line.
+func (d *Dispatcher) opened(ctx context.Context, message string, err error) {
+	d.log.ErrorContext(ctx, message, "error", err)
 	if d.observer != nil {
 		d.observer.Breaker(policy.BreakerChange{Sink: d.name, Open: true, Cause: err})
 	}
@@ -52,9 +53,9 @@ func (d *Dispatcher) observeDestination(name string, cause error) {
 }
 
 // throttled reports that the sink is throttled.
-func (d *Dispatcher) throttled(until time.Time, err error) {
-	d.log.WarnContext(d.logged(), "sink is throttled, its deliveries wait", "error", err)
+func (d *Dispatcher) throttled(f *failure) {
+	d.log.WarnContext(f.call.logged(), "sink is throttled, its deliveries wait", "error", f.err)
 	if d.observer != nil {
-		d.observer.Throttle(policy.Throttling{Sink: d.name, Until: until, Cause: err})
+		d.observer.Throttle(policy.Throttling{Sink: d.name, Until: f.until, Cause: f.err})
 	}
 }

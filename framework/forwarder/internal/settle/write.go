@@ -34,7 +34,7 @@ func (c *Checkpointer) write(ctx context.Context) error {
 		n = min(n, c.hookSize)
 	}
 	c.number++
-	settle(c.queue[:n])
+	mark(c.queue[:n])
 	if c.Ledger != nil {
 		if err := c.commitRound(ctx, c.queue[:n]); err != nil {
 			return err
@@ -94,7 +94,7 @@ func (c *Checkpointer) write(ctx context.Context) error {
 // single one that fails is held back, and then written without calling the hook. 0: ctx is done.
 func (c *Checkpointer) isolate(ctx context.Context, n int, failed error) int {
 	if n > 1 {
-		unsettle(c.queue[n/2 : n])
+		unmark(c.queue[n/2 : n])
 		c.hookSize = n / 2
 		return n / 2
 	}
@@ -111,18 +111,18 @@ func (c *Checkpointer) isolate(ctx context.Context, n int, failed error) int {
 	return n
 }
 
-func settle(settled []dispatch.Settlement) {
+func mark(settled []dispatch.Settlement) {
 	for i := range settled {
 		if settled[i].FromLog() {
-			settled[i].SettleRow()
+			settled[i].MarkRow()
 		}
 	}
 }
 
-func unsettle(settled []dispatch.Settlement) {
+func unmark(settled []dispatch.Settlement) {
 	for i := range settled {
 		if settled[i].FromLog() {
-			settled[i].UnsettleRow()
+			settled[i].UnmarkRow()
 		}
 	}
 }
