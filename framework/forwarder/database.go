@@ -8,8 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/waybill-go/waybill/framework/event"
 	"github.com/waybill-go/waybill/framework/forwarder/internal/coordinate"
-	"github.com/waybill-go/waybill/framework/forwarder/internal/named"
 	"github.com/waybill-go/waybill/framework/forwarder/internal/policy"
 	"github.com/waybill-go/waybill/framework/forwarder/internal/quota"
 	"github.com/waybill-go/waybill/framework/store"
@@ -33,8 +33,14 @@ type Database struct {
 	Sleep time.Duration
 }
 
-// DatabaseError is an error of one of several databases, as RunDatabase returns it and an Observer gets it.
-type DatabaseError = named.Error
+// DatabaseError is an error of one of several databases, as RunDatabase returns it.
+type DatabaseError struct {
+	Database string
+	Err      error
+}
+
+func (e *DatabaseError) Error() string { return fmt.Sprintf("database %s: %v", e.Database, e.Err) }
+func (e *DatabaseError) Unwrap() error { return e.Err }
 
 // RunDatabase forwards from another outbox, through the same sinks, until its ctx or that of Run
 // is done. Then it stops gracefully, as Run does, and returns nil. If Database.Sleep is set and
@@ -225,25 +231,21 @@ func (f *Forwarder) share(change func(s *rateShare)) {
 	}
 }
 
-// inDatabase adds the name of the database to the calls of an observer.
+// inDatabase adds the name of the database to what an observer is told.
 type inDatabase struct {
-	policy.Observer
-	name string
+	observer event.Observer
+	name     string
 }
 
-// Wake implements Observer.
-func (o inDatabase) Wake(w Wake) {
-	w.Database = o.name
-	o.Observer.Wake(w)
-}
-
-// DatabaseError implements Observer.
-func (o inDatabase) DatabaseError(op DatabaseOp, err error) {
-	o.Observer.DatabaseError(op, &DatabaseError{Database: o.name, Err: err})
-}
-
-// Pruned implements Observer.
-func (o inDatabase) Pruned(p Pruned) {
-	p.Database = o.name
-	o.Observer.Pruned(p)
+// Observe implements event.Observer.
+func (o inDatabase) Observe(e event.Event) {
+	switch e := e.(type) {
+	case *event.Look:
+		e.Database = o.name
+	case *event.DatabaseFailure:
+		e.Database = o.name
+	case *event.Pruned:
+		e.Database = o.name
+	}
+	o.observer.Observe(e)
 }

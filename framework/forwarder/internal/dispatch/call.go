@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/waybill-go/waybill/framework/event"
 	"github.com/waybill-go/waybill/framework/forwarder/internal/caller"
 	"github.com/waybill-go/waybill/framework/forwarder/internal/fairqueue"
 	"github.com/waybill-go/waybill/framework/forwarder/internal/policy"
@@ -30,6 +31,8 @@ type call struct {
 	probe      bool            // it tests whether a sink or destination is available again
 	span       context.Context // for log lines; nil without tracing
 	back       []*item         // to be put back in front of the queue, in order
+
+	attempt event.Attempt // for the observer
 
 	inLedgers bool // the items' lanes have ledgers
 

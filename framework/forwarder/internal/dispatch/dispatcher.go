@@ -21,6 +21,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/waybill-go/waybill/framework/event"
 	"github.com/waybill-go/waybill/framework/forwarder/internal/budget"
 	"github.com/waybill-go/waybill/framework/forwarder/internal/caller"
 	"github.com/waybill-go/waybill/framework/forwarder/internal/fairqueue"
@@ -39,7 +40,7 @@ type Config struct {
 	TypeOf   func(name string) string
 	Settings policy.Settings
 	Budget   *budget.Budget
-	Observer policy.Observer     // nil: none
+	Observer event.Observer      // nil: none
 	Tracing  *tracing.Deliveries // nil: none
 	Logger   *slog.Logger
 }
@@ -51,7 +52,7 @@ type Dispatcher struct {
 	caller   *caller.Caller
 	typeOf   func(name string) string
 	budget   *budget.Budget
-	observer policy.Observer
+	observer event.Observer
 	tracing  *tracing.Deliveries
 
 	mu           sync.Mutex

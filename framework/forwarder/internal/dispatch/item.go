@@ -3,6 +3,7 @@ package dispatch
 import (
 	"time"
 
+	"github.com/waybill-go/waybill/framework/event"
 	"github.com/waybill-go/waybill/framework/forwarder/internal/fairqueue"
 	"github.com/waybill-go/waybill/framework/forwarder/internal/memory"
 	"github.com/waybill-go/waybill/framework/forwarder/internal/policy"
@@ -76,7 +77,7 @@ type Settlement struct {
 	// Ask means that the parked table must be queried for the next delivery of its key.
 	Ask bool
 	// Dead is why it is dead, if it is.
-	Dead policy.DeadReason
+	Dead event.DeadReason
 }
 
 // HoldBack parks a settlement whose hook has failed until the hook is called again: as settling

@@ -34,7 +34,7 @@ func BenchmarkDispatchByKey(b *testing.B) {
 				},
 			})
 			d.workers = make([]*call, slots) // no worker is started, so only the benchmark takes items
-			d.watch.at = time.Now() // set, so that it is not set again
+			d.watch.at = time.Now()          // set, so that it is not set again
 			l := d.Join(context.Background(), store.Lease{Lane: store.NewLane("nowhere", 0, 1)}, time.Now(), time.Hour)
 			envelopes := make([]notification.Envelope, rows)
 			for i := range envelopes {

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/waybill-go/waybill/framework/event"
 	"github.com/waybill-go/waybill/framework/forwarder/internal/keyqueue"
 	"github.com/waybill-go/waybill/framework/forwarder/internal/memory"
 	"github.com/waybill-go/waybill/framework/forwarder/internal/policy"
@@ -94,9 +95,7 @@ func (l *Lane) add(read store.Page, optional bool) (taken bool) {
 	}
 	if restart {
 		l.log.Warn("the log is read again from its oldest row", "reason", read.Rebased)
-		if d.observer != nil {
-			d.observer.Rebased(l.lease.Lane, read.Rebased)
-		}
+		event.Tell(d.observer, &event.Rebase{Lane: l.lease.Lane, Reason: read.Rebased})
 		l.rebases++
 		l.occupy(-l.rows, -l.space.Used())
 		l.before = before{}
@@ -250,17 +249,17 @@ func (l *Lane) parkDead(it *item, err error, ask bool) {
 }
 
 // deadReason returns the reason for the error with which an item died.
-func deadReason(err error) policy.DeadReason {
+func deadReason(err error) event.DeadReason {
 	class, _ := sinks.Classify(err)
 	switch {
 	case errors.Is(err, route.ErrExpression):
-		return policy.DeadRoute
+		return event.DeadRoute
 	case errors.Is(err, ErrUnknownTooLong):
-		return policy.DeadUnknown
+		return event.DeadUnknown
 	case class == sinks.ClassPermanent, class == sinks.ClassInvalid:
-		return policy.DeadRefused
+		return event.DeadRefused
 	}
-	return policy.DeadAttempts
+	return event.DeadAttempts
 }
 
 // maxErrorText bounds the error text kept with a parked delivery, in bytes.

@@ -10,8 +10,10 @@ import (
 	"sync"
 	"time"
 
+	"github.com/waybill-go/waybill/framework/event"
 	"github.com/waybill-go/waybill/framework/forwarder/internal/dispatch"
 	"github.com/waybill-go/waybill/framework/forwarder/internal/feed"
+	"github.com/waybill-go/waybill/framework/forwarder/internal/named"
 	"github.com/waybill-go/waybill/framework/forwarder/internal/policy"
 	"github.com/waybill-go/waybill/framework/forwarder/internal/settle"
 	"github.com/waybill-go/waybill/framework/internal/pace"
@@ -41,7 +43,7 @@ type Session struct {
 	// Feed reads for the lane after it has caught up; nil: the lane always reads itself.
 	Feed     *feed.Feed
 	Hooks    policy.Hooks
-	Observer policy.Observer
+	Observer event.Observer
 	// Revised signals that a person has changed the parked deliveries.
 	Revised <-chan struct{}
 	// Prompt means that a position that moved without any delivery is written soon.
@@ -196,7 +198,7 @@ func (s *Session) catchUp(ctx context.Context, reader store.Reader, target store
 			s.lane.GiveUp(err)
 			return nil, false, false
 		case err != nil:
-			policy.Failed(s.Observer, policy.OpRead, err)
+			event.Tell(s.Observer, &event.DatabaseFailure{Op: event.OpRead, Err: err})
 			if !pace.Sleep(ctx, failing.Met(err)) {
 				return nil, false, false
 			}
@@ -206,6 +208,7 @@ func (s *Session) catchUp(ctx context.Context, reader store.Reader, target store
 		if page.Asked.IsZero() {
 			page.Asked = asked
 		}
+		named.Stamp(s.Lease.Lane.Database, page.Envelopes)
 		s.lane.Add(page)
 		restarted = restarted || page.Rebased != ""
 		if page.CaughtUp {

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/waybill-go/waybill/framework/event"
 	"github.com/waybill-go/waybill/framework/forwarder/internal/dispatch"
 	"github.com/waybill-go/waybill/framework/forwarder/internal/policy"
 	"github.com/waybill-go/waybill/framework/internal/pace"
@@ -79,7 +80,7 @@ func (c *Checkpointer) write(ctx context.Context) error {
 			continue
 		}
 		unclear = true
-		policy.Failed(c.Observer, policy.OpCheckpoint, err)
+		event.Tell(c.Observer, &event.DatabaseFailure{Op: event.OpCheckpoint, Err: err})
 		pause := c.failing.Met(err)
 		select {
 		case <-ctx.Done():
@@ -269,15 +270,11 @@ func (c *Checkpointer) observe(settled []dispatch.Settlement) {
 	if c.Observer == nil {
 		return
 	}
-	c.Observer.Checkpoint(policy.Checkpoint{Lane: c.Lease.Lane, Settled: len(settled), Began: c.renewed, Duration: c.took})
+	c.Observer.Observe(&event.Checkpoint{Lane: c.Lease.Lane, Settled: len(settled), Began: c.renewed, Duration: c.took})
 	for i := range settled {
 		if s := &settled[i]; s.Parked != nil && !s.Again() && s.Parked.State != store.StateSettling {
 			p := parkedOf(s)
-			if p.State == store.StateDead {
-				c.Observer.Dead(p)
-			} else {
-				c.Observer.Parked(p)
-			}
+			c.Observer.Observe(&p)
 		}
 	}
 }
