@@ -64,7 +64,19 @@ func (f *Forwarder) RunDatabase(ctx context.Context, d Database) error {
 	case <-ctx.Done():
 		return nil
 	}
-	ctx, end := context.WithCancel(tracing.Detach(ctx))
+	err := f.workOn(tracing.Detach(ctx), d)
+	var idle *Idle
+	switch {
+	case err == nil, errors.Is(err, ErrNotRunning), errors.Is(err, ErrConfig), errors.As(err, &idle):
+		return err
+	}
+	return &DatabaseError{Database: d.Name, Err: err}
+}
+
+// workOn works on a database until ctx or that of Run is done, and then stops gracefully. Its error is one that
+// waiting cannot repair, or an *Idle.
+func (f *Forwarder) workOn(ctx context.Context, d Database) error {
+	ctx, end := context.WithCancel(ctx)
 	defer end()
 	o := f.newOutbox(d)
 	stop, err := f.admit(o)
@@ -74,15 +86,7 @@ func (f *Forwarder) RunDatabase(ctx context.Context, d Database) error {
 	defer f.dismiss(o)
 	defer context.AfterFunc(stop, end)()
 	defer o.reserve(ctx)()
-	err = o.run(ctx)
-	var idle *Idle
-	if errors.As(err, &idle) {
-		return idle
-	}
-	if err != nil {
-		return &DatabaseError{Database: d.Name, Err: err}
-	}
-	return nil
+	return o.run(ctx)
 }
 
 // Forget discards what the forwarder remembers of a database that is no longer in the fleet:
