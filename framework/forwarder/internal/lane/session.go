@@ -66,8 +66,8 @@ type Session struct {
 // database, and those of a lost lease.
 //
 // db bounds all use of the database. After the lease is lost, Work waits for a sink that
-// ignores its context until stopping is done.
-func (s *Session) Work(stop, stopping, db context.Context) error {
+// ignores its context until shutdown is done: then the whole process stops.
+func (s *Session) Work(stop, shutdown, db context.Context) error {
 	filter := store.Filter{Slots: s.Lease.Lane.Slots, Types: s.Types, Server: s.Lease.Server}
 	reader, err := s.Store.NewReader(s.Lease.Position, filter)
 	if err != nil {
@@ -114,7 +114,7 @@ func (s *Session) Work(stop, stopping, db context.Context) error {
 		s.lane.GiveUp(err)
 		stopReading()
 		readers.Wait()
-		s.lane.Drop(stopping, cutOff)
+		s.lane.Drop(shutdown, cutOff)
 		s.lane.Remember(checkpointer.Unwritten())
 		return err
 	case <-reached:

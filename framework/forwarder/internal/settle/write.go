@@ -43,37 +43,16 @@ func (c *Checkpointer) write(ctx context.Context) error {
 	}
 	unclear := false // whether it is written already
 	for {
-		k := c.compose(c.queue[:n])
-		written := c.suspendLate(&k)
-		err := c.writeOnce(ctx, k, unclear)
-		written()
-		if err == nil && unclear {
-			err = c.Renew(ctx)
-		}
+		err := c.attempt(ctx, n, unclear)
 		if err == nil {
-			if k.InTx != nil {
-				c.refused = 0
-			}
-			c.failing.Over()
 			c.wrote(n)
 			return nil
 		}
 		c.Lane.Suspend()
-		if !Lost(err) && ctx.Err() == nil {
-			// A problem with the content of this checkpoint must not cost the lease.
-			if renewErr := c.Renew(ctx); Lost(renewErr) {
-				return renewErr
-			}
-		}
-		switch {
-		case Lost(err):
+		if err := c.keepLease(ctx, err); err != nil {
 			return err
-		case ctx.Err() != nil:
-			return err
-		case time.Since(c.renewed) > c.TTL:
-			return fmt.Errorf("%w: %w", dispatch.ErrLeaseExpired, err)
 		}
-		if failed := new(hookError); errors.As(err, &failed) || errors.Is(err, store.ErrSpoiled) {
+		if isOfHook(err) {
 			if n = c.isolate(ctx, n, err); n == 0 {
 				return err
 			}
@@ -81,13 +60,52 @@ func (c *Checkpointer) write(ctx context.Context) error {
 		}
 		unclear = true
 		event.Tell(c.Observer, &event.DatabaseFailure{Op: event.OpCheckpoint, Err: err})
-		pause := c.failing.Met(err)
-		select {
-		case <-ctx.Done():
+		if !pace.Sleep(ctx, c.failing.Met(err)) {
 			return err
-		case <-time.After(pause):
 		}
 	}
+}
+
+// attempt tries once to write the first n settlements of the queue. unclear means that they may be
+// written already.
+func (c *Checkpointer) attempt(ctx context.Context, n int, unclear bool) error {
+	k := c.compose(c.queue[:n])
+	written := c.suspendLate(&k)
+	err := c.writeOnce(ctx, k, unclear)
+	written()
+	if err == nil && unclear {
+		err = c.Renew(ctx)
+	}
+	if err != nil {
+		return err
+	}
+	if k.InTx != nil {
+		c.refused = 0
+	}
+	c.failing.Over()
+	return nil
+}
+
+// keepLease renews the lease after a failed checkpoint, since a problem with its content must not cost
+// the lease. It returns an error if the lease is over, or ctx is done.
+func (c *Checkpointer) keepLease(ctx context.Context, failed error) error {
+	if Lost(failed) || ctx.Err() != nil {
+		return failed
+	}
+	switch err := c.Renew(ctx); {
+	case Lost(err):
+		return err
+	case ctx.Err() != nil:
+		return failed
+	case time.Since(c.renewed) > c.TTL:
+		return fmt.Errorf("%w: %w", dispatch.ErrLeaseExpired, failed)
+	}
+	return nil
+}
+
+// isOfHook reports whether a checkpoint failed because of a hook.
+func isOfHook(err error) bool {
+	return errors.As(err, new(*hookError)) || errors.Is(err, store.ErrSpoiled)
 }
 
 // isolate searches for the settlement for which a hook fails, among the first n of the queue. It
