@@ -81,7 +81,7 @@ type Page struct {
 	// End is the position after the last row, and after all rows that the reader skipped.
 	End Position
 	// Asked is a time at which, or after which, the database was queried. Later cancellations
-	// are not known. A reader sets it if that was before Next was called, as on a standby. Zero
+	// are not known. A reader sets it if that was before Next was called, as when it reads ahead. Zero
 	// means the time of the call, which the engine then sets.
 	Asked time.Time
 	// CaughtUp reports that there is nothing more as of the target.

@@ -71,7 +71,7 @@ func extendPartitions(ctx context.Context, db *sql.DB, c Config, n names) error 
 	case !partitioned:
 		return nil
 	}
-	s := &Store{db: db, names: n, sql: newStatements(n, serverSQL(minVersion), false), parts: true}
+	s := &Store{db: db, names: n, sql: newStatements(n, serverSQL(minVersion)), parts: true}
 	_, err = s.extend(ctx, c.PartitionRows)
 	return err
 }

@@ -81,15 +81,11 @@ func cancelScheduled(t *testing.T, o *outbox) {
 func readCancelled(t *testing.T, o *outbox) {
 	rows := []notification.Envelope{envelope("order.placed", "k"), scheduledFor("k", later()), envelope("order.placed", "k"), scheduledFor("k", later())}
 	o.publish(t, rows...)
-	before, cancelling := o.probe(t), time.Now()
+	before := o.probe(t)
 	require.Equal(t, 1, o.cancel(t, byID(rows[1].ID)))
 	page, err := o.reader(t, nil, all).Next(t.Context(), before, 10)
 	require.NoError(t, err)
-	want := []string{rows[0].ID, rows[2].ID, rows[3].ID}
-	if !page.Asked.IsZero() && page.Asked.Before(cancelling) && len(page.Envelopes) == 4 {
-		want = ids(rows) // a standby may show the log as it was before the cancellation
-	}
-	require.Equal(t, want, ids(page.Envelopes), "also with a target that was probed before the cancellation")
+	require.Equal(t, []string{rows[0].ID, rows[2].ID, rows[3].ID}, ids(page.Envelopes), "also with a target that was probed before the cancellation")
 	require.Equal(t, 1, o.cancel(t, byID(rows[3].ID)))
 	left, _ := o.read(t, nil, all, 1)
 	require.Equal(t, []string{rows[0].ID, rows[2].ID}, ids(left))
