@@ -1,6 +1,8 @@
 package store
 
-import "context"
+import (
+	"context"
+)
 
 // Reserver is a Store whose statements share a connection pool with the application.
 type Reserver interface {
@@ -24,4 +26,17 @@ type Borrower interface {
 	Reserver
 	// Borrows reports whether it does.
 	Borrows(ctx context.Context) (bool, error)
+}
+
+// Permit bounds the connections of several handles together. It waits until one of them is free, and
+// calls connect. If that succeeds, release is called once, when the connection is closed. A nil
+// Permit sets no bound.
+type Permit func(ctx context.Context, connect func() error) (release func(), err error)
+
+// Connect connects with a permit.
+func (p Permit) Connect(ctx context.Context, connect func() error) (release func(), err error) {
+	if p == nil {
+		return func() {}, connect()
+	}
+	return p(ctx, connect)
 }
