@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"database/sql"
 	"database/sql/driver"
 	"encoding/json"
 	"fmt"
@@ -320,12 +319,4 @@ type statement struct {
 func (q *statement) arg(v any) string {
 	q.args = append(q.args, v)
 	return "$" + strconv.Itoa(len(q.args))
-}
-
-// closeRows ends a query and returns the first error.
-func closeRows(rows *sql.Rows, err error) error {
-	if closeErr := rows.Close(); err == nil {
-		return closeErr
-	}
-	return err
 }
