@@ -110,15 +110,13 @@ func sink(ctx context.Context, r *request) (any, error) {
 	return view, err
 }
 
-func pause(ctx context.Context, r *request) (any, error) {
-	return r.setPaused(ctx, true, (*admin.Admin).Pause)
+// onSink returns the handler of an operation on the sink in the path.
+func onSink(operation string) handler {
+	o, _ := admin.Named(admin.OnSinks, operation)
+	return func(ctx context.Context, r *request) (any, error) { return r.onSink(ctx, o) }
 }
 
-func resume(ctx context.Context, r *request) (any, error) {
-	return r.setPaused(ctx, false, (*admin.Admin).Resume)
-}
-
-func (r *request) setPaused(ctx context.Context, paused bool, set func(*admin.Admin, context.Context, ...string) ([]string, error)) (any, error) {
+func (r *request) onSink(ctx context.Context, o admin.Operation) (any, error) {
 	name, err := r.name("sink")
 	if err != nil {
 		return nil, err
@@ -132,11 +130,11 @@ func (r *request) setPaused(ctx context.Context, paused bool, set func(*admin.Ad
 	if !isText(body.Reason) {
 		return nil, problemOf(http.StatusBadRequest, "the reason has a NUL")
 	}
-	changed, err := set(r.Admin.For(admin.Request{Address: r.User.Address, Reason: body.Reason}), ctx, name)
+	changed, err := r.Admin.For(admin.Request{Address: r.User.Address, Reason: body.Reason}).Do(ctx, o, name)
 	if err != nil {
 		return nil, err
 	}
-	return map[string]any{"sink": name, "paused": paused, "changed": len(changed) > 0}, nil
+	return map[string]any{"sink": name, "paused": o.Name == "pause", "changed": len(changed) > 0}, nil
 }
 
 // defaultMaxLag is the maximum lag of a healthy sink.
