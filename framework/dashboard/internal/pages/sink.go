@@ -65,7 +65,7 @@ func sink(ctx context.Context, r *request) (any, error) {
 		sample.Paused = slices.ContainsFunc(snapshot.Membership.Lanes, func(l store.LaneState) bool { return l.Lane.Sink == name && l.Paused })
 	}
 	page := sinkPage{sinkRow: r.sinkRow(snapshot, sample), Seen: seenOf(snapshot), Replays: name != store.SinkUnrouted}
-	page.Troubles = page.troubles(snapshot)
+	page.Troubles = page.troubles()
 	for i := range page.Troubles {
 		page.Troubles[i].Sink = "" // the page names it
 	}
