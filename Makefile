@@ -7,8 +7,8 @@ FUZZTIME ?= 10s
 CRASH ?= 30m
 # Time limit of one example, in seconds.
 EXAMPLE_LIMIT ?= 120
-# Duration of each test of `make test-long` that kills programs.
-LONG ?= 15s
+# How often each test of `make test-long` that kills programs does so.
+LONG ?= 12
 # Regular expressions of the tests that check testing.Short.
 LONG_TESTS := ThroughCrashes$$ ^TestConformance[A-Z] ^TestRandomHistories ^TestRandomCancellations ^TestTwoForwardersSharing \
 	^TestDeliveriesAreNotRepeated CostNoLease$$ ^TestARareType ^TestEachCommittedRow ^TestTwoHundred ^TestAHotKey \
@@ -63,7 +63,7 @@ demo: ## Run the demo, which needs nothing to be installed
 test: ## Run all tests except the long ones; they use an installed PostgreSQL, or fetch one once
 	$(IN_MEMORY) go test -short -vet off -parallel $(PARALLEL) -timeout 20m $(PACKAGES)
 
-test-long: ## Run the tests that -short skips or shortens; LONG (15s) is how long each of them kills programs
+test-long: ## Run the tests that -short skips or shortens; LONG (12) is how often each of them kills programs
 	WAYBILL_CRASH_EFFECTS=$(LONG) $(IN_MEMORY) go test -count 1 -vet off -run '$(call any,$(LONG_TESTS))' -parallel $(PARALLEL) -v -timeout 24h \
 		./framework/config/database ./framework/crashtest ./framework/forwarder ./framework/store/postgres ./framework/store/mysql
 
