@@ -95,8 +95,6 @@ sinks:
     with:
       path: '-'
       fsync: false
-      max_size_mb: 100
-      compress: false
     parallelism:
       threshold: 16
       above: bounded
