@@ -30,8 +30,6 @@ const (
 	MaxConnections     = 1000
 	DefaultMaxSizeMB   = 25
 	MaxMaxSizeMB       = 1024
-
-	DefaultMaxConnectionAge = 5 * time.Minute
 )
 
 // Default ports: those of message submission (RFC 6409 and RFC 8314), because the sink is a client
@@ -69,8 +67,6 @@ type Config struct {
 	Timeout time.Duration `yaml:"timeout" doc:"How long connecting may take, and sending one mail. Default 30s"`
 	// Connections is the largest number of open connections.
 	Connections int `yaml:"connections" doc:"Most connections to the mail server at once, 1 to 1000. Each carries many mails, and further deliveries wait. Default 4"`
-	// MaxConnectionAge is how long a connection may carry new mails.
-	MaxConnectionAge time.Duration `yaml:"max_connection_age" doc:"How old a connection may be when a mail begins; then a new one is opened, perhaps to another address of the server. Default 5m"`
 	// Hello is the name in the EHLO command.
 	Hello string `yaml:"hello" doc:"Name in the EHLO command. Default: the host's name"`
 
@@ -99,9 +95,6 @@ func (c *Config) SetDefaults() {
 	if c.Connections == 0 {
 		c.Connections = DefaultConnections
 	}
-	if c.MaxConnectionAge == 0 {
-		c.MaxConnectionAge = DefaultMaxConnectionAge
-	}
 	if c.MaxSizeMB == 0 {
 		c.MaxSizeMB = DefaultMaxSizeMB
 	}
@@ -123,9 +116,6 @@ func (c *Config) Validate() error {
 	}
 	if c.Connections < 1 || c.Connections > MaxConnections {
 		mistakes.add("connections", "%d is outside 1..%d", c.Connections, MaxConnections)
-	}
-	if c.MaxConnectionAge < 0 {
-		mistakes.add("max_connection_age", "%s is not above 0; leave it out for %s", c.MaxConnectionAge, DefaultMaxConnectionAge)
 	}
 	if strings.ContainsFunc(c.Hello, func(r rune) bool { return r <= ' ' || r >= 0x7f }) {
 		mistakes.add("hello", "%q is not a host name", c.Hello)

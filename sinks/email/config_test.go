@@ -25,7 +25,7 @@ func build(t *testing.T, text string) (sinks.Sink, error) {
 func TestTheKindHasDefaults(t *testing.T) {
 	config, ok := email.Kind().Config().(*email.Config)
 	require.True(t, ok)
-	assert.Equal(t, &email.Config{Auth: "auto", Timeout: 30 * time.Second, Connections: 4, MaxSizeMB: 25, MaxConnectionAge: 5 * time.Minute}, config)
+	assert.Equal(t, &email.Config{Auth: "auto", Timeout: 30 * time.Second, Connections: 4, MaxSizeMB: 25}, config)
 }
 
 func TestAllMistakesOfAConfigurationAreReportedTogether(t *testing.T) {
@@ -36,13 +36,12 @@ from: shop
 reply_to: a@example.com; b@example.com
 timeout: -1s
 connections: 0
-max_connection_age: -1s
 hello: "two words"
 `)
 	for _, want := range []string{
 		`smtp: starts with "ftp"`, "smtp: has no host", "smtp: port 99999", "smtp: has something after the port",
 		`tls: "maybe" is unknown`, `from: "shop" is not an address`, "reply_to: ", "templates: is missing",
-		"timeout: -1s", "connections: 0 is outside", "max_connection_age: -1s", `hello: "two words"`,
+		"timeout: -1s", "connections: 0 is outside", `hello: "two words"`,
 	} {
 		assert.ErrorContains(t, err, want)
 	}

@@ -39,7 +39,7 @@ func newServer(c Config, in sinks.Instance) (*server, error) {
 		return nil, err
 	}
 	s := &server{
-		host: host, address: net.JoinHostPort(host, port), timeout: c.Timeout, maxAge: c.MaxConnectionAge,
+		host: host, address: net.JoinHostPort(host, port), timeout: c.Timeout, maxAge: maxConnectionAge,
 		dial: in.Dial, hello: c.Hello, startTLS: c.startTLS(), implicitTLS: u.Scheme == "smtps",
 		mechanisms: c.mechanisms(u.User), user: u.User.Username(), tokens: c.tokens(u.User, in), credentials: c.credentials(u.User),
 	}

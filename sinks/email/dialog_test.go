@@ -450,7 +450,8 @@ func TestARefusalByTheDestinationClosesAllIdleConnections(t *testing.T) {
 
 func TestAnOldConnectionCarriesNoNewMail(t *testing.T) {
 	server := startServer(t, smtptest.Config{})
-	sink := newSink(t, email.Config{SMTP: server.URL(), MaxConnectionAge: time.Nanosecond})
+	sink := newSink(t, email.Config{SMTP: server.URL()})
+	email.LimitAge(sink, time.Nanosecond)
 	for range 3 {
 		_, err := sink.Deliver(within(t), delivery(jane))
 		require.NoError(t, err)

@@ -13,6 +13,10 @@ import (
 // first command of a mail gets no answer.
 const maxIdle = time.Minute
 
+// maxConnectionAge is how old a connection may be when a mail begins; then a new one is opened,
+// perhaps to another address of the server.
+const maxConnectionAge = 5 * time.Minute
+
 // pool has the connections to the server. At most a fixed number are in use at once, and idle ones
 // are kept for the next delivery. It has no goroutine; a stale connection is found when it is used.
 type pool struct {
