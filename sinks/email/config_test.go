@@ -12,6 +12,7 @@ import (
 
 	"github.com/waybill-go/waybill/sinks"
 	"github.com/waybill-go/waybill/sinks/email"
+	"github.com/waybill-go/waybill/sinks/email/mailserver"
 )
 
 // build makes a sink from YAML.
@@ -66,7 +67,7 @@ func TestMistakesInTheServersURLAreNamedWithoutThePassword(t *testing.T) {
 }
 
 func TestNoTLSContradictsSMTPS(t *testing.T) {
-	c := email.Config{SMTP: "smtps://localhost", TLS: email.TLSNone, From: "a@example.com", Templates: "x"}
+	c := email.Config{SMTP: "smtps://localhost", TLS: mailserver.TLSNone, From: "a@example.com", Templates: "x"}
 	c.SetDefaults()
 	require.ErrorContains(t, c.Validate(), "tls: none contradicts smtps://")
 }
@@ -74,12 +75,12 @@ func TestNoTLSContradictsSMTPS(t *testing.T) {
 func TestAPasswordThatMayBeSentInClearTextIsLogged(t *testing.T) {
 	for _, c := range []struct{ smtp, tls, says string }{
 		{"smtp://shop:secret@mail.example.com", "", ""},
-		{"smtp://shop:secret@mail.example.com", email.TLSMandatory, ""},
-		{"smtps://shop:secret@mail.example.com", email.TLSOpportunistic, ""},
-		{"smtp://mail.example.com", email.TLSNone, ""},
-		{"smtp://shop:secret@127.0.0.1", email.TLSNone, ""},
-		{"smtp://shop:secret@mail.example.com", email.TLSNone, "tls is none"},
-		{"smtp://shop:secret@mail.example.com", email.TLSOpportunistic, "tls is opportunistic"},
+		{"smtp://shop:secret@mail.example.com", mailserver.TLSMandatory, ""},
+		{"smtps://shop:secret@mail.example.com", mailserver.TLSOpportunistic, ""},
+		{"smtp://mail.example.com", mailserver.TLSNone, ""},
+		{"smtp://shop:secret@127.0.0.1", mailserver.TLSNone, ""},
+		{"smtp://shop:secret@mail.example.com", mailserver.TLSNone, "tls is none"},
+		{"smtp://shop:secret@mail.example.com", mailserver.TLSOpportunistic, "tls is opportunistic"},
 	} {
 		var log strings.Builder
 		sink, err := email.New(sinks.Instance{Name: "mail", Logger: slog.New(slog.NewTextHandler(&log, nil))},
