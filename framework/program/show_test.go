@@ -95,8 +95,6 @@ sinks:
     with:
       path: '-'
       fsync: false
-      max_size_mb: 100
-      compress: false
     parallelism:
       threshold: 16
       above: bounded
@@ -133,9 +131,7 @@ sinks:
         LANG: '***'
       grace: 5s
       start_timeout: 30s
-      max_restart_pause: 30s
       max_line_bytes: 4194304
-      stderr: info
     parallelism:
       threshold: 16
       above: bounded

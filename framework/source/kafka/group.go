@@ -38,9 +38,6 @@ type written struct {
 
 // follow records a position.
 func (g *groups) follow(sink string, p position) {
-	if g.source.config.Group == GroupNone {
-		return
-	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if had := g.had[sink][p.partition]; g.closed || had.position == p && time.Since(had.at) < followAgain {
@@ -73,7 +70,7 @@ func (g *groups) write() {
 		for _, p := range positions {
 			offsets.Add(kadm.Offset{Topic: p.name, Partition: p.number, At: p.next, LeaderEpoch: p.epoch})
 		}
-		if err := g.source.admin.CommitAllOffsets(ctx, g.source.config.Group+"."+sink, offsets); err != nil {
+		if err := g.source.admin.CommitAllOffsets(ctx, clientName+"."+sink, offsets); err != nil {
 			first = cmp.Or(first, err)
 			continue
 		}
@@ -103,7 +100,7 @@ func (g *groups) log(err error) {
 		text = err.Error()
 	}
 	if text != "" && text != g.failed {
-		g.source.config.Logger.Warn("the positions of the sinks cannot be copied into consumer groups, which only show them; source.kafka.group: none switches the groups off", "error", err)
+		g.source.config.Logger.Warn("the positions of the sinks cannot be copied into consumer groups, which only show them; grant this client READ on groups that begin with waybill.", "error", err)
 	}
 	g.failed = text
 }

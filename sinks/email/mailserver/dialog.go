@@ -1,4 +1,4 @@
-package email
+package mailserver
 
 import (
 	"bufio"
@@ -10,6 +10,8 @@ import (
 	"net"
 	"net/textproto"
 	"strings"
+
+	"github.com/waybill-go/waybill/sinks/internal/line"
 )
 
 // Bounds of a reply. They hold for anyone who answers at the server's address, also before TLS and
@@ -70,18 +72,18 @@ func (d *dialog) reply(wanted int) (code int, text string, err error) {
 	var lines []string
 	left := maxReplyBytes
 	for more := true; more; {
-		line, err := d.line(&left)
+		read, err := d.line(&left)
 		if err != nil {
 			return 0, "", err
 		}
-		given, goesOn, rest := parseReplyLine(line)
+		given, goesOn, rest := parseReplyLine(read)
 		switch {
 		case len(lines) == 0 && given == 0:
-			return 0, "", fmt.Errorf("%w: %q", ErrReply, clean(string(line), maxText))
+			return 0, "", fmt.Errorf("%w: %q", ErrReply, line.Of(string(read), maxText))
 		case len(lines) == 0:
 			code, more = given, goesOn
 		case given == 0:
-			rest = string(line) // some servers leave out the code inside of a reply, as FTP allows
+			rest = string(read) // some servers leave out the code inside of a reply, as FTP allows
 		case given != code:
 			return 0, "", fmt.Errorf("%w: a line with code %d in a reply with code %d", ErrReply, given, code)
 		default:

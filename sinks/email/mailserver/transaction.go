@@ -1,4 +1,4 @@
-package email
+package mailserver
 
 import (
 	"bytes"
@@ -7,24 +7,34 @@ import (
 
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/sinks"
+	"github.com/waybill-go/waybill/sinks/internal/line"
 )
 
-// sent is the outcome of a mail that the server has accepted.
-type sent struct {
-	// reply is the server's final reply.
-	reply string
-	// refused are the recipients that the server refused permanently. The mail was sent to
-	// all others.
-	refused []Refusal
+// Message is a mail that can be sent: the envelope's addresses without brackets, and the encoded mail,
+// which ends with a line end.
+type Message struct {
+	From string
+	To   []string
+	UTF8 bool // an address needs SMTPUTF8
+	Raw  []byte
 }
 
-// receipt returns the receipt, for example
+// Sent is the outcome of a mail that the server has accepted.
+type Sent struct {
+	// Reply is the server's final reply.
+	Reply string
+	// Refused are the recipients that the server refused permanently. The mail was sent to
+	// all others.
+	Refused []Refusal
+}
+
+// Receipt returns the receipt, for example
 //
 //	smtp 250 OK: queued as 7F3; <b@example.org> refused: 550 no such user
-func (h sent) receipt() notification.Receipt {
-	text := "smtp 250 " + h.reply
-	if len(h.refused) > 0 {
-		text += "; " + refusals(h.refused)
+func (s Sent) Receipt() notification.Receipt {
+	text := "smtp 250 " + s.Reply
+	if len(s.Refused) > 0 {
+		text += "; " + Refusals(s.Refused)
 	}
 	return notification.Receipt(text)
 }
@@ -34,15 +44,15 @@ func (h sent) receipt() notification.Receipt {
 // All recipients are in one transaction, and the mail is sent only after the server has replied to
 // each. So a retry, which does not know what the previous attempt did, cannot reach a recipient
 // twice.
-func (c *connection) transact(m *message) (sent, *ServerError) {
+func (c *connection) transact(m *Message) (Sent, *ServerError) {
 	if failed := c.fits(m); failed != nil {
-		return sent{}, failed
+		return Sent{}, failed
 	}
 	// With a single recipient, DATA is pipelined, too. If the recipient is refused, DATA is also
 	// refused or begins a mail without recipients. With several recipients, DATA would begin a
 	// mail to those that were accepted, and only closing the connection could abort it.
 	_, pipelined := c.dialog.offers("PIPELINING")
-	dataAhead := pipelined && len(m.to) == 1
+	dataAhead := pipelined && len(m.To) == 1
 	_, sized := c.dialog.offers("SIZE")
 	commands := m.envelope(sized)
 	if dataAhead {
@@ -55,29 +65,29 @@ func (c *connection) transact(m *message) (sent, *ServerError) {
 		if dataAhead && len(replies) == len(commands) && replies[len(replies)-1] == nil {
 			c.abortData(failed, replies[1])
 		}
-		return sent{}, failed
+		return Sent{}, failed
 	case dataAhead:
 		replies = replies[len(replies)-1:]
 	default:
 		replies = c.converse([]string{"DATA"}, false)
 	}
 	if replies[0] != nil {
-		return sent{}, c.server.failure(StepData, replies[0])
+		return Sent{}, c.server.failure(StepData, replies[0])
 	}
 	reply, failed := c.sendBody(m)
-	return sent{reply: reply, refused: refused}, failed
+	return Sent{Reply: reply, Refused: refused}, failed
 }
 
 // fits returns an error if the mail exceeds the extensions and limits that the server announced.
-func (c *connection) fits(m *message) *ServerError {
-	if _, offered := c.dialog.offers("SMTPUTF8"); m.utf8 && !offered {
+func (c *connection) fits(m *Message) *ServerError {
+	if _, offered := c.dialog.offers("SMTPUTF8"); m.UTF8 && !offered {
 		failed := c.server.failure(StepFrom, ErrNoSMTPUTF8)
-		failed.ofMail = isASCII(m.from)
+		failed.ofMail = line.IsASCII(m.From)
 		return failed
 	}
 	limit, _ := c.dialog.offers("SIZE") // RFC 1870; 0 or nothing means no limit
-	if most, err := strconv.Atoi(limit); err == nil && most > 0 && len(m.raw) > most {
-		failed := c.server.failure(StepFrom, fmt.Errorf("%w: the mail has %d bytes, the server accepts %d", ErrTooLarge, len(m.raw), most))
+	if most, err := strconv.Atoi(limit); err == nil && most > 0 && len(m.Raw) > most {
+		failed := c.server.failure(StepFrom, fmt.Errorf("%w: the mail has %d bytes, the server accepts %d", ErrTooLarge, len(m.Raw), most))
 		failed.ofMail = true
 		return failed
 	}
@@ -86,19 +96,19 @@ func (c *connection) fits(m *message) *ServerError {
 
 // envelope returns the commands with the sender and the recipients. With sized, MAIL FROM has the
 // size of the mail, so that the server can refuse it early.
-func (m *message) envelope(sized bool) []string {
-	commands := make([]string, 0, len(m.to)+2)
-	from := "MAIL FROM:<" + m.from + ">"
-	if m.utf8 {
+func (m *Message) envelope(sized bool) []string {
+	commands := make([]string, 0, len(m.To)+2)
+	from := "MAIL FROM:<" + m.From + ">"
+	if m.UTF8 {
 		// Used only if needed, because a mail with this extension cannot pass through servers
 		// that lack it.
 		from += " BODY=8BITMIME SMTPUTF8"
 	}
 	if sized {
-		from += " SIZE=" + strconv.Itoa(len(m.raw))
+		from += " SIZE=" + strconv.Itoa(len(m.Raw))
 	}
 	commands = append(commands, from)
-	for _, address := range m.to {
+	for _, address := range m.To {
 		commands = append(commands, "RCPT TO:<"+address+">")
 	}
 	return commands
@@ -139,7 +149,7 @@ func (c *connection) converse(commands []string, pipelined bool) []error {
 // out of the mail if there are others. If a recipient is refused temporarily, the transaction fails
 // for all: otherwise the retry would reach the others a second time. Of several such refusals, the
 // one that most affects the whole sink becomes the error.
-func (c *connection) checkReplies(m *message, replies []error) (refused []Refusal, failed *ServerError) {
+func (c *connection) checkReplies(m *Message, replies []error) (refused []Refusal, failed *ServerError) {
 	if replies[0] != nil {
 		failed = c.server.failure(StepFrom, replies[0])
 		failed.ofMail = answerIn(replies[0]).refusesMail(m)
@@ -147,7 +157,7 @@ func (c *connection) checkReplies(m *message, replies []error) (refused []Refusa
 	}
 	var decides, final error // what delays the mail for all, and what refuses it for good
 	var worst sinks.Class
-	for i, err := range replies[1:min(len(replies), len(m.to)+1)] {
+	for i, err := range replies[1:min(len(replies), len(m.To)+1)] {
 		if err == nil {
 			continue
 		}
@@ -155,7 +165,7 @@ func (c *connection) checkReplies(m *message, replies []error) (refused []Refusa
 		if a.code == 0 {
 			return nil, c.server.failure(StepTo, err)
 		}
-		refused = append(refused, Refusal{Address: m.to[i], Err: err})
+		refused = append(refused, Refusal{Address: m.To[i], Err: err})
 		switch class, _ := a.class(StepTo); {
 		case class == sinks.ClassPermanent || (class == sinks.ClassInvalid && final == nil):
 			final = err // permanent, if any is: it may be about more than this recipient
@@ -164,7 +174,7 @@ func (c *connection) checkReplies(m *message, replies []error) (refused []Refusa
 			decides, worst = err, class
 		}
 	}
-	if decides == nil && len(refused) == len(m.to) {
+	if decides == nil && len(refused) == len(m.To) {
 		decides = final
 	}
 	if decides == nil {
@@ -176,8 +186,8 @@ func (c *connection) checkReplies(m *message, replies []error) (refused []Refusa
 }
 
 // sendBody sends the mail itself, after the server has answered DATA.
-func (c *connection) sendBody(m *message) (reply string, failed *ServerError) {
-	_, _ = c.dialog.out.Write(dotStuffed(m.raw)) // send returns its error
+func (c *connection) sendBody(m *Message) (reply string, failed *ServerError) {
+	_, _ = c.dialog.out.Write(dotStuffed(m.Raw)) // send returns its error
 	if err := c.dialog.send("."); err != nil {
 		// The last bytes may have been sent, so the server may have the whole mail.
 		return "", c.server.failure(StepEnd, err)

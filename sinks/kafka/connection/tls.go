@@ -1,4 +1,4 @@
-package kafka
+package connection
 
 import (
 	"crypto/tls"
@@ -16,7 +16,6 @@ type TLS struct {
 	CertFile   string `yaml:"cert_file" doc:"PEM file of the client's certificate, with its intermediate certificates"`
 	KeyFile    string `yaml:"key_file" doc:"PEM file of the private key of cert_file"`
 	ServerName string `yaml:"server_name" doc:"Name that every broker's certificate must have. Default: the host of the connection"`
-	Insecure   bool   `yaml:"insecure" doc:"Do not verify the brokers' certificates. Anyone on the network path can then read and change everything, including passwords. For experiments only"`
 }
 
 // encryption returns a function that makes the configuration of a handshake with a host; nil
@@ -33,14 +32,10 @@ func (t TLS) encryption(given *tls.Config, logger *slog.Logger) (func(host strin
 	case !t.Enabled:
 		return nil, nil
 	default:
-		given = &tls.Config{MinVersion: tls.VersionTLS12, ServerName: t.ServerName, InsecureSkipVerify: t.Insecure}
-	}
-	var contradiction error
-	if t.Insecure && (t.CAFile != "" || t.ServerName != "") {
-		contradiction = errors.New("tls.insecure: turns verification off, but tls.ca_file and tls.server_name are for verification; leave one out")
+		given = &tls.Config{MinVersion: tls.VersionTLS12, ServerName: t.ServerName}
 	}
 	files, err := certificates.New(certificates.Files{CA: t.CAFile, Cert: t.CertFile, Key: t.KeyFile}, logger)
-	if err := errors.Join(contradiction, err); err != nil {
+	if err != nil {
 		return nil, err
 	}
 	return func(host string) *tls.Config {

@@ -1,11 +1,14 @@
-package email
+package mailserver
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/waybill-go/waybill/sinks"
 )
 
 // maxIdle is how long an idle connection can be used again. Servers should wait five minutes for a
@@ -13,9 +16,13 @@ import (
 // first command of a mail gets no answer.
 const maxIdle = time.Minute
 
-// pool has the connections to the server. At most a fixed number are in use at once, and idle ones
+// maxConnectionAge is how old a connection may be when a mail begins; then a new one is opened,
+// perhaps to another address of the server.
+const maxConnectionAge = 5 * time.Minute
+
+// Client sends mails over connections to one server. Its methods are safe for concurrent use. At most a fixed number are in use at once, and idle ones
 // are kept for the next delivery. It has no goroutine; a stale connection is found when it is used.
-type pool struct {
+type Client struct {
 	server *server
 	logger *slog.Logger
 	inUse  chan struct{} // has an element for each connection in use
@@ -25,14 +32,41 @@ type pool struct {
 	closed bool
 }
 
-func newPool(s *server, size int, logger *slog.Logger) *pool {
-	return &pool{server: s, logger: logger, inUse: make(chan struct{}, size)}
+// New makes a client from settings with defaults and without mistakes, which Check reports. It connects
+// when a mail is sent. It logs a warning if the settings allow a password to be sent unencrypted.
+//
+// in.Dial opens the connections to the mail server, and also those to the authorization server,
+// unless in.HTTPClient is set.
+func New(in sinks.Instance, s Settings) (*Client, error) {
+	server, err := newServer(s, in)
+	if err != nil {
+		return nil, err
+	}
+	logger := cmp.Or(in.Logger, slog.New(slog.DiscardHandler))
+	if warning := s.tlsWarning(); warning != "" {
+		logger.Warn(warning, "server", server.address)
+	}
+	return &Client{server: server, logger: logger, inUse: make(chan struct{}, s.Connections)}, nil
+}
+
+// Send sends a mail. Its errors have classes, and are *ServerError unless the client is closed.
+func (p *Client) Send(ctx context.Context, m *Message) (done Sent, err error) {
+	err = p.use(ctx, func(c *connection) (err error) {
+		done, err = c.send(ctx, m)
+		return err
+	})
+	return done, classify(err)
+}
+
+// Check sends a NOOP over an idle or a new connection. Its errors have the classes of those of Send.
+func (p *Client) Check(ctx context.Context) error {
+	return classify(p.use(ctx, func(c *connection) error { return c.noop(ctx) }))
 }
 
 // use calls exchange with an idle or a new connection. If the server has closed the idle connection,
 // use calls exchange again with a new one. That is safe because only a mail's first command was
 // sent.
-func (p *pool) use(ctx context.Context, exchange func(*connection) error) error {
+func (p *Client) use(ctx context.Context, exchange func(*connection) error) error {
 	if err := p.waitTurn(ctx); err != nil {
 		return err
 	}
@@ -57,7 +91,7 @@ func (p *pool) use(ctx context.Context, exchange func(*connection) error) error 
 	return err
 }
 
-func (p *pool) waitTurn(ctx context.Context) error {
+func (p *Client) waitTurn(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return p.server.failure(StepWait, ctx.Err()) // an ended context would break a connection
 	}
@@ -70,7 +104,7 @@ func (p *pool) waitTurn(ctx context.Context) error {
 }
 
 // take returns the idle connection that was used last, or nil if there is none that may be used.
-func (p *pool) take() (*connection, error) {
+func (p *Client) take() (*connection, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed {
@@ -95,7 +129,7 @@ func (p *pool) take() (*connection, error) {
 
 // giveBack keeps a connection for the next delivery, unless it is broken. err is the result of its
 // last exchange. If it is about the destination, no idle connection is used again either.
-func (p *pool) giveBack(c *connection, err error) {
+func (p *Client) giveBack(c *connection, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if isAboutDestination(err) {
@@ -112,8 +146,8 @@ func (p *pool) giveBack(c *connection, err error) {
 	p.idle = append(p.idle, c)
 }
 
-// close closes the idle connections with QUIT. Connections in use are closed by giveBack.
-func (p *pool) close(ctx context.Context) {
+// Close closes the idle connections with QUIT. Connections in use are closed by giveBack.
+func (p *Client) Close(ctx context.Context) {
 	p.mu.Lock()
 	idle := p.idle
 	p.idle, p.closed = nil, true

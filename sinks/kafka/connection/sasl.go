@@ -1,4 +1,4 @@
-package kafka
+package connection
 
 import (
 	"context"
@@ -123,19 +123,19 @@ func prepared(hash scram.HashGeneratorFcn, user, password string) bool {
 	return err == nil
 }
 
-// token returns the source of tokens; nil without OAUTHBEARER.
-func (s SASL) token(given TokenProvider) *tokenSource {
+// tokens returns the source of tokens; nil without OAUTHBEARER.
+func (s SASL) tokens(given TokenProvider) *tokens {
 	switch {
 	case s.mechanism() != mechanismOAuth:
 		return nil
 	case given == nil:
 		given = fileToken(s.TokenFile)
 	}
-	return &tokenSource{provider: given}
+	return &tokens{provider: given}
 }
 
 // franz returns the mechanism for franz-go; nil without SASL.
-func (s SASL) franz(token *tokenSource) sasl.Mechanism {
+func (s SASL) franz(token *tokens) sasl.Mechanism {
 	switch s.mechanism() {
 	case "":
 		return nil
@@ -175,7 +175,7 @@ type scramMechanism SASL
 func (m scramMechanism) Name() string { return SASL(m).mechanism() }
 
 func (m scramMechanism) Authenticate(context.Context, string) (sasl.Session, []byte, error) {
-	c := &scramClient{hash: scramHashes[m.Name()]}
+	c := SASL(m).SCRAM()
 	if err := c.Begin(m.User, m.Password, ""); err != nil {
 		return nil, nil, err
 	}
@@ -183,14 +183,22 @@ func (m scramMechanism) Authenticate(context.Context, string) (sasl.Session, []b
 	return c, []byte(first), err
 }
 
-// scramClient is one SCRAM exchange. It implements the interfaces of franz-go and of sarama.
-type scramClient struct {
+// SCRAM is one exchange of SCRAM. It implements the interfaces of franz-go and of sarama.
+type SCRAM struct {
 	hash         scram.HashGeneratorFcn
 	conversation *scram.ClientConversation
 }
 
+// SCRAM returns a new exchange; nil if the mechanism is not SCRAM.
+func (s SASL) SCRAM() *SCRAM {
+	if hash := scramHashes[s.mechanism()]; hash != nil {
+		return &SCRAM{hash: hash}
+	}
+	return nil
+}
+
 // Begin begins the exchange.
-func (c *scramClient) Begin(user, password, authzID string) error {
+func (c *SCRAM) Begin(user, password, authzID string) error {
 	client, err := c.hash.NewClient(user, password, authzID)
 	if err != nil {
 		return err
@@ -201,7 +209,7 @@ func (c *scramClient) Begin(user, password, authzID string) error {
 
 // Step answers a challenge. It returns an error if the broker refuses the proof, or does not
 // prove that it knows the password.
-func (c *scramClient) Step(challenge string) (string, error) {
+func (c *SCRAM) Step(challenge string) (string, error) {
 	response, err := c.conversation.Step(challenge)
 	if err != nil {
 		return "", fmt.Errorf("%w: %w", kerr.SaslAuthenticationFailed, err)
@@ -210,10 +218,10 @@ func (c *scramClient) Step(challenge string) (string, error) {
 }
 
 // Done reports whether the exchange has ended.
-func (c *scramClient) Done() bool { return c.conversation.Done() }
+func (c *SCRAM) Done() bool { return c.conversation.Done() }
 
 // Challenge is Step for franz-go.
-func (c *scramClient) Challenge(challenge []byte) (done bool, response []byte, err error) {
+func (c *SCRAM) Challenge(challenge []byte) (done bool, response []byte, err error) {
 	text, err := c.Step(string(challenge))
 	return c.Done(), []byte(text), err
 }

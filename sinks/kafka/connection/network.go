@@ -1,4 +1,4 @@
-package kafka
+package connection
 
 import (
 	"context"
@@ -15,7 +15,8 @@ type network struct {
 	timeout time.Duration                 // of a connection with its handshake
 }
 
-func (n network) connect(ctx context.Context, protocol, address string) (net.Conn, error) {
+// Connect makes a connection, with its handshake if it is encrypted.
+func (n network) Connect(ctx context.Context, protocol, address string) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, n.timeout)
 	defer cancel()
 	conn, err := n.dial(ctx, protocol, address)

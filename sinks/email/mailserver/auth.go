@@ -1,4 +1,4 @@
-package email
+package mailserver
 
 import (
 	"cmp"
@@ -14,10 +14,11 @@ import (
 	"github.com/wneessen/go-mail/smtp"
 
 	"github.com/waybill-go/waybill/sinks"
+	"github.com/waybill-go/waybill/sinks/internal/line"
 	"github.com/waybill-go/waybill/sinks/internal/redact"
 )
 
-// Values of Config.Auth.
+// Values of Settings.Auth.
 const (
 	AuthAuto        = "auto"
 	AuthSCRAMSHA256 = "scram-sha-256"
@@ -30,7 +31,7 @@ const (
 
 // mechanism is a way to authenticate with a password.
 type mechanism struct {
-	name string // in Config.Auth
+	name string // in Settings.Auth
 	is   string // in SMTP
 	// challenges means that the server must have a verifier of this mechanism for the user, so a
 	// refusal says little about the password.
@@ -49,7 +50,7 @@ var passwordMechanisms = []mechanism{
 	{AuthCramMD5, "CRAM-MD5", true, func(s *server) smtp.Auth { return smtp.CRAMMD5Auth(s.user, s.password) }},
 }
 
-// authNames lists the values of Config.Auth.
+// authNames lists the values of Settings.Auth.
 func authNames() []string {
 	names := []string{AuthAuto}
 	for _, m := range passwordMechanisms {
@@ -59,40 +60,40 @@ func authNames() []string {
 }
 
 // usesToken reports whether the sink authenticates with an OAuth 2.0 token.
-func (c *Config) usesToken() bool {
-	return c.Auth == AuthXOAUTH2 || len(c.tokensFrom()) > 0
+func (s *Settings) usesToken() bool {
+	return s.Auth == AuthXOAUTH2 || len(s.tokensFrom()) > 0
 }
 
 // tokensFrom lists the settings that provide tokens, other than the password.
-func (c *Config) tokensFrom() (from []string) {
-	if c.TokenFile != "" {
+func (s *Settings) tokensFrom() (from []string) {
+	if s.TokenFile != "" {
 		from = append(from, "token_file")
 	}
-	if c.OAuth2.given() {
+	if s.OAuth2.given() {
 		from = append(from, "oauth2")
 	}
-	if c.TokenSource != nil {
+	if s.TokenSource != nil {
 		from = append(from, "TokenSource")
 	}
 	return from
 }
 
 // validateAuth reports the mistakes in user, password and tokens.
-func (c *Config) validateAuth(mistake func(field, format string, args ...any)) {
-	if !slices.Contains(authNames(), c.Auth) {
-		mistake("auth", "%q is unknown; use %s", c.Auth, strings.Join(authNames(), ", "))
-	} else if c.usesToken() && c.Auth != AuthAuto && c.Auth != AuthXOAUTH2 {
-		mistake("auth", "%s does not use a token; use %s, or leave %s out", c.Auth, AuthXOAUTH2, strings.Join(c.tokensFrom(), " and "))
+func (s *Settings) validateAuth(mistake func(field, format string, args ...any)) {
+	if !slices.Contains(authNames(), s.Auth) {
+		mistake("auth", "%q is unknown; use %s", s.Auth, strings.Join(authNames(), ", "))
+	} else if s.usesToken() && s.Auth != AuthAuto && s.Auth != AuthXOAUTH2 {
+		mistake("auth", "%s does not use a token; use %s, or leave %s out", s.Auth, AuthXOAUTH2, strings.Join(s.tokensFrom(), " and "))
 	}
-	from := c.tokensFrom()
+	from := s.tokensFrom()
 	if len(from) > 1 {
 		mistake(from[0], "contradicts %s; use one of them", strings.Join(from[1:], " and "))
 	}
-	if c.OAuth2.given() {
-		c.OAuth2.validate(mistake)
+	if s.OAuth2.given() {
+		s.OAuth2.validate(mistake)
 	}
-	u, err := url.Parse(c.SMTP)
-	if c.SMTP == "" || err != nil {
+	u, err := url.Parse(s.URL)
+	if s.URL == "" || err != nil {
 		return // validateSMTP has reported it
 	}
 	password, _ := u.User.Password()
@@ -101,24 +102,24 @@ func (c *Config) validateAuth(mistake func(field, format string, args ...any)) {
 	switch {
 	case elsewhere && hasPassword:
 		mistake("smtp", "has a password; with %s it must have only the user, such as smtp://user@host:587", from[0])
-	case c.usesToken() && user == "":
+	case s.usesToken() && user == "":
 		mistake("smtp", "has no user; add the account of the token, such as smtp://user%%40example.com@host:587")
-	case c.usesToken() && !elsewhere && !hasPassword:
+	case s.usesToken() && !elsewhere && !hasPassword:
 		mistake("auth", "xoauth2 needs a token: as the password in smtp, or by token_file or oauth2")
 	case elsewhere:
 	case (user != "") != hasPassword || (u.User != nil && user == ""):
 		mistake("smtp", "needs both user and password, or neither")
-	case user == "" && c.Auth != AuthAuto && slices.Contains(authNames(), c.Auth):
-		mistake("auth", "%s needs user and password in smtp", c.Auth)
+	case user == "" && s.Auth != AuthAuto && slices.Contains(authNames(), s.Auth):
+		mistake("auth", "%s needs user and password in smtp", s.Auth)
 	}
 }
 
 // mechanisms returns the mechanisms to try with a password, in this order.
-func (c *Config) mechanisms(user *url.Userinfo) []mechanism {
-	if user == nil || c.usesToken() {
+func (s *Settings) mechanisms(user *url.Userinfo) []mechanism {
+	if user == nil || s.usesToken() {
 		return nil
 	}
-	return slices.DeleteFunc(slices.Clone(passwordMechanisms), func(m mechanism) bool { return c.Auth != AuthAuto && c.Auth != m.name })
+	return slices.DeleteFunc(slices.Clone(passwordMechanisms), func(m mechanism) bool { return s.Auth != AuthAuto && s.Auth != m.name })
 }
 
 // logIn authenticates with the password, if there is one. If the server refuses a mechanism although
@@ -185,7 +186,7 @@ func (s scram) Next(challenge []byte, more bool) ([]byte, error) {
 	for field := range strings.SplitSeq(string(challenge), ",") {
 		if text, ok := strings.CutPrefix(field, "i="); ok {
 			if n, err := strconv.Atoi(text); err != nil || n > maxIterations {
-				return nil, fmt.Errorf("%w: SCRAM with %q iterations", ErrReply, clean(text, maxText))
+				return nil, fmt.Errorf("%w: SCRAM with %q iterations", ErrReply, line.Of(text, maxText))
 			}
 		}
 	}
@@ -194,9 +195,9 @@ func (s scram) Next(challenge []byte, more bool) ([]byte, error) {
 
 // credentials returns the texts that errors must not repeat: secrets, and passwords as they are
 // sent.
-func (c *Config) credentials(user *url.Userinfo) redact.Credentials {
+func (s *Settings) credentials(user *url.Userinfo) redact.Credentials {
 	password, _ := user.Password()
-	return redact.New(append(asSent(user.Username(), password), c.OAuth2.ClientSecret, c.OAuth2.RefreshToken)...)
+	return redact.New(append(asSent(user.Username(), password), s.OAuth2.ClientSecret, s.OAuth2.RefreshToken)...)
 }
 
 // asSent returns a password or token, and the encodings in which the mechanisms send it.
@@ -212,17 +213,17 @@ func asSent(user, secret string) []string {
 }
 
 // tokens returns the source of tokens for new connections; nil if they need none.
-func (c *Config) tokens(user *url.Userinfo, in sinks.Instance) tokens {
+func (s *Settings) tokens(user *url.Userinfo, in sinks.Instance) tokens {
 	password, _ := user.Password()
 	switch {
-	case !c.usesToken():
+	case !s.usesToken():
 		return nil
-	case c.TokenSource != nil:
-		return &sourceToken{source: c.TokenSource, turn: make(chan struct{}, 1)}
-	case c.TokenFile != "":
-		return fileToken(c.TokenFile)
-	case c.OAuth2.given():
-		return newFetchedToken(c.OAuth2, in)
+	case s.TokenSource != nil:
+		return &sourceToken{source: s.TokenSource, turn: make(chan struct{}, 1)}
+	case s.TokenFile != "":
+		return fileToken(s.TokenFile)
+	case s.OAuth2.given():
+		return newFetchedToken(s.OAuth2, in)
 	}
 	return fixedToken(password)
 }

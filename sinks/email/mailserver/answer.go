@@ -1,4 +1,4 @@
-package email
+package mailserver
 
 import (
 	"errors"
@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill/sinks"
+	"github.com/waybill-go/waybill/sinks/internal/line"
 )
 
 // answer is a negative reply of the server. docs/sinks-email.md also explains what answers mean.
@@ -236,12 +237,12 @@ func (a answer) hint(step Step) string {
 // refusesMail reports whether an answer to MAIL FROM is about this mail: its size, or a
 // recipient's address that is not ASCII. The rest of the command is the sender, which comes from
 // the configuration.
-func (a answer) refusesMail(m *message) bool {
+func (a answer) refusesMail(m *Message) bool {
 	switch {
 	case a.code < 500:
 		return false
 	case a.status == status{3, 4}, a.status == status{2, 3}, a.code == codeTooLarge && a.status == status{}:
 		return true
 	}
-	return m.utf8 && isASCII(m.from) && (a.status == status{6, 7} || a.code == codeUnknownParameter)
+	return m.UTF8 && line.IsASCII(m.From) && (a.status == status{6, 7} || a.code == codeUnknownParameter)
 }

@@ -1,4 +1,4 @@
-package email
+package mailserver
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill/sinks"
+	"github.com/waybill-go/waybill/sinks/internal/line"
 	"github.com/waybill-go/waybill/sinks/internal/redact"
 )
 
@@ -33,13 +34,13 @@ type server struct {
 	credentials redact.Credentials // removed from all replies
 }
 
-func newServer(c Config, in sinks.Instance) (*server, error) {
+func newServer(c Settings, in sinks.Instance) (*server, error) {
 	u, host, port, err := c.address()
 	if err != nil {
 		return nil, err
 	}
 	s := &server{
-		host: host, address: net.JoinHostPort(host, port), timeout: c.Timeout, maxAge: c.MaxConnectionAge,
+		host: host, address: net.JoinHostPort(host, port), timeout: c.Timeout, maxAge: maxConnectionAge,
 		dial: in.Dial, hello: c.Hello, startTLS: c.startTLS(), implicitTLS: u.Scheme == "smtps",
 		mechanisms: c.mechanisms(u.User), user: u.User.Username(), tokens: c.tokens(u.User, in), credentials: c.credentials(u.User),
 	}
@@ -164,7 +165,7 @@ type connection struct {
 //
 // After a success the server has cleared its buffers (RFC 5321, section 4.1.1.4), so RSET is only
 // needed after a refusal.
-func (c *connection) send(ctx context.Context, m *message) (done sent, err error) {
+func (c *connection) send(ctx context.Context, m *Message) (done Sent, err error) {
 	err = c.within(ctx, func() error {
 		var failed *ServerError
 		if done, failed = c.transact(m); failed == nil {
@@ -278,5 +279,5 @@ func isAboutDestination(err error) bool {
 // receiptText returns at most so many bytes of a reply, without its enhanced status, which has the
 // same meaning as the 250.
 func receiptText(reply string, most int) string {
-	return clean(enhancedStatus.ReplaceAllString(reply, ""), most)
+	return line.Of(enhancedStatus.ReplaceAllString(reply, ""), most)
 }

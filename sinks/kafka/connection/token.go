@@ -1,4 +1,4 @@
-package kafka
+package connection
 
 import (
 	"context"
@@ -46,13 +46,13 @@ func (path fileToken) Token(context.Context) (Token, error) {
 // 3.1).
 func notInToken(r rune) bool { return r <= ' ' || r > '~' }
 
-// tokenSource remembers the last token of a provider, so that errors can be redacted.
-type tokenSource struct {
+// tokens gets tokens, and remembers the last one, so that errors can be redacted.
+type tokens struct {
 	provider TokenProvider
 	last     atomic.Value // string
 }
 
-func (t *tokenSource) get(ctx context.Context) (Token, error) {
+func (t *tokens) get(ctx context.Context) (Token, error) {
 	token, err := t.provider.Token(ctx)
 	if err == nil {
 		t.last.Store(token.Text)
@@ -60,8 +60,8 @@ func (t *tokenSource) get(ctx context.Context) (Token, error) {
 	return token, err
 }
 
-// secret returns the last token, or "" before the first one.
-func (t *tokenSource) secret() string {
+// newest returns the last token, or "" before the first one.
+func (t *tokens) newest() string {
 	text, _ := t.last.Load().(string)
 	return text
 }
