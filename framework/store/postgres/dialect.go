@@ -276,7 +276,7 @@ func (s *Store) Replay(ctx context.Context, b store.ReplayBatch) (store.ReplayRe
 	if err := s.meet(ctx); err != nil {
 		return store.ReplayResult{}, err
 	}
-	return s.shared.Replay(ctx, b)
+	return s.acted.Replay(ctx, b)
 }
 
 // Reroute moves the next deliveries; see store.Operator.
@@ -284,7 +284,7 @@ func (s *Store) Reroute(ctx context.Context, b store.RerouteBatch) (store.Rerout
 	if err := s.meet(ctx); err != nil {
 		return store.RerouteResult{}, err
 	}
-	return s.shared.Reroute(ctx, b)
+	return s.acted.Reroute(ctx, b)
 }
 
 // meet reads the server's identity before a transaction does: if it is refused, it would end the

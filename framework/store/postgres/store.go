@@ -19,6 +19,8 @@ import (
 
 	"github.com/waybill-go/waybill/framework/store"
 	"github.com/waybill-go/waybill/framework/store/internal/tables"
+	"github.com/waybill-go/waybill/framework/store/internal/tables/acts"
+	"github.com/waybill-go/waybill/framework/store/internal/tables/looks"
 )
 
 // minVersion is the first server with pg_snapshot and xid8: 13.
@@ -93,6 +95,8 @@ func (c Config) withDefaults() (Config, error) {
 // works behind a transaction pooler; only Listen has a separate connection.
 type Store struct {
 	*shared
+	*acted
+	*looked
 	db        *sql.DB
 	run       *tables.Runner
 	names     names
@@ -112,24 +116,14 @@ type Store struct {
 	scanningRestored sync.Mutex // new cursors of many lanes share one restore scan
 }
 
-// shared are the tables that are the same for all databases.
-type shared = tables.Tables
-
-var (
-	_ store.Log        = (*Store)(nil)
-	_ store.Leases     = (*Store)(nil)
-	_ store.Deliveries = (*Store)(nil)
-	_ store.Inspector  = (*Store)(nil)
-	_ store.Sampler    = (*Store)(nil)
-	_ store.Operator   = (*Store)(nil)
-	_ store.Pruner     = (*Store)(nil)
-	_ store.Inbox      = (*Store)(nil)
-	_ store.Reserver   = (*Store)(nil)
-	_ store.Schedules  = (*Store)(nil)
-	_ store.Canceller  = (*Store)(nil)
-	_ store.Claimer    = (*Store)(nil)
-	_ store.Diagnoser  = (*Store)(nil)
+// The parts that are the same for all databases.
+type (
+	shared = tables.Tables
+	acted  = acts.Acts
+	looked = looks.Looks
 )
+
+var _ tables.Roles = (*Store)(nil)
 
 // OpenDB opens a database with lib/pq: dsn is a URL or a list of key=value. It does not connect yet.
 // It adds to lib/pq:
@@ -206,9 +200,9 @@ func Open(ctx context.Context, db *sql.DB, c Config) (*Store, error) {
 	}
 	s := &Store{db: db, names: n, sql: newStatements(n, serverSQL(version)), floorLag: defaultFloorLag}
 	d := &dialect{Store: s}
-	s.run = tables.NewRunner(n.Table, d)
+	s.run = tables.NewRunner(db, n.Table, d, c.Source)
 	s.sql.notCancelled, _ = s.run.Render(tables.SQL(tables.NotCancelled))
-	s.shared = tables.New(db, s.run, c.Receipts, c.Source)
+	s.shared, s.acted, s.looked = tables.New(s.run, c.Receipts), acts.New(s.run), looks.New(s.run)
 	if s.listening, err = newListening(c); err != nil {
 		return nil, err
 	}

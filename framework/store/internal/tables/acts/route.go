@@ -1,4 +1,4 @@
-package tables
+package acts
 
 import (
 	"context"
@@ -9,6 +9,8 @@ import (
 	"reflect"
 	"slices"
 	"time"
+
+	"github.com/waybill-go/waybill/framework/store/internal/tables"
 
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/store"
@@ -33,42 +35,23 @@ const (
 // errMoved is that cursors were leased, or other types wanted, while the types were changed.
 var errMoved = errors.New("the sinks are being worked on")
 
-func encodeTypes(f *notification.TypeFilter) sql.NullString {
-	if f == nil {
-		return sql.NullString{}
-	}
-	raw, err := json.Marshal(f)
-	if err != nil {
-		panic(err) // texts can always be encoded
-	}
-	return sql.NullString{String: string(raw), Valid: true}
-}
-
-func decodeTypes(text sql.NullString) (*notification.TypeFilter, error) {
-	if !text.Valid {
-		return nil, nil
-	}
-	f := &notification.TypeFilter{}
-	return f, json.Unmarshal([]byte(text.String), f)
-}
-
 // routed is what a sink takes before and after a change.
 type routed struct {
 	sink        string
-	cursors     []cursor
+	cursors     []tables.Cursor
 	known       bool // false: it takes nothing yet
 	before, now notification.TypeFilter
 	changes     bool
 }
 
-func newRouted(cursors []cursor) *routed {
+func newRouted(cursors []tables.Cursor) *routed {
 	r := &routed{sink: cursors[0].Sink, cursors: cursors}
 	for i := range cursors {
-		if c := &cursors[i]; c.types != nil {
-			r.known, r.before = true, *c.types
+		if c := &cursors[i]; c.Types != nil {
+			r.known, r.before = true, *c.Types
 		}
-		if c := &cursors[i]; c.wanted != nil {
-			r.changes, r.now = true, *c.wanted
+		if c := &cursors[i]; c.Wanted != nil {
+			r.changes, r.now = true, *c.Wanted
 		}
 	}
 	if !r.changes {
@@ -79,8 +62,8 @@ func newRouted(cursors []cursor) *routed {
 
 // forgotten returns a sink that took something until it was forgotten, as SinkUnrouted keeps it until the
 // next change.
-func (p *past) forgotten() *routed {
-	return &routed{sink: store.SinkUnrouted, cursors: []cursor{p.cursor}, known: true, before: p.Types, changes: true}
+func forgotten(p *tables.Past) *routed {
+	return &routed{sink: store.SinkUnrouted, cursors: []tables.Cursor{p.Cursor}, known: true, before: p.Types, changes: true}
 }
 
 // isIdle reports whether no one works on it since every type has a route. Before its types are known, it
@@ -89,15 +72,15 @@ func (r *routed) isIdle() bool { return r.known && r.before.None() }
 
 // floor is an offset up to which all rows are settled.
 func (r *routed) floor() int64 {
-	floor := r.cursors[0].place.Through
+	floor := r.cursors[0].Place.Through
 	for i := range r.cursors {
-		floor = min(floor, r.cursors[i].place.Through)
+		floor = min(floor, r.cursors[i].Place.Through)
 	}
 	return floor
 }
 
 func (r *routed) isElsewhere() bool {
-	return slices.ContainsFunc(r.cursors, func(c cursor) bool { return c.place.Conflict != "" })
+	return slices.ContainsFunc(r.cursors, func(c tables.Cursor) bool { return c.Place.Conflict != "" })
 }
 
 // routing is a change of what the sinks take.
@@ -149,22 +132,22 @@ func left(filters []notification.TypeFilter) notification.TypeFilter {
 }
 
 // Route changes what sinks take; see store.Leases.
-func (t *Tables) Route(ctx context.Context, sinks map[string]notification.TypeFilter) (done bool, err error) {
+func (t *Acts) Route(ctx context.Context, sinks map[string]notification.TypeFilter) (done bool, err error) {
 	done, err = t.route(ctx, sinks)
 	if errors.Is(err, errMoved) {
 		return false, nil
 	}
 	if err != nil {
-		return false, t.failed(err, "change the types that sinks take")
+		return false, t.run.Failed(err, "change the types that sinks take")
 	}
 	return done, nil
 }
 
-func (t *Tables) route(ctx context.Context, sinks map[string]notification.TypeFilter) (done bool, err error) {
+func (t *Acts) route(ctx context.Context, sinks map[string]notification.TypeFilter) (done bool, err error) {
 	if err := t.want(ctx, sinks); err != nil {
 		return false, err
 	}
-	r, err := t.routing(ctx, t.own())
+	r, err := t.routing(ctx, t.run.Own())
 	if err != nil || len(r.changing()) == 0 && (r.unrouted == nil || !r.unrouted.changes) {
 		return err == nil, err
 	}
@@ -172,7 +155,7 @@ func (t *Tables) route(ctx context.Context, sinks map[string]notification.TypeFi
 	if slices.ContainsFunc(moving, func(s *routed) bool { return !s.free() }) {
 		return false, nil
 	}
-	covers := t.source == nil && r.unrouted != nil && !slices.ContainsFunc(moving, (*routed).isElsewhere)
+	covers := t.run.Source == nil && r.unrouted != nil && !slices.ContainsFunc(moving, (*routed).isElsewhere)
 	if !r.isMade() {
 		if covers && slices.ContainsFunc(r.sinks, func(s *routed) bool { return s.known }) { // otherwise nothing was taken yet
 			err = t.coverRows(ctx, r)
@@ -181,7 +164,7 @@ func (t *Tables) route(ctx context.Context, sinks map[string]notification.TypeFi
 			err = t.routeNow(ctx, r)
 		}
 		if err == nil {
-			r, err = t.routing(ctx, t.own())
+			r, err = t.routing(ctx, t.run.Own())
 		}
 	}
 	for more := covers; more && err == nil; {
@@ -195,7 +178,7 @@ func (t *Tables) route(ctx context.Context, sinks map[string]notification.TypeFi
 	}
 	waits := r.unrouted != nil && r.unrouted.changes && !r.isKnown()
 	return !waits, t.standing(ctx, r, func(tx *sql.Tx, _ *routing) error {
-		_, err := t.run.Exec(ctx, tx, `?`, t.dialect.Announce(SQL(`UPDATE {cursors} SET types_wanted = NULL
+		_, err := t.run.Exec(ctx, tx, `?`, t.run.Dialect.Announce(tables.SQL(`UPDATE {cursors} SET types_wanted = NULL
 			WHERE types_wanted = types OR types_wanted IS NOT NULL AND types IS NOT NULL AND sink = ?`, store.SinkUnrouted)))
 		return err
 	})
@@ -209,15 +192,15 @@ func (r *routing) isMade() bool {
 }
 
 // want stores the types that sinks shall take.
-func (t *Tables) want(ctx context.Context, sinks map[string]notification.TypeFilter) error {
+func (t *Acts) want(ctx context.Context, sinks map[string]notification.TypeFilter) error {
 	if len(sinks) == 0 {
 		return nil
 	}
-	return t.inTxOf(ctx, slices.Collect(maps.Keys(sinks)), func(tx *sql.Tx) error {
+	return t.run.InTxOf(ctx, slices.Collect(maps.Keys(sinks)), func(tx *sql.Tx) error {
 		for _, sink := range slices.Sorted(maps.Keys(sinks)) {
 			types := sinks[sink]
-			wanted := encodeTypes(&types)
-			_, err := t.run.Exec(ctx, tx, `?`, t.dialect.Announce(SQL(`UPDATE {cursors} SET types_wanted = CASE WHEN types = ? THEN NULL ELSE ? END WHERE sink = ?`, wanted, wanted, sink)))
+			wanted := tables.EncodeTypes(&types)
+			_, err := t.run.Exec(ctx, tx, `?`, t.run.Dialect.Announce(tables.SQL(`UPDATE {cursors} SET types_wanted = CASE WHEN types = ? THEN NULL ELSE ? END WHERE sink = ?`, wanted, wanted, sink)))
 			if err != nil {
 				return err
 			}
@@ -227,13 +210,13 @@ func (t *Tables) want(ctx context.Context, sinks map[string]notification.TypeFil
 }
 
 // routing reads what the sinks take.
-func (t *Tables) routing(ctx context.Context, q Querier) (*routing, error) {
-	cursors, err := t.placed(ctx, q, "")
+func (t *Acts) routing(ctx context.Context, q tables.Querier) (*routing, error) {
+	cursors, err := t.run.Placed(ctx, q, "")
 	if err != nil {
 		return nil, err
 	}
-	if !slices.ContainsFunc(cursors, func(c cursor) bool { return c.Sink == store.SinkUnrouted }) { // or idle
-		idle, err := t.placed(ctx, q, store.SinkUnrouted)
+	if !slices.ContainsFunc(cursors, func(c tables.Cursor) bool { return c.Sink == store.SinkUnrouted }) { // or idle
+		idle, err := t.run.Placed(ctx, q, store.SinkUnrouted)
 		if err != nil {
 			return nil, err
 		}
@@ -244,12 +227,12 @@ func (t *Tables) routing(ctx context.Context, q Querier) (*routing, error) {
 	}
 	r := &routing{}
 	var after []notification.TypeFilter
-	for lanes := range sinksOf(cursors) {
+	for lanes := range tables.SinksOf(cursors) {
 		s := newRouted(lanes)
 		if s.sink == store.SinkUnrouted {
 			r.unrouted = s
 			for i := range s.past() {
-				r.sinks = append(r.sinks, s.past()[i].forgotten())
+				r.sinks = append(r.sinks, forgotten(&s.past()[i]))
 			}
 			continue
 		}
@@ -263,8 +246,8 @@ func (t *Tables) routing(ctx context.Context, q Querier) (*routing, error) {
 
 // standing runs a part of a change in a transaction for which checkpoints wait. It fails with errMoved
 // if r is no longer the change.
-func (t *Tables) standing(ctx context.Context, r *routing, do func(tx *sql.Tx, r *routing) error) error {
-	return t.inTxOf(ctx, r.names(), func(tx *sql.Tx) error {
+func (t *Acts) standing(ctx context.Context, r *routing, do func(tx *sql.Tx, r *routing) error) error {
+	return t.run.InTxOf(ctx, r.names(), func(tx *sql.Tx) error {
 		again, err := t.routing(ctx, tx)
 		if err != nil {
 			return err
@@ -284,14 +267,14 @@ func (r *routing) is(other *routing) bool {
 }
 
 // coverRows parks the rows that would be no one's after the change.
-func (t *Tables) coverRows(ctx context.Context, r *routing) error {
+func (t *Acts) coverRows(ctx context.Context, r *routing) error {
 	if r.unrouted.isIdle() {
 		if err := t.beginUnrouted(ctx, r); err != nil {
 			return err
 		}
 	}
 	var last sql.NullInt64
-	if err := t.run.Row(ctx, t.own(), `SELECT max("offset") FROM {log} {whole log}`).Scan(&last); err != nil {
+	if err := t.run.Row(ctx, t.run.Own(), `SELECT max("offset") FROM {log} {whole log}`).Scan(&last); err != nil {
 		return err
 	}
 	for from := r.unsettled(); from < last.Int64; from += routeSpan {
@@ -318,8 +301,8 @@ func (r *routing) unsettled() int64 {
 }
 
 // beginUnrouted lets SinkUnrouted begin here: no one worked on it while every type had a route.
-func (t *Tables) beginUnrouted(ctx context.Context, r *routing) error {
-	at, err := t.dialect.Beginning(ctx, time.Time{})
+func (t *Acts) beginUnrouted(ctx context.Context, r *routing) error {
+	at, err := t.run.Dialect.Beginning(ctx, time.Time{})
 	if err != nil {
 		return err
 	}
@@ -329,28 +312,28 @@ func (t *Tables) beginUnrouted(ctx context.Context, r *routing) error {
 				return err
 			}
 		}
-		_, err := t.run.Exec(ctx, tx, `UPDATE {cursors} SET position = ?, settled = '' WHERE sink = ?`, nullText(at.Position), store.SinkUnrouted)
+		_, err := t.run.Exec(ctx, tx, `UPDATE {cursors} SET position = ?, settled = '' WHERE sink = ?`, tables.NullText(at.Position), store.SinkUnrouted)
 		return err
 	})
 }
 
 // parkUncovered parks rows of some offsets under SinkUnrouted that no sink has, or will read.
-func (t *Tables) parkUncovered(ctx context.Context, tx *sql.Tx, r *routing, after, upTo int64) error {
-	d := t.dialect
-	where := SQL(`"offset" > ? AND "offset" <= ? AND `+NotCancelled+` AND NOT ?`, after, upTo, isParked(store.SinkUnrouted))
-	u, settled := r.unrouted, t.settledInAny(r.unrouted.cursors)
-	where.and(`NOT (? AND NOT ?)`, t.ofTypes(u.now), settled)
-	dropped := []Expr{SQL(`(? AND NOT ? AND NOT ?)`, t.ofTypes(u.before), t.ofTypes(u.now), settled)}
+func (t *Acts) parkUncovered(ctx context.Context, tx *sql.Tx, r *routing, after, upTo int64) error {
+	d := t.run.Dialect
+	where := tables.SQL(`"offset" > ? AND "offset" <= ? AND `+tables.NotCancelled+` AND NOT ?`, after, upTo, isParked(store.SinkUnrouted))
+	u, settled := r.unrouted, t.run.SettledInAny(r.unrouted.cursors)
+	where.And(`NOT (? AND NOT ?)`, t.run.OfTypes(u.now), settled)
+	dropped := []tables.Expr{tables.SQL(`(? AND NOT ? AND NOT ?)`, t.run.OfTypes(u.before), t.run.OfTypes(u.now), settled)}
 	for _, s := range r.sinks {
-		where.and(`NOT ?`, t.has(s))
+		where.And(`NOT ?`, t.has(s))
 		if !s.changes {
 			continue
 		}
-		settled := t.settledInAny(s.cursors)
-		where.and(`NOT (? AND NOT ?)`, t.ofTypes(s.now), settled)
-		dropped = append(dropped, SQL(`(? AND NOT ? AND NOT ?)`, t.ofTypes(s.before), t.ofTypes(s.now), settled))
+		settled := t.run.SettledInAny(s.cursors)
+		where.And(`NOT (? AND NOT ?)`, t.run.OfTypes(s.now), settled)
+		dropped = append(dropped, tables.SQL(`(? AND NOT ? AND NOT ?)`, t.run.OfTypes(s.before), t.run.OfTypes(s.now), settled))
 	}
-	where.and(`(?)`, join(` OR `, dropped))
+	where.And(`(?)`, tables.Join(` OR `, dropped))
 	_, err := t.run.Exec(ctx, tx, `INSERT INTO {parked} (sink, {envelope}, state, attempt, due_at, last_error)
 		SELECT ?, {envelope}, CASE WHEN early THEN 'scheduled' ELSE 'dead' END, CASE WHEN early THEN 0 ELSE 1 END,
 			CASE WHEN early THEN `+d.DueTime(`deliver_at`)+` END, CASE WHEN early THEN '' ELSE ? END
@@ -361,27 +344,27 @@ func (t *Tables) parkUncovered(ctx context.Context, tx *sql.Tx, r *routing, afte
 
 // has is the condition that a sink has a row: it has delivered or parked it or, if it takes the same
 // types after the change, it will read it.
-func (t *Tables) has(s *routed) Expr {
+func (t *Acts) has(s *routed) tables.Expr {
 	if !s.changes {
-		return SQL(`(?)`, t.took(s))
+		return tables.SQL(`(?)`, t.took(s))
 	}
-	return SQL(`(? AND ?)`, t.settledInAny(s.cursors), t.took(s))
+	return tables.SQL(`(? AND ?)`, t.run.SettledInAny(s.cursors), t.took(s))
 }
 
 // moveToSinks moves what is parked under SinkUnrouted and has a route now: what is scheduled, and
 // what a sink of its type reads from the log itself, which must not be delivered twice. It moves some, and
 // reports whether there may be more.
-func (t *Tables) moveToSinks(ctx context.Context, tx *sql.Tx, r *routing) (more bool, err error) {
+func (t *Acts) moveToSinks(ctx context.Context, tx *sql.Tx, r *routing) (more bool, err error) {
 	takes := make(map[string]notification.TypeFilter)
-	reads := []Expr{SQL(`false`)}
-	types := []Expr{SQL(`false`)}
+	reads := []tables.Expr{tables.SQL(`false`)}
+	types := []tables.Expr{tables.SQL(`false`)}
 	for _, s := range r.sinks {
 		if s.now.None() {
 			continue
 		}
 		takes[s.sink] = s.now
-		types = append(types, t.ofTypes(s.now))
-		reads = append(reads, SQL(`(? AND NOT ?)`, t.ofTypes(s.now), t.settledInAny(s.cursors)))
+		types = append(types, t.run.OfTypes(s.now))
+		reads = append(reads, tables.SQL(`(? AND NOT ?)`, t.run.OfTypes(s.now), t.run.SettledInAny(s.cursors)))
 	}
 	var found []unrouted
 	err = t.run.Each(ctx, tx, func(rows *sql.Rows) error {
@@ -391,7 +374,7 @@ func (t *Tables) moveToSinks(ctx context.Context, tx *sql.Tx, r *routing) (more 
 		return err
 	}, `SELECT "offset", id, type FROM {parked} p WHERE sink = ? AND (?) AND (state = 'scheduled' OR EXISTS (
 			SELECT 1 FROM {log} WHERE "offset" = p."offset" AND id = p.id AND (?)))
-		ORDER BY "offset", id LIMIT ? {whole log parked}`, store.SinkUnrouted, join(` OR `, types), join(` OR `, reads), moveRows)
+		ORDER BY "offset", id LIMIT ? {whole log parked}`, store.SinkUnrouted, tables.Join(` OR `, types), tables.Join(` OR `, reads), moveRows)
 	if err != nil || len(found) == 0 {
 		return false, err
 	}
@@ -403,7 +386,7 @@ func (t *Tables) moveToSinks(ctx context.Context, tx *sql.Tx, r *routing) (more 
 }
 
 // moveRead parks deliveries for the sinks that have passed their rows.
-func (t *Tables) moveRead(ctx context.Context, tx *sql.Tx, r *routing, takes map[string]notification.TypeFilter, found []unrouted) (changed []string, err error) {
+func (t *Acts) moveRead(ctx context.Context, tx *sql.Tx, r *routing, takes map[string]notification.TypeFilter, found []unrouted) (changed []string, err error) {
 	for _, s := range r.sinks {
 		refs := refsOf(found, takes[s.sink])
 		if len(refs) == 0 {
@@ -422,13 +405,13 @@ func (t *Tables) moveRead(ctx context.Context, tx *sql.Tx, r *routing, takes map
 		}
 		changed = append(changed, s.sink)
 	}
-	return append(changed, store.SinkUnrouted), t.unpark(ctx, tx, store.SinkUnrouted, refsOf(found, notification.AllTypes))
+	return append(changed, store.SinkUnrouted), t.run.Unpark(ctx, tx, store.SinkUnrouted, refsOf(found, notification.AllTypes))
 }
 
 // routeNow lets the sinks take what they shall take.
-func (t *Tables) routeNow(ctx context.Context, r *routing) error {
+func (t *Acts) routeNow(ctx context.Context, r *routing) error {
 	return t.standing(ctx, r, func(tx *sql.Tx, r *routing) error {
-		if t.source == nil && r.unrouted != nil && !r.unrouted.isElsewhere() {
+		if t.run.Source == nil && r.unrouted != nil && !r.unrouted.isElsewhere() {
 			if err := t.settleDelivered(ctx, tx, r); err != nil {
 				return err
 			}
@@ -460,21 +443,21 @@ func (r *routing) isKnown() bool {
 
 // leaveUnrouted makes SinkUnrouted take what a sink that is being forgotten took. What is committed from
 // now on is no one's until it does so, which begins at a place that is still valid.
-func (t *Tables) leaveUnrouted(ctx context.Context, tx *sql.Tx, sink string, at Beginning) error {
+func (t *Acts) leaveUnrouted(ctx context.Context, tx *sql.Tx, sink string, at tables.Beginning) error {
 	if at.Holds != nil {
 		if err := at.Holds(ctx, tx); err != nil {
 			return err
 		}
 	}
-	cursors, err := t.cursors(ctx, tx, sink)
-	if err != nil || len(cursors) == 0 || cursors[0].types == nil || cursors[0].types.None() {
+	cursors, err := t.run.Cursors(ctx, tx, sink)
+	if err != nil || len(cursors) == 0 || cursors[0].Types == nil || cursors[0].Types.None() {
 		return err
 	}
-	unrouted, err := t.cursors(ctx, tx, store.SinkUnrouted)
+	unrouted, err := t.run.Cursors(ctx, tx, store.SinkUnrouted)
 	if err != nil || len(unrouted) == 0 {
 		return err
 	}
-	raw, err := json.Marshal(append(unrouted[0].past, past{Types: *cursors[0].types, Slots: store.NewLane(sink, 0, 1).Slots, Position: at.Position}))
+	raw, err := json.Marshal(append(unrouted[0].Past, tables.Past{Types: *cursors[0].Types, Slots: store.NewLane(sink, 0, 1).Slots, Position: at.Position}))
 	if err != nil {
 		return err
 	}
@@ -482,12 +465,12 @@ func (t *Tables) leaveUnrouted(ctx context.Context, tx *sql.Tx, sink string, at 
 	if err != nil {
 		return err
 	}
-	_, err = t.run.Exec(ctx, tx, `?`, t.dialect.Announce(SQL(`UPDATE {cursors} SET types_wanted = types WHERE sink = ?`, store.SinkUnrouted)))
+	_, err = t.run.Exec(ctx, tx, `?`, t.run.Dialect.Announce(tables.SQL(`UPDATE {cursors} SET types_wanted = types WHERE sink = ?`, store.SinkUnrouted)))
 	return err
 }
 
-func (t *Tables) setTypes(ctx context.Context, tx *sql.Tx, s *routed, past []past) error {
-	_, err := t.run.Exec(ctx, tx, `?`, t.dialect.Announce(SQL(`UPDATE {cursors} SET types = ?, types_wanted = ? WHERE sink = ?`, encodeTypes(&s.now), encodeTypes(&s.now), s.sink)))
+func (t *Acts) setTypes(ctx context.Context, tx *sql.Tx, s *routed, past []tables.Past) error {
+	_, err := t.run.Exec(ctx, tx, `?`, t.run.Dialect.Announce(tables.SQL(`UPDATE {cursors} SET types = ?, types_wanted = ? WHERE sink = ?`, tables.EncodeTypes(&s.now), tables.EncodeTypes(&s.now), s.sink)))
 	if err != nil {
 		return err
 	}
@@ -505,8 +488,8 @@ func (t *Tables) setTypes(ctx context.Context, tx *sql.Tx, s *routed, past []pas
 
 // settleDelivered settles for SinkUnrouted the rows after its cursors that sinks have delivered while
 // they took their types. It has nothing to park of them.
-func (t *Tables) settleDelivered(ctx context.Context, tx *sql.Tx, r *routing) error {
-	had := []Expr{SQL(`false`)}
+func (t *Acts) settleDelivered(ctx context.Context, tx *sql.Tx, r *routing) error {
+	had := []tables.Expr{tables.SQL(`false`)}
 	for _, s := range r.changing() {
 		if !s.before.None() && !s.isElsewhere() {
 			had = append(had, t.has(s))
@@ -518,14 +501,14 @@ func (t *Tables) settleDelivered(ctx context.Context, tx *sql.Tx, r *routing) er
 	}
 	for i := range u.cursors {
 		c := &u.cursors[i]
-		delivered := slices.Clone(c.ahead)
+		delivered := slices.Clone(c.Ahead)
 		err := t.run.Each(ctx, tx, func(rows *sql.Rows) error {
 			var offset int64
 			err := rows.Scan(&offset)
 			delivered = append(delivered, store.OffsetRange{First: offset, Last: offset})
 			return err
 		}, `SELECT "offset" FROM {log} WHERE "offset" > ? AND slot BETWEEN ? AND ? AND NOT ? AND ? AND (?) ORDER BY "offset" LIMIT ? {whole log}`,
-			c.place.Through, c.lane.Slots.First, c.lane.Slots.Last, t.settled(c), t.ofTypes(u.now), join(` OR `, had), settledByRoute)
+			c.Place.Through, c.StoreLane.Slots.First, c.StoreLane.Slots.Last, t.run.Settled(c), t.run.OfTypes(u.now), tables.Join(` OR `, had), settledByRoute)
 		if err != nil {
 			return err
 		}

@@ -1,4 +1,4 @@
-package tables
+package acts
 
 import (
 	"cmp"
@@ -8,14 +8,16 @@ import (
 	"slices"
 	"time"
 
+	"github.com/waybill-go/waybill/framework/store/internal/tables"
+
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/store"
 )
 
 // CountReroute counts what a reroute would move; see store.Inspector.
-func (t *Tables) CountReroute(ctx context.Context, q store.RerouteQuery) (counts []store.RerouteCount, changed time.Time, err error) {
-	last := t.run.time()
-	err = t.run.Each(ctx, t.db, func(rows *sql.Rows) error {
+func (t *Acts) CountReroute(ctx context.Context, q store.RerouteQuery) (counts []store.RerouteCount, changed time.Time, err error) {
+	last := t.run.NewTime()
+	err = t.run.Each(ctx, t.run.DB, func(rows *sql.Rows) error {
 		var c store.RerouteCount
 		err := rows.Scan(&c.Type, &c.State, &c.Count, &last)
 		counts = append(counts, c)
@@ -25,7 +27,7 @@ func (t *Tables) CountReroute(ctx context.Context, q store.RerouteQuery) (counts
 		return err
 	}, `SELECT type, state, count(*), max(updated_at) FROM {parked} p WHERE ? GROUP BY type, state {whole parked}`, t.rerouted(q))
 	if err != nil {
-		return nil, changed, t.failed(err, "count what has a route now")
+		return nil, changed, t.run.Failed(err, "count what has a route now")
 	}
 	slices.SortFunc(counts, func(a, b store.RerouteCount) int {
 		return cmp.Or(cmp.Compare(a.Type, b.Type), cmp.Compare(a.State, b.State))
@@ -34,27 +36,16 @@ func (t *Tables) CountReroute(ctx context.Context, q store.RerouteQuery) (counts
 }
 
 // rerouted is the condition that a query selects a parked delivery, called p.
-func (t *Tables) rerouted(q store.RerouteQuery) Expr {
-	routed := []Expr{SQL(`false`)}
+func (t *Acts) rerouted(q store.RerouteQuery) tables.Expr {
+	routed := []tables.Expr{tables.SQL(`false`)}
 	for _, types := range q.Sinks {
-		routed = append(routed, t.ofTypes(types))
+		routed = append(routed, t.run.OfTypes(types))
 	}
-	return SQL(`? AND (?)`, t.matches(q.Unrouted()), join(` OR `, routed))
-}
-
-// ofTypes is the condition that a filter selects a row by its type.
-func (t *Tables) ofTypes(types notification.TypeFilter) Expr {
-	switch {
-	case types.All():
-		return SQL(`true`)
-	case types.None():
-		return SQL(`false`)
-	}
-	return t.dialect.Types(types)
+	return tables.SQL(`? AND (?)`, t.run.Matches(q.Unrouted()), tables.Join(` OR `, routed))
 }
 
 // Reroute moves the next deliveries; see store.Operator.
-func (t *Tables) Reroute(ctx context.Context, b store.RerouteBatch) (store.RerouteResult, error) {
+func (t *Acts) Reroute(ctx context.Context, b store.RerouteBatch) (store.RerouteResult, error) {
 	var result store.RerouteResult
 	sinks := slices.Sorted(maps.Keys(b.Sinks))
 	err := t.operate(ctx, b.Action, append(sinks, store.SinkUnrouted), func(tx *sql.Tx) ([]string, error) {
@@ -75,10 +66,10 @@ func (t *Tables) Reroute(ctx context.Context, b store.RerouteBatch) (store.Rerou
 		if err != nil {
 			return nil, err
 		}
-		return changed, t.count(ctx, tx, b.Action, len(moved))
+		return changed, t.run.Count(ctx, tx, b.Action, len(moved))
 	})
 	if err != nil {
-		return store.RerouteResult{}, t.failed(err, "reroute")
+		return store.RerouteResult{}, t.run.Failed(err, "reroute")
 	}
 	return result, nil
 }
@@ -100,9 +91,9 @@ func refsOf(deliveries []unrouted, types notification.TypeFilter) (refs []store.
 }
 
 // unrouted selects the deliveries of a batch.
-func (t *Tables) unrouted(ctx context.Context, tx *sql.Tx, b store.RerouteBatch) (found []unrouted, err error) {
+func (t *Acts) unrouted(ctx context.Context, tx *sql.Tx, b store.RerouteBatch) (found []unrouted, err error) {
 	where := t.rerouted(b.RerouteQuery)
-	where.and(`("offset", id) > (?, ?)`, b.After.Offset, b.After.ID)
+	where.And(`("offset", id) > (?, ?)`, b.After.Offset, b.After.ID)
 	err = t.run.Each(ctx, tx, func(rows *sql.Rows) error {
 		var u unrouted
 		err := rows.Scan(&u.Offset, &u.ID, &u.typ)
@@ -114,14 +105,14 @@ func (t *Tables) unrouted(ctx context.Context, tx *sql.Tx, b store.RerouteBatch)
 
 // settledByAll leaves out deliveries that a sink of their type has not settled yet and whose row is
 // still in the log.
-func (t *Tables) settledByAll(ctx context.Context, tx *sql.Tx, sinks map[string]notification.TypeFilter, found []unrouted) ([]unrouted, error) {
+func (t *Acts) settledByAll(ctx context.Context, tx *sql.Tx, sinks map[string]notification.TypeFilter, found []unrouted) ([]unrouted, error) {
 	early := make(map[store.Ref]bool)
 	for sink, types := range sinks {
 		refs := refsOf(found, types)
 		if len(refs) == 0 {
 			continue
 		}
-		cursors, err := t.placesOf(ctx, tx, sink)
+		cursors, err := t.run.PlacesOf(ctx, tx, sink)
 		if err != nil {
 			return nil, err
 		}
@@ -135,19 +126,19 @@ func (t *Tables) settledByAll(ctx context.Context, tx *sql.Tx, sinks map[string]
 }
 
 // unsettledOf returns which deliveries a sink will read from the log.
-func (t *Tables) unsettledOf(ctx context.Context, tx *sql.Tx, cursors []cursor, refs []store.Ref) (map[store.Ref]bool, error) {
+func (t *Acts) unsettledOf(ctx context.Context, tx *sql.Tx, cursors []tables.Cursor, refs []store.Ref) (map[store.Ref]bool, error) {
 	unsettled := make(map[store.Ref]bool)
 	err := t.run.Each(ctx, tx, func(rows *sql.Rows) error {
 		var ref store.Ref
 		err := rows.Scan(&ref.Offset, &ref.ID)
 		unsettled[ref] = true
 		return err
-	}, `SELECT "offset", id FROM {log} WHERE ("offset", id) IN (?) AND NOT ? {whole log}`, t.dialect.Refs(refs), t.settledInAny(cursors))
+	}, `SELECT "offset", id FROM {log} WHERE ("offset", id) IN (?) AND NOT ? {whole log}`, t.run.Dialect.Refs(refs), t.run.SettledInAny(cursors))
 	return unsettled, err
 }
 
 // move parks deliveries for all sinks of their types, and returns the sinks that it changed.
-func (t *Tables) move(ctx context.Context, tx *sql.Tx, sinks map[string]notification.TypeFilter, moved []unrouted) (changed []string, err error) {
+func (t *Acts) move(ctx context.Context, tx *sql.Tx, sinks map[string]notification.TypeFilter, moved []unrouted) (changed []string, err error) {
 	if len(moved) == 0 {
 		return nil, nil
 	}
@@ -164,14 +155,14 @@ func (t *Tables) move(ctx context.Context, tx *sql.Tx, sinks map[string]notifica
 			changed = append(changed, sink)
 		}
 	}
-	return append(changed, store.SinkUnrouted), t.unpark(ctx, tx, store.SinkUnrouted, refsOf(moved, notification.AllTypes))
+	return append(changed, store.SinkUnrouted), t.run.Unpark(ctx, tx, store.SinkUnrouted, refsOf(moved, notification.AllTypes))
 }
 
 // parkUnrouted parks deliveries for a sink, except those that it already has.
-func (t *Tables) parkUnrouted(ctx context.Context, tx *sql.Tx, sink string, refs []store.Ref) (parked int64, err error) {
-	rows := SQL(`{parked} o WHERE sink = ? AND ("offset", id) IN (?) AND NOT ?
+func (t *Acts) parkUnrouted(ctx context.Context, tx *sql.Tx, sink string, refs []store.Ref) (parked int64, err error) {
+	rows := tables.SQL(`{parked} o WHERE sink = ? AND ("offset", id) IN (?) AND NOT ?
 			AND NOT EXISTS (SELECT 1 FROM {receipts} r WHERE r.sink = ? AND r."offset" = o."offset" AND r.id = o.id) {whole parked receipts}`,
-		store.SinkUnrouted, t.dialect.Refs(refs), isParked(sink), sink)
+		store.SinkUnrouted, t.run.Dialect.Refs(refs), isParked(sink), sink)
 	return t.run.Exec(ctx, tx, `INSERT INTO {parked} (sink, {envelope}, state, attempt, due_at)
 		SELECT ?, {envelope}, CASE WHEN scheduled THEN 'scheduled' WHEN waits THEN 'blocked' ELSE 'retrying' END, 0,
 			CASE WHEN scheduled THEN due_at WHEN waits THEN NULL ELSE `+onceNow+` END
@@ -183,6 +174,6 @@ func (t *Tables) parkUnrouted(ctx context.Context, tx *sql.Tx, sink string, refs
 // keyHeld is the condition that a row called o has another one of its key parked before it. It must be
 // in a separate SELECT below one with a window function: in the same one, MySQL 8.0.31 evaluates it
 // as false.
-func keyHeld(sink string) Expr {
-	return SQL(`EXISTS (SELECT 1 FROM {parked} p WHERE p.sink = ? AND p."key" = o."key" AND p."key" <> '' AND `+holds("p.", false)+`)`, sink)
+func keyHeld(sink string) tables.Expr {
+	return tables.SQL(`EXISTS (SELECT 1 FROM {parked} p WHERE p.sink = ? AND p."key" = o."key" AND p."key" <> '' AND `+tables.Holds("p.", false)+`)`, sink)
 }

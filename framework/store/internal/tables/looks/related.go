@@ -1,4 +1,4 @@
-package tables
+package looks
 
 import (
 	"cmp"
@@ -6,20 +6,22 @@ import (
 	"database/sql"
 	"slices"
 
+	"github.com/waybill-go/waybill/framework/store/internal/tables"
+
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/store"
 )
 
 // Related searches for the notifications of a correlation; see store.Inspector.
-func (t *Tables) Related(ctx context.Context, q store.RelatedQuery) (related store.Related, err error) {
-	defer t.tried(&err, "look for what is related to %s", q.ID)
+func (t *Looks) Related(ctx context.Context, q store.RelatedQuery) (related store.Related, err error) {
+	defer t.run.Tried(&err, "look for what is related to %s", q.ID)
 	// In the same order as trace, for the same reason.
-	cursors, err := t.placed(ctx, t.db, "")
+	cursors, err := t.run.Placed(ctx, t.run.DB, "")
 	if err != nil {
 		return related, err
 	}
 	found := &traces{of: make(map[string]*store.Trace), limit: q.Limit}
-	if related.Oldest, err = t.run.Oldest(ctx, t.db, 0); err != nil {
+	if related.Oldest, err = t.run.Oldest(ctx, t.run.DB, 0); err != nil {
 		return related, err
 	}
 	if related.Oldest != nil {
@@ -43,8 +45,8 @@ func (t *Tables) Related(ctx context.Context, q store.RelatedQuery) (related sto
 }
 
 // relatedRows searches the log, part by part.
-func (t *Tables) relatedRows(ctx context.Context, q store.RelatedQuery, found *traces, related *store.Related) error {
-	end, err := t.lastOffset(ctx)
+func (t *Looks) relatedRows(ctx context.Context, q store.RelatedQuery, found *traces, related *store.Related) error {
+	end, err := t.run.LastOffset(ctx)
 	if err != nil {
 		return err
 	}
@@ -65,10 +67,10 @@ func (t *Tables) relatedRows(ctx context.Context, q store.RelatedQuery, found *t
 	if last < end {
 		related.Next = last + 1
 	}
-	if related.First, err = t.run.Oldest(ctx, t.db, from-1); err != nil {
+	if related.First, err = t.run.Oldest(ctx, t.run.DB, from-1); err != nil {
 		return err
 	}
-	related.Last, err = t.run.ScanRow(t.run.Row(ctx, t.db, `SELECT "offset", occurred_on FROM {log} WHERE "offset" BETWEEN ? AND ? ORDER BY "offset" DESC LIMIT 1 {whole log}`, from, last))
+	related.Last, err = t.run.ScanRow(t.run.Row(ctx, t.run.DB, `SELECT "offset", occurred_on FROM {log} WHERE "offset" BETWEEN ? AND ? ORDER BY "offset" DESC LIMIT 1 {whole log}`, from, last))
 	if related.First != nil && related.First.Offset > last {
 		related.First = nil
 	}
@@ -77,13 +79,13 @@ func (t *Tables) relatedRows(ctx context.Context, q store.RelatedQuery, found *t
 
 // relatedPart searches a part of the log until there is no more room. It returns the offset from
 // which to continue.
-func (t *Tables) relatedPart(ctx context.Context, id string, first, last int64, found *traces) (next int64, err error) {
+func (t *Looks) relatedPart(ctx context.Context, id string, first, last int64, found *traces) (next int64, err error) {
 	const limit = 1000 // so that little is read in vain if there is no more room
 	rows := 0
-	query, args := t.run.Render(SQL(`SELECT `+loggedColumns+` FROM {log} p WHERE "offset" >= ? AND "offset" <= ? AND ? ORDER BY "offset" LIMIT ? {whole log}`,
+	query, args := t.run.Render(tables.SQL(`SELECT `+loggedColumns+` FROM {log} p WHERE "offset" >= ? AND "offset" <= ? AND ? ORDER BY "offset" LIMIT ? {whole log}`,
 		first, last, t.isRelated(id), limit))
 	next = last + 1
-	err = t.dialect.EachParked(ctx, t.db, query, args, func(d *store.ParkedDelivery) (bool, error) {
+	err = t.run.Dialect.EachParked(ctx, t.run.DB, query, args, func(d *store.ParkedDelivery) (bool, error) {
 		if rows++; rows == limit {
 			next = d.Envelope.Offset + 1
 		}
@@ -100,34 +102,34 @@ func (t *Tables) relatedPart(ctx context.Context, id string, first, last int64, 
 }
 
 // isRelated is the condition on a row of the log, or a parked delivery, called p.
-func (t *Tables) isRelated(id string) Expr {
-	return SQL(`(p.id = ? OR ?)`, id, t.dialect.MetadataIs(notification.MetadataCorrelationID, id))
+func (t *Looks) isRelated(id string) tables.Expr {
+	return tables.SQL(`(p.id = ? OR ?)`, id, t.run.Dialect.MetadataIs(notification.MetadataCorrelationID, id))
 }
 
 // relatedFrom returns where to begin.
-func (t *Tables) relatedFrom(ctx context.Context, q store.RelatedQuery, oldest, end int64) (int64, error) {
+func (t *Looks) relatedFrom(ctx context.Context, q store.RelatedQuery, oldest, end int64) (int64, error) {
 	switch {
 	case q.From > 0:
 		return max(q.From, oldest), nil
 	case q.Since.IsZero():
 		return max(oldest, end-q.Offsets+1), nil
 	}
-	early, err := t.writtenSince(ctx, q.Since.Add(-clockSkew), oldest, end)
+	early, err := t.run.WrittenSince(ctx, q.Since.Add(-tables.ClockSkew), oldest, end)
 	if err != nil {
 		return 0, err
 	}
-	since, err := t.writtenSince(ctx, q.Since, early, end)
+	since, err := t.run.WrittenSince(ctx, q.Since, early, end)
 	// If much was written at once, half of the search is for what came after.
 	return max(early, since-q.Offsets/2), err
 }
 
 // relatedLane adds the state of rows at the cursor of their lane.
-func (t *Tables) relatedLane(ctx context.Context, found *traces, c *cursor) error {
+func (t *Looks) relatedLane(ctx context.Context, found *traces, c *tables.Cursor) error {
 	var rows []*store.TracedRow
 	var refs []store.Ref
 	for _, trace := range found.of {
 		for i := range trace.Rows {
-			if e := &trace.Rows[i].Envelope; c.lane.Slots.First <= e.Slot && e.Slot <= c.lane.Slots.Last {
+			if e := &trace.Rows[i].Envelope; c.StoreLane.Slots.First <= e.Slot && e.Slot <= c.StoreLane.Slots.Last {
 				rows, refs = append(rows, &trace.Rows[i]), append(refs, store.Ref{Offset: e.Offset, ID: e.ID})
 			}
 		}
@@ -135,22 +137,22 @@ func (t *Tables) relatedLane(ctx context.Context, found *traces, c *cursor) erro
 	if len(rows) == 0 {
 		return nil
 	}
-	otherLog := c.place.Conflict != ""
+	otherLog := c.Place.Conflict != ""
 	unsettled := make(map[int64]bool)
 	if !otherLog {
-		err := t.run.Each(ctx, t.db, func(rows *sql.Rows) error {
+		err := t.run.Each(ctx, t.run.DB, func(rows *sql.Rows) error {
 			var offset int64
 			err := rows.Scan(&offset)
 			unsettled[offset] = true
 			return err
-		}, `SELECT "offset" FROM {log} WHERE ("offset", id) IN (?) AND NOT ? {whole log}`, t.dialect.Refs(refs), t.settled(c))
+		}, `SELECT "offset" FROM {log} WHERE ("offset", id) IN (?) AND NOT ? {whole log}`, t.run.Dialect.Refs(refs), t.run.Settled(c))
 		if err != nil {
 			return err
 		}
 	}
 	for _, r := range rows {
 		r.Lanes = append(r.Lanes, store.TracedLane{
-			Lane: c.lane, Owner: c.Owner, Paused: c.Paused, OtherLog: otherLog,
+			Lane: c.StoreLane, Owner: c.Owner, Paused: c.Paused, OtherLog: otherLog,
 			Settled: !otherLog && !unsettled[r.Envelope.Offset],
 		})
 	}
@@ -159,9 +161,9 @@ func (t *Tables) relatedLane(ctx context.Context, found *traces, c *cursor) erro
 
 // relatedParked adds parked deliveries, even if their rows are no longer in the log. It leaves out
 // payloads, and deliveries for which there is no room, which it counts.
-func (t *Tables) relatedParked(ctx context.Context, id string, found *traces) (omitted int, err error) {
-	query, args := t.run.Render(parkedQuery(SQL(`? ORDER BY "offset", id, sink`, t.isRelated(id))))
-	err = t.dialect.EachParked(ctx, t.db, query, args, func(d *store.ParkedDelivery) (bool, error) {
+func (t *Looks) relatedParked(ctx context.Context, id string, found *traces) (omitted int, err error) {
+	query, args := t.run.Render(tables.ParkedQuery(tables.SQL(`? ORDER BY "offset", id, sink`, t.isRelated(id))))
+	err = t.run.Dialect.EachParked(ctx, t.run.DB, query, args, func(d *store.ParkedDelivery) (bool, error) {
 		if found.of[d.Envelope.ID] == nil && found.full() {
 			omitted++
 			return true, nil
@@ -175,9 +177,9 @@ func (t *Tables) relatedParked(ctx context.Context, id string, found *traces) (o
 }
 
 // relatedEnds adds the receipts and cancellations of what was found.
-func (t *Tables) relatedEnds(ctx context.Context, found *traces) error {
+func (t *Looks) relatedEnds(ctx context.Context, found *traces) error {
 	for ids := range slices.Chunk(found.ids, 500) { // far below the limit of arguments
-		where := anyOf(`id`, ids)
+		where := tables.AnyOf(`id`, ids)
 		receipts, err := t.receiptsWhere(ctx, where)
 		if err != nil {
 			return err
@@ -205,7 +207,7 @@ type traces struct {
 	size  int // of the rows
 }
 
-func (f *traces) full() bool { return len(f.ids) >= f.limit || f.size >= pageBytes }
+func (f *traces) full() bool { return len(f.ids) >= f.limit || f.size >= tables.PageBytes }
 
 func (f *traces) trace(id string) *store.Trace {
 	if f.of[id] == nil {

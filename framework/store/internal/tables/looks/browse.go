@@ -1,9 +1,11 @@
-package tables
+package looks
 
 import (
 	"context"
 	"database/sql"
 	"time"
+
+	"github.com/waybill-go/waybill/framework/store/internal/tables"
 
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/store"
@@ -26,9 +28,9 @@ const (
 const idDelay = 10 * time.Minute
 
 // Browse returns rows of the log; see store.Inspector.
-func (t *Tables) Browse(ctx context.Context, q store.LogQuery) (page store.LogPage, err error) {
-	defer t.tried(&err, "list rows of the log")
-	oldest, err := t.run.Oldest(ctx, t.db, 0)
+func (t *Looks) Browse(ctx context.Context, q store.LogQuery) (page store.LogPage, err error) {
+	defer t.run.Tried(&err, "list rows of the log")
+	oldest, err := t.run.Oldest(ctx, t.run.DB, 0)
 	if err != nil || oldest == nil {
 		return page, err
 	}
@@ -51,16 +53,16 @@ func (t *Tables) Browse(ctx context.Context, q store.LogQuery) (page store.LogPa
 		page.Next = first
 	}
 	if first <= high {
-		page.Last, err = t.run.Oldest(ctx, t.db, first-1)
+		page.Last, err = t.run.Oldest(ctx, t.run.DB, first-1)
 	}
 	return page, err
 }
 
 // browseBounds returns the offsets between which the rows can be. For an id with a time, they are
 // about when it was written, not when it occurred.
-func (t *Tables) browseBounds(ctx context.Context, q store.LogQuery, oldest int64) (low, high int64, err error) {
+func (t *Looks) browseBounds(ctx context.Context, q store.LogQuery, oldest int64) (low, high int64, err error) {
 	low = oldest
-	if high, err = t.lastOffset(ctx); err != nil {
+	if high, err = t.run.LastOffset(ctx); err != nil {
 		return 0, 0, err
 	}
 	end := high
@@ -69,7 +71,7 @@ func (t *Tables) browseBounds(ctx context.Context, q store.LogQuery, oldest int6
 		since, until = made, made.Add(idDelay)
 	}
 	if !since.IsZero() {
-		if low, err = t.writtenSince(ctx, since.Add(-clockSkew), oldest, end); err != nil {
+		if low, err = t.run.WrittenSince(ctx, since.Add(-tables.ClockSkew), oldest, end); err != nil {
 			return 0, 0, err
 		}
 	}
@@ -77,51 +79,51 @@ func (t *Tables) browseBounds(ctx context.Context, q store.LogQuery, oldest int6
 	case q.Before > 0:
 		high = min(end, q.Before-1)
 	case !until.IsZero():
-		high, err = t.writtenUntil(ctx, until.Add(clockSkew), oldest, end)
+		high, err = t.run.WrittenUntil(ctx, until.Add(tables.ClockSkew), oldest, end)
 	}
 	return low, high, err
 }
 
-func (t *Tables) browsePart(ctx context.Context, q store.LogQuery, first, last int64, page *store.LogPage) error {
-	query, args := t.run.Render(t.run.BrowseQuery(q, first, last, q.Limit-len(page.Rows)))
-	return t.dialect.EachParked(ctx, t.db, query, args, func(d *store.ParkedDelivery) (bool, error) {
+func (t *Looks) browsePart(ctx context.Context, q store.LogQuery, first, last int64, page *store.LogPage) error {
+	query, args := t.run.Render(BrowseQuery(t.run, q, first, last, q.Limit-len(page.Rows)))
+	return t.run.Dialect.EachParked(ctx, t.run.DB, query, args, func(d *store.ParkedDelivery) (bool, error) {
 		page.Rows = append(page.Rows, d.Envelope)
 		return true, nil
 	})
 }
 
 // BrowseQuery reads a range of offsets, backwards.
-func (r *Runner) BrowseQuery(q store.LogQuery, first, last int64, limit int) Expr {
-	where := SQL(`"offset" >= ? AND "offset" <= ?`, first, last)
+func BrowseQuery(r *tables.Runner, q store.LogQuery, first, last int64, limit int) tables.Expr {
+	where := tables.SQL(`"offset" >= ? AND "offset" <= ?`, first, last)
 	if q.ID != "" {
-		where.and(`id = ?`, q.ID)
+		where.And(`id = ?`, q.ID)
 	}
 	if q.Key != "" {
-		where.and(`"key" = ?`, q.Key)
+		where.And(`"key" = ?`, q.Key)
 	}
 	if !q.Types.None() && !q.Types.All() {
-		where.and(`?`, r.dialect.Types(q.Types))
+		where.And(`?`, r.Dialect.Types(q.Types))
 	}
 	if !q.Since.IsZero() {
-		where.and(r.dialect.LogTime(`occurred_on`)+` >= `+r.dialect.LogTime(`?`), r.dialect.Time(q.Since))
+		where.And(r.Dialect.LogTime(`occurred_on`)+` >= `+r.Dialect.LogTime(`?`), r.Dialect.Time(q.Since))
 	}
 	if !q.Until.IsZero() {
-		where.and(r.dialect.LogTime(`occurred_on`)+` < `+r.dialect.LogTime(`?`), r.dialect.Time(q.Until))
+		where.And(r.Dialect.LogTime(`occurred_on`)+` < `+r.Dialect.LogTime(`?`), r.Dialect.Time(q.Until))
 	}
-	return SQL(`SELECT `+loggedColumns+` FROM (SELECT `+unpaid+` FROM {log} WHERE ? ORDER BY "offset" DESC LIMIT ?) newest ORDER BY "offset" DESC {whole log}`, where, limit)
+	return tables.SQL(`SELECT `+loggedColumns+` FROM (SELECT `+unpaid+` FROM {log} WHERE ? ORDER BY "offset" DESC LIMIT ?) newest ORDER BY "offset" DESC {whole log}`, where, limit)
 }
 
 // BrowseParked returns parked deliveries; see store.Inspector.
-func (t *Tables) BrowseParked(ctx context.Context, q store.ParkedQuery) (page store.ParkedPage, err error) {
-	defer t.tried(&err, "list parked deliveries")
-	where := t.matches(q.Filter)
+func (t *Looks) BrowseParked(ctx context.Context, q store.ParkedQuery) (page store.ParkedPage, err error) {
+	defer t.run.Tried(&err, "list parked deliveries")
+	where := t.run.Matches(q.Filter)
 	if q.Filter.ID != "" {
-		return page, t.parkedPart(ctx, q, SQL(`id = ? AND (sink, "offset", id) > (?, ?, ?)`, q.Filter.ID, q.After.Sink, q.After.Offset, q.After.ID), where, &page)
+		return page, t.parkedPart(ctx, q, tables.SQL(`id = ? AND (sink, "offset", id) > (?, ?, ?)`, q.Filter.ID, q.After.Sink, q.After.Offset, q.After.ID), where, &page)
 	}
 	for looked, span := 0, browseFirst; ; span = min(span*browseGrowth, browseParkedMost) {
 		part := t.parkedAfter(q.Filter.Sink, q.After)
 		part.Text += ` ORDER BY sink, "offset", id`
-		if err := t.parkedPart(ctx, q, SQL(`? LIMIT ?`, part, span), where, &page); err != nil || page.Next != (store.ParkedPlace{}) {
+		if err := t.parkedPart(ctx, q, tables.SQL(`? LIMIT ?`, part, span), where, &page); err != nil || page.Next != (store.ParkedPlace{}) {
 			return page, err
 		}
 		end, err := t.endOfPart(ctx, part, span)
@@ -139,23 +141,23 @@ func (t *Tables) BrowseParked(ctx context.Context, q store.ParkedQuery) (page st
 // parkedAfter is the condition that a parked delivery is after a place. It is a range of the primary
 // key even for a single sink: for an equality, a planner without statistics expects few rows, and
 // sorts them.
-func (*Tables) parkedAfter(sink string, after store.ParkedPlace) Expr {
+func (*Looks) parkedAfter(sink string, after store.ParkedPlace) tables.Expr {
 	if sink == "" {
-		return SQL(`(sink, "offset", id) > (?, ?, ?)`, after.Sink, after.Offset, after.ID)
+		return tables.SQL(`(sink, "offset", id) > (?, ?, ?)`, after.Sink, after.Offset, after.ID)
 	}
 	if after.Sink != sink {
 		after = store.ParkedPlace{Sink: sink}
 	}
-	return SQL(`(sink, "offset", id) > (?, ?, ?) AND sink <= ?`, after.Sink, after.Offset, after.ID, sink)
+	return tables.SQL(`(sink, "offset", id) > (?, ?, ?) AND sink <= ?`, after.Sink, after.Offset, after.ID, sink)
 }
 
 // parkedPart adds what matches in one part of the parked deliveries. The part is selected first, by
 // the primary key, so that no plan reads more.
-func (t *Tables) parkedPart(ctx context.Context, q store.ParkedQuery, part, where Expr, page *store.ParkedPage) error {
+func (t *Looks) parkedPart(ctx context.Context, q store.ParkedQuery, part, where tables.Expr, page *store.ParkedPage) error {
 	room := q.Limit - len(page.Deliveries)
-	query, args := t.run.Render(SQL(`SELECT `+parkedColumns+` FROM (SELECT `+unpaid+`, state, attempt, due_at, last_error, receipt, hook_error, hook_failures, first_parked_at, sink, updated_at
+	query, args := t.run.Render(tables.SQL(`SELECT `+tables.ParkedColumns+` FROM (SELECT `+unpaid+`, state, attempt, due_at, last_error, receipt, hook_error, hook_failures, first_parked_at, sink, updated_at
 		FROM {parked} WHERE ?) p WHERE ? ORDER BY sink, "offset", id LIMIT ? {whole parked}`, part, where, room+1))
-	return t.dialect.EachParked(ctx, t.db, query, args, func(d *store.ParkedDelivery) (bool, error) {
+	return t.run.Dialect.EachParked(ctx, t.run.DB, query, args, func(d *store.ParkedDelivery) (bool, error) {
 		if n := len(page.Deliveries); n == q.Limit {
 			page.Next = page.Deliveries[n-1].Place()
 			return false, nil
@@ -166,8 +168,8 @@ func (t *Tables) parkedPart(ctx context.Context, q store.ParkedQuery, part, wher
 }
 
 // endOfPart returns the last place of a part of that size; the zero value if there are fewer.
-func (t *Tables) endOfPart(ctx context.Context, part Expr, span int) (end store.ParkedPlace, err error) {
-	err = t.run.Each(ctx, t.db, func(rows *sql.Rows) error { return rows.Scan(&end.Sink, &end.Offset, &end.ID) },
+func (t *Looks) endOfPart(ctx context.Context, part tables.Expr, span int) (end store.ParkedPlace, err error) {
+	err = t.run.Each(ctx, t.run.DB, func(rows *sql.Rows) error { return rows.Scan(&end.Sink, &end.Offset, &end.ID) },
 		`SELECT * FROM (SELECT sink, "offset", id FROM {parked} WHERE ? LIMIT 1 OFFSET ?) last_one {whole parked}`, part, span-1)
 	return end, err
 }

@@ -1,4 +1,4 @@
-package tables
+package looks
 
 import (
 	"cmp"
@@ -6,17 +6,19 @@ import (
 	"database/sql"
 	"slices"
 
+	"github.com/waybill-go/waybill/framework/store/internal/tables"
+
 	"github.com/waybill-go/waybill/framework/store"
 )
 
 // Types counts by type and version; see store.Inspector.
-func (t *Tables) Types(ctx context.Context, limit int) ([]store.TypeCount, error) {
+func (t *Looks) Types(ctx context.Context, limit int) ([]store.TypeCount, error) {
 	counts, err := t.loggedTypes(ctx, limit)
 	if err == nil {
 		counts, err = t.addParkedTypes(ctx, counts, limit)
 	}
 	if err != nil {
-		return nil, t.failed(err, "count types")
+		return nil, t.run.Failed(err, "count types")
 	}
 	slices.SortFunc(counts, func(a, b store.TypeCount) int {
 		return cmp.Or(cmp.Compare(a.Type, b.Type), cmp.Compare(a.Version, b.Version))
@@ -24,14 +26,14 @@ func (t *Tables) Types(ctx context.Context, limit int) ([]store.TypeCount, error
 	return counts, nil
 }
 
-func (t *Tables) loggedTypes(ctx context.Context, limit int) (counts []store.TypeCount, err error) {
-	rows := SQL(`{log}`)
+func (t *Looks) loggedTypes(ctx context.Context, limit int) (counts []store.TypeCount, err error) {
+	rows := tables.SQL(`{log}`)
 	if limit > 0 {
-		rows = SQL(`(SELECT "offset", type, version FROM {log} ORDER BY "offset" DESC LIMIT ?) newest`, limit)
+		rows = tables.SQL(`(SELECT "offset", type, version FROM {log} ORDER BY "offset" DESC LIMIT ?) newest`, limit)
 	}
-	err = t.run.Each(ctx, t.db, func(rows *sql.Rows) error {
+	err = t.run.Each(ctx, t.run.DB, func(rows *sql.Rows) error {
 		var c store.TypeCount
-		last := t.run.time()
+		last := t.run.NewTime()
 		err := rows.Scan(&c.Type, &c.Version, &c.Rows, &last)
 		c.OccurredOn = last.Time
 		counts = append(counts, c)
@@ -42,12 +44,12 @@ func (t *Tables) loggedTypes(ctx context.Context, limit int) (counts []store.Typ
 	return counts, err
 }
 
-func (t *Tables) addParkedTypes(ctx context.Context, counts []store.TypeCount, limit int) ([]store.TypeCount, error) {
-	parked := SQL(`{parked}`)
+func (t *Looks) addParkedTypes(ctx context.Context, counts []store.TypeCount, limit int) ([]store.TypeCount, error) {
+	parked := tables.SQL(`{parked}`)
 	if limit > 0 {
-		parked = SQL(`(SELECT type, version FROM {parked} LIMIT ?) first_parked`, limit)
+		parked = tables.SQL(`(SELECT type, version FROM {parked} LIMIT ?) first_parked`, limit)
 	}
-	err := t.run.Each(ctx, t.db, func(rows *sql.Rows) error {
+	err := t.run.Each(ctx, t.run.DB, func(rows *sql.Rows) error {
 		var c store.TypeCount
 		if err := rows.Scan(&c.Type, &c.Version, &c.Parked); err != nil {
 			return err

@@ -1,11 +1,12 @@
-package tables
+package looks
 
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"slices"
 	"time"
+
+	"github.com/waybill-go/waybill/framework/store/internal/tables"
 
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/store"
@@ -19,22 +20,6 @@ const (
 	waitingMost   = 80_000
 )
 
-// WaitingLane is a lane and its cursor's position.
-type WaitingLane struct {
-	Lane     store.Lane
-	Position json.RawMessage
-}
-
-// WaitingSpan is a range of the log with rows that lanes of one sink still have to read.
-type WaitingSpan struct {
-	// The rows are after the offset After, up to Last.
-	After, Last int64
-	// Count counts the first rows of a part of the range, in the order of their offsets, up to a
-	// limit over all lanes. It calls found for each lane with its index among the requested ones,
-	// and when the oldest of its rows occurred.
-	Count func(ctx context.Context, after, last int64, limit int, found func(lane, rows int, oldest time.Time)) error
-}
-
 // waited is what a cursor still has to read.
 type waited struct {
 	rows   int
@@ -44,17 +29,17 @@ type waited struct {
 // waiting counts the pending rows of each sink, up to store.PendingLimit over all of its lanes,
 // oldest first. It takes about store.CountTime: each sink has a share of that, and at least one
 // statement. more are the sinks that may have more, because the limit was reached or time ran out.
-func (t *Tables) waiting(ctx context.Context, cursors []cursor, q store.StatusQuery, target store.Target) (counted []waited, more map[string]bool, err error) {
-	if t.source != nil {
+func (t *Looks) waiting(ctx context.Context, cursors []tables.Cursor, q store.StatusQuery, target store.Target) (counted []waited, more map[string]bool, err error) {
+	if t.run.Source != nil {
 		return t.waitingInSource(ctx, cursors, target)
 	}
 	counted, more = make([]waited, 0, len(cursors)), make(map[string]bool)
-	oldest, err := t.run.Oldest(ctx, t.db, 0)
+	oldest, err := t.run.Oldest(ctx, t.run.DB, 0)
 	if err != nil {
 		return nil, nil, err
 	}
 	end := time.Now().Add(store.CountTime)
-	bySink := slices.Collect(sinksOf(cursors))
+	bySink := slices.Collect(tables.SinksOf(cursors))
 	for i, lanes := range bySink {
 		found := make([]waited, len(lanes))
 		if oldest != nil {
@@ -71,35 +56,21 @@ func (t *Tables) waiting(ctx context.Context, cursors []cursor, q store.StatusQu
 	return counted, more, nil
 }
 
-// sinksOf returns the cursors of each sink. They are ordered by sink.
-func sinksOf(cursors []cursor) func(yield func([]cursor) bool) {
-	return func(yield func([]cursor) bool) {
-		for first, i := 0, 0; i < len(cursors); i++ {
-			if i+1 == len(cursors) || cursors[i+1].Sink != cursors[first].Sink {
-				if !yield(cursors[first : i+1]) {
-					return
-				}
-				first = i + 1
-			}
-		}
-	}
-}
-
 // waitingFor counts for one sink, and reports whether it has counted everything.
-func (t *Tables) waitingFor(ctx context.Context, cursors []cursor, found []waited, types notification.TypeFilter, target store.Target, oldest int64, until time.Time) (done bool, err error) {
+func (t *Looks) waitingFor(ctx context.Context, cursors []tables.Cursor, found []waited, types notification.TypeFilter, target store.Target, oldest int64, until time.Time) (done bool, err error) {
 	if types.None() {
 		return true, nil
 	}
-	lanes, room := make([]WaitingLane, len(cursors)), store.PendingLimit
+	lanes, room := make([]tables.WaitingLane, len(cursors)), store.PendingLimit
 	for i := range cursors {
-		lanes[i] = WaitingLane{cursors[i].lane, cursors[i].position}
-		room += int(store.CountOffsets(cursors[i].ahead))
+		lanes[i] = tables.WaitingLane{Lane: cursors[i].StoreLane, Position: cursors[i].Position}
+		room += int(store.CountOffsets(cursors[i].Ahead))
 	}
-	spans, err := t.dialect.Waiting(lanes, target, types)
+	spans, err := t.run.Dialect.Waiting(lanes, target, types)
 	if err != nil {
 		return false, err
 	}
-	slices.SortFunc(spans, func(a, b WaitingSpan) int { return cmp.Compare(a.After, b.After) })
+	slices.SortFunc(spans, func(a, b tables.WaitingSpan) int { return cmp.Compare(a.After, b.After) })
 	defer subtractSettled(cursors, found)
 	begun := false
 	for _, span := range spans {
@@ -127,10 +98,34 @@ func (t *Tables) waitingFor(ctx context.Context, cursors []cursor, found []waite
 }
 
 // subtractSettled subtracts what is settled after the positions.
-func subtractSettled(cursors []cursor, found []waited) {
+func subtractSettled(cursors []tables.Cursor, found []waited) {
 	for i := range found {
-		if found[i].rows -= int(store.CountOffsets(cursors[i].ahead)); found[i].rows <= 0 {
+		if found[i].rows -= int(store.CountOffsets(cursors[i].Ahead)); found[i].rows <= 0 {
 			found[i] = waited{}
 		}
 	}
+}
+
+// waitingInSource is waiting for a source: it counts offsets, not rows of some types.
+func (t *Looks) waitingInSource(ctx context.Context, cursors []tables.Cursor, target store.Target) ([]waited, map[string]bool, error) {
+	lanes := make([]store.LanePosition, len(cursors))
+	for i := range cursors {
+		lanes[i] = tables.LanePosition(&cursors[i])
+	}
+	waiting, err := t.run.Source.Waiting(ctx, lanes, target)
+	if err != nil {
+		return nil, nil, err
+	}
+	counted, more, total := make([]waited, len(cursors)), make(map[string]bool), make(map[string]int64)
+	for i, w := range waiting {
+		rows := max(0, w.Rows-store.CountOffsets(cursors[i].Ahead))
+		sink := cursors[i].Sink
+		total[sink] += rows
+		more[sink] = total[sink] > store.PendingLimit
+		counted[i] = waited{int(min(rows, store.PendingLimit)), w.Oldest}
+		if w.Oldest.IsZero() {
+			counted[i].oldest = time.Now()
+		}
+	}
+	return counted, more, nil
 }

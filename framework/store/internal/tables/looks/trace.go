@@ -1,10 +1,13 @@
-package tables
+package looks
 
 import (
 	"cmp"
 	"context"
+	"database/sql"
 	"slices"
 	"strings"
+
+	"github.com/waybill-go/waybill/framework/store/internal/tables"
 
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/store"
@@ -21,15 +24,15 @@ const tracedBefore = 50_000
 const tracedDeliveries = 1000
 
 // Trace returns what there is of a notification; see store.Inspector.
-func (t *Tables) Trace(ctx context.Context, q store.TraceQuery) (trace store.Trace, err error) {
-	defer t.tried(&err, "look for notification %s", q.ID)
+func (t *Looks) Trace(ctx context.Context, q store.TraceQuery) (trace store.Trace, err error) {
+	defer t.run.Tried(&err, "look for notification %s", q.ID)
 	// A delivery moves from the log to the parked table or the receipts, never back: reading in
 	// this order finds it in one of them.
-	cursors, err := t.placed(ctx, t.db, "")
+	cursors, err := t.run.Placed(ctx, t.run.DB, "")
 	if err != nil {
 		return trace, err
 	}
-	if trace.Oldest, err = t.run.Oldest(ctx, t.db, 0); err != nil {
+	if trace.Oldest, err = t.run.Oldest(ctx, t.run.DB, 0); err != nil {
 		return trace, err
 	}
 	if trace.Oldest != nil {
@@ -40,10 +43,10 @@ func (t *Tables) Trace(ctx context.Context, q store.TraceQuery) (trace store.Tra
 	if trace.Parked, err = t.FindParked(ctx, store.ParkedFilter{ID: q.ID}, store.ParkedPlace{}, tracedDeliveries); err != nil {
 		return trace, err
 	}
-	if trace.Receipts, err = t.receiptsWhere(ctx, SQL(`id = ?`, q.ID)); err != nil {
+	if trace.Receipts, err = t.receiptsWhere(ctx, tables.SQL(`id = ?`, q.ID)); err != nil {
 		return trace, err
 	}
-	err = t.eachCancellation(ctx, SQL(`id = ?`, q.ID), func(_ string, c store.Cancellation) { trace.Cancelled = append(trace.Cancelled, c) })
+	err = t.eachCancellation(ctx, tables.SQL(`id = ?`, q.ID), func(_ string, c store.Cancellation) { trace.Cancelled = append(trace.Cancelled, c) })
 	if err != nil || trace.Next == 0 {
 		return trace, err
 	}
@@ -68,7 +71,7 @@ func offsetOf(trace *store.Trace) int64 {
 }
 
 // traceLog searches for the row, and adds its state at the cursors.
-func (t *Tables) traceLog(ctx context.Context, q store.TraceQuery, cursors []cursor, trace *store.Trace) error {
+func (t *Looks) traceLog(ctx context.Context, q store.TraceQuery, cursors []tables.Cursor, trace *store.Trace) error {
 	err := t.findRow(ctx, q, trace)
 	if err != nil {
 		return err
@@ -89,11 +92,11 @@ func (t *Tables) traceLog(ctx context.Context, q store.TraceQuery, cursors []cur
 
 // findRow searches for the row at an offset, or else around the time in the id, and then from the end
 // of the log.
-func (t *Tables) findRow(ctx context.Context, q store.TraceQuery, trace *store.Trace) error {
+func (t *Looks) findRow(ctx context.Context, q store.TraceQuery, trace *store.Trace) error {
 	if q.Offset > 0 {
 		return t.tracePart(ctx, q.ID, q.Offset, q.Offset, trace)
 	}
-	last, err := t.lastOffset(ctx)
+	last, err := t.run.LastOffset(ctx)
 	if err != nil {
 		return err
 	}
@@ -101,7 +104,7 @@ func (t *Tables) findRow(ctx context.Context, q store.TraceQuery, trace *store.T
 	if made := notification.IDTime(q.ID); q.Before > 0 {
 		last = min(last, q.Before-1)
 	} else if !made.IsZero() && last-oldest >= traceSpan {
-		since, err := t.writtenSince(ctx, made, oldest, last)
+		since, err := t.run.WrittenSince(ctx, made, oldest, last)
 		if err != nil {
 			return err
 		}
@@ -124,9 +127,9 @@ func (t *Tables) findRow(ctx context.Context, q store.TraceQuery, trace *store.T
 	return nil
 }
 
-func (t *Tables) tracePart(ctx context.Context, id string, first, last int64, trace *store.Trace) error {
-	query, args := t.run.Render(SQL(`SELECT `+loggedColumns+` FROM {log} WHERE "offset" >= ? AND "offset" <= ? AND id = ? ORDER BY "offset" {whole log}`, first, last, id))
-	return t.dialect.EachParked(ctx, t.db, query, args, func(d *store.ParkedDelivery) (bool, error) {
+func (t *Looks) tracePart(ctx context.Context, id string, first, last int64, trace *store.Trace) error {
+	query, args := t.run.Render(tables.SQL(`SELECT `+loggedColumns+` FROM {log} WHERE "offset" >= ? AND "offset" <= ? AND id = ? ORDER BY "offset" {whole log}`, first, last, id))
+	return t.run.Dialect.EachParked(ctx, t.run.DB, query, args, func(d *store.ParkedDelivery) (bool, error) {
 		trace.Rows = append(trace.Rows, store.TracedRow{Envelope: d.Envelope})
 		return true, nil
 	})
@@ -137,24 +140,24 @@ const loggedColumns = `{selected}, '', 0, NULL, '', '', '', 0, NULL, '', NULL`
 
 // traceLane adds the state of a row at a cursor, if the row is in its lane. It examines that many
 // rows to count those before it.
-func (t *Tables) traceLane(ctx context.Context, r *store.TracedRow, c *cursor, look int) error {
-	offset, slots := r.Envelope.Offset, c.lane.Slots
+func (t *Looks) traceLane(ctx context.Context, r *store.TracedRow, c *tables.Cursor, look int) error {
+	offset, slots := r.Envelope.Offset, c.StoreLane.Slots
 	if r.Envelope.Slot < slots.First || r.Envelope.Slot > slots.Last {
 		return nil
 	}
-	l := store.TracedLane{Lane: c.lane, Owner: c.Owner, Paused: c.Paused, OtherLog: c.place.Conflict != ""}
+	l := store.TracedLane{Lane: c.StoreLane, Owner: c.Owner, Paused: c.Paused, OtherLog: c.Place.Conflict != ""}
 	if !l.OtherLog {
 		var unsettled int
-		if err := t.run.Row(ctx, t.db, `SELECT count(*) FROM {log} WHERE "offset" = ? AND NOT ? {whole log}`, offset, t.settled(c)).Scan(&unsettled); err != nil {
+		if err := t.run.Row(ctx, t.run.DB, `SELECT count(*) FROM {log} WHERE "offset" = ? AND NOT ? {whole log}`, offset, t.run.Settled(c)).Scan(&unsettled); err != nil {
 			return err
 		}
 		l.Settled = unsettled == 0
 	}
 	if !l.OtherLog && !l.Settled {
 		var looked int
-		err := t.run.Row(ctx, t.db, `SELECT count(*), coalesce(sum(CASE WHEN slot BETWEEN ? AND ? AND NOT ? THEN 1 ELSE 0 END), 0)
+		err := t.run.Row(ctx, t.run.DB, `SELECT count(*), coalesce(sum(CASE WHEN slot BETWEEN ? AND ? AND NOT ? THEN 1 ELSE 0 END), 0)
 			FROM (SELECT * FROM {log} WHERE "offset" > ? AND "offset" < ? ORDER BY "offset" LIMIT ?) earlier {whole log}`,
-			slots.First, slots.Last, t.settled(c), c.place.Through, offset, look).Scan(&looked, &l.Before)
+			slots.First, slots.Last, t.run.Settled(c), c.Place.Through, offset, look).Scan(&looked, &l.Before)
 		if err != nil {
 			return err
 		}
@@ -165,10 +168,26 @@ func (t *Tables) traceLane(ctx context.Context, r *store.TracedRow, c *cursor, l
 }
 
 // receiptsWhere returns the receipts that a condition selects, by sink and offset.
-func (t *Tables) receiptsWhere(ctx context.Context, where Expr) ([]store.TracedReceipt, error) {
+func (t *Looks) receiptsWhere(ctx context.Context, where tables.Expr) ([]store.TracedReceipt, error) {
 	receipts, err := t.readReceipts(ctx, receiptsQuery(where))
 	slices.SortFunc(receipts, func(a, b store.TracedReceipt) int {
 		return cmp.Or(strings.Compare(a.Sink, b.Sink), cmp.Compare(a.Offset, b.Offset))
 	})
 	return receipts, err
+}
+
+// eachCancellation calls each with the cancellations that a condition on the id selects, in the
+// order of their offsets.
+func (t *Looks) eachCancellation(ctx context.Context, where tables.Expr, each func(id string, c store.Cancellation)) error {
+	return t.run.Each(ctx, t.run.DB, func(rows *sql.Rows) error {
+		var id string
+		var c store.Cancellation
+		at := t.run.NewTime()
+		if err := rows.Scan(&id, &c.Offset, &at); err != nil {
+			return err
+		}
+		c.At = at.Time
+		each(id, c)
+		return nil
+	}, `SELECT id, "offset", cancelled_at FROM {cancelled} WHERE ? ORDER BY "offset" {whole cancelled}`, where)
 }

@@ -1,4 +1,4 @@
-package tables
+package acts
 
 import (
 	"context"
@@ -7,15 +7,17 @@ import (
 	"sync"
 	"time"
 
+	"github.com/waybill-go/waybill/framework/store/internal/tables"
+
 	"github.com/waybill-go/waybill/framework/store"
 )
 
 // operate runs one batch of an action on some sinks, in one short transaction that first locks the
 // sinks' cursors. It raises the revision of the lanes of the changed sinks, unless the action has
 // done that less than revisionPause ago; then a later batch does it, or the end of the action.
-func (t *Tables) operate(ctx context.Context, action string, sinks []string, do func(tx *sql.Tx) (changed []string, err error)) error {
+func (t *Acts) operate(ctx context.Context, action string, sinks []string, do func(tx *sql.Tx) (changed []string, err error)) error {
 	var changed, raise []string
-	err := t.inTxOf(ctx, sinks, func(tx *sql.Tx) (err error) {
+	err := t.run.InTxOf(ctx, sinks, func(tx *sql.Tx) (err error) {
 		if changed, err = do(tx); err != nil {
 			return err
 		}
@@ -29,9 +31,9 @@ func (t *Tables) operate(ctx context.Context, action string, sinks []string, do 
 }
 
 // raiseRevisions makes forwarders notice that a person has changed parked deliveries.
-func (t *Tables) raiseRevisions(ctx context.Context, tx *sql.Tx, sinks []string) error {
+func (t *Acts) raiseRevisions(ctx context.Context, tx *sql.Tx, sinks []string) error {
 	for _, sink := range sinks {
-		_, err := t.run.Exec(ctx, tx, `?`, t.dialect.Announce(SQL(`UPDATE {cursors} SET revision = revision + 1 WHERE sink = ?`, sink)))
+		_, err := t.run.Exec(ctx, tx, `?`, t.run.Dialect.Announce(tables.SQL(`UPDATE {cursors} SET revision = revision + 1 WHERE sink = ?`, sink)))
 		if err != nil {
 			return err
 		}
@@ -118,7 +120,7 @@ type chosen struct {
 }
 
 // batch selects the deliveries of a batch, lets change change them, and counts them.
-func (t *Tables) batch(ctx context.Context, b store.ParkedBatch, change func(tx *sql.Tx, batch []chosen) error) (store.ParkedBatchResult, error) {
+func (t *Acts) batch(ctx context.Context, b store.ParkedBatch, change func(tx *sql.Tx, batch []chosen) error) (store.ParkedBatchResult, error) {
 	result := store.ParkedBatchResult{Last: b.After}
 	sinks := []string{b.Filter.Sink}
 	err := t.operate(ctx, b.Action, sinks, func(tx *sql.Tx) (changed []string, err error) {
@@ -133,37 +135,37 @@ func (t *Tables) batch(ctx context.Context, b store.ParkedBatch, change func(tx 
 				return nil, err
 			}
 		}
-		return changed, t.count(ctx, tx, b.Action, len(batch))
+		return changed, t.run.Count(ctx, tx, b.Action, len(batch))
 	})
 	return result, err
 }
 
-func (t *Tables) choose(ctx context.Context, tx *sql.Tx, b store.ParkedBatch) (batch []chosen, err error) {
-	where := t.matches(b.Filter)
-	where.and(`("offset", id) > (?, ?)`, b.After.Offset, b.After.ID)
+func (t *Acts) choose(ctx context.Context, tx *sql.Tx, b store.ParkedBatch) (batch []chosen, err error) {
+	where := t.run.Matches(b.Filter)
+	where.And(`("offset", id) > (?, ?)`, b.After.Offset, b.After.ID)
 	err = t.run.Each(ctx, tx, func(rows *sql.Rows) error {
 		var c chosen
 		err := rows.Scan(&c.Offset, &c.ID, &c.key, &c.dead, &c.behind)
 		batch = append(batch, c)
 		return err
 	}, `SELECT "offset", id, "key", state = 'dead', "key" <> '' AND EXISTS (
-			SELECT 1 FROM {parked} b WHERE b.sink = p.sink AND b."key" = p."key" AND b."key" <> '' AND b."offset" < p."offset" AND `+holds("b.", false)+`)
+			SELECT 1 FROM {parked} b WHERE b.sink = p.sink AND b."key" = p."key" AND b."key" <> '' AND b."offset" < p."offset" AND `+tables.Holds("b.", false)+`)
 		FROM {parked} p WHERE ? ORDER BY "offset", id LIMIT ? {whole parked}`, where, b.Limit)
 	return batch, err
 }
 
 // Requeue makes deliveries due; see store.Operator.
-func (t *Tables) Requeue(ctx context.Context, b store.ParkedBatch) (store.ParkedBatchResult, error) {
+func (t *Acts) Requeue(ctx context.Context, b store.ParkedBatch) (store.ParkedBatchResult, error) {
 	b.Filter.States = requeueable(b.Filter.States)
 	result, err := t.batch(ctx, b, func(tx *sql.Tx, batch []chosen) error {
 		due, wait := inOrder(batch)
-		if err := t.setState(ctx, tx, b.Filter.Sink, wait, store.StateBlocked, SQL(`NULL`)); err != nil {
+		if err := t.setState(ctx, tx, b.Filter.Sink, wait, store.StateBlocked, tables.SQL(`NULL`)); err != nil {
 			return err
 		}
-		return t.setState(ctx, tx, b.Filter.Sink, due, store.StateRetrying, SQL(onceNow))
+		return t.setState(ctx, tx, b.Filter.Sink, due, store.StateRetrying, tables.SQL(onceNow))
 	})
 	if err != nil {
-		return result, t.failed(err, "requeue parked deliveries of %s", b.Filter.Sink)
+		return result, t.run.Failed(err, "requeue parked deliveries of %s", b.Filter.Sink)
 	}
 	return result, nil
 }
@@ -207,8 +209,8 @@ func inOrder(batch []chosen) (due, wait []store.Ref) {
 	return due, wait
 }
 
-func (t *Tables) setState(ctx context.Context, tx *sql.Tx, sink string, refs []store.Ref, state store.State, dueAt Expr) error {
-	for chunk := range t.refs(refs) {
+func (t *Acts) setState(ctx context.Context, tx *sql.Tx, sink string, refs []store.Ref, state store.State, dueAt tables.Expr) error {
+	for chunk := range t.run.Refs(refs) {
 		_, err := t.run.Exec(ctx, tx, `UPDATE {parked} SET state = ?, due_at = ?, attempt = 0, hook_error = '', hook_failures = 0, updated_at = {now} WHERE sink = ? AND ("offset", id) IN (?)`,
 			string(state), dueAt, sink, chunk)
 		if err != nil {
@@ -219,42 +221,42 @@ func (t *Tables) setState(ctx context.Context, tx *sql.Tx, sink string, refs []s
 }
 
 // Discard deletes deliveries; see store.Operator.
-func (t *Tables) Discard(ctx context.Context, b store.ParkedBatch) (store.ParkedBatchResult, error) {
+func (t *Acts) Discard(ctx context.Context, b store.ParkedBatch) (store.ParkedBatchResult, error) {
 	result, err := t.batch(ctx, b, func(tx *sql.Tx, batch []chosen) error {
 		refs := make([]store.Ref, len(batch))
 		for i, c := range batch {
 			refs[i] = c.Ref
 		}
-		return t.unpark(ctx, tx, b.Filter.Sink, refs)
+		return t.run.Unpark(ctx, tx, b.Filter.Sink, refs)
 	})
 	if err != nil {
-		return result, t.failed(err, "discard parked deliveries of %s", b.Filter.Sink)
+		return result, t.run.Failed(err, "discard parked deliveries of %s", b.Filter.Sink)
 	}
 	return result, nil
 }
 
 // Pause stops or resumes deliveries to a sink; see store.Operator.
-func (t *Tables) Pause(ctx context.Context, action, sink string, paused bool) (changed bool, err error) {
-	defer t.tried(&err, "pause or resume sink %s", sink)
-	err = t.inTxOf(ctx, []string{sink}, func(tx *sql.Tx) error {
+func (t *Acts) Pause(ctx context.Context, action, sink string, paused bool) (changed bool, err error) {
+	defer t.run.Tried(&err, "pause or resume sink %s", sink)
+	err = t.run.InTxOf(ctx, []string{sink}, func(tx *sql.Tx) error {
 		var cursors, others int
 		if err := t.run.Row(ctx, tx, `SELECT count(*), count(CASE WHEN paused <> ? THEN 1 END) FROM {cursors} WHERE sink = ? AND sink <> ?`,
 			paused, sink, store.SinkPruner).Scan(&cursors, &others); err != nil {
 			return err
 		}
 		if cursors == 0 {
-			return t.unknownSink(ctx, tx, sink)
+			return t.run.UnknownSink(ctx, tx, sink)
 		}
 		if changed = others > 0; !changed {
 			return nil
 		}
 		// A lane that no one works on is free from now on. MySQL assigns in this order.
 		const free = `lease_until <= {now} OR lease_until IS NULL`
-		if _, err := t.run.Exec(ctx, tx, `?`, t.dialect.Announce(SQL(`UPDATE {cursors} SET paused = ?, owner = CASE WHEN `+free+` THEN NULL ELSE owner END,
+		if _, err := t.run.Exec(ctx, tx, `?`, t.run.Dialect.Announce(tables.SQL(`UPDATE {cursors} SET paused = ?, owner = CASE WHEN `+free+` THEN NULL ELSE owner END,
 			updated_at = CASE WHEN `+free+` THEN {now} ELSE updated_at END, lease_until = CASE WHEN `+free+` THEN NULL ELSE lease_until END WHERE sink = ?`, paused, sink))); err != nil {
 			return err
 		}
-		return t.count(ctx, tx, action, 1)
+		return t.run.Count(ctx, tx, action, 1)
 	})
 	return changed, err
 }
