@@ -12,6 +12,7 @@ import (
 	"github.com/waybill-go/waybill/framework/outbox"
 	"github.com/waybill-go/waybill/framework/store"
 	"github.com/waybill-go/waybill/framework/store/postgres"
+	"github.com/waybill-go/waybill/framework/store/postgres/capture"
 	"github.com/waybill-go/waybill/framework/store/postgres/postgrestest"
 	"github.com/waybill-go/waybill/registry"
 )
@@ -70,7 +71,7 @@ func TestACaptureDoesNotDependOnTheSettingsOfTheSessionThatWrites(t *testing.T) 
 	db := newDB(t)
 	s := openStore(t, db, postgres.Config{})
 	exec(t, db, `CREATE TABLE readings (at timestamptz PRIMARY KEY, value float8, raw bytea, span interval)`)
-	require.NoError(t, postgres.AddCapture(t.Context(), db, postgres.Config{}, postgres.Capture{Table: "readings", Key: "at", Columns: []string{"at", "value", "raw", "span"}}))
+	require.NoError(t, capture.Add(t.Context(), db, postgres.Config{}, capture.Capture{Table: "readings", Key: "at", Columns: []string{"at", "value", "raw", "span"}}))
 	exec(t, db, `INSERT INTO readings VALUES ('2026-03-04 05:06:07+00', 1.000001, 'a', '1 day 2 hours')`)
 	exec(t, db, `BEGIN; SET LOCAL datestyle = 'SQL, DMY'; SET LOCAL timezone = 'Asia/Kathmandu'; SET LOCAL intervalstyle = iso_8601;
 		SET LOCAL bytea_output = escape; SET LOCAL extra_float_digits = -15;

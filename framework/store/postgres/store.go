@@ -21,6 +21,7 @@ import (
 	"github.com/waybill-go/waybill/framework/store/internal/tables"
 	"github.com/waybill-go/waybill/framework/store/internal/tables/acts"
 	"github.com/waybill-go/waybill/framework/store/internal/tables/looks"
+	"github.com/waybill-go/waybill/framework/store/postgres/internal/catalog"
 )
 
 // minVersion is the first server with pg_snapshot and xid8: 13.
@@ -87,7 +88,7 @@ func (c Config) withDefaults() (Config, error) {
 	if c.PartitionRows < 0 {
 		return c, fmt.Errorf("partitions of %d rows: use at least 1", c.PartitionRows)
 	}
-	_, err := parseNames(c.Prefix)
+	_, err := catalog.Parse(c.Prefix)
 	return c, err
 }
 
@@ -190,9 +191,7 @@ func Open(ctx context.Context, db *sql.DB, c Config) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	// A role that only publishes may lack the right to read which migrations were applied. If the
-	// table is too old, its INSERT fails.
-	if err := migrations(c, n).Check(ctx, db); err != nil && !refused(err, deniedPrivilege) {
+	if err := checkMigrated(ctx, db, c, n); err != nil {
 		return nil, err
 	}
 	if err := checkOffsets(ctx, db, n); err != nil {
@@ -218,16 +217,42 @@ func Open(ctx context.Context, db *sql.DB, c Config) (*Store, error) {
 	return s, s.CheckSource(ctx)
 }
 
+// names are the names of an outbox's tables, sequences, indexes and functions.
+type names = catalog.Names
+
 // names returns the names of the tables, with their schema.
 func (c Config) names(ctx context.Context, db *sql.DB) (names, error) {
-	n, err := parseNames(c.Prefix)
+	n, err := catalog.Parse(c.Prefix)
 	if err != nil {
 		return n, err
 	}
-	if n.schema == "" {
-		n.schema = c.Schema
+	if n.Schema == "" {
+		n.Schema = c.Schema
 	}
-	return n.resolve(ctx, db)
+	return n.Resolve(ctx, db)
+}
+
+// checkMigrated returns an error if the tables are not those of this program. A role that only publishes
+// may lack the right to read which migrations were applied. If the table is too old, its INSERT fails.
+func checkMigrated(ctx context.Context, db *sql.DB, c Config, n names) error {
+	if err := migrations(c, n).Check(ctx, db); err != nil && !catalog.Refused(err, catalog.DeniedPrivilege) {
+		return err
+	}
+	return nil
+}
+
+// Names returns the names of what the outbox has, for packages of this module. It fails with
+// store.ErrNotMigrated if the tables are not those of this program.
+func (c Config) Names(ctx context.Context, db *sql.DB) (catalog.Names, error) {
+	c, err := c.withDefaults()
+	if err != nil {
+		return catalog.Names{}, err
+	}
+	n, err := c.names(ctx, db)
+	if err != nil {
+		return n, err
+	}
+	return n, checkMigrated(ctx, db, c, n)
 }
 
 // checkServer returns the server's version. It refuses a database that cannot store every text: a

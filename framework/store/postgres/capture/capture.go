@@ -1,4 +1,5 @@
-package postgres
+// Package capture lets triggers of PostgreSQL publish what is written to a table.
+package capture
 
 import (
 	"bytes"
@@ -18,6 +19,8 @@ import (
 
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/store/internal/tables"
+	"github.com/waybill-go/waybill/framework/store/postgres"
+	"github.com/waybill-go/waybill/framework/store/postgres/internal/catalog"
 )
 
 // Change is a kind of statement that changes rows of a table.
@@ -39,7 +42,7 @@ func Changes() []Change { return []Change{Insert, Update, Delete} }
 // if the row did not or does not exist.
 //
 // The triggers run once for each statement, as the role that writes, which needs the privileges
-// of a [Publisher]. An UPDATE that changes none of the named columns publishes nothing. One that
+// of a [postgres.Publisher]. An UPDATE that changes none of the named columns publishes nothing. One that
 // changes the primary key or the key of a row publishes a deletion and then an insertion.
 // TRUNCATE is refused if Delete is captured. Statements that name a partition instead of its
 // table are not captured.
@@ -61,15 +64,18 @@ type Capture struct {
 // captureWait is how long a change of a capture waits for open transactions on its table.
 const captureWait = 2 * time.Second
 
-// AddCapture captures a table, in one transaction that checks all of c first. If the table is
+// idleTime is how long the server waits for the next statement of a transaction that has locked a table.
+const idleTime = 2 * time.Second
+
+// Add captures a table, in one transaction that checks all of c first. If the table is
 // already captured, the capture is replaced. It must run as the owner of the table. It waits up
 // to 2 s for the open transactions on the table; new ones wait behind it meanwhile.
-func AddCapture(ctx context.Context, db *sql.DB, outbox Config, c Capture) error {
+func Add(ctx context.Context, db *sql.DB, outbox postgres.Config, c Capture) error {
 	return changeCapture(ctx, db, outbox, c.Table, c.sql)
 }
 
-// RemoveCapture ends the capture of a table. It needs and waits for the same as [AddCapture].
-func RemoveCapture(ctx context.Context, db *sql.DB, outbox Config, table string) error {
+// Remove ends the capture of a table. It needs and waits for the same as [Add].
+func Remove(ctx context.Context, db *sql.DB, outbox postgres.Config, table string) error {
 	return changeCapture(ctx, db, outbox, table, func(ctx context.Context, t *capturedTable) (string, error) {
 		if len(t.Triggers) == 0 {
 			return "", errors.New("it is not captured; waybill migrate --captures lists the tables that are")
@@ -78,9 +84,9 @@ func RemoveCapture(ctx context.Context, db *sql.DB, outbox Config, table string)
 	})
 }
 
-// CaptureSQL returns the SQL with which [AddCapture] would capture the table now. Run it in one
-// transaction. CaptureSQL makes the same checks and changes nothing.
-func CaptureSQL(ctx context.Context, db *sql.DB, outbox Config, c Capture) (text string, err error) {
+// SQL returns the SQL with which [Add] would capture the table now. Run it in one
+// transaction. SQL makes the same checks and changes nothing.
+func SQL(ctx context.Context, db *sql.DB, outbox postgres.Config, c Capture) (text string, err error) {
 	tx, t, err := beginCapture(ctx, db, outbox, c.Table)
 	if err == nil {
 		defer func() { _ = tx.Rollback() }()
@@ -92,14 +98,10 @@ func CaptureSQL(ctx context.Context, db *sql.DB, outbox Config, c Capture) (text
 	return text, nil
 }
 
-// Captures returns what is captured into an outbox, by table name. A table that was renamed has
+// List returns what is captured into an outbox, by table name. A table that was renamed has
 // its new name; a renamed column has its old one.
-func Captures(ctx context.Context, db *sql.DB, outbox Config) (captures []Capture, err error) {
-	outbox, err = outbox.withDefaults()
-	if err != nil {
-		return nil, err
-	}
-	n, err := outbox.names(ctx, db)
+func List(ctx context.Context, db *sql.DB, outbox postgres.Config) (captures []Capture, err error) {
+	n, err := outbox.Names(ctx, db)
 	if err != nil {
 		return nil, err
 	}
@@ -107,7 +109,7 @@ func Captures(ctx context.Context, db *sql.DB, outbox Config) (captures []Captur
 			ARRAY(SELECT o.tgname::text FROM pg_trigger o WHERE o.tgrelid = t.tgrelid AND o.tgfoid = t.tgfoid)
 		FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid JOIN pg_namespace s ON s.oid = c.relnamespace
 		WHERE t.tgname = $1 AND (SELECT nspname FROM pg_proc p JOIN pg_namespace s ON s.oid = p.pronamespace WHERE p.oid = t.tgfoid) = $2
-		ORDER BY 1`, n.plain("capture_columns"), n.schema)
+		ORDER BY 1`, n.Plain("capture_columns"), n.Schema)
 	if err != nil {
 		return nil, fmt.Errorf("look for what is captured into %s: %w", n, err)
 	}
@@ -124,7 +126,7 @@ func Captures(ctx context.Context, db *sql.DB, outbox Config) (captures []Captur
 			c.Type, c.Key, c.Columns = a[0], a[1], a[2:len(a)-1]
 		}
 		for _, change := range Changes() {
-			if slices.Contains(triggers, n.plain("capture_"+string(change))) {
+			if slices.Contains(triggers, n.Plain("capture_"+string(change))) {
 				c.On = append(c.On, change)
 			}
 		}
@@ -136,7 +138,7 @@ func Captures(ctx context.Context, db *sql.DB, outbox Config) (captures []Captur
 // capturedTable is what the catalog says about a table. The template uses the exported fields.
 type capturedTable struct {
 	tx         *sql.Tx
-	names      names
+	names      catalog.Names
 	id         int64
 	Table      string // with its schema, quoted
 	plain      string
@@ -145,18 +147,18 @@ type capturedTable struct {
 	own        bool   // it belongs to the outbox itself
 	columns    []string
 	primaryKey []string // empty if it could have duplicates within a transaction
-	payload    Payload
+	payload    postgres.Payload
 	Triggers   []string // of the present capture
 	Functions  []string
 }
 
 // changeCapture runs the SQL that write returns for a table, with the table locked.
-func changeCapture(ctx context.Context, db *sql.DB, outbox Config, table string, write func(context.Context, *capturedTable) (string, error)) (err error) {
+func changeCapture(ctx context.Context, db *sql.DB, outbox postgres.Config, table string, write func(context.Context, *capturedTable) (string, error)) (err error) {
 	defer func() {
 		switch {
-		case refused(err, "55P03"): // lock_not_available
+		case catalog.Refused(err, "55P03"): // lock_not_available
 			err = fmt.Errorf("%w: a transaction on the table took longer than %s; try again", err, captureWait)
-		case refused(err, deniedPrivilege):
+		case catalog.Refused(err, catalog.DeniedPrivilege):
 			err = fmt.Errorf("%w; run it as the owner of the table, with CREATE on the outbox's schema", err)
 		}
 		if err != nil {
@@ -187,17 +189,9 @@ func changeCapture(ctx context.Context, db *sql.DB, outbox Config, table string,
 }
 
 // beginCapture looks up a table in a transaction, which the caller must end.
-func beginCapture(ctx context.Context, db *sql.DB, outbox Config, table string) (*sql.Tx, *capturedTable, error) {
-	outbox, err := outbox.withDefaults()
+func beginCapture(ctx context.Context, db *sql.DB, outbox postgres.Config, table string) (*sql.Tx, *capturedTable, error) {
+	n, err := outbox.Names(ctx, db)
 	if err != nil {
-		return nil, nil, err
-	}
-	n, err := outbox.names(ctx, db)
-	if err != nil {
-		return nil, nil, err
-	}
-	// As in Open: a role may lack the right to read which migrations were applied.
-	if err := migrations(outbox, n).Check(ctx, db); err != nil && !refused(err, deniedPrivilege) {
 		return nil, nil, err
 	}
 	// READ COMMITTED lets each statement see what another capture did before the lock.
@@ -215,9 +209,9 @@ func beginCapture(ctx context.Context, db *sql.DB, outbox Config, table string) 
 // look reads what the catalog says about a table.
 func (t *capturedTable) look(ctx context.Context, table string) error {
 	n := t.names
-	own := []string{n.plain("migrations")}
-	for _, name := range tableNames {
-		own = append(own, n.plain(name))
+	own := []string{n.Plain("migrations")}
+	for _, name := range catalog.Tables {
+		own = append(own, n.Plain(name))
 	}
 	err := t.tx.QueryRowContext(ctx, `SELECT c.oid::bigint, format('%I.%I', s.nspname, c.relname), c.relname, c.relkind,
 			coalesce((SELECT inhparent::regclass::text FROM pg_inherits WHERE inhrelid = c.oid ORDER BY inhseqno LIMIT 1), ''),
@@ -229,7 +223,7 @@ func (t *capturedTable) look(ctx context.Context, table string) error {
 			ARRAY(SELECT quote_ident(tgname) FROM pg_trigger `+capturing+`),
 			ARRAY(SELECT DISTINCT format('%I.%I', nspname, proname) FROM pg_trigger `+capturing+`)
 		FROM pg_class c JOIN pg_namespace s ON s.oid = c.relnamespace WHERE c.oid = to_regclass($1)`,
-		table, pq.Array(own), n.schema, n.Log(), n.plain("capture_")).
+		table, pq.Array(own), n.Schema, n.Log(), n.Plain("capture_")).
 		Scan(&t.id, &t.Table, &t.plain, &t.kind, &t.parent, &t.own, pq.Array(&t.columns), pq.Array(&t.primaryKey), &t.payload, pq.Array(&t.Triggers), pq.Array(&t.Functions))
 	if errors.Is(err, sql.ErrNoRows) {
 		return errors.New(`there is no such table; write it as in SQL, with its schema if the search path does not find it: sales.orders, or sales."Order"`)
@@ -329,12 +323,12 @@ func (t *capturedTable) checkWriters(ctx context.Context) error {
 			AND NOT (has_schema_privilege(r.oid, $2, 'USAGE') AND has_column_privilege(r.oid, $3, 'type', 'INSERT')
 				AND has_column_privilege(r.oid, $3, 'key', 'INSERT') AND has_column_privilege(r.oid, $3, 'payload', 'INSERT')
 				AND ((SELECT relkind = 'r' FROM pg_class WHERE oid = $3::regclass) OR has_sequence_privilege(r.oid, $4, 'USAGE')))
-		ORDER BY 1)`, t.id, n.schema, n.Log(), n.Table("offset_seq")).Scan(pq.Array(&roles))
+		ORDER BY 1)`, t.id, n.Schema, n.Log(), n.Table("offset_seq")).Scan(pq.Array(&roles))
 	if err != nil || len(roles) == 0 {
 		return err
 	}
 	return fmt.Errorf("roles that write to it may not publish, and could no longer write to it: %s; let each of them publish first: waybill migrate --print-grants %s --for %s",
-		strings.Join(roles, ", "), roles[0], Publisher)
+		strings.Join(roles, ", "), roles[0], postgres.Publisher)
 }
 
 // captureSQL is the data of the template.
@@ -384,7 +378,7 @@ func (c captureSQL) guarded() []string {
 // Payload returns an expression with the type of the log's payload column.
 func (c captureSQL) Payload(before, after string) string {
 	payload := `pg_catalog.json_build_object('before', ` + before + `, 'after', ` + after + `)`
-	if c.payload == PayloadBytes {
+	if c.payload == postgres.PayloadBytes {
 		return `pg_catalog.convert_to(` + payload + `::text, 'UTF8')`
 	}
 	return payload
@@ -395,12 +389,12 @@ func (c captureSQL) Payload(before, after string) string {
 func (c captureSQL) Function() string {
 	const most = 63
 	sum := fmt.Sprintf("_%x", sha256.Sum256([]byte(c.Table())))[:9]
-	name := c.names.plain("capture_") + c.plain
+	name := c.names.Plain("capture_") + c.plain
 	name = name[:min(len(name), most-len(sum))]
 	for !utf8.ValidString(name) {
 		name = name[:len(name)-1]
 	}
-	return pq.QuoteIdentifier(c.names.schema) + `.` + pq.QuoteIdentifier(name+sum)
+	return pq.QuoteIdentifier(c.names.Schema) + `.` + pq.QuoteIdentifier(name+sum)
 }
 
 func columnOf(column string) string { return `t.` + pq.QuoteIdentifier(column) }
@@ -411,4 +405,39 @@ func joined(values []string, form func(string) string) string {
 		formed[i] = form(v)
 	}
 	return strings.Join(formed, ", ")
+}
+
+// Faults returns what is wrong with captures: renamed columns, so that each write to the
+// table fails, and disabled triggers.
+func Faults(ctx context.Context, db *sql.DB, outbox postgres.Config) (captured int, faults []string, err error) {
+	captures, err := List(ctx, db, outbox)
+	if err != nil {
+		return 0, nil, err
+	}
+	n, err := outbox.Names(ctx, db)
+	if err != nil {
+		return 0, nil, err
+	}
+	for _, c := range captures {
+		var missing, disabled []string
+		err := db.QueryRowContext(ctx, `SELECT
+				ARRAY(SELECT u FROM unnest($2::text[]) u WHERE u <> '' AND NOT EXISTS (
+					SELECT FROM pg_attribute WHERE attrelid = to_regclass($1) AND attname = u AND attnum > 0 AND NOT attisdropped)),
+				ARRAY(SELECT tgname::text FROM pg_trigger WHERE tgrelid = to_regclass($1) AND starts_with(tgname, $3) AND tgenabled IN ('D', 'R'))`,
+			c.Table, pq.Array(append([]string{c.Key}, c.Columns...)), n.Plain("capture_")).Scan(pq.Array(&missing), pq.Array(&disabled))
+		if err != nil {
+			return 0, nil, err
+		}
+		slices.Sort(missing)
+		for _, column := range slices.Compact(missing) {
+			faults = append(faults, fmt.Sprintf("%s has no column %q any more, so that writes to it fail", c.Table, column))
+		}
+		if len(disabled) > 0 {
+			faults = append(faults, fmt.Sprintf("%d triggers of %s are switched off, so that writes publish nothing", len(disabled), c.Table))
+		}
+		if len(c.On) == 0 {
+			faults = append(faults, c.Table+" has no trigger that publishes")
+		}
+	}
+	return len(captures), faults, nil
 }
