@@ -31,6 +31,7 @@ import (
 	"github.com/waybill-go/waybill/framework/store/internal/tables"
 	"github.com/waybill-go/waybill/framework/store/internal/tables/acts"
 	"github.com/waybill-go/waybill/framework/store/internal/tables/looks"
+	"github.com/waybill-go/waybill/framework/store/mysql/internal/session"
 )
 
 // Payload is the type of the payload column.
@@ -88,7 +89,7 @@ type Store struct {
 	db      *sql.DB
 	proof   Proof // without the privilege PROCESS
 	names   names
-	family  family
+	family  session.Family
 	run     *tables.Runner
 	tracker *tracker
 	binary  bool
@@ -119,20 +120,20 @@ func Open(ctx context.Context, db *sql.DB, c Config) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	server, err := checkServer(ctx, db)
+	server, err := session.Check(ctx, db)
 	if err != nil {
 		return nil, err
 	}
 	n := names(c.Prefix)
 	// A user who only publishes may lack the privilege to read the migrations: an INSERT fails if the
 	// table is too old.
-	if err := migrations(c, server).Check(ctx, db); err != nil && !refused(err, deniedTable, deniedColumn) {
+	if err := migrations(c, server).Check(ctx, db); err != nil && !session.Refused(err, session.DeniedTable, session.DeniedColumn) {
 		return nil, err
 	}
 	if err := checkLog(ctx, db, n); err != nil {
 		return nil, err
 	}
-	s := &Store{db: db, proof: c.WithoutProcess, voidAfter: voidAfter, names: n, family: server.family}
+	s := &Store{db: db, proof: c.WithoutProcess, voidAfter: voidAfter, names: n, family: server.Family}
 	s.tracker = newTracker(s)
 	s.run = tables.NewRunner(db, n.Table, &dialect{Store: s}, c.Source)
 	s.notCancelled, _ = s.run.Render(tables.SQL(tables.NotCancelled))

@@ -61,7 +61,7 @@ type system struct {
 
 // identify returns the identity of the cluster that a probe has seen. It reads it again only if
 // another server answers: a pool may connect to a restored database, or to a standby, unnoticed.
-func (s *Store) identify(ctx context.Context, q querier, server string) (*system, error) {
+func (s *Store) identify(ctx context.Context, q store.RowQuerier, server string) (*system, error) {
 	if known := s.system.Load(); known != nil && known.server == server {
 		return known, nil
 	}

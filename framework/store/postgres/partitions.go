@@ -53,7 +53,7 @@ func partitionsAhead(n names, highest partition, rows, last int64) []partition {
 }
 
 // isPartitioned reports whether the log is partitioned.
-func isPartitioned(ctx context.Context, q querier, n names) (partitioned bool, err error) {
+func isPartitioned(ctx context.Context, q store.RowQuerier, n names) (partitioned bool, err error) {
 	err = q.QueryRowContext(ctx, `SELECT coalesce((SELECT relkind = 'p' FROM pg_class WHERE oid = to_regclass($1)), false)`, n.Log()).Scan(&partitioned)
 	if err != nil {
 		return false, fmt.Errorf("look at the log %s: %w", n, err)
@@ -94,7 +94,7 @@ func (s *Store) ExtendPartitions(ctx context.Context) (int, error) {
 }
 
 // owns reports whether this role may create and drop partitions.
-func (s *Store) owns(ctx context.Context, q querier) (owns bool, err error) {
+func (s *Store) owns(ctx context.Context, q store.RowQuerier) (owns bool, err error) {
 	err = q.QueryRowContext(ctx, `SELECT pg_has_role(relowner, 'USAGE') AND has_schema_privilege(relnamespace, 'CREATE')
 		FROM pg_class WHERE oid = to_regclass($1)`, s.names.Log()).Scan(&owns)
 	return owns, err

@@ -82,7 +82,7 @@ func (s *Store) Prune(ctx context.Context, p store.Pruning) (store.Pruned, error
 
 // prunable returns the table whose rows are removed one by one: in a partitioned log the default
 // partition, unless this role may not drop the others.
-func (s *Store) prunable(ctx context.Context, q querier) (string, error) {
+func (s *Store) prunable(ctx context.Context, q store.RowQuerier) (string, error) {
 	if !s.parts {
 		return s.names.Log(), nil
 	}

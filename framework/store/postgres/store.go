@@ -313,8 +313,3 @@ func newStatements(n names, server string) statements {
 		whole:       whole(n.Log()),
 	}
 }
-
-// querier is a database or a transaction.
-type querier interface {
-	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
-}

@@ -6,9 +6,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/waybill-go/waybill/framework/store/internal/tables"
-
 	"github.com/waybill-go/waybill/framework/store"
+	"github.com/waybill-go/waybill/framework/store/internal/tables"
 )
 
 // Forget deletes what the outbox has of a sink; see store.Operator.

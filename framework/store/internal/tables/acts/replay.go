@@ -6,9 +6,8 @@ import (
 	"encoding/json"
 	"fmt"
 
-	"github.com/waybill-go/waybill/framework/store/internal/tables"
-
 	"github.com/waybill-go/waybill/framework/store"
+	"github.com/waybill-go/waybill/framework/store/internal/tables"
 )
 
 // ReplaySpan is how many offsets one batch of a replay covers at most: the sink's checkpoints wait

@@ -4,9 +4,8 @@ import (
 	"context"
 	"database/sql"
 
-	"github.com/waybill-go/waybill/framework/store/internal/tables"
-
 	"github.com/waybill-go/waybill/framework/store"
+	"github.com/waybill-go/waybill/framework/store/internal/tables"
 )
 
 // PauseSchedule pauses and resumes; see store.Schedules.

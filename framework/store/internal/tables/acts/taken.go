@@ -5,10 +5,9 @@ import (
 	"encoding/json"
 	"slices"
 
-	"github.com/waybill-go/waybill/framework/store/internal/tables"
-
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/store"
+	"github.com/waybill-go/waybill/framework/store/internal/tables"
 )
 
 // mostPast is how many past filters of a sink are known. Of what is older, the sink has nothing.

@@ -7,9 +7,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/waybill-go/waybill/framework/store/internal/tables"
-
 	"github.com/waybill-go/waybill/framework/store"
+	"github.com/waybill-go/waybill/framework/store/internal/tables"
 )
 
 // CountParked counts what matches; see store.Inspector.

@@ -7,9 +7,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/waybill-go/waybill/framework/store/internal/tables"
-
 	"github.com/waybill-go/waybill/framework/store"
+	"github.com/waybill-go/waybill/framework/store/internal/tables"
 )
 
 // ReceiptsOf returns the receipts of rows; see store.Inspector.

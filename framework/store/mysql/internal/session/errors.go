@@ -1,4 +1,4 @@
-package mysql
+package session
 
 import (
 	"database/sql/driver"
@@ -12,21 +12,21 @@ import (
 
 // The numbers of errors. MySQL and MariaDB share them unless a comment says otherwise.
 const (
-	tooManyConnections   = 1040
-	accessDenied         = 1044
+	TooManyConnections   = 1040
+	AccessDenied         = 1044
 	badPassword          = 1045
 	unknownDatabase      = 1049
-	shuttingDown         = 1053
-	duplicate            = 1062
+	ShuttingDown         = 1053
+	Duplicate            = 1062
 	unknownTable         = 1109
-	noSuchTable          = 1146
-	deniedTable          = 1142
-	deniedColumn         = 1143
+	NoSuchTable          = 1146
+	DeniedTable          = 1142
+	DeniedColumn         = 1143
 	packetTooLarge       = 1153
 	unknownVariable      = 1193
-	lockWait             = 1205
-	deadlock             = 1213
-	needsPrivilege       = 1227
+	LockWait             = 1205
+	Deadlock             = 1213
+	NeedsPrivilege       = 1227
 	optionPreventsWrites = 1290
 	noSavepoint          = 1305
 	killed               = 1317
@@ -35,17 +35,17 @@ const (
 	readOnlyTransaction  = 1792
 	diskFull             = 1021
 	tableFull            = 1114
-	recordChanged        = 1020 // MariaDB, with innodb_snapshot_isolation
+	RecordChanged        = 1020 // MariaDB, with innodb_snapshot_isolation
 )
 
-// refused reports whether the server refused a statement with one of the numbers.
-func refused(err error, numbers ...uint16) bool {
+// Refused reports whether the server refused a statement with one of the numbers.
+func Refused(err error, numbers ...uint16) bool {
 	var e *mysql.MySQLError
 	return errors.As(err, &e) && slices.Contains(numbers, e.Number)
 }
 
-// advise adds a hint to an error with a known number.
-func advise(err error) error {
+// Advise adds a hint to an error with a known number.
+func Advise(err error) error {
 	hint := hintFor(err)
 	if hint == "" {
 		return err
@@ -57,45 +57,28 @@ func hintFor(err error) string {
 	switch {
 	case err == nil:
 		return ""
-	case refused(err, deadlock, recordChanged):
+	case Refused(err, Deadlock, RecordChanged):
 		return "another transaction was in the way; the write is tried again"
-	case refused(err, lockWait):
+	case Refused(err, LockWait):
 		return "another transaction holds a lock for longer than innodb_lock_wait_timeout or lock_wait_timeout: SHOW FULL PROCESSLIST shows it"
-	case refused(err, optionPreventsWrites, readOnlyTransaction):
+	case Refused(err, optionPreventsWrites, readOnlyTransaction):
 		return "this is a replica, or read_only is on: name the primary in the database's address"
-	case refused(err, accessDenied, deniedTable, deniedColumn):
+	case Refused(err, AccessDenied, DeniedTable, DeniedColumn):
 		return "the user lacks a privilege on the outbox's tables: `waybill migrate --print-grants USER` prints those that it needs"
-	case refused(err, tooManyConnections):
+	case Refused(err, TooManyConnections):
 		return "the server has no connection left: raise max_connections, or use fewer"
-	case refused(err, packetTooLarge), errors.Is(err, mysql.ErrPktTooLarge):
+	case Refused(err, packetTooLarge), errors.Is(err, mysql.ErrPktTooLarge):
 		return "a notification does not fit into max_allowed_packet: raise it on the server; `waybill doctor --only packet-size` says what fits"
-	case refused(err, diskFull, tableFull):
+	case Refused(err, diskFull, tableFull):
 		return "the database's disk is full: free space, or let retention keep less; nothing is lost meanwhile"
-	case refused(err, shuttingDown):
+	case Refused(err, ShuttingDown):
 		return "the server is being stopped"
-	case refused(err, killed):
+	case Refused(err, killed):
 		return "another session killed the statement"
-	case refused(err, tookTooLong, tookTooLongMariaDB):
+	case Refused(err, tookTooLong, tookTooLongMariaDB):
 		return "the statement took longer than max_execution_time or max_statement_time: raise it for this user, or set it to 0"
 	case errors.Is(err, driver.ErrBadConn), errors.Is(err, mysql.ErrInvalidConn):
 		return "the server ended the connection; its log says why"
 	}
 	return ""
-}
-
-// IsPassing reports whether an error of opening an outbox may be temporary: the server is shutting down
-// or has no free connection, or the connection was lost. Errors of the network are not included.
-func IsPassing(err error) bool {
-	return refused(err, tooManyConnections, shuttingDown) || errors.Is(err, driver.ErrBadConn) || errors.Is(err, mysql.ErrInvalidConn)
-}
-
-// IsRefused reports whether an error is an answer of the server, and not an error of the connection.
-func IsRefused(err error) bool {
-	var e *mysql.MySQLError
-	return errors.As(err, &e)
-}
-
-// IsDenied reports whether the server refused a statement because a privilege is missing.
-func IsDenied(err error) bool {
-	return refused(err, accessDenied, deniedTable, deniedColumn, needsPrivilege)
 }

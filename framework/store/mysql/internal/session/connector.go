@@ -1,4 +1,4 @@
-package mysql
+package session
 
 import (
 	"context"
@@ -26,27 +26,9 @@ const (
 	idleTime = time.Minute
 )
 
-// OpenDB opens a database with go-sql-driver. dsn is a URL such as
-// mysql://user:password@host:3306/name?tls=true, or the driver's own form. It does not connect yet.
-// The handle has these settings:
-//
-//   - sessions are in READ COMMITTED, so that parking for one lane does not delay other lanes;
-//   - sessions have their own value of each variable on which the meaning of statements depends, such as
-//     autocommit, sql_mode and sql_select_limit, whatever the server's global value is;
-//   - times are time.Time in UTC, and arguments travel with their statements in one round trip;
-//   - connecting times out after 10 s, unless dsn has a timeout;
-//   - the server ends a session that sends nothing for 5 min, unless its wait_timeout is shorter or
-//     dsn has one: a client that vanished in a transaction would otherwise keep its locks for hours;
-//   - each session knows the identity and the start of its server, see Store;
-//   - it keeps up to 10 idle connections instead of 2, each for up to a minute.
-//
-// The application may use the same handle for its own tables.
-func OpenDB(dsn string) (*sql.DB, error) { return OpenDBWithin(dsn, nil) }
-
-// OpenDBWithin is OpenDB for several handles that share a number of connections: each connection takes
-// a permit.
-func OpenDBWithin(dsn string, permit store.Permit) (*sql.DB, error) {
-	config, err := parseDSN(dsn)
+// OpenDB opens a database; see mysql.OpenDB.
+func OpenDB(dsn string, permit store.Permit) (*sql.DB, error) {
+	config, err := ParseDSN(dsn)
 	if err != nil {
 		return nil, fmt.Errorf("the database's address %w", err)
 	}
@@ -79,22 +61,22 @@ type driverSession interface {
 	driver.Validator
 }
 
-// session is a connection that knows the life of its server. It cannot outlive that life.
-type session struct {
+// Session is a connection that knows the life of its server. It cannot outlive that life.
+type Session struct {
 	driverSession
-	life    string
+	Life    string
 	release func()
 }
 
 // Close returns the permit. database/sql calls it once.
-func (s *session) Close() error {
+func (s *Session) Close() error {
 	defer s.release()
 	return s.driverSession.Close()
 }
 
 // Connect opens a session.
 func (c *connector) Connect(ctx context.Context) (driver.Conn, error) {
-	var s *session
+	var s *Session
 	release, err := c.permit.Connect(ctx, func() (err error) {
 		s, err = c.connect(ctx)
 		return err
@@ -106,12 +88,12 @@ func (c *connector) Connect(ctx context.Context) (driver.Conn, error) {
 	return s, nil
 }
 
-func (c *connector) connect(ctx context.Context) (*session, error) {
+func (c *connector) connect(ctx context.Context) (*Session, error) {
 	made, err := c.Connector.Connect(ctx)
 	if err != nil {
 		return nil, err
 	}
-	s := &session{}
+	s := &Session{}
 	var ok bool
 	if s.driverSession, ok = made.(driverSession); !ok {
 		return nil, errors.Join(fmt.Errorf("%T lacks interfaces of database/sql", made), made.Close())
@@ -122,27 +104,27 @@ func (c *connector) connect(ctx context.Context) (*session, error) {
 	return s, nil
 }
 
-func (s *session) prepare(ctx context.Context) error {
+func (s *Session) prepare(ctx context.Context) error {
 	for _, statement := range []string{settle, `SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE`} {
 		if _, err := s.ExecContext(ctx, statement, nil); err != nil {
 			return err
 		}
 	}
-	for _, family := range families {
-		_, err := s.ExecContext(ctx, family.noteLife, nil)
+	for _, family := range Families {
+		_, err := s.ExecContext(ctx, family.NoteLife, nil)
 		if family.foreign(err) {
 			continue
 		}
 		if err == nil {
-			s.life, err = s.text(ctx, `SELECT @waybill_life`)
+			s.Life, err = s.text(ctx, `SELECT @waybill_life`)
 		}
 		return err
 	}
-	return errNoLife
+	return ErrNoLife
 }
 
 // text returns the single value of a query.
-func (s *session) text(ctx context.Context, query string) (string, error) {
+func (s *Session) text(ctx context.Context, query string) (string, error) {
 	rows, err := s.QueryContext(ctx, query, nil)
 	if err != nil {
 		return "", err
@@ -153,7 +135,7 @@ func (s *session) text(ctx context.Context, query string) (string, error) {
 	}
 	text, _ := row[0].([]byte)
 	if len(text) == 0 {
-		return "", errors.Join(errNoLife, rows.Close())
+		return "", errors.Join(ErrNoLife, rows.Close())
 	}
 	return string(text), rows.Close()
 }

@@ -1,4 +1,4 @@
-package mysql
+package session
 
 import (
 	"errors"
@@ -17,11 +17,11 @@ const (
 	connectTime = 10 * time.Second
 )
 
-// parseDSN reads an address: a URL such as mysql://user:password@host:3306/name?tls=true, or the
+// ParseDSN reads an address: a URL such as mysql://user:password@host:3306/name?tls=true, or the
 // form of the driver, user:password@tcp(host:3306)/name. It accepts the driver's parameters;
 // socket=/path in a URL names a Unix socket instead of host and port. Errors do not repeat the
 // address, since it may contain a password. Line ends at its end do not count.
-func parseDSN(dsn string) (*mysql.Config, error) {
+func ParseDSN(dsn string) (*mysql.Config, error) {
 	dsn = strings.TrimRight(dsn, "\r\n")
 	scheme, _, isURL := strings.Cut(dsn, "://")
 	if !isURL {
@@ -85,19 +85,4 @@ func complete(config *mysql.Config) (*mysql.Config, error) {
 		config.Params["wait_timeout"] = fmt.Sprintf("CAST(LEAST(@@SESSION.wait_timeout, %d) AS UNSIGNED)", int(waitTime.Seconds()))
 	}
 	return config, nil
-}
-
-// Address has the parts of a DSN.
-type Address struct {
-	// Host is host:port, or the path of a socket.
-	User, Host, Database string
-}
-
-// ParseAddress parses a DSN as OpenDB does. It does not connect. Its error does not repeat the DSN.
-func ParseAddress(dsn string) (Address, error) {
-	config, err := parseDSN(dsn)
-	if err != nil {
-		return Address{}, err
-	}
-	return Address{User: config.User, Host: config.Addr, Database: config.DBName}, nil
 }

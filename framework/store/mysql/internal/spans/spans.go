@@ -1,22 +1,24 @@
-package mysql
+// Package spans has sets of offsets.
+package spans
 
 import (
 	"slices"
 	"strconv"
 	"strings"
 
+	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/store"
 )
 
-// spans is a set of offsets: ascending, disjoint, non-adjacent ranges. Methods do not change their
+// Set is a set of offsets: ascending, disjoint, non-adjacent ranges. Methods do not change their
 // receiver.
-type spans []store.OffsetRange
+type Set []store.OffsetRange
 
 // lastOffset is greater than all offsets, with room for additions.
 const lastOffset = 1 << 62
 
-// add returns s with a range that does not begin before the last range of s. It reuses the memory of s.
-func (s spans) add(first, last int64) spans {
+// Add returns s with a range that does not begin before the last range of s. It reuses the memory of s.
+func (s Set) Add(first, last int64) Set {
 	if first > last {
 		return s
 	}
@@ -27,12 +29,12 @@ func (s spans) add(first, last int64) spans {
 	return append(s, store.OffsetRange{First: first, Last: last})
 }
 
-// minus returns s without t.
-func (s spans) minus(t spans) spans {
+// Minus returns s without t.
+func (s Set) Minus(t Set) Set {
 	if len(s) == 0 || len(t) == 0 {
 		return s
 	}
-	var out spans
+	var out Set
 	next := 0
 	for _, r := range s {
 		at := r.First
@@ -40,19 +42,19 @@ func (s spans) minus(t spans) spans {
 			next++
 		}
 		for i := next; i < len(t) && t[i].First <= r.Last; i++ {
-			out = out.add(at, t[i].First-1)
+			out = out.Add(at, t[i].First-1)
 			at = t[i].Last + 1
 		}
-		out = out.add(at, r.Last)
+		out = out.Add(at, r.Last)
 	}
 	return out
 }
 
-// and returns the intersection.
-func (s spans) and(t spans) spans { return s.minus(s.minus(t)) }
+// And returns the intersection.
+func (s Set) And(t Set) Set { return s.Minus(s.Minus(t)) }
 
-// or returns the union.
-func (s spans) or(t spans) spans {
+// Or returns the union.
+func (s Set) Or(t Set) Set {
 	if len(s) == 0 {
 		return t
 	}
@@ -61,19 +63,19 @@ func (s spans) or(t spans) spans {
 	}
 	all := slices.Concat(s, t)
 	slices.SortFunc(all, func(a, b store.OffsetRange) int { return int(min(max(a.First-b.First, -1), 1)) })
-	var out spans
+	var out Set
 	for _, r := range all {
-		out = out.add(r.First, r.Last)
+		out = out.Add(r.First, r.Last)
 	}
 	return out
 }
 
-// upTo returns the offsets of s up to an offset, and behind returns those after it.
-func (s spans) upTo(offset int64) spans {
-	return s.minus(spans{{First: offset + 1, Last: lastOffset}})
+// UpTo returns the offsets of s up to an offset, and behind returns those after it.
+func (s Set) UpTo(offset int64) Set {
+	return s.Minus(Set{{First: offset + 1, Last: lastOffset}})
 }
 
-func (s spans) behind(offset int64) spans {
+func (s Set) Behind(offset int64) Set {
 	i, _ := slices.BinarySearchFunc(s, offset+1, func(r store.OffsetRange, offset int64) int { return int(min(max(r.Last-offset, -1), 1)) })
 	if i == len(s) {
 		return nil
@@ -86,23 +88,23 @@ func (s spans) behind(offset int64) spans {
 	return rest
 }
 
-// points returns the set of ascending offsets.
-func points(offsets []int64) (s spans) {
+// Points returns the set of ascending offsets.
+func Points(offsets []int64) (s Set) {
 	for _, offset := range offsets {
-		s = s.add(offset, offset)
+		s = s.Add(offset, offset)
 	}
 	return s
 }
 
-// covering returns the first part of s that fits in one statement: at most chunk ranges. It joins ranges
+// Covering returns the first part of s that fits in one statement: at most chunk ranges. It joins ranges
 // with gaps of up to apart offsets, since reading the gap is cheaper than another lookup.
-func covering(s spans) (cover spans) {
+func Covering(s Set) (cover Set) {
 	for _, r := range s {
 		if n := len(cover); n > 0 && r.First-cover[n-1].Last <= apart {
 			cover[n-1].Last = r.Last
 			continue
 		}
-		if len(cover) == chunk {
+		if len(cover) == Chunk {
 			return cover
 		}
 		cover = append(cover, r)
@@ -111,16 +113,16 @@ func covering(s spans) (cover spans) {
 }
 
 const (
-	// chunk is how many ranges one statement has. MariaDB does not use the index beyond
+	// Chunk is how many ranges one statement has. MariaDB does not use the index beyond
 	// optimizer_max_sel_args (16,000) and rewrites lists of 1,000; MySQL does not use it beyond
 	// range_optimizer_max_mem_size (8 MB).
-	chunk = 400
+	Chunk = 400
 	// apart is the largest gap that is read rather than split into two ranges.
 	apart = 8
 )
 
-// where returns the condition that a row is in s. s must not be empty.
-func (s spans) where() string {
+// Where returns the condition that a row is in s. s must not be empty.
+func (s Set) Where() string {
 	var ranges, list []string
 	for _, r := range s {
 		first := strconv.FormatInt(r.First, 10)
@@ -134,4 +136,26 @@ func (s spans) where() string {
 		ranges = append(ranges, "`offset` IN ("+strings.Join(list, ",")+")")
 	}
 	return "(" + strings.Join(ranges, " OR ") + ")"
+}
+
+// First returns the first n offsets of s, counting gaps.
+func (s Set) First(n int64) Set {
+	if len(s) == 0 {
+		return nil
+	}
+	return s.UpTo(s[0].First + n - 1)
+}
+
+// Only returns the envelopes whose offsets are in s. It reuses the slice.
+func (s Set) Only(envelopes []notification.Envelope) []notification.Envelope {
+	kept, next := envelopes[:0], 0
+	for i := range envelopes {
+		for next < len(s) && s[next].Last < envelopes[i].Offset {
+			next++
+		}
+		if next < len(s) && s[next].First <= envelopes[i].Offset {
+			kept = append(kept, envelopes[i])
+		}
+	}
+	return kept
 }

@@ -1,11 +1,10 @@
-package mysql
+package session
 
 import (
 	"context"
 	"database/sql"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -19,20 +18,20 @@ const (
 	minMariaDB = 10_06_00
 )
 
-// server is the family and version of a server.
-type server struct {
-	family    family
+// Server is the family and version of a server.
+type Server struct {
+	Family    Family
 	version   int // 80031 for 8.0.31
-	collation string
+	Collation string
 }
 
 // checkServer refuses a server on which the store does not work or would lose rows.
-func checkServer(ctx context.Context, db *sql.DB) (s server, err error) {
+func Check(ctx context.Context, db *sql.DB) (s Server, err error) {
 	var text string
 	if err := db.QueryRowContext(ctx, `SELECT VERSION()`).Scan(&text); err != nil {
 		return s, fmt.Errorf("connect to MySQL: %w", err)
 	}
-	if s, err = parseServer(text); err != nil {
+	if s, err = ParseServer(text); err != nil {
 		return s, err
 	}
 	if err := checkSession(ctx, db); err != nil {
@@ -44,8 +43,8 @@ func checkServer(ctx context.Context, db *sql.DB) (s server, err error) {
 	if err := checkPages(ctx, db); err != nil {
 		return s, err
 	}
-	return s, checkTopology(func(name string) (string, error) {
-		value, err := variable(ctx, db, name)
+	return s, CheckTopology(func(name string) (string, error) {
+		value, err := Variable(ctx, db, name)
 		if err != nil {
 			err = fmt.Errorf("look up %s: %w", name, err)
 		}
@@ -67,13 +66,13 @@ func checkPages(ctx context.Context, db *sql.DB) error {
 	return nil
 }
 
-// parseServer reads what VERSION() says, such as 8.0.31 or 10.11.19-MariaDB-0+deb12u1.
-func parseServer(text string) (server, error) {
-	s := server{family: families[0], collation: "utf8mb4_0900_bin"}
+// ParseServer reads what VERSION() says, such as 8.0.31 or 10.11.19-MariaDB-0+deb12u1.
+func ParseServer(text string) (Server, error) {
+	s := Server{Family: Families[0], Collation: "utf8mb4_0900_bin"}
 	minimum, least := minMySQL, "8.0.17"
 	switch {
 	case strings.Contains(text, "MariaDB"):
-		s.family, s.collation = families[1], "utf8mb4_nopad_bin"
+		s.Family, s.Collation = Families[1], "utf8mb4_nopad_bin"
 		minimum, least = minMariaDB, "10.6"
 		text = strings.TrimPrefix(text, "5.5.5-") // a prefix of some proxies
 	case strings.Contains(text, "TiDB"), strings.Contains(text, "Vitess"), strings.Contains(text, "OceanBase"):
@@ -85,7 +84,7 @@ func parseServer(text string) (server, error) {
 	}
 	s.version = major*1_00_00 + minor*1_00 + patch
 	if s.version < minimum {
-		return s, fmt.Errorf("%w: %s %s is too old: %s or later is needed", store.ErrUnsupported, s.family.name, text, least)
+		return s, fmt.Errorf("%w: %s %s is too old: %s or later is needed", store.ErrUnsupported, s.Family.Name, text, least)
 	}
 	return s, nil
 }
@@ -103,8 +102,8 @@ func checkClock(ctx context.Context, db *sql.DB) error {
 	return nil
 }
 
-// variable returns a variable of the server; "" if it has none with this name.
-func variable(ctx context.Context, q querier, name string) (string, error) {
+// Variable returns a variable of the server; "" if it has none with this name.
+func Variable(ctx context.Context, q store.RowQuerier, name string) (string, error) {
 	var key, value string
 	err := q.QueryRowContext(ctx, `SHOW GLOBAL VARIABLES WHERE Variable_name = '`+name+`'`).Scan(&key, &value)
 	if errors.Is(err, sql.ErrNoRows) {
@@ -122,7 +121,7 @@ var topology = []struct{ name, bad, wrong, mend string }{
 	{"innodb_read_only", "ON", "the server is a replica, which may show rows in another order than its primary", "name the primary in the database's address"},
 }
 
-func checkTopology(variable func(name string) (string, error)) error {
+func CheckTopology(variable func(name string) (string, error)) error {
 	for _, t := range topology {
 		value, err := variable(t.name)
 		if err != nil {
@@ -147,47 +146,4 @@ func checkTopology(variable func(name string) (string, error)) error {
 		err = fmt.Errorf("%w: the server is a replica, or read_only is on: name the primary in the database's address", store.ErrUnsupported)
 	}
 	return err
-}
-
-// better has settings that should be changed, although no rows are lost while the server runs.
-var better = []struct {
-	name string
-	good []string
-	text string
-}{
-	{"innodb_autoinc_lock_mode", []string{"2"}, "a publisher that writes many rows with one statement holds up all others; set it to 2 in the server's configuration, and restart it"},
-	{"innodb_flush_log_at_trx_commit", []string{"1", "3"}, "a crash takes back commits whose notifications were delivered; set it to 1"},
-}
-
-// Warnings returns warnings about settings of the server. waybill doctor checks more.
-func (s *Store) Warnings(ctx context.Context) (texts []string, err error) {
-	for _, b := range better {
-		value, err := variable(ctx, s.db, b.name)
-		if err != nil {
-			return nil, fmt.Errorf("look up %s: %w", b.name, err)
-		}
-		if !slices.Contains(b.good, value) {
-			texts = append(texts, fmt.Sprintf("%s is %s: %s", b.name, value, b.text))
-		}
-	}
-	return texts, nil
-}
-
-// checkLog refuses a log from which readers would lose rows.
-func checkLog(ctx context.Context, db *sql.DB, n names) error {
-	var engine, extra string
-	err := db.QueryRowContext(ctx, `SELECT t.ENGINE, c.EXTRA FROM information_schema.TABLES t JOIN information_schema.COLUMNS c
-		ON c.TABLE_SCHEMA = t.TABLE_SCHEMA AND c.TABLE_NAME = t.TABLE_NAME AND c.COLUMN_NAME = 'offset'
-		WHERE t.TABLE_SCHEMA = DATABASE() AND t.TABLE_NAME = ?`, string(n)).Scan(&engine, &extra)
-	switch {
-	case errors.Is(err, sql.ErrNoRows):
-		return nil // the user cannot see the table
-	case err != nil:
-		return fmt.Errorf("inspect the table %s: %w", n, err)
-	case engine != "InnoDB":
-		return fmt.Errorf("%w: the table %s has the engine %s, which has no transactions; to fix it: ALTER TABLE %s ENGINE = InnoDB", store.ErrUnsafeLog, n, engine, n.Log())
-	case !strings.Contains(extra, "auto_increment"):
-		return fmt.Errorf("%w: the column offset of %s does not number the rows; to fix it: ALTER TABLE %s MODIFY `offset` BIGINT NOT NULL AUTO_INCREMENT", store.ErrUnsafeLog, n, n.Log())
-	}
-	return nil
 }

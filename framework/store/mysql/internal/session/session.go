@@ -1,4 +1,6 @@
-package mysql
+// Package session opens sessions of MySQL and MariaDB that know their server, and refuses servers and
+// sessions with which an outbox does not work.
+package session
 
 import (
 	"context"
@@ -95,7 +97,7 @@ func checkSession(ctx context.Context, db *sql.DB) error {
 	}
 	defer func() { _ = c.Close() }() // returns it to the pool
 	ours := false
-	if err := c.Raw(func(conn any) error { _, ours = conn.(*session); return nil }); err != nil || ours {
+	if err := c.Raw(func(conn any) error { _, ours = conn.(*Session); return nil }); err != nil || ours {
 		return err
 	}
 	values := make(map[string]string)
