@@ -1,7 +1,8 @@
 //go:build !unix
 
-// Package unprivileged lets tests that run as root start servers that refuse to run as root.
-package unprivileged
+// Package testserver has what the temporary servers of tests share. It lets tests that run as root start
+// servers that refuse to run as root.
+package testserver
 
 import (
 	"os"
@@ -11,8 +12,8 @@ import (
 // Account is the user who runs the test.
 type Account struct{}
 
-// For returns the zero value.
-func For(string) (Account, error) { return Account{}, nil }
+// AccountFor returns the zero value.
+func AccountFor(string) (Account, error) { return Account{}, nil }
 
 // Attributes returns the usual ones.
 func (Account) Attributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{} }

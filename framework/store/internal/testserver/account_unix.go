@@ -1,7 +1,8 @@
 //go:build unix
 
-// Package unprivileged lets tests that run as root start servers that refuse to run as root.
-package unprivileged
+// Package testserver has what the temporary servers of tests share. It lets tests that run as root start
+// servers that refuse to run as root.
+package testserver
 
 import (
 	"errors"
@@ -19,9 +20,9 @@ type Account struct {
 	credential *syscall.Credential
 }
 
-// For returns the account for a server: if the current user is root, the user with the server's
+// AccountFor returns the account for a server: if the current user is root, the user with the server's
 // usual name, or the user "nobody".
-func For(server string) (Account, error) {
+func AccountFor(server string) (Account, error) {
 	if os.Geteuid() != 0 {
 		return Account{}, nil
 	}
