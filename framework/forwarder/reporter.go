@@ -12,15 +12,13 @@ import (
 	"github.com/waybill-go/waybill/framework/forwarder/internal/policy"
 	"github.com/waybill-go/waybill/framework/route"
 	"github.com/waybill-go/waybill/framework/store"
-	"github.com/waybill-go/waybill/framework/tracing"
 )
 
 // reporter collects what a forwarder reports in its heartbeats. It wraps the configured
 // Observer to see checkpoints, and is safe for concurrent use.
 type reporter struct {
 	policy.Observer
-	settling *tracing.Settling // nil: no spans
-	version  string
+	version string
 
 	mu       sync.Mutex
 	settings string
@@ -39,11 +37,7 @@ func newReporter(c Config) *reporter {
 	if observer == nil {
 		observer = Unobserved{}
 	}
-	r := &reporter{Observer: observer, version: programVersion(), settings: c.digest(), turned: time.Now(), tallies: make(map[string]*tally)}
-	if c.TraceSettle {
-		r.settling = tracing.NewSettling(c.TracerProvider)
-	}
-	return r
+	return &reporter{Observer: observer, version: programVersion(), settings: c.digest(), turned: time.Now(), tallies: make(map[string]*tally)}
 }
 
 // Checkpoint implements Observer.
@@ -52,7 +46,6 @@ func (r *reporter) Checkpoint(c Checkpoint) {
 	r.turn()
 	r.slowest = max(r.slowest, c.Duration)
 	r.mu.Unlock()
-	r.settling.Settled(c.Lane.Sink, c.Settled, c.Began, c.Duration)
 	r.Observer.Checkpoint(c)
 }
 
@@ -141,7 +134,6 @@ func (c Config) digest() string {
 		Parallelism Parallelism
 		Retry       Retry
 		OnDead      OnDead
-		OnUnknown   OnUnknown
 		Timeout     time.Duration
 		Rate        string
 		Breaker     Breaker
@@ -156,7 +148,7 @@ func (c Config) digest() string {
 		Unrouted                         Unrouted
 	}{c.Routes, make(map[string]rules), c.Lanes, c.Lease, c.Retention, c.InboxRetention, c.Unrouted}
 	for name, s := range c.Sinks {
-		all.Sinks[name] = rules{s.Parallelism, s.Retry, s.OnDead, s.OnUnknown, s.Timeout, fmt.Sprint(s.Rate), s.Breaker, s.Fairness, s.Trace}
+		all.Sinks[name] = rules{s.Parallelism, s.Retry, s.OnDead, s.Timeout, fmt.Sprint(s.Rate), s.Breaker, s.Fairness, s.Trace}
 	}
 	text, err := json.Marshal(all)
 	if err != nil {

@@ -219,7 +219,7 @@ func (d *Dispatcher) retry(it *item, err error) {
 func keyOrID(it *item) string { return cmp.Or(it.Key, it.ID) }
 
 // unknown settles an item whose type or version this process does not know, as during a rolling
-// deployment. The attempt does not count. After OnUnknown.RetryFor the item is dead.
+// deployment. The attempt does not count. After policy.UnknownAge the item is dead.
 func (d *Dispatcher) unknown(it *item, err error, now time.Time) {
 	if d.breaker.Answered() {
 		d.available()
@@ -228,8 +228,8 @@ func (d *Dispatcher) unknown(it *item, err error, now time.Time) {
 	if !it.firstParked.IsZero() {
 		age = now.Sub(it.firstParked)
 	}
-	if limit := d.settings.OnUnknown.RetryFor; age > limit {
-		d.dead(it, fmt.Errorf("%w (%s): %w", ErrUnknownTooLong, limit, err))
+	if age > policy.UnknownAge {
+		d.dead(it, fmt.Errorf("%w (%s): %w", ErrUnknownTooLong, policy.UnknownAge, err))
 		return
 	}
 	it.lane.stats.Failed++
