@@ -7,8 +7,8 @@ FUZZTIME ?= 10s
 CRASH ?= 30m
 # Time limit of one example, in seconds.
 EXAMPLE_LIMIT ?= 120
-# Duration of each test of `make test-long` that kills programs.
-LONG ?= 15s
+# How often each test of `make test-long` that kills programs does so.
+LONG ?= 12
 # Regular expressions of the tests that check testing.Short.
 LONG_TESTS := ThroughCrashes$$ ^TestConformance[A-Z] ^TestRandomHistories ^TestRandomCancellations ^TestTwoForwardersSharing \
 	^TestDeliveriesAreNotRepeated CostNoLease$$ ^TestARareType ^TestEachCommittedRow ^TestTwoHundred ^TestAHotKey \
@@ -16,8 +16,8 @@ LONG_TESTS := ThroughCrashes$$ ^TestConformance[A-Z] ^TestRandomHistories ^TestR
 	^TestAnUnavailableBank ^TestDeliveriesKeepTheRate ^TestTenantsShareEvenly ^TestForwardersShareASinksRate \
 	^TestAHookThatTakesAMillisecond ^TestRandomChangesOfRoutes
 # Regular expressions of the tests that the race detector skips, since they do one thing after another: requests of the
-# dashboard, a simulation, a large file, the conformance of a second dialect of SQLite, the links of the documentation.
-NO_RACES := ^TestEveryPage ^TestTheLimitFollowsTheCapacity$$ ^TestParquetOfManyRowGroups$$ ^TestConformanceWithoutReturning$$ \
+# dashboard, a simulation, the conformance of a second dialect of SQLite, the links of the documentation.
+NO_RACES := ^TestEveryPage ^TestTheLimitFollowsTheCapacity$$ ^TestConformanceWithoutReturning$$ \
 	InTheDocumentation
 # How many tests of a package run at once. They mostly wait for databases and brokers.
 PARALLEL ?= 4
@@ -63,7 +63,7 @@ demo: ## Run the demo, which needs nothing to be installed
 test: ## Run all tests except the long ones; they use an installed PostgreSQL, or fetch one once
 	$(IN_MEMORY) go test -short -vet off -parallel $(PARALLEL) -timeout 20m $(PACKAGES)
 
-test-long: ## Run the tests that -short skips or shortens; LONG (15s) is how long each of them kills programs
+test-long: ## Run the tests that -short skips or shortens; LONG (12) is how often each of them kills programs
 	WAYBILL_CRASH_EFFECTS=$(LONG) $(IN_MEMORY) go test -count 1 -vet off -run '$(call any,$(LONG_TESTS))' -parallel $(PARALLEL) -v -timeout 24h \
 		./framework/config/database ./framework/crashtest ./framework/forwarder ./framework/store/postgres ./framework/store/mysql
 
@@ -84,7 +84,7 @@ test-brokers: ## Test the sinks for RabbitMQ, NATS and Redis (needs rabbitmq-ser
 
 test-drivers: ## Test publishing with pgx, sqlx, gorm, bun and ent, and the conformance of the store on pgx
 	cd framework/outbox/pgxbatch && go vet ./...
-	cd framework/outbox/drivers && go vet ./... && $(IN_MEMORY) go test -timeout 20m ./...
+	cd framework/outbox/drivers && go vet ./... && go generate ./... && go vet -tags entclient ./... && $(IN_MEMORY) go test -timeout 20m -tags entclient ./...
 
 test-guides: ## Run the commands of the guides in the documentation, each in an empty folder (needs bash, curl and psql)
 	cd docs/walkthrough && go vet ./... && $(IN_MEMORY) go test -timeout 20m ./...

@@ -15,13 +15,13 @@ type fact[T any] struct{ Value T }
 func TestRegisterIsConcurrentWithEncodeAndDecode(t *testing.T) {
 	t.Parallel()
 	types := shop(t)
-	registrations := []func() error{
-		func() error { return registry.Register[fact[int]](types, "fact.int", registry.Aliases("int")) },
-		func() error { return registry.Register[fact[string]](types, "fact.string", registry.Aliases("string")) },
-		func() error { return registry.Register[fact[bool]](types, "fact.bool", registry.Aliases("bool")) },
-		func() error { return registry.Register[fact[byte]](types, "fact.byte", registry.Aliases("byte")) },
-		func() error { return registry.Register[fact[float64]](types, "fact.float", registry.Aliases("float")) },
-		func() error { return registry.Register[fact[[]int]](types, "fact.ints", registry.Aliases("ints")) },
+	registrations := []func(*registry.Registry) error{
+		as[fact[int]]("fact.int", registry.Aliases("int")),
+		as[fact[string]]("fact.string", registry.Aliases("string")),
+		as[fact[bool]]("fact.bool", registry.Aliases("bool")),
+		as[fact[byte]]("fact.byte", registry.Aliases("byte")),
+		as[fact[float64]]("fact.float", registry.Aliases("float")),
+		as[fact[[]int]]("fact.ints", registry.Aliases("ints")),
 	}
 	const perType = 4 // callers that register the same type; only one succeeds
 	begin := make(chan struct{})
@@ -32,7 +32,7 @@ func TestRegisterIsConcurrentWithEncodeAndDecode(t *testing.T) {
 		for range perType {
 			registering.Go(func() {
 				<-begin
-				registered <- register()
+				registered <- register(types)
 			})
 		}
 	}

@@ -82,15 +82,15 @@ func TestDecodeChecksTheContentType(t *testing.T) {
 func TestTypedDecodeRefusesAnotherGoType(t *testing.T) {
 	t.Parallel()
 	types := shop(t)
-	type named *orderPlaced
 	e := placed(1, `{}`)
 	_, err := registry.Decode[orderShipped](types, e)
-	require.ErrorIs(t, err, registry.ErrOtherType)
 	require.ErrorContains(t, err, `"order.placed" is registry_test.orderPlaced, not registry_test.orderShipped`)
-	_, err = registry.Decode[any](types, e)
-	require.ErrorIs(t, err, registry.ErrOtherType)
-	_, err = registry.Decode[**orderPlaced](types, e)
-	require.ErrorIs(t, err, registry.ErrOtherType)
-	_, err = registry.Decode[named](types, e)
-	require.ErrorIs(t, err, registry.ErrOtherType)
+	for _, decode := range []func() error{
+		func() error { _, err := registry.Decode[orderShipped](types, e); return err },
+		func() error { _, err := registry.Decode[any](types, e); return err },
+		func() error { _, err := registry.Decode[**orderPlaced](types, e); return err },
+		func() error { _, err := registry.Decode[namedPointer](types, e); return err },
+	} {
+		require.ErrorIs(t, decode(), registry.ErrOtherType)
+	}
 }

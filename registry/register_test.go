@@ -20,6 +20,11 @@ type (
 	orderShippedV2 struct{ ID string }
 )
 
+// as registers a type.
+func as[T any](name string, options ...registry.TypeOption) func(*registry.Registry) error {
+	return func(r *registry.Registry) error { return registry.Register[T](r, name, options...) }
+}
+
 func TestAFailedRegisterChangesNothing(t *testing.T) {
 	t.Parallel()
 	noSteps := func(v orderShippedV1) (orderShipped, error) { return orderShipped{}, nil }
@@ -29,107 +34,79 @@ func TestAFailedRegisterChangesNothing(t *testing.T) {
 		wants    string
 	}{
 		"a name in use": {
-			func(r *registry.Registry) error { return registry.Register[orderShipped](r, "order.placed") },
+			as[orderShipped]("order.placed"),
 			registry.ErrDuplicateName, `register registry_test.orderShipped as "order.placed": name is registered twice: "order.placed" is already the name of registry_test.orderPlaced ("order.placed")`,
 		},
 		"a name that is an alias": {
-			func(r *registry.Registry) error { return registry.Register[orderShipped](r, "order.new") },
+			as[orderShipped]("order.new"),
 			registry.ErrDuplicateName, `"order.new" is already the name of registry_test.orderPlaced ("order.placed")`,
 		},
 		"an alias that is a name": {
-			func(r *registry.Registry) error {
-				return registry.Register[orderShipped](r, "order.shipped", registry.Aliases("sent", "order.placed"))
-			},
+			as[orderShipped]("order.shipped", registry.Aliases("sent", "order.placed")),
 			registry.ErrDuplicateName, `"order.placed" is already the name of registry_test.orderPlaced`,
 		},
 		"an alias that is an alias": {
-			func(r *registry.Registry) error {
-				return registry.Register[orderShipped](r, "order.shipped", registry.Aliases("sent", "order.new"))
-			},
+			as[orderShipped]("order.shipped", registry.Aliases("sent", "order.new")),
 			registry.ErrDuplicateName, `"order.new" is already the name of registry_test.orderPlaced`,
 		},
 		"an alias that is the name itself": {
-			func(r *registry.Registry) error {
-				return registry.Register[orderShipped](r, "order.shipped", registry.Aliases("order.shipped"))
-			},
+			as[orderShipped]("order.shipped", registry.Aliases("order.shipped")),
 			registry.ErrDuplicateName, `"order.shipped" is also among the aliases`,
 		},
 		"a Go type in use": {
-			func(r *registry.Registry) error { return registry.Register[orderPlaced](r, "order.shipped") },
+			as[orderPlaced]("order.shipped"),
 			registry.ErrDuplicateType, `it is already "order.placed"; add older names with registry.Aliases`,
 		},
 		"a pointer to a Go type in use": {
-			func(r *registry.Registry) error { return registry.Register[*orderPlaced](r, "order.shipped") },
+			as[*orderPlaced]("order.shipped"),
 			registry.ErrDuplicateType, `it is already "order.placed"`,
 		},
 		"an invalid name": {
-			func(r *registry.Registry) error { return registry.Register[orderShipped](r, "order shipped") },
+			as[orderShipped]("order shipped"),
 			notification.ErrInvalid, `type name "order shipped" contains ' '`,
 		},
 		"an invalid alias": {
-			func(r *registry.Registry) error {
-				return registry.Register[orderShipped](r, "order.shipped", registry.Aliases("order.*"))
-			},
+			as[orderShipped]("order.shipped", registry.Aliases("order.*")),
 			notification.ErrInvalid, `type name "order.*" contains '*'`,
 		},
 		"version 0": {
-			func(r *registry.Registry) error {
-				return registry.Register[orderShipped](r, "order.shipped", registry.Version(0))
-			},
+			as[orderShipped]("order.shipped", registry.Version(0)),
 			notification.ErrInvalid, "version 0 is outside 1..32767",
 		},
 		"a version beyond the column": {
-			func(r *registry.Registry) error {
-				return registry.Register[orderShipped](r, "order.shipped", registry.Version(notification.MaxVersion+1), registry.Oldest(notification.MaxVersion+1))
-			},
+			as[orderShipped]("order.shipped", registry.Version(notification.MaxVersion+1), registry.Oldest(notification.MaxVersion+1)),
 			notification.ErrInvalid, "version 32768 is outside 1..32767",
 		},
 		"an oldest version beyond the newest": {
-			func(r *registry.Registry) error {
-				return registry.Register[orderShipped](r, "order.shipped", registry.Version(2), registry.Oldest(3))
-			},
+			as[orderShipped]("order.shipped", registry.Version(2), registry.Oldest(3)),
 			notification.ErrInvalid, "oldest version 3 is outside 1..2",
 		},
 		"oldest version 0": {
-			func(r *registry.Registry) error {
-				return registry.Register[orderShipped](r, "order.shipped", registry.Oldest(0))
-			},
+			as[orderShipped]("order.shipped", registry.Oldest(0)),
 			notification.ErrInvalid, "oldest version 0 is outside 1..1",
 		},
 		"a key function for another type": {
-			func(r *registry.Registry) error {
-				return registry.Register[orderShipped](r, "order.shipped", registry.Key(orderPlaced.customer))
-			},
+			as[orderShipped]("order.shipped", registry.Key(orderPlaced.customer)),
 			registry.ErrOption, "registry.Key takes registry_test.orderPlaced; it must take registry_test.orderShipped",
 		},
 		"a key function for a pointer to the pointer": {
-			func(r *registry.Registry) error {
-				return registry.Register[*orderShipped](r, "order.shipped", registry.Key(func(**orderShipped) string { return "" }))
-			},
+			as[*orderShipped]("order.shipped", registry.Key(func(**orderShipped) string { return "" })),
 			registry.ErrOption, "registry.Key takes **registry_test.orderShipped",
 		},
 		"no key function": {
-			func(r *registry.Registry) error {
-				return registry.Register[orderShipped](r, "order.shipped", registry.Key[orderShipped](nil))
-			},
+			as[orderShipped]("order.shipped", registry.Key[orderShipped](nil)),
 			registry.ErrOption, "registry.Key is nil",
 		},
 		"no serializer": {
-			func(r *registry.Registry) error {
-				return registry.Register[orderShipped](r, "order.shipped", registry.Serializer(nil))
-			},
+			as[orderShipped]("order.shipped", registry.Serializer(nil)),
 			registry.ErrOption, "registry.Serializer is nil",
 		},
 		"a type that its serializer refuses": {
-			func(r *registry.Registry) error {
-				return registry.Register[orderShipped](r, "order.shipped", registry.Serializer(protobuf.JSON{}))
-			},
+			as[orderShipped]("order.shipped", registry.Serializer(protobuf.JSON{})),
 			protobuf.ErrNoMessage, "registry_test.orderShipped; use a type that protoc generated",
 		},
 		"a protobuf message by value": {
-			func(r *registry.Registry) error {
-				return registry.Register[wrapperspb.StringValue](r, "order.shipped", registry.Serializer(protobuf.JSON{}))
-			},
+			as[wrapperspb.StringValue]("order.shipped", registry.Serializer(protobuf.JSON{})),
 			registry.ErrOption, "use its pointer type *wrapperspb.StringValue",
 		},
 		"an old version that its serializer refuses": {
@@ -140,39 +117,27 @@ func TestAFailedRegisterChangesNothing(t *testing.T) {
 			protobuf.ErrNoMessage, "the one from 1: not a proto.Message: registry_test.orderShippedV1",
 		},
 		"no upcasters": {
-			func(r *registry.Registry) error {
-				return registry.Register[orderShipped](r, "order.shipped", registry.Version(3))
-			},
+			as[orderShipped]("order.shipped", registry.Version(3)),
 			registry.ErrUpcaster, "version 3 needs upcasters from 1 and 2; missing 1 and 2: add registry.Upcast(1, …), or registry.Oldest(3)",
 		},
 		"a gap among the upcasters": {
-			func(r *registry.Registry) error {
-				return registry.Register[orderShipped](r, "order.shipped", registry.Version(3), registry.Upcast(1, noSteps))
-			},
+			as[orderShipped]("order.shipped", registry.Version(3), registry.Upcast(1, noSteps)),
 			registry.ErrUpcaster, "version 3 needs upcasters from 1 and 2; missing 2",
 		},
 		"many gaps": {
-			func(r *registry.Registry) error {
-				return registry.Register[orderShipped](r, "order.shipped", registry.Version(9), registry.Upcast(2, noSteps), registry.Upcast(7, noSteps))
-			},
+			as[orderShipped]("order.shipped", registry.Version(9), registry.Upcast(2, noSteps), registry.Upcast(7, noSteps)),
 			registry.ErrUpcaster, "version 9 needs upcasters from 1 to 8; missing 1, 3 to 6 and 8",
 		},
 		"two upcasters from one version": {
-			func(r *registry.Registry) error {
-				return registry.Register[orderShipped](r, "order.shipped", registry.Version(2), registry.Upcast(1, noSteps), registry.Upcast(1, noSteps))
-			},
+			as[orderShipped]("order.shipped", registry.Version(2), registry.Upcast(1, noSteps), registry.Upcast(1, noSteps)),
 			registry.ErrUpcaster, "two from version 1",
 		},
 		"an upcaster from the newest version": {
-			func(r *registry.Registry) error {
-				return registry.Register[orderShipped](r, "order.shipped", registry.Upcast(1, noSteps))
-			},
+			as[orderShipped]("order.shipped", registry.Upcast(1, noSteps)),
 			registry.ErrUpcaster, "there is one from version 1, but the oldest version is 1 and the newest 1",
 		},
 		"an upcaster from before the oldest version": {
-			func(r *registry.Registry) error {
-				return registry.Register[orderShipped](r, "order.shipped", registry.Version(3), registry.Oldest(2), registry.Upcast(1, noSteps), registry.Upcast(2, noSteps))
-			},
+			as[orderShipped]("order.shipped", registry.Version(3), registry.Oldest(2), registry.Upcast(1, noSteps), registry.Upcast(2, noSteps)),
 			registry.ErrUpcaster, "there is one from version 1, but the oldest version is 2 and the newest 3",
 		},
 		"a step that does not fit the next": {
@@ -197,33 +162,19 @@ func TestAFailedRegisterChangesNothing(t *testing.T) {
 			registry.ErrGoType, "the one from 1: go type cannot be a notification: interface {}",
 		},
 		"no conversion": {
-			func(r *registry.Registry) error {
-				return registry.Register[orderShipped](r, "order.shipped", registry.Version(2), registry.Upcast[orderShippedV1, orderShipped](1, nil))
-			},
+			as[orderShipped]("order.shipped", registry.Version(2), registry.Upcast[orderShippedV1, orderShipped](1, nil)),
 			registry.ErrUpcaster, "the one from 1 is nil",
 		},
-		"an interface": {
-			func(r *registry.Registry) error { return registry.Register[error](r, "order.shipped") },
-			registry.ErrGoType, "error is an interface",
-		},
-		"a pointer to an interface": {
-			func(r *registry.Registry) error { return registry.Register[*error](r, "order.shipped") },
-			registry.ErrGoType, "*error is an interface",
-		},
-		"a function type": {
-			func(r *registry.Registry) error { return registry.Register[func()](r, "order.shipped") },
-			registry.ErrGoType, "func() has no value to serialize",
-		},
-		"a channel": {
-			func(r *registry.Registry) error { return registry.Register[chan orderShipped](r, "order.shipped") },
-			registry.ErrGoType, "chan registry_test.orderShipped",
-		},
+		"an interface":              {as[error]("order.shipped"), registry.ErrGoType, "error is an interface"},
+		"a pointer to an interface": {as[*error]("order.shipped"), registry.ErrGoType, "*error is an interface"},
+		"a function type":           {as[func()]("order.shipped"), registry.ErrGoType, "func() has no value to serialize"},
+		"a channel":                 {as[chan orderShipped]("order.shipped"), registry.ErrGoType, "chan registry_test.orderShipped"},
 		"a pointer to a pointer": {
-			func(r *registry.Registry) error { return registry.Register[**orderShipped](r, "order.shipped") },
+			as[**orderShipped]("order.shipped"),
 			registry.ErrGoType, "**registry_test.orderShipped is a pointer to a pointer; use *registry_test.orderShipped",
 		},
 		"a named pointer type": {
-			func(r *registry.Registry) error { return registry.Register[namedPointer](r, "order.shipped") },
+			as[namedPointer]("order.shipped"),
 			registry.ErrGoType, "registry_test.namedPointer is a named pointer type; use registry_test.orderPlaced",
 		},
 	} {

@@ -56,18 +56,12 @@ func TestEncodeSetsTypeVersionKeyAndPayload(t *testing.T) {
 	}, e)
 }
 
-func TestWithoutAKeyFunctionTheKeyIsEmpty(t *testing.T) {
-	t.Parallel()
-	e, err := shop(t).Encode(orderShipped{OrderID: "o-1"})
-	require.NoError(t, err)
-	require.Empty(t, e.Key)
-}
-
 func TestEnvelopesDoNotShareMetadata(t *testing.T) {
 	t.Parallel()
 	types := shop(t)
 	first, err := types.Encode(orderShipped{})
 	require.NoError(t, err)
+	require.Empty(t, first.Key, "there is no key function")
 	first.Metadata["tenant"] = "acme"
 	second, err := types.Encode(orderShipped{})
 	require.NoError(t, err)
@@ -77,12 +71,8 @@ func TestEnvelopesDoNotShareMetadata(t *testing.T) {
 func TestPointerAndValueAreTheSameType(t *testing.T) {
 	t.Parallel()
 	for name, register := range map[string]func(*registry.Registry) error{
-		"registered as value": func(r *registry.Registry) error {
-			return registry.Register[orderPlaced](r, "order.placed", registry.Key(func(o *orderPlaced) string { return o.CustomerID }))
-		},
-		"registered as pointer": func(r *registry.Registry) error {
-			return registry.Register[*orderPlaced](r, "order.placed", registry.Key(orderPlaced.customer))
-		},
+		"registered as value":   as[orderPlaced]("order.placed", registry.Key(func(o *orderPlaced) string { return o.CustomerID })),
+		"registered as pointer": as[*orderPlaced]("order.placed", registry.Key(orderPlaced.customer)),
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -109,12 +99,11 @@ func TestPointerAndValueAreTheSameType(t *testing.T) {
 				require.NoError(t, err)
 				require.Equal(t, "order.placed", typeName)
 			}
-			typeName, err := registry.NameOf[orderPlaced](types)
-			require.NoError(t, err)
-			require.Equal(t, "order.placed", typeName)
-			typeName, err = registry.NameOf[*orderPlaced](types)
-			require.NoError(t, err)
-			require.Equal(t, "order.placed", typeName)
+			for _, nameOf := range []func(*registry.Registry) (string, error){registry.NameOf[orderPlaced], registry.NameOf[*orderPlaced]} {
+				typeName, err := nameOf(types)
+				require.NoError(t, err)
+				require.Equal(t, "order.placed", typeName)
+			}
 		})
 	}
 }
@@ -236,19 +225,13 @@ func TestEncodeErrorsSayWhatToDo(t *testing.T) {
 			require.ErrorContains(t, err, tc.wants)
 		})
 	}
-	_, err := types.Name(nil)
+	_, err := types.Encode(choosy{Limit: math.NaN()})
+	var unsupported *json.UnsupportedValueError
+	require.ErrorAs(t, err, &unsupported, "the serializer's error is wrapped")
+	_, err = types.Name(nil)
 	require.ErrorIs(t, err, registry.ErrNil)
 	_, err = registry.NameOf[HTTPRequestSent](types)
 	require.ErrorIs(t, err, registry.ErrUnregistered)
-}
-
-func TestEncodeWrapsTheSerializersError(t *testing.T) {
-	t.Parallel()
-	types := registry.New()
-	require.NoError(t, registry.Register[choosy](types, "choosy"))
-	_, err := types.Encode(choosy{Limit: math.NaN()})
-	var unsupported *json.UnsupportedValueError
-	require.ErrorAs(t, err, &unsupported)
 }
 
 func TestAnAliasIsReadAsItsType(t *testing.T) {

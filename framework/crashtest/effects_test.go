@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"testing"
 	"time"
 
@@ -24,11 +25,11 @@ import (
 	"github.com/waybill-go/waybill/sinks/kafka/kafkatest"
 )
 
-// variableEffects is how long each test kills its programs.
+// variableEffects is how often each test kills its programs.
 const variableEffects = "WAYBILL_CRASH_EFFECTS"
 
 const (
-	leastKills     = 4
+	usualKills     = 4
 	mostEffects    = 60              // between two kills
 	effectPatience = 2 * time.Minute // limit of each wait
 )
@@ -176,11 +177,16 @@ func (s *stage) killRepeatedly(programs []*actor, effects func() int, drained fu
 	for _, c := range programs {
 		s.start(c)
 	}
-	began, kills := time.Now(), 0
-	for ; kills < leastKills || time.Since(began) < effectsDuration(s.t); kills++ {
+	kills := usualKills
+	if text := os.Getenv(variableEffects); text != "" {
+		var err error
+		kills, err = strconv.Atoi(text)
+		require.NoError(s.t, err, variableEffects)
+	}
+	for i := range kills {
 		wanted := effects() + 1 + rand.IntN(mostEffects)
-		s.await(fmt.Sprintf("effects after %d kills", kills), func() bool { return effects() >= wanted })
-		victim := programs[kills%len(programs)]
+		s.await(fmt.Sprintf("effects after %d kills", i), func() bool { return effects() >= wanted })
+		victim := programs[i%len(programs)]
 		victim.kill()
 		s.start(victim)
 	}
@@ -196,15 +202,14 @@ func (s *stage) killRepeatedly(programs []*actor, effects func() int, drained fu
 	s.t.Logf("%d kills, %d effects", kills, effects())
 }
 
-func effectsDuration(t *testing.T) time.Duration {
-	t.Helper()
-	text := os.Getenv(variableEffects)
-	if text == "" {
-		return 5 * time.Second
+// killTwins kills one or, if they may share the database, two processes of a program.
+func (s *stage) killTwins(d database, program, effects string) {
+	s.t.Helper()
+	programs := []*actor{{story: story{Program: program, Address: d.address}}}
+	if d.many {
+		programs = append(programs, &actor{story: programs[0].story})
 	}
-	d, err := time.ParseDuration(text)
-	require.NoError(t, err, variableEffects)
-	return d
+	s.killRepeatedly(programs, func() int { return d.count(s.t, `SELECT count(*) FROM `+effects) }, func() bool { return d.idle(s.t) })
 }
 
 // requireOnce requires each of the wanted texts once, and no others.
@@ -225,11 +230,7 @@ func TestAChainHasEachEffectOnceThroughCrashes(t *testing.T) {
 	t.Parallel()
 	onStages(t, func(t *testing.T, s *stage, newDatabase func() database) {
 		d := newDatabase()
-		programs := []*actor{{story: story{Program: "chain", Address: d.address}}}
-		if d.many {
-			programs = append(programs, &actor{story: programs[0].story})
-		}
-		s.killRepeatedly(programs, func() int { return d.count(t, `SELECT count(*) FROM shipments`) }, func() bool { return d.idle(t) })
+		s.killTwins(d, "chain", "shipments")
 		orders := d.texts(t, `SELECT id FROM orders`)
 		requireOnce(t, orders, d.texts(t, `SELECT order_id FROM payments`), "payments")
 		requireOnce(t, orders, d.texts(t, `SELECT order_id FROM shipments`), "shipments")
@@ -241,11 +242,7 @@ func TestAFanOutHasEachMailOnceThroughCrashes(t *testing.T) {
 	t.Parallel()
 	onStages(t, func(t *testing.T, s *stage, newDatabase func() database) {
 		d := newDatabase()
-		programs := []*actor{{story: story{Program: "comments", Address: d.address}}}
-		if d.many {
-			programs = append(programs, &actor{story: programs[0].story})
-		}
-		s.killRepeatedly(programs, func() int { return d.count(t, `SELECT count(*) FROM mails`) }, func() bool { return d.idle(t) })
+		s.killTwins(d, "comments", "mails")
 		wanted := make(map[string]int)
 		for comment := range d.texts(t, `SELECT id FROM orders`) {
 			for i := range followers {

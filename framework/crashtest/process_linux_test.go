@@ -37,7 +37,7 @@ func TestAHarnessThatIsKilledLeavesNoProcesses(t *testing.T) {
 	require.NoError(t, harness.Process.Kill())
 	_ = harness.Wait()
 	for _, id := range ids {
-		require.Eventually(t, func() bool { return gone(id) }, 30*time.Second, 10*time.Millisecond, "process %s still runs", id)
+		require.Eventually(t, func() bool { return gone(id) }, time.Minute, 10*time.Millisecond, "process %s still runs", id)
 	}
 }
 

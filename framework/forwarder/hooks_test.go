@@ -14,6 +14,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/waybill-go/waybill/framework/event"
 	"github.com/waybill-go/waybill/framework/forwarder"
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/store"
@@ -28,8 +29,8 @@ func noted(o *outbox, fail func(hook string) error) forwarder.Hooks {
 		_, err := tx.ExecContext(ctx, `INSERT INTO noted VALUES ('`+hook+" "+text+`')`)
 		return err
 	}
-	parked := func(hook string) func(context.Context, *sql.Tx, []forwarder.Parked) error {
-		return func(ctx context.Context, tx *sql.Tx, all []forwarder.Parked) error {
+	parked := func(hook string) func(context.Context, *sql.Tx, []event.Parked) error {
+		return func(ctx context.Context, tx *sql.Tx, all []event.Parked) error {
 			for _, p := range all {
 				require.Equal(o.t, "sink", p.Sink)
 				require.Equal(o.t, p.State == store.StateRetrying || p.State == store.StateScheduled, !p.DueAt.IsZero())

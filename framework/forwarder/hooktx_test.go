@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/waybill-go/waybill/framework/event"
 	"github.com/waybill-go/waybill/framework/forwarder"
 	"github.com/waybill-go/waybill/framework/store"
 )
@@ -107,7 +108,7 @@ func TestAnActionBeforeAHookIsCalledAgainTakesEffect(t *testing.T) {
 					}
 					f := o.one(forwarder.Sink{Sink: s, Hooks: forwarder.Hooks{
 						Delivered: func(context.Context, *sql.Tx, []forwarder.Delivered) error { return answer() },
-						Dead:      func(context.Context, *sql.Tx, []forwarder.Parked) error { return answer() },
+						Dead:      func(context.Context, *sql.Tx, []event.Parked) error { return answer() },
 					}}, func(c *forwarder.Config) { c.Store = acted })
 					o.append("t", "", "good", "dies")
 					f.flush()

@@ -20,20 +20,6 @@ import (
 	"github.com/waybill-go/waybill/sinks"
 )
 
-// leaseCounter counts the leases that the forwarder lost.
-type leaseCounter struct {
-	forwarder.Unobserved
-	won, lost atomic.Int64
-}
-
-func (c *leaseCounter) LeaseWon(store.Lane) { c.won.Add(1) }
-
-func (c *leaseCounter) LeaseLost(_ store.Lane, err error) {
-	if err != nil {
-		c.lost.Add(1)
-	}
-}
-
 // TestManyRetryingKeysCostNoLease has more keys in the table than one page holds, and a lease of the
 // shortest duration.
 func TestManyRetryingKeysCostNoLease(t *testing.T) {
@@ -68,7 +54,7 @@ func TestManyRetryingKeysCostNoLease(t *testing.T) {
 		}
 		return "", nil
 	})
-	leases := &leaseCounter{}
+	leases := &leases{}
 	f, err := forwarder.New(forwarder.Config{
 		Store: s, Routes: route.Routes{"*": route.To("sink")}, Lease: time.Second, Retention: forwarder.KeepForever, InboxRetention: forwarder.KeepForever,
 		Sinks: map[string]forwarder.Sink{"sink": {Sink: sink}}, Observer: leases, Logger: slog.New(slog.DiscardHandler),

@@ -8,17 +8,18 @@ import (
 	"sync"
 	"time"
 
+	"github.com/waybill-go/waybill/framework/event"
 	"github.com/waybill-go/waybill/framework/forwarder/internal/dispatch"
 	"github.com/waybill-go/waybill/framework/forwarder/internal/policy"
 	"github.com/waybill-go/waybill/framework/route"
 	"github.com/waybill-go/waybill/framework/store"
 )
 
-// reporter collects what a forwarder reports in its heartbeats. It wraps the configured
-// Observer to see checkpoints, and is safe for concurrent use.
+// reporter collects what a forwarder reports in its heartbeats. It stands before the configured
+// observer to see checkpoints, and is safe for concurrent use.
 type reporter struct {
-	policy.Observer
-	version string
+	observer event.Observer // nil: none
+	version  string
 
 	mu       sync.Mutex
 	settings string
@@ -33,20 +34,18 @@ type reporter struct {
 const slowestPeriod = 30 * time.Second
 
 func newReporter(c Config) *reporter {
-	observer := c.Observer
-	if observer == nil {
-		observer = Unobserved{}
-	}
-	return &reporter{Observer: observer, version: programVersion(), settings: c.digest(), turned: time.Now(), tallies: make(map[string]*tally)}
+	return &reporter{observer: c.Observer, version: programVersion(), settings: c.digest(), turned: time.Now(), tallies: make(map[string]*tally)}
 }
 
-// Checkpoint implements Observer.
-func (r *reporter) Checkpoint(c Checkpoint) {
-	r.mu.Lock()
-	r.turn()
-	r.slowest = max(r.slowest, c.Duration)
-	r.mu.Unlock()
-	r.Observer.Checkpoint(c)
+// Observe implements event.Observer.
+func (r *reporter) Observe(e event.Event) {
+	if c, ok := e.(*event.Checkpoint); ok {
+		r.mu.Lock()
+		r.turn()
+		r.slowest = max(r.slowest, c.Duration)
+		r.mu.Unlock()
+	}
+	event.Tell(r.observer, e)
 }
 
 // turn begins a new period if the last one is over. The caller holds mu.

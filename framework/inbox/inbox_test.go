@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
@@ -51,6 +52,7 @@ type shopStore interface {
 // onEach runs a test on each database.
 func onEach(t *testing.T, test func(t *testing.T, s *shop)) {
 	t.Helper()
+	t.Parallel()
 	open := map[string]func(t *testing.T) (*sql.DB, shopStore){
 		"postgres": func(t *testing.T) (*sql.DB, shopStore) {
 			db, err := postgres.OpenDB(postgrestest.DSN(t))
@@ -88,9 +90,9 @@ func onEach(t *testing.T, test func(t *testing.T, s *shop)) {
 	}
 }
 
-func (s *shop) count(t *testing.T, query string) (n int) {
+func (s *shop) count(t *testing.T, table string) (n int) {
 	t.Helper()
-	require.NoError(t, s.db.QueryRowContext(t.Context(), query).Scan(&n))
+	require.NoError(t, s.db.QueryRowContext(t.Context(), `SELECT count(*) FROM `+table).Scan(&n))
 	return n
 }
 
@@ -100,10 +102,19 @@ func pay(ctx context.Context, tx *sql.Tx) error {
 	return err
 }
 
-const paid = `SELECT count(*) FROM payments`
+// Tables, and conditions for their rows.
+const (
+	paid    = `payments`
+	handled = `outbox_inbox`
+	due     = `outbox WHERE type = 'payment.due'`
+)
+
+// config is the configuration of the consumer of payments.
+func (s *shop) config() inbox.Config {
+	return inbox.Config{Inbox: s.box, DB: s.db, Publisher: s.publisher, Consumer: "payments"}
+}
 
 func TestOnceHasItsEffectOnce(t *testing.T) {
-	t.Parallel()
 	onEach(t, func(t *testing.T, s *shop) {
 		for _, want := range []bool{true, false, false} {
 			first, err := s.box.Once(t.Context(), s.db, "payments", "n-1", pay)
@@ -118,7 +129,6 @@ func TestOnceHasItsEffectOnce(t *testing.T) {
 }
 
 func TestAFailureCountsAsNotHandled(t *testing.T) {
-	t.Parallel()
 	onEach(t, func(t *testing.T, s *shop) {
 		wrong := errors.New("no money")
 		first, err := s.box.Once(t.Context(), s.db, "payments", "n-1", func(ctx context.Context, tx *sql.Tx) error {
@@ -172,7 +182,6 @@ func (s *shop) handler(calls *atomic.Int32) sinks.Sink {
 }
 
 func TestARepeatedDeliveryHasNoEffect(t *testing.T) {
-	t.Parallel()
 	onEach(t, func(t *testing.T, s *shop) {
 		var calls atomic.Int32
 		sink := s.handler(&calls)
@@ -184,12 +193,11 @@ func TestARepeatedDeliveryHasNoEffect(t *testing.T) {
 		}
 		require.EqualValues(t, 1, calls.Load())
 		require.Equal(t, 1, s.count(t, paid))
-		require.Equal(t, 1, s.count(t, `SELECT count(*) FROM outbox WHERE type = 'payment.due'`))
+		require.Equal(t, 1, s.count(t, due))
 	})
 }
 
 func TestAHandlersErrorKeepsItsClassAndRollsBack(t *testing.T) {
-	t.Parallel()
 	onEach(t, func(t *testing.T, s *shop) {
 		refuse := true
 		sink := inbox.HandleTx(inbox.Config{Inbox: s.box, DB: s.db}, s.types, func(ctx context.Context, tx *sql.Tx, _ orderPlaced) error {
@@ -206,23 +214,9 @@ func TestAHandlersErrorKeepsItsClassAndRollsBack(t *testing.T) {
 		_, err = sink.Deliver(t.Context(), s.delivery(t, "n-1"))
 		require.NoError(t, err, "a requeue")
 		require.Equal(t, 1, s.count(t, paid))
-	})
-}
-
-func TestWithoutADatabaseTheSinkIsUnavailable(t *testing.T) {
-	t.Parallel()
-	onEach(t, func(t *testing.T, s *shop) {
-		var calls atomic.Int32
-		sink := s.handler(&calls)
-		d := s.delivery(t, "n-1")
-		require.NoError(t, s.db.Close())
-		_, err := sink.Deliver(t.Context(), d)
-		class, _ := sinks.Classify(err)
-		require.Equal(t, sinks.ClassUnavailable, class, "%v", err)
-		require.Zero(t, calls.Load())
 		cancelled, cancel := context.WithCancel(t.Context())
 		cancel()
-		_, err = sink.Deliver(cancelled, d)
+		_, err = sink.Deliver(cancelled, s.delivery(t, "n-2"))
 		require.Equal(t, context.Canceled, err)
 	})
 }
@@ -251,7 +245,6 @@ func TestMistakesAreReportedWhenAForwarderIsCreated(t *testing.T) {
 // TestAChainOfHandlersHasEachEffectOnce runs order, payment and mail through a forwarder that makes the
 // first delivery of each notification twice.
 func TestAChainOfHandlersHasEachEffectOnce(t *testing.T) {
-	t.Parallel()
 	onEach(t, func(t *testing.T, s *shop) {
 		ctx, stop := context.WithTimeout(t.Context(), time.Minute)
 		defer stop()
@@ -292,7 +285,7 @@ func TestAChainOfHandlersHasEachEffectOnce(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, s.publisher.RunInTx(ctx, s.db, nil, func(ctx context.Context, tx *sql.Tx) error {
 			for i := range orders {
-				id := "o-" + string(rune('0'+i/10)) + string(rune('0'+i%10))
+				id := fmt.Sprintf("o-%02d", i)
 				err := s.publisher.Publish(ctx, tx, outbox.With(orderPlaced{id}, outbox.ID(id), outbox.CorrelationID("order "+id)))
 				if err != nil {
 					return err
@@ -304,50 +297,46 @@ func TestAChainOfHandlersHasEachEffectOnce(t *testing.T) {
 		require.EqualValues(t, orders, mails.Load())
 		require.EqualValues(t, orders, paidCalls.Load())
 		require.Equal(t, orders, s.count(t, paid))
-		require.Equal(t, orders, s.count(t, `SELECT count(*) FROM outbox WHERE type = 'payment.due'`))
+		require.Equal(t, orders, s.count(t, due))
 		require.EqualValues(t, orders, causes[0].Load(), "correlation")
 		require.EqualValues(t, orders, causes[1].Load(), "causation")
 	})
 }
 
-func TestWithoutAConsumerTheSinkIsUnavailable(t *testing.T) {
-	t.Parallel()
-	onEach(t, func(t *testing.T, s *shop) {
-		var calls atomic.Int32
-		d := s.delivery(t, "n-1")
-		d.Sink = "" // as in a consumer without a forwarder
-		_, err := s.handler(&calls).Deliver(t.Context(), d)
-		class, _ := sinks.Classify(err)
-		require.Equal(t, sinks.ClassUnavailable, class)
-		require.ErrorIs(t, err, inbox.ErrConfig)
-	})
-}
-
-func TestADeliveryWithoutAConnectionIsUnavailable(t *testing.T) {
-	t.Parallel()
-	onEach(t, func(t *testing.T, s *shop) {
-		var calls atomic.Int32
-		s.db.SetMaxOpenConns(1)
-		tx, err := s.db.Begin()
-		require.NoError(t, err)
-		defer tx.Rollback()
-		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
-		defer cancel()
-		_, err = s.handler(&calls).Deliver(ctx, s.delivery(t, "n-1"))
-		class, _ := sinks.Classify(err)
-		require.Equal(t, sinks.ClassUnavailable, class, "%v", err)
-	})
-}
-
-func TestAnUnusableInboxIsUnavailable(t *testing.T) {
-	t.Parallel()
-	onEach(t, func(t *testing.T, s *shop) {
-		var calls atomic.Int32
-		_, err := s.db.Exec(`DROP TABLE outbox_inbox`)
-		require.NoError(t, err)
-		_, err = s.handler(&calls).Deliver(t.Context(), s.delivery(t, "n-1"))
-		class, _ := sinks.Classify(err)
-		require.Equal(t, sinks.ClassUnavailable, class, "%v", err)
-		require.Zero(t, calls.Load())
-	})
+func TestADeliveryThatCannotBeNotedIsUnavailable(t *testing.T) {
+	for name, spoil := range map[string]func(t *testing.T, s *shop, d *notification.Delivery) (context.Context, error){
+		"without a database": func(t *testing.T, s *shop, _ *notification.Delivery) (context.Context, error) {
+			return t.Context(), s.db.Close()
+		},
+		"without a connection": func(t *testing.T, s *shop, _ *notification.Delivery) (context.Context, error) {
+			s.db.SetMaxOpenConns(1)
+			tx, err := s.db.Begin()
+			t.Cleanup(func() { _ = tx.Rollback() })
+			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+			t.Cleanup(cancel)
+			return ctx, err
+		},
+		"without an inbox": func(t *testing.T, s *shop, _ *notification.Delivery) (context.Context, error) {
+			_, err := s.db.Exec(`DROP TABLE outbox_inbox`)
+			return t.Context(), err
+		},
+		"without a consumer": func(t *testing.T, _ *shop, d *notification.Delivery) (context.Context, error) {
+			d.Sink = "" // as in a consumer without a forwarder
+			return t.Context(), nil
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			onEach(t, func(t *testing.T, s *shop) {
+				var calls atomic.Int32
+				d := s.delivery(t, "n-1")
+				ctx, err := spoil(t, s, d)
+				require.NoError(t, err)
+				_, err = s.handler(&calls).Deliver(ctx, d)
+				class, _ := sinks.Classify(err)
+				require.Equal(t, sinks.ClassUnavailable, class, "%v", err)
+				require.Equal(t, name == "without a consumer", errors.Is(err, inbox.ErrConfig))
+				require.Zero(t, calls.Load())
+			})
+		})
+	}
 }

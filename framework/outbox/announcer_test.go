@@ -2,8 +2,6 @@ package outbox_test
 
 import (
 	"context"
-	"database/sql"
-	"errors"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -53,61 +51,28 @@ func (h *announcer) announced() int {
 	return h.number
 }
 
-// publish commits one notification, or rolls it back if failure is set.
-func publish(t testing.TB, db *sql.DB, p *outbox.Publisher, failure error) {
-	t.Helper()
-	err := p.RunInTx(t.Context(), db, nil, func(ctx context.Context, tx *sql.Tx) error {
-		if err := p.Publish(ctx, tx, orderPlaced{OrderID: "o"}); err != nil {
-			return err
-		}
-		return failure
-	})
-	require.ErrorIs(t, err, failure)
-}
-
-func TestOnlyACommitWithNotificationsIsAnnounced(t *testing.T) {
-	t.Parallel()
-	announced := make(chan struct{}, 10)
-	h := &announcer{do: func(context.Context, int) error {
-		announced <- struct{}{}
-		return nil
-	}}
-	woken := 0 // counts calls of Wake
-	db, _, p := setup(t, outbox.Config{Announcer: h, Wake: func() { woken++ }})
-	publish(t, db, p, errors.New("no"))
-	require.NoError(t, p.RunInTx(t.Context(), db, nil, func(context.Context, *sql.Tx) error { return nil }))
-	require.Zero(t, woken)
-	publish(t, db, p, nil)
-	require.Equal(t, 1, woken)
-	<-announced
-	require.Equal(t, 1, h.announced())
-}
-
 func TestRapidCommitsShareAnnouncementsAndTheLastCommitIsAnnounced(t *testing.T) {
 	t.Parallel()
-	const commits = 1000
-	h := &announcer{do: func(context.Context, int) error {
-		time.Sleep(time.Millisecond)
-		return nil
-	}}
-	db, _, p := setup(t, outbox.Config{Announcer: h})
-	var last time.Time
-	began := time.Now()
-	for range commits {
-		last = time.Now()
-		publish(t, db, p, nil)
-	}
-	require.Eventually(t, func() bool {
-		h.mu.Lock()
-		defer h.mu.Unlock()
-		return h.last.After(last)
-	}, 10*time.Second, time.Millisecond)
-	h.mu.Lock() // one more may be in progress
-	defer h.mu.Unlock()
-	atMost := int(time.Since(began)/(3*time.Millisecond)) + 2
-	t.Logf("%d announcements of %d commits in %s", h.number, commits, time.Since(began))
-	require.LessOrEqual(t, h.number, atMost, "2 ms rest after each")
-	require.Equal(t, 1, h.most, "one announcement at a time")
+	synctest.Test(t, func(t *testing.T) {
+		h := &announcer{do: func(context.Context, int) error {
+			time.Sleep(time.Millisecond)
+			return nil
+		}}
+		p, err := outbox.New(newTypes(t), new(postgres.Store), outbox.Config{Announcer: h})
+		require.NoError(t, err)
+		began := time.Now()
+		var last time.Time
+		for range 1000 {
+			last = time.Now()
+			p.Announce()
+			time.Sleep(100 * time.Microsecond)
+		}
+		rapid := time.Since(began)
+		time.Sleep(time.Second)
+		require.False(t, h.last.Before(last))
+		require.InDelta(t, rapid/(3*time.Millisecond), h.number, 2, "2 ms rest after each")
+		require.Equal(t, 1, h.most, "one announcement at a time")
+	})
 }
 
 func TestCommitsDuringAnAnnouncementShareTheNextOne(t *testing.T) {
@@ -187,7 +152,7 @@ type announcingLog struct {
 func TestAnnouncingLeavesNoGoroutines(t *testing.T) {
 	db, _, p := setup(t, outbox.Config{})
 	before := goleak.IgnoreCurrent()
-	publish(t, db, p, nil) // announced by PostgreSQL itself
+	publish(t, db, p, orderPlaced{OrderID: "o"}) // announced by PostgreSQL itself
 	require.NoError(t, db.Close())
 	goleak.VerifyNone(t, before)
 }

@@ -47,6 +47,7 @@ func (paperLog) BindTime(t time.Time) any {
 
 // paperTx is a transaction without a database. It records the statements.
 type paperTx struct {
+	discardingTx
 	statements []statement
 }
 
@@ -59,8 +60,6 @@ func (p *paperTx) ExecContext(_ context.Context, query string, args ...any) (sql
 	p.statements = append(p.statements, statement{query, args})
 	return nil, nil
 }
-func (*paperTx) Commit() error   { return nil }
-func (*paperTx) Rollback() error { return nil }
 
 // inserting returns the statement that inserts a number of rows.
 func inserting(rows int) string {

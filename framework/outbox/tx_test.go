@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -12,24 +11,8 @@ import (
 
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/outbox"
-	"github.com/waybill-go/waybill/framework/store/sqlite"
 	"github.com/waybill-go/waybill/registry"
 )
-
-// setupSQLite is setup with an SQLite file.
-func setupSQLite(t testing.TB, c outbox.Config) (*sql.DB, *outbox.Publisher) {
-	t.Helper()
-	db, err := sqlite.OpenDB(filepath.Join(t.TempDir(), "outbox.db"))
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = db.Close() })
-	_, err = sqlite.Migrate(t.Context(), db, sqlite.Config{})
-	require.NoError(t, err)
-	s, err := sqlite.Open(t.Context(), db, sqlite.Config{})
-	require.NoError(t, err)
-	p, err := outbox.New(newTypes(t), s, c)
-	require.NoError(t, err)
-	return db, p
-}
 
 func TestTheForwarderIsWokenWhateverTheContextOfPublish(t *testing.T) {
 	t.Parallel()
@@ -86,23 +69,18 @@ func TestRunInTxDoesNotRetry(t *testing.T) {
 
 func TestATransactionThatIsOverIsRefusedWithTheReason(t *testing.T) {
 	t.Parallel()
-	db, s, p := setup(t, outbox.Config{})
-	small, onFile := setupSQLite(t, outbox.Config{})
-	for _, publishing := range []struct {
-		*outbox.Publisher
-		db *sql.DB
-	}{{p, db}, {onFile, small}} {
+	onEach(t, outbox.Config{}, func(t *testing.T, db *sql.DB, s database, p *outbox.Publisher) {
 		for _, end := range []func(*sql.Tx) error{(*sql.Tx).Commit, (*sql.Tx).Rollback} {
-			tx, err := publishing.db.BeginTx(t.Context(), nil)
+			tx, err := db.BeginTx(t.Context(), nil)
 			require.NoError(t, err)
 			require.NoError(t, end(tx))
-			err = publishing.Publish(t.Context(), tx, orderPlaced{OrderID: "o"})
+			err = p.Publish(t.Context(), tx, orderPlaced{OrderID: "o"})
 			require.ErrorIs(t, err, outbox.ErrTxOver)
 			require.ErrorIs(t, err, sql.ErrTxDone)
 			require.ErrorContains(t, err, "publish before the commit or rollback")
 		}
-	}
-	require.Empty(t, published(t, s))
+		require.Empty(t, published(t, s))
+	})
 }
 
 func TestAMisusedCallReturnsAHint(t *testing.T) {
@@ -144,42 +122,27 @@ func TestAMisusedCallReturnsAHint(t *testing.T) {
 // The errors do not contain the messages of the library that writes the row.
 func TestAnErrorOfTheDatabaseIsNotRepeated(t *testing.T) {
 	t.Parallel()
-	db, _, p := setup(t, outbox.Config{})
-	small, onFile := setupSQLite(t, outbox.Config{})
-	for name, publishing := range map[string]struct {
-		*outbox.Publisher
-		db *sql.DB
-	}{"lib/pq": {p, db}, "SQLite": {onFile, small}} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			_, err := publishing.db.ExecContext(t.Context(), `ALTER TABLE outbox RENAME TO elsewhere`)
-			require.NoError(t, err)
-			err = publishing.RunInTx(t.Context(), publishing.db, nil, func(ctx context.Context, tx *sql.Tx) error {
-				return publishing.Publish(ctx, tx, orderPlaced{OrderID: "o"})
-			})
-			inOurWords(t, err)
+	onEach(t, outbox.Config{}, func(t *testing.T, db *sql.DB, _ database, p *outbox.Publisher) {
+		_, err := db.ExecContext(t.Context(), `ALTER TABLE outbox RENAME TO elsewhere`)
+		require.NoError(t, err)
+		err = p.RunInTx(t.Context(), db, nil, func(ctx context.Context, tx *sql.Tx) error {
+			return p.Publish(ctx, tx, orderPlaced{OrderID: "o"})
 		})
-	}
-	t.Run("the caller's own transaction", func(t *testing.T) {
-		t.Parallel()
-		err := newPaperPublisher(t).Publish(t.Context(), failingTx{errors.New("disk full")}, orderPlaced{OrderID: "o"})
-		require.EqualError(t, err, "append to the outbox: disk full")
+		require.ErrorContains(t, err, "append to the outbox: ")
+		for _, word := range []string{"watermill", "message", "row:"} {
+			require.NotContains(t, strings.ToLower(err.Error()), word)
+		}
 	})
-}
-
-func inOurWords(t *testing.T, err error) {
-	t.Helper()
-	require.ErrorContains(t, err, "append to the outbox: ")
-	for _, word := range []string{"watermill", "message", "row:"} {
-		require.NotContains(t, strings.ToLower(err.Error()), word)
-	}
+	err := newPaperPublisher(t).Publish(t.Context(), failingTx{err: errors.New("disk full")}, orderPlaced{OrderID: "o"})
+	require.EqualError(t, err, "append to the outbox: disk full")
 }
 
 // failingTx is a transaction whose statements all fail.
-type failingTx struct{ err error }
+type failingTx struct {
+	discardingTx
+	err error
+}
 
 func (f failingTx) ExecContext(context.Context, string, ...any) (sql.Result, error) {
 	return nil, f.err
 }
-func (failingTx) Commit() error   { return nil }
-func (failingTx) Rollback() error { return nil }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
-	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -18,55 +17,8 @@ import (
 	"github.com/waybill-go/waybill/framework/store"
 	"github.com/waybill-go/waybill/framework/store/postgres"
 	"github.com/waybill-go/waybill/framework/store/postgres/postgrestest"
-	"github.com/waybill-go/waybill/framework/store/sqlite"
 	"github.com/waybill-go/waybill/registry"
 )
-
-type database interface {
-	store.Log
-	outbox.Log
-	store.Inbox
-}
-
-// inEach runs a test in each kind of database, migrated and not.
-func inEach(t *testing.T, test func(t *testing.T, db, empty *sql.DB, s database, p *outbox.Publisher)) {
-	t.Parallel()
-	for name, make := range map[string]func(t *testing.T) (db, empty *sql.DB, s database){
-		"postgres": func(t *testing.T) (db, empty *sql.DB, s database) {
-			for _, d := range []**sql.DB{&db, &empty} {
-				var err error
-				*d, err = postgres.OpenDB(postgrestest.DSN(t))
-				require.NoError(t, err)
-			}
-			_, err := postgres.Migrate(t.Context(), db, postgres.Config{})
-			require.NoError(t, err)
-			s, err = postgres.Open(t.Context(), db, postgres.Config{})
-			require.NoError(t, err)
-			return db, empty, s
-		},
-		"sqlite": func(t *testing.T) (db, empty *sql.DB, s database) {
-			for _, d := range []**sql.DB{&db, &empty} {
-				var err error
-				*d, err = sqlite.OpenDB(filepath.Join(t.TempDir(), "outbox.db"))
-				require.NoError(t, err)
-			}
-			_, err := sqlite.Migrate(t.Context(), db, sqlite.Config{})
-			require.NoError(t, err)
-			s, err = sqlite.Open(t.Context(), db, sqlite.Config{})
-			require.NoError(t, err)
-			return db, empty, s
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			db, empty, s := make(t)
-			t.Cleanup(func() { _, _ = db.Close(), empty.Close() })
-			p, err := outbox.New(newTypes(t), s, outbox.Config{})
-			require.NoError(t, err)
-			test(t, db, empty, s, p)
-		})
-	}
-}
 
 func once(id, key string) outbox.Item {
 	return outbox.With(orderPlaced{OrderID: id}, outbox.ID(id), outbox.Unique(key, time.Hour))
@@ -87,7 +39,8 @@ func inTx(t *testing.T, db *sql.DB, f func(tx *sql.Tx)) {
 }
 
 func TestADuplicateIsRefusedAndTheTransactionContinues(t *testing.T) {
-	inEach(t, func(t *testing.T, db, _ *sql.DB, s database, p *outbox.Publisher) {
+	t.Parallel()
+	onEach(t, outbox.Config{}, func(t *testing.T, db *sql.DB, s database, p *outbox.Publisher) {
 		inTx(t, db, func(tx *sql.Tx) { require.NoError(t, p.Publish(t.Context(), tx, once("first", "k"))) })
 		inTx(t, db, func(tx *sql.Tx) {
 			err := p.Publish(t.Context(), tx, orderPlaced{OrderID: "beside"}, once("x", "a"), once("second", "k"), once("y", "z"))
@@ -105,7 +58,8 @@ func TestADuplicateIsRefusedAndTheTransactionContinues(t *testing.T) {
 }
 
 func TestAUniquenessKeyTwiceInOneCallIsADuplicate(t *testing.T) {
-	inEach(t, func(t *testing.T, db, _ *sql.DB, s database, p *outbox.Publisher) {
+	t.Parallel()
+	onEach(t, outbox.Config{}, func(t *testing.T, db *sql.DB, s database, p *outbox.Publisher) {
 		inTx(t, db, func(tx *sql.Tx) {
 			require.ErrorIs(t, p.Publish(t.Context(), tx, once("a", "k"), once("b", "other"), once("c", "k")), outbox.ErrDuplicate)
 			require.NoError(t, p.Publish(t.Context(), tx, once("d", "k"), once("e", "other")))
@@ -115,7 +69,8 @@ func TestAUniquenessKeyTwiceInOneCallIsADuplicate(t *testing.T) {
 }
 
 func TestAWrapperThatCannotQueryStillReportsADuplicate(t *testing.T) {
-	inEach(t, func(t *testing.T, db, _ *sql.DB, s database, p *outbox.Publisher) {
+	t.Parallel()
+	onEach(t, outbox.Config{}, func(t *testing.T, db *sql.DB, s database, p *outbox.Publisher) {
 		inTx(t, db, func(tx *sql.Tx) {
 			w := onlyExec{tx}
 			require.NoError(t, p.Publish(t.Context(), w, once("a", "k")))
@@ -139,7 +94,8 @@ func (w onlyExec) Rollback() error { return w.tx.Rollback() }
 
 // Calls that share keys in different orders do not deadlock, and one of them publishes.
 func TestOneOfSeveralConcurrentPublishersPublishes(t *testing.T) {
-	inEach(t, func(t *testing.T, db, _ *sql.DB, s database, p *outbox.Publisher) {
+	t.Parallel()
+	onEach(t, outbox.Config{}, func(t *testing.T, db *sql.DB, s database, p *outbox.Publisher) {
 		db.SetMaxOpenConns(8)
 		var published, refused atomic.Int32
 		var all errgroup.Group
@@ -171,7 +127,8 @@ func TestOneOfSeveralConcurrentPublishersPublishes(t *testing.T) {
 }
 
 func TestInvalidUniquenessIsRefusedBeforeAnythingIsWritten(t *testing.T) {
-	inEach(t, func(t *testing.T, db, _ *sql.DB, s database, p *outbox.Publisher) {
+	t.Parallel()
+	onEach(t, outbox.Config{}, func(t *testing.T, db *sql.DB, s database, p *outbox.Publisher) {
 		for name, c := range map[string]struct {
 			option outbox.Option
 			want   error
@@ -195,7 +152,13 @@ func TestInvalidUniquenessIsRefusedBeforeAnythingIsWritten(t *testing.T) {
 }
 
 func TestATransactionOfAnotherDatabaseIsNamedAndNothingIsWritten(t *testing.T) {
-	inEach(t, func(t *testing.T, db, empty *sql.DB, s database, p *outbox.Publisher) {
+	t.Parallel()
+	onEach(t, outbox.Config{}, func(t *testing.T, db *sql.DB, s database, p *outbox.Publisher) {
+		dsn := ""
+		if _, ok := s.(*postgres.Store); ok {
+			dsn = postgrestest.DSN(t)
+		}
+		empty := open(t, dsn)
 		for table, call := range map[string]func(tx outbox.Tx) error{
 			`outbox"`:           func(tx outbox.Tx) error { return p.Publish(t.Context(), tx, orderPlaced{OrderID: "o"}) },
 			`outbox_unique"`:    func(tx outbox.Tx) error { return p.Publish(t.Context(), tx, once("o", "k")) },
@@ -210,23 +173,20 @@ func TestATransactionOfAnotherDatabaseIsNamedAndNothingIsWritten(t *testing.T) {
 			require.ErrorContains(t, err, table+": use a transaction of the database that the outbox was opened on, or migrate this one")
 		}
 
-		// Other errors are returned unchanged.
-		tx, err := db.BeginTx(t.Context(), nil)
+		otherwise := func(ctx context.Context) { // other errors are returned unchanged
+			tx, err := db.BeginTx(t.Context(), nil)
+			require.NoError(t, err)
+			err = p.Publish(ctx, tx, orderPlaced{OrderID: "o"})
+			require.Error(t, err)
+			require.NotErrorIs(t, err, store.ErrOtherDatabase)
+			_ = tx.Rollback()
+		}
+		ended, end := context.WithCancel(t.Context())
+		end()
+		otherwise(ended)
+		_, err := db.ExecContext(t.Context(), `ALTER TABLE outbox RENAME COLUMN occurred_on TO renamed`)
 		require.NoError(t, err)
-		ctx, cancel := context.WithCancel(t.Context())
-		cancel()
-		err = p.Publish(ctx, tx, orderPlaced{OrderID: "o"})
-		require.Error(t, err)
-		require.NotErrorIs(t, err, store.ErrOtherDatabase)
-		_ = tx.Rollback()
-		_, err = db.ExecContext(t.Context(), `ALTER TABLE outbox RENAME COLUMN occurred_on TO renamed`)
-		require.NoError(t, err)
-		tx, err = db.BeginTx(t.Context(), nil)
-		require.NoError(t, err)
-		err = p.Publish(t.Context(), tx, orderPlaced{OrderID: "o"})
-		require.Error(t, err)
-		require.NotErrorIs(t, err, store.ErrOtherDatabase)
-		_ = tx.Rollback()
+		otherwise(t.Context())
 	})
 }
 
@@ -246,7 +206,8 @@ func TestATriggerWithoutItsTableIsNotAnotherDatabase(t *testing.T) {
 }
 
 func TestAPublisherCancelsScheduledNotifications(t *testing.T) {
-	inEach(t, func(t *testing.T, db, _ *sql.DB, s database, _ *outbox.Publisher) {
+	t.Parallel()
+	onEach(t, outbox.Config{}, func(t *testing.T, db *sql.DB, s database, _ *outbox.Publisher) {
 		types := registry.New()
 		require.NoError(t, registry.Register[orderPlaced](types, "order.placed", registry.Aliases("order.was-placed"),
 			registry.Key(func(o orderPlaced) string { return o.OrderID })))

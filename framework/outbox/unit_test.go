@@ -4,38 +4,13 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/waybill-go/waybill/framework/outbox"
 	"github.com/waybill-go/waybill/framework/store"
-	"github.com/waybill-go/waybill/framework/store/sqlite"
 )
-
-// onEach runs a test with a publisher on each database.
-func onEach(t *testing.T, c outbox.Config, test func(t *testing.T, db *sql.DB, s store.Log, p *outbox.Publisher)) {
-	t.Helper()
-	t.Run("postgres", func(t *testing.T) {
-		t.Parallel()
-		db, s, p := setup(t, c)
-		test(t, db, s, p)
-	})
-	t.Run("sqlite", func(t *testing.T) {
-		t.Parallel()
-		db, err := sqlite.OpenDB(filepath.Join(t.TempDir(), "shop.db"))
-		require.NoError(t, err)
-		t.Cleanup(func() { require.NoError(t, db.Close()) })
-		_, err = sqlite.Migrate(t.Context(), db, sqlite.Config{})
-		require.NoError(t, err)
-		s, err := sqlite.Open(t.Context(), db, sqlite.Config{})
-		require.NoError(t, err)
-		p, err := outbox.New(newTypes(t), s, c)
-		require.NoError(t, err)
-		test(t, db, s, p)
-	})
-}
 
 // order is an aggregate with a Recorder.
 type order struct {
@@ -71,7 +46,7 @@ func payloads(t *testing.T, s store.Log) []string {
 
 func TestAUnitPublishesRecordedEventsAndClearsThemAfterTheCommit(t *testing.T) {
 	t.Parallel()
-	onEach(t, outbox.Config{}, func(t *testing.T, db *sql.DB, s store.Log, p *outbox.Publisher) {
+	onEach(t, outbox.Config{}, func(t *testing.T, db *sql.DB, s database, p *outbox.Publisher) {
 		a, b := &order{id: "a"}, &basket{id: "b"}
 		a.place(1)
 		require.NoError(t, p.RunUnit(t.Context(), db, nil, func(_ context.Context, _ *sql.Tx, u *outbox.Unit) error {
@@ -116,7 +91,7 @@ func TestAUnitThatIsRolledBackKeepsItsEvents(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			onEach(t, outbox.Config{}, func(t *testing.T, db *sql.DB, s store.Log, p *outbox.Publisher) {
+			onEach(t, outbox.Config{}, func(t *testing.T, db *sql.DB, s database, p *outbox.Publisher) {
 				_, err := db.ExecContext(t.Context(), `CREATE TABLE products (id VARCHAR(100) PRIMARY KEY)`)
 				require.NoError(t, err)
 				_, err = db.ExecContext(t.Context(), `CREATE TABLE items (product VARCHAR(100) REFERENCES products DEFERRABLE INITIALLY DEFERRED)`)
@@ -174,7 +149,7 @@ func TestACommitWhoseAnswerIsLostKeepsTheEvents(t *testing.T) {
 
 func TestAUnitWorksInTransactionsOfTheApplication(t *testing.T) {
 	t.Parallel()
-	onEach(t, outbox.Config{}, func(t *testing.T, db *sql.DB, s store.Log, p *outbox.Publisher) {
+	onEach(t, outbox.Config{}, func(t *testing.T, db *sql.DB, s database, p *outbox.Publisher) {
 		a, b := &order{id: "a"}, &basket{id: "b"}
 		u := p.NewUnit()
 		u.Track(a, b)

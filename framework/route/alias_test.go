@@ -37,8 +37,7 @@ func TestAnAliasIsRoutedAsItsType(t *testing.T) {
 	} {
 		t.Run(pattern, func(t *testing.T) {
 			t.Parallel()
-			table, err := route.New(route.Routes{pattern: {{Sink: "events", When: `type == "price.set"`}}}, []string{"events"}, renamed(t))
-			require.NoError(t, err)
+			table := newTable(t, route.Routes{pattern: {{Sink: "events", When: `type == "price.set"`}}}, []string{"events"}, renamed(t))
 			for _, typ := range []string{"price.set", "price.changed", "Price"} {
 				require.Equal(t, []string{"events"}, table.Sinks(typ), typ)
 				require.True(t, table.Filter("events").Matches(typ), "the store reads %s", typ)
@@ -58,8 +57,7 @@ func TestAnAliasIsRoutedAsItsType(t *testing.T) {
 
 func TestAliasesDoNotAffectOtherTypes(t *testing.T) {
 	t.Parallel()
-	table, err := route.New(route.Routes{"price.set": route.To("events")}, []string{"events"}, renamed(t))
-	require.NoError(t, err)
+	table := newTable(t, route.Routes{"price.set": route.To("events")}, []string{"events"}, renamed(t))
 	require.Empty(t, table.Sinks("stock.landed"))
 	require.True(t, table.Unrouted().Matches("stock.landed"))
 	require.False(t, table.Filter("events").Matches("price.dropped"))
@@ -67,8 +65,7 @@ func TestAliasesDoNotAffectOtherTypes(t *testing.T) {
 
 func TestEachNameOfATypeHasAllNames(t *testing.T) {
 	t.Parallel()
-	table, err := route.New(route.Routes{"*": route.To("events")}, []string{"events"}, renamed(t))
-	require.NoError(t, err)
+	table := newTable(t, route.Routes{"*": route.To("events")}, []string{"events"}, renamed(t))
 	for _, name := range []string{"price.set", "price.changed", "Price"} {
 		require.Equal(t, "price.set", table.TypeOf(name))
 		require.Equal(t, []string{"price.set", "Price", "price.changed"}, table.Names(name))
@@ -79,8 +76,7 @@ func TestEachNameOfATypeHasAllNames(t *testing.T) {
 
 func TestWithoutARegistryThereAreNoAliases(t *testing.T) {
 	t.Parallel()
-	table, err := route.New(route.Routes{"price.set": route.To("events")}, []string{"events"}, nil)
-	require.NoError(t, err)
+	table := newTable(t, route.Routes{"price.set": route.To("events")}, []string{"events"}, nil)
 	require.Empty(t, table.Sinks("price.changed"))
 	require.Equal(t, "price.changed", table.TypeOf("price.changed"))
 }

@@ -79,10 +79,9 @@ func TestNoExpressionTakesLongOnAnyPayload(t *testing.T) {
 	} {
 		t.Run(when, func(t *testing.T) {
 			t.Parallel()
-			table, err := route.New(route.Routes{"t": {{Sink: "s", When: when}}}, []string{"s"}, nil)
-			require.NoError(t, err)
+			table := newTable(t, route.Routes{"t": {{Sink: "s", When: when}}}, []string{"s"}, nil)
 			began := time.Now()
-			_, err = table.To("s").Admits(t.Context(), &notification.Envelope{Type: "t", Payload: payload})
+			_, err := table.To("s").Admits(t.Context(), &notification.Envelope{Type: "t", Payload: payload})
 			require.ErrorIs(t, err, route.ErrExpression)
 			t.Log(time.Since(began), err)
 		})
@@ -91,14 +90,12 @@ func TestNoExpressionTakesLongOnAnyPayload(t *testing.T) {
 
 func TestAPickedPayloadIsNotMuchLargerThanItsParts(t *testing.T) {
 	t.Parallel()
-	table, err := route.New(route.Routes{"t": {{Sink: "s", Payload: map[string]string{"x": `map(1..100000, payload)`}}}}, []string{"s"}, nil)
-	require.NoError(t, err)
-	_, err = table.To("s").Shape(t.Context(), &notification.Envelope{Type: "t", Payload: hostile(t)})
+	table := newTable(t, route.Routes{"t": {{Sink: "s", Payload: map[string]string{"x": `map(1..100000, payload)`}}}}, []string{"s"}, nil)
+	_, err := table.To("s").Shape(t.Context(), &notification.Envelope{Type: "t", Payload: hostile(t)})
 	require.ErrorIs(t, err, route.ErrExpression)
 	require.ErrorContains(t, err, "too large")
 
-	table, err = route.New(route.Routes{"t": {{Sink: "s", Payload: map[string]string{"a": `payload`, "b": `payload.items`}}}}, []string{"s"}, nil)
-	require.NoError(t, err)
+	table = newTable(t, route.Routes{"t": {{Sink: "s", Payload: map[string]string{"a": `payload`, "b": `payload.items`}}}}, []string{"s"}, nil)
 	_, err = table.To("s").Shape(t.Context(), &notification.Envelope{Type: "t", Payload: hostile(t)})
 	require.NoError(t, err)
 }
@@ -108,10 +105,9 @@ func TestAnExpressionEndsWithItsContext(t *testing.T) {
 	t.Parallel()
 	ended, end := context.WithCancelCause(t.Context())
 	end(errors.New("the forwarder stops"))
-	table, err := route.New(route.Routes{"t": {{Sink: "s", When: `any(1..100000, # < 0)`}}}, []string{"s"}, nil)
-	require.NoError(t, err)
+	table := newTable(t, route.Routes{"t": {{Sink: "s", When: `any(1..100000, # < 0)`}}}, []string{"s"}, nil)
 	e := &notification.Envelope{Type: "t", Payload: []byte(`{}`)}
-	_, err = table.To("s").Admits(ended, e)
+	_, err := table.To("s").Admits(ended, e)
 	require.ErrorIs(t, err, context.Canceled)
 	require.NotErrorIs(t, err, route.ErrExpression, "the notification is not to blame")
 	_, err = table.To("s").Admits(t.Context(), e)
@@ -130,8 +126,7 @@ func TestBuiltinsThatAreCountedWorkAsInTheLanguage(t *testing.T) {
 		`reduce(payload.numbers, #acc + #, 0) == 6`, `payload.s + key == "abc,abc"`, `len(payload.s) == 7`, `int("3") + 1 == 4`, `1.5 + payload.numbers[0] == 4.5`,
 		`occurred_on.Format("2006") == "0001"`, `duration("1h").Hours() == 1`, `median(1..3) == 2`, `payload.long.String() == "123456789012345678901234567890"`,
 	} {
-		table, err := route.New(route.Routes{"t": {{Sink: "s", When: when}}}, []string{"s"}, nil)
-		require.NoError(t, err, when)
+		table := newTable(t, route.Routes{"t": {{Sink: "s", When: when}}}, []string{"s"}, nil)
 		holds, err := table.To("s").Admits(t.Context(), &notification.Envelope{Type: "t", Payload: []byte(`{"s": "abc,abc", "list": ["x", "y"], "map": {"k": 1},
 			"numbers": [3, 1, 2], "objects": [{"n": 2}, {"n": 1}], "pattern": "^a.c", "long": 123456789012345678901234567890}`)})
 		require.NoError(t, err, when)

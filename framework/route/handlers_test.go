@@ -68,9 +68,8 @@ func TestEachTypeOfARouteHasAHandlerAndEachHandlerARoute(t *testing.T) {
 			for _, p := range c.patterns {
 				routes[p] = route.To("shop")
 			}
-			table, err := route.New(routes, []string{"shop", "other"}, c.types)
-			require.NoError(t, err)
-			err = table.CheckHandlers("shop", c.handled)
+			table := newTable(t, routes, []string{"shop", "other"}, c.types)
+			err := table.CheckHandlers("shop", c.handled)
 			if c.want == nil {
 				require.NoError(t, err)
 			}

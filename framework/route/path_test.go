@@ -45,8 +45,7 @@ func TestConditionsCanUseAllPartsOfANotification(t *testing.T) {
 		`$env["payload"].total > 100`:              true,
 		`payload.customer.country matches "^D"`:    true,
 	} {
-		table, err := route.New(route.Routes{"order.*": {{Sink: "partner", When: when}}}, []string{"partner"}, nil)
-		require.NoError(t, err, when)
+		table := newTable(t, route.Routes{"order.*": {{Sink: "partner", When: when}}}, []string{"partner"}, nil)
 		admitted, err := table.To("partner").Admits(t.Context(), order)
 		require.NoError(t, err, when)
 		require.Equal(t, want, admitted, when)
@@ -70,8 +69,7 @@ func TestAConditionThatCannotBeEvaluatedIsAnError(t *testing.T) {
 		`payload.precise > 1`:          "expression: routes.*: when: invalid operation: json.Number > int (1:17)",
 		`payload.list[3] == 1`:         "expression: routes.*: when: index out of range: 3 (array length is 1) (1:13)",
 	} {
-		table, err := route.New(route.Routes{"*": {{Sink: "partner", When: when}}}, []string{"partner"}, nil)
-		require.NoError(t, err, when)
+		table := newTable(t, route.Routes{"*": {{Sink: "partner", When: when}}}, []string{"partner"}, nil)
 		e := placed(`{"name": "x", "precise": 0.1234567890123456789, "list": [1]}`)
 		admitted, err := table.To("partner").Admits(t.Context(), e)
 		require.ErrorIs(t, err, route.ErrExpression, when)
@@ -83,9 +81,8 @@ func TestAConditionThatCannotBeEvaluatedIsAnError(t *testing.T) {
 		require.Nil(t, shaped)
 	}
 
-	table, err := route.New(route.Routes{"*": {{Sink: "a", When: `payload.x == 1`}, {Sink: "b", When: `key == "order-1"`}}}, []string{"a", "b"}, nil)
-	require.NoError(t, err)
-	_, err = table.To("a").Admits(t.Context(), placed("\x08\x01"))
+	table := newTable(t, route.Routes{"*": {{Sink: "a", When: `payload.x == 1`}, {Sink: "b", When: `key == "order-1"`}}}, []string{"a", "b"}, nil)
+	_, err := table.To("a").Admits(t.Context(), placed("\x08\x01"))
 	require.ErrorContains(t, err, "expression: routes.*: when: the payload is not JSON, which expressions need: invalid character")
 	admitted, err := table.To("b").Admits(t.Context(), placed("\x08\x01"))
 	require.NoError(t, err, "a condition that does not use the payload does not decode it")
@@ -113,7 +110,7 @@ payload.y: expression: "tenant": unknown name tenant (1:1)`)
 
 func TestARulePicksAPayloadAndKeepsTheRest(t *testing.T) {
 	t.Parallel()
-	table, err := route.New(route.Routes{"order.placed": {{Sink: "partner", Payload: map[string]string{
+	table := newTable(t, route.Routes{"order.placed": {{Sink: "partner", Payload: map[string]string{
 		"order":    `payload.id`,
 		"amount":   `payload.total`,
 		"exact":    `payload.rate`,
@@ -124,7 +121,6 @@ func TestARulePicksAPayloadAndKeepsTheRest(t *testing.T) {
 		"note":     `payload?.note`,
 		"constant": `"<shop>"`,
 	}}}}, []string{"partner"}, nil)
-	require.NoError(t, err)
 	order := placed(`{"id": 12345678901234567, "total": 120.50, "rate": 0.12345678901234567890, "big": 123456789012345678901234567890, "lines": [{"sku": "a"}, {"sku": "b"}], "secret": 1}`)
 	before := *order
 	order.Metadata = notification.Metadata{"tenant": "acme", "content-type": "text/json"}
@@ -148,14 +144,13 @@ func TestARulePicksAPayloadAndKeepsTheRest(t *testing.T) {
 func TestTheClosestRuleThatHoldsCounts(t *testing.T) {
 	t.Parallel()
 	from := func(name string) map[string]string { return map[string]string{"from": fmt.Sprintf("%q", name)} }
-	table, err := route.New(route.Routes{
+	table := newTable(t, route.Routes{
 		"*":           {{Sink: "a", Payload: from("all")}},
 		"order.*":     {{Sink: "a", When: `version > 1`, Payload: from("order")}},
 		"order.eu.*":  {{Sink: "a", Payload: from("eu")}},
 		"order.p":     {{Sink: "a", When: `key == "x"`, Payload: from("first")}, {Sink: "a", When: `key == "y"`, Payload: from("second")}, {Sink: "b"}},
 		"order.never": {{Sink: "b", When: "false"}},
 	}, []string{"a", "b"}, nil)
-	require.NoError(t, err)
 	for _, test := range []struct {
 		typ, key string
 		version  int
@@ -182,8 +177,7 @@ func TestTheClosestRuleThatHoldsCounts(t *testing.T) {
 
 	require.False(t, table.To("a").Plain())
 	require.Equal(t, []string{"a", "b"}, table.Sinks("order.never"), "Sinks ignores conditions")
-	plain, err := route.New(route.Routes{"*": route.To("a", "b")}, []string{"a", "b"}, nil)
-	require.NoError(t, err)
+	plain := newTable(t, route.Routes{"*": route.To("a", "b")}, []string{"a", "b"}, nil)
 	require.True(t, plain.To("a").Plain())
 }
 
@@ -233,10 +227,9 @@ func TestAnExpressionThatTakesTooLongFails(t *testing.T) {
 		`reduce(payload.items, #acc + string(payload), "") == ""`,
 		`any(payload.items, sum(map(payload.items, 1)) < 0)`,
 	} {
-		table, err := route.New(route.Routes{"t": {{Sink: "s", When: when}}}, []string{"s"}, nil)
-		require.NoError(t, err, when)
+		table := newTable(t, route.Routes{"t": {{Sink: "s", When: when}}}, []string{"s"}, nil)
 		p := table.To("s")
-		_, err = p.Admits(t.Context(), &notification.Envelope{Type: "t", Payload: nested(8000)})
+		_, err := p.Admits(t.Context(), &notification.Envelope{Type: "t", Payload: nested(8000)})
 		require.ErrorIs(t, err, route.ErrExpression, when)
 		require.ErrorContains(t, err, "too long", when)
 	}
@@ -251,10 +244,9 @@ func TestLoopsOverLargeListsAreAllowed(t *testing.T) {
 		`any(payload.items[:300], let a = #; any(payload.items[:300], .sku != a.sku)) == false`,
 		`len(payload.items) == 1000 and payload.items[0].sku == "none"`,
 	} {
-		table, err := route.New(route.Routes{"t": {{Sink: "s", When: when}}}, []string{"s"}, nil)
-		require.NoError(t, err, when)
+		table := newTable(t, route.Routes{"t": {{Sink: "s", When: when}}}, []string{"s"}, nil)
 		p := table.To("s")
-		_, err = p.Admits(t.Context(), &notification.Envelope{Type: "t", Payload: nested(1000)})
+		_, err := p.Admits(t.Context(), &notification.Envelope{Type: "t", Payload: nested(1000)})
 		require.NoError(t, err, when)
 	}
 }

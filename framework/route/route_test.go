@@ -13,14 +13,21 @@ import (
 
 var known = []string{"events", "mail", "partner"}
 
+// newTable returns the table of valid routes.
+func newTable(t testing.TB, routes route.Routes, sinks []string, types *registry.Registry) *route.Table {
+	t.Helper()
+	table, err := route.New(routes, sinks, types)
+	require.NoError(t, err)
+	return table
+}
+
 func TestATypeGoesToTheSinksOfAllMatchingRoutesOnce(t *testing.T) {
 	t.Parallel()
-	table, err := route.New(route.Routes{
+	table := newTable(t, route.Routes{
 		"order.placed": route.To("events", "mail"),
 		"order.*":      route.To("events"),
 		"*":            route.To("partner"),
 	}, known, nil)
-	require.NoError(t, err)
 	require.Equal(t, []string{"events", "mail", "partner"}, table.Sinks("order.placed"))
 	require.Equal(t, []string{"events", "partner"}, table.Sinks("order.line.added"))
 	require.Equal(t, []string{"partner"}, table.Sinks("order"), "order.* does not match order")
@@ -28,11 +35,10 @@ func TestATypeGoesToTheSinksOfAllMatchingRoutesOnce(t *testing.T) {
 
 func TestFiltersSelectTheTypesOfASinkAndUnroutedTypes(t *testing.T) {
 	t.Parallel()
-	table, err := route.New(route.Routes{
+	table := newTable(t, route.Routes{
 		"order.placed": route.To("events", "mail"),
 		"customer.*":   route.To("events"),
 	}, known, nil)
-	require.NoError(t, err)
 	require.Equal(t, notification.TypeFilter{Names: []string{"order.placed"}, Prefixes: []string{"customer."}}, table.Filter("events"))
 	require.Equal(t, notification.TypeFilter{Names: []string{"order.placed"}}, table.Filter("mail"))
 	require.Equal(t, notification.TypeFilter{}, table.Filter("partner"), "no type is routed to it")
@@ -42,8 +48,7 @@ func TestFiltersSelectTheTypesOfASinkAndUnroutedTypes(t *testing.T) {
 
 func TestARouteForAllLeavesNothingUnrouted(t *testing.T) {
 	t.Parallel()
-	table, err := route.New(route.Routes{"*": route.To("events")}, known, nil)
-	require.NoError(t, err)
+	table := newTable(t, route.Routes{"*": route.To("events")}, known, nil)
 	require.True(t, table.Filter("events").All())
 	require.Equal(t, notification.TypeFilter{}, table.Unrouted())
 }

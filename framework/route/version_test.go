@@ -55,8 +55,7 @@ func TestAnExpressionReadsThePayloadInTheNewestVersionOfItsType(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			table, err := route.New(route.Routes{"*": {rule}}, []string{"s"}, invoices(t))
-			require.NoError(t, err)
+			table := newTable(t, route.Routes{"*": {rule}}, []string{"s"}, invoices(t))
 			e := &notification.Envelope{ID: "1", Type: c.typ, Version: c.version, Payload: []byte(c.payload)}
 			admitted, err := table.To("s").Admits(t.Context(), e)
 			require.Equal(t, c.shaped != "", admitted)
@@ -84,8 +83,7 @@ func TestAnExpressionReadsThePayloadInTheNewestVersionOfItsType(t *testing.T) {
 func TestAPickedPayloadHasTheNewestVersion(t *testing.T) {
 	t.Parallel()
 	for _, from := range []string{"payload.cents", "id"} {
-		table, err := route.New(route.Routes{"*": {{Sink: "s", Payload: map[string]string{"v": from}}}}, []string{"s"}, invoices(t))
-		require.NoError(t, err)
+		table := newTable(t, route.Routes{"*": {{Sink: "s", Payload: map[string]string{"v": from}}}}, []string{"s"}, invoices(t))
 		shaped, err := table.To("s").Shape(t.Context(), &notification.Envelope{Type: "invoice.sent", Version: 2, Payload: []byte(`{"euros": 7}`)})
 		require.NoError(t, err)
 		require.Equal(t, 3, shaped.Version, "no reader takes it for version 2 and converts it")
@@ -96,16 +94,14 @@ func TestARuleThatReadsNoPayloadPassesAnyVersionUnchanged(t *testing.T) {
 	t.Parallel()
 	for _, version := range []int{1, 2, 4} {
 		for _, when := range []string{"", `version > 0`} {
-			table, err := route.New(route.Routes{"*": {{Sink: "s", When: when}}}, []string{"s"}, invoices(t))
-			require.NoError(t, err)
+			table := newTable(t, route.Routes{"*": {{Sink: "s", When: when}}}, []string{"s"}, invoices(t))
 			e := &notification.Envelope{Type: "invoice.sent", Version: version, Payload: []byte("no JSON")}
 			shaped, err := table.To("s").Shape(t.Context(), e)
 			require.NoError(t, err)
 			require.Same(t, e, shaped)
 		}
 	}
-	table, err := route.New(route.Routes{"*": {{Sink: "s", When: `payload.cents > 500`}}}, []string{"s"}, invoices(t))
-	require.NoError(t, err)
+	table := newTable(t, route.Routes{"*": {{Sink: "s", When: `payload.cents > 500`}}}, []string{"s"}, invoices(t))
 	old := &notification.Envelope{Type: "invoice.sent", Version: 2, Payload: []byte(`{"euros": 7}`)}
 	shaped, err := table.To("s").Shape(t.Context(), old)
 	require.NoError(t, err)

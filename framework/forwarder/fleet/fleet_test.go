@@ -130,6 +130,15 @@ func openOutbox(ctx context.Context, d fleet.Database) (fleet.Outbox, error) {
 	return fleet.Outbox{Store: s, Close: func() { _ = db.Close() }}, nil
 }
 
+// opened returns the store of a database until the end of the test.
+func (f folder) opened(d fleet.Database) forwarder.Store {
+	f.t.Helper()
+	o, err := openOutbox(f.t.Context(), d)
+	require.NoError(f.t, err)
+	f.t.Cleanup(o.Close)
+	return o.Store
+}
+
 func isOpen(s fleet.ControlStore) func(context.Context) (fleet.ControlStore, error) {
 	return func(context.Context) (fleet.ControlStore, error) { return s, nil }
 }
@@ -141,23 +150,27 @@ type running struct {
 	stop context.CancelFunc
 	done chan error
 	once sync.Once
+
+	folder folder
+	sink   *sink
 }
 
-func start(t *testing.T, s *sink, list fleet.Lister, adjust ...func(*fleet.Config)) *running {
+func start(f folder, s *sink, list fleet.Lister, adjust ...func(*fleet.Config)) *running {
+	t := f.t
 	t.Helper()
 	logger := slog.New(slog.NewTextHandler(t.Output(), nil))
-	f, err := forwarder.New(forwarder.Config{
+	delivering, err := forwarder.New(forwarder.Config{
 		Fleet: true, Routes: route.Routes{"*": route.To("sink")}, Sinks: map[string]forwarder.Sink{"sink": {Sink: s}}, Lease: 2 * time.Second, Logger: logger,
 	})
 	require.NoError(t, err)
-	c := fleet.Config{Forwarder: f, Databases: list, Open: openOutbox, Lease: 2 * time.Second, Refresh: time.Hour, Sleep: fleet.Never, Logger: logger}
+	c := fleet.Config{Forwarder: delivering, Databases: list, Open: openOutbox, Lease: 2 * time.Second, Refresh: time.Hour, Sleep: fleet.Never, Logger: logger}
 	for _, a := range adjust {
 		a(&c)
 	}
 	all, err := fleet.New(c)
 	require.NoError(t, err)
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
-	r := &running{Fleet: all, t: t, stop: stop, done: make(chan error, 1)}
+	r := &running{Fleet: all, t: t, stop: stop, done: make(chan error, 1), folder: f, sink: s}
 	go func() { r.done <- all.Run(ctx) }()
 	t.Cleanup(r.end)
 	return r
@@ -185,6 +198,27 @@ func (r *running) state(database string) fleet.State {
 	return ""
 }
 
+// awake counts the databases that the fleet works on.
+func (r *running) awake() (n int) {
+	for _, d := range r.Databases() {
+		if d.State == fleet.StateAwake {
+			n++
+		}
+	}
+	return n
+}
+
+// delivers publishes one more notification to each of some databases, and waits for its delivery.
+func (r *running) delivers(id string, databases ...string) {
+	r.t.Helper()
+	for _, name := range databases {
+		r.folder.publish(name, id)
+	}
+	for _, name := range databases {
+		eventually(r.t, func() bool { return r.sink.has(name + " " + id) }, fmt.Sprintf("%s should be delivered from %s", id, name))
+	}
+}
+
 func eventually(t *testing.T, condition func() bool, what string) {
 	t.Helper()
 	require.Eventually(t, condition, time.Minute, 5*time.Millisecond, what)
@@ -195,32 +229,25 @@ func TestDatabasesAreAddedAndRemovedWhileOthersDeliver(t *testing.T) {
 	f, s, list := newFolder(t), &sink{}, &lists{}
 	eu, us := f.outbox("eu"), f.outbox("us")
 	list.set(nil, eu)
-	r := start(t, s, list)
-	f.publish("eu", "1")
-	eventually(t, func() bool { return s.has("eu 1") }, "the forwarder should deliver from eu")
+	r := start(f, s, list)
+	r.delivers("1", "eu")
 
 	list.set(nil, eu, us)
 	r.Refresh()
-	f.publish("us", "1")
-	eventually(t, func() bool { return s.has("us 1") }, "us should be added")
+	r.delivers("1", "us")
 
 	list.set(errors.New("the list cannot be read"))
 	r.Refresh()
-	f.publish("eu", "2")
-	f.publish("us", "2")
-	eventually(t, func() bool { return s.has("eu 2", "us 2") }, "without a list the databases should stay")
+	r.delivers("2", "eu", "us") // without a list the databases should stay
 
 	list.set(nil)
 	r.Refresh()
-	f.publish("eu", "3")
-	f.publish("us", "3")
-	eventually(t, func() bool { return s.has("eu 3", "us 3") }, "an empty list should stop no database")
+	r.delivers("3", "eu", "us") // an empty list should stop no database
 
 	list.set(nil, us)
 	r.Refresh()
 	eventually(t, func() bool { return len(r.Databases()) == 1 }, "eu should be removed")
-	f.publish("us", "4")
-	eventually(t, func() bool { return s.has("us 4") }, "us should stay")
+	r.delivers("4", "us")
 	r.end()
 	require.Equal(t, []string{"1", "2", "3"}, s.of("eu"))
 }
@@ -229,25 +256,22 @@ func TestAWrongEntryOfTheListCostsTheOthersNothing(t *testing.T) {
 	t.Parallel()
 	f, s := newFolder(t), &sink{}
 	eu, us := f.outbox("eu"), f.outbox("us")
-	control, err := openOutbox(t.Context(), f.outbox("control"))
-	require.NoError(t, err)
-	t.Cleanup(control.Close)
+	control := f.opened(f.outbox("control"))
 	list := fleet.Static{eu, us, {Name: "?", Mistake: "a database has a name"}, eu, f.at("us", "eu")}
-	r := start(t, s, list, func(c *fleet.Config) { c.Control = isOpen(control.Store) })
+	r := start(f, s, list, func(c *fleet.Config) { c.Control = isOpen(control) })
 	r.await("us", fleet.StateFailing)
 	r.await("?", fleet.StateFailing)
 	found := r.Databases()
 	require.Len(t, found, 3)
 	require.Contains(t, found[0].Error, "a database has a name")
 	require.Contains(t, found[2].Error, "several addresses")
-	f.publish("eu", "1")
-	eventually(t, func() bool { return s.has("eu 1") }, "the forwarder should deliver from eu")
+	r.delivers("1", "eu")
 }
 
 func TestADatabaseWithTwoNamesIsDeliveredOnceAndInOrder(t *testing.T) {
 	t.Parallel()
 	f, s := newFolder(t), &sink{}
-	r := start(t, s, fleet.Static{f.outbox("eu"), f.at("twin", "eu")})
+	r := start(f, s, fleet.Static{f.outbox("eu"), f.at("twin", "eu")})
 	r.await("eu", fleet.StateAwake)
 	r.await("twin", fleet.StateAwake)
 	var ids []string
@@ -271,7 +295,7 @@ func TestADatabaseThatMovesIsOpenedAgain(t *testing.T) {
 	f.outbox("old")
 	f.outbox("new")
 	list.set(nil, f.at("eu", "old"))
-	r := start(t, s, list)
+	r := start(f, s, list)
 	f.publish("old", "1")
 	eventually(t, func() bool { return s.has("eu 1") }, "the forwarder should deliver from the old address")
 	list.set(nil, f.at("eu", "new"))
@@ -287,18 +311,16 @@ func TestADatabaseWithoutTablesCostsTheOthersNothing(t *testing.T) {
 	t.Parallel()
 	f, s := newFolder(t), &sink{}
 	eu := f.outbox("eu")
-	r := start(t, s, fleet.Static{eu, f.at("us", "us")})
+	r := start(f, s, fleet.Static{eu, f.at("us", "us")})
 	r.await("us", fleet.StateFailing)
 	for _, d := range r.Databases() {
 		if d.Database == "us" {
 			require.Contains(t, d.Error, "waybill migrate --in us")
 		}
 	}
-	f.publish("eu", "1")
-	eventually(t, func() bool { return s.has("eu 1") }, "eu should not wait for us")
+	r.delivers("1", "eu")
 	f.outbox("us")
-	f.publish("us", "1")
-	eventually(t, func() bool { return s.has("us 1") }, "us should be tried again")
+	r.delivers("1", "us")
 }
 
 // dying is a database that answers until it is dead.
@@ -325,7 +347,7 @@ func (d *dying) Heartbeat(ctx context.Context, m store.Member, ttl time.Duration
 func TestADatabaseThatDiesIsFailingAndTakesNoTurns(t *testing.T) {
 	t.Parallel()
 	f, s, its := newFolder(t), &sink{}, &dying{}
-	r := start(t, s, fleet.Static{f.outbox("eu"), f.outbox("us")}, func(c *fleet.Config) {
+	r := start(f, s, fleet.Static{f.outbox("eu"), f.outbox("us")}, func(c *fleet.Config) {
 		c.Awake, c.Sleep = 1, 200*time.Millisecond
 		c.Open = func(ctx context.Context, d fleet.Database) (fleet.Outbox, error) {
 			o, err := openOutbox(ctx, d)
@@ -344,14 +366,12 @@ func TestADatabaseThatDiesIsFailingAndTakesNoTurns(t *testing.T) {
 	r.await("us", fleet.StateAsleep)
 	its.dead.Store(true)
 	r.await("eu", fleet.StateFailing)
-	f.publish("us", "1")
-	eventually(t, func() bool { return s.has("us 1") }, "us should not wait for a dead database")
+	r.delivers("1", "us")
 	r.await("eu", fleet.StateFailing)
 	turns := its.beats.Load()
 	for _, id := range []string{"2", "3"} {
 		r.await("us", fleet.StateAsleep)
-		f.publish("us", id)
-		eventually(t, func() bool { return s.has("us " + id) }, "us should wake")
+		r.delivers(id, "us")
 	}
 	require.Equal(t, turns, its.beats.Load(), "a dead database takes turns")
 }
@@ -359,15 +379,13 @@ func TestADatabaseThatDiesIsFailingAndTakesNoTurns(t *testing.T) {
 func TestADatabaseSleepsAndWakesForARow(t *testing.T) {
 	t.Parallel()
 	f, s := newFolder(t), &sink{}
-	r := start(t, s, fleet.Static{f.outbox("eu")}, func(c *fleet.Config) { c.Sleep = 200 * time.Millisecond })
-	f.publish("eu", "1")
-	eventually(t, func() bool { return s.has("eu 1") }, "the forwarder should deliver from eu")
+	r := start(f, s, fleet.Static{f.outbox("eu")}, func(c *fleet.Config) { c.Sleep = 200 * time.Millisecond })
+	r.delivers("1", "eu")
 	r.await("eu", fleet.StateAsleep)
 	var owned int
 	require.NoError(t, f.open("eu").QueryRowContext(t.Context(), `SELECT count(*) FROM outbox_cursors WHERE owner IS NOT NULL`).Scan(&owned))
 	require.Zero(t, owned, "its lanes are released")
-	f.publish("eu", "2")
-	eventually(t, func() bool { return s.has("eu 2") }, "the row should wake it")
+	r.delivers("2", "eu")
 	r.await("eu", fleet.StateAsleep)
 	r.end()
 	require.Equal(t, []string{"1", "2"}, s.of("eu"))
@@ -376,13 +394,10 @@ func TestADatabaseSleepsAndWakesForARow(t *testing.T) {
 func TestADatabaseWakesForAnAction(t *testing.T) {
 	t.Parallel()
 	f, s := newFolder(t), &sink{}
-	r := start(t, s, fleet.Static{f.outbox("eu")}, func(c *fleet.Config) { c.Sleep = 200 * time.Millisecond })
+	r := start(f, s, fleet.Static{f.outbox("eu")}, func(c *fleet.Config) { c.Sleep = 200 * time.Millisecond })
 	r.await("eu", fleet.StateAsleep)
-	outbox, err := openOutbox(t.Context(), f.at("eu", "eu"))
-	require.NoError(t, err)
-	defer outbox.Close()
-	operator := admin.New(outbox.Store.(admin.Store), "ada")
-	_, err = operator.Pause(t.Context(), "sink")
+	operator := admin.New(f.opened(f.at("eu", "eu")).(admin.Store), "ada")
+	_, err := operator.Pause(t.Context(), "sink")
 	require.NoError(t, err)
 	eventually(t, func() bool { return r.state("eu") == fleet.StateAwake }, "the pause should wake it")
 	f.publish("eu", "1")
@@ -403,35 +418,24 @@ func TestForwardersShareDatabasesThroughTheControlDatabase(t *testing.T) {
 	control := f.outbox("control")
 	withControl := func(identity string) func(*fleet.Config) {
 		return func(c *fleet.Config) {
-			o, err := openOutbox(t.Context(), control)
-			require.NoError(t, err)
-			t.Cleanup(o.Close)
-			c.Control, c.Identity = isOpen(o.Store), identity
+			c.Control, c.Identity = isOpen(f.opened(control)), identity
 		}
 	}
-	works := func(r *running) (n int) {
-		for _, d := range r.Databases() {
-			if d.State == fleet.StateAwake {
-				n++
-			}
-		}
-		return n
-	}
-	first := start(t, s, all, withControl("a"))
-	eventually(t, func() bool { return works(first) == 6 }, "one forwarder should work on all")
-	second := start(t, s, all, withControl("a"))
-	eventually(t, func() bool { return works(first) == 3 && works(second) == 3 }, "two forwarders should share")
-	other := start(t, s, all, withControl("b"))
+	first := start(f, s, all, withControl("a"))
+	eventually(t, func() bool { return first.awake() == 6 }, "one forwarder should work on all")
+	second := start(f, s, all, withControl("a"))
+	eventually(t, func() bool { return first.awake() == 3 && second.awake() == 3 }, "two forwarders should share")
+	other := start(f, s, all, withControl("b"))
 	eventually(t, func() bool {
 		found := other.Databases()
 		return len(found) > 0 && strings.Contains(found[0].Error, fleet.ErrOtherFleet.Error())
 	}, "another fleet should be refused")
-	require.Zero(t, works(other))
-	require.Equal(t, 6, works(first)+works(second), "the first fleet is not affected")
+	require.Zero(t, other.awake())
+	require.Equal(t, 6, first.awake()+second.awake(), "the first fleet is not affected")
 	first.end()
-	eventually(t, func() bool { return works(second) == 6 }, "the other forwarder should take over")
+	eventually(t, func() bool { return second.awake() == 6 }, "the other forwarder should take over")
 	second.end()
-	eventually(t, func() bool { return works(other) == 6 }, "the other fleet should get the control database once the first one has ended")
+	eventually(t, func() bool { return other.awake() == 6 }, "the other fleet should get the control database once the first one has ended")
 	for i := range 6 {
 		f.publish(fmt.Sprint("tenant", i), "1", "2", "3")
 	}
@@ -459,10 +463,7 @@ func TestAControlDatabaseThatIsAwayStopsNothing(t *testing.T) {
 	t.Parallel()
 	f, s := newFolder(t), &sink{}
 	all := fleet.Static{f.outbox("eu"), f.outbox("us")}
-	o, err := openOutbox(t.Context(), f.outbox("control"))
-	require.NoError(t, err)
-	t.Cleanup(o.Close)
-	opens, control := atomic.Bool{}, &awayStore{ControlStore: o.Store}
+	opens, control := atomic.Bool{}, &awayStore{ControlStore: f.opened(f.outbox("control"))}
 	controlled := func(c *fleet.Config) {
 		c.Control = func(context.Context) (fleet.ControlStore, error) {
 			if !opens.Load() {
@@ -471,28 +472,16 @@ func TestAControlDatabaseThatIsAwayStopsNothing(t *testing.T) {
 			return control, nil
 		}
 	}
-	works := func(r *running) (n int) {
-		for _, d := range r.Databases() {
-			if d.State == fleet.StateAwake {
-				n++
-			}
-		}
-		return n
-	}
-	first, second := start(t, s, all, controlled), start(t, s, all, controlled)
-	eventually(t, func() bool { return works(first) == 2 && works(second) == 2 }, "each should work on all databases")
-	f.publish("eu", "1")
-	f.publish("us", "1")
-	eventually(t, func() bool { return s.has("eu 1", "us 1") }, "delivery should not need the control database")
+	first, second := start(f, s, all, controlled), start(f, s, all, controlled)
+	eventually(t, func() bool { return first.awake() == 2 && second.awake() == 2 }, "each should work on all databases")
+	first.delivers("1", "eu", "us") // delivery should not need the control database
 
 	opens.Store(true)
-	eventually(t, func() bool { return works(first) == 1 && works(second) == 1 }, "the control database should lease one to each")
+	eventually(t, func() bool { return first.awake() == 1 && second.awake() == 1 }, "the control database should lease one to each")
 
 	control.away.Store(true)
 	second.end()
-	f.publish("eu", "2")
-	f.publish("us", "2")
-	eventually(t, func() bool { return s.has("eu 2", "us 2") }, "the other forwarder's database should be taken over")
+	first.delivers("2", "eu", "us") // the other forwarder's database should be taken over
 	require.Equal(t, []string{"1", "2"}, s.of("eu"))
 	require.Equal(t, []string{"1", "2"}, s.of("us"))
 }
@@ -503,16 +492,14 @@ func TestADatabaseWhoseFileIsReplacedIsOpenedAgain(t *testing.T) {
 		t.Run(string(state), func(t *testing.T) {
 			t.Parallel()
 			f, s := newFolder(t), &sink{}
-			r := start(t, s, fleet.Static{f.outbox("eu")}, func(c *fleet.Config) { c.Sleep = sleep })
-			f.publish("eu", "1")
-			eventually(t, func() bool { return s.has("eu 1") }, "the first file should be delivered")
+			r := start(f, s, fleet.Static{f.outbox("eu")}, func(c *fleet.Config) { c.Sleep = sleep })
+			r.delivers("1", "eu")
 			r.await("eu", state)
 			for _, ending := range []string{"", "-wal", "-shm"} {
 				require.NoError(t, os.Remove(filepath.Join(f.path, "eu.db"+ending)))
 			}
 			f.outbox("eu")
-			f.publish("eu", "2")
-			eventually(t, func() bool { return s.has("eu 2") }, "the file that replaced it should be delivered")
+			r.delivers("2", "eu")
 
 			r.await("eu", state)
 			require.NoError(t, os.Rename(filepath.Join(f.path, "eu.db"), filepath.Join(f.path, "old.db")))
