@@ -81,6 +81,7 @@ sinks:
     breaker:
       max_pause: 5s
       off: false
+    trace: pass
   lines:
     kind: jsonlines
     with:
@@ -107,6 +108,7 @@ sinks:
     breaker:
       max_pause: 5s
       off: false
+    trace: pass
   program:
     kind: process
     with:
@@ -131,6 +133,7 @@ sinks:
     breaker:
       max_pause: 5s
       off: false
+    trace: pass
 routes:
   '*': [events, lines, program]
 `}, r)
