@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/waybill-go/waybill/framework/settings"
 )
 
 // Load reads the whole configuration, checks it and builds the sinks, without opening them. If
@@ -19,7 +21,7 @@ func Load(source Source, options Options) (*Config, error) {
 		return nil, l.report.err()
 	}
 	c := &Config{source: source, options: options.withDefaults(), loader: l}
-	l.decode(node, reflect.ValueOf(c).Elem(), "")
+	l.fill(c, node)
 	l.checkTables(c)
 	if c.Log != (Log{}) && len(c.Schedules) > 0 {
 		l.mistake("schedules", "schedules: nothing can be published to the log of source; move them to the first stage's configuration")
@@ -86,8 +88,19 @@ func (l *loader) loadTables(node *yaml.Node) *Config {
 func (l *loader) read(node *yaml.Node, keys ...string) *Config {
 	l.only = keys
 	c := &Config{}
-	l.decode(node, reflect.ValueOf(c).Elem(), "")
+	l.fill(c, node)
 	return c
+}
+
+// fill decodes a configuration.
+func (l *loader) fill(c *Config, node *yaml.Node) {
+	l.decode(node, reflect.ValueOf(c).Elem(), "")
+	for name, sink := range c.Sinks {
+		if a := &sink.Parallelism.Adaptive; *a == (settings.Adaptive{}) && l.given(join("sinks", name)+".parallelism.adaptive") {
+			a.Min = settings.DefaultAdaptiveMin // an empty mapping is adaptive as well
+			c.Sinks[name] = sink
+		}
+	}
 }
 
 // wantOne reports that there are several databases, where one is needed.
@@ -97,15 +110,15 @@ func (l *loader) wantOne(c *Config) {
 	}
 }
 
-// LoadObserve reads only observe.address and observe.types.
-func LoadObserve(source Source) (Observe, error) {
+// LoadAddress reads only observe.address.
+func LoadAddress(source Source) (string, error) {
 	l, node := newLoader(source)
 	if len(l.report.found) > 0 {
-		return Observe{}, l.report.err()
+		return "", l.report.err()
 	}
-	c := l.read(node, "observe.address", "observe.types")
-	l.checkAddress(c.Observe.Address)
-	return Observe{Address: c.Observe.Address, Types: c.Observe.Types}, l.report.err()
+	address := l.read(node, "observe.address").Observe.Address
+	l.checkAddress(address)
+	return address, l.report.err()
 }
 
 // LoadRoutes reads the configuration without schedules and observe, and builds no

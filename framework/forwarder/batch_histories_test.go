@@ -63,7 +63,7 @@ func (h *batchHistory) start(lanes int) *engine {
 		Fairness: "tenant", Rate: forwarder.Rate{Events: 300, Per: time.Second},
 	}, func(c *forwarder.Config) {
 		c.ShutdownTimeout = 500 * time.Millisecond
-		c.Poll.Max = 100 * time.Millisecond
+		c.Poll = 100 * time.Millisecond
 		c.Lease = 20 * time.Second
 		c.Lanes = lanes
 	})

@@ -226,7 +226,7 @@ func TestRetriesComeInBatchesToo(t *testing.T) {
 			return nil
 		}}
 		o.append("t", "", numbered("", 10)...)
-		f := o.one(forwarder.Sink{Sink: b, Retry: forwarder.Retry{Initial: 10 * time.Second, Jitter: 0.01}})
+		f := o.one(forwarder.Sink{Sink: b, Retry: forwarder.Retry{Initial: 10 * time.Second}})
 		f.flush()
 		require.Len(t, b.given(), 1)
 		time.Sleep(time.Minute)
@@ -298,7 +298,7 @@ func orderedBatch(o *outbox, answer func(d *notification.Delivery) error, onDead
 	b := &batches{limits: sinks.BatchLimits{Size: 10, Wait: time.Second, Ordered: true}, answer: answer}
 	o.append("t", "k", "k1", "k2", "k3", "k4")
 	o.append("t", "m", "m1", "m2")
-	f := o.one(forwarder.Sink{Sink: b, Parallelism: alone, OnDead: onDead, Retry: forwarder.Retry{Initial: time.Minute, Jitter: 0.01}})
+	f := o.one(forwarder.Sink{Sink: b, Parallelism: alone, OnDead: onDead, Retry: forwarder.Retry{Initial: time.Minute}})
 	time.Sleep(2 * time.Second)
 	synctest.Wait()
 	return b, f

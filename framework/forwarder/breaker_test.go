@@ -201,18 +201,6 @@ func TestWithoutABreakerEachDeliverySpendsItsAttempts(t *testing.T) {
 	})
 }
 
-func TestTheShareOfFailuresThatOpensTheBreakerIsConfigurable(t *testing.T) {
-	onEachStore(t, func(t *testing.T, o *outbox) {
-		s := newBroken()
-		o.append("t", "", numbered("", 200)...)
-		f := o.one(forwarder.Sink{Sink: s, Retry: later, Parallelism: alone, Breaker: forwarder.Breaker{FailureShare: 0.5, Among: 10}})
-		time.Sleep(time.Minute)
-		synctest.Wait()
-		require.Len(t, o.parked(), 5)
-		f.end()
-	})
-}
-
 // toRefuse is how many permanently refused deliveries in a row open a breaker.
 const toRefuse = 10
 

@@ -161,7 +161,7 @@ func TestRandomCancellationsHold(t *testing.T) {
 				}
 				rng := rand.New(rand.NewPCG(seed, 100))
 				for range 5 {
-					f := o.one(forwarder.Sink{Sink: s}, func(c *forwarder.Config) { c.Poll.Max, c.Lease = 50*time.Millisecond, 20*time.Second })
+					f := o.one(forwarder.Sink{Sink: s}, func(c *forwarder.Config) { c.Poll, c.Lease = 50*time.Millisecond, 20*time.Second })
 					time.Sleep(time.Duration(500+rng.IntN(2000)) * time.Millisecond)
 					if rng.IntN(2) == 0 { // the forwarder loses its work since the last checkpoint
 						o.exec(`UPDATE outbox_cursors SET owner = NULL, epoch = epoch + 1 WHERE owner IS NOT NULL`)

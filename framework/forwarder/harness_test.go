@@ -173,7 +173,7 @@ func (o *outbox) start(sinks map[string]forwarder.Sink, routes route.Routes, adj
 	o.t.Helper()
 	c := forwarder.Config{
 		Store: o.store, Routes: routes, Sinks: sinks, Name: "test",
-		Poll:      forwarder.Poll{Min: time.Millisecond, Max: time.Minute},
+		Poll:      time.Minute,
 		Lease:     time.Hour,
 		Retention: forwarder.KeepForever, InboxRetention: forwarder.KeepForever, // fake time begins in 2000, so to the database all rows are old
 		Logger: slog.New(slog.DiscardHandler),

@@ -33,7 +33,7 @@ func (o *outbox) owners() map[string]int {
 func named(name string, lanes int) func(*forwarder.Config) {
 	return func(c *forwarder.Config) {
 		c.Name, c.Lanes, c.Lease = name, lanes, 20*time.Second
-		c.Poll.Max = 100 * time.Millisecond
+		c.Poll = 100 * time.Millisecond
 	}
 }
 

@@ -87,12 +87,12 @@ func TestAParkedDeliveryIsDeliveredAfterItsRowIsRemoved(t *testing.T) {
 			}
 			return nil
 		}
-		f := o.one(forwarder.Sink{Sink: &s, Retry: forwarder.Retry{Initial: time.Hour, Max: time.Hour, Jitter: 0.01}}, forAnHour)
+		f := o.one(forwarder.Sink{Sink: &s, Retry: forwarder.Retry{Initial: time.Hour, Max: time.Hour}}, forAnHour)
 		passes()
 		require.Equal(t, []string{"a"}, s.given())
 		require.Zero(t, o.rows())
 		require.Equal(t, []string{"sink retrying a", "sink blocked b"}, o.parked())
-		time.Sleep(time.Hour)
+		time.Sleep(75 * time.Minute)
 		synctest.Wait()
 		require.Equal(t, []string{"a", "b"}, s.given())
 		f.end()

@@ -83,7 +83,7 @@ func TestExtremeRatesAreKept(t *testing.T) {
 		f := o.start(map[string]forwarder.Sink{
 			"quick": {Sink: &quick, Rate: forwarder.Rate{Events: 1e300, Per: time.Second}},
 			"slow":  {Sink: &slow, Rate: forwarder.Rate{Events: 1e-300, Per: time.Hour}},
-		}, route.Routes{"*": route.To("quick", "slow")}, func(c *forwarder.Config) { c.Poll.Max = time.Hour })
+		}, route.Routes{"*": route.To("quick", "slow")}, func(c *forwarder.Config) { c.Poll = time.Hour })
 		o.append("t", "", numbered("", 100)...)
 		f.flush()
 		require.Len(t, quick.at, 100)

@@ -10,17 +10,14 @@ import (
 
 	"github.com/waybill-go/waybill/framework/event"
 	"github.com/waybill-go/waybill/framework/forwarder/internal/dispatch"
-	"github.com/waybill-go/waybill/framework/forwarder/internal/policy"
 	"github.com/waybill-go/waybill/framework/route"
 	"github.com/waybill-go/waybill/framework/store"
-	"github.com/waybill-go/waybill/framework/tracing"
 )
 
 // reporter collects what a forwarder reports in its heartbeats. It stands before the configured
 // observer to see checkpoints, and is safe for concurrent use.
 type reporter struct {
-	observer event.Observer    // nil: none
-	settling *tracing.Settling // nil: no spans
+	observer event.Observer // nil: none
 	version  string
 
 	mu       sync.Mutex
@@ -36,11 +33,7 @@ type reporter struct {
 const slowestPeriod = 30 * time.Second
 
 func newReporter(c Config) *reporter {
-	r := &reporter{observer: c.Observer, version: programVersion(), settings: c.digest(), turned: time.Now(), tallies: make(map[string]*tally)}
-	if c.TraceSettle {
-		r.settling = tracing.NewSettling(c.TracerProvider)
-	}
-	return r
+	return &reporter{observer: c.Observer, version: programVersion(), settings: c.digest(), turned: time.Now(), tallies: make(map[string]*tally)}
 }
 
 // Observe implements event.Observer.
@@ -50,7 +43,6 @@ func (r *reporter) Observe(e event.Event) {
 		r.turn()
 		r.slowest = max(r.slowest, c.Duration)
 		r.mu.Unlock()
-		r.settling.Settled(c.Lane.Sink, c.Settled, c.Began, c.Duration)
 	}
 	event.Tell(r.observer, e)
 }
@@ -95,7 +87,7 @@ func sinkRunning(d *dispatch.Dispatcher, database string) store.SinkRunning {
 	s := store.SinkRunning{Sink: done.Sink, Delivered: done.Delivered, Failed: done.Failed, Dead: done.Dead,
 		InFlight: done.InFlight, Threshold: now.Threshold, Pending: done.Pending, BreakerOpen: now.BreakerOpen}
 	if s.BreakerOpen {
-		s.Cause = policy.Text(d.State().Cause, maxCause)
+		s.Cause = store.CutText(d.State().Cause, maxCause)
 	}
 	return s
 }
@@ -140,7 +132,6 @@ func (c Config) digest() string {
 		Parallelism Parallelism
 		Retry       Retry
 		OnDead      OnDead
-		OnUnknown   OnUnknown
 		Timeout     time.Duration
 		Rate        string
 		Breaker     Breaker
@@ -155,7 +146,7 @@ func (c Config) digest() string {
 		Unrouted                         Unrouted
 	}{c.Routes, make(map[string]rules), c.Lanes, c.Lease, c.Retention, c.InboxRetention, c.Unrouted}
 	for name, s := range c.Sinks {
-		all.Sinks[name] = rules{s.Parallelism, s.Retry, s.OnDead, s.OnUnknown, s.Timeout, fmt.Sprint(s.Rate), s.Breaker, s.Fairness, s.Trace}
+		all.Sinks[name] = rules{s.Parallelism, s.Retry, s.OnDead, s.Timeout, fmt.Sprint(s.Rate), s.Breaker, s.Fairness, s.Trace}
 	}
 	text, err := json.Marshal(all)
 	if err != nil {

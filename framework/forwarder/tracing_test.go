@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
-	"strconv"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -350,43 +349,6 @@ func TestWithoutAProviderThereIsNoSpan(t *testing.T) {
 		require.Equal(t, "v=1", seen["pass"].Get("tracestate"))
 		require.Equal(t, notification.Metadata{"tenant": "acme"}, seen["none"])
 	})
-}
-
-func TestACheckpointHasASpanIfConfigured(t *testing.T) {
-	t.Parallel()
-	for _, asked := range []bool{false, true} {
-		onSQLite(t, func(t *testing.T, o *outbox) {
-			spans := newSpanRecorder()
-			for i := range 3 {
-				o.append("traced", "", fmt.Sprint(i))
-			}
-			sink := sinks.Func(func(context.Context, *notification.Delivery) (notification.Receipt, error) { return "", nil })
-			c := forwarder.Config{
-				Store: o.store, Sinks: map[string]forwarder.Sink{"events": {Sink: sink}}, Routes: route.Routes{"*": route.To("events")},
-				Retention: forwarder.KeepForever, InboxRetention: forwarder.KeepForever, TracerProvider: spans.TracerProvider, TraceSettle: asked,
-			}
-			f, err := forwarder.New(c)
-			require.NoError(t, err)
-			ctx, stop := context.WithCancel(t.Context())
-			ended := make(chan error, 1)
-			go func() { ended <- f.Run(ctx) }()
-			time.Sleep(time.Second)
-			synctest.Wait()
-			stop()
-			require.NoError(t, <-ended)
-			require.Len(t, spans.named("deliver events"), 3)
-			settled := 0
-			for _, s := range spans.named("settle events") {
-				require.Equal(t, trace.SpanKindClient, s.SpanKind())
-				require.False(t, s.Parent().IsValid())
-				require.Equal(t, "settle", attributesOf(s)["messaging.operation.type"])
-				n, err := strconv.Atoi(attributesOf(s)["messaging.batch.message_count"])
-				require.NoError(t, err)
-				settled += n
-			}
-			require.Equal(t, map[bool]int{true: 3}[asked], settled)
-		})
-	}
 }
 
 func TestAWrongRuleForTheTraceIsRefused(t *testing.T) {

@@ -57,16 +57,16 @@ func TestAnUnknownTypeIsRetriedWithoutSpendingAttempts(t *testing.T) {
 func TestAnUnknownTypeIsDeadAfterTheMaximumTime(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		s := unknownTo("new")
-		f := o.one(forwarder.Sink{Sink: s, OnUnknown: forwarder.OnUnknown{RetryFor: 10 * time.Minute}})
+		f := o.one(forwarder.Sink{Sink: s, Retry: forwarder.Retry{Initial: 4 * time.Hour}})
 		o.append("new", "k", "a")
 		o.append("old", "k", "b")
-		time.Sleep(9 * time.Minute)
+		time.Sleep(71 * time.Hour)
 		synctest.Wait()
 		require.Equal(t, []string{"sink retrying a", "sink blocked b"}, o.parked())
-		time.Sleep(3 * time.Minute)
+		time.Sleep(6 * time.Hour)
 		synctest.Wait()
 		require.Equal(t, []string{"sink dead a"}, o.parked(), "its key continues")
-		require.Contains(t, value[string](o, `SELECT last_error FROM outbox_parked`), forwarder.ErrUnknownTooLong.Error()+" (10m0s): unknown: type is not registered: new")
+		require.Contains(t, value[string](o, `SELECT last_error FROM outbox_parked`), forwarder.ErrUnknownTooLong.Error()+" (72h0m0s): unknown: type is not registered: new")
 		f.end()
 	})
 }

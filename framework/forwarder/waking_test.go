@@ -88,11 +88,8 @@ func (o *separated) forward(listen string, longest time.Duration, adjust ...func
 	config := forwarder.Config{
 		Store: s, Observer: watching{looks: c.looks}, Routes: route.Routes{"*": route.To("here")},
 		Sinks:  map[string]forwarder.Sink{"here": {Sink: arrivals(o.arrived)}},
-		Poll:   forwarder.Poll{Max: longest},
+		Poll:   longest,
 		Logger: slog.New(slog.DiscardHandler),
-	}
-	if longest > patience { // then only what wakes the forwarder makes it look
-		config.Poll.Min = longest
 	}
 	for _, a := range adjust {
 		a(&config)
@@ -317,7 +314,7 @@ func BenchmarkLatency(b *testing.B) {
 				defer func() { _ = open.Rollback() }()
 				require.NoError(b, o.publisher.Publish(b.Context(), open, announcedOrder{ID: "open"}))
 			}
-			o.forward(listen, forwarder.DefaultPollMax)
+			o.forward(listen, forwarder.DefaultPoll)
 			o.publish("first")
 			o.await("first")
 			ticker := time.NewTicker(5 * time.Millisecond)

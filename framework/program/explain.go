@@ -113,13 +113,11 @@ func (p parallelismView) String() string {
 
 type retryView struct {
 	// Types is the pattern in retry.types that these settings come from; "" is retry itself.
-	Types       string  `json:"types,omitempty"`
-	MaxAttempts int     `json:"max_attempts,omitempty"`
-	MaxAge      string  `json:"max_age,omitempty"`
-	Initial     string  `json:"initial"`
-	Multiplier  float64 `json:"multiplier"`
-	Max         string  `json:"max"`
-	Jitter      float64 `json:"jitter"`
+	Types       string `json:"types,omitempty"`
+	MaxAttempts int    `json:"max_attempts,omitempty"`
+	MaxAge      string `json:"max_age,omitempty"`
+	Initial     string `json:"initial"`
+	Max         string `json:"max"`
 }
 
 func (e *explain) run(cmd *cobra.Command, args []string) error {
@@ -176,25 +174,21 @@ func (e *explain) typeOf(c *config.Config, routes *route.Table, typ string) type
 }
 
 func deliveryOf(c *config.Config, sink, typ string) deliveryView {
-	e := c.Effective(sink, typ)
+	s, from := c.Effective(sink, typ)
 	view := deliveryView{
 		Sink:        sink,
 		Kind:        c.Sinks[sink].Kind,
-		Parallelism: parallelismView{e.Parallelism.Threshold, string(e.Parallelism.Above), (*adaptiveView)(e.Parallelism.Adaptive)},
-		Retry: retryView{
-			Types:       e.RetryFrom,
-			MaxAttempts: e.Retry.MaxAttempts,
-			Initial:     duration.Text(e.Retry.Initial),
-			Multiplier:  e.Retry.Multiplier,
-			Max:         duration.Text(e.Retry.Max),
-			Jitter:      *e.Retry.Jitter,
-		},
-		Timeout: duration.Text(e.Timeout),
-		Rate:    e.Rate.String(),
-		OnDead:  string(e.OnDead),
+		Parallelism: parallelismView{Threshold: s.Parallelism.Threshold, Above: string(s.Parallelism.Above)},
+		Retry:       retryView{Types: from, MaxAttempts: s.Retry.MaxAttempts, Initial: duration.Text(s.Retry.Initial), Max: duration.Text(s.Retry.Max)},
+		Timeout:     duration.Text(s.Timeout),
+		Rate:        s.Rate.String(),
+		OnDead:      string(s.OnDead),
 	}
-	if e.Retry.MaxAge > 0 {
-		view.Retry.MaxAge = duration.Text(e.Retry.MaxAge)
+	if s.Parallelism.IsAdaptive() {
+		view.Parallelism = parallelismView{Adaptive: new(adaptiveView(s.Parallelism.Adaptive))}
+	}
+	if s.Retry.MaxAge > 0 {
+		view.Retry.MaxAge = duration.Text(s.Retry.MaxAge)
 	}
 	return view
 }
@@ -278,11 +272,5 @@ func (d deliveryView) printRules(w io.Writer) {
 	}
 }
 
-// pauses returns the pauses between attempts, as in "1s x2 to 15m ±20%".
-func (r retryView) pauses() string {
-	text := fmt.Sprintf("%s x%g to %s", r.Initial, r.Multiplier, r.Max)
-	if r.Jitter > 0 {
-		text += " ±" + strconv.FormatFloat(100*r.Jitter, 'g', 3, 64) + "%"
-	}
-	return text
-}
+// pauses returns the pauses between attempts, as in "1s to 15m".
+func (r retryView) pauses() string { return r.Initial + " to " + r.Max }

@@ -140,7 +140,7 @@ func lanesOf(m store.Membership, s store.SinkSample) (rows []laneRow) {
 
 // settingsOf returns the settings of a sink, by their keys in waybill.yaml.
 func settingsOf(s forwarder.Sink) []setting {
-	retry := fmt.Sprintf("%s to %s, × %g", compact(s.Retry.Initial), compact(s.Retry.Max), s.Retry.Multiplier)
+	retry := fmt.Sprintf("%s to %s", compact(s.Retry.Initial), compact(s.Retry.Max))
 	if s.Retry.MaxAttempts > 0 {
 		retry += fmt.Sprintf(", at most %d attempts", s.Retry.MaxAttempts)
 	}
@@ -152,7 +152,7 @@ func settingsOf(s forwarder.Sink) []setting {
 	}
 	breaker := "off"
 	if !s.Breaker.Off {
-		breaker = fmt.Sprintf("opens at %g%% failures among %d, probes at least every %s", s.Breaker.FailureShare*100, s.Breaker.Among, compact(s.Breaker.MaxPause))
+		breaker = "probes at least every " + compact(s.Breaker.MaxPause)
 	}
 	rate := s.Rate.String()
 	if rate == "" {
@@ -168,7 +168,6 @@ func settingsOf(s forwarder.Sink) []setting {
 		{"rate", rate},
 		{"retry", retry},
 		{"on_dead", string(s.OnDead)},
-		{"on_unknown", "retry for " + compact(s.OnUnknown.RetryFor)},
 		{"breaker", breaker},
 	}
 	if s.Fairness != "" {

@@ -8,6 +8,8 @@ import (
 
 	"github.com/cenkalti/backoff/v5"
 	"github.com/failsafe-go/failsafe-go/circuitbreaker"
+
+	"github.com/waybill-go/waybill/framework/settings"
 )
 
 // Circuit applies a Breaker, and throttling requested by a destination: it holds back all
@@ -17,7 +19,7 @@ import (
 // one probe is in flight, whose result closes it or opens it for longer. Results of deliveries
 // that were in flight when the breaker opened are ignored.
 type Circuit struct {
-	config  Breaker
+	config  settings.Breaker
 	breaker circuitbreaker.CircuitBreaker[any]
 	pace    *backoff.ExponentialBackOff
 	chance  func() float64 // random number for the pauses, from 0 up to 1
@@ -34,8 +36,13 @@ type Circuit struct {
 	recovered int       // how often a successful delivery has closed the breaker
 }
 
-// probeJitter is the share by which a pause between two probes varies.
-const probeJitter = 0.2
+// The breaker opens if this many of the last attempts failed temporarily. Of several failures of one
+// key only the first counts. Some failures are normal; nearly all of them mean that the destination
+// answers nothing. With fewer attempts a short run of bad notifications would stop the sink.
+const (
+	failures = 18
+	among    = 20
+)
 
 // maxPostponed bounds how long a delivery is postponed because its destination is unavailable.
 const maxPostponed = 5 * time.Minute
@@ -49,10 +56,10 @@ const refusals = 10
 const fruitless = 2 * time.Minute
 
 // NewCircuit returns a circuit with a closed breaker. The settings must have their defaults.
-func NewCircuit(config Breaker) *Circuit { return NewCircuitBy(config, rand.Float64) }
+func NewCircuit(config settings.Breaker) *Circuit { return NewCircuitBy(config, rand.Float64) }
 
 // NewCircuitBy is NewCircuit with the caller's random numbers, from 0 up to but not including 1.
-func NewCircuitBy(config Breaker, chance func() float64) *Circuit {
+func NewCircuitBy(config settings.Breaker, chance func() float64) *Circuit {
 	c := &Circuit{chance: chance}
 	c.Adjust(config)
 	return c
@@ -60,14 +67,13 @@ func NewCircuitBy(config Breaker, chance func() float64) *Circuit {
 
 // Adjust replaces the settings, which must have their defaults, and closes the breaker.
 // Throttling goes on.
-func (c *Circuit) Adjust(config Breaker) {
-	among := uint(config.Among)
+func (c *Circuit) Adjust(config settings.Breaker) {
 	*c = Circuit{
 		config: config,
-		pace:   Retry{Initial: firstPause, Multiplier: 2, Max: config.MaxPause}.backOff(),
+		pace:   &backoff.ExponentialBackOff{InitialInterval: settings.FirstPause, Multiplier: 2, MaxInterval: config.MaxPause},
 		chance: c.chance,
 		breaker: circuitbreaker.NewBuilder[any]().
-			WithFailureThresholdRatio(uint(math.Ceil(config.FailureShare*float64(config.Among))), among).
+			WithFailureThresholdRatio(failures, among).
 			WithSuccessThreshold(1).
 			WithDelay(0). // probeAt decides when a probe may start
 			Build(),
@@ -250,7 +256,7 @@ func (c *Circuit) count(now time.Time, key string) {
 		c.fruitless = now
 	}
 	if !slices.Contains(c.failed, key) {
-		if len(c.failed) == c.config.Among {
+		if len(c.failed) == among {
 			c.failed = slices.Delete(c.failed, 0, 1)
 		}
 		c.failed = append(c.failed, key)
@@ -270,7 +276,7 @@ func (c *Circuit) delayProbe(now time.Time, err error) (opened bool) {
 	if opened {
 		c.since = now
 	}
-	c.cause, c.probeAt = err, now.Add(vary(c.pace.NextBackOff(), probeJitter, c.chance()))
+	c.cause, c.probeAt = err, now.Add(settings.Vary(c.pace.NextBackOff(), c.chance()))
 	return opened
 }
 
