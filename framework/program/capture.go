@@ -10,6 +10,7 @@ import (
 
 	"github.com/waybill-go/waybill/framework/config"
 	"github.com/waybill-go/waybill/framework/config/database"
+	"github.com/waybill-go/waybill/framework/program/internal/command"
 	"github.com/waybill-go/waybill/framework/program/internal/terminal"
 	"github.com/waybill-go/waybill/framework/store/postgres"
 )
@@ -84,11 +85,11 @@ func (m *migrate) runCapture(cmd *cobra.Command, source config.Source) error {
 		if err != nil {
 			return err
 		}
-		_, err = io.WriteString(m.raw, text)
+		_, err = io.WriteString(m.Raw, text)
 		return err
 	case c.remove != "":
 		if err = postgres.RemoveCapture(ctx, db, outbox, c.remove); err == nil && !m.json {
-			terminal.Println(m.stdout, c.remove, "is no longer captured")
+			terminal.Println(m.Stdout, c.remove, "is no longer captured")
 		}
 	case !c.list:
 		err = postgres.AddCapture(ctx, db, outbox, c.Capture)
@@ -118,13 +119,13 @@ func (m *migrate) printCaptures(captures []postgres.Capture) error {
 		for i, c := range captures {
 			lines[i] = captureLine(c)
 		}
-		return printJSON(m.stdout, lines)
+		return command.PrintJSON(m.Stdout, lines)
 	}
 	if len(captures) == 0 {
-		terminal.Println(m.stdout, "no table is captured")
+		terminal.Println(m.Stdout, "no table is captured")
 		return nil
 	}
-	t := newTable(m.stdout, "table", "type", "on", "key", "columns")
+	t := command.NewTable(m.Stdout, "table", "type", "on", "key", "columns")
 	for _, c := range captures {
 		on := make([]string, len(c.On))
 		for i, change := range c.On {
