@@ -1,6 +1,7 @@
 package program
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"strings"
@@ -60,7 +61,7 @@ func (c *capture) asked(cmd *cobra.Command) (bool, error) {
 	return asked, nil
 }
 
-func (m *migrate) runCapture(cmd *cobra.Command, source config.Source) error {
+func (m *migrate) runCapture(ctx context.Context, source config.Source) error {
 	c := m.capture
 	for _, on := range c.on {
 		c.On = append(c.On, postgres.Change(on))
@@ -78,7 +79,7 @@ func (m *migrate) runCapture(cmd *cobra.Command, source config.Source) error {
 		return err
 	}
 	defer cleanup()
-	ctx, db := cmd.Context(), d.DB()
+	db := d.DB()
 	switch {
 	case m.print:
 		text, err := postgres.CaptureSQL(ctx, db, outbox, c.Capture)

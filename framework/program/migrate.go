@@ -73,36 +73,18 @@ type migrate struct {
 }
 
 func (m *migrate) run(cmd *cobra.Command, _ []string) error {
-	capturing, err := m.capture.asked(cmd)
-	switch {
-	case err != nil:
+	task, err := m.task(cmd)
+	if err != nil {
 		return command.WrongUsage(cmd, err)
-	case m.partitionRows < 0:
-		return command.WrongUsage(cmd, fmt.Errorf("--partition-rows is %d: use at least 1", m.partitionRows))
-	case cmd.Flags().Changed("for") && m.role == "":
-		return command.WrongUsage(cmd, errors.New("--for belongs to --print-grants"))
-	case m.role != "" && (m.print || m.json):
-		return command.WrongUsage(cmd, errors.New("--print-grants already prints SQL: leave out --print and --json"))
-	case m.role != "" && !slices.Contains(postgres.Duties(), postgres.Duty(m.duty)):
-		return command.WrongUsage(cmd, fmt.Errorf("--for is %q: use publisher, consumer, forwarder, scheduler or operator", m.duty))
-	case m.print && m.json:
-		return command.WrongUsage(cmd, errors.New("--print prints SQL and --json prints JSON: leave one of them out"))
 	}
 	databases, err := m.Databases(cmd, m.flags, false)
-	if err != nil {
-		return err
-	}
-	single := capturing || m.print || m.role != "" || m.json
-	source := databases[0].Source
 	switch {
-	case len(databases) > 1 && single:
+	case err != nil:
+		return err
+	case len(databases) > 1 && (task != nil || m.json):
 		return command.WrongUsage(cmd, errors.New("this works on one database: choose one with --in"))
-	case m.role != "":
-		return m.printGrants(source)
-	case capturing:
-		return m.runCapture(cmd, source)
-	case m.print:
-		return m.printSQL(source)
+	case task != nil:
+		return task(cmd.Context(), databases[0].Source)
 	}
 	var failed []error
 	for _, d := range databases {
@@ -111,6 +93,43 @@ func (m *migrate) run(cmd *cobra.Command, _ []string) error {
 		}
 	}
 	return errors.Join(failed...)
+}
+
+// task returns what the flags ask to do with one database instead of migrating it; nil for nothing. It
+// fails if they contradict each other.
+func (m *migrate) task(cmd *cobra.Command) (func(context.Context, config.Source) error, error) {
+	capturing, err := m.capture.asked(cmd)
+	if err == nil {
+		err = m.mistake(cmd)
+	}
+	switch {
+	case err != nil:
+		return nil, err
+	case m.role != "":
+		return m.printGrants, nil
+	case capturing:
+		return m.runCapture, nil
+	case m.print:
+		return m.printSQL, nil
+	}
+	return nil, nil
+}
+
+// mistake returns what is wrong with the flags.
+func (m *migrate) mistake(cmd *cobra.Command) error {
+	switch {
+	case m.partitionRows < 0:
+		return fmt.Errorf("--partition-rows is %d: use at least 1", m.partitionRows)
+	case cmd.Flags().Changed("for") && m.role == "":
+		return errors.New("--for belongs to --print-grants")
+	case m.role != "" && (m.print || m.json):
+		return errors.New("--print-grants already prints SQL: leave out --print and --json")
+	case m.role != "" && !slices.Contains(postgres.Duties(), postgres.Duty(m.duty)):
+		return fmt.Errorf("--for is %q: use publisher, consumer, forwarder, scheduler or operator", m.duty)
+	case m.print && m.json:
+		return errors.New("--print prints SQL and --json prints JSON: leave one of them out")
+	}
+	return nil
 }
 
 // migrate makes or upgrades the tables of one database.
@@ -136,25 +155,21 @@ func (m *migrate) migrate(ctx context.Context, in command.Named) error {
 	return command.InDatabase(in.Name, err)
 }
 
-func (m *migrate) printSQL(source config.Source) error {
-	tables, err := config.LoadTables(source)
-	if err != nil {
-		return err
-	}
-	text, err := database.MigrationSQL(tables, m.partitionRows)
-	if err != nil {
-		return err
-	}
-	_, err = io.WriteString(m.Raw, text)
-	return err
+func (m *migrate) printSQL(_ context.Context, source config.Source) error {
+	return m.printText(source, func(t config.Tables) (string, error) { return database.MigrationSQL(t, m.partitionRows) })
 }
 
-func (m *migrate) printGrants(source config.Source) error {
+func (m *migrate) printGrants(_ context.Context, source config.Source) error {
+	return m.printText(source, func(t config.Tables) (string, error) { return database.Grants(t, m.role, m.duty) })
+}
+
+// printText prints a text about the tables.
+func (m *migrate) printText(source config.Source, of func(config.Tables) (string, error)) error {
 	tables, err := config.LoadTables(source)
 	if err != nil {
 		return err
 	}
-	text, err := database.Grants(tables, m.role, m.duty)
+	text, err := of(tables)
 	if err != nil {
 		return err
 	}

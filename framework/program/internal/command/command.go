@@ -103,6 +103,7 @@ func (p *Invocation) WarnOfPassword(cmd *cobra.Command) {
 // SourceFlags are the flags of commands that read a configuration.
 type SourceFlags struct{ File, Database, In string }
 
+// Add adds the flags.
 func (f *SourceFlags) Add(cmd *cobra.Command) {
 	cmd.Flags().StringVarP(&f.File, "config", "c", "", "configuration file (default: "+config.DefaultFile+", if it exists)")
 	cmd.Flags().StringVar(&f.Database, "database", "", "address of the database, instead of the configuration's; others see a password in it, so set WAYBILL_DATABASE instead")
@@ -133,6 +134,7 @@ type UsageError struct{ Err error }
 func (e *UsageError) Error() string { return e.Err.Error() }
 func (e *UsageError) Unwrap() error { return e.Err }
 
+// WrongUsage returns the error of a mistake, with where to read how the command is used.
 func WrongUsage(cmd *cobra.Command, err error) error {
 	return &UsageError{fmt.Errorf("%w; see %s --help", err, cmd.CommandPath())}
 }

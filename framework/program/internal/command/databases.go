@@ -39,6 +39,7 @@ func (n Named) Check() error {
 // all is the value of --in for all databases.
 const all = "*"
 
+// AddIn adds the flag that chooses one of several databases.
 func (f *SourceFlags) AddIn(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.In, "in", "", "name of one of several databases, names with commas, or '*' for all")
 }
@@ -252,6 +253,7 @@ type Looking struct {
 	JSON  bool
 }
 
+// Add adds the flags.
 func (l *Looking) Add(cmd *cobra.Command) {
 	l.Flags.Add(cmd)
 	l.Flags.AddIn(cmd)

@@ -28,6 +28,7 @@ func PrintJSON(w io.Writer, result any) error {
 	return err
 }
 
+// TimeOrDash is TimeText, or a dash for the zero time.
 func TimeOrDash(t time.Time) string {
 	if t.IsZero() {
 		return "-"
@@ -40,6 +41,7 @@ func NewTable(w io.Writer, header ...any) table.Writer {
 	return columns.New(w, len(header), header...)
 }
 
+// OrDash returns a dash for no text.
 func OrDash(text string) string {
 	if text == "" {
 		return "-"
@@ -47,6 +49,7 @@ func OrDash(text string) string {
 	return text
 }
 
+// TimeText returns a time as people read it, in UTC.
 func TimeText(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05Z") }
 
 // FirstLine returns the first line of a text, cut after limit bytes.
@@ -64,6 +67,7 @@ func FirstLine(text string, limit int) string {
 	return line
 }
 
+// CountText returns a number with its noun.
 func CountText(n int64, one, more string) string {
 	if n == 1 {
 		return "1 " + one
