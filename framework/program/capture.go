@@ -1,6 +1,7 @@
 package program
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"strings"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/waybill-go/waybill/framework/config"
 	"github.com/waybill-go/waybill/framework/config/database"
+	"github.com/waybill-go/waybill/framework/program/internal/command"
 	"github.com/waybill-go/waybill/framework/program/internal/terminal"
 	"github.com/waybill-go/waybill/framework/store/postgres/capture"
 )
@@ -59,7 +61,7 @@ func (c *captureFlags) asked(cmd *cobra.Command) (bool, error) {
 	return asked, nil
 }
 
-func (m *migrate) runCapture(cmd *cobra.Command, source config.Source) error {
+func (m *migrate) runCapture(ctx context.Context, source config.Source) error {
 	c := m.capture
 	for _, on := range c.on {
 		c.On = append(c.On, capture.Change(on))
@@ -77,18 +79,18 @@ func (m *migrate) runCapture(cmd *cobra.Command, source config.Source) error {
 		return err
 	}
 	defer cleanup()
-	ctx, db := cmd.Context(), d.DB()
+	db := d.DB()
 	switch {
 	case m.print:
 		text, err := capture.SQL(ctx, db, outbox, c.Capture)
 		if err != nil {
 			return err
 		}
-		_, err = io.WriteString(m.raw, text)
+		_, err = io.WriteString(m.Raw, text)
 		return err
 	case c.remove != "":
 		if err = capture.Remove(ctx, db, outbox, c.remove); err == nil && !m.json {
-			terminal.Println(m.stdout, c.remove, "is no longer captured")
+			terminal.Println(m.Stdout, c.remove, "is no longer captured")
 		}
 	case !c.list:
 		err = capture.Add(ctx, db, outbox, c.Capture)
@@ -118,13 +120,13 @@ func (m *migrate) printCaptures(captures []capture.Capture) error {
 		for i, c := range captures {
 			lines[i] = captureLine(c)
 		}
-		return printJSON(m.stdout, lines)
+		return command.PrintJSON(m.Stdout, lines)
 	}
 	if len(captures) == 0 {
-		terminal.Println(m.stdout, "no table is captured")
+		terminal.Println(m.Stdout, "no table is captured")
 		return nil
 	}
-	t := newTable(m.stdout, "table", "type", "on", "key", "columns")
+	t := command.NewTable(m.Stdout, "table", "type", "on", "key", "columns")
 	for _, c := range captures {
 		on := make([]string, len(c.On))
 		for i, change := range c.On {

@@ -1,4 +1,4 @@
-package program
+package operate
 
 import (
 	"errors"
@@ -8,12 +8,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/waybill-go/waybill/framework/admin"
+	"github.com/waybill-go/waybill/framework/program/internal/command"
 	"github.com/waybill-go/waybill/framework/program/internal/terminal"
 	"github.com/waybill-go/waybill/framework/store"
 )
 
-func newReplay(p *invocation) *cobra.Command {
-	r := &replay{bulk: bulk{acting: acting{looking: looking{invocation: p}}}}
+func newReplay(p *command.Invocation) *cobra.Command {
+	r := &replay{bulk: bulk{acting: acting{looking: looking{command.Looking{Invocation: p}}}}}
 	cmd := &cobra.Command{
 		Use:   "replay --sink SINK",
 		Short: "Deliver rows of the log to a sink again",
@@ -35,10 +36,10 @@ refused, and --rate has no effect.`,
 		Example: `  waybill replay --sink search --since 2026-03-01 --until 2026-03-02 --dry-run
   waybill replay --sink search --type 'order.*' --since 6h --rate 100
   waybill replay --continue 0198c2f1-7d2e-7c55-9d6f-0f4d1f2a3b4c`,
-		Args: noArguments,
+		Args: command.NoArguments,
 		RunE: r.act,
 	}
-	r.add(cmd)
+	r.Add(cmd)
 	cmd.Flags().StringVar(&r.request.Sink, "sink", "", "sink to deliver to")
 	cmd.Flags().StringVar(&r.request.Type, "type", "", "replay rows of this type, or of all types with a prefix (order.*) (default: all types that go to the sink)")
 	cmd.Flags().Var(&r.since, "since", "replay rows that occurred at this time or later: a time, or an age such as 6h or 7d")
@@ -59,9 +60,9 @@ type replay struct {
 func (r *replay) act(cmd *cobra.Command, _ []string) error {
 	switch {
 	case r.going == "" && r.request.Sink == "":
-		return wrongUsage(cmd, errors.New("name the sink to deliver to: --sink"))
+		return command.WrongUsage(cmd, errors.New("name the sink to deliver to: --sink"))
 	case r.going != "" && anyChanged(cmd, "sink", "type", "since", "from", "until", "rate"):
-		return wrongUsage(cmd, errors.New("--continue keeps the selection of the interrupted replay: leave the other flags out"))
+		return command.WrongUsage(cmd, errors.New("--continue keeps the selection of the interrupted replay: leave the other flags out"))
 	}
 	if err := r.check(cmd); err != nil {
 		return err
@@ -73,12 +74,12 @@ func (r *replay) act(cmd *cobra.Command, _ []string) error {
 	defer cleanup()
 	p, err := r.plan(cmd, o)
 	if errors.Is(err, admin.ErrFilter) {
-		return wrongUsage(cmd, err)
+		return command.WrongUsage(cmd, err)
 	}
 	if err != nil {
 		return err
 	}
-	if !r.json {
+	if !r.JSON {
 		r.show(p)
 	}
 	operation, _ := admin.Named(admin.OnDeliveries, "replay")
@@ -101,12 +102,12 @@ func (r *replay) plan(cmd *cobra.Command, o *operator) (*admin.ReplayPlan, error
 		return o.ContinueReplay(cmd.Context(), r.going)
 	}
 	if o.routing.Routes == nil {
-		return nil, wrongUsage(cmd, errors.New("a replay needs the configuration's routes: name the configuration file with -c"))
+		return nil, command.WrongUsage(cmd, errors.New("a replay needs the configuration's routes: name the configuration file with -c"))
 	}
 	r.request.Since, r.request.Until = r.since.Time, r.until.Time
 	r.request.Routed = o.routing.Routes.Filter(r.request.Sink)
 	if r.request.Routed.None() && !strings.HasPrefix(r.request.Sink, "_") {
-		return nil, wrongUsage(cmd, fmt.Errorf("no route of the configuration leads to sink %q", r.request.Sink))
+		return nil, command.WrongUsage(cmd, fmt.Errorf("no route of the configuration leads to sink %q", r.request.Sink))
 	}
 	return o.Replay(cmd.Context(), r.request)
 }
@@ -116,17 +117,17 @@ func (r *replay) show(p *admin.ReplayPlan) {
 	c := p.Count
 	switch {
 	case p.Gone() && c.Oldest == nil:
-		terminal.Println(r.stdout, "the log is empty: nothing was published yet, or retention has removed all rows")
+		terminal.Println(r.Stdout, "the log is empty: nothing was published yet, or retention has removed all rows")
 	case p.Gone() && c.Oldest.Offset == 0:
-		terminal.Printf(r.stdout, "retention has deleted what was written before %s\n", timeText(c.Oldest.OccurredOn))
+		terminal.Printf(r.Stdout, "retention has deleted what was written before %s\n", command.TimeText(c.Oldest.OccurredOn))
 	case p.Gone():
-		terminal.Printf(r.stdout, "retention has deleted the rows before offset %d, of %s\n", c.Oldest.Offset, timeText(c.Oldest.OccurredOn))
+		terminal.Printf(r.Stdout, "retention has deleted the rows before offset %d, of %s\n", c.Oldest.Offset, command.TimeText(c.Oldest.OccurredOn))
 	}
 	if c.Parked > 0 {
-		terminal.Printf(r.stdout, "%s parked for %s and not touched\n", isAre(c.Parked), p.Sink)
+		terminal.Printf(r.Stdout, "%s parked for %s and not touched\n", isAre(c.Parked), p.Sink)
 	}
 	if c.Unsettled > 0 {
-		terminal.Printf(r.stdout, "%s not settled by %s yet and will be delivered anyway\n", isAre(c.Unsettled), p.Sink)
+		terminal.Printf(r.Stdout, "%s not settled by %s yet and will be delivered anyway\n", isAre(c.Unsettled), p.Sink)
 	}
 }
 

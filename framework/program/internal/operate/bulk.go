@@ -1,11 +1,8 @@
-package program
+package operate
 
 import (
-	"bufio"
-	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/user"
 	"strings"
@@ -16,12 +13,11 @@ import (
 	"github.com/vbauerster/mpb/v8/decor"
 
 	"github.com/waybill-go/waybill/framework/admin"
+	"github.com/waybill-go/waybill/framework/config"
+	"github.com/waybill-go/waybill/framework/program/internal/command"
 	"github.com/waybill-go/waybill/framework/program/internal/terminal"
 	"github.com/waybill-go/waybill/framework/store"
 )
-
-// operatorName is the name under which actions are recorded.
-type operatorName string
 
 // defaultOperator returns the current user of this machine, as user@host.
 func defaultOperator() string {
@@ -36,24 +32,26 @@ func defaultOperator() string {
 }
 
 // looking is shared by commands that read the outbox.
-type looking struct {
-	*invocation
-	flags sourceFlags
-	json  bool
-}
-
-func (l *looking) add(cmd *cobra.Command) {
-	l.flags.add(cmd)
-	l.flags.addIn(cmd)
-	cmd.Flags().BoolVar(&l.json, "json", false, "print the result as JSON")
-}
+type looking struct{ command.Looking }
 
 func (l *looking) open(cmd *cobra.Command) (*operator, func(), error) {
-	source, err := l.one(cmd, l.flags)
+	source, err := l.One(cmd, l.Flags)
 	if err != nil {
 		return nil, nil, err
 	}
-	return newOperator(cmd.Context(), source, l.options, "")
+	return newOperator(cmd.Context(), source, l.Options, "")
+}
+
+// inEach is Each with an operator.
+func (l *looking) inEach(cmd *cobra.Command, lookIn func(o *operator) (command.Look, error)) error {
+	return l.Each(cmd, func(source config.Source) (command.Look, error) {
+		o, cleanup, err := newOperator(cmd.Context(), source, l.Options, "")
+		if err != nil {
+			return command.Look{}, err
+		}
+		defer cleanup()
+		return lookIn(o)
+	})
 }
 
 // acting is shared by commands that change the outbox, on behalf of a person.
@@ -62,8 +60,8 @@ type acting struct {
 	by string
 }
 
-func (a *acting) add(cmd *cobra.Command) {
-	a.looking.add(cmd)
+func (a *acting) Add(cmd *cobra.Command) {
+	a.looking.Add(cmd)
 	cmd.Flags().StringVar(&a.by, "by", "", "name to record the action under (default: the user of this machine)")
 }
 
@@ -71,11 +69,11 @@ func (a *acting) open(cmd *cobra.Command) (*operator, func(), error) {
 	if a.by == "" {
 		a.by = defaultOperator()
 	}
-	source, err := a.one(cmd, a.flags)
+	source, err := a.One(cmd, a.Flags)
 	if err != nil {
 		return nil, nil, err
 	}
-	return newOperator(cmd.Context(), source, a.options, operatorName(a.by))
+	return newOperator(cmd.Context(), source, a.Options, a.by)
 }
 
 // bulk is shared by commands that act on many deliveries: they count, ask, show progress
@@ -85,16 +83,16 @@ type bulk struct {
 	yes, dryRun bool
 }
 
-func (b *bulk) add(cmd *cobra.Command) {
-	b.acting.add(cmd)
+func (b *bulk) Add(cmd *cobra.Command) {
+	b.acting.Add(cmd)
 	cmd.Flags().BoolVar(&b.yes, "yes", false, "do not ask for confirmation")
 	cmd.Flags().BoolVar(&b.dryRun, "dry-run", false, "count and change nothing")
 }
 
 // check returns an error if the command would have to ask without a terminal.
 func (b *bulk) check(cmd *cobra.Command) error {
-	if !b.yes && !b.dryRun && (b.json || !isTerminal(cmd.InOrStdin())) {
-		return wrongUsage(cmd, errors.New("there is no terminal to ask on: check with --dry-run, then use --yes"))
+	if !b.yes && !b.dryRun && (b.JSON || !command.IsTerminal(cmd.InOrStdin())) {
+		return command.WrongUsage(cmd, errors.New("there is no terminal to ask on: check with --dry-run, then use --yes"))
 	}
 	return nil
 }
@@ -111,22 +109,22 @@ type words struct {
 // run asks for confirmation, runs the plan and reports the result. The caller has already
 // shown what the plan covers.
 func (b *bulk) run(cmd *cobra.Command, p admin.Planned, w words, details any) error {
-	total := countText(p.Total(), "delivery", "deliveries")
+	total := command.CountText(p.Total(), "delivery", "deliveries")
 	switch {
-	case b.dryRun && b.json:
-		return printJSON(b.stdout, details)
+	case b.dryRun && b.JSON:
+		return command.PrintJSON(b.Stdout, details)
 	case b.dryRun:
-		terminal.Printf(b.stdout, "would %s %s\n", w.Name, total)
+		terminal.Printf(b.Stdout, "would %s %s\n", w.Name, total)
 		return nil
-	case p.Total() == 0 && !b.json:
-		terminal.Printf(b.stdout, "nothing to %s\n", w.Name)
+	case p.Total() == 0 && !b.JSON:
+		terminal.Printf(b.Stdout, "nothing to %s\n", w.Name)
 		return nil
 	}
 	if !b.yes {
-		terminal.Printf(b.stdout, "%s %s? [y/N] ", strings.ToUpper(w.Name[:1])+w.Name[1:], total)
-		yes, err := saysYes(cmd.Context(), cmd.InOrStdin())
+		terminal.Printf(b.Stdout, "%s %s? [y/N] ", strings.ToUpper(w.Name[:1])+w.Name[1:], total)
+		yes, err := command.SaysYes(cmd.Context(), cmd.InOrStdin())
 		if err != nil || !yes {
-			terminal.Println(b.stdout, "nothing was done")
+			terminal.Println(b.Stdout, "nothing was done")
 			return err
 		}
 	}
@@ -136,14 +134,14 @@ func (b *bulk) run(cmd *cobra.Command, p admin.Planned, w words, details any) er
 	if err != nil && cmd.Context().Err() != nil {
 		err = cmd.Context().Err() // the driver's error may not say so
 	}
-	if b.json && action.ID != "" {
-		err = errors.Join(err, printJSON(b.stdout, action))
+	if b.JSON && action.ID != "" {
+		err = errors.Join(err, command.PrintJSON(b.Stdout, action))
 	}
 	if err != nil {
 		return fmt.Errorf("%s %d of %s, then stopped; %s: %w", w.Done, action.Count-w.before, total, w.next(action), err)
 	}
-	if !b.json {
-		terminal.Printf(b.stdout, "%s %s (action %s)\n", w.Done, countText(action.Count-w.before, "delivery", "deliveries"), action.ID)
+	if !b.JSON {
+		terminal.Printf(b.Stdout, "%s %s (action %s)\n", w.Done, command.CountText(action.Count-w.before, "delivery", "deliveries"), action.ID)
 	}
 	return nil
 }
@@ -154,8 +152,8 @@ func again(store.Action) string { return "the rest is unchanged: run the command
 // progress returns functions that show and end a progress bar; without a terminal they do
 // nothing.
 func (l *looking) progress(total int64) (show func(done int64), end func()) {
-	file, isFile := l.stderr.(*os.File)
-	if l.json || !isFile || !cwriter.IsTerminal(int(file.Fd())) {
+	file, isFile := l.Stderr.(*os.File)
+	if l.JSON || !isFile || !cwriter.IsTerminal(int(file.Fd())) {
 		return func(int64) {}, func() {}
 	}
 	bars := mpb.New(mpb.WithOutput(file), mpb.WithWidth(40))
@@ -170,29 +168,4 @@ func (l *looking) progress(total int64) (show func(done int64), end func()) {
 		bar.Abort(false)
 		bars.Wait()
 	}
-}
-
-// saysYes reads one line, and returns true for y or yes. It returns early if ctx ends.
-func saysYes(ctx context.Context, r io.Reader) (bool, error) {
-	answer := make(chan string, 1)
-	go func() {
-		line, err := bufio.NewReader(r).ReadString('\n')
-		if err != nil {
-			line = ""
-		}
-		answer <- strings.ToLower(strings.TrimSpace(line))
-	}()
-	select {
-	case <-ctx.Done():
-		return false, ctx.Err()
-	case text := <-answer:
-		return text == "y" || text == "yes", nil
-	}
-}
-
-// isTerminal reports whether a person can answer. A reader that is not a file counts, since
-// tests answer through one.
-func isTerminal(r io.Reader) bool {
-	file, isFile := r.(*os.File)
-	return !isFile || cwriter.IsTerminal(int(file.Fd()))
 }

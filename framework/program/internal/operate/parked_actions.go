@@ -1,4 +1,4 @@
-package program
+package operate
 
 import (
 	"errors"
@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/waybill-go/waybill/framework/admin"
+	"github.com/waybill-go/waybill/framework/program/internal/command"
 	"github.com/waybill-go/waybill/framework/program/internal/terminal"
 	"github.com/waybill-go/waybill/framework/store"
 )
@@ -28,10 +29,10 @@ command shows how many there are and asks first; scripts use --yes. It works in 
 each in a transaction: an interruption leaves the rest unchanged. waybill actions shows
 who has done what.
 
-` + needsDatabaseOnly
+` + command.NeedsDatabaseOnly
 
 // newParkedActions makes the commands of the operations on parked deliveries.
-func newParkedActions(p *invocation) []*cobra.Command {
+func newParkedActions(p *command.Invocation) []*cobra.Command {
 	commands := []*cobra.Command{
 		{
 			Use:   "requeue",
@@ -82,16 +83,16 @@ later ones are then delivered in order.` + selection,
 	}
 	for _, cmd := range commands {
 		a := &parkedAction{}
-		a.invocation = p
+		a.Invocation = p
 		a.operation, _ = admin.Named(admin.OnDeliveries, cmd.Use)
-		a.add(cmd)
-		cmd.Args, cmd.RunE = noArguments, a.act
+		a.Add(cmd)
+		cmd.Args, cmd.RunE = command.NoArguments, a.act
 	}
 	return commands
 }
 
-func (a *parkedAction) add(cmd *cobra.Command) {
-	a.bulk.add(cmd)
+func (a *parkedAction) Add(cmd *cobra.Command) {
+	a.bulk.Add(cmd)
 	if a.reroutes() {
 		a.filters.addCommon(cmd)
 		return
@@ -109,9 +110,9 @@ func (a *parkedAction) act(cmd *cobra.Command, _ []string) error {
 	case err != nil:
 		return err
 	case a.filters.isEmpty() && !a.all && !a.reroutes():
-		return wrongUsage(cmd, errors.New("select deliveries, such as with --sink partner, or use --all"))
+		return command.WrongUsage(cmd, errors.New("select deliveries, such as with --sink partner, or use --all"))
 	case !a.filters.isEmpty() && a.all:
-		return wrongUsage(cmd, errors.New("--all contradicts the other flags that select deliveries: leave one of them out"))
+		return command.WrongUsage(cmd, errors.New("--all contradicts the other flags that select deliveries: leave one of them out"))
 	}
 	if err := a.check(cmd); err != nil {
 		return err
@@ -122,25 +123,25 @@ func (a *parkedAction) act(cmd *cobra.Command, _ []string) error {
 	}
 	defer cleanup()
 	if a.reroutes() && o.routing.Routes == nil {
-		return wrongUsage(cmd, errors.New("rerouting needs the configuration's routes: name the configuration file with -c"))
+		return command.WrongUsage(cmd, errors.New("rerouting needs the configuration's routes: name the configuration file with -c"))
 	}
 	p, err := o.Plan(cmd.Context(), admin.Task{Operation: a.operation.Name, Filter: filter, Routes: o.routing.Routes})
 	if errors.Is(err, admin.ErrFilter) {
-		return wrongUsage(cmd, err)
+		return command.WrongUsage(cmd, err)
 	}
 	if err != nil {
 		return err
 	}
 	err = a.run(cmd, p, words{Operation: a.operation, next: again}, a.show(p))
-	if r, is := p.(*admin.ReroutePlan); is && r.Left > 0 && !a.json {
-		terminal.Printf(a.stdout, "%s left under %s: a sink of the routes has not read that far yet\n", countText(r.Left, "delivery", "deliveries"), store.SinkUnrouted)
+	if r, is := p.(*admin.ReroutePlan); is && r.Left > 0 && !a.JSON {
+		terminal.Printf(a.Stdout, "%s left under %s: a sink of the routes has not read that far yet\n", command.CountText(r.Left, "delivery", "deliveries"), store.SinkUnrouted)
 	}
 	return err
 }
 
 // show prints what a plan covers, and returns it for --json.
 func (a *parkedAction) show(p admin.Planned) any {
-	counts := newTable(a.stdout, "sink", "parked", "count")
+	counts := command.NewTable(a.Stdout, "sink", "parked", "count")
 	view := map[string]any{}
 	switch p := p.(type) {
 	case *admin.Plan:
@@ -149,13 +150,13 @@ func (a *parkedAction) show(p admin.Planned) any {
 		}
 		view["counts"] = append([]store.ParkedCount{}, p.Counts...)
 	case *admin.ReroutePlan:
-		counts = newTable(a.stdout, "type", "parked", "count", "goes to")
+		counts = command.NewTable(a.Stdout, "type", "parked", "count", "goes to")
 		for _, c := range p.Counts {
 			counts.AppendRow(table.Row{c.Type, c.State, c.Count, strings.Join(c.Sinks, ", ")})
 		}
 		view["counts"] = append([]admin.RerouteCount{}, p.Counts...)
 	}
-	if !a.json && counts.Length() > 0 {
+	if !a.JSON && counts.Length() > 0 {
 		counts.Render()
 	}
 	return view

@@ -1,4 +1,4 @@
-package program
+package operate
 
 import (
 	"fmt"
@@ -8,11 +8,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/waybill-go/waybill/framework/admin"
+	"github.com/waybill-go/waybill/framework/program/internal/command"
 	"github.com/waybill-go/waybill/framework/program/internal/terminal"
 )
 
-func newWhy(p *invocation) *cobra.Command {
-	w := &why{looking: looking{invocation: p}}
+func newWhy(p *command.Invocation) *cobra.Command {
+	w := &why{looking: looking{command.Looking{Invocation: p}}}
 	cmd := &cobra.Command{
 		Use:   "why ID",
 		Short: "Explain where a notification is at each sink",
@@ -27,23 +28,23 @@ With a configuration it shows the sinks that the notification is routed to, with
 		Args:    oneID,
 		RunE:    w.run,
 	}
-	w.add(cmd)
+	w.Add(cmd)
 	return cmd
 }
 
 type why struct{ looking }
 
 func (w *why) run(cmd *cobra.Command, args []string) error {
-	return w.inEach(cmd, func(o *operator) (look, error) {
+	return w.inEach(cmd, func(o *operator) (command.Look, error) {
 		answer, err := o.Why(cmd.Context(), args[0], o.routing)
 		if err != nil {
-			return look{}, err
+			return command.Look{}, err
 		}
-		found := look{view: answer}
+		found := command.Look{View: answer}
 		if answer.Known {
-			found.print = func(w io.Writer) { printAnswer(w, answer) }
+			found.Print = func(w io.Writer) { printAnswer(w, answer) }
 		} else {
-			found.missing = fmt.Errorf("%s: %s", args[0], answer.Text)
+			found.Missing = fmt.Errorf("%s: %s", args[0], answer.Text)
 		}
 		return found, nil
 	})
@@ -52,7 +53,7 @@ func (w *why) run(cmd *cobra.Command, args []string) error {
 func printAnswer(w io.Writer, a admin.Answer) {
 	terminal.Printf(w, "id:          %s\n", a.ID)
 	if a.Type != "" {
-		terminal.Printf(w, "type:        %s\nkey:         %s\noffset:      %d\noccurred on: %s\n", a.Type, orDash(a.Key), a.Offset, timeText(a.OccurredOn))
+		terminal.Printf(w, "type:        %s\nkey:         %s\noffset:      %d\noccurred on: %s\n", a.Type, command.OrDash(a.Key), a.Offset, command.TimeText(a.OccurredOn))
 	}
 	if a.Text != "" {
 		terminal.Printf(w, "note:        %s\n", a.Text)
@@ -61,9 +62,9 @@ func printAnswer(w io.Writer, a admin.Answer) {
 		return
 	}
 	terminal.Println(w)
-	verdicts := newTable(w, "sink", "where", "why")
+	verdicts := command.NewTable(w, "sink", "where", "why")
 	for _, v := range a.Verdicts {
-		verdicts.AppendRow(table.Row{v.Sink, v.Where, firstLine(v.Text, 300)})
+		verdicts.AppendRow(table.Row{v.Sink, v.Where, command.FirstLine(v.Text, 300)})
 	}
 	verdicts.Render()
 }

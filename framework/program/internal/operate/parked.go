@@ -1,4 +1,4 @@
-package program
+package operate
 
 import (
 	"cmp"
@@ -8,18 +8,18 @@ import (
 	"io"
 	"maps"
 	"slices"
-	"strings"
 	"unicode/utf8"
 
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/spf13/cobra"
 
 	"github.com/waybill-go/waybill/framework/admin"
+	"github.com/waybill-go/waybill/framework/program/internal/command"
 	"github.com/waybill-go/waybill/framework/program/internal/terminal"
 	"github.com/waybill-go/waybill/framework/store"
 )
 
-func newParked(p *invocation) *cobra.Command {
+func newParked(p *command.Invocation) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "parked",
 		Short: "List, show and change parked deliveries",
@@ -36,10 +36,10 @@ A delivery is parked if it could not be made when its turn came:
 
 Except for reroute, the commands read only the keys that locate the outbox. With
 --database or WAYBILL_DATABASE they need no configuration file.`,
-		Args: noSuchCommand,
+		Args: command.NoSuchCommand,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.SetFlagErrorFunc(wrongFlag)
+	cmd.SetFlagErrorFunc(command.WrongFlag)
 	cmd.AddCommand(newParkedList(p), newParkedShow(p))
 	cmd.AddCommand(newParkedActions(p)...)
 	return cmd
@@ -78,7 +78,7 @@ func (f *filterFlags) filter(cmd *cobra.Command) (admin.Filter, error) {
 		f.States = append(f.States, store.State(s))
 	}
 	if err := f.Validate(); err != nil {
-		return f.Filter, wrongUsage(cmd, err)
+		return f.Filter, command.WrongUsage(cmd, err)
 	}
 	return f.Filter, nil
 }
@@ -89,8 +89,8 @@ func (f *filterFlags) isEmpty() bool {
 		f.olderThan.Duration == 0 && f.newer.Duration == 0 && len(f.states) == 0
 }
 
-func newParkedList(p *invocation) *cobra.Command {
-	l := &parkedList{looking: looking{invocation: p}}
+func newParkedList(p *command.Invocation) *cobra.Command {
+	l := &parkedList{looking: looking{command.Looking{Invocation: p}}}
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List parked deliveries",
@@ -98,10 +98,10 @@ func newParkedList(p *invocation) *cobra.Command {
 listed if it matches all flags. waybill parked show shows one notification in full.`,
 		Example: `  waybill parked list --sink partner --state dead
   waybill parked list --error 'connection refused' --newer-than 2h --json`,
-		Args: noArguments,
+		Args: command.NoArguments,
 		RunE: l.run,
 	}
-	l.add(cmd)
+	l.Add(cmd)
 	l.filters.add(cmd, true)
 	cmd.Flags().IntVar(&l.limit, "limit", 100, "how many deliveries to list at most")
 	return cmd
@@ -119,22 +119,22 @@ func (l *parkedList) run(cmd *cobra.Command, _ []string) error {
 		return err
 	}
 	if l.limit < 1 {
-		return wrongUsage(cmd, fmt.Errorf("--limit is %d: use at least 1", l.limit))
+		return command.WrongUsage(cmd, fmt.Errorf("--limit is %d: use at least 1", l.limit))
 	}
-	return l.inEach(cmd, func(o *operator) (look, error) { return l.find(cmd.Context(), o, filter) })
+	return l.inEach(cmd, func(o *operator) (command.Look, error) { return l.find(cmd.Context(), o, filter) })
 }
 
-func (l *parkedList) find(ctx context.Context, o *operator, filter admin.Filter) (look, error) {
+func (l *parkedList) find(ctx context.Context, o *operator, filter admin.Filter) (command.Look, error) {
 	counts, err := o.Count(ctx, filter)
 	if err != nil {
-		return look{}, err
+		return command.Look{}, err
 	}
 	found := []admin.ParkedView{}
 	var place store.ParkedPlace
 	for len(found) < l.limit {
 		page, err := o.Parked(ctx, filter, place, min(l.limit-len(found), 500))
 		if err != nil {
-			return look{}, err
+			return command.Look{}, err
 		}
 		if len(page) == 0 {
 			break
@@ -144,12 +144,12 @@ func (l *parkedList) find(ctx context.Context, o *operator, filter admin.Filter)
 		}
 		place = page[len(page)-1].Place()
 	}
-	return look{
-		view: struct {
+	return command.Look{
+		View: struct {
 			Counts []store.ParkedCount `json:"counts"`
 			Parked []admin.ParkedView  `json:"parked"`
 		}{append([]store.ParkedCount{}, counts...), found},
-		print: func(w io.Writer) { printParked(w, found, counts) },
+		Print: func(w io.Writer) { printParked(w, found, counts) },
 	}, nil
 }
 
@@ -158,13 +158,13 @@ func printParked(w io.Writer, found []admin.ParkedView, counts []store.ParkedCou
 		terminal.Println(w, "nothing that matches is parked")
 		return
 	}
-	list := newTable(w, "sink", "state", "id", "type", "key", "attempt", "since", "due", "last error")
+	list := command.NewTable(w, "sink", "state", "id", "type", "key", "attempt", "since", "due", "last error")
 	for _, p := range found {
 		due := "-"
 		if !p.DueAt.IsZero() {
-			due = timeText(p.DueAt)
+			due = command.TimeText(p.DueAt)
 		}
-		list.AppendRow(table.Row{p.Sink, p.State, p.ID, p.Type, orDash(p.Key), p.Attempt, timeText(p.FirstParkedAt), due, firstLine(cmp.Or(p.HookError, p.LastError), 80)})
+		list.AppendRow(table.Row{p.Sink, p.State, p.ID, p.Type, command.OrDash(p.Key), p.Attempt, command.TimeText(p.FirstParkedAt), due, command.FirstLine(cmp.Or(p.HookError, p.LastError), 80)})
 	}
 	list.Render()
 	if total := totalOf(counts); total > int64(len(found)) {
@@ -179,23 +179,8 @@ func totalOf(counts []store.ParkedCount) (total int64) {
 	return total
 }
 
-// firstLine returns the first line of a text, cut after limit bytes.
-func firstLine(text string, limit int) string {
-	line, _, more := strings.Cut(text, "\n")
-	if len(line) > limit {
-		for limit > 0 && !utf8.RuneStart(line[limit]) {
-			limit--
-		}
-		line, more = line[:limit], true
-	}
-	if more {
-		line += "…"
-	}
-	return line
-}
-
-func newParkedShow(p *invocation) *cobra.Command {
-	s := &parkedShow{looking: looking{invocation: p}}
+func newParkedShow(p *command.Invocation) *cobra.Command {
+	s := &parkedShow{looking: looking{command.Looking{Invocation: p}}}
 	cmd := &cobra.Command{
 		Use:   "show ID",
 		Short: "Show the parked deliveries of a notification",
@@ -206,7 +191,7 @@ the last error.`,
 		Args: oneID,
 		RunE: s.run,
 	}
-	s.add(cmd)
+	s.Add(cmd)
 	cmd.Flags().StringVar(&s.sink, "sink", "", "show only the delivery to this sink")
 	return cmd
 }
@@ -214,9 +199,9 @@ the last error.`,
 // oneID is the Args of commands that take the id of a notification.
 func oneID(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
-		return wrongUsage(cmd, errors.New("give the id of a notification"))
+		return command.WrongUsage(cmd, errors.New("give the id of a notification"))
 	}
-	return noArguments(cmd, args[1:])
+	return command.NoArguments(cmd, args[1:])
 }
 
 type parkedShow struct {
@@ -237,18 +222,18 @@ func (s *parkedShow) run(cmd *cobra.Command, args []string) error {
 	if len(found) == 0 {
 		return fmt.Errorf("nothing of %s is parked: waybill why %[1]s shows where it is", args[0])
 	}
-	if s.json {
+	if s.JSON {
 		views := make([]admin.WholeView, len(found))
 		for i := range found {
 			views[i] = admin.WholeOf(&found[i])
 		}
-		return printJSON(s.stdout, views)
+		return command.PrintJSON(s.Stdout, views)
 	}
 	for i := range found {
 		if i > 0 {
-			terminal.Println(s.stdout)
+			terminal.Println(s.Stdout)
 		}
-		printWhole(s.stdout, &found[i])
+		printWhole(s.Stdout, &found[i])
 	}
 	return nil
 }
@@ -259,18 +244,18 @@ func printWhole(w io.Writer, p *store.ParkedDelivery) {
 		terminal.Printf(w, "%-14s %s\n", name+":", fmt.Sprintf(format, args...))
 	}
 	line("sink", "%s", p.Sink)
-	line("state", "%s, since %s", p.State, timeText(p.UpdatedAt))
+	line("state", "%s, since %s", p.State, command.TimeText(p.UpdatedAt))
 	line("id", "%s", e.ID)
 	line("type", "%s, version %d", e.Type, e.Version)
-	line("key", "%s", orDash(e.Key))
+	line("key", "%s", command.OrDash(e.Key))
 	line("offset", "%d", e.Offset)
-	line("occurred on", "%s", timeText(e.OccurredOn))
-	line("first parked", "%s", timeText(p.FirstParkedAt))
+	line("occurred on", "%s", command.TimeText(e.OccurredOn))
+	line("first parked", "%s", command.TimeText(p.FirstParkedAt))
 	if !p.DueAt.IsZero() {
-		line("due", "%s", timeText(p.DueAt))
+		line("due", "%s", command.TimeText(p.DueAt))
 	}
 	line("attempts", "%d", p.Attempt)
-	line("last error", "%s", orDash(p.LastError))
+	line("last error", "%s", command.OrDash(p.LastError))
 	if p.Receipt != "" {
 		line("receipt", "%s", p.Receipt)
 	}

@@ -1,4 +1,4 @@
-package program
+package operate
 
 import (
 	"errors"
@@ -6,12 +6,14 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/waybill-go/waybill/framework/config"
+	"github.com/waybill-go/waybill/framework/program/internal/command"
 	"github.com/waybill-go/waybill/framework/program/internal/terminal"
 	"github.com/waybill-go/waybill/framework/store"
 )
 
-func newForget(p *invocation) *cobra.Command {
-	f := &forget{invocation: p}
+func newForget(p *command.Invocation) *cobra.Command {
+	f := &forget{Invocation: p}
 	cmd := &cobra.Command{
 		Use:   "forget SINK",
 		Short: "Delete what the outbox keeps for a removed sink",
@@ -23,14 +25,14 @@ The command shows how much it would delete and asks first; scripts use --yes. It
 refuses a sink that a forwarder still works on. A new sink of the same name starts
 where sinks.NAME.start says, by default after the last row that is then in the log.
 
-` + needsDatabaseOnly,
+` + command.NeedsDatabaseOnly,
 		Example: `  waybill forget partner
   waybill forget partner --yes --json --database postgres://app@localhost/app`,
 		Args: oneSink,
 		RunE: f.run,
 	}
-	f.flags.add(cmd)
-	f.flags.addIn(cmd)
+	f.flags.Add(cmd)
+	f.flags.AddIn(cmd)
 	cmd.Flags().BoolVar(&f.yes, "yes", false, "do not ask for confirmation")
 	cmd.Flags().BoolVar(&f.json, "json", false, "print the result as JSON; needs --yes")
 	return cmd
@@ -40,28 +42,32 @@ where sinks.NAME.start says, by default after the last row that is then in the l
 func oneSink(cmd *cobra.Command, args []string) error {
 	switch len(args) {
 	case 0:
-		return wrongUsage(cmd, errors.New("name a sink"))
+		return command.WrongUsage(cmd, errors.New("name a sink"))
 	case 1:
 		return nil
 	}
-	return noArguments(cmd, args[1:])
+	return command.NoArguments(cmd, args[1:])
 }
 
 type forget struct {
-	*invocation
-	flags     sourceFlags
+	*command.Invocation
+	flags     command.SourceFlags
 	yes, json bool
 }
 
 func (f *forget) run(cmd *cobra.Command, args []string) error {
-	if !f.yes && (f.json || !isTerminal(cmd.InOrStdin())) {
-		return wrongUsage(cmd, errors.New("there is no terminal to ask on: check with waybill status, then use --yes"))
+	if !f.yes && (f.json || !command.IsTerminal(cmd.InOrStdin())) {
+		return command.WrongUsage(cmd, errors.New("there is no terminal to ask on: check with waybill status, then use --yes"))
 	}
-	source, err := f.one(cmd, f.flags)
+	source, err := f.One(cmd, f.flags)
 	if err != nil {
 		return err
 	}
-	outbox, cleanup, err := newStore(cmd.Context(), source)
+	tables, err := config.LoadTables(source)
+	if err != nil {
+		return err
+	}
+	outbox, cleanup, err := openStore(cmd.Context(), tables)
 	if err != nil {
 		return err
 	}
@@ -71,10 +77,10 @@ func (f *forget) run(cmd *cobra.Command, args []string) error {
 		if err != nil {
 			return err
 		}
-		terminal.Printf(f.stdout, "%s has %s. Delete them? [y/N] ", args[0], tracesText(traces))
-		yes, err := saysYes(cmd.Context(), cmd.InOrStdin())
+		terminal.Printf(f.Stdout, "%s has %s. Delete them? [y/N] ", args[0], tracesText(traces))
+		yes, err := command.SaysYes(cmd.Context(), cmd.InOrStdin())
 		if err != nil || !yes {
-			terminal.Println(f.stdout, "nothing was deleted")
+			terminal.Println(f.Stdout, "nothing was deleted")
 			return err
 		}
 	}
@@ -86,20 +92,13 @@ func (f *forget) run(cmd *cobra.Command, args []string) error {
 		return err
 	}
 	if f.json {
-		return printJSON(f.stdout, traces)
+		return command.PrintJSON(f.Stdout, traces)
 	}
-	terminal.Printf(f.stdout, "deleted %s of %s\n", tracesText(traces), args[0])
+	terminal.Printf(f.Stdout, "deleted %s of %s\n", tracesText(traces), args[0])
 	return nil
 }
 
 func tracesText(t store.Traces) string {
-	return fmt.Sprintf("%s, %s and %s", countText(t.Cursors, "cursor", "cursors"),
-		countText(t.Parked, "parked delivery", "parked deliveries"), countText(t.Receipts, "receipt", "receipts"))
-}
-
-func countText(n int64, one, more string) string {
-	if n == 1 {
-		return "1 " + one
-	}
-	return fmt.Sprintf("%d %s", n, more)
+	return fmt.Sprintf("%s, %s and %s", command.CountText(t.Cursors, "cursor", "cursors"),
+		command.CountText(t.Parked, "parked delivery", "parked deliveries"), command.CountText(t.Receipts, "receipt", "receipts"))
 }

@@ -1,4 +1,4 @@
-package program
+package operate
 
 import (
 	"io"
@@ -12,12 +12,13 @@ import (
 
 	"github.com/waybill-go/waybill/framework/admin"
 	"github.com/waybill-go/waybill/framework/program/internal/columns"
+	"github.com/waybill-go/waybill/framework/program/internal/command"
 	"github.com/waybill-go/waybill/framework/program/internal/terminal"
 	"github.com/waybill-go/waybill/framework/store"
 )
 
-func newStatus(p *invocation) *cobra.Command {
-	s := &status{looking{invocation: p}}
+func newStatus(p *command.Invocation) *cobra.Command {
+	s := &status{looking{command.Looking{Invocation: p}}}
 	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "Show the log, the cursors and what is parked",
@@ -47,19 +48,19 @@ With --database or WAYBILL_DATABASE it needs no configuration file. It never nee
 secrets of the sinks.`,
 		Example: `  waybill status
   waybill status --json --database postgres://app@localhost/app`,
-		Args: noArguments,
+		Args: command.NoArguments,
 		RunE: s.run,
 	}
-	s.add(cmd)
+	s.Add(cmd)
 	return cmd
 }
 
 type status struct{ looking }
 
 func (s *status) run(cmd *cobra.Command, _ []string) error {
-	return s.inEach(cmd, func(o *operator) (look, error) {
+	return s.inEach(cmd, func(o *operator) (command.Look, error) {
 		found, err := o.Status(cmd.Context(), o.routing.Routes)
-		return look{view: found, print: func(w io.Writer) {
+		return command.Look{View: found, Print: func(w io.Writer) {
 			printStatus(w, found.Status, found.Conditions, time.Now())
 			printForwarders(w, found.Forwarders)
 		}}, err
@@ -92,12 +93,12 @@ func printLog(w io.Writer, look *store.Status) {
 	if look.Source == "" {
 		terminal.Printf(w, "last offset: %d\n", look.LastOffset)
 		if look.Oldest != nil {
-			terminal.Printf(w, "oldest row:  %d, of %s\n", look.Oldest.Offset, timeText(look.Oldest.OccurredOn))
+			terminal.Printf(w, "oldest row:  %d, of %s\n", look.Oldest.Offset, command.TimeText(look.Oldest.OccurredOn))
 		}
 	} else {
 		terminal.Printf(w, "log:           %s\n", look.Source)
 		if look.Oldest != nil {
-			terminal.Printf(w, "oldest record: of %s\n", timeText(look.Oldest.OccurredOn))
+			terminal.Printf(w, "oldest record: of %s\n", command.TimeText(look.Oldest.OccurredOn))
 		}
 	}
 	terminal.Println(w)
@@ -106,9 +107,9 @@ func printLog(w io.Writer, look *store.Status) {
 func printStatus(w io.Writer, look store.Status, conditions []store.Condition, now time.Time) {
 	printLog(w, &look)
 
-	cursors := newTable(w, "sink", "lane", "pending", "owner", "lease left")
+	cursors := command.NewTable(w, "sink", "lane", "pending", "owner", "lease left")
 	for _, c := range look.Cursors {
-		cursors.AppendRow(table.Row{c.Sink, c.Lane, pending(c), orDash(c.Owner), leaseText(c, now)})
+		cursors.AppendRow(table.Row{c.Sink, c.Lane, pending(c), command.OrDash(c.Owner), leaseText(c, now)})
 	}
 	if len(look.Cursors) == 0 {
 		terminal.Println(w, "no cursors: no forwarder has run yet")
@@ -122,7 +123,7 @@ func printStatus(w io.Writer, look store.Status, conditions []store.Condition, n
 	}
 	terminal.Println(w)
 
-	parked := newTable(w, "sink", "parked", "count")
+	parked := command.NewTable(w, "sink", "parked", "count")
 	for _, c := range look.Parked {
 		count := any(c.Count)
 		if c.Count >= store.ParkedLimit {
@@ -141,21 +142,21 @@ func printStatus(w io.Writer, look store.Status, conditions []store.Condition, n
 
 	if len(look.Holders) > 0 {
 		terminal.Println(w)
-		holders := newTable(w, "sink", "keeps from", "of", "why")
+		holders := command.NewTable(w, "sink", "keeps from", "of", "why")
 		for _, h := range look.Holders {
-			holders.AppendRow(table.Row{h.Sink, h.Offset, timeText(h.OccurredOn), whyText(h.Reason)})
+			holders.AppendRow(table.Row{h.Sink, h.Offset, command.TimeText(h.OccurredOn), whyText(h.Reason)})
 		}
 		holders.Render()
 	}
 	if len(conditions) > 0 {
 		terminal.Println(w)
-		held := newTable(w, "sink", "condition", "since", "until", "as seen by", "cause")
+		held := command.NewTable(w, "sink", "condition", "since", "until", "as seen by", "cause")
 		for _, c := range conditions {
 			sink := c.Sink
 			if c.Destination != "" {
 				sink += " to " + c.Destination
 			}
-			held.AppendRow(table.Row{sink, c.Kind, timeOrDash(c.Since), timeOrDash(c.Until), orDash(c.Forwarder), orDash(firstLine(c.Cause, 100))})
+			held.AppendRow(table.Row{sink, c.Kind, command.TimeOrDash(c.Since), command.TimeOrDash(c.Until), command.OrDash(c.Forwarder), command.OrDash(command.FirstLine(c.Cause, 100))})
 		}
 		held.Render()
 	}
@@ -174,25 +175,11 @@ func countedWhole(cursors []store.CursorStatus) (sinks []string) {
 	return sinks
 }
 
-func timeOrDash(t time.Time) string {
-	if t.IsZero() {
-		return "-"
-	}
-	return timeText(t)
-}
-
-func timeText(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05Z") }
-
 func whyText(reason string) string {
 	if reason == "" {
 		return "not settled"
 	}
 	return reason
-}
-
-// newTable returns a table with all columns aligned to the left.
-func newTable(w io.Writer, header ...any) table.Writer {
-	return columns.New(w, len(header), header...)
 }
 
 // pending returns how many rows a cursor has not settled, with a + if more were not counted.
@@ -221,11 +208,4 @@ func leaseText(c store.CursorStatus, now time.Time) string {
 		return "expired"
 	}
 	return left.Round(100 * time.Millisecond).String()
-}
-
-func orDash(text string) string {
-	if text == "" {
-		return "-"
-	}
-	return text
 }

@@ -1,4 +1,4 @@
-package program
+package operate
 
 import (
 	"errors"
@@ -8,11 +8,12 @@ import (
 
 	"github.com/waybill-go/waybill/framework/admin"
 	"github.com/waybill-go/waybill/framework/program/internal/archive"
+	"github.com/waybill-go/waybill/framework/program/internal/command"
 	"github.com/waybill-go/waybill/framework/program/internal/terminal"
 )
 
-func newExport(p *invocation) *cobra.Command {
-	e := &export{looking: looking{invocation: p}}
+func newExport(p *command.Invocation) *cobra.Command {
+	e := &export{looking: looking{command.Looking{Invocation: p}}}
 	cmd := &cobra.Command{
 		Use:   "export",
 		Short: "Write rows of the log and their receipts to a file, before retention deletes them",
@@ -34,10 +35,10 @@ reads from the primary, and refuses a standby.`,
 		Example: `  waybill export --from 2026-03-01 --to 2026-03-02 --output 2026-03-01.jsonl.gz
   waybill export --from 26h --to 2h --type 'order.*' --output orders.jsonl.zst
   waybill export --sink partner | jq .receipts`,
-		Args: noArguments,
+		Args: command.NoArguments,
 		RunE: e.run,
 	}
-	e.add(cmd)
+	e.Add(cmd)
 	cmd.Flags().Var(&e.from, "from", "export rows that occurred at this time or later: a time, or an age such as 6h or 7d")
 	cmd.Flags().Var(&e.to, "to", "export rows that occurred before this time")
 	cmd.Flags().StringArrayVar(&e.request.Types, "type", nil, "export rows of this type, or of all types with a prefix (order.*); may be repeated")
@@ -62,9 +63,9 @@ type exportView struct {
 func (e *export) run(cmd *cobra.Command, _ []string) error {
 	switch {
 	case e.output == "":
-		return wrongUsage(cmd, errors.New("--output is empty: name a file, or - for standard output"))
-	case e.json && e.output == archive.Stdout:
-		return wrongUsage(cmd, errors.New("--json and the rows would both go to standard output: name a file with --output"))
+		return command.WrongUsage(cmd, errors.New("--output is empty: name a file, or - for standard output"))
+	case e.JSON && e.output == archive.Stdout:
+		return command.WrongUsage(cmd, errors.New("--json and the rows would both go to standard output: name a file with --output"))
 	}
 	o, cleanup, err := e.open(cmd)
 	if err != nil {
@@ -75,21 +76,21 @@ func (e *export) run(cmd *cobra.Command, _ []string) error {
 	done, err := e.write(cmd, o)
 	switch {
 	case errors.Is(err, admin.ErrFilter):
-		return wrongUsage(cmd, err)
+		return command.WrongUsage(cmd, err)
 	case err != nil && cmd.Context().Err() != nil:
 		return cmd.Context().Err() // the driver's error may not say so
 	case err != nil:
 		return fmt.Errorf("export: %w", err)
 	}
 	e.report(done)
-	if e.json {
-		return printJSON(e.stdout, exportView{done, e.output})
+	if e.JSON {
+		return command.PrintJSON(e.Stdout, exportView{done, e.output})
 	}
 	return nil
 }
 
 func (e *export) write(cmd *cobra.Command, o *operator) (admin.Exporting, error) {
-	a, err := archive.Create(e.output, e.raw)
+	a, err := archive.Create(e.output, e.Raw)
 	if err != nil {
 		return admin.Exporting{}, err
 	}
@@ -115,11 +116,11 @@ func (e *export) write(cmd *cobra.Command, o *operator) (admin.Exporting, error)
 func (e *export) report(done admin.Exporting) {
 	switch {
 	case done.Gone && done.Oldest == nil:
-		terminal.Println(e.stderr, "warning: the log is empty: nothing was published yet, or retention has removed all rows")
+		terminal.Println(e.Stderr, "warning: the log is empty: nothing was published yet, or retention has removed all rows")
 	case done.Gone:
-		terminal.Printf(e.stderr, "warning: retention may have deleted rows of the period: the log begins at offset %d, of %s\n", done.Oldest.Offset, timeText(done.Oldest.OccurredOn))
+		terminal.Printf(e.Stderr, "warning: retention may have deleted rows of the period: the log begins at offset %d, of %s\n", done.Oldest.Offset, command.TimeText(done.Oldest.OccurredOn))
 	}
-	if !e.json && e.output != archive.Stdout {
-		terminal.Printf(e.stdout, "exported %s with %s to %s\n", countText(done.Rows, "row", "rows"), countText(done.Receipts, "receipt", "receipts"), e.output)
+	if !e.JSON && e.output != archive.Stdout {
+		terminal.Printf(e.Stdout, "exported %s with %s to %s\n", command.CountText(done.Rows, "row", "rows"), command.CountText(done.Receipts, "receipt", "receipts"), e.output)
 	}
 }

@@ -1,4 +1,4 @@
-package program
+package operate
 
 import (
 	"errors"
@@ -12,11 +12,12 @@ import (
 	"github.com/waybill-go/waybill/framework/admin"
 	"github.com/waybill-go/waybill/framework/config"
 	"github.com/waybill-go/waybill/framework/forwarder"
+	"github.com/waybill-go/waybill/framework/program/internal/command"
 	"github.com/waybill-go/waybill/framework/store"
 )
 
-func newTypes(p *invocation) *cobra.Command {
-	t := &types{looking: looking{invocation: p}}
+func newTypes(p *command.Invocation) *cobra.Command {
+	t := &types{looking: looking{command.Looking{Invocation: p}}}
 	cmd := &cobra.Command{
 		Use:   "types",
 		Short: "List the notification types and where they go",
@@ -34,10 +35,10 @@ With --database alone, it shows types without their sinks. --offline reads only 
 configuration, and needs no database.`,
 		Example: `  waybill types
   waybill types --all --json`,
-		Args: noArguments,
+		Args: command.NoArguments,
 		RunE: t.run,
 	}
-	t.add(cmd)
+	t.Add(cmd)
 	cmd.Flags().IntVar(&t.rows, "rows", 100_000, "how many of the last rows of the log, and of parked deliveries, to search")
 	cmd.Flags().BoolVar(&t.all, "all", false, "search the whole log and all parked deliveries")
 	cmd.Flags().BoolVar(&t.offline, "offline", false, "read only the configuration")
@@ -54,19 +55,19 @@ type types struct {
 func (t *types) run(cmd *cobra.Command, _ []string) error {
 	switch {
 	case t.rows < 1:
-		return wrongUsage(cmd, fmt.Errorf("--rows is %d: use at least 1, or --all", t.rows))
+		return command.WrongUsage(cmd, fmt.Errorf("--rows is %d: use at least 1, or --all", t.rows))
 	case t.all && t.offline:
-		return wrongUsage(cmd, errors.New("--all searches the log and --offline does not read it: leave one out"))
+		return command.WrongUsage(cmd, errors.New("--all searches the log and --offline does not read it: leave one out"))
 	}
-	load, source := config.LoadDeliveries, t.source(t.flags) // needs no database
+	load, source := config.LoadDeliveries, t.Source(t.Flags) // needs no database
 	if !t.offline {
 		var err error
-		if source, err = t.one(cmd, t.flags); err != nil {
+		if source, err = t.One(cmd, t.Flags); err != nil {
 			return err
 		}
 		load = config.LoadRoutes
 	}
-	c, err := load(source, t.options)
+	c, err := load(source, t.Options)
 	if err != nil {
 		return err
 	}
@@ -80,11 +81,11 @@ func (t *types) run(cmd *cobra.Command, _ []string) error {
 			return err
 		}
 	}
-	lines := admin.Types(counts, routingOf(c, routes), t.options.Types)
-	if t.json {
-		return printJSON(t.stdout, lines)
+	lines := admin.Types(counts, command.RoutingOf(c, routes), t.Options.Types)
+	if t.JSON {
+		return command.PrintJSON(t.Stdout, lines)
 	}
-	printTypes(t.stdout, lines, routes != nil, t.options.Types != nil)
+	printTypes(t.Stdout, lines, routes != nil, t.Options.Types != nil)
 	return nil
 }
 
@@ -110,13 +111,13 @@ func printTypes(w io.Writer, lines []admin.Type, withRoutes, withRegistered bool
 	if withRegistered {
 		columns = append(columns, "in the program")
 	}
-	t := newTable(w, columns...)
+	t := command.NewTable(w, columns...)
 	for _, line := range lines {
 		var versions []string
 		for _, v := range line.Versions {
 			versions = append(versions, fmt.Sprint(v.Version))
 		}
-		row := table.Row{line.Type, orDash(strings.Join(versions, ", ")), line.Rows(), line.Parked(), timeOrDash(line.OccurredOn)}
+		row := table.Row{line.Type, command.OrDash(strings.Join(versions, ", ")), line.Rows(), line.Parked(), command.TimeOrDash(line.OccurredOn)}
 		if withRoutes {
 			row = append(row, goesTo(line))
 		}

@@ -1,4 +1,4 @@
-package program
+package operate
 
 import (
 	"errors"
@@ -7,11 +7,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/waybill-go/waybill/framework/admin"
+	"github.com/waybill-go/waybill/framework/program/internal/command"
 	"github.com/waybill-go/waybill/framework/program/internal/terminal"
 )
 
-func newSchedules(p *invocation) *cobra.Command {
-	s := &schedules{looking: looking{invocation: p}}
+func newSchedules(p *command.Invocation) *cobra.Command {
+	s := &schedules{looking: looking{command.Looking{Invocation: p}}}
 	cmd := &cobra.Command{
 		Use:   "schedules",
 		Short: "List and change the schedules of the outbox",
@@ -21,12 +22,12 @@ paused, whether a tick was requested, and whether its tick is more than a minute
 A late schedule either runs in no process any more, and waybill schedules forget removes
 it from the list; or it fails, and the logs of its processes say why.
 
-` + needsDatabaseOnly,
+` + command.NeedsDatabaseOnly,
 		Example: `  waybill schedules --database postgres://app@localhost/app`,
-		Args:    noSuchCommand,
+		Args:    command.NoSuchCommand,
 		RunE:    s.run,
 	}
-	s.add(cmd)
+	s.Add(cmd)
 	cmd.AddCommand(
 		newScheduleAction(p, "pause", "Pause a schedule",
 			`Pause a schedule: its ticks pass without a notification, and are not made up for later.
@@ -59,7 +60,7 @@ func scheduleState(s admin.ScheduleView) string {
 	add(s.Paused, "paused")
 	add(!s.RequestedAt.IsZero(), "tick requested")
 	add(s.Late, "late: does a process run it?")
-	return orDash(state)
+	return command.OrDash(state)
 }
 
 func (s *schedules) run(cmd *cobra.Command, _ []string) error {
@@ -76,20 +77,20 @@ func (s *schedules) run(cmd *cobra.Command, _ []string) error {
 	for i, row := range rows {
 		views[i] = admin.ViewOfSchedule(row)
 	}
-	if s.json {
-		return printJSON(s.stdout, views)
+	if s.JSON {
+		return command.PrintJSON(s.Stdout, views)
 	}
 	if len(views) == 0 {
-		terminal.Println(s.stdout, "no schedules yet")
+		terminal.Println(s.Stdout, "no schedules yet")
 		return nil
 	}
-	t := newTable(s.stdout, "name", "when", "last tick", "next tick", "missed", "state")
+	t := command.NewTable(s.Stdout, "name", "when", "last tick", "next tick", "missed", "state")
 	for _, v := range views {
 		last := "-"
 		if !v.LastTick.IsZero() {
-			last = timeText(v.LastTick)
+			last = command.TimeText(v.LastTick)
 		}
-		t.AppendRow(table.Row{v.Name, orDash(v.When), last, timeText(v.NextTick), orDash(v.Missed), scheduleState(v)})
+		t.AppendRow(table.Row{v.Name, command.OrDash(v.When), last, command.TimeText(v.NextTick), command.OrDash(v.Missed), scheduleState(v)})
 	}
 	t.Render()
 	return nil
@@ -101,24 +102,24 @@ type scheduleAction struct {
 	operation admin.Operation
 }
 
-func newScheduleAction(p *invocation, name, short, long string) *cobra.Command {
+func newScheduleAction(p *command.Invocation, name, short, long string) *cobra.Command {
 	a := &scheduleAction{}
-	a.invocation = p
+	a.Invocation = p
 	a.operation, _ = admin.Named(admin.OnSchedules, name)
 	cmd := &cobra.Command{
 		Use:     name + " NAME",
 		Short:   short,
-		Long:    long + "\n\n" + needsDatabaseOnly,
+		Long:    long + "\n\n" + command.NeedsDatabaseOnly,
 		Example: "  waybill schedules " + name + " daily-report",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return wrongUsage(cmd, errors.New("name a schedule"))
+				return command.WrongUsage(cmd, errors.New("name a schedule"))
 			}
-			return noArguments(cmd, args[1:])
+			return command.NoArguments(cmd, args[1:])
 		},
 		RunE: a.run,
 	}
-	a.add(cmd)
+	a.Add(cmd)
 	return cmd
 }
 
@@ -132,12 +133,12 @@ func (a *scheduleAction) run(cmd *cobra.Command, args []string) error {
 	switch {
 	case err != nil:
 		return err
-	case a.json:
-		return printJSON(a.stdout, map[string]any{"schedule": args[0], "changed": len(changed) > 0})
+	case a.JSON:
+		return command.PrintJSON(a.Stdout, map[string]any{"schedule": args[0], "changed": len(changed) > 0})
 	case len(changed) > 0:
-		terminal.Println(a.stdout, a.operation.Done, args[0])
+		terminal.Println(a.Stdout, a.operation.Done, args[0])
 	default:
-		terminal.Println(a.stdout, args[0], a.operation.Unchanged)
+		terminal.Println(a.Stdout, args[0], a.operation.Unchanged)
 	}
 	return nil
 }

@@ -1,4 +1,4 @@
-package program
+package operate
 
 import (
 	"errors"
@@ -9,10 +9,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/waybill-go/waybill/framework/admin"
+	"github.com/waybill-go/waybill/framework/program/internal/command"
 	"github.com/waybill-go/waybill/framework/program/internal/terminal"
 )
 
-func newPause(p *invocation) *cobra.Command {
+func newPause(p *command.Invocation) *cobra.Command {
 	return newPausing(p, "pause", &cobra.Command{
 		Use:   "pause SINK…",
 		Short: "Stop deliveries to sinks until they are resumed",
@@ -25,7 +26,7 @@ not affected.`,
 	})
 }
 
-func newResume(p *invocation) *cobra.Command {
+func newResume(p *command.Invocation) *cobra.Command {
 	return newPausing(p, "resume", &cobra.Command{
 		Use:   "resume SINK…",
 		Short: "Resume deliveries to paused sinks",
@@ -45,13 +46,13 @@ type pausing struct {
 	reason    string
 }
 
-func newPausing(p *invocation, name string, cmd *cobra.Command) *cobra.Command {
+func newPausing(p *command.Invocation, name string, cmd *cobra.Command) *cobra.Command {
 	c := &pausing{}
-	c.invocation = p
+	c.Invocation = p
 	c.operation, _ = admin.Named(admin.OnSinks, name)
-	cmd.Long += "\n\n" + needsDatabaseOnly
+	cmd.Long += "\n\n" + command.NeedsDatabaseOnly
 	cmd.RunE = c.run
-	c.add(cmd)
+	c.Add(cmd)
 	cmd.Flags().BoolVar(&c.all, "all", false, "select all sinks")
 	cmd.Flags().StringSliceVar(&c.sinks, "sink", nil, "name of a sink, as an argument; may be repeated")
 	cmd.Flags().StringVar(&c.reason, "reason", "", "reason to record with the action")
@@ -62,11 +63,11 @@ func (c *pausing) run(cmd *cobra.Command, args []string) error {
 	sinks := append(args, c.sinks...)
 	switch {
 	case len(sinks) == 0 && !c.all:
-		return wrongUsage(cmd, errors.New("name a sink, or use --all"))
+		return command.WrongUsage(cmd, errors.New("name a sink, or use --all"))
 	case !utf8.ValidString(c.reason):
-		return wrongUsage(cmd, errors.New("--reason is not UTF-8"))
+		return command.WrongUsage(cmd, errors.New("--reason is not UTF-8"))
 	case len(sinks) > 0 && c.all:
-		return wrongUsage(cmd, errors.New("--all selects all sinks: leave the names out"))
+		return command.WrongUsage(cmd, errors.New("--all selects all sinks: leave the names out"))
 	}
 	o, cleanup, err := c.open(cmd)
 	if err != nil {
@@ -92,18 +93,18 @@ func (c *pausing) run(cmd *cobra.Command, args []string) error {
 		}
 		changed = append(changed, did...)
 	}
-	if c.json {
-		return printJSON(c.stdout, map[string][]string{c.operation.Done: changed})
+	if c.JSON {
+		return command.PrintJSON(c.Stdout, map[string][]string{c.operation.Done: changed})
 	}
 	if len(sinks) == 0 {
-		terminal.Println(c.stdout, "no sink was "+c.operation.Done)
+		terminal.Println(c.Stdout, "no sink was "+c.operation.Done)
 	}
 	if len(changed) > 0 {
-		terminal.Println(c.stdout, c.operation.Done, strings.Join(changed, ", "))
+		terminal.Println(c.Stdout, c.operation.Done, strings.Join(changed, ", "))
 	}
 	for _, sink := range sinks {
 		if !slices.Contains(changed, sink) {
-			terminal.Println(c.stdout, sink, c.operation.Unchanged)
+			terminal.Println(c.Stdout, sink, c.operation.Unchanged)
 		}
 	}
 	return nil

@@ -1,4 +1,4 @@
-package program
+package operate
 
 import (
 	"errors"
@@ -8,12 +8,13 @@ import (
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/spf13/cobra"
 
+	"github.com/waybill-go/waybill/framework/program/internal/command"
 	"github.com/waybill-go/waybill/framework/program/internal/terminal"
 	"github.com/waybill-go/waybill/framework/store"
 )
 
-func newActions(p *invocation) *cobra.Command {
-	a := &actions{looking: looking{invocation: p}}
+func newActions(p *command.Invocation) *cobra.Command {
+	a := &actions{looking: looking{command.Looking{Invocation: p}}}
 	cmd := &cobra.Command{
 		Use:   "actions",
 		Short: "List what people have done to parked deliveries and sinks",
@@ -29,11 +30,11 @@ interrupted. An interrupted replay can be continued by its id with waybill repla
 from the dashboard.`,
 		Example: `  waybill actions
   waybill actions --limit 10 --json`,
-		Args: noSuchCommand,
+		Args: command.NoSuchCommand,
 		RunE: a.run,
 	}
 	cmd.AddCommand(newActionsCancel(p))
-	a.add(cmd)
+	a.Add(cmd)
 	cmd.Flags().IntVar(&a.limit, "limit", 50, "how many actions to list at most")
 	return cmd
 }
@@ -45,7 +46,7 @@ type actions struct {
 
 func (a *actions) run(cmd *cobra.Command, _ []string) error {
 	if a.limit < 1 {
-		return wrongUsage(cmd, fmt.Errorf("--limit is %d: use at least 1", a.limit))
+		return command.WrongUsage(cmd, fmt.Errorf("--limit is %d: use at least 1", a.limit))
 	}
 	o, cleanup, err := a.open(cmd)
 	if err != nil {
@@ -56,16 +57,16 @@ func (a *actions) run(cmd *cobra.Command, _ []string) error {
 	if err != nil {
 		return err
 	}
-	if a.json {
-		return printJSON(a.stdout, append([]store.Action{}, list...))
+	if a.JSON {
+		return command.PrintJSON(a.Stdout, append([]store.Action{}, list...))
 	}
 	if len(list) == 0 {
-		terminal.Println(a.stdout, "no actions yet")
+		terminal.Println(a.Stdout, "no actions yet")
 		return nil
 	}
-	t := newTable(a.stdout, "at", "who", "action", "count", "planned", "state", "ended", "filter", "id")
+	t := command.NewTable(a.Stdout, "at", "who", "action", "count", "planned", "state", "ended", "filter", "id")
 	for _, action := range list {
-		t.AppendRow(table.Row{timeText(action.At), action.Who, action.Name, action.Count, plannedText(action.Planned), action.State, timeOrDash(action.EndedAt), string(action.Filter), action.ID})
+		t.AppendRow(table.Row{command.TimeText(action.At), action.Who, action.Name, action.Count, plannedText(action.Planned), action.State, command.TimeOrDash(action.EndedAt), string(action.Filter), action.ID})
 	}
 	t.Render()
 	return nil
@@ -79,25 +80,25 @@ func plannedText(n int64) string {
 	return strconv.FormatInt(n, 10)
 }
 
-func newActionsCancel(p *invocation) *cobra.Command {
-	c := &actionsCancel{acting: acting{looking: looking{invocation: p}}}
+func newActionsCancel(p *command.Invocation) *cobra.Command {
+	c := &actionsCancel{acting: acting{looking: looking{command.Looking{Invocation: p}}}}
 	cmd := &cobra.Command{
 		Use:   "cancel ID",
 		Short: "Cancel a running action",
 		Long: `Cancel an action by its id, in any process. It stops after its current batch, and
 changes already made stay. A cancelled replay cannot be continued.
 
-` + needsDatabaseOnly,
+` + command.NeedsDatabaseOnly,
 		Example: `  waybill actions cancel 0198c2f1-7d2e-7c55-9d6f-0f4d1f2a3b4c`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return wrongUsage(cmd, errors.New("give the id of an action"))
+				return command.WrongUsage(cmd, errors.New("give the id of an action"))
 			}
-			return noArguments(cmd, args[1:])
+			return command.NoArguments(cmd, args[1:])
 		},
 		RunE: c.run,
 	}
-	c.add(cmd)
+	c.Add(cmd)
 	return cmd
 }
 
@@ -113,9 +114,9 @@ func (c *actionsCancel) run(cmd *cobra.Command, args []string) error {
 	switch {
 	case err != nil:
 		return err
-	case c.json:
-		return printJSON(c.stdout, action)
+	case c.JSON:
+		return command.PrintJSON(c.Stdout, action)
 	}
-	terminal.Printf(c.stdout, "cancelled %s %s: %d done\n", action.Name, action.ID, action.Count)
+	terminal.Printf(c.Stdout, "cancelled %s %s: %d done\n", action.Name, action.ID, action.Count)
 	return nil
 }

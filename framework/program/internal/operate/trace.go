@@ -1,4 +1,4 @@
-package program
+package operate
 
 import (
 	"cmp"
@@ -11,12 +11,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/waybill-go/waybill/framework/admin"
+	"github.com/waybill-go/waybill/framework/program/internal/command"
 	"github.com/waybill-go/waybill/framework/program/internal/terminal"
 	"github.com/waybill-go/waybill/framework/store"
 )
 
-func newTrace(p *invocation) *cobra.Command {
-	t := &trace{looking: looking{invocation: p}}
+func newTrace(p *command.Invocation) *cobra.Command {
+	t := &trace{looking: looking{command.Looking{Invocation: p}}}
 	cmd := &cobra.Command{
 		Use:   "trace ID|CORRELATION",
 		Short: "Show a notification and everything that it caused",
@@ -37,7 +38,7 @@ With a configuration it shows the sinks that each notification is routed to, wit
 		Args: oneID,
 		RunE: t.run,
 	}
-	t.add(cmd)
+	t.Add(cmd)
 	cmd.Flags().Int64Var(&t.from, "from", 0, "offset of the log to search from")
 	return cmd
 }
@@ -49,21 +50,21 @@ type trace struct {
 
 func (t *trace) run(cmd *cobra.Command, args []string) error {
 	if args[0] == "" {
-		return wrongUsage(cmd, errors.New("name the id of a notification, or a correlation id"))
+		return command.WrongUsage(cmd, errors.New("name the id of a notification, or a correlation id"))
 	}
 	if t.from < 0 {
-		return wrongUsage(cmd, fmt.Errorf("--from is %d: use an offset of at least 1", t.from))
+		return command.WrongUsage(cmd, fmt.Errorf("--from is %d: use an offset of at least 1", t.from))
 	}
-	return t.inEach(cmd, func(o *operator) (look, error) {
+	return t.inEach(cmd, func(o *operator) (command.Look, error) {
 		tree, err := o.Tree(cmd.Context(), args[0], t.from, o.routing)
 		if err != nil {
-			return look{}, err
+			return command.Look{}, err
 		}
-		found := look{view: tree}
+		found := command.Look{View: tree}
 		if tree.Count > 0 {
-			found.print = func(w io.Writer) { printTree(w, tree, time.Now()) }
+			found.Print = func(w io.Writer) { printTree(w, tree, time.Now()) }
 		} else {
-			found.missing = fmt.Errorf("found nothing of %q; %s", args[0], searched(tree))
+			found.Missing = fmt.Errorf("found nothing of %q; %s", args[0], searched(tree))
 		}
 		return found, nil
 	})
@@ -99,7 +100,9 @@ func searched(t admin.Tree) string {
 	return b.String()
 }
 
-func place(r *store.Row) string { return fmt.Sprintf("%d (%s)", r.Offset, timeText(r.OccurredOn)) }
+func place(r *store.Row) string {
+	return fmt.Sprintf("%d (%s)", r.Offset, command.TimeText(r.OccurredOn))
+}
 
 // printBranch prints a line for the notification, one for each error, and what it caused,
 // indented.
@@ -108,10 +111,10 @@ func printBranch(w io.Writer, b *admin.Branch, indent string, now time.Time) {
 	for i, v := range b.Verdicts {
 		states[i] = v.Sink + " " + stateText(v)
 	}
-	terminal.Printf(w, "%s%s  %s  %s  %s  %s\n", indent, b.ID, b.Type, orDash(b.Key), ageText(max(0, now.Sub(b.OccurredOn))), cmp.Or(strings.Join(states, ", "), b.Text))
+	terminal.Printf(w, "%s%s  %s  %s  %s  %s\n", indent, b.ID, b.Type, command.OrDash(b.Key), ageText(max(0, now.Sub(b.OccurredOn))), cmp.Or(strings.Join(states, ", "), b.Text))
 	for _, v := range b.Verdicts {
 		if v.LastError != "" {
-			terminal.Printf(w, "%s    %s: %s\n", indent, v.Sink, firstLine(v.LastError, 300))
+			terminal.Printf(w, "%s    %s: %s\n", indent, v.Sink, command.FirstLine(v.LastError, 300))
 		}
 	}
 	for _, caused := range b.Caused {
