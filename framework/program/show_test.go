@@ -64,7 +64,6 @@ sinks:
       client: franz-go
       acks: all
       compression: none
-      idempotent: true
       exactly_once: false
       timeout: 10s
       max_message_bytes: 1048576

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -96,6 +97,13 @@ func (s *odd) reply(conn net.Conn, number int, command string) string {
 	}
 	_, _ = io.WriteString(conn, reply)
 	return reply
+}
+
+// received returns the commands of all connections so far.
+func (s *odd) received() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.commands)
 }
 
 func (s *odd) url(user string) string { return "smtp://" + user + s.address }

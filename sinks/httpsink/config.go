@@ -18,6 +18,8 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill/sinks"
+	"github.com/waybill-go/waybill/sinks/httpsink/internal/signature"
+	"github.com/waybill-go/waybill/sinks/httpsink/webhook"
 	"github.com/waybill-go/waybill/sinks/internal/certificates"
 )
 
@@ -322,11 +324,11 @@ func (r *resolver) setBasic(user, password string) {
 
 func (r *resolver) readSecrets() {
 	for name, secret := range numbered("secret", r.Secret, r.Secrets) {
-		k, err := parseSecret(secret)
-		if _, shared := k.(*symmetric); shared && r.destination.open {
+		k, err := signature.Parse(secret)
+		if err == nil && r.destination.open && !signature.IsPrivate(k) {
 			err = errSharedSecret
 		}
-		r.credentials = append(r.credentials, secretCredential(secret))
+		r.credentials = append(r.credentials, signature.Credential(secret))
 		r.signer.keys = append(r.signer.keys, k)
 		if err != nil {
 			r.mistake("%s: %w", name, err)
@@ -344,7 +346,7 @@ func (r *resolver) readSecrets() {
 
 // errSharedSecret is the error of a symmetric secret for many receivers.
 var errSharedSecret = errors.New("the host of url comes from data, so all receivers would share it, and each could forge requests to the others; " +
-	"use master_secret with a new secret, from which a separate one is derived for each host, an ed25519 key, which begins with " + privateKeyPrefix + ", or a sink for each receiver")
+	"use master_secret with a new secret, from which a separate one is derived for each host, an ed25519 key, which begins with " + signature.PrivateKeyPrefix + ", or a sink for each receiver")
 
 // numbered yields the values of a setting and of its plural, with their keys in the
 // configuration: secret, secrets[0], secrets[1].
@@ -509,7 +511,7 @@ func reserved(canonical, format string) string {
 		return "comes from the notification's metadata " + strconv.Quote("content-type")
 	case headerTraceparent, headerTracestate:
 		return "comes from the notification's metadata"
-	case HeaderIdempotencyKey:
+	case webhook.HeaderIdempotencyKey:
 		return "is the notification's id"
 	case "Content-Length", "Transfer-Encoding", "Connection", "Keep-Alive", "Proxy-Connection",
 		"Te", "Trailer", "Upgrade", "Expect", "Accept-Encoding":

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/sinks/httpsink/webhook"
 )
 
 var everything = []string{"*"}
@@ -28,7 +29,7 @@ func metadataSent(t *testing.T, r received, format string) (names []string) {
 	switch format {
 	case FormatJSON:
 		for name := range r.Header {
-			if name, ok := strings.CutPrefix(name, HeaderMetaPrefix); ok {
+			if name, ok := strings.CutPrefix(name, webhook.HeaderMetaPrefix); ok {
 				names = append(names, strings.ToLower(name))
 			}
 		}

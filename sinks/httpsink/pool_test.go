@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/waybill-go/waybill/sinks"
+	"github.com/waybill-go/waybill/sinks/httpsink/webhook"
 )
 
 // eachProtocol calls test with a function that starts a receiver and makes a sink for it.
@@ -110,7 +111,7 @@ func TestARefusalDoesNotDisturbOtherRequestsOfItsConnection(t *testing.T) {
 	t.Parallel()
 	arrived, finish := make(chan struct{}), make(chan struct{})
 	r, ca := newTLSReceiver(t, func(w http.ResponseWriter, req *http.Request) {
-		switch req.Header.Get(HeaderKey) {
+		switch req.Header.Get(webhook.HeaderKey) {
 		case "slow":
 			arrived <- struct{}{}
 			<-finish

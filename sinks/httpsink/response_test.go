@@ -20,6 +20,7 @@ import (
 
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/sinks"
+	"github.com/waybill-go/waybill/sinks/httpsink/webhook"
 )
 
 // discardLog discards what test servers log about broken connections.
@@ -29,7 +30,7 @@ var discardLog = log.New(io.Discard, "", 0)
 func answering(t *testing.T) *receiver {
 	return newReceiver(t, func(w http.ResponseWriter, req *http.Request) {
 		var status int
-		_, _ = fmt.Sscan(req.Header.Get(HeaderKey), &status)
+		_, _ = fmt.Sscan(req.Header.Get(webhook.HeaderKey), &status)
 		w.WriteHeader(status)
 	})
 }

@@ -1,12 +1,12 @@
 // Package httpsink delivers notifications as HTTP requests, such as webhooks. [New] makes
 // the sink, for a forwarder or for Outbox.Deliver of package waybill; in waybill.yaml it is
-// of kind http. A receiver in Go reads the requests with [Envelope] or [Receive].
+// of kind http. A receiver in Go reads the requests with package webhook.
 //
 // With secrets each request is signed as Standard Webhooks 1.0.0 says
 // (https://www.standardwebhooks.com), so a receiver can verify it with any library of
-// that standard, or with [Envelope]. Its body is an envelope with the whole
+// that standard, or with package webhook. Its body is an envelope with the whole
 // notification, because signatures do not cover headers. Without secrets the body is the
-// unchanged payload, and everything else is in headers: see [HeaderID]. Other formats are
+// unchanged payload, and everything else is in headers: see [webhook.HeaderID]. Other formats are
 // CloudEvents 1.0 in binary, structured and batched mode: see [FormatBinary].
 //
 // Requests go to one URL, or to a URL that a template makes from the notification's

@@ -181,21 +181,6 @@ func TestACancelledBatchPublishesNothing(t *testing.T) {
 	assert.Equal(t, "wanted", string(cluster.Consume(t, topic, 1)[0].Key))
 }
 
-func TestABatchIsUnavailableWithoutABrokerAndAfterClose(t *testing.T) {
-	t.Parallel()
-	cluster := kafkatest.Fake(t)
-	topic := cluster.CreateTopic(t, 1, nil)
-	cluster.Stop(t)
-	sink := newSink(t, cluster, topic)
-	for _, r := range sink.DeliverBatch(t.Context(), batchOf(3)) {
-		assertClass(t, sinks.ClassUnavailable, r.Err)
-	}
-	require.NoError(t, sink.Close(t.Context()))
-	for _, r := range sink.DeliverBatch(t.Context(), batchOf(3)) {
-		assert.ErrorIs(t, r.Err, kafka.ErrClosed)
-	}
-}
-
 func TestBatchesEndWithinTheTimeoutIfABrokerStopsAnswering(t *testing.T) {
 	t.Parallel()
 	const timeout = 2 * time.Second

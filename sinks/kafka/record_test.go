@@ -219,13 +219,3 @@ func testOnlyTheRecordThatIsTooLargeIsRefused(t *testing.T, cluster *kafkatest.C
 		assert.NotEqual(t, fmt.Sprint("key-", large), string(r.Key))
 	}
 }
-
-func TestARecordAboveMaxMessageBytesIsInvalid(t *testing.T) {
-	t.Parallel()
-	cluster := kafkatest.Fake(t)
-	sink := newSink(t, cluster, cluster.CreateTopic(t, 1, nil), func(c *kafka.Config) { c.MaxMessageBytes = 2000 })
-	d := delivery("k")
-	d.Payload = make([]byte, 3000)
-	_, err := sink.Deliver(t.Context(), d)
-	assertClass(t, sinks.ClassInvalid, err)
-}

@@ -19,6 +19,7 @@ import (
 	"github.com/waybill-go/waybill/sinks/email"
 	"github.com/waybill-go/waybill/sinks/email/mailserver"
 	"github.com/waybill-go/waybill/sinks/httpsink"
+	"github.com/waybill-go/waybill/sinks/httpsink/webhook"
 	"github.com/waybill-go/waybill/sinks/kafka"
 )
 
@@ -225,7 +226,7 @@ func openHTTP(_ context.Context, o opening) (*opened, error) {
 			return // cut off: the sink did not get an answer and comes again
 		}
 		time.Sleep(o.delay)
-		o.took(request.Header.Get(httpsink.HeaderID))
+		o.took(request.Header.Get(webhook.HeaderID))
 		answer.WriteHeader(http.StatusAccepted)
 	})
 	if err != nil {

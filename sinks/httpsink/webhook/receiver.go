@@ -1,4 +1,6 @@
-package httpsink
+// Package webhook receives requests of a signed http sink, and those of other senders that keep to Standard
+// Webhooks.
+package webhook
 
 import (
 	"crypto/ed25519"
@@ -16,6 +18,7 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/sinks/httpsink/internal/signature"
 )
 
 // DefaultMaxRequestBytes is the default of Receiver.MaxBytes: 2 MiB. That is enough for the
@@ -55,7 +58,7 @@ func Envelope(r *http.Request, secrets ...string) (*notification.Envelope, error
 	return Receiver{Secrets: secrets}.Envelope(r)
 }
 
-// Envelope verifies a request in the format [FormatEnvelope], and returns what was published,
+// Envelope verifies a request in the format envelope, and returns what was published,
 // except metadata that the sink does not send. It reads the body.
 //
 // The error wraps [ErrSignature] if the request is not signed by the sender or is older than
@@ -102,13 +105,13 @@ func (v Receiver) envelope(w http.ResponseWriter, r *http.Request) (*notificatio
 	})
 }
 
-// EnvelopeFromHeaders verifies a request in the format [FormatJSON], and returns what was
+// EnvelopeFromHeaders verifies a request in the format json, and returns what was
 // published, except metadata that the sink does not send. The names of metadata are in lower
 // case. The errors are those of [Receiver.Envelope].
 //
 // Only the id and the payload are signed. An attacker who can read a request can repeat it
 // within five minutes with other headers, so with another type, version, key, time and
-// metadata. Trust only the id and the payload, or use [FormatEnvelope].
+// metadata. Trust only the id and the payload, or use envelope.
 func (v Receiver) EnvelopeFromHeaders(r *http.Request) (*notification.Envelope, error) {
 	id, body, err := v.open(nil, r)
 	if err != nil {
@@ -200,28 +203,28 @@ func (v Receiver) verifiers() ([]verifier, error) {
 }
 
 func newVerifier(secret string) (verifier, error) {
-	if text, ok := strings.CutPrefix(secret, publicKeyPrefix); ok {
+	if text, ok := strings.CutPrefix(secret, signature.PublicKeyPrefix); ok {
 		raw, err := base64.StdEncoding.DecodeString(text)
 		if err != nil || len(raw) != ed25519.PublicKeySize {
-			return nil, fmt.Errorf("is not base64 of %d bytes after %s", ed25519.PublicKeySize, publicKeyPrefix)
+			return nil, fmt.Errorf("is not base64 of %d bytes after %s", ed25519.PublicKeySize, signature.PublicKeyPrefix)
 		}
 		return verifyPublic(raw), nil
 	}
-	k, err := parseSecret(secret)
+	k, err := signature.Parse(secret)
 	if err != nil {
 		return nil, err
 	}
-	if _, private := k.(asymmetric); private {
-		return nil, fmt.Errorf("is the sender's private key; verify with the public key, which begins with %s", publicKeyPrefix)
+	if signature.IsPrivate(k) {
+		return nil, fmt.Errorf("is the sender's private key; verify with the public key, which begins with %s", signature.PublicKeyPrefix)
 	}
 	return verifySymmetric(k), nil
 }
 
-func verifySymmetric(k key) verifier {
+func verifySymmetric(k signature.Key) verifier {
 	return func(signatures []string, head, body []byte) bool {
-		want := k.appendSignature(nil, head, body)
-		for _, signature := range signatures {
-			if hmac.Equal([]byte(signature), want) {
+		want := k.AppendSignature(nil, head, body)
+		for _, given := range signatures {
+			if hmac.Equal([]byte(given), want) {
 				return true
 			}
 		}
@@ -232,8 +235,8 @@ func verifySymmetric(k key) verifier {
 func verifyPublic(public ed25519.PublicKey) verifier {
 	return func(signatures []string, head, body []byte) bool {
 		content := append(head[:len(head):len(head)], body...)
-		for _, signature := range signatures {
-			text, ok := strings.CutPrefix(signature, "v1a,")
+		for _, given := range signatures {
+			text, ok := strings.CutPrefix(given, "v1a,")
 			raw, err := base64.StdEncoding.DecodeString(text)
 			if ok && err == nil && ed25519.Verify(public, content, raw) {
 				return true
@@ -273,9 +276,9 @@ func (h *headerReader) metadata() notification.Metadata {
 		}
 	}
 	for name, header := range map[string]string{
-		notification.MetadataContentType: headerContentType,
-		notification.MetadataTraceparent: headerTraceparent,
-		notification.MetadataTracestate:  headerTracestate,
+		notification.MetadataContentType: "Content-Type",
+		notification.MetadataTraceparent: "Traceparent",
+		notification.MetadataTracestate:  "Tracestate",
 	} {
 		if value := h.header.Get(header); value != "" {
 			m[name] = value

@@ -1,4 +1,4 @@
-package httpsink
+package webhook
 
 import (
 	"cmp"
@@ -16,14 +16,17 @@ import (
 	"github.com/waybill-go/waybill/sinks"
 )
 
+// bodyTimeout limits the time for a body.
+const bodyTimeout = 10 * time.Second
+
 // unavailableFor is how long senders must wait if the sink is unavailable.
 const unavailableFor = 10 * time.Second
 
-// Receive returns a handler of requests in the format [FormatEnvelope]. It delivers each
+// Receive returns a handler of requests in the format envelope. It delivers each
 // notification to a sink of this program, usually one of functions:
 //
-//	handler, err := httpsink.Receive(
-//		httpsink.Receiver{Secrets: []string{os.Getenv("WEBHOOK_SECRET")}},
+//	handler, err := webhook.Receive(
+//		webhook.Receiver{Secrets: []string{os.Getenv("WEBHOOK_SECRET")}},
 //		function.Mux(types, function.On(reserve)),
 //	)
 //
@@ -120,7 +123,7 @@ func (v Receiver) accept(w http.ResponseWriter, r *http.Request, read func() err
 	control := http.NewResponseController(w)
 	// SetReadDeadline fails for a server without deadlines, as in a test.
 	if s, ok := r.Context().Value(http.ServerContextKey).(*http.Server); !ok || s.ReadTimeout == 0 {
-		_ = control.SetReadDeadline(time.Now().Add(DefaultTimeout))
+		_ = control.SetReadDeadline(time.Now().Add(bodyTimeout))
 	}
 	if err := read(); err != nil {
 		v.logger().WarnContext(r.Context(), "a request was refused", "error", err)
