@@ -1,3 +1,4 @@
+// Package acts has what people change in the tables of an outbox, the same in every database.
 package acts
 
 import (

@@ -1,3 +1,4 @@
+// Package looks has what people and monitoring see of the tables of an outbox, the same in every database.
 package looks
 
 import (

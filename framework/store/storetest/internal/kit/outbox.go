@@ -1,3 +1,4 @@
+// Package kit has the outboxes that facts are tested on, and what the facts of all subjects share.
 package kit
 
 import (
