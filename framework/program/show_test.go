@@ -43,7 +43,6 @@ outbox:
   prefix: outbox
   lanes: 1
   payload: json
-  read_from: primary
   receipts: false
   retention: 72h
   inbox_retention: 720h

@@ -35,7 +35,8 @@ func newRole(t *testing.T, db *sql.DB, dsn string) (role, address string) {
 func exec(t testing.TB, db store.Execer, statements ...string) {
 	t.Helper()
 	for _, s := range statements {
-		exec(t, db, s)
+		_, err := db.ExecContext(t.Context(), s)
+		require.NoError(t, err, s)
 	}
 }
 

@@ -47,7 +47,8 @@ func list(values ...any) Expr {
 	return Expr{"(?" + strings.Repeat(", ?", len(values)-1) + ")", values}
 }
 
-// Runner runs expressions on the tables of one outbox, in the SQL of a dialect.
+// Runner runs expressions on the tables of one outbox, in the SQL of a dialect. It has what all roles of a
+// store share, such as its transactions and the cursors.
 type Runner struct {
 	DB       *sql.DB
 	table    func(name string) string

@@ -1,8 +1,8 @@
 // Package tables implements what is the same in all databases: cursors and leases, forwarders, parked
 // deliveries, receipts and actions. It is written once, over a Dialect; a dialect adds the log.
 //
-// The Store of a dialect embeds Tables for the roles that they implement, and uses the Runner for its
-// log.
+// The Store of a dialect embeds Tables, and the types of packages acts and looks, for the roles that they
+// implement, and uses the Runner for its log.
 //
 // Every transaction that changes what belongs to a sink locks the sink's cursors first: a checkpoint
 // by writing one of them, the others by Dialect.TakeCursors. So they neither deadlock nor interleave.

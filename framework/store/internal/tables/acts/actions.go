@@ -1,3 +1,4 @@
+// Package acts has what people change in the tables of an outbox, the same in every database.
 package acts
 
 import (
@@ -10,6 +11,15 @@ import (
 
 	"github.com/waybill-go/waybill/framework/store"
 )
+
+// Acts are what people change. They are safe for concurrent use.
+type Acts struct {
+	run    *tables.Runner
+	raised revisions
+}
+
+// New returns the acts on the tables that a Runner names.
+func New(r *tables.Runner) *Acts { return &Acts{run: r} }
 
 // Begin records an action; see store.Operator.
 func (t *Acts) Begin(ctx context.Context, a store.Action) (err error) {
@@ -106,12 +116,3 @@ func (t *Acts) actions(ctx context.Context, which string, args ...any) (actions 
 		updated_at, cancelled_at, cancelled_by, ended_at FROM {actions} `+which+` {whole actions}`, args...)
 	return actions, err
 }
-
-// Acts are what people change. They are safe for concurrent use.
-type Acts struct {
-	run    *tables.Runner
-	raised revisions
-}
-
-// New returns the acts on the tables that a Runner names.
-func New(r *tables.Runner) *Acts { return &Acts{run: r} }

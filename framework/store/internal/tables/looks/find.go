@@ -1,3 +1,4 @@
+// Package looks has what people and monitoring see of the tables of an outbox, the same in every database.
 package looks
 
 import (
@@ -10,6 +11,13 @@ import (
 	"github.com/waybill-go/waybill/framework/store"
 	"github.com/waybill-go/waybill/framework/store/internal/tables"
 )
+
+// Looks are what people and monitoring see of the tables. They change nothing, and are safe for concurrent
+// use.
+type Looks struct{ run *tables.Runner }
+
+// New returns the looks at the tables that a Runner names.
+func New(r *tables.Runner) *Looks { return &Looks{run: r} }
 
 // CountParked counts what matches; see store.Inspector.
 func (t *Looks) CountParked(ctx context.Context, f store.ParkedFilter) (counts []store.ParkedCount, changed time.Time, err error) {
@@ -130,10 +138,3 @@ func (t *Looks) Unread(ctx context.Context) error {
 		` FROM {log} WHERE "offset" < 1 ORDER BY "offset"; DELETE FROM {log} WHERE "offset" < 1; COMMIT;`))
 	return fmt.Errorf("%w: %d rows have an offset below 1, which a producer chose, and are never delivered; to fix it: %s", store.ErrUnsafeLog, rows, mend)
 }
-
-// Looks are what people and monitoring see of the tables. They change nothing, and are safe for concurrent
-// use.
-type Looks struct{ run *tables.Runner }
-
-// New returns the looks at the tables that a Runner names.
-func New(r *tables.Runner) *Looks { return &Looks{run: r} }
