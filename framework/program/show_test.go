@@ -43,18 +43,17 @@ outbox:
   prefix: outbox
   lanes: 1
   payload: json
-  read_from: primary
   receipts: false
   retention: 72h
   inbox_retention: 720h
 forwarder:
   name: left
   poll: 50ms
-  listen: true
   lease: 15s
-  connections: 8
   shutdown_timeout: 20s
   unrouted: park
+  connections: 8
+  listen: true
 sinks:
   events:
     kind: kafka
