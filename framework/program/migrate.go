@@ -69,7 +69,7 @@ type migrate struct {
 	role, duty  string
 
 	partitionRows int64
-	capture       capture
+	capture       captureFlags
 }
 
 func (m *migrate) run(cmd *cobra.Command, _ []string) error {

@@ -19,6 +19,7 @@ import (
 
 	"github.com/waybill-go/waybill/sinks"
 	"github.com/waybill-go/waybill/sinks/email"
+	"github.com/waybill-go/waybill/sinks/email/mailserver"
 	"github.com/waybill-go/waybill/sinks/email/smtptest"
 )
 
@@ -173,7 +174,7 @@ func TestAMailBeyondTheServersLimitIsInvalidAndNotSent(t *testing.T) {
 	_, err := sink.Deliver(within(t), delivery(jane))
 	class, _ := sinks.Classify(err)
 	assert.Equal(t, sinks.ClassInvalid, class, "%v", err)
-	require.ErrorIs(t, err, email.ErrTooLarge)
+	require.ErrorIs(t, err, mailserver.ErrTooLarge)
 	assert.ErrorContains(t, err, "the server accepts 500")
 	require.NoError(t, sink.Close(within(t)))
 	for _, line := range received() {

@@ -58,7 +58,7 @@ func (r *receiver) forget() {
 }
 
 func batching(c Config) Config {
-	c.Format, c.CloudEvents = FormatBatch, eventsFrom
+	c.Format, c.Source = FormatBatch, source
 	return c
 }
 

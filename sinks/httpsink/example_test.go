@@ -134,9 +134,9 @@ func ExampleSink_DeliverBatch() {
 	defer partner.Close()
 
 	sink, err := httpsink.New(sinks.Instance{Name: "partner"}, httpsink.Config{
-		URL:         partner.URL,
-		Format:      httpsink.FormatBatch,
-		CloudEvents: httpsink.CloudEvents{Source: "/shop"},
+		URL:    partner.URL,
+		Format: httpsink.FormatBatch,
+		Source: "/shop",
 	})
 	if err != nil {
 		fmt.Println(err)

@@ -125,8 +125,8 @@ func TestEachReceiverHasItsOwnSecret(t *testing.T) {
 	next := base64.StdEncoding.EncodeToString([]byte(strings.Repeat("n", 32)))
 	for _, c := range []Config{
 		{URL: "http://{{.Metadata.host}}:{{.Metadata.port}}/"},
-		{URL: "http://{{.Metadata.host}}:{{.Metadata.port}}/", Format: FormatBinary, CloudEvents: eventsFrom},
-		{URL: "http://{{.Metadata.host}}:{{.Metadata.port}}/", Format: FormatStructured, CloudEvents: eventsFrom},
+		{URL: "http://{{.Metadata.host}}:{{.Metadata.port}}/", Format: FormatBinary, Source: source},
+		{URL: "http://{{.Metadata.host}}:{{.Metadata.port}}/", Format: FormatStructured, Source: source},
 	} {
 		c.MasterSecret, c.MasterSecrets, c.Guard = masterSecret, []string{next}, Guard{Mode: GuardOff}
 		sink := newSink(t, c)

@@ -95,7 +95,8 @@ func TestARefusalOfTheNotificationKeepsTheConnection(t *testing.T) {
 func TestAnOldConnectionIsReplaced(t *testing.T) {
 	t.Parallel()
 	eachProtocol(t, func(t *testing.T, start func(Config, http.HandlerFunc) (*receiver, *Sink)) {
-		r, sink := start(Config{MaxConnectionAge: time.Nanosecond}, func(http.ResponseWriter, *http.Request) {})
+		r, sink := start(Config{}, func(http.ResponseWriter, *http.Request) {})
+		ownOf(sink).maxAge = time.Nanosecond
 		for range 3 {
 			_, err := sink.Deliver(t.Context(), newDelivery())
 			require.NoError(t, err)
@@ -140,7 +141,7 @@ func TestARefusalDoesNotDisturbOtherRequestsOfItsConnection(t *testing.T) {
 func TestOneConnectionReplacesAnHTTP2ConnectionHoweverManyWait(t *testing.T) {
 	t.Parallel()
 	r, ca := newTLSReceiver(t)
-	sink := r.sink(t, Config{TLS: TLS{CAFile: ca}, MaxConnectionAge: time.Minute})
+	sink := r.sink(t, Config{TLS: TLS{CAFile: ca}})
 	deliverAll(t, sink, 1, 1)
 	closeIdle(sink)
 	deliverAll(t, sink, 200, 64)

@@ -42,20 +42,19 @@ import (
 // Sink sends deliveries to one URL, or to a URL for each. It makes batches only in the format
 // [FormatBatch]. All methods are safe for concurrent use.
 type Sink struct {
-	destination    destination
-	format         string
-	source         string // of CloudEvents
-	metadata       selection
-	batch          sinks.BatchLimits
-	maxBytes       int // of a request with a batch
-	timeout        time.Duration
-	excerpt        excerpt
-	receiptHeaders []string
-	connections    connections
-	template       *http.Request
-	headers        http.Header
-	signer         signer
-	now            func() time.Time
+	destination destination
+	format      string
+	source      string // of CloudEvents
+	metadata    selection
+	batch       sinks.BatchLimits
+	maxBytes    int // of a request with a batch
+	timeout     time.Duration
+	excerpt     excerpt
+	connections connections
+	template    *http.Request
+	headers     http.Header
+	signer      signer
+	now         func() time.Time
 }
 
 var (
@@ -90,25 +89,21 @@ func New(in sinks.Instance, c Config) (*Sink, error) {
 		return nil, err
 	}
 	s := &Sink{
-		destination:    o.destination,
-		format:         c.Format,
-		source:         c.CloudEvents.Source,
-		metadata:       o.metadata,
-		timeout:        c.Timeout,
-		excerpt:        newExcerpt(sinks.MaxAnswer, o.credentials),
-		receiptHeaders: receiptHeaders,
-		connections:    newConnections(o, c.Timeout),
-		template:       &http.Request{Method: c.Method, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1},
-		headers:        o.headers,
-		signer:         o.signer,
-		now:            time.Now,
+		destination: o.destination,
+		format:      c.Format,
+		source:      c.Source,
+		metadata:    o.metadata,
+		timeout:     c.Timeout,
+		excerpt:     newExcerpt(sinks.MaxAnswer, o.credentials),
+		connections: newConnections(o, c.Timeout),
+		template:    &http.Request{Method: c.Method, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1},
+		headers:     o.headers,
+		signer:      o.signer,
+		now:         time.Now,
 	}
 	if c.Format == FormatBatch {
 		s.maxBytes = c.Batch.MaxBytes
 		s.batch = sinks.BatchLimits{Size: c.Batch.Size, Wait: c.Batch.Wait, Ordered: true}
-	}
-	if c.ReceiptHeader != "" {
-		s.receiptHeaders = []string{http.CanonicalHeaderKey(c.ReceiptHeader)}
 	}
 	return s, nil
 }

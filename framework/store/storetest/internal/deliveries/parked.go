@@ -7,12 +7,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/waybill-go/waybill/framework/store/storetest/internal/kit"
-
 	"github.com/stretchr/testify/require"
 
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/store"
+	"github.com/waybill-go/waybill/framework/store/storetest/internal/kit"
 )
 
 var parkedFacts = []fact{

@@ -10,7 +10,7 @@ import (
 
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/store"
-	"github.com/waybill-go/waybill/framework/store/internal/tables"
+	"github.com/waybill-go/waybill/framework/store/internal/tables/acts"
 )
 
 // replayFacts are about delivering rows of the log again.
@@ -231,7 +231,7 @@ func replayGap(t *testing.T, o *outbox) {
 	b := store.ReplayBatch{ReplayQuery: q, Action: "replay", Limit: 10}
 	result, err := o.Replay(t.Context(), b)
 	require.NoError(t, err)
-	require.Equal(t, store.ReplayResult{Changed: 1, Through: tables.ReplaySpan}, result)
+	require.Equal(t, store.ReplayResult{Changed: 1, Through: acts.ReplaySpan}, result)
 	b.After = 1_000_000 - 1
 	o.Exec(t, `UPDATE outbox_actions SET through = 999999`)
 	result, err = o.Replay(t.Context(), b)
