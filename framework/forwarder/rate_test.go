@@ -13,6 +13,7 @@ import (
 	"github.com/waybill-go/waybill/framework/forwarder"
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/route"
+	"github.com/waybill-go/waybill/framework/settings"
 	"github.com/waybill-go/waybill/sinks"
 )
 
@@ -53,7 +54,7 @@ func TestDeliveriesKeepTheRateOfTheSink(t *testing.T) {
 	} {
 		t.Run(text, func(t *testing.T) {
 			onEachStoreIfLong(t, func(t *testing.T, o *outbox) {
-				r, err := forwarder.ParseRate(text)
+				r, err := settings.ParseRate(text)
 				require.NoError(t, err)
 				var s times
 				f := o.one(forwarder.Sink{Sink: &s, Rate: r, Parallelism: forwarder.Parallelism{Threshold: 4}})

@@ -49,11 +49,11 @@ outbox:
 forwarder:
   name: left
   poll: 50ms
-  listen: true
   lease: 15s
-  connections: 8
   shutdown_timeout: 20s
   unrouted: park
+  connections: 8
+  listen: true
 sinks:
   events:
     kind: kafka
