@@ -86,8 +86,7 @@ func TestAHookThatTakesAMillisecondPerDeliverySettlesABacklog(t *testing.T) {
 }
 
 func TestADeliveryThatAHookRefusesDelaysNoOther(t *testing.T) {
-	t.Parallel()
-	onSQLite(t, func(t *testing.T, o *outbox) {
+	onlySQLite(t, func(t *testing.T, o *outbox) {
 		const n, poison = 3000, 1234
 		ids := numbered("n", n)
 		o.append("t", "", ids...)
@@ -195,8 +194,7 @@ func heap() int64 {
 }
 
 func TestAKeyWhoseHeadHangsDoesNotStopOtherKeys(t *testing.T) {
-	t.Parallel()
-	onSQLite(t, func(t *testing.T, o *outbox) {
+	onlySQLite(t, func(t *testing.T, o *outbox) {
 		const others = window + 4000
 		o.append("t", "k", "hangs", "behind")
 		o.insertMany(others, func(i int) notification.Envelope { return notification.Envelope{Key: fmt.Sprint("key", i%50)} })
@@ -217,8 +215,7 @@ func TestAKeyWhoseHeadHangsDoesNotStopOtherKeys(t *testing.T) {
 // TestLittleMemoryStopsNoLane has many sinks, each with several times the pending deliveries that fit
 // into memory for all sinks together. In all sinks except one a delivery hangs.
 func TestLittleMemoryStopsNoLane(t *testing.T) {
-	t.Parallel()
-	onSQLite(t, func(t *testing.T, o *outbox) {
+	onlySQLite(t, func(t *testing.T, o *outbox) {
 		const n, page = 5000, 2000
 		o.insertMany(n, func(int) notification.Envelope { return notification.Envelope{Payload: kilobyte} })
 		released := make(chan struct{})

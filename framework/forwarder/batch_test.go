@@ -352,8 +352,7 @@ func TestABatchIsPutBackWhileItsDestinationIsUnavailable(t *testing.T) {
 }
 
 func TestABatchOfSeveralLanesSurvivesTheLossOfOneLane(t *testing.T) {
-	t.Parallel()
-	onPostgres(t, func(t *testing.T, o *outbox) {
+	onlyPostgres(t, func(t *testing.T, o *outbox) {
 		release := make(chan struct{})
 		b := &batches{limits: sinks.BatchLimits{Size: 100, Wait: time.Second}}
 		b.whole = func(ctx context.Context, batch []*notification.Delivery) []sinks.Result {

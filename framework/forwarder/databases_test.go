@@ -279,8 +279,7 @@ func (h hanging) Due(ctx context.Context, _ store.DueQuery) ([]store.Parked, tim
 }
 
 func TestAParkedTableThatDoesNotAnswerCostsNoLease(t *testing.T) {
-	t.Parallel()
-	onSQLite(t, func(t *testing.T, o *outbox) {
+	onlySQLite(t, func(t *testing.T, o *outbox) {
 		var s script
 		lanes := make(map[int64]bool) // by the lease's epoch
 		h := &hooked{appendable: o.store, db: o.db}

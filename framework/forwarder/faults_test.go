@@ -86,8 +86,7 @@ func (h *hooked) Due(ctx context.Context, q store.DueQuery) ([]store.Parked, tim
 }
 
 func TestAKeyParkedBehindAHangingDeliveryContinuesAfterARestart(t *testing.T) {
-	t.Parallel()
-	onSQLite(t, func(t *testing.T, o *outbox) {
+	onlySQLite(t, func(t *testing.T, o *outbox) {
 		s := &script{answer: either(hangs("slow"), fails(errors.New("later"), 1, "b1"))}
 		o.append("t", "a", "slow")
 		o.append("t", "b", "b1")
@@ -107,8 +106,7 @@ func TestAKeyParkedBehindAHangingDeliveryContinuesAfterARestart(t *testing.T) {
 }
 
 func TestAStopDoesNotWaitForAHangingCallOfALostLane(t *testing.T) {
-	t.Parallel()
-	onSQLite(t, func(t *testing.T, o *outbox) {
+	onlySQLite(t, func(t *testing.T, o *outbox) {
 		s := &script{answer: func(_ context.Context, d *notification.Delivery) error {
 			if d.ID == "stuck" {
 				time.Sleep(24 * time.Hour) // whatever its context says
@@ -128,8 +126,7 @@ func TestAStopDoesNotWaitForAHangingCallOfALostLane(t *testing.T) {
 }
 
 func TestAHangingHookCostsNoLease(t *testing.T) {
-	t.Parallel()
-	onPostgres(t, func(t *testing.T, o *outbox) {
+	onlyPostgres(t, func(t *testing.T, o *outbox) {
 		var s script
 		began := time.Now()
 		o.one(forwarder.Sink{Sink: &s, Hooks: forwarder.Hooks{Delivered: func(ctx context.Context, tx *sql.Tx, _ []forwarder.Delivered) error {
@@ -146,8 +143,7 @@ func TestAHangingHookCostsNoLease(t *testing.T) {
 }
 
 func TestWhileAHookFailsTheWindowLimitsDeliveries(t *testing.T) {
-	t.Parallel()
-	onSQLite(t, func(t *testing.T, o *outbox) {
+	onlySQLite(t, func(t *testing.T, o *outbox) {
 		var s script
 		f := o.one(forwarder.Sink{Sink: &s, Hooks: forwarder.Hooks{Delivered: func(context.Context, *sql.Tx, []forwarder.Delivered) error {
 			return errors.New("constraint")
@@ -191,8 +187,7 @@ func TestThrottlingUntilNowDoesNotCauseABusyLoop(t *testing.T) {
 }
 
 func TestALogReplacedDuringDeliveriesLeavesAReadableCursor(t *testing.T) {
-	t.Parallel()
-	onSQLite(t, func(t *testing.T, o *outbox) {
+	onlySQLite(t, func(t *testing.T, o *outbox) {
 		s := &script{answer: hangs("old1", "new1")}
 		o.append("t", "", "old0", "old1", "old2", "old3")
 		f := o.one(forwarder.Sink{Sink: s, Timeout: time.Hour}, stopsWithin(time.Second))
@@ -207,8 +202,7 @@ func TestALogReplacedDuringDeliveriesLeavesAReadableCursor(t *testing.T) {
 }
 
 func TestAReceiptOfAnyBytesCanBeArchived(t *testing.T) {
-	t.Parallel()
-	onPostgres(t, func(t *testing.T, o *outbox) {
+	onlyPostgres(t, func(t *testing.T, o *outbox) {
 		var s script
 		o.one(forwarder.Sink{Sink: receipts{&s, "smtp 250 queued as \xff\x00"}}, over(&hooked{appendable: o.store, db: o.db}), leased(15*time.Second))
 		o.append("t", "", "a", "b")
@@ -219,8 +213,7 @@ func TestAReceiptOfAnyBytesCanBeArchived(t *testing.T) {
 }
 
 func TestACheckpointWhoseAnswerIsLostRunsItsHookOnce(t *testing.T) {
-	t.Parallel()
-	onSQLite(t, func(t *testing.T, o *outbox) {
+	onlySQLite(t, func(t *testing.T, o *outbox) {
 		o.exec(`CREATE TABLE sent (id text PRIMARY KEY)`)
 		var s script
 		lost := false
@@ -252,8 +245,7 @@ func TestACheckpointWhoseAnswerIsLostRunsItsHookOnce(t *testing.T) {
 }
 
 func TestManyReleasedKeysCostNoLease(t *testing.T) {
-	t.Parallel()
-	onSQLite(t, func(t *testing.T, o *outbox) {
+	onlySQLite(t, func(t *testing.T, o *outbox) {
 		o.exec(`WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n WHERE i < 2000)
 			INSERT INTO outbox_parked (sink, "offset", slot, id, type, version, key, occurred_on, metadata, payload, state, attempt)
 			SELECT 'sink', i, 0, 'id' || i, 't', 1, 'k' || i, '2026-01-01T00:00:00.000000Z', '{}', '{}', 'blocked', 0 FROM n`)
@@ -290,8 +282,7 @@ func (s slowRestore) HeldKeys(ctx context.Context, l store.Lane, halt bool, afte
 }
 
 func TestASlowStartKeepsItsLease(t *testing.T) {
-	t.Parallel()
-	onSQLite(t, func(t *testing.T, o *outbox) {
+	onlySQLite(t, func(t *testing.T, o *outbox) {
 		var s script
 		o.append("t", "", "a")
 		o.one(forwarder.Sink{Sink: &s}, over(slowRestore{&hooked{appendable: o.store, db: o.db}, 16 * time.Second, new(sync.Once)}), leased(15*time.Second))

@@ -116,8 +116,7 @@ func TestSeveralSinksAndLanesEachGetExactlyTheirRowsInOrder(t *testing.T) {
 }
 
 func TestALaneThatFallsBehindTheOthersCatchesUp(t *testing.T) {
-	t.Parallel()
-	onSQLite(t, func(t *testing.T, o *outbox) {
+	onlySQLite(t, func(t *testing.T, o *outbox) {
 		gate := make(chan struct{})
 		quick, slow := &script{}, &script{answer: func(ctx context.Context, _ *notification.Delivery) error {
 			select {

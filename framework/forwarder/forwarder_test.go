@@ -271,8 +271,7 @@ func TestALostLeaseEndsTheWorkOnTheLane(t *testing.T) {
 
 // Only PostgreSQL shows its transactions.
 func TestNoTransactionIsOpenWhileASinkIsCalled(t *testing.T) {
-	t.Parallel()
-	onPostgres(t, func(t *testing.T, o *outbox) {
+	onlyPostgres(t, func(t *testing.T, o *outbox) {
 		s := &script{answer: takes(time.Second)}
 		f := o.one(forwarder.Sink{Sink: s})
 		f.publish("t", "", numbered("", 20)...)
@@ -285,8 +284,7 @@ func TestNoTransactionIsOpenWhileASinkIsCalled(t *testing.T) {
 
 // SQLite has one writer at a time.
 func TestAnOpenTransactionDelaysNoOther(t *testing.T) {
-	t.Parallel()
-	onPostgres(t, func(t *testing.T, o *outbox) {
+	onlyPostgres(t, func(t *testing.T, o *outbox) {
 		var s script
 		f := o.one(forwarder.Sink{Sink: &s})
 		open, err := o.db.BeginTx(t.Context(), nil)

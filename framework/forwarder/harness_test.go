@@ -75,6 +75,18 @@ func onStores(t *testing.T, only string, test func(t *testing.T, o *outbox)) {
 	}
 }
 
+// onlyPostgres runs a test in parallel on PostgreSQL, for what the databases do differently or slowly.
+func onlyPostgres(t *testing.T, test func(t *testing.T, o *outbox)) {
+	t.Parallel()
+	onPostgres(t, test)
+}
+
+// onlySQLite runs a test in parallel on SQLite, which is much quicker, for what does not depend on the database.
+func onlySQLite(t *testing.T, test func(t *testing.T, o *outbox)) {
+	t.Parallel()
+	onSQLite(t, test)
+}
+
 func onPostgres(t *testing.T, test func(t *testing.T, o *outbox)) {
 	dsn := postgrestest.DSN(t)
 	synctest.Test(t, func(t *testing.T) { test(t, openPostgres(t, dsn)) })

@@ -82,8 +82,7 @@ func TestNoDeliveryBeginsWhileCheckpointsFail(t *testing.T) {
 }
 
 func TestNoDeliveryBeginsWhileACheckpointHangs(t *testing.T) {
-	t.Parallel()
-	onSQLite(t, func(t *testing.T, o *outbox) {
+	onlySQLite(t, func(t *testing.T, o *outbox) {
 		const threshold, n = 4, 2000
 		o.append("t", "", numbered("n", n)...)
 		db := &hooked{appendable: o.store, db: o.db}
@@ -114,8 +113,7 @@ func TestNoDeliveryBeginsWhileACheckpointHangs(t *testing.T) {
 }
 
 func TestTheNextLeaseDeliversAlthoughTheLastOneWasSuspended(t *testing.T) {
-	t.Parallel()
-	onSQLite(t, func(t *testing.T, o *outbox) {
+	onlySQLite(t, func(t *testing.T, o *outbox) {
 		const n = 400
 		o.append("t", "", numbered("n", n)...)
 		db := fullDiskFor(o, "sink")

@@ -171,8 +171,7 @@ func TestAnObserverSeesTheOutcomesOfDeliveries(t *testing.T) {
 }
 
 func TestAnObserverSeesOutagesAndThrottling(t *testing.T) {
-	t.Parallel()
-	onSQLite(t, func(t *testing.T, o *outbox) {
+	onlySQLite(t, func(t *testing.T, o *outbox) {
 		began := time.Now()
 		s := &script{answer: either(
 			failsUntil(began.Add(time.Minute), sinks.Unavailable(errors.New("connection refused"))),
@@ -197,8 +196,7 @@ func TestAnObserverSeesOutagesAndThrottling(t *testing.T) {
 }
 
 func TestAnObserverSeesBatchesAndListening(t *testing.T) {
-	t.Parallel()
-	onSQLite(t, func(t *testing.T, o *outbox) {
+	onlySQLite(t, func(t *testing.T, o *outbox) {
 		s := &batches{limits: sinks.BatchLimits{Size: 10}, whole: func(ctx context.Context, batch []*notification.Delivery) []sinks.Result {
 			_ = takesTime(ctx, 30*time.Millisecond)
 			results := make([]sinks.Result, len(batch))
@@ -222,8 +220,7 @@ func TestAnObserverSeesBatchesAndListening(t *testing.T) {
 }
 
 func TestAnObserverSeesThatTheDatabaseWoke(t *testing.T) {
-	t.Parallel()
-	onPostgres(t, func(t *testing.T, o *outbox) {
+	onlyPostgres(t, func(t *testing.T, o *outbox) {
 		r := &recorder{}
 		announcing := &announced{appendable: o.store, news: make(chan store.News)}
 		f := o.one(forwarder.Sink{Sink: &script{}}, func(c *forwarder.Config) { c.Observer = r; c.Store = announcing })

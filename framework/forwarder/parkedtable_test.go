@@ -103,8 +103,7 @@ func TestChangesToParkedDeliveriesAreNoticed(t *testing.T) {
 }
 
 func TestAnUnreadableParkedTableIsReadAtALimitedRate(t *testing.T) {
-	t.Parallel()
-	onSQLite(t, func(t *testing.T, o *outbox) {
+	onlySQLite(t, func(t *testing.T, o *outbox) {
 		s := &script{answer: fails(errors.New("later"), 1, "a1")}
 		var asked atomic.Int64
 		h := &hooked{appendable: o.store}
@@ -122,8 +121,7 @@ func TestAnUnreadableParkedTableIsReadAtALimitedRate(t *testing.T) {
 }
 
 func TestAParkedTableThatCannotBeReadDoesNotCostTheLease(t *testing.T) {
-	t.Parallel()
-	onSQLite(t, func(t *testing.T, o *outbox) {
+	onlySQLite(t, func(t *testing.T, o *outbox) {
 		s := &script{answer: fails(errors.New("later"), 1, "a1")}
 		const lease = 2 * time.Second
 		h := &hooked{appendable: o.store}

@@ -28,8 +28,7 @@ func (o *outbox) running() store.Running {
 
 // Heartbeats show whether all forwarders have the same settings.
 func TestHeartbeatsHaveTheSettingsOfAForwarder(t *testing.T) {
-	t.Parallel()
-	onPostgres(t, func(t *testing.T, o *outbox) {
+	onlyPostgres(t, func(t *testing.T, o *outbox) {
 		figures := func(f *engine) store.Running {
 			t.Helper()
 			f.flush()
@@ -52,8 +51,7 @@ func TestHeartbeatsHaveTheSettingsOfAForwarder(t *testing.T) {
 }
 
 func TestHeartbeatsHaveTheDurationOfCheckpointsInTheLastMinute(t *testing.T) {
-	t.Parallel()
-	onPostgres(t, func(t *testing.T, o *outbox) {
+	onlyPostgres(t, func(t *testing.T, o *outbox) {
 		var quick atomic.Bool
 		h := &hooked{appendable: o.store, db: o.db}
 		h.checkpoint = func(_ context.Context, _ store.Checkpoint, next func() error) error {

@@ -178,16 +178,6 @@ func TestACommitWakesTheForwarderOfItsProcessWithoutListening(t *testing.T) {
 	}
 }
 
-func TestPollingFindsRowsThatAreNotAnnounced(t *testing.T) {
-	t.Parallel()
-	o := newSeparated(t, outboxes.Config{Announcer: outboxes.Silent})
-	o.forward("", 10*time.Millisecond)
-	for _, id := range []string{"a", "b", "c"} {
-		o.publish(id)
-		o.await(id)
-	}
-}
-
 func TestAForwarderWhoseListeningConnectionIsKilledListensAgain(t *testing.T) {
 	t.Parallel()
 	o := newSeparated(t, outboxes.Config{})

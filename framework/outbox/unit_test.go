@@ -45,7 +45,6 @@ func payloads(t *testing.T, s store.Log) []string {
 }
 
 func TestAUnitPublishesRecordedEventsAndClearsThemAfterTheCommit(t *testing.T) {
-	t.Parallel()
 	onEach(t, outbox.Config{}, func(t *testing.T, db *sql.DB, s database, p *outbox.Publisher) {
 		a, b := &order{id: "a"}, &basket{id: "b"}
 		a.place(1)
@@ -90,7 +89,6 @@ func TestAUnitThatIsRolledBackKeepsItsEvents(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			onEach(t, outbox.Config{}, func(t *testing.T, db *sql.DB, s database, p *outbox.Publisher) {
 				_, err := db.ExecContext(t.Context(), `CREATE TABLE products (id VARCHAR(100) PRIMARY KEY)`)
 				require.NoError(t, err)
@@ -148,7 +146,6 @@ func TestACommitWhoseAnswerIsLostKeepsTheEvents(t *testing.T) {
 }
 
 func TestAUnitWorksInTransactionsOfTheApplication(t *testing.T) {
-	t.Parallel()
 	onEach(t, outbox.Config{}, func(t *testing.T, db *sql.DB, s database, p *outbox.Publisher) {
 		a, b := &order{id: "a"}, &basket{id: "b"}
 		u := p.NewUnit()
