@@ -8,7 +8,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/waybill-go/waybill/framework/forwarder"
 	"github.com/waybill-go/waybill/framework/route"
@@ -27,9 +26,6 @@ func (l *loader) checkTables(c *Config) {
 			where = "name a configuration file with -c, or set it with %s or --database"
 		}
 		l.report.add(l.report.file, 0, "database is missing: "+where, variable("database"))
-	}
-	if l.given("outbox.grace") && !l.reported("outbox.grace") && o.Grace < time.Second {
-		l.mistake("outbox.grace", "outbox.grace is %s: use at least 1s", o.Grace)
 	}
 	if l.given("outbox.prefix") && !l.reported("outbox.prefix") {
 		validate := store.ValidatePrefix

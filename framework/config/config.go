@@ -37,7 +37,6 @@ import (
 // uses the value applies the default.
 type Config struct {
 	Database  Database            `yaml:"database" secret:"password" doc:"Address of the outbox's database: postgres://user:password@host:port/name or the key=value form of libpq, mysql://user:password@host:port/name, or sqlite:path. For failover, name several hosts: postgres://user:password@/name?host=db1,db2&port=5432,5432&target_session_attrs=read-write. Required, unless databases or fleet.query is set"`
-	Standby   Database            `yaml:"standby" secret:"password" doc:"Address of a streaming standby of the database, for outbox.read_from: standby. It may name several hosts. Default: the standby among the hosts of database, if it names several"`
 	Databases map[string]Database `yaml:"databases" secret:"password" doc:"Instead of database, the addresses of several databases by name. One forwarder delivers from all of them to the same sinks, and adds the name to each notification as the metadata database. Select a schema of PostgreSQL with search_path, as in postgres://app@db/shop?search_path=tenant1"`
 	Fleet     Fleet               `yaml:"fleet" doc:"Settings of a forwarder of several databases"`
 	Outbox    Outbox              `yaml:"outbox" doc:"The outbox's tables"`
@@ -58,14 +57,11 @@ type Config struct {
 
 // Outbox has the names and the settings of the tables.
 type Outbox struct {
-	Prefix   string   `yaml:"prefix" doc:"Prefix of all table names. On PostgreSQL it may include their schema, as in billing.outbox. Default outbox"`
-	Lanes    int      `yaml:"lanes" zero:"refused" doc:"How many lanes each sink has, which is how many forwarders can share its work: 1 to 1024. On SQLite one of them does all the work. A new number takes effect when a forwarder with it starts. Default 1"`
-	Payload  Payload  `yaml:"payload" enum:"json,bytea" doc:"Type of the payload column that migrate creates: json, or bytea (on MySQL a LONGBLOB) for binary serializers. SQLite stores both. Default json"`
-	ReadFrom ReadFrom `yaml:"read_from" enum:"primary,standby" doc:"Server from which forwarders read the log on PostgreSQL: the primary, or a streaming standby. A standby takes load off the primary, and its replication lag delays deliveries; what it does not have yet is read from the primary. Default primary"`
-	Receipts bool     `yaml:"receipts" doc:"Keep the receipt of each delivery in a table. Default false"`
-	// WithoutProcess and Grace are for MySQL and MariaDB.
-	WithoutProcess WithoutProcess `yaml:"without_process" enum:"void,grace" doc:"What a forwarder on MySQL or MariaDB does about the missing rows of rolled-back transactions if its user lacks the privilege PROCESS. After the time of outbox.grace, void fills the gap with an empty row, so that a statement that would still insert there fails; grace skips the gap, so that a row inserted there later is lost. Default: neither, and the privilege is required"`
-	Grace          time.Duration  `yaml:"grace" zero:"refused" doc:"How long a statement that publishes may take, if without_process is set; at least 1s. Default 5m"`
+	Prefix   string  `yaml:"prefix" doc:"Prefix of all table names. On PostgreSQL it may include their schema, as in billing.outbox. Default outbox"`
+	Lanes    int     `yaml:"lanes" zero:"refused" doc:"How many lanes each sink has, which is how many forwarders can share its work: 1 to 1024. On SQLite one of them does all the work. A new number takes effect when a forwarder with it starts. Default 1"`
+	Payload  Payload `yaml:"payload" enum:"json,bytea" doc:"Type of the payload column that migrate creates: json, or bytea (on MySQL a LONGBLOB) for binary serializers. SQLite stores both. Default json"`
+	Receipts bool    `yaml:"receipts" doc:"Keep the receipt of each delivery in a table. Default false"`
+	WithoutProcess WithoutProcess `yaml:"without_process" enum:"void" doc:"What a forwarder on MySQL or MariaDB does about the missing rows of rolled-back transactions if its user lacks the privilege PROCESS. void fills a gap of 5 minutes with an empty row, so that a statement that would still insert there fails. Default: the privilege is required"`
 	// Retention and InboxRetention are pointers because 0 differs from a key that is left out.
 	Retention      *time.Duration `yaml:"retention" doc:"How long rows stay in the log after they occurred, and receipts after their delivery. Rows that a sink has not settled stay longer. 0 keeps everything forever. Default 72h"`
 	InboxRetention *time.Duration `yaml:"inbox_retention" doc:"How long the inbox keeps the ids of handled notifications. It must be at least as long as a sink that uses the inbox may retry a delivery. 0 keeps them forever. Default 720h, or 0 if retention is 0"`
@@ -79,11 +75,8 @@ type Log struct {
 // WithoutProcess is a substitute for the privilege PROCESS on MySQL and MariaDB.
 type WithoutProcess string
 
-// The values of outbox.without_process; see package mysql.
-const (
-	WithoutProcessVoid  WithoutProcess = "void"
-	WithoutProcessGrace WithoutProcess = "grace"
-)
+// WithoutProcessVoid is the value of outbox.without_process; see package mysql.
+const WithoutProcessVoid WithoutProcess = "void"
 
 // Payload is the type of the payload column. SQLite ignores it.
 type Payload string
@@ -92,15 +85,6 @@ type Payload string
 const (
 	PayloadJSON  Payload = "json"
 	PayloadBytes Payload = "bytea"
-)
-
-// ReadFrom is the server from which the log is read.
-type ReadFrom string
-
-// The values of outbox.read_from.
-const (
-	ReadFromPrimary ReadFrom = "primary"
-	ReadFromStandby ReadFrom = "standby"
 )
 
 // Forwarder has the forwarder's settings; see [forwarder.Config].

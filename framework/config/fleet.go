@@ -158,9 +158,6 @@ func (l *loader) checkFleet(c *Config) {
 	if c.Log != (Log{}) {
 		l.mistake("source", "source: it needs a single database: leave out databases and fleet")
 	}
-	if c.Outbox.ReadFrom == ReadFromStandby || l.given("standby") {
-		l.mistake("outbox.read_from", "outbox.read_from: standbys are read by a forwarder of one database: leave out databases and fleet")
-	}
 	if len(c.Schedules) > 0 {
 		l.mistake("schedules", "schedules: they need a single database: run another forwarder for them, with the key database")
 	}

@@ -24,7 +24,6 @@ func Load(source Source, options Options) (*Config, error) {
 	if c.Log != (Log{}) && len(c.Schedules) > 0 {
 		l.mistake("schedules", "schedules: nothing can be published to the log of source; move them to the first stage's configuration")
 	}
-	l.checkStandby(c)
 	l.buildSinks(c)
 	l.checkSchedules(c)
 	routesAreRight := l.checkRoutes(c)
@@ -53,13 +52,11 @@ type Tables struct {
 	Outbox   Outbox
 	// Log is the log that forwarders read; the zero value means the outbox's own table.
 	Log Log
-	// Logger is for the log and the standby; nil means slog's default.
+	// Logger is for the log; nil means slog's default.
 	Logger *slog.Logger
 	// Listen makes the store listen for the database's notifications. Only forwarders
 	// need it.
 	Listen bool
-	// Standby is the server from which the log is read; the zero value means the primary.
-	Standby Database
 }
 
 // LoadTables reads only database, outbox and source. It needs no file if Source has the
@@ -111,7 +108,7 @@ func LoadObserve(source Source) (Observe, error) {
 	return Observe{Address: c.Observe.Address, Types: c.Observe.Types}, l.report.err()
 }
 
-// LoadRoutes reads the configuration without standby, schedules and observe, and builds no
+// LoadRoutes reads the configuration without schedules and observe, and builds no
 // sinks, so it needs no secrets of sinks. It also works without a file, and then returns no
 // routes.
 func LoadRoutes(source Source, options Options) (*Config, error) {
@@ -182,7 +179,7 @@ func only(node *yaml.Node, keys []string) *yaml.Node {
 func (c *Config) Tables() Tables {
 	listen := c.Forwarder.Listen == nil || *c.Forwarder.Listen
 	return Tables{
-		Database: c.Database, Outbox: c.Outbox, Log: c.Log, Logger: c.options.Logger, Listen: listen, Standby: c.standby(),
+		Database: c.Database, Outbox: c.Outbox, Log: c.Log, Logger: c.options.Logger, Listen: listen,
 	}
 }
 

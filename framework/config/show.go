@@ -67,7 +67,6 @@ func (c *Config) withDefaults() Config {
 	f.Connections, f.ShutdownTimeout, f.Unrouted = its.Connections, its.ShutdownTimeout, its.Unrouted
 	if listen := true; c.Database.Dialect() == PostgreSQL {
 		f.Listen = cmp.Or(f.Listen, &listen)
-		o.ReadFrom = cmp.Or(o.ReadFrom, ReadFromPrimary)
 	}
 	if c.HasFleet() {
 		filled.Fleet = c.Fleet.WithDefaults()

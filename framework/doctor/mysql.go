@@ -32,9 +32,7 @@ func checkMySQLLog(ctx context.Context, x *examination) (verdict, error) {
 	case settings["log_bin"] == "ON" && settings["binlog_format"] == "STATEMENT":
 		return fail("SET GLOBAL binlog_format = 'ROW';", "binlog_format is STATEMENT: the server refuses the writes of READ COMMITTED sessions, which a forwarder uses"), nil
 	case !watches && x.MySQL.WithoutProcess == mysql.ProofRequired:
-		return fail("GRANT PROCESS ON *.* TO the user, or set outbox.without_process", "the user lacks the privilege PROCESS: a rolled back offset cannot be distinguished from one that will still commit"), nil
-	case !watches && x.MySQL.WithoutProcess == mysql.ProofGrace:
-		return warn("GRANT PROCESS ON *.* TO the user, or set outbox.without_process: void", "without the privilege PROCESS, a statement that publishes for longer than outbox.grace loses its rows"), nil
+		return fail("GRANT PROCESS ON *.* TO the user, or set outbox.without_process: void", "the user lacks the privilege PROCESS: a rolled back offset cannot be distinguished from one that will still commit"), nil
 	case mode != "2":
 		return warn("set innodb_autoinc_lock_mode = 2 in the server's configuration, and restart the server",
 			"innodb_autoinc_lock_mode is %s: while one publisher inserts many rows with one statement, all others wait", mode), nil

@@ -63,7 +63,7 @@ func TestAUserWithoutPROCESSIsFound(t *testing.T) {
 	low := mysqltest.User(t, db, "SELECT, INSERT, UPDATE, DELETE")
 	unprivileged := connect(t, dsn, low)
 
-	for proof, want := range map[mysql.Proof]doctor.Status{mysql.ProofRequired: doctor.Fail, mysql.ProofGrace: doctor.Warn, mysql.ProofVoid: doctor.OK} {
+	for proof, want := range map[mysql.Proof]doctor.Status{mysql.ProofRequired: doctor.Fail, mysql.ProofVoid: doctor.OK} {
 		f := onMySQL(t, unprivileged, mysql.Config{WithoutProcess: proof}, "log")["log"]
 		require.Equal(t, want, f.Status, "%s: %s", proof, f.Text)
 	}

@@ -27,7 +27,6 @@ type faulty struct {
 	t        *testing.T
 	server   *postgrestest.Server
 	db       *sql.DB // of the test
-	standby  string  // address at which forwarders read the log; "": the primary
 	failures atomic.Int64
 	expected []string
 }
@@ -89,11 +88,7 @@ func (w *faulty) forward(dsn string, adjust ...func(*forwarder.Config)) (stop fu
 	address.RawQuery = q.Encode()
 	db := openPlain(w.t, address.String())
 	logger := slog.New(slog.NewTextHandler(w.tally, nil))
-	outbox := postgres.Config{Receipts: true, Logger: logger}
-	if w.standby != "" {
-		outbox.Standby = openPlain(w.t, w.standby)
-	}
-	s, err := postgres.Open(w.t.Context(), db, outbox)
+	s, err := postgres.Open(w.t.Context(), db, postgres.Config{Receipts: true})
 	require.NoError(w.t, err)
 	c := forwarder.Config{
 		Store: failing{s, &w.failures}, Name: "test", Lease: 2 * time.Second,

@@ -234,19 +234,6 @@ GRANT EXECUTE ON FUNCTION "billing"."order_cancel" TO "shop";
 `}, r)
 }
 
-func TestPrintedGrantsLetAForwarderSeeTheStandbysTimeline(t *testing.T) {
-	t.Parallel()
-	const grant = `GRANT pg_read_all_stats TO "r"`
-	for duty, environ := range map[string][]string{"forwarder": {"WAYBILL_OUTBOX_READ_FROM=standby"}, "operator": {"WAYBILL_OUTBOX_READ_FROM=standby"}, "publisher": nil} {
-		r := waybillWith(t, environ, "migrate", "--print-grants", "r", "--for", duty, "--database", "postgres://db/app")
-		require.Zero(t, r.code, r.stderr)
-		require.Equal(t, duty == "forwarder", strings.Contains(r.stdout, grant), duty)
-	}
-	r := waybill(t, "migrate", "--print-grants", "r", "--database", "postgres://db/app")
-	require.Zero(t, r.code, r.stderr)
-	require.NotContains(t, r.stdout, grant, "least privileges")
-}
-
 func TestInvalidGrantsAreRefused(t *testing.T) {
 	t.Parallel()
 	for want, args := range map[string][]string{

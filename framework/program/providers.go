@@ -36,10 +36,10 @@ func provideStore(ctx context.Context, d *database.Database) (database.Store, er
 	return d.Store(ctx)
 }
 
-// provideQuietTables is for commands that neither listen nor read pages of the log.
+// provideQuietTables is for commands that do not listen.
 func provideQuietTables(c *config.Config) config.Tables {
 	t := c.Tables()
-	t.Listen, t.Standby = false, config.Database{}
+	t.Listen = false
 	return t
 }
 

@@ -171,19 +171,3 @@ routes:
 	require.Equal(t, exitUsage, r.code)
 	require.Contains(t, r.stderr, "the environment variable TOPIC is not set")
 }
-
-func TestConfigShowMasksTheStandbysPassword(t *testing.T) {
-	t.Parallel()
-	file := writeFile(t, `
-database: postgres://app:hunter2@db1/app
-standby: postgres://app:hunter2@db2/app
-outbox: {read_from: standby}
-sinks: {lines: {kind: jsonlines}}
-routes: {"*": [lines]}
-`)
-	r := waybill(t, "config", "show", "-c", file)
-	require.Zero(t, r.code, r.stderr)
-	require.Contains(t, r.stdout, "standby: postgres://app:***@db2/app\n")
-	require.Contains(t, r.stdout, "read_from: standby\n")
-	require.NotContains(t, r.stdout, "hunter2")
-}

@@ -1,8 +1,13 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/waybill-go/waybill/framework/notification"
@@ -84,4 +89,206 @@ type Receipt struct {
 	Receipt     notification.Receipt
 	Attempt     int
 	DeliveredAt time.Time
+}
+
+// State says why a delivery is parked.
+type State string
+
+// The states of a parked delivery.
+const (
+	// StateRetrying: an attempt failed, the next one is due at DueAt.
+	StateRetrying State = "retrying"
+	// StateScheduled: the publisher asked for a time, DueAt.
+	StateScheduled State = "scheduled"
+	// StateBlocked: an earlier delivery of the same key is parked.
+	StateBlocked State = "blocked"
+	// StateDead: it is not tried again until a person acts.
+	StateDead State = "dead"
+	// StateSettling: it is delivered, but a hook failed, which is called again at DueAt. It
+	// does not hold back its key.
+	StateSettling State = "settling"
+	// StateCancelled: it was scheduled, and its publisher has cancelled it. It is removed at
+	// DueAt. This state is never written: a scheduled delivery is read as cancelled if a
+	// cancellation exists.
+	StateCancelled State = "cancelled"
+)
+
+// SinkUnrouted is the reserved name under which notifications without a route
+// are parked as dead.
+const SinkUnrouted = "_unrouted"
+
+// SinkPruner is the reserved name whose only lane elects the pruner: the forwarder that leases
+// it removes old rows. It is not a sink: nothing is delivered to it or parked for it, and its
+// cursor has no position. Forget notes there that sinks were forgotten, since their cursors no
+// longer show that the log was in use.
+const SinkPruner = "_pruner"
+
+// Parked is a delivery that could not be made when its turn came. It holds the whole envelope,
+// so that retention of the log never loses it.
+type Parked struct {
+	Envelope notification.Envelope
+	State    State
+	// Attempt is the number of attempts so far.
+	Attempt int
+	// DueAt is when its next attempt, or the next call of its hook, is due; zero for blocked
+	// deliveries, and for dead ones whose hook has succeeded.
+	DueAt time.Time
+	// LastError is the error of the last attempt.
+	LastError string
+	// Receipt is the sink's receipt for a settling delivery.
+	Receipt notification.Receipt
+	// HookError is why the last call of its hook failed, and HookFailures how often in a row
+	// hooks failed.
+	HookError    string
+	HookFailures int
+	// FirstParkedAt is when it was first parked; the store keeps the first value written.
+	FirstParkedAt time.Time
+}
+
+// Ref distinguishes deliveries of one sink. The offset alone is not enough: a truncated log
+// assigns the same offsets again, while earlier deliveries are still parked. Nor is the id:
+// publishers may choose it.
+type Ref struct {
+	Offset int64
+	ID     string
+}
+
+// RefOf returns the Ref of an envelope.
+func RefOf(e *notification.Envelope) Ref { return Ref{Offset: e.Offset, ID: e.ID} }
+
+// DueQuery asks for parked deliveries that are due.
+type DueQuery struct {
+	Lane Lane
+	Now  time.Time
+	// Limit is how many to return at most.
+	Limit int
+	// Except are deliveries to leave out, since they are already being worked on.
+	Except []Ref
+	// Halt reports that dead deliveries also hold back their key.
+	Halt bool
+}
+
+// HeldKey is a key that parked deliveries hold back.
+type HeldKey struct {
+	Key string
+	// Head reports that one of the deliveries will be tried again, or is dead and halts the
+	// key. Without a head, the first blocked one is free to go once all rows before it in the
+	// log are settled.
+	Head bool
+}
+
+// OffsetRange is a closed range of offsets, from First to Last.
+type OffsetRange struct{ First, Last int64 }
+
+// Count returns the number of offsets in the range.
+func (r OffsetRange) Count() int64 { return r.Last - r.First + 1 }
+
+// CountOffsets returns the number of offsets in all ranges.
+func CountOffsets(ranges []OffsetRange) (n int64) {
+	for _, r := range ranges {
+		n += r.Count()
+	}
+	return n
+}
+
+// OffsetRanges returns the ranges of ascending offsets.
+func OffsetRanges(offsets ...int64) (ranges []OffsetRange) {
+	for _, offset := range offsets {
+		if n := len(ranges); n > 0 && ranges[n-1].Last+1 == offset {
+			ranges[n-1].Last = offset
+			continue
+		}
+		ranges = append(ranges, OffsetRange{offset, offset})
+	}
+	return ranges
+}
+
+// JoinOffsets returns ranges that have no offset in common in ascending order, with gaps between them.
+func JoinOffsets(ranges []OffsetRange) (joined []OffsetRange) {
+	ranges = slices.SortedFunc(slices.Values(ranges), func(a, b OffsetRange) int { return cmp.Compare(a.First, b.First) })
+	for _, r := range ranges {
+		if n := len(joined); n > 0 && joined[n-1].Last+1 == r.First {
+			joined[n-1].Last = r.Last
+			continue
+		}
+		joined = append(joined, r)
+	}
+	return joined
+}
+
+// ContainsOffset reports whether ascending ranges contain an offset.
+func ContainsOffset(ranges []OffsetRange, offset int64) bool {
+	_, found := slices.BinarySearchFunc(ranges, offset, func(r OffsetRange, offset int64) int {
+		switch {
+		case r.Last < offset:
+			return -1
+		case r.First > offset:
+			return 1
+		}
+		return 0
+	})
+	return found
+}
+
+// EncodeOffsets encodes ascending ranges for a cursor, such as "5-9,12"; no ranges give "". The
+// offsets must be positive, and the ranges ascending with gaps between them: DecodeOffsets
+// refuses anything else.
+func EncodeOffsets(ranges []OffsetRange) string {
+	var b []byte
+	for i, r := range ranges {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = strconv.AppendInt(b, r.First, 10)
+		if r.Last > r.First {
+			b = append(b, '-')
+			b = strconv.AppendInt(b, r.Last, 10)
+		}
+	}
+	return string(b)
+}
+
+// DecodeOffsets is the inverse of EncodeOffsets; "" gives nil. Text that EncodeOffsets cannot
+// have written fails with ErrPosition.
+func DecodeOffsets(text string) ([]OffsetRange, error) {
+	if text == "" {
+		return nil, nil
+	}
+	var ranges []OffsetRange
+	var previous int64
+	for part := range strings.SplitSeq(text, ",") {
+		first, last, err := parseOffsetRange(part)
+		switch {
+		case err != nil:
+			return nil, fmt.Errorf("%w: settled offsets %.40q: %w", ErrPosition, text, err)
+		case first <= previous:
+			return nil, fmt.Errorf("%w: settled offsets %.40q: %d does not follow %d", ErrPosition, text, first, previous)
+		}
+		ranges = append(ranges, OffsetRange{first, last})
+		previous = last
+	}
+	return ranges, nil
+}
+
+// parseOffsetRange parses "5-9", or "12" as the range from 12 to 12.
+func parseOffsetRange(text string) (first, last int64, err error) {
+	from, to, isRange := strings.Cut(text, "-")
+	if first, err = parseOffset(from); err != nil || !isRange {
+		return first, first, err
+	}
+	if last, err = parseOffset(to); err != nil {
+		return 0, 0, err
+	}
+	if last <= first {
+		return 0, 0, fmt.Errorf("range %q does not ascend", text)
+	}
+	return first, last, nil
+}
+
+// parseOffset accepts only the digits that AppendInt writes: no sign and no leading zero.
+func parseOffset(text string) (int64, error) {
+	if text == "" || text[0] < '1' || text[0] > '9' {
+		return 0, fmt.Errorf("%q is not an offset", text)
+	}
+	return strconv.ParseInt(text, 10, 64)
 }

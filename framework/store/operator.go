@@ -1,6 +1,12 @@
 package store
 
-import "context"
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/waybill-go/waybill/framework/notification"
+)
 
 // Operator changes an outbox on behalf of people. The table of actions records the changes.
 //
@@ -74,4 +80,187 @@ type Operator interface {
 	// lease of the sink. If the sink is added again, it begins where its Start says, like any
 	// new sink.
 	Forget(ctx context.Context, sink string) (Traces, error)
+}
+
+// Planner says what an action would change, before a person confirms it, and what became of actions.
+type Planner interface {
+	// CountParked counts the parked deliveries that match, by sink and state. changed is when
+	// the last of them changed, by the database's clock, for ParkedFilter.Until. It fails with
+	// ErrUnknownSink if the outbox has nothing of the filter's sink.
+	CountParked(ctx context.Context, f ParkedFilter) (counts []ParkedCount, changed time.Time, err error)
+
+	// CountReplay counts what a replay would deliver. It fails with ErrUnknownSink for a sink
+	// without cursors, and with ErrOtherLog if they belong to another log.
+	CountReplay(ctx context.Context, q ReplayQuery) (ReplayCount, error)
+
+	// CountReroute counts what a reroute would move, by type and state, ordered by these.
+	// changed is as in CountParked.
+	CountReroute(ctx context.Context, q RerouteQuery) (counts []RerouteCount, changed time.Time, err error)
+
+	// Traces counts what the outbox has of a sink. If it has nothing, it fails with
+	// ErrUnknownSink, which names the known sinks.
+	Traces(ctx context.Context, sink string) (Traces, error)
+
+	// Action returns an action by its id, or ErrUnknownAction. Actions returns at most limit of
+	// the latest actions, newest first.
+	Action(ctx context.Context, id string) (Action, error)
+	Actions(ctx context.Context, limit int) ([]Action, error)
+}
+
+// Action is a recorded action of a person.
+type Action struct {
+	ID  string    `json:"id"`
+	At  time.Time `json:"at"`
+	Who string    `json:"who"`
+	// Address is where the request came from over the network, and Reason why it was made, if
+	// known.
+	Address string `json:"address,omitempty"`
+	Reason  string `json:"reason,omitempty"`
+	// Name is the name of the action, such as requeue.
+	Name string `json:"action"`
+	// Filter is what it acts on, as requested.
+	Filter json.RawMessage `json:"filter"`
+	// Request is a digest of the request that began it; "" if none is kept.
+	Request string `json:"-"`
+	// Planned is the number of deliveries to change when it began, and Count the number changed
+	// so far. Both are 0 for an action that counts nothing.
+	Planned int64 `json:"planned,omitempty"`
+	Count   int64 `json:"count"`
+	// Through is the offset that a replay has reached.
+	Through int64 `json:"through,omitempty"`
+	// State is the state of the action when it was read.
+	State ActionState `json:"state"`
+	// UpdatedAt is when its last batch was written, or when it began.
+	UpdatedAt time.Time `json:"updated_at,omitzero"`
+	// CancelledAt is when CancelledBy cancelled it; zero if it was not cancelled.
+	CancelledAt time.Time `json:"cancelled_at,omitzero"`
+	CancelledBy string    `json:"cancelled_by,omitempty"`
+	// EndedAt is when it ended; zero while it runs, and for good if it was interrupted.
+	EndedAt time.Time `json:"ended_at,omitzero"`
+}
+
+// ActionState is the state of an action.
+type ActionState string
+
+// The states of an action.
+const (
+	// ActionRunning: it has begun, and its last batch is more recent than ActionSilence.
+	ActionRunning ActionState = "running"
+	// ActionDone: all of it is done.
+	ActionDone ActionState = "done"
+	// ActionCancelled: a person cancelled it. What it did before stays.
+	ActionCancelled ActionState = "cancelled"
+	// ActionInterrupted: it has not ended, but writes nothing any more, because its process
+	// ended or met an error.
+	ActionInterrupted ActionState = "interrupted"
+)
+
+// ActionSilence is how long after its last batch an action counts as interrupted.
+const ActionSilence = time.Minute
+
+// ParkedBatch is the next part of a bulk action on one sink's parked deliveries.
+type ParkedBatch struct {
+	// Action is the id of the action that it belongs to.
+	Action string
+	// Filter must name a sink.
+	Filter ParkedFilter
+	After  Ref
+	Limit  int
+}
+
+// ParkedBatchResult is the result of a batch.
+type ParkedBatchResult struct {
+	Changed int
+	// Last is the delivery after which the next batch begins.
+	Last Ref
+	// Done reports that there is no next batch.
+	Done bool
+}
+
+// ReplayQuery selects rows of the log.
+type ReplayQuery struct {
+	Sink string
+	// Types are filters that must all match.
+	Types []notification.TypeFilter
+	// Since and Until select rows that occurred at Since or later, and before Until. The zero
+	// value means no bound.
+	Since, Until time.Time
+	// From names a record of a source, such as orders/3@1042: its lane is replayed from there,
+	// and no other lane is. "" means no bound.
+	From string
+	// After and UpTo select offsets above After and up to UpTo.
+	After, UpTo int64
+}
+
+// ReplayCount is what a replay would deliver.
+type ReplayCount struct {
+	// Rows is the number of rows to deliver again.
+	Rows int64 `json:"rows"`
+	// Parked is the number of rows that are parked for the sink, and stay as they are.
+	Parked int64 `json:"parked"`
+	// Unsettled is the number of rows that the sink has not settled yet: they are delivered as
+	// usual.
+	Unsettled int64 `json:"unsettled"`
+	// Oldest is the first row that is still in the log, or nil.
+	Oldest *Row `json:"oldest"`
+}
+
+// ReplayBatch is the next part of a replay.
+type ReplayBatch struct {
+	ReplayQuery
+	// Action is the id of the action that it belongs to.
+	Action string
+	Limit  int
+}
+
+// ReplayResult is the result of a batch.
+type ReplayResult struct {
+	Changed int
+	// Through is the offset that the replay has reached.
+	Through int64
+}
+
+// RerouteQuery selects deliveries that had no route.
+type RerouteQuery struct {
+	// Filter narrows the selection. Its Sink is ignored; without States, all states that can be
+	// moved are selected.
+	Filter ParkedFilter
+	// Sinks are the types of each sink. Types without a sink are left out.
+	Sinks map[string]notification.TypeFilter
+}
+
+// Unrouted returns the filter of the parked deliveries.
+func (q RerouteQuery) Unrouted() ParkedFilter {
+	f := q.Filter
+	f.Sink = SinkUnrouted
+	if len(f.States) == 0 {
+		f.States = []State{StateDead, StateScheduled}
+	}
+	return f
+}
+
+// RerouteCount is how many deliveries of a type have a route now.
+type RerouteCount struct {
+	Type  string `json:"type"`
+	State State  `json:"state"`
+	Count int64  `json:"count"`
+}
+
+// RerouteBatch is the next part of a reroute.
+type RerouteBatch struct {
+	RerouteQuery
+	// Action is the id of the action that it belongs to.
+	Action string
+	After  Ref
+	Limit  int
+}
+
+// RerouteResult is the result of a batch.
+type RerouteResult struct {
+	// Changed is how many were moved; Left is how many stay, since a sink has not settled them.
+	Changed, Left int
+	// Last is the delivery after which the next batch begins.
+	Last Ref
+	// Done reports that there is no next batch.
+	Done bool
 }

@@ -13,7 +13,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"log/slog"
 
 	"github.com/waybill-go/waybill/framework/config"
 	"github.com/waybill-go/waybill/framework/outbox"
@@ -30,8 +29,6 @@ type Database struct {
 	dialect dialect
 	db      *sql.DB
 	source  *kafka.Source // nil if the log is in the database
-	standby *sql.DB       // nil if the log is read from the primary
-	logger  *slog.Logger
 }
 
 // dialect is what differs between databases.
@@ -43,17 +40,11 @@ type dialect interface {
 	migrationSQL(partitionRows int64) (string, error)
 	// grants returns the SQL that gives a role the privileges for a duty of postgres.Duties.
 	grants(role, duty string) (string, error)
-	open(context.Context, *sql.DB, reading) (Store, error)
+	// open opens a store that reads the log from source, or from the database if source is nil.
+	open(ctx context.Context, db *sql.DB, source store.Source) (Store, error)
 	// isTemporary reports whether an error of open may go away, because no server listens
 	// or the server is not ready.
 	isTemporary(error) bool
-}
-
-// reading is where a store reads the log.
-type reading struct {
-	source  store.Source // nil if the log is in the database
-	standby *sql.DB      // nil if the log is read from the primary
-	logger  *slog.Logger // for the standby
 }
 
 func dialectOf(c config.Tables) dialect {
@@ -80,7 +71,7 @@ func Open(c config.Tables) (d *Database, cleanup func(), err error) { return ope
 func Create(c config.Tables) (d *Database, cleanup func(), err error) { return open(c, true) }
 
 func open(c config.Tables, create bool) (*Database, func(), error) {
-	d := &Database{address: c.Database, dialect: dialectOf(c), logger: c.Logger}
+	d := &Database{address: c.Database, dialect: dialectOf(c)}
 	address := c.Database.DSN()
 	if own, ok := d.dialect.(postgresDialect); ok && create { // the schema is made where there is none
 		address, own.schema = splitSchema(address)
@@ -97,21 +88,12 @@ func open(c config.Tables, create bool) (*Database, func(), error) {
 			return nil, nil, errors.Join(fmt.Errorf("source: %w", err), d.db.Close())
 		}
 	}
-	if c.Standby.Dialect() != "" {
-		if d.standby, err = d.dialect.connect(c.Standby.DSN(), false); err != nil {
-			d.close()
-			return nil, nil, fmt.Errorf("the standby: %w", err)
-		}
-	}
 	return d, d.close, nil
 }
 
 func (d *Database) close() {
 	if d.source != nil {
 		d.source.Close()
-	}
-	if d.standby != nil {
-		_ = d.standby.Close()
 	}
 	_ = d.db.Close()
 }
@@ -190,14 +172,14 @@ type Store interface {
 // Store opens the outbox. It returns [store.ErrNotMigrated] if the tables do not exist, and an
 // error if the source of the log cannot be reached.
 func (d *Database) Store(ctx context.Context) (Store, error) {
-	r := reading{standby: d.standby, logger: d.logger}
+	var source store.Source
 	if d.source != nil {
 		if err := d.source.Open(ctx); err != nil {
 			return nil, fmt.Errorf("source: %w", err)
 		}
-		r.source = d.source
+		source = d.source
 	}
-	return d.dialect.open(ctx, d.db, r)
+	return d.dialect.open(ctx, d.db, source)
 }
 
 // IsTemporary reports whether an error of Store may go away by itself, because no server listens or

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/waybill-go/waybill/framework/config"
+	"github.com/waybill-go/waybill/framework/store"
 	"github.com/waybill-go/waybill/framework/store/mysql"
 )
 
@@ -28,7 +29,6 @@ func (o mysqlDialect) config() mysql.Config {
 		Prefix:         o.tables.Prefix,
 		Receipts:       o.tables.Receipts,
 		WithoutProcess: mysql.Proof(o.tables.WithoutProcess),
-		Grace:          o.tables.Grace,
 	}
 	if o.tables.Payload == config.PayloadBytes {
 		c.Payload = mysql.PayloadBytes
@@ -67,9 +67,9 @@ func (o mysqlDialect) grants(role, duty string) (string, error) {
 	return mysql.Grants(o.config(), role, duty)
 }
 
-func (o mysqlDialect) open(ctx context.Context, db *sql.DB, r reading) (Store, error) {
+func (o mysqlDialect) open(ctx context.Context, db *sql.DB, source store.Source) (Store, error) {
 	c := o.config()
-	c.Source = r.source
+	c.Source = source
 	return mysql.Open(ctx, db, c)
 }
 

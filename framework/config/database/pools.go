@@ -81,7 +81,7 @@ func (p *Pools) Store(ctx context.Context, c config.Tables) (s Store, release fu
 }
 
 func (p *Pools) open(ctx context.Context, c config.Tables, d dialect, db *sql.DB, release func()) (Store, func(), error) {
-	s, err := d.open(ctx, db, reading{logger: c.Logger})
+	s, err := d.open(ctx, db, nil)
 	if err != nil {
 		release()
 		return nil, nil, err

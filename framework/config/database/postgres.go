@@ -12,6 +12,7 @@ import (
 	"github.com/lib/pq"
 
 	"github.com/waybill-go/waybill/framework/config"
+	"github.com/waybill-go/waybill/framework/store"
 	"github.com/waybill-go/waybill/framework/store/postgres"
 )
 
@@ -65,16 +66,12 @@ func (o postgresDialect) migrationSQL(partitionRows int64) (string, error) {
 }
 
 func (o postgresDialect) grants(role, duty string) (string, error) {
-	grants, err := postgres.Grants(o.config(), role, postgres.Duty(duty))
-	if err == nil && o.tables.ReadFrom == config.ReadFromStandby && postgres.Duty(duty) == postgres.Forwarder {
-		grants += "GRANT pg_read_all_stats TO " + pq.QuoteIdentifier(role) + "; -- to read the timeline of the standby\n"
-	}
-	return grants, err
+	return postgres.Grants(o.config(), role, postgres.Duty(duty))
 }
 
-func (o postgresDialect) open(ctx context.Context, db *sql.DB, r reading) (Store, error) {
+func (o postgresDialect) open(ctx context.Context, db *sql.DB, source store.Source) (Store, error) {
 	c := o.config()
-	c.Source, c.Standby, c.Logger = r.source, r.standby, r.logger
+	c.Source = source
 	return postgres.Open(ctx, db, c)
 }
 

@@ -48,9 +48,9 @@ func (sqliteDialect) grants(string, string) (string, error) {
 	return "", errors.New("SQLite has no roles: permissions of the file decide who can use the outbox")
 }
 
-func (o sqliteDialect) open(ctx context.Context, db *sql.DB, r reading) (Store, error) {
+func (o sqliteDialect) open(ctx context.Context, db *sql.DB, source store.Source) (Store, error) {
 	c := o.config()
-	c.Source = r.source
+	c.Source = source
 	return sqlite.Open(ctx, db, c)
 }
 

@@ -1,3 +1,5 @@
+//go:build entclient
+
 package drivers
 
 import (
@@ -9,7 +11,7 @@ import (
 	entsql "entgo.io/ent/dialect/sql"
 
 	"github.com/waybill-go/waybill/framework/outbox"
-	"github.com/waybill-go/waybill/framework/outbox/drivers/ent"
+	"github.com/waybill-go/waybill/framework/outbox/drivers/internal/ent"
 )
 
 func unitOfEnt(ctx context.Context, tx outbox.Tx, client *ent.Client) unit {

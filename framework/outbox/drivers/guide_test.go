@@ -10,8 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"entgo.io/ent/dialect"
-	entsql "entgo.io/ent/dialect/sql"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/jackc/pgx/v5/stdlib"
@@ -25,7 +23,6 @@ import (
 	"github.com/waybill-go/waybill/framework/inbox"
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/outbox"
-	"github.com/waybill-go/waybill/framework/outbox/drivers/ent"
 	"github.com/waybill-go/waybill/framework/outbox/pgxbatch"
 	"github.com/waybill-go/waybill/framework/store/postgres"
 	"github.com/waybill-go/waybill/registry"
@@ -34,13 +31,16 @@ import (
 
 var goBlock = regexp.MustCompile("(?s)```go\n(.*?)```")
 
-func TestTheBlocksOfTheGuideAreInThisFile(t *testing.T) {
+func TestTheBlocksOfTheGuideAreInItsTests(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile("../../../docs/publishing.md")
 	require.NoError(t, err)
-	file, err := os.ReadFile("guide_test.go")
-	require.NoError(t, err)
-	code := unindented(string(file))
+	code := ""
+	for _, name := range []string{"guide_test.go", "guideent_test.go"} {
+		file, err := os.ReadFile(name)
+		require.NoError(t, err)
+		code += unindented(string(file))
+	}
 	blocks := goBlock.FindAllStringSubmatch(string(page), -1)
 	require.NotEmpty(t, blocks)
 	for _, block := range blocks {
@@ -68,10 +68,6 @@ func TestTheBlocksOfTheGuidePublish(t *testing.T) {
 		func() error { return guideSqlx(ctx, s.publisher, sqlx.NewDb(s.db, "pgx")) },
 		func() error { return guideGorm(ctx, s.publisher, s.db) },
 		func() error { return guideBun(ctx, s.publisher, bun.NewDB(s.db, pgdialect.New())) },
-		func() error {
-			return guideEnt(ctx, s.publisher, ent.NewClient(ent.Driver(entsql.OpenDB(dialect.Postgres, s.db))))
-		},
-		func() error { return guideEntOverSQL(ctx, s.publisher, s.db) },
 		func() error { return guideOptions(ctx, s.publisher, s.db) },
 		func() error { return guideAppend(ctx, s.publisher, s.db) },
 	} {
@@ -93,7 +89,7 @@ func TestTheBlocksOfTheGuidePublish(t *testing.T) {
 	require.NoError(t, err)
 	_, err = sink.Deliver(ctx, s.delivery(t, "o-30"))
 	require.NoError(t, err)
-	require.Equal(t, []string{"o-17", "o-18", "o-19", "o-27", "o-20", "o-21", "o-22", "o-23", "o-24", "o-25", "o-25", "o-26", ""},
+	require.Equal(t, []string{"o-17", "o-18", "o-19", "o-27", "o-20", "o-21", "o-22", "o-25", "o-25", "o-26", ""},
 		s.column(t, `SELECT key FROM outbox ORDER BY "offset"`))
 }
 
@@ -233,36 +229,6 @@ func guideBun(ctx context.Context, publisher *outbox.Publisher, bunDB *bun.DB) e
 	}
 	publisher.Announce()
 	return nil
-}
-
-func guideEnt(ctx context.Context, publisher *outbox.Publisher, client *ent.Client) error {
-	tx, err := client.Tx(ctx)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = tx.Rollback() }()
-	if err := tx.Order.Create().SetID("o-23").SetProduct("kite").Exec(ctx); err != nil {
-		return err
-	}
-	if err := publisher.Publish(ctx, tx, OrderPlaced{Order: "o-23", Product: "kite"}); err != nil {
-		return err
-	}
-	if err := tx.Commit(); err != nil {
-		return err
-	}
-	publisher.Announce()
-	return nil
-}
-
-func guideEntOverSQL(ctx context.Context, publisher *outbox.Publisher, db *sql.DB) error {
-	err := publisher.RunInTx(ctx, db, nil, func(ctx context.Context, tx *sql.Tx) error {
-		client := ent.NewClient(ent.Driver(entsql.NewDriver(dialect.Postgres, entsql.Conn{ExecQuerier: tx})))
-		if err := client.Order.Create().SetID("o-24").SetProduct("kite").Exec(ctx); err != nil {
-			return err
-		}
-		return publisher.Publish(ctx, tx, OrderPlaced{Order: "o-24", Product: "kite"})
-	})
-	return err
 }
 
 func guideOptions(ctx context.Context, publisher *outbox.Publisher, db *sql.DB) error {

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/waybill-go/waybill/framework/store/internal/tables"
 )
 
 // Examiner reads what package doctor checks. It changes nothing and does not read large tables. It also
@@ -83,23 +85,19 @@ func (e *Examiner) Connections(ctx context.Context) (used, most int, err error) 
 
 // Prepared returns the names of prepared XA transactions, in the form of XA ROLLBACK.
 func (e *Examiner) Prepared(ctx context.Context) (names []string, err error) {
-	rows, err := e.db.QueryContext(ctx, `XA RECOVER`)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = closeRows(rows, err) }()
-	for rows.Next() {
+	err = tables.EachRow(ctx, e.db, func(rows *sql.Rows) error {
 		var format, global, branch int
 		var data []byte
 		if err := rows.Scan(&format, &global, &branch, &data); err != nil {
-			return nil, err
+			return err
 		}
 		if global+branch > len(data) {
-			return nil, fmt.Errorf("XA RECOVER: a name of %d bytes in %d", global+branch, len(data))
+			return fmt.Errorf("XA RECOVER: a name of %d bytes in %d", global+branch, len(data))
 		}
 		names = append(names, fmt.Sprintf("X'%x',X'%x',%d", data[:global], data[global:global+branch], format))
-	}
-	return names, rows.Err()
+		return nil
+	}, `XA RECOVER`)
+	return names, err
 }
 
 // Holding is a long open transaction that has written or is writing.
@@ -113,23 +111,17 @@ type Holding struct {
 // Holdings returns the transactions of the whole server that have been open for longer than age.
 func (e *Examiner) Holdings(ctx context.Context, age time.Duration) (found []Holding, err error) {
 	const since = `TIMESTAMPDIFF(MICROSECOND, t.trx_started, CONVERT_TZ(UTC_TIMESTAMP(6), '+00:00', 'SYSTEM'))`
-	rows, err := e.db.QueryContext(ctx, `SELECT t.trx_mysql_thread_id, coalesce(p.USER, ''), coalesce(p.COMMAND, ''), `+since+`, coalesce(t.trx_query, '')
-		FROM information_schema.innodb_trx t LEFT JOIN information_schema.PROCESSLIST p ON p.ID = t.trx_mysql_thread_id
-		WHERE t.trx_mysql_thread_id <> 0 AND (t.trx_rows_modified > 0 OR t.trx_tables_locked > 0) AND `+since+` > ? ORDER BY t.trx_started`, age.Microseconds())
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = closeRows(rows, err) }()
-	for rows.Next() {
+	err = tables.EachRow(ctx, e.db, func(rows *sql.Rows) error {
 		var h Holding
 		var microseconds int64
-		if err := rows.Scan(&h.Session, &h.User, &h.State, &microseconds, &h.Statement); err != nil {
-			return nil, err
-		}
+		err := rows.Scan(&h.Session, &h.User, &h.State, &microseconds, &h.Statement)
 		h.Age = time.Duration(microseconds) * time.Microsecond
 		found = append(found, h)
-	}
-	return found, rows.Err()
+		return err
+	}, `SELECT t.trx_mysql_thread_id, coalesce(p.USER, ''), coalesce(p.COMMAND, ''), `+since+`, coalesce(t.trx_query, '')
+		FROM information_schema.innodb_trx t LEFT JOIN information_schema.PROCESSLIST p ON p.ID = t.trx_mysql_thread_id
+		WHERE t.trx_mysql_thread_id <> 0 AND (t.trx_rows_modified > 0 OR t.trx_tables_locked > 0) AND `+since+` > ? ORDER BY t.trx_started`, age.Microseconds())
+	return found, err
 }
 
 // onePrivilege is a privilege of a grant, with its columns.
@@ -221,18 +213,9 @@ func (e *Examiner) MissingIndexes(ctx context.Context) (missing map[string]strin
 	if err != nil {
 		return nil, err
 	}
-	rows, err := e.db.QueryContext(ctx, `SELECT DISTINCT INDEX_NAME FROM information_schema.STATISTICS WHERE TABLE_SCHEMA = DATABASE()`)
+	present, err := tables.Texts(ctx, e.db, `SELECT DISTINCT INDEX_NAME FROM information_schema.STATISTICS WHERE TABLE_SCHEMA = DATABASE()`)
 	if err != nil {
 		return nil, err
-	}
-	defer func() { err = closeRows(rows, err) }()
-	var present []string
-	for rows.Next() {
-		var name string
-		if err := rows.Scan(&name); err != nil {
-			return nil, err
-		}
-		present = append(present, name)
 	}
 	missing = make(map[string]string)
 	for _, table := range madeTable.FindAllStringSubmatch(text, -1) {
@@ -242,32 +225,5 @@ func (e *Examiner) MissingIndexes(ctx context.Context) (missing map[string]strin
 			}
 		}
 	}
-	return missing, rows.Err()
-}
-
-// CursorFaults returns, by sink, why cursors do not belong to this log, for example because the log was
-// started again.
-func (s *Store) CursorFaults(ctx context.Context) (faults map[string]string, err error) {
-	if s.Source() != nil {
-		return s.SourceFaults(ctx)
-	}
-	progress, err := s.progress(ctx, s.db, nil)
-	if err != nil {
-		return nil, fmt.Errorf("compare the cursors with the log: %w", advise(err))
-	}
-	faults = make(map[string]string)
-	for _, p := range progress {
-		if p.reason != "" {
-			faults[p.sink] = p.reason
-		}
-	}
-	return faults, nil
-}
-
-// closeRows ends a query and keeps the first error.
-func closeRows(rows *sql.Rows, err error) error {
-	if closeErr := rows.Close(); err == nil {
-		return closeErr
-	}
-	return err
+	return missing, nil
 }

@@ -1,6 +1,10 @@
 package mysql
 
-import "github.com/waybill-go/waybill/framework/store"
+import (
+	"time"
+
+	"github.com/waybill-go/waybill/framework/store"
+)
 
 // CheckVersion checks a result of VERSION() like Open.
 func CheckVersion(text string) error {
@@ -18,3 +22,6 @@ func CheckTopology(variables map[string]string) error {
 
 // Advise adds a hint to an error with a known number.
 func Advise(err error) error { return advise(err) }
+
+// SetVoidAfter makes the store fill gaps sooner.
+func (s *Store) SetVoidAfter(d time.Duration) { s.voidAfter = d }

@@ -102,8 +102,9 @@ func TestRolledBackOffsetsAreForgotten(t *testing.T) {
 func TestWithoutPROCESSVoidRowsFillRolledBackOffsets(t *testing.T) {
 	t.Parallel()
 	db := unprivileged(t)
-	s, err := mysql.Open(t.Context(), db, mysql.Config{WithoutProcess: mysql.ProofVoid, Grace: time.Second})
+	s, err := mysql.Open(t.Context(), db, mysql.Config{WithoutProcess: mysql.ProofVoid})
 	require.NoError(t, err)
+	s.SetVoidAfter(time.Second)
 	r, err := s.NewReader(nil, allRows)
 	require.NoError(t, err)
 	gone := begin(t, db)
@@ -116,21 +117,6 @@ func TestWithoutPROCESSVoidRowsFillRolledBackOffsets(t *testing.T) {
 	var typ string
 	require.NoError(t, db.QueryRowContext(t.Context(), "SELECT type FROM outbox WHERE `offset` = 1").Scan(&typ))
 	require.Equal(t, mysql.VoidType, typ)
-}
-
-func TestWithoutPROCESSRolledBackOffsetsAreSkippedAfterAGraceTime(t *testing.T) {
-	t.Parallel()
-	db := unprivileged(t)
-	s, err := mysql.Open(t.Context(), db, mysql.Config{WithoutProcess: mysql.ProofGrace, Grace: time.Second})
-	require.NoError(t, err)
-	r, err := s.NewReader(nil, allRows)
-	require.NoError(t, err)
-	gone := begin(t, db)
-	exec(t, gone, insertOne)
-	require.NoError(t, gone.Rollback())
-	exec(t, db, insertOne)
-	require.Equal(t, []int64{2}, read(t, s, r))
-	decided(t, s)
 }
 
 // After a crash the server may assign an offset again.

@@ -42,9 +42,6 @@ const (
 	PayloadBytes Payload = "bytes"
 )
 
-// DefaultGrace is the default of Config.Grace.
-const DefaultGrace = 5 * time.Minute
-
 // Config identifies an outbox in a database. The zero value is the default outbox.
 type Config struct {
 	// Prefix is the prefix of all table names; default "outbox".
@@ -57,9 +54,6 @@ type Config struct {
 	// WithoutProcess is what a reader does if the user of the database lacks the privilege PROCESS;
 	// default ProofRequired.
 	WithoutProcess Proof
-	// Grace is how long a statement that publishes may take, from its first row to its last, if
-	// WithoutProcess is set and the privilege is missing; default DefaultGrace, at least a second.
-	Grace time.Duration
 	// Source is the log that forwarders read instead of the database's log, which must then be empty; nil
 	// means the database's log. A store with a Source cannot be published to.
 	Source store.Source
@@ -72,16 +66,11 @@ func (c Config) withDefaults() (Config, error) {
 	if c.Payload == "" {
 		c.Payload = PayloadJSON
 	}
-	if c.Grace == 0 {
-		c.Grace = DefaultGrace
-	}
 	switch {
 	case c.Payload != PayloadJSON && c.Payload != PayloadBytes:
 		return c, fmt.Errorf("payload column %q: use %q or %q", c.Payload, PayloadJSON, PayloadBytes)
-	case c.WithoutProcess != ProofRequired && c.WithoutProcess != ProofVoid && c.WithoutProcess != ProofGrace:
-		return c, fmt.Errorf("without PROCESS %q: use %q, %q or nothing", c.WithoutProcess, ProofVoid, ProofGrace)
-	case c.Grace < time.Second:
-		return c, fmt.Errorf("a grace time of %s: use at least 1s", c.Grace)
+	case c.WithoutProcess != ProofRequired && c.WithoutProcess != ProofVoid:
+		return c, fmt.Errorf("without PROCESS %q: use %q or nothing", c.WithoutProcess, ProofVoid)
 	}
 	return c, store.ValidatePrefix(c.Prefix)
 }
@@ -93,7 +82,7 @@ func (c Config) withDefaults() (Config, error) {
 type Store struct {
 	*shared
 	db      *sql.DB
-	config  Config
+	proof   Proof // without the privilege PROCESS
 	names   names
 	family  family
 	run     *tables.Runner
@@ -101,6 +90,8 @@ type Store struct {
 	binary  bool
 	packet  int         // max_allowed_packet of the server
 	blind   atomic.Bool // the privilege PROCESS is missing
+	// voidAfter is a field only for tests.
+	voidAfter time.Duration
 
 	notCancelled string // the condition that a row of a page is not cancelled
 }
@@ -147,7 +138,7 @@ func Open(ctx context.Context, db *sql.DB, c Config) (*Store, error) {
 	if err := checkLog(ctx, db, n); err != nil {
 		return nil, err
 	}
-	s := &Store{db: db, config: c, names: n, family: server.family}
+	s := &Store{db: db, proof: c.WithoutProcess, voidAfter: voidAfter, names: n, family: server.family}
 	s.tracker = newTracker(s)
 	s.run = tables.NewRunner(n.Table, &dialect{Store: s})
 	s.notCancelled, _ = s.run.Render(tables.SQL(tables.NotCancelled))

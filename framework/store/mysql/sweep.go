@@ -52,13 +52,10 @@ type Proof string
 const (
 	// ProofRequired refuses to read without the privilege.
 	ProofRequired Proof = ""
-	// ProofVoid fills the gap with an empty row of the type VoidType after Config.Grace. Nothing is
+	// ProofVoid fills the gap with an empty row of the type VoidType after 5 minutes. Nothing is
 	// lost: a statement that inserts its rows later fails with error 1062, and its transaction must
 	// be repeated. It writes a row for each offset that was rolled back.
 	ProofVoid Proof = "void"
-	// ProofGrace skips the gap after Config.Grace. If a statement inserts its rows later, such as a
-	// large INSERT … SELECT or LOAD DATA, readers never see them.
-	ProofGrace Proof = "grace"
 )
 
 // VoidType is the type of rows of ProofVoid. No reader returns them.
@@ -73,11 +70,11 @@ func (s *Store) mayWatch(ctx context.Context, c *sql.Conn) error {
 		s.blind.Store(false)
 	case !refused(err, needsPrivilege):
 		return err
-	case s.config.WithoutProcess == ProofRequired:
+	case s.proof == ProofRequired:
 		return &store.AdvisedError{
 			Err: fmt.Errorf("%w: the user lacks the privilege PROCESS, so rolled back offsets cannot be distinguished from offsets that will still commit: %w", store.ErrUnsupported, err),
-			Hint: "GRANT PROCESS ON *.* TO the user of the forwarder, or choose outbox.without_process: " +
-				"void puts empty rows in their place and loses nothing, grace gives them up after a time",
+			Hint: "GRANT PROCESS ON *.* TO the user of the forwarder, or set outbox.without_process: void, which " +
+				"puts empty rows in their place",
 		}
 	default:
 		s.blind.Store(true)
@@ -172,16 +169,19 @@ func (t *tracker) endSweeps(last int) {
 	t.sweeping = t.sweeping[last+1:]
 }
 
-// outwait decides holes by waiting for the grace time instead of asking the server.
+// voidAfter is how long a statement that publishes may take, from its first row to its last, before
+// void rows are in its way.
+const voidAfter = 5 * time.Minute
+
+// outwait decides holes by waiting and filling them instead of asking the server.
 func (t *tracker) outwait(ctx context.Context) error {
 	over := -1
 	for i, s := range t.sweeping {
-		if time.Since(s.since) > t.store.config.Grace {
+		if time.Since(s.since) > t.store.voidAfter {
 			over = i
 		}
 	}
-	if over < 0 || t.store.config.WithoutProcess == ProofGrace {
-		t.endSweeps(over)
+	if over < 0 {
 		return nil
 	}
 	if err := t.fillVoids(ctx, t.at.holes.upTo(t.sweeping[over].top)); err != nil {

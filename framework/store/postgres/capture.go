@@ -17,6 +17,7 @@ import (
 	"github.com/lib/pq"
 
 	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/framework/store/internal/tables"
 )
 
 // Change is a kind of statement that changes rows of a table.
@@ -110,7 +111,7 @@ func Captures(ctx context.Context, db *sql.DB, outbox Config) (captures []Captur
 	if err != nil {
 		return nil, fmt.Errorf("look for what is captured into %s: %w", n, err)
 	}
-	defer func() { err = closeRows(rows, err) }()
+	defer tables.CloseRows(rows, &err)
 	for rows.Next() {
 		var c Capture
 		var arguments []byte

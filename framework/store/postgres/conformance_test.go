@@ -4,10 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"net/url"
-	"sync"
 	"testing"
-	"time"
 
 	"github.com/lib/pq"
 	"github.com/stretchr/testify/require"
@@ -50,41 +47,6 @@ func TestConformanceUnderSerializableIsolation(t *testing.T) {
 	d.Collides = func(err error) bool {
 		var refusal *pq.Error
 		return errors.Is(err, store.ErrLeaseHeld) || errors.As(err, &refusal) && refusal.Code == "40001" // serialization_failure
-	}
-	storetest.Run(t, d)
-}
-
-// TestConformanceWithPagesOfAStandby runs the tests that read the log.
-func TestConformanceWithPagesOfAStandby(t *testing.T) {
-	t.Parallel()
-	if testing.Short() {
-		t.Skip("the whole suite once more")
-	}
-	primary, standby := standby(t)
-	var asides sync.Map // by the primary's handle
-	d := dialect(postgres.Config{Receipts: true}, func(t testing.TB) *sql.DB {
-		dsn, drop, err := primary.CreateDatabase(t.Context())
-		require.NoError(t, err)
-		t.Cleanup(drop)
-		address, err := url.Parse(dsn)
-		require.NoError(t, err)
-		beside, err := url.Parse(standby.DSN())
-		require.NoError(t, err)
-		beside.Path = address.Path
-		var dbs [2]*sql.DB
-		for i, dsn := range []string{dsn, beside.String()} {
-			dbs[i], err = postgres.OpenDB(dsn)
-			require.NoError(t, err)
-			dbs[i].SetMaxOpenConns(60)
-			t.Cleanup(func() { _ = dbs[i].Close() })
-		}
-		require.Eventually(t, func() bool { return dbs[1].PingContext(t.Context()) == nil }, time.Minute, 10*time.Millisecond)
-		asides.Store(dbs[0], dbs[1])
-		return dbs[0]
-	})
-	d.Open = func(ctx context.Context, db *sql.DB) (storetest.Store, error) {
-		aside, _ := asides.Load(db)
-		return postgres.Open(ctx, db, postgres.Config{Receipts: true, Standby: aside.(*sql.DB)})
 	}
 	storetest.Run(t, d)
 }

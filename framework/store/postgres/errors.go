@@ -8,21 +8,6 @@ import (
 	"github.com/waybill-go/waybill/framework/store"
 )
 
-// ErrOtherCluster: the standby does not belong to the outbox's database.
-var ErrOtherCluster = errors.New("the standby belongs to another database")
-
-// errHiddenTimeline: see standbyAnswer.
-var errHiddenTimeline = errors.New("the role may not see which timeline the standby follows: GRANT pg_read_all_stats to it, on the primary")
-
-// errBehind: a standby has not replayed in time what a page needs.
-var errBehind = errors.New("the standby lags behind")
-
-// unfitError says why a server must not be read from. Another connection may lead to another
-// server.
-type unfitError struct{ why string }
-
-func (e *unfitError) Error() string { return e.why }
-
 // Errors of a connection.
 var (
 	// errSilent ends a connection whose other side is silent. It replaces the network's error,

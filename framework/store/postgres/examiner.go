@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/lib/pq"
+
+	"github.com/waybill-go/waybill/framework/store/internal/tables"
 )
 
 // Examiner reads from a server what package doctor checks. It changes nothing, reads no large
@@ -354,40 +356,8 @@ func (e *Examiner) Folder(ctx context.Context) (folder string, err error) {
 }
 
 // each calls row for each row of a query.
-func (e *Examiner) each(ctx context.Context, row func(*sql.Rows) error, query string, args ...any) (err error) {
-	rows, err := e.db.QueryContext(ctx, query, args...)
-	if err != nil {
-		return err
-	}
-	defer func() { err = closeRows(rows, err) }()
-	for rows.Next() {
-		if err := row(rows); err != nil {
-			return err
-		}
-	}
-	return rows.Err()
-}
-
-// CursorFaults returns, by sink, why cursors do not belong to this log, for example because it
-// was restored or truncated, or because a lane has no cursor.
-func (s *Store) CursorFaults(ctx context.Context) (faults map[string]string, err error) {
-	if s.Source() != nil {
-		return s.SourceFaults(ctx)
-	}
-	faults = make(map[string]string)
-	err = s.pruneTx(ctx, ``, func(tx *sql.Tx) error {
-		progress, err := s.progress(ctx, tx, nil)
-		for _, p := range progress {
-			if p.reason != "" {
-				faults[p.sink] = p.reason
-			}
-		}
-		return err
-	})
-	if err != nil {
-		return nil, fmt.Errorf("compare the cursors with the log: %w", advise(err))
-	}
-	return faults, nil
+func (e *Examiner) each(ctx context.Context, row func(*sql.Rows) error, query string, args ...any) error {
+	return tables.EachRow(ctx, e.db, row, query, args...)
 }
 
 // PartitionsAhead returns how many partitions begin after the log's last offset, and whether rows

@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/waybill-go/waybill/framework/store"
@@ -50,16 +49,3 @@ func (s *Store) Answers(ctx context.Context, tx *sql.Tx, server string) error {
 
 // ServerOf returns the identity of the server that a target belongs to.
 func ServerOf(t store.Target) string { return t.(*probe).server }
-
-// SetBehindTime makes the store report sooner that its standby lags.
-func (s *Store) SetBehindTime(d time.Duration) { s.standby.behindTime = d }
-
-// BelieveStandby makes the store assume that its standby has replayed everything.
-func (s *Store) BelieveStandby() {
-	s.standby.query = strings.Replace(s.standby.query, `coalesce(pg_last_wal_replay_lsn(), '0/0')`, `'FFFFFFFF/FFFFFFFF'::pg_lsn`, 1)
-}
-
-// SleepOnStandby makes each page take a minute on the standby.
-func (s *Store) SleepOnStandby() {
-	s.sql.notCancelled += ` AND (SELECT count(*) FROM (SELECT CASE WHEN pg_is_in_recovery() THEN pg_sleep(60)::text END) slept) = 1`
-}

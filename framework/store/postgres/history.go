@@ -52,13 +52,10 @@ func (h history) merge(now history) history {
 	return h
 }
 
-// system identifies the cluster of a server. A server that writes stays on one timeline during
-// its life.
+// system identifies the cluster of a server.
 type system struct {
-	server   string
-	id       string
-	timeline int64 // 0 without a standby; database is unset too
-	database int64
+	server string
+	id     string
 }
 
 // identify returns the identity of the cluster that a probe has seen. It reads it again only if
@@ -68,7 +65,7 @@ func (s *Store) identify(ctx context.Context, q querier, server string) (*system
 		return known, nil
 	}
 	found := &system{}
-	err := q.QueryRowContext(ctx, s.sql.identity).Scan(&found.id, &found.server, &found.timeline, &found.database)
+	err := q.QueryRowContext(ctx, s.sql.identity).Scan(&found.id, &found.server)
 	switch {
 	case hidden(err):
 		found = &system{server: server}
@@ -81,14 +78,8 @@ func (s *Store) identify(ctx context.Context, q querier, server string) (*system
 	return found, nil
 }
 
-// identitySQL also reads what is compared with a standby. The name of a WAL file begins with the
-// server's timeline in hexadecimal digits.
-func identitySQL(server string, standby bool) string {
-	compared := `0, 0`
-	if standby {
-		compared = `('x' || left(pg_walfile_name(pg_current_wal_insert_lsn()), 8))::bit(32)::int, (SELECT oid::bigint FROM pg_database WHERE datname = current_database())`
-	}
-	return `SELECT system_identifier::text, ` + server + `, ` + compared + ` FROM pg_control_system()`
+func identitySQL(server string) string {
+	return `SELECT system_identifier::text, ` + server + ` FROM pg_control_system()`
 }
 
 // hidden reports whether the server refuses to show its identity: no permission, or no such

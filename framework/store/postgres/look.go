@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"time"
 
 	"github.com/lib/pq"
 
@@ -53,8 +52,8 @@ func (r *reader) Look(ctx context.Context) (store.Target, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, statementTime)
 	defer cancel()
-	known, p := r.store.known(), &probe{asked: time.Now()}
-	var snapshot, wal string
+	known, p := r.store.known(), &probe{}
+	var snapshot string
 	s := format.Scanner(0)
 	err := stream(ctx, r.store.db, q.String(), q.args, func(row []driver.Value) (more bool, err error) {
 		columns := len(row) - probeColumns
@@ -62,7 +61,7 @@ func (r *reader) Look(ctx context.Context) (store.Target, error) {
 			v := format.Values(row[columns:])
 			snapshot, p.last = v.Text(), v.Integer()
 			p.history.Sequence, p.history.Log = v.Integer(), v.Integer()
-			p.server, wal = v.Text(), v.Text()
+			p.server = v.Text()
 			if v.Err() != nil {
 				return false, v.Err()
 			}
@@ -74,7 +73,7 @@ func (r *reader) Look(ctx context.Context) (store.Target, error) {
 		return s.Bytes < pageBytes, err
 	})
 	if err == nil {
-		err = r.store.complete(ctx, r.store.db, p, snapshot, wal, known)
+		err = r.store.complete(ctx, r.store.db, p, snapshot, known)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("look at the log: %w", advise(err))
@@ -88,12 +87,12 @@ func (r *reader) Look(ctx context.Context) (store.Target, error) {
 }
 
 // probeColumns is the number of columns of a probe.
-const probeColumns = 6
+const probeColumns = 5
 
 // look returns a probe with the rows after the reader's base; nil if the reader cannot use it: it
-// is within a delta, late rows may be far back, or rows are read on a standby.
+// is within a delta, or late rows may be far back.
 func (r *reader) look() (q *statement, limit int) {
-	if r.pos.delta != nil || r.pos.isNew() || r.store.standby.wanted() {
+	if r.pos.delta != nil || r.pos.isNew() {
 		return nil, 0
 	}
 	b := r.pos.base
@@ -107,8 +106,8 @@ func (r *reader) look() (q *statement, limit int) {
 	}
 	sql := &r.store.sql
 	q = &statement{}
-	q.WriteString(`SELECT o.*, p.snapshot, p.last, coalesce(p.sequence, 0)::bigint, p.log::bigint, p.server, p.wal
-		FROM (` + sql.probe + ` OFFSET 0) p(snapshot, last, sequence, log, server, wal) LEFT JOIN (SELECT ` + selected + ` FROM ` + r.store.names.Log() + ` o WHERE "offset" > ` + q.arg(floor) +
+	q.WriteString(`SELECT o.*, p.snapshot, p.last, coalesce(p.sequence, 0)::bigint, p.log::bigint, p.server
+		FROM (` + sql.probe + ` OFFSET 0) p(snapshot, last, sequence, log, server) LEFT JOIN (SELECT ` + selected + ` FROM ` + r.store.names.Log() + ` o WHERE "offset" > ` + q.arg(floor) +
 		` AND "offset" <= ` + q.arg(b.Last+nearOffsets) + ` AND (transaction_id >= ` + q.arg(b.Snapshot.xmax.String()) + `::xid8 AND "offset" > ` + q.arg(b.Bound) + ` OR transaction_id = ANY(` + q.arg(pq.Array(textsOf(b.Snapshot.running))) + `::xid8[]))`)
 	r.wanted(q)
 	q.WriteString(` AND ` + sql.notCancelled + ` ORDER BY "offset" LIMIT ` + strconv.Itoa(limit) + sql.whole + `) o ON true`)

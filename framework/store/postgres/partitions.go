@@ -9,6 +9,7 @@ import (
 	"strconv"
 
 	"github.com/waybill-go/waybill/framework/store"
+	"github.com/waybill-go/waybill/framework/store/internal/tables"
 )
 
 var _ store.Partitioner = (*Store)(nil)
@@ -71,7 +72,7 @@ func extendPartitions(ctx context.Context, db *sql.DB, c Config, n names) error 
 	case !partitioned:
 		return nil
 	}
-	s := &Store{db: db, names: n, sql: newStatements(n, serverSQL(minVersion), false), parts: true}
+	s := &Store{db: db, names: n, sql: newStatements(n, serverSQL(minVersion)), parts: true}
 	_, err = s.extend(ctx, c.PartitionRows)
 	return err
 }
@@ -186,7 +187,7 @@ func (s *Store) partitions(ctx context.Context, q interface {
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = closeRows(rows, err) }()
+	defer tables.CloseRows(rows, &err)
 	for rows.Next() {
 		var p partition
 		if err := rows.Scan(&p.Name, &p.From, &p.To); err != nil {
@@ -239,12 +240,12 @@ func (s *Store) expirePartition(ctx context.Context, p partition, e store.Prunin
 	}
 	err = s.pruneTx(ctx, `LOCK TABLE `+p.Name+` IN SHARE MODE`, func(tx *sql.Tx) error {
 		progress, err := s.progress(ctx, tx, e.Sinks)
-		if err != nil || progress.keepsAll() {
+		if err != nil || progress.KeepsAll() {
 			return err
 		}
 		q := statement{}
 		q.WriteString(`SELECT NOT EXISTS (SELECT FROM ` + p.Name + ` WHERE NOT (` + old(&q, e.Age))
-		progress.settledSQL(&q)
+		settledSQL(progress, &q)
 		q.WriteString(`))` + whole(p.Name))
 		may := false
 		if err := tx.QueryRowContext(ctx, q.String(), q.args...).Scan(&may); err != nil || !may {

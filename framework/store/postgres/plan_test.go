@@ -125,7 +125,7 @@ func pagesTouchFewRows(t *testing.T, c Config, prepare string) {
 // explain runs the reader's next query under EXPLAIN.
 func explain(t *testing.T, r *reader, limit int) plan {
 	t.Helper()
-	return r.explain(t, r.statement(r.pos.delta, r.pos.offset+max(r.window, int64(limit)), limit, r.server))
+	return r.explain(t, r.statement(r.pos.delta, r.pos.offset+max(r.window, int64(limit)), limit))
 }
 
 func (r *reader) explain(t *testing.T, q *statement) plan {
@@ -196,7 +196,7 @@ func TestCancellationsCostOnlyTheRowsWithATime(t *testing.T) {
 		require.NoError(t, err)
 		r := &reader{store: s, filter: store.Filter{Slots: store.SlotRange{Last: store.Slots - 1}, Types: notification.AllTypes}, pos: position{base: &origin}, server: target.(*probe).server}
 		require.True(t, r.begin(target.(*probe)))
-		page := r.statement(r.pos.delta, 1000, 1000, r.server)
+		page := r.statement(r.pos.delta, 1000, 1000)
 		text := placeholder.ReplaceAllString(page.String(), `?`)
 		for name, c := range map[string]struct {
 			query  tables.Expr

@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
-	"time"
 
 	"github.com/waybill-go/waybill/framework/store"
 )
@@ -19,12 +18,6 @@ type probe struct {
 	watermark watermark // the newest one that had ended before the probe
 	floors    map[xid]int64
 	brought   *brought // nil: none
-
-	// For a standby: the commits of all transactions that had ended are before wal.
-	wal      lsn
-	timeline int64
-	database int64
-	asked    time.Time // before the statement
 }
 
 // Last returns the highest offset assigned when the probe was made.
@@ -116,35 +109,25 @@ func (s *Store) raiseWatermark(text, server string, seen *sight) error {
 // A standby's snapshot lists no running transactions, so those open on the primary would seem to
 // have ended without rows in the log. So on a standby the statement fails like a write, because
 // it takes a transaction id.
-//
-// For reading from a standby it also reads the position in the write-ahead log. A statement takes
-// its snapshot before it calls a function, and a transaction writes its commit before it leaves
-// the list of running ones. So the commit of each transaction that had ended is before that
-// position. The flushed position would not do: a commit that does not wait for the disk is visible
-// before it is flushed.
-func probeSQL(n names, server string, standby bool) string {
-	wal := `''`
-	if standby {
-		wal = `pg_current_wal_insert_lsn()::text`
-	}
+func probeSQL(n names, server string) string {
 	return `SELECT CASE WHEN pg_is_in_recovery() THEN pg_current_xact_id()::text ELSE pg_current_snapshot()::text END, CASE WHEN is_called THEN last_value ELSE last_value - 1 END,
-		pg_relation_filenode(tableoid), ` + n.Literal("") + `::regclass::oid, ` + server + `, ` + wal + ` FROM ` + n.Table("offset_seq")
+		pg_relation_filenode(tableoid), ` + n.Literal("") + `::regclass::oid, ` + server + ` FROM ` + n.Table("offset_seq")
 }
 
 // runProbe runs a probe's statement; its additional columns go to rest.
 func (s *Store) runProbe(ctx context.Context, q querier, query string, rest ...any) (*probe, error) {
 	ctx, cancel := context.WithTimeout(ctx, statementTime)
 	defer cancel()
-	p := &probe{asked: time.Now()}
+	p := &probe{}
 	known := s.known()
-	var text, wal string
+	var text string
 	var sequence sql.NullInt64
-	to := append([]any{&text, &p.last, &sequence, &p.history.Log, &p.server, &wal}, rest...)
+	to := append([]any{&text, &p.last, &sequence, &p.history.Log, &p.server}, rest...)
 	if err := q.QueryRowContext(ctx, query).Scan(to...); err != nil {
 		return nil, err
 	}
 	p.history.Sequence = sequence.Int64
-	return p, s.complete(ctx, q, p, text, wal, known)
+	return p, s.complete(ctx, q, p, text, known)
 }
 
 // bounds are what is known before a probe about where rows can be.
@@ -157,20 +140,15 @@ func (s *Store) known() bounds { return bounds{s.watermark.Load(), s.floors.Load
 
 // complete sets the fields of a probe from its columns, and from what was known before its
 // statement began, as far as that still applies.
-func (s *Store) complete(ctx context.Context, q querier, p *probe, snapshot, wal string, known bounds) (err error) {
+func (s *Store) complete(ctx context.Context, q querier, p *probe, snapshot string, known bounds) (err error) {
 	if p.snapshot, err = parseSnapshot(snapshot); err != nil {
 		return err
-	}
-	if wal != "" {
-		if p.wal, err = parseLSN(wal); err != nil {
-			return err
-		}
 	}
 	found, err := s.identify(ctx, q, p.server)
 	if err != nil {
 		return err
 	}
-	p.history.System, p.timeline, p.database = found.id, found.timeline, found.database
+	p.history.System = found.id
 	if w := known.watermark; w != nil {
 		if w.holds(p) {
 			p.watermark = *w

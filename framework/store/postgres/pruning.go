@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"fmt"
 	"math"
-	"slices"
 	"strconv"
 	"time"
 
@@ -41,7 +40,7 @@ func (s *Store) Prune(ctx context.Context, p store.Pruning) (store.Pruned, error
 	pruned := store.Pruned{Through: p.After}
 	err := s.pruneTx(ctx, ``, func(tx *sql.Tx) error {
 		progress, err := s.progress(ctx, tx, p.Sinks)
-		if err != nil || progress.keepsAll() {
+		if err != nil || progress.KeepsAll() {
 			return err
 		}
 		table, err := s.prunable(ctx, tx)
@@ -50,7 +49,7 @@ func (s *Store) Prune(ctx context.Context, p store.Pruning) (store.Pruned, error
 		}
 		look := statement{args: []any{p.After}}
 		look.WriteString(`SELECT count(*), coalesce(max("offset"), $1::bigint), count(*) FILTER (WHERE ` + old(&look, p.Age))
-		progress.settledSQL(&look)
+		settledSQL(progress, &look)
 		look.WriteString(`) FROM (SELECT "offset", transaction_id, occurred_on FROM ` + table +
 			` WHERE "offset" > $1 ORDER BY "offset" LIMIT ` + strconv.Itoa(p.Limit) + `) looked` + whole(table))
 		removable := 0
@@ -62,7 +61,7 @@ func (s *Store) Prune(ctx context.Context, p store.Pruning) (store.Pruned, error
 		}
 		remove := statement{args: []any{p.After, pruned.Through}}
 		remove.WriteString(`DELETE FROM ` + table + s.sql.between + ` AND ` + old(&remove, p.Age))
-		progress.settledSQL(&remove)
+		settledSQL(progress, &remove)
 		result, err := tx.ExecContext(ctx, remove.String(), remove.args...)
 		if err != nil {
 			return err
@@ -131,20 +130,8 @@ func old(q *statement, age time.Duration) string {
 	return `occurred_on < now() - ` + q.arg(age.Microseconds()) + ` * interval '1 microsecond'`
 }
 
-// sinkProgress is how far one sink has settled the log.
-type sinkProgress struct {
-	sink      string
-	positions []position // of its cursors
-	reason    string     // why it keeps everything; otherwise ""
-}
-
 // logProgress is how far all sinks have settled the log.
-type logProgress []sinkProgress
-
-// keepsAll reports whether any sink keeps everything. Without sinks it is unknown what is settled.
-func (l logProgress) keepsAll() bool {
-	return len(l) == 0 || slices.ContainsFunc(l, func(p sinkProgress) bool { return p.reason != "" })
-}
+type logProgress = tables.LogProgress[position]
 
 // progress reads the cursors and compares them with the log as the transaction sees it. It includes
 // named sinks that have no cursors.
@@ -154,43 +141,19 @@ func (s *Store) progress(ctx context.Context, tx *sql.Tx, sinks []string) (logPr
 		return nil, err
 	}
 	all, err := s.run.SinkCursors(ctx, tx, sinks)
-	if err != nil {
-		return nil, err
-	}
-	progress := make(logProgress, len(all))
-	for i, c := range all {
-		progress[i] = sinkProgress{sink: c.Sink, reason: c.Reason}
-		for _, raw := range c.Positions {
-			progress[i].add(raw, now)
-		}
-	}
-	return progress, nil
-}
-
-// add adds a cursor's position. If it conflicts with the probe, for example because it belongs to
-// another log, the sink keeps everything.
-func (p *sinkProgress) add(raw []byte, now *probe) {
-	pos, err := parsePosition(raw)
-	switch {
-	case p.reason != "":
-	case err != nil:
-		p.reason = err.Error()
-	default:
-		p.reason = pos.conflict(now, pos.goal().Last)
-	}
-	p.positions = append(p.positions, pos)
+	return tables.Compare(all, parsePosition, func(p position) string { return p.conflict(now, p.goal().Last) }), err
 }
 
 // settledSQL adds the condition that all sinks have settled a row. Nearly all old rows are below the
 // common bound. The snapshots decide about the others: the last rows of a quiet log, and those
 // around a transaction that stays open.
-func (l logProgress) settledSQL(q *statement) {
+func settledSQL(l logProgress, q *statement) {
 	through := int64(math.MaxInt64)
 	var distinct []string
 	positions := make(map[string]*position)
 	for _, sink := range l {
-		for i := range sink.positions {
-			p := &sink.positions[i]
+		for i := range sink.Positions {
+			p := &sink.Positions[i]
 			through = min(through, p.settled())
 			if name := p.name(); positions[name] == nil {
 				positions[name] = p
@@ -231,46 +194,31 @@ func visibleSQL(q *statement, s *snapshot) string {
 	return `pg_visible_in_snapshot(transaction_id, ` + q.arg(s.text) + `::pg_snapshot)`
 }
 
-// Holders returns the sinks that keep rows in the log; see store.Inspector.
-func (s *Store) Holders(ctx context.Context, sinks []string) (holders []store.Holder, err error) {
-	if s.Source() != nil {
-		return nil, nil // a source keeps rows by its own rules
-	}
-	err = s.pruneTx(ctx, ``, func(tx *sql.Tx) error {
-		progress, err := s.progress(ctx, tx, sinks)
-		if err != nil {
-			return err
+// Kept looks in one snapshot, like Prune.
+func (d *dialect) Kept(ctx context.Context, sinks []string) (kept tables.Kept, err error) {
+	err = d.pruneTx(ctx, ``, func(tx *sql.Tx) error {
+		progress, err := d.progress(ctx, tx, sinks)
+		if err == nil {
+			kept, err = progress.Kept(func(p tables.Progress[position]) (*store.Row, error) { return d.oldestKept(ctx, tx, p) })
 		}
-		for _, p := range progress {
-			row, err := s.oldestKept(ctx, tx, p)
-			if err != nil {
-				return err
-			}
-			if row != nil {
-				holders = append(holders, store.Holder{Sink: p.sink, Row: *row, Reason: p.reason})
-			}
-		}
-		return nil
+		return err
 	})
-	if err != nil {
-		return nil, fmt.Errorf("find the sinks that keep the log: %w", advise(err))
-	}
-	return holders, nil
+	return kept, err
 }
 
 // oldestKept returns the first row that a sink keeps, or nil.
-func (s *Store) oldestKept(ctx context.Context, q tables.Querier, p sinkProgress) (*store.Row, error) {
-	if p.reason != "" {
+func (s *Store) oldestKept(ctx context.Context, q tables.Querier, p tables.Progress[position]) (*store.Row, error) {
+	if p.Reason != "" {
 		return s.run.Oldest(ctx, q, 0)
 	}
-	through := p.positions[0].settled()
-	for i := range p.positions {
-		through = min(through, p.positions[i].settled())
+	through := p.Positions[0].settled()
+	for i := range p.Positions {
+		through = min(through, p.Positions[i].settled())
 	}
 	look := statement{args: []any{through}}
 	look.WriteString(`SELECT "offset", occurred_on FROM (SELECT "offset", transaction_id, occurred_on FROM ` + s.names.Log() +
 		` WHERE "offset" > $1 ORDER BY "offset" LIMIT ` + strconv.Itoa(holderRows) + `) looked WHERE NOT (true`)
-	logProgress{p}.settledSQL(&look)
+	settledSQL(logProgress{p}, &look)
 	look.WriteString(`) ORDER BY "offset" LIMIT 1` + s.sql.whole)
 	return s.run.ScanRow(q.QueryRowContext(ctx, look.String(), look.args...))
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/waybill-go/waybill/framework/store"
 )
@@ -63,7 +62,6 @@ func (s *Store) probeTogether(ctx context.Context, logs []store.Neighbour, targe
 		}
 		query.WriteString("SELECT " + strconv.Itoa(i) + ", p.* FROM (" + its.sql.probe + ") p")
 	}
-	asked := time.Now()
 	rows, err := s.db.QueryContext(ctx, query.String())
 	if err != nil {
 		return err
@@ -71,14 +69,14 @@ func (s *Store) probeTogether(ctx context.Context, logs []store.Neighbour, targe
 	defer rows.Close()
 	type seen struct {
 		*probe
-		snapshot, wal string
+		snapshot string
 	}
 	all := make([]seen, len(logs))
 	for rows.Next() {
 		var i int
 		var sequence sql.NullInt64
-		one := seen{probe: &probe{asked: asked}}
-		if err := rows.Scan(&i, &one.snapshot, &one.last, &sequence, &one.history.Log, &one.server, &one.wal); err != nil {
+		one := seen{probe: &probe{}}
+		if err := rows.Scan(&i, &one.snapshot, &one.last, &sequence, &one.history.Log, &one.server); err != nil {
 			return err
 		}
 		one.history.Sequence = sequence.Int64
@@ -91,7 +89,7 @@ func (s *Store) probeTogether(ctx context.Context, logs []store.Neighbour, targe
 		if one.probe == nil {
 			return fmt.Errorf("log %s did not answer", stores[i].names)
 		}
-		if err := stores[i].complete(ctx, s.db, one.probe, one.snapshot, one.wal, known[i]); err != nil {
+		if err := stores[i].complete(ctx, s.db, one.probe, one.snapshot, known[i]); err != nil {
 			return err
 		}
 		targets[i] = one.probe

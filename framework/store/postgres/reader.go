@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"database/sql"
 	"database/sql/driver"
 	"encoding/json"
 	"fmt"
@@ -60,10 +59,6 @@ type reader struct {
 	rows   int    // the LIMIT of the next query; 0: firstRows
 	read   int    // number of rows of the last query; the next one returns about as many
 	note   string // why the log is read from the oldest row again, for the next page
-	// seen is the latest probe that includes the position, or what it leads to: a standby must
-	// have replayed it. asked is when it was made, if rows of the page came from a standby.
-	seen  *probe
-	asked time.Time
 }
 
 // NewReader returns a reader that continues at a cursor's position.
@@ -90,7 +85,6 @@ func (r *reader) Next(ctx context.Context, target store.Target, limit int) (stor
 	if t.server != r.server {
 		return store.Page{}, store.ErrServerChanged
 	}
-	r.asked = time.Time{}
 	newer, err := r.precedes(ctx, t)
 	if err != nil {
 		return store.Page{}, err
@@ -179,7 +173,7 @@ func (r *reader) begin(t *probe) bool {
 // oldest row: going on would skip rows, or wait forever.
 func (r *reader) precedes(ctx context.Context, t *probe) (bool, error) {
 	if r.pos.conflict(t, r.durable) == "" {
-		r.pos.history, r.seen = r.pos.history.merge(t.history), t
+		r.pos.history = r.pos.history.merge(t.history)
 		return true, nil
 	}
 	r.store.watermark.Store(nil) // it may belong to the log that is gone
@@ -192,7 +186,6 @@ func (r *reader) precedes(ctx context.Context, t *probe) (bool, error) {
 	}
 	reason := r.pos.conflict(now.(*probe), r.durable)
 	if reason == "" {
-		r.seen = now.(*probe)
 		return false, nil
 	}
 	found, extent, err := r.store.restoreScan(ctx)
@@ -204,14 +197,14 @@ func (r *reader) precedes(ctx context.Context, t *probe) (bool, error) {
 	}
 	d := rebase(found, extent, r.pos.goal().Last)
 	r.pos, r.window, r.durable = position{history: found.history, delta: &d}, 0, 0
-	r.note, r.seen = reason, found
+	r.note = reason
 	return true, nil
 }
 
 // page makes a page of rows of a delta that end at the reader's position.
 func (r *reader) page(start position, d *delta, envelopes []notification.Envelope, caughtUp bool) store.Page {
 	history := r.pos.history
-	p := store.Page{Start: start, Envelopes: envelopes, End: r.pos, CaughtUp: caughtUp, Rebased: r.note, Asked: r.asked}
+	p := store.Page{Start: start, Envelopes: envelopes, End: r.pos, CaughtUp: caughtUp, Rebased: r.note}
 	r.note = ""
 	p.After = func(i int) store.Position {
 		if i == len(envelopes)-1 {
@@ -222,37 +215,13 @@ func (r *reader) page(start position, d *delta, envelopes []notification.Envelop
 	return p
 }
 
-// query reads the delta's rows with position.offset < "offset" <= upTo: on the standby, or on the
-// primary if that fails. Restored rows belong to the delta whatever its snapshot shows, so no
-// position in the write-ahead log shows whether a standby has them.
+// query reads the delta's rows with position.offset < "offset" <= upTo, as many as fit into a page.
 func (r *reader) query(ctx context.Context, d *delta, upTo int64, limit int) (envelopes []notification.Envelope, cut bool, err error) {
-	if b := r.store.standby; b.wanted() && d.Restored == 0 {
-		envelopes, cut, err = r.fetch(ctx, standbyTime, limit, func(ctx context.Context, row func([]driver.Value) (bool, error)) error {
-			return b.stream(ctx, r.seen, func(server string) *statement { return r.statement(d, upTo, limit, server) }, row)
-		})
-		switch {
-		case err == nil:
-			b.works()
-			r.asked = r.seen.asked
-			return envelopes, cut, nil
-		case ctx.Err() != nil:
-			return nil, false, err
-		}
-		b.met(err)
-	}
-	return r.fetch(ctx, statementTime, limit, func(ctx context.Context, row func([]driver.Value) (bool, error)) error {
-		q := r.statement(d, upTo, limit, r.server)
-		return stream(ctx, r.store.db, q.String(), q.args, row)
-	})
-}
-
-// fetch makes envelopes of the rows of a page, as many as fit into one.
-func (r *reader) fetch(ctx context.Context, most time.Duration, limit int,
-	stream func(ctx context.Context, row func([]driver.Value) (more bool, err error)) error) (_ []notification.Envelope, cut bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, most)
+	ctx, cancel := context.WithTimeout(ctx, statementTime)
 	defer cancel()
+	q := r.statement(d, upTo, limit)
 	s := format.Scanner(min(limit, r.read+r.read/8+1))
-	err = stream(ctx, func(row []driver.Value) (more bool, err error) {
+	err = stream(ctx, r.store.db, q.String(), q.args, func(row []driver.Value) (more bool, err error) {
 		if cut = s.Bytes >= pageBytes; cut {
 			if unread := limit - len(s.Envelopes); unread*s.RowBytes() > unreadBytes {
 				cancel()
@@ -273,13 +242,13 @@ func (r *reader) fetch(ctx context.Context, most time.Duration, limit int,
 }
 
 // statement is the query for a page: one range scan of the primary key, with ORDER BY and LIMIT at
-// the same level. server is the one that must answer.
-func (r *reader) statement(d *delta, upTo int64, limit int, server string) *statement {
+// the same level.
+func (r *reader) statement(d *delta, upTo int64, limit int) *statement {
 	q := &statement{args: []any{r.pos.offset, upTo}}
 	q.WriteString(r.store.sql.page)
 	// A server that lags behind or has diverged would return fewer rows. So the statement fails on
-	// any other server than the target's, or than the standby that was asked.
-	q.WriteString(` AND 1 / (` + r.store.sql.server + ` = ` + q.arg(server) + `)::int = 1`)
+	// any other server than the target's.
+	q.WriteString(` AND 1 / (` + r.store.sql.server + ` = ` + q.arg(r.server) + `)::int = 1`)
 	r.where(q, d)
 	q.WriteString(` AND ` + r.store.sql.notCancelled + ` ORDER BY "offset" LIMIT ` + strconv.Itoa(limit) + r.store.sql.whole)
 	return q
@@ -350,12 +319,4 @@ type statement struct {
 func (q *statement) arg(v any) string {
 	q.args = append(q.args, v)
 	return "$" + strconv.Itoa(len(q.args))
-}
-
-// closeRows ends a query and returns the first error.
-func closeRows(rows *sql.Rows, err error) error {
-	if closeErr := rows.Close(); err == nil {
-		return closeErr
-	}
-	return err
 }

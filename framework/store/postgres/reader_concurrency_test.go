@@ -96,7 +96,7 @@ func findEveryRow(t *testing.T, db *sql.DB, s *postgres.Store) []*follower {
 	checkFound(t, model, found[:1])
 	checkFound(t, model, found[1:])
 	for _, f := range found {
-		t.Logf("%s/%d: %d rows in %d pages, %d of them of a standby, %d restarts", f.lane.Sink, f.lane.Number, len(f.ids), f.pages, f.beside, f.restarts)
+		t.Logf("%s/%d: %d rows in %d pages, %d restarts", f.lane.Sink, f.lane.Number, len(f.ids), f.pages, f.restarts)
 	}
 	return found
 }
@@ -175,7 +175,6 @@ type follower struct {
 
 	ids             []string
 	pages, restarts int
-	beside          int // pages that came from a standby
 }
 
 func (f *follower) follow(t *testing.T, ended <-chan struct{}) {
@@ -214,9 +213,6 @@ func (f *follower) follow(t *testing.T, ended <-chan struct{}) {
 				t.Errorf("rebased: %s", page.Rebased)
 			}
 			f.pages++
-			if !page.Asked.IsZero() {
-				f.beside++
-			}
 			caughtUp = page.CaughtUp
 			settle := len(page.Envelopes)
 			crash := f.rng.IntN(10) == 0

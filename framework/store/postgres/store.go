@@ -11,7 +11,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net"
 	"net/url"
 	"strings"
@@ -71,16 +70,6 @@ type Config struct {
 	// dialer; nil means net.Dialer. Its context ends after 15 s, or after the address's
 	// connect_timeout, or with listening. It requires Listen or ListenDSN.
 	ListenDial func(ctx context.Context, network, address string) (net.Conn, error)
-	// Standby is a streaming standby of the database, opened with OpenDB, on which pages of the
-	// log are read; nil reads them from the primary. Everything else uses the primary, and so do
-	// pages while the standby lags behind, fails, cannot be reached, is promoted, or follows
-	// another server. Open refuses a standby of another database (ErrOtherCluster). The role needs
-	// pg_read_all_stats, to see the standby's timeline. The caller closes the handle after the
-	// last use of the store.
-	Standby *sql.DB
-	// Logger gets a line when pages of a Standby are read from the primary instead, and when that
-	// ends. Default: slog's.
-	Logger *slog.Logger
 }
 
 func (c Config) withDefaults() (Config, error) {
@@ -111,7 +100,6 @@ type Store struct {
 	binary    bool
 	parts     bool // the log is partitioned
 	listening listening
-	standby   *standby // nil: pages are read from the primary
 
 	lastSeen       atomic.Pointer[sight]     // by the latest probe
 	watermark      atomic.Pointer[watermark] // newest of this process
@@ -216,7 +204,7 @@ func Open(ctx context.Context, db *sql.DB, c Config) (*Store, error) {
 	if err := checkOffsets(ctx, db, n); err != nil {
 		return nil, err
 	}
-	s := &Store{db: db, names: n, sql: newStatements(n, serverSQL(version), c.Standby != nil), floorLag: defaultFloorLag}
+	s := &Store{db: db, names: n, sql: newStatements(n, serverSQL(version)), floorLag: defaultFloorLag}
 	d := &dialect{Store: s}
 	s.run = tables.NewRunner(n.Table, d)
 	s.sql.notCancelled, _ = s.run.Render(tables.SQL(tables.NotCancelled))
@@ -232,9 +220,6 @@ func Open(ctx context.Context, db *sql.DB, c Config) (*Store, error) {
 	}
 	if c.Source != nil && !s.binary {
 		return nil, fmt.Errorf("%w: the payload column of %s takes only JSON, and %s may hold anything: create the tables with the payload column bytea", store.ErrUnsupported, n, c.Source.Name())
-	}
-	if err := s.openStandby(ctx, c, version); err != nil {
-		return nil, err
 	}
 	return s, s.CheckSource(ctx)
 }
@@ -294,12 +279,12 @@ type statements struct {
 	whole        string // the end of a statement that reads the log: see whole
 }
 
-func newStatements(n names, server string, standby bool) statements {
+func newStatements(n names, server string) statements {
 	const between = ` WHERE "offset" > $1 AND "offset" <= $2`
-	probe := probeSQL(n, server, standby)
+	probe := probeSQL(n, server)
 	return statements{
 		server:      server,
-		identity:    identitySQL(server, standby),
+		identity:    identitySQL(server),
 		probe:       probe,
 		restoreScan: restoreScanSQL(n, probe),
 		unlocked:    unlockedSQL(n, server),

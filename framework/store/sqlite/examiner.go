@@ -3,9 +3,10 @@ package sqlite
 import (
 	"context"
 	"database/sql"
-	"fmt"
 	"regexp"
 	"slices"
+
+	"github.com/waybill-go/waybill/framework/store/internal/tables"
 )
 
 // Examiner reads from a database what package doctor checks. It changes nothing, and also works with
@@ -60,18 +61,9 @@ func (e *Examiner) MissingIndexes(ctx context.Context) (missing map[string]strin
 	if err != nil {
 		return nil, err
 	}
-	rows, err := e.db.QueryContext(ctx, `SELECT name FROM sqlite_master WHERE type = 'index'`)
+	present, err := tables.Texts(ctx, e.db, `SELECT name FROM sqlite_master WHERE type = 'index'`)
 	if err != nil {
 		return nil, err
-	}
-	defer func() { err = closeRows(rows, err) }()
-	var present []string
-	for rows.Next() {
-		var name string
-		if err := rows.Scan(&name); err != nil {
-			return nil, err
-		}
-		present = append(present, name)
 	}
 	missing = make(map[string]string)
 	for _, made := range madeIndex.FindAllStringSubmatch(text, -1) {
@@ -79,24 +71,5 @@ func (e *Examiner) MissingIndexes(ctx context.Context) (missing map[string]strin
 			missing[made[1]] = made[0]
 		}
 	}
-	return missing, rows.Err()
-}
-
-// CursorFaults returns, by sink, why cursors do not belong to this log, for example because the log
-// was started again.
-func (s *Store) CursorFaults(ctx context.Context) (faults map[string]string, err error) {
-	if s.Source() != nil {
-		return s.SourceFaults(ctx)
-	}
-	progress, err := s.progress(ctx, s.db, nil)
-	if err != nil {
-		return nil, fmt.Errorf("compare the cursors with the log: %w", err)
-	}
-	faults = make(map[string]string)
-	for _, p := range progress {
-		if p.reason != "" {
-			faults[p.sink] = p.reason
-		}
-	}
-	return faults, nil
+	return missing, nil
 }

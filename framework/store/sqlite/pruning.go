@@ -2,9 +2,9 @@ package sqlite
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/waybill-go/waybill/framework/store"
@@ -65,83 +65,49 @@ func (s *Store) remove(ctx context.Context, p store.Pruning, through int64) (int
 	return int(removed), tx.Commit()
 }
 
-// sinkProgress is how far one sink has settled the log.
-type sinkProgress struct {
-	sink    string
-	through int64  // it has settled all rows up to this offset
-	reason  string // why it keeps everything; otherwise ""
-}
-
 // settledByAll returns an offset up to which all sinks have settled every row; 0 without sinks, since
 // it is unknown then.
 func (s *Store) settledByAll(ctx context.Context, q tables.Querier, sinks []string) (int64, error) {
 	progress, err := s.progress(ctx, q, sinks)
-	if err != nil || len(progress) == 0 {
+	if err != nil || progress.KeepsAll() {
 		return 0, err
 	}
-	through := progress[0].through
+	through := int64(math.MaxInt64)
 	for _, p := range progress {
-		if p.reason != "" {
-			return 0, nil
-		}
-		through = min(through, p.through)
+		through = min(through, settledBy(p))
 	}
 	return through, nil
 }
 
-// progress returns how far the sinks with cursors, and the named ones, have settled the log.
-func (s *Store) progress(ctx context.Context, q tables.Querier, sinks []string) ([]sinkProgress, error) {
+// settledBy returns an offset up to which a sink has settled every row.
+func settledBy(p tables.Progress[position]) int64 {
+	if p.Reason != "" {
+		return 0
+	}
+	return int64(slices.Min(p.Positions))
+}
+
+// progress returns how far the sinks with cursors, and the named ones, have settled the log. If a
+// position is after the end of the log, the sink keeps everything.
+func (s *Store) progress(ctx context.Context, q tables.Querier, sinks []string) (tables.LogProgress[position], error) {
 	last, err := s.last(ctx, q)
 	if err != nil {
 		return nil, err
 	}
 	all, err := s.run.SinkCursors(ctx, q, sinks)
-	if err != nil {
-		return nil, err
-	}
-	progress := make([]sinkProgress, len(all))
-	for i, c := range all {
-		progress[i] = sinkProgress{sink: c.Sink, through: math.MaxInt64, reason: c.Reason}
-		for _, raw := range c.Positions {
-			progress[i].add(raw, last)
+	return tables.Compare(all, parsePosition, func(pos position) string {
+		if int64(pos) <= last {
+			return ""
 		}
-	}
-	return progress, nil
+		return fmt.Sprintf("its cursor is past offset %d and the log ends at %d: the log was started again", pos, last)
+	}), err
 }
 
-// add adds a cursor's position. If it is after the end of the log, the sink keeps everything.
-func (p *sinkProgress) add(raw json.RawMessage, last int64) {
-	pos, err := parsePosition(raw)
-	switch {
-	case err != nil:
-		p.reason = err.Error()
-	case int64(pos) > last:
-		p.reason = fmt.Sprintf("its cursor is past offset %d and the log ends at %d: the log was started again", pos, last)
+// Kept reads the cursors and the log.
+func (d *dialect) Kept(ctx context.Context, sinks []string) (kept tables.Kept, err error) {
+	progress, err := d.progress(ctx, d.db, sinks)
+	if err == nil {
+		kept, err = progress.Kept(func(p tables.Progress[position]) (*store.Row, error) { return d.run.Oldest(ctx, d.db, settledBy(p)) })
 	}
-	p.through = min(p.through, int64(pos))
-}
-
-// Holders returns the sinks that keep rows in the log; see store.Inspector.
-func (s *Store) Holders(ctx context.Context, sinks []string) ([]store.Holder, error) {
-	if s.Source() != nil {
-		return nil, nil // a source keeps rows by its own rules
-	}
-	progress, err := s.progress(ctx, s.db, sinks)
-	if err != nil {
-		return nil, fmt.Errorf("find the sinks that keep the log: %w", err)
-	}
-	var holders []store.Holder
-	for _, p := range progress {
-		if p.reason != "" {
-			p.through = 0
-		}
-		row, err := s.run.Oldest(ctx, s.db, p.through)
-		if err != nil {
-			return nil, fmt.Errorf("find the sinks that keep the log: %w", err)
-		}
-		if row != nil {
-			holders = append(holders, store.Holder{Sink: p.sink, Row: *row, Reason: p.reason})
-		}
-	}
-	return holders, nil
+	return kept, err
 }

@@ -193,11 +193,3 @@ func checkSession(ctx context.Context, db *sql.DB) error {
 	}
 	return nil
 }
-
-// closeRows ends a query and returns the first error.
-func closeRows(rows *sql.Rows, err error) error {
-	if closeErr := rows.Close(); err == nil {
-		return closeErr
-	}
-	return err
-}

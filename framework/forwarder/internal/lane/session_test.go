@@ -168,7 +168,6 @@ func TestALaneThatStartedAgainInAnotherLogJoinsTheFeedAtALaterTarget(t *testing.
 	})
 }
 
-// A standby shows the cancellations from before the probe of the target, not later ones.
 func TestRowsThatBecameDueAfterTheStateOfAPageAreParked(t *testing.T) {
 	t.Parallel()
 	for _, fed := range []bool{false, true} {

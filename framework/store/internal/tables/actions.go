@@ -10,16 +10,14 @@ import (
 )
 
 // Begin records an action; see store.Operator.
-func (t *Tables) Begin(ctx context.Context, a store.Action) error {
+func (t *Tables) Begin(ctx context.Context, a store.Action) (err error) {
+	defer t.tried(&err, "record the action")
 	isNew, err := t.run.InsertNew(ctx, t.db, []string{"id"}, `INSERT INTO {actions} (id, who, address, reason, action, filter, request, planned) VALUES (?, ?, ?, ?, ?, ?, ?, ?)`,
 		a.ID, a.Who, a.Address, a.Reason, a.Name, string(a.Filter), a.Request, a.Planned)
 	if err == nil && !isNew {
 		err = store.ErrActionBegun
 	}
-	if err != nil {
-		return t.failed(err, "record the action")
-	}
-	return nil
+	return err
 }
 
 // End records that an action is done; see store.Operator.
@@ -50,8 +48,9 @@ func (t *Tables) End(ctx context.Context, id string) error {
 }
 
 // CancelAction ends an action; see store.Operator.
-func (t *Tables) CancelAction(ctx context.Context, id, who string) error {
-	err := t.inTx(ctx, func(tx *sql.Tx) error { // waits for a running batch, under any default isolation level
+func (t *Tables) CancelAction(ctx context.Context, id, who string) (err error) {
+	defer t.tried(&err, "cancel action %s", id)
+	err = t.inTx(ctx, func(tx *sql.Tx) error { // waits for a running batch, under any default isolation level
 		written, err := t.run.Exec(ctx, tx, `UPDATE {actions} SET cancelled_at = {now}, cancelled_by = ? WHERE id = ? AND cancelled_at IS NULL AND ended_at IS NULL`, who, id)
 		if err != nil || written > 0 {
 			return err
@@ -62,10 +61,7 @@ func (t *Tables) CancelAction(ctx context.Context, id, who string) error {
 		}
 		return err
 	})
-	if err != nil {
-		return t.failed(err, "cancel action %s", id)
-	}
-	return nil
+	return err
 }
 
 // count adds to what an action has done, unless it was cancelled.

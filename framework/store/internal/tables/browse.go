@@ -26,15 +26,8 @@ const (
 const idDelay = 10 * time.Minute
 
 // Browse returns rows of the log; see store.Inspector.
-func (t *Tables) Browse(ctx context.Context, q store.LogQuery) (store.LogPage, error) {
-	page, err := t.browse(ctx, q)
-	if err != nil {
-		return store.LogPage{}, t.failed(err, "list rows of the log")
-	}
-	return page, nil
-}
-
-func (t *Tables) browse(ctx context.Context, q store.LogQuery) (page store.LogPage, err error) {
+func (t *Tables) Browse(ctx context.Context, q store.LogQuery) (page store.LogPage, err error) {
+	defer t.tried(&err, "list rows of the log")
 	oldest, err := t.run.Oldest(ctx, t.db, 0)
 	if err != nil || oldest == nil {
 		return page, err
@@ -119,15 +112,8 @@ func (r *Runner) BrowseQuery(q store.LogQuery, first, last int64, limit int) Exp
 }
 
 // BrowseParked returns parked deliveries; see store.Inspector.
-func (t *Tables) BrowseParked(ctx context.Context, q store.ParkedQuery) (store.ParkedPage, error) {
-	page, err := t.browseParked(ctx, q)
-	if err != nil {
-		return store.ParkedPage{}, t.failed(err, "list parked deliveries")
-	}
-	return page, nil
-}
-
-func (t *Tables) browseParked(ctx context.Context, q store.ParkedQuery) (page store.ParkedPage, err error) {
+func (t *Tables) BrowseParked(ctx context.Context, q store.ParkedQuery) (page store.ParkedPage, err error) {
+	defer t.tried(&err, "list parked deliveries")
 	where := t.matches(q.Filter)
 	if q.Filter.ID != "" {
 		return page, t.parkedPart(ctx, q, SQL(`id = ? AND (sink, "offset", id) > (?, ?, ?)`, q.Filter.ID, q.After.Sink, q.After.Offset, q.After.ID), where, &page)

@@ -62,13 +62,9 @@ func (t *Tables) eachCancellation(ctx context.Context, where Expr, each func(id 
 // PruneCancelled removes old cancellations; see store.Pruner, and PruneReceipts for the clock. The
 // cancellation of a row in the log stays, since a replay would find the row.
 func (t *Tables) PruneCancelled(ctx context.Context, age time.Duration, limit int) (int, error) {
-	removed, err := t.run.Exec(ctx, t.db, `DELETE FROM {cancelled} WHERE ("offset", id) IN (SELECT "offset", id FROM (
+	return t.removeOld(ctx, "cancellations", `DELETE FROM {cancelled} WHERE ("offset", id) IN (SELECT "offset", id FROM (
 		SELECT c."offset", c.id FROM {cancelled} c WHERE c.cancelled_at <= (SELECT ?)
 			AND NOT EXISTS (SELECT 1 FROM {log} o WHERE o."offset" = c."offset" AND o.id = c.id {whole log})
 			AND NOT EXISTS (SELECT 1 FROM {parked} p WHERE p.id = c.id AND p."offset" = c."offset" AND p.state = 'scheduled' {whole parked})
 		LIMIT ?) old)`, t.dialect.NowPlus(-age), limit)
-	if err != nil {
-		return 0, t.failed(err, "remove old cancellations")
-	}
-	return int(removed), nil
 }

@@ -48,11 +48,7 @@ func (t *Tables) ClaimedUntil(ctx context.Context, tx store.RowQuerier, c store.
 
 // PruneClaims removes old claims; see store.Pruner, and PruneReceipts for the clock.
 func (t *Tables) PruneClaims(ctx context.Context, age time.Duration, limit int) (int, error) {
-	removed, err := t.run.Exec(ctx, t.db, `DELETE FROM {unique} WHERE (type, "key") IN (SELECT type, "key" FROM (
+	return t.removeOld(ctx, "uniqueness keys", `DELETE FROM {unique} WHERE (type, "key") IN (SELECT type, "key" FROM (
 		SELECT type, "key" FROM {unique} WHERE until <= (SELECT ?) ORDER BY until LIMIT ?) old) AND until <= (SELECT ?)`,
 		t.dialect.NowPlus(-age), limit, t.dialect.NowPlus(-age))
-	if err != nil {
-		return 0, t.failed(err, "remove old uniqueness keys")
-	}
-	return int(removed), nil
 }

@@ -124,10 +124,7 @@ func (t *Tables) Status(ctx context.Context, q store.StatusQuery) (status store.
 	if err != nil {
 		return status, t.failed(err, "look at the outbox")
 	}
-	if t.source != nil {
-		return sample.Status(nil), nil
-	}
-	holders, err := t.dialect.Holders(ctx, nil)
+	holders, err := t.Holders(ctx, nil)
 	return sample.Status(holders), err
 }
 

@@ -153,12 +153,10 @@ func nullText(raw json.RawMessage) sql.NullString {
 }
 
 // Recut replaces the lanes of a sink; see store.Leases.
-func (t *Tables) Recut(ctx context.Context, sink string, leases []store.Lease) error {
-	err := t.inTxOf(ctx, []string{sink}, func(tx *sql.Tx) error { return t.recut(ctx, tx, sink, leases) })
-	if err != nil {
-		return t.failed(err, "cut the lanes of sink %s again", sink)
-	}
-	return nil
+func (t *Tables) Recut(ctx context.Context, sink string, leases []store.Lease) (err error) {
+	defer t.tried(&err, "cut the lanes of sink %s again", sink)
+	err = t.inTxOf(ctx, []string{sink}, func(tx *sql.Tx) error { return t.recut(ctx, tx, sink, leases) })
+	return err
 }
 
 func (t *Tables) recut(ctx context.Context, tx *sql.Tx, sink string, leases []store.Lease) error {

@@ -133,8 +133,8 @@ type Dialect interface {
 	// Extent returns the size of the log on disk, and the age of the oldest open transaction
 	// that writes to it.
 	Extent(ctx context.Context) (bytes int64, held time.Duration, err error)
-	// Holders is the store's Holders.
-	Holders(ctx context.Context, sinks []string) ([]store.Holder, error)
+	// Kept returns what the sinks with cursors, and the given ones, keep in the log.
+	Kept(ctx context.Context, sinks []string) (Kept, error)
 }
 
 // Place is a position that was compared with the log.

@@ -12,6 +12,7 @@ import (
 
 // CountParked counts what matches; see store.Inspector.
 func (t *Tables) CountParked(ctx context.Context, f store.ParkedFilter) (counts []store.ParkedCount, changed time.Time, err error) {
+	defer t.tried(&err, "count parked deliveries")
 	last := t.run.time()
 	err = t.run.Each(ctx, t.db, func(rows *sql.Rows) error {
 		var c store.ParkedCount
@@ -26,10 +27,7 @@ func (t *Tables) CountParked(ctx context.Context, f store.ParkedFilter) (counts 
 	if err == nil && len(counts) == 0 && f.Sink != "" {
 		err = t.knows(ctx, f.Sink)
 	}
-	if err != nil {
-		return nil, changed, t.failed(err, "count parked deliveries")
-	}
-	return counts, changed, nil
+	return counts, changed, err
 }
 
 // knows returns store.ErrUnknownSink for a sink that has neither cursors nor parked deliveries.

@@ -34,13 +34,8 @@ func (t *Tables) traces(ctx context.Context, sink string) (store.Traces, error) 
 // unknownSink returns an error that names the known sinks. It does not search for sinks that have
 // only receipts left.
 func (t *Tables) unknownSink(ctx context.Context, q Querier, sink string) error {
-	var known []string
-	err := t.run.Each(ctx, q, func(rows *sql.Rows) error {
-		var name string
-		err := rows.Scan(&name)
-		known = append(known, name)
-		return err
-	}, `SELECT sink FROM {cursors} WHERE sink <> ? UNION SELECT sink FROM {parked} ORDER BY sink {whole cursors parked}`, store.SinkPruner)
+	query, args := t.run.Render(SQL(`SELECT sink FROM {cursors} WHERE sink <> ? UNION SELECT sink FROM {parked} ORDER BY sink {whole cursors parked}`, store.SinkPruner))
+	known, err := Texts(ctx, q, query, args...)
 	switch {
 	case err != nil:
 		return err

@@ -21,10 +21,6 @@ func (t *Tables) First(ctx context.Context, tx store.Execer, consumer, id string
 
 // PruneInbox removes old ids; see store.Pruner, and PruneReceipts for the clock.
 func (t *Tables) PruneInbox(ctx context.Context, age time.Duration, limit int) (int, error) {
-	removed, err := t.run.Exec(ctx, t.db, `DELETE FROM {inbox} WHERE (consumer, id) IN (SELECT consumer, id FROM (
+	return t.removeOld(ctx, "ids of the inbox", `DELETE FROM {inbox} WHERE (consumer, id) IN (SELECT consumer, id FROM (
 		SELECT consumer, id FROM {inbox} WHERE seen_at <= (SELECT ?) ORDER BY seen_at LIMIT ?) old)`, t.dialect.NowPlus(-age), limit)
-	if err != nil {
-		return 0, t.failed(err, "remove old ids of the inbox")
-	}
-	return int(removed), nil
 }

@@ -94,13 +94,11 @@ func (t *Tables) whyNoLease(ctx context.Context, lane store.Lane) error {
 }
 
 // Release ends a lease; see store.Leases.
-func (t *Tables) Release(ctx context.Context, lease store.Lease) error {
-	_, err := t.run.Exec(ctx, t.own(), `?`, t.dialect.Announce(SQL(
+func (t *Tables) Release(ctx context.Context, lease store.Lease) (err error) {
+	defer t.tried(&err, "release %s/%d", lease.Lane.Sink, lease.Lane.Number)
+	_, err = t.run.Exec(ctx, t.own(), `?`, t.dialect.Announce(SQL(
 		`UPDATE {cursors} SET owner = NULL, lease_until = NULL, updated_at = {now} WHERE ?`, holder(lease))))
-	if err != nil {
-		return t.failed(err, "release %s/%d", lease.Lane.Sink, lease.Lane.Number)
-	}
-	return nil
+	return err
 }
 
 // holder is the condition that a cursor still has this lease.

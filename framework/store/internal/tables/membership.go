@@ -14,14 +14,8 @@ import (
 const buried = time.Hour
 
 // Heartbeat records that a forwarder is running; see store.Leases. It removes the rows of dead ones.
-func (t *Tables) Heartbeat(ctx context.Context, member store.Member, ttl time.Duration) error {
-	if err := t.heartbeat(ctx, member, ttl); err != nil {
-		return t.failed(err, "record the heartbeat of forwarder %s", member.Owner)
-	}
-	return nil
-}
-
-func (t *Tables) heartbeat(ctx context.Context, member store.Member, ttl time.Duration) error {
+func (t *Tables) Heartbeat(ctx context.Context, member store.Member, ttl time.Duration) (err error) {
+	defer t.tried(&err, "record the heartbeat of forwarder %s", member.Owner)
 	sinks, err := json.Marshal(member.Sinks)
 	if err != nil {
 		return err
@@ -49,23 +43,19 @@ func (t *Tables) heartbeat(ctx context.Context, member store.Member, ttl time.Du
 
 // Leave ends what Heartbeat began; see store.Leases. It announces this to listeners: until then they
 // count the forwarder, and so do not lease the lanes that it has released.
-func (t *Tables) Leave(ctx context.Context, owner string) error {
-	_, err := t.run.Exec(ctx, t.own(), `?`, t.dialect.Announce(SQL(`DELETE FROM {forwarders} WHERE owner = ?`, owner)))
-	if err != nil {
-		return t.failed(err, "remove forwarder %s", owner)
-	}
-	return nil
+func (t *Tables) Leave(ctx context.Context, owner string) (err error) {
+	defer t.tried(&err, "remove forwarder %s", owner)
+	_, err = t.run.Exec(ctx, t.own(), `?`, t.dialect.Announce(SQL(`DELETE FROM {forwarders} WHERE owner = ?`, owner)))
+	return err
 }
 
 // Membership returns the running forwarders and the lanes; see store.Leases.
 func (t *Tables) Membership(ctx context.Context) (m store.Membership, err error) {
+	defer t.tried(&err, "list the forwarders and lanes")
 	if m.Members, err = t.members(ctx); err == nil {
 		m.Lanes, err = t.lanes(ctx)
 	}
-	if err != nil {
-		return store.Membership{}, t.failed(err, "list the forwarders and lanes")
-	}
-	return m, nil
+	return m, err
 }
 
 func (t *Tables) members(ctx context.Context) (members []store.Member, err error) {

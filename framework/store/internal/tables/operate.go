@@ -235,6 +235,7 @@ func (t *Tables) Discard(ctx context.Context, b store.ParkedBatch) (store.Parked
 
 // Pause stops or resumes deliveries to a sink; see store.Operator.
 func (t *Tables) Pause(ctx context.Context, action, sink string, paused bool) (changed bool, err error) {
+	defer t.tried(&err, "pause or resume sink %s", sink)
 	err = t.inTxOf(ctx, []string{sink}, func(tx *sql.Tx) error {
 		var cursors, others int
 		if err := t.run.Row(ctx, tx, `SELECT count(*), count(CASE WHEN paused <> ? THEN 1 END) FROM {cursors} WHERE sink = ? AND sink <> ?`,
@@ -255,8 +256,5 @@ func (t *Tables) Pause(ctx context.Context, action, sink string, paused bool) (c
 		}
 		return t.count(ctx, tx, action, 1)
 	})
-	if err != nil {
-		return false, t.failed(err, "pause or resume sink %s", sink)
-	}
-	return changed, nil
+	return changed, err
 }

@@ -41,30 +41,23 @@ func parkedQuery(where Expr) Expr {
 
 // Due returns due deliveries; see store.Deliveries. If the limit or the size of the payloads leaves
 // out some, next is when the first of those became due.
-func (t *Tables) Due(ctx context.Context, q store.DueQuery) ([]store.Parked, time.Time, error) {
-	due, next, err := t.due(ctx, q)
-	if err != nil {
-		return nil, time.Time{}, t.failed(err, "parked deliveries of %s/%d", q.Lane.Sink, q.Lane.Number)
-	}
-	return due, next, nil
-}
-
-func (t *Tables) due(ctx context.Context, q store.DueQuery) ([]store.Parked, time.Time, error) {
+func (t *Tables) Due(ctx context.Context, q store.DueQuery) (due []store.Parked, next time.Time, err error) {
+	defer t.tried(&err, "parked deliveries of %s/%d", q.Lane.Sink, q.Lane.Number)
 	found, more, err := t.parked(ctx, t.own(), q.Limit, t.run.DueQuery(q))
 	if err != nil {
 		return nil, time.Time{}, err
 	}
-	due := deliveries(found)
+	due = deliveries(found)
 	if more != nil {
 		return due, more.DueAt, nil
 	}
-	next := t.run.time()
+	at := t.run.time()
 	query, args := t.run.Render(t.run.NextDueQuery(q.Lane.Sink, q.Now))
-	err = t.own().QueryRowContext(ctx, query, args...).Scan(&next)
+	err = t.own().QueryRowContext(ctx, query, args...).Scan(&at)
 	if errors.Is(err, sql.ErrNoRows) {
 		err = nil
 	}
-	return due, next.Time, err
+	return due, at.Time, err
 }
 
 func deliveries(found []store.ParkedDelivery) []store.Parked {
@@ -144,6 +137,7 @@ const isHead = `CASE WHEN state <> 'blocked' THEN 1 ELSE 0 END`
 
 // HeldKeys returns the keys that are held back; see store.Deliveries.
 func (t *Tables) HeldKeys(ctx context.Context, lane store.Lane, halt bool, after string, limit int) (keys []store.HeldKey, err error) {
+	defer t.tried(&err, "held keys of %s/%d", lane.Sink, lane.Number)
 	query := t.run.HeldKeysQuery(lane, halt, after, limit)
 	err = t.run.Each(ctx, t.own(), func(rows *sql.Rows) error {
 		var k store.HeldKey
@@ -151,10 +145,7 @@ func (t *Tables) HeldKeys(ctx context.Context, lane store.Lane, halt bool, after
 		keys = append(keys, k)
 		return err
 	}, query.Text, query.Args...)
-	if err != nil {
-		return nil, t.failed(err, "held keys of %s/%d", lane.Sink, lane.Number)
-	}
-	return keys, nil
+	return keys, err
 }
 
 // HeldKeysQuery uses the index of keys, and reads no more of it than a page.

@@ -159,23 +159,47 @@ func (r *Runner) Row(ctx context.Context, q Querier, text string, args ...any) *
 }
 
 // Each runs a query and calls row for each of its rows.
-func (r *Runner) Each(ctx context.Context, q Querier, row func(rows *sql.Rows) error, text string, args ...any) (err error) {
+func (r *Runner) Each(ctx context.Context, q Querier, row func(rows *sql.Rows) error, text string, args ...any) error {
 	query, values := r.Render(SQL(text, args...))
-	rows, err := q.QueryContext(ctx, query, values...)
+	return EachRow(ctx, q, row, query, values...)
+}
+
+// RowsQuerier is the part of a database or a transaction that reads rows.
+type RowsQuerier interface {
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+}
+
+// EachRow runs a query and calls row for each of its rows.
+func EachRow(ctx context.Context, q RowsQuerier, row func(rows *sql.Rows) error, query string, args ...any) (err error) {
+	rows, err := q.QueryContext(ctx, query, args...)
 	if err != nil {
 		return err
 	}
-	defer func() {
-		if closeErr := rows.Close(); err == nil {
-			err = closeErr
-		}
-	}()
+	defer CloseRows(rows, &err)
 	for rows.Next() {
 		if err := row(rows); err != nil {
 			return err
 		}
 	}
 	return rows.Err()
+}
+
+// Texts runs a query for one column of texts.
+func Texts(ctx context.Context, q RowsQuerier, query string, args ...any) (texts []string, err error) {
+	err = EachRow(ctx, q, func(rows *sql.Rows) error {
+		var text string
+		err := rows.Scan(&text)
+		texts = append(texts, text)
+		return err
+	}, query, args...)
+	return texts, err
+}
+
+// CloseRows ends a query, and keeps the first error.
+func CloseRows(rows *sql.Rows, err *error) {
+	if closeErr := rows.Close(); *err == nil {
+		*err = closeErr
+	}
 }
 
 // anyOf is the condition that a column has one of the values.

@@ -51,10 +51,15 @@ func (t *Tables) readReceipts(ctx context.Context, query Expr) (receipts []store
 // PruneReceipts removes old receipts; see store.Pruner. It reads the clock in a separate query:
 // PostgreSQL does not use an index for an expression that it must evaluate for each row.
 func (t *Tables) PruneReceipts(ctx context.Context, age time.Duration, limit int) (int, error) {
-	removed, err := t.run.Exec(ctx, t.db, `DELETE FROM {receipts} WHERE (sink, "offset", id) IN (SELECT sink, "offset", id FROM (
+	return t.removeOld(ctx, "receipts", `DELETE FROM {receipts} WHERE (sink, "offset", id) IN (SELECT sink, "offset", id FROM (
 		SELECT sink, "offset", id FROM {receipts} WHERE delivered_at <= (SELECT ?) ORDER BY delivered_at LIMIT ?) old)`, t.dialect.NowPlus(-age), limit)
+}
+
+// removeOld runs a DELETE of the pruner.
+func (t *Tables) removeOld(ctx context.Context, what, text string, args ...any) (int, error) {
+	removed, err := t.run.Exec(ctx, t.db, text, args...)
 	if err != nil {
-		return 0, t.failed(err, "remove old receipts")
+		return 0, t.failed(err, "remove old %s", what)
 	}
 	return int(removed), nil
 }

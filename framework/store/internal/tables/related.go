@@ -11,15 +11,8 @@ import (
 )
 
 // Related searches for the notifications of a correlation; see store.Inspector.
-func (t *Tables) Related(ctx context.Context, q store.RelatedQuery) (store.Related, error) {
-	related, err := t.related(ctx, q)
-	if err != nil {
-		return store.Related{}, t.failed(err, "look for what is related to %s", q.ID)
-	}
-	return related, nil
-}
-
-func (t *Tables) related(ctx context.Context, q store.RelatedQuery) (related store.Related, err error) {
+func (t *Tables) Related(ctx context.Context, q store.RelatedQuery) (related store.Related, err error) {
+	defer t.tried(&err, "look for what is related to %s", q.ID)
 	// In the same order as trace, for the same reason.
 	cursors, err := t.placed(ctx, t.db, "")
 	if err != nil {

@@ -13,15 +13,8 @@ import (
 const ReplaySpan = 20_000
 
 // CountReplay counts what a replay would deliver; see store.Inspector.
-func (t *Tables) CountReplay(ctx context.Context, r store.ReplayQuery) (store.ReplayCount, error) {
-	count, err := t.countReplay(ctx, r)
-	if err != nil {
-		return store.ReplayCount{}, t.failed(err, "count what to replay to %s", r.Sink)
-	}
-	return count, nil
-}
-
-func (t *Tables) countReplay(ctx context.Context, r store.ReplayQuery) (count store.ReplayCount, err error) {
+func (t *Tables) CountReplay(ctx context.Context, r store.ReplayQuery) (count store.ReplayCount, err error) {
+	defer t.tried(&err, "count what to replay to %s", r.Sink)
 	if t.source != nil {
 		back, err := t.goBack(ctx, r)
 		if err != nil {

@@ -57,11 +57,7 @@ func EachParked(ctx context.Context, db *sql.DB, d Dialect, query string, args [
 	if err != nil {
 		return err
 	}
-	defer func() {
-		if closeErr := rows.Close(); err == nil {
-			err = closeErr
-		}
-	}()
+	defer CloseRows(rows, &err)
 	envelopes := NewScanner(d)
 	for more := true; more && rows.Next(); {
 		p := &store.ParkedDelivery{}

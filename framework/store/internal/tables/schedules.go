@@ -10,6 +10,7 @@ import (
 
 // Schedules lists all; see store.Schedules.
 func (t *Tables) Schedules(ctx context.Context) (all []store.Schedule, err error) {
+	defer t.tried(&err, "list the schedules")
 	err = t.run.Each(ctx, t.db, func(rows *sql.Rows) error {
 		var s store.Schedule
 		last, next, requested, read := t.run.time(), t.run.time(), t.run.time(), t.run.time()
@@ -20,10 +21,7 @@ func (t *Tables) Schedules(ctx context.Context) (all []store.Schedule, err error
 		all = append(all, s)
 		return nil
 	}, `SELECT name, id, spec, missed, last_tick, next_tick, requested_at, paused, revision, {now} FROM {schedules} ORDER BY name {whole schedules}`)
-	if err != nil {
-		return nil, t.failed(err, "list the schedules")
-	}
-	return all, nil
+	return all, err
 }
 
 // AddSchedule makes a row; see store.Schedules.
@@ -68,6 +66,7 @@ func (t *Tables) ForgetSchedule(ctx context.Context, action, name string) error 
 
 // changeSchedule does what a person asks for, as part of an action.
 func (t *Tables) changeSchedule(ctx context.Context, action, name string, change Expr) (changed bool, err error) {
+	defer t.tried(&err, "schedule %s", name)
 	err = t.inTx(ctx, func(tx *sql.Tx) error {
 		n, err := t.run.Exec(ctx, tx, `?`, change)
 		if err != nil {
@@ -83,8 +82,5 @@ func (t *Tables) changeSchedule(ctx context.Context, action, name string, change
 		}
 		return err
 	})
-	if err != nil {
-		return false, t.failed(err, "schedule %s", name)
-	}
-	return changed, nil
+	return changed, err
 }

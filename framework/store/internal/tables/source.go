@@ -94,11 +94,11 @@ func freeLanes(cursors []cursor) (next func() int) {
 	}
 }
 
-// SourceFaults returns, by sink, why cursors do not belong to the source.
-func (t *Tables) SourceFaults(ctx context.Context) (map[string]string, error) {
+// sourceFaults returns, by sink, why cursors do not belong to the source.
+func (t *Tables) sourceFaults(ctx context.Context) (map[string]string, error) {
 	cursors, err := t.cursors(ctx, t.db, "")
 	if err != nil {
-		return nil, t.failed(err, "compare the cursors with the log")
+		return nil, err
 	}
 	faults := make(map[string]string)
 	for lanes := range sinksOf(cursors) {

@@ -89,6 +89,13 @@ func (t *Tables) failed(err error, format string, args ...any) error {
 	return fmt.Errorf(format+": %w", append(args, t.dialect.Advise(err))...)
 }
 
+// tried is failed for the result of a method, if that is an error: it is deferred.
+func (t *Tables) tried(err *error, format string, args ...any) {
+	if *err != nil {
+		*err = t.failed(*err, format, args...)
+	}
+}
+
 // Time scans a nullable time; NULL is the zero time.
 type Time struct {
 	time.Time

@@ -21,15 +21,8 @@ const tracedBefore = 50_000
 const tracedDeliveries = 1000
 
 // Trace returns what there is of a notification; see store.Inspector.
-func (t *Tables) Trace(ctx context.Context, q store.TraceQuery) (store.Trace, error) {
-	trace, err := t.trace(ctx, q)
-	if err != nil {
-		return store.Trace{}, t.failed(err, "look for notification %s", q.ID)
-	}
-	return trace, nil
-}
-
-func (t *Tables) trace(ctx context.Context, q store.TraceQuery) (trace store.Trace, err error) {
+func (t *Tables) Trace(ctx context.Context, q store.TraceQuery) (trace store.Trace, err error) {
+	defer t.tried(&err, "look for notification %s", q.ID)
 	// A delivery moves from the log to the parked table or the receipts, never back: reading in
 	// this order finds it in one of them.
 	cursors, err := t.placed(ctx, t.db, "")
