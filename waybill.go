@@ -291,9 +291,11 @@ func (o *Outbox) Open(ctx context.Context) error {
 	if publishing.TracerProvider == nil {
 		publishing.TracerProvider = o.Config.TracerProvider
 	}
-	wake, also := func() {}, publishing.Wake
+	also := publishing.Wake
 	publishing.Wake = func() {
-		wake()
+		if made.forwarder != nil {
+			made.forwarder.Wake()
+		}
 		if also != nil {
 			also()
 		}
@@ -305,8 +307,6 @@ func (o *Outbox) Open(ctx context.Context) error {
 	if len(o.sinks) > 0 {
 		if made.forwarder, err = forwarder.New(o.forwarding(made)); err != nil {
 			refused = append(refused, err)
-		} else {
-			wake = made.forwarder.Wake
 		}
 	}
 	if len(o.schedules) > 0 {

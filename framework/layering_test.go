@@ -37,7 +37,7 @@ const engine = "framework/forwarder/internal/"
 // engineImports returns what the engine's larger packages import: some of its smaller ones, and the
 // packages below the forwarder.
 func engineImports(own ...string) []string {
-	imports := []string{"framework/internal/pace", "framework/notification", "framework/tracing", "framework/store", "framework/route", "registry", "sinks"}
+	imports := []string{"framework/event", "framework/internal/pace", "framework/notification", "framework/tracing", "framework/store", "framework/route", "registry", "sinks"}
 	for _, name := range own {
 		imports = append(imports, engine+name)
 	}
@@ -67,7 +67,8 @@ var layers = []layer{
 	{"sinks/*", []string{"sinks", "sinks/internal/certificates", "sinks/internal/cloudevents", "sinks/internal/redact", "framework/notification", "registry"}},
 	{"framework/source/*", []string{"framework/store", "framework/notification", "framework/internal/pace", "sinks/*"}},
 	{"framework/outbox", []string{"framework/notification", "framework/tracing", "registry", "serializer", "framework/store", "framework/internal/pace"}},
-	{engine + "policy", []string{"framework/route", "framework/notification", "framework/store", "sinks"}},
+	{"framework/event", []string{"framework/notification", "framework/store", "sinks"}},
+	{engine + "policy", []string{"framework/event", "framework/route", "framework/notification", "framework/store", "sinks"}},
 	{engine + "fairqueue", nil},
 	{engine + "keyqueue", nil},
 	{engine + "window", []string{"framework/notification", "framework/store"}},
@@ -75,15 +76,15 @@ var layers = []layer{
 	{engine + "memory", []string{"framework/notification", "framework/store"}},
 	{engine + "caller", []string{"framework/notification", "framework/store", "framework/route", "sinks"}},
 	{engine + "dispatch", engineImports("policy", "fairqueue", "keyqueue", "window", "budget", "memory", "caller")},
-	{engine + "settle", engineImports("policy", "window", "memory", "dispatch")},
-	{engine + "feed", engineImports("policy")},
-	{engine + "lane", engineImports("policy", "dispatch", "settle", "feed")},
+	{engine + "named", []string{"framework/notification", "framework/store"}},
+	{engine + "settle", engineImports("policy", "window", "memory", "dispatch", "named")},
+	{engine + "feed", engineImports("policy", "named")},
+	{engine + "lane", engineImports("policy", "dispatch", "settle", "feed", "named")},
 	{engine + "lanetest", append(engineImports("policy", "budget", "caller", "dispatch"), "framework/store/*")},
 	{engine + "coordinate", engineImports("policy", "dispatch", "settle", "feed", "lane")},
 	{engine + "quota", []string{"framework/store", "framework/notification"}},
-	{engine + "named", []string{"framework/notification", "framework/store"}},
-	{engine + "prune", []string{"framework/internal/pace", "framework/store", engine + "policy"}},
-	{"framework/forwarder", engineImports("policy", "budget", "caller", "dispatch", "feed", "coordinate", "prune", "quota", "named")},
+	{engine + "prune", []string{"framework/event", "framework/internal/pace", "framework/store", engine + "policy"}},
+	{"framework/forwarder", engineImports("policy", "budget", "caller", "dispatch", "feed", "coordinate", "prune", "quota")},
 	{"framework/forwarder/fleet", []string{"framework/internal/pace", "framework/store", engine + "coordinate", "framework/forwarder"}},
 	{"framework/forwarder/simulation", []string{"framework/store", engine + "policy", engine + "fairqueue", engine + "feed", engine + "dispatch", engine + "coordinate"}},
 	{"framework/crashtest", []string{"framework/store", "framework/store/*"}},
@@ -93,8 +94,8 @@ var layers = []layer{
 	{"framework/admin", []string{"framework/notification", "framework/store", "framework/route", "registry"}},
 	{"framework/doctor", []string{"framework/store", "framework/store/*", "framework/forwarder", "sinks"}},
 	{"framework/dashboard", []string{"framework/internal/chart", "framework/notification", "framework/store", "framework/route", "framework/forwarder", "framework/admin", "framework/doctor", "registry"}},
-	{"framework/observe", []string{"framework/notification", "framework/store", "framework/forwarder", "sinks"}},
-	{"framework/config", []string{"framework/source/*", "framework/internal/duration", "framework/internal/pace", "framework/notification", "framework/store", "framework/store/*", "framework/route", "framework/forwarder", "framework/forwarder/fleet", "framework/outbox", "framework/schedule", "registry", "sinks"}},
+	{"framework/observe", []string{"framework/event", "framework/notification", "framework/store", "framework/forwarder", "sinks"}},
+	{"framework/config", []string{"framework/event", "framework/source/*", "framework/internal/duration", "framework/internal/pace", "framework/notification", "framework/store", "framework/store/*", "framework/route", "framework/forwarder", "framework/forwarder/fleet", "framework/outbox", "framework/schedule", "registry", "sinks"}},
 	{"framework/program", anything},
 	{"cmd/*", anything},
 	{"examples/*", anything},

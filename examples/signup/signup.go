@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 	"golang.org/x/text/language"
 
+	"github.com/waybill-go/waybill/framework/event"
 	"github.com/waybill-go/waybill/framework/forwarder"
 	"github.com/waybill-go/waybill/framework/outbox"
 )
@@ -111,7 +112,7 @@ func (s *signups) add(ctx context.Context, c CustomerSignedUp) error {
 // markQueued and markSent run in the transaction that parks or settles the deliveries. A user is
 // Queued while the mail waits for its next attempt, and Sent from the commit that settles its
 // delivery. Both can be called twice for a delivery after a crash, so they are idempotent.
-func markQueued(ctx context.Context, tx *sql.Tx, parked []forwarder.Parked) error {
+func markQueued(ctx context.Context, tx *sql.Tx, parked []event.Parked) error {
 	for _, p := range parked {
 		if _, err := tx.ExecContext(ctx, `UPDATE users SET status = 'Queued' WHERE id = $1 AND status = 'Pending'`, p.Key); err != nil {
 			return err

@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/waybill-go/waybill/framework/config"
+	"github.com/waybill-go/waybill/framework/event"
 	"github.com/waybill-go/waybill/framework/forwarder"
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/route"
@@ -429,7 +430,7 @@ routes:
 	require.ErrorContains(t, c.Supplied(), "it: shipping;", "but a forwarder for all sinks is refused")
 }
 
-type observer struct{ forwarder.Unobserved }
+type observer struct{ event.Observer }
 
 func TestOptionsReachTheForwarderAndTheSinks(t *testing.T) {
 	t.Parallel()
@@ -441,7 +442,7 @@ func TestOptionsReachTheForwarderAndTheSinks(t *testing.T) {
 		Kinds: setOf(t, sinks.NewKind("shapes", "", remember)), Types: types, Logger: slog.New(slog.DiscardHandler),
 		HTTPClient: &http.Client{}, Dial: new(net.Dialer).DialContext,
 		Middleware: []message.HandlerMiddleware{func(next message.HandlerFunc) message.HandlerFunc { return next }},
-		Hooks:      forwarder.Hooks{Dead: func(context.Context, *sql.Tx, []forwarder.Parked) error { return nil }},
+		Hooks:      forwarder.Hooks{Dead: func(context.Context, *sql.Tx, []event.Parked) error { return nil }},
 		Observer:   observer{},
 	}
 	c, err := config.Load(config.Source{File: write(t, "database: sqlite:a.db\nsinks: {a: {kind: shapes}}\nroutes: {\"*\": [a]}\n")}, options)

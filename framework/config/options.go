@@ -9,6 +9,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/waybill-go/waybill/framework/event"
 	"github.com/waybill-go/waybill/framework/forwarder"
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/registry"
@@ -31,7 +32,7 @@ type Options struct {
 	Middleware []message.HandlerMiddleware
 	Hooks      forwarder.Hooks
 	// Observer observes the forwarder.
-	Observer forwarder.Observer
+	Observer event.Observer
 	// Published is called with what schedules publish; see [outbox.Config].
 	Published func([]notification.Envelope)
 	// TracerProvider makes the spans of deliveries; nil means no tracing.

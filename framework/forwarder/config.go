@@ -11,6 +11,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/waybill-go/waybill/framework/event"
 	"github.com/waybill-go/waybill/framework/forwarder/internal/policy"
 	"github.com/waybill-go/waybill/framework/forwarder/internal/prune"
 	"github.com/waybill-go/waybill/framework/forwarder/internal/quota"
@@ -74,8 +75,8 @@ type Config struct {
 	// connections it uses, for any number of sinks and lanes; default 8, at least 4. The
 	// connection that listens, and those of handlers and hooks in the same pool, come on top.
 	Connections int
-	// Observer, if set, is called with what the forwarder does.
-	Observer Observer
+	// Observer, if set, is told what the forwarder does.
+	Observer event.Observer
 	// TracerProvider, if set, such as to otel.GetTracerProvider(), makes an OpenTelemetry span
 	// for each delivery or batch; see package tracing. Default: no spans.
 	TracerProvider trace.TracerProvider

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/waybill-go/waybill/framework/event"
 	"github.com/waybill-go/waybill/framework/forwarder"
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/route"
@@ -23,15 +24,14 @@ import (
 )
 
 // leases counts acquired and lost leases.
-type leases struct {
-	forwarder.Unobserved
-	won, lost atomic.Int64
-}
+type leases struct{ won, lost atomic.Int64 }
 
-func (l *leases) LeaseWon(store.Lane) { l.won.Add(1) }
-
-func (l *leases) LeaseLost(_ store.Lane, why error) {
-	if why != nil {
+func (l *leases) Observe(e event.Event) {
+	switch c, ok := e.(*event.LeaseChange); {
+	case !ok:
+	case c.Won:
+		l.won.Add(1)
+	case c.Err != nil:
 		l.lost.Add(1)
 	}
 }

@@ -8,8 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/waybill-go/waybill/framework/event"
 	"github.com/waybill-go/waybill/framework/forwarder/internal/coordinate"
-	"github.com/waybill-go/waybill/framework/forwarder/internal/named"
 	"github.com/waybill-go/waybill/framework/forwarder/internal/policy"
 	"github.com/waybill-go/waybill/framework/forwarder/internal/quota"
 	"github.com/waybill-go/waybill/framework/store"
@@ -33,8 +33,14 @@ type Database struct {
 	Sleep time.Duration
 }
 
-// DatabaseError is an error of one of several databases, as RunDatabase returns it and an Observer gets it.
-type DatabaseError = named.Error
+// DatabaseError is an error of one of several databases, as RunDatabase returns it.
+type DatabaseError struct {
+	Database string
+	Err      error
+}
+
+func (e *DatabaseError) Error() string { return fmt.Sprintf("database %s: %v", e.Database, e.Err) }
+func (e *DatabaseError) Unwrap() error { return e.Err }
 
 // RunDatabase forwards from another outbox, through the same sinks, until its ctx or that of Run
 // is done. Then it stops gracefully, as Run does, and returns nil. If Database.Sleep is set and
@@ -58,7 +64,19 @@ func (f *Forwarder) RunDatabase(ctx context.Context, d Database) error {
 	case <-ctx.Done():
 		return nil
 	}
-	ctx, end := context.WithCancel(tracing.Detach(ctx))
+	err := f.workOn(tracing.Detach(ctx), d)
+	var idle *Idle
+	switch {
+	case err == nil, errors.Is(err, ErrNotRunning), errors.Is(err, ErrConfig), errors.As(err, &idle):
+		return err
+	}
+	return &DatabaseError{Database: d.Name, Err: err}
+}
+
+// workOn works on a database until ctx or that of Run is done, and then stops gracefully. Its error is one that
+// waiting cannot repair, or an *Idle.
+func (f *Forwarder) workOn(ctx context.Context, d Database) error {
+	ctx, end := context.WithCancel(ctx)
 	defer end()
 	o := f.newOutbox(d)
 	stop, err := f.admit(o)
@@ -68,15 +86,7 @@ func (f *Forwarder) RunDatabase(ctx context.Context, d Database) error {
 	defer f.dismiss(o)
 	defer context.AfterFunc(stop, end)()
 	defer o.reserve(ctx)()
-	err = o.run(ctx)
-	var idle *Idle
-	if errors.As(err, &idle) {
-		return idle
-	}
-	if err != nil {
-		return &DatabaseError{Database: d.Name, Err: err}
-	}
-	return nil
+	return o.run(ctx)
 }
 
 // Forget discards what the forwarder remembers of a database that is no longer in the fleet:
@@ -225,25 +235,21 @@ func (f *Forwarder) share(change func(s *rateShare)) {
 	}
 }
 
-// inDatabase adds the name of the database to the calls of an observer.
+// inDatabase adds the name of the database to what an observer is told.
 type inDatabase struct {
-	policy.Observer
-	name string
+	observer event.Observer
+	name     string
 }
 
-// Wake implements Observer.
-func (o inDatabase) Wake(w Wake) {
-	w.Database = o.name
-	o.Observer.Wake(w)
-}
-
-// DatabaseError implements Observer.
-func (o inDatabase) DatabaseError(op DatabaseOp, err error) {
-	o.Observer.DatabaseError(op, &DatabaseError{Database: o.name, Err: err})
-}
-
-// Pruned implements Observer.
-func (o inDatabase) Pruned(p Pruned) {
-	p.Database = o.name
-	o.Observer.Pruned(p)
+// Observe implements event.Observer.
+func (o inDatabase) Observe(e event.Event) {
+	switch e := e.(type) {
+	case *event.Look:
+		e.Database = o.name
+	case *event.DatabaseFailure:
+		e.Database = o.name
+	case *event.Pruned:
+		e.Database = o.name
+	}
+	o.observer.Observe(e)
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/waybill-go/waybill/framework/event"
 	"github.com/waybill-go/waybill/framework/forwarder"
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/sinks"
@@ -188,7 +189,7 @@ func TestTheObserverAndTheStateNameTheDestination(t *testing.T) {
 		s := newHosts()
 		s.set("dead", sinks.Unavailable(errors.New("connection refused")))
 		var opened, closed atomic.Int32
-		watch := &breakerWatch{change: func(c forwarder.BreakerChange) {
+		watch := &breakerWatch{change: func(c event.BreakerChange) {
 			require.Equal(t, "dead", c.Destination)
 			if c.Open {
 				opened.Add(1)
@@ -215,9 +216,10 @@ func TestTheObserverAndTheStateNameTheDestination(t *testing.T) {
 	})
 }
 
-type breakerWatch struct {
-	forwarder.Unobserved
-	change func(forwarder.BreakerChange)
-}
+type breakerWatch struct{ change func(event.BreakerChange) }
 
-func (w *breakerWatch) Breaker(c forwarder.BreakerChange) { w.change(c) }
+func (w *breakerWatch) Observe(e event.Event) {
+	if c, ok := e.(*event.BreakerChange); ok {
+		w.change(*c)
+	}
+}

@@ -33,7 +33,6 @@ import (
 // each sink.
 type Forwarder struct {
 	config   Config  // with the Sinks and Routes that New got
-	own      *outbox // of Config.Store; nil without one
 	owner    string
 	memory   *budget.Budget
 	reporter *reporter
@@ -73,9 +72,6 @@ func New(c Config) (*Forwarder, error) {
 		routes:    routes,
 		admitted:  make(map[string]bool),
 		rateShare: rateShare{members: make(map[*outbox]int)},
-	}
-	if c.Store != nil {
-		f.own = f.newOutbox(Database{Store: c.Store})
 	}
 	f.sinks, f.configured = f.newSinks(c.Sinks, routes), slices.Collect(maps.Keys(c.Sinks))
 	return f, nil
@@ -138,9 +134,6 @@ func (f *Forwarder) OwnerIn(database string) string {
 // after a commit. Without it, a forwarder finds new rows when the store announces them, or at
 // the latest after the poll's pause. Wake never blocks and may be called at any time.
 func (f *Forwarder) Wake() {
-	if f.own != nil {
-		f.own.feed.Wake()
-	}
 	for _, o := range f.workedOn() {
 		o.feed.Wake()
 	}
@@ -154,16 +147,13 @@ func (f *Forwarder) Wake() {
 // open is unavailable; Run tries to open it again before its deliveries. Run returns an error
 // only for what waiting cannot repair, such as cursors that do not fit the configuration.
 //
-// Run is called once. With Config.Fleet it works on no database by itself: see
+// Run is called once. Without a Config.Store it works on no database by itself: see
 // [Forwarder.RunDatabase].
 func (f *Forwarder) Run(ctx context.Context) (err error) {
 	ctx, end := context.WithCancel(tracing.Detach(ctx)) // deliveries do not belong to the trace of Run's caller
 	defer end()
 	defer close(f.over)
 	defer func() { err = errors.Join(err, f.closeSinks(context.WithoutCancel(ctx))) }()
-	if f.own != nil {
-		defer f.own.reserve(ctx)()
-	}
 	if err := f.openSinks(ctx); err != nil {
 		return err
 	}
@@ -172,8 +162,8 @@ func (f *Forwarder) Run(ctx context.Context) (err error) {
 
 	f.begin(ctx)
 	var fatal error
-	if f.own != nil {
-		fatal = f.own.run(ctx)
+	if f.config.Store != nil {
+		fatal = f.workOn(ctx, Database{Store: f.config.Store})
 		end()
 	}
 	<-ctx.Done()

@@ -19,6 +19,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/waybill-go/waybill/framework/event"
 	"github.com/waybill-go/waybill/framework/forwarder"
 	"github.com/waybill-go/waybill/framework/notification"
 	outboxes "github.com/waybill-go/waybill/framework/outbox"
@@ -252,7 +253,7 @@ func over(s forwarder.Store) func(*forwarder.Config) {
 }
 
 // watchedBy gives a forwarder an observer.
-func watchedBy(observer forwarder.Observer) func(*forwarder.Config) {
+func watchedBy(observer event.Observer) func(*forwarder.Config) {
 	return func(c *forwarder.Config) { c.Observer = observer }
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/waybill-go/waybill/framework/event"
 	"github.com/waybill-go/waybill/framework/forwarder"
 	"github.com/waybill-go/waybill/framework/store"
 	"github.com/waybill-go/waybill/sinks"
@@ -25,8 +26,8 @@ func noted(o *outbox, fail func(hook string) error) forwarder.Hooks {
 		_, err := tx.ExecContext(ctx, `INSERT INTO noted VALUES ('`+hook+" "+text+`')`)
 		return err
 	}
-	parked := func(hook string) func(context.Context, *sql.Tx, []forwarder.Parked) error {
-		return func(ctx context.Context, tx *sql.Tx, all []forwarder.Parked) error {
+	parked := func(hook string) func(context.Context, *sql.Tx, []event.Parked) error {
+		return func(ctx context.Context, tx *sql.Tx, all []event.Parked) error {
 			for _, p := range all {
 				require.Equal(o.t, "sink", p.Sink)
 				require.Equal(o.t, p.State == store.StateRetrying || p.State == store.StateScheduled, !p.DueAt.IsZero())
@@ -257,7 +258,7 @@ func TestAnActionBeforeAHookIsCalledAgainTakesEffect(t *testing.T) {
 					}
 					f := o.one(forwarder.Sink{Sink: s, Hooks: forwarder.Hooks{
 						Delivered: func(context.Context, *sql.Tx, []forwarder.Delivered) error { return answer() },
-						Dead:      func(context.Context, *sql.Tx, []forwarder.Parked) error { return answer() },
+						Dead:      func(context.Context, *sql.Tx, []event.Parked) error { return answer() },
 					}}, over(acted))
 					f.publish("t", "", "good", "dies")
 					require.ElementsMatch(t, []string{"sink settling good", "sink dead dies"}, o.parked())

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/waybill-go/waybill/framework/event"
 	"github.com/waybill-go/waybill/framework/forwarder"
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/store"
@@ -18,7 +19,6 @@ import (
 
 // recorder is an observer that records its calls.
 type recorder struct {
-	forwarder.Unobserved
 	mu       sync.Mutex
 	attempts map[string][]string // by id: class, duration, receipt, error
 	batches  []string
@@ -27,98 +27,69 @@ type recorder struct {
 	breaker  []string
 	throttle []time.Duration
 	leases   []string
-	causes   map[forwarder.WakeCause]int
+	causes   map[event.LookCause]int
 	grown    int
 	settled  int // deliveries in checkpoints of the sink
 }
 
-var _ forwarder.Observer = (*recorder)(nil)
+var _ event.Observer = (*recorder)(nil)
 
-func (r *recorder) Attempt(a forwarder.Attempt) {
+func (r *recorder) Observe(e event.Event) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.attempts == nil {
-		r.attempts = make(map[string][]string)
-	}
-	text := fmt.Sprint(a.Duration)
-	if a.Err != nil {
-		text += fmt.Sprintf(" %s: %v", a.Class, a.Err)
-	} else {
-		text += " " + string(a.Receipt)
-	}
-	r.attempts[a.Delivery.ID] = append(r.attempts[a.Delivery.ID], text)
-}
-
-func (r *recorder) Batch(b forwarder.Batch) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.batches = append(r.batches, fmt.Sprintf("%s %d in %s", b.Sink, b.Deliveries, b.Duration))
-}
-
-func (r *recorder) Parked(p forwarder.Parked) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.parked = append(r.parked, fmt.Sprintf("%s %s %d %t", p.ID, p.State, p.Attempt, p.DueAt.IsZero()))
-}
-
-func (r *recorder) Dead(p forwarder.Parked) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.dead = append(r.dead, fmt.Sprintf("%s %s %d", p.ID, p.State, p.Attempt))
-}
-
-func (r *recorder) Checkpoint(c forwarder.Checkpoint) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if c.Lane.Sink == "sink" {
-		r.settled += c.Settled
-	}
-}
-
-func (r *recorder) LeaseWon(l store.Lane) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if l.Sink == "sink" {
-		r.leases = append(r.leases, "won")
+	switch e := e.(type) {
+	case *event.Attempt:
+		if r.attempts == nil {
+			r.attempts = make(map[string][]string)
+		}
+		text := fmt.Sprint(e.Duration)
+		if e.Err != nil {
+			text += fmt.Sprintf(" %s: %v", e.Class, e.Err)
+		} else {
+			text += " " + string(e.Receipt)
+		}
+		r.attempts[e.Delivery.ID] = append(r.attempts[e.Delivery.ID], text)
+	case *event.Batch:
+		r.batches = append(r.batches, fmt.Sprintf("%s %d in %s", e.Sink, e.Deliveries, e.Duration))
+	case *event.Parked:
+		if e.State == store.StateDead {
+			r.dead = append(r.dead, fmt.Sprintf("%s %s %d", e.ID, e.State, e.Attempt))
+		} else {
+			r.parked = append(r.parked, fmt.Sprintf("%s %s %d %t", e.ID, e.State, e.Attempt, e.DueAt.IsZero()))
+		}
+	case *event.Checkpoint:
+		if e.Lane.Sink == "sink" {
+			r.settled += e.Settled
+		}
+	case *event.LeaseChange:
+		if e.Lane.Sink == "sink" {
+			r.leases = append(r.leases, leaseChange(e))
+		}
+	case *event.BreakerChange:
+		r.breaker = append(r.breaker, fmt.Sprintf("%s %t %t", e.Sink, e.Open, e.Cause != nil))
+	case *event.Throttling:
+		r.throttle = append(r.throttle, time.Until(e.Until))
+	case *event.Look:
+		if r.causes == nil {
+			r.causes = make(map[event.LookCause]int)
+		}
+		r.causes[e.Cause]++
+		if e.Grown {
+			r.grown++
+		}
 	}
 }
 
-func (r *recorder) LeaseLost(l store.Lane, err error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+func leaseChange(c *event.LeaseChange) string {
 	switch {
-	case l.Sink != "sink":
-	case err == nil:
-		r.leases = append(r.leases, "released")
-	case errors.Is(err, store.ErrLeaseLost):
-		r.leases = append(r.leases, "lost")
-	default:
-		r.leases = append(r.leases, err.Error())
+	case c.Won:
+		return "won"
+	case c.Err == nil:
+		return "released"
+	case errors.Is(c.Err, store.ErrLeaseLost):
+		return "lost"
 	}
-}
-
-func (r *recorder) Breaker(b forwarder.BreakerChange) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.breaker = append(r.breaker, fmt.Sprintf("%s %t %t", b.Sink, b.Open, b.Cause != nil))
-}
-
-func (r *recorder) Throttle(w forwarder.Throttling) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.throttle = append(r.throttle, time.Until(w.Until))
-}
-
-func (r *recorder) Wake(w forwarder.Wake) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.causes == nil {
-		r.causes = make(map[forwarder.WakeCause]int)
-	}
-	r.causes[w.Cause]++
-	if w.Grown {
-		r.grown++
-	}
+	return c.Err.Error()
 }
 
 func TestAnObserverSeesTheOutcomesOfDeliveries(t *testing.T) {
@@ -160,8 +131,8 @@ func TestAnObserverSeesTheOutcomesOfDeliveries(t *testing.T) {
 				require.Equal(t, []string{"dies dead 1"}, r.dead)
 				require.Equal(t, []string{"won", "lost", "won", "released"}, r.leases)
 				require.Equal(t, 8, r.settled, "five of the log, and three parked ones")
-				require.Positive(t, r.causes[forwarder.WakeAsked])
-				require.Positive(t, r.causes[forwarder.WakePoll])
+				require.Positive(t, r.causes[event.LookAsked])
+				require.Positive(t, r.causes[event.LookPoll])
 				require.Positive(t, r.grown)
 				require.Empty(t, r.breaker)
 				require.Empty(t, r.throttle)
@@ -232,7 +203,7 @@ func TestAnObserverSeesThatTheDatabaseWoke(t *testing.T) {
 		announcing.news <- store.NewsLanes
 		pass(time.Second)
 		r.mu.Lock()
-		require.Equal(t, 3, r.causes[forwarder.WakeListened])
+		require.Equal(t, 3, r.causes[event.LookListened])
 		r.mu.Unlock()
 	})
 }

@@ -7,11 +7,10 @@ import (
 	"sync"
 	"time"
 
+	"github.com/waybill-go/waybill/framework/event"
 	"github.com/waybill-go/waybill/framework/forwarder/internal/coordinate"
 	"github.com/waybill-go/waybill/framework/forwarder/internal/dispatch"
 	"github.com/waybill-go/waybill/framework/forwarder/internal/feed"
-	"github.com/waybill-go/waybill/framework/forwarder/internal/named"
-	"github.com/waybill-go/waybill/framework/forwarder/internal/policy"
 	"github.com/waybill-go/waybill/framework/forwarder/internal/prune"
 	"github.com/waybill-go/waybill/framework/forwarder/internal/quota"
 	"github.com/waybill-go/waybill/framework/internal/pace"
@@ -29,7 +28,7 @@ type outbox struct {
 	polled      bool          // do not listen
 	sleep       time.Duration // 0: never return an *Idle
 	feed        *feed.Feed
-	observer    policy.Observer
+	observer    event.Observer
 	log         *slog.Logger
 	coordinator *coordinate.Coordinator // set before it is in Forwarder.outboxes
 }
@@ -37,18 +36,15 @@ type outbox struct {
 func (f *Forwarder) newOutbox(d Database) *outbox {
 	o := &outbox{forwarder: f, name: d.Name, given: d.Store, connections: d.Connections, polled: d.Polled, sleep: d.Sleep, observer: f.reporter, log: f.config.Logger}
 	setDefault(&o.connections, f.config.Connections)
-	log, observer := store.Log(d.Store), f.config.Observer
-	bounded := quota.Store(d.Store)
+	observer := f.config.Observer
 	if o.name != "" {
-		its := named.New(d.Store, d.Name)
-		log, bounded = its, its
 		o.log = o.log.With("database", o.name)
 		o.observer = inDatabase{f.reporter, o.name}
 		observer = o.observer
 	}
-	o.bounded = quota.New(bounded, o.connections)
+	o.bounded = quota.New(d.Store, o.connections)
 	_, announced := d.Store.(store.Listener)
-	o.feed = feed.New(feed.Config{Log: log, PollMin: f.config.Poll.Min, PollMax: f.config.Poll.Max, Unannounced: !announced, PageRows: dispatch.PageRows,
+	o.feed = feed.New(feed.Config{Log: d.Store, Database: d.Name, PollMin: f.config.Poll.Min, PollMax: f.config.Poll.Max, Unannounced: !announced, PageRows: dispatch.PageRows,
 		Observer: observer, Logger: o.log})
 	return o
 }

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/waybill-go/waybill/framework/event"
 	"github.com/waybill-go/waybill/framework/forwarder/internal/dispatch"
 	"github.com/waybill-go/waybill/framework/forwarder/internal/policy"
 	"github.com/waybill-go/waybill/framework/route"
@@ -15,10 +16,10 @@ import (
 	"github.com/waybill-go/waybill/framework/tracing"
 )
 
-// reporter collects what a forwarder reports in its heartbeats. It wraps the configured
-// Observer to see checkpoints, and is safe for concurrent use.
+// reporter collects what a forwarder reports in its heartbeats. It stands before the configured
+// observer to see checkpoints, and is safe for concurrent use.
 type reporter struct {
-	policy.Observer
+	observer event.Observer    // nil: none
 	settling *tracing.Settling // nil: no spans
 	version  string
 
@@ -35,25 +36,23 @@ type reporter struct {
 const slowestPeriod = 30 * time.Second
 
 func newReporter(c Config) *reporter {
-	observer := c.Observer
-	if observer == nil {
-		observer = Unobserved{}
-	}
-	r := &reporter{Observer: observer, version: programVersion(), settings: c.digest(), turned: time.Now(), tallies: make(map[string]*tally)}
+	r := &reporter{observer: c.Observer, version: programVersion(), settings: c.digest(), turned: time.Now(), tallies: make(map[string]*tally)}
 	if c.TraceSettle {
 		r.settling = tracing.NewSettling(c.TracerProvider)
 	}
 	return r
 }
 
-// Checkpoint implements Observer.
-func (r *reporter) Checkpoint(c Checkpoint) {
-	r.mu.Lock()
-	r.turn()
-	r.slowest = max(r.slowest, c.Duration)
-	r.mu.Unlock()
-	r.settling.Settled(c.Lane.Sink, c.Settled, c.Began, c.Duration)
-	r.Observer.Checkpoint(c)
+// Observe implements event.Observer.
+func (r *reporter) Observe(e event.Event) {
+	if c, ok := e.(*event.Checkpoint); ok {
+		r.mu.Lock()
+		r.turn()
+		r.slowest = max(r.slowest, c.Duration)
+		r.mu.Unlock()
+		r.settling.Settled(c.Lane.Sink, c.Settled, c.Began, c.Duration)
+	}
+	event.Tell(r.observer, e)
 }
 
 // turn begins a new period if the last one is over. The caller holds mu.

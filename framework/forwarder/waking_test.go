@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/waybill-go/waybill/framework/event"
 	"github.com/waybill-go/waybill/framework/forwarder"
 	"github.com/waybill-go/waybill/framework/notification"
 	outboxes "github.com/waybill-go/waybill/framework/outbox"
@@ -119,11 +120,13 @@ func (c *watchedForwarder) rest() {
 
 // watching is an observer that reports looks at the log.
 type watching struct {
-	forwarder.Unobserved
 	looks chan struct{}
 }
 
-func (w watching) Wake(forwarder.Wake) {
+func (w watching) Observe(e event.Event) {
+	if _, ok := e.(*event.Look); !ok {
+		return
+	}
 	select {
 	case w.looks <- struct{}{}:
 	default:

@@ -17,6 +17,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/waybill-go/waybill/framework/event"
 	"github.com/waybill-go/waybill/framework/forwarder"
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/observe"
@@ -172,9 +173,9 @@ func scrapeOfAMillion(b *testing.B, o *outbox) {
 func BenchmarkAttempt(b *testing.B) {
 	m := observe.New(observe.Config{})
 	delivery := &notification.Delivery{Envelope: &notification.Envelope{OccurredOn: time.Now().Add(-time.Minute)}, Sink: "events"}
-	attempt := forwarder.Attempt{Delivery: delivery, Began: time.Now(), Duration: time.Millisecond}
+	attempt := &event.Attempt{Delivery: delivery, Began: time.Now(), Duration: time.Millisecond}
 	for b.Loop() {
-		m.Attempt(attempt)
+		m.Observe(attempt)
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	dto "github.com/prometheus/client_model/go"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/waybill-go/waybill/framework/event"
 	"github.com/waybill-go/waybill/framework/forwarder"
 	"github.com/waybill-go/waybill/framework/store"
 )
@@ -152,7 +153,7 @@ func (m *Monitor) collectCounts(out metrics) {
 		for i, result := range results {
 			out.counter(attemptsTotal, attempts[i], sink, result)
 		}
-		for _, reason := range forwarder.DeadReasons() {
+		for _, reason := range event.DeadReasons() {
 			out.counter(deadTotal, dead[reason], sink, reason.String())
 		}
 		for _, state := range parkedStates {
@@ -172,10 +173,10 @@ func (m *Monitor) collectTotals(out metrics) {
 	out.counter(checkpointsTotal, t.failed, "failed")
 	out.counter(leaseLosses, t.lost)
 	out.counter(rebasesTotal, t.rebased)
-	for _, by := range []forwarder.WakeCause{forwarder.WakePoll, forwarder.WakeAsked, forwarder.WakeListened} {
+	for _, by := range []event.LookCause{event.LookPoll, event.LookAsked, event.LookListened} {
 		out.counter(wakeupsTotal, t.wakeups[by], string(by))
 	}
-	for _, op := range forwarder.DatabaseOps() {
+	for _, op := range event.DatabaseOps() {
 		out.counter(databaseErrors, t.errors[op], string(op))
 	}
 	out.counter(removedRows, t.rows)

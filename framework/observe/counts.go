@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/waybill-go/waybill/framework/event"
 	"github.com/waybill-go/waybill/framework/forwarder"
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/store"
@@ -35,7 +36,7 @@ type sinkCounts struct {
 	mu                   sync.Mutex
 	duration, lag, batch histogram
 	attempts             [len(results)]uint64
-	dead                 map[forwarder.DeadReason]uint64
+	dead                 map[event.DeadReason]uint64
 	parked               map[store.State]uint64
 }
 
@@ -43,8 +44,8 @@ type sinkCounts struct {
 type totals struct {
 	written, failed, lost, rebased uint64
 	rows, partitions               uint64
-	wakeups                        map[forwarder.WakeCause]uint64
-	errors                         map[forwarder.DatabaseOp]uint64
+	wakeups                        map[event.LookCause]uint64
+	errors                         map[event.DatabaseOp]uint64
 	published                      map[string]uint64 // by type
 	checkpoint                     histogram         // durations
 	reloadFailed                   bool
@@ -52,7 +53,7 @@ type totals struct {
 
 func newTotals() totals {
 	return totals{
-		checkpoint: newHistogram(durationBounds), wakeups: make(map[forwarder.WakeCause]uint64), errors: make(map[forwarder.DatabaseOp]uint64),
+		checkpoint: newHistogram(durationBounds), wakeups: make(map[event.LookCause]uint64), errors: make(map[event.DatabaseOp]uint64),
 		published: make(map[string]uint64),
 	}
 }
@@ -85,7 +86,7 @@ func (m *Monitor) newCounts(sink string) *sinkCounts {
 	}
 	c := &sinkCounts{
 		duration: newHistogram(durationBounds), lag: newHistogram(lagBounds), batch: newHistogram(batchBounds),
-		dead: make(map[forwarder.DeadReason]uint64), parked: make(map[store.State]uint64),
+		dead: make(map[event.DeadReason]uint64), parked: make(map[store.State]uint64),
 	}
 	more := maps.Clone(all)
 	more[sink] = c
@@ -96,8 +97,35 @@ func (m *Monitor) newCounts(sink string) *sinkCounts {
 // inSeconds converts a duration to seconds. It is faster than Duration.Seconds.
 func inSeconds(d time.Duration) float64 { return float64(d) / float64(time.Second) }
 
-// Attempt counts one attempt.
-func (m *Monitor) Attempt(a forwarder.Attempt) {
+// Observe implements event.Observer: it counts the event.
+func (m *Monitor) Observe(e event.Event) {
+	switch e := e.(type) {
+	case *event.Attempt:
+		m.attempt(e)
+		return
+	case *event.Batch:
+		c := m.counts(e.Sink)
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.batch.observe(float64(e.Deliveries))
+	case *event.Parked:
+		c := m.counts(e.Sink)
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.parked[e.State]++
+		if e.State == store.StateDead {
+			c.dead[e.Reason]++
+		}
+	case *event.Look:
+		m.trip.Store(e.Began.Add(e.Duration).UnixNano())
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.totals.count(e)
+}
+
+// attempt counts one attempt.
+func (m *Monitor) attempt(a *event.Attempt) {
 	c := m.counts(a.Delivery.Sink)
 	if a.Err != nil {
 		c.mu.Lock()
@@ -116,31 +144,6 @@ func (m *Monitor) Attempt(a forwarder.Attempt) {
 	c.duration.observe(inSeconds(a.Duration))
 	c.lag.observe(inSeconds(lag))
 	c.mu.Unlock()
-}
-
-// Batch counts one call with a batch.
-func (m *Monitor) Batch(b forwarder.Batch) {
-	c := m.counts(b.Sink)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.batch.observe(float64(b.Deliveries))
-}
-
-// Parked counts a delivery that was parked.
-func (m *Monitor) Parked(p forwarder.Parked) {
-	c := m.counts(p.Sink)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.parked[p.State]++
-}
-
-// Dead counts a delivery that became dead.
-func (m *Monitor) Dead(p forwarder.Parked) {
-	c := m.counts(p.Sink)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.parked[p.State]++
-	c.dead[p.Reason]++
 }
 
 // maxTypes is how many types have their own series; otherType is the label of the others.
@@ -170,53 +173,27 @@ func (t *totals) publish(typ string, n uint64) {
 	t.published[typ] += n
 }
 
-// Checkpoint counts a checkpoint that was written.
-func (m *Monitor) Checkpoint(c forwarder.Checkpoint) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.totals.written++
-	m.totals.checkpoint.observe(c.Duration.Seconds())
-}
-
-// LeaseLost counts leases that were lost, not released.
-func (m *Monitor) LeaseLost(_ store.Lane, err error) {
-	if !errors.Is(err, store.ErrLeaseLost) && !errors.Is(err, store.ErrServerChanged) && !errors.Is(err, forwarder.ErrLeaseExpired) {
-		return
+// count counts what is not of one sink.
+func (t *totals) count(e event.Event) {
+	switch e := e.(type) {
+	case *event.Checkpoint:
+		t.written++
+		t.checkpoint.observe(e.Duration.Seconds())
+	case *event.LeaseChange:
+		if errors.Is(e.Err, store.ErrLeaseLost) || errors.Is(e.Err, store.ErrServerChanged) || errors.Is(e.Err, forwarder.ErrLeaseExpired) {
+			t.lost++ // it was not released
+		}
+	case *event.Look:
+		t.wakeups[e.Cause]++
+	case *event.DatabaseFailure:
+		t.errors[e.Op]++
+		if e.Op == event.OpCheckpoint {
+			t.failed++
+		}
+	case *event.Rebase:
+		t.rebased++
+	case *event.Pruned:
+		t.rows += uint64(e.Rows)
+		t.partitions += uint64(e.Partitions)
 	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.totals.lost++
-}
-
-// Wake counts a read of the log, which is a round trip to the database.
-func (m *Monitor) Wake(w forwarder.Wake) {
-	m.trip.Store(w.Began.Add(w.Duration).UnixNano())
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.totals.wakeups[w.Cause]++
-}
-
-// DatabaseError counts a failed statement.
-func (m *Monitor) DatabaseError(op forwarder.DatabaseOp, _ error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.totals.errors[op]++
-	if op == forwarder.OpCheckpoint {
-		m.totals.failed++
-	}
-}
-
-// Rebased counts a lane that reads the log again.
-func (m *Monitor) Rebased(store.Lane, string) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.totals.rebased++
-}
-
-// Pruned counts the rows and partitions that retention has removed.
-func (m *Monitor) Pruned(p forwarder.Pruned) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.totals.rows += uint64(p.Rows)
-	m.totals.partitions += uint64(p.Partitions)
 }

@@ -32,6 +32,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"github.com/waybill-go/waybill/framework/event"
 	"github.com/waybill-go/waybill/framework/forwarder"
 	"github.com/waybill-go/waybill/framework/store"
 )
@@ -80,7 +81,6 @@ type Database struct {
 
 // Monitor counts what forwarders do, and serves the counts. It is safe for concurrent use.
 type Monitor struct {
-	forwarder.Unobserved
 	config   Config
 	began    time.Time
 	registry *prometheus.Registry
@@ -103,7 +103,7 @@ type Monitor struct {
 }
 
 var (
-	_ forwarder.Observer   = (*Monitor)(nil)
+	_ event.Observer       = (*Monitor)(nil)
 	_ prometheus.Collector = (*Monitor)(nil)
 	_ http.Handler         = (*Monitor)(nil)
 )

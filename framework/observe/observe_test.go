@@ -21,6 +21,7 @@ import (
 	"github.com/prometheus/common/model"
 	"github.com/stretchr/testify/require"
 
+	"github.com/waybill-go/waybill/framework/event"
 	"github.com/waybill-go/waybill/framework/forwarder"
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/observe"
@@ -213,7 +214,7 @@ func TestEverySeriesOfASinkExistsBeforeAnythingHappens(t *testing.T) {
 		}
 		require.NotEqual(t, -1.0, s.value("waybill_sink_lag_seconds", sink), "the lag grows from the start, before the first sample")
 	}
-	for _, op := range forwarder.DatabaseOps() {
+	for _, op := range event.DatabaseOps() {
 		require.Zero(t, s.value("waybill_database_errors_total", "op="+string(op)))
 	}
 	for _, name := range []string{"waybill_lease_losses_total", "waybill_rebases_total", "waybill_retention_removed_rows_total", "waybill_sample_timestamp_seconds"} {
@@ -505,11 +506,14 @@ func TestAnOpenBreakerAndALagDoNotMakeAProcessUnready(t *testing.T) {
 
 // stuck is an observer that does not return.
 type stuck struct {
-	forwarder.Unobserved
 	leave chan struct{}
 }
 
-func (s stuck) Wake(forwarder.Wake) { <-s.leave }
+func (s stuck) Observe(e event.Event) {
+	if _, ok := e.(*event.Look); ok {
+		<-s.leave
+	}
+}
 
 func TestAProcessWhoseLoopStandsStillIsNotLive(t *testing.T) {
 	t.Parallel()

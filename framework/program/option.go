@@ -11,6 +11,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/waybill-go/waybill/framework/config"
+	"github.com/waybill-go/waybill/framework/event"
 	"github.com/waybill-go/waybill/framework/forwarder"
 	"github.com/waybill-go/waybill/registry"
 	"github.com/waybill-go/waybill/sinks"
@@ -101,7 +102,7 @@ func Hooks(hooks forwarder.Hooks) Option {
 }
 
 // Observer sets an observer of what the forwarder does, beside the program's own metrics.
-func Observer(observer forwarder.Observer) Option {
+func Observer(observer event.Observer) Option {
 	return func(p *parts) { once(p, "an observer", &p.Observer, observer) }
 }
 

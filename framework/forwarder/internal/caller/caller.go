@@ -117,20 +117,15 @@ func (c *Caller) Destination(d *notification.Delivery) string {
 // Seen returns deliveries as the sink sees them, after the routes were applied; nil: unchanged.
 type Seen func(deliveries []*notification.Delivery) []*notification.Delivery
 
-// Call makes deliveries and returns as many results. It may append them to results, an empty
-// slice. follows reports whether a delivery must not be made unless the one before it in the
-// batch was made.
-func (c *Caller) Call(ctx context.Context, deliveries []*notification.Delivery, follows func(i int) bool, results []sinks.Result, seen Seen) (given []sinks.Result) {
-	return c.CallOn(ctx, c.Batcher, deliveries, follows, results, seen)
-}
-
 // Batcher makes several deliveries at once.
 type Batcher interface {
 	DeliverBatch(ctx context.Context, batch []*notification.Delivery) []sinks.Result
 }
 
-// CallOn is Call with another Batcher.
-func (c *Caller) CallOn(ctx context.Context, to Batcher, deliveries []*notification.Delivery, follows func(i int) bool, results []sinks.Result, seen Seen) (given []sinks.Result) {
+// Call makes deliveries and returns as many results. It may append them to results, an empty
+// slice. to makes them if there may be several; nil: the sink takes one at a time. follows reports
+// whether a delivery must not be made unless the one before it in the batch was made.
+func (c *Caller) Call(ctx context.Context, to Batcher, deliveries []*notification.Delivery, follows func(i int) bool, results []sinks.Result, seen Seen) (given []sinks.Result) {
 	defer func() {
 		for i := range given {
 			given[i].Err = sinks.CutAnswer(given[i].Err, c.AnswerBytes)

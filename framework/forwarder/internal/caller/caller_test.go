@@ -40,7 +40,7 @@ func TestExpensiveConditionsAreEvaluatedInTheCall(t *testing.T) {
 		require.True(t, c.PassesBy(store.Page{Envelopes: page.Envelopes[:1]})[0])
 	})
 
-	results := c.Call(t.Context(), []*notification.Delivery{{Envelope: &page.Envelopes[199]}}, nil, nil, nil)
+	results := c.Call(t.Context(), c.Batcher, []*notification.Delivery{{Envelope: &page.Envelopes[199]}}, nil, nil, nil)
 	require.ErrorIs(t, results[0].Err, caller.ErrPassesBy)
 }
 
@@ -65,13 +65,13 @@ func TestEachDeliveryOfABatchHasAResult(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c := caller.Caller{Path: pathOf(t, rules...), Batcher: batcher(func([]*notification.Delivery) []sinks.Result { return []sinks.Result{{Receipt: "ok"}} })}
-			results := c.Call(t.Context(), batch, func(int) bool { return false }, nil, nil)
+			results := c.Call(t.Context(), c.Batcher, batch, func(int) bool { return false }, nil, nil)
 			require.Len(t, results, 3)
 			require.EqualValues(t, "ok", results[0].Receipt)
 			require.ErrorIs(t, results[2].Err, caller.ErrResults)
 
 			c.Batcher = batcher(func([]*notification.Delivery) []sinks.Result { panic("bad") })
-			results = c.Call(t.Context(), batch, func(int) bool { return false }, nil, nil)
+			results = c.Call(t.Context(), c.Batcher, batch, func(int) bool { return false }, nil, nil)
 			require.Len(t, results, 3)
 			require.ErrorIs(t, results[1].Err, caller.ErrPanic)
 		})
@@ -90,7 +90,7 @@ func TestDeliveriesAfterAFailedExpressionAreNotDelivered(t *testing.T) {
 		{Envelope: &notification.Envelope{Type: "t", Key: "b", Payload: []byte(`{"n": 0}`)}},
 		{Envelope: &notification.Envelope{Type: "t", Key: "b", Payload: []byte(`{"n": 1}`)}},
 	}
-	results := c.Call(t.Context(), batch, func(i int) bool { return i == 1 || i == 3 }, nil, nil)
+	results := c.Call(t.Context(), c.Batcher, batch, func(i int) bool { return i == 1 || i == 3 }, nil, nil)
 	require.ErrorIs(t, results[0].Err, route.ErrExpression)
 	require.Error(t, results[1].Err)
 	require.ErrorIs(t, results[2].Err, caller.ErrPassesBy)
@@ -106,7 +106,7 @@ func TestAnErrorHasAsMuchOfAnAnswerAsConfigured(t *testing.T) {
 		}}
 		several := batcher(func(batch []*notification.Delivery) []sinks.Result { return sinks.Failed(batch, refusal) })
 		for _, to := range []caller.Batcher{nil, several} {
-			results := one.CallOn(t.Context(), to, []*notification.Delivery{{Envelope: &notification.Envelope{Type: "t"}}}, nil, nil, nil)
+			results := one.Call(t.Context(), to, []*notification.Delivery{{Envelope: &notification.Envelope{Type: "t"}}}, nil, nil, nil)
 			require.EqualError(t, results[0].Err, want)
 			class, _ := sinks.Classify(results[0].Err)
 			require.Equal(t, sinks.ClassPermanent, class)
@@ -124,7 +124,7 @@ func TestAConditionOnAPayloadOfANewerVersionWaitsForANewerProgram(t *testing.T) 
 	for version, want := range map[int]sinks.Class{1: sinks.ClassInvalid, 2: sinks.ClassUnknown} {
 		page := store.Page{Envelopes: []notification.Envelope{{Type: "t", Version: version, Payload: []byte(`{}`)}}}
 		require.False(t, c.PassesBy(page)[0])
-		results := c.Call(t.Context(), []*notification.Delivery{{Envelope: &page.Envelopes[0]}}, nil, nil, nil)
+		results := c.Call(t.Context(), c.Batcher, []*notification.Delivery{{Envelope: &page.Envelopes[0]}}, nil, nil, nil)
 		class, _ := sinks.Classify(results[0].Err)
 		require.Equal(t, want, class, "%v", results[0].Err)
 	}

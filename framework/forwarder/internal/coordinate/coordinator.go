@@ -15,6 +15,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/waybill-go/waybill/framework/event"
 	"github.com/waybill-go/waybill/framework/forwarder/internal/dispatch"
 	"github.com/waybill-go/waybill/framework/forwarder/internal/feed"
 	"github.com/waybill-go/waybill/framework/forwarder/internal/lane"
@@ -50,7 +51,7 @@ type Sink struct {
 // Config is the configuration of a coordinator. Observer may be nil.
 type Config struct {
 	Store Store
-	// Database is the name that the store gives its lanes; "" for none.
+	// Database is the name of the store's database; "" for none.
 	Database string
 	// Owner is the unique name of this forwarder.
 	Owner string
@@ -73,7 +74,7 @@ type Config struct {
 	Members func(n int)
 	// Grows means that the log may get more partitions, which become lanes.
 	Grows    bool
-	Observer policy.Observer
+	Observer event.Observer
 	Logger   *slog.Logger
 }
 
@@ -202,7 +203,7 @@ func (k *Coordinator) Run(stop, db context.Context) error {
 			k.leased.Store(time.Now().UnixNano())
 			k.failed.Store(nil)
 		} else if k.stop.Err() == nil {
-			policy.Failed(k.Observer, policy.OpLease, err)
+			event.Tell(k.Observer, &event.DatabaseFailure{Op: event.OpLease, Err: err})
 			k.failed.Store(&err)
 			pause = k.failing.Met(err)
 			if errors.Is(err, store.ErrReplaced) {
@@ -263,6 +264,9 @@ func (k *Coordinator) look() error {
 	if err != nil {
 		return err
 	}
+	for i := range membership.Lanes {
+		membership.Lanes[i].Lane.Database = k.Database
+	}
 	if n := len(membership.Members); k.Members != nil && n != k.members {
 		k.members = n
 		k.Members(n)
@@ -312,7 +316,7 @@ func (k *Coordinator) cutAll(ctx context.Context) error {
 		case !k.Grows || ctx.Err() != nil:
 			return err
 		default:
-			policy.Failed(k.Observer, policy.OpLease, err)
+			event.Tell(k.Observer, &event.DatabaseFailure{Op: event.OpLease, Err: err})
 			k.growing.Met(err)
 			return nil
 		}

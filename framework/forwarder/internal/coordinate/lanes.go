@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/waybill-go/waybill/framework/event"
 	"github.com/waybill-go/waybill/framework/forwarder/internal/lane"
 	"github.com/waybill-go/waybill/framework/forwarder/internal/settle"
 	"github.com/waybill-go/waybill/framework/internal/pace"
@@ -52,7 +53,9 @@ func (h *held) leave() {
 func (k *Coordinator) acquire(lane store.Lane) (store.Lease, error) {
 	ctx, cancel := k.inLease(k.db)
 	defer cancel()
-	return k.Store.Acquire(ctx, lane, k.Owner, k.Lease)
+	lease, err := k.Store.Acquire(ctx, lane, k.Owner, k.Lease)
+	lease.Lane.Database = k.Database
+	return lease, err
 }
 
 func (k *Coordinator) release(lease store.Lease) error {
@@ -93,9 +96,7 @@ func (k *Coordinator) take(lane store.Lane, revision int64) error {
 	}
 	stop, cancel := context.WithCancel(k.stop)
 	k.held[id] = &held{stop: cancel, revision: revision, revised: revised}
-	if k.Observer != nil {
-		k.Observer.LeaseWon(lane)
-	}
+	event.Tell(k.Observer, &event.LeaseChange{Lane: lane, Won: true})
 	go func() {
 		defer cancel()
 		err := session.Work(stop, k.stop, k.db)
@@ -127,9 +128,7 @@ func (k *Coordinator) troubleWith(id laneID, log *slog.Logger, what string) *pac
 
 // workedOn handles the end of a session.
 func (k *Coordinator) workedOn(log *slog.Logger, lane store.Lane, err error) {
-	if k.Observer != nil {
-		k.Observer.LeaseLost(lane, err)
-	}
+	event.Tell(k.Observer, &event.LeaseChange{Lane: lane, Err: err})
 	switch {
 	case err == nil || k.stop.Err() != nil:
 	case errors.Is(err, store.ErrPosition), errors.Is(err, store.ErrUnsupported):

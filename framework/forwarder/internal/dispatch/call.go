@@ -2,13 +2,22 @@ package dispatch
 
 import (
 	"context"
+	"errors"
+	"slices"
+	"sync"
 	"time"
 
+	"github.com/waybill-go/waybill/framework/event"
+	"github.com/waybill-go/waybill/framework/forwarder/internal/caller"
 	"github.com/waybill-go/waybill/framework/forwarder/internal/fairqueue"
 	"github.com/waybill-go/waybill/framework/forwarder/internal/policy"
 	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/framework/tracing"
 	"github.com/waybill-go/waybill/sinks"
 )
+
+// The way of a call, in the order of this file: a worker fills it with items (fill), begins it, makes it without the
+// lock, and judges its results (judge). What a failed result means is in result.go.
 
 // call is a worker's call of the sink.
 type call struct {
@@ -18,9 +27,12 @@ type call struct {
 	ctx        context.Context
 	began      time.Time
 	release    func()          // releases ctx; may be nil
-	abandoned  bool            // it did not return in time, and its items are settled
+	abandoned  bool            // it did not return in time, and its items are judged
 	probe      bool            // it tests whether a sink or destination is available again
 	span       context.Context // for log lines; nil without tracing
+	back       []*item         // to be put back in front of the queue, in order
+
+	attempt event.Attempt // for the observer
 
 	inLedgers bool // the items' lanes have ledgers
 
@@ -28,62 +40,91 @@ type call struct {
 	destination string           // the governor's destination
 }
 
-// end resets a call for the next one.
-func (c *call) end() {
+// reset makes a call ready for the next one.
+func (c *call) reset() {
 	if c.release != nil {
 		c.release()
 	}
 	clear(c.items)
 	clear(c.deliveries)
 	clear(c.results)
-	*c = call{items: c.items[:0], deliveries: c.deliveries[:0], results: c.results[:0]}
+	clear(c.back)
+	*c = call{items: c.items[:0], deliveries: c.deliveries[:0], results: c.results[:0], back: c.back[:0]}
+}
+
+// logged returns the context for log lines about the call.
+func (c *call) logged() context.Context {
+	if c.span == nil {
+		return context.Background()
+	}
+	return c.span
 }
 
 // fill fills a call with items that may go now; false if there are none.
 func (d *Dispatcher) fill(c *call, now time.Time) bool {
+	size, slots := d.allowed(now)
+	if size == 0 {
+		return false
+	}
+	d.take(c, size, slots*size, now)
+	if len(c.items) == 0 {
+		return false
+	}
+	d.since = now
+	d.begin(c, now)
+	return true
+}
+
+// allowed returns how many items the next call may have, and how many calls may be in flight; a size of 0 means that
+// none may begin now.
+func (d *Dispatcher) allowed(now time.Time) (size, slots int) {
 	if d.queue.Len() == 0 {
 		for l := range d.lanes {
 			if l.full {
 				l.look() // the reader may spill a hot key
 			}
 		}
-		return false
+		return 0, 0
 	}
-	threshold := d.settings.Parallelism.Most()
-	limit := d.breaker.Limit(d.limit(), now)
-	if limit == 0 {
+	slots = d.breaker.Limit(d.limit(), now)
+	if slots == 0 {
 		d.lookAt(d.breaker.Next())
 	}
-	if d.calls >= threshold || d.calls-d.stuck >= limit {
-		return false
+	if d.calls >= d.settings.Parallelism.Most() || d.calls-d.stuck >= slots {
+		return 0, 0
 	}
-	size := d.batch.Size
 	if d.breaker.IsOpen() {
-		size = 1 // one is enough for a probe
-	} else if filled := d.since.Add(d.batch.Wait); d.batch.Wait > 0 && now.Before(filled) && !d.fills(size, now) {
-		d.lookAt(filled)
-		return false
+		return 1, slots // one is enough for a probe
 	}
+	size = d.batch.Size
+	if filled := d.since.Add(d.batch.Wait); d.batch.Wait > 0 && now.Before(filled) && !d.fills(size, now) {
+		d.lookAt(filled)
+		return 0, 0
+	}
+	return size, slots
+}
+
+// take adds up to size items to a call. slots is how many items may be in flight.
+func (d *Dispatcher) take(c *call, size, slots int, now time.Time) {
 	postponed, admitted := 0, false // admitted: the rate has admitted an item that is not added yet
 	for len(c.items) < size {
-		from, ok := d.queue.Next(limit * size)
-		if !ok || d.fillsItsShare(from, limit*size) || !admitted && !d.admitted(now) {
-			break
+		from, ok := d.queue.Next(slots)
+		if !ok || d.fillsItsShare(from, slots) || !admitted && !d.admitted(now) {
+			return
 		}
 		admitted = true
 		it := d.pop(from)
-		if it.lane.ends(now) {
+		switch {
+		case it.lane.ends(now):
 			d.queue.Done(it)
 			d.pending--
 			continue
-		}
-		if it.lane.verdicts != nil && d.settledByVerdict(it) {
+		case it.lane.verdicts != nil && d.endsByVerdict(c, it, now):
 			continue
-		}
-		if d.postpones(it, now) {
+		case d.postpones(it, now):
 			if postponed++; postponed == maxPostponements {
 				d.lookAt(now) // releases the lock for others
-				break
+				return
 			}
 			continue
 		}
@@ -93,12 +134,6 @@ func (d *Dispatcher) fill(c *call, now time.Time) bool {
 			d.chain(c, size, now)
 		}
 	}
-	if len(c.items) == 0 {
-		return false
-	}
-	d.since = now
-	d.begin(c, now)
-	return true
 }
 
 // pop returns the next item to go; while the breaker is open, the best probe.
@@ -188,17 +223,146 @@ func (d *Dispatcher) begin(c *call, now time.Time) {
 	c.began = now
 	d.govern(c)
 	c.ctx, c.release = callContext(c.items, now, d.settings.Timeout)
-	if !d.watching {
-		d.watching = true
-		d.watch.Reset(d.settings.Timeout / 4)
+	d.watchCalls(now)
+}
+
+// makeCall makes a call, in a span if there is tracing.
+func (d *Dispatcher) makeCall(c *call) {
+	if d.tracing == nil {
+		d.callSink(c.ctx, c, nil)
+		return
+	}
+	var traced tracing.Call
+	if c.probe {
+		traced = d.tracing.Unspanned(c.ctx, c.deliveries)
+	} else {
+		traced = d.tracing.Begin(c.ctx, c.deliveries, c.began)
+	}
+	d.callSink(traced.Context, c, traced.Seen)
+	if c.probe && !stillDown(c.results) {
+		traced = d.tracing.Begin(c.ctx, c.deliveries, c.began)
+	}
+	c.span = traced.Span
+	traced.End(func(i int) error {
+		if err := c.results[i].Err; !errors.Is(err, caller.ErrPassesBy) {
+			return err
+		}
+		return nil
+	})
+}
+
+// stillDown reports that a probe found the sink still down. Such a probe gets no span, or an
+// outage would fill the traces with them.
+func stillDown(results []sinks.Result) bool {
+	class, _ := sinks.Classify(results[0].Err)
+	return results[0].Err != nil && (class == sinks.ClassUnavailable || class == sinks.ClassThrottled || class == sinks.ClassCancelled)
+}
+
+// callSink calls the sink and sets the results; for lanes with ledgers, it calls once for each lane.
+func (d *Dispatcher) callSink(ctx context.Context, c *call, seen caller.Seen) {
+	if !c.inLedgers {
+		c.results = d.caller.Call(ctx, d.caller.Batcher, c.deliveries, c.follows, c.results, seen)
+		return
+	}
+	c.results = append(c.results, make([]sinks.Result, len(c.items))...)
+	var lanes sync.WaitGroup
+	for from, to := 0, 0; from < len(c.items); from = to {
+		ledger := c.items[from].lane.ledger
+		for to < len(c.items) && c.items[to].lane == c.items[from].lane {
+			to++
+		}
+		first, part, results := from, c.deliveries[from:to], c.results[from:to]
+		lanes.Go(func() {
+			follows := func(i int) bool { return c.follows(first + i) }
+			copy(results, d.caller.Call(ctx, ledger, part, follows, nil, seen))
+		})
+	}
+	lanes.Wait()
+}
+
+// judge ends the turn of each item of a call by its result, or puts it back.
+func (d *Dispatcher) judge(c *call, now time.Time) {
+	d.inFlight -= len(c.items)
+	d.learn(c, now)
+	for i, it := range c.items {
+		if it == nil {
+			continue // it was put back after a failed one
+		}
+		d.queue.Done(it)
+		it.lane.returned(1)
+		d.probed(it)
+		switch result := c.results[i]; {
+		case it.lane.ledger != nil && d.isAborted(c.logged(), it, result.Err):
+			d.pending--
+			if result.Err != nil {
+				c.abortBehind(i)
+			}
+		case it.lane.over != nil:
+			d.pending--
+			if result.Err == nil {
+				it.lane.made = append(it.lane.made, Settlement{item: it, Receipt: result.Receipt, Delivered: true})
+			}
+		case result.Err == nil:
+			d.delivered(it, result.Receipt)
+		case errors.Is(result.Err, caller.ErrPassesBy):
+			d.passedBy(it)
+		default:
+			if it.chained {
+				d.unchain(c, i)
+			}
+			d.failed(newFailure(c, it, result.Err, now))
+		}
+	}
+	for _, it := range slices.Backward(c.back) {
+		d.offerAgain(it, true)
 	}
 }
 
-// abandonLate settles as failed the deliveries of calls that have not returned long after their
+// abortBehind sets the errors of the later items of a key behind one whose transaction is aborted:
+// they were not tried, so that their errors say nothing about them.
+func (c *call) abortBehind(aborted int) {
+	for i := aborted + 1; i < len(c.items) && c.follows(i); i++ {
+		if c.results[i].Err != nil {
+			c.results[i].Err = sinks.ErrAborted
+		}
+	}
+}
+
+// unchain puts the later items of a failed item's key in the batch back behind it, without
+// spending an attempt. Those that were delivered nevertheless stay delivered.
+func (d *Dispatcher) unchain(c *call, failed int) {
+	it := c.items[failed]
+	it.chained = false
+	for i := len(c.items) - 1; i > failed; i-- {
+		behind := c.items[i]
+		switch {
+		case behind == nil || behind.lane != it.lane || behind.Key != it.Key:
+		case c.results[i].Err == nil:
+			behind.chained = true // so that its end does not advance its key
+		default:
+			c.items[i] = nil
+			d.queue.Done(behind)
+			behind.lane.returned(1)
+			behind.Attempt--
+			behind.chained = false
+			it.lane.keys.Unpop(it.Key, behind)
+		}
+	}
+}
+
+// watchCalls looks soon for calls that do not return.
+func (d *Dispatcher) watchCalls(now time.Time) {
+	if d.watch.at.IsZero() {
+		d.watch.set(now.Add(d.settings.Timeout / 4))
+	}
+}
+
+// abandonLate judges as failed the deliveries of calls that have not returned long after their
 // deadline. Such a call keeps its slot until it returns: the sink may still be working on it.
 func (d *Dispatcher) abandonLate() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	d.watch.rang()
 	for _, c := range d.workers {
 		if c.abandoned || c.ctx == nil {
 			continue
@@ -215,14 +379,13 @@ func (d *Dispatcher) abandonLate() {
 			copied := *it // the sink still reads the original
 			late.items = append(late.items, &copied)
 		}
-		d.settle(late)
+		d.judge(late, time.Now())
 		if d.stuck >= d.settings.Parallelism.Most() {
 			d.log.Error("abandoned calls take all slots of the sink: nothing is delivered until one returns", "abandoned", d.stuck)
 		}
 		d.wakeWorker() // items may have been put back
 	}
-	d.watching = d.calls > d.stuck && !d.stopping
-	if d.watching {
-		d.watch.Reset(d.settings.Timeout / 4)
+	if d.calls > d.stuck && !d.stopping {
+		d.watchCalls(time.Now())
 	}
 }

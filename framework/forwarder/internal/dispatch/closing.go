@@ -55,8 +55,8 @@ func (l *Lane) drain(cut context.Context) {
 	}
 }
 
-// ended records that n deliveries of the lane are no longer in flight.
-func (l *Lane) ended(n int) {
+// returned records that n deliveries of the lane are no longer in flight.
+func (l *Lane) returned(n int) {
 	l.inFlight -= n
 	if l.inFlight == 0 {
 		l.dispatcher.drained.Broadcast()
@@ -73,7 +73,7 @@ func (l *Lane) Leave() {
 	d.shareRate()
 	d.pending -= len(d.queue.Drop(func(it *item) bool { return it.lane == l })) + len(l.held) + l.keys.Drop()
 	l.held = nil
-	l.linger.Stop()
+	l.linger.stop()
 	l.rows = 0
 	l.space.Leave()
 }

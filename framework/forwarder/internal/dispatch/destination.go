@@ -82,57 +82,57 @@ func (d *Dispatcher) reached(it *item) {
 	delete(d.destinations, it.destination)
 }
 
-// destinationFailed settles an item whose failure is about its destination. It returns false
-// if the failure is not.
-func (d *Dispatcher) destinationFailed(it *item, class sinks.Class, until time.Time, err error, now time.Time) bool {
-	if it.destination == "" || errors.Is(err, caller.ErrOpen) || class == sinks.ClassCancelled || class == sinks.ClassUnknown {
+// destinationFailed judges a failure that is about the item's destination. It returns false if the
+// failure is not.
+func (d *Dispatcher) destinationFailed(f *failure) bool {
+	if f.destination == "" || errors.Is(f.err, caller.ErrOpen) || f.class == sinks.ClassCancelled || f.class == sinks.ClassUnknown {
 		return false
 	}
-	known := d.troubled(it.destination)
+	known := d.troubled(f.destination)
 	switch {
-	case known == nil && class == sinks.ClassPermanent:
-		d.dead(it, err)
+	case known == nil && f.class == sinks.ClassPermanent:
+		d.dead(f)
 		return true
 	case known == nil:
-		d.retry(it, err)
+		d.retry(f)
 		return true
 	}
 	wasOpen := known.circuit.IsOpen()
-	settle := func(it *item, err error) { d.postponeWithoutAttempt(it, err, now) }
-	switch class {
+	verdict := d.postponeWithoutAttempt
+	switch f.class {
 	case sinks.ClassPermanent:
-		switch known.circuit.Refused(now, err) {
+		switch known.circuit.Refused(f.now, f.err) {
 		case policy.RefusalFinal:
-			settle = d.dead
+			verdict = d.dead
 		case policy.RefusalProbe:
-			settle = d.retry
+			verdict = d.retry
 		}
 	case sinks.ClassThrottled:
-		if known.circuit.Throttle(later(until, now.Add(leastThrottle)), now, err) {
-			d.log.WarnContext(d.logged(), "destination is throttled, its deliveries wait", "destination", it.destination, "error", err)
+		if known.circuit.Throttle(f.throttledUntil(), f.now, f.err) {
+			d.log.WarnContext(f.call.logged(), "destination is throttled, its deliveries wait", "destination", f.destination, "error", f.err)
 		}
 	case sinks.ClassUnavailable:
-		known.circuit.Unavailable(now, err)
+		known.circuit.Unavailable(f.now, f.err)
 	default:
-		if spent, _ := known.circuit.Failed(now, keyOrID(it), err); spent {
-			settle = d.retry
+		if spent, _ := known.circuit.Failed(f.now, keyOrID(f.item), f.err); spent {
+			verdict = d.retry
 		}
 	}
 	switch isOpen := known.circuit.IsOpen(); {
 	case isOpen && !wasOpen:
-		d.log.ErrorContext(d.logged(), "destination is unavailable, its deliveries wait", "destination", it.destination, "error", err)
-		d.observeDestination(it.destination, err)
+		d.log.ErrorContext(f.call.logged(), "destination is unavailable, its deliveries wait", "destination", f.destination, "error", f.err)
+		d.observeDestination(f.destination, f.err)
 	case wasOpen && !isOpen:
-		d.destinationIsBack(it.destination)
+		d.destinationIsBack(f.destination)
 	}
-	settle(it, err)
+	verdict(f)
 	return true
 }
 
 // postponeWithoutAttempt parks an item without spending the attempt.
-func (d *Dispatcher) postponeWithoutAttempt(it *item, err error, now time.Time) {
-	it.Attempt--
-	d.postpone(it, err, now)
+func (d *Dispatcher) postponeWithoutAttempt(f *failure) {
+	f.Attempt--
+	d.postpone(f.item, f.err, f.now)
 }
 
 // postpone parks an item until its destination is tried again.

@@ -2,28 +2,26 @@
 // results to the sink's lanes.
 //
 // A sink has one Dispatcher. A Lane is the dispatch half of one leased lane. The lanes and
-// their dispatcher share the only mutex of the hot path: a worker settles an item and takes the
-// next one in one critical section. The settle half of a lane (package settle) has no lock:
+// their dispatcher share the only mutex of the hot path: a worker ends the turn of an item and takes
+// the next one in one critical section. The settle half of a lane (package settle) has no lock:
 // Lane.Dirty signals it, it takes the outcome with Lane.Take, and it hands parked deliveries
 // back with the Resume methods.
 //
 // The way of a delivery: the feed or the lane's own reader hands over a page (Lane.Offer, Lane.Add),
 // or the settle half parked deliveries (Lane.ResumeDue, Lane.ResumeFollowers). Each row becomes an
 // item, which goes, waits behind its key, or is parked (enqueue, resume). Items that go are queued
-// (Dispatcher.offer). A worker fills a call with them (call.go), makes it (trace.go), and judges each
-// result (result.go). The lane notes how the item's turn ended (Lane.settle), until the next Take.
+// (Dispatcher.offer). A worker fills a call with them, makes it, and judges each result (call.go,
+// result.go). The lane notes how the item's turn ended (Lane.end), until the next Take.
 package dispatch
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"log/slog"
-	"maps"
-	"slices"
 	"sync"
 	"time"
 
+	"github.com/waybill-go/waybill/framework/event"
 	"github.com/waybill-go/waybill/framework/forwarder/internal/budget"
 	"github.com/waybill-go/waybill/framework/forwarder/internal/caller"
 	"github.com/waybill-go/waybill/framework/forwarder/internal/fairqueue"
@@ -42,7 +40,7 @@ type Config struct {
 	TypeOf   func(name string) string
 	Settings policy.Settings
 	Budget   *budget.Budget
-	Observer policy.Observer     // nil: none
+	Observer event.Observer      // nil: none
 	Tracing  *tracing.Deliveries // nil: none
 	Logger   *slog.Logger
 }
@@ -54,7 +52,7 @@ type Dispatcher struct {
 	caller   *caller.Caller
 	typeOf   func(name string) string
 	budget   *budget.Budget
-	observer policy.Observer
+	observer event.Observer
 	tracing  *tracing.Deliveries
 
 	mu           sync.Mutex
@@ -81,29 +79,11 @@ type Dispatcher struct {
 	databases    int // number of databases of the fleet; 0: no fleet
 	forwarders   int // number of forwarders of the fleet
 	failures     failureLog
-	settling     context.Context // for log lines: has the span of the call being settled; nil: none
-	back         []*item         // put back by the call being settled, in order
-	since        time.Time       // when the first item began to wait for a batch to fill
-	again        *time.Timer     // wakes the workers
-	againAt      time.Time       // when again fires; zero: never
-	watch        *time.Timer     // looks for calls that do not return; armed while there are calls
-	watching     bool
+	since        time.Time // when the first item began to wait for a batch to fill
+	again        alarm     // wakes the workers
+	watch        alarm     // looks for calls that do not return; set while there are calls
 	stopping     bool
 	stats        map[string]*Stats // by database
-}
-
-// Stats counts what was done for a sink.
-type Stats struct {
-	Sink      string
-	Delivered int64 // deliveries
-	Failed    int64 // attempts that failed temporarily
-	Dead      int64 // dead deliveries
-	PassedBy  int64 // notifications for which no condition of their routes to the sink holds
-	Pending   int   // unsettled deliveries in memory
-	InFlight  int   // of these, in flight
-	// Abandoned is the number of calls of the sink that did not return after their deadline.
-	// Each keeps a slot of the threshold.
-	Abandoned int
 }
 
 // New returns a dispatcher. It starts no workers: they start when there is work.
@@ -115,12 +95,10 @@ func New(c Config) *Dispatcher {
 	}
 	d.work = sync.NewCond(&d.mu)
 	d.drained = sync.NewCond(&d.mu)
-	d.again = time.AfterFunc(time.Hour, d.lookAgain)
-	d.again.Stop()
+	d.again = newAlarm(d.lookAgain)
 	d.failures = failureLog{counts: make(map[failureKind]int), timer: time.AfterFunc(time.Hour, d.logFailureCounts)}
 	d.failures.timer.Stop()
-	d.watch = time.AfterFunc(time.Hour, d.abandonLate)
-	d.watch.Stop()
+	d.watch = newAlarm(d.abandonLate)
 	return d
 }
 
@@ -149,109 +127,6 @@ func (d *Dispatcher) LogOf(database string) *slog.Logger {
 		return d.log
 	}
 	return d.log.With("database", database)
-}
-
-// Stats returns the counts.
-func (d *Dispatcher) Stats() Stats {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	s := Stats{Sink: d.name, Pending: d.pending, InFlight: d.inFlight, Abandoned: d.stuck}
-	for _, in := range d.stats {
-		s.add(in)
-	}
-	return s
-}
-
-// StatsIn returns the counts of one database; "" is the only one of a forwarder without a fleet.
-// In a fleet, Pending also counts deliveries that are settled and not yet written.
-func (d *Dispatcher) StatsIn(database string) Stats {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	s := Stats{Sink: d.name}
-	if in := d.stats[database]; in != nil {
-		s.add(in)
-	}
-	if database == "" {
-		s.Pending, s.InFlight = d.pending, d.inFlight
-		return s
-	}
-	for l := range d.lanes {
-		if l.lease.Lane.Database == database {
-			s.Pending, s.InFlight = s.Pending+l.rows, s.InFlight+l.inFlight
-		}
-	}
-	return s
-}
-
-// Databases returns the names of all databases of which a lane was ever joined, in no order.
-func (d *Dispatcher) Databases() []string {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return slices.Collect(maps.Keys(d.stats))
-}
-
-// statsOf returns the counts of a database, and creates them if there are none. The caller holds the mutex.
-func (d *Dispatcher) statsOf(database string) *Stats {
-	s := d.stats[database]
-	if s == nil {
-		s = &Stats{}
-		d.stats[database] = s
-	}
-	return s
-}
-
-func (s *Stats) add(more *Stats) {
-	s.Delivered += more.Delivered
-	s.Failed += more.Failed
-	s.Dead += more.Dead
-	s.PassedBy += more.PassedBy
-}
-
-// Figures is the present state of a sink's deliveries.
-type Figures struct {
-	Sink      string
-	Threshold int // maximum of deliveries, or batches, in flight; the present one if it is adaptive
-	InFlight  int // deliveries in flight
-	Pending   int // unsettled deliveries in memory, including those in flight
-	// Abandoned is the number of calls of the sink that did not return after their deadline.
-	// Each keeps a slot of the threshold.
-	Abandoned   int
-	BreakerOpen bool // of the sink's own breaker, not those of its destinations
-	// ThrottledUntil is when the sink's own throttling ends; zero if it is not throttled.
-	ThrottledUntil time.Time
-}
-
-// Figures returns the present state.
-func (d *Dispatcher) Figures() Figures {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	f := Figures{Sink: d.name, Threshold: d.threshold(), InFlight: d.inFlight, Pending: d.pending,
-		Abandoned: d.stuck, BreakerOpen: d.breaker.IsOpen()}
-	if until := d.breaker.ThrottledUntil(); until.After(time.Now()) {
-		f.ThrottledUntil = until.UTC()
-	}
-	return f
-}
-
-// State returns what delays the sink's deliveries, for people.
-func (d *Dispatcher) State() store.SinkState {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	var s store.SinkState
-	if d.breaker.IsOpen() {
-		s.BreakerOpen, s.OpenSince = true, d.breaker.OpenSince().UTC()
-		if cause := d.breaker.Cause(); cause != nil {
-			s.Cause = policy.Text(sinks.Brief(cause), maxErrorText)
-		}
-	}
-	if until := d.breaker.ThrottledUntil(); until.After(time.Now()) {
-		s.ThrottledUntil = until.UTC()
-		if cause := d.breaker.ThrottledBy(); cause != nil && s.Cause == "" {
-			s.Cause = policy.Text(sinks.Brief(cause), maxErrorText)
-		}
-	}
-	s.Destinations, s.AllDestinations = d.states(time.Now())
-	return s
 }
 
 // Settings returns the present settings.
@@ -311,8 +186,8 @@ func (d *Dispatcher) Stop() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.stopping = true
-	d.again.Stop()
-	d.watch.Stop()
+	d.again.timer.Stop()
+	d.watch.timer.Stop()
 	d.failures.timer.Stop()
 	d.logCounts()
 	d.work.Broadcast()
@@ -368,7 +243,7 @@ func (d *Dispatcher) run(c *call) {
 	defer d.mu.Unlock()
 	for now := time.Now(); d.next(c, now); {
 		d.mu.Unlock()
-		d.deliver(c)
+		d.makeCall(c)
 		d.mu.Lock()
 		now = time.Now() // after locking: the lease may have ended while this waited for the lock
 		d.observe(c, now)
@@ -376,9 +251,9 @@ func (d *Dispatcher) run(c *call) {
 		if c.abandoned {
 			d.stuck--
 		} else {
-			d.settle(c)
+			d.judge(c, now)
 		}
-		c.end()
+		c.reset()
 	}
 	d.ended++
 	d.drained.Broadcast()
@@ -402,17 +277,12 @@ func (d *Dispatcher) next(c *call, now time.Time) bool {
 }
 
 // lookAt makes the workers look again at the given time.
-func (d *Dispatcher) lookAt(at time.Time) {
-	if d.againAt.IsZero() || at.Before(d.againAt) {
-		d.againAt = at
-		d.again.Reset(max(0, time.Until(at)))
-	}
-}
+func (d *Dispatcher) lookAt(at time.Time) { d.again.set(at) }
 
 func (d *Dispatcher) lookAgain() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.againAt = time.Time{}
+	d.again.rang()
 	d.work.Broadcast()
 }
 

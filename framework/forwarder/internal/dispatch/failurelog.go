@@ -27,9 +27,8 @@ type failureKind struct {
 const logEvery = 10 * time.Second
 
 // logFailure logs the failure of a delivery, or counts it.
-func (d *Dispatcher) logFailure(level slog.Level, message string, it *item, err error, more ...any) {
-	class, _ := sinks.Classify(err)
-	kind := failureKind{level, message, class, it.lane.lease.Lane.Database}
+func (d *Dispatcher) logFailure(level slog.Level, message string, f *failure, more ...any) {
+	kind := failureKind{level, message, f.class, f.lane.lease.Lane.Database}
 	if n, known := d.failures.counts[kind]; known {
 		d.failures.counts[kind] = n + 1
 		return
@@ -38,8 +37,8 @@ func (d *Dispatcher) logFailure(level slog.Level, message string, it *item, err 
 		d.failures.timer.Reset(logEvery)
 	}
 	d.failures.counts[kind] = 0
-	it.lane.log.Log(d.logged(), level, message,
-		append([]any{"type", it.Type, "id", it.ID, "attempt", it.Attempt, "class", class.String(), "error", err}, more...)...)
+	f.lane.log.Log(f.call.logged(), level, message,
+		append([]any{"type", f.Type, "id", f.ID, "attempt", f.Attempt, "class", f.class.String(), "error", f.err}, more...)...)
 }
 
 // logFailureCounts is called some time after the first failure.

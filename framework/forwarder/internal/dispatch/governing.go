@@ -106,12 +106,11 @@ func (d *Dispatcher) govern(c *call) {
 }
 
 // learn records the result of a call.
-func (d *Dispatcher) learn(c *call) {
+func (d *Dispatcher) learn(c *call, now time.Time) {
 	g := c.governor
 	if g == nil {
 		return
 	}
-	now := time.Now()
 	switch answered, pause := d.answer(c, now); {
 	case c.probe:
 		g.Drop()

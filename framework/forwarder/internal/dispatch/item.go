@@ -3,6 +3,7 @@ package dispatch
 import (
 	"time"
 
+	"github.com/waybill-go/waybill/framework/event"
 	"github.com/waybill-go/waybill/framework/forwarder/internal/fairqueue"
 	"github.com/waybill-go/waybill/framework/forwarder/internal/memory"
 	"github.com/waybill-go/waybill/framework/forwarder/internal/policy"
@@ -76,7 +77,7 @@ type Settlement struct {
 	// Ask means that the parked table must be queried for the next delivery of its key.
 	Ask bool
 	// Dead is why it is dead, if it is.
-	Dead policy.DeadReason
+	Dead event.DeadReason
 }
 
 // HoldBack parks a settlement whose hook has failed until the hook is called again: as settling
@@ -124,8 +125,8 @@ func (s *Settlement) Delivery() *notification.Delivery { return &s.item.Delivery
 // FromLog reports whether it was read from the log rather than from the parked table.
 func (s *Settlement) FromLog() bool { return s.item.fromLog() }
 
-// SettleRow settles the row in the window.
-func (s *Settlement) SettleRow() { s.item.rows.page.Settle(s.item.index) }
+// MarkRow marks the row as settled in the window.
+func (s *Settlement) MarkRow() { s.item.rows.page.Settle(s.item.index) }
 
-// UnsettleRow undoes SettleRow.
-func (s *Settlement) UnsettleRow() { s.item.rows.page.Unsettle(s.item.index) }
+// UnmarkRow undoes MarkRow.
+func (s *Settlement) UnmarkRow() { s.item.rows.page.Unsettle(s.item.index) }

@@ -34,7 +34,7 @@ func BenchmarkDispatchByKey(b *testing.B) {
 				},
 			})
 			d.workers = make([]*call, slots) // no worker is started, so only the benchmark takes items
-			d.watching = true
+			d.watch.at = time.Now()          // set, so that it is not set again
 			l := d.Join(context.Background(), store.Lease{Lane: store.NewLane("nowhere", 0, 1)}, time.Now(), time.Hour)
 			envelopes := make([]notification.Envelope, rows)
 			for i := range envelopes {
@@ -51,8 +51,8 @@ func BenchmarkDispatchByKey(b *testing.B) {
 				for d.fill(worker, time.Now()) {
 					worker.results = append(worker.results, sinks.Result{})
 					d.calls--
-					d.settle(worker)
-					worker.end()
+					d.judge(worker, time.Now())
+					worker.reset()
 				}
 				d.mu.Unlock()
 				out := l.Take(nil)

@@ -6,7 +6,7 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/waybill-go/waybill/framework/forwarder/internal/budget"
+	"github.com/waybill-go/waybill/framework/event"
 	"github.com/waybill-go/waybill/framework/forwarder/internal/keyqueue"
 	"github.com/waybill-go/waybill/framework/forwarder/internal/memory"
 	"github.com/waybill-go/waybill/framework/forwarder/internal/policy"
@@ -41,33 +41,15 @@ type Lane struct {
 	inFlight  int
 	abandoned bool // deliveries in flight are not waited for any more
 
-	keys *keyqueue.Keys[*item]
-	busy map[store.Ref]parkedRow // parked deliveries that the lane works on
-	due  int                     // of these, retrying and scheduled ones
-	// busyBytes is roughly their memory.
-	busyBytes int
-	memory    *memory.Lane // deliveries made but not written under the previous lease
-	made      []Settlement // delivered after the lane was over
-
-	// before are offsets that were settled before the lease began; unmet is how many of them
-	// have not been read yet.
-	before []store.OffsetRange
-	unmet  int64
-
-	out     Outcome       // since the last Take
-	rebases int           // how often the log was read again from its oldest row
-	rows    int           // in memory: not settled, or not written
-	space   *budget.Share // memory of the rows
-	ahead   int           // number of offset ranges settled ahead of the position
-	// settledAhead is the number of rows in these ranges.
-	settledAhead int
-	room         chan struct{} // capacity 1: there may be room
-	full         bool          // the reader waits for room
-	dirty        chan struct{} // capacity 1: there is something to take
-	plenty       chan struct{} // capacity 1: there is much to take
-	linger       *time.Timer   // signals dirty when it fires
-	lingers      bool          // linger is running
-
+	keys    *keyqueue.Keys[*item]
+	busy    busy         // parked deliveries that the lane works on
+	before  before       // what was settled before the lease began
+	memory  *memory.Lane // deliveries made but not written under the previous lease
+	made    []Settlement // delivered after the lane was over
+	out     Outcome      // since the last Take
+	rebases int          // how often the log was read again from its oldest row
+	occupied
+	signals
 	rounds // for sinks with transactions
 }
 
@@ -80,16 +62,11 @@ func (d *Dispatcher) Join(ctx context.Context, lease store.Lease, leased time.Ti
 		deadlines: deadlines{parent: ctx},
 		expires:   leased.Add(ttl),
 		keys:      keyqueue.New[*item](),
-		busy:      make(map[store.Ref]parkedRow),
-		before:    lease.Settled,
-		unmet:     store.CountOffsets(lease.Settled),
-		room:      make(chan struct{}, 1),
-		dirty:     make(chan struct{}, 1),
-		plenty:    make(chan struct{}, 1),
+		busy:      busy{rows: make(map[store.Ref]parkedRow)},
+		before:    before{lease.Settled, store.CountOffsets(lease.Settled)},
+		signals:   newSignals(),
 	}
-	l.linger = time.AfterFunc(time.Hour, l.mark)
-	l.linger.Stop()
-	l.out.Passed = l.unmet == 0
+	l.out.Passed = l.before.isMet()
 	l.space = d.budget.Join(l.look)
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -118,12 +95,10 @@ func (l *Lane) add(read store.Page, optional bool) (taken bool) {
 	}
 	if restart {
 		l.log.Warn("the log is read again from its oldest row", "reason", read.Rebased)
-		if d.observer != nil {
-			d.observer.Rebased(l.lease.Lane, read.Rebased)
-		}
+		event.Tell(d.observer, &event.Rebase{Lane: l.lease.Lane, Reason: read.Rebased})
 		l.rebases++
 		l.occupy(-l.rows, -l.space.Used())
-		l.before, l.unmet = nil, 0
+		l.before = before{}
 	}
 	l.out.add(read, restart)
 	if n := len(read.Envelopes); n > 0 {
@@ -133,7 +108,7 @@ func (l *Lane) add(read store.Page, optional bool) (taken bool) {
 		l.memory.ForgetLog()
 		l.owed.ForgetLog()
 	}
-	if read.CaughtUp || l.unmet == 0 {
+	if read.CaughtUp || l.before.isMet() {
 		l.pass()
 	}
 	return true
@@ -155,14 +130,13 @@ func (l *Lane) addRows(read store.Page, page *window.Page, passesBy []bool, dest
 		}
 		made, remembered := l.remembered(it)
 		switch {
-		case l.unmet > 0 && store.ContainsOffset(l.before, it.Offset):
-			l.unmet--
-			l.settle(it, Settlement{})
+		case l.before.meets(it.Offset):
+			l.end(it, Settlement{})
 		case remembered:
-			l.settle(it, made)
+			l.end(it, made)
 		case passesBy != nil && passesBy[i]:
 			l.stats.PassedBy++
-			l.settle(it, Settlement{})
+			l.end(it, Settlement{})
 		case it.DeliverAt.After(read.Asked): // not time.Now: later cancellations are not known
 			l.park(it, store.StateScheduled, it.DeliverAt, "")
 		default:
@@ -215,10 +189,10 @@ func (l *Lane) Remember(unwritten []Settlement) {
 // pass records that all offsets settled before the lease began have been read. From then on
 // parked deliveries of a key are free to go.
 func (l *Lane) pass() {
-	l.before, l.unmet = nil, 0
+	l.before = before{}
 	if !l.out.Passed {
 		l.out.Passed = true
-		l.mark()
+		l.signal()
 	}
 }
 
@@ -244,22 +218,15 @@ func (l *Lane) enqueue(it *item) {
 
 // delivered settles an item that was delivered.
 func (l *Lane) delivered(it *item, receipt notification.Receipt) {
-	l.settle(it, Settlement{Receipt: receipt, Delivered: true, Ask: l.advance(it)})
+	l.end(it, Settlement{Receipt: receipt, Delivered: true, Ask: l.advance(it)})
 }
 
 // passedBy settles an item that is not for the sink.
 func (l *Lane) passedBy(it *item) {
-	l.settle(it, Settlement{Ask: l.advance(it)})
+	l.end(it, Settlement{Ask: l.advance(it)})
 }
 
-// failed parks an item for its next attempt.
-func (l *Lane) failed(it *item, err error, pause time.Duration) {
-	l.dispatcher.logFailure(slog.LevelWarn, "delivery failed, retrying", it, err, "pause", pause.Round(time.Millisecond))
-	l.park(it, store.StateRetrying, time.Now().Add(pause), err.Error())
-	l.holdKey(it)
-}
-
-// postpone parks an item whose destination must wait. It spends no attempt.
+// postpone parks an item that is due again after a pause, and what waits behind it.
 func (l *Lane) postpone(it *item, why error, pause time.Duration) {
 	l.park(it, store.StateRetrying, time.Now().Add(pause), why.Error())
 	l.holdKey(it)
@@ -267,7 +234,6 @@ func (l *Lane) postpone(it *item, why error, pause time.Duration) {
 
 // died parks an item as dead.
 func (l *Lane) died(it *item, err error) {
-	l.dispatcher.logFailure(slog.LevelError, "delivery is dead", it, err)
 	if l.halt && it.Key != "" {
 		l.parkDead(it, err, false)
 		l.holdKey(it)
@@ -279,21 +245,21 @@ func (l *Lane) died(it *item, err error) {
 func (l *Lane) parkDead(it *item, err error, ask bool) {
 	p := it.parked(store.StateDead)
 	p.LastError = policy.Text(err.Error(), maxErrorText)
-	l.settle(it, Settlement{Ask: ask, Parked: &p, Dead: deadReason(err)})
+	l.end(it, Settlement{Ask: ask, Parked: &p, Dead: deadReason(err)})
 }
 
 // deadReason returns the reason for the error with which an item died.
-func deadReason(err error) policy.DeadReason {
+func deadReason(err error) event.DeadReason {
 	class, _ := sinks.Classify(err)
 	switch {
 	case errors.Is(err, route.ErrExpression):
-		return policy.DeadRoute
+		return event.DeadRoute
 	case errors.Is(err, ErrUnknownTooLong):
-		return policy.DeadUnknown
+		return event.DeadUnknown
 	case class == sinks.ClassPermanent, class == sinks.ClassInvalid:
-		return policy.DeadRefused
+		return event.DeadRefused
 	}
-	return policy.DeadAttempts
+	return event.DeadAttempts
 }
 
 // maxErrorText bounds the error text kept with a parked delivery, in bytes.
@@ -303,33 +269,25 @@ const maxErrorText = 2000
 func (l *Lane) park(it *item, state store.State, due time.Time, reason string) {
 	p := it.parked(state)
 	p.DueAt, p.LastError = due, policy.Text(reason, maxErrorText)
-	l.settle(it, Settlement{Parked: &p})
+	l.end(it, Settlement{Parked: &p})
 }
 
-// settle ends an item's turn.
-func (l *Lane) settle(it *item, s Settlement) {
+// end ends an item's turn.
+func (l *Lane) end(it *item, s Settlement) {
 	s.item = it
 	l.out.Settled = append(l.out.Settled, s)
 	switch {
 	case l.ledger != nil:
-		l.settledInRound()
+		l.endedInRound()
 	case len(l.out.Settled) == plenty:
-		l.mark()
-		select {
-		case l.plenty <- struct{}{}:
-		default:
-		}
+		l.signal()
+		raise(l.plenty)
 	case !it.fromLog() || s.Parked != nil || s.Ask || l.full:
-		l.mark()
-	case !l.lingers:
-		l.lingers = true
-		l.linger.Reset(lingerTime)
+		l.signal()
+	default:
+		l.signalSoon()
 	}
 }
-
-// lingerTime is how long a settled row of the log waits for others before it is written. No
-// other delivery waits for it; a crash repeats what was delivered within that time.
-const lingerTime = 25 * time.Millisecond
 
 // advance lets the next item of a key go after its head has ended. It returns whether the
 // parked table must be queried for the next one.
@@ -358,18 +316,7 @@ func (l *Lane) parkWaiting(waiting []*item) {
 		if it.fromLog() {
 			l.park(it, store.StateBlocked, time.Time{}, "")
 		} else {
-			l.removeBusy(store.RefOf(it.Envelope))
-		}
-	}
-}
-
-// removeBusy removes a parked delivery from those that the lane works on; it is only in the table then.
-func (l *Lane) removeBusy(ref store.Ref) {
-	if row, ok := l.busy[ref]; ok {
-		delete(l.busy, ref)
-		l.busyBytes -= row.bytes
-		if row.state != store.StateBlocked {
-			l.due--
+			l.busy.remove(store.RefOf(it.Envelope))
 		}
 	}
 }
@@ -394,7 +341,7 @@ func (l *Lane) ends(now time.Time) bool {
 func (l *Lane) giveUp(why error) {
 	if l.over == nil {
 		l.over = why
-		l.mark()
+		l.signal()
 		l.dispatcher.drained.Broadcast() // EndRound may be waiting
 	}
 }
@@ -406,10 +353,19 @@ func (l *Lane) GiveUp(why error) {
 	l.giveUp(why)
 }
 
-// mark signals that there is something to take.
-func (l *Lane) mark() {
-	select {
-	case l.dirty <- struct{}{}:
-	default:
+// before is what was settled before the lease began.
+type before struct {
+	ranges []store.OffsetRange
+	unmet  int64 // offsets of the ranges that have not been read yet
+}
+
+func (b *before) isMet() bool { return b.unmet == 0 }
+
+// meets reports whether an offset that is read was settled before, and notes that it is read.
+func (b *before) meets(offset int64) bool {
+	if b.isMet() || !store.ContainsOffset(b.ranges, offset) {
+		return false
 	}
+	b.unmet--
+	return true
 }

@@ -1,9 +1,10 @@
 package dispatch
 
 import (
+	"context"
 	"time"
 
-	"github.com/waybill-go/waybill/framework/forwarder/internal/policy"
+	"github.com/waybill-go/waybill/framework/event"
 	"github.com/waybill-go/waybill/sinks"
 )
 
@@ -14,47 +15,39 @@ func (d *Dispatcher) observe(c *call, now time.Time) {
 	}
 	took := now.Sub(c.began)
 	if d.caller.Batcher != nil {
-		d.observer.Batch(policy.Batch{Sink: d.name, Deliveries: len(c.deliveries), Began: c.began, Duration: took})
+		d.observer.Observe(&event.Batch{Sink: d.name, Deliveries: len(c.deliveries), Began: c.began, Duration: took})
 	}
 	for i, delivery := range c.deliveries {
 		result := c.results[i]
-		attempt := policy.Attempt{Delivery: delivery, Err: result.Err, Receipt: result.Receipt, Began: c.began, Duration: took}
+		c.attempt = event.Attempt{Delivery: delivery, Err: result.Err, Receipt: result.Receipt, Began: c.began, Duration: took}
 		if result.Err != nil {
-			attempt.Class, _ = sinks.Classify(result.Err)
+			c.attempt.Class, _ = sinks.Classify(result.Err)
 		}
-		d.observer.Attempt(attempt)
+		d.observer.Observe(&c.attempt)
 	}
 }
 
 // available reports that the sink is available again.
 func (d *Dispatcher) available() {
 	d.log.Info("sink is available again")
-	if d.observer != nil {
-		d.observer.Breaker(policy.BreakerChange{Sink: d.name})
-	}
+	event.Tell(d.observer, &event.BreakerChange{Sink: d.name})
 	d.work.Broadcast()
 }
 
-// opened reports that the sink's breaker has opened.
-func (d *Dispatcher) opened(message string, err error) {
-	d.log.ErrorContext(d.logged(), message, "error", err)
-	if d.observer != nil {
-		d.observer.Breaker(policy.BreakerChange{Sink: d.name, Open: true, Cause: err})
-	}
+// opened reports that the sink's breaker has opened. ctx is for the log line.
+func (d *Dispatcher) opened(ctx context.Context, message string, err error) {
+	d.log.ErrorContext(ctx, message, "error", err)
+	event.Tell(d.observer, &event.BreakerChange{Sink: d.name, Open: true, Cause: err})
 }
 
 // observeDestination reports to the observer that a destination's breaker has opened, with the
 // cause, or closed.
 func (d *Dispatcher) observeDestination(name string, cause error) {
-	if d.observer != nil {
-		d.observer.Breaker(policy.BreakerChange{Sink: d.name, Destination: name, Open: cause != nil, Cause: cause})
-	}
+	event.Tell(d.observer, &event.BreakerChange{Sink: d.name, Destination: name, Open: cause != nil, Cause: cause})
 }
 
 // throttled reports that the sink is throttled.
-func (d *Dispatcher) throttled(until time.Time, err error) {
-	d.log.WarnContext(d.logged(), "sink is throttled, its deliveries wait", "error", err)
-	if d.observer != nil {
-		d.observer.Throttle(policy.Throttling{Sink: d.name, Until: until, Cause: err})
-	}
+func (d *Dispatcher) throttled(f *failure) {
+	d.log.WarnContext(f.call.logged(), "sink is throttled, its deliveries wait", "error", f.err)
+	event.Tell(d.observer, &event.Throttling{Sink: d.name, Until: f.until, Cause: f.err})
 }

@@ -40,20 +40,6 @@ type Read struct {
 	Restart store.Position
 }
 
-// Bounds of the parked deliveries that a lane works on.
-const (
-	maxDue       = 256  // retrying and scheduled ones
-	maxFollowers = 2000 // blocked ones; with more, the table is not queried for further keys
-	// maxBusyBytes is where a lane takes no more. The result of one query may exceed it.
-	maxBusyBytes = 16 << 20
-)
-
-// parkedRow is a parked delivery that a lane works on.
-type parkedRow struct {
-	state store.State
-	bytes int
-}
-
 func (o *Outcome) add(read store.Page, restart bool) {
 	r := Read{Page: window.NewPage(read)}
 	if restart {
@@ -68,15 +54,6 @@ func (o *Outcome) add(read store.Page, restart bool) {
 
 func (o *Outcome) last() *window.Page { return o.Read[len(o.Read)-1].Page }
 
-// Dirty signals that there is something to take.
-func (l *Lane) Dirty() <-chan struct{} { return l.dirty }
-
-// Plenty signals that there is enough to take for a checkpoint without delay.
-func (l *Lane) Plenty() <-chan struct{} { return l.plenty }
-
-// plenty is how many settlements are worth a checkpoint at once.
-const plenty = 2000
-
 // Take returns what has happened since the last Take. The caller reports with Written when it
 // is written. reuse is a slice that the caller no longer needs.
 func (l *Lane) Take(reuse []Settlement) Outcome {
@@ -85,33 +62,19 @@ func (l *Lane) Take(reuse []Settlement) Outcome {
 	defer l.dispatcher.mu.Unlock()
 	out := l.out
 	l.out = Outcome{Passed: out.Passed, Settled: reuse[:0]}
-	l.lingers = false
-	l.linger.Stop()
+	l.linger.stop()
 	out.Parking = l.keys.Parking()
 	out.Over = l.over
-	out.Room = l.parkedRoom()
+	out.Room = l.busy.room()
 	out.Owed = l.owed.List()
 	return out
-}
-
-func (l *Lane) parkedRoom() Room {
-	if l.busyBytes >= maxBusyBytes {
-		return Room{}
-	}
-	return Room{Due: max(0, maxDue-l.due), Followers: max(0, maxFollowers-(len(l.busy)-l.due))}
 }
 
 // DueBusy returns the parked deliveries that the lane works on and that may be due.
 func (l *Lane) DueBusy() []store.Ref {
 	l.dispatcher.mu.Lock()
 	defer l.dispatcher.mu.Unlock()
-	refs := make([]store.Ref, 0, l.due)
-	for ref, row := range l.busy {
-		if row.state != store.StateBlocked {
-			refs = append(refs, ref)
-		}
-	}
-	return refs
+	return l.busy.maybeDue()
 }
 
 // Written reports that settlements are written, and the ranges settled ahead of the position.
@@ -123,7 +86,7 @@ func (l *Lane) Written(settled []Settlement, ahead []store.OffsetRange) Room {
 		it := settled[i].item
 		switch {
 		case !it.fromLog():
-			l.removeBusy(it.ref())
+			l.busy.remove(it.ref())
 		case it.rows.rebases == l.rebases:
 			rows++
 			it.rows.left--
@@ -137,7 +100,7 @@ func (l *Lane) Written(settled []Settlement, ahead []store.OffsetRange) Room {
 	if l.full {
 		l.look()
 	}
-	return l.parkedRoom()
+	return l.busy.room()
 }
 
 // Extend sets when the lease expires.
@@ -215,7 +178,7 @@ func (l *Lane) ResumeFollowers(key string, parked []store.Parked, parking uint64
 		if parked[i].State != store.StateBlocked {
 			break // another head, which a person has moved to the front
 		}
-		if _, has := l.busy[store.RefOf(&parked[i].Envelope)]; has {
+		if l.busy.has(store.RefOf(&parked[i].Envelope)) {
 			break // its outcome is not written yet: it may become a head, and otherwise asks itself
 		}
 		l.resume(&parked[i])
@@ -259,7 +222,7 @@ func settled(p *store.Parked) (s Settlement, ok bool) {
 // already works on, or that must stay in the table.
 func (l *Lane) resume(p *store.Parked) (taken bool) {
 	ref := store.RefOf(&p.Envelope)
-	if _, has := l.busy[ref]; has {
+	if l.busy.has(ref) {
 		return false
 	}
 	d := l.dispatcher
@@ -275,20 +238,15 @@ func (l *Lane) resume(p *store.Parked) (taken bool) {
 	if turn == keyqueue.Refuse {
 		return false
 	}
-	row := parkedRow{p.State, len(p.Envelope.Payload) + envelopeBytes}
-	l.busy[ref] = row
-	l.busyBytes += row.bytes
-	if p.State != store.StateBlocked {
-		l.due++
-	}
+	l.busy.add(ref, p)
 	if isSettled {
-		l.settle(it, outcome)
+		l.end(it, outcome)
 		return true
 	}
 	if turn == keyqueue.Wait {
 		if made, remembered := l.remembered(it); remembered {
 			l.keys.Withdraw(it.Key)
-			l.settle(it, made)
+			l.end(it, made)
 			return true
 		}
 		d.behind()
@@ -296,10 +254,76 @@ func (l *Lane) resume(p *store.Parked) (taken bool) {
 	}
 	if made, remembered := l.remembered(it); remembered {
 		made.Ask = l.advance(it)
-		l.settle(it, made)
+		l.end(it, made)
 		return true
 	}
 	d.pending++
 	d.offer(it)
 	return true
+}
+
+// Bounds of the parked deliveries that a lane works on.
+const (
+	maxDue       = 256  // retrying and scheduled ones
+	maxFollowers = 2000 // blocked ones; with more, the table is not queried for further keys
+	// maxBusyBytes is where a lane takes no more. The result of one query may exceed it.
+	maxBusyBytes = 16 << 20
+)
+
+// busy are the parked deliveries that a lane works on.
+type busy struct {
+	rows  map[store.Ref]parkedRow
+	due   int // of these, retrying and scheduled ones
+	bytes int // roughly their memory
+}
+
+type parkedRow struct {
+	state store.State
+	bytes int
+}
+
+func (b *busy) has(ref store.Ref) bool {
+	_, has := b.rows[ref]
+	return has
+}
+
+func (b *busy) add(ref store.Ref, p *store.Parked) {
+	row := parkedRow{p.State, len(p.Envelope.Payload) + envelopeBytes}
+	b.rows[ref] = row
+	b.bytes += row.bytes
+	if row.state != store.StateBlocked {
+		b.due++
+	}
+}
+
+// remove removes a delivery, which is only in the table then. One that is not there is ignored.
+func (b *busy) remove(ref store.Ref) {
+	row, has := b.rows[ref]
+	if !has {
+		return
+	}
+	delete(b.rows, ref)
+	b.bytes -= row.bytes
+	if row.state != store.StateBlocked {
+		b.due--
+	}
+}
+
+// room returns how many more the lane can take.
+func (b *busy) room() Room {
+	if b.bytes >= maxBusyBytes {
+		return Room{}
+	}
+	return Room{Due: max(0, maxDue-b.due), Followers: max(0, maxFollowers-(len(b.rows)-b.due))}
+}
+
+// maybeDue returns the retrying and scheduled ones.
+func (b *busy) maybeDue() []store.Ref {
+	refs := make([]store.Ref, 0, b.due)
+	for ref, row := range b.rows {
+		if row.state != store.StateBlocked {
+			refs = append(refs, ref)
+		}
+	}
+	return refs
 }

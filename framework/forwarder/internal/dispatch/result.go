@@ -5,87 +5,34 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
+	"log/slog"
 	"time"
 
-	"github.com/waybill-go/waybill/framework/forwarder/internal/caller"
 	"github.com/waybill-go/waybill/framework/forwarder/internal/policy"
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/sinks"
 )
 
-// settle ends the turn of the items of a call, or puts them back.
-func (d *Dispatcher) settle(c *call) {
-	d.settling = c.span
-	d.inFlight -= len(c.items)
-	d.learn(c)
-	for i, it := range c.items {
-		if it == nil {
-			continue // it was put back after a failed one
-		}
-		d.queue.Done(it)
-		it.lane.ended(1)
-		d.probed(it)
-		switch result := c.results[i]; {
-		case it.lane.ledger != nil && d.isAborted(it, result.Err):
-			d.pending--
-			if result.Err != nil {
-				c.abortBehind(i)
-			}
-		case it.lane.over != nil:
-			d.pending--
-			if result.Err == nil {
-				it.lane.made = append(it.lane.made, Settlement{item: it, Receipt: result.Receipt, Delivered: true})
-			}
-		case result.Err == nil:
-			d.delivered(it, result.Receipt)
-		case errors.Is(result.Err, caller.ErrPassesBy):
-			d.passedBy(it)
-		default:
-			if it.chained {
-				d.unchain(c, i)
-			}
-			d.failed(it, result.Err, c.ctx)
-		}
-	}
-	for _, it := range slices.Backward(d.back) {
-		d.offerAgain(it, true)
-	}
-	clear(d.back)
-	d.back = d.back[:0]
-	d.settling = nil
+// failure is a failed attempt of an item.
+type failure struct {
+	*item
+	call  *call
+	err   error
+	class sinks.Class
+	until time.Time // of a throttling
+	now   time.Time
 }
 
-// abortBehind sets the errors of the later items of a key behind one whose transaction is aborted:
-// they were not tried, so that their errors say nothing about them.
-func (c *call) abortBehind(aborted int) {
-	for i := aborted + 1; i < len(c.items) && c.follows(i); i++ {
-		if c.results[i].Err != nil {
-			c.results[i].Err = sinks.ErrAborted
-		}
+func newFailure(c *call, it *item, err error, now time.Time) *failure {
+	f := &failure{item: it, call: c, err: err, now: now}
+	f.class, f.until = sinks.Classify(err)
+	switch canceled := c.ctx != nil && errors.Is(c.ctx.Err(), context.Canceled); {
+	case canceled && errors.Is(err, context.Canceled):
+		f.class = sinks.ClassCancelled // whatever error the sink returned
+	case f.class == sinks.ClassCancelled:
+		f.class = sinks.ClassTransient // this process did not cancel it
 	}
-}
-
-// unchain puts the later items of a failed item's key in the batch back behind it, without
-// spending an attempt. Those that were delivered nevertheless stay delivered.
-func (d *Dispatcher) unchain(c *call, failed int) {
-	it := c.items[failed]
-	it.chained = false
-	for i := len(c.items) - 1; i > failed; i-- {
-		behind := c.items[i]
-		switch {
-		case behind == nil || behind.lane != it.lane || behind.Key != it.Key:
-		case c.results[i].Err == nil:
-			behind.chained = true // so that settling it does not advance its key
-		default:
-			c.items[i] = nil
-			d.queue.Done(behind)
-			behind.lane.ended(1)
-			behind.Attempt--
-			behind.chained = false
-			it.lane.keys.Unpop(it.Key, behind)
-		}
-	}
+	return f
 }
 
 func (d *Dispatcher) delivered(it *item, receipt notification.Receipt) {
@@ -98,150 +45,150 @@ func (d *Dispatcher) delivered(it *item, receipt notification.Receipt) {
 	it.lane.delivered(it, receipt)
 }
 
-// passedBy settles an item that is not for the sink.
+// passedBy ends the turn of an item that is not for the sink.
 func (d *Dispatcher) passedBy(it *item) {
 	d.pending--
 	it.lane.stats.PassedBy++
 	it.lane.passedBy(it)
 }
 
-// failed settles an item by the class of its error, or puts it back.
-func (d *Dispatcher) failed(it *item, err error, ctx context.Context) {
-	now := time.Now()
-	class, until := sinks.Classify(err)
-	if errors.Is(err, context.Canceled) && errors.Is(ctx.Err(), context.Canceled) {
-		class = sinks.ClassCancelled // whatever error the sink returned
-	} else if class == sinks.ClassCancelled {
-		class = sinks.ClassTransient // this process did not cancel it
-	}
-	d.tried.note(it)
-	if class == sinks.ClassInvalid {
-		d.dead(it, err) // nothing was sent, so it says nothing about a destination
+// failed judges a failed attempt by the class of its error: the item is parked, dead, or put back.
+func (d *Dispatcher) failed(f *failure) {
+	d.tried.note(f.item)
+	if f.class == sinks.ClassInvalid {
+		d.dead(f) // nothing was sent, so it says nothing about a destination
 		return
 	}
-	if d.destinationFailed(it, class, until, err, now) {
+	if d.destinationFailed(f) {
 		return
 	}
-	switch class {
+	switch f.class {
 	case sinks.ClassPermanent:
-		d.refused(it, err, now)
+		d.refused(f)
 	case sinks.ClassUnknown:
-		d.unknown(it, err, now)
+		d.unknown(f)
 	case sinks.ClassThrottled:
-		d.putBack(it, true)
-		if d.breaker.Throttle(later(until, now.Add(leastThrottle)), now, err) {
-			d.throttled(until, err)
+		d.putBackInFront(f)
+		if d.breaker.Throttle(f.throttledUntil(), f.now, f.err) {
+			d.throttled(f)
 		}
 	case sinks.ClassUnavailable:
-		d.unavailable(it, err, now)
+		d.unavailable(f)
 	case sinks.ClassCancelled:
-		d.putBack(it, true)
+		d.putBackInFront(f)
 	default:
-		if d.breaker.Unreachable() && (errors.Is(err, context.DeadlineExceeded) || errors.Is(err, ErrAbandoned)) {
-			d.unavailable(it, err, now) // the probe got no answer
+		if d.breaker.Unreachable() && (errors.Is(f.err, context.DeadlineExceeded) || errors.Is(f.err, ErrAbandoned)) {
+			d.unavailable(f) // the probe got no answer
 			return
 		}
-		d.transient(it, err, now)
+		d.transient(f)
 	}
 }
 
-// refused settles a permanently refused item as dead, unless the sink refuses all items.
-func (d *Dispatcher) refused(it *item, err error, now time.Time) {
+// refused ends the turn of a permanently refused item as dead, unless the sink refuses all items.
+func (d *Dispatcher) refused(f *failure) {
 	wasOpen := d.breaker.IsOpen()
-	refusal := d.breaker.Refused(now, err)
+	refusal := d.breaker.Refused(f.now, f.err)
 	switch isOpen := d.breaker.IsOpen(); {
 	case wasOpen && !isOpen:
 		d.available()
 	case !wasOpen && isOpen:
-		d.opened("the sink permanently refuses one delivery after the other, its deliveries wait", err)
+		d.opened(f.call.logged(), "the sink permanently refuses one delivery after the other, its deliveries wait", f.err)
 	}
 	switch refusal {
 	case policy.RefusalFinal:
-		d.dead(it, err)
+		d.dead(f)
 	case policy.RefusalProbe:
-		d.retry(it, err)
+		d.retry(f)
 	default:
-		d.putBack(it, false)
+		d.putBack(f)
 	}
 }
 
 // unavailable puts back an item whose destination is unavailable. If other items were delivered
 // since the item last found it unavailable, the item itself is the cause, and it fails.
-func (d *Dispatcher) unavailable(it *item, err error, now time.Time) {
+func (d *Dispatcher) unavailable(f *failure) {
 	switch recovered := d.breaker.Recovered(); {
-	case it.unavailable == 0:
-		it.unavailable = recovered + 1
-	case it.unavailable <= recovered && !d.breaker.IsOpen():
-		d.transient(it, err, now)
+	case f.item.unavailable == 0:
+		f.item.unavailable = recovered + 1
+	case f.item.unavailable <= recovered && !d.breaker.IsOpen():
+		d.transient(f)
 		return
 	}
-	d.putBack(it, false) // so that the next probe is another item: this one's own destination may be down
-	d.sinkUnavailable(err, now)
+	d.putBack(f) // so that the next probe is another item: this one's own destination may be down
+	d.sinkUnavailable(f.call.logged(), f.err)
 }
 
-// sinkUnavailable opens the sink's breaker, unless it is open.
-func (d *Dispatcher) sinkUnavailable(err error, now time.Time) {
-	if d.breaker.Unavailable(now, err) {
-		d.opened("sink is unavailable, its deliveries wait", err)
+// sinkUnavailable opens the sink's breaker, unless it is open. ctx is for the log line.
+func (d *Dispatcher) sinkUnavailable(ctx context.Context, err error) {
+	if d.breaker.Unavailable(time.Now(), err) {
+		d.opened(ctx, "sink is unavailable, its deliveries wait", err)
 	}
 }
 
-// transient settles an item that failed temporarily.
-func (d *Dispatcher) transient(it *item, err error, now time.Time) {
+// transient ends the turn of an item that failed temporarily.
+func (d *Dispatcher) transient(f *failure) {
 	if d.breaker.Answered() {
 		d.available()
 	}
-	spent, began := d.breaker.Failed(now, keyOrID(it), err)
+	spent, began := d.breaker.Failed(f.now, keyOrID(f.item), f.err)
 	if began {
-		d.opened("nearly all deliveries to the sink fail, they wait", err)
+		d.opened(f.call.logged(), "nearly all deliveries to the sink fail, they wait", f.err)
 	}
 	if !spent {
-		it.lane.stats.Failed++
-		d.putBack(it, false) // another item may succeed
+		f.lane.stats.Failed++
+		d.putBack(f) // another item may succeed
 		return
 	}
-	d.retry(it, err)
+	d.retry(f)
 }
 
-// retry parks an item for its next attempt, or settles it as dead if it has none left.
-func (d *Dispatcher) retry(it *item, err error) {
-	retry, _ := d.settings.Retry.For(d.typeOf(it.Type))
-	if retry.Exhausted(it.Attempt) {
-		d.dead(it, err)
+// retry parks an item for its next attempt, or as dead if it has none left.
+func (d *Dispatcher) retry(f *failure) {
+	retry, _ := d.settings.Retry.For(d.typeOf(f.Type))
+	if retry.Exhausted(f.Attempt) {
+		d.dead(f)
 		return
 	}
-	it.lane.stats.Failed++
+	d.tryAgain(f, retry.Pause(f.Attempt))
+}
+
+// tryAgain parks an item for its next attempt after a pause.
+func (d *Dispatcher) tryAgain(f *failure, pause time.Duration) {
+	f.lane.stats.Failed++
 	d.pending--
-	it.lane.failed(it, err, retry.Pause(it.Attempt))
+	d.logFailure(slog.LevelWarn, "delivery failed, retrying", f, "pause", pause.Round(time.Millisecond))
+	f.lane.postpone(f.item, f.err, pause)
 }
 
 // keyOrID identifies an item for the breaker, which counts failures of several keys.
 func keyOrID(it *item) string { return cmp.Or(it.Key, it.ID) }
 
-// unknown settles an item whose type or version this process does not know, as during a rolling
+// unknown handles an item whose type or version this process does not know, as during a rolling
 // deployment. The attempt does not count. After OnUnknown.RetryFor the item is dead.
-func (d *Dispatcher) unknown(it *item, err error, now time.Time) {
+func (d *Dispatcher) unknown(f *failure) {
 	if d.breaker.Answered() {
 		d.available()
 	}
 	var age time.Duration
-	if !it.firstParked.IsZero() {
-		age = now.Sub(it.firstParked)
+	if !f.firstParked.IsZero() {
+		age = f.now.Sub(f.firstParked)
 	}
 	if limit := d.settings.OnUnknown.RetryFor; age > limit {
-		d.dead(it, fmt.Errorf("%w (%s): %w", ErrUnknownTooLong, limit, err))
+		f.err = fmt.Errorf("%w (%s): %w", ErrUnknownTooLong, limit, f.err)
+		d.dead(f)
 		return
 	}
-	it.lane.stats.Failed++
-	it.Attempt--
-	d.pending--
-	it.lane.failed(it, err, d.settings.Retry.PauseUnknown(age))
+	f.Attempt--
+	d.tryAgain(f, d.settings.Retry.PauseUnknown(age))
 }
 
-func (d *Dispatcher) dead(it *item, err error) {
+// dead ends the turn of an item that gets no further attempt.
+func (d *Dispatcher) dead(f *failure) {
 	d.pending--
-	it.lane.stats.Dead++
-	it.lane.died(it, err)
+	f.lane.stats.Dead++
+	d.logFailure(slog.LevelError, "delivery is dead", f)
+	f.lane.died(f.item, f.err)
 }
 
 // offerAgain queues an item again: at the front or at the end.
@@ -253,24 +200,24 @@ func (d *Dispatcher) offerAgain(it *item, front bool) {
 	d.queue.Push(it, d.groupOf(it), front)
 }
 
-// putBack undoes an attempt that does not count. With front, the items of the call being
-// settled are the next to go.
-func (d *Dispatcher) putBack(it *item, front bool) {
-	it.Attempt--
-	if front {
-		d.back = append(d.back, it)
-	} else {
-		d.offerAgain(it, false)
-	}
+// putBack undoes an attempt that does not count, and queues the item again.
+func (d *Dispatcher) putBack(f *failure) {
+	f.Attempt--
+	d.offerAgain(f.item, false)
+}
+
+// putBackInFront is putBack in front of all others, behind those that the same call put back there.
+func (d *Dispatcher) putBackInFront(f *failure) {
+	f.Attempt--
+	f.call.back = append(f.call.back, f.item)
 }
 
 // leastThrottle is the shortest throttling.
 const leastThrottle = 100 * time.Millisecond
 
-// later returns the later of two times.
-func later(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
+func (f *failure) throttledUntil() time.Time {
+	if least := f.now.Add(leastThrottle); f.until.Before(least) {
+		return least
 	}
-	return b
+	return f.until
 }

@@ -3,6 +3,8 @@ package dispatch
 import (
 	"context"
 	"time"
+
+	"github.com/waybill-go/waybill/framework/forwarder/internal/budget"
 )
 
 // Bounds of what a lane has in memory, whatever the size of the backlog.
@@ -51,7 +53,7 @@ func (l *Lane) hasRoom() (rows int) {
 	}
 	l.full = rows <= 0
 	if l.full {
-		l.mark() // settled rows take room until they are written
+		l.signal() // settled rows take room until they are written
 	}
 	if l.full && !waits {
 		l.spill()
@@ -59,25 +61,26 @@ func (l *Lane) hasRoom() (rows int) {
 	return rows
 }
 
+// occupied is what the rows of a lane occupy: those that are not settled or not written.
+type occupied struct {
+	rows  int
+	space *budget.Share // their memory
+	ahead int           // number of offset ranges settled ahead of the position
+	// settledAhead is the number of rows in these ranges.
+	settledAhead int
+}
+
 // occupy adds to the rows and bytes in memory.
-func (l *Lane) occupy(rows, bytes int) {
-	l.rows += rows
+func (o *occupied) occupy(rows, bytes int) {
+	o.rows += rows
 	if bytes != 0 {
-		l.space.Take(bytes)
+		o.space.Take(bytes)
 	}
 }
 
 // crowded reports that the lane must not read, however few rows it has.
-func (l *Lane) crowded() bool {
-	return l.space.Used() >= windowBytes || l.ahead >= windowRanges
-}
-
-// look makes the reader check whether there is room.
-func (l *Lane) look() {
-	select {
-	case l.room <- struct{}{}:
-	default:
-	}
+func (o *occupied) crowded() bool {
+	return o.space.Used() >= windowBytes || o.ahead >= windowRanges
 }
 
 // WaitUntilSettled waits until everything that was read is settled and written, and everything
@@ -93,7 +96,7 @@ func (l *Lane) WaitUntilSettled(ctx context.Context) bool {
 			left += len(l.owed)
 		}
 		l.full = true
-		l.mark()
+		l.signal()
 		l.dispatcher.mu.Unlock()
 		if left == 0 {
 			return true

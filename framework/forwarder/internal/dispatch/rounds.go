@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/waybill-go/waybill/framework/forwarder/internal/caller"
@@ -68,9 +67,9 @@ func (l *Lane) keepVerdicts() {
 	l.dispatcher.verdicts[l.lease.Lane.Number] = verdicts{l.lease.Epoch, l.verdicts}
 }
 
-// settledInRound signals that there is something to commit.
-func (l *Lane) settledInRound() {
-	l.mark()
+// endedInRound signals that there is something to commit.
+func (l *Lane) endedInRound() {
+	l.signal()
 	if len(l.out.Settled) == roundRows {
 		l.dispatcher.drained.Broadcast()
 	}
@@ -108,7 +107,7 @@ func (l *Lane) EndRound(most, patience time.Duration) (ended bool) {
 
 // isAborted handles the result of a delivery into a ledger. It returns true if the transaction
 // is lost: then the work on the lane is over, and the delivery will be made again.
-func (d *Dispatcher) isAborted(it *item, err error) bool {
+func (d *Dispatcher) isAborted(ctx context.Context, it *item, err error) bool {
 	l := it.lane
 	// After these errors the content of the ledger is unknown.
 	unclear := errors.Is(err, ErrAbandoned) || errors.Is(err, caller.ErrPanic) || errors.Is(err, caller.ErrResults)
@@ -123,7 +122,7 @@ func (d *Dispatcher) isAborted(it *item, err error) bool {
 		}
 		l.verdicts[it.ref()] = err
 	case class == sinks.ClassUnavailable:
-		d.sinkUnavailable(err, time.Now())
+		d.sinkUnavailable(ctx, err)
 	}
 	l.giveUp(fmt.Errorf("%w: %w", sinks.ErrAborted, err))
 	return true
@@ -134,7 +133,7 @@ func (d *Dispatcher) Unopened(err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if class, _ := sinks.Classify(err); class == sinks.ClassUnavailable {
-		d.sinkUnavailable(err, time.Now())
+		d.sinkUnavailable(context.Background(), err)
 	}
 }
 
@@ -142,11 +141,11 @@ func (d *Dispatcher) Unopened(err error) {
 func (l *Lane) Unavailable(err error) {
 	l.dispatcher.mu.Lock()
 	defer l.dispatcher.mu.Unlock()
-	l.dispatcher.sinkUnavailable(err, time.Now())
+	l.dispatcher.sinkUnavailable(context.Background(), err)
 }
 
-// settledByVerdict settles an item by its verdict, without another attempt, and returns true; false if it has none.
-func (d *Dispatcher) settledByVerdict(it *item) bool {
+// endsByVerdict ends an item's turn by its verdict, without another attempt, and returns true; false if it has none.
+func (d *Dispatcher) endsByVerdict(c *call, it *item, now time.Time) bool {
 	err, judged := it.lane.verdicts[it.ref()]
 	if !judged {
 		return false
@@ -155,7 +154,7 @@ func (d *Dispatcher) settledByVerdict(it *item) bool {
 	d.queue.Done(it)
 	d.breaker.Begin()
 	it.Attempt++
-	d.failed(it, err, context.Background())
+	d.failed(newFailure(c, it, err, now))
 	return true
 }
 
@@ -169,33 +168,6 @@ func (c *call) sortByLane() {
 	for i, it := range c.items {
 		c.deliveries[i] = &it.Delivery
 	}
-}
-
-// call calls the sink, for lanes with ledgers once for each lane.
-func (d *Dispatcher) call(ctx context.Context, c *call, seen caller.Seen) []sinks.Result {
-	items, deliveries := c.items, c.deliveries
-	if !c.inLedgers {
-		return d.caller.Call(ctx, deliveries, c.follows, c.results, seen)
-	}
-	results := append(c.results, make([]sinks.Result, len(items))...)
-	var others sync.WaitGroup
-	for from, to := 0, 0; from < len(items); from = to {
-		for to < len(items) && items[to].lane == items[from].lane {
-			to++
-		}
-		first, part, into := from, deliveries[from:to], results[from:to]
-		one := func(ledger sinks.Ledger) {
-			copy(into, d.caller.CallOn(ctx, ledger, part, func(i int) bool { return c.follows(first + i) }, nil, seen))
-		}
-		if to == len(items) {
-			one(items[from].lane.ledger)
-		} else {
-			ledger := items[from].lane.ledger
-			others.Go(func() { one(ledger) })
-		}
-	}
-	others.Wait()
-	return results
 }
 
 var _ caller.Batcher = sinks.Ledger(nil)

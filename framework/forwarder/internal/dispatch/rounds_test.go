@@ -47,7 +47,7 @@ func TestARoundEndsAfterItsDeliveriesInFlight(t *testing.T) {
 	ended := make(chan bool)
 	go func() { ended <- l.EndRound(0, time.Hour) }()
 	d.mu.Lock()
-	l.ended(1)
+	l.returned(1)
 	d.mu.Unlock()
 	require.True(t, <-ended)
 }
@@ -65,7 +65,7 @@ func TestAnAbortedTransactionEndsTheLaneAndKeepsThePermanentError(t *testing.T) 
 	}
 	d.mu.Lock()
 	l.inFlight, d.inFlight = 3, 3
-	d.settle(worker)
+	d.judge(worker, time.Now())
 	d.mu.Unlock()
 	require.ErrorIs(t, l.Take(nil).Over, sinks.ErrAborted)
 	l.Remember(nil)
@@ -94,7 +94,7 @@ func TestADeliveryBehindAnAbortedOneIsNotJudged(t *testing.T) {
 	d.chain(worker, 3, time.Now())
 	require.Len(t, worker.items, 3)
 	l.inFlight, d.inFlight = 3, 3
-	d.settle(worker)
+	d.judge(worker, time.Now())
 	d.mu.Unlock()
 	require.ErrorIs(t, l.Take(nil).Over, sinks.ErrAborted)
 	require.Empty(t, l.verdicts)

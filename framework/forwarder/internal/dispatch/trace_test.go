@@ -37,11 +37,11 @@ func TestWithoutTracingADeliveryAllocatesNothing(t *testing.T) { // not parallel
 	d, worker := idleCall(t, nil)
 	direct := testing.AllocsPerRun(100, func() {
 		worker.again()
-		worker.results = d.caller.Call(worker.ctx, worker.deliveries, worker.follows, worker.results, nil)
+		worker.results = d.caller.Call(worker.ctx, d.caller.Batcher, worker.deliveries, worker.follows, worker.results, nil)
 	})
 	require.Equal(t, direct, testing.AllocsPerRun(100, func() {
 		worker.again()
-		d.deliver(worker)
+		d.makeCall(worker)
 	}))
 }
 
@@ -53,7 +53,7 @@ func BenchmarkDeliver(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
 			worker.again()
-			worker.results = d.caller.Call(worker.ctx, worker.deliveries, worker.follows, worker.results, nil)
+			worker.results = d.caller.Call(worker.ctx, d.caller.Batcher, worker.deliveries, worker.follows, worker.results, nil)
 		}
 	})
 	for name, deliveries := range map[string]*tracing.Deliveries{
@@ -67,7 +67,7 @@ func BenchmarkDeliver(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				worker.again()
-				d.deliver(worker)
+				d.makeCall(worker)
 			}
 		})
 	}

@@ -15,7 +15,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/waybill-go/waybill/framework/forwarder/internal/policy"
+	"github.com/waybill-go/waybill/framework/event"
+	"github.com/waybill-go/waybill/framework/forwarder/internal/named"
 	"github.com/waybill-go/waybill/framework/internal/pace"
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/store"
@@ -24,13 +25,15 @@ import (
 // Config is the configuration of a feed. Observer may be nil.
 type Config struct {
 	Log store.Log
+	// Database is the name of the log's database; "" for none.
+	Database string
 	// PollMin and PollMax bound the pause between two looks at the log.
 	PollMin, PollMax time.Duration
 	// Unannounced means that the database does not announce new rows, so that only looks find them.
 	Unannounced bool
 	// PageRows is the maximum number of rows of a page.
 	PageRows int
-	Observer policy.Observer
+	Observer event.Observer
 	Logger   *slog.Logger
 }
 
@@ -38,8 +41,8 @@ type Config struct {
 type Feed struct {
 	Config
 	looking *pace.Trouble
-	rest    pace.Rest             // after each look
-	woken   chan policy.WakeCause // capacity 1
+	rest    pace.Rest            // after each look
+	woken   chan event.LookCause // capacity 1
 	newest
 
 	listening atomic.Bool
@@ -62,7 +65,7 @@ type Feed struct {
 func New(c Config) *Feed {
 	f := &Feed{
 		Config: c, rest: restOfLooks, looking: pace.NewTrouble(c.Logger, "looking at the log", 0),
-		woken: make(chan policy.WakeCause, 1), members: make(map[*Member]bool),
+		woken: make(chan event.LookCause, 1), members: make(map[*Member]bool),
 	}
 	if c.Unannounced {
 		f.rest = restOfPolls
@@ -73,9 +76,9 @@ func New(c Config) *Feed {
 }
 
 // Wake requests a look at once. It never blocks.
-func (f *Feed) Wake() { f.wake(policy.WakeAsked) }
+func (f *Feed) Wake() { f.wake(event.LookAsked) }
 
-func (f *Feed) wake(cause policy.WakeCause) {
+func (f *Feed) wake(cause event.LookCause) {
 	select {
 	case f.woken <- cause:
 	default:
@@ -101,14 +104,14 @@ func (f *Feed) Listen(ctx context.Context, l store.Listener, lanes func()) {
 				lanes()
 			}
 			if news != store.NewsLanes {
-				f.wake(policy.WakeListened)
+				f.wake(event.LookListened)
 			}
 		})
 		f.listening.Store(false)
 		if err == nil || ctx.Err() != nil {
 			return
 		}
-		policy.Failed(f.Observer, policy.OpListen, err)
+		event.Tell(f.Observer, &event.DatabaseFailure{Op: event.OpListen, Err: err})
 		if !pace.Sleep(ctx, failing.Met(err)) {
 			return
 		}
@@ -170,7 +173,7 @@ func (f *Feed) Run(ctx context.Context) {
 	timer := time.NewTimer(pause)
 	defer timer.Stop()
 	for first := true; ; first = false {
-		cause := policy.WakePoll
+		cause := event.LookPoll
 		if !first {
 			select {
 			case <-ctx.Done():
@@ -188,7 +191,7 @@ func (f *Feed) Run(ctx context.Context) {
 			return
 		case err != nil:
 			f.failed.Store(&err)
-			policy.Failed(f.Observer, policy.OpLook, err)
+			event.Tell(f.Observer, &event.DatabaseFailure{Op: event.OpLook, Err: err})
 			timer.Reset(f.looking.Met(err))
 			continue
 		}
@@ -198,12 +201,10 @@ func (f *Feed) Run(ctx context.Context) {
 		if grown {
 			f.grown.Store(time.Now().UnixNano())
 		}
-		if f.Observer != nil {
-			f.Observer.Wake(policy.Wake{Cause: cause, Grown: grown, Began: began, Duration: took})
-		}
+		event.Tell(f.Observer, &event.Look{Cause: cause, Grown: grown, Began: began, Duration: took})
 		f.publish(target, began)
 		f.read(ctx, target, began)
-		if cause == policy.WakePoll { // looks that were woken do not change the pause
+		if cause == event.LookPoll { // looks that were woken do not change the pause
 			pause = NextPause(pause, grown, f.PollMin, f.PollMax)
 		}
 		last = target.Last()
@@ -384,6 +385,7 @@ func (f *Feed) pages(ctx context.Context, target store.Target, asked time.Time) 
 		if page.Asked.IsZero() {
 			page.Asked = asked
 		}
+		named.Stamp(f.Database, page.Envelopes)
 		exact = exact && page.Rebased == ""
 		left := f.hand(page)
 		switch {

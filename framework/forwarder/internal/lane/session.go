@@ -10,8 +10,10 @@ import (
 	"sync"
 	"time"
 
+	"github.com/waybill-go/waybill/framework/event"
 	"github.com/waybill-go/waybill/framework/forwarder/internal/dispatch"
 	"github.com/waybill-go/waybill/framework/forwarder/internal/feed"
+	"github.com/waybill-go/waybill/framework/forwarder/internal/named"
 	"github.com/waybill-go/waybill/framework/forwarder/internal/policy"
 	"github.com/waybill-go/waybill/framework/forwarder/internal/settle"
 	"github.com/waybill-go/waybill/framework/internal/pace"
@@ -41,7 +43,7 @@ type Session struct {
 	// Feed reads for the lane after it has caught up; nil: the lane always reads itself.
 	Feed     *feed.Feed
 	Hooks    policy.Hooks
-	Observer policy.Observer
+	Observer event.Observer
 	// Revised signals that a person has changed the parked deliveries.
 	Revised <-chan struct{}
 	// Prompt means that a position that moved without any delivery is written soon.
@@ -64,8 +66,8 @@ type Session struct {
 // database, and those of a lost lease.
 //
 // db bounds all use of the database. After the lease is lost, Work waits for a sink that
-// ignores its context until stopping is done.
-func (s *Session) Work(stop, stopping, db context.Context) error {
+// ignores its context until shutdown is done: then the whole process stops.
+func (s *Session) Work(stop, shutdown, db context.Context) error {
 	filter := store.Filter{Slots: s.Lease.Lane.Slots, Types: s.Types, Server: s.Lease.Server}
 	reader, err := s.Store.NewReader(s.Lease.Position, filter)
 	if err != nil {
@@ -112,7 +114,7 @@ func (s *Session) Work(stop, stopping, db context.Context) error {
 		s.lane.GiveUp(err)
 		stopReading()
 		readers.Wait()
-		s.lane.Drop(stopping, cutOff)
+		s.lane.Drop(shutdown, cutOff)
 		s.lane.Remember(checkpointer.Unwritten())
 		return err
 	case <-reached:
@@ -196,7 +198,7 @@ func (s *Session) catchUp(ctx context.Context, reader store.Reader, target store
 			s.lane.GiveUp(err)
 			return nil, false, false
 		case err != nil:
-			policy.Failed(s.Observer, policy.OpRead, err)
+			event.Tell(s.Observer, &event.DatabaseFailure{Op: event.OpRead, Err: err})
 			if !pace.Sleep(ctx, failing.Met(err)) {
 				return nil, false, false
 			}
@@ -206,6 +208,7 @@ func (s *Session) catchUp(ctx context.Context, reader store.Reader, target store
 		if page.Asked.IsZero() {
 			page.Asked = asked
 		}
+		named.Stamp(s.Lease.Lane.Database, page.Envelopes)
 		s.lane.Add(page)
 		restarted = restarted || page.Rebased != ""
 		if page.CaughtUp {

@@ -6,13 +6,15 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/waybill-go/waybill/framework/event"
 )
 
 func TestHooksAreEqualIfTheirFunctionValuesAreIdentical(t *testing.T) {
 	t.Parallel()
 	called := 0
-	count := func() func(context.Context, *sql.Tx, []Parked) error {
-		return func(context.Context, *sql.Tx, []Parked) error { called++; return nil }
+	count := func() func(context.Context, *sql.Tx, []event.Parked) error {
+		return func(context.Context, *sql.Tx, []event.Parked) error { called++; return nil }
 	}
 	a, b := count(), count()
 	same := func(h, other Hooks) bool { return h.Same(other) }

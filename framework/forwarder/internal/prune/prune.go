@@ -18,7 +18,7 @@ import (
 	"math"
 	"time"
 
-	"github.com/waybill-go/waybill/framework/forwarder/internal/policy"
+	"github.com/waybill-go/waybill/framework/event"
 	"github.com/waybill-go/waybill/framework/internal/pace"
 	"github.com/waybill-go/waybill/framework/store"
 )
@@ -67,7 +67,7 @@ type Config struct {
 	// Lease is how long the lease lasts. It also bounds each use of the database.
 	Lease time.Duration
 	// Observer, if not nil, is called with what is removed, and with errors.
-	Observer policy.Observer
+	Observer event.Observer
 	Logger   *slog.Logger
 }
 
@@ -110,7 +110,7 @@ func (p *Pruner) Run(stop, db context.Context) {
 			p.failing.Over()
 			pace.Sleep(stop, p.config.Lease/3)
 		default:
-			policy.Failed(p.config.Observer, policy.OpPrune, err)
+			event.Tell(p.config.Observer, &event.DatabaseFailure{Op: event.OpPrune, Err: err})
 			pace.Sleep(stop, p.failing.Met(err))
 		}
 	}
@@ -192,7 +192,7 @@ func (p *Pruner) old(stop context.Context) error {
 		return err
 	}
 	if rows > 0 || receipts > 0 {
-		p.observe(policy.Pruned{Rows: rows, Receipts: receipts})
+		p.observe(event.Pruned{Rows: rows, Receipts: receipts})
 		p.config.Logger.Debug("removed old rows", "rows", rows, "receipts", receipts)
 	}
 	return p.within(stop, func(ctx context.Context) error {
@@ -204,10 +204,8 @@ func (p *Pruner) old(stop context.Context) error {
 	})
 }
 
-func (p *Pruner) observe(removed policy.Pruned) {
-	if p.config.Observer != nil {
-		p.config.Observer.Pruned(removed)
-	}
+func (p *Pruner) observe(removed event.Pruned) {
+	event.Tell(p.config.Observer, &removed)
 }
 
 // extend creates partitions ahead of the log.
@@ -248,7 +246,7 @@ func (p *Pruner) partitions(stop context.Context) error {
 	return p.owned(p.within(stop, func(ctx context.Context) error {
 		dropped, err := p.config.Partitions.PrunePartitions(ctx, p.pruning(0, 0))
 		if dropped > 0 {
-			p.observe(policy.Pruned{Partitions: dropped})
+			p.observe(event.Pruned{Partitions: dropped})
 			p.config.Logger.Debug("dropped old partitions", "partitions", dropped)
 		}
 		return err

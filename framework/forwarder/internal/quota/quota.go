@@ -32,7 +32,7 @@ type Store interface {
 // Bounded is a store that runs a limited number of statements at once. The feed has a separate
 // connection: it runs one statement at a time.
 type Bounded struct {
-	Store
+	store Store // not embedded: a method that is not bounded must not compile
 
 	leasing   bound // leases: few and small statements
 	reading   bound
@@ -53,7 +53,7 @@ func New(s Store, connections int) *Bounded {
 	writing := rest / 2
 	reading := rest - writing
 	return &Bounded{
-		Store:     s,
+		store:     s,
 		leasing:   newBound(1),
 		reading:   newBound(reading),
 		backlogs:  newBound(max(1, reading-1)),
@@ -108,13 +108,13 @@ func (b *Bounded) ofSink(sink string) bound {
 
 // Probe implements store.Log.
 func (b *Bounded) Probe(ctx context.Context) (target store.Target, err error) {
-	err = b.read(ctx, func() error { target, err = b.Store.Probe(ctx); return err }, b.reading)
+	err = b.read(ctx, func() error { target, err = b.store.Probe(ctx); return err }, b.reading)
 	return target, err
 }
 
 // NewReader implements store.Log.
 func (b *Bounded) NewReader(position json.RawMessage, filter store.Filter) (store.Reader, error) {
-	r, err := b.Store.NewReader(position, filter)
+	r, err := b.store.NewReader(position, filter)
 	if err != nil {
 		return nil, err
 	}
@@ -122,81 +122,84 @@ func (b *Bounded) NewReader(position json.RawMessage, filter store.Filter) (stor
 }
 
 type reader struct {
-	store.Reader
+	pages   store.Reader
 	bounded *Bounded
 }
 
 // Next implements store.Reader.
 func (r *reader) Next(ctx context.Context, target store.Target, limit int) (page store.Page, err error) {
 	b := r.bounded
-	err = b.read(ctx, func() error { page, err = r.Reader.Next(ctx, target, limit); return err }, b.backlogs, b.reading)
+	err = b.read(ctx, func() error { page, err = r.pages.Next(ctx, target, limit); return err }, b.backlogs, b.reading)
 	return page, err
 }
 
 // Due implements store.Deliveries.
 func (b *Bounded) Due(ctx context.Context, q store.DueQuery) (due []store.Parked, next time.Time, err error) {
-	err = within(ctx, func() error { due, next, err = b.Store.Due(ctx, q); return err }, b.reading)
+	err = within(ctx, func() error { due, next, err = b.store.Due(ctx, q); return err }, b.reading)
 	return due, next, err
 }
 
 // Followers implements store.Deliveries.
 func (b *Bounded) Followers(ctx context.Context, lane store.Lane, keys []string, halt bool, limit int) (parked []store.Parked, answered int, err error) {
-	err = within(ctx, func() error { parked, answered, err = b.Store.Followers(ctx, lane, keys, halt, limit); return err }, b.reading)
+	err = within(ctx, func() error { parked, answered, err = b.store.Followers(ctx, lane, keys, halt, limit); return err }, b.reading)
 	return parked, answered, err
 }
 
 // HeldKeys implements store.Deliveries.
 func (b *Bounded) HeldKeys(ctx context.Context, lane store.Lane, halt bool, after string, limit int) (keys []store.HeldKey, err error) {
-	err = within(ctx, func() error { keys, err = b.Store.HeldKeys(ctx, lane, halt, after, limit); return err }, b.reading)
+	err = within(ctx, func() error { keys, err = b.store.HeldKeys(ctx, lane, halt, after, limit); return err }, b.reading)
 	return keys, err
 }
 
 // Checkpoint implements store.Deliveries.
 func (b *Bounded) Checkpoint(ctx context.Context, c store.Checkpoint) error {
-	return b.write(ctx, c.Lease.Lane.Sink, func() error { return b.Store.Checkpoint(ctx, c) })
+	return b.write(ctx, c.Lease.Lane.Sink, func() error { return b.store.Checkpoint(ctx, c) })
 }
 
 // Release implements store.Leases. It may wait for a lock on the cursor, and must not hold up
 // the renewal of other leases meanwhile.
 func (b *Bounded) Release(ctx context.Context, lease store.Lease) error {
-	return b.write(ctx, lease.Lane.Sink, func() error { return b.Store.Release(ctx, lease) })
+	return b.write(ctx, lease.Lane.Sink, func() error { return b.store.Release(ctx, lease) })
 }
 
 // Recut implements store.Leases.
 func (b *Bounded) Recut(ctx context.Context, sink string, leases []store.Lease) error {
-	return b.write(ctx, sink, func() error { return b.Store.Recut(ctx, sink, leases) })
+	return b.write(ctx, sink, func() error { return b.store.Recut(ctx, sink, leases) })
 }
 
 // Cut implements store.Leases.
 func (b *Bounded) Cut(ctx context.Context, sink string, lanes int, start store.Start) (created store.Created, err error) {
-	err = within(ctx, func() error { created, err = b.Store.Cut(ctx, sink, lanes, start); return err }, b.leasing)
+	err = within(ctx, func() error { created, err = b.store.Cut(ctx, sink, lanes, start); return err }, b.leasing)
 	return created, err
 }
 
 // Route implements store.Leases.
 func (b *Bounded) Route(ctx context.Context, sinks map[string]notification.TypeFilter) (done bool, err error) {
-	err = within(ctx, func() error { done, err = b.Store.Route(ctx, sinks); return err }, b.writing)
+	err = within(ctx, func() error { done, err = b.store.Route(ctx, sinks); return err }, b.writing)
 	return done, err
 }
 
 // Acquire implements store.Leases.
 func (b *Bounded) Acquire(ctx context.Context, lane store.Lane, owner string, ttl time.Duration) (lease store.Lease, err error) {
-	err = within(ctx, func() error { lease, err = b.Store.Acquire(ctx, lane, owner, ttl); return err }, b.leasing)
+	err = within(ctx, func() error { lease, err = b.store.Acquire(ctx, lane, owner, ttl); return err }, b.leasing)
 	return lease, err
 }
 
 // Heartbeat implements store.Leases.
 func (b *Bounded) Heartbeat(ctx context.Context, member store.Member, ttl time.Duration) error {
-	return within(ctx, func() error { return b.Store.Heartbeat(ctx, member, ttl) }, b.leasing)
+	return within(ctx, func() error { return b.store.Heartbeat(ctx, member, ttl) }, b.leasing)
 }
 
 // Leave implements store.Leases.
 func (b *Bounded) Leave(ctx context.Context, owner string) error {
-	return within(ctx, func() error { return b.Store.Leave(ctx, owner) }, b.leasing)
+	return within(ctx, func() error { return b.store.Leave(ctx, owner) }, b.leasing)
 }
 
 // Membership implements store.Leases.
 func (b *Bounded) Membership(ctx context.Context) (m store.Membership, err error) {
-	err = within(ctx, func() error { m, err = b.Store.Membership(ctx); return err }, b.leasing)
+	err = within(ctx, func() error { m, err = b.store.Membership(ctx); return err }, b.leasing)
 	return m, err
 }
+
+// KeepsReceipts implements store.Deliveries. It runs no statement.
+func (b *Bounded) KeepsReceipts() bool { return b.store.KeepsReceipts() }

@@ -14,6 +14,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/waybill-go/waybill/framework/event"
 	"github.com/waybill-go/waybill/framework/forwarder/internal/dispatch"
 	"github.com/waybill-go/waybill/framework/forwarder/internal/policy"
 	"github.com/waybill-go/waybill/framework/forwarder/internal/window"
@@ -34,7 +35,7 @@ type Config struct {
 	// Halt means that dead deliveries hold back their key.
 	Halt     bool
 	Hooks    policy.Hooks
-	Observer policy.Observer
+	Observer event.Observer
 	// Revised signals that a person has changed the parked deliveries.
 	Revised <-chan struct{}
 	// Prompt means that a position that moved without any delivery is written within a second,

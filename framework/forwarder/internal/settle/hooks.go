@@ -8,6 +8,7 @@ import (
 	"runtime/debug"
 	"time"
 
+	"github.com/waybill-go/waybill/framework/event"
 	"github.com/waybill-go/waybill/framework/forwarder/internal/dispatch"
 	"github.com/waybill-go/waybill/framework/forwarder/internal/policy"
 	"github.com/waybill-go/waybill/framework/store"
@@ -34,7 +35,7 @@ type hookCall struct {
 // settlements that are not held back; nil if there is nothing to run. Each hook may take limit.
 func runHooks(h policy.Hooks, settled []dispatch.Settlement, limit time.Duration) func(context.Context, *sql.Tx) error {
 	var delivered []policy.Delivered
-	var parked, dead []policy.Parked
+	var parked, dead []event.Parked
 	if h.Any() {
 		delivered, parked, dead = sorted(settled)
 	}
@@ -75,7 +76,7 @@ func runHook(ctx context.Context, limit time.Duration, tx *sql.Tx, call hookCall
 }
 
 // sorted groups settlements by their outcome.
-func sorted(settled []dispatch.Settlement) (delivered []policy.Delivered, parked, dead []policy.Parked) {
+func sorted(settled []dispatch.Settlement) (delivered []policy.Delivered, parked, dead []event.Parked) {
 	for i := range settled {
 		s := &settled[i]
 		switch {
@@ -92,8 +93,8 @@ func sorted(settled []dispatch.Settlement) (delivered []policy.Delivered, parked
 	return delivered, parked, dead
 }
 
-func parkedOf(s *dispatch.Settlement) policy.Parked {
+func parkedOf(s *dispatch.Settlement) event.Parked {
 	d := *s.Delivery()
 	d.Attempt = s.Parked.Attempt
-	return policy.Parked{Delivery: &d, State: s.Parked.State, DueAt: s.Parked.DueAt, Error: s.Parked.LastError, Reason: s.Dead}
+	return event.Parked{Delivery: &d, State: s.Parked.State, DueAt: s.Parked.DueAt, Error: s.Parked.LastError, Reason: s.Dead}
 }

@@ -4,7 +4,8 @@ import (
 	"context"
 	"time"
 
-	"github.com/waybill-go/waybill/framework/forwarder/internal/policy"
+	"github.com/waybill-go/waybill/framework/event"
+	"github.com/waybill-go/waybill/framework/forwarder/internal/named"
 	"github.com/waybill-go/waybill/framework/store"
 )
 
@@ -127,7 +128,7 @@ func (c *Checkpointer) bringBack(ctx context.Context) {
 		err = c.compare(ctx)
 	}
 	if err != nil {
-		policy.Failed(c.Observer, policy.OpParked, err)
+		event.Tell(c.Observer, &event.DatabaseFailure{Op: event.OpParked, Err: err})
 		c.askAt = time.Now().Add(c.asking.Met(err))
 		return
 	}
@@ -148,6 +149,7 @@ func (c *Checkpointer) due(ctx context.Context) error {
 		c.dueAt(now)
 		return err
 	}
+	named.StampParked(c.Lease.Lane.Database, due)
 	taken := c.Lane.ResumeDue(due)
 	c.room.Due -= taken
 	switch {
@@ -170,6 +172,7 @@ func (c *Checkpointer) followers(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+		named.StampParked(c.Lease.Lane.Database, parked)
 		if answered < len(keys) {
 			c.many = max(1, answered) // large deliveries: reading more than the limit is useless
 		} else {

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/waybill-go/waybill/framework/event"
 	"github.com/waybill-go/waybill/framework/forwarder/internal/dispatch"
 	"github.com/waybill-go/waybill/framework/forwarder/internal/policy"
 	"github.com/waybill-go/waybill/framework/internal/pace"
@@ -34,7 +35,7 @@ func (c *Checkpointer) write(ctx context.Context) error {
 		n = min(n, c.hookSize)
 	}
 	c.number++
-	settle(c.queue[:n])
+	mark(c.queue[:n])
 	if c.Ledger != nil {
 		if err := c.commitRound(ctx, c.queue[:n]); err != nil {
 			return err
@@ -42,51 +43,69 @@ func (c *Checkpointer) write(ctx context.Context) error {
 	}
 	unclear := false // whether it is written already
 	for {
-		k := c.compose(c.queue[:n])
-		written := c.suspendLate(&k)
-		err := c.writeOnce(ctx, k, unclear)
-		written()
-		if err == nil && unclear {
-			err = c.Renew(ctx)
-		}
+		err := c.attempt(ctx, n, unclear)
 		if err == nil {
-			if k.InTx != nil {
-				c.refused = 0
-			}
-			c.failing.Over()
 			c.wrote(n)
 			return nil
 		}
 		c.Lane.Suspend()
-		if !Lost(err) && ctx.Err() == nil {
-			// A problem with the content of this checkpoint must not cost the lease.
-			if renewErr := c.Renew(ctx); Lost(renewErr) {
-				return renewErr
-			}
-		}
-		switch {
-		case Lost(err):
+		if err := c.keepLease(ctx, err); err != nil {
 			return err
-		case ctx.Err() != nil:
-			return err
-		case time.Since(c.renewed) > c.TTL:
-			return fmt.Errorf("%w: %w", dispatch.ErrLeaseExpired, err)
 		}
-		if failed := new(hookError); errors.As(err, &failed) || errors.Is(err, store.ErrSpoiled) {
+		if isOfHook(err) {
 			if n = c.isolate(ctx, n, err); n == 0 {
 				return err
 			}
 			continue
 		}
 		unclear = true
-		policy.Failed(c.Observer, policy.OpCheckpoint, err)
-		pause := c.failing.Met(err)
-		select {
-		case <-ctx.Done():
+		event.Tell(c.Observer, &event.DatabaseFailure{Op: event.OpCheckpoint, Err: err})
+		if !pace.Sleep(ctx, c.failing.Met(err)) {
 			return err
-		case <-time.After(pause):
 		}
 	}
+}
+
+// attempt tries once to write the first n settlements of the queue. unclear means that they may be
+// written already.
+func (c *Checkpointer) attempt(ctx context.Context, n int, unclear bool) error {
+	k := c.compose(c.queue[:n])
+	written := c.suspendLate(&k)
+	err := c.writeOnce(ctx, k, unclear)
+	written()
+	if err == nil && unclear {
+		err = c.Renew(ctx)
+	}
+	if err != nil {
+		return err
+	}
+	if k.InTx != nil {
+		c.refused = 0
+	}
+	c.failing.Over()
+	return nil
+}
+
+// keepLease renews the lease after a failed checkpoint, since a problem with its content must not cost
+// the lease. It returns an error if the lease is over, or ctx is done.
+func (c *Checkpointer) keepLease(ctx context.Context, failed error) error {
+	if Lost(failed) || ctx.Err() != nil {
+		return failed
+	}
+	switch err := c.Renew(ctx); {
+	case Lost(err):
+		return err
+	case ctx.Err() != nil:
+		return failed
+	case time.Since(c.renewed) > c.TTL:
+		return fmt.Errorf("%w: %w", dispatch.ErrLeaseExpired, failed)
+	}
+	return nil
+}
+
+// isOfHook reports whether a checkpoint failed because of a hook.
+func isOfHook(err error) bool {
+	return errors.As(err, new(*hookError)) || errors.Is(err, store.ErrSpoiled)
 }
 
 // isolate searches for the settlement for which a hook fails, among the first n of the queue. It
@@ -94,7 +113,7 @@ func (c *Checkpointer) write(ctx context.Context) error {
 // single one that fails is held back, and then written without calling the hook. 0: ctx is done.
 func (c *Checkpointer) isolate(ctx context.Context, n int, failed error) int {
 	if n > 1 {
-		unsettle(c.queue[n/2 : n])
+		unmark(c.queue[n/2 : n])
 		c.hookSize = n / 2
 		return n / 2
 	}
@@ -111,18 +130,18 @@ func (c *Checkpointer) isolate(ctx context.Context, n int, failed error) int {
 	return n
 }
 
-func settle(settled []dispatch.Settlement) {
+func mark(settled []dispatch.Settlement) {
 	for i := range settled {
 		if settled[i].FromLog() {
-			settled[i].SettleRow()
+			settled[i].MarkRow()
 		}
 	}
 }
 
-func unsettle(settled []dispatch.Settlement) {
+func unmark(settled []dispatch.Settlement) {
 	for i := range settled {
 		if settled[i].FromLog() {
-			settled[i].UnsettleRow()
+			settled[i].UnmarkRow()
 		}
 	}
 }
@@ -269,15 +288,11 @@ func (c *Checkpointer) observe(settled []dispatch.Settlement) {
 	if c.Observer == nil {
 		return
 	}
-	c.Observer.Checkpoint(policy.Checkpoint{Lane: c.Lease.Lane, Settled: len(settled), Began: c.renewed, Duration: c.took})
+	c.Observer.Observe(&event.Checkpoint{Lane: c.Lease.Lane, Settled: len(settled), Began: c.renewed, Duration: c.took})
 	for i := range settled {
 		if s := &settled[i]; s.Parked != nil && !s.Again() && s.Parked.State != store.StateSettling {
 			p := parkedOf(s)
-			if p.State == store.StateDead {
-				c.Observer.Dead(p)
-			} else {
-				c.Observer.Parked(p)
-			}
+			c.Observer.Observe(&p)
 		}
 	}
 }
