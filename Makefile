@@ -16,8 +16,8 @@ LONG_TESTS := ThroughCrashes$$ ^TestConformance[A-Z] ^TestRandomHistories ^TestR
 	^TestAnUnavailableBank ^TestDeliveriesKeepTheRate ^TestTenantsShareEvenly ^TestForwardersShareASinksRate \
 	^TestAHookThatTakesAMillisecond ^TestRandomChangesOfRoutes
 # Regular expressions of the tests that the race detector skips, since they do one thing after another: requests of the
-# dashboard, a simulation, a large file, the conformance of a second dialect of SQLite, the links of the documentation.
-NO_RACES := ^TestEveryPage ^TestTheLimitFollowsTheCapacity$$ ^TestParquetOfManyRowGroups$$ ^TestConformanceWithoutReturning$$ \
+# dashboard, a simulation, the conformance of a second dialect of SQLite, the links of the documentation.
+NO_RACES := ^TestEveryPage ^TestTheLimitFollowsTheCapacity$$ ^TestConformanceWithoutReturning$$ \
 	InTheDocumentation
 # How many tests of a package run at once. They mostly wait for databases and brokers.
 PARALLEL ?= 4

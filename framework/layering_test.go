@@ -92,7 +92,7 @@ var layers = []layer{
 	{"framework/schedule", []string{"framework/tracing", "framework/internal/pace", "framework/internal/duration", "framework/notification", "framework/store", "framework/outbox"}},
 	{"framework/waybilltest", []string{"framework/notification", "framework/store", "framework/store/*", "framework/outbox", "framework/route", "framework/forwarder", "registry", "sinks"}},
 	{"framework/admin", []string{"framework/notification", "framework/store", "framework/route", "registry"}},
-	{"framework/doctor", []string{"framework/store", "framework/store/*", "framework/forwarder", "sinks"}},
+	{"framework/doctor", []string{"framework/admin", "framework/store", "framework/store/*", "framework/forwarder", "sinks"}},
 	{"framework/dashboard", []string{"framework/internal/chart", "framework/notification", "framework/store", "framework/route", "framework/forwarder", "framework/admin", "framework/doctor", "registry"}},
 	{"framework/observe", []string{"framework/event", "framework/notification", "framework/store", "framework/forwarder", "sinks"}},
 	{"framework/config", []string{"framework/event", "framework/source/*", "framework/internal/duration", "framework/internal/pace", "framework/notification", "framework/store", "framework/store/*", "framework/route", "framework/forwarder", "framework/forwarder/fleet", "framework/outbox", "framework/schedule", "registry", "sinks"}},

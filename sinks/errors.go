@@ -34,7 +34,7 @@ const (
 	ClassInvalid
 	// ClassUnknown means that this process does not know the delivery's type or version, but
 	// another deployment may. The delivery is parked and retried without using up attempts,
-	// for as long as a rolling deploy may take (on_unknown), and is then dead.
+	// for as long as a rolling deploy may take (72 h), and is then dead.
 	ClassUnknown
 	// ClassCancelled means that the engine ended the attempt. It does not count.
 	ClassCancelled

@@ -117,7 +117,7 @@ func (s Stage) sinks() (names []string) {
 
 // with calls use with the tables, whose log is the topic. The first call creates them.
 func (s Stage) with(ctx context.Context, use func(tables *postgres.Store) error) error {
-	source, err := kafka.New(kafka.Config{Brokers: s.Brokers, Topics: []string{s.Topic}, Group: kafka.GroupNone, Logger: slog.New(slog.DiscardHandler)})
+	source, err := kafka.New(kafka.Config{Brokers: s.Brokers, Topics: []string{s.Topic}, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		return err
 	}

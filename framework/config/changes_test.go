@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -36,7 +37,7 @@ func TestChangesListWhatAReloadCanApply(t *testing.T) {
 		"retry":       of("initial: 2s", "initial: 3s"),
 		"a type":      of("{max_attempts: 1}", "{max_attempts: 2}"),
 		"rate":        of("50/s", "51/s"),
-		"breaker":     of("among: 10", "among: 11"),
+		"breaker":     of("max_pause: 1m", "max_pause: 2m"),
 		"fairness":    of("fairness: tenant", "fairness: shop"),
 	} {
 		require.Equal(t, config.Changes{Sinks: []string{"partner"}}, before.ChangesTo(after), name)
@@ -52,7 +53,7 @@ func TestChangesListWhatAReloadCanApply(t *testing.T) {
 		"routes":    {of("[partner, other]", "[partner]"), config.Changes{Routes: true}},
 		"lease":     {of("lease: 1m", "lease: 2m"), config.Changes{More: true}},
 		"observe":   {of("sinks:\n", "observe: {address: \"127.0.0.1:8090\"}\nsinks:\n"), config.Changes{Observe: true}},
-		"two parts": {of("among: 10", "among: 11", "lease: 1m", "lease: 2m"), config.Changes{Sinks: []string{"partner"}, More: true}},
+		"two parts": {of("max_pause: 1m", "max_pause: 2m", "lease: 1m", "lease: 2m"), config.Changes{Sinks: []string{"partner"}, More: true}},
 	} {
 		require.Equal(t, c.want, before.ChangesTo(c.after), name)
 	}
@@ -66,11 +67,11 @@ func TestSinksWithTheSameSettingsAreKept(t *testing.T) {
 		require.NoError(t, err)
 		return c
 	}
-	before, after := of(), of("other.example", "another.example", "among: 10", "among: 11")
+	before, after := of(), of("other.example", "another.example", "max_pause: 1m", "max_pause: 2m")
 	after.Keep(before)
 	require.Same(t, before.Sinks["partner"].Sink, after.Sinks["partner"].Sink)
 	require.NotSame(t, before.Sinks["other"].Sink, after.Sinks["other"].Sink)
-	require.Equal(t, 11, after.Sinks["partner"].Breaker.Among)
+	require.Equal(t, 2*time.Minute, after.Sinks["partner"].Breaker.MaxPause)
 }
 
 // reading has the settings of a kind that reads a file or a folder when it builds a sink.

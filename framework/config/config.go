@@ -20,7 +20,6 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
-	"math"
 	"slices"
 	"strings"
 	"time"
@@ -90,19 +89,12 @@ const (
 // Forwarder has the forwarder's settings; see [forwarder.Config].
 type Forwarder struct {
 	Name            string             `yaml:"name" doc:"Name of this forwarder in leases and logs. Default: the host's name"`
-	Poll            Poll               `yaml:"poll" doc:"How often the forwarder reads the log"`
+	Poll            time.Duration      `yaml:"poll" zero:"refused" doc:"Longest pause between two reads of the log, after a while without anything new; at least 1ms. While there is something new, the pause is a fiftieth of it. Default 50ms"`
 	Listen          *bool              `yaml:"listen" doc:"Let PostgreSQL's NOTIFY wake the forwarder, on one more connection to the same address. Set it to false behind a transaction pooler, where only polling works. Default true; PostgreSQL only"`
 	Lease           time.Duration      `yaml:"lease" zero:"refused" doc:"How long a forwarder keeps a lane after it last renewed the lease, which is how long a crashed forwarder holds its lanes; at least 1s. Default 15s"`
 	Connections     int                `yaml:"connections" zero:"refused" doc:"Most database connections that this forwarder uses at once, for any number of sinks and lanes, at least 4. The connection that listens is not counted. Default 8"`
 	ShutdownTimeout time.Duration      `yaml:"shutdown_timeout" zero:"refused" doc:"How long deliveries in flight may take to end when the program stops. Default 20s"`
 	Unrouted        forwarder.Unrouted `yaml:"unrouted" enum:"park,ignore" doc:"What happens to notifications that no route matches: park (as dead, under the sink _unrouted) or ignore. Default park"`
-	TraceSettle     bool               `yaml:"trace_settle" doc:"Make a span for each checkpoint too, if tracing is on. Default false"`
-}
-
-// Poll limits the pause between two reads of the log.
-type Poll struct {
-	Min time.Duration `yaml:"min" zero:"refused" doc:"Shortest pause between two reads, while there is something new. Default 1ms"`
-	Max time.Duration `yaml:"max" zero:"refused" doc:"Longest pause between two reads, after a while without anything new. Default 50ms, or min if that is more"`
 }
 
 // Sink is a sink with the settings of its deliveries.
@@ -113,7 +105,6 @@ type Sink struct {
 	Parallelism Parallelism      `yaml:"parallelism" doc:"How many deliveries are in flight at once"`
 	Retry       Retry            `yaml:"retry" doc:"When a delivery that failed temporarily is retried"`
 	OnDead      forwarder.OnDead `yaml:"on_dead" enum:"continue,halt" doc:"What happens to later deliveries of a key after one is dead: continue with them, or halt the key until a person acts. Default continue"`
-	OnUnknown   OnUnknown        `yaml:"on_unknown" doc:"What happens to a delivery whose type or version the sink does not know, as in old processes during a rolling deploy. It is retried without using up attempts, and is dead after the time below"`
 	Timeout     time.Duration    `yaml:"timeout" zero:"refused" doc:"How long one delivery, or one batch, may take. Default 30s"`
 	Rate        forwarder.Rate   `yaml:"rate" doc:"Most deliveries per second, minute or hour, over all forwarders: 50/s, 100/m or 1000/h. With burst, as in 50/s, burst 100, that many may go at once after a pause; put the value in quotes if it is inside braces. Default: no limit; burst is as many as in a second"`
 	Breaker     Breaker          `yaml:"breaker" doc:"When the breaker opens: all deliveries then wait until a probe succeeds, and nothing is parked. It opens if the destination cannot be reached, if too many attempts fail, if none succeeds for two minutes, or if ten deliveries in a row are refused permanently"`
@@ -145,17 +136,10 @@ type Adaptive struct {
 	Max int `yaml:"max" zero:"refused" doc:"Largest threshold, up to 65536, over all destinations together. Default 512, or min if that is more"`
 }
 
-// OnUnknown sets how long a delivery that the sink does not know is retried.
-type OnUnknown struct {
-	RetryFor time.Duration `yaml:"retry_for" zero:"refused" doc:"How long it is retried, from the time it was first parked. The pauses grow from retry.initial to 1m. Default 24h"`
-}
-
 // Breaker sets when a sink waits as a whole.
 type Breaker struct {
-	FailureShare float64       `yaml:"failure_share" zero:"refused" doc:"Share of the last attempts that must fail temporarily to open the breaker, 0 to 1. Repeated failures of one key count once. Default 0.9"`
-	Among        int           `yaml:"among" zero:"refused" doc:"How many of the last attempts failure_share refers to, 1 to 10000. Default 20"`
-	MaxPause     time.Duration `yaml:"max_pause" zero:"refused" doc:"Longest pause between two probes. Pauses start at 100ms and double. Default 5s"`
-	Off          bool          `yaml:"off" doc:"Open only for a destination that cannot be reached, or that refuses the sink itself. Default false"`
+	MaxPause time.Duration `yaml:"max_pause" zero:"refused" doc:"Longest pause between two probes. Pauses start at 100ms and double. Default 5s"`
+	Off      bool          `yaml:"off" doc:"Open only for a destination that cannot be reached, or that refuses the sink itself. Default false"`
 }
 
 // Retry sets exponential backoff with jitter.
@@ -169,9 +153,7 @@ type Policy struct {
 	MaxAge      time.Duration `yaml:"max_age" zero:"refused" doc:"How long a delivery is retried: when its pauses would add up to more, it is dead. What a breaker or a stopped forwarder adds does not count. Default: 24h, or no limit if max_attempts is set"`
 	MaxAttempts int           `yaml:"max_attempts" zero:"refused" doc:"Most attempts of a delivery, including the first; then it is dead. Default: no limit"`
 	Initial     time.Duration `yaml:"initial" zero:"refused" doc:"Pause after the first attempt. Default 1s"`
-	Multiplier  float64       `yaml:"multiplier" zero:"refused" doc:"Factor by which each pause is longer than the previous one, at least 1. Default 2"`
 	Max         time.Duration `yaml:"max" zero:"refused" doc:"Longest pause. Default 15m, or initial if that is more"`
-	Jitter      *float64      `yaml:"jitter" doc:"Share by which a pause is shortened or lengthened at random, 0 to 1. Default 0.2"`
 }
 
 // Rule sends what a route's pattern matches to a sink. A sink's name alone is a rule without
@@ -212,7 +194,7 @@ func (c *Config) ForwarderConfig(s forwarder.Store) forwarder.Config {
 		Sinks:           c.destinations(),
 		Name:            c.Forwarder.Name,
 		Lanes:           c.Outbox.Lanes,
-		Poll:            forwarder.Poll{Min: c.Forwarder.Poll.Min, Max: c.Forwarder.Poll.Max},
+		Poll:            c.Forwarder.Poll,
 		Lease:           c.Forwarder.Lease,
 		Connections:     c.Forwarder.Connections,
 		ShutdownTimeout: c.Forwarder.ShutdownTimeout,
@@ -223,7 +205,6 @@ func (c *Config) ForwarderConfig(s forwarder.Store) forwarder.Config {
 		Types:           c.options.Types,
 		Observer:        c.options.Observer,
 		TracerProvider:  c.options.TracerProvider,
-		TraceSettle:     c.Forwarder.TraceSettle,
 		Logger:          c.options.Logger,
 	}
 }
@@ -270,7 +251,6 @@ func (s Sink) forwarder() forwarder.Sink {
 		Parallelism: s.Parallelism.forwarder(),
 		Retry:       s.Retry.forwarder(),
 		OnDead:      s.OnDead,
-		OnUnknown:   forwarder.OnUnknown(s.OnUnknown),
 		Timeout:     s.Timeout,
 		Rate:        s.Rate,
 		Breaker:     forwarder.Breaker(s.Breaker),
@@ -301,14 +281,7 @@ func (r Retry) forwarder() forwarder.Retry {
 }
 
 func (p Policy) forwarder() forwarder.Retry {
-	retry := forwarder.Retry{MaxAttempts: p.MaxAttempts, MaxAge: p.MaxAge, Initial: p.Initial, Multiplier: p.Multiplier, Max: p.Max}
-	if p.Jitter != nil {
-		retry.Jitter = *p.Jitter
-		if retry.Jitter == 0 {
-			retry.Jitter = noJitter
-		}
-	}
-	return retry
+	return forwarder.Retry{MaxAttempts: p.MaxAttempts, MaxAge: p.MaxAge, Initial: p.Initial, Max: p.Max}
 }
 
 // RoutesTo lists the patterns whose types go to a sink, with their conditions, in
@@ -328,6 +301,3 @@ func (c *Config) RoutesTo(sink string) []string {
 	}
 	return patterns
 }
-
-// noJitter represents a jitter of 0 in the forwarder's configuration, where 0 means the default.
-const noJitter = math.SmallestNonzeroFloat64

@@ -101,7 +101,7 @@ database: postgres://app:${PASSWORD}@localhost:5432/app?sslmode=disable
 outbox: {prefix: mail_outbox, lanes: 4, payload: bytea, receipts: on, retention: 24h}
 forwarder:
   name: "${NAME:-left}-1"
-  poll: {min: 2ms, max: 1s}
+  poll: 1s
   listen: false
   lease: 1m
   connections: 12
@@ -114,12 +114,11 @@ sinks:
     start: 2026-03-01T01:00:00+01:00
     parallelism: {threshold: "${N}", above: sequential}
     retry:
-      {max_attempts: 3, max_age: 48h, initial: 2s, multiplier: 1.5, max: 1h, jitter: 0, types: {"order.*": {max_attempts: 1}}}
+      {max_attempts: 3, max_age: 48h, initial: 2s, max: 1h, types: {"order.*": {max_attempts: 1}}}
     on_dead: halt
-    on_unknown: {retry_for: 36h}
     timeout: 10s
     rate: 50/s, burst 100
-    breaker: {failure_share: 0.5, among: 10, max_pause: 1m, off: true}
+    breaker: {max_pause: 1m, off: true}
     fairness: tenant
   other: {kind: http, with: {url: "https://other.example/"}}
 routes:
@@ -143,21 +142,19 @@ func TestEveryKeyReachesTheForwarder(t *testing.T) {
 	require.Equal(t, route.To("partner", "other"), engine.Routes["customer.*"])
 	partner := engine.Sinks["partner"]
 	require.IsType(t, (*httpsink.Sink)(nil), partner.Sink)
-	require.Less(t, partner.Retry.Jitter, 1e-9, "0 is no jitter, not the default")
-	partner.Sink, partner.Retry.Jitter = nil, 0
+	partner.Sink = nil
 	require.Equal(t, forwarder.Sink{
 		Start:       "2026-03-01T01:00:00+01:00",
 		Parallelism: forwarder.Parallelism{Threshold: 7, Above: forwarder.AboveSequential},
 		Retry: forwarder.Retry{
-			MaxAttempts: 3, MaxAge: 2 * aDay, Initial: 2 * time.Second, Multiplier: 1.5, Max: time.Hour,
+			MaxAttempts: 3, MaxAge: 2 * aDay, Initial: 2 * time.Second, Max: time.Hour,
 			Types: map[string]forwarder.Retry{"order.*": {MaxAttempts: 1}},
 		},
-		OnDead:    forwarder.OnDeadHalt,
-		OnUnknown: forwarder.OnUnknown{RetryFor: 36 * time.Hour},
-		Timeout:   10 * time.Second,
-		Rate:      forwarder.Rate{Events: 50, Per: time.Second, Burst: 100},
-		Breaker:   forwarder.Breaker{FailureShare: 0.5, Among: 10, MaxPause: time.Minute, Off: true},
-		Fairness:  "tenant",
+		OnDead:   forwarder.OnDeadHalt,
+		Timeout:  10 * time.Second,
+		Rate:     forwarder.Rate{Events: 50, Per: time.Second, Burst: 100},
+		Breaker:  forwarder.Breaker{MaxPause: time.Minute, Off: true},
+		Fairness: "tenant",
 	}, partner)
 	require.Equal(t, forwarder.Sink{Sink: engine.Sinks["other"].Sink}, engine.Sinks["other"], "omitted settings have the engine's defaults")
 	engine.Sinks = nil
@@ -165,7 +162,7 @@ func TestEveryKeyReachesTheForwarder(t *testing.T) {
 		Routes:          engine.Routes,
 		Name:            "left-1",
 		Lanes:           4,
-		Poll:            forwarder.Poll{Min: 2 * time.Millisecond, Max: time.Second},
+		Poll:            time.Second,
 		Lease:           time.Minute,
 		Connections:     12,
 		ShutdownTimeout: 5 * time.Second,
@@ -193,12 +190,12 @@ func TestVariablesAndFlagsWinOverTheFile(t *testing.T) {
 		"PASSWORD=x", "N=7", "NAME=",
 		"WAYBILL_DATABASE=sqlite:elsewhere.db",
 		"WAYBILL_OUTBOX_LANES=2",
-		"WAYBILL_FORWARDER_POLL_MAX=2s",
+		"WAYBILL_FORWARDER_POLL=2s",
 		"WAYBILL_FORWARDER_LISTEN=true",
 		"WAYBILL_FORWARDER_NAME=$literally ${this}",
 		"WAYBILL_FORWARDER_LEASE=", // counts as not set
 		"WAYBILL_SINKS_PARTNER_WITH_TIMEOUT=4s",
-		"WAYBILL_SINKS_PARTNER_RETRY_JITTER=0.5",
+		"WAYBILL_SINKS_PARTNER_RETRY_MAX=3h",
 		"WAYBILL_SINKS_OTHER_TIMEOUT=7s",
 		"WAYBILL_ROUTES_CUSTOMER__=other",
 		"WAYBILL_SERVICE_HOST=10.0.0.1",
@@ -212,11 +209,11 @@ func TestVariablesAndFlagsWinOverTheFile(t *testing.T) {
 	require.Equal(t, config.SQLite, c.Database.Dialect())
 	require.Equal(t, "elsewhere.db", c.Database.DSN())
 	require.Equal(t, 2, c.Outbox.Lanes)
-	require.Equal(t, 2*time.Second, c.Forwarder.Poll.Max)
+	require.Equal(t, 2*time.Second, c.Forwarder.Poll)
 	require.True(t, c.Tables().Listen)
 	require.Equal(t, "$literally ${this}", c.Forwarder.Name)
 	require.Equal(t, time.Minute, c.Forwarder.Lease)
-	require.InDelta(t, 0.5, *c.Sinks["partner"].Retry.Jitter, 0)
+	require.Equal(t, 3*time.Hour, c.Sinks["partner"].Retry.Max)
 	require.Equal(t, 7*time.Second, c.Sinks["other"].Timeout)
 	require.Equal(t, []config.Rule{{Sink: "other"}}, c.Routes["customer.*"])
 	require.Equal(t, []config.Rule{{Sink: "partner"}, {Sink: "other"}}, c.Routes["order.placed"])

@@ -51,7 +51,7 @@ func (s Sink) withDefaults() Sink {
 	}
 	s.Parallelism = parallelismOf(its.Parallelism)
 	s.Retry = Retry{Policy: policyOf(its.Retry), Types: types}
-	s.OnDead, s.OnUnknown, s.Timeout, s.Breaker = its.OnDead, OnUnknown(its.OnUnknown), its.Timeout, Breaker(its.Breaker)
+	s.OnDead, s.Timeout, s.Breaker = its.OnDead, its.Timeout, Breaker(its.Breaker)
 	return s
 }
 
@@ -67,8 +67,5 @@ func parallelismOf(p forwarder.Parallelism) Parallelism {
 
 // policyOf returns a policy in the form of the file.
 func policyOf(r forwarder.Retry) Policy {
-	if r.Jitter == noJitter {
-		r.Jitter = 0
-	}
-	return Policy{MaxAttempts: r.MaxAttempts, MaxAge: r.MaxAge, Initial: r.Initial, Multiplier: r.Multiplier, Max: r.Max, Jitter: &r.Jitter}
+	return Policy{MaxAttempts: r.MaxAttempts, MaxAge: r.MaxAge, Initial: r.Initial, Max: r.Max}
 }

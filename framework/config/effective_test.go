@@ -24,20 +24,19 @@ sinks:
       max_attempts: 9
       max: 1h
       types:
-        "*": {max_attempts: 2, jitter: 0}
+        "*": {max_attempts: 2}
         "order.*": {initial: 2h}
         order.a: {max_attempts: 4, max_age: 3h}
 routes: {"*": [a], "order.*": [a]}
 `)}, config.Options{})
 	require.NoError(t, err)
-	fifth, none := 0.2, 0.0
 	for typ, want := range map[string]struct {
 		policy config.Policy
 		from   string
 	}{
-		"order.a": {config.Policy{MaxAttempts: 4, MaxAge: 3 * time.Hour, Initial: time.Second, Multiplier: 2, Max: time.Hour, Jitter: &fifth}, "order.a"},
-		"order.b": {config.Policy{MaxAttempts: 9, Initial: 2 * time.Hour, Multiplier: 2, Max: 2 * time.Hour, Jitter: &fifth}, "order.*"},
-		"parcel":  {config.Policy{MaxAttempts: 2, Initial: time.Second, Multiplier: 2, Max: time.Hour, Jitter: &none}, "*"},
+		"order.a": {config.Policy{MaxAttempts: 4, MaxAge: 3 * time.Hour, Initial: time.Second, Max: time.Hour}, "order.a"},
+		"order.b": {config.Policy{MaxAttempts: 9, Initial: 2 * time.Hour, Max: 2 * time.Hour}, "order.*"},
+		"parcel":  {config.Policy{MaxAttempts: 2, Initial: time.Second, Max: time.Hour}, "*"},
 	} {
 		got := c.Effective("a", typ)
 		require.Equal(t, want.policy, got.Retry, typ)
@@ -69,7 +68,7 @@ func TestDefaultsAreTheForwarders(t *testing.T) {
 	require.Equal(t, its.Parallelism, forwarder.Parallelism{Threshold: e.Parallelism.Threshold, Above: e.Parallelism.Above})
 	require.Equal(t, its.Retry, forwarder.Retry{
 		MaxAttempts: e.Retry.MaxAttempts, MaxAge: e.Retry.MaxAge, Initial: e.Retry.Initial,
-		Multiplier: e.Retry.Multiplier, Max: e.Retry.Max, Jitter: *e.Retry.Jitter,
+		Max: e.Retry.Max,
 	})
 	require.Equal(t, its.OnDead, e.OnDead)
 	require.Equal(t, its.Timeout, e.Timeout)

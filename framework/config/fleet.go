@@ -7,25 +7,25 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill/framework/forwarder/fleet"
-	"github.com/waybill-go/waybill/framework/store"
 )
 
 // Fleet has the settings of a forwarder of several databases; see package fleet.
 type Fleet struct {
 	Control     Database       `yaml:"control" secret:"password" doc:"Address of a control database, which assigns each database of the fleet to one forwarder by a lease. waybill migrate --in control creates its tables. Default: none, and each forwarder works on all databases"`
-	Prefix      string         `yaml:"prefix" doc:"Prefix of the fleet's table names in the control database. Fleets that share a control database need different prefixes. Default waybill_fleet"`
-	Query       string         `yaml:"query" secret:"false" doc:"Instead of databases, a query of the control database that returns their names and addresses, as in SELECT name, url FROM tenants WHERE active"`
-	Refresh     time.Duration  `yaml:"refresh" zero:"refused" doc:"How often the query runs, at least 1s. SIGHUP runs it at once. Default 1m"`
+	Query       string         `yaml:"query" secret:"false" doc:"Instead of databases, a query of the control database that returns their names and addresses, as in SELECT name, url FROM tenants WHERE active. It runs every minute, and on SIGHUP"`
 	Sleep       *time.Duration `yaml:"sleep" doc:"Time without work after which a database sleeps: its lanes are released, and one query a second looks for new notifications, for all schemas of a database together. At least 1s; 0 keeps all databases awake. Default 10s"`
 	Connections int            `yaml:"connections" zero:"refused" doc:"Most connections to PostgreSQL and MySQL of this process, over all databases, at least 8. Default 64"`
 }
 
 // Defaults of a fleet.
 const (
-	DefaultFleetPrefix      = "waybill_fleet"
 	DefaultFleetConnections = 64
 	leastFleetConnections   = 8
 )
+
+// fleetPrefix begins the names of the fleet's tables in the control database. Fleets that share a server
+// have a database, or a schema, each.
+const fleetPrefix = "waybill_fleet"
 
 // ControlName is the name of the control database for --in.
 const ControlName = "control"
@@ -41,7 +41,7 @@ func (c *Config) TablesIn(d Database) Tables {
 
 // ControlTables returns what is needed to open the control database.
 func (f Fleet) ControlTables() Tables {
-	return Tables{Database: f.Control, Outbox: Outbox{Prefix: cmp.Or(f.Prefix, DefaultFleetPrefix)}}
+	return Tables{Database: f.Control, Outbox: Outbox{Prefix: fleetPrefix}}
 }
 
 // FleetDatabase returns a database as a fleet takes it. A wrong name or address is its Mistake.
@@ -109,10 +109,6 @@ func (f Fleet) SleepAfter() time.Duration {
 
 // WithDefaults returns the settings with defaults filled in.
 func (f Fleet) WithDefaults() Fleet {
-	if f.Control.Dialect() != "" {
-		f.Prefix = cmp.Or(f.Prefix, DefaultFleetPrefix)
-	}
-	f.Refresh = cmp.Or(f.Refresh, fleet.DefaultRefresh)
 	sleep := fleet.DefaultSleep
 	f.Sleep = cmp.Or(f.Sleep, &sleep)
 	f.Connections = cmp.Or(f.Connections, DefaultFleetConnections)
@@ -141,14 +137,6 @@ func (l *loader) checkFleet(c *Config) {
 		l.mistake(query, "fleet.query: it runs in the control database, whose address is missing: set fleet.control")
 	}
 	l.checkDatabases(c.Databases)
-	if l.given("fleet.prefix") && !l.reported("fleet.prefix") {
-		if _, _, err := store.SplitPrefix(c.Fleet.Prefix); err != nil {
-			l.mistake("fleet.prefix", "fleet.prefix: %v", err)
-		}
-	}
-	if l.given("fleet.refresh") && !l.reported("fleet.refresh") && c.Fleet.Refresh < time.Second {
-		l.mistake("fleet.refresh", "fleet.refresh is %s: use at least 1s", c.Fleet.Refresh)
-	}
 	if s := c.Fleet.Sleep; s != nil && *s != 0 && *s < time.Second {
 		l.mistake("fleet.sleep", "fleet.sleep is %s: use at least 1s, or 0 to keep all databases awake", *s)
 	}

@@ -97,15 +97,15 @@ func (l *loader) wantOne(c *Config) {
 	}
 }
 
-// LoadObserve reads only observe.address and observe.types.
-func LoadObserve(source Source) (Observe, error) {
+// LoadAddress reads only observe.address.
+func LoadAddress(source Source) (string, error) {
 	l, node := newLoader(source)
 	if len(l.report.found) > 0 {
-		return Observe{}, l.report.err()
+		return "", l.report.err()
 	}
-	c := l.read(node, "observe.address", "observe.types")
-	l.checkAddress(c.Observe.Address)
-	return Observe{Address: c.Observe.Address, Types: c.Observe.Types}, l.report.err()
+	address := l.read(node, "observe.address").Observe.Address
+	l.checkAddress(address)
+	return address, l.report.err()
 }
 
 // LoadRoutes reads the configuration without schedules and observe, and builds no

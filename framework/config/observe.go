@@ -23,7 +23,6 @@ type Observe struct {
 	Proxies []netip.Prefix      `yaml:"proxies" doc:"Networks of the reverse proxies in front of the dashboard, such as 10.1.2.3/32, that add the client to X-Forwarded-For or replace the header. Failed logins then count for that client, and actions are recorded with its address; otherwise both are the proxy's. It lets no one in: for a proxy that authenticates its users see auth.proxy, whose networks count here too. SIGHUP applies changes. Default: none"`
 	Auth    Auth                `yaml:"auth" doc:"Who may use the dashboard. If users, tokens or proxy is set, each request must authenticate with one of them. /metrics and the probes need no authentication. SIGHUP applies changes"`
 	Masks   map[string][]string `yaml:"masks" doc:"Parts of payloads that the dashboard and its API hide, also from operators: JSON paths such as $.card.number, by type (order.placed), by prefix of types (order.*), or * for all types. A path hides all values with these names, in any case and at any depth, also in metadata and in the errors of receivers. A payload of such a type that is not JSON is hidden completely. Default: none"`
-	Types   bool                `yaml:"types" doc:"Count what the schedules of this configuration publish in waybill_published_total{type}, for up to 100 types and the others as _other. SIGHUP does not change it. Default false"`
 	Pprof   bool                `yaml:"pprof" doc:"Serve profiles of the program at /debug/pprof/, for operators. SIGHUP does not change it. Default false"`
 }
 
@@ -57,10 +56,9 @@ type AuthToken struct {
 
 // AuthProxy is a reverse proxy that authenticates its users.
 type AuthProxy struct {
-	Networks  []netip.Prefix `yaml:"networks" doc:"Networks that the proxy sends from, such as 10.1.0.0/16 or 10.1.2.3/32. The headers below are ignored in requests from elsewhere. Anything that can send from these networks can act as any user"`
-	User      string         `yaml:"user" doc:"Header with the name of the user, which the proxy must overwrite on each request. Default X-Forwarded-User"`
-	Role      string         `yaml:"role" doc:"Header with the user's role or comma-separated groups, which the proxy must overwrite or remove on each request. Without it every user is a viewer. Default: none"`
-	Operators []string       `yaml:"operators" doc:"Values of that header that make the user an operator; users with other values are viewers. Default: operator"`
+	Networks []netip.Prefix `yaml:"networks" doc:"Networks that the proxy sends from, such as 10.1.0.0/16 or 10.1.2.3/32. The headers below are ignored in requests from elsewhere. Anything that can send from these networks can act as any user"`
+	User     string         `yaml:"user" doc:"Header with the name of the user, which the proxy must overwrite on each request. Default X-Forwarded-User"`
+	Role     string         `yaml:"role" doc:"Header with the user's role or comma-separated groups, which the proxy must overwrite or remove on each request. The value operator makes the user an operator; all others are viewers. Default: none"`
 }
 
 const (
@@ -84,9 +82,6 @@ func (o Observe) withDefaults() Observe {
 	o.Auth.Users, o.Auth.Tokens = users, tokens
 	if p := &o.Auth.Proxy; len(p.Networks) > 0 {
 		p.User = cmp.Or(p.User, defaultUserHeader)
-		if p.Role != "" && len(p.Operators) == 0 {
-			p.Operators = []string{string(RoleOperator)}
-		}
 	}
 	return o
 }
@@ -181,12 +176,7 @@ func (l *loader) checkProxy(p AuthProxy) {
 	}
 	switch {
 	case l.reported(at + ".networks"):
-	case len(p.Networks) == 0 && (p.User != "" || p.Role != "" || len(p.Operators) > 0):
+	case len(p.Networks) == 0 && (p.User != "" || p.Role != ""):
 		l.mistake(at+".networks", "%s.networks is missing: name the networks that the proxy sends from", at)
-	case len(p.Operators) > 0 && p.Role == "":
-		l.mistake(at+".role", "%s.role is missing: name the header that has the values of operators", at)
-	}
-	if slices.Contains(p.Operators, "") {
-		l.mistake(at+".operators", "%s.operators: one of them is empty: remove it", at)
 	}
 }

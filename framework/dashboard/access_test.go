@@ -326,7 +326,7 @@ func TestATokenIsSentAsBearer(t *testing.T) {
 
 func TestOnlyAProxyNamesItsUsers(t *testing.T) {
 	t.Parallel()
-	proxy := dashboard.Proxy{Networks: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, Role: "X-Forwarded-Groups", Operators: []string{"sre"}}
+	proxy := dashboard.Proxy{Networks: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, Role: "X-Forwarded-Groups"}
 	s := newSite(t, withAccess(dashboard.Access{Proxy: proxy, Hosts: []string{"waybill.example"}}))
 	ada := header("X-Forwarded-User", "ada")
 	for name, c := range map[string]struct {
@@ -334,8 +334,8 @@ func TestOnlyAProxyNamesItsUsers(t *testing.T) {
 		groups []string
 		want   int
 	}{
-		"viewer looks": {"GET", nil, authorized}, "viewer acts": {"POST", nil, 403}, "operator": {"POST", []string{"dev, sre"}, 404}, "another group": {"POST", []string{"sres"}, 403},
-		"twice": {"GET", []string{"dev", "sre"}, 403},
+		"viewer looks": {"GET", nil, authorized}, "viewer acts": {"POST", nil, 403}, "operator": {"POST", []string{"dev, operator"}, 404}, "another group": {"POST", []string{"operators"}, 403},
+		"twice": {"GET", []string{"dev", "operator"}, 403},
 	} {
 		status, text := s.ask(t, c.method, "/nothing", ada, header("X-Forwarded-Groups", c.groups...), host("waybill.example"), header("X-Forwarded-For", "203.0.113.7"))
 		if c.want == authorized {
@@ -351,9 +351,9 @@ func TestOnlyAProxyNamesItsUsers(t *testing.T) {
 	}
 	proxy.Networks = []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}
 	s = newSite(t, withAccess(dashboard.Access{Proxy: proxy, Tokens: tokens}))
-	status, _ := s.ask(t, "GET", "/", ada, header("X-Forwarded-Groups", "sre"))
+	status, _ := s.ask(t, "GET", "/", ada, header("X-Forwarded-Groups", "operator"))
 	require.Equal(t, http.StatusUnauthorized, status, "the header is ignored from other addresses")
-	status, _ = s.ask(t, "POST", "/", ada, header("X-Forwarded-Groups", "sre"), bearer(viewerToken))
+	status, _ = s.ask(t, "POST", "/", ada, header("X-Forwarded-Groups", "operator"), bearer(viewerToken))
 	require.Equal(t, http.StatusForbidden, status)
 	require.Contains(t, s.log.String(), `\"ci\" has the role viewer`)
 }
@@ -421,19 +421,18 @@ func TestAMistakeInAConfigurationIsAnError(t *testing.T) {
 	}
 	authorize := func(*http.Request) (dashboard.User, error) { return dashboard.User{}, nil }
 	for want, c := range map[string]dashboard.Config{
-		`user "ada" has no secret`:    withAccess(dashboard.Access{Users: credential("", dashboard.Viewer)}),
-		`user "ada" has no role`:      withAccess(dashboard.Access{Users: credential("secret", 0)}),
-		"not a bcrypt hash":           withAccess(dashboard.Access{Users: credential("$2a$10$"+strings.Repeat("a", 52)+"!", dashboard.Viewer)}),
-		"with a cost of at most":      withAccess(dashboard.Access{Users: credential("$2a$15$"+strings.Repeat("a", 53), dashboard.Viewer)}),
-		"without colons":              withAccess(dashboard.Access{Users: map[string]dashboard.Credential{"a:b": {Secret: "secret", Role: dashboard.Viewer}}}),
-		"at least 16 characters":      withAccess(dashboard.Access{Tokens: credential("short", dashboard.Viewer)}),
-		`token "ada" has no role`:     withAccess(dashboard.Access{Tokens: credential(viewerToken, -1)}),
-		"proxy has no networks":       withAccess(dashboard.Access{Proxy: dashboard.Proxy{User: "X-User"}}),
-		"proxy has operators, but no": withAccess(dashboard.Access{Proxy: dashboard.Proxy{Networks: []netip.Prefix{netip.MustParsePrefix("::/0")}, Operators: []string{"sre"}}}),
-		"use either Authorize":        withAccess(dashboard.Access{Authorize: authorize, Tokens: tokens}),
-		`the prefix is "/"`:           {Prefix: "/"},
-		`the prefix is "admin"`:       {Prefix: "admin"},
-		`the prefix is "/admin/"`:     {Prefix: "/admin/"},
+		`user "ada" has no secret`: withAccess(dashboard.Access{Users: credential("", dashboard.Viewer)}),
+		`user "ada" has no role`:   withAccess(dashboard.Access{Users: credential("secret", 0)}),
+		"not a bcrypt hash":        withAccess(dashboard.Access{Users: credential("$2a$10$"+strings.Repeat("a", 52)+"!", dashboard.Viewer)}),
+		"with a cost of at most":   withAccess(dashboard.Access{Users: credential("$2a$15$"+strings.Repeat("a", 53), dashboard.Viewer)}),
+		"without colons":           withAccess(dashboard.Access{Users: map[string]dashboard.Credential{"a:b": {Secret: "secret", Role: dashboard.Viewer}}}),
+		"at least 16 characters":   withAccess(dashboard.Access{Tokens: credential("short", dashboard.Viewer)}),
+		`token "ada" has no role`:  withAccess(dashboard.Access{Tokens: credential(viewerToken, -1)}),
+		"proxy has no networks":    withAccess(dashboard.Access{Proxy: dashboard.Proxy{User: "X-User"}}),
+		"use either Authorize":     withAccess(dashboard.Access{Authorize: authorize, Tokens: tokens}),
+		`the prefix is "/"`:        {Prefix: "/"},
+		`the prefix is "admin"`:    {Prefix: "admin"},
+		`the prefix is "/admin/"`:  {Prefix: "/admin/"},
 	} {
 		_, err := dashboard.New(c)
 		require.ErrorContains(t, err, want)

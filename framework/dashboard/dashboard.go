@@ -76,10 +76,9 @@ type (
 	//   - Networks []netip.Prefix: the networks of the proxy. Every client there can claim to be
 	//     any user; headers from elsewhere are ignored. Empty means that there is no proxy
 	//   - User string: the header with the user's name; default X-Forwarded-User
-	//   - Role string: the header with a role, or with groups separated by commas. Without it,
-	//     each user is a viewer
-	//   - Operators []string: the values of the Role header that make a user an operator; default
-	//     operator. Users with other values are viewers
+	//   - Role string: the header with a role, or with groups separated by commas. The value
+	//     operator makes the user an operator. Users with other values, and all without a header,
+	//     are viewers
 	Proxy = access.Proxy
 	// User is a person or a program: the Name that is recorded with each action, the Role, and
 	// the Address of the client, which is recorded too and by default is where the request comes

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/waybill-go/waybill/framework/admin"
 	"github.com/waybill-go/waybill/framework/forwarder"
 	"github.com/waybill-go/waybill/framework/store"
 )
@@ -28,7 +29,7 @@ func checkLag(ctx context.Context, x *examination) (verdict, error) {
 			text += " (" + string(conditions[i].Kind) + ")"
 		}
 		texts = append(texts, text)
-		if now.Sub(h.OccurredOn) >= x.lag {
+		if now.Sub(h.OccurredOn) >= admin.LateAfter {
 			late = append(late, text)
 		}
 	}

@@ -20,6 +20,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/waybill-go/waybill/framework/admin"
 	"github.com/waybill-go/waybill/framework/forwarder"
 	"github.com/waybill-go/waybill/framework/store"
 	"github.com/waybill-go/waybill/framework/store/mysql"
@@ -98,7 +99,7 @@ type Options struct {
 // The defaults of Options.
 const (
 	DefaultTimeout   = 2 * time.Second
-	DefaultHeldAfter = 10 * time.Second
+	DefaultHeldAfter = admin.HeldAfter
 )
 
 // Validate returns an error for unknown ids of checks and negative times.
@@ -152,8 +153,6 @@ func run(ctx context.Context, s Subject, o Options, l limits) (findings []Findin
 // limits are the thresholds from which on a check warns or fails. Tests set their own.
 type limits struct {
 	skew      time.Duration // of clocks
-	lag       time.Duration // age of the oldest row that a sink has not settled
-	slack     time.Duration // how long a row may stay beyond its retention
 	ids       int64         // age of the oldest transaction id: a warning; a failure from twice that
 	dead      int64         // dead rows of a table
 	slot      int64         // bytes that an active replication slot keeps
@@ -163,7 +162,7 @@ type limits struct {
 }
 
 var usual = limits{
-	skew: time.Second, lag: 5 * time.Minute, slack: time.Hour, ids: 800_000_000, dead: 10_000, slot: 10 << 30,
+	skew: time.Second, ids: 800_000_000, dead: 10_000, slot: 10 << 30,
 	now: time.Now, typesRows: 10_000, disk: diskOf,
 }
 

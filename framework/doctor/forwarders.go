@@ -67,23 +67,23 @@ func checkLanes(ctx context.Context, x *examination) (verdict, error) {
 	if err != nil {
 		return verdict{}, err
 	}
-	found := lanes(m, configured, 2*x.engine().Lease)
+	found := lanes(m, configured)
 	if found.status == OK && store.SourceOf(x.store) == nil { // of a source, each lane reads its own partition
 		return usefulLanes(m, found), nil
 	}
 	return found, nil
 }
 
-// lanes looks for lanes that have had no owner for longer than patience. configured has the
+// lanes looks for lanes that have had no owner for longer than a handover takes. configured has the
 // sinks of the configuration; nil means that it is not known, and all sinks with lanes count.
-func lanes(m store.Membership, configured []string, patience time.Duration) verdict {
+func lanes(m store.Membership, configured []string) verdict {
 	free := make(map[string]int)
 	longest := make(map[string]time.Duration)
 	left := make(map[string]bool)
 	for _, l := range m.Lanes {
 		sink := l.Lane.Sink
 		switch {
-		case !l.IsUnowned(patience):
+		case !l.IsUnowned(store.Handover):
 		case sink == store.SinkUnrouted && !delivered(m, sink) && len(m.Members) > 0: // every type has a route
 		case configured != nil && !slices.Contains(configured, sink):
 			left[sink] = true

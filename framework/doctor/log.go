@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/waybill-go/waybill/framework/admin"
 	"github.com/waybill-go/waybill/framework/forwarder"
 	"github.com/waybill-go/waybill/framework/store"
 )
@@ -26,7 +27,7 @@ func checkRetention(ctx context.Context, x *examination) (verdict, error) {
 		return ok("the log is empty"), nil
 	}
 	old := x.now().Sub(oldest.OccurredOn)
-	if old < retention+x.slack {
+	if !admin.KeptTooLong(old, retention) {
 		return ok("the oldest row is %s old", age(old)), nil
 	}
 	holders, err := x.store.Holders(ctx, nil)

@@ -110,11 +110,11 @@ func TestRateTimeoutRetryAndBreakerAreAdjusted(t *testing.T) {
 
 		hanging.Store(false)
 		f.adjust(func(s *forwarder.Sink) {
-			s.Breaker = forwarder.Breaker{Among: 5, FailureShare: 1}
+			s.Breaker = forwarder.Breaker{MaxPause: time.Minute}
 			s.Parallelism.Threshold = 1
 		})
 		f.publish("t", "", numbered("", 50)...)
-		require.Len(t, o.parked(), 5)
+		require.Len(t, o.parked(), toOpen)
 		f.adjust(func(s *forwarder.Sink) { s.Breaker.Off = true })
 		f.flush()
 		require.Len(t, o.parked(), 50, "a breaker that is off stops no delivery")
@@ -156,7 +156,7 @@ func TestAnInvalidAdjustmentChangesNothing(t *testing.T) {
 		refused("sinks.sink.on_dead cannot be changed", func(s *forwarder.Sink) { s.OnDead = forwarder.OnDeadHalt })
 		refused("sinks.sink.parallelism.threshold is -1", func(s *forwarder.Sink) { s.Parallelism.Threshold = -1 })
 		refused("sinks.sink.rate is", func(s *forwarder.Sink) { s.Rate.Events = -1 })
-		refused("sinks.sink.breaker.failure_share is 2", func(s *forwarder.Sink) { s.Breaker.FailureShare = 2 })
+		refused("sinks.sink.breaker.max_pause is 1ns", func(s *forwarder.Sink) { s.Breaker.MaxPause = 1 })
 		refused("sinks.sink.timeout is -1ns", func(s *forwarder.Sink) { s.Timeout = -1 })
 		refused("sinks.sink: the sink is missing", func(s *forwarder.Sink) { s.Sink = nil })
 		refused("sinks.sink.retry.types.t.max_attempts is -1", func(s *forwarder.Sink) { s.Retry.Types["t"] = forwarder.Retry{MaxAttempts: -1} })
@@ -230,7 +230,7 @@ func TestAdjustingUnderLoadLosesAndRepeatsNothing(t *testing.T) {
 						s.Parallelism.Threshold = 1 + rng.IntN(30)
 						s.Fairness = []string{"", "tenant"}[rng.IntN(2)]
 						s.Rate = []forwarder.Rate{{}, {Events: 1000, Per: time.Second}}[rng.IntN(2)]
-						s.Breaker.Among = 10 + rng.IntN(10)
+						s.Breaker.MaxPause = time.Duration(1+rng.IntN(10)) * time.Second
 						s.Timeout = time.Duration(10+rng.IntN(10)) * time.Second
 					})
 				}

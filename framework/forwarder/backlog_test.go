@@ -129,7 +129,7 @@ func TestDueDeliveriesDoNotWaitBehindChainsOfBlockedOnes(t *testing.T) {
 			}
 			return nil
 		})}
-		f := o.one(forwarder.Sink{Sink: s, Retry: forwarder.Retry{Initial: time.Second, Jitter: 1e-9}, Breaker: forwarder.Breaker{Off: true}})
+		f := o.one(forwarder.Sink{Sink: s, Retry: forwarder.Retry{Initial: time.Second}, Breaker: forwarder.Breaker{Off: true}})
 		f.Wake()
 		time.Sleep(3 * time.Second)
 		due := time.Now().Add(2 * time.Second)

@@ -199,7 +199,7 @@ func TestRetriesComeInBatchesToo(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		b := &batches{limits: sinks.BatchLimits{Size: 10, Wait: 5 * time.Second}, answer: fails(errors.New("later"), 1)}
 		o.append("t", "", numbered("", 10)...)
-		f := o.one(forwarder.Sink{Sink: b, Retry: forwarder.Retry{Initial: 10 * time.Second, Jitter: 0.01}})
+		f := o.one(forwarder.Sink{Sink: b, Retry: forwarder.Retry{Initial: 10 * time.Second}})
 		f.flush()
 		require.Len(t, b.given(), 1)
 		pass(time.Minute)
@@ -226,7 +226,7 @@ func orderedBatch(o *outbox, answer answer, onDead forwarder.OnDead) (*batches, 
 	b := &batches{limits: sinks.BatchLimits{Size: 10, Wait: time.Second, Ordered: true}, answer: answer}
 	o.append("t", "k", "k1", "k2", "k3", "k4")
 	o.append("t", "m", "m1", "m2")
-	f := o.one(forwarder.Sink{Sink: b, Parallelism: alone, OnDead: onDead, Retry: forwarder.Retry{Initial: time.Minute, Jitter: 0.01}})
+	f := o.one(forwarder.Sink{Sink: b, Parallelism: alone, OnDead: onDead, Retry: forwarder.Retry{Initial: time.Minute}})
 	pass(2 * time.Second)
 	return b, f
 }

@@ -45,8 +45,10 @@ type Config struct {
 	// several forwarders can share one sink. If the cursors in the database have another
 	// number, they are cut again; if forwarders disagree, the one that started last decides.
 	Lanes int
-	// Poll bounds the pause between two looks at the log. Waking the forwarder ends the pause.
-	Poll Poll
+	// Poll is the longest pause between two looks at the log; default 50 ms. A look that found
+	// something new is followed by the shortest pause, a fiftieth of Poll, which doubles while
+	// looks find nothing. Waking the forwarder ends the pause.
+	Poll time.Duration
 	// Lease is how long a forwarder keeps a lane without renewing its lease; default 15 s, at
 	// least 1 s. It renews the lease every third of that.
 	Lease time.Duration
@@ -80,8 +82,6 @@ type Config struct {
 	// TracerProvider, if set, such as to otel.GetTracerProvider(), makes an OpenTelemetry span
 	// for each delivery or batch; see package tracing. Default: no spans.
 	TracerProvider trace.TracerProvider
-	// TraceSettle also makes a span for each checkpoint. Default false.
-	TraceSettle bool
 	// Logger gets one line for each event; default: slog's. Lines about a delivery with a span
 	// are logged with the span's context; see [tracing.LogHandler].
 	Logger *slog.Logger
@@ -110,8 +110,6 @@ type Sink struct {
 	Retry Retry
 	// OnDead says whether deliveries of a key continue after one of them is dead.
 	OnDead OnDead
-	// OnUnknown says how long to retry a delivery whose type or version the sink does not know.
-	OnUnknown OnUnknown
 	// Timeout bounds one delivery or one batch; up to a sixteenth is added to it at random.
 	// Default 30 s. A delivery that exceeds it counts as a failed attempt. A call that has not
 	// returned 2 s later is abandoned: the delivery is tried again while the call still runs,
@@ -190,17 +188,16 @@ const (
 	OnDeadHalt = policy.OnDeadHalt
 )
 
-// Retry is exponential backoff with jitter: attempt n+1 comes Initial * Multiplier^(n-1) after
-// attempt n, at most Max. A delivery is dead when MaxAge or MaxAttempts is reached. Its fields:
+// Retry is exponential backoff with jitter: attempt n+1 comes Initial * 2^(n-1) after attempt n, at
+// most Max. Each pause varies at random by up to a fifth of itself. A delivery is dead when MaxAge or
+// MaxAttempts is reached. Its fields:
 //
 //   - MaxAge time.Duration: how long a delivery is retried: its pauses, before they vary, add
 //     up to at most this. What a breaker or a stopped forwarder adds does not count. Default:
 //     24 h, or no limit if MaxAttempts is set
 //   - MaxAttempts int: how many attempts a delivery has, including the first; default: no limit
 //   - Initial time.Duration: default 1 s
-//   - Multiplier float64: default 2, at least 1
 //   - Max time.Duration: default 15 min, or Initial if that is more
-//   - Jitter float64: the share of a pause by which it varies at random, 0 to 1; default 0.2
 //   - Types map[string]Retry: other policies for some types, by pattern as in routes; the
 //     longest pattern applies, and takes the fields that it leaves unset from this one
 type Retry = policy.Retry
@@ -212,9 +209,6 @@ type Retry = policy.Retry
 // single deliveries probe the destination, after pauses that grow from 100 ms to MaxPause, until
 // one succeeds; types and keys that did not fail before come first. Its fields:
 //
-//   - FailureShare float64: the share of failures among the last Among attempts that opens it,
-//     above 0 and at most 1; default 0.9
-//   - Among int: default 20, 1 to 10,000
 //   - MaxPause time.Duration: default 5 s, at least 100 ms
 //   - Off bool: open it only if the destination is unavailable
 type Breaker = policy.Breaker
@@ -230,11 +224,6 @@ type Rate = policy.Rate
 
 // ParseRate parses the text form of a Rate. Its error shows the valid form.
 func ParseRate(text string) (Rate, error) { return policy.ParseRate(text) }
-
-// OnUnknown is the rule for deliveries whose type or version the sink does not know
-// ([sinks.ClassUnknown]). Its field RetryFor, a time.Duration, is how long such a delivery is
-// tried again, counted from when it was first parked; after that it is dead. Default 24 h.
-type OnUnknown = policy.OnUnknown
 
 // Trace is the rule for the trace context of deliveries: W3C's traceparent and tracestate.
 type Trace = policy.Trace
@@ -260,19 +249,11 @@ const (
 	UnroutedIgnore Unrouted = "ignore"
 )
 
-// Poll bounds the pause between two looks at the log while nothing wakes the forwarder: Min
-// after a look that found something new, then doubling up to Max while looks find nothing.
-type Poll struct {
-	Min time.Duration // default 1 ms
-	Max time.Duration // default 50 ms
-}
-
 // Defaults of a Config.
 const (
 	DefaultLease           = 15 * time.Second
 	DefaultShutdownTimeout = 20 * time.Second
-	DefaultPollMin         = time.Millisecond
-	DefaultPollMax         = 50 * time.Millisecond
+	DefaultPoll            = 50 * time.Millisecond
 	DefaultThreshold       = policy.DefaultThreshold
 	DefaultAdaptiveMin     = policy.DefaultAdaptiveMin
 	DefaultAdaptiveMax     = policy.DefaultAdaptiveMax
@@ -281,26 +262,26 @@ const (
 	DefaultInboxRetention  = 30 * 24 * time.Hour
 	DefaultMemory          = 256 << 20
 	DefaultConnections     = 8
-	DefaultUnknownRetryFor = policy.DefaultUnknownRetryFor
 )
 
 // Defaults of a Retry.
 const (
-	DefaultMaxAge     = policy.DefaultMaxAge
-	DefaultInitial    = policy.DefaultInitial
-	DefaultMultiplier = policy.DefaultMultiplier
-	DefaultMax        = policy.DefaultMax
-	DefaultJitter     = policy.DefaultJitter
+	DefaultMaxAge  = policy.DefaultMaxAge
+	DefaultInitial = policy.DefaultInitial
+	DefaultMax     = policy.DefaultMax
 )
 
-// Defaults of a Breaker.
-const (
-	DefaultFailureShare = policy.DefaultFailureShare
-	DefaultAmong        = policy.DefaultAmong
-	DefaultMaxPause     = policy.DefaultMaxPause
-)
+// DefaultMaxPause is the default of Breaker.MaxPause.
+const DefaultMaxPause = policy.DefaultMaxPause
 
 const leastMemory = 1 << 20
+
+const (
+	leastPoll = time.Millisecond
+	// pollShare is by how much the shortest pause between two looks is shorter than the longest: at the
+	// default, about as long as a look takes.
+	pollShare = 50
+)
 
 // KeepForever as a retention removes nothing: it is longer than anything has been stored.
 const KeepForever = prune.KeepForever
@@ -311,8 +292,7 @@ func (c Config) WithDefaults() Config {
 		c.Name, _ = os.Hostname() // stays empty if the host has no name
 	}
 	setDefault(&c.Lanes, 1)
-	setDefault(&c.Poll.Min, DefaultPollMin)
-	setDefault(&c.Poll.Max, max(DefaultPollMax, c.Poll.Min))
+	setDefault(&c.Poll, DefaultPoll)
 	setDefault(&c.Lease, DefaultLease)
 	setDefault(&c.ShutdownTimeout, DefaultShutdownTimeout)
 	setDefault(&c.Unrouted, UnroutedPark)
@@ -340,7 +320,6 @@ func (s Sink) WithDefaults() Sink {
 	s.Parallelism = s.Parallelism.WithDefaults()
 	setDefault(&s.OnDead, OnDeadContinue)
 	setDefault(&s.Trace, TracePass)
-	s.OnUnknown = s.OnUnknown.WithDefaults()
 	setDefault(&s.Timeout, DefaultTimeout)
 	s.Retry = s.Retry.WithDefaults()
 	s.Breaker = s.Breaker.WithDefaults()
@@ -359,7 +338,7 @@ func (c Config) compile() (*route.Table, error) {
 		p.Require(c.Lanes == 1, "outbox.lanes is %d: the lanes are the partitions of %s", c.Lanes, source.Name())
 	}
 	p.Require(c.Lanes >= 1 && c.Lanes <= store.Slots, "outbox.lanes is %d: use 1 to %d", c.Lanes, store.Slots)
-	p.Require(c.Poll.Min > 0 && c.Poll.Max >= c.Poll.Min, "forwarder.poll is %s to %s: use 0 < min <= max", c.Poll.Min, c.Poll.Max)
+	p.Require(c.Poll >= leastPoll, "forwarder.poll is %s: use at least %s", c.Poll, leastPoll)
 	p.Require(c.Lease >= time.Second, "forwarder.lease is %s: use at least 1s", c.Lease)
 	p.Require(c.Memory >= leastMemory, "forwarder.memory is %d bytes: use at least %d", c.Memory, leastMemory)
 	p.Require(c.Connections >= quota.Least, "forwarder.connections is %d: use at least %d", c.Connections, quota.Least)
@@ -401,7 +380,7 @@ func (c Config) checkInbox(p *policy.Problems, name string, s Sink) {
 	if !ok || !n.NotesIDs() {
 		return
 	}
-	longest := max(s.Retry.Longest(), s.OnUnknown.RetryFor)
+	longest := max(s.Retry.Longest(), policy.UnknownAge)
 	p.Require(c.InboxRetention >= longest, "outbox.inbox_retention is %s, but sinks.%s retries a delivery for up to %s: use at least that",
 		c.InboxRetention, name, longest.Round(time.Second))
 }
@@ -433,13 +412,13 @@ func (s Sink) answerBytes() int {
 
 // settings returns the settings that Adjust can change.
 func (s Sink) settings() policy.Settings {
-	return policy.Settings{Parallelism: s.Parallelism, Retry: s.Retry, OnDead: s.OnDead, OnUnknown: s.OnUnknown,
+	return policy.Settings{Parallelism: s.Parallelism, Retry: s.Retry, OnDead: s.OnDead,
 		Timeout: s.Timeout, Rate: s.Rate, Breaker: s.Breaker, Fairness: s.Fairness}
 }
 
 // with returns the sink with these settings.
 func (s Sink) with(p policy.Settings) Sink {
-	s.Parallelism, s.Retry, s.OnDead, s.OnUnknown = p.Parallelism, p.Retry, p.OnDead, p.OnUnknown
+	s.Parallelism, s.Retry, s.OnDead = p.Parallelism, p.Retry, p.OnDead
 	s.Timeout, s.Rate, s.Breaker, s.Fairness = p.Timeout, p.Rate, p.Breaker, p.Fairness
 	return s
 }
@@ -452,7 +431,6 @@ func (s Sink) validate(p *policy.Problems, at string) {
 	p.Check(at+".trace", s.Trace)
 	bytes := s.answerBytes()
 	p.Require(bytes >= 0 && bytes <= sinks.MaxAnswer, "%s.answer_bytes is %d: use 0 to %d", at, bytes, sinks.MaxAnswer)
-	p.Check(at+".on_unknown", s.OnUnknown)
 	p.Require(s.Timeout > 0, "%s.timeout is %s: use more than 0", at, s.Timeout)
 	p.Check(at+".retry", s.Retry)
 	p.Check(at+".rate", s.Rate)

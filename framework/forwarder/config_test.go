@@ -17,20 +17,20 @@ func TestAConfigurationIsRefusedWithAllItsMistakes(t *testing.T) {
 	_, err := forwarder.New(forwarder.Config{
 		Lanes:  2000,
 		Lease:  time.Millisecond,
-		Poll:   forwarder.Poll{Min: time.Second, Max: time.Millisecond},
+		Poll:   -time.Second,
 		Routes: route.Routes{"order.placed": route.To("nowhere")},
 		Sinks: map[string]forwarder.Sink{
 			"_mine": {Sink: &script{}},
 			"partner": {
 				Parallelism: forwarder.Parallelism{Threshold: -1, Above: "never"},
-				Retry:       forwarder.Retry{MaxAttempts: -1, Initial: time.Hour, Max: time.Minute, Multiplier: 0.5, Jitter: 2},
+				Retry:       forwarder.Retry{MaxAttempts: -1, Initial: time.Hour, Max: time.Minute},
 				OnDead:      "panic",
 			},
 			"mail": {
 				Sink: &script{}, Trace: "baggage", Start: "newest",
 				Timeout: -time.Second, AnswerBytes: new(5000),
 				Rate:    forwarder.Rate{Events: -1, Per: time.Second},
-				Breaker: forwarder.Breaker{FailureShare: 1.5, Among: 20_000, MaxPause: time.Millisecond},
+				Breaker: forwarder.Breaker{MaxPause: time.Millisecond},
 				Retry: forwarder.Retry{MaxAge: -1, Types: map[string]forwarder.Retry{
 					"order.placed": {MaxAttempts: -2},
 					"order placed": {},
@@ -41,12 +41,12 @@ func TestAConfigurationIsRefusedWithAllItsMistakes(t *testing.T) {
 	})
 	require.ErrorIs(t, err, forwarder.ErrConfig)
 	for _, mistake := range []string{
-		"the store is missing", `routes.order.placed: names the unknown sink "nowhere"; known are _mine, mail, partner`, "outbox.lanes is 2000", "forwarder.lease is 1ms", "forwarder.poll is 1s to 1ms",
+		"the store is missing", `routes.order.placed: names the unknown sink "nowhere"; known are _mine, mail, partner`, "outbox.lanes is 2000", "forwarder.lease is 1ms", "forwarder.poll is -1s: use at least 1ms",
 		`sinks._mine: a name`, "sinks.partner: the sink is missing", "sinks.partner.parallelism.threshold is -1",
 		`sinks.partner.parallelism.above is "never"`, "sinks.partner.retry.max_attempts is -1", "sinks.partner.retry.max is 1m0s, less than initial 1h0m0s",
-		"sinks.partner.retry.multiplier is 0.5", "sinks.partner.retry.jitter is 2", `sinks.partner.on_dead is "panic"`,
+		`sinks.partner.on_dead is "panic"`,
 		`sinks.mail.trace is "baggage": use pass or none`, `sinks.mail.start is "newest": use oldest, now, or a time such as 2026-03-01T00:00:00Z`,
-		"sinks.mail.timeout is -1s", "sinks.mail.answer_bytes is 5000: use 0 to 4096", "sinks.mail.rate is -1 in 1s, burst 0", "sinks.mail.breaker.failure_share is 1.5", "sinks.mail.breaker.among is 20000",
+		"sinks.mail.timeout is -1s", "sinks.mail.answer_bytes is 5000: use 0 to 4096", "sinks.mail.rate is -1 in 1s, burst 0",
 		"sinks.mail.breaker.max_pause is 1ms: use at least 100ms", "sinks.mail.retry.max_age is -1ns",
 		"sinks.mail.retry.types.order.placed.max_attempts is -2", `sinks.mail.retry.types.order placed: invalid`, "sinks.mail.retry.types.order.*.types: a policy for some types cannot have types",
 	} {

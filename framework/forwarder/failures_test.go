@@ -21,7 +21,7 @@ func TestATransientFailureIsRetriedAndItsKeyWaitsInOrder(t *testing.T) {
 		s := &script{answer: fails(errors.New("come back later"), 2, "a1")}
 		o.append("t", "a", "a1", "a2")
 		o.append("t", "b", "b1")
-		f := o.one(forwarder.Sink{Sink: s, Retry: forwarder.Retry{Initial: time.Minute, Jitter: 0.01}})
+		f := o.one(forwarder.Sink{Sink: s, Retry: forwarder.Retry{Initial: time.Minute}})
 		f.flush()
 		require.ElementsMatch(t, []string{"a1", "b1"}, s.given())
 		require.Equal(t, []string{"sink retrying a1", "sink blocked a2"}, o.parked())
@@ -30,11 +30,11 @@ func TestATransientFailureIsRetriedAndItsKeyWaitsInOrder(t *testing.T) {
 		require.Empty(t, s.given())
 		require.Equal(t, []string{"sink retrying a1", "sink blocked a2", "sink blocked a3"}, o.parked())
 
-		pass(62 * time.Second)
+		pass(75 * time.Second)
 		require.Equal(t, []string{"a1"}, s.given(), "the second attempt, after about a minute")
-		time.Sleep(100 * time.Second)
+		time.Sleep(time.Minute)
 		require.Empty(t, s.given(), "the third attempt comes after about two minutes")
-		pass(25 * time.Second)
+		pass(90 * time.Second)
 		require.Equal(t, []string{"a1", "a2", "a3"}, s.given())
 		require.Equal(t, 3, s.attempts["a1"])
 		require.Equal(t, 1, s.attempts["a2"], "waiting spends no attempt")
@@ -186,9 +186,9 @@ func TestADeliveryPastItsTimeoutIsAFailedAttempt(t *testing.T) {
 func TestADeliveryIsRetriedUntilItsPausesReachTheMaximumAge(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		s := down(errors.New("500"))
-		f := o.one(forwarder.Sink{Sink: s, Breaker: forwarder.Breaker{Off: true}, Retry: forwarder.Retry{Initial: time.Minute, Max: time.Minute, Jitter: 0.01, MaxAge: 9*time.Minute + 30*time.Second}})
+		f := o.one(forwarder.Sink{Sink: s, Breaker: forwarder.Breaker{Off: true}, Retry: forwarder.Retry{Initial: time.Minute, Max: time.Minute, MaxAge: 9*time.Minute + 30*time.Second}})
 		f.publish("t", "k", "a1", "a2")
-		pass(9*time.Minute + 30*time.Second)
+		pass(11 * time.Minute)
 		require.Equal(t, 10, len(slices.DeleteFunc(s.given(), func(id string) bool { return id != "a1" })))
 		require.Equal(t, "sink dead a1", o.parked()[0], "another pause would exceed the maximum age")
 		f.flush()
@@ -199,7 +199,7 @@ func TestADeliveryIsRetriedUntilItsPausesReachTheMaximumAge(t *testing.T) {
 func TestAScheduledDeliveryHasAllOfItsRetries(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		s := down(errors.New("500"))
-		o.one(forwarder.Sink{Sink: s, Retry: forwarder.Retry{Initial: time.Minute, Max: time.Minute, Jitter: 0.01, MaxAge: 3*time.Minute + 30*time.Second}})
+		o.one(forwarder.Sink{Sink: s, Retry: forwarder.Retry{Initial: time.Minute, Max: time.Minute, MaxAge: 3*time.Minute + 30*time.Second}})
 		o.schedule("t", "", "a", time.Now().Add(time.Hour))
 		pass(70 * time.Minute)
 		require.Equal(t, []string{"a", "a", "a", "a"}, s.given())
@@ -254,14 +254,14 @@ func TestAnUnknownTypeIsRetriedWithoutSpendingAttempts(t *testing.T) {
 func TestAnUnknownTypeIsDeadAfterTheMaximumTime(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		s := unknownTo("new")
-		o.one(forwarder.Sink{Sink: s, OnUnknown: forwarder.OnUnknown{RetryFor: 10 * time.Minute}})
+		o.one(forwarder.Sink{Sink: s, Retry: forwarder.Retry{Initial: 4 * time.Hour}})
 		o.append("new", "k", "a")
 		o.append("old", "k", "b")
-		pass(9 * time.Minute)
+		pass(71 * time.Hour)
 		require.Equal(t, []string{"sink retrying a", "sink blocked b"}, o.parked())
-		pass(3 * time.Minute)
+		pass(6 * time.Hour)
 		require.Equal(t, []string{"sink dead a"}, o.parked(), "its key continues")
-		require.Contains(t, o.parkedOf("a").LastError, forwarder.ErrUnknownTooLong.Error()+" (10m0s): unknown: type is not registered: new")
+		require.Contains(t, o.parkedOf("a").LastError, forwarder.ErrUnknownTooLong.Error()+" (72h0m0s): unknown: type is not registered: new")
 	})
 }
 

@@ -113,7 +113,7 @@ func TestTenantsShareEvenlyThroughFailuresAndPauses(t *testing.T) {
 		o.appendOf("b", "", 300)
 		o.appendOf("failing", "", 300)
 		f := o.one(forwarder.Sink{Sink: s, Fairness: "tenant", Breaker: forwarder.Breaker{Off: true},
-			Parallelism: forwarder.Parallelism{Threshold: 9}, Retry: forwarder.Retry{Initial: 10 * time.Minute, Jitter: 0.01}})
+			Parallelism: forwarder.Parallelism{Threshold: 9}, Retry: forwarder.Retry{Initial: 10 * time.Minute}})
 		time.Sleep(80 * time.Second)
 		a, b, failed := s.of("a"), s.of("b"), int(f.Stats()[0].Failed)
 		require.Greater(t, a, 100)
@@ -139,7 +139,7 @@ func TestRetriesAndNewDeliveriesAreBothDelivered(t *testing.T) {
 		o.append("t", "", numbered("", 2000)...)
 		// The rate wakes the workers although no delivery can begin yet.
 		o.one(forwarder.Sink{Sink: s, Breaker: forwarder.Breaker{Off: true}, Rate: forwarder.Rate{Events: 10, Per: time.Second, Burst: 1},
-			Retry: forwarder.Retry{Initial: 30 * time.Second, Jitter: 0.01}})
+			Retry: forwarder.Retry{Initial: 30 * time.Second}})
 		time.Sleep(2*time.Minute + 10*time.Millisecond)
 		retried := 0
 		for id := range s.times() {

@@ -147,7 +147,7 @@ func TestWhileAHookFailsTheWindowLimitsDeliveries(t *testing.T) {
 		var s script
 		f := o.one(forwarder.Sink{Sink: &s, Hooks: forwarder.Hooks{Delivered: func(context.Context, *sql.Tx, []forwarder.Delivered) error {
 			return errors.New("constraint")
-		}}}, func(c *forwarder.Config) { c.ShutdownTimeout = time.Second; c.Poll.Max = 50 * time.Millisecond })
+		}}}, func(c *forwarder.Config) { c.ShutdownTimeout = time.Second; c.Poll = 50 * time.Millisecond })
 		for i := range 40 {
 			o.append("t", "", numbered(fmt.Sprintf("%d-", i), 1000)...)
 			pass(time.Second)

@@ -78,7 +78,7 @@ func New(c Config) (*Forwarder, error) {
 }
 
 // Adjust changes how deliveries to a sink are made, before Run or while it runs. change gets
-// the present settings and modifies them. Parallelism, Retry, OnUnknown, Timeout, Rate, Breaker
+// the present settings and modifies them. Parallelism, Retry, Timeout, Rate, Breaker
 // and Fairness take effect with the next delivery, and no delivery is lost or repeated. A lower
 // threshold applies once enough deliveries in flight have ended. Other fields cannot be
 // changed. Settings that are not valid, and another OnDead, fail with ErrConfig and change

@@ -230,7 +230,7 @@ func TestARetryIsNotForgottenWhileACheckpointIsSlow(t *testing.T) {
 		}
 		slow := 2 * time.Second // longer than the pause before the retry
 		o.one(forwarder.Sink{
-			Sink: &s, Retry: forwarder.Retry{Initial: time.Second, Jitter: 0.01},
+			Sink: &s, Retry: forwarder.Retry{Initial: time.Second},
 			Hooks: forwarder.Hooks{Delivered: func(context.Context, *sql.Tx, []forwarder.Delivered) error {
 				time.Sleep(slow)
 				slow = 0

@@ -142,7 +142,7 @@ func eventually(t testing.TB, holds func() bool, what string) {
 }
 
 // inRealTime makes a forwarder poll as by default, for tests outside of bubbles.
-func inRealTime(c *forwarder.Config) { c.Poll = forwarder.Poll{} }
+func inRealTime(c *forwarder.Config) { c.Poll = 0 }
 
 // append commits notifications of one type, in one transaction.
 func (o *outbox) append(typ, key string, ids ...string) {
@@ -214,7 +214,7 @@ func (o *outbox) start(sinks map[string]forwarder.Sink, routes route.Routes, adj
 func (o *outbox) config(sinks map[string]forwarder.Sink, routes route.Routes, adjust ...func(*forwarder.Config)) forwarder.Config {
 	c := forwarder.Config{
 		Store: o.store, Routes: routes, Sinks: sinks, Name: "test",
-		Poll:      forwarder.Poll{Min: time.Millisecond, Max: time.Minute},
+		Poll:      time.Minute,
 		Lease:     time.Hour,
 		Retention: forwarder.KeepForever, InboxRetention: forwarder.KeepForever, // fake time begins in 2000, so to the database all rows are old
 		Logger: slog.New(slog.DiscardHandler),

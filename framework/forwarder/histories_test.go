@@ -77,7 +77,7 @@ func (h *history) start(lanes int) *engine {
 		Retry: forwarder.Retry{MaxAttempts: 1000, Initial: 200 * time.Millisecond, Max: 2 * time.Second},
 	}, func(c *forwarder.Config) {
 		c.ShutdownTimeout = 500 * time.Millisecond
-		c.Poll.Max = 100 * time.Millisecond
+		c.Poll = 100 * time.Millisecond
 		c.Lease = 20 * time.Second // so the membership is read every second
 		c.Lanes = lanes
 	})
@@ -245,7 +245,7 @@ func (h *batchHistory) start(lanes int) *engine {
 		Fairness: "tenant", Rate: forwarder.Rate{Events: 300, Per: time.Second},
 	}, func(c *forwarder.Config) {
 		c.ShutdownTimeout = 500 * time.Millisecond
-		c.Poll.Max = 100 * time.Millisecond
+		c.Poll = 100 * time.Millisecond
 		c.Lease = 20 * time.Second
 		c.Lanes = lanes
 	})

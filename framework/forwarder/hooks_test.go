@@ -68,7 +68,7 @@ func mixed() *script {
 func TestHooksGetTheOutcomesOfDeliveries(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		f := o.one(forwarder.Sink{
-			Sink: mixed(), Retry: forwarder.Retry{Initial: time.Minute, Jitter: 0.01},
+			Sink: mixed(), Retry: forwarder.Retry{Initial: time.Minute},
 			Hooks: noted(o, func(string) error { return nil }),
 		})
 		o.append("t", "k", "fails", "behind")
@@ -78,7 +78,7 @@ func TestHooksGetTheOutcomesOfDeliveries(t *testing.T) {
 		require.ElementsMatch(t, []string{
 			"parked fails retrying 500", "parked behind blocked ", "parked scheduled scheduled ", "delivered good", "dead dies dead permanent: 400",
 		}, o.noted())
-		pass(62 * time.Second)
+		pass(75 * time.Second)
 		require.Equal(t, []string{"parked fails retrying 500"}, o.noted(), "it is retried")
 		pass(2 * time.Hour)
 		require.Equal(t, []string{"delivered fails", "delivered behind", "delivered scheduled"}, o.noted())

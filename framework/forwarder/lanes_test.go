@@ -20,7 +20,7 @@ import (
 func named(name string, lanes int) func(*forwarder.Config) {
 	return func(c *forwarder.Config) {
 		c.Name, c.Lanes, c.Lease = name, lanes, 20*time.Second
-		c.Poll.Max = 100 * time.Millisecond
+		c.Poll = 100 * time.Millisecond
 	}
 }
 

@@ -180,7 +180,7 @@ func (b *bank) sink() forwarder.Sink {
 }
 
 func briefLease(c *forwarder.Config) {
-	c.ShutdownTimeout, c.Poll.Max, c.Lease = 500*time.Millisecond, 100*time.Millisecond, 20*time.Second
+	c.ShutdownTimeout, c.Poll, c.Lease = 500*time.Millisecond, 100*time.Millisecond, 20*time.Second
 }
 
 func TestACommitWithoutACheckpointIsNotRepeated(t *testing.T) {

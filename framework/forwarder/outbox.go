@@ -44,7 +44,7 @@ func (f *Forwarder) newOutbox(d Database) *outbox {
 	}
 	o.bounded = quota.New(d.Store, o.connections)
 	_, announced := d.Store.(store.Listener)
-	o.feed = feed.New(feed.Config{Log: d.Store, Database: d.Name, PollMin: f.config.Poll.Min, PollMax: f.config.Poll.Max, Unannounced: !announced, PageRows: dispatch.PageRows,
+	o.feed = feed.New(feed.Config{Log: d.Store, Database: d.Name, PollMin: f.config.Poll / pollShare, PollMax: f.config.Poll, Unannounced: !announced, PageRows: dispatch.PageRows,
 		Observer: observer, Logger: o.log})
 	return o
 }

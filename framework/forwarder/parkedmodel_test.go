@@ -67,7 +67,6 @@ func emptyOutbox(t *testing.T, path string) []byte {
 	return file
 }
 
-// Retries of ruled have no jitter, so that failures are reproducible.
 const (
 	ruledAttempts = 3
 	ruledInitial  = time.Second
@@ -153,7 +152,7 @@ func (r *ruled) begin() {
 	r.f = r.one(forwarder.Sink{
 		Sink: &r.script, OnDead: onDead, Parallelism: forwarder.Parallelism{Threshold: r.n},
 		Breaker: forwarder.Breaker{Off: true}, // many are refused in a row
-		Retry:   forwarder.Retry{MaxAttempts: ruledAttempts, Initial: ruledInitial, Jitter: 1e-9},
+		Retry:   forwarder.Retry{MaxAttempts: ruledAttempts, Initial: ruledInitial},
 	}, func(c *forwarder.Config) {
 		c.Store = r
 		c.Lease = 5 * time.Minute
@@ -231,7 +230,7 @@ func (r *ruled) becomes(n *ruledNotification, f fate, now time.Time) {
 	if f != retrying {
 		return
 	}
-	n.notBefore = now.Add(ruledInitial << (n.spent - 1)).Add(-time.Millisecond)
+	n.notBefore = now.Add((ruledInitial << (n.spent - 1)) * 4 / 5).Add(-time.Millisecond) // a pause varies by a fifth
 	if n.spent == ruledAttempts {
 		n.fate = dead
 	}

@@ -51,7 +51,7 @@ func TestExtremeRatesAreKept(t *testing.T) {
 		f := o.start(map[string]forwarder.Sink{
 			"quick": {Sink: &quick, Rate: forwarder.Rate{Events: 1e300, Per: time.Second}},
 			"slow":  {Sink: &slow, Rate: forwarder.Rate{Events: 1e-300, Per: time.Hour}},
-		}, route.Routes{"*": route.To("quick", "slow")}, func(c *forwarder.Config) { c.Poll.Max = time.Hour })
+		}, route.Routes{"*": route.To("quick", "slow")}, func(c *forwarder.Config) { c.Poll = time.Hour })
 		f.publish("t", "", numbered("", 100)...)
 		require.Len(t, quick.begun(""), 100)
 		require.Len(t, slow.begun(""), 1)

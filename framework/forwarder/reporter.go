@@ -13,14 +13,12 @@ import (
 	"github.com/waybill-go/waybill/framework/forwarder/internal/policy"
 	"github.com/waybill-go/waybill/framework/route"
 	"github.com/waybill-go/waybill/framework/store"
-	"github.com/waybill-go/waybill/framework/tracing"
 )
 
 // reporter collects what a forwarder reports in its heartbeats. It stands before the configured
 // observer to see checkpoints, and is safe for concurrent use.
 type reporter struct {
-	observer event.Observer    // nil: none
-	settling *tracing.Settling // nil: no spans
+	observer event.Observer // nil: none
 	version  string
 
 	mu       sync.Mutex
@@ -36,11 +34,7 @@ type reporter struct {
 const slowestPeriod = 30 * time.Second
 
 func newReporter(c Config) *reporter {
-	r := &reporter{observer: c.Observer, version: programVersion(), settings: c.digest(), turned: time.Now(), tallies: make(map[string]*tally)}
-	if c.TraceSettle {
-		r.settling = tracing.NewSettling(c.TracerProvider)
-	}
-	return r
+	return &reporter{observer: c.Observer, version: programVersion(), settings: c.digest(), turned: time.Now(), tallies: make(map[string]*tally)}
 }
 
 // Observe implements event.Observer.
@@ -50,7 +44,6 @@ func (r *reporter) Observe(e event.Event) {
 		r.turn()
 		r.slowest = max(r.slowest, c.Duration)
 		r.mu.Unlock()
-		r.settling.Settled(c.Lane.Sink, c.Settled, c.Began, c.Duration)
 	}
 	event.Tell(r.observer, e)
 }
@@ -140,7 +133,6 @@ func (c Config) digest() string {
 		Parallelism Parallelism
 		Retry       Retry
 		OnDead      OnDead
-		OnUnknown   OnUnknown
 		Timeout     time.Duration
 		Rate        string
 		Breaker     Breaker
@@ -155,7 +147,7 @@ func (c Config) digest() string {
 		Unrouted                         Unrouted
 	}{c.Routes, make(map[string]rules), c.Lanes, c.Lease, c.Retention, c.InboxRetention, c.Unrouted}
 	for name, s := range c.Sinks {
-		all.Sinks[name] = rules{s.Parallelism, s.Retry, s.OnDead, s.OnUnknown, s.Timeout, fmt.Sprint(s.Rate), s.Breaker, s.Fairness, s.Trace}
+		all.Sinks[name] = rules{s.Parallelism, s.Retry, s.OnDead, s.Timeout, fmt.Sprint(s.Rate), s.Breaker, s.Fairness, s.Trace}
 	}
 	text, err := json.Marshal(all)
 	if err != nil {

@@ -75,11 +75,8 @@ func (o *separated) forward(listen string, longest time.Duration, adjust ...func
 	config := forwarder.Config{
 		Store: s, Observer: watching{looks: c.looks}, Routes: route.Routes{"*": route.To("here")},
 		Sinks:  map[string]forwarder.Sink{"here": {Sink: arrivals(o.arrived)}},
-		Poll:   forwarder.Poll{Max: longest},
+		Poll:   longest,
 		Logger: slog.New(slog.DiscardHandler),
-	}
-	if longest > patience { // then only what wakes the forwarder makes it look
-		config.Poll.Min = longest
 	}
 	for _, a := range adjust {
 		a(&config)

@@ -99,16 +99,9 @@ func (b *bulk) check(cmd *cobra.Command) error {
 	return nil
 }
 
-// plan is an action whose deliveries were counted, and which has not run yet.
-type plan interface {
-	Total() int64
-	Run(ctx context.Context, progress admin.Progress) (store.Action, error)
-}
-
 // words are the texts of an action for people.
 type words struct {
-	// verb as in "requeue 3 deliveries?", done as in "requeued 3 deliveries".
-	verb, done string
+	admin.Operation
 	// before is how many deliveries were done by an earlier, interrupted run.
 	before int64
 	// next returns what to do after an interruption.
@@ -117,20 +110,20 @@ type words struct {
 
 // run asks for confirmation, runs the plan and reports the result. The caller has already
 // shown what the plan covers.
-func (b *bulk) run(cmd *cobra.Command, p plan, w words, details any) error {
+func (b *bulk) run(cmd *cobra.Command, p admin.Planned, w words, details any) error {
 	total := countText(p.Total(), "delivery", "deliveries")
 	switch {
 	case b.dryRun && b.json:
 		return printJSON(b.stdout, details)
 	case b.dryRun:
-		terminal.Printf(b.stdout, "would %s %s\n", w.verb, total)
+		terminal.Printf(b.stdout, "would %s %s\n", w.Name, total)
 		return nil
 	case p.Total() == 0 && !b.json:
-		terminal.Printf(b.stdout, "nothing to %s\n", w.verb)
+		terminal.Printf(b.stdout, "nothing to %s\n", w.Name)
 		return nil
 	}
 	if !b.yes {
-		terminal.Printf(b.stdout, "%s %s? [y/N] ", strings.ToUpper(w.verb[:1])+w.verb[1:], total)
+		terminal.Printf(b.stdout, "%s %s? [y/N] ", strings.ToUpper(w.Name[:1])+w.Name[1:], total)
 		yes, err := saysYes(cmd.Context(), cmd.InOrStdin())
 		if err != nil || !yes {
 			terminal.Println(b.stdout, "nothing was done")
@@ -147,10 +140,10 @@ func (b *bulk) run(cmd *cobra.Command, p plan, w words, details any) error {
 		err = errors.Join(err, printJSON(b.stdout, action))
 	}
 	if err != nil {
-		return fmt.Errorf("%s %d of %s, then stopped; %s: %w", w.done, action.Count-w.before, total, w.next(action), err)
+		return fmt.Errorf("%s %d of %s, then stopped; %s: %w", w.Done, action.Count-w.before, total, w.next(action), err)
 	}
 	if !b.json {
-		terminal.Printf(b.stdout, "%s %s (action %s)\n", w.done, countText(action.Count-w.before, "delivery", "deliveries"), action.ID)
+		terminal.Printf(b.stdout, "%s %s (action %s)\n", w.Done, countText(action.Count-w.before, "delivery", "deliveries"), action.ID)
 	}
 	return nil
 }

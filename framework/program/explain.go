@@ -113,13 +113,11 @@ func (p parallelismView) String() string {
 
 type retryView struct {
 	// Types is the pattern in retry.types that these settings come from; "" is retry itself.
-	Types       string  `json:"types,omitempty"`
-	MaxAttempts int     `json:"max_attempts,omitempty"`
-	MaxAge      string  `json:"max_age,omitempty"`
-	Initial     string  `json:"initial"`
-	Multiplier  float64 `json:"multiplier"`
-	Max         string  `json:"max"`
-	Jitter      float64 `json:"jitter"`
+	Types       string `json:"types,omitempty"`
+	MaxAttempts int    `json:"max_attempts,omitempty"`
+	MaxAge      string `json:"max_age,omitempty"`
+	Initial     string `json:"initial"`
+	Max         string `json:"max"`
 }
 
 func (e *explain) run(cmd *cobra.Command, args []string) error {
@@ -185,9 +183,7 @@ func deliveryOf(c *config.Config, sink, typ string) deliveryView {
 			Types:       e.RetryFrom,
 			MaxAttempts: e.Retry.MaxAttempts,
 			Initial:     duration.Text(e.Retry.Initial),
-			Multiplier:  e.Retry.Multiplier,
 			Max:         duration.Text(e.Retry.Max),
-			Jitter:      *e.Retry.Jitter,
 		},
 		Timeout: duration.Text(e.Timeout),
 		Rate:    e.Rate.String(),
@@ -278,11 +274,5 @@ func (d deliveryView) printRules(w io.Writer) {
 	}
 }
 
-// pauses returns the pauses between attempts, as in "1s x2 to 15m ±20%".
-func (r retryView) pauses() string {
-	text := fmt.Sprintf("%s x%g to %s", r.Initial, r.Multiplier, r.Max)
-	if r.Jitter > 0 {
-		text += " ±" + strconv.FormatFloat(100*r.Jitter, 'g', 3, 64) + "%"
-	}
-	return text
-}
+// pauses returns the pauses between attempts, as in "1s to 15m".
+func (r retryView) pauses() string { return r.Initial + " to " + r.Max }

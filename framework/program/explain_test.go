@@ -21,7 +21,7 @@ sinks:
     kind: http
     with: {url: "${PARTNER_URL}", secret: "${PARTNER_SECRET}"}
     parallelism: {threshold: 4, above: sequential}
-    retry: {max_attempts: 5, jitter: 0, types: {"order.*": {max_attempts: 2, max_age: 48h, max: 90s}}}
+    retry: {max_attempts: 5, types: {"order.*": {max_attempts: 2, max_age: 48h, max: 90s}}}
     rate: 50/s, burst 100
     timeout: 10s
     on_dead: halt
@@ -37,13 +37,13 @@ func TestConfigExplainShowsSinksAndSettings(t *testing.T) {
 	file := writeFile(t, fmt.Sprintf(explained, "park"))
 	r := waybill(t, "config", "explain", "-c", file, "order.placed", "customer.moved", "parcel.lost")
 	require.Equal(t, result{stdout: `order.placed
- SINK     KIND   ROUTES                 THRESHOLD     ATTEMPTS  PAUSES             MAX AGE  BY                   TIMEOUT  RATE             ON DEAD
- events   kafka  order.placed           16 bounded    -         1s x2 to 15m ±20%  24h      retry                30s      -                continue
- partner  http   order.placed, order.*  4 sequential  2         1s x2 to 1m30s     48h      retry.types.order.*  10s      50/s, burst 100  halt
+ SINK     KIND   ROUTES                 THRESHOLD     ATTEMPTS  PAUSES       MAX AGE  BY                   TIMEOUT  RATE             ON DEAD
+ events   kafka  order.placed           16 bounded    -         1s to 15m    24h      retry                30s      -                continue
+ partner  http   order.placed, order.*  4 sequential  2         1s to 1m30s  48h      retry.types.order.*  10s      50/s, burst 100  halt
 
 customer.moved
- SINK     KIND  ROUTES      THRESHOLD     ATTEMPTS  PAUSES        MAX AGE  BY     TIMEOUT  RATE             ON DEAD
- partner  http  customer.*  4 sequential  5         1s x2 to 15m  -        retry  10s      50/s, burst 100  halt
+ SINK     KIND  ROUTES      THRESHOLD     ATTEMPTS  PAUSES     MAX AGE  BY     TIMEOUT  RATE             ON DEAD
+ partner  http  customer.*  4 sequential  5         1s to 15m  -        retry  10s      50/s, burst 100  halt
 
 parcel.lost: no route matches, so it is parked as dead under the sink _unrouted (forwarder.unrouted: park)
 `}, r)
@@ -58,7 +58,7 @@ func TestConfigExplainAsJSON(t *testing.T) {
 		{"type": "order.moved", "sinks": [{
 			"sink": "partner", "kind": "http", "routes": [{"route": "order.*"}],
 			"parallelism": {"threshold": 4, "above": "sequential"},
-			"retry": {"types": "order.*", "max_attempts": 2, "max_age": "48h", "initial": "1s", "multiplier": 2, "max": "1m30s", "jitter": 0},
+			"retry": {"types": "order.*", "max_attempts": 2, "max_age": "48h", "initial": "1s", "max": "1m30s"},
 			"timeout": "10s", "rate": "50/s, burst 100", "on_dead": "halt"
 		}]},
 		{"type": "parcel.lost", "unrouted": "ignore", "sinks": []}
@@ -86,9 +86,9 @@ func TestConfigExplainShowsConditionsAndPayloads(t *testing.T) {
 	t.Parallel()
 	file := writeFile(t, conditional)
 	rules := `order.placed
- SINK     KIND   ROUTES                 THRESHOLD   ATTEMPTS  PAUSES             MAX AGE  BY     TIMEOUT  RATE  ON DEAD
- events   kafka  order.placed           16 bounded  -         1s x2 to 15m ±20%  24h      retry  30s      -     continue
- partner  http   order.placed, order.*  16 bounded  -         1s x2 to 15m ±20%  24h      retry  30s      -     continue
+ SINK     KIND   ROUTES                 THRESHOLD   ATTEMPTS  PAUSES     MAX AGE  BY     TIMEOUT  RATE  ON DEAD
+ events   kafka  order.placed           16 bounded  -         1s to 15m  24h      retry  30s      -     continue
+ partner  http   order.placed, order.*  16 bounded  -         1s to 15m  24h      retry  30s      -     continue
  partner: order.placed, when payload.total > 100 && metadata.tenant == "acme", with the payload {order: payload.id, sum: payload.total}
  partner: order.*, when key == "urgent"
 `

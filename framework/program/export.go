@@ -16,7 +16,7 @@ func newExport(p *invocation) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "export",
 		Short: "Write rows of the log and their receipts to a file, before retention deletes them",
-		Long: `Write the rows of the log that occurred in a period as JSON lines or Parquet, with the
+		Long: `Write the rows of the log that occurred in a period as JSON lines, with the
 receipts of their deliveries if outbox.receipts is on. It changes nothing.
 
 It exports the rows that are committed when it starts, each once. A period that ended
@@ -25,15 +25,14 @@ application backdates notifications. Receipts are those that exist when the row 
 read: a delivery that is not made yet has none.
 
 The file gets its name when all of it is written, and an existing file is never
-replaced. Files that end with .gz or .zst are compressed; .parquet is Parquet. With
---output -, the default, rows go to standard output as they are read, and only the exit
-code shows a failure.
+replaced. Files that end with .gz or .zst are compressed. With --output -, the default,
+rows go to standard output as they are read, and only the exit code shows a failure.
 
 The log is read page by page, in constant memory. If the log begins after --from,
 retention may have deleted rows of the period, and the command prints a warning. It
 reads from the primary, and refuses a standby.`,
 		Example: `  waybill export --from 2026-03-01 --to 2026-03-02 --output 2026-03-01.jsonl.gz
-  waybill export --from 26h --to 2h --type 'order.*' --output orders.parquet
+  waybill export --from 26h --to 2h --type 'order.*' --output orders.jsonl.zst
   waybill export --sink partner | jq .receipts`,
 		Args: noArguments,
 		RunE: e.run,
@@ -43,30 +42,25 @@ reads from the primary, and refuses a standby.`,
 	cmd.Flags().Var(&e.to, "to", "export rows that occurred before this time")
 	cmd.Flags().StringArrayVar(&e.request.Types, "type", nil, "export rows of this type, or of all types with a prefix (order.*); may be repeated")
 	cmd.Flags().StringArrayVar(&e.request.Sinks, "sink", nil, "export rows for which this sink has a receipt, with only its receipts; may be repeated")
-	cmd.Flags().StringVar(&e.format, "format", "", "jsonl or parquet (default: from the name of the file, otherwise jsonl)")
 	cmd.Flags().StringVarP(&e.output, "output", "o", archive.Stdout, "file to write, or - for standard output")
 	return cmd
 }
 
 type export struct {
 	looking
-	request        admin.ExportRequest
-	from, to       momentFlag
-	format, output string
+	request  admin.ExportRequest
+	from, to momentFlag
+	output   string
 }
 
 // exportView is what --json prints.
 type exportView struct {
 	admin.Exporting
-	Output string         `json:"output"`
-	Format archive.Format `json:"format"`
+	Output string `json:"output"`
 }
 
 func (e *export) run(cmd *cobra.Command, _ []string) error {
-	format, err := archive.FormatFor(e.format, e.output)
 	switch {
-	case err != nil:
-		return wrongUsage(cmd, err)
 	case e.output == "":
 		return wrongUsage(cmd, errors.New("--output is empty: name a file, or - for standard output"))
 	case e.json && e.output == archive.Stdout:
@@ -78,7 +72,7 @@ func (e *export) run(cmd *cobra.Command, _ []string) error {
 	}
 	defer cleanup()
 	e.request.From, e.request.To = e.from.Time, e.to.Time
-	done, err := e.write(cmd, o, format)
+	done, err := e.write(cmd, o)
 	switch {
 	case errors.Is(err, admin.ErrFilter):
 		return wrongUsage(cmd, err)
@@ -87,15 +81,15 @@ func (e *export) run(cmd *cobra.Command, _ []string) error {
 	case err != nil:
 		return fmt.Errorf("export: %w", err)
 	}
-	e.report(done, format)
+	e.report(done)
 	if e.json {
-		return printJSON(e.stdout, exportView{done, e.output, format})
+		return printJSON(e.stdout, exportView{done, e.output})
 	}
 	return nil
 }
 
-func (e *export) write(cmd *cobra.Command, o *operator, format archive.Format) (admin.Exporting, error) {
-	a, err := archive.Create(e.output, format, e.raw)
+func (e *export) write(cmd *cobra.Command, o *operator) (admin.Exporting, error) {
+	a, err := archive.Create(e.output, e.raw)
 	if err != nil {
 		return admin.Exporting{}, err
 	}
@@ -118,7 +112,7 @@ func (e *export) write(cmd *cobra.Command, o *operator, format archive.Format) (
 }
 
 // report prints what was written, and warnings to stderr, since the rows may be on stdout.
-func (e *export) report(done admin.Exporting, format archive.Format) {
+func (e *export) report(done admin.Exporting) {
 	switch {
 	case done.Gone && done.Oldest == nil:
 		terminal.Println(e.stderr, "warning: the log is empty: nothing was published yet, or retention has removed all rows")
@@ -126,6 +120,6 @@ func (e *export) report(done admin.Exporting, format archive.Format) {
 		terminal.Printf(e.stderr, "warning: retention may have deleted rows of the period: the log begins at offset %d, of %s\n", done.Oldest.Offset, timeText(done.Oldest.OccurredOn))
 	}
 	if !e.json && e.output != archive.Stdout {
-		terminal.Printf(e.stdout, "exported %s with %s to %s (%s)\n", countText(done.Rows, "row", "rows"), countText(done.Receipts, "receipt", "receipts"), e.output, format)
+		terminal.Printf(e.stdout, "exported %s with %s to %s\n", countText(done.Rows, "row", "rows"), countText(done.Receipts, "receipt", "receipts"), e.output)
 	}
 }

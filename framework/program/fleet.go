@@ -60,7 +60,7 @@ func newFleet(ctx context.Context, c *config.Config, options config.Options) (*e
 	its := c.Fleet.WithDefaults()
 	pools := database.NewPools(its.Connections - its.Listeners())
 	settings := fleet.Config{
-		Forwarder: f, Databases: config.FleetOf(c.Databases), Lease: c.Forwarder.Lease, Refresh: its.Refresh, Sleep: its.SleepAfter(), Connections: c.Forwarder.Connections,
+		Forwarder: f, Databases: config.FleetOf(c.Databases), Lease: c.Forwarder.Lease, Sleep: its.SleepAfter(), Connections: c.Forwarder.Connections,
 		Listeners: its.Listeners(), Awake: its.Awake(), Looks: its.Connections - its.Listeners(), Logger: options.Logger,
 		Identity: fmt.Sprintf("prefix %s, sinks %s", cmp.Or(c.Outbox.Prefix, store.DefaultPrefix), strings.Join(slices.Sorted(maps.Keys(c.Sinks)), ", ")),
 		Open: func(ctx context.Context, d fleet.Database) (fleet.Outbox, error) {

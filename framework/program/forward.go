@@ -86,9 +86,8 @@ type forward struct {
 	push      bool         // whether to send metrics by OTLP
 	dashboard *dashboard.Several
 	fleet     atomic.Pointer[shownFleet] // the fleet of the dashboard; nil if there is one database
-	// address, types and pprof are observe's at the start of the program.
+	// address and pprof are observe's at the start of the program.
 	address string
-	types   bool
 	pprof   bool
 }
 

@@ -190,7 +190,7 @@ func TestEachPanelOfTheDashboardShowsDataOfARealScrape(t *testing.T) {
 		address := freeAddress(t)
 		path := writeFile(t, fmt.Sprintf(`
 database: %q
-observe: {address: %q, types: true}
+observe: {address: %q}
 forwarder: {lease: 2s}
 sinks:
   quiet: {kind: http, with: {url: %q, format: cloudevents-batch, cloudevents: {source: /shop}}}

@@ -50,11 +50,11 @@ func (h *healthProbe) run(cmd *cobra.Command, _ []string) error {
 		return wrongUsage(cmd, fmt.Errorf("--timeout is %s: use more than 0", h.timeout))
 	}
 	if h.address == "" {
-		o, err := config.LoadObserve(h.source(h.flags))
+		address, err := config.LoadAddress(h.source(h.flags))
 		if err != nil {
 			return err
 		}
-		h.address = o.Address
+		h.address = address
 	}
 	host, port, err := net.SplitHostPort(h.address)
 	switch {

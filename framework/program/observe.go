@@ -24,16 +24,13 @@ import (
 // observes the forwarder only if its metrics are served or sent.
 func (f *forward) observed() (*config.Config, error) {
 	// Loading the whole configuration below reports the mistakes.
-	o, _ := config.LoadObserve(f.source)
-	f.types = o.Types
+	address, _ := config.LoadAddress(f.source)
 	databases, several, _ := config.LoadFleet(f.source)
-	f.monitor = observe.New(observe.Config{Version: readBuild(f.name).Version, Types: f.types, Databases: len(databases) > 0 || several.Query != "", Logger: f.logger})
-	if o.Address != "" || f.push {
+	f.monitor = observe.New(observe.Config{Version: readBuild(f.name).Version, Types: true, Databases: len(databases) > 0 || several.Query != "", Logger: f.logger})
+	if address != "" || f.push {
 		f.options.Observer = observe.Join(f.options.Observer, f.monitor)
 	}
-	if f.types {
-		f.options.Published = f.monitor.Published
-	}
+	f.options.Published = f.monitor.Published
 	c, err := loadForwarding(f.source, f.options)
 	if err != nil {
 		return nil, err
@@ -163,8 +160,8 @@ func (f *forward) changeAccess(o config.Observe) {
 	if err := f.dashboard.Change(f.access(o)); err != nil { // unexpected: loading has checked it
 		f.refuse(err)
 	}
-	if o.Address != f.address || o.Types != f.types || o.Pprof != f.pprof {
-		f.logger.Warn("a change of observe.address, observe.types or observe.pprof applies when the program is started again")
+	if o.Address != f.address || o.Pprof != f.pprof {
+		f.logger.Warn("a change of observe.address or observe.pprof applies when the program is started again")
 	}
 }
 

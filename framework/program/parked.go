@@ -40,7 +40,8 @@ Except for reroute, the commands read only the keys that locate the outbox. With
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.SetFlagErrorFunc(wrongFlag)
-	cmd.AddCommand(newParkedList(p), newParkedShow(p), newRequeue(p), newReroute(p), newDiscard(p), newSkip(p))
+	cmd.AddCommand(newParkedList(p), newParkedShow(p))
+	cmd.AddCommand(newParkedActions(p)...)
 	return cmd
 }
 

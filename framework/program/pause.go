@@ -1,7 +1,6 @@
 package program
 
 import (
-	"context"
 	"errors"
 	"slices"
 	"strings"
@@ -14,11 +13,7 @@ import (
 )
 
 func newPause(p *invocation) *cobra.Command {
-	return newPausing(p, pausing{
-		done: "paused", not: "was paused already",
-		change: (*admin.Admin).Pause,
-		wanted: func(s admin.SinkStatus) bool { return !s.Paused },
-	}, &cobra.Command{
+	return newPausing(p, "pause", &cobra.Command{
 		Use:   "pause SINK…",
 		Short: "Stop deliveries to sinks until they are resumed",
 		Long: `Pause sinks: forwarders start no more deliveries to them, and let those in flight end.
@@ -31,11 +26,7 @@ not affected.`,
 }
 
 func newResume(p *invocation) *cobra.Command {
-	return newPausing(p, pausing{
-		done: "resumed", not: "was not paused",
-		change: (*admin.Admin).Resume,
-		wanted: func(s admin.SinkStatus) bool { return s.Paused },
-	}, &cobra.Command{
+	return newPausing(p, "resume", &cobra.Command{
 		Use:   "resume SINK…",
 		Short: "Resume deliveries to paused sinks",
 		Long: `Resume paused sinks: forwarders continue from their cursors, within a fifth of their
@@ -48,16 +39,16 @@ lease.`,
 // pausing is the commands pause and resume.
 type pausing struct {
 	acting
-	done, not string
-	change    func(a *admin.Admin, ctx context.Context, sinks ...string) ([]string, error)
-	wanted    func(admin.SinkStatus) bool
+	operation admin.Operation
 	all       bool
 	sinks     []string
 	reason    string
 }
 
-func newPausing(p *invocation, c pausing, cmd *cobra.Command) *cobra.Command {
+func newPausing(p *invocation, name string, cmd *cobra.Command) *cobra.Command {
+	c := &pausing{}
 	c.invocation = p
+	c.operation, _ = admin.Named(admin.OnSinks, name)
 	cmd.Long += "\n\n" + needsDatabaseOnly
 	cmd.RunE = c.run
 	c.add(cmd)
@@ -88,36 +79,32 @@ func (c *pausing) run(cmd *cobra.Command, args []string) error {
 			return err
 		}
 		for _, s := range known {
-			if c.wanted(s) && !strings.HasPrefix(s.Sink, "_") {
+			if s.Paused == (c.operation.Name == "resume") && !strings.HasPrefix(s.Sink, "_") {
 				sinks = append(sinks, s.Sink)
 			}
 		}
 	}
 	changed := []string{}
 	if len(sinks) > 0 {
-		did, err := c.change(o.For(admin.Request{Reason: c.reason}), cmd.Context(), sinks...)
+		did, err := o.For(admin.Request{Reason: c.reason}).Do(cmd.Context(), c.operation, sinks...)
 		if err != nil {
 			return err
 		}
 		changed = append(changed, did...)
 	}
 	if c.json {
-		return printJSON(c.stdout, map[string][]string{c.done: changed})
+		return printJSON(c.stdout, map[string][]string{c.operation.Done: changed})
 	}
-	c.print(sinks, changed)
-	return nil
-}
-
-func (c *pausing) print(sinks, changed []string) {
 	if len(sinks) == 0 {
-		terminal.Println(c.stdout, "no sink was "+c.done)
+		terminal.Println(c.stdout, "no sink was "+c.operation.Done)
 	}
 	if len(changed) > 0 {
-		terminal.Println(c.stdout, c.done, strings.Join(changed, ", "))
+		terminal.Println(c.stdout, c.operation.Done, strings.Join(changed, ", "))
 	}
 	for _, sink := range sinks {
 		if !slices.Contains(changed, sink) {
-			terminal.Println(c.stdout, sink, c.not)
+			terminal.Println(c.stdout, sink, c.operation.Unchanged)
 		}
 	}
+	return nil
 }

@@ -81,7 +81,8 @@ func (r *replay) act(cmd *cobra.Command, _ []string) error {
 	if !r.json {
 		r.show(p)
 	}
-	return r.run(cmd, p, words{verb: "replay", done: "replayed", before: p.Done, next: func(a store.Action) string {
+	operation, _ := admin.Named(admin.OnDeliveries, "replay")
+	return r.run(cmd, p, words{Operation: operation, before: p.Done, next: func(a store.Action) string {
 		return "continue with waybill replay --continue " + a.ID
 	}}, p.View())
 }

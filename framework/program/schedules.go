@@ -1,7 +1,6 @@
 package program
 
 import (
-	"context"
 	"errors"
 
 	"github.com/jedib0t/go-pretty/v6/table"
@@ -29,19 +28,15 @@ it from the list; or it fails, and the logs of its processes say why.
 	}
 	s.add(cmd)
 	cmd.AddCommand(
-		newScheduleAction(p, "pause", (*admin.Admin).PauseSchedule, "paused", "was paused already",
-			"Pause a schedule",
+		newScheduleAction(p, "pause", "Pause a schedule",
 			`Pause a schedule: its ticks pass without a notification, and are not made up for later.
 The processes that run it react within five seconds.`),
-		newScheduleAction(p, "resume", (*admin.Admin).ResumeSchedule, "resumed", "was not paused",
-			"Resume a paused schedule",
+		newScheduleAction(p, "resume", "Resume a paused schedule",
 			`Resume a paused schedule: it continues with its next tick.`),
-		newScheduleAction(p, "run", (*admin.Admin).RunSchedule, "requested a tick of", "has a requested tick already",
-			"Request an extra tick of a schedule now",
+		newScheduleAction(p, "run", "Request an extra tick of a schedule now",
 			`Request an extra tick of a schedule now, also if it is paused. A process that runs the
 schedule makes it within five seconds. The regular ticks do not change.`),
-		newScheduleAction(p, "forget", forgetSchedule, "forgot", "",
-			"Delete what the outbox keeps of a removed schedule",
+		newScheduleAction(p, "forget", "Delete what the outbox keeps of a removed schedule",
 			`Delete what the outbox keeps of a schedule that was removed from the configuration. A
 schedule that a process still runs is listed again at once, and starts from now.`),
 	)
@@ -103,17 +98,18 @@ func (s *schedules) run(cmd *cobra.Command, _ []string) error {
 // scheduleAction is a command that changes one schedule.
 type scheduleAction struct {
 	acting
-	act       func(a *admin.Admin, ctx context.Context, name string) (changed bool, err error)
-	done, not string
+	operation admin.Operation
 }
 
-func newScheduleAction(p *invocation, verb string, act func(a *admin.Admin, ctx context.Context, name string) (bool, error), done, not, short, long string) *cobra.Command {
-	a := &scheduleAction{acting: acting{looking: looking{invocation: p}}, act: act, done: done, not: not}
+func newScheduleAction(p *invocation, name, short, long string) *cobra.Command {
+	a := &scheduleAction{}
+	a.invocation = p
+	a.operation, _ = admin.Named(admin.OnSchedules, name)
 	cmd := &cobra.Command{
-		Use:     verb + " NAME",
+		Use:     name + " NAME",
 		Short:   short,
 		Long:    long + "\n\n" + needsDatabaseOnly,
-		Example: "  waybill schedules " + verb + " daily-report",
+		Example: "  waybill schedules " + name + " daily-report",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return wrongUsage(cmd, errors.New("name a schedule"))
@@ -132,20 +128,16 @@ func (a *scheduleAction) run(cmd *cobra.Command, args []string) error {
 		return err
 	}
 	defer cleanup()
-	changed, err := a.act(o.Admin, cmd.Context(), args[0])
+	changed, err := o.Do(cmd.Context(), a.operation, args[0])
 	switch {
 	case err != nil:
 		return err
 	case a.json:
-		return printJSON(a.stdout, map[string]any{"schedule": args[0], "changed": changed})
-	case changed:
-		terminal.Println(a.stdout, a.done, args[0])
+		return printJSON(a.stdout, map[string]any{"schedule": args[0], "changed": len(changed) > 0})
+	case len(changed) > 0:
+		terminal.Println(a.stdout, a.operation.Done, args[0])
 	default:
-		terminal.Println(a.stdout, args[0], a.not)
+		terminal.Println(a.stdout, args[0], a.operation.Unchanged)
 	}
 	return nil
-}
-
-func forgetSchedule(a *admin.Admin, ctx context.Context, name string) (bool, error) {
-	return true, a.ForgetSchedule(ctx, name)
 }

@@ -105,7 +105,7 @@ sinks:
     kind: http
     with: {url: "https://partner.example/", headers: {X-Count: 1, X-Yes: true}, timeout: 1m0.5s, guard: {mode: "${MODE:-off}"}}
     parallelism: {threshold: "file:lanes"}
-    retry: {jitter: 0, multiplier: 2, types: {"*": {max_attempts: 3}}}
+    retry: {max: 1h, types: {"*": {max_attempts: 3}}}
     breaker: {off: "${OFF}"}
   again: *partner
   log: {kind: "${KIND}", with: }

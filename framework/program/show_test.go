@@ -49,15 +49,12 @@ outbox:
   inbox_retention: 720h
 forwarder:
   name: left
-  poll:
-    min: 1ms
-    max: 50ms
+  poll: 50ms
   listen: true
   lease: 15s
   connections: 8
   shutdown_timeout: 20s
   unrouted: park
-  trace_settle: false
 sinks:
   events:
     kind: kafka
@@ -78,16 +75,10 @@ sinks:
     retry:
       max_age: 24h
       initial: 1s
-      multiplier: 2
       max: 15m
-      jitter: 0.2
     on_dead: continue
-    on_unknown:
-      retry_for: 24h
     timeout: 1m30s
     breaker:
-      failure_share: 0.9
-      among: 20
       max_pause: 5s
       off: false
   lines:
@@ -103,25 +94,17 @@ sinks:
     retry:
       max_age: 24h
       initial: 1s
-      multiplier: 2
       max: 15m
-      jitter: 0.2
       types:
         order.*:
           max_age: 24h
           max_attempts: 3
           initial: 1s
-          multiplier: 2
           max: 15m
-          jitter: 0.2
     on_dead: continue
-    on_unknown:
-      retry_for: 24h
     timeout: 30s
     rate: 100/m
     breaker:
-      failure_share: 0.9
-      among: 20
       max_pause: 5s
       off: false
   program:
@@ -142,16 +125,10 @@ sinks:
     retry:
       max_age: 24h
       initial: 1s
-      multiplier: 2
       max: 15m
-      jitter: 0.2
     on_dead: continue
-    on_unknown:
-      retry_for: 24h
     timeout: 30s
     breaker:
-      failure_share: 0.9
-      among: 20
       max_pause: 5s
       off: false
 routes:

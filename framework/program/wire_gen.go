@@ -8,12 +8,12 @@ package program
 
 import (
 	"context"
+
 	"github.com/waybill-go/waybill/framework/config"
 	"github.com/waybill-go/waybill/framework/config/database"
-)
 
-import (
 	_ "embed"
+
 	_ "time/tzdata"
 )
 

@@ -43,7 +43,7 @@ func Drain(t testing.TB, c forwarder.Config) {
 // Advance drains, and then delivers what becomes due within d, in the order of the times, as if
 // d had passed: scheduled deliveries, retries and failed hooks, and all that follows from them.
 // It moves the times of parked deliveries instead of waiting. It changes no clock: DeliverAt
-// of later notifications, OnUnknown.RetryFor, Retry.MaxAge and a breaker's pauses still count
+// of later notifications, Retry.MaxAge and a breaker's pauses still count
 // from the real time.
 func Advance(t testing.TB, c forwarder.Config, d time.Duration) {
 	t.Helper()
@@ -85,7 +85,7 @@ func newDrain(t testing.TB, c forwarder.Config) *drain {
 	require.NotNil(t, c.Store, "the configuration has no Store: take that of Outbox.Forwarding, after Outbox.Open")
 	s, ok := c.Store.(inspected)
 	require.True(t, ok, "store %T is not a store.Inspector", c.Store)
-	c.Poll = forwarder.Poll{Min: lookEvery, Max: 4 * lookEvery}
+	c.Poll = 4 * lookEvery
 	c.Lease = 3 * time.Second // a position past rows of other types is written after a third of the lease
 	c.Retention, c.InboxRetention = forwarder.KeepForever, forwarder.KeepForever
 	if c.Logger == nil {

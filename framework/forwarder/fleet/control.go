@@ -195,7 +195,7 @@ func (c *control) checkFleet(members []store.Member) error {
 	if first.Settings == c.identity {
 		return nil
 	}
-	return fmt.Errorf("%w: that of forwarder %s, with other sinks or another outbox.prefix. This forwarder waits until the forwarders of that fleet have stopped; to keep both fleets running, give one of them another fleet.prefix",
+	return fmt.Errorf("%w: that of forwarder %s, with other sinks or another outbox.prefix. This forwarder waits until the forwarders of that fleet have stopped; to keep both fleets running, give one of them another control database or schema in fleet.control",
 		ErrOtherFleet, first.Owner)
 }
 

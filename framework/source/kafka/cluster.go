@@ -55,7 +55,7 @@ func (s *Source) cluster(ctx context.Context, after time.Time) (*cluster, error)
 	if c := s.known.Load(); c != nil && !c.asked.Before(after) { // another request has updated it meanwhile
 		return c, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, s.config.Timeout)
+	ctx, cancel := context.WithTimeout(ctx, s.config.timeout)
 	defer cancel()
 	asked := time.Now()
 	metadata, err := s.admin.Metadata(ctx, s.config.Topics...)
@@ -171,7 +171,7 @@ type listed struct {
 // partitions with an error, and returns the first error. If fenced is true, former leaders and leaders
 // with another epoch than known do not answer.
 func (s *Source) list(ctx context.Context, c *cluster, parts []partition, of int64, fenced bool) (offsets map[partition]listed, firstErr error, err error) {
-	ctx, cancel := context.WithTimeout(ctx, s.config.Timeout)
+	ctx, cancel := context.WithTimeout(ctx, s.config.timeout)
 	defer cancel()
 	request := kmsg.NewPtrListOffsetsRequest()
 	request.IsolationLevel = 1
@@ -235,7 +235,7 @@ func (s *Source) fetch(ctx context.Context, c *cluster, p position, most int32) 
 		s.outdated(c)
 		return nil, 0, 0, fmt.Errorf("%s/%d has no leader", p.name, p.number)
 	}
-	ctx, cancel := context.WithTimeout(ctx, s.config.Timeout)
+	ctx, cancel := context.WithTimeout(ctx, s.config.timeout)
 	defer cancel()
 	request := kmsg.NewPtrFetchRequest()
 	request.MinBytes, request.MaxBytes, request.IsolationLevel, request.SessionEpoch = 1, most, 1, -1
@@ -269,7 +269,7 @@ func (s *Source) fetch(ctx context.Context, c *cluster, p position, most int32) 
 // diverges returns the offset at which the leader epoch of a position ended, if it is before the
 // position: then an election has removed the records in between.
 func (s *Source) diverges(ctx context.Context, p position) (end int64, lost bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, s.config.Timeout)
+	ctx, cancel := context.WithTimeout(ctx, s.config.timeout)
 	defer cancel()
 	var request kadm.OffsetForLeaderEpochRequest
 	request.Add(p.name, p.number, p.epoch)

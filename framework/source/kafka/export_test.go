@@ -1,6 +1,8 @@
 package kafka
 
 import (
+	"time"
+
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/waybill-go/waybill/framework/notification"
@@ -14,3 +16,6 @@ func (s *Source) Kept() int64 { return s.kept.bytes.Load() }
 
 // Envelope returns the envelope of a record.
 func (s *Source) Envelope(r *kgo.Record) notification.Envelope { return s.envelope(r) }
+
+// SetTimeout sets how long one request to the cluster may take.
+func (c *Config) SetTimeout(d time.Duration) { c.timeout = d }

@@ -38,9 +38,6 @@ type written struct {
 
 // follow records a position.
 func (g *groups) follow(sink string, p position) {
-	if g.source.config.Group == GroupNone {
-		return
-	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if had := g.had[sink][p.partition]; g.closed || had.position == p && time.Since(had.at) < followAgain {
@@ -65,7 +62,7 @@ func (g *groups) write() {
 	moved := g.moved
 	g.moved, g.timer = make(map[string]map[partition]position), nil
 	g.mu.Unlock()
-	ctx, cancel := context.WithTimeout(context.Background(), g.source.config.Timeout)
+	ctx, cancel := context.WithTimeout(context.Background(), g.source.config.timeout)
 	defer cancel()
 	var first error
 	for sink, positions := range moved {
@@ -73,7 +70,7 @@ func (g *groups) write() {
 		for _, p := range positions {
 			offsets.Add(kadm.Offset{Topic: p.name, Partition: p.number, At: p.next, LeaderEpoch: p.epoch})
 		}
-		if err := g.source.admin.CommitAllOffsets(ctx, g.source.config.Group+"."+sink, offsets); err != nil {
+		if err := g.source.admin.CommitAllOffsets(ctx, g.source.config.ClientID+"."+sink, offsets); err != nil {
 			first = cmp.Or(first, err)
 			continue
 		}

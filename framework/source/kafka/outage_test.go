@@ -22,12 +22,14 @@ func TestWaitingForTheClusterEndsWithTheContext(t *testing.T) {
 	const timeout = time.Minute
 	asked := make(chan struct{})
 	var once sync.Once
-	source, err := kafka.New(kafka.Config{Brokers: []string{"127.0.0.1:1"}, Topics: []string{"t"}, Timeout: timeout,
+	c := kafka.Config{Brokers: []string{"127.0.0.1:1"}, Topics: []string{"t"},
 		Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			once.Do(func() { close(asked) })
 			<-ctx.Done()
 			return nil, ctx.Err()
-		}})
+		}}
+	c.SetTimeout(timeout)
+	source, err := kafka.New(c)
 	require.NoError(t, err)
 	defer source.Close()
 	var asking sync.WaitGroup

@@ -169,7 +169,7 @@ func (r *reader) silence(ctx context.Context) error {
 	if r.silent.IsZero() {
 		r.silent = time.Now()
 	}
-	if patience := r.source.config.Timeout; time.Since(r.silent) >= patience {
+	if patience := r.source.config.timeout; time.Since(r.silent) >= patience {
 		return fmt.Errorf("the leader has sent nothing for %s, although the partition goes on", patience)
 	}
 	pace.Sleep(ctx, emptyPause)

@@ -50,7 +50,7 @@ func TestALaneWhoseLeaderSendsNothingSaysSo(t *testing.T) {
 	w := newWorld(t, kafkatest.Fake(t), 1, nil)
 	w.write(t, orders(0, 3, 1)...)
 	w.begun(t)
-	s := w.open(t, func(c *kafka.Config) { c.Timeout = time.Second })
+	s := w.open(t, func(c *kafka.Config) { c.SetTimeout(time.Second) })
 	reader := leased(t, s)
 	w.cluster.Fake.ControlKey(int16(kmsg.Fetch), func(k kmsg.Request) (kmsg.Response, error, bool) {
 		w.cluster.Fake.KeepControl()

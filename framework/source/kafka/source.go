@@ -103,7 +103,7 @@ func (s *Source) checkCompaction(ctx context.Context, c *cluster) error {
 
 // configs returns the settings of the topics, as far as the user may read them.
 func (s *Source) configs(ctx context.Context) map[string]map[string]string {
-	ctx, cancel := context.WithTimeout(ctx, s.config.Timeout)
+	ctx, cancel := context.WithTimeout(ctx, s.config.timeout)
 	defer cancel()
 	described, err := s.admin.DescribeTopicConfigs(ctx, s.config.Topics...)
 	if err != nil {

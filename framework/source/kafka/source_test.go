@@ -334,7 +334,7 @@ func testTheGroupsFollow(t *testing.T, cluster *kafkatest.Cluster) {
 	w := newWorld(t, cluster, 2, nil)
 	w.write(t, orders(0, 20, 7)...)
 	sink := newTaken()
-	forward(t, w.open(t, func(c *kafka.Config) { c.Group = w.topic }), sink)
+	forward(t, w.open(t, func(c *kafka.Config) { c.ClientID = w.topic }), sink)
 	sink.await(t, 20)
 	admin := kadm.NewClient(w.client)
 	require.Eventually(t, func() bool {
@@ -425,7 +425,7 @@ func testTheForwarderLivesWhileTheBrokersAreAway(t *testing.T, cluster *kafkates
 	const lease = 6 * time.Second // so long that a busy machine loses none
 	w := newWorld(t, cluster, 2, nil)
 	w.write(t, orders(0, 10, 3)...)
-	s, sink := w.open(t, func(c *kafka.Config) { c.Timeout = time.Second }), newTaken()
+	s, sink := w.open(t, func(c *kafka.Config) { c.SetTimeout(time.Second) }), newTaken()
 	forward(t, s, sink, func(c *forwarder.Config) { c.Lease = lease })
 	sink.await(t, 10)
 	alive := func() bool {

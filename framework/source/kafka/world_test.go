@@ -70,7 +70,8 @@ func orders(first, n, keys int) (records []*kgo.Record) {
 }
 
 func (w *world) config(change ...func(*kafka.Config)) kafka.Config {
-	c := kafka.Config{Brokers: w.cluster.Brokers, Topics: []string{w.topic}, Timeout: 5 * time.Second, Logger: w.log}
+	c := kafka.Config{Brokers: w.cluster.Brokers, Topics: []string{w.topic}, Logger: w.log}
+	c.SetTimeout(5 * time.Second)
 	for _, f := range change {
 		f(&c)
 	}

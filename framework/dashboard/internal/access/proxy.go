@@ -25,20 +25,14 @@ type Proxy struct {
 	Networks []netip.Prefix
 	// User is the header with the user's name; the default is DefaultUserHeader.
 	User string
-	// Role is the header with a role, or with groups separated by commas. Without it, each user
-	// is a viewer.
+	// Role is the header with a role, or with groups separated by commas. The value operator makes
+	// the user an operator. Users with other values, and all without a header, are viewers.
 	Role string
-	// Operators are the values of Role that make a user an operator; the default is operator.
-	// Users with other values are viewers.
-	Operators []string
 }
 
 func (p Proxy) validate() error {
-	switch {
-	case len(p.Networks) == 0 && (p.User != "" || p.Role != "" || len(p.Operators) > 0):
+	if len(p.Networks) == 0 && (p.User != "" || p.Role != "") {
 		return errors.New("proxy has no networks: name those of the proxy")
-	case len(p.Operators) > 0 && p.Role == "":
-		return errors.New("proxy has operators, but no role: name the header with the roles")
 	}
 	return nil
 }
@@ -69,19 +63,15 @@ func (p Proxy) user(r *http.Request) (User, bool, error) {
 		return User{}, false, refuse(http.StatusForbidden, "the user's name is too long or has invalid characters")
 	}
 	user := User{Name: names[0], Role: Viewer}
-	if len(roles) == 1 && p.isOperator(roles[0]) {
+	if len(roles) == 1 && isOperator(roles[0]) {
 		user.Role = Operator
 	}
 	return user, true, nil
 }
 
-func (p Proxy) isOperator(groups string) bool {
-	operators := p.Operators
-	if len(operators) == 0 {
-		operators = []string{Operator.String()}
-	}
+func isOperator(groups string) bool {
 	for group := range strings.SplitSeq(groups, ",") {
-		if slices.Contains(operators, strings.TrimSpace(group)) {
+		if strings.TrimSpace(group) == Operator.String() {
 			return true
 		}
 	}

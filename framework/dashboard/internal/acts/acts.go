@@ -19,15 +19,6 @@ const Limit = 4
 // ErrBusy means that Limit plans are running.
 var ErrBusy = fmt.Errorf("%d actions are running in this process: wait for one to end, or cancel one", Limit)
 
-// Plan is a plan of package admin.
-type Plan interface {
-	Total() int64
-	Run(ctx context.Context, progress admin.Progress) (store.Action, error)
-}
-
-// Act is an action that runs in this process.
-type Act = store.Action
-
 // Runner runs plans. It is safe for concurrent use.
 type Runner struct {
 	log  *slog.Logger
@@ -41,7 +32,7 @@ type Runner struct {
 }
 
 type running struct {
-	act    Act
+	act    store.Action
 	cancel context.CancelFunc
 }
 
@@ -64,7 +55,7 @@ func (r *Runner) Close() {
 // Start runs a plan in the background, and returns its action as soon as the action is recorded.
 // If ctx is done before that, the plan is interrupted; later, the plan runs independently of ctx.
 // Start returns ErrBusy if Limit plans are running.
-func (r *Runner) Start(ctx context.Context, p Plan) (store.Action, error) {
+func (r *Runner) Start(ctx context.Context, p admin.Planned) (store.Action, error) {
 	run := &running{}
 	var runs context.Context
 	runs, run.cancel = context.WithCancel(r.ctx)
@@ -144,12 +135,12 @@ func (r *Runner) Cancel(id string) bool {
 }
 
 // Running returns the running actions of this process, the newest first.
-func (r *Runner) Running() (acts []Act) {
+func (r *Runner) Running() (acts []store.Action) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, running := range r.running {
 		acts = append(acts, running.act)
 	}
-	slices.SortFunc(acts, func(a, b Act) int { return b.At.Compare(a.At) })
+	slices.SortFunc(acts, func(a, b store.Action) int { return b.At.Compare(a.At) })
 	return acts
 }

@@ -23,7 +23,7 @@ import (
 const patience = 30 * time.Second
 
 // slow returns a replay of 100 rows, one per second, so that it runs until it is stopped.
-func slow(t *testing.T, a *admin.Admin) acts.Plan {
+func slow(t *testing.T, a *admin.Admin) admin.Planned {
 	t.Helper()
 	routes, err := route.New(route.Routes{"*": route.To("mail")}, []string{"mail"}, nil)
 	require.NoError(t, err)

@@ -8,11 +8,9 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
-	"slices"
 	"time"
 
 	"github.com/waybill-go/waybill/framework/admin"
-	"github.com/waybill-go/waybill/framework/dashboard/internal/acts"
 	"github.com/waybill-go/waybill/framework/store"
 )
 
@@ -39,12 +37,6 @@ type replayTask struct {
 
 const defaultRate = 1000
 
-// plan is what all plans of package admin have.
-type plan interface {
-	acts.Plan
-	Expect(n int64) error
-}
-
 // planView is a plan as JSON. An action with the planned_at (or replay.up_to) and the count of a
 // plan does at most what the plan has counted.
 type planView struct {
@@ -61,14 +53,11 @@ type planView struct {
 // examples is how many examples a plan has.
 const examples = 5
 
-// taskNames has the actions that can be planned.
-var taskNames = []string{"requeue", "discard", "skip", "reroute", "replay"}
-
 // plan counts what a task would change.
-func (r *request) plan(ctx context.Context, a *admin.Admin, t task, plannedAt time.Time) (plan, error) {
-	switch {
-	case !slices.Contains(taskNames, t.Action):
-		return nil, problemOf(http.StatusBadRequest, "unknown action %q: use requeue, discard, skip, reroute or replay", t.Action)
+func (r *request) plan(ctx context.Context, a *admin.Admin, t task, plannedAt time.Time) (admin.Planned, error) {
+	switch _, known := admin.Named(admin.OnDeliveries, t.Action); {
+	case !known:
+		return nil, problemOf(http.StatusBadRequest, "unknown action %q: use %s", t.Action, admin.Names(admin.OnDeliveries))
 	case t.Action == "replay" && (t.Replay == nil || t.Filter != nil):
 		return nil, problemOf(http.StatusBadRequest, "a replay needs the member replay, and must have no filter")
 	case t.Action == "replay" && !plannedAt.IsZero():
@@ -78,40 +67,33 @@ func (r *request) plan(ctx context.Context, a *admin.Admin, t task, plannedAt ti
 	case (t.Action == "replay" || t.Action == "reroute") && r.Routing.Routes == nil:
 		return nil, problemOf(http.StatusConflict, "this process has no routes")
 	}
-	if t.Action == "replay" {
-		return r.replay(ctx, a, *t.Replay)
+	task := admin.Task{Operation: t.Action, Routes: r.Routing.Routes}
+	if t.Replay != nil {
+		var err error
+		if task.Replay, err = r.replay(*t.Replay); err != nil {
+			return nil, err
+		}
+		return a.Plan(ctx, task)
 	}
-	filter := *t.Filter
+	task.Filter = *t.Filter
 	if !plannedAt.IsZero() {
-		filter.PlannedAt = plannedAt
+		task.Filter.PlannedAt = plannedAt
 	}
-	var p plan
-	var err error
-	switch t.Action {
-	case "requeue":
-		p, err = a.Requeue(ctx, filter)
-	case "discard":
-		p, err = a.Discard(ctx, filter)
-	case "skip":
-		p, err = a.Skip(ctx, filter)
-	case "reroute":
-		p, err = a.Reroute(ctx, filter, r.Routing.Routes)
-	}
-	return p, err
+	return a.Plan(ctx, task)
 }
 
-func (r *request) replay(ctx context.Context, a *admin.Admin, t replayTask) (plan, error) {
+func (r *request) replay(t replayTask) (admin.ReplayRequest, error) {
 	if !isText(t.Sink) {
-		return nil, problemOf(http.StatusBadRequest, "the sink has a NUL")
+		return admin.ReplayRequest{}, problemOf(http.StatusBadRequest, "the sink has a NUL")
 	}
 	request := admin.ReplayRequest{Sink: t.Sink, Type: t.Type, Since: t.Since, Until: t.Until, Rate: defaultRate, UpTo: t.UpTo}
 	if t.Rate != nil {
 		request.Rate = *t.Rate
 	}
 	if request.Routed = r.Routing.Routes.Filter(t.Sink); request.Routed.None() && t.Sink != "" {
-		return nil, problemOf(http.StatusBadRequest, "no route leads to sink %q", t.Sink)
+		return request, problemOf(http.StatusBadRequest, "no route leads to sink %q", t.Sink)
 	}
-	return a.Replay(ctx, request)
+	return request, nil
 }
 
 func makePlan(ctx context.Context, r *request) (any, error) {

@@ -48,8 +48,6 @@ type sinkView struct {
 	Conditions []store.Condition `json:"conditions"`
 }
 
-func (s sinkView) dead() int { return s.Parked[string(store.StateDead)] }
-
 // sample returns the figures of all sinks.
 func (r *request) sample(ctx context.Context) (views []sinkView, snapshot history.Snapshot, err error) {
 	if snapshot, err = r.snapshot(ctx); err != nil {
@@ -110,15 +108,13 @@ func sink(ctx context.Context, r *request) (any, error) {
 	return view, err
 }
 
-func pause(ctx context.Context, r *request) (any, error) {
-	return r.setPaused(ctx, true, (*admin.Admin).Pause)
+// onSink returns the handler of an operation on the sink in the path.
+func onSink(operation string) handler {
+	o, _ := admin.Named(admin.OnSinks, operation)
+	return func(ctx context.Context, r *request) (any, error) { return r.onSink(ctx, o) }
 }
 
-func resume(ctx context.Context, r *request) (any, error) {
-	return r.setPaused(ctx, false, (*admin.Admin).Resume)
-}
-
-func (r *request) setPaused(ctx context.Context, paused bool, set func(*admin.Admin, context.Context, ...string) ([]string, error)) (any, error) {
+func (r *request) onSink(ctx context.Context, o admin.Operation) (any, error) {
 	name, err := r.name("sink")
 	if err != nil {
 		return nil, err
@@ -132,15 +128,12 @@ func (r *request) setPaused(ctx context.Context, paused bool, set func(*admin.Ad
 	if !isText(body.Reason) {
 		return nil, problemOf(http.StatusBadRequest, "the reason has a NUL")
 	}
-	changed, err := set(r.Admin.For(admin.Request{Address: r.User.Address, Reason: body.Reason}), ctx, name)
+	changed, err := r.Admin.For(admin.Request{Address: r.User.Address, Reason: body.Reason}).Do(ctx, o, name)
 	if err != nil {
 		return nil, err
 	}
-	return map[string]any{"sink": name, "paused": paused, "changed": len(changed) > 0}, nil
+	return map[string]any{"sink": name, "paused": o.Name == "pause", "changed": len(changed) > 0}, nil
 }
-
-// defaultMaxLag is the maximum lag of a healthy sink.
-const defaultMaxLag = 5 * time.Minute
 
 // healthView reports whether sinks are healthy.
 type healthView struct {
@@ -163,74 +156,70 @@ type reason struct {
 }
 
 func healthOfSinks(ctx context.Context, r *request) (any, error) {
-	return r.health(ctx, func() ([]sinkView, history.Snapshot, error) { return r.sample(ctx) })
+	snapshot, err := r.snapshot(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return r.health(snapshot, snapshot.Sample.Sinks)
 }
 
 func healthOfSink(ctx context.Context, r *request) (any, error) {
-	return r.health(ctx, func() ([]sinkView, history.Snapshot, error) {
-		view, snapshot, err := r.sampleOf(ctx)
-		return []sinkView{view}, snapshot, err
-	})
+	view, snapshot, err := r.sampleOf(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return r.health(snapshot, slices.DeleteFunc(slices.Clone(snapshot.Sample.Sinks), func(s store.SinkSample) bool { return s.Sink != view.Sink }))
 }
 
 // health answers 200 if all sinks are healthy and 503 if not, with a body of the same form.
-func (r *request) health(_ context.Context, sample func() ([]sinkView, history.Snapshot, error)) (any, error) {
+func (r *request) health(snapshot history.Snapshot, sinks []store.SinkSample) (any, error) {
 	values, err := r.query("max_lag", "max_dead")
 	if err != nil {
 		return nil, err
 	}
-	maxLag, err := span(values, "max_lag", defaultMaxLag)
-	if err != nil {
+	var tolerance admin.Tolerance
+	if tolerance.Lag, err = span(values, "max_lag", admin.LateAfter); err != nil {
 		return nil, err
 	}
-	maxDead, err := number(values, "max_dead", 0, 0, store.PendingLimit-1)
-	if err != nil {
+	if tolerance.Dead, err = number(values, "max_dead", 0, 0, store.PendingLimit-1); err != nil {
 		return nil, err
 	}
-	views, snapshot, err := sample()
-	if err != nil {
-		return nil, err
-	}
-	answer := &reply{status: http.StatusOK}
 	health := healthView{SampledAt: snapshot.At.UTC(), Healthy: true, Sinks: []sinkHealth{}}
-	for _, v := range views {
-		reasons := v.unhealthy(maxLag, maxDead, snapshot.Sample.Forwarders, snapshot.Membership.Unowned(v.Sink))
-		health.Sinks = append(health.Sinks, sinkHealth{v.Sink, len(reasons) == 0, reasons})
+	for _, s := range sinks {
+		reasons := []reason{}
+		for _, t := range snapshot.Troubles(&s, tolerance) {
+			if text := reasonText(t, tolerance); text != "" {
+				reasons = append(reasons, reason{t.What, text})
+			}
+		}
+		health.Sinks = append(health.Sinks, sinkHealth{s.Sink, len(reasons) == 0, reasons})
 		health.Healthy = health.Healthy && len(reasons) == 0
 	}
+	answer := &reply{status: http.StatusOK, body: health}
 	if !health.Healthy {
 		answer.status = http.StatusServiceUnavailable
 	}
-	answer.body = health
 	return answer, nil
 }
 
-// unhealthy returns the reasons why a sink is unhealthy; none if it is healthy.
-func (s sinkView) unhealthy(maxLag time.Duration, maxDead, forwarders, unowned int) []reason {
-	reasons := []reason{}
-	add := func(code, format string, args ...any) {
-		reasons = append(reasons, reason{code, fmt.Sprintf(format, args...)})
+// reasonText says why a sink is not healthy; "" for troubles that leave it healthy.
+func reasonText(t admin.Trouble, tolerance admin.Tolerance) string {
+	switch t.What {
+	case admin.Paused:
+		return "the sink is paused"
+	case admin.BreakerOpen:
+		if t.Forwarder == "" {
+			return "the breaker is open: " + t.Cause
+		}
+		return fmt.Sprintf("the breaker of %s has been open since %s: %s", t.Forwarder, t.Since.UTC().Format(time.RFC3339), t.Cause)
+	case admin.NoForwarder:
+		return "no forwarder is running"
+	case admin.LanesUnowned:
+		return fmt.Sprintf("%d of %d lanes have no forwarder", t.Count, t.Of)
+	case admin.Late:
+		return fmt.Sprintf("the oldest pending notification occurred %s ago, and the limit is %s", t.Lag.Round(time.Second), tolerance.Lag)
+	case admin.DeadLetters:
+		return fmt.Sprintf("%d deliveries are dead, and the limit is %d", t.Count, tolerance.Dead)
 	}
-	if s.Paused {
-		add("paused", "the sink is paused")
-	}
-	if i := slices.IndexFunc(s.Conditions, func(c store.Condition) bool {
-		return c.Kind == store.ConditionBreakerOpen && c.Destination == ""
-	}); i >= 0 {
-		c := s.Conditions[i]
-		add("breaker_open", "the breaker of %[2]s has been open since %[1]s: %[3]s", c.Since.UTC().Format(time.RFC3339), c.Forwarder, c.Cause)
-	}
-	if lag := time.Duration(s.LagSeconds * float64(time.Second)); lag > maxLag {
-		add("lag", "the oldest pending notification occurred %s ago, and the limit is %s", lag.Round(time.Second), maxLag)
-	}
-	if s.dead() > maxDead {
-		add("dead", "%d deliveries are dead, and the limit is %d", s.dead(), maxDead)
-	}
-	switch {
-	case forwarders == 0:
-		add("no_forwarder", "no forwarder is running")
-	case unowned > 0:
-		add("lanes_unowned", "%d of %d lanes have no forwarder", unowned, s.Free+s.Owned)
-	}
-	return reasons
+	return ""
 }

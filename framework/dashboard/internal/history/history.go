@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/waybill-go/waybill/framework/admin"
 	"github.com/waybill-go/waybill/framework/dashboard/internal/target"
 	"github.com/waybill-go/waybill/framework/doctor"
 	"github.com/waybill-go/waybill/framework/forwarder"
@@ -38,15 +39,9 @@ const (
 
 // Snapshot is an outbox at one moment.
 type Snapshot struct {
-	// At is the time of the snapshot; zero before the first sample.
-	At         time.Time
-	Sample     store.Sample
-	Membership store.Membership
-	// Sinks has the work of all forwarders for each sink, as a sum. A sink that no heartbeat names
-	// is missing.
-	Sinks map[string]store.SinkRunning
+	admin.Look
 	// Held is the doctor's finding about a transaction that has held the log for
-	// doctor.DefaultHeldAfter; nil if there is none, or if the target has no doctor.
+	// admin.HeldAfter; nil if there is none, or if the target has no doctor.
 	Held *doctor.Finding
 	// Holders are the sinks that keep rows in the log. KeptTooLong says that rows stay longer than
 	// the retention.
@@ -286,7 +281,7 @@ func take(ctx context.Context, t *target.Target) (s Snapshot, err error) {
 	if isRunning(t.Forwarder) {
 		s.Sample.Forwarders = max(1, s.Sample.Forwarders)
 	}
-	if s.Sample.Held >= doctor.DefaultHeldAfter && t.Doctor != nil {
+	if s.Sample.Held >= admin.HeldAfter && t.Doctor != nil {
 		if found := t.Doctor(ctx, "held-transactions"); len(found) == 1 && found[0].Status != doctor.OK {
 			s.Held = &found[0]
 		}
@@ -296,15 +291,7 @@ func take(ctx context.Context, t *target.Target) (s Snapshot, err error) {
 	return s, err
 }
 
-// slack is how long a row may stay in the log after its retention: rows are removed in batches and
-// partitions.
-const slack = time.Hour
-
 // keepsTooLong reports whether a row is older than the retention of this process's forwarder allows.
 func keepsTooLong(t *target.Target, oldest *store.Row) bool {
-	if t.Forwarder == nil || oldest == nil {
-		return false
-	}
-	kept, age := t.Forwarder.Figures().Retention, time.Since(oldest.OccurredOn)
-	return kept > 0 && age > kept && age-kept > slack
+	return t.Forwarder != nil && oldest != nil && admin.KeptTooLong(time.Since(oldest.OccurredOn), t.Forwarder.Figures().Retention)
 }

@@ -15,8 +15,6 @@ import (
 const (
 	// slowCheckpoint is when a checkpoint is marked as slow: a fifth of the default lease.
 	slowCheckpoint = 3 * time.Second
-	// handover is how long a lane may be free: twice the default lease.
-	handover = 30 * time.Second
 )
 
 // forwarderRow is a forwarder in the list.
@@ -82,7 +80,7 @@ type freeLanes struct {
 }
 
 // Long reports whether a lane has been free for longer than a handover takes.
-func (f freeLanes) Long() bool { return f.Longest > handover }
+func (f freeLanes) Long() bool { return f.Longest >= store.Handover }
 
 type forwardersPage struct {
 	Forwarders []forwarderRow

@@ -8,13 +8,11 @@ import (
 	"strings"
 	"time"
 
+	"github.com/waybill-go/waybill/framework/admin"
 	"github.com/waybill-go/waybill/framework/dashboard/internal/history"
 	"github.com/waybill-go/waybill/framework/doctor"
 	"github.com/waybill-go/waybill/framework/store"
 )
-
-// lateAfter is the lag above which a sink is late.
-const lateAfter = 5 * time.Minute
 
 // overviewPage is the data of the first page.
 type overviewPage struct {
@@ -65,6 +63,8 @@ type trouble struct {
 // sinkRow is a sink in the overview.
 type sinkRow struct {
 	store.SinkSample
+	// Wrong is what is wrong with it, and State the worst of it.
+	Wrong   []admin.Trouble
 	State   badge
 	Hour    hour
 	Running *store.SinkRunning // nil if not known
@@ -95,7 +95,7 @@ func overview(ctx context.Context, r *request) (any, error) {
 	page := overviewPage{Seen: seenOf(snapshot), Troubles: outboxTroubles(snapshot), Forwarders: snapshot.Sample.Forwarders}
 	for _, s := range snapshot.Sample.Sinks {
 		row := r.sinkRow(snapshot, s)
-		page.Troubles = append(page.Troubles, row.troubles(snapshot)...)
+		page.Troubles = append(page.Troubles, row.troubles()...)
 		page.Sinks = append(page.Sinks, row)
 		page.Done += row.Hour.Done
 		page.Failed += row.Hour.Failed + row.Hour.Dead
@@ -152,83 +152,75 @@ func (r *request) sinkRow(l history.Snapshot, s store.SinkSample) sinkRow {
 		}
 		row.Kept = append(row.Kept, kept{p.State, map[store.State]string{store.StateDead: "bad", store.StateRetrying: "warn"}[p.State], int64(p.Count)})
 	}
-	row.State = row.state(l)
+	s.Lag = row.Behind
+	row.Wrong = l.Troubles(&s, admin.Tolerance{Lag: admin.LateAfter})
+	row.State = badge{"good", "ok", ""}
+	if len(row.Wrong) > 0 {
+		if state := badgeOf(row.Wrong[0]); state.Word != "" {
+			row.State = state
+		}
+	}
 	return row
 }
 
-// state returns the worst state that applies to a sink.
-func (s *sinkRow) state(l history.Snapshot) badge {
-	if s.Paused {
+// badgeOf returns the state of a sink with a trouble; the zero value if the sink goes on as usual.
+func badgeOf(t admin.Trouble) badge {
+	switch t.What {
+	case admin.Paused:
 		return badge{"warn", "paused", "someone has paused this sink"}
-	}
-	var throttled *badge
-	for _, c := range l.Membership.Conditions(time.Now()) {
-		if c.Sink != s.Sink || c.Destination != "" {
-			continue
+	case admin.BreakerOpen:
+		text := cut(t.Cause, 200)
+		if !t.Since.IsZero() {
+			text += ", since " + at(t.Since)
 		}
-		switch c.Kind {
-		case store.ConditionBreakerOpen:
-			return badge{"bad", "breaker open", cut(c.Cause, 200) + ", since " + at(c.Since)}
-		case store.ConditionThrottled:
-			throttled = &badge{"warn", "throttled", strings.TrimPrefix(cut(c.Cause, 200)+", until ", ", ") + at(c.Until)}
-		}
-	}
-	if s.Running != nil && s.Running.BreakerOpen {
-		return badge{"bad", "breaker open", cut(s.Running.Cause, 200)}
-	}
-	switch unowned := l.Membership.Unowned(s.Sink); {
-	case unowned > 0 && unowned == s.Owned+s.Free:
+		return badge{"bad", "breaker open", text}
+	case admin.NoForwarder:
 		return badge{"bad", "stopped", "no forwarder delivers to this sink"}
-	case unowned > 0:
-		return badge{"bad", "partly stopped", fmt.Sprintf("%s of %d without a forwarder", lanes(unowned), s.Owned+s.Free)}
-	case throttled != nil:
-		return *throttled
-	case s.Behind > lateAfter:
+	case admin.LanesUnowned:
+		if t.Count == t.Of {
+			return badge{"bad", "stopped", "no forwarder delivers to this sink"}
+		}
+		return badge{"bad", "partly stopped", fmt.Sprintf("%s of %d without a forwarder", lanes(t.Count), t.Of)}
+	case admin.Throttled:
+		return badge{"warn", "throttled", strings.TrimPrefix(cut(t.Cause, 200)+", until ", ", ") + at(t.Until)}
+	case admin.Late:
 		return badge{"warn", "late", ""}
 	}
-	return badge{"good", "ok", ""}
+	return badge{}
 }
 
 // troubles returns the troubles of a sink.
-func (s *sinkRow) troubles(l history.Snapshot) (all []trouble) {
+func (s *sinkRow) troubles() (all []trouble) {
 	add := func(id, class, format string, args ...any) {
 		all = append(all, trouble{ID: id + " " + s.Sink, Class: class, Text: fmt.Sprintf(format, args...), Sink: s.Sink})
 	}
-	noForwarder := l.Sample.Forwarders == 0 && s.State.Word == "stopped" // a trouble of the outbox
-	if s.State.Class != "good" && !noForwarder {
-		text := s.State.Word
-		if s.State.Word == "late" {
-			text = span(s.Behind) + " late"
-		} else if s.State.Text != "" {
-			text += ": " + s.State.Text
-		}
-		add("state", s.State.Class, "%s", text)
+	noForwarder := s.is(admin.NoForwarder) // a trouble of the outbox
+	switch state := s.State; {
+	case state.Class == "good" || noForwarder && state.Word == "stopped":
+	case state.Word == "late":
+		add("state", state.Class, "%s late", span(s.Behind))
+	default:
+		add("state", state.Class, "%s: %s", state.Word, state.Text)
 	}
 	for _, p := range s.Parked.States {
 		if p.State == store.StateDead && p.Count > 0 {
 			add("dead", "warn", "%s dead, the oldest parked %s", count(int64(p.Count)), ago(p.Oldest))
 		}
 	}
-	if s.Parked.Overdue > 0 && !s.Paused && !noForwarder {
-		add("overdue", "warn", "%s parked and overdue for more than a minute", count(int64(s.Parked.Overdue)))
-	}
-	for sink, held := range destinations(l) {
-		if sink == s.Sink && held > 0 && s.State.Word != "breaker open" {
-			add("destinations", "warn", "%d of its destinations throttled or with an open breaker", held)
+	for _, t := range s.Wrong {
+		switch {
+		case t.What == admin.Overdue && !noForwarder:
+			add("overdue", "warn", "%s parked and overdue for more than a minute", count(int64(t.Count)))
+		case t.What == admin.Destinations && s.State.Word != "breaker open":
+			add("destinations", "warn", "%d of its destinations throttled or with an open breaker", t.Count)
 		}
 	}
 	return all
 }
 
-// destinations counts the throttled and failing destinations of each sink.
-func destinations(l history.Snapshot) map[string]int {
-	held := make(map[string]int)
-	for _, m := range l.Membership.Members {
-		for sink, s := range m.States {
-			held[sink] = max(held[sink], s.AllDestinations, len(s.Destinations))
-		}
-	}
-	return held
+// is reports whether a sink has a trouble.
+func (s *sinkRow) is(what string) bool {
+	return slices.ContainsFunc(s.Wrong, func(t admin.Trouble) bool { return t.What == what })
 }
 
 func lanes(n int) string {
@@ -249,7 +241,7 @@ func outboxTroubles(l history.Snapshot) (all []trouble) {
 	switch held := l.Sample.Held; {
 	case l.Held != nil && l.Held.Status != doctor.Skip:
 		all = append(all, trouble{ID: "held", Class: "bad", Text: "An open transaction holds the log: " + cut(l.Held.Text, 400), Fix: l.Held.Fix})
-	case held >= doctor.DefaultHeldAfter:
+	case held >= admin.HeldAfter:
 		all = append(all, trouble{ID: "held", Class: "bad", Text: "A transaction that has written to the log has been open for " + span(held) + ".", Fix: "waybill doctor --only held-transactions"})
 	}
 	if l.KeptTooLong && len(l.Holders) > 0 {

@@ -21,18 +21,13 @@ const (
 	typedAbove = 100
 )
 
-// planActs are the acts on parked deliveries, each with its explanation.
-var planActs = map[string]string{
-	"requeue": "These deliveries are tried again at once, with all their attempts. If several of one key are dead, they are delivered in order.",
-	"discard": "These deliveries are deleted and never made. This cannot be undone.",
-	"skip":    "The first dead delivery of each key is deleted and never made, so that the deliveries that it blocks continue. This cannot be undone.",
-}
-
 // planForm is the form of an act: on the selected deliveries, or on all that match the filter.
 type planForm struct {
 	parkedForm
 	Act      string
 	Selected []string
+	// About explains the act.
+	About string
 }
 
 func readPlanForm(v url.Values) (planForm, error) {
@@ -42,7 +37,8 @@ func readPlanForm(v url.Values) (planForm, error) {
 	} else if len(f.Selected) == 0 {
 		return f, problem{http.StatusBadRequest, "nothing is selected: go back and select at least one delivery"}
 	}
-	if planActs[f.Act] == "" {
+	o, known := admin.Named(admin.OnDeliveries, f.Act)
+	if f.About = o.About; !known || f.About == "" { // the pages of sinks have the others
 		return f, problem{http.StatusBadRequest, "there is no such act"}
 	}
 	return f, nil
@@ -62,7 +58,7 @@ func (f planForm) plan(ctx context.Context, a *admin.Admin, pin time.Time) (*adm
 
 // newPlan returns a plan for the selected deliveries, or for the filter if none is selected.
 func (f planForm) newPlan(ctx context.Context, a *admin.Admin, pin time.Time) (*admin.Plan, error) {
-	filter := admin.Filter{}
+	var filter admin.Filter
 	if len(f.Selected) > 0 {
 		for _, text := range f.Selected {
 			place, err := readPlace(text)
@@ -78,22 +74,17 @@ func (f planForm) newPlan(ctx context.Context, a *admin.Admin, pin time.Time) (*
 		}
 	}
 	filter.PlannedAt = pin
-	switch f.Act {
-	case "requeue":
-		return a.Requeue(ctx, filter)
-	case "discard":
-		return a.Discard(ctx, filter)
-	}
-	if f.State == string(store.StateDead) {
+	if f.Act == "skip" && f.State == string(store.StateDead) {
 		filter.States = nil // skip is always about dead deliveries, and its filter must not name states
 	}
-	return a.Skip(ctx, filter)
+	p, err := a.Plan(ctx, admin.Task{Operation: f.Act, Filter: filter})
+	plan, _ := p.(*admin.Plan)
+	return plan, err
 }
 
 // planPage is the data of the page that shows a plan and asks for confirmation.
 type planPage struct {
 	planForm
-	Words    string
 	Counts   []store.ParkedCount
 	Total    int64
 	Examples []parkedRow
@@ -109,7 +100,7 @@ type planPage struct {
 func (p planPage) Others() int64 { return max(0, int64(len(p.Selected))-p.Total) }
 
 func (f planForm) page(ctx context.Context, p *admin.Plan) (planPage, error) {
-	page := planPage{planForm: f, Words: planActs[f.Act], Counts: p.Counts, Total: p.Total(), PlannedAt: p.PlannedAt().Format(time.RFC3339Nano)}
+	page := planPage{planForm: f, Counts: p.Counts, Total: p.Total(), PlannedAt: p.PlannedAt().Format(time.RFC3339Nano)}
 	page.Typed = page.Total > typedAbove
 	examples, err := p.Examples(ctx, planExamples)
 	page.Examples = parkedRows(examples)

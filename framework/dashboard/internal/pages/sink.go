@@ -65,7 +65,7 @@ func sink(ctx context.Context, r *request) (any, error) {
 		sample.Paused = slices.ContainsFunc(snapshot.Membership.Lanes, func(l store.LaneState) bool { return l.Lane.Sink == name && l.Paused })
 	}
 	page := sinkPage{sinkRow: r.sinkRow(snapshot, sample), Seen: seenOf(snapshot), Replays: name != store.SinkUnrouted}
-	page.Troubles = page.troubles(snapshot)
+	page.Troubles = page.troubles()
 	for i := range page.Troubles {
 		page.Troubles[i].Sink = "" // the page names it
 	}
@@ -140,7 +140,7 @@ func lanesOf(m store.Membership, s store.SinkSample) (rows []laneRow) {
 
 // settingsOf returns the settings of a sink, by their keys in waybill.yaml.
 func settingsOf(s forwarder.Sink) []setting {
-	retry := fmt.Sprintf("%s to %s, × %g", compact(s.Retry.Initial), compact(s.Retry.Max), s.Retry.Multiplier)
+	retry := fmt.Sprintf("%s to %s", compact(s.Retry.Initial), compact(s.Retry.Max))
 	if s.Retry.MaxAttempts > 0 {
 		retry += fmt.Sprintf(", at most %d attempts", s.Retry.MaxAttempts)
 	}
@@ -152,7 +152,7 @@ func settingsOf(s forwarder.Sink) []setting {
 	}
 	breaker := "off"
 	if !s.Breaker.Off {
-		breaker = fmt.Sprintf("opens at %g%% failures among %d, probes at least every %s", s.Breaker.FailureShare*100, s.Breaker.Among, compact(s.Breaker.MaxPause))
+		breaker = "probes at least every " + compact(s.Breaker.MaxPause)
 	}
 	rate := s.Rate.String()
 	if rate == "" {
@@ -168,7 +168,6 @@ func settingsOf(s forwarder.Sink) []setting {
 		{"rate", rate},
 		{"retry", retry},
 		{"on_dead", string(s.OnDead)},
-		{"on_unknown", "retry for " + compact(s.OnUnknown.RetryFor)},
 		{"breaker", breaker},
 	}
 	if s.Fairness != "" {
@@ -192,16 +191,22 @@ type confirmation struct {
 // reasonMost is the maximum length of a reason, in characters.
 const reasonMost = 500
 
-func pause(ctx context.Context, r *request) (any, error) {
-	return r.pauseOrResume(ctx, "pause", "This stops deliveries to the sink until you resume it. Until then the log keeps new notifications for it.", (*admin.Admin).Pause)
+// confirm returns the question whether to do an operation on something that has a page of acts below
+// path.
+func confirm(o admin.Operation, name, path, back string) confirmation {
+	return confirmation{
+		Heading: capital(o.Name), Name: name, What: o.About, Button: capital(o.Name), Path: path + "/" + o.Name, Back: back, Danger: o.Danger,
+	}
 }
 
-func resume(ctx context.Context, r *request) (any, error) {
-	return r.pauseOrResume(ctx, "resume", "Deliveries to the sink continue where they stopped.", (*admin.Admin).Resume)
+// onSink returns the view that pauses or resumes a sink. It asks for confirmation, or acts if the form
+// is confirmed.
+func onSink(operation string) view {
+	o, _ := admin.Named(admin.OnSinks, operation)
+	return func(ctx context.Context, r *request) (any, error) { return r.onSink(ctx, o) }
 }
 
-// pauseOrResume asks for confirmation, or acts if the form is confirmed.
-func (r *request) pauseOrResume(ctx context.Context, verb, what string, act func(a *admin.Admin, ctx context.Context, sinks ...string) ([]string, error)) (any, error) {
+func (r *request) onSink(ctx context.Context, o admin.Operation) (any, error) {
 	if err := r.requireOperator(); err != nil {
 		return nil, err
 	}
@@ -213,12 +218,11 @@ func (r *request) pauseOrResume(ctx context.Context, verb, what string, act func
 		return nil, err
 	}
 	if r.PostForm.Get("confirmed") == "" {
-		return confirmation{
-			Heading: capital(verb), Name: sink, What: what, Button: capital(verb), Path: sinkPath(sink) + "/" + verb, Back: sinkPath(sink),
-			Danger: verb == "pause", Reason: reason,
-		}, nil
+		question := confirm(o, sink, sinkPath(sink), sinkPath(sink))
+		question.Reason = reason
+		return question, nil
 	}
-	if _, err := act(r.Admin.For(admin.Request{Address: r.User.Address, Reason: reason}), ctx, sink); err != nil {
+	if _, err := r.Admin.For(admin.Request{Address: r.User.Address, Reason: reason}).Do(ctx, o, sink); err != nil {
 		return nil, err
 	}
 	next := goTo{path: sinkPath(sink)}

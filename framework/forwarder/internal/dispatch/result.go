@@ -165,7 +165,7 @@ func (d *Dispatcher) tryAgain(f *failure, pause time.Duration) {
 func keyOrID(it *item) string { return cmp.Or(it.Key, it.ID) }
 
 // unknown handles an item whose type or version this process does not know, as during a rolling
-// deployment. The attempt does not count. After OnUnknown.RetryFor the item is dead.
+// deployment. The attempt does not count. After policy.UnknownAge the item is dead.
 func (d *Dispatcher) unknown(f *failure) {
 	if d.breaker.Answered() {
 		d.available()
@@ -174,8 +174,8 @@ func (d *Dispatcher) unknown(f *failure) {
 	if !f.firstParked.IsZero() {
 		age = f.now.Sub(f.firstParked)
 	}
-	if limit := d.settings.OnUnknown.RetryFor; age > limit {
-		f.err = fmt.Errorf("%w (%s): %w", ErrUnknownTooLong, limit, f.err)
+	if age > policy.UnknownAge {
+		f.err = fmt.Errorf("%w (%s): %w", ErrUnknownTooLong, policy.UnknownAge, f.err)
 		d.dead(f)
 		return
 	}

@@ -34,8 +34,13 @@ type Circuit struct {
 	recovered int       // how often a successful delivery has closed the breaker
 }
 
-// probeJitter is the share by which a pause between two probes varies.
-const probeJitter = 0.2
+// The breaker opens if this many of the last attempts failed temporarily. Of several failures of one
+// key only the first counts. Some failures are normal; nearly all of them mean that the destination
+// answers nothing. With fewer attempts a short run of bad notifications would stop the sink.
+const (
+	failures = 18
+	among    = 20
+)
 
 // maxPostponed bounds how long a delivery is postponed because its destination is unavailable.
 const maxPostponed = 5 * time.Minute
@@ -61,13 +66,12 @@ func NewCircuitBy(config Breaker, chance func() float64) *Circuit {
 // Adjust replaces the settings, which must have their defaults, and closes the breaker.
 // Throttling goes on.
 func (c *Circuit) Adjust(config Breaker) {
-	among := uint(config.Among)
 	*c = Circuit{
 		config: config,
-		pace:   Retry{Initial: firstPause, Multiplier: 2, Max: config.MaxPause}.backOff(),
+		pace:   Retry{Initial: firstPause, Max: config.MaxPause}.backOff(),
 		chance: c.chance,
 		breaker: circuitbreaker.NewBuilder[any]().
-			WithFailureThresholdRatio(uint(math.Ceil(config.FailureShare*float64(config.Among))), among).
+			WithFailureThresholdRatio(failures, among).
 			WithSuccessThreshold(1).
 			WithDelay(0). // probeAt decides when a probe may start
 			Build(),
@@ -250,7 +254,7 @@ func (c *Circuit) count(now time.Time, key string) {
 		c.fruitless = now
 	}
 	if !slices.Contains(c.failed, key) {
-		if len(c.failed) == c.config.Among {
+		if len(c.failed) == among {
 			c.failed = slices.Delete(c.failed, 0, 1)
 		}
 		c.failed = append(c.failed, key)
@@ -270,7 +274,7 @@ func (c *Circuit) delayProbe(now time.Time, err error) (opened bool) {
 	if opened {
 		c.since = now
 	}
-	c.cause, c.probeAt = err, now.Add(vary(c.pace.NextBackOff(), probeJitter, c.chance()))
+	c.cause, c.probeAt = err, now.Add(vary(c.pace.NextBackOff(), c.chance()))
 	return opened
 }
 

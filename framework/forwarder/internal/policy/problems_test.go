@@ -47,17 +47,15 @@ func TestInvalidSettingsAreRefused(t *testing.T) {
 		"above":     {policy.Parallelism{Threshold: 1, Above: "never"}, []string{`x.above is "never": use bounded or sequential`}},
 		"on dead":   {policy.OnDead("panic"), []string{`x is "panic": use continue or halt`}},
 		"rate":      {policy.Rate{Events: math.Inf(1), Per: time.Second}, []string{"x is +Inf in 1s, burst 0: use more than 0, and a burst of at least 1"}},
-		"breaker": {policy.Breaker{FailureShare: 1.5, Among: 10_001, MaxPause: time.Millisecond}, []string{
-			"x.failure_share is 1.5: use more than 0, at most 1", "x.among is 10001: use 1 to 10000", "x.max_pause is 1ms: use at least 100ms",
+		"breaker":   {policy.Breaker{MaxPause: time.Millisecond}, []string{"x.max_pause is 1ms: use at least 100ms"}},
+		"retry": {policy.Retry{MaxAttempts: -1, Initial: time.Hour, Max: time.Minute, MaxAge: -1}, []string{
+			"x.max_attempts is -1: use at least 1", "x.max is 1m0s, less than initial 1h0m0s",
+			"x.max_age is -1ns: use more than 0, or leave it out",
 		}},
-		"retry": {policy.Retry{MaxAttempts: -1, Initial: time.Hour, Multiplier: 0.5, Max: time.Minute, Jitter: 2, MaxAge: -1}, []string{
-			"x.max_attempts is -1: use at least 1", "x.multiplier is 0.5: use at least 1", "x.max is 1m0s, less than initial 1h0m0s",
-			"x.jitter is 2: use 0 to 1", "x.max_age is -1ns: use more than 0, or leave it out",
-		}},
-		"a bad retry, reported once": {policy.Retry{MaxAttempts: -1, Initial: 1, Multiplier: 1, Max: 1, Types: map[string]policy.Retry{"t": {}}}, []string{
+		"a bad retry, reported once": {policy.Retry{MaxAttempts: -1, Initial: 1, Max: 1, Types: map[string]policy.Retry{"t": {}}}, []string{
 			"x.max_attempts is -1: use at least 1",
 		}},
-		"types of a retry": {policy.Retry{MaxAttempts: 1, Initial: good.Initial, Multiplier: 1, Max: good.Max, Types: map[string]policy.Retry{
+		"types of a retry": {policy.Retry{MaxAttempts: 1, Initial: good.Initial, Max: good.Max, Types: map[string]policy.Retry{
 			"a": {MaxAttempts: -2}, "b": {Types: map[string]policy.Retry{"c": {}}}, "b c": {},
 		}}, []string{
 			"x.types.a.max_attempts is -2: use at least 1", "x.types.b.types: a policy for some types cannot have types", "x.types.b c: ",

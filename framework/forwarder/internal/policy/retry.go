@@ -14,9 +14,9 @@ import (
 	"github.com/waybill-go/waybill/framework/route"
 )
 
-// Retry is exponential backoff with jitter: attempt n+1 comes Initial * Multiplier^(n-1) after
-// attempt n, at most Max. Each pause is varied at random by up to Jitter of itself. A delivery is
-// dead when MaxAge or MaxAttempts is reached.
+// Retry is exponential backoff with jitter: attempt n+1 comes Initial * 2^(n-1) after attempt n, at
+// most Max. Each pause is varied at random by up to a fifth of itself. A delivery is dead when MaxAge
+// or MaxAttempts is reached.
 type Retry struct {
 	// MaxAge is how long a delivery is retried: its pauses, before they vary, add up to at most
 	// this. What a breaker or a stopped forwarder adds does not count. Default: 24 h, or no
@@ -25,10 +25,7 @@ type Retry struct {
 	// MaxAttempts is how many attempts a delivery has, including the first; default: no limit.
 	MaxAttempts int
 	Initial     time.Duration // default 1 s
-	Multiplier  float64       // default 2, at least 1
 	Max         time.Duration // default 15 min
-	// Jitter is a share of the pause, 0 to 1; default 0.2.
-	Jitter float64
 	// Types has other policies for some types, by pattern as in routes. The type itself takes
 	// precedence over patterns, and longer patterns over shorter ones. Fields that a policy
 	// leaves unset are taken from this one. Policies in Types have no Types themselves.
@@ -37,11 +34,18 @@ type Retry struct {
 
 // Defaults of a Retry.
 const (
-	DefaultMaxAge     = 24 * time.Hour
-	DefaultInitial    = time.Second
-	DefaultMultiplier = 2.0
-	DefaultMax        = 15 * time.Minute
-	DefaultJitter     = 0.2
+	DefaultMaxAge  = 24 * time.Hour
+	DefaultInitial = time.Second
+	DefaultMax     = 15 * time.Minute
+)
+
+const (
+	// multiplier is the factor by which each pause is longer than the previous one. Pauses that double
+	// reach Max within a few attempts, and another factor only reaches it sooner or later.
+	multiplier = 2
+	// jitter is the share by which a pause varies, so that deliveries that failed together are not
+	// retried together.
+	jitter = 0.2
 )
 
 // WithDefaults returns the policy with the defaults of unset fields. Types stay as they are: see
@@ -51,9 +55,7 @@ func (r Retry) WithDefaults() Retry {
 	if r.MaxAttempts == 0 {
 		r.MaxAge = cmp.Or(r.MaxAge, max(DefaultMaxAge, r.Initial))
 	}
-	r.Multiplier = cmp.Or(r.Multiplier, DefaultMultiplier)
 	r.Max = cmp.Or(r.Max, max(DefaultMax, r.Initial))
-	r.Jitter = cmp.Or(r.Jitter, DefaultJitter)
 	return r
 }
 
@@ -61,9 +63,7 @@ func (r Retry) WithDefaults() Retry {
 func (r Retry) over(base Retry) Retry {
 	r.MaxAttempts = cmp.Or(r.MaxAttempts, base.MaxAttempts)
 	r.Initial = cmp.Or(r.Initial, base.Initial)
-	r.Multiplier = cmp.Or(r.Multiplier, base.Multiplier)
 	r.Max = cmp.Or(r.Max, max(base.Max, r.Initial))
-	r.Jitter = cmp.Or(r.Jitter, base.Jitter)
 	if base.MaxAge > 0 {
 		r.MaxAge = cmp.Or(r.MaxAge, max(base.MaxAge, r.Initial))
 	}
@@ -89,9 +89,7 @@ func (r Retry) validate(p *Problems, at string) {
 func (r Retry) validateOne(p *Problems, at string) {
 	p.Require(r.MaxAttempts >= 0, "%s.max_attempts is %d: use at least 1, or leave it out", at, r.MaxAttempts)
 	p.Require(r.Initial > 0, "%s.initial is %s: use more than 0", at, r.Initial)
-	p.Require(r.Multiplier >= 1, "%s.multiplier is %g: use at least 1", at, r.Multiplier)
 	p.Require(r.Max >= r.Initial, "%s.max is %s, less than initial %s", at, r.Max, r.Initial)
-	p.Require(r.Jitter >= 0 && r.Jitter <= 1, "%s.jitter is %g: use 0 to 1", at, r.Jitter)
 	p.Require(r.MaxAge >= 0, "%s.max_age is %s: use more than 0, or leave it out", at, r.MaxAge)
 }
 
@@ -122,11 +120,11 @@ func (r Retry) PauseBy(attempts int, chance func() float64) time.Duration {
 	for range min(attempts-1, 1000) {
 		b.NextBackOff()
 	}
-	return vary(b.NextBackOff(), r.Jitter, chance())
+	return vary(b.NextBackOff(), chance())
 }
 
-// vary varies a pause by up to a share of itself.
-func vary(pause time.Duration, jitter, chance float64) time.Duration {
+// vary varies a pause by up to a fifth of itself.
+func vary(pause time.Duration, chance float64) time.Duration {
 	return time.Duration(float64(pause) * (1 + jitter*(2*chance-1)))
 }
 
@@ -141,9 +139,9 @@ func (r Retry) Exhausted(attempts int) bool {
 // pauses returns the sum of the first n pauses, before they vary, in nanoseconds.
 func (r Retry) pauses(n int) (total float64) {
 	pause := float64(r.Initial)
-	for ; n > 0 && pause < float64(r.Max) && r.Multiplier > 1; n-- {
+	for ; n > 0 && pause < float64(r.Max); n-- {
 		total += pause
-		pause *= r.Multiplier
+		pause *= multiplier
 	}
 	return total + float64(n)*min(pause, float64(r.Max))
 }
@@ -166,8 +164,14 @@ func (r Retry) longest() time.Duration {
 	if r.MaxAge > 0 {
 		total = min(total, float64(r.MaxAge))
 	}
-	return time.Duration(min(total*(1+r.Jitter), math.MaxInt64/2))
+	return time.Duration(min(total*(1+jitter), math.MaxInt64/2))
 }
+
+// UnknownAge is how long a delivery whose type or version the sink does not know (sinks.ClassUnknown)
+// is retried, from when it was first parked; after that it is dead. During a rolling deployment an old
+// process reads what a new one publishes, and must not let it die: three
+// days, the default retention of the log, are enough for one over a weekend. These attempts do not count towards MaxAttempts.
+const UnknownAge = 72 * time.Hour
 
 // maxUnknownPause bounds the pause between two attempts of a delivery of an unknown type: a
 // deployment may add the type at any moment.
@@ -181,5 +185,5 @@ func (r Retry) PauseUnknown(parked time.Duration) time.Duration {
 
 // backOff returns the sequence of pauses, before they vary.
 func (r Retry) backOff() *backoff.ExponentialBackOff {
-	return &backoff.ExponentialBackOff{InitialInterval: r.Initial, Multiplier: r.Multiplier, MaxInterval: r.Max}
+	return &backoff.ExponentialBackOff{InitialInterval: r.Initial, Multiplier: multiplier, MaxInterval: r.Max}
 }

@@ -11,7 +11,6 @@ type Settings struct {
 	Parallelism Parallelism
 	Retry       Retry
 	OnDead      OnDead
-	OnUnknown   OnUnknown
 	Timeout     time.Duration
 	Rate        Rate
 	Breaker     Breaker

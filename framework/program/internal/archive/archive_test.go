@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"compress/gzip"
 	"encoding/json"
-	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -13,7 +12,6 @@ import (
 	"time"
 
 	"github.com/klauspost/compress/zstd"
-	"github.com/parquet-go/parquet-go"
 	"github.com/stretchr/testify/require"
 
 	"github.com/waybill-go/waybill/framework/admin"
@@ -44,9 +42,7 @@ func samples() []admin.Exported {
 func write(t *testing.T, name string, rows []admin.Exported) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)
-	format, err := archive.FormatFor("", path)
-	require.NoError(t, err)
-	a, err := archive.Create(path, format, io.Discard)
+	a, err := archive.Create(path, io.Discard)
 	require.NoError(t, err)
 	for i := range rows {
 		require.NoError(t, a.Write(&rows[i]))
@@ -55,63 +51,6 @@ func write(t *testing.T, name string, rows []admin.Exported) string {
 	require.ErrorIs(t, err, fs.ErrNotExist, "the file appears only once it is complete")
 	require.NoError(t, a.Commit())
 	return path
-}
-
-func TestParquetHasAllFieldsOfTheLog(t *testing.T) {
-	t.Parallel()
-	rows, err := parquet.ReadFile[archive.Row](write(t, "x.parquet", samples()))
-	require.NoError(t, err)
-	require.Len(t, rows, 4)
-	for i, want := range samples() {
-		got := rows[i]
-		require.Equal(t, []any{want.Offset, want.ID, want.Type, want.Version, want.Key, want.OccurredOn},
-			[]any{got.Offset, got.ID, got.Type, int(got.Version), got.Key, time.UnixMicro(got.OccurredOn).UTC()})
-		if want.DeliverAt.IsZero() {
-			require.Nil(t, got.DeliverAt)
-		} else {
-			require.Equal(t, want.DeliverAt, time.UnixMicro(*got.DeliverAt).UTC())
-		}
-		require.Len(t, got.Metadata, len(want.Metadata))
-		for name, value := range want.Metadata {
-			require.Equal(t, value, got.Metadata[name])
-		}
-		require.Len(t, got.Receipts, len(want.Receipts))
-		for j, r := range want.Receipts {
-			got := got.Receipts[j]
-			require.Equal(t, []any{r.Sink, string(r.Receipt.Receipt), r.Attempt, r.DeliveredAt}, []any{got.Sink, got.Receipt, int(got.Attempt), got.DeliveredAt.UTC()})
-		}
-	}
-	require.JSONEq(t, `{"order":"o-1"}`, *rows[0].Payload)
-	require.Nil(t, rows[0].PayloadBinary)
-	require.Equal(t, []byte("%PDF \xff"), *rows[1].PayloadBinary)
-	require.Nil(t, rows[1].Payload)
-	require.Equal(t, "null", *rows[3].Payload)
-}
-
-func TestParquetOfManyRowGroups(t *testing.T) {
-	t.Parallel()
-	var rows []admin.Exported
-	for n := range 60 {
-		e := samples()[0]
-		e.Offset, e.Payload = int64(n), fmt.Appendf(nil, `{"n":%d,"text":"%s"}`, n, bytes.Repeat([]byte("x"), 1<<20))
-		rows = append(rows, e)
-	}
-	path := write(t, "x.parquet", rows)
-	f, err := os.Open(path)
-	require.NoError(t, err)
-	defer func() { require.NoError(t, f.Close()) }()
-	info, err := f.Stat()
-	require.NoError(t, err)
-	file, err := parquet.OpenFile(f, info.Size())
-	require.NoError(t, err)
-	require.Greater(t, len(file.RowGroups()), 1)
-	require.EqualValues(t, len(rows), file.NumRows())
-	read, err := parquet.ReadFile[archive.Row](path)
-	require.NoError(t, err)
-	for n, r := range read {
-		require.EqualValues(t, n, r.Offset)
-		require.Equal(t, string(rows[n].Payload), *r.Payload)
-	}
 }
 
 func TestEachRowIsALine(t *testing.T) {
@@ -158,17 +97,17 @@ func TestAFileIsCompleteOrDoesNotExist(t *testing.T) {
 		require.NoError(t, err)
 		return entries
 	}
-	a, err := archive.Create(path, archive.JSONLines, io.Discard)
+	a, err := archive.Create(path, io.Discard)
 	require.NoError(t, err)
 	require.NoError(t, a.Write(&row))
 	a.Discard()
 	require.Empty(t, files())
 
-	a, err = archive.Create(path, archive.JSONLines, io.Discard)
+	a, err = archive.Create(path, io.Discard)
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(path, []byte("of another"), 0o600)) // while the archive is written
 	require.ErrorIs(t, a.Commit(), fs.ErrExist)
-	_, err = archive.Create(path, archive.JSONLines, io.Discard)
+	_, err = archive.Create(path, io.Discard)
 	require.ErrorIs(t, err, fs.ErrExist)
 	require.ErrorContains(t, err, "does not replace files")
 	text, err := os.ReadFile(path)
@@ -176,30 +115,15 @@ func TestAFileIsCompleteOrDoesNotExist(t *testing.T) {
 	require.Equal(t, "of another", string(text))
 	require.Len(t, files(), 1)
 
-	_, err = archive.Create(filepath.Join(folder, "none", "x.jsonl"), archive.JSONLines, io.Discard)
+	_, err = archive.Create(filepath.Join(folder, "none", "x.jsonl"), io.Discard)
 	require.ErrorIs(t, err, fs.ErrNotExist)
-}
-
-func TestTheFormatFollowsTheName(t *testing.T) {
-	t.Parallel()
-	for _, c := range []struct{ asked, output, want string }{
-		{"", "-", "jsonl"}, {"", "x.parquet", "parquet"}, {"", "x", "jsonl"}, {"parquet", "-", "parquet"}, {"parquet", "x", "parquet"}, {"jsonl", "x.gz", "jsonl"},
-		{"csv", "x", ""}, {"jsonl", "x.parquet", ""}, {"parquet", "x.parquet.gz", ""},
-	} {
-		got, err := archive.FormatFor(c.asked, c.output)
-		require.EqualValues(t, c.want, got, "%+v", c)
-		require.Equal(t, c.want == "", err != nil)
-	}
 }
 
 func TestATimeThatJSONCannotHaveIsRefusedWithAHint(t *testing.T) {
 	t.Parallel()
 	row := samples()[1]
 	row.OccurredOn = time.Date(12000, 1, 1, 0, 0, 0, 0, time.UTC)
-	a, err := archive.Create(archive.Stdout, archive.JSONLines, io.Discard)
+	a, err := archive.Create(archive.Stdout, io.Discard)
 	require.NoError(t, err)
-	require.ErrorContains(t, a.Write(&row), "write offset 9: unsuitable format: JSON cannot have times after the year 9999: leave out the row with --to or --type, or write Parquet")
-	rows, err := parquet.ReadFile[archive.Row](write(t, "x.parquet", []admin.Exported{row}))
-	require.NoError(t, err)
-	require.Equal(t, row.OccurredOn, time.UnixMicro(rows[0].OccurredOn).UTC())
+	require.ErrorContains(t, a.Write(&row), "write offset 9: JSON cannot have times after the year 9999: leave out the row with --to or --type")
 }

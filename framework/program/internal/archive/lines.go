@@ -20,16 +20,16 @@ type Line struct {
 
 // Receipt is the receipt of a delivery.
 type Receipt struct {
-	Sink        string    `json:"sink" parquet:"sink,dict"`
-	Receipt     string    `json:"receipt" parquet:"receipt"`
-	Attempt     int32     `json:"attempt" parquet:"attempt"`
-	DeliveredAt time.Time `json:"delivered_at" parquet:"delivered_at,timestamp(microsecond)"`
+	Sink        string    `json:"sink"`
+	Receipt     string    `json:"receipt"`
+	Attempt     int       `json:"attempt"`
+	DeliveredAt time.Time `json:"delivered_at"`
 }
 
 func receiptsOf(e *admin.Exported) []Receipt {
 	receipts := make([]Receipt, len(e.Receipts))
 	for i, r := range e.Receipts {
-		receipts[i] = Receipt{r.Sink, string(r.Receipt.Receipt), int32(min(r.Attempt, 1<<31-1)), r.DeliveredAt.UTC()}
+		receipts[i] = Receipt{r.Sink, string(r.Receipt.Receipt), r.Attempt, r.DeliveredAt.UTC()}
 	}
 	return receipts
 }
@@ -47,9 +47,7 @@ func newLines(w io.Writer) *lines {
 
 func (l *lines) write(e *admin.Exported) error {
 	if e.OccurredOn.Year() > lastYear || e.DeliverAt.Year() > lastYear {
-		return fmt.Errorf("%w: JSON cannot have times after the year %d: leave out the row with --to or --type, or write Parquet", ErrFormat, lastYear)
+		return fmt.Errorf("JSON cannot have times after the year %d: leave out the row with --to or --type", lastYear)
 	}
 	return l.encoder.Encode(Line{e.Offset, jsonlines.LineOf(&e.Envelope), receiptsOf(e)})
 }
-
-func (l *lines) close() error { return nil }

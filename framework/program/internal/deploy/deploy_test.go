@@ -1,16 +1,19 @@
 package deploy_test
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 	"go.yaml.in/yaml/v3"
 
+	"github.com/waybill-go/waybill/framework/admin"
 	"github.com/waybill-go/waybill/framework/observe"
 	"github.com/waybill-go/waybill/framework/program/internal/deploy"
 )
@@ -90,6 +93,19 @@ func TestEachAlertHasASectionInTheRunbook(t *testing.T) {
 		require.NotEmpty(t, a.Annotations.Summary, a.Alert)
 	}
 	require.Equal(t, ruled, documented, "in the order of the rules")
+}
+
+func TestTheAlertsHaveTheLimitsOfTheDashboard(t *testing.T) {
+	t.Parallel()
+	exprs := make(map[string]string)
+	for _, a := range alerts(t) {
+		exprs[a.Alert] = a.Expr
+	}
+	require.Contains(t, exprs["WaybillSinkLagging"], fmt.Sprintf("> %g\n", admin.LateAfter.Seconds()))
+	require.Contains(t, exprs["WaybillTransactionHeld"], fmt.Sprintf("> %g", admin.HeldAfter.Seconds()))
+	require.Contains(t, exprs["WaybillLogNotRetained"], "> 1.1 * max by (job) (waybill_retention_seconds) + 3600")
+	require.True(t, admin.KeptTooLong(11*time.Hour+time.Hour+1, 10*time.Hour))
+	require.False(t, admin.KeptTooLong(11*time.Hour+time.Hour, 10*time.Hour))
 }
 
 // metrics returns the names of the metrics of a Monitor.
