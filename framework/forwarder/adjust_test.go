@@ -191,7 +191,7 @@ func TestAForwarderIsAdjustedBeforeItRuns(t *testing.T) {
 		_, works = f.Settings("other")
 		require.False(t, works)
 		o.append("t", "", numbered("", 20)...)
-		run(t, f)
+		launch(t, f)
 		time.Sleep(time.Minute)
 		require.Equal(t, 3, s.mostAtOnce())
 		require.Len(t, s.given(), 20)

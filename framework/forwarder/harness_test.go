@@ -205,7 +205,7 @@ func (o *outbox) start(sinks map[string]forwarder.Sink, routes route.Routes, adj
 	o.t.Helper()
 	f, err := forwarder.New(o.config(sinks, routes, adjust...))
 	require.NoError(o.t, err)
-	e := run(o.t, f)
+	e := launch(o.t, f)
 	e.outbox = o
 	return e
 }
@@ -225,8 +225,8 @@ func (o *outbox) config(sinks map[string]forwarder.Sink, routes route.Routes, ad
 	return c
 }
 
-// run runs a forwarder until the end of the test, unless it is ended before.
-func run(t *testing.T, f *forwarder.Forwarder) *engine {
+// launch runs a forwarder until the end of the test, unless it is ended before.
+func launch(t *testing.T, f *forwarder.Forwarder) *engine {
 	ctx, stop := context.WithCancel(t.Context())
 	e := &engine{Forwarder: f, t: t, stop: stop, ended: make(chan error, 1)}
 	go func() {

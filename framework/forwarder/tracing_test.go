@@ -105,7 +105,7 @@ func testOneTrace(t *testing.T, o *outbox) {
 	require.NoError(t, publisher.RunInTx(ctx, o.db, nil, func(ctx context.Context, tx *sql.Tx) error { return publisher.Publish(ctx, tx, traced{N: 1}) }))
 	request.End()
 
-	e := run(t, f)
+	e := launch(t, f)
 	headers := []http.Header{<-got, <-got}
 	e.end()
 
