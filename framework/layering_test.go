@@ -37,7 +37,7 @@ const engine = "framework/forwarder/internal/"
 // engineImports returns what the engine's larger packages import: some of its smaller ones, and the
 // packages below the forwarder.
 func engineImports(own ...string) []string {
-	imports := []string{"framework/event", "framework/internal/pace", "framework/notification", "framework/tracing", "framework/store", "framework/route", "registry", "sinks"}
+	imports := []string{"framework/event", "framework/internal/pace", "framework/notification", "framework/tracing", "framework/store", "framework/route", "framework/settings", "registry", "sinks"}
 	for _, name := range own {
 		imports = append(imports, engine+name)
 	}
@@ -68,7 +68,8 @@ var layers = []layer{
 	{"framework/source/*", []string{"framework/store", "framework/notification", "framework/internal/pace", "sinks/*"}},
 	{"framework/outbox", []string{"framework/notification", "framework/tracing", "registry", "serializer", "framework/store", "framework/internal/pace"}},
 	{"framework/event", []string{"framework/notification", "framework/store", "sinks"}},
-	{engine + "policy", []string{"framework/event", "framework/route", "framework/notification", "framework/store", "sinks"}},
+	{"framework/settings", []string{"framework/route"}},
+	{engine + "policy", []string{"framework/settings", "framework/event", "framework/route", "framework/notification", "framework/store", "sinks"}},
 	{engine + "fairqueue", nil},
 	{engine + "keyqueue", nil},
 	{engine + "window", []string{"framework/notification", "framework/store"}},
@@ -86,7 +87,7 @@ var layers = []layer{
 	{engine + "prune", []string{"framework/event", "framework/internal/pace", "framework/store", engine + "policy"}},
 	{"framework/forwarder", engineImports("policy", "budget", "caller", "dispatch", "feed", "coordinate", "prune", "quota")},
 	{"framework/forwarder/fleet", []string{"framework/internal/pace", "framework/store", engine + "coordinate", "framework/forwarder"}},
-	{"framework/forwarder/simulation", []string{"framework/store", engine + "policy", engine + "fairqueue", engine + "feed", engine + "dispatch", engine + "coordinate"}},
+	{"framework/forwarder/simulation", []string{"framework/settings", "framework/store", engine + "policy", engine + "fairqueue", engine + "feed", engine + "dispatch", engine + "coordinate"}},
 	{"framework/crashtest", []string{"framework/store", "framework/store/*"}},
 	{"framework/inbox", []string{"framework/notification", "framework/store", "framework/outbox", "registry", "sinks", "sinks/*"}},
 	{"framework/schedule", []string{"framework/tracing", "framework/internal/pace", "framework/internal/duration", "framework/notification", "framework/store", "framework/outbox"}},
@@ -95,7 +96,7 @@ var layers = []layer{
 	{"framework/doctor", []string{"framework/admin", "framework/store", "framework/store/*", "framework/forwarder", "sinks"}},
 	{"framework/dashboard", []string{"framework/internal/chart", "framework/notification", "framework/store", "framework/route", "framework/forwarder", "framework/admin", "framework/doctor", "registry"}},
 	{"framework/observe", []string{"framework/event", "framework/notification", "framework/store", "framework/forwarder", "sinks"}},
-	{"framework/config", []string{"framework/event", "framework/source/*", "framework/internal/duration", "framework/internal/pace", "framework/notification", "framework/store", "framework/store/*", "framework/route", "framework/forwarder", "framework/forwarder/fleet", "framework/outbox", "framework/schedule", "registry", "sinks"}},
+	{"framework/config", []string{"framework/settings", "framework/event", "framework/source/*", "framework/internal/duration", "framework/internal/pace", "framework/notification", "framework/store", "framework/store/*", "framework/route", "framework/forwarder", "framework/forwarder/fleet", "framework/outbox", "framework/schedule", "registry", "sinks"}},
 	{"framework/program", anything},
 	{"cmd/*", anything},
 	{"examples/*", anything},

@@ -77,7 +77,7 @@ func (c *Config) Reload(ctx context.Context, f *forwarder.Forwarder) (*Config, C
 		return c, changes, nil
 	}
 	next.keep(c)
-	if err := f.Reload(ctx, next.destinations(), next.routes()); err != nil {
+	if err := f.Reload(ctx, next.destinations(), next.Routes); err != nil {
 		return c, Changes{}, err
 	}
 	return next, changes, nil
@@ -87,9 +87,9 @@ func (c *Config) Reload(ctx context.Context, f *forwarder.Forwarder) (*Config, C
 // that these name, have not changed.
 func (c *Config) keep(before *Config) {
 	for name, sink := range c.Sinks {
-		if old := before.Sinks[name]; old.Sink != nil && sink.Kind == old.Kind &&
+		if old := before.Sinks[name]; old.Sink.Sink != nil && sink.Kind == old.Kind &&
 			reflect.DeepEqual(sink.settings, old.settings) && maps.Equal(sink.contents, old.contents) {
-			sink.Sink = old.Sink
+			sink.Sink.Sink = old.Sink.Sink
 			c.Sinks[name] = sink
 		}
 	}
@@ -99,7 +99,7 @@ func (c *Config) keep(before *Config) {
 func (c *Config) destinations() map[string]forwarder.Sink {
 	to := make(map[string]forwarder.Sink, len(c.Sinks))
 	for name, sink := range c.Sinks {
-		its := sink.forwarder()
+		its := sink.Sink
 		its.Middleware, its.Hooks = c.options.Middleware, c.options.Hooks
 		to[name] = its
 	}
@@ -108,7 +108,7 @@ func (c *Config) destinations() map[string]forwarder.Sink {
 
 // compared returns a sink's settings without what was built from them.
 func (s Sink) compared() Sink {
-	s.Sink, s.With = nil, With{}
+	s.Sink.Sink, s.With = nil, With{}
 	return s
 }
 

@@ -69,8 +69,8 @@ func TestSinksWithTheSameSettingsAreKept(t *testing.T) {
 	}
 	before, after := of(), of("other.example", "another.example", "max_pause: 1m", "max_pause: 2m")
 	after.Keep(before)
-	require.Same(t, before.Sinks["partner"].Sink, after.Sinks["partner"].Sink)
-	require.NotSame(t, before.Sinks["other"].Sink, after.Sinks["other"].Sink)
+	require.Same(t, before.Sinks["partner"].Sink.Sink, after.Sinks["partner"].Sink.Sink)
+	require.NotSame(t, before.Sinks["other"].Sink.Sink, after.Sinks["other"].Sink.Sink)
 	require.Equal(t, 2*time.Minute, after.Sinks["partner"].Breaker.MaxPause)
 }
 
@@ -121,7 +121,7 @@ routes: {"*": [templates, certificates, nothing]}
 		sinks := before.ChangesTo(after).Sinks
 		after.Keep(before)
 		for name, s := range after.Sinks {
-			require.Equal(t, !slices.Contains(sinks, name), s.Sink == before.Sinks[name].Sink, name)
+			require.Equal(t, !slices.Contains(sinks, name), s.Sink.Sink == before.Sinks[name].Sink.Sink, name)
 		}
 		before = after
 		return sinks

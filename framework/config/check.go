@@ -69,7 +69,7 @@ func (l *loader) buildSinks(c *Config) {
 		if !sinkName.MatchString(name) {
 			l.mistake(at, "%s: a sink's name has up to 63 letters, digits, dots, dashes and underscores, and begins with a letter or digit", at)
 		}
-		sink.Sink, sink.settings = l.buildSink(sink, at, c.options.Kinds, c.options.instance(name))
+		sink.Sink.Sink, sink.settings = l.buildSink(sink, at, c.options.Kinds, c.options.instance(name))
 		sink.contents = contentsOf(sink.settings)
 		c.Sinks[name] = sink
 	}
@@ -136,7 +136,7 @@ func (l *loader) checkRoutes(c *Config) (valid bool) {
 	return len(l.report.found) == before && !l.reported("routes")
 }
 
-func (l *loader) checkRule(rule Rule, pattern, at string, sinks []string) {
+func (l *loader) checkRule(rule route.Rule, pattern, at string, sinks []string) {
 	name := join(at, "sink")
 	switch known := slices.Contains(sinks, rule.Sink); {
 	case known || l.reported(name) || l.reported("sinks"):
@@ -145,7 +145,7 @@ func (l *loader) checkRule(rule Rule, pattern, at string, sinks []string) {
 	default:
 		l.mistake(name, "%s names the unknown sink %q%s", pattern, rule.Sink, didYouMean(rule.Sink, sinks))
 	}
-	if err := route.Rule(rule).Check(); err != nil {
+	if err := rule.Check(); err != nil {
 		l.complain(at, err)
 	}
 }

@@ -215,8 +215,8 @@ func TestVariablesAndFlagsWinOverTheFile(t *testing.T) {
 	require.Equal(t, time.Minute, c.Forwarder.Lease)
 	require.Equal(t, 3*time.Hour, c.Sinks["partner"].Retry.Max)
 	require.Equal(t, 7*time.Second, c.Sinks["other"].Timeout)
-	require.Equal(t, []config.Rule{{Sink: "other"}}, c.Routes["customer.*"])
-	require.Equal(t, []config.Rule{{Sink: "partner"}, {Sink: "other"}}, c.Routes["order.placed"])
+	require.Equal(t, []route.Rule{{Sink: "other"}}, c.Routes["customer.*"])
+	require.Equal(t, []route.Rule{{Sink: "partner"}, {Sink: "other"}}, c.Routes["order.placed"])
 
 	source.Database = "sqlite:flag.db"
 	c, err = load(t, source)

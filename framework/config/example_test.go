@@ -100,8 +100,8 @@ routes: {"*": [lines]}
 	c, err := config.Load(config.Source{File: file}, config.Options{Kinds: kinds})
 	check(err)
 	for _, typ := range []string{"order.placed", "customer.moved"} {
-		e := c.Effective("lines", typ)
-		fmt.Printf("%s: %d attempts, the first pause is %s, %q\n", typ, e.Retry.MaxAttempts, e.Retry.Initial, e.RetryFrom)
+		s, from := c.Effective("lines", typ)
+		fmt.Printf("%s: %d attempts, the first pause is %s, %q\n", typ, s.Retry.MaxAttempts, s.Retry.Initial, from)
 	}
 	// Output:
 	// order.placed: 20 attempts, the first pause is 1s, "order.*"

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/waybill-go/waybill/framework/config"
+	"github.com/waybill-go/waybill/framework/route"
 )
 
 // beside writes a configuration and other files into a folder, and returns the configuration's path.
@@ -45,7 +46,7 @@ routes: {"*": [partner]}
 	require.Equal(t, "file:not-a-file", c.Forwarder.Name)
 	require.Equal(t, "1m0s", c.Forwarder.Lease.String())
 	require.Equal(t, "7s", c.Sinks["partner"].Timeout.String())
-	require.Equal(t, []config.Rule{{Sink: "partner"}}, c.Routes["*"])
+	require.Equal(t, []route.Rule{{Sink: "partner"}}, c.Routes["*"])
 
 	tables, err := config.LoadTables(config.Source{Database: "file:" + filepath.Join(filepath.Dir(path), "password")})
 	require.ErrorContains(t, err, "--database: database: is not a database address")

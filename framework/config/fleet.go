@@ -11,10 +11,20 @@ import (
 
 // Fleet has the settings of a forwarder of several databases; see package fleet.
 type Fleet struct {
-	Control     Database       `yaml:"control" secret:"password" doc:"Address of a control database, which assigns each database of the fleet to one forwarder by a lease. waybill migrate --in control creates its tables. Default: none, and each forwarder works on all databases"`
-	Query       string         `yaml:"query" secret:"false" doc:"Instead of databases, a query of the control database that returns their names and addresses, as in SELECT name, url FROM tenants WHERE active. It runs every minute, and on SIGHUP"`
-	Sleep       *time.Duration `yaml:"sleep" doc:"Time without work after which a database sleeps: its lanes are released, and one query a second looks for new notifications, for all schemas of a database together. At least 1s; 0 keeps all databases awake. Default 10s"`
-	Connections int            `yaml:"connections" zero:"refused" doc:"Most connections to PostgreSQL and MySQL of this process, over all databases, at least 8. Default 64"`
+	// Address of a control database, which assigns each database of the fleet to one forwarder by a
+	// lease. waybill migrate --in control creates its tables. Default: none, and each forwarder
+	// works on all databases.
+	Control Database `yaml:"control" secret:"password"`
+	// Instead of databases, a query of the control database that returns their names and addresses,
+	// as in SELECT name, url FROM tenants WHERE active. It runs every minute, and on SIGHUP.
+	Query string `yaml:"query" secret:"false"`
+	// Time without work after which a database sleeps: its lanes are released, and one query a
+	// second looks for new notifications, for all schemas of a database together. At least 1s; 0
+	// keeps all databases awake. Default 10s.
+	Sleep *time.Duration `yaml:"sleep"`
+	// Most connections to PostgreSQL and MySQL of this process, over all databases, at least 8.
+	// Default 64.
+	Connections int `yaml:"connections" zero:"refused"`
 }
 
 // Defaults of a fleet.

@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/waybill-go/waybill/framework/settings"
 )
 
 // Load reads the whole configuration, checks it and builds the sinks, without opening them. If
@@ -19,7 +21,7 @@ func Load(source Source, options Options) (*Config, error) {
 		return nil, l.report.err()
 	}
 	c := &Config{source: source, options: options.withDefaults(), loader: l}
-	l.decode(node, reflect.ValueOf(c).Elem(), "")
+	l.fill(c, node)
 	l.checkTables(c)
 	if c.Log != (Log{}) && len(c.Schedules) > 0 {
 		l.mistake("schedules", "schedules: nothing can be published to the log of source; move them to the first stage's configuration")
@@ -86,8 +88,19 @@ func (l *loader) loadTables(node *yaml.Node) *Config {
 func (l *loader) read(node *yaml.Node, keys ...string) *Config {
 	l.only = keys
 	c := &Config{}
-	l.decode(node, reflect.ValueOf(c).Elem(), "")
+	l.fill(c, node)
 	return c
+}
+
+// fill decodes a configuration.
+func (l *loader) fill(c *Config, node *yaml.Node) {
+	l.decode(node, reflect.ValueOf(c).Elem(), "")
+	for name, sink := range c.Sinks {
+		if a := &sink.Parallelism.Adaptive; *a == (settings.Adaptive{}) && l.given(join("sinks", name)+".parallelism.adaptive") {
+			a.Min = settings.DefaultAdaptiveMin // an empty mapping is adaptive as well
+			c.Sinks[name] = sink
+		}
+	}
 }
 
 // wantOne reports that there are several databases, where one is needed.

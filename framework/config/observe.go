@@ -18,19 +18,44 @@ import (
 // Observe has the settings of the dashboard, metrics and probes; see packages observe and
 // dashboard.
 type Observe struct {
-	Address string              `yaml:"address" doc:"Host and port at which waybill forward serves the dashboard, /metrics for Prometheus, /livez (also /healthz) and /readyz, such as 127.0.0.1:8090. Without a host it listens on all of the machine's addresses. Without auth, only loopback addresses serve the dashboard, and every visitor is an operator. It is served from the start of the program, before the database can be reached. SIGHUP does not change it. Default: none"`
-	Hosts   []string            `yaml:"hosts" doc:"More host names of the dashboard, such as that of a proxy in front of it. Requests for other hosts are refused, except for localhost, loopback addresses, the host of address, and the IP address that the request was sent to"`
-	Proxies []netip.Prefix      `yaml:"proxies" doc:"Networks of the reverse proxies in front of the dashboard, such as 10.1.2.3/32, that add the client to X-Forwarded-For or replace the header. Failed logins then count for that client, and actions are recorded with its address; otherwise both are the proxy's. It lets no one in: for a proxy that authenticates its users see auth.proxy, whose networks count here too. SIGHUP applies changes. Default: none"`
-	Auth    Auth                `yaml:"auth" doc:"Who may use the dashboard. If users, tokens or proxy is set, each request must authenticate with one of them. /metrics and the probes need no authentication. SIGHUP applies changes"`
-	Masks   map[string][]string `yaml:"masks" doc:"Parts of payloads that the dashboard and its API hide, also from operators: JSON paths such as $.card.number, by type (order.placed), by prefix of types (order.*), or * for all types. A path hides all values with these names, in any case and at any depth, also in metadata and in the errors of receivers. A payload of such a type that is not JSON is hidden completely. Default: none"`
-	Pprof   bool                `yaml:"pprof" doc:"Serve profiles of the program at /debug/pprof/, for operators. SIGHUP does not change it. Default false"`
+	// Host and port at which waybill forward serves the dashboard, /metrics for Prometheus, /livez
+	// (also /healthz) and /readyz, such as 127.0.0.1:8090. Without a host it listens on all of the
+	// machine's addresses. Without auth, only loopback addresses serve the dashboard, and every
+	// visitor is an operator. It is served from the start of the program, before the database can be
+	// reached. SIGHUP does not change it. Default: none.
+	Address string `yaml:"address"`
+	// More host names of the dashboard, such as that of a proxy in front of it. Requests for other
+	// hosts are refused, except for localhost, loopback addresses, the host of address, and the IP
+	// address that the request was sent to.
+	Hosts []string `yaml:"hosts"`
+	// Networks of the reverse proxies in front of the dashboard, such as 10.1.2.3/32, that add the
+	// client to X-Forwarded-For or replace the header. Failed logins then count for that client, and
+	// actions are recorded with its address; otherwise both are the proxy's. It lets no one in: for
+	// a proxy that authenticates its users see auth.proxy, whose networks count here too. SIGHUP
+	// applies changes. Default: none.
+	Proxies []netip.Prefix `yaml:"proxies"`
+	// Who may use the dashboard. If users, tokens or proxy is set, each request must authenticate
+	// with one of them. /metrics and the probes need no authentication. SIGHUP applies changes.
+	Auth Auth `yaml:"auth"`
+	// Parts of payloads that the dashboard and its API hide, also from operators: JSON paths such as
+	// $.card.number, by type (order.placed), by prefix of types (order.*), or * for all types. A
+	// path hides all values with these names, in any case and at any depth, also in metadata and in
+	// the errors of receivers. A payload of such a type that is not JSON is hidden completely.
+	// Default: none.
+	Masks map[string][]string `yaml:"masks"`
+	// Serve profiles of the program at /debug/pprof/, for operators. SIGHUP does not change it.
+	// Default false.
+	Pprof bool `yaml:"pprof"`
 }
 
 // Auth sets who may use the dashboard.
 type Auth struct {
-	Users  map[string]AuthUser  `yaml:"users" doc:"People by login name, for HTTP Basic authentication"`
-	Tokens map[string]AuthToken `yaml:"tokens" secret:"false" doc:"Programs by the name under which their actions are recorded"`
-	Proxy  AuthProxy            `yaml:"proxy" doc:"A reverse proxy that authenticates its users"`
+	// People by login name, for HTTP Basic authentication.
+	Users map[string]AuthUser `yaml:"users"`
+	// Programs by the name under which their actions are recorded.
+	Tokens map[string]AuthToken `yaml:"tokens" secret:"false"`
+	// A reverse proxy that authenticates its users.
+	Proxy AuthProxy `yaml:"proxy"`
 }
 
 // Role is what a user of the dashboard may do.
@@ -44,21 +69,34 @@ const (
 
 // AuthUser is a person who logs in with a password.
 type AuthUser struct {
-	Password string `yaml:"password" secret:"true" doc:"Password, or its bcrypt hash as waybill config password prints it. Required"`
-	Role     Role   `yaml:"role" enum:"viewer,operator" doc:"A viewer sees everything except payloads, the texts of errors and the findings of the doctor; an operator also sees these and can act. Default viewer"`
+	// Password, or its bcrypt hash as waybill config password prints it. Required.
+	Password string `yaml:"password" secret:"true"`
+	// A viewer sees everything except payloads, the texts of errors and the findings of the doctor;
+	// an operator also sees these and can act. Default viewer.
+	Role Role `yaml:"role" enum:"viewer,operator"`
 }
 
 // AuthToken is a program that sends a token.
 type AuthToken struct {
-	Token string `yaml:"token" secret:"true" doc:"Token that the program sends as Authorization: Bearer, at least 16 characters. Required"`
-	Role  Role   `yaml:"role" enum:"viewer,operator" doc:"Role of the program, as for users. Default viewer"`
+	// Token that the program sends as Authorization: Bearer, at least 16 characters. Required.
+	Token string `yaml:"token" secret:"true"`
+	// Role of the program, as for users. Default viewer.
+	Role Role `yaml:"role" enum:"viewer,operator"`
 }
 
 // AuthProxy is a reverse proxy that authenticates its users.
 type AuthProxy struct {
-	Networks []netip.Prefix `yaml:"networks" doc:"Networks that the proxy sends from, such as 10.1.0.0/16 or 10.1.2.3/32. The headers below are ignored in requests from elsewhere. Anything that can send from these networks can act as any user"`
-	User     string         `yaml:"user" doc:"Header with the name of the user, which the proxy must overwrite on each request. Default X-Forwarded-User"`
-	Role     string         `yaml:"role" doc:"Header with the user's role or comma-separated groups, which the proxy must overwrite or remove on each request. The value operator makes the user an operator; all others are viewers. Default: none"`
+	// Networks that the proxy sends from, such as 10.1.0.0/16 or 10.1.2.3/32. The headers below are
+	// ignored in requests from elsewhere. Anything that can send from these networks can act as any
+	// user.
+	Networks []netip.Prefix `yaml:"networks"`
+	// Header with the name of the user, which the proxy must overwrite on each request. Default
+	// X-Forwarded-User.
+	User string `yaml:"user"`
+	// Header with the user's role or comma-separated groups, which the proxy must overwrite or
+	// remove on each request. The value operator makes the user an operator; all others are viewers.
+	// Default: none.
+	Role string `yaml:"role"`
 }
 
 const (

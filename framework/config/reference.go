@@ -70,11 +70,14 @@ var plain = strings.NewReplacer(`|`, `\|`, `*`, `\*`, `_`, `\_`, `<`, `\<`)
 func writeKeys(b *strings.Builder, v reflect.Value, path string) {
 	for _, f := range fieldsOf(v) {
 		at := join(path, f.name)
-		meaning, standard := splitDoc(f.tag.Get("doc"))
+		meaning, standard := splitDoc(f.doc())
 		if value, ok := defaultOf(f.value); ok && standard == "" {
 			standard = fmt.Sprint(value)
 		}
 		fmt.Fprintf(b, "| `%s` | %s | %s | %s |\n", at, typeName(f.value), plain.Replace(standard), plain.Replace(meaning)+f.secrecy(untagged).mark())
+		if f.isNested() {
+			continue
+		}
 		value := f.value
 		for value.Kind() == reflect.Map || value.Kind() == reflect.Slice || value.Kind() == reflect.Pointer {
 			switch value.Kind() {

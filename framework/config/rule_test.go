@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/waybill-go/waybill/framework/config"
+	"github.com/waybill-go/waybill/framework/route"
 )
 
 func TestARouteAcceptsNamesAndRules(t *testing.T) {
@@ -21,7 +22,7 @@ routes:
   "order.*": [{sink: events}]
 `), Environ: []string{"WAYBILL_ROUTES_ORDER_PLACED_=ignored"}}, config.Options{})
 	require.NoError(t, err)
-	require.Equal(t, map[string][]config.Rule{
+	require.Equal(t, route.Routes{
 		"order.placed": {{Sink: "events"}, {Sink: "partner", When: "payload.total > 100", Payload: map[string]string{"order": "payload.id", "a b": "'x'"}}},
 		"order.*":      {{Sink: "events"}},
 	}, c.Routes)

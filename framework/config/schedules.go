@@ -17,13 +17,26 @@ import (
 
 // Schedule is a notification that is published by the clock; see [schedule.Schedule].
 type Schedule struct {
-	Cron    string          `yaml:"cron" doc:"When it is due, in crontab syntax: minute, hour, day of the month, month, day of the week, as in 0 9 * * MON-FRI; or @hourly, @daily, @weekly, @monthly, @yearly"`
-	Zone    string          `yaml:"zone" doc:"Time zone of cron, such as Europe/Berlin. Default UTC"`
-	Every   time.Duration   `yaml:"every" zero:"refused" doc:"Instead of cron, the time between two ticks, in whole seconds. Ticks are multiples of it since 1970-01-01T00:00:00Z: 15m is every quarter of an hour"`
-	Missed  schedule.Missed `yaml:"missed" enum:"one,skip,all" doc:"What happens to ticks that could not be made in time: one (only the last is made), skip (a tick that is more than a minute late is not made) or all (every tick is made, in order). Default one"`
-	Type    string          `yaml:"type" doc:"Type of the notification. Required"`
-	Key     string          `yaml:"key" secret:"false" doc:"Ordering key of the notification. {{tick}} in it is replaced by the time of the tick. Default: none"`
-	Payload any             `yaml:"payload" secret:"false" doc:"Payload of the notification, which becomes JSON. {{tick}} in a text is replaced by the time of the tick, such as 2026-03-01T08:00:00Z. Default {}"`
+	// When it is due, in crontab syntax: minute, hour, day of the month, month, day of the week, as
+	// in 0 9 * * MON-FRI; or @hourly, @daily, @weekly, @monthly, @yearly.
+	Cron string `yaml:"cron"`
+	// Time zone of cron, such as Europe/Berlin. Default UTC.
+	Zone string `yaml:"zone"`
+	// Instead of cron, the time between two ticks, in whole seconds. Ticks are multiples of it since
+	// 1970-01-01T00:00:00Z: 15m is every quarter of an hour.
+	Every time.Duration `yaml:"every" zero:"refused"`
+	// What happens to ticks that could not be made in time: one (only the last is made), skip (a
+	// tick that is more than a minute late is not made) or all (every tick is made, in order).
+	// Default one.
+	Missed schedule.Missed `yaml:"missed" enum:"one,skip,all"`
+	// Type of the notification. Required.
+	Type string `yaml:"type"`
+	// Ordering key of the notification. {{tick}} in it is replaced by the time of the tick. Default:
+	// none.
+	Key string `yaml:"key" secret:"false"`
+	// Payload of the notification, which becomes JSON. {{tick}} in a text is replaced by the time of
+	// the tick, such as 2026-03-01T08:00:00Z. Default {}.
+	Payload any `yaml:"payload" secret:"false"`
 }
 
 // when returns the times of cron, zone and every.

@@ -98,13 +98,24 @@ func orReference(schemas ...any) schema {
 // structSchema returns the schema of a struct's keys. The struct's values are the defaults.
 func structSchema(v reflect.Value) schema {
 	types, properties := []string{"object", "null"}, make(schema)
+	var nested []field
 	for _, f := range fieldsOf(v) {
+		if f.isNested() {
+			nested = append(nested, f)
+			continue
+		}
 		properties[f.name] = fieldSchema(f)
 		if f.isShort() {
 			types = append(types, "string", "number", "boolean")
 		}
 	}
-	return schema{"type": types, "properties": properties, "additionalProperties": false}
+	whole := schema{"type": types, "properties": properties, "additionalProperties": false}
+	for _, f := range nested {
+		item := maps.Clone(whole)
+		item["properties"] = maps.Clone(properties)
+		properties[f.name] = described(schema{"type": []string{"object", "null"}, "additionalProperties": item}, f.doc())
+	}
+	return whole
 }
 
 func fieldSchema(f field) schema {
@@ -121,7 +132,7 @@ func fieldSchema(f field) schema {
 	if f.secrecy(untagged) == hidesAll {
 		s["writeOnly"] = true
 	}
-	return described(s, f.tag.Get("doc"))
+	return described(s, f.doc())
 }
 
 // valueSchema returns the schema of what the decoder accepts for v, which must be settable.

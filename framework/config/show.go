@@ -63,8 +63,7 @@ func (c *Config) withDefaults() Config {
 		its.InboxRetention = 0
 	}
 	o.InboxRetention = cmp.Or(o.InboxRetention, &its.InboxRetention)
-	f.Name, f.Poll, f.Lease = its.Name, its.Poll, its.Lease
-	f.Connections, f.ShutdownTimeout, f.Unrouted = its.Connections, its.ShutdownTimeout, its.Unrouted
+	f.Config = its
 	if listen := true; c.Database.Dialect() == PostgreSQL {
 		f.Listen = cmp.Or(f.Listen, &listen)
 	}

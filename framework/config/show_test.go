@@ -32,7 +32,11 @@ func TestShowPrintsTheSameConfiguration(t *testing.T) {
 	require.Equal(t, before.Routes, after.Routes)
 	for name := range before.Sinks {
 		for _, typ := range []string{"order.placed", "customer.moved", "else"} {
-			require.Equal(t, before.Effective(name, typ), after.Effective(name, typ))
+			was, from := before.Effective(name, typ)
+			is, same := after.Effective(name, typ)
+			was.Sink, is.Sink, was.Retry.Types, is.Retry.Types = nil, nil, nil, nil
+			require.Equal(t, was, is)
+			require.Equal(t, from, same)
 		}
 	}
 }

@@ -166,7 +166,7 @@ func TestAnInvalidAdjustmentChangesNothing(t *testing.T) {
 		}
 		f.adjust(func(s *forwarder.Sink) {
 			require.Equal(t, forwarder.DefaultThreshold, s.Parallelism.Threshold)
-			require.Equal(t, forwarder.DefaultMaxAge, s.Retry.MaxAge)
+			require.Equal(t, 24*time.Hour, s.Retry.MaxAge)
 			require.Equal(t, forwarder.DefaultTimeout, s.Timeout)
 			require.Equal(t, 7, s.Retry.Types["t"].MaxAttempts)
 		})

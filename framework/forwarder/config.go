@@ -16,6 +16,7 @@ import (
 	"github.com/waybill-go/waybill/framework/forwarder/internal/prune"
 	"github.com/waybill-go/waybill/framework/forwarder/internal/quota"
 	"github.com/waybill-go/waybill/framework/route"
+	"github.com/waybill-go/waybill/framework/settings"
 	"github.com/waybill-go/waybill/framework/store"
 	"github.com/waybill-go/waybill/registry"
 	"github.com/waybill-go/waybill/sinks"
@@ -27,64 +28,69 @@ type Config struct {
 	// Store is the outbox. If it is a store.Listener, Run listens for new rows. If it is a
 	// store.Reserver whose pool is bounded, Run reserves connections for leases and
 	// checkpoints, and warns if the pool is too small.
-	Store Store
+	Store Store `yaml:"-"`
 	// Fleet means that there is no Store: [Forwarder.RunDatabase] adds and removes databases.
-	Fleet bool
+	Fleet bool `yaml:"-"`
 	// Routes say which sinks get which types. Package route describes patterns and rules.
-	Routes route.Routes
+	Routes route.Routes `yaml:"-"`
 	// Sinks are the sinks by name. Names that begin with "_" are reserved.
-	Sinks map[string]Sink
+	Sinks map[string]Sink `yaml:"-"`
 
 	// Types, if set, are the types that the application publishes. A route that matches none
 	// of them is refused, and a type without a route is logged.
-	Types *registry.Registry
-	// Name identifies this forwarder in leases and logs; default: the host's name. A process
-	// id and a random part are added, so names need not be unique.
-	Name string
+	Types *registry.Registry `yaml:"-"`
+	// Name of this forwarder in leases and logs. Default: the host's name.
+	//
+	// A process id and a random part are added, so names need not be unique.
+	Name string `yaml:"name"`
 	// Lanes is the number of lanes of each sink, 1 to 1,024; default 1. With several lanes,
 	// several forwarders can share one sink. If the cursors in the database have another
 	// number, they are cut again; if forwarders disagree, the one that started last decides.
-	Lanes int
-	// Poll is the longest pause between two looks at the log; default 50 ms. A look that found
-	// something new is followed by the shortest pause, a fiftieth of Poll, which doubles while
-	// looks find nothing. Waking the forwarder ends the pause.
-	Poll time.Duration
-	// Lease is how long a forwarder keeps a lane without renewing its lease; default 15 s, at
-	// least 1 s. It renews the lease every third of that.
-	Lease time.Duration
-	// ShutdownTimeout is how long deliveries in flight may take to end after Run's context is
-	// done; default 20 s.
-	ShutdownTimeout time.Duration
-	// Unrouted says what happens to notifications that no route matches; default UnroutedPark.
-	Unrouted Unrouted
+	Lanes int `yaml:"-"`
+	// Longest pause between two reads of the log, after a while without anything new; at least 1ms.
+	// While there is something new, the pause is a fiftieth of it. Default 50ms.
+	//
+	// Waking the forwarder ends the pause.
+	Poll time.Duration `yaml:"poll" zero:"refused"`
+	// How long a forwarder keeps a lane after it last renewed the lease, which is how long a crashed
+	// forwarder holds its lanes; at least 1s. Default 15s.
+	//
+	// It renews the lease every third of that.
+	Lease time.Duration `yaml:"lease" zero:"refused"`
+	// How long deliveries in flight may take to end when the program stops. Default 20s.
+	ShutdownTimeout time.Duration `yaml:"shutdown_timeout" zero:"refused"`
+	// What happens to notifications that no route matches: park (as dead, under the sink _unrouted) or
+	// ignore. Default park.
+	Unrouted Unrouted `yaml:"unrouted" enum:"park,ignore"`
 	// Only names the sinks that this forwarder works on; default: all. It works on
 	// notifications without a route in any case. Other forwarders work on the other sinks: for
 	// those this one only creates the cursors, and keeps the rows that they need.
-	Only []string
+	Only []string `yaml:"-"`
 	// Retention is how long rows stay in the log after OccurredOn, and receipts after the
 	// delivery; default 72 h. KeepForever removes nothing. Rows that a sink has not settled
 	// stay longer. A store that is not a store.Pruner removes nothing.
-	Retention time.Duration
+	Retention time.Duration `yaml:"-"`
 	// InboxRetention is how long the inbox keeps ids (package inbox); default 720 h, or
 	// KeepForever if Retention is KeepForever, which removes nothing. It must not be shorter
 	// than the longest time for which a sink with an inbox (sinks.Noter) retries a delivery. A
 	// delivery that is repeated after this time, for example by a requeue, is handled as new.
-	InboxRetention time.Duration
+	InboxRetention time.Duration `yaml:"-"`
 	// Memory bounds what all lanes have read and not settled, in bytes; default 256 MiB, at
 	// least 1 MiB. Each lane may exceed it by one page of at most 2,000 rows.
-	Memory int
-	// Connections is how many statements this forwarder runs at once, and so how many database
-	// connections it uses, for any number of sinks and lanes; default 8, at least 4. The
-	// connection that listens, and those of handlers and hooks in the same pool, come on top.
-	Connections int
+	Memory int `yaml:"-"`
+	// Most database connections that this forwarder uses at once, for any number of sinks and lanes, at
+	// least 4. The connection that listens is not counted. Default 8.
+	//
+	// Those of handlers and hooks in the same pool come on top.
+	Connections int `yaml:"connections" zero:"refused"`
 	// Observer, if set, is told what the forwarder does.
-	Observer event.Observer
+	Observer event.Observer `yaml:"-"`
 	// TracerProvider, if set, such as to otel.GetTracerProvider(), makes an OpenTelemetry span
 	// for each delivery or batch; see package tracing. Default: no spans.
-	TracerProvider trace.TracerProvider
+	TracerProvider trace.TracerProvider `yaml:"-"`
 	// Logger gets one line for each event; default: slog's. Lines about a delivery with a span
 	// are logged with the span's context; see [tracing.LogHandler].
-	Logger *slog.Logger
+	Logger *slog.Logger `yaml:"-"`
 }
 
 // Store is what a forwarder needs from an outbox.
@@ -98,69 +104,79 @@ type Store interface {
 type Sink struct {
 	// Sink makes the deliveries. If it is a sinks.Opener, Run opens it first; if it is a
 	// sinks.Closer, Run closes it last.
-	Sink sinks.Sink
-	// Start says where in the log a new sink begins: one without cursors, because it was just
-	// added or was forgotten. Default: StartOldest if nothing was forwarded from the log yet,
-	// otherwise StartNow. The number of rows passed over is logged; they can be replayed while
-	// they are in the log.
-	Start Start
-	// Parallelism bounds the deliveries in flight; for a sinks.Batcher, the batches in flight.
-	Parallelism Parallelism
-	// Retry says when a delivery that failed temporarily is tried again.
-	Retry Retry
-	// OnDead says whether deliveries of a key continue after one of them is dead.
-	OnDead OnDead
-	// Timeout bounds one delivery or one batch; up to a sixteenth is added to it at random.
-	// Default 30 s. A delivery that exceeds it counts as a failed attempt. A call that has not
-	// returned 2 s later is abandoned: the delivery is tried again while the call still runs,
-	// and the call keeps its slot of the threshold.
-	Timeout time.Duration
-	// Rate bounds how many deliveries begin in a period; default: no bound.
-	Rate Rate
-	// Breaker says when to pause the whole sink because its destination fails.
-	Breaker Breaker
-	// Fairness, if set, names metadata, such as tenant, whose values share the sink: values
-	// with something to deliver get the same number of slots each, and a single one gets all.
+	Sink sinks.Sink `yaml:"-"`
+	// Where a new sink starts: oldest (the first row that is still in the log), now (only what is
+	// committed later), or a time such as 2026-03-01T00:00:00Z (the first row in log order that occurred
+	// at that time or later). A sink that has cursors continues from them. Default: oldest on a log from
+	// which nothing was forwarded yet, now on any other.
+	//
+	// The number of rows passed over is logged; they can be replayed while they are in the log.
+	Start Start `yaml:"start"`
+	// How many deliveries are in flight at once.
+	//
+	// For a sinks.Batcher, how many batches.
+	Parallelism Parallelism `yaml:"parallelism"`
+	// When a delivery that failed temporarily is retried.
+	Retry Retry `yaml:"retry"`
+	// What happens to later deliveries of a key after one is dead: continue with them, or halt the key
+	// until a person acts. Default continue.
+	OnDead OnDead `yaml:"on_dead" enum:"continue,halt"`
+	// How long one delivery, or one batch, may take. Default 30s.
+	//
+	// Up to a sixteenth is added to it at random. A delivery that exceeds it counts as a failed attempt.
+	// A call that has not returned 2 s later is abandoned: the delivery is tried again while the call
+	// still runs, and the call keeps its slot of the threshold.
+	Timeout time.Duration `yaml:"timeout" zero:"refused"`
+	// Most deliveries per second, minute or hour, over all forwarders: 50/s, 100/m or 1000/h. With burst,
+	// as in 50/s, burst 100, that many may go at once after a pause; put the value in quotes if it is
+	// inside braces. Default: no limit; burst is as many as in a second.
+	Rate Rate `yaml:"rate"`
+	// When the breaker opens: all deliveries then wait until a probe succeeds, and nothing is parked. It
+	// opens if the destination cannot be reached, if too many attempts fail, if none succeeds for two
+	// minutes, or if ten deliveries in a row are refused permanently.
+	Breaker Breaker `yaml:"breaker"`
+	// Name of the metadata, such as tenant, whose values share the sink fairly: if several values have
+	// pending deliveries, each gets the same number of deliveries in flight. Default: none.
+	//
 	// It balances the deliveries in memory, which are only a part of a large backlog.
-	Fairness string
-	// AnswerBytes is how much of a destination's answer (sinks.WithAnswer) the error of a
-	// parked delivery quotes, 0 to sinks.MaxAnswer; nil: sinks.MaxAnswer.
-	AnswerBytes *int
-	// Trace says whether the sink gets the trace context of a delivery; default TracePass.
-	Trace Trace
+	Fairness string `yaml:"fairness"`
+	// How much of a destination's answer, which may repeat private data, the error of a parked delivery
+	// quotes: 0 to 4096 bytes. Default 4096.
+	//
+	// See sinks.WithAnswer.
+	AnswerBytes *int `yaml:"answer_bytes"`
+	// Whether the sink gets the trace context (traceparent, tracestate) of a delivery: pass it on, or none
+	// to remove it. Default pass.
+	Trace Trace `yaml:"trace" enum:"pass,none"`
 	// Middleware is Watermill middleware around each delivery, the first one outermost. The
 	// message's UUID is the notification's id. The sink gets the context, metadata and payload
 	// from the innermost one. Messages that a middleware returns are dropped. With middleware,
 	// a sinks.Batcher gets one delivery at a time.
-	Middleware []message.HandlerMiddleware
+	Middleware []message.HandlerMiddleware `yaml:"-"`
 	// Hooks are called with the results of deliveries.
-	Hooks Hooks
+	Hooks Hooks `yaml:"-"`
 }
 
-// Parallelism is the threshold of deliveries in flight to one sink: either Threshold and
-// Above, or Adaptive. Its fields:
-//
-//   - Threshold int: default 16, at most 65,536; 0 if Adaptive is set
-//   - Above Above: the rule while more than Threshold are pending; default AboveBounded
-//   - Adaptive Adaptive: if set, the threshold follows the destination
-type Parallelism = policy.Parallelism
+// Names of package settings, for programs with one import.
+type (
+	Parallelism = settings.Parallelism
+	Adaptive    = settings.Adaptive
+	Above       = settings.Above
+	Retry       = settings.Retry
+	OnDead      = settings.OnDead
+	Breaker     = settings.Breaker
+	Rate        = settings.Rate
+	Trace       = settings.Trace
+)
 
-// Adaptive lets the threshold follow the latency and the refusals of the destination, between
-// Min (default 1) and Max (default 512, or Min if that is larger; at most 65,536). If the sink is a sinks.Addresser without Fairness, each destination has its own
-// threshold; Max bounds all of them together.
-type Adaptive = policy.Adaptive
-
-// Above is the rule for a backlog larger than the threshold.
-type Above = policy.Above
-
-// The two rules for a large backlog. Under both, a key is never in flight twice.
+// Values of settings; see their types.
 const (
-	// AboveBounded keeps up to Threshold deliveries in flight, however large the backlog. It is
-	// the default.
-	AboveBounded = policy.AboveBounded
-	// AboveSequential delivers up to Threshold pending deliveries all at once, and a larger
-	// backlog one at a time, until it has shrunk to Threshold.
-	AboveSequential = policy.AboveSequential
+	AboveBounded    = settings.AboveBounded
+	AboveSequential = settings.AboveSequential
+	OnDeadContinue  = settings.OnDeadContinue
+	OnDeadHalt      = settings.OnDeadHalt
+	TracePass       = settings.TracePass
+	TraceNone       = settings.TraceNone
 )
 
 // Start says where a new sink begins: StartOldest, StartNow, StartAt, or "" for the default
@@ -176,67 +192,6 @@ const (
 
 // StartAt begins at the first row, in log order, that occurred at t or later.
 func StartAt(t time.Time) Start { return store.StartAt(t) }
-
-// OnDead is the rule for a key after one of its deliveries is dead.
-type OnDead = policy.OnDead
-
-// The two rules for a key with a dead delivery.
-const (
-	// OnDeadContinue continues with the key's next delivery. It is the default.
-	OnDeadContinue = policy.OnDeadContinue
-	// OnDeadHalt holds back the key's later deliveries until a person acts.
-	OnDeadHalt = policy.OnDeadHalt
-)
-
-// Retry is exponential backoff with jitter: attempt n+1 comes Initial * 2^(n-1) after attempt n, at
-// most Max. Each pause varies at random by up to a fifth of itself. A delivery is dead when MaxAge or
-// MaxAttempts is reached. Its fields:
-//
-//   - MaxAge time.Duration: how long a delivery is retried: its pauses, before they vary, add
-//     up to at most this. What a breaker or a stopped forwarder adds does not count. Default:
-//     24 h, or no limit if MaxAttempts is set
-//   - MaxAttempts int: how many attempts a delivery has, including the first; default: no limit
-//   - Initial time.Duration: default 1 s
-//   - Max time.Duration: default 15 min, or Initial if that is more
-//   - Types map[string]Retry: other policies for some types, by pattern as in routes; the
-//     longest pattern applies, and takes the fields that it leaves unset from this one
-type Retry = policy.Retry
-
-// Breaker says when to pause a whole sink because its destination fails. It opens when the
-// destination is unavailable ([sinks.Unavailable]), when nearly all recent attempts of different
-// keys failed temporarily, when deliveries of two or more keys have failed and none has succeeded
-// for two minutes, and when ten deliveries in a row were refused permanently. While it is open,
-// single deliveries probe the destination, after pauses that grow from 100 ms to MaxPause, until
-// one succeeds; types and keys that did not fail before come first. Its fields:
-//
-//   - MaxPause time.Duration: default 5 s, at least 100 ms
-//   - Off bool: open it only if the destination is unavailable
-type Breaker = policy.Breaker
-
-// Rate bounds how many deliveries to a sink begin in a period, over all forwarders. The zero
-// value means no bound. As text it is "50/s" or "50/s, burst 100", with s, m or h. Its fields:
-//
-//   - Events float64: the number of deliveries in each Per
-//   - Per time.Duration
-//   - Burst int: how many may begin at once after a pause; default: as many as in a second, at
-//     least 1
-type Rate = policy.Rate
-
-// ParseRate parses the text form of a Rate. Its error shows the valid form.
-func ParseRate(text string) (Rate, error) { return policy.ParseRate(text) }
-
-// Trace is the rule for the trace context of deliveries: W3C's traceparent and tracestate.
-type Trace = policy.Trace
-
-// The two rules for the trace context.
-const (
-	// TracePass passes the trace context on, in the metadata and in the context of Deliver.
-	// In the metadata it is the published one, or that of the delivery's span if the delivery
-	// is made alone. It is the default.
-	TracePass = policy.TracePass
-	// TraceNone removes it from both.
-	TraceNone = policy.TraceNone
-)
 
 // Unrouted is the rule for notifications that no route matches.
 type Unrouted string
@@ -254,25 +209,13 @@ const (
 	DefaultLease           = 15 * time.Second
 	DefaultShutdownTimeout = 20 * time.Second
 	DefaultPoll            = 50 * time.Millisecond
-	DefaultThreshold       = policy.DefaultThreshold
-	DefaultAdaptiveMin     = policy.DefaultAdaptiveMin
-	DefaultAdaptiveMax     = policy.DefaultAdaptiveMax
+	DefaultThreshold       = settings.DefaultThreshold
 	DefaultTimeout         = 30 * time.Second
 	DefaultRetention       = 72 * time.Hour
 	DefaultInboxRetention  = 30 * 24 * time.Hour
 	DefaultMemory          = 256 << 20
 	DefaultConnections     = 8
 )
-
-// Defaults of a Retry.
-const (
-	DefaultMaxAge  = policy.DefaultMaxAge
-	DefaultInitial = policy.DefaultInitial
-	DefaultMax     = policy.DefaultMax
-)
-
-// DefaultMaxPause is the default of Breaker.MaxPause.
-const DefaultMaxPause = policy.DefaultMaxPause
 
 const leastMemory = 1 << 20
 
@@ -329,7 +272,7 @@ func (s Sink) WithDefaults() Sink {
 // compile checks a configuration with its defaults and compiles the routes. It reports all
 // mistakes, by the names of the configuration file.
 func (c Config) compile() (*route.Table, error) {
-	p := &policy.Problems{}
+	p := &settings.Problems{}
 	p.Require(c.Store != nil || c.Fleet, "the store is missing")
 	p.Require(c.Store == nil || !c.Fleet, "a fleet has no store: its databases come with RunDatabase")
 	p.Require(len(c.Routes) > 0, "routes: there are none")
@@ -375,19 +318,19 @@ func (c Config) compile() (*route.Table, error) {
 }
 
 // checkInbox refuses an inbox retention that ends while a delivery may still be retried.
-func (c Config) checkInbox(p *policy.Problems, name string, s Sink) {
+func (c Config) checkInbox(p *settings.Problems, name string, s Sink) {
 	n, ok := s.Sink.(sinks.Noter)
 	if !ok || !n.NotesIDs() {
 		return
 	}
-	longest := max(s.Retry.Longest(), policy.UnknownAge)
+	longest := max(s.Retry.Longest(), settings.UnknownAge)
 	p.Require(c.InboxRetention >= longest, "outbox.inbox_retention is %s, but sinks.%s retries a delivery for up to %s: use at least that",
 		c.InboxRetention, name, longest.Round(time.Second))
 }
 
 // checkHandlers checks, for each sink that takes only some types, that its routes match exactly
 // these types.
-func (c Config) checkHandlers(p *policy.Problems, routes *route.Table) {
+func (c Config) checkHandlers(p *settings.Problems, routes *route.Table) {
 	for _, name := range slices.Sorted(maps.Keys(c.Sinks)) {
 		typed, ok := c.Sinks[name].Sink.(sinks.Typed)
 		if !ok {
@@ -423,7 +366,7 @@ func (s Sink) with(p policy.Settings) Sink {
 	return s
 }
 
-func (s Sink) validate(p *policy.Problems, at string) {
+func (s Sink) validate(p *settings.Problems, at string) {
 	p.Require(s.Sink != nil, "%s: the sink is missing", at)
 	p.Require(s.Start.Validate() == nil, "%s.start is %q: use %s, %s, or a time such as 2026-03-01T00:00:00Z", at, s.Start, StartOldest, StartNow)
 	p.Check(at+".parallelism", s.Parallelism)

@@ -10,8 +10,8 @@ import (
 
 	"github.com/waybill-go/waybill/framework/event"
 	"github.com/waybill-go/waybill/framework/forwarder/internal/coordinate"
-	"github.com/waybill-go/waybill/framework/forwarder/internal/policy"
 	"github.com/waybill-go/waybill/framework/forwarder/internal/quota"
+	"github.com/waybill-go/waybill/framework/settings"
 	"github.com/waybill-go/waybill/framework/store"
 	"github.com/waybill-go/waybill/framework/tracing"
 )
@@ -99,7 +99,7 @@ func (f *Forwarder) Forget(database string) {
 }
 
 func (f *Forwarder) checkDatabase(d Database) error {
-	p := &policy.Problems{}
+	p := &settings.Problems{}
 	p.Require(d.Name != "", "a database has no name")
 	p.Require(d.Store != nil, "database %s: the store is missing", d.Name)
 	p.Require(d.Connections == 0 || d.Connections >= quota.Least, "database %s: connections is %d: use at least %d", d.Name, d.Connections, quota.Least)

@@ -16,6 +16,7 @@ import (
 	"github.com/waybill-go/waybill/framework/forwarder"
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/route"
+	"github.com/waybill-go/waybill/framework/settings"
 	"github.com/waybill-go/waybill/sinks"
 )
 
@@ -171,7 +172,7 @@ func TestReloadReplacesASinkInAllDatabases(t *testing.T) {
 }
 
 func TestTheRateOfASinkIsOverAllDatabases(t *testing.T) {
-	r, err := forwarder.ParseRate("10/s")
+	r, err := settings.ParseRate("10/s")
 	require.NoError(t, err)
 	s := &script{}
 	onSeveral(t, forwarder.Sink{Sink: s, Rate: r}, func(t *testing.T, f *multi) {

@@ -5,11 +5,11 @@ import (
 
 	"github.com/waybill-go/waybill/framework/forwarder/internal/caller"
 	"github.com/waybill-go/waybill/framework/forwarder/internal/dispatch"
-	"github.com/waybill-go/waybill/framework/forwarder/internal/policy"
+	"github.com/waybill-go/waybill/framework/settings"
 )
 
 // ErrConfig: the configuration is not valid.
-var ErrConfig = policy.ErrConfig
+var ErrConfig = settings.ErrConfig
 
 // ErrNotRunning: Reload and RunDatabase work only while Run runs.
 var ErrNotRunning = errors.New("the forwarder is not running")

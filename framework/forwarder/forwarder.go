@@ -21,9 +21,9 @@ import (
 
 	"github.com/waybill-go/waybill/framework/forwarder/internal/budget"
 	"github.com/waybill-go/waybill/framework/forwarder/internal/dispatch"
-	"github.com/waybill-go/waybill/framework/forwarder/internal/policy"
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/route"
+	"github.com/waybill-go/waybill/framework/settings"
 	"github.com/waybill-go/waybill/framework/store"
 	"github.com/waybill-go/waybill/framework/tracing"
 )
@@ -32,7 +32,7 @@ import (
 // number of processes, may share one outbox: only one of them at a time works on each lane of
 // each sink.
 type Forwarder struct {
-	config   Config  // with the Sinks and Routes that New got
+	config   Config // with the Sinks and Routes that New got
 	owner    string
 	memory   *budget.Budget
 	reporter *reporter
@@ -95,7 +95,7 @@ func (f *Forwarder) Adjust(sink string, change func(s *Sink)) error {
 	changed.Retry.Types = maps.Clone(changed.Retry.Types)
 	change(&changed)
 	changed = changed.WithDefaults()
-	p := &policy.Problems{}
+	p := &settings.Problems{}
 	changed.validate(p, "sinks."+sink)
 	f.config.checkInbox(p, sink, changed)
 	p.Require(changed.OnDead == d.Settings().OnDead, "sinks.%s.on_dead cannot be changed while the forwarder runs", sink)

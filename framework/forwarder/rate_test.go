@@ -9,6 +9,7 @@ import (
 
 	"github.com/waybill-go/waybill/framework/forwarder"
 	"github.com/waybill-go/waybill/framework/route"
+	"github.com/waybill-go/waybill/framework/settings"
 	"github.com/waybill-go/waybill/sinks"
 )
 
@@ -24,7 +25,7 @@ func TestDeliveriesKeepTheRateOfTheSink(t *testing.T) {
 	} {
 		t.Run(text, func(t *testing.T) {
 			onEachStoreIfLong(t, func(t *testing.T, o *outbox) {
-				r, err := forwarder.ParseRate(text)
+				r, err := settings.ParseRate(text)
 				require.NoError(t, err)
 				var s script
 				f := o.one(forwarder.Sink{Sink: &s, Rate: r, Parallelism: forwarder.Parallelism{Threshold: 4}})

@@ -10,7 +10,6 @@ import (
 
 	"github.com/waybill-go/waybill/framework/event"
 	"github.com/waybill-go/waybill/framework/forwarder/internal/dispatch"
-	"github.com/waybill-go/waybill/framework/forwarder/internal/policy"
 	"github.com/waybill-go/waybill/framework/route"
 	"github.com/waybill-go/waybill/framework/store"
 )
@@ -88,7 +87,7 @@ func sinkRunning(d *dispatch.Dispatcher, database string) store.SinkRunning {
 	s := store.SinkRunning{Sink: done.Sink, Delivered: done.Delivered, Failed: done.Failed, Dead: done.Dead,
 		InFlight: done.InFlight, Threshold: now.Threshold, Pending: done.Pending, BreakerOpen: now.BreakerOpen}
 	if s.BreakerOpen {
-		s.Cause = policy.Text(d.State().Cause, maxCause)
+		s.Cause = store.CutText(d.State().Cause, maxCause)
 	}
 	return s
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/waybill-go/waybill/framework/forwarder"
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/route"
+	"github.com/waybill-go/waybill/framework/settings"
 	"github.com/waybill-go/waybill/sinks"
 )
 
@@ -81,7 +82,7 @@ func TestNotificationsThatPassASinkByUseNeitherItsRateNorItsThreshold(t *testing
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		release := make(chan struct{})
 		s := &script{answer: func(context.Context, *notification.Delivery) error { <-release; return nil }}
-		rate, err := forwarder.ParseRate("1/h, burst 2")
+		rate, err := settings.ParseRate("1/h, burst 2")
 		require.NoError(t, err)
 		for i := range 100 {
 			o.insert(priced("", map[string]string{fmt.Sprintf("p%03d", i): "1"})...)

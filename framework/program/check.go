@@ -129,11 +129,11 @@ func (c *check) askAll(ctx context.Context, loaded *config.Config) []sinkHealth 
 	for i, name := range names {
 		sink := loaded.Sinks[name]
 		found[i] = sinkHealth{Sink: name, Kind: sink.Kind, Health: notChecked, Routes: loaded.RoutesTo(name)}
-		if _, is := sink.Sink.(sinks.Absent); is {
+		if _, is := sink.Sink.Sink.(sinks.Absent); is {
 			found[i].Health = absent
 			continue
 		}
-		checker, ok := sink.Sink.(sinks.HealthChecker)
+		checker, ok := sink.Sink.Sink.(sinks.HealthChecker)
 		if !ok || c.offline {
 			continue
 		}

@@ -174,23 +174,21 @@ func (e *explain) typeOf(c *config.Config, routes *route.Table, typ string) type
 }
 
 func deliveryOf(c *config.Config, sink, typ string) deliveryView {
-	e := c.Effective(sink, typ)
+	s, from := c.Effective(sink, typ)
 	view := deliveryView{
 		Sink:        sink,
 		Kind:        c.Sinks[sink].Kind,
-		Parallelism: parallelismView{e.Parallelism.Threshold, string(e.Parallelism.Above), (*adaptiveView)(e.Parallelism.Adaptive)},
-		Retry: retryView{
-			Types:       e.RetryFrom,
-			MaxAttempts: e.Retry.MaxAttempts,
-			Initial:     duration.Text(e.Retry.Initial),
-			Max:         duration.Text(e.Retry.Max),
-		},
-		Timeout: duration.Text(e.Timeout),
-		Rate:    e.Rate.String(),
-		OnDead:  string(e.OnDead),
+		Parallelism: parallelismView{Threshold: s.Parallelism.Threshold, Above: string(s.Parallelism.Above)},
+		Retry:       retryView{Types: from, MaxAttempts: s.Retry.MaxAttempts, Initial: duration.Text(s.Retry.Initial), Max: duration.Text(s.Retry.Max)},
+		Timeout:     duration.Text(s.Timeout),
+		Rate:        s.Rate.String(),
+		OnDead:      string(s.OnDead),
 	}
-	if e.Retry.MaxAge > 0 {
-		view.Retry.MaxAge = duration.Text(e.Retry.MaxAge)
+	if s.Parallelism.IsAdaptive() {
+		view.Parallelism = parallelismView{Adaptive: new(adaptiveView(s.Parallelism.Adaptive))}
+	}
+	if s.Retry.MaxAge > 0 {
+		view.Retry.MaxAge = duration.Text(s.Retry.MaxAge)
 	}
 	return view
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/waybill-go/waybill/framework/admin"
 	"github.com/waybill-go/waybill/framework/config"
+	"github.com/waybill-go/waybill/framework/forwarder"
 	"github.com/waybill-go/waybill/framework/route"
 	"github.com/waybill-go/waybill/registry"
 )
@@ -156,7 +157,7 @@ func TestConfigExplainShowsTheSameForAnAlias(t *testing.T) {
 	routes, err := route.New(route.Routes{"price.set": route.To("events")}, []string{"events"}, types)
 	require.NoError(t, err)
 	c := &config.Config{Sinks: map[string]config.Sink{
-		"events": {Kind: "kafka", Retry: config.Retry{Types: map[string]config.Policy{"price.set": {MaxAttempts: 3}}}},
+		"events": {Kind: "kafka", Sink: forwarder.Sink{Retry: forwarder.Retry{Types: map[string]forwarder.Retry{"price.set": {MaxAttempts: 3}}}}},
 	}}
 
 	view := new(explain).typeOf(c, routes, "price.changed")

@@ -132,7 +132,7 @@ func TestTheSchemaRefusesInvalidConfigurations(t *testing.T) {
 		"outbox: {payload: xml}":                                                     "/outbox/payload",
 		"outbox: {receipts: perhaps}":                                                "/outbox/receipts",
 		"forwarder: {lease: 15}":                                                     "/forwarder/lease",
-		"forwarder: {poll: {min: 1 ms}}":                                             "/forwarder/poll/min",
+		"forwarder: {poll: 1 ms}":                                                    "/forwarder/poll",
 		"sinks: {a: {with: {url: x}}}":                                               "/sinks/a",
 		"sinks: {a: {kind: htttp}}":                                                  "/sinks/a/kind",
 		"sinks: {a: {kind: http, with: {uri: x}}}":                                   "/sinks/a/with",

@@ -43,18 +43,17 @@ outbox:
   prefix: outbox
   lanes: 1
   payload: json
-  read_from: primary
   receipts: false
   retention: 72h
   inbox_retention: 720h
 forwarder:
   name: left
   poll: 50ms
-  listen: true
   lease: 15s
-  connections: 8
   shutdown_timeout: 20s
   unrouted: park
+  connections: 8
+  listen: true
 sinks:
   events:
     kind: kafka
@@ -81,6 +80,7 @@ sinks:
     breaker:
       max_pause: 5s
       off: false
+    trace: pass
   lines:
     kind: jsonlines
     with:
@@ -107,6 +107,7 @@ sinks:
     breaker:
       max_pause: 5s
       off: false
+    trace: pass
   program:
     kind: process
     with:
@@ -131,6 +132,7 @@ sinks:
     breaker:
       max_pause: 5s
       off: false
+    trace: pass
 routes:
   '*': [events, lines, program]
 `}, r)

@@ -25,14 +25,18 @@ type Routes map[string][]Rule
 // If an expression fails for a notification, its delivery to this sink is dead: it is kept,
 // with the error, until a person acts.
 type Rule struct {
-	// Sink is the name of the sink.
-	Sink string
-	// When is the condition, such as payload.total > 100 && metadata.tenant == "acme". If it is
-	// false, the sink does not get the notification. "" means always.
-	When string
-	// Payload defines the payload for the sink: field names and their expressions. If empty,
-	// the sink gets the payload unchanged. The log and parked deliveries keep the whole payload.
-	Payload map[string]string
+	// Name of the sink. Required.
+	Sink string `yaml:"sink" short:"true"`
+	// Condition in the language of expr-lang.org, such as payload.total > 100 && metadata.tenant ==
+	// 'acme'. It can use type, version, key, id, occurred_on, metadata and, if it is JSON, payload. Use
+	// ?. for what may be missing, as in payload.customer?.country. If it is false, the sink does not get
+	// the notification; if it fails, the delivery is parked as dead. Default: always.
+	When string `yaml:"when" secret:"false"`
+	// Payload for the sink, as fields with expressions of the same language: {order: payload.id, total:
+	// payload.amount.value}. Default: the original payload.
+	//
+	// The log and parked deliveries keep the whole payload.
+	Payload map[string]string `yaml:"payload" secret:"false"`
 }
 
 // To returns rules that send everything to the given sinks.

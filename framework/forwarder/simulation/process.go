@@ -8,6 +8,7 @@ import (
 
 	"github.com/waybill-go/waybill/framework/forwarder/internal/fairqueue"
 	"github.com/waybill-go/waybill/framework/forwarder/internal/policy"
+	"github.com/waybill-go/waybill/framework/settings"
 )
 
 // process is one forwarder of a fleet, with one sink. It does in simulated time what package
@@ -79,7 +80,7 @@ func newProcess(t Tenants, number int, names []string) *process {
 }
 
 func (p *process) circuit() *policy.Circuit {
-	return policy.NewCircuitBy(policy.Breaker{}.WithDefaults(), p.chance.Float64)
+	return policy.NewCircuitBy(settings.Breaker{}.WithDefaults(), p.chance.Float64)
 }
 
 // forget releases what Effect does not need.

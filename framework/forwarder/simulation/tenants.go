@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/waybill-go/waybill/framework/forwarder/internal/dispatch"
-	"github.com/waybill-go/waybill/framework/forwarder/internal/policy"
+	"github.com/waybill-go/waybill/framework/settings"
 )
 
 // Isolation is what a sink keeps separately for each destination.
@@ -62,7 +62,7 @@ type Tenants struct {
 }
 
 // Retry is forwarder.Retry, with its fields MaxAttempts, Initial, Multiplier, Max, Jitter, MaxAge and Types.
-type Retry = policy.Retry
+type Retry = settings.Retry
 
 // Effect is what the tenants experienced while it was counted.
 type Effect struct {

@@ -193,7 +193,7 @@ func (d *Dispatcher) states(now time.Time) (states []store.DestinationState, all
 			cause = circuit.ThrottledBy()
 		}
 		if cause != nil {
-			states[i].Cause = policy.Text(sinks.Brief(cause), maxErrorText/shownDestinations)
+			states[i].Cause = store.CutText(sinks.Brief(cause), maxErrorText/shownDestinations)
 		}
 	}
 	return states, all

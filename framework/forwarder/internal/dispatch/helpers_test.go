@@ -12,6 +12,7 @@ import (
 	"github.com/waybill-go/waybill/framework/forwarder/internal/caller"
 	"github.com/waybill-go/waybill/framework/forwarder/internal/policy"
 	"github.com/waybill-go/waybill/framework/route"
+	"github.com/waybill-go/waybill/framework/settings"
 	"github.com/waybill-go/waybill/framework/store"
 )
 
@@ -23,7 +24,7 @@ func idle(t *testing.T) *Dispatcher {
 	routes, err := route.New(route.Routes{"*": route.To("mail")}, []string{"mail"}, nil)
 	require.NoError(t, err)
 	return New(Config{Sink: "mail", Caller: &caller.Caller{Path: routes.To("mail")}, Budget: budget.New(memoryBytes),
-		Logger: slog.New(slog.DiscardHandler), Settings: policy.Settings{Breaker: policy.Breaker{}.WithDefaults()}})
+		Logger: slog.New(slog.DiscardHandler), Settings: policy.Settings{Breaker: settings.Breaker{}.WithDefaults()}})
 }
 
 // join starts the work on one of the sink's two lanes.

@@ -6,9 +6,9 @@ import (
 	"github.com/waybill-go/waybill/framework/event"
 	"github.com/waybill-go/waybill/framework/forwarder/internal/fairqueue"
 	"github.com/waybill-go/waybill/framework/forwarder/internal/memory"
-	"github.com/waybill-go/waybill/framework/forwarder/internal/policy"
 	"github.com/waybill-go/waybill/framework/forwarder/internal/window"
 	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/framework/settings"
 	"github.com/waybill-go/waybill/framework/store"
 )
 
@@ -91,7 +91,7 @@ func (s *Settlement) HoldBack(hook error) (pause time.Duration) {
 		s.Parked, p.Receipt = &p, s.Receipt
 	}
 	s.HeldBack = true
-	s.Parked.HookError = policy.Text(hook.Error(), maxErrorText)
+	s.Parked.HookError = store.CutText(hook.Error(), maxErrorText)
 	if !s.Delivered && s.Parked.State != store.StateDead {
 		return 0
 	}
@@ -102,7 +102,7 @@ func (s *Settlement) HoldBack(hook error) (pause time.Duration) {
 }
 
 // hookRetry says when a failed hook is called again. It never gives up.
-var hookRetry = policy.Retry{Initial: time.Second, Max: 5 * time.Minute}.WithDefaults()
+var hookRetry = settings.Retry{Initial: time.Second, Max: 5 * time.Minute}.WithDefaults()
 
 // parked returns the item's row for the parked table.
 func (it *item) parked(state store.State) store.Parked {

@@ -14,6 +14,7 @@ import (
 	"github.com/waybill-go/waybill/framework/forwarder/internal/policy"
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/route"
+	"github.com/waybill-go/waybill/framework/settings"
 	"github.com/waybill-go/waybill/framework/store"
 	"github.com/waybill-go/waybill/sinks"
 )
@@ -29,8 +30,8 @@ func BenchmarkDispatchByKey(b *testing.B) {
 			d := New(Config{
 				Sink: "nowhere", Caller: &caller.Caller{Path: routes.To("nowhere")}, Budget: budget.New(1 << 30), Logger: slog.New(slog.DiscardHandler),
 				Settings: policy.Settings{
-					Parallelism: policy.Parallelism{Threshold: slots}.WithDefaults(),
-					Breaker:     policy.Breaker{}.WithDefaults(), Retry: policy.Retry{}.WithDefaults(), Timeout: time.Minute,
+					Parallelism: settings.Parallelism{Threshold: slots}.WithDefaults(),
+					Breaker:     settings.Breaker{}.WithDefaults(), Retry: settings.Retry{}.WithDefaults(), Timeout: time.Minute,
 				},
 			})
 			d.workers = make([]*call, slots) // no worker is started, so only the benchmark takes items

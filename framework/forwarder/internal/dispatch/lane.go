@@ -9,10 +9,10 @@ import (
 	"github.com/waybill-go/waybill/framework/event"
 	"github.com/waybill-go/waybill/framework/forwarder/internal/keyqueue"
 	"github.com/waybill-go/waybill/framework/forwarder/internal/memory"
-	"github.com/waybill-go/waybill/framework/forwarder/internal/policy"
 	"github.com/waybill-go/waybill/framework/forwarder/internal/window"
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/route"
+	"github.com/waybill-go/waybill/framework/settings"
 	"github.com/waybill-go/waybill/framework/store"
 	"github.com/waybill-go/waybill/sinks"
 )
@@ -70,7 +70,7 @@ func (d *Dispatcher) Join(ctx context.Context, lease store.Lease, leased time.Ti
 	l.space = d.budget.Join(l.look)
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	l.halt = d.settings.OnDead == policy.OnDeadHalt
+	l.halt = d.settings.OnDead == settings.OnDeadHalt
 	l.memory = d.memories.Recall(lease)
 	l.stats = d.statsOf(lease.Lane.Database)
 	d.lanes[l] = true
@@ -244,7 +244,7 @@ func (l *Lane) died(it *item, err error) {
 
 func (l *Lane) parkDead(it *item, err error, ask bool) {
 	p := it.parked(store.StateDead)
-	p.LastError = policy.Text(err.Error(), maxErrorText)
+	p.LastError = store.CutText(err.Error(), maxErrorText)
 	l.end(it, Settlement{Ask: ask, Parked: &p, Dead: deadReason(err)})
 }
 
@@ -268,7 +268,7 @@ const maxErrorText = 2000
 // park settles an item by parking it.
 func (l *Lane) park(it *item, state store.State, due time.Time, reason string) {
 	p := it.parked(state)
-	p.DueAt, p.LastError = due, policy.Text(reason, maxErrorText)
+	p.DueAt, p.LastError = due, store.CutText(reason, maxErrorText)
 	l.end(it, Settlement{Parked: &p})
 }
 

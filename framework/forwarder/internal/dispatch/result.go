@@ -10,6 +10,7 @@ import (
 
 	"github.com/waybill-go/waybill/framework/forwarder/internal/policy"
 	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/framework/settings"
 	"github.com/waybill-go/waybill/sinks"
 )
 
@@ -165,7 +166,7 @@ func (d *Dispatcher) tryAgain(f *failure, pause time.Duration) {
 func keyOrID(it *item) string { return cmp.Or(it.Key, it.ID) }
 
 // unknown handles an item whose type or version this process does not know, as during a rolling
-// deployment. The attempt does not count. After policy.UnknownAge the item is dead.
+// deployment. The attempt does not count. After settings.UnknownAge the item is dead.
 func (d *Dispatcher) unknown(f *failure) {
 	if d.breaker.Answered() {
 		d.available()
@@ -174,8 +175,8 @@ func (d *Dispatcher) unknown(f *failure) {
 	if !f.firstParked.IsZero() {
 		age = f.now.Sub(f.firstParked)
 	}
-	if age > policy.UnknownAge {
-		f.err = fmt.Errorf("%w (%s): %w", ErrUnknownTooLong, policy.UnknownAge, f.err)
+	if age > settings.UnknownAge {
+		f.err = fmt.Errorf("%w (%s): %w", ErrUnknownTooLong, settings.UnknownAge, f.err)
 		d.dead(f)
 		return
 	}

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/waybill-go/waybill/framework/forwarder/internal/policy"
 	"github.com/waybill-go/waybill/framework/store"
 	"github.com/waybill-go/waybill/sinks"
 )
@@ -114,13 +113,13 @@ func (d *Dispatcher) State() store.SinkState {
 	if d.breaker.IsOpen() {
 		s.BreakerOpen, s.OpenSince = true, d.breaker.OpenSince().UTC()
 		if cause := d.breaker.Cause(); cause != nil {
-			s.Cause = policy.Text(sinks.Brief(cause), maxErrorText)
+			s.Cause = store.CutText(sinks.Brief(cause), maxErrorText)
 		}
 	}
 	if until := d.breaker.ThrottledUntil(); until.After(time.Now()) {
 		s.ThrottledUntil = until.UTC()
 		if cause := d.breaker.ThrottledBy(); cause != nil && s.Cause == "" {
-			s.Cause = policy.Text(sinks.Brief(cause), maxErrorText)
+			s.Cause = store.CutText(sinks.Brief(cause), maxErrorText)
 		}
 	}
 	s.Destinations, s.AllDestinations = d.states(time.Now())

@@ -18,6 +18,7 @@ import (
 	"github.com/waybill-go/waybill/framework/forwarder/internal/settle"
 	"github.com/waybill-go/waybill/framework/internal/pace"
 	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/framework/settings"
 	"github.com/waybill-go/waybill/framework/store"
 	"github.com/waybill-go/waybill/sinks"
 )
@@ -80,7 +81,7 @@ func (s *Session) Work(stop, shutdown, db context.Context) error {
 	defer s.lane.Leave()
 	config := settle.Config{
 		Store: s.Store, Lane: s.lane, Lease: s.Lease, Leased: s.Leased, TTL: s.TTL,
-		Halt: s.Dispatcher.Settings().OnDead == policy.OnDeadHalt, Hooks: s.Hooks, Observer: s.Observer,
+		Halt: s.Dispatcher.Settings().OnDead == settings.OnDeadHalt, Hooks: s.Hooks, Observer: s.Observer,
 		Revised: s.Revised, Prompt: s.Prompt, Logger: s.log,
 	}
 	checkpointer, closeLedger, err := s.checkpointer(stop, config)

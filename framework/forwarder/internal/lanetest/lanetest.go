@@ -22,6 +22,7 @@ import (
 	"github.com/waybill-go/waybill/framework/forwarder/internal/policy"
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/route"
+	"github.com/waybill-go/waybill/framework/settings"
 	"github.com/waybill-go/waybill/framework/store"
 	"github.com/waybill-go/waybill/framework/store/sqlite"
 )
@@ -79,8 +80,8 @@ func Run(t *testing.T, test func(t *testing.T, b *Bench)) {
 		b.Dispatcher = dispatch.New(dispatch.Config{
 			Sink: "sink", Caller: &caller.Caller{Deliver: b.deliver, Path: routes.To("sink")}, TypeOf: func(name string) string { return name },
 			Budget: budget.New(Memory), Logger: slog.New(slog.DiscardHandler),
-			Settings: policy.Settings{Parallelism: policy.Parallelism{Threshold: 1}.WithDefaults(), Retry: policy.Retry{}.WithDefaults(),
-				Breaker: policy.Breaker{}.WithDefaults(), Timeout: time.Minute},
+			Settings: policy.Settings{Parallelism: settings.Parallelism{Threshold: 1}.WithDefaults(), Retry: settings.Retry{}.WithDefaults(),
+				Breaker: settings.Breaker{}.WithDefaults(), Timeout: time.Minute},
 		})
 		t.Cleanup(b.Dispatcher.Stop)
 		test(t, b)

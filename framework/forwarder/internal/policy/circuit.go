@@ -8,6 +8,8 @@ import (
 
 	"github.com/cenkalti/backoff/v5"
 	"github.com/failsafe-go/failsafe-go/circuitbreaker"
+
+	"github.com/waybill-go/waybill/framework/settings"
 )
 
 // Circuit applies a Breaker, and throttling requested by a destination: it holds back all
@@ -17,7 +19,7 @@ import (
 // one probe is in flight, whose result closes it or opens it for longer. Results of deliveries
 // that were in flight when the breaker opened are ignored.
 type Circuit struct {
-	config  Breaker
+	config  settings.Breaker
 	breaker circuitbreaker.CircuitBreaker[any]
 	pace    *backoff.ExponentialBackOff
 	chance  func() float64 // random number for the pauses, from 0 up to 1
@@ -54,10 +56,10 @@ const refusals = 10
 const fruitless = 2 * time.Minute
 
 // NewCircuit returns a circuit with a closed breaker. The settings must have their defaults.
-func NewCircuit(config Breaker) *Circuit { return NewCircuitBy(config, rand.Float64) }
+func NewCircuit(config settings.Breaker) *Circuit { return NewCircuitBy(config, rand.Float64) }
 
 // NewCircuitBy is NewCircuit with the caller's random numbers, from 0 up to but not including 1.
-func NewCircuitBy(config Breaker, chance func() float64) *Circuit {
+func NewCircuitBy(config settings.Breaker, chance func() float64) *Circuit {
 	c := &Circuit{chance: chance}
 	c.Adjust(config)
 	return c
@@ -65,10 +67,10 @@ func NewCircuitBy(config Breaker, chance func() float64) *Circuit {
 
 // Adjust replaces the settings, which must have their defaults, and closes the breaker.
 // Throttling goes on.
-func (c *Circuit) Adjust(config Breaker) {
+func (c *Circuit) Adjust(config settings.Breaker) {
 	*c = Circuit{
 		config: config,
-		pace:   Retry{Initial: firstPause, Max: config.MaxPause}.backOff(),
+		pace:   &backoff.ExponentialBackOff{InitialInterval: settings.FirstPause, Multiplier: 2, MaxInterval: config.MaxPause},
 		chance: c.chance,
 		breaker: circuitbreaker.NewBuilder[any]().
 			WithFailureThresholdRatio(failures, among).
@@ -274,7 +276,7 @@ func (c *Circuit) delayProbe(now time.Time, err error) (opened bool) {
 	if opened {
 		c.since = now
 	}
-	c.cause, c.probeAt = err, now.Add(vary(c.pace.NextBackOff(), c.chance()))
+	c.cause, c.probeAt = err, now.Add(settings.Vary(c.pace.NextBackOff(), c.chance()))
 	return opened
 }
 

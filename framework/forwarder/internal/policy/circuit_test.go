@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/waybill-go/waybill/framework/forwarder/internal/policy"
+	"github.com/waybill-go/waybill/framework/settings"
 )
 
 var (
@@ -21,7 +22,7 @@ var (
 // toOpen is how many failures of different keys open a breaker.
 const toOpen = 18
 
-func circuit(b policy.Breaker) *policy.Circuit { return policy.NewCircuit(b.WithDefaults()) }
+func circuit(b settings.Breaker) *policy.Circuit { return policy.NewCircuit(b.WithDefaults()) }
 
 // fail reports failed deliveries of this many keys, and returns whether the last one opened the breaker.
 func fail(t require.TestingT, c *policy.Circuit, keys int) (opened bool) {
@@ -36,7 +37,7 @@ func fail(t require.TestingT, c *policy.Circuit, keys int) (opened bool) {
 
 func TestFailuresOfDifferentKeysOpenTheBreaker(t *testing.T) {
 	t.Parallel()
-	c := circuit(policy.Breaker{})
+	c := circuit(settings.Breaker{})
 	for range 2 { // the share counts only from 20 outcomes on
 		require.False(t, c.Delivered())
 	}
@@ -50,7 +51,7 @@ func TestFailuresOfDifferentKeysOpenTheBreaker(t *testing.T) {
 
 func TestFailuresOfOneKeyLeaveTheBreakerClosed(t *testing.T) {
 	t.Parallel()
-	c := circuit(policy.Breaker{})
+	c := circuit(settings.Breaker{})
 	for range 1000 {
 		spent, opened := c.Failed(begun, "bad", err500)
 		require.True(t, spent)
@@ -61,7 +62,7 @@ func TestFailuresOfOneKeyLeaveTheBreakerClosed(t *testing.T) {
 
 func TestFailuresAmongSuccessesLeaveTheBreakerClosed(t *testing.T) {
 	t.Parallel()
-	c := circuit(policy.Breaker{})
+	c := circuit(settings.Breaker{})
 	for i := range 1000 {
 		if i%5 == 0 {
 			require.False(t, c.Delivered())
@@ -75,7 +76,7 @@ func TestFailuresAmongSuccessesLeaveTheBreakerClosed(t *testing.T) {
 
 func TestFailuresOfTwoKeysForMinutesOpenTheBreaker(t *testing.T) {
 	t.Parallel()
-	c := circuit(policy.Breaker{})
+	c := circuit(settings.Breaker{})
 	fails := func(after time.Duration, key string) (opened bool) {
 		spent, opened := c.Failed(begun.Add(after), key, err500)
 		require.True(t, spent)
@@ -94,7 +95,7 @@ func TestFailuresOfTwoKeysForMinutesOpenTheBreaker(t *testing.T) {
 
 func TestABreakerThatIsOffOpensOnlyForUnavailability(t *testing.T) {
 	t.Parallel()
-	c := circuit(policy.Breaker{Off: true})
+	c := circuit(settings.Breaker{Off: true})
 	require.False(t, fail(t, c, 1000))
 	require.True(t, c.Unavailable(begun, errRefused))
 	require.True(t, c.Unreachable())
@@ -103,7 +104,7 @@ func TestABreakerThatIsOffOpensOnlyForUnavailability(t *testing.T) {
 
 func TestProbesHaveGrowingIntervals(t *testing.T) {
 	t.Parallel()
-	c := circuit(policy.Breaker{MaxPause: time.Minute})
+	c := circuit(settings.Breaker{MaxPause: time.Minute})
 	now := begun
 	require.True(t, c.Unavailable(now, errRefused))
 	expected := 100 * time.Millisecond
@@ -127,7 +128,7 @@ func TestProbesHaveGrowingIntervals(t *testing.T) {
 
 func TestOneSuccessClosesTheBreaker(t *testing.T) {
 	t.Parallel()
-	c := circuit(policy.Breaker{})
+	c := circuit(settings.Breaker{})
 	require.True(t, fail(t, c, toOpen))
 	c.Begin()
 	spent, opened := c.Failed(begun, "probe", err500)
@@ -142,7 +143,7 @@ func TestOneSuccessClosesTheBreaker(t *testing.T) {
 
 func TestADestinationThatAnswersAgainIsReachable(t *testing.T) {
 	t.Parallel()
-	c := circuit(policy.Breaker{})
+	c := circuit(settings.Breaker{})
 	require.False(t, c.Answered())
 	require.True(t, c.Unavailable(begun, errRefused))
 	c.Begin()
@@ -154,7 +155,7 @@ func TestADestinationThatAnswersAgainIsReachable(t *testing.T) {
 
 func TestOutcomesOfCallsBeforeTheBreakerOpenedDoNotCount(t *testing.T) {
 	t.Parallel()
-	c := circuit(policy.Breaker{})
+	c := circuit(settings.Breaker{})
 	require.True(t, fail(t, c, toOpen))
 	next := c.Next()
 	require.False(t, c.Delivered(), "the call began before")
@@ -167,7 +168,7 @@ func TestOutcomesOfCallsBeforeTheBreakerOpenedDoNotCount(t *testing.T) {
 	require.Equal(t, err500, c.Cause())
 	require.Equal(t, next, c.Next(), "the probe is not postponed")
 
-	c = circuit(policy.Breaker{})
+	c = circuit(settings.Breaker{})
 	require.True(t, c.Unavailable(begun, errRefused))
 	spent, opened = c.Failed(begun, "late", err500)
 	require.True(t, spent, "the destination answered this call")
@@ -184,7 +185,7 @@ func refuse(c *policy.Circuit, n int) (last policy.Refusal) {
 
 func TestRefusalsInARowOpenTheBreaker(t *testing.T) {
 	t.Parallel()
-	c := circuit(policy.Breaker{})
+	c := circuit(settings.Breaker{})
 	refuse(c, 9)
 	require.False(t, c.Delivered())
 	require.Equal(t, policy.RefusalFinal, refuse(c, 9), "a success came in between")
@@ -207,7 +208,7 @@ func TestRefusalsInARowOpenTheBreaker(t *testing.T) {
 
 func TestRefusalsWithoutABreakerLeaveItClosed(t *testing.T) {
 	t.Parallel()
-	c := circuit(policy.Breaker{Off: true})
+	c := circuit(settings.Breaker{Off: true})
 	require.Equal(t, policy.RefusalFinal, refuse(c, 1000))
 	require.False(t, c.IsOpen())
 }
@@ -220,7 +221,7 @@ func TestARefusalEndsAnOutage(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			c := circuit(policy.Breaker{})
+			c := circuit(settings.Breaker{})
 			begin(c)
 			c.Begin()
 			require.Equal(t, policy.RefusalFinal, c.Refused(begun, errBad))
@@ -232,7 +233,7 @@ func TestARefusalEndsAnOutage(t *testing.T) {
 
 func TestAThrottleLetsNothingBeginUntilItsTime(t *testing.T) {
 	t.Parallel()
-	c := circuit(policy.Breaker{})
+	c := circuit(settings.Breaker{})
 	require.True(t, c.Throttle(begun.Add(time.Minute), begun, nil))
 	require.False(t, c.Throttle(begun.Add(time.Second), begun, nil), "an earlier time changes nothing")
 	require.Equal(t, begun.Add(time.Minute), c.ThrottledUntil())
@@ -249,10 +250,10 @@ func TestAThrottleLetsNothingBeginUntilItsTime(t *testing.T) {
 
 func TestOtherSettingsCloseTheBreakerAndLeaveTheThrottle(t *testing.T) {
 	t.Parallel()
-	c := circuit(policy.Breaker{})
+	c := circuit(settings.Breaker{})
 	c.Throttle(begun.Add(time.Minute), begun, nil)
 	require.True(t, fail(t, c, toOpen))
-	c.Adjust(policy.Breaker{MaxPause: time.Minute}.WithDefaults())
+	c.Adjust(settings.Breaker{MaxPause: time.Minute}.WithDefaults())
 	require.False(t, c.IsOpen())
 	require.Nil(t, c.Cause())
 	require.Equal(t, begun.Add(time.Minute), c.ThrottledUntil())
@@ -264,7 +265,7 @@ func TestOtherSettingsCloseTheBreakerAndLeaveTheThrottle(t *testing.T) {
 func TestACircuitNeverBlocksForever(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		c, now := circuit(policy.Breaker{MaxPause: time.Second}), begun
+		c, now := circuit(settings.Breaker{MaxPause: time.Second}), begun
 		key := rapid.IntRange(0, 2*toOpen)
 		t.Repeat(map[string]func(*rapid.T){
 			"": func(t *rapid.T) { require.Equal(t, c.IsOpen(), c.Cause() != nil) },
@@ -300,7 +301,7 @@ func TestACircuitNeverBlocksForever(t *testing.T) {
 func TestAPostponementIsAboutAsLongAsTheOutage(t *testing.T) {
 	t.Parallel()
 	chance := 0.5
-	c := policy.NewCircuitBy(policy.Breaker{}.WithDefaults(), func() float64 { return chance })
+	c := policy.NewCircuitBy(settings.Breaker{}.WithDefaults(), func() float64 { return chance })
 	require.Equal(t, 500*time.Millisecond, c.Postponement(begun), "the circuit is closed")
 	c.Unavailable(begun, errRefused)
 	require.Equal(t, 100*time.Millisecond, c.Next().Sub(begun), "without jitter")

@@ -3,6 +3,8 @@ package policy
 import (
 	"math"
 	"time"
+
+	"github.com/waybill-go/waybill/framework/settings"
 )
 
 // Governor applies an Adaptive: it decides how many calls may be in flight to a destination, and
@@ -27,7 +29,7 @@ import (
 // growPauses times the time that they cost. Then it grows by one, two, four and so on for each
 // window.
 type Governor struct {
-	config   Adaptive
+	config   settings.Adaptive
 	limit    float64
 	ramp     float64 // bounds the limit after a refusal
 	inFlight int
@@ -76,14 +78,14 @@ var (
 
 // NewGovernor returns a governor that begins at the default threshold, within the bounds of the
 // settings, which must have their defaults.
-func NewGovernor(config Adaptive) *Governor {
-	g := &Governor{limit: DefaultThreshold, ramp: math.Inf(1), step: math.Inf(1)}
+func NewGovernor(config settings.Adaptive) *Governor {
+	g := &Governor{limit: settings.DefaultThreshold, ramp: math.Inf(1), step: math.Inf(1)}
 	g.Adjust(config)
 	return g
 }
 
 // Adjust replaces the settings, which must have their defaults. What was learned is kept.
-func (g *Governor) Adjust(config Adaptive) {
+func (g *Governor) Adjust(config settings.Adaptive) {
 	g.config = config
 	g.limit = g.bound(g.limit)
 }

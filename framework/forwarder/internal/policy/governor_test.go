@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/waybill-go/waybill/framework/forwarder/internal/policy"
+	"github.com/waybill-go/waybill/framework/settings"
 )
 
 // server is a model of a destination with a limited number of simultaneous calls.
@@ -210,7 +211,7 @@ func TestTheLimitFollowsTheCapacity(t *testing.T) {
 					best[n] = max(best[n], float64(short.delivered)/30)
 				}
 			}
-			g := policy.NewGovernor(policy.Adaptive{Min: 1, Max: 512})
+			g := policy.NewGovernor(settings.Adaptive{Min: 1, Max: 512})
 			for i, o := range phases(c.server(), g, 0, lasts, capacities...) {
 				share := float64(o.delivered) / lasts.Seconds() / best[capacities[i]]
 				refused := float64(o.refused) / float64(o.delivered+o.refused)
@@ -225,22 +226,22 @@ func TestTheLimitFollowsTheCapacity(t *testing.T) {
 
 func TestAGovernorKeepsItsBounds(t *testing.T) {
 	t.Parallel()
-	g := policy.NewGovernor(policy.Adaptive{Min: 32, Max: 40})
+	g := policy.NewGovernor(settings.Adaptive{Min: 32, Max: 40})
 	require.Equal(t, 32, g.Limit(), "the bound that is nearest to the default threshold")
 	s := server{takes: always(50 * time.Millisecond)}
 	for _, o := range phases(s, g, 0, time.Minute, 4, 1000) {
 		require.GreaterOrEqual(t, o.least, 32)
 		require.LessOrEqual(t, o.most, 40)
 	}
-	g.Adjust(policy.Adaptive{Min: 1, Max: 8})
+	g.Adjust(settings.Adaptive{Min: 1, Max: 8})
 	require.LessOrEqual(t, g.Limit(), 8, "at once")
-	g.Adjust(policy.Adaptive{Min: 100, Max: 200})
+	g.Adjust(settings.Adaptive{Min: 100, Max: 200})
 	require.Equal(t, 100, g.Limit())
 }
 
 func TestALimitThatIsNotReachedStays(t *testing.T) {
 	t.Parallel()
-	g, now := policy.NewGovernor(policy.Adaptive{Min: 1, Max: 512}), begun
+	g, now := policy.NewGovernor(settings.Adaptive{Min: 1, Max: 512}), begun
 	for range 10_000 {
 		for range 3 {
 			g.Begin()
@@ -251,30 +252,17 @@ func TestALimitThatIsNotReachedStays(t *testing.T) {
 			g.Answered(began, now)
 		}
 	}
-	require.Equal(t, policy.DefaultThreshold, g.Limit())
+	require.Equal(t, settings.DefaultThreshold, g.Limit())
 	require.Zero(t, g.InFlight())
 }
 
 func TestALimitRecoversAfterAnOutage(t *testing.T) {
 	t.Parallel()
 	s := server{takes: always(50 * time.Millisecond), pause: 100 * time.Millisecond}
-	g := policy.NewGovernor(policy.Adaptive{Min: 1, Max: 512})
+	g := policy.NewGovernor(settings.Adaptive{Min: 1, Max: 512})
 	outcomes := phases(s, g, 0, time.Minute, 64, 0, 64)
 	require.LessOrEqual(t, outcomes[1].delivered, 64, "the deliveries in flight")
 	require.Equal(t, 1, outcomes[1].most)
 	require.Greater(t, outcomes[2].least, outcomes[0].least/2)
 	require.Greater(t, outcomes[2].delivered, outcomes[0].delivered/2)
-}
-
-func TestParallelismIsFixedOrAdaptive(t *testing.T) {
-	t.Parallel()
-	adaptive := policy.Parallelism{Adaptive: policy.Adaptive{Max: 64}}.WithDefaults()
-	require.Equal(t, policy.Parallelism{Above: policy.AboveBounded, Adaptive: policy.Adaptive{Min: 1, Max: 64}}, adaptive)
-	require.Equal(t, adaptive, adaptive.WithDefaults())
-	require.Equal(t, 64, adaptive.Most())
-	require.Empty(t, problems("x", adaptive))
-	require.Equal(t, policy.Adaptive{Min: 600, Max: 600}, policy.Parallelism{Adaptive: policy.Adaptive{Min: 600}}.WithDefaults().Adaptive)
-	require.Len(t, problems("x", policy.Parallelism{
-		Threshold: 4, Above: policy.AboveSequential, Adaptive: policy.Adaptive{Min: 9, Max: 8},
-	}.WithDefaults()), 3)
 }

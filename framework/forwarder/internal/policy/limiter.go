@@ -5,18 +5,20 @@ import (
 	"time"
 
 	"golang.org/x/time/rate"
+
+	"github.com/waybill-go/waybill/framework/settings"
 )
 
 // Limiter applies a Rate: it lets deliveries begin as tokens become available, up to a burst. nil
 // means no bound. It is not safe for concurrent use.
 type Limiter struct {
-	rate   Rate
+	rate   settings.Rate
 	bucket *rate.Limiter
 }
 
 // NewLimiter returns nil for no bound. Until Share is called, nothing may begin.
-func NewLimiter(r Rate) *Limiter {
-	if r == (Rate{}) {
+func NewLimiter(r settings.Rate) *Limiter {
+	if r == (settings.Rate{}) {
 		return nil
 	}
 	return &Limiter{r, rate.NewLimiter(0, 1)}

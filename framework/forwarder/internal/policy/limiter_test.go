@@ -8,6 +8,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/waybill-go/waybill/framework/forwarder/internal/policy"
+	"github.com/waybill-go/waybill/framework/settings"
 )
 
 // begun is when time starts in these tests.
@@ -15,7 +16,7 @@ var begun = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
 func TestWithoutARateEverythingMayBegin(t *testing.T) {
 	t.Parallel()
-	l := policy.NewLimiter(policy.Rate{})
+	l := policy.NewLimiter(settings.Rate{})
 	l.Share(0.5, begun)
 	require.True(t, l.Has(1000, begun))
 	admitted, until := l.Admit(1000, begun)
@@ -25,7 +26,7 @@ func TestWithoutARateEverythingMayBegin(t *testing.T) {
 
 func TestNothingBeginsBeforeAForwarderHasAShare(t *testing.T) {
 	t.Parallel()
-	l := policy.NewLimiter(policy.Rate{Events: 10, Per: time.Second})
+	l := policy.NewLimiter(settings.Rate{Events: 10, Per: time.Second})
 	l.Admit(1, begun) // the bucket of no share holds one
 	admitted, until := l.Admit(1, begun.Add(time.Minute))
 	require.Zero(t, admitted)
@@ -38,7 +39,7 @@ func TestNothingBeginsBeforeAForwarderHasAShare(t *testing.T) {
 func TestALimiterKeepsItsShareOfTheRate(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		r := policy.Rate{
+		r := settings.Rate{
 			Events: float64(rapid.IntRange(1, 200).Draw(t, "events")),
 			Per:    rapid.SampledFrom([]time.Duration{time.Second, time.Minute}).Draw(t, "per"),
 			Burst:  rapid.IntRange(0, 50).Draw(t, "burst"),
@@ -70,7 +71,7 @@ func TestALimiterKeepsItsShareOfTheRate(t *testing.T) {
 
 func TestAChangeOfTheShareKeepsTheTokens(t *testing.T) {
 	t.Parallel()
-	l := policy.NewLimiter(policy.Rate{Events: 10, Per: time.Second, Burst: 8})
+	l := policy.NewLimiter(settings.Rate{Events: 10, Per: time.Second, Burst: 8})
 	l.Share(1, begun)
 	admitted, _ := l.Admit(100, begun)
 	require.Equal(t, 8, admitted)

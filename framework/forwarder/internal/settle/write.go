@@ -10,7 +10,6 @@ import (
 
 	"github.com/waybill-go/waybill/framework/event"
 	"github.com/waybill-go/waybill/framework/forwarder/internal/dispatch"
-	"github.com/waybill-go/waybill/framework/forwarder/internal/policy"
 	"github.com/waybill-go/waybill/framework/internal/pace"
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/store"
@@ -170,7 +169,7 @@ func (c *Checkpointer) compose(settled []dispatch.Settlement) store.Checkpoint {
 		if receipts && s.Delivered && s.Parked == nil {
 			k.Receipts = append(k.Receipts, store.Receipt{
 				Offset: s.Delivery().Offset, ID: s.Delivery().ID, Attempt: s.Delivery().Attempt, DeliveredAt: now,
-				Receipt: notification.Receipt(policy.Text(string(s.Receipt), maxReceipt)),
+				Receipt: notification.Receipt(store.CutText(string(s.Receipt), maxReceipt)),
 			})
 		}
 	}

@@ -172,7 +172,7 @@ func openReal(c Config, name string) (*opened, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &opened{sink: built.Sinks[name].Sink}, nil
+	return &opened{sink: built.Sinks[name].Sink.Sink}, nil
 }
 
 func openNoOp(_ context.Context, o opening) (*opened, error) {

@@ -13,7 +13,7 @@ import (
 // shop is a configuration with sinks of several kinds.
 var shop = &config.Config{Sinks: map[string]config.Sink{
 	"events":  {Kind: "kafka"},
-	"partner": {Kind: "http", Parallelism: config.Parallelism{Threshold: 7, Above: forwarder.AboveSequential}, Timeout: time.Second},
+	"partner": {Kind: "http", Sink: forwarder.Sink{Parallelism: forwarder.Parallelism{Threshold: 7, Above: forwarder.AboveSequential}, Timeout: time.Second}},
 	"mail":    {Kind: "email"},
 	"archive": {Kind: "jsonlines"},
 }}

@@ -1,4 +1,4 @@
-package policy
+package settings
 
 import "cmp"
 
@@ -10,19 +10,25 @@ const maxThreshold = 1 << 16
 
 // Parallelism is the threshold of deliveries in flight to one sink: either fixed or adaptive.
 type Parallelism struct {
-	// Threshold is N; default 16, at most 65,536. It is 0 if Adaptive is set.
-	Threshold int
-	// Above is the rule while more than N deliveries are pending.
-	Above Above
-	// Adaptive, if set, lets N follow the sink's latency and refusals.
-	Adaptive Adaptive
+	// Most deliveries in flight, 1 to 65536. Default 16.
+	Threshold int `yaml:"threshold" zero:"refused"`
+	// What happens while more than threshold are pending: bounded (threshold in flight at once) or
+	// sequential (one at a time, until no more than threshold are pending). Default bounded.
+	Above Above `yaml:"above" enum:"bounded,sequential"`
+	// Instead of a fixed threshold, one that adapts to the latency and the refusals of the
+	// destination; a sink with several destinations has one for each. Default: none.
+	Adaptive Adaptive `yaml:"adaptive"`
 }
 
-// Adaptive bounds a threshold that follows latency and refusals; see [Governor]. The zero value
-// means a fixed threshold.
+// Adaptive bounds a threshold that follows latency and refusals. If the sink is a sinks.Addresser
+// without Fairness, each destination has its own threshold, and Max bounds all of them together. The
+// zero value means a fixed threshold.
 type Adaptive struct {
-	Min int // default 1
-	Max int // default 512, or Min if that is larger; at most 65,536
+	// Smallest threshold. Default 1.
+	Min int `yaml:"min" zero:"refused"`
+	// Largest threshold, up to 65536, over all destinations together. Default 512, or min if that is
+	// more.
+	Max int `yaml:"max" zero:"refused"`
 }
 
 // Defaults of an Adaptive.

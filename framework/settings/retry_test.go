@@ -1,4 +1,4 @@
-package policy_test
+package settings_test
 
 import (
 	"testing"
@@ -7,14 +7,14 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
-	"github.com/waybill-go/waybill/framework/forwarder/internal/policy"
+	"github.com/waybill-go/waybill/framework/settings"
 )
 
 func TestThePolicyOfATypeCountsBeforeThoseOfPatterns(t *testing.T) {
 	t.Parallel()
-	retry := policy.Retry{
+	retry := settings.Retry{
 		MaxAttempts: 2, Initial: time.Second,
-		Types: map[string]policy.Retry{
+		Types: map[string]settings.Retry{
 			"*":              {MaxAttempts: 3},
 			"order.*":        {MaxAttempts: 4},
 			"order.a":        {MaxAttempts: 5}, // as long as the other pattern
@@ -33,7 +33,7 @@ func TestThePolicyOfATypeCountsBeforeThoseOfPatterns(t *testing.T) {
 			got, from := retry.For(typ)
 			require.Equal(t, want.attempts, got.MaxAttempts, typ)
 			require.Equal(t, want.from, from, typ)
-			require.Equal(t, policy.DefaultMax, got.Max, "a field that it does not set has its default")
+			require.Equal(t, settings.DefaultMax, got.Max, "a field that it does not set has its default")
 		}
 	}
 	delete(retry.Types, "*")
@@ -44,15 +44,15 @@ func TestThePolicyOfATypeCountsBeforeThoseOfPatterns(t *testing.T) {
 
 func TestAPolicyOfATypeInheritsTheFieldsThatItDoesNotSet(t *testing.T) {
 	t.Parallel()
-	usual := policy.Retry{
+	usual := settings.Retry{
 		MaxAttempts: 3, Initial: time.Minute, Max: 20 * time.Minute, MaxAge: 24 * time.Hour,
-		Types: map[string]policy.Retry{
+		Types: map[string]settings.Retry{
 			"quick": {Initial: time.Second},
 			"slow":  {Initial: time.Hour}, // longer than the usual maximum
 			"stale": {MaxAge: 2 * time.Minute, MaxAttempts: 4, Max: time.Hour},
 		},
 	}
-	for typ, want := range map[string]policy.Retry{
+	for typ, want := range map[string]settings.Retry{
 		"quick": {MaxAttempts: 3, Initial: time.Second, Max: 20 * time.Minute, MaxAge: 24 * time.Hour},
 		"slow":  {MaxAttempts: 3, Initial: time.Hour, Max: time.Hour, MaxAge: 24 * time.Hour},
 		"stale": {MaxAttempts: 4, Initial: time.Minute, Max: time.Hour, MaxAge: 2 * time.Minute},
@@ -65,27 +65,27 @@ func TestAPolicyOfATypeInheritsTheFieldsThatItDoesNotSet(t *testing.T) {
 
 func TestTheDefaultsOfARetryAreValid(t *testing.T) {
 	t.Parallel()
-	require.Empty(t, problems("retry", policy.Retry{}.WithDefaults()))
-	require.Empty(t, problems("retry", policy.Retry{Initial: time.Hour}.WithDefaults()), "longer than the default maximum")
+	require.Empty(t, problems("retry", settings.Retry{}.WithDefaults()))
+	require.Empty(t, problems("retry", settings.Retry{Initial: time.Hour}.WithDefaults()), "longer than the default maximum")
 }
 
 func TestADeliveryIsRetriedForADayUnlessItsAttemptsAreLimited(t *testing.T) {
 	t.Parallel()
-	day := policy.Retry{}.WithDefaults()
+	day := settings.Retry{}.WithDefaults()
 	attempts, pauses := 1, time.Duration(0)
 	for ; !day.Exhausted(attempts); attempts++ {
 		pauses += day.PauseBy(attempts, func() float64 { return 0.5 })
 	}
 	require.Greater(t, pauses+day.Max, 24*time.Hour)
 	require.LessOrEqual(t, pauses, 24*time.Hour)
-	quick := policy.Retry{Initial: 10 * time.Millisecond, Max: time.Second}.WithDefaults()
+	quick := settings.Retry{Initial: 10 * time.Millisecond, Max: time.Second}.WithDefaults()
 	require.False(t, quick.Exhausted(86_000), "however short its pauses are")
 	require.True(t, quick.Exhausted(87_000))
 
-	limited := policy.Retry{MaxAttempts: 3, Initial: 48 * time.Hour}.WithDefaults()
+	limited := settings.Retry{MaxAttempts: 3, Initial: 48 * time.Hour}.WithDefaults()
 	require.False(t, limited.Exhausted(2), "a limit of attempts replaces that of time")
 	require.True(t, limited.Exhausted(3))
-	rare := policy.Retry{Types: map[string]policy.Retry{"rare": {Initial: 48 * time.Hour}}}.WithDefaults()
+	rare := settings.Retry{Types: map[string]settings.Retry{"rare": {Initial: 48 * time.Hour}}}.WithDefaults()
 	own, _ := rare.For("rare")
 	require.False(t, own.Exhausted(1), "each delivery is retried once")
 }
@@ -93,7 +93,7 @@ func TestADeliveryIsRetriedForADayUnlessItsAttemptsAreLimited(t *testing.T) {
 func TestPausesDoubleUpToTheMaximum(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		retry := policy.Retry{
+		retry := settings.Retry{
 			Initial: time.Duration(rapid.Int64Range(int64(time.Millisecond), int64(time.Hour)).Draw(t, "initial")),
 		}
 		retry.Max = retry.Initial * time.Duration(rapid.IntRange(1, 100).Draw(t, "max"))
@@ -108,7 +108,7 @@ func TestPausesDoubleUpToTheMaximum(t *testing.T) {
 
 func TestPausesUseTheCallersRandomNumbers(t *testing.T) {
 	t.Parallel()
-	r := policy.Retry{Initial: time.Second, Max: 5 * time.Second}
+	r := settings.Retry{Initial: time.Second, Max: 5 * time.Second}
 	for chance, share := range map[float64]float64{0: 0.8, 0.5: 1, 0.75: 1.1} {
 		always := func() float64 { return chance }
 		for i, pause := range []time.Duration{time.Second, 2 * time.Second, 4 * time.Second, 5 * time.Second, 5 * time.Second} {

@@ -1,11 +1,11 @@
-package policy
+package settings
 
 import (
 	"errors"
 	"fmt"
 )
 
-// ErrConfig: the configuration is not valid.
+// ErrConfig: the configuration of a forwarder is not valid.
 var ErrConfig = errors.New("invalid forwarder configuration")
 
 // Problems collects the mistakes in a configuration, so that all are reported at once. The zero

@@ -1,4 +1,4 @@
-package policy
+package settings
 
 import (
 	"cmp"
@@ -18,18 +18,20 @@ import (
 // most Max. Each pause is varied at random by up to a fifth of itself. A delivery is dead when MaxAge
 // or MaxAttempts is reached.
 type Retry struct {
-	// MaxAge is how long a delivery is retried: its pauses, before they vary, add up to at most
-	// this. What a breaker or a stopped forwarder adds does not count. Default: 24 h, or no
-	// limit if MaxAttempts is set.
-	MaxAge time.Duration
-	// MaxAttempts is how many attempts a delivery has, including the first; default: no limit.
-	MaxAttempts int
-	Initial     time.Duration // default 1 s
-	Max         time.Duration // default 15 min
-	// Types has other policies for some types, by pattern as in routes. The type itself takes
-	// precedence over patterns, and longer patterns over shorter ones. Fields that a policy
-	// leaves unset are taken from this one. Policies in Types have no Types themselves.
-	Types map[string]Retry
+	// How long a delivery is retried: when its pauses would add up to more, it is dead. What a
+	// breaker or a stopped forwarder adds does not count. Default: 24h, or no limit if max_attempts
+	// is set.
+	MaxAge time.Duration `yaml:"max_age" zero:"refused"`
+	// Most attempts of a delivery, including the first; then it is dead. Default: no limit.
+	MaxAttempts int `yaml:"max_attempts" zero:"refused"`
+	// Pause after the first attempt. Each next one is twice as long. Default 1s.
+	Initial time.Duration `yaml:"initial" zero:"refused"`
+	// Longest pause. Default 15m, or initial if that is more.
+	Max time.Duration `yaml:"max" zero:"refused"`
+	// Other settings for a type, for types with a prefix (order.*), or for all types (*), with the
+	// keys above. The longest pattern that matches applies. Keys that are left out are taken from
+	// above.
+	Types map[string]Retry `yaml:"types"`
 }
 
 // Defaults of a Retry.
@@ -59,8 +61,8 @@ func (r Retry) WithDefaults() Retry {
 	return r
 }
 
-// over takes unset fields from another policy.
-func (r Retry) over(base Retry) Retry {
+// Over takes unset fields from another policy.
+func (r Retry) Over(base Retry) Retry {
 	r.MaxAttempts = cmp.Or(r.MaxAttempts, base.MaxAttempts)
 	r.Initial = cmp.Or(r.Initial, base.Initial)
 	r.Max = cmp.Or(r.Max, max(base.Max, r.Initial))
@@ -82,7 +84,7 @@ func (r Retry) validate(p *Problems, at string) {
 			p.Add(fmt.Errorf("%s: %w", at, err))
 		}
 		p.Require(r.Types[pattern].Types == nil, "%s.types: a policy for some types cannot have types", at)
-		r.Types[pattern].over(r).validateOne(p, at)
+		r.Types[pattern].Over(r).validateOne(p, at)
 	}
 }
 
@@ -98,7 +100,7 @@ func (r Retry) validateOne(p *Problems, at string) {
 // ones.
 func (r Retry) For(typ string) (policy Retry, from string) {
 	if own, ok := r.Types[typ]; ok {
-		return own.over(r), typ
+		return own.Over(r), typ
 	}
 	for pattern := range r.Types {
 		if len(pattern) > len(from) && route.Matches(pattern, typ) {
@@ -108,7 +110,7 @@ func (r Retry) For(typ string) (policy Retry, from string) {
 	if from == "" {
 		return r, ""
 	}
-	return r.Types[from].over(r), from
+	return r.Types[from].Over(r), from
 }
 
 // Pause returns how long to wait after the given number of failed attempts.
@@ -120,11 +122,11 @@ func (r Retry) PauseBy(attempts int, chance func() float64) time.Duration {
 	for range min(attempts-1, 1000) {
 		b.NextBackOff()
 	}
-	return vary(b.NextBackOff(), chance())
+	return Vary(b.NextBackOff(), chance())
 }
 
-// vary varies a pause by up to a fifth of itself.
-func vary(pause time.Duration, chance float64) time.Duration {
+// Vary varies a pause by up to a fifth of itself, by a random number from 0 up to but not including 1.
+func Vary(pause time.Duration, chance float64) time.Duration {
 	return time.Duration(float64(pause) * (1 + jitter*(2*chance-1)))
 }
 
@@ -151,7 +153,7 @@ func (r Retry) pauses(n int) (total float64) {
 func (r Retry) Longest() time.Duration {
 	longest := r.longest()
 	for _, own := range r.Types {
-		longest = max(longest, own.over(r).longest())
+		longest = max(longest, own.Over(r).longest())
 	}
 	return longest
 }

@@ -1,4 +1,4 @@
-package policy
+package settings
 
 import (
 	"cmp"
@@ -16,15 +16,18 @@ import (
 // keys that did not fail before come first. Only a probe that is refused permanently spends
 // its attempt.
 type Breaker struct {
-	MaxPause time.Duration // default 5 s, at least 100 ms
-	// Off makes it open only if the destination is unavailable.
-	Off bool
+	// Longest pause between two probes, at least 100ms. Pauses start at 100ms and double. Default 5s.
+	MaxPause time.Duration `yaml:"max_pause" zero:"refused"`
+	// Open only for a destination that cannot be reached, or that refuses the sink itself. Default
+	// false.
+	Off bool `yaml:"off"`
 }
 
 // DefaultMaxPause is the default of Breaker.MaxPause.
 const DefaultMaxPause = 5 * time.Second
 
-const firstPause = 100 * time.Millisecond
+// FirstPause is the first pause between two probes of an open breaker.
+const FirstPause = 100 * time.Millisecond
 
 // WithDefaults returns the settings with the defaults of unset fields.
 func (b Breaker) WithDefaults() Breaker {
@@ -33,5 +36,5 @@ func (b Breaker) WithDefaults() Breaker {
 }
 
 func (b Breaker) validate(p *Problems, at string) {
-	p.Require(b.MaxPause >= firstPause, "%s.max_pause is %s: use at least %s", at, b.MaxPause, firstPause)
+	p.Require(b.MaxPause >= FirstPause, "%s.max_pause is %s: use at least %s", at, b.MaxPause, FirstPause)
 }
