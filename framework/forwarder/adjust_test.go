@@ -73,8 +73,8 @@ func TestRateTimeoutRetryAndBreakerAreAdjusted(t *testing.T) {
 			}
 			return nil
 		}}
+		o.append("t", "", numbered("rate", 1000)...) // before the first look
 		f := o.one(forwarder.Sink{Sink: s, Rate: forwarder.Rate{Events: 1, Per: time.Second, Burst: 1}, Breaker: forwarder.Breaker{Off: true}})
-		o.append("t", "", numbered("rate", 1000)...)
 		pass(10*time.Second + 500*time.Millisecond)
 		given := len(s.given())
 		require.Equal(t, 11, given)
