@@ -152,6 +152,8 @@ func (c virtualConn) text(query string) (string, error) {
 func about(query string) string {
 	reads := strings.HasPrefix(strings.TrimSpace(query), "SELECT") || strings.HasPrefix(strings.TrimSpace(query), "WITH")
 	switch members, cursors := strings.Contains(query, "outbox_forwarders"), strings.Contains(query, "outbox_cursors"); {
+	case strings.Contains(query, "outbox_parked"):
+		return "parked"
 	case reads && (members || cursors):
 		return "leases"
 	case members:
@@ -195,9 +197,7 @@ func (c virtualConn) BeginTx(ctx context.Context, options driver.TxOptions) (dri
 
 // process is a forwarder with a handle of its database that it shares with no other.
 type process struct {
-	*outbox
 	*engine
-	name    string
 	virtual *virtual
 }
 
@@ -225,7 +225,7 @@ func inFleet(t *testing.T, test func(t *testing.T, o *outbox, open func(name str
 				c.Name, c.Lease, c.Poll, c.Logger = name, 15*time.Second, forwarder.Poll{Max: time.Second}, slog.New(slog.DiscardHandler)
 				adjust(c)
 			})
-			return &process{outbox: o, engine: e, name: name, virtual: v}
+			return &process{engine: e, virtual: v}
 		})
 	})
 }
@@ -247,7 +247,7 @@ func (f *fleet) look() (even bool) {
 	require.NoError(f.t, err)
 	loads := make(map[string]int)
 	for _, p := range f.running {
-		loads[p.name] = 0
+		loads[p.Owner()] = 0
 	}
 	f.owners = make(map[store.Lane]string)
 	for _, l := range m.Lanes {
@@ -258,6 +258,13 @@ func (f *fleet) look() (even bool) {
 	}
 	all := slices.Collect(maps.Values(loads))
 	return len(m.Lanes) > 0 && len(f.owners) == len(m.Lanes) && slices.Max(all)-slices.Min(all) <= 1
+}
+
+// settle waits until the lanes are even.
+func (f *fleet) settle() {
+	for began := time.Now(); !f.look(); time.Sleep(time.Second) {
+		require.Less(f.t, time.Since(began), time.Minute, "the lanes are not even: %v", f.owners)
+	}
 }
 
 // handed is what a change of a fleet has led to, in seconds, and how many lanes have another owner.
@@ -275,9 +282,7 @@ func handOver(t *testing.T, forwarders, lanes int, change string) (h handed) {
 			add()
 			time.Sleep(time.Duration(rand.Int64N(int64(time.Second))))
 		}
-		for !f.look() {
-			time.Sleep(time.Second)
-		}
+		f.settle()
 		time.Sleep(time.Duration(rand.Int64N(int64(5 * time.Second))))
 		first := f.owners
 		last := f.running[len(f.running)-1]
@@ -322,7 +327,7 @@ func handOver(t *testing.T, forwarders, lanes int, change string) (h handed) {
 }
 
 func simulateHandovers(t *testing.T, c *chapter) {
-	fleets, lanes, runs := pick([]int{2, 4, 8, 16}, []int{2, 3}), pick([]int{64, 256}, []int{8}), pick(5, 1)
+	fleets, lanes, runs := pick([]int{2, 4, 8, 16}, []int{2, 3}), pick([]int{64, 256}, []int{8}), pick(3, 1)
 	// mean returns the means of the runs, and the longest time until the lanes were even.
 	mean := func(forwarders, lanes int, change string) (sum handed, most float64) {
 		for range runs {
@@ -368,7 +373,7 @@ func simulateHandovers(t *testing.T, c *chapter) {
 func simulateLooks(t *testing.T, c *chapter) {
 	const lanes, watched = 16, time.Minute
 	chart := plot.Chart{Title: "Statements of idle forwarders on one database", X: plot.Axis{Label: "forwarders", Log: true}, Y: plot.Axis{Label: "statements/s", Log: true}}
-	kinds := []string{"log", "leases", "heartbeats", "renewals"}
+	kinds := []string{"log", "parked", "leases", "heartbeats", "renewals"}
 	var rows [][]string
 	for _, longest := range []time.Duration{50 * time.Millisecond, 250 * time.Millisecond, time.Second} {
 		line := plot.Line{Name: "poll.max " + longest.String(), Dots: true}
@@ -379,9 +384,7 @@ func simulateLooks(t *testing.T, c *chapter) {
 				for i := range n {
 					f.running = append(f.running, open(fmt.Sprintf("forwarder-%02d", i), accepting, func(c *forwarder.Config) { c.Lanes, c.Poll.Max = lanes, longest }))
 				}
-				for !f.look() {
-					time.Sleep(time.Second)
-				}
+				f.settle()
 				time.Sleep(20 * time.Second)
 				for _, sign := range []float64{-1, 1} {
 					for _, p := range f.running {
@@ -410,9 +413,9 @@ func simulateLooks(t *testing.T, c *chapter) {
 		}
 		chart.Lines = append(chart.Lines, line)
 	}
-	fmt.Fprintf(&c.text, "### What idle forwarders ask\n\nOne sink with %d lanes, and no notifications. Many databases need as many times as many statements.\n\n", lanes)
+	fmt.Fprintf(&c.text, "### What idle forwarders ask\n\nOne sink with %d lanes, and no notifications. Each database of many needs as many.\n\n", lanes)
 	c.plot("looks.svg", chart)
-	c.table([]string{"", "looks at the log/s", "at the leases/s", "heartbeats/s", "renewals of lanes/s", "all/s"}, rows)
+	c.table([]string{"", "looks at the log/s", "for parked ones/s", "at the leases/s", "heartbeats/s", "renewals of lanes/s", "all/s"}, rows)
 }
 
 const (
@@ -548,7 +551,7 @@ func simulateTenants(t *testing.T, c *chapter) {
 					require.InEpsilon(t, sent, delivered, 0.05)
 					require.InEpsilon(t, sent*answerTime.Seconds(), inUse, 0.1, "Little's law: the slots in use are the rate times the time of a delivery")
 				} else if !hang && !apart {
-					require.Less(t, delivered, 0.05*sent, "a tenant that refuses opens the breaker for all")
+					require.Less(t, delivered, 0.5*sent, "a tenant that refuses opens the breaker for all")
 				} else if !hang {
 					require.InEpsilon(t, sent, delivered, 0.05)
 				}
