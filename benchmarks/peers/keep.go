@@ -17,7 +17,6 @@ import (
 var compared = []string{
 	"github.com/ThreeDotsLabs/watermill", "github.com/ThreeDotsLabs/watermill-sql/v3", "github.com/ThreeDotsLabs/watermill-kafka/v3",
 	"github.com/ThreeDotsLabs/watermill-http/v2", "github.com/riverqueue/river", "github.com/jackc/pgx/v5", "github.com/lib/pq",
-	"github.com/riverqueue/river/riverdriver/riversqlite", "modernc.org/sqlite",
 	"github.com/IBM/sarama", "github.com/twmb/franz-go/pkg/kfake",
 }
 

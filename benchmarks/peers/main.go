@@ -24,7 +24,6 @@ import (
 	"github.com/waybill-go/waybill/benchmarks/peers/report"
 	"github.com/waybill-go/waybill/benchmarks/peers/scenario"
 	"github.com/waybill-go/waybill/benchmarks/result"
-	"github.com/waybill-go/waybill/framework/store/mysql/mysqltest"
 )
 
 // options are the values of the flags.
@@ -56,7 +55,7 @@ func parse(args []string) (o options, err error) {
 	flags.BoolVar(&o.redraw, "redraw", false, "measure nothing, and write the page from the --json file")
 	flags.Float64Var(&o.others, "others", 0.1, "share of the machine that other processes may use during a valid run")
 	flags.IntVar(&s.Backlog, "backlog", s.Backlog, "orders to drain to nowhere and to Kafka")
-	flags.IntVar(&s.SlowBacklog, "slow-backlog", s.SlowBacklog, "orders to drain to HTTP, to SQLite's nowhere and to the Kafka that is 2 ms away")
+	flags.IntVar(&s.SlowBacklog, "slow-backlog", s.SlowBacklog, "orders to drain to HTTP and to the Kafka that is 2 ms away")
 	flags.DurationVar(&s.Limit, "limit", s.Limit, "time limit of a drain; the rest of the backlog does not count")
 	flags.IntVar(&s.InFlight, "in-flight", s.InFlight, "deliveries in flight to nowhere and to Kafka")
 	flags.IntVar(&s.HTTP, "http-in-flight", s.HTTP, "deliveries in flight to HTTP")
@@ -157,7 +156,7 @@ func measure(ctx context.Context, o options) (r *result.Result, err error) {
 	}
 	defer func() {
 		if closed := server.Close(); closed != nil {
-			err = errors.Join(err, fmt.Errorf("stop the servers: %w", closed))
+			err = errors.Join(err, fmt.Errorf("stop the server: %w", closed))
 		}
 	}()
 	r.Machine, r.Server.Kind = inspect(ctx), "PostgreSQL"
@@ -206,9 +205,6 @@ func take(ctx context.Context, server *database.Server, s, warmUp scenario.Scena
 				continue
 			}
 			sample, err := c.Run(ctx, server)
-			if errors.Is(err, mysqltest.ErrNoServer) {
-				continue // the machine has no such server
-			}
 			if err != nil {
 				return r, fmt.Errorf("%s: %w", c.Name, err)
 			}

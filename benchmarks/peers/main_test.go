@@ -32,11 +32,7 @@ func TestEveryContenderRunsInEveryScenario(t *testing.T) {
 	all := slices.DeleteFunc(scenario.All(scenario.SmokeSizes()), func(s scenario.Scenario) bool { return s.Lacks != "" })
 	require.Len(t, r.Scenarios, len(all))
 	for i, s := range r.Scenarios {
-		if strings.HasPrefix(s.Name, "mysql-") {
-			require.LessOrEqual(t, len(s.Cases), len(all[i].Contenders), "the machine may lack MySQL or MariaDB")
-		} else {
-			require.Len(t, s.Cases, len(all[i].Contenders))
-		}
+		require.Len(t, s.Cases, len(all[i].Contenders))
 		require.NotEmpty(t, s.Revision)
 		for _, c := range s.Cases {
 			require.True(t, len(c.Spoiled) == 1 || c.Find(all[i].Metrics[0].Name) != nil, "%s: %s", s.Name, c.Name)

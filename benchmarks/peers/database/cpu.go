@@ -9,7 +9,7 @@ import (
 	"github.com/waybill-go/waybill/benchmarks/peers/machine"
 )
 
-// CPU returns the processor time that the processes of the servers have used so far; false if they
+// CPU returns the processor time that the processes of the server have used so far; false if they
 // are not visible, because they run on another machine or the system is not Linux.
 func (s *Server) CPU(ctx context.Context) (used time.Duration, ok bool) {
 	var backend int
@@ -34,11 +34,7 @@ func (s *Server) CPU(ctx context.Context) (used time.Duration, ok bool) {
 			ticks += of.UTime + of.STime
 		}
 	}
-	used = machine.Ticks(ticks)
-	for _, m := range s.mysqls {
-		used += machine.CPU(m.pid)
-	}
-	return used, true
+	return machine.Ticks(ticks), true
 }
 
 func stat(pid int) (procfs.ProcStat, error) {

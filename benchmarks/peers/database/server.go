@@ -1,4 +1,4 @@
-// Package database starts the database servers of a comparison. Each run gets a separate database:
+// Package database starts the PostgreSQL of a comparison. Each run gets a separate database:
 // a copy of one that was filled before. So every run finds the same tables and the same statistics,
 // and no traces of other runs.
 package database
@@ -9,10 +9,8 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
-	"os"
 	"runtime"
 
-	"github.com/waybill-go/waybill/framework/store/mysql/mysqltest"
 	"github.com/waybill-go/waybill/framework/store/postgres"
 	"github.com/waybill-go/waybill/framework/store/postgres/postgrestest"
 )
@@ -38,24 +36,18 @@ type Server struct {
 	strategy  string
 	templates map[string]string
 	next      int
-	files     *files
-	durable   bool
-	mysqls    map[mysqltest.Family]*mysqlServer
 }
 
 // Start starts a server with the binaries on this machine. If address is not empty, it uses the
 // server at that URL instead, whose user must be allowed to create databases. A durable server waits
 // for the disk, as measurements need it; without, tests are faster.
 func Start(ctx context.Context, address string, durable bool) (_ *Server, err error) {
-	s := &Server{templates: make(map[string]string), durable: durable, mysqls: make(map[mysqltest.Family]*mysqlServer)}
+	s := &Server{templates: make(map[string]string)}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.Close())
 		}
 	}()
-	if s.files, err = newFiles(); err != nil {
-		return nil, err
-	}
 	if address == "" {
 		s.started, err = postgrestest.Start(ctx, postgrestest.Options{Private: true, Durable: durable, Settings: settings()})
 		if err != nil {
@@ -92,12 +84,6 @@ func (s *Server) Close() error {
 	}
 	if s.started != nil {
 		problems = append(problems, s.started.Stop())
-	}
-	for _, m := range s.mysqls {
-		problems = append(problems, m.Stop())
-	}
-	if s.files != nil {
-		problems = append(problems, os.RemoveAll(s.files.folder))
 	}
 	return errors.Join(problems...)
 }

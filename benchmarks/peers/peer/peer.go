@@ -14,6 +14,7 @@ import (
 
 	"github.com/waybill-go/waybill/benchmarks/peers/receiver"
 	"github.com/waybill-go/waybill/benchmarks/peers/workload"
+	"github.com/waybill-go/waybill/framework/store/postgres"
 )
 
 // Relay delivers the pending orders of an outbox to a destination.
@@ -62,22 +63,13 @@ const (
 	insertBusiness = `INSERT INTO purchases (id, customer, cents, placed_on) VALUES ($1, $2, $3, $4)`
 )
 
-// createBusinessIn returns createBusiness in the SQL of a dsn's database.
-func createBusinessIn(dsn string) string {
-	if inMySQL(dsn) {
-		return createMySQLBusiness
-	}
-	return createBusiness
-}
-
 func businessRow(number int, o workload.Order) []any {
 	return []any{number, o.Customer, o.Cents, o.PlacedOn}
 }
 
 // transactions runs business transactions through database/sql.
 type transactions struct {
-	db       *sql.DB
-	business string // the INSERT
+	db *sql.DB
 	// append, if set, writes the order in the transaction.
 	append func(ctx context.Context, tx *sql.Tx, o workload.Order) error
 	// committed, if set, is called after each commit.
@@ -91,7 +83,7 @@ func (t *transactions) Publish(ctx context.Context, number int) (committing time
 	}
 	defer tx.Rollback()
 	o := workload.New(number)
-	if _, err := tx.ExecContext(ctx, t.business, businessRow(number, o)...); err != nil {
+	if _, err := tx.ExecContext(ctx, insertBusiness, businessRow(number, o)...); err != nil {
 		return time.Time{}, err
 	}
 	if t.append != nil {
@@ -111,30 +103,20 @@ func (t *transactions) Publish(ctx context.Context, number int) (committing time
 
 func (t *transactions) Close() error { return t.db.Close() }
 
-// openTransactions opens a pool with a connection for each client. The clients of a file share one
-// connection, since SQLite has one writer at a time.
+// openTransactions opens a pool with a connection for each client.
 func openTransactions(dsn string, clients int) (*transactions, error) {
-	return openTransactionsBy(openDB, dsn, clients)
-}
-
-func openTransactionsBy(open func(dsn string) (*sql.DB, error), dsn string, clients int) (*transactions, error) {
-	db, err := open(dsn)
+	db, err := postgres.OpenDB(dsn)
 	if err != nil {
 		return nil, err
 	}
-	if inFile(dsn) {
-		clients = 1
-	}
 	db.SetMaxOpenConns(clients)
 	db.SetMaxIdleConns(clients)
-	return &transactions{db: db, business: rebind(dsn, insertBusiness)}, nil
+	return &transactions{db: db}, nil
 }
 
 // withDB opens a database for one call of use.
-func withDB(dsn string, use func(db *sql.DB) error) error { return withDBBy(openDB, dsn, use) }
-
-func withDBBy(open func(dsn string) (*sql.DB, error), dsn string, use func(db *sql.DB) error) error {
-	db, err := open(dsn)
+func withDB(dsn string, use func(db *sql.DB) error) error {
+	db, err := postgres.OpenDB(dsn)
 	if err != nil {
 		return err
 	}
@@ -161,12 +143,6 @@ func count(ctx context.Context, dsn, query string, args ...any) (n int, err erro
 
 // copyIn fills a table with a row for each order.
 func copyIn(ctx context.Context, dsn, table string, columns []string, n int, row func(number int) []any) error {
-	if inFile(dsn) {
-		return insertAll(ctx, dsn, table, columns, n, row)
-	}
-	if inMySQL(dsn) {
-		return insertMany(ctx, dsn, table, columns, n, row)
-	}
 	conn, err := pgx.Connect(ctx, dsn)
 	if err != nil {
 		return err

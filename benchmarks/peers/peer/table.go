@@ -15,22 +15,13 @@ func (Table) Name() string { return "table" }
 
 // Migrate creates the table, with the partial index that the articles recommend.
 func (Table) Migrate(ctx context.Context, dsn string) error {
-	if inFile(dsn) {
-		return execute(ctx, dsn,
-			`CREATE TABLE messages (id integer PRIMARY KEY AUTOINCREMENT, key text NOT NULL, payload text NOT NULL,
-				created_at text NOT NULL DEFAULT CURRENT_TIMESTAMP, sent_at text)`, createBusiness)
-	}
-	if inMySQL(dsn) {
-		return execute(ctx, dsn, "CREATE TABLE messages (id bigint AUTO_INCREMENT PRIMARY KEY, `key` varchar(255) NOT NULL, payload json NOT NULL,"+
-			" created_at timestamp(6) NOT NULL DEFAULT CURRENT_TIMESTAMP(6), sent_at timestamp(6) NULL)", createMySQLBusiness)
-	}
 	return execute(ctx, dsn,
 		`CREATE TABLE messages (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, key text NOT NULL, payload json NOT NULL,
 			created_at timestamptz NOT NULL DEFAULT now(), sent_at timestamptz)`,
 		`CREATE INDEX messages_unsent ON messages (id) WHERE sent_at IS NULL`, createBusiness)
 }
 
-// Fill inserts orders, on PostgreSQL with COPY.
+// Fill inserts orders, with COPY.
 func (Table) Fill(ctx context.Context, dsn string, n int) error {
 	return copyIn(ctx, dsn, "messages", []string{"key", "payload"}, n, func(number int) []any {
 		return []any{workload.Key(number), string(workload.New(number).JSON())}
@@ -49,9 +40,6 @@ func (Table) Open(_ context.Context, dsn string, clients int) (Publisher, error)
 		return nil, err
 	}
 	insert := `INSERT INTO messages (key, payload) VALUES ($1, $2)`
-	if inMySQL(dsn) {
-		insert = "INSERT INTO messages (`key`, payload) VALUES (?, ?)"
-	}
 	t.append = func(ctx context.Context, tx *sql.Tx, o workload.Order) error {
 		_, err := tx.ExecContext(ctx, insert, o.Customer, string(o.JSON()))
 		return err
@@ -70,7 +58,7 @@ func (Business) Name() string { return "business" }
 
 // Migrate creates the business table.
 func (Business) Migrate(ctx context.Context, dsn string) error {
-	return execute(ctx, dsn, createBusinessIn(dsn))
+	return execute(ctx, dsn, createBusiness)
 }
 
 // Fill does nothing.

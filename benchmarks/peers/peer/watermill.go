@@ -36,16 +36,16 @@ func (Watermill) Name() string { return "watermill" }
 // Migrate creates Watermill's tables.
 func (Watermill) Migrate(ctx context.Context, dsn string) error {
 	var statements []string
-	schema, offsets := watermillAdapters(dsn, 0)
+	schema, offsets := watermillAdapters(0)
 	for _, q := range slices.Concat(schema.SchemaInitializingQueries(watermillTopic), offsets.SchemaInitializingQueries(watermillTopic)) {
 		statements = append(statements, q.Query)
 	}
-	return execute(ctx, dsn, append(statements, createBusinessIn(dsn))...)
+	return execute(ctx, dsn, append(statements, createBusiness)...)
 }
 
 // Fill publishes many orders in each transaction.
 func (Watermill) Fill(ctx context.Context, dsn string, n int) error {
-	return withDBBy(openWatermill, dsn, func(db *sql.DB) error {
+	return withDB(dsn, func(db *sql.DB) error {
 		for first := 0; first < n; first += watermillFill {
 			var messages []*message.Message
 			for number := first; number < min(first+watermillFill, n); number++ {
@@ -55,7 +55,7 @@ func (Watermill) Fill(ctx context.Context, dsn string, n int) error {
 			if err != nil {
 				return err
 			}
-			if err := publishWatermill(dsn, tx, messages...); err != nil {
+			if err := publishWatermill(tx, messages...); err != nil {
 				return errors.Join(err, tx.Rollback())
 			}
 			if err := tx.Commit(); err != nil {
@@ -64,6 +64,10 @@ func (Watermill) Fill(ctx context.Context, dsn string, n int) error {
 		}
 		return nil
 	})
+}
+
+func watermillAdapters(batch int) (watermillsql.SchemaAdapter, watermillsql.OffsetsAdapter) {
+	return watermillsql.DefaultPostgreSQLSchema{SubscribeBatchSize: batch}, watermillsql.DefaultPostgreSQLOffsetsAdapter{}
 }
 
 // keyMetadata is the metadata with a message's key, as in Watermill's examples.
@@ -75,8 +79,8 @@ func watermillMessage(o workload.Order) *message.Message {
 	return m
 }
 
-func publishWatermill(dsn string, tx *sql.Tx, messages ...*message.Message) error {
-	schema, _ := watermillAdapters(dsn, 0)
+func publishWatermill(tx *sql.Tx, messages ...*message.Message) error {
+	schema, _ := watermillAdapters(0)
 	publisher, err := watermillsql.NewPublisher(tx, watermillsql.PublisherConfig{SchemaAdapter: schema}, nil)
 	if err != nil {
 		return err
@@ -86,21 +90,18 @@ func publishWatermill(dsn string, tx *sql.Tx, messages ...*message.Message) erro
 
 // Pending counts the messages after the acknowledged offset.
 func (Watermill) Pending(ctx context.Context, dsn string) (int, error) {
-	if inMySQL(dsn) {
-		return count(ctx, dsn, "SELECT count(*) FROM watermill_outbox WHERE `offset` > coalesce((SELECT max(offset_acked) FROM watermill_offsets_outbox), 0)")
-	}
 	return count(ctx, dsn, `SELECT count(*) FROM watermill_outbox m WHERE NOT EXISTS (SELECT FROM watermill_offsets_outbox o
 		WHERE (m.transaction_id, m."offset") <= (o.last_processed_transaction_id, o.offset_acked))`)
 }
 
 // Open returns a publisher that creates the forwarder component's publisher in each transaction.
 func (Watermill) Open(_ context.Context, dsn string, clients int) (Publisher, error) {
-	t, err := openTransactionsBy(openWatermill, dsn, clients)
+	t, err := openTransactions(dsn, clients)
 	if err != nil {
 		return nil, err
 	}
 	t.append = func(_ context.Context, tx *sql.Tx, o workload.Order) error {
-		return publishWatermill(dsn, tx, watermillMessage(o))
+		return publishWatermill(tx, watermillMessage(o))
 	}
 	return t, nil
 }
@@ -118,12 +119,12 @@ func (w WatermillForwarder) Relay(how, configuration string) Relay {
 }
 
 func (w WatermillForwarder) deliver(ctx context.Context, dsn string, to receiver.Destination) error {
-	return withDBBy(openWatermill, dsn, func(db *sql.DB) error {
+	return withDB(dsn, func(db *sql.DB) error {
 		publisher, err := watermillPublisher(to)
 		if err != nil {
 			return err
 		}
-		schema, offsets := watermillAdapters(dsn, w.BatchSize)
+		schema, offsets := watermillAdapters(w.BatchSize)
 		receiving, err := watermillsql.NewSubscriber(db, watermillsql.SubscriberConfig{
 			SchemaAdapter: schema, OffsetsAdapter: offsets, PollInterval: w.PollInterval,
 		}, nil)

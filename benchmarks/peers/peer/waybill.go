@@ -20,9 +20,7 @@ import (
 	"github.com/waybill-go/waybill/framework/outbox/pgxbatch"
 	"github.com/waybill-go/waybill/framework/route"
 	"github.com/waybill-go/waybill/framework/store"
-	"github.com/waybill-go/waybill/framework/store/mysql"
 	"github.com/waybill-go/waybill/framework/store/postgres"
-	"github.com/waybill-go/waybill/framework/store/sqlite"
 	"github.com/waybill-go/waybill/registry"
 	"github.com/waybill-go/waybill/sinks"
 	"github.com/waybill-go/waybill/sinks/httpsink"
@@ -50,55 +48,26 @@ func (Waybill) Name() string { return "waybill" }
 
 // Migrate creates the tables.
 func (Waybill) Migrate(ctx context.Context, dsn string) error {
-	return withDB(dsn, func(db *sql.DB) (err error) {
-		switch {
-		case inFile(dsn):
-			_, err = sqlite.Migrate(ctx, db, sqlite.Config{})
-		case inMySQL(dsn):
-			_, err = mysql.Migrate(ctx, db, mysql.Config{})
-		default:
-			_, err = postgres.Migrate(ctx, db, postgres.Config{})
-		}
-		if err != nil {
+	return withDB(dsn, func(db *sql.DB) error {
+		if _, err := postgres.Migrate(ctx, db, postgres.Config{}); err != nil {
 			return err
 		}
-		_, err = db.ExecContext(ctx, createBusinessIn(dsn))
+		_, err := db.ExecContext(ctx, createBusiness)
 		return err
 	})
 }
 
-// waybillStore is a store of any database.
-type waybillStore interface {
-	forwarder.Store
-	outbox.Log
-}
-
-// openWaybill opens the store of a database. listen is the address for LISTEN; "": it does not listen.
-func openWaybill(ctx context.Context, db *sql.DB, dsn, listen string) (waybillStore, error) {
-	switch {
-	case inFile(dsn):
-		return sqlite.Open(ctx, db, sqlite.Config{})
-	case inMySQL(dsn):
-		return mysql.Open(ctx, db, mysql.Config{})
-	}
-	return postgres.Open(ctx, db, postgres.Config{Listen: listen})
-}
-
-// Fill appends orders, on PostgreSQL with COPY.
+// Fill appends orders, with COPY.
 func (Waybill) Fill(ctx context.Context, dsn string, n int) error {
-	return copyIn(ctx, dsn, "outbox", waybillColumns, n, waybillRow)
-}
-
-var waybillColumns = []string{"type", "key", "id", "metadata", "payload"}
-
-func waybillRow(number int) []any {
-	return []any{workload.Type, workload.Key(number), workload.ID(number), `{"content-type":"application/json"}`, string(workload.New(number).JSON())}
+	return copyIn(ctx, dsn, "outbox", []string{"type", "key", "id", "metadata", "payload"}, n, func(number int) []any {
+		return []any{workload.Type, workload.Key(number), workload.ID(number), `{"content-type":"application/json"}`, string(workload.New(number).JSON())}
+	})
 }
 
 // Pending counts the rows after the forwarder's cursors and the parked deliveries.
 func (Waybill) Pending(ctx context.Context, dsn string) (pending int, err error) {
 	err = withDB(dsn, func(db *sql.DB) error {
-		s, err := openWaybill(ctx, db, dsn, "")
+		s, err := postgres.Open(ctx, db, postgres.Config{})
 		if err != nil {
 			return err
 		}
@@ -116,7 +85,7 @@ func (Waybill) Pending(ctx context.Context, dsn string) (pending int, err error)
 }
 
 // countBehind returns the number of rows that a lane has not settled.
-func countBehind(ctx context.Context, s waybillStore, lane store.Lane) (n int, err error) {
+func countBehind(ctx context.Context, s *postgres.Store, lane store.Lane) (n int, err error) {
 	lease, err := s.Acquire(ctx, lane, "count", time.Minute)
 	if err != nil {
 		return 0, err
@@ -159,7 +128,7 @@ func (w Waybill) Open(ctx context.Context, dsn string, clients int) (Publisher, 
 		}
 		return t, nil
 	}
-	publisher, err := w.publisher(ctx, t.db, dsn)
+	publisher, err := w.publisher(ctx, t.db)
 	if err != nil {
 		return nil, errors.Join(err, t.Close())
 	}
@@ -175,7 +144,7 @@ func (w Waybill) openPgx(ctx context.Context, dsn string, clients int) (Publishe
 		return nil, err
 	}
 	t.db = stdlib.OpenDBFromPool(t.pool)
-	publisher, err := w.publisher(ctx, t.db, dsn)
+	publisher, err := w.publisher(ctx, t.db)
 	if err != nil {
 		return nil, errors.Join(err, t.Close())
 	}
@@ -187,8 +156,8 @@ func (w Waybill) openPgx(ctx context.Context, dsn string, clients int) (Publishe
 	return t, nil
 }
 
-func (w Waybill) publisher(ctx context.Context, db *sql.DB, dsn string) (*outbox.Publisher, error) {
-	s, err := openWaybill(ctx, db, dsn, "")
+func (w Waybill) publisher(ctx context.Context, db *sql.DB) (*outbox.Publisher, error) {
+	s, err := postgres.Open(ctx, db, postgres.Config{})
 	if err != nil {
 		return nil, err
 	}
@@ -229,7 +198,7 @@ func (w WaybillForwarder) deliver(ctx context.Context, dsn string, to receiver.D
 		if w.Listen {
 			listen = dsn
 		}
-		s, err := openWaybill(ctx, db, dsn, listen)
+		s, err := postgres.Open(ctx, db, postgres.Config{Listen: listen})
 		if err != nil {
 			return orderly(ctx, err)
 		}

@@ -23,18 +23,6 @@ func waybillBatches() peer.Relay {
 		fmt.Sprintf("threshold %d, batches of up to 500, LISTEN: all default", forwarder.DefaultThreshold))
 }
 
-// inFile puts Waybill's outbox into a file of SQLite.
-func inFile() peer.Relay {
-	r := peer.WaybillForwarder{}.Relay("default", "threshold "+fmt.Sprint(forwarder.DefaultThreshold)+", single deliveries, a look every 1 to 50 ms: all default")
-	r.Outbox = peer.InFile{Outbox: r.Outbox}
-	return r
-}
-
-func riverFile() peer.Relay {
-	return peer.RiverClient{MaxWorkers: 100, FetchCooldown: 2 * time.Millisecond, FetchPollInterval: 20 * time.Millisecond}.FileRelay("tuned",
-		"riversqlite, one connection, as its documentation advises; 100 workers, a fetch every 2 ms, a poll every 20 ms")
-}
-
 func waybillPolling() peer.Relay {
 	return peer.WaybillForwarder{}.Relay("polling", "no LISTEN, no NOTIFY; a look every 1 to 50 ms: all else default")
 }

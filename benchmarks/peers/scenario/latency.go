@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/waybill-go/waybill/benchmarks/durations"
 	inside "github.com/waybill-go/waybill/benchmarks/receiver"
 
 	"golang.org/x/sync/errgroup"
@@ -49,7 +48,7 @@ func (l lags) runOn(ctx context.Context, server *database.Server, dsn string, fr
 
 	m := newMeter(ctx, server)
 	began := time.Now()
-	transactions, err := publishSteadily(ctx, recording{from, made, waits}, n, l.rate, l.sizes.Clients)
+	err = publishSteadily(ctx, recording{from, made, waits}, n, l.rate, l.sizes.Clients)
 	if err != nil {
 		return Sample{}, err
 	}
@@ -59,7 +58,6 @@ func (l lags) runOn(ctx context.Context, server *database.Server, dsn string, fr
 	}
 	_, sample.Metrics = m.stop(ctx, to.Arrived()-int(warmUp*float64(n)))
 	sample.Metrics[published.Name] = float64(n) / took.Seconds()
-	sample.Metrics[transactionTime.Name] = transactions.Percentile(50)
 	if err := relay.stop(); err != nil {
 		return sample, err
 	}
@@ -69,10 +67,9 @@ func (l lags) runOn(ctx context.Context, server *database.Server, dsn string, fr
 	return sample, sample.judge(ctx, to, n, l.relay, dsn)
 }
 
-// publishSteadily runs n transactions at a steady rate, and returns how long they took. The first ones do
-// not count. A slow transaction does not delay the later ones unless all clients are in use.
-func publishSteadily(ctx context.Context, to peer.Publisher, n, rate, clients int) (took *durations.Histogram, err error) {
-	took = durations.New()
+// publishSteadily runs n transactions at a steady rate. A slow transaction does not delay the
+// later ones unless all clients are in use.
+func publishSteadily(ctx context.Context, to peer.Publisher, n, rate, clients int) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(clients)
 	began := time.Now()
@@ -81,18 +78,14 @@ func publishSteadily(ctx context.Context, to peer.Publisher, n, rate, clients in
 		select {
 		case <-time.After(time.Until(due)):
 		case <-ctx.Done():
-			return nil, group.Wait()
+			return group.Wait()
 		}
 		group.Go(func() error {
-			begin := time.Now()
 			_, err := to.Publish(ctx, number)
-			if number >= int(warmUp*float64(n)) {
-				took.Record(time.Since(begin))
-			}
 			return err
 		})
 	}
-	return took, group.Wait()
+	return group.Wait()
 }
 
 var latencyMetrics = []result.Quantity{

@@ -57,14 +57,9 @@ func (p recording) Publish(ctx context.Context, number int) (committing time.Tim
 	return committing, err
 }
 
-// empty returns a database with an empty outbox.
-func empty(ctx context.Context, server *database.Server, o peer.Outbox) (dsn string, drop func() error, err error) {
-	return lend(ctx, server, o, 0, o.Migrate)
-}
-
 // onEmpty lends an empty outbox and a publisher for one run.
 func onEmpty(ctx context.Context, server *database.Server, o peer.Outbox, s Sizes, run func(dsn string, from peer.Publisher) (Sample, error)) (_ Sample, err error) {
-	dsn, drop, err := empty(ctx, server, o)
+	dsn, drop, err := filled(ctx, server, o, 0)
 	if err != nil {
 		return Sample{}, err
 	}
@@ -93,7 +88,7 @@ func (w writers) run(ctx context.Context, server *database.Server) (Sample, erro
 		}
 		metrics[published.Name] = float64(n) / took.Seconds()
 		sample := Sample{Metrics: metrics, Complete: true}
-		if !w.publishes() {
+		if _, none := w.outbox.(peer.Business); none {
 			return sample, nil
 		}
 		return sample, sample.judgeUnread(ctx, w.outbox, n, dsn)
@@ -105,15 +100,6 @@ func (s *Sample) judgeUnread(ctx context.Context, o peer.Outbox, n int, dsn stri
 	stored, err := o.Pending(ctx, dsn)
 	s.Check = result.Check{Expected: int64(n), Arrived: int64(stored), Lost: max(0, int64(n-stored))}
 	return err
-}
-
-func (w writers) publishes() bool {
-	o := w.outbox
-	if file, is := o.(peer.InFile); is {
-		o = file.Outbox
-	}
-	_, none := o.(peer.Business)
-	return !none
 }
 
 var published = result.Quantity{Name: "published", Unit: "transactions/s", Better: "higher", Title: "transactions/s"}

@@ -86,7 +86,7 @@ func All(s Sizes) []Scenario {
 	for _, quiet := range []Scenario{nowhere(s), kafka(s), slowKafka(s), http(s), rare, usual, frequent, together(s), transactions(s)} {
 		all = append(all, onABusyMachine(quiet))
 	}
-	return append(append(all, sqlite(s)...), mysql(s)...)
+	return all
 }
 
 // Names returns the names of all scenarios.
@@ -107,20 +107,9 @@ var (
 // n writes 300000 as 300,000.
 func n(v int) string { return result.Count(int64(v)) }
 
-// lend returns a database, or a file, that fill has filled, and a function that drops it.
-func lend(ctx context.Context, server *database.Server, o peer.Outbox, n int, fill database.Fill) (dsn string, drop func() error, err error) {
-	switch o := o.(type) {
-	case peer.InFile:
-		return server.CopyFile(ctx, fmt.Sprintf("%s %d", o.Name(), n), fill)
-	case peer.InMySQL:
-		return server.CopyMySQL(ctx, o.Family, fmt.Sprintf("%s %d", o.Name(), n), fill)
-	}
-	return server.Copy(ctx, fmt.Sprintf("%s %d", o.Name(), n), fill)
-}
-
-// filled returns a database with a backlog of n orders in an outbox.
+// filled returns a database with a backlog of n orders in an outbox, and a function that drops it.
 func filled(ctx context.Context, server *database.Server, o peer.Outbox, n int) (dsn string, drop func() error, err error) {
-	return lend(ctx, server, o, n, func(ctx context.Context, dsn string) error {
+	return server.Copy(ctx, fmt.Sprintf("%s %d", o.Name(), n), func(ctx context.Context, dsn string) error {
 		if err := o.Migrate(ctx, dsn); err != nil {
 			return err
 		}
