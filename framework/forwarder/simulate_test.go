@@ -562,7 +562,7 @@ func simulateTenants(t *testing.T, c *chapter) {
 					for second, n := range s.course {
 						line.Points = append(line.Points, plot.Point{X: float64(second), Y: n})
 					}
-					chart.Title = fmt.Sprintf("Deliveries to the others after %s of %d has begun to hang", result.Plural(dead, "tenant"), all)
+					chart.Title = fmt.Sprintf("Deliveries to the others when %d of %d tenants hang", dead, all)
 					chart.Lines = append(chart.Lines, line)
 				}
 			}
