@@ -28,69 +28,46 @@ import (
 
 // options are the values of the flags.
 type options struct {
-	sizes    scenario.Sizes
-	runs     int
-	warmUp   bool
-	only     *regexp.Regexp
-	who      *regexp.Regexp
-	database string
-	json     string
-	page     string
-	redraw   bool
-	others   float64 // share of the machine that other processes may use
-	smoke    bool
+	sizes  scenario.Sizes
+	runs   int
+	only   *regexp.Regexp
+	json   string
+	page   string
+	redraw bool
+	others float64 // share of the machine that other processes may use
+	smoke  bool
 }
 
 func parse(args []string) (o options, err error) {
-	s := scenario.DefaultSizes()
+	o.sizes = scenario.DefaultSizes()
 	flags := flag.NewFlagSet("peers", flag.ContinueOnError)
 	flags.IntVar(&o.runs, "runs", 3, "runs of each contender, in turns; the page shows their median")
-	flags.BoolVar(&o.warmUp, "warm-up", true, "start with a short run of each contender, which does not count")
 	only := flags.String("only", "", "regular expression for the names of scenarios to measure; the --json file keeps its results of the others")
-	who := flags.String("who", "", "regular expression for the names of contenders to measure; default: all")
 	flags.BoolVar(&o.smoke, "smoke", false, "tiny sizes, one run, fsync off: checks that everything works")
-	flags.StringVar(&o.database, "database", "", "URL of a PostgreSQL whose user may create databases; default: a server is started")
 	flags.StringVar(&o.json, "json", "", "JSON file for the results of all runs")
 	flags.StringVar(&o.page, "page", "", "page whose generated parts are replaced; its plots go into the folder of the same name")
 	flags.BoolVar(&o.redraw, "redraw", false, "measure nothing, and write the page from the --json file")
 	flags.Float64Var(&o.others, "others", 0.1, "share of the machine that other processes may use during a valid run")
-	flags.IntVar(&s.Backlog, "backlog", s.Backlog, "orders to drain to nowhere and to Kafka")
-	flags.IntVar(&s.SlowBacklog, "slow-backlog", s.SlowBacklog, "orders to drain to HTTP and to the Kafka that is 2 ms away")
-	flags.DurationVar(&s.Limit, "limit", s.Limit, "time limit of a drain; the rest of the backlog does not count")
-	flags.IntVar(&s.InFlight, "in-flight", s.InFlight, "deliveries in flight to nowhere and to Kafka")
-	flags.IntVar(&s.HTTP, "http-in-flight", s.HTTP, "deliveries in flight to HTTP")
-	flags.DurationVar(&s.Publishing, "publishing", s.Publishing, "duration of publishing")
-	flags.IntVar(&s.Fewest, "fewest", s.Fewest, "least number of transactions of a latency run, which may take longer for them")
-	flags.IntVar(&s.Clients, "clients", s.Clients, "clients that publish")
 	if err := flags.Parse(args); err != nil {
 		return o, err
 	}
 	if o.smoke {
-		s, o.runs, o.warmUp = scenario.SmokeSizes(), 1, false
+		o.sizes, o.runs = scenario.SmokeSizes(), 1
 	}
-	o.sizes = s
-	var errOnly, errWho error
-	o.only, errOnly = regexp.Compile(*only)
-	o.who, errWho = regexp.Compile(*who)
-	return o, errors.Join(errOnly, errWho, o.check(flags.Args(), *who))
-}
-
-func (o options) check(rest []string, who string) error {
 	var problems []error
 	require := func(ok bool, text string) {
 		if !ok {
 			problems = append(problems, errors.New(text))
 		}
 	}
-	s := o.sizes
-	require(len(rest) == 0, fmt.Sprintf("arguments that are not flags: %q", rest))
+	if o.only, err = regexp.Compile(*only); err != nil {
+		problems = append(problems, err)
+	}
+	require(flags.NArg() == 0, fmt.Sprintf("arguments that are not flags: %q", flags.Args()))
 	require(o.runs >= 1, "--runs: use 1 or more")
-	require(min(s.Backlog, s.SlowBacklog, s.InFlight, s.HTTP, s.Fewest, s.Clients) >= 1, "sizes: use 1 or more")
-	require(min(s.Limit, s.Publishing) > 0, "--limit, --publishing: use more than 0s")
 	require(o.others > 0, "--others: use more than 0")
-	require(who == "" || o.json == "" && o.page == "", "--who cannot be combined with --json or --page, since contenders would be missing")
 	require(!o.redraw || o.json != "" && o.page != "", "--redraw needs --json and --page")
-	return errors.Join(problems...)
+	return o, errors.Join(problems...)
 }
 
 func main() {
@@ -150,7 +127,7 @@ func measureAndKeep(ctx context.Context, o options) (*result.Result, error) {
 // measure returns the results, also with an error: those of the scenarios that are finished.
 func measure(ctx context.Context, o options) (r *result.Result, err error) {
 	r = &result.Result{Format: result.Format, OK: true, Started: time.Now().UTC(), Settings: result.Settings{Runs: o.runs}, Warnings: []string{}}
-	server, err := database.Start(ctx, o.database, !o.smoke)
+	server, err := database.Start(ctx, !o.smoke)
 	if err != nil {
 		return r, err
 	}
@@ -192,7 +169,7 @@ func take(ctx context.Context, server *database.Server, s, warmUp scenario.Scena
 	r := result.Scenario{Name: s.Name, Title: s.Title, About: s.About, Begun: time.Now().UTC()}
 	r.Load[0] = result.Load(ctx)
 	first := 0
-	if o.warmUp {
+	if !o.smoke {
 		first = -1
 	}
 	for turn := first; turn < o.runs; turn++ {
@@ -201,9 +178,6 @@ func take(ctx context.Context, server *database.Server, s, warmUp scenario.Scena
 			now = warmUp
 		}
 		for _, c := range now.Contenders {
-			if !o.who.MatchString(c.Name) {
-				continue
-			}
 			sample, err := c.Run(ctx, server)
 			if err != nil {
 				return r, fmt.Errorf("%s: %w", c.Name, err)

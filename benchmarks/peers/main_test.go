@@ -104,8 +104,8 @@ func TestAnUnknownScenarioIsReportedWithTheKnownOnes(t *testing.T) {
 
 func TestAllMistakesInFlagsAreReportedTogether(t *testing.T) {
 	t.Parallel()
-	_, err := parse([]string{"--runs", "0", "--clients", "0", "--limit", "0s", "--only", "(", "--redraw", "--who", "River", "--page", "p", "rest"})
-	for _, text := range []string{"--runs", "sizes", "--limit", "missing closing )", "--redraw needs", "--who cannot", `"rest"`} {
+	_, err := parse([]string{"--runs", "0", "--others", "0", "--only", "(", "--redraw", "--page", "p", "rest"})
+	for _, text := range []string{"--runs", "--others", "missing closing )", "--redraw needs", `"rest"`} {
 		require.ErrorContains(t, err, text)
 	}
 }

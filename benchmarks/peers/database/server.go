@@ -30,7 +30,7 @@ const fileCopy = 150_000
 
 // Server is a running PostgreSQL. It is not safe for concurrent use.
 type Server struct {
-	started   *postgrestest.Server // nil if Start did not start the server
+	started   *postgrestest.Server
 	address   *url.URL
 	admin     *sql.DB
 	strategy  string
@@ -38,27 +38,22 @@ type Server struct {
 	next      int
 }
 
-// Start starts a server with the binaries on this machine. If address is not empty, it uses the
-// server at that URL instead, whose user must be allowed to create databases. A durable server waits
-// for the disk, as measurements need it; without, tests are faster.
-func Start(ctx context.Context, address string, durable bool) (_ *Server, err error) {
+// Start starts a server with the binaries on this machine. A durable server waits for the disk, as
+// measurements need it; without, tests are faster.
+func Start(ctx context.Context, durable bool) (_ *Server, err error) {
 	s := &Server{templates: make(map[string]string)}
+	if s.started, err = postgrestest.Start(ctx, postgrestest.Options{Private: true, Durable: durable, Settings: settings()}); err != nil {
+		return nil, err
+	}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.Close())
 		}
 	}()
-	if address == "" {
-		s.started, err = postgrestest.Start(ctx, postgrestest.Options{Private: true, Durable: durable, Settings: settings()})
-		if err != nil {
-			return nil, err
-		}
-		address = s.started.DSN()
+	if s.address, err = url.Parse(s.started.DSN()); err != nil {
+		return nil, err
 	}
-	if s.address, err = url.Parse(address); err != nil || s.address.Scheme == "" {
-		return nil, errors.Join(errors.New("name the database as a URL, such as postgres://me@localhost:5432/postgres"), err)
-	}
-	if s.admin, err = postgres.OpenDB(address); err != nil {
+	if s.admin, err = postgres.OpenDB(s.started.DSN()); err != nil {
 		return nil, err
 	}
 	var version int
@@ -71,21 +66,13 @@ func Start(ctx context.Context, address string, durable bool) (_ *Server, err er
 	return s, nil
 }
 
-// Close drops the filled databases, and stops the servers that were started.
+// Close stops the server.
 func (s *Server) Close() error {
-	var problems []error
+	var err error
 	if s.admin != nil {
-		if s.started == nil {
-			for _, name := range s.templates {
-				problems = append(problems, s.drop(context.Background(), name))
-			}
-		}
-		problems = append(problems, s.admin.Close())
+		err = s.admin.Close()
 	}
-	if s.started != nil {
-		problems = append(problems, s.started.Stop())
-	}
-	return errors.Join(problems...)
+	return errors.Join(err, s.started.Stop())
 }
 
 // Fill creates the tables of a database and fills them. It must leave no connections open.
@@ -134,9 +121,6 @@ func (s *Server) settle(ctx context.Context, dsn string) error {
 func (s *Server) create(ctx context.Context, how string) (name string, err error) {
 	s.next++
 	name = fmt.Sprintf("waybill_peers_%d", s.next)
-	if err := s.drop(ctx, name); err != nil { // left by an earlier process that was killed
-		return "", err
-	}
 	if _, err := s.admin.ExecContext(ctx, `CREATE DATABASE `+name+how); err != nil {
 		return "", fmt.Errorf("create database: %w", err)
 	}

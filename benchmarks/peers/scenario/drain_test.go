@@ -23,7 +23,7 @@ var server *database.Server
 
 func TestMain(m *testing.M) {
 	var err error
-	server, err = database.Start(context.Background(), "", false)
+	server, err = database.Start(context.Background(), false)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
