@@ -17,7 +17,7 @@ LONG_TESTS := ThroughCrashes$$ ^TestConformance[A-Z] ^TestRandomHistories ^TestR
 	^TestAHookThatTakesAMillisecond ^TestRandomChangesOfRoutes
 # Regular expressions of the tests that the race detector skips, since they do one thing after another: requests of the
 # dashboard, a simulation, a large file, the conformance of a second dialect of SQLite, the links of the documentation.
-NO_RACES := ^TestEveryPage ^TestTheLimitFollowsTheCapacity$$ ^TestParquetOfManyRowGroups$$ ^TestConformanceWithoutReturning$$ \
+NO_RACES := ^TestEveryPage ^TestSimulateFleets$$ ^TestTheLimitFollowsTheCapacity$$ ^TestParquetOfManyRowGroups$$ ^TestConformanceWithoutReturning$$ \
 	InTheDocumentation
 # How many tests of a package run at once. They mostly wait for databases and brokers.
 PARALLEL ?= 4

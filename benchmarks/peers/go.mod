@@ -12,7 +12,7 @@ require (
 	github.com/lib/pq v1.12.3
 	github.com/prometheus/procfs v0.22.0
 	github.com/riverqueue/river v0.51.1
-	github.com/riverqueue/river/riverdriver v0.51.1
+	github.com/riverqueue/river/riverdriver v0.51.1 // indirect
 	github.com/riverqueue/river/riverdriver/riverpgxv5 v0.51.1
 	github.com/stretchr/testify v1.12.1
 	github.com/twmb/franz-go v1.22.2

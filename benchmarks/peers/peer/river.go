@@ -9,7 +9,6 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/riverqueue/river"
-	"github.com/riverqueue/river/riverdriver"
 	"github.com/riverqueue/river/riverdriver/riverpgxv5"
 	"github.com/riverqueue/river/rivermigrate"
 
@@ -57,7 +56,7 @@ func (River) Fill(ctx context.Context, dsn string, n int) error {
 	})
 }
 
-func fillRiver[Tx any](ctx context.Context, client *river.Client[Tx], n int) error {
+func fillRiver(ctx context.Context, client *river.Client[pgx.Tx], n int) error {
 	for first := 0; first < n; first += riverFill {
 		var jobs []river.InsertManyParams
 		for number := first; number < min(first+riverFill, n); number++ {
@@ -105,11 +104,11 @@ func (r RiverClient) Relay(how, configuration string) Relay {
 }
 
 func (r RiverClient) deliver(ctx context.Context, dsn string, to receiver.Destination) error {
-	return withPool(ctx, dsn, riverConnections, func(pool *pgxpool.Pool) error { return work(ctx, r, riverpgxv5.New(pool), to) })
+	return withPool(ctx, dsn, riverConnections, func(pool *pgxpool.Pool) error { return r.work(ctx, riverpgxv5.New(pool), to) })
 }
 
 // work runs a client until ctx is done.
-func work[Tx any](ctx context.Context, r RiverClient, driver riverdriver.Driver[Tx], to receiver.Destination) (err error) {
+func (r RiverClient) work(ctx context.Context, driver *riverpgxv5.Driver, to receiver.Destination) (err error) {
 	out, err := newSender(to)
 	if err != nil {
 		return err

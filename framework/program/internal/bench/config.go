@@ -151,8 +151,8 @@ const askAbove = 1 << 30
 // bytesOnDisk estimates the size of n notifications with such payloads in the log.
 func bytesOnDisk(n, payload int) int64 { return int64(n) * int64(payload+150) }
 
-// Plan describes what the bench will do to the user's systems. consent means that somebody at a terminal
-// is asked first.
+// Plan describes what the bench will do to the user's systems. consent means that a user at a terminal is
+// asked first.
 func (c Config) Plan() (lines []string, consent bool) {
 	switch c.Database.Dialect() {
 	case config.PostgreSQL, config.MySQL:
