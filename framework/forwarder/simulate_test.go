@@ -497,7 +497,7 @@ func (separate) Destination(d *notification.Delivery) string {
 }
 
 func simulateTenants(t *testing.T, c *chapter) {
-	all, rate, warmUp, counted := pick(100, 20), pick(2000, 200), pick(50*time.Second, 2*time.Second), pick(10*time.Second, 2*time.Second)
+	all, rate, warmUp, counted := pick(100, 20), pick(2000, 200), pick(50*time.Second, 6*time.Second), pick(10*time.Second, 4*time.Second)
 	slots := int(1.5 * float64(rate) * answerTime.Seconds())
 	chart := plot.Chart{X: plot.Axis{Label: "seconds"}, Y: plot.Axis{Label: "delivered/s"}}
 	var rows [][]string
@@ -519,6 +519,7 @@ func simulateTenants(t *testing.T, c *chapter) {
 					name = "none dead"
 				}
 				s := &customers{dead: dead, hang: hang, waits: durations.New(), course: make([]float64, int((warmUp + counted).Seconds()))}
+				sent := 0.0 // a second, to living tenants
 				inFleet(t, func(t *testing.T, o *outbox, open func(string, map[string]forwarder.Sink, func(*forwarder.Config)) *process) {
 					s.began = time.Now()
 					s.counted, s.until = s.began.Add(warmUp), s.began.Add(warmUp+counted)
@@ -533,6 +534,9 @@ func simulateTenants(t *testing.T, c *chapter) {
 						var batch []notification.Envelope
 						for range int(float64(rate) * every.Seconds()) {
 							tenant := rand.IntN(all)
+							if tenant >= dead && !at.Before(s.counted) {
+								sent += 1 / counted.Seconds()
+							}
 							batch = append(batch, notification.Envelope{ID: fmt.Sprintf("%d-%s", tenant, notification.NewID()), Type: "t", OccurredOn: time.Now()})
 						}
 						o.insert(batch...)
@@ -541,7 +545,6 @@ func simulateTenants(t *testing.T, c *chapter) {
 					p.abandon()
 				})
 				seconds := counted.Seconds()
-				sent := float64(rate) * float64(all-dead) / float64(all)
 				delivered := 0.0
 				for _, n := range s.course[len(s.course)-int(seconds):] {
 					delivered += n / seconds
@@ -551,7 +554,7 @@ func simulateTenants(t *testing.T, c *chapter) {
 					require.InEpsilon(t, sent, delivered, 0.05)
 					require.InEpsilon(t, sent*answerTime.Seconds(), inUse, 0.1, "Little's law: the slots in use are the rate times the time of a delivery")
 				} else if !hang && !apart {
-					require.Less(t, delivered, 0.5*sent, "a tenant that refuses opens the breaker for all")
+					require.Less(t, delivered, 0.8*sent, "a tenant that refuses opens the breaker for all")
 				} else if !hang {
 					require.InEpsilon(t, sent, delivered, 0.05)
 				}
