@@ -107,7 +107,7 @@ bench-dashboard: ## Measure each page of the dashboard with 10,000,000 rows and 
 	WAYBILL_DASHBOARD_ROWS=10000000 go test -count 1 -run '^TestEveryPageIsQuickHoweverMuchThereIs$$' -v -timeout 1h ./framework/dashboard/internal/pages
 
 test-peers: ## Test the comparison with peers: run everything once, with tiny sizes
-	cd benchmarks && go vet ./... && $(IN_MEMORY) go test -timeout 20m ./...
+	cd benchmarks/peers && go vet ./... && $(IN_MEMORY) go test -timeout 20m ./...
 
 test-deploy: ## Test the deployment files: image, chart, compose file, packages, systemd unit, alert rules
 	cd framework/program/internal/deploy/check && go vet ./... && go test -count 1 -timeout 20m ./...
@@ -128,18 +128,18 @@ site: ## Build the documentation site with search in .cache/site (needs Python w
 bench: ## Run the benchmarks of the packages, for a short time each
 	go test -run '^$$' -bench . -benchtime $(BENCHTIME) -timeout 20m ./...
 
-bench-peers: ## Compare with peers, in about 45 minutes, and write the tables into docs/benchmarks.md (PEERS=--help)
-	cd benchmarks && go run ./cmd/peers --json ../docs/benchmarks/peers.json --page ../docs/benchmarks.md $(PEERS)
+bench-peers: ## Compare with peers, in about half an hour, and write the tables into docs/benchmarks.md (PEERS=--help)
+	cd benchmarks/peers && go run . --json ../../docs/benchmarks/peers.json --page ../../docs/benchmarks.md $(PEERS)
 
 # The broker is one of the other processes that --others limits.
 bench-kafka: ## Compare the drains to a real Apache Kafka (needs Docker, or Maven and a JRE), and write the table into docs/benchmarks.md
 	bash .ci/test-kafka -- $(MAKE) bench-peers PEERS='--only drain-kafka-real --others 2 $(PEERS)'
 
-simulate: ## Simulate fleets, in some minutes, and write the tables and plots of docs/scaling.md
-	cd benchmarks && go run ./cmd/simulate --page ../docs/scaling.md
+simulate: ## Run fleets in virtual time, in some minutes, and write the tables and plots of docs/scaling.md
+	WAYBILL_SIMULATE=$(CURDIR)/docs/scaling.md $(IN_MEMORY) go test -count 1 -run '^TestSimulate' -v -timeout 1h ./framework/forwarder
 
-bench-guard: ## Fail if a main figure is 10 % worse than at GUARD_AGAINST, in about ten minutes; writes profiles to .cache/profile
-	cd benchmarks && go run ./cmd/guard --against '$(GUARD_AGAINST)' $(GUARD)
+bench-guard: ## Fail if a main figure is 10 % worse than at GUARD_AGAINST, in about ten minutes
+	go run ./benchmarks/guard --against '$(GUARD_AGAINST)' $(GUARD)
 
 profile: ## Profile the processor time and memory of draining a backlog
 	@mkdir -p .cache/profile

@@ -48,7 +48,9 @@ var layers = []layer{
 	{"framework/notification", nil},
 	{"framework/internal/pace", nil},
 	{"framework/internal/duration", nil},
-	{"framework/internal/chart", nil},
+	{"benchmarks/plot", nil},
+	{"benchmarks/durations", nil},
+	{"benchmarks/result", nil},
 	{"serializer", nil},
 	{"serializer/*", []string{"serializer"}},
 	{"registry", []string{"framework/notification", "serializer"}},
@@ -93,24 +95,24 @@ var layers = []layer{
 	{engine + "prune", []string{"framework/event", "framework/internal/pace", "framework/store", engine + "policy"}},
 	{"framework/forwarder", engineImports("policy", "budget", "caller", "dispatch", "feed", "coordinate", "prune", "quota")},
 	{"framework/forwarder/fleet", []string{"framework/internal/pace", "framework/store", engine + "coordinate", "framework/forwarder"}},
-	{"framework/forwarder/simulation", []string{"framework/settings", "framework/store", engine + "policy", engine + "fairqueue", engine + "feed", engine + "dispatch", engine + "coordinate"}},
 	{"framework/crashtest", []string{"framework/store", "framework/store/*"}},
 	{"framework/inbox", []string{"framework/notification", "framework/store", "framework/outbox", "registry", "sinks", "sinks/*"}},
 	{"framework/schedule", []string{"framework/tracing", "framework/internal/pace", "framework/internal/duration", "framework/notification", "framework/store", "framework/outbox"}},
 	{"framework/waybilltest", []string{"framework/notification", "framework/store", "framework/store/*", "framework/outbox", "framework/route", "framework/forwarder", "registry", "sinks"}},
 	{"framework/admin", []string{"framework/notification", "framework/store", "framework/route", "registry"}},
 	{"framework/doctor", []string{"framework/admin", "framework/store", "framework/store/*", "framework/forwarder", "sinks"}},
-	{"framework/dashboard", []string{"framework/internal/chart", "framework/notification", "framework/store", "framework/route", "framework/forwarder", "framework/admin", "framework/doctor", "registry"}},
+	{"framework/dashboard", []string{"framework/notification", "framework/store", "framework/route", "framework/forwarder", "framework/admin", "framework/doctor", "registry"}},
 	{"framework/observe", []string{"framework/event", "framework/notification", "framework/store", "framework/forwarder", "sinks"}},
 	{"framework/config", []string{"framework/settings", "framework/event", "framework/source/*", "framework/internal/duration", "framework/internal/pace", "framework/notification", "framework/store", "framework/store/*", "framework/route", "framework/forwarder", "framework/forwarder/fleet", "framework/outbox", "framework/schedule", "registry", "sinks"}},
+	{"benchmarks/receiver", []string{"benchmarks/durations", "benchmarks/result", "sinks/*"}},
 	{"framework/program", anything},
 	{"cmd/*", anything},
 	{"examples/*", anything},
-	{"benchmarks", anything},
+	{"benchmarks/guard", anything},
 }
 
 // tops are the folders of programs, which no package imports.
-var tops = []string{"cmd", "examples", "benchmarks"}
+var tops = []string{"cmd", "examples"}
 
 // Vague names do not describe a package. Shadowing names hide a package of the standard library that
 // its users also need.
@@ -166,8 +168,7 @@ func TestImportRules(t *testing.T) {
 		{"framework/forwarder", engine + "coordinate", ""},
 		{engine + "lane", engine + "settle", ""},
 		{"framework/forwarder/fleet", engine + "coordinate", ""},
-		{"framework/forwarder/simulation", engine + "coordinate", ""},
-		{engine + "settle", engine + "dispatch", ""},
+			{engine + "settle", engine + "dispatch", ""},
 		{engine + "dispatch", engine + "keyqueue", ""},
 		{"framework/store/postgres", "framework/store", ""},
 		{"framework/store/postgres/postgrestest", "framework/store/postgres", ""},
@@ -187,7 +188,6 @@ func TestImportRules(t *testing.T) {
 		{"framework/notification", "registry", "may import none of our packages"},
 		{"framework/store", "framework/forwarder", "may import only framework/notification"},
 		{"framework/forwarder", "sinks/kafka", "may import only"},
-		{"framework/forwarder", "framework/forwarder/simulation", "may import only"},
 		{"framework/forwarder", "framework/store/postgres", "may import only"},
 		{engine + "keyqueue", "sinks/httpsink", "may import none of our packages"},
 		{engine + "dispatch", engine + "settle", "may import only"},
@@ -275,7 +275,7 @@ func brokenRule(from, to string, ours bool) string {
 	case isTop(to):
 		return "no package imports a program"
 	case isTop(from) && !strings.HasPrefix(from, "cmd/") && slices.Contains(strings.Split(to, "/"), "internal"):
-		return "examples and benchmarks show what users can do, with public packages only"
+		return "examples show what users can do, with public packages only"
 	case isTop(from), slices.Equal(row.imports, anything):
 		return ""
 	case isForTests(to) && !isForTests(from):

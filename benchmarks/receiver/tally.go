@@ -4,65 +4,66 @@ import (
 	"math"
 	"sync"
 	"sync/atomic"
-	"time"
 
-	"github.com/waybill-go/waybill/benchmarks/workload"
+	"github.com/waybill-go/waybill/benchmarks/result"
 )
 
-// Verdict is what has arrived during a run.
-type Verdict struct {
-	Distinct int // distinct orders
-	Repeats  int // arrivals of an order that had arrived before
-	Foreign  int // arrivals that are not orders of the run
-	Swapped  int // first arrivals after a later order of their key, unless their transactions overlapped
-}
-
-// Tally records which orders arrived, how often, in which order and when. It is safe for concurrent
-// use.
+// Tally records which of the notifications with the numbers from 0 on have arrived, how often, and in
+// which order. It has pages of bits, made on demand, so it is small: 10 million numbers take 1.25 MB. It
+// is safe for concurrent use and takes no locks.
 type Tally struct {
-	seen    []atomic.Uint32 // a bit for each order
-	arrived []atomic.Int64  // nanoseconds since began, after KeepTimes
-	last    [workload.Keys]atomic.Int64
-	began   time.Time
-	made    *Made // nil if the transactions of a key never overlap
+	*Counter // of different numbers
+	pages    [pages]atomic.Pointer[page]
+	repeated atomic.Int64
+	unknown  atomic.Int64
 
-	distinct countdown
-	repeats  atomic.Int64
-	foreign  atomic.Int64
-	swapped  atomic.Int64
+	last    []atomic.Int64 // the highest number of each key, plus 1
+	made    *Made          // nil if the transactions of a key never overlap
+	swapped atomic.Int64
 }
 
-// NewTally returns a tally for orders from 0 to capacity-1.
-func NewTally(capacity int) *Tally {
-	return &Tally{seen: make([]atomic.Uint32, (capacity+31)/32), began: time.Now(), distinct: newCountdown()}
+const (
+	pageSize = 1 << 16
+	pages    = 1 << 12
+)
+
+type page [pageSize / 64]atomic.Uint64
+
+// NewTally returns an empty tally. If keys is not 0, a number has the key of its remainder, and the tally
+// finds numbers that arrive after a higher one of their key. Then made has the times of their
+// transactions, unless those of a key never overlap.
+func NewTally(keys int, made *Made) *Tally {
+	return &Tally{Counter: NewCounter(), last: make([]atomic.Int64, keys), made: made}
 }
 
-// KeepTimes records the times of arrivals, for Arrived.
-func (t *Tally) KeepTimes() { t.arrived = make([]atomic.Int64, 32*len(t.seen)) }
-
-// Take records one arrival.
-func (t *Tally) Take(payload []byte) { t.note(workload.Number(payload)) }
-
-func (t *Tally) note(number int, ok bool) {
-	if !ok || number/32 >= len(t.seen) {
-		t.foreign.Add(1)
-		return
+// Note records an arrival; known is false for what is no notification of the run. It returns true if it
+// is the first arrival of this number.
+func (t *Tally) Note(number int, known bool) (first bool) {
+	if !known || number < 0 || number >= pages*pageSize {
+		t.unknown.Add(1)
+		return false
 	}
-	bit := uint32(1) << (number % 32)
-	if t.seen[number/32].Or(bit)&bit != 0 {
-		t.repeats.Add(1)
-		return
+	at := &t.pages[number/pageSize]
+	p := at.Load()
+	if p == nil {
+		at.CompareAndSwap(nil, new(page))
+		p = at.Load()
 	}
-	if t.arrived != nil {
-		t.arrived[number].Store(int64(time.Since(t.began)))
+	bit := uint64(1) << (number % 64)
+	if p[number%pageSize/64].Or(bit)&bit != 0 {
+		t.repeated.Add(1)
+		return false
 	}
-	t.noteOrder(number)
-	t.distinct.add(1)
+	if len(t.last) > 0 {
+		t.noteOrder(number)
+	}
+	t.Add(1)
+	return true
 }
 
-// noteOrder stores the highest order of each key, plus 1.
+// noteOrder stores the highest number of each key, plus 1.
 func (t *Tally) noteOrder(number int) {
-	last := &t.last[number%workload.Keys]
+	last := &t.last[number%len(t.last)]
 	for {
 		highest := last.Load()
 		if int64(number) < highest {
@@ -79,41 +80,56 @@ func (t *Tally) noteOrder(number int) {
 	}
 }
 
-// Arrived returns the time of an order's first arrival.
-func (t *Tally) Arrived(number int) (at time.Time, ok bool) {
-	since := t.arrived[number].Load()
-	return t.began.Add(time.Duration(since)), since != 0
-}
-
-// Verdict returns what has arrived so far.
-func (t *Tally) Verdict() Verdict {
-	return Verdict{
-		Distinct: int(t.distinct.n.Load()), Repeats: int(t.repeats.Load()),
-		Foreign: int(t.foreign.Load()), Swapped: int(t.swapped.Load()),
+// Check compares what has arrived with the numbers below expected.
+func (t *Tally) Check(expected int) result.Check {
+	c := result.Check{
+		Expected: int64(expected), Repeated: t.repeated.Load(), Unknown: t.unknown.Load(), OutOfOrder: t.swapped.Load(),
 	}
-}
-
-// countdown closes a channel when a number of arrivals is reached.
-type countdown struct {
-	n, goal *atomic.Int64
-	once    *sync.Once
-	reached chan struct{}
-}
-
-func newCountdown() countdown {
-	c := countdown{new(atomic.Int64), new(atomic.Int64), new(sync.Once), make(chan struct{})}
-	c.goal.Store(math.MaxInt64)
+	for n := range expected {
+		if p := t.pages[n/pageSize].Load(); p != nil && p[n%pageSize/64].Load()&(1<<(n%64)) != 0 {
+			c.Arrived++
+		}
+	}
+	c.Lost = c.Expected - c.Arrived
+	c.Unknown += t.Count() - c.Arrived // numbers that were never published
 	return c
 }
 
-func (c countdown) add(n int64) {
-	if now := c.n.Add(n); now >= c.goal.Load() {
-		c.once.Do(func() { close(c.reached) })
+// Counter counts arrivals. It is safe for concurrent use.
+type Counter struct {
+	n    atomic.Int64
+	goal atomic.Pointer[goal]
+}
+
+type goal struct {
+	n       int64
+	once    sync.Once
+	reached chan struct{}
+}
+
+// NewCounter returns a counter at 0.
+func NewCounter() *Counter {
+	c := new(Counter)
+	c.Expect(math.MaxInt)
+	return c
+}
+
+// Count returns the number of arrivals.
+func (c *Counter) Count() int64 { return c.n.Load() }
+
+// Add adds arrivals.
+func (c *Counter) Add(n int64) {
+	g := c.goal.Load()
+	if c.n.Add(n) >= g.n {
+		g.once.Do(func() { close(g.reached) })
 	}
 }
 
-func (c countdown) expect(n int) <-chan struct{} {
-	c.goal.Store(int64(n))
-	c.add(0) // the number may be reached already
-	return c.reached
+// Expect returns a channel that is closed when there are n arrivals. It replaces the channel that an
+// earlier call has returned.
+func (c *Counter) Expect(n int) <-chan struct{} {
+	g := &goal{n: int64(n), reached: make(chan struct{})}
+	c.goal.Store(g)
+	c.Add(0) // the number may be reached already
+	return g.reached
 }

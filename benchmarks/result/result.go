@@ -1,140 +1,248 @@
-// Package result stores the results of a comparison: every run of every contender, and the machine.
+// Package result has what benchmarks measure: figures of several runs, and checks of what arrived. It
+// reads and writes them as JSON, lays them out as tables, and compares two results.
 package result
 
 import (
-	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"slices"
 	"time"
-
-	"github.com/waybill-go/waybill/benchmarks/scenario"
 )
 
-// Result of a comparison.
+// Format is the version of the JSON form of a Result. It changes when a key is renamed or removed, or
+// changes its meaning.
+const Format = 1
+
+// Result has everything that a bench measured.
 type Result struct {
-	Machine   Machine    `json:"machine"`
+	Format  int       `json:"format"`
+	Waybill string    `json:"waybill"` // version of the program
+	Started time.Time `json:"started"`
+	Seconds float64   `json:"seconds"`
+	// OK means that nothing was lost.
+	OK       bool     `json:"ok"`
+	Machine  Machine  `json:"machine"`
+	Server   Server   `json:"database"`
+	Settings Settings `json:"settings"`
+	// Warnings are reasons not to trust the figures, or to trust them less.
+	Warnings  []string   `json:"warnings"`
 	Scenarios []Scenario `json:"scenarios"`
+	// Advice is what to do about the figures; "" if there is nothing to say.
+	Advice string `json:"advice,omitempty"`
 }
 
-// Scenario is a scenario with the runs of its contenders.
+// Warn adds a warning.
+func (r *Result) Warn(format string, args ...any) {
+	r.Warnings = append(r.Warnings, fmt.Sprintf(format, args...))
+}
+
+// Settings are the user's choices; for 0 and "" the scenarios choose.
+type Settings struct {
+	Runs         int     `json:"runs"`
+	Rows         int     `json:"rows"`
+	PayloadBytes int     `json:"payload_bytes"`
+	Type         string  `json:"type"` // of the user's notification; "" for made-up ones
+	Keys         int     `json:"keys"`
+	Threshold    int     `json:"threshold"`
+	DelayMS      float64 `json:"delay_ms"`
+	Rate         int     `json:"rate"`
+	Duration     float64 `json:"duration_seconds"`
+}
+
+// Scenario is the result of one scenario.
 type Scenario struct {
-	Name       string            `json:"name"`
-	Title      string            `json:"title"`
-	About      string            `json:"about"`
-	Begun      time.Time         `json:"begun"`
-	Revision   string            `json:"revision,omitempty"` // of git; a "+" at the end: with changes
-	Load       [2]float64        `json:"load"`               // the average over a minute, before and after
-	Metrics    []scenario.Metric `json:"metrics"`
-	Contenders []Contender       `json:"contenders"`
+	Name  string `json:"name"`
+	Cases []Case `json:"cases"`
+
+	// The comparison with peers sets these too: it can measure a single scenario again.
+
+	Title    string     `json:"title,omitempty"`
+	About    string     `json:"about,omitempty"` // what is done and measured
+	Begun    time.Time  `json:"begun,omitzero"`
+	Revision string     `json:"revision,omitempty"` // of git; a "+" at the end: with changes
+	Load     [2]float64 `json:"load,omitzero"`      // the average over a minute, before and after
 }
 
-// Contender is a contender with its runs.
-type Contender struct {
-	Name          string            `json:"name"`
-	Configuration string            `json:"configuration"`
-	Lossy         string            `json:"lossy,omitempty"` // why it loses orders
-	Runs          []scenario.Sample `json:"runs"`
+// Case is a case that was measured several times.
+type Case struct {
+	Name string `json:"name"`
+	// Configuration describes the settings.
+	Configuration string `json:"configuration,omitempty"`
+	// Skipped is why there is no result; "" if there is one.
+	Skipped string `json:"skipped,omitempty"`
+	// Lossy is why notifications are lost, where that is known of a contender.
+	Lossy string `json:"lossy,omitempty"`
+	// Unfinished means that not everything arrived before the time limit.
+	Unfinished bool `json:"unfinished,omitempty"`
+	// Spoiled names the runs that no metric counts, with the reason.
+	Spoiled []string `json:"spoiled,omitempty"`
+
+	Metrics []Metric `json:"metrics"`
+	Checks  []Check  `json:"checks"`
+	// Series are values over time, of the last run.
+	Series []Series `json:"series"`
 }
 
-// Spread is the median, minimum and maximum of some runs.
-type Spread struct{ Median, Min, Max float64 }
+// Quantity is a measurable quantity.
+type Quantity struct {
+	Name string `json:"name"`
+	// Unit is empty for counts and ratios.
+	Unit string `json:"unit"`
+	// Better is "higher", "lower", or "" if neither is better.
+	Better string `json:"better"`
+	// Title replaces Name and Unit in tables; "" for none.
+	Title string `json:"title,omitempty"`
+}
 
-// Add adds a run of a contender. The first run adds the contender too.
-func (s *Scenario) Add(of scenario.Contender, run scenario.Sample) {
-	i := slices.IndexFunc(s.Contenders, func(c Contender) bool { return c.Name == of.Name })
+// Of returns a figure of the quantity.
+func (q Quantity) Of(value float64) Figure { return Figure{q, value} }
+
+// Figure is one measured value.
+type Figure struct {
+	Quantity
+	Value float64
+}
+
+// Metric is a quantity that was measured in several runs.
+type Metric struct {
+	Quantity
+	Runs   []float64 `json:"runs"` // in their order
+	Median float64   `json:"median"`
+	Min    float64   `json:"min"`
+	Max    float64   `json:"max"`
+}
+
+// Check compares what arrived with what was published, by ids, over all runs and
+// warm-ups.
+type Check struct {
+	Sink string `json:"sink"`
+	// Counted is where arrivals were counted: received, consumed (from Kafka), receipts (of a real
+	// sink), or rows (in the outbox).
+	Counted  string `json:"counted"`
+	Expected int64  `json:"expected"`
+	Arrived  int64  `json:"arrived"` // different ones
+	Lost     int64  `json:"lost"`
+	// Repeated counts repeated arrivals. Since delivery is at least once, they are not a failure, but
+	// nothing here should cause them.
+	Repeated int64 `json:"repeated"`
+	Unknown  int64 `json:"unknown"` // were never published
+	// OutOfOrder arrived after a later one of their key, although their transactions did not overlap.
+	OutOfOrder int64 `json:"out_of_order,omitempty"`
+	// Unsettled arrived, and are still pending after the relay has stopped, so they would arrive again.
+	Unsettled int64 `json:"unsettled,omitempty"`
+}
+
+// Series is a quantity over time.
+type Series struct {
+	Quantity
+	Points []Point `json:"points"`
+}
+
+// Point is one value of a Series.
+type Point struct {
+	Seconds float64 `json:"t"` // since the run began
+	Value   float64 `json:"v"`
+}
+
+// Add adds the figures of one run.
+func (c *Case) Add(figures ...Figure) {
+	for _, f := range figures {
+		c.metric(f.Quantity).add(f.Value)
+	}
+}
+
+func (c *Case) metric(q Quantity) *Metric {
+	i := slices.IndexFunc(c.Metrics, func(m Metric) bool { return m.Quantity == q })
 	if i < 0 {
-		i = len(s.Contenders)
-		s.Contenders = append(s.Contenders, Contender{Name: of.Name, Configuration: of.Configuration, Lossy: of.Lossy})
+		i = len(c.Metrics)
+		c.Metrics = append(c.Metrics, Metric{Quantity: q})
 	}
-	s.Contenders[i].Runs = append(s.Contenders[i].Runs, run)
+	return &c.Metrics[i]
 }
 
-// Good returns the runs that are not spoiled.
-func (c Contender) Good() (runs []scenario.Sample) {
-	for _, r := range c.Runs {
-		if r.Spoiled == "" {
-			runs = append(runs, r)
+// Find returns the metric with this name; nil if there is none.
+func (c *Case) Find(name string) *Metric {
+	i := slices.IndexFunc(c.Metrics, func(m Metric) bool { return m.Name == name })
+	if i < 0 {
+		return nil
+	}
+	return &c.Metrics[i]
+}
+
+func (m *Metric) add(value float64) {
+	m.Runs = append(m.Runs, value)
+	sorted := slices.Sorted(slices.Values(m.Runs))
+	m.Min, m.Max = sorted[0], sorted[len(sorted)-1]
+	m.Median = (sorted[(len(sorted)-1)/2] + sorted[len(sorted)/2]) / 2
+}
+
+// AddChecks adds checks to those of the same sink.
+func (c *Case) AddChecks(checks ...Check) {
+	for _, one := range checks {
+		i := slices.IndexFunc(c.Checks, func(known Check) bool { return known.Sink == one.Sink && known.Counted == one.Counted })
+		if i < 0 {
+			c.Checks = append(c.Checks, one)
+			continue
+		}
+		sum := &c.Checks[i]
+		sum.Expected += one.Expected
+		sum.Arrived += one.Arrived
+		sum.Lost += one.Lost
+		sum.Repeated += one.Repeated
+		sum.Unknown += one.Unknown
+		sum.OutOfOrder += one.OutOfOrder
+		sum.Unsettled += one.Unsettled
+	}
+}
+
+// AddShare adds to each case the ratio of its runs to those of another case in the same rounds.
+func (c *Case) AddShare(q Quantity, metric string, of *Case) {
+	own, base := c.Find(metric), of.Find(metric)
+	if own == nil || base == nil {
+		return
+	}
+	shares := make([]float64, 0, len(own.Runs))
+	for i := range min(len(own.Runs), len(base.Runs)) {
+		if base.Runs[i] > 0 {
+			shares = append(shares, own.Runs[i]/base.Runs[i])
 		}
 	}
-	return runs
+	for _, share := range shares {
+		c.metric(q).add(share)
+	}
 }
 
-// Spread returns the spread of a metric over the good runs; false if none has the metric.
-func (c Contender) Spread(key string) (Spread, bool) {
-	var values []float64
-	for _, r := range c.Good() {
-		if v, ok := r.Metrics[key]; ok {
-			values = append(values, v)
-		}
-	}
-	if len(values) == 0 {
-		return Spread{}, false
-	}
-	slices.Sort(values)
-	middle := len(values) / 2
-	median := values[middle]
-	if len(values)%2 == 0 {
-		median = (values[middle-1] + values[middle]) / 2
-	}
-	return Spread{median, values[0], values[len(values)-1]}, true
-}
-
-// Total sums the problems of all runs. Losses count in spoiled runs too; a spoiled run that was not
-// finished in time does not count as incomplete.
-func (c Contender) Total() (total scenario.Sample) {
-	total.Complete = true
-	for _, r := range c.Runs {
-		total.Complete = total.Complete && (r.Complete || r.Spoiled != "")
-		total.Lost += r.Lost
-		total.Unsettled += r.Unsettled
-		total.Repeats += r.Repeats
-		total.Swapped += r.Swapped
-	}
-	return total
-}
-
-// Keep adds the scenarios of an earlier result that were not measured again, and sorts all in the
-// order of names. It returns an error if the earlier result is of another machine or of other versions.
-func (r *Result) Keep(earlier *Result, names []string) error {
-	if !r.Machine.is(earlier.Machine) {
-		return errors.New("the earlier result is of another machine, or of other versions or settings: measure all scenarios again")
-	}
-	kept := slices.Clone(earlier.Scenarios)
-	for _, s := range r.Scenarios {
-		if i := slices.IndexFunc(kept, func(k Scenario) bool { return k.Name == s.Name }); i >= 0 {
-			kept[i] = s
-		} else {
-			kept = append(kept, s)
-		}
-	}
-	slices.SortStableFunc(kept, func(a, b Scenario) int {
-		return cmp.Compare(slices.Index(names, a.Name), slices.Index(names, b.Name))
-	})
-	r.Scenarios, r.Machine = kept, earlier.Machine
-	return nil
-}
+// OK reports whether everything arrived, and nothing else.
+func (c Check) OK() bool { return c.Lost == 0 && c.Unknown == 0 }
 
 // Write writes the result to a file as JSON.
-func (r *Result) Write(path string) error {
-	content, err := json.MarshalIndent(r, "", "\t")
+func (r *Result) Write(file string) error {
+	text, err := json.MarshalIndent(r, "", "\t")
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(path, append(content, '\n'), 0o644)
+	return os.WriteFile(file, append(text, '\n'), 0o644)
 }
 
-// Read reads a result that Write wrote.
-func Read(path string) (*Result, error) {
-	content, err := os.ReadFile(path)
+// Read reads a result from a JSON file.
+func Read(file string) (*Result, error) {
+	text, err := os.ReadFile(file)
 	if err != nil {
 		return nil, err
 	}
 	r := new(Result)
-	if err := json.Unmarshal(content, r); err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
+	if err := json.Unmarshal(text, r); err != nil {
+		return nil, fmt.Errorf("%s is not a result of waybill bench --json: %w", file, err)
+	}
+	switch {
+	case r.Format == 0:
+		return nil, fmt.Errorf("%s is not a result of waybill bench --json", file)
+	case r.Format != Format:
+		return nil, fmt.Errorf("%s has the format %d, but this program reads %d: measure again", file, r.Format, Format)
+	case len(r.Scenarios) == 0:
+		return nil, errors.New(file + " has no scenarios")
 	}
 	return r, nil
 }

@@ -2,12 +2,12 @@ package program
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
-	"runtime/pprof"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -33,12 +33,12 @@ the process, or with a database, sinks and settings of your own.
   fault     a dead sink, a transaction that stays open, and a large backlog
 
 Without a scenario it measures the first three, which takes a minute or two; "all"
-measures everything. docs/benchmarking.md explains how to read the result.
+measures everything. The last lines say what to do about the figures.
+docs/benchmarking.md explains how to read the rest.
 
 Each case is measured --runs times after a warm-up, which does not count; the cases of
-a scenario take turns. The output says what each run finds in caches. The receivers
-report what arrived: if a notification was lost, or one arrived that was never
-published, the exit code is 1.
+a scenario take turns. The receivers report what arrived: if a notification was lost,
+or one arrived that was never published, the exit code is 1.
 
 The bench makes its own tables with random names, waybill_bench_…, and drops them at
 the end, also after an error or SIGINT. It reads and writes no other tables. You can
@@ -49,21 +49,15 @@ replace these parts:
   -c           a configuration, with its database and the settings of its tables,
                forwarder and sinks. waybill.yaml is not read unless -c names it. A
                receiver inside the process takes the place of each sink.
-  --sinks      configured sinks that get real deliveries. Their receivers get
-               made-up notifications, so the command asks first.
-  --type, --data   a notification of your own, for sinks that cannot take made-up
-               ones: its type, and a file with its payload.
-
---against compares the result with an earlier one, as bench compare does. The exit code
-is 1 if a figure is worse by more than --tolerance and chance does not explain the
-difference; the output names these figures.`,
+  --sinks      without -c, receivers inside the process: noop, kafka, http, smtp.
+               With -c, configured sinks that get real deliveries: their receivers
+               get made-up notifications. At a terminal the command asks first.
+  --sample     a notification of your own, for sinks that cannot take made-up ones.`,
 		Example: `  waybill bench
   waybill bench drain --rows 300000 --database postgres://app@localhost/app
-  waybill bench sweep --delay 20ms --html report.html
-  waybill bench latency -c waybill.yaml --sinks events --rate 200
-  waybill bench drain -c waybill.yaml --sinks mail --type order.placed --data order.json
-  waybill bench --json > before.json
-  waybill bench --against before.json --tolerance 20%`,
+  waybill bench sweep --delay 20ms --json > sweep.json && waybill bench plot sweep.json > sweep.html
+  waybill bench latency -c waybill.yaml --sinks events
+  waybill bench drain -c waybill.yaml --sinks mail --sample order.placed=order.json`,
 		ValidArgs: append(bench.AllScenarios(), "all"),
 		Args:      cobra.ArbitraryArgs, // Validate checks them
 		RunE:      b.run,
@@ -71,41 +65,24 @@ difference; the output names these figures.`,
 	f := cmd.Flags()
 	f.StringVarP(&b.flags.File, "config", "c", "", "configuration file")
 	f.StringVar(&b.flags.Database, "database", "", "address of the database, instead of the configuration's or of a temporary SQLite file; others see a password in it")
-	f.StringSliceVar(&b.Sinks, "sinks", nil, "configured sinks that get real deliveries")
-	f.StringSliceVar(&b.Receivers, "receivers", nil, "receivers inside the process: noop, kafka, http, smtp (default: one for each configured sink; without a configuration, all)")
-	f.StringVar(&b.Sample.Type, "type", "", "type of a notification of your own, instead of made-up ones")
-	f.StringVar(&b.data, "data", "", "file with the payload of that notification; - for standard input")
+	f.StringSliceVar(&b.Sinks, "sinks", nil, "configured sinks, or without a configuration receivers inside the process (default: a receiver for each configured sink, or all receivers)")
+	f.StringVar(&b.sample, "sample", "", "notification of your own, as TYPE=FILE with a file of its payload; TYPE=- for standard input")
 	f.IntVar(&b.Rows, "rows", 0, "notifications in a backlog (default: as many as take about a second)")
 	f.IntVar(&b.Runs, "runs", bench.DefaultRuns, "runs that count, after a warm-up")
-	f.IntVar(&b.PayloadBytes, "payload-bytes", bench.DefaultPayloadBytes, "size of a payload in bytes")
-	f.IntVar(&b.Keys, "keys", bench.DefaultKeys, "number of keys that the notifications are spread over")
-	f.IntSliceVar(&b.Clients, "clients", bench.DefaultClients, "numbers of concurrent publishers to measure in publish")
-	f.IntVar(&b.Threshold, "threshold", 0, "parallelism threshold (default: the sink's)")
-	f.IntSliceVar(&b.Thresholds, "thresholds", bench.DefaultThresholds, "parallelism thresholds to measure in sweep")
+	f.IntSliceVar(&b.Thresholds, "threshold", nil, "parallelism threshold; several are measured in sweep (default: the sink's, and 1 to 1024 in sweep)")
 	f.DurationVar(&b.Delay, "delay", 0, "how long receivers inside the process take for each delivery (default 0s, in sweep 5ms)")
-	f.IntVar(&b.Rate, "rate", 0, "transactions per second (default 500 in latency, as many as possible in sustain)")
 	f.DurationVar(&b.Duration, "duration", 0, "how long a run takes (default 1s in publish, 2s in latency, 20s in sustain)")
-	f.IntVar(&b.Backlog, "backlog", bench.DefaultBacklog, "notifications in the large backlog of fault")
-	f.BoolVar(&b.yes, "yes", false, "do not ask for confirmation")
-	f.StringVar(&b.html, "html", "", "file to write the result to, as a page with plots that needs no network")
 	f.BoolVar(&b.json, "json", false, "print the result as JSON")
-	f.StringVar(&b.profile, "cpu-profile", "", "file to write a CPU profile of the whole bench to, for go tool pprof")
-	f.StringVar(&b.against.file, "against", "", "earlier result (from --json) to compare with; exit code 1 if a figure is worse")
-	b.against.tolerance = defaultTolerance
-	f.Var(&b.against.tolerance, "tolerance", "how much worse than in the earlier result a figure may be")
-	cmd.AddCommand(newBenchCompare(p))
+	cmd.AddCommand(newBenchCompare(p), newBenchPlot(p))
 	return cmd
 }
 
 type benchmark struct {
 	*command.Invocation
 	bench.Config
-	flags     command.SourceFlags
-	html      string
-	profile   string
-	data      string
-	yes, json bool
-	against   against
+	flags  command.SourceFlags
+	sample string
+	json   bool
 }
 
 func (b *benchmark) run(cmd *cobra.Command, args []string) error {
@@ -113,97 +90,52 @@ func (b *benchmark) run(cmd *cobra.Command, args []string) error {
 	if err := errors.Join(b.readSample(cmd), b.configure(cmd)); err != nil {
 		return err
 	}
-	if err := errors.Join(b.Validate(), b.against.read(cmd, b.Config)); err != nil {
+	if err := b.Validate(); err != nil {
 		return command.WrongUsage(cmd, err)
 	}
 	if agreed, err := b.agree(cmd); err != nil || !agreed {
 		return err
 	}
-	page, err := createFile("--html", b.html)
-	if err != nil {
-		return command.WrongUsage(cmd, err)
-	}
-	profile, err := createFile("--cpu-profile", b.profile)
-	if err != nil {
-		return errors.Join(command.WrongUsage(cmd, err), removeFile(page))
-	}
 	progress := bench.NewProgress(b.Stderr)
-	result, err := b.measure(cmd.Context(), profile, progress)
+	result, err := bench.Run(cmd.Context(), b.Config, progress)
 	progress.Close()
-	if result == nil {
-		return errors.Join(err, removeFile(page), removeFile(profile))
+	switch {
+	case result == nil:
+		return err
+	case b.json:
+		return errors.Join(err, command.PrintJSON(b.Stdout, result))
 	}
-	if profile != nil {
-		err = errors.Join(err, profile.Close())
-	}
-	if page != nil {
-		err = errors.Join(err, result.WriteHTML(page), page.Close())
-	}
-	worse := b.against.judge(result)
-	if b.json {
-		return errors.Join(err, command.PrintJSON(b.Stdout, result), worse)
-	}
-	result.Print(b.Stdout)
-	b.against.print(b.Stdout, result.Against)
-	return errors.Join(err, worse)
+	bench.Print(b.Stdout, result)
+	return err
 }
 
-// measure runs the bench, and writes a profile of it where there is a file for one.
-func (b *benchmark) measure(ctx context.Context, profile *os.File, progress bench.Progress) (*bench.Result, error) {
-	if profile != nil {
-		if err := pprof.StartCPUProfile(profile); err != nil {
-			return nil, fmt.Errorf("--cpu-profile: %w", err)
-		}
-		defer pprof.StopCPUProfile()
-	}
-	return bench.Run(ctx, b.Config, progress)
-}
-
-// createFile makes the file of a flag. It runs before the measurement, which may take an
-// hour. It returns nil if the flag names no file.
-func createFile(flag, name string) (*os.File, error) {
-	if name == "" {
-		return nil, nil
-	}
-	file, err := os.Create(name)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", flag, err)
-	}
-	return file, nil
-}
-
-func removeFile(file *os.File) error {
-	if file == nil {
-		return nil
-	}
-	return errors.Join(file.Close(), os.Remove(file.Name()))
-}
-
-// readSample reads the notification of --type and --data. Its version is the one that the
-// program writes, if the type is registered, else 1.
+// readSample reads the notification of --sample. Its version is the one that the program writes, if the
+// type is registered, else 1.
 func (b *benchmark) readSample(cmd *cobra.Command) error {
-	if b.data == "" && b.Sample.Type == "" {
+	if b.sample == "" {
 		return nil
 	}
-	if b.data == "" || b.Sample.Type == "" {
-		return command.WrongUsage(cmd, errors.New("--type and --data describe one notification: give both"))
+	name, file, found := strings.Cut(b.sample, "=")
+	if !found || name == "" || file == "" {
+		return command.WrongUsage(cmd, errors.New("--sample: use TYPE=FILE, such as order.placed=order.json"))
 	}
-	if cmd.Flags().Changed("payload-bytes") {
-		return command.WrongUsage(cmd, errors.New("--payload-bytes applies to made-up payloads: leave it out with --data"))
+	read := func() ([]byte, error) { return os.ReadFile(file) }
+	if file == "-" {
+		read = func() ([]byte, error) { return io.ReadAll(cmd.InOrStdin()) }
 	}
-	s := sample{file: b.data}
-	if err := s.read(cmd); err != nil {
-		return command.WrongUsage(cmd, err)
-	}
+	text, err := read()
 	var payload bytes.Buffer // as a publisher would write it
-	if err := json.Compact(&payload, s.payload); err != nil {
-		return command.WrongUsage(cmd, fmt.Errorf("--data: %w", err))
+	if err == nil {
+		err = json.Compact(&payload, text)
 	}
-	b.Sample.Version, b.Sample.Payload = 1, payload.Bytes()
+	if err != nil {
+		return command.WrongUsage(cmd, fmt.Errorf("--sample: %w", err))
+	}
+	b.Sample = bench.Sample{Type: name, Version: 1, Payload: payload.Bytes()}
 	if b.Options.Types != nil {
-		info, known := b.Options.Types.Lookup(b.Sample.Type)
+		info, known := b.Options.Types.Lookup(name)
 		if !known {
-			return command.WrongUsage(cmd, fmt.Errorf("--type: the program has no type %q", b.Sample.Type))
+			return command.WrongUsage(cmd, fmt.Errorf("--sample: the program has no type %q", name))
 		}
 		b.Sample.Type, b.Sample.Version = info.Name, info.Version
 	}
@@ -238,7 +170,7 @@ func (b *benchmark) configure(cmd *cobra.Command) (err error) {
 	return err
 }
 
-// agree prints what the bench will do to the user's database and sinks, and asks for
+// agree prints what the bench will do to the user's database and sinks, and asks at a terminal for
 // consent if it could do harm.
 func (b *benchmark) agree(cmd *cobra.Command) (bool, error) {
 	plan, consent := b.Plan()
@@ -250,11 +182,8 @@ func (b *benchmark) agree(cmd *cobra.Command) (bool, error) {
 	for _, line := range plan {
 		terminal.Println(b.Stderr, line)
 	}
-	if !consent || b.yes {
+	if !consent || !command.IsTerminal(cmd.InOrStdin()) {
 		return true, nil
-	}
-	if b.json || !command.IsTerminal(cmd.InOrStdin()) {
-		return false, command.WrongUsage(cmd, errors.New("there is no terminal to ask on: read the lines above, then use --yes"))
 	}
 	fmt.Fprint(b.Stderr, "Go on? [y/N] ")
 	yes, err := command.SaysYes(cmd.Context(), cmd.InOrStdin())

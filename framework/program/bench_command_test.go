@@ -9,106 +9,74 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/waybill-go/waybill/framework/program/internal/bench"
+	measured "github.com/waybill-go/waybill/benchmarks/result"
 )
 
 // quickly has the flags of a short bench.
-var quickly = []string{"--rows", "50", "--runs", "1", "--duration", "50ms", "--clients", "1"}
+var quickly = []string{"--rows", "50", "--runs", "1", "--duration", "50ms"}
 
-func TestABenchPrintsTablesAndPages(t *testing.T) {
-	t.Parallel()
-	page, profile := filepath.Join(t.TempDir(), "report.html"), filepath.Join(t.TempDir(), "cpu.prof")
-	r := waybill(t, append([]string{"bench", "drain", "--receivers", "noop", "--html", page, "--cpu-profile", profile}, quickly...)...)
-	require.Zero(t, r.code, r.stderr)
-	require.Regexp(t, `(?s)On SQLite .*Warm in each run: .* Cold: .*drain: how fast a backlog is delivered.*noop .*\n.*Checked by their ids: all 100 notifications arrived`, r.stdout)
-	html, err := os.ReadFile(page)
-	require.NoError(t, err)
-	require.Contains(t, string(html), "<svg")
-	require.FileExists(t, profile)
-}
-
-func TestBenchesAreCompared(t *testing.T) {
-	t.Parallel()
-	file := filepath.Join(t.TempDir(), "result.json")
-	r := waybill(t, append([]string{"bench", "drain", "--receivers", "noop", "--json"}, quickly...)...)
-	require.Zero(t, r.code, r.stderr)
-	require.NoError(t, os.WriteFile(file, []byte(r.stdout), 0o600))
-
-	r = waybill(t, "bench", "compare", file, file)
-	require.Zero(t, r.code, r.stderr)
-	require.Regexp(t, `drain, noop +throughput notifications/s .* 1\.00 +needs two runs +unknown`, r.stdout)
-	r = waybill(t, "bench", "compare", file, file, "--json")
-	require.Zero(t, r.code, r.stderr)
-	var c bench.Comparison
-	require.NoError(t, json.Unmarshal([]byte(r.stdout), &c))
-	require.InDelta(t, 1, c.Rows[0].Ratio, 1e-12)
-
-	other := writeFile(t, "database: sqlite:outbox.db")
-	for _, args := range [][]string{{"bench", "compare"}, {"bench", "compare", file}, {"bench", "compare", file, other}, {"bench", "compare", file, "nowhere.json"}} {
-		require.Equal(t, exitUsage, waybill(t, args...).code, args)
-	}
-}
-
-// benchFile writes a result of the scenario drain, with its figures multiplied by a factor.
-func benchFile(t *testing.T, r bench.Result, factor float64) string {
+// resultFile measures a drain to a receiver that accepts everything, and returns the file of the result.
+func resultFile(t *testing.T) string {
 	t.Helper()
-	for _, c := range r.Scenarios[0].Cases {
-		for i := range c.Metrics {
-			for k := range c.Metrics[i].Runs {
-				c.Metrics[i].Runs[k] *= factor
-			}
-			c.Metrics[i].Median *= factor
-		}
-	}
-	text, err := json.Marshal(r)
-	require.NoError(t, err)
-	file := filepath.Join(t.TempDir(), "before.json")
-	require.NoError(t, os.WriteFile(file, text, 0o600))
+	r := waybill(t, append([]string{"bench", "drain", "--sinks", "noop", "--json"}, quickly...)...)
+	require.Zero(t, r.code, r.stderr)
+	file := filepath.Join(t.TempDir(), "result.json")
+	require.NoError(t, os.WriteFile(file, []byte(r.stdout), 0o600))
 	return file
 }
 
-func TestABenchAgainstAnEarlierResultFailsIfItIsWorse(t *testing.T) {
+func TestABenchPrintsTablesAndAdvice(t *testing.T) {
 	t.Parallel()
-	drain := append([]string{"bench", "drain", "--receivers", "noop"}, quickly...)
-	first := waybill(t, append(drain, "--json")...)
-	require.Zero(t, first.code, first.stderr)
-	var result bench.Result
-	require.NoError(t, json.Unmarshal([]byte(first.stdout), &result))
-	require.Nil(t, result.Against)
-	slow := benchFile(t, result, 1e-6)
-	fast := benchFile(t, result, 1e12)
+	r := waybill(t, append([]string{"bench", "drain", "--sinks", "noop"}, quickly...)...)
+	require.Zero(t, r.code, r.stderr)
+	require.Regexp(t, `(?s)On SQLite .*Warm in each run: .* Cold: .*drain: how fast a backlog is delivered.*noop .*\n.*Checked by their ids: all 100 notifications arrived.*\nA backlog drains slowest to noop, with [0-9,]+/s: .*\.\n$`, r.stdout)
+}
 
-	better := waybill(t, append(drain, "--against", slow, "--tolerance", "0%")...)
-	require.Zero(t, better.code, better.stderr)
-	require.Regexp(t, `(?s)all 100 notifications arrived.*Against .*before\.json:.*drain, noop +throughput`, better.stdout)
+func TestResultsAreComparedAndPlotted(t *testing.T) {
+	t.Parallel()
+	file := resultFile(t)
+	r := waybill(t, "bench", "compare", file, file)
+	require.Zero(t, r.code, r.stderr)
+	require.Regexp(t, `drain, noop +throughput notifications/s .* 1\.00 +needs two runs +unknown`, r.stdout)
+	r = waybill(t, "bench", "plot", file)
+	require.Zero(t, r.code, r.stderr)
+	require.Contains(t, r.stdout, "<svg")
 
-	worse := waybill(t, append(drain, "--against", fast)...)
-	require.Equal(t, exitFailed, worse.code, worse.stderr)
-	require.Regexp(t, `worse than in .*before\.json by more than 10%: drain, noop: throughput notifications/s was [0-9,]+ before and is [0-9,]+ now: 0\.00 times\n`, worse.stderr)
-	require.Regexp(t, `(?s)all 100 notifications arrived.*Against`, worse.stdout, "the result is printed nevertheless")
-
-	asJSON := waybill(t, append(drain, "--against", fast, "--json")...)
-	require.Equal(t, exitFailed, asJSON.code)
-	require.NoError(t, json.Unmarshal([]byte(asJSON.stdout), &result))
-	require.Less(t, result.Against.Rows[0].Ratio, 0.01)
-
-	for _, c := range []struct {
-		args   []string
-		stderr string
-	}{
-		{[]string{"bench", "latency", "--against", fast}, "has none of the scenarios to measure"},
-		{[]string{"bench", "--against", "nowhere.json"}, "--against: open nowhere.json"},
-		{[]string{"bench", "--tolerance", "5%"}, "--tolerance needs --against"},
-		{[]string{"bench", "--against", fast, "--tolerance", "5"}, "use a percentage from 0% to less than 100%"},
-		{[]string{"bench", "--against", fast, "--tolerance", "NaN%"}, "use a percentage"},
-	} {
-		r := waybill(t, c.args...)
-		require.Equal(t, exitUsage, r.code, c.args)
-		require.Contains(t, r.stderr, c.stderr)
+	other := writeFile(t, "database: sqlite:outbox.db")
+	for _, args := range [][]string{{"compare"}, {"compare", file}, {"compare", file, other}, {"compare", file, "nowhere.json"}, {"plot"}, {"plot", other}} {
+		require.Equal(t, exitUsage, waybill(t, append([]string{"bench"}, args...)...).code, args)
 	}
-	nothing := waybill(t, append([]string{"bench", "drain", "--receivers", "http", "--against", fast}, quickly...)...)
-	require.Equal(t, exitFailed, nothing.code)
-	require.Contains(t, nothing.stderr, "have no figure in common")
+}
+
+func TestAComparisonFailsIfAFigureIsWorse(t *testing.T) {
+	t.Parallel()
+	file := resultFile(t)
+	scaled := func(factor float64) string {
+		r, err := measured.Read(file)
+		require.NoError(t, err)
+		m := r.Scenarios[0].Cases[0].Find("throughput")
+		m.Runs[0], m.Median, m.Min, m.Max = m.Runs[0]*factor, m.Median*factor, m.Min*factor, m.Max*factor
+		to := filepath.Join(t.TempDir(), "scaled.json")
+		require.NoError(t, r.Write(to))
+		return to
+	}
+	better := waybill(t, "bench", "compare", file, scaled(2), "--tolerance", "0%")
+	require.Zero(t, better.code, better.stderr)
+	require.Zero(t, waybill(t, "bench", "compare", file, scaled(0.92)).code, "within 10 %")
+	worse := waybill(t, "bench", "compare", file, scaled(0.5), "--tolerance", "45%")
+	require.Equal(t, exitFailed, worse.code)
+	require.Regexp(t, `worse by more than 45%: drain, noop: throughput notifications/s was [0-9,.]+ before and is [0-9,.]+ now: 0\.50 times\n`, worse.stderr)
+	require.Contains(t, worse.stdout, "drain, noop", "the table is printed nevertheless")
+	asJSON := waybill(t, "bench", "compare", file, scaled(0.5), "--json")
+	require.Equal(t, exitFailed, asJSON.code)
+	var c measured.Comparison
+	require.NoError(t, json.Unmarshal([]byte(asJSON.stdout), &c))
+	require.InDelta(t, 0.5, c.Rows[0].Ratio, 1e-9)
+	for _, tolerance := range []string{"5", "NaN%"} {
+		r := waybill(t, "bench", "compare", file, file, "--tolerance", tolerance)
+		require.Equal(t, exitUsage, r.code)
+		require.Contains(t, r.stderr, "use a percentage from 0% to less than 100%")
+	}
 }
 
 // partner is a configuration with a real HTTP sink, and one that needs a secret.
@@ -128,10 +96,10 @@ func TestConfiguredSinksGetNothingUnlessTheyAreNamed(t *testing.T) {
 		r := newReceiver(t)
 		got := waybill(t, append([]string{"bench", "drain", "-c", partner(t, o, r.URL), "--json"}, quickly...)...)
 		require.Zero(t, got.code, got.stderr)
-		var result bench.Result
-		require.NoError(t, json.Unmarshal([]byte(got.stdout), &result))
+		var found measured.Result
+		require.NoError(t, json.Unmarshal([]byte(got.stdout), &found))
 		var names []string
-		for _, c := range result.Scenarios[0].Cases {
+		for _, c := range found.Scenarios[0].Cases {
 			names = append(names, c.Name)
 		}
 		require.Equal(t, []string{"mail (built-in smtp)", "partner (built-in http)"}, names, "receivers of the same kinds stand in their places")
@@ -140,28 +108,22 @@ func TestConfiguredSinksGetNothingUnlessTheyAreNamed(t *testing.T) {
 	})
 }
 
-func TestDeliveriesToRealSinksNeedConsent(t *testing.T) {
+func TestConfiguredSinksThatAreNamedGetDeliveries(t *testing.T) {
 	t.Parallel()
 	r := newReceiver(t)
 	o := databases["sqlite"](t)
 	file := writeFile(t, fmt.Sprintf("database: %q\nsinks:\n  partner: {kind: http, with: {url: %q}}\nroutes: {\"*\": [partner]}\n", o.address, r.URL))
 	args := append([]string{"bench", "drain", "-c", file, "--sinks", "partner", "--json"}, quickly...)
 
-	refused := waybill(t, args...)
-	require.Equal(t, exitUsage, refused.code)
-	require.Contains(t, refused.stderr, "It delivers made-up notifications of the type waybill.bench to the real sink partner.\n")
-	require.Contains(t, refused.stderr, "there is no terminal to ask on: read the lines above, then use --yes")
+	got := waybill(t, args...)
+	require.Zero(t, got.code, got.stderr)
+	require.Contains(t, got.stderr, "It delivers made-up notifications of the type waybill.bench to the real sink partner.\n")
+	var found measured.Result
+	require.NoError(t, json.Unmarshal([]byte(got.stdout), &found))
+	check := found.Scenarios[0].Cases[0].Checks[0]
+	require.Equal(t, measured.Check{Sink: "partner", Counted: "receipts", Expected: 100, Arrived: 100}, check, "a warm-up and a run")
+	require.Equal(t, "partner (http)", found.Scenarios[0].Cases[0].Name, "with its kind")
 	count, _ := r.bodies()
-	require.Zero(t, count)
-
-	agreed := waybill(t, append(args, "--yes")...)
-	require.Zero(t, agreed.code, agreed.stderr)
-	var result bench.Result
-	require.NoError(t, json.Unmarshal([]byte(agreed.stdout), &result))
-	check := result.Scenarios[0].Cases[0].Checks[0]
-	require.Equal(t, bench.Check{Sink: "partner", Counted: "receipts", Expected: 100, Arrived: 100}, check, "a warm-up and a run")
-	require.Equal(t, "partner (http)", result.Scenarios[0].Cases[0].Name, "with its kind")
-	count, _ = r.bodies()
 	require.Equal(t, 50, count)
 }
 
@@ -172,13 +134,13 @@ func TestABenchPublishesANotificationOfTheUsersOwn(t *testing.T) {
 		file := writeFile(t, fmt.Sprintf("database: %q\nsinks:\n  partner: {kind: http, with: {url: %q}}\nroutes: {\"*\": [partner]}\n", o.address, r.URL))
 		data := filepath.Join(t.TempDir(), "order.json")
 		require.NoError(t, os.WriteFile(data, []byte("{\"order\": \"ü-17\"}\n"), 0o600))
-		got := waybill(t, append([]string{"bench", "drain", "latency", "-c", file, "--sinks", "partner", "--yes", "--type", "order.placed", "--data", data, "--json"}, quickly...)...)
+		got := waybill(t, append([]string{"bench", "drain", "latency", "-c", file, "--sinks", "partner", "--sample", "order.placed=" + data, "--json"}, quickly...)...)
 		require.Zero(t, got.code, got.stderr)
 		require.Contains(t, got.stderr, "It delivers many copies of the given notification of the type order.placed to the real sink partner.\n")
-		var result bench.Result
-		require.NoError(t, json.Unmarshal([]byte(got.stdout), &result))
-		require.Equal(t, "order.placed", result.Settings.Type)
-		require.Equal(t, 17, result.Settings.PayloadBytes)
+		var found measured.Result
+		require.NoError(t, json.Unmarshal([]byte(got.stdout), &found))
+		require.Equal(t, "order.placed", found.Settings.Type)
+		require.Equal(t, 17, found.Settings.PayloadBytes)
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		require.Len(t, r.counts, 1, "the same from the backlog as from the publisher")
@@ -192,16 +154,12 @@ func TestMistakesOfABenchAreWrongUsage(t *testing.T) {
 		args   []string
 		stderr string
 	}{
-		"scenario":            {[]string{"bench", "drian"}, `there is no scenario "drian"`},
-		"runs":                {[]string{"bench", "--runs", "-1"}, `--runs is -1: use 1 to 1000`},
-		"database":            {[]string{"bench", "--database", "mysql://app:hunter2@db"}, `--database names no database`},
-		"sinks, no file":      {[]string{"bench", "--sinks", "partner"}, `name it with -c`},
-		"html":                {[]string{"bench", "--html", "/does/not/exist.html"}, `--html: open /does/not/exist.html`},
-		"type without a sink": {[]string{"bench", "--type", "order.placed"}, `--type and --data describe one notification`},
-		"no such data":        {[]string{"bench", "--type", "order.placed", "--data", "nowhere.json"}, `--data: open nowhere.json`},
-		"data and size":       {[]string{"bench", "--type", "order.placed", "--data", "x", "--payload-bytes", "7"}, `--payload-bytes applies to made-up payloads`},
-		"profile":             {[]string{"bench", "--cpu-profile", "/does/not/exist.prof"}, `--cpu-profile: open /does/not/exist.prof`},
-		"large backlog":       {[]string{"bench", "fault", "--json"}, `there is no terminal to ask on`},
+		"scenario":          {[]string{"bench", "drian"}, `there is no scenario "drian"`},
+		"runs":              {[]string{"bench", "--runs", "-1"}, `--runs is -1: use 1 to 1000`},
+		"database":          {[]string{"bench", "--database", "mysql://app:hunter2@db"}, `--database names no database`},
+		"sinks, no file":    {[]string{"bench", "--sinks", "partner"}, `name a configuration with -c`},
+		"a sample, no file": {[]string{"bench", "--sample", "order.placed"}, `--sample: use TYPE=FILE`},
+		"no such sample":    {[]string{"bench", "--sample", "order.placed=nowhere.json"}, `--sample: open nowhere.json`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

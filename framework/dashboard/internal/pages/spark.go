@@ -1,8 +1,9 @@
 package pages
 
 import (
+	"strconv"
+
 	"github.com/waybill-go/waybill/framework/dashboard/internal/history"
-	"github.com/waybill-go/waybill/framework/internal/chart"
 )
 
 // hour has the charts and sums of a sink's last hour.
@@ -25,10 +26,35 @@ func hourOf(points [history.Points]history.Point) (h hour) {
 		h.Failed += p.Failed
 		h.Dead += p.Dead
 	}
-	h.Delivered, h.Lag = chart.Spark(delivered[:], most), chart.Spark(lag[:], mostLag)
+	h.Delivered, h.Lag = sparkLine(delivered[:], most), sparkLine(lag[:], mostLag)
 	if h.Failed+h.Dead > 0 {
-		h.Errors = chart.Spark(errors[:], most)
+		h.Errors = sparkLine(errors[:], most)
 	}
 	h.MostLag = span(seconds(mostLag))
 	return h
+}
+
+// Size of a spark line's drawing, which the page stretches.
+const (
+	sparkWidth  = 240
+	sparkHeight = 40
+)
+
+// sparkLine returns the points attribute of a polyline through values at equal distances, from 0 at
+// the bottom to most at the top.
+func sparkLine(values []float64, most float64) string {
+	var points []byte
+	for i, v := range values {
+		y := sparkHeight - 1.0
+		if most > 0 {
+			y -= v / most * (sparkHeight - 3)
+		}
+		if i > 0 {
+			points = append(points, ' ')
+		}
+		points = strconv.AppendFloat(points, float64(i)*sparkWidth/float64(max(len(values)-1, 1)), 'f', 1, 64)
+		points = append(points, ',')
+		points = strconv.AppendFloat(points, y, 'f', 1, 64)
+	}
+	return string(points)
 }

@@ -8,8 +8,8 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/waybill-go/waybill/benchmarks/durations"
 	"github.com/waybill-go/waybill/framework/outbox"
-	"github.com/waybill-go/waybill/framework/program/internal/durations"
 )
 
 // application simulates an application: clients that commit business rows together with

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/waybill-go/waybill/benchmarks/result"
 )
 
 // chunk is how many rows of a backlog one statement writes. Between statements the bench can be
@@ -50,7 +52,7 @@ func (b *bench) fill(ctx context.Context, n int) (batch, error) {
 // append appends a backlog of n notifications to the log.
 func (b *bench) append(ctx context.Context, n int) (batch, error) {
 	named := b.database.newBatch()
-	query, s, content := b.fillStatement(), b.config.sample(), b.config.pad()
+	query, s, content := b.fillStatement(), b.config.sample(), pad()
 	if s.Payload != nil {
 		content = string(s.Payload)
 	}
@@ -59,8 +61,8 @@ func (b *bench) append(ctx context.Context, n int) (batch, error) {
 		step = mysqlChunk
 	}
 	for from := 0; from < n; from += step {
-		b.progress.Now(fmt.Sprintf("writing %s of %s rows", count(int64(from)), count(int64(n))))
-		if err := b.database.exec(ctx, query, from, min(from+step, n)-1, named.tag, b.config.Keys, content, s.Type, s.Version); err != nil {
+		b.progress.Now(fmt.Sprintf("writing %s of %s rows", result.Count(int64(from)), result.Count(int64(n))))
+		if err := b.database.exec(ctx, query, from, min(from+step, n)-1, named.tag, keys, content, s.Type, s.Version); err != nil {
 			return named, fmt.Errorf("write a backlog: %w", err)
 		}
 	}

@@ -6,11 +6,10 @@
 // between the cases of a scenario. In every run it checks the ids of all notifications for losses
 // and repeats.
 //
-// The files in the order in which to read them: config.go, scenario.go, result.go,
-// database.go, notification.go, backlog.go, application.go, tally.go, watch.go,
-// destination.go, forwarding.go, delivering.go; then a file for each scenario:
-// publish.go, drain.go, latency.go, sustain.go with space.go, sweep.go, fault.go;
-// then the output: environment.go, progress.go, table.go, report.go with charts.go, compare.go.
+// The files in the order in which to read them: config.go, scenario.go, database.go, notification.go,
+// backlog.go, application.go, watch.go, destination.go, delivering.go; then a file for each scenario:
+// publish.go, drain.go, latency.go, sustain.go with space.go, sweep.go, fault.go; then environment.go,
+// judge.go, advice.go, and the output: progress.go, table.go, page.go with charts.go.
 package bench
 
 import (
@@ -20,6 +19,8 @@ import (
 	"os"
 	"slices"
 	"time"
+
+	"github.com/waybill-go/waybill/benchmarks/result"
 )
 
 // ErrLost means that notifications did not arrive, or that some arrived that were never published.
@@ -43,12 +44,12 @@ type bench struct {
 
 // Run measures and returns the result. If notifications were lost, it returns ErrLost and the
 // result. When ctx is done, it removes what it made and returns the error of ctx.
-func Run(ctx context.Context, c Config, p Progress) (*Result, error) {
+func Run(ctx context.Context, c Config, p Progress) (*result.Result, error) {
 	b := &bench{config: c.withDefaults(), progress: p, watchFor: time.Second, stalled: time.Minute}
 	return b.measure(ctx)
 }
 
-func (b *bench) measure(ctx context.Context) (result *Result, err error) {
+func (b *bench) measure(ctx context.Context) (r *result.Result, err error) {
 	if err := b.config.Validate(); err != nil {
 		return nil, err
 	}
@@ -62,8 +63,8 @@ func (b *bench) measure(ctx context.Context) (result *Result, err error) {
 	}
 	defer func() { err = errors.Join(err, b.database.Close()) }()
 
-	result = &Result{Format: format, Waybill: b.config.Version, Started: began.UTC().Truncate(time.Second), Settings: b.config.settings()}
-	if err := b.inspectEnvironment(ctx, result); err != nil {
+	r = &result.Result{Format: result.Format, Waybill: b.config.Version, Started: began.UTC().Truncate(time.Second), Settings: b.config.settings()}
+	if err := b.inspectEnvironment(ctx, r); err != nil {
 		return nil, err
 	}
 	for _, s := range b.config.scenarios() {
@@ -74,17 +75,16 @@ func (b *bench) measure(ctx context.Context) (result *Result, err error) {
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", s.name, err)
 		}
-		result.Scenarios = append(result.Scenarios, Scenario{Name: s.name, Cases: cases})
+		r.Scenarios = append(r.Scenarios, result.Scenario{Name: s.name, Cases: cases})
 	}
-	for _, warning := range b.warnings {
-		result.warn("%s", warning)
+	r.Warnings = append(r.Warnings, b.warnings...)
+	r.Seconds = time.Since(began).Seconds()
+	judge(r)
+	r.Advice = advice(r)
+	if !r.OK {
+		return r, ErrLost
 	}
-	result.Seconds = time.Since(began).Seconds()
-	result.judge()
-	if !result.OK {
-		return result, ErrLost
-	}
-	return result, nil
+	return r, nil
 }
 
 // warn reports once something that makes figures doubtful.

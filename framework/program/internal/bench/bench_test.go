@@ -14,6 +14,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/waybill-go/waybill/benchmarks/result"
 	"github.com/waybill-go/waybill/framework/config"
 	"github.com/waybill-go/waybill/framework/store/postgres/postgrestest"
 )
@@ -23,8 +24,8 @@ func TestMain(m *testing.M) { postgrestest.Main(m) }
 // tiny returns the configuration of a short bench.
 func tiny(scenarios ...string) Config {
 	return Config{
-		Scenarios: scenarios, Rows: 300, Runs: 2, Clients: []int{1, 2}, Thresholds: []int{1, 8},
-		Delay: time.Millisecond, Duration: 100 * time.Millisecond, Backlog: 2000,
+		Scenarios: scenarios, Rows: 300, Runs: 2, clients: []int{1, 2},
+		Delay: time.Millisecond, Duration: 100 * time.Millisecond,
 	}
 }
 
@@ -42,7 +43,7 @@ func onPostgres(t *testing.T, c Config) (Config, *sql.DB) {
 }
 
 // measure is Run with a short measurement of the machine's load.
-func measure(ctx context.Context, c Config, p Progress) (*Result, error) {
+func measure(ctx context.Context, c Config, p Progress) (*result.Result, error) {
 	b := &bench{config: c.withDefaults(), progress: p, watchFor: time.Millisecond, stalled: time.Minute}
 	return b.measure(ctx)
 }
@@ -51,9 +52,9 @@ func quiet() Progress { return NewProgress(new(bytes.Buffer)) }
 
 // requireMeasured checks that all cases of a scenario have figures, and that all published notifications
 // arrived.
-func requireMeasured(t *testing.T, r *Result, scenario string, cases ...string) {
+func requireMeasured(t *testing.T, r *result.Result, scenario string, cases ...string) {
 	t.Helper()
-	i := slices.IndexFunc(r.Scenarios, func(s Scenario) bool { return s.Name == scenario })
+	i := slices.IndexFunc(r.Scenarios, func(s result.Scenario) bool { return s.Name == scenario })
 	require.GreaterOrEqual(t, i, 0, scenario)
 	var names []string
 	for _, c := range r.Scenarios[i].Cases {
@@ -78,12 +79,12 @@ func requireMeasured(t *testing.T, r *Result, scenario string, cases ...string) 
 }
 
 // find returns a metric of a case.
-func find(t *testing.T, r *Result, scenario, name, metric string) *Metric {
+func find(t *testing.T, r *result.Result, scenario, name, metric string) *result.Metric {
 	t.Helper()
 	for _, s := range r.Scenarios {
 		for i := range s.Cases {
 			if s.Name == scenario && s.Cases[i].Name == name {
-				m := s.Cases[i].find(metric)
+				m := s.Cases[i].Find(metric)
 				require.NotNil(t, m, metric)
 				return m
 			}
@@ -95,7 +96,9 @@ func find(t *testing.T, r *Result, scenario, name, metric string) *Metric {
 
 func TestEveryScenarioOnSQLiteLeavesNothingBehind(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
-	r, err := measure(t.Context(), tiny("all"), quiet())
+	c := tiny("all")
+	c.Thresholds = []int{1, 8}
+	r, err := measure(t.Context(), c, quiet())
 	require.NoError(t, err)
 	require.True(t, r.OK)
 	require.Equal(t, "SQLite", r.Server.Kind)
@@ -106,7 +109,7 @@ func TestEveryScenarioOnSQLiteLeavesNothingBehind(t *testing.T) {
 	requireMeasured(t, r, "latency", "woken in the process", "polling")
 	requireMeasured(t, r, "sustain", "to noop")
 	requireMeasured(t, r, "sweep", "noop, threshold 1", "noop, threshold 8")
-	requireMeasured(t, r, "fault", healthy, oneDead, openTransaction, "a backlog of 2,000 to one sink")
+	requireMeasured(t, r, "fault", healthy, oneDead, openTransaction, "a backlog of 300 to one sink")
 
 	one, eight := find(t, r, "sweep", "noop, threshold 1", "throughput"), find(t, r, "sweep", "noop, threshold 8", "throughput")
 	require.Less(t, one.Max, 1000.0, "one delivery at a time takes a millisecond each")
@@ -121,11 +124,11 @@ func TestEveryScenarioOnSQLiteLeavesNothingBehind(t *testing.T) {
 }
 
 // requirePages checks the output of a result for people and for programs.
-func requirePages(t *testing.T, r *Result) {
+func requirePages(t *testing.T, r *result.Result) {
 	t.Helper()
 	var table, page bytes.Buffer
-	r.Print(&table)
-	require.NoError(t, r.WriteHTML(&page))
+	Print(&table, r)
+	require.NoError(t, WritePage(&page, r))
 	text, err := json.Marshal(r)
 	require.NoError(t, err)
 	for _, s := range r.Scenarios {
@@ -139,7 +142,7 @@ func requirePages(t *testing.T, r *Result) {
 
 	file := t.TempDir() + "/result.json"
 	require.NoError(t, os.WriteFile(file, text, 0o600))
-	read, err := Read(file)
+	read, err := result.Read(file)
 	require.NoError(t, err)
 	require.Equal(t, r, read)
 	requireKeys(t, text)
@@ -212,7 +215,7 @@ func TestTheBenchTouchesNoOtherTables(t *testing.T) {
 	requireMeasured(t, r, "drain", "noop", "kafka", "http", "smtp")
 	requireMeasured(t, r, "latency", "woken by LISTEN", "woken in the process", "polling")
 	requireMeasured(t, r, "sustain", "to noop")
-	requireMeasured(t, r, "fault", healthy, oneDead, openTransaction, "a backlog of 2,000 to one sink")
+	requireMeasured(t, r, "fault", healthy, oneDead, openTransaction, "a backlog of 300 to one sink")
 	require.Zero(t, find(t, r, "sustain", "to noop", "dead_in_log").Max)
 	require.Positive(t, find(t, r, "sustain", "to noop", "tables").Min)
 
@@ -243,20 +246,19 @@ func tables(t *testing.T, db *sql.DB) []string {
 func TestMistakesAreReportedAllAtOnce(t *testing.T) {
 	t.Parallel()
 	err := Config{
-		Scenarios: []string{"drian"}, Receivers: []string{"pigeon"}, Sinks: []string{"partner", "partner"}, Rows: -1, Runs: -1, PayloadBytes: -1, Keys: -1,
-		Clients: []int{0}, Threshold: -1, Thresholds: []int{0}, Delay: time.Hour, Rate: -1, Duration: -1, Backlog: -1,
+		Scenarios: []string{"drian"}, Sinks: []string{"pigeon", "noop", "noop"}, Rows: -1, Runs: -1, Thresholds: []int{0}, Delay: time.Hour, Duration: -1,
 	}.Validate()
 	for _, mistake := range []string{
-		`no scenario "drian"`, `no receiver "pigeon"`, "--sinks partner: sinks are those of a configuration", `name "partner" twice`, "--rows is -1", "--runs is -1",
-		"--payload-bytes is -1", "--keys is -1", "--clients is 0", "--threshold is -1", "--thresholds is 0", "--delay is 1h0m0s", "--rate is -1",
-		"--duration is -1ns", "--backlog is -1",
+		`no scenario "drian"`, `no receiver "pigeon"`, `--sinks names "noop" twice`, "--rows is -1", "--runs is -1",
+		"--threshold is 0", "--delay is 1h0m0s", "--duration is -1ns",
 	} {
 		require.ErrorContains(t, err, mistake)
 	}
+	require.ErrorContains(t, Config{Configured: shop, Sinks: []string{"noop"}}.Validate(), `the configuration has no sink "noop"`)
 	require.NoError(t, Config{}.Validate())
 }
 
-func TestABacklogHasTheConfiguredKeysAndSizes(t *testing.T) {
+func TestABacklogHasItsKeysAndSizes(t *testing.T) {
 	t.Parallel()
 	sqlite := Config{}
 	json, _ := onPostgres(t, Config{})
@@ -264,26 +266,25 @@ func TestABacklogHasTheConfiguredKeysAndSizes(t *testing.T) {
 	for name, c := range map[string]Config{"sqlite": sqlite, "postgres": json, "postgres with bytea": binary} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			c.Keys, c.PayloadBytes = 7, 250
 			b := &bench{config: c.withDefaults(), progress: quiet()}
 			var err error
 			b.database, err = openDatabase(t.Context(), b.config, t.TempDir())
 			require.NoError(t, err)
 			defer func() { require.NoError(t, b.database.Close()) }()
-			named, err := b.fill(t.Context(), 150)
+			named, err := b.fill(t.Context(), 1500)
 			require.NoError(t, err)
 			require.Equal(t, name == "postgres with bytea", b.database.postgres && b.database.Store.BinaryPayload())
 
-			var rows, keys, ids, bytes int
+			var rows, different, ids, bytes int
 			length := "length(payload)"
 			if name == "postgres" {
 				length = "length(payload::text)"
 			}
 			require.NoError(t, b.database.DB.QueryRowContext(t.Context(),
 				b.database.named(`SELECT count(*), count(DISTINCT key), count(DISTINCT id), max(`+length+`) FROM outbox WHERE id LIKE '`+named.tag+`%'`)).
-				Scan(&rows, &keys, &ids, &bytes))
-			require.Equal(t, []int{150, 7, 150}, []int{rows, keys, ids})
-			require.InDelta(t, 250, bytes, 6)
+				Scan(&rows, &different, &ids, &bytes))
+			require.Equal(t, []int{1500, keys, 1500}, []int{rows, different, ids})
+			require.InDelta(t, payloadBytes, bytes, 6)
 		})
 	}
 }

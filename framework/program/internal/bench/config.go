@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/waybill-go/waybill/benchmarks/result"
 	"github.com/waybill-go/waybill/framework/config"
 )
 
@@ -22,53 +23,44 @@ type Config struct {
 	// Configured is a configuration whose settings of tables, forwarder and sinks apply; nil for
 	// none. Its sinks need not be built.
 	Configured *config.Config
-	// Build builds new sinks of the configuration with each call; required only for Sinks.
+	// Build builds new sinks of the configuration with each call; required only for its Sinks.
 	Build func() (*config.Config, error)
-
-	// Sinks are configured sinks that get real deliveries.
+	// Sinks are configured sinks, which get real deliveries, or without a configuration receivers inside
+	// the process. By default a receiver replaces each configured sink, by its kind; without a
+	// configuration, all receivers are used.
 	Sinks []string
-	// Receivers are built-in receivers. By default, one replaces each configured sink, by its kind;
-	// without a configuration, all are used.
-	Receivers []string
-
 	// Sample is published instead of made-up notifications.
 	Sample Sample
 
-	Rows         int           // rows of a backlog; default as many as take about a second
-	Runs         int           // runs of each case after a warm-up; default 3
-	PayloadBytes int           // approximate size of a payload; default 300
-	Keys         int           // number of keys; default 1,000
-	Clients      []int         // clients that publish at the same time; default 1, 8, 32
-	Threshold    int           // threshold of parallelism; default the sink's
-	Thresholds   []int         // thresholds of sweep; default 1, 4, 16, 64, 256, 1024
-	Delay        time.Duration // duration of a delivery to built-in receivers; default 0, in sweep 5 ms
-	Rate         int           // transactions per second; default 500 in latency, in sustain as many as possible
-	Duration     time.Duration // of a run; default 1 s in publish, 2 s in latency, 20 s in sustain
-	Backlog      int           // rows of fault's large backlog; default 10,000,000
+	Rows       int           // rows of a backlog; default as many as take about a second, and 1,000,000 for the large one of fault
+	Runs       int           // runs of each case after a warm-up; default 3
+	Thresholds []int         // thresholds of parallelism: all are measured in sweep, default 1, 4, 16, 64, 256, 1024; elsewhere the first, default the sink's
+	Delay      time.Duration // duration of a delivery to receivers inside the process; default 0, in sweep 5 ms
+	Duration   time.Duration // of a run; default 1 s in publish, 2 s in latency, 20 s in sustain
+
+	clients []int // that publish at the same time; default 1, 8, 32
 }
 
 // Defaults of a Config.
 const (
-	DefaultRuns         = 3
-	DefaultPayloadBytes = 300
-	DefaultKeys         = 1000
-	DefaultBacklog      = 10_000_000
-	DefaultRate         = 500
-	defaultSweepDelay   = 5 * time.Millisecond
+	DefaultRuns       = 3
+	defaultSweepDelay = 5 * time.Millisecond
+	largeBacklog      = 1_000_000
 )
 
-// DefaultClients are the clients of publish, DefaultThresholds the thresholds of sweep.
-var (
-	DefaultClients    = []int{1, 8, 32}
-	DefaultThresholds = []int{1, 4, 16, 64, 256, 1024}
+// DefaultThresholds are the thresholds of sweep.
+var DefaultThresholds = []int{1, 4, 16, 64, 256, 1024}
+
+const (
+	payloadBytes = 300  // approximate size of a made-up payload
+	keys         = 1000 // that the notifications are spread over
+	usualRate    = 500  // transactions per second in latency
 )
 
 // Limits of a Config.
 const (
 	maxRows      = 100_000_000
 	maxRuns      = 1000
-	maxPayload   = 1 << 20
-	maxClients   = 1000
 	maxThreshold = 1 << 16
 	maxDelay     = 10 * time.Second
 	maxDuration  = 24 * time.Hour
@@ -81,33 +73,27 @@ func (c Config) withDefaults() Config {
 	if slices.Contains(c.Scenarios, everything) {
 		c.Scenarios = AllScenarios()
 	}
-	setDefault(&c.Runs, DefaultRuns)
-	setDefault(&c.PayloadBytes, DefaultPayloadBytes)
-	if c.Sample.Payload != nil {
-		c.PayloadBytes = len(c.Sample.Payload)
+	if c.Runs == 0 {
+		c.Runs = DefaultRuns
 	}
-	setDefault(&c.Keys, DefaultKeys)
-	setDefault(&c.Backlog, DefaultBacklog)
-	if len(c.Clients) == 0 {
-		c.Clients = DefaultClients
-	}
-	if len(c.Thresholds) == 0 {
-		c.Thresholds = DefaultThresholds
+	if c.clients == nil {
+		c.clients = []int{1, 8, 32}
 	}
 	return c
 }
 
-func setDefault[T comparable](field *T, value T) {
-	var zero T
-	if *field == zero {
-		*field = value
+func (c Config) settings() result.Settings {
+	s := result.Settings{
+		Runs: c.Runs, Rows: c.Rows, PayloadBytes: payloadBytes, Type: c.Sample.Type, Keys: keys,
+		DelayMS: milliseconds(c.Delay), Duration: c.Duration.Seconds(),
 	}
-}
-
-// Measures reports whether the config measures a scenario that a result has.
-func (c Config) Measures(r *Result) bool {
-	wanted := c.withDefaults().Scenarios
-	return slices.ContainsFunc(r.Scenarios, func(s Scenario) bool { return slices.Contains(wanted, s.Name) })
+	if c.Sample.Payload != nil {
+		s.PayloadBytes = len(c.Sample.Payload)
+	}
+	if len(c.Thresholds) > 0 {
+		s.Threshold = c.Thresholds[0]
+	}
+	return s
 }
 
 // Validate reports all mistakes at once, by the names of the flags.
@@ -125,36 +111,22 @@ func (c Config) Validate() error {
 			mistake("there is no scenario %q: use %s or %s", name, strings.Join(AllScenarios(), ", "), everything)
 		}
 	}
-	for _, name := range c.Receivers {
-		if _, known := builtIn[name]; !known {
-			mistake("--receivers: there is no receiver %q: use %s", name, strings.Join(receiverNames(), ", "))
+	for i, name := range c.Sinks {
+		if slices.Contains(c.Sinks[:i], name) {
+			mistake("--sinks names %q twice", name)
 		}
-	}
-	for _, name := range c.Sinks {
-		if c.Configured == nil {
-			mistake("--sinks %s: sinks are those of a configuration: name it with -c", name)
-		} else if _, known := c.Configured.Sinks[name]; !known {
-			mistake("--sinks: the configuration has no sink %q", name)
-		}
-	}
-	all := slices.Sorted(slices.Values(slices.Concat(c.Receivers, c.Sinks)))
-	for i := 1; i < len(all); i++ {
-		if all[i] == all[i-1] {
-			mistake("--receivers and --sinks name %q twice: measure them one after the other", all[i])
+		if c.Configured != nil {
+			if _, known := c.Configured.Sinks[name]; !known {
+				mistake("--sinks: the configuration has no sink %q", name)
+			}
+		} else if _, known := builtIn[name]; !known {
+			mistake("--sinks: there is no receiver %q: use %s, or name a configuration with -c for its sinks", name, strings.Join(receiverNames(), ", "))
 		}
 	}
 	within("--rows", c.Rows, 0, maxRows)
 	within("--runs", c.Runs, 1, maxRuns)
-	within("--payload-bytes", c.PayloadBytes, 1, maxPayload)
-	within("--keys", c.Keys, 1, maxRows)
-	within("--backlog", c.Backlog, 1, maxRows)
-	within("--rate", c.Rate, 0, 1_000_000)
-	within("--threshold", c.Threshold, 0, maxThreshold)
 	for _, n := range c.Thresholds {
-		within("--thresholds", n, 1, maxThreshold)
-	}
-	for _, n := range c.Clients {
-		within("--clients", n, 1, maxClients)
+		within("--threshold", n, 1, maxThreshold)
 	}
 	if c.Delay < 0 || c.Delay > maxDelay {
 		mistake("--delay is %s: use 0 to %s", c.Delay, maxDelay)
@@ -173,23 +145,22 @@ func (c Config) duration(own time.Duration) time.Duration {
 	return own
 }
 
-// largeBacklog is the number of bytes from which on the bench asks before it writes a backlog.
-const largeBacklog = 1 << 30
+// askAbove is the number of bytes from which on the bench asks before it writes a backlog.
+const askAbove = 1 << 30
 
 // bytesOnDisk estimates the size of n notifications with such payloads in the log.
 func bytesOnDisk(n, payload int) int64 { return int64(n) * int64(payload+150) }
 
-// Plan describes what the bench will do to the user's systems. consent means that the user must
-// agree first.
+// Plan describes what the bench will do to the user's systems. consent means that a user at a terminal is
+// asked first.
 func (c Config) Plan() (lines []string, consent bool) {
-	c = c.withDefaults()
-	switch {
-	case c.Database.Dialect() == config.PostgreSQL, c.Database.Dialect() == config.MySQL:
+	switch c.Database.Dialect() {
+	case config.PostgreSQL, config.MySQL:
 		lines = append(lines, fmt.Sprintf("The bench makes tables named %s… in the %s, and drops them at the end. It touches no other tables, but it puts load on the server.", prefix, c.Database))
-	case c.Database.Dialect() == config.SQLite:
+	case config.SQLite:
 		lines = append(lines, fmt.Sprintf("The bench makes a separate file in the folder of the %s, and removes it at the end.", c.Database))
 	}
-	for _, name := range c.Sinks {
+	for _, name := range c.real() {
 		what := "made-up notifications of the type " + Type
 		if c.Sample.Payload != nil {
 			what = fmt.Sprintf("many copies of the given notification of the type %s", c.Sample.Type)
@@ -197,13 +168,17 @@ func (c Config) Plan() (lines []string, consent bool) {
 		lines = append(lines, fmt.Sprintf("It delivers %s to the real sink %s.", what, name))
 		consent = true
 	}
-	largest := c.Rows
-	if slices.Contains(c.Scenarios, "fault") {
-		largest = max(largest, c.Backlog)
-	}
-	if bytes := bytesOnDisk(largest, c.PayloadBytes); bytes >= largeBacklog {
-		lines = append(lines, fmt.Sprintf("It writes a backlog of %s notifications: about %s on the disk.", count(int64(largest)), bytesText(bytes)))
+	if bytes := bytesOnDisk(c.Rows, c.settings().PayloadBytes); bytes >= askAbove {
+		lines = append(lines, fmt.Sprintf("It writes a backlog of %s notifications: about %s on the disk.", result.Count(int64(c.Rows)), result.Bytes(bytes)))
 		consent = true
 	}
 	return lines, consent
+}
+
+// real returns the configured sinks that get real deliveries.
+func (c Config) real() []string {
+	if c.Configured == nil {
+		return nil
+	}
+	return c.Sinks
 }

@@ -44,7 +44,7 @@ func openDatabase(ctx context.Context, c Config, folder string) (d *database, er
 	tables := scratch.Config{
 		Prefix:      prefix + hex.EncodeToString(random),
 		Others:      []string{orders},
-		Connections: slices.Max(c.Clients) + forwarderConnections,
+		Connections: slices.Max(c.clients) + forwarderConnections,
 	}
 	listen := true
 	if c.Configured != nil {

@@ -4,9 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
 	"time"
 
+	"github.com/waybill-go/waybill/benchmarks/result"
 	"github.com/waybill-go/waybill/framework/forwarder"
+	"github.com/waybill-go/waybill/framework/route"
 )
 
 // delivering is a forwarder that delivers one batch, with its destinations.
@@ -22,7 +27,7 @@ type part struct {
 	destination
 	*opened
 	watch    *watch
-	arrivals *tally // the watch's receipts if the receiver does not count
+	arrivals tally // the watch's receipts if the receiver does not count
 }
 
 // errStalled means that there are no more deliveries.
@@ -60,7 +65,7 @@ func (b *bench) open(ctx context.Context, named batch, to destination) (*part, e
 	if to.counted != countedReceipts {
 		p.arrivals = newTally(named)
 	}
-	took := p.arrivals.take
+	took := func(id string) { p.arrivals.take(id) }
 	if b.tamper != nil {
 		took = b.tamper(took)
 	}
@@ -75,11 +80,11 @@ func (b *bench) open(ctx context.Context, named batch, to destination) (*part, e
 func (d *delivering) await(n int) (took time.Duration, err error) {
 	for _, p := range d.due() {
 		d.bench.progress.Watch(func() string {
-			return fmt.Sprintf("%s of %s delivered to %s", count(p.watch.receipts.distinct.Load()), count(int64(n)), p.name)
+			return fmt.Sprintf("%s of %s delivered to %s", result.Count(p.watch.receipts.Count()), result.Count(int64(n)), p.name)
 		})
 		if !p.watch.receipts.await(d.ctx, n, d.bench.stalled) && d.ctx.Err() == nil {
 			err := fmt.Errorf("%w: %s accepted %s of %s notifications, and then none for %s", errStalled,
-				p.name, count(p.watch.receipts.distinct.Load()), count(int64(n)), d.bench.stalled)
+				p.name, result.Count(p.watch.receipts.Count()), result.Count(int64(n)), d.bench.stalled)
 			if problem := p.watch.problem.Load(); problem != nil {
 				err = fmt.Errorf("%w; one failed: %w", err, *problem)
 			}
@@ -102,7 +107,7 @@ func (d *delivering) due() []*part {
 
 // end stops the forwarder, compares what the receivers got with the first n notifications of the
 // batch, and closes the receivers.
-func (d *delivering) end(ctx context.Context, n int) (checks []Check, err error) {
+func (d *delivering) end(ctx context.Context, n int) (checks []result.Check, err error) {
 	defer func() { err = errors.Join(err, d.close()) }()
 	if err := d.stop(); err != nil {
 		return nil, err
@@ -111,7 +116,9 @@ func (d *delivering) end(ctx context.Context, n int) (checks []Check, err error)
 		if err := d.catchUp(ctx, p, n); err != nil {
 			return nil, err
 		}
-		checks = append(checks, p.arrivals.check(p.name, p.counted, n))
+		check := p.arrivals.Check(n)
+		check.Sink, check.Counted = p.name, p.counted
+		checks = append(checks, check)
 	}
 	return checks, nil
 }
@@ -135,4 +142,51 @@ func (d *delivering) close() error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// forwarding is a running forwarder.
+type forwarding struct {
+	*forwarder.Forwarder
+	// ctx is done when the forwarder has ended, on its own or by stop.
+	ctx   context.Context
+	halt  context.CancelFunc
+	ended chan error
+}
+
+// forward starts a forwarder that delivers everything to each of these sinks, with the settings of
+// the user's configuration, if any.
+func (b *bench) forward(ctx context.Context, to map[string]forwarder.Sink, logger *slog.Logger) (*forwarding, error) {
+	var c forwarder.Config
+	if b.config.Configured != nil {
+		c = b.config.Configured.ForwarderConfig(b.database.Store)
+	}
+	c.Store, c.Sinks, c.Logger = b.database.Store, to, logger
+	c.Routes = route.Routes{"*": route.To(slices.Collect(maps.Keys(to))...)}
+	f, err := forwarder.New(c)
+	if err != nil {
+		return nil, err
+	}
+	running, halt := context.WithCancel(ctx)
+	alive, died := context.WithCancel(running)
+	ended := make(chan error, 1)
+	go func() {
+		ended <- f.Run(running)
+		died()
+	}()
+	return &forwarding{Forwarder: f, ctx: alive, halt: halt, ended: ended}, nil
+}
+
+// loggerFor returns a logger for errors only, and for nothing if a destination fails on purpose: the
+// final checks find other problems.
+func (b *bench) loggerFor(to []destination) *slog.Logger {
+	if slices.ContainsFunc(to, destination.fails) {
+		return slog.New(slog.DiscardHandler)
+	}
+	return slog.New(slog.NewTextHandler(b.progress, &slog.HandlerOptions{Level: slog.LevelError}))
+}
+
+// stop stops the forwarder and waits for it. Call it once.
+func (f *forwarding) stop() error {
+	f.halt()
+	return <-f.ended
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/waybill-go/waybill/benchmarks/result"
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/sinks"
 )
@@ -51,7 +52,7 @@ func TestLossesFailTheBench(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			config := tiny("drain")
-			config.Receivers, config.Delay = []string{httpName}, 0
+			config.Sinks, config.Delay = []string{httpName}, 0
 			var came atomic.Int64
 			b := &bench{
 				config: config.withDefaults(), progress: quiet(), stalled: time.Minute,
@@ -65,7 +66,7 @@ func TestLossesFailTheBench(t *testing.T) {
 			check := r.Scenarios[0].Cases[0].Checks[0]
 			require.Equal(t, [3]int64{c.lost, c.unknown, c.repeats}, [3]int64{check.Lost, check.Unknown, check.Repeated})
 			var table bytes.Buffer
-			r.Print(&table)
+			Print(&table, r)
 			if c.ok {
 				require.NoError(t, err)
 				require.Contains(t, table.String(), "arrived more than once")
@@ -99,5 +100,5 @@ func TestABenchWithoutMoreDeliveriesFails(t *testing.T) {
 	require.ErrorIs(t, err, errStalled)
 	require.ErrorContains(t, err, "partner accepted 49 of 50 notifications, and then none for 2s; one failed: ")
 	require.ErrorContains(t, err, "not this one")
-	require.Equal(t, []Check{{Sink: "partner", Counted: countedReceipts, Expected: 50, Arrived: 49, Lost: 1}}, checks)
+	require.Equal(t, []result.Check{{Sink: "partner", Counted: countedReceipts, Expected: 50, Arrived: 49, Lost: 1}}, checks)
 }

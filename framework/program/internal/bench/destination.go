@@ -12,9 +12,9 @@ import (
 	"slices"
 	"time"
 
+	"github.com/waybill-go/waybill/benchmarks/receiver"
 	"github.com/waybill-go/waybill/framework/forwarder"
 	"github.com/waybill-go/waybill/framework/notification"
-	"github.com/waybill-go/waybill/framework/program/internal/receiver"
 	"github.com/waybill-go/waybill/sinks"
 	"github.com/waybill-go/waybill/sinks/email"
 	"github.com/waybill-go/waybill/sinks/email/mailserver"
@@ -99,7 +99,7 @@ func threshold(n int) forwarder.Sink {
 func receiverNames() []string { return slices.Sorted(maps.Keys(builtIn)) }
 
 // destinations returns the destinations that the user wants, or else replacements of the configured
-// sinks, or else all built-in receivers.
+// sinks, or else all receivers inside the process.
 func (c Config) destinations() []destination {
 	if chosen := c.chosen(); len(chosen) > 0 {
 		return chosen
@@ -128,12 +128,12 @@ func (c Config) chosenOrNoOp() []destination {
 // chosen returns the destinations that the user names.
 func (c Config) chosen() []destination {
 	var list []destination
-	for _, name := range c.Receivers {
-		list = append(list, c.tuned(builtIn[name]))
-	}
 	for _, name := range c.Sinks {
-		d := destination{name: name, kind: c.Configured.Sinks[name].Kind, counted: countedReceipts, settings: c.configured(name)}
-		d.open = func(context.Context, opening) (*opened, error) { return openReal(c, name) }
+		d := builtIn[name]
+		if c.Configured != nil {
+			d = destination{name: name, kind: c.Configured.Sinks[name].Kind, counted: countedReceipts, settings: c.configured(name)}
+			d.open = func(context.Context, opening) (*opened, error) { return openReal(c, name) }
+		}
 		list = append(list, c.tuned(d))
 	}
 	return list
@@ -162,8 +162,8 @@ func (c Config) configured(name string) forwarder.Sink {
 // tuned returns a destination with the user's threshold and delay.
 func (c Config) tuned(d destination) destination {
 	d.delay = c.Delay
-	if c.Threshold > 0 {
-		d.settings.Parallelism = forwarder.Parallelism{Threshold: c.Threshold, Above: d.settings.Parallelism.Above}
+	if len(c.Thresholds) > 0 {
+		d.settings.Parallelism = forwarder.Parallelism{Threshold: c.Thresholds[0], Above: d.settings.Parallelism.Above}
 	}
 	return d
 }
@@ -214,7 +214,7 @@ func openKafka(ctx context.Context, o opening) (*opened, error) {
 	// The topic is consumed after everything is produced, so that this does not disturb the
 	// measurement.
 	catchUp := func(ctx context.Context) error {
-		topic.Consume(o.took)
+		topic.Consume(func(id string, _ []byte) { o.took(id) })
 		return topic.CatchUp(ctx)
 	}
 	return &opened{sink: sink, catchUp: catchUp, close: closeAll}, nil

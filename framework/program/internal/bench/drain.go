@@ -4,18 +4,20 @@ import (
 	"context"
 	"errors"
 	"time"
+
+	"github.com/waybill-go/waybill/benchmarks/result"
 )
 
 // throughput is in deliveries per second to one sink.
 var (
-	throughput = Quantity{Name: "throughput", Unit: "notifications/s", Better: "higher"}
-	rowsOf     = Quantity{Name: "rows"}
+	throughput = result.Quantity{Name: "throughput", Unit: "notifications/s", Better: "higher"}
+	rowsOf     = result.Quantity{Name: "rows"}
 )
 
 // drain measures how fast a backlog is delivered to each destination, from the start of the forwarder
 // to the last receipt.
-func (b *bench) drain(ctx context.Context) ([]Case, error) {
-	var all []Case
+func (b *bench) drain(ctx context.Context) ([]result.Case, error) {
+	var all []result.Case
 	for _, to := range b.config.destinations() {
 		list := []destination{to}
 		b.progress.Begin("drain", 1)
@@ -34,21 +36,21 @@ func (b *bench) drain(ctx context.Context) ([]Case, error) {
 				return measurement{}, err
 			}
 			took, checks, err := b.drainOnce(ctx, named, rows, list, nil)
-			return measurement{figures: []figure{
-				perSecond(rows, took), {rowsOf, float64(rows)}, {atMost, float64(to.settings.Parallelism.Most())},
+			return measurement{figures: []result.Figure{
+				perSecond(rows, took), rowsOf.Of(float64(rows)), atMost.Of(float64(to.settings.Parallelism.Most())),
 			}, checks: checks}, err
 		}}})
 		if err != nil {
 			return nil, err
 		}
-		cases[0].addChecks(tried)
+		cases[0].AddChecks(tried...)
 		all = append(all, cases...)
 	}
 	return all, nil
 }
 
 // rowsToDrain is rowsFor these destinations. It also returns the checks of its trials.
-func (b *bench) rowsToDrain(ctx context.Context, to []destination) (rows int, checks []Check, err error) {
+func (b *bench) rowsToDrain(ctx context.Context, to []destination) (rows int, checks []result.Check, err error) {
 	rows, err = b.rowsFor(ctx, func(ctx context.Context, rows int) (time.Duration, error) {
 		named, err := b.fill(ctx, rows)
 		if err != nil {
@@ -62,7 +64,7 @@ func (b *bench) rowsToDrain(ctx context.Context, to []destination) (rows int, ch
 }
 
 // drainOnce delivers the rows of the log, one whole batch, to all of these destinations.
-func (b *bench) drainOnce(ctx context.Context, named batch, rows int, to []destination, look func(*watch)) (time.Duration, []Check, error) {
+func (b *bench) drainOnce(ctx context.Context, named batch, rows int, to []destination, look func(*watch)) (time.Duration, []result.Check, error) {
 	d, err := b.deliver(ctx, named, to, look)
 	if err != nil {
 		return 0, nil, err
@@ -72,6 +74,6 @@ func (b *bench) drainOnce(ctx context.Context, named batch, rows int, to []desti
 	return took, checks, errors.Join(stalled, err)
 }
 
-func perSecond(n int, took time.Duration) figure {
-	return figure{throughput, float64(n) / took.Seconds()}
+func perSecond(n int, took time.Duration) result.Figure {
+	return throughput.Of(float64(n) / took.Seconds())
 }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -16,29 +15,9 @@ import (
 	"github.com/lib/pq"
 	"github.com/shirou/gopsutil/v4/cpu"
 	"github.com/shirou/gopsutil/v4/disk"
-	"github.com/shirou/gopsutil/v4/load"
-	"github.com/shirou/gopsutil/v4/mem"
+
+	"github.com/waybill-go/waybill/benchmarks/result"
 )
-
-// Machine describes the machine. Unknown fields are zero.
-type Machine struct {
-	Processor   string  `json:"processor"`
-	Processors  int     `json:"processors"` // that the program may use
-	MemoryBytes uint64  `json:"memory_bytes"`
-	Platform    string  `json:"platform"`
-	Go          string  `json:"go"`
-	Busy        float64 `json:"busy"` // share of the processors that others used before the bench began
-	Load        float64 `json:"load"` // average of the last minute
-}
-
-// Server is the database.
-type Server struct {
-	Kind    string `json:"kind"`
-	Version string `json:"version"`
-	// RoundTripMS is the time that an empty statement takes.
-	RoundTripMS float64           `json:"round_trip_ms"`
-	Settings    map[string]string `json:"settings"`
-}
 
 // The limits above which the bench warns: the share of the processors that others use, and the share
 // of time that the hypervisor takes away.
@@ -48,7 +27,7 @@ const (
 )
 
 // inspectEnvironment records the environment and warns of what makes figures unreliable.
-func (b *bench) inspectEnvironment(ctx context.Context, r *Result) error {
+func (b *bench) inspectEnvironment(ctx context.Context, r *result.Result) error {
 	b.progress.Begin("inspect", 1)
 	defer b.progress.End()
 	b.progress.Step("the machine and the database")
@@ -59,7 +38,7 @@ func (b *bench) inspectEnvironment(ctx context.Context, r *Result) error {
 		return fmt.Errorf("search for tables of other benches: %w", err)
 	}
 	for _, left := range leftovers {
-		r.warn("there are tables %s…: another bench is running, or one was killed; in that case, drop them", left)
+		r.Warn("there are tables %s…: another bench is running, or one was killed; in that case, drop them", left)
 	}
 	switch {
 	case b.database.postgres:
@@ -77,32 +56,23 @@ func (b *bench) inspectEnvironment(ctx context.Context, r *Result) error {
 }
 
 // inspectMachine records what the system reports.
-func (b *bench) inspectMachine(ctx context.Context, r *Result) Machine {
-	m := Machine{Processors: runtime.GOMAXPROCS(0), Platform: runtime.GOOS + "/" + runtime.GOARCH, Go: runtime.Version()}
-	if infos, err := cpu.InfoWithContext(ctx); err == nil && len(infos) > 0 {
-		m.Processor = infos[0].ModelName
-	}
-	if memory, err := mem.VirtualMemoryWithContext(ctx); err == nil {
-		m.MemoryBytes = memory.Total
-	}
-	if average, err := load.AvgWithContext(ctx); err == nil {
-		m.Load = average.Load1
-	}
+func (b *bench) inspectMachine(ctx context.Context, r *result.Result) result.Machine {
+	m := result.InspectMachine(ctx)
 	var stolen float64
 	m.Busy, stolen = busy(ctx, b.watchFor)
-	r.warnOfMachine(m, stolen)
+	warnOfMachine(r, m, stolen)
 	return m
 }
 
-func (r *Result) warnOfMachine(m Machine, stolen float64) {
+func warnOfMachine(r *result.Result, m result.Machine, stolen float64) {
 	if m.Busy > maxBusy {
-		r.warn("the machine is busy: other processes use %.0f %% of its processors; wait, or stop them", 100*m.Busy)
+		r.Warn("the machine is busy: other processes use %.0f %% of its processors; wait, or stop them", 100*m.Busy)
 	}
 	if stolen > maxStolen {
-		r.warn("the host of this virtual machine is busy: it took away %.0f %% of the processors' time", 100*stolen)
+		r.Warn("the host of this virtual machine is busy: it took away %.0f %% of the processors' time", 100*stolen)
 	}
 	if m.Processors == 1 {
-		r.warn("the program may use only one processor, which publishers, forwarder and receivers share")
+		r.Warn("the program may use only one processor, which publishers, forwarder and receivers share")
 	}
 }
 
@@ -129,7 +99,7 @@ func busy(ctx context.Context, d time.Duration) (used, stolen float64) {
 }
 
 // warnOfBuild warns if the program was built with options that make it slow.
-func warnOfBuild(r *Result) {
+func warnOfBuild(r *result.Result) {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		return
@@ -137,13 +107,13 @@ func warnOfBuild(r *Result) {
 	for _, s := range info.Settings {
 		switch {
 		case s.Key == "-race" && s.Value == "true":
-			r.warn("the program was built with the race detector, which makes it several times slower")
+			r.Warn("the program was built with the race detector, which makes it several times slower")
 		case s.Key == "-gcflags" && strings.Contains(s.Value, "-N"):
-			r.warn("the program was built without optimization (-gcflags %s)", s.Value)
+			r.Warn("the program was built without optimization (-gcflags %s)", s.Value)
 		}
 	}
 	if trace := os.Getenv("GODEBUG"); trace != "" {
-		r.warn("GODEBUG is set (%s): debugging may cost time", trace)
+		r.Warn("GODEBUG is set (%s): debugging may cost time", trace)
 	}
 }
 
@@ -172,8 +142,8 @@ var postgresNotes = []string{"shared_buffers", "max_wal_size", "wal_level", "max
 // synchronous values of synchronous_commit that wait for this server's own disk.
 var synchronous = []string{"on", "remote_apply", "remote_write", "local"}
 
-func (b *bench) inspectPostgres(ctx context.Context, r *Result) (Server, error) {
-	s := Server{Kind: "PostgreSQL", Settings: make(map[string]string)}
+func (b *bench) inspectPostgres(ctx context.Context, r *result.Result) (result.Server, error) {
+	s := result.Server{Kind: "PostgreSQL", Settings: make(map[string]string)}
 	if err := b.database.scan(ctx, &s.Version, `SELECT current_setting('server_version')`); err != nil {
 		return s, err
 	}
@@ -193,7 +163,7 @@ func (b *bench) inspectPostgres(ctx context.Context, r *Result) (Server, error) 
 		}
 		s.Settings[name] = value
 	}
-	r.warnOfSettings(s.Settings, postgresExpectations)
+	warnOfSettings(r, s.Settings, postgresExpectations)
 	return s, rows.Err()
 }
 
@@ -208,8 +178,8 @@ var mysqlExpectations = []expectation{
 // mysqlNotes has settings that describe the server in the result.
 var mysqlNotes = []string{"innodb_buffer_pool_size", "innodb_log_file_size", "max_connections", "log_bin", "sync_binlog"}
 
-func (b *bench) inspectMySQL(ctx context.Context, r *Result) (Server, error) {
-	s := Server{Kind: "MySQL", Settings: make(map[string]string)}
+func (b *bench) inspectMySQL(ctx context.Context, r *result.Result) (result.Server, error) {
+	s := result.Server{Kind: "MySQL", Settings: make(map[string]string)}
 	if err := b.database.scan(ctx, &s.Version, `SELECT VERSION()`); err != nil {
 		return s, err
 	}
@@ -230,22 +200,22 @@ func (b *bench) inspectMySQL(ctx context.Context, r *Result) (Server, error) {
 			s.Settings[name] = value
 		}
 	}
-	r.warnOfSettings(s.Settings, mysqlExpectations)
+	warnOfSettings(r, s.Settings, mysqlExpectations)
 	return s, nil
 }
 
-func (r *Result) warnOfSettings(settings map[string]string, expected []expectation) {
+func warnOfSettings(r *result.Result, settings map[string]string, expected []expectation) {
 	for _, e := range expected {
 		value, some := settings[e.setting]
 		if !some || value == e.value || e.setting == "synchronous_commit" && slices.Contains(synchronous, value) {
 			continue
 		}
-		r.warn("%s is %s: %s", e.setting, value, e.why)
+		r.Warn("%s is %s: %s", e.setting, value, e.why)
 	}
 }
 
-func (b *bench) inspectSQLite(ctx context.Context, r *Result) (Server, error) {
-	s := Server{Kind: "SQLite", Settings: make(map[string]string)}
+func (b *bench) inspectSQLite(ctx context.Context, r *result.Result) (result.Server, error) {
+	s := result.Server{Kind: "SQLite", Settings: make(map[string]string)}
 	if err := b.database.scan(ctx, &s.Version, `SELECT sqlite_version()`); err != nil {
 		return s, err
 	}
@@ -261,7 +231,7 @@ func (b *bench) inspectSQLite(ctx context.Context, r *Result) (Server, error) {
 		return s, err
 	}
 	if folder := filepath.Dir(file); inMemory(ctx, folder) {
-		r.warn("%s is in memory: commits do not wait for a disk, so publishing looks faster than it is; set TMPDIR, or name a database on a disk", folder)
+		r.Warn("%s is in memory: commits do not wait for a disk, so publishing looks faster than it is; set TMPDIR, or name a database on a disk", folder)
 	}
 	return s, nil
 }

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/waybill-go/waybill/benchmarks/result"
 )
 
 func TestSettingsThatSpoilFiguresAreWarnings(t *testing.T) {
@@ -33,8 +35,8 @@ func TestSettingsThatSpoilFiguresAreWarnings(t *testing.T) {
 				settings[key] = value
 			}
 			settings[c.setting] = c.value
-			r := new(Result)
-			r.warnOfSettings(settings, postgresExpectations)
+			r := new(result.Result)
+			warnOfSettings(r, settings, postgresExpectations)
 			if c.warns == "" {
 				require.Empty(t, r.Warnings)
 				return
@@ -48,17 +50,17 @@ func TestSettingsThatSpoilFiguresAreWarnings(t *testing.T) {
 func TestABusyMachineIsAWarning(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		machine Machine
+		machine result.Machine
 		stolen  float64
 		warns   []string
 	}{
-		"nothing":       {Machine{Processors: 4, Busy: 0.05}, 0.01, nil},
-		"busy":          {Machine{Processors: 4, Busy: 0.5}, 0, []string{"the machine is busy: other processes use 50 % of its processors; wait, or stop them"}},
-		"stolen":        {Machine{Processors: 4}, 0.25, []string{"the host of this virtual machine is busy: it took away 25 % of the processors' time"}},
-		"one processor": {Machine{Processors: 1}, 0, []string{"the program may use only one processor, which publishers, forwarder and receivers share"}},
+		"nothing":       {result.Machine{Processors: 4, Busy: 0.05}, 0.01, nil},
+		"busy":          {result.Machine{Processors: 4, Busy: 0.5}, 0, []string{"the machine is busy: other processes use 50 % of its processors; wait, or stop them"}},
+		"stolen":        {result.Machine{Processors: 4}, 0.25, []string{"the host of this virtual machine is busy: it took away 25 % of the processors' time"}},
+		"one processor": {result.Machine{Processors: 1}, 0, []string{"the program may use only one processor, which publishers, forwarder and receivers share"}},
 	} {
-		r := new(Result)
-		r.warnOfMachine(c.machine, c.stolen)
+		r := new(result.Result)
+		warnOfMachine(r, c.machine, c.stolen)
 		require.Equal(t, c.warns, r.Warnings, name)
 	}
 }
@@ -71,7 +73,7 @@ func TestTheLoadOfOtherProcessesIsMeasured(t *testing.T) {
 		for n := 0; !done.Load(); n++ { // keeps a processor busy
 		}
 	}()
-	m := (&bench{watchFor: 300 * time.Millisecond}).inspectMachine(t.Context(), new(Result))
+	m := (&bench{watchFor: 300 * time.Millisecond}).inspectMachine(t.Context(), new(result.Result))
 	require.Positive(t, m.Busy)
 	require.LessOrEqual(t, m.Busy, 1.0)
 	require.Positive(t, m.MemoryBytes)
@@ -79,16 +81,16 @@ func TestTheLoadOfOtherProcessesIsMeasured(t *testing.T) {
 
 func TestRunsThatAreFarApartAreAWarning(t *testing.T) {
 	t.Parallel()
-	r := &Result{Settings: Settings{Runs: 3}}
-	near, apart := Case{Name: "near"}, Case{Name: "apart"}
+	r := &result.Result{Settings: result.Settings{Runs: 3}}
+	near, apart := result.Case{Name: "near"}, result.Case{Name: "apart"}
 	for _, v := range []float64{100, 101, 110} {
-		near.metric(throughput).add(v)
+		near.Add(result.Figure{Quantity: throughput, Value: v})
 	}
 	for _, v := range []float64{100, 140, 200} {
-		apart.metric(throughput).add(v)
+		apart.Add(result.Figure{Quantity: throughput, Value: v})
 	}
-	r.Scenarios = []Scenario{{Name: "drain", Cases: []Case{near, apart}}}
-	r.judge()
+	r.Scenarios = []result.Scenario{{Name: "drain", Cases: []result.Case{near, apart}}}
+	judge(r)
 	require.True(t, r.OK)
 	require.Len(t, r.Warnings, 1)
 	require.Contains(t, r.Warnings[0], "1 of 2 cases (such as drain, apart: 100 to 200 notifications/s)")
@@ -97,11 +99,13 @@ func TestRunsThatAreFarApartAreAWarning(t *testing.T) {
 
 func TestABacklogThatDoesNotFitInMemoryIsAWarning(t *testing.T) {
 	t.Parallel()
-	of := func(rows float64) *Result {
-		r := resultOf(map[Quantity][]float64{rowsOf: {rows}})
-		r.Settings = Settings{Runs: DefaultRuns, PayloadBytes: 350}
+	of := func(rows float64) *result.Result {
+		c := result.Case{Name: "noop"}
+		c.Add(result.Figure{Quantity: rowsOf, Value: rows})
+		r := &result.Result{Scenarios: []result.Scenario{{Name: "drain", Cases: []result.Case{c}}}}
+		r.Settings = result.Settings{Runs: DefaultRuns, PayloadBytes: 350}
 		r.Machine.MemoryBytes = 1e9
-		r.judge()
+		judge(r)
 		return r
 	}
 	require.Empty(t, of(900_000).Warnings)

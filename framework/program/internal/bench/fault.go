@@ -6,12 +6,13 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/waybill-go/waybill/benchmarks/result"
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/sinks"
 )
 
 // ofHealthy is the throughput during a fault, as a share of the throughput without one.
-var ofHealthy = Quantity{Name: "of_healthy", Better: "higher"}
+var ofHealthy = result.Quantity{Name: "of_healthy", Better: "higher"}
 
 // Cases of fault.
 const (
@@ -22,7 +23,7 @@ const (
 
 // fault measures the throughput to two sinks while a third one is dead, and while a transaction is
 // open that began before all others. It also measures the throughput from a large backlog.
-func (b *bench) fault(ctx context.Context) ([]Case, error) {
+func (b *bench) fault(ctx context.Context) ([]result.Case, error) {
 	to := b.twoSinks()
 	b.progress.Begin("fault", 1)
 	b.progress.Step("how many rows take a second")
@@ -42,12 +43,12 @@ func (b *bench) fault(ctx context.Context) ([]Case, error) {
 	if err != nil {
 		return nil, err
 	}
-	cases[0].addChecks(tried)
+	cases[0].AddChecks(tried...)
 	for i := range cases {
-		cases[i].addShare(ofHealthy, throughput.Name, &cases[0])
+		cases[i].AddShare(ofHealthy, throughput.Name, &cases[0])
 	}
 	if !b.database.postgres && !b.database.mysql {
-		cases = append(cases, Case{Name: openTransaction, Skipped: "SQLite has one writer at a time, which holds up all others"})
+		cases = append(cases, result.Case{Name: openTransaction, Skipped: "SQLite has one writer at a time, which holds up all others"})
 	}
 	large, err := b.largeBacklog(ctx)
 	return append(cases, large...), err
@@ -92,7 +93,7 @@ func (b *bench) faultTrial(rows int, to []destination, heldOpen bool) func(conte
 			return m, err
 		}
 		took, checks, err := b.drainOnce(ctx, named, rows, to, nil)
-		return measurement{figures: []figure{perSecond(rows, took), {rowsOf, float64(rows)}}, checks: checks}, err
+		return measurement{figures: []result.Figure{perSecond(rows, took), rowsOf.Of(float64(rows))}, checks: checks}, err
 	}
 }
 
@@ -110,8 +111,11 @@ func (b *bench) holdOpen(ctx context.Context) (*sql.Tx, error) {
 }
 
 // largeBacklog drains a backlog that the forwarder must not load into memory as a whole.
-func (b *bench) largeBacklog(ctx context.Context) ([]Case, error) {
-	rows, to := b.config.Backlog, b.twoSinks()[:1]
+func (b *bench) largeBacklog(ctx context.Context) ([]result.Case, error) {
+	rows, to := b.config.Rows, b.twoSinks()[:1]
+	if rows == 0 {
+		rows = largeBacklog
+	}
 	b.progress.Begin("fault", 1)
 	b.progress.Step("a large backlog")
 	named, err := b.fill(ctx, rows)
@@ -119,14 +123,14 @@ func (b *bench) largeBacklog(ctx context.Context) ([]Case, error) {
 		return nil, err
 	}
 	b.progress.End()
-	return b.rounds(ctx, "fault", []trial{{fmt.Sprintf("a backlog of %s to one sink", count(int64(rows))), func(ctx context.Context, _ round) (measurement, error) {
+	return b.rounds(ctx, "fault", []trial{{fmt.Sprintf("a backlog of %s to one sink", result.Count(int64(rows))), func(ctx context.Context, _ round) (measurement, error) {
 		if err := b.database.again(ctx); err != nil {
 			return measurement{}, err
 		}
 		stop := peakMemory()
 		took, checks, err := b.drainOnce(ctx, named, rows, to, nil)
 		return measurement{
-			figures: []figure{perSecond(rows, took), {rowsOf, float64(rows)}, {memory, stop()}},
+			figures: []result.Figure{perSecond(rows, took), rowsOf.Of(float64(rows)), memory.Of(stop())},
 			checks:  checks,
 		}, err
 	}}})

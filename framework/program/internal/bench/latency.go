@@ -6,16 +6,18 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/waybill-go/waybill/benchmarks/receiver"
+	"github.com/waybill-go/waybill/benchmarks/result"
 	"github.com/waybill-go/waybill/framework/outbox"
 )
 
 // The percentiles of the time from commit to receipt.
 var (
-	p50     = Quantity{Name: "p50", Unit: "ms", Better: "lower"}
-	p95     = Quantity{Name: "p95", Unit: "ms", Better: "lower"}
-	p99     = Quantity{Name: "p99", Unit: "ms", Better: "lower"}
-	longest = Quantity{Name: "max", Unit: "ms", Better: "lower"}
-	reached = Quantity{Name: "rate", Unit: "transactions/s"}
+	p50     = result.Quantity{Name: "p50", Unit: "ms", Better: "lower"}
+	p95     = result.Quantity{Name: "p95", Unit: "ms", Better: "lower"}
+	p99     = result.Quantity{Name: "p99", Unit: "ms", Better: "lower"}
+	longest = result.Quantity{Name: "max", Unit: "ms", Better: "lower"}
+	reached = result.Quantity{Name: "rate", Unit: "transactions/s"}
 )
 
 // waking is how a forwarder learns of a commit.
@@ -47,10 +49,11 @@ func (d *database) waking() waking {
 }
 
 // latency measures the time from a commit to the sink's receipt at a steady rate.
-func (b *bench) latency(ctx context.Context) ([]Case, error) {
+func (b *bench) latency(ctx context.Context) ([]result.Case, error) {
 	var trials []trial
 	add := func(name string, to destination, w waking) {
-		trials = append(trials, trial{name, func(ctx context.Context, r round) (measurement, error) { return b.latencyOnce(ctx, r, to, w) }})
+		rate := usualRate
+		trials = append(trials, trial{name, func(ctx context.Context, r round) (measurement, error) { return b.latencyOnce(ctx, r, to, w, &rate) }})
 	}
 	if chosen := b.config.chosen(); len(chosen) > 0 {
 		for _, to := range chosen {
@@ -66,17 +69,19 @@ func (b *bench) latency(ctx context.Context) ([]Case, error) {
 	return b.rounds(ctx, "latency", trials)
 }
 
-func (b *bench) latencyOnce(ctx context.Context, r round, to destination, w waking) (measurement, error) {
+// latencyOnce publishes at a rate. If the warm-up does not reach it, it lowers the rate, since otherwise
+// the times would be those of a queue.
+func (b *bench) latencyOnce(ctx context.Context, r round, to destination, w waking, rate *int) (measurement, error) {
 	if err := b.database.empty(ctx); err != nil {
 		return measurement{}, err
 	}
 	named := b.database.newBatch()
-	waits := newWaits()
+	waits := receiver.NewWaits(0)
 	d, err := b.deliver(ctx, named, []destination{to}, func(w *watch) { w.waits = waits })
 	if err != nil {
 		return measurement{}, err
 	}
-	a, took, err := b.publishSteadily(ctx, r, d, named, w, waits)
+	a, took, err := b.publishSteadily(ctx, r, d, named, w, waits, *rate)
 	if err == nil {
 		_, err = d.await(a.published())
 	}
@@ -84,22 +89,23 @@ func (b *bench) latencyOnce(ctx context.Context, r round, to destination, w waki
 	if err := errors.Join(err, ended); err != nil {
 		return measurement{}, err
 	}
-	rate := float64(a.published()) / took.Seconds()
-	if !r.warmUp && rate < 0.9*float64(a.rate) {
-		b.warn("latency: the database reached %.0f transactions per second instead of %d, so these are times under full load; use a lower --rate", rate, a.rate)
+	got := float64(a.published()) / took.Seconds()
+	if r.warmUp && got < 0.9*float64(*rate) {
+		*rate = max(1, int(got/2))
+		b.warn("latency: the database reached %.0f transactions per second instead of %d, so latency is measured at %d", got, usualRate, *rate)
 	}
 	return measurement{
-		figures: []figure{
-			{p50, waits.result.Percentile(50)}, {p95, waits.result.Percentile(95)}, {p99, waits.result.Percentile(99)}, {longest, waits.result.Percentile(100)},
-			{reached, rate},
+		figures: []result.Figure{
+			p50.Of(waits.Percentile(50)), p95.Of(waits.Percentile(95)), p99.Of(waits.Percentile(99)), longest.Of(waits.Percentile(100)),
+			reached.Of(got),
 		},
 		checks: checks,
 	}, nil
 }
 
-// publishSteadily publishes at the user's rate, after the delivery of a first notification, which
+// publishSteadily publishes at a rate, after the delivery of a first notification, which
 // shows that the forwarder is running.
-func (b *bench) publishSteadily(ctx context.Context, r round, d *delivering, named batch, w waking, waits *waits) (*application, time.Duration, error) {
+func (b *bench) publishSteadily(ctx context.Context, r round, d *delivering, named batch, w waking, waits *receiver.Waits, rate int) (*application, time.Duration, error) {
 	a, err := b.newApplication(named, w.publisher(d.Wake))
 	if err != nil {
 		return nil, 0, err
@@ -110,11 +116,10 @@ func (b *bench) publishSteadily(ctx context.Context, r round, d *delivering, nam
 	if _, err := d.await(1); err != nil {
 		return a, 0, err
 	}
-	waits.restart(a.published())
-	a.rate = b.config.Rate
-	setDefault(&a.rate, DefaultRate)
-	a.committed = waits.committed
-	b.progress.Watch(func() string { return fmt.Sprintf("%s delivered", count(d.parts[0].watch.receipts.distinct.Load())) })
+	waits.Restart(a.published())
+	a.rate = rate
+	a.committed = waits.Committed
+	b.progress.Watch(func() string { return fmt.Sprintf("%s delivered", result.Count(d.parts[0].watch.receipts.Count())) })
 	took, err := a.run(ctx, r.length(b.config.duration(2*time.Second)))
 	return a, took, err
 }

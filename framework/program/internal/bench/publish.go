@@ -5,21 +5,22 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/waybill-go/waybill/benchmarks/durations"
+	"github.com/waybill-go/waybill/benchmarks/result"
 	"github.com/waybill-go/waybill/framework/outbox"
-	"github.com/waybill-go/waybill/framework/program/internal/durations"
 )
 
 var (
-	transactions = Quantity{Name: "transactions", Unit: "transactions/s", Better: "higher"}
-	ofAlone      = Quantity{Name: "of_alone", Better: "higher"}
-	commitP99    = Quantity{Name: "p99", Unit: "ms", Better: "lower"}
+	transactions = result.Quantity{Name: "transactions", Unit: "transactions/s", Better: "higher"}
+	ofAlone      = result.Quantity{Name: "of_alone", Better: "higher"}
+	commitP99    = result.Quantity{Name: "p99", Unit: "ms", Better: "lower"}
 )
 
 // publish measures the cost of publishing for transactions: the insert of a business row alone, with
 // one notification, and with ten.
-func (b *bench) publish(ctx context.Context) ([]Case, error) {
+func (b *bench) publish(ctx context.Context) ([]result.Case, error) {
 	var trials []trial
-	for _, clients := range b.config.Clients {
+	for _, clients := range b.config.clients {
 		for _, notifications := range []int{0, 1, 10} {
 			trials = append(trials, trial{publishName(notifications, clients), func(ctx context.Context, r round) (measurement, error) {
 				return b.publishOnce(ctx, r, clients, notifications)
@@ -31,7 +32,7 @@ func (b *bench) publish(ctx context.Context) ([]Case, error) {
 		return nil, err
 	}
 	for i := range cases {
-		cases[i].addShare(ofAlone, transactions.Name, &cases[i-i%3])
+		cases[i].AddShare(ofAlone, transactions.Name, &cases[i-i%3])
 	}
 	return cases, nil
 }
@@ -39,9 +40,9 @@ func (b *bench) publish(ctx context.Context) ([]Case, error) {
 func publishName(notifications, clients int) string {
 	what := "insert alone"
 	if notifications > 0 {
-		what = fmt.Sprintf("with %s", plural(notifications, "notification"))
+		what = fmt.Sprintf("with %s", result.Plural(notifications, "notification"))
 	}
-	return fmt.Sprintf("%s, %s", plural(clients, "client"), what)
+	return fmt.Sprintf("%s, %s", result.Plural(clients, "client"), what)
 }
 
 func (b *bench) publishOnce(ctx context.Context, r round, clients, notifications int) (measurement, error) {
@@ -53,24 +54,24 @@ func (b *bench) publishOnce(ctx context.Context, r round, clients, notifications
 		return measurement{}, err
 	}
 	a.clients, a.notifications, a.took = clients, notifications, durations.New()
-	b.progress.Watch(func() string { return fmt.Sprintf("%s transactions", count(a.transactions.Load())) })
+	b.progress.Watch(func() string { return fmt.Sprintf("%s transactions", result.Count(a.transactions.Load())) })
 	took, err := a.run(ctx, r.length(b.config.duration(time.Second)))
 	if err != nil {
 		return measurement{}, err
 	}
 	check, err := b.checkRows(ctx, a)
 	return measurement{
-		figures: []figure{
-			{transactions, float64(a.transactions.Load()) / took.Seconds()},
-			{commitP99, a.took.Percentile(99)},
+		figures: []result.Figure{
+			transactions.Of(float64(a.transactions.Load()) / took.Seconds()),
+			commitP99.Of(a.took.Percentile(99)),
 		},
-		checks: []Check{check},
+		checks: []result.Check{check},
 	}, err
 }
 
 // checkRows compares the log with what was published.
-func (b *bench) checkRows(ctx context.Context, a *application) (Check, error) {
-	c := Check{Sink: "the outbox", Counted: countedRows, Expected: int64(a.published())}
+func (b *bench) checkRows(ctx context.Context, a *application) (result.Check, error) {
+	c := result.Check{Sink: "the outbox", Counted: countedRows, Expected: int64(a.published())}
 	var own, all int64
 	query, args := b.database.SQL(
 		b.database.named(`SELECT count(DISTINCT CASE WHEN substr(id, 1, $2) = $1 THEN id END), count(CASE WHEN substr(id, 1, $2) = $1 THEN 1 END), count(*) FROM outbox`),

@@ -5,12 +5,14 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/waybill-go/waybill/benchmarks/result"
 )
 
 // scenario is a set of cases that are compared with each other.
 type scenario struct {
 	name string
-	run  func(*bench, context.Context) ([]Case, error)
+	run  func(*bench, context.Context) ([]result.Case, error)
 }
 
 // scenarios has all scenarios in the order in which they run.
@@ -64,21 +66,15 @@ func (r round) length(d time.Duration) time.Duration {
 
 // measurement is the result of one run of a trial.
 type measurement struct {
-	figures []figure
-	checks  []Check
-	series  []Series
-}
-
-// figure is one measured value.
-type figure struct {
-	Quantity
-	value float64
+	figures []result.Figure
+	checks  []result.Check
+	series  []result.Series
 }
 
 // rounds measures the trials alternately, so that other load of the machine affects all of them
 // equally: a warm-up, which does not count, and then as many rounds as the user wants.
-func (b *bench) rounds(ctx context.Context, scenario string, trials []trial) ([]Case, error) {
-	cases := make([]Case, len(trials))
+func (b *bench) rounds(ctx context.Context, scenario string, trials []trial) ([]result.Case, error) {
+	cases := make([]result.Case, len(trials))
 	for i := range cases {
 		cases[i].Name = trials[i].name
 	}
@@ -91,10 +87,10 @@ func (b *bench) rounds(ctx context.Context, scenario string, trials []trial) ([]
 				return nil, fmt.Errorf("%s: %w", t.name, err)
 			}
 			if n > 0 {
-				cases[i].add(m)
-			} else {
-				cases[i].addChecks(m.checks) // what is lost while warming up is lost
+				cases[i].Add(m.figures...)
+				cases[i].Series = m.series
 			}
+			cases[i].AddChecks(m.checks...) // what is lost while warming up is lost too
 		}
 	}
 	b.progress.End()

@@ -6,13 +6,15 @@ import (
 	"os"
 
 	"github.com/shirou/gopsutil/v4/process"
+
+	"github.com/waybill-go/waybill/benchmarks/result"
 )
 
 var (
-	memory      = Quantity{Name: "memory", Unit: "MB", Better: "lower"}
-	tableSize   = Quantity{Name: "tables", Unit: "MB"}
-	deadInLog   = Quantity{Name: "dead_in_log", Unit: "rows", Better: "lower"}
-	deadOutside = Quantity{Name: "dead_elsewhere", Unit: "rows", Better: "lower"}
+	memory      = result.Quantity{Name: "memory", Unit: "MB", Better: "lower"}
+	tableSize   = result.Quantity{Name: "tables", Unit: "MB"}
+	deadInLog   = result.Quantity{Name: "dead_in_log", Unit: "rows", Better: "lower"}
+	deadOutside = result.Quantity{Name: "dead_elsewhere", Unit: "rows", Better: "lower"}
 )
 
 const megabyte = 1e6
@@ -33,16 +35,16 @@ func residentMB() float64 {
 
 // tableSizes returns the size of the bench's tables with their indexes and, on
 // PostgreSQL, how many dead rows are in them: as the server last noted, or exactly.
-func (b *bench) tableSizes(ctx context.Context, exactly bool) ([]figure, error) {
+func (b *bench) tableSizes(ctx context.Context, exactly bool) ([]result.Figure, error) {
 	var bytes float64
 	if b.database.mysql {
 		err := b.database.scan(ctx, &bytes, `SELECT coalesce(sum(DATA_LENGTH + INDEX_LENGTH), 0) FROM information_schema.TABLES
 			WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME LIKE 'outbox%'`)
-		return []figure{{tableSize, bytes / megabyte}}, tablesError(err)
+		return []result.Figure{tableSize.Of(bytes / megabyte)}, tablesError(err)
 	}
 	if !b.database.postgres {
 		err := b.database.scan(ctx, &bytes, `SELECT page_count * page_size FROM pragma_page_count(), pragma_page_size()`)
-		return []figure{{tableSize, bytes / megabyte}}, tablesError(err)
+		return []result.Figure{tableSize.Of(bytes / megabyte)}, tablesError(err)
 	}
 	if exactly {
 		if err := b.database.exec(ctx, `ANALYZE outbox, outbox_cursors, outbox_parked, outbox_forwarders`); err != nil {
@@ -55,7 +57,7 @@ func (b *bench) tableSizes(ctx context.Context, exactly bool) ([]figure, error) 
 		coalesce(sum(n_dead_tup) FILTER (WHERE relname = $1), 0),
 		coalesce(sum(n_dead_tup) FILTER (WHERE relname <> $1), 0)
 		FROM pg_stat_user_tables WHERE starts_with(relname, $1)`, b.database.Prefix).Scan(&bytes, &inLog, &elsewhere)
-	return []figure{{tableSize, bytes / megabyte}, {deadInLog, inLog}, {deadOutside, elsewhere}}, tablesError(err)
+	return []result.Figure{tableSize.Of(bytes / megabyte), deadInLog.Of(inLog), deadOutside.Of(elsewhere)}, tablesError(err)
 }
 
 func tablesError(err error) error {

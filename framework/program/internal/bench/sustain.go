@@ -6,18 +6,21 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/waybill-go/waybill/benchmarks/receiver"
+	"github.com/waybill-go/waybill/benchmarks/result"
 )
 
 var (
-	publishedRate = Quantity{Name: "published", Unit: "notifications/s", Better: "higher"}
-	deliveredRate = Quantity{Name: "delivered", Unit: "notifications/s", Better: "higher"}
-	highestLag    = Quantity{Name: "highest_lag", Unit: "notifications", Better: "lower"}
-	catchUpTime   = Quantity{Name: "catch_up", Unit: "s", Better: "lower"}
-	lag           = Quantity{Name: "lag", Unit: "notifications", Better: "lower"}
+	publishedRate = result.Quantity{Name: "published", Unit: "notifications/s", Better: "higher"}
+	deliveredRate = result.Quantity{Name: "delivered", Unit: "notifications/s", Better: "higher"}
+	highestLag    = result.Quantity{Name: "highest_lag", Unit: "notifications", Better: "lower"}
+	catchUpTime   = result.Quantity{Name: "catch_up", Unit: "s", Better: "lower"}
+	lag           = result.Quantity{Name: "lag", Unit: "notifications", Better: "lower"}
 )
 
 // sustain publishes and delivers at the same time, and samples figures regularly.
-func (b *bench) sustain(ctx context.Context) ([]Case, error) {
+func (b *bench) sustain(ctx context.Context) ([]result.Case, error) {
 	to := b.config.chosenOrNoOp()
 	var names []string
 	for _, one := range to {
@@ -33,7 +36,7 @@ func (b *bench) sustainOnce(ctx context.Context, r round, to []destination) (mea
 		return measurement{}, err
 	}
 	named := b.database.newBatch()
-	waits := newWaits() // of the first destination
+	waits := receiver.NewWaits(0) // of the first destination
 	first := true
 	d, err := b.deliver(ctx, named, to, func(w *watch) {
 		if first {
@@ -51,12 +54,12 @@ func (b *bench) sustainOnce(ctx context.Context, r round, to []destination) (mea
 
 // publishBeside publishes for the duration of a run while a forwarder runs, and waits until it has
 // delivered everything.
-func (b *bench) publishBeside(ctx context.Context, r round, d *delivering, named batch, waits *waits) (measurement, *application, error) {
+func (b *bench) publishBeside(ctx context.Context, r round, d *delivering, named batch, waits *receiver.Waits) (measurement, *application, error) {
 	a, err := b.newApplication(named, b.database.waking().publisher(d.Wake))
 	if err != nil {
 		return measurement{}, nil, err
 	}
-	a.rate, a.committed = b.config.Rate, waits.committed
+	a.committed = waits.Committed
 	duration := r.length(b.config.duration(20 * time.Second))
 	samples := b.newSampler(d, a, duration)
 	took, err := a.run(ctx, duration)
@@ -69,12 +72,12 @@ func (b *bench) publishBeside(ctx context.Context, r round, d *delivering, named
 		return measurement{}, a, err
 	}
 	m := measurement{
-		figures: []figure{
-			{publishedRate, float64(published) / took.Seconds()},
-			{deliveredRate, float64(delivered) / took.Seconds()},
-			{highestLag, samples.most(lag)},
-			{catchUpTime, time.Since(closed).Seconds()},
-			{p99, waits.result.Percentile(99)},
+		figures: []result.Figure{
+			publishedRate.Of(float64(published) / took.Seconds()),
+			deliveredRate.Of(float64(delivered) / took.Seconds()),
+			highestLag.Of(samples.most(lag)),
+			catchUpTime.Of(time.Since(closed).Seconds()),
+			p99.Of(waits.Percentile(99)),
 		},
 		series: samples.series,
 	}
@@ -83,7 +86,7 @@ func (b *bench) publishBeside(ctx context.Context, r round, d *delivering, named
 		return measurement{}, a, err
 	}
 	m.figures = append(m.figures, last...)
-	m.figures = append(m.figures, figure{memory, samples.most(memory)})
+	m.figures = append(m.figures, memory.Of(samples.most(memory)))
 	return m, a, nil
 }
 
@@ -91,7 +94,7 @@ func (b *bench) publishBeside(ctx context.Context, r round, d *delivering, named
 func (d *delivering) slowest() int {
 	least := -1
 	for _, p := range d.due() {
-		if n := int(p.watch.receipts.distinct.Load()); least < 0 || n < least {
+		if n := int(p.watch.receipts.Count()); least < 0 || n < least {
 			least = n
 		}
 	}
@@ -101,7 +104,7 @@ func (d *delivering) slowest() int {
 // sampler measures a run in the background, at regular intervals.
 type sampler struct {
 	bench  *bench
-	series []Series
+	series []result.Series
 	done   chan struct{}
 	ended  chan error
 }
@@ -110,7 +113,7 @@ func (b *bench) newSampler(d *delivering, a *application, duration time.Duration
 	s := &sampler{bench: b, done: make(chan struct{}), ended: make(chan error, 1)}
 	pause := min(max(duration/50, 50*time.Millisecond), time.Minute)
 	b.progress.Watch(func() string {
-		return fmt.Sprintf("%s published, %s delivered", count(int64(a.published())), count(int64(d.slowest())))
+		return fmt.Sprintf("%s published, %s delivered", result.Count(int64(a.published())), result.Count(int64(d.slowest())))
 	})
 	go func() { s.ended <- s.run(d, a, pause) }()
 	return s
@@ -141,7 +144,7 @@ func (s *sampler) run(d *delivering, a *application, pause time.Duration) error 
 			return err
 		}
 		for _, f := range tables {
-			s.add(at, f.Quantity, f.value)
+			s.add(at, f.Quantity, f.Value)
 		}
 	}
 }
@@ -152,18 +155,18 @@ func (s *sampler) stop() error {
 	return <-s.ended
 }
 
-func (s *sampler) add(at float64, q Quantity, value float64) {
+func (s *sampler) add(at float64, q result.Quantity, value float64) {
 	for i := range s.series {
 		if s.series[i].Quantity == q {
-			s.series[i].Points = append(s.series[i].Points, Point{at, value})
+			s.series[i].Points = append(s.series[i].Points, result.Point{Seconds: at, Value: value})
 			return
 		}
 	}
-	s.series = append(s.series, Series{Quantity: q, Points: []Point{{at, value}}})
+	s.series = append(s.series, result.Series{Quantity: q, Points: []result.Point{{Seconds: at, Value: value}}})
 }
 
 // most returns the highest value of a quantity; 0 if the run was too short for a sample.
-func (s *sampler) most(q Quantity) float64 {
+func (s *sampler) most(q result.Quantity) float64 {
 	var most float64
 	for _, one := range s.series {
 		if one.Quantity != q {

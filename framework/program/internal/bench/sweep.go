@@ -4,27 +4,37 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/waybill-go/waybill/benchmarks/durations"
+	"github.com/waybill-go/waybill/benchmarks/result"
 	"github.com/waybill-go/waybill/framework/forwarder"
-	"github.com/waybill-go/waybill/framework/program/internal/durations"
 )
 
 var (
-	callP50 = Quantity{Name: "call_p50", Unit: "ms", Better: "lower"}
-	callP99 = Quantity{Name: "call_p99", Unit: "ms", Better: "lower"}
-	atMost  = Quantity{Name: "threshold"}
+	callP50 = result.Quantity{Name: "call_p50", Unit: "ms", Better: "lower"}
+	callP99 = result.Quantity{Name: "call_p99", Unit: "ms", Better: "lower"}
+	atMost  = result.Quantity{Name: "threshold"}
 )
+
+// sweepSeparator is between the sink and the threshold in the name of a case.
+const sweepSeparator = ", threshold "
 
 // sweep drains a backlog with one parallelism threshold after the other. Throughput grows until the
 // receiver or the machine is saturated; above that, only the calls take longer.
-func (b *bench) sweep(ctx context.Context) ([]Case, error) {
-	var all []Case
+func (b *bench) sweep(ctx context.Context) ([]result.Case, error) {
+	var all []result.Case
+	thresholds := b.config.Thresholds
+	if len(thresholds) == 0 {
+		thresholds = DefaultThresholds
+	}
 	for _, to := range b.config.chosenOrNoOp() {
 		var trials []trial
-		tried := make([][]Check, len(b.config.Thresholds))
-		setDefault(&to.delay, defaultSweepDelay)
-		for i, n := range b.config.Thresholds {
+		tried := make([][]result.Check, len(thresholds))
+		if to.delay == 0 {
+			to.delay = defaultSweepDelay
+		}
+		for i, n := range thresholds {
 			to.settings.Parallelism = forwarder.Parallelism{Threshold: n, Above: to.settings.Parallelism.Above}
-			name := fmt.Sprintf("%s, threshold %d", to.title(), n)
+			name := fmt.Sprintf("%s%s%d", to.title(), sweepSeparator, n)
 			rows, checks, err := b.rowsUnder(ctx, name, to)
 			if err != nil {
 				return nil, err
@@ -37,14 +47,14 @@ func (b *bench) sweep(ctx context.Context) ([]Case, error) {
 			return nil, err
 		}
 		for i := range cases {
-			cases[i].addChecks(tried[i])
+			cases[i].AddChecks(tried[i]...)
 		}
 		all = append(all, cases...)
 	}
 	return all, nil
 }
 
-func (b *bench) rowsUnder(ctx context.Context, name string, to destination) (int, []Check, error) {
+func (b *bench) rowsUnder(ctx context.Context, name string, to destination) (int, []result.Check, error) {
 	b.progress.Begin("sweep", 1)
 	defer b.progress.End()
 	b.progress.Step(name + ": how many rows take a second")
@@ -60,11 +70,11 @@ func (b *bench) sweepTrial(to destination, rows int) func(context.Context, round
 		calls := durations.New()
 		took, checks, err := b.drainOnce(ctx, named, rows, []destination{to}, func(w *watch) { w.calls = calls })
 		return measurement{
-			figures: []figure{
+			figures: []result.Figure{
 				perSecond(rows, took),
-				{callP50, calls.Percentile(50)},
-				{callP99, calls.Percentile(99)},
-				{atMost, float64(to.settings.Parallelism.Most())},
+				callP50.Of(calls.Percentile(50)),
+				callP99.Of(calls.Percentile(99)),
+				atMost.Of(float64(to.settings.Parallelism.Most())),
 			},
 			checks: checks,
 		}, err

@@ -2,21 +2,21 @@ package bench
 
 import (
 	"context"
-	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/waybill-go/waybill/benchmarks/durations"
+	"github.com/waybill-go/waybill/benchmarks/receiver"
 	"github.com/waybill-go/waybill/framework/notification"
-	"github.com/waybill-go/waybill/framework/program/internal/durations"
 	"github.com/waybill-go/waybill/sinks"
 )
 
 // watch counts and measures the deliveries of a sink. A delivery counts when the sink has returned a
 // receipt.
 type watch struct {
-	receipts *tally
+	receipts tally
 	calls    *durations.Histogram  // how long calls took; nil if not measured
-	waits    *waits                // from commit to receipt; nil if not measured
+	waits    *receiver.Waits       // from commit to receipt; nil if not measured
 	problem  atomic.Pointer[error] // the error of the last failed delivery; nil if none failed
 }
 
@@ -96,56 +96,9 @@ func (w *watch) called(began, ended time.Time) {
 }
 
 func (w *watch) delivered(id string) {
-	if n, first := w.receipts.add(id); first && w.waits != nil {
-		w.waits.arrived(n, time.Now())
+	if n, first := w.receipts.take(id); first && w.waits != nil {
+		w.waits.Arrived(n, time.Now())
 	}
-}
-
-// waits measures the time from the commit of each notification to its receipt. It keeps only
-// notifications in flight. It is safe for concurrent use.
-type waits struct {
-	mu     sync.Mutex
-	from   int               // the first number that counts
-	open   map[int]time.Time // by number: committed and not arrived, or arrived before committed was called
-	result *durations.Histogram
-}
-
-func newWaits() *waits {
-	return &waits{open: make(map[int]time.Time), result: durations.New()}
-}
-
-// committed records when the publisher knew of the commit. If the sink was faster, the time counts
-// as 0.
-func (w *waits) committed(n int, at time.Time) {
-	w.note(n, at, func(arrived time.Time) time.Duration { return arrived.Sub(at) })
-}
-
-func (w *waits) arrived(n int, at time.Time) {
-	w.note(n, at, func(committed time.Time) time.Duration { return at.Sub(committed) })
-}
-
-// restart discards everything and begins with the notification of this number.
-func (w *waits) restart(from int) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.from = from
-	clear(w.open)
-	w.result.Reset()
-}
-
-func (w *waits) note(n int, at time.Time, between func(time.Time) time.Duration) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if n < w.from {
-		return
-	}
-	other, some := w.open[n]
-	if !some {
-		w.open[n] = at
-		return
-	}
-	delete(w.open, n)
-	w.result.Record(between(other)) // 0 if the sink was faster
 }
 
 func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }

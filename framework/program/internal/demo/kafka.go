@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 
+	"github.com/waybill-go/waybill/benchmarks/receiver"
 	"github.com/waybill-go/waybill/framework/forwarder"
-	"github.com/waybill-go/waybill/framework/program/internal/receiver"
 	"github.com/waybill-go/waybill/sinks"
 	"github.com/waybill-go/waybill/sinks/kafka"
 )
@@ -35,7 +35,7 @@ func openTopic(ctx context.Context, brokers []string, folder string) (t *topic, 
 	if t.Topic, err = receiver.OpenTopic(ctx, brokers, topicPrefix); err != nil {
 		return nil, errors.Join(err, t.close())
 	}
-	t.Consume(t.got.add)
+	t.Consume(func(id string, _ []byte) { t.got.add(id) })
 	return t, nil
 }
 

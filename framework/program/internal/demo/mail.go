@@ -4,9 +4,9 @@ import (
 	"context"
 	"embed"
 
+	"github.com/waybill-go/waybill/benchmarks/receiver"
 	"github.com/waybill-go/waybill/framework/forwarder"
 	"github.com/waybill-go/waybill/framework/notification"
-	"github.com/waybill-go/waybill/framework/program/internal/receiver"
 	"github.com/waybill-go/waybill/sinks"
 	"github.com/waybill-go/waybill/sinks/email"
 	"github.com/waybill-go/waybill/sinks/email/mailserver"

@@ -11,8 +11,8 @@ import (
 
 	"github.com/jedib0t/go-pretty/v6/table"
 
+	"github.com/waybill-go/waybill/benchmarks/durations"
 	"github.com/waybill-go/waybill/framework/program/internal/columns"
-	"github.com/waybill-go/waybill/framework/program/internal/durations"
 )
 
 // Report compares what the receivers got with what the shop committed.

@@ -6,8 +6,8 @@ import (
 	"net/http"
 	"sync/atomic"
 
+	"github.com/waybill-go/waybill/benchmarks/receiver"
 	"github.com/waybill-go/waybill/framework/forwarder"
-	"github.com/waybill-go/waybill/framework/program/internal/receiver"
 	"github.com/waybill-go/waybill/sinks"
 	"github.com/waybill-go/waybill/sinks/httpsink"
 	hooks "github.com/waybill-go/waybill/sinks/httpsink/webhook"

@@ -1,0 +1,117 @@
+// Package machine reports how busy the machine of a comparison is. It reads /proc, and reports
+// nothing on systems without it.
+package machine
+
+import (
+	"bufio"
+	"bytes"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/prometheus/procfs"
+)
+
+// Usage is processor time of the whole machine since its start, summed over its cores.
+type Usage struct {
+	// Busy is the time of all visible processes, including those that have ended. It is not from
+	// /proc/stat, which samples at the ticks of the clock. Timers fire at these ticks too, so there a
+	// program that wakes every millisecond seems to keep a core busy.
+	Busy time.Duration
+	// Stolen is the time that the hypervisor gave to other guests while this machine had work.
+	Stolen time.Duration
+	// Throttled is how long the control group of this process waited because it had used up its
+	// quota; 0 without a quota.
+	Throttled time.Duration
+}
+
+// Used returns the usage so far; false if the system does not report it.
+func Used() (u Usage, ok bool) {
+	proc, err := procfs.NewDefaultFS()
+	if err != nil {
+		return u, false
+	}
+	all, err := proc.Stat()
+	if err != nil {
+		return u, false
+	}
+	processes, err := proc.AllProcs()
+	if err != nil {
+		return u, false
+	}
+	for _, p := range processes {
+		if of, err := p.Stat(); err == nil {
+			u.Busy += Ticks(of.UTime + of.STime + uint(of.CUTime+of.CSTime))
+		}
+	}
+	u.Stolen = seconds(all.CPUTotal.Steal)
+	u.Throttled = throttled()
+	return u, true
+}
+
+func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
+
+// Since returns the usage after an earlier reading.
+func (u Usage) Since(earlier Usage) Usage {
+	return Usage{u.Busy - earlier.Busy, u.Stolen - earlier.Stolen, u.Throttled - earlier.Throttled}
+}
+
+// groups is the folder where version 2 of control groups is mounted.
+const groups = "/sys/fs/cgroup"
+
+// throttled reads cpu.stat of this process's control group. In a container the path of the group can
+// be that of the host; then cpu.stat is in the root folder.
+func throttled() time.Duration {
+	self, err := procfs.Self()
+	if err != nil {
+		return 0
+	}
+	own, err := self.Cgroups()
+	if err != nil {
+		return 0
+	}
+	for _, g := range own {
+		if g.HierarchyID != 0 { // version 1
+			continue
+		}
+		for _, folder := range []string{g.Path, "/"} {
+			if content, err := os.ReadFile(filepath.Join(groups, folder, "cpu.stat")); err == nil {
+				return throttledIn(content)
+			}
+		}
+	}
+	return 0
+}
+
+func throttledIn(cpuStat []byte) time.Duration {
+	lines := bufio.NewScanner(bytes.NewReader(cpuStat))
+	for lines.Scan() {
+		if text, found := strings.CutPrefix(lines.Text(), "throttled_usec "); found {
+			microseconds, _ := strconv.ParseInt(text, 10, 64)
+			return time.Duration(microseconds) * time.Microsecond
+		}
+	}
+	return 0
+}
+
+// ticksASecond is USER_HZ, which is 100 on every architecture that Go runs on.
+const ticksASecond = 100
+
+// Ticks converts processor time from the unit of /proc.
+func Ticks(n uint) time.Duration { return time.Duration(n) * (time.Second / ticksASecond) }
+
+// CPU returns the processor time that processes have used; one that has ended counts as nothing.
+func CPU(pids ...int) (used time.Duration) {
+	for _, pid := range pids {
+		p, err := procfs.NewProc(pid)
+		if err != nil {
+			continue
+		}
+		if s, err := p.Stat(); err == nil {
+			used += Ticks(s.UTime + s.STime)
+		}
+	}
+	return used
+}
