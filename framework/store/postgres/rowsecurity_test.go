@@ -40,7 +40,6 @@ func exec(t testing.TB, db store.Execer, statements ...string) {
 	}
 }
 
-// openAt opens a pool that the test closes before it drops its role.
 // rest reads the remaining rows up to a new target.
 func rest(ctx context.Context, s *postgres.Store, r store.Reader) (ids []string, end store.Position, err error) {
 	target, err := s.Probe(ctx)
