@@ -110,7 +110,7 @@ func (h *history) check(t *testing.T, start func() *engine) {
 	h.healthy = true
 	h.mu.Unlock()
 	f := start()
-	pass(10 * time.Minute)
+	pass(3 * time.Minute)
 	parked, stats := h.parked(), f.Stats()
 	f.end()
 	require.Empty(t, parked)

@@ -511,7 +511,7 @@ func (h *bankHistory) run(t *testing.T) {
 	h.healthy = true
 	h.mu.Unlock()
 	f := h.start()
-	pass(10 * time.Minute)
+	pass(3 * time.Minute)
 	f.end()
 	require.Empty(t, h.parked())
 	times := make(map[string]int)
