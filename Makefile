@@ -15,16 +15,21 @@ LONG_TESTS := ThroughCrashes$$ ^TestConformance[A-Z] ^TestRandomHistories ^TestR
 	^TestALogOfOneKey ^TestDueDeliveries ^TestRetriesAndNew ^TestTheNumberOfLanesChanges ^TestTheObserverAndTheState \
 	^TestAnUnavailableBank ^TestDeliveriesKeepTheRate ^TestTenantsShareEvenly ^TestForwardersShareASinksRate \
 	^TestAHookThatTakesAMillisecond ^TestRandomChangesOfRoutes
-# Regular expressions of the tests that the race detector skips, since they do one thing after another: requests of the
-# dashboard, a simulation, the conformance of a second dialect of SQLite, the links of the documentation.
-NO_RACES := ^TestEveryPage ^TestTheLimitFollowsTheCapacity$$ ^TestConformanceWithoutReturning$$ \
-	InTheDocumentation
 # How many tests of a package run at once. They mostly wait for databases and brokers.
 PARALLEL ?= 4
 # All packages; first those whose tests take longest or mostly wait.
 PACKAGES := ./framework/forwarder ./sinks/... ./framework/store/postgres ./framework/program ./...
 # Runs tests so that they use memory to save time.
 IN_MEMORY := $(CURDIR)/.ci/in-memory
+# Packages for the race detector: those whose goroutines share something. Of the command line only the tests of forward and
+# its reloads, which have many goroutines; the others do one thing after another.
+RACES := ./framework/forwarder/... ./framework/outbox ./framework/observe ./framework/schedule ./framework/source/kafka \
+	./framework/config/database ./framework/store/postgres ./registry ./sinks/... .
+RACES_OF_FORWARD := ^TestForward|Reload|SIGHUP|Collector
+# The race detector skips SQLite, which is C translated into Go: with it the conformance suite of its store takes four
+# times the processor time. The forwarder's tests run on PostgreSQL only: its goroutines are the same on every database.
+RACE = CGO_ENABLED=1 WAYBILL_TEST_STORES=postgres $(IN_MEMORY) go test -race -vet off -gcflags 'modernc.org/...=-race=false' \
+	-short -parallel $(PARALLEL) -timeout 30m
 # Flags of the comparison with peers; PEERS=--help lists them.
 PEERS ?=
 # Revision with which bench-guard compares; default: the latest tag, or the parent of HEAD if there is no tag.
@@ -67,11 +72,9 @@ test-long: ## Run the tests that -short skips or shortens; LONG (12) is how ofte
 	WAYBILL_CRASH_EFFECTS=$(LONG) $(IN_MEMORY) go test -count 1 -vet off -run '$(call any,$(LONG_TESTS))' -parallel $(PARALLEL) -v -timeout 24h \
 		./framework/config/database ./framework/crashtest ./framework/forwarder ./framework/store/postgres ./framework/store/mysql
 
-# The race detector skips SQLite, which is C translated into Go: with it the conformance suite of its store takes four
-# times the processor time. The forwarder's tests run on PostgreSQL only: its goroutines are the same on every database.
-race: ## Run the tests, with -short, under the race detector (needs a C compiler)
-	CGO_ENABLED=1 WAYBILL_TEST_STORES=postgres $(IN_MEMORY) go test -race -vet off -gcflags 'modernc.org/...=-race=false' \
-		-short -skip '$(call any,$(NO_RACES))' -parallel $(PARALLEL) -timeout 30m $(PACKAGES)
+race: ## Run the tests of what has goroutines, with -short, under the race detector (needs a C compiler)
+	$(RACE) $(RACES)
+	$(RACE) -run '$(RACES_OF_FORWARD)' ./framework/program
 
 test-kafka: ## Run the Kafka tests against a real broker (needs Docker, or Maven and a JRE)
 	bash .ci/test-kafka

@@ -15,6 +15,7 @@ import (
 	"github.com/waybill-go/waybill/framework/store/sqlite"
 	"github.com/waybill-go/waybill/sinks"
 	"github.com/waybill-go/waybill/sinks/httpsink"
+	"github.com/waybill-go/waybill/sinks/httpsink/webhook"
 )
 
 type OrderPlaced struct{ Order, Product string }
@@ -138,7 +139,7 @@ func examplePartner(ctx context.Context, secret string, done func()) (url string
 			_, err := tx.ExecContext(ctx, `INSERT INTO reservations VALUES ($1)`, n.Order)
 			return err
 		})
-	handler, err := httpsink.Receive(httpsink.Receiver{Secrets: []string{secret}}, once)
+	handler, err := webhook.Receive(webhook.Receiver{Secrets: []string{secret}}, once)
 	check(err)
 	server := httptest.NewServer(handler)
 	return server.URL, func() { server.Close(); closeDB() }

@@ -3,7 +3,6 @@ module github.com/waybill-go/waybill
 go 1.26.0
 
 require (
-	github.com/DeRuina/timberjack v1.4.9
 	github.com/HdrHistogram/hdrhistogram-go v1.4.0
 	github.com/IBM/sarama v1.61.1
 	github.com/Shopify/toxiproxy/v2 v2.5.0

@@ -27,6 +27,7 @@ import (
 	"github.com/waybill-go/waybill/registry"
 	"github.com/waybill-go/waybill/sinks"
 	"github.com/waybill-go/waybill/sinks/email"
+	"github.com/waybill-go/waybill/sinks/email/mailserver"
 	"github.com/waybill-go/waybill/sinks/httpsink"
 	"github.com/waybill-go/waybill/sinks/kafka"
 )
@@ -299,7 +300,7 @@ func (w WaybillForwarder) sink(number int, to receiver.Destination) (sinks.Sink,
 		return httpsink.New(in, httpsink.Config{URL: to.URL})
 	case receiver.Mail:
 		return email.New(in, email.Config{
-			SMTP: "smtp://" + to.SMTP, TLS: email.TLSNone, From: MailFrom, FS: mailTemplates, Templates: "mail", Connections: to.InFlight,
+			SMTP: "smtp://" + to.SMTP, TLS: mailserver.TLSNone, From: MailFrom, FS: mailTemplates, Templates: "mail", Connections: to.InFlight,
 		})
 	case receiver.Nowhere:
 		single := nowhereSink(to.Takes[number])

@@ -19,7 +19,7 @@ import (
 
 	"github.com/waybill-go/waybill/framework/inbox"
 	"github.com/waybill-go/waybill/framework/store/sqlite"
-	"github.com/waybill-go/waybill/sinks/httpsink"
+	"github.com/waybill-go/waybill/sinks/httpsink/webhook"
 )
 
 // consume is the second process: it pays for orders until it is killed.
@@ -69,7 +69,7 @@ func dieAfterThird(ctx context.Context, db *sql.DB, out io.Writer) {
 
 // serveWebhooks verifies the signature of each request, and handles each notification once.
 func serveWebhooks(out io.Writer, config inbox.Config, address, secret string) error {
-	receiver := httpsink.Receiver{Secrets: []string{secret}}
+	receiver := webhook.Receiver{Secrets: []string{secret}}
 	once, err := inbox.Handler(config, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var n struct {
 			Payload OrderPlaced `json:"payload"`

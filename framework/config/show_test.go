@@ -70,9 +70,9 @@ sinks:
     with: {url: "https://user:hunter2@partner.example/", secret: "`+key+`", secrets: ["`+key+`", "${SECOND}"]}
   basic:
     kind: http
-    with: {url: "https://partner.example/", basic: {user: me, password: hunter2}}
+    with: {url: "https://partner.example/", user: me, password: hunter2}
 routes: {"*": [plain, signed, basic]}
-`), Environ: []string{"KEY=hunter2", "PASSWORD=hunter2", "HOST=localhost", "SECOND=" + key, "WAYBILL_SINKS_BASIC_WITH_BASIC_PASSWORD=hunter2"}})
+`), Environ: []string{"KEY=hunter2", "PASSWORD=hunter2", "HOST=localhost", "SECOND=" + key, "WAYBILL_SINKS_BASIC_WITH_PASSWORD=hunter2"}})
 			require.NotContains(t, shown, "hunter2")
 			require.NotContains(t, shown, key)
 			for _, visible := range []string{"X-Shop: '***'", "X-Sum: ${PASSWORD}", "user: me", "partner.example/${KEY}***", "${SECOND}", "user:***@proxy.example"} {

@@ -28,6 +28,7 @@ import (
 	"github.com/waybill-go/waybill/registry"
 	"github.com/waybill-go/waybill/sinks"
 	"github.com/waybill-go/waybill/sinks/httpsink"
+	"github.com/waybill-go/waybill/sinks/httpsink/webhook"
 	"github.com/waybill-go/waybill/sinks/kafka"
 )
 
@@ -267,7 +268,7 @@ func (s *story) consumeWebhooks(config inbox.Config, pay func(context.Context, *
 	if err != nil {
 		return err
 	}
-	receiver := httpsink.Receiver{Secrets: []string{webhookKey}}
+	receiver := webhook.Receiver{Secrets: []string{webhookKey}}
 	once, err := inbox.Handler(config, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		e, err := receiver.Envelope(r)
 		if err == nil {

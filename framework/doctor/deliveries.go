@@ -9,6 +9,7 @@ import (
 	"github.com/waybill-go/waybill/framework/admin"
 	"github.com/waybill-go/waybill/framework/forwarder"
 	"github.com/waybill-go/waybill/framework/store"
+	"github.com/waybill-go/waybill/framework/store/postgres/capture"
 )
 
 func checkLag(ctx context.Context, x *examination) (verdict, error) {
@@ -166,7 +167,7 @@ func checkTypes(ctx context.Context, x *examination) (verdict, error) {
 }
 
 func checkCaptures(ctx context.Context, x *examination) (verdict, error) {
-	captured, faults, err := x.pg.CaptureFaults(ctx)
+	captured, faults, err := capture.Faults(ctx, x.DB, *x.PostgreSQL)
 	if err != nil {
 		return verdict{}, err
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/waybill-go/waybill/framework/forwarder"
 	"github.com/waybill-go/waybill/framework/store"
 	"github.com/waybill-go/waybill/framework/store/postgres"
+	"github.com/waybill-go/waybill/framework/store/postgres/capture"
 	"github.com/waybill-go/waybill/framework/store/postgres/postgrestest"
 	"github.com/waybill-go/waybill/framework/store/sqlite"
 )
@@ -208,13 +209,13 @@ func TestWhatIsBrokenInPostgreSQLIsFound(t *testing.T) {
 		"primary key": {"indexes", func(x *fixture) { x.exec(`ALTER TABLE outbox_inbox DROP CONSTRAINT outbox_inbox_pkey`) }, Warn, `"outbox_inbox" has no primary key`, "^ALTER TABLE"},
 		"renamed column": {"captures", func(x *fixture) {
 			x.exec(`CREATE TABLE orders (id int PRIMARY KEY, total int)`)
-			require.NoError(x, postgres.AddCapture(x.Context(), x.DB, postgres.Config{}, postgres.Capture{Table: "orders", Key: "id", Columns: []string{"id", "total"}}))
+			require.NoError(x, capture.Add(x.Context(), x.DB, postgres.Config{}, capture.Capture{Table: "orders", Key: "id", Columns: []string{"id", "total"}}))
 			x.has("captures", OK, "1 captured table")
 			x.exec(`ALTER TABLE orders RENAME total TO amount`)
 		}, Fail, `orders has no column "total" any more`, "migrate --capture"},
 		"disabled trigger": {"captures", func(x *fixture) {
 			x.exec(`CREATE TABLE orders (id int PRIMARY KEY, total int)`)
-			require.NoError(x, postgres.AddCapture(x.Context(), x.DB, postgres.Config{}, postgres.Capture{Table: "orders", Key: "id", Columns: []string{"total"}}))
+			require.NoError(x, capture.Add(x.Context(), x.DB, postgres.Config{}, capture.Capture{Table: "orders", Key: "id", Columns: []string{"total"}}))
 			x.exec(`ALTER TABLE orders DISABLE TRIGGER USER`)
 		}, Fail, `triggers of .*orders are switched off`, "uncapture"},
 	} {

@@ -9,7 +9,7 @@ import (
 	"net/url"
 
 	"github.com/waybill-go/waybill/framework/store"
-	"github.com/waybill-go/waybill/sinks/httpsink"
+	"github.com/waybill-go/waybill/sinks/httpsink/webhook"
 )
 
 // unavailableFor is the Retry-After, in seconds, if no transaction can begin.
@@ -21,7 +21,7 @@ const unavailableFor = 10
 // a real request by sending its id first:
 //
 //	once, err := inbox.Handler(inbox.Config{Inbox: box, DB: db, Consumer: "invoices"}, next)
-//	handler, err := httpsink.Receiver{Secrets: secrets}.Verify(once)
+//	handler, err := webhook.Receiver{Secrets: secrets}.Verify(once)
 //
 // Handler holds back the response of next. If its status is 2xx, it commits and then sends the
 // response. With any other status, and if next panics, it rolls back, and sends the response
@@ -90,7 +90,7 @@ func reply(w http.ResponseWriter, status int) { http.Error(w, http.StatusText(st
 // requestID returns the request's id. The http sink percent-encodes it. Ids of other senders
 // consist of letters and digits, which decoding does not change.
 func requestID(r *http.Request) (string, error) {
-	for _, name := range []string{httpsink.HeaderWebhookID, httpsink.HeaderID, "Ce-Id"} {
+	for _, name := range []string{webhook.HeaderWebhookID, webhook.HeaderID, "Ce-Id"} {
 		if value := r.Header.Get(name); value != "" {
 			id, err := url.PathUnescape(value)
 			if err != nil {

@@ -18,6 +18,7 @@ import (
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/sinks"
 	"github.com/waybill-go/waybill/sinks/httpsink"
+	"github.com/waybill-go/waybill/sinks/httpsink/webhook"
 )
 
 const secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
@@ -197,7 +198,7 @@ func TestADisconnectedSenderRollsBack(t *testing.T) {
 // The http sink sends each notification twice.
 func TestASignedWebhookIsVerifiedAndHandledOnce(t *testing.T) {
 	onEach(t, func(t *testing.T, s *shop) {
-		receiver := httpsink.Receiver{Secrets: []string{secret}}
+		receiver := webhook.Receiver{Secrets: []string{secret}}
 		once, err := inbox.Handler(s.config(), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			e, err := receiver.Envelope(r)
 			if err != nil || e.ID != "order.17" {

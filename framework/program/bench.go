@@ -13,11 +13,12 @@ import (
 
 	"github.com/waybill-go/waybill/framework/config"
 	"github.com/waybill-go/waybill/framework/program/internal/bench"
+	"github.com/waybill-go/waybill/framework/program/internal/command"
 	"github.com/waybill-go/waybill/framework/program/internal/terminal"
 )
 
-func newBench(p *invocation) *cobra.Command {
-	b := &benchmark{invocation: p}
+func newBench(p *command.Invocation) *cobra.Command {
+	b := &benchmark{Invocation: p}
 	cmd := &cobra.Command{
 		Use:   "bench [SCENARIO...]",
 		Short: "Measure this machine, a database and its sinks",
@@ -68,8 +69,8 @@ difference; the output names these figures.`,
 		RunE:      b.run,
 	}
 	f := cmd.Flags()
-	f.StringVarP(&b.flags.file, "config", "c", "", "configuration file")
-	f.StringVar(&b.flags.database, "database", "", "address of the database, instead of the configuration's or of a temporary SQLite file; others see a password in it")
+	f.StringVarP(&b.flags.File, "config", "c", "", "configuration file")
+	f.StringVar(&b.flags.Database, "database", "", "address of the database, instead of the configuration's or of a temporary SQLite file; others see a password in it")
 	f.StringSliceVar(&b.Sinks, "sinks", nil, "configured sinks that get real deliveries")
 	f.StringSliceVar(&b.Receivers, "receivers", nil, "receivers inside the process: noop, kafka, http, smtp (default: one for each configured sink; without a configuration, all)")
 	f.StringVar(&b.Sample.Type, "type", "", "type of a notification of your own, instead of made-up ones")
@@ -97,9 +98,9 @@ difference; the output names these figures.`,
 }
 
 type benchmark struct {
-	*invocation
+	*command.Invocation
 	bench.Config
-	flags     sourceFlags
+	flags     command.SourceFlags
 	html      string
 	profile   string
 	data      string
@@ -108,25 +109,25 @@ type benchmark struct {
 }
 
 func (b *benchmark) run(cmd *cobra.Command, args []string) error {
-	b.Scenarios, b.Version = args, readBuild(b.name).Version
+	b.Scenarios, b.Version = args, readBuild(b.Name).Version
 	if err := errors.Join(b.readSample(cmd), b.configure(cmd)); err != nil {
 		return err
 	}
 	if err := errors.Join(b.Validate(), b.against.read(cmd, b.Config)); err != nil {
-		return wrongUsage(cmd, err)
+		return command.WrongUsage(cmd, err)
 	}
 	if agreed, err := b.agree(cmd); err != nil || !agreed {
 		return err
 	}
 	page, err := createFile("--html", b.html)
 	if err != nil {
-		return wrongUsage(cmd, err)
+		return command.WrongUsage(cmd, err)
 	}
 	profile, err := createFile("--cpu-profile", b.profile)
 	if err != nil {
-		return errors.Join(wrongUsage(cmd, err), removeFile(page))
+		return errors.Join(command.WrongUsage(cmd, err), removeFile(page))
 	}
-	progress := bench.NewProgress(b.stderr)
+	progress := bench.NewProgress(b.Stderr)
 	result, err := b.measure(cmd.Context(), profile, progress)
 	progress.Close()
 	if result == nil {
@@ -140,10 +141,10 @@ func (b *benchmark) run(cmd *cobra.Command, args []string) error {
 	}
 	worse := b.against.judge(result)
 	if b.json {
-		return errors.Join(err, printJSON(b.stdout, result), worse)
+		return errors.Join(err, command.PrintJSON(b.Stdout, result), worse)
 	}
-	result.Print(b.stdout)
-	b.against.print(b.stdout, result.Against)
+	result.Print(b.Stdout)
+	b.against.print(b.Stdout, result.Against)
 	return errors.Join(err, worse)
 }
 
@@ -185,24 +186,24 @@ func (b *benchmark) readSample(cmd *cobra.Command) error {
 		return nil
 	}
 	if b.data == "" || b.Sample.Type == "" {
-		return wrongUsage(cmd, errors.New("--type and --data describe one notification: give both"))
+		return command.WrongUsage(cmd, errors.New("--type and --data describe one notification: give both"))
 	}
 	if cmd.Flags().Changed("payload-bytes") {
-		return wrongUsage(cmd, errors.New("--payload-bytes applies to made-up payloads: leave it out with --data"))
+		return command.WrongUsage(cmd, errors.New("--payload-bytes applies to made-up payloads: leave it out with --data"))
 	}
 	s := sample{file: b.data}
 	if err := s.read(cmd); err != nil {
-		return wrongUsage(cmd, err)
+		return command.WrongUsage(cmd, err)
 	}
 	var payload bytes.Buffer // as a publisher would write it
 	if err := json.Compact(&payload, s.payload); err != nil {
-		return wrongUsage(cmd, fmt.Errorf("--data: %w", err))
+		return command.WrongUsage(cmd, fmt.Errorf("--data: %w", err))
 	}
 	b.Sample.Version, b.Sample.Payload = 1, payload.Bytes()
-	if b.options.Types != nil {
-		info, known := b.options.Types.Lookup(b.Sample.Type)
+	if b.Options.Types != nil {
+		info, known := b.Options.Types.Lookup(b.Sample.Type)
 		if !known {
-			return wrongUsage(cmd, fmt.Errorf("--type: the program has no type %q", b.Sample.Type))
+			return command.WrongUsage(cmd, fmt.Errorf("--type: the program has no type %q", b.Sample.Type))
 		}
 		b.Sample.Type, b.Sample.Version = info.Name, info.Version
 	}
@@ -212,25 +213,25 @@ func (b *benchmark) readSample(cmd *cobra.Command) error {
 // configure reads --database and -c. It builds sinks, which needs their secrets, only if
 // --sinks names some.
 func (b *benchmark) configure(cmd *cobra.Command) (err error) {
-	if b.flags.file == "" {
-		if b.flags.database == "" {
+	if b.flags.File == "" {
+		if b.flags.Database == "" {
 			return nil
 		}
-		if b.Database, err = config.ParseDatabase(b.flags.database); err != nil {
-			return wrongUsage(cmd, fmt.Errorf("--database %w", err))
+		if b.Database, err = config.ParseDatabase(b.flags.Database); err != nil {
+			return command.WrongUsage(cmd, fmt.Errorf("--database %w", err))
 		}
 		return nil
 	}
-	source := config.Source{File: b.flags.file, Database: b.flags.database, Environ: b.environ}
+	source := config.Source{File: b.flags.File, Database: b.flags.Database, Environ: b.Environ}
 	tables, err := config.LoadTables(source)
 	if err != nil {
 		return err
 	}
 	b.Database = tables.Database
-	if b.Configured, err = config.LoadDeliveries(source, b.options); err != nil {
+	if b.Configured, err = config.LoadDeliveries(source, b.Options); err != nil {
 		return err
 	}
-	b.Build = func() (*config.Config, error) { return config.Load(source, b.options) }
+	b.Build = func() (*config.Config, error) { return config.Load(source, b.Options) }
 	if len(b.Sinks) > 0 {
 		_, err = b.Build() // report mistakes before anything starts
 	}
@@ -241,24 +242,24 @@ func (b *benchmark) configure(cmd *cobra.Command) (err error) {
 // consent if it could do harm.
 func (b *benchmark) agree(cmd *cobra.Command) (bool, error) {
 	plan, consent := b.Plan()
-	if b.flags.file == "" {
+	if b.flags.File == "" {
 		if _, err := os.Stat(config.DefaultFile); err == nil {
 			plan = append(plan, config.DefaultFile+" is not read: use -c to measure with it.")
 		}
 	}
 	for _, line := range plan {
-		terminal.Println(b.stderr, line)
+		terminal.Println(b.Stderr, line)
 	}
 	if !consent || b.yes {
 		return true, nil
 	}
-	if b.json || !isTerminal(cmd.InOrStdin()) {
-		return false, wrongUsage(cmd, errors.New("there is no terminal to ask on: read the lines above, then use --yes"))
+	if b.json || !command.IsTerminal(cmd.InOrStdin()) {
+		return false, command.WrongUsage(cmd, errors.New("there is no terminal to ask on: read the lines above, then use --yes"))
 	}
-	fmt.Fprint(b.stderr, "Go on? [y/N] ")
-	yes, err := saysYes(cmd.Context(), cmd.InOrStdin())
+	fmt.Fprint(b.Stderr, "Go on? [y/N] ")
+	yes, err := command.SaysYes(cmd.Context(), cmd.InOrStdin())
 	if err == nil && !yes {
-		terminal.Println(b.stderr, "nothing was done")
+		terminal.Println(b.Stderr, "nothing was done")
 	}
 	return yes, err
 }

@@ -6,9 +6,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/waybill-go/waybill/framework/program/internal/bench"
+	"github.com/waybill-go/waybill/framework/program/internal/command"
 )
 
-func newBenchCompare(p *invocation) *cobra.Command {
+func newBenchCompare(p *command.Invocation) *cobra.Command {
 	asJSON := false
 	cmd := &cobra.Command{
 		Use:   "compare BEFORE.json AFTER.json",
@@ -25,7 +26,7 @@ results in which nothing but the thing under test has changed.`,
   waybill bench compare before.json after.json`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 2 {
-				return wrongUsage(cmd, errors.New("name two files that waybill bench --json wrote"))
+				return command.WrongUsage(cmd, errors.New("name two files that waybill bench --json wrote"))
 			}
 			return nil
 		},
@@ -33,13 +34,13 @@ results in which nothing but the thing under test has changed.`,
 			before, err := bench.Read(args[0])
 			after, err2 := bench.Read(args[1])
 			if err := errors.Join(err, err2); err != nil {
-				return wrongUsage(cmd, err)
+				return command.WrongUsage(cmd, err)
 			}
 			comparison := bench.Compare(before, after)
 			if asJSON {
-				return printJSON(p.stdout, comparison)
+				return command.PrintJSON(p.Stdout, comparison)
 			}
-			comparison.Print(p.stdout)
+			comparison.Print(p.Stdout)
 			return nil
 		},
 	}

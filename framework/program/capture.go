@@ -1,6 +1,7 @@
 package program
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"strings"
@@ -10,20 +11,21 @@ import (
 
 	"github.com/waybill-go/waybill/framework/config"
 	"github.com/waybill-go/waybill/framework/config/database"
+	"github.com/waybill-go/waybill/framework/program/internal/command"
 	"github.com/waybill-go/waybill/framework/program/internal/terminal"
-	"github.com/waybill-go/waybill/framework/store/postgres"
+	"github.com/waybill-go/waybill/framework/store/postgres/capture"
 )
 
-// capture is the part of migrate that installs triggers, which publish what is written to
+// captureFlags is the part of migrate that installs triggers, which publish what is written to
 // tables.
-type capture struct {
-	postgres.Capture
+type captureFlags struct {
+	capture.Capture
 	on     []string
 	remove string
 	list   bool
 }
 
-func (c *capture) add(cmd *cobra.Command) {
+func (c *captureFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&c.Table, "capture", "", "install triggers that publish what is written to this `TABLE`; PostgreSQL only")
 	flags.StringVar(&c.Key, "key", "", "`COLUMN` of the captured table that becomes the notifications' key")
@@ -36,7 +38,7 @@ func (c *capture) add(cmd *cobra.Command) {
 
 // asked reports whether the flags ask for a capture task, and returns an error if they
 // contradict each other.
-func (c *capture) asked(cmd *cobra.Command) (bool, error) {
+func (c *captureFlags) asked(cmd *cobra.Command) (bool, error) {
 	flags := cmd.Flags()
 	var tasks []string
 	for _, name := range []string{"capture", "uncapture", "captures", "print-grants", "partition-rows"} {
@@ -59,10 +61,10 @@ func (c *capture) asked(cmd *cobra.Command) (bool, error) {
 	return asked, nil
 }
 
-func (m *migrate) runCapture(cmd *cobra.Command, source config.Source) error {
+func (m *migrate) runCapture(ctx context.Context, source config.Source) error {
 	c := m.capture
 	for _, on := range c.on {
-		c.On = append(c.On, postgres.Change(on))
+		c.On = append(c.On, capture.Change(on))
 	}
 	tables, err := config.LoadTables(source)
 	if err != nil {
@@ -77,26 +79,26 @@ func (m *migrate) runCapture(cmd *cobra.Command, source config.Source) error {
 		return err
 	}
 	defer cleanup()
-	ctx, db := cmd.Context(), d.DB()
+	db := d.DB()
 	switch {
 	case m.print:
-		text, err := postgres.CaptureSQL(ctx, db, outbox, c.Capture)
+		text, err := capture.SQL(ctx, db, outbox, c.Capture)
 		if err != nil {
 			return err
 		}
-		_, err = io.WriteString(m.raw, text)
+		_, err = io.WriteString(m.Raw, text)
 		return err
 	case c.remove != "":
-		if err = postgres.RemoveCapture(ctx, db, outbox, c.remove); err == nil && !m.json {
-			terminal.Println(m.stdout, c.remove, "is no longer captured")
+		if err = capture.Remove(ctx, db, outbox, c.remove); err == nil && !m.json {
+			terminal.Println(m.Stdout, c.remove, "is no longer captured")
 		}
 	case !c.list:
-		err = postgres.AddCapture(ctx, db, outbox, c.Capture)
+		err = capture.Add(ctx, db, outbox, c.Capture)
 	}
 	if err != nil {
 		return err
 	}
-	captures, err := postgres.Captures(ctx, db, outbox)
+	captures, err := capture.List(ctx, db, outbox)
 	if err != nil {
 		return err
 	}
@@ -105,26 +107,26 @@ func (m *migrate) runCapture(cmd *cobra.Command, source config.Source) error {
 
 // captureLine is a captured table in the output of --json.
 type captureLine struct {
-	Table   string            `json:"table"`
-	Key     string            `json:"key"`
-	Columns []string          `json:"columns"`
-	Type    string            `json:"type"`
-	On      []postgres.Change `json:"on"`
+	Table   string           `json:"table"`
+	Key     string           `json:"key"`
+	Columns []string         `json:"columns"`
+	Type    string           `json:"type"`
+	On      []capture.Change `json:"on"`
 }
 
-func (m *migrate) printCaptures(captures []postgres.Capture) error {
+func (m *migrate) printCaptures(captures []capture.Capture) error {
 	if m.json {
 		lines := make([]captureLine, len(captures))
 		for i, c := range captures {
 			lines[i] = captureLine(c)
 		}
-		return printJSON(m.stdout, lines)
+		return command.PrintJSON(m.Stdout, lines)
 	}
 	if len(captures) == 0 {
-		terminal.Println(m.stdout, "no table is captured")
+		terminal.Println(m.Stdout, "no table is captured")
 		return nil
 	}
-	t := newTable(m.stdout, "table", "type", "on", "key", "columns")
+	t := command.NewTable(m.Stdout, "table", "type", "on", "key", "columns")
 	for _, c := range captures {
 		on := make([]string, len(c.On))
 		for i, change := range c.On {

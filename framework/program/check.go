@@ -16,11 +16,12 @@ import (
 
 	"github.com/waybill-go/waybill/framework/config"
 	"github.com/waybill-go/waybill/framework/doctor"
+	"github.com/waybill-go/waybill/framework/program/internal/command"
 	"github.com/waybill-go/waybill/sinks"
 )
 
-func newCheck(p *invocation) *cobra.Command {
-	c := &check{invocation: p}
+func newCheck(p *command.Invocation) *cobra.Command {
+	c := &check{Invocation: p}
 	cmd := &cobra.Command{
 		Use:   "check",
 		Short: "Find mistakes in a configuration and check whether its sinks can be reached",
@@ -36,10 +37,10 @@ of a process sink and ends it, and tests whether the file of a jsonlines sink ca
 written. Sinks without a health check are not opened. --offline checks no sink.`,
 		Example: `  waybill config check -c waybill.yaml
   waybill config check --offline --json`,
-		Args: noArguments,
+		Args: command.NoArguments,
 		RunE: c.run,
 	}
-	c.flags.add(cmd)
+	c.flags.Add(cmd)
 	cmd.Flags().DurationVar(&c.timeout, "timeout", 5*time.Second, "how long the check of a sink may take")
 	cmd.Flags().BoolVar(&c.offline, "offline", false, "check no sink")
 	cmd.Flags().BoolVar(&c.json, "json", false, "print the result as JSON, including mistakes")
@@ -47,8 +48,8 @@ written. Sinks without a health check are not opened. --offline checks no sink.`
 }
 
 type check struct {
-	*invocation
-	flags   sourceFlags
+	*command.Invocation
+	flags   command.SourceFlags
 	timeout time.Duration
 	offline bool
 	json    bool
@@ -86,13 +87,13 @@ type sinkHealth struct {
 
 func (c *check) run(cmd *cobra.Command, _ []string) error {
 	if c.timeout <= 0 {
-		return wrongUsage(cmd, fmt.Errorf("--timeout is %s: use more than 0", c.timeout))
+		return command.WrongUsage(cmd, fmt.Errorf("--timeout is %s: use more than 0", c.timeout))
 	}
-	source, err := c.fileSource(cmd, c.flags)
+	source, err := c.FileSource(cmd, c.flags)
 	if err != nil {
 		return err
 	}
-	loaded, err := config.Load(source, c.options)
+	loaded, err := config.Load(source, c.Options)
 	if err != nil {
 		return errors.Join(c.printMistakes(err), err)
 	}
@@ -101,9 +102,9 @@ func (c *check) run(cmd *cobra.Command, _ []string) error {
 		return err
 	}
 	if c.json {
-		err = printJSON(c.stdout, checkView{Mistakes: []mistakeView{}, Sinks: found})
+		err = command.PrintJSON(c.Stdout, checkView{Mistakes: []mistakeView{}, Sinks: found})
 	} else {
-		printHealth(c.stdout, found)
+		printHealth(c.Stdout, found)
 	}
 	return errors.Join(err, healthError(found))
 }
@@ -118,7 +119,7 @@ func (c *check) printMistakes(err error) error {
 	for _, m := range mistakes.Mistakes {
 		view.Mistakes = append(view.Mistakes, mistakeView(m))
 	}
-	return printJSON(c.stdout, view)
+	return command.PrintJSON(c.Stdout, view)
 }
 
 // askAll checks all sinks in parallel.
@@ -162,9 +163,9 @@ func healthError(found []sinkHealth) error {
 }
 
 func printHealth(w io.Writer, found []sinkHealth) {
-	t := newTable(w, "sink", "kind", "health", "routes", "error")
+	t := command.NewTable(w, "sink", "kind", "health", "routes", "error")
 	for _, f := range found {
-		t.AppendRow(table.Row{f.Sink, f.Kind, f.Health, orDash(strings.Join(f.Routes, ", ")), orDash(firstLine(f.Error, 300))})
+		t.AppendRow(table.Row{f.Sink, f.Kind, f.Health, command.OrDash(strings.Join(f.Routes, ", ")), command.OrDash(command.FirstLine(f.Error, 300))})
 	}
 	t.Render()
 }

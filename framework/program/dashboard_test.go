@@ -17,6 +17,7 @@ import (
 	"github.com/waybill-go/waybill/framework/dashboard"
 	"github.com/waybill-go/waybill/framework/doctor"
 	"github.com/waybill-go/waybill/framework/observe"
+	"github.com/waybill-go/waybill/framework/program/internal/command"
 )
 
 // asked returns the status of a page, requested with a token.
@@ -88,15 +89,15 @@ func TestTheDashboardShowsTheEngineAsItIsConfigured(t *testing.T) {
 	onEach(t, func(t *testing.T, o outbox) {
 		o.migrate(t)
 		path := o.config(t, "15s", "http://127.0.0.1:1/")
-		p := &invocation{stdout: io.Discard, stderr: io.Discard, logger: slog.New(slog.DiscardHandler)}
+		p := &command.Invocation{Stdout: io.Discard, Stderr: io.Discard, Logger: slog.New(slog.DiscardHandler)}
 		made, err := partsOf(nil)
 		require.NoError(t, err)
-		p.options = made.Options
-		p.options.Logger = p.logger
-		f := &forward{invocation: p, source: config.Source{File: path}, monitor: observe.New(observe.Config{})}
+		p.Options = made.Options
+		p.Options.Logger = p.Logger
+		f := &forward{Invocation: p, source: config.Source{File: path}, monitor: observe.New(observe.Config{})}
 		c, err := f.observed()
 		require.NoError(t, err)
-		e, cleanup, err := newEngine(t.Context(), c, f.options)
+		e, cleanup, err := newEngine(t.Context(), c, f.Options)
 		require.NoError(t, err)
 		defer cleanup()
 		target := f.target(e)

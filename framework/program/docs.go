@@ -11,12 +11,13 @@ import (
 	"github.com/spf13/cobra/doc"
 
 	"github.com/waybill-go/waybill/framework/config"
+	"github.com/waybill-go/waybill/framework/program/internal/command"
 	"github.com/waybill-go/waybill/sinks"
 )
 
 // newDocs makes the hidden command behind go generate, which writes the references into a
 // folder.
-func newDocs(p *invocation) *cobra.Command {
+func newDocs(p *command.Invocation) *cobra.Command {
 	return &cobra.Command{
 		Use:    "docs FOLDER",
 		Short:  "Write the reference pages of the command line, the configuration and the sinks",
@@ -25,7 +26,7 @@ func newDocs(p *invocation) *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			for name, write := range references {
 				var b bytes.Buffer
-				if err := write(&b, cmd.Root(), p.options.Kinds); err != nil {
+				if err := write(&b, cmd.Root(), p.Options.Kinds); err != nil {
 					return err
 				}
 				if err := os.WriteFile(filepath.Join(args[0], name), b.Bytes(), 0o644); err != nil {

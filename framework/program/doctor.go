@@ -14,12 +14,13 @@ import (
 	"github.com/waybill-go/waybill/framework/config"
 	"github.com/waybill-go/waybill/framework/config/database"
 	"github.com/waybill-go/waybill/framework/doctor"
+	"github.com/waybill-go/waybill/framework/program/internal/command"
 	"github.com/waybill-go/waybill/framework/program/internal/terminal"
 	"github.com/waybill-go/waybill/framework/store/postgres"
 )
 
-func newDoctor(p *invocation) *cobra.Command {
-	d := &examine{looking: looking{invocation: p}}
+func newDoctor(p *command.Invocation) *cobra.Command {
+	d := &examine{Looking: command.Looking{Invocation: p}}
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Check the database and the configuration for problems",
@@ -39,10 +40,10 @@ other checks still run.`,
 		Example: `  waybill doctor -c waybill.yaml
   waybill doctor --only lanes,lag,dead --strict --json
   waybill doctor --duty forwarder --skip sinks`,
-		Args: noArguments,
+		Args: command.NoArguments,
 		RunE: d.run,
 	}
-	d.add(cmd)
+	d.Add(cmd)
 	cmd.Flags().StringSliceVar(&d.Only, "only", nil, "run only the checks with these `IDS`: "+strings.Join(doctor.IDs(), ", "))
 	cmd.Flags().StringSliceVar(&d.Skip, "skip", nil, "skip the checks with these `IDS`")
 	cmd.Flags().BoolVar(&d.strict, "strict", false, "exit with 1 if a check warns, too")
@@ -60,7 +61,7 @@ func dutyNames() (names []string) {
 }
 
 type examine struct {
-	looking
+	command.Looking
 	doctor.Options
 	strict bool
 	duty   string
@@ -68,16 +69,16 @@ type examine struct {
 
 func (d *examine) run(cmd *cobra.Command, _ []string) error {
 	if err := d.check(); err != nil {
-		return wrongUsage(cmd, err)
+		return command.WrongUsage(cmd, err)
 	}
 	var bad error
-	err := d.each(cmd, func(source config.Source) (look, error) {
-		findings, err := examineOutbox(cmd.Context(), source, d.options, postgres.Duty(d.duty), d.Options)
+	err := d.Each(cmd, func(source config.Source) (command.Look, error) {
+		findings, err := examineOutbox(cmd.Context(), source, d.Invocation.Options, postgres.Duty(d.duty), d.Options)
 		if err == nil {
 			err = cmd.Context().Err()
 		}
 		bad = errors.Join(bad, d.verdict(findings))
-		return look{view: findings, print: func(w io.Writer) { printFindings(w, findings) }}, err
+		return command.Look{View: findings, Print: func(w io.Writer) { printFindings(w, findings) }}, err
 	})
 	return errors.Join(err, bad)
 }
@@ -140,7 +141,7 @@ func (d *examine) verdict(findings []doctor.Finding) error {
 }
 
 func printFindings(w io.Writer, findings []doctor.Finding) {
-	t := newTable(w, "check", "status", "finding")
+	t := command.NewTable(w, "check", "status", "finding")
 	for _, f := range foldSkipped(findings) {
 		t.AppendRow(table.Row{f.ID, f.Status, f.Text})
 	}

@@ -8,6 +8,7 @@ import (
 	"syscall"
 
 	"github.com/waybill-go/waybill/framework/config"
+	"github.com/waybill-go/waybill/framework/program/internal/command"
 )
 
 // Exit codes, which rootHelp lists.
@@ -19,7 +20,7 @@ const (
 )
 
 func exitCode(err error) int {
-	var usage *usageError
+	var usage *command.UsageError
 	var mistakes *config.Error
 	switch {
 	case err == nil:

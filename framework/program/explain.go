@@ -18,13 +18,14 @@ import (
 	"github.com/waybill-go/waybill/framework/forwarder"
 	"github.com/waybill-go/waybill/framework/internal/duration"
 	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/framework/program/internal/command"
 	"github.com/waybill-go/waybill/framework/program/internal/terminal"
 	"github.com/waybill-go/waybill/framework/route"
 	"github.com/waybill-go/waybill/framework/store"
 )
 
-func newExplain(p *invocation) *cobra.Command {
-	e := &explain{invocation: p}
+func newExplain(p *command.Invocation) *cobra.Command {
+	e := &explain{Invocation: p}
 	cmd := &cobra.Command{
 		Use:   "explain TYPE...",
 		Short: "Show where notifications of a type go, and how they are delivered",
@@ -44,7 +45,7 @@ address nor the sinks' secrets.`,
 		Args: someTypes,
 		RunE: e.run,
 	}
-	cmd.Flags().StringVarP(&e.flags.file, "config", "c", "", "configuration file (default: "+config.DefaultFile+", if it exists)")
+	cmd.Flags().StringVarP(&e.flags.File, "config", "c", "", "configuration file (default: "+config.DefaultFile+", if it exists)")
 	e.sample.add(cmd, "evaluate the conditions for")
 	cmd.Flags().BoolVar(&e.json, "json", false, "print the result as JSON")
 	return cmd
@@ -53,19 +54,19 @@ address nor the sinks' secrets.`,
 // someTypes is the Args of commands that take types.
 func someTypes(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
-		return wrongUsage(cmd, errors.New("name a notification type, such as order.placed"))
+		return command.WrongUsage(cmd, errors.New("name a notification type, such as order.placed"))
 	}
 	for _, typ := range args {
 		if err := notification.ValidateType(typ); err != nil {
-			return wrongUsage(cmd, err)
+			return command.WrongUsage(cmd, err)
 		}
 	}
 	return nil
 }
 
 type explain struct {
-	*invocation
-	flags  sourceFlags
+	*command.Invocation
+	flags  command.SourceFlags
 	sample sample
 	json   bool
 }
@@ -121,11 +122,11 @@ type retryView struct {
 }
 
 func (e *explain) run(cmd *cobra.Command, args []string) error {
-	source, err := e.fileSource(cmd, e.flags)
+	source, err := e.FileSource(cmd, e.flags)
 	if err != nil {
 		return err
 	}
-	c, err := config.LoadDeliveries(source, e.options)
+	c, err := config.LoadDeliveries(source, e.Options)
 	if err != nil {
 		return err
 	}
@@ -141,13 +142,13 @@ func (e *explain) run(cmd *cobra.Command, args []string) error {
 		views[i] = e.typeOf(c, routes, typ)
 	}
 	if e.json {
-		return printJSON(e.stdout, views)
+		return command.PrintJSON(e.Stdout, views)
 	}
 	for i, view := range views {
 		if i > 0 {
-			terminal.Println(e.stdout)
+			terminal.Println(e.Stdout)
 		}
-		printType(e.stdout, view)
+		printType(e.Stdout, view)
 	}
 	return nil
 }
@@ -163,7 +164,7 @@ func (e *explain) typeOf(c *config.Config, routes *route.Table, typ string) type
 		delivery := deliveryOf(c, sink, name)
 		delivery.Routes = admin.RulesOf(path, typ)
 		if e.sample.file != "" {
-			delivery.Sample = e.sample.ask(path, typ, e.options.Types)
+			delivery.Sample = e.sample.ask(path, typ, e.Options.Types)
 		}
 		view.Sinks = append(view.Sinks, delivery)
 	}
@@ -218,7 +219,7 @@ func printType(w io.Writer, view typeView) {
 		return
 	}
 	terminal.Println(w, view.name())
-	t := newTable(w, "sink", "kind", "routes", "threshold", "attempts", "pauses", "max age", "by", "timeout", "rate", "on dead")
+	t := command.NewTable(w, "sink", "kind", "routes", "threshold", "attempts", "pauses", "max age", "by", "timeout", "rate", "on dead")
 	for _, d := range view.Sinks {
 		by := "retry"
 		if d.Retry.Types != "" {
@@ -226,7 +227,7 @@ func printType(w io.Writer, view typeView) {
 		}
 		t.AppendRow(table.Row{
 			d.Sink, d.Kind, d.patterns(), d.Parallelism,
-			d.Retry.attempts(), d.Retry.pauses(), orDash(d.Retry.MaxAge), by, d.Timeout, orDash(d.Rate), d.OnDead,
+			d.Retry.attempts(), d.Retry.pauses(), command.OrDash(d.Retry.MaxAge), by, d.Timeout, command.OrDash(d.Rate), d.OnDead,
 		})
 	}
 	t.Render()

@@ -3,7 +3,6 @@ package program
 import (
 	"cmp"
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"maps"
@@ -15,41 +14,9 @@ import (
 	"github.com/waybill-go/waybill/framework/forwarder"
 	"github.com/waybill-go/waybill/framework/forwarder/fleet"
 	"github.com/waybill-go/waybill/framework/observe"
+	"github.com/waybill-go/waybill/framework/program/internal/command"
 	"github.com/waybill-go/waybill/framework/store"
 )
-
-// listing lists databases by a query of the control database.
-type listing struct {
-	db   *sql.DB
-	text string
-}
-
-// List implements fleet.Lister.
-func (l listing) List(ctx context.Context) (listed []fleet.Database, err error) {
-	rows, err := l.db.QueryContext(ctx, l.text)
-	if err != nil {
-		return nil, fmt.Errorf("fleet.query: %w", err)
-	}
-	defer rows.Close()
-	columns, err := rows.Columns()
-	if err != nil {
-		return nil, fmt.Errorf("fleet.query: %w", err)
-	}
-	if len(columns) != 2 {
-		return nil, fmt.Errorf("fleet.query: it returns the columns %s: it must return a name and an address", strings.Join(columns, ", "))
-	}
-	for rows.Next() {
-		var name, address sql.NullString
-		if err := rows.Scan(&name, &address); err != nil {
-			return nil, fmt.Errorf("fleet.query: %w", err)
-		}
-		listed = append(listed, config.FleetDatabase(name.String, address.String))
-	}
-	if err := rows.Err(); err != nil {
-		return nil, fmt.Errorf("fleet.query: %w", err)
-	}
-	return listed, nil
-}
 
 // newFleet makes the engine of several databases. It waits for none of them, nor for the control database.
 func newFleet(ctx context.Context, c *config.Config, options config.Options) (*engine, func(), error) {
@@ -84,7 +51,7 @@ func newFleet(ctx context.Context, c *config.Config, options config.Options) (*e
 			return nil, nil, fmt.Errorf("fleet.control: %w", err)
 		}
 		if c.Fleet.Query != "" {
-			settings.Databases = listing{d.DB(), c.Fleet.Query}
+			settings.Databases = command.Listing{DB: d.DB(), Text: c.Fleet.Query}
 		}
 	}
 	all, err := fleet.New(settings)

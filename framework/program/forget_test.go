@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/waybill-go/waybill/framework/program/internal/command"
 	"github.com/waybill-go/waybill/framework/store"
 )
 
@@ -15,12 +16,12 @@ import (
 func answer(t *testing.T, text string, args ...string) result {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
-	p := &invocation{stdout: &stdout, stderr: &stderr}
+	p := &command.Invocation{Stdout: &stdout, Stderr: &stderr}
 	root := newRoot(p)
 	root.SetArgs(args)
 	root.SetIn(strings.NewReader(text))
 	err := root.ExecuteContext(t.Context())
-	p.print(err)
+	p.Print(err)
 	return result{exitCode(err), stdout.String(), stderr.String()}
 }
 

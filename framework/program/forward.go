@@ -21,14 +21,15 @@ import (
 	"github.com/waybill-go/waybill/framework/forwarder/fleet"
 	"github.com/waybill-go/waybill/framework/internal/pace"
 	"github.com/waybill-go/waybill/framework/observe"
+	"github.com/waybill-go/waybill/framework/program/internal/command"
 	"github.com/waybill-go/waybill/framework/program/internal/otlp"
 	"github.com/waybill-go/waybill/framework/schedule"
 	"github.com/waybill-go/waybill/framework/store"
 	processsink "github.com/waybill-go/waybill/sinks/process"
 )
 
-func newForward(p *invocation) *cobra.Command {
-	f := &forward{invocation: p}
+func newForward(p *command.Invocation) *cobra.Command {
+	f := &forward{Invocation: p}
 	cmd := &cobra.Command{
 		Use:   "forward",
 		Short: "Forward notifications from the outbox to the sinks",
@@ -65,18 +66,18 @@ address is bound, reports reloads and stops, and feeds the watchdog while its lo
 		Example: `  waybill forward
   waybill forward -c waybill.yaml --log-format json
   waybill forward --sink partner,events`,
-		Args: noArguments,
+		Args: command.NoArguments,
 		RunE: f.run,
 	}
-	f.flags.add(cmd)
+	f.flags.Add(cmd)
 	cmd.Flags().StringSliceVar(&f.sinks, "sink", nil, "forward only to this sink, and handle what has no route; may be repeated (default: all sinks)")
 	cmd.Flags().BoolVar(&f.listen, "listen", true, "let PostgreSQL's NOTIFY wake the forwarder; overrides forwarder.listen")
 	return cmd
 }
 
 type forward struct {
-	*invocation
-	flags  sourceFlags
+	*command.Invocation
+	flags  command.SourceFlags
 	sinks  []string
 	listen bool
 	source config.Source
@@ -116,7 +117,7 @@ func (e *engine) Run(ctx context.Context) error {
 
 func (f *forward) run(cmd *cobra.Command, _ []string) error {
 	var err error
-	if f.source, err = f.fileSource(cmd, f.flags); err != nil {
+	if f.source, err = f.FileSource(cmd, f.flags); err != nil {
 		return err
 	}
 	defer outliveReaders()()
@@ -125,11 +126,11 @@ func (f *forward) run(cmd *cobra.Command, _ []string) error {
 		f.source.Listen = &f.listen
 	}
 	ctx := cmd.Context()
-	f.service = otlp.NewService(f.name, readBuild(f.name).Version)
+	f.service = otlp.NewService(f.Name, readBuild(f.Name).Version)
 	f.logSDK()
 	var spans bool
-	if spans, f.push, err = otlp.Wanted(f.environ, f.logger); err != nil {
-		return &usageError{err}
+	if spans, f.push, err = otlp.Wanted(f.Environ, f.Logger); err != nil {
+		return &command.UsageError{Err: err}
 	}
 	if spans {
 		untrace, err := f.traced(ctx)
@@ -150,7 +151,7 @@ func (f *forward) run(cmd *cobra.Command, _ []string) error {
 	if os.Getpid() == 1 { // in a container without an init process
 		go processsink.ReapOrphans(ctx)
 	}
-	defer onDone(ctx, func() { f.logger.Info("stopping; a second signal ends the program at once") })()
+	defer onDone(ctx, func() { f.Logger.Info("stopping; a second signal ends the program at once") })()
 	hangups := make(chan os.Signal, 1)
 	signal.Notify(hangups, syscall.SIGHUP)
 	defer signal.Stop(hangups)
@@ -161,7 +162,7 @@ func (f *forward) run(cmd *cobra.Command, _ []string) error {
 	if c.HasFleet() {
 		start = newFleet
 	}
-	e, cleanup, err := start(ctx, c, f.options)
+	e, cleanup, err := start(ctx, c, f.Options)
 	if err != nil && ctx.Err() != nil {
 		return nil // stopped while waiting for the database
 	}
@@ -194,14 +195,14 @@ func isReplaced(err error) bool {
 
 // reopen makes an engine for the file that is now at the path of the database. It waits for it until ctx is done.
 func (f *forward) reopen(ctx context.Context, cause error) (*engine, func(), error) {
-	f.logger.Error("the forwarder has stopped, and begins again with the file that is there", "error", cause)
-	trouble := pace.NewTrouble(f.logger, "opening the database", time.Second)
+	f.Logger.Error("the forwarder has stopped, and begins again with the file that is there", "error", cause)
+	trouble := pace.NewTrouble(f.Logger, "opening the database", time.Second)
 	for {
-		c, err := loadForwarding(f.source, f.options)
+		c, err := loadForwarding(f.source, f.Options)
 		if err != nil {
 			return nil, nil, err
 		}
-		e, cleanup, err := newEngine(ctx, c, f.options)
+		e, cleanup, err := newEngine(ctx, c, f.Options)
 		if err == nil {
 			trouble.Over()
 			return e, cleanup, nil
@@ -305,23 +306,23 @@ func (f *forward) reload(ctx context.Context, e *engine) (r replacement) {
 	case err != nil:
 		f.refuse(err)
 	case changes.None():
-		f.logger.Info("the configuration is unchanged")
+		f.Logger.Info("the configuration is unchanged")
 	case changes.More:
 		bounded, cancel := context.WithTimeout(ctx, openTimeout)
 		defer cancel()
-		if c, err = loadForwarding(f.source, f.options); err == nil {
+		if c, err = loadForwarding(f.source, f.Options); err == nil {
 			start := newReplacement
 			if c.HasFleet() {
 				start = newFleet
 			}
-			r.engine, r.cleanup, err = start(bounded, c, f.options)
+			r.engine, r.cleanup, err = start(bounded, c, f.Options)
 		}
 		if err != nil {
 			f.refuse(err)
 			return replacement{}
 		}
 		f.changeAccess(c.Observe)
-		f.logger.Info("the configuration has changed: a new forwarder takes over")
+		f.Logger.Info("the configuration has changed: a new forwarder takes over")
 	default:
 		e.config = c
 		if changes.Schedules {
@@ -333,7 +334,7 @@ func (f *forward) reload(ctx context.Context, e *engine) (r replacement) {
 			f.changeAccess(c.Observe)
 		}
 		f.show(e)
-		f.logger.Info("applied the changed configuration", "sinks", strings.Join(changes.Sinks, ", "), "routes", changes.Routes, "databases", changes.Databases, "schedules", changes.Schedules, "observe", changes.Observe)
+		f.Logger.Info("applied the changed configuration", "sinks", strings.Join(changes.Sinks, ", "), "routes", changes.Routes, "databases", changes.Databases, "schedules", changes.Schedules, "observe", changes.Observe)
 	}
 	return r
 }
@@ -350,6 +351,6 @@ func (e *engine) follow(c *config.Config, changes config.Changes) {
 // refuse reports why a configuration is not applied.
 func (f *forward) refuse(err error) {
 	f.monitor.Reloaded(false)
-	f.print(err)
-	f.logger.Error("the configuration was not applied: the forwarder continues with the previous one")
+	f.Print(err)
+	f.Logger.Error("the configuration was not applied: the forwarder continues with the previous one")
 }

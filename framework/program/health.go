@@ -13,11 +13,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/waybill-go/waybill/framework/config"
+	"github.com/waybill-go/waybill/framework/program/internal/command"
 	"github.com/waybill-go/waybill/framework/program/internal/terminal"
 )
 
-func newHealth(p *invocation) *cobra.Command {
-	h := &healthProbe{invocation: p}
+func newHealth(p *command.Invocation) *cobra.Command {
+	h := &healthProbe{Invocation: p}
 	cmd := &cobra.Command{
 		Use:   "health",
 		Short: "Check whether the forwarder on this machine is alive or ready",
@@ -27,10 +28,10 @@ configuration's observe.address and prints the answer. The exit code is 0 if the
 forwarder is alive or ready, else 1.`,
 		Example: `  waybill health
   waybill health --ready --address 127.0.0.1:8090`,
-		Args: noArguments,
+		Args: command.NoArguments,
 		RunE: h.run,
 	}
-	h.flags.add(cmd)
+	h.flags.Add(cmd)
 	cmd.Flags().BoolVar(&h.ready, "ready", false, "check readiness: the last looks at the log and at the leases are recent, and the forwarder is not stopping")
 	cmd.Flags().StringVar(&h.address, "address", "", "host and port of the forwarder, instead of the configuration's observe.address")
 	cmd.Flags().DurationVar(&h.timeout, "timeout", 2*time.Second, "how long the answer may take")
@@ -38,8 +39,8 @@ forwarder is alive or ready, else 1.`,
 }
 
 type healthProbe struct {
-	*invocation
-	flags   sourceFlags
+	*command.Invocation
+	flags   command.SourceFlags
 	ready   bool
 	address string
 	timeout time.Duration
@@ -47,10 +48,10 @@ type healthProbe struct {
 
 func (h *healthProbe) run(cmd *cobra.Command, _ []string) error {
 	if h.timeout <= 0 {
-		return wrongUsage(cmd, fmt.Errorf("--timeout is %s: use more than 0", h.timeout))
+		return command.WrongUsage(cmd, fmt.Errorf("--timeout is %s: use more than 0", h.timeout))
 	}
 	if h.address == "" {
-		address, err := config.LoadAddress(h.source(h.flags))
+		address, err := config.LoadAddress(h.Source(h.flags))
 		if err != nil {
 			return err
 		}
@@ -59,9 +60,9 @@ func (h *healthProbe) run(cmd *cobra.Command, _ []string) error {
 	host, port, err := net.SplitHostPort(h.address)
 	switch {
 	case h.address == "":
-		return wrongUsage(cmd, errors.New("the configuration has no observe.address: use --address"))
+		return command.WrongUsage(cmd, errors.New("the configuration has no observe.address: use --address"))
 	case err != nil:
-		return wrongUsage(cmd, fmt.Errorf("--address is %q: use host:port", h.address))
+		return command.WrongUsage(cmd, fmt.Errorf("--address is %q: use host:port", h.address))
 	}
 	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
 		host = "localhost" // the forwarder listens on all addresses
@@ -95,6 +96,6 @@ func (h *healthProbe) ask(ctx context.Context, url string) error {
 	if response.StatusCode != http.StatusOK {
 		return fmt.Errorf("%s: %s: %s", url, response.Status, text)
 	}
-	terminal.Println(h.stdout, text)
+	terminal.Println(h.Stdout, text)
 	return nil
 }

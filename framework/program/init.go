@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/waybill-go/waybill/framework/config"
+	"github.com/waybill-go/waybill/framework/program/internal/command"
 	"github.com/waybill-go/waybill/framework/program/internal/terminal"
 )
 
@@ -21,8 +22,8 @@ import (
 //go:embed example.yaml
 var example string
 
-func newInit(p *invocation) *cobra.Command {
-	i := &initialize{invocation: p}
+func newInit(p *command.Invocation) *cobra.Command {
+	i := &initialize{Invocation: p}
 	cmd := &cobra.Command{
 		Use:   "init [FILE]",
 		Short: "Write a commented configuration to start from",
@@ -43,13 +44,13 @@ func atMostOneFile(cmd *cobra.Command, args []string) error {
 		return nil
 	}
 	if args[0] == "" {
-		return wrongUsage(cmd, errors.New("the name of the file is empty"))
+		return command.WrongUsage(cmd, errors.New("the name of the file is empty"))
 	}
-	return noArguments(cmd, args[1:])
+	return command.NoArguments(cmd, args[1:])
 }
 
 type initialize struct {
-	*invocation
+	*command.Invocation
 	json bool
 }
 
@@ -60,25 +61,25 @@ func (i *initialize) run(cmd *cobra.Command, args []string) error {
 	}
 	if file == "-" {
 		if i.json {
-			return wrongUsage(cmd, errors.New("stdout gets the file, which is YAML: leave --json out, or name a file"))
+			return command.WrongUsage(cmd, errors.New("stdout gets the file, which is YAML: leave --json out, or name a file"))
 		}
-		_, err := fmt.Fprint(i.raw, example)
+		_, err := fmt.Fprint(i.Raw, example)
 		return err
 	}
 	switch err := writeNew(file, example); {
 	case errors.Is(err, fs.ErrExist):
-		return wrongUsage(cmd, fmt.Errorf("%s exists: name another file", file))
+		return command.WrongUsage(cmd, fmt.Errorf("%s exists: name another file", file))
 	case err != nil:
 		return err
 	}
 	variables := placeholders(example)
 	if i.json {
-		return printJSON(i.stdout, struct {
+		return command.PrintJSON(i.Stdout, struct {
 			File      string   `json:"file"`
 			Variables []string `json:"variables"`
 		}{file, variables})
 	}
-	terminal.Printf(i.stdout, "wrote %s: set %s, then run waybill config check -c %[1]s\n", file, strings.Join(variables, ", "))
+	terminal.Printf(i.Stdout, "wrote %s: set %s, then run waybill config check -c %[1]s\n", file, strings.Join(variables, ", "))
 	return nil
 }
 

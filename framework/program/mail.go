@@ -1,16 +1,20 @@
 package program
 
-import "github.com/spf13/cobra"
+import (
+	"github.com/spf13/cobra"
 
-func newMail(p *invocation) *cobra.Command {
+	"github.com/waybill-go/waybill/framework/program/internal/command"
+)
+
+func newMail(p *command.Invocation) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "mail",
 		Short: "Preview the mails of email sinks",
 		Long:  `Preview the mails of email sinks. No mail is sent.`,
-		Args:  noSuchCommand,
+		Args:  command.NoSuchCommand,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.SetFlagErrorFunc(wrongFlag)
+	cmd.SetFlagErrorFunc(command.WrongFlag)
 	cmd.AddCommand(newPreview(p))
 	return cmd
 }

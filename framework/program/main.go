@@ -22,6 +22,7 @@ import (
 	"strings"
 	_ "time/tzdata" // the time zones of schedules, for machines without a zone database
 
+	"github.com/waybill-go/waybill/framework/program/internal/command"
 	"github.com/waybill-go/waybill/framework/program/internal/terminal"
 )
 
@@ -66,17 +67,17 @@ type Call struct {
 // Unlike Main it handles no signal but SIGHUP, on which waybill forward reloads its
 // configuration.
 func Run(ctx context.Context, call Call, options ...Option) int {
-	p := &invocation{environ: call.Environ, stdout: terminal.Writer(orDiscard(call.Stdout)), raw: orDiscard(call.Stdout), stderr: orDiscard(call.Stderr)}
+	p := &command.Invocation{Environ: call.Environ, Stdout: terminal.Writer(orDiscard(call.Stdout)), Raw: orDiscard(call.Stdout), Stderr: orDiscard(call.Stderr)}
 	made, err := partsOf(options)
-	p.name, p.options = made.name, made.Options
+	p.Name, p.Options = made.name, made.Options
 	if err != nil {
-		p.print(err)
+		p.Print(err)
 		return exitFailed
 	}
 	root := newRoot(p)
 	root.SetArgs(call.Args)
 	err = root.ExecuteContext(ctx)
-	p.print(err)
+	p.Print(err)
 	return exitCode(err)
 }
 

@@ -17,6 +17,7 @@ import (
 	"github.com/waybill-go/waybill/framework/dashboard"
 	"github.com/waybill-go/waybill/framework/doctor"
 	"github.com/waybill-go/waybill/framework/observe"
+	"github.com/waybill-go/waybill/framework/program/internal/command"
 	"github.com/waybill-go/waybill/framework/program/internal/otlp"
 )
 
@@ -26,19 +27,19 @@ func (f *forward) observed() (*config.Config, error) {
 	// Loading the whole configuration below reports the mistakes.
 	address, _ := config.LoadAddress(f.source)
 	databases, several, _ := config.LoadFleet(f.source)
-	f.monitor = observe.New(observe.Config{Version: readBuild(f.name).Version, Types: true, Databases: len(databases) > 0 || several.Query != "", Logger: f.logger})
+	f.monitor = observe.New(observe.Config{Version: readBuild(f.Name).Version, Types: true, Databases: len(databases) > 0 || several.Query != "", Logger: f.Logger})
 	if address != "" || f.push {
-		f.options.Observer = observe.Join(f.options.Observer, f.monitor)
+		f.Options.Observer = observe.Join(f.Options.Observer, f.monitor)
 	}
-	f.options.Published = f.monitor.Published
-	c, err := loadForwarding(f.source, f.options)
+	f.Options.Published = f.monitor.Published
+	c, err := loadForwarding(f.source, f.Options)
 	if err != nil {
 		return nil, err
 	}
 	f.address, f.pprof = c.Observe.Address, c.Observe.Pprof
-	shown := dashboard.Config{Access: f.access(c.Observe), Masks: c.Observe.Masks, Pprof: c.Observe.Pprof, Logger: f.logger}
+	shown := dashboard.Config{Access: f.access(c.Observe), Masks: c.Observe.Masks, Pprof: c.Observe.Pprof, Logger: f.Logger}
 	if f.dashboard, err = dashboard.NewSeveral(shown, f.listed, f.targetIn); err != nil {
-		return nil, &usageError{fmt.Errorf("observe.auth: %w", err)}
+		return nil, &command.UsageError{Err: fmt.Errorf("observe.auth: %w", err)}
 	}
 	return c, nil
 }
@@ -138,9 +139,9 @@ func (f *forward) target(e *engine) dashboard.Target {
 	routes, _ := e.config.Table() // Load has checked them
 	return dashboard.Target{
 		Store:         e.store,
-		Routing:       routingOf(e.config, routes),
+		Routing:       command.RoutingOf(e.config, routes),
 		Forwarder:     e.Forwarder,
-		Types:         f.options.Types,
+		Types:         f.Options.Types,
 		Doctor:        func(ctx context.Context, only ...string) []doctor.Finding { return f.findings(ctx, f.source, only...) },
 		Configuration: func() ([]byte, error) { return text, err },
 	}
@@ -148,7 +149,7 @@ func (f *forward) target(e *engine) dashboard.Target {
 
 // findings returns what waybill doctor would report.
 func (f *forward) findings(ctx context.Context, source config.Source, only ...string) []doctor.Finding {
-	found, err := examineOutbox(ctx, source, f.options, "", doctor.Options{Only: only})
+	found, err := examineOutbox(ctx, source, f.Options, "", doctor.Options{Only: only})
 	if err != nil {
 		return []doctor.Finding{{ID: "configuration", Status: doctor.Fail, Text: err.Error()}}
 	}
@@ -161,7 +162,7 @@ func (f *forward) changeAccess(o config.Observe) {
 		f.refuse(err)
 	}
 	if o.Address != f.address || o.Pprof != f.pprof {
-		f.logger.Warn("a change of observe.address or observe.pprof applies when the program is started again")
+		f.Logger.Warn("a change of observe.address or observe.pprof applies when the program is started again")
 	}
 }
 
@@ -191,7 +192,7 @@ func (f *forward) serve(ctx context.Context, c *config.Config) (end func(), err 
 			end()
 			return nil, fmt.Errorf("observe.address: %w", err)
 		}
-		f.logger.Info("serving the dashboard, metrics and probes", "address", listener.Addr().String())
+		f.Logger.Info("serving the dashboard, metrics and probes", "address", listener.Addr().String())
 		server := &http.Server{Handler: f.handler(), ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 20 * time.Second, WriteTimeout: 30 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 16 << 10}
 		work.Go(func() { _ = server.Serve(listener) }) // until it is closed
 		ends = append(ends, func() { _ = server.Close() })
@@ -200,12 +201,12 @@ func (f *forward) serve(ctx context.Context, c *config.Config) (end func(), err 
 	work.Go(func() { f.monitor.Run(sampling) })
 	ends = append(ends, stop)
 	if f.push {
-		finish, err := otlp.Push(ctx, f.monitor.Gatherer(), f.service, f.logger)
+		finish, err := otlp.Push(ctx, f.monitor.Gatherer(), f.service, f.Logger)
 		if err != nil {
 			end()
 			return nil, err
 		}
-		f.logger.Info("sending metrics by OTLP")
+		f.Logger.Info("sending metrics by OTLP")
 		ends = append(ends, finish)
 	}
 	return end, nil
@@ -236,7 +237,7 @@ func (f *forward) watchdog(ctx context.Context) (end func()) {
 			if err := f.monitor.Live(); err == nil {
 				notify(daemon.SdNotifyWatchdog)
 			} else {
-				f.logger.Error("the program is stuck: systemd's watchdog is not fed", "error", err)
+				f.Logger.Error("the program is stuck: systemd's watchdog is not fed", "error", err)
 			}
 			select {
 			case <-ctx.Done():

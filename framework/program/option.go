@@ -20,6 +20,7 @@ import (
 	"github.com/waybill-go/waybill/sinks/httpsink"
 	"github.com/waybill-go/waybill/sinks/jsonlines"
 	"github.com/waybill-go/waybill/sinks/kafka"
+	"github.com/waybill-go/waybill/sinks/kafka/watermill"
 	"github.com/waybill-go/waybill/sinks/process"
 )
 
@@ -154,7 +155,7 @@ func partsOf(options []Option) (*parts, error) {
 		function.Kind(p.functions),
 		httpsink.Kind(),
 		jsonlines.Kind(),
-		kafka.Kind(),
+		kafka.Kind(watermill.Library{}),
 		process.Kind(),
 		sinks.GoKind(p.supplied),
 	}, p.kinds...)...)

@@ -17,14 +17,15 @@ import (
 
 	"github.com/waybill-go/waybill/framework/config"
 	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/framework/program/internal/command"
 	"github.com/waybill-go/waybill/framework/program/internal/terminal"
 	"github.com/waybill-go/waybill/registry"
 	"github.com/waybill-go/waybill/sinks"
 	"github.com/waybill-go/waybill/sinks/email"
 )
 
-func newPreview(p *invocation) *cobra.Command {
-	v := &preview{invocation: p}
+func newPreview(p *command.Invocation) *cobra.Command {
+	v := &preview{Invocation: p}
 	cmd := &cobra.Command{
 		Use:   "preview TYPE --data FILE",
 		Short: "Show the mail for a notification without sending it",
@@ -45,7 +46,7 @@ neither the database's address nor the mail server's password.`,
 		RunE: v.run,
 	}
 	flags := cmd.Flags()
-	flags.StringVarP(&v.flags.file, "config", "c", "", "configuration file (default: "+config.DefaultFile+", if it exists)")
+	flags.StringVarP(&v.flags.File, "config", "c", "", "configuration file (default: "+config.DefaultFile+", if it exists)")
 	v.sample.add(cmd, "render the mail for")
 	flags.StringVar(&v.sink, "sink", "", "email sink to use, if the type goes to several or to none")
 	flags.StringVar(&v.locale, "locale", "", "locale to use instead of the one from locale.tmpl")
@@ -62,7 +63,7 @@ neither the database's address nor the mail server's password.`,
 // oneType is the Args of commands that take one type.
 func oneType(cmd *cobra.Command, args []string) error {
 	if len(args) > 1 {
-		return wrongUsage(cmd, fmt.Errorf("unexpected argument %q", args[1]))
+		return command.WrongUsage(cmd, fmt.Errorf("unexpected argument %q", args[1]))
 	}
 	return someTypes(cmd, args)
 }
@@ -82,8 +83,8 @@ func atMostOne(cmd *cobra.Command, names ...string) error {
 }
 
 type preview struct {
-	*invocation
-	flags                 sourceFlags
+	*command.Invocation
+	flags                 command.SourceFlags
 	sample                sample
 	id, sink, locale, out string
 	html, text, eml, json bool
@@ -107,25 +108,25 @@ type mailView struct {
 
 func (v *preview) run(cmd *cobra.Command, args []string) error {
 	if err := errors.Join(atMostOne(cmd, "html", "text", "eml", "json"), atMostOne(cmd, "out", "open", "json")); err != nil {
-		return wrongUsage(cmd, err)
+		return command.WrongUsage(cmd, err)
 	}
 	if v.sample.file == "" {
-		return wrongUsage(cmd, errors.New("name a file with the payload: --data order.json, or --data - for standard input"))
+		return command.WrongUsage(cmd, errors.New("name a file with the payload: --data order.json, or --data - for standard input"))
 	}
-	source, err := v.fileSource(cmd, v.flags)
+	source, err := v.FileSource(cmd, v.flags)
 	if err != nil {
 		return err
 	}
 	if err := v.sample.read(cmd); err != nil {
 		return err
 	}
-	e := v.sample.envelope(args[0], v.options.Types)
+	e := v.sample.envelope(args[0], v.Options.Types)
 	e.ID = cmp.Or(v.id, e.ID)
 	e, err = v.routed(cmd, source, e)
 	if err != nil {
 		return err
 	}
-	composer, err := composerOf(source, v.sink, v.options.Types)
+	composer, err := composerOf(source, v.sink, v.Options.Types)
 	if err != nil {
 		return err
 	}
@@ -141,7 +142,7 @@ func (v *preview) run(cmd *cobra.Command, args []string) error {
 	}
 	mail.Warnings = append(v.warnings, mail.Warnings...)
 	for _, warning := range mail.Warnings {
-		terminal.Println(v.stderr, v.name+": warning:", warning)
+		terminal.Println(v.Stderr, v.Name+": warning:", warning)
 	}
 	return v.show(e.Type, mail)
 }
@@ -149,7 +150,7 @@ func (v *preview) run(cmd *cobra.Command, args []string) error {
 // routed chooses the email sink: the one of --sink, the one that the type is routed to, or
 // the only one. It returns the notification as the routes to that sink shape it.
 func (v *preview) routed(cmd *cobra.Command, source config.Source, e *notification.Envelope) (*notification.Envelope, error) {
-	c, err := config.LoadDeliveries(source, v.options)
+	c, err := config.LoadDeliveries(source, v.Options)
 	if err != nil {
 		return nil, err
 	}
@@ -170,18 +171,18 @@ func (v *preview) routed(cmd *cobra.Command, source config.Source, e *notificati
 	}
 	switch {
 	case len(all) == 0:
-		return nil, wrongUsage(cmd, fmt.Errorf("%s has no sink of kind %s", source.File, email.Kind().Name))
+		return nil, command.WrongUsage(cmd, fmt.Errorf("%s has no sink of kind %s", source.File, email.Kind().Name))
 	case v.sink != "" && !slices.Contains(all, v.sink):
-		return nil, wrongUsage(cmd, fmt.Errorf("--sink: there is no email sink %s; there are %s", v.sink, strings.Join(all, ", ")))
+		return nil, command.WrongUsage(cmd, fmt.Errorf("--sink: there is no email sink %s; there are %s", v.sink, strings.Join(all, ", ")))
 	case v.sink != "":
 	case len(reached) == 1:
 		v.sink = reached[0]
 	case len(all) == 1:
 		v.sink = all[0]
 	case len(reached) == 0:
-		return nil, wrongUsage(cmd, fmt.Errorf("%s is routed to no email sink; choose one with --sink: %s", e.Type, strings.Join(all, ", ")))
+		return nil, command.WrongUsage(cmd, fmt.Errorf("%s is routed to no email sink; choose one with --sink: %s", e.Type, strings.Join(all, ", ")))
 	default:
-		return nil, wrongUsage(cmd, fmt.Errorf("%s is routed to several email sinks; choose one with --sink: %s", e.Type, strings.Join(reached, ", ")))
+		return nil, command.WrongUsage(cmd, fmt.Errorf("%s is routed to several email sinks; choose one with --sink: %s", e.Type, strings.Join(reached, ", ")))
 	}
 	if !slices.Contains(reached, v.sink) {
 		v.warnings = append(v.warnings, fmt.Sprintf("no route leads %s to %s", e.Type, v.sink))
@@ -211,7 +212,7 @@ func (v *preview) show(typ string, mail *email.Preview) error {
 	format := v.format()
 	switch {
 	case v.json:
-		return printJSON(v.stdout, v.view(typ, mail))
+		return command.PrintJSON(v.Stdout, v.view(typ, mail))
 	case v.open:
 		return v.openBrowser(mail, cmp.Or(format, bestFormat(mail)))
 	case v.out != "":
@@ -225,10 +226,10 @@ func (v *preview) show(typ string, mail *email.Preview) error {
 		if err != nil {
 			return err
 		}
-		_, err = v.raw.Write(content)
+		_, err = v.Raw.Write(content)
 		return err
 	}
-	printMail(v.stdout, mail)
+	printMail(v.Stdout, mail)
 	return nil
 }
 
@@ -281,8 +282,8 @@ func (v *preview) openBrowser(mail *email.Preview, format string) error {
 	if err := errors.Join(err, file.Close()); err != nil {
 		return err
 	}
-	terminal.Println(v.stdout, file.Name()) // not removed: the browser may read it at any time
-	browser.Stdout, browser.Stderr = v.stderr, v.stderr
+	terminal.Println(v.Stdout, file.Name()) // not removed: the browser may read it at any time
+	browser.Stdout, browser.Stderr = v.Stderr, v.Stderr
 	if err := browser.OpenFile(file.Name()); err != nil {
 		return fmt.Errorf("no browser could be opened: %w", err)
 	}
@@ -303,7 +304,7 @@ func printMail(w io.Writer, mail *email.Preview) {
 		terminal.Printf(w, "%s: %s\n", f.Name, f.Value)
 	}
 	fmt.Fprintf(w, "\n%s\n", strings.TrimRight(strings.ReplaceAll(mail.Text, "\r\n", "\n"), "\n"))
-	t := newTable(w, "part", "type", "bytes")
+	t := command.NewTable(w, "part", "type", "bytes")
 	for _, part := range []struct{ name, mediaType, content string }{
 		{"text", "text/plain", mail.Text}, {"html", "text/html", mail.HTML},
 	} {

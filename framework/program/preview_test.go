@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/framework/program/internal/command"
 	"github.com/waybill-go/waybill/sinks"
 	"github.com/waybill-go/waybill/sinks/email"
 	"github.com/waybill-go/waybill/sinks/email/smtptest"
@@ -164,7 +165,7 @@ func TestMailPreviewReadsTheStandardInput(t *testing.T) {
 	t.Parallel()
 	config, _ := previewed(t, order)
 	var out, errs bytes.Buffer
-	root := newRoot(&invocation{stdout: &out, raw: &out, stderr: &errs})
+	root := newRoot(&command.Invocation{Stdout: &out, Raw: &out, Stderr: &errs})
 	root.SetIn(strings.NewReader(order))
 	root.SetArgs([]string{"mail", "preview", "order.placed", "-c", config, "--data", "-", "--locale", "de", "--text"})
 	require.NoError(t, root.ExecuteContext(t.Context()))

@@ -8,10 +8,11 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/waybill-go/waybill/framework/program/internal/command"
 	"github.com/waybill-go/waybill/framework/program/internal/deploy"
 )
 
-func newPrint(p *invocation) *cobra.Command {
+func newPrint(p *command.Invocation) *cobra.Command {
 	var what strings.Builder
 	about := deploy.Names()
 	names := slices.Sorted(maps.Keys(about))
@@ -27,11 +28,11 @@ func newPrint(p *invocation) *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 1 {
 				if text, known := deploy.Text(args[0]); known {
-					fmt.Fprint(p.raw, text)
+					fmt.Fprint(p.Raw, text)
 					return nil
 				}
 			}
-			return wrongUsage(cmd, fmt.Errorf("name one of %s", strings.Join(names, ", ")))
+			return command.WrongUsage(cmd, fmt.Errorf("name one of %s", strings.Join(names, ", ")))
 		},
 	}
 }

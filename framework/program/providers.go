@@ -1,16 +1,14 @@
 package program
 
 import (
-	"cmp"
 	"context"
 
-	"github.com/waybill-go/waybill/framework/admin"
 	"github.com/waybill-go/waybill/framework/config"
 	"github.com/waybill-go/waybill/framework/config/database"
 	"github.com/waybill-go/waybill/framework/forwarder"
 	"github.com/waybill-go/waybill/framework/observe"
 	outboxes "github.com/waybill-go/waybill/framework/outbox"
-	"github.com/waybill-go/waybill/framework/route"
+	"github.com/waybill-go/waybill/framework/program/internal/command"
 	"github.com/waybill-go/waybill/framework/schedule"
 	"github.com/waybill-go/waybill/registry"
 )
@@ -25,7 +23,7 @@ func loadForwarding(source config.Source, options config.Options) (*config.Confi
 		return nil, err
 	}
 	if err := c.Supplied(); err != nil {
-		return nil, &usageError{err}
+		return nil, &command.UsageError{Err: err}
 	}
 	return c, nil
 }
@@ -34,32 +32,6 @@ func provideTables(c *config.Config) config.Tables { return c.Tables() }
 
 func provideStore(ctx context.Context, d *database.Database) (database.Store, error) {
 	return d.Store(ctx)
-}
-
-// provideQuietTables is for commands that do not listen.
-func provideQuietTables(c *config.Config) config.Tables {
-	t := c.Tables()
-	t.Listen = false
-	return t
-}
-
-// operator is what the commands of operators work with.
-type operator struct {
-	*admin.Admin
-	routing admin.Routing
-}
-
-func provideOperator(c *config.Config, s database.Store, who operatorName) (*operator, error) {
-	routes, err := c.Table()
-	return &operator{Admin: admin.New(s, string(who)), routing: routingOf(c, routes)}, err
-}
-
-// routingOf returns a configuration's routing; routes may be nil.
-func routingOf(c *config.Config, routes *route.Table) admin.Routing {
-	if routes == nil {
-		return admin.Routing{}
-	}
-	return admin.Routing{Routes: routes, MaxAttempts: c.MaxAttempts, Unrouted: string(cmp.Or(c.Forwarder.Unrouted, forwarder.UnroutedPark))}
 }
 
 // provideAwaitedStore waits until the database can be reached.

@@ -56,13 +56,3 @@ would reroute 1 delivery\n$`, r.stdout)
 		require.EqualValues(t, 1, action.Count)
 	})
 }
-
-func TestARerouteNeedsRoutes(t *testing.T) {
-	t.Parallel()
-	onEach(t, func(t *testing.T, o outbox) {
-		o.leaveParked(t)
-		r := waybill(t, "parked", "reroute", "--yes", "--database", o.address)
-		require.Equal(t, exitUsage, r.code)
-		require.Contains(t, r.stderr, "rerouting needs the configuration's routes")
-	})
-}

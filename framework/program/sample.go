@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/framework/program/internal/command"
 	"github.com/waybill-go/waybill/framework/program/internal/terminal"
 	"github.com/waybill-go/waybill/framework/route"
 	"github.com/waybill-go/waybill/registry"
@@ -39,7 +40,7 @@ func (s *sample) add(cmd *cobra.Command, what string) {
 func (s *sample) read(cmd *cobra.Command) error {
 	if s.file == "" {
 		if s.key != "" || len(s.metadata) > 0 || s.version != 0 {
-			return wrongUsage(cmd, errors.New("--metadata, --key and --data-version need --data with the payload of the notification"))
+			return command.WrongUsage(cmd, errors.New("--metadata, --key and --data-version need --data with the payload of the notification"))
 		}
 		return nil
 	}

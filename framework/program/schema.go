@@ -4,9 +4,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/waybill-go/waybill/framework/config"
+	"github.com/waybill-go/waybill/framework/program/internal/command"
 )
 
-func newSchema(p *invocation) *cobra.Command {
+func newSchema(p *command.Invocation) *cobra.Command {
 	return &cobra.Command{
 		Use:   "schema",
 		Short: "Print the JSON Schema of configurations, for editors",
@@ -19,7 +20,7 @@ make the first line of the configuration
 as waybill config init does. The schema covers keys and the form of their values;
 waybill config check finds every mistake.`,
 		Example: `  waybill config schema > waybill.schema.json`,
-		Args:    noArguments,
-		RunE:    func(*cobra.Command, []string) error { return config.WriteSchema(p.raw, p.options.Kinds) },
+		Args:    command.NoArguments,
+		RunE:    func(*cobra.Command, []string) error { return config.WriteSchema(p.Raw, p.Options.Kinds) },
 	}
 }

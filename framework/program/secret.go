@@ -7,12 +7,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/waybill-go/waybill/framework/config"
+	"github.com/waybill-go/waybill/framework/program/internal/command"
 	"github.com/waybill-go/waybill/framework/program/internal/terminal"
 	"github.com/waybill-go/waybill/sinks/httpsink"
 )
 
-func newSecret(p *invocation) *cobra.Command {
-	s := &secret{invocation: p}
+func newSecret(p *command.Invocation) *cobra.Command {
+	s := &secret{Invocation: p}
 	cmd := &cobra.Command{
 		Use:   "secret SINK URL",
 		Short: "Print the signing secret of one receiver of an http sink",
@@ -26,26 +27,26 @@ neither the database's address nor the sink's other secrets.`,
 		Args:    sinkAndURL,
 		RunE:    s.run,
 	}
-	cmd.Flags().StringVarP(&s.flags.file, "config", "c", "", "configuration file (default: "+config.DefaultFile+", if it exists)")
+	cmd.Flags().StringVarP(&s.flags.File, "config", "c", "", "configuration file (default: "+config.DefaultFile+", if it exists)")
 	cmd.Flags().BoolVar(&s.json, "json", false, "print the result as JSON")
 	return cmd
 }
 
 func sinkAndURL(cmd *cobra.Command, args []string) error {
 	if len(args) < 2 {
-		return wrongUsage(cmd, errors.New("give a sink and the URL of one receiver, such as https://partner.example"))
+		return command.WrongUsage(cmd, errors.New("give a sink and the URL of one receiver, such as https://partner.example"))
 	}
-	return noArguments(cmd, args[2:])
+	return command.NoArguments(cmd, args[2:])
 }
 
 type secret struct {
-	*invocation
-	flags sourceFlags
+	*command.Invocation
+	flags command.SourceFlags
 	json  bool
 }
 
 func (s *secret) run(cmd *cobra.Command, args []string) error {
-	source, err := s.fileSource(cmd, s.flags)
+	source, err := s.FileSource(cmd, s.flags)
 	if err != nil {
 		return err
 	}
@@ -57,17 +58,17 @@ func (s *secret) run(cmd *cobra.Command, args []string) error {
 	for _, master := range masters {
 		d, err := httpsink.DeriveSecret(master, args[1])
 		if err != nil {
-			return wrongUsage(cmd, err)
+			return command.WrongUsage(cmd, err)
 		}
 		derived = append(derived, d)
 	}
 	if s.json {
-		return printJSON(s.stdout, struct {
+		return command.PrintJSON(s.Stdout, struct {
 			Secrets []string `json:"secrets"`
 		}{derived})
 	}
 	for _, d := range derived {
-		terminal.Println(s.stdout, d)
+		terminal.Println(s.Stdout, d)
 	}
 	return nil
 }
@@ -80,9 +81,9 @@ func mastersOf(cmd *cobra.Command, source config.Source, sink string) ([]string,
 	}
 	switch found, ok := c.Sinks[sink]; {
 	case !ok:
-		return nil, wrongUsage(cmd, fmt.Errorf("there is no sink %q", sink))
+		return nil, command.WrongUsage(cmd, fmt.Errorf("there is no sink %q", sink))
 	case found.Kind != httpsink.Kind().Name:
-		return nil, wrongUsage(cmd, fmt.Errorf("sink %q is of the kind %s, not %s", sink, found.Kind, httpsink.Kind().Name))
+		return nil, command.WrongUsage(cmd, fmt.Errorf("sink %q is of the kind %s, not %s", sink, found.Kind, httpsink.Kind().Name))
 	}
 	var settings httpsink.Config
 	keys := []string{"master_secret", "master_secrets"}
@@ -95,7 +96,7 @@ func mastersOf(cmd *cobra.Command, source config.Source, sink string) ([]string,
 	}
 	masters = append(masters, settings.MasterSecrets...)
 	if len(masters) == 0 {
-		return nil, wrongUsage(cmd, fmt.Errorf("sink %q has no master_secret", sink))
+		return nil, command.WrongUsage(cmd, fmt.Errorf("sink %q has no master_secret", sink))
 	}
 	return masters, nil
 }

@@ -7,10 +7,11 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/waybill-go/waybill/framework/config"
+	"github.com/waybill-go/waybill/framework/program/internal/command"
 )
 
-func newShow(p *invocation) *cobra.Command {
-	s := &show{invocation: p}
+func newShow(p *command.Invocation) *cobra.Command {
+	s := &show{Invocation: p}
 	cmd := &cobra.Command{
 		Use:   "show",
 		Short: "Show the configuration in effect, with defaults and without secrets",
@@ -22,36 +23,36 @@ addresses, the path of a webhook's URL, and all values of headers and of a progr
 environment and arguments. A value that comes from ${NAME} or file: is shown as that
 reference.`,
 		Example: `  waybill config show -c waybill.yaml`,
-		Args:    noArguments,
+		Args:    command.NoArguments,
 		RunE:    s.run,
 	}
-	s.flags.add(cmd)
+	s.flags.Add(cmd)
 	cmd.Flags().BoolVar(&s.json, "json", false, "print the result as JSON")
 	return cmd
 }
 
 type show struct {
-	*invocation
-	flags sourceFlags
+	*command.Invocation
+	flags command.SourceFlags
 	json  bool
 }
 
 func (s *show) run(cmd *cobra.Command, _ []string) error {
-	source, err := s.fileSource(cmd, s.flags)
+	source, err := s.FileSource(cmd, s.flags)
 	if err != nil {
 		return err
 	}
-	text, err := config.Show(source, s.options)
+	text, err := config.Show(source, s.Options)
 	if err != nil {
 		return err
 	}
 	if !s.json {
-		_, err = fmt.Fprintf(s.stdout, "%s", text)
+		_, err = fmt.Fprintf(s.Stdout, "%s", text)
 		return err
 	}
 	var shown any
 	if err := yaml.Unmarshal(text, &shown); err != nil {
 		return fmt.Errorf("convert the configuration to JSON: %w", err)
 	}
-	return printJSON(s.stdout, shown)
+	return command.PrintJSON(s.Stdout, shown)
 }

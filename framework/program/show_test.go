@@ -63,7 +63,6 @@ sinks:
       client: franz-go
       acks: all
       compression: none
-      idempotent: true
       exactly_once: false
       timeout: 10s
       max_message_bytes: 1048576
@@ -86,8 +85,6 @@ sinks:
     with:
       path: '-'
       fsync: false
-      max_size_mb: 100
-      compress: false
     parallelism:
       threshold: 16
       above: bounded
@@ -117,9 +114,7 @@ sinks:
         LANG: '***'
       grace: 5s
       start_timeout: 30s
-      max_restart_pause: 30s
       max_line_bytes: 4194304
-      stderr: info
     parallelism:
       threshold: 16
       above: bounded

@@ -20,8 +20,8 @@ const flushTimeout = 3 * time.Second
 
 // logSDK sends errors of the OpenTelemetry SDK to the log. It applies to the whole process.
 func (f *forward) logSDK() {
-	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { f.logger.Warn("OpenTelemetry", "error", err) }))
-	otel.SetLogger(otelLogger(f.logger))
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { f.Logger.Warn("OpenTelemetry", "error", err) }))
+	otel.SetLogger(otelLogger(f.Logger))
 }
 
 // traced turns tracing on. end sends the last spans and turns it off.
@@ -32,16 +32,16 @@ func (f *forward) traced(ctx context.Context) (end func(), err error) {
 	}
 	who, err := f.service.Resource(ctx)
 	if err != nil { // part of the resource is missing
-		f.logger.Warn("tracing", "error", err)
+		f.Logger.Warn("tracing", "error", err)
 	}
-	provider := sdk.NewTracerProvider(sdk.WithBatcher(otlp.NewSpans(exporter, f.logger), f.queue()...), sdk.WithResource(who))
-	f.options.TracerProvider = provider
-	f.logger.Info("tracing is on")
+	provider := sdk.NewTracerProvider(sdk.WithBatcher(otlp.NewSpans(exporter, f.Logger), f.queue()...), sdk.WithResource(who))
+	f.Options.TracerProvider = provider
+	f.Logger.Info("tracing is on")
 	return func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushTimeout)
 		defer cancel()
 		if err := provider.Shutdown(ctx); err != nil {
-			f.logger.Warn("the last spans were not sent", "error", err)
+			f.Logger.Warn("the last spans were not sent", "error", err)
 			_ = exporter.Shutdown(ctx) // cancels the upload that is running
 		}
 	}, nil
@@ -62,13 +62,13 @@ func (f *forward) queue() []sdk.BatchSpanProcessorOption {
 // 0, it logs a warning and returns the default.
 func (f *forward) number(variable string, standard int) int {
 	const most = 1 << 24 // more must be a typing error
-	text := otlp.Variable(f.environ, variable)
+	text := otlp.Variable(f.Environ, variable)
 	if text == "" {
 		return standard
 	}
 	n, err := strconv.Atoi(text)
 	if err != nil || n < 1 || n > most {
-		f.logger.Warn(fmt.Sprintf("%s is not a number from 1 to %d: using its default", variable, most), "value", text, "default", standard)
+		f.Logger.Warn(fmt.Sprintf("%s is not a number from 1 to %d: using its default", variable, most), "value", text, "default", standard)
 		return standard
 	}
 	return n

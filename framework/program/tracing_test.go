@@ -2,13 +2,9 @@ package program
 
 import (
 	"fmt"
-	"net/http"
-	"net/http/httptest"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	collector "go.opentelemetry.io/proto/otlp/collector/trace/v1"
@@ -77,106 +73,17 @@ func TestTheProgramSendsItsSpansToACollector(t *testing.T) {
 	})
 }
 
-func TestAHangingCollectorDelaysNothing(t *testing.T) {
-	t.Parallel()
-	onEach(t, func(t *testing.T, o outbox) {
-		o.migrate(t)
-		asked, done := make(chan struct{}), make(chan struct{})
-		var once sync.Once
-		hanging := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
-			once.Do(func() { close(asked) })
-			<-done
-		}))
-		defer hanging.Close()
-		defer close(done)
-		destination := newReceiver(t)
-		f := startIn(t, []string{"OTEL_EXPORTER_OTLP_ENDPOINT=" + hanging.URL, "OTEL_BSP_SCHEDULE_DELAY=1", "OTEL_BSP_MAX_QUEUE_SIZE=10"},
-			"forward", "-c", o.config(t, "15s", destination.URL))
-		o.publish(t, 1, 1)
-		<-asked
-		o.publish(t, 2, 500)
-		destination.await(t, 500)
-		began := time.Now()
-		f.signal(t, syscall.SIGTERM)
-		f.awaitLine(t, "the last spans were not sent")
-		require.Zero(t, f.wait())
-		require.Less(t, time.Since(began), flushTimeout+10*time.Second)
-	})
-}
-
-func TestACollectorOfSpansThatStartsLaterIsLoggedOnce(t *testing.T) {
-	t.Parallel()
-	o := databases["sqlite"](t)
-	o.migrate(t)
-	refused := make(chan struct{}, 100)
-	works := make(chan struct{})
-	c := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		select {
-		case <-works:
-		default:
-			w.WriteHeader(http.StatusForbidden) // the exporter does not retry this
-			refused <- struct{}{}
-		}
-	}))
-	defer c.Close()
-	destination := newReceiver(t)
-	f := startIn(t, []string{"OTEL_EXPORTER_OTLP_ENDPOINT=" + c.URL, "OTEL_METRICS_EXPORTER=none", "OTEL_BSP_SCHEDULE_DELAY=1"},
-		"forward", "-c", o.config(t, "15s", destination.URL))
-	for n := range 3 {
-		o.publish(t, n+1, n+1)
-		<-refused
-	}
-	close(works)
-	o.publish(t, 4, 4)
-	failed := 0
-	for line := range f.lines {
-		if strings.Contains(line, "sending spans failed, trying again") {
-			failed++
-		}
-		require.NotContains(t, line, "msg=tracing")
-		if strings.Contains(line, "sending spans works again") {
-			break
-		}
-	}
-	require.Equal(t, 1, failed)
-	f.signal(t, syscall.SIGTERM)
-	require.Zero(t, f.wait())
-}
-
-func TestTracingIsOffByDefault(t *testing.T) {
-	t.Parallel()
-	o := databases["sqlite"](t)
-	o.migrate(t)
-	spans := newSpanCollector(t)
-	for name, environ := range map[string][]string{
-		"nothing":  {"OTEL_SERVICE_NAME=shop"},
-		"disabled": {"OTEL_SDK_DISABLED=TRUE", "OTEL_EXPORTER_OTLP_ENDPOINT=" + spans.URL},
-		"none":     {"OTEL_TRACES_EXPORTER=none", "OTEL_EXPORTER_OTLP_ENDPOINT=" + spans.URL},
-	} {
-		t.Run(name, func(t *testing.T) {
-			f := startIn(t, environ, "forward", "-c", o.config(t, "15s", "http://127.0.0.1:1"))
-			for line := range f.lines {
-				require.NotContains(t, line, "tracing")
-				if strings.Contains(line, "forwarding") {
-					break
-				}
-			}
-			f.signal(t, syscall.SIGTERM)
-			require.Zero(t, f.wait())
-		})
-	}
-	require.Empty(t, spans.headers)
-}
-
 func TestWrongVariablesOfTracing(t *testing.T) {
 	t.Parallel()
 	o := databases["sqlite"](t)
 	o.migrate(t)
 	config := o.config(t, "15s", "http://127.0.0.1:1")
-	r := waybillWith(t, []string{"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT=http://u:geheim@h:x"}, "forward", "-c", config)
-	require.Equal(t, exitUsage, r.code)
-	require.Contains(t, r.stderr, "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT is not a URL")
-	require.NotContains(t, r.stderr, "geheim")
+	for _, signal := range []string{"TRACES", "METRICS"} {
+		r := waybillWith(t, []string{"OTEL_EXPORTER_OTLP_" + signal + "_ENDPOINT=http://u:geheim@h:x"}, "forward", "-c", config)
+		require.Equal(t, exitUsage, r.code)
+		require.Contains(t, r.stderr, "OTEL_EXPORTER_OTLP_"+signal+"_ENDPOINT is not a URL such as http://localhost:4318")
+		require.NotContains(t, r.stderr, "geheim")
+	}
 	for _, c := range []struct {
 		environ []string
 		want    string

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/waybill-go/waybill/framework/program/internal/command"
 )
 
 // nowhere is an address at which nothing listens.
@@ -138,7 +140,7 @@ func TestReferencesAreCurrent(t *testing.T) {
 	t.Parallel()
 	for name, write := range references {
 		var b bytes.Buffer
-		require.NoError(t, write(&b, newRoot(&invocation{name: "waybill"}), ownKinds(t)))
+		require.NoError(t, write(&b, newRoot(&command.Invocation{Name: "waybill"}), ownKinds(t)))
 		committed, err := os.ReadFile(filepath.Join("../../docs", name))
 		require.NoError(t, err)
 		require.Equal(t, string(committed), b.String(), "run go generate ./framework/program")

@@ -8,11 +8,12 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/waybill-go/waybill/framework/program/internal/command"
 	"github.com/waybill-go/waybill/framework/program/internal/licenses"
 	"github.com/waybill-go/waybill/framework/program/internal/terminal"
 )
 
-func newVersion(p *invocation) *cobra.Command {
+func newVersion(p *command.Invocation) *cobra.Command {
 	asJSON, asLicenses := false, false
 	cmd := &cobra.Command{
 		Use:   "version",
@@ -20,17 +21,17 @@ func newVersion(p *invocation) *cobra.Command {
 		Long: `Show the version of this program, the revision and the Go version that it was built
 from, and its platform.`,
 		Example: "  waybill version --json",
-		Args:    noArguments,
+		Args:    command.NoArguments,
 		RunE: func(*cobra.Command, []string) error {
 			if asLicenses {
-				_, err := io.WriteString(p.raw, licenses.Text)
+				_, err := io.WriteString(p.Raw, licenses.Text)
 				return err
 			}
-			b := readBuild(p.name)
+			b := readBuild(p.Name)
 			if asJSON {
-				return printJSON(p.stdout, b)
+				return command.PrintJSON(p.Stdout, b)
 			}
-			terminal.Println(p.stdout, b)
+			terminal.Println(p.Stdout, b)
 			return nil
 		},
 	}

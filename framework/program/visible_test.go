@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/waybill-go/waybill/framework/program/internal/command"
 	"github.com/waybill-go/waybill/framework/store"
 	"github.com/waybill-go/waybill/framework/store/sqlite"
 )
@@ -101,9 +102,9 @@ func TestLogsPrintHostileValuesVisibly(t *testing.T) {
 	t.Parallel()
 	for _, format := range []string{"text", "json"} {
 		var out strings.Builder
-		p := &invocation{stderr: &out, logFormat: format, logLevel: "info"}
-		require.NoError(t, p.makeLogger())
-		p.logger.With(hostile("a"), hostile("b")).WithGroup(hostile("g")).Warn(hostile("message"), "error", fmt.Errorf("%s", hostile("e")), "id", hostile("id"), hostile("key"), []string{hostile("list")})
+		p := &command.Invocation{Stderr: &out, LogFormat: format, LogLevel: "info"}
+		require.NoError(t, p.MakeLogger())
+		p.Logger.With(hostile("a"), hostile("b")).WithGroup(hostile("g")).Warn(hostile("message"), "error", fmt.Errorf("%s", hostile("e")), "id", hostile("id"), hostile("key"), []string{hostile("list")})
 		requireVisible(t, out.String(), []string{format})
 		require.Equal(t, 1, strings.Count(out.String(), "\n"), format)
 	}

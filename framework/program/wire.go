@@ -33,18 +33,7 @@ func newReplacement(ctx context.Context, c *config.Config, options config.Option
 	))
 }
 
-// newStore opens an existing outbox.
-func newStore(ctx context.Context, source config.Source) (database.Store, func(), error) {
-	panic(wire.Build(config.LoadTables, database.Open, provideStore))
-}
-
 // newMigration opens the database to create or upgrade the outbox in it.
 func newMigration(source config.Source) (*database.Database, func(), error) {
 	panic(wire.Build(config.LoadTables, database.Create))
-}
-
-// newOperator opens the outbox for a person who inspects or changes it. Routes are used if the
-// configuration has some.
-func newOperator(ctx context.Context, source config.Source, options config.Options, who operatorName) (*operator, func(), error) {
-	panic(wire.Build(config.LoadRoutes, provideQuietTables, database.Open, provideStore, provideOperator))
 }

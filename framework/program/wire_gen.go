@@ -8,12 +8,12 @@ package program
 
 import (
 	"context"
-
 	"github.com/waybill-go/waybill/framework/config"
 	"github.com/waybill-go/waybill/framework/config/database"
+)
 
+import (
 	_ "embed"
-
 	_ "time/tzdata"
 )
 
@@ -65,26 +65,6 @@ func newReplacement(ctx context.Context, c *config.Config, options config.Option
 	}, nil
 }
 
-// newStore opens an existing outbox.
-func newStore(ctx context.Context, source config.Source) (database.Store, func(), error) {
-	tables, err := config.LoadTables(source)
-	if err != nil {
-		return nil, nil, err
-	}
-	databaseDatabase, cleanup, err := database.Open(tables)
-	if err != nil {
-		return nil, nil, err
-	}
-	store, err := provideStore(ctx, databaseDatabase)
-	if err != nil {
-		cleanup()
-		return nil, nil, err
-	}
-	return store, func() {
-		cleanup()
-	}, nil
-}
-
 // newMigration opens the database to create or upgrade the outbox in it.
 func newMigration(source config.Source) (*database.Database, func(), error) {
 	tables, err := config.LoadTables(source)
@@ -96,33 +76,6 @@ func newMigration(source config.Source) (*database.Database, func(), error) {
 		return nil, nil, err
 	}
 	return databaseDatabase, func() {
-		cleanup()
-	}, nil
-}
-
-// newOperator opens the outbox for a person who inspects or changes it. Routes are used if the
-// configuration has some.
-func newOperator(ctx context.Context, source config.Source, options config.Options, who operatorName) (*operator, func(), error) {
-	configConfig, err := config.LoadRoutes(source, options)
-	if err != nil {
-		return nil, nil, err
-	}
-	tables := provideQuietTables(configConfig)
-	databaseDatabase, cleanup, err := database.Open(tables)
-	if err != nil {
-		return nil, nil, err
-	}
-	store, err := provideStore(ctx, databaseDatabase)
-	if err != nil {
-		cleanup()
-		return nil, nil, err
-	}
-	programOperator, err := provideOperator(configConfig, store, who)
-	if err != nil {
-		cleanup()
-		return nil, nil, err
-	}
-	return programOperator, func() {
 		cleanup()
 	}, nil
 }

@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"golang.org/x/net/idna"
+
+	"github.com/waybill-go/waybill/sinks/internal/line"
 )
 
 // Limits of a mail's addresses.
@@ -41,7 +43,7 @@ func recipients(l *letter) ([]string, error) {
 // as spaces, because a template file ends with one, and so that no value can begin a new header
 // line.
 func parseAddresses(text string) ([]*mail.Address, error) {
-	text = collapse(text)
+	text = line.Collapse(text)
 	if strings.Trim(text, ", ") == "" {
 		return nil, nil
 	}
@@ -66,7 +68,7 @@ func parseAddresses(text string) ([]*mail.Address, error) {
 // case, and so does one whose domain is not valid.
 func withASCIIDomain(address string) string {
 	local, domain, _ := cutLast(address, "@")
-	if isASCII(domain) || !isASCII(local) {
+	if line.IsASCII(domain) || !line.IsASCII(local) {
 		return address
 	}
 	encoded, err := idna.Lookup.ToASCII(domain)
@@ -115,8 +117,4 @@ var errSeveral = fmt.Errorf("%w: a value has a comma or a line break, like a lis
 func bare(a *mail.Address) string {
 	quoted := (&mail.Address{Address: a.Address}).String() // quotes odd local parts
 	return strings.TrimSuffix(strings.TrimPrefix(quoted, "<"), ">")
-}
-
-func isASCII(s string) bool {
-	return !strings.ContainsFunc(s, func(r rune) bool { return r >= 0x80 })
 }

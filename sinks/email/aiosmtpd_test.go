@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/waybill-go/waybill/sinks/email"
+	"github.com/waybill-go/waybill/sinks/email/mailserver"
 )
 
 // pythonVariable names a Python interpreter that has aiosmtpd.
@@ -83,7 +84,7 @@ func TestTheSinkWorksWithAnotherMailServer(t *testing.T) {
 				"customer.signed-up/attachments.tmpl": "logo.png",
 			})
 			sink := newSink(t, email.Config{
-				SMTP: fmt.Sprintf("smtp://shop:p%%40ss@127.0.0.1:%d", port), TLS: email.TLSMandatory, TLSConfig: trust, FS: templates,
+				SMTP: fmt.Sprintf("smtp://shop:p%%40ss@127.0.0.1:%d", port), TLS: mailserver.TLSMandatory, TLSConfig: trust, FS: templates,
 			})
 			require.NoError(t, sink.CheckHealth(within(t)))
 			for range 3 {

@@ -19,6 +19,7 @@ import (
 
 	"github.com/waybill-go/waybill/sinks"
 	"github.com/waybill-go/waybill/sinks/email"
+	"github.com/waybill-go/waybill/sinks/email/mailserver"
 	"github.com/waybill-go/waybill/sinks/email/smtptest"
 )
 
@@ -28,9 +29,9 @@ func TestEachMechanismThatBothSidesSupportAuthenticates(t *testing.T) {
 		auth    string
 		works   bool
 	}{
-		{"PLAIN", "", true}, {"PLAIN", email.AuthPlain, true}, {"PLAIN", email.AuthLogin, false},
-		{"LOGIN", "", true}, {"LOGIN", email.AuthLogin, true}, {"LOGIN", email.AuthPlain, false},
-		{"XOAUTH2", email.AuthXOAUTH2, true}, {"PLAIN", email.AuthXOAUTH2, false}, {"XOAUTH2", "", false},
+		{"PLAIN", "", true}, {"PLAIN", mailserver.AuthPlain, true}, {"PLAIN", mailserver.AuthLogin, false},
+		{"LOGIN", "", true}, {"LOGIN", mailserver.AuthLogin, true}, {"LOGIN", mailserver.AuthPlain, false},
+		{"XOAUTH2", mailserver.AuthXOAUTH2, true}, {"PLAIN", mailserver.AuthXOAUTH2, false}, {"XOAUTH2", "", false},
 	} {
 		for _, tls := range []smtptest.TLS{smtptest.Plain, smtptest.StartTLS, smtptest.Implicit} {
 			t.Run(fmt.Sprintf("%s with %q, TLS %d", c.offered, c.auth, tls), func(t *testing.T) {
@@ -124,7 +125,7 @@ func (a *authorization) set(change func()) {
 }
 
 func TestTokensAreFetchedWhenTheyExpireOrAreRefused(t *testing.T) {
-	for name, o := range map[string]email.OAuth2{
+	for name, o := range map[string]mailserver.OAuth2{
 		"refresh token":      {ClientID: "id", ClientSecret: "s3cret", RefreshToken: "refresh-0"},
 		"client credentials": {ClientID: "id", ClientSecret: "s3cret", Scopes: []string{"mail"}},
 	} {
@@ -177,7 +178,7 @@ func TestTokensAreFetchedWhenTheyExpireOrAreRefused(t *testing.T) {
 }
 
 func TestMistakesInAuthenticationAreNamed(t *testing.T) {
-	oauth := email.OAuth2{TokenURL: "https://example.com/token", ClientID: "id", ClientSecret: "s"}
+	oauth := mailserver.OAuth2{TokenURL: "https://example.com/token", ClientID: "id", ClientSecret: "s"}
 	for _, c := range []struct {
 		config email.Config
 		want   string
@@ -191,11 +192,11 @@ func TestMistakesInAuthenticationAreNamed(t *testing.T) {
 		{email.Config{SMTP: "smtp://a@localhost", TokenFile: "x", OAuth2: oauth}, "token_file: contradicts oauth2"},
 		{email.Config{SMTP: "smtp://a@localhost", TokenFile: "x", TokenSource: new(source)}, "token_file: contradicts TokenSource"},
 		{email.Config{SMTP: "smtp://a:secret@localhost", TokenSource: new(source)}, "smtp: has a password; with TokenSource"},
-		{email.Config{SMTP: "smtp://a@localhost", OAuth2: email.OAuth2{Scopes: []string{"x"}}}, "oauth2.token_url: is missing"},
-		{email.Config{SMTP: "smtp://a@localhost", OAuth2: email.OAuth2{TokenURL: "http://example.com"}}, "oauth2.token_url: is not https://"},
-		{email.Config{SMTP: "smtp://a@localhost", OAuth2: email.OAuth2{TokenURL: "nowhere"}}, "oauth2.token_url: is not a URL"},
-		{email.Config{SMTP: "smtp://a@localhost", OAuth2: email.OAuth2{Scopes: []string{"x"}}}, "oauth2.client_id: is missing"},
-		{email.Config{SMTP: "smtp://a@localhost", OAuth2: email.OAuth2{Scopes: []string{"x"}}}, "oauth2.client_secret: is missing"},
+		{email.Config{SMTP: "smtp://a@localhost", OAuth2: mailserver.OAuth2{Scopes: []string{"x"}}}, "oauth2.token_url: is missing"},
+		{email.Config{SMTP: "smtp://a@localhost", OAuth2: mailserver.OAuth2{TokenURL: "http://example.com"}}, "oauth2.token_url: is not https://"},
+		{email.Config{SMTP: "smtp://a@localhost", OAuth2: mailserver.OAuth2{TokenURL: "nowhere"}}, "oauth2.token_url: is not a URL"},
+		{email.Config{SMTP: "smtp://a@localhost", OAuth2: mailserver.OAuth2{Scopes: []string{"x"}}}, "oauth2.client_id: is missing"},
+		{email.Config{SMTP: "smtp://a@localhost", OAuth2: mailserver.OAuth2{Scopes: []string{"x"}}}, "oauth2.client_secret: is missing"},
 	} {
 		c.config.From, c.config.Templates = "a@example.com", "x"
 		c.config.SetDefaults()
@@ -224,11 +225,11 @@ func TestNoErrorRepeatsACredential(t *testing.T) {
 	t.Cleanup(authorization.Close)
 	for name, c := range map[string]email.Config{
 		"password":   {SMTP: "smtp://shop:pass-hunter2@%s"},
-		"login":      {SMTP: "smtp://shop:pass-hunter2@%s", Auth: email.AuthLogin},
-		"token":      {SMTP: "smtp://shop:token-hunter2@%s", Auth: email.AuthXOAUTH2},
+		"login":      {SMTP: "smtp://shop:pass-hunter2@%s", Auth: mailserver.AuthLogin},
+		"token":      {SMTP: "smtp://shop:token-hunter2@%s", Auth: mailserver.AuthXOAUTH2},
 		"token_file": {SMTP: "smtp://shop@%s", TokenFile: file},
 		"source":     {SMTP: "smtp://shop@%s", TokenSource: oauth2.StaticTokenSource(&oauth2.Token{AccessToken: "token-hunter2"})},
-		"oauth2": {SMTP: "smtp://shop@%s", OAuth2: email.OAuth2{
+		"oauth2": {SMTP: "smtp://shop@%s", OAuth2: mailserver.OAuth2{
 			TokenURL: authorization.URL, ClientID: "shop", ClientSecret: "client-hunter2", RefreshToken: "refresh-hunter2",
 		}},
 	} {

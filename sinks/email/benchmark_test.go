@@ -19,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/waybill-go/waybill/sinks/email"
+	"github.com/waybill-go/waybill/sinks/email/mailserver"
 	"github.com/waybill-go/waybill/sinks/email/smtptest"
 )
 
@@ -188,7 +189,7 @@ func newLoop(b *testing.B, address string, connections int) func(mails int) {
 
 // newDelivering sends with the sink.
 func newDelivering(b *testing.B, address string, connections int) func(mails int) {
-	sink := newSink(b, email.Config{SMTP: "smtp://" + address, TLS: email.TLSNone, Connections: connections})
+	sink := newSink(b, email.Config{SMTP: "smtp://" + address, TLS: mailserver.TLSNone, Connections: connections})
 	d := delivery(jane)
 	return share(b, connections, func(int) error {
 		_, err := sink.Deliver(context.Background(), d)

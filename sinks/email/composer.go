@@ -9,6 +9,7 @@ import (
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/registry"
 	"github.com/waybill-go/waybill/sinks"
+	"github.com/waybill-go/waybill/sinks/email/mailserver"
 )
 
 // Composer makes mails from envelopes. It does everything that a [Sink] does except sending. Its
@@ -56,7 +57,7 @@ func newComposer(in sinks.Instance, c Config) (*Composer, error) {
 func (c *Composer) Types() []string { return c.templates.types() }
 
 // compose makes the mail of one envelope.
-func (c *Composer) compose(e *notification.Envelope) (*message, error) {
+func (c *Composer) compose(e *notification.Envelope) (*mailserver.Message, error) {
 	l, err := c.write(e, "")
 	if err != nil {
 		return nil, err
@@ -120,13 +121,13 @@ func (c *Composer) write(e *notification.Envelope, locale string) (*letter, erro
 }
 
 // finish makes the mail from a letter.
-func (c *Composer) finish(e *notification.Envelope, l *letter) (*message, error) {
+func (c *Composer) finish(e *notification.Envelope, l *letter) (*mailserver.Message, error) {
 	m, err := newMessage(e, c.from, c.sink, l)
 	if err != nil {
 		return nil, err
 	}
-	if len(m.raw) > c.maxSize {
-		return nil, fmt.Errorf("%w: it has %d bytes, attachments and their encoding included, and max_size_mb allows %d", ErrTooLarge, len(m.raw), c.maxSize)
+	if len(m.Raw) > c.maxSize {
+		return nil, fmt.Errorf("%w: it has %d bytes, attachments and their encoding included, and max_size_mb allows %d", mailserver.ErrTooLarge, len(m.Raw), c.maxSize)
 	}
 	return m, nil
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/waybill-go/waybill/sinks"
 	"github.com/waybill-go/waybill/sinks/email"
+	"github.com/waybill-go/waybill/sinks/email/mailserver"
 )
 
 // build makes a sink from YAML.
@@ -25,7 +26,7 @@ func build(t *testing.T, text string) (sinks.Sink, error) {
 func TestTheKindHasDefaults(t *testing.T) {
 	config, ok := email.Kind().Config().(*email.Config)
 	require.True(t, ok)
-	assert.Equal(t, &email.Config{Auth: "auto", Timeout: 30 * time.Second, Connections: 4, MaxSizeMB: 25, MaxConnectionAge: 5 * time.Minute}, config)
+	assert.Equal(t, &email.Config{Auth: "auto", Timeout: 30 * time.Second, Connections: 4, MaxSizeMB: 25}, config)
 }
 
 func TestAllMistakesOfAConfigurationAreReportedTogether(t *testing.T) {
@@ -36,13 +37,12 @@ from: shop
 reply_to: a@example.com; b@example.com
 timeout: -1s
 connections: 0
-max_connection_age: -1s
 hello: "two words"
 `)
 	for _, want := range []string{
 		`smtp: starts with "ftp"`, "smtp: has no host", "smtp: port 99999", "smtp: has something after the port",
 		`tls: "maybe" is unknown`, `from: "shop" is not an address`, "reply_to: ", "templates: is missing",
-		"timeout: -1s", "connections: 0 is outside", "max_connection_age: -1s", `hello: "two words"`,
+		"timeout: -1s", "connections: 0 is outside", `hello: "two words"`,
 	} {
 		assert.ErrorContains(t, err, want)
 	}
@@ -67,7 +67,7 @@ func TestMistakesInTheServersURLAreNamedWithoutThePassword(t *testing.T) {
 }
 
 func TestNoTLSContradictsSMTPS(t *testing.T) {
-	c := email.Config{SMTP: "smtps://localhost", TLS: email.TLSNone, From: "a@example.com", Templates: "x"}
+	c := email.Config{SMTP: "smtps://localhost", TLS: mailserver.TLSNone, From: "a@example.com", Templates: "x"}
 	c.SetDefaults()
 	require.ErrorContains(t, c.Validate(), "tls: none contradicts smtps://")
 }
@@ -75,12 +75,12 @@ func TestNoTLSContradictsSMTPS(t *testing.T) {
 func TestAPasswordThatMayBeSentInClearTextIsLogged(t *testing.T) {
 	for _, c := range []struct{ smtp, tls, says string }{
 		{"smtp://shop:secret@mail.example.com", "", ""},
-		{"smtp://shop:secret@mail.example.com", email.TLSMandatory, ""},
-		{"smtps://shop:secret@mail.example.com", email.TLSOpportunistic, ""},
-		{"smtp://mail.example.com", email.TLSNone, ""},
-		{"smtp://shop:secret@127.0.0.1", email.TLSNone, ""},
-		{"smtp://shop:secret@mail.example.com", email.TLSNone, "tls is none"},
-		{"smtp://shop:secret@mail.example.com", email.TLSOpportunistic, "tls is opportunistic"},
+		{"smtp://shop:secret@mail.example.com", mailserver.TLSMandatory, ""},
+		{"smtps://shop:secret@mail.example.com", mailserver.TLSOpportunistic, ""},
+		{"smtp://mail.example.com", mailserver.TLSNone, ""},
+		{"smtp://shop:secret@127.0.0.1", mailserver.TLSNone, ""},
+		{"smtp://shop:secret@mail.example.com", mailserver.TLSNone, "tls is none"},
+		{"smtp://shop:secret@mail.example.com", mailserver.TLSOpportunistic, "tls is opportunistic"},
 	} {
 		var log strings.Builder
 		sink, err := email.New(sinks.Instance{Name: "mail", Logger: slog.New(slog.NewTextHandler(&log, nil))},

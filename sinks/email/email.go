@@ -47,6 +47,7 @@ import (
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/registry"
 	"github.com/waybill-go/waybill/sinks"
+	"github.com/waybill-go/waybill/sinks/email/mailserver"
 )
 
 // Kind is the sink kind email.
@@ -71,7 +72,7 @@ func Kind() sinks.Kind {
 // Config.Connections mails are sent at once; further calls wait.
 type Sink struct {
 	composer *Composer
-	pool     *pool
+	server   *mailserver.Client
 	logger   *slog.Logger
 }
 
@@ -94,15 +95,11 @@ func New(in sinks.Instance, c Config) (*Sink, error) {
 	if err := errors.Join(invalid, err); err != nil {
 		return nil, err
 	}
-	server, err := newServer(c, in)
+	server, err := mailserver.New(in, c.server())
 	if err != nil {
 		return nil, err
 	}
-	logger := cmp.Or(in.Logger, slog.New(slog.DiscardHandler))
-	if warning := c.tlsWarning(); warning != "" {
-		logger.Warn(warning, "server", server.address)
-	}
-	return &Sink{composer: composer, pool: newPool(server, c.Connections, logger), logger: logger}, nil
+	return &Sink{composer: composer, server: server, logger: cmp.Or(in.Logger, slog.New(slog.DiscardHandler))}, nil
 }
 
 // Deliver sends the mail, and returns the server's final reply as the receipt, such as
@@ -133,30 +130,26 @@ func (s *Sink) Deliver(ctx context.Context, d *notification.Delivery) (notificat
 		}
 		return "", sinks.Invalid(err)
 	}
-	var done sent
-	err = s.pool.use(ctx, func(c *connection) (err error) {
-		done, err = c.send(ctx, m)
-		return err
-	})
+	done, err := s.server.Send(ctx, m)
 	if err != nil {
-		return "", classify(err)
+		return "", err
 	}
-	if len(done.refused) > 0 {
+	if len(done.Refused) > 0 {
 		s.logger.WarnContext(ctx, "the mail server refuses some recipients permanently; the mail was sent to the others",
-			"type", d.Type, "id", d.ID, "refused", refusals(done.refused))
+			"type", d.Type, "id", d.ID, "refused", mailserver.Refusals(done.Refused))
 	}
-	return done.receipt(), nil
+	return done.Receipt(), nil
 }
 
 // CheckHealth sends a NOOP to the mail server, over an idle or a new connection. Its errors
 // have the classes of Deliver.
 func (s *Sink) CheckHealth(ctx context.Context) error {
-	return classify(s.pool.use(ctx, func(c *connection) error { return c.noop(ctx) }))
+	return s.server.Check(ctx)
 }
 
 // Close sends QUIT on all idle connections and closes them; after ctx has ended it does not
-// wait for answers. Deliveries after Close fail with ErrClosed.
+// wait for answers. Deliveries after Close fail with [mailserver.ErrClosed].
 func (s *Sink) Close(ctx context.Context) error {
-	s.pool.close(ctx)
+	s.server.Close(ctx)
 	return nil
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/sinks"
 	"github.com/waybill-go/waybill/sinks/email"
+	"github.com/waybill-go/waybill/sinks/email/mailserver"
 	"github.com/waybill-go/waybill/sinks/email/smtptest"
 )
 
@@ -237,5 +238,5 @@ func TestConnectionsAreReusedAndNeverMoreThanConfigured(t *testing.T) {
 	require.NoError(t, sink.Close(ctx))
 	require.Eventually(t, func() bool { return server.OpenConnections() == 0 }, 5*time.Second, time.Millisecond)
 	_, err := sink.Deliver(ctx, delivery(jane))
-	assert.ErrorIs(t, err, email.ErrClosed)
+	assert.ErrorIs(t, err, mailserver.ErrClosed)
 }

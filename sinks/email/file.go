@@ -10,6 +10,8 @@ import (
 	"path"
 	"regexp"
 	"strings"
+
+	"github.com/waybill-go/waybill/sinks/internal/line"
 )
 
 // file is an image inside a mail, or an attachment.
@@ -92,7 +94,7 @@ func attachment(name, mediaType, data any) (string, error) {
 const maxFileName = 200
 
 func (a attached) file() (*file, error) {
-	name := collapse(a.Name)
+	name := line.Collapse(a.Name)
 	switch {
 	case name == "" || name == "." || name == ".." || strings.ContainsAny(name, `/\`):
 		return nil, fmt.Errorf("%w: %q is not a file name", ErrAttachment, a.Name)
@@ -121,14 +123,14 @@ func (a attached) file() (*file, error) {
 // the templates, which find looks up, or the result of the function attachment.
 func parseAttachments(text string, find func(name string) *file) ([]*file, error) {
 	var list []*file
-	for line := range strings.Lines(text) {
-		line = strings.TrimSpace(line)
+	for entry := range strings.Lines(text) {
+		entry = strings.TrimSpace(entry)
 		switch {
-		case line == "":
+		case entry == "":
 			continue
-		case strings.HasPrefix(line, "{"):
+		case strings.HasPrefix(entry, "{"):
 			var a attached
-			if err := json.Unmarshal([]byte(line), &a); err != nil {
+			if err := json.Unmarshal([]byte(entry), &a); err != nil {
 				return nil, fmt.Errorf("%w: a line is not a result of the function attachment: %w", ErrAttachment, err)
 			}
 			f, err := a.file()
@@ -137,9 +139,9 @@ func parseAttachments(text string, find func(name string) *file) ([]*file, error
 			}
 			list = append(list, f)
 		default:
-			f := find(line)
+			f := find(entry)
 			if f == nil {
-				return nil, fmt.Errorf("%w: there is no file %s next to the templates", ErrAttachment, clean(line, maxText))
+				return nil, fmt.Errorf("%w: there is no file %s next to the templates", ErrAttachment, line.Of(entry, maxText))
 			}
 			list = append(list, f)
 		}

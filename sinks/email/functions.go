@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"net/mail"
 	"strings"
+
+	"github.com/waybill-go/waybill/sinks/internal/line"
 )
 
 // address is a template function. It makes one mailbox from an optional display name and an
@@ -20,7 +22,7 @@ func address(parts ...any) (string, error) {
 		return "", fmt.Errorf("not one email address: %w", err)
 	}
 	if len(parts) == 2 {
-		parsed.Name = collapse(fmt.Sprint(parts[0]))
+		parsed.Name = line.Collapse(fmt.Sprint(parts[0]))
 	}
 	return parsed.String(), nil
 }
@@ -43,7 +45,7 @@ func addresses(value any) (string, error) {
 		list = parsed
 	case []any:
 		for _, element := range value {
-			parsed, err := mail.ParseAddress(collapse(fmt.Sprint(element)))
+			parsed, err := mail.ParseAddress(line.Collapse(fmt.Sprint(element)))
 			if err != nil {
 				return "", fmt.Errorf("%w: an element is not one email address: %w", ErrAddress, err)
 			}

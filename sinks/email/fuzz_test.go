@@ -7,7 +7,6 @@ import (
 	"io"
 	"mime"
 	stdmultipart "mime/multipart"
-	"net"
 	"net/mail"
 	"slices"
 	"strings"
@@ -16,11 +15,11 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"github.com/wneessen/go-mail/smtp"
 	"pgregory.net/rapid"
 
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/sinks"
+	"github.com/waybill-go/waybill/sinks/internal/line"
 )
 
 // headers are the only headers that a mail of fuzzSink may have.
@@ -64,7 +63,7 @@ func FuzzAPayloadAddsNoHeaderAndNoRecipient(f *testing.F) {
 		if err != nil {
 			return // permanent: nothing is sent
 		}
-		parsed, err := mail.ReadMessage(bytes.NewReader(m.raw))
+		parsed, err := mail.ReadMessage(bytes.NewReader(m.Raw))
 		require.NoError(t, err)
 		for name, values := range parsed.Header {
 			require.Contains(t, headers, name)
@@ -73,13 +72,13 @@ func FuzzAPayloadAddsNoHeaderAndNoRecipient(f *testing.F) {
 		to, err := parsed.Header.AddressList("To")
 		require.NoError(t, err)
 		require.Len(t, to, 1, "the function address gives one recipient")
-		require.LessOrEqual(t, len(m.to), 2, "each other expression gives one recipient")
+		require.LessOrEqual(t, len(m.To), 2, "each other expression gives one recipient")
 		for _, name := range []string{"Cc", "Reply-To"} {
 			list, err := parsed.Header.AddressList(name)
 			require.True(t, err == nil || errors.Is(err, mail.ErrHeaderNotPresent))
 			require.LessOrEqual(t, len(list), 1, name)
 		}
-		for _, address := range m.to {
+		for _, address := range m.To {
 			require.NotContains(t, address, "\r")
 			require.NotContains(t, address, "\n")
 		}
@@ -87,15 +86,15 @@ func FuzzAPayloadAddsNoHeaderAndNoRecipient(f *testing.F) {
 		require.NoError(t, err)
 		var texts map[string]string // decoded from JSON, so that they are valid UTF-8
 		require.NoError(t, json.Unmarshal(payload, &texts))
-		require.Equal(t, collapse(texts["a"]+" "+texts["c"]), subject)
-		for line := range bytes.SplitSeq(m.raw, []byte("\r\n")) {
+		require.Equal(t, line.Collapse(texts["a"]+" "+texts["c"]), subject)
+		for line := range bytes.SplitSeq(m.Raw, []byte("\r\n")) {
 			require.LessOrEqual(t, len(line), 998)
 			require.NotContains(t, string(line), "\n")
 			require.NotContains(t, string(line), "\r")
 		}
 		again, err := sink.composer.compose(&notification.Envelope{ID: id, Type: "t", Version: 1, OccurredOn: time.Unix(1, 0), Payload: payload})
 		require.NoError(t, err)
-		require.Equal(t, m.raw, again.raw)
+		require.Equal(t, m.Raw, again.Raw)
 	})
 }
 
@@ -121,7 +120,7 @@ func TestAValueIsAtMostOneRecipient(t *testing.T) {
 			require.NoError(t, err)
 			m, err := sink.composer.compose(&notification.Envelope{ID: "1", Type: "t", Version: 1, OccurredOn: time.Unix(1, 0), Payload: payload})
 			if err == nil {
-				require.LessOrEqual(t, len(m.to), places, "%s with %q", template, value)
+				require.LessOrEqual(t, len(m.To), places, "%s with %q", template, value)
 			}
 		})
 	}
@@ -155,7 +154,7 @@ func FuzzFilesAndURLsAddNoHeader(f *testing.F) {
 		if err != nil {
 			return // permanent: nothing is sent
 		}
-		parsed, err := mail.ReadMessage(bytes.NewReader(m.raw))
+		parsed, err := mail.ReadMessage(bytes.NewReader(m.Raw))
 		require.NoError(t, err)
 		for name, values := range parsed.Header {
 			require.Contains(t, allowed, name)
@@ -174,10 +173,10 @@ func FuzzFilesAndURLsAddNoHeader(f *testing.F) {
 		}
 		_, disposition, err := mime.ParseMediaType(attached.Header.Get("Content-Disposition"))
 		require.NoError(t, err)
-		require.Equal(t, collapse(name), disposition["filename"])
+		require.Equal(t, line.Collapse(name), disposition["filename"])
 		_, err = parts.NextRawPart()
 		require.ErrorIs(t, err, io.EOF)
-		for line := range bytes.SplitSeq(m.raw, []byte("\r\n")) {
+		for line := range bytes.SplitSeq(m.Raw, []byte("\r\n")) {
 			require.LessOrEqual(t, len(line), 998)
 			require.NotContains(t, string(line), "\n")
 			require.NotContains(t, string(line), "\r")
@@ -195,35 +194,6 @@ func FuzzPayloadDecodes(f *testing.F) {
 			return
 		}
 		require.True(t, json.Valid(payload))
-	})
-}
-
-// fixed is a connection from which bytes can be read.
-type fixed struct {
-	net.Conn
-	io.Reader
-}
-
-func (f fixed) Read(p []byte) (int, error) { return f.Reader.Read(p) }
-
-func FuzzReplyIsReadWithBounds(f *testing.F) {
-	for _, seed := range []string{"250 ok\r\n", "250\r\n", "250-a\r\n250\r\n", "250-a\nb\n250 c\n", "250-a\r\n550 b\r\n", "\r\n", "25", "099 x\r\n", "250-starttls\r\n250 AUTH=LOGIN\r\n"} {
-		f.Add([]byte(seed))
-	}
-	f.Fuzz(func(t *testing.T, said []byte) {
-		d := newDialog(fixed{Reader: bytes.NewReader(said)})
-		code, text, err := d.reply(250)
-		if err != nil {
-			require.NotEqual(t, 250, answerIn(err).code)
-			return
-		}
-		require.Equal(t, 250, code)
-		require.LessOrEqual(t, len(text), len(said))
-		require.LessOrEqual(t, strings.Count(text, "\n"), maxLines)
-		d.learn(text)
-		for _, m := range d.mechanisms {
-			require.Equal(t, strings.ToUpper(m), m)
-		}
 	})
 }
 
@@ -246,23 +216,4 @@ func TestDifferentIDsGiveDifferentValidMessageIDs(t *testing.T) {
 		}
 		seen[made] = id
 	})
-}
-
-func TestATokenIsNotSentInClearText(t *testing.T) {
-	offered := []string{"XOAUTH2"}
-	for _, c := range []struct {
-		server smtp.ServerInfo
-		is     error
-	}{
-		{smtp.ServerInfo{Name: "smtp.example.com", Auth: offered}, smtp.ErrUnencrypted},
-		{smtp.ServerInfo{Name: "127.0.0.1.example.com", Auth: offered}, smtp.ErrUnencrypted},
-		{smtp.ServerInfo{Name: "smtp.example.com", Auth: offered, TLS: true}, nil},
-		{smtp.ServerInfo{Name: "localhost", Auth: offered}, nil},
-		{smtp.ServerInfo{Name: "::1", Auth: offered}, nil},
-		{smtp.ServerInfo{Name: "smtp.example.com", Auth: []string{"PLAIN"}, TLS: true}, errNoXOAUTH2},
-	} {
-		_, first, err := newXOAUTH2("me", "token").Start(&c.server)
-		require.ErrorIs(t, err, c.is)
-		require.Equal(t, c.is == nil, bytes.Contains(first, []byte("token")))
-	}
 }

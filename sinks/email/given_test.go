@@ -14,6 +14,7 @@ import (
 
 	"github.com/waybill-go/waybill/sinks"
 	"github.com/waybill-go/waybill/sinks/email"
+	"github.com/waybill-go/waybill/sinks/email/mailserver"
 	"github.com/waybill-go/waybill/sinks/email/smtptest"
 )
 
@@ -109,8 +110,8 @@ func TestTheProgramsDialAndClientMakeTheConnections(t *testing.T) {
 		return new(net.Dialer).DialContext(ctx, network, address)
 	}}
 	config := email.Config{
-		SMTP: "smtp://shop@mail.invalid", TLS: email.TLSNone, From: "shop@example.com", FS: signedUp,
-		OAuth2: email.OAuth2{TokenURL: web.URL, ClientID: "id", ClientSecret: "s3cret"},
+		SMTP: "smtp://shop@mail.invalid", TLS: mailserver.TLSNone, From: "shop@example.com", FS: signedUp,
+		OAuth2: mailserver.OAuth2{TokenURL: web.URL, ClientID: "id", ClientSecret: "s3cret"},
 	}
 	check := func(in sinks.Instance) {
 		t.Helper()

@@ -14,6 +14,7 @@ import (
 
 	"github.com/waybill-go/waybill/sinks"
 	"github.com/waybill-go/waybill/sinks/email"
+	"github.com/waybill-go/waybill/sinks/email/mailserver"
 	"github.com/waybill-go/waybill/sinks/email/smtptest"
 )
 
@@ -206,7 +207,7 @@ func TestAnInvalidAttachmentIsNotSent(t *testing.T) {
 	}
 	err := refused(t, email.Config{FS: templates, MaxSizeMB: 1},
 		`{"line": "", "f": {"name": "a", "type": "text/csv", "data": "`+strings.Repeat("AAAA", 300_000)+`"}}`)
-	require.ErrorIs(t, err, email.ErrTooLarge)
+	require.ErrorIs(t, err, mailserver.ErrTooLarge)
 	assert.ErrorContains(t, err, "max_size_mb allows 1048576")
 }
 

@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"golang.org/x/text/language"
+
+	"github.com/waybill-go/waybill/sinks/internal/line"
 )
 
 // parseLocale returns the canonical form of a language tag; "" for "".
@@ -25,13 +27,13 @@ func parseLocale(text string) (string, error) {
 // for templates without a locale, whose language is own. wanted is one locale, or several as in
 // Accept-Language: de-AT, en;q=0.5. Each is followed by its parents in CLDR: de-AT by de.
 func locales(wanted, own string) ([]string, error) {
-	wanted = collapse(strings.ReplaceAll(wanted, "_", "-"))
+	wanted = line.Collapse(strings.ReplaceAll(wanted, "_", "-"))
 	if wanted == "" {
 		return []string{""}, nil
 	}
 	tags, _, err := language.ParseAcceptLanguage(wanted)
 	if err != nil || len(tags) == 0 {
-		return nil, fmt.Errorf("%w: %q is not a language tag like de or pt-BR", ErrLocale, clean(wanted, maxText))
+		return nil, fmt.Errorf("%w: %q is not a language tag like de or pt-BR", ErrLocale, line.Of(wanted, maxText))
 	}
 	var list []string
 	for _, tag := range tags {

@@ -13,27 +13,20 @@ import (
 	gomessage "github.com/emersion/go-message"
 
 	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/sinks/email/mailserver"
+	"github.com/waybill-go/waybill/sinks/internal/line"
 )
 
-// message is a mail that can be sent: the envelope's addresses without brackets, and the encoded
-// mail, which ends with a line end.
-type message struct {
-	from string
-	to   []string
-	utf8 bool // an address needs SMTPUTF8
-	raw  []byte
-}
-
 // newMessage encodes a mail. The same arguments give the same bytes.
-func newMessage(e *notification.Envelope, from *mail.Address, sink string, l *letter) (*message, error) {
+func newMessage(e *notification.Envelope, from *mail.Address, sink string, l *letter) (*mailserver.Message, error) {
 	to, err := recipients(l)
 	if err != nil {
 		return nil, err
 	}
-	m := &message{from: bare(from), to: to}
-	m.utf8 = !isASCII(m.from) || slices.ContainsFunc(to, func(a string) bool { return !isASCII(a) })
+	m := &mailserver.Message{From: bare(from), To: to}
+	m.UTF8 = !line.IsASCII(m.From) || slices.ContainsFunc(to, func(a string) bool { return !line.IsASCII(a) })
 
-	_, domain, _ := cutLast(m.from, "@")
+	_, domain, _ := cutLast(m.From, "@")
 	body := l.body(boundary(e, l), atomDomain(domain))
 	h := body.header
 	// Add puts a field before those that were added earlier.
@@ -41,8 +34,8 @@ func newMessage(e *notification.Envelope, from *mail.Address, sink string, l *le
 		h.Add(field.name, field.value)
 	}
 	h.Add("Auto-Submitted", "auto-generated") // prevents automatic replies (RFC 3834, section 5)
-	h.Add("Waybill-Id", collapse(e.ID))       // for deduplication and for searching
-	h.Add("Message-ID", "<"+messageID(e.ID, sink, m.from)+">")
+	h.Add("Waybill-Id", line.Collapse(e.ID))  // for deduplication and for searching
+	h.Add("Message-ID", "<"+messageID(e.ID, sink, m.From)+">")
 	h.Add("Date", date(e).Format("Mon, 02 Jan 2006 15:04:05 -0700"))
 	h.Add("Subject", encodeText(l.subject))
 	setAddresses(&h, "Reply-To", l.replyTo)
@@ -59,9 +52,9 @@ func newMessage(e *notification.Envelope, from *mail.Address, sink string, l *le
 	if err != nil {
 		return nil, fmt.Errorf("write the mail: %w", err)
 	}
-	m.raw = raw.Bytes()
-	if !bytes.HasSuffix(m.raw, []byte("\r\n")) {
-		m.raw = append(m.raw, "\r\n"...)
+	m.Raw = raw.Bytes()
+	if !bytes.HasSuffix(m.Raw, []byte("\r\n")) {
+		m.Raw = append(m.Raw, "\r\n"...)
 	}
 	return m, nil
 }

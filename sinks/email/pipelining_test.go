@@ -14,6 +14,7 @@ import (
 
 	"github.com/waybill-go/waybill/sinks"
 	"github.com/waybill-go/waybill/sinks/email"
+	"github.com/waybill-go/waybill/sinks/email/mailserver"
 )
 
 // hangUp, instead of a reply, closes the connection.
@@ -147,8 +148,8 @@ func TestTheAnswersToPipelinedCommands(t *testing.T) {
 	for name, c := range map[string]struct {
 		group    int
 		replies  []string
-		class    sinks.Class // of the error
-		step     email.Step  // "": it succeeds
+		class    sinks.Class     // of the error
+		step     mailserver.Step // "": it succeeds
 		commands string
 		reused   bool // the next mail uses the same connection
 	}{
@@ -156,37 +157,37 @@ func TestTheAnswersToPipelinedCommands(t *testing.T) {
 		"three accepted":  {three, nil, 0, "", "MAIL RCPT RCPT RCPT DATA .", true},
 		"one of three is": {three, []string{"250 ok", "550 no", "250 ok", "551 no"}, 0, "", "MAIL RCPT RCPT RCPT DATA .", true},
 
-		"recipient refused":                      {one, []string{"250 ok", "550 no such user", "503 no recipients"}, sinks.ClassInvalid, email.StepTo, "MAIL RCPT DATA RSET", true},
-		"recipient refused, perhaps all are":     {one, []string{"250 ok", "550 no relaying", "503 no recipients"}, sinks.ClassPermanent, email.StepTo, "MAIL RCPT DATA", false},
-		"a full mailbox":                         {one, []string{"250 ok", "452 4.2.2 full", "503 no recipients"}, sinks.ClassTransient, email.StepTo, "MAIL RCPT DATA RSET", true},
-		"recipient refused temporarily":          {one, []string{"250 ok", "450 later", "503 no recipients"}, sinks.ClassTransient, email.StepTo, "MAIL RCPT DATA", false},
-		"one of three refused temporarily":       {three, []string{"250 ok", "250 ok", "450 later", "250 ok"}, sinks.ClassTransient, email.StepTo, "MAIL RCPT RCPT RCPT", false},
-		"an empty mail":                          {one, []string{"250 ok", "550 no such user", "354 go on", noRecipients}, sinks.ClassInvalid, email.StepTo, "MAIL RCPT DATA . RSET", true},
-		"an empty mail is accepted":              {one, []string{"250 ok", "450 later", "354 go on", "250 ok"}, sinks.ClassTransient, email.StepTo, "MAIL RCPT DATA", false},
-		"an empty mail, then hang up":            {one, []string{"250 ok", "550 no such user", "354 go on", hangUp}, sinks.ClassInvalid, email.StepTo, "MAIL RCPT DATA .", false},
-		"an empty mail, then 421":                {one, []string{"250 ok", "550 no such user", "354 go on", "421 bye"}, sinks.ClassInvalid, email.StepTo, "MAIL RCPT DATA .", false},
-		"sender refused":                         {one, []string{"550 no", "503 sender?", "503 no recipients"}, sinks.ClassUnavailable, email.StepFrom, "MAIL RCPT DATA", false},
-		"sender refused, an empty mail":          {one, []string{"550 no", "503 sender?", "354 go on", noRecipients}, sinks.ClassUnavailable, email.StepFrom, "MAIL RCPT DATA", false},
-		"sender refused, and recipient accepted": {one, []string{"550 no", "250 ok", "354 go on"}, sinks.ClassUnavailable, email.StepFrom, "MAIL RCPT DATA", false},
-		"mail refused":                           {one, []string{"250 ok", "250 ok", "554 no"}, sinks.ClassPermanent, email.StepData, "MAIL RCPT DATA", false},
+		"recipient refused":                      {one, []string{"250 ok", "550 no such user", "503 no recipients"}, sinks.ClassInvalid, mailserver.StepTo, "MAIL RCPT DATA RSET", true},
+		"recipient refused, perhaps all are":     {one, []string{"250 ok", "550 no relaying", "503 no recipients"}, sinks.ClassPermanent, mailserver.StepTo, "MAIL RCPT DATA", false},
+		"a full mailbox":                         {one, []string{"250 ok", "452 4.2.2 full", "503 no recipients"}, sinks.ClassTransient, mailserver.StepTo, "MAIL RCPT DATA RSET", true},
+		"recipient refused temporarily":          {one, []string{"250 ok", "450 later", "503 no recipients"}, sinks.ClassTransient, mailserver.StepTo, "MAIL RCPT DATA", false},
+		"one of three refused temporarily":       {three, []string{"250 ok", "250 ok", "450 later", "250 ok"}, sinks.ClassTransient, mailserver.StepTo, "MAIL RCPT RCPT RCPT", false},
+		"an empty mail":                          {one, []string{"250 ok", "550 no such user", "354 go on", noRecipients}, sinks.ClassInvalid, mailserver.StepTo, "MAIL RCPT DATA . RSET", true},
+		"an empty mail is accepted":              {one, []string{"250 ok", "450 later", "354 go on", "250 ok"}, sinks.ClassTransient, mailserver.StepTo, "MAIL RCPT DATA", false},
+		"an empty mail, then hang up":            {one, []string{"250 ok", "550 no such user", "354 go on", hangUp}, sinks.ClassInvalid, mailserver.StepTo, "MAIL RCPT DATA .", false},
+		"an empty mail, then 421":                {one, []string{"250 ok", "550 no such user", "354 go on", "421 bye"}, sinks.ClassInvalid, mailserver.StepTo, "MAIL RCPT DATA .", false},
+		"sender refused":                         {one, []string{"550 no", "503 sender?", "503 no recipients"}, sinks.ClassUnavailable, mailserver.StepFrom, "MAIL RCPT DATA", false},
+		"sender refused, an empty mail":          {one, []string{"550 no", "503 sender?", "354 go on", noRecipients}, sinks.ClassUnavailable, mailserver.StepFrom, "MAIL RCPT DATA", false},
+		"sender refused, and recipient accepted": {one, []string{"550 no", "250 ok", "354 go on"}, sinks.ClassUnavailable, mailserver.StepFrom, "MAIL RCPT DATA", false},
+		"mail refused":                           {one, []string{"250 ok", "250 ok", "554 no"}, sinks.ClassPermanent, mailserver.StepData, "MAIL RCPT DATA", false},
 
-		"closed at the sender":          {one, []string{hangUp}, sinks.ClassUnavailable, email.StepFrom, "MAIL RCPT DATA", false},
-		"closed at the recipient":       {one, []string{"250 ok", hangUp}, sinks.ClassTransient, email.StepTo, "MAIL RCPT DATA", false},
-		"closed at the second of three": {three, []string{"250 ok", "250 ok", hangUp}, sinks.ClassTransient, email.StepTo, "MAIL RCPT RCPT RCPT", false},
-		"closed at the mail":            {one, []string{"250 ok", "250 ok", hangUp}, sinks.ClassTransient, email.StepData, "MAIL RCPT DATA", false},
-		"closed at its end":             {one, []string{"250 ok", "250 ok", "354 go on", hangUp}, sinks.ClassTransient, email.StepEnd, "MAIL RCPT DATA .", false},
+		"closed at the sender":          {one, []string{hangUp}, sinks.ClassUnavailable, mailserver.StepFrom, "MAIL RCPT DATA", false},
+		"closed at the recipient":       {one, []string{"250 ok", hangUp}, sinks.ClassTransient, mailserver.StepTo, "MAIL RCPT DATA", false},
+		"closed at the second of three": {three, []string{"250 ok", "250 ok", hangUp}, sinks.ClassTransient, mailserver.StepTo, "MAIL RCPT RCPT RCPT", false},
+		"closed at the mail":            {one, []string{"250 ok", "250 ok", hangUp}, sinks.ClassTransient, mailserver.StepData, "MAIL RCPT DATA", false},
+		"closed at its end":             {one, []string{"250 ok", "250 ok", "354 go on", hangUp}, sinks.ClassTransient, mailserver.StepEnd, "MAIL RCPT DATA .", false},
 
-		"421 at the sender":          {one, []string{"421 bye"}, sinks.ClassUnavailable, email.StepFrom, "MAIL RCPT DATA", false},
-		"421 at the recipient":       {one, []string{"250 ok", "421 bye"}, sinks.ClassUnavailable, email.StepTo, "MAIL RCPT DATA", false},
-		"421 at the second of three": {three, []string{"250 ok", "250 ok", "421 bye"}, sinks.ClassUnavailable, email.StepTo, "MAIL RCPT RCPT RCPT", false},
-		"421 at the mail":            {one, []string{"250 ok", "250 ok", "421 bye"}, sinks.ClassUnavailable, email.StepData, "MAIL RCPT DATA", false},
-		"421 at its end":             {one, []string{"250 ok", "250 ok", "354 go on", "421 bye"}, sinks.ClassUnavailable, email.StepEnd, "MAIL RCPT DATA .", false},
-		"421 too many connections":   {one, []string{"250 ok", "421 too many connections"}, sinks.ClassThrottled, email.StepTo, "MAIL RCPT DATA", false},
+		"421 at the sender":          {one, []string{"421 bye"}, sinks.ClassUnavailable, mailserver.StepFrom, "MAIL RCPT DATA", false},
+		"421 at the recipient":       {one, []string{"250 ok", "421 bye"}, sinks.ClassUnavailable, mailserver.StepTo, "MAIL RCPT DATA", false},
+		"421 at the second of three": {three, []string{"250 ok", "250 ok", "421 bye"}, sinks.ClassUnavailable, mailserver.StepTo, "MAIL RCPT RCPT RCPT", false},
+		"421 at the mail":            {one, []string{"250 ok", "250 ok", "421 bye"}, sinks.ClassUnavailable, mailserver.StepData, "MAIL RCPT DATA", false},
+		"421 at its end":             {one, []string{"250 ok", "250 ok", "354 go on", "421 bye"}, sinks.ClassUnavailable, mailserver.StepEnd, "MAIL RCPT DATA .", false},
+		"421 too many connections":   {one, []string{"250 ok", "421 too many connections"}, sinks.ClassThrottled, mailserver.StepTo, "MAIL RCPT DATA", false},
 
 		"one by one":                    {1, nil, 0, "", "MAIL RCPT DATA .", true},
-		"one by one, recipient refused": {1, []string{"250 ok", "550 no such user"}, sinks.ClassInvalid, email.StepTo, "MAIL RCPT RSET", true},
-		"one by one, sender refused":    {1, []string{"550 no"}, sinks.ClassUnavailable, email.StepFrom, "MAIL", false},
-		"one by one, 421":               {1, []string{"250 ok", "421 bye"}, sinks.ClassUnavailable, email.StepTo, "MAIL RCPT", false},
+		"one by one, recipient refused": {1, []string{"250 ok", "550 no such user"}, sinks.ClassInvalid, mailserver.StepTo, "MAIL RCPT RSET", true},
+		"one by one, sender refused":    {1, []string{"550 no"}, sinks.ClassUnavailable, mailserver.StepFrom, "MAIL", false},
+		"one by one, 421":               {1, []string{"250 ok", "421 bye"}, sinks.ClassUnavailable, mailserver.StepTo, "MAIL RCPT", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			server := &scripted{replies: c.replies, group: c.group}
@@ -196,7 +197,7 @@ func TestTheAnswersToPipelinedCommands(t *testing.T) {
 			}
 			sink := newSink(t, config)
 			_, err := sink.Deliver(within(t), delivery(jane))
-			var failed *email.ServerError
+			var failed *mailserver.ServerError
 			if c.step == "" {
 				require.NoError(t, err)
 			} else {
@@ -208,7 +209,7 @@ func TestTheAnswersToPipelinedCommands(t *testing.T) {
 			server.mu.Lock()
 			assert.Equal(t, c.commands, strings.TrimSuffix(strings.Join(server.commands[0], " "), " QUIT"))
 			for i, mail := range server.mails {
-				if failed != nil && failed.Step != email.StepEnd {
+				if failed != nil && failed.Step != mailserver.StepEnd {
 					assert.Empty(t, mail, "mail %d: no recipient should get one", i)
 				}
 			}

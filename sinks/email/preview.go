@@ -64,8 +64,8 @@ func (c *Composer) Preview(e *notification.Envelope, locale string) (*Preview, e
 	if err != nil {
 		return nil, err
 	}
-	p := &Preview{From: m.from, Recipients: m.to, Locale: l.locale, Text: l.text, HTML: l.html, Mail: m.raw}
-	if p.Header, err = headerFields(m.raw); err != nil {
+	p := &Preview{From: m.From, Recipients: m.To, Locale: l.locale, Text: l.text, HTML: l.html, Mail: m.Raw}
+	if p.Header, err = headerFields(m.Raw); err != nil {
 		return nil, fmt.Errorf("read the mail's header: %w", err)
 	}
 	for _, f := range l.images {

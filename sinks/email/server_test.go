@@ -17,6 +17,7 @@ import (
 
 	"github.com/waybill-go/waybill/sinks"
 	"github.com/waybill-go/waybill/sinks/email"
+	"github.com/waybill-go/waybill/sinks/email/mailserver"
 	"github.com/waybill-go/waybill/sinks/email/smtptest"
 )
 
@@ -35,51 +36,51 @@ func TestTheServersReplyDeterminesTheClass(t *testing.T) {
 		name  string
 		at    smtptest.Config
 		class sinks.Class
-		step  email.Step
+		step  mailserver.Step
 		says  string
 	}{
-		{"4xx for the sender", smtptest.Config{OnFrom: refuse(451)}, sinks.ClassUnavailable, email.StepFrom, "451"},
-		{"5xx for the sender", smtptest.Config{OnFrom: refuse(554)}, sinks.ClassUnavailable, email.StepFrom, "check from"},
-		{"unknown sender", smtptest.Config{OnFrom: saying(550, "5.1.0 who")}, sinks.ClassUnavailable, email.StepFrom, "check from"},
-		{"authentication required", smtptest.Config{OnFrom: refuse(530)}, sinks.ClassUnavailable, email.StepFrom, "check user and password"},
-		{"421 for the sender", smtptest.Config{OnFrom: refuse(421)}, sinks.ClassUnavailable, email.StepFrom, "421"},
-		{"the sender's mailbox is full", smtptest.Config{OnFrom: saying(552, "5.2.2 full")}, sinks.ClassUnavailable, email.StepFrom, "552"},
-		{"too large, by the code", smtptest.Config{OnFrom: refuse(552)}, sinks.ClassInvalid, email.StepFrom, "552"},
-		{"too large, by the status", smtptest.Config{OnFrom: saying(550, "5.3.4 too big")}, sinks.ClassInvalid, email.StepFrom, "5.3.4"},
-		{"too large for the account", smtptest.Config{OnFrom: saying(552, "5.2.3 too big")}, sinks.ClassInvalid, email.StepFrom, "5.2.3"},
-		{"SMTPUTF8 that was not requested", smtptest.Config{OnFrom: saying(553, "5.6.7 no")}, sinks.ClassUnavailable, email.StepFrom, "5.6.7"},
-		{"4xx for the recipient", smtptest.Config{OnRecipient: refuse(450)}, sinks.ClassTransient, email.StepTo, "<jane@example.org> refused: 450"},
-		{"5xx for the recipient", smtptest.Config{OnRecipient: refuse(550)}, sinks.ClassPermanent, email.StepTo, "no thanks"},
-		{"no such recipient, by the status", smtptest.Config{OnRecipient: saying(550, "5.1.1 rejected")}, sinks.ClassInvalid, email.StepTo, "5.1.1"},
-		{"no such recipient, by the text", smtptest.Config{OnRecipient: saying(550, "No such user here")}, sinks.ClassInvalid, email.StepTo, "No such user"},
-		{"no such domain of the recipient", smtptest.Config{OnRecipient: saying(556, "5.1.10 null MX")}, sinks.ClassInvalid, email.StepTo, "5.1.10"},
-		{"the recipient is elsewhere", smtptest.Config{OnRecipient: refuse(551)}, sinks.ClassInvalid, email.StepTo, "551"},
-		{"the recipient's mailbox is full", smtptest.Config{OnRecipient: refuse(552)}, sinks.ClassInvalid, email.StepTo, "552"},
-		{"no such recipient, at the end", smtptest.Config{OnMessage: messageSaying(550, "5.1.1 no such user")}, sinks.ClassInvalid, email.StepEnd, "5.1.1"},
-		{"too large, at the end", smtptest.Config{OnMessage: messageSaying(552, "5.3.4 too large")}, sinks.ClassInvalid, email.StepEnd, "5.3.4"},
-		{"no relaying, by the text alone", smtptest.Config{OnRecipient: saying(550, "relay not permitted for this user")}, sinks.ClassPermanent, email.StepTo, "relay"},
-		{"no relaying, as qmail says it", smtptest.Config{OnRecipient: saying(553, "sorry, that domain isn't in my list of allowed rcpthosts")}, sinks.ClassPermanent, email.StepTo, "rcpthosts"},
-		{"421 for the recipient", smtptest.Config{OnRecipient: refuse(421)}, sinks.ClassUnavailable, email.StepTo, "421"},
-		{"commands out of order", smtptest.Config{OnRecipient: saying(503, "AUTH first")}, sinks.ClassUnavailable, email.StepTo, "AUTH first"},
-		{"the sender, refused late", smtptest.Config{OnRecipient: saying(550, "5.1.8 no such domain")}, sinks.ClassUnavailable, email.StepTo, "check from"},
-		{"the sender for now, refused late", smtptest.Config{OnRecipient: saying(450, "4.1.8 no such domain")}, sinks.ClassUnavailable, email.StepTo, "check from"},
-		{"the sender's null MX", smtptest.Config{OnRecipient: saying(550, "5.7.27 null MX")}, sinks.ClassUnavailable, email.StepTo, "check from"},
-		{"credentials, refused late", smtptest.Config{OnRecipient: saying(554, "5.7.8 bad credentials")}, sinks.ClassUnavailable, email.StepTo, "check user and password"},
-		{"no such tenant", smtptest.Config{OnRecipient: saying(550, "5.7.64 TenantAttribution; Relay Access Denied")}, sinks.ClassUnavailable, email.StepTo, "5.7.64"},
-		{"relaying denied, which may be for this recipient", smtptest.Config{OnRecipient: saying(554, "5.7.1 Relay access denied")}, sinks.ClassPermanent, email.StepTo, "5.7.1"},
-		{"4xx for the mail", smtptest.Config{OnMessage: refuseMessage(452)}, sinks.ClassTransient, email.StepEnd, "452"},
-		{"5xx for the mail", smtptest.Config{OnMessage: refuseMessage(554)}, sinks.ClassPermanent, email.StepEnd, "554"},
-		{"421 for the mail", smtptest.Config{OnMessage: refuseMessage(421)}, sinks.ClassUnavailable, email.StepEnd, "421"},
-		{"spam", smtptest.Config{OnMessage: messageSaying(550, "5.7.1 spam")}, sinks.ClassPermanent, email.StepEnd, "5.7.1"},
-		{"sender not allowed, refused at the end", smtptest.Config{OnMessage: messageSaying(550, "5.7.60 cannot send as this sender")}, sinks.ClassUnavailable, email.StepEnd, "check from"},
-		{"sender denied, refused at the end", smtptest.Config{OnMessage: messageSaying(554, "5.2.252 SendAsDenied")}, sinks.ClassUnavailable, email.StepEnd, "check from"},
-		{"daily limit of Gmail", smtptest.Config{OnMessage: messageSaying(550, "5.4.5 Daily user sending quota exceeded")}, sinks.ClassUnavailable, email.StepEnd, "5.4.5"},
-		{"daily limit of Office 365", smtptest.Config{OnMessage: messageSaying(550, "5.1.90 daily limit for message recipients")}, sinks.ClassUnavailable, email.StepEnd, "5.1.90"},
+		{"4xx for the sender", smtptest.Config{OnFrom: refuse(451)}, sinks.ClassUnavailable, mailserver.StepFrom, "451"},
+		{"5xx for the sender", smtptest.Config{OnFrom: refuse(554)}, sinks.ClassUnavailable, mailserver.StepFrom, "check from"},
+		{"unknown sender", smtptest.Config{OnFrom: saying(550, "5.1.0 who")}, sinks.ClassUnavailable, mailserver.StepFrom, "check from"},
+		{"authentication required", smtptest.Config{OnFrom: refuse(530)}, sinks.ClassUnavailable, mailserver.StepFrom, "check user and password"},
+		{"421 for the sender", smtptest.Config{OnFrom: refuse(421)}, sinks.ClassUnavailable, mailserver.StepFrom, "421"},
+		{"the sender's mailbox is full", smtptest.Config{OnFrom: saying(552, "5.2.2 full")}, sinks.ClassUnavailable, mailserver.StepFrom, "552"},
+		{"too large, by the code", smtptest.Config{OnFrom: refuse(552)}, sinks.ClassInvalid, mailserver.StepFrom, "552"},
+		{"too large, by the status", smtptest.Config{OnFrom: saying(550, "5.3.4 too big")}, sinks.ClassInvalid, mailserver.StepFrom, "5.3.4"},
+		{"too large for the account", smtptest.Config{OnFrom: saying(552, "5.2.3 too big")}, sinks.ClassInvalid, mailserver.StepFrom, "5.2.3"},
+		{"SMTPUTF8 that was not requested", smtptest.Config{OnFrom: saying(553, "5.6.7 no")}, sinks.ClassUnavailable, mailserver.StepFrom, "5.6.7"},
+		{"4xx for the recipient", smtptest.Config{OnRecipient: refuse(450)}, sinks.ClassTransient, mailserver.StepTo, "<jane@example.org> refused: 450"},
+		{"5xx for the recipient", smtptest.Config{OnRecipient: refuse(550)}, sinks.ClassPermanent, mailserver.StepTo, "no thanks"},
+		{"no such recipient, by the status", smtptest.Config{OnRecipient: saying(550, "5.1.1 rejected")}, sinks.ClassInvalid, mailserver.StepTo, "5.1.1"},
+		{"no such recipient, by the text", smtptest.Config{OnRecipient: saying(550, "No such user here")}, sinks.ClassInvalid, mailserver.StepTo, "No such user"},
+		{"no such domain of the recipient", smtptest.Config{OnRecipient: saying(556, "5.1.10 null MX")}, sinks.ClassInvalid, mailserver.StepTo, "5.1.10"},
+		{"the recipient is elsewhere", smtptest.Config{OnRecipient: refuse(551)}, sinks.ClassInvalid, mailserver.StepTo, "551"},
+		{"the recipient's mailbox is full", smtptest.Config{OnRecipient: refuse(552)}, sinks.ClassInvalid, mailserver.StepTo, "552"},
+		{"no such recipient, at the end", smtptest.Config{OnMessage: messageSaying(550, "5.1.1 no such user")}, sinks.ClassInvalid, mailserver.StepEnd, "5.1.1"},
+		{"too large, at the end", smtptest.Config{OnMessage: messageSaying(552, "5.3.4 too large")}, sinks.ClassInvalid, mailserver.StepEnd, "5.3.4"},
+		{"no relaying, by the text alone", smtptest.Config{OnRecipient: saying(550, "relay not permitted for this user")}, sinks.ClassPermanent, mailserver.StepTo, "relay"},
+		{"no relaying, as qmail says it", smtptest.Config{OnRecipient: saying(553, "sorry, that domain isn't in my list of allowed rcpthosts")}, sinks.ClassPermanent, mailserver.StepTo, "rcpthosts"},
+		{"421 for the recipient", smtptest.Config{OnRecipient: refuse(421)}, sinks.ClassUnavailable, mailserver.StepTo, "421"},
+		{"commands out of order", smtptest.Config{OnRecipient: saying(503, "AUTH first")}, sinks.ClassUnavailable, mailserver.StepTo, "AUTH first"},
+		{"the sender, refused late", smtptest.Config{OnRecipient: saying(550, "5.1.8 no such domain")}, sinks.ClassUnavailable, mailserver.StepTo, "check from"},
+		{"the sender for now, refused late", smtptest.Config{OnRecipient: saying(450, "4.1.8 no such domain")}, sinks.ClassUnavailable, mailserver.StepTo, "check from"},
+		{"the sender's null MX", smtptest.Config{OnRecipient: saying(550, "5.7.27 null MX")}, sinks.ClassUnavailable, mailserver.StepTo, "check from"},
+		{"credentials, refused late", smtptest.Config{OnRecipient: saying(554, "5.7.8 bad credentials")}, sinks.ClassUnavailable, mailserver.StepTo, "check user and password"},
+		{"no such tenant", smtptest.Config{OnRecipient: saying(550, "5.7.64 TenantAttribution; Relay Access Denied")}, sinks.ClassUnavailable, mailserver.StepTo, "5.7.64"},
+		{"relaying denied, which may be for this recipient", smtptest.Config{OnRecipient: saying(554, "5.7.1 Relay access denied")}, sinks.ClassPermanent, mailserver.StepTo, "5.7.1"},
+		{"4xx for the mail", smtptest.Config{OnMessage: refuseMessage(452)}, sinks.ClassTransient, mailserver.StepEnd, "452"},
+		{"5xx for the mail", smtptest.Config{OnMessage: refuseMessage(554)}, sinks.ClassPermanent, mailserver.StepEnd, "554"},
+		{"421 for the mail", smtptest.Config{OnMessage: refuseMessage(421)}, sinks.ClassUnavailable, mailserver.StepEnd, "421"},
+		{"spam", smtptest.Config{OnMessage: messageSaying(550, "5.7.1 spam")}, sinks.ClassPermanent, mailserver.StepEnd, "5.7.1"},
+		{"sender not allowed, refused at the end", smtptest.Config{OnMessage: messageSaying(550, "5.7.60 cannot send as this sender")}, sinks.ClassUnavailable, mailserver.StepEnd, "check from"},
+		{"sender denied, refused at the end", smtptest.Config{OnMessage: messageSaying(554, "5.2.252 SendAsDenied")}, sinks.ClassUnavailable, mailserver.StepEnd, "check from"},
+		{"daily limit of Gmail", smtptest.Config{OnMessage: messageSaying(550, "5.4.5 Daily user sending quota exceeded")}, sinks.ClassUnavailable, mailserver.StepEnd, "5.4.5"},
+		{"daily limit of Office 365", smtptest.Config{OnMessage: messageSaying(550, "5.1.90 daily limit for message recipients")}, sinks.ClassUnavailable, mailserver.StepEnd, "5.1.90"},
 		{"5xx for the client", smtptest.Config{OnHello: func(context.Context) error { return smtptest.Reply(554, "go away") }},
-			sinks.ClassUnavailable, email.StepConnect, "go away"},
+			sinks.ClassUnavailable, mailserver.StepConnect, "go away"},
 		{"5xx for the user", smtptest.Config{Username: "shop", Password: "right", OnAuth: func(context.Context, string, string) error {
 			return smtptest.Reply(550, "5.7.13 account disabled")
-		}}, sinks.ClassUnavailable, email.StepConnect, "5.7.13"},
+		}}, sinks.ClassUnavailable, mailserver.StepConnect, "5.7.13"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			server := startServer(t, c.at)
@@ -87,7 +88,7 @@ func TestTheServersReplyDeterminesTheClass(t *testing.T) {
 			_, err := sink.Deliver(within(t), delivery(jane))
 			class, _ := sinks.Classify(err)
 			assert.Equal(t, c.class, class, "%v", err)
-			var failed *email.ServerError
+			var failed *mailserver.ServerError
 			require.ErrorAs(t, err, &failed)
 			assert.Equal(t, c.step, failed.Step)
 			assert.Equal(t, server.Address(), failed.Server)
@@ -216,7 +217,7 @@ func TestAServerThatCannotBeReachedIsUnavailable(t *testing.T) {
 		"silent TLS":            {SMTP: "smtps://" + silent.Addr().String(), Timeout: 50 * time.Millisecond},
 		"untrusted certificate": {SMTP: encrypted.URL()},
 		"no TLS":                {SMTP: "smtps://" + plain.Address()},
-		"STARTTLS not offered":  {SMTP: plain.URL(), TLS: email.TLSMandatory},
+		"STARTTLS not offered":  {SMTP: plain.URL(), TLS: mailserver.TLSMandatory},
 		"wrong password":        {SMTP: "smtp://shop:wrong@" + locked.Address()},
 		"no password":           {SMTP: "smtp://" + locked.Address()},
 		"no authentication":     {SMTP: "smtp://shop:right@" + plain.Address()},
@@ -251,7 +252,7 @@ func TestEncryptionAndAuthenticationWork(t *testing.T) {
 			server := startServer(t, c)
 			config := email.Config{SMTP: server.URL(), TLSConfig: server.TLSConfig(), Hello: "shop.example.com"}
 			if c.TLS == smtptest.StartTLS {
-				config.TLS = email.TLSMandatory
+				config.TLS = mailserver.TLSMandatory
 			}
 			sink := newSink(t, config)
 			require.NoError(t, sink.CheckHealth(within(t)))
@@ -438,7 +439,7 @@ func TestAnAddressThatTheServerDoesNotSupportIsInvalid(t *testing.T) {
 		_, err := sink.Deliver(within(t), delivery(`{"name": "P", "email": "pelé@example.org", "number": 1}`))
 		class, _ := sinks.Classify(err)
 		assert.Equal(t, sinks.ClassInvalid, class)
-		require.ErrorIs(t, err, email.ErrNoSMTPUTF8)
+		require.ErrorIs(t, err, mailserver.ErrNoSMTPUTF8)
 	}
 	_, err := sink.Deliver(within(t), delivery(jane))
 	require.NoError(t, err)

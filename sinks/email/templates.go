@@ -11,6 +11,8 @@ import (
 	"path"
 	"slices"
 	"strings"
+
+	"github.com/waybill-go/waybill/sinks/internal/line"
 )
 
 // templateEnding is the ending of templates. Other files are images and attachments.
@@ -262,7 +264,7 @@ func (t *templates) renderHeader(l *letter, own folder, data *Data, wanted []str
 	if err != nil {
 		return err
 	}
-	l.subject = collapse(subject)
+	l.subject = line.Collapse(subject)
 	if len(l.subject) == 0 || len(l.subject) > maxSubject {
 		return fmt.Errorf("%w: the result of %s has %d bytes, want 1 to %d", ErrSubject, path.Join(own.name, subjectFile), len(l.subject), maxSubject)
 	}

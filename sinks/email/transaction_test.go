@@ -1,17 +1,13 @@
 package email_test
 
 import (
-	"bufio"
 	"context"
 	"fmt"
-	"io"
 	"log/slog"
-	"net"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -19,6 +15,7 @@ import (
 
 	"github.com/waybill-go/waybill/sinks"
 	"github.com/waybill-go/waybill/sinks/email"
+	"github.com/waybill-go/waybill/sinks/email/mailserver"
 	"github.com/waybill-go/waybill/sinks/email/smtptest"
 )
 
@@ -136,68 +133,33 @@ func TestEachAcceptedRecipientGetsTheMailExactlyOnce(t *testing.T) {
 	})
 }
 
-// converse starts a server whose replies to commands the test chooses. received returns the lines that
-// the client sent before it closed the connection.
-func converse(t *testing.T, reply func(command string) string) (address string, received func() []string) {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	done := make(chan []string, 1)
-	go func() {
-		var lines []string
-		defer func() { done <- lines }()
-		conn, err := listener.Accept()
-		if err != nil {
-			return
-		}
-		defer func() { _ = conn.Close() }()
-		_ = conn.SetDeadline(time.Now().Add(20 * time.Second))
-		_, _ = io.WriteString(conn, "220 ready\r\n")
-		for in := bufio.NewScanner(conn); in.Scan(); {
-			lines = append(lines, in.Text())
-			_, _ = io.WriteString(conn, reply(in.Text())+"\r\n")
-		}
-	}()
-	t.Cleanup(func() { _ = listener.Close() })
-	return listener.Addr().String(), func() []string { return <-done }
-}
-
 func TestAMailBeyondTheServersLimitIsInvalidAndNotSent(t *testing.T) {
-	address, received := converse(t, func(command string) string {
-		if strings.HasPrefix(command, "EHLO") {
-			return "250-hello\r\n250 SIZE 500"
-		}
-		return "250 fine"
+	server := startOdd(t, func(_ int, command string) string {
+		return map[string]string{"EHLO": "250-hello\r\n250 SIZE 500\r\n"}[verb(command)]
 	})
-	sink := newSink(t, email.Config{SMTP: "smtp://" + address})
+	sink := newSink(t, email.Config{SMTP: server.url("")})
 	_, err := sink.Deliver(within(t), delivery(jane))
 	class, _ := sinks.Classify(err)
 	assert.Equal(t, sinks.ClassInvalid, class, "%v", err)
-	require.ErrorIs(t, err, email.ErrTooLarge)
+	require.ErrorIs(t, err, mailserver.ErrTooLarge)
 	assert.ErrorContains(t, err, "the server accepts 500")
 	require.NoError(t, sink.Close(within(t)))
-	for _, line := range received() {
+	for _, line := range server.received() {
 		assert.NotContains(t, line, "MAIL")
 	}
 }
 
 func TestMAILFROMHasTheSizeOfTheMail(t *testing.T) {
 	for offered, want := range map[string]string{"SIZE": " SIZE=", "SIZE 1000000": " SIZE=", "8BITMIME": ">"} {
-		address, received := converse(t, func(command string) string {
-			switch {
-			case strings.HasPrefix(command, "EHLO"):
-				return "250-hello\r\n250 " + offered
-			case strings.HasPrefix(command, "MAIL"):
-				return "552 5.3.4 too large"
-			}
-			return "250 fine"
+		server := startOdd(t, func(_ int, command string) string {
+			return map[string]string{"EHLO": "250-hello\r\n250 " + offered + "\r\n", "MAIL": "552 5.3.4 too large\r\n"}[verb(command)]
 		})
-		sink := newSink(t, email.Config{SMTP: "smtp://" + address})
+		sink := newSink(t, email.Config{SMTP: server.url("")})
 		_, err := sink.Deliver(within(t), delivery(jane))
 		class, _ := sinks.Classify(err)
 		assert.Equal(t, sinks.ClassInvalid, class, "%v", err)
 		require.NoError(t, sink.Close(within(t)))
-		lines := received()
+		lines := server.received()
 		from := lines[slices.IndexFunc(lines, func(line string) bool { return strings.HasPrefix(line, "MAIL") })]
 		assert.Contains(t, from, "<shop@example.com>"+strings.TrimPrefix(want, ">"))
 		assert.Equal(t, want != ">", strings.Contains(from, "SIZE"))

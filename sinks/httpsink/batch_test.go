@@ -17,6 +17,7 @@ import (
 
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/sinks"
+	"github.com/waybill-go/waybill/sinks/httpsink/webhook"
 	"github.com/waybill-go/waybill/sinks/sinktest"
 )
 
@@ -58,7 +59,7 @@ func (r *receiver) forget() {
 }
 
 func batching(c Config) Config {
-	c.Format, c.CloudEvents = FormatBatch, eventsFrom
+	c.Format, c.Source = FormatBatch, source
 	return c
 }
 
@@ -312,7 +313,7 @@ func TestARequestIsNoLargerThanMaxBytes(t *testing.T) {
 	ids := make(map[string]bool)
 	for i, request := range r.all() {
 		events := readEvents(t, request)
-		ids[request.Header.Get(HeaderIdempotencyKey)] = true
+		ids[request.Header.Get(webhook.HeaderIdempotencyKey)] = true
 		switch {
 		case len(events) == 1 && events[0].ID() == "7":
 			assert.Greater(t, len(request.Body), maxBytes)

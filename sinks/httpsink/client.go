@@ -44,7 +44,7 @@ func newConnections(o *settings, timeout time.Duration) connections {
 	// If connecting takes half of the timeout, the error is unavailable. If it could take the
 	// whole timeout, the error would be transient.
 	dial := newDialer(o, timeout/2)
-	return &ownConnections{newPool(dial, o.proxy, o.maxAge), dial.probe(o)}
+	return &ownConnections{newPool(dial, o.proxy), dial.probe(o)}
 }
 
 // ownConnections are connections that the sink makes itself.

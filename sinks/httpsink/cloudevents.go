@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/sinks/httpsink/webhook"
 	"github.com/waybill-go/waybill/sinks/internal/cloudevents"
 )
 
@@ -72,7 +73,7 @@ func batchID(batch []*notification.Delivery) string {
 
 // addAttempt sets the attempt and the trace context.
 func (s *Sink) addAttempt(w *headerWriter, d *notification.Delivery) {
-	w.set(HeaderAttempt, strconv.Itoa(d.Attempt))
+	w.set(webhook.HeaderAttempt, strconv.Itoa(d.Attempt))
 	w.setPlain(headerTraceparent, d.Metadata.Get(notification.MetadataTraceparent))
 	w.setPlain(headerTracestate, d.Metadata.Get(notification.MetadataTracestate))
 }

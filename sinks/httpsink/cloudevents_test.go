@@ -28,8 +28,6 @@ import (
 
 const source = "https://shop.example/orders"
 
-var eventsFrom = CloudEvents{Source: source}
-
 // readEvents reads the events of a request with the CloudEvents SDK and validates them.
 func readEvents(t *testing.T, r received) []event.Event {
 	t.Helper()
@@ -77,7 +75,7 @@ func TestCloudEventsReadByTheirSDK(t *testing.T) {
 		t.Run(format, func(t *testing.T) {
 			r := newReceiver(t)
 			d := newOrder()
-			receipt, err := r.sink(t, Config{Format: format, CloudEvents: eventsFrom, Metadata: everything}).Deliver(t.Context(), d)
+			receipt, err := r.sink(t, Config{Format: format, Source: source, Metadata: everything}).Deliver(t.Context(), d)
 			require.NoError(t, err)
 			assert.Equal(t, notification.Receipt("http 202"), receipt)
 			request := r.only(t)
@@ -123,7 +121,7 @@ func TestTheHeadersOfAnEvent(t *testing.T) {
 		FormatBatch:      {"Content-Length", "Content-Type", "Idempotency-Key", "User-Agent"},
 	} {
 		r := newReceiver(t)
-		_, err := r.sink(t, Config{Format: format, CloudEvents: eventsFrom, Metadata: everything}).Deliver(t.Context(), newOrder())
+		_, err := r.sink(t, Config{Format: format, Source: source, Metadata: everything}).Deliver(t.Context(), newOrder())
 		require.NoError(t, err)
 		assert.Equal(t, want, slices.Sorted(maps.Keys(r.only(t).Header)), format)
 	}
@@ -146,7 +144,7 @@ func TestPayloadsOfEveryKindArriveUnchanged(t *testing.T) {
 			r := newReceiver(t)
 			d := newOrder()
 			d.Payload, d.Metadata["content-type"] = []byte(tt.payload), tt.contentType
-			_, err := r.sink(t, Config{Format: format, CloudEvents: eventsFrom}).Deliver(t.Context(), d)
+			_, err := r.sink(t, Config{Format: format, Source: source}).Deliver(t.Context(), d)
 			require.NoError(t, err, name)
 			request := r.only(t)
 			if format == FormatBinary {
@@ -171,7 +169,7 @@ func TestABatchIsOneRequestInOrder(t *testing.T) {
 		w.Header().Set("X-Request-Id", "r-1")
 		w.WriteHeader(202)
 	})
-	sink := r.sink(t, Config{Format: FormatBatch, CloudEvents: eventsFrom, Secret: vectorSecret})
+	sink := r.sink(t, Config{Format: FormatBatch, Source: source, Secret: vectorSecret})
 	var batch []*notification.Delivery
 	for n := range 50 {
 		batch = append(batch, sinktest.NewDelivery(n))
@@ -198,14 +196,14 @@ func TestATransientErrorFailsTheWholeBatch(t *testing.T) {
 	batch := []*notification.Delivery{sinktest.NewDelivery(0), sinktest.NewDelivery(1)}
 	for status, want := range map[int]sinks.Class{401: sinks.ClassUnavailable, 409: sinks.ClassTransient, 503: sinks.ClassTransient} {
 		r := newReceiver(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) })
-		results := r.sink(t, Config{Format: FormatBatch, CloudEvents: eventsFrom}).DeliverBatch(t.Context(), batch)
+		results := r.sink(t, Config{Format: FormatBatch, Source: source}).DeliverBatch(t.Context(), batch)
 		require.Len(t, results, 2)
 		for _, result := range results {
 			assert.Equal(t, want, classOf(result.Err))
 		}
 		r.only(t)
 	}
-	gone := newSink(t, Config{URL: "http://" + unusedAddress(t), Format: FormatBatch, CloudEvents: eventsFrom})
+	gone := newSink(t, Config{URL: "http://" + unusedAddress(t), Format: FormatBatch, Source: source})
 	for _, result := range gone.DeliverBatch(t.Context(), batch) {
 		assert.Equal(t, sinks.ClassUnavailable, classOf(result.Err))
 	}
@@ -236,10 +234,10 @@ func TestOnlyTheBatchFormatHasBatches(t *testing.T) {
 		return newSink(t, c).BatchLimits()
 	}
 	assert.Zero(t, limits(Config{}))
-	assert.Zero(t, limits(Config{Format: FormatStructured, CloudEvents: eventsFrom}))
-	assert.Equal(t, sinks.BatchLimits{Size: 100, Ordered: true}, limits(Config{Format: FormatBatch, CloudEvents: eventsFrom}))
+	assert.Zero(t, limits(Config{Format: FormatStructured, Source: source}))
+	assert.Equal(t, sinks.BatchLimits{Size: 100, Ordered: true}, limits(Config{Format: FormatBatch, Source: source}))
 	assert.Equal(t, sinks.BatchLimits{Size: 7, Wait: time.Second, Ordered: true},
-		limits(Config{Format: FormatBatch, CloudEvents: eventsFrom, Batch: Batch{Size: 7, Wait: time.Second}}))
+		limits(Config{Format: FormatBatch, Source: source, Batch: Batch{Size: 7, Wait: time.Second}}))
 }
 
 func TestMetadataBecomesLegalExtensions(t *testing.T) {
@@ -261,7 +259,7 @@ func FuzzEventsAreValid(f *testing.F) {
 	}
 	f.Add("data", `{"x":1}`, []byte(` {"a":"b"} `))
 	f.Add("a", "\u0085\ufdd0\uffff\U0001ffff", []byte(`{}]`))
-	sink, err := New(sinks.Instance{}, Config{URL: "https://partner.example", Format: FormatBatch, CloudEvents: eventsFrom, Metadata: everything})
+	sink, err := New(sinks.Instance{}, Config{URL: "https://partner.example", Format: FormatBatch, Source: source, Metadata: everything})
 	require.NoError(f, err)
 	f.Fuzz(func(t *testing.T, name, text string, payload []byte) {
 		d := newOrder()
@@ -293,7 +291,7 @@ func FuzzEventsAreValid(f *testing.F) {
 func TestEventsAreSigned(t *testing.T) {
 	for _, format := range []string{FormatBinary, FormatStructured, FormatBatch} {
 		r := newReceiver(t)
-		_, err := r.sink(t, Config{Format: format, CloudEvents: eventsFrom, Secret: vectorSecret}).Deliver(t.Context(), newOrder())
+		_, err := r.sink(t, Config{Format: format, Source: source, Secret: vectorSecret}).Deliver(t.Context(), newOrder())
 		require.NoError(t, err)
 		verifySignature(t, vectorSecret, r.only(t))
 	}
@@ -309,7 +307,7 @@ func TestConformanceOfEveryFormat(t *testing.T) {
 			sinktest.Run(t, sinktest.Subject{
 				New: func(t *testing.T) sinks.Sink {
 					r = newPicky(t, http.StatusUnprocessableEntity)
-					sink, err := New(sinks.Instance{}, Config{URL: r.URL, Format: format, CloudEvents: eventsFrom})
+					sink, err := New(sinks.Instance{}, Config{URL: r.URL, Format: format, Source: source})
 					require.NoError(t, err)
 					return sink
 				},

@@ -18,15 +18,16 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill/sinks"
+	"github.com/waybill-go/waybill/sinks/httpsink/internal/signature"
+	"github.com/waybill-go/waybill/sinks/httpsink/webhook"
 	"github.com/waybill-go/waybill/sinks/internal/certificates"
 )
 
 // Defaults and limits of the configuration.
 const (
-	DefaultTimeout          = 10 * time.Second
-	DefaultMaxConnectionAge = 5 * time.Minute
-	DefaultBatchSize        = 100
-	DefaultBatchBytes       = 1 << 20
+	DefaultTimeout    = 10 * time.Second
+	DefaultBatchSize  = 100
+	DefaultBatchBytes = 1 << 20
 
 	maxBatchSize  = 10_000
 	maxBatchWait  = time.Minute
@@ -61,25 +62,24 @@ const noProxy = "none"
 // Config has the settings of a sink, which are below "with" in the configuration. Only URL is
 // required; any other zero field means its default.
 type Config struct {
-	URL              string            `yaml:"url" secret:"url" doc:"URL of the requests, http or https, or a template for it with {{.Type}}, {{.ID}}, {{.Key}}, {{.Version}}, {{.Metadata.tenant}} or {{.Meta \"tenant-id\"}}. Values are percent-encoded. A notification that lacks the metadata is refused permanently. user:password@ becomes basic authentication. Required"`
-	Method           string            `yaml:"method" enum:"POST,PUT" doc:"POST or PUT. Default POST"`
-	Format           string            `yaml:"format" enum:"envelope,json,cloudevents-binary,cloudevents-structured,cloudevents-batch" doc:"Format of requests: envelope (the whole notification as JSON), json (the payload as the body, and the rest in headers, which signatures do not cover), cloudevents-binary, cloudevents-structured or cloudevents-batch. Default: envelope if requests are signed, or else json"`
-	Metadata         []string          `yaml:"metadata" doc:"Metadata to send: names, prefixes with a *, or * for all. The content type and the trace context (traceparent, tracestate) are always sent. Default: none"`
-	CloudEvents      CloudEvents       `yaml:"cloudevents" doc:"Settings of the cloudevents formats"`
-	Batch            Batch             `yaml:"batch" doc:"Settings of cloudevents-batch, which sends many notifications in one request"`
-	Headers          map[string]string `yaml:"headers" secret:"true" doc:"Headers of every request, in printable ASCII. Headers that the sink itself sets are refused"`
-	Bearer           string            `yaml:"bearer" secret:"true" doc:"Bearer token for the Authorization header"`
-	Basic            Basic             `yaml:"basic" doc:"User and password for the Authorization header"`
-	Secret           string            `yaml:"secret" secret:"true" doc:"Secret for signing requests as Standard Webhooks: base64 of 24 to 64 random bytes, with or without the prefix whsec_, or an ed25519 key with the prefix whsk_. If the URL's host comes from data, it must be an ed25519 key, because with a shared secret each receiver could forge requests to the others"`
-	Secrets          []string          `yaml:"secrets" secret:"true" doc:"More secrets like secret. Each of them signs every request, so that receivers can switch from one to another"`
-	MasterSecret     string            `yaml:"master_secret" secret:"true" doc:"Secret from which a signing secret is derived for each host, for receivers that must not know each other's secrets: base64 of 32 or more random bytes. No receiver gets it; waybill config secret prints the derived ones"`
-	MasterSecrets    []string          `yaml:"master_secrets" secret:"true" doc:"More secrets like master_secret. A secret derived from each of them signs every request"`
-	Timeout          time.Duration     `yaml:"timeout" doc:"How long one delivery or batch may take; connecting may take half of it. Default 10s"`
-	MaxConnectionAge time.Duration     `yaml:"max_connection_age" doc:"How long a connection gets new requests. The next one resolves the name again. Default 5m"`
-	ReceiptHeader    string            `yaml:"receipt_header" doc:"Response header whose value is added to the receipt. Default: the first one present of X-Request-Id, Request-Id and X-Message-Id"`
-	Proxy            string            `yaml:"proxy" secret:"password" doc:"URL of the proxy for requests, with http, https, socks5 or socks5h, and user and password if needed; none for no proxy. Default: from HTTP_PROXY, HTTPS_PROXY and NO_PROXY"`
-	TLS              TLS               `yaml:"tls" doc:"Settings of TLS, for https"`
-	Guard            Guard             `yaml:"guard" doc:"Protection against requests to private networks"`
+	URL           string            `yaml:"url" secret:"url" doc:"URL of the requests, http or https, or a template for it with {{.Type}}, {{.ID}}, {{.Key}}, {{.Version}}, {{.Metadata.tenant}} or {{.Meta \"tenant-id\"}}. Values are percent-encoded. A notification that lacks the metadata is refused permanently. user:password@ becomes basic authentication. Required"`
+	Method        string            `yaml:"method" enum:"POST,PUT" doc:"POST or PUT. Default POST"`
+	Format        string            `yaml:"format" enum:"envelope,json,cloudevents-binary,cloudevents-structured,cloudevents-batch" doc:"Format of requests: envelope (the whole notification as JSON), json (the payload as the body, and the rest in headers, which signatures do not cover), cloudevents-binary, cloudevents-structured or cloudevents-batch. Default: envelope if requests are signed, or else json"`
+	Metadata      []string          `yaml:"metadata" doc:"Metadata to send: names, prefixes with a *, or * for all. The content type and the trace context (traceparent, tracestate) are always sent. Default: none"`
+	Source        string            `yaml:"source" doc:"URI of the publisher in the cloudevents formats, absolute or relative, such as https://shop.example/orders or /shop. Source and id together make an event unique. Required for the cloudevents formats"`
+	Batch         Batch             `yaml:"batch" doc:"Settings of cloudevents-batch, which sends many notifications in one request"`
+	Headers       map[string]string `yaml:"headers" secret:"true" doc:"Headers of every request, in printable ASCII. Headers that the sink itself sets are refused"`
+	Bearer        string            `yaml:"bearer" secret:"true" doc:"Bearer token for the Authorization header"`
+	User          string            `yaml:"user" doc:"Name of the user for basic authentication, without a colon"`
+	Password      string            `yaml:"password" secret:"true" doc:"Password of the user"`
+	Secret        string            `yaml:"secret" secret:"true" doc:"Secret for signing requests as Standard Webhooks: base64 of 24 to 64 random bytes, with or without the prefix whsec_, or an ed25519 key with the prefix whsk_. If the URL's host comes from data, it must be an ed25519 key, because with a shared secret each receiver could forge requests to the others"`
+	Secrets       []string          `yaml:"secrets" secret:"true" doc:"More secrets like secret. Each of them signs every request, so that receivers can switch from one to another"`
+	MasterSecret  string            `yaml:"master_secret" secret:"true" doc:"Secret from which a signing secret is derived for each host, for receivers that must not know each other's secrets: base64 of 32 or more random bytes. No receiver gets it; waybill config secret prints the derived ones"`
+	MasterSecrets []string          `yaml:"master_secrets" secret:"true" doc:"More secrets like master_secret. A secret derived from each of them signs every request"`
+	Timeout       time.Duration     `yaml:"timeout" doc:"How long one delivery or batch may take; connecting may take half of it. Default 10s"`
+	Proxy         string            `yaml:"proxy" secret:"password" doc:"URL of the proxy for requests, with http, https, socks5 or socks5h, and user and password if needed; none for no proxy. Default: from HTTP_PROXY, HTTPS_PROXY and NO_PROXY"`
+	TLS           TLS               `yaml:"tls" doc:"Settings of TLS, for https"`
+	Guard         Guard             `yaml:"guard" doc:"Protection against requests to private networks"`
 
 	// TLSConfig replaces TLS, for settings that files cannot express, such as a key in
 	// hardware. New copies it. If it has no ServerName, the host of the connection is used.
@@ -87,22 +87,11 @@ type Config struct {
 	TLSConfig *tls.Config `yaml:"-"`
 }
 
-// CloudEvents has the settings of the cloudevents formats.
-type CloudEvents struct {
-	Source string `yaml:"source" doc:"URI of the publisher, absolute or relative, such as https://shop.example/orders or /shop. Source and id together make an event unique. Required for the cloudevents formats"`
-}
-
 // Batch has the limits of batches.
 type Batch struct {
 	Size     int           `yaml:"size" doc:"Most notifications in a batch, 2 to 10000. Default 100"`
 	Wait     time.Duration `yaml:"wait" doc:"How long a notification may wait for its batch to fill, up to 1m. Default 0s: a batch takes what is pending"`
 	MaxBytes int           `yaml:"max_bytes" doc:"Largest body of a request in bytes, 1024 to 67108864. A larger batch is split into several requests, in order; a larger event is sent alone. Default 1048576"`
-}
-
-// Basic is basic authentication.
-type Basic struct {
-	User     string `yaml:"user" doc:"Name of the user, without a colon"`
-	Password string `yaml:"password" secret:"true" doc:"Password of the user"`
 }
 
 // TLS has the certificates for https. The files are read again for each handshake, so renewed
@@ -141,9 +130,6 @@ func (c *Config) SetDefaults() {
 	if c.Timeout == 0 {
 		c.Timeout = DefaultTimeout
 	}
-	if c.MaxConnectionAge == 0 {
-		c.MaxConnectionAge = DefaultMaxConnectionAge
-	}
 	if c.Guard.Mode == "" {
 		c.Guard.Mode = GuardAuto
 	}
@@ -173,8 +159,7 @@ type settings struct {
 	headers      http.Header
 	signer       signer
 	client       *http.Client // nil for the sink's own connections
-	maxAge       time.Duration
-	tls          *tls.Config // never nil
+	tls          *tls.Config  // never nil
 	certificates *certificates.Certificates
 	dial         dialFunc   // nil for net.Dialer
 	guard        *guard     // nil for no guard
@@ -199,7 +184,7 @@ func (r *resolver) mistake(format string, a ...any) {
 // mistakes.
 func (c *Config) resolve(in sinks.Instance) (*settings, error) {
 	in.Logger = cmp.Or(in.Logger, slog.New(slog.DiscardHandler))
-	r := &resolver{Config: c, settings: settings{headers: make(http.Header), client: in.HTTPClient, maxAge: c.MaxConnectionAge, dial: in.Dial}, in: in}
+	r := &resolver{Config: c, settings: settings{headers: make(http.Header), client: in.HTTPClient, dial: in.Dial}, in: in}
 	r.checkLimits()
 	r.checkFormat()
 	r.readMetadata()
@@ -231,12 +216,6 @@ func (r *resolver) checkLimits() {
 	if r.Timeout < 0 {
 		r.mistake("timeout: %s is negative; leave it out for %s", r.Timeout, DefaultTimeout)
 	}
-	if r.MaxConnectionAge < 0 {
-		r.mistake("max_connection_age: %s is negative; leave it out for %s", r.MaxConnectionAge, DefaultMaxConnectionAge)
-	}
-	if r.ReceiptHeader != "" && !isToken(r.ReceiptHeader) {
-		r.mistake("receipt_header: %q is not a header name; use letters, digits and dashes", r.ReceiptHeader)
-	}
 }
 
 func (r *resolver) checkFormat() {
@@ -247,16 +226,16 @@ func (r *resolver) checkFormat() {
 		r.mistake("format: %q is not offered; use %s", r.Format, strings.Join(formats, ", "))
 		return
 	}
-	switch source, err := url.Parse(r.CloudEvents.Source); {
-	case !isEvents(r.Format) && r.CloudEvents.Source != "":
-		r.mistake("cloudevents.source: is for the cloudevents formats, but format is %s", r.Format)
+	switch source, err := url.Parse(r.Source); {
+	case !isEvents(r.Format) && r.Source != "":
+		r.mistake("source: is for the cloudevents formats, but format is %s", r.Format)
 	case !isEvents(r.Format):
-	case r.CloudEvents.Source == "":
-		r.mistake("cloudevents.source: is missing; every event needs it; name the publisher, such as /shop")
-	case err != nil || !isPlain(r.CloudEvents.Source) || strings.ContainsAny(r.CloudEvents.Source, ` "<>\^`+"`{|}"):
-		r.mistake("cloudevents.source: %q is not a URI; write one such as https://shop.example/orders or /shop", r.CloudEvents.Source)
+	case r.Source == "":
+		r.mistake("source: is missing; every event needs it; name the publisher, such as /shop")
+	case err != nil || !isPlain(r.Source) || strings.ContainsAny(r.Source, ` "<>\^`+"`{|}"):
+		r.mistake("source: %q is not a URI; write one such as https://shop.example/orders or /shop", r.Source)
 	case source.User != nil:
-		r.mistake("cloudevents.source: contains a user, which every receiver would see")
+		r.mistake("source: contains a user, which every receiver would see")
 	}
 	if r.Format != FormatBatch {
 		if r.Batch != (Batch{}) {
@@ -314,15 +293,15 @@ func (r *resolver) readAuthorization(user *url.Userinfo) {
 		r.setBasic(user.Username(), password)
 		given = append(given, "the user in url")
 	}
-	if r.Basic != (Basic{}) {
+	if r.User != "" || r.Password != "" {
 		switch {
-		case r.Basic.User == "":
-			r.mistake("basic.user: is missing, but basic.password is set")
-		case strings.Contains(r.Basic.User, ":"):
-			r.mistake("basic.user: contains a colon, which would end the name")
+		case r.User == "":
+			r.mistake("user: is missing, but password is set")
+		case strings.Contains(r.User, ":"):
+			r.mistake("user: contains a colon, which would end the name")
 		}
-		r.setBasic(r.Basic.User, r.Basic.Password)
-		given = append(given, "basic")
+		r.setBasic(r.User, r.Password)
+		given = append(given, "user")
 	}
 	if r.Bearer != "" {
 		if !isPlain(r.Bearer) || strings.Contains(r.Bearer, " ") {
@@ -345,11 +324,11 @@ func (r *resolver) setBasic(user, password string) {
 
 func (r *resolver) readSecrets() {
 	for name, secret := range numbered("secret", r.Secret, r.Secrets) {
-		k, err := parseSecret(secret)
-		if _, shared := k.(*symmetric); shared && r.destination.open {
+		k, err := signature.Parse(secret)
+		if err == nil && r.destination.open && !signature.IsPrivate(k) {
 			err = errSharedSecret
 		}
-		r.credentials = append(r.credentials, secretCredential(secret))
+		r.credentials = append(r.credentials, signature.Credential(secret))
 		r.signer.keys = append(r.signer.keys, k)
 		if err != nil {
 			r.mistake("%s: %w", name, err)
@@ -367,7 +346,7 @@ func (r *resolver) readSecrets() {
 
 // errSharedSecret is the error of a symmetric secret for many receivers.
 var errSharedSecret = errors.New("the host of url comes from data, so all receivers would share it, and each could forge requests to the others; " +
-	"use master_secret with a new secret, from which a separate one is derived for each host, an ed25519 key, which begins with " + privateKeyPrefix + ", or a sink for each receiver")
+	"use master_secret with a new secret, from which a separate one is derived for each host, an ed25519 key, which begins with " + signature.PrivateKeyPrefix + ", or a sink for each receiver")
 
 // numbered yields the values of a setting and of its plural, with their keys in the
 // configuration: secret, secrets[0], secrets[1].
@@ -391,7 +370,6 @@ func (r *resolver) refuseConnectionSettings() {
 		key   string
 		given bool
 	}{
-		{"max_connection_age", r.MaxConnectionAge != DefaultMaxConnectionAge},
 		{"proxy", r.Proxy != ""},
 		{"tls", r.TLS != (TLS{})},
 		{"guard.mode", r.Guard.Mode == GuardOn},
@@ -533,7 +511,7 @@ func reserved(canonical, format string) string {
 		return "comes from the notification's metadata " + strconv.Quote("content-type")
 	case headerTraceparent, headerTracestate:
 		return "comes from the notification's metadata"
-	case HeaderIdempotencyKey:
+	case webhook.HeaderIdempotencyKey:
 		return "is the notification's id"
 	case "Content-Length", "Transfer-Encoding", "Connection", "Keep-Alive", "Proxy-Connection",
 		"Te", "Trailer", "Upgrade", "Expect", "Accept-Encoding":

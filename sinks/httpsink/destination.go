@@ -86,7 +86,7 @@ func checkOpen(start string) error {
 	case !strings.HasPrefix(start, "https://") && !strings.HasPrefix(start, "http://"):
 		return errors.New("the template does not begin with https:// or http://; only host, path and query may come from data")
 	case strings.Contains(start, "@"):
-		return errors.New("user and password would go to hosts that come from data; use basic, if that is what you want")
+		return errors.New("user and password would go to hosts that come from data; use user and password, if that is what you want")
 	}
 	return nil
 }

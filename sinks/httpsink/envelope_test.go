@@ -35,7 +35,7 @@ func TestTheFormatOfSignedRequestsIsTheEnvelope(t *testing.T) {
 	for want, configs := range map[string][]Config{
 		FormatEnvelope: {{Secret: vectorSecret}, {Secrets: []string{vectorSecret}}, {MasterSecret: masterSecret}, {MasterSecrets: []string{masterSecret}}, {Format: FormatEnvelope}},
 		FormatJSON:     {{}, {Format: FormatJSON, Secret: vectorSecret}},
-		FormatBinary:   {{Format: FormatBinary, CloudEvents: eventsFrom, Secret: vectorSecret}},
+		FormatBinary:   {{Format: FormatBinary, Source: source, Secret: vectorSecret}},
 	} {
 		for _, c := range configs {
 			c.URL = "https://partner.example"

@@ -15,6 +15,7 @@ import (
 	"github.com/waybill-go/waybill/sinks"
 	"github.com/waybill-go/waybill/sinks/function"
 	"github.com/waybill-go/waybill/sinks/httpsink"
+	"github.com/waybill-go/waybill/sinks/httpsink/webhook"
 )
 
 // A partner receives signed notifications at a URL and verifies them. Normally the engine calls
@@ -22,7 +23,7 @@ import (
 func Example() {
 	const secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 	partner := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		e, err := httpsink.Envelope(r, secret)
+		e, err := webhook.Envelope(r, secret)
 		if err != nil {
 			http.Error(w, "who are you?", http.StatusUnauthorized)
 			return
@@ -67,7 +68,7 @@ func ExampleReceive() {
 		fmt.Println(err)
 		return
 	}
-	handler, err := httpsink.Receive(httpsink.Receiver{Secrets: []string{secret}}, function.Mux(types,
+	handler, err := webhook.Receive(webhook.Receiver{Secrets: []string{secret}}, function.Mux(types,
 		function.On(func(_ context.Context, o OrderPlaced) error {
 			fmt.Println("reserve the goods of order", o.Order)
 			return nil
@@ -134,9 +135,9 @@ func ExampleSink_DeliverBatch() {
 	defer partner.Close()
 
 	sink, err := httpsink.New(sinks.Instance{Name: "partner"}, httpsink.Config{
-		URL:         partner.URL,
-		Format:      httpsink.FormatBatch,
-		CloudEvents: httpsink.CloudEvents{Source: "/shop"},
+		URL:    partner.URL,
+		Format: httpsink.FormatBatch,
+		Source: "/shop",
 	})
 	if err != nil {
 		fmt.Println(err)

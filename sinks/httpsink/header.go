@@ -8,37 +8,7 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill/framework/notification"
-)
-
-// Headers of a request. Their names are case-insensitive, as always in HTTP.
-//
-// Values from a notification can be any text, but headers cannot. So bytes outside printable
-// ASCII, "%", and spaces at either end are percent-encoded. [net/url.PathUnescape] decodes
-// them. Ordinary ids, types and keys are unchanged.
-const (
-	HeaderID         = "Waybill-Id"          // the notification's id, the same on every attempt
-	HeaderType       = "Waybill-Type"        // its registered name
-	HeaderVersion    = "Waybill-Version"     // the payload's version
-	HeaderKey        = "Waybill-Key"         // the ordering key; absent without one
-	HeaderOccurredOn = "Waybill-Occurred-On" // RFC 3339 in UTC, to the microsecond
-	HeaderAttempt    = "Waybill-Attempt"     // from 1
-
-	// HeaderIdempotencyKey is the id again, under a customary name. For a batch, it is the
-	// id of the batch.
-	HeaderIdempotencyKey = "Idempotency-Key"
-
-	// HeaderMetaPrefix and a name form the header of metadata that the configuration lists.
-	// Characters of the name except letters, digits, ".", "-" and "_" are percent-encoded.
-	// Its case is lost. Some servers drop names with "_" unless they are configured to
-	// accept them (nginx: underscores_in_headers).
-	HeaderMetaPrefix = "Waybill-Meta-"
-)
-
-// Headers of a signed request, from Standard Webhooks 1.0.0.
-const (
-	HeaderWebhookID        = "Webhook-Id"        // like Idempotency-Key, with "." percent-encoded, since it separates the signed fields
-	HeaderWebhookTimestamp = "Webhook-Timestamp" // of the attempt, in Unix seconds
-	HeaderWebhookSignature = "Webhook-Signature" // for each secret, over "id.timestamp.body": "v1," and HMAC-SHA256, or "v1a," and ed25519, in base64
+	"github.com/waybill-go/waybill/sinks/httpsink/webhook"
 )
 
 // Metadata with standard headers: Content-Type (application/json if the metadata has none) and
@@ -57,15 +27,15 @@ var userAgent = "waybill/" + version()
 // header returns the headers of one attempt in the format json.
 func (s *Sink) header(d *notification.Delivery) headerWriter {
 	w := s.newHeader(6 + s.metadata.count(d.Metadata))
-	w.set(HeaderID, encodeValue(d.ID))
-	w.set(HeaderType, encodeValue(d.Type))
-	w.set(HeaderVersion, strconv.Itoa(d.Version))
-	w.set(HeaderAttempt, strconv.Itoa(d.Attempt))
+	w.set(webhook.HeaderID, encodeValue(d.ID))
+	w.set(webhook.HeaderType, encodeValue(d.Type))
+	w.set(webhook.HeaderVersion, strconv.Itoa(d.Version))
+	w.set(webhook.HeaderAttempt, strconv.Itoa(d.Attempt))
 	if d.Key != "" {
-		w.set(HeaderKey, encodeValue(d.Key))
+		w.set(webhook.HeaderKey, encodeValue(d.Key))
 	}
 	if !d.OccurredOn.IsZero() {
-		w.set(HeaderOccurredOn, formatTime(d.OccurredOn))
+		w.set(webhook.HeaderOccurredOn, formatTime(d.OccurredOn))
 	}
 	w.setMetadata(d.Metadata, s.metadata)
 	return w
@@ -90,7 +60,7 @@ func (s *Sink) newHeader(size int) headerWriter {
 
 // finish makes a message of headers and body. It adds the idempotency key and the signatures.
 func (s *Sink) finish(w headerWriter, to endpoint, id string, body []byte) message {
-	w.set(HeaderIdempotencyKey, id)
+	w.set(webhook.HeaderIdempotencyKey, id)
 	if s.signer.signs() {
 		s.signer.sign(&w, to.url, id, s.now(), body)
 	}
@@ -177,8 +147,8 @@ func encodeValue(s string) string {
 
 // metaHeader returns the header name of metadata, in the case of http.CanonicalHeaderKey.
 func metaHeader(name string) string {
-	b := make([]byte, 0, len(HeaderMetaPrefix)+len(name)+16)
-	b = append(b, HeaderMetaPrefix...)
+	b := make([]byte, 0, len(webhook.HeaderMetaPrefix)+len(name)+16)
+	b = append(b, webhook.HeaderMetaPrefix...)
 	first := true
 	for i := range len(name) {
 		c := name[i]

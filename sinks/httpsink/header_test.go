@@ -8,6 +8,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/waybill-go/waybill/sinks/httpsink/webhook"
 )
 
 var hostileTexts = []string{
@@ -37,7 +39,7 @@ func FuzzAMetadataNameIsSafeAndCanBeReadBack(f *testing.F) {
 		got := metaHeader(s)
 		require.True(t, isToken(got), "%q", got)
 		require.Equal(t, http.CanonicalHeaderKey(got), got)
-		back, err := url.PathUnescape(strings.TrimPrefix(got, HeaderMetaPrefix))
+		back, err := url.PathUnescape(strings.TrimPrefix(got, webhook.HeaderMetaPrefix))
 		require.NoError(t, err)
 		require.Equal(t, asciiLower(s), asciiLower(back))
 	})
@@ -74,7 +76,7 @@ func TestHostileTextReachesTheReceiverAsData(t *testing.T) {
 		assert.Equal(t, string(d.Payload), got.Body)
 		assert.Empty(t, got.Header.Get("Evil"))
 		for header, want := range map[string]string{
-			HeaderID: d.ID, HeaderType: d.Type, HeaderKey: d.Key, "Waybill-Meta-Value": text,
+			webhook.HeaderID: d.ID, webhook.HeaderType: d.Type, webhook.HeaderKey: d.Key, "Waybill-Meta-Value": text,
 		} {
 			value, err := url.PathUnescape(got.Header.Get(header))
 			require.NoError(t, err)

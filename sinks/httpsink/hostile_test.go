@@ -78,7 +78,7 @@ func TestNoErrorRepeatsACredentialFromAnAnswerThatIsNotHTTP(t *testing.T) {
 			_, _ = io.WriteString(w, answer(request))
 			return io.EOF
 		})
-		for _, c := range []Config{{Bearer: "secret-bearer"}, {Basic: Basic{User: "u", Password: "secret-password"}}} {
+		for _, c := range []Config{{Bearer: "secret-bearer"}, {User: "u", Password: "secret-password"}} {
 			c.URL = to + "/services/secret-path"
 			_, err := newSink(t, c).Deliver(t.Context(), newDelivery())
 			requireClass(t, sinks.ClassTransient, err)

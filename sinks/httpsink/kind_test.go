@@ -9,5 +9,5 @@ import (
 func TestTheKindPassesItsConformanceSuite(t *testing.T) {
 	sinktest.RunKind(t, Kind(), Config{URL: "https://partner.example"})
 	sinktest.RunKind(t, Kind(), Config{URL: "https://partner.example", Secret: "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"})
-	sinktest.RunKind(t, Kind(), Config{URL: "https://partner.example", Format: FormatBatch, CloudEvents: CloudEvents{Source: "/shop"}})
+	sinktest.RunKind(t, Kind(), Config{URL: "https://partner.example", Format: FormatBatch, Source: "/shop"})
 }

@@ -9,6 +9,8 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+
+	"github.com/waybill-go/waybill/sinks/httpsink/internal/signature"
 )
 
 // minMasterLength is the least length of a master secret in bytes: that of the derived secrets.
@@ -40,14 +42,14 @@ func DeriveSecret(masterSecret, rawURL string) (string, error) {
 	if err := errors.Join(errMaster, errURL); err != nil {
 		return "", err
 	}
-	return secretPrefix + base64.StdEncoding.EncodeToString(m.derive(u)), nil
+	return signature.SecretPrefix + base64.StdEncoding.EncodeToString(m.derive(u)), nil
 }
 
 // master is a decoded master secret.
 type master []byte
 
 func parseMaster(secret string) (master, error) {
-	for _, prefix := range []string{secretPrefix, privateKeyPrefix, publicKeyPrefix} {
+	for _, prefix := range []string{signature.SecretPrefix, signature.PrivateKeyPrefix, signature.PublicKeyPrefix} {
 		if strings.HasPrefix(secret, prefix) {
 			return nil, fmt.Errorf("has the prefix %s, so it is the secret of one receiver; make a new one, which no receiver gets, with: openssl rand -base64 32", prefix)
 		}

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/waybill-go/waybill/sinks"
+	"github.com/waybill-go/waybill/sinks/httpsink/internal/signature"
 )
 
 // The secret comes from openssl: openssl kdf -keylen 32 -kdfopt digest:SHA256 -kdfopt key:…
@@ -91,7 +92,7 @@ func TestReceiversDoNotShareASecret(t *testing.T) {
 			c.URL = url
 			_, err := New(sinks.Instance{}, c)
 			require.ErrorContains(t, err, name+": the host of url comes from data, so all receivers would share it, and each could forge requests to the others; use master_secret")
-			assert.ErrorContains(t, err, privateKeyPrefix)
+			assert.ErrorContains(t, err, signature.PrivateKeyPrefix)
 			assert.ErrorContains(t, err, "a sink for each receiver")
 			assert.NotContains(t, err.Error(), plain)
 		}
@@ -109,7 +110,7 @@ func newPrivateKey(t *testing.T) string {
 	t.Helper()
 	_, private, err := ed25519.GenerateKey(rand.Reader)
 	require.NoError(t, err)
-	return privateKeyPrefix + base64.StdEncoding.EncodeToString(private.Seed())
+	return signature.PrivateKeyPrefix + base64.StdEncoding.EncodeToString(private.Seed())
 }
 
 func TestMasterSecretsAreChecked(t *testing.T) {
@@ -125,8 +126,8 @@ func TestEachReceiverHasItsOwnSecret(t *testing.T) {
 	next := base64.StdEncoding.EncodeToString([]byte(strings.Repeat("n", 32)))
 	for _, c := range []Config{
 		{URL: "http://{{.Metadata.host}}:{{.Metadata.port}}/"},
-		{URL: "http://{{.Metadata.host}}:{{.Metadata.port}}/", Format: FormatBinary, CloudEvents: eventsFrom},
-		{URL: "http://{{.Metadata.host}}:{{.Metadata.port}}/", Format: FormatStructured, CloudEvents: eventsFrom},
+		{URL: "http://{{.Metadata.host}}:{{.Metadata.port}}/", Format: FormatBinary, Source: source},
+		{URL: "http://{{.Metadata.host}}:{{.Metadata.port}}/", Format: FormatStructured, Source: source},
 	} {
 		c.MasterSecret, c.MasterSecrets, c.Guard = masterSecret, []string{next}, Guard{Mode: GuardOff}
 		sink := newSink(t, c)

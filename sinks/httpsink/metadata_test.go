@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/sinks/httpsink/webhook"
 )
 
 var everything = []string{"*"}
@@ -28,7 +29,7 @@ func metadataSent(t *testing.T, r received, format string) (names []string) {
 	switch format {
 	case FormatJSON:
 		for name := range r.Header {
-			if name, ok := strings.CutPrefix(name, HeaderMetaPrefix); ok {
+			if name, ok := strings.CutPrefix(name, webhook.HeaderMetaPrefix); ok {
 				names = append(names, strings.ToLower(name))
 			}
 		}
@@ -58,7 +59,7 @@ func TestOnlyListedMetadataIsSent(t *testing.T) {
 			c := Config{Format: format, Metadata: tt.list}
 			want := slices.Clone(tt.want)
 			if format != FormatJSON {
-				c.CloudEvents = eventsFrom
+				c.Source = source
 				for i := range want {
 					want[i] = strings.ReplaceAll(want[i], "-", "")
 				}
@@ -93,7 +94,7 @@ func headerTexts(r received) func(yield func(string) bool) {
 // The two names become the same name in an event. The unlisted one must not be sent.
 func TestUnlistedMetadataDoesNotHideListedMetadata(t *testing.T) {
 	r := newReceiver(t)
-	_, err := r.sink(t, Config{Format: FormatStructured, CloudEvents: eventsFrom, Metadata: []string{"tenant"}}).Deliver(t.Context(), describedDelivery())
+	_, err := r.sink(t, Config{Format: FormatStructured, Source: source, Metadata: []string{"tenant"}}).Deliver(t.Context(), describedDelivery())
 	require.NoError(t, err)
 	assert.Equal(t, "acme", readEvents(t, r.only(t))[0].Extensions()["tenant"])
 }

@@ -13,6 +13,10 @@ import (
 	"time"
 )
 
+// maxConnectionAge is how long a connection gets new requests; then the next one resolves the name
+// again, because a server's address may move.
+const maxConnectionAge = 5 * time.Minute
+
 // pool keeps the connections of a sink. Each is a link. A link that refuses, fails or is old gets no
 // more requests, while the others are not disturbed.
 type pool struct {
@@ -61,8 +65,8 @@ type use struct {
 
 var _ exchange = (*use)(nil)
 
-func newPool(d *dialer, proxy func(*http.Request) (*url.URL, error), maxAge time.Duration) *pool {
-	return &pool{dialer: d, proxy: proxy, maxAge: maxAge, hosts: make(map[string]*host)}
+func newPool(d *dialer, proxy func(*http.Request) (*url.URL, error)) *pool {
+	return &pool{dialer: d, proxy: proxy, maxAge: maxConnectionAge, hosts: make(map[string]*host)}
 }
 
 func (p *pool) take(to *url.URL) exchange {

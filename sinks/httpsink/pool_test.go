@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/waybill-go/waybill/sinks"
+	"github.com/waybill-go/waybill/sinks/httpsink/webhook"
 )
 
 // eachProtocol calls test with a function that starts a receiver and makes a sink for it.
@@ -95,7 +96,8 @@ func TestARefusalOfTheNotificationKeepsTheConnection(t *testing.T) {
 func TestAnOldConnectionIsReplaced(t *testing.T) {
 	t.Parallel()
 	eachProtocol(t, func(t *testing.T, start func(Config, http.HandlerFunc) (*receiver, *Sink)) {
-		r, sink := start(Config{MaxConnectionAge: time.Nanosecond}, func(http.ResponseWriter, *http.Request) {})
+		r, sink := start(Config{}, func(http.ResponseWriter, *http.Request) {})
+		ownOf(sink).maxAge = time.Nanosecond
 		for range 3 {
 			_, err := sink.Deliver(t.Context(), newDelivery())
 			require.NoError(t, err)
@@ -109,7 +111,7 @@ func TestARefusalDoesNotDisturbOtherRequestsOfItsConnection(t *testing.T) {
 	t.Parallel()
 	arrived, finish := make(chan struct{}), make(chan struct{})
 	r, ca := newTLSReceiver(t, func(w http.ResponseWriter, req *http.Request) {
-		switch req.Header.Get(HeaderKey) {
+		switch req.Header.Get(webhook.HeaderKey) {
 		case "slow":
 			arrived <- struct{}{}
 			<-finish
@@ -140,7 +142,7 @@ func TestARefusalDoesNotDisturbOtherRequestsOfItsConnection(t *testing.T) {
 func TestOneConnectionReplacesAnHTTP2ConnectionHoweverManyWait(t *testing.T) {
 	t.Parallel()
 	r, ca := newTLSReceiver(t)
-	sink := r.sink(t, Config{TLS: TLS{CAFile: ca}, MaxConnectionAge: time.Minute})
+	sink := r.sink(t, Config{TLS: TLS{CAFile: ca}})
 	deliverAll(t, sink, 1, 1)
 	closeIdle(sink)
 	deliverAll(t, sink, 200, 64)

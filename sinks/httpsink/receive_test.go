@@ -23,6 +23,8 @@ import (
 	"github.com/waybill-go/waybill/registry"
 	"github.com/waybill-go/waybill/sinks"
 	"github.com/waybill-go/waybill/sinks/function"
+	"github.com/waybill-go/waybill/sinks/httpsink/internal/signature"
+	"github.com/waybill-go/waybill/sinks/httpsink/webhook"
 )
 
 const sharedSecret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
@@ -31,7 +33,7 @@ const sharedSecret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 func receive(t *testing.T, to sinks.Sink) (*Sink, *strings.Builder) {
 	t.Helper()
 	log := new(strings.Builder)
-	handler, err := Receive(Receiver{Secrets: []string{sharedSecret}, Logger: slog.New(slog.NewTextHandler(log, nil))}, to)
+	handler, err := webhook.Receive(webhook.Receiver{Secrets: []string{sharedSecret}, Logger: slog.New(slog.NewTextHandler(log, nil))}, to)
 	require.NoError(t, err)
 	server := httptest.NewServer(handler)
 	t.Cleanup(server.Close)
@@ -96,7 +98,7 @@ func TestAReceivedNotificationIsDecodedByTheRegistry(t *testing.T) {
 }
 
 func TestTheStatusesOfRefusedRequests(t *testing.T) {
-	handler, err := Receive(Receiver{Secrets: []string{sharedSecret}, MaxBytes: 1000}, sinks.Func(
+	handler, err := webhook.Receive(webhook.Receiver{Secrets: []string{sharedSecret}, MaxBytes: 1000}, sinks.Func(
 		func(context.Context, *notification.Delivery) (notification.Receipt, error) {
 			t.Error("the request reached the sink")
 			return "", nil
@@ -113,7 +115,7 @@ func TestTheStatusesOfRefusedRequests(t *testing.T) {
 	read := signed(Config{}, "{}")
 	read.Method = http.MethodGet
 	forged := signed(Config{}, "{}")
-	forged.Header.Set(HeaderWebhookSignature, "v1,AAAA")
+	forged.Header.Set(webhook.HeaderWebhookSignature, "v1,AAAA")
 	for name, c := range map[string]struct {
 		request *http.Request
 		want    int
@@ -154,17 +156,17 @@ func TestAHandlerEndsWhenTheSenderDisconnects(t *testing.T) {
 
 func TestInvalidReceiversAreRefused(t *testing.T) {
 	never := sinks.Func(nil)
-	_, err := Receive(Receiver{}, never)
+	_, err := webhook.Receive(webhook.Receiver{}, never)
 	require.ErrorContains(t, err, "at least one secret")
-	_, err = Receive(Receiver{Secrets: []string{"short"}}, never)
+	_, err = webhook.Receive(webhook.Receiver{Secrets: []string{"short"}}, never)
 	require.ErrorContains(t, err, "secret 1: ")
-	_, err = Receive(Receiver{Secrets: []string{sharedSecret}}, function.Mux(registry.New()))
+	_, err = webhook.Receive(webhook.Receiver{Secrets: []string{sharedSecret}}, function.Mux(registry.New()))
 	require.ErrorIs(t, err, function.ErrNoHandlers)
 }
 
 // The receiver answers a request and closes its connection even if the body does not arrive.
 func TestARefusedRequestIsAnsweredBeforeItsBodyArrives(t *testing.T) {
-	handler, err := Receive(Receiver{Secrets: []string{sharedSecret}}, sinks.Func(nil))
+	handler, err := webhook.Receive(webhook.Receiver{Secrets: []string{sharedSecret}}, sinks.Func(nil))
 	require.NoError(t, err)
 	server := httptest.NewUnstartedServer(handler)
 	server.Config.ReadTimeout = time.Second
@@ -252,16 +254,16 @@ func TestTheDefaultLimitOfAReceiverAllowsTheLargestPayload(t *testing.T) {
 func TestTheSignedPartsCannotBeSplitDifferently(t *testing.T) {
 	now := time.Now().Unix()
 	payload := fmt.Sprintf(`%d.{"admin":true}`, now)
-	k, err := parseSecret(sharedSecret)
+	k, err := signature.Parse(sharedSecret)
 	require.NoError(t, err)
-	signature := string(k.appendSignature(nil, []byte(fmt.Sprintf("X.%d.", now)), []byte(payload)))
+	signature := string(k.AppendSignature(nil, []byte(fmt.Sprintf("X.%d.", now)), []byte(payload)))
 	for _, header := range []http.Header{
 		{"Webhook-Id": {fmt.Sprintf("X.%d", now)}, "Webhook-Timestamp": {fmt.Sprint(now)}},
 		{"Webhook-Id": {"X"}, "Webhook-Timestamp": {fmt.Sprintf("+%d", now)}},
 	} {
 		header.Set("Webhook-Signature", signature)
 		r := &http.Request{Header: header, Body: io.NopCloser(strings.NewReader(`{"admin":true}`))}
-		_, err := Receiver{Secrets: []string{sharedSecret}}.EnvelopeFromHeaders(r)
-		require.ErrorIs(t, err, ErrSignature)
+		_, err := webhook.Receiver{Secrets: []string{sharedSecret}}.EnvelopeFromHeaders(r)
+		require.ErrorIs(t, err, webhook.ErrSignature)
 	}
 }

@@ -18,6 +18,8 @@ import (
 
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/sinks"
+	"github.com/waybill-go/waybill/sinks/httpsink/internal/signature"
+	"github.com/waybill-go/waybill/sinks/httpsink/webhook"
 )
 
 // requestOf returns the request of a delivery, as a server receives it.
@@ -51,8 +53,8 @@ func describedOrder() *notification.Delivery {
 func TestAReceiverGetsThePublishedEnvelope(t *testing.T) {
 	public, private, err := ed25519.GenerateKey(rand.Reader)
 	require.NoError(t, err)
-	privateKey := privateKeyPrefix + base64.StdEncoding.EncodeToString(private.Seed())
-	publicKey := publicKeyPrefix + base64.StdEncoding.EncodeToString(public)
+	privateKey := signature.PrivateKeyPrefix + base64.StdEncoding.EncodeToString(private.Seed())
+	publicKey := signature.PublicKeyPrefix + base64.StdEncoding.EncodeToString(public)
 	derived, err := DeriveSecret(masterSecret, "https://partner.example")
 	require.NoError(t, err)
 	d := describedOrder()
@@ -61,7 +63,7 @@ func TestAReceiverGetsThePublishedEnvelope(t *testing.T) {
 		secrets []string
 	}{
 		"symmetric":     {Config{Secret: vectorSecret}, []string{vectorSecret}},
-		"plain":         {Config{Secret: vectorSecret}, []string{strings.TrimPrefix(vectorSecret, secretPrefix)}},
+		"plain":         {Config{Secret: vectorSecret}, []string{strings.TrimPrefix(vectorSecret, signature.SecretPrefix)}},
 		"ed25519":       {Config{Secret: privateKey}, []string{publicKey}},
 		"derived":       {Config{MasterSecret: masterSecret}, []string{derived}},
 		"sender's next": {Config{Secrets: []string{newSecret(), privateKey, vectorSecret}}, []string{vectorSecret}},
@@ -70,12 +72,12 @@ func TestAReceiverGetsThePublishedEnvelope(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c := tt.sender
 			c.Metadata = everything
-			got, err := Envelope(requestOf(t, c, d), tt.secrets...)
+			got, err := webhook.Envelope(requestOf(t, c, d), tt.secrets...)
 			require.NoError(t, err)
 			assert.Equal(t, d.Envelope, got)
 
 			c.Format = FormatJSON
-			got, err = Receiver{Secrets: tt.secrets}.EnvelopeFromHeaders(requestOf(t, c, d))
+			got, err = webhook.Receiver{Secrets: tt.secrets}.EnvelopeFromHeaders(requestOf(t, c, d))
 			require.NoError(t, err)
 			assert.Equal(t, d.Envelope, got)
 		})
@@ -91,16 +93,16 @@ func TestAReceiverRefusesUnsignedRequests(t *testing.T) {
 		secrets []string
 	}{
 		"another secret":     {func(*http.Request) {}, []string{newSecret()}},
-		"another public key": {func(*http.Request) {}, []string{publicKeyPrefix + base64.StdEncoding.EncodeToString(other)}},
-		"no signature":       {func(r *http.Request) { r.Header.Del(HeaderWebhookSignature) }, nil},
-		"no time":            {func(r *http.Request) { r.Header.Del(HeaderWebhookTimestamp) }, nil},
-		"an invalid time":    {func(r *http.Request) { r.Header.Set(HeaderWebhookTimestamp, "now") }, nil},
-		"a very early time":  {func(r *http.Request) { r.Header.Set(HeaderWebhookTimestamp, "-9223372036854775808") }, nil},
-		"another time":       {func(r *http.Request) { r.Header.Set(HeaderWebhookTimestamp, fmt.Sprint(time.Now().Unix()+1)) }, nil},
-		"another id":         {func(r *http.Request) { r.Header.Set(HeaderWebhookID, "x") }, nil},
+		"another public key": {func(*http.Request) {}, []string{signature.PublicKeyPrefix + base64.StdEncoding.EncodeToString(other)}},
+		"no signature":       {func(r *http.Request) { r.Header.Del(webhook.HeaderWebhookSignature) }, nil},
+		"no time":            {func(r *http.Request) { r.Header.Del(webhook.HeaderWebhookTimestamp) }, nil},
+		"an invalid time":    {func(r *http.Request) { r.Header.Set(webhook.HeaderWebhookTimestamp, "now") }, nil},
+		"a very early time":  {func(r *http.Request) { r.Header.Set(webhook.HeaderWebhookTimestamp, "-9223372036854775808") }, nil},
+		"another time":       {func(r *http.Request) { r.Header.Set(webhook.HeaderWebhookTimestamp, fmt.Sprint(time.Now().Unix()+1)) }, nil},
+		"another id":         {func(r *http.Request) { r.Header.Set(webhook.HeaderWebhookID, "x") }, nil},
 		"another body":       {func(r *http.Request) { withBody(r, `{"id":"1","type":"t","version":1}`) }, nil},
 		"too many of them": {func(r *http.Request) {
-			r.Header.Set(HeaderWebhookSignature, strings.Repeat("v1,x ", maxSignatures)+r.Header.Get(HeaderWebhookSignature))
+			r.Header.Set(webhook.HeaderWebhookSignature, strings.Repeat("v1,x ", 32)+r.Header.Get(webhook.HeaderWebhookSignature))
 		}, nil},
 	} {
 		secrets := tt.secrets
@@ -109,8 +111,8 @@ func TestAReceiverRefusesUnsignedRequests(t *testing.T) {
 		}
 		r := requestOf(t, sender, newOrder())
 		tt.change(r)
-		_, err := Envelope(r, secrets...)
-		require.ErrorIs(t, err, ErrSignature, name)
+		_, err := webhook.Envelope(r, secrets...)
+		require.ErrorIs(t, err, webhook.ErrSignature, name)
 	}
 }
 
@@ -119,11 +121,11 @@ func TestAReceiverRefusesOldRequests(t *testing.T) {
 		receive := func(after time.Duration) error {
 			r := requestOf(t, Config{Secret: vectorSecret}, newOrder())
 			time.Sleep(after)
-			_, err := Envelope(r, vectorSecret)
+			_, err := webhook.Envelope(r, vectorSecret)
 			return err
 		}
-		require.NoError(t, receive(signatureAge))
-		require.ErrorIs(t, receive(signatureAge+time.Second), ErrSignature)
+		require.NoError(t, receive(5*time.Minute))
+		require.ErrorIs(t, receive(5*time.Minute+time.Second), webhook.ErrSignature)
 	})
 }
 
@@ -135,22 +137,22 @@ func TestTheSecretsOfAReceiverAreChecked(t *testing.T) {
 		"is the sender's private key":     {newPrivateKey(t)},
 		"is not base64 of 32 bytes after": {"whpk_MTIz"},
 	} {
-		_, err := Envelope(requestOf(t, Config{Secret: vectorSecret}, newOrder()), secrets...)
+		_, err := webhook.Envelope(requestOf(t, Config{Secret: vectorSecret}, newOrder()), secrets...)
 		require.ErrorContains(t, err, want)
-		assert.NotErrorIs(t, err, ErrSignature)
+		assert.NotErrorIs(t, err, webhook.ErrSignature)
 		assert.NotContains(t, err.Error(), "p@ss")
 	}
 }
 
 func TestTheBodyOfARequestIsLimited(t *testing.T) {
 	d := newOrder()
-	d.Payload = fmt.Appendf(nil, "%q", strings.Repeat("x", DefaultMaxRequestBytes))
+	d.Payload = fmt.Appendf(nil, "%q", strings.Repeat("x", webhook.DefaultMaxRequestBytes))
 	var tooLarge *http.MaxBytesError
-	_, err := Envelope(requestOf(t, Config{Secret: vectorSecret}, d), vectorSecret)
+	_, err := webhook.Envelope(requestOf(t, Config{Secret: vectorSecret}, d), vectorSecret)
 	require.ErrorAs(t, err, &tooLarge)
-	assert.Equal(t, int64(DefaultMaxRequestBytes), tooLarge.Limit)
+	assert.Equal(t, int64(webhook.DefaultMaxRequestBytes), tooLarge.Limit)
 
-	got, err := Receiver{Secrets: []string{vectorSecret}, MaxBytes: 4 << 20}.Envelope(requestOf(t, Config{Secret: vectorSecret}, d))
+	got, err := webhook.Receiver{Secrets: []string{vectorSecret}, MaxBytes: 4 << 20}.Envelope(requestOf(t, Config{Secret: vectorSecret}, d))
 	require.NoError(t, err)
 	assert.Equal(t, d.Payload, got.Payload)
 }
@@ -160,12 +162,12 @@ func TestHeadersDoNotChangeAnEnvelope(t *testing.T) {
 	d := describedOrder()
 	r := requestOf(t, Config{Secret: vectorSecret, Metadata: everything}, d)
 	for name, value := range map[string]string{
-		HeaderID: "x", HeaderType: "account.closed", HeaderVersion: "9", HeaderKey: "x", "Waybill-Meta-Tenant": "x",
+		webhook.HeaderID: "x", webhook.HeaderType: "account.closed", webhook.HeaderVersion: "9", webhook.HeaderKey: "x", "Waybill-Meta-Tenant": "x",
 		"Content-Type": "application/cloudevents+json", "Traceparent": "x",
 	} {
 		r.Header.Set(name, value)
 	}
-	got, err := Envelope(r, vectorSecret)
+	got, err := webhook.Envelope(r, vectorSecret)
 	require.NoError(t, err)
 	assert.Equal(t, d.Envelope, got)
 }
@@ -174,8 +176,8 @@ func TestHeadersDoNotChangeAnEnvelope(t *testing.T) {
 func TestASignedPayloadIsNotTakenForAnEnvelope(t *testing.T) {
 	d := newOrder()
 	d.Payload = []byte(`{"id":"1","type":"account.closed","version":1}`)
-	_, err := Envelope(requestOf(t, Config{Format: FormatJSON, Secret: vectorSecret}, d), vectorSecret)
-	require.ErrorIs(t, err, ErrEnvelope)
+	_, err := webhook.Envelope(requestOf(t, Config{Format: FormatJSON, Secret: vectorSecret}, d), vectorSecret)
+	require.ErrorIs(t, err, webhook.ErrEnvelope)
 	assert.ErrorContains(t, err, "is not the signed id")
 }
 
@@ -188,15 +190,15 @@ func TestASignedRequestThatIsNotAnEnvelopeIsAnError(t *testing.T) {
 	} {
 		d := newOrder()
 		d.ID, d.Payload = "1", []byte(payload)
-		_, err := Envelope(requestOf(t, Config{Format: FormatJSON, Secret: vectorSecret}, d), vectorSecret)
-		require.ErrorIs(t, err, ErrEnvelope, payload)
+		_, err := webhook.Envelope(requestOf(t, Config{Format: FormatJSON, Secret: vectorSecret}, d), vectorSecret)
+		require.ErrorIs(t, err, webhook.ErrEnvelope, payload)
 		assert.ErrorContains(t, err, want)
 	}
-	for header, value := range map[string]string{HeaderType: "%zz", HeaderVersion: "three", HeaderOccurredOn: "today", HeaderMetaPrefix + "X": "%"} {
+	for header, value := range map[string]string{webhook.HeaderType: "%zz", webhook.HeaderVersion: "three", webhook.HeaderOccurredOn: "today", webhook.HeaderMetaPrefix + "X": "%"} {
 		r := requestOf(t, Config{Format: FormatJSON, Secret: vectorSecret}, newOrder())
 		r.Header.Set(header, value)
-		_, err := Receiver{Secrets: []string{vectorSecret}}.EnvelopeFromHeaders(r)
-		require.ErrorIs(t, err, ErrEnvelope, header)
+		_, err := webhook.Receiver{Secrets: []string{vectorSecret}}.EnvelopeFromHeaders(r)
+		require.ErrorIs(t, err, webhook.ErrEnvelope, header)
 		assert.ErrorContains(t, err, header)
 	}
 }
@@ -215,7 +217,7 @@ func FuzzAnEnvelopeArrivesUnchanged(f *testing.F) {
 		if d.Validate() != nil {
 			return
 		}
-		got, err := Envelope(requestOf(t, Config{Secret: vectorSecret, Metadata: everything}, d), vectorSecret)
+		got, err := webhook.Envelope(requestOf(t, Config{Secret: vectorSecret, Metadata: everything}, d), vectorSecret)
 		require.NoError(t, err)
 		require.Equal(t, bytes.TrimSpace(d.Payload), bytes.TrimSpace(got.Payload))
 		got.Payload = d.Payload
@@ -227,16 +229,16 @@ func FuzzAReceiverNeverPanics(f *testing.F) {
 	f.Add("id", "t", "k", "m", `{"id":"id","type":"t","version":1,"payload":null}`)
 	f.Fuzz(func(t *testing.T, id, typ, key, meta, body string) {
 		r := &http.Request{Header: http.Header{
-			HeaderWebhookID: {id}, HeaderType: {typ}, HeaderKey: {key}, HeaderMetaPrefix + meta: {typ}, HeaderVersion: {"1"},
-			HeaderWebhookTimestamp: {fmt.Sprint(time.Now().Unix())},
+			webhook.HeaderWebhookID: {id}, webhook.HeaderType: {typ}, webhook.HeaderKey: {key}, webhook.HeaderMetaPrefix + meta: {typ}, webhook.HeaderVersion: {"1"},
+			webhook.HeaderWebhookTimestamp: {fmt.Sprint(time.Now().Unix())},
 		}}
-		r.Header.Set(HeaderWebhookSignature, independentSignature(t, vectorSecret, id, r.Header.Get(HeaderWebhookTimestamp), body))
-		receiver := Receiver{Secrets: []string{vectorSecret}}
+		r.Header.Set(webhook.HeaderWebhookSignature, independentSignature(t, vectorSecret, id, r.Header.Get(webhook.HeaderWebhookTimestamp), body))
+		receiver := webhook.Receiver{Secrets: []string{vectorSecret}}
 		for _, read := range []func(*http.Request) (*notification.Envelope, error){receiver.Envelope, receiver.EnvelopeFromHeaders} {
 			if e, err := read(withBody(r, body)); err == nil {
 				require.NoError(t, e.Validate())
 			} else {
-				require.ErrorIs(t, err, ErrEnvelope)
+				require.ErrorIs(t, err, webhook.ErrEnvelope)
 			}
 		}
 	})

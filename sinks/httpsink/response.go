@@ -42,7 +42,7 @@ const maxReceiptID = 128
 // receipt returns the status, and the id that the destination gave to the request, if any.
 func (s *Sink) receipt(resp *http.Response) notification.Receipt {
 	receipt := "http " + strconv.Itoa(resp.StatusCode)
-	for _, name := range s.receiptHeaders {
+	for _, name := range receiptHeaders {
 		if values := resp.Header[name]; len(values) > 0 && values[0] != "" {
 			id := s.excerpt.clean(values[0])
 			return notification.Receipt(strings.TrimRight(receipt+" "+strings.ToValidUTF8(id[:min(len(id), maxReceiptID)], ""), " "))

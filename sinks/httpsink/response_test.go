@@ -20,6 +20,7 @@ import (
 
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/sinks"
+	"github.com/waybill-go/waybill/sinks/httpsink/webhook"
 )
 
 // discardLog discards what test servers log about broken connections.
@@ -29,7 +30,7 @@ var discardLog = log.New(io.Discard, "", 0)
 func answering(t *testing.T) *receiver {
 	return newReceiver(t, func(w http.ResponseWriter, req *http.Request) {
 		var status int
-		_, _ = fmt.Sscan(req.Header.Get(HeaderKey), &status)
+		_, _ = fmt.Sscan(req.Header.Get(webhook.HeaderKey), &status)
 		w.WriteHeader(status)
 	})
 }
@@ -167,22 +168,19 @@ func TestTheReceiptHasTheDestinationsID(t *testing.T) {
 		w.WriteHeader(201)
 	})
 	for _, tt := range []struct {
-		configured string
-		header     http.Header
-		want       notification.Receipt
+		header http.Header
+		want   notification.Receipt
 	}{
-		{"", http.Header{}, "http 201"},
-		{"", http.Header{"X-Request-Id": {"r-1"}}, "http 201 r-1"},
-		{"", http.Header{"X-Message-Id": {"m-1"}, "Request-Id": {""}}, "http 201 m-1"},
-		{"", http.Header{"X-Request-Id": {"r-1"}, "X-Message-Id": {"m-1"}}, "http 201 r-1"},
-		{"x-delivery", http.Header{"X-Delivery": {"d-1"}, "X-Request-Id": {"r-1"}}, "http 201 d-1"},
-		{"x-delivery", http.Header{"X-Request-Id": {"r-1"}}, "http 201"},
-		{"", http.Header{"X-Request-Id": {strings.Repeat("é", 200)}}, notification.Receipt("http 201 " + strings.Repeat("é", 64))},
-		{"", http.Header{"X-Request-Id": {"bearer-token"}}, "http 201 ***"},
+		{http.Header{}, "http 201"},
+		{http.Header{"X-Request-Id": {"r-1"}}, "http 201 r-1"},
+		{http.Header{"X-Message-Id": {"m-1"}, "Request-Id": {""}}, "http 201 m-1"},
+		{http.Header{"X-Request-Id": {"r-1"}, "X-Message-Id": {"m-1"}}, "http 201 r-1"},
+		{http.Header{"X-Request-Id": {strings.Repeat("é", 200)}}, notification.Receipt("http 201 " + strings.Repeat("é", 64))},
+		{http.Header{"X-Request-Id": {"bearer-token"}}, "http 201 ***"},
 	} {
 		clear(header)
 		maps.Copy(header, tt.header)
-		receipt, err := r.sink(t, Config{ReceiptHeader: tt.configured, Bearer: "bearer-token"}).Deliver(t.Context(), newDelivery())
+		receipt, err := r.sink(t, Config{Bearer: "bearer-token"}).Deliver(t.Context(), newDelivery())
 		require.NoError(t, err)
 		assert.Equal(t, tt.want, receipt)
 	}
@@ -342,7 +340,7 @@ func TestNoErrorRepeatsACredential(t *testing.T) {
 		"query-token":  {URL: r.URL + "/path-token?query-token"},
 		"path-token":   {URL: r.URL + "/path-token?query-token"},
 		strings.TrimPrefix(vectorSecret, "whsec_"): {Secrets: []string{vectorSecret}},
-		"basic-password": {Basic: Basic{User: "user", Password: "basic-password"}},
+		"basic-password": {User: "user", Password: "basic-password"},
 		"template-token": {URL: r.URL + "/template-token/{{.Type}}?template-token"},
 	}
 	for credential, c := range configs {

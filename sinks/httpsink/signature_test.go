@@ -18,6 +18,8 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/waybill-go/waybill/sinks"
+	"github.com/waybill-go/waybill/sinks/httpsink/internal/signature"
+	"github.com/waybill-go/waybill/sinks/httpsink/webhook"
 )
 
 // This is the test vector that the libraries of Standard Webhooks publish.
@@ -90,7 +92,7 @@ func TestADotInTheIDIsEncodedBeforeItIsSigned(t *testing.T) {
 	require.NoError(t, err)
 	got := r.only(t)
 	assert.Equal(t, "order%2e42", got.Header.Get("webhook-id"))
-	assert.Equal(t, "order.42", got.Header.Get(HeaderID))
+	assert.Equal(t, "order.42", got.Header.Get(webhook.HeaderID))
 	assert.Equal(t,
 		independentSignature(t, vectorSecret, "order%2e42", got.Header.Get("webhook-timestamp"), string(d.Payload)),
 		got.Header.Get("webhook-signature"))
@@ -138,7 +140,7 @@ func verifyAsymmetric(t *testing.T, public ed25519.PublicKey, r received) bool {
 func newSecret() string {
 	raw := make([]byte, 32)
 	_, _ = rand.Read(raw)
-	return secretPrefix + base64.StdEncoding.EncodeToString(raw)
+	return signature.SecretPrefix + base64.StdEncoding.EncodeToString(raw)
 }
 
 func TestEverySecretSigns(t *testing.T) {
@@ -148,7 +150,7 @@ func TestEverySecretSigns(t *testing.T) {
 	require.NoError(t, err)
 	now, old := newSecret(), newSecret()
 	r := newReceiver(t)
-	sink := r.sink(t, Config{Secret: now, Secrets: []string{old, privateKeyPrefix + base64.StdEncoding.EncodeToString(private)}})
+	sink := r.sink(t, Config{Secret: now, Secrets: []string{old, signature.PrivateKeyPrefix + base64.StdEncoding.EncodeToString(private)}})
 	var workers errgroup.Group
 	for range 20 {
 		workers.Go(func() error { _, err := sink.Deliver(t.Context(), newDelivery()); return err })
@@ -175,7 +177,7 @@ func TestAPrivateKeyIsReadInBothForms(t *testing.T) {
 	require.NoError(t, err)
 	for _, raw := range [][]byte{seed, append(bytes.Clone(seed), public...)} {
 		r := newReceiver(t)
-		_, err := r.sink(t, Config{Secrets: []string{privateKeyPrefix + base64.StdEncoding.EncodeToString(raw)}}).Deliver(t.Context(), newDelivery())
+		_, err := r.sink(t, Config{Secrets: []string{signature.PrivateKeyPrefix + base64.StdEncoding.EncodeToString(raw)}}).Deliver(t.Context(), newDelivery())
 		require.NoError(t, err)
 		assert.True(t, verifyAsymmetric(t, public, r.only(t)))
 	}
@@ -201,13 +203,13 @@ func FuzzASecretIsReadOrRefused(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, secret string) {
-		k, err := parseSecret(secret)
+		k, err := signature.Parse(secret)
 		if err != nil {
 			return
 		}
-		signature := string(k.appendSignature(nil, []byte("id.1."), []byte("body")))
-		require.Regexp(t, `^v1a?,[A-Za-z0-9+/]+={0,2}$`, signature)
-		require.Equal(t, strings.HasPrefix(secret, privateKeyPrefix), strings.HasPrefix(signature, "v1a,"))
+		made := string(k.AppendSignature(nil, []byte("id.1."), []byte("body")))
+		require.Regexp(t, `^v1a?,[A-Za-z0-9+/]+={0,2}$`, made)
+		require.Equal(t, strings.HasPrefix(secret, signature.PrivateKeyPrefix), strings.HasPrefix(made, "v1a,"))
 	})
 }
 
@@ -221,7 +223,7 @@ func TestSecretsOutsideTheStandardAreRefused(t *testing.T) {
 			_, err := New(sinks.Instance{}, Config{URL: "https://partner.example", Secret: secret})
 			require.ErrorContains(t, err, "secret: ")
 			assert.ErrorContains(t, err, "openssl rand")
-			assert.NotContains(t, err.Error(), strings.TrimPrefix(secret, secretPrefix))
+			assert.NotContains(t, err.Error(), strings.TrimPrefix(secret, signature.SecretPrefix))
 		})
 	}
 }

@@ -1,12 +1,12 @@
 // Package httpsink delivers notifications as HTTP requests, such as webhooks. [New] makes
 // the sink, for a forwarder or for Outbox.Deliver of package waybill; in waybill.yaml it is
-// of kind http. A receiver in Go reads the requests with [Envelope] or [Receive].
+// of kind http. A receiver in Go reads the requests with package webhook.
 //
 // With secrets each request is signed as Standard Webhooks 1.0.0 says
 // (https://www.standardwebhooks.com), so a receiver can verify it with any library of
-// that standard, or with [Envelope]. Its body is an envelope with the whole
+// that standard, or with package webhook. Its body is an envelope with the whole
 // notification, because signatures do not cover headers. Without secrets the body is the
-// unchanged payload, and everything else is in headers: see [HeaderID]. Other formats are
+// unchanged payload, and everything else is in headers: see [webhook.HeaderID]. Other formats are
 // CloudEvents 1.0 in binary, structured and batched mode: see [FormatBinary].
 //
 // Requests go to one URL, or to a URL that a template makes from the notification's
@@ -42,20 +42,19 @@ import (
 // Sink sends deliveries to one URL, or to a URL for each. It makes batches only in the format
 // [FormatBatch]. All methods are safe for concurrent use.
 type Sink struct {
-	destination    destination
-	format         string
-	source         string // of CloudEvents
-	metadata       selection
-	batch          sinks.BatchLimits
-	maxBytes       int // of a request with a batch
-	timeout        time.Duration
-	excerpt        excerpt
-	receiptHeaders []string
-	connections    connections
-	template       *http.Request
-	headers        http.Header
-	signer         signer
-	now            func() time.Time
+	destination destination
+	format      string
+	source      string // of CloudEvents
+	metadata    selection
+	batch       sinks.BatchLimits
+	maxBytes    int // of a request with a batch
+	timeout     time.Duration
+	excerpt     excerpt
+	connections connections
+	template    *http.Request
+	headers     http.Header
+	signer      signer
+	now         func() time.Time
 }
 
 var (
@@ -90,25 +89,21 @@ func New(in sinks.Instance, c Config) (*Sink, error) {
 		return nil, err
 	}
 	s := &Sink{
-		destination:    o.destination,
-		format:         c.Format,
-		source:         c.CloudEvents.Source,
-		metadata:       o.metadata,
-		timeout:        c.Timeout,
-		excerpt:        newExcerpt(sinks.MaxAnswer, o.credentials),
-		receiptHeaders: receiptHeaders,
-		connections:    newConnections(o, c.Timeout),
-		template:       &http.Request{Method: c.Method, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1},
-		headers:        o.headers,
-		signer:         o.signer,
-		now:            time.Now,
+		destination: o.destination,
+		format:      c.Format,
+		source:      c.Source,
+		metadata:    o.metadata,
+		timeout:     c.Timeout,
+		excerpt:     newExcerpt(sinks.MaxAnswer, o.credentials),
+		connections: newConnections(o, c.Timeout),
+		template:    &http.Request{Method: c.Method, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1},
+		headers:     o.headers,
+		signer:      o.signer,
+		now:         time.Now,
 	}
 	if c.Format == FormatBatch {
 		s.maxBytes = c.Batch.MaxBytes
 		s.batch = sinks.BatchLimits{Size: c.Batch.Size, Wait: c.Batch.Wait, Ordered: true}
-	}
-	if c.ReceiptHeader != "" {
-		s.receiptHeaders = []string{http.CanonicalHeaderKey(c.ReceiptHeader)}
 	}
 	return s, nil
 }

@@ -26,6 +26,7 @@ import (
 
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/sinks"
+	"github.com/waybill-go/waybill/sinks/httpsink/webhook"
 	"github.com/waybill-go/waybill/sinks/sinktest"
 )
 
@@ -130,8 +131,8 @@ func (r *receiver) only(t *testing.T) received {
 // envelopes returns the envelopes of the requests, as a receiver reads them.
 func (r *receiver) envelopes(t *testing.T) (es []notification.Envelope) {
 	for _, req := range r.all() {
-		if req.Header.Get(HeaderID) == "" {
-			e, err := Receiver{Secrets: []string{vectorSecret}, MaxBytes: 64 << 20}.Envelope(req.again())
+		if req.Header.Get(webhook.HeaderID) == "" {
+			e, err := webhook.Receiver{Secrets: []string{vectorSecret}, MaxBytes: 64 << 20}.Envelope(req.again())
 			require.NoError(t, err)
 			es = append(es, *e)
 			continue
@@ -140,16 +141,16 @@ func (r *receiver) envelopes(t *testing.T) (es []notification.Envelope) {
 			notification.MetadataContentType: req.Header.Get("Content-Type"),
 		}}
 		var err error
-		e.ID, err = url.PathUnescape(req.Header.Get(HeaderID))
+		e.ID, err = url.PathUnescape(req.Header.Get(webhook.HeaderID))
 		require.NoError(t, err)
-		e.Type, err = url.PathUnescape(req.Header.Get(HeaderType))
+		e.Type, err = url.PathUnescape(req.Header.Get(webhook.HeaderType))
 		require.NoError(t, err)
-		e.Key, err = url.PathUnescape(req.Header.Get(HeaderKey))
+		e.Key, err = url.PathUnescape(req.Header.Get(webhook.HeaderKey))
 		require.NoError(t, err)
-		e.OccurredOn, err = time.Parse(time.RFC3339Nano, req.Header.Get(HeaderOccurredOn))
+		e.OccurredOn, err = time.Parse(time.RFC3339Nano, req.Header.Get(webhook.HeaderOccurredOn))
 		require.NoError(t, err)
 		for name, values := range req.Header {
-			if meta, ok := strings.CutPrefix(name, HeaderMetaPrefix); ok {
+			if meta, ok := strings.CutPrefix(name, webhook.HeaderMetaPrefix); ok {
 				text, err := url.PathUnescape(values[0])
 				require.NoError(t, err)
 				e.Metadata[strings.ToLower(meta)] = text
@@ -361,7 +362,7 @@ func TestARequestThatWasLostWithAStaleConnectionIsRepeated(t *testing.T) {
 	}
 	all := r.all()
 	require.Len(t, all, 3)
-	assert.Equal(t, all[1].Header.Get(HeaderID), all[2].Header.Get(HeaderID))
+	assert.Equal(t, all[1].Header.Get(webhook.HeaderID), all[2].Header.Get(webhook.HeaderID))
 	assert.Equal(t, all[1].Body, all[2].Body)
 }
 

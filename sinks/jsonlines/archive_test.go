@@ -31,7 +31,7 @@ type ShopOpened struct {
 
 // docs/sinks-jsonlines.md shows declareArchive.
 func declareArchive(o *waybill.Outbox, path string, inspector sinks.Sink) error {
-	archive, err := jsonlines.New(jsonlines.Config{Path: path, MaxSizeMB: 500, MaxFiles: 20, Compress: true})
+	archive, err := jsonlines.New(jsonlines.Config{Path: path})
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,5 @@
 // Package jsonlines writes each notification as a line of JSON
-// (https://jsonlines.org), to the program's output or to a file that is rotated
-// by size. Use it to see what is delivered, for archives, and for log shippers.
+// (https://jsonlines.org), to the program's output or to a file. Use it to see what is delivered, for archives, and for log shippers.
 //
 // # The line
 //
@@ -15,9 +14,12 @@
 // finds one line that is not JSON, and nothing else is lost.
 //
 // Only one sink of one program may write a file. Programs that run at the same time
-// need different paths, such as orders-${HOSTNAME}.jsonl. Other programs may copy, rename
-// or remove the file: the sink then begins a new one at the path, and a line that was
-// written meanwhile is written again.
+// need different paths, such as orders-${HOSTNAME}.jsonl.
+//
+// # Rotation
+//
+// Another program, such as logrotate, may rename or remove the file: the sink then begins a
+// new one at the path, and a line that was written meanwhile is written again.
 //
 // # Durability
 //
@@ -28,7 +30,6 @@ package jsonlines
 
 import (
 	"context"
-	"fmt"
 	"os"
 
 	"github.com/waybill-go/waybill/framework/notification"
@@ -44,7 +45,7 @@ func Kind() sinks.Kind {
 		func(_ sinks.Instance, c Config) (sinks.Sink, error) { return New(c) },
 		sinks.Answer{Says: "the line is written, and with `fsync` it is on the disk", Means: "delivered; the receipt is `jsonlines` and the path"},
 		sinks.Answer{Says: "the file cannot be opened, written or synced", Means: "unavailable"},
-		sinks.Answer{Says: "the notification cannot be a line, or its line is longer than `max_size_mb`", Means: "invalid"},
+		sinks.Answer{Says: "the notification cannot be a line", Means: "invalid"},
 		sinks.Answer{Says: "not written: an earlier delivery of its key in the batch failed", Means: "transient; uses up no attempt"},
 	)
 }
@@ -66,8 +67,6 @@ type output interface {
 type Sink struct {
 	output  output
 	receipt notification.Receipt
-	// maxLine is the longest line in bytes; 0 for no limit.
-	maxLine int
 	// turn is a lock for output. Unlike with a mutex, a call can stop waiting for it.
 	turn   chan struct{}
 	closed bool
@@ -92,9 +91,8 @@ func New(c Config) (*Sink, error) {
 		s.output, s.receipt = &stream{to: os.Stdout}, "jsonlines stdout"
 		return s, nil
 	}
-	s.output = &file{config: c}
+	s.output = &file{path: c.Path, fsync: c.Fsync}
 	s.receipt = notification.Receipt("jsonlines " + c.Path)
-	s.maxLine = c.MaxSizeMB << 20
 	return s, nil
 }
 
@@ -147,8 +145,8 @@ func (s *Sink) DeliverBatch(ctx context.Context, batch []*notification.Delivery)
 	return w.results
 }
 
-// Close closes the file. If ctx ends first, it returns the context's error, and a running
-// write, or the compression of an old file, ends in the background.
+// Close closes the file, after a write that is running. If ctx ends first, it returns the
+// context's error.
 func (s *Sink) Close(ctx context.Context) error {
 	select {
 	case s.turn <- struct{}{}: // even if ctx has already ended
@@ -157,18 +155,9 @@ func (s *Sink) Close(ctx context.Context) error {
 			return err
 		}
 	}
+	defer s.unlock()
 	s.closed = true
-	ended := make(chan error, 1)
-	go func() {
-		defer s.unlock()
-		ended <- s.output.close()
-	}()
-	select {
-	case err := <-ended:
-		return err
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	return s.output.close()
 }
 
 // lock waits until no other call uses the output, or returns ctx's error.
@@ -212,9 +201,6 @@ func (w *writing) add(i int, d *notification.Delivery) {
 		return
 	}
 	line, err := encode(d.Envelope)
-	if err == nil && w.sink.maxLine > 0 && len(line) > w.sink.maxLine {
-		err = fmt.Errorf("%w: it is %d bytes long, a file's max_size_mb allows %d", ErrLine, len(line), w.sink.maxLine)
-	}
 	if err != nil {
 		w.results[i].Err = sinks.Invalid(err)
 		w.failed[d.Key] = true

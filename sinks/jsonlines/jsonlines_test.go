@@ -178,55 +178,6 @@ func TestABrokenOutputIsUnavailable(t *testing.T) {
 	require.Equal(t, sinks.ClassUnavailable, class, "%v", err)
 }
 
-func TestAFileRotatesAndLosesNothing(t *testing.T) {
-	folder := t.TempDir()
-	path := filepath.Join(folder, "orders.jsonl")
-	sink := open(t, jsonlines.Config{Path: path, MaxSizeMB: 1, Fsync: true})
-	var sent []string
-	for n := range 12 {
-		d := sinktest.NewDelivery(n)
-		d.Payload = []byte(`"` + strings.Repeat("x", 300<<10) + `"`)
-		deliver(t, sink, d)
-		sent = append(sent, d.ID)
-	}
-	files, err := filepath.Glob(filepath.Join(folder, "*.jsonl"))
-	require.NoError(t, err)
-	require.Len(t, files, 4, "each file has three lines")
-	var kept []string
-	for _, f := range files {
-		for _, l := range readFile(t, f) {
-			kept = append(kept, l.ID)
-		}
-	}
-	require.ElementsMatch(t, sent, kept)
-}
-
-func TestOldFilesAreDeletedAndCompressed(t *testing.T) {
-	folder := t.TempDir()
-	sink := newSink(t, jsonlines.Config{Path: filepath.Join(folder, "orders.jsonl"), MaxSizeMB: 1, MaxFiles: 2, Compress: true})
-	require.NoError(t, sink.Open(t.Context()))
-	for n := range 12 {
-		d := sinktest.NewDelivery(n)
-		d.Payload = []byte(`"` + strings.Repeat("x", 600<<10) + `"`)
-		deliver(t, sink, d)
-	}
-	require.NoError(t, sink.Close(t.Context()), "waits for the running compression")
-	compressed, err := filepath.Glob(filepath.Join(folder, "*.gz"))
-	require.NoError(t, err)
-	require.Len(t, compressed, 2)
-}
-
-func TestALineIsNeverLongerThanAFile(t *testing.T) {
-	sink := open(t, jsonlines.Config{Path: filepath.Join(t.TempDir(), "orders.jsonl"), MaxSizeMB: 1})
-	d := sinktest.NewDelivery(1)
-	d.Payload = make([]byte, 1<<20)
-	_, err := sink.Deliver(t.Context(), d)
-	class, _ := sinks.Classify(err)
-	require.Equal(t, sinks.ClassInvalid, class)
-	require.ErrorIs(t, err, jsonlines.ErrLine)
-	require.ErrorContains(t, err, "max_size_mb allows 1048576")
-}
-
 func TestALineThatWasCutShortIsEnded(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "orders.jsonl")
 	require.NoError(t, os.WriteFile(path, []byte(`{"id":"whole"}`+"\n"+`{"id":"cut sho`), 0o600))
@@ -265,7 +216,7 @@ func TestOpenRefusesInvalidPaths(t *testing.T) {
 		filepath.Join(folder, "no", "orders.jsonl"): "the folder " + filepath.Join(folder, "no") + " does not exist; create it",
 		folder:                               "is a folder; name a file in it",
 		filepath.Join(plain, "orders.jsonl"): plain + " is not a folder",
-		"/dev/null":                          `is not a regular file, which rotation needs; use "-"`,
+		"/dev/null":                          `is not a regular file; use "-"`,
 		filepath.Join(folder, strings.Repeat("x", 300)): "file name too long",
 	} {
 		err := newSink(t, jsonlines.Config{Path: path}).Open(t.Context())
@@ -309,22 +260,12 @@ func TestAfterCloseDeliveriesAreUnavailable(t *testing.T) {
 	require.NoFileExists(t, path)
 }
 
-func TestAllMistakesOfAConfigurationAreReportedAtOnce(t *testing.T) {
+func TestFsyncIsForFilesOnly(t *testing.T) {
 	build := func(text string) error {
 		_, err := jsonlines.Kind().Build(sinks.Instance{}, func(c any) error { return yaml.Unmarshal([]byte(text), c) })
 		return err
 	}
 	require.NoError(t, build(""))
-	require.NoError(t, build("{path: orders.jsonl, fsync: true, max_size_mb: 5, max_files: 3, max_age_days: 7, compress: true}"))
-
-	err := build("{path: orders.jsonl, max_size_mb: -1, max_files: -1, max_age_days: 1000000}")
-	for _, want := range []string{
-		"max_size_mb: -1 is outside 1..1048576", "max_files: -1 is outside 0..1048576", "max_age_days: 1000000 is outside 0..36500",
-	} {
-		require.ErrorContains(t, err, want)
-	}
-	err = build("{fsync: true, compress: true, max_files: 2, max_age_days: 1, max_size_mb: 7}")
-	for _, key := range []string{"fsync", "compress", "max_files", "max_age_days", "max_size_mb"} {
-		require.ErrorContains(t, err, key+": is for files, but path is the program's output")
-	}
+	require.NoError(t, build("{path: orders.jsonl, fsync: true}"))
+	require.ErrorContains(t, build("fsync: true"), "fsync: is for files, but path is the program's output")
 }

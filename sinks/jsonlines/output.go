@@ -7,9 +7,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"sync"
-
-	"github.com/DeRuina/timberjack"
 )
 
 // fileMode allows the owner to write, and the group to read.
@@ -40,16 +37,15 @@ func (s *stream) write(lines []byte) (int, error) {
 	return n, nil
 }
 
-// file is a file that is rotated, by this sink or by another program: before and after each
-// write, the file at the path is compared with the open one. After any error it is closed, so
-// that the next open checks everything again.
+// file is a file that other programs may move, remove or replace: before and after each write, the
+// file at the path is compared with the open one. After any error it is closed, so that the next open
+// checks everything again.
 type file struct {
-	config  Config
-	lines   *os.File           // nil while closed
-	size    int64              // of lines after the last write; another program may change it
-	synced  os.FileInfo        // the file whose name the disk has stored
-	rotator *timberjack.Logger // renames, compresses and deletes, but writes no line; nil while closed
-	retired sync.WaitGroup     // earlier rotators, which may still compress
+	path   string
+	fsync  bool
+	lines  *os.File    // nil while closed
+	size   int64       // of lines after the last write; another program may change it
+	synced os.FileInfo // the file whose name the disk has stored
 }
 
 // check returns an error if a line could not be written. It changes nothing, because another
@@ -65,7 +61,7 @@ func (f *file) check() error {
 }
 
 func (f *file) tryOpen() error {
-	opened, err := os.OpenFile(f.config.Path, os.O_RDWR|os.O_APPEND, fileMode)
+	opened, err := os.OpenFile(f.path, os.O_RDWR|os.O_APPEND, fileMode)
 	if err != nil {
 		return bare(err)
 	}
@@ -75,7 +71,7 @@ func (f *file) tryOpen() error {
 // tryCreate creates and removes another file in the folder. It does not use the path, where
 // another call may have just written its first line.
 func (f *file) tryCreate() error {
-	created, err := os.CreateTemp(filepath.Dir(f.config.Path), ".waybill-")
+	created, err := os.CreateTemp(filepath.Dir(f.path), ".waybill-")
 	if err != nil {
 		return bare(err)
 	}
@@ -104,7 +100,7 @@ func (f *file) current() (os.FileInfo, error) {
 	if f.lines == nil {
 		return nil, errReplaced
 	}
-	atPath, err := os.Stat(f.config.Path)
+	atPath, err := os.Stat(f.path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, errReplaced
 	}
@@ -122,50 +118,13 @@ func (f *file) reopen() (os.FileInfo, error) {
 	if _, err := f.stat(); err != nil {
 		return nil, err
 	}
-	opened, err := os.OpenFile(f.config.Path, os.O_RDWR|os.O_APPEND|os.O_CREATE, fileMode)
+	opened, err := os.OpenFile(f.path, os.O_RDWR|os.O_APPEND|os.O_CREATE, fileMode)
 	if err != nil {
 		return nil, bare(err)
 	}
 	f.lines, f.size = opened, 0
 	info, err := opened.Stat()
-	if err == nil && info.Size() < f.maxSize() {
-		_, err = f.rotation().Write(nil) // makes it look for old files
-	}
 	return info, bare(err)
-}
-
-func (f *file) maxSize() int64 { return int64(f.config.MaxSizeMB) << 20 }
-
-func (f *file) rotation() *timberjack.Logger {
-	if f.rotator != nil {
-		return f.rotator
-	}
-	f.retired.Wait() // two must not compress the same file
-	compression := "none"
-	if f.config.Compress {
-		compression = "gzip"
-	}
-	f.rotator = &timberjack.Logger{
-		Filename:    f.config.Path,
-		MaxSize:     f.config.MaxSizeMB,
-		MaxBackups:  f.config.MaxFiles,
-		MaxAge:      f.config.MaxAgeDays,
-		Compression: compression,
-	}
-	return f.rotator
-}
-
-// rotate renames the file and begins a new one.
-func (f *file) rotate() error {
-	err := f.lines.Close()
-	f.lines = nil
-	if err == nil {
-		err = f.rotation().Rotate()
-	}
-	if err == nil {
-		_, err = f.reopen()
-	}
-	return err
 }
 
 // named adds the path to an error.
@@ -173,13 +132,13 @@ func (f *file) named(err error) error {
 	if err == nil {
 		return nil
 	}
-	return fmt.Errorf("path %s: %w", f.config.Path, err)
+	return fmt.Errorf("path %s: %w", f.path, err)
 }
 
 // stat reports whether the file exists. It returns an error if the folder does not exist or the
 // path is not that of a regular file.
 func (f *file) stat() (exists bool, err error) {
-	folder := filepath.Dir(f.config.Path)
+	folder := filepath.Dir(f.path)
 	switch info, err := os.Stat(folder); {
 	case errors.Is(err, fs.ErrNotExist):
 		return false, fmt.Errorf("the folder %s does not exist; create it", folder)
@@ -188,7 +147,7 @@ func (f *file) stat() (exists bool, err error) {
 	case !info.IsDir():
 		return false, fmt.Errorf("%s is not a folder", folder)
 	}
-	switch info, err := os.Stat(f.config.Path); {
+	switch info, err := os.Stat(f.path); {
 	case errors.Is(err, fs.ErrNotExist):
 		return false, nil
 	case err != nil:
@@ -196,7 +155,7 @@ func (f *file) stat() (exists bool, err error) {
 	case info.IsDir():
 		return true, errors.New("is a folder; name a file in it")
 	case !info.Mode().IsRegular():
-		return true, fmt.Errorf("is not a regular file, which rotation needs; use %q for the program's output", Output)
+		return true, fmt.Errorf("is not a regular file; use %q for the program's output", Output)
 	}
 	return true, nil
 }
@@ -223,8 +182,8 @@ func bare(err error) error {
 	return err
 }
 
-// write writes the lines to one file. Rotation may happen before them, but not between them.
-// Lines that another program has removed meanwhile are written again.
+// write writes the lines to one file. Lines of a file that another program has moved or removed
+// meanwhile are written again.
 func (f *file) write(lines []byte) (int, error) {
 	n, err := f.append(lines)
 	if errors.Is(err, errReplaced) {
@@ -237,23 +196,18 @@ func (f *file) write(lines []byte) (int, error) {
 		return n, nil
 	}
 	f.shut()
-	if f.config.Fsync || errors.Is(err, errReplaced) {
+	if f.fsync || errors.Is(err, errReplaced) {
 		n = 0 // it is unknown what is stored
 	}
 	return n, f.named(bare(err))
 }
 
 func (f *file) append(lines []byte) (int, error) {
-	if f.size > 0 && f.size+int64(len(lines)) > f.maxSize() {
-		if err := f.rotate(); err != nil {
-			return 0, err
-		}
-	}
 	n, err := f.lines.Write(lines)
 	if err != nil {
 		return n, err
 	}
-	if f.config.Fsync {
+	if f.fsync {
 		if err := f.lines.Sync(); err != nil {
 			return n, err
 		}
@@ -271,10 +225,10 @@ func (f *file) append(lines []byte) (int, error) {
 
 // syncName waits until the disk has stored the name of a new file.
 func (f *file) syncName(info os.FileInfo) error {
-	if !f.config.Fsync || os.SameFile(info, f.synced) {
+	if !f.fsync || os.SameFile(info, f.synced) {
 		return nil
 	}
-	folder, err := os.Open(filepath.Dir(f.config.Path))
+	folder, err := os.Open(filepath.Dir(f.path))
 	if err != nil {
 		return err
 	}
@@ -285,26 +239,14 @@ func (f *file) syncName(info os.FileInfo) error {
 	return nil
 }
 
-// close closes the file, and waits for running compressions.
 func (f *file) close() error {
-	var err error
-	if f.lines != nil {
-		err = f.lines.Close()
-		f.lines = nil
+	if f.lines == nil {
+		return nil
 	}
-	f.shut()
-	f.retired.Wait()
+	err := f.lines.Close()
+	f.lines = nil
 	return err
 }
 
 // shut closes the file after an error, or when another program has moved it.
-func (f *file) shut() {
-	if f.lines != nil {
-		_ = f.lines.Close() // the lines have been judged
-		f.lines = nil
-	}
-	if rotator := f.rotator; rotator != nil {
-		f.rotator = nil
-		f.retired.Go(func() { _ = rotator.Close() })
-	}
-}
+func (f *file) shut() { _ = f.close() } // the lines have been judged

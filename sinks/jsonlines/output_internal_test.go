@@ -15,7 +15,7 @@ func TestLinesThatAreRemovedDuringAWriteAreWrittenAgain(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "orders.jsonl")
-			f := &file{config: Config{Path: path, MaxSizeMB: 1}}
+			f := &file{path: path}
 			require.NoError(t, f.open())
 			_, err := f.write([]byte("one\n"))
 			require.NoError(t, err)

@@ -134,12 +134,12 @@ func TestOneRefusedPartitionFailsItsRecordsOnly(t *testing.T) {
 // client is still receiving records of the key.
 func TestNoRecordOfAKeyIsStoredAfterItsFirstFailure(t *testing.T) {
 	t.Parallel()
-	for name, idempotent := range map[string]bool{"idempotent": true, "not idempotent": false} {
+	for name, acks := range map[string]string{"idempotent": kafka.AcksAll, "not idempotent": kafka.AcksLeader} {
 		t.Run(name, func(t *testing.T) {
 			const size = 5000
 			cluster := kafkatest.Fake(t)
 			topic := cluster.CreateTopic(t, 1, nil)
-			sink := newSink(t, cluster, topic, func(c *kafka.Config) { c.MaxMessageBytes, c.Idempotent = 2000, &idempotent })
+			sink := newSink(t, cluster, topic, func(c *kafka.Config) { c.MaxMessageBytes, c.Acks = 2000, acks })
 			_, err := sink.Deliver(t.Context(), delivery("connects"))
 			require.NoError(t, err)
 			var requests atomic.Int64
@@ -179,21 +179,6 @@ func TestACancelledBatchPublishesNothing(t *testing.T) {
 	_, err := sink.Deliver(t.Context(), delivery("wanted"))
 	require.NoError(t, err)
 	assert.Equal(t, "wanted", string(cluster.Consume(t, topic, 1)[0].Key))
-}
-
-func TestABatchIsUnavailableWithoutABrokerAndAfterClose(t *testing.T) {
-	t.Parallel()
-	cluster := kafkatest.Fake(t)
-	topic := cluster.CreateTopic(t, 1, nil)
-	cluster.Stop(t)
-	sink := newSink(t, cluster, topic)
-	for _, r := range sink.DeliverBatch(t.Context(), batchOf(3)) {
-		assertClass(t, sinks.ClassUnavailable, r.Err)
-	}
-	require.NoError(t, sink.Close(t.Context()))
-	for _, r := range sink.DeliverBatch(t.Context(), batchOf(3)) {
-		assert.ErrorIs(t, r.Err, kafka.ErrClosed)
-	}
 }
 
 func TestBatchesEndWithinTheTimeoutIfABrokerStopsAnswering(t *testing.T) {

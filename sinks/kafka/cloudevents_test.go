@@ -110,7 +110,7 @@ func deliverEvent(t *testing.T, d *notification.Delivery) *kgo.Record {
 	cluster := kafkatest.Fake(t)
 	topic := cluster.CreateTopic(t, 1, nil)
 	sink := newSink(t, cluster, topic, func(c *kafka.Config) {
-		c.Format, c.CloudEvents.Source = kafka.FormatBinary, "/shop"
+		c.Format, c.Source = kafka.FormatBinary, "/shop"
 	})
 	_, err := sink.Deliver(t.Context(), d)
 	require.NoError(t, err)

@@ -6,19 +6,15 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"net"
 	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
-	"github.com/IBM/sarama"
-	wmkafka "github.com/ThreeDotsLabs/watermill-kafka/v3/pkg/kafka"
-	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/waybill-go/waybill/sinks"
+	"github.com/waybill-go/waybill/sinks/kafka/connection"
 )
 
 // Values of Config.Acks.
@@ -30,7 +26,7 @@ const (
 // Values of Config.Client.
 const (
 	ClientFranz     = "franz-go"  // writes many records of a key at once
-	ClientWatermill = "watermill" // Watermill's publisher; writes one record of a key at a time
+	ClientWatermill = "watermill" // Watermill's publisher, of sinks/kafka/watermill; writes one record of a key at a time
 )
 
 // Values of Config.Format.
@@ -57,39 +53,27 @@ const (
 // Config has the settings of a sink, which are below "with" in the configuration. Brokers
 // and Topic are required; any other zero field means its default.
 type Config struct {
-	Brokers         []string      `yaml:"brokers" doc:"Addresses of some brokers of the cluster, as host:port. The client discovers the others. Required"`
-	Topic           string        `yaml:"topic" doc:"Topic of the records, or a template for it, such as shop.{{.Type}}, {{.Key}}, {{.Metadata.tenant}}.orders or {{.Metadata.Get \"tenant-id\"}}. A notification for which it does not produce a legal name is dead. Required"`
-	Client          string        `yaml:"client" enum:"franz-go,watermill" doc:"Client library that writes the records: franz-go, or watermill for Watermill's publisher, which is slower"`
-	ClientID        string        `yaml:"client_id" doc:"Name of the client in the brokers' logs and quotas. Default: waybill- and the sink's name"`
-	Acks            string        `yaml:"acks" enum:"all,leader" doc:"Which replicas must have stored a record before it counts as delivered: all (that are in sync) or leader. There is no value none, because nothing would prove the delivery"`
-	Compression     string        `yaml:"compression" enum:"none,gzip,snappy,lz4,zstd" doc:"Compression of record batches: none, gzip, snappy, lz4 or zstd. It costs CPU in the forwarder, and saves network and disk"`
-	Idempotent      *bool         `yaml:"idempotent" doc:"Let the brokers drop duplicates of records that the client had to send again. Needs acks: all. If it is false, each broker gets one request at a time instead of five"`
-	ExactlyOnce     bool          `yaml:"exactly_once" doc:"Write each notification exactly once, for consumers with isolation.level: read_committed. The sink writes in transactions, and records what it has written in the topic of positions. Needs Apache Kafka 4.0 or later with transaction.version 2. docs/guarantees.md has the limits"`
-	Positions       string        `yaml:"positions" doc:"Compacted topic in which exactly_once records what was written, with a partition for each lane. It is created if the brokers permit it. Outboxes with sinks of the same name need different topics. Default: waybill-positions- and the sink's name"`
-	Timeout         time.Duration `yaml:"timeout" doc:"How long one delivery may take, including the client's retries, 1s to 1h. A single answer of a broker may take a fifth of it"`
-	MaxMessageBytes int           `yaml:"max_message_bytes" doc:"Largest record, and largest batch of records before compression, in bytes; not above the topic's max.message.bytes"`
-	Format          string        `yaml:"format" enum:"json,cloudevents-binary" doc:"Format of records: json (the payload as the value, and the rest in headers) or cloudevents-binary (the same, with the headers of CloudEvents)"`
-	CloudEvents     CloudEvents   `yaml:"cloudevents" doc:"Settings of cloudevents-binary"`
-	SASL            SASL          `yaml:"sasl" doc:"Settings of the authentication to the brokers"`
-	TLS             TLS           `yaml:"tls" doc:"Settings of TLS to the brokers"`
+	Brokers         []string        `yaml:"brokers" doc:"Addresses of some brokers of the cluster, as host:port. The client discovers the others. Required"`
+	Topic           string          `yaml:"topic" doc:"Topic of the records, or a template for it, such as shop.{{.Type}}, {{.Key}}, {{.Metadata.tenant}}.orders or {{.Metadata.Get \"tenant-id\"}}. A notification for which it does not produce a legal name is dead. Required"`
+	Client          string          `yaml:"client" enum:"franz-go,watermill" doc:"Client library that writes the records: franz-go, or watermill for Watermill's publisher, which is slower"`
+	Acks            string          `yaml:"acks" enum:"all,leader" doc:"Which replicas must have stored a record before it counts as delivered: all (that are in sync) or leader. With all, the brokers drop duplicates of records that the client had to send again; with leader, each broker gets one request at a time instead of five. There is no value none, because nothing would prove the delivery"`
+	Compression     string          `yaml:"compression" enum:"none,gzip,snappy,lz4,zstd" doc:"Compression of record batches: none, gzip, snappy, lz4 or zstd. It costs CPU in the forwarder, and saves network and disk"`
+	ExactlyOnce     bool            `yaml:"exactly_once" doc:"Write each notification exactly once, for consumers with isolation.level: read_committed. The sink writes in transactions, and records what it has written in the topic of positions. Needs Apache Kafka 4.0 or later with transaction.version 2. docs/guarantees.md has the limits"`
+	Positions       string          `yaml:"positions" doc:"Compacted topic in which exactly_once records what was written, with a partition for each lane. It is created if the brokers permit it. Outboxes with sinks of the same name need different topics. Default: waybill-positions- and the sink's name"`
+	Timeout         time.Duration   `yaml:"timeout" doc:"How long one delivery may take, including the client's retries, 1s to 1h. A single answer of a broker may take a fifth of it"`
+	MaxMessageBytes int             `yaml:"max_message_bytes" doc:"Largest record, and largest batch of records before compression, in bytes; not above the topic's max.message.bytes"`
+	Format          string          `yaml:"format" enum:"json,cloudevents-binary" doc:"Format of records: json (the payload as the value, and the rest in headers) or cloudevents-binary (the same, with the headers of CloudEvents)"`
+	Source          string          `yaml:"source" doc:"URI of the publisher in cloudevents-binary, absolute or relative, such as https://shop.example/orders or /shop. Source and id together make an event unique. Required for cloudevents-binary"`
+	SASL            connection.SASL `yaml:"sasl" doc:"Settings of the authentication to the brokers"`
+	TLS             connection.TLS  `yaml:"tls" doc:"Settings of TLS to the brokers"`
 
 	// TLSConfig turns TLS on, and replaces the keys of tls. Without a ServerName, a broker's
 	// certificate must have the host of the connection. New copies it.
 	TLSConfig *tls.Config `yaml:"-"`
 	// TokenProvider provides tokens for the SASL mechanism OAUTHBEARER, which it turns on.
-	TokenProvider TokenProvider `yaml:"-"`
-
-	// Marshaler makes the records of [ClientWatermill] from messages that have the
-	// notification's id, its payload, and the headers as metadata. With nil the records are
-	// the same as those of [ClientFranz]. A custom marshaler should set the record's key.
-	Marshaler wmkafka.Marshaler `yaml:"-"`
-	// Decorators wrap the publisher of [ClientWatermill]. The first one is the innermost.
-	Decorators []message.PublisherDecorator `yaml:"-"`
-}
-
-// CloudEvents has the settings of the format cloudevents-binary.
-type CloudEvents struct {
-	Source string `yaml:"source" doc:"URI of the publisher, absolute or relative, such as https://shop.example/orders or /shop. Source and id together make an event unique. Required for cloudevents-binary"`
+	TokenProvider connection.TokenProvider `yaml:"-"`
+	// Library writes the records instead of franz-go.
+	Library Library `yaml:"-"`
 }
 
 var (
@@ -97,8 +81,8 @@ var (
 	_ sinks.Validator = (*Config)(nil)
 )
 
-// SetDefaults fills the fields that are zero: Client franz-go, Acks all, Compression none,
-// Idempotent true, Timeout 10 s, MaxMessageBytes 1 MiB, and Format json.
+// SetDefaults fills the fields that are zero: Client franz-go or the name of Library, Acks all,
+// Compression none, Timeout 10 s, MaxMessageBytes 1 MiB, and Format json.
 //
 // Compression is off by default. Every consumer can read uncompressed records, and when the
 // forwarder's CPU was the limit, compression cost a quarter (lz4, zstd) to a half (snappy,
@@ -106,10 +90,12 @@ var (
 // compression.type, the broker compresses.
 func (c *Config) SetDefaults() {
 	c.Format = cmp.Or(c.Format, FormatJSON)
+	if c.Client == "" && c.Library != nil {
+		c.Client = c.Library.Name()
+	}
 	c.Client = cmp.Or(c.Client, ClientFranz)
 	c.Acks = cmp.Or(c.Acks, AcksAll)
 	c.Compression = cmp.Or(c.Compression, "none")
-	c.Idempotent = cmp.Or(c.Idempotent, new(true))
 	c.Timeout = cmp.Or(c.Timeout, DefaultTimeout)
 	c.MaxMessageBytes = cmp.Or(c.MaxMessageBytes, DefaultMaxMessageBytes)
 }
@@ -135,21 +121,6 @@ func (c *Config) validate() error {
 	)
 }
 
-func validateBrokers(brokers []string) error {
-	if len(brokers) == 0 {
-		return errors.New("brokers: at least one address is needed, such as localhost:9092")
-	}
-	var problems []error
-	for _, broker := range brokers {
-		host, port, err := net.SplitHostPort(broker)
-		number, numberErr := strconv.Atoi(port)
-		if err != nil || host == "" || numberErr != nil || number < 1 || number > 65535 {
-			problems = append(problems, fmt.Errorf("brokers: %q is not host:port", broker))
-		}
-	}
-	return errors.Join(problems...)
-}
-
 func validateTopic(text string) error {
 	if _, err := newTopic(text); err != nil {
 		return fmt.Errorf("topic: %w", err)
@@ -161,8 +132,8 @@ func (c *Config) validateClient() error {
 	switch {
 	case c.Client != ClientFranz && c.Client != ClientWatermill:
 		return fmt.Errorf("client: %q is not offered; use %s or %s", c.Client, ClientFranz, ClientWatermill)
-	case c.Client == ClientFranz && (c.Marshaler != nil || len(c.Decorators) > 0):
-		return fmt.Errorf("client: marshalers and decorators need %s", ClientWatermill)
+	case c.Library != nil && c.Client != c.Library.Name():
+		return fmt.Errorf("client: is %s, but the program gave the library %s", c.Client, c.Library.Name())
 	}
 	return nil
 }
@@ -173,25 +144,21 @@ func (c *Config) validateAcks() error {
 		return errors.New("acks: none would lose records silently; use all or leader")
 	case c.Acks != AcksAll && c.Acks != AcksLeader:
 		return fmt.Errorf("acks: %q is unknown; use all or leader", c.Acks)
-	case c.Acks == AcksLeader && *c.Idempotent:
-		return errors.New("idempotent: needs acks: all; set idempotent: false to wait for the leader only")
 	}
 	return nil
 }
 
-// codec is a compression as the two clients name it.
-type codec struct {
-	franz  kgo.CompressionCodec
-	sarama sarama.CompressionCodec
-}
+// idempotent reports whether the brokers drop duplicates of records that the client had to send
+// again. They do not for a record that only the leader must have stored.
+func (c *Config) idempotent() bool { return c.Acks == AcksAll }
 
 // codecs has the compressions by their names in the configuration.
-var codecs = map[string]codec{
-	"none":   {kgo.NoCompression(), sarama.CompressionNone},
-	"gzip":   {kgo.GzipCompression(), sarama.CompressionGZIP},
-	"snappy": {kgo.SnappyCompression(), sarama.CompressionSnappy},
-	"lz4":    {kgo.Lz4Compression(), sarama.CompressionLZ4},
-	"zstd":   {kgo.ZstdCompression(), sarama.CompressionZSTD},
+var codecs = map[string]kgo.CompressionCodec{
+	"none":   kgo.NoCompression(),
+	"gzip":   kgo.GzipCompression(),
+	"snappy": kgo.SnappyCompression(),
+	"lz4":    kgo.Lz4Compression(),
+	"zstd":   kgo.ZstdCompression(),
 }
 
 func (c *Config) validateCompression() error {
@@ -213,21 +180,21 @@ func (c *Config) validateLimits() error {
 }
 
 func (c *Config) validateFormat() error {
-	text := c.CloudEvents.Source
+	text := c.Source
 	source, err := url.Parse(text)
 	switch {
 	case c.Format == FormatJSON && text != "":
-		return fmt.Errorf("cloudevents.source: is for format %s, but format is %s", FormatBinary, c.Format)
+		return fmt.Errorf("source: is for format %s, but format is %s", FormatBinary, c.Format)
 	case c.Format == FormatJSON:
 		return nil
 	case c.Format != FormatBinary:
 		return fmt.Errorf("format: %q is not offered; use %s or %s", c.Format, FormatJSON, FormatBinary)
 	case text == "":
-		return errors.New("cloudevents.source: is missing; every event needs it; name the publisher, such as /shop")
+		return errors.New("source: is missing; every event needs it; name the publisher, such as /shop")
 	case err != nil || strings.ContainsFunc(text, notInURI):
-		return fmt.Errorf("cloudevents.source: %q is not a URI; write one such as https://shop.example/orders or /shop", text)
+		return fmt.Errorf("source: %q is not a URI; write one such as https://shop.example/orders or /shop", text)
 	case source.User != nil:
-		return errors.New("cloudevents.source: contains a user, which every consumer would see")
+		return errors.New("source: contains a user, which every consumer would see")
 	}
 	return nil
 }
@@ -249,8 +216,8 @@ func (c *Config) validateExactlyOnce() error {
 	if c.Client != ClientFranz {
 		problem("exactly_once: needs client: " + ClientFranz)
 	}
-	if c.Acks != AcksAll || !*c.Idempotent {
-		problem("exactly_once: needs acks: all and idempotent: true")
+	if c.Acks != AcksAll {
+		problem("exactly_once: needs acks: all")
 	}
 	if c.Positions == c.Topic {
 		problem("positions: is the topic of the records; use a separate topic")
@@ -271,10 +238,9 @@ func (c *Config) setPositions(sink string) error {
 }
 
 // connection returns the settings with which the sink connects to the brokers.
-func (c *Config) connection() Connection {
-	return Connection{
-		Brokers: c.Brokers, ClientID: c.ClientID, Step: c.step(), SASL: c.SASL, TLS: c.TLS,
-		TLSConfig: c.TLSConfig, TokenProvider: c.TokenProvider,
+func (c *Config) connection() connection.Config {
+	return connection.Config{
+		Brokers: c.Brokers, Step: c.step(), SASL: c.SASL, TLS: c.TLS, TLSConfig: c.TLSConfig, TokenProvider: c.TokenProvider,
 	}
 }
 

@@ -47,21 +47,6 @@ func TestManyDeliveriesConnectOnce(t *testing.T) {
 	assert.LessOrEqual(t, connections.count(), 2, "a seed and the broker that it named")
 }
 
-func TestACancelledDeliveryPublishesNothing(t *testing.T) {
-	t.Parallel()
-	cluster := kafkatest.Fake(t)
-	topic := cluster.CreateTopic(t, 1, nil)
-	sink := newSink(t, cluster, topic)
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	_, err := sink.Deliver(ctx, delivery("cancelled"))
-	assert.ErrorIs(t, err, context.Canceled)
-
-	_, err = sink.Deliver(t.Context(), delivery("wanted"))
-	require.NoError(t, err)
-	assert.Equal(t, "wanted", string(cluster.Consume(t, topic, 1)[0].Key))
-}
-
 func TestACancelledDeliveryStopsWaitingForAConnection(t *testing.T) {
 	t.Parallel()
 	eachClient(t, func(t *testing.T, client func(*kafka.Config)) {

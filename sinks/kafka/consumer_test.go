@@ -20,6 +20,7 @@ import (
 	"github.com/waybill-go/waybill/sinks/function"
 	"github.com/waybill-go/waybill/sinks/kafka"
 	"github.com/waybill-go/waybill/sinks/kafka/kafkatest"
+	"github.com/waybill-go/waybill/sinks/kafka/watermill"
 )
 
 func TestAConsumerGetsThePublishedEnvelope(t *testing.T) {
@@ -31,7 +32,7 @@ func testAConsumerGetsThePublishedEnvelope(t *testing.T, cluster *kafkatest.Clus
 	for format, source := range map[string]string{kafka.FormatJSON: "", kafka.FormatBinary: "/shop"} {
 		t.Run(format, func(t *testing.T) {
 			topic := cluster.CreateTopic(t, 1, nil)
-			sink := newSink(t, cluster, topic, func(c *kafka.Config) { c.Format, c.CloudEvents.Source = format, source })
+			sink := newSink(t, cluster, topic, func(c *kafka.Config) { c.Format, c.Source = format, source })
 			d := delivery("order-17")
 			d.Metadata = notification.Metadata{
 				notification.MetadataContentType: "application/json",
@@ -57,7 +58,7 @@ func testAConsumerGetsThePublishedEnvelope(t *testing.T, cluster *kafkatest.Clus
 			defer partition.Close()
 			select {
 			case m := <-partition.Messages():
-				e, err = kafka.Envelope(kafka.RecordOf(m))
+				e, err = kafka.Envelope(watermill.RecordOf(m))
 				require.NoError(t, err)
 				assert.Equal(t, d.Envelope, e, "with sarama")
 			case <-time.After(time.Minute):

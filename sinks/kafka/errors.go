@@ -111,7 +111,7 @@ var diagnoses = []diagnosis{
 	{err: kerr.SaslAuthenticationFailed, fault: clusterFault, hint: "the brokers refuse sasl.user and sasl.password, or the token"},
 	{err: kerr.UnsupportedSaslMechanism, fault: clusterFault, hint: "the brokers do not offer this sasl.mechanism"},
 	{err: kerr.IllegalSaslState, fault: clusterFault},
-	{err: kerr.ClusterAuthorizationFailed, fault: clusterFault, hint: "grant this client IDEMPOTENT_WRITE, or set idempotent: false"},
+	{err: kerr.ClusterAuthorizationFailed, fault: clusterFault, hint: "grant this client IDEMPOTENT_WRITE"},
 	{err: kerr.TransactionalIDAuthorizationFailed, fault: clusterFault, hint: "grant this client WRITE and DESCRIBE on transactional ids that begin with the name of the positions topic"},
 	{err: kerr.InvalidTransactionTimeout, fault: clusterFault, hint: "raise the brokers' transaction.max.timeout.ms, or lower timeout: a transaction gets three times as long"},
 	{err: kerr.UnsupportedVersion, fault: clusterFault, hint: "the brokers are too old or too new for this client"},

@@ -13,14 +13,11 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 	"golang.org/x/sync/singleflight"
+
+	"github.com/waybill-go/waybill/sinks/kafka/connection"
 )
 
 const (
-	// retries is how often the client retries after a temporary failure.
-	retries = 4
-	// metadataMinAge is the least time between two requests for the topics' state. A record
-	// whose partition has no leader is retried after it.
-	metadataMinAge = 250 * time.Millisecond
 	// metadataMaxAge is the age at which the topics' state is requested again, and so how long partitions that
 	// were added get no records.
 	metadataMaxAge = 10 * time.Second
@@ -30,11 +27,6 @@ const (
 	// maxBuffered is more records than the engine delivers at once.
 	maxBuffered = 1 << 30
 )
-
-// backoff returns how long the client waits before a retry: 1, 8, 64 and 512 ms.
-func backoff(try int) time.Duration {
-	return time.Millisecond << (3 * (min(max(try, 1), retries) - 1))
-}
 
 // franz makes clients of franz-go.
 type franz struct {
@@ -51,15 +43,12 @@ func newFranz(c Config, reach []kgo.Opt) (franz, error) {
 		kgo.ProduceRequestTimeout(c.step()),
 		kgo.ProducerLinger(linger),
 		kgo.MaxBufferedRecords(maxBuffered),
-		kgo.RecordRetries(retries),
-		kgo.UnknownTopicRetries(retries),
+		kgo.RecordRetries(connection.Retries),
+		kgo.UnknownTopicRetries(connection.Retries),
 		kgo.RecordPartitioner(new(partitioner)),
 	)
-	if c.Acks == AcksLeader {
-		options = append(options, kgo.RequiredAcks(kgo.LeaderAck()))
-	}
-	if !*c.Idempotent {
-		options = append(options, kgo.DisableIdempotentWrite())
+	if !c.idempotent() {
+		options = append(options, kgo.RequiredAcks(kgo.LeaderAck()), kgo.DisableIdempotentWrite())
 	}
 	return franz{options, c}, kgo.ValidateOpts(options...)
 }
@@ -73,7 +62,7 @@ func (f franz) client(more ...kgo.Opt) *kgo.Client {
 // transactional returns a client that may have a transactional id. It does not give up a
 // record that may have been written.
 func (f franz) transactional(more ...kgo.Opt) *kgo.Client {
-	compression := kgo.ProducerBatchCompression(codecs[f.config.Compression].franz) // the client writes to it, so each needs its own
+	compression := kgo.ProducerBatchCompression(codecs[f.config.Compression]) // the client writes to it, so each needs its own
 	client, err := kgo.NewClient(append(append(slices.Clip(f.options), compression), more...)...)
 	if err != nil {
 		panic(err) // newFranz has validated the options
@@ -82,7 +71,7 @@ func (f franz) transactional(more ...kgo.Opt) *kgo.Client {
 }
 
 func (f franz) open(context.Context) client {
-	return &franzClient{Client: f.client(), needsID: *f.config.Idempotent}
+	return &franzClient{Client: f.client(), needsID: f.config.idempotent()}
 }
 
 // franzClient writes with franz-go.
@@ -216,7 +205,7 @@ func (f franz) checkTopicOnce(ctx context.Context, topic string) error {
 func (f franz) checkTopic(ctx context.Context, client *kgo.Client, topic string) error {
 	for try := 1; ; try++ {
 		err := requestTopic(ctx, client, topic)
-		if try > retries || !errors.Is(err, kerr.UnknownTopicOrPartition) && !errors.Is(err, kerr.LeaderNotAvailable) {
+		if try > connection.Retries || !errors.Is(err, kerr.UnknownTopicOrPartition) && !errors.Is(err, kerr.LeaderNotAvailable) {
 			return err
 		}
 		select {

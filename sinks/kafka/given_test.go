@@ -21,6 +21,7 @@ import (
 
 	"github.com/waybill-go/waybill/sinks"
 	"github.com/waybill-go/waybill/sinks/kafka"
+	"github.com/waybill-go/waybill/sinks/kafka/connection"
 	"github.com/waybill-go/waybill/sinks/kafka/kafkatest"
 )
 
@@ -79,7 +80,7 @@ func TestTheProgramsTLSConfigIsUsed(t *testing.T) {
 		_, err := sink.Deliver(t.Context(), delivery("k"))
 		assert.NoError(t, err)
 
-		c := kafka.Config{Brokers: cluster.Brokers, Topic: "orders", TLSConfig: mine, TLS: kafka.TLS{Enabled: true}}
+		c := kafka.Config{Brokers: cluster.Brokers, Topic: "orders", TLSConfig: mine, TLS: connection.TLS{Enabled: true}}
 		assert.NoError(t, c.Validate())
 		c.TLS.CAFile = authority.file
 		assert.ErrorContains(t, c.Validate(), "tls: the program has a TLSConfig")
@@ -111,7 +112,7 @@ func TestRenewedCertificatesAreUsedFromTheNextConnectionOn(t *testing.T) {
 		renew("ca", other.file)
 		renewPair(other.issue(t, "shop"))
 		sink := newSink(t, cluster, "orders", client, func(c *kafka.Config) {
-			c.TLS = kafka.TLS{Enabled: true, CAFile: filepath.Join(folder, "ca"), CertFile: filepath.Join(folder, "cert"), KeyFile: filepath.Join(folder, "key")}
+			c.TLS = connection.TLS{Enabled: true, CAFile: filepath.Join(folder, "ca"), CertFile: filepath.Join(folder, "cert"), KeyFile: filepath.Join(folder, "key")}
 		})
 		assertUnavailable(t, sink.CheckHealth(t.Context()), "check tls.ca_file")
 		renew("ca", authority.file)
@@ -154,7 +155,7 @@ func TestATokenIsReadForEachConnection(t *testing.T) {
 		file := filepath.Join(t.TempDir(), "token")
 		write := func(text string) { require.NoError(t, os.WriteFile(file, []byte(text), 0o600)) }
 		sink := newSink(t, cluster, "orders", client, func(c *kafka.Config) {
-			c.SASL = kafka.SASL{Mechanism: "oauthbearer", TokenFile: file}
+			c.SASL = connection.SASL{Mechanism: "oauthbearer", TokenFile: file}
 		})
 		assertUnavailable(t, sink.CheckHealth(t.Context()), "sasl.token_file")
 		write(" \n")
@@ -175,9 +176,9 @@ func TestATokenIsReadForEachConnection(t *testing.T) {
 }
 
 // tokenFunc is a TokenProvider that calls a function.
-type tokenFunc func() (kafka.Token, error)
+type tokenFunc func() (connection.Token, error)
 
-func (f tokenFunc) Token(context.Context) (kafka.Token, error) { return f() }
+func (f tokenFunc) Token(context.Context) (connection.Token, error) { return f() }
 
 func TestTheProgramProvidesTokens(t *testing.T) {
 	t.Parallel()
@@ -187,15 +188,15 @@ func TestTheProgramProvidesTokens(t *testing.T) {
 		wanted.Store("my-token\x01logicalCluster=lkc-1")
 		acceptToken(t, cluster, &wanted)
 		sink := newSink(t, cluster, "orders", client, func(c *kafka.Config) {
-			c.TokenProvider = tokenFunc(func() (kafka.Token, error) {
-				return kafka.Token{Text: "my-token", Extensions: map[string]string{"logicalCluster": "lkc-1"}}, nil
+			c.TokenProvider = tokenFunc(func() (connection.Token, error) {
+				return connection.Token{Text: "my-token", Extensions: map[string]string{"logicalCluster": "lkc-1"}}, nil
 			})
 		})
 		_, err := sink.Deliver(t.Context(), delivery("k"))
 		assert.NoError(t, err)
 
 		sink = newSink(t, cluster, "orders", client, func(c *kafka.Config) {
-			c.TokenProvider = tokenFunc(func() (kafka.Token, error) { return kafka.Token{}, errors.New("no token today") })
+			c.TokenProvider = tokenFunc(func() (connection.Token, error) { return connection.Token{}, errors.New("no token today") })
 		})
 		_, err = sink.Deliver(t.Context(), delivery("k"))
 		assertUnavailable(t, err, "no token today")
@@ -206,19 +207,19 @@ func TestContradictionsAboutTokensAreNamed(t *testing.T) {
 	t.Parallel()
 	given := tokenFunc(nil)
 	for _, c := range []struct {
-		sasl     kafka.SASL
-		provider kafka.TokenProvider
+		sasl     connection.SASL
+		provider connection.TokenProvider
 		want     string
 	}{
-		{kafka.SASL{}, given, ""},
-		{kafka.SASL{Mechanism: "OAUTHBEARER"}, given, ""},
-		{kafka.SASL{Mechanism: "OAUTHBEARER", TokenFile: "/run/token"}, nil, ""},
-		{kafka.SASL{Mechanism: "OAUTHBEARER"}, nil, "sasl.token_file: is missing"},
-		{kafka.SASL{Mechanism: "OAUTHBEARER", TokenFile: "/run/token"}, given, "sasl.token_file: the program already has a TokenProvider"},
-		{kafka.SASL{Mechanism: "OAUTHBEARER", TokenFile: "/run/token", User: "u"}, nil, "sasl.user, sasl.password: OAUTHBEARER identifies"},
-		{kafka.SASL{Mechanism: "PLAIN", User: "u", Password: "p", TokenFile: "/run/token"}, nil, "a token is for OAUTHBEARER only"},
-		{kafka.SASL{Mechanism: "PLAIN", User: "u", Password: "p"}, given, "a token is for OAUTHBEARER only"},
-		{kafka.SASL{TokenFile: "/run/token"}, nil, "sasl.mechanism: is missing"},
+		{connection.SASL{}, given, ""},
+		{connection.SASL{Mechanism: "OAUTHBEARER"}, given, ""},
+		{connection.SASL{Mechanism: "OAUTHBEARER", TokenFile: "/run/token"}, nil, ""},
+		{connection.SASL{Mechanism: "OAUTHBEARER"}, nil, "sasl.token_file: is missing"},
+		{connection.SASL{Mechanism: "OAUTHBEARER", TokenFile: "/run/token"}, given, "sasl.token_file: the program already has a TokenProvider"},
+		{connection.SASL{Mechanism: "OAUTHBEARER", TokenFile: "/run/token", User: "u"}, nil, "sasl.user, sasl.password: OAUTHBEARER identifies"},
+		{connection.SASL{Mechanism: "PLAIN", User: "u", Password: "p", TokenFile: "/run/token"}, nil, "a token is for OAUTHBEARER only"},
+		{connection.SASL{Mechanism: "PLAIN", User: "u", Password: "p"}, given, "a token is for OAUTHBEARER only"},
+		{connection.SASL{TokenFile: "/run/token"}, nil, "sasl.mechanism: is missing"},
 	} {
 		config := kafka.Config{Brokers: []string{"a:1"}, Topic: "t", SASL: c.sasl, TokenProvider: c.provider}
 		if err := config.Validate(); c.want == "" {

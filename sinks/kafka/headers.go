@@ -4,7 +4,6 @@ import (
 	"strconv"
 	"strings"
 
-	wmkafka "github.com/ThreeDotsLabs/watermill-kafka/v3/pkg/kafka"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/waybill-go/waybill/framework/notification"
@@ -17,7 +16,7 @@ const (
 	HeaderVersion    = "version"
 	HeaderOccurredOn = "occurred-on"
 	// HeaderWatermillUUID repeats the id for Watermill's subscribers.
-	HeaderWatermillUUID = wmkafka.UUIDHeaderKey
+	HeaderWatermillUUID = "_watermill_message_uuid"
 	// HeaderMetadataPrefix is added to the name of metadata that is one of the names above,
 	// or such a name that already has the prefix.
 	HeaderMetadataPrefix = "metadata-"

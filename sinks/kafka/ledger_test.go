@@ -359,7 +359,7 @@ func TestTheRequirementsOfExactlyOnceAreChecked(t *testing.T) {
 	for says, change := range map[string]func(*kafka.Config){
 		"positions: is for exactly_once":          func(c *kafka.Config) { c.ExactlyOnce, c.Positions = false, "p" },
 		"exactly_once: needs client: franz-go":    func(c *kafka.Config) { c.Client = kafka.ClientWatermill },
-		"exactly_once: needs acks: all":           func(c *kafka.Config) { c.Acks, c.Idempotent = kafka.AcksLeader, new(false) },
+		"exactly_once: needs acks: all":           func(c *kafka.Config) { c.Acks = kafka.AcksLeader },
 		"positions: is the topic of the records":  func(c *kafka.Config) { c.Positions = c.Topic },
 		"positions: \"a b\" is not a legal topic": func(c *kafka.Config) { c.Positions = "a b" },
 	} {

@@ -12,6 +12,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 	"go.uber.org/goleak"
 
+	"github.com/waybill-go/waybill/sinks/kafka/watermill"
+
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/sinks"
 	"github.com/waybill-go/waybill/sinks/kafka"
@@ -130,15 +132,15 @@ func isClosed(signal <-chan struct{}) bool {
 
 func withFranz(c *kafka.Config) { c.Client = kafka.ClientFranz }
 
-func withWatermill(c *kafka.Config) { c.Client = kafka.ClientWatermill }
+func withWatermill(c *kafka.Config) { c.Library = watermill.Library{} }
 
 // eachClient runs a test with each value of Config.Client.
 func eachClient(t *testing.T, test func(t *testing.T, client func(*kafka.Config))) {
 	t.Helper()
-	for _, name := range []string{kafka.ClientFranz, kafka.ClientWatermill} {
+	for name, client := range map[string]func(*kafka.Config){"franz-go": withFranz, "watermill": withWatermill} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			test(t, func(c *kafka.Config) { c.Client = name })
+			test(t, client)
 		})
 	}
 }

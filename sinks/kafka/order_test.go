@@ -104,7 +104,7 @@ var orderings = map[string]struct {
 }{
 	"franz-go, one at a time":       {withFranz, 1},
 	"franz-go, several at a time":   {withFranz, 7},
-	"franz-go, without idempotence": {func(c *kafka.Config) { c.Idempotent = new(false) }, 7},
+	"franz-go, without idempotence": {func(c *kafka.Config) { c.Acks = kafka.AcksLeader }, 7},
 	"watermill":                     {withWatermill, 1},
 }
 

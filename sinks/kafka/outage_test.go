@@ -36,12 +36,12 @@ func TestDeliveriesAreUnavailableUntilABrokerStarts(t *testing.T) {
 func TestADeliveryTimesOutIfABrokerStopsAnswering(t *testing.T) {
 	t.Parallel()
 	eachClient(t, func(t *testing.T, client func(*kafka.Config)) {
-		for _, idempotent := range []bool{true, false} {
-			t.Run(fmt.Sprintf("idempotent=%v", idempotent), func(t *testing.T) {
+		for _, acks := range []string{kafka.AcksAll, kafka.AcksLeader} {
+			t.Run("acks "+acks, func(t *testing.T) {
 				const timeout = 2 * time.Second
 				cluster := kafkatest.Fake(t)
 				sink := newSink(t, cluster, cluster.CreateTopic(t, 1, nil), client, func(c *kafka.Config) {
-					c.Timeout, c.Idempotent = timeout, &idempotent
+					c.Timeout, c.Acks = timeout, acks
 				})
 				_, err := sink.Deliver(t.Context(), delivery("k"))
 				require.NoError(t, err)

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/IBM/sarama"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/waybill-go/waybill/framework/notification"
@@ -23,8 +22,7 @@ type publication struct {
 
 	envelope *notification.Envelope
 	topic    string
-	record   kgo.Record              // has the partition and the offset when it is stored
-	sent     *sarama.ProducerMessage // the same for the client watermill
+	record   kgo.Record // has the partition and the offset when it is stored
 
 	previous *publication // the previous record of the key, which must be stored first
 	batch    batch        // the client's batch with the record

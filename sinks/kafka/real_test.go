@@ -15,6 +15,7 @@ import (
 
 	"github.com/waybill-go/waybill/sinks"
 	"github.com/waybill-go/waybill/sinks/kafka"
+	"github.com/waybill-go/waybill/sinks/kafka/connection"
 	"github.com/waybill-go/waybill/sinks/kafka/kafkatest"
 )
 
@@ -59,8 +60,8 @@ func testARealClusterAuthenticatesClients(t *testing.T, cluster *kafkatest.Clust
 	secure := kafkatest.RealSecure(t, cluster)
 	access := func(mechanism, password, caFile string) func(*kafka.Config) {
 		return func(c *kafka.Config) {
-			c.SASL = kafka.SASL{Mechanism: mechanism, User: secure.User, Password: password}
-			c.TLS = kafka.TLS{Enabled: true, CAFile: caFile}
+			c.SASL = connection.SASL{Mechanism: mechanism, User: secure.User, Password: password}
+			c.TLS = connection.TLS{Enabled: true, CAFile: caFile}
 		}
 	}
 	deliver := func(change func(*kafka.Config)) error {
@@ -75,15 +76,15 @@ func testARealClusterAuthenticatesClients(t *testing.T, cluster *kafkatest.Clust
 	}
 	token := filepath.Join(t.TempDir(), "token")
 	withToken := func(c *kafka.Config) {
-		c.SASL = kafka.SASL{Mechanism: "OAUTHBEARER", TokenFile: token}
-		c.TLS = kafka.TLS{Enabled: true, CAFile: secure.CAFile}
+		c.SASL = connection.SASL{Mechanism: "OAUTHBEARER", TokenFile: token}
+		c.TLS = connection.TLS{Enabled: true, CAFile: secure.CAFile}
 	}
 	require.NoError(t, os.WriteFile(token, unsecuredToken(time.Now().Add(-time.Hour)), 0o600))
 	assertUnavailable(t, deliver(withToken), "or the token")
 	require.NoError(t, os.WriteFile(token, unsecuredToken(time.Now().Add(time.Hour)), 0o600))
 	require.NoError(t, deliver(withToken))
 	assertUnavailable(t, deliver(access("PLAIN", secure.Password, newAuthority(t).file)), "check tls.ca_file")
-	assertUnavailable(t, deliver(func(c *kafka.Config) { c.TLS = kafka.TLS{Enabled: true, CAFile: secure.CAFile} }), "does it want sasl")
+	assertUnavailable(t, deliver(func(c *kafka.Config) { c.TLS = connection.TLS{Enabled: true, CAFile: secure.CAFile} }), "does it want sasl")
 	assertUnavailable(t, deliver(func(*kafka.Config) {}), "plaintext connection speaking to a tls endpoint?")
 	assert.Len(t, cluster.Consume(t, topic, len(mechanisms)+1), len(mechanisms)+1)
 }

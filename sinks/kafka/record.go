@@ -8,8 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/IBM/sarama"
-
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/sinks"
 	"github.com/waybill-go/waybill/sinks/internal/cloudevents"
@@ -41,17 +39,6 @@ func Headers[H ~struct {
 		converted[i] = Header(h)
 	}
 	return converted
-}
-
-// RecordOf converts a record from sarama.
-func RecordOf(m *sarama.ConsumerMessage) Record {
-	r := Record{Key: m.Key, Value: m.Value, Headers: make([]Header, 0, len(m.Headers))}
-	for _, h := range m.Headers {
-		if h != nil {
-			r.Headers = append(r.Headers, Header{string(h.Key), h.Value})
-		}
-	}
-	return r
 }
 
 // Envelope converts a record that the sink wrote, in any of its formats, back to the envelope.

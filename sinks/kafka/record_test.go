@@ -8,12 +8,13 @@ import (
 	"time"
 
 	"github.com/IBM/sarama"
-	"github.com/ThreeDotsLabs/watermill"
 	wmkafka "github.com/ThreeDotsLabs/watermill-kafka/v3/pkg/kafka"
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/waybill-go/waybill/sinks/kafka/watermill"
 
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/sinks"
@@ -147,8 +148,8 @@ func TestAProgramsMarshalerAndDecoratorsAreUsed(t *testing.T) {
 	topic := cluster.CreateTopic(t, 1, nil)
 	decorate := message.MessageTransformPublisherDecorator(func(m *message.Message) { m.Metadata.Set("decorated", "yes") })
 	d := delivery("k")
-	receipt, err := newSink(t, cluster, topic, withWatermill, func(c *kafka.Config) {
-		c.Marshaler, c.Decorators = prefixed{}, []message.PublisherDecorator{decorate}
+	receipt, err := newSink(t, cluster, topic, func(c *kafka.Config) {
+		c.Library = watermill.Library{Marshaler: prefixed{}, Decorators: []message.PublisherDecorator{decorate}}
 	}).Deliver(t.Context(), d)
 	require.NoError(t, err)
 	r := cluster.Consume(t, topic, 1)[0]
@@ -173,7 +174,7 @@ func TestAWatermillSubscriberReadsTheRecord(t *testing.T) {
 		Brokers:               cluster.Brokers,
 		Unmarshaler:           wmkafka.DefaultMarshaler{},
 		OverwriteSaramaConfig: config,
-	}, watermill.NopLogger{})
+	}, nil)
 	require.NoError(t, err)
 	defer subscriber.Close()
 	messages, err := subscriber.Subscribe(t.Context(), topic)
@@ -217,14 +218,4 @@ func testOnlyTheRecordThatIsTooLargeIsRefused(t *testing.T, cluster *kafkatest.C
 	for _, r := range records {
 		assert.NotEqual(t, fmt.Sprint("key-", large), string(r.Key))
 	}
-}
-
-func TestARecordAboveMaxMessageBytesIsInvalid(t *testing.T) {
-	t.Parallel()
-	cluster := kafkatest.Fake(t)
-	sink := newSink(t, cluster, cluster.CreateTopic(t, 1, nil), func(c *kafka.Config) { c.MaxMessageBytes = 2000 })
-	d := delivery("k")
-	d.Payload = make([]byte, 3000)
-	_, err := sink.Deliver(t.Context(), d)
-	assertClass(t, sinks.ClassInvalid, err)
 }

@@ -28,6 +28,7 @@ import (
 
 	"github.com/waybill-go/waybill/sinks"
 	"github.com/waybill-go/waybill/sinks/kafka"
+	"github.com/waybill-go/waybill/sinks/kafka/connection"
 	"github.com/waybill-go/waybill/sinks/kafka/kafkatest"
 )
 
@@ -43,7 +44,7 @@ func TestEachMechanismAcceptsTheRightPassword(t *testing.T) {
 				t.Run(named, func(t *testing.T) {
 					cluster := kafkatest.Fake(t, kfake.EnableSASL(), kfake.Superuser(mechanism, user, password), kfake.SeedTopics(1, "orders"))
 					sink := newSink(t, cluster, "orders", client, func(c *kafka.Config) {
-						c.SASL = kafka.SASL{Mechanism: named, User: user, Password: password}
+						c.SASL = connection.SASL{Mechanism: named, User: user, Password: password}
 					})
 					receipt, err := sink.Deliver(t.Context(), delivery("k"))
 					require.NoError(t, err)
@@ -59,7 +60,7 @@ func TestWrongCredentialsAreUnavailable(t *testing.T) {
 	t.Parallel()
 	eachClient(t, func(t *testing.T, client func(*kafka.Config)) {
 		for _, mechanism := range mechanisms {
-			for name, wrong := range map[string]kafka.SASL{
+			for name, wrong := range map[string]connection.SASL{
 				"password": {Mechanism: mechanism, User: user, Password: "wrong-secret"},
 				"user":     {Mechanism: mechanism, User: "nobody", Password: password},
 			} {
@@ -88,7 +89,7 @@ func TestTheErrorHasTheBrokersReasonForRefusingTheCredentials(t *testing.T) {
 			return response, nil, true
 		})
 		sink := newSink(t, cluster, "orders", client, func(c *kafka.Config) {
-			c.SASL = kafka.SASL{Mechanism: "PLAIN", User: user, Password: "wrong-secret"}
+			c.SASL = connection.SASL{Mechanism: "PLAIN", User: user, Password: "wrong-secret"}
 		})
 		_, err := sink.Deliver(t.Context(), delivery("k"))
 		assertUnavailable(t, err, "the brokers refuse sasl.user and sasl.password")
@@ -109,7 +110,7 @@ func TestABrokerWithoutTheMechanismIsUnavailable(t *testing.T) {
 			return response, nil, true
 		})
 		sink := newSink(t, cluster, "orders", client, func(c *kafka.Config) {
-			c.SASL = kafka.SASL{Mechanism: "SCRAM-SHA-512", User: user, Password: password}
+			c.SASL = connection.SASL{Mechanism: "SCRAM-SHA-512", User: user, Password: password}
 		})
 		_, err := sink.Deliver(t.Context(), delivery("k"))
 		assertUnavailable(t, err, "sasl.mechanism")
@@ -150,17 +151,16 @@ func TestBrokersAreVerified(t *testing.T) {
 		named := authority.issue(t, "kafka.test")
 		for name, c := range map[string]struct {
 			certificate tls.Certificate
-			tls         kafka.TLS
+			tls         connection.TLS
 			problem     string
 		}{
-			"known authority":         {server, kafka.TLS{Enabled: true, CAFile: authority.file}, ""},
-			"unknown authority":       {server, kafka.TLS{Enabled: true}, "check tls.ca_file"},
-			"another authority":       {server, kafka.TLS{Enabled: true, CAFile: newAuthority(t).file}, "check tls.ca_file"},
-			"another host":            {named, kafka.TLS{Enabled: true, CAFile: authority.file}, "tls.server_name"},
-			"configured name":         {named, kafka.TLS{Enabled: true, CAFile: authority.file, ServerName: "kafka.test"}, ""},
-			"another configured name": {server, kafka.TLS{Enabled: true, CAFile: authority.file, ServerName: "other.test"}, "tls.server_name"},
-			"insecure":                {server, kafka.TLS{Enabled: true, Insecure: true}, ""},
-			"without tls":             {server, kafka.TLS{}, "does it want sasl, or tls?"},
+			"known authority":         {server, connection.TLS{Enabled: true, CAFile: authority.file}, ""},
+			"unknown authority":       {server, connection.TLS{Enabled: true}, "check tls.ca_file"},
+			"another authority":       {server, connection.TLS{Enabled: true, CAFile: newAuthority(t).file}, "check tls.ca_file"},
+			"another host":            {named, connection.TLS{Enabled: true, CAFile: authority.file}, "tls.server_name"},
+			"configured name":         {named, connection.TLS{Enabled: true, CAFile: authority.file, ServerName: "kafka.test"}, ""},
+			"another configured name": {server, connection.TLS{Enabled: true, CAFile: authority.file, ServerName: "other.test"}, "tls.server_name"},
+			"without tls":             {server, connection.TLS{}, "does it want sasl, or tls?"},
 		} {
 			t.Run(name, func(t *testing.T) {
 				cluster := kafkatest.Fake(t, kfake.TLS(&tls.Config{Certificates: []tls.Certificate{c.certificate}}), kfake.SeedTopics(1, "orders"))
@@ -224,8 +224,8 @@ func TestAClientCertificateCanBeUsedTogetherWithSASL(t *testing.T) {
 		kfake.EnableSASL(), kfake.Superuser("SCRAM-SHA-512", user, password), kfake.SeedTopics(1, "orders"))
 	certFile, keyFile := writePair(t, client)
 	with := func(c *kafka.Config) {
-		c.TLS = kafka.TLS{Enabled: true, CAFile: authority.file, CertFile: certFile, KeyFile: keyFile}
-		c.SASL = kafka.SASL{Mechanism: "SCRAM-SHA-512", User: user, Password: password}
+		c.TLS = connection.TLS{Enabled: true, CAFile: authority.file, CertFile: certFile, KeyFile: keyFile}
+		c.SASL = connection.SASL{Mechanism: "SCRAM-SHA-512", User: user, Password: password}
 	}
 	_, err := newSink(t, cluster, "orders", with).Deliver(t.Context(), delivery("k"))
 	require.NoError(t, err)
@@ -250,14 +250,11 @@ func TestMistakesOfSASLAndTLSAreNamed(t *testing.T) {
 		`sasl: {mechanism: SCRAM-SHA-256, user: "a\u0007b", password: hush-hush}`:            "sasl.user: has characters",
 		`sasl: {mechanism: SCRAM-SHA-512, user: u, password: "hush-hush\u0007"}`:             "sasl.password: has characters",
 		`tls: {ca_file: ` + authority.file + `}`:                                             "tls.enabled: is not set",
-		`tls: {insecure: true}`:                                                              "tls.enabled: is not set",
 		`tls: {enabled: true, ca_file: /not/there}`:                                          "tls.ca_file: open /not/there",
 		`tls: {enabled: true, ca_file: ` + keyFile + `}`:                                     "contains no certificate",
 		`tls: {enabled: true, cert_file: ` + certFile + `}`:                                  "tls.key_file: is missing",
 		`tls: {enabled: true, key_file: ` + keyFile + `}`:                                    "tls.cert_file: is missing",
 		`tls: {enabled: true, cert_file: ` + certFile + `, key_file: ` + otherKey + `}`:      "tls.cert_file: " + certFile,
-		`tls: {enabled: true, insecure: true, ca_file: ` + authority.file + `}`:              "tls.insecure: turns verification off",
-		`tls: {enabled: true, insecure: true, server_name: kafka.test}`:                      "tls.insecure: turns verification off",
 		`sasl: {mechanism: X, user: u, password: hush-hush}, tls: {server_name: kafka.test}`: "tls.enabled: is not set",
 	} {
 		t.Run(want, func(t *testing.T) {

@@ -14,6 +14,7 @@ import (
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/sinks"
 	"github.com/waybill-go/waybill/sinks/internal/redact"
+	"github.com/waybill-go/waybill/sinks/kafka/connection"
 )
 
 // batchSize is the largest number of deliveries in a batch. Larger ones were no faster, and a
@@ -24,10 +25,17 @@ const batchSize = 500
 // records are given up. If the client has not returned after another grace, it is closed.
 const grace = 500 * time.Millisecond
 
-// Kind is the sink kind kafka.
-func Kind() sinks.Kind {
+// Kind is the sink kind kafka. Its setting client may name the given libraries, besides franz-go.
+func Kind(libraries ...Library) sinks.Kind {
 	return sinks.NewKind("kafka", "a record in a Kafka topic for each notification",
-		func(in sinks.Instance, c Config) (sinks.Sink, error) { return New(in, c) }, answers...)
+		func(in sinks.Instance, c Config) (sinks.Sink, error) {
+			for _, l := range libraries {
+				if l.Name() == c.Client {
+					c.Library = l
+				}
+			}
+			return New(in, c)
+		}, answers...)
 }
 
 // Sink writes deliveries to one Kafka topic, or to the topics that its template names. Its
@@ -42,7 +50,7 @@ type Sink struct {
 	limits sinks.BatchLimits
 	logger *slog.Logger
 	franz  franz
-	token  *tokenSource // nil without OAUTHBEARER
+	opened *connection.Opened
 	open   func(life context.Context) client
 
 	mu      sync.Mutex
@@ -92,34 +100,29 @@ func New(in sinks.Instance, c Config) (*Sink, error) {
 	if err := c.setPositions(in.Name); err != nil {
 		return nil, err
 	}
-	if c.ClientID == "" {
-		c.ClientID = "waybill-" + in.Name
+	if c.Client != ClientFranz && c.Library == nil {
+		return nil, fmt.Errorf("client: this program lacks %s; it must import github.com/waybill-go/waybill/sinks/kafka/%[1]s, and pass its Library to kafka.Kind or kafka.Config", c.Client)
 	}
 	s := &Sink{name: in.Name, config: c, logger: in.Logger}
 	if s.logger == nil {
 		s.logger = slog.New(slog.DiscardHandler)
 	}
-	connection := c.connection()
-	connection.Dial, connection.Logger, connection.Name = in.Dial, s.logger, in.Name
-	access, err := connection.access()
-	if err != nil {
+	reach := c.connection()
+	reach.ClientID, reach.Dial, reach.Logger, reach.Name = "waybill-"+in.Name, in.Dial, s.logger, in.Name
+	var err error
+	if s.opened, err = reach.Open(); err != nil {
 		return nil, err
 	}
-	s.token = access.token
 	if s.topic, err = newTopic(c.Topic); err != nil {
 		return nil, fmt.Errorf("topic: %w", err)
 	}
-	if s.franz, err = newFranz(c, connection.options(access)); err != nil {
+	if s.franz, err = newFranz(c, s.opened.Options()); err != nil {
 		return nil, fmt.Errorf("kafka client: %w", err)
 	}
 	s.limits = sinks.BatchLimits{Size: batchSize, Ordered: true}
 	s.open = s.franz.open
-	if c.Client == ClientWatermill {
-		w, err := newWatermill(c, access, s.franz)
-		if err != nil {
-			return nil, fmt.Errorf("kafka client: %w", err)
-		}
-		s.limits, s.open = sinks.BatchLimits{Size: 1}, w.open
+	if c.Library != nil {
+		s.limits, s.open = sinks.BatchLimits{Size: 1}, s.openLibrary
 	}
 	return s, nil
 }
@@ -292,7 +295,7 @@ func (s *Sink) prepare(p *publication) error {
 	if at := p.envelope.OccurredOn; at.Before(firstTimestamp) || at.After(lastTimestamp) {
 		return classify(s.origin(), topic, fmt.Errorf("%w: it is %s, outside of %s to %s", ErrTimestamp, at.UTC().Format(time.RFC3339), firstTimestamp.Format(time.DateOnly), lastTimestamp.Format(time.DateOnly)))
 	}
-	p.fill(topic, s.config.CloudEvents.Source)
+	p.fill(topic, s.config.Source)
 	if n := p.size(); n > s.config.MaxMessageBytes {
 		return classify(s.origin(), topic, fmt.Errorf("%w: it takes %d bytes, max_message_bytes is %d", ErrTooLarge, n, s.config.MaxMessageBytes))
 	}
@@ -370,19 +373,15 @@ func (s *Sink) outcome(ctx context.Context, w *session, p *publication) (notific
 // Brokers close a connection if they expect another protocol: silently, or with a few bytes of
 // TLS. Old brokers also do if they refuse the credentials.
 func (s *Sink) explain(err error) error {
-	secrets := []string{s.config.SASL.Password}
-	if s.token != nil {
-		secrets = append(secrets, s.token.secret())
-	}
-	err = redact.New(secrets...).Error(err)
+	err = redact.New(s.opened.Secrets()...).Error(err)
 	if !hungUp(err) {
 		return err
 	}
 	credentials := "sasl.user, sasl.password and sasl.mechanism"
-	if s.token != nil {
+	if s.opened.HasTokens() {
 		credentials = "the token and sasl.mechanism"
 	}
-	sasl, encrypted := s.config.SASL != (SASL{}) || s.token != nil, s.config.TLS.Enabled || s.config.TLSConfig != nil
+	sasl, encrypted := s.opened.SASL != (connection.SASL{}), s.opened.Encrypts()
 	switch {
 	case sasl && encrypted:
 		return fmt.Errorf("%w: are %s right? %w", ErrHungUp, credentials, err)

@@ -2,7 +2,6 @@ package kafka_test
 
 import (
 	"context"
-	"fmt"
 	"strings"
 	"sync"
 	"testing"
@@ -121,11 +120,11 @@ func TestATopicFromDataCanBeCreatedAndDeleted(t *testing.T) {
 func TestATopicFromDataIsUnavailableWithoutABroker(t *testing.T) {
 	t.Parallel()
 	eachClient(t, func(t *testing.T, client func(*kafka.Config)) {
-		for _, idempotent := range []bool{true, false} {
-			t.Run(fmt.Sprintf("idempotent=%v", idempotent), func(t *testing.T) {
+		for _, acks := range []string{kafka.AcksAll, kafka.AcksLeader} {
+			t.Run("acks "+acks, func(t *testing.T) {
 				cluster := kafkatest.Fake(t, kfake.SeedTopics(1, "orders"))
 				cluster.Stop(t)
-				sink := newSink(t, cluster, "{{.Key}}", client, func(c *kafka.Config) { c.Idempotent = &idempotent })
+				sink := newSink(t, cluster, "{{.Key}}", client, func(c *kafka.Config) { c.Acks = acks })
 				_, err := sink.Deliver(t.Context(), delivery("orders"))
 				assertClass(t, sinks.ClassUnavailable, err)
 				assertClass(t, sinks.ClassUnavailable, sink.CheckHealth(t.Context()))

@@ -208,8 +208,8 @@ func testConfig(t *testing.T, traits ...string) Config {
 			pidsVariable:    folder + "/pids",
 			"GORACE":        "atexit_sleep_ms=0", // otherwise a program with -race takes a second to end
 		},
-		Grace:           5 * time.Second,
-		MaxRestartPause: 50 * time.Millisecond,
+		Grace:        5 * time.Second,
+		longestPause: 50 * time.Millisecond,
 	}
 }
 

@@ -14,11 +14,9 @@ import (
 
 // Defaults and limits of the configuration.
 const (
-	DefaultGrace           = 5 * time.Second
-	DefaultStartTimeout    = 30 * time.Second
-	DefaultMaxRestartPause = 30 * time.Second
-	DefaultMaxLineBytes    = 4 << 20
-	DefaultStderr          = "info"
+	DefaultGrace        = 5 * time.Second
+	DefaultStartTimeout = 30 * time.Second
+	DefaultMaxLineBytes = 4 << 20
 
 	minMaxLineBytes = 1 << 10
 	maxMaxLineBytes = 1 << 30
@@ -27,15 +25,15 @@ const (
 // Config has the settings of a sink, which are below "with" in the configuration. Only
 // Command is required; any other zero field means its default.
 type Config struct {
-	Command         []string          `yaml:"command" secret:"arguments" doc:"Program and its arguments, as a list; no shell is involved. A program without a slash is searched in PATH; a relative path is relative to dir. Required"`
-	Dir             string            `yaml:"dir" doc:"Working directory of the program. Default: that of this program"`
-	Env             map[string]string `yaml:"env" secret:"true" doc:"Environment variables of the program; they override those that it inherits"`
-	InheritEnv      []string          `yaml:"inherit_env" doc:"Environment variables that the program inherits, besides those that every program needs (PATH, HOME, TMPDIR, LANG, TZ and the like): names, prefixes with a * (AWS_*), or * for all. The others are withheld, because they may contain passwords of the database and of other sinks"`
-	Grace           time.Duration     `yaml:"grace" doc:"How long the program may take to end after its stdin is closed, and again after SIGTERM, before it is killed. Default 5s"`
-	StartTimeout    time.Duration     `yaml:"start_timeout" doc:"How long the program may take from its start to its hello message. Default 30s"`
-	MaxRestartPause time.Duration     `yaml:"max_restart_pause" doc:"Longest pause before a program that has ended is restarted. Pauses start at 100ms and double until it answers a delivery. Default 30s"`
-	MaxLineBytes    int               `yaml:"max_line_bytes" doc:"Longest line in bytes, in both directions, 1024 to 1073741824. A notification that needs a longer line is dead at once. Default 4194304"`
-	Stderr          string            `yaml:"stderr" enum:"info,warn" doc:"Level at which the program's stderr is logged: info or warn. Default info"`
+	Command      []string          `yaml:"command" secret:"arguments" doc:"Program and its arguments, as a list; no shell is involved. A program without a slash is searched in PATH; a relative path is relative to dir. Required"`
+	Dir          string            `yaml:"dir" doc:"Working directory of the program. Default: that of this program"`
+	Env          map[string]string `yaml:"env" secret:"true" doc:"Environment variables of the program; they override those that it inherits"`
+	InheritEnv   []string          `yaml:"inherit_env" doc:"Environment variables that the program inherits, besides those that every program needs (PATH, HOME, TMPDIR, LANG, TZ and the like): names, prefixes with a * (AWS_*), or * for all. The others are withheld, because they may contain passwords of the database and of other sinks"`
+	Grace        time.Duration     `yaml:"grace" doc:"How long the program may take to end after its stdin is closed, and again after SIGTERM, before it is killed. Default 5s"`
+	StartTimeout time.Duration     `yaml:"start_timeout" doc:"How long the program may take from its start to its hello message. Default 30s"`
+	MaxLineBytes int               `yaml:"max_line_bytes" doc:"Longest line in bytes, in both directions, 1024 to 1073741824. A notification that needs a longer line is dead at once. Default 4194304"`
+
+	longestPause time.Duration // tests change it; 0 means longestPause
 }
 
 var (
@@ -51,14 +49,8 @@ func (c *Config) SetDefaults() {
 	if c.StartTimeout == 0 {
 		c.StartTimeout = DefaultStartTimeout
 	}
-	if c.MaxRestartPause == 0 {
-		c.MaxRestartPause = DefaultMaxRestartPause
-	}
 	if c.MaxLineBytes == 0 {
 		c.MaxLineBytes = DefaultMaxLineBytes
-	}
-	if c.Stderr == "" {
-		c.Stderr = DefaultStderr
 	}
 }
 
@@ -105,7 +97,6 @@ func (c *Config) check() error {
 	}{
 		{"grace", c.Grace, DefaultGrace},
 		{"start_timeout", c.StartTimeout, DefaultStartTimeout},
-		{"max_restart_pause", c.MaxRestartPause, DefaultMaxRestartPause},
 	} {
 		if d.value < 0 {
 			mistake("%s: %s is negative; leave it out for %s", d.key, d.value, d.standard)
@@ -113,9 +104,6 @@ func (c *Config) check() error {
 	}
 	if c.MaxLineBytes < minMaxLineBytes || c.MaxLineBytes > maxMaxLineBytes {
 		mistake("max_line_bytes: %d is outside %d..%d", c.MaxLineBytes, minMaxLineBytes, maxMaxLineBytes)
-	}
-	if c.Stderr != "info" && c.Stderr != "warn" {
-		mistake("stderr: %q is not offered; use info or warn", c.Stderr)
 	}
 	return errors.Join(errs...)
 }

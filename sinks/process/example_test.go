@@ -53,13 +53,12 @@ func Example() {
 // Build returns all mistakes of a configuration at once.
 func ExampleKind() {
 	_, err := process.Kind().Build(sinks.Instance{Name: "ledger"}, func(config any) error {
-		return yaml.Unmarshal([]byte("{grace: -1s, stderr: debug}"), config)
+		return yaml.Unmarshal([]byte("{grace: -1s}"), config)
 	})
 	fmt.Println(err)
 	// Output:
 	// command: is missing; give the program and its arguments, such as [python3, handler.py]
 	// grace: -1s is negative; leave it out for 5s
-	// stderr: "debug" is not offered; use info or warn
 }
 
 // A program that may be process 1 of a container reaps orphans.

@@ -15,7 +15,7 @@ func TestTheKindPassesItsConformanceSuite(t *testing.T) {
 	sink, err := New(sinks.Instance{}, required)
 	require.NoError(t, err)
 	require.Equal(t, *Kind().Config().(*Config), Config{
-		Grace: sink.config.Grace, StartTimeout: sink.config.StartTimeout, MaxRestartPause: sink.config.MaxRestartPause,
-		MaxLineBytes: sink.config.MaxLineBytes, Stderr: sink.config.Stderr,
+		Grace: sink.config.Grace, StartTimeout: sink.config.StartTimeout,
+		MaxLineBytes: sink.config.MaxLineBytes,
 	})
 }

@@ -108,7 +108,7 @@ func TestReapingDuringAStartTakesNoExitStatus(t *testing.T) {
 	const ends = 50
 	var log lockedBuffer
 	c := testConfig(t, "broken")
-	c.MaxRestartPause = time.Microsecond
+	c.longestPause = time.Microsecond
 	for range 4 {
 		open(t, c, sinks.Instance{Name: "shop", Logger: slog.New(slog.NewTextHandler(&log, nil))})
 	}

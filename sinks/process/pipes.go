@@ -3,11 +3,9 @@ package process
 import (
 	"bufio"
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"time"
 )
 
@@ -147,10 +145,6 @@ func (c *child) setReady() {
 
 // readStderr logs the program's stderr line by line.
 func (c *child) readStderr() {
-	level := slog.LevelInfo
-	if c.sink.config.Stderr == "warn" {
-		level = slog.LevelWarn
-	}
 	lines := bufio.NewReader(c.stderr)
 	var line []byte
 	for {
@@ -164,7 +158,7 @@ func (c *child) readStderr() {
 			if errors.Is(err, errLongLine) {
 				text += "…"
 			}
-			c.logger.Log(context.Background(), level, "stderr of the program", "text", text)
+			c.logger.Info("stderr of the program", "text", text)
 			c.mu.Lock()
 			c.lastStderr = text
 			c.mu.Unlock()

@@ -14,6 +14,7 @@
 package process
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -28,9 +29,12 @@ import (
 	"github.com/waybill-go/waybill/sinks/internal/redact"
 )
 
-// firstPause is the pause before the first restart. Pauses double, up to max_restart_pause,
-// until the program has answered a delivery.
-const firstPause = 100 * time.Millisecond
+// firstPause is the pause before the first restart. Pauses double, up to longestPause, until
+// the program has answered a delivery.
+const (
+	firstPause   = 100 * time.Millisecond
+	longestPause = 30 * time.Second
+)
 
 // Sink keeps one program running and passes deliveries to it. Before Open and after Close,
 // every delivery is unavailable. Deliver and CheckHealth are safe for concurrent use.
@@ -180,11 +184,12 @@ func (s *Sink) set(c *child, down error) {
 func (s *Sink) keepRunning(c *child) {
 	defer close(s.done)
 	defer s.set(nil, errClosed)
+	longest := cmp.Or(s.config.longestPause, longestPause)
 	pauses := &backoff.ExponentialBackOff{
-		InitialInterval:     min(firstPause, s.config.MaxRestartPause),
+		InitialInterval:     min(firstPause, longest),
 		RandomizationFactor: 0.2,
 		Multiplier:          2,
-		MaxInterval:         s.config.MaxRestartPause,
+		MaxInterval:         longest,
 	}
 	var err error
 	for {
@@ -195,7 +200,7 @@ func (s *Sink) keepRunning(c *child) {
 				pauses.Reset()
 			}
 		}
-		pause := min(pauses.NextBackOff(), s.config.MaxRestartPause).Round(time.Millisecond)
+		pause := min(pauses.NextBackOff(), longest).Round(time.Millisecond)
 		s.set(nil, fmt.Errorf("%w; it is restarted after %s", err, pause))
 		if !s.sleep(pause, err) {
 			return

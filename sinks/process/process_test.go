@@ -236,7 +236,7 @@ func TestADeliveryThatCrashesEveryProgramIsTransient(t *testing.T) {
 func TestRestartPausesGrowUntilAnAnswer(t *testing.T) {
 	t.Parallel()
 	c := testConfig(t, "broken")
-	c.MaxRestartPause = time.Hour
+	c.longestPause = time.Hour
 	var log lockedBuffer
 	sink := open(t, c, sinks.Instance{Name: "shop", Logger: slog.New(slog.NewTextHandler(&log, nil))})
 	require.Eventually(t, func() bool { return strings.Count(log.String(), "is restarted") == 3 }, soon, time.Millisecond)
@@ -269,7 +269,7 @@ func TestADeliveryWaitsForTheHello(t *testing.T) {
 		t.Run(trait, func(t *testing.T) {
 			t.Parallel()
 			c := testConfig(t, trait)
-			c.MaxRestartPause = time.Hour
+			c.longestPause = time.Hour
 			c.StartTimeout = 300 * time.Millisecond
 			if trait != "no hello" {
 				c.StartTimeout = soon
@@ -410,7 +410,6 @@ func TestStderrIsLoggedInLimitedLines(t *testing.T) {
 	t.Parallel()
 	var log lockedBuffer
 	c := testConfig(t)
-	c.Stderr = "warn"
 	sink := open(t, c, sinks.Instance{Name: "shop", Logger: slog.New(slog.NewTextHandler(&log, nil))})
 	_, err := sink.Deliver(t.Context(), delivery(t, act{Say: "first " + strings.Repeat("x", 3*maxLogLine) + " last"}))
 	require.NoError(t, err)
@@ -419,7 +418,7 @@ func TestStderrIsLoggedInLimitedLines(t *testing.T) {
 	require.Eventually(t, func() bool { return strings.Contains(log.String(), "text=second") }, soon, time.Millisecond)
 	require.Contains(t, log.String(), `text="first xxx`)
 	require.NotContains(t, log.String(), "last")
-	require.Equal(t, 2, strings.Count(log.String(), "level=WARN"))
+	require.Equal(t, 2, strings.Count(log.String(), "stderr of the program"))
 }
 
 func TestCloseLetsTheProgramAnswerDeliveriesInFlight(t *testing.T) {
@@ -459,7 +458,7 @@ func TestCloseReturnsWhenItsContextEnds(t *testing.T) {
 func TestCloseEndsARestartPause(t *testing.T) {
 	t.Parallel()
 	c := testConfig(t, "broken")
-	c.MaxRestartPause = time.Hour
+	c.longestPause = time.Hour
 	sink := open(t, c)
 	require.Eventually(t, func() bool { return sink.CheckHealth(t.Context()) != nil }, soon, time.Millisecond)
 	closeSink(t, sink)

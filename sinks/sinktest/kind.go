@@ -15,6 +15,7 @@ import (
 //     twice has no further effect.
 //   - The required fields are enough to build a sink, and the configuration is then the same
 //     whether it comes from Go or from a file.
+//   - Each key of the configuration has a description.
 //   - Each answer begins with "delivered", with the name of a class, or with "as" if the
 //     destination names the class itself.
 //
@@ -29,6 +30,9 @@ func RunKind[C any](t *testing.T, kind sinks.Kind, required C) {
 	})
 	t.Run("defaults keep a field that is set alone", func(t *testing.T) {
 		for i := range reflect.TypeFor[C]().NumField() {
+			if !reflect.TypeFor[C]().Field(i).IsExported() {
+				continue
+			}
 			one := new(C)
 			field := reflect.ValueOf(one).Elem().Field(i)
 			fill(field)
@@ -46,6 +50,7 @@ func RunKind[C any](t *testing.T, kind sinks.Kind, required C) {
 		setDefaults(&twice)
 		same(t, twice, once)
 	})
+	t.Run("each key is described", func(t *testing.T) { described(t, reflect.TypeFor[C]()) })
 	t.Run("answers begin with a class", func(t *testing.T) {
 		for _, a := range kind.Answers {
 			if a.Says == "" || !slices.ContainsFunc(meanings(), func(m string) bool { return strings.HasPrefix(a.Means, m) }) {
@@ -68,6 +73,21 @@ func RunKind[C any](t *testing.T, kind sinks.Kind, required C) {
 		setDefaults(&read)
 		same(t, read, given)
 	})
+}
+
+func described(t *testing.T, config reflect.Type) {
+	t.Helper()
+	for field := range config.Fields() {
+		switch {
+		case !field.IsExported() || field.Tag.Get("yaml") == "-":
+			continue
+		case field.Tag.Get("yaml") == "" || field.Tag.Get("doc") == "":
+			t.Errorf("the field %s lacks the tag yaml or doc", field.Name)
+		}
+		if field.Type.Kind() == reflect.Struct {
+			described(t, field.Type)
+		}
+	}
 }
 
 // meanings are the words with which the meaning of an answer may begin.

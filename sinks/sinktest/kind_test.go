@@ -12,11 +12,13 @@ import (
 
 // settings are a kind's configuration. The variable defaults sets its defaults.
 type settings struct {
-	Address string
-	Timeout time.Duration
-	Batch   struct{ Size int }
-	More    []string
-	Own     *int `yaml:"-"`
+	Address string        `yaml:"address" doc:"Where it is"`
+	Timeout time.Duration `yaml:"timeout" doc:"How long it may take"`
+	Batch   struct {
+		Size int `yaml:"size" doc:"How many at once"`
+	} `yaml:"batch" doc:"Limits of batches"`
+	More []string `yaml:"more" doc:"Further places"`
+	Own  *int     `yaml:"-"`
 }
 
 func (s *settings) SetDefaults() { defaults(s) }

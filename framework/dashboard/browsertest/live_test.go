@@ -1,10 +1,8 @@
 package browsertest
 
 import (
-	"bufio"
 	"net/http"
 	"net/http/httptest"
-	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -78,26 +76,4 @@ func TestADisconnectionIsShownAndEnds(t *testing.T) {
 	b.do(chromedp.WaitNotVisible(`#broken`, chromedp.ByQuery))
 	s.publish(t, 41, "order.placed")
 	b.sees("41")
-}
-
-func TestOnlyLivePagesHaveLiveFigures(t *testing.T) {
-	t.Parallel()
-	s := newSite(t, withSinks(t, "mail"))
-	for _, of := range []string{"", "/live", "//evil/", "/static/style.css", "/sinks/mail/replay", "/sinks/mail/pause", "http://evil/", "/%zz", "/" + strings.Repeat("a", 5000)} {
-		r, err := http.Get(s.url + "/live?of=" + strings.ReplaceAll(of, "%", "%25"))
-		require.NoError(t, err)
-		require.NoError(t, r.Body.Close())
-		require.Equal(t, http.StatusBadRequest, r.StatusCode, of)
-	}
-	r, err := http.Get(s.url + "/live?of=/sinks/mail")
-	require.NoError(t, err)
-	defer r.Body.Close()
-	require.Equal(t, "no", r.Header.Get("X-Accel-Buffering"))
-	for lines := bufio.NewScanner(r.Body); lines.Scan(); {
-		if strings.HasPrefix(lines.Text(), "data: ") {
-			require.Contains(t, lines.Text(), `"pending 0":{"text":"0"}`)
-			return
-		}
-	}
-	require.Fail(t, "no figures came")
 }

@@ -1,9 +1,7 @@
 package browsertest
 
 import (
-	"fmt"
 	"net/http"
-	"strings"
 	"testing"
 
 	"github.com/chromedp/chromedp"
@@ -58,20 +56,6 @@ func TestANotificationShowsWhereItIsAtEachSink(t *testing.T) {
 	require.Zero(t, s.number(t, `SELECT count(*) FROM outbox_parked WHERE sink = 'partner'`))
 }
 
-func TestAnUnknownNotificationIsNotFound(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
-	status, body := get(t, s.url+"/notifications/none")
-	require.Equal(t, http.StatusNotFound, status)
-	require.Contains(t, body, "unknown id")
-	status, _ = get(t, s.url+"/notifications/none?offset=x")
-	require.Equal(t, http.StatusBadRequest, status)
-	status, _, _ = post(t, s.url+"/notifications/none", nil)
-	require.Equal(t, http.StatusNotFound, status)
-	status, _ = get(t, s.url+"/notifications/none?chain=1")
-	require.Equal(t, http.StatusNotFound, status)
-}
-
 func TestTheLogIsListedFromItsEnd(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -90,26 +74,4 @@ func TestTheLogIsListedFromItsEnd(t *testing.T) {
 	b.shoot("log-searched")
 	b.do(chromedp.Click(`a[rel=next]`), chromedp.WaitVisible(`//th[contains(., "n3")]`))
 	require.NotContains(t, b.open("/log?key=k3"), "k4")
-	b.open("/log?since=2020-01-01T00:00")
-	for query, want := range map[string]string{"since=soon": "is not a time", "before=x": "is not a number", "type=a+b": "use a type like", "since=2020-01-02&until=2020-01-01": "is not before until"} {
-		status, body := get(t, s.url+"/log?"+query)
-		require.Equal(t, http.StatusBadRequest, status, query)
-		require.Contains(t, body, want, query)
-	}
-}
-
-func TestActionsAreListed(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
-	b := newTab(t, s.url)
-	require.Contains(t, b.open("/actions"), "waybill parked")
-	status, body := get(t, s.url+"/actions/none")
-	require.Equal(t, http.StatusNotFound, status)
-	require.NotContains(t, body, "<nil>")
-	for i := range 120 {
-		s.exec(t, fmt.Sprintf(`INSERT INTO outbox_actions (id, at, who, action, filter, count, ended_at) VALUES ('a%d', now() - interval '1 minute' * %d, 'ada', 'replay', '{"sink": "mail", "until": "x"}', 5, now())`, i, i))
-	}
-	text := b.open("/actions")
-	require.Equal(t, 100, strings.Count(text, "sink mail"))
-	require.Contains(t, text, "Only the latest 100")
 }

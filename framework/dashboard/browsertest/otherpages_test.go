@@ -2,7 +2,6 @@ package browsertest
 
 import (
 	"context"
-	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -184,20 +183,4 @@ func TestTheDoctorRunsItsChecksOnDemand(t *testing.T) {
 	require.Contains(t, text, "<script>alert(1)</script>")
 	b.shoot("doctor")
 	require.NotContains(t, b.open("/doctor?status=fail"), "schema")
-}
-
-func TestFindGoesToThePageOfAWord(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
-	b := newTab(t, s.serve(t, dashboard.Viewer, dashboard.Target{}))
-	s.exec(t, `INSERT INTO outbox (type, payload) VALUES ('order.placed', '{}')`)
-	var at string
-	b.open("/schedules")
-	b.do(chromedp.SendKeys("#find", "order.placed\r", chromedp.ByQuery), chromedp.WaitVisible("form.filters, tr.asked", chromedp.ByQuery), chromedp.Location(&at))
-	require.True(t, strings.HasSuffix(at, "/types?type=order.placed"), at)
-	text := b.open("/find?q=" + fmt.Sprintf("%%3Cscript%%3E%s", strings.Repeat("x", 500)))
-	require.Contains(t, text, "Nothing found: <script>")
-	require.Contains(t, text, "the key of a parked delivery")
-	b.shoot("find-nothing")
-	require.Contains(t, b.open("/find"), "Type a notification's id")
 }

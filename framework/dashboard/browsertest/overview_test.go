@@ -1,7 +1,6 @@
 package browsertest
 
 import (
-	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -11,9 +10,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/waybill-go/waybill/framework/dashboard"
-	"github.com/waybill-go/waybill/framework/doctor"
-	"github.com/waybill-go/waybill/framework/store"
-	"github.com/waybill-go/waybill/framework/store/postgres"
 )
 
 func TestTheOverviewOfAnEmptyOutboxNamesTheNextCommand(t *testing.T) {
@@ -96,43 +92,6 @@ func TestNamesAndErrorsAreEscaped(t *testing.T) {
 		require.True(t, found[strings.TrimSpace(name)], name)
 	}
 	b.shoot("sink-hostile")
-}
-
-func TestASinkWithoutAForwarderIsStopped(t *testing.T) {
-	t.Parallel()
-	s := newSite(t, func(s *site, _ *dashboard.Target) {
-		s.cursors(t, "mail", 2)
-		_, err := s.db.ExecContext(t.Context(), `UPDATE outbox_cursors SET owner = NULL, lease_until = NULL, updated_at = now() - interval '1 hour'`)
-		require.NoError(t, err)
-	})
-	b := newTab(t, s.url)
-	b.open("/")
-	b.sees("No forwarder is running", "stopped")
-	s.member(t, "host-0")
-	b.sees("no forwarder delivers to this sink")
-	b.shoot("overview-standstill")
-}
-
-func TestATransactionThatHoldsTheLogIsNamed(t *testing.T) {
-	t.Parallel()
-	s := newSite(t, withSinks(t, "mail"), func(s *site, target *dashboard.Target) {
-		target.Store = held{s.store}
-		target.Doctor = func(context.Context, ...string) []doctor.Finding {
-			return []doctor.Finding{{ID: "held-transactions", Status: doctor.Warn, Text: "1 open for more than 10s: pid 4711 of billing", Fix: "SELECT pg_terminate_backend(4711);"}}
-		}
-	})
-	b := newTab(t, s.url)
-	b.open("/")
-	b.sees("An open transaction holds the log", "pid 4711 of billing", "SELECT pg_terminate_backend(4711);")
-}
-
-// held is an outbox that reports a transaction open for a minute.
-type held struct{ *postgres.Store }
-
-func (h held) Sample(ctx context.Context, q store.SampleQuery) (store.Sample, error) {
-	sample, err := h.Store.Sample(ctx, q)
-	sample.Held = time.Minute
-	return sample, err
 }
 
 // sees waits until the main part of the page contains all texts.

@@ -1,9 +1,6 @@
 package browsertest
 
 import (
-	"net/http"
-	"net/url"
-	"strings"
 	"testing"
 
 	"github.com/chromedp/chromedp"
@@ -61,47 +58,6 @@ func TestAReplayIsPreviewedAndItsNumberTyped(t *testing.T) {
 	b.do(chromedp.SendKeys(`#typed`, "150", chromedp.ByQuery), chromedp.Click(`button.danger`, chromedp.ByQuery), chromedp.WaitVisible(`h2`, chromedp.ByQuery), chromedp.WaitVisible(`//p[contains(., "replay by ada")]`))
 	b.sees("done, 150 of 150")
 	s.eventually(t, 1, `SELECT count(*) FROM outbox_actions WHERE action = 'replay' AND count = 150 AND ended_at IS NOT NULL`)
-}
-
-func TestAViewerSeesNoButtonsAndMayNotAct(t *testing.T) {
-	t.Parallel()
-	s := newSite(t, withSinks(t, "mail"))
-	b := newTab(t, s.viewer)
-	text := b.open("/sinks/mail")
-	require.NotContains(t, text, "Pause")
-	require.NotContains(t, text, "Replay")
-	for _, act := range []string{"pause", "resume", "replay"} {
-		r, err := http.PostForm(s.viewer+"/sinks/mail/"+act, url.Values{"confirmed": {"yes"}, "type": {""}, "expected": {"9"}})
-		require.NoError(t, err)
-		require.NoError(t, r.Body.Close())
-		require.Equal(t, http.StatusForbidden, r.StatusCode, act)
-	}
-	s.eventually(t, 0, `SELECT count(*) FROM outbox_actions`)
-}
-
-func TestWrongFormsAreRefused(t *testing.T) {
-	t.Parallel()
-	s := newSite(t, withSinks(t, "mail"))
-	for path, want := range map[string]struct {
-		form   url.Values
-		status int
-	}{
-		"/sinks/none/pause":            {url.Values{"confirmed": {"yes"}}, http.StatusNotFound},
-		"/sinks/none/resume":           {url.Values{}, http.StatusNotFound},
-		"/sinks/none/replay":           {url.Values{}, http.StatusNotFound},
-		"/sinks/mail/pause":            {url.Values{"reason": {strings.Repeat("x", 501)}}, http.StatusBadRequest},
-		"/sinks/mail/resume":           {url.Values{"reason": {strings.Repeat("x", 100_000)}}, http.StatusBadRequest},
-		"/sinks/mail/replay":           {url.Values{"type": {""}, "expected": {"-1"}}, http.StatusOK},
-		"/sinks/_unrouted/replay":      {url.Values{"type": {"*"}, "expected": {"5"}}, http.StatusNotFound},
-		"/sinks/mail/replay?since=x":   {url.Values{"type": {"*"}, "rate": {"99999999999999999999"}}, http.StatusOK},
-		"/sinks/mail/replay?until=%00": {url.Values{"type": {"a\x00b"}, "until": {"1"}}, http.StatusBadRequest},
-	} {
-		r, err := http.PostForm(s.url+path, want.form)
-		require.NoError(t, err)
-		require.NoError(t, r.Body.Close())
-		require.Equal(t, want.status, r.StatusCode, path)
-	}
-	s.eventually(t, 0, `SELECT count(*) FROM outbox_actions`)
 }
 
 func TestPagesAreWorkedByKeys(t *testing.T) {

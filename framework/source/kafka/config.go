@@ -11,7 +11,7 @@ import (
 	"slices"
 	"time"
 
-	kafkasink "github.com/waybill-go/waybill/sinks/kafka"
+	"github.com/waybill-go/waybill/sinks/kafka/connection"
 )
 
 // The values of Config.Lost: what to do if records are gone that a sink has not settled.
@@ -32,12 +32,12 @@ type Config struct {
 	Type     string   `yaml:"type" doc:"Expression for the type of records that are neither written by the kafka sink nor CloudEvents. It can use topic, partition, offset, key, headers and payload (parsed JSON), as in topic, headers[\"event-type\"] or \"order.\" + payload.kind. Without it such records have the type _unreadable"`
 	Lost     string   `yaml:"lost" enum:"stop,skip" doc:"What happens if records are gone that a sink has not read, after retention or an unclean leader election: stop (the lane waits for a person, and its error says what is gone) or skip (the lane continues after them, and the loss is logged). Default: stop"`
 
-	SASL kafkasink.SASL `yaml:"sasl" doc:"Settings of the authentication to the brokers"`
-	TLS  kafkasink.TLS  `yaml:"tls" doc:"Settings of TLS to the brokers"`
+	SASL connection.SASL `yaml:"sasl" doc:"Settings of the authentication to the brokers"`
+	TLS  connection.TLS  `yaml:"tls" doc:"Settings of TLS to the brokers"`
 
 	// TLSConfig and TokenProvider are as in the configuration of a kafka sink.
-	TLSConfig     *tls.Config             `yaml:"-"`
-	TokenProvider kafkasink.TokenProvider `yaml:"-"`
+	TLSConfig     *tls.Config              `yaml:"-"`
+	TokenProvider connection.TokenProvider `yaml:"-"`
 	// Dial opens network connections; nil means a net.Dialer.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error) `yaml:"-"`
 	// Logger logs losses and failures of the groups; nil means slog's default.
@@ -48,7 +48,6 @@ type Config struct {
 
 // SetDefaults sets zero fields to their defaults.
 func (c *Config) SetDefaults() {
-	c.ClientID = cmp.Or(c.ClientID, "waybill")
 	c.Lost = cmp.Or(c.Lost, LostStop)
 	c.timeout = cmp.Or(c.timeout, requestTimeout)
 	if c.Logger == nil {
@@ -88,8 +87,8 @@ func (c *Config) validateTopics() error {
 	return errors.Join(problems...)
 }
 
-func (c *Config) connection() kafkasink.Connection {
-	return kafkasink.Connection{
+func (c *Config) connection() connection.Config {
+	return connection.Config{
 		Brokers: c.Brokers, ClientID: c.ClientID, Step: c.timeout / 5, SASL: c.SASL, TLS: c.TLS,
 		TLSConfig: c.TLSConfig, TokenProvider: c.TokenProvider, Dial: c.Dial, Logger: c.Logger, Name: "source",
 	}

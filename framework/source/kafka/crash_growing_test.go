@@ -18,7 +18,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/waybill-go/waybill/framework/internal/pace"
-	"github.com/waybill-go/waybill/sinks/httpsink"
+	"github.com/waybill-go/waybill/sinks/httpsink/webhook"
 	kafkasink "github.com/waybill-go/waybill/sinks/kafka"
 	"github.com/waybill-go/waybill/sinks/kafka/kafkatest"
 )
@@ -45,7 +45,7 @@ const (
 
 func newGrowing(t *testing.T, cluster *kafkatest.Cluster) *growing {
 	g := &growing{topic: cluster.CreateTopic(t, firstPartitions, nil), written: make([]int, firstPartitions), came: make(map[string]bool), highest: make(map[string]int)}
-	g.receiver = httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { g.take(r.Header.Get(httpsink.HeaderID)) }))
+	g.receiver = httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { g.take(r.Header.Get(webhook.HeaderID)) }))
 	t.Cleanup(g.receiver.Close)
 	return g
 }

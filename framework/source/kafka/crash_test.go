@@ -79,7 +79,7 @@ func (s *stages) second(dsn, endpoint string) *exec.Cmd {
 	config := s.write(name, fmt.Sprintf(`
 database: %q
 outbox: {prefix: second, payload: bytea}
-source: {kafka: {brokers: [%q], topics: [%q, %q], timeout: 5s}}
+source: {kafka: {brokers: [%q], topics: [%q, %q]}}
 forwarder: {name: %s, lease: %s, shutdown_timeout: 10s}
 sinks:
   recorder:

@@ -100,7 +100,7 @@ func (g *groups) log(err error) {
 		text = err.Error()
 	}
 	if text != "" && text != g.failed {
-		g.source.config.Logger.Warn("the positions of the sinks cannot be copied into consumer groups, which only show them; source.kafka.group: none switches the groups off", "error", err)
+		g.source.config.Logger.Warn("the positions of the sinks cannot be copied into consumer groups, which only show them; grant this client READ on groups that begin with waybill.", "error", err)
 	}
 	g.failed = text
 }

@@ -43,12 +43,12 @@ func New(c Config) (*Source, error) {
 		return nil, err
 	}
 	s := &Source{config: c, decompressor: kgo.DefaultDecompressor(), asking: make(chan struct{}, 1), kept: kept{most: maxKept}, ages: ages{of: make(map[place]time.Time)}}
-	options, err := new(c.connection()).Options()
+	opened, err := new(c.connection()).Open()
 	if err != nil {
 		return nil, err
 	}
 	// The client refreshes its metadata at this age, and when it proves wrong.
-	if s.client, err = kgo.NewClient(append(options, kgo.MetadataMinAge(time.Second))...); err != nil {
+	if s.client, err = kgo.NewClient(append(opened.Options(), kgo.MetadataMinAge(time.Second))...); err != nil {
 		return nil, fmt.Errorf("kafka client: %w", err)
 	}
 	s.admin = kadm.NewClient(s.client)

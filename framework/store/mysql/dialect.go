@@ -16,6 +16,8 @@ import (
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/store"
 	"github.com/waybill-go/waybill/framework/store/internal/tables"
+	"github.com/waybill-go/waybill/framework/store/mysql/internal/session"
+	"github.com/waybill-go/waybill/framework/store/mysql/internal/spans"
 )
 
 // dialect implements tables.Dialect for MySQL and MariaDB.
@@ -89,7 +91,7 @@ func (*dialect) Refs(refs []store.Ref) tables.Expr {
 
 // Ranges returns a condition for each range.
 func (*dialect) Ranges(ranges []store.OffsetRange) tables.Expr {
-	return tables.SQL(spans(ranges).where())
+	return tables.SQL(spans.Set(ranges).Where())
 }
 
 // Asked is empty: MariaDB has no LATERAL.
@@ -150,7 +152,7 @@ func (*dialect) OnConflict(key, columns []string, unless tables.Condition) strin
 func (*dialect) NewRow([]string) string { return `` }
 
 // Exists checks the number of the error. The transaction can continue.
-func (*dialect) Exists(err error) bool { return refused(err, duplicate) }
+func (*dialect) Exists(err error) bool { return session.Refused(err, session.Duplicate) }
 
 // Isolation returns the level without locks on gaps between rows.
 func (*dialect) Isolation() sql.IsolationLevel { return sql.LevelReadCommitted }
@@ -174,15 +176,15 @@ func (*dialect) Committable() string { return `RELEASE SAVEPOINT ` + savepoint }
 // Collides reports whether the error is a deadlock.
 func (*dialect) Collides(err error) bool { return collides(err) }
 
-func collides(err error) bool { return refused(err, deadlock, recordChanged) }
+func collides(err error) bool { return session.Refused(err, session.Deadlock, session.RecordChanged) }
 
 // Missing checks the number of the error.
 func (*dialect) Missing(_ context.Context, _ store.Execer, _ string, err error) bool {
-	return refused(err, noSuchTable)
+	return session.Refused(err, session.NoSuchTable)
 }
 
 // Advise adds the hint for the number of the error.
-func (*dialect) Advise(err error) error { return advise(err) }
+func (*dialect) Advise(err error) error { return session.Advise(err) }
 
 // TakeCursors locks the rows in the order of the primary key. It is not a SELECT: if one is executed
 // with separate arguments, the driver waits forever for the end of the rows.

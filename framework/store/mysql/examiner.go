@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill/framework/store/internal/tables"
+	"github.com/waybill-go/waybill/framework/store/mysql/internal/session"
 )
 
 // Examiner reads what package doctor checks. It changes nothing and does not read large tables. It also
@@ -19,7 +20,7 @@ type Examiner struct {
 	db     *sql.DB
 	config Config
 	names  names
-	server server
+	server session.Server
 }
 
 // Examine connects to the server. Like [Open], it refuses a server that is too old or of a kind that
@@ -29,7 +30,7 @@ func Examine(ctx context.Context, db *sql.DB, c Config) (*Examiner, error) {
 	if err != nil {
 		return nil, err
 	}
-	s, err := checkServer(ctx, db)
+	s, err := session.Check(ctx, db)
 	return &Examiner{db: db, config: c, names: names(c.Prefix), server: s}, err
 }
 
@@ -46,7 +47,7 @@ func (e *Examiner) Log(ctx context.Context) error { return checkLog(ctx, e.db, e
 func (e *Examiner) HasProcess(ctx context.Context) (bool, error) {
 	var n int
 	err := e.db.QueryRowContext(ctx, `SELECT count(*) FROM (SELECT 1 FROM information_schema.innodb_trx LIMIT 1) any_row`).Scan(&n)
-	if refused(err, needsPrivilege) {
+	if session.Refused(err, session.NeedsPrivilege) {
 		return false, nil
 	}
 	return err == nil, err
@@ -54,7 +55,7 @@ func (e *Examiner) HasProcess(ctx context.Context) (bool, error) {
 
 // Variable returns a global variable of the server; "" if it has none with this name.
 func (e *Examiner) Variable(ctx context.Context, name string) (string, error) {
-	return variable(ctx, e.db, name)
+	return session.Variable(ctx, e.db, name)
 }
 
 // Packet returns max_allowed_packet, how large a notification can be that sessions of OpenDB write, and

@@ -4,11 +4,12 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill/framework/store"
+	"github.com/waybill-go/waybill/framework/store/mysql/internal/session"
 )
 
 // CheckVersion checks a result of VERSION() like Open.
 func CheckVersion(text string) error {
-	_, err := parseServer(text)
+	_, err := session.ParseServer(text)
 	return err
 }
 
@@ -17,11 +18,11 @@ func Holes(t store.Target) int64 { return store.CountOffsets(t.(*target).at.hole
 
 // CheckTopology checks the variables of a server like Open.
 func CheckTopology(variables map[string]string) error {
-	return checkTopology(func(name string) (string, error) { return variables[name], nil })
+	return session.CheckTopology(func(name string) (string, error) { return variables[name], nil })
 }
 
 // Advise adds a hint to an error with a known number.
-func Advise(err error) error { return advise(err) }
+func Advise(err error) error { return session.Advise(err) }
 
 // SetVoidAfter makes the store fill gaps sooner.
 func (s *Store) SetVoidAfter(d time.Duration) { s.voidAfter = d }

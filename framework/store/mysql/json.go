@@ -8,6 +8,7 @@ import (
 	"unicode/utf16"
 
 	"github.com/waybill-go/waybill/framework/store"
+	"github.com/waybill-go/waybill/framework/store/mysql/internal/session"
 )
 
 // How deep MySQL and MariaDB let JSON be nested, by the CHECK of a payload.
@@ -22,7 +23,7 @@ func (s *Store) CheckPayload(payload []byte) error {
 		return nil
 	}
 	depth := depthMySQL
-	if s.family.name == families[1].name {
+	if s.family.Name == session.Families[1].Name {
 		depth = depthMariaDB
 	}
 	return checkJSON(payload, depth)

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"github.com/waybill-go/waybill/framework/store/mysql/internal/session"
 	"github.com/waybill-go/waybill/framework/store/mysql/mysqltest"
 )
 
@@ -17,9 +18,9 @@ func TestPayloadsThatMySQLRefusesAreFoundBeforehand(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = db.Close() })
 	s := &Store{}
-	server, err := checkServer(t.Context(), db)
+	server, err := session.Check(t.Context(), db)
 	require.NoError(t, err)
-	s.family = server.family
+	s.family = server.Family
 
 	accepts := func(text string) (valid bool) {
 		return db.QueryRowContext(t.Context(), `SELECT JSON_VALID(?)`, text).Scan(&valid) == nil && valid

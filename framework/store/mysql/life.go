@@ -5,10 +5,10 @@ import (
 	"database/sql"
 	"database/sql/driver"
 	"errors"
-	"fmt"
 
 	"github.com/waybill-go/waybill/framework/store"
 	"github.com/waybill-go/waybill/framework/store/internal/tables"
+	"github.com/waybill-go/waybill/framework/store/mysql/internal/session"
 )
 
 // A server's life is its identity and the time of its start. Knowledge about offsets without a
@@ -19,35 +19,11 @@ import (
 // The time of the start has a resolution of a second: if a server crashes and restarts within the second
 // of its start, the restart is not noticed.
 
-// family is MySQL or MariaDB.
-type family struct {
-	name     string
-	noteLife string
-	// unknown is the number of the error that a server of the other family returns.
-	unknown uint16
-}
-
-// families has the families that a new session tries in order. Within one statement UNIX_TIMESTAMP()
-// minus Uptime is exactly the time of the server's start.
-var families = []family{
-	{"MySQL", `SET @waybill_life = (SELECT CONCAT(@@server_uuid, ' ', UNIX_TIMESTAMP() - VARIABLE_VALUE)
-		FROM performance_schema.global_status WHERE VARIABLE_NAME = 'Uptime')`, unknownVariable},
-	{"MariaDB", `SET @waybill_life = (SELECT CONCAT(@@server_uid, ' ', UNIX_TIMESTAMP() - VARIABLE_VALUE)
-		FROM information_schema.GLOBAL_STATUS WHERE VARIABLE_NAME = 'UPTIME')`, unknownVariable},
-}
-
-// foreign reports whether a statement failed because the server belongs to another family.
-func (f family) foreign(err error) bool { return refused(err, f.unknown, unknownTable, noSuchTable) }
-
-// errNoLife means that the server does not show when it started.
-var errNoLife = fmt.Errorf("%w: the server does not show its identity and Uptime: on MySQL performance_schema must be on, on MariaDB the version 10.6 or later",
-	store.ErrUnsupported)
-
 // life returns the life of a connection's server.
 func (s *Store) life(ctx context.Context, c *sql.Conn) (life string, err error) {
 	err = c.Raw(func(conn any) error {
-		if ours, ok := conn.(*session); ok {
-			life = ours.life
+		if ours, ok := conn.(*session.Session); ok {
+			life = ours.Life
 		}
 		return nil
 	})
@@ -64,14 +40,14 @@ func (s *Store) noteLife(ctx context.Context, q tables.Querier) (string, error) 
 	if err != nil || life.String != "" {
 		return life.String, err
 	}
-	if _, err := q.ExecContext(ctx, s.family.noteLife); err != nil {
+	if _, err := q.ExecContext(ctx, s.family.NoteLife); err != nil {
 		return "", err
 	}
 	if err := q.QueryRowContext(ctx, `SELECT @waybill_life`).Scan(&life); err != nil {
 		return "", err
 	}
 	if life.String == "" {
-		return "", errNoLife
+		return "", session.ErrNoLife
 	}
 	return life.String, nil
 }

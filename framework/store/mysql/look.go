@@ -10,6 +10,7 @@ import (
 
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/store"
+	"github.com/waybill-go/waybill/framework/store/mysql/internal/session"
 )
 
 // To deliver a commit, a forwarder probes the log and reads a page. If a reader has read everything
@@ -36,7 +37,7 @@ var _ store.Looker = (*reader)(nil)
 func (r *reader) Look(ctx context.Context) (store.Target, error) {
 	t, err := r.store.tracker.probe(ctx, r)
 	if err != nil {
-		return nil, fmt.Errorf("look at the log: %w", advise(err))
+		return nil, fmt.Errorf("look at the log: %w", session.Advise(err))
 	}
 	return t, nil
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/pressly/goose/v3/lock"
 
 	"github.com/waybill-go/waybill/framework/store/internal/migration"
+	"github.com/waybill-go/waybill/framework/store/mysql/internal/session"
 )
 
 //go:embed migrations/*.sql
@@ -25,7 +26,7 @@ func Migrate(ctx context.Context, db *sql.DB, c Config) (applied []string, err e
 	if err != nil {
 		return nil, err
 	}
-	s, err := checkServer(ctx, db)
+	s, err := session.Check(ctx, db)
 	if err != nil {
 		return nil, err
 	}
@@ -48,7 +49,7 @@ func MigrationSQL(c Config, mariaDB bool) (string, error) {
 	if mariaDB {
 		version = "10.6.0-MariaDB"
 	}
-	s, err := parseServer(version)
+	s, err := session.ParseServer(version)
 	if err != nil {
 		return "", err
 	}
@@ -64,13 +65,13 @@ type layout struct {
 	MariaDB     bool
 }
 
-func migrations(c Config, s server) migration.Set {
+func migrations(c Config, s session.Server) migration.Set {
 	files, err := fs.Sub(migrationFiles, "migrations")
 	if err != nil {
 		panic(err) // cannot happen: the folder is embedded
 	}
 	n := names(c.Prefix)
-	data := layout{names: n, Collation: s.collation, PayloadType: "LONGTEXT", JSON: true, MariaDB: s.family.name == families[1].name}
+	data := layout{names: n, Collation: s.Collation, PayloadType: "LONGTEXT", JSON: true, MariaDB: s.Family.Name == session.Families[1].Name}
 	if c.Payload == PayloadBytes {
 		data.PayloadType, data.JSON = "LONGBLOB", false
 	}

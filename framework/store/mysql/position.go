@@ -7,6 +7,7 @@ import (
 
 	"github.com/waybill-go/waybill/framework/store"
 	"github.com/waybill-go/waybill/framework/store/internal/tables"
+	"github.com/waybill-go/waybill/framework/store/mysql/internal/spans"
 )
 
 // position is a place in the log: at a snapshot, or, with until, within the delta between two
@@ -30,18 +31,18 @@ func (p position) through() int64 {
 	if p.until == nil {
 		return p.from.through()
 	}
-	if rest := delta(p.from, *p.until).behind(p.offset); len(rest) > 0 {
+	if rest := delta(p.from, *p.until).Behind(p.offset); len(rest) > 0 {
 		return min(p.until.through(), rest[0].First-1)
 	}
 	return p.until.through()
 }
 
 // unsettled returns the offsets up to the goal's top that are not settled.
-func (p position) unsettled() spans {
+func (p position) unsettled() spans.Set {
 	if p.until == nil {
 		return p.from.holes
 	}
-	return p.until.holes.or(delta(p.from, *p.until).behind(p.offset))
+	return p.until.holes.Or(delta(p.from, *p.until).Behind(p.offset))
 }
 
 // maxUnsettled limits the condition on rows after through. If it would be longer, all rows after through
@@ -58,7 +59,7 @@ func (p position) settled() tables.Expr {
 	if len(unsettled) == 0 {
 		return tables.SQL("`offset` <= ?", top)
 	}
-	return tables.SQL("(`offset` <= ? AND NOT "+unsettled.where()+")", top)
+	return tables.SQL("(`offset` <= ? AND NOT "+unsettled.Where()+")", top)
 }
 
 // storedPosition is the JSON in the column outbox_cursors.position: {"at":…} or {"delta":…,"offset":…}.

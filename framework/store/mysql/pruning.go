@@ -9,6 +9,8 @@ import (
 
 	"github.com/waybill-go/waybill/framework/store"
 	"github.com/waybill-go/waybill/framework/store/internal/tables"
+	"github.com/waybill-go/waybill/framework/store/mysql/internal/session"
+	"github.com/waybill-go/waybill/framework/store/mysql/internal/spans"
 )
 
 var _ store.Pruner = (*Store)(nil)
@@ -33,10 +35,10 @@ func (s *Store) Prune(ctx context.Context, p store.Pruning) (store.Pruned, error
 	}
 	pruned, err := s.prune(ctx, p)
 	switch {
-	case collides(err) || refused(err, lockWait):
+	case collides(err) || session.Refused(err, session.LockWait):
 		return store.Pruned{Through: p.After}, nil // the next pass removes them
 	case err != nil:
-		return store.Pruned{}, fmt.Errorf("remove old rows of the log: %w", advise(err))
+		return store.Pruned{}, fmt.Errorf("remove old rows of the log: %w", session.Advise(err))
 	}
 	return pruned, nil
 }
@@ -85,18 +87,18 @@ func covers(l, was logProgress) bool {
 	if l.KeepsAll() {
 		return false
 	}
-	least := func(l logProgress) (top int64, unsettled spans) {
+	least := func(l logProgress) (top int64, unsettled spans.Set) {
 		top = math.MaxInt64
 		for _, sink := range l {
 			for _, p := range sink.Positions {
-				top, unsettled = min(top, p.goal().top), unsettled.or(p.unsettled())
+				top, unsettled = min(top, p.goal().top), unsettled.Or(p.unsettled())
 			}
 		}
 		return top, unsettled
 	}
 	top, unsettled := least(l)
 	topBefore, unsettledBefore := least(was)
-	return top >= topBefore && len(unsettled.minus(unsettledBefore).upTo(topBefore)) == 0
+	return top >= topBefore && len(unsettled.Minus(unsettledBefore).UpTo(topBefore)) == 0
 }
 
 // progress reads the cursors and compares them with the log. It includes named sinks without cursors.

@@ -8,6 +8,7 @@ import (
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/store"
 	"github.com/waybill-go/waybill/framework/store/internal/tables"
+	"github.com/waybill-go/waybill/framework/store/mysql/internal/session"
 )
 
 // These methods write in the caller's transaction, which may have any isolation level, on a connection
@@ -81,9 +82,9 @@ func (s *Store) write(ctx context.Context, tx store.Execer, table, what string, 
 		return result.RowsAffected()
 	case collides(err):
 		return 0, fmt.Errorf("%s: %w: %w", what, store.ErrCollision, err)
-	case refused(err, noSuchTable):
+	case session.Refused(err, session.NoSuchTable):
 		return 0, fmt.Errorf("%s: %w: it has no table %s: use a transaction of the database that the outbox was opened on, or migrate this one: %w",
 			what, store.ErrOtherDatabase, s.names.Table(table), err)
 	}
-	return 0, fmt.Errorf("%s: %w", what, advise(err))
+	return 0, fmt.Errorf("%s: %w", what, session.Advise(err))
 }

@@ -12,6 +12,8 @@ import (
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/store"
 	"github.com/waybill-go/waybill/framework/store/internal/driverrows"
+	"github.com/waybill-go/waybill/framework/store/mysql/internal/session"
+	"github.com/waybill-go/waybill/framework/store/mysql/internal/spans"
 )
 
 // pageBytes limits the size of a page, so that large payloads do not add up to gigabytes.
@@ -41,10 +43,10 @@ type reader struct {
 	where  string // the condition of the filter
 	pos    position
 	life   string
-	left   spans // the rest of the current delta
-	known  bool  // left belongs to pos
-	window int64 // how many offsets the next query covers; 0 means those of one page
-	rows   int   // the LIMIT of the next query; 0 means firstRows
+	left   spans.Set // the rest of the current delta
+	known  bool      // left belongs to pos
+	window int64     // how many offsets the next query covers; 0 means those of one page
+	rows   int       // the LIMIT of the next query; 0 means firstRows
 	note   string
 }
 
@@ -95,7 +97,7 @@ func (r *reader) Next(ctx context.Context, goal store.Target, limit int) (store.
 		}
 		envelopes, err := r.read(ctx, limit)
 		if err != nil {
-			return store.Page{}, fmt.Errorf("read the log: %w", advise(err))
+			return store.Page{}, fmt.Errorf("read the log: %w", session.Advise(err))
 		}
 		caughtUp := r.pos.until == nil && t.complete() && join(r.pos.from, t.at).equal(r.pos.from)
 		if len(envelopes) > 0 || caughtUp {
@@ -147,7 +149,7 @@ func conflict(p position, next int64) string {
 // read reads the next rows of the delta, at most limit, and moves the position.
 func (r *reader) read(ctx context.Context, limit int) ([]notification.Envelope, error) {
 	if !r.known {
-		r.left, r.known = r.store.tracker.withoutDead(delta(r.pos.from, *r.pos.until).behind(r.pos.offset)), true
+		r.left, r.known = r.store.tracker.withoutDead(delta(r.pos.from, *r.pos.until).Behind(r.pos.offset)), true
 	}
 	if r.rows == 0 {
 		r.rows = firstRows
@@ -156,12 +158,12 @@ func (r *reader) read(ctx context.Context, limit int) ([]notification.Envelope, 
 	if r.window == 0 {
 		r.window = int64(rows)
 	}
-	part := r.left.first(r.window)
+	part := r.left.First(r.window)
 	if len(part) == 0 {
 		r.pos, r.known = position{from: *r.pos.until}, false
 		return nil, nil
 	}
-	cover := covering(part)
+	cover := spans.Covering(part)
 	last := cover[len(cover)-1].Last
 	s, cut, err := r.query(ctx, cover, rows)
 	if err != nil {
@@ -178,27 +180,19 @@ func (r *reader) read(ctx context.Context, limit int) ([]notification.Envelope, 
 	if len(s.Envelopes) > 0 {
 		r.rows = min(rowsGrowth*rows, max(1, pageBytes/s.RowBytes()))
 	}
-	envelopes := part.only(s.Envelopes)
+	envelopes := part.Only(s.Envelopes)
 	r.pos.offset = last
-	if r.left = r.left.behind(last); len(r.left) == 0 {
+	if r.left = r.left.Behind(last); len(r.left) == 0 {
 		r.pos, r.known = position{from: *r.pos.until}, false
 	}
 	return envelopes, nil
 }
 
-// first returns the first n offsets of s, counting gaps.
-func (s spans) first(n int64) spans {
-	if len(s) == 0 {
-		return nil
-	}
-	return s.upTo(s[0].First + n - 1)
-}
-
 // query reads the rows of some ranges. cut reports that they were too large to read at once.
-func (r *reader) query(ctx context.Context, cover spans, limit int) (s *driverrows.Scanner, cut bool, err error) {
+func (r *reader) query(ctx context.Context, cover spans.Set, limit int) (s *driverrows.Scanner, cut bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, statementTime)
 	defer cancel()
-	query := `SELECT ` + columns + ` FROM ` + r.store.names.Log() + ` o FORCE INDEX (PRIMARY) WHERE ` + cover.where() + r.where +
+	query := `SELECT ` + columns + ` FROM ` + r.store.names.Log() + ` o FORCE INDEX (PRIMARY) WHERE ` + cover.Where() + r.where +
 		" ORDER BY `offset` LIMIT " + strconv.Itoa(limit)
 	_, err = r.store.on(ctx, r.store.db, r.life, func(c *sql.Conn) error {
 		s, cut = format.Scanner(min(limit, firstRows)), false

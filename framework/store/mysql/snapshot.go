@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/waybill-go/waybill/framework/store"
+	"github.com/waybill-go/waybill/framework/store/mysql/internal/spans"
 )
 
 // snapshot is a set of decided offsets: all offsets up to top except the holes. A decided offset has a
@@ -14,15 +15,15 @@ import (
 // handed out: after a failover another server would hand that out again.
 type snapshot struct {
 	top   int64
-	holes spans
+	holes spans.Set
 }
 
 // open returns the undecided offsets up to an offset.
-func (s snapshot) open(upTo int64) spans {
+func (s snapshot) open(upTo int64) spans.Set {
 	if upTo <= s.top {
 		return s.holes
 	}
-	return slices.Clone(s.holes).add(s.top+1, upTo)
+	return slices.Clone(s.holes).Add(s.top+1, upTo)
 }
 
 // join returns the union of two snapshots.
@@ -31,13 +32,13 @@ func join(a, b snapshot) snapshot {
 		return a
 	}
 	top := max(a.top, b.top)
-	return snapshot{top, a.open(top).and(b.open(top))}
+	return snapshot{top, a.open(top).And(b.open(top))}
 }
 
 func (s snapshot) equal(t snapshot) bool { return s.top == t.top && slices.Equal(s.holes, t.holes) }
 
 // delta returns the offsets that are decided in until and not in from.
-func delta(from, until snapshot) spans { return from.open(until.top).minus(until.holes) }
+func delta(from, until snapshot) spans.Set { return from.open(until.top).Minus(until.holes) }
 
 // through returns an offset up to which all offsets are decided.
 func (s snapshot) through() int64 {

@@ -8,21 +8,22 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/waybill-go/waybill/framework/store"
+	"github.com/waybill-go/waybill/framework/store/mysql/internal/spans"
 )
 
 // someSpans returns a random set of offsets up to 60, and the same set as a map.
-func someSpans(r *rand.Rand) (s spans, has map[int64]bool) {
+func someSpans(r *rand.Rand) (s spans.Set, has map[int64]bool) {
 	has = make(map[int64]bool)
 	for offset := int64(1); offset <= 60; offset++ {
 		if r.Intn(3) == 0 {
 			has[offset] = true
-			s = s.add(offset, offset)
+			s = s.Add(offset, offset)
 		}
 	}
 	return s, has
 }
 
-func contains(s spans, offset int64) bool { return store.ContainsOffset(s, offset) }
+func contains(s spans.Set, offset int64) bool { return store.ContainsOffset(s, offset) }
 
 func TestSpansAreSetsOfOffsets(t *testing.T) {
 	t.Parallel()
@@ -33,11 +34,11 @@ func TestSpansAreSetsOfOffsets(t *testing.T) {
 		cut := int64(r.Intn(62))
 		for offset := int64(1); offset <= 60; offset++ {
 			require.Equal(t, inA[offset], contains(a, offset))
-			require.Equal(t, inA[offset] && !inB[offset], contains(a.minus(b), offset))
-			require.Equal(t, inA[offset] && inB[offset], contains(a.and(b), offset))
-			require.Equal(t, inA[offset] || inB[offset], contains(a.or(b), offset))
-			require.Equal(t, inA[offset] && offset <= cut, contains(a.upTo(cut), offset))
-			require.Equal(t, inA[offset] && offset > cut, contains(a.behind(cut), offset), "%v behind %d", a, cut)
+			require.Equal(t, inA[offset] && !inB[offset], contains(a.Minus(b), offset))
+			require.Equal(t, inA[offset] && inB[offset], contains(a.And(b), offset))
+			require.Equal(t, inA[offset] || inB[offset], contains(a.Or(b), offset))
+			require.Equal(t, inA[offset] && offset <= cut, contains(a.UpTo(cut), offset))
+			require.Equal(t, inA[offset] && offset > cut, contains(a.Behind(cut), offset), "%v behind %d", a, cut)
 		}
 	}
 }
@@ -45,7 +46,7 @@ func TestSpansAreSetsOfOffsets(t *testing.T) {
 func someSnapshot(r *rand.Rand) snapshot {
 	s, _ := someSpans(r)
 	top := int64(r.Intn(61))
-	return snapshot{top, s.upTo(top)}
+	return snapshot{top, s.UpTo(top)}
 }
 
 func (s snapshot) decides(offset int64) bool { return offset <= s.top && !contains(s.holes, offset) }

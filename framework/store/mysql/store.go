@@ -29,6 +29,9 @@ import (
 
 	"github.com/waybill-go/waybill/framework/store"
 	"github.com/waybill-go/waybill/framework/store/internal/tables"
+	"github.com/waybill-go/waybill/framework/store/internal/tables/acts"
+	"github.com/waybill-go/waybill/framework/store/internal/tables/looks"
+	"github.com/waybill-go/waybill/framework/store/mysql/internal/session"
 )
 
 // Payload is the type of the payload column.
@@ -81,10 +84,12 @@ func (c Config) withDefaults() (Config, error) {
 // its server: a pooler must not move a client to another server's session unnoticed.
 type Store struct {
 	*shared
+	*acted
+	*looked
 	db      *sql.DB
 	proof   Proof // without the privilege PROCESS
 	names   names
-	family  family
+	family  session.Family
 	run     *tables.Runner
 	tracker *tracker
 	binary  bool
@@ -96,24 +101,14 @@ type Store struct {
 	notCancelled string // the condition that a row of a page is not cancelled
 }
 
-// shared has the tables that are the same in all dialects.
-type shared = tables.Tables
-
-var (
-	_ store.Log        = (*Store)(nil)
-	_ store.Leases     = (*Store)(nil)
-	_ store.Deliveries = (*Store)(nil)
-	_ store.Inspector  = (*Store)(nil)
-	_ store.Sampler    = (*Store)(nil)
-	_ store.Operator   = (*Store)(nil)
-	_ store.Pruner     = (*Store)(nil)
-	_ store.Inbox      = (*Store)(nil)
-	_ store.Reserver   = (*Store)(nil)
-	_ store.Schedules  = (*Store)(nil)
-	_ store.Canceller  = (*Store)(nil)
-	_ store.Claimer    = (*Store)(nil)
-	_ store.Diagnoser  = (*Store)(nil)
+// The parts that are the same for all databases.
+type (
+	shared = tables.Tables
+	acted  = acts.Acts
+	looked = looks.Looks
 )
+
+var _ tables.Roles = (*Store)(nil)
 
 // Open returns the store. It refuses a server that is too old or would lose rows (store.ErrUnsupported,
 // store.ErrUnsafeLog), and a database that is not migrated for this version of the program. It starts
@@ -125,24 +120,24 @@ func Open(ctx context.Context, db *sql.DB, c Config) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	server, err := checkServer(ctx, db)
+	server, err := session.Check(ctx, db)
 	if err != nil {
 		return nil, err
 	}
 	n := names(c.Prefix)
 	// A user who only publishes may lack the privilege to read the migrations: an INSERT fails if the
 	// table is too old.
-	if err := migrations(c, server).Check(ctx, db); err != nil && !refused(err, deniedTable, deniedColumn) {
+	if err := migrations(c, server).Check(ctx, db); err != nil && !session.Refused(err, session.DeniedTable, session.DeniedColumn) {
 		return nil, err
 	}
 	if err := checkLog(ctx, db, n); err != nil {
 		return nil, err
 	}
-	s := &Store{db: db, proof: c.WithoutProcess, voidAfter: voidAfter, names: n, family: server.family}
+	s := &Store{db: db, proof: c.WithoutProcess, voidAfter: voidAfter, names: n, family: server.Family}
 	s.tracker = newTracker(s)
-	s.run = tables.NewRunner(n.Table, &dialect{Store: s})
+	s.run = tables.NewRunner(db, n.Table, &dialect{Store: s}, c.Source)
 	s.notCancelled, _ = s.run.Render(tables.SQL(tables.NotCancelled))
-	s.shared = tables.New(db, s.run, c.Receipts, c.Source)
+	s.shared, s.acted, s.looked = tables.New(s.run, c.Receipts), acts.New(s.run), looks.New(s.run)
 	if s.packet, err = packetSize(ctx, db); err != nil {
 		return nil, err
 	}

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill/framework/store"
+	"github.com/waybill-go/waybill/framework/store/mysql/internal/session"
+	"github.com/waybill-go/waybill/framework/store/mysql/internal/spans"
 )
 
 // sweeps prove that no running statement can still insert a row at certain offsets: an offset is handed
@@ -68,7 +70,7 @@ func (s *Store) mayWatch(ctx context.Context, c *sql.Conn) error {
 	switch {
 	case err == nil:
 		s.blind.Store(false)
-	case !refused(err, needsPrivilege):
+	case !session.Refused(err, session.NeedsPrivilege):
 		return err
 	case s.proof == ProofRequired:
 		return &store.AdvisedError{
@@ -184,7 +186,7 @@ func (t *tracker) outwait(ctx context.Context) error {
 	if over < 0 {
 		return nil
 	}
-	if err := t.fillVoids(ctx, t.at.holes.upTo(t.sweeping[over].top)); err != nil {
+	if err := t.fillVoids(ctx, t.at.holes.UpTo(t.sweeping[over].top)); err != nil {
 		return err
 	}
 	// swept does not change: the void rows show which offsets are decided.
@@ -196,7 +198,7 @@ func (t *tracker) outwait(ctx context.Context) error {
 const voidRows = 500
 
 // fillVoids inserts void rows into holes without an uncommitted row.
-func (t *tracker) fillVoids(ctx context.Context, holes spans) error {
+func (t *tracker) fillVoids(ctx context.Context, holes spans.Set) error {
 	if err := t.decide(ctx, holes); err != nil {
 		return err
 	}
@@ -212,7 +214,7 @@ func (t *tracker) fillVoids(ctx context.Context, holes spans) error {
 		places = nil
 		return err
 	}
-	for _, r := range holes.and(t.at.holes).minus(t.seen) {
+	for _, r := range holes.And(t.at.holes).Minus(t.seen) {
 		for offset := r.First; offset <= r.Last; offset++ {
 			places = append(places, fmt.Sprintf("(%d, '%s', '{}')", offset, VoidType))
 			if len(places) == voidRows {

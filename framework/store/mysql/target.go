@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/waybill-go/waybill/framework/store"
+	"github.com/waybill-go/waybill/framework/store/mysql/internal/session"
 )
 
 // target is the extent of the log at a probe.
@@ -41,7 +42,7 @@ func (s *Store) Probe(ctx context.Context) (store.Target, error) {
 	}
 	t, err := s.tracker.probe(ctx, nil)
 	if err != nil {
-		return nil, fmt.Errorf("probe the log: %w", advise(err))
+		return nil, fmt.Errorf("probe the log: %w", session.Advise(err))
 	}
 	return t, nil
 }

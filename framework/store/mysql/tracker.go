@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill/framework/store"
+	"github.com/waybill-go/waybill/framework/store/internal/tables"
+	"github.com/waybill-go/waybill/framework/store/mysql/internal/spans"
 )
 
 // tracker finds out which offsets are decided, once for all readers of a process. It takes no locks and
@@ -36,8 +38,8 @@ type tracker struct {
 	at     snapshot
 	seeded bool
 	sweeps
-	seen    spans     // holes in which an uncommitted row was seen
-	dead    spans     // holes that were recently found dead: readers need not read them
+	seen    spans.Set // holes in which an uncommitted row was seen
+	dead    spans.Set // holes that were recently found dead: readers need not read them
 	lookAt  time.Time // when to read all holes again
 	marks   []mark
 	deadNow sync.RWMutex // guards dead for readers
@@ -112,7 +114,7 @@ func (t *tracker) forget(life string) {
 
 func (t *tracker) look(ctx context.Context, r *reader) (*target, error) {
 	found := &target{}
-	var young spans // new holes that a finished sweep covers, which are decided at once
+	var young spans.Set // new holes that a finished sweep covers, which are decided at once
 	life, err := t.store.on(ctx, t.store.db, t.life, func(c *sql.Conn) error {
 		if err := t.prepare(ctx, c); err != nil {
 			return err
@@ -125,7 +127,7 @@ func (t *tracker) look(ctx context.Context, r *reader) (*target, error) {
 		if found.last = t.at.top; full {
 			err = c.QueryRowContext(ctx, "SELECT coalesce(max(`offset`), 0) FROM "+t.store.names.Log()).Scan(&found.last)
 		}
-		young = gaps.upTo(t.swept)
+		young = gaps.UpTo(t.swept)
 		return err
 	})
 	if err != nil {
@@ -184,26 +186,26 @@ func (t *tracker) seed(ctx context.Context, c *sql.Conn) error {
 
 // read does the steps 1 and 2. rows has the new rows that r wants, nil if r must read them. full reports
 // that there may be more.
-func (t *tracker) read(ctx context.Context, c *sql.Conn, r *reader) (gaps spans, rows *brought, full bool, err error) {
+func (t *tracker) read(ctx context.Context, c *sql.Conn, r *reader) (gaps spans.Set, rows *brought, full bool, err error) {
 	fresh, rows, err := t.fresh(ctx, c, r)
 	if err != nil {
 		return nil, nil, false, err
 	}
 	at := t.at
 	if n := len(fresh); n > 0 {
-		gaps = spans{{First: at.top + 1, Last: fresh[n-1]}}.minus(points(fresh))
+		gaps = spans.Set{{First: at.top + 1, Last: fresh[n-1]}}.Minus(spans.Points(fresh))
 		at.top, full = fresh[n-1], n >= maxProbe-1
 	}
-	late, err := t.store.visible(ctx, c, at.holes.or(gaps))
+	late, err := t.store.visible(ctx, c, at.holes.Or(gaps))
 	if err != nil {
 		return nil, nil, false, err
 	}
 	if len(late) > 0 {
 		rows = nil // they lack these rows
 	}
-	at.holes = at.holes.or(gaps).minus(late)
+	at.holes = at.holes.Or(gaps).Minus(late)
 	t.at = at
-	return gaps.minus(late), rows, full, nil
+	return gaps.Minus(late), rows, full, nil
 }
 
 // fresh returns the visible offsets above the top, and the rows that r wants if it can bring them. If the
@@ -240,24 +242,24 @@ func (t *tracker) above(ctx context.Context, c *sql.Conn) ([]int64, error) {
 }
 
 // visible returns the offsets at which a connection sees rows. Later statements read lower offsets.
-func (s *Store) visible(ctx context.Context, c *sql.Conn, among spans) (spans, error) {
-	var parts []spans
-	for end := len(among); end > 0; end -= chunk {
-		part := among[max(0, end-chunk):end]
-		cover := covering(part)
-		found, err := offsets(ctx, c, "SELECT `offset` FROM "+s.names.Log()+" FORCE INDEX (PRIMARY) WHERE "+cover.where()+" ORDER BY `offset`")
+func (s *Store) visible(ctx context.Context, c *sql.Conn, among spans.Set) (spans.Set, error) {
+	var parts []spans.Set
+	for end := len(among); end > 0; end -= spans.Chunk {
+		part := among[max(0, end-spans.Chunk):end]
+		cover := spans.Covering(part)
+		found, err := offsets(ctx, c, "SELECT `offset` FROM "+s.names.Log()+" FORCE INDEX (PRIMARY) WHERE "+cover.Where()+" ORDER BY `offset`")
 		if err != nil {
 			return nil, err
 		}
-		parts = append(parts, points(found).and(part))
+		parts = append(parts, spans.Points(found).And(part))
 	}
 	slices.Reverse(parts)
 	return slices.Concat(parts...), nil
 }
 
 // decide does step 3 for some holes.
-func (t *tracker) decide(ctx context.Context, holes spans) error {
-	var present spans
+func (t *tracker) decide(ctx context.Context, holes spans.Set) error {
+	var present spans.Set
 	err := t.store.dirty(ctx, t.life, func(tx *sql.Tx) (err error) {
 		present, err = t.store.present(ctx, tx, holes)
 		return err
@@ -265,43 +267,43 @@ func (t *tracker) decide(ctx context.Context, holes spans) error {
 	if err != nil {
 		return err
 	}
-	absent := holes.minus(present)
-	dead := absent.and(t.seen).or(absent.upTo(t.swept))
-	t.at.holes = t.at.holes.minus(dead)
-	t.seen = t.seen.minus(holes).or(present)
+	absent := holes.Minus(present)
+	dead := absent.And(t.seen).Or(absent.UpTo(t.swept))
+	t.at.holes = t.at.holes.Minus(dead)
+	t.seen = t.seen.Minus(holes).Or(present)
 
 	t.deadNow.Lock()
 	defer t.deadNow.Unlock()
-	if t.dead = t.dead.or(dead); len(t.dead) > maxDead {
+	if t.dead = t.dead.Or(dead); len(t.dead) > maxDead {
 		t.dead = slices.Clone(t.dead[maxDead/2:])
 	}
 	return nil
 }
 
 // present returns the offsets at which a transaction sees rows.
-func (s *Store) present(ctx context.Context, tx *sql.Tx, among spans) (present spans, err error) {
-	for part := range slices.Chunk(among, chunk) {
-		cover := covering(part)
+func (s *Store) present(ctx context.Context, tx *sql.Tx, among spans.Set) (present spans.Set, err error) {
+	for part := range slices.Chunk(among, spans.Chunk) {
+		cover := spans.Covering(part)
 		var found []int64
 		err := s.run.Each(ctx, tx, func(rows *sql.Rows) error {
 			var offset int64
 			err := rows.Scan(&offset)
 			found = append(found, offset)
 			return err
-		}, "SELECT `offset` FROM {log} FORCE INDEX (PRIMARY) WHERE "+cover.where()+" ORDER BY `offset`")
+		}, "SELECT `offset` FROM {log} FORCE INDEX (PRIMARY) WHERE "+cover.Where()+" ORDER BY `offset`")
 		if err != nil {
 			return nil, err
 		}
-		present = append(present, points(found).and(part)...)
+		present = append(present, spans.Points(found).And(part)...)
 	}
 	return present, nil
 }
 
 // withoutDead returns the offsets without those that were recently found dead.
-func (t *tracker) withoutDead(s spans) spans {
+func (t *tracker) withoutDead(s spans.Set) spans.Set {
 	t.deadNow.RLock()
 	defer t.deadNow.RUnlock()
-	return s.minus(t.dead)
+	return s.Minus(t.dead)
 }
 
 // markTop records the top of the log, for held.
@@ -337,8 +339,8 @@ func (t *tracker) held(ctx context.Context) (time.Duration, error) {
 }
 
 // nextOffset returns the next offset that the log will hand out.
-func (s *Store) nextOffset(ctx context.Context, q querier) (next int64, err error) {
-	if s.family.name == "MySQL" { // otherwise it returns cached figures
+func (s *Store) nextOffset(ctx context.Context, q tables.Querier) (next int64, err error) {
+	if s.family.Name == "MySQL" { // otherwise it returns cached figures
 		if _, err := q.ExecContext(ctx, `SET SESSION information_schema_stats_expiry = 0`); err != nil {
 			return 0, err
 		}
@@ -350,10 +352,4 @@ func (s *Store) nextOffset(ctx context.Context, q querier) (next int64, err erro
 		return 0, fmt.Errorf("look up the next offset: %w", err)
 	}
 	return max(counter.Int64, 1), nil
-}
-
-// querier is a connection or a transaction.
-type querier interface {
-	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
-	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
 }

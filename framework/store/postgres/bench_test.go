@@ -11,6 +11,7 @@ import (
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/store"
 	"github.com/waybill-go/waybill/framework/store/postgres"
+	"github.com/waybill-go/waybill/framework/store/postgres/capture"
 )
 
 // benchmarkPayload is JSON of about 300 bytes.
@@ -99,7 +100,7 @@ func BenchmarkCapture(b *testing.B) {
 				_, err = db.ExecContext(b.Context(), orders)
 				require.NoError(b, err)
 				if name == "captured" {
-					require.NoError(b, postgres.AddCapture(b.Context(), db, postgres.Config{}, captureOrders))
+					require.NoError(b, capture.Add(b.Context(), db, postgres.Config{}, captureOrders))
 				}
 				n := 0
 				for b.Loop() {

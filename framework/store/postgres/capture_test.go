@@ -11,21 +11,22 @@ import (
 
 	"github.com/waybill-go/waybill/framework/store"
 	"github.com/waybill-go/waybill/framework/store/postgres"
+	"github.com/waybill-go/waybill/framework/store/postgres/capture"
 	"github.com/waybill-go/waybill/framework/store/postgres/postgrestest"
 )
 
 const orders = `CREATE TABLE orders (id text PRIMARY KEY, product text, amount numeric, card text)`
 
-var captureOrders = postgres.Capture{Table: "orders", Key: "id", Columns: []string{"id", "product", "amount"}}
+var captureOrders = capture.Capture{Table: "orders", Key: "id", Columns: []string{"id", "product", "amount"}}
 
 // newCapture creates an outbox and a table, and captures the table.
-func newCapture(t *testing.T, outbox postgres.Config, table string, c postgres.Capture) *sql.DB {
+func newCapture(t *testing.T, outbox postgres.Config, table string, c capture.Capture) *sql.DB {
 	t.Helper()
 	db := newDB(t)
 	_, err := postgres.Migrate(t.Context(), db, outbox)
 	require.NoError(t, err)
 	exec(t, db, table)
-	require.NoError(t, postgres.AddCapture(t.Context(), db, outbox, c))
+	require.NoError(t, capture.Add(t.Context(), db, outbox, c))
 	return db
 }
 
@@ -102,20 +103,20 @@ func TestACaptureFitsItsTableAndItsOutbox(t *testing.T) {
 	for name, test := range map[string]struct {
 		outbox  postgres.Config
 		table   string
-		capture postgres.Capture
+		capture capture.Capture
 		writes  []string
 		want    []string
 	}{
 		"a quoted name in a schema, with its own type": {
 			table:   `CREATE SCHEMA "Sales"; CREATE TABLE "Sales"."Order ""x""" ("Id" int PRIMARY KEY)`,
-			capture: postgres.Capture{Table: `"Sales"."Order ""x"""`, Key: "Id", Columns: []string{"Id"}, Type: `sale's\.order`},
+			capture: capture.Capture{Table: `"Sales"."Order ""x"""`, Key: "Id", Columns: []string{"Id"}, Type: `sale's\.order`},
 			writes:  []string{`INSERT INTO "Sales"."Order ""x""" VALUES (7)`, `DELETE FROM "Sales"."Order ""x"""`},
 			want:    []string{`sale's\.order.inserted 7 {"before" : null, "after" : {"Id":7}}`, `sale's\.order.deleted 7 {"before" : {"Id":7}, "after" : null}`},
 		},
 		"a partitioned table, and an UPDATE that moves a row": {
 			table: `CREATE TABLE orders (id int, month int, PRIMARY KEY (id, month)) PARTITION BY RANGE (month);
 				CREATE TABLE m1 PARTITION OF orders FOR VALUES FROM (1) TO (2); CREATE TABLE m2 PARTITION OF orders FOR VALUES FROM (2) TO (3)`,
-			capture: postgres.Capture{Table: "orders", Key: "id", Columns: []string{"month"}},
+			capture: capture.Capture{Table: "orders", Key: "id", Columns: []string{"month"}},
 			writes:  []string{`INSERT INTO orders VALUES (1, 1)`, `UPDATE orders SET month = 2`},
 			want: []string{
 				`orders.inserted 1 {"before" : null, "after" : {"month":1}}`,
@@ -125,7 +126,7 @@ func TestACaptureFitsItsTableAndItsOutbox(t *testing.T) {
 		},
 		"a key that is not the primary key, and NULL": {
 			table:   `CREATE TABLE lines (id int PRIMARY KEY, order_id text, amount int)`,
-			capture: postgres.Capture{Table: "lines", Key: "order_id", Columns: []string{"id", "amount"}},
+			capture: capture.Capture{Table: "lines", Key: "order_id", Columns: []string{"id", "amount"}},
 			writes:  []string{`INSERT INTO lines VALUES (1, NULL, 5)`, `UPDATE lines SET amount = 6`, `UPDATE lines SET order_id = 'o-1'`},
 			want: []string{
 				`lines.inserted  {"before" : null, "after" : {"id":1,"amount":5}}`,
@@ -135,20 +136,20 @@ func TestACaptureFitsItsTableAndItsOutbox(t *testing.T) {
 		"an outbox of bytes": {
 			outbox:  postgres.Config{Payload: postgres.PayloadBytes},
 			table:   `CREATE TABLE a (id int PRIMARY KEY)`,
-			capture: postgres.Capture{Table: "a", Key: "id", Columns: []string{"id"}},
+			capture: capture.Capture{Table: "a", Key: "id", Columns: []string{"id"}},
 			writes:  []string{`INSERT INTO a VALUES (1)`},
 			want:    []string{`a.inserted 1 \x7b226265666f726522203a206e756c6c2c2022616674657222203a207b226964223a317d7d`},
 		},
 		"a partitioned log": {
 			outbox:  postgres.Config{PartitionRows: 10},
 			table:   `CREATE TABLE a (id int PRIMARY KEY)`,
-			capture: postgres.Capture{Table: "a", Key: "id", Columns: []string{"id"}, On: []postgres.Change{postgres.Insert}},
+			capture: capture.Capture{Table: "a", Key: "id", Columns: []string{"id"}, On: []capture.Change{capture.Insert}},
 			writes:  []string{`INSERT INTO a VALUES (1)`, `UPDATE a SET id = 2`, `TRUNCATE a`},
 			want:    []string{`a.inserted 1 {"before" : null, "after" : {"id":1}}`},
 		},
 		"no primary key": {
 			table:   `CREATE TABLE a (id int)`,
-			capture: postgres.Capture{Table: "a", Key: "id", Columns: []string{"id"}, On: []postgres.Change{postgres.Insert, postgres.Delete}},
+			capture: capture.Capture{Table: "a", Key: "id", Columns: []string{"id"}, On: []capture.Change{capture.Insert, capture.Delete}},
 			writes:  []string{`INSERT INTO a VALUES (1), (1)`, `DELETE FROM a`},
 			want: []string{
 				`a.inserted 1 {"before" : null, "after" : {"id":1}}`, `a.inserted 1 {"before" : null, "after" : {"id":1}}`,
@@ -157,13 +158,13 @@ func TestACaptureFitsItsTableAndItsOutbox(t *testing.T) {
 		},
 		"a hundred columns": {
 			table:   `CREATE TABLE wide (id int PRIMARY KEY` + quoted(wide, "int") + `)`,
-			capture: postgres.Capture{Table: "wide", Key: "id", Columns: wide},
+			capture: capture.Capture{Table: "wide", Key: "id", Columns: wide},
 			writes:  []string{`INSERT INTO wide VALUES (1)`},
 			want:    []string{`wide.inserted 1 {"before" : null, "after" : {"` + strings.Join(wide, `":null,"`) + `":null}}`},
 		},
 		"names that the function also uses": {
 			table:   `CREATE TABLE new_rows (id int PRIMARY KEY` + quoted(odd, "int") + `)`,
-			capture: postgres.Capture{Table: "new_rows", Key: "id", Columns: odd},
+			capture: capture.Capture{Table: "new_rows", Key: "id", Columns: odd},
 			writes:  []string{`INSERT INTO new_rows VALUES (1)`, `UPDATE new_rows SET c = 1`},
 			want: []string{
 				`new_rows.inserted 1 {"before" : null, "after" : {"c":null,"t":null,"Total, \"net\"":null,"tg_op":null,"key":null,"data":null,"row":null,"payload":null,"user":null,"$1":null,"ü":null}}`,
@@ -174,7 +175,7 @@ func TestACaptureFitsItsTableAndItsOutbox(t *testing.T) {
 		"types": {
 			table: `CREATE TYPE color AS ENUM ('red'); CREATE TABLE a (id uuid PRIMARY KEY, n numeric, f float8, b bytea, j json, jb jsonb, at timestamptz, d date, ok bool, list int[], e color,
 				twice numeric GENERATED ALWAYS AS (n * 2) STORED)`,
-			capture: postgres.Capture{Table: "a", Key: "id", Columns: []string{"n", "f", "b", "j", "jb", "at", "d", "ok", "list", "e", "twice"}},
+			capture: capture.Capture{Table: "a", Key: "id", Columns: []string{"n", "f", "b", "j", "jb", "at", "d", "ok", "list", "e", "twice"}},
 			writes: []string{`SET TimeZone = 'UTC'; INSERT INTO a VALUES ('00000000-0000-0000-0000-000000000001', 12345678901234567890.10, 'NaN', '\x00ff', '{"b" : 1, "a": 2}', '{"b": 1, "a": 2}',
 				'2030-01-02T03:04:05.678901Z', '2030-01-02', true, '{1,2}', 'red')`},
 			want: []string{`a.inserted 00000000-0000-0000-0000-000000000001 {"before" : null, "after" : {"n":12345678901234567890.10,"f":"NaN","b":"\\x00ff","j":{"b" : 1, "a": 2},"jb":{"a": 2, "b": 1},` +
@@ -202,7 +203,7 @@ func TestACaptureFitsItsTableAndItsOutbox(t *testing.T) {
 func TestACaptureOfRowsThatAKeyCascadesTo(t *testing.T) {
 	t.Parallel()
 	db := newCapture(t, postgres.Config{}, orders+`; CREATE TABLE lines (id int PRIMARY KEY, order_id text REFERENCES orders ON DELETE CASCADE)`,
-		postgres.Capture{Table: "lines", Key: "order_id", Columns: []string{"id"}})
+		capture.Capture{Table: "lines", Key: "order_id", Columns: []string{"id"}})
 	exec(t, db, `INSERT INTO orders VALUES ('o-1')`, `INSERT INTO lines VALUES (1, 'o-1')`, `DELETE FROM orders`)
 	require.Equal(t, []string{`lines.inserted o-1 {"before" : null, "after" : {"id":1}}`, `lines.deleted o-1 {"before" : {"id":1}, "after" : null}`}, published(t, db))
 }
@@ -223,7 +224,7 @@ func TestTablesOfTheOutboxCannotBeCaptured(t *testing.T) {
 	require.NoError(t, db.QueryRowContext(t.Context(), `SELECT array_agg(tablename::text) FROM pg_tables WHERE schemaname = 'public'`).Scan(pq.Array(&tables)))
 	require.Contains(t, tables, "outbox")
 	for _, table := range tables {
-		err := postgres.AddCapture(t.Context(), db, postgres.Config{}, postgres.Capture{Table: table, Key: "id", Columns: []string{"id"}})
+		err := capture.Add(t.Context(), db, postgres.Config{}, capture.Capture{Table: table, Key: "id", Columns: []string{"id"}})
 		require.ErrorContains(t, err, "it belongs to the outbox", table)
 	}
 }
@@ -231,14 +232,14 @@ func TestTablesOfTheOutboxCannotBeCaptured(t *testing.T) {
 func TestAnInvalidCaptureIsRefusedAndLeavesNothing(t *testing.T) {
 	t.Parallel()
 	db := newDB(t)
-	require.ErrorIs(t, postgres.AddCapture(t.Context(), db, postgres.Config{}, captureOrders), store.ErrNotMigrated)
+	require.ErrorIs(t, capture.Add(t.Context(), db, postgres.Config{}, captureOrders), store.ErrNotMigrated)
 	_, err := postgres.Migrate(t.Context(), db, postgres.Config{})
 	require.NoError(t, err)
 	exec(t, db, orders, `CREATE VIEW seen AS SELECT * FROM orders`, `CREATE TABLE heap (id int)`,
 		`CREATE TABLE parts (id int PRIMARY KEY) PARTITION BY RANGE (id)`, `CREATE TABLE part PARTITION OF parts DEFAULT`,
 		`CREATE TABLE later (id int PRIMARY KEY DEFERRABLE INITIALLY DEFERRED)`)
 	before := catalog(t, db)
-	for want, c := range map[string]postgres.Capture{
+	for want, c := range map[string]capture.Capture{
 		`capture nowhere: there is no such table`:               {Table: "nowhere", Key: "id", Columns: []string{"id"}},
 		`capture Orders"; DROP TABLE orders; --: `:              {Table: `Orders"; DROP TABLE orders; --`, Key: "id", Columns: []string{"id"}},
 		`capture seen: it is not a table`:                       {Table: "seen", Key: "id", Columns: []string{"id"}},
@@ -255,25 +256,25 @@ func TestAnInvalidCaptureIsRefusedAndLeavesNothing(t *testing.T) {
 		`"xmin" is no column of the table`:                      {Table: "orders", Key: "id", Columns: []string{"xmin"}},
 		`all columns are never captured`:                        {Table: "orders", Key: "id", Columns: []string{"*"}},
 		`"id" is named twice`:                                   {Table: "orders", Key: "id", Columns: []string{"id", "id"}},
-		`has "truncate": use insert, update and delete`:         {Table: "orders", Key: "id", Columns: []string{"id"}, On: []postgres.Change{"truncate"}},
+		`has "truncate": use insert, update and delete`:         {Table: "orders", Key: "id", Columns: []string{"id"}, On: []capture.Change{"truncate"}},
 		`contains ' '`:                                             {Table: "orders", Key: "id", Columns: []string{"id"}, Type: "an order"},
 		`no name may contain $waybill$`:                            {Table: "orders", Key: "id", Columns: []string{"id"}, Type: "$waybill$"},
 		`capture heap: it has no primary key`:                      {Table: "heap", Key: "id", Columns: []string{"id"}},
 		`capture later: it has no primary key that holds within a`: {Table: "later", Key: "id", Columns: []string{"id"}},
 	} {
-		err := postgres.AddCapture(t.Context(), db, postgres.Config{}, c)
+		err := capture.Add(t.Context(), db, postgres.Config{}, c)
 		require.ErrorContains(t, err, want)
-		_, printErr := postgres.CaptureSQL(t.Context(), db, postgres.Config{}, c)
+		_, printErr := capture.SQL(t.Context(), db, postgres.Config{}, c)
 		require.EqualError(t, printErr, err.Error())
 		require.Equal(t, before, catalog(t, db), want)
 	}
-	require.ErrorContains(t, postgres.RemoveCapture(t.Context(), db, postgres.Config{}, "orders"), "capture orders: it is not captured")
+	require.ErrorContains(t, capture.Remove(t.Context(), db, postgres.Config{}, "orders"), "capture orders: it is not captured")
 
 	// A failure after the checks leaves nothing behind either.
 	exec(t, db, `CREATE FUNCTION nothing() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'`,
 		`CREATE TRIGGER outbox_capture_columns AFTER DELETE ON orders EXECUTE FUNCTION nothing()`)
 	before = catalog(t, db)
-	require.ErrorContains(t, postgres.AddCapture(t.Context(), db, postgres.Config{}, captureOrders), `trigger "outbox_capture_columns" for relation "orders" already exists`)
+	require.ErrorContains(t, capture.Add(t.Context(), db, postgres.Config{}, captureOrders), `trigger "outbox_capture_columns" for relation "orders" already exists`)
 	require.Equal(t, before, catalog(t, db))
 }
 
@@ -285,44 +286,44 @@ func TestACaptureIsReplacedListedPrintedAndRemoved(t *testing.T) {
 	require.NoError(t, err)
 	exec(t, db, orders, `CREATE TABLE "`+strings.Repeat("ü", 31)+`" (id int PRIMARY KEY)`)
 	before := catalog(t, db)
-	captures := func() []postgres.Capture {
+	captures := func() []capture.Capture {
 		t.Helper()
-		captures, err := postgres.Captures(t.Context(), db, outbox)
+		captures, err := capture.List(t.Context(), db, outbox)
 		require.NoError(t, err)
 		return captures
 	}
 	require.Empty(t, captures())
-	require.NoError(t, postgres.AddCapture(t.Context(), db, outbox, captureOrders))
+	require.NoError(t, capture.Add(t.Context(), db, outbox, captureOrders))
 	first := catalog(t, db)
-	want := postgres.Capture{Table: "public.orders", Key: "id", Columns: captureOrders.Columns, Type: "orders", On: postgres.Changes()}
-	require.Equal(t, []postgres.Capture{want}, captures())
-	require.NoError(t, postgres.AddCapture(t.Context(), db, outbox, captureOrders))
+	want := capture.Capture{Table: "public.orders", Key: "id", Columns: captureOrders.Columns, Type: "orders", On: capture.Changes()}
+	require.Equal(t, []capture.Capture{want}, captures())
+	require.NoError(t, capture.Add(t.Context(), db, outbox, captureOrders))
 	require.Equal(t, first, catalog(t, db), "added twice")
 
-	fewer := postgres.Capture{Table: "orders", Key: "product", Columns: []string{"amount", "id"}, Type: "sale", On: []postgres.Change{postgres.Update}}
-	text, err := postgres.CaptureSQL(t.Context(), db, outbox, fewer)
+	fewer := capture.Capture{Table: "orders", Key: "product", Columns: []string{"amount", "id"}, Type: "sale", On: []capture.Change{capture.Update}}
+	text, err := capture.SQL(t.Context(), db, outbox, fewer)
 	require.NoError(t, err)
-	require.Equal(t, []postgres.Capture{want}, captures(), "printing changes nothing")
+	require.Equal(t, []capture.Capture{want}, captures(), "printing changes nothing")
 	exec(t, db, `SET search_path = nowhere; `+text+`; SET search_path = public`) // the session's search path does not matter
 	want = fewer
 	want.Table = "public.orders"
-	require.Equal(t, []postgres.Capture{want}, captures())
+	require.Equal(t, []capture.Capture{want}, captures())
 
 	// A renamed table stays captured, and its old name is free.
 	exec(t, db, `ALTER TABLE orders RENAME TO old_orders`, orders)
-	require.ErrorContains(t, postgres.AddCapture(t.Context(), db, outbox, captureOrders), "other objects depend on it")
-	require.NoError(t, postgres.AddCapture(t.Context(), db, outbox, postgres.Capture{Table: "old_orders", Key: "id", Columns: []string{"id"}}))
-	require.NoError(t, postgres.AddCapture(t.Context(), db, outbox, captureOrders))
+	require.ErrorContains(t, capture.Add(t.Context(), db, outbox, captureOrders), "other objects depend on it")
+	require.NoError(t, capture.Add(t.Context(), db, outbox, capture.Capture{Table: "old_orders", Key: "id", Columns: []string{"id"}}))
+	require.NoError(t, capture.Add(t.Context(), db, outbox, captureOrders))
 	require.Len(t, captures(), 2)
 	exec(t, db, `DROP TABLE old_orders, orders`, orders)
 	require.Empty(t, captures())
-	require.NoError(t, postgres.AddCapture(t.Context(), db, outbox, captureOrders), "the table was created again")
-	long := postgres.Capture{Table: strings.Repeat("ü", 31), Key: "id", Columns: []string{"id"}}
-	require.NoError(t, postgres.AddCapture(t.Context(), db, outbox, long))
+	require.NoError(t, capture.Add(t.Context(), db, outbox, captureOrders), "the table was created again")
+	long := capture.Capture{Table: strings.Repeat("ü", 31), Key: "id", Columns: []string{"id"}}
+	require.NoError(t, capture.Add(t.Context(), db, outbox, long))
 	exec(t, db, `INSERT INTO `+long.Table+` VALUES (1)`)
 
-	require.NoError(t, postgres.RemoveCapture(t.Context(), db, outbox, "orders"))
-	require.NoError(t, postgres.RemoveCapture(t.Context(), db, outbox, long.Table))
+	require.NoError(t, capture.Remove(t.Context(), db, outbox, "orders"))
+	require.NoError(t, capture.Remove(t.Context(), db, outbox, long.Table))
 	require.Empty(t, captures())
 	exec(t, db, `TRUNCATE orders`)
 	require.Equal(t, before+1, catalog(t, db), "the function of old_orders remains after the table was dropped")
@@ -344,38 +345,38 @@ func TestCapturedColumnsCannotBeDropped(t *testing.T) {
 		`orders.inserted o-1 {"before" : null, "after" : {"id":"o-1","product":null,"amount":1.0}}`,
 		`orders.deleted o-1 {"before" : {"id":"o-1","product":null,"amount":1}, "after" : null}`,
 	}, published(t, db))
-	require.NoError(t, postgres.AddCapture(t.Context(), db, postgres.Config{}, captureOrders))
+	require.NoError(t, capture.Add(t.Context(), db, postgres.Config{}, captureOrders))
 	_, err := db.ExecContext(t.Context(), `ALTER TABLE orders DROP COLUMN product`)
 	require.Error(t, err)
 
 	exec(t, db, `ALTER TABLE orders RENAME product TO article`)
 	_, err = db.ExecContext(t.Context(), `INSERT INTO orders VALUES ('o-2')`)
 	require.ErrorContains(t, err, "column t.product does not exist", "no column is left out silently")
-	require.NoError(t, postgres.AddCapture(t.Context(), db, postgres.Config{}, postgres.Capture{Table: "orders", Key: "id", Columns: []string{"article"}}))
+	require.NoError(t, capture.Add(t.Context(), db, postgres.Config{}, capture.Capture{Table: "orders", Key: "id", Columns: []string{"article"}}))
 	exec(t, db, `INSERT INTO orders VALUES ('o-2')`)
 	require.Len(t, published(t, db), 1)
 }
 
 func TestACaptureCanBeRemovedEvenIfItCouldNotBeCreated(t *testing.T) {
 	t.Parallel()
-	db := newCapture(t, postgres.Config{}, `CREATE TABLE part (id int PRIMARY KEY)`, postgres.Capture{Table: "part", Key: "id", Columns: []string{"id"}})
+	db := newCapture(t, postgres.Config{}, `CREATE TABLE part (id int PRIMARY KEY)`, capture.Capture{Table: "part", Key: "id", Columns: []string{"id"}})
 	exec(t, db, `CREATE TABLE whole (id int PRIMARY KEY) PARTITION BY RANGE (id); ALTER TABLE whole ATTACH PARTITION part DEFAULT`)
-	require.NoError(t, postgres.RemoveCapture(t.Context(), db, postgres.Config{}, "part"))
+	require.NoError(t, capture.Remove(t.Context(), db, postgres.Config{}, "part"))
 }
 
 func TestTheOwnerOfATableCapturesItIntoAnothersOutbox(t *testing.T) {
 	t.Parallel()
 	dsn := postgrestest.DSN(t)
-	db := openAt(t, dsn)
+	db := openDB(t, dsn)
 	_, err := postgres.Migrate(t.Context(), db, postgres.Config{})
 	require.NoError(t, err)
 	role, address := newRole(t, db, dsn)
 	grants, err := postgres.Grants(postgres.Config{}, role, postgres.Publisher)
 	require.NoError(t, err)
 	exec(t, db, grants, `GRANT CREATE ON SCHEMA public TO `+role)
-	as := openAt(t, address)
+	as := openDB(t, address)
 	exec(t, as, orders)
-	require.NoError(t, postgres.AddCapture(t.Context(), as, postgres.Config{}, captureOrders))
+	require.NoError(t, capture.Add(t.Context(), as, postgres.Config{}, captureOrders))
 	exec(t, as, `INSERT INTO orders VALUES ('o-1')`)
 	require.Len(t, published(t, db), 1)
 	require.NoError(t, as.Close())
@@ -387,16 +388,14 @@ func TestRolesThatWriteACapturedTablePublish(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			dsn := postgrestest.DSN(t)
-			db, err := postgres.OpenDB(dsn)
-			require.NoError(t, err)
-			t.Cleanup(func() { require.NoError(t, db.Close()) })
-			_, err = postgres.Migrate(t.Context(), db, outbox)
+			db := openDB(t, dsn)
+			_, err := postgres.Migrate(t.Context(), db, outbox)
 			require.NoError(t, err)
 			exec(t, db, orders)
 			role, address := newRole(t, db, dsn)
 			exec(t, db, `GRANT UPDATE (product) ON orders TO `+role)
 			before := catalog(t, db)
-			err = postgres.AddCapture(t.Context(), db, outbox, captureOrders)
+			err = capture.Add(t.Context(), db, outbox, captureOrders)
 			require.ErrorContains(t, err, "may not publish, and could no longer write to it: "+role)
 			require.ErrorContains(t, err, "waybill migrate --print-grants "+role+" --for publisher")
 			require.Equal(t, before, catalog(t, db))
@@ -404,10 +403,10 @@ func TestRolesThatWriteACapturedTablePublish(t *testing.T) {
 			grants, err := postgres.Grants(outbox, role, postgres.Publisher)
 			require.NoError(t, err)
 			exec(t, db, grants, `GRANT INSERT, SELECT, DELETE ON orders TO `+role)
-			require.NoError(t, postgres.AddCapture(t.Context(), db, outbox, captureOrders))
-			as := openAt(t, address)
+			require.NoError(t, capture.Add(t.Context(), db, outbox, captureOrders))
+			as := openDB(t, address)
 			exec(t, as, `INSERT INTO orders VALUES ('o-1')`, `UPDATE orders SET product = 'kite'`, `DELETE FROM orders`)
-			err = postgres.AddCapture(t.Context(), as, outbox, captureOrders)
+			err = capture.Add(t.Context(), as, outbox, captureOrders)
 			require.ErrorContains(t, err, "run it as the owner of the table")
 			require.NoError(t, as.Close())
 		})
@@ -422,19 +421,18 @@ func TestACaptureDoesNotWaitForLongTransactions(t *testing.T) {
 	exec(t, db, orders)
 	tx, err := db.BeginTx(t.Context(), nil)
 	require.NoError(t, err)
-	_, err = tx.ExecContext(t.Context(), `SELECT FROM orders`)
-	require.NoError(t, err)
+	exec(t, tx, `SELECT FROM orders`)
 	before := catalog(t, db)
-	require.ErrorContains(t, postgres.AddCapture(t.Context(), db, postgres.Config{}, captureOrders), "a transaction on the table took longer than 2s; try again")
+	require.ErrorContains(t, capture.Add(t.Context(), db, postgres.Config{}, captureOrders), "a transaction on the table took longer than 2s; try again")
 	require.Equal(t, before, catalog(t, db))
 	require.NoError(t, tx.Rollback())
-	require.NoError(t, postgres.AddCapture(t.Context(), db, postgres.Config{}, captureOrders))
+	require.NoError(t, capture.Add(t.Context(), db, postgres.Config{}, captureOrders))
 }
 
 func TestSimultaneousCapturesOfATableSucceed(t *testing.T) {
 	t.Parallel()
 	dsn := with(t, postgrestest.DSN(t), "default_transaction_isolation", "serializable")
-	db := openAt(t, dsn)
+	db := openDB(t, dsn)
 	_, err := postgres.Migrate(t.Context(), db, postgres.Config{})
 	require.NoError(t, err)
 	exec(t, db, orders)
@@ -442,17 +440,17 @@ func TestSimultaneousCapturesOfATableSucceed(t *testing.T) {
 	for n := range 4 {
 		c := captureOrders
 		c.Columns = c.Columns[:1+n%3]
-		go func() { errs <- postgres.AddCapture(t.Context(), db, postgres.Config{}, c) }()
+		go func() { errs <- capture.Add(t.Context(), db, postgres.Config{}, c) }()
 	}
 	for range 4 {
 		require.NoError(t, <-errs)
 	}
-	captures, err := postgres.Captures(t.Context(), db, postgres.Config{})
+	captures, err := capture.List(t.Context(), db, postgres.Config{})
 	require.NoError(t, err)
 	require.Len(t, captures, 1)
 	exec(t, db, `INSERT INTO orders VALUES ('o-1')`)
 	require.Len(t, published(t, db), 1)
-	require.NoError(t, postgres.RemoveCapture(t.Context(), db, postgres.Config{}, "orders"))
+	require.NoError(t, capture.Remove(t.Context(), db, postgres.Config{}, "orders"))
 }
 
 // Two foreign keys cascade to one row, so a statement writes it twice.
@@ -460,7 +458,7 @@ func TestARowThatAStatementWritesTwiceIsPublishedOnceForEachWrite(t *testing.T) 
 	t.Parallel()
 	db := newCapture(t, postgres.Config{}, `CREATE TABLE people (id int PRIMARY KEY);
 		CREATE TABLE gifts (id int PRIMARY KEY, giver int REFERENCES people ON DELETE SET NULL, taker int REFERENCES people ON DELETE SET NULL)`,
-		postgres.Capture{Table: "gifts", Key: "id", Columns: []string{"giver", "taker"}})
+		capture.Capture{Table: "gifts", Key: "id", Columns: []string{"giver", "taker"}})
 	exec(t, db, `INSERT INTO people VALUES (1), (2)`, `INSERT INTO gifts VALUES (7, 1, 2), (8, 2, 1)`)
 	published(t, db)
 	exec(t, db, `DELETE FROM people`)

@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"github.com/lib/pq"
-	"github.com/stretchr/testify/require"
 
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/outbox"
@@ -54,8 +53,7 @@ func TestConformanceUnderSerializableIsolation(t *testing.T) {
 // setDefault changes a setting of the test's database for new sessions.
 func setDefault(t testing.TB, db *sql.DB, setting, value string) {
 	t.Helper()
-	_, err := db.ExecContext(t.Context(), `DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET `+setting+` = %L', current_database(), '`+value+`'); END $$`)
-	require.NoError(t, err)
+	exec(t, db, `DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET `+setting+` = %L', current_database(), '`+value+`'); END $$`)
 	db.SetMaxIdleConns(0)
 	db.SetMaxIdleConns(60)
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/lib/pq"
 
 	"github.com/waybill-go/waybill/framework/store"
+	"github.com/waybill-go/waybill/framework/store/postgres/internal/catalog"
 )
 
 const (
@@ -155,7 +156,7 @@ func (s *session) ExecContext(ctx context.Context, query string, args []driver.N
 // met handles an error that is about the server rather than the statement. A session that the server
 // ended because it was idle (idle_session_timeout) has not run the statement: the pool uses another one.
 func (s *session) met(err error) error {
-	if refused(err, idleSession) {
+	if catalog.Refused(err, idleSession) {
 		return driver.ErrBadConn
 	}
 	if err != nil && !s.reading && isReadOnly(err) {

@@ -170,9 +170,8 @@ func TestNothingOutlivesItsContextInABlackHole(t *testing.T) {
 			p.Forward()
 			// A statement may still lock the cursor's row: the server does not notice that its client is
 			// gone.
-			_, err := direct.ExecContext(t.Context(), `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+			exec(t, direct, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
 				WHERE datname = current_database() AND pid <> pg_backend_pid() AND state <> 'idle'`)
-			require.NoError(t, err)
 			require.NoError(t, s.Checkpoint(t.Context(), store.Checkpoint{Lease: lease, TTL: time.Hour, Number: 1, InTx: hookOf(`SELECT`)}),
 				"the pool recovers")
 		})
@@ -186,12 +185,11 @@ func TestABlackHoleLeavesNoGoroutines(t *testing.T) {
 	require.NoError(t, db.PingContext(t.Context()))
 	before := goleak.IgnoreCurrent()
 	db.SetMaxIdleConns(2)
-	_, err := s.Probe(t.Context())
-	require.NoError(t, err)
+	_ = probeOf(t, s)
 	p.Swallow()
 	ctx, cancel := context.WithTimeout(t.Context(), deadline)
 	defer cancel()
-	_, err = s.Probe(ctx)
+	_, err := s.Probe(ctx)
 	require.Error(t, err)
 	require.NoError(t, p.Close())
 	require.NoError(t, db.Close())
@@ -227,7 +225,7 @@ func TestALongStatementIsNotADeadConnection(t *testing.T) {
 func TestASessionThatTheServerEndedBecauseItWasIdleIsReplacedUnnoticed(t *testing.T) {
 	t.Parallel()
 	dsn := postgrestest.DSN(t)
-	watcher, db := openAt(t, dsn), openAt(t, with(t, dsn, "idle_session_timeout", "50"))
+	watcher, db := openDB(t, dsn), openDB(t, with(t, dsn, "idle_session_timeout", "50"))
 	for _, use := range []func() error{
 		func() error { return db.QueryRowContext(t.Context(), `SELECT $1::int`, 1).Err() },
 		func() error { _, err := db.ExecContext(t.Context(), `SELECT 1`); return err },
@@ -350,8 +348,7 @@ func TestAProbeOfAStandbyIsRefusedAndTheConnectionsAreReplaced(t *testing.T) {
 	require.ErrorAs(t, err, &advised)
 	require.Contains(t, advised.Hint, "target_session_attrs=read-write")
 	require.NoError(t, p.Retarget(primary.DSN()))
-	_, err = s.Probe(t.Context())
-	require.NoError(t, err)
+	_ = probeOf(t, s)
 }
 
 // An address leads to two servers. One has granted the lease with the position; the other one answers.

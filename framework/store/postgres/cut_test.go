@@ -19,8 +19,7 @@ func begin(t *testing.T, db *sql.DB, statements ...string) *sql.Tx {
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = tx.Rollback() })
 	for _, statement := range statements {
-		_, err := tx.ExecContext(t.Context(), statement)
-		require.NoError(t, err)
+		exec(t, tx, statement)
 	}
 	return tx
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/store"
 	"github.com/waybill-go/waybill/framework/store/internal/tables"
+	"github.com/waybill-go/waybill/framework/store/postgres/internal/catalog"
 )
 
 // dialect is PostgreSQL's part of the tables shared by all databases.
@@ -158,12 +159,12 @@ func (d *dialect) Announce(write tables.Expr) tables.Expr {
 func (*dialect) Committable() string { return `SET CONSTRAINTS ALL IMMEDIATE` }
 
 // Collides applies where transactions are repeatable reads by default.
-func (*dialect) Collides(err error) bool { return refused(err, "40001") } // serialization_failure
+func (*dialect) Collides(err error) bool { return catalog.Refused(err, "40001") } // serialization_failure
 
 // Missing checks the error code, for any driver. A trigger of the application may lack one of its
 // own tables: that error names a function.
 func (*dialect) Missing(_ context.Context, _ store.Execer, _ string, err error) bool {
-	if !refused(err, undefinedTable) {
+	if !catalog.Refused(err, undefinedTable) {
 		return false
 	}
 	var ours *pq.Error
@@ -276,7 +277,7 @@ func (s *Store) Replay(ctx context.Context, b store.ReplayBatch) (store.ReplayRe
 	if err := s.meet(ctx); err != nil {
 		return store.ReplayResult{}, err
 	}
-	return s.shared.Replay(ctx, b)
+	return s.acted.Replay(ctx, b)
 }
 
 // Reroute moves the next deliveries; see store.Operator.
@@ -284,7 +285,7 @@ func (s *Store) Reroute(ctx context.Context, b store.RerouteBatch) (store.Rerout
 	if err := s.meet(ctx); err != nil {
 		return store.RerouteResult{}, err
 	}
-	return s.shared.Reroute(ctx, b)
+	return s.acted.Reroute(ctx, b)
 }
 
 // meet reads the server's identity before a transaction does: if it is refused, it would end the

@@ -3,9 +3,9 @@ package postgres
 import (
 	"database/sql/driver"
 	"errors"
-	"slices"
 
 	"github.com/waybill-go/waybill/framework/store"
+	"github.com/waybill-go/waybill/framework/store/postgres/internal/catalog"
 )
 
 // Errors of a connection.
@@ -17,25 +17,6 @@ var (
 	errReadOnly = errors.New("the server takes no writes")
 )
 
-// refused reports whether the server refused a statement with one of the codes of PostgreSQL's
-// manual, appendix A. All drivers return them as SQLState.
-func refused(err error, codes ...string) bool {
-	state := sqlState(err)
-	return state != "" && slices.Contains(codes, state)
-}
-
-// sqlState returns the code of the server's error, or "".
-func sqlState(err error) string {
-	var coded interface{ SQLState() string }
-	if !errors.As(err, &coded) {
-		return ""
-	}
-	return coded.SQLState()
-}
-
-// deniedPrivilege is the code for a missing privilege.
-const deniedPrivilege = "42501"
-
 // idleSession is the code with which a server ends a session after idle_session_timeout.
 const idleSession = "57P05"
 
@@ -45,12 +26,12 @@ const undefinedTable = "42P01"
 // isReadOnly reports whether a server refused to write, as a standby does, and a primary with
 // default_transaction_read_only.
 func isReadOnly(err error) bool {
-	return errors.Is(err, errReadOnly) || refused(err, "25006")
+	return errors.Is(err, errReadOnly) || catalog.Refused(err, "25006")
 }
 
 // advise adds a hint, by the code, to an error whose text does not say how to fix it.
 func advise(err error) error {
-	if refused(err, hiddenRows) {
+	if catalog.Refused(err, hiddenRows) {
 		return &store.AdvisedError{Err: store.ErrHidden, Hint: "ALTER ROLE … BYPASSRLS, or let the role own the outbox's tables, or ALTER TABLE … DISABLE ROW LEVEL SECURITY; " +
 			"a policy does not help, whatever it lets through; nothing is lost meanwhile"}
 	}
@@ -73,10 +54,10 @@ func hintFor(err error) string {
 	case errors.Is(err, driver.ErrBadConn):
 		return "the server ended the connection; its log says why"
 	}
-	switch sqlState(err) {
+	switch catalog.SQLState(err) {
 	case "40001", "40P01":
 		return "another transaction was in the way; the write is tried again"
-	case deniedPrivilege:
+	case catalog.DeniedPrivilege:
 		return "the role lacks a privilege on the outbox's tables: `waybill migrate --print-grants ROLE` prints those that it needs"
 	case "53100":
 		return "the database's disk is full: free space, or let retention keep less; nothing is lost meanwhile"

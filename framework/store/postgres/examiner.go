@@ -13,6 +13,7 @@ import (
 	"github.com/lib/pq"
 
 	"github.com/waybill-go/waybill/framework/store/internal/tables"
+	"github.com/waybill-go/waybill/framework/store/postgres/internal/catalog"
 )
 
 // Examiner reads from a server what package doctor checks. It changes nothing, reads no large
@@ -41,7 +42,7 @@ func Examine(ctx context.Context, db *sql.DB, c Config) (*Examiner, error) {
 }
 
 // IsDenied reports whether the server refused a statement because of a missing privilege.
-func IsDenied(err error) bool { return refused(err, deniedPrivilege) }
+func IsDenied(err error) bool { return catalog.Refused(err, catalog.DeniedPrivilege) }
 
 // Schema returns nil if the tables match this program; otherwise the error of [Open].
 func (e *Examiner) Schema(ctx context.Context) error {
@@ -83,8 +84,8 @@ func (e *Examiner) Creators(ctx context.Context) (schema string, roles []string,
 	err = e.db.QueryRowContext(ctx, `SELECT coalesce(array_agg(coalesce(quote_ident(r.rolname), 'PUBLIC') ORDER BY r.rolname), '{}')
 		FROM pg_namespace n CROSS JOIN aclexplode(coalesce(n.nspacl, acldefault('n', n.nspowner))) a LEFT JOIN pg_roles r ON r.oid = a.grantee
 		WHERE n.nspname = $1 AND a.privilege_type = 'CREATE' AND a.grantee <> n.nspowner AND NOT coalesce(r.rolsuper, false)
-			AND a.grantee IS DISTINCT FROM (SELECT relowner FROM pg_class WHERE oid = to_regclass($2))`, e.names.schema, e.names.Log()).Scan(pq.Array(&roles))
-	return pq.QuoteIdentifier(e.names.schema), roles, err
+			AND a.grantee IS DISTINCT FROM (SELECT relowner FROM pg_class WHERE oid = to_regclass($2))`, e.names.Schema, e.names.Log()).Scan(pq.Array(&roles))
+	return pq.QuoteIdentifier(e.names.Schema), roles, err
 }
 
 // Database returns the name of the database, quoted.
@@ -239,7 +240,7 @@ func (e *Examiner) IndexFaults(ctx context.Context) (faults []IndexFault, err er
 		return nil, err
 	}
 	var own []string
-	for _, name := range tableNames {
+	for _, name := range catalog.Tables {
 		own = append(own, e.names.Table(name))
 	}
 	primary := make(map[string]bool)
@@ -253,7 +254,7 @@ func (e *Examiner) IndexFaults(ctx context.Context) (faults []IndexFault, err er
 		primary[table] = primary[table] || isPrimary
 		valid = append(valid, pq.QuoteIdentifier(name))
 		if !isValid {
-			quoted := pq.QuoteIdentifier(e.names.schema) + "." + pq.QuoteIdentifier(name)
+			quoted := pq.QuoteIdentifier(e.names.Schema) + "." + pq.QuoteIdentifier(name)
 			faults = append(faults, IndexFault{name, "is invalid: making it was interrupted", "REINDEX INDEX CONCURRENTLY " + quoted + ";"})
 		}
 		return nil
@@ -308,37 +309,6 @@ func (e *Examiner) IsPooled(ctx context.Context) (pooled bool, err error) {
 	return again != one, err
 }
 
-// CaptureFaults returns what is wrong with captures: renamed columns, so that each write to the
-// table fails, and disabled triggers.
-func (e *Examiner) CaptureFaults(ctx context.Context) (captured int, faults []string, err error) {
-	captures, err := Captures(ctx, e.db, e.config)
-	if err != nil {
-		return 0, nil, err
-	}
-	for _, c := range captures {
-		var missing, disabled []string
-		err := e.db.QueryRowContext(ctx, `SELECT
-				ARRAY(SELECT u FROM unnest($2::text[]) u WHERE u <> '' AND NOT EXISTS (
-					SELECT FROM pg_attribute WHERE attrelid = to_regclass($1) AND attname = u AND attnum > 0 AND NOT attisdropped)),
-				ARRAY(SELECT tgname::text FROM pg_trigger WHERE tgrelid = to_regclass($1) AND starts_with(tgname, $3) AND tgenabled IN ('D', 'R'))`,
-			c.Table, pq.Array(append([]string{c.Key}, c.Columns...)), e.names.plain("capture_")).Scan(pq.Array(&missing), pq.Array(&disabled))
-		if err != nil {
-			return 0, nil, err
-		}
-		slices.Sort(missing)
-		for _, column := range slices.Compact(missing) {
-			faults = append(faults, fmt.Sprintf("%s has no column %q any more, so that writes to it fail", c.Table, column))
-		}
-		if len(disabled) > 0 {
-			faults = append(faults, fmt.Sprintf("%d triggers of %s are switched off, so that writes publish nothing", len(disabled), c.Table))
-		}
-		if len(c.On) == 0 {
-			faults = append(faults, c.Table+" has no trigger that publishes")
-		}
-	}
-	return len(captures), faults, nil
-}
-
 // LogBytes returns the size of the log with its indexes and partitions.
 func (e *Examiner) LogBytes(ctx context.Context) (size int64, err error) {
 	err = e.db.QueryRowContext(ctx, `SELECT coalesce(sum(pg_total_relation_size(relid)), 0)::bigint FROM pg_partition_tree(to_regclass($1))`, e.names.Log()).Scan(&size)
@@ -391,12 +361,12 @@ func (e *Examiner) Missing(ctx context.Context, d Duty) (missing []string, err e
 		return nil, err
 	}
 	held := false
-	if err := e.db.QueryRowContext(ctx, `SELECT has_schema_privilege($1, 'USAGE')`, e.names.schema).Scan(&held); err != nil {
+	if err := e.db.QueryRowContext(ctx, `SELECT has_schema_privilege($1, 'USAGE')`, e.names.Schema).Scan(&held); err != nil {
 		return nil, err
 	}
 	if !held {
 		// Without it nothing below can be looked up.
-		return []string{"GRANT USAGE ON SCHEMA " + pq.QuoteIdentifier(e.names.schema) + " TO " + role + ";"}, nil
+		return []string{"GRANT USAGE ON SCHEMA " + pq.QuoteIdentifier(e.names.Schema) + " TO " + role + ";"}, nil
 	}
 	for _, g := range grants {
 		lacks, err := e.lacks(ctx, g)

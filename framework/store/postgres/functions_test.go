@@ -20,10 +20,8 @@ func TestOtherLanguagesPublishAndConsumeWithFunctions(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			db, err := postgres.OpenDB(postgrestest.DSN(t))
-			require.NoError(t, err)
-			t.Cleanup(func() { require.NoError(t, db.Close()) })
-			_, err = postgres.Migrate(t.Context(), db, c)
+			db := openDB(t, postgrestest.DSN(t))
+			_, err := postgres.Migrate(t.Context(), db, c)
 			require.NoError(t, err)
 			prefix := "outbox"
 			if c.Prefix != "" {
@@ -68,9 +66,7 @@ func TestOtherLanguagesPublishAndConsumeWithFunctions(t *testing.T) {
 
 func TestFunctionsUseTheTablesOfTheirSchema(t *testing.T) {
 	t.Parallel()
-	db, err := postgres.OpenDB(postgrestest.DSN(t))
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, db.Close()) })
+	db := openDB(t, postgrestest.DSN(t))
 	printed, err := postgres.MigrationSQL(postgres.Config{})
 	require.NoError(t, err)
 	conn, err := db.Conn(t.Context())
@@ -78,8 +74,7 @@ func TestFunctionsUseTheTablesOfTheirSchema(t *testing.T) {
 	defer conn.Close()
 	exec := func(statement string) {
 		t.Helper()
-		_, err := conn.ExecContext(t.Context(), statement)
-		require.NoError(t, err)
+		exec(t, conn, statement)
 	}
 	exec(printed)
 	exec(`CREATE SCHEMA tenant; SET search_path = tenant`)
@@ -105,7 +100,7 @@ func TestTheCancelFunctionFailsIfRowsAreHidden(t *testing.T) {
 		t.Run(table, func(t *testing.T) {
 			t.Parallel()
 			dsn := postgrestest.DSN(t)
-			db := openAt(t, dsn)
+			db := openDB(t, dsn)
 			_, err := postgres.Migrate(t.Context(), db, postgres.Config{})
 			require.NoError(t, err)
 			role, address := newRole(t, db, dsn)
@@ -113,7 +108,7 @@ func TestTheCancelFunctionFailsIfRowsAreHidden(t *testing.T) {
 			require.NoError(t, err)
 			exec(t, db, grants, `INSERT INTO outbox (id, type, payload, deliver_at) VALUES ('later', 't', '{}', now() + interval '1 hour')`)
 			exec(t, db, `ALTER TABLE `+table+` ENABLE ROW LEVEL SECURITY`)
-			as := openAt(t, address)
+			as := openDB(t, address)
 			_, err = as.ExecContext(t.Context(), `SELECT outbox_cancel('later')`)
 			require.ErrorContains(t, err, "row-level security hides what is scheduled")
 			exec(t, db, `ALTER TABLE `+table+` DISABLE ROW LEVEL SECURITY`)

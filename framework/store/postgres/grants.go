@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"github.com/lib/pq"
+
+	"github.com/waybill-go/waybill/framework/store/postgres/internal/catalog"
 )
 
 // Duty is what a database role does with an outbox.
@@ -83,7 +85,7 @@ func Grants(c Config, role string, d Duty) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	n, err := parseNames(c.Prefix)
+	n, err := catalog.Parse(c.Prefix)
 	if err != nil {
 		return "", err
 	}
@@ -94,8 +96,8 @@ func Grants(c Config, role string, d Duty) (string, error) {
 	to := ` TO ` + pq.QuoteIdentifier(role)
 	var b strings.Builder
 	schema := `public`
-	if n.schema != "" {
-		schema = pq.QuoteIdentifier(n.schema)
+	if n.Schema != "" {
+		schema = pq.QuoteIdentifier(n.Schema)
 		fmt.Fprintf(&b, "GRANT USAGE ON SCHEMA %s%s;\n", schema, to)
 	} else {
 		fmt.Fprintf(&b, "DO %s;\n", dollarQuoted(fmt.Sprintf(" BEGIN\n    IF NOT has_schema_privilege(%s, current_schema(), 'USAGE') THEN\n"+

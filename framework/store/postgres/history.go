@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/waybill-go/waybill/framework/store"
+	"github.com/waybill-go/waybill/framework/store/postgres/internal/catalog"
 )
 
 // history identifies what gives transaction ids and offsets their meaning: ids are comparable
@@ -60,7 +61,7 @@ type system struct {
 
 // identify returns the identity of the cluster that a probe has seen. It reads it again only if
 // another server answers: a pool may connect to a restored database, or to a standby, unnoticed.
-func (s *Store) identify(ctx context.Context, q querier, server string) (*system, error) {
+func (s *Store) identify(ctx context.Context, q store.RowQuerier, server string) (*system, error) {
 	if known := s.system.Load(); known != nil && known.server == server {
 		return known, nil
 	}
@@ -85,7 +86,7 @@ func identitySQL(server string) string {
 // hidden reports whether the server refuses to show its identity: no permission, or no such
 // function in a server that only speaks PostgreSQL's protocol.
 func hidden(err error) bool {
-	return refused(err, deniedPrivilege, "42883")
+	return catalog.Refused(err, catalog.DeniedPrivilege, "42883")
 }
 
 // serverSQL identifies one life of a server. A postmaster that goes on after the crash of one of

@@ -21,19 +21,16 @@ var everything = store.Filter{Slots: store.SlotRange{Last: store.Slots - 1}, Typ
 // the log was read again.
 func drain(t *testing.T, s *postgres.Store, from json.RawMessage) (ids []string, end json.RawMessage, rebased string) {
 	t.Helper()
-	reader, err := s.NewReader(from, everything)
-	require.NoError(t, err)
-	target, err := s.Probe(t.Context())
-	require.NoError(t, err)
+	reader := readerFrom(t, s, from)
+	target := probeOf(t, s)
 	for {
-		page, err := reader.Next(t.Context(), target, 100)
-		require.NoError(t, err)
+		page := nextPage(t, reader, target, 100)
 		rebased += page.Rebased
 		for _, e := range page.Envelopes {
 			ids = append(ids, e.ID)
 		}
 		if page.CaughtUp {
-			end, err = page.End.MarshalJSON()
+			end, err := page.End.MarshalJSON()
 			require.NoError(t, err)
 			return ids, end, rebased
 		}
@@ -56,8 +53,7 @@ func TestATruncatedLogIsReadAgain(t *testing.T) {
 	require.NoError(t, s.Checkpoint(t.Context(), store.Checkpoint{Lease: lease, TTL: 1e9})) // a watermark: from now on the bound is 2
 	_, at, _ = drain(t, s, at)
 
-	_, err = db.ExecContext(t.Context(), `TRUNCATE outbox RESTART IDENTITY`)
-	require.NoError(t, err)
+	exec(t, db, `TRUNCATE outbox RESTART IDENTITY`)
 	insert("c")
 	ids, at, rebased := drain(t, s, at)
 	require.Equal(t, []string{"c"}, ids)
@@ -107,12 +103,9 @@ func TestALogThatWasTruncatedAndHasGrownPastTheCursorIsReadAgain(t *testing.T) {
 			s := openStore(t, db, postgres.Config{})
 			insert := inserter(t, db)
 			insert("a", "b")
-			reader, err := s.NewReader(nil, everything)
-			require.NoError(t, err)
-			target, err := s.Probe(t.Context())
-			require.NoError(t, err)
-			page, err := reader.Next(t.Context(), target, 10)
-			require.NoError(t, err)
+			reader := readerFrom(t, s, nil)
+			target := probeOf(t, s)
+			page := nextPage(t, reader, target, 10)
 			require.Len(t, page.Envelopes, 2)
 			at, err := page.End.MarshalJSON()
 			require.NoError(t, err)
@@ -120,14 +113,11 @@ func TestALogThatWasTruncatedAndHasGrownPastTheCursorIsReadAgain(t *testing.T) {
 			require.NoError(t, err)
 			require.NoError(t, s.Checkpoint(t.Context(), store.Checkpoint{Lease: lease, TTL: 1e9}))
 
-			_, err = db.ExecContext(t.Context(), restart)
-			require.NoError(t, err)
+			exec(t, db, restart)
 			insert("c", "d", "e", "f")
 
-			target, err = s.Probe(t.Context())
-			require.NoError(t, err)
-			page, err = reader.Next(t.Context(), target, 10)
-			require.NoError(t, err)
+			target = probeOf(t, s)
+			page = nextPage(t, reader, target, 10)
 			require.Len(t, page.Envelopes, 4, "a running reader")
 			require.Contains(t, page.Rebased, "the log was truncated")
 
@@ -151,15 +141,11 @@ func TestALogWhoseSequenceWasSetBackIsReadAgain(t *testing.T) {
 	insert := inserter(t, db)
 	insert("a", "b", "c", "d")
 	_, at, _ := drain(t, s, nil)
-	tx, err := db.BeginTx(t.Context(), nil)
-	require.NoError(t, err)
-	defer func() { _ = tx.Rollback() }()
-	_, err = tx.ExecContext(t.Context(), `INSERT INTO outbox (id, type, payload) VALUES ('open', 't', '{}')`)
-	require.NoError(t, err)
+	tx := begin(t, db)
+	exec(t, tx, `INSERT INTO outbox (id, type, payload) VALUES ('open', 't', '{}')`)
 	insert("e")
 
-	_, err = db.ExecContext(t.Context(), `DELETE FROM outbox WHERE "offset" <= 3; SELECT setval('outbox_offset_seq', 1)`)
-	require.NoError(t, err)
+	exec(t, db, `DELETE FROM outbox WHERE "offset" <= 3; SELECT setval('outbox_offset_seq', 1)`)
 	insert("f")
 	ids, at, rebased := drain(t, s, at)
 	require.Equal(t, []string{"f", "d", "e"}, ids, "also rows above the sequence")
@@ -184,9 +170,8 @@ func restored(t *testing.T, db *sql.DB, ids ...string) {
 
 func burn(t *testing.T, db *sql.DB, n int) {
 	t.Helper()
-	_, err := db.ExecContext(t.Context(), fmt.Sprintf(
+	exec(t, db, fmt.Sprintf(
 		`DO $$ BEGIN FOR i IN 1..%d LOOP PERFORM pg_current_xact_id(); COMMIT; END LOOP; END $$`, n))
-	require.NoError(t, err)
 }
 
 func TestRestoredRowsComeOnceAndNotAgainWhenTheirIdsAreReached(t *testing.T) {
@@ -199,18 +184,13 @@ func TestRestoredRowsComeOnceAndNotAgainWhenTheirIdsAreReached(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			server := privateServer(t)
-			db, err := postgres.OpenDB(server.DSN())
-			require.NoError(t, err)
-			t.Cleanup(func() { _ = db.Close() })
+			db := openDB(t, server.DSN())
 			s := openStore(t, db, postgres.Config{})
 			insert := inserter(t, db)
 			restored(t, db, "a", "b", "c")
 			insert("d")
-			tx, err := db.BeginTx(t.Context(), nil)
-			require.NoError(t, err)
-			defer func() { _ = tx.Rollback() }()
-			_, err = tx.ExecContext(t.Context(), `INSERT INTO outbox (id, type, payload) VALUES ('open', 't', '{}')`)
-			require.NoError(t, err)
+			tx := begin(t, db)
+			exec(t, tx, `INSERT INTO outbox (id, type, payload) VALUES ('open', 't', '{}')`)
 			insert("e")
 
 			ids, at, rebased := drain(t, s, json.RawMessage(from))
@@ -264,22 +244,18 @@ func TestACursorWithoutAHistoryContinuesWithTheLogs(t *testing.T) {
 
 func TestAServerThatHidesItsIdentityIsJudgedByItsIds(t *testing.T) {
 	t.Parallel()
-	db, err := postgres.OpenDB(postgrestest.DSN(t))
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = db.Close() })
+	db := openDB(t, postgrestest.DSN(t))
 	db.SetMaxOpenConns(1)
 	s := openStore(t, db, postgres.Config{})
-	_, err = db.ExecContext(t.Context(), `REVOKE EXECUTE ON FUNCTION pg_control_system() FROM PUBLIC;
+	exec(t, db, `REVOKE EXECUTE ON FUNCTION pg_control_system() FROM PUBLIC;
 		CREATE ROLE waybill_without_rights; GRANT SELECT ON ALL TABLES IN SCHEMA public TO waybill_without_rights;
 		GRANT SELECT ON ALL SEQUENCES IN SCHEMA public TO waybill_without_rights`)
-	require.NoError(t, err)
 	t.Cleanup(func() {
 		_, err := db.Exec(`RESET ROLE; DROP OWNED BY waybill_without_rights; DROP ROLE waybill_without_rights`)
 		require.NoError(t, err)
 	})
 	inserter(t, db)("a")
-	_, err = db.ExecContext(t.Context(), `SET ROLE waybill_without_rights`)
-	require.NoError(t, err)
+	exec(t, db, `SET ROLE waybill_without_rights`)
 	ids, at, _ := drain(t, s, nil)
 	require.Equal(t, []string{"a"}, ids)
 	require.NotContains(t, string(at), "system")
@@ -291,8 +267,7 @@ func TestTheLogOfAnotherClusterIsReadAgain(t *testing.T) {
 	t.Parallel()
 	db := newDB(t)
 	s := openStore(t, db, postgres.Config{})
-	_, err := db.ExecContext(t.Context(), `INSERT INTO outbox (id, type, payload) VALUES ('a', 't', '{}')`)
-	require.NoError(t, err)
+	exec(t, db, `INSERT INTO outbox (id, type, payload) VALUES ('a', 't', '{}')`)
 	foreign := json.RawMessage(`{"at":{"snapshot":"900000000:900000000:","bound":0}}`)
 	ids, _, rebased := drain(t, s, foreign)
 	require.Equal(t, []string{"a"}, ids)
@@ -311,8 +286,7 @@ func TestMigratingTwiceAppliesNothingMore(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, applied)
 
-	_, err = db.ExecContext(t.Context(), `INSERT INTO outbox_migrations (version_id, is_applied) VALUES (99, true)`)
-	require.NoError(t, err)
+	exec(t, db, `INSERT INTO outbox_migrations (version_id, is_applied) VALUES (99, true)`)
 	_, err = postgres.Open(t.Context(), db, postgres.Config{})
 	require.ErrorIs(t, err, store.ErrNewerSchema)
 }
@@ -323,8 +297,7 @@ func TestThePrintedSQLCreatesTheSameTables(t *testing.T) {
 		db := newDB(t)
 		text, err := postgres.MigrationSQL(c)
 		require.NoError(t, err)
-		_, err = db.ExecContext(t.Context(), text)
-		require.NoError(t, err)
+		exec(t, db, text)
 		s, err := postgres.Open(t.Context(), db, c)
 		require.NoError(t, err)
 		require.Equal(t, c.Payload == postgres.PayloadBytes, s.BinaryPayload())
@@ -348,14 +321,11 @@ func TestTheIdentityOfAServerDoesNotDependOnTheTimeZone(t *testing.T) {
 	s := openStore(t, db, postgres.Config{})
 	inserter(t, db)("a")
 	lease := acquire(t, s, "o")
-	reader, err := s.NewReader(nil, everything)
-	require.NoError(t, err)
+	reader := readerFrom(t, s, nil)
 	for _, zone := range []string{"Asia/Kathmandu", "America/Lima"} {
-		target, err := s.Probe(t.Context())
-		require.NoError(t, err)
+		target := probeOf(t, s)
 		setDefault(t, db, "timezone", zone)
-		_, err = reader.Next(t.Context(), target, 100)
-		require.NoError(t, err)
+		_ = nextPage(t, reader, target, 100)
 		require.NoError(t, s.Checkpoint(t.Context(), store.Checkpoint{Lease: lease, TTL: time.Hour}))
 	}
 }

@@ -44,12 +44,11 @@ func TestLargePayloadsGetThroughAStatementTimeout(t *testing.T) {
 		q.Set("statement_timeout", "300")
 		u.RawQuery = q.Encode()
 	})
-	reader, err := s.NewReader(nil, everything)
-	require.NoError(t, err)
+	reader := readerFrom(t, s, nil)
 	read, failed := 0, 0
 	for page := (store.Page{}); !page.CaughtUp; {
-		target, err := s.Probe(t.Context())
-		require.NoError(t, err)
+		target := probeOf(t, s)
+		var err error
 		if page, err = reader.Next(t.Context(), target, 2000); err != nil {
 			failed++
 			require.Less(t, failed, 20, "%d rows read: %v", read, err)
@@ -68,14 +67,11 @@ func TestAPageOfLargePayloadsMovesLittleMoreThanItCarries(t *testing.T) {
 			const large = 200
 			var moved *atomic.Int64
 			s, _ := largeLog(t, small, large, func(u *url.URL) { moved = countBytes(t, u) })
-			reader, err := s.NewReader(nil, everything)
-			require.NoError(t, err)
-			target, err := s.Probe(t.Context())
-			require.NoError(t, err)
+			reader := readerFrom(t, s, nil)
+			target := probeOf(t, s)
 			carried, most := 0, 0
 			for page := (store.Page{}); !page.CaughtUp; {
-				page, err = reader.Next(t.Context(), target, 2000)
-				require.NoError(t, err)
+				page = nextPage(t, reader, target, 2000)
 				size := 0
 				for _, e := range page.Envelopes {
 					size += len(e.Payload)

@@ -58,8 +58,7 @@ func TestATransactionThatHasNotUsedTheLogDelaysNoFloor(t *testing.T) {
 			// The floor rises to where the locks were read.
 			risen := func(tx *sql.Tx) bool { return position.At.Floors[idOf(t, tx)] >= published-5000 }
 			for range 100 { // the slower the locks are to read, the more rarely they are read
-				_, err := db.ExecContext(t.Context(), insertMany)
-				require.NoError(t, err)
+				exec(t, db, insertMany)
 				require.Len(t, settle(), 5000)
 				published += 5000
 				if risen(silent) && risen(last) {
@@ -67,8 +66,7 @@ func TestATransactionThatHasNotUsedTheLogDelaysNoFloor(t *testing.T) {
 				}
 			}
 			require.Empty(t, settle())
-			_, err := last.ExecContext(t.Context(), `INSERT INTO outbox (id, type, payload) VALUES ('last', 't', '{}')`)
-			require.NoError(t, err)
+			exec(t, last, `INSERT INTO outbox (id, type, payload) VALUES ('last', 't', '{}')`)
 			require.True(t, risen(silent))
 			require.True(t, risen(last))
 			require.Zero(t, position.At.Floors[idOf(t, early)])
@@ -115,13 +113,11 @@ func TestAPreparedTransactionThatHasPublishedIsRead(t *testing.T) {
 	tx := begin(t, db, `INSERT INTO outbox (id, type, payload) VALUES ('prepared', 't', '{}')`, `PREPARE TRANSACTION 'p'`)
 	_ = tx.Rollback() // the session no longer has a transaction
 	for range 4 {
-		_, err := db.ExecContext(t.Context(), insertMany)
-		require.NoError(t, err)
+		exec(t, db, insertMany)
 		ids, _ := read()
 		require.Len(t, ids, 5000)
 	}
-	_, err = db.ExecContext(t.Context(), `COMMIT PREPARED 'p'`)
-	require.NoError(t, err)
+	exec(t, db, `COMMIT PREPARED 'p'`)
 	ids, _ := read()
 	require.Equal(t, []string{"prepared"}, ids)
 }

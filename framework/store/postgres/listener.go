@@ -12,6 +12,7 @@ import (
 	"github.com/lib/pq"
 
 	"github.com/waybill-go/waybill/framework/store"
+	"github.com/waybill-go/waybill/framework/store/postgres/internal/catalog"
 )
 
 const (
@@ -88,7 +89,7 @@ func (s *Store) Listen(ctx context.Context, hear func(store.News)) error {
 		if ctx.Err() != nil {
 			return nil
 		}
-		if !refused(err, idleSession) {
+		if !catalog.Refused(err, idleSession) {
 			return fmt.Errorf("listen: %w", err)
 		}
 		// The server's timeout is shorter than the time between pings. That is no failure.

@@ -30,9 +30,7 @@ const listenerName = "waybill-listener"
 func listen(t *testing.T, at func(*url.URL)) (*sql.DB, *postgres.Store) {
 	t.Helper()
 	dsn := postgrestest.DSN(t)
-	db, err := postgres.OpenDB(dsn)
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = db.Close() })
+	db := openDB(t, dsn)
 	address, err := url.Parse(dsn)
 	require.NoError(t, err)
 	q := address.Query()
@@ -167,7 +165,7 @@ func TestEachListeningConnectionAsksForItsAddress(t *testing.T) {
 	t.Parallel()
 	dsn := postgrestest.DSN(t)
 	addresses := make(chan string, 3)
-	s := openStore(t, openAt(t, dsn), postgres.Config{ListenDSN: func(ctx context.Context) (string, error) {
+	s := openStore(t, openDB(t, dsn), postgres.Config{ListenDSN: func(ctx context.Context) (string, error) {
 		_, bounded := ctx.Deadline()
 		require.True(t, bounded)
 		select {
@@ -206,7 +204,7 @@ func TestListeningUsesTheConfiguredDialer(t *testing.T) {
 	t.Parallel()
 	address, err := url.Parse(postgrestest.DSN(t))
 	require.NoError(t, err)
-	db, server := openAt(t, address.String()), address.Host
+	db, server := openDB(t, address.String()), address.Host
 	address.Host = "orders.cloud.invalid:5432"
 	var dialled []string
 	s := openStore(t, db, postgres.Config{
@@ -228,7 +226,7 @@ func TestListeningUsesTheConfiguredDialer(t *testing.T) {
 func TestContradictorySettingsOfListeningAreRefused(t *testing.T) {
 	t.Parallel()
 	dsn := postgrestest.DSN(t)
-	db := openAt(t, dsn)
+	db := openDB(t, dsn)
 	openStore(t, db, postgres.Config{})
 	ask := func(context.Context) (string, error) { return dsn, nil }
 	_, err := postgres.Open(t.Context(), db, postgres.Config{Listen: dsn, ListenDSN: ask})
@@ -293,8 +291,7 @@ func TestASilentConnectionIsReplacedAndMissedRowsAreFound(t *testing.T) {
 	e.awaitWake(t)
 
 	p.Swallow()
-	_, err := db.ExecContext(t.Context(), `INSERT INTO outbox (type, payload) VALUES ('t', '{}')`)
-	require.NoError(t, err)
+	exec(t, db, `INSERT INTO outbox (type, payload) VALUES ('t', '{}')`)
 	require.NoError(t, s.Announce(t.Context()))
 	require.ErrorContains(t, e.awaitEnd(t), "the server does not answer")
 	require.Empty(t, e.woken, "the announcement was lost")

@@ -17,11 +17,9 @@ func caughtUp(t *testing.T, s *postgres.Store, filter store.Filter) store.Looker
 	t.Helper()
 	r, err := s.NewReader(nil, filter)
 	require.NoError(t, err)
-	target, err := s.Probe(t.Context())
-	require.NoError(t, err)
+	target := probeOf(t, s)
 	for {
-		page, err := r.Next(t.Context(), target, 1000)
-		require.NoError(t, err)
+		page := nextPage(t, r, target, 1000)
 		if page.CaughtUp {
 			return r.(store.Looker)
 		}
@@ -45,21 +43,16 @@ func TestAProbeReturnsFewNewRows(t *testing.T) {
 	s := openStore(t, db, postgres.Config{})
 	exec := func(q store.Execer, query string) {
 		t.Helper()
-		_, err := q.ExecContext(t.Context(), query)
-		require.NoError(t, err)
+		exec(t, q, query)
 	}
 	insert := func(q store.Execer, id, typ string) {
 		t.Helper()
 		exec(q, `INSERT INTO outbox (id, type, payload) VALUES ('`+id+`', '`+typ+`', '{}')`)
 	}
 	insert(db, "before", "wanted")
-	late, err := db.BeginTx(t.Context(), nil)
-	require.NoError(t, err)
-	defer func() { _ = late.Rollback() }()
+	late := begin(t, db)
 	insert(late, "late", "wanted")
-	open, err := db.BeginTx(t.Context(), nil)
-	require.NoError(t, err)
-	defer func() { _ = open.Rollback() }()
+	open := begin(t, db)
 	insert(open, "open", "wanted")
 	r := caughtUp(t, s, store.Filter{Slots: store.SlotRange{Last: store.Slots - 1}, Types: notification.TypeFilter{Names: []string{"wanted"}}})
 
@@ -99,8 +92,7 @@ func TestAProbeReturnsNoRowsIfThereAreMany(t *testing.T) {
 	db := newDB(t)
 	s := openStore(t, db, postgres.Config{})
 	r := caughtUp(t, s, store.Filter{Slots: store.SlotRange{Last: store.Slots - 1}, Types: notification.AllTypes})
-	_, err := db.ExecContext(t.Context(), `INSERT INTO outbox (id, type, payload) SELECT 'r' || i, 't', '{}' FROM generate_series(1, 700) i`)
-	require.NoError(t, err)
+	exec(t, db, `INSERT INTO outbox (id, type, payload) SELECT 'r' || i, 't', '{}' FROM generate_series(1, 700) i`)
 	target, err := r.Look(t.Context())
 	require.NoError(t, err)
 	var found []string
@@ -114,8 +106,7 @@ func TestAProbeReturnsNoRowsIfThereAreMany(t *testing.T) {
 	require.Equal(t, "r700", found[699])
 
 	other := caughtUp(t, s, store.Filter{Slots: store.SlotRange{Last: store.Slots - 1}, Types: notification.AllTypes})
-	_, err = db.ExecContext(t.Context(), `INSERT INTO outbox (id, type, payload) VALUES ('last', 't', '{}')`)
-	require.NoError(t, err)
+	exec(t, db, `INSERT INTO outbox (id, type, payload) VALUES ('last', 't', '{}')`)
 	target, err = r.Look(t.Context())
 	require.NoError(t, err)
 	for name, reader := range map[string]store.Reader{"its own": r, "another": other} {

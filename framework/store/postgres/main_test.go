@@ -2,6 +2,7 @@ package postgres_test
 
 import (
 	"database/sql"
+	"encoding/json"
 	"testing"
 	"time"
 
@@ -41,4 +42,26 @@ func lease(t testing.TB, s *postgres.Store, lane store.Lane) (store.Lease, error
 		return store.Lease{}, err
 	}
 	return s.Acquire(t.Context(), lane, "o", time.Minute)
+}
+
+func probeOf(t testing.TB, s *postgres.Store) store.Target {
+	t.Helper()
+	target, err := s.Probe(t.Context())
+	require.NoError(t, err)
+	return target
+}
+
+// readerFrom returns a reader of all rows after a position.
+func readerFrom(t testing.TB, s *postgres.Store, position json.RawMessage) store.Reader {
+	t.Helper()
+	r, err := s.NewReader(position, everything)
+	require.NoError(t, err)
+	return r
+}
+
+func nextPage(t testing.TB, r store.Reader, target store.Target, limit int) store.Page {
+	t.Helper()
+	page, err := r.Next(t.Context(), target, limit)
+	require.NoError(t, err)
+	return page
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/waybill-go/waybill/framework/store"
 	"github.com/waybill-go/waybill/framework/store/internal/migration"
+	"github.com/waybill-go/waybill/framework/store/postgres/internal/catalog"
 )
 
 //go:embed migrations/*.sql
@@ -58,13 +59,13 @@ func MigrationSQL(c Config) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	n, err := parseNames(c.Prefix)
+	n, err := catalog.Parse(c.Prefix)
 	if err != nil {
 		return "", err
 	}
 	text, err := migrations(c, n).SQL()
-	if err == nil && n.schema != "" {
-		text = `CREATE SCHEMA IF NOT EXISTS ` + pq.QuoteIdentifier(n.schema) + ";\n" + text
+	if err == nil && n.Schema != "" {
+		text = `CREATE SCHEMA IF NOT EXISTS ` + pq.QuoteIdentifier(n.Schema) + ";\n" + text
 	}
 	return text, err
 }
@@ -73,21 +74,21 @@ func MigrationSQL(c Config) (string, error) {
 // create it.
 func makeSchema(ctx context.Context, db *sql.DB, n names) error {
 	var exists bool
-	if err := db.QueryRowContext(ctx, `SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = $1)`, n.schema).Scan(&exists); err != nil || exists {
+	if err := db.QueryRowContext(ctx, `SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = $1)`, n.Schema).Scan(&exists); err != nil || exists {
 		return err
 	}
 	// Another program may create it at the same time, which is not an error.
-	_, err := db.ExecContext(ctx, `CREATE SCHEMA IF NOT EXISTS `+pq.QuoteIdentifier(n.schema))
+	_, err := db.ExecContext(ctx, `CREATE SCHEMA IF NOT EXISTS `+pq.QuoteIdentifier(n.Schema))
 	switch {
-	case err == nil, refused(err, "23505", "42P06"):
+	case err == nil, catalog.Refused(err, "23505", "42P06"):
 		return nil
-	case refused(err, deniedPrivilege):
+	case catalog.Refused(err, catalog.DeniedPrivilege):
 		return &store.AdvisedError{
-			Err:  fmt.Errorf("make the schema %s: %w", n.schema, err),
-			Hint: "ask someone who may do it to run CREATE SCHEMA " + pq.QuoteIdentifier(n.schema) + " AUTHORIZATION followed by the role that migrates",
+			Err:  fmt.Errorf("make the schema %s: %w", n.Schema, err),
+			Hint: "ask someone who may do it to run CREATE SCHEMA " + pq.QuoteIdentifier(n.Schema) + " AUTHORIZATION followed by the role that migrates",
 		}
 	}
-	return fmt.Errorf("make the schema %s: %w", n.schema, err)
+	return fmt.Errorf("make the schema %s: %w", n.Schema, err)
 }
 
 func migrations(c Config, n names) migration.Set {

@@ -40,8 +40,7 @@ func TestAPrefixMayBeAWordOfSQLAndNameASchema(t *testing.T) {
 				require.NoError(t, err)
 				_, err = db.ExecContext(ctx, s.InsertInto()+` ('a', 'a', 1, '', $1, NULL, '{}', '1')`, time.Now().Add(-time.Hour))
 				require.NoError(t, err)
-				reader, err := s.NewReader(l.Position, everything)
-				require.NoError(t, err)
+				reader := readerFrom(t, s, l.Position)
 				ids, end, err := rest(ctx, s, reader)
 				require.NoError(t, err)
 				require.Equal(t, []string{"a"}, ids)
@@ -80,11 +79,11 @@ func TestAStoreUsesItsSchemaWithAnySearchPath(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
 	dsn := postgrestest.DSN(t)
-	db := openAt(t, dsn)
+	db := openDB(t, dsn)
 	db.SetMaxOpenConns(1)
 	exec(t, db, `CREATE SCHEMA tenant`)
 	own := openStore(t, db, postgres.Config{})
-	other := openStore(t, openAt(t, with(t, dsn, "search_path", "tenant")), postgres.Config{})
+	other := openStore(t, openDB(t, with(t, dsn, "search_path", "tenant")), postgres.Config{})
 	require.Contains(t, other.InsertInto(), `"tenant"."outbox"`)
 	exec(t, db, `INSERT INTO public.outbox (id, type, payload) VALUES ('ours', 'a', '1')`,
 		`INSERT INTO tenant.outbox (id, type, payload) VALUES ('theirs', 'a', '1')`,
@@ -116,8 +115,7 @@ func TestARecreatedLogIsRecognizedByItsTable(t *testing.T) {
 	s := openStore(t, db, postgres.Config{PartitionRows: 1000})
 	const insert = `INSERT INTO outbox (id, type, payload) VALUES ('a', 'a', '1')`
 	exec(t, db, insert)
-	reader, err := s.NewReader(nil, everything)
-	require.NoError(t, err)
+	reader := readerFrom(t, s, nil)
 	ids, _, err := rest(ctx, s, reader)
 	require.NoError(t, err)
 	require.Equal(t, []string{"a"}, ids)
@@ -136,9 +134,9 @@ func TestARecreatedLogIsRecognizedByItsTable(t *testing.T) {
 func TestMigrateNamesThePrivilegeToCreateASchema(t *testing.T) {
 	t.Parallel()
 	dsn := postgrestest.DSN(t)
-	owner := openAt(t, dsn)
+	owner := openDB(t, dsn)
 	role, address := newRole(t, owner, dsn)
-	db := openAt(t, address)
+	db := openDB(t, address)
 	_, err := postgres.Migrate(t.Context(), db, postgres.Config{Prefix: "billing.outbox"})
 	var advised *store.AdvisedError
 	require.ErrorAs(t, err, &advised)
@@ -151,7 +149,7 @@ func TestMigrateNamesThePrivilegeToCreateASchema(t *testing.T) {
 func TestAnnouncementsOfAnOutboxInASchemaArrive(t *testing.T) {
 	t.Parallel()
 	dsn := postgrestest.DSN(t)
-	db := openAt(t, dsn)
+	db := openDB(t, dsn)
 	s := openStore(t, db, postgres.Config{Prefix: "billing.order", Listen: dsn})
 	heard := make(chan store.News, 10)
 	go func() { _ = s.Listen(t.Context(), func(n store.News) { heard <- n }) }()

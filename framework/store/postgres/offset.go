@@ -66,7 +66,7 @@ func checkOffsets(ctx context.Context, db *sql.DB, n names) error {
 		LEFT JOIN pg_attrdef xd ON xd.adrelid = x.attrelid AND xd.adnum = x.attnum
 		CROSS JOIN LATERAL pg_get_serial_sequence($1, 'offset') AS owned(name)
 		LEFT JOIN pg_sequence s ON s.seqrelid = owned.name::regclass
-		WHERE o.attrelid = to_regclass($1) AND o.attname = 'offset'`, n.Log(), n.plain("offset_is_chosen"), n.Table("offset_seq")).
+		WHERE o.attrelid = to_regclass($1) AND o.attname = 'offset'`, n.Log(), n.Plain("offset_is_chosen"), n.Table("offset_seq")).
 		Scan(&o.idFirst, &o.idDefault, &o.identity, &o.offsetDefault, &o.trigger, &o.sequence, &o.ours, &o.increment, &o.cache, &o.cycle)
 	if err != nil {
 		return fmt.Errorf("look at the offsets of %s: %w", n, err)

@@ -23,8 +23,7 @@ var logs = map[string]postgres.Config{
 func work(t *testing.T, db *sql.DB, s *postgres.Store, read func() ([]string, store.Page), lease store.Lease) (ids []string) {
 	t.Helper()
 	for i := range 3 {
-		_, err := db.ExecContext(t.Context(), insertOne)
-		require.NoError(t, err)
+		exec(t, db, insertOne)
 		found, page := read()
 		ids = append(ids, found...)
 		require.NoError(t, s.Checkpoint(t.Context(), store.Checkpoint{Lease: lease, TTL: time.Minute, Number: int64(i + 1), Position: page.End}))
@@ -79,14 +78,11 @@ func TestAnOffsetThatAProducerChoosesIsRefused(t *testing.T) {
 				_, err := db.ExecContext(t.Context(), `INSERT INTO outbox ("offset", type, payload) VALUES (`+chosen+`, 't', '{}')`)
 				require.NotNil(t, pq.As(err, "428C9"), "%s: %v", chosen, err)
 			}
-			tx, err := db.BeginTx(t.Context(), nil)
-			require.NoError(t, err)
-			defer func() { _ = tx.Rollback() }()
-			_, err = tx.ExecContext(t.Context(), insertOne)
-			require.NoError(t, err)
+			tx := begin(t, db)
+			exec(t, tx, insertOne)
 			var offset int64
 			require.NoError(t, tx.QueryRowContext(t.Context(), `SELECT nextval('outbox_offset_seq')`).Scan(&offset))
-			_, err = tx.ExecContext(t.Context(), `INSERT INTO outbox ("offset", type, payload) VALUES ($1, 't', '{}')`, offset)
+			_, err := tx.ExecContext(t.Context(), `INSERT INTO outbox ("offset", type, payload) VALUES ($1, 't', '{}')`, offset)
 			require.NotNil(t, pq.As(err, "428C9"), "%v", err)
 		})
 	}
@@ -136,17 +132,15 @@ func TestALogThatWouldLoseRowsIsNotOpened(t *testing.T) {
 			t.Parallel()
 			db := newDB(t)
 			openStore(t, db, c.config)
-			_, err := db.ExecContext(t.Context(), c.damage)
-			require.NoError(t, err)
-			_, err = postgres.Open(t.Context(), db, c.config)
+			exec(t, db, c.damage)
+			_, err := postgres.Open(t.Context(), db, c.config)
 			require.ErrorIs(t, err, store.ErrUnsafeLog)
 			require.ErrorContains(t, err, "outbox: ")
 			require.ErrorContains(t, err, c.fault)
 			for fault := range strings.SplitSeq(err.Error(), "; public.outbox: ") {
 				_, mend, found := strings.Cut(fault, "; to fix it: ")
 				require.True(t, found, fault)
-				_, err = db.ExecContext(t.Context(), mend)
-				require.NoError(t, err, mend)
+				exec(t, db, mend)
 			}
 			_, err = postgres.Open(t.Context(), db, c.config)
 			require.NoError(t, err)
@@ -158,10 +152,9 @@ func TestALogWithTheOffsetBeforeTheTransactionIdIsNotOpened(t *testing.T) {
 	t.Parallel()
 	db := newDB(t)
 	openStore(t, db, postgres.Config{})
-	_, err := db.ExecContext(t.Context(), `ALTER TABLE outbox DROP COLUMN transaction_id;
+	exec(t, db, `ALTER TABLE outbox DROP COLUMN transaction_id;
 		ALTER TABLE outbox ADD COLUMN transaction_id xid8 NOT NULL DEFAULT pg_current_xact_id()`)
-	require.NoError(t, err)
-	_, err = postgres.Open(t.Context(), db, postgres.Config{})
+	_, err := postgres.Open(t.Context(), db, postgres.Config{})
 	require.ErrorIs(t, err, store.ErrUnsafeLog)
 	require.ErrorContains(t, err, `"offset" comes before transaction_id`)
 }
@@ -177,15 +170,12 @@ func readerOf(t *testing.T, s *postgres.Store) (store.Lease, func() ([]string, s
 	t.Helper()
 	l, err := lease(t, s, store.Lanes("s", 1)[0])
 	require.NoError(t, err)
-	reader, err := s.NewReader(l.Position, everything)
-	require.NoError(t, err)
+	reader := readerFrom(t, s, l.Position)
 	return l, func() (ids []string, page store.Page) {
 		t.Helper()
-		target, err := s.Probe(t.Context())
-		require.NoError(t, err)
+		target := probeOf(t, s)
 		for !page.CaughtUp {
-			page, err = reader.Next(t.Context(), target, 1000)
-			require.NoError(t, err)
+			page = nextPage(t, reader, target, 1000)
 			for _, e := range page.Envelopes {
 				ids = append(ids, e.ID)
 			}

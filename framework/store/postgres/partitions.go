@@ -10,6 +10,7 @@ import (
 
 	"github.com/waybill-go/waybill/framework/store"
 	"github.com/waybill-go/waybill/framework/store/internal/tables"
+	"github.com/waybill-go/waybill/framework/store/postgres/internal/catalog"
 )
 
 var _ store.Partitioner = (*Store)(nil)
@@ -52,7 +53,7 @@ func partitionsAhead(n names, highest partition, rows, last int64) []partition {
 }
 
 // isPartitioned reports whether the log is partitioned.
-func isPartitioned(ctx context.Context, q querier, n names) (partitioned bool, err error) {
+func isPartitioned(ctx context.Context, q store.RowQuerier, n names) (partitioned bool, err error) {
 	err = q.QueryRowContext(ctx, `SELECT coalesce((SELECT relkind = 'p' FROM pg_class WHERE oid = to_regclass($1)), false)`, n.Log()).Scan(&partitioned)
 	if err != nil {
 		return false, fmt.Errorf("look at the log %s: %w", n, err)
@@ -93,7 +94,7 @@ func (s *Store) ExtendPartitions(ctx context.Context) (int, error) {
 }
 
 // owns reports whether this role may create and drop partitions.
-func (s *Store) owns(ctx context.Context, q querier) (owns bool, err error) {
+func (s *Store) owns(ctx context.Context, q store.RowQuerier) (owns bool, err error) {
 	err = q.QueryRowContext(ctx, `SELECT pg_has_role(relowner, 'USAGE') AND has_schema_privilege(relnamespace, 'CREATE')
 		FROM pg_class WHERE oid = to_regclass($1)`, s.names.Log()).Scan(&owns)
 	return owns, err
@@ -157,7 +158,7 @@ func (s *Store) attach(ctx context.Context, p partition) error {
 	if _, err := tx.ExecContext(ctx, fmt.Sprintf(
 		`SET LOCAL lock_timeout = %d; SET LOCAL idle_in_transaction_session_timeout = %d; LOCK TABLE ONLY %s IN SHARE UPDATE EXCLUSIVE MODE;
 		CREATE TABLE %s (LIKE %s INCLUDING ALL); ALTER TABLE %s ATTACH PARTITION %s FOR VALUES FROM (%d) TO (%d)`,
-		prunerPatience.Milliseconds(), idleTime.Milliseconds(), s.names.Log(), p.Name, s.names.Log(), s.names.Log(), p.Name, p.From, p.To)); refused(err, "23514") { // the default partition has such rows already
+		prunerPatience.Milliseconds(), idleTime.Milliseconds(), s.names.Log(), p.Name, s.names.Log(), s.names.Log(), p.Name, p.From, p.To)); catalog.Refused(err, "23514") { // the default partition has such rows already
 		return errTooLate
 	} else if err != nil {
 		return err
@@ -275,7 +276,7 @@ func (s *Store) worthALock(ctx context.Context, p partition, e store.Pruning) (e
 
 // isDoneAlready reports whether another pruner has dropped or created the partition.
 func isDoneAlready(err error) bool {
-	return refused(err,
+	return catalog.Refused(err,
 		"42P01", // undefined_table
 		"42P07", // duplicate_table
 		"42P17", // invalid_object_definition: it would overlap another

@@ -116,8 +116,7 @@ func TestAPartitionThatTheSequenceHasReachedIsNotCreated(t *testing.T) {
 			t.Parallel()
 			db := newDB(t)
 			s := openStore(t, db, postgres.Config{PartitionRows: 10})
-			_, err := db.ExecContext(t.Context(), meanwhile)
-			require.NoError(t, err)
+			exec(t, db, meanwhile)
 			require.ErrorIs(t, s.MakePartition(t.Context(), 41, 51), postgres.ErrTooLate)
 			require.NoError(t, s.MakePartition(t.Context(), 51, 61))
 		})
@@ -130,8 +129,7 @@ func TestAPartitionThatCannotBeDroppedIsEmptiedOnce(t *testing.T) {
 	db := newDB(t)
 	s := openStore(t, db, postgres.Config{PartitionRows: 5})
 	for range 18 {
-		_, err := db.ExecContext(t.Context(), insertOne)
-		require.NoError(t, err)
+		exec(t, db, insertOne)
 	}
 	settleAll(t, s, "mail")
 	backup := begin(t, db, `LOCK TABLE ONLY outbox IN ACCESS SHARE MODE`)
@@ -149,11 +147,10 @@ func TestAStoppedPrunerReleasesTheLog(t *testing.T) {
 	s := openStore(t, db, postgres.Config{PartitionRows: 5})
 	published := make(chan error, 1)
 	err := s.PruneTx(t.Context(), func(tx *sql.Tx) error {
-		_, err := tx.ExecContext(t.Context(), `DROP TABLE outbox_from_1`)
-		require.NoError(t, err)
+		exec(t, tx, `DROP TABLE outbox_from_1`)
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 		defer cancel()
-		_, err = db.ExecContext(ctx, insertOne)
+		_, err := db.ExecContext(ctx, insertOne)
 		published <- err
 		return nil
 	})

@@ -115,7 +115,7 @@ func probeSQL(n names, server string) string {
 }
 
 // runProbe runs a probe's statement; its additional columns go to rest.
-func (s *Store) runProbe(ctx context.Context, q querier, query string, rest ...any) (*probe, error) {
+func (s *Store) runProbe(ctx context.Context, q store.RowQuerier, query string, rest ...any) (*probe, error) {
 	ctx, cancel := context.WithTimeout(ctx, statementTime)
 	defer cancel()
 	p := &probe{}
@@ -140,7 +140,7 @@ func (s *Store) known() bounds { return bounds{s.watermark.Load(), s.floors.Load
 
 // complete sets the fields of a probe from its columns, and from what was known before its
 // statement began, as far as that still applies.
-func (s *Store) complete(ctx context.Context, q querier, p *probe, snapshot string, known bounds) (err error) {
+func (s *Store) complete(ctx context.Context, q store.RowQuerier, p *probe, snapshot string, known bounds) (err error) {
 	if p.snapshot, err = parseSnapshot(snapshot); err != nil {
 		return err
 	}

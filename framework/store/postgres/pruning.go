@@ -10,6 +10,7 @@ import (
 
 	"github.com/waybill-go/waybill/framework/store"
 	"github.com/waybill-go/waybill/framework/store/internal/tables"
+	"github.com/waybill-go/waybill/framework/store/postgres/internal/catalog"
 )
 
 var _ store.Pruner = (*Store)(nil)
@@ -81,7 +82,7 @@ func (s *Store) Prune(ctx context.Context, p store.Pruning) (store.Pruned, error
 
 // prunable returns the table whose rows are removed one by one: in a partitioned log the default
 // partition, unless this role may not drop the others.
-func (s *Store) prunable(ctx context.Context, q querier) (string, error) {
+func (s *Store) prunable(ctx context.Context, q store.RowQuerier) (string, error) {
 	if !s.parts {
 		return s.names.Log(), nil
 	}
@@ -118,7 +119,7 @@ func (s *Store) pruneTx(ctx context.Context, locks string, do func(tx *sql.Tx) e
 // isInTheWay reports whether another transaction holds the same rows or the table. The next pass
 // tries again.
 func isInTheWay(err error) bool {
-	return refused(err,
+	return catalog.Refused(err,
 		"55P03", // lock_not_available
 		"40001", // serialization_failure
 		"40P01", // deadlock_detected

@@ -10,12 +10,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/store"
 	"github.com/waybill-go/waybill/framework/store/postgres"
 )
-
-var wholeLog = store.Filter{Slots: store.SlotRange{Last: store.Slots - 1}, Types: notification.AllTypes}
 
 // settleAll reads a sink's only lane to the end and moves its cursor there.
 func settleAll(t *testing.T, s *postgres.Store, sink string) {
@@ -23,13 +20,10 @@ func settleAll(t *testing.T, s *postgres.Store, sink string) {
 	ctx := t.Context()
 	lease, err := lease(t, s, store.Lanes(sink, 1)[0])
 	require.NoError(t, err)
-	reader, err := s.NewReader(lease.Position, wholeLog)
-	require.NoError(t, err)
-	target, err := s.Probe(ctx)
-	require.NoError(t, err)
+	reader := readerFrom(t, s, lease.Position)
+	target := probeOf(t, s)
 	for {
-		page, err := reader.Next(ctx, target, 1000)
-		require.NoError(t, err)
+		page := nextPage(t, reader, target, 1000)
 		if page.CaughtUp {
 			require.NoError(t, s.Checkpoint(ctx, store.Checkpoint{Lease: lease, TTL: time.Minute, Position: page.End}))
 			require.NoError(t, s.Release(ctx, lease))
@@ -69,13 +63,10 @@ func TestAnOpenTransactionKeepsOnlyItsOwnRows(t *testing.T) {
 		ExecContext(context.Context, string, ...any) (sql.Result, error)
 	}) {
 		t.Helper()
-		_, err := q.ExecContext(t.Context(), insertOne)
-		require.NoError(t, err)
+		exec(t, q, insertOne)
 	}
 	exec(db) // 1
-	long, err := db.BeginTx(t.Context(), nil)
-	require.NoError(t, err)
-	defer long.Rollback()
+	long := begin(t, db)
 	exec(long) // 2
 	exec(db)   // 3
 	settleAll(t, s, "mail")
@@ -95,8 +86,7 @@ func TestRestoredRowsAreRemovedAfterTheyAreSettled(t *testing.T) {
 	t.Parallel()
 	db := newDB(t)
 	s := openStore(t, db, postgres.Config{})
-	_, err := db.ExecContext(t.Context(), insertOne+`; `+insertOne+`; UPDATE outbox SET transaction_id = '1000000000000'`)
-	require.NoError(t, err, "these ids are of a cluster that is far ahead")
+	exec(t, db, insertOne+`; `+insertOne+`; UPDATE outbox SET transaction_id = '1000000000000'`)
 	lease, err := lease(t, s, store.Lanes("mail", 1)[0])
 	require.NoError(t, err)
 	require.NoError(t, s.Release(t.Context(), lease))
@@ -109,8 +99,7 @@ func TestNothingIsRemovedIfTheCursorBelongsToAnotherCluster(t *testing.T) {
 	t.Parallel()
 	db := newDB(t)
 	s := openStore(t, db, postgres.Config{})
-	_, err := db.ExecContext(t.Context(), insertOne)
-	require.NoError(t, err)
+	exec(t, db, insertOne)
 	settleAll(t, s, "mail")
 	const change = `UPDATE outbox_cursors SET position = jsonb_set(position, $1, $2) WHERE sink = 'mail'`
 	for _, c := range []struct{ path, value, contains string }{
@@ -140,14 +129,12 @@ func TestThePrunerDoesNotWaitForLocksOfTheLog(t *testing.T) {
 	t.Parallel()
 	db := newDB(t)
 	s := openStore(t, db, postgres.Config{})
-	_, err := db.ExecContext(t.Context(), insertOne)
-	require.NoError(t, err)
+	exec(t, db, insertOne)
 	settleAll(t, s, "mail")
 	for _, lock := range []string{`LOCK TABLE outbox`, `SELECT FROM outbox FOR UPDATE`} {
 		tx, err := db.BeginTx(t.Context(), nil)
 		require.NoError(t, err)
-		_, err = tx.ExecContext(t.Context(), lock)
-		require.NoError(t, err)
+		exec(t, tx, lock)
 		began := time.Now()
 		require.Zero(t, expireAll(t, s, "mail"))
 		require.Less(t, time.Since(began), 5*time.Second)
@@ -168,9 +155,8 @@ func prunersAmongReaders(t *testing.T, c postgres.Config) {
 	ctx := t.Context()
 	s := openStore(t, db, c)
 	seed := seedOf(t)
-	_, err := db.ExecContext(ctx, `CREATE TABLE aggregate (key text PRIMARY KEY, seq bigint NOT NULL DEFAULT 0);
+	exec(t, db, `CREATE TABLE aggregate (key text PRIMARY KEY, seq bigint NOT NULL DEFAULT 0);
 		INSERT INTO aggregate (key) SELECT 'k' || i FROM generate_series(0, 39) i`)
-	require.NoError(t, err)
 
 	model := &committed{byID: make(map[string]bool)}
 	publishing, stopPublishing := context.WithTimeout(ctx, publishFor())

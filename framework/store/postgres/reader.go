@@ -13,6 +13,7 @@ import (
 
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/store"
+	"github.com/waybill-go/waybill/framework/store/postgres/internal/catalog"
 )
 
 // pageBytes is the size at which a page ends before it has reached its limit, so that large
@@ -118,7 +119,7 @@ func (r *reader) Next(ctx context.Context, target store.Target, limit int) (stor
 		}
 		upTo := min(d.Last, r.pos.offset+r.window)
 		envelopes, cut, err := r.query(ctx, d, upTo, rows)
-		if refused(err, divisionByZero) {
+		if catalog.Refused(err, divisionByZero) {
 			return store.Page{}, store.ErrServerChanged
 		}
 		if err != nil {

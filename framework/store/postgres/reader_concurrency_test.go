@@ -54,9 +54,8 @@ func findEveryRow(t *testing.T, db *sql.DB, s *postgres.Store) []*follower {
 	seed := seedOf(t)
 
 	const keys = 40
-	_, err := db.ExecContext(ctx, `CREATE TABLE aggregate (key text PRIMARY KEY, seq bigint NOT NULL DEFAULT 0);
+	exec(t, db, `CREATE TABLE aggregate (key text PRIMARY KEY, seq bigint NOT NULL DEFAULT 0);
 		INSERT INTO aggregate (key) SELECT 'k' || i FROM generate_series(0, 39) i`)
-	require.NoError(t, err)
 
 	model := &committed{byID: make(map[string]bool)}
 	publishing, stopPublishing := context.WithTimeout(ctx, publishFor())

@@ -108,9 +108,8 @@ func TestAReservedConnectionThatBreaksIsReplaced(t *testing.T) {
 	require.NoError(t, err)
 	for range 3 {
 		// This ends all sessions except its own.
-		_, err = admin.ExecContext(t.Context(), `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+		exec(t, admin, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
 			WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend'`)
-		require.NoError(t, err)
 		require.Eventually(t, func() bool { return s.Heartbeat(promptly(t), store.Member{Owner: "w1"}, time.Hour) == nil },
 			10*time.Second, 10*time.Millisecond)
 	}

@@ -32,7 +32,7 @@ func newRole(t *testing.T, db *sql.DB, dsn string) (role, address string) {
 	return role, u.String()
 }
 
-func exec(t *testing.T, db *sql.DB, statements ...string) {
+func exec(t testing.TB, db store.Execer, statements ...string) {
 	t.Helper()
 	for _, s := range statements {
 		_, err := db.ExecContext(t.Context(), s)
@@ -41,14 +41,6 @@ func exec(t *testing.T, db *sql.DB, statements ...string) {
 }
 
 // openAt opens a pool that the test closes before it drops its role.
-func openAt(t *testing.T, address string) *sql.DB {
-	t.Helper()
-	db, err := postgres.OpenDB(address)
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = db.Close() })
-	return db
-}
-
 // rest reads the remaining rows up to a new target.
 func rest(ctx context.Context, s *postgres.Store, r store.Reader) (ids []string, end store.Position, err error) {
 	target, err := s.Probe(ctx)
@@ -93,19 +85,18 @@ func TestRowLevelSecurityStopsReadersInsteadOfHidingRows(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			dsn := postgrestest.DSN(t)
-			owner := openAt(t, dsn)
+			owner := openDB(t, dsn)
 			openStore(t, owner, postgres.Config{})
 			role, address := newRole(t, owner, dsn)
 			exec(t, owner,
 				`GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO `+role,
 				`GRANT SELECT, USAGE ON ALL SEQUENCES IN SCHEMA public TO `+role)
-			db := openAt(t, test.pool(t, address))
+			db := openDB(t, test.pool(t, address))
 			s, err := postgres.Open(t.Context(), db, postgres.Config{})
 			require.NoError(t, err)
 			l, err := lease(t, s, store.NewLane("sink", 0, 1))
 			require.NoError(t, err)
-			reader, err := s.NewReader(l.Position, everything)
-			require.NoError(t, err)
+			reader := readerFrom(t, s, l.Position)
 			exec(t, owner, `INSERT INTO outbox (id, type, payload) VALUES ('before', 'a', '1')`)
 			ids, _, err := rest(t.Context(), s, reader)
 			require.NoError(t, err)
@@ -114,8 +105,7 @@ func TestRowLevelSecurityStopsReadersInsteadOfHidingRows(t *testing.T) {
 			exec(t, owner,
 				test.policy, `ALTER TABLE outbox ENABLE ROW LEVEL SECURITY`,
 				`INSERT INTO outbox (id, type, payload) VALUES ('a', 'a', '1'), ('b', 'b', '1')`)
-			fresh, err := s.NewReader(nil, everything)
-			require.NoError(t, err)
+			fresh := readerFrom(t, s, nil)
 			for _, r := range []store.Reader{reader, fresh} {
 				ids, _, err = rest(t.Context(), s, r)
 				require.ErrorIs(t, err, store.ErrHidden, "read %v", ids)
@@ -141,7 +131,7 @@ func TestRowLevelSecurityOnTheOtherTablesIsAnError(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
 	dsn := postgrestest.DSN(t)
-	owner := openAt(t, dsn)
+	owner := openDB(t, dsn)
 	openStore(t, owner, postgres.Config{Receipts: true})
 	role, address := newRole(t, owner, dsn)
 	exec(t, owner,
@@ -149,14 +139,13 @@ func TestRowLevelSecurityOnTheOtherTablesIsAnError(t *testing.T) {
 		`GRANT SELECT, USAGE ON ALL SEQUENCES IN SCHEMA public TO `+role,
 		`INSERT INTO outbox (id, type, key, payload) VALUES ('a', 'a', 'k', '1')`,
 		`INSERT INTO outbox (id, type, payload, deliver_at) VALUES ('later', 'a', '1', now() + interval '1 day')`)
-	restricted := openAt(t, address)
+	restricted := openDB(t, address)
 	s, err := postgres.Open(ctx, restricted, postgres.Config{Receipts: true})
 	require.NoError(t, err)
 	lane := store.NewLane("sink", 0, 1)
 	l, err := lease(t, s, lane)
 	require.NoError(t, err)
-	reader, err := s.NewReader(nil, everything)
-	require.NoError(t, err)
+	reader := readerFrom(t, s, nil)
 	target, err := s.Probe(ctx)
 	require.NoError(t, err)
 	page, err := reader.Next(ctx, target, 10)
@@ -274,7 +263,7 @@ func TestRowLevelSecurityOnTheOtherTablesIsAnError(t *testing.T) {
 func TestADatabaseThatIsNotUTF8IsRefused(t *testing.T) {
 	t.Parallel()
 	dsn := postgrestest.DSN(t)
-	admin := openAt(t, dsn)
+	admin := openDB(t, dsn)
 	for _, encoding := range []string{"LATIN1", "SQL_ASCII"} {
 		t.Run(encoding, func(t *testing.T) {
 			u, err := url.Parse(dsn)
@@ -286,7 +275,7 @@ func TestADatabaseThatIsNotUTF8IsRefused(t *testing.T) {
 				require.NoError(t, err)
 			})
 			u.Path = "/" + name
-			db := openAt(t, u.String())
+			db := openDB(t, u.String())
 			_, err = postgres.Migrate(t.Context(), db, postgres.Config{})
 			require.ErrorIs(t, err, store.ErrUnsupported)
 			require.ErrorContains(t, err, encoding)

@@ -25,12 +25,10 @@ func TestTimesAreReadAsLibPQDoes(t *testing.T) {
 			`INSERT INTO outbox (type, occurred_on, deliver_at, payload) VALUES ('t', $1, $1, '1') RETURNING occurred_on`, text).Scan(&at))
 		want = append(want, at.UTC())
 	}
-	target, err := s.Probe(t.Context())
-	require.NoError(t, err)
+	target := probeOf(t, s)
 	reader, err := s.NewReader(nil, store.Filter{Slots: store.SlotRange{Last: store.Slots - 1}, Types: notification.AllTypes})
 	require.NoError(t, err)
-	page, err := reader.Next(t.Context(), target, 100)
-	require.NoError(t, err)
+	page := nextPage(t, reader, target, 100)
 	require.Len(t, page.Envelopes, len(want))
 	for i, e := range page.Envelopes {
 		require.Equal(t, want[i], e.OccurredOn)

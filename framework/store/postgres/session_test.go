@@ -12,6 +12,7 @@ import (
 	"github.com/waybill-go/waybill/framework/outbox"
 	"github.com/waybill-go/waybill/framework/store"
 	"github.com/waybill-go/waybill/framework/store/postgres"
+	"github.com/waybill-go/waybill/framework/store/postgres/capture"
 	"github.com/waybill-go/waybill/framework/store/postgres/postgrestest"
 	"github.com/waybill-go/waybill/registry"
 )
@@ -34,31 +35,31 @@ func TestStatementsDoNotDependOnTheSettingsOfTheRole(t *testing.T) {
 		t.Run(setting, func(t *testing.T) {
 			t.Parallel()
 			dsn := postgrestest.DSN(t)
-			admin := openAt(t, dsn)
+			admin := openDB(t, dsn)
 			role, address := newRole(t, admin, dsn)
 			exec(t, admin, `GRANT ALL ON SCHEMA public TO `+role)
 			for _, other := range odd[:len(odd)-2] {
 				exec(t, admin, `ALTER ROLE `+role+` SET `+other)
 			}
 			exec(t, admin, `ALTER ROLE `+role+` SET `+setting)
-			useOutbox(t, openAt(t, address), postgres.Config{Receipts: true, PartitionRows: int64(200 * i)})
+			useOutbox(t, openDB(t, address), postgres.Config{Receipts: true, PartitionRows: int64(200 * i)})
 		})
 	}
 }
 
 func TestAPayloadOfBytesIsKnownWhateverTheRoleQuotes(t *testing.T) {
 	t.Parallel()
-	db := openAt(t, with(t, postgrestest.DSN(t), "quote_all_identifiers", "on"))
+	db := openDB(t, with(t, postgrestest.DSN(t), "quote_all_identifiers", "on"))
 	require.True(t, openStore(t, db, postgres.Config{Payload: postgres.PayloadBytes}).BinaryPayload())
 }
 
 func TestARoleWithoutASearchPathNamesTheSchema(t *testing.T) {
 	t.Parallel()
 	dsn := postgrestest.DSN(t)
-	admin := openAt(t, dsn)
+	admin := openDB(t, dsn)
 	role, address := newRole(t, admin, dsn)
 	exec(t, admin, `GRANT ALL ON SCHEMA public TO `+role, `ALTER ROLE `+role+` SET search_path = ''`)
-	db := openAt(t, address)
+	db := openDB(t, address)
 	_, err := postgres.Migrate(t.Context(), db, postgres.Config{})
 	require.ErrorContains(t, err, "name one, as in schema.outbox")
 	useOutbox(t, db, postgres.Config{Schema: "public", Receipts: true})
@@ -70,17 +71,14 @@ func TestACaptureDoesNotDependOnTheSettingsOfTheSessionThatWrites(t *testing.T) 
 	db := newDB(t)
 	s := openStore(t, db, postgres.Config{})
 	exec(t, db, `CREATE TABLE readings (at timestamptz PRIMARY KEY, value float8, raw bytea, span interval)`)
-	require.NoError(t, postgres.AddCapture(t.Context(), db, postgres.Config{}, postgres.Capture{Table: "readings", Key: "at", Columns: []string{"at", "value", "raw", "span"}}))
+	require.NoError(t, capture.Add(t.Context(), db, postgres.Config{}, capture.Capture{Table: "readings", Key: "at", Columns: []string{"at", "value", "raw", "span"}}))
 	exec(t, db, `INSERT INTO readings VALUES ('2026-03-04 05:06:07+00', 1.000001, 'a', '1 day 2 hours')`)
 	exec(t, db, `BEGIN; SET LOCAL datestyle = 'SQL, DMY'; SET LOCAL timezone = 'Asia/Kathmandu'; SET LOCAL intervalstyle = iso_8601;
 		SET LOCAL bytea_output = escape; SET LOCAL extra_float_digits = -15;
 		UPDATE readings SET value = 1.000002; UPDATE readings SET value = 1.000001; COMMIT`)
-	r, err := s.NewReader(nil, everything)
-	require.NoError(t, err)
-	target, err := s.Probe(t.Context())
-	require.NoError(t, err)
-	page, err := r.Next(t.Context(), target, 10)
-	require.NoError(t, err)
+	r := readerFrom(t, s, nil)
+	target := probeOf(t, s)
+	page := nextPage(t, r, target, 10)
 	require.Len(t, page.Envelopes, 3)
 	for _, e := range page.Envelopes {
 		require.Equal(t, page.Envelopes[0].Key, e.Key)
@@ -97,8 +95,7 @@ func useOutbox(t *testing.T, db *sql.DB, c postgres.Config) {
 	require.NoError(t, err)
 	l, err := lease(t, s, store.NewLane("mail", 0, 1))
 	require.NoError(t, err)
-	r, err := s.NewReader(l.Position, everything)
-	require.NoError(t, err)
+	r := readerFrom(t, s, l.Position)
 
 	// The rows of a transaction that commits late are read afterwards.
 	begin := func() *sql.Tx {

@@ -37,15 +37,13 @@ func TestRowsOfOpenTransactionsComeLaterForANewSink(t *testing.T) {
 	open := begin(t, db, `INSERT INTO outbox (id, type, payload, occurred_on) VALUES ('open', 't', '{}', '2001-01-01Z')`)
 	early := begin(t, db, `SELECT pg_current_xact_id()`)
 	begin(t, db, `INSERT INTO outbox (id, type, payload) VALUES ('never', 't', '{}')`)
-	_, err := db.ExecContext(t.Context(), `INSERT INTO outbox (id, type, payload, occurred_on) VALUES ('c', 't', '{}', '2100-01-01Z')`)
-	require.NoError(t, err)
+	exec(t, db, `INSERT INTO outbox (id, type, payload, occurred_on) VALUES ('c', 't', '{}', '2100-01-01Z')`)
 
 	now := start(t, s, "now", store.StartNow, 3)
 	future := start(t, s, "future", store.StartAt(time.Date(2200, 1, 1, 0, 0, 0, 0, time.UTC)), 3)
 	inside := start(t, s, "inside", store.StartAt(time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC)), 2)
 	require.NoError(t, open.Commit())
-	_, err = early.ExecContext(t.Context(), `INSERT INTO outbox (id, type, payload) VALUES ('early', 't', '{}')`)
-	require.NoError(t, err)
+	exec(t, early, `INSERT INTO outbox (id, type, payload) VALUES ('early', 't', '{}')`)
 	require.NoError(t, early.Commit())
 	insert("d")
 	for name, from := range map[string]json.RawMessage{"now": now, "future": future} {
@@ -73,14 +71,11 @@ func TestANewSinkThatStartsNowReadsNoOldRows(t *testing.T) {
 func TestANewSinkNeverReadsRestoredRowsBeforeItsStart(t *testing.T) {
 	t.Parallel()
 	server := privateServer(t)
-	db, err := postgres.OpenDB(server.DSN())
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = db.Close() })
+	db := openDB(t, server.DSN())
 	s := openStore(t, db, postgres.Config{})
 	insert := inserter(t, db)
 	restored(t, db, "a", "b", "c")
-	_, err = db.ExecContext(t.Context(), `UPDATE outbox SET occurred_on = '2001-01-01Z' WHERE id <> 'c'`)
-	require.NoError(t, err)
+	exec(t, db, `UPDATE outbox SET occurred_on = '2001-01-01Z' WHERE id <> 'c'`)
 	insert("d")
 	now := start(t, s, "now", store.StartNow, 4)
 	late := start(t, s, "late", store.StartAt(time.Date(2002, 1, 1, 0, 0, 0, 0, time.UTC)), 2)
@@ -107,8 +102,7 @@ func TestATimeIsFoundAfterGaps(t *testing.T) {
 		require.NoError(t, err)
 		insert(fmt.Sprint("b", i))
 	}
-	_, err := db.ExecContext(t.Context(), `UPDATE outbox SET occurred_on = '2200-01-01Z' WHERE id = 'b2'`)
-	require.NoError(t, err)
+	exec(t, db, `UPDATE outbox SET occurred_on = '2200-01-01Z' WHERE id = 'b2'`)
 	ids, _, _ := drain(t, s, start(t, s, "s", store.StartAt(time.Date(2190, 1, 1, 0, 0, 0, 0, time.UTC)), 3))
 	require.Equal(t, []string{"b2"}, ids)
 }
@@ -118,8 +112,7 @@ func TestANewSinkDoesNotStartWhereAnotherServerWas(t *testing.T) {
 	t.Parallel()
 	db := newDB(t)
 	s := openStore(t, db, postgres.Config{})
-	target, err := s.Probe(t.Context())
-	require.NoError(t, err)
+	target := probeOf(t, s)
 	tx := begin(t, db)
 	require.NoError(t, s.Answers(t.Context(), tx, postgres.ServerOf(target)))
 	require.ErrorIs(t, s.Answers(t.Context(), tx, "another"), store.ErrServerChanged)
@@ -132,9 +125,8 @@ func TestSinksThatStartNowBetweenPublishersMissNothing(t *testing.T) {
 	s := openStore(t, db, postgres.Config{})
 	seed := seedOf(t)
 	const keys = 40
-	_, err := db.ExecContext(ctx, `CREATE TABLE aggregate (key text PRIMARY KEY, seq bigint NOT NULL DEFAULT 0);
+	exec(t, db, `CREATE TABLE aggregate (key text PRIMARY KEY, seq bigint NOT NULL DEFAULT 0);
 		INSERT INTO aggregate (key) SELECT 'k' || i FROM generate_series(0, 39) i`)
-	require.NoError(t, err)
 
 	model := &committed{byID: make(map[string]bool)}
 	publishing, stop := context.WithCancel(ctx)

@@ -19,6 +19,9 @@ import (
 
 	"github.com/waybill-go/waybill/framework/store"
 	"github.com/waybill-go/waybill/framework/store/internal/tables"
+	"github.com/waybill-go/waybill/framework/store/internal/tables/acts"
+	"github.com/waybill-go/waybill/framework/store/internal/tables/looks"
+	"github.com/waybill-go/waybill/framework/store/postgres/internal/catalog"
 )
 
 // minVersion is the first server with pg_snapshot and xid8: 13.
@@ -85,7 +88,7 @@ func (c Config) withDefaults() (Config, error) {
 	if c.PartitionRows < 0 {
 		return c, fmt.Errorf("partitions of %d rows: use at least 1", c.PartitionRows)
 	}
-	_, err := parseNames(c.Prefix)
+	_, err := catalog.Parse(c.Prefix)
 	return c, err
 }
 
@@ -93,6 +96,8 @@ func (c Config) withDefaults() (Config, error) {
 // works behind a transaction pooler; only Listen has a separate connection.
 type Store struct {
 	*shared
+	*acted
+	*looked
 	db        *sql.DB
 	run       *tables.Runner
 	names     names
@@ -112,24 +117,14 @@ type Store struct {
 	scanningRestored sync.Mutex // new cursors of many lanes share one restore scan
 }
 
-// shared are the tables that are the same for all databases.
-type shared = tables.Tables
-
-var (
-	_ store.Log        = (*Store)(nil)
-	_ store.Leases     = (*Store)(nil)
-	_ store.Deliveries = (*Store)(nil)
-	_ store.Inspector  = (*Store)(nil)
-	_ store.Sampler    = (*Store)(nil)
-	_ store.Operator   = (*Store)(nil)
-	_ store.Pruner     = (*Store)(nil)
-	_ store.Inbox      = (*Store)(nil)
-	_ store.Reserver   = (*Store)(nil)
-	_ store.Schedules  = (*Store)(nil)
-	_ store.Canceller  = (*Store)(nil)
-	_ store.Claimer    = (*Store)(nil)
-	_ store.Diagnoser  = (*Store)(nil)
+// The parts that are the same for all databases.
+type (
+	shared = tables.Tables
+	acted  = acts.Acts
+	looked = looks.Looks
 )
+
+var _ tables.Roles = (*Store)(nil)
 
 // OpenDB opens a database with lib/pq: dsn is a URL or a list of key=value. It does not connect yet.
 // It adds to lib/pq:
@@ -196,9 +191,7 @@ func Open(ctx context.Context, db *sql.DB, c Config) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	// A role that only publishes may lack the right to read which migrations were applied. If the
-	// table is too old, its INSERT fails.
-	if err := migrations(c, n).Check(ctx, db); err != nil && !refused(err, deniedPrivilege) {
+	if err := checkMigrated(ctx, db, c, n); err != nil {
 		return nil, err
 	}
 	if err := checkOffsets(ctx, db, n); err != nil {
@@ -206,9 +199,9 @@ func Open(ctx context.Context, db *sql.DB, c Config) (*Store, error) {
 	}
 	s := &Store{db: db, names: n, sql: newStatements(n, serverSQL(version)), floorLag: defaultFloorLag}
 	d := &dialect{Store: s}
-	s.run = tables.NewRunner(n.Table, d)
+	s.run = tables.NewRunner(db, n.Table, d, c.Source)
 	s.sql.notCancelled, _ = s.run.Render(tables.SQL(tables.NotCancelled))
-	s.shared = tables.New(db, s.run, c.Receipts, c.Source)
+	s.shared, s.acted, s.looked = tables.New(s.run, c.Receipts), acts.New(s.run), looks.New(s.run)
 	if s.listening, err = newListening(c); err != nil {
 		return nil, err
 	}
@@ -224,16 +217,42 @@ func Open(ctx context.Context, db *sql.DB, c Config) (*Store, error) {
 	return s, s.CheckSource(ctx)
 }
 
+// names are the names of an outbox's tables, sequences, indexes and functions.
+type names = catalog.Names
+
 // names returns the names of the tables, with their schema.
 func (c Config) names(ctx context.Context, db *sql.DB) (names, error) {
-	n, err := parseNames(c.Prefix)
+	n, err := catalog.Parse(c.Prefix)
 	if err != nil {
 		return n, err
 	}
-	if n.schema == "" {
-		n.schema = c.Schema
+	if n.Schema == "" {
+		n.Schema = c.Schema
 	}
-	return n.resolve(ctx, db)
+	return n.Resolve(ctx, db)
+}
+
+// checkMigrated returns an error if the tables are not those of this program. A role that only publishes
+// may lack the right to read which migrations were applied. If the table is too old, its INSERT fails.
+func checkMigrated(ctx context.Context, db *sql.DB, c Config, n names) error {
+	if err := migrations(c, n).Check(ctx, db); err != nil && !catalog.Refused(err, catalog.DeniedPrivilege) {
+		return err
+	}
+	return nil
+}
+
+// Names returns the names of what the outbox has, for packages of this module. It fails with
+// store.ErrNotMigrated if the tables are not those of this program.
+func (c Config) Names(ctx context.Context, db *sql.DB) (catalog.Names, error) {
+	c, err := c.withDefaults()
+	if err != nil {
+		return catalog.Names{}, err
+	}
+	n, err := c.names(ctx, db)
+	if err != nil {
+		return n, err
+	}
+	return n, checkMigrated(ctx, db, c, n)
 }
 
 // checkServer returns the server's version. It refuses a database that cannot store every text: a
@@ -293,9 +312,4 @@ func newStatements(n names, server string) statements {
 		between:     between,
 		whole:       whole(n.Log()),
 	}
-}
-
-// querier is a database or a transaction.
-type querier interface {
-	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
 }

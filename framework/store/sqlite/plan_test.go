@@ -11,6 +11,7 @@ import (
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/store"
 	"github.com/waybill-go/waybill/framework/store/internal/tables"
+	"github.com/waybill-go/waybill/framework/store/internal/tables/looks"
 )
 
 // The log may be long, and there may be many parked deliveries: no query may sort, or scan a
@@ -49,7 +50,7 @@ func TestQueriesUseTheirIndexes(t *testing.T) {
 			"SEARCH outbox USING INDEX outbox_scheduled_id (id=?)", "SEARCH outbox_parked USING INDEX outbox_parked_id (id=?)"}},
 		"cancel a key": {s.run.CancelQuery(store.Scheduled{Key: "k", Types: []string{"a", "b"}}), []string{
 			"SEARCH outbox USING INDEX outbox_scheduled_key (key=?)", "SEARCH outbox_parked USING INDEX outbox_parked_scheduled_key (key=?)"}},
-		"receipts of rows": {s.run.ReceiptsQuery([]store.Ref{{Offset: 1, ID: "a"}}), []string{"SEARCH outbox_receipts USING INDEX outbox_receipts_id (id=?)"}},
+		"receipts of rows": {looks.ReceiptsQuery(s.run, []store.Ref{{Offset: 1, ID: "a"}}), []string{"SEARCH outbox_receipts USING INDEX outbox_receipts_id (id=?)"}},
 		"held keys":        {s.run.HeldKeysQuery(lane, false, "k", 10), []string{"SEARCH outbox_parked USING INDEX outbox_parked_key (sink=? AND key>?)"}},
 	} {
 		plan := explain(t, s, c.query)

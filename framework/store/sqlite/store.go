@@ -23,6 +23,8 @@ import (
 
 	"github.com/waybill-go/waybill/framework/store"
 	"github.com/waybill-go/waybill/framework/store/internal/tables"
+	"github.com/waybill-go/waybill/framework/store/internal/tables/acts"
+	"github.com/waybill-go/waybill/framework/store/internal/tables/looks"
 )
 
 // minVersion is the first SQLite with RETURNING and MATERIALIZED: 3.35 of 2021.
@@ -65,30 +67,22 @@ func (n names) Table(name string) string {
 // Store is an outbox in SQLite. It is safe for concurrent use.
 type Store struct {
 	*shared
+	*acted
+	*looked
 	db      *sql.DB
 	names   names
 	run     *tables.Runner
 	dialect *dialect
 }
 
-// shared are the tables that are the same for all databases.
-type shared = tables.Tables
-
-var (
-	_ store.Log        = (*Store)(nil)
-	_ store.Leases     = (*Store)(nil)
-	_ store.Deliveries = (*Store)(nil)
-	_ store.Inspector  = (*Store)(nil)
-	_ store.Sampler    = (*Store)(nil)
-	_ store.Operator   = (*Store)(nil)
-	_ store.Pruner     = (*Store)(nil)
-	_ store.Inbox      = (*Store)(nil)
-	_ store.Reserver   = (*Store)(nil)
-	_ store.Schedules  = (*Store)(nil)
-	_ store.Canceller  = (*Store)(nil)
-	_ store.Claimer    = (*Store)(nil)
-	_ store.Diagnoser  = (*Store)(nil)
+// The parts that are the same for all databases.
+type (
+	shared = tables.Tables
+	acted  = acts.Acts
+	looked = looks.Looks
 )
+
+var _ tables.Roles = (*Store)(nil)
 
 // OpenDB opens the database file, and creates it if it does not exist, with the settings that an
 // outbox needs:
@@ -159,8 +153,8 @@ func Open(ctx context.Context, db *sql.DB, c Config) (*Store, error) {
 	}
 	s := &Store{db: db, names: names(c.Prefix)}
 	s.dialect = &dialect{Store: s, returning: true}
-	s.run = tables.NewRunner(s.names.Table, s.dialect)
-	s.shared = tables.New(db, s.run, c.Receipts, c.Source)
+	s.run = tables.NewRunner(db, s.names.Table, s.dialect, c.Source)
+	s.shared, s.acted, s.looked = tables.New(s.run, c.Receipts), acts.New(s.run), looks.New(s.run)
 	return s, s.CheckSource(ctx)
 }
 

@@ -4,14 +4,13 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"net/http"
-	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/waybill-go/waybill/framework/dashboard/internal/access"
+	"github.com/waybill-go/waybill/framework/dashboard/internal/figures"
 )
 
 const (
@@ -56,7 +55,7 @@ type subject struct {
 type watchedPage struct {
 	watchers int
 	end      context.CancelFunc
-	now      *figures      // nil if not made yet
+	now      *figures.Page // nil if not made yet
 	made     chan struct{} // closed and replaced whenever figures are made
 }
 
@@ -143,7 +142,7 @@ func (l *live) watch(of subject, user access.User) (page *watchedPage, leave fun
 func (l *live) makeFigures(ctx context.Context, address string, page *watchedPage) {
 	for {
 		began := time.Now()
-		made := l.pages.figuresOf(ctx, address)
+		made := figures.Of(ctx, l.pages.mux, address)
 		if ctx.Err() != nil {
 			return
 		}
@@ -164,7 +163,7 @@ func (l *live) makeFigures(ctx context.Context, address string, page *watchedPag
 func (l *live) send(ctx context.Context, w http.ResponseWriter, page *watchedPage) {
 	out := http.NewResponseController(w)
 	_ = out.SetReadDeadline(time.Time{}) // the server's read deadline would end the answer
-	var sent *figures
+	var sent *figures.Page
 	quiet := time.NewTicker(liveQuiet)
 	defer quiet.Stop()
 	write := func(format string, args ...any) bool {
@@ -179,7 +178,7 @@ func (l *live) send(ctx context.Context, w http.ResponseWriter, page *watchedPag
 		now, made := page.now, page.made
 		l.mu.Unlock()
 		if now != nil && now != sent {
-			if changed := now.since(sent); changed != nil {
+			if changed := now.Since(sent); changed != nil {
 				text, _ := json.Marshal(changed) // strings cannot fail
 				if !write("event: figures\ndata: %s\n\n", text) {
 					return
@@ -199,44 +198,4 @@ func (l *live) send(ctx context.Context, w http.ResponseWriter, page *watchedPag
 			}
 		}
 	}
-}
-
-// figures are the parts of a page that change while it is open.
-type figures struct {
-	Title string `json:"title,omitempty"`
-	// Values has the elements marked data-live, by name.
-	Values map[string]figure `json:"values,omitempty"`
-	// Rows has the names of the elements marked data-row; nil if they have not changed.
-	Rows []string `json:"rows"`
-	// Problem is why the page cannot be made.
-	Problem string `json:"problem,omitempty"`
-}
-
-// figure is an element: its text, and the attributes that may change.
-type figure struct {
-	Text       string            `json:"text"`
-	Attributes map[string]string `json:"attributes,omitempty"`
-}
-
-// since returns the figures that differ from earlier ones; nil if none do.
-func (f *figures) since(before *figures) *figures {
-	if before == nil || f.Problem != before.Problem {
-		return f
-	}
-	changed := &figures{Values: make(map[string]figure)}
-	for name, value := range f.Values {
-		if old, known := before.Values[name]; !known || old.Text != value.Text || !maps.Equal(old.Attributes, value.Attributes) {
-			changed.Values[name] = value
-		}
-	}
-	if !slices.Equal(f.Rows, before.Rows) {
-		changed.Rows = f.Rows
-	}
-	if f.Title != before.Title {
-		changed.Title = f.Title
-	}
-	if len(changed.Values) == 0 && changed.Rows == nil && changed.Title == "" {
-		return nil
-	}
-	return changed
 }

@@ -37,13 +37,3 @@ func TestEachPageHasADifferentKey(t *testing.T) {
 		keys = append(keys, link.Key())
 	}
 }
-
-func TestTheRemovalOfTheLastRowIsSent(t *testing.T) {
-	t.Parallel()
-	before := extract(bytes.NewReader([]byte(`<p data-row="running"></p>`)))
-	changed := extract(bytes.NewReader([]byte(`<p></p>`))).since(before)
-	require.NotNil(t, changed)
-	require.NotNil(t, changed.Rows)
-	require.Empty(t, changed.Rows)
-	require.Nil(t, extract(bytes.NewReader([]byte(`<p></p>`))).since(changed))
-}

@@ -17,7 +17,9 @@ import (
 	"github.com/waybill-go/waybill/framework/program/internal/receiver"
 	"github.com/waybill-go/waybill/sinks"
 	"github.com/waybill-go/waybill/sinks/email"
+	"github.com/waybill-go/waybill/sinks/email/mailserver"
 	"github.com/waybill-go/waybill/sinks/httpsink"
+	"github.com/waybill-go/waybill/sinks/httpsink/webhook"
 	"github.com/waybill-go/waybill/sinks/kafka"
 )
 
@@ -84,7 +86,7 @@ var builtIn = map[string]destination{
 	noOp:      {name: noOp, counted: countedReceived, settings: threshold(unlimited), open: openNoOp},
 	kafkaName: {name: kafkaName, counted: countedConsumed, settings: threshold(forwarder.DefaultThreshold), open: openKafka},
 	httpName:  {name: httpName, counted: countedReceived, settings: threshold(forwarder.DefaultThreshold), open: openHTTP},
-	smtpName:  {name: smtpName, counted: countedReceived, settings: threshold(email.DefaultConnections), open: openSMTP},
+	smtpName:  {name: smtpName, counted: countedReceived, settings: threshold(mailserver.DefaultConnections), open: openSMTP},
 }
 
 // standIns has the receivers that replace configured sinks, by kind; noOp replaces all others.
@@ -224,7 +226,7 @@ func openHTTP(_ context.Context, o opening) (*opened, error) {
 			return // cut off: the sink did not get an answer and comes again
 		}
 		time.Sleep(o.delay)
-		o.took(request.Header.Get(httpsink.HeaderID))
+		o.took(request.Header.Get(webhook.HeaderID))
 		answer.WriteHeader(http.StatusAccepted)
 	})
 	if err != nil {
@@ -250,7 +252,7 @@ func openSMTP(_ context.Context, o opening) (*opened, error) {
 	}
 	sink, err := email.New(sinks.Instance{Name: smtpName}, email.Config{
 		SMTP: mailbox.URL, From: "Waybill <bench@example.com>", FS: mailTemplates, Templates: "mail",
-		Connections: min(o.threshold, email.MaxConnections),
+		Connections: min(o.threshold, mailserver.MaxConnections),
 	})
 	if err != nil {
 		return nil, errors.Join(err, mailbox.Close())

@@ -9,6 +9,7 @@ import (
 	"github.com/waybill-go/waybill/framework/program/internal/receiver"
 	"github.com/waybill-go/waybill/sinks"
 	"github.com/waybill-go/waybill/sinks/email"
+	"github.com/waybill-go/waybill/sinks/email/mailserver"
 )
 
 //go:embed mail
@@ -32,7 +33,7 @@ func newMailSink(url string) (*email.Sink, error) {
 }
 
 func mailDelivery(s sinks.Sink) forwarder.Sink {
-	return forwarder.Sink{Sink: s, Parallelism: forwarder.Parallelism{Threshold: email.DefaultConnections}, Retry: retry}
+	return forwarder.Sink{Sink: s, Parallelism: forwarder.Parallelism{Threshold: mailserver.DefaultConnections}, Retry: retry}
 }
 
 // mailbox is a mail server inside the process.

@@ -10,6 +10,7 @@ import (
 	"github.com/waybill-go/waybill/framework/program/internal/receiver"
 	"github.com/waybill-go/waybill/sinks"
 	"github.com/waybill-go/waybill/sinks/httpsink"
+	hooks "github.com/waybill-go/waybill/sinks/httpsink/webhook"
 )
 
 // refuseEvery is how often the webhook refuses a first attempt, to show retries.
@@ -45,12 +46,12 @@ func (w *webhook) take(answer http.ResponseWriter, request *http.Request) {
 	if _, err := io.Copy(io.Discard, request.Body); err != nil {
 		return // the connection broke: the sink gets no answer and tries again
 	}
-	if request.Header.Get(httpsink.HeaderAttempt) == "1" && w.attempts.Add(1)%refuseEvery == refuseEvery/2 {
+	if request.Header.Get(hooks.HeaderAttempt) == "1" && w.attempts.Add(1)%refuseEvery == refuseEvery/2 {
 		w.got.refuse()
 		answer.WriteHeader(http.StatusServiceUnavailable)
 		return
 	}
-	w.got.add(request.Header.Get(httpsink.HeaderID))
+	w.got.add(request.Header.Get(hooks.HeaderID))
 	answer.WriteHeader(http.StatusAccepted)
 }
 

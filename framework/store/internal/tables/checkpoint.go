@@ -26,12 +26,12 @@ func refSize(r *store.Ref) int { return len(r.ID) + rowBytes }
 // rowBytes is more than the numbers and times of a small row take, and what is around them.
 const rowBytes = 256
 
-// refs returns the lists of Dialect.Refs for all refs.
-func (t *Tables) refs(refs []store.Ref) iter.Seq[Expr] {
+// Refs returns the lists of Dialect.Refs for all refs.
+func (r *Runner) Refs(refs []store.Ref) iter.Seq[Expr] {
 	return func(yield func(Expr) bool) {
-		limits := t.dialect.Limits()
+		limits := r.Dialect.Limits()
 		for chunk := range store.Chunks(refs, limits.Refs, limits.Bytes, refSize) {
-			if !yield(t.dialect.Refs(chunk)) {
+			if !yield(r.Dialect.Refs(chunk)) {
 				return
 			}
 		}
@@ -42,10 +42,10 @@ func (t *Tables) refs(refs []store.Ref) iter.Seq[Expr] {
 // usual case, it is one statement.
 func (t *Tables) Checkpoint(ctx context.Context, c store.Checkpoint) error {
 	if err := t.checkpoint(ctx, &c); err != nil {
-		return t.failed(err, "checkpoint %s/%d", c.Lease.Lane.Sink, c.Lease.Lane.Number)
+		return t.run.Failed(err, "checkpoint %s/%d", c.Lease.Lane.Sink, c.Lease.Lane.Number)
 	}
-	if t.source != nil && c.Position != nil {
-		t.source.Settled(c.Lease.Lane, c.Position)
+	if t.run.Source != nil && c.Position != nil {
+		t.run.Source.Settled(c.Lease.Lane, c.Position)
 	}
 	return nil
 }
@@ -59,18 +59,18 @@ func (t *Tables) checkpoint(ctx context.Context, c *store.Checkpoint) error {
 		c.Receipts = nil
 	}
 	if len(c.Park) == 0 && len(c.Hooked) == 0 && len(c.Unpark) == 0 && len(c.Receipts) == 0 && c.InTx == nil {
-		committed, err := t.dialect.MoveCursor(ctx, t.own(), c, u)
+		committed, err := t.run.Dialect.MoveCursor(ctx, t.run.Own(), c, u)
 		if err != nil || committed == nil {
 			return err
 		}
 		return committed()
 	}
-	tx, err := t.own().BeginTx(ctx, &sql.TxOptions{Isolation: t.dialect.Isolation()})
+	tx, err := t.run.Own().BeginTx(ctx, &sql.TxOptions{Isolation: t.run.Dialect.Isolation()})
 	if err != nil {
 		return err
 	}
 	defer func() { _ = tx.Rollback() }() // no effect after the commit
-	committed, err := t.dialect.MoveCursor(ctx, tx, c, u)
+	committed, err := t.run.Dialect.MoveCursor(ctx, tx, c, u)
 	if err != nil || committed == nil {
 		return err
 	}
@@ -86,7 +86,7 @@ func (t *Tables) checkpoint(ctx context.Context, c *store.Checkpoint) error {
 // settle writes everything but the cursor's move.
 func (t *Tables) settle(ctx context.Context, tx *sql.Tx, c *store.Checkpoint) error {
 	sink := c.Lease.Lane.Sink
-	if err := t.unpark(ctx, tx, sink, c.Unpark); err != nil {
+	if err := t.run.Unpark(ctx, tx, sink, c.Unpark); err != nil {
 		return fmt.Errorf("unpark: %w", err)
 	}
 	if err := t.park(ctx, tx, sink, c.Park); err != nil {
@@ -104,7 +104,7 @@ func (t *Tables) settle(ctx context.Context, tx *sql.Tx, c *store.Checkpoint) er
 	if err := c.InTx(ctx, tx); err != nil {
 		return err
 	}
-	if _, err := t.run.Exec(ctx, tx, t.dialect.Committable()); err != nil {
+	if _, err := t.run.Exec(ctx, tx, t.run.Dialect.Committable()); err != nil {
 		return t.spoiled(err)
 	}
 	return nil
@@ -114,7 +114,7 @@ func (t *Tables) settle(ctx context.Context, tx *sql.Tx, c *store.Checkpoint) er
 // the server refuses to commit it. An error of a server or a network that fails is returned as it
 // is: see PostgreSQL's manual, appendix A, for the classes of SQLSTATE.
 func (t *Tables) spoiled(err error) error {
-	state := t.dialect.SQLState(err)
+	state := t.run.Dialect.SQLState(err)
 	switch state[:min(2, len(state))] {
 	case "08", "40", "53", "57", "58", "XX":
 		return err
@@ -138,7 +138,7 @@ func MoveCursor(ctx context.Context, r *Runner, q Querier, c *store.Checkpoint, 
 // cursorUpdate moves the cursor and renews the lease if the epoch still holds.
 func (t *Tables) cursorUpdate(c *store.Checkpoint) (Update, error) {
 	u := Update{
-		Set:   SQL(`lease_until = ?, updated_at = {now}`, t.dialect.NowPlus(c.TTL)),
+		Set:   SQL(`lease_until = ?, updated_at = {now}`, t.run.Dialect.NowPlus(c.TTL)),
 		Where: holder(c.Lease),
 	}
 	if c.Position != nil {
@@ -150,7 +150,7 @@ func (t *Tables) cursorUpdate(c *store.Checkpoint) (Update, error) {
 	}
 	if c.Number > 0 {
 		u.Set = SQL(`checkpoint = ?, ?`, c.Number, u.Set)
-		u.Where.and(`checkpoint < ?`, c.Number)
+		u.Where.And(`checkpoint < ?`, c.Number)
 	}
 	return u, nil
 }
@@ -165,9 +165,9 @@ func (r *Runner) Holds(ctx context.Context, q Querier, lease store.Lease) error 
 	return err
 }
 
-func (t *Tables) unpark(ctx context.Context, tx *sql.Tx, sink string, refs []store.Ref) error {
-	for chunk := range t.refs(refs) {
-		if _, err := t.run.Exec(ctx, tx, `DELETE FROM {parked} WHERE sink = ? AND ("offset", id) IN (?)`, sink, chunk); err != nil {
+func (r *Runner) Unpark(ctx context.Context, tx *sql.Tx, sink string, refs []store.Ref) error {
+	for chunk := range r.Refs(refs) {
+		if _, err := r.Exec(ctx, tx, `DELETE FROM {parked} WHERE sink = ? AND ("offset", id) IN (?)`, sink, chunk); err != nil {
 			return err
 		}
 	}
@@ -175,7 +175,7 @@ func (t *Tables) unpark(ctx context.Context, tx *sql.Tx, sink string, refs []sto
 }
 
 func (t *Tables) park(ctx context.Context, tx *sql.Tx, sink string, parked []store.Parked) error {
-	for chunk := range store.Chunks(parked, chunkRows, t.dialect.Limits().Bytes, parkedSize) {
+	for chunk := range store.Chunks(parked, chunkRows, t.run.Dialect.Limits().Bytes, parkedSize) {
 		values := make([]Expr, len(chunk))
 		for i := range chunk {
 			var err error
@@ -184,8 +184,8 @@ func (t *Tables) park(ctx context.Context, tx *sql.Tx, sink string, parked []sto
 			}
 		}
 		_, err := t.run.Exec(ctx, tx, `INSERT INTO {parked} (sink, {envelope}, state, attempt, due_at, last_error, receipt, hook_error, hook_failures, first_parked_at, updated_at) VALUES ?`+
-			t.dialect.OnConflict(parkedKey, []string{"state", "attempt", "due_at", "last_error", "receipt", "hook_error", "hook_failures", "updated_at"}, Condition{"state", string(store.StateBlocked)}),
-			join(", ", values))
+			t.run.Dialect.OnConflict(parkedKey, []string{"state", "attempt", "due_at", "last_error", "receipt", "hook_error", "hook_failures", "updated_at"}, Condition{"state", string(store.StateBlocked)}),
+			Join(", ", values))
 		if err != nil {
 			return err
 		}
@@ -205,10 +205,10 @@ func (t *Tables) hooked(ctx context.Context, tx *sql.Tx, sink string, parked []s
 			}
 			refs = append(refs, store.RefOf(&other.Envelope))
 		}
-		for chunk := range t.refs(refs) {
+		for chunk := range t.run.Refs(refs) {
 			_, err := t.run.Exec(ctx, tx, `UPDATE {parked} SET due_at = ?, hook_error = ?, hook_failures = ?, updated_at = {now}
 				WHERE sink = ? AND state = ? AND ("offset", id) IN (?)`,
-				t.dialect.Time(p.DueAt), p.HookError, p.HookFailures, sink, string(p.State), chunk)
+				t.run.Dialect.Time(p.DueAt), p.HookError, p.HookFailures, sink, string(p.State), chunk)
 			if err != nil {
 				return err
 			}
@@ -231,20 +231,20 @@ func (t *Tables) parkedValues(sink string, p *store.Parked) (Expr, error) {
 	if first.IsZero() {
 		first = time.Now()
 	}
-	d := t.dialect
+	d := t.run.Dialect
 	return list(sink, e.Offset, e.Slot, e.ID, e.Type, e.Version, e.Key, d.Time(notification.ClampTime(e.OccurredOn)), d.Time(e.DeliverAt), metadata, d.Payload(e.Payload),
 		string(p.State), p.Attempt, d.Time(p.DueAt), p.LastError, string(p.Receipt), p.HookError, p.HookFailures, d.Time(first), SQL(`{now}`)), nil
 }
 
 func (t *Tables) archive(ctx context.Context, tx *sql.Tx, sink string, receipts []store.Receipt) error {
-	for chunk := range store.Chunks(receipts, chunkRows, t.dialect.Limits().Bytes, receiptSize) {
+	for chunk := range store.Chunks(receipts, chunkRows, t.run.Dialect.Limits().Bytes, receiptSize) {
 		values := make([]Expr, len(chunk))
 		for i, r := range chunk {
-			values[i] = list(sink, r.Offset, r.ID, string(r.Receipt), r.Attempt, t.dialect.Time(r.DeliveredAt))
+			values[i] = list(sink, r.Offset, r.ID, string(r.Receipt), r.Attempt, t.run.Dialect.Time(r.DeliveredAt))
 		}
 		// A repeat after a crash keeps the first receipt.
 		_, err := t.run.Exec(ctx, tx, `INSERT INTO {receipts} (sink, "offset", id, receipt, attempt, delivered_at) VALUES ?`+
-			t.dialect.OnConflict(parkedKey, nil, Condition{}), join(", ", values))
+			t.run.Dialect.OnConflict(parkedKey, nil, Condition{}), Join(", ", values))
 		if err != nil {
 			return err
 		}

@@ -13,10 +13,10 @@ import (
 func (t *Tables) Claim(ctx context.Context, tx store.Execer, c store.Claim) (free bool, err error) {
 	query, args := t.run.Render(SQL(`INSERT INTO {unique} AS u (type, "key", until) VALUES (?, ?, ?)
 		ON CONFLICT (type, "key") DO UPDATE SET until = EXCLUDED.until WHERE u.until <= {now}`,
-		c.Type, c.Key, t.dialect.NowPlus(c.Period)))
+		c.Type, c.Key, t.run.Dialect.NowPlus(c.Period)))
 	result, err := tx.ExecContext(ctx, query, args...)
 	if err != nil {
-		return false, t.refused(ctx, tx, err, "unique", "claim a uniqueness key")
+		return false, t.run.refused(ctx, tx, err, "unique", "claim a uniqueness key")
 	}
 	claimed, err := result.RowsAffected()
 	return claimed == 1, err
@@ -27,7 +27,7 @@ func (t *Tables) Claim(ctx context.Context, tx store.Execer, c store.Claim) (fre
 func (t *Tables) Unclaim(ctx context.Context, tx store.Execer, c store.Claim) error {
 	query, args := t.run.Render(SQL(`UPDATE {unique} SET until = {now} WHERE type = ? AND "key" = ?`, c.Type, c.Key))
 	if _, err := tx.ExecContext(ctx, query, args...); err != nil {
-		return t.failed(err, "free a uniqueness key")
+		return t.run.Failed(err, "free a uniqueness key")
 	}
 	return nil
 }
@@ -35,20 +35,13 @@ func (t *Tables) Unclaim(ctx context.Context, tx store.Execer, c store.Claim) er
 // ClaimedUntil returns when a key becomes free; see store.Claimer.
 func (t *Tables) ClaimedUntil(ctx context.Context, tx store.RowQuerier, c store.Claim) (time.Time, error) {
 	query, args := t.run.Render(SQL(`SELECT until FROM {unique} WHERE type = ? AND "key" = ? AND until > {now}`, c.Type, c.Key))
-	until := t.run.time()
+	until := t.run.NewTime()
 	err := tx.QueryRowContext(ctx, query, args...).Scan(&until)
 	if errors.Is(err, sql.ErrNoRows) {
 		return time.Time{}, nil
 	}
 	if err != nil {
-		return time.Time{}, t.failed(err, "look for a uniqueness key")
+		return time.Time{}, t.run.Failed(err, "look for a uniqueness key")
 	}
 	return until.Time, nil
-}
-
-// PruneClaims removes old claims; see store.Pruner, and PruneReceipts for the clock.
-func (t *Tables) PruneClaims(ctx context.Context, age time.Duration, limit int) (int, error) {
-	return t.removeOld(ctx, "uniqueness keys", `DELETE FROM {unique} WHERE (type, "key") IN (SELECT type, "key" FROM (
-		SELECT type, "key" FROM {unique} WHERE until <= (SELECT ?) ORDER BY until LIMIT ?) old) AND until <= (SELECT ?)`,
-		t.dialect.NowPlus(-age), limit, t.dialect.NowPlus(-age))
 }

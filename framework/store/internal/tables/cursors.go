@@ -6,49 +6,50 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/store"
 )
 
-// cursor is how far a sink has settled one of its lanes.
-type cursor struct {
+// Cursor is how far a sink has settled one of its lanes.
+type Cursor struct {
 	store.CursorStatus // without pending rows
-	lane               store.Lane
-	position           json.RawMessage
-	ahead              []store.OffsetRange // settled after the position
-	place              Place
-	types, wanted      *notification.TypeFilter // that the sink takes, and shall take
-	past               []past                   // of the sink, in lane 0
+	StoreLane          store.Lane
+	Position           json.RawMessage
+	Ahead              []store.OffsetRange // settled after the position
+	Place              Place
+	Types, Wanted      *notification.TypeFilter // that the sink takes, and shall take
+	Past               []Past                   // of the sink, in lane 0
 }
 
 // idle is the condition that a cursor is that of SinkUnrouted while every type has a route. It stands
 // still, and keeps nothing.
 func idle() Expr {
-	return SQL(`(sink = ? AND coalesce(types, '') = ?)`, store.SinkUnrouted, encodeTypes(&notification.TypeFilter{}))
+	return SQL(`(sink = ? AND coalesce(types, '') = ?)`, store.SinkUnrouted, EncodeTypes(&notification.TypeFilter{}))
 }
 
-// cursors reads the cursors of a sink, or of all sinks that are not idle for "".
-func (t *Tables) cursors(ctx context.Context, q Querier, sink string) (cursors []cursor, err error) {
-	err = t.run.Each(ctx, q, func(rows *sql.Rows) error {
-		var c cursor
+// Cursors reads the cursors of a sink, or of all sinks that are not idle for "".
+func (r *Runner) Cursors(ctx context.Context, q Querier, sink string) (cursors []Cursor, err error) {
+	err = r.Each(ctx, q, func(rows *sql.Rows) error {
+		var c Cursor
 		var of int
 		var settled string
 		var types, wanted, past sql.NullString
-		until, updated := t.run.time(), t.run.time()
-		err := rows.Scan(&c.Sink, &c.Lane, &of, (*[]byte)(&c.position), &settled, &c.Owner, &c.Epoch, &until, &c.Paused, &updated, &types, &wanted, &past)
+		until, updated := r.NewTime(), r.NewTime()
+		err := rows.Scan(&c.Sink, &c.Lane, &of, (*[]byte)(&c.Position), &settled, &c.Owner, &c.Epoch, &until, &c.Paused, &updated, &types, &wanted, &past)
 		if err != nil {
 			return err
 		}
-		c.lane, c.LeaseUntil, c.UpdatedAt = store.NewLane(c.Sink, c.Lane, of), until.Time, updated.Time
-		if c.ahead, err = store.DecodeOffsets(settled); err == nil {
-			c.types, err = decodeTypes(types)
+		c.StoreLane, c.LeaseUntil, c.UpdatedAt = store.NewLane(c.Sink, c.Lane, of), until.Time, updated.Time
+		if c.Ahead, err = store.DecodeOffsets(settled); err == nil {
+			c.Types, err = DecodeTypes(types)
 		}
 		if err == nil {
-			c.wanted, err = decodeTypes(wanted)
+			c.Wanted, err = DecodeTypes(wanted)
 		}
 		if err == nil && past.Valid {
-			err = json.Unmarshal([]byte(past.String), &c.past)
+			err = json.Unmarshal([]byte(past.String), &c.Past)
 		}
 		cursors = append(cursors, c)
 		return err
@@ -57,75 +58,65 @@ func (t *Tables) cursors(ctx context.Context, q Querier, sink string) (cursors [
 	return cursors, err
 }
 
-// placed reads cursors and compares their positions with the log.
-func (t *Tables) placed(ctx context.Context, q Querier, sink string) ([]cursor, error) {
-	cursors, err := t.cursors(ctx, q, sink)
+// Placed reads cursors and compares their positions with the log.
+func (r *Runner) Placed(ctx context.Context, q Querier, sink string) ([]Cursor, error) {
+	cursors, err := r.Cursors(ctx, q, sink)
 	if err != nil || len(cursors) == 0 {
 		return nil, err
 	}
 	positions := make([]json.RawMessage, len(cursors))
 	for i := range cursors {
-		positions[i] = cursors[i].position
+		positions[i] = cursors[i].Position
 	}
-	if t.source != nil {
-		return cursors, t.placeInSource(cursors)
+	if r.Source != nil {
+		return cursors, r.placeInSource(cursors)
 	}
-	places, err := t.dialect.Places(ctx, q, positions)
+	places, err := r.Dialect.Places(ctx, q, positions)
 	if err != nil {
 		return nil, err
 	}
 	for i := range cursors {
-		cursors[i].place = places[i]
+		cursors[i].Place = places[i]
 	}
 	return cursors, nil
 }
 
-// placesOf returns the cursors of a sink, if they belong to this log.
-func (t *Tables) placesOf(ctx context.Context, q Querier, sink string) ([]cursor, error) {
-	cursors, err := t.placed(ctx, q, sink)
+// PlacesOf returns the cursors of a sink, if they belong to this log.
+func (r *Runner) PlacesOf(ctx context.Context, q Querier, sink string) ([]Cursor, error) {
+	cursors, err := r.Placed(ctx, q, sink)
 	if err == nil && len(cursors) == 0 {
-		err = t.unknownSink(ctx, q, sink)
+		err = r.UnknownSink(ctx, q, sink)
 	}
 	for i := range cursors {
-		if reason := cursors[i].place.Conflict; reason != "" {
+		if reason := cursors[i].Place.Conflict; reason != "" {
 			return nil, fmt.Errorf("%w: %s", store.ErrOtherLog, reason)
 		}
 	}
 	return cursors, err
 }
 
-// settled is the condition that a row of the lane is settled.
-func (t *Tables) settled(c *cursor) Expr {
-	conditions := []Expr{SQL(`"offset" <= ?`, c.place.Through)}
-	if c.place.Settled.Text != "" {
-		conditions = append(conditions, c.place.Settled)
+// Settled is the condition that a row of the lane is settled.
+func (r *Runner) Settled(c *Cursor) Expr {
+	conditions := []Expr{SQL(`"offset" <= ?`, c.Place.Through)}
+	if c.Place.Settled.Text != "" {
+		conditions = append(conditions, c.Place.Settled)
 	}
-	if len(c.ahead) > 0 {
-		conditions = append(conditions, t.dialect.Ranges(c.ahead))
+	if len(c.Ahead) > 0 {
+		conditions = append(conditions, r.Dialect.Ranges(c.Ahead))
 	}
-	return SQL(`(?)`, join(` OR `, conditions))
+	return SQL(`(?)`, Join(` OR `, conditions))
 }
 
-// settledInAny is the condition that a row is settled in its lane.
-func (t *Tables) settledInAny(cursors []cursor) Expr {
+// SettledInAny is the condition that a row is settled in its lane.
+func (r *Runner) SettledInAny(cursors []Cursor) Expr {
 	conditions := make([]Expr, len(cursors))
 	for i := range cursors {
-		conditions[i] = t.settled(&cursors[i])
-		if slots := cursors[i].lane.Slots; !slots.All() {
+		conditions[i] = r.Settled(&cursors[i])
+		if slots := cursors[i].StoreLane.Slots; !slots.All() {
 			conditions[i] = SQL(`slot BETWEEN ? AND ? AND ?`, slots.First, slots.Last, conditions[i])
 		}
 	}
-	return SQL(`(?)`, join(` OR `, conditions))
-}
-
-// Status reports the log, the cursors and the parked deliveries; see store.Inspector.
-func (t *Tables) Status(ctx context.Context, q store.StatusQuery) (status store.Status, err error) {
-	sample, err := t.sample(ctx, store.SampleQuery(q))
-	if err != nil {
-		return status, t.failed(err, "look at the outbox")
-	}
-	holders, err := t.Holders(ctx, nil)
-	return sample.Status(holders), err
+	return SQL(`(?)`, Join(` OR `, conditions))
 }
 
 // SinkCursors are the cursors of one sink, which decide which rows it keeps in the log.
@@ -168,4 +159,77 @@ func (r *Runner) SinkCursors(ctx context.Context, q Querier, sinks []string) (al
 		}
 	}
 	return all, err
+}
+
+func (r *Runner) Traces(ctx context.Context, sink string) (store.Traces, error) {
+	traces := store.Traces{Sink: sink}
+	err := r.Row(ctx, r.DB, `SELECT (SELECT count(*) FROM {cursors} WHERE sink = ? AND sink <> ?),
+			(SELECT count(*) FROM {parked} WHERE sink = ?), (SELECT count(*) FROM {receipts} WHERE sink = ?)
+		{whole cursors parked receipts}`,
+		sink, store.SinkPruner, sink, sink).Scan(&traces.Cursors, &traces.Parked, &traces.Receipts)
+	return traces, err
+}
+
+// UnknownSink returns an error that names the known sinks. It does not search for sinks that have
+// only receipts left.
+func (r *Runner) UnknownSink(ctx context.Context, q Querier, sink string) error {
+	query, args := r.Render(SQL(`SELECT sink FROM {cursors} WHERE sink <> ? UNION SELECT sink FROM {parked} ORDER BY sink {whole cursors parked}`, store.SinkPruner))
+	known, err := Texts(ctx, q, query, args...)
+	switch {
+	case err != nil:
+		return err
+	case len(known) == 0:
+		return fmt.Errorf("%w %q: the outbox knows none yet", store.ErrUnknownSink, sink)
+	}
+	return fmt.Errorf("%w %q: the outbox knows %s", store.ErrUnknownSink, sink, strings.Join(known, ", "))
+}
+
+// Past is what a sink took until it was at a place: the rows that were settled there by then. With
+// SinkUnrouted it is that of a sink that was forgotten.
+type Past struct {
+	Types    notification.TypeFilter `json:"types"`
+	Slots    store.SlotRange         `json:"slots"`
+	Position json.RawMessage         `json:"position,omitempty"`
+	Settled  string                  `json:"settled,omitempty"`
+	UpTo     int64                   `json:"up_to"` // no row that was settled has a higher offset
+
+	Cursor Cursor // at the place
+}
+
+// ownerNow is the owner of an unexpired lease, or "".
+const ownerNow = `CASE WHEN lease_until > {now} THEN coalesce(owner, '') ELSE '' END`
+
+// EncodeTypes encodes a filter for a column; NULL for nil.
+func EncodeTypes(f *notification.TypeFilter) sql.NullString {
+	if f == nil {
+		return sql.NullString{}
+	}
+	raw, err := json.Marshal(f)
+	if err != nil {
+		panic(err) // texts can always be encoded
+	}
+	return sql.NullString{String: string(raw), Valid: true}
+}
+
+// DecodeTypes is the inverse of EncodeTypes.
+func DecodeTypes(text sql.NullString) (*notification.TypeFilter, error) {
+	if !text.Valid {
+		return nil, nil
+	}
+	f := &notification.TypeFilter{}
+	return f, json.Unmarshal([]byte(text.String), f)
+}
+
+// SinksOf returns the cursors of each sink. They are ordered by sink.
+func SinksOf(cursors []Cursor) func(yield func([]Cursor) bool) {
+	return func(yield func([]Cursor) bool) {
+		for first, i := 0, 0; i < len(cursors); i++ {
+			if i+1 == len(cursors) || cursors[i+1].Sink != cursors[first].Sink {
+				if !yield(cursors[first : i+1]) {
+					return
+				}
+				first = i + 1
+			}
+		}
+	}
 }

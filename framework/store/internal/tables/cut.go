@@ -19,9 +19,9 @@ func (t *Tables) Cut(ctx context.Context, sink string, lanes int, start store.St
 		var created store.Created
 		done, err := t.cut(ctx, sink, lanes, start, &created)
 		switch {
-		case err != nil && t.dialect.Collides(err):
+		case err != nil && t.run.Dialect.Collides(err):
 		case err != nil:
-			return store.Created{}, t.failed(err, "cut the lanes of sink %s", sink)
+			return store.Created{}, t.run.Failed(err, "cut the lanes of sink %s", sink)
 		case done:
 			return created, nil
 		}
@@ -31,11 +31,11 @@ func (t *Tables) Cut(ctx context.Context, sink string, lanes int, start store.St
 // cut locks no table: behind a lock that waits for one cursor, the checkpoints of all others would
 // wait too.
 func (t *Tables) cut(ctx context.Context, sink string, lanes int, start store.Start, created *store.Created) (done bool, err error) {
-	if t.source != nil && sink != store.SinkPruner {
+	if t.run.Source != nil && sink != store.SinkPruner {
 		return t.grow(ctx, sink, start, created)
 	}
 	exist, same := false, true
-	err = t.run.Each(ctx, t.own(), func(rows *sql.Rows) error {
+	err = t.run.Each(ctx, t.run.Own(), func(rows *sql.Rows) error {
 		var of, wanted int
 		err := rows.Scan(&of, &wanted)
 		exist, same = true, same && (wanted == lanes || wanted == 0 && of == lanes)
@@ -49,7 +49,7 @@ func (t *Tables) cut(ctx context.Context, sink string, lanes int, start store.St
 	case same:
 		return true, nil
 	}
-	written, err := t.run.Exec(ctx, t.own(), `UPDATE {cursors} SET wanted = nullif(?, lanes) WHERE sink = ?`, lanes, sink)
+	written, err := t.run.Exec(ctx, t.run.Own(), `UPDATE {cursors} SET wanted = nullif(?, lanes) WHERE sink = ?`, lanes, sink)
 	return written > 0, err
 }
 
@@ -60,9 +60,9 @@ func (t *Tables) create(ctx context.Context, sink string, lanes int, start store
 	if err != nil {
 		return false, err
 	}
-	err = inTx(ctx, t.own(), func(tx *sql.Tx) error {
+	err = inTx(ctx, t.run.Own(), func(tx *sql.Tx) error {
 		first, err := t.run.InsertNew(ctx, tx, []string{"sink", "lane"}, `INSERT INTO {cursors} (sink, lane, lanes, position) VALUES (?, 0, ?, ?)`,
-			sink, lanes, nullText(at.Position))
+			sink, lanes, NullText(at.Position))
 		if err != nil || !first {
 			return err
 		}
@@ -93,7 +93,7 @@ func (t *Tables) beginning(ctx context.Context, sink string, start store.Start) 
 	if start != store.StartNow && !isTime {
 		return store.StartOldest, Beginning{}, nil
 	}
-	at, err := t.dialect.Beginning(ctx, since)
+	at, err := t.run.Dialect.Beginning(ctx, since)
 	return start, at, err
 }
 
@@ -112,20 +112,20 @@ const forwarded = `{"forwarded":true}`
 
 // inUse reports whether a lane of any sink was ever leased, including forgotten sinks.
 func (t *Tables) inUse(ctx context.Context) (used bool, err error) {
-	err = t.run.Row(ctx, t.own(), `SELECT EXISTS (SELECT 1 FROM {cursors}
+	err = t.run.Row(ctx, t.run.Own(), `SELECT EXISTS (SELECT 1 FROM {cursors}
 		WHERE sink <> ? AND epoch > 0 OR sink = ? AND position IS NOT NULL) {whole cursors}`, store.SinkPruner, store.SinkPruner).Scan(&used)
 	return used, err
 }
 
-// noteUse stores what inUse knows from the cursors of a sink that is about to be forgotten.
-func (t *Tables) noteUse(ctx context.Context, tx *sql.Tx, sink string) error {
+// NoteUse stores what inUse knows from the cursors of a sink that is about to be forgotten.
+func (r *Runner) NoteUse(ctx context.Context, tx *sql.Tx, sink string) error {
 	var leased bool
-	err := t.run.Row(ctx, tx, `SELECT EXISTS (SELECT 1 FROM {cursors} WHERE sink = ? AND epoch > 0)`, sink).Scan(&leased)
+	err := r.Row(ctx, tx, `SELECT EXISTS (SELECT 1 FROM {cursors} WHERE sink = ? AND epoch > 0)`, sink).Scan(&leased)
 	if err != nil || !leased {
 		return err
 	}
-	_, err = t.run.Exec(ctx, tx, `INSERT INTO {cursors} (sink, lane, lanes, position) VALUES (?, 0, 1, ?)`+
-		t.dialect.OnConflict([]string{"sink", "lane"}, []string{"position"}, Condition{}), store.SinkPruner, forwarded)
+	_, err = r.Exec(ctx, tx, `INSERT INTO {cursors} (sink, lane, lanes, position) VALUES (?, 0, 1, ?)`+
+		r.Dialect.OnConflict([]string{"sink", "lane"}, []string{"position"}, Condition{}), store.SinkPruner, forwarded)
 	return err
 }
 
@@ -133,29 +133,29 @@ func (t *Tables) noteUse(ctx context.Context, tx *sql.Tx, sink string) error {
 func (t *Tables) insertCursors(ctx context.Context, tx *sql.Tx, sink string, like cursorToCut, first, lanes int) error {
 	var values []Expr
 	for number := first; number < lanes; number++ {
-		values = append(values, list(sink, number, lanes, like.epoch, nullText(like.position), like.paused, like.types, like.typesWanted, like.typesBefore))
+		values = append(values, list(sink, number, lanes, like.epoch, NullText(like.position), like.paused, like.types, like.typesWanted, like.typesBefore))
 		like.typesBefore = sql.NullString{} // only in lane 0
 	}
 	size := func(*Expr) int {
 		return len(like.position) + len(like.types.String) + len(like.typesWanted.String) + rowBytes
 	}
-	for chunk := range store.Chunks(values, chunkRows, t.dialect.Limits().Bytes, size) {
-		if _, err := t.run.Exec(ctx, tx, `INSERT INTO {cursors} (sink, lane, lanes, epoch, position, paused, types, types_wanted, types_before) VALUES ?`, join(", ", chunk)); err != nil {
+	for chunk := range store.Chunks(values, chunkRows, t.run.Dialect.Limits().Bytes, size) {
+		if _, err := t.run.Exec(ctx, tx, `INSERT INTO {cursors} (sink, lane, lanes, epoch, position, paused, types, types_wanted, types_before) VALUES ?`, Join(", ", chunk)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// nullText returns a text for a nullable column.
-func nullText(raw json.RawMessage) sql.NullString {
+// NullText returns a text for a nullable column.
+func NullText(raw json.RawMessage) sql.NullString {
 	return sql.NullString{String: string(raw), Valid: len(raw) > 0}
 }
 
 // Recut replaces the lanes of a sink; see store.Leases.
 func (t *Tables) Recut(ctx context.Context, sink string, leases []store.Lease) (err error) {
-	defer t.tried(&err, "cut the lanes of sink %s again", sink)
-	err = t.inTxOf(ctx, []string{sink}, func(tx *sql.Tx) error { return t.recut(ctx, tx, sink, leases) })
+	defer t.run.Tried(&err, "cut the lanes of sink %s again", sink)
+	err = t.run.InTxOf(ctx, []string{sink}, func(tx *sql.Tx) error { return t.recut(ctx, tx, sink, leases) })
 	return err
 }
 
@@ -173,7 +173,7 @@ func (t *Tables) recut(ctx context.Context, tx *sql.Tx, sink string, leases []st
 		positions[i] = c.position
 		epoch = max(epoch, c.epoch)
 	}
-	at, err := t.dialect.Level(positions)
+	at, err := t.run.Dialect.Level(positions)
 	if err != nil {
 		return err
 	}

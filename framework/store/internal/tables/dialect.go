@@ -13,9 +13,17 @@ import (
 	"github.com/waybill-go/waybill/framework/store"
 )
 
-// Dialect is what differs between databases, and what only a dialect knows about its log. Standard
-// implements what most of them share.
+// Dialect is what differs between databases. Standard implements what most of them share.
 type Dialect interface {
+	Syntax
+	Values
+	Writes
+	Faults
+	OfLog
+}
+
+// Syntax is how a dialect writes statements. The Runner and all queries use it.
+type Syntax interface {
 	// Placeholder returns the nth argument of a statement, from 1.
 	Placeholder(n int) string
 	// Quote returns the quote character of identifiers.
@@ -36,26 +44,8 @@ type Dialect interface {
 	// Position returns the function that finds the second of two texts in the first: its
 	// position from 1, or 0.
 	Position() string
-
 	// MetadataIs returns the condition that a name has a value in the metadata of a row called p.
 	MetadataIs(name, value string) Expr
-
-	// Time returns a time as an argument, as notification.ClampTime does; NULL if it is zero.
-	Time(t time.Time) any
-	// Payload returns a payload as an argument, never NULL.
-	Payload(payload []byte) any
-	// ParseTime parses a time that the driver returns as a text.
-	ParseTime(text string) (time.Time, error)
-
-	// Limits returns how large a statement can be.
-	Limits() store.Limits
-
-	// Selected returns the columns of an envelope as EachParked reads them.
-	Selected() string
-	// EachParked runs a query for parkedColumns and calls each with its rows until that returns
-	// false.
-	EachParked(ctx context.Context, db *sql.DB, query string, args []any, each func(d *store.ParkedDelivery) (more bool, err error)) error
-
 	// Refs returns the content of the parentheses in ("offset", id) IN (…). There may be none,
 	// or thousands.
 	Refs(refs []store.Ref) Expr
@@ -66,7 +56,6 @@ type Dialect interface {
 	Asked(keys []string) Expr
 	// Types returns the condition that a filter selects a row by its type.
 	Types(filter notification.TypeFilter) Expr
-
 	// Returning reports whether INSERT and UPDATE can return columns.
 	Returning() bool
 	// OnConflict returns the end of an INSERT of rows, some of whose keys may exist already: the
@@ -76,8 +65,6 @@ type Dialect interface {
 	// NewRow returns the end of an INSERT of one row whose key may exist already. If it does,
 	// either nothing is written, or the statement fails with an error for which Exists is true.
 	NewRow(key []string) string
-	// Exists reports whether an INSERT failed because a row with the same key exists.
-	Exists(err error) bool
 	// TakeCursors makes other writers of a sink's cursors wait until the transaction ends. It is
 	// the first statement of its transaction, apart from TakeCursors of other sinks, and the
 	// statements after it see what others have committed before.
@@ -90,7 +77,27 @@ type Dialect interface {
 	// Announce returns a write that also makes listeners in other processes look at the lanes
 	// if it changes a row.
 	Announce(write Expr) Expr
+}
 
+// Values is how a dialect passes and returns values. What parks, lists and archives uses it.
+type Values interface {
+	// Time returns a time as an argument, as notification.ClampTime does; NULL if it is zero.
+	Time(t time.Time) any
+	// Payload returns a payload as an argument, never NULL.
+	Payload(payload []byte) any
+	// ParseTime parses a time that the driver returns as a text.
+	ParseTime(text string) (time.Time, error)
+	// Limits returns how large a statement can be.
+	Limits() store.Limits
+	// Selected returns the columns of an envelope as EachParked reads them.
+	Selected() string
+	// EachParked runs a query for parkedColumns and calls each with its rows until that returns
+	// false.
+	EachParked(ctx context.Context, db *sql.DB, query string, args []any, each func(d *store.ParkedDelivery) (more bool, err error)) error
+}
+
+// Writes is how leases and checkpoints are written.
+type Writes interface {
 	// WriteLease runs the update that leases a lane, and reads the resulting LeaseColumns. It
 	// returns sql.ErrNoRows if no row matches.
 	WriteLease(ctx context.Context, db *sql.DB, u Update, row *LeaseRow) error
@@ -99,23 +106,32 @@ type Dialect interface {
 	// first statement. committed is called after the commit; it is nil if the checkpoint is
 	// already written. It fails with store.ErrLeaseLost if another owner has the lane.
 	MoveCursor(ctx context.Context, q Querier, c *store.Checkpoint, u Update) (committed func() error, err error)
-
 	// Isolation returns the isolation level of a checkpoint's transaction.
 	Isolation() sql.IsolationLevel
 	// Committable returns a statement that fails if the transaction cannot be committed: it has
 	// ended, a statement has failed, or a deferred constraint is violated.
 	Committable() string
+}
+
+// Faults is what errors of the database mean.
+type Faults interface {
 	// SQLState returns the standard code of a server's error, or "".
 	SQLState(err error) string
 	// Collides reports whether a statement failed because another transaction wrote the same
 	// row, and can be retried.
 	Collides(err error) bool
+	// Exists reports whether an INSERT failed because a row with the same key exists.
+	Exists(err error) bool
 	// Missing reports whether a statement in a caller's transaction failed because its database
 	// has no such table, as statements name it.
 	Missing(ctx context.Context, tx store.Execer, table string, err error) bool
 	// Advise adds a hint to an error of the database, if there is one.
 	Advise(err error) error
+}
 
+// OfLog is what only a dialect knows about its log. New sinks, and all that compares cursors with the log,
+// use it.
+type OfLog interface {
 	// Beginning finds where a new sink begins: before the first row, in log order, that
 	// occurred at since or later; for the zero time after everything committed.
 	Beginning(ctx context.Context, since time.Time) (Beginning, error)
@@ -246,3 +262,19 @@ func (Standard) Collides(error) bool { return false }
 
 // Advise adds nothing.
 func (Standard) Advise(err error) error { return err }
+
+// WaitingLane is a lane and its cursor's position.
+type WaitingLane struct {
+	Lane     store.Lane
+	Position json.RawMessage
+}
+
+// WaitingSpan is a range of the log with rows that lanes of one sink still have to read.
+type WaitingSpan struct {
+	// The rows are after the offset After, up to Last.
+	After, Last int64
+	// Count counts the first rows of a part of the range, in the order of their offsets, up to a
+	// limit over all lanes. It calls found for each lane with its index among the requested ones,
+	// and when the oldest of its rows occurred.
+	Count func(ctx context.Context, after, last int64, limit int, found func(lane, rows int, oldest time.Time)) error
+}

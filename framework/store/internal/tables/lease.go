@@ -32,8 +32,8 @@ type LeaseRow struct {
 // Acquire leases a lane; see store.Leases.
 func (t *Tables) Acquire(ctx context.Context, lane store.Lane, owner string, ttl time.Duration) (store.Lease, error) {
 	row := LeaseRow{}
-	err := t.dialect.WriteLease(ctx, t.own(), Update{
-		Set: SQL(`owner = ?, epoch = epoch + 1, lease_until = ?, updated_at = {now}`, owner, t.dialect.NowPlus(ttl)),
+	err := t.run.Dialect.WriteLease(ctx, t.run.Own(), Update{
+		Set: SQL(`owner = ?, epoch = epoch + 1, lease_until = ?, updated_at = {now}`, owner, t.run.Dialect.NowPlus(ttl)),
 		Where: SQL(`sink = ? AND lane = ? AND lanes = ? AND (owner IS NULL OR owner = ? OR lease_until <= {now})`,
 			lane.Sink, lane.Number, lane.Of, owner),
 	}, &row)
@@ -41,15 +41,15 @@ func (t *Tables) Acquire(ctx context.Context, lane store.Lane, owner string, ttl
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
 		err = t.whyNoLease(ctx, lane)
-	case err != nil && t.dialect.Collides(err):
+	case err != nil && t.run.Dialect.Collides(err):
 		err = store.ErrLeaseHeld
 	case err == nil:
 		if lease.Settled, err = store.DecodeOffsets(row.Settled); err == nil {
-			lease.Types, err = decodeTypes(row.Types)
+			lease.Types, err = DecodeTypes(row.Types)
 		}
 	}
 	if err != nil {
-		return store.Lease{}, t.failed(err, "lease %s/%d", lane.Sink, lane.Number)
+		return store.Lease{}, t.run.Failed(err, "lease %s/%d", lane.Sink, lane.Number)
 	}
 	if len(row.Position) > 0 {
 		lease.Position = json.RawMessage(row.Position)
@@ -82,7 +82,7 @@ func WriteLeaseInTwo(ctx context.Context, r *Runner, db Beginner, u Update, row 
 // whyNoLease distinguishes a leased lane from one that does not exist.
 func (t *Tables) whyNoLease(ctx context.Context, lane store.Lane) error {
 	var exists bool
-	err := t.run.Row(ctx, t.own(), `SELECT EXISTS (SELECT 1 FROM {cursors} WHERE sink = ? AND lane = ? AND lanes = ?) {whole cursors}`,
+	err := t.run.Row(ctx, t.run.Own(), `SELECT EXISTS (SELECT 1 FROM {cursors} WHERE sink = ? AND lane = ? AND lanes = ?) {whole cursors}`,
 		lane.Sink, lane.Number, lane.Of).Scan(&exists)
 	switch {
 	case err != nil:
@@ -95,8 +95,8 @@ func (t *Tables) whyNoLease(ctx context.Context, lane store.Lane) error {
 
 // Release ends a lease; see store.Leases.
 func (t *Tables) Release(ctx context.Context, lease store.Lease) (err error) {
-	defer t.tried(&err, "release %s/%d", lease.Lane.Sink, lease.Lane.Number)
-	_, err = t.run.Exec(ctx, t.own(), `?`, t.dialect.Announce(SQL(
+	defer t.run.Tried(&err, "release %s/%d", lease.Lane.Sink, lease.Lane.Number)
+	_, err = t.run.Exec(ctx, t.run.Own(), `?`, t.run.Dialect.Announce(SQL(
 		`UPDATE {cursors} SET owner = NULL, lease_until = NULL, updated_at = {now} WHERE ?`, holder(lease))))
 	return err
 }

@@ -13,18 +13,9 @@ import (
 // Where a search by time begins: publishers' clocks differ, and several rows show better than one
 // when a part of the log was written.
 const (
-	clockSkew  = time.Minute
+	ClockSkew  = time.Minute
 	sampleRows = 20
 )
-
-// Oldest returns the first row of the log; see store.Inspector.
-func (t *Tables) Oldest(ctx context.Context) (*store.Row, error) {
-	row, err := t.run.Oldest(ctx, t.db, 0)
-	if err != nil {
-		return nil, t.failed(err, "look for the oldest row")
-	}
-	return row, nil
-}
 
 // Oldest returns the first row of the log after an offset, or nil.
 func (r *Runner) Oldest(ctx context.Context, q Querier, after int64) (*store.Row, error) {
@@ -34,7 +25,7 @@ func (r *Runner) Oldest(ctx context.Context, q Querier, after int64) (*store.Row
 // ScanRow reads the columns "offset" and occurred_on; nil if there is no row.
 func (r *Runner) ScanRow(row *sql.Row) (*store.Row, error) {
 	var first store.Row
-	occurredOn := r.time()
+	occurredOn := r.NewTime()
 	switch err := row.Scan(&first.Offset, &occurredOn); {
 	case errors.Is(err, sql.ErrNoRows):
 		return nil, nil
@@ -45,18 +36,18 @@ func (r *Runner) ScanRow(row *sql.Row) (*store.Row, error) {
 	return &first, nil
 }
 
-// lastOffset returns the highest offset of a row in the log, or 0.
-func (t *Tables) lastOffset(ctx context.Context) (last int64, err error) {
-	err = t.run.Row(ctx, t.db, `SELECT coalesce(max("offset"), 0) FROM {log} {whole log}`).Scan(&last)
+// LastOffset returns the highest offset of a row in the log, or 0.
+func (r *Runner) LastOffset(ctx context.Context) (last int64, err error) {
+	err = r.Row(ctx, r.DB, `SELECT coalesce(max("offset"), 0) FROM {log} {whole log}`).Scan(&last)
 	return last, err
 }
 
-// writtenSince returns roughly the first offset of rows written at a time or later: the times of
+// WrittenSince returns roughly the first offset of rows written at a time or later: the times of
 // rows mostly increase with their offsets.
-func (t *Tables) writtenSince(ctx context.Context, since time.Time, low, high int64) (int64, error) {
+func (r *Runner) WrittenSince(ctx context.Context, since time.Time, low, high int64) (int64, error) {
 	for low < high {
 		middle := low + (high-low)/2
-		at, next, err := t.writtenAt(ctx, middle)
+		at, next, err := r.writtenAt(ctx, middle)
 		if err != nil {
 			return 0, err
 		}
@@ -72,11 +63,11 @@ func (t *Tables) writtenSince(ctx context.Context, since time.Time, low, high in
 // writtenAt returns roughly when the first row from an offset on was written, and its offset, or 0 if
 // there is none. It takes the latest time of this row and some after it: an imported row may have
 // occurred long ago, while its id, a UUIDv7, was made when it was written.
-func (t *Tables) writtenAt(ctx context.Context, from int64) (at time.Time, offset int64, err error) {
-	err = t.run.Each(ctx, t.db, func(rows *sql.Rows) error {
+func (r *Runner) writtenAt(ctx context.Context, from int64) (at time.Time, offset int64, err error) {
+	err = r.Each(ctx, r.DB, func(rows *sql.Rows) error {
 		var id string
 		var this int64
-		occurredOn := t.run.time()
+		occurredOn := r.NewTime()
 		if err := rows.Scan(&this, &id, &occurredOn); err != nil {
 			return err
 		}
@@ -93,14 +84,14 @@ func (t *Tables) writtenAt(ctx context.Context, from int64) (at time.Time, offse
 	return at, offset, err
 }
 
-// writtenUntil returns roughly the last offset of rows written before a time. writtenSince may be
+// WrittenUntil returns roughly the last offset of rows written before a time. writtenSince may be
 // too low by as many rows as it examines together, which are added.
-func (t *Tables) writtenUntil(ctx context.Context, until time.Time, low, high int64) (last int64, err error) {
-	since, err := t.writtenSince(ctx, until, low, high)
+func (r *Runner) WrittenUntil(ctx context.Context, until time.Time, low, high int64) (last int64, err error) {
+	since, err := r.WrittenSince(ctx, until, low, high)
 	if err != nil {
 		return 0, err
 	}
-	err = t.run.Row(ctx, t.db, `SELECT coalesce(max("offset"), ?) FROM (SELECT "offset" FROM {log} WHERE "offset" >= ? ORDER BY "offset" LIMIT ?) few {whole log}`,
+	err = r.Row(ctx, r.DB, `SELECT coalesce(max("offset"), ?) FROM (SELECT "offset" FROM {log} WHERE "offset" >= ? ORDER BY "offset" LIMIT ?) few {whole log}`,
 		since, since, sampleRows).Scan(&last)
 	return last, err
 }

@@ -15,7 +15,7 @@ const buried = time.Hour
 
 // Heartbeat records that a forwarder is running; see store.Leases. It removes the rows of dead ones.
 func (t *Tables) Heartbeat(ctx context.Context, member store.Member, ttl time.Duration) (err error) {
-	defer t.tried(&err, "record the heartbeat of forwarder %s", member.Owner)
+	defer t.run.Tried(&err, "record the heartbeat of forwarder %s", member.Owner)
 	sinks, err := json.Marshal(member.Sinks)
 	if err != nil {
 		return err
@@ -28,13 +28,13 @@ func (t *Tables) Heartbeat(ctx context.Context, member store.Member, ttl time.Du
 	if err != nil {
 		return err
 	}
-	for _, write := range t.dialect.Together(
-		SQL(`DELETE FROM {forwarders} WHERE owner <> ? AND live_until < ?`, member.Owner, t.dialect.NowPlus(-buried)),
+	for _, write := range t.run.Dialect.Together(
+		SQL(`DELETE FROM {forwarders} WHERE owner <> ? AND live_until < ?`, member.Owner, t.run.Dialect.NowPlus(-buried)),
 		SQL(`INSERT INTO {forwarders} (owner, sinks, state, running, live_until) VALUES (?, ?, ?, ?, ?)`+
-			t.dialect.OnConflict([]string{"owner"}, []string{"seen_at", "sinks", "state", "running", "live_until"}, Condition{}),
-			member.Owner, string(sinks), states, string(running), t.dialect.NowPlus(ttl)),
+			t.run.Dialect.OnConflict([]string{"owner"}, []string{"seen_at", "sinks", "state", "running", "live_until"}, Condition{}),
+			member.Owner, string(sinks), states, string(running), t.run.Dialect.NowPlus(ttl)),
 	) {
-		if _, err := t.run.Exec(ctx, t.own(), `?`, write); err != nil {
+		if _, err := t.run.Exec(ctx, t.run.Own(), `?`, write); err != nil {
 			return err
 		}
 	}
@@ -44,14 +44,14 @@ func (t *Tables) Heartbeat(ctx context.Context, member store.Member, ttl time.Du
 // Leave ends what Heartbeat began; see store.Leases. It announces this to listeners: until then they
 // count the forwarder, and so do not lease the lanes that it has released.
 func (t *Tables) Leave(ctx context.Context, owner string) (err error) {
-	defer t.tried(&err, "remove forwarder %s", owner)
-	_, err = t.run.Exec(ctx, t.own(), `?`, t.dialect.Announce(SQL(`DELETE FROM {forwarders} WHERE owner = ?`, owner)))
+	defer t.run.Tried(&err, "remove forwarder %s", owner)
+	_, err = t.run.Exec(ctx, t.run.Own(), `?`, t.run.Dialect.Announce(SQL(`DELETE FROM {forwarders} WHERE owner = ?`, owner)))
 	return err
 }
 
 // Membership returns the running forwarders and the lanes; see store.Leases.
 func (t *Tables) Membership(ctx context.Context) (m store.Membership, err error) {
-	defer t.tried(&err, "list the forwarders and lanes")
+	defer t.run.Tried(&err, "list the forwarders and lanes")
 	if m.Members, err = t.members(ctx); err == nil {
 		m.Lanes, err = t.lanes(ctx)
 	}
@@ -59,10 +59,10 @@ func (t *Tables) Membership(ctx context.Context) (m store.Membership, err error)
 }
 
 func (t *Tables) members(ctx context.Context) (members []store.Member, err error) {
-	err = t.run.Each(ctx, t.own(), func(rows *sql.Rows) error {
+	err = t.run.Each(ctx, t.run.Own(), func(rows *sql.Rows) error {
 		var m store.Member
 		var sinks, states, running string
-		since, seen := t.run.time(), t.run.time()
+		since, seen := t.run.NewTime(), t.run.NewTime()
 		if err := rows.Scan(&m.Owner, &since, &seen, &sinks, &states, &running); err != nil {
 			return err
 		}
@@ -82,11 +82,8 @@ func (t *Tables) members(ctx context.Context) (members []store.Member, err error
 	return members, err
 }
 
-// ownerNow is the owner of an unexpired lease, or "".
-const ownerNow = `CASE WHEN lease_until > {now} THEN coalesce(owner, '') ELSE '' END`
-
 func (t *Tables) lanes(ctx context.Context) (states []store.LaneState, err error) {
-	err = t.run.Each(ctx, t.own(), func(rows *sql.Rows) error {
+	err = t.run.Each(ctx, t.run.Own(), func(rows *sql.Rows) error {
 		var sink string
 		var number, of int
 		var ago int64 // since the lease expired; negative if it has not
@@ -94,10 +91,10 @@ func (t *Tables) lanes(ctx context.Context) (states []store.LaneState, err error
 		s := store.LaneState{}
 		err := rows.Scan(&sink, &number, &of, &s.Wanted, &s.Owner, &ago, &s.Paused, &s.Revision, &types, &wanted)
 		if err == nil {
-			s.Types, err = decodeTypes(types)
+			s.Types, err = DecodeTypes(types)
 		}
 		if err == nil {
-			s.WantedTypes, err = decodeTypes(wanted)
+			s.WantedTypes, err = DecodeTypes(wanted)
 		}
 		if err != nil {
 			return err
@@ -110,7 +107,7 @@ func (t *Tables) lanes(ctx context.Context) (states []store.LaneState, err error
 		}
 		states = append(states, s)
 		return nil
-	}, `SELECT sink, lane, lanes, coalesce(wanted, 0), `+ownerNow+`, `+t.dialect.Elapsed(`coalesce(lease_until, updated_at)`)+`, paused, revision, types, types_wanted
+	}, `SELECT sink, lane, lanes, coalesce(wanted, 0), `+ownerNow+`, `+t.run.Dialect.Elapsed(`coalesce(lease_until, updated_at)`)+`, paused, revision, types, types_wanted
 		FROM {cursors} WHERE sink <> ? ORDER BY sink, lane {whole cursors}`, store.SinkPruner)
 	return states, err
 }

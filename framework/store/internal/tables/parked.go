@@ -10,20 +10,20 @@ import (
 	"github.com/waybill-go/waybill/framework/store"
 )
 
-// pageBytes is the size at which a list of parked deliveries ends before it has reached its limit,
+// PageBytes is the size at which a list of parked deliveries ends before it has reached its limit,
 // so that large payloads do not add up to gigabytes.
-const pageBytes = 8 << 20
+const PageBytes = 8 << 20
 
-// parkedColumns are the columns that Dialect.EachParked reads, of a parked delivery called p.
-const parkedColumns = `{selected}, ` + presentState + `, attempt, due_at, last_error, receipt, hook_error, hook_failures, first_parked_at, sink, updated_at`
+// ParkedColumns are the columns that Dialect.EachParked reads, of a parked delivery called p.
+const ParkedColumns = `{selected}, ` + PresentState + `, attempt, due_at, last_error, receipt, hook_error, hook_failures, first_parked_at, sink, updated_at`
 
-// parked runs a parkedQuery. It stops at limit, or when the payloads get too large, and returns the
+// Parked runs a parkedQuery. It stops at limit, or when the payloads get too large, and returns the
 // next one as more.
-func (t *Tables) parked(ctx context.Context, db *sql.DB, limit int, selection Expr) (found []store.ParkedDelivery, more *store.ParkedDelivery, err error) {
+func (r *Runner) Parked(ctx context.Context, db *sql.DB, limit int, selection Expr) (found []store.ParkedDelivery, more *store.ParkedDelivery, err error) {
 	size := 0
-	query, args := t.run.Render(selection)
-	err = t.dialect.EachParked(ctx, db, query, args, func(d *store.ParkedDelivery) (bool, error) {
-		if len(found) == limit || size >= pageBytes {
+	query, args := r.Render(selection)
+	err = r.Dialect.EachParked(ctx, db, query, args, func(d *store.ParkedDelivery) (bool, error) {
+		if len(found) == limit || size >= PageBytes {
 			more = d
 			return false, nil
 		}
@@ -34,16 +34,16 @@ func (t *Tables) parked(ctx context.Context, db *sql.DB, limit int, selection Ex
 	return found, more, err
 }
 
-// parkedQuery selects parked deliveries, called p.
-func parkedQuery(where Expr) Expr {
-	return SQL(`SELECT `+parkedColumns+` FROM {parked} p WHERE ? {whole parked}`, where)
+// ParkedQuery selects parked deliveries, called p.
+func ParkedQuery(where Expr) Expr {
+	return SQL(`SELECT `+ParkedColumns+` FROM {parked} p WHERE ? {whole parked}`, where)
 }
 
 // Due returns due deliveries; see store.Deliveries. If the limit or the size of the payloads leaves
 // out some, next is when the first of those became due.
 func (t *Tables) Due(ctx context.Context, q store.DueQuery) (due []store.Parked, next time.Time, err error) {
-	defer t.tried(&err, "parked deliveries of %s/%d", q.Lane.Sink, q.Lane.Number)
-	found, more, err := t.parked(ctx, t.own(), q.Limit, t.run.DueQuery(q))
+	defer t.run.Tried(&err, "parked deliveries of %s/%d", q.Lane.Sink, q.Lane.Number)
+	found, more, err := t.run.Parked(ctx, t.run.Own(), q.Limit, t.run.DueQuery(q))
 	if err != nil {
 		return nil, time.Time{}, err
 	}
@@ -51,9 +51,9 @@ func (t *Tables) Due(ctx context.Context, q store.DueQuery) (due []store.Parked,
 	if more != nil {
 		return due, more.DueAt, nil
 	}
-	at := t.run.time()
+	at := t.run.NewTime()
 	query, args := t.run.Render(t.run.NextDueQuery(q.Lane.Sink, q.Now))
-	err = t.own().QueryRowContext(ctx, query, args...).Scan(&at)
+	err = t.run.Own().QueryRowContext(ctx, query, args...).Scan(&at)
 	if errors.Is(err, sql.ErrNoRows) {
 		err = nil
 	}
@@ -71,36 +71,36 @@ func deliveries(found []store.ParkedDelivery) []store.Parked {
 // DueQuery finds due deliveries; of the scheduled ones, those whose key has nothing waiting.
 func (r *Runner) DueQuery(q store.DueQuery) Expr {
 	where := SQL(`sink = ? AND slot BETWEEN ? AND ? AND state <> 'blocked' AND due_at <= ?`,
-		q.Lane.Sink, q.Lane.Slots.First, q.Lane.Slots.Last, r.dialect.Time(q.Now))
-	where.and(`(state <> 'scheduled' OR "key" = '' OR NOT EXISTS (
-			SELECT 1 FROM {parked} b WHERE b.sink = p.sink AND b."key" = p."key" AND b."key" <> '' AND ` + holds("b.", q.Halt) + `))`)
+		q.Lane.Sink, q.Lane.Slots.First, q.Lane.Slots.Last, r.Dialect.Time(q.Now))
+	where.And(`(state <> 'scheduled' OR "key" = '' OR NOT EXISTS (
+			SELECT 1 FROM {parked} b WHERE b.sink = p.sink AND b."key" = p."key" AND b."key" <> '' AND ` + Holds("b.", q.Halt) + `))`)
 	if len(q.Except) > 0 {
-		where.and(`("offset", id) NOT IN (?)`, r.dialect.Refs(q.Except))
+		where.And(`("offset", id) NOT IN (?)`, r.Dialect.Refs(q.Except))
 	}
 	where.Text += ` ORDER BY due_at, "offset" LIMIT ?`
 	where.Args = append(where.Args, q.Limit+1)
-	return parkedQuery(where)
+	return ParkedQuery(where)
 }
 
 // NextDueQuery covers all lanes of the sink: with a condition on slots, and without statistics,
 // PostgreSQL would sort all parked deliveries.
 func (r *Runner) NextDueQuery(sink string, now time.Time) Expr {
 	return SQL(`SELECT due_at FROM {parked} WHERE sink = ? AND state <> 'blocked' AND due_at > ?
-		ORDER BY due_at, "offset" LIMIT 1 {whole parked}`, sink, r.dialect.Time(now))
+		ORDER BY due_at, "offset" LIMIT 1 {whole parked}`, sink, r.Dialect.Time(now))
 }
 
 // Followers returns what holds back keys; see store.Deliveries. It is one statement, if the database
 // supports that for many keys.
 func (t *Tables) Followers(ctx context.Context, lane store.Lane, keys []string, halt bool, limit int) (parked []store.Parked, answered int, err error) {
 	statement := 1 // number of keys in a statement
-	if t.dialect.Asked(keys).Text != "" {
+	if t.run.Dialect.Asked(keys).Text != "" {
 		statement = max(1, len(keys))
 	}
 	size := 0
 	for part := range slices.Chunk(keys, statement) {
-		found, more, err := t.parked(ctx, t.own(), limit*len(part), t.run.FollowersQuery(lane.Sink, part, halt, limit))
+		found, more, err := t.run.Parked(ctx, t.run.Own(), limit*len(part), t.run.FollowersQuery(lane.Sink, part, halt, limit))
 		if err != nil {
-			return nil, 0, t.failed(err, "followers in %s/%d", lane.Sink, lane.Number)
+			return nil, 0, t.run.Failed(err, "followers in %s/%d", lane.Sink, lane.Number)
 		}
 		n := len(part)
 		if more != nil {
@@ -111,7 +111,7 @@ func (t *Tables) Followers(ctx context.Context, lane store.Lane, keys []string, 
 			size += store.Size(&found[i].Envelope)
 		}
 		parked, answered = append(parked, deliveries(found)...), answered+n
-		if more != nil || size >= pageBytes {
+		if more != nil || size >= PageBytes {
 			break
 		}
 	}
@@ -122,12 +122,12 @@ func (t *Tables) Followers(ctx context.Context, lane store.Lane, keys []string, 
 // several.
 func (r *Runner) FollowersQuery(sink string, keys []string, halt bool, limit int) Expr {
 	const first = `sink = ? AND "key" = ? AND "key" <> '' AND `
-	asked := r.dialect.Asked(keys)
+	asked := r.Dialect.Asked(keys)
 	if asked.Text == "" {
-		return parkedQuery(SQL(first+holds("", halt)+` ORDER BY "offset" LIMIT ?`, sink, keys[0], limit))
+		return ParkedQuery(SQL(first+Holds("", halt)+` ORDER BY "offset" LIMIT ?`, sink, keys[0], limit))
 	}
-	return SQL(`SELECT `+parkedColumns+` FROM ? AS asked (name, place)
-		CROSS JOIN LATERAL (SELECT * FROM {parked} WHERE `+first+holds("", halt)+` ORDER BY "offset" LIMIT ?) p
+	return SQL(`SELECT `+ParkedColumns+` FROM ? AS asked (name, place)
+		CROSS JOIN LATERAL (SELECT * FROM {parked} WHERE `+first+Holds("", halt)+` ORDER BY "offset" LIMIT ?) p
 		ORDER BY place, "offset" {whole parked}`, asked, sink, SQL(`asked.name`), limit)
 }
 
@@ -137,9 +137,9 @@ const isHead = `CASE WHEN state <> 'blocked' THEN 1 ELSE 0 END`
 
 // HeldKeys returns the keys that are held back; see store.Deliveries.
 func (t *Tables) HeldKeys(ctx context.Context, lane store.Lane, halt bool, after string, limit int) (keys []store.HeldKey, err error) {
-	defer t.tried(&err, "held keys of %s/%d", lane.Sink, lane.Number)
+	defer t.run.Tried(&err, "held keys of %s/%d", lane.Sink, lane.Number)
 	query := t.run.HeldKeysQuery(lane, halt, after, limit)
-	err = t.run.Each(ctx, t.own(), func(rows *sql.Rows) error {
+	err = t.run.Each(ctx, t.run.Own(), func(rows *sql.Rows) error {
 		var k store.HeldKey
 		err := rows.Scan(&k.Key, &k.Head)
 		keys = append(keys, k)
@@ -151,6 +151,6 @@ func (t *Tables) HeldKeys(ctx context.Context, lane store.Lane, halt bool, after
 // HeldKeysQuery uses the index of keys, and reads no more of it than a page.
 func (*Runner) HeldKeysQuery(lane store.Lane, halt bool, after string, limit int) Expr {
 	return SQL(`SELECT "key", max(`+isHead+`) FROM {parked}
-		WHERE sink = ? AND "key" > ? AND "key" <> '' AND slot BETWEEN ? AND ? AND `+holds("", halt)+`
+		WHERE sink = ? AND "key" > ? AND "key" <> '' AND slot BETWEEN ? AND ? AND `+Holds("", halt)+`
 		GROUP BY "key" ORDER BY "key" LIMIT ? {whole parked}`, lane.Sink, after, lane.Slots.First, lane.Slots.Last, limit)
 }

@@ -1,7 +1,6 @@
 package tables
 
 import (
-	"context"
 	"encoding/json"
 	"slices"
 
@@ -67,25 +66,4 @@ func (l LogProgress[P]) Kept(oldest func(Progress[P]) (*store.Row, error)) (k Ke
 type Kept struct {
 	Holders []store.Holder
 	Faults  map[string]string // by sink, why it keeps everything
-}
-
-// Holders returns the sinks that keep rows in the log; see store.Inspector.
-func (t *Tables) Holders(ctx context.Context, sinks []string) (holders []store.Holder, err error) {
-	if t.source != nil {
-		return nil, nil // a source keeps rows by its own rules
-	}
-	defer t.tried(&err, "find the sinks that keep the log")
-	kept, err := t.dialect.Kept(ctx, sinks)
-	return kept.Holders, err
-}
-
-// CursorFaults returns, by sink, why cursors do not belong to this log, for example because it was
-// restored or truncated, or because a lane has no cursor.
-func (t *Tables) CursorFaults(ctx context.Context) (faults map[string]string, err error) {
-	defer t.tried(&err, "compare the cursors with the log")
-	if t.source != nil {
-		return t.sourceFaults(ctx)
-	}
-	kept, err := t.dialect.Kept(ctx, nil)
-	return kept.Faults, err
 }

@@ -4,6 +4,9 @@ import (
 	"context"
 	"database/sql"
 	"strings"
+	"sync/atomic"
+
+	"github.com/waybill-go/waybill/framework/store"
 )
 
 // Expr is a piece of SQL with its arguments, in a form that all dialects share:
@@ -24,14 +27,14 @@ type Expr struct {
 // SQL returns an Expr.
 func SQL(text string, args ...any) Expr { return Expr{text, args} }
 
-// and adds a condition.
-func (e *Expr) and(text string, args ...any) {
+// And adds a condition.
+func (e *Expr) And(text string, args ...any) {
 	e.Text += " AND " + text
 	e.Args = append(e.Args, args...)
 }
 
-// join puts a separator between pieces.
-func join(separator string, pieces []Expr) Expr {
+// Join puts a separator between pieces.
+func Join(separator string, pieces []Expr) Expr {
 	args := make([]any, len(pieces))
 	for i, p := range pieces {
 		args[i] = p
@@ -44,16 +47,20 @@ func list(values ...any) Expr {
 	return Expr{"(?" + strings.Repeat(", ?", len(values)-1) + ")", values}
 }
 
-// Runner runs expressions on the tables of one outbox, in the SQL of a dialect.
+// Runner runs expressions on the tables of one outbox, in the SQL of a dialect. It has what all roles of a
+// store share, such as its transactions and the cursors.
 type Runner struct {
-	table   func(name string) string
-	dialect Dialect
+	DB       *sql.DB
+	table    func(name string) string
+	Dialect  Dialect
+	Source   store.Source           // nil: the log is the database's own
+	reserved atomic.Pointer[sql.DB] // see own
 }
 
 // NewRunner returns a Runner for the tables of an outbox. table returns the name of a table for
-// statements; "" is the log.
-func NewRunner(table func(name string) string, d Dialect) *Runner {
-	return &Runner{table: table, dialect: d}
+// statements; "" is the log. source is the log if it is not nil.
+func NewRunner(db *sql.DB, table func(name string) string, d Dialect, source store.Source) *Runner {
+	return &Runner{DB: db, table: table, Dialect: d, Source: source}
 }
 
 // envelope are the columns of an envelope, the same in the log and the parked table.
@@ -78,13 +85,13 @@ func (r *Runner) render(b *strings.Builder, args *[]any, e Expr) {
 		b.WriteString(text[:i])
 		switch text[i] {
 		case '"':
-			b.WriteString(r.dialect.Quote())
+			b.WriteString(r.Dialect.Quote())
 		case '?':
 			if inner, isExpr := e.Args[next].(Expr); isExpr {
 				r.render(b, args, inner)
 			} else {
 				*args = append(*args, e.Args[next])
-				b.WriteString(r.dialect.Placeholder(len(*args)))
+				b.WriteString(r.Dialect.Placeholder(len(*args)))
 			}
 			next++
 		case '{':
@@ -99,13 +106,13 @@ func (r *Runner) render(b *strings.Builder, args *[]any, e Expr) {
 func (r *Runner) word(b *strings.Builder, args *[]any, word string) {
 	switch word {
 	case "now":
-		r.render(b, args, Expr{Text: r.dialect.Now()})
+		r.render(b, args, Expr{Text: r.Dialect.Now()})
 		return
 	case "envelope":
 		r.render(b, args, Expr{Text: envelope})
 		return
 	case "selected":
-		r.render(b, args, Expr{Text: r.dialect.Selected()})
+		r.render(b, args, Expr{Text: r.Dialect.Selected()})
 		return
 	}
 	if list, whole := strings.CutPrefix(word, "whole "); whole {
@@ -113,7 +120,7 @@ func (r *Runner) word(b *strings.Builder, args *[]any, word string) {
 		for i := range names {
 			names[i] = r.named(names[i])
 		}
-		b.WriteString(r.dialect.Whole(names))
+		b.WriteString(r.Dialect.Whole(names))
 		return
 	}
 	b.WriteString(r.named(word))
@@ -145,8 +152,8 @@ func (r *Runner) Exec(ctx context.Context, q Querier, text string, args ...any) 
 
 // InsertNew runs an INSERT of one row, and returns whether there was none with the same key.
 func (r *Runner) InsertNew(ctx context.Context, q Querier, key []string, text string, args ...any) (isNew bool, err error) {
-	written, err := r.Exec(ctx, q, text+r.dialect.NewRow(key), args...)
-	if err != nil && r.dialect.Exists(err) {
+	written, err := r.Exec(ctx, q, text+r.Dialect.NewRow(key), args...)
+	if err != nil && r.Dialect.Exists(err) {
 		return false, nil
 	}
 	return written > 0, err
@@ -202,8 +209,8 @@ func CloseRows(rows *sql.Rows, err *error) {
 	}
 }
 
-// anyOf is the condition that a column has one of the values.
-func anyOf[T ~string](column string, values []T) Expr {
+// AnyOf is the condition that a column has one of the values.
+func AnyOf[T ~string](column string, values []T) Expr {
 	args := make([]any, len(values))
 	for i, v := range values {
 		args[i] = string(v)
@@ -211,9 +218,9 @@ func anyOf[T ~string](column string, values []T) Expr {
 	return SQL(column+` IN ?`, list(args...))
 }
 
-// holds is the condition on the state that a parked delivery holds back its key. It repeats the
+// Holds is the condition on the state that a parked delivery holds back its key. It repeats the
 // condition of the index of keys, which some databases require word for word.
-func holds(alias string, halt bool) string {
+func Holds(alias string, halt bool) string {
 	if halt {
 		return alias + keyed
 	}

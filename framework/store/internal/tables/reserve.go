@@ -7,29 +7,26 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"sync/atomic"
 )
 
 // reservation is a pool of connections that are taken out of another pool and kept, for statements
 // that must not wait for what an application does with the other pool.
 type reservation struct {
-	pool atomic.Pointer[sql.DB]
-
 	mu    sync.Mutex
 	users int // of the reservation; the last one ends it
 }
 
-// own returns the pool for the engine's statements about leases, checkpoints and parked deliveries:
+// Own returns the pool for the engine's statements about leases, checkpoints and parked deliveries:
 // the reserved connections, if any, otherwise the application's.
-func (t *Tables) own() *sql.DB {
-	if reserved := t.reserved.pool.Load(); reserved != nil {
+func (r *Runner) Own() *sql.DB {
+	if reserved := r.reserved.Load(); reserved != nil {
 		return reserved
 	}
-	return t.db
+	return r.DB
 }
 
 // MaxConnections returns how many connections the pool may open; see store.Reserver.
-func (t *Tables) MaxConnections() int { return t.db.Stats().MaxOpenConnections }
+func (t *Tables) MaxConnections() int { return t.run.DB.Stats().MaxOpenConnections }
 
 // Reserve takes connections out of the pool; see store.Reserver.
 func (t *Tables) Reserve(ctx context.Context, n int) (release func(), err error) {
@@ -38,20 +35,20 @@ func (t *Tables) Reserve(ctx context.Context, n int) (release func(), err error)
 	defer r.mu.Unlock()
 	if r.users == 0 {
 		if t.MaxConnections() == 0 {
-			if err := fill(ctx, t.db, n+2); err != nil {
-				return nil, t.failed(err, "see whether %d connections can be reserved", n)
+			if err := fill(ctx, t.run.DB, n+2); err != nil {
+				return nil, t.run.Failed(err, "see whether %d connections can be reserved", n)
 			}
 		}
-		pool := sql.OpenDB(borrower{t.db})
+		pool := sql.OpenDB(borrower{t.run.DB})
 		pool.SetMaxOpenConns(n)
 		pool.SetMaxIdleConns(n)
 		if err := fill(ctx, pool, n); err != nil {
-			return nil, t.failed(errors.Join(err, pool.Close()), "reserve %d connections", n)
+			return nil, t.run.Failed(errors.Join(err, pool.Close()), "reserve %d connections", n)
 		}
-		r.pool.Store(pool)
+		t.run.reserved.Store(pool)
 	}
 	r.users++
-	return sync.OnceFunc(r.release), nil
+	return sync.OnceFunc(t.release), nil
 }
 
 // fill makes a pool connect, so that it need not do so while the other pool is in use.
@@ -66,11 +63,12 @@ func fill(ctx context.Context, pool *sql.DB, n int) error {
 	return nil
 }
 
-func (r *reservation) release() {
+func (t *Tables) release() {
+	r := &t.reserved
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.users--; r.users == 0 {
-		_ = r.pool.Swap(nil).Close() // gives the connections back, and writes nothing
+		_ = t.run.reserved.Swap(nil).Close() // gives the connections back, and writes nothing
 	}
 }
 

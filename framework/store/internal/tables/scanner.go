@@ -23,7 +23,7 @@ func NewScanner(d Dialect) *Scanner {
 }
 
 // Full reports whether a page should end here.
-func (s *Scanner) Full() bool { return s.bytes >= pageBytes }
+func (s *Scanner) Full() bool { return s.bytes >= PageBytes }
 
 // Scan reads one row of Selected, whose further columns go to extra.
 func (s *Scanner) Scan(rows *sql.Rows, extra ...any) (e notification.Envelope, err error) {

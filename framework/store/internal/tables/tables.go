@@ -1,8 +1,8 @@
 // Package tables implements what is the same in all databases: cursors and leases, forwarders, parked
 // deliveries, receipts and actions. It is written once, over a Dialect; a dialect adds the log.
 //
-// The Store of a dialect embeds Tables for the roles that they implement, and uses the Runner for its
-// log.
+// The Store of a dialect embeds Tables, and the types of packages acts and looks, for the roles that they
+// implement, and uses the Runner for its log.
 //
 // Every transaction that changes what belongs to a sink locks the sink's cursors first: a checkpoint
 // by writing one of them, the others by Dialect.TakeCursors. So they neither deadlock nor interleave.
@@ -19,36 +19,47 @@ import (
 	"github.com/waybill-go/waybill/framework/store"
 )
 
-// Tables are the tables of one outbox. They are safe for concurrent use.
+// Tables are what publishers and forwarders do with the tables of one outbox. They are safe for concurrent
+// use.
 type Tables struct {
-	db       *sql.DB
 	run      *Runner
-	dialect  Dialect
-	source   store.Source // nil: the log is the database's own
 	receipts bool
-	raised   revisions
 	reserved reservation
 }
 
-// New returns the tables that a Runner names. With receipts, checkpoints archive receipts. source is
-// the log if it is not nil.
-func New(db *sql.DB, r *Runner, receipts bool, source store.Source) *Tables {
-	return &Tables{db: db, run: r, dialect: r.dialect, source: source, receipts: receipts}
-}
+// New returns the tables that a Runner names. With receipts, checkpoints archive receipts.
+func New(r *Runner, receipts bool) *Tables { return &Tables{run: r, receipts: receipts} }
 
 // Source returns the source; nil if the log is the database's own.
 func (t *Tables) Source() store.Source {
 	if t == nil { // for a store that was not opened
 		return nil
 	}
-	return t.source
+	return t.run.Source
+}
+
+// Roles are the roles of every store.
+type Roles interface {
+	store.Log
+	store.Leases
+	store.Deliveries
+	store.Inspector
+	store.Sampler
+	store.Operator
+	store.Pruner
+	store.Inbox
+	store.Reserver
+	store.Schedules
+	store.Canceller
+	store.Claimer
+	store.Diagnoser
 }
 
 // KeepsReceipts reports whether checkpoints archive receipts.
 func (t *Tables) KeepsReceipts() bool { return t.receipts }
 
-func (t *Tables) inTx(ctx context.Context, do func(tx *sql.Tx) error) error {
-	return inTx(ctx, t.db, do)
+func (r *Runner) InTx(ctx context.Context, do func(tx *sql.Tx) error) error {
+	return inTx(ctx, r.DB, do)
 }
 
 // Beginner is a database or one connection to it.
@@ -70,12 +81,12 @@ func inTx(ctx context.Context, db Beginner, do func(tx *sql.Tx) error) error {
 	return tx.Commit()
 }
 
-// inTxOf is inTx for some sinks. It locks their cursors in the order of their names, so that two
+// InTxOf is inTx for some sinks. It locks their cursors in the order of their names, so that two
 // transactions with common sinks do not deadlock.
-func (t *Tables) inTxOf(ctx context.Context, sinks []string, do func(tx *sql.Tx) error) error {
-	return t.inTx(ctx, func(tx *sql.Tx) error {
+func (r *Runner) InTxOf(ctx context.Context, sinks []string, do func(tx *sql.Tx) error) error {
+	return r.InTx(ctx, func(tx *sql.Tx) error {
 		for _, sink := range slices.Sorted(slices.Values(sinks)) {
-			query, args := t.run.Render(t.dialect.TakeCursors(sink))
+			query, args := r.Render(r.Dialect.TakeCursors(sink))
 			if _, err := tx.ExecContext(ctx, query, args...); err != nil {
 				return err
 			}
@@ -84,15 +95,15 @@ func (t *Tables) inTxOf(ctx context.Context, sinks []string, do func(tx *sql.Tx)
 	})
 }
 
-// failed adds what was tried to an error of the database.
-func (t *Tables) failed(err error, format string, args ...any) error {
-	return fmt.Errorf(format+": %w", append(args, t.dialect.Advise(err))...)
+// Failed adds what was tried to an error of the database.
+func (r *Runner) Failed(err error, format string, args ...any) error {
+	return fmt.Errorf(format+": %w", append(args, r.Dialect.Advise(err))...)
 }
 
-// tried is failed for the result of a method, if that is an error: it is deferred.
-func (t *Tables) tried(err *error, format string, args ...any) {
+// Tried is failed for the result of a method, if that is an error: it is deferred.
+func (r *Runner) Tried(err *error, format string, args ...any) {
 	if *err != nil {
-		*err = t.failed(*err, format, args...)
+		*err = r.Failed(*err, format, args...)
 	}
 }
 
@@ -105,7 +116,7 @@ type Time struct {
 // NewTime returns a Time to scan into.
 func NewTime(d Dialect) Time { return Time{dialect: d} }
 
-func (r *Runner) time() Time { return NewTime(r.dialect) }
+func (r *Runner) NewTime() Time { return NewTime(r.Dialect) }
 
 // Scan implements sql.Scanner.
 func (t *Time) Scan(value any) (err error) {

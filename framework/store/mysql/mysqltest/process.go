@@ -9,8 +9,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"math/rand/v2"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -21,21 +19,8 @@ import (
 
 	"github.com/go-sql-driver/mysql"
 
-	"github.com/waybill-go/waybill/framework/store/internal/unprivileged"
+	"github.com/waybill-go/waybill/framework/store/internal/testserver"
 )
-
-// Ports are below the ranges of outgoing connections, since a restarted server needs the same port.
-const (
-	firstPort = 20000
-	lastPort  = 32000
-	portTries = 100
-)
-
-// startTries is how often a start is tried if another process takes the free port first.
-const startTries = 3
-
-// logTail is how much of the server's log an error shows.
-const logTail = 2048
 
 // supervise runs the server as a child process, and executes commands from its input, one word per line.
 // When its input ends, because the process that started it has ended or died, it kills the server and
@@ -69,7 +54,7 @@ type process struct {
 	binaries binaries
 	folder   string
 	port     int
-	account  unprivileged.Account
+	account  testserver.Account
 
 	shell    *exec.Cmd
 	commands io.WriteCloser
@@ -77,7 +62,7 @@ type process struct {
 }
 
 func launch(ctx context.Context, b binaries, options Options) (p *process, err error) {
-	account, err := unprivileged.For("mysql")
+	account, err := testserver.AccountFor("mysql")
 	if err != nil {
 		return nil, err
 	}
@@ -92,8 +77,8 @@ func launch(ctx context.Context, b binaries, options Options) (p *process, err e
 	if err := p.install(ctx, options); err != nil {
 		return nil, errors.Join(err, p.release())
 	}
-	for range startTries {
-		if p.port, err = freePort(); err != nil {
+	for range testserver.StartTries {
+		if p.port, err = testserver.FreePort(); err != nil {
 			break
 		}
 		if err = p.start(ctx); err == nil {
@@ -107,7 +92,7 @@ func (p *process) path(name string) string { return filepath.Join(p.folder, name
 
 func (p *process) config() *mysql.Config {
 	config := mysql.NewConfig()
-	config.User, config.Net, config.Addr = "root", "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(p.port))
+	config.User, config.Net, config.Addr = "root", "tcp", testserver.Loopback(p.port)
 	return config
 }
 
@@ -196,7 +181,7 @@ func (p *process) install(ctx context.Context, options Options) error {
 	}
 	output, err := command.CombinedOutput()
 	if err != nil {
-		return fmt.Errorf("%s: %w\n%s", name, err, bytes.TrimSpace(output[max(0, len(output)-logTail):]))
+		return fmt.Errorf("%s: %w\n%s", name, err, bytes.TrimSpace(output[max(0, len(output)-2048):]))
 	}
 	return nil
 }
@@ -233,10 +218,7 @@ func (p *process) start(ctx context.Context) error {
 	}
 }
 
-func (p *process) withLog(err error) error {
-	log, _ := os.ReadFile(p.path("log")) // the log may not exist
-	return fmt.Errorf("%w\nthe server's log ends with:\n%s", err, log[max(0, len(log)-logTail):])
-}
+func (p *process) withLog(err error) error { return testserver.WithLog(err, p.path("log")) }
 
 // command sends one word to the shell and waits until the command is done.
 func (p *process) command(word string) error {
@@ -257,15 +239,4 @@ func (p *process) command(word string) error {
 func (p *process) release() error {
 	closed := p.commands.Close()
 	return errors.Join(closed, p.shell.Wait(), os.RemoveAll(p.folder))
-}
-
-func freePort() (int, error) {
-	for range portTries {
-		port := firstPort + rand.IntN(lastPort-firstPort)
-		listener, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
-		if err == nil {
-			return port, listener.Close()
-		}
-	}
-	return 0, fmt.Errorf("no free port between %d and %d in %d tries", firstPort, lastPort, portTries)
 }

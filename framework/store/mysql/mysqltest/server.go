@@ -15,21 +15,28 @@ package mysqltest
 
 import (
 	"context"
-	"crypto/rand"
 	"database/sql"
 	"errors"
 	"fmt"
 	"net/url"
 	"os"
 	"strings"
-	"time"
 
 	"github.com/go-sql-driver/mysql"
+
+	"github.com/waybill-go/waybill/framework/store/internal/testserver"
 )
 
 // Variable is the environment variable that selects the server: "mariadb", "mysql", or an address such as
 // mysql://root@127.0.0.1:3306/. The user of an address needs all privileges.
 const Variable = "WAYBILL_TEST_MYSQL"
+
+// ErrNoServer is wrapped if there is neither a server nor binaries to start one. The text explains how
+// to get one.
+var ErrNoServer = errors.New("no MySQL or MariaDB to test with")
+
+// Kill, Shutdown and Up return ErrNotOurs for a server that Start has not started.
+var ErrNotOurs = errors.New("cannot control the server of " + Variable + ", because Start has not started it")
 
 // Family is a kind of server.
 type Family string
@@ -39,9 +46,6 @@ const (
 	MariaDB Family = "mariadb"
 	MySQL   Family = "mysql"
 )
-
-// dropTimeout limits the removal of a database, which has no context of a caller.
-const dropTimeout = 30 * time.Second
 
 // Options configures a temporary server. If the environment has the address of a server, that server is
 // used unchanged, unless Private is set.
@@ -157,12 +161,12 @@ func (s *Server) URL(database string) string {
 // CreateDatabase creates an empty database and returns its name. drop removes it. Otherwise it is removed
 // with a temporary server, and stays on other servers.
 func (s *Server) CreateDatabase(ctx context.Context) (name string, drop func() error, err error) {
-	name = "waybill_" + strings.ToLower(rand.Text())
+	name = testserver.DatabaseName()
 	if err := s.Execute(ctx, "CREATE DATABASE "+name+" CHARACTER SET utf8mb4"); err != nil {
 		return "", nil, fmt.Errorf("mysqltest: create a database: %w", err)
 	}
 	return name, func() error {
-		ctx, cancel := context.WithTimeout(context.Background(), dropTimeout)
+		ctx, cancel := context.WithTimeout(context.Background(), testserver.DropTimeout)
 		defer cancel()
 		if err := s.Execute(ctx, "DROP DATABASE IF EXISTS "+name); err != nil {
 			return fmt.Errorf("mysqltest: drop a database: %w", err)

@@ -5,24 +5,15 @@ import (
 	"crypto/rand"
 	"database/sql"
 	"errors"
-	"fmt"
 	"os"
 	"strings"
-	"sync"
 	"testing"
-	"time"
+
+	"github.com/waybill-go/waybill/framework/store/internal/testserver"
 )
 
-// startTimeout limits the start of the shared server. It includes time to download binaries.
-const startTimeout = 3 * time.Minute
-
-// shared is the server of all tests of this process. It keeps the error of a failed start, since another
-// start would fail too.
-var shared struct {
-	mu     sync.Mutex
-	server *Server
-	err    error
-}
+// shared is the server of all tests of this process.
+var shared = testserver.Shared[*Server]{Start: func(ctx context.Context) (*Server, error) { return Start(ctx, Options{}) }}
 
 // DSN creates an empty database for the test, which is dropped when the test ends, and returns its address
 // in the form of the driver. The tests of a process share a server, which the first of them starts. If no
@@ -43,7 +34,7 @@ func URL(t testing.TB) string {
 // Shared returns the server of all tests of this process; see DSN.
 func Shared(t testing.TB) *Server {
 	t.Helper()
-	server, err := sharedServer()
+	server, err := shared.Get()
 	if errors.Is(err, ErrNoServer) && os.Getenv(Variable) == "" {
 		t.Skip(err)
 	}
@@ -71,40 +62,10 @@ func database(t testing.TB) (*Server, string) {
 // Main runs a package's tests, stops the shared server and ends the process:
 //
 //	func TestMain(m *testing.M) { mysqltest.Main(m) }
-func Main(m *testing.M) {
-	code := m.Run()
-	if err := Stop(); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		code = max(code, 1)
-	}
-	os.Exit(code)
-}
+func Main(m *testing.M) { shared.Main(m) }
 
 // Stop stops the shared server if a test has started it. It is for a TestMain that does more than Main.
-func Stop() error {
-	shared.mu.Lock()
-	defer shared.mu.Unlock()
-	if shared.server == nil {
-		return nil
-	}
-	server := shared.server
-	shared.server = nil
-	if err := server.Stop(); err != nil {
-		return fmt.Errorf("mysqltest: stop the shared server: %w", err)
-	}
-	return nil
-}
-
-func sharedServer() (*Server, error) {
-	shared.mu.Lock()
-	defer shared.mu.Unlock()
-	if shared.server == nil && shared.err == nil {
-		ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
-		defer cancel()
-		shared.server, shared.err = Start(ctx, Options{})
-	}
-	return shared.server, shared.err
-}
+func Stop() error { return shared.Stop() }
 
 // User creates a user with privileges only on the test's database, to which db belongs. The password is the
 // name. The user is dropped when the test ends.

@@ -2,7 +2,6 @@ package postgrestest
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -14,6 +13,8 @@ import (
 	"strings"
 
 	embeddedpostgres "github.com/fergusstrange/embedded-postgres"
+
+	"github.com/waybill-go/waybill/framework/store/internal/testserver"
 )
 
 // fetchedVersion is the version that is fetched if the machine has no binaries.
@@ -130,7 +131,7 @@ func newestFirst(pattern string) []string {
 // fetch downloads binaries into a cache for later processes, and returns their folder. If ctx ends,
 // the download continues, since the library takes no context.
 func fetch(ctx context.Context) (string, error) {
-	cache, err := cacheFolder()
+	cache, err := testserver.Cache("waybill-postgrestest")
 	if err != nil {
 		return "", err
 	}
@@ -139,7 +140,7 @@ func fetch(ctx context.Context) (string, error) {
 		return folder, nil
 	}
 	done := make(chan error, 1)
-	go func() { done <- fetchInto(cache, final) }()
+	go func() { done <- testserver.Fill(final, fetchInto) }()
 	select {
 	case err := <-done:
 		if err != nil {
@@ -155,33 +156,13 @@ func fetch(ctx context.Context) (string, error) {
 	return folder, nil
 }
 
-// cacheFolder returns the user's cache folder. For root it returns one that the unprivileged user
-// who runs the server can read.
-func cacheFolder() (string, error) {
-	base := "/var/cache"
-	if os.Geteuid() != 0 {
-		var err error
-		if base, err = os.UserCacheDir(); err != nil {
-			return "", err
-		}
-	}
-	folder := filepath.Join(base, "waybill-postgrestest")
-	return folder, os.MkdirAll(folder, 0o755)
-}
-
-// fetchInto downloads and unpacks beside final and then renames, so that other processes never see
-// an incomplete folder.
-func fetchInto(cache, final string) error {
-	work, err := os.MkdirTemp(cache, "fetch-*")
+// fetchInto downloads and unpacks into a folder, and returns that of the binaries.
+func fetchInto(work string) (binaries string, err error) {
+	port, err := testserver.FreePort()
 	if err != nil {
-		return err
+		return "", err
 	}
-	defer os.RemoveAll(work)
-	port, err := freePort()
-	if err != nil {
-		return err
-	}
-	binaries := filepath.Join(work, "binaries")
+	binaries = filepath.Join(work, "binaries")
 	// The library cannot download without starting the server. For root the start fails, but only after
 	// the binaries are in place, so it is enough that they exist.
 	database := embeddedpostgres.NewDatabase(embeddedpostgres.DefaultConfig().
@@ -195,14 +176,11 @@ func fetchInto(cache, final string) error {
 	http.DefaultClient.CloseIdleConnections() // the library leaves connections, which a leak checker would report
 	if startErr == nil {
 		if err := database.Stop(); err != nil {
-			return err
+			return "", err
 		}
 	}
 	if _, ok := completeFolder(filepath.Join(binaries, "bin")); !ok {
-		return startErr
+		return "", startErr
 	}
-	if err := os.Rename(binaries, final); err != nil && !errors.Is(err, os.ErrExist) {
-		return err
-	}
-	return nil
+	return binaries, nil
 }

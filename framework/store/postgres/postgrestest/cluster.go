@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"math/rand/v2"
-	"net"
 	"net/url"
 	"os"
 	"os/exec"
@@ -17,7 +15,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/waybill-go/waybill/framework/store/internal/unprivileged"
+	"github.com/waybill-go/waybill/framework/store/internal/testserver"
 )
 
 // superuser is the only role of a throwaway cluster.
@@ -26,26 +24,12 @@ const superuser = "postgres"
 // restartTimeout bounds a Restart and its parts, recovery included.
 const restartTimeout = 2 * time.Minute
 
-// logTail is how much of the server's log an error shows.
-const logTail = 2048
-
-// The ports are below those that systems use for outgoing connections (32768 and up on Linux, 49152
-// elsewhere), because a restarted server needs the same port again.
-const (
-	firstPort = 20000
-	lastPort  = 32000
-	portTries = 100
-)
-
-// startTries is how often to try again if another process took the free port first.
-const startTries = 3
-
 // cluster is a PostgreSQL cluster in a temporary folder.
 type cluster struct {
 	binaries string // folder of initdb, pg_ctl, postgres
 	folder   string // contains data and the log; the guard removes it
 	port     int
-	account  unprivileged.Account
+	account  testserver.Account
 	guard    *guard
 }
 
@@ -70,7 +54,7 @@ func (c *cluster) standby(ctx context.Context, slot string) (*cluster, error) {
 // launch creates a folder in dir, guards it, fills it, and starts the server. The guard comes first,
 // so that nothing is left behind.
 func launch(ctx context.Context, binaries, dir string, fill func(*cluster) error) (*cluster, error) {
-	account, err := unprivileged.For("postgres")
+	account, err := testserver.AccountFor("postgres")
 	if err != nil {
 		return nil, err
 	}
@@ -98,7 +82,7 @@ func (c *cluster) address() *url.URL {
 	return &url.URL{
 		Scheme:   "postgres",
 		User:     url.User(superuser),
-		Host:     net.JoinHostPort("127.0.0.1", strconv.Itoa(c.port)),
+		Host:     testserver.Loopback(c.port),
 		Path:     "/postgres",
 		RawQuery: "sslmode=disable",
 	}
@@ -140,12 +124,12 @@ func (c *cluster) configure(options Options) error {
 
 // start starts the server. If another process has taken the port, it tries another one.
 func (c *cluster) start(ctx context.Context) (err error) {
-	for range startTries {
-		if c.port, err = freePort(); err != nil {
+	for range testserver.StartTries {
+		if c.port, err = testserver.FreePort(); err != nil {
 			return err
 		}
 		err = c.control(ctx, "start", c.portOption()...)
-		if err == nil || portIsFree(c.port) {
+		if err == nil || testserver.IsFree(c.port) {
 			return err
 		}
 	}
@@ -163,15 +147,10 @@ func (c *cluster) stop() error { return c.guard.release() }
 // of the server's log.
 func (c *cluster) control(ctx context.Context, action string, args ...string) error {
 	args = append([]string{action, "--wait", "--pgdata", c.data(), "--log", c.log()}, args...)
-	err := c.run(ctx, "pg_ctl", args...)
-	if err == nil {
-		return nil
+	if err := c.run(ctx, "pg_ctl", args...); err != nil {
+		return testserver.WithLog(err, c.log())
 	}
-	log, readErr := os.ReadFile(c.log())
-	if readErr != nil {
-		return err
-	}
-	return fmt.Errorf("%w\nthe server's log ends with:\n%s", err, log[max(0, len(log)-logTail):])
+	return nil
 }
 
 // run runs one of the server's programs as the server's user.
@@ -199,21 +178,4 @@ func serverEnvironment() []string {
 		return strings.HasPrefix(variable, "PG") || strings.HasPrefix(variable, "LC_")
 	})
 	return append(kept, "LC_ALL=C")
-}
-
-func freePort() (int, error) {
-	for range portTries {
-		if port := firstPort + rand.IntN(lastPort-firstPort); portIsFree(port) {
-			return port, nil
-		}
-	}
-	return 0, fmt.Errorf("no free port between %d and %d in %d tries", firstPort, lastPort, portTries)
-}
-
-func portIsFree(port int) bool {
-	listener, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
-	if err != nil {
-		return false
-	}
-	return listener.Close() == nil
 }

@@ -16,7 +16,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/waybill-go/waybill/framework/store/internal/unprivileged"
+	"github.com/waybill-go/waybill/framework/store/internal/testserver"
 )
 
 func TestKilledProcessLeavesNothing(t *testing.T) {
@@ -58,7 +58,7 @@ func TestAFolderThatOnlyItsOwnerMayWriteToIsEmptyAfterwards(t *testing.T) {
 
 func TestTheErrorOfAServerThatCannotBeStoppedHasTheOutputOfItsProgram(t *testing.T) {
 	t.Parallel()
-	account, err := unprivileged.For("postgres")
+	account, err := testserver.AccountFor("postgres")
 	require.NoError(t, err)
 	folder, err := account.MakeFolder(parentFolder(t), "waybill-postgres-*")
 	require.NoError(t, err)

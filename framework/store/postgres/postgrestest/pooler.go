@@ -9,11 +9,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"testing"
 	"time"
 
-	"github.com/waybill-go/waybill/framework/store/internal/unprivileged"
+	"github.com/waybill-go/waybill/framework/store/internal/testserver"
 )
 
 // StartPooler starts a PgBouncer in front of the server of a URL, which pools transactions over the
@@ -29,7 +28,7 @@ func StartPooler(t testing.TB, dsn string, connections int) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	user, err := unprivileged.For("postgres") // PgBouncer refuses to run as root
+	user, err := testserver.AccountFor("postgres") // PgBouncer refuses to run as root
 	if err != nil {
 		return "", err
 	}
@@ -38,7 +37,7 @@ func StartPooler(t testing.TB, dsn string, connections int) (string, error) {
 		return "", err
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(folder) })
-	port, err := freePort()
+	port, err := testserver.FreePort()
 	if err != nil {
 		return "", err
 	}
@@ -79,7 +78,7 @@ ignore_startup_parameters = extra_float_digits
 		<-ended
 	})
 	through := *server
-	through.Host = net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
+	through.Host = testserver.Loopback(port)
 	return through.String(), awaitPort(through.Host, ended)
 }
 

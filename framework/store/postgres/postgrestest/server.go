@@ -28,17 +28,33 @@ import (
 	"time"
 
 	"github.com/lib/pq"
+
+	"github.com/waybill-go/waybill/framework/store/internal/testserver"
 )
 
-// Variable is the environment variable that names a server to use instead of a temporary cluster: a
-// URL or a key=value string as for lib/pq. Its user must be allowed to create databases.
+// Variable is the environment variable that names a server to use instead of a temporary cluster, by a
+// URL. Its user must be allowed to create databases.
 const Variable = "WAYBILL_TEST_POSTGRES"
 
 // oldest is the oldest server version that Waybill supports, in the form of server_version_num.
 const oldest = 13_00_00
 
-// dropTimeout bounds the removal of a database, for which the caller gives no context.
-const dropTimeout = 30 * time.Second
+// Errors of Start.
+var (
+	// ErrNoServer is wrapped if there is neither a server nor binaries to start one. Its text
+	// explains what to do.
+	ErrNoServer = errors.New("no PostgreSQL to test with")
+	// ErrTooOld is wrapped if the server is older than PostgreSQL 13.
+	ErrTooOld = errors.New("PostgreSQL is too old")
+)
+
+// Errors of Restart, Down, Up, Standby, Promote and Command.
+var (
+	// ErrNotOurs is returned for a server that Start did not start.
+	ErrNotOurs = errors.New("cannot control the server of " + Variable + ", because Start has not started it; set Options.Private for one that it starts")
+	// ErrNoProgram is returned by Command if the folder of the server has no such program.
+	ErrNoProgram = errors.New("no such program beside the server's")
+)
 
 // Options are options of a temporary cluster. They do not apply to a server that the environment
 // names.
@@ -97,9 +113,9 @@ func Start(ctx context.Context, options Options) (*Server, error) {
 
 func start(ctx context.Context, options Options) (*Server, error) {
 	if dsn := os.Getenv(Variable); dsn != "" && !options.Private {
-		address, err := parseDSN(dsn)
+		address, err := url.Parse(dsn)
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", Variable, err)
+			return nil, fmt.Errorf("%s is not a URL", Variable)
 		}
 		return &Server{address: address, stop: func() error { return nil }}, nil
 	}
@@ -224,7 +240,7 @@ func (s *Server) CreateDatabase(ctx context.Context) (dsn string, drop func(), e
 // createDatabase copies template0, because no session can be connected to it. A session in template1
 // would make the copy fail.
 func (s *Server) createDatabase(ctx context.Context) (name string, err error) {
-	name = "waybill_" + strings.ToLower(rand.Text()) // psql turns unquoted names into lower case
+	name = testserver.DatabaseName()
 	if err := s.execute(ctx, "CREATE DATABASE "+pq.QuoteIdentifier(name)+" TEMPLATE template0"); err != nil {
 		return "", fmt.Errorf("postgrestest: create a database: %w", err)
 	}
@@ -232,7 +248,7 @@ func (s *Server) createDatabase(ctx context.Context) (name string, err error) {
 }
 
 func (s *Server) dropDatabase(name string) error {
-	ctx, cancel := context.WithTimeout(context.Background(), dropTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), testserver.DropTimeout)
 	defer cancel()
 	if err := s.execute(ctx, "DROP DATABASE IF EXISTS "+pq.QuoteIdentifier(name)+" WITH (FORCE)"); err != nil {
 		return fmt.Errorf("postgrestest: drop a database: %w", err)
@@ -270,4 +286,14 @@ func (s *Server) with(do func(*sql.DB) error) error {
 		return err
 	}
 	return errors.Join(do(db), db.Close())
+}
+
+// withDatabase returns the address of another database on the same server.
+func withDatabase(address *url.URL, name string) string {
+	other := *address
+	other.Path = "/" + name
+	query := other.Query()
+	query.Del("dbname") // it would override the path
+	other.RawQuery = query.Encode()
+	return other.String()
 }

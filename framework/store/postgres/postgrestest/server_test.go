@@ -67,7 +67,7 @@ func TestDatabaseIsDroppedWhenItsTestEnds(t *testing.T) {
 
 func TestCreatedDatabaseIsRemovedByDrop(t *testing.T) {
 	t.Parallel()
-	server, err := sharedServer()
+	server, err := shared.Get()
 	require.NoError(t, err)
 	dsn, drop, err := server.CreateDatabase(t.Context())
 	require.NoError(t, err)
@@ -208,32 +208,25 @@ func TestStopLeavesNothingAndMayBeRepeated(t *testing.T) {
 func TestServerOfTheEnvironmentIsUsedAndLeftAlone(t *testing.T) {
 	given := startPrivate(t, Options{})
 	port := given.address.Port()
-	for form, dsn := range map[string]string{
-		"URL":       given.DSN(),
-		"key=value": "host=127.0.0.1 port=" + port + " user=postgres dbname=postgres sslmode=disable",
-	} {
-		t.Run(form, func(t *testing.T) {
-			t.Setenv(Variable, dsn)
-			server, err := Start(t.Context(), Options{})
-			require.NoError(t, err)
-			require.Equal(t, port, server.address.Port())
+	t.Setenv(Variable, given.DSN())
+	server, err := Start(t.Context(), Options{})
+	require.NoError(t, err)
+	require.Equal(t, port, server.address.Port())
 
-			inside, drop, err := server.CreateDatabase(t.Context())
-			require.NoError(t, err)
-			defer drop()
-			require.Regexp(t, `^postgres://postgres@127.0.0.1:`+port+`/waybill_\w+\?sslmode=disable$`, inside)
-			require.NoError(t, open(t, inside).Ping())
+	inside, drop, err := server.CreateDatabase(t.Context())
+	require.NoError(t, err)
+	defer drop()
+	require.Regexp(t, `^postgres://postgres@127.0.0.1:`+port+`/waybill_\w+\?sslmode=disable$`, inside)
+	require.NoError(t, open(t, inside).Ping())
 
-			require.ErrorIs(t, server.Restart(Immediate), ErrNotOurs)
-			require.ErrorIs(t, server.Down(Immediate), ErrNotOurs)
-			require.ErrorIs(t, server.Up(), ErrNotOurs)
-			require.ErrorIs(t, server.Promote(), ErrNotOurs)
-			_, err = server.Standby(t.Context())
-			require.ErrorIs(t, err, ErrNotOurs)
-			require.NoError(t, server.Stop())
-			require.NoError(t, open(t, given.DSN()).Ping())
-		})
-	}
+	require.ErrorIs(t, server.Restart(Immediate), ErrNotOurs)
+	require.ErrorIs(t, server.Down(Immediate), ErrNotOurs)
+	require.ErrorIs(t, server.Up(), ErrNotOurs)
+	require.ErrorIs(t, server.Promote(), ErrNotOurs)
+	_, err = server.Standby(t.Context())
+	require.ErrorIs(t, err, ErrNotOurs)
+	require.NoError(t, server.Stop())
+	require.NoError(t, open(t, given.DSN()).Ping())
 }
 
 func TestUnusableServerOfTheEnvironmentIsAnError(t *testing.T) {

@@ -48,8 +48,7 @@ func (o *outbox) pageOf(t *testing.T, n int) store.Page {
 func (o *outbox) takeOver(t *testing.T, sink string) store.Lease {
 	t.Helper()
 	o.ExpireLeases(t)
-	lease, err := o.Acquire(t.Context(), kit.Lane(sink), "w2", time.Hour)
-	require.NoError(t, err)
+	lease := o.HoldLane(t, kit.Lane(sink), "w2")
 	return lease
 }
 

@@ -39,15 +39,12 @@ func newLane(t *testing.T, o *outbox) {
 
 func heldLease(t *testing.T, o *outbox) {
 	two := store.Lanes("mail", 2)
-	_, err := o.Acquire(t.Context(), two[0], "w1", time.Hour)
-	require.NoError(t, err)
+	_ = o.HoldLane(t, two[0], "w1")
 
-	_, err = o.Acquire(t.Context(), two[0], "w2", time.Hour)
+	_, err := o.Acquire(t.Context(), two[0], "w2", time.Hour)
 	require.ErrorIs(t, err, store.ErrLeaseHeld)
-	_, err = o.Acquire(t.Context(), two[1], "w2", time.Hour)
-	require.NoError(t, err, "another lane")
-	_, err = o.Acquire(t.Context(), kit.Lane("events"), "w2", time.Hour)
-	require.NoError(t, err, "another sink")
+	_ = o.HoldLane(t, two[1], "w2")
+	_ = o.HoldLane(t, kit.Lane("events"), "w2")
 }
 
 func expiringLease(t *testing.T, o *outbox) {
@@ -67,16 +64,14 @@ func expiringLease(t *testing.T, o *outbox) {
 func takeover(t *testing.T, o *outbox) {
 	want := kit.Several(4)
 	o.Publish(t, want...)
-	page, err := o.Reader(t, nil, kit.All).Next(t.Context(), o.Target(t), 2)
-	require.NoError(t, err)
+	page := o.Page(t, 2)
 	first := o.Hold(t, "mail")
 	o.Write(t, first, func(c *store.Checkpoint) {
 		c.Position, c.Settled = page.End, store.OffsetRanges(page.Envelopes[1].Offset+2)
 	})
 	o.ExpireLeases(t)
 
-	second, err := o.Acquire(t.Context(), kit.Lane("mail"), "w2", time.Hour)
-	require.NoError(t, err)
+	second := o.HoldLane(t, kit.Lane("mail"), "w2")
 	require.Greater(t, second.Epoch, first.Epoch)
 	require.Equal(t, "w2", second.Owner)
 	require.Equal(t, store.OffsetRanges(page.Envelopes[1].Offset+2), second.Settled)
@@ -87,8 +82,7 @@ func takeover(t *testing.T, o *outbox) {
 func release(t *testing.T, o *outbox) {
 	first := o.Hold(t, "mail")
 	require.NoError(t, o.Release(t.Context(), first))
-	second, err := o.Acquire(t.Context(), kit.Lane("mail"), "w2", time.Hour)
-	require.NoError(t, err)
+	second := o.HoldLane(t, kit.Lane("mail"), "w2")
 	require.Greater(t, second.Epoch, first.Epoch)
 }
 
@@ -130,16 +124,14 @@ func leaseRace(t *testing.T, o *outbox) {
 
 func leaseAgain(t *testing.T, o *outbox) {
 	first := o.Hold(t, "mail")
-	second, err := o.Acquire(t.Context(), kit.Lane("mail"), first.Owner, time.Hour)
-	require.NoError(t, err)
+	second := o.HoldLane(t, kit.Lane("mail"), first.Owner)
 	require.Greater(t, second.Epoch, first.Epoch)
-	err = o.Checkpoint(t.Context(), store.Checkpoint{Lease: first, TTL: time.Hour})
+	err := o.Checkpoint(t.Context(), store.Checkpoint{Lease: first, TTL: time.Hour})
 	require.ErrorIs(t, err, store.ErrLeaseLost, "only one of the two counts")
 }
 
 func otherLanes(t *testing.T, o *outbox) {
-	first, err := o.Acquire(t.Context(), store.Lanes("mail", 2)[0], "w1", time.Hour)
-	require.NoError(t, err)
+	first := o.HoldLane(t, store.Lanes("mail", 2)[0], "w1")
 	before := o.DumpAll(t)
 	for _, count := range []int{1, 3} {
 		for _, l := range store.Lanes("mail", count) {
@@ -158,8 +150,7 @@ func leaseRevision(t *testing.T, o *outbox) {
 	o.Write(t, lease, func(c *store.Checkpoint) { c.Park = []store.Parked{kit.Dead(1, "")} })
 	require.Zero(t, o.Hold(t, "mail").Revision, "only people's actions raise the revision")
 	require.Equal(t, 1, o.RequeueAll(t, store.ParkedFilter{Sink: "mail"}, 10))
-	membership, err := o.Membership(t.Context())
-	require.NoError(t, err)
+	membership := o.Members(t)
 	require.Positive(t, membership.Lanes[0].Revision)
 	require.Equal(t, membership.Lanes[0].Revision, o.Hold(t, "mail").Revision)
 	require.Zero(t, o.Hold(t, "web").Revision)

@@ -27,8 +27,7 @@ var membershipFacts = []fact{
 // lanesOf returns a sink's lanes as text.
 func (o *outbox) lanesOf(t *testing.T, sink string) (lanes []string) {
 	t.Helper()
-	membership, err := o.Membership(t.Context())
-	require.NoError(t, err)
+	membership := o.Members(t)
 	for _, l := range membership.Lanes {
 		if l.Lane.Sink == sink {
 			require.Equal(t, store.Lanes(sink, l.Lane.Of)[l.Lane.Number], l.Lane)
@@ -48,8 +47,7 @@ func cutOnce(t *testing.T, o *outbox) {
 		})
 	}
 	wg.Wait()
-	membership, err := o.Membership(t.Context())
-	require.NoError(t, err)
+	membership := o.Members(t)
 	require.NotEmpty(t, membership.Lanes)
 	for i, l := range membership.Lanes {
 		require.Equal(t, store.Lanes("mail", len(membership.Lanes))[i], l.Lane, "in every order of the calls")
@@ -60,8 +58,7 @@ func cutOnce(t *testing.T, o *outbox) {
 func cutWanted(t *testing.T, o *outbox) {
 	require.NoError(t, o.Cut(t.Context(), "mail", 2))
 	require.NoError(t, o.Cut(t.Context(), "events", 1))
-	lease, err := o.Acquire(t.Context(), store.Lanes("mail", 2)[1], "w1", time.Hour)
-	require.NoError(t, err)
+	lease := o.HoldLane(t, store.Lanes("mail", 2)[1], "w1")
 	require.NoError(t, o.Cut(t.Context(), "mail", 3))
 	require.Equal(t, []string{`0/2 wanted 3 owner ""`, `1/2 wanted 3 owner "w1"`}, o.lanesOf(t, "mail"))
 	require.Equal(t, []string{`0/1 wanted 0 owner ""`}, o.lanesOf(t, "events"))
@@ -72,8 +69,7 @@ func cutWanted(t *testing.T, o *outbox) {
 
 func membershipLanes(t *testing.T, o *outbox) {
 	state := func() store.LaneState {
-		membership, err := o.Membership(t.Context())
-		require.NoError(t, err)
+		membership := o.Members(t)
 		require.Len(t, membership.Lanes, 1)
 		return membership.Lanes[0]
 	}
@@ -96,8 +92,7 @@ func membershipLanes(t *testing.T, o *outbox) {
 
 func membershipMembers(t *testing.T, o *outbox) {
 	members := func() []store.Member {
-		membership, err := o.Membership(t.Context())
-		require.NoError(t, err)
+		membership := o.Members(t)
 		for i, m := range membership.Members {
 			require.False(t, m.Since.IsZero() || m.SeenAt.Before(m.Since), "%s since %s, seen %s", m.Owner, m.Since, m.SeenAt)
 			membership.Members[i].Since, membership.Members[i].SeenAt = time.Time{}, time.Time{}
@@ -129,8 +124,7 @@ func membershipTimes(t *testing.T, o *outbox) {
 	require.NoError(t, o.Heartbeat(t.Context(), a, time.Hour))
 	o.Exec(t, `UPDATE outbox_forwarders SET since = {2001-02-03T04:05:06Z}, seen_at = {2001-02-03T04:05:07Z}`)
 	require.NoError(t, o.Heartbeat(t.Context(), a, time.Hour), "again")
-	membership, err := o.Membership(t.Context())
-	require.NoError(t, err)
+	membership := o.Members(t)
 	require.Len(t, membership.Members, 1)
 	require.Equal(t, time.Date(2001, 2, 3, 4, 5, 6, 0, time.UTC), membership.Members[0].Since.UTC())
 	require.WithinDuration(t, time.Now(), membership.Members[0].SeenAt, time.Hour)
@@ -148,8 +142,7 @@ func recut(t *testing.T, o *outbox) {
 	target := o.Target(t)
 	var leases []store.Lease
 	for _, l := range store.Lanes("mail", 2) {
-		lease, err := o.Acquire(t.Context(), l, "w1", time.Hour)
-		require.NoError(t, err)
+		lease := o.HoldLane(t, l, "w1")
 		leases = append(leases, lease)
 		page, err := o.Reader(t, nil, store.Filter{Slots: l.Slots, Types: notification.AllTypes}).Next(t.Context(), target, 100)
 		require.NoError(t, err)
@@ -167,8 +160,7 @@ func recut(t *testing.T, o *outbox) {
 	require.ErrorIs(t, err, store.ErrLeaseLost, "the old leases have ended")
 	var got []string
 	for _, l := range store.Lanes("mail", 3) {
-		lease, err := o.Acquire(t.Context(), l, "w1", time.Hour)
-		require.NoError(t, err)
+		lease := o.HoldLane(t, l, "w1")
 		for _, old := range leases {
 			require.Greater(t, lease.Epoch, old.Epoch)
 		}
@@ -184,8 +176,7 @@ func recutRefused(t *testing.T, o *outbox) {
 	require.NoError(t, o.Cut(t.Context(), "mail", 2))
 	var leases []store.Lease
 	for _, l := range store.Lanes("mail", 2) {
-		lease, err := o.Acquire(t.Context(), l, "w1", time.Hour)
-		require.NoError(t, err)
+		lease := o.HoldLane(t, l, "w1")
 		leases = append(leases, lease)
 	}
 	require.ErrorIs(t, o.Recut(t.Context(), "mail", leases), store.ErrLanes, "no other number is requested")
@@ -198,8 +189,7 @@ func recutRefused(t *testing.T, o *outbox) {
 	require.ErrorIs(t, o.Recut(t.Context(), "mail", []store.Lease{leases[0], stale}), store.ErrLeaseLost)
 	require.Equal(t, before, o.DumpAll(t))
 
-	page, err := o.Reader(t, nil, kit.All).Next(t.Context(), o.Target(t), 100)
-	require.NoError(t, err)
+	page := o.Page(t, 100)
 	o.Write(t, leases[0], func(c *store.Checkpoint) { c.Position = page.End })
 	before = o.DumpAll(t)
 	require.ErrorIs(t, o.Recut(t.Context(), "mail", leases), store.ErrNotLevel, "one has no position yet")

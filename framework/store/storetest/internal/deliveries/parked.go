@@ -7,12 +7,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/waybill-go/waybill/framework/store/storetest/internal/kit"
-
 	"github.com/stretchr/testify/require"
 
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/store"
+	"github.com/waybill-go/waybill/framework/store/storetest/internal/kit"
 )
 
 var parkedFacts = []fact{
@@ -350,8 +349,7 @@ func unpark(t *testing.T, o *outbox) {
 
 func parkedLanes(t *testing.T, o *outbox) {
 	two := store.Lanes("mail", 2)
-	lease, err := o.Acquire(t.Context(), two[0], "w1", time.Hour)
-	require.NoError(t, err)
+	lease := o.HoldLane(t, two[0], "w1")
 	first, second := kit.Retrying(1, "a", kit.Moment), kit.Retrying(2, "b", kit.Moment)
 	first.Envelope.Slot, second.Envelope.Slot = two[0].Slots.Last, two[1].Slots.First
 	o.Write(t, lease, func(c *store.Checkpoint) { c.Park = []store.Parked{first, second} })

@@ -214,8 +214,7 @@ func missingLaneKeeps(t *testing.T, o *outbox) {
 	page := o.publishOld(t, 3)
 	for _, l := range store.Lanes("mail", 3) {
 		require.Zero(t, o.prune(t, "mail").Removed, "before lane %d", l.Number)
-		lease, err := o.Acquire(t.Context(), l, "w1", time.Hour)
-		require.NoError(t, err)
+		lease := o.HoldLane(t, l, "w1")
 		o.Write(t, lease, func(c *store.Checkpoint) { c.Position = page.End })
 	}
 	o.Exec(t, `UPDATE outbox_cursors SET lanes = 4`)
@@ -316,8 +315,7 @@ func statusHolders(t *testing.T, o *outbox) {
 	page := o.publishOld(t, 5)
 	o.settle(t, "mail", page.After(1))
 	o.settle(t, "events", page.End)
-	_, err := o.Acquire(t.Context(), store.Lanes("web", 2)[1], "w1", time.Hour)
-	require.NoError(t, err)
+	_ = o.HoldLane(t, store.Lanes("web", 2)[1], "w1")
 	o.Exec(t, `DELETE FROM outbox_cursors WHERE sink = 'web' AND lane = 0`) // some stores create the cursors of all lanes at once
 
 	status := o.Report(t)

@@ -53,8 +53,7 @@ func sampledCursors(t *testing.T, o *outbox) {
 	}
 	rows[9].Type = "order.shipped"
 	o.Publish(t, rows...)
-	page, err := o.Reader(t, nil, kit.All).Next(t.Context(), o.Target(t), 10)
-	require.NoError(t, err)
+	page := o.Page(t, 10)
 	events, mail := o.Hold(t, "events"), o.Hold(t, "mail")
 	o.Write(t, events, func(c *store.Checkpoint) { c.Position = page.End })
 	o.Write(t, mail, func(c *store.Checkpoint) {
@@ -94,8 +93,7 @@ func sampledLanes(t *testing.T, o *outbox) {
 	want := make([]int, 3) // pending rows by lane
 	for i := range want {
 		l := store.NewLane("mail", i, len(want))
-		lease, err := o.Acquire(t.Context(), l, "w1", time.Hour)
-		require.NoError(t, err)
+		lease := o.HoldLane(t, l, "w1")
 		if i < 2 {
 			o.Write(t, lease, func(c *store.Checkpoint) { c.Position = page.After(10 * (i + 1)) })
 		}

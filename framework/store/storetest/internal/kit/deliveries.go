@@ -86,7 +86,7 @@ func RequireTime(t *testing.T, want, got time.Time) {
 	require.True(t, want.Equal(got), "want %s, got %s", want, got)
 }
 
-// beginAction records an action.
+// BeginAction records an action.
 func (o *Outbox) BeginAction(t *testing.T, id string) {
 	t.Helper()
 	require.NoError(t, o.Begin(t.Context(), store.Action{ID: id, Who: "ada", Name: "test", Filter: json.RawMessage(`{"sink": "mail"}`)}))
@@ -109,7 +109,7 @@ func (o *Outbox) RequeueAll(t *testing.T, f store.ParkedFilter, limit int) (chan
 	}
 }
 
-// find returns the offsets of the matching deliveries.
+// Find returns the offsets of the matching deliveries.
 func (o *Outbox) Find(t *testing.T, f store.ParkedFilter) []int64 {
 	t.Helper()
 	found, err := o.FindParked(t.Context(), f, store.ParkedPlace{}, 100)

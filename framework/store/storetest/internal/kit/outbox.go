@@ -1,3 +1,4 @@
+// Package kit has the outboxes that facts are tested on, and what the facts of all subjects share.
 package kit
 
 import (
@@ -290,6 +291,38 @@ func (o *Outbox) Hold(t *testing.T, sink string) store.Lease {
 	lease, err := o.Acquire(t.Context(), Lane(sink), "w1", time.Hour)
 	require.NoError(t, err)
 	return lease
+}
+
+// HoldLane leases a lane for longer than the test.
+func (o *Outbox) HoldLane(t *testing.T, lane store.Lane, owner string) store.Lease {
+	t.Helper()
+	lease, err := o.Acquire(t.Context(), lane, owner, time.Hour)
+	require.NoError(t, err)
+	return lease
+}
+
+// Page returns the first page of the log.
+func (o *Outbox) Page(t *testing.T, limit int) store.Page {
+	t.Helper()
+	page, err := o.Reader(t, nil, All).Next(t.Context(), o.Target(t), limit)
+	require.NoError(t, err)
+	return page
+}
+
+// Members returns the running forwarders and the lanes.
+func (o *Outbox) Members(t *testing.T) store.Membership {
+	t.Helper()
+	membership, err := o.Membership(t.Context())
+	require.NoError(t, err)
+	return membership
+}
+
+// ActionOf returns an action by its id.
+func (o *Outbox) ActionOf(t *testing.T, id string) store.Action {
+	t.Helper()
+	action, err := o.Action(t.Context(), id)
+	require.NoError(t, err)
+	return action
 }
 
 // Write writes a checkpoint that fill has filled in.

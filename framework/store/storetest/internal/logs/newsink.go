@@ -142,8 +142,7 @@ func startOfLanes(t *testing.T, o *outbox) {
 	o.Publish(t, later...)
 	var got []string
 	for _, l := range store.Lanes("mail", 3) {
-		lease, err := o.Acquire(t.Context(), l, "w1", time.Hour)
-		require.NoError(t, err)
+		lease := o.HoldLane(t, l, "w1")
 		filter := kit.All
 		filter.Slots = l.Slots
 		envelopes, _ := o.Read(t, lease.Position, filter, 100)
@@ -185,8 +184,7 @@ func startRace(t *testing.T, o *outbox) {
 	pending := map[store.Start]int{store.StartOldest: 3, store.StartNow: 0}[made[0].Start]
 	got := 0
 	for _, l := range store.Lanes("mail", 2) {
-		lease, err := o.Acquire(t.Context(), l, "w1", time.Hour)
-		require.NoError(t, err)
+		lease := o.HoldLane(t, l, "w1")
 		envelopes, _ := o.Read(t, lease.Position, store.Filter{Slots: l.Slots, Types: notification.AllTypes}, 100)
 		got += len(envelopes)
 	}

@@ -130,8 +130,7 @@ func schedulesPeople(t *testing.T, o *outbox) {
 	require.False(t, moved, "people's actions change the row")
 
 	require.NoError(t, o.ForgetSchedule(t.Context(), "a", "daily"))
-	action, err := o.Action(t.Context(), "a")
-	require.NoError(t, err)
+	action := o.ActionOf(t, "a")
 	require.EqualValues(t, 4, action.Count)
 	require.NotEqual(t, s.ID, o.schedule(t, "daily").ID)
 	moved, err = o.MoveSchedule(t.Context(), o.DB, s)

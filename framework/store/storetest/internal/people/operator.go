@@ -197,8 +197,7 @@ func heads(t *testing.T, o *outbox) {
 // revision returns the revision of a sink's first lane.
 func (o *outbox) revision(t *testing.T, sink string) int64 {
 	t.Helper()
-	membership, err := o.Membership(t.Context())
-	require.NoError(t, err)
+	membership := o.Members(t)
 	for _, l := range membership.Lanes {
 		if l.Lane.Sink == sink {
 			return l.Revision
@@ -314,8 +313,7 @@ func actionRequest(t *testing.T, o *outbox) {
 		ID: "a", Who: "ada", Address: "10.0.0.7", Reason: "it's <late>", Name: "discard", Filter: json.RawMessage(`{}`), Request: "d1", Planned: 7, State: store.ActionRunning,
 	}
 	require.NoError(t, o.Begin(t.Context(), want))
-	got, err := o.Action(t.Context(), "a")
-	require.NoError(t, err)
+	got := o.ActionOf(t, "a")
 	require.WithinDuration(t, time.Now(), got.At, time.Minute)
 	got.At, got.UpdatedAt = time.Time{}, time.Time{}
 	require.Equal(t, want, got)
@@ -325,8 +323,7 @@ func actionOnce(t *testing.T, o *outbox) {
 	o.BeginAction(t, "a")
 	err := o.Begin(t.Context(), store.Action{ID: "a", Who: "eve", Name: "other", Filter: json.RawMessage(`{}`)})
 	require.ErrorIs(t, err, store.ErrActionBegun)
-	got, err := o.Action(t.Context(), "a")
-	require.NoError(t, err)
+	got := o.ActionOf(t, "a")
 	require.Equal(t, "ada", got.Who)
 }
 
@@ -354,8 +351,7 @@ func cancelledAction(t *testing.T, o *outbox) {
 		require.ErrorIs(t, batch(), store.ErrActionCancelled, name)
 	}
 	require.Equal(t, []int64{2}, o.Find(t, store.ParkedFilter{}))
-	got, err := o.Action(t.Context(), "a")
-	require.NoError(t, err)
+	got := o.ActionOf(t, "a")
 	require.Equal(t, store.ActionCancelled, got.State)
 	require.Equal(t, "eve", got.CancelledBy)
 	require.WithinDuration(t, time.Now(), got.CancelledAt, time.Minute)
@@ -367,8 +363,7 @@ func cancelledAction(t *testing.T, o *outbox) {
 	o.BeginAction(t, "b")
 	require.NoError(t, o.End(t.Context(), "b"))
 	require.ErrorIs(t, o.CancelAction(t.Context(), "b", "eve"), store.ErrActionEnded)
-	got, err = o.Action(t.Context(), "b")
-	require.NoError(t, err)
+	got = o.ActionOf(t, "b")
 	require.Equal(t, store.ActionDone, got.State)
 }
 
@@ -376,12 +371,10 @@ func interruptedAction(t *testing.T, o *outbox) {
 	o.Park(t, kit.Dead(1, "k"))
 	o.BeginAction(t, "a")
 	o.Exec(t, `UPDATE outbox_actions SET updated_at = {2026-01-02T03:04:05Z}`)
-	got, err := o.Action(t.Context(), "a")
-	require.NoError(t, err)
+	got := o.ActionOf(t, "a")
 	require.Equal(t, store.ActionInterrupted, got.State)
-	_, err = o.Discard(t.Context(), store.ParkedBatch{Action: "a", Filter: store.ParkedFilter{Sink: "mail"}, Limit: 1})
+	_, err := o.Discard(t.Context(), store.ParkedBatch{Action: "a", Filter: store.ParkedFilter{Sink: "mail"}, Limit: 1})
 	require.NoError(t, err)
-	got, err = o.Action(t.Context(), "a")
-	require.NoError(t, err)
+	got = o.ActionOf(t, "a")
 	require.Equal(t, store.ActionRunning, got.State, "it continues")
 }

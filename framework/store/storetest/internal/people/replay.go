@@ -10,7 +10,7 @@ import (
 
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/store"
-	"github.com/waybill-go/waybill/framework/store/internal/tables"
+	"github.com/waybill-go/waybill/framework/store/internal/tables/acts"
 )
 
 // replayFacts are about delivering rows of the log again.
@@ -195,8 +195,7 @@ func replayMoved(t *testing.T, o *outbox) {
 	require.ErrorIs(t, err, store.ErrActionMoved)
 	require.Equal(t, before, o.DumpAll(t))
 
-	action, err := o.Action(t.Context(), "replay")
-	require.NoError(t, err)
+	action := o.ActionOf(t, "replay")
 	require.EqualValues(t, 2, action.Count)
 	require.EqualValues(t, 2, action.Through)
 	b.After = action.Through
@@ -211,8 +210,7 @@ func replayMoved(t *testing.T, o *outbox) {
 func replayAhead(t *testing.T, o *outbox) {
 	o.Publish(t, kit.Several(5)...)
 	lease := o.Hold(t, "mail")
-	page, err := o.Reader(t, nil, kit.All).Next(t.Context(), o.Target(t), 10)
-	require.NoError(t, err)
+	page := o.Page(t, 10)
 	o.Write(t, lease, func(c *store.Checkpoint) { c.Position, c.Settled = page.After(1), store.OffsetRanges(4) })
 	q := o.replayed(t)
 	require.Equal(t, store.ReplayCount{Rows: 3, Unsettled: 2}, o.countReplay(t, q))
@@ -231,7 +229,7 @@ func replayGap(t *testing.T, o *outbox) {
 	b := store.ReplayBatch{ReplayQuery: q, Action: "replay", Limit: 10}
 	result, err := o.Replay(t.Context(), b)
 	require.NoError(t, err)
-	require.Equal(t, store.ReplayResult{Changed: 1, Through: tables.ReplaySpan}, result)
+	require.Equal(t, store.ReplayResult{Changed: 1, Through: acts.ReplaySpan}, result)
 	b.After = 1_000_000 - 1
 	o.Exec(t, `UPDATE outbox_actions SET through = 999999`)
 	result, err = o.Replay(t.Context(), b)
@@ -255,8 +253,7 @@ func pausing(t *testing.T, o *outbox) {
 	require.NoError(t, o.Cut(t.Context(), "mail", 2))
 	require.NoError(t, o.Cut(t.Context(), "web", 1))
 	paused := func() (paused []bool) {
-		membership, err := o.Membership(t.Context())
-		require.NoError(t, err)
+		membership := o.Members(t)
 		for _, l := range membership.Lanes {
 			paused = append(paused, l.Paused)
 		}
@@ -277,8 +274,7 @@ func pausing(t *testing.T, o *outbox) {
 	require.NoError(t, o.Cut(t.Context(), "mail", 3))
 	var leases []store.Lease
 	for _, l := range store.Lanes("mail", 2) {
-		lease, err := o.Acquire(t.Context(), l, "w1", time.Hour)
-		require.NoError(t, err)
+		lease := o.HoldLane(t, l, "w1")
 		leases = append(leases, lease)
 	}
 	require.NoError(t, o.Recut(t.Context(), "mail", leases))
@@ -288,8 +284,7 @@ func pausing(t *testing.T, o *outbox) {
 	require.NoError(t, err)
 	require.True(t, changed)
 	require.Equal(t, []bool{false, false, false, false}, paused())
-	action, err := o.Action(t.Context(), "a")
-	require.NoError(t, err)
+	action := o.ActionOf(t, "a")
 	require.EqualValues(t, 2, action.Count, "the call that changed nothing is not counted")
 	for _, sink := range []string{"mial", store.SinkPruner} {
 		_, err = o.Pause(t.Context(), "a", sink, true)
@@ -299,8 +294,7 @@ func pausing(t *testing.T, o *outbox) {
 
 func sinkStates(t *testing.T, o *outbox) {
 	states := func() map[string]store.SinkState {
-		membership, err := o.Membership(t.Context())
-		require.NoError(t, err)
+		membership := o.Members(t)
 		require.Len(t, membership.Members, 1)
 		return membership.Members[0].States
 	}
@@ -308,8 +302,7 @@ func sinkStates(t *testing.T, o *outbox) {
 		"mail": {BreakerOpen: true, OpenSince: kit.Moment}, "web": {ThrottledUntil: kit.After(time.Hour)}}}
 	require.NoError(t, o.Heartbeat(t.Context(), m, time.Hour))
 	require.Equal(t, m.States, states())
-	membership, err := o.Membership(t.Context())
-	require.NoError(t, err)
+	membership := o.Members(t)
 	require.Equal(t, []store.Condition{
 		{Sink: "mail", Kind: store.ConditionBreakerOpen, Forwarder: "w1", Since: kit.Moment},
 		{Sink: "web", Kind: store.ConditionThrottled, Forwarder: "w1", Until: kit.After(time.Hour)},

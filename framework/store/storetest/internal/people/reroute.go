@@ -46,8 +46,7 @@ func (o *outbox) hasNoRoute(t *testing.T, change func(p *store.Parked), rows ...
 // settleAhead makes a sink settle some offsets while its cursor is before all rows.
 func (o *outbox) settleAhead(t *testing.T, sink string, offsets ...int64) {
 	t.Helper()
-	page, err := o.Reader(t, nil, kit.All).Next(t.Context(), o.Target(t), 1)
-	require.NoError(t, err)
+	page := o.Page(t, 1)
 	o.Write(t, o.Hold(t, sink), func(c *store.Checkpoint) {
 		c.Position, c.Settled = page.Start, store.OffsetRanges(offsets...)
 	})
@@ -74,8 +73,7 @@ func (o *outbox) reroute(t *testing.T, q store.RerouteQuery, limit int) (changed
 		require.LessOrEqual(t, result.Changed+result.Left, limit)
 		changed, left = changed+result.Changed, left+result.Left
 		if result.Done {
-			action, err := o.Action(t.Context(), "reroute")
-			require.NoError(t, err)
+			action := o.ActionOf(t, "reroute")
 			require.EqualValues(t, changed, action.Count)
 			return changed, left
 		}

@@ -68,8 +68,7 @@ func routeWaits(t *testing.T, o *outbox) {
 	lease := o.Hold(t, "mail")
 	require.Equal(t, &orders, lease.Types)
 	require.False(t, o.route(t, map[string]notification.TypeFilter{"mail": both}))
-	m, err := o.Membership(t.Context())
-	require.NoError(t, err)
+	m := o.Members(t)
 	for _, l := range m.Lanes {
 		if l.Lane.Sink == "mail" {
 			require.Equal(t, &orders, l.Types)
@@ -187,8 +186,7 @@ func routeUnknown(t *testing.T, o *outbox) {
 	require.Empty(t, o.unroutedNow(t))
 
 	require.True(t, o.route(t, map[string]notification.TypeFilter{store.SinkUnrouted: {}}), "asked by another forwarder meanwhile")
-	m, err := o.Membership(t.Context())
-	require.NoError(t, err)
+	m := o.Members(t)
 	for i := range m.Lanes {
 		require.Nil(t, m.Lanes[i].WantedTypes, m.Lanes[i].Lane.Sink)
 	}

@@ -1,0 +1,273 @@
+package operate
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"unicode/utf8"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/spf13/cobra"
+
+	"github.com/waybill-go/waybill/framework/admin"
+	"github.com/waybill-go/waybill/framework/program/internal/command"
+	"github.com/waybill-go/waybill/framework/program/internal/terminal"
+	"github.com/waybill-go/waybill/framework/store"
+)
+
+func newParked(p *command.Invocation) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "parked",
+		Short: "List, show and change parked deliveries",
+		Long: `List, show, requeue, reroute, discard or skip parked deliveries.
+
+A delivery is parked if it could not be made when its turn came:
+
+  retrying    it failed, and waits for its next attempt
+  scheduled   it waits for its time
+  blocked     it waits for an earlier delivery of its key
+  dead        it failed for good, and waits for a person
+  settling    it was delivered, but a hook of the program fails
+  cancelled   it was scheduled, and its publisher has cancelled it
+
+Except for reroute, the commands read only the keys that locate the outbox. With
+--database or WAYBILL_DATABASE they need no configuration file.`,
+		Args: command.NoSuchCommand,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.SetFlagErrorFunc(command.WrongFlag)
+	cmd.AddCommand(newParkedList(p), newParkedShow(p))
+	cmd.AddCommand(newParkedActions(p)...)
+	return cmd
+}
+
+// filterFlags select parked deliveries.
+type filterFlags struct {
+	admin.Filter
+	states           []string
+	olderThan, newer ageFlag
+}
+
+func (f *filterFlags) add(cmd *cobra.Command, withStates bool) {
+	cmd.Flags().StringVar(&f.Sink, "sink", "", "select deliveries to this sink")
+	f.addCommon(cmd)
+	if withStates {
+		cmd.Flags().StringSliceVar(&f.states, "state", nil, "select deliveries in this state: retrying, scheduled, blocked, dead, settling or cancelled; may be repeated")
+	}
+}
+
+// addCommon adds the flags that do not depend on sinks and states.
+func (f *filterFlags) addCommon(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&f.Type, "type", "", "select deliveries of this type, or of all types with a prefix (order.*)")
+	cmd.Flags().StringVar(&f.Key, "key", "", "select deliveries of this key")
+	cmd.Flags().StringVar(&f.ID, "id", "", "select deliveries of the notification with this id")
+	cmd.Flags().StringVar(&f.Error, "error", "", "select deliveries whose last error contains this text, in upper or lower case")
+	cmd.Flags().Var(&f.olderThan, "older-than", "select deliveries first parked longer ago than this, such as 90m or 7d")
+	cmd.Flags().Var(&f.newer, "newer-than", "select deliveries first parked not longer ago than this")
+}
+
+// filter returns the checked filter of the flags.
+func (f *filterFlags) filter(cmd *cobra.Command) (admin.Filter, error) {
+	f.OlderThan, f.NewerThan = f.olderThan.Duration, f.newer.Duration
+	f.States = nil
+	for _, s := range f.states {
+		f.States = append(f.States, store.State(s))
+	}
+	if err := f.Validate(); err != nil {
+		return f.Filter, command.WrongUsage(cmd, err)
+	}
+	return f.Filter, nil
+}
+
+// isEmpty reports whether no flag selects deliveries.
+func (f *filterFlags) isEmpty() bool {
+	return f.Sink == "" && f.Type == "" && f.Key == "" && f.ID == "" && f.Error == "" &&
+		f.olderThan.Duration == 0 && f.newer.Duration == 0 && len(f.states) == 0
+}
+
+func newParkedList(p *command.Invocation) *cobra.Command {
+	l := &parkedList{looking: looking{command.Looking{Invocation: p}}}
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List parked deliveries",
+		Long: `List parked deliveries by sink and in log order, with their last errors. A delivery is
+listed if it matches all flags. waybill parked show shows one notification in full.`,
+		Example: `  waybill parked list --sink partner --state dead
+  waybill parked list --error 'connection refused' --newer-than 2h --json`,
+		Args: command.NoArguments,
+		RunE: l.run,
+	}
+	l.Add(cmd)
+	l.filters.add(cmd, true)
+	cmd.Flags().IntVar(&l.limit, "limit", 100, "how many deliveries to list at most")
+	return cmd
+}
+
+type parkedList struct {
+	looking
+	filters filterFlags
+	limit   int
+}
+
+func (l *parkedList) run(cmd *cobra.Command, _ []string) error {
+	filter, err := l.filters.filter(cmd)
+	if err != nil {
+		return err
+	}
+	if l.limit < 1 {
+		return command.WrongUsage(cmd, fmt.Errorf("--limit is %d: use at least 1", l.limit))
+	}
+	return l.inEach(cmd, func(o *operator) (command.Look, error) { return l.find(cmd.Context(), o, filter) })
+}
+
+func (l *parkedList) find(ctx context.Context, o *operator, filter admin.Filter) (command.Look, error) {
+	counts, err := o.Count(ctx, filter)
+	if err != nil {
+		return command.Look{}, err
+	}
+	found := []admin.ParkedView{}
+	var place store.ParkedPlace
+	for len(found) < l.limit {
+		page, err := o.Parked(ctx, filter, place, min(l.limit-len(found), 500))
+		if err != nil {
+			return command.Look{}, err
+		}
+		if len(page) == 0 {
+			break
+		}
+		for i := range page {
+			found = append(found, admin.ViewOf(&page[i]))
+		}
+		place = page[len(page)-1].Place()
+	}
+	return command.Look{
+		View: struct {
+			Counts []store.ParkedCount `json:"counts"`
+			Parked []admin.ParkedView  `json:"parked"`
+		}{append([]store.ParkedCount{}, counts...), found},
+		Print: func(w io.Writer) { printParked(w, found, counts) },
+	}, nil
+}
+
+func printParked(w io.Writer, found []admin.ParkedView, counts []store.ParkedCount) {
+	if len(found) == 0 {
+		terminal.Println(w, "nothing that matches is parked")
+		return
+	}
+	list := command.NewTable(w, "sink", "state", "id", "type", "key", "attempt", "since", "due", "last error")
+	for _, p := range found {
+		due := "-"
+		if !p.DueAt.IsZero() {
+			due = command.TimeText(p.DueAt)
+		}
+		list.AppendRow(table.Row{p.Sink, p.State, p.ID, p.Type, command.OrDash(p.Key), p.Attempt, command.TimeText(p.FirstParkedAt), due, command.FirstLine(cmp.Or(p.HookError, p.LastError), 80)})
+	}
+	list.Render()
+	if total := totalOf(counts); total > int64(len(found)) {
+		terminal.Printf(w, "\n%d of %d: see --limit\n", len(found), total)
+	}
+}
+
+func totalOf(counts []store.ParkedCount) (total int64) {
+	for _, c := range counts {
+		total += c.Count
+	}
+	return total
+}
+
+func newParkedShow(p *command.Invocation) *cobra.Command {
+	s := &parkedShow{looking: looking{command.Looking{Invocation: p}}}
+	cmd := &cobra.Command{
+		Use:   "show ID",
+		Short: "Show the parked deliveries of a notification",
+		Long: `Show the parked deliveries of one notification in full: envelope, payload, attempts and
+the last error.`,
+		Example: `  waybill parked show 0198c2f1-7d2e-7c55-9d6f-0f4d1f2a3b4c
+  waybill parked show 0198c2f1-7d2e-7c55-9d6f-0f4d1f2a3b4c --sink partner --json`,
+		Args: oneID,
+		RunE: s.run,
+	}
+	s.Add(cmd)
+	cmd.Flags().StringVar(&s.sink, "sink", "", "show only the delivery to this sink")
+	return cmd
+}
+
+// oneID is the Args of commands that take the id of a notification.
+func oneID(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return command.WrongUsage(cmd, errors.New("give the id of a notification"))
+	}
+	return command.NoArguments(cmd, args[1:])
+}
+
+type parkedShow struct {
+	looking
+	sink string
+}
+
+func (s *parkedShow) run(cmd *cobra.Command, args []string) error {
+	o, cleanup, err := s.open(cmd)
+	if err != nil {
+		return err
+	}
+	defer cleanup()
+	found, err := o.Parked(cmd.Context(), admin.Filter{ID: args[0], Sink: s.sink}, store.ParkedPlace{}, 1000)
+	if err != nil {
+		return err
+	}
+	if len(found) == 0 {
+		return fmt.Errorf("nothing of %s is parked: waybill why %[1]s shows where it is", args[0])
+	}
+	if s.JSON {
+		views := make([]admin.WholeView, len(found))
+		for i := range found {
+			views[i] = admin.WholeOf(&found[i])
+		}
+		return command.PrintJSON(s.Stdout, views)
+	}
+	for i := range found {
+		if i > 0 {
+			terminal.Println(s.Stdout)
+		}
+		printWhole(s.Stdout, &found[i])
+	}
+	return nil
+}
+
+func printWhole(w io.Writer, p *store.ParkedDelivery) {
+	e := &p.Envelope
+	line := func(name, format string, args ...any) {
+		terminal.Printf(w, "%-14s %s\n", name+":", fmt.Sprintf(format, args...))
+	}
+	line("sink", "%s", p.Sink)
+	line("state", "%s, since %s", p.State, command.TimeText(p.UpdatedAt))
+	line("id", "%s", e.ID)
+	line("type", "%s, version %d", e.Type, e.Version)
+	line("key", "%s", command.OrDash(e.Key))
+	line("offset", "%d", e.Offset)
+	line("occurred on", "%s", command.TimeText(e.OccurredOn))
+	line("first parked", "%s", command.TimeText(p.FirstParkedAt))
+	if !p.DueAt.IsZero() {
+		line("due", "%s", command.TimeText(p.DueAt))
+	}
+	line("attempts", "%d", p.Attempt)
+	line("last error", "%s", command.OrDash(p.LastError))
+	if p.Receipt != "" {
+		line("receipt", "%s", p.Receipt)
+	}
+	if p.HookError != "" {
+		line("hook error", "%s", p.HookError)
+	}
+	for _, name := range slices.Sorted(maps.Keys(e.Metadata)) {
+		line("metadata", "%s=%s", name, e.Metadata[name])
+	}
+	if utf8.Valid(e.Payload) {
+		line("payload", "%s", e.Payload)
+	} else {
+		line("payload", "%d bytes that are not text: see --json", len(e.Payload))
+	}
+}

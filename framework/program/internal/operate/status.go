@@ -1,0 +1,211 @@
+package operate
+
+import (
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/spf13/cobra"
+
+	"github.com/waybill-go/waybill/framework/admin"
+	"github.com/waybill-go/waybill/framework/program/internal/columns"
+	"github.com/waybill-go/waybill/framework/program/internal/command"
+	"github.com/waybill-go/waybill/framework/program/internal/terminal"
+	"github.com/waybill-go/waybill/framework/store"
+)
+
+func newStatus(p *command.Invocation) *cobra.Command {
+	s := &status{looking{command.Looking{Invocation: p}}}
+	cmd := &cobra.Command{
+		Use:   "status",
+		Short: "Show the log, the cursors and what is parked",
+		Long: `Show the end of the log, the cursors of each sink in each lane, how many deliveries are
+parked, and the running forwarders. It changes nothing.
+
+PENDING counts the rows of a sink's types that the sink has not settled yet. Without
+routes to the sink, or without a configuration, it counts rows of all types, and a line
+below says so.
+
+KEEPS FROM shows which sinks have not settled the whole log, and therefore keep rows in
+it that outbox.retention would delete. A sink that was removed from the configuration
+keeps them forever: see waybill forget.
+
+CONDITION shows why a sink gets no deliveries: it is paused, a forwarder cannot reach it
+(breaker open), or it asked a forwarder to wait (throttled). For a sink with many
+destinations, such as the hosts of customers, it names up to ten of the destinations
+that are held up.
+
+FORWARDER shows what each running forwarder has done since it started, its deliveries
+per second in the last minute, and how many it has in flight and in memory, summed over
+its sinks; --json shows each sink. The figures are from its last heartbeat, at most a
+third of a lease ago.
+
+If there are several databases, it shows each, or those that --in names.
+With --database or WAYBILL_DATABASE it needs no configuration file. It never needs the
+secrets of the sinks.`,
+		Example: `  waybill status
+  waybill status --json --database postgres://app@localhost/app`,
+		Args: command.NoArguments,
+		RunE: s.run,
+	}
+	s.Add(cmd)
+	return cmd
+}
+
+type status struct{ looking }
+
+func (s *status) run(cmd *cobra.Command, _ []string) error {
+	return s.inEach(cmd, func(o *operator) (command.Look, error) {
+		found, err := o.Status(cmd.Context(), o.routing.Routes)
+		return command.Look{View: found, Print: func(w io.Writer) {
+			printStatus(w, found.Status, found.Conditions, time.Now())
+			printForwarders(w, found.Forwarders)
+		}}, err
+	})
+}
+
+// printForwarders prints a line for each forwarder, with sums over its sinks.
+func printForwarders(w io.Writer, forwarders []admin.ForwarderStatus) {
+	if len(forwarders) == 0 {
+		return
+	}
+	terminal.Println(w)
+	lines := columns.New(w, 1, "forwarder", "delivered", "failed", "dead", "per second", "in flight", "pending", "breakers open")
+	for _, f := range forwarders {
+		var sum store.SinkRunning
+		open := 0
+		for _, s := range f.Running {
+			sum = sum.Plus(s)
+			if s.BreakerOpen {
+				open++
+			}
+		}
+		lines.AppendRow(table.Row{f.Forwarder, sum.Delivered, sum.Failed, sum.Dead, strconv.FormatFloat(sum.PerSecond, 'f', 1, 64), sum.InFlight, sum.Pending, open})
+	}
+	lines.Render()
+}
+
+// printLog prints where the log begins and ends.
+func printLog(w io.Writer, look *store.Status) {
+	if look.Source == "" {
+		terminal.Printf(w, "last offset: %d\n", look.LastOffset)
+		if look.Oldest != nil {
+			terminal.Printf(w, "oldest row:  %d, of %s\n", look.Oldest.Offset, command.TimeText(look.Oldest.OccurredOn))
+		}
+	} else {
+		terminal.Printf(w, "log:           %s\n", look.Source)
+		if look.Oldest != nil {
+			terminal.Printf(w, "oldest record: of %s\n", command.TimeText(look.Oldest.OccurredOn))
+		}
+	}
+	terminal.Println(w)
+}
+
+func printStatus(w io.Writer, look store.Status, conditions []store.Condition, now time.Time) {
+	printLog(w, &look)
+
+	cursors := command.NewTable(w, "sink", "lane", "pending", "owner", "lease left")
+	for _, c := range look.Cursors {
+		cursors.AppendRow(table.Row{c.Sink, c.Lane, pending(c), command.OrDash(c.Owner), leaseText(c, now)})
+	}
+	if len(look.Cursors) == 0 {
+		terminal.Println(w, "no cursors: no forwarder has run yet")
+	} else {
+		cursors.Render()
+	}
+	if sinks := countedWhole(look.Cursors); len(sinks) > 0 && look.Source != "" {
+		terminal.Println(w, "PENDING counts records of all types")
+	} else if len(sinks) > 0 {
+		terminal.Printf(w, "PENDING of %s counts rows of all types: the configuration has no routes to them, or none was read\n", strings.Join(sinks, ", "))
+	}
+	terminal.Println(w)
+
+	parked := command.NewTable(w, "sink", "parked", "count")
+	for _, c := range look.Parked {
+		count := any(c.Count)
+		if c.Count >= store.ParkedLimit {
+			count = pendingText(int(c.Count))
+		}
+		parked.AppendRow(table.Row{c.Sink, c.State, count})
+		if c.HookError != "" {
+			conditions = append(conditions, store.Condition{Sink: c.Sink, Kind: hookFails, Cause: c.HookError})
+		}
+	}
+	if len(look.Parked) == 0 {
+		terminal.Println(w, "nothing is parked")
+	} else {
+		parked.Render()
+	}
+
+	if len(look.Holders) > 0 {
+		terminal.Println(w)
+		holders := command.NewTable(w, "sink", "keeps from", "of", "why")
+		for _, h := range look.Holders {
+			holders.AppendRow(table.Row{h.Sink, h.Offset, command.TimeText(h.OccurredOn), whyText(h.Reason)})
+		}
+		holders.Render()
+	}
+	if len(conditions) > 0 {
+		terminal.Println(w)
+		held := command.NewTable(w, "sink", "condition", "since", "until", "as seen by", "cause")
+		for _, c := range conditions {
+			sink := c.Sink
+			if c.Destination != "" {
+				sink += " to " + c.Destination
+			}
+			held.AppendRow(table.Row{sink, c.Kind, command.TimeOrDash(c.Since), command.TimeOrDash(c.Until), command.OrDash(c.Forwarder), command.OrDash(command.FirstLine(c.Cause, 100))})
+		}
+		held.Render()
+	}
+}
+
+// hookFails is the condition of a sink whose deliveries cannot be settled because a hook fails.
+const hookFails = "hook fails"
+
+// countedWhole names the sinks whose pending rows are counted for all types.
+func countedWhole(cursors []store.CursorStatus) (sinks []string) {
+	for _, c := range cursors {
+		if c.AllTypes && !slices.Contains(sinks, c.Sink) {
+			sinks = append(sinks, c.Sink)
+		}
+	}
+	return sinks
+}
+
+func whyText(reason string) string {
+	if reason == "" {
+		return "not settled"
+	}
+	return reason
+}
+
+// pending returns how many rows a cursor has not settled, with a + if more were not counted.
+func pending(c store.CursorStatus) string {
+	if c.Uncounted {
+		return strconv.Itoa(c.Pending) + "+"
+	}
+	return pendingText(c.Pending)
+}
+
+func pendingText(pending int) string {
+	if pending >= store.PendingLimit {
+		return strconv.Itoa(store.PendingLimit) + "+"
+	}
+	return strconv.Itoa(pending)
+}
+
+// leaseText returns how long a lease lasts by this machine's clock. The lease itself follows
+// the database's clock.
+func leaseText(c store.CursorStatus, now time.Time) string {
+	left := c.LeaseUntil.Sub(now)
+	switch {
+	case c.Owner == "":
+		return "-"
+	case left <= 0:
+		return "expired"
+	}
+	return left.Round(100 * time.Millisecond).String()
+}

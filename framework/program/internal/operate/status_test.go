@@ -1,0 +1,79 @@
+package operate
+
+import (
+	"bytes"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/waybill-go/waybill/framework/admin"
+	"github.com/waybill-go/waybill/framework/store"
+)
+
+func TestStatusStopsCounting(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	noon := time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
+	var b bytes.Buffer
+	printStatus(&b, store.Status{
+		LastOffset: 7,
+		Cursors: []store.CursorStatus{
+			{Sink: "mail", Lane: 1, Pending: store.PendingLimit, Owner: "a/1/x", LeaseUntil: now.Add(-time.Second)},
+			{Sink: "mail", Lane: 2, Pending: store.PendingLimit - 1},
+		},
+		Parked: []store.ParkedCount{{Sink: "mail", State: store.StateBlocked, Count: 12}},
+		Oldest: &store.Row{Offset: 3, OccurredOn: noon},
+		Holders: []store.Holder{
+			{Sink: "mail", Row: store.Row{Offset: 5, OccurredOn: noon.Add(time.Hour)}},
+			{Sink: "old", Row: store.Row{Offset: 3, OccurredOn: noon}, Reason: "1 of its 2 lanes have a cursor"},
+		},
+	}, []store.Condition{
+		{Sink: "mail", Kind: store.ConditionBreakerOpen, Forwarder: "a/1/x", Since: noon, Cause: "refused"},
+		{Sink: "old", Kind: store.ConditionPaused},
+	}, now)
+	require.Equal(t, `last offset: 7
+oldest row:  3, of 2026-01-02 12:00:00Z
+
+ SINK  LANE  PENDING  OWNER  LEASE LEFT
+ mail     1  10000+   a/1/x  expired
+ mail     2  9999     -      -
+
+ SINK  PARKED   COUNT
+ mail  blocked     12
+
+ SINK  KEEPS FROM  OF                    WHY
+ mail           5  2026-01-02 13:00:00Z  not settled
+ old            3  2026-01-02 12:00:00Z  1 of its 2 lanes have a cursor
+
+ SINK  CONDITION     SINCE                 UNTIL  AS SEEN BY  CAUSE
+ mail  breaker open  2026-01-02 12:00:00Z  -      a/1/x       refused
+ old   paused        -                     -      -           -
+`, b.String())
+}
+
+func TestStatusNamesThrottledAndFailingDestinations(t *testing.T) {
+	t.Parallel()
+	var b bytes.Buffer
+	printStatus(&b, store.Status{}, []store.Condition{
+		{Sink: "hooks", Destination: "https://a.example", Kind: store.ConditionBreakerOpen, Forwarder: "w", Since: time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC), Cause: "refused"},
+	}, time.Now())
+	require.Contains(t, b.String(), "\n hooks to https://a.example  breaker open  2026-01-02 12:00:00Z  -      w           refused\n")
+}
+
+func TestStatusHasALineForEachForwarderWithTheSumsOverItsSinks(t *testing.T) {
+	t.Parallel()
+	var b bytes.Buffer
+	printForwarders(&b, []admin.ForwarderStatus{
+		{Forwarder: "a/1/x", Running: []store.SinkRunning{
+			{Sink: "events", Delivered: 100, Failed: 2, PerSecond: 1.25, InFlight: 3, Threshold: 16, Pending: 7},
+			{Sink: "mail", Delivered: 10, Dead: 1, PerSecond: 0.5, BreakerOpen: true, Cause: "refused"},
+		}},
+		{Forwarder: "b/2/y"},
+	})
+	require.Equal(t, `
+ FORWARDER  DELIVERED  FAILED  DEAD  PER SECOND  IN FLIGHT  PENDING  BREAKERS OPEN
+ a/1/x            110       2     1         1.8          3        7              1
+ b/2/y              0       0     0         0.0          0        0              0
+`, b.String())
+}

@@ -1,0 +1,149 @@
+package operate
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/spf13/cobra"
+
+	"github.com/waybill-go/waybill/framework/admin"
+	"github.com/waybill-go/waybill/framework/config"
+	"github.com/waybill-go/waybill/framework/forwarder"
+	"github.com/waybill-go/waybill/framework/program/internal/command"
+	"github.com/waybill-go/waybill/framework/store"
+)
+
+func newTypes(p *command.Invocation) *cobra.Command {
+	t := &types{looking: looking{command.Looking{Invocation: p}}}
+	cmd := &cobra.Command{
+		Use:   "types",
+		Short: "List the notification types and where they go",
+		Long: `List the types in the last rows of the log and among parked deliveries, the types that
+routes name, and, in a program of your own, the types that it registers. Each line shows
+the versions that were found, the sinks with their conditions, or what happens if no
+route matches. waybill config explain shows more about one type.
+
+--all searches the whole log and all parked deliveries, which takes about a second for a
+million rows. Use it to find out whether an old version, alias or type is still in use
+before you remove it from a program. A program that registers types shows which versions
+it cannot decode.
+
+With --database alone, it shows types without their sinks. --offline reads only the
+configuration, and needs no database.`,
+		Example: `  waybill types
+  waybill types --all --json`,
+		Args: command.NoArguments,
+		RunE: t.run,
+	}
+	t.Add(cmd)
+	cmd.Flags().IntVar(&t.rows, "rows", 100_000, "how many of the last rows of the log, and of parked deliveries, to search")
+	cmd.Flags().BoolVar(&t.all, "all", false, "search the whole log and all parked deliveries")
+	cmd.Flags().BoolVar(&t.offline, "offline", false, "read only the configuration")
+	return cmd
+}
+
+type types struct {
+	looking
+	rows    int
+	all     bool
+	offline bool
+}
+
+func (t *types) run(cmd *cobra.Command, _ []string) error {
+	switch {
+	case t.rows < 1:
+		return command.WrongUsage(cmd, fmt.Errorf("--rows is %d: use at least 1, or --all", t.rows))
+	case t.all && t.offline:
+		return command.WrongUsage(cmd, errors.New("--all searches the log and --offline does not read it: leave one out"))
+	}
+	load, source := config.LoadDeliveries, t.Source(t.Flags) // needs no database
+	if !t.offline {
+		var err error
+		if source, err = t.One(cmd, t.Flags); err != nil {
+			return err
+		}
+		load = config.LoadRoutes
+	}
+	c, err := load(source, t.Options)
+	if err != nil {
+		return err
+	}
+	routes, err := c.Table()
+	if err != nil {
+		return err
+	}
+	var counts []store.TypeCount
+	if !t.offline {
+		if counts, err = t.count(cmd); err != nil {
+			return err
+		}
+	}
+	lines := admin.Types(counts, command.RoutingOf(c, routes), t.Options.Types)
+	if t.JSON {
+		return command.PrintJSON(t.Stdout, lines)
+	}
+	printTypes(t.Stdout, lines, routes != nil, t.Options.Types != nil)
+	return nil
+}
+
+// count counts the types in the log and among parked deliveries.
+func (t *types) count(cmd *cobra.Command) ([]store.TypeCount, error) {
+	o, cleanup, err := t.open(cmd)
+	if err != nil {
+		return nil, err
+	}
+	defer cleanup()
+	limit := t.rows
+	if t.all {
+		limit = 0
+	}
+	return o.Types(cmd.Context(), limit)
+}
+
+func printTypes(w io.Writer, lines []admin.Type, withRoutes, withRegistered bool) {
+	columns := []any{"type", "versions", "rows", "parked", "last"}
+	if withRoutes {
+		columns = append(columns, "goes to")
+	}
+	if withRegistered {
+		columns = append(columns, "in the program")
+	}
+	t := command.NewTable(w, columns...)
+	for _, line := range lines {
+		var versions []string
+		for _, v := range line.Versions {
+			versions = append(versions, fmt.Sprint(v.Version))
+		}
+		row := table.Row{line.Type, command.OrDash(strings.Join(versions, ", ")), line.Rows(), line.Parked(), command.TimeOrDash(line.OccurredOn)}
+		if withRoutes {
+			row = append(row, goesTo(line))
+		}
+		if withRegistered {
+			row = append(row, line.InProgram())
+		}
+		t.AppendRow(row)
+	}
+	t.Render()
+}
+
+// goesTo names the sinks with their conditions, as in "events, partner when payload.total > 100".
+func goesTo(t admin.Type) string {
+	switch forwarder.Unrouted(t.Unrouted) {
+	case forwarder.UnroutedPark:
+		return "no route: parked as dead under " + store.SinkUnrouted
+	case forwarder.UnroutedIgnore:
+		return "no route: skipped"
+	}
+	var texts []string
+	for _, s := range t.Sinks {
+		text := s.Sink
+		if when := s.When(); when != "" {
+			text += " when " + when
+		}
+		texts = append(texts, text)
+	}
+	return strings.Join(texts, ", ")
+}

@@ -1,0 +1,70 @@
+package operate
+
+import (
+	"fmt"
+	"io"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/spf13/cobra"
+
+	"github.com/waybill-go/waybill/framework/admin"
+	"github.com/waybill-go/waybill/framework/program/internal/command"
+	"github.com/waybill-go/waybill/framework/program/internal/terminal"
+)
+
+func newWhy(p *command.Invocation) *cobra.Command {
+	w := &why{looking: looking{command.Looking{Invocation: p}}}
+	cmd := &cobra.Command{
+		Use:   "why ID",
+		Short: "Explain where a notification is at each sink",
+		Long: `Explain where a notification is at each of its sinks, and why: delivered, with the
+receipt if receipts are kept; waiting in a forwarder; not read yet; retrying after an
+error; blocked by another delivery of its key; scheduled; cancelled; dead; or without a
+route. It also shows whether the sink is paused, throttled or out of reach.
+
+With a configuration it shows the sinks that the notification is routed to, with
+--database alone all sinks. The exit code is 1 if the id is unknown.`,
+		Example: `  waybill why 0198c2f1-7d2e-7c55-9d6f-0f4d1f2a3b4c`,
+		Args:    oneID,
+		RunE:    w.run,
+	}
+	w.Add(cmd)
+	return cmd
+}
+
+type why struct{ looking }
+
+func (w *why) run(cmd *cobra.Command, args []string) error {
+	return w.inEach(cmd, func(o *operator) (command.Look, error) {
+		answer, err := o.Why(cmd.Context(), args[0], o.routing)
+		if err != nil {
+			return command.Look{}, err
+		}
+		found := command.Look{View: answer}
+		if answer.Known {
+			found.Print = func(w io.Writer) { printAnswer(w, answer) }
+		} else {
+			found.Missing = fmt.Errorf("%s: %s", args[0], answer.Text)
+		}
+		return found, nil
+	})
+}
+
+func printAnswer(w io.Writer, a admin.Answer) {
+	terminal.Printf(w, "id:          %s\n", a.ID)
+	if a.Type != "" {
+		terminal.Printf(w, "type:        %s\nkey:         %s\noffset:      %d\noccurred on: %s\n", a.Type, command.OrDash(a.Key), a.Offset, command.TimeText(a.OccurredOn))
+	}
+	if a.Text != "" {
+		terminal.Printf(w, "note:        %s\n", a.Text)
+	}
+	if len(a.Verdicts) == 0 {
+		return
+	}
+	terminal.Println(w)
+	verdicts := command.NewTable(w, "sink", "where", "why")
+	for _, v := range a.Verdicts {
+		verdicts.AppendRow(table.Row{v.Sink, v.Where, command.FirstLine(v.Text, 300)})
+	}
+	verdicts.Render()
+}

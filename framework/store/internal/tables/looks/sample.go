@@ -1,0 +1,90 @@
+package looks
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/waybill-go/waybill/framework/store/internal/tables"
+
+	"github.com/waybill-go/waybill/framework/store"
+)
+
+// Sample looks at the outbox once; see store.Sampler.
+func (t *Looks) Sample(ctx context.Context, q store.SampleQuery) (sample store.Sample, err error) {
+	if sample, err = t.sample(ctx, q); err != nil {
+		return store.Sample{}, t.run.Failed(err, "take a sample")
+	}
+	return sample, nil
+}
+
+func (t *Looks) sample(ctx context.Context, q store.SampleQuery) (sample store.Sample, err error) {
+	target, err := t.run.Probe(ctx)
+	if err != nil {
+		return sample, err
+	}
+	now := t.run.NewTime()
+	if err := t.run.Row(ctx, t.run.DB, `SELECT {now}`).Scan(&now); err != nil {
+		return sample, err
+	}
+	sample.LastOffset = target.Last()
+	cursors, err := t.run.Cursors(ctx, t.run.DB, "")
+	if err != nil {
+		return sample, err
+	}
+	sinks := make(map[string]*store.SinkSample)
+	for sink := range q.Types {
+		sinks[sink] = &store.SinkSample{Sink: sink}
+	}
+	waiting, more, err := t.waiting(ctx, cursors, store.StatusQuery(q), target)
+	if err != nil {
+		return sample, err
+	}
+	for i := range cursors {
+		c := &cursors[i]
+		if sinks[c.Sink] == nil {
+			sinks[c.Sink] = &store.SinkSample{Sink: c.Sink}
+		}
+		_, named := store.StatusQuery(q).TypesOf(c.Sink)
+		c.Uncounted, c.AllTypes = more[c.Sink], !named || t.run.Source != nil
+		sampleCursor(c, waiting[i], now.Time, sinks[c.Sink])
+	}
+	for _, sink := range slices.Sorted(maps.Keys(sinks)) {
+		if sinks[sink].Parked, err = t.parkedFigures(ctx, sink); err != nil {
+			return sample, err
+		}
+		sample.Sinks = append(sample.Sinks, *sinks[sink])
+	}
+	if err := t.run.Row(ctx, t.run.DB, `SELECT count(*) FROM {forwarders} WHERE live_until > {now} {whole forwarders}`).Scan(&sample.Forwarders); err != nil {
+		return sample, err
+	}
+	return sample, t.run.Extent(ctx, &sample)
+}
+
+// sampleCursor adds one lane to its sink.
+func sampleCursor(c *tables.Cursor, before waited, now time.Time, s *store.SinkSample) {
+	s.Paused, s.Uncounted = s.Paused || c.Paused, c.Uncounted
+	if c.Owner == "" {
+		s.Free++
+	} else {
+		s.Owned++
+	}
+	lane := store.LaneSample{CursorStatus: c.CursorStatus}
+	if before.rows > 0 {
+		lane.Pending, lane.Lag = min(before.rows, store.PendingLimit), max(now.Sub(before.oldest), 0)
+	}
+	s.Lanes = append(s.Lanes, lane)
+	s.Pending = min(s.Pending+lane.Pending, store.PendingLimit)
+	s.Lag = max(s.Lag, lane.Lag)
+}
+
+// Status reports the log, the cursors and the parked deliveries; see store.Inspector.
+func (t *Looks) Status(ctx context.Context, q store.StatusQuery) (status store.Status, err error) {
+	sample, err := t.sample(ctx, store.SampleQuery(q))
+	if err != nil {
+		return status, t.run.Failed(err, "look at the outbox")
+	}
+	holders, err := t.Holders(ctx, nil)
+	return sample.Status(holders), err
+}
