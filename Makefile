@@ -64,9 +64,10 @@ demo: ## Run the demo, which needs nothing to be installed
 	@echo 'building the demo, which takes a minute or two the first time'
 	go run ./cmd/demo
 
-# Vet is off, since `make lint` runs it.
+# Vet is off, since `make lint` runs it. What the forwarder does on every database is tested on SQLite here, which is
+# much quicker, and on PostgreSQL by `make race`.
 test: ## Run all tests except the long ones; they use an installed PostgreSQL, or fetch one once
-	$(IN_MEMORY) go test -short -vet off -parallel $(PARALLEL) -timeout 20m $(PACKAGES)
+	WAYBILL_TEST_STORES=sqlite $(IN_MEMORY) go test -short -vet off -parallel $(PARALLEL) -timeout 20m $(PACKAGES)
 
 test-long: ## Run the tests that -short skips or shortens; LONG (12) is how often each of them kills programs
 	WAYBILL_CRASH_EFFECTS=$(LONG) $(IN_MEMORY) go test -count 1 -vet off -run '$(call any,$(LONG_TESTS))' -parallel $(PARALLEL) -v -timeout 24h \

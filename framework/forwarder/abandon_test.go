@@ -3,11 +3,10 @@ package forwarder_test
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -20,16 +19,14 @@ import (
 // ignoringDeadlines is a sink that ignores its context at the first attempt of ids that begin with "stuck":
 // it returns after five minutes, with a result.
 func ignoringDeadlines(outcome error) *script {
-	s := &script{}
-	s.answer = func(_ context.Context, d *notification.Delivery) error {
-		if d.Attempt == 1 && len(d.ID) >= 5 && d.ID[:5] == "stuck" {
+	return &script{answer: func(_ context.Context, d *notification.Delivery) error {
+		if d.Attempt == 1 && strings.HasPrefix(d.ID, "stuck") {
 			time.Sleep(5 * time.Minute)
 			return outcome
 		}
 		time.Sleep(time.Second)
 		return nil
-	}
-	return s
+	}}
 }
 
 func TestACallThatIgnoresItsDeadlineIsRetried(t *testing.T) {
@@ -42,32 +39,27 @@ func TestACallThatIgnoresItsDeadlineIsRetried(t *testing.T) {
 				time.Sleep(8 * time.Second)
 				require.Zero(t, f.Stats()[0].Abandoned)
 				require.Empty(t, o.parked())
-				time.Sleep(6 * time.Second)
-				synctest.Wait()
+				pass(6 * time.Second)
 				require.Equal(t, forwarder.Stats{Sink: "sink", Failed: 1, Abandoned: 1}, f.Stats()[0])
 				require.Equal(t, []string{"sink retrying stuck", "sink blocked next"}, o.parked())
-				require.Contains(t, value[string](o, `SELECT max(last_error) FROM outbox_parked`), forwarder.ErrAbandoned.Error())
+				require.Contains(t, o.parkedOf("stuck").LastError, forwarder.ErrAbandoned.Error())
 
 				o.append("t", "", numbered("", 10)...)
 				s.mostAtOnce()
-				time.Sleep(2 * time.Minute)
-				synctest.Wait()
+				pass(2 * time.Minute)
 				require.Equal(t, 2, s.mostAtOnce(), "the abandoned call still uses a slot")
 				given := slices.DeleteFunc(s.given(), func(id string) bool { return id[0] == '0' })
 				require.Equal(t, []string{"stuck", "stuck", "next"}, given)
 				require.Equal(t, 2, s.attempts["stuck"])
 				require.Empty(t, o.parked())
 
-				time.Sleep(5 * time.Minute)
-				synctest.Wait()
+				pass(5 * time.Minute)
 				require.Equal(t, forwarder.Stats{Sink: "sink", Delivered: 12, Failed: 1}, f.Stats()[0], "the late outcome does not count")
 				require.Empty(t, o.parked())
-				o.append("t", "", numbered("", 10)...)
-				f.flush()
+				f.publish("t", "", numbered("", 10)...)
 				time.Sleep(time.Minute)
 				require.Equal(t, 2, s.mostAtOnce(), "the slot is free again")
 				require.Len(t, s.given(), 10)
-				f.end()
 			})
 		})
 	}
@@ -77,7 +69,7 @@ func TestAnAbandonedCallDoesNotDelayAStop(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		s := ignoringDeadlines(nil)
 		o.append("t", "k", "stuck1")
-		f := o.one(forwarder.Sink{Sink: s, Timeout: 4 * time.Second, Retry: later}, func(c *forwarder.Config) { c.ShutdownTimeout = 10 * time.Second })
+		f := o.one(forwarder.Sink{Sink: s, Timeout: 4 * time.Second, Retry: later}, stopsWithin(10*time.Second))
 		time.Sleep(10 * time.Second)
 		require.Equal(t, 1, f.Stats()[0].Abandoned)
 		began := time.Now()
@@ -86,7 +78,7 @@ func TestAnAbandonedCallDoesNotDelayAStop(t *testing.T) {
 		require.Equal(t, []string{"sink retrying stuck1"}, o.parked())
 
 		o.append("t", "", "stuck2")
-		f = o.one(forwarder.Sink{Sink: s, Timeout: time.Hour}, func(c *forwarder.Config) { c.ShutdownTimeout = 10 * time.Second })
+		f = o.one(forwarder.Sink{Sink: s, Timeout: time.Hour}, stopsWithin(10*time.Second))
 		f.flush()
 		began = time.Now()
 		f.end()
@@ -111,8 +103,7 @@ func TestABatchThatIgnoresItsDeadlineIsRetriedInOrder(t *testing.T) {
 		f := o.one(forwarder.Sink{Sink: b, Timeout: 4 * time.Second})
 		time.Sleep(10 * time.Second)
 		require.Equal(t, 1, f.Stats()[0].Abandoned)
-		time.Sleep(time.Minute)
-		synctest.Wait()
+		pass(time.Minute)
 		given := b.given()
 		require.Equal(t, []string{"k1", "k2", "k3", "m1", "m2"}, given[0])
 		again := slices.Concat(given[1:]...)
@@ -123,7 +114,6 @@ func TestABatchThatIgnoresItsDeadlineIsRetriedInOrder(t *testing.T) {
 		time.Sleep(time.Hour)
 		require.Equal(t, int64(5), f.Stats()[0].Delivered)
 		require.Empty(t, o.parked())
-		f.end()
 	})
 }
 
@@ -133,20 +123,16 @@ func TestAWarningSaysThatAbandonedCallsUseAllSlots(t *testing.T) {
 		o.append("t", "", "stuck1")
 		var log lines
 		f := o.one(forwarder.Sink{Sink: s, Timeout: 4 * time.Second, Retry: later, Parallelism: forwarder.Parallelism{Threshold: 2}},
-			func(c *forwarder.Config) { c.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
+			log.logging)
 		time.Sleep(20 * time.Second)
 		const all = "all slots of the sink"
 		require.Len(t, log.with("the sink ignores its deadline"), 1)
 		require.Empty(t, log.with(all))
-		o.append("t", "", "stuck2", "good")
-		f.flush()
-		time.Sleep(20 * time.Second)
-		synctest.Wait()
+		f.publish("t", "", "stuck2", "good")
+		pass(20 * time.Second)
 		require.Len(t, log.with(all), 1)
 		require.Equal(t, 2, f.Stats()[0].Abandoned)
-		time.Sleep(10 * time.Minute)
-		synctest.Wait()
+		pass(10 * time.Minute)
 		require.Equal(t, int64(1), f.Stats()[0].Delivered, "slots are used again once their calls return")
-		f.end()
 	})
 }

@@ -118,18 +118,15 @@ func TestAnAdaptiveThresholdFollowsTheDestination(t *testing.T) {
 				}
 				f := o.one(forwarder.Sink{Sink: s, Parallelism: adaptive, Timeout: time.Hour})
 				f.Wake()
-				time.Sleep(3 * time.Minute)
-				synctest.Wait()
+				pass(3 * time.Minute)
 				require.InDelta(t, 4, f.threshold(), 4)
 				require.LessOrEqual(t, s.inProgress("a"), 8)
 
 				s.set("a", 40)
-				time.Sleep(5 * time.Minute) // the threshold has recovered from the last refusals by then
-				synctest.Wait()
+				pass(5 * time.Minute) // the threshold has recovered from the last refusals by then
 				require.InDelta(t, 45, f.threshold(), 30)
 
-				time.Sleep(20 * time.Minute)
-				synctest.Wait()
+				pass(20 * time.Minute)
 				require.Equal(t, int64(12*keys), f.Stats()[0].Delivered)
 				require.Zero(t, s.overlaps, "a key is never in flight twice")
 				last := make(map[string]string)
@@ -139,7 +136,6 @@ func TestAnAdaptiveThresholdFollowsTheDestination(t *testing.T) {
 					last[key] = id
 				}
 				require.LessOrEqual(t, s.refused, 12*keys/50)
-				f.end()
 			})
 		})
 	}
@@ -154,24 +150,21 @@ func TestEachDestinationHasItsOwnAdaptiveThreshold(t *testing.T) {
 		}
 		f := o.one(forwarder.Sink{Sink: several{s}, Parallelism: adaptive, Timeout: time.Hour})
 		f.Wake()
-		time.Sleep(150 * time.Second)
-		synctest.Wait()
+		pass(150 * time.Second)
 		tight, wide := s.inProgress("tight"), s.inProgress("wide")
 		require.LessOrEqual(t, tight, 9)
 		require.GreaterOrEqual(t, tight, 1)
 		require.Greater(t, wide, 25)
 		require.LessOrEqual(t, tight+wide, f.threshold())
-		time.Sleep(20 * time.Minute)
-		synctest.Wait()
+		pass(20 * time.Minute)
 		require.Equal(t, int64(20*440), f.Stats()[0].Delivered)
 		require.Equal(t, 200, f.threshold(), "nothing is in flight")
-		f.end()
 	})
 }
 
 func TestParallelismBecomesAdaptiveAndFixedAgain(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
-		s := seconds()
+		s := &script{answer: takes(time.Second)}
 		o.append("t", "", numbered("", 4000)...)
 		f := o.one(forwarder.Sink{Sink: s, Parallelism: forwarder.Parallelism{Threshold: 4}})
 		f.Wake()
@@ -181,13 +174,11 @@ func TestParallelismBecomesAdaptiveAndFixedAgain(t *testing.T) {
 		f.adjust(func(s *forwarder.Sink) { s.Parallelism = adaptive })
 		synctest.Wait()
 		require.Equal(t, forwarder.DefaultThreshold, f.Stats()[0].InFlight)
-		time.Sleep(time.Minute)
-		synctest.Wait()
+		pass(time.Minute)
 		require.Greater(t, f.Stats()[0].InFlight, 30)
 
 		f.adjust(func(s *forwarder.Sink) { s.Parallelism.Adaptive = forwarder.Adaptive{Min: 5, Max: 10} })
-		time.Sleep(2 * time.Second)
-		synctest.Wait()
+		pass(2 * time.Second)
 		require.Equal(t, 10, f.threshold())
 		require.LessOrEqual(t, f.Stats()[0].InFlight, 10)
 
@@ -196,9 +187,7 @@ func TestParallelismBecomesAdaptiveAndFixedAgain(t *testing.T) {
 		require.Equal(t, 50, f.Stats()[0].InFlight)
 		err := f.Adjust("sink", func(s *forwarder.Sink) { s.Parallelism.Adaptive.Max = 100 })
 		require.ErrorIs(t, err, forwarder.ErrConfig, "a fixed and an adaptive threshold exclude each other")
-		time.Sleep(10 * time.Minute)
-		synctest.Wait()
+		pass(10 * time.Minute)
 		require.ElementsMatch(t, numbered("", 4000), s.given())
-		f.end()
 	})
 }

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,7 +16,7 @@ import (
 	"github.com/waybill-go/waybill/framework/forwarder"
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/route"
-	"github.com/waybill-go/waybill/sinks"
+	"github.com/waybill-go/waybill/framework/store"
 )
 
 // adjust changes the settings of the usual sink.
@@ -24,17 +25,9 @@ func (e *engine) adjust(change func(s *forwarder.Sink)) {
 	require.NoError(e.t, e.Adjust("sink", change))
 }
 
-// seconds is a sink that takes a second for each delivery.
-func seconds() *script {
-	return &script{answer: func(context.Context, *notification.Delivery) error {
-		time.Sleep(time.Second)
-		return nil
-	}}
-}
-
 func TestTheThresholdIsAdjustedWhileDeliveriesAreInFlight(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
-		s := seconds()
+		s := &script{answer: takes(time.Second)}
 		o.append("t", "", numbered("", 300)...)
 		f := o.one(forwarder.Sink{Sink: s, Parallelism: forwarder.Parallelism{Threshold: 4}})
 		time.Sleep(3*time.Second + 500*time.Millisecond)
@@ -47,8 +40,7 @@ func TestTheThresholdIsAdjustedWhileDeliveriesAreInFlight(t *testing.T) {
 		f.adjust(func(s *forwarder.Sink) { s.Parallelism.Threshold = 2 })
 		synctest.Wait()
 		require.Equal(t, 20, f.Stats()[0].InFlight, "deliveries in flight continue")
-		time.Sleep(time.Second)
-		synctest.Wait()
+		pass(time.Second)
 		require.Equal(t, 2, f.Stats()[0].InFlight)
 		s.mostAtOnce()
 		time.Sleep(10 * time.Second)
@@ -63,45 +55,31 @@ func TestTheThresholdIsAdjustedWhileDeliveriesAreInFlight(t *testing.T) {
 		require.Equal(t, 1, s.mostAtOnce(), "more than 8 are pending")
 
 		f.adjust(func(s *forwarder.Sink) { s.Parallelism = forwarder.Parallelism{} })
-		time.Sleep(time.Minute)
-		synctest.Wait()
+		pass(time.Minute)
 		require.Equal(t, forwarder.DefaultThreshold, s.mostAtOnce(), "zero is the default")
 		require.ElementsMatch(t, numbered("", 300), s.given())
-		f.end()
 	})
 }
 
 func TestRateTimeoutRetryAndBreakerAreAdjusted(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
-		var s script
-		var fails, hangs bool
-		s.answer = func(ctx context.Context, d *notification.Delivery) error {
-			s.mu.Lock()
-			fail, hang := fails && d.Attempt == 1, hangs
-			s.mu.Unlock()
-			if hang {
-				<-ctx.Done()
-				return ctx.Err()
+		var failing, hanging atomic.Bool
+		s := &script{answer: func(ctx context.Context, d *notification.Delivery) error {
+			if hanging.Load() {
+				return takesTime(ctx, time.Hour)
 			}
-			if fail {
+			if failing.Load() && d.Attempt == 1 {
 				return errors.New("500")
 			}
 			return nil
-		}
-		set := func(fail, hang bool) {
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			fails, hangs = fail, hang
-		}
-		f := o.one(forwarder.Sink{Sink: &s, Rate: forwarder.Rate{Events: 1, Per: time.Second, Burst: 1}, Breaker: forwarder.Breaker{Off: true}})
-		o.append("t", "", numbered("rate", 1000)...)
-		time.Sleep(10*time.Second + 500*time.Millisecond)
-		synctest.Wait()
+		}}
+		o.append("t", "", numbered("rate", 1000)...) // before the first look
+		f := o.one(forwarder.Sink{Sink: s, Rate: forwarder.Rate{Events: 1, Per: time.Second, Burst: 1}, Breaker: forwarder.Breaker{Off: true}})
+		pass(10*time.Second + 500*time.Millisecond)
 		given := len(s.given())
 		require.Equal(t, 11, given)
 		f.adjust(func(s *forwarder.Sink) { s.Rate = forwarder.Rate{Events: 10, Per: time.Second, Burst: 1} })
-		time.Sleep(10 * time.Second)
-		synctest.Wait()
+		pass(10 * time.Second)
 		more := len(s.given())
 		require.InDelta(t, 101, more, 1)
 		f.adjust(func(s *forwarder.Sink) { s.Rate = forwarder.Rate{} })
@@ -109,71 +87,43 @@ func TestRateTimeoutRetryAndBreakerAreAdjusted(t *testing.T) {
 		require.Len(t, s.given(), 1000-given-more)
 
 		f.adjust(func(s *forwarder.Sink) { s.Retry.Initial = time.Hour; s.Retry.MaxAttempts = 1; s.Retry.Max = time.Hour })
-		set(true, false)
-		o.append("t", "", "dies")
-		f.flush()
+		failing.Store(true)
+		f.publish("t", "", "dies")
 		require.Equal(t, []string{"sink dead dies"}, o.parked())
-		o.exec(`DELETE FROM outbox_parked`)
+		o.unpark(store.StateDead)
 
 		f.adjust(func(s *forwarder.Sink) {
 			s.Retry = forwarder.Retry{Types: map[string]forwarder.Retry{"other": {MaxAttempts: 1}}}
 		})
 		o.append("t", "", "retried")
-		o.append("other", "", "dies too")
-		f.flush()
+		f.publish("other", "", "dies too")
 		require.Equal(t, []string{"sink retrying retried", "sink dead dies too"}, o.parked())
-		o.exec(`DELETE FROM outbox_parked`)
+		o.unpark(store.StateDead)
+		o.unpark(store.StateRetrying)
 
 		f.adjust(func(s *forwarder.Sink) { s.Timeout = 4 * time.Second; s.Retry = later })
-		set(false, true)
-		o.append("t", "", "hangs")
-		f.flush()
-		time.Sleep(4500 * time.Millisecond)
-		synctest.Wait()
+		hanging.Store(true)
+		f.publish("t", "", "hangs")
+		pass(4500 * time.Millisecond)
 		require.Equal(t, []string{"sink retrying hangs"}, o.parked())
-		o.exec(`DELETE FROM outbox_parked`)
+		o.unpark(store.StateRetrying)
 
-		set(true, false)
+		hanging.Store(false)
 		f.adjust(func(s *forwarder.Sink) {
 			s.Breaker = forwarder.Breaker{MaxPause: time.Minute}
 			s.Parallelism.Threshold = 1
 		})
-		o.append("t", "", numbered("", 50)...)
-		f.flush()
+		f.publish("t", "", numbered("", 50)...)
 		require.Len(t, o.parked(), toOpen)
 		f.adjust(func(s *forwarder.Sink) { s.Breaker.Off = true })
 		f.flush()
 		require.Len(t, o.parked(), 50, "a breaker that is off stops no delivery")
-		f.end()
-	})
-}
-
-func TestAThrottledSinkStillWaitsAfterItsBreakerIsSwitchedOff(t *testing.T) {
-	onEachStore(t, func(t *testing.T, o *outbox) {
-		until := time.Now().Add(10 * time.Minute)
-		var s script
-		s.answer = func(context.Context, *notification.Delivery) error {
-			if time.Now().Before(until) {
-				return sinks.Throttled(until, errors.New("429"))
-			}
-			return nil
-		}
-		f := o.one(forwarder.Sink{Sink: &s})
-		o.append("t", "", "a")
-		f.flush()
-		require.Len(t, s.given(), 1)
-		f.adjust(func(s *forwarder.Sink) { s.Breaker.Off = true })
-		time.Sleep(9 * time.Minute)
-		require.Empty(t, s.given())
-		time.Sleep(2 * time.Minute)
-		require.Len(t, s.given(), 1)
-		f.end()
 	})
 }
 
 func TestAChangeOfFairnessAppliesToWaitingDeliveries(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
-		s := &tenants{}
+		s := newTenants(nil)
 		o.appendOf("big", "", 400)
 		o.appendOf("small", "", 40)
 		f := o.one(forwarder.Sink{Sink: s, Parallelism: forwarder.Parallelism{Threshold: 4}})
@@ -183,17 +133,15 @@ func TestAChangeOfFairnessAppliesToWaitingDeliveries(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		require.InDelta(t, 20, s.of("small"), 3)
 		f.adjust(func(s *forwarder.Sink) { s.Fairness = "" })
-		time.Sleep(10 * time.Minute)
-		synctest.Wait()
+		pass(10 * time.Minute)
 		require.Equal(t, 40, s.of("small"))
 		require.Equal(t, 400, s.of("big"))
-		f.end()
 	})
 }
 
 func TestAnInvalidAdjustmentChangesNothing(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
-		s := seconds()
+		s := &script{answer: takes(time.Second)}
 		types := map[string]forwarder.Retry{"t": {MaxAttempts: 7}}
 		f := o.one(forwarder.Sink{Sink: s, Retry: forwarder.Retry{Types: types}})
 		refused := func(mistake string, change func(s *forwarder.Sink)) {
@@ -223,33 +171,30 @@ func TestAnInvalidAdjustmentChangesNothing(t *testing.T) {
 			require.Equal(t, 7, s.Retry.Types["t"].MaxAttempts)
 		})
 		require.Equal(t, 7, types["t"].MaxAttempts, "the caller's map is not shared")
-		o.append("t", "", numbered("", 20)...)
-		f.flush()
+		f.publish("t", "", numbered("", 20)...)
 		require.Equal(t, forwarder.DefaultThreshold, s.mostAtOnce())
-		f.end()
 	})
 }
 
 func TestAForwarderIsAdjustedBeforeItRuns(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
-		s := seconds()
-		f, err := forwarder.New(forwarder.Config{
-			Store: o.store, Sinks: map[string]forwarder.Sink{"sink": {Sink: s}}, Routes: route.Routes{"*": route.To("sink")},
-			Retention: forwarder.KeepForever, InboxRetention: forwarder.KeepForever, Poll: 10 * time.Second, Lease: time.Hour,
-		})
+		s := &script{answer: takes(time.Second)}
+		f, err := forwarder.New(o.config(map[string]forwarder.Sink{"sink": {Sink: s}}, route.Routes{"*": route.To("sink")}))
 		require.NoError(t, err)
 		require.NoError(t, f.Adjust("sink", func(s *forwarder.Sink) {
 			s.Parallelism.Threshold, s.Rate = 3, forwarder.Rate{Events: 100, Per: time.Second}
 		}))
+		settings, works := f.Settings("sink")
+		require.True(t, works)
+		require.Equal(t, 3, settings.Parallelism.Threshold)
+		require.Equal(t, forwarder.DefaultTimeout, settings.Timeout)
+		_, works = f.Settings("other")
+		require.False(t, works)
 		o.append("t", "", numbered("", 20)...)
-		ctx, stop := context.WithCancel(t.Context())
-		ended := make(chan error)
-		go func() { ended <- f.Run(ctx) }()
+		launch(t, f)
 		time.Sleep(time.Minute)
 		require.Equal(t, 3, s.mostAtOnce())
 		require.Len(t, s.given(), 20)
-		stop()
-		require.NoError(t, <-ended)
 	})
 }
 
@@ -293,13 +238,11 @@ func TestAdjustingUnderLoadLosesAndRepeatsNothing(t *testing.T) {
 		}
 		adjusting.Wait()
 		f.adjust(func(s *forwarder.Sink) { s.Parallelism.Threshold = 16 })
-		time.Sleep(time.Hour)
-		synctest.Wait()
+		pass(time.Hour)
 		require.Equal(t, int64(3000), f.Stats()[0].Delivered)
 		require.Equal(t, ids, slices.Compact(slices.Sorted(slices.Values(s.given()))))
 		require.Zero(t, s.overlaps)
 		require.Zero(t, f.Stats()[0].Pending)
 		require.Empty(t, o.parked())
-		f.end()
 	})
 }

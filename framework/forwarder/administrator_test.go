@@ -4,10 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
-	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -112,70 +111,48 @@ func lookEachSecond(c *forwarder.Config) { c.Lease = 20 * time.Second }
 // oneLook gives the forwarder time to read the membership once and to react. That is far less time
 // than it needs to compare all keys with the parked deliveries.
 func oneLook() {
-	time.Sleep(3 * time.Second)
-	synctest.Wait()
-}
-
-// refusing returns a sink that refuses everything until repaired is set.
-func refusing() (s *script, repaired *atomic.Bool) {
-	s, repaired = new(script), new(atomic.Bool)
-	s.answer = func(context.Context, *notification.Delivery) error {
-		if repaired.Load() {
-			return nil
-		}
-		return sinks.Permanent(errors.New("refused"))
-	}
-	return s, repaired
+	pass(3 * time.Second)
 }
 
 func TestRequeuedDeliveriesAreDeliveredInOrderSoon(t *testing.T) {
-	onEachStore(t, func(t *testing.T, o *outbox) {
-		p := newOperator(o)
-		s, repaired := refusing()
-		f := o.one(forwarder.Sink{Sink: s}, lookEachSecond)
-		o.append("t", "k", "a", "b", "c")
-		o.append("t", "", "d")
-		oneLook()
-		require.Len(t, s.given(), 4)
-		repaired.Store(true)
-		require.Equal(t, 4, p.requeue(store.ParkedFilter{States: []store.State{store.StateDead}}))
-		oneLook()
-		given := s.given()
-		require.ElementsMatch(t, []string{"a", "b", "c", "d"}, given)
-		require.Equal(t, []string{"a", "b", "c"}, without(given, "d"))
-		require.Empty(t, o.parked())
-		require.Zero(t, s.overlaps)
-		f.end()
-	})
-}
-
-func without(ids []string, id string) (rest []string) {
-	for _, i := range ids {
-		if i != id {
-			rest = append(rest, i)
-		}
+	for _, lanes := range []int{1, 2} {
+		t.Run(fmt.Sprint("lanes ", lanes), func(t *testing.T) {
+			onEachStore(t, func(t *testing.T, o *outbox) {
+				p := newOperator(o)
+				s := down(sinks.Permanent(errors.New("refused")))
+				o.one(forwarder.Sink{Sink: s}, named("a", lanes))
+				o.append("t", "k", "a", "b", "c")
+				o.append("t", "", "d")
+				oneLook()
+				require.Len(t, s.given(), 4)
+				s.mended.Store(true)
+				require.Equal(t, 4, p.requeue(store.ParkedFilter{States: []store.State{store.StateDead}}))
+				oneLook()
+				given := s.given()
+				require.ElementsMatch(t, []string{"a", "b", "c", "d"}, given)
+				require.Equal(t, []string{"a", "b", "c"}, slices.DeleteFunc(given, func(id string) bool { return id == "d" }))
+				require.Empty(t, o.parked())
+				require.Zero(t, s.overlaps)
+			})
+		})
 	}
-	return rest
 }
 
 // Requeuing while the key was in flight once delayed its followers by half a minute.
 func TestADeliveryRequeuedWhileItsKeyIsInFlightFollowsSoon(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		p := newOperator(o)
-		s, repaired := refusing()
-		refuse := s.answer
-		s.answer = func(ctx context.Context, d *notification.Delivery) error {
-			if d.ID == "slow" {
-				time.Sleep(5 * time.Second)
-			}
-			return refuse(ctx, d)
-		}
+		s := &script{answer: fails(sinks.Permanent(errors.New("refused")), always)}
 		f := o.one(forwarder.Sink{Sink: s}, lookEachSecond)
 		o.append("t", "k", "a", "b", "c")
 		oneLook()
-		repaired.Store(true)
-		o.append("t", "k", "slow")
-		f.flush()
+		s.answer = func(ctx context.Context, d *notification.Delivery) error {
+			if d.ID == "slow" {
+				return takesTime(ctx, 5*time.Second)
+			}
+			return nil
+		}
+		f.publish("t", "k", "slow")
 		s.given()
 		require.Equal(t, 3, p.requeue(store.ParkedFilter{}))
 		oneLook()
@@ -185,7 +162,6 @@ func TestADeliveryRequeuedWhileItsKeyIsInFlightFollowsSoon(t *testing.T) {
 		require.Equal(t, []string{"a", "b", "c"}, s.given())
 		require.Empty(t, o.parked())
 		require.Zero(t, s.overlaps)
-		f.end()
 	})
 }
 
@@ -193,7 +169,7 @@ func TestAPausedSinkGetsNothingAndMissesNothing(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		p := newOperator(o)
 		var s, other script
-		f := o.start(map[string]forwarder.Sink{"sink": {Sink: &s}, "other": {Sink: &other}}, route.Routes{"*": route.To("sink", "other")}, lookEachSecond)
+		o.start(map[string]forwarder.Sink{"sink": {Sink: &s}, "other": {Sink: &other}}, route.Routes{"*": route.To("sink", "other")}, lookEachSecond)
 		o.append("t", "k", "before")
 		oneLook()
 		require.Equal(t, []string{"before"}, s.given())
@@ -201,16 +177,14 @@ func TestAPausedSinkGetsNothingAndMissesNothing(t *testing.T) {
 		oneLook()
 		o.append("t", "k", "a", "b")
 		o.append("t", "", "c")
-		time.Sleep(5 * time.Minute)
-		synctest.Wait()
+		pass(5 * time.Minute)
 		require.Empty(t, s.given())
 		require.ElementsMatch(t, []string{"before", "a", "b", "c"}, other.given(), "another sink continues")
 		p.pause(false)
 		settleDown()
 		given := s.given()
 		require.ElementsMatch(t, []string{"a", "b", "c"}, given)
-		require.Equal(t, []string{"a", "b"}, without(given, "c"))
-		f.end()
+		require.Equal(t, []string{"a", "b"}, slices.DeleteFunc(given, func(id string) bool { return id == "c" }))
 	})
 }
 
@@ -222,38 +196,29 @@ func TestAForwarderThatStartsLeavesAPausedSinkAlone(t *testing.T) {
 		require.NoError(t, err)
 		p.pause(true)
 		o.append("t", "", "a")
-		f := o.one(forwarder.Sink{Sink: &s}, lookEachSecond)
+		o.one(forwarder.Sink{Sink: &s}, lookEachSecond)
 		settleDown()
 		require.Empty(t, s.given())
 		p.pause(false)
 		settleDown()
 		require.Equal(t, []string{"a"}, s.given())
-		f.end()
 	})
 }
 
 func TestSkippingTheHeadOfAHaltedKeyReleasesItsFollowers(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		p := newOperator(o)
-		var s script
-		s.answer = func(_ context.Context, d *notification.Delivery) error {
-			if d.ID == "bad" {
-				return sinks.Permanent(errors.New("refused"))
-			}
-			return nil
-		}
-		f := o.one(forwarder.Sink{Sink: &s, OnDead: forwarder.OnDeadHalt}, lookEachSecond)
+		s := &script{answer: fails(sinks.Permanent(errors.New("refused")), always, "bad")}
+		f := o.one(forwarder.Sink{Sink: s, OnDead: forwarder.OnDeadHalt}, lookEachSecond)
 		o.append("t", "k", "bad", "a", "b")
 		oneLook()
 		require.Equal(t, []string{"bad"}, s.given())
 		require.Equal(t, 1, p.skip())
 		oneLook()
 		require.Equal(t, []string{"a", "b"}, s.given())
-		o.append("t", "k", "c")
-		f.flush()
+		f.publish("t", "k", "c")
 		require.Equal(t, []string{"c"}, s.given())
 		require.Empty(t, o.parked())
-		f.end()
 	})
 }
 
@@ -261,7 +226,7 @@ func TestAReplayDeliversExactlyTheChosenNotificationsInOrder(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		p := newOperator(o)
 		var s script
-		f := o.one(forwarder.Sink{Sink: &s}, lookEachSecond)
+		o.one(forwarder.Sink{Sink: &s}, lookEachSecond)
 		want := make(map[string][]string)
 		for i := range 60 {
 			key, id := fmt.Sprint("k", i%4), fmt.Sprintf("%04d", i)
@@ -285,61 +250,49 @@ func TestAReplayDeliversExactlyTheChosenNotificationsInOrder(t *testing.T) {
 		require.Equal(t, want, got)
 		require.Zero(t, s.overlaps)
 		require.Empty(t, o.parked())
-		f.end()
 	})
+}
+
+// conditions are the troubles that the heartbeats report.
+func (o *outbox) conditions() []store.Condition {
+	o.t.Helper()
+	roster, err := o.store.Membership(o.t.Context())
+	require.NoError(o.t, err)
+	return roster.Conditions(time.Now())
 }
 
 func TestAHeartbeatReportsAnOpenBreaker(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
-		var s script
-		var up atomic.Bool
-		s.answer = func(context.Context, *notification.Delivery) error {
-			if up.Load() {
-				return nil
-			}
-			return sinks.Unavailable(errors.New("connection refused"))
-		}
-		f := o.one(forwarder.Sink{Sink: &s}, lookEachSecond)
-		conditions := func() []store.Condition {
-			roster, err := o.store.Membership(t.Context())
-			require.NoError(t, err)
-			return roster.Conditions(time.Now())
-		}
+		s := down(sinks.Unavailable(errors.New("connection refused")))
+		o.one(forwarder.Sink{Sink: s}, lookEachSecond)
 		oneLook()
-		require.Empty(t, conditions())
+		require.Empty(t, o.conditions())
 		began := time.Now()
 		o.append("t", "", "a")
 		oneLook()
-		require.Len(t, conditions(), 1)
-		c := conditions()[0]
+		require.Len(t, o.conditions(), 1)
+		c := o.conditions()[0]
 		require.Equal(t, store.ConditionBreakerOpen, c.Kind)
 		require.WithinDuration(t, began, c.Since, 2*time.Second)
 		require.Contains(t, c.Cause, "connection refused")
-		up.Store(true)
-		time.Sleep(2 * time.Minute)
-		synctest.Wait()
-		require.Empty(t, conditions())
-		f.end()
+		s.mended.Store(true)
+		pass(2 * time.Minute)
+		require.Empty(t, o.conditions())
 	})
 }
 
 func TestAHeartbeatReportsWhyASinkIsThrottled(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		until := time.Now().Add(10 * time.Minute)
-		s := script{answer: func(context.Context, *notification.Delivery) error {
-			return sinks.Throttled(until, errors.New("429 Too Many Requests: slow down"))
-		}}
-		f := o.one(forwarder.Sink{Sink: &s}, lookEachSecond)
+		s := down(sinks.Throttled(until, errors.New("429 Too Many Requests: slow down")))
+		o.one(forwarder.Sink{Sink: s}, lookEachSecond)
 		o.append("t", "", "a")
 		oneLook()
 		oneLook()
-		membership, err := o.store.Membership(t.Context())
-		require.NoError(t, err)
-		conditions := membership.Conditions(time.Now())
+		conditions := o.conditions()
 		require.Len(t, conditions, 1)
 		require.Equal(t, store.ConditionThrottled, conditions[0].Kind)
 		require.WithinDuration(t, until, conditions[0].Until, time.Second)
 		require.Contains(t, conditions[0].Cause, "slow down")
-		f.end()
 	})
 }

@@ -3,18 +3,27 @@ package forwarder_test
 import (
 	"context"
 	"database/sql"
+	"fmt"
 	"log/slog"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/semaphore"
 
 	"github.com/waybill-go/waybill/framework/forwarder"
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/route"
 	"github.com/waybill-go/waybill/framework/store/postgres"
 	"github.com/waybill-go/waybill/framework/store/postgres/postgrestest"
+	"github.com/waybill-go/waybill/sinks"
+	"github.com/waybill-go/waybill/sinks/httpsink"
 )
 
 // counter is a sink that accepts everything and closes a channel after n deliveries.
@@ -103,51 +112,241 @@ func BenchmarkDrain(b *testing.B) {
 	b.ReportMetric(n*float64(b.N)/took.Seconds(), "notifications/s")
 }
 
-// BenchmarkDrainBesideAnOpenTransaction drains in turn with and without an open transaction that took
-// its id and an offset before all others, and compares the two. 1 means no difference.
-func BenchmarkDrainBesideAnOpenTransaction(b *testing.B) {
-	const n = 300_000
+// slow is a sink that waits in each delivery and reports when n of those that count have ended.
+type slow struct {
+	counter
+	takes  time.Duration
+	took   atomic.Int64                        // by all deliveries, in nanoseconds: sleeps take longer than requested
+	counts func(d *notification.Delivery) bool // nil: all
+}
+
+func newSlow(n int, takes time.Duration, counts func(*notification.Delivery) bool) *slow {
+	return &slow{counter: counter{n: int64(n), done: make(chan struct{})}, takes: takes, counts: counts}
+}
+
+func (s *slow) Deliver(ctx context.Context, d *notification.Delivery) (notification.Receipt, error) {
+	began := time.Now()
+	time.Sleep(s.takes)
+	s.took.Add(int64(time.Since(began)))
+	if s.counts != nil && !s.counts(d) {
+		return "", nil
+	}
+	return s.counter.Deliver(ctx, d)
+}
+
+// forward runs a forwarder until wait returns, and returns the time since its first delivery.
+func (l *backlog) forward(to map[string]forwarder.Sink, began *atomic.Int64, wait func()) time.Duration {
+	l.b.Helper()
+	routes := route.Routes{"*": route.To(slices.Collect(maps.Keys(to))...)}
+	f, err := forwarder.New(forwarder.Config{Store: l.store, Routes: routes, Sinks: to, Logger: slog.New(slog.DiscardHandler)})
+	require.NoError(l.b, err)
+	running, stop := context.WithCancel(l.b.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- f.Run(running) }()
+	wait()
+	took := time.Since(time.Unix(0, began.Load()))
+	stop()
+	require.NoError(l.b, <-ended)
+	return took
+}
+
+// timed records when the first delivery of a sink began.
+func timed(s sinks.Sink, began *atomic.Int64) sinks.Sink {
+	return sinks.Func(func(ctx context.Context, d *notification.Delivery) (notification.Receipt, error) {
+		if began.Load() == 0 {
+			began.CompareAndSwap(0, time.Now().UnixNano())
+		}
+		return s.Deliver(ctx, d)
+	})
+}
+
+const (
+	benchTakes     = 5 * time.Millisecond
+	benchThreshold = 64
+)
+
+// drainSlow delivers the whole backlog to a sink that takes 5 ms per delivery, 64 at once. It returns
+// the counted deliveries per second, and the fraction of the sink's slots that was in use.
+func (l *backlog) drainSlow(n int, counts func(*notification.Delivery) bool) (rate, used float64) {
+	l.b.Helper()
+	var began atomic.Int64
+	sink := newSlow(n, benchTakes, counts)
+	took := l.forward(map[string]forwarder.Sink{
+		"slow": {Sink: timed(sink, &began), Parallelism: forwarder.Parallelism{Threshold: benchThreshold}},
+	}, &began, func() { <-sink.done })
+	return float64(n) / took.Seconds(), float64(sink.took.Load()) / float64(took) / benchThreshold
+}
+
+// BenchmarkSlowSink measures the delivery of a backlog with 1,000 keys to a sink that takes 5 ms per
+// delivery, 64 at once. 1 is the maximum, with all slots in use. The difference between the two
+// results shows how much longer than 5 ms the machine sleeps.
+func BenchmarkSlowSink(b *testing.B) {
+	const n = 50_000
 	l := newBacklog(b)
-	beside := newBacklog(b)
-	open, err := beside.db.BeginTx(b.Context(), nil)
-	require.NoError(b, err)
-	defer func() { _ = open.Rollback() }()
-	_, err = open.ExecContext(b.Context(), `INSERT INTO outbox (type, payload) VALUES ('open', '{}')`)
-	require.NoError(b, err)
 	l.add(n)
-	beside.add(n)
-	l.drain(n) // warm-up
-	beside.drain(n)
-	var without, with time.Duration
+	var rate, used float64
 	for b.Loop() {
 		l.again()
-		without += l.drain(n)
-		beside.again()
-		with += beside.drain(n)
+		r, u := l.drainSlow(n, nil)
+		rate, used = rate+r, used+u
 	}
-	b.ReportMetric(without.Seconds()/with.Seconds(), "throughput-ratio")
-	b.ReportMetric(n*float64(b.N)/with.Seconds(), "notifications/s")
+	b.ReportMetric(rate/float64(b.N), "deliveries/s")
+	b.ReportMetric(rate/float64(b.N)/(benchThreshold/benchTakes.Seconds()), "of-what-it-allows")
+	b.ReportMetric(used/float64(b.N), "of-its-slots-in-use")
 	b.ReportMetric(0, "ns/op")
 }
 
-// BenchmarkDeadTuples counts the dead tuples that a million notifications leave behind in the log and
-// in the cursors' table.
-func BenchmarkDeadTuples(b *testing.B) {
-	const n, times = 200_000, 5
+// BenchmarkBesideAHotKey compares the deliveries of 1,000 keys beside a hot key, which has as many as
+// all of them, with those of the 1,000 keys alone. 1 means no difference.
+func BenchmarkBesideAHotKey(b *testing.B) {
+	const n = 100_000
+	alone, beside := newBacklog(b), newBacklog(b)
+	alone.add(n)
+	beside.exec(`INSERT INTO outbox (type, key, metadata, payload)
+		SELECT 'order.placed', CASE WHEN i % 2 = 0 THEN 'hot' ELSE 'k' || i % 1000 END, '{}', json_build_object('n', i, 'pad', repeat('x', 280))
+		FROM generate_series(1, 2 * $1::int) i`, n)
+	others := func(d *notification.Delivery) bool { return d.Key != "hot" }
+	var without, with float64
 	for b.Loop() {
-		l := newBacklog(b)
-		l.exec(`ALTER TABLE outbox SET (autovacuum_enabled = off); ALTER TABLE outbox_cursors SET (autovacuum_enabled = off)`)
-		for range times {
-			l.add(n)
-			l.drain(n)
-		}
-		l.exec(`SELECT pg_stat_clear_snapshot()`)
-		dead := func(table string) (count float64) {
-			l.exec(`ANALYZE ` + table) // ANALYZE counts them
-			require.NoError(b, l.db.QueryRowContext(b.Context(), `SELECT n_dead_tup FROM pg_stat_user_tables WHERE relname = $1`, table).Scan(&count))
-			return count
-		}
-		b.ReportMetric(dead("outbox"), "dead-in-outbox")
-		b.ReportMetric(dead("outbox_cursors"), "dead-in-cursors")
+		alone.again()
+		r, _ := alone.drainSlow(n, others)
+		without += r
+		beside.again()
+		beside.exec(`TRUNCATE outbox_parked`)
+		r, _ = beside.drainSlow(n, others)
+		with += r
+	}
+	b.ReportMetric(with/without, "throughput-ratio")
+	b.ReportMetric(0, "ns/op")
+}
+
+// BenchmarkScheduled measures the delay of deliveries that become due at 1,000 per second, beside a
+// million that are due an hour later.
+func BenchmarkScheduled(b *testing.B) {
+	const n, others = 2000, 1_000_000
+	l := newBacklog(b)
+	l.exec(`INSERT INTO outbox_parked (sink, "offset", slot, id, type, version, key, occurred_on, metadata, payload, state, attempt, due_at)
+		SELECT 'slow', -i, i % 1024, 'p' || i, 'order.later', 1, 'p' || i % 10000, now(), '{}', '{}', 'scheduled', 0, now() + interval '1 hour'
+		FROM generate_series(1, $1::int) i`, others)
+	var late []time.Duration
+	for b.Loop() {
+		l.again()
+		l.exec(`INSERT INTO outbox (type, key, deliver_at, payload) SELECT 'order.reminder', 'k' || i, now() + interval '3 s' + i * interval '1 ms', '{}'
+			FROM generate_series(1, $1::int) i`, n)
+		var mu sync.Mutex
+		var began atomic.Int64
+		sink := newSlow(n, 0, func(d *notification.Delivery) bool {
+			mu.Lock()
+			defer mu.Unlock()
+			late = append(late, time.Since(d.DeliverAt))
+			return true
+		})
+		l.forward(map[string]forwarder.Sink{"slow": {Sink: sink}}, &began, func() { <-sink.done })
+		l.exec(`TRUNCATE outbox`)
+	}
+	slices.Sort(late)
+	b.ReportMetric(float64(late[len(late)/2].Microseconds())/1000, "late-p50-ms")
+	b.ReportMetric(float64(late[len(late)*99/100].Microseconds())/1000, "late-p99-ms")
+	b.ReportMetric(float64(late[len(late)-1].Microseconds())/1000, "late-max-ms")
+	b.ReportMetric(0, "ns/op")
+}
+
+// changing is an HTTP server that handles 4 requests at once, for 20 ms each. After the first twelfth
+// of n it handles 64, and for the last twelfth 4 again. Other requests wait, or get 429.
+type changing struct {
+	n, refuses int
+	slots      *semaphore.Weighted
+	taken      atomic.Int64
+	refused    atomic.Int64
+}
+
+const (
+	leastCapacity = 4
+	mostCapacity  = 64
+)
+
+func newChanging(n, refuses int) *changing {
+	s := &changing{n: n, refuses: refuses, slots: semaphore.NewWeighted(mostCapacity)}
+	s.slots.TryAcquire(mostCapacity - leastCapacity)
+	return s
+}
+
+func (s *changing) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if s.refuses > 0 && !s.slots.TryAcquire(1) {
+		s.refused.Add(1)
+		w.Header().Set("Retry-After", fmt.Sprint(s.refuses))
+		w.WriteHeader(http.StatusTooManyRequests)
+		return
+	}
+	if s.refuses == 0 && s.slots.Acquire(r.Context(), 1) != nil {
+		return
+	}
+	time.Sleep(20 * time.Millisecond)
+	switch s.taken.Add(1) {
+	case int64(s.n / 12):
+		s.slots.Release(mostCapacity - leastCapacity)
+	case int64(s.n - s.n/12):
+		go func() { _ = s.slots.Acquire(context.WithoutCancel(r.Context()), mostCapacity-leastCapacity) }()
+	}
+	s.slots.Release(1)
+}
+
+// BenchmarkAdaptive delivers a backlog to a server whose capacity changes, with fixed thresholds and an
+// adaptive one, and reports deliveries per second relative to the best fixed one. A single host gets
+// half of the slots of the http sink.
+func BenchmarkAdaptive(b *testing.B) {
+	const n = 12_000
+	l := newBacklog(b)
+	l.add(n)
+	for name, refuses := range map[string]int{"waits": 0, "refuses": 1} {
+		b.Run(name, func(b *testing.B) {
+			drain := func(p forwarder.Parallelism) (rate, refused float64) {
+				l.again()
+				s := newChanging(n, refuses)
+				server := httptest.NewServer(s)
+				defer server.Close()
+				sink, err := httpsink.New(sinks.Instance{Name: "http"}, httpsink.Config{URL: server.URL})
+				require.NoError(b, err)
+				all := newSlow(n, 0, nil)
+				var began atomic.Int64
+				counted := tallied{sink, all, &began}
+				took := l.forward(map[string]forwarder.Sink{"http": {Sink: counted, Parallelism: p}}, &began, func() { <-all.done })
+				return n / took.Seconds(), float64(s.refused.Load()) / float64(n+s.refused.Load())
+			}
+			var best, adaptive, refused float64
+			for b.Loop() {
+				fixed := 0.0
+				for _, threshold := range []int{64, 128, 512} {
+					rate, _ := drain(forwarder.Parallelism{Threshold: threshold})
+					b.Logf("threshold %d: %.0f/s", threshold, rate)
+					fixed = max(fixed, rate)
+				}
+				rate, share := drain(forwarder.Parallelism{Adaptive: forwarder.Adaptive{Min: 1, Max: 512}})
+				b.Logf("adaptive: %.0f/s", rate)
+				best, adaptive, refused = best+fixed, adaptive+rate, refused+share
+			}
+			b.ReportMetric(adaptive/float64(b.N), "deliveries/s")
+			b.ReportMetric(adaptive/best, "of-the-best-fixed")
+			b.ReportMetric(refused/float64(b.N), "refused")
+			b.ReportMetric(0, "ns/op")
+		})
 	}
 }
+
+// tallied counts the deliveries of an http sink.
+type tallied struct {
+	*httpsink.Sink
+	all   *slow
+	began *atomic.Int64
+}
+
+func (s tallied) Deliver(ctx context.Context, d *notification.Delivery) (notification.Receipt, error) {
+	s.began.CompareAndSwap(0, time.Now().UnixNano())
+	receipt, err := s.Sink.Deliver(ctx, d)
+	if err == nil {
+		_, _ = s.all.Deliver(ctx, d)
+	}
+	return receipt, err
+}
+
+var _ sinks.Addresser = tallied{}

@@ -23,21 +23,21 @@ import (
 // the real clock of the database.
 func intoTheFuture() { time.Sleep(100 * 365 * 24 * time.Hour) }
 
-// cancel commits the cancellation of an id, and returns how many notifications were scheduled.
-func (o *outbox) cancel(id string) (cancelled int) {
-	o.t.Helper()
-	o.cancelBy(func(ctx context.Context, p *outboxes.Publisher, tx *sql.Tx) (err error) {
-		cancelled, err = p.CancelID(ctx, tx, id)
-		return err
-	})
-	return cancelled
-}
-
-func (o *outbox) cancelBy(cancel func(ctx context.Context, p *outboxes.Publisher, tx *sql.Tx) error) {
+// cancel commits the cancellation of a key or, without one, of an id, and returns how many notifications
+// were scheduled.
+func (o *outbox) cancel(key, id string) (cancelled int) {
 	o.t.Helper()
 	p, err := outboxes.New(registry.New(), o.store, outboxes.Config{Announcer: outboxes.Silent})
 	require.NoError(o.t, err)
-	require.NoError(o.t, p.RunInTx(o.t.Context(), o.db, nil, func(ctx context.Context, tx *sql.Tx) error { return cancel(ctx, p, tx) }))
+	require.NoError(o.t, p.RunInTx(o.t.Context(), o.db, nil, func(ctx context.Context, tx *sql.Tx) (err error) {
+		if key != "" {
+			cancelled, err = p.CancelKey(ctx, tx, "t", key)
+		} else {
+			cancelled, err = p.CancelID(ctx, tx, id)
+		}
+		return err
+	}))
+	return cancelled
 }
 
 func TestANotificationCancelledInTimeIsDeliveredToNoSink(t *testing.T) {
@@ -51,21 +51,16 @@ func TestANotificationCancelledInTimeIsDeliveredToNoSink(t *testing.T) {
 		}
 		f.flush()
 		require.Len(t, o.parked(), 6)
-		require.Equal(t, 1, o.cancel("by id"))
-		o.cancelBy(func(ctx context.Context, p *outboxes.Publisher, tx *sql.Tx) error {
-			n, err := p.CancelKey(ctx, tx, "t", "key of by key")
-			require.Equal(t, 1, n)
-			return err
-		})
+		require.Equal(t, 1, o.cancel("", "by id"))
+		require.Equal(t, 1, o.cancel("key of by key", ""))
 		o.schedule("t", "", "not parked", due)
-		require.Equal(t, 1, o.cancel("not parked"))
+		require.Equal(t, 1, o.cancel("", "not parked"))
 		time.Sleep(time.Until(due) + time.Minute)
 		f.flush()
 		require.Equal(t, []string{"kept"}, mail.given())
 		require.Equal(t, []string{"kept"}, web.given())
 		require.Empty(t, o.parked(), "a cancelled delivery is settled when it is due")
-		require.EqualValues(t, 2, value[int64](o, `SELECT count(*) FROM outbox_receipts`))
-		f.end()
+		require.Equal(t, 2, o.receipts())
 	})
 }
 
@@ -75,14 +70,13 @@ func TestANotificationCancelledBeforeItIsReadIsNotDelivered(t *testing.T) {
 		due := time.Now().Add(time.Hour)
 		o.schedule("t", "k", "cancelled", due)
 		o.schedule("t", "k", "kept", due)
-		require.Equal(t, 1, o.cancel("cancelled"))
+		require.Equal(t, 1, o.cancel("", "cancelled"))
 		time.Sleep(2 * time.Hour) // no forwarder runs meanwhile
 		s := &script{}
 		f := o.one(forwarder.Sink{Sink: s})
 		f.flush()
 		require.Equal(t, []string{"kept"}, s.given())
 		require.Empty(t, o.parked())
-		f.end()
 	})
 }
 
@@ -90,18 +84,11 @@ func TestACancelledDeliveryOfABlockedKeyIsSettledOnceTheKeyIsFree(t *testing.T) 
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		intoTheFuture()
 		start := time.Now()
-		s := &script{}
-		s.answer = func(_ context.Context, d *notification.Delivery) error {
-			if d.ID == "head" && time.Since(start) < 2*time.Hour {
-				return errors.New("later")
-			}
-			return nil
-		}
+		s := &script{answer: refuses(errors.New("later"), func(d *notification.Delivery) bool { return d.ID == "head" && time.Since(start) < 2*time.Hour })}
 		f := o.one(forwarder.Sink{Sink: s, Retry: forwarder.Retry{MaxAttempts: 1000, Initial: time.Minute, Max: time.Minute}})
 		o.schedule("t", "k", "cancelled", start.Add(time.Hour))
-		o.append("t", "k", "head", "behind")
-		f.flush()
-		require.Equal(t, 1, o.cancel("cancelled"))
+		f.publish("t", "k", "head", "behind")
+		require.Equal(t, 1, o.cancel("", "cancelled"))
 		time.Sleep(90 * time.Minute)
 		f.flush()
 		require.Contains(t, o.parked(), "sink scheduled cancelled")
@@ -111,7 +98,6 @@ func TestACancelledDeliveryOfABlockedKeyIsSettledOnceTheKeyIsFree(t *testing.T) 
 		require.NotContains(t, given, "cancelled")
 		require.Equal(t, "behind", given[len(given)-1])
 		require.Empty(t, o.parked())
-		f.end()
 	})
 }
 
@@ -161,10 +147,10 @@ func TestRandomCancellationsHold(t *testing.T) {
 				}
 				rng := rand.New(rand.NewPCG(seed, 100))
 				for range 5 {
-					f := o.one(forwarder.Sink{Sink: s}, func(c *forwarder.Config) { c.Poll, c.Lease = 50*time.Millisecond, 20*time.Second })
+					f := o.one(forwarder.Sink{Sink: s}, briefLease)
 					time.Sleep(time.Duration(500+rng.IntN(2000)) * time.Millisecond)
 					if rng.IntN(2) == 0 { // the forwarder loses its work since the last checkpoint
-						o.exec(`UPDATE outbox_cursors SET owner = NULL, epoch = epoch + 1 WHERE owner IS NOT NULL`)
+						o.loseLeases()
 						f.abandon()
 					} else {
 						f.end()
@@ -172,10 +158,7 @@ func TestRandomCancellationsHold(t *testing.T) {
 					time.Sleep(time.Duration(rng.IntN(1000)) * time.Millisecond)
 				}
 				clients.Wait()
-				f := o.one(forwarder.Sink{Sink: s})
-				time.Sleep(time.Minute)
-				f.flush()
-				f.end()
+				o.deliver(time.Minute, forwarder.Sink{Sink: s})
 
 				delivered := make(map[string]bool)
 				for _, id := range s.given() {
@@ -200,15 +183,6 @@ func TestRandomCancellationsHold(t *testing.T) {
 
 // cancel cancels by id or by key.
 func (a *attempt) cancel(o *outbox) {
-	found := 0
-	o.cancelBy(func(ctx context.Context, p *outboxes.Publisher, tx *sql.Tx) (err error) {
-		if a.key != "" {
-			found, err = p.CancelKey(ctx, tx, "t", a.key)
-		} else {
-			found, err = p.CancelID(ctx, tx, a.id)
-		}
-		return err
-	})
-	a.answered = found == 1
+	a.answered = o.cancel(a.key, a.id) == 1
 	a.inTime = a.answered && time.Now().Before(a.due)
 }

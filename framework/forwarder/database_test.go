@@ -17,7 +17,6 @@ import (
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/route"
 	"github.com/waybill-go/waybill/framework/settings"
-	"github.com/waybill-go/waybill/framework/store/sqlite"
 	"github.com/waybill-go/waybill/sinks"
 )
 
@@ -37,19 +36,13 @@ func onSeveral(t *testing.T, sink forwarder.Sink, test func(t *testing.T, f *mul
 	synctest.Test(t, func(t *testing.T) {
 		f := &multi{ended: make(map[string]chan error), stops: make(map[string]context.CancelFunc)}
 		for name, o := range map[string]**outbox{"eu": &f.eu, "us": &f.us} {
-			db, err := sqlite.OpenDB(filepath.Join(folder, name+".db"))
-			require.NoError(t, err)
-			defer func(db *sql.DB) { require.NoError(t, db.Close()) }(db)
-			_, err = sqlite.Migrate(t.Context(), db, sqlite.Config{})
-			require.NoError(t, err)
-			s, err := sqlite.Open(t.Context(), db, sqlite.Config{})
-			require.NoError(t, err)
-			*o = &outbox{t: t, db: db, store: s}
+			*o = openSQLite(t, filepath.Join(folder, name+".db"))
 		}
 		f.engine = f.eu.one(sink, func(c *forwarder.Config) { c.Store, c.Fleet = nil, true })
 		f.Share(2, 1)
 		f.add("eu", f.eu)
 		f.add("us", f.us)
+		t.Cleanup(f.end)
 		test(t, f)
 	})
 }
@@ -75,16 +68,13 @@ func (f *multi) remove(name string) {
 func (f *multi) end() {
 	f.t.Helper()
 	f.engine.end()
-	for _, ended := range f.ended {
-		require.NoError(f.t, <-ended)
-	}
-	for _, stop := range f.stops {
-		stop()
+	for name := range f.ended {
+		f.remove(name)
 	}
 }
 
 func TestDatabasesShareTheThresholdOfASink(t *testing.T) {
-	s := &script{answer: func(context.Context, *notification.Delivery) error { time.Sleep(time.Second); return nil }}
+	s := &script{answer: takes(time.Second)}
 	onSeveral(t, forwarder.Sink{Sink: s, Parallelism: forwarder.Parallelism{Threshold: 4}}, func(t *testing.T, f *multi) {
 		synctest.Wait()
 		f.eu.append("t", "", numbered("eu", 20)...)
@@ -94,21 +84,18 @@ func TestDatabasesShareTheThresholdOfASink(t *testing.T) {
 		f.flush()
 		require.Len(t, s.given(), 40)
 		require.Equal(t, 4, s.mostAtOnce())
-		f.end()
 	})
 }
 
 func TestEqualIDsKeysAndOffsetsOfTwoDatabasesAreTwoDeliveries(t *testing.T) {
 	var mu sync.Mutex
-	var got []string
-	s := &script{answer: func(_ context.Context, d *notification.Delivery) error {
+	got := make(map[string][]string) // ids by database
+	s := &script{answer: func(ctx context.Context, d *notification.Delivery) error {
 		mu.Lock()
 		defer mu.Unlock()
-		got = append(got, d.Metadata[notification.MetadataDatabase]+" "+d.ID)
-		if d.Attempt == 1 && d.ID == "0001" {
-			return sinks.Transient(sql.ErrConnDone)
-		}
-		return nil
+		database := d.Metadata[notification.MetadataDatabase]
+		got[database] = append(got[database], d.ID)
+		return fails(sinks.Transient(sql.ErrConnDone), 1, "0001")(ctx, d)
 	}}
 	onSeveral(t, forwarder.Sink{Sink: s}, func(t *testing.T, f *multi) {
 		synctest.Wait()
@@ -116,24 +103,13 @@ func TestEqualIDsKeysAndOffsetsOfTwoDatabasesAreTwoDeliveries(t *testing.T) {
 		f.us.append("t", "k", numbered("", 3)...)
 		f.flush()
 		require.Equal(t, []string{"sink retrying 0001", "sink blocked 0002"}, f.eu.parked())
-		require.Equal(t, "eu", value[string](f.eu, `SELECT json_extract(metadata, '$.database') FROM outbox_parked WHERE id = '0001'`))
+		require.Equal(t, "eu", f.eu.parkedOf("0001").Envelope.Metadata[notification.MetadataDatabase])
 		time.Sleep(time.Minute)
 		f.flush()
-		mu.Lock()
-		defer mu.Unlock()
-		of := func(database string) (ids []string) {
-			for _, g := range got {
-				if name := g[:2]; name == database {
-					ids = append(ids, g[3:])
-				}
-			}
-			return ids
-		}
-		require.Equal(t, []string{"0000", "0001", "0001", "0002"}, of("eu"))
-		require.Equal(t, []string{"0000", "0001", "0001", "0002"}, of("us"))
+		ids := []string{"0000", "0001", "0001", "0002"}
+		require.Equal(t, map[string][]string{"eu": ids, "us": ids}, got)
 		require.Empty(t, f.eu.parked())
 		require.Empty(t, f.us.parked())
-		f.end()
 	})
 }
 
@@ -158,16 +134,7 @@ func TestADatabaseIsAddedAndRemovedWhileAnotherDelivers(t *testing.T) {
 }
 
 func TestTheBreakerOfASinkIsOpenForAllDatabases(t *testing.T) {
-	down := true
-	s := &script{}
-	s.answer = func(context.Context, *notification.Delivery) error {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if down {
-			return sinks.Unavailable(sql.ErrConnDone)
-		}
-		return nil
-	}
+	s := down(sinks.Unavailable(sql.ErrConnDone))
 	onSeveral(t, forwarder.Sink{Sink: s, Breaker: forwarder.Breaker{MaxPause: time.Hour}}, func(t *testing.T, f *multi) {
 		synctest.Wait()
 		f.eu.append("t", "", "eu")
@@ -178,16 +145,13 @@ func TestTheBreakerOfASinkIsOpenForAllDatabases(t *testing.T) {
 		f.Wake()
 		synctest.Wait()
 		require.NotContains(t, s.given(), "us", "it waits like the deliveries of eu")
-		s.mu.Lock()
-		down = false
-		s.mu.Unlock()
+		s.mended.Store(true)
 		time.Sleep(2 * time.Hour)
 		f.flush()
 		ids := s.given()
 		require.Contains(t, ids, "us")
 		require.Contains(t, ids, "eu")
 		require.Empty(t, f.eu.parked())
-		f.end()
 	})
 }
 
@@ -204,14 +168,13 @@ func TestReloadReplacesASinkInAllDatabases(t *testing.T) {
 		slices.Sort(ids)
 		require.Equal(t, []string{"eu", "us"}, ids)
 		require.Empty(t, before.given())
-		f.end()
 	})
 }
 
 func TestTheRateOfASinkIsOverAllDatabases(t *testing.T) {
 	r, err := settings.ParseRate("10/s")
 	require.NoError(t, err)
-	s := &times{}
+	s := &script{}
 	onSeveral(t, forwarder.Sink{Sink: s, Rate: r}, func(t *testing.T, f *multi) {
 		time.Sleep(time.Second)
 		f.eu.append("t", "", numbered("eu", 500)...)
@@ -220,7 +183,6 @@ func TestTheRateOfASinkIsOverAllDatabases(t *testing.T) {
 		f.Wake()
 		time.Sleep(12 * time.Second)
 		require.InDelta(t, 100, s.within(began, began.Add(10*time.Second)), 2)
-		f.end()
 	})
 }
 
@@ -258,6 +220,5 @@ func TestTheHeartbeatInADatabaseCountsOnlyItsDeliveries(t *testing.T) {
 		require.Equal(t, int64(3), delivered(f.eu))
 		require.Equal(t, int64(5), delivered(f.us))
 		require.Equal(t, int64(8), f.Stats()[0].Delivered, "the process counts both")
-		f.end()
 	})
 }

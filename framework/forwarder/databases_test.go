@@ -1,18 +1,16 @@
 package forwarder_test
 
-// The tests in this file make PostgreSQL itself fail, in real time. The forwarder must wait, log the
-// failure once, and continue without loss.
-
 import (
 	"context"
 	"database/sql"
 	"errors"
 	"fmt"
+	"maps"
 	"net/url"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -22,7 +20,11 @@ import (
 	"github.com/waybill-go/waybill/framework/route"
 	"github.com/waybill-go/waybill/framework/store"
 	"github.com/waybill-go/waybill/framework/store/postgres/postgrestest"
+	"github.com/waybill-go/waybill/sinks"
 )
+
+// The tests in this file make PostgreSQL itself fail, in real time. The forwarder must wait, log the
+// failure once, and continue without loss.
 
 func TestAForwarderSurvivesFaultsOfItsDatabase(t *testing.T) {
 	t.Parallel()
@@ -55,7 +57,7 @@ func TestAForwarderSurvivesFaultsOfItsDatabase(t *testing.T) {
 			begin: func(t *testing.T, w *faulty) func() {
 				w.exec(`ALTER TABLE outbox ENABLE ROW LEVEL SECURITY`)
 				w.publish("hidden", 20)
-				require.Eventually(t, func() bool { return strings.Contains(w.log(), "BYPASSRLS") }, time.Minute, 5*time.Millisecond, "the hint is not logged")
+				eventually(t, func() bool { return strings.Contains(w.log(), "BYPASSRLS") }, "the hint is logged")
 				w.exec(`ALTER TABLE outbox_parked ENABLE ROW LEVEL SECURITY`)
 				return func() { w.exec(`ALTER ROLE forwarder BYPASSRLS`) }
 			},
@@ -146,7 +148,7 @@ func TestACheckpointThatADeadlockAbortsIsWrittenAgain(t *testing.T) {
 	stop := w.forward(w.server.DSN(), func(c *forwarder.Config) {
 		c.Lease = 30 * time.Second
 		sink := c.Sinks["sink"]
-		sink.Sink = sinkFunc(func(ctx context.Context, d *notification.Delivery) (notification.Receipt, error) {
+		sink.Sink = sinks.Func(func(ctx context.Context, d *notification.Delivery) (notification.Receipt, error) {
 			if d.Attempt == 1 {
 				return "", errors.New("not yet")
 			}
@@ -158,7 +160,7 @@ func TestACheckpointThatADeadlockAbortsIsWrittenAgain(t *testing.T) {
 		c.Sinks["sink"] = sink
 	})
 	w.publish("parked", 1)
-	require.Eventually(t, begun.Load, time.Minute, time.Millisecond)
+	eventually(t, begun.Load, "the retry begins")
 
 	// The other transaction locks the parked row, then the cursor; the checkpoint locks the cursor, then
 	// the parked row. The other transaction looks for deadlocks later than the checkpoint does.
@@ -168,12 +170,12 @@ func TestACheckpointThatADeadlockAbortsIsWrittenAgain(t *testing.T) {
 	_, err = other.ExecContext(t.Context(), `SET LOCAL deadlock_timeout = '1h'; SELECT FROM outbox_parked FOR UPDATE`)
 	require.NoError(t, err)
 	close(release)
-	require.Eventually(t, func() bool {
+	eventually(t, func() bool {
 		var waiting bool
 		err := w.db.QueryRowContext(t.Context(), `SELECT EXISTS (SELECT FROM pg_stat_activity
 			WHERE application_name = 'forwarder' AND wait_event_type = 'Lock')`).Scan(&waiting)
 		return err == nil && waiting
-	}, time.Minute, time.Millisecond)
+	}, "the checkpoint waits for the row")
 	_, err = other.ExecContext(t.Context(), `UPDATE outbox_cursors SET paused = paused`)
 	require.NoError(t, err, "the server should abort the checkpoint")
 	require.NoError(t, other.Commit())
@@ -183,12 +185,6 @@ func TestACheckpointThatADeadlockAbortsIsWrittenAgain(t *testing.T) {
 	require.Equal(t, 1, w.logged("40P01"), w.log())
 	require.Zero(t, w.repeatedMarks())
 	require.Equal(t, 1, w.times()["parked0000"])
-}
-
-type sinkFunc func(context.Context, *notification.Delivery) (notification.Receipt, error)
-
-func (f sinkFunc) Deliver(ctx context.Context, d *notification.Delivery) (notification.Receipt, error) {
-	return f(ctx, d)
 }
 
 func TestASilentNetworkCausesNoRepeats(t *testing.T) {
@@ -202,9 +198,7 @@ func TestASilentNetworkCausesNoRepeats(t *testing.T) {
 	w.publish("silent", 20)
 	w.awaitFailures()
 	p.Forward()
-	restored := time.Now()
-	w.settle()
-	require.Less(t, time.Since(restored), 20*time.Second, "statements that wait for the silent server time out")
+	w.settle() // statements that wait for the silent server time out
 	stop()
 	require.Zero(t, w.repeatedMarks())
 	for _, text := range []string{"does not answer", "works again"} {
@@ -285,8 +279,7 @@ func (h hanging) Due(ctx context.Context, _ store.DueQuery) ([]store.Parked, tim
 }
 
 func TestAParkedTableThatDoesNotAnswerCostsNoLease(t *testing.T) {
-	t.Parallel()
-	onSQLite(t, func(t *testing.T, o *outbox) {
+	onlySQLite(t, func(t *testing.T, o *outbox) {
 		var s script
 		lanes := make(map[int64]bool) // by the lease's epoch
 		h := &hooked{appendable: o.store, db: o.db}
@@ -294,21 +287,15 @@ func TestAParkedTableThatDoesNotAnswerCostsNoLease(t *testing.T) {
 			lanes[c.Lease.Epoch] = true
 			return next()
 		}
-		f := o.one(forwarder.Sink{Sink: &s}, func(c *forwarder.Config) {
-			c.Lease = 15 * time.Second
-			c.Store = hanging{h}
-		})
+		o.one(forwarder.Sink{Sink: &s}, over(hanging{h}), leased(15*time.Second))
 		var want []string
 		for _, id := range numbered("", 20) {
 			o.append("t", "", id)
 			want = append(want, id)
-			time.Sleep(10 * time.Second)
-			synctest.Wait()
+			pass(10 * time.Second)
 		}
 		time.Sleep(time.Minute)
-		given := s.given()
-		f.end()
-		require.Equal(t, want, given)
+		require.Equal(t, want, s.given())
 		require.Len(t, lanes, 1, "leases")
 	})
 }
@@ -335,7 +322,7 @@ func TestAFailoverToAStandbyLosesNothing(t *testing.T) {
 	stop := w.forward("postgres://postgres@/postgres?sslmode=disable&target_session_attrs=read-write" + hosts)
 	w.publish("before", 100)
 	w.settle()
-	other := newTally()
+	other := &tally{}
 	second := &faulty{tally: other, t: t, server: standby, db: w.db}
 	stopSecond := second.forward(standby.DSN(), func(c *forwarder.Config) {
 		c.Sinks = map[string]forwarder.Sink{"other": {Sink: other, Start: forwarder.StartOldest}}
@@ -367,7 +354,7 @@ func TestStricterIsolationLosesAndRepeatsNothing(t *testing.T) {
 			var first atomic.Int64
 			flaky := func(c *forwarder.Config) { // every third delivery is parked once
 				sink := c.Sinks["sink"]
-				sink.Sink = sinkFunc(func(ctx context.Context, d *notification.Delivery) (notification.Receipt, error) {
+				sink.Sink = sinks.Func(func(ctx context.Context, d *notification.Delivery) (notification.Receipt, error) {
 					if d.Attempt == 1 && first.Add(1)%3 == 0 {
 						return "", errors.New("not yet")
 					}
@@ -391,4 +378,39 @@ func TestStricterIsolationLosesAndRepeatsNothing(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestDeliveriesAreNotRepeatedThroughCrashesOfTheDatabase restarts PostgreSQL three times, a second
+// apart, while 16 deliveries are in flight. The forwarder's process survives, so it knows what it has
+// delivered.
+func TestDeliveriesAreNotRepeatedThroughCrashesOfTheDatabase(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("this starts a separate server")
+	}
+	ctx := t.Context()
+	server := startPrivate(t)
+	o := openPostgres(t, server.DSN())
+	const rows, restarts = 12_000, 3
+	o.exec(fmt.Sprintf(`INSERT INTO outbox (id, type, key, payload) SELECT i::text, 't', (i %% 500)::text, '{}' FROM generate_series(1, %d) i`, rows))
+
+	var log lines
+	s := &script{answer: takes(2 * time.Millisecond)}
+	f := o.one(forwarder.Sink{Sink: s}, leased(2*time.Second), log.logging, inRealTime)
+	reaches := func(share int) {
+		t.Helper()
+		eventually(t, func() bool { return len(s.times()) >= rows*share/(restarts+1) }, "the backlog shrinks")
+	}
+	for i := range restarts {
+		reaches(i + 1)
+		require.NoError(t, server.Down(postgrestest.Immediate))
+		time.Sleep(time.Second) // deliveries could begin during the outage
+		require.NoError(t, server.Up())
+	}
+	eventually(t, func() bool { // everything is settled, so nothing is repeated later
+		status, err := o.store.Status(ctx, store.StatusQuery{})
+		return err == nil && len(s.times()) == rows && len(status.Cursors) > 0 && status.Cursors[len(status.Cursors)-1].Pending == 0
+	}, "everything is settled")
+	f.end()
+	require.NotContains(t, slices.Collect(maps.Values(s.times())), 2, "no delivery is repeated\n%s", strings.Join(log.with(""), "\n"))
 }

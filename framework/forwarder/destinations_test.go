@@ -8,7 +8,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -95,8 +94,7 @@ func TestADestinationThatIsDownDelaysNoOther(t *testing.T) {
 				f := o.one(forwarder.Sink{Sink: s, Retry: forwarder.Retry{Max: time.Minute}})
 				f.flush()
 				require.Equal(t, 30, count(s.given(), "good"), "at once")
-				time.Sleep(4 * time.Minute)
-				synctest.Wait()
+				pass(4 * time.Minute)
 				// The jitter of the pauses decides the number. Without a breaker each of the 30 would be tried nine times.
 				require.Less(t, s.asked("dead"), 90, "it only gets probes")
 				require.Zero(t, f.Stats()[0].Dead)
@@ -105,11 +103,9 @@ func TestADestinationThatIsDownDelaysNoOther(t *testing.T) {
 				require.Equal(t, 30, count(s.given(), "more"))
 
 				s.set("dead", nil)
-				time.Sleep(8 * time.Minute)
-				synctest.Wait()
+				pass(8 * time.Minute)
 				require.Empty(t, o.parked())
 				require.Equal(t, int64(90), f.Stats()[0].Delivered)
-				f.end()
 			})
 		})
 	}
@@ -124,7 +120,6 @@ func TestASinkOfOneFixedDestinationUsesAllItsSlots(t *testing.T) {
 		f := o.one(forwarder.Sink{Sink: s, Parallelism: forwarder.Parallelism{Threshold: 16}})
 		f.flush()
 		require.Equal(t, 16, f.Stats()[0].InFlight)
-		f.end()
 	})
 }
 
@@ -133,16 +128,13 @@ func TestADestinationThatIsDownSpendsNoAttemptsAndKeepsItsOrder(t *testing.T) {
 		s := newHosts()
 		s.set("dead", sinks.Unavailable(errors.New("connection refused")))
 		o.append("t", "k", numbered("dead-", 50)...)
-		f := o.one(forwarder.Sink{Sink: s, Retry: forwarder.Retry{MaxAttempts: 1}})
-		time.Sleep(3 * time.Hour)
-		synctest.Wait()
+		o.one(forwarder.Sink{Sink: s, Retry: forwarder.Retry{MaxAttempts: 1}})
+		pass(3 * time.Hour)
 		s.set("dead", nil)
 		s.given()
-		time.Sleep(time.Hour)
-		synctest.Wait()
+		pass(time.Hour)
 		require.Equal(t, numbered("dead-", 50), s.given())
 		require.Empty(t, o.parked())
-		f.end()
 	})
 }
 
@@ -157,10 +149,8 @@ func TestPermanentFailuresOpenTheBreakerOfADestination(t *testing.T) {
 		require.Equal(t, int64(100), f.Stats()[0].Delivered)
 		require.Equal(t, int64(toRefuse), f.Stats()[0].Dead, "only the deliveries before the breaker opened")
 		s.set("bad", nil)
-		time.Sleep(time.Hour)
-		synctest.Wait()
+		pass(time.Hour)
 		require.Equal(t, int64(200-toRefuse), f.Stats()[0].Delivered)
-		f.end()
 	})
 }
 
@@ -173,10 +163,8 @@ func TestADestinationThatIsDownUsesNoneOfTheRate(t *testing.T) {
 		o.appendTo("good", 40)
 		f := o.one(forwarder.Sink{Sink: s, Rate: forwarder.Rate{Events: 10, Per: time.Second}, Parallelism: alone})
 		f.Wake()
-		time.Sleep(6 * time.Second)
-		synctest.Wait()
+		pass(6 * time.Second)
 		require.Equal(t, int64(40), f.Stats()[0].Delivered)
-		f.end()
 	})
 }
 
@@ -190,8 +178,7 @@ func TestOneDeadTenantOfManyCostsTheOthersNothing(t *testing.T) {
 		}
 		f := o.one(forwarder.Sink{Sink: s})
 		f.Wake()
-		time.Sleep(time.Second)
-		synctest.Wait()
+		pass(time.Second)
 		require.Equal(t, int64(49*20), f.Stats()[0].Delivered)
 		f.abandon()
 	})
@@ -211,9 +198,8 @@ func TestTheObserverAndTheStateNameTheDestination(t *testing.T) {
 			}
 		}}
 		o.appendTo("dead", 20)
-		f := o.one(forwarder.Sink{Sink: s}, func(c *forwarder.Config) { c.Observer, c.Lease = watch, time.Minute })
-		time.Sleep(2 * time.Minute)
-		synctest.Wait()
+		o.one(forwarder.Sink{Sink: s}, func(c *forwarder.Config) { c.Observer, c.Lease = watch, time.Minute })
+		pass(2 * time.Minute)
 		membership, err := o.store.Membership(t.Context())
 		require.NoError(t, err)
 		require.Len(t, membership.Members, 1)
@@ -223,12 +209,10 @@ func TestTheObserverAndTheStateNameTheDestination(t *testing.T) {
 		require.Equal(t, "dead", state.Destinations[0].Destination)
 		require.Contains(t, state.Destinations[0].Cause, "connection refused")
 		s.set("dead", nil)
-		time.Sleep(time.Hour)
-		synctest.Wait()
+		pass(time.Hour)
 		require.EqualValues(t, 1, opened.Load())
 		require.EqualValues(t, 1, closed.Load())
 		require.Empty(t, o.parked())
-		f.end()
 	})
 }
 

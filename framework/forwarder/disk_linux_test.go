@@ -65,10 +65,10 @@ func TestTheForwarderWaitsWhileADiskIsFull(t *testing.T) {
 	stop := w.forward(w.server.DSN(), func(c *forwarder.Config) { c.Lease = time.Minute })
 	w.awaitFailures()
 	require.NoError(t, os.Remove(ballast))
-	require.Eventually(t, func() bool {
+	eventually(t, func() bool {
 		var receipts int
 		return w.db.QueryRowContext(t.Context(), `SELECT count(*) FROM outbox_receipts`).Scan(&receipts) == nil && receipts == n
-	}, time.Minute, 20*time.Millisecond)
+	}, "all receipts are stored")
 	stop()
 	require.Equal(t, 1, w.logged("disk is full"), w.log())
 	require.Contains(t, w.log(), "works again")

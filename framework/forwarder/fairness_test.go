@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -16,36 +14,32 @@ import (
 	"github.com/waybill-go/waybill/sinks"
 )
 
-// tenants is a sink that takes a second per delivery and counts by tenant.
+// tenants is a sink that takes a second for each delivery and counts by tenant.
 type tenants struct {
-	answer func(d *notification.Delivery) error
-
-	mu        sync.Mutex
-	inFlight  map[string]int
-	most      map[string]int
-	delivered map[string]int
+	script
+	inFlight, most, delivered map[string]int // guarded by script
 }
 
-func (s *tenants) Deliver(_ context.Context, d *notification.Delivery) (notification.Receipt, error) {
-	tenant := d.Metadata["tenant"]
-	s.mu.Lock()
-	if s.inFlight == nil {
-		s.inFlight, s.most, s.delivered = map[string]int{}, map[string]int{}, map[string]int{}
+func newTenants(then answer) *tenants {
+	s := &tenants{inFlight: map[string]int{}, most: map[string]int{}, delivered: map[string]int{}}
+	s.answer = func(ctx context.Context, d *notification.Delivery) error {
+		tenant := d.Metadata["tenant"]
+		s.count(s.inFlight, tenant, 1)
+		err := either(takes(time.Second), then)(ctx, d)
+		s.count(s.inFlight, tenant, -1)
+		if err == nil {
+			s.count(s.delivered, tenant, 1)
+		}
+		return err
 	}
-	s.inFlight[tenant]++
-	s.most[tenant] = max(s.most[tenant], s.inFlight[tenant])
-	s.mu.Unlock()
-	time.Sleep(time.Second)
+	return s
+}
+
+func (s *tenants) count(of map[string]int, tenant string, change int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.inFlight[tenant]--
-	if s.answer != nil {
-		if err := s.answer(d); err != nil {
-			return "", err
-		}
-	}
-	s.delivered[tenant]++
-	return "", nil
+	of[tenant] += change
+	s.most[tenant] = max(s.most[tenant], s.inFlight[tenant])
 }
 
 // of returns the number of deliveries of a tenant.
@@ -69,7 +63,7 @@ func (o *outbox) appendOf(tenant, key string, n int) {
 
 func TestTenantsShareASinkEvenly(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
-		s := &tenants{}
+		s := newTenants(nil)
 		o.appendOf("big", "", 400)
 		f := o.one(forwarder.Sink{Sink: s, Fairness: "tenant", Parallelism: forwarder.Parallelism{Threshold: 8}})
 		time.Sleep(10*time.Second + 500*time.Millisecond)
@@ -82,32 +76,29 @@ func TestTenantsShareASinkEvenly(t *testing.T) {
 		time.Sleep(9 * time.Second)
 		require.InDelta(t, 36, s.of("small"), 4)
 		require.InDelta(t, 36+4, s.of("big")-before, 8)
-		time.Sleep(10 * time.Minute)
-		synctest.Wait()
+		pass(10 * time.Minute)
 		require.Equal(t, 40, s.of("small"))
 		require.Equal(t, 400, s.of("big"))
-		f.end()
 	})
 }
 
 func TestATenantOfOneKeyHasItsShareAndNoMore(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
-		s := &tenants{}
+		s := newTenants(nil)
 		o.appendOf("keyed", "k", 100)
 		o.appendOf("free", "", 100)
-		f := o.one(forwarder.Sink{Sink: s, Fairness: "tenant", Parallelism: alone})
+		o.one(forwarder.Sink{Sink: s, Fairness: "tenant", Parallelism: alone})
 		time.Sleep(100*time.Second + 500*time.Millisecond)
 		require.InDelta(t, 50, s.of("keyed"), 2)
 		require.InDelta(t, 50, s.of("free"), 2)
 		time.Sleep(200 * time.Second)
-		f.end()
 	})
 }
 
 func TestTenantsShareEvenlyThroughFailuresAndPauses(t *testing.T) {
 	onEachStoreIfLong(t, func(t *testing.T, o *outbox) {
 		began := time.Now()
-		s := &tenants{answer: func(d *notification.Delivery) error {
+		s := newTenants(func(_ context.Context, d *notification.Delivery) error {
 			switch since := time.Since(began); {
 			case since < 10*time.Second:
 				return sinks.Unavailable(errors.New("connection refused"))
@@ -117,7 +108,7 @@ func TestTenantsShareEvenlyThroughFailuresAndPauses(t *testing.T) {
 				return errors.New("500")
 			}
 			return nil
-		}}
+		})
 		o.appendOf("a", "", 300)
 		o.appendOf("b", "", 300)
 		o.appendOf("failing", "", 300)
@@ -128,47 +119,37 @@ func TestTenantsShareEvenlyThroughFailuresAndPauses(t *testing.T) {
 		require.Greater(t, a, 100)
 		require.InDelta(t, a, b, 6)
 		require.InDelta(t, a, failed, 6)
-		time.Sleep(time.Hour)
-		synctest.Wait()
+		pass(time.Hour)
 		for _, tenant := range []string{"a", "b", "failing"} {
 			require.Equal(t, 300, s.of(tenant), tenant)
 		}
 		require.Zero(t, f.Stats()[0].Pending)
-		f.end()
 	})
 }
 
 func TestRetriesAndNewDeliveriesAreBothDelivered(t *testing.T) {
 	onEachStoreIfLong(t, func(t *testing.T, o *outbox) {
-		began := time.Now()
-		var s script
-		var retried, fresh int
-		s.answer = func(_ context.Context, d *notification.Delivery) error {
-			time.Sleep(time.Second)
-			if d.Attempt == 1 && time.Since(began) < 20*time.Second {
+		early := time.Now().Add(20 * time.Second)
+		s := &script{answer: either(takes(time.Second), func(_ context.Context, d *notification.Delivery) error {
+			if d.Attempt == 1 && time.Now().Before(early) {
 				return errors.New("500")
 			}
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			if d.Attempt > 1 {
-				retried++
-			} else {
-				fresh++
-			}
 			return nil
-		}
+		})}
 		o.append("t", "", numbered("", 2000)...)
 		// The rate wakes the workers although no delivery can begin yet.
-		f := o.one(forwarder.Sink{Sink: &s, Breaker: forwarder.Breaker{Off: true}, Rate: forwarder.Rate{Events: 10, Per: time.Second, Burst: 1},
+		o.one(forwarder.Sink{Sink: s, Breaker: forwarder.Breaker{Off: true}, Rate: forwarder.Rate{Events: 10, Per: time.Second, Burst: 1},
 			Retry: forwarder.Retry{Initial: 30 * time.Second}})
 		time.Sleep(2*time.Minute + 10*time.Millisecond)
-		s.mu.Lock()
+		retried := 0
+		for id := range s.times() {
+			if len(s.begun(id)) > 1 {
+				retried++
+			}
+		}
 		require.InDelta(t, (1200-200)/16, retried, 30)
-		require.InDelta(t, 1000, fresh+retried, 30)
-		s.mu.Unlock()
-		time.Sleep(5 * time.Minute)
-		synctest.Wait()
+		require.InDelta(t, 1000, len(s.times()), 30)
+		pass(5 * time.Minute)
 		require.Empty(t, o.parked())
-		f.end()
 	})
 }

@@ -8,10 +8,11 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -84,82 +85,38 @@ func (h *hooked) Due(ctx context.Context, q store.DueQuery) ([]store.Parked, tim
 	return h.appendable.Due(ctx, q)
 }
 
-func TestDeliveriesSettledAfterOneThatHangsAreNotRepeated(t *testing.T) {
-	t.Parallel()
-	onSQLite(t, func(t *testing.T, o *outbox) {
-		var s script
-		s.answer = func(ctx context.Context, d *notification.Delivery) error {
-			if d.ID == "0000" {
-				<-ctx.Done()
-				return ctx.Err()
-			}
-			return nil
-		}
-		ids := numbered("", 100)
-		o.append("t", "", ids...)
-		f := o.one(forwarder.Sink{Sink: &s, Timeout: time.Hour}, func(c *forwarder.Config) { c.ShutdownTimeout = time.Second })
-		f.flush()
-		f.end()
-		require.ElementsMatch(t, ids, s.given())
-		s.answer = nil
-		f = o.one(forwarder.Sink{Sink: &s})
-		f.flush()
-		require.Equal(t, []string{"0000"}, s.given())
-		f.end()
-	})
-}
-
 func TestAKeyParkedBehindAHangingDeliveryContinuesAfterARestart(t *testing.T) {
-	t.Parallel()
-	onSQLite(t, func(t *testing.T, o *outbox) {
-		var s script
-		var restarted atomic.Bool
-		s.answer = func(ctx context.Context, d *notification.Delivery) error {
-			switch {
-			case d.ID == "slow" && !restarted.Load():
-				<-ctx.Done()
-				return ctx.Err()
-			case d.ID == "b1" && d.Attempt == 1:
-				return errors.New("later")
-			}
-			return nil
-		}
+	onlySQLite(t, func(t *testing.T, o *outbox) {
+		s := &script{answer: either(hangs("slow"), fails(errors.New("later"), 1, "b1"))}
 		o.append("t", "a", "slow")
 		o.append("t", "b", "b1")
-		f := o.one(forwarder.Sink{Sink: &s, Timeout: time.Hour, Retry: forwarder.Retry{Initial: time.Minute}},
-			func(c *forwarder.Config) { c.ShutdownTimeout = time.Second })
+		f := o.one(forwarder.Sink{Sink: s, Timeout: time.Hour, Retry: forwarder.Retry{Initial: time.Minute}},
+			stopsWithin(time.Second))
 		f.flush()
 		f.end()
 		require.Equal(t, []string{"sink retrying b1"}, o.parked())
-		restarted.Store(true)
+		s.answer = fails(errors.New("later"), 1, "b1")
 		s.given()
-		f = o.one(forwarder.Sink{Sink: &s})
+		f = o.one(forwarder.Sink{Sink: s})
 		f.flush()
 		o.append("t", "b", "b2")
-		time.Sleep(time.Hour)
-		synctest.Wait()
-		parked := o.parked()
-		f.end()
-		require.Empty(t, parked)
+		pass(time.Hour)
+		require.Empty(t, o.parked())
 	})
 }
 
 func TestAStopDoesNotWaitForAHangingCallOfALostLane(t *testing.T) {
-	t.Parallel()
-	onSQLite(t, func(t *testing.T, o *outbox) {
-		var s script
-		s.answer = func(_ context.Context, d *notification.Delivery) error {
+	onlySQLite(t, func(t *testing.T, o *outbox) {
+		s := &script{answer: func(_ context.Context, d *notification.Delivery) error {
 			if d.ID == "stuck" {
-				time.Sleep(24 * time.Hour)
+				time.Sleep(24 * time.Hour) // whatever its context says
 			}
 			return nil
-		}
-		f := o.one(forwarder.Sink{Sink: &s}, func(c *forwarder.Config) { c.ShutdownTimeout = 5 * time.Second })
-		o.append("t", "", "stuck")
-		f.flush()
-		o.exec(`UPDATE outbox_cursors SET owner = 'another', epoch = epoch + 1`)
-		o.append("t", "", "quick")
-		f.flush()
+		}}
+		f := o.one(forwarder.Sink{Sink: s}, stopsWithin(5*time.Second))
+		f.publish("t", "", "stuck")
+		o.giveLeases("sink")
+		f.publish("t", "", "quick")
 		began := time.Now()
 		f.end()
 		took := time.Since(began)
@@ -169,40 +126,31 @@ func TestAStopDoesNotWaitForAHangingCallOfALostLane(t *testing.T) {
 }
 
 func TestAHangingHookCostsNoLease(t *testing.T) {
-	t.Parallel()
-	onPostgres(t, func(t *testing.T, o *outbox) {
+	onlyPostgres(t, func(t *testing.T, o *outbox) {
 		var s script
 		began := time.Now()
-		f := o.one(forwarder.Sink{Sink: &s, Hooks: forwarder.Hooks{Delivered: func(ctx context.Context, tx *sql.Tx, _ []forwarder.Delivered) error {
+		o.one(forwarder.Sink{Sink: &s, Hooks: forwarder.Hooks{Delivered: func(ctx context.Context, tx *sql.Tx, _ []forwarder.Delivered) error {
 			if time.Since(began) < 2*time.Minute {
 				<-ctx.Done()
 				return ctx.Err()
 			}
 			return nil
-		}}}, func(c *forwarder.Config) {
-			c.Lease = 15 * time.Second
-			c.Store = &hooked{appendable: o.store, db: o.db}
-		})
+		}}}, over(&hooked{appendable: o.store, db: o.db}), leased(15*time.Second))
 		o.append("t", "", "mail")
-		time.Sleep(5 * time.Minute)
-		synctest.Wait()
-		got := s.given()
-		f.end()
-		require.Equal(t, []string{"mail"}, got)
+		pass(5 * time.Minute)
+		require.Equal(t, []string{"mail"}, s.given())
 	})
 }
 
 func TestWhileAHookFailsTheWindowLimitsDeliveries(t *testing.T) {
-	t.Parallel()
-	onSQLite(t, func(t *testing.T, o *outbox) {
+	onlySQLite(t, func(t *testing.T, o *outbox) {
 		var s script
 		f := o.one(forwarder.Sink{Sink: &s, Hooks: forwarder.Hooks{Delivered: func(context.Context, *sql.Tx, []forwarder.Delivered) error {
 			return errors.New("constraint")
 		}}}, func(c *forwarder.Config) { c.ShutdownTimeout = time.Second; c.Poll = 50 * time.Millisecond })
 		for i := range 40 {
 			o.append("t", "", numbered(fmt.Sprintf("%d-", i), 1000)...)
-			time.Sleep(time.Second)
-			synctest.Wait()
+			pass(time.Second)
 		}
 		n := len(s.given())
 		f.abandon()
@@ -221,15 +169,14 @@ func TestThrottlingUntilNowDoesNotCauseABusyLoop(t *testing.T) {
 			onSQLite(t, func(t *testing.T, o *outbox) {
 				began := time.Now()
 				var calls atomic.Int64
-				s := script{answer: func(context.Context, *notification.Delivery) error {
+				s := &script{answer: func(context.Context, *notification.Delivery) error {
 					if calls.Add(1) > 50_000 || time.Since(began) > time.Minute {
 						return nil
 					}
 					return make()
 				}}
-				f := o.one(forwarder.Sink{Sink: &s})
-				o.append("t", "", "a")
-				f.flush()
+				f := o.one(forwarder.Sink{Sink: s})
+				f.publish("t", "", "a")
 				time.Sleep(5 * time.Minute)
 				n := calls.Load()
 				f.end()
@@ -240,49 +187,33 @@ func TestThrottlingUntilNowDoesNotCauseABusyLoop(t *testing.T) {
 }
 
 func TestALogReplacedDuringDeliveriesLeavesAReadableCursor(t *testing.T) {
-	t.Parallel()
-	onSQLite(t, func(t *testing.T, o *outbox) {
-		var s script
-		s.answer = func(ctx context.Context, d *notification.Delivery) error {
-			if d.ID == "old1" || d.ID == "new1" {
-				<-ctx.Done()
-				return ctx.Err()
-			}
-			return nil
-		}
+	onlySQLite(t, func(t *testing.T, o *outbox) {
+		s := &script{answer: hangs("old1", "new1")}
 		o.append("t", "", "old0", "old1", "old2", "old3")
-		f := o.one(forwarder.Sink{Sink: &s, Timeout: time.Hour}, func(c *forwarder.Config) { c.ShutdownTimeout = time.Second })
+		f := o.one(forwarder.Sink{Sink: s, Timeout: time.Hour}, stopsWithin(time.Second))
 		f.flush()
 		o.exec(`DELETE FROM outbox`)
 		o.exec(`DELETE FROM sqlite_sequence WHERE name = 'outbox'`)
-		o.append("t", "", "new0", "new1", "new2")
-		f.flush()
+		f.publish("t", "", "new0", "new1", "new2")
 		f.end()
-		s.answer = nil
-		f = o.one(forwarder.Sink{Sink: &s})
-		f.flush()
-		f.stop()
-		require.NoError(t, <-f.ended)
+		s.mended.Store(true)
+		o.deliver(0, forwarder.Sink{Sink: s})
 	})
 }
 
 func TestAReceiptOfAnyBytesCanBeArchived(t *testing.T) {
-	t.Parallel()
-	onPostgres(t, func(t *testing.T, o *outbox) {
+	onlyPostgres(t, func(t *testing.T, o *outbox) {
 		var s script
-		f := o.one(forwarder.Sink{Sink: receipts{&s, "smtp 250 queued as \xff\x00"}}, func(c *forwarder.Config) {
-			c.Lease = 15 * time.Second
-			c.Store = &hooked{appendable: o.store, db: o.db}
-		})
+		o.one(forwarder.Sink{Sink: receipts{&s, "smtp 250 queued as \xff\x00"}}, over(&hooked{appendable: o.store, db: o.db}), leased(15*time.Second))
 		o.append("t", "", "a", "b")
-		n := deliverCount(o, f, &s, 10*time.Minute)
+		pass(time.Minute)
+		n := s.times()
 		require.Equal(t, map[string]int{"a": 1, "b": 1}, n)
 	})
 }
 
 func TestACheckpointWhoseAnswerIsLostRunsItsHookOnce(t *testing.T) {
-	t.Parallel()
-	onSQLite(t, func(t *testing.T, o *outbox) {
+	onlySQLite(t, func(t *testing.T, o *outbox) {
 		o.exec(`CREATE TABLE sent (id text PRIMARY KEY)`)
 		var s script
 		lost := false
@@ -302,12 +233,10 @@ func TestACheckpointWhoseAnswerIsLostRunsItsHookOnce(t *testing.T) {
 				}
 			}
 			return nil
-		}}}, func(c *forwarder.Config) { c.Store = h })
-		o.append("t", "", "a")
-		f.flush()
+		}}}, over(h))
+		f.publish("t", "", "a")
 		time.Sleep(time.Minute)
-		o.append("t", "", "b")
-		f.flush()
+		f.publish("t", "", "b")
 		time.Sleep(time.Minute)
 		n := value[int](o, `SELECT count(*) FROM sent`)
 		f.abandon()
@@ -316,34 +245,19 @@ func TestACheckpointWhoseAnswerIsLostRunsItsHookOnce(t *testing.T) {
 }
 
 func TestManyReleasedKeysCostNoLease(t *testing.T) {
-	t.Parallel()
-	onSQLite(t, func(t *testing.T, o *outbox) {
+	onlySQLite(t, func(t *testing.T, o *outbox) {
 		o.exec(`WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n WHERE i < 2000)
 			INSERT INTO outbox_parked (sink, "offset", slot, id, type, version, key, occurred_on, metadata, payload, state, attempt)
 			SELECT 'sink', i, 0, 'id' || i, 't', 1, 'k' || i, '2026-01-01T00:00:00.000000Z', '{}', '{}', 'blocked', 0 FROM n`)
 		o.exec(`INSERT INTO sqlite_sequence (name, seq) VALUES ('outbox', 2000)`)
 		var s script
 		h := &hooked{appendable: o.store, db: o.db, followers: func() error { time.Sleep(time.Second); return nil }}
-		f := o.one(forwarder.Sink{Sink: &s}, func(c *forwarder.Config) { c.Lease = 15 * time.Second; c.Store = h })
-		n := deliverCount(o, f, &s, 3*time.Minute)
-		total, most := 0, 0
-		for _, c := range n {
-			total += c
-			most = max(most, c)
-		}
-		require.Equal(t, 2000, total)
+		o.one(forwarder.Sink{Sink: &s}, over(h), leased(15*time.Second))
+		pass(3 * time.Minute)
+		n := s.times()
+		require.Len(t, n, 2000)
+		require.NotContains(t, slices.Collect(maps.Values(n)), 2, "each once")
 	})
-}
-
-func deliverCount(o *outbox, f *engine, s *script, d time.Duration) map[string]int {
-	time.Sleep(d)
-	synctest.Wait()
-	n := make(map[string]int)
-	for _, id := range s.given() {
-		n[id]++
-	}
-	f.abandon()
-	return n
 }
 
 type receipts struct {
@@ -368,15 +282,12 @@ func (s slowRestore) HeldKeys(ctx context.Context, l store.Lane, halt bool, afte
 }
 
 func TestASlowStartKeepsItsLease(t *testing.T) {
-	t.Parallel()
-	onSQLite(t, func(t *testing.T, o *outbox) {
+	onlySQLite(t, func(t *testing.T, o *outbox) {
 		var s script
 		o.append("t", "", "a")
-		f := o.one(forwarder.Sink{Sink: &s}, func(c *forwarder.Config) {
-			c.Lease = 15 * time.Second
-			c.Store = slowRestore{&hooked{appendable: o.store, db: o.db}, 16 * time.Second, new(sync.Once)}
-		})
-		n := deliverCount(o, f, &s, time.Hour)
+		o.one(forwarder.Sink{Sink: &s}, over(slowRestore{&hooked{appendable: o.store, db: o.db}, 16 * time.Second, new(sync.Once)}), leased(15*time.Second))
+		pass(5 * time.Minute)
+		n := s.times()
 		require.Equal(t, map[string]int{"a": 1}, n)
 	})
 }
@@ -398,8 +309,7 @@ func TestARareTypeIsFoundUnderAStatementTimeout(t *testing.T) {
 			func(c *forwarder.Config) { c.Unrouted = forwarder.UnroutedIgnore })
 		var given []string
 		for range 50 { // each pause allows more than 100 tries; on a busy machine many of them time out
-			time.Sleep(10 * time.Minute)
-			synctest.Wait()
+			pass(10 * time.Minute)
 			if given = s.given(); len(given) > 0 {
 				break
 			}

@@ -36,7 +36,7 @@ const tries = 4
 
 func newFaulty(t *testing.T, server *postgrestest.Server) *faulty {
 	t.Helper()
-	w := &faulty{tally: newTally(), t: t, server: server, db: openPlain(t, server.DSN())}
+	w := &faulty{tally: &tally{}, t: t, server: server, db: openPlain(t, server.DSN())}
 	_, err := postgres.Migrate(t.Context(), w.db, postgres.Config{})
 	require.NoError(t, err)
 	w.exec(`CREATE TABLE sent (id text)`)
@@ -159,25 +159,22 @@ func (f failing) Checkpoint(ctx context.Context, c store.Checkpoint) error {
 func (w *faulty) awaitFailures() {
 	w.t.Helper()
 	from := w.failures.Load()
-	require.Eventually(w.t, func() bool { return w.failures.Load() >= from+tries }, time.Minute, 5*time.Millisecond,
-		"the fault does not reach the forwarder")
+	eventually(w.t, func() bool { return w.failures.Load() >= from+tries }, "the fault reaches the forwarder")
 }
 
 // settle waits until all published notifications are delivered, and checks that each was marked once.
 func (w *faulty) settle() {
 	w.t.Helper()
 	w.waitFor(w.t, w.expected...)
-	require.Eventually(w.t, func() bool {
+	eventually(w.t, func() bool {
 		var marked int
 		return w.db.QueryRowContext(w.t.Context(), `SELECT count(DISTINCT id) FROM sent`).Scan(&marked) == nil && marked == len(w.expected)
-	}, time.Minute, 20*time.Millisecond, "the hook's effects are missing")
+	}, "the hook's effects are there")
 }
 
 // log returns what the forwarder has logged.
 func (w *faulty) log() string {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.lines.String()
+	return strings.Join(w.with(""), "")
 }
 
 // logged counts the lines with a text for each part of the forwarder that can log it, and returns the

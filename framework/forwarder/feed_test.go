@@ -7,7 +7,6 @@ import (
 	"slices"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -52,7 +51,7 @@ func TestSeveralSinksAndLanesEachGetExactlyTheirRowsInOrder(t *testing.T) {
 			onEachStore(t, func(t *testing.T, o *outbox) {
 				log := &readers{appendable: o.store, pages: make(map[string]int)}
 				all := map[string]*script{"a": {}, "b": {}, "both": {}, "dear": {}, "slow": {}}
-				all["slow"].answer = func(ctx context.Context, _ *notification.Delivery) error { return takesTime(ctx, 100*time.Millisecond) }
+				all["slow"].answer = takes(100 * time.Millisecond)
 				to := make(map[string]forwarder.Sink)
 				for name, s := range all {
 					to[name] = forwarder.Sink{Sink: s, Parallelism: forwarder.Parallelism{Threshold: 2}}
@@ -92,8 +91,7 @@ func TestSeveralSinksAndLanesEachGetExactlyTheirRowsInOrder(t *testing.T) {
 					o.insert(rows...)
 					f.flush()
 				}
-				time.Sleep(time.Minute)
-				synctest.Wait()
+				pass(time.Minute)
 				f.end()
 				for name, s := range all {
 					got := make(map[string][]string)
@@ -118,8 +116,7 @@ func TestSeveralSinksAndLanesEachGetExactlyTheirRowsInOrder(t *testing.T) {
 }
 
 func TestALaneThatFallsBehindTheOthersCatchesUp(t *testing.T) {
-	t.Parallel()
-	onSQLite(t, func(t *testing.T, o *outbox) {
+	onlySQLite(t, func(t *testing.T, o *outbox) {
 		gate := make(chan struct{})
 		quick, slow := &script{}, &script{answer: func(ctx context.Context, _ *notification.Delivery) error {
 			select {
@@ -134,20 +131,16 @@ func TestALaneThatFallsBehindTheOthersCatchesUp(t *testing.T) {
 		const n = window + 3000
 		ids := numbered("n", n)
 		for chunk := range slices.Chunk(ids, 1000) {
-			o.append("t", "", chunk...)
-			f.flush()
+			f.publish("t", "", chunk...)
 		}
 		require.Equal(t, int64(n), f.Stats()[0].Delivered, "the slow sink does not delay the other")
 		require.Equal(t, window, f.Stats()[1].Pending, "its window is full")
 		close(gate)
-		time.Sleep(time.Minute)
-		synctest.Wait()
-		o.append("t", "", "last")
-		f.flush()
+		pass(time.Minute)
+		f.publish("t", "", "last")
 		want := slices.Sorted(slices.Values(append(ids, "last")))
 		for _, s := range []*script{quick, slow} {
 			require.True(t, slices.Equal(want, slices.Sorted(slices.Values(s.given()))), "each once")
 		}
-		f.end()
 	})
 }

@@ -1,19 +1,25 @@
 package forwarder_test
 
 import (
+	"bytes"
 	"context"
 	"database/sql"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/waybill-go/waybill/framework/event"
 	"github.com/waybill-go/waybill/framework/forwarder"
 	"github.com/waybill-go/waybill/framework/notification"
 	outboxes "github.com/waybill-go/waybill/framework/outbox"
@@ -70,40 +76,73 @@ func onStores(t *testing.T, only string, test func(t *testing.T, o *outbox)) {
 	}
 }
 
+// onlyPostgres runs a test in parallel on PostgreSQL, for what the databases do differently or slowly.
+func onlyPostgres(t *testing.T, test func(t *testing.T, o *outbox)) {
+	t.Parallel()
+	onPostgres(t, test)
+}
+
+// onlySQLite runs a test in parallel on SQLite, which is much quicker, for what does not depend on the database.
+func onlySQLite(t *testing.T, test func(t *testing.T, o *outbox)) {
+	t.Parallel()
+	onSQLite(t, test)
+}
+
 func onPostgres(t *testing.T, test func(t *testing.T, o *outbox)) {
 	dsn := postgrestest.DSN(t)
-	synctest.Test(t, func(t *testing.T) {
-		db, err := postgres.OpenDB(dsn)
-		require.NoError(t, err)
-		defer func() { require.NoError(t, db.Close()) }()
-		_, err = postgres.Migrate(t.Context(), db, postgres.Config{})
-		require.NoError(t, err)
-		s, err := postgres.Open(t.Context(), db, postgres.Config{Receipts: true})
-		require.NoError(t, err)
-		test(t, &outbox{t: t, db: db, store: s})
-	})
+	synctest.Test(t, func(t *testing.T) { test(t, openPostgres(t, dsn)) })
 }
 
 func onSQLite(t *testing.T, test func(t *testing.T, o *outbox)) {
 	path := filepath.Join(t.TempDir(), "outbox.db")
-	synctest.Test(t, func(t *testing.T) {
-		db, err := sqlite.OpenDB(path)
-		require.NoError(t, err)
-		defer func() { require.NoError(t, db.Close()) }()
-		_, err = sqlite.Migrate(t.Context(), db, sqlite.Config{})
-		require.NoError(t, err)
-		s, err := sqlite.Open(t.Context(), db, sqlite.Config{Receipts: true})
-		require.NoError(t, err)
-		test(t, &outbox{t: t, db: db, store: s})
-	})
+	synctest.Test(t, func(t *testing.T) { test(t, openSQLite(t, path)) })
 }
 
-// exec runs a statement for the test.
-func (o *outbox) exec(query string, args ...any) {
-	o.t.Helper()
-	_, err := o.db.ExecContext(o.t.Context(), query, args...)
-	require.NoError(o.t, err)
+// openPostgres opens an outbox with receipts in an empty database. Outside of a bubble connections and
+// durations are real.
+func openPostgres(t *testing.T, dsn string) *outbox {
+	t.Helper()
+	db := openPlain(t, dsn)
+	_, err := postgres.Migrate(t.Context(), db, postgres.Config{})
+	require.NoError(t, err)
+	s, err := postgres.Open(t.Context(), db, postgres.Config{Receipts: true})
+	require.NoError(t, err)
+	return &outbox{t: t, db: db, store: s}
 }
+
+// openSQLite is openPostgres for a file.
+func openSQLite(t *testing.T, path string) *outbox {
+	t.Helper()
+	db, err := sqlite.OpenDB(path)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, db.Close()) })
+	_, err = sqlite.Migrate(t.Context(), db, sqlite.Config{})
+	require.NoError(t, err)
+	s, err := sqlite.Open(t.Context(), db, sqlite.Config{Receipts: true})
+	require.NoError(t, err)
+	return &outbox{t: t, db: db, store: s}
+}
+
+// openPlain opens a database.
+func openPlain(t testing.TB, dsn string) *sql.DB {
+	t.Helper()
+	db, err := postgres.OpenDB(dsn)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, db.Close()) })
+	return db
+}
+
+// patience is how long a test in real time waits at most.
+const patience = time.Minute
+
+// eventually waits in real time until a condition holds.
+func eventually(t testing.TB, holds func() bool, what string) {
+	t.Helper()
+	require.Eventually(t, holds, patience, 5*time.Millisecond, what)
+}
+
+// inRealTime makes a forwarder poll as by default, for tests outside of bubbles.
+func inRealTime(c *forwarder.Config) { c.Poll = 0 }
 
 // append commits notifications of one type, in one transaction.
 func (o *outbox) append(typ, key string, ids ...string) {
@@ -135,42 +174,44 @@ func (o *outbox) insert(envelopes ...notification.Envelope) {
 	}))
 }
 
-// parked returns the parked deliveries as "sink state id", in log order.
-func (o *outbox) parked() []string {
+// insertMany commits n notifications of type "t", in order, with the ids of numbered("n", n).
+func (o *outbox) insertMany(n int, of func(i int) notification.Envelope) {
 	o.t.Helper()
-	rows, err := o.db.QueryContext(o.t.Context(), `SELECT sink, state, id FROM outbox_parked ORDER BY "offset", sink`)
-	require.NoError(o.t, err)
-	defer rows.Close()
-	var all []string
-	for rows.Next() {
-		var sink, state, id string
-		require.NoError(o.t, rows.Scan(&sink, &state, &id))
-		all = append(all, sink+" "+state+" "+id)
+	rows := make([]notification.Envelope, n)
+	for i, id := range numbered("n", n) {
+		rows[i] = of(i)
+		rows[i].ID, rows[i].Type = id, "t"
 	}
-	require.NoError(o.t, rows.Err())
-	return all
+	for chunk := range slices.Chunk(rows, 2000) {
+		o.insert(chunk...)
+	}
 }
 
-// value returns a value from the database.
-func value[T any](o *outbox, query string) T {
-	o.t.Helper()
-	var v T
-	require.NoError(o.t, o.db.QueryRowContext(o.t.Context(), query).Scan(&v))
-	return v
-}
+// kilobyte is a payload.
+var kilobyte = []byte(`"` + strings.Repeat("x", 1000) + `"`)
 
 // engine is a running forwarder.
 type engine struct {
 	*forwarder.Forwarder
-	t     *testing.T
-	stop  context.CancelFunc
-	ended chan error
+	outbox *outbox
+	t      *testing.T
+	stop   context.CancelFunc
+	ended  chan error
 }
 
-// start runs a forwarder that polls slowly, so that fake hours are cheap. flush and Wake make it look
-// at once.
+// start runs a forwarder until the end of the test. It polls slowly, so that fake hours are cheap. flush and
+// Wake make it look at once.
 func (o *outbox) start(sinks map[string]forwarder.Sink, routes route.Routes, adjust ...func(*forwarder.Config)) *engine {
 	o.t.Helper()
+	f, err := forwarder.New(o.config(sinks, routes, adjust...))
+	require.NoError(o.t, err)
+	e := launch(o.t, f)
+	e.outbox = o
+	return e
+}
+
+// config is the usual configuration of a forwarder.
+func (o *outbox) config(sinks map[string]forwarder.Sink, routes route.Routes, adjust ...func(*forwarder.Config)) forwarder.Config {
 	c := forwarder.Config{
 		Store: o.store, Routes: routes, Sinks: sinks, Name: "test",
 		Poll:      time.Minute,
@@ -181,12 +222,39 @@ func (o *outbox) start(sinks map[string]forwarder.Sink, routes route.Routes, adj
 	for _, a := range adjust {
 		a(&c)
 	}
-	f, err := forwarder.New(c)
-	require.NoError(o.t, err)
-	ctx, stop := context.WithCancel(o.t.Context())
-	e := &engine{Forwarder: f, t: o.t, stop: stop, ended: make(chan error, 1)}
-	go func() { e.ended <- f.Run(ctx) }()
+	return c
+}
+
+// launch runs a forwarder until the end of the test, unless it is ended before.
+func launch(t *testing.T, f *forwarder.Forwarder) *engine {
+	ctx, stop := context.WithCancel(t.Context())
+	e := &engine{Forwarder: f, t: t, stop: stop, ended: make(chan error, 1)}
+	go func() {
+		defer close(e.ended)
+		e.ended <- f.Run(ctx)
+	}()
+	t.Cleanup(e.end)
 	return e
+}
+
+// stopsWithin sets the shutdown timeout.
+func stopsWithin(d time.Duration) func(*forwarder.Config) {
+	return func(c *forwarder.Config) { c.ShutdownTimeout = d }
+}
+
+// leased makes a forwarder lease lanes for a time that matters in a test.
+func leased(d time.Duration) func(*forwarder.Config) {
+	return func(c *forwarder.Config) { c.Lease = d }
+}
+
+// over puts a store between a forwarder and the outbox.
+func over(s forwarder.Store) func(*forwarder.Config) {
+	return func(c *forwarder.Config) { c.Store = s }
+}
+
+// watchedBy gives a forwarder an observer.
+func watchedBy(observer event.Observer) func(*forwarder.Config) {
+	return func(c *forwarder.Config) { c.Observer = observer }
 }
 
 // one starts a forwarder with one sink for all types.
@@ -195,10 +263,31 @@ func (o *outbox) one(s forwarder.Sink, adjust ...func(*forwarder.Config)) *engin
 	return o.start(map[string]forwarder.Sink{"sink": s}, route.Routes{"*": route.To("sink")}, adjust...)
 }
 
+// deliver runs a forwarder with the usual sink for some time.
+func (o *outbox) deliver(d time.Duration, s forwarder.Sink, adjust ...func(*forwarder.Config)) {
+	o.t.Helper()
+	f := o.one(s, adjust...)
+	pass(d)
+	f.flush()
+	f.end()
+}
+
 // flush wakes the forwarder, and waits until it has delivered and settled everything that it can now.
 func (e *engine) flush() {
 	e.Wake()
-	time.Sleep(100 * time.Millisecond) // fake time: looks are at least 10 ms apart, and settled rows are written within 25 ms
+	pass(100 * time.Millisecond) // looks are at least 10 ms apart, and settled rows are written within 25 ms
+}
+
+// publish commits notifications of one type, and flushes.
+func (e *engine) publish(typ, key string, ids ...string) {
+	e.t.Helper()
+	e.outbox.append(typ, key, ids...)
+	e.flush()
+}
+
+// pass lets fake time pass, and waits until everything rests.
+func pass(d time.Duration) {
+	time.Sleep(d)
 	synctest.Wait()
 }
 
@@ -217,25 +306,109 @@ func (e *engine) abandon() {
 	}
 }
 
+// answer is the result of a delivery to a sink of a test.
+type answer = func(ctx context.Context, d *notification.Delivery) error
+
+// always is a number of attempts that no delivery reaches.
+const always = 1 << 30
+
+// fails answers with err to the first attempts of some deliveries, or of all without ids.
+func fails(err error, attempts int, ids ...string) answer {
+	return func(_ context.Context, d *notification.Delivery) error {
+		if d.Attempt <= attempts && (len(ids) == 0 || slices.Contains(ids, d.ID)) {
+			return err
+		}
+		return nil
+	}
+}
+
+// failsOnce answers with err to the first delivery of some ids, also if they are requeued later.
+func failsOnce(err error, ids ...string) answer {
+	var begun sync.Map
+	return refuses(err, func(d *notification.Delivery) bool {
+		_, again := begun.LoadOrStore(d.ID+" to "+d.Sink, true)
+		return !again && slices.Contains(ids, d.ID)
+	})
+}
+
+// refuses answers with err to each delivery that is refused.
+func refuses(err error, refused func(d *notification.Delivery) bool) answer {
+	return func(_ context.Context, d *notification.Delivery) error {
+		if refused(d) {
+			return err
+		}
+		return nil
+	}
+}
+
+// failsUntil answers with err until a time.
+func failsUntil(t time.Time, err error) answer {
+	return refuses(err, func(*notification.Delivery) bool { return time.Now().Before(t) })
+}
+
+// hangs does not answer to some deliveries before their context ends.
+func hangs(ids ...string) answer {
+	return func(ctx context.Context, d *notification.Delivery) error {
+		if !slices.Contains(ids, d.ID) {
+			return nil
+		}
+		<-ctx.Done()
+		return ctx.Err()
+	}
+}
+
+// takes answers after some time.
+func takes(time time.Duration) answer {
+	return func(ctx context.Context, _ *notification.Delivery) error { return takesTime(ctx, time) }
+}
+
+// takesTime waits for d, or until the context ends.
+func takesTime(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(d):
+		return nil
+	}
+}
+
+// either answers with the first error of several answers.
+func either(all ...answer) answer {
+	return func(ctx context.Context, d *notification.Delivery) error {
+		for _, a := range all {
+			if a == nil {
+				continue
+			}
+			if err := a(ctx, d); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+}
+
 // script is a sink that answers as configured and records its deliveries.
 type script struct {
 	mu       sync.Mutex
 	ids      []string       // in the order in which deliveries began
+	at       []beginning    // of all deliveries
 	attempts map[string]int // number of the last attempt, by id
+	took     map[string]int // successful deliveries, by id
 	inFlight int
 	most     int // largest number of deliveries at once
 	keys     map[string]bool
 	overlaps int // deliveries of a key that was already in flight
 
-	answer func(ctx context.Context, d *notification.Delivery) error
+	answer answer
+	mended atomic.Bool // from now on every delivery succeeds, whatever the answer
 }
 
 func (s *script) Deliver(ctx context.Context, d *notification.Delivery) (notification.Receipt, error) {
 	s.mu.Lock()
 	if s.keys == nil {
-		s.keys, s.attempts = make(map[string]bool), make(map[string]int)
+		s.keys, s.attempts, s.took = make(map[string]bool), make(map[string]int), make(map[string]int)
 	}
-	s.ids = append(s.ids, d.ID)
+	s.ids, s.at = append(s.ids, d.ID), append(s.at, beginning{d.ID, time.Now()})
 	s.attempts[d.ID] = d.Attempt
 	s.inFlight++
 	s.most = max(s.most, s.inFlight)
@@ -250,14 +423,25 @@ func (s *script) Deliver(ctx context.Context, d *notification.Delivery) (notific
 		s.inFlight--
 		s.keys[d.Key] = false
 	}()
-	if s.answer == nil {
-		return "taken", nil
+	if s.answer != nil && !s.mended.Load() {
+		if err := s.answer(ctx, d); err != nil {
+			return "", err
+		}
 	}
-	if err := s.answer(ctx, d); err != nil {
-		return "", err
-	}
+	s.mu.Lock()
+	s.took[d.ID]++
+	s.mu.Unlock()
 	return "taken", nil
 }
+
+// beginning is when a delivery of an id began.
+type beginning struct {
+	id string
+	at time.Time
+}
+
+// down is a sink whose deliveries fail with err until it is mended.
+func down(err error) *script { return &script{answer: fails(err, always)} }
 
 // given returns the ids in the order in which their deliveries began, and clears the list.
 func (s *script) given() []string {
@@ -275,6 +459,57 @@ func (s *script) mostAtOnce() int {
 	most := s.most
 	s.most = 0
 	return most
+}
+
+// times returns how often each id was delivered.
+func (s *script) times() map[string]int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return maps.Clone(s.took)
+}
+
+// begun returns when the deliveries of an id began, or of all without an id.
+func (s *script) begun(id string) (at []time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, b := range s.at {
+		if id == "" || b.id == id {
+			at = append(at, b.at)
+		}
+	}
+	return at
+}
+
+// within counts the deliveries that began in a period.
+func (s *script) within(from, to time.Time) int {
+	return len(slices.DeleteFunc(s.begun(""), func(at time.Time) bool { return at.Before(from) || !at.Before(to) }))
+}
+
+// lines keeps logged lines.
+type lines struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+// logging makes a forwarder log to l.
+func (l *lines) logging(c *forwarder.Config) { c.Logger = slog.New(slog.NewTextHandler(l, nil)) }
+
+// with returns the lines that contain a text.
+func (l *lines) with(part string) (found []string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for line := range strings.Lines(l.text.String()) {
+		if strings.Contains(line, part) {
+			found = append(found, line)
+		}
+	}
+	return found
 }
 
 func numbered(prefix string, n int) []string {

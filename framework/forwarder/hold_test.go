@@ -6,7 +6,6 @@ import (
 	"slices"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -55,19 +54,17 @@ func TestNoDeliveryBeginsWhileCheckpointsFail(t *testing.T) {
 				f := o.start(map[string]forwarder.Sink{
 					"sink":  {Sink: s, Parallelism: forwarder.Parallelism{Threshold: threshold}},
 					"other": {Sink: other},
-				}, route.Routes{"*": route.To("sink", "other")}, func(c *forwarder.Config) { c.Store = db; c.Lease = 15 * time.Second })
+				}, route.Routes{"*": route.To("sink", "other")}, over(db), leased(15*time.Second))
 				rows := make([]notification.Envelope, n)
 				for i, id := range numbered("n", n) {
 					rows[i] = notification.Envelope{ID: id, Type: "t", Key: keys[i%len(keys)]}
 				}
 				o.insert(rows...)
 				f.flush()
-				time.Sleep(time.Second)
-				synctest.Wait()
+				pass(time.Second)
 				require.Positive(t, value[int](o, `SELECT count(*) FROM outbox_receipts WHERE sink = 'sink'`), "the sink continues")
 				db.fails.Store(true)
-				time.Sleep(time.Minute)
-				synctest.Wait()
+				pass(time.Minute)
 				require.NotZero(t, db.first.Load())
 				require.LessOrEqual(t, after.Load(), int64(threshold))
 				require.Equal(t, int64(n), others.Load(), "the other sink continues")
@@ -75,20 +72,17 @@ func TestNoDeliveryBeginsWhileCheckpointsFail(t *testing.T) {
 				require.Less(t, held, n/2)
 
 				db.fails.Store(false)
-				time.Sleep(time.Minute)
-				synctest.Wait()
+				pass(time.Minute)
 				require.Equal(t, n, held+len(s.given()), "each once")
 				require.Equal(t, n, value[int](o, `SELECT count(*) FROM outbox_receipts WHERE sink = 'sink'`))
 				require.Zero(t, s.overlaps)
-				f.end()
 			})
 		})
 	}
 }
 
 func TestNoDeliveryBeginsWhileACheckpointHangs(t *testing.T) {
-	t.Parallel()
-	onSQLite(t, func(t *testing.T, o *outbox) {
+	onlySQLite(t, func(t *testing.T, o *outbox) {
 		const threshold, n = 4, 2000
 		o.append("t", "", numbered("n", n)...)
 		db := &hooked{appendable: o.store, db: o.db}
@@ -103,35 +97,28 @@ func TestNoDeliveryBeginsWhileACheckpointHangs(t *testing.T) {
 			}
 			return next()
 		}
-		s := &script{answer: func(ctx context.Context, _ *notification.Delivery) error { return takesTime(ctx, 10*time.Millisecond) }}
-		f := o.one(forwarder.Sink{Sink: s, Parallelism: forwarder.Parallelism{Threshold: threshold}}, func(c *forwarder.Config) {
-			c.Store = db
-			c.Lease = 15 * time.Second
-		})
+		s := &script{answer: takes(10 * time.Millisecond)}
+		f := o.one(forwarder.Sink{Sink: s, Parallelism: forwarder.Parallelism{Threshold: threshold}}, over(db), leased(15*time.Second))
 		f.Wake()
 		time.Sleep(time.Second)
 		s.given()
 		hangs.Store(true)
-		time.Sleep(4 * time.Second)
-		synctest.Wait()
+		pass(4 * time.Second)
 		// A checkpoint counts as hanging after 250 ms, and up to another 250 ms can pass before the
 		// first one begins to hang.
 		require.Less(t, len(s.given()), threshold*(2*250/10+2))
-		time.Sleep(time.Minute)
-		synctest.Wait()
+		pass(time.Minute)
 		require.Equal(t, int64(n), f.Stats()[0].Delivered, "each checkpoint that succeeds lets some deliveries begin")
-		f.end()
 	})
 }
 
 func TestTheNextLeaseDeliversAlthoughTheLastOneWasSuspended(t *testing.T) {
-	t.Parallel()
-	onSQLite(t, func(t *testing.T, o *outbox) {
+	onlySQLite(t, func(t *testing.T, o *outbox) {
 		const n = 400
 		o.append("t", "", numbered("n", n)...)
 		db := fullDiskFor(o, "sink")
 		db.renewingFails.Store(true)
-		s := &script{answer: func(ctx context.Context, _ *notification.Delivery) error { return takesTime(ctx, 10*time.Millisecond) }}
+		s := &script{answer: takes(10 * time.Millisecond)}
 		f := o.one(forwarder.Sink{Sink: s, Parallelism: forwarder.Parallelism{Threshold: 4}}, func(c *forwarder.Config) {
 			c.Store = db
 			c.Lease = 5 * time.Second
@@ -139,16 +126,13 @@ func TestTheNextLeaseDeliversAlthoughTheLastOneWasSuspended(t *testing.T) {
 		f.Wake()
 		time.Sleep(100 * time.Millisecond)
 		db.fails.Store(true)
-		time.Sleep(30 * time.Second) // leases expire, and new ones are acquired
-		synctest.Wait()
+		pass(30 * time.Second) // leases expire, and new ones are acquired
 		require.Less(t, f.Stats()[0].Delivered, int64(n))
 		db.fails.Store(false)
-		time.Sleep(time.Minute)
-		synctest.Wait()
+		pass(time.Minute)
 		require.Len(t, s.given(), n, "each once, and all of them")
-		require.Equal(t, n, value[int](o, `SELECT count(*) FROM outbox_receipts`))
+		require.Equal(t, n, o.receipts())
 		require.Zero(t, f.Stats()[0].Pending)
 		require.Zero(t, f.Stats()[0].InFlight)
-		f.end()
 	})
 }

@@ -4,19 +4,16 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"log/slog"
 	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/waybill-go/waybill/framework/event"
 	"github.com/waybill-go/waybill/framework/forwarder"
-	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/store"
 	"github.com/waybill-go/waybill/sinks"
 )
@@ -58,30 +55,14 @@ func noted(o *outbox, fail func(hook string) error) forwarder.Hooks {
 // noted returns what hooks have committed, and clears it.
 func (o *outbox) noted() (all []string) {
 	o.t.Helper()
-	rows, err := o.db.QueryContext(o.t.Context(), `SELECT what FROM noted`)
-	require.NoError(o.t, err)
-	defer rows.Close()
-	for rows.Next() {
-		var what string
-		require.NoError(o.t, rows.Scan(&what))
-		all = append(all, what)
-	}
-	require.NoError(o.t, rows.Err())
+	all = o.texts(`SELECT what FROM noted`)
 	o.exec(`DELETE FROM noted`)
 	return all
 }
 
 // mixed is a sink that answers by id.
 func mixed() *script {
-	return &script{answer: func(_ context.Context, d *notification.Delivery) error {
-		switch {
-		case d.ID == "fails" && d.Attempt < 3:
-			return errors.New("500")
-		case d.ID == "dies":
-			return sinks.Permanent(errors.New("400"))
-		}
-		return nil
-	}}
+	return &script{answer: either(fails(errors.New("500"), 2, "fails"), fails(sinks.Permanent(errors.New("400")), always, "dies"))}
 }
 
 func TestHooksGetTheOutcomesOfDeliveries(t *testing.T) {
@@ -97,13 +78,10 @@ func TestHooksGetTheOutcomesOfDeliveries(t *testing.T) {
 		require.ElementsMatch(t, []string{
 			"parked fails retrying 500", "parked behind blocked ", "parked scheduled scheduled ", "delivered good", "dead dies dead permanent: 400",
 		}, o.noted())
-		time.Sleep(75 * time.Second)
-		synctest.Wait()
+		pass(75 * time.Second)
 		require.Equal(t, []string{"parked fails retrying 500"}, o.noted(), "it is retried")
-		time.Sleep(2 * time.Hour)
-		synctest.Wait()
+		pass(2 * time.Hour)
 		require.Equal(t, []string{"delivered fails", "delivered behind", "delivered scheduled"}, o.noted())
-		f.end()
 	})
 }
 
@@ -125,27 +103,19 @@ func TestAHookThatFailsDelaysOnlyItsDelivery(t *testing.T) {
 						}
 						return nil
 					})})
-					o.append("t", "", "good", "fails", "dies")
-					f.flush()
-					time.Sleep(55 * time.Second)
-					synctest.Wait()
+					f.publish("t", "", "good", "fails", "dies")
+					pass(55 * time.Second)
 					want := []string{"delivered good", "parked fails retrying 500", "dead dies dead permanent: 400"}
 					others := slices.DeleteFunc(slices.Clone(want), func(s string) bool { return strings.HasPrefix(s, failing) })
 					require.ElementsMatch(t, others, o.noted(), "the others are settled, and no effect of the failed hook is committed")
-					states := map[string]string{"fails": "retrying", "dies": "dead"}
+					parked := []string{"sink retrying fails", "sink dead dies"}
 					if held == "good" {
-						states["good"] = "settling"
-					}
-					var parked []string
-					for id, state := range states {
-						parked = append(parked, "sink "+state+" "+id)
+						parked = append(parked, "sink settling good")
 					}
 					require.ElementsMatch(t, parked, o.parked())
-					require.Equal(t, 1, value[int](o, `SELECT count(*) FROM outbox_parked WHERE hook_error <> '' AND id = '`+held+`'`), "the error is stored with the delivery")
-					require.Equal(t, 1, value[int](o, `SELECT count(*) FROM outbox_parked WHERE hook_error <> ''`))
+					require.Equal(t, []string{held}, o.texts(`SELECT id FROM outbox_parked WHERE hook_error <> ''`), "the error is stored with the delivery")
 
-					time.Sleep(2 * time.Minute)
-					synctest.Wait()
+					pass(2 * time.Minute)
 					if failing == "parked" {
 						require.Less(t, calls, 5, "after an attempt the hook is called until it has failed for this delivery alone")
 						require.Empty(t, o.noted())
@@ -157,39 +127,36 @@ func TestAHookThatFailsDelaysOnlyItsDelivery(t *testing.T) {
 					}
 					require.ElementsMatch(t, []string{"sink retrying fails", "sink dead dies"}, o.parked())
 					require.ElementsMatch(t, []string{"good", "fails", "dies"}, s.given(), "no delivery is repeated")
-					f.end()
 				})
 			})
 		}
 	}
 }
 
+// spoiled is a hook that calls spoil for a delivery during the first minute.
+func spoiled(id string, spoil func(ctx context.Context, tx *sql.Tx) error) forwarder.Hooks {
+	until := time.Now().Add(time.Minute)
+	return forwarder.Hooks{Delivered: func(ctx context.Context, tx *sql.Tx, all []forwarder.Delivered) error {
+		if time.Now().Before(until) && slices.ContainsFunc(all, func(d forwarder.Delivered) bool { return d.ID == id }) {
+			return spoil(ctx, tx)
+		}
+		return nil
+	}}
+}
+
 // The hook refuses the first delivery of a key.
 func TestAHookThatFailsForOneDeliveryDoesNotDelayItsKey(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		s := &script{}
-		var refuses atomic.Bool
-		refuses.Store(true)
-		f := o.one(forwarder.Sink{Sink: s, Hooks: forwarder.Hooks{Delivered: func(_ context.Context, _ *sql.Tx, all []forwarder.Delivered) error {
-			if refuses.Load() && slices.ContainsFunc(all, func(d forwarder.Delivered) bool { return d.ID == "one" }) {
-				return errors.New("deadlock")
-			}
-			return nil
-		}}}, func(c *forwarder.Config) { c.Logger = slog.New(slog.DiscardHandler) })
-		o.append("t", "k", "one", "two", "three")
-		f.flush()
-		time.Sleep(time.Second / 2)
-		synctest.Wait()
-		o.append("t", "k", "four")
-		f.flush()
+		f := o.one(forwarder.Sink{Sink: s, Hooks: spoiled("one", func(context.Context, *sql.Tx) error { return errors.New("deadlock") })})
+		f.publish("t", "k", "one", "two", "three")
+		pass(time.Second / 2)
+		f.publish("t", "k", "four")
 		require.Equal(t, []string{"one", "two", "three", "four"}, s.given())
 		require.Equal(t, []string{"sink settling one"}, o.parked())
-		refuses.Store(false)
-		time.Sleep(5 * time.Minute)
-		synctest.Wait()
+		pass(5 * time.Minute)
 		require.Empty(t, o.parked())
 		require.Empty(t, s.given(), "no delivery is repeated")
-		f.end()
 	})
 }
 
@@ -205,19 +172,112 @@ func TestDeliveriesThatAHookRefusedUntilTheStopAreNotRepeated(t *testing.T) {
 			return nil
 		})
 		f := o.one(forwarder.Sink{Sink: s, Hooks: hooks})
-		o.append("t", "", "good", "dies")
-		f.flush()
+		f.publish("t", "", "good", "dies")
 		f.end()
 		require.Empty(t, o.noted())
 		require.ElementsMatch(t, []string{"sink settling good", "sink dead dies"}, o.parked())
 		refuses = false
 		f = o.one(forwarder.Sink{Sink: after, Hooks: hooks})
-		time.Sleep(5 * time.Minute)
-		synctest.Wait()
+		pass(5 * time.Minute)
 		require.ElementsMatch(t, []string{"good", "dies"}, s.given())
 		require.Empty(t, after.given())
 		require.ElementsMatch(t, []string{"delivered good", "dead dies dead permanent: 400"}, o.noted())
 		require.Equal(t, []string{"sink dead dies"}, o.parked())
-		f.end()
 	})
+}
+
+// The hook breaks the transaction, so that it cannot be committed, and returns nil.
+func TestAHookThatBreaksItsTransactionDelaysOnlyItsDelivery(t *testing.T) {
+	for name, spoil := range map[string]func(ctx context.Context, tx *sql.Tx) error{
+		"a statement fails, and the hook ignores the error": func(ctx context.Context, tx *sql.Tx) error {
+			_, _ = tx.ExecContext(ctx, `INSERT INTO noted VALUES (1, 1), (1, 1)`)
+			return nil
+		},
+		"a deferred constraint is violated": func(ctx context.Context, tx *sql.Tx) error {
+			_, err := tx.ExecContext(ctx, `INSERT INTO noted VALUES (2, 2)`)
+			return err
+		},
+		"the hook rolls back": func(_ context.Context, tx *sql.Tx) error { return tx.Rollback() },
+		"the hook commits":    func(_ context.Context, tx *sql.Tx) error { return tx.Commit() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			onEachStore(t, func(t *testing.T, o *outbox) {
+				o.exec(`CREATE TABLE parents (id int PRIMARY KEY)`)
+				o.exec(`CREATE TABLE noted (id int PRIMARY KEY, parent int REFERENCES parents (id) DEFERRABLE INITIALLY DEFERRED)`)
+				s := &script{}
+				f := o.one(forwarder.Sink{Sink: s, Hooks: spoiled("bad", spoil)})
+				f.publish("t", "", "one", "bad", "two")
+				pass(10 * time.Second)
+				f.publish("t", "", "three")
+				require.ElementsMatch(t, []string{"one", "bad", "two", "three"}, s.given(), "the lane continues")
+				pass(5 * time.Minute)
+				require.Empty(t, o.parked())
+				require.Empty(t, s.given(), "no delivery is repeated")
+			})
+		})
+	}
+}
+
+// actedOn is a store in which an operator acts after deliveries were read, just before the checkpoint
+// that calls their hooks.
+type actedOn struct {
+	appendable
+	act atomic.Pointer[func()]
+}
+
+func (s *actedOn) Checkpoint(ctx context.Context, c store.Checkpoint) error {
+	if c.InTx != nil {
+		if act := s.act.Swap(nil); act != nil {
+			(*act)()
+		}
+	}
+	return s.appendable.Checkpoint(ctx, c)
+}
+
+func TestAnActionBeforeAHookIsCalledAgainTakesEffect(t *testing.T) {
+	for name, outcome := range map[string]error{"and fails": errors.New("deadlock"), "and succeeds": nil} {
+		for act, test := range map[string]struct {
+			do           func(s appendable, ctx context.Context, b store.ParkedBatch) (store.ParkedBatchResult, error)
+			changed      int
+			given, after []string
+		}{
+			"requeue": {appendable.Requeue, 1, []string{"dies"}, []string{"sink dead dies"}},
+			"discard": {appendable.Discard, 2, nil, nil},
+		} {
+			t.Run(act+" "+name, func(t *testing.T) {
+				onEachStore(t, func(t *testing.T, o *outbox) {
+					newOperator(o)
+					s, acted := mixed(), &actedOn{appendable: o.store}
+					var fails atomic.Bool
+					fails.Store(true)
+					answer := func() error {
+						if fails.Load() {
+							return errors.New("deadlock")
+						}
+						return nil
+					}
+					f := o.one(forwarder.Sink{Sink: s, Hooks: forwarder.Hooks{
+						Delivered: func(context.Context, *sql.Tx, []forwarder.Delivered) error { return answer() },
+						Dead:      func(context.Context, *sql.Tx, []event.Parked) error { return answer() },
+					}}, over(acted))
+					f.publish("t", "", "good", "dies")
+					require.ElementsMatch(t, []string{"sink settling good", "sink dead dies"}, o.parked())
+					require.ElementsMatch(t, []string{"good", "dies"}, s.given())
+					do := func() {
+						fails.Store(outcome != nil)
+						require.NoError(t, o.store.Begin(t.Context(), store.Action{ID: "act", Filter: []byte("{}")}))
+						result, err := test.do(o.store, t.Context(), store.ParkedBatch{Action: "act", Filter: store.ParkedFilter{Sink: "sink"}, Limit: 10})
+						require.NoError(t, err)
+						require.Equal(t, test.changed, result.Changed)
+					}
+					acted.act.Store(&do)
+					pass(30 * time.Second)
+					fails.Store(false)
+					pass(10 * time.Minute)
+					require.Equal(t, test.given, s.given())
+					require.Equal(t, test.after, o.parked())
+				})
+			})
+		}
+	}
 }

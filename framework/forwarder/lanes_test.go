@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -16,18 +15,6 @@ import (
 	"github.com/waybill-go/waybill/framework/store"
 	"github.com/waybill-go/waybill/sinks"
 )
-
-// owners counts the lanes of each forwarder by the beginning of its name; "" stands for free lanes.
-func (o *outbox) owners() map[string]int {
-	o.t.Helper()
-	roster, err := o.store.Membership(o.t.Context())
-	require.NoError(o.t, err)
-	owners := make(map[string]int)
-	for _, l := range roster.Lanes {
-		owners[l.Owner[:min(1, len(l.Owner))]]++
-	}
-	return owners
-}
 
 // named gives a forwarder several lanes and a name. It reads the membership once a second.
 func named(name string, lanes int) func(*forwarder.Config) {
@@ -39,37 +26,35 @@ func named(name string, lanes int) func(*forwarder.Config) {
 
 // settleDown gives the forwarders time to read the membership several times.
 func settleDown() {
-	time.Sleep(10 * time.Second)
-	synctest.Wait()
+	pass(10 * time.Second)
 }
 
 func TestForwardersShareLanesEvenlyAndTakeOverAtOnce(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		var s script
-		a := o.one(forwarder.Sink{Sink: &s}, named("a", 6))
+		var first, second lines
+		a := o.one(forwarder.Sink{Sink: &s}, named("a", 6), first.logging)
 		settleDown()
 		require.Equal(t, map[string]int{"a": 6}, o.owners(), "a single forwarder has all lanes")
-		b := o.one(forwarder.Sink{Sink: &s}, named("b", 6))
+		b := o.one(forwarder.Sink{Sink: &s}, named("b", 6), second.logging)
 		settleDown()
 		require.Equal(t, map[string]int{"a": 3, "b": 3}, o.owners())
-		c := o.one(forwarder.Sink{Sink: &s}, named("c", 6))
+		require.Empty(t, first.with(awaited))
+		require.Len(t, second.with(awaited), 1, "while lanes are being distributed")
+		o.one(forwarder.Sink{Sink: &s}, named("c", 6))
 		settleDown()
 		require.Equal(t, map[string]int{"a": 2, "b": 2, "c": 2}, o.owners())
 
 		a.end()
 		require.Zero(t, o.owners()["a"], "a forwarder that stops releases its lanes")
-		time.Sleep(2 * time.Second)
-		synctest.Wait()
+		pass(2 * time.Second)
 		require.Equal(t, map[string]int{"b": 3, "c": 3}, o.owners(), "the others have them a tenth of the lease later")
 		b.end()
-		time.Sleep(2 * time.Second)
-		synctest.Wait()
+		pass(2 * time.Second)
 		require.Equal(t, map[string]int{"c": 6}, o.owners())
 		o.append("t", "k", "still delivered")
-		time.Sleep(time.Second)
-		synctest.Wait()
+		pass(time.Second)
 		require.Equal(t, []string{"still delivered"}, s.given())
-		c.end()
 	})
 }
 
@@ -92,12 +77,11 @@ func TestAnOrphanedLeaseIsAcquiredByItsOwnerAtOnce(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		var s script
 		lost := &lostAnswers{appendable: o.store, n: 3}
-		f := o.one(forwarder.Sink{Sink: &s}, named("a", 1), func(c *forwarder.Config) { c.Store = lost })
+		o.one(forwarder.Sink{Sink: &s}, named("a", 1), over(lost))
 		o.append("t", "", "mail")
 		settleDown()
 		require.Zero(t, lost.n)
 		require.Equal(t, []string{"mail"}, s.given(), "long before the lease expires")
-		f.end()
 	})
 }
 
@@ -105,11 +89,7 @@ func TestAnOrphanedLeaseIsAcquiredByItsOwnerAtOnce(t *testing.T) {
 // stops are graceful, so each notification is delivered once, in order for its key.
 func TestTheNumberOfLanesChangesWithoutLossOrRepeat(t *testing.T) {
 	onEachStoreIfLong(t, func(t *testing.T, o *outbox) {
-		var s script
-		s.answer = func(context.Context, *notification.Delivery) error {
-			time.Sleep(10 * time.Millisecond)
-			return nil
-		}
+		s := &script{answer: takes(10 * time.Millisecond)}
 		published := make(map[string][]string)
 		n := 0
 		publish := func(times int) {
@@ -124,10 +104,10 @@ func TestTheNumberOfLanesChangesWithoutLossOrRepeat(t *testing.T) {
 				time.Sleep(50 * time.Millisecond)
 			}
 		}
-		f := o.one(forwarder.Sink{Sink: &s}, named("a", 1))
+		f := o.one(forwarder.Sink{Sink: s}, named("a", 1))
 		publish(5)
 		for i, lanes := range []int{3, 2, 5} {
-			g := o.one(forwarder.Sink{Sink: &s}, named(fmt.Sprint(i), lanes))
+			g := o.one(forwarder.Sink{Sink: s}, named(fmt.Sprint(i), lanes))
 			publish(60) // 50 ms each: the membership is read several times
 			f.end()
 			publish(5)
@@ -148,20 +128,11 @@ func TestTheNumberOfLanesChangesWithoutLossOrRepeat(t *testing.T) {
 
 func TestTheNumberOfLanesChangesOnceASinkIsAvailableAgain(t *testing.T) {
 	onEachStoreIfLong(t, func(t *testing.T, o *outbox) {
-		var s script
-		var up atomic.Bool
-		var delivered []string
-		s.answer = func(_ context.Context, d *notification.Delivery) error {
-			if !up.Load() {
-				return sinks.Unavailable(errors.New("connection refused"))
-			}
-			delivered = append(delivered, d.ID) // both have the same key
-			return nil
-		}
-		f := o.one(forwarder.Sink{Sink: &s}, named("a", 1))
+		s := down(sinks.Unavailable(errors.New("connection refused")))
+		f := o.one(forwarder.Sink{Sink: s}, named("a", 1))
 		o.append("t", "k", "1")
 		settleDown()
-		g := o.one(forwarder.Sink{Sink: &s}, named("b", 2))
+		o.one(forwarder.Sink{Sink: s}, named("b", 2))
 		o.append("t", "k", "2")
 		settleDown()
 		f.end()
@@ -169,12 +140,11 @@ func TestTheNumberOfLanesChangesOnceASinkIsAvailableAgain(t *testing.T) {
 		roster, err := o.store.Membership(t.Context())
 		require.NoError(t, err)
 		require.Len(t, roster.Lanes, 1, "the rows before the change are not settled")
-		up.Store(true)
-		time.Sleep(5 * time.Minute) // until the sink is probed
-		synctest.Wait()
+		s.mended.Store(true)
+		s.given()
+		pass(5 * time.Minute) // until the sink is probed
 		require.Equal(t, map[string]int{"b": 2}, o.owners())
-		require.Equal(t, []string{"1", "2"}, delivered)
-		g.end()
+		require.Equal(t, []string{"1", "2"}, s.given(), "both have the same key")
 	})
 }
 
@@ -193,7 +163,7 @@ func TestAChangeOfTheNumberOfLanesCanBeWithdrawn(t *testing.T) {
 			}
 			return nil
 		}
-		f := o.one(forwarder.Sink{Sink: &s}, named("a", 2))
+		o.one(forwarder.Sink{Sink: &s}, named("a", 2))
 		o.append("t", "k", "1")
 		o.append("t", "l", "2")
 		settleDown()
@@ -212,6 +182,40 @@ func TestAChangeOfTheNumberOfLanesCanBeWithdrawn(t *testing.T) {
 		require.Zero(t, s.overlaps, "no other forwarder gets a delivery in flight")
 		require.Empty(t, s.given())
 		require.Equal(t, map[string]int{"a": 2}, o.owners())
-		f.end()
+	})
+}
+
+const awaited = "waiting for lanes leased by another forwarder"
+
+// A forwarder that starts after another one was killed delivers nothing until the leases expire.
+func TestWaitingForLeasesIsLoggedOnce(t *testing.T) {
+	onEachStore(t, func(t *testing.T, o *outbox) {
+		_, err := o.store.Cut(t.Context(), "sink", 2, "")
+		require.NoError(t, err)
+		var dead []store.Lease
+		for _, l := range store.Lanes("sink", 2) {
+			lease, err := o.store.Acquire(t.Context(), l, "dead/1/abc", 30*time.Minute)
+			require.NoError(t, err)
+			dead = append(dead, lease)
+		}
+		o.append("t", "", "a")
+		var s script
+		var log lines
+		began := time.Now()
+		o.one(forwarder.Sink{Sink: &s}, named("a", 2), log.logging)
+		for range 3 {
+			settleDown()
+		}
+		require.Empty(t, s.given())
+		logged := log.with(awaited)
+		require.Len(t, logged, 1)
+		require.Contains(t, logged[0], "owner=dead/1/abc sinks=[sink] lanes=2 leased_until="+began.Add(29*time.Minute).UTC().Format("2006-01-02T15"))
+
+		for _, lease := range dead {
+			require.NoError(t, o.store.Release(t.Context(), lease))
+		}
+		settleDown()
+		require.Equal(t, []string{"a"}, s.given())
+		require.Len(t, log.with(awaited), 1)
 	})
 }

@@ -4,14 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -181,12 +179,6 @@ func (b *bank) sink() forwarder.Sink {
 	return forwarder.Sink{Sink: b, Retry: forwarder.Retry{MaxAttempts: 1000, Initial: 200 * time.Millisecond, Max: 2 * time.Second}}
 }
 
-// freeLeases expires the leases of killed forwarders.
-func (o *outbox) freeLeases() {
-	o.t.Helper()
-	o.exec(`UPDATE outbox_cursors SET owner = NULL WHERE owner IS NOT NULL`)
-}
-
 func briefLease(c *forwarder.Config) {
 	c.ShutdownTimeout, c.Poll, c.Lease = 500*time.Millisecond, 100*time.Millisecond, 20*time.Second
 }
@@ -207,17 +199,14 @@ func TestACommitWithoutACheckpointIsNotRepeated(t *testing.T) {
 		o.append("t", "k", ids[:10]...)
 		o.append("t", "", ids[10:]...)
 		o.schedule("t", "", "later", time.Now().Add(time.Hour))
-		f := o.one(b.sink(), briefLease, func(c *forwarder.Config) { c.Store = h })
+		f := o.one(b.sink(), briefLease, over(h))
 		f.flush()
 		f.abandon()
 		require.NotEmpty(t, b.taken())
 		require.Positive(t, refused.Load())
 
-		o.freeLeases()
-		f = o.one(b.sink(), briefLease)
-		time.Sleep(time.Minute)
-		f.flush()
-		f.end()
+		o.expireLeases()
+		o.deliver(time.Minute, b.sink(), briefLease)
 		require.ElementsMatch(t, ids, b.taken())
 		require.Equal(t, []string{"sink scheduled later"}, o.parked())
 	})
@@ -226,16 +215,8 @@ func TestACommitWithoutACheckpointIsNotRepeated(t *testing.T) {
 func TestACommitOfAParkedDeliveryWithoutACheckpointIsNotRepeated(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		b := newBank()
-		first := true
-		b.answer = func(_ context.Context, d *notification.Delivery) (error, bool) {
-			b.mu.Lock()
-			defer b.mu.Unlock()
-			if d.ID == "head" && first {
-				first = false
-				return errors.New("later"), false
-			}
-			return nil, false
-		}
+		later := failsOnce(errors.New("later"), "head")
+		b.answer = func(ctx context.Context, d *notification.Delivery) (error, bool) { return later(ctx, d), false }
 		h := &hooked{appendable: o.store}
 		h.checkpoint = func(_ context.Context, c store.Checkpoint, next func() error) error {
 			if len(c.Unpark) > 0 {
@@ -244,18 +225,15 @@ func TestACommitOfAParkedDeliveryWithoutACheckpointIsNotRepeated(t *testing.T) {
 			return next()
 		}
 		o.append("t", "k", "head", "follower")
-		f := o.one(b.sink(), briefLease, func(c *forwarder.Config) { c.Store = h })
+		f := o.one(b.sink(), briefLease, over(h))
 		time.Sleep(time.Second)
 		f.flush()
 		f.abandon()
 		require.Equal(t, "head", b.taken()[0])
 		require.Len(t, o.parked(), 2)
 
-		o.freeLeases()
-		f = o.one(b.sink(), briefLease)
-		time.Sleep(time.Minute)
-		f.flush()
-		f.end()
+		o.expireLeases()
+		o.deliver(time.Minute, b.sink(), briefLease)
 		require.Equal(t, []string{"head", "follower"}, b.taken())
 		require.Empty(t, o.parked())
 	})
@@ -272,10 +250,7 @@ func TestAPermanentlyRefusedRecordIsDeadAndTheOthersAreCommitted(t *testing.T) {
 		}
 		o.append("t", "k", "a", "bad1", "b")
 		o.append("t", "", "c", "bad2", "d")
-		f := o.one(b.sink(), briefLease)
-		time.Sleep(time.Minute)
-		f.flush()
-		f.end()
+		o.deliver(time.Minute, b.sink(), briefLease)
 		require.ElementsMatch(t, []string{"a", "b", "c", "d"}, b.taken())
 		require.Equal(t, []string{"sink dead bad1", "sink dead bad2"}, o.parked())
 		require.Equal(t, 1, value[int](o, `SELECT max(attempt) FROM outbox_parked`), "the aborted transaction did not spend an attempt")
@@ -286,9 +261,7 @@ func TestDeliveriesThatArriveTogetherShareATransaction(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		b := newBank()
 		o.append("t", "", numbered("n", 1000)...)
-		f := o.one(b.sink(), briefLease)
-		f.flush()
-		f.end()
+		o.deliver(0, b.sink(), briefLease)
 		require.Len(t, b.taken(), 1000)
 		require.Less(t, b.rounds, 20)
 	})
@@ -310,10 +283,7 @@ func TestAPanicOnlyAbortsTheTransaction(t *testing.T) {
 		o.append("t", "k", "a", "b", "c", "d")
 		s := b.sink()
 		s.Retry.MaxAttempts = 1
-		f := o.one(s, briefLease)
-		time.Sleep(time.Minute)
-		f.flush()
-		f.end()
+		o.deliver(time.Minute, s, briefLease)
 		require.Equal(t, []string{"a", "b", "c", "d"}, b.taken())
 		require.Empty(t, o.parked())
 	})
@@ -330,7 +300,7 @@ func TestExpiredTransactionsAreNoError(t *testing.T) {
 			return nil, false
 		}
 		var log lines
-		f := o.one(b.sink(), briefLease, func(c *forwarder.Config) { c.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
+		f := o.one(b.sink(), briefLease, log.logging)
 		f.flush()
 		expired.Store(true)
 		o.append("t", "k", "a", "b")
@@ -348,26 +318,20 @@ func TestExpiredTransactionsAreNoError(t *testing.T) {
 func TestAnUnavailableBankLeavesNothingDead(t *testing.T) {
 	onEachStoreIfLong(t, func(t *testing.T, o *outbox) {
 		b := newBank()
-		var down sync.Mutex
-		isDown := true
+		var up atomic.Bool
 		b.opens = func() error {
-			down.Lock()
-			defer down.Unlock()
-			if isDown {
-				return sinks.Unavailable(errors.New("no brokers"))
+			if up.Load() {
+				return nil
 			}
-			return nil
+			return sinks.Unavailable(errors.New("no brokers"))
 		}
 		o.append("t", "k", "a", "b")
 		s := b.sink()
 		s.Retry.MaxAttempts = 1
 		f := o.one(s, briefLease)
-		time.Sleep(time.Minute)
-		synctest.Wait()
+		pass(time.Minute)
 		require.True(t, f.Figures().Sinks[0].BreakerOpen, "the breaker shows that the sink is unavailable")
-		down.Lock()
-		isDown = false
-		down.Unlock()
+		up.Store(true)
 		time.Sleep(5 * time.Minute)
 		f.flush()
 		require.Equal(t, []string{"a", "b"}, b.taken())
@@ -381,20 +345,12 @@ func TestAForgottenSinkStartsAgainWhateverTheNotesSay(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		b := newBank()
 		o.append("t", "k", "a", "b")
-		oldest := func(c *forwarder.Config) {
-			s := c.Sinks["sink"]
-			s.Start = store.StartOldest
-			c.Sinks["sink"] = s
-		}
-		f := o.one(b.sink(), briefLease, oldest)
-		f.flush()
-		f.end()
+		s := b.sink()
+		s.Start = store.StartOldest
+		o.deliver(0, s, briefLease)
 		_, err := o.store.Forget(t.Context(), "sink")
 		require.NoError(t, err)
-		f = o.one(b.sink(), briefLease, oldest)
-		time.Sleep(time.Minute)
-		f.flush()
-		f.end()
+		o.deliver(time.Minute, s, briefLease)
 		require.Equal(t, []string{"a", "b", "a", "b"}, b.taken(), "both are delivered again")
 	})
 }
@@ -403,15 +359,10 @@ func TestAReplayIsDeliveredWhateverTheNotesSay(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		b := newBank()
 		o.append("t", "k", "a", "b")
-		f := o.one(b.sink(), briefLease)
-		f.flush()
-		f.end()
+		o.deliver(0, b.sink(), briefLease)
 		o.exec(`INSERT INTO outbox_parked (sink, "offset", slot, id, type, version, key, occurred_on, metadata, payload, state, attempt, due_at)
 			SELECT 'sink', "offset", slot, id, type, version, key, occurred_on, metadata, payload, 'retrying', 0, occurred_on FROM outbox WHERE id = 'b'`)
-		f = o.one(b.sink(), briefLease)
-		time.Sleep(time.Minute)
-		f.flush()
-		f.end()
+		o.deliver(time.Minute, b.sink(), briefLease)
 		require.Equal(t, []string{"a", "b", "b"}, b.taken())
 	})
 }
@@ -420,18 +371,13 @@ func TestADatabaseInAnEarlierStateLosesNothing(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		b := newBank()
 		o.append("t", "k", "a", "b", "c")
-		f := o.one(b.sink(), briefLease)
-		f.flush()
-		f.end()
+		o.deliver(0, b.sink(), briefLease)
 		// This is the state after a failover to a standby that lagged: the cursor and the last rows are
 		// older, and offsets are used again.
 		o.exec(`UPDATE outbox_cursors SET position = NULL, settled = '', checkpoint = 0`)
 		o.exec(`DELETE FROM outbox WHERE id = 'c'`)
 		o.exec(`UPDATE outbox SET id = 'new' WHERE id = 'b'`)
-		f = o.one(b.sink(), briefLease)
-		time.Sleep(time.Minute)
-		f.flush()
-		f.end()
+		o.deliver(time.Minute, b.sink(), briefLease)
 		require.Contains(t, b.taken(), "new")
 	})
 }
@@ -544,7 +490,7 @@ func (h *bankHistory) start() *engine {
 }
 
 func (h *bankHistory) run(t *testing.T) {
-	for range 12 {
+	for range rounds(12) {
 		f := h.start()
 		h.publishForAWhile()
 		switch h.rng.IntN(3) {
@@ -560,13 +506,12 @@ func (h *bankHistory) run(t *testing.T) {
 			f.abandon()
 		}
 	}
-	h.freeLeases()
+	h.expireLeases()
 	h.mu.Lock()
 	h.healthy = true
 	h.mu.Unlock()
 	f := h.start()
-	time.Sleep(10 * time.Minute)
-	synctest.Wait()
+	pass(10 * time.Minute)
 	f.end()
 	require.Empty(t, h.parked())
 	times := make(map[string]int)

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -97,19 +96,8 @@ func TestAnObserverSeesTheOutcomesOfDeliveries(t *testing.T) {
 	for _, observed := range []bool{true, false} {
 		t.Run(fmt.Sprintf("observed %t", observed), func(t *testing.T) {
 			onEachStore(t, func(t *testing.T, o *outbox) {
-				s := &script{}
-				s.answer = func(ctx context.Context, d *notification.Delivery) error {
-					if err := takesTime(ctx, 20*time.Millisecond); err != nil {
-						return err
-					}
-					switch {
-					case d.ID == "late" && d.Attempt == 1:
-						return errors.New("once")
-					case d.ID == "dies":
-						return sinks.Permanent(errors.New("400"))
-					}
-					return nil
-				}
+				s := &script{answer: either(takes(20*time.Millisecond),
+					fails(errors.New("once"), 1, "late"), fails(sinks.Permanent(errors.New("400")), always, "dies"))}
 				r := &recorder{}
 				f := o.one(forwarder.Sink{Sink: s, Retry: forwarder.Retry{Initial: time.Minute}, Breaker: forwarder.Breaker{Off: true}}, func(c *forwarder.Config) {
 					if observed {
@@ -120,11 +108,9 @@ func TestAnObserverSeesTheOutcomesOfDeliveries(t *testing.T) {
 				o.append("t", "k", "late", "behind")
 				o.schedule("t", "", "scheduled", time.Now().Add(time.Hour))
 				f.flush()
-				time.Sleep(2 * time.Hour)
-				synctest.Wait()
-				o.loseLease(false)
-				time.Sleep(2 * time.Hour)
-				synctest.Wait()
+				pass(2 * time.Hour)
+				o.expireLeases()
+				pass(2 * time.Hour)
 				f.flush()
 				f.end()
 				require.ElementsMatch(t, []string{"good", "dies", "late", "late", "behind", "scheduled"}, s.given())
@@ -156,24 +142,16 @@ func TestAnObserverSeesTheOutcomesOfDeliveries(t *testing.T) {
 }
 
 func TestAnObserverSeesOutagesAndThrottling(t *testing.T) {
-	t.Parallel()
-	onSQLite(t, func(t *testing.T, o *outbox) {
+	onlySQLite(t, func(t *testing.T, o *outbox) {
 		began := time.Now()
-		s := &script{answer: func(context.Context, *notification.Delivery) error {
-			switch since := time.Since(began); {
-			case since < time.Minute:
-				return sinks.Unavailable(errors.New("connection refused"))
-			case since < 3*time.Minute:
-				return sinks.Throttled(began.Add(3*time.Minute), errors.New("429"))
-			}
-			return nil
-		}}
+		s := &script{answer: either(
+			failsUntil(began.Add(time.Minute), sinks.Unavailable(errors.New("connection refused"))),
+			failsUntil(began.Add(3*time.Minute), sinks.Throttled(began.Add(3*time.Minute), errors.New("429"))),
+		)}
 		r := &recorder{}
-		f := o.one(forwarder.Sink{Sink: s, Parallelism: forwarder.Parallelism{Threshold: 4}}, func(c *forwarder.Config) { c.Observer = r })
-		o.append("t", "", numbered("n", 20)...)
-		f.flush()
-		time.Sleep(10 * time.Minute)
-		synctest.Wait()
+		f := o.one(forwarder.Sink{Sink: s, Parallelism: forwarder.Parallelism{Threshold: 4}}, watchedBy(r))
+		f.publish("t", "", numbered("n", 20)...)
+		pass(10 * time.Minute)
 		f.end()
 		require.Equal(t, "sink true true", r.breaker[0])
 		require.Equal(t, "sink false false", r.breaker[len(r.breaker)-1])
@@ -189,8 +167,7 @@ func TestAnObserverSeesOutagesAndThrottling(t *testing.T) {
 }
 
 func TestAnObserverSeesBatchesAndListening(t *testing.T) {
-	t.Parallel()
-	onSQLite(t, func(t *testing.T, o *outbox) {
+	onlySQLite(t, func(t *testing.T, o *outbox) {
 		s := &batches{limits: sinks.BatchLimits{Size: 10}, whole: func(ctx context.Context, batch []*notification.Delivery) []sinks.Result {
 			_ = takesTime(ctx, 30*time.Millisecond)
 			results := make([]sinks.Result, len(batch))
@@ -202,12 +179,10 @@ func TestAnObserverSeesBatchesAndListening(t *testing.T) {
 			return results
 		}}
 		r := &recorder{}
-		f := o.one(forwarder.Sink{Sink: s}, func(c *forwarder.Config) { c.Observer = r })
+		f := o.one(forwarder.Sink{Sink: s}, watchedBy(r))
 		f.flush()
-		o.append("t", "", numbered("n", 10)...)
-		f.flush()
-		time.Sleep(time.Hour)
-		synctest.Wait()
+		f.publish("t", "", numbered("n", 10)...)
+		pass(time.Hour)
 		f.end()
 		require.Equal(t, []string{"sink 10 in 30ms", "sink 1 in 30ms"}, r.batches)
 		require.Len(t, r.attempts, 10)
@@ -216,8 +191,7 @@ func TestAnObserverSeesBatchesAndListening(t *testing.T) {
 }
 
 func TestAnObserverSeesThatTheDatabaseWoke(t *testing.T) {
-	t.Parallel()
-	onPostgres(t, func(t *testing.T, o *outbox) {
+	onlyPostgres(t, func(t *testing.T, o *outbox) {
 		r := &recorder{}
 		announcing := &announced{appendable: o.store, news: make(chan store.News)}
 		f := o.one(forwarder.Sink{Sink: &script{}}, func(c *forwarder.Config) { c.Observer = r; c.Store = announcing })
@@ -227,12 +201,10 @@ func TestAnObserverSeesThatTheDatabaseWoke(t *testing.T) {
 			time.Sleep(time.Second)
 		}
 		announcing.news <- store.NewsLanes
-		time.Sleep(time.Second)
-		synctest.Wait()
+		pass(time.Second)
 		r.mu.Lock()
 		require.Equal(t, 3, r.causes[event.LookListened])
 		r.mu.Unlock()
-		f.end()
 	})
 }
 

@@ -330,8 +330,7 @@ func (r *ruled) restart(*rapid.T) {
 // again.
 func (r *ruled) lose(rt *rapid.T) {
 	for { // until all deliveries are settled
-		time.Sleep(50 * time.Millisecond)
-		synctest.Wait()
+		pass(50 * time.Millisecond)
 		r.mu.Lock()
 		quiet := time.Since(r.settled) >= 50*time.Millisecond
 		r.mu.Unlock()

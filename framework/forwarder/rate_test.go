@@ -1,46 +1,17 @@
 package forwarder_test
 
 import (
-	"context"
 	"slices"
-	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/waybill-go/waybill/framework/forwarder"
-	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/route"
 	"github.com/waybill-go/waybill/framework/settings"
 	"github.com/waybill-go/waybill/sinks"
 )
-
-// times is a sink that records when each delivery began.
-type times struct {
-	mu sync.Mutex
-	at []time.Time
-}
-
-func (s *times) Deliver(context.Context, *notification.Delivery) (notification.Receipt, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.at = append(s.at, time.Now())
-	return "", nil
-}
-
-// within counts the deliveries that began in a period.
-func (s *times) within(from, to time.Time) (n int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, at := range s.at {
-		if !at.Before(from) && at.Before(to) {
-			n++
-		}
-	}
-	return n
-}
 
 func TestDeliveriesKeepTheRateOfTheSink(t *testing.T) {
 	for text, c := range map[string]struct {
@@ -56,12 +27,11 @@ func TestDeliveriesKeepTheRateOfTheSink(t *testing.T) {
 			onEachStoreIfLong(t, func(t *testing.T, o *outbox) {
 				r, err := settings.ParseRate(text)
 				require.NoError(t, err)
-				var s times
+				var s script
 				f := o.one(forwarder.Sink{Sink: &s, Rate: r, Parallelism: forwarder.Parallelism{Threshold: 4}})
 				time.Sleep(time.Second)
 				began := time.Now()
-				o.append("t", "", numbered("", c.n)...)
-				f.flush()
+				f.publish("t", "", numbered("", c.n)...)
 				time.Sleep(3*time.Minute + time.Second)
 				began = began.Add(10 * time.Millisecond)
 				require.Equal(t, c.first, s.within(time.Time{}, began.Add(50*time.Millisecond)), "at once")
@@ -69,10 +39,8 @@ func TestDeliveriesKeepTheRateOfTheSink(t *testing.T) {
 					from := began.Add(50*time.Millisecond + time.Duration(i)*time.Minute)
 					require.InDelta(t, c.each, s.within(from, from.Add(time.Minute)), 1, "minute %d", i)
 				}
-				time.Sleep(20 * time.Minute)
-				synctest.Wait()
-				require.Len(t, s.at, c.n)
-				f.end()
+				pass(20 * time.Minute)
+				require.Len(t, s.begun(""), c.n)
 			})
 		})
 	}
@@ -80,19 +48,16 @@ func TestDeliveriesKeepTheRateOfTheSink(t *testing.T) {
 
 func TestExtremeRatesAreKept(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
-		var quick, slow times
+		var quick, slow script
 		f := o.start(map[string]forwarder.Sink{
 			"quick": {Sink: &quick, Rate: forwarder.Rate{Events: 1e300, Per: time.Second}},
 			"slow":  {Sink: &slow, Rate: forwarder.Rate{Events: 1e-300, Per: time.Hour}},
 		}, route.Routes{"*": route.To("quick", "slow")}, func(c *forwarder.Config) { c.Poll = time.Hour })
-		o.append("t", "", numbered("", 100)...)
-		f.flush()
-		require.Len(t, quick.at, 100)
-		require.Len(t, slow.at, 1)
-		time.Sleep(3 * time.Hour)
-		synctest.Wait()
-		require.Len(t, slow.at, 1)
-		f.end()
+		f.publish("t", "", numbered("", 100)...)
+		require.Len(t, quick.begun(""), 100)
+		require.Len(t, slow.begun(""), 1)
+		pass(3 * time.Hour)
+		require.Len(t, slow.begun(""), 1)
 	})
 }
 
@@ -102,9 +67,9 @@ func TestForwardersShareASinksRate(t *testing.T) {
 		t.Skip("several minutes of a rate, which take seconds on PostgreSQL")
 	}
 	onPostgres(t, func(t *testing.T, o *outbox) {
-		var a, b times
+		var a, b script
 		lanes := func(c *forwarder.Config) { c.Lanes, c.Lease = 4, 20*time.Second }
-		sink := func(s *times) forwarder.Sink {
+		sink := func(s *script) forwarder.Sink {
 			return forwarder.Sink{Sink: s, Rate: forwarder.Rate{Events: 20, Per: time.Second, Burst: 4}}
 		}
 		f := o.one(sink(&a), lanes)
@@ -117,9 +82,8 @@ func TestForwardersShareASinksRate(t *testing.T) {
 		time.Sleep(30 * time.Second)
 		require.InDelta(t, 600, a.within(began, time.Now()), 5, "a single forwarder has the whole rate")
 
-		g := o.one(sink(&b), lanes)
-		time.Sleep(20 * time.Second) // until they share the lanes
-		synctest.Wait()
+		o.one(sink(&b), lanes)
+		pass(20 * time.Second) // until they share the lanes
 		from := time.Now()
 		time.Sleep(time.Minute)
 		require.InDelta(t, 600, a.within(from, time.Now()), 10)
@@ -130,7 +94,6 @@ func TestForwardersShareASinksRate(t *testing.T) {
 		from = time.Now()
 		time.Sleep(30 * time.Second)
 		require.InDelta(t, 600, b.within(from, time.Now()), 10, "a single forwarder again")
-		g.end()
 	})
 }
 
@@ -141,11 +104,9 @@ func TestBatchesKeepTheRateOfTheSink(t *testing.T) {
 			o.append("t", "k", numbered("k", 100)...)
 			o.append("t", "", numbered("", 100)...)
 			f := o.one(forwarder.Sink{Sink: b, Rate: forwarder.Rate{Events: 1, Per: time.Second, Burst: 5}})
-			time.Sleep(60*time.Second + 500*time.Millisecond)
-			synctest.Wait()
+			pass(60*time.Second + 500*time.Millisecond)
 			require.Len(t, slices.Concat(b.given()...), 65, "deliveries, not batches")
-			time.Sleep(10 * time.Minute)
-			synctest.Wait()
+			pass(10 * time.Minute)
 			require.Zero(t, f.Stats()[0].Pending)
 			f.end()
 		}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -59,14 +58,12 @@ func TestASinkThatDoesNotOpenIsUnavailableUntilItDoes(t *testing.T) {
 		down, up := &closing{fails: errors.New("no such folder")}, &closing{}
 		o.append("t", "", numbered("", 20)...)
 		f := o.start(map[string]forwarder.Sink{"down": {Sink: down}, "up": {Sink: up}}, route.Routes{"*": route.To("down", "up")})
-		time.Sleep(time.Minute)
-		synctest.Wait()
+		pass(time.Minute)
 		require.Len(t, up.given(), 20)
 		require.Empty(t, down.given())
 		require.Empty(t, o.parked())
 		down.fail(nil)
-		time.Sleep(10 * time.Second)
-		synctest.Wait()
+		pass(10 * time.Second)
 		require.Len(t, down.given(), 20)
 		f.end()
 		require.Equal(t, [2]int{1, 1}, down.life())
@@ -94,8 +91,7 @@ func TestASinkThatOpensLateDeliversInBatches(t *testing.T) {
 		f := o.one(forwarder.Sink{Sink: s, Parallelism: alone})
 		time.Sleep(time.Minute)
 		s.fail(nil)
-		time.Sleep(10 * time.Second)
-		synctest.Wait()
+		pass(10 * time.Second)
 		require.Equal(t, int64(30), f.Stats()[0].Delivered)
 		f.end()
 		require.Equal(t, 10, s.largest)
@@ -105,12 +101,11 @@ func TestASinkThatOpensLateDeliversInBatches(t *testing.T) {
 func TestAReloadReplacesOnlyTheChangedSinks(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		stays, before, after, added, removed := &closing{}, &closing{}, &closing{}, &closing{}, &closing{closes: errors.New("too late")}
-		stays.answer = func(ctx context.Context, _ *notification.Delivery) error { return takesTime(ctx, time.Second) }
+		stays.answer = takes(time.Second)
 		o.append("t", "", numbered("a", 100)...)
 		f := o.start(map[string]forwarder.Sink{"stays": {Sink: stays, Parallelism: alone}, "changes": {Sink: before}, "goes": {Sink: removed}},
 			route.Routes{"*": route.To("stays", "changes", "goes")})
-		time.Sleep(10*time.Second + time.Millisecond)
-		synctest.Wait()
+		pass(10*time.Second + time.Millisecond)
 		require.Len(t, before.given(), 100)
 		require.Len(t, removed.given(), 100)
 
@@ -124,8 +119,7 @@ func TestAReloadReplacesOnlyTheChangedSinks(t *testing.T) {
 		f.flush() // the cursors of new sinks are created
 		o.append("t", "", numbered("b", 10)...)
 		f.Wake()
-		time.Sleep(5 * time.Minute)
-		synctest.Wait()
+		pass(5 * time.Minute)
 		require.ElementsMatch(t, numbered("b", 10), after.given(), "it continues where the old sink ended")
 		require.ElementsMatch(t, numbered("b", 10), added.given())
 		require.Empty(t, removed.given())
@@ -165,8 +159,7 @@ func TestAFailedReloadChangesNothing(t *testing.T) {
 		life := opens.life()
 		require.Equal(t, life[0], life[1], "sinks that were opened are closed again")
 		require.Equal(t, [2]int{1, 0}, before.life())
-		o.append("t", "", "a")
-		f.flush()
+		f.publish("t", "", "a")
 		require.Equal(t, []string{"a"}, before.given())
 		f.end()
 		require.ErrorIs(t, f.Reload(t.Context(), map[string]forwarder.Sink{"sink": {Sink: opens}}, route.Routes{"*": route.To("sink")}), forwarder.ErrNotRunning)
@@ -181,12 +174,11 @@ func TestAReloadAppliesRoutesAndSettingsToTheSameSink(t *testing.T) {
 		f := o.one(forwarder.Sink{Sink: s})
 		f.flush()
 		require.NoError(t, f.Reload(t.Context(), map[string]forwarder.Sink{"sink": {Sink: s, Parallelism: alone}}, route.Routes{"*": route.To("sink")}))
-		s.answer = func(ctx context.Context, _ *notification.Delivery) error { return takesTime(ctx, time.Second) }
+		s.answer = takes(time.Second)
 		s.mostAtOnce()
 		o.append("t", "", numbered("a", 20)...)
 		f.Wake()
-		time.Sleep(time.Minute)
-		synctest.Wait()
+		pass(time.Minute)
 		require.Equal(t, 1, s.mostAtOnce(), "as adjusted")
 		require.Len(t, s.given(), 20)
 		require.NoError(t, f.Reload(t.Context(), map[string]forwarder.Sink{"sink": {Sink: s}}, route.Routes{"new.*": {{Sink: "sink", When: `id != "no"`}}}))
@@ -195,11 +187,9 @@ func TestAReloadAppliesRoutesAndSettingsToTheSameSink(t *testing.T) {
 		o.append("old", "", "old")
 		o.append("new.t", "", "yes", "no")
 		f.Wake()
-		time.Sleep(time.Minute)
-		synctest.Wait()
+		pass(time.Minute)
 		require.Equal(t, []string{"yes"}, s.given())
 		require.Equal(t, []string{"_unrouted dead old"}, o.parked())
-		f.end()
 	})
 }
 
@@ -233,12 +223,10 @@ func TestReloadsUnderLoadLoseAndRepeatNothing(t *testing.T) {
 				require.NoError(t, f.Reload(t.Context(), map[string]forwarder.Sink{"sink": {Sink: taking()}}, route.Routes{"*": route.To("sink")}))
 			}
 		}
-		time.Sleep(time.Minute)
-		synctest.Wait()
+		pass(time.Minute)
 		mu.Lock()
 		require.Equal(t, want, got)
 		mu.Unlock()
-		f.end()
 	})
 }
 
@@ -252,9 +240,7 @@ func TestSinksThatCannotBeComparedAreReplaced(t *testing.T) {
 		f := o.start(map[string]forwarder.Sink{"a": sink, "b": sink}, route.Routes{"*": route.To("a", "b")})
 		f.flush()
 		require.NoError(t, f.Reload(t.Context(), map[string]forwarder.Sink{"a": sink}, route.Routes{"*": route.To("a")}))
-		o.append("t", "", "one")
-		f.flush()
+		f.publish("t", "", "one")
 		require.Equal(t, []string{"one"}, s.given())
-		f.end()
 	})
 }

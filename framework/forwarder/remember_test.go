@@ -7,7 +7,6 @@ import (
 	"slices"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -45,15 +44,6 @@ func (s *forgetful) works() {
 	s.losesAnswers.Store(false)
 }
 
-// loseLease expires all leases. If another is set, it then looks as if another forwarder had the lanes.
-func (o *outbox) loseLease(another bool) {
-	o.t.Helper()
-	o.exec(`UPDATE outbox_cursors SET owner = NULL, lease_until = NULL WHERE owner IS NOT NULL`)
-	if another {
-		o.exec(`UPDATE outbox_cursors SET epoch = epoch + 1`)
-	}
-}
-
 func TestDeliveriesWithoutACheckpointAreRememberedByTheNextLease(t *testing.T) {
 	for _, key := range []string{"", "k"} {
 		for name, trouble := range map[string]func(s *forgetful){
@@ -65,20 +55,17 @@ func TestDeliveriesWithoutACheckpointAreRememberedByTheNextLease(t *testing.T) {
 				onEachStore(t, func(t *testing.T, o *outbox) {
 					s, db := &script{}, newForgetful(o)
 					hooks := noted(o, func(string) error { return nil })
-					f := o.one(forwarder.Sink{Sink: s, Hooks: hooks}, func(c *forwarder.Config) { c.Store = db; c.Lease = 15 * time.Second })
-					o.append("t", key, "before")
-					f.flush()
+					f := o.one(forwarder.Sink{Sink: s, Hooks: hooks}, over(db), leased(15*time.Second))
+					f.publish("t", key, "before")
 					trouble(db)
 					ids := numbered("n", 10)
-					o.append("t", key, ids...)
-					f.flush()
+					f.publish("t", key, ids...)
 					time.Sleep(time.Second)
 					db.fails.Store(false)
 					time.Sleep(time.Second)
-					o.loseLease(false)
+					o.expireLeases()
 					db.works()
-					time.Sleep(time.Minute)
-					synctest.Wait()
+					pass(time.Minute)
 					given := s.given()
 					all := append([]string{"before"}, ids...)
 					require.ElementsMatch(t, all, given, "each once")
@@ -88,12 +75,10 @@ func TestDeliveriesWithoutACheckpointAreRememberedByTheNextLease(t *testing.T) {
 					calls := o.noted()
 					require.Len(t, calls, len(all), "each once in the hooks")
 					require.Len(t, slices.Compact(slices.Sorted(slices.Values(calls))), len(all))
-					require.Equal(t, len(all), value[int](o, `SELECT count(*) FROM outbox_receipts`))
+					require.Equal(t, len(all), o.receipts())
 					require.Zero(t, f.Stats()[0].Pending)
-					o.append("t", key, "after")
-					f.flush()
+					f.publish("t", key, "after")
 					require.Equal(t, []string{"after"}, s.given())
-					f.end()
 				})
 			})
 		}
@@ -103,17 +88,14 @@ func TestDeliveriesWithoutACheckpointAreRememberedByTheNextLease(t *testing.T) {
 func TestNothingIsRememberedAfterAnotherForwarderHadTheLane(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		s, db := &script{}, newForgetful(o)
-		f := o.one(forwarder.Sink{Sink: s}, func(c *forwarder.Config) { c.Store = db; c.Lease = 15 * time.Second })
+		f := o.one(forwarder.Sink{Sink: s}, over(db), leased(15*time.Second))
 		f.flush()
 		db.fails.Store(true)
-		o.append("t", "", "a", "b")
-		f.flush()
-		o.loseLease(true)
+		f.publish("t", "", "a", "b")
+		o.loseLeases()
 		db.works()
-		time.Sleep(time.Minute)
-		synctest.Wait()
+		pass(time.Minute)
 		require.ElementsMatch(t, []string{"a", "b", "a", "b"}, s.given())
-		f.end()
 	})
 }
 
@@ -127,18 +109,14 @@ func TestADeliveryThatEndsWithinASecondAfterItsLeaseIsRemembered(t *testing.T) {
 			return takesTime(ctx, quick)
 		}}
 		// The forwarder renews the lease after a second, and then notices the loss.
-		f := o.one(forwarder.Sink{Sink: s}, func(c *forwarder.Config) { c.Lease = 3 * time.Second })
+		f := o.one(forwarder.Sink{Sink: s}, leased(3*time.Second))
 		f.flush()
 		time.Sleep(5 * time.Second)
-		o.append("t", "", "a", "b", "slow")
-		f.flush()
-		o.loseLease(false)
-		time.Sleep(time.Minute)
-		synctest.Wait()
-		given := s.given()
-		f.end()
-		require.ElementsMatch(t, []string{"a", "b", "slow", "slow"}, given, "a cancelled delivery is repeated")
-		require.Equal(t, 3, value[int](o, `SELECT count(*) FROM outbox_receipts`))
+		f.publish("t", "", "a", "b", "slow")
+		o.expireLeases()
+		pass(time.Minute)
+		require.ElementsMatch(t, []string{"a", "b", "slow", "slow"}, s.given(), "a cancelled delivery is repeated")
+		require.Equal(t, 3, o.receipts())
 	})
 }
 
@@ -153,17 +131,10 @@ func TestAParkedDeliveryIsRemembered(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			onEachStore(t, func(t *testing.T, o *outbox) {
 				db := newForgetful(o)
-				var calls atomic.Int64
-				s := &script{answer: func(context.Context, *notification.Delivery) error {
-					if calls.Add(1) == 1 {
-						return errors.New("once")
-					}
-					return nil
-				}}
-				f := o.one(forwarder.Sink{Sink: s, Retry: forwarder.Retry{Initial: time.Second}}, func(c *forwarder.Config) { c.Store = db; c.Lease = 15 * time.Second })
+				s := &script{answer: failsOnce(errors.New("once"), "late")}
+				f := o.one(forwarder.Sink{Sink: s, Retry: forwarder.Retry{Initial: time.Second}}, over(db), leased(15*time.Second))
 				f.flush()
-				o.append("t", "k", "late", "behind")
-				f.flush()
+				f.publish("t", "k", "late", "behind")
 				require.Equal(t, []string{"sink retrying late", "sink blocked behind"}, o.parked())
 				db.fails.Store(true)
 				time.Sleep(3 * time.Second)
@@ -171,18 +142,16 @@ func TestAParkedDeliveryIsRemembered(t *testing.T) {
 				if c.meanwhile != "" {
 					o.exec(c.meanwhile)
 				}
-				o.loseLease(false)
+				o.expireLeases()
 				db.works()
-				time.Sleep(time.Minute)
-				synctest.Wait()
+				pass(time.Minute)
 				want := []string{"behind"}
 				if c.again {
 					want = []string{"late", "behind"}
 				}
 				require.Equal(t, want, s.given())
 				require.Empty(t, o.parked())
-				require.Equal(t, 2, value[int](o, `SELECT count(*) FROM outbox_receipts`))
-				f.end()
+				require.Equal(t, 2, o.receipts())
 			})
 		})
 	}
@@ -194,34 +163,25 @@ func TestAParkedDeliveryIsRemembered(t *testing.T) {
 func TestAReplayIsDeliveredAlthoughTheDeliveryWasRemembered(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		db := newForgetful(o)
-		var calls atomic.Int64
-		s := &script{answer: func(context.Context, *notification.Delivery) error {
-			if calls.Add(1) == 1 {
-				return sinks.Permanent(errors.New("no"))
-			}
-			return nil
-		}}
-		f := o.one(forwarder.Sink{Sink: s}, func(c *forwarder.Config) { c.Store = db; c.Lease = 15 * time.Second })
-		o.append("t", "", "a")
-		f.flush()
+		s := down(sinks.Permanent(errors.New("no")))
+		f := o.one(forwarder.Sink{Sink: s}, over(db), leased(15*time.Second))
+		f.publish("t", "", "a")
 		require.Equal(t, []string{"sink dead a"}, o.parked())
+		s.mended.Store(true)
 		db.losesAnswers.Store(true)
 		p := newOperator(o)
 		require.Equal(t, 1, p.requeue(store.ParkedFilter{}))
 		time.Sleep(3 * time.Second)
 		require.Empty(t, o.parked())
-		o.loseLease(false)
+		o.expireLeases()
 		db.works()
-		time.Sleep(time.Minute)
-		synctest.Wait()
+		pass(time.Minute)
 		require.Equal(t, []string{"a", "a"}, s.given())
 
 		_, err := o.store.Replay(t.Context(), store.ReplayBatch{Action: p.begin(), Limit: 10, ReplayQuery: store.ReplayQuery{Sink: "sink", UpTo: 100}})
 		require.NoError(t, err)
-		time.Sleep(time.Minute)
-		synctest.Wait()
+		pass(time.Minute)
 		require.Equal(t, []string{"a"}, s.given(), "the operator has requested it")
 		require.Empty(t, o.parked())
-		f.end()
 	})
 }

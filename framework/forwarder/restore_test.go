@@ -6,17 +6,13 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"log/slog"
-	"strings"
+	"slices"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/waybill-go/waybill/framework/forwarder"
-	"github.com/waybill-go/waybill/framework/notification"
-	"github.com/waybill-go/waybill/framework/route"
 	"github.com/waybill-go/waybill/framework/store/postgres"
 	"github.com/waybill-go/waybill/framework/store/postgres/postgrestest"
 )
@@ -49,7 +45,7 @@ func restoreIntoAnotherCluster(t *testing.T, config postgres.Config) {
 	burn(t, from, burnt)
 	settled, owed := numbered("settled", 20), numbered("owed", 30)
 	publishPlain(t, from, settled...)
-	before := newTally()
+	before := &tally{}
 	stop := forward(t, from, before)
 	before.waitFor(t, settled...)
 	stop()
@@ -80,7 +76,7 @@ func restoreIntoAnotherCluster(t *testing.T, config postgres.Config) {
 			}
 		})
 	}
-	after := newTally()
+	after := &tally{}
 	stop = forward(t, to, after)
 	publishers.Wait()
 	after.waitFor(t, published...)
@@ -93,13 +89,13 @@ func restoreIntoAnotherCluster(t *testing.T, config postgres.Config) {
 	publishPlain(t, to, "passed")
 	after.waitFor(t, "passed")
 	stop()
-	require.Equal(t, 1, after.warnings(), "the warning is logged once")
+	require.Equal(t, 1, len(after.with("read again")), "the warning is logged once")
 
 	stop = forward(t, to, after)
 	publishPlain(t, to, "last")
 	after.waitFor(t, "last")
 	stop()
-	require.Equal(t, 1, after.warnings(), "and not again by the next forwarder")
+	require.Equal(t, 1, len(after.with("read again")), "and not again by the next forwarder")
 
 	times := after.times()
 	for _, id := range append(append(published, owed...), "first", "open", "passed", "last") {
@@ -116,14 +112,6 @@ func startPrivate(t *testing.T) *postgrestest.Server {
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, server.Stop()) })
 	return server
-}
-
-func openPlain(t *testing.T, dsn string) *sql.DB {
-	t.Helper()
-	db, err := postgres.OpenDB(dsn)
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, db.Close()) })
-	return db
 }
 
 // burn uses up transaction ids.
@@ -171,71 +159,21 @@ func forward(t *testing.T, db *sql.DB, to *tally) (stop func()) {
 	t.Helper()
 	s, err := postgres.Open(t.Context(), db, postgres.Config{})
 	require.NoError(t, err)
-	f, err := forwarder.New(forwarder.Config{
-		Store: s, Name: "test",
-		Routes: route.Routes{"*": route.To("sink")},
-		Sinks:  map[string]forwarder.Sink{"sink": {Sink: to}},
-		Logger: slog.New(slog.NewTextHandler(to, nil)),
-	})
-	require.NoError(t, err)
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- f.Run(ctx) }()
-	return func() {
-		t.Helper()
-		cancel()
-		require.NoError(t, <-ended)
-	}
+	o := &outbox{t: t, db: db, store: s}
+	return o.one(forwarder.Sink{Sink: to}, to.logging, inRealTime, func(c *forwarder.Config) { c.Retention, c.InboxRetention, c.Lease = 0, 0, 0 }).end
 }
 
-// tally is a sink that counts deliveries by id, and collects log lines.
+// tally is a sink with the log of its forwarder.
 type tally struct {
-	mu        sync.Mutex
-	delivered map[string]int
-	lines     strings.Builder
-}
-
-func newTally() *tally { return &tally{delivered: make(map[string]int)} }
-
-func (c *tally) Deliver(_ context.Context, d *notification.Delivery) (notification.Receipt, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.delivered[d.ID]++
-	return "counted", nil
-}
-
-func (c *tally) Write(line []byte) (int, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.lines.Write(line)
-}
-
-func (c *tally) times() map[string]int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	times := make(map[string]int, len(c.delivered))
-	for id, n := range c.delivered {
-		times[id] = n
-	}
-	return times
-}
-
-func (c *tally) warnings() int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return strings.Count(c.lines.String(), "read again")
+	script
+	lines
 }
 
 // waitFor waits until all these ids were delivered.
-func (c *tally) waitFor(t *testing.T, ids ...string) {
+func (s *script) waitFor(t *testing.T, ids ...string) {
 	t.Helper()
-	require.Eventually(t, func() bool {
-		times := c.times()
-		for _, id := range ids {
-			if times[id] == 0 {
-				return false
-			}
-		}
-		return true
-	}, time.Minute, 5*time.Millisecond, "%v were not all delivered", ids[:1])
+	eventually(t, func() bool {
+		took := s.times()
+		return !slices.ContainsFunc(ids, func(id string) bool { return took[id] == 0 })
+	}, fmt.Sprintf("%v are all delivered", ids[:1]))
 }

@@ -3,10 +3,10 @@ package forwarder_test
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -120,8 +120,7 @@ func TestARollingDeployDeliversAllInOrderAndLeavesNothingDead(t *testing.T) {
 		old.end()
 		publish(oldTypes, promoEnded{"last"}) // by an old publisher that runs longer than the forwarder
 		promos++
-		time.Sleep(5 * time.Minute)
-		synctest.Wait()
+		pass(5 * time.Minute)
 
 		for i := range items {
 			item := fmt.Sprint("item-", i)
@@ -136,10 +135,37 @@ func TestARollingDeployDeliversAllInOrderAndLeavesNothingDead(t *testing.T) {
 		fresh.end()
 
 		old = start("old", oldTypes, oldSink) // a rollback of the deployment
-		time.Sleep(5 * time.Minute)
-		synctest.Wait()
+		pass(5 * time.Minute)
 		require.Len(t, h.promos, promos)
 		require.Empty(t, o.parked())
-		old.end()
+	})
+}
+
+func TestAnExactRouteIncludesTheAliasesOfItsType(t *testing.T) {
+	types := registry.New()
+	require.NoError(t, registry.Register[struct{}](types, "price.set", registry.Aliases("price.changed")))
+	onEachStore(t, func(t *testing.T, o *outbox) {
+		var s script
+		f := o.start(map[string]forwarder.Sink{"s": {Sink: &s}}, route.Routes{"price.set": route.To("s")},
+			func(c *forwarder.Config) { c.Types = types })
+		o.append("price.changed", "k", "old")
+		o.append("price.set", "k", "new")
+		f.publish("price.dropped", "", "other")
+		require.Equal(t, []string{"old", "new"}, s.given())
+		require.Equal(t, []string{"_unrouted dead other"}, o.parked())
+	})
+}
+
+func TestTheRetryPolicyOfATypeAppliesToItsAliases(t *testing.T) {
+	types := registry.New()
+	require.NoError(t, registry.Register[struct{}](types, "price.set", registry.Aliases("price.changed")))
+	onEachStore(t, func(t *testing.T, o *outbox) {
+		o.start(map[string]forwarder.Sink{"s": {Sink: down(errors.New("500")), Breaker: forwarder.Breaker{Off: true},
+			Retry: forwarder.Retry{Types: map[string]forwarder.Retry{"price.set": {MaxAttempts: 2}}}}},
+			route.Routes{"price.set": route.To("s")}, func(c *forwarder.Config) { c.Types = types })
+		o.append("price.changed", "", "old")
+		pass(time.Minute)
+		require.Equal(t, []string{"s dead old"}, o.parked())
+		require.Equal(t, 2, o.spent())
 	})
 }

@@ -1,7 +1,6 @@
 package forwarder_test
 
 import (
-	"log/slog"
 	"testing"
 	"time"
 
@@ -10,11 +9,7 @@ import (
 	"github.com/waybill-go/waybill/framework/forwarder"
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/route"
-	"github.com/waybill-go/waybill/framework/store"
 )
-
-// logging makes a forwarder log to l.
-func (l *lines) logging(c *forwarder.Config) { c.Logger = slog.New(slog.NewTextHandler(l, nil)) }
 
 const newSink = "the sink is new to this outbox"
 
@@ -74,8 +69,7 @@ func TestASinkThatIsAddedLaterStartsNow(t *testing.T) {
 		require.Len(t, log.with("sink=since start=2030-01-01T00:00:00Z rows_passed_over=3"), 1)
 		require.Len(t, log.with("sink=_unrouted start=now"), 1, "no notification was unrouted")
 		require.Len(t, log.with(newSink), 4)
-		o.append("t", "", "f")
-		f.flush()
+		f.publish("t", "", "f")
 		settleDown()
 		for name, s := range map[string]*script{"sink": &s, "added": &added, "whole": &whole, "since": &since} {
 			require.Equal(t, []string{"f"}, s.given(), name)
@@ -89,20 +83,5 @@ func TestASinkThatIsAddedLaterStartsNow(t *testing.T) {
 		settleDown()
 		require.Empty(t, added.given(), "a forgotten sink is new")
 		require.Equal(t, []string{"g"}, whole.given())
-		f.end()
 	})
-}
-
-func TestAnInvalidStartIsRefused(t *testing.T) {
-	t.Parallel()
-	_, err := forwarder.New(forwarder.Config{
-		Store: struct{ forwarder.Store }{}, Routes: route.Routes{"*": route.To("s")},
-		Sinks: map[string]forwarder.Sink{"s": {Sink: &script{}, Start: "newest"}},
-	})
-	require.ErrorIs(t, err, forwarder.ErrConfig)
-	require.ErrorContains(t, err, `sinks.s.start is "newest": use oldest, now, or a time such as 2026-03-01T00:00:00Z`)
-	require.ErrorIs(t, store.Start("newest").Validate(), store.ErrStart)
-	for _, start := range []forwarder.Start{"", forwarder.StartOldest, forwarder.StartNow, forwarder.StartAt(time.Now())} {
-		require.NoError(t, start.Validate())
-	}
 }

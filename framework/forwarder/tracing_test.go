@@ -12,7 +12,6 @@ import (
 	"path/filepath"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -26,9 +25,7 @@ import (
 	"github.com/waybill-go/waybill/framework/notification"
 	outboxes "github.com/waybill-go/waybill/framework/outbox"
 	"github.com/waybill-go/waybill/framework/route"
-	"github.com/waybill-go/waybill/framework/store/postgres"
 	"github.com/waybill-go/waybill/framework/store/postgres/postgrestest"
-	"github.com/waybill-go/waybill/framework/store/sqlite"
 	"github.com/waybill-go/waybill/framework/tracing"
 	"github.com/waybill-go/waybill/registry"
 	"github.com/waybill-go/waybill/sinks"
@@ -81,31 +78,14 @@ func traceparent(n int) string { return fmt.Sprintf("00-%032x-%016x-01", n, n+10
 
 func TestOneTraceReachesFromThePublisherToTheReceiver(t *testing.T) {
 	t.Parallel()
-	t.Run("postgres", func(t *testing.T) {
-		t.Parallel()
-		db, err := postgres.OpenDB(postgrestest.DSN(t))
-		require.NoError(t, err)
-		defer db.Close()
-		_, err = postgres.Migrate(t.Context(), db, postgres.Config{})
-		require.NoError(t, err)
-		s, err := postgres.Open(t.Context(), db, postgres.Config{})
-		require.NoError(t, err)
-		testOneTrace(t, db, s)
-	})
+	t.Run("postgres", func(t *testing.T) { t.Parallel(); testOneTrace(t, openPostgres(t, postgrestest.DSN(t))) })
 	t.Run("sqlite", func(t *testing.T) {
 		t.Parallel()
-		db, err := sqlite.OpenDB(filepath.Join(t.TempDir(), "outbox.db"))
-		require.NoError(t, err)
-		defer db.Close()
-		_, err = sqlite.Migrate(t.Context(), db, sqlite.Config{})
-		require.NoError(t, err)
-		s, err := sqlite.Open(t.Context(), db, sqlite.Config{})
-		require.NoError(t, err)
-		testOneTrace(t, db, s)
+		testOneTrace(t, openSQLite(t, filepath.Join(t.TempDir(), "outbox.db")))
 	})
 }
 
-func testOneTrace(t *testing.T, db *sql.DB, s appendable) {
+func testOneTrace(t *testing.T, o *outbox) {
 	got := make(chan http.Header, 2)
 	receiver := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { got <- r.Header }))
 	defer receiver.Close()
@@ -115,24 +95,19 @@ func testOneTrace(t *testing.T, db *sql.DB, s appendable) {
 	require.NoError(t, err)
 
 	application, engine := newSpanRecorder(), newSpanRecorder()
-	f, err := forwarder.New(forwarder.Config{
-		Store: s, Routes: route.Routes{"*": route.To("partner", "stranger")}, TracerProvider: engine, Logger: slog.New(slog.DiscardHandler),
-		Sinks: map[string]forwarder.Sink{"partner": {Sink: partner}, "stranger": {Sink: stranger, Trace: forwarder.TraceNone}},
-	})
+	f, err := forwarder.New(o.config(map[string]forwarder.Sink{"partner": {Sink: partner}, "stranger": {Sink: stranger, Trace: forwarder.TraceNone}},
+		route.Routes{"*": route.To("partner", "stranger")}, inRealTime, func(c *forwarder.Config) { c.TracerProvider = engine }))
 	require.NoError(t, err)
-	publisher, err := outboxes.New(tracedTypes(t), s, outboxes.Config{TracerProvider: application, Wake: f.Wake})
+	publisher, err := outboxes.New(tracedTypes(t), o.store, outboxes.Config{TracerProvider: application, Wake: f.Wake})
 	require.NoError(t, err)
 
 	ctx, request := application.Tracer("test").Start(t.Context(), "request")
-	require.NoError(t, publisher.RunInTx(ctx, db, nil, func(ctx context.Context, tx *sql.Tx) error { return publisher.Publish(ctx, tx, traced{N: 1}) }))
+	require.NoError(t, publisher.RunInTx(ctx, o.db, nil, func(ctx context.Context, tx *sql.Tx) error { return publisher.Publish(ctx, tx, traced{N: 1}) }))
 	request.End()
 
-	running, stop := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- f.Run(running) }()
+	e := launch(t, f)
 	headers := []http.Header{<-got, <-got}
-	stop()
-	require.NoError(t, <-ended)
+	e.end()
 
 	publish := application.named("publish traced")
 	require.Len(t, publish, 1)
@@ -173,7 +148,7 @@ func TestEachAttemptHasItsSpan(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		var log bytes.Buffer
 		r := newSpanRecorder()
-		s := script{answer: func(ctx context.Context, d *notification.Delivery) error {
+		s := &script{answer: func(ctx context.Context, d *notification.Delivery) error {
 			if !trace.SpanFromContext(ctx).IsRecording() {
 				return sinks.Permanent(errors.New("there is no span"))
 			}
@@ -182,7 +157,7 @@ func TestEachAttemptHasItsSpan(t *testing.T) {
 			}
 			return sinks.Permanent(errors.New("refused"))
 		}}
-		f := o.one(forwarder.Sink{Sink: &s, Retry: forwarder.Retry{Initial: time.Minute}}, func(c *forwarder.Config) {
+		f := o.one(forwarder.Sink{Sink: s, Retry: forwarder.Retry{Initial: time.Minute}}, func(c *forwarder.Config) {
 			c.TracerProvider, c.Logger = r, slog.New(tracing.LogHandler(slog.NewTextHandler(&log, nil)))
 		})
 		o.insert(notification.Envelope{ID: "a", Type: "t", Metadata: notification.Metadata{"traceparent": traceparent(7), "tracestate": "vendor=1"}})
@@ -252,9 +227,7 @@ func TestABatchHasOneSpanThatLinksToEach(t *testing.T) {
 		}
 		envelopes[1].Metadata["traceparent"] = "00-nonsense"
 		o.insert(envelopes...)
-		f := o.one(forwarder.Sink{Sink: b, Parallelism: alone, Retry: later}, func(c *forwarder.Config) { c.TracerProvider = r })
-		f.flush()
-		f.end()
+		o.deliver(0, forwarder.Sink{Sink: b, Parallelism: alone, Retry: later}, func(c *forwarder.Config) { c.TracerProvider = r })
 
 		spans := r.named("deliver sink")
 		require.Len(t, spans, 1)
@@ -277,25 +250,13 @@ func TestABatchHasOneSpanThatLinksToEach(t *testing.T) {
 func TestAnOutageDoesNotFillTheTraces(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		r := newSpanRecorder()
-		var s script
-		down := true
-		s.answer = func(context.Context, *notification.Delivery) error {
-			if s.mu.Lock(); down {
-				s.mu.Unlock()
-				return sinks.Unavailable(errors.New("connection refused"))
-			}
-			s.mu.Unlock()
-			return nil
-		}
-		f := o.one(forwarder.Sink{Sink: &s, Parallelism: alone}, func(c *forwarder.Config) { c.TracerProvider = r })
+		s := down(sinks.Unavailable(errors.New("connection refused")))
+		f := o.one(forwarder.Sink{Sink: s, Parallelism: alone}, func(c *forwarder.Config) { c.TracerProvider = r })
 		o.insert(notification.Envelope{ID: "a", Type: "t", Metadata: notification.Metadata{"traceparent": traceparent(1)}})
 		f.flush()
 		time.Sleep(time.Hour)
-		s.mu.Lock()
-		down = false
-		s.mu.Unlock()
-		time.Sleep(time.Minute)
-		synctest.Wait()
+		s.mended.Store(true)
+		pass(time.Minute)
 		f.end()
 		require.Greater(t, len(s.given()), 100)
 
@@ -325,14 +286,8 @@ func TestWithoutAProviderThereIsNoSpan(t *testing.T) {
 		}
 		pass.answer, none.answer = note("pass"), note("none")
 		ctx, mine := r.Tracer("test").Start(t.Context(), "main")
-		f, err := forwarder.New(forwarder.Config{
-			Store: o.store, Logger: slog.New(slog.DiscardHandler),
-			Routes: route.Routes{"*": { // a condition sees the published payload
-				{Sink: "pass"}, {Sink: "none", When: "metadata.traceparent != nil"},
-			}},
-			Retention: forwarder.KeepForever, InboxRetention: forwarder.KeepForever,
-			Sinks: map[string]forwarder.Sink{"pass": {Sink: &pass}, "none": {Sink: &none, Trace: forwarder.TraceNone}},
-		})
+		f, err := forwarder.New(o.config(map[string]forwarder.Sink{"pass": {Sink: &pass}, "none": {Sink: &none, Trace: forwarder.TraceNone}},
+			route.Routes{"*": {{Sink: "pass"}, {Sink: "none", When: "metadata.traceparent != nil"}}})) // a condition sees the published payload
 		require.NoError(t, err)
 		ctx, stop := context.WithCancel(ctx)
 		e := &engine{Forwarder: f, t: t, stop: stop, ended: make(chan error, 1)}
@@ -348,15 +303,5 @@ func TestWithoutAProviderThereIsNoSpan(t *testing.T) {
 		require.Equal(t, traceparent(1), seen["pass"].Get("traceparent"))
 		require.Equal(t, "v=1", seen["pass"].Get("tracestate"))
 		require.Equal(t, notification.Metadata{"tenant": "acme"}, seen["none"])
-	})
-}
-
-func TestAWrongRuleForTheTraceIsRefused(t *testing.T) {
-	t.Parallel()
-	onSQLite(t, func(t *testing.T, o *outbox) {
-		_, err := forwarder.New(forwarder.Config{Store: o.store, Routes: route.Routes{"*": route.To("sink")},
-			Sinks: map[string]forwarder.Sink{"sink": {Sink: &script{}, Trace: "baggage"}}})
-		require.ErrorIs(t, err, forwarder.ErrConfig)
-		require.ErrorContains(t, err, `sinks.sink.trace is "baggage": use pass or none`)
 	})
 }

@@ -1,14 +1,12 @@
 package forwarder_test
 
 import (
-	"bytes"
 	"context"
 	"database/sql"
 	"errors"
 	"log/slog"
 	"net/url"
-	"slices"
-	"strings"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -26,9 +24,6 @@ import (
 	"github.com/waybill-go/waybill/framework/store/postgres/postgrestest"
 	"github.com/waybill-go/waybill/registry"
 )
-
-// patience is how long a test in real time waits.
-const patience = 30 * time.Second
 
 // separated is an outbox whose publisher and forwarder share only the database, like two processes. It
 // runs in real time.
@@ -48,7 +43,7 @@ type announcedOrder struct {
 func newSeparated(t testing.TB, c outboxes.Config) *separated {
 	t.Helper()
 	o := &separated{t: t, dsn: postgrestest.DSN(t), arrived: make(chan string, 10_000)}
-	o.db = o.open()
+	o.db = openPlain(t, o.dsn)
 	_, err := postgres.Migrate(t.Context(), o.db, postgres.Config{})
 	require.NoError(t, err)
 	s, err := postgres.Open(t.Context(), o.db, postgres.Config{})
@@ -58,14 +53,6 @@ func newSeparated(t testing.TB, c outboxes.Config) *separated {
 	o.publisher, err = outboxes.New(types, s, c)
 	require.NoError(t, err)
 	return o
-}
-
-func (o *separated) open() *sql.DB {
-	o.t.Helper()
-	db, err := postgres.OpenDB(o.dsn)
-	require.NoError(o.t, err)
-	o.t.Cleanup(func() { _ = db.Close() })
-	return db
 }
 
 // listening is an address whose connections can be recognized.
@@ -82,7 +69,7 @@ func (o *separated) listening() string {
 // at the log after pauses of at most longest.
 func (o *separated) forward(listen string, longest time.Duration, adjust ...func(*forwarder.Config)) *watchedForwarder {
 	o.t.Helper()
-	s, err := postgres.Open(o.t.Context(), o.open(), postgres.Config{Listen: listen})
+	s, err := postgres.Open(o.t.Context(), openPlain(o.t, o.dsn), postgres.Config{Listen: listen})
 	require.NoError(o.t, err)
 	c := &watchedForwarder{t: o.t, looks: make(chan struct{}, 1)}
 	config := forwarder.Config{
@@ -191,16 +178,6 @@ func TestACommitWakesTheForwarderOfItsProcessWithoutListening(t *testing.T) {
 	}
 }
 
-func TestPollingFindsRowsThatAreNotAnnounced(t *testing.T) {
-	t.Parallel()
-	o := newSeparated(t, outboxes.Config{Announcer: outboxes.Silent})
-	o.forward("", 10*time.Millisecond)
-	for _, id := range []string{"a", "b", "c"} {
-		o.publish(id)
-		o.await(id)
-	}
-}
-
 func TestAForwarderWhoseListeningConnectionIsKilledListensAgain(t *testing.T) {
 	t.Parallel()
 	o := newSeparated(t, outboxes.Config{})
@@ -208,13 +185,13 @@ func TestAForwarderWhoseListeningConnectionIsKilledListensAgain(t *testing.T) {
 	o.publish("before")
 	o.await("before")
 	for _, id := range []string{"a", "b", "c"} {
-		require.Eventually(t, func() bool { // it listens again after a pause
+		eventually(t, func() bool { // it listens again after a pause
 			var killed int
 			require.NoError(t, o.db.QueryRowContext(t.Context(),
 				`SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
 				WHERE application_name = 'listener' AND datname = current_database()`).Scan(&killed))
 			return killed == 1
-		}, patience, 10*time.Millisecond)
+		}, "the forwarder listens")
 		f.rest()
 		o.publish(id)
 		o.await(id)
@@ -227,23 +204,14 @@ func TestAListeningErrorIsLoggedOnceAndPollingContinues(t *testing.T) {
 	opened, err := postgres.Open(t.Context(), o.db, postgres.Config{})
 	require.NoError(t, err)
 	s := &deafStore{Store: opened, failures: 3, listening: make(chan struct{})}
-	var log bytes.Buffer
-	f, err := forwarder.New(forwarder.Config{
-		Store: s, Routes: route.Routes{"*": route.To("here")},
-		Sinks:  map[string]forwarder.Sink{"here": {Sink: arrivals(o.arrived)}},
-		Logger: slog.New(slog.NewTextHandler(&log, nil)),
-	})
-	require.NoError(t, err)
-	ctx, stop := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- f.Run(ctx) }()
+	var log lines
+	f := o.forward("", time.Second, over(s), log.logging)
 	o.publish("a")
 	o.await("a")
 	<-s.listening
-	stop()
-	require.NoError(t, <-ended)
-	require.Equal(t, 1, strings.Count(log.String(), "listening failed"), log.String())
-	require.Equal(t, 1, strings.Count(log.String(), "listening works again"), log.String())
+	f.end()
+	require.Len(t, log.with("listening failed"), 1)
+	require.Len(t, log.with("listening works again"), 1)
 }
 
 // deafStore fails to listen a number of times, then listens and closes listening.
@@ -292,49 +260,30 @@ func TestAForwarderThatListensLeavesNoGoroutines(t *testing.T) {
 	goleak.VerifyNone(t, before, goleak.IgnoreAnyFunction("database/sql.(*DB).connectionOpener")) // ended with the test
 }
 
-// BenchmarkLatency measures the time from just before a commit until its delivery begins, at 200
-// commits/s, with a publisher and a forwarder that share only the database. It also measures beside a
-// transaction that stays open, with an earlier id and offset than all others.
-func BenchmarkLatency(b *testing.B) {
-	for name, how := range map[string]struct{ listens, beside bool }{
-		"listen": {listens: true}, "poll": {}, "listen-beside-open": {true, true}, "poll-beside-open": {beside: true},
-	} {
-		b.Run(name, func(b *testing.B) {
-			c, listen := outboxes.Config{Announcer: outboxes.Silent}, ""
-			if how.listens {
-				c.Announcer = nil
-			}
-			o := newSeparated(b, c)
-			if how.listens {
-				listen = o.dsn
-			}
-			if how.beside {
-				open, err := o.db.BeginTx(b.Context(), nil)
-				require.NoError(b, err)
-				defer func() { _ = open.Rollback() }()
-				require.NoError(b, o.publisher.Publish(b.Context(), open, announcedOrder{ID: "open"}))
-			}
-			o.forward(listen, forwarder.DefaultPoll)
-			o.publish("first")
-			o.await("first")
-			ticker := time.NewTicker(5 * time.Millisecond)
-			defer ticker.Stop()
-			var all []time.Duration
-			for b.Loop() {
-				<-ticker.C
-				tx, err := o.db.BeginTx(b.Context(), nil)
-				require.NoError(b, err)
-				require.NoError(b, o.publisher.Publish(b.Context(), tx, announcedOrder{ID: "p"}))
-				began := time.Now()
-				require.NoError(b, tx.Commit())
-				o.publisher.Announce()
-				<-o.arrived
-				all = append(all, time.Since(began))
-			}
-			slices.Sort(all)
-			b.ReportMetric(all[len(all)/2].Seconds()*1000, "p50-ms")
-			b.ReportMetric(all[len(all)*99/100].Seconds()*1000, "p99-ms")
-			b.ReportMetric(0, "ns/op") // the time per iteration is the interval of the ticker
-		})
+// Forwarders that only poll keep no state in sessions, so a pooler may run each transaction in a
+// different session.
+func TestPollingWorksBehindATransactionPooler(t *testing.T) {
+	t.Parallel()
+	o := newSeparated(t, outboxes.Config{Announcer: outboxes.Silent})
+	pooled, err := postgrestest.StartPooler(t, o.dsn, 3)
+	if errors.Is(err, postgrestest.ErrNoProgram) {
+		t.Skip(err)
 	}
+	require.NoError(t, err)
+	o.dsn = pooled
+	lanes := func(c *forwarder.Config) { c.Lanes, c.Lease = 4, time.Second }
+	first := o.forward("", 10*time.Millisecond, lanes)
+	o.forward("", 10*time.Millisecond, lanes)
+	for i := range 100 {
+		o.publish(strconv.Itoa(i))
+	}
+	want, got := make(map[string]bool), make(map[string]bool)
+	for i := range 100 {
+		want[strconv.Itoa(i)] = true
+		got[<-o.arrived] = true
+	}
+	require.Equal(t, want, got)
+	first.end()
+	o.publish("to who is left")
+	o.await("to who is left")
 }

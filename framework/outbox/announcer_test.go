@@ -69,6 +69,7 @@ func TestRapidCommitsShareAnnouncementsAndTheLastCommitIsAnnounced(t *testing.T)
 		}
 		rapid := time.Since(began)
 		time.Sleep(time.Second)
+		synctest.Wait()
 		require.False(t, h.last.Before(last))
 		require.InDelta(t, rapid/(3*time.Millisecond), h.number, 2, "2 ms rest after each")
 		require.Equal(t, 1, h.most, "one announcement at a time")

@@ -67,6 +67,7 @@ type database interface {
 // onEach runs a test with a publisher on each database.
 func onEach(t *testing.T, c outbox.Config, test func(t *testing.T, db *sql.DB, s database, p *outbox.Publisher)) {
 	t.Helper()
+	t.Parallel()
 	t.Run("postgres", func(t *testing.T) {
 		t.Parallel()
 		db, s, p := setup(t, c)

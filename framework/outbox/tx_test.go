@@ -68,7 +68,6 @@ func TestRunInTxDoesNotRetry(t *testing.T) {
 }
 
 func TestATransactionThatIsOverIsRefusedWithTheReason(t *testing.T) {
-	t.Parallel()
 	onEach(t, outbox.Config{}, func(t *testing.T, db *sql.DB, s database, p *outbox.Publisher) {
 		for _, end := range []func(*sql.Tx) error{(*sql.Tx).Commit, (*sql.Tx).Rollback} {
 			tx, err := db.BeginTx(t.Context(), nil)
@@ -121,7 +120,6 @@ func TestAMisusedCallReturnsAHint(t *testing.T) {
 
 // The errors do not contain the messages of the library that writes the row.
 func TestAnErrorOfTheDatabaseIsNotRepeated(t *testing.T) {
-	t.Parallel()
 	onEach(t, outbox.Config{}, func(t *testing.T, db *sql.DB, _ database, p *outbox.Publisher) {
 		_, err := db.ExecContext(t.Context(), `ALTER TABLE outbox RENAME TO elsewhere`)
 		require.NoError(t, err)

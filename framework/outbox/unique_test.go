@@ -39,7 +39,6 @@ func inTx(t *testing.T, db *sql.DB, f func(tx *sql.Tx)) {
 }
 
 func TestADuplicateIsRefusedAndTheTransactionContinues(t *testing.T) {
-	t.Parallel()
 	onEach(t, outbox.Config{}, func(t *testing.T, db *sql.DB, s database, p *outbox.Publisher) {
 		inTx(t, db, func(tx *sql.Tx) { require.NoError(t, p.Publish(t.Context(), tx, once("first", "k"))) })
 		inTx(t, db, func(tx *sql.Tx) {
@@ -58,7 +57,6 @@ func TestADuplicateIsRefusedAndTheTransactionContinues(t *testing.T) {
 }
 
 func TestAUniquenessKeyTwiceInOneCallIsADuplicate(t *testing.T) {
-	t.Parallel()
 	onEach(t, outbox.Config{}, func(t *testing.T, db *sql.DB, s database, p *outbox.Publisher) {
 		inTx(t, db, func(tx *sql.Tx) {
 			require.ErrorIs(t, p.Publish(t.Context(), tx, once("a", "k"), once("b", "other"), once("c", "k")), outbox.ErrDuplicate)
@@ -69,7 +67,6 @@ func TestAUniquenessKeyTwiceInOneCallIsADuplicate(t *testing.T) {
 }
 
 func TestAWrapperThatCannotQueryStillReportsADuplicate(t *testing.T) {
-	t.Parallel()
 	onEach(t, outbox.Config{}, func(t *testing.T, db *sql.DB, s database, p *outbox.Publisher) {
 		inTx(t, db, func(tx *sql.Tx) {
 			w := onlyExec{tx}
@@ -94,7 +91,6 @@ func (w onlyExec) Rollback() error { return w.tx.Rollback() }
 
 // Calls that share keys in different orders do not deadlock, and one of them publishes.
 func TestOneOfSeveralConcurrentPublishersPublishes(t *testing.T) {
-	t.Parallel()
 	onEach(t, outbox.Config{}, func(t *testing.T, db *sql.DB, s database, p *outbox.Publisher) {
 		db.SetMaxOpenConns(8)
 		var published, refused atomic.Int32
@@ -127,7 +123,6 @@ func TestOneOfSeveralConcurrentPublishersPublishes(t *testing.T) {
 }
 
 func TestInvalidUniquenessIsRefusedBeforeAnythingIsWritten(t *testing.T) {
-	t.Parallel()
 	onEach(t, outbox.Config{}, func(t *testing.T, db *sql.DB, s database, p *outbox.Publisher) {
 		for name, c := range map[string]struct {
 			option outbox.Option
@@ -152,7 +147,6 @@ func TestInvalidUniquenessIsRefusedBeforeAnythingIsWritten(t *testing.T) {
 }
 
 func TestATransactionOfAnotherDatabaseIsNamedAndNothingIsWritten(t *testing.T) {
-	t.Parallel()
 	onEach(t, outbox.Config{}, func(t *testing.T, db *sql.DB, s database, p *outbox.Publisher) {
 		dsn := ""
 		if _, ok := s.(*postgres.Store); ok {
@@ -206,7 +200,6 @@ func TestATriggerWithoutItsTableIsNotAnotherDatabase(t *testing.T) {
 }
 
 func TestAPublisherCancelsScheduledNotifications(t *testing.T) {
-	t.Parallel()
 	onEach(t, outbox.Config{}, func(t *testing.T, db *sql.DB, s database, _ *outbox.Publisher) {
 		types := registry.New()
 		require.NoError(t, registry.Register[orderPlaced](types, "order.placed", registry.Aliases("order.was-placed"),

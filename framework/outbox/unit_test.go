@@ -44,8 +44,16 @@ func payloads(t *testing.T, s store.Log) []string {
 	return all
 }
 
+// runUnit runs a unit that only tracks aggregates.
+func runUnit(t *testing.T, db *sql.DB, p *outbox.Publisher, aggregates ...outbox.Aggregate) error {
+	t.Helper()
+	return p.RunUnit(t.Context(), db, nil, func(_ context.Context, _ *sql.Tx, u *outbox.Unit) error {
+		u.Track(aggregates...)
+		return nil
+	})
+}
+
 func TestAUnitPublishesRecordedEventsAndClearsThemAfterTheCommit(t *testing.T) {
-	t.Parallel()
 	onEach(t, outbox.Config{}, func(t *testing.T, db *sql.DB, s database, p *outbox.Publisher) {
 		a, b := &order{id: "a"}, &basket{id: "b"}
 		a.place(1)
@@ -61,10 +69,7 @@ func TestAUnitPublishesRecordedEventsAndClearsThemAfterTheCommit(t *testing.T) {
 		want := []string{`{"order_id":"a","total":1}`, `{"order_id":"a","total":3}`, `{"order_id":"b","total":2}`}
 		require.Equal(t, want, payloads(t, s))
 
-		require.NoError(t, p.RunUnit(t.Context(), db, nil, func(_ context.Context, _ *sql.Tx, u *outbox.Unit) error {
-			u.Track(a, b)
-			return nil
-		}))
+		require.NoError(t, runUnit(t, db, p, a, b))
 		require.Equal(t, want, payloads(t, s), "no event is left")
 	})
 }
@@ -90,7 +95,6 @@ func TestAUnitThatIsRolledBackKeepsItsEvents(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			onEach(t, outbox.Config{}, func(t *testing.T, db *sql.DB, s database, p *outbox.Publisher) {
 				_, err := db.ExecContext(t.Context(), `CREATE TABLE products (id VARCHAR(100) PRIMARY KEY)`)
 				require.NoError(t, err)
@@ -148,7 +152,6 @@ func TestACommitWhoseAnswerIsLostKeepsTheEvents(t *testing.T) {
 }
 
 func TestAUnitWorksInTransactionsOfTheApplication(t *testing.T) {
-	t.Parallel()
 	onEach(t, outbox.Config{}, func(t *testing.T, db *sql.DB, s database, p *outbox.Publisher) {
 		a, b := &order{id: "a"}, &basket{id: "b"}
 		u := p.NewUnit()
@@ -179,10 +182,7 @@ func TestAUnitWakesTheForwarderOnlyAfterTheCommit(t *testing.T) {
 	db, _, p := setup(t, outbox.Config{Wake: func() { woken++ }})
 	a := &order{id: "a"}
 	a.place(1)
-	require.NoError(t, p.RunUnit(t.Context(), db, nil, func(_ context.Context, _ *sql.Tx, u *outbox.Unit) error {
-		u.Track(a)
-		return nil
-	}))
+	require.NoError(t, runUnit(t, db, p, a))
 	require.Equal(t, 1, woken)
 	u := p.NewUnit()
 	u.Track(a)
@@ -202,10 +202,7 @@ func TestAggregatesThatShareARecorderKeepTheOrderOfTheirEvents(t *testing.T) {
 	a.Record(orderPlaced{OrderID: "a"})
 	b.Record(orderPlaced{OrderID: "b"})
 	a.Record(orderPlaced{OrderID: "c"})
-	require.NoError(t, p.RunUnit(t.Context(), db, nil, func(_ context.Context, _ *sql.Tx, u *outbox.Unit) error {
-		u.Track(r)
-		return nil
-	}))
+	require.NoError(t, runUnit(t, db, p, r))
 	var keys []string
 	for _, e := range published(t, s) {
 		keys = append(keys, e.Key)
@@ -217,10 +214,7 @@ func TestAUnitRefusesMisuse(t *testing.T) {
 	t.Parallel()
 	db, s, p := setup(t, outbox.Config{})
 	for name, a := range map[string]outbox.Aggregate{"nil": nil, "a nil pointer": (*order)(nil), "a value": copied{}} {
-		err := p.RunUnit(t.Context(), db, nil, func(_ context.Context, _ *sql.Tx, u *outbox.Unit) error {
-			u.Track(a, a)
-			return nil
-		})
+		err := runUnit(t, db, p, a, a)
 		require.ErrorIs(t, err, outbox.ErrUnit, name)
 		require.ErrorContains(t, err, "is not a pointer to an aggregate", name)
 	}

@@ -172,6 +172,17 @@ func newFeed(l store.Log) *feed.Feed {
 	return feed.New(feed.Config{Log: l, PollMin: time.Millisecond, PollMax: time.Second, PageRows: 10, Logger: slog.New(slog.DiscardHandler)})
 }
 
+// inBubble runs a test with a running feed of a log, in fake time.
+func inBubble(t *testing.T, test func(t *testing.T, l *log, f *feed.Feed)) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		l := &log{}
+		f := newFeed(l)
+		run(t, f)
+		test(t, l, f)
+	})
+}
+
 // run runs a feed until the end of a test.
 func run(t *testing.T, f *feed.Feed) {
 	ctx, stop := context.WithCancel(t.Context())
