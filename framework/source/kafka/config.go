@@ -24,13 +24,15 @@ const (
 // fifth of it. Brokers answer within milliseconds, and a lane that waits for longer can only say so.
 const requestTimeout = 10 * time.Second
 
+// clientName is the client's name in the brokers' logs and quotas, and begins the names of groups.
+const clientName = "waybill"
+
 // Config configures a source. Brokers and Topics are required; zero fields have their defaults.
 type Config struct {
-	Brokers  []string `yaml:"brokers" doc:"Addresses of some brokers of the cluster, as host:port. The client discovers the others. Required"`
-	Topics   []string `yaml:"topics" doc:"Topics to read, with up to 1,024 partitions together. A topic that is added later is read from its oldest record. Required"`
-	ClientID string   `yaml:"client_id" doc:"Name of the client in the brokers' logs and quotas, and prefix of the consumer groups to which the positions of sinks are copied, for Kafka's own tools, as in waybill.partner. Default: waybill"`
-	Type     string   `yaml:"type" doc:"Expression for the type of records that are neither written by the kafka sink nor CloudEvents. It can use topic, partition, offset, key, headers and payload (parsed JSON), as in topic, headers[\"event-type\"] or \"order.\" + payload.kind. Without it such records have the type _unreadable"`
-	Lost     string   `yaml:"lost" enum:"stop,skip" doc:"What happens if records are gone that a sink has not read, after retention or an unclean leader election: stop (the lane waits for a person, and its error says what is gone) or skip (the lane continues after them, and the loss is logged). Default: stop"`
+	Brokers []string `yaml:"brokers" doc:"Addresses of some brokers of the cluster, as host:port. The client discovers the others. Required"`
+	Topics  []string `yaml:"topics" doc:"Topics to read, with up to 1,024 partitions together. A topic that is added later is read from its oldest record. Required"`
+	Type    string   `yaml:"type" doc:"Expression for the type of records that are neither written by the kafka sink nor CloudEvents. It can use topic, partition, offset, key, headers and payload (parsed JSON), as in topic, headers[\"event-type\"] or \"order.\" + payload.kind. Without it such records have the type _unreadable"`
+	Lost    string   `yaml:"lost" enum:"stop,skip" doc:"What happens if records are gone that a sink has not read, after retention or an unclean leader election: stop (the lane waits for a person, and its error says what is gone) or skip (the lane continues after them, and the loss is logged). Default: stop"`
 
 	SASL connection.SASL `yaml:"sasl" doc:"Settings of the authentication to the brokers"`
 	TLS  connection.TLS  `yaml:"tls" doc:"Settings of TLS to the brokers"`
@@ -89,7 +91,7 @@ func (c *Config) validateTopics() error {
 
 func (c *Config) connection() connection.Config {
 	return connection.Config{
-		Brokers: c.Brokers, ClientID: c.ClientID, Step: c.timeout / 5, SASL: c.SASL, TLS: c.TLS,
+		Brokers: c.Brokers, ClientID: clientName, Step: c.timeout / 5, SASL: c.SASL, TLS: c.TLS,
 		TLSConfig: c.TLSConfig, TokenProvider: c.TokenProvider, Dial: c.Dial, Logger: c.Logger, Name: "source",
 	}
 }

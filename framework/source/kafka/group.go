@@ -70,7 +70,7 @@ func (g *groups) write() {
 		for _, p := range positions {
 			offsets.Add(kadm.Offset{Topic: p.name, Partition: p.number, At: p.next, LeaderEpoch: p.epoch})
 		}
-		if err := g.source.admin.CommitAllOffsets(ctx, g.source.config.ClientID+"."+sink, offsets); err != nil {
+		if err := g.source.admin.CommitAllOffsets(ctx, clientName+"."+sink, offsets); err != nil {
 			first = cmp.Or(first, err)
 			continue
 		}

@@ -334,7 +334,7 @@ func testTheGroupsFollow(t *testing.T, cluster *kafkatest.Cluster) {
 	w := newWorld(t, cluster, 2, nil)
 	w.write(t, orders(0, 20, 7)...)
 	sink := newTaken()
-	forward(t, w.open(t, func(c *kafka.Config) { c.ClientID = w.topic }), sink)
+	forward(t, w.open(t), sink)
 	sink.await(t, 20)
 	admin := kadm.NewClient(w.client)
 	require.Eventually(t, func() bool {
