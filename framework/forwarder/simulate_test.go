@@ -376,13 +376,13 @@ func simulateLooks(t *testing.T, c *chapter) {
 	kinds := []string{"log", "parked", "leases", "heartbeats", "renewals"}
 	var rows [][]string
 	for _, longest := range []time.Duration{50 * time.Millisecond, 250 * time.Millisecond, time.Second} {
-		line := plot.Line{Name: "poll.max " + longest.String(), Dots: true}
+		line := plot.Line{Name: "poll " + longest.String(), Dots: true}
 		for _, n := range pick([]int{1, 2, 5, 10, 20}, []int{2}) {
 			counts := make(map[string]float64)
 			inFleet(t, func(t *testing.T, o *outbox, open func(string, map[string]forwarder.Sink, func(*forwarder.Config)) *process) {
 				f := &fleet{t: t, tables: o.store}
 				for i := range n {
-					f.running = append(f.running, open(fmt.Sprintf("forwarder-%02d", i), accepting, func(c *forwarder.Config) { c.Lanes, c.Poll.Max = lanes, longest }))
+					f.running = append(f.running, open(fmt.Sprintf("forwarder-%02d", i), accepting, func(c *forwarder.Config) { c.Lanes, c.Poll = lanes, longest }))
 				}
 				f.settle()
 				time.Sleep(20 * time.Second)
@@ -409,7 +409,7 @@ func simulateLooks(t *testing.T, c *chapter) {
 			require.InEpsilon(t, float64(n)/longest.Seconds(), counts["log"], 0.25, "a look in each longest pause")
 			require.InEpsilon(t, lanes*3/15.0, counts["renewals"], 0.25, "three in each lease")
 			line.Points = append(line.Points, plot.Point{X: float64(n), Y: all})
-			rows = append(rows, append([]string{result.Plural(n, "forwarder") + ", poll.max " + longest.String()}, number(append(figures, all)...)...))
+			rows = append(rows, append([]string{result.Plural(n, "forwarder") + ", poll " + longest.String()}, number(append(figures, all)...)...))
 		}
 		chart.Lines = append(chart.Lines, line)
 	}
@@ -528,7 +528,7 @@ func simulateTenants(t *testing.T, c *chapter) {
 						to = separate{s}
 					}
 					p := open("forwarder", map[string]forwarder.Sink{"sink": {Sink: to, Timeout: callLimit, Parallelism: forwarder.Parallelism{Threshold: slots}}},
-						func(c *forwarder.Config) { c.Poll.Max = 20 * time.Millisecond })
+						func(c *forwarder.Config) { c.Poll = 20 * time.Millisecond })
 					const every = 20 * time.Millisecond
 					for at := s.began; at.Before(s.until); at = at.Add(every) {
 						var batch []notification.Envelope
