@@ -16,7 +16,7 @@ type Waits struct {
 	result *durations.Histogram
 }
 
-// NewWaits returns a Waits for the notifications with the numbers from from on.
+// NewWaits returns a Waits for the notifications with the numbers after and including from.
 func NewWaits(from int) *Waits {
 	return &Waits{from: from, open: make(map[int]time.Time), result: durations.New()}
 }

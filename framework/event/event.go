@@ -1,4 +1,4 @@
-// Package event has what a forwarder tells its observer: attempts, batches, parked deliveries, checkpoints, leases,
+// Package event has what a forwarder reports to its observer: attempts, batches, parked deliveries, checkpoints, leases,
 // breakers, throttling, looks at the log, failures of the database and what retention removes.
 package event
 
@@ -10,7 +10,7 @@ import (
 	"github.com/waybill-go/waybill/sinks"
 )
 
-// Observer is told what a forwarder does. It is called from many goroutines, some of which hold locks of the
+// Observer gets reports of what a forwarder does. It is called from many goroutines, some of which hold locks of the
 // engine: it must be quick and must not call the forwarder. It has no transaction and does not affect deliveries.
 // Without an observer nothing is measured.
 type Observer interface {
@@ -29,7 +29,7 @@ type Func func(e Event)
 // Observe implements Observer.
 func (f Func) Observe(e Event) { f(e) }
 
-// Tell tells an observer an event; nil means that there is no observer.
+// Tell reports an event to an observer; nil means that there is no observer.
 func Tell(o Observer, e Event) {
 	if o != nil {
 		o.Observe(e)
@@ -53,7 +53,7 @@ type Attempt struct {
 	Duration time.Duration
 }
 
-// Batch is one call of a sink with a batch. It is told before the batch's attempts.
+// Batch is one call of a sink with a batch. It comes before the batch's attempts.
 type Batch struct {
 	Sink       string
 	Deliveries int

@@ -83,7 +83,7 @@ type Config struct {
 	//
 	// Those of handlers and hooks in the same pool come on top.
 	Connections int `yaml:"connections" zero:"refused"`
-	// Observer, if set, is told what the forwarder does.
+	// Observer, if set, gets reports of what the forwarder does.
 	Observer event.Observer `yaml:"-"`
 	// TracerProvider, if set, such as to otel.GetTracerProvider(), makes an OpenTelemetry span
 	// for each delivery or batch; see package tracing. Default: no spans.

@@ -235,7 +235,7 @@ func (f *Forwarder) share(change func(s *rateShare)) {
 	}
 }
 
-// inDatabase adds the name of the database to what an observer is told.
+// inDatabase adds the name of the database to what an observer gets.
 type inDatabase struct {
 	observer event.Observer
 	name     string

@@ -6,7 +6,7 @@ import (
 	"github.com/waybill-go/waybill/framework/event"
 )
 
-// Join returns an observer that tells several observers, in order. It leaves out nil ones, and
+// Join returns an observer that reports to several observers, in order. It leaves out nil ones, and
 // returns nil if there are no others.
 func Join(observers ...event.Observer) event.Observer {
 	all := slices.DeleteFunc(slices.Clone(observers), func(o event.Observer) bool { return o == nil })

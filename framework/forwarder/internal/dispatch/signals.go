@@ -2,7 +2,7 @@ package dispatch
 
 import "time"
 
-// signals are what a lane tells the goroutines that wait for it. Each channel has a capacity of 1.
+// signals wake the goroutines that wait for a lane. Each channel has a capacity of 1.
 type signals struct {
 	room   chan struct{} // there may be room
 	full   bool          // the reader waits for room

@@ -9,7 +9,7 @@ import (
 	"github.com/waybill-go/waybill/benchmarks/result"
 )
 
-// swept returns a sweep of a sink with these throughputs at the thresholds 1, 16 and 256.
+// swept returns a sweep of a sink with these rates at the thresholds 1, 16 and 256.
 func swept(rates ...float64) result.Scenario {
 	s := result.Scenario{Name: "sweep"}
 	for i, n := range []int{1, 16, 256} {

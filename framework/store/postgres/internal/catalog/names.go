@@ -1,4 +1,4 @@
-// Package catalog names what an outbox has in PostgreSQL, and tells the server's errors apart.
+// Package catalog names what an outbox has in PostgreSQL, and distinguishes the server's errors.
 package catalog
 
 import (
