@@ -168,7 +168,7 @@ func TestImportRules(t *testing.T) {
 		{"framework/forwarder", engine + "coordinate", ""},
 		{engine + "lane", engine + "settle", ""},
 		{"framework/forwarder/fleet", engine + "coordinate", ""},
-			{engine + "settle", engine + "dispatch", ""},
+		{engine + "settle", engine + "dispatch", ""},
 		{engine + "dispatch", engine + "keyqueue", ""},
 		{"framework/store/postgres", "framework/store", ""},
 		{"framework/store/postgres/postgrestest", "framework/store/postgres", ""},

@@ -6,7 +6,7 @@ import "github.com/waybill-go/waybill/framework/forwarder"
 // is the policy of the type, and from is the pattern of retry.types that it comes from; "" if the
 // type has the sink's own policy.
 func (c *Config) Effective(sink, typ string) (s forwarder.Sink, from string) {
-	s = c.Sinks[sink].Sink.WithDefaults()
+	s = c.Sinks[sink].WithDefaults()
 	s.Retry, from = s.Retry.For(typ)
 	return s, from
 }
@@ -20,7 +20,7 @@ func (c *Config) MaxAttempts(sink, typ string) int {
 // withDefaults returns the sink with the forwarder's defaults filled in.
 func (s Sink) withDefaults() Sink {
 	given := s.Retry.Types
-	s.Sink = s.Sink.WithDefaults()
+	s.Sink = s.WithDefaults()
 	s.Retry.Types = make(map[string]forwarder.Retry, len(given))
 	for pattern, policy := range given {
 		s.Retry.Types[pattern] = policy.Over(s.Retry)

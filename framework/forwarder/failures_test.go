@@ -243,7 +243,7 @@ func TestAnUnknownTypeIsRetriedWithoutSpendingAttempts(t *testing.T) {
 		f.end()
 
 		next := &script{} // the sink of the process that replaces the first
-		f = o.one(forwarder.Sink{Sink: next})
+		o.one(forwarder.Sink{Sink: next})
 		pass(2 * time.Minute)
 		require.Equal(t, []string{"a", "b"}, next.given())
 		require.Equal(t, 1, next.attempts["a"])

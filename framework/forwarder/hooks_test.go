@@ -177,7 +177,7 @@ func TestDeliveriesThatAHookRefusedUntilTheStopAreNotRepeated(t *testing.T) {
 		require.Empty(t, o.noted())
 		require.ElementsMatch(t, []string{"sink settling good", "sink dead dies"}, o.parked())
 		refuses = false
-		f = o.one(forwarder.Sink{Sink: after, Hooks: hooks})
+		o.one(forwarder.Sink{Sink: after, Hooks: hooks})
 		pass(5 * time.Minute)
 		require.ElementsMatch(t, []string{"good", "dies"}, s.given())
 		require.Empty(t, after.given())

@@ -134,7 +134,7 @@ func TestARollingDeployDeliversAllInOrderAndLeavesNothingDead(t *testing.T) {
 		require.Less(t, len(h.promos), promos, "notifications whose type was removed too early wait")
 		fresh.end()
 
-		old = start("old", oldTypes, oldSink) // a rollback of the deployment
+		start("old", oldTypes, oldSink) // a rollback of the deployment
 		pass(5 * time.Minute)
 		require.Len(t, h.promos, promos)
 		require.Empty(t, o.parked())

@@ -79,7 +79,7 @@ func TestASinkThatIsAddedLaterStartsNow(t *testing.T) {
 		_, err := o.store.Forget(t.Context(), "added")
 		require.NoError(t, err)
 		o.append("t", "", "g")
-		f = o.start(sinks, routes)
+		o.start(sinks, routes)
 		settleDown()
 		require.Empty(t, added.given(), "a forgotten sink is new")
 		require.Equal(t, []string{"g"}, whole.given())

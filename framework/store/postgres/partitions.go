@@ -188,7 +188,7 @@ func (s *Store) partitions(ctx context.Context, q interface {
 	if err != nil {
 		return nil, err
 	}
-	defer tables.CloseRows(rows, &err)
+	defer func() { tables.CloseRows(rows, &err) }()
 	for rows.Next() {
 		var p partition
 		if err := rows.Scan(&p.Name, &p.From, &p.To); err != nil {

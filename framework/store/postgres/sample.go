@@ -91,7 +91,7 @@ func (s *waitingSpan) count(ctx context.Context, after, last int64, limit int, f
 	if err != nil {
 		return err
 	}
-	defer tables.CloseRows(rows, &err)
+	defer func() { tables.CloseRows(rows, &err) }()
 	for rows.Next() {
 		var number, n int
 		var oldest time.Time

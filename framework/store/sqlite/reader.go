@@ -110,7 +110,7 @@ func (r *reader) read(ctx context.Context, from, until position, limit int) (_ [
 	if err != nil {
 		return nil, false, err
 	}
-	defer tables.CloseRows(rows, &err)
+	defer func() { tables.CloseRows(rows, &err) }()
 
 	scanner := tables.NewScanner(r.store.dialect)
 	envelopes := make([]notification.Envelope, 0, min(limit, 1024))

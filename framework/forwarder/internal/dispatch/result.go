@@ -110,9 +110,9 @@ func (d *Dispatcher) refused(f *failure) {
 // since the item last found it unavailable, the item itself is the cause, and it fails.
 func (d *Dispatcher) unavailable(f *failure) {
 	switch recovered := d.breaker.Recovered(); {
-	case f.item.unavailable == 0:
-		f.item.unavailable = recovered + 1
-	case f.item.unavailable <= recovered && !d.breaker.IsOpen():
+	case f.unavailable == 0:
+		f.unavailable = recovered + 1
+	case f.unavailable <= recovered && !d.breaker.IsOpen():
 		d.transient(f)
 		return
 	}

@@ -113,7 +113,7 @@ func List(ctx context.Context, db *sql.DB, outbox postgres.Config) (captures []C
 	if err != nil {
 		return nil, fmt.Errorf("look for what is captured into %s: %w", n, err)
 	}
-	defer tables.CloseRows(rows, &err)
+	defer func() { tables.CloseRows(rows, &err) }()
 	for rows.Next() {
 		var c Capture
 		var arguments []byte
