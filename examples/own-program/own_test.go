@@ -123,8 +123,8 @@ func TestAllCommandsHaveTheShopsKindsAndTypes(t *testing.T) {
 
 func TestBenchMeasuresTheShopsSinks(t *testing.T) {
 	s := newShop(t, ok)
-	printed := s.run(t, "bench", "drain", "-c", "waybill.yaml", "--sinks", "ledger,warehouse,audit,mail", "--type", "order.placed", "--data", "order.json",
-		"--rows", "5", "--runs", "1", "--yes")
+	printed := s.run(t, "bench", "drain", "-c", "waybill.yaml", "--sinks", "ledger,warehouse,audit,mail", "--sample", "order.placed=order.json",
+		"--rows", "5", "--runs", "1")
 	for _, sink := range []string{"ledger (ledger)", "warehouse (function)", "audit (go)", "mail (email)"} {
 		require.Contains(t, printed, sink)
 	}
