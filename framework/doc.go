@@ -11,6 +11,8 @@
 // Delivering:
 //
 //   - route: decides by type which sinks get a notification
+//   - settings: what a sink and a forwarder can be set to, with defaults and checks
+//   - event: what an observer of a forwarder gets
 //   - forwarder: delivers from the log to the sinks, in order for each key; see its Config
 //   - forwarder/fleet: one forwarder for databases that come and go
 //   - inbox: remembers ids, so that the effects of a repeated delivery happen once
