@@ -124,7 +124,7 @@ func TestAllCommandsHaveTheShopsKindsAndTypes(t *testing.T) {
 func TestBenchMeasuresTheShopsSinks(t *testing.T) {
 	s := newShop(t, ok)
 	printed := s.run(t, "bench", "drain", "-c", "waybill.yaml", "--sinks", "ledger,warehouse,audit,mail", "--sample", "order.placed=order.json",
-		"--rows", "5", "--runs", "1")
+		"--rows", "5", "--runs", "1", "--yes")
 	for _, sink := range []string{"ledger (ledger)", "warehouse (function)", "audit (go)", "mail (email)"} {
 		require.Contains(t, printed, sink)
 	}

@@ -51,7 +51,7 @@ replace these parts:
                receiver inside the process takes the place of each sink.
   --sinks      without -c, receivers inside the process: noop, kafka, http, smtp.
                With -c, configured sinks that get real deliveries: their receivers
-               get made-up notifications. At a terminal the command asks first.
+               get made-up notifications. The command asks first, or needs --yes.
   --sample     a notification of your own, for sinks that cannot take made-up ones.`,
 		Example: `  waybill bench
   waybill bench drain --rows 300000 --database postgres://app@localhost/app
@@ -72,6 +72,7 @@ replace these parts:
 	f.IntSliceVar(&b.Thresholds, "threshold", nil, "parallelism threshold; several are measured in sweep (default: the sink's, and 1 to 1024 in sweep)")
 	f.DurationVar(&b.Delay, "delay", 0, "how long receivers inside the process take for each delivery (default 0s, in sweep 5ms)")
 	f.DurationVar(&b.Duration, "duration", 0, "how long a run takes (default 1s in publish, 2s in latency, 20s in sustain)")
+	f.BoolVar(&b.yes, "yes", false, "do not ask for confirmation")
 	f.BoolVar(&b.json, "json", false, "print the result as JSON")
 	cmd.AddCommand(newBenchCompare(p), newBenchPlot(p))
 	return cmd
@@ -80,9 +81,9 @@ replace these parts:
 type benchmark struct {
 	*command.Invocation
 	bench.Config
-	flags  command.SourceFlags
-	sample string
-	json   bool
+	flags     command.SourceFlags
+	sample    string
+	json, yes bool
 }
 
 func (b *benchmark) run(cmd *cobra.Command, args []string) error {
@@ -170,8 +171,8 @@ func (b *benchmark) configure(cmd *cobra.Command) (err error) {
 	return err
 }
 
-// agree prints what the bench will do to the user's database and sinks, and asks at a terminal for
-// consent if it could do harm.
+// agree prints what the bench will do to the user's database and sinks, and asks for consent if it
+// could do harm.
 func (b *benchmark) agree(cmd *cobra.Command) (bool, error) {
 	plan, consent := b.Plan()
 	if b.flags.File == "" {
@@ -182,8 +183,11 @@ func (b *benchmark) agree(cmd *cobra.Command) (bool, error) {
 	for _, line := range plan {
 		terminal.Println(b.Stderr, line)
 	}
-	if !consent || !command.IsTerminal(cmd.InOrStdin()) {
+	if !consent || b.yes {
 		return true, nil
+	}
+	if b.json || !command.IsTerminal(cmd.InOrStdin()) {
+		return false, command.WrongUsage(cmd, errors.New("there is no terminal to ask on: read the lines above, then use --yes"))
 	}
 	fmt.Fprint(b.Stderr, "Go on? [y/N] ")
 	yes, err := command.SaysYes(cmd.Context(), cmd.InOrStdin())

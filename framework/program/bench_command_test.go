@@ -108,22 +108,28 @@ func TestConfiguredSinksGetNothingUnlessTheyAreNamed(t *testing.T) {
 	})
 }
 
-func TestConfiguredSinksThatAreNamedGetDeliveries(t *testing.T) {
+func TestDeliveriesToRealSinksNeedConsent(t *testing.T) {
 	t.Parallel()
 	r := newReceiver(t)
 	o := databases["sqlite"](t)
 	file := writeFile(t, fmt.Sprintf("database: %q\nsinks:\n  partner: {kind: http, with: {url: %q}}\nroutes: {\"*\": [partner]}\n", o.address, r.URL))
 	args := append([]string{"bench", "drain", "-c", file, "--sinks", "partner", "--json"}, quickly...)
 
-	got := waybill(t, args...)
+	refused := waybill(t, args...)
+	require.Equal(t, exitUsage, refused.code)
+	require.Contains(t, refused.stderr, "It delivers made-up notifications of the type waybill.bench to the real sink partner.\n")
+	require.Contains(t, refused.stderr, "there is no terminal to ask on: read the lines above, then use --yes")
+	count, _ := r.bodies()
+	require.Zero(t, count)
+
+	got := waybill(t, append(args, "--yes")...)
 	require.Zero(t, got.code, got.stderr)
-	require.Contains(t, got.stderr, "It delivers made-up notifications of the type waybill.bench to the real sink partner.\n")
 	var found measured.Result
 	require.NoError(t, json.Unmarshal([]byte(got.stdout), &found))
 	check := found.Scenarios[0].Cases[0].Checks[0]
 	require.Equal(t, measured.Check{Sink: "partner", Counted: "receipts", Expected: 100, Arrived: 100}, check, "a warm-up and a run")
 	require.Equal(t, "partner (http)", found.Scenarios[0].Cases[0].Name, "with its kind")
-	count, _ := r.bodies()
+	count, _ = r.bodies()
 	require.Equal(t, 50, count)
 }
 
@@ -134,7 +140,7 @@ func TestABenchPublishesANotificationOfTheUsersOwn(t *testing.T) {
 		file := writeFile(t, fmt.Sprintf("database: %q\nsinks:\n  partner: {kind: http, with: {url: %q}}\nroutes: {\"*\": [partner]}\n", o.address, r.URL))
 		data := filepath.Join(t.TempDir(), "order.json")
 		require.NoError(t, os.WriteFile(data, []byte("{\"order\": \"ü-17\"}\n"), 0o600))
-		got := waybill(t, append([]string{"bench", "drain", "latency", "-c", file, "--sinks", "partner", "--sample", "order.placed=" + data, "--json"}, quickly...)...)
+		got := waybill(t, append([]string{"bench", "drain", "latency", "-c", file, "--sinks", "partner", "--sample", "order.placed=" + data, "--yes", "--json"}, quickly...)...)
 		require.Zero(t, got.code, got.stderr)
 		require.Contains(t, got.stderr, "It delivers many copies of the given notification of the type order.placed to the real sink partner.\n")
 		var found measured.Result
