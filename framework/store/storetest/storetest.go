@@ -18,18 +18,14 @@
 package storetest
 
 import (
-	"slices"
 	"testing"
 
-	"github.com/waybill-go/waybill/framework/store/storetest/internal/deliveries"
-	"github.com/waybill-go/waybill/framework/store/storetest/internal/kit"
-	"github.com/waybill-go/waybill/framework/store/storetest/internal/logs"
-	"github.com/waybill-go/waybill/framework/store/storetest/internal/people"
+	"github.com/waybill-go/waybill/framework/store/storetest/internal/facts"
 )
 
 // Store is everything that the suite tests: the interfaces Log, Leases, Deliveries, Inspector, Sampler,
 // Operator, Pruner, Inbox, Schedules, Canceller and Claimer of package store.
-type Store = kit.Store
+type Store = facts.Store
 
 // Dialect is what the suite must know about a store.
 //
@@ -45,11 +41,7 @@ type Store = kit.Store
 // BinaryPayload means that the opened store accepts payloads that are not JSON, and Slots that the database
 // distributes rows over the slots; otherwise all rows are in slot 0. Collides reports whether a method
 // failed only because another transaction was in its way, so that it may be called again.
-type Dialect = kit.Dialect
+type Dialect = facts.Dialect
 
 // Run tests the whole contract, in a separate database for each fact.
-func Run(t *testing.T, d Dialect) {
-	for _, g := range slices.Concat(logs.Groups(), deliveries.Groups(), people.Groups()) {
-		t.Run(g.Name, func(t *testing.T) { g.Run(t, d) })
-	}
-}
+func Run(t *testing.T, d Dialect) { facts.Check(t, d) }
