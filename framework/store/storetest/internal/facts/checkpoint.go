@@ -31,14 +31,13 @@ var checkpointFacts = []fact{
 	{"receipts are archived", receipts},
 }
 
-// pageOf publishes n rows and returns them as a page.
-func (o *Outbox) pageOf(t *testing.T, n int) store.Page {
+// pageOf publishes rows and returns them as a page.
+func (o *Outbox) pageOf(t *testing.T, rows ...notification.Envelope) store.Page {
 	t.Helper()
 	_, end := o.Read(t, nil, All, 1000)
-	o.Publish(t, Several(n)...)
-	page, err := o.Reader(t, end, All).Next(t.Context(), o.Target(t), n)
-	require.NoError(t, err)
-	require.Len(t, page.Envelopes, n)
+	o.Publish(t, rows...)
+	page := nextPage(t, o.Reader(t, end, All), o.Target(t), len(rows))
+	require.Len(t, page.Envelopes, len(rows))
 	return page
 }
 
@@ -46,12 +45,11 @@ func (o *Outbox) pageOf(t *testing.T, n int) store.Page {
 func (o *Outbox) takeOver(t *testing.T, sink string) store.Lease {
 	t.Helper()
 	o.ExpireLeases(t)
-	lease := o.HoldLane(t, Lane(sink), "w2")
-	return lease
+	return o.HoldLane(t, Lane(sink), "w2")
 }
 
 func cursorMoves(t *testing.T, o *Outbox) {
-	page := o.pageOf(t, 5)
+	page := o.pageOf(t, Several(5)...)
 	lease := o.Hold(t, "mail")
 	for i := range page.Envelopes {
 		o.Write(t, lease, func(c *store.Checkpoint) { c.Position = page.After(i) })
@@ -63,7 +61,7 @@ func cursorMoves(t *testing.T, o *Outbox) {
 }
 
 func settledOffsets(t *testing.T, o *Outbox) {
-	start := o.pageOf(t, 1).End
+	start := o.pageOf(t, Several(1)...).End
 	lease := o.Hold(t, "mail")
 	for _, settled := range [][]store.OffsetRange{store.OffsetRanges(5, 6, 7, 9, 1<<40), store.OffsetRanges(8), nil} {
 		o.Write(t, lease, func(c *store.Checkpoint) { c.Position, c.Settled = start, settled })
@@ -74,7 +72,7 @@ func settledOffsets(t *testing.T, o *Outbox) {
 }
 
 func renewal(t *testing.T, o *Outbox) {
-	page := o.pageOf(t, 3)
+	page := o.pageOf(t, Several(3)...)
 	lease := o.Hold(t, "mail")
 	o.Write(t, lease, func(*store.Checkpoint) {})
 	require.Nil(t, o.takeOver(t, "mail").Position, "nothing is settled yet")
@@ -120,7 +118,7 @@ func everything(lease store.Lease, page store.Page, calls *int) store.Checkpoint
 // withParked publishes four rows, parks the first one and returns the lease of its lane.
 func (o *Outbox) withParked(t *testing.T) (store.Lease, store.Page) {
 	t.Helper()
-	page := o.pageOf(t, 4)
+	page := o.pageOf(t, Several(4)...)
 	lease := o.Hold(t, "mail")
 	o.Write(t, lease, func(c *store.Checkpoint) {
 		c.Park = []store.Parked{{Envelope: page.Envelopes[0], State: store.StateDead, FirstParkedAt: Moment}}
@@ -217,7 +215,7 @@ func cancelledCheckpoint(t *testing.T, o *Outbox) {
 func largeCheckpoint(t *testing.T, o *Outbox) {
 	const n = 5000
 	lease := o.Hold(t, "mail")
-	c := store.Checkpoint{Lease: lease, TTL: time.Hour, Position: o.pageOf(t, 1).End}
+	c := store.Checkpoint{Lease: lease, TTL: time.Hour, Position: o.pageOf(t, Several(1)...).End}
 	var unpark []store.Ref
 	for i := range int64(n) {
 		e := Envelope("a", "")
@@ -256,7 +254,7 @@ func receipts(t *testing.T, o *Outbox) {
 }
 
 func numberedCheckpoint(t *testing.T, o *Outbox) {
-	page := o.pageOf(t, 2)
+	page := o.pageOf(t, Several(2)...)
 	lease := o.Hold(t, "mail")
 	runs := 0
 	write := func(number int64, position store.Position) {
@@ -277,7 +275,7 @@ func numberedCheckpoint(t *testing.T, o *Outbox) {
 }
 
 func numbersGoOn(t *testing.T, o *Outbox) {
-	page := o.pageOf(t, 2)
+	page := o.pageOf(t, Several(2)...)
 	lease := o.Hold(t, "mail")
 	require.Zero(t, lease.Checkpoint)
 	o.Write(t, lease, func(c *store.Checkpoint) { c.Number, c.Position = 7, page.After(0) })

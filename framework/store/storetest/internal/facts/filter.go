@@ -64,7 +64,7 @@ func typeFilters(t *testing.T, o *Outbox) {
 				gotTypes = append(gotTypes, e.Type)
 			}
 			require.Equal(t, c.want, gotTypes, "%+v", c.filter)
-			again, _ := o.Read(t, end, store.Filter{Slots: All.Slots, Types: notification.AllTypes}, limit)
+			again, _ := o.Read(t, end, All, limit)
 			require.Empty(t, again, "the end is behind the rows that do not match")
 		}
 	}
@@ -109,7 +109,7 @@ func lanes(t *testing.T, o *Outbox) {
 	for _, count := range []int{1, 2, 3, 8} {
 		var got []notification.Envelope
 		for _, l := range store.Lanes("mail", count) {
-			part, end := o.Read(t, nil, store.Filter{Slots: l.Slots, Types: notification.AllTypes}, 5)
+			part, end := o.Read(t, nil, ofLane(l), 5)
 			for _, e := range part {
 				require.LessOrEqual(t, l.Slots.First, e.Slot)
 				require.GreaterOrEqual(t, l.Slots.Last, e.Slot)

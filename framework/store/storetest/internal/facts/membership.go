@@ -8,7 +8,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/store"
 )
 
@@ -25,8 +24,7 @@ var membershipFacts = []fact{
 // lanesOf returns a sink's lanes as text.
 func (o *Outbox) lanesOf(t *testing.T, sink string) (lanes []string) {
 	t.Helper()
-	membership := o.Members(t)
-	for _, l := range membership.Lanes {
+	for _, l := range o.Members(t).Lanes {
 		if l.Lane.Sink == sink {
 			require.Equal(t, store.Lanes(sink, l.Lane.Of)[l.Lane.Number], l.Lane)
 			lanes = append(lanes, fmt.Sprintf("%d/%d wanted %d owner %q", l.Lane.Number, l.Lane.Of, l.Wanted, l.Owner))
@@ -129,21 +127,16 @@ func membershipTimes(t *testing.T, o *Outbox) {
 }
 
 func recut(t *testing.T, o *Outbox) {
-	want := make([]string, 0, 20)
-	for range 20 {
-		e := Envelope("order.placed", "")
+	old := Several(20)
+	for _, e := range old {
 		o.Publish(t, e)
-		want = append(want, e.ID)
 	}
 	require.NoError(t, o.Cut(t.Context(), "mail", 2))
 	require.NoError(t, o.Cut(t.Context(), "events", 1))
 	target := o.Target(t)
-	var leases []store.Lease
-	for _, l := range store.Lanes("mail", 2) {
-		lease := o.HoldLane(t, l, "w1")
-		leases = append(leases, lease)
-		page, err := o.Reader(t, nil, store.Filter{Slots: l.Slots, Types: notification.AllTypes}).Next(t.Context(), target, 100)
-		require.NoError(t, err)
+	leases := o.HoldLanes(t, "mail", 2)
+	for _, lease := range leases {
+		page := nextPage(t, o.Reader(t, nil, ofLane(lease.Lane)), target, 100)
 		require.True(t, page.CaughtUp)
 		o.Write(t, lease, func(c *store.Checkpoint) { c.Position = page.End })
 	}
@@ -157,26 +150,21 @@ func recut(t *testing.T, o *Outbox) {
 	err := o.Checkpoint(t.Context(), store.Checkpoint{Lease: leases[0], TTL: time.Hour})
 	require.ErrorIs(t, err, store.ErrLeaseLost, "the old leases have ended")
 	var got []string
-	for _, l := range store.Lanes("mail", 3) {
-		lease := o.HoldLane(t, l, "w1")
-		for _, old := range leases {
-			require.Greater(t, lease.Epoch, old.Epoch)
+	for _, lease := range o.HoldLanes(t, "mail", 3) {
+		for _, before := range leases {
+			require.Greater(t, lease.Epoch, before.Epoch)
 		}
 		require.NoError(t, o.Release(t.Context(), leases[0]), "has no effect")
-		envelopes, _ := o.Read(t, lease.Position, store.Filter{Slots: l.Slots, Types: notification.AllTypes}, 100)
+		envelopes, _ := o.Read(t, lease.Position, ofLane(lease.Lane), 100)
 		got = append(got, IDs(envelopes)...)
 	}
-	require.Equal(t, []string{later.ID}, got, "none of %v again", want)
+	require.Equal(t, []string{later.ID}, got, "none of %v again", IDs(old))
 }
 
 func recutRefused(t *testing.T, o *Outbox) {
 	o.Publish(t, Several(5)...)
 	require.NoError(t, o.Cut(t.Context(), "mail", 2))
-	var leases []store.Lease
-	for _, l := range store.Lanes("mail", 2) {
-		lease := o.HoldLane(t, l, "w1")
-		leases = append(leases, lease)
-	}
+	leases := o.HoldLanes(t, "mail", 2)
 	require.ErrorIs(t, o.Recut(t.Context(), "mail", leases), store.ErrLanes, "no other number is requested")
 	require.NoError(t, o.Cut(t.Context(), "mail", 1))
 

@@ -7,7 +7,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/store"
 )
 
@@ -64,16 +63,13 @@ func startOfLaterSinks(t *testing.T, o *Outbox) {
 func startAfterForgetting(t *testing.T, o *Outbox) {
 	o.Publish(t, Several(3)...)
 	o.start(t, "never", "")
-	_, err := o.Forget(t.Context(), "never")
-	require.NoError(t, err)
+	o.forget(t, "never")
 	require.Equal(t, store.StartOldest, o.start(t, "events", "").Start, "nothing was forwarded to it")
 
 	require.NoError(t, o.Release(t.Context(), o.Hold(t, "events")))
-	_, err = o.Forget(t.Context(), "events")
-	require.NoError(t, err)
+	o.forget(t, "events")
 	require.Equal(t, store.Created{Lanes: 1, Start: store.StartNow, Passed: 3}, o.start(t, "events", ""))
-	_, err = o.Forget(t.Context(), "events")
-	require.NoError(t, err)
+	o.forget(t, "events")
 	require.Equal(t, store.StartNow, o.start(t, "events", "").Start, "again")
 	o.Hold(t, store.SinkPruner)
 }
@@ -94,8 +90,7 @@ func startAsked(t *testing.T, o *Outbox) {
 	require.Empty(t, o.rest(t, "new"))
 	require.Equal(t, IDs(envelopes), o.rest(t, "old"))
 
-	status := o.Report(t)
-	for _, c := range status.Cursors {
+	for _, c := range o.Report(t).Cursors {
 		if c.Sink == "new" {
 			require.Zero(t, c.Pending)
 		}
@@ -139,11 +134,8 @@ func startOfLanes(t *testing.T, o *Outbox) {
 	later := Several(20)
 	o.Publish(t, later...)
 	var got []string
-	for _, l := range store.Lanes("mail", 3) {
-		lease := o.HoldLane(t, l, "w1")
-		filter := All
-		filter.Slots = l.Slots
-		envelopes, _ := o.Read(t, lease.Position, filter, 100)
+	for _, lease := range o.HoldLanes(t, "mail", 3) {
+		envelopes, _ := o.Read(t, lease.Position, ofLane(lease.Lane), 100)
 		got = append(got, IDs(envelopes)...)
 	}
 	require.ElementsMatch(t, IDs(later), got)
@@ -181,9 +173,8 @@ func startRace(t *testing.T, o *Outbox) {
 	require.Len(t, made, 1)
 	pending := map[store.Start]int{store.StartOldest: 3, store.StartNow: 0}[made[0].Start]
 	got := 0
-	for _, l := range store.Lanes("mail", 2) {
-		lease := o.HoldLane(t, l, "w1")
-		envelopes, _ := o.Read(t, lease.Position, store.Filter{Slots: l.Slots, Types: notification.AllTypes}, 100)
+	for _, lease := range o.HoldLanes(t, "mail", 2) {
+		envelopes, _ := o.Read(t, lease.Position, ofLane(lease.Lane), 100)
 		got += len(envelopes)
 	}
 	require.Equal(t, pending, got)

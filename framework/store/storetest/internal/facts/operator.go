@@ -49,8 +49,7 @@ func parkedFilters(t *testing.T, o *Outbox) {
 	b.Envelope.Type, c.Envelope.Type = "order.paid", "orders"
 	a.FirstParkedAt, b.FirstParkedAt = time.Now(), time.Now().Add(-2*time.Hour)
 	o.Park(t, a, b, c, d)
-	web := o.Hold(t, "web")
-	o.Write(t, web, func(c *store.Checkpoint) { c.Park = []store.Parked{e} })
+	o.ParkFor(t, "web", e)
 
 	for name, check := range map[string]struct {
 		filter store.ParkedFilter
@@ -82,8 +81,7 @@ func parkedPages(t *testing.T, o *Outbox) {
 	want := Dead(2, "k")
 	want.Attempt, want.LastError = 3, "boom"
 	o.Park(t, Dead(1, ""), want, Dead(10, ""))
-	web := o.Hold(t, "web")
-	o.Write(t, web, func(c *store.Checkpoint) { c.Park = []store.Parked{Dead(1, ""), Dead(3, "")} })
+	o.ParkFor(t, "web", Dead(1, ""), Dead(3, ""))
 	var place store.ParkedPlace
 	var got []store.ParkedDelivery
 	for {
@@ -121,8 +119,7 @@ func requeued(t *testing.T, o *Outbox) {
 	was.Attempt, was.LastError = 12, "boom"
 	o.Park(t, was, Retrying(3, "l", Later()), Dead(4, "m"))
 	require.Equal(t, 2, o.RequeueAll(t, store.ParkedFilter{Sink: "mail", Types: notification.AllTypes, States: []store.State{store.StateDead}}, 100))
-	due, _, err := o.Due(t.Context(), store.DueQuery{Lane: Lane("mail"), Now: Soon(), Limit: 10})
-	require.NoError(t, err)
+	due, _ := o.DueAt(t, Soon())
 	require.Equal(t, []int64{2, 4}, Offsets(due))
 	require.Equal(t, store.StateRetrying, due[0].State)
 	require.Zero(t, due[0].Attempt)
@@ -167,8 +164,7 @@ func requeuedKey(t *testing.T, o *Outbox) {
 
 func discarded(t *testing.T, o *Outbox) {
 	o.Park(t, Dead(1, "k"), Blocked(2, "k"), Dead(3, ""), Dead(4, ""), Dead(5, ""))
-	web := o.Hold(t, "web")
-	o.Write(t, web, func(c *store.Checkpoint) { c.Park = []store.Parked{Dead(1, "k")} })
+	o.ParkFor(t, "web", Dead(1, "k"))
 	o.BeginAction(t, "a")
 	b := store.ParkedBatch{Action: "a", Filter: store.ParkedFilter{Sink: "mail", States: []store.State{store.StateDead}}, Limit: 3}
 	result, err := o.Discard(t.Context(), b)
@@ -185,6 +181,14 @@ func discarded(t *testing.T, o *Outbox) {
 	require.Equal(t, []int64{1}, o.Find(t, store.ParkedFilter{Sink: "web"}))
 }
 
+// discard discards the next deliveries of a sink.
+func (o *Outbox) discard(t *testing.T, action, sink string, limit int) store.ParkedBatchResult {
+	t.Helper()
+	result, err := o.Discard(t.Context(), store.ParkedBatch{Action: action, Filter: store.ParkedFilter{Sink: sink}, Limit: limit})
+	require.NoError(t, err)
+	return result
+}
+
 func heads(t *testing.T, o *Outbox) {
 	o.Park(t, Dead(1, "k"), Dead(2, "k"), Blocked(3, "k"), Dead(4, ""), Retrying(5, "l", Moment), Dead(6, "l"),
 		Scheduled(7, "m", Moment), Dead(8, "m"))
@@ -195,8 +199,7 @@ func heads(t *testing.T, o *Outbox) {
 // revision returns the revision of a sink's first lane.
 func (o *Outbox) revision(t *testing.T, sink string) int64 {
 	t.Helper()
-	membership := o.Members(t)
-	for _, l := range membership.Lanes {
+	for _, l := range o.Members(t).Lanes {
 		if l.Lane.Sink == sink {
 			return l.Revision
 		}
@@ -216,21 +219,17 @@ func revisions(t *testing.T, o *Outbox) {
 }
 
 func revisionOfSinks(t *testing.T, o *Outbox) {
-	var leases []store.Lease
-	for _, sink := range []string{"mail", "web"} {
-		lease := o.Hold(t, sink)
-		o.Write(t, lease, func(c *store.Checkpoint) { c.Park = []store.Parked{Dead(1, ""), Dead(2, "")} })
-		leases = append(leases, lease)
+	sinks := []string{"mail", "web"}
+	for _, sink := range sinks {
+		o.ParkFor(t, sink, Dead(1, ""), Dead(2, ""))
 	}
 	o.BeginAction(t, "a")
 	begun := time.Now()
-	for _, lease := range leases {
+	for _, sink := range sinks {
 		for range 2 {
-			result, err := o.Discard(t.Context(), store.ParkedBatch{Action: "a", Filter: store.ParkedFilter{Sink: lease.Lane.Sink}, Limit: 1})
-			require.NoError(t, err)
-			require.Equal(t, 1, result.Changed)
+			require.Equal(t, 1, o.discard(t, "a", sink, 1).Changed)
 		}
-		require.Positive(t, o.revision(t, lease.Lane.Sink), "the first batch is announced at once")
+		require.Positive(t, o.revision(t, sink), "the first batch is announced at once")
 	}
 	require.NoError(t, o.End(t.Context(), "a"))
 	if time.Since(begun) < time.Second {
@@ -249,10 +248,8 @@ func revisionOfMany(t *testing.T, o *Outbox) {
 	revision := func() int64 { return o.revision(t, "mail") }
 	o.BeginAction(t, "a")
 	begun := time.Now()
-	b := store.ParkedBatch{Action: "a", Filter: store.ParkedFilter{Sink: "mail"}, Limit: 1}
 	for i := range batches {
-		_, err := o.Discard(t.Context(), b)
-		require.NoError(t, err)
+		o.discard(t, "a", "mail", 1)
 		if i == 0 {
 			require.EqualValues(t, 1, revision(), "the first batch is announced at once")
 		}
@@ -272,10 +269,8 @@ func revisionOfMany(t *testing.T, o *Outbox) {
 func actions(t *testing.T, o *Outbox) {
 	o.Park(t, Dead(1, "k"), Dead(2, "k"), Dead(3, "k"))
 	o.BeginAction(t, "first")
-	for range 2 {
-		_, err := o.Discard(t.Context(), store.ParkedBatch{Action: "first", Filter: store.ParkedFilter{Sink: "mail"}, Limit: 1})
-		require.NoError(t, err)
-	}
+	o.discard(t, "first", "mail", 1)
+	o.discard(t, "first", "mail", 1)
 	o.BeginAction(t, "second")
 	o.Exec(t, `UPDATE outbox_actions SET at = {2026-01-02T03:04:05.678901Z} WHERE id = 'first'`)
 	require.NoError(t, o.End(t.Context(), "second"))
@@ -321,16 +316,14 @@ func actionOnce(t *testing.T, o *Outbox) {
 	o.BeginAction(t, "a")
 	err := o.Begin(t.Context(), store.Action{ID: "a", Who: "eve", Name: "other", Filter: json.RawMessage(`{}`)})
 	require.ErrorIs(t, err, store.ErrActionBegun)
-	got := o.ActionOf(t, "a")
-	require.Equal(t, "ada", got.Who)
+	require.Equal(t, "ada", o.ActionOf(t, "a").Who)
 }
 
 func cancelledAction(t *testing.T, o *Outbox) {
 	o.Park(t, Dead(1, "k"), Dead(2, "k"))
 	o.BeginAction(t, "a")
 	b := store.ParkedBatch{Action: "a", Filter: store.ParkedFilter{Sink: "mail"}, Limit: 1}
-	_, err := o.Discard(t.Context(), b)
-	require.NoError(t, err)
+	o.discard(t, "a", "mail", 1)
 	require.NoError(t, o.CancelAction(t.Context(), "a", "eve"))
 	for name, batch := range map[string]func() error{
 		"discard": func() error { _, err := o.Discard(t.Context(), b); return err },
@@ -361,18 +354,14 @@ func cancelledAction(t *testing.T, o *Outbox) {
 	o.BeginAction(t, "b")
 	require.NoError(t, o.End(t.Context(), "b"))
 	require.ErrorIs(t, o.CancelAction(t.Context(), "b", "eve"), store.ErrActionEnded)
-	got = o.ActionOf(t, "b")
-	require.Equal(t, store.ActionDone, got.State)
+	require.Equal(t, store.ActionDone, o.ActionOf(t, "b").State)
 }
 
 func interruptedAction(t *testing.T, o *Outbox) {
 	o.Park(t, Dead(1, "k"))
 	o.BeginAction(t, "a")
 	o.Exec(t, `UPDATE outbox_actions SET updated_at = {2026-01-02T03:04:05Z}`)
-	got := o.ActionOf(t, "a")
-	require.Equal(t, store.ActionInterrupted, got.State)
-	_, err := o.Discard(t.Context(), store.ParkedBatch{Action: "a", Filter: store.ParkedFilter{Sink: "mail"}, Limit: 1})
-	require.NoError(t, err)
-	got = o.ActionOf(t, "a")
-	require.Equal(t, store.ActionRunning, got.State, "it continues")
+	require.Equal(t, store.ActionInterrupted, o.ActionOf(t, "a").State)
+	o.discard(t, "a", "mail", 1)
+	require.Equal(t, store.ActionRunning, o.ActionOf(t, "a").State, "it continues")
 }

@@ -169,6 +169,11 @@ func (o *Outbox) DumpAll(t *testing.T, without ...string) string {
 // All is a filter that matches everything.
 var All = store.Filter{Slots: store.SlotRange{First: 0, Last: store.Slots - 1}, Types: notification.AllTypes}
 
+// ofLane is a filter for the rows of a lane.
+func ofLane(l store.Lane) store.Filter {
+	return store.Filter{Slots: l.Slots, Types: notification.AllTypes}
+}
+
 func (o *Outbox) Target(t *testing.T) store.Target {
 	t.Helper()
 	target, err := o.Probe(t.Context())
@@ -190,13 +195,20 @@ func (o *Outbox) Read(t *testing.T, position json.RawMessage, filter store.Filte
 	return Drain(t, o.Reader(t, position, filter), o.Target(t), limit)
 }
 
+// nextPage returns the next page up to a target.
+func nextPage(t *testing.T, r store.Reader, target store.Target, limit int) store.Page {
+	t.Helper()
+	page, err := r.Next(t.Context(), target, limit)
+	require.NoError(t, err)
+	return page
+}
+
 // Drain reads up to a target, in pages of limit.
 func Drain(t *testing.T, r store.Reader, target store.Target, limit int) ([]notification.Envelope, json.RawMessage) {
 	t.Helper()
 	var envelopes []notification.Envelope
 	for {
-		page, err := r.Next(t.Context(), target, limit)
-		require.NoError(t, err)
+		page := nextPage(t, r, target, limit)
 		require.LessOrEqual(t, len(page.Envelopes), limit)
 		require.Empty(t, page.Rebased)
 		envelopes = append(envelopes, page.Envelopes...)
@@ -287,9 +299,7 @@ func (o *Outbox) Acquire(ctx context.Context, lane store.Lane, owner string, ttl
 // Hold leases the only lane of a sink for longer than the test.
 func (o *Outbox) Hold(t *testing.T, sink string) store.Lease {
 	t.Helper()
-	lease, err := o.Acquire(t.Context(), Lane(sink), "w1", time.Hour)
-	require.NoError(t, err)
-	return lease
+	return o.HoldLane(t, Lane(sink), "w1")
 }
 
 // HoldLane leases a lane for longer than the test.
@@ -300,12 +310,48 @@ func (o *Outbox) HoldLane(t *testing.T, lane store.Lane, owner string) store.Lea
 	return lease
 }
 
+// HoldLanes leases all lanes of a sink with that many lanes.
+func (o *Outbox) HoldLanes(t *testing.T, sink string, count int) (leases []store.Lease) {
+	t.Helper()
+	for _, l := range store.Lanes(sink, count) {
+		leases = append(leases, o.HoldLane(t, l, "w1"))
+	}
+	return leases
+}
+
 // Page returns the first page of the log.
 func (o *Outbox) Page(t *testing.T, limit int) store.Page {
 	t.Helper()
-	page, err := o.Reader(t, nil, All).Next(t.Context(), o.Target(t), limit)
+	return nextPage(t, o.Reader(t, nil, All), o.Target(t), limit)
+}
+
+// passed lets a sink settle everything, and returns its lease.
+func (o *Outbox) passed(t *testing.T, sink string) store.Lease {
+	t.Helper()
+	lease := o.Hold(t, sink)
+	r, target := o.Reader(t, lease.Position, All), o.Target(t)
+	for {
+		if page := nextPage(t, r, target, 1000); page.CaughtUp {
+			o.Write(t, lease, func(c *store.Checkpoint) { c.Position = page.End })
+			return lease
+		}
+	}
+}
+
+// pass lets sinks settle everything.
+func (o *Outbox) pass(t *testing.T, sinks ...string) {
+	t.Helper()
+	for _, sink := range sinks {
+		require.NoError(t, o.Release(t.Context(), o.passed(t, sink)))
+	}
+}
+
+// forget forgets a sink.
+func (o *Outbox) forget(t *testing.T, sink string) store.Traces {
+	t.Helper()
+	traces, err := o.Forget(t.Context(), sink)
 	require.NoError(t, err)
-	return page
+	return traces
 }
 
 // Members returns the running forwarders and the lanes.

@@ -50,8 +50,7 @@ func completeParked(t *testing.T, o *Outbox) {
 	bare.Envelope.Metadata = nil
 	o.Park(t, want, bare)
 
-	due, next, err := o.Due(t.Context(), store.DueQuery{Lane: Lane("mail"), Now: Moment, Limit: 10})
-	require.NoError(t, err)
+	due, next := o.DueAt(t, Moment)
 	require.Len(t, due, 2)
 	require.True(t, next.IsZero())
 	got := due[0]
@@ -73,8 +72,7 @@ func parkAgain(t *testing.T, o *Outbox) {
 	second.Attempt, second.LastError, second.DueAt, second.FirstParkedAt = 2, "second", After(-time.Hour), After(time.Hour)
 	o.Write(t, lease, func(c *store.Checkpoint) { c.Park = []store.Parked{second} })
 
-	due, _, err := o.Due(t.Context(), store.DueQuery{Lane: Lane("mail"), Now: Moment, Limit: 10})
-	require.NoError(t, err)
+	due, _ := o.DueAt(t, Moment)
 	require.Len(t, due, 1)
 	require.Equal(t, 2, due[0].Attempt)
 	require.Equal(t, "second", due[0].LastError)
@@ -157,8 +155,7 @@ func hooksDue(t *testing.T, o *Outbox) {
 	d.DueAt, d.HookError, d.HookFailures = Moment, "deadlock", 1
 	late.DueAt = After(time.Hour)
 	o.Park(t, delivered, d, Scheduled(3, "k", Moment), late)
-	got, next, err := o.Due(t.Context(), store.DueQuery{Lane: Lane("mail"), Now: Moment, Limit: 100})
-	require.NoError(t, err)
+	got, next := o.DueAt(t, Moment)
 	require.Equal(t, []int64{1, 2, 3}, Offsets(got), "delivered ones hold nothing back")
 	RequireTime(t, After(time.Hour), next)
 	require.Equal(t, delivered.Receipt, got[0].Receipt)
@@ -184,8 +181,7 @@ func hooksCalledAgain(t *testing.T, o *Outbox) {
 	got, next := o.DueOffsets(t, nil)
 	require.Equal(t, []int64{3}, got)
 	RequireTime(t, After(time.Hour), next)
-	due, _, err := o.Due(t.Context(), store.DueQuery{Lane: Lane("mail"), Now: After(2 * time.Hour), Limit: 100})
-	require.NoError(t, err)
+	due, _ := o.DueAt(t, After(2*time.Hour))
 	require.Equal(t, []int64{3, 2}, Offsets(due))
 	require.Equal(t, store.StateRetrying, due[0].State)
 	require.Empty(t, due[0].HookError)
@@ -258,7 +254,7 @@ func followersOfKeys(t *testing.T, o *Outbox) {
 	o.Park(t,
 		Blocked(1, "a"), Retrying(2, "b", Moment), Blocked(3, "a"), Dead(4, "b"), Blocked(5, "a"), Blocked(6, "b"),
 		Dead(7, "c"), Scheduled(8, "d", Moment), Retrying(9, "", Moment), Blocked(10, "A"), Blocked(11, "a "))
-	o.Write(t, o.Hold(t, "web"), func(c *store.Checkpoint) { c.Park = []store.Parked{Blocked(12, "a")} })
+	o.ParkFor(t, "web", Blocked(12, "a"))
 	require.Equal(t, []int64{2, 6, 1, 3}, Offsets(o.followers(t, false, 2, "b", "d", "a", "c", "unknown")))
 	require.Equal(t, []int64{7, 1, 3, 5, 10, 2, 4, 6}, Offsets(o.followers(t, true, 3, "c", "a", "unknown", "A", "b")))
 	var many []string
@@ -334,8 +330,7 @@ func heldKeys(t *testing.T, o *Outbox) {
 func unpark(t *testing.T, o *Outbox) {
 	first := Retrying(1, "", Moment)
 	lease := o.Park(t, first, Retrying(2, "", Moment))
-	events := o.Hold(t, "events")
-	o.Write(t, events, func(c *store.Checkpoint) { c.Park = []store.Parked{first} })
+	o.ParkFor(t, "events", first)
 
 	o.Write(t, lease, func(c *store.Checkpoint) {
 		c.Unpark = append(Refs(first), store.Ref{Offset: 2, ID: "of another log"}, store.Ref{Offset: 99, ID: "x"})
@@ -378,8 +373,7 @@ func parkedOfTwoLogs(t *testing.T, o *Outbox) {
 		}
 	})
 	require.Equal(t, "n=2 \n", o.Dump(t, `SELECT count(*) AS n FROM outbox_receipts`))
-	due, next, err := o.Due(t.Context(), store.DueQuery{Lane: Lane("mail"), Now: Moment, Limit: 10})
-	require.NoError(t, err)
+	due, next := o.DueAt(t, Moment)
 	require.Len(t, due, 1)
 	require.Equal(t, before.Envelope.ID, due[0].Envelope.ID)
 	require.Equal(t, before.Envelope.Payload, due[0].Envelope.Payload)
@@ -387,8 +381,7 @@ func parkedOfTwoLogs(t *testing.T, o *Outbox) {
 	RequireTime(t, now.DueAt, next)
 
 	o.Write(t, lease, func(c *store.Checkpoint) { c.Unpark = Refs(before) })
-	due, _, err = o.Due(t.Context(), store.DueQuery{Lane: Lane("mail"), Now: now.DueAt, Limit: 10})
-	require.NoError(t, err)
+	due, _ = o.DueAt(t, now.DueAt)
 	require.Len(t, due, 1)
 	require.Equal(t, now.Envelope.ID, due[0].Envelope.ID)
 }

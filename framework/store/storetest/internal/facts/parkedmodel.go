@@ -18,7 +18,7 @@ import (
 // lost, and compares every query with the simplest model: a map of parked deliveries and a cursor
 // for each lane.
 func modelOfParked(t *testing.T, o *Outbox) {
-	page := o.pageOf(t, 5)
+	page := o.pageOf(t, Several(5)...)
 	rapid.Check(t, func(rt *rapid.T) {
 		o.Exec(t, `DELETE FROM outbox_parked`, `DELETE FROM outbox_cursors`)
 		m := &parkedModel{o: o, t: t, page: page, rows: make(map[parkedRow]store.Parked)}

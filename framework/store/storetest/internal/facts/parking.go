@@ -39,9 +39,23 @@ func After(d time.Duration) time.Time { return Moment.Add(d) }
 // Park parks deliveries of the sink "mail" and returns its lease.
 func (o *Outbox) Park(t *testing.T, deliveries ...store.Parked) store.Lease {
 	t.Helper()
-	lease := o.Hold(t, "mail")
+	return o.ParkFor(t, "mail", deliveries...)
+}
+
+// ParkFor parks deliveries of a sink and returns its lease.
+func (o *Outbox) ParkFor(t *testing.T, sink string, deliveries ...store.Parked) store.Lease {
+	t.Helper()
+	lease := o.Hold(t, sink)
 	o.Write(t, lease, func(c *store.Checkpoint) { c.Park = deliveries })
 	return lease
+}
+
+// DueAt returns what is due for the sink "mail" at a time, and when the next delivery is.
+func (o *Outbox) DueAt(t *testing.T, now time.Time) (due []store.Parked, next time.Time) {
+	t.Helper()
+	due, next, err := o.Due(t.Context(), store.DueQuery{Lane: Lane("mail"), Now: now, Limit: 1000})
+	require.NoError(t, err)
+	return due, next
 }
 
 // DueOffsets returns the offsets that are due for the sink "mail" at moment.
@@ -115,8 +129,8 @@ func (o *Outbox) Find(t *testing.T, f store.ParkedFilter) []int64 {
 	found, err := o.FindParked(t.Context(), f, store.ParkedPlace{}, 100)
 	require.NoError(t, err)
 	list := []int64{}
-	for i := range found {
-		list = append(list, found[i].Envelope.Offset)
+	for _, d := range found {
+		list = append(list, d.Envelope.Offset)
 	}
 	counts, _, err := o.CountParked(t.Context(), f)
 	require.NoError(t, err)

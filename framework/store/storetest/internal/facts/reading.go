@@ -39,8 +39,7 @@ var readingFacts = []fact{
 func emptyLog(t *testing.T, o *Outbox) {
 	target := o.Target(t)
 	require.Zero(t, target.Last())
-	page, err := o.Reader(t, nil, All).Next(t.Context(), target, 10)
-	require.NoError(t, err)
+	page := nextPage(t, o.Reader(t, nil, All), target, 10)
 	require.Empty(t, page.Envelopes)
 	require.True(t, page.CaughtUp)
 	require.Empty(t, page.Rebased)
@@ -177,8 +176,7 @@ func olderTarget(t *testing.T, o *Outbox) {
 	o.Publish(t, more...)
 
 	r := o.Reader(t, end, All)
-	page, err := r.Next(t.Context(), older, 10)
-	require.NoError(t, err)
+	page := nextPage(t, r, older, 10)
 	require.Empty(t, page.Envelopes)
 	require.Empty(t, page.Rebased, "the log is the same")
 	got, _ := o.Read(t, Marshal(t, page.End), All, 10)
@@ -209,8 +207,7 @@ func largeRows(t *testing.T, o *Outbox) {
 	}
 
 	r, target := o.Reader(t, nil, All), o.Target(t)
-	page, err := r.Next(t.Context(), target, 100)
-	require.NoError(t, err)
+	page := nextPage(t, r, target, 100)
 	require.Equal(t, IDs(want[:1]), IDs(page.Envelopes), "a row larger than a page comes alone")
 	require.False(t, page.CaughtUp)
 	require.Len(t, page.Envelopes[0].Payload, 20<<20+2)
@@ -227,8 +224,7 @@ func continuing(t *testing.T, o *Outbox) {
 	for limit := 1; limit <= 7; limit++ {
 		r, target, read := o.Reader(t, nil, All), o.Target(t), 0
 		for read < len(want) {
-			page, err := r.Next(t.Context(), target, limit)
-			require.NoError(t, err)
+			page := nextPage(t, r, target, limit)
 			for i := range page.Envelopes {
 				got, _ := o.Read(t, Marshal(t, page.After(i)), All, 3)
 				require.Equal(t, IDs(want[read+i+1:]), IDs(got), "limit %d, behind row %d", limit, read+i)
@@ -251,8 +247,7 @@ func readErrors(t *testing.T, o *Outbox) {
 	for len(got) < len(want) {
 		_, err := r.Next(cancelled, target, 2)
 		require.ErrorIs(t, err, context.Canceled)
-		page, err := r.Next(t.Context(), target, 2)
-		require.NoError(t, err)
+		page := nextPage(t, r, target, 2)
 		got = append(got, page.Envelopes...)
 	}
 	require.Equal(t, IDs(want), IDs(got))
@@ -263,8 +258,7 @@ func retention(t *testing.T, o *Outbox) {
 	o.Publish(t, want...)
 	all6, _ := o.Read(t, nil, All, 10)
 	r := o.Reader(t, nil, All)
-	page, err := r.Next(t.Context(), o.Target(t), 2)
-	require.NoError(t, err)
+	page := nextPage(t, r, o.Target(t), 2)
 	require.Equal(t, IDs(want[:2]), IDs(page.Envelopes))
 
 	o.Exec(t, fmt.Sprintf(`DELETE FROM outbox WHERE {offset} <= %d`, all6[3].Offset))

@@ -30,22 +30,7 @@ var replayFacts = []fact{
 func (o *Outbox) settled(t *testing.T, envelopes ...notification.Envelope) store.Lease {
 	t.Helper()
 	o.Publish(t, envelopes...)
-	return o.readToTheEnd(t)
-}
-
-func (o *Outbox) readToTheEnd(t *testing.T) store.Lease {
-	t.Helper()
-	lease := o.Hold(t, "mail")
-	r := o.Reader(t, lease.Position, All)
-	target := o.Target(t)
-	for {
-		page, err := r.Next(t.Context(), target, 1000)
-		require.NoError(t, err)
-		if page.CaughtUp {
-			o.Write(t, lease, func(c *store.Checkpoint) { c.Position = page.End })
-			return lease
-		}
-	}
+	return o.passed(t, "mail")
 }
 
 // replayed returns a query for everything that the sink "mail" has settled.
@@ -109,8 +94,7 @@ func replayScheduled(t *testing.T, o *Outbox) {
 	envelopes[2].DeliverAt = time.Now().Add(-time.Hour)
 	o.settled(t, envelopes...)
 	require.Equal(t, 4, o.replay(t, o.replayed(t), 10))
-	due, next, err := o.Due(t.Context(), store.DueQuery{Lane: Lane("mail"), Now: Soon(), Limit: 10})
-	require.NoError(t, err)
+	due, next := o.DueAt(t, Soon())
 	require.Equal(t, []int64{2}, Offsets(due), "a scheduled delivery holds nothing back")
 	RequireTime(t, later, next)
 	require.Equal(t, []int64{1, 4}, o.Find(t, store.ParkedFilter{States: []store.State{store.StateScheduled}}))
@@ -156,8 +140,7 @@ func replayOrder(t *testing.T, o *Outbox) {
 	keyed.Metadata, keyed.Payload, keyed.Version = notification.Metadata{"a": "b"}, []byte(`{"n":2}`), 3
 	o.settled(t, keyed, Envelope("t", ""), Envelope("t", "k"), Envelope("t", "l"), Envelope("t", ""), Envelope("t", "k"))
 	require.Equal(t, 6, o.replay(t, o.replayed(t), 4))
-	due, _, err := o.Due(t.Context(), store.DueQuery{Lane: Lane("mail"), Now: Soon(), Limit: 10})
-	require.NoError(t, err)
+	due, _ := o.DueAt(t, Soon())
 	require.Equal(t, []int64{1, 2, 4, 5}, Offsets(due))
 	RequireSame(t, keyed, due[0].Envelope)
 	require.Equal(t, store.StateRetrying, due[0].State)
@@ -251,8 +234,7 @@ func pausing(t *testing.T, o *Outbox) {
 	require.NoError(t, o.Cut(t.Context(), "mail", 2))
 	require.NoError(t, o.Cut(t.Context(), "web", 1))
 	paused := func() (paused []bool) {
-		membership := o.Members(t)
-		for _, l := range membership.Lanes {
+		for _, l := range o.Members(t).Lanes {
 			paused = append(paused, l.Paused)
 		}
 		return paused
@@ -264,18 +246,12 @@ func pausing(t *testing.T, o *Outbox) {
 		require.Equal(t, want, changed)
 		require.Equal(t, []bool{true, true, false}, paused())
 	}
-	status, err := o.Status(t.Context(), store.StatusQuery{})
-	require.NoError(t, err)
+	status := o.Report(t)
 	require.True(t, status.Cursors[0].Paused)
 	require.False(t, status.Cursors[2].Paused)
 
 	require.NoError(t, o.Cut(t.Context(), "mail", 3))
-	var leases []store.Lease
-	for _, l := range store.Lanes("mail", 2) {
-		lease := o.HoldLane(t, l, "w1")
-		leases = append(leases, lease)
-	}
-	require.NoError(t, o.Recut(t.Context(), "mail", leases))
+	require.NoError(t, o.Recut(t.Context(), "mail", o.HoldLanes(t, "mail", 2)))
 	require.Equal(t, []bool{true, true, true, false}, paused())
 
 	changed, err := o.Pause(t.Context(), "a", "mail", false)

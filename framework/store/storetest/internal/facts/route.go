@@ -43,19 +43,6 @@ func (o *Outbox) routed(t *testing.T, mail, web notification.TypeFilter) {
 	require.True(t, o.route(t, map[string]notification.TypeFilter{"mail": mail, "web": web}))
 }
 
-// pass lets sinks settle everything.
-func (o *Outbox) pass(t *testing.T, sinks ...string) {
-	t.Helper()
-	for _, sink := range sinks {
-		lease := o.Hold(t, sink)
-		page, err := o.Reader(t, lease.Position, All).Next(t.Context(), o.Target(t), 1000)
-		require.NoError(t, err)
-		require.True(t, page.CaughtUp)
-		o.Write(t, lease, func(c *store.Checkpoint) { c.Position = page.End })
-		require.NoError(t, o.Release(t.Context(), lease))
-	}
-}
-
 func (o *Outbox) unroutedNow(t *testing.T) []int64 {
 	t.Helper()
 	return o.Find(t, store.ParkedFilter{Sink: store.SinkUnrouted})
@@ -66,8 +53,7 @@ func routeWaits(t *testing.T, o *Outbox) {
 	lease := o.Hold(t, "mail")
 	require.Equal(t, &orders, lease.Types)
 	require.False(t, o.route(t, map[string]notification.TypeFilter{"mail": both}))
-	m := o.Members(t)
-	for _, l := range m.Lanes {
+	for _, l := range o.Members(t).Lanes {
 		if l.Lane.Sink == "mail" {
 			require.Equal(t, &orders, l.Types)
 			require.Equal(t, &both, l.WantedTypes)
@@ -142,9 +128,7 @@ func routeAll(t *testing.T, o *Outbox) {
 	o.pass(t, "mail")
 	require.True(t, o.route(t, map[string]notification.TypeFilter{"mail": notification.AllTypes}))
 	require.Equal(t, []int64{1}, o.unroutedNow(t))
-	status, err := o.Status(t.Context(), store.StatusQuery{})
-	require.NoError(t, err)
-	for _, c := range status.Cursors {
+	for _, c := range o.Report(t).Cursors {
 		require.NotEqual(t, store.SinkUnrouted, c.Sink)
 	}
 
@@ -157,8 +141,7 @@ func routeForgotten(t *testing.T, o *Outbox) {
 	o.routed(t, orders, mails)
 	o.Publish(t, keyed("mail.sent", "k")...)
 	o.pass(t, store.SinkUnrouted)
-	_, err := o.Forget(t.Context(), "web")
-	require.NoError(t, err)
+	o.forget(t, "web")
 	o.Publish(t, keyed("mail.sent", "k")...)
 	o.pass(t, store.SinkUnrouted) // it skips what web took
 	o.Publish(t, keyed("mail.sent", "k")...)
@@ -184,8 +167,7 @@ func routeUnknown(t *testing.T, o *Outbox) {
 	require.Empty(t, o.unroutedNow(t))
 
 	require.True(t, o.route(t, map[string]notification.TypeFilter{store.SinkUnrouted: {}}), "asked by another forwarder meanwhile")
-	m := o.Members(t)
-	for i := range m.Lanes {
-		require.Nil(t, m.Lanes[i].WantedTypes, m.Lanes[i].Lane.Sink)
+	for _, l := range o.Members(t).Lanes {
+		require.Nil(t, l.WantedTypes, l.Lane.Sink)
 	}
 }

@@ -111,7 +111,7 @@ func sampledCursors(t *testing.T, o *Outbox) {
 }
 
 func sampledLanes(t *testing.T, o *Outbox) {
-	page := o.pageOf(t, 40)
+	page := o.pageOf(t, Several(40)...)
 	want := make([]int, 3) // pending rows by lane
 	for i := range want {
 		l := store.NewLane("mail", i, len(want))
@@ -195,7 +195,7 @@ func sampledParked(t *testing.T, o *Outbox) {
 	o.Park(t, Retrying(1, "k", time.Now().Add(-time.Hour)), failed, Blocked(3, "k"), Dead(4, "a"), Dead(5, "a"), Dead(6, ""),
 		Scheduled(7, "", Later()), Scheduled(8, "", Later()), settling)
 	o.Exec(t, `INSERT INTO outbox_cancelled ({offset}, id) SELECT {offset}, id FROM outbox_parked WHERE {offset} = 8`)
-	o.Write(t, o.Hold(t, "events"), func(c *store.Checkpoint) { c.Park = []store.Parked{Dead(4, "")} })
+	o.ParkFor(t, "events", Dead(4, ""))
 	all, err := o.ParkedFigures(t.Context())
 	require.NoError(t, err)
 	require.Len(t, all, 2)

@@ -39,6 +39,14 @@ func (o *Outbox) scheduleRow(t *testing.T, name string) store.Schedule {
 	return store.Schedule{}
 }
 
+// move moves a row, and reports whether it was as it was read.
+func (o *Outbox) move(t *testing.T, tx store.Execer, s store.Schedule) bool {
+	t.Helper()
+	moved, err := o.MoveSchedule(t.Context(), tx, s)
+	require.NoError(t, err)
+	return moved
+}
+
 func schedulesAdd(t *testing.T, o *Outbox) {
 	all, err := o.Schedules(t.Context())
 	require.NoError(t, err)
@@ -60,21 +68,15 @@ func schedulesMove(t *testing.T, o *Outbox) {
 	to := s
 	to.Spec, to.Missed = "0 9 * * * Europe/Berlin", "one"
 	to.LastTick, to.NextTick, to.RequestedAt = Moment, Moment.Add(time.Hour), Moment.Add(time.Minute)
-	moved, err := o.MoveSchedule(t.Context(), o.DB, to)
-	require.NoError(t, err)
-	require.True(t, moved)
+	require.True(t, o.move(t, o.DB, to))
 	got := o.scheduleRow(t, "daily")
 	to.Revision, to.ReadAt = got.Revision, got.ReadAt
 	require.Equal(t, to, got)
 
-	moved, err = o.MoveSchedule(t.Context(), o.DB, s)
-	require.NoError(t, err)
-	require.False(t, moved, "the row has changed since")
+	require.False(t, o.move(t, o.DB, s), "the row has changed since")
 	s = got
 	s.LastTick, s.RequestedAt = time.Time{}, time.Time{}
-	moved, err = o.MoveSchedule(t.Context(), o.DB, s)
-	require.NoError(t, err)
-	require.True(t, moved)
+	require.True(t, o.move(t, o.DB, s))
 	require.Zero(t, o.scheduleRow(t, "daily").RequestedAt)
 	require.Zero(t, o.scheduleRow(t, "daily").LastTick)
 }
@@ -83,9 +85,7 @@ func schedulesRollback(t *testing.T, o *Outbox) {
 	s := o.schedule(t, "daily")
 	for _, commit := range []bool{false, true} {
 		tx := o.Tx(t)
-		moved, err := o.MoveSchedule(t.Context(), tx, s)
-		require.NoError(t, err)
-		require.True(t, moved)
+		require.True(t, o.move(t, tx, s))
 		if commit {
 			require.NoError(t, tx.Commit())
 		} else {
@@ -99,15 +99,13 @@ func schedulesTogether(t *testing.T, o *Outbox) {
 	for range 4 {
 		s := o.scheduleRow(t, "daily")
 		require.Equal(t, 1, o.Together(t, func(tx *sql.Tx) (int, error) { return One(o.MoveSchedule(t.Context(), tx, s)) }))
-		moved, err := o.MoveSchedule(t.Context(), o.DB, s)
-		require.NoError(t, err)
-		require.False(t, moved)
+		require.False(t, o.move(t, o.DB, s))
 	}
 }
 
 func schedulesPeople(t *testing.T, o *Outbox) {
 	s := o.schedule(t, "daily")
-	require.NoError(t, o.Begin(t.Context(), store.Action{ID: "a", Who: "ada", Name: "pause", Filter: []byte(`{}`)}))
+	o.BeginAction(t, "a")
 	for _, paused := range []bool{true, false} {
 		for _, want := range []bool{true, false} {
 			changed, err := o.PauseSchedule(t.Context(), "a", "daily", paused)
@@ -123,25 +121,21 @@ func schedulesPeople(t *testing.T, o *Outbox) {
 	}
 	got := o.scheduleRow(t, "daily")
 	require.WithinDuration(t, got.ReadAt, got.RequestedAt, time.Minute)
-	moved, err := o.MoveSchedule(t.Context(), o.DB, s)
-	require.NoError(t, err)
-	require.False(t, moved, "people's actions change the row")
+	require.False(t, o.move(t, o.DB, s), "people's actions change the row")
 
 	require.NoError(t, o.ForgetSchedule(t.Context(), "a", "daily"))
 	action := o.ActionOf(t, "a")
 	require.EqualValues(t, 4, action.Count)
 	require.NotEqual(t, s.ID, o.schedule(t, "daily").ID)
-	moved, err = o.MoveSchedule(t.Context(), o.DB, s)
-	require.NoError(t, err)
-	require.False(t, moved, "the row that was read is forgotten")
+	require.False(t, o.move(t, o.DB, s), "the row that was read is forgotten")
 
-	_, err = o.PauseSchedule(t.Context(), "nothing", "daily", true)
+	_, err := o.PauseSchedule(t.Context(), "nothing", "daily", true)
 	require.ErrorIs(t, err, store.ErrUnknownAction)
 	require.False(t, o.scheduleRow(t, "daily").Paused, "a refused action changes nothing")
 }
 
 func schedulesUnknown(t *testing.T, o *Outbox) {
-	require.NoError(t, o.Begin(t.Context(), store.Action{ID: "a", Who: "ada", Name: "pause", Filter: []byte(`{}`)}))
+	o.BeginAction(t, "a")
 	for _, do := range []func() error{
 		func() error { _, err := o.PauseSchedule(t.Context(), "a", "dayly", true); return err },
 		func() error { _, err := o.RequestTick(t.Context(), "a", "dayly"); return err },
