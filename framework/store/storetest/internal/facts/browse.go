@@ -155,7 +155,7 @@ func browseUncommitted(t *testing.T, o *Outbox) {
 	rows := Several(2)
 	o.Publish(t, rows[0])
 	tx := o.Tx(t)
-	require.NoError(t, o.Append(t.Context(), o.Store, tx, rows[1]))
+	require.NoError(t, o.Append(t.Context(), tx, rows[1]))
 	_, got := o.browse(t, store.LogQuery{})
 	require.Equal(t, []string{rows[0].ID}, got)
 	require.NoError(t, tx.Rollback())

@@ -137,7 +137,7 @@ func cancelThenPublish(t *testing.T, o *Outbox) {
 	tx := o.Tx(t)
 	_, err := o.Cancel(t.Context(), tx, byKey("k", "order.placed"))
 	require.NoError(t, err)
-	require.NoError(t, o.Append(t.Context(), o.Store, tx, second))
+	require.NoError(t, o.Append(t.Context(), tx, second))
 	require.NoError(t, tx.Commit())
 	left, _ := o.Read(t, nil, All, 10)
 	require.Equal(t, []string{second.ID}, IDs(left))
@@ -156,7 +156,7 @@ func cancelUncommitted(t *testing.T, o *Outbox) {
 	}
 	row := scheduledFor("k", Later())
 	publishing := o.Tx(t)
-	require.NoError(t, o.Append(t.Context(), o.Store, publishing, row))
+	require.NoError(t, o.Append(t.Context(), publishing, row))
 	require.Equal(t, 0, o.cancel(t, byKey("k", "order.placed")))
 	require.NoError(t, publishing.Commit())
 	left, _ := o.Read(t, nil, All, 10)

@@ -71,7 +71,7 @@ func (m *model) publish(rt *rapid.T) {
 		envelopes[i] = Envelope(typ, "")
 	}
 	tx := m.o.Tx(m.t)
-	require.NoError(rt, m.o.Append(m.t.Context(), m.o.Store, tx, envelopes...))
+	require.NoError(rt, m.o.Append(m.t.Context(), tx, envelopes...))
 	if rapid.IntRange(0, 3).Draw(rt, "outcome") == 0 {
 		require.NoError(rt, tx.Rollback())
 		return

@@ -16,7 +16,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/framework/outbox"
 	"github.com/waybill-go/waybill/framework/store"
+	"github.com/waybill-go/waybill/registry"
 )
 
 // Store is everything that the suite tests.
@@ -32,20 +34,19 @@ type Store interface {
 	store.Schedules
 	store.Canceller
 	store.Claimer
+	outbox.Log
 }
 
 // Dialect is documented in package storetest.
 type Dialect struct {
 	NewDB               func(t *testing.T) *sql.DB
-	Migrate             func(ctx context.Context, db *sql.DB) error
+	Migrate             func(ctx context.Context, db *sql.DB) (applied []string, err error)
 	Open                func(ctx context.Context, db *sql.DB) (Store, error)
-	Append              func(ctx context.Context, s Store, tx *sql.Tx, envelopes ...notification.Envelope) error
 	Restart             []string
 	Quote               string
 	Time                func(t time.Time) string
 	Gap                 string
 	OldChecks, OldTimes []string
-	BinaryPayload       bool
 	NoZones             bool
 	Slots               bool
 	Collides            func(err error) bool
@@ -55,23 +56,32 @@ type Dialect struct {
 type Outbox struct {
 	Dialect
 	Store
-	DB *sql.DB
+	DB        *sql.DB
+	publisher *outbox.Publisher
 }
 
 func Open(t *testing.T, d Dialect) *Outbox {
 	t.Helper()
 	db := d.NewDB(t)
-	require.NoError(t, d.Migrate(t.Context(), db))
+	_, err := d.Migrate(t.Context(), db)
+	require.NoError(t, err)
 	s, err := d.Open(t.Context(), db)
 	require.NoError(t, err)
-	return &Outbox{d, s, db}
+	publisher, err := outbox.New(registry.New(), s, outbox.Config{MaxPayload: 64 << 20})
+	require.NoError(t, err)
+	return &Outbox{d, s, db, publisher}
+}
+
+// Append appends envelopes in a transaction, as publishers do, with one statement.
+func (o *Outbox) Append(ctx context.Context, tx *sql.Tx, envelopes ...notification.Envelope) error {
+	return o.publisher.Append(ctx, tx, envelopes...)
 }
 
 // Publish appends the envelopes in one transaction and commits it.
 func (o *Outbox) Publish(t *testing.T, envelopes ...notification.Envelope) {
 	t.Helper()
 	tx := o.Tx(t)
-	require.NoError(t, o.Append(t.Context(), o.Store, tx, envelopes...))
+	require.NoError(t, o.Append(t.Context(), tx, envelopes...))
 	require.NoError(t, tx.Commit())
 }
 

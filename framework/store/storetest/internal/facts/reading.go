@@ -68,7 +68,7 @@ func completeRows(t *testing.T, o *Outbox) {
 	long.ID = strings.Repeat("i", notification.MaxIDLength)
 
 	want := []notification.Envelope{full, local, odd, long, Envelope("order.placed", "customer/17")}
-	if o.BinaryPayload {
+	if o.BinaryPayload() {
 		binary := Envelope("order.placed", "")
 		for b := range 256 {
 			binary.Payload = append(binary.Payload, byte(b))
@@ -127,7 +127,7 @@ func uncommittedRows(t *testing.T, o *Outbox) {
 	r := o.Reader(t, nil, All)
 	tx := o.Tx(t)
 	late := Several(3)
-	require.NoError(t, o.Append(t.Context(), o.Store, tx, late...))
+	require.NoError(t, o.Append(t.Context(), tx, late...))
 
 	got, _ := Drain(t, r, o.Target(t), 10)
 	require.Len(t, got, 2)
@@ -140,7 +140,7 @@ func rolledBackRows(t *testing.T, o *Outbox) {
 	before, after := Several(2), Several(2)
 	o.Publish(t, before...)
 	tx := o.Tx(t)
-	require.NoError(t, o.Append(t.Context(), o.Store, tx, Several(3)...))
+	require.NoError(t, o.Append(t.Context(), tx, Several(3)...))
 	require.NoError(t, tx.Rollback())
 	r := o.Reader(t, nil, All)
 	got, _ := Drain(t, r, o.Target(t), 10)
@@ -318,7 +318,7 @@ func concurrentPublishers(t *testing.T, o *Outbox) {
 		}
 		defer func() { _ = tx.Rollback() }()
 		pair := []notification.Envelope{Envelope("a", key), Envelope("b", key)}
-		if err := o.Append(ctx, o.Store, tx, pair...); err != nil {
+		if err := o.Append(ctx, tx, pair...); err != nil {
 			return err
 		}
 		if n%5 == 4 {

@@ -118,7 +118,7 @@ func refusedValues(t *testing.T, o *Outbox) {
 		"spaces":      change(func(e *notification.Envelope) { e.Type = "a b" }),
 		"before year": change(func(e *notification.Envelope) { e.OccurredOn = time.Unix(-1<<55, 0) }),
 	}
-	if !o.BinaryPayload {
+	if !o.BinaryPayload() {
 		bad["text"] = payload("hello")
 		bad["said to be JSON"] = payload("hello")
 		bad["said to be JSON"].Metadata[notification.MetadataContentType] = "application/json"
@@ -127,17 +127,17 @@ func refusedValues(t *testing.T, o *Outbox) {
 	}
 	tx := o.Tx(t)
 	for name, e := range bad {
-		err := o.Append(t.Context(), o.Store, tx, Envelope("order.placed", ""), e, Envelope("order.placed", ""))
+		err := o.Append(t.Context(), tx, Envelope("order.placed", ""), e, Envelope("order.placed", ""))
 		require.ErrorContains(t, err, "notification 2 of 3: "+strings.TrimPrefix(e.Type, "a b"), name)
 	}
 	good := Several(2)
 	for _, text := range []string{`"\u0000"`, `"\ud800"`, `"\udc00x"`, `"\ud83d\ude00\\"`, `1e400`, `-1e-400`, strings.Repeat("1", 400), strings.Repeat(`{"a":[`, 20) + strings.Repeat(`]}`, 20)} {
-		if o.Append(t.Context(), o.Store, tx, payload(text)) != nil { // not of the database: the transaction goes on
+		if o.Append(t.Context(), tx, payload(text)) != nil { // not of the database: the transaction goes on
 			continue
 		}
 		good = append(good, payload(text))
 	}
-	require.NoError(t, o.Append(t.Context(), o.Store, tx, good[:2]...))
+	require.NoError(t, o.Append(t.Context(), tx, good[:2]...))
 	require.NoError(t, tx.Commit())
 	got, _ := o.Read(t, nil, All, 100)
 	require.Len(t, got, len(good), "only the good ones")
@@ -152,7 +152,8 @@ func olderTimes(t *testing.T, o *Outbox) {
 	for _, at := range odd {
 		o.Exec(t, fmt.Sprintf(`INSERT INTO outbox (type, payload, occurred_on, deliver_at) VALUES ('a', '{}', '%s', '%s')`, at, at))
 	}
-	require.NoError(t, o.Migrate(t.Context(), o.DB))
+	_, err := o.Migrate(t.Context(), o.DB)
+	require.NoError(t, err)
 
 	read, _ := o.Read(t, nil, All, 1000)
 	require.Len(t, read, len(odd))
@@ -161,7 +162,7 @@ func olderTimes(t *testing.T, o *Outbox) {
 		require.False(t, e.OccurredOn.IsZero() || e.DeliverAt.IsZero(), odd[i])
 	}
 	o.sameTimes(t, read)
-	_, err := o.DB.ExecContext(t.Context(), `INSERT INTO outbox (type, payload, occurred_on) VALUES ('a', '{}', '0001-01-01 00:00:00')`)
+	_, err = o.DB.ExecContext(t.Context(), `INSERT INTO outbox (type, payload, occurred_on) VALUES ('a', '{}', '0001-01-01 00:00:00')`)
 	require.Error(t, err, "new rows are checked")
 }
 
