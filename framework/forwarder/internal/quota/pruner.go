@@ -22,27 +22,9 @@ func (p *pruner) Prune(ctx context.Context, e store.Pruning) (pruned store.Prune
 	return pruned, err
 }
 
-// PruneReceipts implements store.Pruner.
-func (p *pruner) PruneReceipts(ctx context.Context, age time.Duration, limit int) (removed int, err error) {
-	err = p.bounded.prune(ctx, func() error { removed, err = p.rows.PruneReceipts(ctx, age, limit); return err })
-	return removed, err
-}
-
-// PruneInbox implements store.Pruner.
-func (p *pruner) PruneInbox(ctx context.Context, age time.Duration, limit int) (removed int, err error) {
-	err = p.bounded.prune(ctx, func() error { removed, err = p.rows.PruneInbox(ctx, age, limit); return err })
-	return removed, err
-}
-
-// PruneCancelled implements store.Pruner.
-func (p *pruner) PruneCancelled(ctx context.Context, age time.Duration, limit int) (removed int, err error) {
-	err = p.bounded.prune(ctx, func() error { removed, err = p.rows.PruneCancelled(ctx, age, limit); return err })
-	return removed, err
-}
-
-// PruneClaims implements store.Pruner.
-func (p *pruner) PruneClaims(ctx context.Context, age time.Duration, limit int) (removed int, err error) {
-	err = p.bounded.prune(ctx, func() error { removed, err = p.rows.PruneClaims(ctx, age, limit); return err })
+// PruneLeftovers implements store.Pruner.
+func (p *pruner) PruneLeftovers(ctx context.Context, kind store.Leftover, age time.Duration, limit int) (removed int, err error) {
+	err = p.bounded.prune(ctx, func() error { removed, err = p.rows.PruneLeftovers(ctx, kind, age, limit); return err })
 	return removed, err
 }
 

@@ -208,7 +208,7 @@ func oldCancellationsGo(t *testing.T, o *Outbox) {
 	}
 	prune := func(age time.Duration, want int) {
 		t.Helper()
-		removed, err := o.Pruner(t).PruneCancelled(t.Context(), age, 10)
+		removed, err := o.PruneLeftovers(t.Context(), store.LeftoverCancellations, age, 10)
 		require.NoError(t, err)
 		require.Equal(t, want, removed)
 	}

@@ -84,7 +84,7 @@ func oldClaimsGo(t *testing.T, o *Outbox) {
 	}
 	o.Exec(t, `UPDATE outbox_unique SET until = {2001-02-03T04:05:06Z} WHERE {key} <> 'b'`)
 	for _, want := range []int{2, 1, 0} {
-		removed, err := o.Pruner(t).PruneClaims(t.Context(), 0, 2)
+		removed, err := o.PruneLeftovers(t.Context(), store.LeftoverClaims, 0, 2)
 		require.NoError(t, err)
 		require.Equal(t, want, removed)
 	}

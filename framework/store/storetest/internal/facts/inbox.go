@@ -62,7 +62,7 @@ func oldIDsGo(t *testing.T, o *Outbox) {
 	}
 	o.Exec(t, `UPDATE outbox_inbox SET seen_at = {2001-02-03T04:05:06Z} WHERE id <> 'b'`)
 	for _, want := range []int{2, 1, 0} {
-		removed, err := store.Pruner(o).PruneInbox(t.Context(), 24*time.Hour, 2)
+		removed, err := o.PruneLeftovers(t.Context(), store.LeftoverIDs, 24*time.Hour, 2)
 		require.NoError(t, err)
 		require.Equal(t, want, removed)
 	}

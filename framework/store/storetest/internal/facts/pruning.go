@@ -275,9 +275,8 @@ func oldReceiptsGo(t *testing.T, o *Outbox) {
 			c.Receipts = append(c.Receipts, store.Receipt{Offset: int64(i + 1), ID: fmt.Sprint(i + 1), Receipt: "r", Attempt: 1, DeliveredAt: at})
 		}
 	})
-	pruner := o.Pruner(t)
 	for _, want := range []int{2, 1, 0} {
-		removed, err := pruner.PruneReceipts(t.Context(), day, 2)
+		removed, err := o.PruneLeftovers(t.Context(), store.LeftoverReceipts, day, 2)
 		require.NoError(t, err)
 		require.Equal(t, want, removed)
 	}
