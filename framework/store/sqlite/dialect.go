@@ -146,7 +146,7 @@ func (d *dialect) Places(ctx context.Context, q tables.Querier, positions []json
 		}
 		places[i].Through = int64(pos)
 		if int64(pos) > last {
-			places[i].Conflict = fmt.Sprintf("the cursor is past offset %d and the log ends at %d", pos, last)
+			places[i].Conflict = fmt.Sprintf("the cursor is past offset %d and the log ends at %d: the log was started again", pos, last)
 		}
 	}
 	return places, nil
