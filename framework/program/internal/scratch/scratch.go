@@ -63,9 +63,6 @@ func (o *Outbox) SQL(query string, args ...any) (string, []any) {
 	}), ordered
 }
 
-// IsMySQL reports whether the database is MySQL or MariaDB.
-func (o *Outbox) IsMySQL() bool { return o.inTurn }
-
 // Config is how to create an outbox.
 type Config struct {
 	// Prefix is the prefix of all tables' names.
@@ -156,11 +153,11 @@ func (c Config) on(db *sql.DB, prepare func(*sql.DB) error) (*Outbox, error) {
 	if err := prepare(db); err != nil {
 		return nil, errors.Join(err, db.Close())
 	}
-	return &Outbox{DB: db, Prefix: c.Prefix, remove: func(ctx context.Context) error { return c.Drop(ctx, db) }}, nil
+	return &Outbox{DB: db, Prefix: c.Prefix, remove: func(ctx context.Context) error { return c.drop(ctx, db) }}, nil
 }
 
-// Drop drops the existing tables and functions of an outbox.
-func (c Config) Drop(ctx context.Context, db *sql.DB) error {
+// drop drops the tables and functions of an outbox.
+func (c Config) drop(ctx context.Context, db *sql.DB) error {
 	var names []string
 	for _, suffix := range append(append([]string{}, c.Others...), suffixes...) {
 		names = append(names, c.Prefix+suffix)
