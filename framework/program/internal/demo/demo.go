@@ -24,6 +24,7 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill/benchmarks/receiver"
+	"github.com/waybill-go/waybill/framework/config"
 	"github.com/waybill-go/waybill/framework/forwarder"
 	"github.com/waybill-go/waybill/framework/outbox"
 	"github.com/waybill-go/waybill/framework/program/internal/scratch"
@@ -106,7 +107,7 @@ func (d *demo) open(ctx context.Context) (err error) {
 	if d.folder, err = os.MkdirTemp("", "waybill-demo-"); err != nil {
 		return err
 	}
-	if d.outbox, err = scratch.OpenSQLite(ctx, filepath.Join(d.folder, "shop.db"), scratch.Config{Prefix: prefix}); err != nil {
+	if d.outbox, err = scratch.OpenSQLite(ctx, filepath.Join(d.folder, "shop.db"), config.Outbox{Prefix: prefix}); err != nil {
 		return err
 	}
 	for name, to := range destinations {
