@@ -173,7 +173,6 @@ func newBoard(c Config, hidden masks.Masks, list func() []Listed) *board {
 	bound := access.NewBound()
 	mux.Handle("/", bound.Of(b.pages))
 	mux.Handle("/static/", b.pages)
-	mux.Handle("/live", b.pages)
 	v1 := bound.Of(http.StripPrefix("/api/v1", api.New(api.Config{Target: &b.current, Acts: b.acts, History: b.history, Prefix: c.Prefix, Logger: c.Logger, Masks: hidden})))
 	mux.Handle("/api/v1/", v1)
 	mux.Handle("/api/v1", v1)
@@ -207,7 +206,6 @@ func below(prefix string, next http.Handler) http.Handler {
 // Close ends live updates, interrupts running actions after their current batch, and waits for them
 // to end. Call it before http.Server.Shutdown, which waits for requests to end.
 func (b *board) Close() {
-	b.pages.Close()
 	b.acts.Close()
 	b.history.Close()
 }

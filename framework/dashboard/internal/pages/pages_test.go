@@ -108,9 +108,7 @@ func newPages(t testing.TB, shown *target.Target) *Pages {
 	for l := (history.Snapshot{}); shown != nil && shown.Store != nil && l.At.IsZero() && l.Err == nil && t.Context().Err() == nil; {
 		l = h.Snapshot(t.Context()) // waits for the sample
 	}
-	p := New(Config{Target: &current, Acts: runner, History: h, Logger: slog.New(slog.DiscardHandler)})
-	t.Cleanup(p.Close)
-	return p
+	return New(Config{Target: &current, Acts: runner, History: h, Logger: slog.New(slog.DiscardHandler)})
 }
 
 // ask makes a request as a user with a role, and returns the status and the page.
