@@ -30,6 +30,7 @@ import (
 
 	"github.com/waybill-go/waybill/framework/forwarder"
 	"github.com/waybill-go/waybill/framework/route"
+	"github.com/waybill-go/waybill/framework/settings"
 	"github.com/waybill-go/waybill/framework/source/kafka"
 	"github.com/waybill-go/waybill/sinks"
 )
@@ -71,7 +72,7 @@ type Config struct {
 	Schedules map[string]Schedule `yaml:"schedules"`
 
 	// The dashboard, metrics and probes of waybill forward, over HTTP.
-	Observe Observe `yaml:"observe"`
+	Observe settings.Observe `yaml:"observe"`
 
 	only    []string // the sinks of --sink; empty for all
 	source  Source

@@ -12,6 +12,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/waybill-go/waybill/framework/internal/duration"
+	"github.com/waybill-go/waybill/framework/settings"
 	"github.com/waybill-go/waybill/sinks"
 )
 
@@ -84,7 +85,7 @@ func addKinds(sink, definitions schema, kinds *sinks.Set) {
 // allDefaults returns a configuration with all defaults.
 func allDefaults() *Config {
 	c := Config{Database: Database{dialect: PostgreSQL}, Sinks: map[string]Sink{"": {}}, Schedules: map[string]Schedule{"": {}}}
-	c.Observe.Auth = Auth{Users: map[string]AuthUser{"": {}}, Tokens: map[string]AuthToken{"": {}}}
+	c.Observe.Auth = settings.Auth{Users: map[string]settings.Login{"": {}}, Tokens: map[string]settings.Token{"": {}}}
 	filled := c.withDefaults()
 	filled.Database, filled.Forwarder.Name = Database{}, "" // these have no fixed default
 	return &filled

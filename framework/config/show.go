@@ -79,7 +79,7 @@ func (c *Config) withDefaults() Config {
 	for name, sink := range c.Sinks {
 		filled.Sinks[name] = sink.withDefaults()
 	}
-	filled.Observe = c.Observe.withDefaults()
+	filled.Observe = c.Observe.WithDefaults()
 	return filled
 }
 

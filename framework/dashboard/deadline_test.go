@@ -14,6 +14,7 @@ import (
 
 	"github.com/waybill-go/waybill/framework/dashboard"
 	"github.com/waybill-go/waybill/framework/doctor"
+	"github.com/waybill-go/waybill/framework/settings"
 	"github.com/waybill-go/waybill/framework/store/sqlite"
 )
 
@@ -28,7 +29,7 @@ func TestTheDeadlinesOfAServerDoNotEndLongAnswers(t *testing.T) {
 	require.NoError(t, err)
 	store, err := sqlite.Open(t.Context(), db, sqlite.Config{})
 	require.NoError(t, err)
-	d, err := dashboard.New(dashboard.Config{Pprof: true})
+	d, err := dashboard.New(dashboard.Config{Observe: settings.Observe{Pprof: true}})
 	require.NoError(t, err)
 	t.Cleanup(d.Close)
 	const limit = time.Second // of the server; enough for a busy machine to read a request
