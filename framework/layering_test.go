@@ -102,7 +102,7 @@ var layers = []layer{
 	{"framework/waybilltest", []string{"framework/notification", "framework/store", "framework/store/*", "framework/outbox", "framework/route", "framework/forwarder", "registry", "sinks"}},
 	{"framework/admin", []string{"framework/notification", "framework/store", "framework/route", "registry"}},
 	{"framework/doctor", []string{"framework/admin", "framework/store", "framework/store/*", "framework/forwarder", "sinks"}},
-	{"framework/dashboard", []string{"framework/notification", "framework/store", "framework/route", "framework/forwarder", "framework/admin", "framework/doctor", "registry"}},
+	{"framework/dashboard", []string{"framework/notification", "framework/store", "framework/route", "framework/forwarder", "framework/admin", "framework/doctor", "framework/settings", "registry"}},
 	{"framework/observe", []string{"framework/event", "framework/notification", "framework/store", "framework/forwarder", "sinks"}},
 	{"framework/config", []string{"framework/settings", "framework/event", "framework/source/*", "framework/internal/duration", "framework/internal/pace", "framework/notification", "framework/store", "framework/store/*", "framework/route", "framework/forwarder", "framework/forwarder/fleet", "framework/outbox", "framework/schedule", "registry", "sinks"}},
 	{"benchmarks/receiver", []string{"benchmarks/durations", "benchmarks/result", "sinks", "sinks/*"}},
