@@ -1,7 +1,6 @@
 package kafka_test
 
 import (
-	"context"
 	"strings"
 	"sync"
 	"testing"
@@ -9,9 +8,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
-	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 	"golang.org/x/sync/errgroup"
 
@@ -104,15 +101,15 @@ func TestATopicFromDataCanBeCreatedAndDeleted(t *testing.T) {
 		}
 		transient := func(err error) { assertClass(t, sinks.ClassTransient, err) }
 
-		deleteTopic(t, cluster, topic)
+		cluster.DeleteTopic(t, topic)
 		_, err := sink.Deliver(t.Context(), to())
 		transient(err)
-		createTopic(t, cluster, topic)
+		cluster.CreateAgain(t, topic)
 		deliverAtLast(t, sink, to(), transient)
-		deleteTopic(t, cluster, topic)
+		cluster.DeleteTopic(t, topic)
 		_, err = sink.Deliver(t.Context(), to())
 		transient(err)
-		createTopic(t, cluster, topic)
+		cluster.CreateAgain(t, topic)
 		deliverAtLast(t, sink, to(), transient)
 	})
 }
@@ -225,36 +222,4 @@ func eachAlone(t *testing.T, sink *kafka.Sink, batch []*notification.Delivery) [
 	}
 	_ = workers.Wait()
 	return errs
-}
-
-func createTopic(t *testing.T, cluster *kafkatest.Cluster, name string) {
-	t.Helper()
-	topic := kmsg.NewCreateTopicsRequestTopic()
-	topic.Topic, topic.NumPartitions, topic.ReplicationFactor = name, 1, 1
-	request := kmsg.NewPtrCreateTopicsRequest()
-	request.Topics = append(request.Topics, topic)
-	response := ask(t, cluster, request).(*kmsg.CreateTopicsResponse)
-	require.NoError(t, kerr.ErrorForCode(response.Topics[0].ErrorCode))
-}
-
-func deleteTopic(t *testing.T, cluster *kafkatest.Cluster, name string) {
-	t.Helper()
-	topic := kmsg.NewDeleteTopicsRequestTopic()
-	topic.Topic = kmsg.StringPtr(name)
-	request := kmsg.NewPtrDeleteTopicsRequest()
-	request.Topics, request.TopicNames = append(request.Topics, topic), []string{name}
-	response := ask(t, cluster, request).(*kmsg.DeleteTopicsResponse)
-	require.NoError(t, kerr.ErrorForCode(response.Topics[0].ErrorCode))
-}
-
-func ask(t *testing.T, cluster *kafkatest.Cluster, request kmsg.Request) kmsg.Response {
-	t.Helper()
-	client, err := kgo.NewClient(kgo.SeedBrokers(cluster.Brokers...))
-	require.NoError(t, err)
-	defer client.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	response, err := client.Request(ctx, request)
-	require.NoError(t, err)
-	return response
 }
