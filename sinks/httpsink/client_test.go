@@ -18,6 +18,7 @@ import (
 
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/sinks"
+	"github.com/waybill-go/waybill/sinks/internal/certtest"
 	"github.com/waybill-go/waybill/sinks/sinktest"
 )
 
@@ -218,14 +219,13 @@ func TestTheGuardAppliesToTheProgramsDial(t *testing.T) {
 }
 
 func TestTheProgramsTLSConfigIsUsedForConnections(t *testing.T) {
-	authority := newAuthority(t)
+	authority := certtest.New()
 	r, ca := newStrictReceiver(t, func(c *tls.Config) {
-		c.ClientAuth, c.ClientCAs = tls.RequireAndVerifyClientCert, authority.pool()
+		c.ClientAuth, c.ClientCAs = tls.RequireAndVerifyClientCert, authority.Pool()
 	})
 	pool := x509.NewCertPool()
 	pool.AddCert(r.Certificate())
-	cert, key, _, _ := authority.make("shop")
-	config := &tls.Config{RootCAs: pool, Certificates: []tls.Certificate{{Certificate: [][]byte{cert.Raw}, PrivateKey: key}}}
+	config := &tls.Config{RootCAs: pool, Certificates: []tls.Certificate{authority.Issue("shop")}}
 	sink := r.sink(t, Config{TLSConfig: config})
 	*config = tls.Config{} // New has copied it
 	_, err := sink.Deliver(t.Context(), newDelivery())

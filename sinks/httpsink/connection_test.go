@@ -3,22 +3,15 @@ package httpsink
 import (
 	"bufio"
 	"bytes"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"fmt"
 	"io"
-	"math/big"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
 	"os"
-	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -29,6 +22,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/waybill-go/waybill/sinks"
+	"github.com/waybill-go/waybill/sinks/internal/certtest"
 )
 
 func TestADestinationWithoutAConnectionIsUnavailable(t *testing.T) {
@@ -189,61 +183,13 @@ func newUnstartedProxy(t *testing.T, see func(*http.Request)) *httptest.Server {
 	}))
 }
 
-// authority is a certificate authority of one test.
-type authority struct {
-	t    *testing.T
-	cert *x509.Certificate
-	key  *ecdsa.PrivateKey
-	file string
-}
-
-func newAuthority(t *testing.T) *authority {
-	a := &authority{t: t}
-	a.cert, a.key, a.file, _ = a.make("authority")
-	return a
-}
-
-func (a *authority) pool() *x509.CertPool {
-	pool := x509.NewCertPool()
-	pool.AddCert(a.cert)
-	return pool
-}
-
-// make returns a certificate that the authority signs. The first one is the authority's own.
-func (a *authority) make(name string) (cert *x509.Certificate, key *ecdsa.PrivateKey, certFile, keyFile string) {
-	a.t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	require.NoError(a.t, err)
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: name},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), BasicConstraintsValid: true,
-		IsCA: a.cert == nil, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth},
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-	}
-	parent, signer := template, key
-	if a.cert != nil {
-		parent, signer = a.cert, a.key
-	}
-	raw, err := x509.CreateCertificate(rand.Reader, template, parent, &key.PublicKey, signer)
-	require.NoError(a.t, err)
-	cert, err = x509.ParseCertificate(raw)
-	require.NoError(a.t, err)
-	private, err := x509.MarshalPKCS8PrivateKey(key)
-	require.NoError(a.t, err)
-	dir := a.t.TempDir()
-	certFile, keyFile = filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
-	require.NoError(a.t, os.WriteFile(certFile, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: raw}), 0o600))
-	require.NoError(a.t, os.WriteFile(keyFile, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private}), 0o600))
-	return cert, key, certFile, keyFile
-}
-
 func TestTheSinkSendsItsClientCertificate(t *testing.T) {
-	trusted, untrusted := newAuthority(t), newAuthority(t)
+	trusted, untrusted := certtest.New(), certtest.New()
 	r, ca := newStrictReceiver(t, func(c *tls.Config) {
-		c.ClientAuth, c.ClientCAs = tls.RequireAndVerifyClientCert, trusted.pool()
+		c.ClientAuth, c.ClientCAs = tls.RequireAndVerifyClientCert, trusted.Pool()
 	})
-	_, _, cert, key := trusted.make("shop")
-	_, _, untrustedCert, untrustedKey := untrusted.make("shop")
+	cert, key := certtest.WritePair(t.TempDir(), trusted.Issue("shop"))
+	untrustedCert, untrustedKey := certtest.WritePair(t.TempDir(), untrusted.Issue("shop"))
 	good := TLS{CAFile: ca, CertFile: cert, KeyFile: key}
 
 	_, err := r.sink(t, Config{TLS: good}).Deliver(t.Context(), newDelivery())
@@ -263,9 +209,9 @@ func TestTheSinkSendsItsClientCertificate(t *testing.T) {
 }
 
 func TestInvalidClientCertificatesAreRefused(t *testing.T) {
-	a := newAuthority(t)
-	_, _, cert, key := a.make("one")
-	_, _, _, otherKey := a.make("two")
+	a := certtest.New()
+	cert, key := certtest.WritePair(t.TempDir(), a.Issue("one"))
+	_, otherKey := certtest.WritePair(t.TempDir(), a.Issue("two"))
 	for want, c := range map[string]Config{
 		"tls.key_file: is missing":                   {TLS: TLS{CertFile: cert}},
 		"tls.cert_file: is missing":                  {TLS: TLS{KeyFile: key}},
@@ -285,14 +231,14 @@ func TestInvalidClientCertificatesAreRefused(t *testing.T) {
 func TestRenewedCertificatesAreUsedFromTheNextConnectionOn(t *testing.T) {
 	for name, proxy := range map[string]string{"directly": "none", "through a proxy": newProxy(t)} {
 		t.Run(name, func(t *testing.T) {
-			before, after := newAuthority(t), newAuthority(t)
-			both := before.pool()
-			both.AddCert(after.cert)
+			before, after := certtest.New(), certtest.New()
+			both := before.Pool()
+			both.AddCert(after.Certificate)
 			r, ca := newStrictReceiver(t, func(c *tls.Config) {
 				c.ClientAuth, c.ClientCAs = tls.RequireAndVerifyClientCert, both
 				c.NextProtos = []string{"http/1.1"} // connections are idle once the answer is read
 			})
-			_, _, cert, key := before.make("first")
+			cert, key := certtest.WritePair(t.TempDir(), before.Issue("first"))
 			sink := r.sink(t, Config{Proxy: proxy, TLS: TLS{CAFile: ca, CertFile: cert, KeyFile: key}})
 			shown := func() string {
 				_, err := sink.Deliver(t.Context(), newDelivery())
@@ -301,14 +247,14 @@ func TestRenewedCertificatesAreUsedFromTheNextConnectionOn(t *testing.T) {
 				return requests[len(requests)-1].TLS.PeerCertificates[0].Subject.CommonName
 			}
 			require.Equal(t, "first", shown())
-			_, _, newCert, newKey := after.make("second")
+			newCert, newKey := certtest.WritePair(t.TempDir(), after.Issue("second"))
 			require.NoError(t, os.Rename(newCert, cert))
 			require.NoError(t, os.Rename(newKey, key))
 			require.Equal(t, "first", shown(), "an open connection is still used")
 			closeIdle(sink)
 			require.Equal(t, "second", shown())
 
-			require.NoError(t, os.Rename(before.file, ca))
+			require.NoError(t, os.Rename(certtest.Write(t.TempDir(), before.Certificate), ca))
 			closeIdle(sink)
 			_, err := sink.Deliver(t.Context(), newDelivery())
 			require.ErrorAs(t, err, new(x509.UnknownAuthorityError), "the server's authority is no longer trusted")
@@ -319,11 +265,11 @@ func TestRenewedCertificatesAreUsedFromTheNextConnectionOn(t *testing.T) {
 }
 
 func TestAProxyOverTLSDoesNotGetTheClientCertificate(t *testing.T) {
-	trusted := newAuthority(t)
+	trusted := certtest.New()
 	r, _ := newStrictReceiver(t, func(c *tls.Config) {
-		c.ClientAuth, c.ClientCAs = tls.RequireAndVerifyClientCert, trusted.pool()
+		c.ClientAuth, c.ClientCAs = tls.RequireAndVerifyClientCert, trusted.Pool()
 	})
-	_, _, cert, key := trusted.make("shop")
+	cert, key := certtest.WritePair(t.TempDir(), trusted.Issue("shop"))
 	var shown atomic.Int64
 	proxy := newUnstartedProxy(t, func(r *http.Request) {
 		shown.Add(int64(len(r.TLS.PeerCertificates)))
@@ -333,8 +279,7 @@ func TestAProxyOverTLSDoesNotGetTheClientCertificate(t *testing.T) {
 	proxy.TLS = &tls.Config{ClientAuth: tls.RequestClientCert}
 	proxy.StartTLS()
 	t.Cleanup(proxy.Close)
-	roots := filepath.Join(t.TempDir(), "roots.pem") // httptest's servers share their certificate
-	require.NoError(t, os.WriteFile(roots, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: proxy.Certificate().Raw}), 0o600))
+	roots := certtest.Write(t.TempDir(), proxy.Certificate()) // httptest's servers share their certificate
 
 	sink := r.sink(t, Config{
 		Proxy: strings.Replace(proxy.URL, "https://", "https://shop:secret@", 1),
@@ -449,7 +394,5 @@ func newTLSRefusing(t *testing.T) *Sink {
 	server.EnableHTTP2 = true
 	server.StartTLS()
 	t.Cleanup(server.Close)
-	ca := filepath.Join(t.TempDir(), "ca.pem")
-	require.NoError(t, os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}), 0o600))
-	return newSink(t, Config{URL: server.URL, TLS: TLS{CAFile: ca}})
+	return newSink(t, Config{URL: server.URL, TLS: TLS{CAFile: certtest.Write(t.TempDir(), server.Certificate())}})
 }

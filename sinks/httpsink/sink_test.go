@@ -3,15 +3,12 @@ package httpsink
 import (
 	"context"
 	"crypto/tls"
-	"encoding/pem"
 	"io"
 	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -27,6 +24,7 @@ import (
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/sinks"
 	"github.com/waybill-go/waybill/sinks/httpsink/webhook"
+	"github.com/waybill-go/waybill/sinks/internal/certtest"
 	"github.com/waybill-go/waybill/sinks/sinktest"
 )
 
@@ -92,10 +90,7 @@ func newStrictReceiver(t *testing.T, configure func(*tls.Config), answer ...http
 	configure(r.TLS)
 	r.StartTLS()
 	t.Cleanup(r.Close)
-	caFile = filepath.Join(t.TempDir(), "ca.pem")
-	block := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: r.Certificate().Raw})
-	require.NoError(t, os.WriteFile(caFile, block, 0o600))
-	return r, caFile
+	return r, certtest.Write(t.TempDir(), r.Certificate())
 }
 
 // sink returns a sink for the receiver. It is closed before the receiver.

@@ -19,6 +19,7 @@ import (
 	"github.com/waybill-go/waybill/sinks/brokers/brokertest"
 	"github.com/waybill-go/waybill/sinks/brokers/internal/kindtest"
 	"github.com/waybill-go/waybill/sinks/brokers/nats"
+	"github.com/waybill-go/waybill/sinks/internal/certtest"
 	"github.com/waybill-go/waybill/sinks/sinktest"
 )
 
@@ -223,9 +224,11 @@ func TestAConnectionThatIsRefusedLaterSaysWhy(t *testing.T) {
 // TestTLS starts a server with a certificate: a NATS connection begins in clear text and then
 // changes to TLS, so a proxy cannot decrypt it.
 func TestTLS(t *testing.T) {
-	certificate, key := kindtest.Certificate(t)
+	issuer := certtest.New()
+	authority := certtest.Write(t.TempDir(), issuer.Certificate)
+	certificate, key := certtest.WritePair(t.TempDir(), issuer.Issue("127.0.0.1"))
 	server := brokertest.Start(t, brokertest.NATSWith("--tls", "--tlscert", certificate, "--tlskey", key))
-	connection, err := client.Connect(server.URL, client.RootCAs(certificate))
+	connection, err := client.Connect(server.URL, client.RootCAs(authority))
 	require.NoError(t, err)
 	defer connection.Close()
 	js, err := connection.JetStream()
@@ -236,8 +239,8 @@ func TestTLS(t *testing.T) {
 	b := broker{server.URL}
 	_, err = b.sink(t, toShop).Deliver(t.Context(), sinktest.NewDelivery(1))
 	require.Equal(t, sinks.ClassUnavailable, kindtest.Class(err), "%v", err)
-	_, err = b.sink(t, toShop+"\ntls: {ca_file: "+certificate+"}").Deliver(t.Context(), sinktest.NewDelivery(2))
+	_, err = b.sink(t, toShop+"\ntls: {ca_file: "+authority+"}").Deliver(t.Context(), sinktest.NewDelivery(2))
 	require.NoError(t, err)
-	_, err = b.sink(t, toShop+"\ntls: {ca_file: "+certificate+", server_name: other.test}").Deliver(t.Context(), sinktest.NewDelivery(3))
+	_, err = b.sink(t, toShop+"\ntls: {ca_file: "+authority+", server_name: other.test}").Deliver(t.Context(), sinktest.NewDelivery(3))
 	require.Equal(t, sinks.ClassUnavailable, kindtest.Class(err), "%v", err)
 }

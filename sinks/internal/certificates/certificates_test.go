@@ -2,83 +2,22 @@ package certificates_test
 
 import (
 	"bytes"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"errors"
 	"io"
 	"log/slog"
-	"math/big"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/waybill-go/waybill/sinks/internal/certificates"
+	"github.com/waybill-go/waybill/sinks/internal/certtest"
 )
-
-// issuer is a certificate authority of one test.
-type issuer struct {
-	t    *testing.T
-	cert *x509.Certificate
-	key  *ecdsa.PrivateKey
-}
-
-func newIssuer(t *testing.T) *issuer {
-	i := &issuer{t: t}
-	i.cert, i.key = i.issue("authority " + rand.Text()) // a unique name, by which clients know whether a server accepts their certificates
-	return i
-}
-
-// issue returns a certificate that the authority signs. The first one is the authority's own.
-func (i *issuer) issue(name string) (*x509.Certificate, *ecdsa.PrivateKey) {
-	i.t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	require.NoError(i.t, err)
-	serial, err := rand.Int(rand.Reader, big.NewInt(1<<62))
-	require.NoError(i.t, err)
-	template := &x509.Certificate{
-		SerialNumber: serial, Subject: pkix.Name{CommonName: name}, BasicConstraintsValid: true, IsCA: i.cert == nil,
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, DNSNames: []string{"shop.example"},
-	}
-	parent, signer := template, key
-	if i.cert != nil {
-		parent, signer = i.cert, i.key
-	}
-	raw, err := x509.CreateCertificate(rand.Reader, template, parent, &key.PublicKey, signer)
-	require.NoError(i.t, err)
-	cert, err := x509.ParseCertificate(raw)
-	require.NoError(i.t, err)
-	return cert, key
-}
-
-func (i *issuer) pool() *x509.CertPool {
-	pool := x509.NewCertPool()
-	pool.AddCert(i.cert)
-	return pool
-}
-
-// pair returns a new certificate and its key in PEM form.
-func (i *issuer) pair(name string) (cert, key []byte) {
-	made, private := i.issue(name)
-	raw, err := x509.MarshalPKCS8PrivateKey(private)
-	require.NoError(i.t, err)
-	return encode(made), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: raw})
-}
-
-func encode(cert *x509.Certificate) []byte {
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert.Raw})
-}
 
 // folder has the files of one test.
 type folder struct {
@@ -116,7 +55,7 @@ func (s *server) set(config *tls.Config) {
 }
 
 // newServer starts a server that asks clients for a certificate of an authority.
-func newServer(t *testing.T, of *issuer) *server {
+func newServer(t *testing.T, of *certtest.Authority) *server {
 	s := new(server)
 	s.set(serving(of))
 	listener, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{
@@ -162,11 +101,10 @@ func serve(conn *tls.Conn) {
 }
 
 // serving returns a server's config with a certificate of an authority.
-func serving(of *issuer) *tls.Config {
-	cert, key := of.issue("server")
+func serving(of *certtest.Authority) *tls.Config {
 	return &tls.Config{
-		Certificates: []tls.Certificate{{Certificate: [][]byte{cert.Raw}, PrivateKey: key}},
-		ClientAuth:   tls.VerifyClientCertIfGiven, ClientCAs: of.pool(),
+		Certificates: []tls.Certificate{of.Issue("shop.example", "127.0.0.1")},
+		ClientAuth:   tls.VerifyClientCertIfGiven, ClientCAs: of.Pool(),
 	}
 }
 
@@ -223,9 +161,9 @@ func newLogger() (*slog.Logger, *bytes.Buffer) {
 func TestARenewedCertificateIsUsedFromTheNextHandshakeOn(t *testing.T) {
 	for name, put := range map[string]func(folder, string, []byte){"renamed": folder.replace, "in place": folder.write} {
 		t.Run(name, func(t *testing.T) {
-			of, dir := newIssuer(t), newFolder(t)
-			cert, key := of.pair("first")
-			dir.write("ca", encode(of.cert))
+			of, dir := certtest.New(), newFolder(t)
+			cert, key := certtest.EncodePair(of.Issue("first"))
+			dir.write("ca", certtest.Encode(of.Certificate))
 			dir.write("cert", cert)
 			dir.write("key", key)
 			logger, log := newLogger()
@@ -236,7 +174,7 @@ func TestARenewedCertificateIsUsedFromTheNextHandshakeOn(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, "first", ask(t, open))
 
-			cert, key = of.pair("second")
+			cert, key = certtest.EncodePair(of.Issue("second"))
 			put(dir, "cert", cert)
 			require.Equal(t, "first", client.asked(t), "while the key still belongs to the old certificate")
 			require.Equal(t, "first", client.asked(t))
@@ -251,8 +189,8 @@ func TestARenewedCertificateIsUsedFromTheNextHandshakeOn(t *testing.T) {
 }
 
 func TestAnAuthorityIsTrustedWhileItIsInTheFile(t *testing.T) {
-	before, after, dir := newIssuer(t), newIssuer(t), newFolder(t)
-	dir.write("ca", encode(before.cert))
+	before, after, dir := certtest.New(), certtest.New(), newFolder(t)
+	dir.write("ca", certtest.Encode(before.Certificate))
 	logger, log := newLogger()
 	c, err := certificates.New(certificates.Files{CA: dir.file("ca")}, logger)
 	require.NoError(t, err)
@@ -264,7 +202,7 @@ func TestAnAuthorityIsTrustedWhileItIsInTheFile(t *testing.T) {
 	_, err = client.connect(t)
 	require.ErrorAs(t, err, new(*tls.CertificateVerificationError))
 	require.ErrorAs(t, err, new(x509.UnknownAuthorityError))
-	dir.replace("ca", encode(after.cert))
+	dir.replace("ca", certtest.Encode(after.Certificate))
 	client.asked(t)
 	s.set(serving(before))
 	_, err = client.connect(t)
@@ -273,9 +211,9 @@ func TestAnAuthorityIsTrustedWhileItIsInTheFile(t *testing.T) {
 }
 
 func TestUnusableFilesChangeNothing(t *testing.T) {
-	of, dir := newIssuer(t), newFolder(t)
-	ca := append(encode(newIssuer(t).cert), encode(of.cert)...)
-	cert, key := of.pair("shop")
+	of, dir := certtest.New(), newFolder(t)
+	ca := append(certtest.Encode(certtest.New().Certificate), certtest.Encode(of.Certificate)...)
+	cert, key := certtest.EncodePair(of.Issue("shop"))
 	write := func() {
 		dir.write("ca", ca)
 		dir.write("cert", cert)
@@ -311,8 +249,8 @@ func TestUnusableFilesChangeNothing(t *testing.T) {
 }
 
 func TestAServerMustHaveTheRequestedName(t *testing.T) {
-	of, dir := newIssuer(t), newFolder(t)
-	dir.write("ca", encode(of.cert))
+	of, dir := certtest.New(), newFolder(t)
+	dir.write("ca", certtest.Encode(of.Certificate))
 	c, err := certificates.New(certificates.Files{CA: dir.file("ca")}, slog.New(slog.DiscardHandler))
 	require.NoError(t, err)
 	s := newServer(t, of)
@@ -340,9 +278,9 @@ func TestAServerMustHaveTheRequestedName(t *testing.T) {
 }
 
 func TestACertificateThatTheServerDoesNotAcceptIsNotSent(t *testing.T) {
-	of, dir := newIssuer(t), newFolder(t)
-	cert, key := newIssuer(t).pair("stranger")
-	dir.write("ca", encode(of.cert))
+	of, dir := certtest.New(), newFolder(t)
+	cert, key := certtest.EncodePair(certtest.New().Issue("stranger"))
+	dir.write("ca", certtest.Encode(of.Certificate))
 	dir.write("cert", cert)
 	dir.write("key", key)
 	c, err := certificates.New(certificates.Files{CA: dir.file("ca"), Cert: dir.file("cert"), Key: dir.file("key")}, slog.New(slog.DiscardHandler))
@@ -359,9 +297,9 @@ func TestSettingsWithoutAFileAreUnchanged(t *testing.T) {
 }
 
 func TestAllMistakesAreReportedWithTheirKeys(t *testing.T) {
-	of, dir := newIssuer(t), newFolder(t)
-	cert, key := of.pair("shop")
-	_, otherKey := of.pair("other")
+	of, dir := certtest.New(), newFolder(t)
+	cert, key := certtest.EncodePair(of.Issue("shop"))
+	_, otherKey := certtest.EncodePair(of.Issue("other"))
 	dir.write("cert", cert)
 	dir.write("key", key)
 	dir.write("other", otherKey)
@@ -386,9 +324,9 @@ func TestAllMistakesAreReportedWithTheirKeys(t *testing.T) {
 }
 
 func TestHandshakesMayRunInParallelWithChanges(t *testing.T) {
-	of, dir := newIssuer(t), newFolder(t)
-	cert, key := of.pair("shop")
-	dir.write("ca", encode(of.cert))
+	of, dir := certtest.New(), newFolder(t)
+	cert, key := certtest.EncodePair(of.Issue("shop"))
+	dir.write("ca", certtest.Encode(of.Certificate))
 	dir.write("cert", cert)
 	dir.write("key", key)
 	c, err := certificates.New(certificates.Files{CA: dir.file("ca"), Cert: dir.file("cert"), Key: dir.file("key")}, slog.New(slog.DiscardHandler))
@@ -409,7 +347,7 @@ func TestHandshakesMayRunInParallelWithChanges(t *testing.T) {
 	}
 	for range 20 {
 		dir.write("cert", cert)
-		dir.write("ca", encode(of.cert))
+		dir.write("ca", certtest.Encode(of.Certificate))
 	}
 	shaking.Wait()
 }

@@ -3,18 +3,10 @@ package kindtest
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
-	"encoding/pem"
 	"io"
-	"math/big"
 	"net"
 	"net/url"
-	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -27,6 +19,7 @@ import (
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/sinks"
 	"github.com/waybill-go/waybill/sinks/brokers/brokertest"
+	"github.com/waybill-go/waybill/sinks/internal/certtest"
 	"github.com/waybill-go/waybill/sinks/publisher"
 	"github.com/waybill-go/waybill/sinks/sinktest"
 )
@@ -258,10 +251,9 @@ func (s Subject) testTLS(t *testing.T) {
 	s.Watch(t)
 	u, err := url.Parse(s.Server.URL)
 	require.NoError(t, err)
-	authority, key := Certificate(t)
-	pair, err := tls.LoadX509KeyPair(authority, key)
-	require.NoError(t, err)
-	address := decrypt(t, pair, u.Host)
+	issuer := certtest.New()
+	authority := certtest.Write(t.TempDir(), issuer.Certificate)
+	address := decrypt(t, issuer.Issue("127.0.0.1"), u.Host)
 	settings := s.settings(s.Encrypted(at(t, s.Server.URL, address)))
 
 	_, err = New(t, s.Kind, sinks.Instance{}, settings).Deliver(t.Context(), sinktest.NewDelivery(1))
@@ -277,29 +269,6 @@ func (s Subject) testTLS(t *testing.T) {
 	wrongName := settings + "\ntls: {ca_file: " + authority + ", server_name: other.test}"
 	_, err = New(t, s.Kind, sinks.Instance{}, wrongName).Deliver(t.Context(), sinktest.NewDelivery(3))
 	require.Equal(t, sinks.ClassUnavailable, Class(err), "%v", err)
-}
-
-// Certificate makes a self-signed certificate for 127.0.0.1, and returns the files of the
-// certificate and its key.
-func Certificate(t *testing.T) (certificate, key string) {
-	t.Helper()
-	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	require.NoError(t, err)
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-		NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true,
-		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
-	}
-	public, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
-	require.NoError(t, err)
-	secret, err := x509.MarshalPKCS8PrivateKey(private)
-	require.NoError(t, err)
-	write := func(name, kind string, contents []byte) string {
-		file := filepath.Join(t.TempDir(), name)
-		require.NoError(t, os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: contents}), 0o600))
-		return file
-	}
-	return write("certificate.pem", "CERTIFICATE", public), write("key.pem", "PRIVATE KEY", secret)
 }
 
 // decrypt starts a proxy that decrypts TLS and forwards to an address, and returns its address.
