@@ -28,8 +28,8 @@ import (
 
 func TestAllConnectionsAreMadeByTheProgramsDialer(t *testing.T) {
 	t.Parallel()
-	var connections counter
-	cluster := kafkatest.Fake(t, kfake.ListenFn(connections.listen), kfake.SeedTopics(1, "orders"))
+	var connections atomic.Int64
+	cluster := kafkatest.Fake(t, counting(&connections), kfake.SeedTopics(1, "orders"))
 	var dialled atomic.Int64
 	in := sinks.Instance{Name: "events", Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
 		if deadline, ok := ctx.Deadline(); assert.True(t, ok) {
@@ -49,7 +49,7 @@ func TestAllConnectionsAreMadeByTheProgramsDialer(t *testing.T) {
 		assert.NoError(t, sink.CheckHealth(t.Context()))
 		assert.NoError(t, sink.Close(t.Context()))
 	}
-	assert.EqualValues(t, connections.count(), dialled.Load())
+	assert.Equal(t, connections.Load(), dialled.Load())
 }
 
 func TestADialerThatHangsTimesOut(t *testing.T) {

@@ -106,7 +106,7 @@ func TestTheNewestNoteIsFoundBeforeManyOtherRecords(t *testing.T) {
 	ledger, _ := openLedger(t, mine, onlyLane)
 	require.NoError(t, ledger.Commit(t.Context(), []byte("mine")))
 
-	other := newSinkNamed(t, "other", cluster, topic, exactlyOnce("shared"))
+	other := newSinkNamed(t, "other", cluster.Brokers, topic, exactlyOnce("shared"))
 	otherLedger, newest := openLedger(t, other, onlyLane)
 	require.Empty(t, newest, "another sink's note")
 	for range 40 {
