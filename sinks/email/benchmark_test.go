@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"net"
-	"sync"
 	"testing"
 	"time"
 
@@ -17,6 +16,7 @@ import (
 	"github.com/waybill-go/waybill/sinks/email"
 	"github.com/waybill-go/waybill/sinks/email/mailserver"
 	"github.com/waybill-go/waybill/sinks/email/smtptest"
+	"github.com/waybill-go/waybill/sinks/internal/servertest"
 	"github.com/waybill-go/waybill/sinks/internal/turns"
 )
 
@@ -47,22 +47,19 @@ func BenchmarkDeliver(b *testing.B) {
 // farAway starts a proxy for address that delays each answer by roundTrip, and returns its address.
 // As in a network, bytes do not wait for earlier ones to arrive.
 func farAway(b *testing.B, address string, roundTrip time.Duration) string {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(b, err)
 	type packet struct {
 		due   time.Time
 		bytes []byte
 	}
-	var group sync.WaitGroup
 	carry := func(to, from net.Conn) {
 		way := make(chan packet, 1024)
-		group.Go(func() {
+		go func() {
 			defer func() { _ = to.Close() }()
 			for p := range way {
 				time.Sleep(time.Until(p.due)) // simulates the distance
 				_, _ = to.Write(p.bytes)      // if it fails, reading fails too
 			}
-		})
+		}()
 		defer close(way)
 		for {
 			buffer := make([]byte, 16<<10)
@@ -73,23 +70,14 @@ func farAway(b *testing.B, address string, roundTrip time.Duration) string {
 			way <- packet{time.Now().Add(roundTrip / 2), buffer[:n]}
 		}
 	}
-	group.Go(func() {
-		for {
-			near, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			far, err := net.Dial("tcp", address)
-			if err != nil {
-				_ = near.Close()
-				continue
-			}
-			group.Go(func() { carry(far, near) })
-			group.Go(func() { carry(near, far) })
+	return servertest.Serve(b, func(near net.Conn) {
+		far, err := net.Dial("tcp", address)
+		if err != nil {
+			return
 		}
+		go carry(far, near)
+		carry(near, far)
 	})
-	b.Cleanup(func() { _ = listener.Close(); group.Wait() })
-	return listener.Addr().String()
 }
 
 // newLoop sends with go-mail.

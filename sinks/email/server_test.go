@@ -2,7 +2,6 @@ package email_test
 
 import (
 	"context"
-	"errors"
 	"io"
 	"log/slog"
 	"net"
@@ -19,6 +18,7 @@ import (
 	"github.com/waybill-go/waybill/sinks/email"
 	"github.com/waybill-go/waybill/sinks/email/mailserver"
 	"github.com/waybill-go/waybill/sinks/email/smtptest"
+	"github.com/waybill-go/waybill/sinks/internal/servertest"
 )
 
 func refuse(code int) func(context.Context, string) error { return saying(code, "no\tthanks") }
@@ -200,21 +200,16 @@ func TestTheConnectionIsReusedAfterARefusal(t *testing.T) {
 }
 
 func TestAServerThatCannotBeReachedIsUnavailable(t *testing.T) {
-	silent, err := net.Listen("tcp", "127.0.0.1:0") // accepts connections but never greets
-	require.NoError(t, err)
-	defer func() { _ = silent.Close() }()
-	gone, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	require.NoError(t, gone.Close())
+	silent := servertest.Silent(t)
 	encrypted := startServer(t, smtptest.Config{TLS: smtptest.StartTLS})
 	plain := startServer(t, smtptest.Config{})
 	locked := startServer(t, smtptest.Config{Username: "shop", Password: "right"})
 
 	for name, c := range map[string]email.Config{
-		"refused":               {SMTP: "smtp://" + gone.Addr().String()},
+		"refused":               {SMTP: "smtp://" + servertest.Unused(t)},
 		"no such host":          {SMTP: "smtp://nowhere.invalid:25"},
-		"silent":                {SMTP: "smtp://" + silent.Addr().String(), Timeout: 50 * time.Millisecond},
-		"silent TLS":            {SMTP: "smtps://" + silent.Addr().String(), Timeout: 50 * time.Millisecond},
+		"silent":                {SMTP: "smtp://" + silent, Timeout: 50 * time.Millisecond},
+		"silent TLS":            {SMTP: "smtps://" + silent, Timeout: 50 * time.Millisecond},
 		"untrusted certificate": {SMTP: encrypted.URL()},
 		"no TLS":                {SMTP: "smtps://" + plain.Address()},
 		"STARTTLS not offered":  {SMTP: plain.URL(), TLS: mailserver.TLSMandatory},
@@ -351,13 +346,16 @@ func TestACancelledDeliveryReturnsAtOnce(t *testing.T) {
 		<-ctx.Done()
 		return nil
 	}})
-	silent, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	defer func() { _ = silent.Close() }()
+	dialled, closed := make(chan struct{}), make(chan struct{})
+	silent := servertest.Serve(t, func(conn net.Conn) {
+		close(dialled)
+		_, _ = io.ReadAll(conn) // ends because the sink has closed its side
+		close(closed)
+	})
 
 	ctx, cancel := context.WithCancel(within(t))
 	sending := newSink(t, email.Config{SMTP: server.URL(), Connections: 1})
-	connecting := newSink(t, email.Config{SMTP: "smtp://" + silent.Addr().String()})
+	connecting := newSink(t, email.Config{SMTP: "smtp://" + silent})
 	var group sync.WaitGroup
 	for _, sink := range []*email.Sink{sending, sending, connecting} { // one of the two deliveries of sending waits for the connection
 		group.Go(func() {
@@ -368,13 +366,10 @@ func TestACancelledDeliveryReturnsAtOnce(t *testing.T) {
 		})
 	}
 	<-started
-	dialled, err := silent.Accept()
-	require.NoError(t, err)
+	<-dialled
 	cancel()
 	group.Wait()
-	_, err = io.ReadAll(dialled) // ends because the sink has closed its side
-	assert.True(t, err == nil || errors.Is(err, net.ErrClosed))
-	_ = dialled.Close()
+	<-closed
 }
 
 func TestWaitingForAConnectionEndsWithTheDeadline(t *testing.T) {

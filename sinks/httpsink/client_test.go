@@ -19,6 +19,7 @@ import (
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/sinks"
 	"github.com/waybill-go/waybill/sinks/internal/certtest"
+	"github.com/waybill-go/waybill/sinks/internal/servertest"
 	"github.com/waybill-go/waybill/sinks/sinktest"
 )
 
@@ -148,7 +149,7 @@ func TestTheProgramsClientIsUnavailableWithoutAConnection(t *testing.T) {
 		"refused":              "http://127.0.0.1:1",
 		"unknown name":         "http://nobody.invalid",
 		"unknown authority":    secure.URL,
-		"handshake never ends": "https://" + silentAddress(t),
+		"handshake never ends": "https://" + servertest.Silent(t),
 	} {
 		sink, err := New(sinks.Instance{HTTPClient: newClient(t, nil)}, Config{URL: url, Timeout: 300 * time.Millisecond})
 		require.NoError(t, err)

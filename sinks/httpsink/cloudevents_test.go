@@ -23,6 +23,7 @@ import (
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/sinks"
 	"github.com/waybill-go/waybill/sinks/internal/cloudevents"
+	"github.com/waybill-go/waybill/sinks/internal/servertest"
 	"github.com/waybill-go/waybill/sinks/sinktest"
 )
 
@@ -203,7 +204,7 @@ func TestATransientErrorFailsTheWholeBatch(t *testing.T) {
 		}
 		r.only(t)
 	}
-	gone := newSink(t, Config{URL: "http://" + unusedAddress(t), Format: FormatBatch, Source: source})
+	gone := newSink(t, Config{URL: "http://" + servertest.Unused(t), Format: FormatBatch, Source: source})
 	for _, result := range gone.DeliverBatch(t.Context(), batch) {
 		assert.Equal(t, sinks.ClassUnavailable, classOf(result.Err))
 	}

@@ -19,10 +19,10 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/waybill-go/waybill/sinks"
 	"github.com/waybill-go/waybill/sinks/internal/certtest"
+	"github.com/waybill-go/waybill/sinks/internal/servertest"
 )
 
 func TestADestinationWithoutAConnectionIsUnavailable(t *testing.T) {
@@ -35,12 +35,12 @@ func TestADestinationWithoutAConnectionIsUnavailable(t *testing.T) {
 	require.NoError(t, err)
 
 	for name, c := range map[string]Config{
-		"refused":                          {URL: "http://" + unusedAddress(t)},
+		"refused":                          {URL: "http://" + servertest.Unused(t)},
 		"no such host":                     {URL: "http://nobody.invalid"},
 		"unknown authority":                {URL: secure.URL},
 		"other name in the certificate":    {URL: "https://localhost:" + port, TLS: TLS{CAFile: ca}},
 		"no TLS there":                     {URL: "https://" + plain.Listener.Addr().String()},
-		"silent while TLS is negotiated":   {URL: "https://" + silentAddress(t), Timeout: 200 * time.Millisecond},
+		"silent while TLS is negotiated":   {URL: "https://" + servertest.Silent(t), Timeout: 200 * time.Millisecond},
 		"client certificate, with TLS 1.2": {URL: private.URL, TLS: TLS{CAFile: privateCA}},
 		"client certificate, with TLS 1.3": {URL: "https://" + rejectingAddress(t, secure.TLS), TLS: TLS{CAFile: ca}},
 	} {
@@ -54,15 +54,6 @@ func TestADestinationWithoutAConnectionIsUnavailable(t *testing.T) {
 	assert.Empty(t, private.all())
 }
 
-// silentAddress returns an address that accepts connections but never answers.
-func silentAddress(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = l.Close() })
-	return l.Addr().String() // the kernel accepts connections
-}
-
 // rejectingAddress returns an address that requires a client certificate. With TLS 1.3 it
 // rejects the client only after the handshake. It leaves the connection open, so that the client
 // reads the alert.
@@ -70,28 +61,17 @@ func rejectingAddress(t *testing.T, config *tls.Config) string {
 	t.Helper()
 	config = config.Clone()
 	config.ClientAuth, config.MinVersion, config.NextProtos = tls.RequireAnyClientCert, tls.VersionTLS13, nil
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	var server errgroup.Group
-	server.Go(func() error {
-		conn, err := l.Accept()
-		if err != nil {
-			return err
-		}
-		defer conn.Close()
+	return servertest.Serve(t, func(conn net.Conn) {
 		_ = tls.Server(conn, config).Handshake()
-		_, err = io.Copy(io.Discard, conn)
-		return err
+		_, _ = io.Copy(io.Discard, conn)
 	})
-	t.Cleanup(func() { _ = l.Close(); _ = server.Wait() })
-	return l.Addr().String()
 }
 
 func TestAProxyThatFailsIsUnavailable(t *testing.T) {
 	secure, ca := newTLSReceiver(t)
 	refusing := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(407) }))
 	t.Cleanup(refusing.Close)
-	gone := "http://" + unusedAddress(t)
+	gone := "http://" + servertest.Unused(t)
 
 	for name, proxy := range map[string]string{"refuses": refusing.URL, "is gone": gone} {
 		t.Run(name, func(t *testing.T) {
@@ -352,29 +332,14 @@ func TestHalfClosedConnections(t *testing.T) {
 // its own direction.
 func halfClosing(t *testing.T, answer string) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	var server errgroup.Group
-	server.Go(func() error {
-		for {
-			conn, err := l.Accept()
-			if err != nil {
-				return nil
-			}
-			server.Go(func() error {
-				defer conn.Close()
-				if request, err := http.ReadRequest(bufio.NewReader(conn)); err == nil {
-					_, _ = io.Copy(io.Discard, request.Body)
-				}
-				_, _ = io.WriteString(conn, answer)
-				_ = conn.(*net.TCPConn).CloseWrite()
-				_, err := io.Copy(io.Discard, conn)
-				return err
-			})
+	return servertest.Serve(t, func(conn net.Conn) {
+		if request, err := http.ReadRequest(bufio.NewReader(conn)); err == nil {
+			_, _ = io.Copy(io.Discard, request.Body)
 		}
+		_, _ = io.WriteString(conn, answer)
+		_ = conn.(*net.TCPConn).CloseWrite()
+		_, _ = io.Copy(io.Discard, conn)
 	})
-	t.Cleanup(func() { _ = l.Close(); _ = server.Wait() })
-	return l.Addr().String()
 }
 
 // The answer comes while the client is still writing the request.

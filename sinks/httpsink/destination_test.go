@@ -11,6 +11,7 @@ import (
 
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/sinks"
+	"github.com/waybill-go/waybill/sinks/internal/servertest"
 )
 
 // hosted returns a delivery whose metadata names the host.
@@ -57,7 +58,7 @@ func TestATemplateWithAFixedHostIsAFixedDestination(t *testing.T) {
 	assert.Equal(t, "Basic c2hvcDpzZWNyZXQ=", got.Header.Get("Authorization"))
 	assert.Equal(t, "/sinktest.happened", got.RequestURI)
 
-	gone := newSink(t, Config{URL: "http://" + unusedAddress(t) + "/{{.Type}}"})
+	gone := newSink(t, Config{URL: "http://" + servertest.Unused(t) + "/{{.Type}}"})
 	_, err = gone.Deliver(t.Context(), newDelivery())
 	assert.Equal(t, sinks.ClassUnavailable, classOf(err), "%v", err)
 }

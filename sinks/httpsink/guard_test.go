@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/waybill-go/waybill/sinks"
+	"github.com/waybill-go/waybill/sinks/internal/servertest"
 )
 
 func TestTheGuardAllowsOnlyPublicAddresses(t *testing.T) {
@@ -112,7 +113,7 @@ func TestEachHostFromDataIsADestination(t *testing.T) {
 		w.WriteHeader(429)
 	})
 	off := Guard{Mode: "off"}
-	_, gone, err := net.SplitHostPort(unusedAddress(t))
+	_, gone, err := net.SplitHostPort(servertest.Unused(t))
 	require.NoError(t, err)
 	for name, c := range map[string]struct {
 		url   string

@@ -25,6 +25,7 @@ import (
 	"github.com/waybill-go/waybill/sinks"
 	"github.com/waybill-go/waybill/sinks/httpsink/webhook"
 	"github.com/waybill-go/waybill/sinks/internal/certtest"
+	"github.com/waybill-go/waybill/sinks/internal/servertest"
 	"github.com/waybill-go/waybill/sinks/sinktest"
 )
 
@@ -164,7 +165,7 @@ func newDelivery() *notification.Delivery {
 
 func TestConformance(t *testing.T) {
 	broken := map[sinks.Class]func(*testing.T) sinks.Sink{
-		sinks.ClassUnavailable: func(t *testing.T) sinks.Sink { return newSink(t, Config{URL: "http://" + unusedAddress(t)}) },
+		sinks.ClassUnavailable: func(t *testing.T) sinks.Sink { return newSink(t, Config{URL: "http://" + servertest.Unused(t)}) },
 		sinks.ClassTransient: func(t *testing.T) sinks.Sink {
 			return newReceiver(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(500) }).sink(t, Config{})
 		},
@@ -390,7 +391,7 @@ func TestCheckHealthConnectsAndSendsNothing(t *testing.T) {
 	assert.Empty(t, secure.all())
 
 	for name, sink := range map[string]*Sink{
-		"connection refused":  newSink(t, Config{URL: "http://" + unusedAddress(t)}),
+		"connection refused":  newSink(t, Config{URL: "http://" + servertest.Unused(t)}),
 		"unknown certificate": secure.sink(t, Config{}),
 	} {
 		err := sink.CheckHealth(t.Context())
@@ -415,13 +416,4 @@ func TestAfterCloseNoConnectionIsKept(t *testing.T) {
 func classOf(err error) sinks.Class {
 	class, _ := sinks.Classify(err)
 	return class
-}
-
-// unusedAddress returns an address on which nothing listens.
-func unusedAddress(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	require.NoError(t, l.Close())
-	return l.Addr().String()
 }

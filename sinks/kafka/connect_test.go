@@ -2,7 +2,6 @@ package kafka_test
 
 import (
 	"context"
-	"net"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -13,6 +12,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/waybill-go/waybill/sinks"
+	"github.com/waybill-go/waybill/sinks/internal/servertest"
 	"github.com/waybill-go/waybill/sinks/kafka"
 	"github.com/waybill-go/waybill/sinks/kafka/kafkatest"
 )
@@ -50,7 +50,7 @@ func TestManyDeliveriesConnectOnce(t *testing.T) {
 func TestACancelledDeliveryStopsWaitingForAConnection(t *testing.T) {
 	t.Parallel()
 	eachClient(t, func(t *testing.T, client func(*kafka.Config)) {
-		silent := listenSilently(t)
+		silent := servertest.Silent(t)
 		sink := newSinkAt(t, []string{silent}, "orders", client)
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 		defer cancel()
@@ -79,7 +79,7 @@ func TestDeliveriesAfterCloseAreUnavailable(t *testing.T) {
 func TestCloseEndsAnAttemptToConnect(t *testing.T) {
 	t.Parallel()
 	eachClient(t, func(t *testing.T, client func(*kafka.Config)) {
-		silent := listenSilently(t)
+		silent := servertest.Silent(t)
 		sink := newSinkAt(t, []string{silent}, "orders", client, func(c *kafka.Config) { c.Timeout = time.Hour })
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 		defer cancel()
@@ -120,13 +120,4 @@ func TestCloseEndsDeliveriesInFlightWhenItsContextEnds(t *testing.T) {
 			t.Fatal("a delivery is still in flight")
 		}
 	})
-}
-
-// listenSilently accepts connections and never writes to them.
-func listenSilently(t testing.TB) (address string) {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = l.Close() })
-	return l.Addr().String()
 }

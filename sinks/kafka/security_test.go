@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"net"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -19,6 +18,7 @@ import (
 
 	"github.com/waybill-go/waybill/sinks"
 	"github.com/waybill-go/waybill/sinks/internal/certtest"
+	"github.com/waybill-go/waybill/sinks/internal/servertest"
 	"github.com/waybill-go/waybill/sinks/kafka"
 	"github.com/waybill-go/waybill/sinks/kafka/connection"
 	"github.com/waybill-go/waybill/sinks/kafka/kafkatest"
@@ -182,25 +182,13 @@ func TestABrokerThatSpeaksNoTLSIsUnavailable(t *testing.T) {
 // Apache Kafka answers with a TLS alert of a few bytes.
 func TestTheErrorOfABrokerThatRequiresTLSHasAHint(t *testing.T) {
 	t.Parallel()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	var broker sync.WaitGroup
-	broker.Go(func() {
-		for {
-			conn, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			_, _ = conn.Read(make([]byte, 1))
-			_, _ = conn.Write([]byte{21, 3, 3, 0, 2, 2, 80})
-			_ = conn.(*net.TCPConn).CloseWrite()
-			_, _ = io.Copy(io.Discard, conn)
-			_ = conn.Close()
-		}
+	broker := servertest.Serve(t, func(conn net.Conn) {
+		_, _ = conn.Read(make([]byte, 1))
+		_, _ = conn.Write([]byte{21, 3, 3, 0, 2, 2, 80})
+		_ = conn.(*net.TCPConn).CloseWrite()
+		_, _ = io.Copy(io.Discard, conn)
 	})
-	t.Cleanup(broker.Wait)
-	t.Cleanup(func() { _ = listener.Close() })
-	_, err = newSinkAt(t, []string{listener.Addr().String()}, "orders").Deliver(t.Context(), delivery("k"))
+	_, err := newSinkAt(t, []string{broker}, "orders").Deliver(t.Context(), delivery("k"))
 	assertUnavailable(t, err, "plaintext connection speaking to a tls endpoint?")
 }
 

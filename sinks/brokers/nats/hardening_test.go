@@ -21,6 +21,7 @@ import (
 	"github.com/waybill-go/waybill/sinks/brokers/brokertest"
 	"github.com/waybill-go/waybill/sinks/brokers/internal/kindtest"
 	"github.com/waybill-go/waybill/sinks/brokers/nats"
+	"github.com/waybill-go/waybill/sinks/internal/servertest"
 	"github.com/waybill-go/waybill/sinks/publisher"
 	"github.com/waybill-go/waybill/sinks/sinktest"
 )
@@ -141,10 +142,7 @@ func silentServers(t *testing.T, count int) string {
 	t.Helper()
 	var servers []string
 	for range count {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		require.NoError(t, err)
-		t.Cleanup(func() { _ = l.Close() }) // the kernel accepts connections
-		servers = append(servers, "'nats://"+l.Addr().String()+"'")
+		servers = append(servers, "'nats://"+servertest.Silent(t)+"'")
 	}
 	return "servers: [" + strings.Join(servers, ",") + "]\ntopic: shop"
 }

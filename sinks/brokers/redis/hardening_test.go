@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"net"
 	"net/url"
 	"strings"
 	"sync"
@@ -18,6 +17,7 @@ import (
 	"github.com/waybill-go/waybill/sinks"
 	"github.com/waybill-go/waybill/sinks/brokers/internal/kindtest"
 	"github.com/waybill-go/waybill/sinks/brokers/redis"
+	"github.com/waybill-go/waybill/sinks/internal/servertest"
 	"github.com/waybill-go/waybill/sinks/sinktest"
 )
 
@@ -106,13 +106,8 @@ func (b *lockedBuffer) String() string {
 // TestTheClientLogsToTheSinksLogger: the client has one logger for the process, by default
 // standard error.
 func TestTheClientLogsToTheSinksLogger(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	address := l.Addr().String()
-	require.NoError(t, l.Close())
-
 	var log lockedBuffer
-	sink := kindtest.New(t, redis.Kind(), sinks.Instance{Logger: slog.New(slog.NewTextHandler(&log, nil))}, "url: redis://"+address+"\ntopic: shop")
+	sink := kindtest.New(t, redis.Kind(), sinks.Instance{Logger: slog.New(slog.NewTextHandler(&log, nil))}, "url: redis://"+servertest.Unused(t)+"\ntopic: shop")
 	_, failure := sink.Deliver(t.Context(), sinktest.NewDelivery(1))
 	require.Error(t, failure)
 	require.Contains(t, log.String(), "failed to dial")

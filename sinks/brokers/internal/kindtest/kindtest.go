@@ -20,6 +20,7 @@ import (
 	"github.com/waybill-go/waybill/sinks"
 	"github.com/waybill-go/waybill/sinks/brokers/brokertest"
 	"github.com/waybill-go/waybill/sinks/internal/certtest"
+	"github.com/waybill-go/waybill/sinks/internal/servertest"
 	"github.com/waybill-go/waybill/sinks/publisher"
 	"github.com/waybill-go/waybill/sinks/sinktest"
 )
@@ -105,9 +106,9 @@ func (s Subject) testContract(t *testing.T) {
 		Received: func(t *testing.T) []notification.Envelope { return Envelopes(published()) },
 		Refused:  s.Refused,
 		Broken: map[sinks.Class]func(*testing.T) sinks.Sink{
-			sinks.ClassUnavailable: func(t *testing.T) sinks.Sink { return sinkAt(t, at(t, s.Server.URL, unreachable(t))) },
+			sinks.ClassUnavailable: func(t *testing.T) sinks.Sink { return sinkAt(t, at(t, s.Server.URL, servertest.Unused(t))) },
 		},
-		Stuck:    func(t *testing.T) sinks.Sink { return sinkAt(t, at(t, s.Server.URL, silent(t))) },
+		Stuck:    func(t *testing.T) sinks.Sink { return sinkAt(t, at(t, s.Server.URL, servertest.Silent(t))) },
 		Receipts: true,
 	})
 }
@@ -134,40 +135,6 @@ func at(t *testing.T, broker, address string) string {
 	require.NoError(t, err)
 	u.Host = address
 	return u.String()
-}
-
-func unreachable(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	require.NoError(t, l.Close())
-	return l.Addr().String()
-}
-
-// silent returns an address that accepts connections but never answers.
-func silent(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	accepted := make(chan []net.Conn, 1)
-	go func() {
-		var conns []net.Conn
-		for {
-			conn, err := l.Accept()
-			if err != nil {
-				accepted <- conns
-				return
-			}
-			conns = append(conns, conn)
-		}
-	}()
-	t.Cleanup(func() {
-		_ = l.Close()
-		for _, conn := range <-accepted {
-			_ = conn.Close()
-		}
-	})
-	return l.Addr().String()
 }
 
 func (s Subject) testPassword(t *testing.T) {
