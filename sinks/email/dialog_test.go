@@ -22,6 +22,7 @@ import (
 	"github.com/waybill-go/waybill/sinks/email/mailserver"
 	"github.com/waybill-go/waybill/sinks/email/smtptest"
 	"github.com/waybill-go/waybill/sinks/internal/servertest"
+	"github.com/waybill-go/waybill/sinks/sinktest"
 )
 
 // odd is a server whose replies, byte for byte, the test chooses.
@@ -151,8 +152,7 @@ func TestAReplyOfAnotherProtocolOrWithTwoCodesIsAnError(t *testing.T) {
 				return ""
 			})
 			_, err := newSink(t, email.Config{SMTP: server.url("")}).Deliver(within(t), delivery(jane))
-			class, _ := sinks.Classify(err)
-			assert.Equal(t, sinks.ClassTransient, class, "%v", err)
+			assert.Equal(t, sinks.ClassTransient, sinktest.Class(err), "%v", err)
 			require.ErrorIs(t, err, mailserver.ErrReply)
 			assert.NotContains(t, err.Error(), "\x1b")
 			assert.Zero(t, server.mails.Load())
@@ -235,8 +235,7 @@ func TestKeywordsOfEHLOCountInAnyCase(t *testing.T) {
 		return ""
 	})
 	_, err := newSink(t, email.Config{SMTP: server.url("")}).Deliver(within(t), delivery(jane))
-	class, _ := sinks.Classify(err)
-	assert.Equal(t, sinks.ClassUnavailable, class)
+	assert.Equal(t, sinks.ClassUnavailable, sinktest.Class(err))
 	require.ErrorContains(t, err, "454: not now", "the mail is not sent in clear text")
 
 	_, err = newSink(t, email.Config{SMTP: server.url(""), TLS: mailserver.TLSNone}).Deliver(within(t), delivery(jane))
@@ -331,8 +330,7 @@ func TestTheBestMechanismThatTheServerAcceptsAuthenticates(t *testing.T) {
 				require.Error(t, err)
 			case c.fails != "":
 				require.ErrorContains(t, err, c.fails)
-				class, _ := sinks.Classify(err)
-				assert.Equal(t, sinks.ClassUnavailable, class)
+				assert.Equal(t, sinks.ClassUnavailable, sinktest.Class(err))
 			default:
 				require.NoError(t, err)
 			}

@@ -16,6 +16,7 @@ import (
 	"github.com/waybill-go/waybill/sinks/email"
 	"github.com/waybill-go/waybill/sinks/email/mailserver"
 	"github.com/waybill-go/waybill/sinks/internal/servertest"
+	"github.com/waybill-go/waybill/sinks/sinktest"
 )
 
 // hangUp, instead of a reply, closes the connection.
@@ -181,8 +182,7 @@ func TestTheAnswersToPipelinedCommands(t *testing.T) {
 			} else {
 				require.ErrorAs(t, err, &failed)
 				assert.Equal(t, c.step, failed.Step)
-				class, _ := sinks.Classify(err)
-				assert.Equal(t, c.class, class, "%v", err)
+				assert.Equal(t, c.class, sinktest.Class(err), "%v", err)
 			}
 			server.mu.Lock()
 			assert.Equal(t, c.commands, strings.TrimSuffix(strings.Join(server.commands[0], " "), " QUIT"))

@@ -154,8 +154,7 @@ func TestTheProgramsClientIsUnavailableWithoutAConnection(t *testing.T) {
 		sink, err := New(sinks.Instance{HTTPClient: newClient(t, nil)}, Config{URL: url, Timeout: 300 * time.Millisecond})
 		require.NoError(t, err)
 		_, err = sink.Deliver(t.Context(), newDelivery())
-		class, _ := sinks.Classify(err)
-		assert.Equal(t, sinks.ClassUnavailable, class, "%s: %v", name, err)
+		assert.Equal(t, sinks.ClassUnavailable, sinktest.Class(err), "%s: %v", name, err)
 	}
 }
 
@@ -240,8 +239,7 @@ func TestTheProgramsTLSConfigIsUsedForConnections(t *testing.T) {
 func requireClass(t *testing.T, want sinks.Class, err error) {
 	t.Helper()
 	require.Error(t, err)
-	class, _ := sinks.Classify(err)
-	require.Equal(t, want, class, "%v", err)
+	require.Equal(t, want, sinktest.Class(err), "%v", err)
 }
 
 // failing fails before it opens a connection, like a client that gets no token.

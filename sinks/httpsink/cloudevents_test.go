@@ -200,13 +200,13 @@ func TestATransientErrorFailsTheWholeBatch(t *testing.T) {
 		results := r.sink(t, Config{Format: FormatBatch, Source: source}).DeliverBatch(t.Context(), batch)
 		require.Len(t, results, 2)
 		for _, result := range results {
-			assert.Equal(t, want, classOf(result.Err))
+			assert.Equal(t, want, sinktest.Class(result.Err))
 		}
 		r.only(t)
 	}
 	gone := newSink(t, Config{URL: "http://" + servertest.Unused(t), Format: FormatBatch, Source: source})
 	for _, result := range gone.DeliverBatch(t.Context(), batch) {
-		assert.Equal(t, sinks.ClassUnavailable, classOf(result.Err))
+		assert.Equal(t, sinks.ClassUnavailable, sinktest.Class(result.Err))
 	}
 }
 

@@ -23,6 +23,7 @@ import (
 	"github.com/waybill-go/waybill/sinks"
 	"github.com/waybill-go/waybill/sinks/internal/certtest"
 	"github.com/waybill-go/waybill/sinks/internal/servertest"
+	"github.com/waybill-go/waybill/sinks/sinktest"
 )
 
 func TestADestinationWithoutAConnectionIsUnavailable(t *testing.T) {
@@ -46,7 +47,7 @@ func TestADestinationWithoutAConnectionIsUnavailable(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := newSink(t, c).Deliver(t.Context(), newDelivery())
-			assert.Equal(t, sinks.ClassUnavailable, classOf(err), "%v", err)
+			assert.Equal(t, sinks.ClassUnavailable, sinktest.Class(err), "%v", err)
 		})
 	}
 	assert.Empty(t, plain.all())
@@ -77,7 +78,7 @@ func TestAProxyThatFailsIsUnavailable(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			sink := secure.sink(t, Config{Proxy: proxy, TLS: TLS{CAFile: ca}})
 			_, err := sink.Deliver(t.Context(), newDelivery())
-			assert.Equal(t, sinks.ClassUnavailable, classOf(err), "%v", err)
+			assert.Equal(t, sinks.ClassUnavailable, sinktest.Class(err), "%v", err)
 		})
 	}
 	assert.Empty(t, secure.all())
@@ -105,7 +106,7 @@ func TestAProxyCarriesDeliveries(t *testing.T) {
 		"no TLS there":      newSink(t, Config{URL: "https://" + plain.Listener.Addr().String(), Proxy: proxy}),
 	} {
 		_, err := sink.Deliver(t.Context(), newDelivery())
-		assert.Equal(t, sinks.ClassUnavailable, classOf(err), "%s behind the proxy: %v", name, err)
+		assert.Equal(t, sinks.ClassUnavailable, sinktest.Class(err), "%s behind the proxy: %v", name, err)
 	}
 }
 
@@ -126,7 +127,7 @@ func TestSwitchingProtocolsIsAnError(t *testing.T) {
 		w.WriteHeader(http.StatusSwitchingProtocols)
 	})
 	_, err := r.sink(t, Config{}).Deliver(t.Context(), newDelivery())
-	assert.Equal(t, sinks.ClassUnavailable, classOf(err), "%v", err)
+	assert.Equal(t, sinks.ClassUnavailable, sinktest.Class(err), "%v", err)
 }
 
 // newProxy forwards plain requests and opens tunnels.
@@ -238,8 +239,7 @@ func TestRenewedCertificatesAreUsedFromTheNextConnectionOn(t *testing.T) {
 			closeIdle(sink)
 			_, err := sink.Deliver(t.Context(), newDelivery())
 			require.ErrorAs(t, err, new(x509.UnknownAuthorityError), "the server's authority is no longer trusted")
-			class, _ := sinks.Classify(err)
-			require.Equal(t, sinks.ClassUnavailable, class)
+			require.Equal(t, sinks.ClassUnavailable, sinktest.Class(err))
 		})
 	}
 }
@@ -277,7 +277,7 @@ func TestAProxyThatRequiresAPasswordIsUnavailable(t *testing.T) {
 	t.Cleanup(proxy.Close)
 	for _, url := range []string{"http://partner.example", "http://partner.example/{{.Type}}"} {
 		_, err := newSink(t, Config{URL: url, Proxy: proxy.URL}).Deliver(t.Context(), newDelivery())
-		assert.Equal(t, sinks.ClassUnavailable, classOf(err), "%s: %v", url, err)
+		assert.Equal(t, sinks.ClassUnavailable, sinktest.Class(err), "%s: %v", url, err)
 	}
 }
 
@@ -323,7 +323,7 @@ func TestHalfClosedConnections(t *testing.T) {
 				require.NoError(t, err)
 				return
 			}
-			assert.Equal(t, tt.class, classOf(err), "%v", err)
+			assert.Equal(t, tt.class, sinktest.Class(err), "%v", err)
 		})
 	}
 }
@@ -348,7 +348,7 @@ func TestTheStatusOfALargePayloadThatIsRefusedEarlyIsKept(t *testing.T) {
 	d := newDelivery()
 	d.Payload = bytes.Repeat([]byte("x"), 8<<20)
 	_, err := r.Deliver(t.Context(), d)
-	assert.Equal(t, sinks.ClassPermanent, classOf(err), "%v", err)
+	assert.Equal(t, sinks.ClassPermanent, sinktest.Class(err), "%v", err)
 	assert.ErrorContains(t, err, "413 Request Entity Too Large")
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/sinks"
 	"github.com/waybill-go/waybill/sinks/internal/servertest"
+	"github.com/waybill-go/waybill/sinks/sinktest"
 )
 
 // hosted returns a delivery whose metadata names the host.
@@ -60,7 +61,7 @@ func TestATemplateWithAFixedHostIsAFixedDestination(t *testing.T) {
 
 	gone := newSink(t, Config{URL: "http://" + servertest.Unused(t) + "/{{.Type}}"})
 	_, err = gone.Deliver(t.Context(), newDelivery())
-	assert.Equal(t, sinks.ClassUnavailable, classOf(err), "%v", err)
+	assert.Equal(t, sinks.ClassUnavailable, sinktest.Class(err), "%v", err)
 }
 
 func TestANotificationWithoutAValidURLIsInvalid(t *testing.T) {
@@ -82,7 +83,7 @@ func TestANotificationWithoutAValidURLIsInvalid(t *testing.T) {
 		"line ends":              {"https://{{.Metadata.host}}/", "a.example\r\nX: y", "cannot be parsed"},
 	} {
 		_, err := newSink(t, Config{URL: tt.url}).Deliver(t.Context(), hosted(tt.value))
-		assert.Equal(t, sinks.ClassInvalid, classOf(err), "%s: %v", name, err)
+		assert.Equal(t, sinks.ClassInvalid, sinktest.Class(err), "%s: %v", name, err)
 		assert.ErrorContains(t, err, "url: ", name)
 		assert.ErrorContains(t, err, tt.want, name)
 	}

@@ -21,6 +21,7 @@ import (
 	"github.com/waybill-go/waybill/sinks"
 	"github.com/waybill-go/waybill/sinks/httpsink/webhook"
 	"github.com/waybill-go/waybill/sinks/internal/servertest"
+	"github.com/waybill-go/waybill/sinks/sinktest"
 )
 
 // eachProtocol calls test with a function that starts a receiver and makes a sink for it.
@@ -160,7 +161,7 @@ func TestAFailedConnectionFailsAllRequestsThatWaitForIt(t *testing.T) {
 	for range 32 {
 		workers.Go(func() error {
 			_, err := sink.Deliver(t.Context(), newDelivery())
-			if classOf(err) != sinks.ClassUnavailable && classOf(err) != sinks.ClassTransient {
+			if sinktest.Class(err) != sinks.ClassUnavailable && sinktest.Class(err) != sinks.ClassTransient {
 				return fmt.Errorf("unexpected: %w", err)
 			}
 			return nil

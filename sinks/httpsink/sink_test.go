@@ -395,7 +395,7 @@ func TestCheckHealthConnectsAndSendsNothing(t *testing.T) {
 		"unknown certificate": secure.sink(t, Config{}),
 	} {
 		err := sink.CheckHealth(t.Context())
-		assert.Equal(t, sinks.ClassUnavailable, classOf(err), "%s: %v", name, err)
+		assert.Equal(t, sinks.ClassUnavailable, sinktest.Class(err), "%s: %v", name, err)
 	}
 
 	ctx, cancel := context.WithCancel(t.Context())
@@ -411,9 +411,4 @@ func TestAfterCloseNoConnectionIsKept(t *testing.T) {
 	_, err := ownOf(sink).dialer.dial(t.Context(), nil, "tcp", r.Listener.Addr().String())
 	assert.ErrorIs(t, err, net.ErrClosed)
 	assert.ErrorIs(t, sink.CheckHealth(t.Context()), net.ErrClosed)
-}
-
-func classOf(err error) sinks.Class {
-	class, _ := sinks.Classify(err)
-	return class
 }

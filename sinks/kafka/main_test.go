@@ -20,6 +20,7 @@ import (
 	"github.com/waybill-go/waybill/sinks/kafka"
 	"github.com/waybill-go/waybill/sinks/kafka/kafkatest"
 	"github.com/waybill-go/waybill/sinks/kafka/watermill"
+	"github.com/waybill-go/waybill/sinks/sinktest"
 )
 
 func TestMain(m *testing.M) {
@@ -96,8 +97,7 @@ func deliverAtLast(t *testing.T, sink *kafka.Sink, d *notification.Delivery, fai
 func assertClass(t testing.TB, want sinks.Class, err error) {
 	t.Helper()
 	if assert.Error(t, err) {
-		class, _ := sinks.Classify(err)
-		assert.Equal(t, want, class, "%v", err)
+		assert.Equal(t, want, sinktest.Class(err), "%v", err)
 	}
 }
 

@@ -98,7 +98,7 @@ func TestRareErrorsOfTheServerHaveTheirClasses(t *testing.T) {
 	} {
 		sink := kindtest.New(t, redis.Kind(), sinks.Instance{}, settings(server(t, answer)))
 		_, err := sink.Deliver(t.Context(), sinktest.NewDelivery(1))
-		require.Equal(t, want, kindtest.Class(err), "%v", err)
+		require.Equal(t, want, sinktest.Class(err), "%v", err)
 		require.ErrorContains(t, err, answer[1:])
 	}
 }

@@ -24,7 +24,7 @@ import (
 func (b broker) testDatabase(t *testing.T) {
 	sink := kindtest.New(t, redis.Kind(), sinks.Instance{}, "url: '"+b.url+"/99'\ntopic: shop")
 	_, err := sink.Deliver(t.Context(), sinktest.NewDelivery(1))
-	require.Equal(t, sinks.ClassUnavailable, kindtest.Class(err), "%v", err)
+	require.Equal(t, sinks.ClassUnavailable, sinktest.Class(err), "%v", err)
 	require.ErrorContains(t, err, "DB index is out of range")
 }
 
@@ -51,7 +51,7 @@ func (b broker) testServerLimit(t *testing.T) {
 	for range 5 { // the client reads either the server's error or the end of the connection
 		for _, d := range []*notification.Delivery{payload, metadata} {
 			_, err = sink.Deliver(t.Context(), d)
-			require.Equal(t, sinks.ClassPermanent, kindtest.Class(err), "%v", err)
+			require.Equal(t, sinks.ClassPermanent, sinktest.Class(err), "%v", err)
 			require.ErrorContains(t, err, "proto-max-bulk-len")
 		}
 	}
@@ -60,7 +60,7 @@ func (b broker) testServerLimit(t *testing.T) {
 	for range 5 {
 		_, err = limited.Deliver(t.Context(), payload)
 		require.ErrorContains(t, err, "proto-max-bulk-len")
-		require.Contains(t, []sinks.Class{sinks.ClassPermanent, sinks.ClassUnavailable}, kindtest.Class(err), "%v", err)
+		require.Contains(t, []sinks.Class{sinks.ClassPermanent, sinks.ClassUnavailable}, sinktest.Class(err), "%v", err)
 	}
 	require.Eventually(t, func() bool { // the next delivery may get a connection that the server is about to close
 		_, err := limited.Deliver(t.Context(), sinktest.NewDelivery(2))
@@ -81,7 +81,7 @@ func TestNoErrorRepeatsThePayload(t *testing.T) {
 		require.NotContains(t, fmt.Sprintf("%+v", err), `"text"`)
 		require.ErrorContains(t, err, strings.SplitN(answer[1:], " ", 4)[1])
 		if strings.Contains(answer, "unknown command") {
-			require.Equal(t, sinks.ClassUnavailable, kindtest.Class(err), "%v", err)
+			require.Equal(t, sinks.ClassUnavailable, sinktest.Class(err), "%v", err)
 		}
 	}
 }

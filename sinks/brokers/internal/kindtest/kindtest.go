@@ -83,12 +83,6 @@ func Decode(t *testing.T, settings string) func(any) error {
 	return document.Content[0].Decode
 }
 
-// Class returns the class of an error.
-func Class(err error) sinks.Class {
-	class, _ := sinks.Classify(err)
-	return class
-}
-
 func (s Subject) settings(url string) string {
 	return s.Settings(url) + "\ntimeout: " + timeout.String()
 }
@@ -142,7 +136,7 @@ func (s Subject) testPassword(t *testing.T) {
 	require.NotEqual(t, s.Server.URL, wrong)
 	sink := New(t, s.Kind, sinks.Instance{}, s.Settings(wrong)) // without the short timeout, because a broker may refuse slowly
 	_, err := sink.Deliver(t.Context(), sinktest.NewDelivery(1))
-	require.Equal(t, sinks.ClassUnavailable, Class(err), "%v", err)
+	require.Equal(t, sinks.ClassUnavailable, sinktest.Class(err), "%v", err)
 	require.NotErrorIs(t, err, context.DeadlineExceeded)
 	require.NotContains(t, err.Error(), "hunter2")
 }
@@ -159,7 +153,7 @@ func (s Subject) testSilence(t *testing.T) {
 		_, err = sink.Deliver(t.Context(), sinktest.NewDelivery(2))
 	}
 	require.NoError(t, s.Server.Thaw())
-	require.Equal(t, sinks.ClassUnavailable, Class(err), "%v", err)
+	require.Equal(t, sinks.ClassUnavailable, sinktest.Class(err), "%v", err)
 
 	require.Eventually(t, func() bool {
 		_, err := sink.Deliver(t.Context(), sinktest.NewDelivery(3))
@@ -185,7 +179,7 @@ func (s Subject) testDeath(t *testing.T) {
 				return failures
 			}
 			require.NoError(t, ctx.Err())
-			require.Equal(t, sinks.ClassUnavailable, Class(err), "%v", err)
+			require.Equal(t, sinks.ClassUnavailable, sinktest.Class(err), "%v", err)
 			if failures++; failures == 1 {
 				require.NoError(t, <-killed)
 				require.NoError(t, s.Server.Start(ctx))
@@ -224,7 +218,7 @@ func (s Subject) testTLS(t *testing.T) {
 	settings := s.settings(s.Encrypted(at(t, s.Server.URL, address)))
 
 	_, err = New(t, s.Kind, sinks.Instance{}, settings).Deliver(t.Context(), sinktest.NewDelivery(1))
-	require.Equal(t, sinks.ClassUnavailable, Class(err), "%v", err)
+	require.Equal(t, sinks.ClassUnavailable, sinktest.Class(err), "%v", err)
 	var unknown *tls.CertificateVerificationError
 	require.ErrorAs(t, err, &unknown)
 
@@ -235,7 +229,7 @@ func (s Subject) testTLS(t *testing.T) {
 	}
 	wrongName := settings + "\ntls: {ca_file: " + authority + ", server_name: other.test}"
 	_, err = New(t, s.Kind, sinks.Instance{}, wrongName).Deliver(t.Context(), sinktest.NewDelivery(3))
-	require.Equal(t, sinks.ClassUnavailable, Class(err), "%v", err)
+	require.Equal(t, sinks.ClassUnavailable, sinktest.Class(err), "%v", err)
 }
 
 // decrypt starts a proxy that decrypts TLS and forwards to an address, and returns its address.
