@@ -380,16 +380,6 @@ func TestAConnectionThatRefusesIsNotAskedAgain(t *testing.T) {
 	}
 }
 
-func TestAConnectionIsKeptAfterARefusalOfOneRecipient(t *testing.T) {
-	server := startServer(t, smtptest.Config{OnRecipient: saying(550, "5.1.1 no such user")})
-	sink := newSink(t, email.Config{SMTP: server.URL()})
-	for range 3 {
-		_, err := sink.Deliver(within(t), delivery(jane))
-		require.Error(t, err)
-	}
-	assert.Equal(t, 1, server.Connections())
-}
-
 func TestARefusalByTheDestinationClosesAllIdleConnections(t *testing.T) {
 	var both sync.WaitGroup
 	both.Add(2)

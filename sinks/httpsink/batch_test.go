@@ -140,7 +140,7 @@ func TestEventsWithoutAKeyDoNotWait(t *testing.T) {
 // If several events in a row are refused, the sink is probably the cause, so the other events do
 // not use up attempts.
 func TestSeveralRefusedEventsInARowEndABatch(t *testing.T) {
-	r := newReceiver(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(400) })
+	r := newReceiver(t, status(400))
 	results := r.sink(t, batching(Config{})).DeliverBatch(t.Context(), newBatch(100))
 	for i, result := range results {
 		want := sinks.ClassUnavailable

@@ -85,35 +85,15 @@ func TestConformanceWithTheProgramsClient(t *testing.T) {
 		},
 		Received: func(t *testing.T) []notification.Envelope { return r.envelopes(t) },
 		Broken: map[sinks.Class]func(*testing.T) sinks.Sink{
-			sinks.ClassTransient: func(t *testing.T) sinks.Sink { return newWith(t, statusServer(t, http.StatusInternalServerError).URL) },
-			sinks.ClassPermanent: func(t *testing.T) sinks.Sink { return newWith(t, statusServer(t, http.StatusBadRequest).URL) },
+			sinks.ClassTransient: func(t *testing.T) sinks.Sink {
+				return newWith(t, newReceiver(t, status(http.StatusInternalServerError)).URL)
+			},
+			sinks.ClassPermanent: func(t *testing.T) sinks.Sink { return newWith(t, newReceiver(t, status(http.StatusBadRequest)).URL) },
 		},
-		Stuck: func(t *testing.T) sinks.Sink { return newWith(t, silent(t).URL) },
+		Stuck: func(t *testing.T) sinks.Sink { return newWith(t, newReceiver(t, silent).URL) },
 
 		Receipts: true,
 	})
-}
-
-func statusServer(t *testing.T, status int) *httptest.Server {
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) }))
-	t.Cleanup(server.Close)
-	return server
-}
-
-// silent returns a server that does not answer until the test ends.
-func silent(t *testing.T) *httptest.Server {
-	ended := make(chan struct{})
-	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		select {
-		case <-ended:
-		case <-r.Context().Done():
-		}
-	}))
-	t.Cleanup(func() {
-		close(ended)
-		server.Close()
-	})
-	return server
 }
 
 func TestTheProgramsClientMakesTheRequests(t *testing.T) {

@@ -70,14 +70,16 @@ func rejectingAddress(t *testing.T, config *tls.Config) string {
 
 func TestAProxyThatFailsIsUnavailable(t *testing.T) {
 	secure, ca := newTLSReceiver(t)
-	refusing := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(407) }))
-	t.Cleanup(refusing.Close)
-	gone := "http://" + servertest.Unused(t)
+	refusing, gone := newReceiver(t, status(407)).URL, "http://"+servertest.Unused(t)
 
-	for name, proxy := range map[string]string{"refuses": refusing.URL, "is gone": gone} {
+	for name, c := range map[string]Config{
+		"refuses":                  {URL: secure.URL, Proxy: refusing, TLS: TLS{CAFile: ca}},
+		"is gone":                  {URL: secure.URL, Proxy: gone, TLS: TLS{CAFile: ca}},
+		"refuses clear text":       {URL: "http://partner.example", Proxy: refusing},
+		"refuses URLs that differ": {URL: "http://partner.example/{{.Type}}", Proxy: refusing},
+	} {
 		t.Run(name, func(t *testing.T) {
-			sink := secure.sink(t, Config{Proxy: proxy, TLS: TLS{CAFile: ca}})
-			_, err := sink.Deliver(t.Context(), newDelivery())
+			_, err := newSink(t, c).Deliver(t.Context(), newDelivery())
 			assert.Equal(t, sinks.ClassUnavailable, sinktest.Class(err), "%v", err)
 		})
 	}
@@ -270,15 +272,6 @@ func TestAProxyOverTLSDoesNotGetTheClientCertificate(t *testing.T) {
 	require.NoError(t, err)
 	r.only(t)
 	assert.Zero(t, shown.Load())
-}
-
-func TestAProxyThatRequiresAPasswordIsUnavailable(t *testing.T) {
-	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(407) }))
-	t.Cleanup(proxy.Close)
-	for _, url := range []string{"http://partner.example", "http://partner.example/{{.Type}}"} {
-		_, err := newSink(t, Config{URL: url, Proxy: proxy.URL}).Deliver(t.Context(), newDelivery())
-		assert.Equal(t, sinks.ClassUnavailable, sinktest.Class(err), "%s: %v", url, err)
-	}
 }
 
 func TestInvalidProxiesAreRefused(t *testing.T) {

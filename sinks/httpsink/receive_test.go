@@ -12,8 +12,6 @@ import (
 	"net/http/httptest"
 	"strconv"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -202,37 +200,6 @@ func TestASinkThatPanicsAnswersOnce(t *testing.T) {
 	require.Equal(t, 1, calls)
 	require.Contains(t, log.String(), "the sink panicked: no customer")
 	require.NotContains(t, err.Error(), "customer")
-}
-
-// If a notification crashes the receiver, every connection that carries it is lost.
-func TestARequestIsRepeatedOnceAfterALostConnection(t *testing.T) {
-	var requests atomic.Int32
-	const idle = 20
-	var arrived sync.WaitGroup // each request uses a separate connection
-	arrived.Add(idle)
-	deadly := make(chan struct{})
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		select {
-		case <-deadly:
-			requests.Add(1)
-			panic(http.ErrAbortHandler)
-		default:
-			_, _ = io.Copy(io.Discard, r.Body)
-			arrived.Done()
-			arrived.Wait()
-		}
-	}))
-	defer server.Close()
-	sink := newSink(t, Config{URL: server.URL})
-	var all sync.WaitGroup
-	for range idle {
-		all.Go(func() { _, _ = sink.Deliver(t.Context(), newDelivery()) })
-	}
-	all.Wait()
-	close(deadly)
-	_, err := sink.Deliver(t.Context(), newDelivery())
-	require.Error(t, err)
-	require.LessOrEqual(t, requests.Load(), int32(2))
 }
 
 func TestTheDefaultLimitOfAReceiverAllowsTheLargestPayload(t *testing.T) {

@@ -54,6 +54,14 @@ func newReceiver(t *testing.T, answer ...http.HandlerFunc) *receiver {
 	return r
 }
 
+// status answers with a status.
+func status(code int) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(code) }
+}
+
+// silent does not answer.
+func silent(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
+
 func unstartedReceiver(answer ...http.HandlerFunc) *receiver {
 	r := new(receiver)
 	r.Server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
@@ -166,22 +174,16 @@ func newDelivery() *notification.Delivery {
 func TestConformance(t *testing.T) {
 	broken := map[sinks.Class]func(*testing.T) sinks.Sink{
 		sinks.ClassUnavailable: func(t *testing.T) sinks.Sink { return newSink(t, Config{URL: "http://" + servertest.Unused(t)}) },
-		sinks.ClassTransient: func(t *testing.T) sinks.Sink {
-			return newReceiver(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(500) }).sink(t, Config{})
-		},
+		sinks.ClassTransient:   func(t *testing.T) sinks.Sink { return newReceiver(t, status(500)).sink(t, Config{}) },
 		sinks.ClassThrottled: func(t *testing.T) sinks.Sink {
 			return newReceiver(t, func(w http.ResponseWriter, _ *http.Request) {
 				w.Header().Set("Retry-After", "30")
 				w.WriteHeader(429)
 			}).sink(t, Config{})
 		},
-		sinks.ClassPermanent: func(t *testing.T) sinks.Sink {
-			return newReceiver(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(422) }).sink(t, Config{})
-		},
+		sinks.ClassPermanent: func(t *testing.T) sinks.Sink { return newReceiver(t, status(422)).sink(t, Config{}) },
 	}
-	stuck := func(t *testing.T) sinks.Sink {
-		return newReceiver(t, func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }).sink(t, Config{})
-	}
+	stuck := func(t *testing.T) sinks.Sink { return newReceiver(t, silent).sink(t, Config{}) }
 	for name, start := range map[string]func(*testing.T) (*receiver, Config){
 		"http/1.1": func(t *testing.T) (*receiver, Config) {
 			return newReceiver(t), Config{Format: FormatJSON, Secret: vectorSecret}

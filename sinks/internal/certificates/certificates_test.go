@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/waybill-go/waybill/sinks/internal/certificates"
 	"github.com/waybill-go/waybill/sinks/internal/certtest"
+	"github.com/waybill-go/waybill/sinks/internal/servertest"
 )
 
 // folder has the files of one test.
@@ -40,6 +42,17 @@ func (f folder) replace(name string, text []byte) {
 	require.NoError(f.t, os.Rename(f.file(name+".new"), f.file(name)))
 }
 
+// load writes all files and loads them.
+func (f folder) load(ca, cert, key []byte, logger *slog.Logger) *certificates.Certificates {
+	f.t.Helper()
+	f.write("ca", ca)
+	f.write("cert", cert)
+	f.write("key", key)
+	c, err := certificates.New(certificates.Files{CA: f.file("ca"), Cert: f.file("cert"), Key: f.file("key")}, logger)
+	require.NoError(f.t, err)
+	return c
+}
+
 // server accepts TLS connections on the loopback interface. For each byte that it reads, it writes the
 // name in the client's certificate.
 type server struct {
@@ -58,34 +71,18 @@ func (s *server) set(config *tls.Config) {
 func newServer(t *testing.T, of *certtest.Authority) *server {
 	s := new(server)
 	s.set(serving(of))
-	listener, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{
+	config := &tls.Config{
 		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			return s.config, nil
 		},
-	})
-	require.NoError(t, err)
-	s.address = listener.Addr().String()
-	var connections sync.WaitGroup
-	connections.Go(func() {
-		for {
-			conn, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			connections.Go(func() { serve(conn.(*tls.Conn)) })
-		}
-	})
-	t.Cleanup(func() {
-		_ = listener.Close()
-		connections.Wait()
-	})
+	}
+	s.address = servertest.Serve(t, func(conn net.Conn) { serve(tls.Server(conn, config)) })
 	return s
 }
 
 func serve(conn *tls.Conn) {
-	defer conn.Close()
 	for one := make([]byte, 1); ; {
 		if _, err := io.ReadFull(conn, one); err != nil {
 			return
@@ -163,12 +160,8 @@ func TestARenewedCertificateIsUsedFromTheNextHandshakeOn(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			of, dir := certtest.New(), newFolder(t)
 			cert, key := certtest.EncodePair(of.Issue("first"))
-			dir.write("ca", certtest.Encode(of.Certificate))
-			dir.write("cert", cert)
-			dir.write("key", key)
 			logger, log := newLogger()
-			c, err := certificates.New(certificates.Files{CA: dir.file("ca"), Cert: dir.file("cert"), Key: dir.file("key")}, logger)
-			require.NoError(t, err)
+			c := dir.load(certtest.Encode(of.Certificate), cert, key, logger)
 			client := newClient(t, newServer(t, of), c, "127.0.0.1")
 			open, err := client.connect(t)
 			require.NoError(t, err)
@@ -214,15 +207,8 @@ func TestUnusableFilesChangeNothing(t *testing.T) {
 	of, dir := certtest.New(), newFolder(t)
 	ca := append(certtest.Encode(certtest.New().Certificate), certtest.Encode(of.Certificate)...)
 	cert, key := certtest.EncodePair(of.Issue("shop"))
-	write := func() {
-		dir.write("ca", ca)
-		dir.write("cert", cert)
-		dir.write("key", key)
-	}
-	write()
 	logger, log := newLogger()
-	c, err := certificates.New(certificates.Files{CA: dir.file("ca"), Cert: dir.file("cert"), Key: dir.file("key")}, logger)
-	require.NoError(t, err)
+	c := dir.load(ca, cert, key, logger)
 	client := newClient(t, newServer(t, of), c, "127.0.0.1")
 	require.NotContains(t, log.String(), "level=")
 
@@ -242,7 +228,9 @@ func TestUnusableFilesChangeNothing(t *testing.T) {
 		}
 		require.Equal(t, 1, strings.Count(log.String(), "level=WARN"), "%s: %s", name, log)
 		require.NotContains(t, log.String(), "PRIVATE", name)
-		write()
+		dir.write("ca", ca)
+		dir.write("cert", cert)
+		dir.write("key", key)
 		require.Equal(t, "shop", client.asked(t), name)
 		require.Equal(t, 1, strings.Count(log.String(), "level="), "%s: contents that are back are no change: %s", name, log)
 	}
@@ -280,11 +268,7 @@ func TestAServerMustHaveTheRequestedName(t *testing.T) {
 func TestACertificateThatTheServerDoesNotAcceptIsNotSent(t *testing.T) {
 	of, dir := certtest.New(), newFolder(t)
 	cert, key := certtest.EncodePair(certtest.New().Issue("stranger"))
-	dir.write("ca", certtest.Encode(of.Certificate))
-	dir.write("cert", cert)
-	dir.write("key", key)
-	c, err := certificates.New(certificates.Files{CA: dir.file("ca"), Cert: dir.file("cert"), Key: dir.file("key")}, slog.New(slog.DiscardHandler))
-	require.NoError(t, err)
+	c := dir.load(certtest.Encode(of.Certificate), cert, key, slog.New(slog.DiscardHandler))
 	require.Equal(t, "nobody", newClient(t, newServer(t, of), c, "127.0.0.1").asked(t))
 }
 
@@ -326,11 +310,7 @@ func TestAllMistakesAreReportedWithTheirKeys(t *testing.T) {
 func TestHandshakesMayRunInParallelWithChanges(t *testing.T) {
 	of, dir := certtest.New(), newFolder(t)
 	cert, key := certtest.EncodePair(of.Issue("shop"))
-	dir.write("ca", certtest.Encode(of.Certificate))
-	dir.write("cert", cert)
-	dir.write("key", key)
-	c, err := certificates.New(certificates.Files{CA: dir.file("ca"), Cert: dir.file("cert"), Key: dir.file("key")}, slog.New(slog.DiscardHandler))
-	require.NoError(t, err)
+	c := dir.load(certtest.Encode(of.Certificate), cert, key, slog.New(slog.DiscardHandler))
 	client := newClient(t, newServer(t, of), c, "127.0.0.1")
 	var shaking sync.WaitGroup
 	for range 4 {
