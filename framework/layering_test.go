@@ -95,7 +95,7 @@ var layers = []layer{
 	{engine + "prune", []string{"framework/event", "framework/internal/pace", "framework/store", engine + "policy"}},
 	{"framework/forwarder", engineImports("policy", "budget", "caller", "dispatch", "feed", "coordinate", "prune", "quota")},
 	{"framework/forwarder/fleet", []string{"framework/internal/pace", "framework/store", engine + "coordinate", "framework/forwarder"}},
-	{"framework/crashtest", []string{"framework/store", "framework/store/*"}},
+	{"framework/crashtest", []string{"framework/internal/pace", "framework/store", "framework/store/*"}},
 	{"framework/inbox", []string{"framework/notification", "framework/store", "framework/outbox", "registry", "sinks", "sinks/*"}},
 	{"framework/schedule", []string{"framework/tracing", "framework/internal/pace", "framework/internal/duration", "framework/notification", "framework/store", "framework/outbox"}},
 	{"framework/waybilltest", []string{"framework/notification", "framework/store", "framework/store/*", "framework/outbox", "framework/route", "framework/forwarder", "registry", "sinks"}},

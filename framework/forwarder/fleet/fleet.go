@@ -392,11 +392,6 @@ const (
 	StateFailing State = "failing"
 )
 
-// States returns all states, in the order in which a database goes through them.
-func States() []State {
-	return []State{StateElsewhere, StateOpening, StateAwake, StateAsleep, StateFailing}
-}
-
 // Status describes the work on one database.
 type Status struct {
 	Database string `json:"database"`

@@ -7,11 +7,22 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/waybill-go/waybill/framework/store"
+	"github.com/waybill-go/waybill/framework/store/sqlite"
 	"github.com/waybill-go/waybill/sinks/kafka/kafkatest"
 )
+
+// lagOf returns how late the sink events is.
+func lagOf(t *testing.T, s *sqlite.Store) time.Duration {
+	t.Helper()
+	sample, err := s.Sample(t.Context(), store.SampleQuery{})
+	require.NoError(t, err)
+	i := slices.IndexFunc(sample.Sinks, func(s store.SinkSample) bool { return s.Sink == "events" })
+	return sample.Sinks[i].Lag
+}
 
 // The alert on retention must continue once the records are gone.
 func TestALaneWhoseRecordsAreGoneIsLate(t *testing.T) {
@@ -24,15 +35,9 @@ func TestALaneWhoseRecordsAreGoneIsLate(t *testing.T) {
 	w.write(t, records...)
 	w.begun(t)
 	s := w.open(t)
-	lag := func() time.Duration {
-		sample, err := s.Sample(t.Context(), store.SampleQuery{})
-		require.NoError(t, err)
-		i := slices.IndexFunc(sample.Sinks, func(s store.SinkSample) bool { return s.Sink == "events" })
-		return sample.Sinks[i].Lag
-	}
-	require.Greater(t, lag(), time.Hour)
+	require.Greater(t, lagOf(t, s), time.Hour)
 	w.lose(t, 4)
-	require.Greater(t, lag(), time.Hour)
+	require.Greater(t, lagOf(t, s), time.Hour)
 }
 
 // Aborted transactions and control records are before the oldest record.
@@ -41,14 +46,12 @@ func testALaneBehindAnAbortedTransactionIsLate(t *testing.T, cluster *kafkatest.
 		t.Skip("the fake cluster names no aborted transaction in an answer of one batch")
 	}
 	w := newWorld(t, cluster, 1, nil)
-	w.abort(t)
+	w.transact(t, w.transactional(t), kgo.TryAbort, orders(900, 1, 1)...)
 	r := orders(0, 1, 1)[0]
 	r.Timestamp = time.Now().Add(-100 * time.Minute)
 	w.write(t, r)
 	w.begun(t)
-	sample, err := w.open(t).Sample(t.Context(), store.SampleQuery{})
-	require.NoError(t, err)
-	require.Greater(t, sample.Sinks[0].Lag, time.Hour)
+	require.Greater(t, lagOf(t, w.open(t)), time.Hour)
 }
 
 // Metrics and the dashboard sample any number of late lanes every few seconds.
@@ -68,15 +71,9 @@ func TestAStoppedLaneCostsOneFetch(t *testing.T) {
 		fetches.Add(1)
 		return nil, nil, false
 	})
-	late := func() {
-		sample, err := s.Sample(t.Context(), store.SampleQuery{})
-		require.NoError(t, err)
-		i := slices.IndexFunc(sample.Sinks, func(s store.SinkSample) bool { return s.Sink == "events" })
-		require.Greater(t, sample.Sinks[i].Lag, time.Hour)
-	}
-	late()
+	require.Greater(t, lagOf(t, s), time.Hour)
 	first := fetches.Load()
 	require.Positive(t, first)
-	late()
+	require.Greater(t, lagOf(t, s), time.Hour)
 	require.Equal(t, first, fetches.Load())
 }
