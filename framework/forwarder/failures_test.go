@@ -252,7 +252,7 @@ func TestAnUnknownTypeIsRetriedWithoutSpendingAttempts(t *testing.T) {
 }
 
 func TestAnUnknownTypeIsDeadAfterTheMaximumTime(t *testing.T) {
-	onEachStore(t, func(t *testing.T, o *outbox) {
+	onlySQLite(t, func(t *testing.T, o *outbox) {
 		s := unknownTo("new")
 		o.one(forwarder.Sink{Sink: s, Retry: forwarder.Retry{Initial: 4 * time.Hour}})
 		o.append("new", "k", "a")

@@ -68,7 +68,7 @@ func (f *file) Connect(ctx context.Context) (driver.Conn, error) {
 	if err := f.note(); err != nil {
 		return nil, errors.Join(err, conn.Close())
 	}
-	return &session{full: conn.(full), file: f}, nil
+	return &session{full: conn.(full), file: f, prepared: prepared{}}, nil
 }
 
 // replaced returns a ReplacedError if the file at the path is another one, or none. Before it says that the old
@@ -124,7 +124,8 @@ type full interface {
 // session is a connection that is not used again once the file was replaced.
 type session struct {
 	full
-	file *file
+	file     *file
+	prepared prepared
 }
 
 // ResetSession implements driver.SessionResetter: after driver.ErrBadConn database/sql connects again.
