@@ -402,21 +402,13 @@ func (f *Feed) hand(page store.Page) (left bool) {
 
 // selection returns the part of a page that is for the member.
 func (m *Member) selection(page store.Page) store.Page {
-	var places []int // indexes of its rows; nil while all are
-	all := true
+	places := make([]int, 0, len(page.Envelopes)) // of its rows
 	for i := range page.Envelopes {
-		wanted := m.wantsRow(&page.Envelopes[i])
-		switch {
-		case all && !wanted:
-			all = false
-			for j := range i {
-				places = append(places, j)
-			}
-		case !all && wanted:
+		if m.wantsRow(&page.Envelopes[i]) {
 			places = append(places, i)
 		}
 	}
-	if all {
+	if len(places) == len(page.Envelopes) {
 		return page
 	}
 	after := page.After
