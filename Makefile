@@ -32,7 +32,7 @@ RACES_OF_FORWARD := ^TestForward|Reload|SIGHUP|Collector
 # Tests that the race detector skips: those that break a server, restart it or fill it with rows, one after the other.
 # `make test` runs them, on PostgreSQL too; the goroutines of a forwarder beside them are those of all other tests.
 NO_RACES := ^TestAForwarderSurvivesFaults ^TestACheckpointInterrupted ^TestStricterIsolation ^TestARestoredDatabase \
-	^TestAFailoverToAStandby ^TestASilentNetwork ^TestTheForwarderWaitsWhileADisk ^TestSimulate ^TestConformance \
+	^TestAFailoverToAStandby ^TestASilentNetwork ^TestTheForwarderWaitsWhileADisk ^TestSimulate \
 	^TestTwoHundred ^TestManyReleasedKeys ^TestLittleMemory
 # The race detector skips SQLite, which is C translated into Go: with it the conformance suite of its store takes four
 # times the processor time. The forwarder's tests run on PostgreSQL only: its goroutines are the same on every database.
