@@ -10,12 +10,34 @@ import (
 
 	"github.com/waybill-go/waybill/framework/store"
 	"github.com/waybill-go/waybill/framework/store/postgres"
+	"github.com/waybill-go/waybill/framework/store/postgres/postgrestest"
 	"github.com/waybill-go/waybill/framework/store/storetest"
 )
 
 func TestConformance(t *testing.T) {
 	t.Parallel()
-	storetest.Run(t, dialect(postgres.Config{Receipts: true}, newDB))
+	conform(t, dialect(postgres.Config{Receipts: true}, newDB), nil)
+}
+
+// conform runs the suite in copies of one migrated database, which takes less time than migrating each of them.
+// adjust, which may be nil, is called for each database.
+func conform(t *testing.T, d storetest.Dialect, adjust func(*testing.T, *sql.DB)) {
+	t.Helper()
+	template := postgrestest.Template{Prepare: func(ctx context.Context, db *sql.DB) error {
+		_, err := d.Migrate(ctx, db)
+		return err
+	}}
+	open := func(t *testing.T, dsn string) *sql.DB {
+		db := openDB(t, dsn)
+		db.SetMaxOpenConns(60)
+		if adjust != nil {
+			adjust(t, db)
+		}
+		return db
+	}
+	d.NewDB = func(t *testing.T) *sql.DB { return open(t, postgrestest.DSN(t)) }
+	d.Migrated = func(t *testing.T) *sql.DB { return open(t, template.DSN(t)) }
+	storetest.Run(t, d)
 }
 
 // The partitions are so small that every test crosses their boundaries and reaches the default partition.
@@ -24,7 +46,7 @@ func TestConformanceOfAPartitionedLog(t *testing.T) {
 	if testing.Short() {
 		t.Skip("the whole suite once more")
 	}
-	storetest.Run(t, dialect(postgres.Config{Receipts: true, PartitionRows: 2}, newDB))
+	conform(t, dialect(postgres.Config{Receipts: true, PartitionRows: 2}, newDB), nil)
 }
 
 // The default isolation of a database may be stricter than PostgreSQL's. The strictest level includes
@@ -35,16 +57,12 @@ func TestConformanceUnderSerializableIsolation(t *testing.T) {
 	if testing.Short() {
 		t.Skip("the whole suite once more")
 	}
-	d := dialect(postgres.Config{Receipts: true}, func(t testing.TB) *sql.DB {
-		db := newDB(t)
-		setDefault(t, db, "default_transaction_isolation", "serializable")
-		return db
-	})
+	d := dialect(postgres.Config{Receipts: true}, newDB)
 	d.Collides = func(err error) bool {
 		var refusal *pq.Error
 		return errors.Is(err, store.ErrLeaseHeld) || errors.As(err, &refusal) && refusal.Code == "40001" // serialization_failure
 	}
-	storetest.Run(t, d)
+	conform(t, d, func(t *testing.T, db *sql.DB) { setDefault(t, db, "default_transaction_isolation", "serializable") })
 }
 
 // setDefault changes a setting of the test's database for new sessions.

@@ -22,12 +22,6 @@ func TestConformanceOnReservedConnections(t *testing.T) {
 	}
 	var tests sync.Map // by database
 	d := dialect(postgres.Config{Receipts: true}, newDB)
-	newDB := d.NewDB
-	d.NewDB = func(t *testing.T) *sql.DB {
-		db := newDB(t)
-		tests.Store(db, t)
-		return db
-	}
 	d.Open = func(ctx context.Context, db *sql.DB) (storetest.Store, error) {
 		s, err := postgres.Open(ctx, db, postgres.Config{Receipts: true})
 		if err != nil {
@@ -41,7 +35,7 @@ func TestConformanceOnReservedConnections(t *testing.T) {
 		of.(*testing.T).Cleanup(release)
 		return s, nil
 	}
-	storetest.Run(t, d)
+	conform(t, d, func(t *testing.T, db *sql.DB) { tests.Store(db, t) })
 }
 
 // reserving opens a store on a pool of four connections and reserves two of them.

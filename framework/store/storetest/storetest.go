@@ -30,11 +30,11 @@ type Store = facts.Store
 //
 // NewDB creates an empty database, which is removed when the test ends; the suite opens up to eight
 // connections to it. Migrate creates the tables, with store.DefaultPrefix, and returns the names of the
-// migrations that it applied. Open opens the store, with receipts. Restart is SQL that empties the log and makes its offsets begin at the first one again, and
-// after Gap the next offset is 1,000,000. OldChecks is SQL that gives the log the checks of the first
+// migrations that it applied. Open opens the store, with receipts. Restart is SQL that empties the log and makes its
+// offsets begin at the first one again, and after Gap the next offset is 1,000,000. OldChecks is SQL that gives the log the checks of the first
 // migration, so that Migrate applies the next ones again, and OldTimes are times that those checks took.
 //
-// Optional: Quote is the character around an identifier, by default the double quote. Time returns a time
+// Optional: Migrated returns what Migrate made of a NewDB, such as a copy, if that takes less time. Quote is the character around an identifier, by default the double quote. Time returns a time
 // as SQL, by default a text in RFC 3339 form, in UTC; with NoZones, times in SQL carry no zone.
 // Slots means that the database distributes rows over the slots, and has several writers at a time;
 // otherwise all rows are in slot 0. Collides reports whether a method

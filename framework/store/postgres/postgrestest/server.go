@@ -239,18 +239,21 @@ func (s *Server) Command(ctx context.Context, name string, args ...string) (*exe
 // sessions. Without drop it is removed with the cluster; on a server that Start did not start it
 // remains.
 func (s *Server) CreateDatabase(ctx context.Context) (dsn string, drop func(), err error) {
-	name, err := s.createDatabase(ctx)
+	name, err := s.createDatabase(ctx, empty)
 	if err != nil {
 		return "", nil, err
 	}
 	return withDatabase(s.address, name), func() { _ = s.dropDatabase(name) }, nil
 }
 
-// createDatabase copies template0, because no session can be connected to it. A session in template1
-// would make the copy fail.
-func (s *Server) createDatabase(ctx context.Context) (name string, err error) {
+// empty is what empty databases are copied from: no session can be connected to it. A session in template1 would
+// make the copy fail.
+const empty = "template0"
+
+// createDatabase copies a database to which no session is connected.
+func (s *Server) createDatabase(ctx context.Context, template string) (name string, err error) {
 	name = testserver.DatabaseName()
-	if err := s.execute(ctx, "CREATE DATABASE "+pq.QuoteIdentifier(name)+" TEMPLATE template0"); err != nil {
+	if err := s.execute(ctx, "CREATE DATABASE "+pq.QuoteIdentifier(name)+" TEMPLATE "+pq.QuoteIdentifier(template)); err != nil {
 		return "", fmt.Errorf("postgrestest: create a database: %w", err)
 	}
 	return name, nil

@@ -31,11 +31,17 @@ func New(t testing.TB) *sql.DB {
 // DSN returns the URL of an empty database, like that of New, for a test that connects by itself.
 func DSN(t testing.TB) string {
 	t.Helper()
+	return copyOf(t, empty)
+}
+
+// copyOf returns the URL of a copy of a database, for this test only.
+func copyOf(t testing.TB, template string) string {
+	t.Helper()
 	server, err := shared.Get()
 	if err != nil {
 		t.Fatal(err)
 	}
-	name, err := server.createDatabase(t.Context())
+	name, err := server.createDatabase(t.Context(), template)
 	if err != nil {
 		t.Fatal(err)
 	}

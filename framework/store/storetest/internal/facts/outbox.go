@@ -41,6 +41,7 @@ type Store interface {
 type Dialect struct {
 	NewDB               func(t *testing.T) *sql.DB
 	Migrate             func(ctx context.Context, db *sql.DB) (applied []string, err error)
+	Migrated            func(t *testing.T) *sql.DB
 	Open                func(ctx context.Context, db *sql.DB) (Store, error)
 	Restart             []string
 	Quote               string
@@ -60,11 +61,21 @@ type Outbox struct {
 	publisher *outbox.Publisher
 }
 
-func Open(t *testing.T, d Dialect) *Outbox {
+// migrated returns a database with tables.
+func (d Dialect) migrated(t *testing.T) *sql.DB {
 	t.Helper()
+	if d.Migrated != nil {
+		return d.Migrated(t)
+	}
 	db := d.NewDB(t)
 	_, err := d.Migrate(t.Context(), db)
 	require.NoError(t, err)
+	return db
+}
+
+func Open(t *testing.T, d Dialect) *Outbox {
+	t.Helper()
+	db := d.migrated(t)
 	s, err := d.Open(t.Context(), db)
 	require.NoError(t, err)
 	publisher, err := outbox.New(registry.New(), s, outbox.Config{MaxPayload: 64 << 20})
