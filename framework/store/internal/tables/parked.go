@@ -51,13 +51,12 @@ func (t *Tables) Due(ctx context.Context, q store.DueQuery) (due []store.Parked,
 	if more != nil {
 		return due, more.DueAt, nil
 	}
-	at := t.run.NewTime()
 	query, args := t.run.Render(t.run.NextDueQuery(q.Lane.Sink, q.Now))
-	err = t.run.Own().QueryRowContext(ctx, query, args...).Scan(&at)
+	err = t.run.Own().QueryRowContext(ctx, query, args...).Scan(t.run.Into(&next))
 	if errors.Is(err, sql.ErrNoRows) {
 		err = nil
 	}
-	return due, at.Time, err
+	return due, next, err
 }
 
 func deliveries(found []store.ParkedDelivery) []store.Parked {
@@ -139,13 +138,7 @@ const isHead = `CASE WHEN state <> 'blocked' THEN 1 ELSE 0 END`
 func (t *Tables) HeldKeys(ctx context.Context, lane store.Lane, halt bool, after string, limit int) (keys []store.HeldKey, err error) {
 	defer t.run.Tried(&err, "held keys of %s/%d", lane.Sink, lane.Number)
 	query := t.run.HeldKeysQuery(lane, halt, after, limit)
-	err = t.run.Each(ctx, t.run.Own(), func(rows *sql.Rows) error {
-		var k store.HeldKey
-		err := rows.Scan(&k.Key, &k.Head)
-		keys = append(keys, k)
-		return err
-	}, query.Text, query.Args...)
-	return keys, err
+	return List(ctx, t.run, t.run.Own(), func(rows *sql.Rows, k *store.HeldKey) error { return rows.Scan(&k.Key, &k.Head) }, query.Text, query.Args...)
 }
 
 // HeldKeysQuery uses the index of keys, and reads no more of it than a page.
