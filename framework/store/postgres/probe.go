@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/waybill-go/waybill/framework/store"
+	"github.com/waybill-go/waybill/framework/store/internal/driverrows"
 )
 
 // probe is the result of a look at how far the log reaches: a snapshot and the highest offset
@@ -116,7 +117,7 @@ func probeSQL(n names, server string) string {
 
 // runProbe runs a probe's statement; its additional columns go to rest.
 func (s *Store) runProbe(ctx context.Context, q store.RowQuerier, query string, rest ...any) (*probe, error) {
-	ctx, cancel := context.WithTimeout(ctx, statementTime)
+	ctx, cancel := context.WithTimeout(ctx, driverrows.StatementTime)
 	defer cancel()
 	p := &probe{}
 	known := s.known()

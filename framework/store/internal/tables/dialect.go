@@ -81,10 +81,10 @@ type Syntax interface {
 
 // Values is how a dialect passes and returns values. What parks, lists and archives uses it.
 type Values interface {
-	// Time returns a time as an argument, as notification.ClampTime does; NULL if it is zero.
-	Time(t time.Time) any
-	// Payload returns a payload as an argument, never NULL.
-	Payload(payload []byte) any
+	// BindTime returns a time as an argument, as notification.ClampTime does; NULL if it is zero.
+	BindTime(t time.Time) any
+	// BindPayload returns a payload as an argument, never NULL.
+	BindPayload(payload []byte) any
 	// ParseTime parses a time that the driver returns as a text.
 	ParseTime(text string) (time.Time, error)
 	// Limits returns how large a statement can be.

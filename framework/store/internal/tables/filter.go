@@ -38,7 +38,7 @@ func (r *Runner) Matches(f store.ParkedFilter) Expr {
 		where.And(`(?)`, r.at(f.Places))
 	}
 	if !f.Until.IsZero() {
-		where.And(`p.updated_at <= ?`, r.Dialect.Time(f.Until))
+		where.And(`p.updated_at <= ?`, r.Dialect.BindTime(f.Until))
 	}
 	if f.OlderThan > 0 {
 		where.And(`p.first_parked_at < ?`, r.Dialect.NowPlus(-f.OlderThan))

@@ -70,7 +70,7 @@ func deliveries(found []store.ParkedDelivery) []store.Parked {
 // DueQuery finds due deliveries; of the scheduled ones, those whose key has nothing waiting.
 func (r *Runner) DueQuery(q store.DueQuery) Expr {
 	where := SQL(`sink = ? AND slot BETWEEN ? AND ? AND state <> 'blocked' AND due_at <= ?`,
-		q.Lane.Sink, q.Lane.Slots.First, q.Lane.Slots.Last, r.Dialect.Time(q.Now))
+		q.Lane.Sink, q.Lane.Slots.First, q.Lane.Slots.Last, r.Dialect.BindTime(q.Now))
 	where.And(`(state <> 'scheduled' OR "key" = '' OR NOT EXISTS (
 			SELECT 1 FROM {parked} b WHERE b.sink = p.sink AND b."key" = p."key" AND b."key" <> '' AND ` + Holds("b.", q.Halt) + `))`)
 	if len(q.Except) > 0 {
@@ -85,7 +85,7 @@ func (r *Runner) DueQuery(q store.DueQuery) Expr {
 // PostgreSQL would sort all parked deliveries.
 func (r *Runner) NextDueQuery(sink string, now time.Time) Expr {
 	return SQL(`SELECT due_at FROM {parked} WHERE sink = ? AND state <> 'blocked' AND due_at > ?
-		ORDER BY due_at, "offset" LIMIT 1 {whole parked}`, sink, r.Dialect.Time(now))
+		ORDER BY due_at, "offset" LIMIT 1 {whole parked}`, sink, r.Dialect.BindTime(now))
 }
 
 // Followers returns what holds back keys; see store.Deliveries. It is one statement, if the database

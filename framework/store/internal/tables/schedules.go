@@ -29,7 +29,7 @@ func (t *Tables) AddSchedule(ctx context.Context, name string) error {
 func (t *Tables) MoveSchedule(ctx context.Context, tx store.Execer, s store.Schedule) (bool, error) {
 	query, args := t.run.Render(t.run.Dialect.Brief(SQL(`UPDATE {schedules} SET spec = ?, missed = ?, last_tick = ?, next_tick = ?, requested_at = ?,
 		revision = revision + 1, updated_at = {now} WHERE name = ? AND id = ? AND revision = ?`,
-		s.Spec, s.Missed, t.run.Dialect.Time(s.LastTick), t.run.Dialect.Time(s.NextTick), t.run.Dialect.Time(s.RequestedAt), s.Name, s.ID, s.Revision)))
+		s.Spec, s.Missed, t.run.Dialect.BindTime(s.LastTick), t.run.Dialect.BindTime(s.NextTick), t.run.Dialect.BindTime(s.RequestedAt), s.Name, s.ID, s.Revision)))
 	result, err := tx.ExecContext(ctx, query, args...)
 	if err != nil {
 		return false, t.run.refused(ctx, tx, err, "schedules", "move schedule "+s.Name)

@@ -59,10 +59,10 @@ func (t *Acts) replayed(r store.ReplayQuery) tables.Expr {
 	}
 	d := t.run.Dialect
 	if !r.Since.IsZero() {
-		where.And(d.LogTime(`occurred_on`)+` >= `+d.LogTime(`?`), d.Time(r.Since))
+		where.And(d.LogTime(`occurred_on`)+` >= `+d.LogTime(`?`), d.BindTime(r.Since))
 	}
 	if !r.Until.IsZero() {
-		where.And(d.LogTime(`occurred_on`)+` < `+d.LogTime(`?`), d.Time(r.Until))
+		where.And(d.LogTime(`occurred_on`)+` < `+d.LogTime(`?`), d.BindTime(r.Until))
 	}
 	return where
 }
