@@ -29,17 +29,14 @@ type reader struct {
 	note   string
 }
 
-// NewReader continues at a cursor's position.
-func (s *Store) NewReader(raw json.RawMessage, filter store.Filter) (store.Reader, error) {
-	if source := s.Source(); source != nil {
-		return source.NewReader(raw, filter)
-	}
+// ReadLog continues at a cursor's position.
+func (d *dialect) ReadLog(raw json.RawMessage, filter store.Filter) (store.Reader, error) {
 	pos, err := parsePosition(raw)
 	if err != nil {
 		return nil, err
 	}
-	s.tracker.learn(pos.goal())
-	return &reader{store: s, filter: filter, where: s.filterSQL(filter), pos: pos, life: filter.Server}, nil
+	d.tracker.learn(pos.goal())
+	return &reader{store: d.Store, filter: filter, where: d.filterSQL(filter), pos: pos, life: filter.Server}, nil
 }
 
 // Next returns the next page of the current delta, or of the one up to target.

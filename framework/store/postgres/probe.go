@@ -51,13 +51,8 @@ type sight struct {
 	server  string
 }
 
-// Probe looks how far the log reaches; see store.Log.
-func (s *Store) Probe(ctx context.Context) (store.Target, error) {
-	if source := s.Source(); source != nil {
-		return source.Probe(ctx)
-	}
-	return s.probeLog(ctx)
-}
+// ProbeLog is probeLog.
+func (d *dialect) ProbeLog(ctx context.Context) (store.Target, error) { return d.probeLog(ctx) }
 
 // probeLog takes a snapshot and reads the sequence in one statement. The snapshot comes first, so no
 // row that is visible in it has a higher offset than last.

@@ -39,16 +39,13 @@ type reader struct {
 	note string // why the log is read from the oldest row again, for the next page
 }
 
-// NewReader returns a reader that continues at a cursor's position.
-func (s *Store) NewReader(raw json.RawMessage, filter store.Filter) (store.Reader, error) {
-	if source := s.Source(); source != nil {
-		return source.NewReader(raw, filter)
-	}
+// ReadLog returns a reader that continues at a cursor's position.
+func (d *dialect) ReadLog(raw json.RawMessage, filter store.Filter) (store.Reader, error) {
 	pos, err := parsePosition(raw)
 	if err != nil {
 		return nil, err
 	}
-	return &reader{store: s, filter: filter, pos: pos, durable: pos.goal().Last, server: filter.Server}, nil
+	return &reader{store: d.Store, filter: filter, pos: pos, durable: pos.goal().Last, server: filter.Server}, nil
 }
 
 // Next returns the next page of the current delta, or of the one up to target.
