@@ -17,11 +17,14 @@ import (
 func TestMain(m *testing.M) { postgrestest.Main(m) }
 
 // newPool returns a pool of an empty database, and a *sql.DB that uses the pool.
-func newPool(t testing.TB) (*pgxpool.Pool, *sql.DB) {
+func newPool(t testing.TB) (*pgxpool.Pool, *sql.DB) { return newPoolOf(t, 30) }
+
+// newPoolOf is newPool with a number of connections.
+func newPoolOf(t testing.TB, connections int32) (*pgxpool.Pool, *sql.DB) {
 	t.Helper()
 	config, err := pgxpool.ParseConfig(postgrestest.DSN(t))
 	require.NoError(t, err)
-	config.MaxConns = 30
+	config.MaxConns = connections
 	pool, err := pgxpool.NewWithConfig(t.Context(), config)
 	require.NoError(t, err)
 	t.Cleanup(pool.Close)

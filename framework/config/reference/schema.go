@@ -1,4 +1,4 @@
-package config
+package reference
 
 import (
 	"encoding"
@@ -11,32 +11,21 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/waybill-go/waybill/framework/config"
+	"github.com/waybill-go/waybill/framework/config/internal/keys"
+	"github.com/waybill-go/waybill/framework/config/internal/secret"
 	"github.com/waybill-go/waybill/framework/internal/duration"
 	"github.com/waybill-go/waybill/sinks"
 )
-
-// Schemer is implemented by types of keys that provide their own JSON Schema, which reflection
-// cannot find out. JSONSchema returns a new map, to which the caller adds the key's description
-// and default.
-type Schemer interface {
-	JSONSchema() map[string]any
-}
-
-var _ Schemer = Database{}
-
-// JSONSchema returns a schema with examples of addresses.
-func (Database) JSONSchema() map[string]any {
-	return schema{"$ref": "#/$defs/text", "examples": []string{"postgres://app@db.example:5432/app?sslmode=verify-full", "mysql://app@localhost:3306/app", "sqlite:outbox.db"}}
-}
 
 // schema is a JSON Schema, draft 2020-12.
 type schema = map[string]any
 
 // WriteSchema writes the JSON Schema of the configuration, for editors. It accepts everything
-// that [Load] accepts. So no key is required except kind, because variables can set the others,
+// that [config.Load] accepts. So no key is required except kind, because variables can set the others,
 // and limits are left to Load.
 func WriteSchema(w io.Writer, kinds *sinks.Set) error {
-	whole := structSchema(reflect.ValueOf(allDefaults()).Elem())
+	whole := structSchema(reflect.ValueOf(config.Defaults()).Elem())
 	whole["$schema"], whole["title"] = "https://json-schema.org/draft/2020-12/schema", "Configuration of waybill"
 	definitions := scalars()
 	whole["$defs"] = definitions
@@ -81,15 +70,6 @@ func addKinds(sink, definitions schema, kinds *sinks.Set) {
 	maps.Copy(kind, orReference(schema{"enum": kinds.Names()}))
 }
 
-// allDefaults returns a configuration with all defaults.
-func allDefaults() *Config {
-	c := Config{Database: Database{dialect: PostgreSQL}, Sinks: map[string]Sink{"": {}}, Schedules: map[string]Schedule{"": {}}}
-	c.Observe.Auth = Auth{Users: map[string]AuthUser{"": {}}, Tokens: map[string]AuthToken{"": {}}}
-	filled := c.withDefaults()
-	filled.Database, filled.Forwarder.Name = Database{}, "" // these have no fixed default
-	return &filled
-}
-
 // orReference returns a schema that accepts one of some schemas, or a reference.
 func orReference(schemas ...any) schema {
 	return schema{"anyOf": append(schemas, schema{"$ref": "#/$defs/reference"})}
@@ -98,14 +78,14 @@ func orReference(schemas ...any) schema {
 // structSchema returns the schema of a struct's keys. The struct's values are the defaults.
 func structSchema(v reflect.Value) schema {
 	types, properties := []string{"object", "null"}, make(schema)
-	var nested []field
-	for _, f := range fieldsOf(v) {
-		if f.isNested() {
+	var nested []keys.Field
+	for _, f := range keys.Of(v) {
+		if f.IsNested() {
 			nested = append(nested, f)
 			continue
 		}
-		properties[f.name] = fieldSchema(f)
-		if f.isShort() {
+		properties[f.Name] = fieldSchema(f)
+		if f.IsShort() {
 			types = append(types, "string", "number", "boolean")
 		}
 	}
@@ -113,34 +93,34 @@ func structSchema(v reflect.Value) schema {
 	for _, f := range nested {
 		item := maps.Clone(whole)
 		item["properties"] = maps.Clone(properties)
-		properties[f.name] = described(schema{"type": []string{"object", "null"}, "additionalProperties": item}, f.doc())
+		properties[f.Name] = described(schema{"type": []string{"object", "null"}, "additionalProperties": item}, f.Doc())
 	}
 	return whole
 }
 
-func fieldSchema(f field) schema {
-	s := valueSchema(f.value)
-	if choices := f.choices(); len(choices) > 0 {
+func fieldSchema(f keys.Field) schema {
+	s := valueSchema(f.Value)
+	if choices := f.Choices(); len(choices) > 0 {
 		s = orReference(schema{"enum": choices}, schema{"type": "null"})
 	}
-	if f.tag.Get("zero") == "refused" && (f.value.CanInt() || f.value.CanFloat()) && f.value.Type() != reflect.TypeFor[time.Duration]() {
+	if f.Tag.Get("zero") == "refused" && (f.Value.CanInt() || f.Value.CanFloat()) && f.Value.Type() != reflect.TypeFor[time.Duration]() {
 		s["exclusiveMinimum"] = 0
 	}
-	if value, ok := defaultOf(f.value); ok {
+	if value, ok := defaultOf(f.Value); ok {
 		s["default"] = value
 	}
-	if f.secrecy(untagged) == hidesAll {
+	if f.Secrecy(secret.Untagged) == secret.All {
 		s["writeOnly"] = true
 	}
-	return described(s, f.doc())
+	return described(s, f.Doc())
 }
 
 // valueSchema returns the schema of what the decoder accepts for v, which must be settable.
 func valueSchema(v reflect.Value) schema {
-	switch value := v.Addr().Interface().(type) {
-	case Schemer:
-		return value.JSONSchema()
-	case *With:
+	switch v.Addr().Interface().(type) {
+	case *config.Database:
+		return schema{"$ref": "#/$defs/text", "examples": []string{"postgres://app@db.example:5432/app?sslmode=verify-full", "mysql://app@localhost:3306/app", "sqlite:outbox.db"}}
+	case *config.With:
 		return schema{"type": []string{"object", "null"}}
 	case *time.Duration:
 		return schema{"$ref": "#/$defs/duration"}
@@ -190,7 +170,7 @@ func defaultOf(v reflect.Value) (any, bool) {
 	if v.Kind() == reflect.Pointer && !v.IsNil() {
 		v = v.Elem()
 	}
-	if !isScalar(v) || v.IsZero() && v.Kind() != reflect.Bool {
+	if !keys.IsScalar(v) || v.IsZero() && v.Kind() != reflect.Bool {
 		return nil, false
 	}
 	switch value := v.Interface().(type) {

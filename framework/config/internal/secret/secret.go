@@ -1,4 +1,5 @@
-package config
+// Package secret decides which parts of a configuration's values are secret, and hides them.
+package secret
 
 import (
 	"cmp"
@@ -7,24 +8,25 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode"
 )
 
-// secrecy is how much of a value is hidden. It is the value of the field tag secret, which
-// [sinks.NewKind] explains; an unknown one hides everything.
-type secrecy string
+// Secrecy is how much of a value is hidden. It is the value of the field tag secret, which
+// sinks.NewKind explains; an unknown one hides everything.
+type Secrecy string
 
 const (
-	hidesNothing   secrecy = "false"
-	hidesPassword  secrecy = "password"
-	hidesPath      secrecy = "url"
-	hidesArguments secrecy = "arguments"
-	hidesAll       secrecy = "true"
-	// untagged hides passwords in addresses, and values whose key has the name of a secret.
-	untagged secrecy = ""
+	Nothing   Secrecy = "false"
+	Password  Secrecy = "password"
+	Path      Secrecy = "url"
+	Arguments Secrecy = "arguments"
+	All       Secrecy = "true"
+	// Untagged hides passwords in addresses, and values whose key has the name of a secret.
+	Untagged Secrecy = ""
 )
 
-// mask replaces a secret.
-const mask = "***"
+// Mask replaces a secret.
+const Mask = "***"
 
 // secretWords are parts of names of what must not be shown.
 const secretWords = `passw(?:or)?d|passphrase|secret|token|bearer|credential|authorization|cookie|signature|api[-_]?key|access[-_]?key|private[-_]?key`
@@ -45,32 +47,24 @@ var (
 	flagName = regexp.MustCompile(`(?s)^(--[a-z][a-z0-9-]*|-[A-Za-z])(?:=(.*))?$`)
 )
 
-// secrecy returns the secrecy of the field: that of its tag, or else what it inherits from the key above it.
-func (f field) secrecy(above secrecy) secrecy {
-	if tag, ok := f.tag.Lookup("secret"); ok {
-		return secrecy(tag)
-	}
-	return above.below(f.name)
-}
-
-// below returns the secrecy of a key with that name below a key with secrecy s.
-func (s secrecy) below(name string) secrecy {
-	if s == untagged && secretName.MatchString(name) && !fileName.MatchString(name) {
-		return hidesAll
+// Below returns the secrecy of a key with that name below a key with secrecy s.
+func (s Secrecy) Below(name string) Secrecy {
+	if s == Untagged && secretName.MatchString(name) && !fileName.MatchString(name) {
+		return All
 	}
 	return s
 }
 
-// split replaces each secret part of a value with what hide returns for it.
-func (s secrecy) split(value string, hide func(piece string) string) string {
+// Split replaces each secret part of a value with what hide returns for it.
+func (s Secrecy) Split(value string, hide func(piece string) string) string {
 	switch s {
-	case hidesNothing:
+	case Nothing:
 		return value
-	case hidesPassword, untagged:
+	case Password, Untagged:
 		return splitPassword(value, hide)
-	case hidesPath:
+	case Path:
 		return splitURL(value, hide)
-	case hidesArguments:
+	case Arguments:
 		return splitArgument(value, hide)
 	}
 	return hide(value)
@@ -127,14 +121,14 @@ func replaceSecond(pattern *regexp.Regexp, value string, hide func(string) strin
 	})
 }
 
-// masked returns a value with its secrets masked.
-func (s secrecy) masked(value string) string { return s.split(value, maskAll) }
+// Masked returns a value with its secrets masked.
+func (s Secrecy) Masked(value string) string { return s.Split(value, maskAll) }
 
 func maskAll(piece string) string {
 	if piece == "" {
 		return ""
 	}
-	return mask
+	return Mask
 }
 
 // held replaces a reference while the text around it is masked. No value contains it.
@@ -147,9 +141,9 @@ var (
 	fileInPlace = regexp.MustCompile(`^file:[^:]`)
 )
 
-// maskedReference masks a value as the user typed it, and keeps its references, without their
+// MaskedReference masks a value as the user typed it, and keeps its references, without their
 // defaults.
-func (s secrecy) maskedReference(typed string) string {
+func (s Secrecy) MaskedReference(typed string) string {
 	var references []string
 	text := reference.ReplaceAllStringFunc(typed, func(found string) string {
 		parts := reference.FindStringSubmatch(found)
@@ -160,7 +154,7 @@ func (s secrecy) maskedReference(typed string) string {
 		return held
 	})
 	if !fileInPlace.MatchString(typed) {
-		text = s.split(text, func(piece string) string { return aroundHeld.ReplaceAllString(piece, mask) })
+		text = s.Split(text, func(piece string) string { return aroundHeld.ReplaceAllString(piece, Mask) })
 	}
 	for _, r := range references {
 		text = strings.Replace(text, held, r, 1)
@@ -168,28 +162,28 @@ func (s secrecy) maskedReference(typed string) string {
 	return text
 }
 
-// onlyReferences reports whether a value as the user typed it consists of references only.
-func onlyReferences(typed string) bool {
-	return !strings.Contains(hidesAll.maskedReference(typed), mask)
+// OnlyReferences reports whether a value as the user typed it consists of references only.
+func OnlyReferences(typed string) bool {
+	return !strings.Contains(All.MaskedReference(typed), Mask)
 }
 
-// concealed has texts to hide, with what to show instead.
-type concealed map[string]string
+// Concealed has texts to hide, with what to show instead.
+type Concealed map[string]string
 
 // minSecret is the length of the shortest value that is hidden; shorter ones occur in any text.
 const minSecret = 4
 
-func (c concealed) add(value, shown string) {
+func (c Concealed) Add(value, shown string) {
 	if len(value) < minSecret {
 		return
 	}
-	for _, form := range []string{value, quotedInside(value), oneLine(value)} {
+	for _, form := range []string{value, quotedInside(value), OneLine(value)} {
 		c[form] = shown
 	}
 }
 
-// redacted replaces the texts to hide, the longest first, because one may contain another.
-func (c concealed) redacted(text string) string {
+// Redacted replaces the texts to hide, the longest first, because one may contain another.
+func (c Concealed) Redacted(text string) string {
 	pieces := slices.SortedFunc(maps.Keys(c), func(a, b string) int {
 		return cmp.Or(cmp.Compare(len(b), len(a)), cmp.Compare(a, b))
 	})
@@ -203,4 +197,14 @@ func (c concealed) redacted(text string) string {
 func quotedInside(value string) string {
 	quoted := strconv.Quote(value)
 	return quoted[1 : len(quoted)-1]
+}
+
+// OneLine replaces line ends and control characters, which could garble a report or a terminal.
+func OneLine(text string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return unicode.ReplacementChar
+		}
+		return r
+	}, strings.ReplaceAll(text, "\n", "; "))
 }

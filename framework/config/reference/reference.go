@@ -1,4 +1,6 @@
-package config
+// Package reference writes what users read of the configuration: tables of its keys in Markdown, and a
+// JSON Schema. Both are made from the structs that are decoded into.
+package reference
 
 import (
 	"fmt"
@@ -9,14 +11,16 @@ import (
 	"strings"
 	"time"
 
+	"github.com/waybill-go/waybill/framework/config"
+	"github.com/waybill-go/waybill/framework/config/internal/keys"
+	"github.com/waybill-go/waybill/framework/config/internal/secret"
 	"github.com/waybill-go/waybill/sinks"
 )
 
-// WriteReference writes a Markdown table of all keys, except those of the sink kinds. It is
-// generated from the structs of the configuration.
-func WriteReference(w io.Writer) error {
+// WriteKeys writes a Markdown table of all keys, except those of the sink kinds.
+func WriteKeys(w io.Writer) error {
 	var b strings.Builder
-	writeTable(&b, reflect.ValueOf(allDefaults()).Elem())
+	writeTable(&b, reflect.ValueOf(config.Defaults()).Elem())
 	_, err := io.WriteString(w, b.String())
 	return err
 }
@@ -41,7 +45,7 @@ func WriteSinks(w io.Writer, kinds *sinks.Set, pages map[string]string) error {
 }
 
 func writeTable(b *strings.Builder, v reflect.Value) {
-	if len(fieldsOf(v)) == 0 {
+	if len(keys.Of(v)) == 0 {
 		b.WriteString("It has no settings.\n")
 		return
 	}
@@ -66,44 +70,58 @@ var cell = strings.NewReplacer(`|`, `\|`)
 // plain escapes a plain text for a cell.
 var plain = strings.NewReplacer(`|`, `\|`, `*`, `\*`, `_`, `\_`, `<`, `\<`)
 
-// writeKeys writes a row for each key of a struct, and for those below it.
+// writeKeys writes a row for each key of a struct, and for those below it. A mapping of which
+// nothing is to be said has no row, only those of its keys. With the tag link, its keys are
+// explained elsewhere.
 func writeKeys(b *strings.Builder, v reflect.Value, path string) {
-	for _, f := range fieldsOf(v) {
-		at := join(path, f.name)
-		meaning, standard := splitDoc(f.doc())
-		if value, ok := defaultOf(f.value); ok && standard == "" {
+	for _, f := range keys.Of(v) {
+		at := keys.Join(path, f.Name)
+		meaning, standard := splitDoc(f.Doc())
+		if value, ok := defaultOf(f.Value); ok && standard == "" {
 			standard = fmt.Sprint(value)
 		}
-		fmt.Fprintf(b, "| `%s` | %s | %s | %s |\n", at, typeName(f.value), plain.Replace(standard), plain.Replace(meaning)+f.secrecy(untagged).mark())
-		if f.isNested() {
-			continue
+		meaning = plain.Replace(meaning) + mark(f.Secrecy(secret.Untagged))
+		link := f.Tag.Get("link")
+		if link != "" {
+			meaning += ": see [" + link + "](" + link + ")"
 		}
-		value := f.value
-		for value.Kind() == reflect.Map || value.Kind() == reflect.Slice || value.Kind() == reflect.Pointer {
-			switch value.Kind() {
-			case reflect.Map:
-				at += ".NAME"
-			case reflect.Slice:
-				at += "[]"
-			}
-			value = elementOf(value)
+		below, name := elementIn(f.Value)
+		isMapping := below.Kind() == reflect.Struct && below.Type() != reflect.TypeFor[config.With]() && !keys.IsScalar(below)
+		if meaning != "" || !isMapping {
+			fmt.Fprintf(b, "| `%s` | %s | %s | %s |\n", at, typeName(f.Value), plain.Replace(standard), meaning)
 		}
-		if value.Kind() == reflect.Struct && value.Type() != reflect.TypeFor[With]() && !isScalar(value) {
-			writeKeys(b, value, at)
+		if isMapping && !f.IsNested() && link == "" {
+			writeKeys(b, below, at+name)
 		}
 	}
 }
 
+// elementIn returns the element of maps, lists and pointers, and how a path names it.
+func elementIn(v reflect.Value) (element reflect.Value, name string) {
+	for {
+		switch v.Kind() {
+		case reflect.Map:
+			name += ".NAME"
+		case reflect.Slice:
+			name += "[]"
+		case reflect.Pointer:
+		default:
+			return v, name
+		}
+		v = elementOf(v)
+	}
+}
+
 // mark returns what the reference says about secrets.
-func (s secrecy) mark() string {
+func mark(s secret.Secrecy) string {
 	switch s {
-	case hidesNothing, untagged:
+	case secret.Nothing, secret.Untagged:
 		return ""
-	case hidesPassword:
+	case secret.Password:
 		return ". **The password in it is secret**"
-	case hidesPath:
+	case secret.Path:
 		return ". **Secret except for scheme, user and host**"
-	case hidesArguments:
+	case secret.Arguments:
 		return ". **Arguments are secret**"
 	}
 	return ". **Secret**"
@@ -137,13 +155,13 @@ func typeName(v reflect.Value) string {
 		return "number"
 	case v.Kind() == reflect.Interface:
 		return "anything"
-	case isScalar(v):
+	case keys.IsScalar(v):
 		return "text"
 	case v.Kind() == reflect.Slice:
 		return "list of " + typeName(elementOf(v))
 	case v.Kind() == reflect.Map && v.Type().Elem().Kind() != reflect.Struct:
 		return "names and " + typeName(elementOf(v))
-	case v.Kind() == reflect.Struct && slices.ContainsFunc(fieldsOf(v), field.isShort):
+	case v.Kind() == reflect.Struct && slices.ContainsFunc(keys.Of(v), keys.Field.IsShort):
 		return "text or mapping"
 	}
 	return "mapping"
