@@ -11,11 +11,8 @@ import (
 	"go.uber.org/goleak"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/waybill-go/waybill/framework/notification"
-	"github.com/waybill-go/waybill/framework/outbox"
 	"github.com/waybill-go/waybill/framework/store/sqlite"
 	"github.com/waybill-go/waybill/framework/store/storetest"
-	"github.com/waybill-go/waybill/registry"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -68,14 +65,6 @@ func open(t *testing.T, c sqlite.Config) (*sqlite.Store, *sql.DB) {
 	s, err := sqlite.Open(t.Context(), db, c)
 	require.NoError(t, err)
 	return s, db
-}
-
-func appendTo(ctx context.Context, s *sqlite.Store, tx *sql.Tx, envelopes ...notification.Envelope) error {
-	publisher, err := outbox.New(registry.New(), s, outbox.Config{MaxPayload: 64 << 20})
-	if err != nil {
-		return err
-	}
-	return publisher.Append(ctx, tx, envelopes...)
 }
 
 // Without a busy timeout, some of these would find the file locked.
