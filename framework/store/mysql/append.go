@@ -38,19 +38,17 @@ func (*Store) BindTime(t time.Time) any {
 	return formatTime(t)
 }
 
-// BindPayload returns the parameter for a payload.
-func (s *Store) BindPayload(payload []byte) any { return payloadArg(payload, s.binary) }
-
-// BinaryPayload reports whether the payload column accepts anything other than JSON.
-func (s *Store) BinaryPayload() bool { return s.binary }
-
-// payloadArg passes JSON as text, since the server does not check whether bytes are UTF-8.
-func payloadArg(payload []byte, binary bool) any {
+// BindPayload returns the parameter for a payload. JSON is passed as text, since the server does not check
+// whether bytes are UTF-8.
+func (s *Store) BindPayload(payload []byte) any {
 	switch {
-	case !binary:
+	case !s.binary:
 		return string(payload)
 	case payload == nil:
 		return []byte{} // nil would be NULL
 	}
 	return payload
 }
+
+// BinaryPayload reports whether the payload column accepts anything other than JSON.
+func (s *Store) BinaryPayload() bool { return s.binary }

@@ -28,9 +28,6 @@ type dialect struct {
 
 var _ tables.Dialect = (*dialect)(nil)
 
-// Placeholder returns the same text for every argument.
-func (*dialect) Placeholder(int) string { return `?` }
-
 // Quote returns the character around identifiers. It works with and without ANSI_QUOTES.
 func (*dialect) Quote() string { return "`" }
 
@@ -55,12 +52,6 @@ func (*dialect) Position() string { return `INSTR` }
 func (*dialect) MetadataIs(name, value string) tables.Expr {
 	return tables.SQL(`JSON_UNQUOTE(JSON_EXTRACT(p.metadata, ?)) = ?`, `$."`+name+`"`, value)
 }
-
-// Time is NULL if it is zero.
-func (*dialect) Time(t time.Time) any { return nullTime(t) }
-
-// Payload returns the argument for a payload, which depends on the column.
-func (d *dialect) Payload(payload []byte) any { return payloadArg(payload, d.binary) }
 
 // ParseTime parses a time from a handle without parseTime.
 func (*dialect) ParseTime(text string) (time.Time, error) { return parseTime(text) }

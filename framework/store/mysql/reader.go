@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"strconv"
-	"time"
 
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/store"
@@ -15,25 +14,6 @@ import (
 	"github.com/waybill-go/waybill/framework/store/mysql/internal/session"
 	"github.com/waybill-go/waybill/framework/store/mysql/internal/spans"
 )
-
-// pageBytes limits the size of a page, so that large payloads do not add up to gigabytes.
-const pageBytes = 8 << 20
-
-const (
-	// firstRows is the LIMIT of a reader's first query. Later queries ask for as many rows as fill a
-	// page, estimated from the size of previous rows, and for at most rowsGrowth times as many as before.
-	firstRows  = 256
-	rowsGrowth = 4
-	// unreadBytes is how much of a result the driver may read and discard. If more is left, closing the
-	// connection is cheaper.
-	unreadBytes = 4 * pageBytes
-	// maxWindow limits how many offsets one query covers, and so how long it runs.
-	maxWindow = 1 << 20
-)
-
-// statementTime limits one statement of the reader, which would otherwise wait forever for a lost
-// answer. The next statement covers fewer offsets.
-const statementTime = time.Minute
 
 // reader reads the log delta by delta. The two snapshots of a delta determine its rows, so it does not
 // matter which other rows the statement of a page sees.
@@ -45,22 +25,18 @@ type reader struct {
 	life   string
 	left   spans.Set // the rest of the current delta
 	known  bool      // left belongs to pos
-	window int64     // how many offsets the next query covers; 0 means those of one page
-	rows   int       // the LIMIT of the next query; 0 means firstRows
+	pace   driverrows.Pace
 	note   string
 }
 
-// NewReader continues at a cursor's position.
-func (s *Store) NewReader(raw json.RawMessage, filter store.Filter) (store.Reader, error) {
-	if source := s.Source(); source != nil {
-		return source.NewReader(raw, filter)
-	}
+// ReadLog continues at a cursor's position.
+func (d *dialect) ReadLog(raw json.RawMessage, filter store.Filter) (store.Reader, error) {
 	pos, err := parsePosition(raw)
 	if err != nil {
 		return nil, err
 	}
-	s.tracker.learn(pos.goal())
-	return &reader{store: s, filter: filter, where: s.filterSQL(filter), pos: pos, life: filter.Server}, nil
+	d.tracker.learn(pos.goal())
+	return &reader{store: d.Store, filter: filter, where: d.filterSQL(filter), pos: pos, life: filter.Server}, nil
 }
 
 // Next returns the next page of the current delta, or of the one up to target.
@@ -118,7 +94,8 @@ func (r *reader) begin(ctx context.Context, t *target) (*target, error) {
 		}
 		r.note, r.pos, r.known = gone, position{}, false
 	case !until.equal(r.pos.from):
-		r.pos.until, r.pos.offset, r.known, r.window = &until, 0, false, 0
+		r.pos.until, r.pos.offset, r.known = &until, 0, false
+		r.pace.Anew()
 		return t, nil
 	case t.complete() || r.pos.from.top >= t.last:
 		return nil, nil
@@ -151,35 +128,26 @@ func (r *reader) read(ctx context.Context, limit int) ([]notification.Envelope, 
 	if !r.known {
 		r.left, r.known = r.store.tracker.withoutDead(delta(r.pos.from, *r.pos.until).Behind(r.pos.offset)), true
 	}
-	if r.rows == 0 {
-		r.rows = firstRows
-	}
-	rows := min(limit, r.rows)
-	if r.window == 0 {
-		r.window = int64(rows)
-	}
-	part := r.left.First(r.window)
+	rows, window := r.pace.Next(limit)
+	part := r.left.First(window)
 	if len(part) == 0 {
 		r.pos, r.known = position{from: *r.pos.until}, false
 		return nil, nil
 	}
 	cover := spans.Covering(part)
 	last := cover[len(cover)-1].Last
-	s, cut, err := r.query(ctx, cover, rows)
+	s, err := r.query(ctx, cover, rows)
 	if err != nil {
-		r.rows = max(1, rows/2)
-		r.window = max(int64(r.rows), r.window/2)
+		r.pace.Failed(rows)
 		return nil, err
 	}
-	if cut || len(s.Envelopes) == rows {
+	if s.Cut || len(s.Envelopes) == rows {
 		last = s.Last().Offset
-		r.window = max(int64(rows), last-part[0].First)
+		r.pace.Dense(max(int64(rows), last-part[0].First))
 	} else {
-		r.window = min(2*r.window, maxWindow) // rows are sparse here, because of gaps or the filter
+		r.pace.Sparse()
 	}
-	if len(s.Envelopes) > 0 {
-		r.rows = min(rowsGrowth*rows, max(1, pageBytes/s.RowBytes()))
-	}
+	r.pace.Had(s, rows)
 	envelopes := part.Only(s.Envelopes)
 	r.pos.offset = last
 	if r.left = r.left.Behind(last); len(r.left) == 0 {
@@ -188,30 +156,21 @@ func (r *reader) read(ctx context.Context, limit int) ([]notification.Envelope, 
 	return envelopes, nil
 }
 
-// query reads the rows of some ranges. cut reports that they were too large to read at once.
-func (r *reader) query(ctx context.Context, cover spans.Set, limit int) (s *driverrows.Scanner, cut bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, statementTime)
+// query reads the rows of some ranges.
+func (r *reader) query(ctx context.Context, cover spans.Set, limit int) (s *driverrows.Scanner, err error) {
+	ctx, cancel := context.WithTimeout(ctx, driverrows.StatementTime)
 	defer cancel()
 	query := `SELECT ` + columns + ` FROM ` + r.store.names.Log() + ` o FORCE INDEX (PRIMARY) WHERE ` + cover.Where() + r.where +
 		" ORDER BY `offset` LIMIT " + strconv.Itoa(limit)
 	_, err = r.store.on(ctx, r.store.db, r.life, func(c *sql.Conn) error {
-		s, cut = format.Scanner(min(limit, firstRows)), false
-		_, err := format.Query(ctx, c, query, nil, func(row []driver.Value) (bool, error) {
-			if cut = s.Bytes >= pageBytes; cut {
-				if unread := limit - len(s.Envelopes); unread*s.RowBytes() > unreadBytes {
-					cancel()
-				}
-				return false, nil
-			}
-			_, err := s.Scan(row)
-			return true, err
-		})
+		s = format.Scanner(min(limit, driverrows.FirstRows))
+		_, err := format.Query(ctx, c, query, nil, func(row []driver.Value) (bool, error) { return s.ScanPage(row, limit, cancel) })
 		return err
 	})
-	if cut {
+	if s != nil && s.Cut {
 		err = nil // an error of the rows that were not read
 	}
-	return s, cut, err
+	return s, err
 }
 
 // page wraps rows that end at the reader's position.

@@ -54,12 +54,12 @@ func (s *waitingSpan) count(ctx context.Context, after, last int64, limit int, f
 	}
 	return s.dialect.run.Each(ctx, s.dialect.db, func(rows *sql.Rows) error {
 		var number, n int
-		oldest := tables.NewTime(s.dialect)
-		if err := rows.Scan(&number, &n, &oldest); err != nil {
+		var oldest time.Time
+		if err := rows.Scan(&number, &n, s.dialect.run.Into(&oldest)); err != nil {
 			return err
 		}
 		if place, asked := s.place[number]; asked {
-			found(place, n, oldest.Time)
+			found(place, n, oldest)
 		}
 		return nil
 	}, `SELECT lane, count(*), min(occurred_on) FROM (SELECT ? AS lane, occurred_on FROM {log} o WHERE "offset" > ? AND "offset" <= ?

@@ -19,7 +19,7 @@ func (d *dialect) Beginning(ctx context.Context, since time.Time) (at tables.Beg
 	pos := position{from: now.at}
 	if !since.IsZero() {
 		var first sql.NullInt64
-		err := d.run.Row(ctx, d.db, `SELECT "offset" FROM {log} WHERE occurred_on >= ? AND type <> '`+VoidType+`' ORDER BY "offset" LIMIT 1`, d.Time(since)).Scan(&first)
+		err := d.run.Row(ctx, d.db, `SELECT "offset" FROM {log} WHERE occurred_on >= ? AND type <> '`+VoidType+`' ORDER BY "offset" LIMIT 1`, d.BindTime(since)).Scan(&first)
 		if err != nil && err != sql.ErrNoRows {
 			return at, err
 		}

@@ -144,9 +144,6 @@ func Open(ctx context.Context, db *sql.DB, c Config) (*Store, error) {
 	if s.binary, err = binaryPayload(ctx, db, n); err != nil {
 		return nil, err
 	}
-	if c.Source != nil && !s.binary {
-		return nil, fmt.Errorf("%w: the payload column of %s accepts only JSON, but records of %s may have any bytes: create the tables with outbox.payload: bytea", store.ErrUnsupported, n, c.Source.Name())
-	}
 	return s, s.CheckSource(ctx)
 }
 

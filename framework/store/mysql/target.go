@@ -34,13 +34,10 @@ func (t *target) Moved(since store.Target) bool {
 	return !ok || t.last != before.last || t.life != before.life || !t.Closed()
 }
 
-// Probe reads what is after the known top; see tracker. The first probe of a process begins at the
+// ProbeLog reads what is after the known top; see tracker. The first probe of a process begins at the
 // cursors.
-func (s *Store) Probe(ctx context.Context) (store.Target, error) {
-	if source := s.Source(); source != nil {
-		return source.Probe(ctx)
-	}
-	t, err := s.tracker.probe(ctx, nil)
+func (d *dialect) ProbeLog(ctx context.Context) (store.Target, error) {
+	t, err := d.tracker.probe(ctx, nil)
 	if err != nil {
 		return nil, fmt.Errorf("probe the log: %w", session.Advise(err))
 	}

@@ -1,7 +1,6 @@
 package mysql
 
 import (
-	"database/sql"
 	"fmt"
 	"strings"
 	"time"
@@ -27,13 +26,4 @@ func parseTime(text string) (time.Time, error) {
 		return time.Time{}, fmt.Errorf("%q is not a date: %w", date, err)
 	}
 	return time.Date(year, time.Month(max(month, 1)), max(day, 1), at.Hour(), at.Minute(), at.Second(), at.Nanosecond(), time.UTC), nil
-}
-
-// nullTime returns the argument for a nullable time. It is a text, since the driver would write a
-// time.Time in the zone of its handle.
-func nullTime(t time.Time) sql.NullString {
-	if t.IsZero() {
-		return sql.NullString{}
-	}
-	return sql.NullString{String: formatTime(t), Valid: true}
 }

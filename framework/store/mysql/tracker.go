@@ -284,13 +284,7 @@ func (t *tracker) decide(ctx context.Context, holes spans.Set) error {
 func (s *Store) present(ctx context.Context, tx *sql.Tx, among spans.Set) (present spans.Set, err error) {
 	for part := range slices.Chunk(among, spans.Chunk) {
 		cover := spans.Covering(part)
-		var found []int64
-		err := s.run.Each(ctx, tx, func(rows *sql.Rows) error {
-			var offset int64
-			err := rows.Scan(&offset)
-			found = append(found, offset)
-			return err
-		}, "SELECT `offset` FROM {log} FORCE INDEX (PRIMARY) WHERE "+cover.Where()+" ORDER BY `offset`")
+		found, err := tables.Column[int64](ctx, s.run, tx, "SELECT `offset` FROM {log} FORCE INDEX (PRIMARY) WHERE "+cover.Where()+" ORDER BY `offset`")
 		if err != nil {
 			return nil, err
 		}

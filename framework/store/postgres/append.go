@@ -4,6 +4,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/store"
 )
 
@@ -30,11 +31,20 @@ func (*Store) BindTime(t time.Time) any {
 	if t.IsZero() {
 		return nil
 	}
-	return t
+	return notification.ClampTime(t)
 }
 
-// BindPayload returns the parameter for a payload.
-func (s *Store) BindPayload(payload []byte) any { return payloadArg(payload, s.binary) }
+// BindPayload returns the parameter for a payload. JSON is passed as text: some drivers send bytes as a
+// bytea literal.
+func (s *Store) BindPayload(payload []byte) any {
+	switch {
+	case !s.binary:
+		return string(payload)
+	case payload == nil:
+		return []byte{} // nil would be NULL
+	}
+	return payload
+}
 
 // BinaryPayload reports whether the payload column takes more than JSON.
 func (s *Store) BinaryPayload() bool { return s.binary }
@@ -45,15 +55,4 @@ func (s *Store) CheckPayload(payload []byte) error {
 		return nil
 	}
 	return store.CheckJSON(payload)
-}
-
-// payloadArg passes JSON as text: some drivers send bytes as a bytea literal.
-func payloadArg(payload []byte, binary bool) any {
-	switch {
-	case !binary:
-		return string(payload)
-	case payload == nil:
-		return []byte{} // nil would be NULL
-	}
-	return payload
 }

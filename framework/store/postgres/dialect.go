@@ -28,9 +28,6 @@ type dialect struct {
 
 var _ tables.Dialect = (*dialect)(nil)
 
-// Placeholder returns a numbered parameter.
-func (*dialect) Placeholder(n int) string { return `$` + strconv.Itoa(n) }
-
 // Whole checks the catalog within the statement itself.
 func (*dialect) Whole(tables []string) string { return whole(tables...) }
 
@@ -54,12 +51,6 @@ func (*dialect) Position() string { return `strpos` }
 func (*dialect) MetadataIs(name, value string) tables.Expr {
 	return tables.SQL(`p.metadata ->> ?::text = ?`, name, value)
 }
-
-// Time returns NULL for the zero time.
-func (*dialect) Time(t time.Time) any { return nullTime(t) }
-
-// Payload depends on the type of the column.
-func (d *dialect) Payload(payload []byte) any { return payloadArg(payload, d.binary) }
 
 // Selected returns columns with times in their binary form.
 func (*dialect) Selected() string { return selected }

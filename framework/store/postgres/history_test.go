@@ -274,23 +274,6 @@ func TestTheLogOfAnotherClusterIsReadAgain(t *testing.T) {
 	require.Contains(t, rebased, "restored into another cluster")
 }
 
-func TestMigratingTwiceAppliesNothingMore(t *testing.T) {
-	t.Parallel()
-	db := newDB(t)
-	_, err := postgres.Open(t.Context(), db, postgres.Config{})
-	require.ErrorIs(t, err, store.ErrNotMigrated)
-	applied, err := postgres.Migrate(t.Context(), db, postgres.Config{})
-	require.NoError(t, err)
-	require.Equal(t, []string{"00001_outbox.sql", "00002_values.sql", "00003_routes.sql"}, applied)
-	applied, err = postgres.Migrate(t.Context(), db, postgres.Config{})
-	require.NoError(t, err)
-	require.Empty(t, applied)
-
-	exec(t, db, `INSERT INTO outbox_migrations (version_id, is_applied) VALUES (99, true)`)
-	_, err = postgres.Open(t.Context(), db, postgres.Config{})
-	require.ErrorIs(t, err, store.ErrNewerSchema)
-}
-
 func TestThePrintedSQLCreatesTheSameTables(t *testing.T) {
 	t.Parallel()
 	for _, c := range []postgres.Config{{}, {Prefix: "app_outbox", Payload: postgres.PayloadBytes}} {
@@ -301,15 +284,6 @@ func TestThePrintedSQLCreatesTheSameTables(t *testing.T) {
 		s, err := postgres.Open(t.Context(), db, c)
 		require.NoError(t, err)
 		require.Equal(t, c.Payload == postgres.PayloadBytes, s.BinaryPayload())
-	}
-}
-
-func TestAnInvalidPrefixIsRefused(t *testing.T) {
-	t.Parallel()
-	db := newDB(t)
-	for _, prefix := range []string{"Outbox", "out box", "1st", `x"; DROP TABLE users; --`} {
-		_, err := postgres.Migrate(t.Context(), db, postgres.Config{Prefix: prefix})
-		require.ErrorIs(t, err, store.ErrPrefix)
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/store"
+	"github.com/waybill-go/waybill/framework/store/internal/driverrows"
 )
 
 // Before a commit is delivered, the forwarder looks at the log and reads a page. If a reader has
@@ -50,7 +51,7 @@ func (r *reader) Look(ctx context.Context) (store.Target, error) {
 	if q == nil {
 		return r.store.probeLog(ctx)
 	}
-	ctx, cancel := context.WithTimeout(ctx, statementTime)
+	ctx, cancel := context.WithTimeout(ctx, driverrows.StatementTime)
 	defer cancel()
 	known, p := r.store.known(), &probe{}
 	var snapshot string
@@ -70,7 +71,7 @@ func (r *reader) Look(ctx context.Context) (store.Target, error) {
 			return true, nil
 		}
 		_, err = s.Scan(row[:columns])
-		return s.Bytes < pageBytes, err
+		return s.Bytes < driverrows.PageBytes, err
 	})
 	if err == nil {
 		err = r.store.complete(ctx, r.store.db, p, snapshot, known)
@@ -78,7 +79,7 @@ func (r *reader) Look(ctx context.Context) (store.Target, error) {
 	if err != nil {
 		return nil, fmt.Errorf("look at the log: %w", advise(err))
 	}
-	if len(s.Envelopes) < limit && s.Bytes < pageBytes && p.last <= r.pos.base.Last+nearOffsets {
+	if len(s.Envelopes) < limit && s.Bytes < driverrows.PageBytes && p.last <= r.pos.base.Last+nearOffsets {
 		slices.SortFunc(s.Envelopes, func(a, b notification.Envelope) int { return int(a.Offset - b.Offset) })
 		p.brought = &brought{reader: r, since: r.pos.base.Snapshot.text, rows: s.Envelopes}
 	}
@@ -100,10 +101,8 @@ func (r *reader) look() (q *statement, limit int) {
 	if b.Last-floor > nearOffsets || b.Reach > 0 {
 		return nil, 0
 	}
-	limit = broughtRows
-	if r.rows > 0 {
-		limit = min(limit, r.rows)
-	}
+	pace := r.pace // a look does not count
+	limit, _ = pace.Next(broughtRows)
 	sql := &r.store.sql
 	q = &statement{}
 	q.WriteString(`SELECT o.*, p.snapshot, p.last, coalesce(p.sequence, 0)::bigint, p.log::bigint, p.server

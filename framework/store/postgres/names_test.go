@@ -67,9 +67,11 @@ func TestAPrefixMayBeAWordOfSQLAndNameASchema(t *testing.T) {
 
 func TestPrefixesThatAreNotNamesAreRefused(t *testing.T) {
 	t.Parallel()
-	for _, prefix := range []string{"9", "Outbox", "a.b.c", ".outbox", "billing.", `billing."outbox"`, "a-b", "billing.9",
+	for _, prefix := range []string{"9", "Outbox", "a.b.c", ".outbox", "billing.", `billing."outbox"`, "a-b", "billing.9", "out box", "1st", `x"; DROP TABLE users; --`,
 		"a_schema_that_is_rather_long_for_a_channel_name.outbox_of_forty_characters_at_the_most_"} {
 		_, err := postgres.MigrationSQL(postgres.Config{Prefix: prefix})
+		require.ErrorIs(t, err, store.ErrPrefix, prefix)
+		_, err = postgres.Migrate(t.Context(), nil, postgres.Config{Prefix: prefix})
 		require.ErrorIs(t, err, store.ErrPrefix, prefix)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/waybill-go/waybill/framework/store"
+	"github.com/waybill-go/waybill/framework/store/internal/driverrows"
 )
 
 // probe is the result of a look at how far the log reaches: a snapshot and the highest offset
@@ -50,13 +51,8 @@ type sight struct {
 	server  string
 }
 
-// Probe looks how far the log reaches; see store.Log.
-func (s *Store) Probe(ctx context.Context) (store.Target, error) {
-	if source := s.Source(); source != nil {
-		return source.Probe(ctx)
-	}
-	return s.probeLog(ctx)
-}
+// ProbeLog is probeLog.
+func (d *dialect) ProbeLog(ctx context.Context) (store.Target, error) { return d.probeLog(ctx) }
 
 // probeLog takes a snapshot and reads the sequence in one statement. The snapshot comes first, so no
 // row that is visible in it has a higher offset than last.
@@ -116,7 +112,7 @@ func probeSQL(n names, server string) string {
 
 // runProbe runs a probe's statement; its additional columns go to rest.
 func (s *Store) runProbe(ctx context.Context, q store.RowQuerier, query string, rest ...any) (*probe, error) {
-	ctx, cancel := context.WithTimeout(ctx, statementTime)
+	ctx, cancel := context.WithTimeout(ctx, driverrows.StatementTime)
 	defer cancel()
 	p := &probe{}
 	known := s.known()

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/waybill-go/waybill/framework/store"
+	"github.com/waybill-go/waybill/framework/store/internal/driverrows"
 )
 
 var (
@@ -47,7 +48,7 @@ func (s *Store) ProbeTogether(ctx context.Context, logs []store.Neighbour) ([]st
 }
 
 func (s *Store) probeTogether(ctx context.Context, logs []store.Neighbour, targets []store.Target) error {
-	ctx, cancel := context.WithTimeout(ctx, statementTime)
+	ctx, cancel := context.WithTimeout(ctx, driverrows.StatementTime)
 	defer cancel()
 	var query strings.Builder
 	stores, known := make([]*Store, len(logs)), make([]bounds, len(logs))

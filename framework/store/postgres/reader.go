@@ -7,38 +7,17 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/lib/pq"
 
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/store"
+	"github.com/waybill-go/waybill/framework/store/internal/driverrows"
 	"github.com/waybill-go/waybill/framework/store/postgres/internal/catalog"
 )
 
-// pageBytes is the size at which a page ends before it has reached its limit, so that large
-// payloads do not add up to gigabytes.
-const pageBytes = 8 << 20
-
-const (
-	// firstRows is the LIMIT of a reader's first query. Later queries ask for as many rows as make
-	// a page, by the size of earlier rows, but at most rowsGrowth times as many as the last one.
-	firstRows  = 256
-	rowsGrowth = 4
-	// unreadBytes is how much of a result the driver may read in vain. If more is left, it costs
-	// less to cancel the statement and connect again.
-	unreadBytes = 4 * pageBytes
-)
-
-// statementTime bounds one statement of the reader, which would otherwise wait forever for an
-// answer. The next one reads less.
-const statementTime = time.Minute
-
 // divisionByZero is the code with which a page's statement fails on another server: see statement.
 const divisionByZero = "22012"
-
-// maxWindow bounds the offsets that one query covers, and so its duration.
-const maxWindow = 1 << 20
 
 // reader reads the log delta by delta. It is the heart of the store: docs/internals/reading.md
 // explains how it works and why it loses nothing.
@@ -53,25 +32,20 @@ type reader struct {
 	// life of it, or on another server, transactions that had ended may not exist, and their ids
 	// may be assigned again.
 	server string
-	// window is how many offsets the next query covers; 0: a page's worth. It follows the density
-	// of the rows, and bounds the cost of a query with any plan: without statistics PostgreSQL
-	// sorts the whole range for each page.
-	window int64
-	rows   int    // the LIMIT of the next query; 0: firstRows
-	read   int    // number of rows of the last query; the next one returns about as many
-	note   string // why the log is read from the oldest row again, for the next page
+	// pace follows the density of the rows. Its window bounds the cost of a query with any plan:
+	// without statistics PostgreSQL sorts the whole range for each page.
+	pace driverrows.Pace
+	read int    // number of rows of the last query; the next one returns about as many
+	note string // why the log is read from the oldest row again, for the next page
 }
 
-// NewReader returns a reader that continues at a cursor's position.
-func (s *Store) NewReader(raw json.RawMessage, filter store.Filter) (store.Reader, error) {
-	if source := s.Source(); source != nil {
-		return source.NewReader(raw, filter)
-	}
+// ReadLog returns a reader that continues at a cursor's position.
+func (d *dialect) ReadLog(raw json.RawMessage, filter store.Filter) (store.Reader, error) {
 	pos, err := parsePosition(raw)
 	if err != nil {
 		return nil, err
 	}
-	return &reader{store: s, filter: filter, pos: pos, durable: pos.goal().Last, server: filter.Server}, nil
+	return &reader{store: d.Store, filter: filter, pos: pos, durable: pos.goal().Last, server: filter.Server}, nil
 }
 
 // Next returns the next page of the current delta, or of the one up to target.
@@ -110,33 +84,27 @@ func (r *reader) Next(ctx context.Context, target store.Target, limit int) (stor
 	start := r.pos
 	for {
 		d := r.pos.delta
-		if r.rows == 0 {
-			r.rows = firstRows
-		}
-		rows := min(limit, r.rows)
-		if r.window == 0 {
-			r.window = int64(rows)
-		}
-		upTo := min(d.Last, r.pos.offset+r.window)
+		rows, window := r.pace.Next(limit)
+		upTo := min(d.Last, r.pos.offset+window)
 		envelopes, cut, err := r.query(ctx, d, upTo, rows)
 		if catalog.Refused(err, divisionByZero) {
 			return store.Page{}, store.ErrServerChanged
 		}
 		if err != nil {
-			r.rows = max(1, rows/2)
-			r.window = max(int64(r.rows), r.window/2)
+			r.pace.Failed(rows)
 			return store.Page{}, fmt.Errorf("read the log: %w", advise(err))
 		}
 		if cut || len(envelopes) == rows {
 			read := envelopes[len(envelopes)-1].Offset - r.pos.offset
-			r.window = read + read/8
+			r.pace.Dense(read + read/8)
 			r.pos.offset += read
 			return r.page(start, d, envelopes, false), nil
 		}
 		r.pos.offset = upTo
-		r.window = min(2*r.window, maxWindow) // rows are sparse here: gaps, or rows that the filter excludes
+		r.pace.Sparse()
 		if upTo == d.Last {
-			r.pos, r.window = position{history: r.pos.history, base: &d.Until}, 0
+			r.pos = position{history: r.pos.history, base: &d.Until}
+			r.pace.Anew()
 			return r.page(start, d, envelopes, d.Until.Snapshot.text == t.snapshot.text), nil
 		}
 		if len(envelopes) > 0 {
@@ -163,7 +131,7 @@ func (r *reader) begin(t *probe) bool {
 		delta:   &delta{From: *b, Until: until, Last: b.last(t)},
 		offset:  min(floor, b.Bound),
 	}
-	r.window = 0
+	r.pace.Anew()
 	return true
 }
 
@@ -197,7 +165,8 @@ func (r *reader) precedes(ctx context.Context, t *probe) (bool, error) {
 		return false, store.ErrServerChanged
 	}
 	d := rebase(found, extent, r.pos.goal().Last)
-	r.pos, r.window, r.durable = position{history: found.history, delta: &d}, 0, 0
+	r.pos, r.durable = position{history: found.history, delta: &d}, 0
+	r.pace.Anew()
 	r.note = reason
 	return true, nil
 }
@@ -218,28 +187,19 @@ func (r *reader) page(start position, d *delta, envelopes []notification.Envelop
 
 // query reads the delta's rows with position.offset < "offset" <= upTo, as many as fit into a page.
 func (r *reader) query(ctx context.Context, d *delta, upTo int64, limit int) (envelopes []notification.Envelope, cut bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, statementTime)
+	ctx, cancel := context.WithTimeout(ctx, driverrows.StatementTime)
 	defer cancel()
 	q := r.statement(d, upTo, limit)
 	s := format.Scanner(min(limit, r.read+r.read/8+1))
-	err = stream(ctx, r.store.db, q.String(), q.args, func(row []driver.Value) (more bool, err error) {
-		if cut = s.Bytes >= pageBytes; cut {
-			if unread := limit - len(s.Envelopes); unread*s.RowBytes() > unreadBytes {
-				cancel()
-			}
-			return false, nil
-		}
-		_, err = s.Scan(row)
-		return true, err
-	})
-	if cut {
+	err = stream(ctx, r.store.db, q.String(), q.args, func(row []driver.Value) (bool, error) { return s.ScanPage(row, limit, cancel) })
+	if s.Cut {
 		err = nil // it is about the remaining rows
 	}
 	r.read = len(s.Envelopes)
-	if err == nil && r.read > 0 {
-		r.rows = min(rowsGrowth*limit, max(1, pageBytes/s.RowBytes()))
+	if err == nil {
+		r.pace.Had(s, limit)
 	}
-	return s.Envelopes, cut, err
+	return s.Envelopes, s.Cut, err
 }
 
 // statement is the query for a page: one range scan of the primary key, with ORDER BY and LIMIT at

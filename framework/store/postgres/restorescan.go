@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/waybill-go/waybill/framework/store"
+	"github.com/waybill-go/waybill/framework/store/internal/driverrows"
 )
 
 // extent is what a search of the log shows about rows that the sequence and the transaction ids
@@ -42,7 +43,7 @@ func (s *Store) restoreScan(ctx context.Context) (*probe, extent, error) {
 // that was not restored is read completely, in steps that fit into a statement timeout.
 func (s *Store) lastRestored(ctx context.Context, above, upTo int64) (offset int64, err error) {
 	const least = 10_000
-	step, most := int64(least), int64(maxWindow)
+	step, most := int64(least), int64(driverrows.MaxWindow)
 	for upTo > above {
 		from := max(above, upTo-step)
 		err := s.restoredIn(ctx, from, upTo, &offset)
@@ -61,7 +62,7 @@ func (s *Store) lastRestored(ctx context.Context, above, upTo int64) (offset int
 }
 
 func (s *Store) restoredIn(ctx context.Context, above, upTo int64, offset *int64) error {
-	ctx, cancel := context.WithTimeout(ctx, statementTime)
+	ctx, cancel := context.WithTimeout(ctx, driverrows.StatementTime)
 	defer cancel()
 	return s.db.QueryRowContext(ctx, s.sql.restored, above, upTo).Scan(offset)
 }

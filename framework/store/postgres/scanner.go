@@ -1,12 +1,10 @@
 package postgres
 
 import (
-	"database/sql"
 	"encoding/binary"
 	"fmt"
 	"time"
 
-	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/store/internal/driverrows"
 )
 
@@ -30,8 +28,3 @@ func sentTime(sent []byte) (time.Time, error) {
 }
 
 var year2000 = time.Date(2000, time.January, 1, 0, 0, 0, 0, time.UTC)
-
-// nullTime returns t for a column that is null if there is no time.
-func nullTime(t time.Time) sql.NullTime {
-	return sql.NullTime{Time: notification.ClampTime(t), Valid: !t.IsZero()}
-}

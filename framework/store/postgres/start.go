@@ -7,6 +7,7 @@ import (
 
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/store"
+	"github.com/waybill-go/waybill/framework/store/internal/driverrows"
 	"github.com/waybill-go/waybill/framework/store/internal/tables"
 )
 
@@ -60,7 +61,7 @@ func (s *Store) raiseWatermarkHere(ctx context.Context) error {
 		return err
 	}
 	seen := s.lastSeen.Load()
-	ctx, cancel := context.WithTimeout(ctx, statementTime)
+	ctx, cancel := context.WithTimeout(ctx, driverrows.StatementTime)
 	defer cancel()
 	var id, server string
 	if err := s.db.QueryRowContext(ctx, `SELECT pg_current_xact_id()::text, `+s.sql.server).Scan(&id, &server); err != nil {
@@ -109,7 +110,7 @@ func (s *Store) firstSince(ctx context.Context, d *delta, since time.Time) (int6
 // firstIn returns the lowest offset of a range, given by the first two arguments, that meets a
 // further condition, or 0.
 func (s *Store) firstIn(ctx context.Context, args []any, and string) (offset int64, err error) {
-	ctx, cancel := context.WithTimeout(ctx, statementTime)
+	ctx, cancel := context.WithTimeout(ctx, driverrows.StatementTime)
 	defer cancel()
 	err = s.db.QueryRowContext(ctx, `SELECT coalesce(min("offset"), 0) FROM `+s.names.Log()+s.sql.between+and+s.sql.whole, args...).Scan(&offset)
 	return offset, err

@@ -211,9 +211,6 @@ func Open(ctx context.Context, db *sql.DB, c Config) (*Store, error) {
 	if s.parts, err = isPartitioned(ctx, db, n); err != nil {
 		return nil, err
 	}
-	if c.Source != nil && !s.binary {
-		return nil, fmt.Errorf("%w: the payload column of %s takes only JSON, and %s may hold anything: create the tables with the payload column bytea", store.ErrUnsupported, n, c.Source.Name())
-	}
 	return s, s.CheckSource(ctx)
 }
 

@@ -30,18 +30,15 @@ func (*Store) BindTime(t time.Time) any {
 }
 
 // BindPayload returns the parameter for a payload, which may be empty.
-func (*Store) BindPayload(payload []byte) any { return notNil(payload) }
+func (*Store) BindPayload(payload []byte) any {
+	if payload == nil {
+		return []byte{} // nil would be NULL
+	}
+	return payload
+}
 
 // BinaryPayload returns true: the payload column takes any bytes.
 func (*Store) BinaryPayload() bool { return true }
 
 // CheckPayload accepts any payload.
 func (*Store) CheckPayload([]byte) error { return nil }
-
-// notNil keeps an empty payload from being bound as NULL.
-func notNil(payload []byte) []byte {
-	if payload == nil {
-		return []byte{}
-	}
-	return payload
-}

@@ -21,9 +21,6 @@ type dialect struct {
 
 var _ tables.Dialect = (*dialect)(nil)
 
-// Placeholder is the same for every argument.
-func (*dialect) Placeholder(int) string { return `?` }
-
 // Now has milliseconds, like SQLite's clock.
 func (*dialect) Now() string { return now }
 
@@ -60,12 +57,6 @@ func (*dialect) MetadataIs(name, value string) tables.Expr {
 }
 
 var plainValue = regexp.MustCompile(`^[A-Za-z0-9._:-]+$`)
-
-// Time has the form of timeLayout.
-func (*dialect) Time(t time.Time) any { return nullTime(t) }
-
-// Payload keeps an empty payload from being bound as NULL.
-func (*dialect) Payload(payload []byte) any { return notNil(payload) }
 
 // ParseTime parses a time written by this package or by an SQL producer.
 func (*dialect) ParseTime(text string) (time.Time, error) { return parseTime(text) }

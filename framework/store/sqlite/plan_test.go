@@ -39,9 +39,9 @@ func TestQueriesUseTheirIndexes(t *testing.T) {
 		query tables.Expr
 		want  []string
 	}{
-		"page":           {page(store.Filter{Types: notification.AllTypes}, 1, 2, 3), []string{pages, cancelled}},
-		"page of types":  {page(store.Filter{Types: types}, 1, 2, 3), []string{pages, cancelled}},
-		"page of others": {page(store.Filter{Types: others}, 1, 2, 3), []string{pages, cancelled}},
+		"page":           {page(s.run, store.Filter{Types: notification.AllTypes}, 1, 2, 3), []string{pages, cancelled}},
+		"page of types":  {page(s.run, store.Filter{Types: types}, 1, 2, 3), []string{pages, cancelled}},
+		"page of others": {page(s.run, store.Filter{Types: others}, 1, 2, 3), []string{pages, cancelled}},
 		"due":            {s.run.DueQuery(store.DueQuery{Lane: lane, Limit: 10}), []string{due, key, cancelled}},
 		"due with halt":  {s.run.DueQuery(store.DueQuery{Lane: lane, Limit: 10, Halt: true}), []string{due, key, cancelled}},
 		"next due":       {s.run.NextDueQuery("s", time.Now()), []string{"SEARCH outbox_parked USING INDEX outbox_parked_due (sink=? AND due_at>?)"}},

@@ -10,13 +10,10 @@ import (
 	"github.com/waybill-go/waybill/framework/store/internal/tables"
 )
 
-// Probe returns the highest offset assigned. It is committed, like every row up to it: a rollback also
+// ProbeLog returns the highest offset assigned. It is committed, like every row up to it: a rollback also
 // undoes its offsets.
-func (s *Store) Probe(ctx context.Context) (store.Target, error) {
-	if source := s.Source(); source != nil {
-		return source.Probe(ctx)
-	}
-	last, err := s.last(ctx, s.db)
+func (d *dialect) ProbeLog(ctx context.Context) (store.Target, error) {
+	last, err := d.last(ctx, d.db)
 	if err != nil {
 		return nil, fmt.Errorf("probe the log: %w", err)
 	}
@@ -32,17 +29,14 @@ func (s *Store) last(ctx context.Context, q tables.Querier) (last int64, err err
 	return last, err
 }
 
-// NewReader returns a reader that continues at a cursor's position.
-func (s *Store) NewReader(raw json.RawMessage, filter store.Filter) (store.Reader, error) {
-	if source := s.Source(); source != nil {
-		return source.NewReader(raw, filter)
-	}
+// ReadLog returns a reader that continues at a cursor's position.
+func (d *dialect) ReadLog(raw json.RawMessage, filter store.Filter) (store.Reader, error) {
 	pos, err := parsePosition(raw)
 	if err != nil {
 		return nil, err
 	}
 	return &reader{
-		store:   s,
+		store:   d.Store,
 		pos:     pos,
 		filter:  filter,
 		nothing: filter.Slots.First > 0 || filter.Types.None(),
@@ -50,17 +44,12 @@ func (s *Store) NewReader(raw json.RawMessage, filter store.Filter) (store.Reade
 }
 
 // page is one range scan of the primary key.
-func page(f store.Filter, from, until position, limit int) tables.Expr {
+func page(r *tables.Runner, f store.Filter, from, until position, limit int) tables.Expr {
 	where := tables.SQL(`"offset" > ? AND "offset" <= ? AND `+tables.NotCancelled, int64(from), int64(until))
 	if !f.Types.All() {
 		where = tables.SQL(`? AND ?`, where, typeCondition(f.Types))
 	}
-	if !f.Since.IsZero() {
-		where = tables.SQL(`? AND julianday(occurred_on) >= julianday(?)`, where, formatTime(f.Since))
-	}
-	if !f.Until.IsZero() {
-		where = tables.SQL(`? AND julianday(occurred_on) < julianday(?)`, where, formatTime(f.Until))
-	}
+	r.During(&where, f.Since, f.Until)
 	return tables.SQL(`SELECT {selected} FROM {log} o WHERE ? ORDER BY "offset" LIMIT ?`, where, limit)
 }
 
@@ -78,7 +67,7 @@ func (r *reader) Next(ctx context.Context, t store.Target, limit int) (store.Pag
 	if until < from {
 		// Either the target is older than the position, which another process has reached, or the
 		// log began again. Only a new probe can show which.
-		fresh, err := r.store.Probe(ctx)
+		fresh, err := r.store.dialect.ProbeLog(ctx)
 		if err != nil {
 			return store.Page{}, err
 		}
@@ -105,7 +94,7 @@ func (r *reader) Next(ctx context.Context, t store.Target, limit int) (store.Pag
 
 // read reads the rows between two places; cut reports that they were too large for one page.
 func (r *reader) read(ctx context.Context, from, until position, limit int) (_ []notification.Envelope, cut bool, err error) {
-	query, args := r.store.run.Render(page(r.filter, from, until, limit))
+	query, args := r.store.run.Render(page(r.store.run, r.filter, from, until, limit))
 	rows, err := r.store.db.QueryContext(ctx, query, args...)
 	if err != nil {
 		return nil, false, err

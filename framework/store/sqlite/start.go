@@ -18,7 +18,7 @@ func (d *dialect) Beginning(ctx context.Context, since time.Time) (at tables.Beg
 	}
 	if !since.IsZero() {
 		var first sql.NullInt64
-		err := d.run.Row(ctx, d.db, `SELECT min("offset") FROM {log} WHERE `+d.LogTime(`occurred_on`)+` >= `+d.LogTime(`?`), d.Time(since)).Scan(&first)
+		err := d.run.Row(ctx, d.db, `SELECT min("offset") FROM {log} WHERE `+d.LogTime(`occurred_on`)+` >= `+d.LogTime(`?`), d.BindTime(since)).Scan(&first)
 		if err != nil {
 			return at, err
 		}

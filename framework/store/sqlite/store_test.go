@@ -11,11 +11,8 @@ import (
 	"go.uber.org/goleak"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/waybill-go/waybill/framework/notification"
-	"github.com/waybill-go/waybill/framework/outbox"
 	"github.com/waybill-go/waybill/framework/store/sqlite"
 	"github.com/waybill-go/waybill/framework/store/storetest"
-	"github.com/waybill-go/waybill/registry"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -70,14 +67,6 @@ func open(t *testing.T, c sqlite.Config) (*sqlite.Store, *sql.DB) {
 	return s, db
 }
 
-func appendTo(ctx context.Context, s *sqlite.Store, tx *sql.Tx, envelopes ...notification.Envelope) error {
-	publisher, err := outbox.New(registry.New(), s, outbox.Config{MaxPayload: 64 << 20})
-	if err != nil {
-		return err
-	}
-	return publisher.Append(ctx, tx, envelopes...)
-}
-
 // Without a busy timeout, some of these would find the file locked.
 func TestProcessesCanOpenANewFileSimultaneously(t *testing.T) {
 	t.Parallel()
@@ -95,19 +84,4 @@ func TestProcessesCanOpenANewFileSimultaneously(t *testing.T) {
 		}
 		require.NoError(t, opening.Wait())
 	}
-}
-
-// SQLite enforces no column types, and a text with NUL is cut by some of its functions.
-func TestTheLogRefusesRowsThatCannotBeDelivered(t *testing.T) {
-	t.Parallel()
-	_, db := open(t, sqlite.Config{})
-	for _, values := range []string{
-		`zeroblob(256), 'i', '', '{}'`, `'t', printf('%.*c', 256, 'x'), '', '{}'`, `'t', 'i', printf('%.*c', 1025, 'x'), '{}'`,
-		`'t' || char(0), 'i', '', '{}'`, `'t', 'i' || char(0), '', '{}'`, `'t', 'i', 'k' || char(0), '{}'`, `'t', 'i', '', '{}' || char(0)`,
-	} {
-		_, err := db.ExecContext(t.Context(), `INSERT INTO outbox (payload, type, id, key, metadata) VALUES ('1', `+values+`)`)
-		require.ErrorContains(t, err, "constraint failed", values)
-	}
-	_, err := db.ExecContext(t.Context(), `INSERT INTO outbox (payload, type, id, key, metadata) VALUES ('1', 't', printf('%.*c', 255, 'x'), printf('%.*c', 1024, 'x'), '{"a": 1}')`)
-	require.NoError(t, err)
 }

@@ -1,7 +1,6 @@
 package sqlite
 
 import (
-	"database/sql"
 	"fmt"
 	"regexp"
 	"strconv"
@@ -20,14 +19,6 @@ const (
 )
 
 func formatTime(t time.Time) string { return notification.ClampTime(t).Format(timeLayout) }
-
-// nullTime returns t for a nullable column.
-func nullTime(t time.Time) sql.NullString {
-	if t.IsZero() {
-		return sql.NullString{}
-	}
-	return sql.NullString{String: formatTime(t), Valid: true}
-}
 
 // milliseconds returns d, rounded up.
 func milliseconds(d time.Duration) int64 {

@@ -19,7 +19,8 @@ const (
 // and repeated values (types, metadata) are kept once.
 type Scanner struct {
 	Envelopes []notification.Envelope
-	Bytes     int // roughly what the envelopes take
+	Bytes     int  // roughly what the envelopes take
+	Cut       bool // the page is full, and there are more rows; see ScanPage
 
 	format   *Format
 	lastTwo  [2]int // sizes of the last two rows, in any order

@@ -208,7 +208,7 @@ func (t *Tables) hooked(ctx context.Context, tx *sql.Tx, sink string, parked []s
 		for chunk := range t.run.Refs(refs) {
 			_, err := t.run.Exec(ctx, tx, `UPDATE {parked} SET due_at = ?, hook_error = ?, hook_failures = ?, updated_at = {now}
 				WHERE sink = ? AND state = ? AND ("offset", id) IN (?)`,
-				t.run.Dialect.Time(p.DueAt), p.HookError, p.HookFailures, sink, string(p.State), chunk)
+				t.run.Dialect.BindTime(p.DueAt), p.HookError, p.HookFailures, sink, string(p.State), chunk)
 			if err != nil {
 				return err
 			}
@@ -232,15 +232,15 @@ func (t *Tables) parkedValues(sink string, p *store.Parked) (Expr, error) {
 		first = time.Now()
 	}
 	d := t.run.Dialect
-	return list(sink, e.Offset, e.Slot, e.ID, e.Type, e.Version, e.Key, d.Time(notification.ClampTime(e.OccurredOn)), d.Time(e.DeliverAt), metadata, d.Payload(e.Payload),
-		string(p.State), p.Attempt, d.Time(p.DueAt), p.LastError, string(p.Receipt), p.HookError, p.HookFailures, d.Time(first), SQL(`{now}`)), nil
+	return list(sink, e.Offset, e.Slot, e.ID, e.Type, e.Version, e.Key, d.BindTime(notification.ClampTime(e.OccurredOn)), d.BindTime(e.DeliverAt), metadata, d.BindPayload(e.Payload),
+		string(p.State), p.Attempt, d.BindTime(p.DueAt), p.LastError, string(p.Receipt), p.HookError, p.HookFailures, d.BindTime(first), SQL(`{now}`)), nil
 }
 
 func (t *Tables) archive(ctx context.Context, tx *sql.Tx, sink string, receipts []store.Receipt) error {
 	for chunk := range store.Chunks(receipts, chunkRows, t.run.Dialect.Limits().Bytes, receiptSize) {
 		values := make([]Expr, len(chunk))
 		for i, r := range chunk {
-			values[i] = list(sink, r.Offset, r.ID, string(r.Receipt), r.Attempt, t.run.Dialect.Time(r.DeliveredAt))
+			values[i] = list(sink, r.Offset, r.ID, string(r.Receipt), r.Attempt, t.run.Dialect.BindTime(r.DeliveredAt))
 		}
 		// A repeat after a crash keeps the first receipt.
 		_, err := t.run.Exec(ctx, tx, `INSERT INTO {receipts} (sink, "offset", id, receipt, attempt, delivered_at) VALUES ?`+

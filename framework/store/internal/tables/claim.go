@@ -35,13 +35,13 @@ func (t *Tables) Unclaim(ctx context.Context, tx store.Execer, c store.Claim) er
 // ClaimedUntil returns when a key becomes free; see store.Claimer.
 func (t *Tables) ClaimedUntil(ctx context.Context, tx store.RowQuerier, c store.Claim) (time.Time, error) {
 	query, args := t.run.Render(SQL(`SELECT until FROM {unique} WHERE type = ? AND "key" = ? AND until > {now}`, c.Type, c.Key))
-	until := t.run.NewTime()
-	err := tx.QueryRowContext(ctx, query, args...).Scan(&until)
+	var until time.Time
+	err := tx.QueryRowContext(ctx, query, args...).Scan(t.run.Into(&until))
 	if errors.Is(err, sql.ErrNoRows) {
 		return time.Time{}, nil
 	}
 	if err != nil {
 		return time.Time{}, t.run.Failed(err, "look for a uniqueness key")
 	}
-	return until.Time, nil
+	return until, nil
 }

@@ -29,18 +29,16 @@ func idle() Expr {
 }
 
 // Cursors reads the cursors of a sink, or of all sinks that are not idle for "".
-func (r *Runner) Cursors(ctx context.Context, q Querier, sink string) (cursors []Cursor, err error) {
-	err = r.Each(ctx, q, func(rows *sql.Rows) error {
-		var c Cursor
+func (r *Runner) Cursors(ctx context.Context, q Querier, sink string) ([]Cursor, error) {
+	return List(ctx, r, q, func(rows *sql.Rows, c *Cursor) error {
 		var of int
 		var settled string
 		var types, wanted, past sql.NullString
-		until, updated := r.NewTime(), r.NewTime()
-		err := rows.Scan(&c.Sink, &c.Lane, &of, (*[]byte)(&c.Position), &settled, &c.Owner, &c.Epoch, &until, &c.Paused, &updated, &types, &wanted, &past)
+		err := rows.Scan(&c.Sink, &c.Lane, &of, (*[]byte)(&c.Position), &settled, &c.Owner, &c.Epoch, r.Into(&c.LeaseUntil), &c.Paused, r.Into(&c.UpdatedAt), &types, &wanted, &past)
 		if err != nil {
 			return err
 		}
-		c.StoreLane, c.LeaseUntil, c.UpdatedAt = store.NewLane(c.Sink, c.Lane, of), until.Time, updated.Time
+		c.StoreLane = store.NewLane(c.Sink, c.Lane, of)
 		if c.Ahead, err = store.DecodeOffsets(settled); err == nil {
 			c.Types, err = DecodeTypes(types)
 		}
@@ -50,11 +48,9 @@ func (r *Runner) Cursors(ctx context.Context, q Querier, sink string) (cursors [
 		if err == nil && past.Valid {
 			err = json.Unmarshal([]byte(past.String), &c.Past)
 		}
-		cursors = append(cursors, c)
 		return err
 	}, `SELECT sink, lane, lanes, position, settled, `+ownerNow+`, epoch, lease_until, paused, updated_at, types, types_wanted, types_before
 		FROM {cursors} WHERE sink <> ? AND (sink = ? OR ? = '' AND NOT ?) ORDER BY sink, lane {whole cursors}`, store.SinkPruner, sink, sink, idle())
-	return cursors, err
 }
 
 // Placed reads cursors and compares their positions with the log.
@@ -130,8 +126,7 @@ func (r *Runner) Traces(ctx context.Context, sink string) (store.Traces, error) 
 // UnknownSink returns an error that names the known sinks. It does not search for sinks that have
 // only receipts left.
 func (r *Runner) UnknownSink(ctx context.Context, q Querier, sink string) error {
-	query, args := r.Render(SQL(`SELECT sink FROM {cursors} WHERE sink <> ? UNION SELECT sink FROM {parked} ORDER BY sink {whole cursors parked}`, store.SinkPruner))
-	known, err := Texts(ctx, q, query, args...)
+	known, err := Column[string](ctx, r, q, `SELECT sink FROM {cursors} WHERE sink <> ? UNION SELECT sink FROM {parked} ORDER BY sink {whole cursors parked}`, store.SinkPruner)
 	switch {
 	case err != nil:
 		return err

@@ -198,16 +198,10 @@ type cursorToCut struct {
 	types, typesWanted, typesBefore sql.NullString
 }
 
-func (t *Tables) cursorsToCut(ctx context.Context, tx *sql.Tx, sink string) (cursors []cursorToCut, err error) {
-	err = t.run.Each(ctx, tx, func(rows *sql.Rows) error {
-		var c cursorToCut
-		if err := rows.Scan(&c.lane, &c.wanted, &c.owner, &c.epoch, (*[]byte)(&c.position), &c.settled, &c.paused, &c.types, &c.typesWanted, &c.typesBefore); err != nil {
-			return err
-		}
-		cursors = append(cursors, c)
-		return nil
+func (t *Tables) cursorsToCut(ctx context.Context, tx *sql.Tx, sink string) ([]cursorToCut, error) {
+	return List(ctx, t.run, tx, func(rows *sql.Rows, c *cursorToCut) error {
+		return rows.Scan(&c.lane, &c.wanted, &c.owner, &c.epoch, (*[]byte)(&c.position), &c.settled, &c.paused, &c.types, &c.typesWanted, &c.typesBefore)
 	}, `SELECT lane, coalesce(wanted, 0), coalesce(owner, ''), epoch, position, settled, paused, types, types_wanted, types_before FROM {cursors} WHERE sink = ? ORDER BY lane`, sink)
-	return cursors, err
 }
 
 // checkRecut returns why the holder of the leases cannot replace the cursors, which are all cursors

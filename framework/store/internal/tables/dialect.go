@@ -81,10 +81,12 @@ type Syntax interface {
 
 // Values is how a dialect passes and returns values. What parks, lists and archives uses it.
 type Values interface {
-	// Time returns a time as an argument, as notification.ClampTime does; NULL if it is zero.
-	Time(t time.Time) any
-	// Payload returns a payload as an argument, never NULL.
-	Payload(payload []byte) any
+	// BindTime returns a time as an argument, as notification.ClampTime does; NULL if it is zero.
+	BindTime(t time.Time) any
+	// BindPayload returns a payload as an argument, never NULL.
+	BindPayload(payload []byte) any
+	// BinaryPayload reports whether the payload column takes more than JSON.
+	BinaryPayload() bool
 	// ParseTime parses a time that the driver returns as a text.
 	ParseTime(text string) (time.Time, error)
 	// Limits returns how large a statement can be.
@@ -140,8 +142,9 @@ type OfLog interface {
 	Level(positions []json.RawMessage) (json.RawMessage, error)
 	// Places compares positions, which were read before, with the log as it is now.
 	Places(ctx context.Context, q Querier, positions []json.RawMessage) ([]Place, error)
-	// Probe is the store's Probe.
-	Probe(ctx context.Context) (store.Target, error)
+	// ProbeLog is store.Log.Probe, and ReadLog store.Log.NewReader, of the database's own log.
+	ProbeLog(ctx context.Context) (store.Target, error)
+	ReadLog(position json.RawMessage, filter store.Filter) (store.Reader, error)
 	// Waiting returns the ranges of the log with the rows of some types that lanes of one sink
 	// still have to read, up to a target; each row is in one range. It does not query the
 	// database.

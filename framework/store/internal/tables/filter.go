@@ -3,6 +3,7 @@ package tables
 import (
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/store"
@@ -38,7 +39,7 @@ func (r *Runner) Matches(f store.ParkedFilter) Expr {
 		where.And(`(?)`, r.at(f.Places))
 	}
 	if !f.Until.IsZero() {
-		where.And(`p.updated_at <= ?`, r.Dialect.Time(f.Until))
+		where.And(`p.updated_at <= ?`, r.Dialect.BindTime(f.Until))
 	}
 	if f.OlderThan > 0 {
 		where.And(`p.first_parked_at < ?`, r.Dialect.NowPlus(-f.OlderThan))
@@ -73,6 +74,17 @@ func (r *Runner) at(places []store.ParkedPlace) Expr {
 		parts = append(parts, SQL(`p.sink = ? AND (p."offset", p.id) IN (?)`, sink, r.Dialect.Refs(refs[sink])))
 	}
 	return Join(` OR `, parts)
+}
+
+// During adds that a row of the log occurred at since or later, and before until, unless they are zero.
+func (r *Runner) During(where *Expr, since, until time.Time) {
+	d := r.Dialect
+	if !since.IsZero() {
+		where.And(d.LogTime(`occurred_on`)+` >= `+d.LogTime(`?`), d.BindTime(since))
+	}
+	if !until.IsZero() {
+		where.And(d.LogTime(`occurred_on`)+` < `+d.LogTime(`?`), d.BindTime(until))
+	}
 }
 
 // OfTypes is the condition that a filter selects a row by its type.

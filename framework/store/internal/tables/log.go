@@ -25,14 +25,12 @@ func (r *Runner) Oldest(ctx context.Context, q Querier, after int64) (*store.Row
 // ScanRow reads the columns "offset" and occurred_on; nil if there is no row.
 func (r *Runner) ScanRow(row *sql.Row) (*store.Row, error) {
 	var first store.Row
-	occurredOn := r.NewTime()
-	switch err := row.Scan(&first.Offset, &occurredOn); {
+	switch err := row.Scan(&first.Offset, r.Into(&first.OccurredOn)); {
 	case errors.Is(err, sql.ErrNoRows):
 		return nil, nil
 	case err != nil:
 		return nil, err
 	}
-	first.OccurredOn = occurredOn.Time
 	return &first, nil
 }
 
@@ -67,14 +65,14 @@ func (r *Runner) writtenAt(ctx context.Context, from int64) (at time.Time, offse
 	err = r.Each(ctx, r.DB, func(rows *sql.Rows) error {
 		var id string
 		var this int64
-		occurredOn := r.NewTime()
-		if err := rows.Scan(&this, &id, &occurredOn); err != nil {
+		var occurredOn time.Time
+		if err := rows.Scan(&this, &id, r.Into(&occurredOn)); err != nil {
 			return err
 		}
 		if offset == 0 {
 			offset = this
 		}
-		for _, candidate := range []time.Time{occurredOn.Time, notification.IDTime(id)} {
+		for _, candidate := range []time.Time{occurredOn, notification.IDTime(id)} {
 			if candidate.After(at) {
 				at = candidate
 			}

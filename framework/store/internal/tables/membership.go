@@ -58,15 +58,12 @@ func (t *Tables) Membership(ctx context.Context) (m store.Membership, err error)
 	return m, err
 }
 
-func (t *Tables) members(ctx context.Context) (members []store.Member, err error) {
-	err = t.run.Each(ctx, t.run.Own(), func(rows *sql.Rows) error {
-		var m store.Member
+func (t *Tables) members(ctx context.Context) ([]store.Member, error) {
+	return List(ctx, t.run, t.run.Own(), func(rows *sql.Rows, m *store.Member) (err error) {
 		var sinks, states, running string
-		since, seen := t.run.NewTime(), t.run.NewTime()
-		if err := rows.Scan(&m.Owner, &since, &seen, &sinks, &states, &running); err != nil {
+		if err := rows.Scan(&m.Owner, t.run.Into(&m.Since), t.run.Into(&m.SeenAt), &sinks, &states, &running); err != nil {
 			return err
 		}
-		m.Since, m.SeenAt = since.Time, seen.Time
 		if err := json.Unmarshal([]byte(sinks), &m.Sinks); err != nil {
 			return fmt.Errorf("sinks of %s: %w", m.Owner, err)
 		}
@@ -76,19 +73,16 @@ func (t *Tables) members(ctx context.Context) (members []store.Member, err error
 		if err := json.Unmarshal([]byte(running), &m.Running); err != nil {
 			return fmt.Errorf("running of %s: %w", m.Owner, err)
 		}
-		members = append(members, m)
 		return nil
 	}, `SELECT owner, since, seen_at, sinks, state, running FROM {forwarders} WHERE live_until > {now} ORDER BY owner {whole forwarders}`)
-	return members, err
 }
 
-func (t *Tables) lanes(ctx context.Context) (states []store.LaneState, err error) {
-	err = t.run.Each(ctx, t.run.Own(), func(rows *sql.Rows) error {
+func (t *Tables) lanes(ctx context.Context) ([]store.LaneState, error) {
+	return List(ctx, t.run, t.run.Own(), func(rows *sql.Rows, s *store.LaneState) error {
 		var sink string
 		var number, of int
 		var ago int64 // since the lease expired; negative if it has not
 		var types, wanted sql.NullString
-		s := store.LaneState{}
 		err := rows.Scan(&sink, &number, &of, &s.Wanted, &s.Owner, &ago, &s.Paused, &s.Revision, &types, &wanted)
 		if err == nil {
 			s.Types, err = DecodeTypes(types)
@@ -105,11 +99,9 @@ func (t *Tables) lanes(ctx context.Context) (states []store.LaneState, err error
 		} else {
 			s.Left = time.Duration(max(0, -ago)) * time.Microsecond
 		}
-		states = append(states, s)
 		return nil
 	}, `SELECT sink, lane, lanes, coalesce(wanted, 0), `+ownerNow+`, `+t.run.Dialect.Elapsed(`coalesce(lease_until, updated_at)`)+`, paused, revision, types, types_wanted
 		FROM {cursors} WHERE sink <> ? ORDER BY sink, lane {whole cursors}`, store.SinkPruner)
-	return states, err
 }
 
 // encodeStates encodes a member's states; {} for none.

@@ -51,13 +51,12 @@ func (t *Tables) Due(ctx context.Context, q store.DueQuery) (due []store.Parked,
 	if more != nil {
 		return due, more.DueAt, nil
 	}
-	at := t.run.NewTime()
 	query, args := t.run.Render(t.run.NextDueQuery(q.Lane.Sink, q.Now))
-	err = t.run.Own().QueryRowContext(ctx, query, args...).Scan(&at)
+	err = t.run.Own().QueryRowContext(ctx, query, args...).Scan(t.run.Into(&next))
 	if errors.Is(err, sql.ErrNoRows) {
 		err = nil
 	}
-	return due, at.Time, err
+	return due, next, err
 }
 
 func deliveries(found []store.ParkedDelivery) []store.Parked {
@@ -71,7 +70,7 @@ func deliveries(found []store.ParkedDelivery) []store.Parked {
 // DueQuery finds due deliveries; of the scheduled ones, those whose key has nothing waiting.
 func (r *Runner) DueQuery(q store.DueQuery) Expr {
 	where := SQL(`sink = ? AND slot BETWEEN ? AND ? AND state <> 'blocked' AND due_at <= ?`,
-		q.Lane.Sink, q.Lane.Slots.First, q.Lane.Slots.Last, r.Dialect.Time(q.Now))
+		q.Lane.Sink, q.Lane.Slots.First, q.Lane.Slots.Last, r.Dialect.BindTime(q.Now))
 	where.And(`(state <> 'scheduled' OR "key" = '' OR NOT EXISTS (
 			SELECT 1 FROM {parked} b WHERE b.sink = p.sink AND b."key" = p."key" AND b."key" <> '' AND ` + Holds("b.", q.Halt) + `))`)
 	if len(q.Except) > 0 {
@@ -86,7 +85,7 @@ func (r *Runner) DueQuery(q store.DueQuery) Expr {
 // PostgreSQL would sort all parked deliveries.
 func (r *Runner) NextDueQuery(sink string, now time.Time) Expr {
 	return SQL(`SELECT due_at FROM {parked} WHERE sink = ? AND state <> 'blocked' AND due_at > ?
-		ORDER BY due_at, "offset" LIMIT 1 {whole parked}`, sink, r.Dialect.Time(now))
+		ORDER BY due_at, "offset" LIMIT 1 {whole parked}`, sink, r.Dialect.BindTime(now))
 }
 
 // Followers returns what holds back keys; see store.Deliveries. It is one statement, if the database
@@ -139,13 +138,7 @@ const isHead = `CASE WHEN state <> 'blocked' THEN 1 ELSE 0 END`
 func (t *Tables) HeldKeys(ctx context.Context, lane store.Lane, halt bool, after string, limit int) (keys []store.HeldKey, err error) {
 	defer t.run.Tried(&err, "held keys of %s/%d", lane.Sink, lane.Number)
 	query := t.run.HeldKeysQuery(lane, halt, after, limit)
-	err = t.run.Each(ctx, t.run.Own(), func(rows *sql.Rows) error {
-		var k store.HeldKey
-		err := rows.Scan(&k.Key, &k.Head)
-		keys = append(keys, k)
-		return err
-	}, query.Text, query.Args...)
-	return keys, err
+	return List(ctx, t.run, t.run.Own(), func(rows *sql.Rows, k *store.HeldKey) error { return rows.Scan(&k.Key, &k.Head) }, query.Text, query.Args...)
 }
 
 // HeldKeysQuery uses the index of keys, and reads no more of it than a page.

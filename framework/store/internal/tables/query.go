@@ -191,15 +191,31 @@ func EachRow(ctx context.Context, q RowsQuerier, row func(rows *sql.Rows) error,
 	return rows.Err()
 }
 
-// Texts runs a query for one column of texts.
-func Texts(ctx context.Context, q RowsQuerier, query string, args ...any) (texts []string, err error) {
+// List runs a query and returns what scan makes of each of its rows.
+func List[T any](ctx context.Context, r *Runner, q Querier, scan func(rows *sql.Rows, item *T) error, text string, args ...any) ([]T, error) {
+	query, values := r.Render(SQL(text, args...))
+	return ListRows(ctx, q, scan, query, values...)
+}
+
+// Column runs a query for one column.
+func Column[T any](ctx context.Context, r *Runner, q Querier, text string, args ...any) ([]T, error) {
+	return List(ctx, r, q, func(rows *sql.Rows, item *T) error { return rows.Scan(item) }, text, args...)
+}
+
+// ListRows is List for a query of one dialect.
+func ListRows[T any](ctx context.Context, q RowsQuerier, scan func(rows *sql.Rows, item *T) error, query string, args ...any) (list []T, err error) {
 	err = EachRow(ctx, q, func(rows *sql.Rows) error {
-		var text string
-		err := rows.Scan(&text)
-		texts = append(texts, text)
+		var item T
+		err := scan(rows, &item)
+		list = append(list, item)
 		return err
 	}, query, args...)
-	return texts, err
+	return list, err
+}
+
+// Texts runs a query of one dialect for one column of texts.
+func Texts(ctx context.Context, q RowsQuerier, query string, args ...any) ([]string, error) {
+	return ListRows(ctx, q, func(rows *sql.Rows, text *string) error { return rows.Scan(text) }, query, args...)
 }
 
 // CloseRows ends a query, and keeps the first error.

@@ -27,13 +27,11 @@ func (s *Scanner) Full() bool { return s.bytes >= PageBytes }
 
 // Scan reads one row of Selected, whose further columns go to extra.
 func (s *Scanner) Scan(rows *sql.Rows, extra ...any) (e notification.Envelope, err error) {
-	occurredOn, deliverAt := NewTime(s.dialect), NewTime(s.dialect)
 	var metadata string
-	err = rows.Scan(append([]any{&e.Offset, &e.Slot, &e.ID, &e.Type, &e.Version, &e.Key, &occurredOn, &deliverAt, &metadata, &e.Payload}, extra...)...)
+	err = rows.Scan(append([]any{&e.Offset, &e.Slot, &e.ID, &e.Type, &e.Version, &e.Key, Into(s.dialect, &e.OccurredOn), Into(s.dialect, &e.DeliverAt), &metadata, &e.Payload}, extra...)...)
 	if err != nil {
 		return e, fmt.Errorf("offset %d: %w", e.Offset, err)
 	}
-	e.OccurredOn, e.DeliverAt = occurredOn.Time, deliverAt.Time
 	e.Metadata = s.decode(metadata)
 	if e.Payload == nil {
 		e.Payload = []byte{} // how a driver may hand over an empty one
@@ -61,11 +59,9 @@ func EachParked(ctx context.Context, db *sql.DB, d Dialect, query string, args [
 	envelopes := NewScanner(d)
 	for more := true; more && rows.Next(); {
 		p := &store.ParkedDelivery{}
-		due, first, updated := NewTime(d), NewTime(d), NewTime(d)
-		if p.Envelope, err = envelopes.Scan(rows, &p.State, &p.Attempt, &due, &p.LastError, &p.Receipt, &p.HookError, &p.HookFailures, &first, &p.Sink, &updated); err != nil {
+		if p.Envelope, err = envelopes.Scan(rows, &p.State, &p.Attempt, Into(d, &p.DueAt), &p.LastError, &p.Receipt, &p.HookError, &p.HookFailures, Into(d, &p.FirstParkedAt), &p.Sink, Into(d, &p.UpdatedAt)); err != nil {
 			return err
 		}
-		p.DueAt, p.FirstParkedAt, p.UpdatedAt = due.Time, first.Time, updated.Time
 		if more, err = each(p); err != nil {
 			return err
 		}

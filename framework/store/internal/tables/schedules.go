@@ -11,17 +11,9 @@ import (
 // Schedules lists all; see store.Schedules.
 func (t *Tables) Schedules(ctx context.Context) (all []store.Schedule, err error) {
 	defer t.run.Tried(&err, "list the schedules")
-	err = t.run.Each(ctx, t.run.DB, func(rows *sql.Rows) error {
-		var s store.Schedule
-		last, next, requested, read := t.run.NewTime(), t.run.NewTime(), t.run.NewTime(), t.run.NewTime()
-		if err := rows.Scan(&s.Name, &s.ID, &s.Spec, &s.Missed, &last, &next, &requested, &s.Paused, &s.Revision, &read); err != nil {
-			return err
-		}
-		s.LastTick, s.NextTick, s.RequestedAt, s.ReadAt = last.Time, next.Time, requested.Time, read.Time
-		all = append(all, s)
-		return nil
+	return List(ctx, t.run, t.run.DB, func(rows *sql.Rows, s *store.Schedule) error {
+		return rows.Scan(&s.Name, &s.ID, &s.Spec, &s.Missed, t.run.Into(&s.LastTick), t.run.Into(&s.NextTick), t.run.Into(&s.RequestedAt), &s.Paused, &s.Revision, t.run.Into(&s.ReadAt))
 	}, `SELECT name, id, spec, missed, last_tick, next_tick, requested_at, paused, revision, {now} FROM {schedules} ORDER BY name {whole schedules}`)
-	return all, err
 }
 
 // AddSchedule makes a row; see store.Schedules.
@@ -37,7 +29,7 @@ func (t *Tables) AddSchedule(ctx context.Context, name string) error {
 func (t *Tables) MoveSchedule(ctx context.Context, tx store.Execer, s store.Schedule) (bool, error) {
 	query, args := t.run.Render(t.run.Dialect.Brief(SQL(`UPDATE {schedules} SET spec = ?, missed = ?, last_tick = ?, next_tick = ?, requested_at = ?,
 		revision = revision + 1, updated_at = {now} WHERE name = ? AND id = ? AND revision = ?`,
-		s.Spec, s.Missed, t.run.Dialect.Time(s.LastTick), t.run.Dialect.Time(s.NextTick), t.run.Dialect.Time(s.RequestedAt), s.Name, s.ID, s.Revision)))
+		s.Spec, s.Missed, t.run.Dialect.BindTime(s.LastTick), t.run.Dialect.BindTime(s.NextTick), t.run.Dialect.BindTime(s.RequestedAt), s.Name, s.ID, s.Revision)))
 	result, err := tx.ExecContext(ctx, query, args...)
 	if err != nil {
 		return false, t.run.refused(ctx, tx, err, "schedules", "move schedule "+s.Name)

@@ -11,11 +11,16 @@ import (
 
 // This file has what differs if the log is a source.
 
-// CheckSource returns store.ErrOtherLog if there is a source and the database's own log has rows,
-// which would never be read. A dialect calls it when the store is open.
+// CheckSource returns store.ErrUnsupported if there is a source whose payloads the tables cannot hold, and
+// store.ErrOtherLog if the database's own log has rows, which would never be read. A dialect calls it when
+// the store is open.
 func (t *Tables) CheckSource(ctx context.Context) error {
-	if t.run.Source == nil {
+	switch {
+	case t.run.Source == nil:
 		return nil
+	case !t.run.Dialect.BinaryPayload():
+		return fmt.Errorf("%w: the payload column of %s takes only JSON, and %s may hold anything: create the tables with outbox.payload: bytea",
+			store.ErrUnsupported, t.run.named("log"), t.run.Source.Name())
 	}
 	oldest, err := t.run.Oldest(ctx, t.run.DB, 0)
 	if err == nil && oldest != nil {
@@ -24,11 +29,23 @@ func (t *Tables) CheckSource(ctx context.Context) error {
 	return err
 }
 
+// Probe looks how far the log reaches; see store.Log.
 func (r *Runner) Probe(ctx context.Context) (store.Target, error) {
 	if r.Source != nil {
 		return r.Source.Probe(ctx)
 	}
-	return r.Dialect.Probe(ctx)
+	return r.Dialect.ProbeLog(ctx)
+}
+
+// Probe looks how far the log reaches; see store.Log.
+func (t *Tables) Probe(ctx context.Context) (store.Target, error) { return t.run.Probe(ctx) }
+
+// NewReader returns a reader that continues at a cursor's position; see store.Log.
+func (t *Tables) NewReader(position json.RawMessage, filter store.Filter) (store.Reader, error) {
+	if t.run.Source != nil {
+		return t.run.Source.NewReader(position, filter)
+	}
+	return t.run.Dialect.ReadLog(position, filter)
 }
 
 // grow creates the cursors that a sink lacks. If several processes do so at once, only one of them

@@ -107,32 +107,33 @@ func (r *Runner) Tried(err *error, format string, args ...any) {
 	}
 }
 
-// Time scans a nullable time; NULL is the zero time.
-type Time struct {
-	time.Time
+// Into returns what scans a nullable time into t; NULL is the zero time.
+func Into(d Dialect, t *time.Time) sql.Scanner { return &timeScanner{t, d} }
+
+// Into is Into for the Runner's dialect.
+func (r *Runner) Into(t *time.Time) sql.Scanner { return Into(r.Dialect, t) }
+
+type timeScanner struct {
+	to      *time.Time
 	dialect Dialect
 }
 
-// NewTime returns a Time to scan into.
-func NewTime(d Dialect) Time { return Time{dialect: d} }
-
-func (r *Runner) NewTime() Time { return NewTime(r.Dialect) }
-
 // Scan implements sql.Scanner.
-func (t *Time) Scan(value any) (err error) {
+func (s *timeScanner) Scan(value any) (err error) {
+	at := time.Time{}
 	switch value := value.(type) {
 	case nil:
-		t.Time = time.Time{}
+		*s.to = at
 		return nil
 	case time.Time:
-		t.Time = value
+		at = value
 	case string:
-		t.Time, err = t.dialect.ParseTime(value)
+		at, err = s.dialect.ParseTime(value)
 	case []byte:
-		t.Time, err = t.dialect.ParseTime(string(value))
+		at, err = s.dialect.ParseTime(string(value))
 	default:
 		err = fmt.Errorf("the driver returned %T for a time", value)
 	}
-	t.Time = notification.ClampTime(t.Time)
+	*s.to = notification.ClampTime(at)
 	return err
 }

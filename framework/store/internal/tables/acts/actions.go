@@ -100,19 +100,11 @@ func (t *Acts) Actions(ctx context.Context, limit int) ([]store.Action, error) {
 // silence is store.ActionSilence in microseconds.
 var silence = strconv.FormatInt(store.ActionSilence.Microseconds(), 10)
 
-func (t *Acts) actions(ctx context.Context, which string, args ...any) (actions []store.Action, err error) {
-	err = t.run.Each(ctx, t.run.DB, func(rows *sql.Rows) error {
-		var a store.Action
-		at, updated, cancelled, ended := t.run.NewTime(), t.run.NewTime(), t.run.NewTime(), t.run.NewTime()
-		if err := rows.Scan(&a.ID, &at, &a.Who, &a.Address, &a.Reason, &a.Name, (*[]byte)(&a.Filter), &a.Request, &a.Planned, &a.Count, &a.Through,
-			&a.State, &updated, &cancelled, &a.CancelledBy, &ended); err != nil {
-			return err
-		}
-		a.At, a.UpdatedAt, a.CancelledAt, a.EndedAt = at.Time, updated.Time, cancelled.Time, ended.Time
-		actions = append(actions, a)
-		return nil
+func (t *Acts) actions(ctx context.Context, which string, args ...any) ([]store.Action, error) {
+	return tables.List(ctx, t.run, t.run.DB, func(rows *sql.Rows, a *store.Action) error {
+		return rows.Scan(&a.ID, t.run.Into(&a.At), &a.Who, &a.Address, &a.Reason, &a.Name, (*[]byte)(&a.Filter), &a.Request, &a.Planned, &a.Count, &a.Through,
+			&a.State, t.run.Into(&a.UpdatedAt), t.run.Into(&a.CancelledAt), &a.CancelledBy, t.run.Into(&a.EndedAt))
 	}, `SELECT id, at, who, address, reason, action, filter, request, planned, count, through,
 		CASE WHEN cancelled_at IS NOT NULL THEN 'cancelled' WHEN ended_at IS NOT NULL THEN 'done' WHEN `+t.run.Dialect.Elapsed(`updated_at`)+` > `+silence+` THEN 'interrupted' ELSE 'running' END,
 		updated_at, cancelled_at, cancelled_by, ended_at FROM {actions} `+which+` {whole actions}`, args...)
-	return actions, err
 }

@@ -140,18 +140,14 @@ func (t *Acts) batch(ctx context.Context, b store.ParkedBatch, change func(tx *s
 	return result, err
 }
 
-func (t *Acts) choose(ctx context.Context, tx *sql.Tx, b store.ParkedBatch) (batch []chosen, err error) {
+func (t *Acts) choose(ctx context.Context, tx *sql.Tx, b store.ParkedBatch) ([]chosen, error) {
 	where := t.run.Matches(b.Filter)
 	where.And(`("offset", id) > (?, ?)`, b.After.Offset, b.After.ID)
-	err = t.run.Each(ctx, tx, func(rows *sql.Rows) error {
-		var c chosen
-		err := rows.Scan(&c.Offset, &c.ID, &c.key, &c.dead, &c.behind)
-		batch = append(batch, c)
-		return err
+	return tables.List(ctx, t.run, tx, func(rows *sql.Rows, c *chosen) error {
+		return rows.Scan(&c.Offset, &c.ID, &c.key, &c.dead, &c.behind)
 	}, `SELECT "offset", id, "key", state = 'dead', "key" <> '' AND EXISTS (
 			SELECT 1 FROM {parked} b WHERE b.sink = p.sink AND b."key" = p."key" AND b."key" <> '' AND b."offset" < p."offset" AND `+tables.Holds("b.", false)+`)
 		FROM {parked} p WHERE ? ORDER BY "offset", id LIMIT ? {whole parked}`, where, b.Limit)
-	return batch, err
 }
 
 // Requeue makes deliveries due; see store.Operator.

@@ -57,13 +57,7 @@ func (t *Acts) replayed(r store.ReplayQuery) tables.Expr {
 			where.And(`?`, t.run.Dialect.Types(types))
 		}
 	}
-	d := t.run.Dialect
-	if !r.Since.IsZero() {
-		where.And(d.LogTime(`occurred_on`)+` >= `+d.LogTime(`?`), d.Time(r.Since))
-	}
-	if !r.Until.IsZero() {
-		where.And(d.LogTime(`occurred_on`)+` < `+d.LogTime(`?`), d.Time(r.Until))
-	}
+	t.run.During(&where, r.Since, r.Until)
 	return where
 }
 

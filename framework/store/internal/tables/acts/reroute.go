@@ -16,13 +16,11 @@ import (
 
 // CountReroute counts what a reroute would move; see store.Inspector.
 func (t *Acts) CountReroute(ctx context.Context, q store.RerouteQuery) (counts []store.RerouteCount, changed time.Time, err error) {
-	last := t.run.NewTime()
-	err = t.run.Each(ctx, t.run.DB, func(rows *sql.Rows) error {
-		var c store.RerouteCount
-		err := rows.Scan(&c.Type, &c.State, &c.Count, &last)
-		counts = append(counts, c)
+	counts, err = tables.List(ctx, t.run, t.run.DB, func(rows *sql.Rows, c *store.RerouteCount) error {
+		var last time.Time
+		err := rows.Scan(&c.Type, &c.State, &c.Count, t.run.Into(&last))
 		if last.After(changed) {
-			changed = last.Time
+			changed = last
 		}
 		return err
 	}, `SELECT type, state, count(*), max(updated_at) FROM {parked} p WHERE ? GROUP BY type, state {whole parked}`, t.rerouted(q))
@@ -90,17 +88,14 @@ func refsOf(deliveries []unrouted, types notification.TypeFilter) (refs []store.
 	return refs
 }
 
+// scanUnrouted reads the columns "offset", id and type.
+func scanUnrouted(rows *sql.Rows, u *unrouted) error { return rows.Scan(&u.Offset, &u.ID, &u.typ) }
+
 // unrouted selects the deliveries of a batch.
-func (t *Acts) unrouted(ctx context.Context, tx *sql.Tx, b store.RerouteBatch) (found []unrouted, err error) {
+func (t *Acts) unrouted(ctx context.Context, tx *sql.Tx, b store.RerouteBatch) ([]unrouted, error) {
 	where := t.rerouted(b.RerouteQuery)
 	where.And(`("offset", id) > (?, ?)`, b.After.Offset, b.After.ID)
-	err = t.run.Each(ctx, tx, func(rows *sql.Rows) error {
-		var u unrouted
-		err := rows.Scan(&u.Offset, &u.ID, &u.typ)
-		found = append(found, u)
-		return err
-	}, `SELECT "offset", id, type FROM {parked} p WHERE ? ORDER BY "offset", id LIMIT ? {whole parked}`, where, b.Limit)
-	return found, err
+	return tables.List(ctx, t.run, tx, scanUnrouted, `SELECT "offset", id, type FROM {parked} p WHERE ? ORDER BY "offset", id LIMIT ? {whole parked}`, where, b.Limit)
 }
 
 // settledByAll leaves out deliveries that a sink of their type has not settled yet and whose row is

@@ -366,13 +366,7 @@ func (t *Acts) moveToSinks(ctx context.Context, tx *sql.Tx, r *routing) (more bo
 		types = append(types, t.run.OfTypes(s.now))
 		reads = append(reads, tables.SQL(`(? AND NOT ?)`, t.run.OfTypes(s.now), t.run.SettledInAny(s.cursors)))
 	}
-	var found []unrouted
-	err = t.run.Each(ctx, tx, func(rows *sql.Rows) error {
-		var u unrouted
-		err := rows.Scan(&u.Offset, &u.ID, &u.typ)
-		found = append(found, u)
-		return err
-	}, `SELECT "offset", id, type FROM {parked} p WHERE sink = ? AND (?) AND (state = 'scheduled' OR EXISTS (
+	found, err := tables.List(ctx, t.run, tx, scanUnrouted, `SELECT "offset", id, type FROM {parked} p WHERE sink = ? AND (?) AND (state = 'scheduled' OR EXISTS (
 			SELECT 1 FROM {log} WHERE "offset" = p."offset" AND id = p.id AND (?)))
 		ORDER BY "offset", id LIMIT ? {whole log parked}`, store.SinkUnrouted, tables.Join(` OR `, types), tables.Join(` OR `, reads), moveRows)
 	if err != nil || len(found) == 0 {
@@ -501,18 +495,12 @@ func (t *Acts) settleDelivered(ctx context.Context, tx *sql.Tx, r *routing) erro
 	}
 	for i := range u.cursors {
 		c := &u.cursors[i]
-		delivered := slices.Clone(c.Ahead)
-		err := t.run.Each(ctx, tx, func(rows *sql.Rows) error {
-			var offset int64
-			err := rows.Scan(&offset)
-			delivered = append(delivered, store.OffsetRange{First: offset, Last: offset})
-			return err
-		}, `SELECT "offset" FROM {log} WHERE "offset" > ? AND slot BETWEEN ? AND ? AND NOT ? AND ? AND (?) ORDER BY "offset" LIMIT ? {whole log}`,
+		delivered, err := tables.Column[int64](ctx, t.run, tx, `SELECT "offset" FROM {log} WHERE "offset" > ? AND slot BETWEEN ? AND ? AND NOT ? AND ? AND (?) ORDER BY "offset" LIMIT ? {whole log}`,
 			c.Place.Through, c.StoreLane.Slots.First, c.StoreLane.Slots.Last, t.run.Settled(c), t.run.OfTypes(u.now), tables.Join(` OR `, had), settledByRoute)
 		if err != nil {
 			return err
 		}
-		_, err = t.run.Exec(ctx, tx, `UPDATE {cursors} SET settled = ? WHERE sink = ? AND lane = ?`, store.EncodeOffsets(store.JoinOffsets(delivered)), u.sink, c.Lane)
+		_, err = t.run.Exec(ctx, tx, `UPDATE {cursors} SET settled = ? WHERE sink = ? AND lane = ?`, store.EncodeOffsets(store.JoinOffsets(append(store.OffsetRanges(delivered...), c.Ahead...))), u.sink, c.Lane)
 		if err != nil {
 			return err
 		}

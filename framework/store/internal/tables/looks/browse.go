@@ -104,12 +104,7 @@ func BrowseQuery(r *tables.Runner, q store.LogQuery, first, last int64, limit in
 	if !q.Types.None() && !q.Types.All() {
 		where.And(`?`, r.Dialect.Types(q.Types))
 	}
-	if !q.Since.IsZero() {
-		where.And(r.Dialect.LogTime(`occurred_on`)+` >= `+r.Dialect.LogTime(`?`), r.Dialect.Time(q.Since))
-	}
-	if !q.Until.IsZero() {
-		where.And(r.Dialect.LogTime(`occurred_on`)+` < `+r.Dialect.LogTime(`?`), r.Dialect.Time(q.Until))
-	}
+	r.During(&where, q.Since, q.Until)
 	return tables.SQL(`SELECT `+loggedColumns+` FROM (SELECT `+unpaid+` FROM {log} WHERE ? ORDER BY "offset" DESC LIMIT ?) newest ORDER BY "offset" DESC {whole log}`, where, limit)
 }
 

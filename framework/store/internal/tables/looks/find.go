@@ -22,13 +22,11 @@ func New(r *tables.Runner) *Looks { return &Looks{run: r} }
 // CountParked counts what matches; see store.Inspector.
 func (t *Looks) CountParked(ctx context.Context, f store.ParkedFilter) (counts []store.ParkedCount, changed time.Time, err error) {
 	defer t.run.Tried(&err, "count parked deliveries")
-	last := t.run.NewTime()
-	err = t.run.Each(ctx, t.run.DB, func(rows *sql.Rows) error {
-		var c store.ParkedCount
-		err := rows.Scan(&c.Sink, &c.State, &c.Count, &c.HookError, &last)
-		counts = append(counts, c)
+	counts, err = tables.List(ctx, t.run, t.run.DB, func(rows *sql.Rows, c *store.ParkedCount) error {
+		var last time.Time
+		err := rows.Scan(&c.Sink, &c.State, &c.Count, &c.HookError, t.run.Into(&last))
 		if last.After(changed) {
-			changed = last.Time
+			changed = last
 		}
 		return err
 	}, `SELECT sink, state, count(*), max(hook_error), max(updated_at) FROM (SELECT sink, `+tables.PresentState+` AS state, hook_error, updated_at FROM {parked} p WHERE ?) counted

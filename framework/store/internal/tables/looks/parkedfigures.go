@@ -76,9 +76,9 @@ func (t *Looks) parkedFigures(ctx context.Context, sink string) (f store.ParkedF
 	err = t.run.Each(ctx, t.run.DB, func(rows *sql.Rows) error {
 		var what, hookError string
 		var n int
-		oldest := t.run.NewTime()
+		var oldest time.Time
 		var longest sql.NullInt64 // in microseconds
-		if err := rows.Scan(&what, &n, &oldest, &hookError, &longest); err != nil {
+		if err := rows.Scan(&what, &n, t.run.Into(&oldest), &hookError, &longest); err != nil {
 			return err
 		}
 		switch what {
@@ -91,7 +91,7 @@ func (t *Looks) parkedFigures(ctx context.Context, sink string) (f store.ParkedF
 		case string(store.StateCancelled):
 			cancelled = n
 		default:
-			f.States = append(f.States, store.ParkedState{State: store.State(what), Count: n, Oldest: oldest.Time, HookError: hookError})
+			f.States = append(f.States, store.ParkedState{State: store.State(what), Count: n, Oldest: oldest, HookError: hookError})
 		}
 		return nil
 	}, `?`, ParkedFiguresQuery(t.run, sink))

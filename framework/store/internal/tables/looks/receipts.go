@@ -36,14 +36,8 @@ func receiptsQuery(where tables.Expr) tables.Expr {
 }
 
 // readReceipts reads receipts in no particular order.
-func (t *Looks) readReceipts(ctx context.Context, query tables.Expr) (receipts []store.TracedReceipt, err error) {
-	err = t.run.Each(ctx, t.run.DB, func(rows *sql.Rows) error {
-		var r store.TracedReceipt
-		at := t.run.NewTime()
-		err := rows.Scan(&r.Sink, &r.Offset, &r.ID, &r.Receipt.Receipt, &r.Attempt, &at)
-		r.DeliveredAt = at.Time
-		receipts = append(receipts, r)
-		return err
+func (t *Looks) readReceipts(ctx context.Context, query tables.Expr) ([]store.TracedReceipt, error) {
+	return tables.List(ctx, t.run, t.run.DB, func(rows *sql.Rows, r *store.TracedReceipt) error {
+		return rows.Scan(&r.Sink, &r.Offset, &r.ID, &r.Receipt.Receipt, &r.Attempt, t.run.Into(&r.DeliveredAt))
 	}, `?`, query)
-	return receipts, err
 }

@@ -3,7 +3,6 @@ package looks
 import (
 	"cmp"
 	"context"
-	"database/sql"
 	"slices"
 
 	"github.com/waybill-go/waybill/framework/store/internal/tables"
@@ -140,14 +139,12 @@ func (t *Looks) relatedLane(ctx context.Context, found *traces, c *tables.Cursor
 	otherLog := c.Place.Conflict != ""
 	unsettled := make(map[int64]bool)
 	if !otherLog {
-		err := t.run.Each(ctx, t.run.DB, func(rows *sql.Rows) error {
-			var offset int64
-			err := rows.Scan(&offset)
-			unsettled[offset] = true
-			return err
-		}, `SELECT "offset" FROM {log} WHERE ("offset", id) IN (?) AND NOT ? {whole log}`, t.run.Dialect.Refs(refs), t.run.Settled(c))
+		offsets, err := tables.Column[int64](ctx, t.run, t.run.DB, `SELECT "offset" FROM {log} WHERE ("offset", id) IN (?) AND NOT ? {whole log}`, t.run.Dialect.Refs(refs), t.run.Settled(c))
 		if err != nil {
 			return err
+		}
+		for _, offset := range offsets {
+			unsettled[offset] = true
 		}
 	}
 	for _, r := range rows {

@@ -24,8 +24,8 @@ func (t *Looks) sample(ctx context.Context, q store.SampleQuery) (sample store.S
 	if err != nil {
 		return sample, err
 	}
-	now := t.run.NewTime()
-	if err := t.run.Row(ctx, t.run.DB, `SELECT {now}`).Scan(&now); err != nil {
+	var now time.Time
+	if err := t.run.Row(ctx, t.run.DB, `SELECT {now}`).Scan(t.run.Into(&now)); err != nil {
 		return sample, err
 	}
 	sample.LastOffset = target.Last()
@@ -48,7 +48,7 @@ func (t *Looks) sample(ctx context.Context, q store.SampleQuery) (sample store.S
 		}
 		_, named := store.StatusQuery(q).TypesOf(c.Sink)
 		c.Uncounted, c.AllTypes = more[c.Sink], !named || t.run.Source != nil
-		sampleCursor(c, waiting[i], now.Time, sinks[c.Sink])
+		sampleCursor(c, waiting[i], now, sinks[c.Sink])
 	}
 	for _, sink := range slices.Sorted(maps.Keys(sinks)) {
 		if sinks[sink].Parked, err = t.parkedFigures(ctx, sink); err != nil {

@@ -182,11 +182,9 @@ func (t *Looks) eachCancellation(ctx context.Context, where tables.Expr, each fu
 	return t.run.Each(ctx, t.run.DB, func(rows *sql.Rows) error {
 		var id string
 		var c store.Cancellation
-		at := t.run.NewTime()
-		if err := rows.Scan(&id, &c.Offset, &at); err != nil {
+		if err := rows.Scan(&id, &c.Offset, t.run.Into(&c.At)); err != nil {
 			return err
 		}
-		c.At = at.Time
 		each(id, c)
 		return nil
 	}, `SELECT id, "offset", cancelled_at FROM {cancelled} WHERE ? ORDER BY "offset" {whole cancelled}`, where)

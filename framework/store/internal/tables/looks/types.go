@@ -26,22 +26,16 @@ func (t *Looks) Types(ctx context.Context, limit int) ([]store.TypeCount, error)
 	return counts, nil
 }
 
-func (t *Looks) loggedTypes(ctx context.Context, limit int) (counts []store.TypeCount, err error) {
+func (t *Looks) loggedTypes(ctx context.Context, limit int) ([]store.TypeCount, error) {
 	rows := tables.SQL(`{log}`)
 	if limit > 0 {
 		rows = tables.SQL(`(SELECT "offset", type, version FROM {log} ORDER BY "offset" DESC LIMIT ?) newest`, limit)
 	}
-	err = t.run.Each(ctx, t.run.DB, func(rows *sql.Rows) error {
-		var c store.TypeCount
-		last := t.run.NewTime()
-		err := rows.Scan(&c.Type, &c.Version, &c.Rows, &last)
-		c.OccurredOn = last.Time
-		counts = append(counts, c)
-		return err
+	return tables.List(ctx, t.run, t.run.DB, func(rows *sql.Rows, c *store.TypeCount) error {
+		return rows.Scan(&c.Type, &c.Version, &c.Rows, t.run.Into(&c.OccurredOn))
 	}, `SELECT counted.type, counted.version, counted.n, o.occurred_on
 		FROM (SELECT type, version, count(*) AS n, max("offset") AS "offset" FROM ? GROUP BY type, version) counted
 		JOIN {log} o ON o."offset" = counted."offset" {whole log}`, rows)
-	return counts, err
 }
 
 func (t *Looks) addParkedTypes(ctx context.Context, counts []store.TypeCount, limit int) ([]store.TypeCount, error) {
