@@ -29,7 +29,7 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
-	"sync"
+	"net/url"
 	"time"
 
 	"github.com/waybill-go/waybill/framework/store"
@@ -88,6 +88,7 @@ type harness struct {
 	dialect    dialect
 	server     server
 	dsn        string
+	address    *url.URL // the same
 	db         *sql.DB
 	store      store.Inspector
 	ledger     *ledger
@@ -96,7 +97,6 @@ type harness struct {
 	forwarders []*forwarder
 	publishers []*publisher
 	started    int // number of publishers so far, for their seeds
-	reading    sync.WaitGroup
 }
 
 func (h *harness) run(ctx context.Context) error {
@@ -125,7 +125,7 @@ func (h *harness) run(ctx context.Context) error {
 		return err
 	}
 	h.count()
-	past := history{published: h.ledger.publications(), log: log, upstream: upstream, deliveries: h.sink.taken(), faults: h.report.Faults}
+	past := history{published: h.ledger.items, log: log, upstream: upstream, deliveries: h.sink.taken(), faults: h.report.Faults}
 	h.report.check(past, h.config, pending)
 	if len(h.report.Violations) > 0 {
 		return fmt.Errorf("%w\n%s", ErrBroken, h.report)
@@ -141,6 +141,9 @@ func (h *harness) begin(ctx context.Context) (err error) {
 		return err
 	}
 	if h.dsn, err = h.server.create(ctx); err != nil {
+		return err
+	}
+	if h.address, err = url.Parse(h.dsn); err != nil {
 		return err
 	}
 	if h.db, err = h.dialect.open(h.dsn); err != nil {
@@ -257,13 +260,13 @@ func (h *harness) readLog(ctx context.Context) (log []row, err error) {
 // count adds the counts of the publishers and the sink to the report.
 func (h *harness) count() {
 	r := &h.report
-	for outcome, transactions := range h.ledger.count() {
-		r.Transactions += transactions
-		switch outcome {
+	r.Transactions = len(h.ledger.transactions)
+	for _, outcome := range h.ledger.transactions {
+		switch *outcome {
 		case rolledBack:
-			r.RolledBack += transactions
+			r.RolledBack++
 		case begun, unknown:
-			r.Unknown += transactions
+			r.Unknown++
 		}
 	}
 	h.sink.mu.Lock()
@@ -279,7 +282,6 @@ func (h *harness) end() (err error) {
 	for _, f := range h.forwarders {
 		f.kill()
 	}
-	h.reading.Wait()
 	if h.starter != nil {
 		h.starter.stop()
 	}

@@ -3,7 +3,6 @@ package crashtest
 import (
 	"context"
 	"fmt"
-	"net/url"
 	"time"
 
 	"github.com/waybill-go/waybill/framework/internal/pace"
@@ -31,11 +30,7 @@ type forwarder struct {
 }
 
 func (h *harness) connect(f *forwarder) (err error) {
-	address, err := url.Parse(h.dsn)
-	if err != nil {
-		return err
-	}
-	if f.toDatabase, err = newLink(address.Host); err != nil {
+	if f.toDatabase, err = newLink(h.address.Host); err != nil {
 		return err
 	}
 	f.toSink, err = newLink(h.sink.host)
@@ -52,12 +47,9 @@ func (f *forwarder) disconnect() {
 
 // startForwarder starts a forwarder. Its links stay the same.
 func (h *harness) startForwarder(f *forwarder) error {
-	address, err := url.Parse(h.dsn)
-	if err != nil {
-		return err
-	}
-	address.Host = f.toDatabase.address
-	command := h.config.Forwarder(address.String(), fmt.Sprintf("http://%s/forwarder/%d", f.toSink.address, f.number))
+	through := *h.address
+	through.Host = f.toDatabase.address
+	command := h.config.Forwarder(through.String(), fmt.Sprintf("http://%s/forwarder/%d", f.toSink.address, f.number))
 	if err := h.starter.start(command); err != nil {
 		return err
 	}
