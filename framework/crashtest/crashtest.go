@@ -29,7 +29,6 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
-	"net/url"
 	"time"
 
 	"github.com/waybill-go/waybill/framework/store"
@@ -88,7 +87,6 @@ type harness struct {
 	dialect    dialect
 	server     server
 	dsn        string
-	address    *url.URL // the same
 	db         *sql.DB
 	store      store.Inspector
 	ledger     *ledger
@@ -141,9 +139,6 @@ func (h *harness) begin(ctx context.Context) (err error) {
 		return err
 	}
 	if h.dsn, err = h.server.create(ctx); err != nil {
-		return err
-	}
-	if h.address, err = url.Parse(h.dsn); err != nil {
 		return err
 	}
 	if h.db, err = h.dialect.open(h.dsn); err != nil {
