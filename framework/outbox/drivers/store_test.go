@@ -9,12 +9,9 @@ import (
 	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/stretchr/testify/require"
 
-	"github.com/waybill-go/waybill/framework/notification"
-	"github.com/waybill-go/waybill/framework/outbox"
 	"github.com/waybill-go/waybill/framework/store/postgres"
 	"github.com/waybill-go/waybill/framework/store/postgres/postgrestest"
 	"github.com/waybill-go/waybill/framework/store/storetest"
-	"github.com/waybill-go/waybill/registry"
 )
 
 func TestMain(m *testing.M) { postgrestest.Main(m) }
@@ -45,18 +42,8 @@ func TestConformanceOverAPgxPool(t *testing.T) {
 			_, db := newPool(t)
 			return db
 		},
-		Migrate: func(ctx context.Context, db *sql.DB) error {
-			_, err := postgres.Migrate(ctx, db, config)
-			return err
-		},
+		Migrate: func(ctx context.Context, db *sql.DB) ([]string, error) { return postgres.Migrate(ctx, db, config) },
 		Open: func(ctx context.Context, db *sql.DB) (storetest.Store, error) { return postgres.Open(ctx, db, config) },
-		Append: func(ctx context.Context, s storetest.Store, tx *sql.Tx, envelopes ...notification.Envelope) error {
-			publisher, err := outbox.New(registry.New(), s.(*postgres.Store), outbox.Config{MaxPayload: 64 << 20})
-			if err != nil {
-				return err
-			}
-			return publisher.Append(ctx, tx, envelopes...)
-		},
 		Restart: []string{`TRUNCATE outbox RESTART IDENTITY`},
 		Gap:     `SELECT setval('outbox_offset_seq', 999999)`,
 		Slots:   true,

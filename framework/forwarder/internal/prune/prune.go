@@ -164,13 +164,13 @@ func (p *Pruner) pass(stop context.Context) error {
 	if err := p.old(stop); err != nil {
 		return err
 	}
-	if _, err := p.batches(stop, p.config.Rows.PruneClaims, 0, inboxBatches); err != nil {
+	if _, err := p.batches(stop, store.LeftoverClaims, 0, inboxBatches); err != nil {
 		return err
 	}
 	if p.config.InboxRetention == KeepForever {
 		return nil
 	}
-	_, err := p.batches(stop, p.config.Rows.PruneInbox, p.config.InboxRetention, inboxBatches)
+	_, err := p.batches(stop, store.LeftoverIDs, p.config.InboxRetention, inboxBatches)
 	return err
 }
 
@@ -186,11 +186,11 @@ func (p *Pruner) old(stop context.Context) error {
 	if err != nil {
 		return err
 	}
-	receipts, err := p.batches(stop, p.config.Rows.PruneReceipts, p.config.Retention, math.MaxInt)
+	receipts, err := p.batches(stop, store.LeftoverReceipts, p.config.Retention, math.MaxInt)
 	if err != nil {
 		return err
 	}
-	if _, err := p.batches(stop, p.config.Rows.PruneCancelled, p.config.Retention, inboxBatches); err != nil {
+	if _, err := p.batches(stop, store.LeftoverCancellations, p.config.Retention, inboxBatches); err != nil {
 		return err
 	}
 	if rows > 0 || receipts > 0 {
@@ -301,12 +301,12 @@ func (p *Pruner) pruning(after int64, limit int) store.Pruning {
 
 // batches removes what is older than an age, batch by batch until there is no more, but at most
 // the given number of batches.
-func (p *Pruner) batches(stop context.Context, prune func(ctx context.Context, age time.Duration, limit int) (int, error), age time.Duration, most int) (removed int, err error) {
+func (p *Pruner) batches(stop context.Context, kind store.Leftover, age time.Duration, most int) (removed int, err error) {
 	for range most {
 		began := time.Now()
 		n := 0
 		err := p.statement(stop, func(ctx context.Context) (err error) {
-			n, err = prune(ctx, age, batchRows)
+			n, err = p.config.Rows.PruneLeftovers(ctx, kind, age, batchRows)
 			return err
 		})
 		removed += n
