@@ -253,7 +253,7 @@ func (o *Outbox) sink(name string) *declared {
 
 // declare panics if the outbox is already open.
 func (o *Outbox) declare() {
-	if o.made() != nil {
+	if o.opened.Load() != nil {
 		panic(ErrOpen) // a mistake in the program; an error of Open would hide it until the next start
 	}
 }
@@ -276,7 +276,7 @@ func (o *Outbox) Migrate(ctx context.Context) error { return o.migrate(ctx) }
 func (o *Outbox) Open(ctx context.Context) error {
 	o.opening.Lock()
 	defer o.opening.Unlock()
-	if o.made() != nil {
+	if o.opened.Load() != nil {
 		return nil
 	}
 	if err := errors.Join(append(slices.Clone(o.mistakes), o.routeHandlers())...); err != nil {
@@ -372,41 +372,47 @@ func (o *Outbox) forwarding(made *opened) Config {
 	return c
 }
 
-func (o *Outbox) made() *opened { return o.opened.Load() }
+// made returns what Open has created; its fields are nil before Open.
+func (o *Outbox) made() opened {
+	if made := o.opened.Load(); made != nil {
+		return *made
+	}
+	return opened{}
+}
 
 // Publish appends notifications in the caller's transaction; see
 // [outbox.Publisher.Publish]. Call [Outbox.Announce] after the commit of a transaction that
 // InTx or InUnit did not begin.
 func (o *Outbox) Publish(ctx context.Context, tx outbox.Tx, notifications ...any) error {
-	made := o.made()
-	if made == nil {
+	publisher := o.Publisher()
+	if publisher == nil {
 		return ErrNotOpen
 	}
-	return made.publisher.Publish(ctx, tx, notifications...)
+	return publisher.Publish(ctx, tx, notifications...)
 }
 
 // CancelID cancels a notification that is still scheduled, in the caller's transaction; see
 // [outbox.Publisher.CancelID].
 func (o *Outbox) CancelID(ctx context.Context, tx outbox.Tx, id string) (cancelled int, err error) {
-	made := o.made()
-	if made == nil {
+	publisher := o.Publisher()
+	if publisher == nil {
 		return 0, ErrNotOpen
 	}
-	return made.publisher.CancelID(ctx, tx, id)
+	return publisher.CancelID(ctx, tx, id)
 }
 
 // CancelKey cancels the notifications of a type and a key that are still scheduled, in the
 // caller's transaction; see [outbox.Publisher.CancelKey]. It fails with
 // [registry.ErrUnregistered] for a type that is not registered, which would match nothing.
 func (o *Outbox) CancelKey(ctx context.Context, tx outbox.Tx, typ, key string) (cancelled int, err error) {
-	made := o.made()
-	if made == nil {
+	publisher := o.Publisher()
+	if publisher == nil {
 		return 0, ErrNotOpen
 	}
 	if _, known := o.types.Lookup(typ); !known && typ != "" {
 		return 0, fmt.Errorf("cancel by key: %w: %q; the registered types are %s", registry.ErrUnregistered, typ, o.typeNames())
 	}
-	return made.publisher.CancelKey(ctx, tx, typ, key)
+	return publisher.CancelKey(ctx, tx, typ, key)
 }
 
 // InTx runs f in a transaction: it commits if f returns nil and rolls back otherwise. After a
@@ -431,8 +437,8 @@ func (o *Outbox) InUnit(ctx context.Context, f func(ctx context.Context, tx *sql
 // Announce wakes the forwarders after a commit of your own transaction; see
 // [outbox.Publisher.Announce].
 func (o *Outbox) Announce() {
-	if made := o.made(); made != nil {
-		made.publisher.Announce()
+	if publisher := o.Publisher(); publisher != nil {
+		publisher.Announce()
 	}
 }
 
@@ -472,26 +478,16 @@ func (o *Outbox) typeNames() string {
 func (o *Outbox) Types() *registry.Registry { return o.types }
 
 // Publisher returns the publisher; nil before Open.
-func (o *Outbox) Publisher() *outbox.Publisher {
-	if made := o.made(); made != nil {
-		return made.publisher
-	}
-	return nil
-}
+func (o *Outbox) Publisher() *outbox.Publisher { return o.made().publisher }
 
 // Forwarder returns the forwarder; nil before Open, and without sinks.
-func (o *Outbox) Forwarder() *forwarder.Forwarder {
-	if made := o.made(); made != nil {
-		return made.forwarder
-	}
-	return nil
-}
+func (o *Outbox) Forwarder() *forwarder.Forwarder { return o.made().forwarder }
 
 // Forwarding returns the configuration of the forwarder that Run runs, so that a program or
 // test can make another one, such as with waybilltest.Drain. Before Open it fails with
 // [ErrNotOpen].
 func (o *Outbox) Forwarding() (Config, error) {
-	made := o.made()
+	made := o.opened.Load()
 	if made == nil {
 		return Config{}, ErrNotOpen
 	}
@@ -501,7 +497,7 @@ func (o *Outbox) Forwarding() (Config, error) {
 // Inbox returns the inbox in the same database, where consumers note the ids that they have
 // handled; nil before Open.
 func (o *Outbox) Inbox() *inbox.Inbox {
-	if made := o.made(); made != nil {
+	if made := o.opened.Load(); made != nil {
 		return inbox.New(made.store)
 	}
 	return nil

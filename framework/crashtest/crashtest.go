@@ -29,7 +29,6 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
-	"sync"
 	"time"
 
 	"github.com/waybill-go/waybill/framework/store"
@@ -96,7 +95,6 @@ type harness struct {
 	forwarders []*forwarder
 	publishers []*publisher
 	started    int // number of publishers so far, for their seeds
-	reading    sync.WaitGroup
 }
 
 func (h *harness) run(ctx context.Context) error {
@@ -125,7 +123,7 @@ func (h *harness) run(ctx context.Context) error {
 		return err
 	}
 	h.count()
-	past := history{published: h.ledger.publications(), log: log, upstream: upstream, deliveries: h.sink.taken(), faults: h.report.Faults}
+	past := history{published: h.ledger.items, log: log, upstream: upstream, deliveries: h.sink.taken(), faults: h.report.Faults}
 	h.report.check(past, h.config, pending)
 	if len(h.report.Violations) > 0 {
 		return fmt.Errorf("%w\n%s", ErrBroken, h.report)
@@ -257,13 +255,13 @@ func (h *harness) readLog(ctx context.Context) (log []row, err error) {
 // count adds the counts of the publishers and the sink to the report.
 func (h *harness) count() {
 	r := &h.report
-	for outcome, transactions := range h.ledger.count() {
-		r.Transactions += transactions
-		switch outcome {
+	r.Transactions = len(h.ledger.transactions)
+	for _, outcome := range h.ledger.transactions {
+		switch *outcome {
 		case rolledBack:
-			r.RolledBack += transactions
+			r.RolledBack++
 		case begun, unknown:
-			r.Unknown += transactions
+			r.Unknown++
 		}
 	}
 	h.sink.mu.Lock()
@@ -279,7 +277,6 @@ func (h *harness) end() (err error) {
 	for _, f := range h.forwarders {
 		f.kill()
 	}
-	h.reading.Wait()
 	if h.starter != nil {
 		h.starter.stop()
 	}

@@ -3,7 +3,6 @@ package crashtest
 import (
 	"context"
 	"fmt"
-	"net/url"
 	"time"
 
 	"github.com/waybill-go/waybill/framework/internal/pace"
@@ -31,33 +30,24 @@ type forwarder struct {
 }
 
 func (h *harness) connect(f *forwarder) (err error) {
-	address, err := url.Parse(h.dsn)
-	if err != nil {
+	if f.toDatabase, err = newLink(h.dsn); err != nil {
 		return err
 	}
-	if f.toDatabase, err = newLink(address.Host); err != nil {
-		return err
-	}
-	f.toSink, err = newLink(h.sink.host)
+	f.toSink, err = newLink("http://" + h.sink.host)
 	return err
 }
 
 func (f *forwarder) disconnect() {
 	for _, l := range []*link{f.toDatabase, f.toSink} {
 		if l != nil {
-			l.close()
+			_ = l.Close() // the link is no longer needed
 		}
 	}
 }
 
 // startForwarder starts a forwarder. Its links stay the same.
 func (h *harness) startForwarder(f *forwarder) error {
-	address, err := url.Parse(h.dsn)
-	if err != nil {
-		return err
-	}
-	address.Host = f.toDatabase.address
-	command := h.config.Forwarder(address.String(), fmt.Sprintf("http://%s/forwarder/%d", f.toSink.address, f.number))
+	command := h.config.Forwarder(f.toDatabase.DSN(), fmt.Sprintf("%s/forwarder/%d", f.toSink.DSN(), f.number))
 	if err := h.starter.start(command); err != nil {
 		return err
 	}
@@ -126,13 +116,13 @@ func (h *harness) inflict(ctx context.Context, s step) error {
 		pace.Sleep(ctx, s.length)
 		return resume(f.process)
 	case CutDatabase:
-		return f.toDatabase.fail(ctx, cut, s.length)
+		return f.toDatabase.fail(ctx, f.toDatabase.cut, s.length)
 	case CutSink:
-		return f.toSink.fail(ctx, cut, s.length)
+		return f.toSink.fail(ctx, f.toSink.cut, s.length)
 	case SlowDatabase:
-		return f.toDatabase.fail(ctx, slow, s.length)
+		return f.toDatabase.fail(ctx, f.toDatabase.slow, s.length)
 	case SilenceDatabase:
-		return f.toDatabase.fail(ctx, silent, s.length)
+		return f.toDatabase.fail(ctx, f.toDatabase.Swallow, s.length)
 	}
 	return fmt.Errorf("%w: unknown fault %q", ErrConfig, s.kind)
 }

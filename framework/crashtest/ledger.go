@@ -37,9 +37,9 @@ type publication struct {
 	outcome *outcome
 }
 
-// ledger collects what all publishers know.
+// ledger collects what all publishers know. It is read once they have ended.
 type ledger struct {
-	mu           sync.Mutex
+	mu           sync.Mutex // for note
 	transactions map[string]*outcome
 	items        map[string]publication // by id
 }
@@ -59,22 +59,4 @@ func (l *ledger) note(t transaction) {
 	for _, i := range t.Items {
 		l.items[i.ID] = publication{i.Key, &t.Outcome}
 	}
-}
-
-// publications returns all publications. No call of note may follow.
-func (l *ledger) publications() map[string]publication {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.items
-}
-
-// count counts transactions.
-func (l *ledger) count() (byOutcome map[outcome]int) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	byOutcome = make(map[outcome]int)
-	for _, o := range l.transactions {
-		byOutcome[*o]++
-	}
-	return byOutcome
 }

@@ -37,24 +37,24 @@ func dial(t *testing.T, address string) net.Conn {
 // A process that does not read, such as a stopped one, does not keep the kit from injecting faults.
 func TestALinkCanBeChangedThoughItsClientReadsNothing(t *testing.T) {
 	t.Parallel()
-	l, err := newLink(listen(t, func(client net.Conn) {
+	l, err := newLink("tcp://" + listen(t, func(client net.Conn) {
 		for err := error(nil); err == nil; {
 			_, err = client.Write(make([]byte, 32<<10))
 		}
 		_ = client.Close()
 	}))
 	require.NoError(t, err)
-	defer l.close()
-	dial(t, l.address)
+	defer l.cut()
+	dial(t, l.Address())
 	time.Sleep(500 * time.Millisecond) // the buffers fill
-	require.NoError(t, l.fail(t.Context(), slow, 0))
-	_, err = dial(t, l.address).Read(make([]byte, 1))
+	require.NoError(t, l.fail(t.Context(), l.slow, 0))
+	_, err = dial(t, l.Address()).Read(make([]byte, 1))
 	require.NoError(t, err)
 }
 
 func TestALinkIsSlowSilentOrCut(t *testing.T) {
 	t.Parallel()
-	l, err := newLink(listen(t, func(client net.Conn) {
+	l, err := newLink("tcp://" + listen(t, func(client net.Conn) {
 		defer client.Close()
 		for b := make([]byte, 1); ; {
 			if _, err := client.Read(b); err != nil {
@@ -66,8 +66,8 @@ func TestALinkIsSlowSilentOrCut(t *testing.T) {
 		}
 	}))
 	require.NoError(t, err)
-	defer l.close()
-	client := dial(t, l.address)
+	defer l.cut()
+	client := dial(t, l.Address())
 	ask := func(patience time.Duration) error {
 		require.NoError(t, client.SetDeadline(time.Now().Add(patience)))
 		if _, err := client.Write([]byte{1}); err != nil {
@@ -77,22 +77,22 @@ func TestALinkIsSlowSilentOrCut(t *testing.T) {
 		return err
 	}
 	require.NoError(t, ask(time.Minute))
-	l.set(slow)
+	l.slow()
 	began := time.Now()
 	require.NoError(t, ask(time.Minute))
 	require.Greater(t, time.Since(began), lateness/4)
-	l.set(silent)
+	l.Swallow()
 	var network net.Error
 	require.ErrorAs(t, ask(50*time.Millisecond), &network)
 	require.True(t, network.Timeout(), "the connection is still open")
-	require.NoError(t, l.fail(t.Context(), silent, 0))
+	require.NoError(t, l.fail(t.Context(), l.Swallow, 0))
 	require.Error(t, ask(time.Minute), "the connection is closed afterwards")
-	client = dial(t, l.address)
+	client = dial(t, l.Address())
 	require.NoError(t, ask(time.Minute))
-	l.close()
-	_, err = net.Dial("tcp", l.address)
+	l.cut()
+	_, err = net.Dial("tcp", l.Address())
 	require.Error(t, err)
-	require.NoError(t, l.open())
-	client = dial(t, l.address)
+	require.NoError(t, l.Open())
+	client = dial(t, l.Address())
 	require.NoError(t, ask(time.Minute))
 }

@@ -271,14 +271,12 @@ func (h *harness) startPublisher(number int) (*publisher, error) {
 	if err := h.starter.start(command); err != nil {
 		return nil, err
 	}
-	h.reading.Add(1)
 	p.process = watch(command, "publisher "+o.Name, func() { h.listen(p, output) }, h.fail)
 	return p, nil
 }
 
 // listen records what a publisher writes until it has ended.
 func (h *harness) listen(p *publisher, output io.Reader) {
-	defer h.reading.Done()
 	lines := bufio.NewScanner(output)
 	for lines.Scan() {
 		var t transaction

@@ -47,10 +47,6 @@ type expression struct {
 	needsPayload bool
 }
 
-func compileCondition(text string) (*expression, error) { return compile(text, expr.AsBool()) }
-
-func compileValue(text string) (*expression, error) { return compile(text) }
-
 func compile(text string, options ...expr.Option) (*expression, error) {
 	options = append(options, expr.Env(environment{}), expr.Patch(metered{}))
 	program, err := expr.Compile(text, append(options, replaced...)...)

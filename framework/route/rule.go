@@ -6,6 +6,8 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/expr-lang/expr"
+
 	"github.com/waybill-go/waybill/framework/notification"
 )
 
@@ -68,7 +70,7 @@ func (r Rule) compile(pattern string) (*rule, error) {
 	var problems []error
 	if r.When != "" {
 		var err error
-		if compiled.when, err = compileCondition(r.When); err != nil {
+		if compiled.when, err = compile(r.When, expr.AsBool()); err != nil {
 			problems = append(problems, fmt.Errorf("when: %w", err))
 		}
 	}
@@ -76,7 +78,7 @@ func (r Rule) compile(pattern string) (*rule, error) {
 		compiled.payload = make(map[string]*expression, len(r.Payload))
 	}
 	for _, name := range slices.Sorted(maps.Keys(r.Payload)) {
-		picked, err := compileValue(r.Payload[name])
+		picked, err := compile(r.Payload[name])
 		if err != nil {
 			problems = append(problems, fmt.Errorf("payload.%s: %w", name, err))
 		}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"log/slog"
 	"net"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -54,33 +53,6 @@ func TestWaitingForTheClusterEndsWithTheContext(t *testing.T) {
 	_, err = source.NewReader([]byte(`{"cluster":"c","topic":"t","topic_id":"AAAAAAAAAAAAAAAAAAAAAQ","partition":0,"next":0,"leader_epoch":-1}`), store.Filter{})
 	require.NoError(t, err)
 	require.Less(t, time.Since(began), timeout/2)
-}
-
-// A forwarder follows the database even while Kafka does not answer.
-func TestAPauseTakesEffectWhileTheClusterIsDown(t *testing.T) {
-	t.Parallel()
-	cluster := kafkatest.Fake(t)
-	w := newWorld(t, cluster, 2, nil)
-	w.write(t, orders(0, 10, 2)...)
-	s, sink := w.open(t), newTaken()
-	forward(t, s, sink)
-	sink.await(t, 10)
-	cluster.Stop(t)
-	defer cluster.Start(t) // then the forwarder ends at once
-	time.Sleep(5 * time.Second)
-	require.NoError(t, s.Begin(t.Context(), store.Action{ID: "pause", Name: "pause"}))
-	_, err := s.Pause(t.Context(), "pause", "events", true)
-	require.NoError(t, err)
-	require.Eventually(t, func() bool {
-		membership, err := s.Membership(t.Context())
-		require.NoError(t, err)
-		return !slices.ContainsFunc(membership.Lanes, func(l store.LaneState) bool { return l.Lane.Sink == "events" && l.Owner != "" })
-	}, patience, 50*time.Millisecond)
-	require.Eventually(t, func() bool {
-		membership, err := s.Membership(t.Context())
-		require.NoError(t, err)
-		return len(membership.Members) == 1
-	}, patience, 50*time.Millisecond, "it is there")
 }
 
 // A leader that cannot be reached from here, for example, while the others answer.
@@ -170,6 +142,9 @@ func testATopicThatVanishesStopsItsOwnLanes(t *testing.T, cluster *kafkatest.Clu
 		return err == nil
 	}, patience, 50*time.Millisecond)
 	log.await(t, "was deleted and created again")
+	_, err = s.Cut(t.Context(), "events", 1, "")
+	require.ErrorIs(t, err, store.ErrPosition)
+	require.ErrorContains(t, err, "was deleted and created again")
 	write(stays, 20)
 	sink.await(t, 30)
 }

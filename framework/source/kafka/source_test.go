@@ -28,28 +28,26 @@ const patience = time.Minute
 
 // onBoth has the tests that run on a fake and on a real cluster.
 var onBoth = map[string]func(*testing.T, *kafkatest.Cluster){
-	"what the kafka sink wrote arrives as it was published":         testWhatTheSinkWroteArrives,
-	"records of other programs get their type by the expression":    testForeignRecordsGetTheirType,
-	"what cannot be read is parked as unrouted, and delays nothing": testWhatCannotBeReadIsParked,
-	"each key arrives in order through restarts of the forwarder":   testKeysStayInOrderThroughRestarts,
-	"new partitions are new lanes":                                  testNewPartitionsAreNewLanes,
-	"records that are gone stop the lane, which says what is gone":  testRecordsThatAreGoneStopTheLane,
-	"with lost: skip the lane continues behind the lost records":    testLostRecordsCanBeSkipped,
-	"a sink that begins now passes over what there is":              testASinkBeginsWhereItSays,
-	"a replay goes back to a time":                                  testAReplayGoesBack,
-	"the groups of Kafka follow the sinks":                          testTheGroupsFollow,
-	"a topic that was deleted and created again is refused":         testATopicThatWasCreatedAgainIsRefused,
-	"a topic that vanishes stops its own lanes only":                testATopicThatVanishesStopsItsOwnLanes,
-	"a sample has what is pending, and since when":                  testASampleHasWhatIsPending,
-	"topics that do not exist or are compacted are refused by name": testTopicsThatCannotBeReadAreRefused,
-	"a restart of the broker is waited for":                         testARestartIsWaitedFor,
-	"the forwarder lives while the brokers are away":                testTheForwarderLivesWhileTheBrokersAreAway,
-	"what fails is parked, and its key goes on in order":            testFailuresKeepTheOrderOfKeys,
-	"a control record of a later epoch is no loss":                  testAControlRecordOfALaterEpochIsNoLoss,
-	"a lane behind an aborted transaction is late":                  testALaneBehindAnAbortedTransactionIsLate,
-	"times that no database has stop no lane":                       testTimesThatNoDatabaseHas,
-	"a reader comes to each end between transactions":               testAReaderComesToEachEndBetweenTransactions,
-	"transactions arrive through the forwarder":                     testTransactionsArriveThroughTheForwarder,
+	"what the kafka sink wrote arrives as it was published":           testWhatTheSinkWroteArrives,
+	"records of other programs get their type by the expression":      testForeignRecordsGetTheirType,
+	"what cannot be read is parked as unrouted, and delays nothing":   testWhatCannotBeReadIsParked,
+	"each key arrives in order through restarts of the forwarder":     testKeysStayInOrderThroughRestarts,
+	"new partitions are new lanes":                                    testNewPartitionsAreNewLanes,
+	"records that are gone stop the lane, which says what is gone":    testRecordsThatAreGoneStopTheLane,
+	"with lost: skip the lane continues behind the lost records":      testLostRecordsCanBeSkipped,
+	"a sink that begins now passes over what there is":                testASinkBeginsWhereItSays,
+	"a replay goes back to a time":                                    testAReplayGoesBack,
+	"the groups of Kafka follow the sinks":                            testTheGroupsFollow,
+	"a topic that vanishes, or comes again, stops its own lanes only": testATopicThatVanishesStopsItsOwnLanes,
+	"a sample has what is pending, and since when":                    testASampleHasWhatIsPending,
+	"topics that do not exist or are compacted are refused by name":   testTopicsThatCannotBeReadAreRefused,
+	"an outage of the brokers is waited for":                          testAnOutageOfTheBrokersIsWaitedFor,
+	"what fails is parked, and its key goes on in order":              testFailuresKeepTheOrderOfKeys,
+	"a control record of a later epoch is no loss":                    testAControlRecordOfALaterEpochIsNoLoss,
+	"a lane behind an aborted transaction is late":                    testALaneBehindAnAbortedTransactionIsLate,
+	"times that no database has stop no lane":                         testTimesThatNoDatabaseHas,
+	"a reader comes to each end between transactions":                 testAReaderComesToEachEndBetweenTransactions,
+	"transactions arrive through the forwarder":                       testTransactionsArriveThroughTheForwarder,
 }
 
 func TestOnAFake(t *testing.T) {
@@ -309,27 +307,6 @@ func testTheGroupsFollow(t *testing.T, cluster *kafkatest.Cluster) {
 	}, patience, 50*time.Millisecond)
 }
 
-func testATopicThatWasCreatedAgainIsRefused(t *testing.T, cluster *kafkatest.Cluster) {
-	w := newWorld(t, cluster, 1, nil)
-	w.write(t, orders(0, 3, 1)...)
-	w.begun(t)
-	admin := kadm.NewClient(w.client)
-	_, err := admin.DeleteTopic(t.Context(), w.topic)
-	require.NoError(t, err)
-	require.Eventually(t, func() bool {
-		_, err = admin.CreateTopic(t.Context(), 1, 1, nil, w.topic)
-		return err == nil
-	}, patience, 50*time.Millisecond)
-	s := w.open(t)
-	require.Eventually(t, func() bool { // a broker may still list a topic that was just deleted
-		_, err = s.Probe(t.Context())
-		return err == nil
-	}, patience, 50*time.Millisecond)
-	_, err = s.Cut(t.Context(), "events", 1, "")
-	require.ErrorIs(t, err, store.ErrPosition)
-	require.ErrorContains(t, err, "was deleted and created again")
-}
-
 func testASampleHasWhatIsPending(t *testing.T, cluster *kafkatest.Cluster) {
 	w := newWorld(t, cluster, 2, map[string]string{"retention.ms": "172800000"})
 	records := orders(0, 20, 7)
@@ -365,36 +342,40 @@ func testTopicsThatCannotBeReadAreRefused(t *testing.T, cluster *kafkatest.Clust
 	require.NoError(t, check(func(c *kafka.Config) { c.Lost = kafka.LostSkip }))
 }
 
-func testARestartIsWaitedFor(t *testing.T, cluster *kafkatest.Cluster) {
-	w := newWorld(t, cluster, 2, nil)
-	w.write(t, orders(0, 10, 3)...)
-	sink := newTaken()
-	forward(t, w.open(t), sink)
-	sink.await(t, 10)
-	cluster.Stop(t)
-	cluster.Start(t)
-	w.writeAgain(t, orders(10, 10, 3)...)
-	sink.await(t, 20)
-}
-
-func testTheForwarderLivesWhileTheBrokersAreAway(t *testing.T, cluster *kafkatest.Cluster) {
+// A forwarder follows its database, and people, even while Kafka does not answer.
+func testAnOutageOfTheBrokersIsWaitedFor(t *testing.T, cluster *kafkatest.Cluster) {
 	const lease = 6 * time.Second // so long that a busy machine loses none
 	w := newWorld(t, cluster, 2, nil)
 	w.write(t, orders(0, 10, 3)...)
 	s, sink := w.open(t, func(c *kafka.Config) { c.SetTimeout(time.Second) }), newTaken()
 	forward(t, s, sink, func(c *forwarder.Config) { c.Lease = lease })
 	sink.await(t, 10)
-	alive := func() bool {
+	works := func(sinks ...string) bool { // on the lanes of these sinks, and no others
 		membership, err := s.Membership(t.Context())
 		require.NoError(t, err)
-		return len(membership.Members) == 1 && !slices.ContainsFunc(membership.Lanes, func(l store.LaneState) bool { return l.Owner == "" })
+		return len(membership.Members) == 1 && !slices.ContainsFunc(membership.Lanes, func(l store.LaneState) bool {
+			return slices.Contains(sinks, l.Lane.Sink) != (l.Owner != "")
+		})
 	}
+	pause := func(action string, paused bool) {
+		require.NoError(t, s.Begin(t.Context(), store.Action{ID: action, Name: action}))
+		_, err := s.Pause(t.Context(), action, "events", paused)
+		require.NoError(t, err)
+	}
+	alive := func() bool { return works("events", store.SinkUnrouted) }
 	require.Eventually(t, alive, patience, 20*time.Millisecond, "the forwarder leases all lanes")
 	cluster.Stop(t)
-	defer cluster.Start(t)
+	start := sync.OnceFunc(func() { cluster.Start(t) })
+	defer start() // then the forwarder ends at once
 	for stopped := time.Now(); time.Since(stopped) < lease*3/2; time.Sleep(100 * time.Millisecond) {
 		require.True(t, alive(), "its heartbeats continue, and its leases are renewed")
 	}
+	pause("pause", true)
+	require.Eventually(t, func() bool { return works(store.SinkUnrouted) }, patience, 50*time.Millisecond)
+	pause("resume", false)
+	start()
+	w.writeAgain(t, orders(10, 10, 3)...)
+	sink.await(t, 20)
 }
 
 func testFailuresKeepTheOrderOfKeys(t *testing.T, cluster *kafkatest.Cluster) {

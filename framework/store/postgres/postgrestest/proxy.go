@@ -2,24 +2,26 @@ package postgrestest
 
 import (
 	"bytes"
-	"errors"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/url"
 	"sync"
 	"testing"
+	"time"
 )
 
 // Proxy is a network between a client and a server that can fail. It forwards until it must
 // swallow. Then it reads from its connections and sends nothing, like a network that lost one side:
 // neither side notices that the other has closed.
 type Proxy struct {
-	listener  net.Listener
 	dsn       *url.URL
 	swallowed chan struct{}
 
 	mu         sync.Mutex
+	listener   net.Listener // nil after Close
 	target     string
+	late       time.Duration // mean delay of a chunk of an answer
 	swallowing swallowing
 	awaited    []byte     // text from a client at which then begins; nil: none
 	then       swallowing // begins at awaited
@@ -39,20 +41,41 @@ const (
 // StartProxy starts a proxy in front of the server of a URL. It ends with the test.
 func StartProxy(t testing.TB, dsn string) *Proxy {
 	t.Helper()
-	server, err := url.Parse(dsn)
+	p, err := NewProxy("127.0.0.1:0", dsn)
 	if err != nil {
 		t.Fatalf("postgrestest: %v", err)
 	}
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatalf("postgrestest: %v", err)
-	}
-	through := *server
-	through.Host = listener.Addr().String()
-	p := &Proxy{listener: listener, dsn: &through, target: server.Host, swallowed: make(chan struct{}, 1)}
-	p.pumps.Go(p.run)
 	t.Cleanup(func() { _ = p.Close() })
 	return p
+}
+
+// NewProxy is StartProxy with an address to listen at and a URL of any kind. Close the proxy in the end.
+func NewProxy(address, dsn string) (*Proxy, error) {
+	server, err := url.Parse(dsn)
+	if err != nil {
+		return nil, err
+	}
+	through := *server
+	through.Host = address
+	p := &Proxy{dsn: &through, target: server.Host, swallowed: make(chan struct{}, 1)}
+	if err := p.Open(); err != nil {
+		return nil, err
+	}
+	through.Host = p.listener.Addr().String()
+	return p, nil
+}
+
+// Open makes the proxy work again after Close, at the same address.
+func (p *Proxy) Open() error {
+	listener, err := net.Listen("tcp", p.dsn.Host)
+	if err != nil {
+		return err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.listener, p.swallowing, p.awaited, p.late = listener, nothing, nil, 0
+	p.pumps.Go(func() { p.run(listener) })
+	return nil
 }
 
 // DSN returns the URL for connecting through the proxy.
@@ -88,6 +111,20 @@ func (p *Proxy) inspect(sent []byte) {
 	if p.awaited != nil && bytes.Contains(sent, p.awaited) {
 		p.swallowing, p.awaited = p.then, nil
 	}
+}
+
+// Slow delays what servers send: each chunk by late on average, and by up to two thirds more or less.
+func (p *Proxy) Slow(late time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.late = late
+}
+
+func (p *Proxy) delay() {
+	p.mu.Lock()
+	late := p.late
+	p.mu.Unlock()
+	time.Sleep(late/3 + rand.N(late*4/3+1))
 }
 
 // Forward makes the proxy forward again. What it dropped stays lost, so connections of that time
@@ -126,20 +163,23 @@ func (p *Proxy) Sever() {
 	p.ends = nil
 }
 
-// Close ends all connections, refuses new ones and waits for its goroutines.
-func (p *Proxy) Close() error {
-	err := p.listener.Close()
+// Close ends all connections, refuses new ones and waits for its goroutines. It may be called again.
+func (p *Proxy) Close() (err error) {
+	p.mu.Lock()
+	listener := p.listener
+	p.listener = nil
+	p.mu.Unlock()
+	if listener != nil {
+		err = listener.Close()
+	}
 	p.Sever()
 	p.pumps.Wait()
-	if errors.Is(err, net.ErrClosed) {
-		return nil
-	}
 	return err
 }
 
-func (p *Proxy) run() {
+func (p *Proxy) run(listener net.Listener) {
 	for {
-		near, err := p.listener.Accept()
+		near, err := listener.Accept()
 		if err != nil {
 			return
 		}
@@ -151,12 +191,21 @@ func (p *Proxy) run() {
 			_ = near.Close()
 			continue
 		}
-		p.mu.Lock()
-		p.ends = append(p.ends, near, far)
-		p.mu.Unlock()
-		p.pumps.Go(func() { p.pump(valve{p, far, everything}, near) })
-		p.pumps.Go(func() { p.pump(valve{p, near, answers}, far) })
+		p.connect(near, far)
 	}
+}
+
+func (p *Proxy) connect(near, far net.Conn) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.listener == nil {
+		_ = near.Close()
+		_ = far.Close()
+		return
+	}
+	p.ends = append(p.ends, near, far)
+	p.pumps.Go(func() { p.pump(valve{p, far, everything}, near) })
+	p.pumps.Go(func() { p.pump(valve{p, near, answers}, far) })
 }
 
 func (p *Proxy) pump(to valve, from net.Conn) {
@@ -185,6 +234,9 @@ func (v valve) Write(b []byte) (int, error) {
 		v.proxy.inspect(b)
 	}
 	if !v.shut() {
+		if v.shuts == answers {
+			v.proxy.delay()
+		}
 		return v.Conn.Write(b)
 	}
 	select {
