@@ -110,9 +110,9 @@ func makePlan(ctx context.Context, r *request) (any, error) {
 	switch p := p.(type) {
 	case *admin.Plan:
 		view.PlannedAt, view.Counts = p.PlannedAt(), p.Counts
-		found, err = p.Examples(ctx, examples)
-	case *admin.ReroutePlan:
-		view.PlannedAt, view.Types = p.PlannedAt(), p.Counts
+		if p.Types != nil {
+			view.Types, view.Counts = p.Types, nil
+		}
 		found, err = p.Examples(ctx, examples)
 	case *admin.ReplayPlan:
 		log, pinned := p.View(), *body.Replay
