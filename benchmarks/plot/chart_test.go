@@ -3,7 +3,6 @@ package plot
 import (
 	"encoding/xml"
 	"errors"
-	"fmt"
 	"io"
 	"math"
 	"strconv"
@@ -12,6 +11,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
+
+	"github.com/waybill-go/waybill/benchmarks/result"
 )
 
 // drawn has the elements of a drawing by name, with their attributes and text.
@@ -58,49 +59,15 @@ func float(t require.TestingT, text string) float64 {
 	return v
 }
 
-func sinks() Chart {
-	return Chart{
-		Title: "Throughput", X: Axis{Names: []string{"noop", "http"}}, Y: Axis{Label: "notifications/s"},
-		Bars: []Bars{{Values: []Point{{0, 20_000, 15_000, 25_000}, {1, 10_000, 0, 0}}}},
-	}
-}
-
-func TestBarsAreAsHighAsTheirValues(t *testing.T) {
-	t.Parallel()
-	d := parse(t, sinks().SVG())
-	bars := d["rect"]
-	require.Len(t, bars, 2)
-	require.InDelta(t, 2, float(t, bars[0]["height"])/float(t, bars[1]["height"]), 0.01)
-	require.Len(t, d["path"], 1, "only values with a range have a whisker")
-	require.Subset(t, d.texts(), []string{"Throughput", "notifications/s", "noop", "http", "20,000", "10,000", "0", "5,000"})
-	require.Equal(t, "20,000 (15,000–25,000)", d["title"][0]["text"])
-}
-
-func TestSetsOfBarsAreBesideEachOther(t *testing.T) {
-	t.Parallel()
-	c := sinks()
-	c.Bars = []Bars{{"before", []Point{{0, 5, 0, 0}, {1, 5, 0, 0}}}, {"after", []Point{{0, 4, 0, 0}, {1, 4, 0, 0}}}}
-	d := parse(t, c.SVG())
-	require.Len(t, d["rect"], 6, "four bars, two in the legend")
-	require.Subset(t, d.texts(), []string{"before", "after"})
-	right := 0.0
-	for _, i := range []int{2, 4, 3, 5} { // from left to right
-		left := float(t, d["rect"][i]["x"])
-		require.GreaterOrEqual(t, left, right)
-		right = left + float(t, d["rect"][i]["width"])
-	}
-}
-
 func TestALogarithmicAxisOmitsValuesThatItCannotShow(t *testing.T) {
 	t.Parallel()
 	c := Chart{X: Axis{Log: true}, Y: Axis{Log: true}, Lines: []Line{{"a", []Point{
-		{1, 0, 0, 0}, {-1, 5, 0, 0}, {1, 1, 0, 3}, {4, 10, 0, 0}, {16, 100, 0, 0}, {64, math.Inf(1), 0, 0}, {256, math.NaN(), 0, 0},
+		{1, 0}, {-1, 5}, {1, 1}, {4, 10}, {16, 100}, {64, math.Inf(1)}, {256, math.NaN()},
 	}, true}}}
 	d := parse(t, c.SVG())
 	points := strings.Fields(d["polyline"][0]["points"])
 	require.Len(t, points, 3)
 	require.Len(t, d["circle"], 3)
-	require.Empty(t, d["path"], "a whisker cannot reach 0")
 	y := func(i int) float64 { return float(t, d["circle"][i]["cy"]) }
 	x := func(i int) float64 { return float(t, d["circle"][i]["cx"]) }
 	require.InDelta(t, y(0)-y(1), y(1)-y(2), 0.2, "ticks are ten times apart")
@@ -112,8 +79,7 @@ func TestAnEmptyChartHasNoDrawing(t *testing.T) {
 	t.Parallel()
 	require.Empty(t, Chart{Title: "Lag"}.SVG())
 	require.Empty(t, Chart{Lines: []Line{{Name: "lag"}}}.SVG())
-	require.Empty(t, Chart{Y: Axis{Log: true}, Lines: []Line{{"lag", []Point{{0, 0, 0, 0}}, false}}}.SVG())
-	require.Empty(t, Chart{X: Axis{Names: []string{"a"}}, Bars: []Bars{{"", []Point{{1, 5, 0, 0}}}}}.SVG(), "no such name")
+	require.Empty(t, Chart{Y: Axis{Log: true}, Lines: []Line{{"lag", []Point{{0, 0}}, false}}}.SVG())
 }
 
 func TestTicksOfAxes(t *testing.T) {
@@ -144,22 +110,6 @@ func TestTicksOfAxes(t *testing.T) {
 	}
 }
 
-func TestNumbers(t *testing.T) {
-	t.Parallel()
-	for v, text := range map[float64]string{0: "0", 0.01234: "0.0123", 12.34: "12.3", 999: "999", 999.9: "1,000", 1000: "1,000", 1234567.8: "1,234,568", -1234: "-1,234", -123456: "-123,456"} {
-		require.Equal(t, text, Number(v))
-	}
-}
-
-func TestLongNamesAreBroken(t *testing.T) {
-	t.Parallel()
-	require.Equal(t, []string{"beside a dead one"}, wrap("beside a dead one", 200))
-	require.Equal(t, []string{"beside a", "dead", "one"}, wrap("beside a dead one", 50))
-	require.Equal(t, []string{"beside a", "backlog", "of ten…"}, wrap("beside a backlog of ten million rows", 50))
-	require.Equal(t, []string{"unbreaka…"}, wrap("unbreakable-name", 62))
-	require.Empty(t, wrap("", 10))
-}
-
 // For charts with any values and names, the drawing must be XML, with all elements inside it.
 func TestAllElementsAreInsideTheDrawing(t *testing.T) {
 	t.Parallel()
@@ -170,20 +120,12 @@ func TestAllElementsAreInsideTheDrawing(t *testing.T) {
 		})
 		points := func() (all []Point) {
 			for x := range rapid.IntRange(0, 12).Draw(t, "points") {
-				y := value.Draw(t, "y")
-				all = append(all, Point{float64(x), y, y - math.Abs(value.Draw(t, "below")), y + math.Abs(value.Draw(t, "above"))})
+				all = append(all, Point{float64(x), value.Draw(t, "y")})
 			}
 			return all
 		}
 		c := Chart{Title: word.Draw(t, "title"), Y: Axis{Label: word.Draw(t, "y label"), Log: rapid.Bool().Draw(t, "log y")}}
 		c.X = Axis{Label: word.Draw(t, "x label"), Log: rapid.Bool().Draw(t, "log x")}
-		bars := rapid.IntRange(0, 3).Draw(t, "bars")
-		if bars > 0 || rapid.Bool().Draw(t, "named") {
-			c.X.Log, c.X.Names = false, rapid.SliceOfN(word, 1, 12).Draw(t, "names")
-		}
-		for range bars {
-			c.Bars = append(c.Bars, Bars{word.Draw(t, "set"), points()})
-		}
 		for range rapid.IntRange(0, 3).Draw(t, "lines") {
 			c.Lines = append(c.Lines, Line{word.Draw(t, "line"), points(), rapid.Bool().Draw(t, "dots")})
 		}
@@ -199,10 +141,6 @@ func TestAllElementsAreInsideTheDrawing(t *testing.T) {
 		}
 		for _, e := range d["text"] {
 			inside("text "+e["text"], e["x"], e["y"])
-		}
-		for _, e := range d["rect"] {
-			inside("rect", e["x"], e["y"])
-			inside("rect's end", fmt.Sprint(float(t, e["x"])+float(t, e["width"])), fmt.Sprint(float(t, e["y"])+float(t, e["height"])-0.1))
 		}
 		for _, e := range d["line"] {
 			inside("line", e["x1"], e["y1"])
@@ -222,19 +160,22 @@ func TestAllElementsAreInsideTheDrawing(t *testing.T) {
 
 func TestRowsHaveABarOrPoints(t *testing.T) {
 	t.Parallel()
-	r := Rows{Title: "Drains", X: Axis{Label: "deliveries/s"}, Rows: []Row{
-		{Name: "ours", Points: []Point{{Y: 2000, Low: 1500, High: 2500}}}, {Name: "theirs & others", Colour: 1, Points: []Point{{Y: 1000}}}, {Name: "spoiled"},
-	}}
-	d := parse(t, r.SVG())
+	rate, p50, p99 := result.Quantity{Name: "rate", Unit: "deliveries/s"}, result.Quantity{Name: "p50", Unit: "ms"}, result.Quantity{Name: "p99", Unit: "ms"}
+	ours, theirs, late := result.Case{Name: "ours"}, result.Case{Name: "theirs & others"}, result.Case{Name: "late"}
+	ours.Add(rate.Of(1500), rate.Of(2000), rate.Of(2500), p50.Of(1), p99.Of(100))
+	theirs.Add(rate.Of(1000), p50.Of(0), p99.Of(5))
+	cases := []result.Case{ours, theirs, late}
+	grey := func(string) int { return Grey }
+	d := parse(t, Rows("Drains", cases, grey, rate))
 	bars := d["rect"]
 	require.Len(t, bars, 2)
 	require.InDelta(t, 2, float(t, bars[0]["width"])/float(t, bars[1]["width"]), 0.01)
-	require.Subset(t, d.texts(), []string{"Drains", "ours", "theirs & others", "spoiled", "2,000", "1,000", "deliveries/s"})
+	require.Len(t, d["line"], 1+len(fromZero([]float64{2500}).ticks), "only values with a range have a whisker")
+	require.Subset(t, d.texts(), []string{"Drains", "ours", "theirs & others", "late", "2,000", "1,000", "deliveries/s"})
+	require.Equal(t, "ours: 2,000", d["title"][0]["text"])
 
-	r.X.Log = true
-	r.Rows[0].Points = []Point{{Y: 1}, {Y: 10}, {Y: 100}, {Y: 0}}
-	d = parse(t, r.SVG())
+	d = parse(t, Rows("Latency", cases, grey, p50, p99))
 	require.Len(t, d["circle"], 3, "a logarithmic axis has no place for 0")
-	require.Contains(t, d.texts(), "1 … 100")
-	require.Empty(t, Rows{Rows: []Row{{Name: "spoiled"}}}.SVG())
+	require.Subset(t, d.texts(), []string{"1 … 100", "ms: p50, p99"})
+	require.Empty(t, Rows("Drains", []result.Case{late}, grey, rate))
 }

@@ -1,98 +1,106 @@
 package plot
 
 import (
+	"cmp"
 	"html"
-	"slices"
+	"strings"
+
+	"github.com/waybill-go/waybill/benchmarks/result"
 )
 
-// Rows is a chart with a line of text for each row, and a bar or points beside it.
-type Rows struct {
-	Title string
-	X     Axis // without Names
-	Rows  []Row
-}
-
-// Row is a name with what was measured of it.
-type Row struct {
-	Name string
-	// Colour is the number of a colour; Grey is for what is no contender.
-	Colour int
-	// Points has one value, which is drawn as a bar with a whisker, or several, such as percentiles, which
-	// are drawn as dots on a line. Only Y, Low and High count. A row without points has only its name.
-	Points []Point
-}
-
-// Grey is the Colour of rows that are there for comparison.
+// Grey is the number of a colour for rows that are there for comparison.
 const Grey = -1
-
-func (r Row) colour() string {
-	if r.Colour == Grey {
-		return "#999999"
-	}
-	return colour(r.Colour)
-}
 
 const rowHeight = 30.0
 
-// SVG returns the chart as an svg element; "" if there is nothing to draw.
-func (r Rows) SVG() string {
+// Rows returns a chart as an svg element: a row for each case, with its name and a bar for the median of the
+// quantity, from the lowest to the highest run. For several quantities, such as percentiles, it has a dot for
+// each on a logarithmic scale. colourOf returns the number of a case's colour. If no case has one of the
+// quantities, there is nothing to draw, and the chart is "".
+func Rows(title string, cases []result.Case, colourOf func(name string) int, of ...result.Quantity) string {
+	x := Axis{Label: cmp.Or(of[0].Title, of[0].Unit), Log: len(of) > 1}
+	if x.Log {
+		names := make([]string, len(of))
+		for i, q := range of {
+			names[i] = q.Name
+		}
+		x.Label = of[0].Unit + ": " + strings.Join(names, ", ")
+	}
 	names, xs := 0.0, []float64(nil)
-	for _, row := range r.Rows {
-		names = max(names, widthOf(row.Name))
-		for _, p := range row.Points {
-			if r.X.holds(p.Y) {
-				xs = append(xs, p.Y, p.within(r.X).High)
+	for _, c := range cases {
+		names = max(names, widthOf(c.Name))
+		for _, m := range shown(c, x, of) {
+			xs = append(xs, m.Median)
+			if !x.Log {
+				xs = append(xs, m.Max)
 			}
 		}
 	}
 	if len(xs) == 0 {
 		return ""
 	}
-	d := &drawing{Chart: Chart{Title: r.Title}, height: 2*border + 3*lineHeight + float64(len(r.Rows))*rowHeight + lineHeight}
-	if d.x = fromZero(xs); r.X.Log {
+	d := &drawing{Chart: Chart{Title: title}, height: 2*border + 4*lineHeight + float64(len(cases))*rowHeight}
+	if d.x = fromZero(xs); x.Log {
 		d.x = logarithmic(xs)
 	}
 	const figures = 120 // room for figures behind the longest bar
 	d.x.from, d.x.to = border+min(names, width/2)+10, width-figures
 	top := border + 2*lineHeight
-	d.y = scale{from: top, to: top - 2*lineHeight}
-	bottom := top + float64(len(r.Rows))*rowHeight
+	bottom := top + float64(len(cases))*rowHeight
 	d.head()
 	for i, label := range d.x.labels() {
-		x := d.x.at(d.x.ticks[i])
-		d.stroke(x, top, x, bottom, grid, 1)
-		d.words(x, bottom+tickLength+12, "middle", faint, "", label)
+		at := d.x.at(d.x.ticks[i])
+		d.stroke(at, top, at, bottom, grid, 1)
+		d.words(at, bottom+tickLength+12, "middle", faint, "", label)
 	}
-	d.words((d.x.from+d.x.to)/2, bottom+tickLength+12+lineHeight, "middle", faint, "", r.X.Label)
-	for i, row := range r.Rows {
-		d.row(row, r.X, top+(float64(i)+0.5)*rowHeight)
+	d.words((d.x.from+d.x.to)/2, bottom+tickLength+12+lineHeight, "middle", faint, "", x.Label)
+	for i, c := range cases {
+		y := top + (float64(i)+0.5)*rowHeight
+		d.words(d.x.from-8, y+4, "end", ink, "", c.Name)
+		d.row(c.Name, shown(c, x, of), rowColour(colourOf(c.Name)), y)
 	}
 	d.text.WriteString("</svg>")
 	return d.text.String()
 }
 
-// row draws one row around a height.
-func (d *drawing) row(r Row, axis Axis, y float64) {
-	d.words(d.x.from-8, y+4, "end", ink, "", r.Name)
-	points := slices.DeleteFunc(slices.Clone(r.Points), func(p Point) bool { return !axis.holds(p.Y) })
-	if len(points) == 0 {
+func rowColour(n int) string {
+	if n == Grey {
+		return "#999999"
+	}
+	return colour(n)
+}
+
+// shown returns the metrics of a case that the axis can show.
+func shown(c result.Case, x Axis, of []result.Quantity) (list []*result.Metric) {
+	for _, q := range of {
+		if m := c.Find(q.Name); m != nil && x.holds(m.Median) {
+			list = append(list, m)
+		}
+	}
+	return list
+}
+
+// row draws the metrics of one row around a height.
+func (d *drawing) row(name string, metrics []*result.Metric, colour string, y float64) {
+	if len(metrics) == 0 {
 		return
 	}
-	last := points[len(points)-1]
-	end, text := d.x.at(last.Y), Number(last.Y)
-	if len(points) == 1 {
-		const thick = 0.6 * rowHeight
-		d.write(`<rect x="%.1f" y="%.1f" width="%.1f" height="%.1f" fill="%s"><title>%s</title></rect>`,
-			d.x.from, y-thick/2, max(end-d.x.from, 0), thick, r.colour(), html.EscapeString(r.Name+": "+text))
-		if w := last.within(axis); w.Low < w.High {
-			d.stroke(d.x.at(w.Low), y, d.x.at(w.High), y, ink, 1.2)
-			end = d.x.at(w.High)
+	last := metrics[len(metrics)-1]
+	end, text := d.x.at(last.Median), result.Number(last.Median)
+	if d.x.log {
+		first := metrics[0].Median
+		text = result.Number(first) + " … " + text
+		d.stroke(d.x.at(first), y, end, y, colour, 1.5)
+		for _, m := range metrics {
+			d.write(`<circle cx="%.1f" cy="%.1f" r="4" fill="%s"/>`, d.x.at(m.Median), y, colour)
 		}
 	} else {
-		text = Number(points[0].Y) + " … " + text
-		d.stroke(d.x.at(points[0].Y), y, end, y, r.colour(), 1.5)
-		for _, p := range points {
-			d.write(`<circle cx="%.1f" cy="%.1f" r="4" fill="%s"/>`, d.x.at(p.Y), y, r.colour())
+		const thick = 0.6 * rowHeight
+		d.write(`<rect x="%.1f" y="%.1f" width="%.1f" height="%.1f" fill="%s"><title>%s</title></rect>`,
+			d.x.from, y-thick/2, end-d.x.from, thick, colour, html.EscapeString(name+": "+text))
+		if last.Min < last.Max {
+			d.stroke(d.x.at(last.Min), y, d.x.at(last.Max), y, ink, 1.2)
+			end = d.x.at(last.Max)
 		}
 	}
 	d.words(end+8, y+4, "start", ink, "", text)

@@ -4,7 +4,8 @@ import (
 	"math"
 	"slices"
 	"strconv"
-	"strings"
+
+	"github.com/waybill-go/waybill/benchmarks/result"
 )
 
 // scale maps values to pixels between from and to.
@@ -102,31 +103,14 @@ func (s scale) labels() []string {
 		if !s.log {
 			decimals = max(0, -int(math.Floor(math.Log10(s.ticks[1]-s.ticks[0])+1e-9)))
 		}
-		if decimals > mostDecimals || s.log && tick < math.Pow10(-mostDecimals) {
+		switch {
+		case decimals > mostDecimals, s.log && tick < math.Pow10(-mostDecimals):
 			texts = append(texts, strconv.FormatFloat(tick, 'g', 3, 64))
-			continue
+		case tick == math.Trunc(tick) && decimals <= 0:
+			texts = append(texts, result.Count(int64(tick)))
+		default:
+			texts = append(texts, strconv.FormatFloat(tick, 'f', decimals, 64))
 		}
-		texts = append(texts, withCommas(strconv.FormatFloat(tick, 'f', decimals, 64)))
 	}
 	return texts
-}
-
-// Number formats a value with three digits, and values from 1,000 as whole numbers with commas.
-func Number(v float64) string {
-	if math.Abs(v) >= 999.5 {
-		return withCommas(strconv.FormatFloat(v, 'f', 0, 64))
-	}
-	return strconv.FormatFloat(v, 'g', 3, 64)
-}
-
-// withCommas puts commas between the thousands of a number.
-func withCommas(text string) string {
-	whole, fraction, some := strings.Cut(text, ".")
-	for i := len(whole) - 3; i > 0 && whole[i-1] != '-'; i -= 3 {
-		whole = whole[:i] + "," + whole[i:]
-	}
-	if some {
-		whole += "." + fraction
-	}
-	return whole
 }

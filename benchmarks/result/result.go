@@ -13,7 +13,7 @@ import (
 
 // Format is the version of the JSON form of a Result. It changes when a key is renamed or removed, or
 // changes its meaning.
-const Format = 1
+const Format = 2
 
 // Result has everything that a bench measured.
 type Result struct {
@@ -81,8 +81,6 @@ type Case struct {
 
 	Metrics []Metric `json:"metrics"`
 	Checks  []Check  `json:"checks"`
-	// Series are values over time, of the last run.
-	Series []Series `json:"series"`
 }
 
 // Quantity is a measurable quantity.
@@ -132,18 +130,6 @@ type Check struct {
 	OutOfOrder int64 `json:"out_of_order,omitempty"`
 	// Unsettled arrived, and are still pending after the relay has stopped, so they would arrive again.
 	Unsettled int64 `json:"unsettled,omitempty"`
-}
-
-// Series is a quantity over time.
-type Series struct {
-	Quantity
-	Points []Point `json:"points"`
-}
-
-// Point is one value of a Series.
-type Point struct {
-	Seconds float64 `json:"t"` // since the run began
-	Value   float64 `json:"v"`
 }
 
 // Add adds the figures of one run.

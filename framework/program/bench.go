@@ -30,7 +30,7 @@ the process, or with a database, sinks and settings of your own.
   latency   the time from a commit to the sink's receipt, at a steady rate
   sustain   publishing and delivering together: lag, size of the tables, memory
   sweep     throughput for several parallelism thresholds, to choose one
-  fault     a dead sink, a transaction that stays open, and a large backlog
+  fault     a dead sink, and a transaction that stays open
 
 Without a scenario it measures the first three, which takes a minute or two; "all"
 measures everything. The last lines say what to do about the figures.

@@ -6,13 +6,10 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/jedib0t/go-pretty/v6/table"
-	"github.com/pkg/browser"
 	"github.com/spf13/cobra"
 
 	"github.com/waybill-go/waybill/framework/config"
@@ -34,14 +31,11 @@ show its header, its text and its files. The mail is the one that waybill forwar
 send, with the routes and their payloads applied. --html and --text show only that
 part, and --eml shows the mail as it would be sent.
 
---out writes to a file, in the format of its extension unless one of these flags is
-set. --open shows the HTML in the browser, or the text if there is no HTML.
-
 The command warns about what is missing: recipients, the text, or an image. It needs
 neither the database's address nor the mail server's password.`,
 		Example: `  waybill mail preview order.placed --data order.json
-  waybill mail preview order.placed --data order.json --locale de --open
-  echo '{"order": 17}' | waybill mail preview order.placed --data - --out order.eml`,
+  waybill mail preview order.placed --data order.json --locale de --html > order.html
+  echo '{"order": 17}' | waybill mail preview order.placed --data - --eml > order.eml`,
 		Args: oneType,
 		RunE: v.run,
 	}
@@ -55,8 +49,6 @@ neither the database's address nor the mail server's password.`,
 	flags.BoolVar(&v.text, "text", false, "show only the text")
 	flags.BoolVar(&v.eml, "eml", false, "show the mail as it would be sent")
 	flags.BoolVar(&v.json, "json", false, "print the result as JSON")
-	flags.StringVar(&v.out, "out", "", "file to write to: .html, .txt or .eml")
-	flags.BoolVar(&v.open, "open", false, "show the mail in the browser")
 	return cmd
 }
 
@@ -86,9 +78,8 @@ type preview struct {
 	*command.Invocation
 	flags                 command.SourceFlags
 	sample                sample
-	id, sink, locale, out string
+	id, sink, locale      string
 	html, text, eml, json bool
-	open                  bool
 	warnings              []string
 }
 
@@ -107,7 +98,7 @@ type mailView struct {
 }
 
 func (v *preview) run(cmd *cobra.Command, args []string) error {
-	if err := errors.Join(atMostOne(cmd, "html", "text", "eml", "json"), atMostOne(cmd, "out", "open", "json")); err != nil {
+	if err := atMostOne(cmd, "html", "text", "eml", "json"); err != nil {
 		return command.WrongUsage(cmd, err)
 	}
 	if v.sample.file == "" {
@@ -209,85 +200,26 @@ func composerOf(source config.Source, sink string, types *registry.Registry) (co
 }
 
 func (v *preview) show(typ string, mail *email.Preview) error {
-	format := v.format()
+	var content []byte
 	switch {
 	case v.json:
 		return command.PrintJSON(v.Stdout, v.view(typ, mail))
-	case v.open:
-		return v.openBrowser(mail, cmp.Or(format, bestFormat(mail)))
-	case v.out != "":
-		content, err := contentOf(mail, cmp.Or(format, filepath.Ext(v.out)))
-		if err != nil {
-			return fmt.Errorf("--out %s: %w", v.out, err)
-		}
-		return os.WriteFile(v.out, content, 0o644)
-	case format != "":
-		content, err := contentOf(mail, format)
-		if err != nil {
-			return err
-		}
-		_, err = v.Raw.Write(content)
-		return err
-	}
-	printMail(v.Stdout, mail)
-	return nil
-}
-
-// format returns the extension of the format that the flags ask for; "" for none.
-func (v *preview) format() string {
-	switch {
+	case v.html && mail.HTML == "":
+		return errors.New("the mail has no html")
+	case v.text && mail.Text == "":
+		return errors.New("the mail has no text")
 	case v.html:
-		return ".html"
+		content = []byte(mail.HTML)
 	case v.text:
-		return ".txt"
+		content = []byte(mail.Text)
 	case v.eml:
-		return ".eml"
+		content = mail.Mail
+	default:
+		printMail(v.Stdout, mail)
+		return nil
 	}
-	return ""
-}
-
-func bestFormat(mail *email.Preview) string {
-	if mail.HTML == "" {
-		return ".txt"
-	}
-	return ".html"
-}
-
-func contentOf(mail *email.Preview, format string) ([]byte, error) {
-	switch {
-	case format == ".html" && mail.HTML == "":
-		return nil, errors.New("the mail has no html")
-	case format == ".txt" && mail.Text == "":
-		return nil, errors.New("the mail has no text")
-	case format == ".html":
-		return []byte(mail.HTML), nil
-	case format == ".txt":
-		return []byte(mail.Text), nil
-	case format == ".eml":
-		return mail.Mail, nil
-	}
-	return nil, errors.New("use a name that ends with .html, .txt or .eml, or choose the format with --html, --text or --eml")
-}
-
-func (v *preview) openBrowser(mail *email.Preview, format string) error {
-	content, err := contentOf(mail, format)
-	if err != nil {
-		return err
-	}
-	file, err := os.CreateTemp("", "waybill-mail-*"+format)
-	if err != nil {
-		return err
-	}
-	_, err = file.Write(content)
-	if err := errors.Join(err, file.Close()); err != nil {
-		return err
-	}
-	terminal.Println(v.Stdout, file.Name()) // not removed: the browser may read it at any time
-	browser.Stdout, browser.Stderr = v.Stderr, v.Stderr
-	if err := browser.OpenFile(file.Name()); err != nil {
-		return fmt.Errorf("no browser could be opened: %w", err)
-	}
-	return nil
+	_, err := v.Raw.Write(content)
+	return err
 }
 
 func (v *preview) view(typ string, mail *email.Preview) mailView {

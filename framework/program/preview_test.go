@@ -119,21 +119,10 @@ func TestMailPreviewWritesEachFormat(t *testing.T) {
 	t.Parallel()
 	config, data := previewed(t, order)
 	html := `<img src="data:image/png;base64,UE5H"><p>Danke für <b>17</b>.</p>`
-	for name, want := range map[string]string{"a.html": html, "a.txt": "Danke für 17.\n"} {
-		out := filepath.Join(t.TempDir(), name)
-		r := waybill(t, "mail", "preview", "order.placed", "-c", config, "--data", data, "--locale", "de-AT", "--out", out)
-		require.Equal(t, result{}, r)
-		written, err := os.ReadFile(out)
-		require.NoError(t, err)
-		require.Equal(t, want, string(written))
-	}
 	for flag, want := range map[string]string{"--html": html, "--text": "Danke für 17.\n"} {
 		r := waybill(t, "mail", "preview", "order.placed", "-c", config, "--data", data, "--locale", "de", flag)
 		require.Equal(t, result{stdout: want}, r)
 	}
-	r := waybill(t, "mail", "preview", "order.placed", "-c", config, "--data", data, "--locale", "de", "--out", "mail.pdf")
-	require.Equal(t, exitFailed, r.code)
-	require.Contains(t, r.stderr, "--out mail.pdf: use a name that ends with .html, .txt or .eml")
 }
 
 func TestMailPreviewAsJSON(t *testing.T) {
@@ -199,29 +188,6 @@ func TestMailPreviewWarnsOfMissingParts(t *testing.T) {
 	require.Contains(t, r.stderr, "warning: no route leads customer.moved to mail")
 	require.Contains(t, r.stderr, "warning: the html shows cid:gone.png, but there is no file")
 	require.Contains(t, r.stderr, "warning: there is no text version")
-}
-
-// Not parallel, since it changes the environment.
-func TestMailPreviewOpensTheBrowser(t *testing.T) {
-	programs := t.TempDir()
-	seen := filepath.Join(programs, "seen")
-	script := "#!/bin/sh\n/bin/cat \"${1#file://}\" > " + seen + "\n"
-	require.NoError(t, os.WriteFile(filepath.Join(programs, "xdg-open"), []byte(script), 0o700))
-	t.Setenv("PATH", programs)
-	t.Setenv("TMPDIR", t.TempDir())
-	config, data := previewed(t, order)
-	r := waybill(t, "mail", "preview", "order.placed", "-c", config, "--data", data, "--locale", "de", "--open")
-	require.Zero(t, r.code, r.stderr)
-	require.FileExists(t, strings.TrimSuffix(r.stdout, "\n"))
-	html, err := os.ReadFile(seen)
-	require.NoError(t, err)
-	require.Equal(t, `<img src="data:image/png;base64,UE5H"><p>Danke für <b>17</b>.</p>`, string(html))
-
-	require.NoError(t, os.Remove(filepath.Join(programs, "xdg-open")))
-	r = waybill(t, "mail", "preview", "order.placed", "-c", config, "--data", data, "--locale", "de", "--open")
-	require.Equal(t, exitFailed, r.code)
-	require.FileExists(t, strings.TrimSuffix(r.stdout, "\n"), "the user can open the file")
-	require.Contains(t, r.stderr, "no browser could be opened")
 }
 
 func TestMailPreviewReportsMistakes(t *testing.T) {

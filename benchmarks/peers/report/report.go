@@ -61,28 +61,21 @@ func (p part) replace(page, generated string) (string, error) {
 // draw returns a plot with a row for each contender: a bar for the median of its first metric, with
 // minimum and maximum, or, for latencies, a point for each percentile on a logarithmic scale.
 func draw(s result.Scenario) string {
-	quantities := []string{metrics(s)[0].Name}
-	rows := plot.Rows{Title: s.Title, X: plot.Axis{Label: metrics(s)[0].Title}}
-	if quantities[0] == "p50" {
-		quantities = []string{"p50", "p95", "p99"}
-		rows.X = plot.Axis{Label: "ms: " + strings.Join(quantities, ", "), Log: true}
+	drawn := metrics(s)
+	if drawn[0].Name == "p50" {
+		drawn = drawn[:min(3, len(drawn))] // p50, p95 and p99
+	} else {
+		drawn = drawn[:1]
 	}
-	for _, c := range s.Cases {
-		row := plot.Row{Name: c.Name, Colour: 1}
+	return plot.Rows(s.Title, s.Cases, func(name string) int {
 		switch {
-		case strings.HasPrefix(c.Name, "Limit"):
-			row.Colour = plot.Grey
-		case strings.Contains(c.Name, "Waybill"):
-			row.Colour = 0
+		case strings.HasPrefix(name, "Limit"):
+			return plot.Grey
+		case strings.Contains(name, "Waybill"):
+			return 0
 		}
-		for _, name := range quantities {
-			if m := c.Find(name); m != nil {
-				row.Points = append(row.Points, plot.Point{Y: m.Median, Low: m.Min, High: m.Max})
-			}
-		}
-		rows.Rows = append(rows.Rows, row)
-	}
-	return rows.SVG()
+		return 1
+	}, drawn...)
 }
 
 // metrics returns the quantities of a scenario in the order of its columns: those of the case with the

@@ -26,15 +26,7 @@ what the shop committed: nothing may be missing, nothing may come from a rollbac
 the notifications of each customer must arrive in order. Otherwise the exit code is 1.
 
 The database, the Kafka broker, the endpoint and the mail server run inside the process
-and leave nothing behind. You can use your own instead:
-
-  --database   a PostgreSQL, MySQL or MariaDB database. The demo drops its own tables,
-               whose names begin with waybill_demo, before and after; it touches no
-               others.
-  --kafka      a Kafka cluster. The demo creates a topic waybill-demo-… and deletes it.
-  --smtp       a mail server, such as Mailpit. The mails are addressed to example.com.
-               The demo counts the server's receipts, and does not see whether the
-               mails arrive.
+and leave nothing behind.
 
 With --observe a dashboard shows the shop while it trades. The shop then trades until
 SIGINT, unless --for sets a time.
@@ -55,10 +47,6 @@ The demo reads no configuration.`,
 	}
 	cmd.Flags().DurationVar(&c.For, "for", demo.DefaultFor, "how long the shop places orders; 0 is until SIGINT")
 	cmd.Flags().IntVar(&c.Rate, "rate", demo.DefaultRate, "orders per second; 0 is as many as possible")
-	cmd.Flags().DurationVar(&c.Drain, "drain", demo.DefaultDrain, "how long deliveries may take after the shop has closed")
-	cmd.Flags().StringVar(&c.Database, "database", "", "address of a PostgreSQL, MySQL or MariaDB database, instead of SQLite in a temporary folder")
-	cmd.Flags().StringSliceVar(&c.Kafka, "kafka", nil, "Kafka brokers as host:port, instead of one inside the process")
-	cmd.Flags().StringVar(&c.SMTP, "smtp", "", "URL of a mail server, instead of one inside the process")
 	cmd.Flags().StringVar(&c.Observe, "observe", "", "`ADDRESS` to serve a dashboard at, such as 127.0.0.1:8090")
 	cmd.Flags().BoolVar(&c.JSON, "json", false, "print the result as JSON")
 	return cmd

@@ -139,3 +139,15 @@ func medianIn(s result.Scenario, name string, q result.Quantity) float64 {
 	}
 	return 0
 }
+
+// sinksSwept returns the sinks of a sweep, in order.
+func sinksSwept(s result.Scenario) []string {
+	var names []string
+	for _, c := range s.Cases {
+		name, _, _ := strings.Cut(c.Name, sweepSeparator)
+		if !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return names
+}

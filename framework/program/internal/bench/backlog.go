@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/waybill-go/waybill/benchmarks/result"
 )
@@ -40,14 +39,6 @@ const (
 	// The first text for MySQL.
 	madeUpConcat = `CONCAT('{"n":', n, ',"pad":"', $5, '"}')`
 )
-
-// fill empties the log and writes a backlog of n notifications into it.
-func (b *bench) fill(ctx context.Context, n int) (batch, error) {
-	if err := b.database.empty(ctx); err != nil {
-		return batch{}, err
-	}
-	return b.append(ctx, n)
-}
 
 // append appends a backlog of n notifications to the log.
 func (b *bench) append(ctx context.Context, n int) (batch, error) {
@@ -86,31 +77,4 @@ func (b *bench) fillStatement() string {
 		payload = sampleText
 	}
 	return strings.Replace(query, "PAYLOAD", payload, 1)
-}
-
-const (
-	// aim is the intended duration of a run over a backlog if the user sets no number of rows.
-	aim = time.Second
-	// leastRows and mostRows limit the number of rows that is chosen then.
-	fewestRows, mostRows = 200, 200_000
-)
-
-// rowsFor returns the number of rows of a run: the user's, or else as many as take about as long as
-// aim. measure drains a backlog of a number of rows.
-func (b *bench) rowsFor(ctx context.Context, measure func(context.Context, int) (time.Duration, error)) (int, error) {
-	if b.config.Rows > 0 {
-		return b.config.Rows, nil
-	}
-	for rows := fewestRows; ; {
-		took, err := measure(ctx, rows)
-		if err != nil {
-			return 0, err
-		}
-		factor := aim.Seconds() / took.Seconds()
-		next := min(max(int(float64(rows)*min(factor, 20)), fewestRows), mostRows)
-		if took > aim/4 || next == rows {
-			return next, nil
-		}
-		rows = next
-	}
 }

@@ -7,9 +7,9 @@
 // and repeats.
 //
 // The files in the order in which to read them: config.go, scenario.go, database.go, notification.go,
-// backlog.go, application.go, watch.go, destination.go, delivering.go; then a file for each scenario:
-// publish.go, drain.go, latency.go, sustain.go with space.go, sweep.go, fault.go; then environment.go,
-// judge.go, advice.go, and the output: progress.go, table.go, page.go with charts.go.
+// backlog.go, application.go, watch.go, destination.go, delivering.go; then the scenarios: publish.go, drain.go
+// (also sweep and fault), latency.go, sustain.go with space.go; then environment.go, judge.go, advice.go, and the
+// output: progress.go, table.go, page.go with charts.go.
 package bench
 
 import (

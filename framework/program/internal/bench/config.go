@@ -32,7 +32,7 @@ type Config struct {
 	// Sample is published instead of made-up notifications.
 	Sample Sample
 
-	Rows       int           // rows of a backlog; default as many as take about a second, and 1,000,000 for the large one of fault
+	Rows       int           // rows of a backlog; default as many as take about a second
 	Runs       int           // runs of each case after a warm-up; default 3
 	Thresholds []int         // thresholds of parallelism: all are measured in sweep, default 1, 4, 16, 64, 256, 1024; elsewhere the first, default the sink's
 	Delay      time.Duration // duration of a delivery to receivers inside the process; default 0, in sweep 5 ms
@@ -45,7 +45,6 @@ type Config struct {
 const (
 	DefaultRuns       = 3
 	defaultSweepDelay = 5 * time.Millisecond
-	largeBacklog      = 1_000_000
 )
 
 // DefaultThresholds are the thresholds of sweep.

@@ -14,7 +14,6 @@ import (
 
 	"github.com/waybill-go/waybill/framework/config"
 	"github.com/waybill-go/waybill/framework/program/internal/scratch"
-	"github.com/waybill-go/waybill/framework/store/postgres"
 )
 
 // prefix is the beginning of the names of all tables; eight random digits follow.
@@ -41,28 +40,28 @@ type database struct {
 func openDatabase(ctx context.Context, c Config, folder string) (d *database, err error) {
 	random := make([]byte, 4)
 	_, _ = rand.Read(random) // never fails
-	tables := scratch.Config{
-		Prefix:      prefix + hex.EncodeToString(random),
-		Others:      []string{orders},
-		Connections: slices.Max(c.clients) + forwarderConnections,
-	}
+	var tables config.Tables
 	listen := true
 	if c.Configured != nil {
-		tables.Payload, tables.Receipts = postgres.Payload(c.Configured.Outbox.Payload), c.Configured.Outbox.Receipts
+		tables.Outbox.Payload, tables.Outbox.Receipts = c.Configured.Outbox.Payload, c.Configured.Outbox.Receipts
 		listen = c.Configured.Forwarder.Listen == nil || *c.Configured.Forwarder.Listen
 	}
+	tables.Database, tables.Outbox.Prefix = c.Database, prefix+hex.EncodeToString(random)
+	d = &database{together: 8, remove: func() error { return nil }}
 	switch c.Database.Dialect() {
 	case config.PostgreSQL:
-		if listen {
-			tables.Listen = c.Database.DSN()
-		}
-		d = &database{postgres: true, listens: listen, together: 8, remove: func() error { return nil }}
-		d.Outbox, err = scratch.OpenPostgres(ctx, c.Database.DSN(), tables, func(db *sql.DB) error { return refuseTaken(ctx, db, tables.Prefix) })
+		d.postgres, d.listens, tables.Listen = true, listen, listen
 	case config.MySQL:
-		d = &database{mysql: true, together: 8, remove: func() error { return nil }}
-		d.Outbox, err = scratch.OpenMySQL(ctx, c.Database.DSN(), tables, func(db *sql.DB) error { return refuseTakenInMySQL(ctx, db, tables.Prefix) })
-	default:
-		d, err = openSQLite(ctx, c, folder, tables)
+		d.mysql = true
+	}
+	if d.postgres || d.mysql {
+		d.Outbox, err = scratch.OpenServer(ctx, tables, scratch.Config{
+			Others: []string{orders}, Connections: slices.Max(c.clients) + forwarderConnections,
+			Prepare: func(db *sql.DB) error { return refuseTaken(ctx, db, tables.Outbox.Prefix, d.mysql) },
+		})
+	} else {
+		d.together = 1
+		err = d.openSQLite(ctx, c.Database, folder, tables.Outbox)
 	}
 	if err != nil {
 		return nil, err
@@ -75,41 +74,31 @@ func openDatabase(ctx context.Context, c Config, folder string) (d *database, er
 
 // openSQLite creates a database file: in folder, or beside the user's database, and so on the same
 // disk, if there is one.
-func openSQLite(ctx context.Context, c Config, folder string, tables scratch.Config) (*database, error) {
-	d := &database{together: 1, remove: func() error { return nil }}
-	if c.Database.Dialect() == config.SQLite {
-		beside, err := os.MkdirTemp(filepath.Dir(c.Database.DSN()), "waybill-bench-")
+func (d *database) openSQLite(ctx context.Context, own config.Database, folder string, o config.Outbox) (err error) {
+	if own.Dialect() == config.SQLite {
+		beside, err := os.MkdirTemp(filepath.Dir(own.DSN()), "waybill-bench-")
 		if err != nil {
-			return nil, fmt.Errorf("make a folder beside the %s: %w", c.Database, err)
+			return fmt.Errorf("make a folder beside the %s: %w", own, err)
 		}
 		folder, d.remove = beside, func() error { return os.RemoveAll(beside) }
 	}
-	var err error
-	if d.Outbox, err = scratch.OpenSQLite(ctx, filepath.Join(folder, "bench.db"), tables); err != nil {
-		return nil, errors.Join(err, d.remove())
+	if d.Outbox, err = scratch.OpenSQLite(ctx, filepath.Join(folder, "bench.db"), o); err != nil {
+		return errors.Join(err, d.remove())
 	}
-	return d, nil
+	return nil
 }
 
 // refuseTaken returns an error if the prefix is in use, because the bench drops its tables at the
 // end.
-func refuseTaken(ctx context.Context, db *sql.DB, prefix string) error {
-	var taken int
-	if err := db.QueryRowContext(ctx, `SELECT count(*) FROM pg_class WHERE starts_with(relname, $1)`, prefix).Scan(&taken); err != nil {
-		return fmt.Errorf("connect to PostgreSQL: %w", err)
+func refuseTaken(ctx context.Context, db *sql.DB, prefix string, mysql bool) error {
+	server, query := "PostgreSQL", `SELECT count(*) FROM pg_class WHERE starts_with(relname, $1)`
+	if mysql {
+		server, query = "MySQL", `SELECT count(*) FROM information_schema.TABLES WHERE TABLE_SCHEMA = DATABASE() AND LOCATE(?, TABLE_NAME) = 1`
 	}
-	return refuse(taken, prefix)
-}
-
-func refuseTakenInMySQL(ctx context.Context, db *sql.DB, prefix string) error {
 	var taken int
-	if err := db.QueryRowContext(ctx, `SELECT count(*) FROM information_schema.TABLES WHERE TABLE_SCHEMA = DATABASE() AND LEFT(TABLE_NAME, ?) = ?`, len(prefix), prefix).Scan(&taken); err != nil {
-		return fmt.Errorf("connect to MySQL: %w", err)
+	if err := db.QueryRowContext(ctx, query, prefix).Scan(&taken); err != nil {
+		return fmt.Errorf("connect to %s: %w", server, err)
 	}
-	return refuse(taken, prefix)
-}
-
-func refuse(taken int, prefix string) error {
 	if taken > 0 {
 		return fmt.Errorf("the database already has tables %s…: run the bench again, which then chooses another name", prefix)
 	}
@@ -168,22 +157,12 @@ func (d *database) empty(ctx context.Context) error {
 	if d.postgres {
 		return d.exec(ctx, `TRUNCATE outbox, outbox_cursors, outbox_parked, outbox_receipts, outbox_forwarders, outbox_orders`)
 	}
-	for _, table := range []string{"outbox", "outbox_orders"} {
+	for _, table := range []string{"outbox", "outbox_orders", "outbox_cursors", "outbox_parked", "outbox_receipts", "outbox_forwarders"} {
 		statement := `DELETE FROM ` + table
-		if d.mysql {
+		if d.mysql && (table == "outbox" || table == "outbox_orders") { // the large ones
 			statement = `TRUNCATE TABLE ` + table
 		}
 		if err := d.exec(ctx, statement); err != nil {
-			return err
-		}
-	}
-	return d.again(ctx)
-}
-
-// again deletes what is known about deliveries, so that the next forwarder delivers the whole log.
-func (d *database) again(ctx context.Context) error {
-	for _, table := range []string{"cursors", "parked", "receipts", "forwarders"} {
-		if err := d.exec(ctx, `DELETE FROM outbox_`+table); err != nil {
 			return err
 		}
 	}

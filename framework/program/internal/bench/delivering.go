@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/waybill-go/waybill/benchmarks/receiver"
 	"github.com/waybill-go/waybill/benchmarks/result"
 	"github.com/waybill-go/waybill/framework/forwarder"
 	"github.com/waybill-go/waybill/framework/route"
@@ -25,7 +26,7 @@ type delivering struct {
 // part is one destination of a delivering.
 type part struct {
 	destination
-	*opened
+	*receiver.Connected
 	watch    *watch
 	arrivals tally // the watch's receipts if the receiver does not count
 }
@@ -48,7 +49,7 @@ func (b *bench) deliver(ctx context.Context, named batch, to []destination, look
 		}
 		d.parts = append(d.parts, p)
 		outlet := one.settings
-		outlet.Sink = p.watch.on(p.sink)
+		outlet.Sink = p.watch.on(p.Sink)
 		outlets[one.name] = outlet
 	}
 	d.began = time.Now()
@@ -70,7 +71,7 @@ func (b *bench) open(ctx context.Context, named batch, to destination) (*part, e
 		took = b.tamper(took)
 	}
 	var err error
-	p.opened, err = to.open(ctx, opening{folder: b.folder, delay: to.delay, threshold: to.settings.Parallelism.Most(), took: took})
+	p.Connected, err = to.open(ctx, opening{folder: b.folder, delay: to.delay, threshold: to.settings.Parallelism.Most(), took: took})
 	return p, err
 }
 
@@ -125,20 +126,20 @@ func (d *delivering) end(ctx context.Context, n int) (checks []result.Check, err
 
 // catchUp waits until a receiver has counted everything; it counts at least 10,000 per second.
 func (d *delivering) catchUp(ctx context.Context, p *part, n int) error {
-	if p.catchUp == nil {
+	if p.CatchUp == nil {
 		return nil
 	}
 	d.bench.progress.Now("counting what arrived at " + p.name)
 	ctx, cancel := context.WithTimeout(ctx, d.bench.stalled+time.Duration(n)*time.Second/10_000)
 	defer cancel()
-	return p.catchUp(ctx)
+	return p.CatchUp(ctx)
 }
 
 func (d *delivering) close() error {
 	var errs []error
 	for _, p := range d.parts {
-		if p.close != nil {
-			errs = append(errs, p.close())
+		if p.Close != nil {
+			errs = append(errs, p.Close())
 		}
 	}
 	return errors.Join(errs...)

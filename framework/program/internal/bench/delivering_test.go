@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/waybill-go/waybill/benchmarks/receiver"
 	"github.com/waybill-go/waybill/benchmarks/result"
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/sinks"
@@ -86,17 +87,17 @@ func TestABenchWithoutMoreDeliveriesFails(t *testing.T) {
 	b.database, err = openDatabase(t.Context(), b.config, t.TempDir())
 	require.NoError(t, err)
 	defer func() { require.NoError(t, b.database.Close()) }()
-	named, err := b.fill(t.Context(), 50)
+	named, err := b.append(t.Context(), 50)
 	require.NoError(t, err)
-	refuses := destination{name: "partner", counted: countedReceipts, settings: threshold(4), open: func(context.Context, opening) (*opened, error) {
-		return &opened{sink: sinks.Func(func(_ context.Context, d *notification.Delivery) (notification.Receipt, error) {
+	refuses := destination{name: "partner", counted: countedReceipts, settings: threshold(4), open: func(context.Context, opening) (*receiver.Connected, error) {
+		return &receiver.Connected{Sink: sinks.Func(func(_ context.Context, d *notification.Delivery) (notification.Receipt, error) {
 			if d.ID == named.id(17) {
 				return "", sinks.Permanent(errors.New("not this one"))
 			}
 			return "", nil
 		})}, nil
 	}}
-	_, checks, err := b.drainOnce(t.Context(), named, 50, []destination{refuses}, nil)
+	_, checks, err := b.deliverAll(t.Context(), named, 50, []destination{refuses}, nil)
 	require.ErrorIs(t, err, errStalled)
 	require.ErrorContains(t, err, "partner accepted 49 of 50 notifications, and then none for 2s; one failed: ")
 	require.ErrorContains(t, err, "not this one")

@@ -3,12 +3,8 @@ package bench
 import (
 	"context"
 	"embed"
-	"errors"
 	"fmt"
-	"io"
 	"maps"
-	"net/http"
-	"os"
 	"slices"
 	"time"
 
@@ -18,9 +14,6 @@ import (
 	"github.com/waybill-go/waybill/sinks"
 	"github.com/waybill-go/waybill/sinks/email"
 	"github.com/waybill-go/waybill/sinks/email/mailserver"
-	"github.com/waybill-go/waybill/sinks/httpsink"
-	"github.com/waybill-go/waybill/sinks/httpsink/webhook"
-	"github.com/waybill-go/waybill/sinks/kafka"
 )
 
 // destination is a sink, and how it is opened and counted.
@@ -33,7 +26,7 @@ type destination struct {
 	counted  string
 	settings forwarder.Sink // without the sink
 	delay    time.Duration  // of a built-in receiver
-	open     func(context.Context, opening) (*opened, error)
+	open     func(context.Context, opening) (*receiver.Connected, error)
 }
 
 // title returns the name, with the kind if the name does not contain it.
@@ -53,15 +46,6 @@ type opening struct {
 	threshold int
 	// took is called, concurrently, with the id of each notification that a receiver has accepted.
 	took func(id string)
-}
-
-// opened is a destination for one run.
-type opened struct {
-	sink sinks.Sink
-	// catchUp returns once all deliveries of the sink are counted; nil if they are counted at once.
-	// It is called when the sink is closed.
-	catchUp func(context.Context) error
-	close   func() error // nil where there is nothing to close
 }
 
 // The names of the built-in receivers.
@@ -132,7 +116,7 @@ func (c Config) chosen() []destination {
 		d := builtIn[name]
 		if c.Configured != nil {
 			d = destination{name: name, kind: c.Configured.Sinks[name].Kind, counted: countedReceipts, settings: c.configured(name)}
-			d.open = func(context.Context, opening) (*opened, error) { return openReal(c, name) }
+			d.open = func(context.Context, opening) (*receiver.Connected, error) { return openReal(c, name) }
 		}
 		list = append(list, c.tuned(d))
 	}
@@ -169,16 +153,16 @@ func (c Config) tuned(d destination) destination {
 }
 
 // openReal builds a configured sink.
-func openReal(c Config, name string) (*opened, error) {
+func openReal(c Config, name string) (*receiver.Connected, error) {
 	built, err := c.Build()
 	if err != nil {
 		return nil, err
 	}
-	return &opened{sink: built.Sinks[name].Sink.Sink}, nil
+	return &receiver.Connected{Sink: built.Sinks[name].Sink.Sink}, nil
 }
 
-func openNoOp(_ context.Context, o opening) (*opened, error) {
-	return &opened{sink: sinks.Func(func(ctx context.Context, d *notification.Delivery) (notification.Receipt, error) {
+func openNoOp(_ context.Context, o opening) (*receiver.Connected, error) {
+	return &receiver.Connected{Sink: sinks.Func(func(ctx context.Context, d *notification.Delivery) (notification.Receipt, error) {
 		if o.delay > 0 {
 			time.Sleep(o.delay)
 		}
@@ -187,75 +171,25 @@ func openNoOp(_ context.Context, o opening) (*opened, error) {
 	})}, nil
 }
 
-func openKafka(ctx context.Context, o opening) (*opened, error) {
-	folder, err := os.MkdirTemp(o.folder, "kafka-")
-	if err != nil {
-		return nil, err
-	}
-	remove := func() error { return os.RemoveAll(folder) }
-	broker, err := receiver.StartBroker(folder, o.delay)
-	if err != nil {
-		return nil, errors.Join(err, remove())
-	}
-	topic, err := receiver.OpenTopic(ctx, broker.Addresses, "waybill-bench")
-	if err != nil {
-		broker.Close()
-		return nil, errors.Join(err, remove())
-	}
-	closeAll := func() error {
-		err := topic.Close()
-		broker.Close()
-		return errors.Join(err, remove())
-	}
-	sink, err := kafka.New(sinks.Instance{Name: kafkaName}, kafka.Config{Brokers: broker.Addresses, Topic: topic.Name})
-	if err != nil {
-		return nil, errors.Join(err, closeAll())
-	}
-	// The topic is consumed after everything is produced, so that this does not disturb the
-	// measurement.
-	catchUp := func(ctx context.Context) error {
-		topic.Consume(func(id string, _ []byte) { o.took(id) })
-		return topic.CatchUp(ctx)
-	}
-	return &opened{sink: sink, catchUp: catchUp, close: closeAll}, nil
+func openKafka(ctx context.Context, o opening) (*receiver.Connected, error) {
+	return receiver.OpenKafka(ctx, o.folder, "waybill-bench", o.delay, false, o.took)
 }
 
-func openHTTP(_ context.Context, o opening) (*opened, error) {
-	webhook, err := receiver.OpenWebhook(func(answer http.ResponseWriter, request *http.Request) {
-		if _, err := io.Copy(io.Discard, request.Body); err != nil {
-			return // cut off: the sink did not get an answer and comes again
-		}
+func openHTTP(_ context.Context, o opening) (*receiver.Connected, error) {
+	return receiver.OpenHTTP(func(id, _ string) bool {
 		time.Sleep(o.delay)
-		o.took(request.Header.Get(webhook.HeaderID))
-		answer.WriteHeader(http.StatusAccepted)
+		o.took(id)
+		return true
 	})
-	if err != nil {
-		return nil, err
-	}
-	sink, err := httpsink.New(sinks.Instance{Name: httpName}, httpsink.Config{URL: webhook.URL})
-	if err != nil {
-		return nil, errors.Join(err, webhook.Close())
-	}
-	return &opened{sink: sink, close: webhook.Close}, nil
 }
 
 //go:embed mail
 var mailTemplates embed.FS
 
-func openSMTP(_ context.Context, o opening) (*opened, error) {
-	mailbox, err := receiver.OpenMailbox(func(id string) {
+func openSMTP(_ context.Context, o opening) (*receiver.Connected, error) {
+	settings := email.Config{From: "Waybill <bench@example.com>", FS: mailTemplates, Templates: "mail", Connections: min(o.threshold, mailserver.MaxConnections)}
+	return receiver.OpenMail(settings, func(id string) {
 		time.Sleep(o.delay)
 		o.took(id)
 	})
-	if err != nil {
-		return nil, err
-	}
-	sink, err := email.New(sinks.Instance{Name: smtpName}, email.Config{
-		SMTP: mailbox.URL, From: "Waybill <bench@example.com>", FS: mailTemplates, Templates: "mail",
-		Connections: min(o.threshold, mailserver.MaxConnections),
-	})
-	if err != nil {
-		return nil, errors.Join(err, mailbox.Close())
-	}
-	return &opened{sink: sink, close: mailbox.Close}, nil
 }

@@ -29,7 +29,7 @@ func judge(r *result.Result) {
 	for _, s := range r.Scenarios {
 		for i := range s.Cases {
 			c := &s.Cases[i]
-			c.Metrics, c.Checks, c.Series = append([]result.Metric{}, c.Metrics...), append([]result.Check{}, c.Checks...), append([]result.Series{}, c.Series...)
+			c.Metrics, c.Checks = append([]result.Metric{}, c.Metrics...), append([]result.Check{}, c.Checks...)
 		}
 	}
 	r.Warnings = append([]string{}, r.Warnings...)

@@ -13,10 +13,10 @@ import (
 func TestNamesInUseAreRefused(t *testing.T) {
 	t.Parallel()
 	_, db := onPostgres(t, Config{})
-	require.NoError(t, refuseTaken(t.Context(), db, "waybill_bench_0123abcd"))
+	require.NoError(t, refuseTaken(t.Context(), db, "waybill_bench_0123abcd", false))
 	_, err := db.ExecContext(t.Context(), `CREATE TABLE waybill_bench_0123abcd_cursors (id text)`)
 	require.NoError(t, err)
-	require.ErrorContains(t, refuseTaken(t.Context(), db, "waybill_bench_0123abcd"), "already")
+	require.ErrorContains(t, refuseTaken(t.Context(), db, "waybill_bench_0123abcd", false), "already")
 }
 
 // canceller cancels a bench during its first run.

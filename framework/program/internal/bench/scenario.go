@@ -68,7 +68,6 @@ func (r round) length(d time.Duration) time.Duration {
 type measurement struct {
 	figures []result.Figure
 	checks  []result.Check
-	series  []result.Series
 }
 
 // rounds measures the trials alternately, so that other load of the machine affects all of them
@@ -88,7 +87,6 @@ func (b *bench) rounds(ctx context.Context, scenario string, trials []trial) ([]
 			}
 			if n > 0 {
 				cases[i].Add(m.figures...)
-				cases[i].Series = m.series
 			}
 			cases[i].AddChecks(m.checks...) // what is lost while warming up is lost too
 		}

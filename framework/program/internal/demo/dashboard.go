@@ -20,7 +20,7 @@ import (
 
 // openDashboard serves a dashboard of the shop at an address until end is called.
 func (d *demo) openDashboard(types *registry.Registry) (end func(), err error) {
-	table, err := route.New(routes, slices.Collect(maps.Keys(d.receivers)), types)
+	table, err := route.New(routes, slices.Collect(maps.Keys(destinations)), types)
 	if err != nil {
 		return nil, err
 	}
@@ -30,7 +30,7 @@ func (d *demo) openDashboard(types *registry.Registry) (end func(), err error) {
 	}
 	attempts := forwarder.Sink{Retry: retry}.WithDefaults().Retry.MaxAttempts
 	hide := board.Show(dashboard.Target{
-		Store:     d.database.Store,
+		Store:     d.outbox.Store,
 		Routing:   admin.Routing{Routes: table, MaxAttempts: func(string, string) int { return attempts }},
 		Forwarder: d.engine,
 		Types:     types,
@@ -41,8 +41,8 @@ func (d *demo) openDashboard(types *registry.Registry) (end func(), err error) {
 	}
 	server := &http.Server{Handler: board, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 20 * time.Second, WriteTimeout: 30 * time.Second, IdleTimeout: 2 * time.Minute}
 	var work sync.WaitGroup
-	work.Go(func() { _ = server.Serve(listener) }) // returns when the server is closed
-	d.notice("The dashboard: http://" + listener.Addr().String() + "/")
+	work.Go(func() { _ = server.Serve(listener) })                                 // returns when the server is closed
+	fmt.Fprintln(d.display, "The dashboard: http://"+listener.Addr().String()+"/") // before the shop opens
 	return func() {
 		_ = server.Close()
 		work.Wait()

@@ -7,8 +7,7 @@
 // back may have arrived, and each key must have kept its order.
 //
 // The files in the order in which to read them: notifications.go, shop.go, ledger.go, demo.go,
-// database.go, destination.go with webhook.go, kafka.go and mail.go, arrivals.go, report.go,
-// dashboard.go; then config.go and display.go for the command line.
+// receivers.go, arrivals.go, report.go, dashboard.go; then config.go and display.go for the command line.
 package demo
 
 import (
@@ -19,12 +18,16 @@ import (
 	"log/slog"
 	"maps"
 	"os"
+	"path/filepath"
 	"slices"
 	"sync/atomic"
 	"time"
 
+	"github.com/waybill-go/waybill/benchmarks/receiver"
+	"github.com/waybill-go/waybill/framework/config"
 	"github.com/waybill-go/waybill/framework/forwarder"
 	"github.com/waybill-go/waybill/framework/outbox"
+	"github.com/waybill-go/waybill/framework/program/internal/scratch"
 	"github.com/waybill-go/waybill/registry"
 )
 
@@ -45,14 +48,16 @@ const (
 type demo struct {
 	config    Config
 	folder    string // for all files; removed at the end
-	database  *database
+	outbox    *scratch.Outbox
 	ledger    *ledger
 	shop      *shop
-	receivers map[string]destination // by sink
+	receivers map[string]*receiver.Connected // by sink
+	got       map[string]*arrivals
 	engine    *forwarder.Forwarder
 	display   display
-	closed    atomic.Bool // whether the shop is closed
-	hide      func()      // closes the dashboard; nil if there is none
+	patience  time.Duration // how long deliveries may take after the last order
+	closed    atomic.Bool   // whether the shop is closed
+	hide      func()        // closes the dashboard; nil if there is none
 }
 
 // Run runs the demo and prints its report on stdout. When ctx is done, the shop closes early; what it
@@ -61,27 +66,31 @@ func Run(ctx context.Context, c Config, stdout, stderr io.Writer) error {
 	if err := c.Validate(); err != nil {
 		return err
 	}
-	d := &demo{config: c, ledger: newLedger(), receivers: make(map[string]destination), display: newDisplay(c, stdout, stderr)}
+	d := newDemo(c, stdout, stderr)
 	report, err := d.run(ctx)
 	d.display.close()
 	if err = errors.Join(err, d.close()); err != nil {
 		return err
 	}
-	if c.JSON {
-		err = report.printJSON(stdout)
-	} else {
-		report.print(stdout)
+	return report.conclude(c.JSON, stdout)
+}
+
+func newDemo(c Config, stdout, stderr io.Writer) *demo {
+	return &demo{
+		config: c, ledger: newLedger(), display: newDisplay(c, stdout, stderr), patience: 30 * time.Second,
+		receivers: make(map[string]*receiver.Connected), got: make(map[string]*arrivals),
 	}
-	if err == nil && !report.OK {
-		err = ErrFailed
-	}
-	return err
 }
 
 func (d *demo) run(ctx context.Context) (Report, error) {
 	if err := d.open(ctx); err != nil {
 		return Report{}, err
 	}
+	return d.play(ctx)
+}
+
+// play runs the open parts, and compares what arrived with the ledger.
+func (d *demo) play(ctx context.Context) (Report, error) {
 	stopped := make(chan struct{})
 	shown := d.showProgress(stopped)
 	open, err := d.trade(ctx)
@@ -90,7 +99,7 @@ func (d *demo) run(ctx context.Context) (Report, error) {
 	if err != nil {
 		return Report{}, err
 	}
-	return newReport(d.database.name, d.ledger, d.receivers, open), nil
+	return newReport(d.ledger, d.got, open), nil
 }
 
 // open opens all parts.
@@ -98,11 +107,15 @@ func (d *demo) open(ctx context.Context) (err error) {
 	if d.folder, err = os.MkdirTemp("", "waybill-demo-"); err != nil {
 		return err
 	}
-	if d.database, err = openDatabase(ctx, d.config.Database, d.folder, d.notice); err != nil {
+	if d.outbox, err = scratch.OpenSQLite(ctx, filepath.Join(d.folder, "shop.db"), config.Outbox{Prefix: prefix}); err != nil {
 		return err
 	}
-	if err := d.openReceivers(ctx); err != nil {
-		return err
+	for name, to := range destinations {
+		d.got[name] = newArrivals()
+		if d.receivers[name], err = to.open(ctx, d.folder, d.got[name]); err != nil {
+			delete(d.receivers, name)
+			return fmt.Errorf("sink %s: %w", name, err)
+		}
 	}
 	types, err := newTypes()
 	if err != nil {
@@ -111,11 +124,11 @@ func (d *demo) open(ctx context.Context) (err error) {
 	if d.engine, err = d.newForwarder(types); err != nil {
 		return err
 	}
-	publisher, err := outbox.New(types, d.database.Store, outbox.Config{Wake: d.engine.Wake})
+	publisher, err := outbox.New(types, d.outbox.Store, outbox.Config{Wake: d.engine.Wake})
 	if err != nil {
 		return err
 	}
-	d.shop = &shop{db: d.database, publisher: publisher, ledger: d.ledger, tills: d.database.tills}
+	d.shop = &shop{db: d.outbox.DB, publisher: publisher, ledger: d.ledger}
 	if err := d.shop.open(ctx); err != nil || d.config.Observe == "" {
 		return err
 	}
@@ -123,33 +136,11 @@ func (d *demo) open(ctx context.Context) (err error) {
 	return err
 }
 
-// notice shows a text before the demo begins.
-func (d *demo) notice(text string) { fmt.Fprintln(d.display, text) }
-
-func (d *demo) openReceivers(ctx context.Context) error {
-	topic, err := openTopic(ctx, d.config.Kafka, d.folder)
-	if err != nil {
-		return err
-	}
-	d.receivers[kafkaSink] = topic
-	webhook, err := openWebhook()
-	if err != nil {
-		return err
-	}
-	d.receivers[httpSink] = webhook
-	mail, err := openMail(d.config.SMTP)
-	if err != nil {
-		return err
-	}
-	d.receivers[mailSink] = mail
-	return nil
-}
-
 // newForwarder returns the forwarder with the three sinks. It logs only errors, since refused attempts
 // and retries are part of the demo.
-func (d *demo) newForwarder(types *registry.Registry) (_ *forwarder.Forwarder, err error) {
+func (d *demo) newForwarder(types *registry.Registry) (*forwarder.Forwarder, error) {
 	c := forwarder.Config{
-		Store:           d.database.Store,
+		Store:           d.outbox.Store,
 		Routes:          routes,
 		Types:           types,
 		Sinks:           make(map[string]forwarder.Sink, len(d.receivers)),
@@ -157,9 +148,7 @@ func (d *demo) newForwarder(types *registry.Registry) (_ *forwarder.Forwarder, e
 		Logger:          slog.New(slog.NewTextHandler(d.display, &slog.HandlerOptions{Level: slog.LevelError})),
 	}
 	for name, r := range d.receivers {
-		if c.Sinks[name], err = r.sink(); err != nil {
-			return nil, fmt.Errorf("sink %s: %w", name, err)
-		}
+		c.Sinks[name] = forwarder.Sink{Sink: r.Sink, Parallelism: forwarder.Parallelism{Threshold: destinations[name].threshold}, Retry: retry}
 	}
 	return forwarder.New(c)
 }
@@ -196,18 +185,17 @@ func (d *demo) trade(ctx context.Context) (open time.Duration, err error) {
 	return open, d.catchUp(context.WithoutCancel(ctx))
 }
 
-// drain waits until the receivers have got everything that the shop committed, for at most
-// Config.Drain.
+// drain waits until the receivers have got everything that the shop committed, for at most d.patience.
 func (d *demo) drain(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, d.config.Drain)
+	ctx, cancel := context.WithTimeout(ctx, d.patience)
 	defer cancel()
 	for !d.drained() && sleepUntil(ctx, time.Now().Add(lookPause/10)) {
 	}
 }
 
 func (d *demo) drained() bool {
-	for name, r := range d.receivers {
-		if r.arrived().distinct() < d.ledger.owed(name) {
+	for name, got := range d.got {
+		if got.distinct() < d.ledger.owed(name) {
 			return false
 		}
 	}
@@ -216,11 +204,13 @@ func (d *demo) drained() bool {
 
 // catchUp waits until all receivers have counted what was delivered.
 func (d *demo) catchUp(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, d.config.Drain)
+	ctx, cancel := context.WithTimeout(ctx, d.patience)
 	defer cancel()
 	var errs []error
 	for _, r := range d.receivers {
-		errs = append(errs, r.catchUp(ctx))
+		if r.CatchUp != nil {
+			errs = append(errs, r.CatchUp(ctx))
+		}
 	}
 	return errors.Join(errs...)
 }
@@ -253,8 +243,8 @@ func (d *demo) progress(elapsed time.Duration) progress {
 		p.endless = d.config.For == 0
 	}
 	p.committed, p.rolledBack = d.ledger.count()
-	for _, name := range slices.Sorted(maps.Keys(d.receivers)) {
-		p.sinks = append(p.sinks, sinkProgress{name: name, delivered: d.receivers[name].arrived().distinct(), owed: d.ledger.owed(name)})
+	for _, name := range slices.Sorted(maps.Keys(d.got)) {
+		p.sinks = append(p.sinks, sinkProgress{name: name, delivered: d.got[name].distinct(), owed: d.ledger.owed(name)})
 	}
 	return p
 }
@@ -266,10 +256,10 @@ func (d *demo) close() error {
 		d.hide()
 	}
 	for _, r := range d.receivers {
-		errs = append(errs, r.close())
+		errs = append(errs, r.Close())
 	}
-	if d.database != nil {
-		errs = append(errs, d.database.Close())
+	if d.outbox != nil {
+		errs = append(errs, d.outbox.Close())
 	}
 	return errors.Join(append(errs, os.RemoveAll(d.folder))...)
 }

@@ -45,11 +45,11 @@ func TestTheReportFindsMissingUnexpectedAndMisorderedNotifications(t *testing.T)
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			hook := &webhook{got: newArrivals()}
+			got := newArrivals()
 			for _, id := range test.came {
-				hook.got.add(id)
+				got.add(id)
 			}
-			report := newReport("a test", openLedger(), map[string]destination{httpSink: hook}, time.Second)
+			report := newReport(openLedger(), map[string]*arrivals{httpSink: got}, time.Second)
 			http := report.Sinks[0]
 			require.Equal(t, test.missing, http.Missing.First)
 			require.Equal(t, test.ghosts, http.Ghosts.First)
@@ -79,7 +79,7 @@ func TestTheReportNamesOnlyTheFirstFindings(t *testing.T) {
 	for i := range 12 {
 		l.commit(time.Now(), []entry{{ID: fmt.Sprintf("id-%02d", i), Type: orderPlaced}})
 	}
-	report := newReport("a test", l, map[string]destination{httpSink: &webhook{got: newArrivals()}}, time.Second)
+	report := newReport(l, map[string]*arrivals{httpSink: newArrivals()}, time.Second)
 	require.Equal(t, 12, report.Sinks[0].Missing.Count)
 	require.Len(t, report.Sinks[0].Missing.First, maxFirst)
 	var printed bytes.Buffer
@@ -98,7 +98,7 @@ func TestLatencyIsFromTheCommitToTheFirstArrival(t *testing.T) {
 		got.first = append(got.first, arrival{id: id, at: at.Add(time.Duration(i+1) * time.Millisecond)})
 		got.seen[id] = true
 	}
-	latency := newReport("a test", l, map[string]destination{httpSink: &webhook{got: got}}, time.Second).Sinks[0].Latency
+	latency := newReport(l, map[string]*arrivals{httpSink: got}, time.Second).Sinks[0].Latency
 	require.InDelta(t, 50, latency.P50, 0.5)
 	require.InDelta(t, 99, latency.P99, 0.5)
 }

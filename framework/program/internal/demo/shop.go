@@ -6,12 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"strings"
-	"sync"
-	"sync/atomic"
 	"time"
-
-	"golang.org/x/sync/errgroup"
 
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/outbox"
@@ -33,19 +28,18 @@ const (
 var errOutOfStock = errors.New("out of stock")
 
 // shop is an application with an outbox. It places orders, and records in its ledger what it has
-// committed and rolled back.
+// committed and rolled back. It is not safe for concurrent use: SQLite has one writer at a time.
 type shop struct {
-	db        *database
+	db        *sql.DB
 	publisher *outbox.Publisher
 	ledger    *ledger
-	tills     int // how many orders it places at the same time
 
-	signUps atomic.Int64
-	orders  atomic.Int64
-
-	mu        sync.Mutex
-	customers []Customer // the regulars
+	signUps, orders int
+	customers       []Customer // the regulars
 }
+
+// prefix begins the names of the outbox's tables.
+const prefix = "waybill_demo"
 
 // schema has the shop's tables, besides those of the outbox.
 const schema = `
@@ -69,18 +63,15 @@ const schema = `
 
 // open creates the shop's tables and fills the shelves.
 func (s *shop) open(ctx context.Context) error {
-	for _, statement := range strings.Split(schema, ";") {
-		if _, err := s.db.DB.ExecContext(ctx, statement); err != nil {
-			return fmt.Errorf("make the shop's tables: %w", err)
-		}
+	if _, err := s.db.ExecContext(ctx, schema); err != nil {
+		return fmt.Errorf("make the shop's tables: %w", err)
 	}
 	for i := range items {
 		units := 1_000_000_000
 		if i%soldOutEvery == 3 { // an early item, so that a short demo sells out, too
 			units = 0
 		}
-		query, args := s.db.SQL(`INSERT INTO waybill_demo_stock (item, units) VALUES ($1, $2)`, itemName(i), units)
-		if _, err := s.db.DB.ExecContext(ctx, query, args...); err != nil {
+		if _, err := s.db.ExecContext(ctx, `INSERT INTO waybill_demo_stock (item, units) VALUES ($1, $2)`, itemName(i), units); err != nil {
 			return fmt.Errorf("fill the shelves: %w", err)
 		}
 	}
@@ -93,39 +84,28 @@ func itemName(i int) string { return fmt.Sprintf("item %02d", i) }
 // that it has begun.
 func (s *shop) trade(ctx context.Context, rate int) error {
 	began := time.Now()
-	var turns atomic.Int64
-	tills, ctx := errgroup.WithContext(ctx)
-	for range s.tills {
-		tills.Go(func() error {
-			for {
-				turn := turns.Add(1) - 1
-				if rate > 0 && !sleepUntil(ctx, began.Add(time.Duration(turn)*time.Second/time.Duration(rate))) {
-					return nil
-				}
-				if ctx.Err() != nil {
-					return nil
-				}
-				if err := s.serve(context.WithoutCancel(ctx), turn); err != nil {
-					return err
-				}
-			}
-		})
+	for turn := 0; ; turn++ {
+		due := began
+		if rate > 0 {
+			due = began.Add(time.Duration(turn) * time.Second / time.Duration(rate))
+		}
+		if !sleepUntil(ctx, due) {
+			return nil
+		}
+		if err := s.serve(context.WithoutCancel(ctx), turn); err != nil {
+			return err
+		}
 	}
-	return tills.Wait()
 }
 
 // serve places one order or signs up one customer.
-func (s *shop) serve(ctx context.Context, turn int64) error {
+func (s *shop) serve(ctx context.Context, turn int) error {
 	if turn%signUpEvery == 0 {
 		if err := s.signUp(ctx); err != nil {
 			return fmt.Errorf("sign a customer up: %w", err)
 		}
 	}
-	customer, some := s.anyCustomer()
-	if !some {
-		return nil // there is no customer yet: another till is still signing up the first one
-	}
-	if err := s.placeOrder(ctx, customer); err != nil {
+	if err := s.placeOrder(ctx, s.customers[rand.IntN(len(s.customers))]); err != nil {
 		return fmt.Errorf("place an order: %w", err)
 	}
 	return nil
@@ -133,10 +113,11 @@ func (s *shop) serve(ctx context.Context, turn int64) error {
 
 // signUp commits a new customer together with its notification.
 func (s *shop) signUp(ctx context.Context) error {
-	n := s.signUps.Add(1)
+	s.signUps++
+	n := s.signUps
 	customer := Customer{ID: fmt.Sprintf("c-%d", n), Name: fmt.Sprintf("Customer %d", n), Email: fmt.Sprintf("customer%d@example.com", n)}
 	err := s.inTx(ctx, func(ctx context.Context, tx *transaction) error {
-		_, err := tx.exec(ctx, `INSERT INTO waybill_demo_customers (id, name, email) VALUES ($1, $2, $3)`,
+		_, err := tx.ExecContext(ctx, `INSERT INTO waybill_demo_customers (id, name, email) VALUES ($1, $2, $3)`,
 			customer.ID, customer.Name, customer.Email)
 		if err != nil {
 			return err
@@ -152,11 +133,11 @@ func (s *shop) signUp(ctx context.Context) error {
 // placeOrder commits an order together with its notifications, or rolls everything back if the item is
 // sold out.
 func (s *shop) placeOrder(ctx context.Context, customer Customer) error {
-	n := s.orders.Add(1)
+	s.orders++
 	order := OrderPlaced{
-		Order:    fmt.Sprintf("o-%d", n),
+		Order:    fmt.Sprintf("o-%d", s.orders),
 		Customer: customer,
-		Item:     itemName(int(n % items)),
+		Item:     itemName(s.orders % items),
 		Quantity: 1 + rand.IntN(3),
 	}
 	err := s.inTx(ctx, func(ctx context.Context, tx *transaction) error {
@@ -166,7 +147,7 @@ func (s *shop) placeOrder(ctx context.Context, customer Customer) error {
 		if err != nil {
 			return err
 		}
-		_, err = tx.exec(ctx, `INSERT INTO waybill_demo_orders (id, customer, number, item, quantity) VALUES ($1, $2, $3, $4, $5)`,
+		_, err = tx.ExecContext(ctx, `INSERT INTO waybill_demo_orders (id, customer, number, item, quantity) VALUES ($1, $2, $3, $4, $5)`,
 			order.Order, customer.ID, number, order.Item, order.Quantity)
 		if err != nil {
 			return err
@@ -188,28 +169,13 @@ func (s *shop) placeOrder(ctx context.Context, customer Customer) error {
 
 // nextOrder returns the next number of a customer's orders, and locks the customer's row.
 func (tx *transaction) nextOrder(ctx context.Context, customer Customer) (number int, err error) {
-	const update = `UPDATE waybill_demo_customers SET orders = orders + 1 WHERE id = $1`
-	text := update + ` RETURNING orders`
-	if tx.db.IsMySQL() { // it has no RETURNING
-		if _, err := tx.exec(ctx, update, customer.ID); err != nil {
-			return 0, err
-		}
-		text = `SELECT orders FROM waybill_demo_customers WHERE id = $1`
-	}
-	query, args := tx.db.SQL(text, customer.ID)
-	err = tx.QueryRowContext(ctx, query, args...).Scan(&number)
+	err = tx.QueryRowContext(ctx, `UPDATE waybill_demo_customers SET orders = orders + 1 WHERE id = $1 RETURNING orders`, customer.ID).Scan(&number)
 	return number, err
-}
-
-// exec runs a statement with numbered placeholders.
-func (tx *transaction) exec(ctx context.Context, query string, args ...any) (sql.Result, error) {
-	query, args = tx.db.SQL(query, args...)
-	return tx.ExecContext(ctx, query, args...)
 }
 
 // takeFromShelf returns errOutOfStock if there are not enough items.
 func (tx *transaction) takeFromShelf(ctx context.Context, item string, quantity int) error {
-	result, err := tx.exec(ctx, `UPDATE waybill_demo_stock SET units = units - $1 WHERE item = $2 AND units >= $1`, quantity, item)
+	result, err := tx.ExecContext(ctx, `UPDATE waybill_demo_stock SET units = units - $1 WHERE item = $2 AND units >= $1`, quantity, item)
 	if err != nil {
 		return err
 	}
@@ -222,7 +188,6 @@ func (tx *transaction) takeFromShelf(ctx context.Context, item string, quantity 
 // transaction is a database transaction that records what is published in it.
 type transaction struct {
 	*sql.Tx
-	db        *database
 	publisher *outbox.Publisher
 	published []entry
 }
@@ -238,8 +203,8 @@ func (tx *transaction) publish(ctx context.Context, n any, e entry) error {
 // demo.
 func (s *shop) inTx(ctx context.Context, f func(context.Context, *transaction) error) error {
 	var published []entry
-	err := s.publisher.RunInTx(ctx, s.db.DB, nil, func(ctx context.Context, tx *sql.Tx) error {
-		t := &transaction{Tx: tx, db: s.db, publisher: s.publisher}
+	err := s.publisher.RunInTx(ctx, s.db, nil, func(ctx context.Context, tx *sql.Tx) error {
+		t := &transaction{Tx: tx, publisher: s.publisher}
 		err := f(ctx, t)
 		published = t.published
 		return err
@@ -255,22 +220,11 @@ func (s *shop) inTx(ctx context.Context, f func(context.Context, *transaction) e
 
 // welcome adds a customer to the regulars.
 func (s *shop) welcome(customer Customer) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	if len(s.customers) < regulars {
 		s.customers = append(s.customers, customer)
 		return
 	}
 	s.customers[rand.IntN(regulars)] = customer
-}
-
-func (s *shop) anyCustomer() (c Customer, some bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if len(s.customers) == 0 {
-		return c, false
-	}
-	return s.customers[rand.IntN(len(s.customers))], true
 }
 
 // sleepUntil sleeps until a time. It returns false if ctx is done first.

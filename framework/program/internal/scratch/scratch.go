@@ -8,15 +8,13 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
-	"github.com/waybill-go/waybill/framework/outbox"
-	"github.com/waybill-go/waybill/framework/store"
-	"github.com/waybill-go/waybill/framework/store/mysql"
-	"github.com/waybill-go/waybill/framework/store/postgres"
-	"github.com/waybill-go/waybill/framework/store/sqlite"
+	"github.com/waybill-go/waybill/framework/config"
+	"github.com/waybill-go/waybill/framework/config/database"
 )
 
 // removeTimeout limits the removal, which continues after the caller's context is done.
@@ -25,27 +23,80 @@ const removeTimeout = 30 * time.Second
 // suffixes of the tables that the migrations create, each before those to which it refers.
 var suffixes = []string{"_actions", "_inbox", "_cancelled", "_unique", "_schedules", "_receipts", "_parked", "_cursors", "_forwarders", "", "_migrations"}
 
-// Store is what the forwarder, the publisher and a dashboard need of a store.
-type Store interface {
-	store.Log
-	store.Leases
-	store.Deliveries
-	store.Inspector
-	store.Operator
-	store.Sampler
-	store.Schedules
-	outbox.Log
-}
-
 // Outbox is a temporary outbox.
 type Outbox struct {
 	DB    *sql.DB
-	Store Store
+	Store database.Store
 	// Prefix is the prefix of the tables' names.
 	Prefix string
 
-	remove func(context.Context) error
+	close  func()
+	others []string
+	made   bool // whether tables are to be removed
 	inTurn bool // whether the database's placeholders have no numbers
+}
+
+// Config is how to create an outbox on a server.
+type Config struct {
+	// Others are further tables of the program, as names without the prefix, each before those to which
+	// it refers. This package does not create them, but removes them.
+	Others []string
+	// Connections is the maximum number of connections.
+	Connections int
+	// Prepare is called first, on the same handle.
+	Prepare func(*sql.DB) error
+}
+
+// OpenSQLite creates a database file at a path, with this outbox. The caller removes its folder.
+//
+// Everything shares one connection and queues for it. With several connections, one that finds the
+// database locked sleeps and tries again, so a busy application starves the forwarder's checkpoints: at
+// 300 orders per second, the slowest hundredth of the deliveries takes 20 to 150 ms instead of 8. In
+// return, the highest rate is half as high.
+func OpenSQLite(ctx context.Context, path string, o config.Outbox) (*Outbox, error) {
+	file, err := config.ParseDatabase("sqlite:" + path)
+	if err != nil {
+		return nil, err
+	}
+	return open(ctx, config.Tables{Database: file, Outbox: o}, func(made *Outbox) error {
+		made.DB.SetMaxOpenConns(1)
+		return nil
+	})
+}
+
+// OpenServer creates the tables of an outbox in a database of a server. Close removes the tables, and so does
+// OpenServer if it fails.
+func OpenServer(ctx context.Context, t config.Tables, c Config) (*Outbox, error) {
+	return open(ctx, t, func(made *Outbox) error {
+		made.DB.SetMaxOpenConns(c.Connections)
+		made.DB.SetMaxIdleConns(c.Connections)
+		if err := c.Prepare(made.DB); err != nil {
+			return err
+		}
+		made.others, made.made, made.inTurn = c.Others, true, t.Database.Dialect() == config.MySQL
+		return nil
+	})
+}
+
+func open(ctx context.Context, t config.Tables, prepare func(*Outbox) error) (_ *Outbox, err error) {
+	d, closeAll, err := database.Create(t)
+	if err != nil {
+		return nil, err
+	}
+	o := &Outbox{DB: d.DB(), Prefix: t.Outbox.Prefix, close: closeAll}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, o.Close())
+		}
+	}()
+	if err := prepare(o); err != nil {
+		return nil, err
+	}
+	if _, err := d.Migrate(ctx, 0); err != nil {
+		return nil, err
+	}
+	o.Store, err = d.Store(ctx)
+	return o, err
 }
 
 var placeholder = regexp.MustCompile(`\$\d+`)
@@ -63,114 +114,18 @@ func (o *Outbox) SQL(query string, args ...any) (string, []any) {
 	}), ordered
 }
 
-// IsMySQL reports whether the database is MySQL or MariaDB.
-func (o *Outbox) IsMySQL() bool { return o.inTurn }
-
-// Config is how to create an outbox.
-type Config struct {
-	// Prefix is the prefix of all tables' names.
-	Prefix string
-	// Others are further tables of the program, as names without the prefix, each before those to which
-	// it refers. This package does not create them, but removes them.
-	Others []string
-	// Payload, Receipts and Listen are as in [postgres.Config].
-	Payload  postgres.Payload
-	Receipts bool
-	Listen   string
-	// Connections is the maximum number of connections to a server.
-	Connections int
-}
-
-// OpenSQLite creates a database file. The caller removes its folder.
-//
-// Everything shares one connection and queues for it. With several connections, one that finds the
-// database locked sleeps and tries again, so a busy application starves the forwarder's checkpoints: at
-// 300 orders per second, the slowest hundredth of the deliveries takes 20 to 150 ms instead of 8. In
-// return, the highest rate is half as high.
-func OpenSQLite(ctx context.Context, path string, c Config) (*Outbox, error) {
-	db, err := sqlite.OpenDB(path)
-	if err != nil {
-		return nil, err
-	}
-	db.SetMaxOpenConns(1)
-	o := &Outbox{DB: db, Prefix: c.Prefix, remove: func(context.Context) error { return nil }}
-	own := sqlite.Config{Prefix: c.Prefix, Receipts: c.Receipts}
-	if _, err := sqlite.Migrate(ctx, db, own); err != nil {
-		return nil, errors.Join(err, o.Close())
-	}
-	if o.Store, err = sqlite.Open(ctx, db, own); err != nil {
-		return nil, errors.Join(err, o.Close())
-	}
-	return o, nil
-}
-
-// OpenPostgres creates the tables of an outbox in a database. It calls prepare first, on the same handle.
-// Close removes the tables, and so does OpenPostgres if it fails.
-func OpenPostgres(ctx context.Context, address string, c Config, prepare func(*sql.DB) error) (*Outbox, error) {
-	db, err := postgres.OpenDB(address)
-	if err != nil {
-		return nil, err
-	}
-	o, err := c.on(db, prepare)
-	if err != nil {
-		return nil, err
-	}
-	own := postgres.Config{Prefix: c.Prefix, Payload: c.Payload, Receipts: c.Receipts, Listen: c.Listen}
-	if _, err := postgres.Migrate(ctx, db, own); err != nil {
-		return nil, errors.Join(err, o.Close())
-	}
-	if o.Store, err = postgres.Open(ctx, db, own); err != nil {
-		return nil, errors.Join(err, o.Close())
-	}
-	return o, nil
-}
-
-// OpenMySQL is OpenPostgres for MySQL and MariaDB.
-func OpenMySQL(ctx context.Context, address string, c Config, prepare func(*sql.DB) error) (*Outbox, error) {
-	db, err := mysql.OpenDB(address)
-	if err != nil {
-		return nil, err
-	}
-	o, err := c.on(db, prepare)
-	if err != nil {
-		return nil, err
-	}
-	o.inTurn = true
-	own := mysql.Config{Prefix: c.Prefix, Receipts: c.Receipts}
-	if c.Payload == postgres.PayloadBytes {
-		own.Payload = mysql.PayloadBytes
-	}
-	if _, err := mysql.Migrate(ctx, db, own); err != nil {
-		return nil, errors.Join(err, o.Close())
-	}
-	if o.Store, err = mysql.Open(ctx, db, own); err != nil {
-		return nil, errors.Join(err, o.Close())
-	}
-	return o, nil
-}
-
-// on returns an outbox on a server, after calling prepare on the handle.
-func (c Config) on(db *sql.DB, prepare func(*sql.DB) error) (*Outbox, error) {
-	db.SetMaxOpenConns(c.Connections)
-	db.SetMaxIdleConns(c.Connections)
-	if err := prepare(db); err != nil {
-		return nil, errors.Join(err, db.Close())
-	}
-	return &Outbox{DB: db, Prefix: c.Prefix, remove: func(ctx context.Context) error { return c.Drop(ctx, db) }}, nil
-}
-
-// Drop drops the existing tables and functions of an outbox.
-func (c Config) Drop(ctx context.Context, db *sql.DB) error {
+// drop drops the existing tables and functions.
+func (o *Outbox) drop(ctx context.Context) error {
 	var names []string
-	for _, suffix := range append(append([]string{}, c.Others...), suffixes...) {
-		names = append(names, c.Prefix+suffix)
+	for _, suffix := range slices.Concat(o.others, suffixes) {
+		names = append(names, o.Prefix+suffix)
 	}
-	if _, err := db.ExecContext(ctx, `DROP TABLE IF EXISTS `+strings.Join(names, ", ")); err != nil {
-		return fmt.Errorf("drop the tables %s and %s_…: %w", c.Prefix, c.Prefix, err)
+	if _, err := o.DB.ExecContext(ctx, `DROP TABLE IF EXISTS `+strings.Join(names, ", ")); err != nil {
+		return fmt.Errorf("drop the tables %s and %s_…: %w", o.Prefix, o.Prefix, err)
 	}
 	for _, function := range []string{"_publish", "_cancel", "_first"} {
-		if _, err := db.ExecContext(ctx, `DROP FUNCTION IF EXISTS `+c.Prefix+function); err != nil {
-			return fmt.Errorf("drop the function %s%s: %w", c.Prefix, function, err)
+		if _, err := o.DB.ExecContext(ctx, `DROP FUNCTION IF EXISTS `+o.Prefix+function); err != nil {
+			return fmt.Errorf("drop the function %s%s: %w", o.Prefix, function, err)
 		}
 	}
 	return nil
@@ -178,7 +133,11 @@ func (c Config) Drop(ctx context.Context, db *sql.DB) error {
 
 // Close removes the tables and closes the database, even if the context of Open is done.
 func (o *Outbox) Close() error {
+	defer o.close()
+	if !o.made {
+		return nil
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), removeTimeout)
 	defer cancel()
-	return errors.Join(o.remove(ctx), o.DB.Close())
+	return o.drop(ctx)
 }
