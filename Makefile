@@ -17,6 +17,8 @@ LONG_TESTS := ThroughCrashes$$ ^TestConformance[A-Z] ^TestRandomHistories ^TestR
 	^TestAHookThatTakesAMillisecond ^TestRandomChangesOfRoutes
 # How many tests of a package run at once. They mostly wait for databases and brokers.
 PARALLEL ?= 4
+# How many packages are built or tested at once, for the same reason more than there are processors.
+AT_ONCE ?= 4
 # All packages; first those whose tests take longest or mostly wait.
 PACKAGES := ./framework/forwarder ./sinks/... ./framework/store/postgres ./framework/program ./...
 # Runs tests so that they use memory to save time.
@@ -24,12 +26,18 @@ IN_MEMORY := $(CURDIR)/.ci/in-memory
 # Packages for the race detector: those whose goroutines share something. Of the command line only the tests of forward and
 # its reloads, which have many goroutines; the others do one thing after another.
 RACES := ./framework/forwarder/... ./framework/outbox ./framework/observe ./framework/schedule ./framework/source/kafka \
-	./framework/config/database ./framework/store/postgres ./registry ./sinks/... .
+	./framework/config/database ./framework/store/postgres ./registry ./sinks/email ./sinks/httpsink ./sinks/kafka ./sinks/process \
+	./sinks/publisher .
 RACES_OF_FORWARD := ^TestForward|Reload|SIGHUP|Collector
+# Tests that the race detector skips: those that break a server, restart it or fill it with rows, one after the other.
+# `make test` runs them, on PostgreSQL too; the goroutines of a forwarder beside them are those of all other tests.
+NO_RACES := ^TestAForwarderSurvivesFaults ^TestACheckpointInterrupted ^TestStricterIsolation ^TestARestoredDatabase \
+	^TestAFailoverToAStandby ^TestASilentNetwork ^TestTheForwarderWaitsWhileADisk ^TestSimulate \
+	^TestTwoHundred ^TestManyReleasedKeys ^TestLittleMemory
 # The race detector skips SQLite, which is C translated into Go: with it the conformance suite of its store takes four
 # times the processor time. The forwarder's tests run on PostgreSQL only: its goroutines are the same on every database.
 RACE = CGO_ENABLED=1 WAYBILL_TEST_STORES=postgres $(IN_MEMORY) go test -race -vet off -gcflags 'modernc.org/...=-race=false' \
-	-short -parallel $(PARALLEL) -timeout 30m
+	-short -skip '$(call any,$(NO_RACES))' -p $(AT_ONCE) -parallel $(PARALLEL) -timeout 30m
 # Flags of the comparison with peers; PEERS=--help lists them.
 PEERS ?=
 # Revision with which bench-guard compares; default: the latest tag, or the parent of HEAD if there is no tag.
@@ -67,10 +75,11 @@ demo: ## Run the demo, which needs nothing to be installed
 # Vet is off, since `make lint` runs it. What the forwarder does on every database is tested on SQLite here, which is
 # much quicker, and on PostgreSQL by `make race`.
 test: ## Run all tests except the long ones; they use an installed PostgreSQL, or fetch one once
-	WAYBILL_TEST_STORES=sqlite $(IN_MEMORY) go test -short -vet off -parallel $(PARALLEL) -timeout 20m $(PACKAGES)
+	WAYBILL_TEST_STORES=sqlite $(IN_MEMORY) go test -short -vet off -p $(AT_ONCE) -parallel $(PARALLEL) -timeout 20m $(PACKAGES)
 
+# The forwarder's tests run on PostgreSQL only, since `make test` runs them on SQLite.
 test-long: ## Run the tests that -short skips or shortens; LONG (12) is how often each of them kills programs
-	WAYBILL_CRASH_EFFECTS=$(LONG) $(IN_MEMORY) go test -count 1 -vet off -run '$(call any,$(LONG_TESTS))' -parallel $(PARALLEL) -v -timeout 24h \
+	WAYBILL_CRASH_EFFECTS=$(LONG) WAYBILL_TEST_STORES=postgres $(IN_MEMORY) go test -count 1 -vet off -run '$(call any,$(LONG_TESTS))' -p $(AT_ONCE) -parallel $(PARALLEL) -v -timeout 24h \
 		./framework/config/database ./framework/crashtest ./framework/forwarder ./framework/store/postgres ./framework/store/mysql
 
 race: ## Run the tests of what has goroutines, with -short, under the race detector (needs a C compiler)
