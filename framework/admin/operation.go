@@ -26,7 +26,7 @@ type Operation struct {
 	act  func(ctx context.Context, a *Admin, names []string) (changed []string, err error)
 }
 
-// Planned is what all plans have: see Plan, ReroutePlan and ReplayPlan.
+// Planned is what all plans have: see Plan and ReplayPlan.
 type Planned interface {
 	Total() int64
 	Expect(n int64) error
@@ -35,7 +35,6 @@ type Planned interface {
 
 var (
 	_ Planned = (*Plan)(nil)
-	_ Planned = (*ReroutePlan)(nil)
 	_ Planned = (*ReplayPlan)(nil)
 )
 

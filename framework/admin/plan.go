@@ -19,6 +19,10 @@ const batchRows = 500
 type Plan struct {
 	// Counts are the deliveries in the plan, by sink and state.
 	Counts []store.ParkedCount
+	// Types are the deliveries of a reroute by type, and Left is how many Run has left in place,
+	// since a sink of their type has not settled them yet. Types is nil in other plans.
+	Types []RerouteCount
+	Left  int64
 
 	admin  *Admin
 	name   string
@@ -165,6 +169,7 @@ func (p *Plan) Run(ctx context.Context, progress Progress) (store.Action, error)
 	if err != nil {
 		return action, err
 	}
+	p.Left = 0
 	progress.report(action)
 	for i := 0; i < len(p.Counts); {
 		sink, count := p.Counts[i].Sink, int64(0)
@@ -186,12 +191,13 @@ func (p *Plan) runSink(ctx context.Context, sink string, count int64, action *st
 	b.Filter.Sink = sink
 	for rest := count; rest > 0; {
 		b.Limit = int(min(rest, int64(p.rows)))
+		left := p.Left
 		result, err := p.batch(ctx, b)
 		if err != nil {
 			return err
 		}
 		action.Count += int64(result.Changed)
-		rest -= int64(result.Changed)
+		rest -= int64(result.Changed) + p.Left - left
 		progress.report(*action)
 		if result.Done {
 			return nil

@@ -4,25 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/route"
 	"github.com/waybill-go/waybill/framework/store"
 )
-
-// ReroutePlan is a reroute that was counted and not run yet.
-type ReroutePlan struct {
-	// Counts are the deliveries in the plan.
-	Counts []RerouteCount
-	// Left is how many Run has left in place, since a sink of their type has not settled them
-	// yet.
-	Left int64
-
-	admin  *Admin
-	filter Filter
-	query  store.RerouteQuery
-}
 
 // RerouteCount is how many deliveries of a type have a route now.
 type RerouteCount struct {
@@ -40,7 +26,7 @@ type RerouteCount struct {
 // with the routes, forwarders deliver it from the log, and it can be rerouted afterwards. Every
 // sink must have begun to forward; otherwise Run fails with store.ErrUnknownSink. As with Plan,
 // deliveries that are parked or changed after the count are not moved.
-func (a *Admin) Reroute(ctx context.Context, f Filter, routes *route.Table) (*ReroutePlan, error) {
+func (a *Admin) Reroute(ctx context.Context, f Filter, routes *route.Table) (*Plan, error) {
 	if f.Sink != "" && f.Sink != store.SinkUnrouted {
 		return nil, fmt.Errorf("%w: a reroute is about what is parked under %s: leave the sink out, the routes name it", ErrFilter, store.SinkUnrouted)
 	}
@@ -53,78 +39,26 @@ func (a *Admin) Reroute(ctx context.Context, f Filter, routes *route.Table) (*Re
 	if err != nil {
 		return nil, err
 	}
-	p := &ReroutePlan{admin: a, filter: f, query: store.RerouteQuery{Filter: parsed, Sinks: routes.Filters()}}
-	counts, changed, err := a.store.CountReroute(ctx, p.query)
-	if p.query.Filter.Until.IsZero() {
-		p.query.Filter.Until = changed
+	q := store.RerouteQuery{Filter: parsed, Sinks: routes.Filters()}
+	counts, changed, err := a.store.CountReroute(ctx, q)
+	if q.Filter.Until.IsZero() {
+		q.Filter.Until = changed
 	}
-	for _, c := range counts {
-		p.Counts = append(p.Counts, RerouteCount{RerouteCount: c, Sinks: routes.Sinks(c.Type)})
-	}
-	return p, err
-}
-
-// Total returns how many deliveries the plan included when it was made.
-func (p *ReroutePlan) Total() (total int64) {
-	for _, c := range p.Counts {
-		total += c.Count
-	}
-	return total
-}
-
-// PlannedAt returns the moment that the plan is bound to; see Plan.PlannedAt.
-func (p *ReroutePlan) PlannedAt() time.Time { return p.query.Filter.Until }
-
-// Examples returns at most n of the plan's deliveries, by type.
-func (p *ReroutePlan) Examples(ctx context.Context, n int) (examples []store.ParkedDelivery, err error) {
-	filter := p.query.Unrouted()
-	for _, c := range p.Counts {
-		if len(examples) == n {
-			break
-		}
-		filter.Types, filter.States = notification.TypeFilter{Names: []string{c.Type}}, []store.State{c.State}
-		found, err := p.admin.store.FindParked(ctx, filter, store.ParkedPlace{}, n-len(examples))
-		if err != nil {
-			return nil, err
-		}
-		examples = append(examples, found...)
-	}
-	return examples, nil
-}
-
-// Expect returns ErrMore if the plan includes more than n deliveries; see Plan.Expect.
-func (p *ReroutePlan) Expect(n int64) error { return expect(p.Total(), n) }
-
-// Run moves the planned deliveries, and no more than were counted, in batches, each one
-// transaction, and records the action; see Plan.Run.
-func (p *ReroutePlan) Run(ctx context.Context, progress Progress) (store.Action, error) {
-	action, err := p.admin.begin(ctx, "reroute", p.filter, p.Total())
-	if err != nil {
-		return action, err
-	}
-	progress.report(action)
-	p.Left = 0
-	b := store.RerouteBatch{RerouteQuery: p.query, Action: action.ID}
-	for rest := p.Total(); rest > 0; {
-		b.Limit = int(min(rest, batchRows))
-		result, err := p.admin.store.Reroute(ctx, b)
+	p := &Plan{Types: []RerouteCount{}, admin: a, name: "reroute", filter: f, parsed: q.Unrouted(), rows: batchRows}
+	p.batch = func(ctx context.Context, b store.ParkedBatch) (store.ParkedBatchResult, error) {
+		result, err := a.store.Reroute(ctx, store.RerouteBatch{RerouteQuery: q, Action: b.Action, After: b.After, Limit: b.Limit})
 		if errors.Is(err, store.ErrUnknownSink) {
 			err = fmt.Errorf("%w; start a forwarder with the routes first, so that the sink has a cursor", err)
 		}
-		if err != nil {
-			return p.admin.stopped(ctx, action, err)
-		}
-		action.Count += int64(result.Changed)
 		p.Left += int64(result.Left)
-		rest -= int64(result.Changed + result.Left)
-		b.After = result.Last
-		progress.report(action)
-		if result.Done {
-			break
-		}
-		if err := ctx.Err(); err != nil {
-			return p.admin.stopped(ctx, action, err)
-		}
+		return store.ParkedBatchResult{Changed: result.Changed, Last: result.Last, Done: result.Done}, err
 	}
-	return action, p.admin.end(ctx, &action)
+	var types notification.TypeFilter
+	for _, c := range counts {
+		p.Counts = append(p.Counts, store.ParkedCount{Sink: store.SinkUnrouted, State: c.State, Count: c.Count})
+		p.Types = append(p.Types, RerouteCount{RerouteCount: c, Sinks: routes.Sinks(c.Type)})
+		types.Names = append(types.Names, c.Type)
+	}
+	p.parsed.Types = types // for the examples
+	return p, err
 }

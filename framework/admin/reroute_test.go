@@ -34,7 +34,7 @@ func TestRoutesThatAreAddedLaterDeliverUnroutedNotifications(t *testing.T) {
 		require.Equal(t, []admin.RerouteCount{{
 			RerouteCount: store.RerouteCount{Type: "order.placed", State: store.StateDead, Count: 3},
 			Sinks:        []string{"mail", "web"},
-		}}, plan.Counts)
+		}}, plan.Types)
 		require.EqualValues(t, 3, plan.Total())
 
 		o.withoutRoute(t, "order.placed", 5, 1) // parked after the count

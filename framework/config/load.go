@@ -200,7 +200,11 @@ func newLoader(source Source) (*loader, *yaml.Node) {
 // base. It leaves out keys for which a mistake is already reported, and masks secrets that the
 // errors quote.
 func (l *loader) complain(base string, err error) {
-	secrets := l.secretsBelow(base)
+	l.complainOf(base, err, l.secretsBelow(base))
+}
+
+// complainOf is complain for errors that may quote these secrets only.
+func (l *loader) complainOf(base string, err error, secrets secret.Concealed) {
 	for _, e := range flatten(err) {
 		text := e.Error()
 		key, _, _ := strings.Cut(text, " ")

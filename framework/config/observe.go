@@ -14,7 +14,7 @@ func (l *loader) checkObserve(o settings.Observe) {
 	l.checkAddress(o.Address)
 	l.checkServed(o)
 	if err := o.Validate(); err != nil {
-		l.complain("observe", err)
+		l.complainOf("observe", err, nil) // they quote no secrets
 	}
 }
 

@@ -38,23 +38,19 @@ func checkDatabase(ctx context.Context, x *examination) (verdict, error) {
 	return fail(fix, "%v", x.examineErr), nil
 }
 
-// schemas is what the Examiners of all databases have.
-type schemas interface {
-	Schema(ctx context.Context) error
-}
-
-func (x *examination) schemas() schemas {
+// schema returns an error if the tables do not have the version of this program.
+func (x *examination) schema(ctx context.Context) error {
 	switch {
 	case x.pg != nil:
-		return x.pg
+		return x.pg.Schema(ctx)
 	case x.my != nil:
-		return x.my
+		return x.my.Schema(ctx)
 	}
-	return x.lite
+	return x.lite.Schema(ctx)
 }
 
 func checkSchema(ctx context.Context, x *examination) (verdict, error) {
-	err := x.schemas().Schema(ctx)
+	err := x.schema(ctx)
 	switch {
 	case errors.Is(err, store.ErrNotMigrated):
 		return fail("waybill migrate", "%v", err), nil
@@ -85,7 +81,7 @@ func checkLog(ctx context.Context, x *examination) (verdict, error) {
 	switch err := x.pg.Offsets(ctx); {
 	case errors.Is(err, store.ErrUnsafeLog):
 		return unsafe(err), nil
-	case x.schemas().Schema(ctx) != nil:
+	case x.schema(ctx) != nil:
 		return skip("the log does not have this program's version: see schema", ""), nil
 	case err != nil:
 		return verdict{}, err
@@ -137,7 +133,7 @@ func checkPrimary(ctx context.Context, x *examination) (verdict, error) {
 
 func checkDurability(ctx context.Context, x *examination) (verdict, error) {
 	if x.lite != nil {
-		return checkJournal(ctx, x.lite)
+		return checkJournal(ctx, x)
 	}
 	if x.my != nil {
 		return checkMySQLDurability(ctx, x)
@@ -168,33 +164,24 @@ func checkDurability(ctx context.Context, x *examination) (verdict, error) {
 	return ok("fsync and full_page_writes are on, synchronous_commit is %s", settings["synchronous_commit"]), nil
 }
 
-// clock is an Examiner that returns the server's time.
-type clock interface {
-	Now(ctx context.Context) (time.Time, error)
-}
-
+// checkClock assumes that the server read its clock in the middle of the round trip.
 func checkClock(ctx context.Context, x *examination) (verdict, error) {
-	server := clock(x.pg)
+	read := x.pg.Now
 	if x.my != nil {
-		server = x.my
+		read = x.my.Now
 	}
-	return compareClocks(ctx, server, x.now, x.skew, x.engine().Lease)
-}
-
-// compareClocks assumes that the server read its clock in the middle of the round trip.
-func compareClocks(ctx context.Context, server clock, now func() time.Time, most, lease time.Duration) (verdict, error) {
-	before := now()
-	there, err := server.Now(ctx)
+	before := x.now()
+	there, err := read(ctx)
 	if err != nil {
 		return verdict{}, err
 	}
-	trip := now().Sub(before)
+	trip, lease := x.now().Sub(before), x.engine().Lease
 	skew := (there.Sub(before) - trip/2).Abs()
 	const fix = "synchronize the clocks of both machines with NTP"
 	switch {
 	case skew-trip/2 >= lease:
 		return fail(fix, "this machine's clock and the database's are %s apart, as long as the lease (%s)", age(skew), lease), nil
-	case skew-trip/2 >= most:
+	case skew-trip/2 >= x.skew:
 		return warn(fix, "this machine's clock and the database's are %s apart", age(skew)), nil
 	}
 	return ok("this machine's clock and the database's are %s apart, give or take %s", age(skew), age(trip/2)), nil

@@ -179,12 +179,6 @@ type Store interface {
 	Unread(ctx context.Context) error
 }
 
-var (
-	_ Store = (*postgres.Store)(nil)
-	_ Store = (*sqlite.Store)(nil)
-	_ Store = (*mysql.Store)(nil)
-)
-
 // examination is one run of the checks.
 type examination struct {
 	Subject
@@ -207,30 +201,28 @@ type examination struct {
 func (x *examination) connect(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, x.Timeout)
 	defer cancel()
-	if x.PostgreSQL != nil {
+	switch {
+	case x.PostgreSQL != nil:
 		if x.pg, x.examineErr = postgres.Examine(ctx, x.DB, *x.PostgreSQL); x.examineErr == nil {
-			var s *postgres.Store
-			if s, x.openErr = postgres.Open(ctx, x.DB, *x.PostgreSQL); x.openErr == nil {
-				x.store = s
-			}
+			x.store, x.openErr = opened(postgres.Open(ctx, x.DB, *x.PostgreSQL))
 		}
-		return
-	}
-	if x.MySQL != nil {
+	case x.MySQL != nil:
 		if x.my, x.examineErr = mysql.Examine(ctx, x.DB, *x.MySQL); x.examineErr == nil {
-			var s *mysql.Store
-			if s, x.openErr = mysql.Open(ctx, x.DB, *x.MySQL); x.openErr == nil {
-				x.store = s
-			}
+			x.store, x.openErr = opened(mysql.Open(ctx, x.DB, *x.MySQL))
 		}
-		return
-	}
-	if x.lite, x.examineErr = sqlite.Examine(ctx, x.DB, *x.SQLite); x.examineErr == nil {
-		var s *sqlite.Store
-		if s, x.openErr = sqlite.Open(ctx, x.DB, *x.SQLite); x.openErr == nil {
-			x.store = s
+	default:
+		if x.lite, x.examineErr = sqlite.Examine(ctx, x.DB, *x.SQLite); x.examineErr == nil {
+			x.store, x.openErr = opened(sqlite.Open(ctx, x.DB, *x.SQLite))
 		}
 	}
+}
+
+// opened returns nil instead of a store that could not be opened.
+func opened[S Store](s S, err error) (Store, error) {
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
 }
 
 // check runs one check within the timeout.

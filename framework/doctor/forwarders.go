@@ -14,17 +14,8 @@ import (
 	"github.com/waybill-go/waybill/sinks"
 )
 
-// memberships is a store that lists its forwarders and lanes.
-type memberships interface {
-	Membership(ctx context.Context) (store.Membership, error)
-}
-
 func checkForwarders(ctx context.Context, x *examination) (verdict, error) {
-	return compareForwarders(ctx, x.store)
-}
-
-func compareForwarders(ctx context.Context, s memberships) (verdict, error) {
-	m, err := s.Membership(ctx)
+	m, err := x.store.Membership(ctx)
 	if err != nil {
 		return verdict{}, err
 	}
@@ -63,7 +54,7 @@ func checkLanes(ctx context.Context, x *examination) (verdict, error) {
 	if x.Forwarder != nil {
 		configured = append(slices.Collect(maps.Keys(x.Forwarder.Sinks)), store.SinkUnrouted)
 	}
-	m, err := memberships(x.store).Membership(ctx)
+	m, err := x.store.Membership(ctx)
 	if err != nil {
 		return verdict{}, err
 	}
@@ -126,18 +117,14 @@ func delivered(m store.Membership, sink string) bool {
 	return slices.ContainsFunc(m.Members, func(f store.Member) bool { return slices.Contains(f.Sinks, sink) })
 }
 
-func checkLease(ctx context.Context, x *examination) (verdict, error) {
-	return compareLease(ctx, x.store, x.engine().Lease)
-}
-
-// compareLease compares the lease with the slowest checkpoint that any forwarder reports for its
+// checkLease compares the lease with the slowest checkpoint that any forwarder reports for its
 // last minute.
-func compareLease(ctx context.Context, s memberships, lease time.Duration) (verdict, error) {
-	m, err := s.Membership(ctx)
+func checkLease(ctx context.Context, x *examination) (verdict, error) {
+	m, err := x.store.Membership(ctx)
 	if err != nil {
 		return verdict{}, err
 	}
-	slowest, owner := time.Duration(0), ""
+	lease, slowest, owner := x.engine().Lease, time.Duration(0), ""
 	for _, f := range m.Members {
 		if f.Checkpoint > slowest {
 			slowest, owner = f.Checkpoint, f.Owner
@@ -153,31 +140,23 @@ func compareLease(ctx context.Context, s memberships, lease time.Duration) (verd
 	return ok("the slowest checkpoint of the last minute took %s; the lease is %s", age(slowest), lease), nil
 }
 
+// checkSinks checks all sinks in parallel.
 func checkSinks(ctx context.Context, x *examination) (verdict, error) {
 	if x.Forwarder == nil {
 		return skip("no configuration says which sinks there are", "waybill doctor -c waybill.yaml"), nil
 	}
-	all := make(map[string]sinks.Sink)
-	for name, s := range x.Forwarder.Sinks {
-		all[name] = s.Sink
-	}
-	return checkAllHealth(ctx, all, x.Timeout), nil
-}
-
-// checkAllHealth checks all sinks in parallel.
-func checkAllHealth(ctx context.Context, all map[string]sinks.Sink, timeout time.Duration) verdict {
 	var wg sync.WaitGroup
 	var mu sync.Mutex
 	var faults []string
 	checked := 0
-	for name, sink := range all {
-		checker, can := sink.(sinks.HealthChecker)
-		if _, absent := sink.(sinks.Absent); !can || absent {
+	for name, s := range x.Forwarder.Sinks {
+		checker, can := s.Sink.(sinks.HealthChecker)
+		if _, absent := s.Sink.(sinks.Absent); !can || absent {
 			continue
 		}
 		checked++
 		wg.Go(func() {
-			if err := CheckHealth(ctx, checker, timeout*3/4); err != nil {
+			if err := CheckHealth(ctx, checker, x.Timeout*3/4); err != nil {
 				mu.Lock()
 				defer mu.Unlock()
 				faults = append(faults, fmt.Sprintf("%s: %s", name, oneLine(err.Error(), 200)))
@@ -187,9 +166,9 @@ func checkAllHealth(ctx context.Context, all map[string]sinks.Sink, timeout time
 	wg.Wait()
 	slices.Sort(faults)
 	if len(faults) > 0 {
-		return fail("repair the destination, or the sink's settings: waybill config check", "%s", some(faults))
+		return fail("repair the destination, or the sink's settings: waybill config check", "%s", some(faults)), nil
 	}
-	return ok("%d of %d have a health check, and would accept a delivery", checked, len(all))
+	return ok("%d of %d have a health check, and would accept a delivery", checked, len(x.Forwarder.Sinks)), nil
 }
 
 // CheckHealth opens a sink, checks whether it would accept a delivery now, and closes it. Open

@@ -7,11 +7,6 @@ import (
 	"github.com/waybill-go/waybill/framework/store"
 )
 
-// poolers is an Examiner that finds transaction poolers.
-type poolers interface {
-	IsPooled(ctx context.Context) (bool, error)
-}
-
 const pollOnly = "set forwarder.listen: false, or use an address that leads to the server itself"
 
 // listens reports whether the forwarder listens for NOTIFY.
@@ -20,7 +15,7 @@ func (x *examination) listens() bool {
 }
 
 func checkPooler(ctx context.Context, x *examination) (verdict, error) {
-	pooled, err := poolers(x.pg).IsPooled(ctx)
+	pooled, err := x.pg.IsPooled(ctx)
 	switch {
 	case err != nil:
 		return verdict{}, err
@@ -38,16 +33,12 @@ type announcing interface {
 	store.Announcer
 }
 
+// checkListen listens, announces and waits for the announcement.
 func checkListen(ctx context.Context, x *examination) (verdict, error) {
 	s, both := x.store.(announcing)
 	if !both || !x.listens() {
 		return ok("the forwarder only polls"), nil
 	}
-	return roundTrip(ctx, s)
-}
-
-// roundTrip listens, announces and waits for the announcement.
-func roundTrip(ctx context.Context, s announcing) (verdict, error) {
 	ctx, end := context.WithCancel(ctx)
 	defer end()
 	listens, heard := make(chan struct{}, 1), make(chan struct{}, 1)

@@ -126,7 +126,7 @@ func checkBloat(ctx context.Context, x *examination) (verdict, error) {
 }
 
 func checkIndexes(ctx context.Context, x *examination) (verdict, error) {
-	if x.schemas().Schema(ctx) != nil {
+	if x.schema(ctx) != nil {
 		return skip("the tables do not have this program's version: see schema", ""), nil
 	}
 	var faults, fixes []string

@@ -5,19 +5,12 @@ import (
 	"errors"
 )
 
-// pragmas is what the checks need of SQLite's Examiner.
-type pragmas interface {
-	Pragma(ctx context.Context, name string) (string, error)
-	Integrity(ctx context.Context) (string, error)
-	File(ctx context.Context) (path string, size int64, err error)
-}
-
-func checkJournal(ctx context.Context, db pragmas) (verdict, error) {
-	journal, err := db.Pragma(ctx, "journal_mode")
+func checkJournal(ctx context.Context, x *examination) (verdict, error) {
+	journal, err := x.lite.Pragma(ctx, "journal_mode")
 	if err != nil {
 		return verdict{}, err
 	}
-	synchronous, err := db.Pragma(ctx, "synchronous")
+	synchronous, err := x.lite.Pragma(ctx, "synchronous")
 	switch {
 	case err != nil:
 		return verdict{}, err
@@ -32,15 +25,11 @@ func checkJournal(ctx context.Context, db pragmas) (verdict, error) {
 }
 
 func checkIntegrity(ctx context.Context, x *examination) (verdict, error) {
-	return integrity(ctx, x.lite)
-}
-
-func integrity(ctx context.Context, db pragmas) (verdict, error) {
-	_, bytes, err := db.File(ctx)
+	_, bytes, err := x.lite.File(ctx)
 	if err != nil {
 		return verdict{}, err
 	}
-	fault, err := db.Integrity(ctx)
+	fault, err := x.lite.Integrity(ctx)
 	switch {
 	case err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded):
 		return skip("checking "+size(bytes)+" takes longer than --timeout", "--only integrity --timeout 10m"), nil

@@ -1,47 +1,35 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/lib/pq"
-
-	"github.com/waybill-go/waybill/framework/store/postgres"
 )
-
-// transactions is an Examiner that finds open transactions.
-type transactions interface {
-	Holdings(ctx context.Context, age time.Duration) (found []postgres.Holding, hidden int, err error)
-	Role(ctx context.Context) (string, error)
-}
 
 func checkHeld(ctx context.Context, x *examination) (verdict, error) {
 	if x.my != nil {
 		return checkMySQLHeld(ctx, x)
 	}
-	return holding(ctx, x.pg, x.HeldAfter)
-}
-
-func holding(ctx context.Context, server transactions, after time.Duration) (verdict, error) {
-	found, hidden, err := server.Holdings(ctx, after)
+	found, hidden, err := x.pg.Holdings(ctx, x.HeldAfter)
 	if err != nil {
 		return verdict{}, err
 	}
 	var texts, fixes []string
 	for _, h := range found {
-		texts = append(texts, fmt.Sprintf("pid %d of %s, %s, for %s: %s", h.PID, orUnnamed(h.Application), h.State, age(h.Age), oneLine(h.Query, 80)))
+		texts = append(texts, fmt.Sprintf("pid %d of %s, %s, for %s: %s", h.PID, cmp.Or(h.Application, "an unnamed application"), h.State, age(h.Age), oneLine(h.Query, 80)))
 		fixes = append(fixes, fmt.Sprintf("SELECT pg_terminate_backend(%d);", h.PID))
 	}
 	if len(found) > 0 {
-		return warn(strings.Join(fixes, "\n"), "%d open for more than %s: %s", len(found), after, some(texts)), nil
+		return warn(strings.Join(fixes, "\n"), "%d open for more than %s: %s", len(found), x.HeldAfter, some(texts)), nil
 	}
 	if hidden > 0 {
-		role, err := server.Role(ctx)
+		role, err := x.pg.Role(ctx)
 		return skip(fmt.Sprintf("the role cannot see %d sessions of other roles", hidden), fmt.Sprintf(readStats, role)), err
 	}
-	return ok("none is open for more than %s", after), nil
+	return ok("none is open for more than %s", x.HeldAfter), nil
 }
 
 func checkPrepared(ctx context.Context, x *examination) (verdict, error) {
@@ -87,13 +75,6 @@ func checkSlots(ctx context.Context, x *examination) (verdict, error) {
 		return warn(strings.Join(fixes, "\n"), "%s", some(texts)), nil
 	}
 	return ok("%s, none without a reader", count(len(slots), "slot")), nil
-}
-
-func orUnnamed(name string) string {
-	if name == "" {
-		return "an unnamed application"
-	}
-	return name
 }
 
 // oneLine returns text without line breaks, cut to a number of characters.

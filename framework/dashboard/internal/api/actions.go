@@ -110,9 +110,9 @@ func makePlan(ctx context.Context, r *request) (any, error) {
 	switch p := p.(type) {
 	case *admin.Plan:
 		view.PlannedAt, view.Counts = p.PlannedAt(), p.Counts
-		found, err = p.Examples(ctx, examples)
-	case *admin.ReroutePlan:
-		view.PlannedAt, view.Types = p.PlannedAt(), p.Counts
+		if p.Types != nil {
+			view.Types, view.Counts = p.Types, nil
+		}
 		found, err = p.Examples(ctx, examples)
 	case *admin.ReplayPlan:
 		log, pinned := p.View(), *body.Replay
@@ -180,11 +180,7 @@ func accepted(a store.Action) *reply {
 }
 
 func actions(ctx context.Context, r *request) (any, error) {
-	values, err := r.query("limit")
-	if err != nil {
-		return nil, err
-	}
-	limit, err := number(values, "limit", pageRows, 1, maxPageRows)
+	limit, err := r.number("limit", pageRows, 1, maxPageRows)
 	if err != nil {
 		return nil, err
 	}
@@ -193,21 +189,11 @@ func actions(ctx context.Context, r *request) (any, error) {
 }
 
 func action(ctx context.Context, r *request) (any, error) {
-	if _, err := r.query(); err != nil {
-		return nil, err
-	}
-	id, err := r.name("id")
-	if err != nil {
-		return nil, err
-	}
-	return answered(r.Admin.Action(ctx, id))
+	return answered(r.Admin.Action(ctx, r.PathValue("id")))
 }
 
 func cancel(ctx context.Context, r *request) (any, error) {
-	id, err := r.name("id")
-	if err != nil {
-		return nil, err
-	}
+	id := r.PathValue("id")
 	if err := r.decode(&struct{}{}, true); err != nil {
 		return nil, err
 	}
@@ -216,10 +202,7 @@ func cancel(ctx context.Context, r *request) (any, error) {
 
 // continueReplay continues an interrupted replay.
 func continueReplay(ctx context.Context, r *request) (any, error) {
-	id, err := r.name("id")
-	if err != nil {
-		return nil, err
-	}
+	id := r.PathValue("id")
 	if err := r.decode(&struct{}{}, true); err != nil {
 		return nil, err
 	}

@@ -1,9 +1,9 @@
 // Package api serves the admin API: what the pages show and do, for programs, as JSON. openapi.yaml
 // describes it; tests compare every answer and the routes with the description.
 //
-// A route is a handler, whose result is written as JSON:
+// A route is a handler, whose result is written as JSON, and the parameters that its query may have:
 //
-//	{"GET /schedules", schedules},
+//	{"GET /actions", actions, []string{"limit"}},
 //
 // GET needs the role viewer, POST the role operator. Errors are problems of RFC 9457.
 //
@@ -15,6 +15,7 @@ import (
 	"context"
 	"log/slog"
 	"net/http"
+	"net/url"
 	"path"
 	"time"
 
@@ -66,44 +67,45 @@ type reply struct {
 	body     any
 }
 
-// route is a pattern of a ServeMux, and its handler.
+// route is a pattern of a ServeMux, its handler, and the parameters of its query.
 type route struct {
-	pattern string
-	handle  handler
+	pattern    string
+	handle     handler
+	parameters []string
 }
 
 // routes has all routes except the description.
 var routes = []route{
-	{"GET /status", status},
-	{"GET /sinks", sinks},
-	{"GET /sinks/{sink}", sink},
-	{"POST /sinks/{sink}/pause", onSink("pause")},
-	{"POST /sinks/{sink}/resume", onSink("resume")},
-	{"GET /health/sinks", healthOfSinks},
-	{"GET /health/sinks/{sink}", healthOfSink},
-	{"GET /parked", parked},
-	{"GET /parked/counts", parkedCounts},
-	{"GET /log", logged},
-	{"POST /plans", makePlan},
-	{"GET /actions", actions},
-	{"POST /actions", begin},
-	{"GET /actions/{id}", action},
-	{"POST /actions/{id}/cancel", cancel},
-	{"POST /actions/{id}/continue", continueReplay},
-	{"GET /notifications/{id}", one},
-	{"GET /notifications/{id}/trace", trace},
-	{"GET /schedules", schedules},
-	{"GET /forwarders", forwarders},
-	{"GET /types", types},
-	{"GET /config", configuration},
-	{"GET /doctor", diagnose},
+	{"GET /status", status, nil},
+	{"GET /sinks", sinks, nil},
+	{"GET /sinks/{sink}", sink, nil},
+	{"POST /sinks/{sink}/pause", onSink("pause"), nil},
+	{"POST /sinks/{sink}/resume", onSink("resume"), nil},
+	{"GET /health/sinks", healthOfSinks, []string{"max_lag", "max_dead"}},
+	{"GET /health/sinks/{sink}", healthOfSink, []string{"max_lag", "max_dead"}},
+	{"GET /parked", parked, append([]string{"cursor", "limit"}, filterNames...)},
+	{"GET /parked/counts", parkedCounts, filterNames},
+	{"GET /log", logged, []string{"id", "type", "key", "since", "until", "cursor", "limit"}},
+	{"POST /plans", makePlan, nil},
+	{"GET /actions", actions, []string{"limit"}},
+	{"POST /actions", begin, nil},
+	{"GET /actions/{id}", action, nil},
+	{"POST /actions/{id}/cancel", cancel, nil},
+	{"POST /actions/{id}/continue", continueReplay, nil},
+	{"GET /notifications/{id}", one, []string{"payload", "offset"}},
+	{"GET /notifications/{id}/trace", trace, []string{"from"}},
+	{"GET /schedules", schedules, nil},
+	{"GET /forwarders", forwarders, nil},
+	{"GET /types", types, []string{"rows"}},
+	{"GET /config", configuration, nil},
+	{"GET /doctor", diagnose, []string{"only"}},
 }
 
 // New returns the API.
 func New(c Config) *API {
 	a := &API{Config: c, mux: http.NewServeMux()}
 	for _, r := range routes {
-		a.mux.Handle(r.pattern, a.serve(r.handle))
+		a.mux.Handle(r.pattern, a.serve(r))
 	}
 	a.mux.HandleFunc("GET /openapi.json", a.describe)
 	return a
@@ -150,20 +152,24 @@ type request struct {
 	Admin *admin.Admin
 	User  access.User
 
-	body http.ResponseWriter // to limit the size of the body, and to set deadlines
+	values url.Values          // of the query
+	body   http.ResponseWriter // to limit the size of the body, and to set deadlines
 }
 
-// serve returns the http.Handler of a handler.
-func (a *API) serve(handle handler) http.Handler {
+// serve returns the http.Handler of a route.
+func (a *API) serve(to route) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, hr *http.Request) {
 		r, err := a.request(w, hr)
+		if err == nil {
+			r.values, err = r.query(to.parameters)
+		}
 		if err != nil {
 			a.fail(w, hr, err)
 			return
 		}
 		ctx, cancel := context.WithTimeout(hr.Context(), requestTime)
 		defer cancel()
-		answer, err := handle(ctx, r)
+		answer, err := to.handle(ctx, r)
 		if hr.Method == http.MethodPost {
 			a.History.Renew() // later answers show the effects of the request
 		}

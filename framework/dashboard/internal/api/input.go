@@ -22,19 +22,14 @@ import (
 // isText reports whether databases accept a text: UTF-8 without a NUL.
 func isText(text string) bool { return utf8.ValidString(text) && !strings.ContainsRune(text, 0) }
 
-// name returns a part of the path.
-func (r *request) name(of string) (string, error) {
-	name := r.PathValue(of)
-	if !isText(name) {
-		return "", problemOf(http.StatusBadRequest, "the %s is not valid UTF-8, or contains a NUL", of)
-	}
-	return name, nil
-}
-
-// query returns the parameters of a request. It refuses names other than these.
-func (r *request) query(known ...string) (url.Values, error) {
+// query returns the parameters of a request. It refuses names other than these, and a path that is
+// not text.
+func (r *request) query(known []string) (url.Values, error) {
 	values, err := url.ParseQuery(r.URL.RawQuery)
-	if err != nil {
+	switch {
+	case !isText(r.URL.Path):
+		return nil, problemOf(http.StatusBadRequest, "the path is not valid UTF-8, or contains a NUL")
+	case err != nil:
 		return nil, problemOf(http.StatusBadRequest, "the query cannot be read: %s", err)
 	}
 	for name, all := range values {
@@ -52,8 +47,8 @@ func (r *request) query(known ...string) (url.Values, error) {
 }
 
 // number reads a parameter between least and most.
-func number(values url.Values, name string, usual, least, most int) (int, error) {
-	text := values.Get(name)
+func (r *request) number(name string, usual, least, most int) (int, error) {
+	text := r.values.Get(name)
 	if text == "" {
 		return usual, nil
 	}
@@ -65,8 +60,8 @@ func number(values url.Values, name string, usual, least, most int) (int, error)
 }
 
 // offset reads a parameter that is an offset of the log; 0 if it is left out.
-func offset(values url.Values, name string) (int64, error) {
-	text := values.Get(name)
+func (r *request) offset(name string) (int64, error) {
+	text := r.values.Get(name)
 	if text == "" {
 		return 0, nil
 	}
@@ -78,8 +73,8 @@ func offset(values url.Values, name string) (int64, error) {
 }
 
 // moment reads a parameter that is a time; the zero time if it is left out.
-func moment(values url.Values, name string) (time.Time, error) {
-	text := values.Get(name)
+func (r *request) moment(name string) (time.Time, error) {
+	text := r.values.Get(name)
 	if text == "" {
 		return time.Time{}, nil
 	}
@@ -91,8 +86,8 @@ func moment(values url.Values, name string) (time.Time, error) {
 }
 
 // span reads a parameter that is a non-negative duration.
-func span(values url.Values, name string, usual time.Duration) (time.Duration, error) {
-	text := values.Get(name)
+func (r *request) span(name string, usual time.Duration) (time.Duration, error) {
+	text := r.values.Get(name)
 	if text == "" {
 		return usual, nil
 	}
@@ -107,18 +102,18 @@ func span(values url.Values, name string, usual time.Duration) (time.Duration, e
 var filterNames = []string{"sink", "id", "type", "key", "state", "older_than", "newer_than", "error"}
 
 // filter reads a filter.
-func (r *request) filter(values url.Values) (f admin.Filter, err error) {
-	if values.Get("error") != "" && !r.User.May(access.Operator) {
+func (r *request) filter() (f admin.Filter, err error) {
+	if r.values.Get("error") != "" && !r.User.May(access.Operator) {
 		return f, problemOf(http.StatusForbidden, "only operators may search the texts of errors")
 	}
-	f = admin.Filter{Sink: values.Get("sink"), ID: values.Get("id"), Type: values.Get("type"), Key: values.Get("key"), Error: values.Get("error")}
-	for _, s := range values["state"] {
+	f = admin.Filter{Sink: r.values.Get("sink"), ID: r.values.Get("id"), Type: r.values.Get("type"), Key: r.values.Get("key"), Error: r.values.Get("error")}
+	for _, s := range r.values["state"] {
 		f.States = append(f.States, store.State(s))
 	}
-	if f.OlderThan, err = span(values, "older_than", 0); err != nil {
+	if f.OlderThan, err = r.span("older_than", 0); err != nil {
 		return f, err
 	}
-	f.NewerThan, err = span(values, "newer_than", 0)
+	f.NewerThan, err = r.span("newer_than", 0)
 	return f, err
 }
 
@@ -145,9 +140,6 @@ func placeOf(cursor string) (p store.ParkedPlace, err error) {
 
 // decode reads the body, which is one JSON object; it may be empty if optional is true.
 func (r *request) decode(into any, optional bool) error {
-	if _, err := r.query(); err != nil {
-		return err
-	}
 	body := http.MaxBytesReader(r.body, r.Body, bodyBytes)
 	text, err := io.ReadAll(body)
 	var tooMuch *http.MaxBytesError

@@ -19,22 +19,19 @@ type logPage struct {
 }
 
 func logged(ctx context.Context, r *request) (any, error) {
-	values, err := r.query("id", "type", "key", "since", "until", "cursor", "limit")
+	var err error
+	filter := admin.LogFilter{ID: r.values.Get("id"), Type: r.values.Get("type"), Key: r.values.Get("key")}
+	if filter.Since, err = r.moment("since"); err != nil {
+		return nil, err
+	}
+	if filter.Until, err = r.moment("until"); err != nil {
+		return nil, err
+	}
+	before, err := r.offset("cursor")
 	if err != nil {
 		return nil, err
 	}
-	filter := admin.LogFilter{ID: values.Get("id"), Type: values.Get("type"), Key: values.Get("key")}
-	if filter.Since, err = moment(values, "since"); err != nil {
-		return nil, err
-	}
-	if filter.Until, err = moment(values, "until"); err != nil {
-		return nil, err
-	}
-	before, err := offset(values, "cursor")
-	if err != nil {
-		return nil, err
-	}
-	limit, err := number(values, "limit", pageRows, 1, maxPageRows)
+	limit, err := r.number("limit", pageRows, 1, maxPageRows)
 	if err != nil {
 		return nil, err
 	}

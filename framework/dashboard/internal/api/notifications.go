@@ -26,22 +26,15 @@ type notificationView struct {
 }
 
 func one(ctx context.Context, r *request) (any, error) {
-	values, err := r.query("payload", "offset")
+	payload, err := r.number("payload", 0, 0, 1)
 	if err != nil {
 		return nil, err
 	}
-	payload, err := number(values, "payload", 0, 0, 1)
+	at, err := r.offset("offset")
 	if err != nil {
 		return nil, err
 	}
-	at, err := offset(values, "offset")
-	if err != nil {
-		return nil, err
-	}
-	id, err := r.name("id")
-	if err != nil {
-		return nil, err
-	}
+	id := r.PathValue("id")
 	if payload == 1 && !r.User.May(access.Operator) {
 		return nil, problemOf(http.StatusForbidden, "the payload needs the role operator")
 	}
@@ -72,18 +65,11 @@ func (v *notificationView) show(hide masks.Masks, names []string, payload []byte
 }
 
 func trace(ctx context.Context, r *request) (any, error) {
-	values, err := r.query("from")
+	from, err := r.offset("from")
 	if err != nil {
 		return nil, err
 	}
-	from, err := offset(values, "from")
-	if err != nil {
-		return nil, err
-	}
-	id, err := r.name("id")
-	if err != nil {
-		return nil, err
-	}
+	id := r.PathValue("id")
 	tree, err := r.Admin.Tree(ctx, id, from, r.Routing)
 	if err == nil && tree.Count == 0 {
 		err = problemOf(http.StatusNotFound, "no notification with the id or correlation id %q was found", id)

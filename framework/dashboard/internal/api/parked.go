@@ -22,19 +22,15 @@ type parkedPage struct {
 }
 
 func parked(ctx context.Context, r *request) (any, error) {
-	values, err := r.query(append([]string{"cursor", "limit"}, filterNames...)...)
+	filter, err := r.filter()
 	if err != nil {
 		return nil, err
 	}
-	filter, err := r.filter(values)
+	place, err := placeOf(r.values.Get("cursor"))
 	if err != nil {
 		return nil, err
 	}
-	place, err := placeOf(values.Get("cursor"))
-	if err != nil {
-		return nil, err
-	}
-	limit, err := number(values, "limit", pageRows, 1, maxPageRows)
+	limit, err := r.number("limit", pageRows, 1, maxPageRows)
 	if err != nil {
 		return nil, err
 	}
@@ -55,11 +51,7 @@ func views(found []store.ParkedDelivery) []admin.ParkedView {
 }
 
 func parkedCounts(ctx context.Context, r *request) (any, error) {
-	values, err := r.query(filterNames...)
-	if err != nil {
-		return nil, err
-	}
-	filter, err := r.filter(values)
+	filter, err := r.filter()
 	if err != nil {
 		return nil, err
 	}

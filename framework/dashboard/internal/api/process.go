@@ -17,9 +17,6 @@ import (
 )
 
 func schedules(ctx context.Context, r *request) (any, error) {
-	if _, err := r.query(); err != nil {
-		return nil, err
-	}
 	rows, err := r.Admin.Schedules(ctx)
 	views := make([]admin.ScheduleView, len(rows))
 	for i, row := range rows {
@@ -29,19 +26,12 @@ func schedules(ctx context.Context, r *request) (any, error) {
 }
 
 func forwarders(ctx context.Context, r *request) (any, error) {
-	if _, err := r.query(); err != nil {
-		return nil, err
-	}
 	all, err := r.Admin.Forwarders(ctx)
 	return map[string]any{"forwarders": all}, err
 }
 
 func types(ctx context.Context, r *request) (any, error) {
-	values, err := r.query("rows")
-	if err != nil {
-		return nil, err
-	}
-	rows, err := number(values, "rows", 10_000, 1, 1_000_000)
+	rows, err := r.number("rows", 10_000, 1, 1_000_000)
 	if err != nil {
 		return nil, err
 	}
@@ -50,9 +40,6 @@ func types(ctx context.Context, r *request) (any, error) {
 }
 
 func configuration(_ context.Context, r *request) (any, error) {
-	if _, err := r.query(); err != nil {
-		return nil, err
-	}
 	if r.Configuration == nil {
 		return nil, problemOf(http.StatusNotFound, "this process has no configuration to show")
 	}
@@ -68,11 +55,7 @@ func configuration(_ context.Context, r *request) (any, error) {
 }
 
 func diagnose(_ context.Context, r *request) (any, error) {
-	values, err := r.query("only")
-	if err != nil {
-		return nil, err
-	}
-	only := slices.Clone(values["only"])
+	only := slices.Clone(r.values["only"])
 	if err := (doctor.Options{Only: only}).Validate(); err != nil {
 		return nil, problemOf(http.StatusBadRequest, "%s", err)
 	}

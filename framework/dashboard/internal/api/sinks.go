@@ -15,9 +15,6 @@ import (
 )
 
 func status(ctx context.Context, r *request) (any, error) {
-	if _, err := r.query(); err != nil {
-		return nil, err
-	}
 	snapshot, err := r.snapshot(ctx)
 	if err != nil {
 		return nil, err
@@ -75,10 +72,7 @@ func (r *request) sample(ctx context.Context) (views []sinkView, snapshot histor
 
 // sampleOf returns the figures of the sink in the path.
 func (r *request) sampleOf(ctx context.Context) (view sinkView, snapshot history.Snapshot, err error) {
-	name, err := r.name("sink")
-	if err != nil {
-		return view, snapshot, err
-	}
+	name := r.PathValue("sink")
 	views, snapshot, err := r.sample(ctx)
 	if err != nil {
 		return view, snapshot, err
@@ -93,17 +87,11 @@ func (r *request) sampleOf(ctx context.Context) (view sinkView, snapshot history
 }
 
 func sinks(ctx context.Context, r *request) (any, error) {
-	if _, err := r.query(); err != nil {
-		return nil, err
-	}
 	views, _, err := r.sample(ctx)
 	return map[string]any{"sinks": views}, err
 }
 
 func sink(ctx context.Context, r *request) (any, error) {
-	if _, err := r.query(); err != nil {
-		return nil, err
-	}
 	view, _, err := r.sampleOf(ctx)
 	return view, err
 }
@@ -115,10 +103,7 @@ func onSink(operation string) handler {
 }
 
 func (r *request) onSink(ctx context.Context, o admin.Operation) (any, error) {
-	name, err := r.name("sink")
-	if err != nil {
-		return nil, err
-	}
+	name := r.PathValue("sink")
 	var body struct {
 		Reason string `json:"reason"`
 	}
@@ -173,15 +158,12 @@ func healthOfSink(ctx context.Context, r *request) (any, error) {
 
 // health answers 200 if all sinks are healthy and 503 if not, with a body of the same form.
 func (r *request) health(snapshot history.Snapshot, sinks []store.SinkSample) (any, error) {
-	values, err := r.query("max_lag", "max_dead")
-	if err != nil {
-		return nil, err
-	}
 	var tolerance admin.Tolerance
-	if tolerance.Lag, err = span(values, "max_lag", admin.LateAfter); err != nil {
+	var err error
+	if tolerance.Lag, err = r.span("max_lag", admin.LateAfter); err != nil {
 		return nil, err
 	}
-	if tolerance.Dead, err = number(values, "max_dead", 0, 0, store.PendingLimit-1); err != nil {
+	if tolerance.Dead, err = r.number("max_dead", 0, 0, store.PendingLimit-1); err != nil {
 		return nil, err
 	}
 	health := healthView{SampledAt: snapshot.At.UTC(), Healthy: true, Sinks: []sinkHealth{}}

@@ -77,12 +77,13 @@ type Pages struct {
 	mux       *http.ServeMux
 	templates map[string]*template.Template
 	live      map[string]bool // patterns of pages whose figures change while they are open
+	operators map[string]bool // patterns of pages that only operators may see
 	patterns  []string
 }
 
 // New returns the handler of all pages and of the static files they use.
 func New(c Config) *Pages {
-	p := &Pages{Config: c, mux: http.NewServeMux(), templates: make(map[string]*template.Template), live: make(map[string]bool)}
+	p := &Pages{Config: c, mux: http.NewServeMux(), templates: make(map[string]*template.Template), live: make(map[string]bool), operators: make(map[string]bool)}
 	p.templates["problem"] = p.parse("problem")
 	static, _ := fs.Sub(files, "static")
 	p.mux.Handle("GET /static/", http.StripPrefix("/static/", http.FileServerFS(static)))
@@ -90,16 +91,17 @@ func New(c Config) *Pages {
 	p.livePage("GET /sinks/{name}", "sink", sink)
 	p.page("POST /sinks/{name}/pause", "confirm", onSink("pause"))
 	p.page("POST /sinks/{name}/resume", "confirm", onSink("resume"))
-	p.page("GET /sinks/{name}/replay", "replay", replay)
+	p.operatorPage("GET /sinks/{name}/replay", "replay", replay)
 	p.page("POST /sinks/{name}/replay", "replay", replay)
 	p.livePage("GET /schedules", "schedules", schedules)
-	p.page("GET /schedules/{name}/{act}", "confirm", askAboutSchedule)
+	p.operatorPage("GET /schedules/{name}/{act}", "confirm", askAboutSchedule)
 	p.page("POST /schedules/{name}/{act}", "confirm", actOnSchedule)
 	p.livePage("GET /forwarders", "forwarders", forwarders)
 	p.page("GET /types", "types", types)
 	p.page("GET /config", "config", configuration)
 	checkup := &checkup{acts: c.Acts, current: c.Target}
-	p.livePage("GET /doctor", "doctor", checkup.look)
+	p.live["GET /doctor"] = true
+	p.operatorPage("GET /doctor", "doctor", checkup.look)
 	p.page("POST /doctor", "doctor", checkup.start)
 	p.page("GET /find", "find", find)
 	p.livePage("GET /parked", "parked", parked)
@@ -148,14 +150,6 @@ type answer struct {
 	data    any
 }
 
-// requireOperator returns a 403 for a user who is not an operator.
-func (r *request) requireOperator() error {
-	if !r.User.May(access.Operator) {
-		return problem{http.StatusForbidden, "this is for operators"}
-	}
-	return nil
-}
-
 // goTo is what a view returns after an act instead of data: the path of the page to show next,
 // and its query, as in Pages.to.
 type goTo struct {
@@ -173,7 +167,13 @@ func (p *Pages) livePage(pattern, name string, v view) {
 	p.page(pattern, name, v)
 }
 
-// page registers a page that viewers may see.
+// operatorPage registers a page that only operators may see.
+func (p *Pages) operatorPage(pattern, name string, v view) {
+	p.operators[pattern] = true
+	p.page(pattern, name, v)
+}
+
+// page registers a page that viewers may see, unless it is a POST, which acts.
 func (p *Pages) page(pattern, name string, v view) {
 	p.templates[name] = p.parse(name)
 	p.patterns = append(p.patterns, pattern)
@@ -182,6 +182,9 @@ func (p *Pages) page(pattern, name string, v view) {
 		ctx, cancel := context.WithTimeout(hr.Context(), pageTime)
 		defer cancel()
 		r, err := p.request(hr)
+		if err == nil && (p.operators[pattern] || hr.Method == http.MethodPost) && !r.User.May(access.Operator) {
+			err = problem{http.StatusForbidden, "this is for operators"}
+		}
 		if err != nil {
 			p.fail(w, hr, err)
 			return

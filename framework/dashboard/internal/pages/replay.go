@@ -41,9 +41,6 @@ type replayPage struct {
 
 // replay shows the form or a preview, or runs a confirmed replay.
 func replay(ctx context.Context, r *request) (any, error) {
-	if err := r.requireOperator(); err != nil {
-		return nil, err
-	}
 	if err := r.requireSink(ctx, r.PathValue("name")); err != nil {
 		return nil, err
 	}

@@ -133,7 +133,7 @@ func (a *parkedAction) act(cmd *cobra.Command, _ []string) error {
 		return err
 	}
 	err = a.run(cmd, p, words{Operation: a.operation, next: again}, a.show(p))
-	if r, is := p.(*admin.ReroutePlan); is && r.Left > 0 && !a.JSON {
+	if r, is := p.(*admin.Plan); is && r.Left > 0 && !a.JSON {
 		terminal.Printf(a.Stdout, "%s left under %s: a sink of the routes has not read that far yet\n", command.CountText(r.Left, "delivery", "deliveries"), store.SinkUnrouted)
 	}
 	return err
@@ -141,23 +141,23 @@ func (a *parkedAction) act(cmd *cobra.Command, _ []string) error {
 
 // show prints what a plan covers, and returns it for --json.
 func (a *parkedAction) show(p admin.Planned) any {
+	plan, _ := p.(*admin.Plan)
+	var view any
 	counts := command.NewTable(a.Stdout, "sink", "parked", "count")
-	view := map[string]any{}
-	switch p := p.(type) {
-	case *admin.Plan:
-		for _, c := range p.Counts {
-			counts.AppendRow(table.Row{c.Sink, c.State, c.Count})
-		}
-		view["counts"] = append([]store.ParkedCount{}, p.Counts...)
-	case *admin.ReroutePlan:
+	if plan.Types != nil {
 		counts = command.NewTable(a.Stdout, "type", "parked", "count", "goes to")
-		for _, c := range p.Counts {
+		for _, c := range plan.Types {
 			counts.AppendRow(table.Row{c.Type, c.State, c.Count, strings.Join(c.Sinks, ", ")})
 		}
-		view["counts"] = append([]admin.RerouteCount{}, p.Counts...)
+		view = plan.Types
+	} else {
+		for _, c := range plan.Counts {
+			counts.AppendRow(table.Row{c.Sink, c.State, c.Count})
+		}
+		view = append([]store.ParkedCount{}, plan.Counts...)
 	}
 	if !a.JSON && counts.Length() > 0 {
 		counts.Render()
 	}
-	return view
+	return map[string]any{"counts": view}
 }
