@@ -9,10 +9,10 @@ import (
 	"slices"
 	"time"
 
-	"github.com/waybill-go/waybill/benchmarks/receiver"
 	"github.com/waybill-go/waybill/benchmarks/result"
 	"github.com/waybill-go/waybill/framework/event"
 	"github.com/waybill-go/waybill/framework/forwarder"
+	"github.com/waybill-go/waybill/framework/program/internal/connected"
 	"github.com/waybill-go/waybill/framework/route"
 )
 
@@ -28,7 +28,7 @@ type delivering struct {
 // part is one destination of a delivering.
 type part struct {
 	destination
-	*receiver.Connected
+	*connected.Receiver
 	watch    *watch
 	arrivals tally // the watch's receipts if the receiver does not count
 }
@@ -73,7 +73,7 @@ func (b *bench) open(ctx context.Context, named batch, to destination) (*part, e
 		took = b.tamper(took)
 	}
 	var err error
-	p.Connected, err = to.open(ctx, opening{folder: b.folder, delay: to.delay, threshold: to.settings.Parallelism.Most(), took: took})
+	p.Receiver, err = to.open(ctx, opening{folder: b.folder, delay: to.delay, threshold: to.settings.Parallelism.Most(), took: took})
 	return p, err
 }
 
