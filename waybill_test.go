@@ -161,17 +161,18 @@ func TestAUnitOfWorkMapsDomainEventsAndAChainInheritsMetadata(t *testing.T) {
 	})
 }
 
-func TestHandlersOfSeveralTypesShareASink(t *testing.T) {
+func TestHandlersOfSeveralTypesShareASinkAndComeBeforeTheTypes(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, _ *sql.DB, o *waybill.Outbox) {
 		ctx, stop := context.WithTimeout(t.Context(), time.Minute)
 		defer stop()
 		var h happened
-		waybill.Register[orderPlaced](o, "order.placed", waybill.Key(func(p orderPlaced) string { return p.Order }))
-		waybill.Register[shipped](o, "order.shipped", waybill.Key(func(s shipped) string { return s.Order }))
 		waybill.Handle(o, "mails", func(_ context.Context, p orderPlaced) error { h.add("placed %s", p.Order); return nil })
 		waybill.Handle(o, "mails", func(_ context.Context, s shipped) error { h.add("shipped %s", s.Order); stop(); return nil })
 		require.NoError(t, o.Migrate(ctx))
+		require.ErrorIs(t, o.Open(ctx), registry.ErrUnregistered)
+		waybill.Register[orderPlaced](o, "order.placed", waybill.Key(func(p orderPlaced) string { return p.Order }))
+		waybill.Register[shipped](o, "order.shipped", waybill.Key(func(s shipped) string { return s.Order }))
 		require.NoError(t, o.InTx(ctx, func(ctx context.Context, tx *sql.Tx) error {
 			return o.Publish(ctx, tx, orderPlaced{Order: "o-1"}, shipped{"o-1"})
 		}))
@@ -197,22 +198,6 @@ func TestAllMistakesAreErrorsOfOpen(t *testing.T) {
 		waybill.HandleTx(o, "both", func(context.Context, *sql.Tx, paymentDue) error { return nil })
 		require.ErrorContains(t, o.Open(t.Context()), `sink "both" has handlers from both Handle and HandleTx: use two names`)
 		require.Nil(t, o.Publisher())
-	})
-}
-
-func TestATypeCanBeRegisteredAfterItsHandlers(t *testing.T) {
-	t.Parallel()
-	onEach(t, func(t *testing.T, _ *sql.DB, o *waybill.Outbox) {
-		ctx, stop := context.WithTimeout(t.Context(), time.Minute)
-		defer stop()
-		var h happened
-		waybill.Handle(o, "mails", func(_ context.Context, s shipped) error { h.add("%s", s.Order); stop(); return nil })
-		require.NoError(t, o.Migrate(ctx))
-		require.ErrorIs(t, o.Open(ctx), registry.ErrUnregistered)
-		waybill.Register[shipped](o, "order.shipped")
-		require.NoError(t, o.InTx(ctx, func(ctx context.Context, tx *sql.Tx) error { return o.Publish(ctx, tx, shipped{"o-1"}) }))
-		require.NoError(t, o.Run(ctx))
-		require.Equal(t, []string{"o-1"}, h.list)
 	})
 }
 
@@ -254,17 +239,20 @@ func TestADeclarationAfterOpenPanics(t *testing.T) {
 	})
 }
 
-func TestOpenReturnsTheErrorsOfTheForwarder(t *testing.T) {
+func TestOpenReturnsTheErrorsOfTheForwarderAndOfSchedules(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, _ *sql.DB, o *waybill.Outbox) {
 		require.NoError(t, o.Migrate(t.Context()))
 		waybill.Register[orderPlaced](o, "order.placed")
 		waybill.Handle(o, "mails", func(context.Context, orderPlaced) error { return waybill.Permanent(errors.New("never")) })
 		o.Route("order.paid", waybill.Rule{Sink: "mails"})
-		o.Schedule("daily", waybill.Cron("0 25 * * *", ""), nil)
-		err := o.Open(t.Context())
+		o.Schedule("daily", waybill.Cron("0 9 * *", "Nowhere"), nil)
+		err := o.Run(t.Context())
 		require.ErrorIs(t, err, route.ErrNoType)
 		require.ErrorIs(t, err, schedule.ErrConfig, "reported together with other errors")
+		for _, want := range []string{"4 fields", "Nowhere", "Make is not set"} {
+			require.ErrorContains(t, err, want)
+		}
 	})
 }
 
@@ -290,19 +278,6 @@ func TestHandlersGetTheNotificationsOfSchedules(t *testing.T) {
 		first, err := time.Parse(time.RFC3339, h.list[0])
 		require.NoError(t, err)
 		require.Contains(t, h.list, first.Add(time.Second).Format(time.RFC3339))
-	})
-}
-
-func TestMistakesOfSchedulesAreErrorsOfOpen(t *testing.T) {
-	t.Parallel()
-	onEach(t, func(t *testing.T, _ *sql.DB, o *waybill.Outbox) {
-		require.NoError(t, o.Migrate(t.Context()))
-		o.Schedule("a", waybill.Cron("0 9 * *", "Nowhere"), nil)
-		err := o.Run(t.Context())
-		require.ErrorIs(t, err, schedule.ErrConfig)
-		for _, want := range []string{"4 fields", "Nowhere", "Make is not set"} {
-			require.ErrorContains(t, err, want)
-		}
 	})
 }
 

@@ -86,7 +86,7 @@ func ExampleUpcast_gap() {
 		registry.Upcast(1, func(old CustomerRenamedV1) (CustomerRenamed, error) { return CustomerRenamed{}, nil }),
 	)
 	fmt.Println(err)
-	// Output: register registry_test.CustomerRenamed as "customer.renamed": upcasters do not fit the versions: version 3 needs upcasters from 1 and 2; missing 2: add registry.Upcast(2, …), or registry.Oldest(3) if no older version is stored
+	// Output: register registry_test.CustomerRenamed as "customer.renamed": upcasters do not fit the versions: version 3 needs an upcaster from each version since 1; missing [2]: add registry.Upcast(2, …), or registry.Oldest(3) if no older version is stored
 }
 
 func ExampleKey() {

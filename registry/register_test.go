@@ -118,15 +118,15 @@ func TestAFailedRegisterChangesNothing(t *testing.T) {
 		},
 		"no upcasters": {
 			as[orderShipped]("order.shipped", registry.Version(3)),
-			registry.ErrUpcaster, "version 3 needs upcasters from 1 and 2; missing 1 and 2: add registry.Upcast(1, …), or registry.Oldest(3)",
+			registry.ErrUpcaster, "version 3 needs an upcaster from each version since 1; missing [1 2]: add registry.Upcast(1, …), or registry.Oldest(3)",
 		},
 		"a gap among the upcasters": {
 			as[orderShipped]("order.shipped", registry.Version(3), registry.Upcast(1, noSteps)),
-			registry.ErrUpcaster, "version 3 needs upcasters from 1 and 2; missing 2",
+			registry.ErrUpcaster, "version 3 needs an upcaster from each version since 1; missing [2]",
 		},
 		"many gaps": {
 			as[orderShipped]("order.shipped", registry.Version(9), registry.Upcast(2, noSteps), registry.Upcast(7, noSteps)),
-			registry.ErrUpcaster, "version 9 needs upcasters from 1 to 8; missing 1, 3 to 6 and 8",
+			registry.ErrUpcaster, "version 9 needs an upcaster from each version since 1; missing [1 3 4 5 6 8]",
 		},
 		"two upcasters from one version": {
 			as[orderShipped]("order.shipped", registry.Version(2), registry.Upcast(1, noSteps), registry.Upcast(1, noSteps)),

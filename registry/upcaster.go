@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
-	"strconv"
-	"strings"
 )
 
 // Upcast converts a payload of version from to version from + 1:
@@ -68,16 +66,15 @@ func (d *definition) checkUpcasters() []error {
 		}
 		given[u.from] = true
 	}
-	var needed, missing []int
+	var missing []int
 	for from := d.oldest; from < d.version; from++ {
-		needed = append(needed, from)
 		if !given[from] {
 			missing = append(missing, from)
 		}
 	}
 	if len(missing) > 0 {
-		problems = append(problems, fmt.Errorf("%w: version %d needs upcasters from %s; missing %s: add registry.Upcast(%d, …), or registry.Oldest(%d) if no older version is stored",
-			ErrUpcaster, d.version, enumerate(needed), enumerate(missing), missing[0], missing[len(missing)-1]+1))
+		problems = append(problems, fmt.Errorf("%w: version %d needs an upcaster from each version since %d; missing %v: add registry.Upcast(%d, …), or registry.Oldest(%d) if no older version is stored",
+			ErrUpcaster, d.version, d.oldest, missing, missing[0], missing[len(missing)-1]+1))
 	}
 	if len(problems) > 0 {
 		return problems
@@ -102,27 +99,4 @@ func (d *definition) checkSteps() []error {
 		}
 	}
 	return problems
-}
-
-// enumerate formats ascending numbers: "1", "1 and 2", "1 to 4 and 7".
-func enumerate(numbers []int) string {
-	var parts []string
-	for i := 0; i < len(numbers); {
-		j := i
-		for j+1 < len(numbers) && numbers[j+1] == numbers[j]+1 {
-			j++
-		}
-		if j-i < 2 {
-			parts = append(parts, strconv.Itoa(numbers[i]))
-			i++
-			continue
-		}
-		parts = append(parts, fmt.Sprintf("%d to %d", numbers[i], numbers[j]))
-		i = j + 1
-	}
-	last := len(parts) - 1
-	if last == 0 {
-		return parts[0]
-	}
-	return strings.Join(parts[:last], ", ") + " and " + parts[last]
 }

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math"
 	"reflect"
 	"sync"
 )
@@ -26,13 +25,12 @@ var _ Serializer = JSON{}
 // ContentType returns "application/json".
 func (JSON) ContentType() string { return "application/json" }
 
-// Marshal returns v as JSON. Its error names the Go type, and the field whose type or number JSON
-// cannot represent.
+// Marshal returns v as JSON. Its error names the Go type.
 func (JSON) Marshal(v any) ([]byte, error) {
 	w := jsonWriters.Get().(*jsonWriter)
 	defer w.release()
 	if err := w.encoder.Encode(v); err != nil {
-		return nil, fmt.Errorf("marshal %s as JSON: %w", typeName(v), locate(v, err))
+		return nil, fmt.Errorf("marshal %s as JSON: %w", typeName(v), err)
 	}
 	return bytes.Clone(bytes.TrimSuffix(w.buffer.Bytes(), []byte("\n"))), nil
 }
@@ -71,30 +69,6 @@ func (w *jsonWriter) release() {
 	}
 	w.buffer.Reset()
 	jsonWriters.Put(w)
-}
-
-// locate adds to err the path of the field that JSON cannot represent.
-func locate(v any, err error) error {
-	var (
-		unsupportedType  *json.UnsupportedTypeError
-		unsupportedValue *json.UnsupportedValueError
-		match            func(reflect.Value) bool
-	)
-	switch {
-	case errors.As(err, &unsupportedType):
-		match = func(v reflect.Value) bool { return v.Type() == unsupportedType.Type }
-	case errors.As(err, &unsupportedValue) && unsupportedValue.Value.CanFloat():
-		match = func(v reflect.Value) bool {
-			return v.CanFloat() && (math.IsNaN(v.Float()) || math.IsInf(v.Float(), 0))
-		}
-	default:
-		return err
-	}
-	path := fieldPath(v, match)
-	if path == "" {
-		return err
-	}
-	return fmt.Errorf("at %s: %w", path, err)
 }
 
 // typeName returns the name of v's Go type, without pointers.

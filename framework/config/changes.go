@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/waybill-go/waybill/framework/forwarder"
+	"github.com/waybill-go/waybill/framework/settings"
 )
 
 // Changes are the differences between two configurations.
@@ -115,6 +116,6 @@ func (s Sink) compared() Sink {
 // rest returns the configuration without sinks, routes, schedules, databases and observe.
 func (c *Config) rest() Config {
 	rest := *c
-	rest.Sinks, rest.Routes, rest.Schedules, rest.Databases, rest.Observe, rest.options, rest.source, rest.loader = nil, nil, nil, nil, Observe{}, Options{}, Source{}, nil
+	rest.Sinks, rest.Routes, rest.Schedules, rest.Databases, rest.Observe, rest.options, rest.source, rest.loader = nil, nil, nil, nil, settings.Observe{}, Options{}, Source{}, nil
 	return rest
 }

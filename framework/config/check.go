@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/waybill-go/waybill/framework/config/internal/keys"
 	"github.com/waybill-go/waybill/framework/forwarder"
 	"github.com/waybill-go/waybill/framework/route"
 	"github.com/waybill-go/waybill/framework/store"
@@ -65,7 +66,7 @@ var sinkName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`)
 // before Open.
 func (l *loader) buildSinks(c *Config) {
 	for _, name := range slices.Sorted(maps.Keys(c.Sinks)) {
-		sink, at := c.Sinks[name], join("sinks", name)
+		sink, at := c.Sinks[name], keys.Join("sinks", name)
 		if !sinkName.MatchString(name) {
 			l.mistake(at, "%s: a sink's name has up to 63 letters, digits, dots, dashes and underscores, and begins with a letter or digit", at)
 		}
@@ -76,7 +77,7 @@ func (l *loader) buildSinks(c *Config) {
 }
 
 func (l *loader) buildSink(sink Sink, at string, kinds *sinks.Set, instance sinks.Instance) (built sinks.Sink, settings any) {
-	with := join(at, "with")
+	with := keys.Join(at, "with")
 	if _, known := kinds.Kind(sink.Kind); !known {
 		l.reportKind(sink.Kind, at, kinds.Names())
 		var anything any
@@ -100,7 +101,7 @@ func (l *loader) buildSink(sink Sink, at string, kinds *sinks.Set, instance sink
 }
 
 func (l *loader) reportKind(kind, at string, known []string) {
-	key := join(at, "kind")
+	key := keys.Join(at, "kind")
 	switch {
 	case l.reported(key):
 	case kind == "":
@@ -119,7 +120,7 @@ func (l *loader) checkRoutes(c *Config) (valid bool) {
 	}
 	names := slices.Collect(maps.Keys(c.Sinks))
 	for _, pattern := range slices.Sorted(maps.Keys(c.Routes)) {
-		at := join("routes", pattern)
+		at := keys.Join("routes", pattern)
 		if l.reported(at) {
 			continue
 		}
@@ -137,7 +138,7 @@ func (l *loader) checkRoutes(c *Config) (valid bool) {
 }
 
 func (l *loader) checkRule(rule route.Rule, pattern, at string, sinks []string) {
-	name := join(at, "sink")
+	name := keys.Join(at, "sink")
 	switch known := slices.Contains(sinks, rule.Sink); {
 	case known || l.reported(name) || l.reported("sinks"):
 	case rule.Sink == "":

@@ -30,6 +30,7 @@ import (
 
 	"github.com/waybill-go/waybill/framework/forwarder"
 	"github.com/waybill-go/waybill/framework/route"
+	"github.com/waybill-go/waybill/framework/settings"
 	"github.com/waybill-go/waybill/framework/source/kafka"
 	"github.com/waybill-go/waybill/sinks"
 )
@@ -48,15 +49,12 @@ type Config struct {
 	// database. Select a schema of PostgreSQL with search_path, as in
 	// postgres://app@db/shop?search_path=tenant1.
 	Databases map[string]Database `yaml:"databases" secret:"password"`
-	// Settings of a forwarder of several databases.
 	Fleet Fleet `yaml:"fleet"`
-	// The outbox's tables.
 	Outbox Outbox `yaml:"outbox"`
 	// The log to read instead of the outbox's table, for a second stage behind a forwarder that
 	// writes an outbox to Kafka. The database then keeps only cursors, leases and parked deliveries,
 	// in tables with a prefix that no outbox uses.
 	Log Log `yaml:"source"`
-	// The forwarder, which moves notifications from the outbox to the sinks.
 	Forwarder Forwarder `yaml:"forwarder"`
 	// Sinks by name. A name has up to 63 letters, digits, dots, dashes and underscores, and begins
 	// with a letter or digit.
@@ -71,7 +69,7 @@ type Config struct {
 	Schedules map[string]Schedule `yaml:"schedules"`
 
 	// The dashboard, metrics and probes of waybill forward, over HTTP.
-	Observe Observe `yaml:"observe"`
+	Observe settings.Observe `yaml:"observe"`
 
 	only    []string // the sinks of --sink; empty for all
 	source  Source
@@ -108,9 +106,9 @@ type Outbox struct {
 	InboxRetention *time.Duration `yaml:"inbox_retention"`
 }
 
-// Log is a log outside of the database. The zero value means the outbox's own table.
+// Log is a log outside of the database, which are topics of Apache Kafka. The zero value means the
+// outbox's own table.
 type Log struct {
-	// Topics of Apache Kafka.
 	Kafka *kafka.Config `yaml:"kafka"`
 }
 

@@ -322,13 +322,13 @@ func TestUnreadableFilesAreReported(t *testing.T) {
 	require.EqualError(t, err, huge+": the file is larger than 1 MiB, the limit of a configuration")
 }
 
-// settings has fields of all shapes that the settings of a kind can have.
-type settings struct {
+// allShapes has fields of all shapes that the settings of a kind can have.
+type allShapes struct {
 	Words   []string          `yaml:"words"`
 	Pairs   map[string]int    `yaml:"pairs"`
 	Nested  *nested           `yaml:"nested"`
 	Absent  *nested           `yaml:"absent"`
-	Self    *settings         `yaml:"self"`
+	Self    *allShapes        `yaml:"self"`
 	Any     any               `yaml:"any"`
 	Ratio   float32           `yaml:"ratio"`
 	Inlined nested            `yaml:",inline"`
@@ -342,14 +342,14 @@ type nested struct {
 	Deep string `yaml:"deep"`
 }
 
-func (settings) Deliver(context.Context, *notification.Delivery) (notification.Receipt, error) {
+func (allShapes) Deliver(context.Context, *notification.Delivery) (notification.Receipt, error) {
 	return "", nil
 }
 
 func TestSettingsOfAllShapes(t *testing.T) {
 	t.Parallel()
-	var got settings
-	set := setOf(t, sinks.NewKind("shapes", "", func(_ sinks.Instance, s settings) (sinks.Sink, error) {
+	var got allShapes
+	set := setOf(t, sinks.NewKind("shapes", "", func(_ sinks.Instance, s allShapes) (sinks.Sink, error) {
 		got = s
 		return s, nil
 	}))
@@ -372,7 +372,7 @@ routes: {"*": [a]}
 	environ := []string{"B=b", "N=2", "WAYBILL_SINKS_A_WITH_NESTED_DEEP=below", "WAYBILL_SINKS_A_WITH_LABELS_FIRST_DEEP=four"}
 	_, err := config.Load(config.Source{File: write(t, text), Environ: environ}, config.Options{Kinds: set})
 	require.NoError(t, err)
-	require.Equal(t, settings{
+	require.Equal(t, allShapes{
 		Words:   []string{"a", "b"},
 		Pairs:   map[string]int{"x": 1, "y": 2},
 		Nested:  &nested{"below"},
@@ -434,7 +434,7 @@ func TestOptionsReachTheForwarderAndTheSinks(t *testing.T) {
 	types := registry.New()
 	require.NoError(t, registry.Register[struct{ A int }](types, "order.placed"))
 	var in sinks.Instance
-	remember := func(given sinks.Instance, s settings) (sinks.Sink, error) { in = given; return s, nil }
+	remember := func(given sinks.Instance, s allShapes) (sinks.Sink, error) { in = given; return s, nil }
 	options := config.Options{
 		Kinds: setOf(t, sinks.NewKind("shapes", "", remember)), Types: types, Logger: slog.New(slog.DiscardHandler),
 		HTTPClient: &http.Client{}, Dial: new(net.Dialer).DialContext,

@@ -11,6 +11,7 @@ import (
 
 	"github.com/lib/pq"
 
+	"github.com/waybill-go/waybill/framework/config/internal/secret"
 	"github.com/waybill-go/waybill/framework/store/mysql"
 	"github.com/waybill-go/waybill/framework/store/postgres"
 )
@@ -116,7 +117,7 @@ func parseSQLite(path string) (Database, error) {
 
 // HasPassword reports whether an address has a password in the clear, rather than a reference to a
 // variable or a file.
-func HasPassword(address string) bool { return hidesPassword.masked(address) != address }
+func HasPassword(address string) bool { return secret.Password.Masked(address) != address }
 
 // Dialect returns the kind of database; "" for the zero value.
 func (d Database) Dialect() Dialect { return d.dialect }

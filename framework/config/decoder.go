@@ -12,6 +12,9 @@ import (
 	"time"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/waybill-go/waybill/framework/config/internal/keys"
+	"github.com/waybill-go/waybill/framework/config/internal/secret"
 )
 
 // Limits of a file after its aliases are followed, because a short file with aliases can be
@@ -37,7 +40,7 @@ type decoder struct {
 	typed  map[string]string // values with references to variables or files, as the user typed them
 	fields map[string]bool   // keys that exist
 	// secrecy is how much of each key's value is secret; values are the decoded values.
-	secrecy map[string]secrecy
+	secrecy map[string]secret.Secrecy
 	values  map[string]string
 	wrong   map[string]bool // keys with a reported mistake
 
@@ -61,7 +64,7 @@ func (d *decoder) mistake(path, format string, args ...any) {
 }
 
 func (d *decoder) placeOf(path string) place {
-	for ; path != ""; path = parent(path) {
+	for ; path != ""; path = keys.Parent(path) {
 		if p, ok := d.places[path]; ok {
 			return p
 		}
@@ -96,7 +99,7 @@ func (d *decoder) decode(node *yaml.Node, v reflect.Value, path string) {
 	switch {
 	case d.skips(path):
 		d.environment.skip(path)
-	case isScalar(v):
+	case keys.IsScalar(v):
 		d.scalar(node, v, path)
 	case v.Kind() == reflect.Struct:
 		d.structure(node, v, path)
@@ -120,16 +123,16 @@ func (d *decoder) skips(path string) bool {
 
 // structure fills a struct by its yaml tags.
 func (d *decoder) structure(node *yaml.Node, v reflect.Value, path string) {
-	fields := fieldsOf(v)
-	if short := slices.IndexFunc(fields, field.isShort); short >= 0 && node != nil && node.Kind == yaml.ScalarNode {
-		d.decode(node, fields[short].value, path)
+	fields := keys.Of(v)
+	if short := slices.IndexFunc(fields, keys.Field.IsShort); short >= 0 && node != nil && node.Kind == yaml.ScalarNode {
+		d.decode(node, fields[short].Value, path)
 		return
 	}
 	names := make([]string, len(fields))
 	values := make(map[string]*yaml.Node, len(fields))
 	for i, f := range fields {
-		names[i] = f.name
-		d.fields[join(path, f.name)] = true
+		names[i] = f.Name
+		d.fields[keys.Join(path, f.Name)] = true
 	}
 	for _, e := range d.entries(node, path, "keys: "+strings.Join(names, ", ")) {
 		name := e.key.Value
@@ -141,17 +144,17 @@ func (d *decoder) structure(node *yaml.Node, v reflect.Value, path string) {
 	}
 	above := d.secrecyOf(path)
 	for _, f := range fields {
-		at := join(path, f.name)
-		d.secrecy[at] = f.secrecy(above)
-		d.decode(values[f.name], f.value, at)
+		at := keys.Join(path, f.Name)
+		d.secrecy[at] = f.Secrecy(above)
+		d.decode(values[f.Name], f.Value, at)
 		if !d.given(at) || d.wrong[at] || d.skips(at) {
 			continue
 		}
-		if f.tag.Get("zero") == "refused" && f.value.IsZero() {
+		if f.Tag.Get("zero") == "refused" && f.Value.IsZero() {
 			d.mistake(at, "%s is 0: leave it out to use its default", at)
 		}
-		if choices := f.choices(); len(choices) > 0 && !slices.Contains(choices, f.value.String()) {
-			d.mistake(at, "%s is %q: use %s", at, f.value.String(), oneOf(choices))
+		if choices := f.Choices(); len(choices) > 0 && !slices.Contains(choices, f.Value.String()) {
+			d.mistake(at, "%s is %q: use %s", at, f.Value.String(), oneOf(choices))
 		}
 	}
 }
@@ -166,8 +169,8 @@ func (d *decoder) unknown(key *yaml.Node, path string, known []string) {
 		hint += "; the kind's settings belong below with"
 	}
 	d.report.add(d.report.file, key.Line, "%s %q%s", at, key.Value, hint)
-	if near := suggest(key.Value, known); near != "" && !d.given(join(path, near)) {
-		d.wrong[join(path, near)] = true // do not report it as missing, too
+	if near := suggest(key.Value, known); near != "" && !d.given(keys.Join(path, near)) {
+		d.wrong[keys.Join(path, near)] = true // do not report it as missing, too
 	}
 }
 
@@ -182,9 +185,9 @@ func (d *decoder) mapping(node *yaml.Node, v reflect.Value, path string) {
 		if v.IsNil() {
 			v.Set(reflect.MakeMap(v.Type()))
 		}
-		value, at := reflect.New(v.Type().Elem()).Elem(), join(path, e.key.Value)
+		value, at := reflect.New(v.Type().Elem()).Elem(), keys.Join(path, e.key.Value)
 		if simple { // otherwise the key is a name that the user chooses, such as a sink's
-			d.secrecy[at] = above.below(e.key.Value)
+			d.secrecy[at] = above.Below(e.key.Value)
 		}
 		d.decode(e.value, value, at)
 		v.SetMapIndex(reflect.ValueOf(e.key.Value).Convert(v.Type().Key()), value)
@@ -207,8 +210,8 @@ func (d *decoder) list(node *yaml.Node, v reflect.Value, path string) {
 		return
 	}
 	v.Set(reflect.MakeSlice(v.Type(), len(node.Content), len(node.Content)))
-	if d.secrecyOf(path) == hidesArguments {
-		d.secrecy[path+"[0]"] = hidesNothing // the program
+	if d.secrecyOf(path) == secret.Arguments {
+		d.secrecy[path+"[0]"] = secret.Nothing // the program
 	}
 	for i, item := range node.Content {
 		at := fmt.Sprintf("%s[%d]", path, i)
@@ -259,21 +262,6 @@ func (d *decoder) anything(node *yaml.Node, v reflect.Value, path string) {
 		return
 	}
 	d.mistake(path, "%s is %s, which this key does not take", path, nameOf(node))
-}
-
-// isScalar reports whether a single value fills v.
-func isScalar(v reflect.Value) bool {
-	switch v.Addr().Interface().(type) {
-	case encoding.TextUnmarshaler, yaml.Unmarshaler:
-		return true
-	}
-	switch v.Kind() {
-	case reflect.String, reflect.Bool, reflect.Float32, reflect.Float64,
-		reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64,
-		reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
-		return true
-	}
-	return false
 }
 
 // scalar fills a single value.
@@ -345,7 +333,7 @@ func (d *decoder) set(node *yaml.Node, v reflect.Value, path, shown string) {
 		wanted = "a network, like 10.1.0.0/16, or 10.1.2.3/32 for one address"
 	case encoding.TextUnmarshaler:
 		if err = target.UnmarshalText([]byte(node.Value)); err != nil {
-			d.mistake(path, "%s: %s", path, d.secretsBelow(path).redacted(err.Error()))
+			d.mistake(path, "%s: %s", path, d.secretsBelow(path).Redacted(err.Error()))
 		}
 		return
 	case *time.Duration:
@@ -368,37 +356,37 @@ func (d *decoder) set(node *yaml.Node, v reflect.Value, path, shown string) {
 }
 
 // secrecyOf returns the secrecy of a key, or of the nearest key above it.
-func (d *decoder) secrecyOf(path string) secrecy {
-	for ; path != ""; path = parent(path) {
+func (d *decoder) secrecyOf(path string) secret.Secrecy {
+	for ; path != ""; path = keys.Parent(path) {
 		if s, ok := d.secrecy[path]; ok {
 			return s
 		}
 	}
-	return untagged
+	return secret.Untagged
 }
 
 // masked returns a value without its secrets: with the references that the user typed, or
 // masked.
 func (d *decoder) masked(path, value string) string {
 	if typed, fromOutside := d.typed[path]; fromOutside {
-		return d.secrecyOf(path).maskedReference(typed)
+		return d.secrecyOf(path).MaskedReference(typed)
 	}
-	return d.secrecyOf(path).masked(value)
+	return d.secrecyOf(path).Masked(value)
 }
 
 // secretsBelow returns the secret parts of the values of a key and of the keys below it.
-func (d *decoder) secretsBelow(path string) concealed {
-	secrets := make(concealed)
+func (d *decoder) secretsBelow(path string) secret.Concealed {
+	secrets := make(secret.Concealed)
 	for at, value := range d.values {
 		if rest, below := strings.CutPrefix(at, path); !below || path != "" && rest != "" && rest[0] != '.' && rest[0] != '[' {
 			continue
 		}
-		if typed, fromOutside := d.typed[at]; fromOutside && onlyReferences(typed) {
+		if typed, fromOutside := d.typed[at]; fromOutside && secret.OnlyReferences(typed) {
 			continue // the report conceals these already
 		}
-		d.secrecyOf(at).split(value, func(piece string) string {
-			secrets.add(piece, mask)
-			return mask
+		d.secrecyOf(at).Split(value, func(piece string) string {
+			secrets.Add(piece, secret.Mask)
+			return secret.Mask
 		})
 	}
 	return secrets
@@ -456,12 +444,21 @@ func (d *decoder) entries(node *yaml.Node, path, wanted string) []entry {
 		case strings.Contains(strings.Trim(key.Value, ":"), ":") && follow(value) == nil: // {password:secret}
 			d.report.add(d.report.file, key.Line, "%s: a key has a colon in it and no value: write a space after the colon", cmp.Or(path, "the file"))
 		case first[key.Value] > 0:
-			d.report.add(d.report.file, key.Line, "%s is set twice, first on line %d", join(path, key.Value), first[key.Value])
+			d.report.add(d.report.file, key.Line, "%s is set twice, first on line %d", keys.Join(path, key.Value), first[key.Value])
 		default:
 			first[key.Value] = node.Content[i].Line
-			d.places[join(path, key.Value)] = place{d.report.file, node.Content[i].Line, follow(value) == nil}
+			d.places[keys.Join(path, key.Value)] = place{d.report.file, node.Content[i].Line, follow(value) == nil}
 			entries = append(entries, entry{key, value})
 		}
 	}
 	return entries
+}
+
+// oneOf lists choices: a, b or c.
+func oneOf(choices []string) string {
+	last := len(choices) - 1
+	if last == 0 {
+		return choices[0]
+	}
+	return strings.Join(choices[:last], ", ") + " or " + choices[last]
 }

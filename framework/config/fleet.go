@@ -6,6 +6,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/waybill-go/waybill/framework/config/internal/keys"
+	"github.com/waybill-go/waybill/framework/config/internal/secret"
 	"github.com/waybill-go/waybill/framework/forwarder/fleet"
 )
 
@@ -56,7 +58,7 @@ func (f Fleet) ControlTables() Tables {
 
 // FleetDatabase returns a database as a fleet takes it. A wrong name or address is its Mistake.
 func FleetDatabase(name, address string) fleet.Database {
-	d := fleet.Database{Name: cmp.Or(name, "?"), Address: address, Identity: hidesPassword.masked(address)}
+	d := fleet.Database{Name: cmp.Or(name, "?"), Address: address, Identity: secret.Password.Masked(address)}
 	switch _, err := ParseDatabase(address); {
 	case !isDatabaseName(name):
 		d.Mistake = databaseNames
@@ -85,7 +87,7 @@ func FleetOf(databases map[string]Database) fleet.Static {
 	var all fleet.Static
 	for _, name := range slices.Sorted(maps.Keys(databases)) {
 		address := databases[name].Address()
-		all = append(all, fleet.Database{Name: name, Address: address, Identity: hidesPassword.masked(address)})
+		all = append(all, fleet.Database{Name: name, Address: address, Identity: secret.Password.Masked(address)})
 	}
 	return all
 }
@@ -93,12 +95,8 @@ func FleetOf(databases map[string]Database) fleet.Static {
 // LoadFleet reads only the keys that locate outboxes, and returns databases and fleet. Both are empty if
 // there is one database.
 func LoadFleet(source Source) (map[string]Database, Fleet, error) {
-	l, node := newLoader(source)
-	if len(l.report.found) > 0 {
-		return nil, Fleet{}, l.report.err()
-	}
-	c := l.loadTables(node)
-	return c.Databases, c.Fleet, l.report.err()
+	c, err := read(source, Options{}, located, (*loader).checkTables)
+	return c.Databases, c.Fleet, err
 }
 
 // Listeners returns how many of the connections may listen for notifications, one for each database that is
@@ -166,7 +164,7 @@ func (l *loader) checkFleet(c *Config) {
 func (l *loader) checkDatabases(databases map[string]Database) {
 	known := make(map[string]string)
 	for _, name := range slices.Sorted(maps.Keys(databases)) {
-		at, d := join("databases", name), databases[name]
+		at, d := keys.Join("databases", name), databases[name]
 		switch {
 		case l.reported(at):
 			continue

@@ -10,18 +10,18 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/waybill-go/waybill/framework/config/internal/keys"
+	"github.com/waybill-go/waybill/framework/config/internal/secret"
 	"github.com/waybill-go/waybill/framework/settings"
 )
 
 // Load reads the whole configuration, checks it and builds the sinks, without opening them. If
 // anything is wrong, it returns an [*Error] with all mistakes.
 func Load(source Source, options Options) (*Config, error) {
-	l, node := newLoader(source)
-	if len(l.report.found) > 0 {
-		return nil, l.report.err()
-	}
-	c := &Config{source: source, options: options.withDefaults(), loader: l}
-	l.fill(c, node)
+	return read(source, options, nil, (*loader).checkAll)
+}
+
+func (l *loader) checkAll(c *Config) {
 	l.checkTables(c)
 	if c.Log != (Log{}) && len(c.Schedules) > 0 {
 		l.mistake("schedules", "schedules: nothing can be published to the log of source; move them to the first stage's configuration")
@@ -29,10 +29,10 @@ func Load(source Source, options Options) (*Config, error) {
 	l.buildSinks(c)
 	l.checkSchedules(c)
 	routesAreRight := l.checkRoutes(c)
-	if source.Listen != nil {
-		c.Forwarder.Listen = source.Listen
+	if c.source.Listen != nil {
+		c.Forwarder.Listen = c.source.Listen
 	}
-	for _, name := range source.Sinks {
+	for _, name := range c.source.Sinks {
 		if _, known := c.Sinks[name]; known {
 			c.only = append(c.only, name)
 		} else {
@@ -42,10 +42,6 @@ func Load(source Source, options Options) (*Config, error) {
 	l.checkForwarder(c, routesAreRight)
 	l.checkObserve(c.Observe)
 	l.environment.reportUnknown()
-	if err := l.report.err(); err != nil {
-		return nil, err
-	}
-	return c, nil
 }
 
 // Tables is the part of a configuration that is needed to open the outbox.
@@ -64,39 +60,35 @@ type Tables struct {
 // LoadTables reads only database, outbox and source. It needs no file if Source has the
 // database, and no secrets of sinks. Other sections are not checked.
 func LoadTables(source Source) (Tables, error) {
-	l, node := newLoader(source)
-	if len(l.report.found) > 0 {
-		return Tables{}, l.report.err()
-	}
-	c := l.loadTables(node)
-	l.environment.reportUnknown()
-	l.wantOne(c)
-	return Tables{Database: c.Database, Outbox: c.Outbox, Log: c.Log}, l.report.err()
+	c, err := read(source, Options{}, located, func(l *loader, c *Config) {
+		l.checkTables(c)
+		l.environment.reportUnknown()
+		l.wantOne(c)
+	})
+	return Tables{Database: c.Database, Outbox: c.Outbox, Log: c.Log}, err
 }
 
 // located are the sections that say where outboxes are.
 var located = []string{"database", "databases", "fleet", "outbox", "source"}
 
-// loadTables decodes and checks what says where outboxes are.
-func (l *loader) loadTables(node *yaml.Node) *Config {
-	c := l.read(node, located...)
-	l.checkTables(c)
-	return c
-}
-
-// read decodes only some keys and what is below them.
-func (l *loader) read(node *yaml.Node, keys ...string) *Config {
-	l.only = keys
-	c := &Config{}
-	l.fill(c, node)
-	return c
+// read decodes only some keys and what is below them, or all if there are none, and checks them.
+// With an error, the configuration has what could be read.
+func read(source Source, options Options, only []string, check func(*loader, *Config)) (*Config, error) {
+	l, node := newLoader(source)
+	l.only = only
+	c := &Config{source: source, options: options.withDefaults(), loader: l}
+	if len(l.report.found) == 0 {
+		l.fill(c, node)
+		check(l, c)
+	}
+	return c, l.report.err()
 }
 
 // fill decodes a configuration.
 func (l *loader) fill(c *Config, node *yaml.Node) {
 	l.decode(node, reflect.ValueOf(c).Elem(), "")
 	for name, sink := range c.Sinks {
-		if a := &sink.Parallelism.Adaptive; *a == (settings.Adaptive{}) && l.given(join("sinks", name)+".parallelism.adaptive") {
+		if a := &sink.Parallelism.Adaptive; *a == (settings.Adaptive{}) && l.given(keys.Join("sinks", name)+".parallelism.adaptive") {
 			a.Min = settings.DefaultAdaptiveMin // an empty mapping is adaptive as well
 			c.Sinks[name] = sink
 		}
@@ -112,76 +104,58 @@ func (l *loader) wantOne(c *Config) {
 
 // LoadAddress reads only observe.address.
 func LoadAddress(source Source) (string, error) {
-	l, node := newLoader(source)
-	if len(l.report.found) > 0 {
-		return "", l.report.err()
-	}
-	address := l.read(node, "observe.address").Observe.Address
-	l.checkAddress(address)
-	return address, l.report.err()
+	c, err := read(source, Options{}, []string{"observe.address"}, func(l *loader, c *Config) { l.checkAddress(c.Observe.Address) })
+	return c.Observe.Address, err
 }
 
 // LoadRoutes reads the configuration without schedules and observe, and builds no
 // sinks, so it needs no secrets of sinks. It also works without a file, and then returns no
 // routes.
 func LoadRoutes(source Source, options Options) (*Config, error) {
-	l, node := newLoader(source)
-	if len(l.report.found) > 0 {
-		return nil, l.report.err()
-	}
-	c := l.read(node, append(located, "forwarder", "sinks", "routes")...)
-	c.options = options.withDefaults()
-	l.checkTables(c)
-	l.wantOne(c)
-	if len(c.Routes) > 0 {
-		l.checkRoutes(c)
-	}
-	return c, l.report.err()
+	return read(source, options, append(located, "forwarder", "sinks", "routes"), func(l *loader, c *Config) {
+		l.checkTables(c)
+		l.wantOne(c)
+		if len(c.Routes) > 0 {
+			l.checkRoutes(c)
+		}
+	})
 }
 
 // LoadDeliveries reads the routes and the settings of deliveries. It builds no sinks and does
 // not read the database's address, so it needs no secrets.
 func LoadDeliveries(source Source, options Options) (*Config, error) {
-	l, node := newLoader(source)
-	if len(l.report.found) > 0 {
-		return nil, l.report.err()
-	}
-	c := l.read(node, "outbox", "forwarder", "sinks", "routes")
-	c.options = options.withDefaults()
-	l.checkForwarder(c, l.checkRoutes(c))
-	return c, l.report.err()
+	return read(source, options, []string{"outbox", "forwarder", "sinks", "routes"}, func(l *loader, c *Config) {
+		l.checkForwarder(c, l.checkRoutes(c))
+	})
 }
 
 // LoadSettings decodes some keys of a sink's with into a struct and calls use, whose error is
 // reported at the lines of the keys, as by [Load]. Other keys, such as passwords, are not
 // checked.
-func LoadSettings(source Source, sink string, keys []string, settings any, use func() error) error {
-	l, node := newLoader(source)
-	if len(l.report.found) > 0 {
-		return l.report.err()
-	}
-	c := l.read(node, "sinks")
-	l.only = nil
-	with := join(join("sinks", sink), "with")
-	l.decode(only(c.Sinks[sink].With.node, keys), reflect.ValueOf(settings).Elem(), with)
-	if err := l.report.err(); err != nil {
-		return err
-	}
-	if err := use(); err != nil {
-		l.complain(with, err)
-	}
-	return l.report.err()
+func LoadSettings(source Source, sink string, names []string, settings any, use func() error) error {
+	_, err := read(source, Options{}, []string{"sinks"}, func(l *loader, c *Config) {
+		l.only = nil
+		with := keys.Join(keys.Join("sinks", sink), "with")
+		l.decode(only(c.Sinks[sink].With.node, names), reflect.ValueOf(settings).Elem(), with)
+		if len(l.report.found) > 0 {
+			return
+		}
+		if err := use(); err != nil {
+			l.complain(with, err)
+		}
+	})
+	return err
 }
 
 // only returns a mapping with only some of its keys; other nodes are returned unchanged.
-func only(node *yaml.Node, keys []string) *yaml.Node {
+func only(node *yaml.Node, names []string) *yaml.Node {
 	if node == nil || node.Kind != yaml.MappingNode {
 		return node
 	}
 	some := *node
 	some.Content = nil
 	for i := 0; i+1 < len(node.Content); i += 2 {
-		if slices.Contains(keys, node.Content[i].Value) {
+		if slices.Contains(names, node.Content[i].Value) {
 			some.Content = append(some.Content, node.Content[i:i+2]...)
 		}
 	}
@@ -190,10 +164,9 @@ func only(node *yaml.Node, keys []string) *yaml.Node {
 
 // Tables returns what a forwarder needs to open the outbox.
 func (c *Config) Tables() Tables {
-	listen := c.Forwarder.Listen == nil || *c.Forwarder.Listen
-	return Tables{
-		Database: c.Database, Outbox: c.Outbox, Log: c.Log, Logger: c.options.Logger, Listen: listen,
-	}
+	its := c.TablesIn(c.Database)
+	its.Log = c.Log
+	return its
 }
 
 // loader decodes a configuration and checks it.
@@ -212,7 +185,7 @@ func newLoader(source Source) (*loader, *yaml.Node) {
 		places:      make(map[string]place),
 		typed:       make(map[string]string),
 		fields:      make(map[string]bool),
-		secrecy:     make(map[string]secrecy),
+		secrecy:     make(map[string]secret.Secrecy),
 		values:      make(map[string]string),
 		wrong:       make(map[string]bool),
 	}}
@@ -232,14 +205,14 @@ func (l *loader) complain(base string, err error) {
 		text := e.Error()
 		key, _, _ := strings.Cut(text, " ")
 		key, _, _ = strings.Cut(key, ":")
-		path, known := l.nearestKey(join(base, key), base)
+		path, known := l.nearestKey(keys.Join(base, key), base)
 		if l.reported(path) {
 			continue
 		}
-		text = key + secrets.redacted(oneLine(text[len(key):]))
+		text = key + secrets.Redacted(secret.OneLine(text[len(key):]))
 		switch p := l.placeOf(path); {
 		case known:
-			l.report.add(p.where, p.line, "%s", join(base, text))
+			l.report.add(p.where, p.line, "%s", keys.Join(base, text))
 		case base != "":
 			l.report.add(p.where, p.line, "%s: %s", base, text)
 		default:
@@ -255,7 +228,7 @@ func (l *loader) nearestKey(path, base string) (string, bool) {
 		if l.fields[path] || l.given(path) {
 			return path, true
 		}
-		path = parent(path)
+		path = keys.Parent(path)
 	}
 	return base, false
 }
@@ -263,7 +236,7 @@ func (l *loader) nearestKey(path, base string) (string, bool) {
 // reported reports whether a mistake of a key, or of one above it, is in the report.
 func (l *loader) reported(path string) bool {
 	for path != "" && !l.wrong[path] {
-		path = parent(path)
+		path = keys.Parent(path)
 	}
 	return l.wrong[path]
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/waybill-go/waybill/framework/config"
+	"github.com/waybill-go/waybill/framework/settings"
 )
 
 const observed = `
@@ -25,7 +26,7 @@ observe:
     tokens: {ci: {token: hunter2hunter2hunter2}}
     proxy: {networks: [10.0.0.0/8, "fd00::/8"], role: X-Forwarded-Groups}
   proxies: [192.0.2.1/32]
-  masks: {"order.*": [$.card.number]}
+  masks: {"order.*": [card.number]}
   pprof: true
 `
 
@@ -35,7 +36,7 @@ func TestUsersOfTheDashboardAreReadAndShownWithoutSecrets(t *testing.T) {
 	c, err := load(t, source)
 	require.NoError(t, err)
 	o := c.Observe
-	require.Equal(t, config.AuthUser{Password: "hunter2", Role: config.RoleOperator}, o.Auth.Users["ada"])
+	require.Equal(t, settings.Login{Password: "hunter2", Role: settings.Operator}, o.Auth.Users["ada"])
 	require.Equal(t, []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("fd00::/8")}, o.Auth.Proxy.Networks)
 	require.True(t, o.Pprof)
 	for range 2 { // once like the command, once like a page

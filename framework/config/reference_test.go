@@ -7,7 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/waybill-go/waybill/framework/config"
+	"github.com/waybill-go/waybill/framework/config/reference"
 	"github.com/waybill-go/waybill/sinks"
 )
 
@@ -24,11 +24,11 @@ func TestTheReferenceExplainsAnswers(t *testing.T) {
 	)
 	require.NoError(t, err)
 	var b bytes.Buffer
-	require.NoError(t, config.WriteSinks(&b, set, nil))
+	require.NoError(t, reference.WriteSinks(&b, set, nil))
 	pager, quiet, _ := strings.Cut(b.String(), "## Kind quiet")
 	require.Contains(t, pager, "| answer | meaning |\n|---|---|\n| `OK\\|DONE` | delivered |\n| WAIT | throttled for 1 min |\n")
 	require.NotContains(t, quiet, "answer")
 	require.NotContains(t, b.String(), "Dial", "fields for Go only are not keys")
-	require.NoError(t, config.WriteSchema(&b, set))
+	require.NoError(t, reference.WriteSchema(&b, set))
 	require.NotContains(t, b.String(), "Dial")
 }

@@ -6,7 +6,8 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
-	"unicode"
+
+	"github.com/waybill-go/waybill/framework/config/internal/secret"
 )
 
 // Mistake is one mistake in a configuration.
@@ -53,30 +54,20 @@ type report struct {
 	file  string
 	found []Mistake
 	// expanded are the values of references, with the references to show instead.
-	expanded concealed
+	expanded secret.Concealed
 }
 
 func (r *report) add(where string, line int, format string, args ...any) {
-	text := r.expanded.redacted(oneLine(fmt.Sprintf(format, args...)))
+	text := r.expanded.Redacted(secret.OneLine(fmt.Sprintf(format, args...)))
 	r.found = append(r.found, Mistake{Where: where, Line: line, Text: text})
 }
 
 // conceal keeps a value of a variable or file, which may be a password, out of the report.
 func (r *report) conceal(value, shown string) {
 	if r.expanded == nil {
-		r.expanded = make(concealed)
+		r.expanded = make(secret.Concealed)
 	}
-	r.expanded.add(value, shown)
-}
-
-// oneLine replaces line ends and control characters, which could garble a report or a terminal.
-func oneLine(text string) string {
-	return strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) {
-			return unicode.ReplacementChar
-		}
-		return r
-	}, strings.ReplaceAll(text, "\n", "; "))
+	r.expanded.Add(value, shown)
 }
 
 func (r *report) err() error {

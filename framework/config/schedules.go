@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/waybill-go/waybill/framework/config/internal/keys"
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/schedule"
 )
@@ -98,11 +99,11 @@ func (c *Config) Timetable() []schedule.Schedule {
 // checkSchedules reports the mistakes of the schedules, each at its line.
 func (l *loader) checkSchedules(c *Config) {
 	for _, name := range slices.Sorted(maps.Keys(c.Schedules)) {
-		s, at := c.Schedules[name], join("schedules", name)
+		s, at := c.Schedules[name], keys.Join("schedules", name)
 		if err := schedule.ValidateName(name); err != nil {
 			l.mistake(at, "%s: a schedule's name has up to 63 letters, digits, dots, dashes and underscores, and begins with a letter or digit", at)
 		}
-		if _, err := s.when(); err != nil && !l.reported(join(at, "cron")) && !l.reported(join(at, "every")) {
+		if _, err := s.when(); err != nil && !l.reported(keys.Join(at, "cron")) && !l.reported(keys.Join(at, "every")) {
 			l.complain(at, err)
 		}
 		l.checkNotification(c, s, at)
@@ -110,7 +111,7 @@ func (l *loader) checkSchedules(c *Config) {
 }
 
 func (l *loader) checkNotification(c *Config, s Schedule, at string) {
-	key, types := join(at, "type"), c.options.Types
+	key, types := keys.Join(at, "type"), c.options.Types
 	e, err := c.envelope(s, time.Now().UTC())
 	e.ID = "id"
 	known := types != nil
@@ -136,7 +137,7 @@ func (l *loader) checkNotification(c *Config, s Schedule, at string) {
 		l.mistake(at, "%s: %v", at, err)
 	} else if known {
 		if _, err := types.Decode(&e); err != nil {
-			l.mistake(join(at, "payload"), "%s: %v", join(at, "payload"), err)
+			l.mistake(keys.Join(at, "payload"), "%s: %v", keys.Join(at, "payload"), err)
 		}
 	}
 }

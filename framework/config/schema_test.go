@@ -12,6 +12,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/waybill-go/waybill/framework/config"
+	"github.com/waybill-go/waybill/framework/config/reference"
 )
 
 // FuzzSchema checks that the schema accepts every file that Load accepts.
@@ -26,7 +27,7 @@ func FuzzSchema(f *testing.F) {
 	f.Add(whole)
 	set := kinds(f)
 	var b bytes.Buffer
-	require.NoError(f, config.WriteSchema(&b, set))
+	require.NoError(f, reference.WriteSchema(&b, set))
 	document, err := jsonschema.UnmarshalJSON(&b)
 	require.NoError(f, err)
 	compiler := jsonschema.NewCompiler()

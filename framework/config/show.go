@@ -12,9 +12,12 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/waybill-go/waybill/framework/config/internal/keys"
+	"github.com/waybill-go/waybill/framework/config/internal/secret"
 	"github.com/waybill-go/waybill/framework/forwarder"
 	"github.com/waybill-go/waybill/framework/internal/duration"
 	"github.com/waybill-go/waybill/framework/schedule"
+	"github.com/waybill-go/waybill/framework/settings"
 	"github.com/waybill-go/waybill/framework/store"
 	"github.com/waybill-go/waybill/sinks"
 )
@@ -39,7 +42,7 @@ func (c *Config) Show() ([]byte, error) {
 	c.loader.nodes = 0 // the settings of the sinks are decoded again
 	s := &show{loader: c.loader, settings: make(map[string]any)}
 	for name, sink := range c.Sinks {
-		s.addSettings(sink, join("sinks", name)+".with", c.options.Kinds)
+		s.addSettings(sink, keys.Join("sinks", name)+".with", c.options.Kinds)
 	}
 	var b bytes.Buffer
 	encoder := yaml.NewEncoder(&b)
@@ -48,6 +51,15 @@ func (c *Config) Show() ([]byte, error) {
 		return nil, fmt.Errorf("write the configuration: %w", err)
 	}
 	return b.Bytes(), encoder.Close()
+}
+
+// Defaults returns a configuration with all defaults.
+func Defaults() *Config {
+	c := Config{Database: Database{dialect: PostgreSQL}, Sinks: map[string]Sink{"": {}}, Schedules: map[string]Schedule{"": {}}}
+	c.Observe.Auth = settings.Auth{Users: map[string]settings.Login{"": {}}, Tokens: map[string]settings.Token{"": {}}}
+	filled := c.withDefaults()
+	filled.Database, filled.Forwarder.Name = Database{}, "" // these have no fixed default
+	return &filled
 }
 
 // withDefaults returns a copy with defaults filled in.
@@ -79,7 +91,7 @@ func (c *Config) withDefaults() Config {
 	for name, sink := range c.Sinks {
 		filled.Sinks[name] = sink.withDefaults()
 	}
-	filled.Observe = c.Observe.withDefaults()
+	filled.Observe = c.Observe.WithDefaults()
 	return filled
 }
 
@@ -117,10 +129,10 @@ func (s *show) present(value reflect.Value, path string) *yaml.Node {
 	typed, fromOutside := s.typed[path]
 	switch {
 	case fromOutside:
-		return textNode(s.secrecyOf(path).maskedReference(typed))
+		return textNode(s.secrecyOf(path).MaskedReference(typed))
 	case v.Type() == reflect.TypeFor[With]():
 		return s.present(reflect.ValueOf(s.settings[path]).Elem(), path)
-	case isScalar(v):
+	case keys.IsScalar(v):
 		return scalarNode(v, s.secrecyOf(path))
 	case (v.Kind() == reflect.Pointer || v.Kind() == reflect.Interface) && !v.IsNil():
 		return s.present(v.Elem(), path)
@@ -136,13 +148,13 @@ func (s *show) present(value reflect.Value, path string) *yaml.Node {
 
 func (s *show) structNode(v reflect.Value, path string) *yaml.Node {
 	n := &yaml.Node{Kind: yaml.MappingNode}
-	fields := fieldsOf(v)
-	if short := slices.IndexFunc(fields, field.isShort); short >= 0 && onlyOne(fields, short) {
-		return s.present(fields[short].value, path)
+	fields := keys.Of(v)
+	if short := slices.IndexFunc(fields, keys.Field.IsShort); short >= 0 && onlyOne(fields, short) {
+		return s.present(fields[short].Value, path)
 	}
 	for _, f := range fields {
-		if below := s.node(f.value, join(path, f.name)); below != nil {
-			n.Content = append(n.Content, textNode(f.name), below)
+		if below := s.node(f.Value, keys.Join(path, f.Name)); below != nil {
+			n.Content = append(n.Content, textNode(f.Name), below)
 		}
 	}
 	if len(n.Content) == 0 {
@@ -152,9 +164,9 @@ func (s *show) structNode(v reflect.Value, path string) *yaml.Node {
 }
 
 // onlyOne reports whether all other fields are zero.
-func onlyOne(fields []field, one int) bool {
+func onlyOne(fields []keys.Field, one int) bool {
 	for i, f := range fields {
-		if i != one && !f.value.IsZero() {
+		if i != one && !f.Value.IsZero() {
 			return false
 		}
 	}
@@ -163,11 +175,11 @@ func onlyOne(fields []field, one int) bool {
 
 func (s *show) mapNode(v reflect.Value, path string) *yaml.Node {
 	n := &yaml.Node{Kind: yaml.MappingNode}
-	keys := slices.SortedFunc(slices.Values(v.MapKeys()), func(a, b reflect.Value) int {
+	names := slices.SortedFunc(slices.Values(v.MapKeys()), func(a, b reflect.Value) int {
 		return cmp.Compare(fmt.Sprint(a), fmt.Sprint(b))
 	})
-	for _, key := range keys {
-		if below := s.node(v.MapIndex(key), join(path, fmt.Sprint(key))); below != nil {
+	for _, key := range names {
+		if below := s.node(v.MapIndex(key), keys.Join(path, fmt.Sprint(key))); below != nil {
 			n.Content = append(n.Content, textNode(fmt.Sprint(key)), below)
 		}
 	}
@@ -191,15 +203,15 @@ func (s *show) listNode(v reflect.Value, path string) *yaml.Node {
 }
 
 // scalarNode returns a single value that has no references.
-func scalarNode(v reflect.Value, is secrecy) *yaml.Node {
+func scalarNode(v reflect.Value, is secret.Secrecy) *yaml.Node {
 	if text, ok := textOf(v); ok {
-		return textNode(escaped(is.masked(text)))
+		return textNode(escaped(is.Masked(text)))
 	}
 	n := new(yaml.Node)
 	if err := n.Encode(v.Interface()); err != nil || n.Kind != yaml.ScalarNode {
-		return textNode(mask) // it might be secret
+		return textNode(secret.Mask) // it might be secret
 	}
-	if shown := is.masked(n.Value); shown != n.Value {
+	if shown := is.Masked(n.Value); shown != n.Value {
 		return textNode(shown)
 	}
 	return n

@@ -10,7 +10,7 @@ import (
 
 // limits are for the histories below: with a lease of 2 s and a checkpoint of 1 s, a kill may repeat
 // deliveries of the last 1 s.
-var limits = Config{Forwarders: 2, Threshold: 1, Lease: 2 * time.Second, Checkpoint: time.Second}
+var limits = Config{Threshold: 1, Lease: 2 * time.Second, Checkpoint: time.Second}
 
 var start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
@@ -143,7 +143,7 @@ func TestRepeatsAreCountedForTheirFaults(t *testing.T) {
 
 func TestASeedGivesTheSameFaults(t *testing.T) {
 	t.Parallel()
-	c := Config{Seed: 17, Faults: kinds, Forwarders: 2, Publishers: 3, Lease: time.Second, Gap: time.Second}
+	c := Config{Seed: 17, Faults: kinds, Lease: time.Second, Gap: time.Second}
 	one, other := newPlan(c), newPlan(c)
 	seen := make(map[Kind]bool)
 	for range kinds {
@@ -161,8 +161,7 @@ func TestAnUnusableConfigIsRefused(t *testing.T) {
 	forward := func(string, string) *exec.Cmd { return nil }
 	for name, c := range map[string]Config{
 		"no forwarder":   {},
-		"one forwarder":  {Forwarder: forward, Forwarders: 1},
-		"no keys":        {Forwarder: forward, Keys: -1},
+		"no threshold":   {Forwarder: forward, Threshold: -1},
 		"negative lease": {Forwarder: forward, Lease: -1},
 		"unknown fault":  {Forwarder: forward, Faults: []Kind{"meteor"}},
 		"no such server": {Forwarder: forward, Database: "SQLite"},

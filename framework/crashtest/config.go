@@ -1,6 +1,7 @@
 package crashtest
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -29,8 +30,6 @@ type Config struct {
 
 	// Database is the server of the outbox; default PostgreSQL.
 	Database Database
-	// Forwarders is how many run at once; default 2, at least 2.
-	Forwarders int
 	// Lease and Threshold are as in the forwarders' configuration: how long a forwarder keeps a
 	// lane without renewing its lease (default 15 s), and how many deliveries can be in flight
 	// (default 16). They determine how long faults last and how Run judges repeats.
@@ -40,12 +39,7 @@ type Config struct {
 	// fault; default 1 s, which is a hundred times what it takes on an idle machine.
 	Checkpoint time.Duration
 
-	// Publishers is the number of processes that publish, with four connections each; default 3.
-	Publishers int
-	// Keys is how many keys they use, beside notifications without a key; default 8. With fewer
-	// keys they wait for each other more often.
-	Keys int
-	// Rate is about how many transactions they begin per second; default 100.
+	// Rate is about how many transactions the publishers begin per second; default 100.
 	Rate int
 
 	// Duration is how long Run causes faults; default 20 s. Then it ends the last fault, and the
@@ -68,20 +62,17 @@ type Config struct {
 
 func (c Config) withDefaults() (Config, error) {
 	if !canPublish.Load() {
-		return c, ErrNoPublisher
+		return c, fmt.Errorf("%w: RunPublisher was not called: call it first in TestMain or main", ErrConfig)
 	}
-	setDefault(&c.Database, PostgreSQL)
-	setDefault(&c.Forwarders, 2)
-	setDefault(&c.Lease, 15*time.Second)
-	setDefault(&c.Threshold, 16)
-	setDefault(&c.Checkpoint, time.Second)
-	setDefault(&c.Publishers, 3)
-	setDefault(&c.Keys, 8)
-	setDefault(&c.Rate, 100)
-	setDefault(&c.Duration, 20*time.Second)
-	setDefault(&c.Gap, time.Second)
-	setDefault(&c.Calm, time.Minute)
-	setDefault(&c.Seed, rand.Uint64())
+	c.Database = cmp.Or(c.Database, PostgreSQL)
+	c.Lease = cmp.Or(c.Lease, 15*time.Second)
+	c.Threshold = cmp.Or(c.Threshold, 16)
+	c.Checkpoint = cmp.Or(c.Checkpoint, time.Second)
+	c.Rate = cmp.Or(c.Rate, 100)
+	c.Duration = cmp.Or(c.Duration, 20*time.Second)
+	c.Gap = cmp.Or(c.Gap, time.Second)
+	c.Calm = cmp.Or(c.Calm, time.Minute)
+	c.Seed = cmp.Or(c.Seed, rand.Uint64())
 	if c.Log == nil {
 		c.Log = io.Discard
 	}
@@ -98,19 +89,10 @@ func (c Config) withDefaults() (Config, error) {
 		return c, fmt.Errorf("%w: Database is %q: use %q or %q", ErrConfig, c.Database, PostgreSQL, MySQL)
 	case c.Forwarder == nil:
 		return c, fmt.Errorf("%w: Forwarder is missing", ErrConfig)
-	case c.Forwarders < 2:
-		return c, fmt.Errorf("%w: Forwarders is %d: use at least 2", ErrConfig, c.Forwarders)
-	case min(c.Threshold, c.Publishers, c.Keys, c.Rate) < 1:
-		return c, fmt.Errorf("%w: Threshold, Publishers, Keys and Rate are %d, %d, %d and %d: use at least 1", ErrConfig, c.Threshold, c.Publishers, c.Keys, c.Rate)
+	case min(c.Threshold, c.Rate) < 1:
+		return c, fmt.Errorf("%w: Threshold and Rate are %d and %d: use at least 1", ErrConfig, c.Threshold, c.Rate)
 	case min(c.Lease, c.Checkpoint, c.Duration, c.Gap, c.Calm) <= 0:
 		return c, fmt.Errorf("%w: a duration is negative", ErrConfig)
 	}
 	return c, nil
-}
-
-func setDefault[T comparable](value *T, standard T) {
-	var zero T
-	if *value == zero {
-		*value = standard
-	}
 }

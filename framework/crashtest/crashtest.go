@@ -38,6 +38,12 @@ import (
 // endTimeout is how long a process may take to stop gracefully.
 const endTimeout = 30 * time.Second
 
+// The processes of a run. Forwarders take over each other's lanes, so there are at least 2.
+const (
+	forwarders = 2
+	publishers = 3
+)
+
 // lookEvery is the pause between two looks at what is pending.
 const lookEvery = 50 * time.Millisecond
 
@@ -47,8 +53,7 @@ const lookEvery = 50 * time.Millisecond
 //
 // The error wraps ErrBroken if a guarantee was broken; the report then lists the first violations
 // with the histories of their notifications. It wraps ErrEnded if a process did not run or end as
-// it should, and ErrNoPublisher if RunPublisher was not called. With an error, the report contains
-// what happened until then.
+// it should. With an error, the report contains what happened until then.
 func Run(ctx context.Context, c Config) (report Report, err error) {
 	c, err = c.withDefaults()
 	if err != nil {
@@ -87,7 +92,6 @@ type harness struct {
 	store      store.Inspector
 	ledger     *ledger
 	sink       *sink
-	network    network
 	starter    *starter
 	forwarders []*forwarder
 	publishers []*publisher
@@ -154,9 +158,8 @@ func (h *harness) begin(ctx context.Context) (err error) {
 	if h.sink, err = newSink(h.config.Seed); err != nil {
 		return err
 	}
-	h.network = newNetwork()
 	h.starter = newStarter()
-	for number := range h.config.Forwarders {
+	for number := range forwarders {
 		f := &forwarder{number: number}
 		h.forwarders = append(h.forwarders, f)
 		if err := h.connect(f); err != nil {
@@ -166,7 +169,7 @@ func (h *harness) begin(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	for number := range h.config.Publishers {
+	for number := range publishers {
 		p, err := h.startPublisher(number)
 		if err != nil {
 			return err
@@ -290,7 +293,7 @@ func (h *harness) end() (err error) {
 		err = errors.Join(err, h.db.Close())
 	}
 	if h.server != nil {
-		err = errors.Join(err, h.server.stop())
+		err = errors.Join(err, h.server.Stop())
 	}
 	return err
 }

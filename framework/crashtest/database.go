@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/waybill-go/waybill/framework/internal/pace"
 	"github.com/waybill-go/waybill/framework/store"
 )
 
@@ -46,7 +47,7 @@ type server interface {
 	// session returns the process that serves a connection. It returns 0 if that process cannot be
 	// killed alone, or the server does not show that it was.
 	session(context.Context, *sql.Conn) (pid int, err error)
-	stop() error
+	Stop() error
 }
 
 var dialects = map[Database]dialect{PostgreSQL: onPostgreSQL, MySQL: onMySQL}
@@ -100,7 +101,7 @@ func (h *harness) crashDatabase(ctx context.Context) error {
 		return err
 	}
 	for session.PingContext(ctx) == nil {
-		if !sleep(ctx, time.Millisecond) {
+		if !pace.Sleep(ctx, time.Millisecond) {
 			return context.Cause(ctx)
 		}
 	}

@@ -19,9 +19,7 @@ import (
 
 	"github.com/waybill-go/waybill/framework/crashtest"
 	"github.com/waybill-go/waybill/framework/store"
-	"github.com/waybill-go/waybill/framework/store/postgres"
 	"github.com/waybill-go/waybill/framework/store/postgres/postgrestest"
-	"github.com/waybill-go/waybill/framework/store/sqlite"
 	"github.com/waybill-go/waybill/sinks/kafka/kafkatest"
 )
 
@@ -48,13 +46,16 @@ func onStages(t *testing.T, test func(t *testing.T, s *stage, newDatabase func()
 	if testing.Short() {
 		t.Skip("it takes a while")
 	}
-	for name, newDatabase := range map[string]func(t *testing.T) database{"postgres": newPostgres, "sqlite": newSQLite} {
+	for name, address := range map[string]func(t testing.TB) string{
+		"postgres": postgrestest.DSN,
+		"sqlite":   func(t testing.TB) string { return filepath.Join(t.TempDir(), "story.db") },
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			ctx, fail := context.WithCancelCause(t.Context())
 			s := &stage{t, ctx, fail, crashtest.NewNursery()}
 			t.Cleanup(s.nursery.Close)
-			test(t, s, func() database { return newDatabase(t) })
+			test(t, s, func() database { return newDatabase(t, address(t)) })
 		})
 	}
 }
@@ -64,38 +65,22 @@ type database struct {
 	*sql.DB
 	address string
 	store   store.Inspector
-	many    bool // processes may share it
 }
 
-func newPostgres(t *testing.T) database {
-	dsn := postgrestest.DSN(t)
-	db, err := postgres.OpenDB(dsn)
+func newDatabase(t *testing.T, address string) database {
+	db, err := openStory(address)
 	require.NoError(t, err)
-	_, err = postgres.Migrate(t.Context(), db, postgres.Config{})
-	require.NoError(t, err)
-	s, err := postgres.Open(t.Context(), db, postgres.Config{})
-	require.NoError(t, err)
-	return newDatabase(t, database{db, dsn, s, true})
-}
-
-func newSQLite(t *testing.T) database {
-	file := filepath.Join(t.TempDir(), "story.db")
-	db, err := sqlite.OpenDB(file)
-	require.NoError(t, err)
-	_, err = sqlite.Migrate(t.Context(), db, sqlite.Config{})
-	require.NoError(t, err)
-	s, err := sqlite.Open(t.Context(), db, sqlite.Config{})
-	require.NoError(t, err)
-	return newDatabase(t, database{db, file, s, false})
-}
-
-func newDatabase(t *testing.T, d database) database {
-	t.Cleanup(func() { require.NoError(t, d.Close()) })
+	t.Cleanup(func() { require.NoError(t, db.Close()) })
+	o := outboxOf(address, db)
+	require.NoError(t, o.Migrate(t.Context()))
 	for _, statement := range businessTables {
-		_, err := d.ExecContext(t.Context(), statement)
+		_, err := db.ExecContext(t.Context(), statement)
 		require.NoError(t, err)
 	}
-	return d
+	require.NoError(t, o.Open(t.Context()))
+	config, err := o.Forwarding()
+	require.NoError(t, err)
+	return database{db, address, config.Store.(store.Inspector)}
 }
 
 // count returns the result of a query for a number.
@@ -206,7 +191,7 @@ func (s *stage) killRepeatedly(programs []*actor, effects func() int, drained fu
 func (s *stage) killTwins(d database, program, effects string) {
 	s.t.Helper()
 	programs := []*actor{{story: story{Program: program, Address: d.address}}}
-	if d.many {
+	if isPostgres(d.address) { // processes may share it
 		programs = append(programs, &actor{story: programs[0].story})
 	}
 	s.killRepeatedly(programs, func() int { return d.count(s.t, `SELECT count(*) FROM `+effects) }, func() bool { return d.idle(s.t) })

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"net/url"
 	"time"
+
+	"github.com/waybill-go/waybill/framework/internal/pace"
 )
 
 // Fault is a fault that happened.
@@ -33,17 +35,17 @@ func (h *harness) connect(f *forwarder) (err error) {
 	if err != nil {
 		return err
 	}
-	if f.toDatabase, err = h.network.open(fmt.Sprintf("database-%d", f.number), address.Host); err != nil {
+	if f.toDatabase, err = newLink(address.Host); err != nil {
 		return err
 	}
-	f.toSink, err = h.network.open(fmt.Sprintf("sink-%d", f.number), h.sink.host)
+	f.toSink, err = newLink(h.sink.host)
 	return err
 }
 
 func (f *forwarder) disconnect() {
 	for _, l := range []*link{f.toDatabase, f.toSink} {
 		if l != nil {
-			_ = l.cut() // the link is no longer needed
+			l.close()
 		}
 	}
 }
@@ -79,7 +81,7 @@ func (h *harness) harm(ctx context.Context) error {
 	defer cancel()
 	for p := newPlan(h.config); ; {
 		s := p.next()
-		if !sleep(harming, s.after) {
+		if !pace.Sleep(harming, s.after) {
 			return context.Cause(ctx)
 		}
 		f := Fault{Kind: s.kind, Victim: s.victim, began: time.Now()}
@@ -109,24 +111,28 @@ func (h *harness) inflict(ctx context.Context, s step) error {
 	switch s.kind {
 	case KillForwarder:
 		f.kill()
-		sleep(ctx, s.length)
+		pace.Sleep(ctx, s.length)
 		return h.startForwarder(f)
 	case TerminateForwarder:
 		if err := f.terminate(); err != nil {
 			return err
 		}
-		sleep(ctx, s.length)
+		pace.Sleep(ctx, s.length)
 		return h.startForwarder(f)
 	case PauseForwarder:
-		return during(ctx, s.length, func() error { return pause(f.process) }, func() error { return resume(f.process) })
+		if err := pause(f.process); err != nil {
+			return err
+		}
+		pace.Sleep(ctx, s.length)
+		return resume(f.process)
 	case CutDatabase:
-		return during(ctx, s.length, f.toDatabase.cut, f.toDatabase.mend)
+		return f.toDatabase.fail(ctx, cut, s.length)
 	case CutSink:
-		return during(ctx, s.length, f.toSink.cut, f.toSink.mend)
+		return f.toSink.fail(ctx, cut, s.length)
 	case SlowDatabase:
-		return during(ctx, s.length, func() error { return f.toDatabase.poison(slow) }, f.toDatabase.heal)
+		return f.toDatabase.fail(ctx, slow, s.length)
 	case SilenceDatabase:
-		return during(ctx, s.length, func() error { return f.toDatabase.poison(deaf, silence) }, f.toDatabase.heal)
+		return f.toDatabase.fail(ctx, silent, s.length)
 	}
 	return fmt.Errorf("%w: unknown fault %q", ErrConfig, s.kind)
 }
@@ -136,19 +142,10 @@ func retry(ctx context.Context, do func() error) error {
 	deadline := time.Now().Add(endTimeout)
 	for {
 		err := do()
-		if err == nil || time.Now().After(deadline) || !sleep(ctx, 10*time.Millisecond) {
+		if err == nil || time.Now().After(deadline) || !pace.Sleep(ctx, 10*time.Millisecond) {
 			return err
 		}
 	}
-}
-
-// during calls do, waits, and calls undo.
-func during(ctx context.Context, length time.Duration, do, undo func() error) error {
-	if err := do(); err != nil {
-		return err
-	}
-	sleep(ctx, length)
-	return undo()
 }
 
 // killPublisher kills a publisher a moment after one of its transactions begins.
@@ -160,7 +157,7 @@ func (h *harness) killPublisher(ctx context.Context, s step) error {
 	}
 	select {
 	case <-p.began:
-		sleep(ctx, s.length/100)
+		pace.Sleep(ctx, s.length/100)
 	case <-time.After(endTimeout):
 		return fmt.Errorf("%w: no transaction within %s", ErrEnded, endTimeout)
 	case <-ctx.Done():
@@ -168,22 +165,10 @@ func (h *harness) killPublisher(ctx context.Context, s step) error {
 	}
 	p.kill()
 	_ = p.input.Close() // the other end no longer exists
-	sleep(ctx, s.length)
+	pace.Sleep(ctx, s.length)
 	next, err := h.startPublisher(s.victim)
 	if err == nil {
 		h.publishers[s.victim] = next
 	}
 	return err
-}
-
-// sleep returns false if ctx is done first.
-func sleep(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C:
-		return true
-	}
 }

@@ -69,5 +69,3 @@ func (s mysqlServer) upFor(ctx context.Context, seconds int) error {
 
 // session returns 0: the server is a single process.
 func (s mysqlServer) session(context.Context, *sql.Conn) (int, error) { return 0, nil }
-
-func (s mysqlServer) stop() error { return s.Stop() }

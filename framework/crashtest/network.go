@@ -1,19 +1,18 @@
 package crashtest
 
 import (
-	"errors"
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"net"
 	"strconv"
-	"strings"
+	"sync"
 	"time"
 
-	"github.com/Shopify/toxiproxy/v2"
-	"github.com/rs/zerolog"
+	"github.com/waybill-go/waybill/framework/internal/pace"
 )
 
-// The ports of proxies are below those that systems use for outgoing connections, because a proxy
+// The ports of links are below those that systems use for outgoing connections, because a link
 // that was cut needs the same port again.
 const (
 	firstPort = 12000
@@ -21,112 +20,142 @@ const (
 	portTries = 50
 )
 
-// obeyTimeout bounds a change of a proxy. toxiproxy waits without end for a connection whose other
-// end does not read, such as one of a stopped process, or one that was closed at the wrong moment.
-const obeyTimeout = 5 * time.Second
+// condition is how a link treats what its ends send.
+type condition int
 
-// errStuck means that a proxy waits for a connection.
-var errStuck = fmt.Errorf("%w within %s", ErrNetwork, obeyTimeout)
+const (
+	works  condition = iota
+	slow             // answers arrive late
+	silent           // everything is dropped, and no end notices that the other has closed
+	cut              // connections are closed, and new ones refused
+)
 
-// network makes proxies.
-type network struct{ server *toxiproxy.ApiServer }
+// lateness is the mean delay of a chunk of an answer on a slow link. Each differs by up to two thirds.
+const lateness = 150 * time.Millisecond
 
-func newNetwork() network {
-	return network{toxiproxy.NewServer(toxiproxy.NewMetricsContainer(nil), zerolog.Nop())}
-}
-
-// link is a network link between a forwarder and the database or the sink.
+// link is a network link between a forwarder and the database or the sink: a proxy that can fail.
 type link struct {
-	address string
-	open    func() *toxiproxy.Proxy // a new proxy, with that address
-	proxy   *toxiproxy.Proxy
+	address, to string
+
+	mu        sync.Mutex
+	condition condition
+	listener  net.Listener
+	ends      []net.Conn
+	work      sync.WaitGroup
 }
 
-func (n network) open(name, to string) (*link, error) {
+func newLink(to string) (*link, error) {
 	for range portTries {
-		from := net.JoinHostPort("127.0.0.1", strconv.Itoa(firstPort+rand.IntN(lastPort-firstPort)))
-		l := &link{address: from, open: func() *toxiproxy.Proxy { return toxiproxy.NewProxy(n.server, name, from, to) }}
-		l.proxy = l.open()
-		if err := l.proxy.Start(); err == nil {
+		port := strconv.Itoa(firstPort + rand.IntN(lastPort-firstPort))
+		l := &link{address: net.JoinHostPort("127.0.0.1", port), to: to}
+		if l.open() == nil {
 			return l, nil
 		}
 	}
-	return nil, fmt.Errorf("%w: no free port between %d and %d in %d tries", ErrNetwork, firstPort, lastPort, portTries)
+	return nil, fmt.Errorf("no free port between %d and %d in %d tries", firstPort, lastPort, portTries)
 }
 
-// cut closes all connections and refuses new ones.
-func (l *link) cut() error {
-	proxy := l.proxy
-	return l.obey(func() error { proxy.Stop(); return nil })
-}
-
-// mend accepts connections again.
-func (l *link) mend() error { return l.start() }
-
-// start goes on with a new proxy, which has the toxics from its beginning. It needs the port of the one
-// before: stop that first.
-func (l *link) start(toxics ...string) error {
-	proxy := l.open()
-	l.proxy = proxy
-	return l.obey(func() error {
-		if err := add(proxy, toxics); err != nil {
-			return err
-		}
-		for end := time.Now().Add(obeyTimeout); ; time.Sleep(lookEvery) {
-			err := proxy.Start()
-			if err == nil || time.Now().After(end) {
-				return err
-			}
-		}
-	})
-}
-
-func add(proxy *toxiproxy.Proxy, toxics []string) error {
-	for _, toxic := range toxics {
-		if _, err := proxy.Toxics.AddToxicJson(strings.NewReader(toxic)); err != nil {
-			return err
-		}
+// fail puts the link into a condition for some time. Then it closes the connections, like a firewall
+// that no longer knows them, and works again.
+func (l *link) fail(ctx context.Context, how condition, length time.Duration) error {
+	if how == cut {
+		l.close()
+	} else {
+		l.set(how)
 	}
+	pace.Sleep(ctx, length)
+	l.close()
+	return l.open()
+}
+
+func (l *link) open() error {
+	listener, err := net.Listen("tcp", l.address)
+	if err != nil {
+		return err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.condition, l.listener = works, listener
+	l.work.Go(func() { l.accept(listener) })
 	return nil
 }
 
-const (
-	slow    = `{"name": "slow", "type": "latency", "stream": "downstream", "attributes": {"latency": 150, "jitter": 100}}`
-	deaf    = `{"name": "deaf", "type": "timeout", "stream": "upstream", "attributes": {"timeout": 0}}`
-	silence = `{"name": "silence", "type": "timeout", "stream": "downstream", "attributes": {"timeout": 0}}`
-)
-
-// poison adds toxics to all connections, or, if the proxy is stuck with one of them, to new ones only.
-// heal closes the connections, like a firewall that no longer knows them: toxiproxy cannot remove a
-// toxic from a connection that no one reads.
-func (l *link) poison(toxics ...string) error {
-	proxy := l.proxy
-	err := l.obey(func() error { return add(proxy, toxics) })
-	if !errors.Is(err, errStuck) {
-		return err
+// close closes all connections and refuses new ones. It may be called again.
+func (l *link) close() {
+	l.mu.Lock()
+	l.condition = cut
+	_ = l.listener.Close()
+	for _, end := range l.ends {
+		_ = end.Close()
 	}
-	go proxy.Stop() // it closes the port first, then waits
-	return l.start(toxics...)
+	l.ends = nil
+	l.mu.Unlock()
+	l.work.Wait()
 }
 
-func (l *link) heal() error {
-	if err := l.cut(); err != nil {
-		return err
-	}
-	return l.mend()
+func (l *link) set(c condition) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.condition = c
 }
 
-// obey bounds the duration of a change.
-func (l *link) obey(change func() error) error {
-	done := make(chan error, 1)
-	go func() { done <- change() }()
-	select {
-	case err := <-done:
+func (l *link) now() condition {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.condition
+}
+
+func (l *link) accept(listener net.Listener) {
+	for {
+		near, err := listener.Accept()
 		if err != nil {
-			return fmt.Errorf("%w: %w", ErrNetwork, err)
+			return
 		}
-		return nil
-	case <-time.After(obeyTimeout):
-		return errStuck
+		far, err := net.Dial("tcp", l.to)
+		if err != nil {
+			_ = near.Close()
+			continue
+		}
+		l.connect(near, far)
+	}
+}
+
+func (l *link) connect(near, far net.Conn) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.condition == cut {
+		_ = near.Close()
+		_ = far.Close()
+		return
+	}
+	l.ends = append(l.ends, near, far)
+	l.work.Go(func() { l.pump(near, far, 0) })
+	l.work.Go(func() { l.pump(far, near, lateness) })
+}
+
+// pump forwards what one end sends to the other. While the link is slow, each chunk is late.
+func (l *link) pump(from, to net.Conn, late time.Duration) {
+	chunk := make([]byte, 32<<10)
+	for {
+		n, ended := from.Read(chunk)
+		switch l.now() {
+		case silent:
+			if ended != nil {
+				return
+			}
+			continue
+		case slow:
+			time.Sleep(late/3 + rand.N(late*4/3+1))
+		}
+		if n > 0 {
+			if _, err := to.Write(chunk[:n]); err != nil {
+				ended = err
+			}
+		}
+		if ended != nil {
+			_ = from.Close()
+			_ = to.Close()
+			return
+		}
 	}
 }

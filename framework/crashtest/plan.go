@@ -68,9 +68,9 @@ func (p *plan) next() step {
 	}
 	s := step{kind: p.round[0], after: p.between(p.config.Gap/4, p.config.Gap*7/4)}
 	p.round = p.round[1:]
-	victims := p.config.Forwarders
+	victims := forwarders
 	if s.kind == KillPublisher {
-		victims = p.config.Publishers
+		victims = publishers
 	}
 	s.victim = p.random.IntN(victims)
 	lease := p.config.Lease

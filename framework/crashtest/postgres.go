@@ -43,5 +43,3 @@ func (s postgresServer) session(ctx context.Context, c *sql.Conn) (pid int, err 
 	err = c.QueryRowContext(ctx, `SELECT CASE WHEN current_setting('server_version_num')::int >= 150000 THEN pg_backend_pid() ELSE 0 END`).Scan(&pid)
 	return pid, err
 }
-
-func (s postgresServer) stop() error { return s.Stop() }

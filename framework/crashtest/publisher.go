@@ -42,6 +42,7 @@ const (
 	longShare     = 0.01 // stay open for long, with a separate key
 	longest       = 4 * time.Second
 	mostItems     = 3 // of one key in one transaction
+	commonKeys    = 8 // of all publishers; with fewer keys they would wait for each other more often
 )
 
 // payload is the payload of a notification.
@@ -54,7 +55,6 @@ type payload struct {
 type settings struct {
 	DSN   string        `json:"dsn"`
 	Name  string        `json:"name"`
-	Keys  int           `json:"keys"`
 	Pause time.Duration `json:"pause"` // about how long each connection waits between transactions
 	Seed  uint64        `json:"seed"`
 }
@@ -159,9 +159,9 @@ func (w *writer) keys(long bool) []string {
 	if chance < keylessShare {
 		return []string{""}
 	}
-	keys := []string{"key-" + strconv.Itoa(w.random.IntN(w.Keys))}
+	keys := []string{"key-" + strconv.Itoa(w.random.IntN(commonKeys))}
 	if chance > 1-twoKeysShare {
-		keys = append(keys, "key-"+strconv.Itoa(w.random.IntN(w.Keys)))
+		keys = append(keys, "key-"+strconv.Itoa(w.random.IntN(commonKeys)))
 	}
 	slices.Sort(keys)
 	return slices.Compact(keys)
@@ -245,8 +245,8 @@ type publisher struct {
 func (h *harness) startPublisher(number int) (*publisher, error) {
 	h.started++
 	o := settings{
-		DSN: h.dsn, Name: fmt.Sprintf("p%d.%d", number, h.started), Keys: h.config.Keys,
-		Pause: time.Second * time.Duration(h.config.Publishers*connections) / time.Duration(h.config.Rate),
+		DSN: h.dsn, Name: fmt.Sprintf("p%d.%d", number, h.started),
+		Pause: time.Second * time.Duration(publishers*connections) / time.Duration(h.config.Rate),
 		Seed:  h.config.Seed + uint64(h.started)<<32,
 	}
 	text, err := json.Marshal(o)

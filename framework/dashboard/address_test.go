@@ -12,6 +12,7 @@ import (
 
 	"github.com/waybill-go/waybill/framework/admin"
 	"github.com/waybill-go/waybill/framework/dashboard"
+	"github.com/waybill-go/waybill/framework/settings"
 	"github.com/waybill-go/waybill/framework/store"
 	"github.com/waybill-go/waybill/framework/store/sqlite"
 )
@@ -45,21 +46,21 @@ func TestActionsOfPagesAndOfTheAPIKeepTheAddressOfTheClient(t *testing.T) {
 	loopback := []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("10.0.0.0/8")}
 	elsewhere := []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}
 	for name, c := range map[string]struct {
-		access dashboard.Access
+		config dashboard.Config
 		want   string
 	}{
-		"behind trusted proxies": {dashboard.Access{Proxy: dashboard.Proxy{Networks: loopback}, Tokens: tokens}, "203.0.113.7"},
-		"not through the proxy":  {dashboard.Access{Proxy: dashboard.Proxy{Networks: elsewhere}, Tokens: tokens}, "127.0.0.1"},
-		"as the application says": {dashboard.Access{Authorize: func(*http.Request) (dashboard.User, error) {
+		"behind trusted proxies": {withAuth(settings.Auth{Proxy: settings.Proxy{Networks: loopback}, Tokens: tokens}), "203.0.113.7"},
+		"not through the proxy":  {withAuth(settings.Auth{Proxy: settings.Proxy{Networks: elsewhere}, Tokens: tokens}), "127.0.0.1"},
+		"as the application says": {dashboard.Config{Authorize: func(*http.Request) (dashboard.User, error) {
 			return dashboard.User{Name: "ada", Role: dashboard.Operator, Address: "2001:db8::7"}, nil
 		}}, "2001:db8::7"},
-		"as the server sees it": {dashboard.Access{Authorize: func(*http.Request) (dashboard.User, error) {
+		"as the server sees it": {dashboard.Config{Authorize: func(*http.Request) (dashboard.User, error) {
 			return dashboard.User{Name: "ada", Role: dashboard.Operator}, nil
 		}}, "127.0.0.1"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := newSite(t, withAccess(c.access))
+			s := newSite(t, c.config)
 			outbox := s.show(t)
 			from := header("X-Forwarded-For", "198.51.100.1, 203.0.113.7, 10.1.2.3")
 			for _, act := range []struct{ path, kind, body string }{

@@ -1,14 +1,12 @@
 package dashboard_test
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
@@ -16,10 +14,11 @@ import (
 
 	"github.com/waybill-go/waybill/framework/dashboard"
 	"github.com/waybill-go/waybill/framework/doctor"
+	"github.com/waybill-go/waybill/framework/settings"
 	"github.com/waybill-go/waybill/framework/store/sqlite"
 )
 
-// A server limits how long it reads a request and writes an answer. Live figures, checks and profiles
+// A server limits how long it reads a request and writes an answer. Checks and profiles
 // take longer, so they set their own limits.
 func TestTheDeadlinesOfAServerDoNotEndLongAnswers(t *testing.T) {
 	t.Parallel()
@@ -30,7 +29,7 @@ func TestTheDeadlinesOfAServerDoNotEndLongAnswers(t *testing.T) {
 	require.NoError(t, err)
 	store, err := sqlite.Open(t.Context(), db, sqlite.Config{})
 	require.NoError(t, err)
-	d, err := dashboard.New(dashboard.Config{Pprof: true})
+	d, err := dashboard.New(dashboard.Config{Observe: settings.Observe{Pprof: true}})
 	require.NoError(t, err)
 	t.Cleanup(d.Close)
 	const limit = time.Second // of the server; enough for a busy machine to read a request
@@ -58,16 +57,6 @@ func TestTheDeadlinesOfAServerDoNotEndLongAnswers(t *testing.T) {
 		require.Equal(t, http.StatusOK, response.StatusCode)
 		return response.Body
 	}
-	t.Run("live figures", func(t *testing.T) {
-		t.Parallel()
-		events := 0
-		for lines := bufio.NewScanner(get(t, "/live?of=/")); events < 3 && lines.Scan(); {
-			if strings.HasPrefix(lines.Text(), "event: ") {
-				events++
-			}
-		}
-		require.Equal(t, 3, events, "the figures are at least two seconds apart")
-	})
 	t.Run("checks", func(t *testing.T) {
 		t.Parallel()
 		var text bytes.Buffer

@@ -16,11 +16,11 @@ type sessions map[string]struct {
 }
 
 // An application serves the dashboard below a path of its own server, for users who are logged in there.
-func ExampleConfig_access() {
+func ExampleConfig_authorize() {
 	people := sessions{"5e55": {"ada", true}}
 	d, err := dashboard.New(dashboard.Config{
 		Prefix: "/admin/outbox",
-		Access: dashboard.Access{Authorize: func(r *http.Request) (dashboard.User, error) {
+		Authorize: func(r *http.Request) (dashboard.User, error) {
 			cookie, err := r.Cookie("session")
 			if err != nil {
 				return dashboard.User{}, errors.New("not logged in")
@@ -33,7 +33,7 @@ func ExampleConfig_access() {
 			default:
 				return dashboard.User{Name: person.name, Role: dashboard.Viewer}, nil
 			}
-		}},
+		},
 	})
 	if err != nil {
 		fmt.Println(err)

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/waybill-go/waybill/framework/dashboard"
+	"github.com/waybill-go/waybill/framework/settings"
 )
 
 // Some proxies add a header line to those of their client, the first of which may be empty.
@@ -27,7 +28,7 @@ func TestAHeaderOfAProxyIsSeenAfterOtherLines(t *testing.T) {
 
 func TestAnInvalidUserNameIsRefused(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, withAccess(dashboard.Access{Proxy: dashboard.Proxy{Networks: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}}}))
+	s := newSite(t, withAuth(settings.Auth{Proxy: settings.Proxy{Networks: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}}}))
 	for _, name := range []string{"ada\xff", "\xc3\x28", "ada\x85\xa0"} {
 		status, _ := s.ask(t, "GET", "/", header("X-Forwarded-User", name))
 		require.Equal(t, http.StatusForbidden, status, "%q", name)
@@ -40,7 +41,7 @@ func TestAnInvalidUserNameIsRefused(t *testing.T) {
 // has stored. So other sites may only link to the dashboard.
 func TestEmbeddedRequestsOfOtherSitesAreRefused(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, dashboard.Config{Pprof: true})
+	s := newSite(t, withAccess(settings.Observe{Pprof: true}))
 	fetched := func(site, mode, dest string) func(*http.Request) {
 		return func(r *http.Request) {
 			r.Header.Set("Sec-Fetch-Site", site)
@@ -48,7 +49,7 @@ func TestEmbeddedRequestsOfOtherSitesAreRefused(t *testing.T) {
 			r.Header.Set("Sec-Fetch-Dest", dest)
 		}
 	}
-	for _, path := range []string{"/", "/live?of=/", "/api/v1/doctor", "/debug/pprof/heap"} {
+	for _, path := range []string{"/", "/api/v1/doctor", "/debug/pprof/heap"} {
 		for _, site := range []string{"cross-site", "same-site"} {
 			for mode, dest := range map[string]string{"no-cors": "image", "cors": "empty", "navigate": "iframe", "websocket": "websocket"} {
 				for _, method := range []string{"GET", "HEAD", "OPTIONS"} {
@@ -85,7 +86,7 @@ func TestOnlyPathsBelowThePrefixAreServed(t *testing.T) {
 // A path that is refused in one form is refused in all other forms.
 func TestNoFormOfAPathEvadesTheRole(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, dashboard.Config{Pprof: true, Access: dashboard.Access{Tokens: tokens}})
+	s := newSite(t, withAccess(settings.Observe{Pprof: true, Auth: settings.Auth{Tokens: tokens}}))
 	s.Client().CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	for _, path := range []string{
 		"/debug/pprof/heap", "//debug/pprof/heap", "/debug//pprof/heap", "/./debug/pprof/heap", "/x/../debug/pprof/heap", "/debug%2Fpprof%2Fheap", "/debug/pprof%2Fheap",

@@ -3,10 +3,8 @@ package dashboard_test
 import (
 	"fmt"
 	"io"
-	"log/slog"
 	"net/http"
 	"net/http/cookiejar"
-	"net/http/httptest"
 	"net/netip"
 	"strings"
 	"sync"
@@ -16,11 +14,12 @@ import (
 	"golang.org/x/crypto/bcrypt"
 
 	"github.com/waybill-go/waybill/framework/dashboard"
+	"github.com/waybill-go/waybill/framework/settings"
 )
 
 var (
 	loopback = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
-	ada      = map[string]dashboard.Credential{"ada": {Secret: hash("right"), Role: dashboard.Operator}, "bob": {Secret: hash("of bob"), Role: dashboard.Viewer}}
+	ada      = map[string]settings.Login{"ada": {Password: hash("right"), Role: dashboard.Operator}, "bob": {Password: hash("of bob")}}
 )
 
 // hash hashes at the least cost, so that a guess takes no time.
@@ -58,10 +57,10 @@ const mostCompared = 20
 
 func TestTooManyFailedLoginsAreRefused(t *testing.T) {
 	t.Parallel()
-	for name, access := range map[string]dashboard.Access{
-		"a proxy":                   {Users: ada, Proxies: loopback},
-		"a proxy that names users":  {Users: ada, Proxy: dashboard.Proxy{Networks: loopback}},
-		"a proxy that is not known": {Users: ada},
+	for name, access := range map[string]settings.Observe{
+		"a proxy":                   {Auth: settings.Auth{Users: ada}, Proxies: loopback},
+		"a proxy that names users":  {Auth: settings.Auth{Users: ada, Proxy: settings.Proxy{Networks: loopback}}},
+		"a proxy that is not known": {Auth: settings.Auth{Users: ada}},
 	} {
 		s := newSite(t, withAccess(access))
 		require.LessOrEqual(t, s.guesses(t, "/"), mostCompared, name)
@@ -73,7 +72,7 @@ func TestTooManyFailedLoginsAreRefused(t *testing.T) {
 
 func TestFailedLoginsOfOneClientDoNotLockOutOthersBehindItsProxy(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, withAccess(dashboard.Access{Users: ada, Proxies: loopback}))
+	s := newSite(t, withAccess(settings.Observe{Proxies: loopback, Auth: settings.Auth{Users: ada}}))
 	s.guesses(t, "/")
 	for _, client := range []string{"203.0.113.8", "203.0.113.8:49152", "2001:db8::1", "[2001:db8::1]:443"} {
 		status, _ := s.ask(t, "GET", "/", login("ada", "right"), from(client))
@@ -85,7 +84,7 @@ func TestFailedLoginsOfOneClientDoNotLockOutOthersBehindItsProxy(t *testing.T) {
 
 func TestAClientCannotChooseTheAddressForWhichItsFailuresCount(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, withAccess(dashboard.Access{Users: ada, Proxies: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}}))
+	s := newSite(t, withAccess(settings.Observe{Proxies: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}, Auth: settings.Auth{Users: ada}}))
 	limited := 0
 	for i := range 20 {
 		status, _ := s.ask(t, "GET", "/", login("ada", "wrong"), from(fmt.Sprint("203.0.113.", i)))
@@ -98,7 +97,7 @@ func TestAClientCannotChooseTheAddressForWhichItsFailuresCount(t *testing.T) {
 
 func TestTokensWorkWhileLoginsAreLimited(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, withAccess(dashboard.Access{Users: ada, Tokens: tokens}))
+	s := newSite(t, withAuth(settings.Auth{Users: ada, Tokens: tokens}))
 	s.guesses(t, "/")
 	for i := range 20 {
 		status, _ := s.ask(t, "GET", "/", bearer(fmt.Sprint("a wrong token, number ", i)))
@@ -110,7 +109,7 @@ func TestTokensWorkWhileLoginsAreLimited(t *testing.T) {
 
 func TestABrowserThatHasLoggedInIsNotLockedOut(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, withAccess(dashboard.Access{Users: ada}))
+	s := newSite(t, withAuth(settings.Auth{Users: ada}))
 	browser := func() *http.Client {
 		jar, err := cookiejar.New(nil)
 		require.NoError(t, err)
@@ -135,13 +134,13 @@ func TestABrowserThatHasLoggedInIsNotLockedOut(t *testing.T) {
 	require.Equal(t, http.StatusTooManyRequests, status(browser(), "ada", "right"))
 	require.Equal(t, http.StatusTooManyRequests, status(hers, "ada", "right"), "a cookie is for one name and password")
 	require.Equal(t, http.StatusTooManyRequests, status(mine, "ada", "wrong"), "a cookie is no password")
-	require.NoError(t, s.dashboard.Change(dashboard.Access{Users: ada}))
+	require.NoError(t, s.dashboard.Change(settings.Observe{Auth: settings.Auth{Users: ada}}))
 	require.Equal(t, http.StatusTooManyRequests, status(browser(), "ada", "right"), "a change does not reset the limit")
 }
 
 func TestTheCookieOfALoginIsForTheDashboardOnly(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, withAccess(dashboard.Access{Users: ada, Tokens: tokens}))
+	s := newSite(t, withAuth(settings.Auth{Users: ada, Tokens: tokens}))
 	cookie := func(change ...func(*http.Request)) string {
 		_, h, _ := s.answer(t, "GET", "/", change...)
 		return h.Get("Set-Cookie")
@@ -157,7 +156,7 @@ func TestTheCookieOfALoginIsForTheDashboardOnly(t *testing.T) {
 
 func TestGuessesFromManyAddressesCountForTheUser(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, withAccess(dashboard.Access{Users: ada, Proxies: loopback}))
+	s := newSite(t, withAccess(settings.Observe{Proxies: loopback, Auth: settings.Auth{Users: ada}}))
 	for _, name := range []string{"ada", "nobody"} {
 		limited := 0
 		for i := range 60 {
@@ -173,30 +172,27 @@ func TestGuessesFromManyAddressesCountForTheUser(t *testing.T) {
 }
 
 // fleet is a dashboard of three databases.
-func fleet(t *testing.T, a dashboard.Access) *site {
+func fleet(t *testing.T, a settings.Auth) *site {
 	t.Helper()
-	log := new(buffer)
-	list := func() []dashboard.Listed {
+	c := withAuth(a)
+	c.List = func() []dashboard.Listed {
 		return []dashboard.Listed{{Name: "ta"}, {Name: "tb"}, {Name: "../?"}, {Name: "tc"}}
 	}
-	s, err := dashboard.NewSeveral(dashboard.Config{Access: a, Logger: slog.New(slog.NewTextHandler(log, nil))}, list, func(string) (dashboard.Target, bool) { return dashboard.Target{}, false })
-	require.NoError(t, err)
-	t.Cleanup(s.Close)
-	server := httptest.NewServer(s)
-	t.Cleanup(server.Close)
-	server.Client().CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-	return &site{Server: server, log: log}
+	c.Open = func(string) (dashboard.Target, bool) { return dashboard.Target{}, false }
+	s := newSite(t, c)
+	s.Client().CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	return s
 }
 
 func TestAllDatabasesOfAFleetShareTheLimitOfFailedLogins(t *testing.T) {
 	t.Parallel()
-	s := fleet(t, dashboard.Access{Users: ada})
+	s := fleet(t, settings.Auth{Users: ada})
 	require.LessOrEqual(t, s.guesses(t, "/in/ta/", "/in/tb/", "/in/tc/"), mostCompared)
 }
 
 func TestNobodyLearnsTheNamesOfDatabasesWithoutALogin(t *testing.T) {
 	t.Parallel()
-	s := fleet(t, dashboard.Access{Tokens: tokens})
+	s := fleet(t, settings.Auth{Tokens: tokens})
 	for _, path := range []string{"/", "/in/ta/", "/in/no-such/", "/in/ta", "/in/ta/static/waybill.css", "/in/no-such/api/v1/status", "/nothing"} {
 		status, h, text := s.answer(t, "GET", path)
 		require.Equal(t, http.StatusUnauthorized, status, path)
@@ -213,7 +209,7 @@ func TestNobodyLearnsTheNamesOfDatabasesWithoutALogin(t *testing.T) {
 
 func TestADatabaseOfAFleetIsReachedByItsNameOnly(t *testing.T) {
 	t.Parallel()
-	s := fleet(t, dashboard.Access{Tokens: tokens})
+	s := fleet(t, settings.Auth{Tokens: tokens})
 	for path, want := range map[string]int{
 		"/in/ta/": authorized, "/in/TA/": 404, "/in//ta/": 404, "/in/..": 404, "/in/../ta/": 404, "/in/ta/../tb/": 404, "/in/ta%2f..%2ftb/": 404, "/in/%2e%2e/ta": 404, "/in/%2e%2e%2f%3f/": 404, "/in/": 404, "/in": 404, "//evil.example/in/ta": 404,
 	} {

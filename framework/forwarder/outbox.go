@@ -154,7 +154,7 @@ func (o *outbox) prune(stop, db context.Context) {
 	f := o.forwarder
 	partitions, _ := o.given.(store.Partitioner)
 	prune.New(prune.Config{
-		Leases: o.bounded, Rows: o.bounded.Pruner(rows), Partitions: o.bounded.Partitioner(partitions),
+		Leases: o.bounded, Rows: rows, Partitions: partitions, Bound: o.bounded.Prune,
 		Retention: f.config.Retention, InboxRetention: f.config.InboxRetention, Sinks: f.known,
 		Owner: f.OwnerIn(o.name), Lease: f.config.Lease, Observer: o.observer, Logger: o.log,
 	}).Run(stop, db)

@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -21,7 +20,7 @@ import (
 	"github.com/waybill-go/waybill/framework/store"
 	"github.com/waybill-go/waybill/framework/store/postgres"
 	"github.com/waybill-go/waybill/framework/store/postgres/postgrestest"
-	"github.com/waybill-go/waybill/framework/store/sqlite"
+	"github.com/waybill-go/waybill/framework/waybilltest"
 	"github.com/waybill-go/waybill/registry"
 	"github.com/waybill-go/waybill/sinks"
 	"github.com/waybill-go/waybill/sinks/function"
@@ -64,13 +63,8 @@ func onEach(t *testing.T, test func(t *testing.T, s *shop)) {
 			return db, s
 		},
 		"sqlite": func(t *testing.T) (*sql.DB, shopStore) {
-			db, err := sqlite.OpenDB(filepath.Join(t.TempDir(), "shop.db"))
-			require.NoError(t, err)
-			_, err = sqlite.Migrate(t.Context(), db, sqlite.Config{})
-			require.NoError(t, err)
-			s, err := sqlite.Open(t.Context(), db, sqlite.Config{})
-			require.NoError(t, err)
-			return db, s
+			o := waybilltest.New(t, registry.New())
+			return o.DB, o.Store
 		},
 	}
 	for name, open := range open {

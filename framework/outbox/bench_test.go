@@ -26,22 +26,6 @@ func largeOrders(n int) []any {
 	return orders
 }
 
-// BenchmarkPublish measures a call without a database.
-func BenchmarkPublish(b *testing.B) {
-	p := newPaperPublisher(b)
-	for _, n := range []int{1, 100} {
-		b.Run(fmt.Sprint(n), func(b *testing.B) {
-			orders := largeOrders(n)
-			b.ReportAllocs()
-			for b.Loop() {
-				if err := p.Publish(b.Context(), discardingTx{}, orders...); err != nil {
-					b.Fatal(err)
-				}
-			}
-		})
-	}
-}
-
 // The measured allocations are 29 and 1,613, of which Watermill's publisher makes 7 per call. The limits
 // are higher because the race detector adds some.
 func TestPublishAllocatesLittle(t *testing.T) { // not parallel: AllocsPerRun counts allocations of all goroutines

@@ -19,6 +19,7 @@ import (
 	"github.com/waybill-go/waybill/framework/store/postgres"
 	"github.com/waybill-go/waybill/framework/store/postgres/postgrestest"
 	"github.com/waybill-go/waybill/framework/store/sqlite"
+	"github.com/waybill-go/waybill/framework/waybilltest"
 	"github.com/waybill-go/waybill/registry"
 	"github.com/waybill-go/waybill/serializer/protobuf"
 )
@@ -75,14 +76,10 @@ func onEach(t *testing.T, c outbox.Config, test func(t *testing.T, db *sql.DB, s
 	})
 	t.Run("sqlite", func(t *testing.T) {
 		t.Parallel()
-		db := open(t, "")
-		_, err := sqlite.Migrate(t.Context(), db, sqlite.Config{})
+		o := waybilltest.New(t, registry.New())
+		p, err := outbox.New(newTypes(t), o.Store, c)
 		require.NoError(t, err)
-		s, err := sqlite.Open(t.Context(), db, sqlite.Config{})
-		require.NoError(t, err)
-		p, err := outbox.New(newTypes(t), s, c)
-		require.NoError(t, err)
-		test(t, db, s, p)
+		test(t, o.DB, o.Store, p)
 	})
 }
 
@@ -323,7 +320,10 @@ func TestRunInTxWakesTheForwarderOnlyAfterACommitWithNotifications(t *testing.T)
 	require.Zero(t, woken)
 	require.Empty(t, published(t, s))
 
-	publish(t, db, p, orderPlaced{OrderID: "o"})
+	outside := t.Context() // what counts is the transaction
+	require.NoError(t, p.RunInTx(t.Context(), db, nil, func(_ context.Context, tx *sql.Tx) error {
+		return p.Publish(outside, tx, orderPlaced{OrderID: "o"})
+	}))
 	require.Equal(t, 1, woken)
 	require.Len(t, published(t, s), 1)
 	<-announced

@@ -14,7 +14,6 @@ import (
 	"golang.org/x/crypto/bcrypt"
 
 	"github.com/waybill-go/waybill/framework/config"
-	"github.com/waybill-go/waybill/framework/dashboard"
 	"github.com/waybill-go/waybill/framework/doctor"
 	"github.com/waybill-go/waybill/framework/observe"
 	"github.com/waybill-go/waybill/framework/program/internal/command"
@@ -117,17 +116,6 @@ func TestTheDashboardShowsTheEngineAsItIsConfigured(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, text, again, "the configuration in effect, even if the file has changed")
 	})
-}
-
-func TestAReloadDoesNotChangeTheAddressForAccess(t *testing.T) {
-	t.Parallel()
-	f := &forward{address: "0.0.0.0:8090"}
-	a := f.access(config.Observe{Address: "127.0.0.1:8090", Hosts: []string{"waybill.example"}, Auth: config.Auth{
-		Users: map[string]config.AuthUser{"ada": {Password: "hunter2", Role: config.RoleOperator}, "bob": {Password: "hunter3"}},
-	}})
-	require.Equal(t, "0.0.0.0:8090", a.Address)
-	require.Equal(t, []string{"waybill.example"}, a.Hosts)
-	require.Equal(t, map[string]dashboard.Credential{"ada": {Secret: "hunter2", Role: dashboard.Operator}, "bob": {Secret: "hunter3", Role: dashboard.Viewer}}, a.Users)
 }
 
 func TestAPasswordIsHashed(t *testing.T) {

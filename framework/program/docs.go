@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/cobra/doc"
 
-	"github.com/waybill-go/waybill/framework/config"
+	"github.com/waybill-go/waybill/framework/config/reference"
 	"github.com/waybill-go/waybill/framework/program/internal/command"
 	"github.com/waybill-go/waybill/sinks"
 )
@@ -43,7 +43,7 @@ var references = map[string]func(w io.Writer, root *cobra.Command, kinds *sinks.
 	"cli.md":              writeCommandLine,
 	"configuration.md":    writeConfiguration,
 	"sinks.md":            writeSinks,
-	"waybill.schema.json": func(w io.Writer, _ *cobra.Command, kinds *sinks.Set) error { return config.WriteSchema(w, kinds) },
+	"waybill.schema.json": func(w io.Writer, _ *cobra.Command, kinds *sinks.Set) error { return reference.WriteSchema(w, kinds) },
 }
 
 // writeCommandLine writes one page about all commands.
@@ -115,7 +115,7 @@ func writeConfiguration(w io.Writer, _ *cobra.Command, _ *sinks.Set) error {
 	if _, err := io.WriteString(w, configurationHead); err != nil {
 		return err
 	}
-	return config.WriteReference(w)
+	return reference.WriteKeys(w)
 }
 
 const sinksHead = `# Sinks
@@ -154,7 +154,7 @@ var sinkPages = map[string]string{
 func writeSinks(w io.Writer, _ *cobra.Command, kinds *sinks.Set) error {
 	var b bytes.Buffer
 	b.WriteString(sinksHead)
-	if err := config.WriteSinks(&b, kinds, sinkPages); err != nil {
+	if err := reference.WriteSinks(&b, kinds, sinkPages); err != nil {
 		return err
 	}
 	b.WriteString(sinksTail)

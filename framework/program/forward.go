@@ -85,7 +85,7 @@ type forward struct {
 	monitor   *observe.Monitor
 	service   otlp.Service // the identity of this program in spans and metrics
 	push      bool         // whether to send metrics by OTLP
-	dashboard *dashboard.Several
+	dashboard *dashboard.Dashboard
 	fleet     atomic.Pointer[shownFleet] // the fleet of the dashboard; nil if there is one database
 	// address and pprof are observe's at the start of the program.
 	address string

@@ -19,6 +19,7 @@ import (
 	"github.com/waybill-go/waybill/framework/observe"
 	"github.com/waybill-go/waybill/framework/program/internal/command"
 	"github.com/waybill-go/waybill/framework/program/internal/otlp"
+	"github.com/waybill-go/waybill/framework/settings"
 )
 
 // observed loads the configuration, and makes the monitor and the dashboard. The monitor
@@ -37,37 +38,10 @@ func (f *forward) observed() (*config.Config, error) {
 		return nil, err
 	}
 	f.address, f.pprof = c.Observe.Address, c.Observe.Pprof
-	shown := dashboard.Config{Access: f.access(c.Observe), Masks: c.Observe.Masks, Pprof: c.Observe.Pprof, Logger: f.Logger}
-	if f.dashboard, err = dashboard.NewSeveral(shown, f.listed, f.targetIn); err != nil {
+	if f.dashboard, err = dashboard.New(dashboard.Config{Observe: c.Observe, List: f.listed, Open: f.targetIn, Logger: f.Logger}); err != nil {
 		return nil, &command.UsageError{Err: fmt.Errorf("observe.auth: %w", err)}
 	}
 	return c, nil
-}
-
-// access returns who may use the dashboard, at the address that the program listens on.
-func (f *forward) access(o config.Observe) dashboard.Access {
-	a := dashboard.Access{
-		Address: f.address,
-		Hosts:   o.Hosts,
-		Proxies: o.Proxies,
-		Users:   make(map[string]dashboard.Credential, len(o.Auth.Users)),
-		Tokens:  make(map[string]dashboard.Credential, len(o.Auth.Tokens)),
-		Proxy:   dashboard.Proxy(o.Auth.Proxy),
-	}
-	for name, u := range o.Auth.Users {
-		a.Users[name] = dashboard.Credential{Secret: u.Password, Role: shownRole(u.Role)}
-	}
-	for name, t := range o.Auth.Tokens {
-		a.Tokens[name] = dashboard.Credential{Secret: t.Token, Role: shownRole(t.Role)}
-	}
-	return a
-}
-
-func shownRole(r config.Role) dashboard.Role {
-	if r == config.RoleOperator {
-		return dashboard.Operator
-	}
-	return dashboard.Viewer
 }
 
 // show adds an engine with its current configuration to the dashboard, and its schedules' types
@@ -157,8 +131,8 @@ func (f *forward) findings(ctx context.Context, source config.Source, only ...st
 }
 
 // changeAccess applies a change of who may use the dashboard.
-func (f *forward) changeAccess(o config.Observe) {
-	if err := f.dashboard.Change(f.access(o)); err != nil { // unexpected: loading has checked it
+func (f *forward) changeAccess(o settings.Observe) {
+	if err := f.dashboard.Change(o); err != nil { // unexpected: loading has checked it
 		f.refuse(err)
 	}
 	if o.Address != f.address || o.Pprof != f.pprof {

@@ -3,7 +3,7 @@ package program
 import (
 	"github.com/spf13/cobra"
 
-	"github.com/waybill-go/waybill/framework/config"
+	"github.com/waybill-go/waybill/framework/config/reference"
 	"github.com/waybill-go/waybill/framework/program/internal/command"
 )
 
@@ -21,6 +21,6 @@ as waybill config init does. The schema covers keys and the form of their values
 waybill config check finds every mistake.`,
 		Example: `  waybill config schema > waybill.schema.json`,
 		Args:    command.NoArguments,
-		RunE:    func(*cobra.Command, []string) error { return config.WriteSchema(p.Raw, p.Options.Kinds) },
+		RunE:    func(*cobra.Command, []string) error { return reference.WriteSchema(p.Raw, p.Options.Kinds) },
 	}
 }

@@ -55,14 +55,16 @@ func New(routes Routes, sinks []string, types *registry.Registry) (*Table, error
 	var problems []error
 	t := &Table{rules: make(map[string][]*rule, len(routes)), names: namesOfTypes(types), registry: types}
 	if types != nil {
-		t.types = namesOf(types)
+		for _, info := range types.Types() {
+			t.types = append(t.types, info.Name)
+		}
 	}
 	for _, pattern := range slices.Sorted(maps.Keys(routes)) {
 		if err := ValidatePattern(pattern); err != nil {
 			problems = append(problems, err)
 		}
-		if types != nil && !matchesAny(pattern, types) {
-			problems = append(problems, fmt.Errorf("routes.%s: %w; registered are %s", pattern, ErrNoType, strings.Join(namesOf(types), ", ")))
+		if types != nil && !slices.ContainsFunc(t.types, func(typ string) bool { return t.matches(pattern, typ) }) {
+			problems = append(problems, fmt.Errorf("routes.%s: %w; registered are %s", pattern, ErrNoType, strings.Join(t.types, ", ")))
 		}
 		if len(routes[pattern]) == 0 {
 			problems = append(problems, fmt.Errorf("routes.%s: %w: name at least one", pattern, ErrNoSinks))
@@ -94,21 +96,6 @@ func ValidatePattern(pattern string) error {
 		return fmt.Errorf("%w %q: use a type, a prefix followed by .*, or *: %w", ErrPattern, pattern, err)
 	}
 	return nil
-}
-
-// matchesAny reports whether a pattern matches a registered type or one of its aliases.
-func matchesAny(pattern string, types *registry.Registry) bool {
-	return slices.ContainsFunc(types.Types(), func(t registry.Info) bool {
-		return slices.ContainsFunc(append(t.Aliases, t.Name), func(name string) bool { return Matches(pattern, name) })
-	})
-}
-
-func namesOf(types *registry.Registry) []string {
-	var names []string
-	for _, t := range types.Types() {
-		names = append(names, t.Name)
-	}
-	return names
 }
 
 // Types returns the types that routes name in full, in alphabetical order.

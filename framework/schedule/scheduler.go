@@ -6,6 +6,7 @@ import (
 	"errors"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/waybill-go/waybill/framework/internal/pace"
@@ -37,14 +38,13 @@ type Config struct {
 
 // Scheduler runs schedules. It is safe for concurrent use.
 type Scheduler struct {
-	config Config
+	config  Config
+	running atomic.Bool
+	one     sync.Mutex // held while a connection is used
 
-	mu        sync.Mutex // guards the fields below, up to running
+	mu        sync.Mutex // guards the fields below
 	schedules []Schedule
 	replaced  chan struct{} // closed when the schedules are replaced
-	running   bool
-
-	one sync.Mutex // held while a connection is used
 }
 
 // New returns a scheduler; it may have no schedules. It reports all mistakes at once, as
@@ -85,18 +85,10 @@ func (s *Scheduler) Reload(schedules ...Schedule) error {
 // that started last decides; the others leave the schedule to it, unless a tick is more than a
 // minute late.
 func (s *Scheduler) Run(ctx context.Context) error {
-	s.mu.Lock()
-	again := s.running
-	s.running = true
-	s.mu.Unlock()
-	if again {
+	if s.running.Swap(true) {
 		return errors.New("the scheduler is already running")
 	}
-	defer func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.running = false
-	}()
+	defer s.running.Store(false)
 	ctx = tracing.Detach(ctx) // ticks do not belong to the trace of Run's caller
 	for ctx.Err() == nil {
 		s.mu.Lock()

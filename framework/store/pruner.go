@@ -17,26 +17,29 @@ type Pruner interface {
 	// not an error.
 	Prune(ctx context.Context, e Pruning) (Pruned, error)
 
-	// PruneReceipts removes archived receipts of deliveries made at least age ago, by the
-	// database's clock, at most limit of them. It returns how many it removed.
-	PruneReceipts(ctx context.Context, age time.Duration, limit int) (int, error)
-
-	// PruneInbox removes ids noted at least age ago, by the database's clock, at most limit of
-	// them. It returns how many it removed.
-	PruneInbox(ctx context.Context, age time.Duration, limit int) (int, error)
-
-	// PruneCancelled removes cancellations made at least age ago, by the database's clock, that
-	// nothing in the log or scheduled needs any more, at most limit of them. It returns how many
-	// it removed.
-	PruneCancelled(ctx context.Context, age time.Duration, limit int) (int, error)
-
-	// PruneClaims removes uniqueness keys that became free at least age ago, by the database's
-	// clock, at most limit of them. It returns how many it removed.
-	PruneClaims(ctx context.Context, age time.Duration, limit int) (int, error)
+	// PruneLeftovers removes what is at least that old, by the database's clock, at most limit rows of
+	// one kind. It returns how many it removed.
+	PruneLeftovers(ctx context.Context, kind Leftover, age time.Duration, limit int) (int, error)
 
 	// Holders returns the sinks that keep rows in the log, and why; see Inspector.
 	Holders(ctx context.Context, sinks []string) ([]Holder, error)
 }
+
+// Leftover is what is kept beside the log for a while.
+type Leftover string
+
+// The kinds of leftovers.
+const (
+	// LeftoverReceipts are archived receipts. Their age begins with the delivery.
+	LeftoverReceipts Leftover = "receipts"
+	// LeftoverIDs are ids of the inbox. Their age begins when they were noted.
+	LeftoverIDs Leftover = "ids of the inbox"
+	// LeftoverCancellations are cancellations that nothing in the log or scheduled needs any more.
+	// Their age begins when they were made.
+	LeftoverCancellations Leftover = "cancellations"
+	// LeftoverClaims are uniqueness keys. Their age begins when they became free.
+	LeftoverClaims Leftover = "uniqueness keys"
+)
 
 // Partitioner is a Pruner whose log may be partitioned by ranges of offsets. In a partitioned
 // log, Prune removes only rows outside of the ranges, or all old rows if this role may not drop

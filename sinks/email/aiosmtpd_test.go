@@ -2,14 +2,10 @@ package email_test
 
 import (
 	"crypto/tls"
-	"crypto/x509"
 	"encoding/json"
-	"encoding/pem"
 	"fmt"
-	"net/http/httptest"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -19,6 +15,7 @@ import (
 
 	"github.com/waybill-go/waybill/sinks/email"
 	"github.com/waybill-go/waybill/sinks/email/mailserver"
+	"github.com/waybill-go/waybill/sinks/internal/certtest"
 )
 
 // pythonVariable names a Python interpreter that has aiosmtpd.
@@ -35,19 +32,8 @@ func aiosmtpd(t *testing.T, mechanism string) (port int, trust *tls.Config, mess
 	if out, err := exec.CommandContext(t.Context(), python, "-c", "import aiosmtpd").CombinedOutput(); err != nil {
 		t.Skipf("%s has no aiosmtpd (pip install aiosmtpd, or name another interpreter in %s): %v: %s", python, pythonVariable, err, out)
 	}
-	web := httptest.NewUnstartedServer(nil) // only its certificate is used
-	web.StartTLS()
-	web.Close()
-	key, err := x509.MarshalPKCS8PrivateKey(web.TLS.Certificates[0].PrivateKey)
-	require.NoError(t, err)
-	folder := t.TempDir()
-	certificateFile, keyFile := filepath.Join(folder, "certificate.pem"), filepath.Join(folder, "key.pem")
-	for file, block := range map[string]*pem.Block{
-		certificateFile: {Type: "CERTIFICATE", Bytes: web.Certificate().Raw}, keyFile: {Type: "PRIVATE KEY", Bytes: key},
-	} {
-		require.NoError(t, os.WriteFile(file, pem.EncodeToMemory(block), 0o600))
-	}
-
+	authority := certtest.New()
+	certificateFile, keyFile := certtest.WritePair(t.TempDir(), authority.Issue("127.0.0.1"))
 	server := exec.CommandContext(t.Context(), python, "testdata/aiosmtpd/server.py", certificateFile, keyFile, mechanism)
 	var output strings.Builder
 	server.Stderr = &output
@@ -67,9 +53,7 @@ func aiosmtpd(t *testing.T, mechanism string) (port int, trust *tls.Config, mess
 	messages = json.NewDecoder(stdout)
 	var started struct{ Port int }
 	require.NoError(t, messages.Decode(&started), "%s", &output)
-	pool := x509.NewCertPool()
-	pool.AddCert(web.Certificate())
-	return started.Port, &tls.Config{RootCAs: pool}, messages
+	return started.Port, &tls.Config{RootCAs: authority.Pool()}, messages
 }
 
 func TestTheSinkWorksWithAnotherMailServer(t *testing.T) {

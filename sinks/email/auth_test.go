@@ -21,6 +21,7 @@ import (
 	"github.com/waybill-go/waybill/sinks/email"
 	"github.com/waybill-go/waybill/sinks/email/mailserver"
 	"github.com/waybill-go/waybill/sinks/email/smtptest"
+	"github.com/waybill-go/waybill/sinks/sinktest"
 )
 
 func TestEachMechanismThatBothSidesSupportAuthenticates(t *testing.T) {
@@ -42,8 +43,7 @@ func TestEachMechanismThatBothSidesSupportAuthenticates(t *testing.T) {
 					require.NoError(t, err)
 					return
 				}
-				class, _ := sinks.Classify(err)
-				assert.Equal(t, sinks.ClassUnavailable, class, "%v", err)
+				assert.Equal(t, sinks.ClassUnavailable, sinktest.Class(err), "%v", err)
 				assert.NotContains(t, err.Error(), "p@ss")
 			})
 		}
@@ -62,8 +62,7 @@ func TestATokenFileIsReadForEachConnection(t *testing.T) {
 	sink := newSink(t, email.Config{SMTP: "smtp://shop@" + server.Address(), TokenFile: file})
 
 	_, err := sink.Deliver(within(t), delivery(jane))
-	class, _ := sinks.Classify(err)
-	assert.Equal(t, sinks.ClassUnavailable, class)
+	assert.Equal(t, sinks.ClassUnavailable, sinktest.Class(err))
 	require.ErrorContains(t, err, "get a token: token_file: open "+file)
 
 	require.NoError(t, os.WriteFile(file, []byte(" \n"), 0o600))
@@ -72,8 +71,7 @@ func TestATokenFileIsReadForEachConnection(t *testing.T) {
 
 	require.NoError(t, os.WriteFile(file, []byte("first\n"), 0o600))
 	_, err = sink.Deliver(within(t), delivery(jane))
-	class, _ = sinks.Classify(err)
-	assert.Equal(t, sinks.ClassUnavailable, class)
+	assert.Equal(t, sinks.ClassUnavailable, sinktest.Class(err))
 	require.ErrorContains(t, err, "token expired")
 
 	require.NoError(t, os.WriteFile(file, []byte("second\n"), 0o600))
@@ -153,8 +151,7 @@ func TestTokensAreFetchedWhenTheyExpireOrAreRefused(t *testing.T) {
 
 			tokens.set(func() { tokens.given++ }) // the token is revoked
 			err := deliver()
-			class, _ := sinks.Classify(err)
-			assert.Equal(t, sinks.ClassUnavailable, class)
+			assert.Equal(t, sinks.ClassUnavailable, sinktest.Class(err))
 			require.ErrorContains(t, err, "bad token")
 			tokens.set(func() { tokens.expires = 1 })
 			require.NoError(t, deliver(), "a refused token is not used again")
@@ -169,8 +166,7 @@ func TestTokensAreFetchedWhenTheyExpireOrAreRefused(t *testing.T) {
 
 			tokens.set(func() { tokens.broken = true })
 			err = deliver()
-			class, _ = sinks.Classify(err)
-			assert.Equal(t, sinks.ClassUnavailable, class)
+			assert.Equal(t, sinks.ClassUnavailable, sinktest.Class(err))
 			require.ErrorContains(t, err, "get a token: oauth2: "+web.URL+": invalid_grant the account was closed")
 			assert.NotContains(t, err.Error(), "s3cret")
 		})
@@ -243,8 +239,7 @@ func TestNoErrorRepeatsACredential(t *testing.T) {
 				require.ErrorContains(t, e, " no")
 				require.NotContains(t, e.Error(), "hunter2")
 				require.NotContains(t, e.Error(), base64.StdEncoding.EncodeToString([]byte("hunter2"))[:8])
-				class, _ := sinks.Classify(e)
-				require.Equal(t, sinks.ClassUnavailable, class)
+				require.Equal(t, sinks.ClassUnavailable, sinktest.Class(e))
 				require.Contains(t, e.Error(), "***")
 			}
 		})

@@ -13,7 +13,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -22,6 +21,8 @@ import (
 	"github.com/waybill-go/waybill/sinks/email"
 	"github.com/waybill-go/waybill/sinks/email/mailserver"
 	"github.com/waybill-go/waybill/sinks/email/smtptest"
+	"github.com/waybill-go/waybill/sinks/internal/servertest"
+	"github.com/waybill-go/waybill/sinks/sinktest"
 )
 
 // odd is a server whose replies, byte for byte, the test chooses.
@@ -39,25 +40,8 @@ type odd struct {
 
 func startOdd(t *testing.T, say func(connection int, command string) string) *odd {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	s := &odd{say: say, address: listener.Addr().String()}
-	var group sync.WaitGroup
-	group.Go(func() {
-		for {
-			conn, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			number := int(s.connections.Add(1))
-			group.Go(func() {
-				defer func() { _ = conn.Close() }()
-				_ = conn.SetDeadline(time.Now().Add(20 * time.Second))
-				s.converse(conn, number)
-			})
-		}
-	})
-	t.Cleanup(func() { _ = listener.Close(); group.Wait() })
+	s := &odd{say: say}
+	s.address = servertest.Serve(t, func(conn net.Conn) { s.converse(conn, int(s.connections.Add(1))) })
 	return s
 }
 
@@ -168,8 +152,7 @@ func TestAReplyOfAnotherProtocolOrWithTwoCodesIsAnError(t *testing.T) {
 				return ""
 			})
 			_, err := newSink(t, email.Config{SMTP: server.url("")}).Deliver(within(t), delivery(jane))
-			class, _ := sinks.Classify(err)
-			assert.Equal(t, sinks.ClassTransient, class, "%v", err)
+			assert.Equal(t, sinks.ClassTransient, sinktest.Class(err), "%v", err)
 			require.ErrorIs(t, err, mailserver.ErrReply)
 			assert.NotContains(t, err.Error(), "\x1b")
 			assert.Zero(t, server.mails.Load())
@@ -180,16 +163,7 @@ func TestAReplyOfAnotherProtocolOrWithTwoCodesIsAnError(t *testing.T) {
 // flood writes a text to a connection, without end, after the lines of prelude have been answered.
 func flood(t *testing.T, prelude []string, text string) (address string) {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	var group sync.WaitGroup
-	group.Go(func() {
-		conn, err := listener.Accept()
-		if err != nil {
-			return
-		}
-		defer func() { _ = conn.Close() }()
-		_ = conn.SetDeadline(time.Now().Add(20 * time.Second))
+	return servertest.Serve(t, func(conn net.Conn) {
 		in := bufio.NewReader(conn)
 		for _, line := range prelude {
 			_, _ = io.WriteString(conn, line)
@@ -197,12 +171,11 @@ func flood(t *testing.T, prelude []string, text string) (address string) {
 				return
 			}
 		}
+		var err error
 		for block := bytes.Repeat([]byte(text), 1+32<<10/len(text)); err == nil; {
 			_, err = conn.Write(block)
 		}
 	})
-	t.Cleanup(func() { _ = listener.Close(); group.Wait() })
-	return listener.Addr().String()
 }
 
 // counting counts the bytes that are read from a connection.
@@ -262,8 +235,7 @@ func TestKeywordsOfEHLOCountInAnyCase(t *testing.T) {
 		return ""
 	})
 	_, err := newSink(t, email.Config{SMTP: server.url("")}).Deliver(within(t), delivery(jane))
-	class, _ := sinks.Classify(err)
-	assert.Equal(t, sinks.ClassUnavailable, class)
+	assert.Equal(t, sinks.ClassUnavailable, sinktest.Class(err))
 	require.ErrorContains(t, err, "454: not now", "the mail is not sent in clear text")
 
 	_, err = newSink(t, email.Config{SMTP: server.url(""), TLS: mailserver.TLSNone}).Deliver(within(t), delivery(jane))
@@ -358,8 +330,7 @@ func TestTheBestMechanismThatTheServerAcceptsAuthenticates(t *testing.T) {
 				require.Error(t, err)
 			case c.fails != "":
 				require.ErrorContains(t, err, c.fails)
-				class, _ := sinks.Classify(err)
-				assert.Equal(t, sinks.ClassUnavailable, class)
+				assert.Equal(t, sinks.ClassUnavailable, sinktest.Class(err))
 			default:
 				require.NoError(t, err)
 			}
@@ -407,16 +378,6 @@ func TestAConnectionThatRefusesIsNotAskedAgain(t *testing.T) {
 			assert.EqualValues(t, 4, server.connections.Load())
 		})
 	}
-}
-
-func TestAConnectionIsKeptAfterARefusalOfOneRecipient(t *testing.T) {
-	server := startServer(t, smtptest.Config{OnRecipient: saying(550, "5.1.1 no such user")})
-	sink := newSink(t, email.Config{SMTP: server.URL()})
-	for range 3 {
-		_, err := sink.Deliver(within(t), delivery(jane))
-		require.Error(t, err)
-	}
-	assert.Equal(t, 1, server.Connections())
 }
 
 func TestARefusalByTheDestinationClosesAllIdleConnections(t *testing.T) {

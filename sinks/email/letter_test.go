@@ -16,6 +16,7 @@ import (
 	"github.com/waybill-go/waybill/sinks/email"
 	"github.com/waybill-go/waybill/sinks/email/mailserver"
 	"github.com/waybill-go/waybill/sinks/email/smtptest"
+	"github.com/waybill-go/waybill/sinks/sinktest"
 )
 
 // minimal returns the files that a type needs at least, and those in more.
@@ -43,8 +44,7 @@ func refused(t *testing.T, c email.Config, payload string) error {
 	t.Helper()
 	c.SMTP = "smtp://127.0.0.1:1"
 	_, err := newSink(t, c).Deliver(within(t), delivery(payload))
-	class, _ := sinks.Classify(err)
-	require.Equal(t, sinks.ClassInvalid, class, "%v", err)
+	require.Equal(t, sinks.ClassInvalid, sinktest.Class(err), "%v", err)
 	return err
 }
 

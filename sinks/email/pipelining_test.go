@@ -15,6 +15,8 @@ import (
 	"github.com/waybill-go/waybill/sinks"
 	"github.com/waybill-go/waybill/sinks/email"
 	"github.com/waybill-go/waybill/sinks/email/mailserver"
+	"github.com/waybill-go/waybill/sinks/internal/servertest"
+	"github.com/waybill-go/waybill/sinks/sinktest"
 )
 
 // hangUp, instead of a reply, closes the connection.
@@ -33,29 +35,6 @@ type scripted struct {
 	commands [][]string // of each connection
 	mails    []string
 	early    bool
-}
-
-// start starts the server until the test ends, and returns its address.
-func (s *scripted) start(t *testing.T) (address string) {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	var group sync.WaitGroup
-	group.Go(func() {
-		for {
-			conn, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			group.Go(func() {
-				defer func() { _ = conn.Close() }()
-				_ = conn.SetDeadline(time.Now().Add(20 * time.Second))
-				s.converse(conn)
-			})
-		}
-	})
-	t.Cleanup(func() { _ = listener.Close(); group.Wait() })
-	return listener.Addr().String()
 }
 
 func (s *scripted) converse(conn net.Conn) {
@@ -191,7 +170,7 @@ func TestTheAnswersToPipelinedCommands(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			server := &scripted{replies: c.replies, group: c.group}
-			config := email.Config{SMTP: "smtp://" + server.start(t), Timeout: 15 * time.Second}
+			config := email.Config{SMTP: "smtp://" + servertest.Serve(t, server.converse), Timeout: 15 * time.Second}
 			if c.group == three {
 				config.FS = toThree
 			}
@@ -203,8 +182,7 @@ func TestTheAnswersToPipelinedCommands(t *testing.T) {
 			} else {
 				require.ErrorAs(t, err, &failed)
 				assert.Equal(t, c.step, failed.Step)
-				class, _ := sinks.Classify(err)
-				assert.Equal(t, c.class, class, "%v", err)
+				assert.Equal(t, c.class, sinktest.Class(err), "%v", err)
 			}
 			server.mu.Lock()
 			assert.Equal(t, c.commands, strings.TrimSuffix(strings.Join(server.commands[0], " "), " QUIT"))

@@ -2,7 +2,6 @@ package email_test
 
 import (
 	"context"
-	"errors"
 	"io"
 	"log/slog"
 	"net"
@@ -19,6 +18,8 @@ import (
 	"github.com/waybill-go/waybill/sinks/email"
 	"github.com/waybill-go/waybill/sinks/email/mailserver"
 	"github.com/waybill-go/waybill/sinks/email/smtptest"
+	"github.com/waybill-go/waybill/sinks/internal/servertest"
+	"github.com/waybill-go/waybill/sinks/sinktest"
 )
 
 func refuse(code int) func(context.Context, string) error { return saying(code, "no\tthanks") }
@@ -86,8 +87,7 @@ func TestTheServersReplyDeterminesTheClass(t *testing.T) {
 			server := startServer(t, c.at)
 			sink := newSink(t, email.Config{SMTP: server.URL()})
 			_, err := sink.Deliver(within(t), delivery(jane))
-			class, _ := sinks.Classify(err)
-			assert.Equal(t, c.class, class, "%v", err)
+			assert.Equal(t, c.class, sinktest.Class(err), "%v", err)
 			var failed *mailserver.ServerError
 			require.ErrorAs(t, err, &failed)
 			assert.Equal(t, c.step, failed.Step)
@@ -145,8 +145,7 @@ func TestALimitOfOneMailOrRecipientDoesNotThrottleTheSink(t *testing.T) {
 	} {
 		server := startServer(t, at)
 		_, err := newSink(t, email.Config{SMTP: server.URL()}).Deliver(within(t), delivery(jane))
-		class, _ := sinks.Classify(err)
-		assert.Equal(t, sinks.ClassTransient, class, "%s: %v", name, err)
+		assert.Equal(t, sinks.ClassTransient, sinktest.Class(err), "%s: %v", name, err)
 	}
 }
 
@@ -166,8 +165,7 @@ func TestARefusalOfSMTPUTF8IsInvalidUnlessTheSenderNeedsIt(t *testing.T) {
 		server := startServer(t, c.at)
 		sink := newSink(t, email.Config{SMTP: server.URL(), From: c.from})
 		_, err := sink.Deliver(within(t), delivery(c.payload))
-		class, _ := sinks.Classify(err)
-		assert.Equal(t, c.class, class, "%s: %v", name, err)
+		assert.Equal(t, c.class, sinktest.Class(err), "%s: %v", name, err)
 	}
 }
 
@@ -200,21 +198,16 @@ func TestTheConnectionIsReusedAfterARefusal(t *testing.T) {
 }
 
 func TestAServerThatCannotBeReachedIsUnavailable(t *testing.T) {
-	silent, err := net.Listen("tcp", "127.0.0.1:0") // accepts connections but never greets
-	require.NoError(t, err)
-	defer func() { _ = silent.Close() }()
-	gone, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	require.NoError(t, gone.Close())
+	silent := servertest.Silent(t)
 	encrypted := startServer(t, smtptest.Config{TLS: smtptest.StartTLS})
 	plain := startServer(t, smtptest.Config{})
 	locked := startServer(t, smtptest.Config{Username: "shop", Password: "right"})
 
 	for name, c := range map[string]email.Config{
-		"refused":               {SMTP: "smtp://" + gone.Addr().String()},
+		"refused":               {SMTP: "smtp://" + servertest.Unused(t)},
 		"no such host":          {SMTP: "smtp://nowhere.invalid:25"},
-		"silent":                {SMTP: "smtp://" + silent.Addr().String(), Timeout: 50 * time.Millisecond},
-		"silent TLS":            {SMTP: "smtps://" + silent.Addr().String(), Timeout: 50 * time.Millisecond},
+		"silent":                {SMTP: "smtp://" + silent, Timeout: 50 * time.Millisecond},
+		"silent TLS":            {SMTP: "smtps://" + silent, Timeout: 50 * time.Millisecond},
 		"untrusted certificate": {SMTP: encrypted.URL()},
 		"no TLS":                {SMTP: "smtps://" + plain.Address()},
 		"STARTTLS not offered":  {SMTP: plain.URL(), TLS: mailserver.TLSMandatory},
@@ -226,12 +219,10 @@ func TestAServerThatCannotBeReachedIsUnavailable(t *testing.T) {
 			sink := newSink(t, c)
 			defer func() { assert.NoError(t, sink.Close(within(t))) }()
 			_, err := sink.Deliver(within(t), delivery(jane))
-			class, _ := sinks.Classify(err)
-			assert.Equal(t, sinks.ClassUnavailable, class, "%v", err)
+			assert.Equal(t, sinks.ClassUnavailable, sinktest.Class(err), "%v", err)
 			assert.NotContains(t, err.Error(), "wrong")
 			if name != "no password" { // the server requires a password only before the first mail
-				class, _ = sinks.Classify(sink.CheckHealth(within(t)))
-				assert.Equal(t, sinks.ClassUnavailable, class)
+				assert.Equal(t, sinks.ClassUnavailable, sinktest.Class(sink.CheckHealth(within(t))))
 				for _, server := range []*smtptest.Server{encrypted, plain, locked} {
 					assert.Eventually(t, func() bool { return server.OpenConnections() == 0 }, 5*time.Second, time.Millisecond,
 						"no connection is left behind")
@@ -274,8 +265,7 @@ func TestAConnectionThatTheServerClosedIsReplaced(t *testing.T) {
 
 	require.NoError(t, server.Close())
 	_, err = sink.Deliver(within(t), delivery(jane))
-	class, _ := sinks.Classify(err)
-	require.Equal(t, sinks.ClassUnavailable, class, "while the server is down: %v", err)
+	require.Equal(t, sinks.ClassUnavailable, sinktest.Class(err), "while the server is down: %v", err)
 
 	server = startServer(t, smtptest.Config{Address: server.Address()})
 	_, err = sink.Deliver(within(t), delivery(jane))
@@ -318,8 +308,7 @@ func TestAConnectionLostDuringAMailIsTransient(t *testing.T) {
 	_, err := sink.Deliver(within(t), delivery(jane))
 	require.NoError(t, err)
 	_, err = sink.Deliver(within(t), delivery(jane)) // uses the connection of the first mail
-	class, _ := sinks.Classify(err)
-	assert.Equal(t, sinks.ClassTransient, class, "%v", err)
+	assert.Equal(t, sinks.ClassTransient, sinktest.Class(err), "%v", err)
 	assert.EqualValues(t, 2, attempts.Load(), "the server may have accepted the mail, so the sink does not repeat it")
 }
 
@@ -337,8 +326,7 @@ func TestTheTimeoutOfASilentServerDependsOnTheStep(t *testing.T) {
 			server := startServer(t, c.at)
 			sink := newSink(t, email.Config{SMTP: server.URL(), Timeout: 100 * time.Millisecond})
 			_, err := sink.Deliver(within(t), delivery(jane))
-			class, _ := sinks.Classify(err)
-			assert.Equal(t, c.class, class)
+			assert.Equal(t, c.class, sinktest.Class(err))
 			assert.ErrorIs(t, err, context.DeadlineExceeded)
 		})
 	}
@@ -351,30 +339,29 @@ func TestACancelledDeliveryReturnsAtOnce(t *testing.T) {
 		<-ctx.Done()
 		return nil
 	}})
-	silent, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	defer func() { _ = silent.Close() }()
+	dialled, closed := make(chan struct{}), make(chan struct{})
+	silent := servertest.Serve(t, func(conn net.Conn) {
+		close(dialled)
+		_, _ = io.ReadAll(conn) // ends because the sink has closed its side
+		close(closed)
+	})
 
 	ctx, cancel := context.WithCancel(within(t))
 	sending := newSink(t, email.Config{SMTP: server.URL(), Connections: 1})
-	connecting := newSink(t, email.Config{SMTP: "smtp://" + silent.Addr().String()})
+	connecting := newSink(t, email.Config{SMTP: "smtp://" + silent})
 	var group sync.WaitGroup
 	for _, sink := range []*email.Sink{sending, sending, connecting} { // one of the two deliveries of sending waits for the connection
 		group.Go(func() {
 			_, err := sink.Deliver(ctx, delivery(jane))
-			class, _ := sinks.Classify(err)
-			assert.Equal(t, sinks.ClassCancelled, class, "%v", err)
+			assert.Equal(t, sinks.ClassCancelled, sinktest.Class(err), "%v", err)
 			assert.ErrorIs(t, err, context.Canceled)
 		})
 	}
 	<-started
-	dialled, err := silent.Accept()
-	require.NoError(t, err)
+	<-dialled
 	cancel()
 	group.Wait()
-	_, err = io.ReadAll(dialled) // ends because the sink has closed its side
-	assert.True(t, err == nil || errors.Is(err, net.ErrClosed))
-	_ = dialled.Close()
+	<-closed
 }
 
 func TestWaitingForAConnectionEndsWithTheDeadline(t *testing.T) {
@@ -392,8 +379,7 @@ func TestWaitingForAConnectionEndsWithTheDeadline(t *testing.T) {
 	short, stop := context.WithTimeout(ctx, 20*time.Millisecond)
 	defer stop()
 	_, err := sink.Deliver(short, delivery(jane))
-	class, _ := sinks.Classify(err)
-	assert.Equal(t, sinks.ClassUnavailable, class)
+	assert.Equal(t, sinks.ClassUnavailable, sinktest.Class(err))
 	assert.ErrorIs(t, err, context.DeadlineExceeded)
 	cancel()
 	group.Wait()
@@ -437,8 +423,7 @@ func TestAnAddressThatTheServerDoesNotSupportIsInvalid(t *testing.T) {
 	sink := newSink(t, email.Config{SMTP: server.URL()})
 	for range 2 {
 		_, err := sink.Deliver(within(t), delivery(`{"name": "P", "email": "pelé@example.org", "number": 1}`))
-		class, _ := sinks.Classify(err)
-		assert.Equal(t, sinks.ClassInvalid, class)
+		assert.Equal(t, sinks.ClassInvalid, sinktest.Class(err))
 		require.ErrorIs(t, err, mailserver.ErrNoSMTPUTF8)
 	}
 	_, err := sink.Deliver(within(t), delivery(jane))

@@ -16,6 +16,7 @@ import (
 	"github.com/waybill-go/waybill/sinks"
 	"github.com/waybill-go/waybill/sinks/email"
 	"github.com/waybill-go/waybill/sinks/email/smtptest"
+	"github.com/waybill-go/waybill/sinks/sinktest"
 )
 
 func files(named map[string]string) fstest.MapFS {
@@ -155,8 +156,7 @@ func TestErrorsOfAnEnvelopeOrItsTemplatesAreInvalid(t *testing.T) {
 			maps.Copy(all, c.files)
 			sink := newSink(t, email.Config{SMTP: server.URL(), FS: folder("customer.signed-up", all)})
 			_, err := sink.Deliver(within(t), delivery(c.payload))
-			class, _ := sinks.Classify(err)
-			assert.Equal(t, sinks.ClassInvalid, class)
+			assert.Equal(t, sinks.ClassInvalid, sinktest.Class(err))
 			require.ErrorIs(t, err, c.is)
 			for _, want := range append(c.says, "customer.signed-up 0197f3c2") {
 				assert.ErrorContains(t, err, want)
@@ -172,8 +172,7 @@ func TestATypeWithoutTemplatesIsUnknownAndNamesTheMissingFiles(t *testing.T) {
 	d := delivery(jane)
 	d.Type = "order.placed"
 	_, err := sink.Deliver(within(t), d)
-	class, _ := sinks.Classify(err)
-	assert.Equal(t, sinks.ClassUnknown, class)
+	assert.Equal(t, sinks.ClassUnknown, sinktest.Class(err))
 	require.ErrorIs(t, err, email.ErrNoTemplate)
 	assert.ErrorContains(t, err, "order.placed/to.tmpl, order.placed/subject.tmpl, order.placed/text.tmpl or html.tmpl")
 }
@@ -274,8 +273,7 @@ func TestDataNamesOnlyFilesOfItsTypeAsAttachments(t *testing.T) {
 		filepath.ToSlash(filepath.Join(root, "secret.pdf")), "/etc/passwd", ".hidden", "to.tmpl", "..", ".", "/", `..\\secret.pdf`, "file:///etc/passwd",
 	} {
 		_, err := sink.Deliver(within(t), delivery(`{"file": "`+name+`"}`))
-		class, _ := sinks.Classify(err)
-		assert.Equal(t, sinks.ClassInvalid, class, name)
+		assert.Equal(t, sinks.ClassInvalid, sinktest.Class(err), name)
 		require.ErrorIs(t, err, email.ErrAttachment, name)
 		assert.NotContains(t, err.Error(), root+"/mail")
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/waybill-go/waybill/sinks/email"
 	"github.com/waybill-go/waybill/sinks/email/mailserver"
 	"github.com/waybill-go/waybill/sinks/email/smtptest"
+	"github.com/waybill-go/waybill/sinks/sinktest"
 )
 
 // toThree has templates for three recipients.
@@ -74,8 +75,7 @@ func TestATemporarilyRefusedRecipientDelaysTheMailForAll(t *testing.T) {
 				server := startServer(t, smtptest.Config{Sequential: sequential, OnRecipient: replying(c.codes)})
 				sink := newSink(t, email.Config{SMTP: server.URL(), FS: toThree})
 				_, err := sink.Deliver(within(t), delivery(`{}`))
-				class, _ := sinks.Classify(err)
-				assert.Equal(t, c.class, class, "%v", err)
+				assert.Equal(t, c.class, sinktest.Class(err), "%v", err)
 				for _, want := range append(c.says, "the mail was sent to no recipient") {
 					assert.ErrorContains(t, err, want)
 				}
@@ -139,8 +139,7 @@ func TestAMailBeyondTheServersLimitIsInvalidAndNotSent(t *testing.T) {
 	})
 	sink := newSink(t, email.Config{SMTP: server.url("")})
 	_, err := sink.Deliver(within(t), delivery(jane))
-	class, _ := sinks.Classify(err)
-	assert.Equal(t, sinks.ClassInvalid, class, "%v", err)
+	assert.Equal(t, sinks.ClassInvalid, sinktest.Class(err), "%v", err)
 	require.ErrorIs(t, err, mailserver.ErrTooLarge)
 	assert.ErrorContains(t, err, "the server accepts 500")
 	require.NoError(t, sink.Close(within(t)))
@@ -156,8 +155,7 @@ func TestMAILFROMHasTheSizeOfTheMail(t *testing.T) {
 		})
 		sink := newSink(t, email.Config{SMTP: server.url("")})
 		_, err := sink.Deliver(within(t), delivery(jane))
-		class, _ := sinks.Classify(err)
-		assert.Equal(t, sinks.ClassInvalid, class, "%v", err)
+		assert.Equal(t, sinks.ClassInvalid, sinktest.Class(err), "%v", err)
 		require.NoError(t, sink.Close(within(t)))
 		lines := server.received()
 		from := lines[slices.IndexFunc(lines, func(line string) bool { return strings.HasPrefix(line, "MAIL") })]

@@ -146,8 +146,7 @@ func TestADeliveryThatCannotBeDecodedReachesNoHandler(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := sink.Deliver(t.Context(), c.d)
-			class, _ := sinks.Classify(err)
-			require.Equal(t, c.class, class)
+			require.Equal(t, c.class, sinktest.Class(err))
 			require.ErrorIs(t, err, c.is)
 			require.ErrorContains(t, err, c.says)
 		})
@@ -236,8 +235,7 @@ func TestMistakesAreReportedTogetherWhenTheSinkIsOpened(t *testing.T) {
 	require.Equal(t, err, listed)
 
 	_, err = sink.Deliver(t.Context(), delivery("order.placed", 2, `{}`))
-	class, _ := sinks.Classify(err)
-	require.Equal(t, sinks.ClassUnavailable, class, "no delivery becomes dead because of it")
+	require.Equal(t, sinks.ClassUnavailable, sinktest.Class(err), "no delivery becomes dead because of it")
 
 	require.ErrorIs(t, function.Mux(shop(t)).(sinks.Opener).Open(t.Context()), function.ErrNoHandlers)
 }

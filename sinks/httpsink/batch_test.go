@@ -100,7 +100,7 @@ func TestOnlyTheBadEventsOfABatchAreRefused(t *testing.T) {
 					assert.Equal(t, sinks.Result{Receipt: "http 202"}, result, i)
 					continue
 				}
-				assert.Equal(t, sinks.ClassPermanent, classOf(result.Err), "%d: %v", i, result.Err)
+				assert.Equal(t, sinks.ClassPermanent, sinktest.Class(result.Err), "%d: %v", i, result.Err)
 				assert.Empty(t, result.Receipt)
 			}
 			assert.Equal(t, goodIDs(batch), r.taken(t), "each once, in order")
@@ -118,10 +118,10 @@ func TestLaterEventsOfARefusedEventsKeyAreNotSent(t *testing.T) {
 
 	results := r.sink(t, batching(Config{})).DeliverBatch(t.Context(), batch)
 
-	assert.Equal(t, sinks.ClassPermanent, classOf(results[1].Err))
+	assert.Equal(t, sinks.ClassPermanent, sinktest.Class(results[1].Err))
 	for _, i := range []int{2, 4} {
 		assert.ErrorIs(t, results[i].Err, errPreviousFailed)
-		assert.Equal(t, sinks.ClassTransient, classOf(results[i].Err))
+		assert.Equal(t, sinks.ClassTransient, sinktest.Class(results[i].Err))
 	}
 	assert.Equal(t, []string{"0", "3", "5"}, r.taken(t))
 }
@@ -133,21 +133,21 @@ func TestEventsWithoutAKeyDoNotWait(t *testing.T) {
 		d.Key = ""
 	}
 	results := r.sink(t, batching(Config{})).DeliverBatch(t.Context(), batch)
-	assert.Equal(t, sinks.ClassPermanent, classOf(results[1].Err))
+	assert.Equal(t, sinks.ClassPermanent, sinktest.Class(results[1].Err))
 	assert.Equal(t, []string{"0", "2", "3"}, r.taken(t))
 }
 
 // If several events in a row are refused, the sink is probably the cause, so the other events do
 // not use up attempts.
 func TestSeveralRefusedEventsInARowEndABatch(t *testing.T) {
-	r := newReceiver(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(400) })
+	r := newReceiver(t, status(400))
 	results := r.sink(t, batching(Config{})).DeliverBatch(t.Context(), newBatch(100))
 	for i, result := range results {
 		want := sinks.ClassUnavailable
 		if i < maxRefusals {
 			want = sinks.ClassPermanent
 		}
-		assert.Equal(t, want, classOf(result.Err), "%d: %v", i, result.Err)
+		assert.Equal(t, want, sinktest.Class(result.Err), "%d: %v", i, result.Err)
 	}
 	assert.ErrorContains(t, results[99].Err, "3 events in a row were refused, the rest was not sent")
 	assert.ErrorContains(t, results[99].Err, "400 Bad Request")
@@ -180,10 +180,10 @@ func TestAfterAnErrorTheRestOfABatchIsNotSent(t *testing.T) {
 				continue
 			}
 			if i == 2 {
-				assert.Equal(t, sinks.ClassPermanent, classOf(result.Err), name)
+				assert.Equal(t, sinks.ClassPermanent, sinktest.Class(result.Err), name)
 				continue
 			}
-			assert.Equal(t, tt.want, classOf(result.Err), "%s %d: %v", name, i, result.Err)
+			assert.Equal(t, tt.want, sinktest.Class(result.Err), "%s %d: %v", name, i, result.Err)
 		}
 		assert.Equal(t, "3", readEvents(t, r.all()[len(r.all())-1])[0].ID(), name)
 	}
@@ -209,10 +209,10 @@ func TestATransientFailureOfAPartDelaysOnlyItsKeys(t *testing.T) {
 	for i, result := range results {
 		switch i {
 		case 0, 1:
-			assert.Equal(t, sinks.ClassTransient, classOf(result.Err), "%d: %v", i, result.Err)
+			assert.Equal(t, sinks.ClassTransient, sinktest.Class(result.Err), "%d: %v", i, result.Err)
 			assert.ErrorContains(t, result.Err, "500")
 		case 2:
-			assert.Equal(t, sinks.ClassPermanent, classOf(result.Err))
+			assert.Equal(t, sinks.ClassPermanent, sinktest.Class(result.Err))
 		case 5:
 			assert.ErrorIs(t, result.Err, errPreviousFailed)
 		default:
@@ -235,7 +235,7 @@ func TestTheTimeoutLimitsTheWholeBatch(t *testing.T) {
 	results := r.sink(t, batching(Config{Timeout: timeout})).DeliverBatch(ctx, newBatch(100, 99))
 	require.NoError(t, ctx.Err())
 	for _, result := range results {
-		assert.Equal(t, sinks.ClassTransient, classOf(result.Err))
+		assert.Equal(t, sinks.ClassTransient, sinktest.Class(result.Err))
 		assert.ErrorContains(t, result.Err, "no response within 300ms")
 	}
 	assert.Len(t, r.all(), 2, "all events, then half of them")
@@ -253,7 +253,7 @@ func TestACancelledBatchSendsNoMore(t *testing.T) {
 	})
 	results := r.sink(t, batching(Config{})).DeliverBatch(ctx, newBatch(100, 99))
 	for _, result := range results {
-		assert.Equal(t, sinks.ClassCancelled, classOf(result.Err))
+		assert.Equal(t, sinks.ClassCancelled, sinktest.Class(result.Err))
 	}
 	assert.Len(t, r.all(), 2, "all events, then half of them")
 }
@@ -290,7 +290,7 @@ func TestABatchKeepsTheOrderOfItsKeys(t *testing.T) {
 			} else if d.Key != "" {
 				failed[d.Key] = true
 			}
-			if classOf(results[i].Err) == sinks.ClassPermanent {
+			if sinktest.Class(results[i].Err) == sinks.ClassPermanent {
 				require.Contains(rt, d.ID, bad)
 			}
 		}

@@ -18,6 +18,8 @@ import (
 
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/sinks"
+	"github.com/waybill-go/waybill/sinks/internal/certtest"
+	"github.com/waybill-go/waybill/sinks/internal/servertest"
 	"github.com/waybill-go/waybill/sinks/sinktest"
 )
 
@@ -83,35 +85,15 @@ func TestConformanceWithTheProgramsClient(t *testing.T) {
 		},
 		Received: func(t *testing.T) []notification.Envelope { return r.envelopes(t) },
 		Broken: map[sinks.Class]func(*testing.T) sinks.Sink{
-			sinks.ClassTransient: func(t *testing.T) sinks.Sink { return newWith(t, statusServer(t, http.StatusInternalServerError).URL) },
-			sinks.ClassPermanent: func(t *testing.T) sinks.Sink { return newWith(t, statusServer(t, http.StatusBadRequest).URL) },
+			sinks.ClassTransient: func(t *testing.T) sinks.Sink {
+				return newWith(t, newReceiver(t, status(http.StatusInternalServerError)).URL)
+			},
+			sinks.ClassPermanent: func(t *testing.T) sinks.Sink { return newWith(t, newReceiver(t, status(http.StatusBadRequest)).URL) },
 		},
-		Stuck: func(t *testing.T) sinks.Sink { return newWith(t, silent(t).URL) },
+		Stuck: func(t *testing.T) sinks.Sink { return newWith(t, newReceiver(t, silent).URL) },
 
 		Receipts: true,
 	})
-}
-
-func statusServer(t *testing.T, status int) *httptest.Server {
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) }))
-	t.Cleanup(server.Close)
-	return server
-}
-
-// silent returns a server that does not answer until the test ends.
-func silent(t *testing.T) *httptest.Server {
-	ended := make(chan struct{})
-	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		select {
-		case <-ended:
-		case <-r.Context().Done():
-		}
-	}))
-	t.Cleanup(func() {
-		close(ended)
-		server.Close()
-	})
-	return server
 }
 
 func TestTheProgramsClientMakesTheRequests(t *testing.T) {
@@ -147,13 +129,12 @@ func TestTheProgramsClientIsUnavailableWithoutAConnection(t *testing.T) {
 		"refused":              "http://127.0.0.1:1",
 		"unknown name":         "http://nobody.invalid",
 		"unknown authority":    secure.URL,
-		"handshake never ends": "https://" + silentAddress(t),
+		"handshake never ends": "https://" + servertest.Silent(t),
 	} {
 		sink, err := New(sinks.Instance{HTTPClient: newClient(t, nil)}, Config{URL: url, Timeout: 300 * time.Millisecond})
 		require.NoError(t, err)
 		_, err = sink.Deliver(t.Context(), newDelivery())
-		class, _ := sinks.Classify(err)
-		assert.Equal(t, sinks.ClassUnavailable, class, "%s: %v", name, err)
+		assert.Equal(t, sinks.ClassUnavailable, sinktest.Class(err), "%s: %v", name, err)
 	}
 }
 
@@ -218,14 +199,13 @@ func TestTheGuardAppliesToTheProgramsDial(t *testing.T) {
 }
 
 func TestTheProgramsTLSConfigIsUsedForConnections(t *testing.T) {
-	authority := newAuthority(t)
+	authority := certtest.New()
 	r, ca := newStrictReceiver(t, func(c *tls.Config) {
-		c.ClientAuth, c.ClientCAs = tls.RequireAndVerifyClientCert, authority.pool()
+		c.ClientAuth, c.ClientCAs = tls.RequireAndVerifyClientCert, authority.Pool()
 	})
 	pool := x509.NewCertPool()
 	pool.AddCert(r.Certificate())
-	cert, key, _, _ := authority.make("shop")
-	config := &tls.Config{RootCAs: pool, Certificates: []tls.Certificate{{Certificate: [][]byte{cert.Raw}, PrivateKey: key}}}
+	config := &tls.Config{RootCAs: pool, Certificates: []tls.Certificate{authority.Issue("shop")}}
 	sink := r.sink(t, Config{TLSConfig: config})
 	*config = tls.Config{} // New has copied it
 	_, err := sink.Deliver(t.Context(), newDelivery())
@@ -239,8 +219,7 @@ func TestTheProgramsTLSConfigIsUsedForConnections(t *testing.T) {
 func requireClass(t *testing.T, want sinks.Class, err error) {
 	t.Helper()
 	require.Error(t, err)
-	class, _ := sinks.Classify(err)
-	require.Equal(t, want, class, "%v", err)
+	require.Equal(t, want, sinktest.Class(err), "%v", err)
 }
 
 // failing fails before it opens a connection, like a client that gets no token.

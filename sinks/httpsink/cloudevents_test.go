@@ -23,6 +23,7 @@ import (
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/sinks"
 	"github.com/waybill-go/waybill/sinks/internal/cloudevents"
+	"github.com/waybill-go/waybill/sinks/internal/servertest"
 	"github.com/waybill-go/waybill/sinks/sinktest"
 )
 
@@ -199,13 +200,13 @@ func TestATransientErrorFailsTheWholeBatch(t *testing.T) {
 		results := r.sink(t, Config{Format: FormatBatch, Source: source}).DeliverBatch(t.Context(), batch)
 		require.Len(t, results, 2)
 		for _, result := range results {
-			assert.Equal(t, want, classOf(result.Err))
+			assert.Equal(t, want, sinktest.Class(result.Err))
 		}
 		r.only(t)
 	}
-	gone := newSink(t, Config{URL: "http://" + unusedAddress(t), Format: FormatBatch, Source: source})
+	gone := newSink(t, Config{URL: "http://" + servertest.Unused(t), Format: FormatBatch, Source: source})
 	for _, result := range gone.DeliverBatch(t.Context(), batch) {
-		assert.Equal(t, sinks.ClassUnavailable, classOf(result.Err))
+		assert.Equal(t, sinks.ClassUnavailable, sinktest.Class(result.Err))
 	}
 }
 

@@ -78,7 +78,7 @@ type Config struct {
 	MasterSecrets []string          `yaml:"master_secrets" secret:"true" doc:"More secrets like master_secret. A secret derived from each of them signs every request"`
 	Timeout       time.Duration     `yaml:"timeout" doc:"How long one delivery or batch may take; connecting may take half of it. Default 10s"`
 	Proxy         string            `yaml:"proxy" secret:"password" doc:"URL of the proxy for requests, with http, https, socks5 or socks5h, and user and password if needed; none for no proxy. Default: from HTTP_PROXY, HTTPS_PROXY and NO_PROXY"`
-	TLS           TLS               `yaml:"tls" doc:"Settings of TLS, for https"`
+	TLS           TLS               `yaml:"tls"`
 	Guard         Guard             `yaml:"guard" doc:"Protection against requests to private networks"`
 
 	// TLSConfig replaces TLS, for settings that files cannot express, such as a key in

@@ -3,22 +3,15 @@ package httpsink
 import (
 	"bufio"
 	"bytes"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"fmt"
 	"io"
-	"math/big"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
 	"os"
-	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -26,9 +19,11 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/waybill-go/waybill/sinks"
+	"github.com/waybill-go/waybill/sinks/internal/certtest"
+	"github.com/waybill-go/waybill/sinks/internal/servertest"
+	"github.com/waybill-go/waybill/sinks/sinktest"
 )
 
 func TestADestinationWithoutAConnectionIsUnavailable(t *testing.T) {
@@ -41,32 +36,23 @@ func TestADestinationWithoutAConnectionIsUnavailable(t *testing.T) {
 	require.NoError(t, err)
 
 	for name, c := range map[string]Config{
-		"refused":                          {URL: "http://" + unusedAddress(t)},
+		"refused":                          {URL: "http://" + servertest.Unused(t)},
 		"no such host":                     {URL: "http://nobody.invalid"},
 		"unknown authority":                {URL: secure.URL},
 		"other name in the certificate":    {URL: "https://localhost:" + port, TLS: TLS{CAFile: ca}},
 		"no TLS there":                     {URL: "https://" + plain.Listener.Addr().String()},
-		"silent while TLS is negotiated":   {URL: "https://" + silentAddress(t), Timeout: 200 * time.Millisecond},
+		"silent while TLS is negotiated":   {URL: "https://" + servertest.Silent(t), Timeout: 200 * time.Millisecond},
 		"client certificate, with TLS 1.2": {URL: private.URL, TLS: TLS{CAFile: privateCA}},
 		"client certificate, with TLS 1.3": {URL: "https://" + rejectingAddress(t, secure.TLS), TLS: TLS{CAFile: ca}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := newSink(t, c).Deliver(t.Context(), newDelivery())
-			assert.Equal(t, sinks.ClassUnavailable, classOf(err), "%v", err)
+			assert.Equal(t, sinks.ClassUnavailable, sinktest.Class(err), "%v", err)
 		})
 	}
 	assert.Empty(t, plain.all())
 	assert.Empty(t, secure.all())
 	assert.Empty(t, private.all())
-}
-
-// silentAddress returns an address that accepts connections but never answers.
-func silentAddress(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = l.Close() })
-	return l.Addr().String() // the kernel accepts connections
 }
 
 // rejectingAddress returns an address that requires a client certificate. With TLS 1.3 it
@@ -76,34 +62,25 @@ func rejectingAddress(t *testing.T, config *tls.Config) string {
 	t.Helper()
 	config = config.Clone()
 	config.ClientAuth, config.MinVersion, config.NextProtos = tls.RequireAnyClientCert, tls.VersionTLS13, nil
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	var server errgroup.Group
-	server.Go(func() error {
-		conn, err := l.Accept()
-		if err != nil {
-			return err
-		}
-		defer conn.Close()
+	return servertest.Serve(t, func(conn net.Conn) {
 		_ = tls.Server(conn, config).Handshake()
-		_, err = io.Copy(io.Discard, conn)
-		return err
+		_, _ = io.Copy(io.Discard, conn)
 	})
-	t.Cleanup(func() { _ = l.Close(); _ = server.Wait() })
-	return l.Addr().String()
 }
 
 func TestAProxyThatFailsIsUnavailable(t *testing.T) {
 	secure, ca := newTLSReceiver(t)
-	refusing := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(407) }))
-	t.Cleanup(refusing.Close)
-	gone := "http://" + unusedAddress(t)
+	refusing, gone := newReceiver(t, status(407)).URL, "http://"+servertest.Unused(t)
 
-	for name, proxy := range map[string]string{"refuses": refusing.URL, "is gone": gone} {
+	for name, c := range map[string]Config{
+		"refuses":                  {URL: secure.URL, Proxy: refusing, TLS: TLS{CAFile: ca}},
+		"is gone":                  {URL: secure.URL, Proxy: gone, TLS: TLS{CAFile: ca}},
+		"refuses clear text":       {URL: "http://partner.example", Proxy: refusing},
+		"refuses URLs that differ": {URL: "http://partner.example/{{.Type}}", Proxy: refusing},
+	} {
 		t.Run(name, func(t *testing.T) {
-			sink := secure.sink(t, Config{Proxy: proxy, TLS: TLS{CAFile: ca}})
-			_, err := sink.Deliver(t.Context(), newDelivery())
-			assert.Equal(t, sinks.ClassUnavailable, classOf(err), "%v", err)
+			_, err := newSink(t, c).Deliver(t.Context(), newDelivery())
+			assert.Equal(t, sinks.ClassUnavailable, sinktest.Class(err), "%v", err)
 		})
 	}
 	assert.Empty(t, secure.all())
@@ -131,7 +108,7 @@ func TestAProxyCarriesDeliveries(t *testing.T) {
 		"no TLS there":      newSink(t, Config{URL: "https://" + plain.Listener.Addr().String(), Proxy: proxy}),
 	} {
 		_, err := sink.Deliver(t.Context(), newDelivery())
-		assert.Equal(t, sinks.ClassUnavailable, classOf(err), "%s behind the proxy: %v", name, err)
+		assert.Equal(t, sinks.ClassUnavailable, sinktest.Class(err), "%s behind the proxy: %v", name, err)
 	}
 }
 
@@ -152,7 +129,7 @@ func TestSwitchingProtocolsIsAnError(t *testing.T) {
 		w.WriteHeader(http.StatusSwitchingProtocols)
 	})
 	_, err := r.sink(t, Config{}).Deliver(t.Context(), newDelivery())
-	assert.Equal(t, sinks.ClassUnavailable, classOf(err), "%v", err)
+	assert.Equal(t, sinks.ClassUnavailable, sinktest.Class(err), "%v", err)
 }
 
 // newProxy forwards plain requests and opens tunnels.
@@ -189,61 +166,13 @@ func newUnstartedProxy(t *testing.T, see func(*http.Request)) *httptest.Server {
 	}))
 }
 
-// authority is a certificate authority of one test.
-type authority struct {
-	t    *testing.T
-	cert *x509.Certificate
-	key  *ecdsa.PrivateKey
-	file string
-}
-
-func newAuthority(t *testing.T) *authority {
-	a := &authority{t: t}
-	a.cert, a.key, a.file, _ = a.make("authority")
-	return a
-}
-
-func (a *authority) pool() *x509.CertPool {
-	pool := x509.NewCertPool()
-	pool.AddCert(a.cert)
-	return pool
-}
-
-// make returns a certificate that the authority signs. The first one is the authority's own.
-func (a *authority) make(name string) (cert *x509.Certificate, key *ecdsa.PrivateKey, certFile, keyFile string) {
-	a.t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	require.NoError(a.t, err)
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: name},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), BasicConstraintsValid: true,
-		IsCA: a.cert == nil, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth},
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-	}
-	parent, signer := template, key
-	if a.cert != nil {
-		parent, signer = a.cert, a.key
-	}
-	raw, err := x509.CreateCertificate(rand.Reader, template, parent, &key.PublicKey, signer)
-	require.NoError(a.t, err)
-	cert, err = x509.ParseCertificate(raw)
-	require.NoError(a.t, err)
-	private, err := x509.MarshalPKCS8PrivateKey(key)
-	require.NoError(a.t, err)
-	dir := a.t.TempDir()
-	certFile, keyFile = filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
-	require.NoError(a.t, os.WriteFile(certFile, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: raw}), 0o600))
-	require.NoError(a.t, os.WriteFile(keyFile, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private}), 0o600))
-	return cert, key, certFile, keyFile
-}
-
 func TestTheSinkSendsItsClientCertificate(t *testing.T) {
-	trusted, untrusted := newAuthority(t), newAuthority(t)
+	trusted, untrusted := certtest.New(), certtest.New()
 	r, ca := newStrictReceiver(t, func(c *tls.Config) {
-		c.ClientAuth, c.ClientCAs = tls.RequireAndVerifyClientCert, trusted.pool()
+		c.ClientAuth, c.ClientCAs = tls.RequireAndVerifyClientCert, trusted.Pool()
 	})
-	_, _, cert, key := trusted.make("shop")
-	_, _, untrustedCert, untrustedKey := untrusted.make("shop")
+	cert, key := certtest.WritePair(t.TempDir(), trusted.Issue("shop"))
+	untrustedCert, untrustedKey := certtest.WritePair(t.TempDir(), untrusted.Issue("shop"))
 	good := TLS{CAFile: ca, CertFile: cert, KeyFile: key}
 
 	_, err := r.sink(t, Config{TLS: good}).Deliver(t.Context(), newDelivery())
@@ -263,9 +192,9 @@ func TestTheSinkSendsItsClientCertificate(t *testing.T) {
 }
 
 func TestInvalidClientCertificatesAreRefused(t *testing.T) {
-	a := newAuthority(t)
-	_, _, cert, key := a.make("one")
-	_, _, _, otherKey := a.make("two")
+	a := certtest.New()
+	cert, key := certtest.WritePair(t.TempDir(), a.Issue("one"))
+	_, otherKey := certtest.WritePair(t.TempDir(), a.Issue("two"))
 	for want, c := range map[string]Config{
 		"tls.key_file: is missing":                   {TLS: TLS{CertFile: cert}},
 		"tls.cert_file: is missing":                  {TLS: TLS{KeyFile: key}},
@@ -285,14 +214,14 @@ func TestInvalidClientCertificatesAreRefused(t *testing.T) {
 func TestRenewedCertificatesAreUsedFromTheNextConnectionOn(t *testing.T) {
 	for name, proxy := range map[string]string{"directly": "none", "through a proxy": newProxy(t)} {
 		t.Run(name, func(t *testing.T) {
-			before, after := newAuthority(t), newAuthority(t)
-			both := before.pool()
-			both.AddCert(after.cert)
+			before, after := certtest.New(), certtest.New()
+			both := before.Pool()
+			both.AddCert(after.Certificate)
 			r, ca := newStrictReceiver(t, func(c *tls.Config) {
 				c.ClientAuth, c.ClientCAs = tls.RequireAndVerifyClientCert, both
 				c.NextProtos = []string{"http/1.1"} // connections are idle once the answer is read
 			})
-			_, _, cert, key := before.make("first")
+			cert, key := certtest.WritePair(t.TempDir(), before.Issue("first"))
 			sink := r.sink(t, Config{Proxy: proxy, TLS: TLS{CAFile: ca, CertFile: cert, KeyFile: key}})
 			shown := func() string {
 				_, err := sink.Deliver(t.Context(), newDelivery())
@@ -301,29 +230,28 @@ func TestRenewedCertificatesAreUsedFromTheNextConnectionOn(t *testing.T) {
 				return requests[len(requests)-1].TLS.PeerCertificates[0].Subject.CommonName
 			}
 			require.Equal(t, "first", shown())
-			_, _, newCert, newKey := after.make("second")
+			newCert, newKey := certtest.WritePair(t.TempDir(), after.Issue("second"))
 			require.NoError(t, os.Rename(newCert, cert))
 			require.NoError(t, os.Rename(newKey, key))
 			require.Equal(t, "first", shown(), "an open connection is still used")
 			closeIdle(sink)
 			require.Equal(t, "second", shown())
 
-			require.NoError(t, os.Rename(before.file, ca))
+			require.NoError(t, os.Rename(certtest.Write(t.TempDir(), before.Certificate), ca))
 			closeIdle(sink)
 			_, err := sink.Deliver(t.Context(), newDelivery())
 			require.ErrorAs(t, err, new(x509.UnknownAuthorityError), "the server's authority is no longer trusted")
-			class, _ := sinks.Classify(err)
-			require.Equal(t, sinks.ClassUnavailable, class)
+			require.Equal(t, sinks.ClassUnavailable, sinktest.Class(err))
 		})
 	}
 }
 
 func TestAProxyOverTLSDoesNotGetTheClientCertificate(t *testing.T) {
-	trusted := newAuthority(t)
+	trusted := certtest.New()
 	r, _ := newStrictReceiver(t, func(c *tls.Config) {
-		c.ClientAuth, c.ClientCAs = tls.RequireAndVerifyClientCert, trusted.pool()
+		c.ClientAuth, c.ClientCAs = tls.RequireAndVerifyClientCert, trusted.Pool()
 	})
-	_, _, cert, key := trusted.make("shop")
+	cert, key := certtest.WritePair(t.TempDir(), trusted.Issue("shop"))
 	var shown atomic.Int64
 	proxy := newUnstartedProxy(t, func(r *http.Request) {
 		shown.Add(int64(len(r.TLS.PeerCertificates)))
@@ -333,8 +261,7 @@ func TestAProxyOverTLSDoesNotGetTheClientCertificate(t *testing.T) {
 	proxy.TLS = &tls.Config{ClientAuth: tls.RequestClientCert}
 	proxy.StartTLS()
 	t.Cleanup(proxy.Close)
-	roots := filepath.Join(t.TempDir(), "roots.pem") // httptest's servers share their certificate
-	require.NoError(t, os.WriteFile(roots, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: proxy.Certificate().Raw}), 0o600))
+	roots := certtest.Write(t.TempDir(), proxy.Certificate()) // httptest's servers share their certificate
 
 	sink := r.sink(t, Config{
 		Proxy: strings.Replace(proxy.URL, "https://", "https://shop:secret@", 1),
@@ -345,15 +272,6 @@ func TestAProxyOverTLSDoesNotGetTheClientCertificate(t *testing.T) {
 	require.NoError(t, err)
 	r.only(t)
 	assert.Zero(t, shown.Load())
-}
-
-func TestAProxyThatRequiresAPasswordIsUnavailable(t *testing.T) {
-	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(407) }))
-	t.Cleanup(proxy.Close)
-	for _, url := range []string{"http://partner.example", "http://partner.example/{{.Type}}"} {
-		_, err := newSink(t, Config{URL: url, Proxy: proxy.URL}).Deliver(t.Context(), newDelivery())
-		assert.Equal(t, sinks.ClassUnavailable, classOf(err), "%s: %v", url, err)
-	}
 }
 
 func TestInvalidProxiesAreRefused(t *testing.T) {
@@ -398,7 +316,7 @@ func TestHalfClosedConnections(t *testing.T) {
 				require.NoError(t, err)
 				return
 			}
-			assert.Equal(t, tt.class, classOf(err), "%v", err)
+			assert.Equal(t, tt.class, sinktest.Class(err), "%v", err)
 		})
 	}
 }
@@ -407,29 +325,14 @@ func TestHalfClosedConnections(t *testing.T) {
 // its own direction.
 func halfClosing(t *testing.T, answer string) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	var server errgroup.Group
-	server.Go(func() error {
-		for {
-			conn, err := l.Accept()
-			if err != nil {
-				return nil
-			}
-			server.Go(func() error {
-				defer conn.Close()
-				if request, err := http.ReadRequest(bufio.NewReader(conn)); err == nil {
-					_, _ = io.Copy(io.Discard, request.Body)
-				}
-				_, _ = io.WriteString(conn, answer)
-				_ = conn.(*net.TCPConn).CloseWrite()
-				_, err := io.Copy(io.Discard, conn)
-				return err
-			})
+	return servertest.Serve(t, func(conn net.Conn) {
+		if request, err := http.ReadRequest(bufio.NewReader(conn)); err == nil {
+			_, _ = io.Copy(io.Discard, request.Body)
 		}
+		_, _ = io.WriteString(conn, answer)
+		_ = conn.(*net.TCPConn).CloseWrite()
+		_, _ = io.Copy(io.Discard, conn)
 	})
-	t.Cleanup(func() { _ = l.Close(); _ = server.Wait() })
-	return l.Addr().String()
 }
 
 // The answer comes while the client is still writing the request.
@@ -438,7 +341,7 @@ func TestTheStatusOfALargePayloadThatIsRefusedEarlyIsKept(t *testing.T) {
 	d := newDelivery()
 	d.Payload = bytes.Repeat([]byte("x"), 8<<20)
 	_, err := r.Deliver(t.Context(), d)
-	assert.Equal(t, sinks.ClassPermanent, classOf(err), "%v", err)
+	assert.Equal(t, sinks.ClassPermanent, sinktest.Class(err), "%v", err)
 	assert.ErrorContains(t, err, "413 Request Entity Too Large")
 }
 
@@ -449,7 +352,5 @@ func newTLSRefusing(t *testing.T) *Sink {
 	server.EnableHTTP2 = true
 	server.StartTLS()
 	t.Cleanup(server.Close)
-	ca := filepath.Join(t.TempDir(), "ca.pem")
-	require.NoError(t, os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}), 0o600))
-	return newSink(t, Config{URL: server.URL, TLS: TLS{CAFile: ca}})
+	return newSink(t, Config{URL: server.URL, TLS: TLS{CAFile: certtest.Write(t.TempDir(), server.Certificate())}})
 }

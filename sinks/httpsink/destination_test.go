@@ -11,6 +11,8 @@ import (
 
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/sinks"
+	"github.com/waybill-go/waybill/sinks/internal/servertest"
+	"github.com/waybill-go/waybill/sinks/sinktest"
 )
 
 // hosted returns a delivery whose metadata names the host.
@@ -57,9 +59,9 @@ func TestATemplateWithAFixedHostIsAFixedDestination(t *testing.T) {
 	assert.Equal(t, "Basic c2hvcDpzZWNyZXQ=", got.Header.Get("Authorization"))
 	assert.Equal(t, "/sinktest.happened", got.RequestURI)
 
-	gone := newSink(t, Config{URL: "http://" + unusedAddress(t) + "/{{.Type}}"})
+	gone := newSink(t, Config{URL: "http://" + servertest.Unused(t) + "/{{.Type}}"})
 	_, err = gone.Deliver(t.Context(), newDelivery())
-	assert.Equal(t, sinks.ClassUnavailable, classOf(err), "%v", err)
+	assert.Equal(t, sinks.ClassUnavailable, sinktest.Class(err), "%v", err)
 }
 
 func TestANotificationWithoutAValidURLIsInvalid(t *testing.T) {
@@ -81,7 +83,7 @@ func TestANotificationWithoutAValidURLIsInvalid(t *testing.T) {
 		"line ends":              {"https://{{.Metadata.host}}/", "a.example\r\nX: y", "cannot be parsed"},
 	} {
 		_, err := newSink(t, Config{URL: tt.url}).Deliver(t.Context(), hosted(tt.value))
-		assert.Equal(t, sinks.ClassInvalid, classOf(err), "%s: %v", name, err)
+		assert.Equal(t, sinks.ClassInvalid, sinktest.Class(err), "%s: %v", name, err)
 		assert.ErrorContains(t, err, "url: ", name)
 		assert.ErrorContains(t, err, tt.want, name)
 	}

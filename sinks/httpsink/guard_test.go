@@ -12,6 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/waybill-go/waybill/sinks"
+	"github.com/waybill-go/waybill/sinks/internal/servertest"
+	"github.com/waybill-go/waybill/sinks/sinktest"
 )
 
 func TestTheGuardAllowsOnlyPublicAddresses(t *testing.T) {
@@ -70,7 +72,7 @@ func TestAHostFromDataMayNotBeInAPrivateNetwork(t *testing.T) {
 	sink := newSink(t, Config{URL: "http://{{.Metadata.host}}:" + port + "/"})
 	for _, host := range []string{"localhost", "127.0.0.1"} {
 		_, err := sink.Deliver(t.Context(), hosted(host))
-		assert.Equal(t, sinks.ClassInvalid, classOf(err), "%s: %v", host, err)
+		assert.Equal(t, sinks.ClassInvalid, sinktest.Class(err), "%s: %v", host, err)
 		assert.ErrorContains(t, err, "which the guard refuses; guard.allow makes exceptions")
 	}
 	assert.Zero(t, r.connections.Load(), "the sink opened no connection")
@@ -100,7 +102,7 @@ func TestTheModesOfTheGuard(t *testing.T) {
 			assert.NoError(t, err, name)
 			continue
 		}
-		assert.Equal(t, tt.want, classOf(err), "%s: %v", name, err)
+		assert.Equal(t, tt.want, sinktest.Class(err), "%s: %v", name, err)
 		assert.ErrorContains(t, err, "127.0.0.1 is this host, which the guard refuses; guard.allow makes exceptions", name)
 	}
 }
@@ -112,7 +114,7 @@ func TestEachHostFromDataIsADestination(t *testing.T) {
 		w.WriteHeader(429)
 	})
 	off := Guard{Mode: "off"}
-	_, gone, err := net.SplitHostPort(unusedAddress(t))
+	_, gone, err := net.SplitHostPort(servertest.Unused(t))
 	require.NoError(t, err)
 	for name, c := range map[string]struct {
 		url   string
@@ -125,7 +127,7 @@ func TestEachHostFromDataIsADestination(t *testing.T) {
 		sink := newSink(t, Config{URL: c.url, Guard: off})
 		require.NoError(t, sink.CheckHealth(t.Context()), "without a fixed host it checks nothing")
 		_, err := sink.Deliver(t.Context(), hosted("127.0.0.1"))
-		assert.Equal(t, c.class, classOf(err), "%s: %v", name, err)
+		assert.Equal(t, c.class, sinktest.Class(err), "%s: %v", name, err)
 		assert.Equal(t, strings.Replace(strings.TrimSuffix(c.url, "/"), "{{.Metadata.host}}", "127.0.0.1", 1), sink.Destination(hosted("127.0.0.1")))
 		assert.ErrorContains(t, err, "127.0.0.1", fmt.Sprint(name, " names the host"))
 	}

@@ -18,37 +18,22 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/waybill-go/waybill/sinks"
+	"github.com/waybill-go/waybill/sinks/internal/servertest"
 )
 
 // rawServer returns the URL of a server that answers each request as it likes, until an error.
 func rawServer(t *testing.T, answer func(to io.Writer, request []byte) error) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	var server errgroup.Group
-	server.Go(func() error {
-		for {
-			conn, err := l.Accept()
-			if err != nil {
-				return nil
+	return "http://" + servertest.Serve(t, func(conn net.Conn) {
+		if request, err := http.ReadRequest(bufio.NewReader(conn)); err == nil {
+			raw, _ := httputil.DumpRequest(request, true)
+			for err == nil {
+				err = answer(conn, raw)
 			}
-			server.Go(func() error {
-				defer conn.Close()
-				if request, err := http.ReadRequest(bufio.NewReader(conn)); err == nil {
-					raw, _ := httputil.DumpRequest(request, true)
-					for err == nil {
-						err = answer(conn, raw)
-					}
-				}
-				return nil
-			})
 		}
 	})
-	t.Cleanup(func() { _ = l.Close(); _ = server.Wait() })
-	return "http://" + l.Addr().String()
 }
 
 // Such an answer is quoted in the errors of net/http.

@@ -20,6 +20,8 @@ import (
 
 	"github.com/waybill-go/waybill/sinks"
 	"github.com/waybill-go/waybill/sinks/httpsink/webhook"
+	"github.com/waybill-go/waybill/sinks/internal/servertest"
+	"github.com/waybill-go/waybill/sinks/sinktest"
 )
 
 // eachProtocol calls test with a function that starts a receiver and makes a sink for it.
@@ -159,7 +161,7 @@ func TestAFailedConnectionFailsAllRequestsThatWaitForIt(t *testing.T) {
 	for range 32 {
 		workers.Go(func() error {
 			_, err := sink.Deliver(t.Context(), newDelivery())
-			if classOf(err) != sinks.ClassUnavailable && classOf(err) != sinks.ClassTransient {
+			if sinktest.Class(err) != sinks.ClassUnavailable && sinktest.Class(err) != sinks.ClassTransient {
 				return fmt.Errorf("unexpected: %w", err)
 			}
 			return nil
@@ -230,20 +232,7 @@ func (g *goingAway) start(t *testing.T) (url, caFile string) {
 	secure, ca := newTLSReceiver(t)
 	config := secure.TLS.Clone()
 	config.NextProtos = []string{"h2"}
-	l, err := tls.Listen("tcp", "127.0.0.1:0", config)
-	require.NoError(t, err)
-	var server errgroup.Group
-	server.Go(func() error {
-		for {
-			conn, err := l.Accept()
-			if err != nil {
-				return nil
-			}
-			server.Go(func() error { defer func() { _ = conn.Close() }(); g.serve(conn); return nil })
-		}
-	})
-	t.Cleanup(func() { _ = l.Close(); _ = server.Wait() })
-	return "https://" + l.Addr().String(), ca
+	return "https://" + servertest.Serve(t, func(conn net.Conn) { g.serve(tls.Server(conn, config)) }), ca
 }
 
 func (g *goingAway) serve(conn net.Conn) {

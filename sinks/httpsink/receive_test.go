@@ -12,8 +12,6 @@ import (
 	"net/http/httptest"
 	"strconv"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -204,37 +202,6 @@ func TestASinkThatPanicsAnswersOnce(t *testing.T) {
 	require.NotContains(t, err.Error(), "customer")
 }
 
-// If a notification crashes the receiver, every connection that carries it is lost.
-func TestARequestIsRepeatedOnceAfterALostConnection(t *testing.T) {
-	var requests atomic.Int32
-	const idle = 20
-	var arrived sync.WaitGroup // each request uses a separate connection
-	arrived.Add(idle)
-	deadly := make(chan struct{})
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		select {
-		case <-deadly:
-			requests.Add(1)
-			panic(http.ErrAbortHandler)
-		default:
-			_, _ = io.Copy(io.Discard, r.Body)
-			arrived.Done()
-			arrived.Wait()
-		}
-	}))
-	defer server.Close()
-	sink := newSink(t, Config{URL: server.URL})
-	var all sync.WaitGroup
-	for range idle {
-		all.Go(func() { _, _ = sink.Deliver(t.Context(), newDelivery()) })
-	}
-	all.Wait()
-	close(deadly)
-	_, err := sink.Deliver(t.Context(), newDelivery())
-	require.Error(t, err)
-	require.LessOrEqual(t, requests.Load(), int32(2))
-}
-
 func TestTheDefaultLimitOfAReceiverAllowsTheLargestPayload(t *testing.T) {
 	var got int
 	sink, _ := receive(t, sinks.Func(func(_ context.Context, d *notification.Delivery) (notification.Receipt, error) {
@@ -263,7 +230,7 @@ func TestTheSignedPartsCannotBeSplitDifferently(t *testing.T) {
 	} {
 		header.Set("Webhook-Signature", signature)
 		r := &http.Request{Header: header, Body: io.NopCloser(strings.NewReader(`{"admin":true}`))}
-		_, err := webhook.Receiver{Secrets: []string{sharedSecret}}.EnvelopeFromHeaders(r)
+		_, err := webhook.Envelope(r, sharedSecret)
 		require.ErrorIs(t, err, webhook.ErrSignature)
 	}
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/sinks"
 	"github.com/waybill-go/waybill/sinks/httpsink/webhook"
+	"github.com/waybill-go/waybill/sinks/sinktest"
 )
 
 // discardLog discards what test servers log about broken connections.
@@ -65,7 +66,7 @@ func TestEveryStatusHasItsClass(t *testing.T) {
 				continue
 			}
 			assert.Empty(t, receipt, status)
-			assert.Equal(t, class, classOf(err), "%d: %v", status, err)
+			assert.Equal(t, class, sinktest.Class(err), "%d: %v", status, err)
 			var response *ResponseError
 			require.ErrorAs(t, err, &response)
 			assert.Equal(t, status, response.Status)
@@ -83,7 +84,7 @@ func TestARefusalOfAURLFromDataAffectsOnlyThatURL(t *testing.T) {
 			d := hosted("127.0.0.1")
 			d.Key = fmt.Sprint(status)
 			_, err := sink.Deliver(t.Context(), d)
-			assert.Equal(t, sinks.ClassTransient, classOf(err), "%s %d: %v", url, status, err)
+			assert.Equal(t, sinks.ClassTransient, sinktest.Class(err), "%s %d: %v", url, status, err)
 		}
 	}
 }
@@ -145,7 +146,7 @@ func TestRetryAfter(t *testing.T) {
 	for _, status = range []int{301, 400, 500} {
 		value = "120"
 		_, err := sink.Deliver(t.Context(), newDelivery())
-		assert.NotEqual(t, sinks.ClassThrottled, classOf(err), status)
+		assert.NotEqual(t, sinks.ClassThrottled, sinktest.Class(err), status)
 	}
 }
 
@@ -192,7 +193,7 @@ func TestARedirectIsNotFollowed(t *testing.T) {
 		http.Redirect(w, req, elsewhere.URL+"/new", http.StatusTemporaryRedirect)
 	})
 	_, err := r.sink(t, Config{}).Deliver(t.Context(), newDelivery())
-	assert.Equal(t, sinks.ClassUnavailable, classOf(err))
+	assert.Equal(t, sinks.ClassUnavailable, sinktest.Class(err))
 	assert.ErrorContains(t, err, "307 Temporary Redirect to "+elsewhere.URL+"/new; redirects are not followed, set url to the final address")
 	assert.Empty(t, elsewhere.all())
 }
@@ -252,7 +253,7 @@ func TestADeliveryDoesNotWaitForABodyThatNeverEnds(t *testing.T) {
 						assert.Equal(t, notification.Receipt("http 200"), receipt)
 						return
 					}
-					assert.Equal(t, sinks.ClassPermanent, classOf(err), "%v", err)
+					assert.Equal(t, sinks.ClassPermanent, sinktest.Class(err), "%v", err)
 					assert.ErrorContains(t, err, "422 Unprocessable Entity: begun")
 				})
 			}
@@ -269,14 +270,14 @@ func TestABrokenBodyKeepsItsStatus(t *testing.T) {
 		panic(http.ErrAbortHandler)
 	})
 	_, err := r.sink(t, Config{}).Deliver(t.Context(), newDelivery())
-	assert.Equal(t, sinks.ClassPermanent, classOf(err))
+	assert.Equal(t, sinks.ClassPermanent, sinktest.Class(err))
 	assert.ErrorContains(t, err, "400 Bad Request: half of")
 }
 
 func TestASlowServerIsTransient(t *testing.T) {
 	r := newReceiver(t, func(_ http.ResponseWriter, req *http.Request) { <-req.Context().Done() })
 	_, err := r.sink(t, Config{Timeout: 100 * time.Millisecond}).Deliver(t.Context(), newDelivery())
-	assert.Equal(t, sinks.ClassTransient, classOf(err))
+	assert.Equal(t, sinks.ClassTransient, sinktest.Class(err))
 	assert.ErrorIs(t, err, context.DeadlineExceeded)
 	assert.ErrorContains(t, err, "POST "+r.URL+": no response within 100ms")
 }
@@ -284,7 +285,7 @@ func TestASlowServerIsTransient(t *testing.T) {
 func TestALostConnectionIsTransient(t *testing.T) {
 	r := newReceiver(t, func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
 	_, err := r.sink(t, Config{}).Deliver(t.Context(), newDelivery())
-	assert.Equal(t, sinks.ClassTransient, classOf(err))
+	assert.Equal(t, sinks.ClassTransient, sinktest.Class(err))
 	assert.ErrorIs(t, err, io.EOF)
 }
 
@@ -301,14 +302,14 @@ func TestTheErrorOfTheEnginesContextIsReturned(t *testing.T) {
 	go func() { <-arrived; cancel(cause) }()
 	_, err := sink.Deliver(cancelled, newDelivery())
 	assert.ErrorIs(t, err, context.Canceled)
-	assert.Equal(t, sinks.ClassCancelled, classOf(err))
+	assert.Equal(t, sinks.ClassCancelled, sinktest.Class(err))
 
 	late, cancelLate := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancelLate()
 	go func() { <-arrived }()
 	_, err = sink.Deliver(late, newDelivery())
 	assert.ErrorIs(t, err, context.DeadlineExceeded)
-	assert.Equal(t, sinks.ClassTransient, classOf(err))
+	assert.Equal(t, sinks.ClassTransient, sinktest.Class(err))
 }
 
 // Many servers repeat an unknown path in the answer.

@@ -3,15 +3,12 @@ package httpsink
 import (
 	"context"
 	"crypto/tls"
-	"encoding/pem"
 	"io"
 	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -27,6 +24,8 @@ import (
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/sinks"
 	"github.com/waybill-go/waybill/sinks/httpsink/webhook"
+	"github.com/waybill-go/waybill/sinks/internal/certtest"
+	"github.com/waybill-go/waybill/sinks/internal/servertest"
 	"github.com/waybill-go/waybill/sinks/sinktest"
 )
 
@@ -54,6 +53,14 @@ func newReceiver(t *testing.T, answer ...http.HandlerFunc) *receiver {
 	t.Cleanup(r.Close)
 	return r
 }
+
+// status answers with a status.
+func status(code int) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(code) }
+}
+
+// silent does not answer.
+func silent(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
 
 func unstartedReceiver(answer ...http.HandlerFunc) *receiver {
 	r := new(receiver)
@@ -92,10 +99,7 @@ func newStrictReceiver(t *testing.T, configure func(*tls.Config), answer ...http
 	configure(r.TLS)
 	r.StartTLS()
 	t.Cleanup(r.Close)
-	caFile = filepath.Join(t.TempDir(), "ca.pem")
-	block := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: r.Certificate().Raw})
-	require.NoError(t, os.WriteFile(caFile, block, 0o600))
-	return r, caFile
+	return r, certtest.Write(t.TempDir(), r.Certificate())
 }
 
 // sink returns a sink for the receiver. It is closed before the receiver.
@@ -169,23 +173,17 @@ func newDelivery() *notification.Delivery {
 
 func TestConformance(t *testing.T) {
 	broken := map[sinks.Class]func(*testing.T) sinks.Sink{
-		sinks.ClassUnavailable: func(t *testing.T) sinks.Sink { return newSink(t, Config{URL: "http://" + unusedAddress(t)}) },
-		sinks.ClassTransient: func(t *testing.T) sinks.Sink {
-			return newReceiver(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(500) }).sink(t, Config{})
-		},
+		sinks.ClassUnavailable: func(t *testing.T) sinks.Sink { return newSink(t, Config{URL: "http://" + servertest.Unused(t)}) },
+		sinks.ClassTransient:   func(t *testing.T) sinks.Sink { return newReceiver(t, status(500)).sink(t, Config{}) },
 		sinks.ClassThrottled: func(t *testing.T) sinks.Sink {
 			return newReceiver(t, func(w http.ResponseWriter, _ *http.Request) {
 				w.Header().Set("Retry-After", "30")
 				w.WriteHeader(429)
 			}).sink(t, Config{})
 		},
-		sinks.ClassPermanent: func(t *testing.T) sinks.Sink {
-			return newReceiver(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(422) }).sink(t, Config{})
-		},
+		sinks.ClassPermanent: func(t *testing.T) sinks.Sink { return newReceiver(t, status(422)).sink(t, Config{}) },
 	}
-	stuck := func(t *testing.T) sinks.Sink {
-		return newReceiver(t, func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }).sink(t, Config{})
-	}
+	stuck := func(t *testing.T) sinks.Sink { return newReceiver(t, silent).sink(t, Config{}) }
 	for name, start := range map[string]func(*testing.T) (*receiver, Config){
 		"http/1.1": func(t *testing.T) (*receiver, Config) {
 			return newReceiver(t), Config{Format: FormatJSON, Secret: vectorSecret}
@@ -395,11 +393,11 @@ func TestCheckHealthConnectsAndSendsNothing(t *testing.T) {
 	assert.Empty(t, secure.all())
 
 	for name, sink := range map[string]*Sink{
-		"connection refused":  newSink(t, Config{URL: "http://" + unusedAddress(t)}),
+		"connection refused":  newSink(t, Config{URL: "http://" + servertest.Unused(t)}),
 		"unknown certificate": secure.sink(t, Config{}),
 	} {
 		err := sink.CheckHealth(t.Context())
-		assert.Equal(t, sinks.ClassUnavailable, classOf(err), "%s: %v", name, err)
+		assert.Equal(t, sinks.ClassUnavailable, sinktest.Class(err), "%s: %v", name, err)
 	}
 
 	ctx, cancel := context.WithCancel(t.Context())
@@ -415,18 +413,4 @@ func TestAfterCloseNoConnectionIsKept(t *testing.T) {
 	_, err := ownOf(sink).dialer.dial(t.Context(), nil, "tcp", r.Listener.Addr().String())
 	assert.ErrorIs(t, err, net.ErrClosed)
 	assert.ErrorIs(t, sink.CheckHealth(t.Context()), net.ErrClosed)
-}
-
-func classOf(err error) sinks.Class {
-	class, _ := sinks.Classify(err)
-	return class
-}
-
-// unusedAddress returns an address on which nothing listens.
-func unusedAddress(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	require.NoError(t, l.Close())
-	return l.Addr().String()
 }

@@ -35,8 +35,7 @@ func TestALineThatAFullDiskCutShortIsEnded(t *testing.T) {
 	require.NoError(t, syscall.Setrlimit(syscall.RLIMIT_FSIZE, &full))
 	for range 2 {
 		_, err = sink.Deliver(t.Context(), sinktest.NewDelivery(2))
-		class, _ := sinks.Classify(err)
-		require.Equal(t, sinks.ClassUnavailable, class, "%v", err)
+		require.Equal(t, sinks.ClassUnavailable, sinktest.Class(err), "%v", err)
 	}
 	require.NoError(t, syscall.Setrlimit(syscall.RLIMIT_FSIZE, &before))
 

@@ -174,8 +174,7 @@ func TestABrokenOutputIsUnavailable(t *testing.T) {
 	require.NoError(t, r.Close())
 	require.NoError(t, w.Close())
 	_, err = sink.Deliver(t.Context(), sinktest.NewDelivery(1))
-	class, _ := sinks.Classify(err)
-	require.Equal(t, sinks.ClassUnavailable, class, "%v", err)
+	require.Equal(t, sinks.ClassUnavailable, sinktest.Class(err), "%v", err)
 }
 
 func TestALineThatWasCutShortIsEnded(t *testing.T) {
@@ -199,8 +198,7 @@ func TestDeliveriesContinueWhenTheFolderIsBack(t *testing.T) {
 	require.NoError(t, os.RemoveAll(folder))
 	for range 2 {
 		_, err := sink.Deliver(t.Context(), sinktest.NewDelivery(2))
-		class, _ := sinks.Classify(err)
-		require.Equal(t, sinks.ClassUnavailable, class, "%v", err)
+		require.Equal(t, sinks.ClassUnavailable, sinktest.Class(err), "%v", err)
 	}
 	require.NoError(t, os.Mkdir(folder, 0o700))
 	d := sinktest.NewDelivery(2)
@@ -254,8 +252,7 @@ func TestAfterCloseDeliveriesAreUnavailable(t *testing.T) {
 	cancel()
 	_ = sink.Close(ended) // Close cannot wait, but closes the sink
 	_, err := sink.Deliver(t.Context(), sinktest.NewDelivery(1))
-	class, _ := sinks.Classify(err)
-	require.Equal(t, sinks.ClassUnavailable, class)
+	require.Equal(t, sinks.ClassUnavailable, sinktest.Class(err))
 	require.ErrorIs(t, err, jsonlines.ErrClosed)
 	require.NoFileExists(t, path)
 }

@@ -1,3 +1,5 @@
+//go:build unix
+
 package kafka_test
 
 import (
@@ -5,12 +7,10 @@ import (
 	"iter"
 	"net"
 	"os"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
@@ -20,6 +20,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/sinks/internal/turns"
 	"github.com/waybill-go/waybill/sinks/kafka"
 	"github.com/waybill-go/waybill/sinks/kafka/kafkatest"
 )
@@ -40,7 +41,7 @@ func benchmarkBrokers(b *testing.B) map[string]func(*testing.B) (brokers []strin
 			return cluster.ListenAddrs(), "orders"
 		}
 	}
-	brokers := map[string]func(*testing.B) ([]string, string){"fake": fake(), "2ms": fake(kfake.ListenFn(listenSlowly))}
+	brokers := map[string]func(*testing.B) ([]string, string){"fake": fake(), "2ms": fake(listening(func(conn net.Conn) net.Conn { return slowConn{conn} }))}
 	if os.Getenv(kafkatest.EnvBrokers) != "" {
 		brokers["real"] = func(b *testing.B) ([]string, string) {
 			cluster := kafkatest.Real(b)
@@ -54,22 +55,18 @@ func benchmarkBrokers(b *testing.B) map[string]func(*testing.B) (brokers []strin
 // franz-go with Produce and sarama with its AsyncProducer. All write the same records with the
 // same settings (acks all, idempotent, 400 bytes, a key) to the same broker. The sink gets 16
 // batches at a time, as from the engine.
-//
-// The contenders take turns within one run, so that the ratios are valid on a busy machine. The
-// ratios are relative to franz-go alone. The ratios of processor time are more reliable if other
-// processes use the machine.
 func BenchmarkDeliver(b *testing.B) {
 	for name, broker := range benchmarkBrokers(b) {
 		for _, keys := range []int{1_000, benchmarkKeys} {
 			b.Run(fmt.Sprintf("%s/keys=%d", name, keys), func(b *testing.B) {
 				brokers, topic := broker(b)
 				deliveries := benchmarkDeliveries(keys)
-				compare(b, []contender{
-					{"franz-go", 1, throughFranz(b, brokers, topic, deliveries)},
-					{"sarama", 1, throughSarama(b, brokers, topic, deliveries)},
-					{"sink", 1, throughSink(b, brokers, topic, deliveries)},
-					{"watermill", 50, throughSink(b, brokers, topic, deliveries, withWatermill)},
-				})
+				turns.Compare(b, 1,
+					turns.Contender{Name: "franz-go", Do: throughFranz(b, brokers, topic, deliveries)},
+					turns.Contender{Name: "sarama", Do: throughSarama(b, brokers, topic, deliveries)},
+					turns.Contender{Name: "sink", Do: throughSink(b, brokers, topic, deliveries)},
+					turns.Contender{Name: "watermill", Part: 50, Do: throughSink(b, brokers, topic, deliveries, withWatermill)},
+				)
 			})
 		}
 	}
@@ -84,10 +81,10 @@ func BenchmarkLedger(b *testing.B) {
 	}
 	brokers, topic := real(b)
 	deliveries := benchmarkDeliveries(benchmarkKeys)
-	compare(b, []contender{
-		{"sink", 1, throughSink(b, brokers, topic, deliveries)},
-		{"ledger", 1, throughLedger(b, brokers, topic, deliveries)},
-	})
+	turns.Compare(b, 1,
+		turns.Contender{Name: "sink", Do: throughSink(b, brokers, topic, deliveries)},
+		turns.Contender{Name: "ledger", Do: throughLedger(b, brokers, topic, deliveries)},
+	)
 }
 
 func throughLedger(b *testing.B, brokers []string, topic string, deliveries [][]*notification.Delivery) func(n int) {
@@ -123,60 +120,12 @@ func throughLedger(b *testing.B, brokers []string, topic string, deliveries [][]
 // BenchmarkCompression compares the codecs when the CPU is the limit.
 func BenchmarkCompression(b *testing.B) {
 	brokers, topic := benchmarkBrokers(b)["fake"](b)
-	var contenders []contender
+	var contenders []turns.Contender
 	for _, codec := range []string{"none", "snappy", "lz4", "zstd", "gzip"} {
-		contenders = append(contenders, contender{codec, 1, throughSink(b, brokers, topic, benchmarkDeliveries(benchmarkKeys), func(c *kafka.Config) { c.Compression = codec })})
+		write := throughSink(b, brokers, topic, benchmarkDeliveries(benchmarkKeys), func(c *kafka.Config) { c.Compression = codec })
+		contenders = append(contenders, turns.Contender{Name: codec, Do: write})
 	}
-	compare(b, contenders)
-}
-
-// contender is one of the ways to write records that are compared.
-type contender struct {
-	name  string
-	part  int // writes 1/part of the records, so that a slow contender takes no longer
-	write func(n int)
-}
-
-// compare lets each contender write b.N records, in turn.
-func compare(b *testing.B, contenders []contender) {
-	const turns = 9
-	elapsed, used := make([][]float64, len(contenders)), make([][]float64, len(contenders))
-	n := max(1, b.N/turns)
-	b.ResetTimer()
-	for turn := range turns {
-		for i := range contenders {
-			which := (i + turn) % len(contenders)
-			begin, usedBefore := time.Now(), processorTime(b)
-			part := contenders[which].part
-			contenders[which].write(max(1, n/part))
-			elapsed[which] = append(elapsed[which], time.Since(begin).Seconds()*float64(part))
-			used[which] = append(used[which], (processorTime(b)-usedBefore)*float64(part))
-		}
-	}
-	for i, c := range contenders {
-		b.ReportMetric(float64(n)/median(elapsed[i]), c.name+"/s")
-		b.ReportMetric(median(used[i])/float64(n)*1e6, c.name+"-us")
-		ratios, cost := make([]float64, turns), make([]float64, turns)
-		for turn := range turns {
-			ratios[turn] = elapsed[0][turn] / elapsed[i][turn]
-			cost[turn] = used[0][turn] / used[i][turn]
-		}
-		b.ReportMetric(median(ratios), c.name+"-ratio")
-		b.ReportMetric(median(cost), c.name+"-us-ratio")
-	}
-	b.ReportMetric(0, "ns/op") // hides the time of all contenders together
-}
-
-func median(list []float64) float64 {
-	list = slices.Sorted(slices.Values(list))
-	return list[len(list)/2]
-}
-
-// processorTime is the processor time of this process in seconds, including the fake broker.
-func processorTime(b *testing.B) float64 {
-	var usage syscall.Rusage
-	require.NoError(b, syscall.Getrusage(syscall.RUSAGE_SELF, &usage))
-	return float64(usage.Utime.Sec+usage.Stime.Sec) + float64(usage.Utime.Usec+usage.Stime.Usec)/1e6
+	turns.Compare(b, 1, contenders...)
 }
 
 // inFlight is how many records the client libraries alone have in flight: as many as the sink.
@@ -186,8 +135,6 @@ const inFlight = 16 * benchmarkBatch
 // key is in two batches.
 func throughSink(b *testing.B, brokers []string, topic string, deliveries [][]*notification.Delivery, change ...func(*kafka.Config)) func(n int) {
 	sink := newSinkAt(b, brokers, topic, change...)
-	_, err := sink.Deliver(b.Context(), delivery("connects"))
-	require.NoError(b, err)
 	size := max(1, sink.BatchLimits().Size)
 	return func(n int) {
 		ready := make(chan []*notification.Delivery, len(deliveries))
@@ -230,33 +177,23 @@ func throughFranz(b *testing.B, brokers []string, topic string, deliveries [][]*
 		kgo.MaxBufferedRecords(inFlight), kgo.ProducerBatchMaxBytes(kafka.DefaultMaxMessageBytes), kgo.RecordPartitioner(kgo.StickyKeyPartitioner(nil)))
 	require.NoError(b, err)
 	b.Cleanup(client.Close)
-	write := func(n int) {
+	return func(n int) {
 		var written sync.WaitGroup
 		written.Add(n)
-		i := 0
-		for i < n {
-			for _, ofKey := range deliveries {
-				for _, d := range ofKey {
-					if i++; i > n {
-						break
-					}
-					r := &kgo.Record{Topic: topic, Key: []byte(d.Key), Value: d.Payload, Timestamp: d.OccurredOn}
-					for name, text := range benchmarkHeaders(d) {
-						r.Headers = append(r.Headers, kgo.RecordHeader{Key: name, Value: []byte(text)})
-					}
-					client.Produce(b.Context(), r, func(_ *kgo.Record, err error) {
-						if err != nil {
-							b.Error(err)
-						}
-						written.Done()
-					})
-				}
+		for d := range first(n, deliveries) {
+			r := &kgo.Record{Topic: topic, Key: []byte(d.Key), Value: d.Payload, Timestamp: d.OccurredOn}
+			for name, text := range benchmarkHeaders(d) {
+				r.Headers = append(r.Headers, kgo.RecordHeader{Key: name, Value: []byte(text)})
 			}
+			client.Produce(b.Context(), r, func(_ *kgo.Record, err error) {
+				if err != nil {
+					b.Error(err)
+				}
+				written.Done()
+			})
 		}
 		written.Wait()
 	}
-	write(1)
-	return write
 }
 
 func throughSarama(b *testing.B, brokers []string, topic string, deliveries [][]*notification.Delivery) func(n int) {
@@ -270,7 +207,7 @@ func throughSarama(b *testing.B, brokers []string, topic string, deliveries [][]
 	producer, err := sarama.NewAsyncProducer(brokers, config)
 	require.NoError(b, err)
 	b.Cleanup(func() { _ = producer.Close() })
-	write := func(n int) {
+	return func(n int) {
 		var answers sync.WaitGroup
 		room := make(chan struct{}, inFlight)
 		answers.Go(func() {
@@ -283,26 +220,31 @@ func throughSarama(b *testing.B, brokers []string, topic string, deliveries [][]
 				<-room
 			}
 		})
-		i := 0
-		for i < n {
-			for _, ofKey := range deliveries {
-				for _, d := range ofKey {
-					if i++; i > n {
-						break
-					}
-					m := &sarama.ProducerMessage{Topic: topic, Key: sarama.StringEncoder(d.Key), Value: sarama.ByteEncoder(d.Payload), Timestamp: d.OccurredOn}
-					for name, text := range benchmarkHeaders(d) {
-						m.Headers = append(m.Headers, sarama.RecordHeader{Key: []byte(name), Value: []byte(text)})
-					}
-					room <- struct{}{}
-					producer.Input() <- m
-				}
+		for d := range first(n, deliveries) {
+			m := &sarama.ProducerMessage{Topic: topic, Key: sarama.StringEncoder(d.Key), Value: sarama.ByteEncoder(d.Payload), Timestamp: d.OccurredOn}
+			for name, text := range benchmarkHeaders(d) {
+				m.Headers = append(m.Headers, sarama.RecordHeader{Key: []byte(name), Value: []byte(text)})
 			}
+			room <- struct{}{}
+			producer.Input() <- m
 		}
 		answers.Wait()
 	}
-	write(1)
-	return write
+}
+
+// first returns the first n deliveries, from the beginning again after the last one.
+func first(n int, deliveries [][]*notification.Delivery) iter.Seq[*notification.Delivery] {
+	return func(yield func(*notification.Delivery) bool) {
+		for {
+			for _, ofKey := range deliveries {
+				for _, d := range ofKey {
+					if n--; n < 0 || !yield(d) {
+						return
+					}
+				}
+			}
+		}
+	}
 }
 
 // benchmarkHeaders are the headers that the sink writes.
@@ -332,19 +274,7 @@ func benchmarkDeliveries(keys int) [][]*notification.Delivery {
 	return list
 }
 
-// listenSlowly makes a listener whose answers take 2 ms each.
-func listenSlowly(network, address string) (net.Listener, error) {
-	listener, err := net.Listen(network, address)
-	return slowListener{listener}, err
-}
-
-type slowListener struct{ net.Listener }
-
-func (l slowListener) Accept() (net.Conn, error) {
-	conn, err := l.Listener.Accept()
-	return slowConn{conn}, err
-}
-
+// slowConn is a connection whose answers take 2 ms each.
 type slowConn struct{ net.Conn }
 
 func (c slowConn) Write(b []byte) (int, error) {

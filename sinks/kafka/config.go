@@ -64,8 +64,8 @@ type Config struct {
 	MaxMessageBytes int             `yaml:"max_message_bytes" doc:"Largest record, and largest batch of records before compression, in bytes; not above the topic's max.message.bytes"`
 	Format          string          `yaml:"format" enum:"json,cloudevents-binary" doc:"Format of records: json (the payload as the value, and the rest in headers) or cloudevents-binary (the same, with the headers of CloudEvents)"`
 	Source          string          `yaml:"source" doc:"URI of the publisher in cloudevents-binary, absolute or relative, such as https://shop.example/orders or /shop. Source and id together make an event unique. Required for cloudevents-binary"`
-	SASL            connection.SASL `yaml:"sasl" doc:"Settings of the authentication to the brokers"`
-	TLS             connection.TLS  `yaml:"tls" doc:"Settings of TLS to the brokers"`
+	SASL            connection.SASL `yaml:"sasl"`
+	TLS             connection.TLS  `yaml:"tls"`
 
 	// TLSConfig turns TLS on, and replaces the keys of tls. Without a ServerName, a broker's
 	// certificate must have the host of the connection. New copies it.

@@ -1,13 +1,11 @@
 package kafka_test
 
 import (
-	"context"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kgo"
-	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/sinks"
@@ -46,7 +44,7 @@ func testConformance(t *testing.T, client func(*kafka.Config)) {
 		},
 		Received: func(t *testing.T) []notification.Envelope {
 			var es []notification.Envelope
-			for _, r := range cluster.Consume(t, topic, countRecords(t, cluster, topic)) {
+			for _, r := range cluster.ConsumeAll(t, topic, 0) {
 				es = append(es, envelopeOf(t, r))
 			}
 			return es
@@ -70,25 +68,6 @@ func testConformance(t *testing.T, client func(*kafka.Config)) {
 		},
 		Receipts: true,
 	})
-}
-
-// countRecords returns the end offset of the topic's only partition.
-func countRecords(t *testing.T, cluster *kafkatest.Cluster, topic string) int {
-	t.Helper()
-	client, err := kgo.NewClient(kgo.SeedBrokers(cluster.Brokers...))
-	require.NoError(t, err)
-	defer client.Close()
-	partition := kmsg.NewListOffsetsRequestTopicPartition()
-	partition.Timestamp = -1 // the end of the partition
-	asked := kmsg.NewListOffsetsRequestTopic()
-	asked.Topic, asked.Partitions = topic, append(asked.Partitions, partition)
-	request := kmsg.NewPtrListOffsetsRequest()
-	request.Topics = append(request.Topics, asked)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	response, err := request.RequestWith(ctx, client)
-	require.NoError(t, err)
-	return int(response.Topics[0].Partitions[0].Offset)
 }
 
 // envelopeOf converts a record back to an envelope, as a consumer does.

@@ -2,17 +2,17 @@ package kafka_test
 
 import (
 	"context"
-	"net"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/waybill-go/waybill/sinks"
+	"github.com/waybill-go/waybill/sinks/internal/servertest"
 	"github.com/waybill-go/waybill/sinks/kafka"
 	"github.com/waybill-go/waybill/sinks/kafka/kafkatest"
 )
@@ -33,8 +33,8 @@ func testAnUnknownTopicIsUnavailable(t *testing.T, cluster *kafkatest.Cluster) {
 
 func TestManyDeliveriesConnectOnce(t *testing.T) {
 	t.Parallel()
-	var connections counter
-	cluster := kafkatest.Fake(t, kfake.ListenFn(connections.listen))
+	var connections atomic.Int64
+	cluster := kafkatest.Fake(t, counting(&connections))
 	sink := newSink(t, cluster, "nobody-made-this")
 	var workers sync.WaitGroup
 	for range 64 {
@@ -44,13 +44,13 @@ func TestManyDeliveriesConnectOnce(t *testing.T) {
 		})
 	}
 	workers.Wait()
-	assert.LessOrEqual(t, connections.count(), 2, "a seed and the broker that it named")
+	assert.LessOrEqual(t, connections.Load(), int64(2), "a seed and the broker that it named")
 }
 
 func TestACancelledDeliveryStopsWaitingForAConnection(t *testing.T) {
 	t.Parallel()
 	eachClient(t, func(t *testing.T, client func(*kafka.Config)) {
-		silent := listenSilently(t)
+		silent := servertest.Silent(t)
 		sink := newSinkAt(t, []string{silent}, "orders", client)
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 		defer cancel()
@@ -79,7 +79,7 @@ func TestDeliveriesAfterCloseAreUnavailable(t *testing.T) {
 func TestCloseEndsAnAttemptToConnect(t *testing.T) {
 	t.Parallel()
 	eachClient(t, func(t *testing.T, client func(*kafka.Config)) {
-		silent := listenSilently(t)
+		silent := servertest.Silent(t)
 		sink := newSinkAt(t, []string{silent}, "orders", client, func(c *kafka.Config) { c.Timeout = time.Hour })
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 		defer cancel()
@@ -120,49 +120,4 @@ func TestCloseEndsDeliveriesInFlightWhenItsContextEnds(t *testing.T) {
 			t.Fatal("a delivery is still in flight")
 		}
 	})
-}
-
-// listenSilently accepts connections and never writes to them.
-func listenSilently(t testing.TB) (address string) {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = l.Close() })
-	return l.Addr().String()
-}
-
-// counter counts events, such as the connections to its listeners.
-type counter struct {
-	mu sync.Mutex
-	n  int
-}
-
-func (c *counter) add() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.n++
-}
-
-func (c *counter) count() int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.n
-}
-
-func (c *counter) listen(network, address string) (net.Listener, error) {
-	l, err := net.Listen(network, address)
-	return countingListener{l, c}, err
-}
-
-type countingListener struct {
-	net.Listener
-	*counter
-}
-
-func (l countingListener) Accept() (net.Conn, error) {
-	conn, err := l.Listener.Accept()
-	if err == nil {
-		l.add()
-	}
-	return conn, err
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/waybill-go/waybill/sinks"
+	"github.com/waybill-go/waybill/sinks/sinktest"
 )
 
 func TestEachErrorHasItsClass(t *testing.T) {
@@ -47,8 +48,7 @@ func TestEachErrorHasItsClass(t *testing.T) {
 		t.Run(fmt.Sprintf("%T %v", c.err, c.err), func(t *testing.T) {
 			for origin, want := range map[origin]sinks.Class{configured: c.configured, fromData: c.fromData} {
 				err := classify(origin, "orders", fmt.Errorf("cannot produce: %w", c.err))
-				class, _ := sinks.Classify(err)
-				assert.Equal(t, want, class, "%v", origin)
+				assert.Equal(t, want, sinktest.Class(err), "%v", origin)
 				assert.ErrorIs(t, err, c.err)
 				assert.ErrorContains(t, err, "topic orders")
 			}
@@ -77,8 +77,7 @@ func TestErrorsWhileConnectingAreUnavailable(t *testing.T) {
 	t.Parallel()
 	for _, met := range []error{errors.New("something else"), kerr.UnknownTopicOrPartition, kerr.InvalidTopicException} {
 		err := notConnected("orders", met)
-		class, _ := sinks.Classify(err)
-		assert.Equal(t, sinks.ClassUnavailable, class)
+		assert.Equal(t, sinks.ClassUnavailable, sinktest.Class(err))
 		assert.ErrorIs(t, err, ErrNotConnected)
 		assert.ErrorIs(t, err, met)
 	}

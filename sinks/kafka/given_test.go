@@ -20,6 +20,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/waybill-go/waybill/sinks"
+	"github.com/waybill-go/waybill/sinks/internal/certtest"
 	"github.com/waybill-go/waybill/sinks/kafka"
 	"github.com/waybill-go/waybill/sinks/kafka/connection"
 	"github.com/waybill-go/waybill/sinks/kafka/kafkatest"
@@ -27,8 +28,8 @@ import (
 
 func TestAllConnectionsAreMadeByTheProgramsDialer(t *testing.T) {
 	t.Parallel()
-	var connections counter
-	cluster := kafkatest.Fake(t, kfake.ListenFn(connections.listen), kfake.SeedTopics(1, "orders"))
+	var connections atomic.Int64
+	cluster := kafkatest.Fake(t, counting(&connections), kfake.SeedTopics(1, "orders"))
 	var dialled atomic.Int64
 	in := sinks.Instance{Name: "events", Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
 		if deadline, ok := ctx.Deadline(); assert.True(t, ok) {
@@ -48,7 +49,7 @@ func TestAllConnectionsAreMadeByTheProgramsDialer(t *testing.T) {
 		assert.NoError(t, sink.CheckHealth(t.Context()))
 		assert.NoError(t, sink.Close(t.Context()))
 	}
-	assert.EqualValues(t, connections.count(), dialled.Load())
+	assert.Equal(t, connections.Load(), dialled.Load())
 }
 
 func TestADialerThatHangsTimesOut(t *testing.T) {
@@ -67,14 +68,14 @@ func TestADialerThatHangsTimesOut(t *testing.T) {
 func TestTheProgramsTLSConfigIsUsed(t *testing.T) {
 	t.Parallel()
 	eachClient(t, func(t *testing.T, client func(*kafka.Config)) {
-		authority := newAuthority(t)
+		authority := certtest.New()
 		cluster := kafkatest.Fake(t,
 			kfake.TLS(&tls.Config{
-				Certificates: []tls.Certificate{authority.issue(t, "kafka.test", net.IPv4(127, 0, 0, 1), net.IPv6loopback)},
-				ClientAuth:   tls.RequireAndVerifyClientCert, ClientCAs: authority.pool,
+				Certificates: []tls.Certificate{authority.Issue("kafka.test", "127.0.0.1", "::1")},
+				ClientAuth:   tls.RequireAndVerifyClientCert, ClientCAs: authority.Pool(),
 			}),
 			kfake.SeedTopics(1, "orders"))
-		mine := &tls.Config{RootCAs: authority.pool, Certificates: []tls.Certificate{authority.issue(t, "shop")}}
+		mine := &tls.Config{RootCAs: authority.Pool(), Certificates: []tls.Certificate{authority.Issue("shop")}}
 		sink := newSink(t, cluster, "orders", client, func(c *kafka.Config) { c.TLSConfig = mine })
 		mine.RootCAs = x509.NewCertPool() // New has copied it
 		_, err := sink.Deliver(t.Context(), delivery("k"))
@@ -82,7 +83,7 @@ func TestTheProgramsTLSConfigIsUsed(t *testing.T) {
 
 		c := kafka.Config{Brokers: cluster.Brokers, Topic: "orders", TLSConfig: mine, TLS: connection.TLS{Enabled: true}}
 		assert.NoError(t, c.Validate())
-		c.TLS.CAFile = authority.file
+		c.TLS.CAFile = "ca.pem"
 		assert.ErrorContains(t, c.Validate(), "tls: the program has a TLSConfig")
 	})
 }
@@ -90,34 +91,32 @@ func TestTheProgramsTLSConfigIsUsed(t *testing.T) {
 func TestRenewedCertificatesAreUsedFromTheNextConnectionOn(t *testing.T) {
 	t.Parallel()
 	eachClient(t, func(t *testing.T, client func(*kafka.Config)) {
-		authority, other := newAuthority(t), newAuthority(t)
+		authority, other := certtest.New(), certtest.New()
 		cluster := kafkatest.Fake(t,
 			kfake.TLS(&tls.Config{
-				Certificates: []tls.Certificate{authority.issue(t, "kafka.test", net.IPv4(127, 0, 0, 1), net.IPv6loopback)},
-				ClientAuth:   tls.RequireAndVerifyClientCert, ClientCAs: authority.pool,
+				Certificates: []tls.Certificate{authority.Issue("kafka.test", "127.0.0.1", "::1")},
+				ClientAuth:   tls.RequireAndVerifyClientCert, ClientCAs: authority.Pool(),
 			}),
 			kfake.SeedTopics(1, "orders"))
 		folder := t.TempDir()
-		renew := func(name, from string) {
-			text, err := os.ReadFile(from)
-			require.NoError(t, err)
+		renew := func(name string, text []byte) {
 			require.NoError(t, os.WriteFile(filepath.Join(folder, "new"), text, 0o600))
 			require.NoError(t, os.Rename(filepath.Join(folder, "new"), filepath.Join(folder, name)))
 		}
 		renewPair := func(certificate tls.Certificate) {
-			certFile, keyFile := writePair(t, certificate)
-			renew("cert", certFile)
-			renew("key", keyFile)
+			cert, key := certtest.EncodePair(certificate)
+			renew("cert", cert)
+			renew("key", key)
 		}
-		renew("ca", other.file)
-		renewPair(other.issue(t, "shop"))
+		renew("ca", certtest.Encode(other.Certificate))
+		renewPair(other.Issue("shop"))
 		sink := newSink(t, cluster, "orders", client, func(c *kafka.Config) {
 			c.TLS = connection.TLS{Enabled: true, CAFile: filepath.Join(folder, "ca"), CertFile: filepath.Join(folder, "cert"), KeyFile: filepath.Join(folder, "key")}
 		})
 		assertUnavailable(t, sink.CheckHealth(t.Context()), "check tls.ca_file")
-		renew("ca", authority.file)
+		renew("ca", certtest.Encode(authority.Certificate))
 		assertUnavailable(t, sink.CheckHealth(t.Context()), "check tls.cert_file")
-		renewPair(authority.issue(t, "shop"))
+		renewPair(authority.Issue("shop"))
 		assert.NoError(t, sink.CheckHealth(t.Context()))
 		_, err := sink.Deliver(t.Context(), delivery("k"))
 		assert.NoError(t, err)

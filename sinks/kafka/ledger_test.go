@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -105,7 +106,7 @@ func TestTheNewestNoteIsFoundBeforeManyOtherRecords(t *testing.T) {
 	ledger, _ := openLedger(t, mine, onlyLane)
 	require.NoError(t, ledger.Commit(t.Context(), []byte("mine")))
 
-	other := newSinkNamed(t, "other", cluster, topic, exactlyOnce("shared"))
+	other := newSinkNamed(t, "other", cluster.Brokers, topic, exactlyOnce("shared"))
 	otherLedger, newest := openLedger(t, other, onlyLane)
 	require.Empty(t, newest, "another sink's note")
 	for range 40 {
@@ -278,16 +279,14 @@ func TestADeliveryWhoseContextEndsAbortsTheTransaction(t *testing.T) {
 func TestAClusterWithOldTransactionsIsRefused(t *testing.T) {
 	t.Parallel()
 	cluster := kafkatest.Fake(t)
-	admin, err := kgo.NewClient(kgo.SeedBrokers(cluster.Brokers...))
+	client, err := kgo.NewClient(kgo.SeedBrokers(cluster.Brokers...))
 	require.NoError(t, err)
-	defer admin.Close()
-	request := kmsg.NewPtrUpdateFeaturesRequest()
-	update := kmsg.NewUpdateFeaturesRequestFeatureUpdate()
-	update.Feature, update.MaxVersionLevel, update.UpgradeType = "transaction.version", 1, 2
-	request.FeatureUpdates = append(request.FeatureUpdates, update)
-	response, err := request.RequestWith(t.Context(), admin)
+	defer client.Close()
+	changed, err := kadm.NewClient(client).UpdateFeatures(t.Context(), false, kadm.FeatureUpdate{
+		Feature: "transaction.version", MaxVersionLevel: 1, UpgradeType: 2,
+	})
 	require.NoError(t, err)
-	require.NoError(t, kerr.ErrorForCode(response.ErrorCode))
+	require.NoError(t, changed.Error())
 
 	sink := newSink(t, cluster, cluster.CreateTopic(t, 1, nil), exactlyOnce(""))
 	_, _, err = sink.OpenLedger(t.Context(), onlyLane)

@@ -3,21 +3,24 @@ package kafka_test
 import (
 	"context"
 	"log/slog"
+	"net"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 	"go.uber.org/goleak"
-
-	"github.com/waybill-go/waybill/sinks/kafka/watermill"
 
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/sinks"
 	"github.com/waybill-go/waybill/sinks/kafka"
 	"github.com/waybill-go/waybill/sinks/kafka/kafkatest"
+	"github.com/waybill-go/waybill/sinks/kafka/watermill"
+	"github.com/waybill-go/waybill/sinks/sinktest"
 )
 
 func TestMain(m *testing.M) {
@@ -36,15 +39,10 @@ func newSink(t testing.TB, cluster *kafkatest.Cluster, topic string, change ...f
 
 func newSinkAt(t testing.TB, brokers []string, topic string, change ...func(*kafka.Config)) *kafka.Sink {
 	t.Helper()
-	return newSinkOf(t, "events", brokers, topic, change...)
+	return newSinkNamed(t, "events", brokers, topic, change...)
 }
 
-func newSinkNamed(t testing.TB, name string, cluster *kafkatest.Cluster, topic string, change ...func(*kafka.Config)) *kafka.Sink {
-	t.Helper()
-	return newSinkOf(t, name, cluster.Brokers, topic, change...)
-}
-
-func newSinkOf(t testing.TB, name string, brokers []string, topic string, change ...func(*kafka.Config)) *kafka.Sink {
+func newSinkNamed(t testing.TB, name string, brokers []string, topic string, change ...func(*kafka.Config)) *kafka.Sink {
 	t.Helper()
 	c := kafka.Config{Brokers: brokers, Topic: topic}
 	for _, f := range change {
@@ -99,8 +97,7 @@ func deliverAtLast(t *testing.T, sink *kafka.Sink, d *notification.Delivery, fai
 func assertClass(t testing.TB, want sinks.Class, err error) {
 	t.Helper()
 	if assert.Error(t, err) {
-		class, _ := sinks.Classify(err)
-		assert.Equal(t, want, class, "%v", err)
+		assert.Equal(t, want, sinktest.Class(err), "%v", err)
 	}
 }
 
@@ -143,4 +140,33 @@ func eachClient(t *testing.T, test func(t *testing.T, client func(*kafka.Config)
 			test(t, client)
 		})
 	}
+}
+
+// listening makes a fake cluster whose brokers' connections are replaced as they are accepted.
+func listening(replace func(net.Conn) net.Conn) kfake.Opt {
+	return kfake.ListenFn(func(network, address string) (net.Listener, error) {
+		l, err := net.Listen(network, address)
+		return listener{l, replace}, err
+	})
+}
+
+type listener struct {
+	net.Listener
+	replace func(net.Conn) net.Conn
+}
+
+func (l listener) Accept() (net.Conn, error) {
+	conn, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return l.replace(conn), nil
+}
+
+// counting makes a fake cluster that counts its connections.
+func counting(connections *atomic.Int64) kfake.Opt {
+	return listening(func(conn net.Conn) net.Conn {
+		connections.Add(1)
+		return conn
+	})
 }

@@ -112,8 +112,8 @@ func testKeysStayInOrderThroughFailedRequests(t *testing.T, client func(*kafka.C
 	const keys, each = 40, 60
 	seed := uint64(time.Now().UnixNano())
 	t.Log("seed", seed)
-	var answers lossy
-	cluster := kafkatest.Fake(t, kfake.ListenFn(answers.listen))
+	var lose, answers atomic.Int64
+	cluster := kafkatest.Fake(t, listening(func(conn net.Conn) net.Conn { return lossyConn{conn, &lose, &answers} }))
 	topic := cluster.CreateTopic(t, 4, nil)
 	sink := newSink(t, cluster, topic, client)
 
@@ -127,7 +127,7 @@ func testKeysStayInOrderThroughFailedRequests(t *testing.T, client func(*kafka.C
 			When: func(kmsg.Request) bool { return dice.IntN(40) == 0 },
 		})
 	}
-	answers.lose.Store(20)
+	lose.Store(20)
 	var failures atomic.Int64
 	r := &load{
 		sink: sink, keys: keys, workers: 4, size: 20, depth: depth,
@@ -137,7 +137,7 @@ func testKeysStayInOrderThroughFailedRequests(t *testing.T, client func(*kafka.C
 	}
 	assertNothingLostAndInOrder(t, cluster, topic, r.run(t), depth)
 	assert.NotZero(t, failures.Load(), "no delivery failed")
-	assert.LessOrEqual(t, answers.lose.Load(), int64(0), "too few answers were lost")
+	assert.LessOrEqual(t, lose.Load(), int64(0), "too few answers were lost")
 }
 
 // A broker stores records but stops answering, until the deliveries time out and are retried. The
@@ -154,11 +154,13 @@ func TestKeysStayInOrderThroughTimeouts(t *testing.T) {
 
 func testKeysStayInOrderThroughTimeouts(t *testing.T, client func(*kafka.Config), depth int) {
 	const keys, each = 40, 60
-	var answers muting
-	cluster := kafkatest.Fake(t, kfake.ListenFn(answers.listen))
+	var mute, answers atomic.Int64
+	cluster := kafkatest.Fake(t, listening(func(conn net.Conn) net.Conn {
+		return &mutingConn{Conn: conn, mute: &mute, answers: &answers}
+	}))
 	topic := cluster.CreateTopic(t, 4, nil)
 	sink := newSink(t, cluster, topic, client) // a request times out after a second, later than the deliveries
-	answers.mute.Store(4)
+	mute.Store(4)
 	var failures atomic.Int64
 	r := &load{
 		sink: sink, keys: keys, workers: 4, size: 20, depth: depth, timeout: 100 * time.Millisecond,
@@ -171,7 +173,7 @@ func testKeysStayInOrderThroughTimeouts(t *testing.T, client func(*kafka.Config)
 	}
 	assertNothingLostAndInOrder(t, cluster, topic, r.run(t), depth)
 	assert.NotZero(t, failures.Load(), "the silence makes some deliveries fail")
-	assert.LessOrEqual(t, answers.mute.Load(), int64(0))
+	assert.LessOrEqual(t, mute.Load(), int64(0))
 }
 
 // load delivers a backlog as the engine does: a worker takes free keys with some deliveries of each,
@@ -300,31 +302,11 @@ func assertNothingLostAndInOrder(t *testing.T, cluster *kafkatest.Cluster, topic
 	}
 }
 
-// lossy loses answers of the brokers behind its listeners: it breaks the connection after the
-// broker has done what was requested.
-type lossy struct {
-	lose    atomic.Int64 // how many more answers to lose, one of ten
-	answers atomic.Int64
-}
-
-func (l *lossy) listen(network, address string) (net.Listener, error) {
-	listener, err := net.Listen(network, address)
-	return lossyListener{listener, l}, err
-}
-
-type lossyListener struct {
-	net.Listener
-	*lossy
-}
-
-func (l lossyListener) Accept() (net.Conn, error) {
-	conn, err := l.Listener.Accept()
-	return lossyConn{conn, l.lossy}, err
-}
-
+// lossyConn is a broker's connection that loses answers: it breaks after the broker has done what was
+// requested. All connections share the numbers.
 type lossyConn struct {
 	net.Conn
-	*lossy
+	lose, answers *atomic.Int64 // lose is how many more answers to lose, one of ten
 }
 
 func (c lossyConn) Write(b []byte) (int, error) {
@@ -336,32 +318,12 @@ func (c lossyConn) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
-// muting makes brokers behind its listeners stop answering on a connection, after one of twenty
-// answers, a limited number of times.
-type muting struct {
-	mute    atomic.Int64
-	answers atomic.Int64
-}
-
-func (m *muting) listen(network, address string) (net.Listener, error) {
-	listener, err := net.Listen(network, address)
-	return mutingListener{listener, m}, err
-}
-
-type mutingListener struct {
-	net.Listener
-	*muting
-}
-
-func (l mutingListener) Accept() (net.Conn, error) {
-	conn, err := l.Listener.Accept()
-	return &mutingConn{Conn: conn, muting: l.muting}, err
-}
-
+// mutingConn is a broker's connection that stops answering after one of twenty answers, a limited
+// number of times. All connections share the numbers.
 type mutingConn struct {
 	net.Conn
-	*muting
-	silent bool // the broker writes one answer at a time
+	mute, answers *atomic.Int64
+	silent        bool // the broker writes one answer at a time
 }
 
 func (c *mutingConn) Write(b []byte) (int, error) {

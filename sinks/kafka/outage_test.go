@@ -105,7 +105,7 @@ func TestADeliveryThatTimesOutIsNotSentLater(t *testing.T) {
 				deliverAtLast(t, sink, delivery("last"), func(err error) { assertClass(t, sinks.ClassUnavailable, err) })
 				records := cluster.Consume(t, topic, 2)
 				assert.Equal(t, []string{"first", "last"}, []string{string(records[0].Key), string(records[1].Key)})
-				assert.Equal(t, 2, countRecords(t, cluster, topic))
+				assert.Equal(t, 2, cluster.Count(t, topic))
 			})
 		}
 	})

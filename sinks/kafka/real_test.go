@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/waybill-go/waybill/sinks"
+	"github.com/waybill-go/waybill/sinks/internal/certtest"
 	"github.com/waybill-go/waybill/sinks/kafka"
 	"github.com/waybill-go/waybill/sinks/kafka/connection"
 	"github.com/waybill-go/waybill/sinks/kafka/kafkatest"
@@ -83,7 +84,7 @@ func testARealClusterAuthenticatesClients(t *testing.T, cluster *kafkatest.Clust
 	assertUnavailable(t, deliver(withToken), "or the token")
 	require.NoError(t, os.WriteFile(token, unsecuredToken(time.Now().Add(time.Hour)), 0o600))
 	require.NoError(t, deliver(withToken))
-	assertUnavailable(t, deliver(access("PLAIN", secure.Password, newAuthority(t).file)), "check tls.ca_file")
+	assertUnavailable(t, deliver(access("PLAIN", secure.Password, certtest.Write(t.TempDir(), certtest.New().Certificate))), "check tls.ca_file")
 	assertUnavailable(t, deliver(func(c *kafka.Config) { c.TLS = connection.TLS{Enabled: true, CAFile: secure.CAFile} }), "does it want sasl")
 	assertUnavailable(t, deliver(func(*kafka.Config) {}), "plaintext connection speaking to a tls endpoint?")
 	assert.Len(t, cluster.Consume(t, topic, len(mechanisms)+1), len(mechanisms)+1)

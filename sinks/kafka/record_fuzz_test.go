@@ -9,6 +9,7 @@ import (
 
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/sinks"
+	"github.com/waybill-go/waybill/sinks/sinktest"
 )
 
 // written returns the record that the sink writes for an envelope.
@@ -58,7 +59,6 @@ func FuzzARecordIsReadOrRefused(f *testing.F) {
 			return
 		}
 		require.ErrorIs(t, err, ErrRecord)
-		class, _ := sinks.Classify(err)
-		require.Equal(t, sinks.ClassPermanent, class)
+		require.Equal(t, sinks.ClassPermanent, sinktest.Class(err))
 	})
 }

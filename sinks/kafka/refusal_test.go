@@ -93,7 +93,7 @@ func testADeletedTopicIsUnavailable(t *testing.T, cluster *kafkatest.Cluster) {
 	_, err := sink.Deliver(t.Context(), delivery("k"))
 	require.NoError(t, err)
 
-	deleteTopic(t, cluster, topic)
+	cluster.DeleteTopic(t, topic)
 	require.Eventually(t, func() bool { // a real broker deletes the topic with a delay
 		_, err := sink.Deliver(t.Context(), delivery("k"))
 		return err != nil
@@ -108,7 +108,7 @@ func testADeletedTopicIsUnavailable(t *testing.T, cluster *kafkatest.Cluster) {
 	assert.Equal(t, map[sinks.Class]int{sinks.ClassUnavailable: 600}, classes)
 	assertClass(t, sinks.ClassUnavailable, sink.CheckHealth(t.Context()))
 
-	createTopic(t, cluster, topic)
+	cluster.CreateAgain(t, topic)
 	deliverAtLast(t, sink, delivery("k"), func(err error) { assertClass(t, sinks.ClassUnavailable, err) })
 }
 
@@ -125,7 +125,7 @@ func TestADeletedTopicFromDataDoesNotAffectOthers(t *testing.T) {
 		for _, r := range sink.DeliverBatch(t.Context(), batch) {
 			require.NoError(t, r.Err)
 		}
-		deleteTopic(t, cluster, "gone")
+		cluster.DeleteTopic(t, "gone")
 		for range 4 { // sarama's breaker opens at the third failure
 			for i, r := range sink.DeliverBatch(t.Context(), batch) {
 				if i%2 == 0 {

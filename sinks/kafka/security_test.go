@@ -2,21 +2,11 @@ package kafka_test
 
 import (
 	"bytes"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"io"
 	"log/slog"
-	"math/big"
 	"net"
-	"os"
-	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -27,6 +17,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/waybill-go/waybill/sinks"
+	"github.com/waybill-go/waybill/sinks/internal/certtest"
+	"github.com/waybill-go/waybill/sinks/internal/servertest"
 	"github.com/waybill-go/waybill/sinks/kafka"
 	"github.com/waybill-go/waybill/sinks/kafka/connection"
 	"github.com/waybill-go/waybill/sinks/kafka/kafkatest"
@@ -146,20 +138,21 @@ func TestAPasswordInClearTextIsLogged(t *testing.T) {
 func TestBrokersAreVerified(t *testing.T) {
 	t.Parallel()
 	eachClient(t, func(t *testing.T, client func(*kafka.Config)) {
-		authority := newAuthority(t)
-		server := authority.issue(t, "kafka.test", net.IPv4(127, 0, 0, 1), net.IPv6loopback)
-		named := authority.issue(t, "kafka.test")
+		authority := certtest.New()
+		authorityFile := certtest.Write(t.TempDir(), authority.Certificate)
+		server := authority.Issue("kafka.test", "127.0.0.1", "::1")
+		named := authority.Issue("kafka.test")
 		for name, c := range map[string]struct {
 			certificate tls.Certificate
 			tls         connection.TLS
 			problem     string
 		}{
-			"known authority":         {server, connection.TLS{Enabled: true, CAFile: authority.file}, ""},
+			"known authority":         {server, connection.TLS{Enabled: true, CAFile: authorityFile}, ""},
 			"unknown authority":       {server, connection.TLS{Enabled: true}, "check tls.ca_file"},
-			"another authority":       {server, connection.TLS{Enabled: true, CAFile: newAuthority(t).file}, "check tls.ca_file"},
-			"another host":            {named, connection.TLS{Enabled: true, CAFile: authority.file}, "tls.server_name"},
-			"configured name":         {named, connection.TLS{Enabled: true, CAFile: authority.file, ServerName: "kafka.test"}, ""},
-			"another configured name": {server, connection.TLS{Enabled: true, CAFile: authority.file, ServerName: "other.test"}, "tls.server_name"},
+			"another authority":       {server, connection.TLS{Enabled: true, CAFile: certtest.Write(t.TempDir(), certtest.New().Certificate)}, "check tls.ca_file"},
+			"another host":            {named, connection.TLS{Enabled: true, CAFile: authorityFile}, "tls.server_name"},
+			"configured name":         {named, connection.TLS{Enabled: true, CAFile: authorityFile, ServerName: "kafka.test"}, ""},
+			"another configured name": {server, connection.TLS{Enabled: true, CAFile: authorityFile, ServerName: "other.test"}, "tls.server_name"},
 			"without tls":             {server, connection.TLS{}, "does it want sasl, or tls?"},
 		} {
 			t.Run(name, func(t *testing.T) {
@@ -189,42 +182,31 @@ func TestABrokerThatSpeaksNoTLSIsUnavailable(t *testing.T) {
 // Apache Kafka answers with a TLS alert of a few bytes.
 func TestTheErrorOfABrokerThatRequiresTLSHasAHint(t *testing.T) {
 	t.Parallel()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	var broker sync.WaitGroup
-	broker.Go(func() {
-		for {
-			conn, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			_, _ = conn.Read(make([]byte, 1))
-			_, _ = conn.Write([]byte{21, 3, 3, 0, 2, 2, 80})
-			_ = conn.(*net.TCPConn).CloseWrite()
-			_, _ = io.Copy(io.Discard, conn)
-			_ = conn.Close()
-		}
+	broker := servertest.Serve(t, func(conn net.Conn) {
+		_, _ = conn.Read(make([]byte, 1))
+		_, _ = conn.Write([]byte{21, 3, 3, 0, 2, 2, 80})
+		_ = conn.(*net.TCPConn).CloseWrite()
+		_, _ = io.Copy(io.Discard, conn)
 	})
-	t.Cleanup(broker.Wait)
-	t.Cleanup(func() { _ = listener.Close() })
-	_, err = newSinkAt(t, []string{listener.Addr().String()}, "orders").Deliver(t.Context(), delivery("k"))
+	_, err := newSinkAt(t, []string{broker}, "orders").Deliver(t.Context(), delivery("k"))
 	assertUnavailable(t, err, "plaintext connection speaking to a tls endpoint?")
 }
 
 func TestAClientCertificateCanBeUsedTogetherWithSASL(t *testing.T) {
 	t.Parallel()
-	authority := newAuthority(t)
-	client := authority.issue(t, "shop")
+	authority := certtest.New()
+	authorityFile := certtest.Write(t.TempDir(), authority.Certificate)
+	client := authority.Issue("shop")
 	cluster := kafkatest.Fake(t,
 		kfake.TLS(&tls.Config{
-			Certificates: []tls.Certificate{authority.issue(t, "kafka.test", net.IPv4(127, 0, 0, 1), net.IPv6loopback)},
+			Certificates: []tls.Certificate{authority.Issue("kafka.test", "127.0.0.1", "::1")},
 			ClientAuth:   tls.RequireAndVerifyClientCert,
-			ClientCAs:    authority.pool,
+			ClientCAs:    authority.Pool(),
 		}),
 		kfake.EnableSASL(), kfake.Superuser("SCRAM-SHA-512", user, password), kfake.SeedTopics(1, "orders"))
-	certFile, keyFile := writePair(t, client)
+	certFile, keyFile := certtest.WritePair(t.TempDir(), client)
 	with := func(c *kafka.Config) {
-		c.TLS = connection.TLS{Enabled: true, CAFile: authority.file, CertFile: certFile, KeyFile: keyFile}
+		c.TLS = connection.TLS{Enabled: true, CAFile: authorityFile, CertFile: certFile, KeyFile: keyFile}
 		c.SASL = connection.SASL{Mechanism: "SCRAM-SHA-512", User: user, Password: password}
 	}
 	_, err := newSink(t, cluster, "orders", with).Deliver(t.Context(), delivery("k"))
@@ -237,9 +219,10 @@ func TestAClientCertificateCanBeUsedTogetherWithSASL(t *testing.T) {
 
 func TestMistakesOfSASLAndTLSAreNamed(t *testing.T) {
 	t.Parallel()
-	authority := newAuthority(t)
-	certFile, keyFile := writePair(t, authority.issue(t, "shop"))
-	_, otherKey := writePair(t, authority.issue(t, "other"))
+	authority := certtest.New()
+	authorityFile := certtest.Write(t.TempDir(), authority.Certificate)
+	certFile, keyFile := certtest.WritePair(t.TempDir(), authority.Issue("shop"))
+	_, otherKey := certtest.WritePair(t.TempDir(), authority.Issue("other"))
 	for given, want := range map[string]string{
 		`sasl: {user: u, password: hush-hush}`:                                               "sasl.mechanism: is missing; use one of OAUTHBEARER, PLAIN, SCRAM-SHA-256, SCRAM-SHA-512",
 		`sasl: {mechanism: GSSAPI, user: u, password: hush-hush}`:                            `sasl.mechanism: "GSSAPI" is not offered; use one of OAUTHBEARER, PLAIN`,
@@ -249,7 +232,7 @@ func TestMistakesOfSASLAndTLSAreNamed(t *testing.T) {
 		`sasl: {mechanism: PLAIN, user: u, password: "hush-hush\0"}`:                         "sasl.password: contains a zero byte",
 		`sasl: {mechanism: SCRAM-SHA-256, user: "a\u0007b", password: hush-hush}`:            "sasl.user: has characters",
 		`sasl: {mechanism: SCRAM-SHA-512, user: u, password: "hush-hush\u0007"}`:             "sasl.password: has characters",
-		`tls: {ca_file: ` + authority.file + `}`:                                             "tls.enabled: is not set",
+		`tls: {ca_file: ` + authorityFile + `}`:                                              "tls.enabled: is not set",
 		`tls: {enabled: true, ca_file: /not/there}`:                                          "tls.ca_file: open /not/there",
 		`tls: {enabled: true, ca_file: ` + keyFile + `}`:                                     "contains no certificate",
 		`tls: {enabled: true, cert_file: ` + certFile + `}`:                                  "tls.key_file: is missing",
@@ -274,63 +257,4 @@ func assertUnavailable(t *testing.T, err error, says string) {
 	assert.ErrorContains(t, err, says)
 	assert.NotContains(t, err.Error(), "wrong-secret")
 	assert.NotContains(t, err.Error(), password)
-}
-
-// authority is a certificate authority of a test.
-type authority struct {
-	file        string // its own certificate
-	pool        *x509.CertPool
-	certificate *x509.Certificate
-	key         *ecdsa.PrivateKey
-}
-
-func newAuthority(t *testing.T) *authority {
-	t.Helper()
-	key := newKey(t)
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "authority"},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	require.NoError(t, err)
-	certificate, err := x509.ParseCertificate(der)
-	require.NoError(t, err)
-	a := &authority{file: writePEM(t, "CERTIFICATE", der), pool: x509.NewCertPool(), certificate: certificate, key: key}
-	a.pool.AddCert(certificate)
-	return a
-}
-
-func (a *authority) issue(t *testing.T, name string, addresses ...net.IP) tls.Certificate {
-	t.Helper()
-	key := newKey(t)
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: name}, DNSNames: []string{name}, IPAddresses: addresses,
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, a.certificate, key.Public(), a.key)
-	require.NoError(t, err)
-	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
-}
-
-func newKey(t *testing.T) *ecdsa.PrivateKey {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	require.NoError(t, err)
-	return key
-}
-
-func writePair(t *testing.T, certificate tls.Certificate) (certFile, keyFile string) {
-	t.Helper()
-	der, err := x509.MarshalPKCS8PrivateKey(certificate.PrivateKey)
-	require.NoError(t, err)
-	return writePEM(t, "CERTIFICATE", certificate.Certificate[0]), writePEM(t, "PRIVATE KEY", der)
-}
-
-func writePEM(t *testing.T, kind string, der []byte) (path string) {
-	t.Helper()
-	path = filepath.Join(t.TempDir(), "file.pem")
-	require.NoError(t, os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600))
-	return path
 }

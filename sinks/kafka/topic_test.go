@@ -1,17 +1,15 @@
 package kafka_test
 
 import (
-	"context"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
-	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 	"golang.org/x/sync/errgroup"
 
@@ -104,15 +102,15 @@ func TestATopicFromDataCanBeCreatedAndDeleted(t *testing.T) {
 		}
 		transient := func(err error) { assertClass(t, sinks.ClassTransient, err) }
 
-		deleteTopic(t, cluster, topic)
+		cluster.DeleteTopic(t, topic)
 		_, err := sink.Deliver(t.Context(), to())
 		transient(err)
-		createTopic(t, cluster, topic)
+		cluster.CreateAgain(t, topic)
 		deliverAtLast(t, sink, to(), transient)
-		deleteTopic(t, cluster, topic)
+		cluster.DeleteTopic(t, topic)
 		_, err = sink.Deliver(t.Context(), to())
 		transient(err)
-		createTopic(t, cluster, topic)
+		cluster.CreateAgain(t, topic)
 		deliverAtLast(t, sink, to(), transient)
 	})
 }
@@ -184,8 +182,8 @@ func TestAllTopicsAreRequestedOverTheSameConnections(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			var connections counter
-			options := []kfake.Opt{kfake.ListenFn(connections.listen)}
+			var connections atomic.Int64
+			options := []kfake.Opt{counting(&connections)}
 			if c.known {
 				options = append(options, kfake.SeedTopics(1, topics...))
 			}
@@ -199,8 +197,8 @@ func TestAllTopicsAreRequestedOverTheSameConnections(t *testing.T) {
 					assertClass(t, sinks.ClassTransient, err)
 				}
 			}
-			t.Logf("%d connections, %d requests for metadata, %s", connections.count(), requests.Hits(), time.Since(begin))
-			assert.LessOrEqual(t, connections.count(), 4, "a seed and the broker that it named, for the producer and for topic requests")
+			t.Logf("%d connections, %d requests for metadata, %s", connections.Load(), requests.Hits(), time.Since(begin))
+			assert.LessOrEqual(t, connections.Load(), int64(4), "a seed and the broker that it named, for the producer and for topic requests")
 		})
 	}
 }
@@ -225,36 +223,4 @@ func eachAlone(t *testing.T, sink *kafka.Sink, batch []*notification.Delivery) [
 	}
 	_ = workers.Wait()
 	return errs
-}
-
-func createTopic(t *testing.T, cluster *kafkatest.Cluster, name string) {
-	t.Helper()
-	topic := kmsg.NewCreateTopicsRequestTopic()
-	topic.Topic, topic.NumPartitions, topic.ReplicationFactor = name, 1, 1
-	request := kmsg.NewPtrCreateTopicsRequest()
-	request.Topics = append(request.Topics, topic)
-	response := ask(t, cluster, request).(*kmsg.CreateTopicsResponse)
-	require.NoError(t, kerr.ErrorForCode(response.Topics[0].ErrorCode))
-}
-
-func deleteTopic(t *testing.T, cluster *kafkatest.Cluster, name string) {
-	t.Helper()
-	topic := kmsg.NewDeleteTopicsRequestTopic()
-	topic.Topic = kmsg.StringPtr(name)
-	request := kmsg.NewPtrDeleteTopicsRequest()
-	request.Topics, request.TopicNames = append(request.Topics, topic), []string{name}
-	response := ask(t, cluster, request).(*kmsg.DeleteTopicsResponse)
-	require.NoError(t, kerr.ErrorForCode(response.Topics[0].ErrorCode))
-}
-
-func ask(t *testing.T, cluster *kafkatest.Cluster, request kmsg.Request) kmsg.Response {
-	t.Helper()
-	client, err := kgo.NewClient(kgo.SeedBrokers(cluster.Brokers...))
-	require.NoError(t, err)
-	defer client.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	response, err := client.Request(ctx, request)
-	require.NoError(t, err)
-	return response
 }

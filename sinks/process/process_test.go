@@ -30,11 +30,6 @@ func delivery(t *testing.T, what any) *notification.Delivery {
 	return d
 }
 
-func classOf(err error) sinks.Class {
-	class, _ := sinks.Classify(err)
-	return class
-}
-
 func within(t *testing.T, d time.Duration) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), d)
@@ -163,7 +158,7 @@ func TestAnswersDetermineTheClassOfAnError(t *testing.T) {
 	} {
 		_, err := sink.Deliver(t.Context(), delivery(t, act{Answer: []byte(c.answer)}))
 		require.ErrorContains(t, err, c.says, name)
-		require.Equal(t, c.class, classOf(err), "%s: %v", name, err)
+		require.Equal(t, c.class, sinktest.Class(err), "%s: %v", name, err)
 	}
 	_, err := sink.Deliver(t.Context(), delivery(t, act{Answer: []byte(`{"outcome":"throttled","until":"2999-01-01T00:00:00Z"}`)}))
 	_, until := sinks.Classify(err)
@@ -190,14 +185,14 @@ func TestACrashFailsTheDeliveriesInFlight(t *testing.T) {
 	for range 5 {
 		d := delivery(t, act{Silent: true})
 		group.Go(func() {
-			if _, err := sink.Deliver(t.Context(), d); classOf(err) != sinks.ClassUnavailable || !errors.Is(err, ErrEnded) {
+			if _, err := sink.Deliver(t.Context(), d); sinktest.Class(err) != sinks.ClassUnavailable || !errors.Is(err, ErrEnded) {
 				t.Errorf("Deliver returned %v, want an unavailable error", err)
 			}
 		})
 	}
 	require.Eventually(t, func() bool { return len(noted(c, journalVariable)) == 6 }, soon, time.Millisecond)
 	_, err := sink.Deliver(t.Context(), delivery(t, act{Exit: 3}))
-	require.Equal(t, sinks.ClassUnavailable, classOf(err))
+	require.Equal(t, sinks.ClassUnavailable, sinktest.Class(err))
 	require.ErrorContains(t, err, "the program ended with exit status 3: boom")
 	group.Wait()
 	requireWorks(t, sink)
@@ -229,7 +224,7 @@ func TestADeliveryThatCrashesEveryProgramIsTransient(t *testing.T) {
 		if crash%crashesToBlame == 0 {
 			want = sinks.ClassTransient
 		}
-		require.Equal(t, want, classOf(err), "crash %d: %v", crash, err)
+		require.Equal(t, want, sinktest.Class(err), "crash %d: %v", crash, err)
 	}
 }
 
@@ -252,7 +247,7 @@ func TestRestartPausesGrowUntilAnAnswer(t *testing.T) {
 		require.InDelta(t, about, pauses[i], 0.25*float64(about))
 	}
 	_, err := sink.Deliver(t.Context(), delivery(t, "plain"))
-	require.Equal(t, sinks.ClassUnavailable, classOf(err))
+	require.Equal(t, sinks.ClassUnavailable, sinktest.Class(err))
 	require.Error(t, sink.CheckHealth(t.Context()))
 	require.Contains(t, log.String(), "ImportError: no module named shop")
 }
@@ -276,7 +271,7 @@ func TestADeliveryWaitsForTheHello(t *testing.T) {
 			}
 			sink := open(t, c)
 			_, err := sink.Deliver(t.Context(), delivery(t, "plain"))
-			require.Equal(t, sinks.ClassUnavailable, classOf(err))
+			require.Equal(t, sinks.ClassUnavailable, sinktest.Class(err))
 			require.ErrorContains(t, err, says)
 		})
 	}
@@ -305,7 +300,7 @@ func TestAProgramThatBreaksTheProtocolIsRestarted(t *testing.T) {
 			_, err := sink.Deliver(t.Context(), delivery(t, c.act))
 			require.ErrorIs(t, err, ErrProtocol)
 			require.ErrorContains(t, err, c.says)
-			require.Equal(t, sinks.ClassUnavailable, classOf(err))
+			require.Equal(t, sinks.ClassUnavailable, sinktest.Class(err))
 			requireWorks(t, sink)
 			require.Len(t, noted(config, pidsVariable), 2)
 		})
@@ -326,7 +321,7 @@ func TestALateAnswerIsIgnored(t *testing.T) {
 	}()
 	require.Eventually(t, func() bool { return strings.Contains(strings.Join(noted(c, journalVariable), ""), held.ID) }, soon, time.Millisecond)
 	cancel()
-	require.Equal(t, sinks.ClassCancelled, classOf(<-ended))
+	require.Equal(t, sinks.ClassCancelled, sinktest.Class(<-ended))
 	require.Eventually(t, func() bool {
 		lines := noted(c, journalVariable)
 		return lines[len(lines)-1] == `{"line":"cancel","delivery":2}`
@@ -353,7 +348,7 @@ func TestNoAnswerInTimeIsTransient(t *testing.T) {
 	close(ctx.done)
 	err := <-ended
 	require.ErrorIs(t, err, context.DeadlineExceeded)
-	require.Equal(t, sinks.ClassTransient, classOf(err))
+	require.Equal(t, sinks.ClassTransient, sinktest.Class(err))
 }
 
 // overdue is a context whose deadline passes when done is closed.
@@ -385,7 +380,7 @@ func TestAProgramThatReadsNothingBlocksNoDelivery(t *testing.T) {
 		group.Go(func() {
 			began := time.Now()
 			_, err := sink.Deliver(within(t, 200*time.Millisecond), large)
-			if classOf(err) != sinks.ClassUnavailable || time.Since(began) > soon {
+			if sinktest.Class(err) != sinks.ClassUnavailable || time.Since(began) > soon {
 				t.Errorf("%v after %s", err, time.Since(began))
 			}
 		})
@@ -402,7 +397,7 @@ func TestANotificationThatIsTooLongIsInvalid(t *testing.T) {
 	sink := open(t, c)
 	_, err := sink.Deliver(t.Context(), delivery(t, strings.Repeat("x", 5000)))
 	require.ErrorIs(t, err, ErrTooLong)
-	require.Equal(t, sinks.ClassInvalid, classOf(err))
+	require.Equal(t, sinks.ClassInvalid, sinktest.Class(err))
 	requireWorks(t, sink)
 }
 
@@ -437,9 +432,9 @@ func TestCloseLetsTheProgramAnswerDeliveriesInFlight(t *testing.T) {
 	require.Eventually(t, func() bool { return len(noted(c, journalVariable)) == 4 }, soon, time.Millisecond)
 	closeSink(t, sink)
 	require.NoError(t, <-ended, "the program answers one when its stdin ends")
-	require.Equal(t, sinks.ClassUnavailable, classOf(<-ended), "it never answers the other one")
+	require.Equal(t, sinks.ClassUnavailable, sinktest.Class(<-ended), "it never answers the other one")
 	_, err := sink.Deliver(t.Context(), delivery(t, "plain"))
-	require.Equal(t, sinks.ClassUnavailable, classOf(err))
+	require.Equal(t, sinks.ClassUnavailable, sinktest.Class(err))
 	require.ErrorContains(t, err, "the sink is closed")
 	closeSink(t, sink)
 }
@@ -469,7 +464,7 @@ func TestASinkThatIsNotOpenIsUnavailable(t *testing.T) {
 	sink, err := New(sinks.Instance{}, testConfig(t))
 	require.NoError(t, err)
 	_, err = sink.Deliver(t.Context(), delivery(t, "plain"))
-	require.Equal(t, sinks.ClassUnavailable, classOf(err))
+	require.Equal(t, sinks.ClassUnavailable, sinktest.Class(err))
 	closeSink(t, sink)
 }
 
@@ -521,7 +516,7 @@ func TestTextsOfTheProgramDoNotRepeatSecrets(t *testing.T) {
 	_, err = sink.Deliver(t.Context(), delivery(t, act{Answer: []byte(`{"outcome":"permanent","error":"` + all + `"}`)}))
 	require.EqualError(t, err, "permanent: the program's reason: *** *** ***")
 	require.Equal(t, "permanent: the program's reason", sinks.Brief(err), "the text may repeat the notification")
-	require.Equal(t, sinks.ClassPermanent, classOf(err))
+	require.Equal(t, sinks.ClassPermanent, sinktest.Class(err))
 	_, err = sink.Deliver(t.Context(), delivery(t, act{Say: all}))
 	require.NoError(t, err)
 	_, err = sink.Deliver(t.Context(), delivery(t, act{Print: all}))

@@ -64,8 +64,7 @@ func TestALazySinkWaitsForItsBroker(t *testing.T) {
 
 	_, err := sink.Deliver(t.Context(), sinktest.NewDelivery(1))
 	require.ErrorIs(t, err, errRefused)
-	class, _ := sinks.Classify(err)
-	require.Equal(t, sinks.ClassUnavailable, class)
+	require.Equal(t, sinks.ClassUnavailable, sinktest.Class(err))
 	require.ErrorIs(t, sink.CheckHealth(t.Context()), errRefused)
 
 	running = true

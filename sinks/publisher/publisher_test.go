@@ -187,8 +187,7 @@ func TestTheTopicCanComeFromTheNotification(t *testing.T) {
 func TestANotificationWithoutATopicIsInvalid(t *testing.T) {
 	for _, text := range []string{"{{.Metadata.tenant}}", `{{.Metadata.Get "tenant"}}`} {
 		_, err := newSink(t, failing{errors.New("was published")}, text).Deliver(t.Context(), sinktest.NewDelivery(1))
-		class, _ := sinks.Classify(err)
-		require.Equal(t, sinks.ClassInvalid, class)
+		require.Equal(t, sinks.ClassInvalid, sinktest.Class(err))
 		require.ErrorIs(t, err, publisher.ErrTopic)
 		require.ErrorContains(t, err, "tenant")
 	}
@@ -210,8 +209,7 @@ func TestNewRefusesAnInvalidConfiguration(t *testing.T) {
 
 func TestAContextThatEndedInsideThePublisherIsTransient(t *testing.T) {
 	_, err := newSink(t, failing{context.Canceled}, "orders").Deliver(t.Context(), sinktest.NewDelivery(1))
-	class, _ := sinks.Classify(err)
-	require.Equal(t, sinks.ClassTransient, class)
+	require.Equal(t, sinks.ClassTransient, sinktest.Class(err))
 	require.ErrorContains(t, err, "publish to orders: context canceled")
 }
 
@@ -353,8 +351,7 @@ func TestABrokerThatStopsAfterTheFirstMessageIsUnavailable(t *testing.T) {
 	b.goAway()
 	for n := range 5 { // first the connection ends, then no new one can be made
 		_, err := sink.Deliver(t.Context(), sinktest.NewDelivery(n))
-		class, _ := sinks.Classify(err)
-		require.Equal(t, sinks.ClassUnavailable, class, "%v", err)
+		require.Equal(t, sinks.ClassUnavailable, sinktest.Class(err), "%v", err)
 	}
 	listen(t, address)
 	_, err = sink.Deliver(t.Context(), sinktest.NewDelivery(1))
@@ -393,8 +390,7 @@ func TestAnErrorWithoutAClassGetsOne(t *testing.T) {
 	} {
 		t.Run(fmt.Sprintf("%T %v", c.err, c.err), func(t *testing.T) {
 			_, err := newSink(t, failing{pkgerrors.Wrap(c.err, "cannot publish")}, "orders").Deliver(t.Context(), sinktest.NewDelivery(1))
-			class, _ := sinks.Classify(err)
-			require.Equal(t, c.want, class)
+			require.Equal(t, c.want, sinktest.Class(err))
 			require.ErrorIs(t, err, c.err)
 			require.ErrorContains(t, err, "publish to orders: ")
 		})
@@ -435,8 +431,7 @@ func TestConfigClassifyClassifiesErrorsWithoutAClass(t *testing.T) {
 			sink, err := publisher.New(failing{fmt.Errorf("wrapped: %w", c.err)}, publisher.Config{Topic: "orders", Classify: classify})
 			require.NoError(t, err)
 			_, err = sink.Deliver(t.Context(), sinktest.NewDelivery(1))
-			class, _ := sinks.Classify(err)
-			require.Equal(t, c.want, class)
+			require.Equal(t, c.want, sinktest.Class(err))
 			require.ErrorIs(t, err, c.err)
 			require.ErrorContains(t, err, "publish to orders: ")
 		})

@@ -93,7 +93,7 @@ func (s Subject) testCancelledBatch(t *testing.T, b sinks.Batcher, size int) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	for i, r := range deliverBatch(ctx, t, b, s.batch(0, size)) {
-		if r.Err != nil && class(r.Err) != sinks.ClassCancelled {
+		if r.Err != nil && Class(r.Err) != sinks.ClassCancelled {
 			t.Errorf("result %d: %v, want no error or a cancelled one", i, r.Err)
 		}
 	}

@@ -165,7 +165,7 @@ func (s Subject) testCancelled(t *testing.T) {
 	sink := open(t, s.New(t))
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := s.deliverSoon(ctx, t, sink); err != nil && class(err) != sinks.ClassCancelled {
+	if err := s.deliverSoon(ctx, t, sink); err != nil && Class(err) != sinks.ClassCancelled {
 		t.Errorf("Deliver returned %v, want no error or a cancelled one", err)
 	}
 	s.deliver(t, sink, s.Delivery(1)) // the sink still works
@@ -202,7 +202,7 @@ func (s Subject) testStuck(t *testing.T, sink sinks.Sink) {
 	open(t, sink)
 	ctx, cancel := context.WithCancel(t.Context())
 	time.AfterFunc(50*time.Millisecond, cancel)
-	if err := s.deliverSoon(ctx, t, sink); err == nil || class(err) != sinks.ClassCancelled {
+	if err := s.deliverSoon(ctx, t, sink); err == nil || Class(err) != sinks.ClassCancelled {
 		t.Errorf("Deliver returned %v, want a cancelled error", err)
 	}
 }
@@ -363,14 +363,14 @@ func (s Subject) testBroken(t *testing.T, want sinks.Class, sink sinks.Sink) {
 	d := s.Delivery(0)
 	before := clone(d)
 	_, err := sink.Deliver(t.Context(), d)
-	if err == nil || class(err) != want {
+	if err == nil || Class(err) != want {
 		t.Errorf("Deliver returned %v, want an error of the class %s", err, want)
 	}
 	unchanged(t, d, before)
 	if b, limits, ok := batcherOf(sink); ok {
 		batch := s.batch(0, min(3, limits.Size))
 		for i, r := range deliverBatch(t.Context(), t, b, batch) {
-			if r.Err == nil || class(r.Err) != want {
+			if r.Err == nil || Class(r.Err) != want {
 				t.Errorf("result %d: %v, want an error of the class %s", i, r.Err, want)
 			}
 		}
@@ -465,19 +465,20 @@ func unchanged(t *testing.T, d, before *notification.Delivery) {
 	}
 }
 
-func class(err error) sinks.Class {
+// Class returns the class of an error.
+func Class(err error) sinks.Class {
 	c, _ := sinks.Classify(err)
 	return c
 }
 
 // final reports whether err makes the delivery dead at once.
 func final(err error) bool {
-	c := class(err)
+	c := Class(err)
 	return err != nil && (c == sinks.ClassPermanent || c == sinks.ClassInvalid)
 }
 
 // retriable reports whether the engine tries again after err.
 func retriable(err error) bool {
-	c := class(err)
+	c := Class(err)
 	return c == sinks.ClassTransient || c == sinks.ClassUnavailable
 }

@@ -54,7 +54,7 @@ func TestADisconnectionIsShownAndEnds(t *testing.T) {
 	s := newSite(t, withSinks(t, "mail"))
 	var away atomic.Bool
 	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if away.Load() && r.URL.Path == "/live" {
+		if away.Load() {
 			panic(http.ErrAbortHandler)
 		}
 		s.server.Config.Handler.ServeHTTP(w, r)

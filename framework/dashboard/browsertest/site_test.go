@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/waybill-go/waybill/framework/dashboard"
+	"github.com/waybill-go/waybill/framework/settings"
 	"github.com/waybill-go/waybill/framework/store/postgres"
 	"github.com/waybill-go/waybill/framework/store/postgres/postgrestest"
 )
@@ -72,7 +73,7 @@ func newSite(t *testing.T, prepare ...func(s *site, target *dashboard.Target)) *
 }
 
 // serve serves the site's outbox with the target t to a user with a role, and returns the address.
-func (s *site) serve(t *testing.T, role dashboard.Role, target dashboard.Target) string {
+func (s *site) serve(t *testing.T, role settings.Role, target dashboard.Target) string {
 	t.Helper()
 	target.Store = s.store
 	d := s.show(t, target)
@@ -88,11 +89,11 @@ func (s *site) serve(t *testing.T, role dashboard.Role, target dashboard.Target)
 func (s *site) show(t *testing.T, target dashboard.Target) *dashboard.Dashboard {
 	t.Helper()
 	d, err := dashboard.New(dashboard.Config{
-		Logger: slog.New(slog.NewTextHandler(s.log, nil)),
-		Masks:  map[string][]string{"customer.*": {"$.email", "$.card.number"}},
-		Access: dashboard.Access{Authorize: func(r *http.Request) (dashboard.User, error) {
+		Logger:  slog.New(slog.NewTextHandler(s.log, nil)),
+		Observe: settings.Observe{Masks: map[string][]string{"customer.*": {"email", "card.number"}}},
+		Authorize: func(r *http.Request) (dashboard.User, error) {
 			return r.Context().Value(userKey{}).(dashboard.User), nil
-		}},
+		},
 	})
 	require.NoError(t, err)
 	t.Cleanup(d.Show(target))

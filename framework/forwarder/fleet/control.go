@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -184,13 +185,7 @@ func (c *control) checkFleet(members []store.Member) error {
 		return nil
 	}
 	first := slices.MinFunc(members, func(a, b store.Member) int {
-		if d := a.Since.Compare(b.Since); d != 0 {
-			return d
-		}
-		if a.Owner < b.Owner {
-			return -1
-		}
-		return 1
+		return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.Owner, b.Owner))
 	})
 	if first.Settings == c.identity {
 		return nil

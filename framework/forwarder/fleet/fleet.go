@@ -18,6 +18,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -365,14 +366,7 @@ func (f *Fleet) isOver(d Database) bool {
 func (f *Fleet) all() []*member {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	var all []*member
-	for _, m := range f.members {
-		all = append(all, m)
-	}
-	for _, m := range f.ending {
-		all = append(all, m)
-	}
-	return all
+	return slices.AppendSeq(slices.Collect(maps.Values(f.members)), maps.Values(f.ending))
 }
 
 // State is the state of the work on a database.
@@ -391,11 +385,6 @@ const (
 	// StateFailing means that it cannot be opened, read or leased from; it is tried again.
 	StateFailing State = "failing"
 )
-
-// States returns all states, in the order in which a database goes through them.
-func States() []State {
-	return []State{StateElsewhere, StateOpening, StateAwake, StateAsleep, StateFailing}
-}
 
 // Status describes the work on one database.
 type Status struct {

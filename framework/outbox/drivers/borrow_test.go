@@ -9,8 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgxpool"
-	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/stretchr/testify/require"
 
 	"github.com/waybill-go/waybill/framework/forwarder"
@@ -21,43 +19,21 @@ import (
 	"github.com/waybill-go/waybill/sinks"
 )
 
-// pooled returns a pool of a migrated database, which allows so many connections, and a handle of it.
-func pooled(t *testing.T, connections int32) (*pgxpool.Pool, *sql.DB) {
-	t.Helper()
-	config, err := pgxpool.ParseConfig(postgrestest.DSN(t))
-	require.NoError(t, err)
-	config.MaxConns = connections
-	pool, err := pgxpool.NewWithConfig(t.Context(), config)
-	require.NoError(t, err)
-	t.Cleanup(pool.Close)
-	db := stdlib.OpenDBFromPool(pool)
-	t.Cleanup(func() { _ = db.Close() })
-	_, err = postgres.Migrate(t.Context(), db, postgres.Config{})
-	require.NoError(t, err)
-	return pool, db
-}
-
 func TestAHandleOfAPgxPoolBorrows(t *testing.T) {
 	t.Parallel()
-	_, ofPool := pooled(t, 4)
-	own := stdlib.OpenDB(*mustParse(t, postgrestest.DSN(t)).ConnConfig)
-	t.Cleanup(func() { _ = own.Close() })
-	_, err := postgres.Migrate(t.Context(), own, postgres.Config{})
+	_, ofPool := newPool(t)
+	own, err := sql.Open("pgx", postgrestest.DSN(t))
 	require.NoError(t, err)
+	t.Cleanup(func() { _ = own.Close() })
 	for db, borrows := range map[*sql.DB]bool{ofPool: true, own: false} {
+		_, err := postgres.Migrate(t.Context(), db, postgres.Config{})
+		require.NoError(t, err)
 		s, err := postgres.Open(t.Context(), db, postgres.Config{})
 		require.NoError(t, err)
 		got, err := s.Borrows(t.Context())
 		require.NoError(t, err)
 		require.Equal(t, borrows, got)
 	}
-}
-
-func mustParse(t *testing.T, dsn string) *pgxpool.Config {
-	t.Helper()
-	c, err := pgxpool.ParseConfig(dsn)
-	require.NoError(t, err)
-	return c
 }
 
 // logged is what a forwarder says.
@@ -89,7 +65,9 @@ func TestAForwarderReservesConnectionsOfAPgxPoolThatHasEnough(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			pool, db := pooled(t, c.connections)
+			pool, db := newPoolOf(t, c.connections)
+			_, err := postgres.Migrate(t.Context(), db, postgres.Config{})
+			require.NoError(t, err)
 			s, err := postgres.Open(t.Context(), db, postgres.Config{})
 			require.NoError(t, err)
 			log := &logged{}

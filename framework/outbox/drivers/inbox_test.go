@@ -70,21 +70,6 @@ func (s *inboxShop) delivery(t *testing.T, id string) *notification.Delivery {
 	return &notification.Delivery{Envelope: e, Sink: "payments", Attempt: 1}
 }
 
-func TestARepeatedDeliveryHasItsEffectsOnceInPgx(t *testing.T) {
-	t.Parallel()
-	s := newInboxShop(t)
-	sink := s.payments()
-	require.NoError(t, sink.(sinks.Opener).Open(t.Context()))
-	for _, want := range []notification.Receipt{"", "handled before", "handled before"} {
-		receipt, err := sink.Deliver(t.Context(), s.delivery(t, "o-1"))
-		require.NoError(t, err)
-		require.Equal(t, want, receipt)
-	}
-	require.Equal(t, []string{"o-1"}, s.column(t, `SELECT order_id FROM payments`))
-	require.Equal(t, []string{"payment.due"}, s.column(t, `SELECT type FROM outbox`))
-	require.EqualValues(t, 1, s.wakes.Load())
-}
-
 func TestAHandlersErrorInPgxKeepsItsClassAndRollsBack(t *testing.T) {
 	t.Parallel()
 	s := newInboxShop(t)

@@ -2,13 +2,17 @@ package drivers
 
 import (
 	"context"
+	"errors"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
+	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/outbox"
+	"github.com/waybill-go/waybill/framework/store/postgres"
+	"github.com/waybill-go/waybill/registry"
 )
 
 // unitOfPgx is a transaction of pgx, or a savepoint in one.
@@ -49,22 +53,35 @@ func TestPgxConnection(t *testing.T) {
 	})
 }
 
-// Transaction poolers require some of these modes.
+// Transaction poolers require some of these modes. A column of bytes stores any payload.
 func TestPgxExecutesInEveryMode(t *testing.T) {
 	t.Parallel()
 	pool, db := newPool(t)
 	s := onPostgres(t, db)
+	bytes := postgres.Config{Prefix: "bytes", Payload: postgres.PayloadBytes, PartitionRows: 2}
+	_, err := postgres.Migrate(t.Context(), db, bytes)
+	require.NoError(t, err)
+	log, err := postgres.Open(t.Context(), db, bytes)
+	require.NoError(t, err)
+	publisher, err := outbox.New(registry.New(), log, outbox.Config{})
+	require.NoError(t, err)
+	payload := []byte("\x00\xff'\\")
 	config := pool.Config().ConnConfig
 	for mode := pgx.QueryExecModeCacheStatement; mode <= pgx.QueryExecModeSimpleProtocol; mode++ {
 		config.DefaultQueryExecMode = mode
 		conn, err := pgx.ConnectConfig(t.Context(), config)
 		require.NoError(t, err)
 		require.NoError(t, outbox.RunInPgx(t.Context(), s.publisher, conn, pgx.TxOptions{}, func(ctx context.Context, tx pgx.Tx) error {
-			return s.publisher.Publish(ctx, outbox.Pgx(tx), OrderPlaced{Order: mode.String(), Product: `"kite" \ ? $1`})
+			return errors.Join(
+				s.publisher.Publish(ctx, outbox.Pgx(tx), OrderPlaced{Order: mode.String(), Product: `"kite" \ ? $1`}),
+				publisher.Append(ctx, outbox.Pgx(tx), notification.Envelope{Type: "t", Payload: payload}, notification.Envelope{Type: "empty"}))
 		}), mode)
 		require.NoError(t, conn.Close(t.Context()))
 	}
 	require.Len(t, s.column(t, `SELECT key FROM outbox WHERE payload ->> 'Product' = '"kite" \ ? $1'`), 5)
+	var same, empty int
+	require.NoError(t, pool.QueryRow(t.Context(), `SELECT count(*) FILTER (WHERE payload = $1), count(*) FILTER (WHERE payload = '') FROM bytes`, payload).Scan(&same, &empty))
+	require.Equal(t, []int{5, 5}, []int{same, empty})
 }
 
 func TestPgxTransactionsHaveTheRequestedOptions(t *testing.T) {

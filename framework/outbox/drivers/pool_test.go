@@ -20,7 +20,6 @@ import (
 	"github.com/waybill-go/waybill/framework/route"
 	"github.com/waybill-go/waybill/framework/store"
 	"github.com/waybill-go/waybill/framework/store/postgres"
-	"github.com/waybill-go/waybill/registry"
 	"github.com/waybill-go/waybill/sinks"
 )
 
@@ -64,32 +63,6 @@ func TestAForwarderWithAPgxPoolSurvivesTheLossOfItsConnections(t *testing.T) {
 	require.Empty(t, delivered)
 }
 
-func TestABytesColumnStoresAnyPayloadInPgx(t *testing.T) {
-	t.Parallel()
-	pool, db := newPool(t)
-	config := postgres.Config{Payload: postgres.PayloadBytes, PartitionRows: 2}
-	_, err := postgres.Migrate(t.Context(), db, config)
-	require.NoError(t, err)
-	log, err := postgres.Open(t.Context(), db, config)
-	require.NoError(t, err)
-	publisher, err := outbox.New(registry.New(), log, outbox.Config{})
-	require.NoError(t, err)
-	payload := []byte("\x00\xff'\\")
-	connection := pool.Config().ConnConfig
-	for mode := pgx.QueryExecModeCacheStatement; mode <= pgx.QueryExecModeSimpleProtocol; mode++ {
-		connection.DefaultQueryExecMode = mode
-		conn, err := pgx.ConnectConfig(t.Context(), connection)
-		require.NoError(t, err)
-		require.NoError(t, outbox.RunInPgx(t.Context(), publisher, conn, pgx.TxOptions{}, func(ctx context.Context, tx pgx.Tx) error {
-			return publisher.Append(ctx, outbox.Pgx(tx), notification.Envelope{Type: "t", Payload: payload}, notification.Envelope{Type: "empty"})
-		}), mode)
-		require.NoError(t, conn.Close(t.Context()))
-	}
-	var same, empty int
-	require.NoError(t, pool.QueryRow(t.Context(), `SELECT count(*) FILTER (WHERE payload = $1), count(*) FILTER (WHERE payload = '') FROM outbox`, payload).Scan(&same, &empty))
-	require.Equal(t, []int{5, 5}, []int{same, empty})
-}
-
 // Of several simultaneous deliveries of one id, one has the effects. At isolation levels that do not wait
 // for it, the others collide and are repeated.
 func TestSimultaneousDeliveriesHaveTheirEffectsOnceInPgx(t *testing.T) {
@@ -121,25 +94,4 @@ func TestSimultaneousDeliveriesHaveTheirEffectsOnceInPgx(t *testing.T) {
 			require.Equal(t, []string{"o-1"}, s.column(t, `SELECT order_id FROM payments`))
 		})
 	}
-}
-
-func TestConcurrentPublishersWithAPoolLoseNothing(t *testing.T) {
-	t.Parallel()
-	s := newInboxShop(t)
-	var publishing sync.WaitGroup
-	for worker := range 8 {
-		publishing.Go(func() {
-			for i := range 25 {
-				err := outbox.RunInPgx(t.Context(), s.publisher, s.pool, pgx.TxOptions{}, func(ctx context.Context, tx pgx.Tx) error {
-					return s.place(ctx, unitOfPgx(ctx, tx), fmt.Sprint(worker, "-", i))
-				})
-				if err != nil {
-					t.Error(err)
-				}
-			}
-		})
-	}
-	publishing.Wait()
-	require.Len(t, s.column(t, `SELECT id FROM outbox`), 200)
-	require.GreaterOrEqual(t, s.wakes.Load(), int64(200), "at least one for each commit")
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/waybill-go/waybill/framework/store/mysql/mysqltest"
 	"github.com/waybill-go/waybill/framework/store/postgres"
 	"github.com/waybill-go/waybill/framework/store/postgres/postgrestest"
-	"github.com/waybill-go/waybill/framework/store/sqlite"
+	"github.com/waybill-go/waybill/framework/waybilltest"
 	"github.com/waybill-go/waybill/registry"
 )
 
@@ -68,14 +68,8 @@ func onPq(t testing.TB) *shop {
 // onSQLite returns a shop in an SQLite file.
 func onSQLite(t testing.TB) *shop {
 	t.Helper()
-	db, err := sqlite.OpenDB(t.TempDir() + "/shop.db")
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = db.Close() })
-	_, err = sqlite.Migrate(t.Context(), db, sqlite.Config{})
-	require.NoError(t, err)
-	log, err := sqlite.Open(t.Context(), db, sqlite.Config{})
-	require.NoError(t, err)
-	return newShop(t, db, log)
+	o := waybilltest.New(t, registry.New())
+	return newShop(t, o.DB, o.Store)
 }
 
 // onMySQL returns a shop on MySQL or MariaDB, with the application's handle. Without a server the test is

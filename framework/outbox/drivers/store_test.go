@@ -9,22 +9,22 @@ import (
 	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/stretchr/testify/require"
 
-	"github.com/waybill-go/waybill/framework/notification"
-	"github.com/waybill-go/waybill/framework/outbox"
 	"github.com/waybill-go/waybill/framework/store/postgres"
 	"github.com/waybill-go/waybill/framework/store/postgres/postgrestest"
 	"github.com/waybill-go/waybill/framework/store/storetest"
-	"github.com/waybill-go/waybill/registry"
 )
 
 func TestMain(m *testing.M) { postgrestest.Main(m) }
 
 // newPool returns a pool of an empty database, and a *sql.DB that uses the pool.
-func newPool(t testing.TB) (*pgxpool.Pool, *sql.DB) {
+func newPool(t testing.TB) (*pgxpool.Pool, *sql.DB) { return newPoolOf(t, 30) }
+
+// newPoolOf is newPool with a number of connections.
+func newPoolOf(t testing.TB, connections int32) (*pgxpool.Pool, *sql.DB) {
 	t.Helper()
 	config, err := pgxpool.ParseConfig(postgrestest.DSN(t))
 	require.NoError(t, err)
-	config.MaxConns = 30
+	config.MaxConns = connections
 	pool, err := pgxpool.NewWithConfig(t.Context(), config)
 	require.NoError(t, err)
 	t.Cleanup(pool.Close)
@@ -42,18 +42,8 @@ func TestConformanceOverAPgxPool(t *testing.T) {
 			_, db := newPool(t)
 			return db
 		},
-		Migrate: func(ctx context.Context, db *sql.DB) error {
-			_, err := postgres.Migrate(ctx, db, config)
-			return err
-		},
+		Migrate: func(ctx context.Context, db *sql.DB) ([]string, error) { return postgres.Migrate(ctx, db, config) },
 		Open: func(ctx context.Context, db *sql.DB) (storetest.Store, error) { return postgres.Open(ctx, db, config) },
-		Append: func(ctx context.Context, s storetest.Store, tx *sql.Tx, envelopes ...notification.Envelope) error {
-			publisher, err := outbox.New(registry.New(), s.(*postgres.Store), outbox.Config{MaxPayload: 64 << 20})
-			if err != nil {
-				return err
-			}
-			return publisher.Append(ctx, tx, envelopes...)
-		},
 		Restart: []string{`TRUNCATE outbox RESTART IDENTITY`},
 		Gap:     `SELECT setval('outbox_offset_seq', 999999)`,
 		Slots:   true,

@@ -34,8 +34,8 @@ type Config struct {
 	Type    string   `yaml:"type" doc:"Expression for the type of records that are neither written by the kafka sink nor CloudEvents. It can use topic, partition, offset, key, headers and payload (parsed JSON), as in topic, headers[\"event-type\"] or \"order.\" + payload.kind. Without it such records have the type _unreadable"`
 	Lost    string   `yaml:"lost" enum:"stop,skip" doc:"What happens if records are gone that a sink has not read, after retention or an unclean leader election: stop (the lane waits for a person, and its error says what is gone) or skip (the lane continues after them, and the loss is logged). Default: stop"`
 
-	SASL connection.SASL `yaml:"sasl" doc:"Settings of the authentication to the brokers"`
-	TLS  connection.TLS  `yaml:"tls" doc:"Settings of TLS to the brokers"`
+	SASL connection.SASL `yaml:"sasl" link:"sinks.md#kind-kafka" doc:"Authentication to the brokers, with the keys of a kafka sink's sasl"`
+	TLS  connection.TLS  `yaml:"tls" link:"sinks.md#kind-kafka" doc:"TLS to the brokers, with the keys of a kafka sink's tls"`
 
 	// TLSConfig and TokenProvider are as in the configuration of a kafka sink.
 	TLSConfig     *tls.Config              `yaml:"-"`

@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -59,19 +58,6 @@ func leased(t *testing.T, s *sqlite.Store) store.Reader {
 	return reader
 }
 
-// abort writes a record in a transaction that is aborted.
-func (w *world) abort(t *testing.T) {
-	t.Helper()
-	client, err := kgo.NewClient(kgo.SeedBrokers(w.cluster.Brokers...), kgo.TransactionalID(w.topic))
-	require.NoError(t, err)
-	defer client.Close()
-	require.NoError(t, client.BeginTransaction())
-	r := orders(900, 1, 1)[0]
-	r.Topic = w.topic
-	require.NoError(t, client.ProduceSync(t.Context(), r).FirstErr())
-	require.NoError(t, client.EndTransaction(t.Context(), kgo.TryAbort))
-}
-
 // An election took place between the last record that was read and the control record after it.
 func testAControlRecordOfALaterEpochIsNoLoss(t *testing.T, cluster *kafkatest.Cluster) {
 	w := newWorld(t, cluster, 1, nil)
@@ -86,19 +72,13 @@ func testAControlRecordOfALaterEpochIsNoLoss(t *testing.T, cluster *kafkatest.Cl
 		cluster.Start(t)
 	}
 	elect()
-	w.abort(t)
+	w.transact(t, w.transactional(t), kgo.TryAbort, orders(900, 1, 1)...)
 	s := w.open(t)
 	all, end, err := readAll(t, s, leased(t, s), 100)
 	require.NoError(t, err)
 	require.Len(t, all, 3)
 	elect()
-	require.Eventually(t, func() bool {
-		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
-		defer cancel()
-		r := orders(3, 1, 1)[0]
-		r.Topic = w.topic
-		return w.client.ProduceSync(ctx, r).FirstErr() == nil
-	}, patience, 100*time.Millisecond)
+	w.writeAgain(t, orders(3, 1, 1)...)
 	require.Eventually(t, func() bool {
 		all, _, err = readAll(t, s, readerAt(t, s, end), 100)
 		require.NotErrorIs(t, err, kafka.ErrLost)
@@ -189,13 +169,7 @@ func testTimesThatNoDatabaseHas(t *testing.T, cluster *kafkatest.Cluster) {
 	}
 	s := w.open(t)
 	forward(t, s, newTaken())
-	var parked []store.ParkedDelivery
-	require.Eventually(t, func() bool {
-		var err error
-		parked, err = s.FindParked(t.Context(), store.ParkedFilter{}, store.ParkedPlace{}, 10)
-		return assert.NoError(t, err) && len(parked) == 4
-	}, 20*time.Second, 50*time.Millisecond)
-	for _, p := range parked {
+	for _, p := range awaitParked(t, s, 4) {
 		_, err := p.Envelope.OccurredOn.MarshalJSON()
 		require.NoError(t, err, p.Envelope.OccurredOn)
 	}
@@ -264,15 +238,7 @@ func TestAReplayedKeyWaitsForItsParkedDelivery(t *testing.T) {
 	}
 	forward(t, s, sink, many)
 	before := len(sink.await(t, 13)) // ten of the other key, and three of this one
-	parked := func(n int) {
-		t.Helper()
-		require.Eventually(t, func() bool {
-			rows, err := s.FindParked(t.Context(), store.ParkedFilter{Sink: "events"}, store.ParkedPlace{}, 100)
-			require.NoError(t, err)
-			return len(rows) == n
-		}, patience, 20*time.Millisecond)
-	}
-	parked(7)
+	awaitParked(t, s, 7)
 	query := store.ReplayQuery{Sink: "events", Types: []notification.TypeFilter{notification.AllTypes}, UpTo: 20}
 	require.Eventually(t, func() bool {
 		count, err := s.CountReplay(t.Context(), query)
@@ -281,9 +247,9 @@ func TestAReplayedKeyWaitsForItsParkedDelivery(t *testing.T) {
 	require.NoError(t, s.Begin(t.Context(), store.Action{ID: "again", Name: "replay", Planned: 20}))
 	_, err := s.Replay(t.Context(), store.ReplayBatch{ReplayQuery: query, Action: "again", Limit: 100})
 	require.NoError(t, err)
-	parked(10)
+	awaitParked(t, s, 10)
 	failing.Store(false)
-	parked(0)
+	awaitParked(t, s, 0)
 	again := make(map[string][]string)
 	require.Eventually(t, func() bool {
 		clear(again)
@@ -324,6 +290,15 @@ func TestAForgottenSinkContinuesAfterAGap(t *testing.T) {
 	require.Zero(t, created.Passed)
 }
 
+// transactional returns a client with transactions.
+func (w *world) transactional(t *testing.T) *kgo.Client {
+	t.Helper()
+	client, err := kgo.NewClient(kgo.SeedBrokers(w.cluster.Brokers...), kgo.TransactionalID(w.topic))
+	require.NoError(t, err)
+	t.Cleanup(client.Close)
+	return client
+}
+
 // transact writes records in a transaction, which it commits or aborts.
 func (w *world) transact(t *testing.T, client *kgo.Client, end kgo.TransactionEndTry, records ...*kgo.Record) {
 	t.Helper()
@@ -340,9 +315,7 @@ func (w *world) transact(t *testing.T, client *kgo.Client, end kgo.TransactionEn
 func testAReaderComesToEachEndBetweenTransactions(t *testing.T, cluster *kafkatest.Cluster) {
 	w := newWorld(t, cluster, 1, nil)
 	w.begun(t)
-	client, err := kgo.NewClient(kgo.SeedBrokers(cluster.Brokers...), kgo.TransactionalID(w.topic))
-	require.NoError(t, err)
-	t.Cleanup(client.Close)
+	client := w.transactional(t)
 	s := w.open(t)
 	reader := leased(t, s)
 	var targets []store.Target
@@ -387,9 +360,7 @@ func testAReaderComesToEachEndBetweenTransactions(t *testing.T, cluster *kafkate
 
 func testTransactionsArriveThroughTheForwarder(t *testing.T, cluster *kafkatest.Cluster) {
 	w := newWorld(t, cluster, 3, nil)
-	client, err := kgo.NewClient(kgo.SeedBrokers(cluster.Brokers...), kgo.TransactionalID(w.topic))
-	require.NoError(t, err)
-	t.Cleanup(client.Close)
+	client := w.transactional(t)
 	s, sink := w.open(t), newTaken()
 	forward(t, s, sink)
 	const transactions, each = 40, 10

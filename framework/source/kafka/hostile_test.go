@@ -2,7 +2,6 @@ package kafka_test
 
 import (
 	"encoding/json"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -16,7 +15,8 @@ import (
 	"github.com/waybill-go/waybill/framework/store"
 	"github.com/waybill-go/waybill/framework/store/postgres"
 	"github.com/waybill-go/waybill/framework/store/postgres/postgrestest"
-	"github.com/waybill-go/waybill/framework/store/sqlite"
+	"github.com/waybill-go/waybill/framework/waybilltest"
+	"github.com/waybill-go/waybill/registry"
 	kafkasink "github.com/waybill-go/waybill/sinks/kafka"
 )
 
@@ -27,7 +27,7 @@ type parker interface {
 }
 
 func TestAnyRecordCanBeParked(t *testing.T) {
-	stores := map[string]parker{"SQLite": parkedInSQLite(t), "PostgreSQL": parkedInPostgres(t)}
+	stores := map[string]parker{"SQLite": waybilltest.New(t, registry.New()).Store, "PostgreSQL": parkedInPostgres(t)}
 	var rules []*kafka.Source
 	for _, rule := range []string{"", "topic", `headers["kind"]`, "payload.kind", `string(date(payload.kind))`} {
 		s, err := kafka.New(kafka.Config{Brokers: []string{"localhost:1"}, Topics: []string{"orders"}, Type: rule})
@@ -138,17 +138,6 @@ func comesBack(t *testing.T, s parker, parked []store.Parked) {
 		}
 		require.Equal(t, want, got)
 	}
-}
-
-func parkedInSQLite(t *testing.T) parker {
-	db, err := sqlite.OpenDB(filepath.Join(t.TempDir(), "outbox.db"))
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = db.Close() })
-	_, err = sqlite.Migrate(t.Context(), db, sqlite.Config{})
-	require.NoError(t, err)
-	s, err := sqlite.Open(t.Context(), db, sqlite.Config{})
-	require.NoError(t, err)
-	return s
 }
 
 func parkedInPostgres(t *testing.T) parker {

@@ -11,10 +11,7 @@ import (
 
 func TestMain(m *testing.M) {
 	crashtest.RunPublisher()
-	goleak.VerifyTestMain(stopping{m},
-		// The proxy's library sometimes leaks a goroutine if the fault of a connection ends while the
-		// library holds a chunk.
-		goleak.IgnoreAnyFunction("github.com/Shopify/toxiproxy/v2/toxics.(*ToxicStub).Run"))
+	goleak.VerifyTestMain(stopping{m})
 }
 
 // stopping stops the PostgreSQL server after the tests.

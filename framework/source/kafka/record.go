@@ -46,21 +46,13 @@ func (s *Source) envelope(r *kgo.Record) notification.Envelope {
 	return *e
 }
 
-// The times that a notification can have.
-var (
-	firstTime = time.Date(1, 1, 1, 0, 0, 0, 0, time.UTC)
-	lastTime  = time.Date(9999, 12, 31, 23, 59, 59, 999_000_000, time.UTC)
-)
-
 // occurred returns the timestamp of a record. It returns the nearest possible time with an error if a
 // notification cannot have that time, as when a program has written microseconds for milliseconds.
 func occurred(r *kgo.Record) (time.Time, error) {
 	at := timestamp(r)
-	switch {
-	case at.Before(firstTime):
-		return firstTime, fmt.Errorf("its timestamp is before the year 1")
-	case at.After(lastTime):
-		return lastTime, fmt.Errorf("its timestamp is after the year 9999")
+	nearest := notification.ClampTime(at)
+	if !nearest.Equal(at) {
+		return nearest, errors.New("its timestamp is outside of the years 1 to 9999")
 	}
 	return at, nil
 }

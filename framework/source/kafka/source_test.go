@@ -2,8 +2,7 @@ package kafka_test
 
 import (
 	"cmp"
-	"context"
-	"encoding/json"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -29,30 +28,28 @@ const patience = time.Minute
 
 // onBoth has the tests that run on a fake and on a real cluster.
 var onBoth = map[string]func(*testing.T, *kafkatest.Cluster){
-	"what the kafka sink wrote arrives as it was published":          testWhatTheSinkWroteArrives,
-	"records of other programs get their type by the expression":     testForeignRecordsGetTheirType,
-	"what cannot be read is parked as unrouted, and delays nothing":  testWhatCannotBeReadIsParked,
-	"each key arrives in order through restarts of the forwarder":    testKeysStayInOrderThroughRestarts,
-	"nothing of an aborted transaction arrives":                      testNothingOfAnAbortedTransactionArrives,
-	"new partitions are new lanes":                                   testNewPartitionsAreNewLanes,
-	"records that are gone stop the lane, which says what is gone":   testRecordsThatAreGoneStopTheLane,
-	"with lost: skip the lane continues behind the lost records":     testLostRecordsCanBeSkipped,
-	"a sink that begins now passes over what there is":               testASinkBeginsWhereItSays,
-	"a replay goes back to a time":                                   testAReplayGoesBack,
-	"the groups of Kafka follow the sinks":                           testTheGroupsFollow,
-	"a topic that was deleted and created again is refused":          testATopicThatWasCreatedAgainIsRefused,
-	"a topic that vanishes stops its own lanes only":                 testATopicThatVanishesStopsItsOwnLanes,
-	"a sample has what is pending, and since when":                   testASampleHasWhatIsPending,
-	"topics that do not exist or are compacted are refused by name":  testTopicsThatCannotBeReadAreRefused,
-	"a restart of the broker is waited for":                          testARestartIsWaitedFor,
-	"the forwarder lives while the brokers are away":                 testTheForwarderLivesWhileTheBrokersAreAway,
-	"a delivery that is refused is parked dead, and its key goes on": testADeadDeliveryIsParked,
-	"what a failed delivery holds back comes after it":               testRetriesKeepTheOrderOfKeys,
-	"a control record of a later epoch is no loss":                   testAControlRecordOfALaterEpochIsNoLoss,
-	"a lane behind an aborted transaction is late":                   testALaneBehindAnAbortedTransactionIsLate,
-	"times that no database has stop no lane":                        testTimesThatNoDatabaseHas,
-	"a reader comes to each end between transactions":                testAReaderComesToEachEndBetweenTransactions,
-	"transactions arrive through the forwarder":                      testTransactionsArriveThroughTheForwarder,
+	"what the kafka sink wrote arrives as it was published":         testWhatTheSinkWroteArrives,
+	"records of other programs get their type by the expression":    testForeignRecordsGetTheirType,
+	"what cannot be read is parked as unrouted, and delays nothing": testWhatCannotBeReadIsParked,
+	"each key arrives in order through restarts of the forwarder":   testKeysStayInOrderThroughRestarts,
+	"new partitions are new lanes":                                  testNewPartitionsAreNewLanes,
+	"records that are gone stop the lane, which says what is gone":  testRecordsThatAreGoneStopTheLane,
+	"with lost: skip the lane continues behind the lost records":    testLostRecordsCanBeSkipped,
+	"a sink that begins now passes over what there is":              testASinkBeginsWhereItSays,
+	"a replay goes back to a time":                                  testAReplayGoesBack,
+	"the groups of Kafka follow the sinks":                          testTheGroupsFollow,
+	"a topic that was deleted and created again is refused":         testATopicThatWasCreatedAgainIsRefused,
+	"a topic that vanishes stops its own lanes only":                testATopicThatVanishesStopsItsOwnLanes,
+	"a sample has what is pending, and since when":                  testASampleHasWhatIsPending,
+	"topics that do not exist or are compacted are refused by name": testTopicsThatCannotBeReadAreRefused,
+	"a restart of the broker is waited for":                         testARestartIsWaitedFor,
+	"the forwarder lives while the brokers are away":                testTheForwarderLivesWhileTheBrokersAreAway,
+	"what fails is parked, and its key goes on in order":            testFailuresKeepTheOrderOfKeys,
+	"a control record of a later epoch is no loss":                  testAControlRecordOfALaterEpochIsNoLoss,
+	"a lane behind an aborted transaction is late":                  testALaneBehindAnAbortedTransactionIsLate,
+	"times that no database has stop no lane":                       testTimesThatNoDatabaseHas,
+	"a reader comes to each end between transactions":               testAReaderComesToEachEndBetweenTransactions,
+	"transactions arrive through the forwarder":                     testTransactionsArriveThroughTheForwarder,
 }
 
 func TestOnAFake(t *testing.T) {
@@ -127,13 +124,7 @@ func testWhatCannotBeReadIsParked(t *testing.T, cluster *kafkatest.Cluster) {
 	s, sink := w.open(t), newTaken()
 	forward(t, s, sink)
 	sink.await(t, 1)
-	var parked []store.ParkedDelivery
-	require.Eventually(t, func() (ok bool) {
-		var err error
-		parked, err = s.FindParked(t.Context(), store.ParkedFilter{}, store.ParkedPlace{}, 10)
-		require.NoError(t, err)
-		return len(parked) == 2
-	}, patience, 20*time.Millisecond)
+	parked := awaitParked(t, s, 2)
 	for i, p := range parked {
 		assert.Equal(t, store.SinkUnrouted, p.Sink)
 		assert.Equal(t, kafka.TypeUnreadable, p.Envelope.Type)
@@ -165,32 +156,6 @@ func testKeysStayInOrderThroughRestarts(t *testing.T, cluster *kafkatest.Cluster
 	writing.Wait()
 	forward(t, w.open(t), sink)
 	inOrder(t, sink.await(t, n))
-}
-
-func testNothingOfAnAbortedTransactionArrives(t *testing.T, cluster *kafkatest.Cluster) {
-	w := newWorld(t, cluster, 1, nil)
-	client, err := kgo.NewClient(kgo.SeedBrokers(cluster.Brokers...), kgo.TransactionalID(w.topic))
-	require.NoError(t, err)
-	defer client.Close()
-	for i := range 20 {
-		require.NoError(t, client.BeginTransaction())
-		r := orders(i, 1, 1)[0]
-		r.Topic = w.topic
-		require.NoError(t, client.ProduceSync(t.Context(), r).FirstErr())
-		require.NoError(t, client.EndTransaction(t.Context(), kgo.TransactionEndTry(i%2 == 0)))
-	}
-	s, sink := w.open(t), newTaken()
-	forward(t, s, sink)
-	for _, d := range sink.await(t, 10) {
-		var i int
-		require.NoError(t, json.Unmarshal(d.Payload, &i))
-		assert.Zero(t, i%2, "it was aborted")
-	}
-	require.Eventually(t, func() bool { // control records behind the last record count as read too
-		sample, err := s.Sample(t.Context(), store.SampleQuery{})
-		require.NoError(t, err)
-		return len(sample.Sinks) == 2 && sample.Sinks[0].Pending == 0 && sample.Sinks[1].Pending == 0
-	}, patience, 50*time.Millisecond)
 }
 
 func testNewPartitionsAreNewLanes(t *testing.T, cluster *kafkatest.Cluster) {
@@ -251,14 +216,9 @@ func testRecordsThatAreGoneStopTheLane(t *testing.T, cluster *kafkatest.Cluster)
 	w.begun(t)
 	w.lose(t, 4)
 	s := w.open(t)
-	lease, err := s.Acquire(t.Context(), store.NewLane("events", 0, store.Slots), "test", time.Minute)
-	require.NoError(t, err)
-	reader, err := s.NewReader(lease.Position, store.Filter{Slots: lease.Lane.Slots, Types: notification.AllTypes})
-	require.NoError(t, err)
-	target, err := s.Probe(t.Context())
-	require.NoError(t, err)
+	reader := leased(t, s)
 	for range 2 { // it stays like this
-		_, err = reader.Next(t.Context(), target, 100)
+		_, _, err := readAll(t, s, reader, 100)
 		require.ErrorIs(t, err, kafka.ErrLost)
 		require.ErrorContains(t, err, fmt.Sprintf("4 records, from %s/0@0 up to offset 3", w.topic))
 		require.ErrorContains(t, err, "source.kafka.lost: skip")
@@ -413,15 +373,7 @@ func testARestartIsWaitedFor(t *testing.T, cluster *kafkatest.Cluster) {
 	sink.await(t, 10)
 	cluster.Stop(t)
 	cluster.Start(t)
-	require.Eventually(t, func() bool {
-		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
-		defer cancel()
-		records := orders(10, 10, 3)
-		for _, r := range records {
-			r.Topic = w.topic
-		}
-		return w.client.ProduceSync(ctx, records...).FirstErr() == nil
-	}, patience, 100*time.Millisecond)
+	w.writeAgain(t, orders(10, 10, 3)...)
 	sink.await(t, 20)
 }
 
@@ -445,37 +397,24 @@ func testTheForwarderLivesWhileTheBrokersAreAway(t *testing.T, cluster *kafkates
 	}
 }
 
-func testADeadDeliveryIsParked(t *testing.T, cluster *kafkatest.Cluster) {
-	w := newWorld(t, cluster, 2, nil)
-	w.write(t, orders(0, 20, 5)...)
+func testFailuresKeepTheOrderOfKeys(t *testing.T, cluster *kafkatest.Cluster) {
+	w := newWorld(t, cluster, 3, nil)
+	w.write(t, orders(0, 60, 6)...)
 	s, sink := w.open(t), newTaken()
+	failed := make(map[string]bool)
 	sink.answer = func(d *notification.Delivery) error {
 		if d.ID == "order-7" {
-			return sinks.Permanent(fmt.Errorf("refused"))
+			return sinks.Permanent(errors.New("refused"))
+		}
+		if !failed[d.ID] && rand.IntN(3) == 0 {
+			failed[d.ID] = true
+			return errors.New("not now")
 		}
 		return nil
 	}
 	forward(t, s, sink)
-	inOrder(t, sink.await(t, 19))
-	require.Eventually(t, func() bool {
-		parked, err := s.FindParked(t.Context(), store.ParkedFilter{Sink: "events"}, store.ParkedPlace{}, 10)
-		require.NoError(t, err)
-		return len(parked) == 1 && parked[0].State == store.StateDead && parked[0].Envelope.ID == "order-7"
-	}, patience, 20*time.Millisecond)
-}
-
-func testRetriesKeepTheOrderOfKeys(t *testing.T, cluster *kafkatest.Cluster) {
-	w := newWorld(t, cluster, 3, nil)
-	w.write(t, orders(0, 60, 6)...)
-	sink := newTaken()
-	failed := make(map[string]bool)
-	sink.answer = func(d *notification.Delivery) error {
-		if !failed[d.ID] && rand.IntN(3) == 0 {
-			failed[d.ID] = true
-			return fmt.Errorf("not now")
-		}
-		return nil
-	}
-	forward(t, w.open(t), sink)
-	inOrder(t, sink.await(t, 60))
+	inOrder(t, sink.await(t, 59))
+	dead := awaitParked(t, s, 1)[0]
+	require.Equal(t, store.StateDead, dead.State)
+	require.Equal(t, "order-7", dead.Envelope.ID)
 }

@@ -1,17 +1,113 @@
 package kafka_test
 
 import (
+	"bytes"
+	"runtime"
 	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/waybill-go/waybill/framework/notification"
+	kafka "github.com/waybill-go/waybill/framework/source/kafka"
 	"github.com/waybill-go/waybill/framework/store"
+	"github.com/waybill-go/waybill/framework/store/sqlite"
 	"github.com/waybill-go/waybill/sinks/kafka/kafkatest"
 )
+
+// An idle forwarder requests little more than the ends of the partitions.
+func TestAnIdleForwarderSendsFewRequests(t *testing.T) {
+	t.Parallel()
+	cluster := kafkatest.Fake(t)
+	w := newWorld(t, cluster, 3, nil)
+	w.write(t, orders(0, 10, 10)...)
+	sink := newTaken()
+	forward(t, w.open(t), sink)
+	sink.await(t, 10)
+	time.Sleep(5 * time.Second) // the consumer groups have caught up
+	var looks, metadata, commits atomic.Int64
+	cluster.Fake.Control(func(request kmsg.Request) (kmsg.Response, error, bool) {
+		cluster.Fake.KeepControl()
+		switch request.(type) {
+		case *kmsg.ListOffsetsRequest:
+			looks.Add(1)
+		case *kmsg.MetadataRequest:
+			metadata.Add(1)
+		case *kmsg.OffsetCommitRequest:
+			commits.Add(1)
+		}
+		return nil, nil, false
+	})
+	const seconds = 5
+	time.Sleep(seconds * time.Second)
+	require.LessOrEqual(t, looks.Load(), int64(25*seconds))
+	require.LessOrEqual(t, metadata.Load(), int64(2*seconds))
+	require.Zero(t, commits.Load(), "positions that did not move are not written")
+}
+
+// Each answer has more than a page can hold, as with huge records or slow sinks.
+func TestAllReadersTogetherKeepALimitedPartOfTheAnswers(t *testing.T) {
+	t.Parallel()
+	const partitions, each, most = 8, 20, 500 << 10
+	w := newWorld(t, kafkatest.Fake(t), partitions, nil)
+	var err error
+	w.client, err = kgo.NewClient(kgo.SeedBrokers(w.cluster.Brokers...), kgo.RecordPartitioner(kgo.ManualPartitioner()))
+	require.NoError(t, err)
+	t.Cleanup(w.client.Close)
+	var records []*kgo.Record
+	for i := range partitions * each {
+		records = append(records, &kgo.Record{Partition: int32(i % partitions), Value: bytes.Repeat([]byte{byte(i)}, 16<<10)})
+	}
+	w.write(t, records...)
+	source, err := kafka.New(w.config(func(c *kafka.Config) { c.Type = `"t"` }))
+	require.NoError(t, err)
+	t.Cleanup(source.Close)
+	source.KeepAtMost(most)
+	beginnings, err := source.Begin(t.Context(), nil, store.StartOldest)
+	require.NoError(t, err)
+	readers := make([]store.Reader, partitions)
+	for i := range readers {
+		readers[i], err = source.NewReader(beginnings[i].Position, store.Filter{Slots: store.SlotRange{First: i, Last: i}, Types: notification.AllTypes})
+		require.NoError(t, err)
+	}
+	target, err := source.Probe(t.Context())
+	require.NoError(t, err)
+	var highest int64
+	for i := range each {
+		for partition, r := range readers {
+			page, err := r.Next(t.Context(), target, 1)
+			require.NoError(t, err)
+			require.Len(t, page.Envelopes, 1)
+			require.Equal(t, byte(i*partitions+partition), page.Envelopes[0].Payload[0])
+			highest = max(highest, source.Kept())
+		}
+	}
+	require.LessOrEqual(t, highest, int64(most))
+	require.Positive(t, highest)
+	require.Zero(t, source.Kept(), "all is read")
+
+	func() {
+		again, err := source.NewReader(beginnings[0].Position, store.Filter{Types: notification.AllTypes})
+		require.NoError(t, err)
+		_, err = again.Next(t.Context(), target, 1)
+		require.NoError(t, err)
+		require.Positive(t, source.Kept())
+	}()
+	require.Eventually(t, func() bool { runtime.GC(); return source.Kept() == 0 }, patience, time.Millisecond, "an unused reader keeps nothing")
+}
+
+// lagOf returns how late the sink events is.
+func lagOf(t *testing.T, s *sqlite.Store) time.Duration {
+	t.Helper()
+	sample, err := s.Sample(t.Context(), store.SampleQuery{})
+	require.NoError(t, err)
+	i := slices.IndexFunc(sample.Sinks, func(s store.SinkSample) bool { return s.Sink == "events" })
+	return sample.Sinks[i].Lag
+}
 
 // The alert on retention must continue once the records are gone.
 func TestALaneWhoseRecordsAreGoneIsLate(t *testing.T) {
@@ -24,15 +120,9 @@ func TestALaneWhoseRecordsAreGoneIsLate(t *testing.T) {
 	w.write(t, records...)
 	w.begun(t)
 	s := w.open(t)
-	lag := func() time.Duration {
-		sample, err := s.Sample(t.Context(), store.SampleQuery{})
-		require.NoError(t, err)
-		i := slices.IndexFunc(sample.Sinks, func(s store.SinkSample) bool { return s.Sink == "events" })
-		return sample.Sinks[i].Lag
-	}
-	require.Greater(t, lag(), time.Hour)
+	require.Greater(t, lagOf(t, s), time.Hour)
 	w.lose(t, 4)
-	require.Greater(t, lag(), time.Hour)
+	require.Greater(t, lagOf(t, s), time.Hour)
 }
 
 // Aborted transactions and control records are before the oldest record.
@@ -41,14 +131,12 @@ func testALaneBehindAnAbortedTransactionIsLate(t *testing.T, cluster *kafkatest.
 		t.Skip("the fake cluster names no aborted transaction in an answer of one batch")
 	}
 	w := newWorld(t, cluster, 1, nil)
-	w.abort(t)
+	w.transact(t, w.transactional(t), kgo.TryAbort, orders(900, 1, 1)...)
 	r := orders(0, 1, 1)[0]
 	r.Timestamp = time.Now().Add(-100 * time.Minute)
 	w.write(t, r)
 	w.begun(t)
-	sample, err := w.open(t).Sample(t.Context(), store.SampleQuery{})
-	require.NoError(t, err)
-	require.Greater(t, sample.Sinks[0].Lag, time.Hour)
+	require.Greater(t, lagOf(t, w.open(t)), time.Hour)
 }
 
 // Metrics and the dashboard sample any number of late lanes every few seconds.
@@ -68,15 +156,9 @@ func TestAStoppedLaneCostsOneFetch(t *testing.T) {
 		fetches.Add(1)
 		return nil, nil, false
 	})
-	late := func() {
-		sample, err := s.Sample(t.Context(), store.SampleQuery{})
-		require.NoError(t, err)
-		i := slices.IndexFunc(sample.Sinks, func(s store.SinkSample) bool { return s.Sink == "events" })
-		require.Greater(t, sample.Sinks[i].Lag, time.Hour)
-	}
-	late()
+	require.Greater(t, lagOf(t, s), time.Hour)
 	first := fetches.Load()
 	require.Positive(t, first)
-	late()
+	require.Greater(t, lagOf(t, s), time.Hour)
 	require.Equal(t, first, fetches.Load())
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/route"
 	kafka "github.com/waybill-go/waybill/framework/source/kafka"
+	"github.com/waybill-go/waybill/framework/store"
 	"github.com/waybill-go/waybill/framework/store/sqlite"
 	"github.com/waybill-go/waybill/sinks"
 	kafkasink "github.com/waybill-go/waybill/sinks/kafka"
@@ -195,4 +196,29 @@ func forward(t *testing.T, s forwarder.Store, sink sinks.Sink, change ...func(*f
 	})
 	t.Cleanup(stop)
 	return stop
+}
+
+// awaitParked returns the parked deliveries when there are n.
+func awaitParked(t *testing.T, s *sqlite.Store, n int) (parked []store.ParkedDelivery) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		var err error
+		parked, err = s.FindParked(t.Context(), store.ParkedFilter{}, store.ParkedPlace{}, 100)
+		require.NoError(t, err)
+		return len(parked) == n
+	}, patience, 20*time.Millisecond)
+	return parked
+}
+
+// writeAgain writes records, and tries again while the brokers are away.
+func (w *world) writeAgain(t *testing.T, records ...*kgo.Record) {
+	t.Helper()
+	for _, r := range records {
+		r.Topic = w.topic
+	}
+	require.Eventually(t, func() bool {
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		return w.client.ProduceSync(ctx, records...).FirstErr() == nil
+	}, patience, 100*time.Millisecond)
 }

@@ -8,12 +8,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/waybill-go/waybill/framework/notification"
-	"github.com/waybill-go/waybill/framework/outbox"
 	"github.com/waybill-go/waybill/framework/store/mysql"
 	"github.com/waybill-go/waybill/framework/store/mysql/mysqltest"
 	"github.com/waybill-go/waybill/framework/store/storetest"
-	"github.com/waybill-go/waybill/registry"
 )
 
 func TestConformance(t *testing.T) {
@@ -41,19 +38,9 @@ func TestConformanceWithTheApplicationsHandle(t *testing.T) {
 
 func dialect(config mysql.Config, newDB func(testing.TB) *sql.DB) storetest.Dialect {
 	return storetest.Dialect{
-		NewDB: func(t *testing.T) *sql.DB { return newDB(t) },
-		Migrate: func(ctx context.Context, db *sql.DB) error {
-			_, err := mysql.Migrate(ctx, db, config)
-			return err
-		},
-		Open: func(ctx context.Context, db *sql.DB) (storetest.Store, error) { return mysql.Open(ctx, db, config) },
-		Append: func(ctx context.Context, s storetest.Store, tx *sql.Tx, envelopes ...notification.Envelope) error {
-			publisher, err := outbox.New(registry.New(), s.(*mysql.Store), outbox.Config{MaxPayload: 64 << 20})
-			if err != nil {
-				return err
-			}
-			return publisher.Append(ctx, tx, envelopes...)
-		},
+		NewDB:   func(t *testing.T) *sql.DB { return newDB(t) },
+		Migrate: func(ctx context.Context, db *sql.DB) ([]string, error) { return mysql.Migrate(ctx, db, config) },
+		Open:    func(ctx context.Context, db *sql.DB) (storetest.Store, error) { return mysql.Open(ctx, db, config) },
 		Restart: []string{`TRUNCATE TABLE outbox`},
 		Gap:     `ALTER TABLE outbox AUTO_INCREMENT = 1000000`,
 		Quote:   "`",

@@ -49,12 +49,12 @@ func (p position) unsettled() spans.Set {
 // count as not settled for now.
 const maxUnsettled = 1000
 
-// settled returns the condition that a row after through is settled; "" if none counts as settled.
+// settled returns the condition that a row after through is settled.
 func (p position) settled() tables.Expr {
 	top := p.goal().top
 	unsettled := p.unsettled()
 	if top <= p.through() || len(unsettled) > maxUnsettled {
-		return tables.Expr{}
+		return tables.SQL(`false`)
 	}
 	if len(unsettled) == 0 {
 		return tables.SQL("`offset` <= ?", top)

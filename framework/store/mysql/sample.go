@@ -64,7 +64,7 @@ func (s *waitingSpan) count(ctx context.Context, after, last int64, limit int, f
 		return nil
 	}, `SELECT lane, count(*), min(occurred_on) FROM (SELECT ? AS lane, occurred_on FROM {log} o WHERE "offset" > ? AND "offset" <= ?
 		AND NOT ? AND ? AND `+tables.NotCancelled+` AND type <> '`+VoidType+`' ORDER BY "offset" LIMIT ?) waiting GROUP BY lane`,
-		lane, after, last, orFalse(s.pos.settled()), types, limit)
+		lane, after, last, s.pos.settled(), types, limit)
 }
 
 // Extent reads the size of the log from the catalog, and asks the tracker since when the lowest offset

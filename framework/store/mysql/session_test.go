@@ -5,16 +5,13 @@ import (
 	"fmt"
 	"net/url"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/waybill-go/waybill/framework/notification"
-	"github.com/waybill-go/waybill/framework/outbox"
 	"github.com/waybill-go/waybill/framework/store"
 	"github.com/waybill-go/waybill/framework/store/mysql"
 	"github.com/waybill-go/waybill/framework/store/mysql/mysqltest"
-	"github.com/waybill-go/waybill/registry"
+	"github.com/waybill-go/waybill/framework/store/storetest"
 )
 
 // odd are global values of MariaDB with which a plain session does something else.
@@ -90,70 +87,8 @@ func TestAHandleInWhoseSessionsStatementsMeanSomethingElseIsRefused(t *testing.T
 	}
 }
 
-// useOutbox creates an outbox, and does with its rows what applications, forwarders and operators do.
+// useOutbox uses a new outbox through a handle.
 func useOutbox(t *testing.T, db *sql.DB) {
 	t.Helper()
-	s := openStore(t, db, mysql.Config{Receipts: true})
-	publisher, err := outbox.New(registry.New(), s, outbox.Config{})
-	require.NoError(t, err)
-	_, err = s.Cut(t.Context(), "mail", 1, store.StartOldest)
-	require.NoError(t, err)
-	r, err := s.NewReader(nil, allRows)
-	require.NoError(t, err)
-
-	// The rows of a transaction that commits late are read one by one.
-	late := begin(t, db)
-	envelopes := make([]notification.Envelope, 300)
-	for i := range envelopes {
-		envelopes[i] = notification.Envelope{ID: fmt.Sprint(i), Type: "t", Version: 1, Key: `käy "'\` + "👍", OccurredOn: time.Now(), Payload: []byte(`{"text": "\\\"''👍"}`)}
-	}
-	envelopes[0].Key, envelopes[0].DeliverAt = "", time.Now().Add(time.Hour)
-	require.NoError(t, publisher.Append(t.Context(), late, envelopes...))
-	early := begin(t, db)
-	require.NoError(t, publisher.Append(t.Context(), early, notification.Envelope{ID: "early", Type: "t", Version: 1, OccurredOn: time.Now(), Payload: []byte(`{}`)}))
-	require.NoError(t, early.Commit())
-	require.Len(t, read(t, s, r), 1)
-	require.NoError(t, late.Commit())
-	offsets := read(t, s, r)
-	require.Len(t, offsets, len(envelopes))
-
-	// What is parked is listed, found and settled.
-	lease, err := s.Acquire(t.Context(), store.NewLane("mail", 0, 1), "w", time.Hour)
-	require.NoError(t, err)
-	parked := make([]store.Parked, len(envelopes))
-	refs := make([]store.Ref, len(envelopes))
-	for i, e := range envelopes {
-		e.Offset = offsets[i]
-		parked[i] = store.Parked{Envelope: e, State: store.StateRetrying, Attempt: 1, DueAt: time.Now().Add(-time.Minute)}
-		refs[i] = store.RefOf(&e)
-	}
-	require.NoError(t, s.Checkpoint(t.Context(), store.Checkpoint{Lease: lease, TTL: time.Hour, Number: 1, Park: parked}))
-	due, _, err := s.Due(t.Context(), store.DueQuery{Lane: lease.Lane, Now: time.Now(), Limit: 1000})
-	require.NoError(t, err)
-	require.Len(t, due, len(envelopes))
-	require.Equal(t, envelopes[1].Key, due[1].Envelope.Key)
-	require.JSONEq(t, string(envelopes[1].Payload), string(due[1].Envelope.Payload))
-	found, err := s.FindParked(t.Context(), store.ParkedFilter{Sink: "mail", Key: envelopes[1].Key}, store.ParkedPlace{}, 1000)
-	require.NoError(t, err)
-	require.Len(t, found, len(envelopes)-1)
-	require.NoError(t, s.Checkpoint(t.Context(), store.Checkpoint{Lease: lease, TTL: time.Hour, Number: 2, Unpark: refs,
-		Receipts: []store.Receipt{{Offset: refs[1].Offset, ID: refs[1].ID, Receipt: "r", Attempt: 1, DeliveredAt: time.Now()}}}))
-	found, err = s.FindParked(t.Context(), store.ParkedFilter{}, store.ParkedPlace{}, 1000)
-	require.NoError(t, err)
-	require.Empty(t, found)
-
-	// What publishers write in their own transactions counts once.
-	tx := begin(t, db)
-	cancelled, err := s.Cancel(t.Context(), tx, store.Scheduled{ID: envelopes[0].ID})
-	require.NoError(t, err)
-	require.Equal(t, 1, cancelled)
-	for _, want := range []bool{true, false} {
-		free, err := s.Claim(t.Context(), tx, store.Claim{Type: "t", Key: "k", Period: time.Hour})
-		require.NoError(t, err)
-		require.Equal(t, want, free)
-		first, err := s.First(t.Context(), tx, "c", "1")
-		require.NoError(t, err)
-		require.Equal(t, want, first)
-	}
-	require.NoError(t, tx.Commit())
+	storetest.Use(t, dialect(mysql.Config{Receipts: true}, func(testing.TB) *sql.DB { return db }))
 }

@@ -31,6 +31,6 @@ func (d *dialect) Beginning(ctx context.Context, since time.Time) (at tables.Beg
 		return at, err
 	}
 	err = d.run.Row(ctx, d.db, `SELECT count(*) FROM (SELECT 1 FROM {log} WHERE ? AND type <> '`+VoidType+`' LIMIT ?) passed`,
-		tables.SQL(`("offset" <= ? OR ?)`, pos.through(), orFalse(pos.settled())), store.PendingLimit).Scan(&at.Passed)
+		tables.SQL(`("offset" <= ? OR ?)`, pos.through(), pos.settled()), store.PendingLimit).Scan(&at.Passed)
 	return at, err
 }

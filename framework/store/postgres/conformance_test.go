@@ -8,12 +8,9 @@ import (
 
 	"github.com/lib/pq"
 
-	"github.com/waybill-go/waybill/framework/notification"
-	"github.com/waybill-go/waybill/framework/outbox"
 	"github.com/waybill-go/waybill/framework/store"
 	"github.com/waybill-go/waybill/framework/store/postgres"
 	"github.com/waybill-go/waybill/framework/store/storetest"
-	"github.com/waybill-go/waybill/registry"
 )
 
 func TestConformance(t *testing.T) {
@@ -60,19 +57,9 @@ func setDefault(t testing.TB, db *sql.DB, setting, value string) {
 
 func dialect(config postgres.Config, newDB func(testing.TB) *sql.DB) storetest.Dialect {
 	return storetest.Dialect{
-		NewDB: func(t *testing.T) *sql.DB { return newDB(t) },
-		Migrate: func(ctx context.Context, db *sql.DB) error {
-			_, err := postgres.Migrate(ctx, db, config)
-			return err
-		},
-		Open: func(ctx context.Context, db *sql.DB) (storetest.Store, error) { return postgres.Open(ctx, db, config) },
-		Append: func(ctx context.Context, s storetest.Store, tx *sql.Tx, envelopes ...notification.Envelope) error {
-			publisher, err := outbox.New(registry.New(), s.(*postgres.Store), outbox.Config{MaxPayload: 64 << 20})
-			if err != nil {
-				return err
-			}
-			return publisher.Append(ctx, tx, envelopes...)
-		},
+		NewDB:   func(t *testing.T) *sql.DB { return newDB(t) },
+		Migrate: func(ctx context.Context, db *sql.DB) ([]string, error) { return postgres.Migrate(ctx, db, config) },
+		Open:    func(ctx context.Context, db *sql.DB) (storetest.Store, error) { return postgres.Open(ctx, db, config) },
 		Restart: []string{`TRUNCATE outbox RESTART IDENTITY`},
 		Gap:     `SELECT setval('outbox_offset_seq', 999999)`,
 		OldChecks: []string{

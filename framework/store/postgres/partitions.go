@@ -240,16 +240,13 @@ func (s *Store) expirePartition(ctx context.Context, p partition, e store.Prunin
 		return false, err
 	}
 	err = s.pruneTx(ctx, `LOCK TABLE `+p.Name+` IN SHARE MODE`, func(tx *sql.Tx) error {
-		progress, err := s.progress(ctx, tx, e.Sinks)
+		progress, err := s.run.Progress(ctx, tx, e.Sinks)
 		if err != nil || progress.KeepsAll() {
 			return err
 		}
-		q := statement{}
-		q.WriteString(`SELECT NOT EXISTS (SELECT FROM ` + p.Name + ` WHERE NOT (` + old(&q, e.Age))
-		settledSQL(progress, &q)
-		q.WriteString(`))` + whole(p.Name))
 		may := false
-		if err := tx.QueryRowContext(ctx, q.String(), q.args...).Scan(&may); err != nil || !may {
+		err = s.run.Row(ctx, tx, `SELECT NOT EXISTS (SELECT FROM `+p.Name+` WHERE NOT (?))`+whole(p.Name), s.run.Removable(e.Age, progress)).Scan(&may)
+		if err != nil || !may {
 			return err
 		}
 		gone, err = s.drop(ctx, tx, p, empty, lockLog)
@@ -265,9 +262,7 @@ func (s *Store) worthALock(ctx context.Context, p partition, e store.Pruning) (e
 	if err != nil || now.last < p.To+(p.To-p.From) {
 		return false, false, err
 	}
-	q := statement{}
-	q.WriteString(`SELECT ` + old(&q, e.Age) + ` FROM ` + p.Name + ` ORDER BY "offset" DESC LIMIT 1` + whole(p.Name))
-	err = s.db.QueryRowContext(ctx, q.String(), q.args...).Scan(&worth)
+	err = s.run.Row(ctx, s.db, `SELECT ? FROM `+p.Name+` ORDER BY "offset" DESC LIMIT 1`+whole(p.Name), s.run.Old(e.Age)).Scan(&worth)
 	if errors.Is(err, sql.ErrNoRows) {
 		return true, true, nil
 	}

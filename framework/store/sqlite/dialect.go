@@ -17,7 +17,6 @@ import (
 type dialect struct {
 	tables.Standard
 	*Store
-	returning bool
 }
 
 var _ tables.Dialect = (*dialect)(nil)
@@ -94,9 +93,6 @@ func (*dialect) Ranges(ranges []store.OffsetRange) tables.Expr {
 // Types is the same condition as in a page's query.
 func (*dialect) Types(f notification.TypeFilter) tables.Expr { return typeCondition(f) }
 
-// Returning is true, except in tests of what other databases do.
-func (d *dialect) Returning() bool { return d.returning }
-
 // Missing queries the transaction, which SQLite leaves usable: its errors have one code for
 // everything that is wrong with a statement. Through a wrapper that cannot query, it returns false.
 func (d *dialect) Missing(ctx context.Context, tx store.Execer, table string, _ error) bool {
@@ -117,10 +113,7 @@ func (*dialect) TakeCursors(sink string) tables.Expr {
 
 // WriteLease is one statement.
 func (d *dialect) WriteLease(ctx context.Context, db *sql.DB, u tables.Update, row *tables.LeaseRow) error {
-	if d.returning {
-		return tables.WriteLease(ctx, d.run, db, u, row)
-	}
-	return tables.WriteLeaseInTwo(ctx, d.run, db, u, row)
+	return tables.WriteLease(ctx, d.run, db, u, row)
 }
 
 // MoveCursor writes first, so that a connection whose transactions begin deferred also waits for the
@@ -153,7 +146,7 @@ func (d *dialect) Places(ctx context.Context, q tables.Querier, positions []json
 		}
 		places[i].Through = int64(pos)
 		if int64(pos) > last {
-			places[i].Conflict = fmt.Sprintf("the cursor is past offset %d and the log ends at %d", pos, last)
+			places[i].Conflict = fmt.Sprintf("the cursor is past offset %d and the log ends at %d: the log was started again", pos, last)
 		}
 	}
 	return places, nil

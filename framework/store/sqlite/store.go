@@ -152,7 +152,7 @@ func Open(ctx context.Context, db *sql.DB, c Config) (*Store, error) {
 		return nil, err
 	}
 	s := &Store{db: db, names: names(c.Prefix)}
-	s.dialect = &dialect{Store: s, returning: true}
+	s.dialect = &dialect{Store: s}
 	s.run = tables.NewRunner(db, s.names.Table, s.dialect, c.Source)
 	s.shared, s.acted, s.looked = tables.New(s.run, c.Receipts), acts.New(s.run), looks.New(s.run)
 	return s, s.CheckSource(ctx)

@@ -31,41 +31,22 @@ func exampleDir() (path string, remove func()) {
 
 func TestConformance(t *testing.T) {
 	t.Parallel()
-	storetest.Run(t, dialect(func(s *sqlite.Store) *sqlite.Store { return s }))
+	storetest.Run(t, dialect(newDB))
 }
 
-// TestConformanceWithoutReturning tests the shared tables with a database that lacks RETURNING.
-func TestConformanceWithoutReturning(t *testing.T) {
-	t.Parallel()
-	storetest.Run(t, dialect((*sqlite.Store).WithoutReturning))
-}
-
-func dialect(change func(*sqlite.Store) *sqlite.Store) storetest.Dialect {
+func dialect(newDB func(*testing.T) *sql.DB) storetest.Dialect {
 	config := sqlite.Config{Receipts: true}
 	return storetest.Dialect{
-		NewDB: newDB,
-		Migrate: func(ctx context.Context, db *sql.DB) error {
-			_, err := sqlite.Migrate(ctx, db, config)
-			return err
-		},
-		Open: func(ctx context.Context, db *sql.DB) (storetest.Store, error) {
-			s, err := sqlite.Open(ctx, db, config)
-			if err != nil {
-				return nil, err
-			}
-			return change(s), nil
-		},
-		Append: func(ctx context.Context, s storetest.Store, tx *sql.Tx, envelopes ...notification.Envelope) error {
-			return appendTo(ctx, s.(*sqlite.Store), tx, envelopes...)
-		},
+		NewDB:   newDB,
+		Migrate: func(ctx context.Context, db *sql.DB) ([]string, error) { return sqlite.Migrate(ctx, db, config) },
+		Open:    func(ctx context.Context, db *sql.DB) (storetest.Store, error) { return sqlite.Open(ctx, db, config) },
 		Restart: []string{`DELETE FROM outbox`, `DELETE FROM sqlite_sequence WHERE name = 'outbox'`},
 		Gap:     `UPDATE sqlite_sequence SET seq = 999999 WHERE name = 'outbox'`,
 		OldChecks: []string{
 			`DROP TRIGGER outbox_values`, `DROP TRIGGER outbox_offsets`, `ALTER TABLE outbox_cursors DROP COLUMN types`, `ALTER TABLE outbox_cursors DROP COLUMN types_wanted`,
 			`ALTER TABLE outbox_cursors DROP COLUMN types_before`, `DELETE FROM outbox_migrations WHERE version_id > 1`,
 		},
-		OldTimes:      []string{"0000-01-01 00:00:00+14:00", "0000-06-15T12:00:00Z"},
-		BinaryPayload: true,
+		OldTimes: []string{"0000-01-01 00:00:00+14:00", "0000-06-15T12:00:00Z"},
 	}
 }
 

@@ -6,7 +6,6 @@
 //			NewDB:   newDB,
 //			Migrate: …,
 //			Open:    …,
-//			Append:  …,
 //			Restart: []string{`TRUNCATE outbox RESTART IDENTITY`},
 //		})
 //	}
@@ -18,38 +17,36 @@
 package storetest
 
 import (
-	"slices"
 	"testing"
 
-	"github.com/waybill-go/waybill/framework/store/storetest/internal/deliveries"
-	"github.com/waybill-go/waybill/framework/store/storetest/internal/kit"
-	"github.com/waybill-go/waybill/framework/store/storetest/internal/logs"
-	"github.com/waybill-go/waybill/framework/store/storetest/internal/people"
+	"github.com/waybill-go/waybill/framework/store/storetest/internal/facts"
 )
 
 // Store is everything that the suite tests: the interfaces Log, Leases, Deliveries, Inspector, Sampler,
-// Operator, Pruner, Inbox, Schedules, Canceller and Claimer of package store.
-type Store = kit.Store
+// Operator, Pruner, Inbox, Schedules, Canceller and Claimer of package store, and outbox.Log.
+type Store = facts.Store
 
 // Dialect is what the suite must know about a store.
 //
 // NewDB creates an empty database, which is removed when the test ends; the suite opens up to eight
-// connections to it. Migrate creates the tables, with store.DefaultPrefix. Open opens the store, with
-// receipts. Append publishes in the transaction with outbox.Publisher.Append, all envelopes in one
-// statement. Restart is SQL that empties the log and makes its offsets begin at the first one again, and
+// connections to it. Migrate creates the tables, with store.DefaultPrefix, and returns the names of the
+// migrations that it applied. Open opens the store, with receipts. Restart is SQL that empties the log and makes its offsets begin at the first one again, and
 // after Gap the next offset is 1,000,000. OldChecks is SQL that gives the log the checks of the first
 // migration, so that Migrate applies the next ones again, and OldTimes are times that those checks took.
 //
 // Optional: Quote is the character around an identifier, by default the double quote. Time returns a time
 // as SQL, by default a text in RFC 3339 form, in UTC; with NoZones, times in SQL carry no zone.
-// BinaryPayload means that the opened store accepts payloads that are not JSON, and Slots that the database
-// distributes rows over the slots; otherwise all rows are in slot 0. Collides reports whether a method
+// Slots means that the database distributes rows over the slots, and has several writers at a time;
+// otherwise all rows are in slot 0. Collides reports whether a method
 // failed only because another transaction was in its way, so that it may be called again.
-type Dialect = kit.Dialect
+type Dialect = facts.Dialect
 
 // Run tests the whole contract, in a separate database for each fact.
-func Run(t *testing.T, d Dialect) {
-	for _, g := range slices.Concat(logs.Groups(), deliveries.Groups(), people.Groups()) {
-		t.Run(g.Name, func(t *testing.T) { g.Run(t, d) })
-	}
+func Run(t *testing.T, d Dialect) { facts.Check(t, d) }
+
+// Use does with the rows of a new outbox what applications, forwarders and operators do. It takes a moment,
+// and is for sessions with settings that could change what the store's statements mean.
+func Use(t *testing.T, d Dialect) {
+	t.Helper()
+	facts.Use(t, d)
 }

@@ -131,7 +131,7 @@ func TestAServerThatCannotBeUsedIsLeft(t *testing.T) {
 			require.NoError(t, deliver(t, sink, "one"))
 			broken.Store(true)
 			err := deliver(t, sink, "one")
-			require.Equal(t, sinks.ClassUnavailable, kindtest.Class(err), "%v", err)
+			require.Equal(t, sinks.ClassUnavailable, sinktest.Class(err), "%v", err)
 			for range 3 {
 				require.NoError(t, deliver(t, sink, "one"))
 			}
@@ -276,7 +276,7 @@ func TestAServerThatDoesNotReadIsLeft(t *testing.T) {
 	for range 4 {
 		running.Go(func() {
 			err := deliver(t, sink, "unread")
-			assert.Equal(t, sinks.ClassUnavailable, kindtest.Class(err), "%v", err)
+			assert.Equal(t, sinks.ClassUnavailable, sinktest.Class(err), "%v", err)
 		})
 	}
 	done := make(chan struct{})

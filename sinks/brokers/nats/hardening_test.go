@@ -21,6 +21,7 @@ import (
 	"github.com/waybill-go/waybill/sinks/brokers/brokertest"
 	"github.com/waybill-go/waybill/sinks/brokers/internal/kindtest"
 	"github.com/waybill-go/waybill/sinks/brokers/nats"
+	"github.com/waybill-go/waybill/sinks/internal/servertest"
 	"github.com/waybill-go/waybill/sinks/publisher"
 	"github.com/waybill-go/waybill/sinks/sinktest"
 )
@@ -59,7 +60,7 @@ func (b broker) testImpossibleSubjects(t *testing.T) {
 		d := sinktest.NewDelivery(1)
 		d.Key = subject
 		_, err := sink.Deliver(t.Context(), d)
-		require.Equal(t, sinks.ClassInvalid, kindtest.Class(err), "%q: %v", subject, err)
+		require.Equal(t, sinks.ClassInvalid, sinktest.Class(err), "%q: %v", subject, err)
 	}
 	require.Empty(t, subjects(t, js))
 	d := sinktest.NewDelivery(1)
@@ -128,7 +129,7 @@ func TestAClientThatTheServerClosedIsReplaced(t *testing.T) {
 	}
 	require.NoError(t, deliver("one"))
 	err := deliver(strings.Repeat("a", 600))
-	require.Equal(t, sinks.ClassUnavailable, kindtest.Class(err), "%v", err)
+	require.Equal(t, sinks.ClassUnavailable, sinktest.Class(err), "%v", err)
 	require.NoError(t, deliver("two"))
 	require.NoError(t, sink.(sinks.HealthChecker).CheckHealth(t.Context()))
 }
@@ -141,10 +142,7 @@ func silentServers(t *testing.T, count int) string {
 	t.Helper()
 	var servers []string
 	for range count {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		require.NoError(t, err)
-		t.Cleanup(func() { _ = l.Close() }) // the kernel accepts connections
-		servers = append(servers, "'nats://"+l.Addr().String()+"'")
+		servers = append(servers, "'nats://"+servertest.Silent(t)+"'")
 	}
 	return "servers: [" + strings.Join(servers, ",") + "]\ntopic: shop"
 }
@@ -161,7 +159,7 @@ func TestConnectingEndsWithItsContext(t *testing.T) {
 			begun := time.Now()
 			_, err := sink.Deliver(ctx, sinktest.NewDelivery(1))
 			require.Less(t, time.Since(begun), soon)
-			require.Equal(t, sinks.ClassUnavailable, kindtest.Class(err), "%v", err)
+			require.Equal(t, sinks.ClassUnavailable, sinktest.Class(err), "%v", err)
 			require.ErrorIs(t, err, context.DeadlineExceeded)
 		})
 	}
@@ -173,7 +171,7 @@ func TestConnectingEndsWithTheTimeout(t *testing.T) {
 	begun := time.Now()
 	_, err := sink.Deliver(t.Context(), sinktest.NewDelivery(1))
 	require.Less(t, time.Since(begun), soon)
-	require.Equal(t, sinks.ClassUnavailable, kindtest.Class(err), "%v", err)
+	require.Equal(t, sinks.ClassUnavailable, sinktest.Class(err), "%v", err)
 }
 
 func TestACancelledDeliveryWhileConnectingIsCancelled(t *testing.T) {
@@ -182,7 +180,7 @@ func TestACancelledDeliveryWhileConnectingIsCancelled(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	time.AfterFunc(100*time.Millisecond, cancel)
 	_, err := sink.Deliver(ctx, sinktest.NewDelivery(1))
-	require.Equal(t, sinks.ClassCancelled, kindtest.Class(err), "%v", err)
+	require.Equal(t, sinks.ClassCancelled, sinktest.Class(err), "%v", err)
 }
 
 func TestCloseEndsConnecting(t *testing.T) {
@@ -198,7 +196,7 @@ func TestCloseEndsConnecting(t *testing.T) {
 	begun := time.Now()
 	require.NoError(t, sink.(sinks.Closer).Close(t.Context()))
 	require.Less(t, time.Since(begun), soon)
-	require.Equal(t, sinks.ClassUnavailable, kindtest.Class(errors.Join(<-failed)))
+	require.Equal(t, sinks.ClassUnavailable, sinktest.Class(errors.Join(<-failed)))
 }
 
 func TestNamesOfTheServersHeadersAreEncoded(t *testing.T) {

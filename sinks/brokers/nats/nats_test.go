@@ -19,6 +19,7 @@ import (
 	"github.com/waybill-go/waybill/sinks/brokers/brokertest"
 	"github.com/waybill-go/waybill/sinks/brokers/internal/kindtest"
 	"github.com/waybill-go/waybill/sinks/brokers/nats"
+	"github.com/waybill-go/waybill/sinks/internal/certtest"
 	"github.com/waybill-go/waybill/sinks/sinktest"
 )
 
@@ -140,7 +141,7 @@ func (b broker) testNoStream(t *testing.T) {
 	require.NoError(t, sink.(sinks.HealthChecker).CheckHealth(t.Context()))
 	require.NoError(t, js.DeleteStream("SHOP"))
 	_, err = sink.Deliver(t.Context(), sinktest.NewDelivery(2))
-	require.Equal(t, sinks.ClassUnavailable, kindtest.Class(err), "%v", err)
+	require.Equal(t, sinks.ClassUnavailable, sinktest.Class(err), "%v", err)
 	require.ErrorIs(t, err, client.ErrNoStreamResponse)
 	require.ErrorIs(t, sink.(sinks.HealthChecker).CheckHealth(t.Context()), client.ErrStreamNotFound)
 }
@@ -148,7 +149,7 @@ func (b broker) testNoStream(t *testing.T) {
 func (b broker) testOtherStream(t *testing.T) {
 	b.own(t, asItIs)
 	_, err := b.sink(t, toShop+"\nstream: ORDERS").Deliver(t.Context(), sinktest.NewDelivery(1))
-	require.Equal(t, sinks.ClassUnavailable, kindtest.Class(err), "%v", err)
+	require.Equal(t, sinks.ClassUnavailable, sinktest.Class(err), "%v", err)
 	require.ErrorContains(t, err, "expected stream does not match")
 }
 
@@ -159,7 +160,7 @@ func (b broker) testFull(t *testing.T) {
 	require.NoError(t, err)
 	second := sinktest.NewDelivery(2)
 	_, err = sink.Deliver(t.Context(), second)
-	require.Equal(t, sinks.ClassUnavailable, kindtest.Class(err), "%v", err)
+	require.Equal(t, sinks.ClassUnavailable, sinktest.Class(err), "%v", err)
 	require.NoError(t, js.PurgeStream("SHOP"))
 	_, err = sink.Deliver(t.Context(), second)
 	require.NoError(t, err)
@@ -173,7 +174,7 @@ func (b broker) testTooLarge(t *testing.T) {
 	headers.Metadata["long"] = strings.Repeat("x", 70<<10)
 	for _, d := range []*notification.Delivery{payload, headers} {
 		_, err := sink.Deliver(t.Context(), d)
-		require.Equal(t, sinks.ClassPermanent, kindtest.Class(err), "%v", err)
+		require.Equal(t, sinks.ClassPermanent, sinktest.Class(err), "%v", err)
 	}
 }
 
@@ -183,7 +184,7 @@ func (b broker) testSubject(t *testing.T) {
 	d := sinktest.NewDelivery(1)
 	d.Key = "two words"
 	_, err := sink.Deliver(t.Context(), d)
-	require.Equal(t, sinks.ClassInvalid, kindtest.Class(err), "%v", err)
+	require.Equal(t, sinks.ClassInvalid, sinktest.Class(err), "%v", err)
 }
 
 func (b broker) testUser(t *testing.T) {
@@ -213,7 +214,7 @@ func TestAConnectionThatIsRefusedLaterSaysWhy(t *testing.T) {
 	})
 	require.Eventually(t, func() bool {
 		_, err = sink.Deliver(t.Context(), sinktest.NewDelivery(2))
-		require.Equal(t, sinks.ClassUnavailable, kindtest.Class(err), "%v", err)
+		require.Equal(t, sinks.ClassUnavailable, sinktest.Class(err), "%v", err)
 		require.NotContains(t, err.Error(), "buffer")
 		return errors.Is(err, client.ErrAuthorization)
 	}, kindtest.Patience, 20*time.Millisecond)
@@ -223,9 +224,11 @@ func TestAConnectionThatIsRefusedLaterSaysWhy(t *testing.T) {
 // TestTLS starts a server with a certificate: a NATS connection begins in clear text and then
 // changes to TLS, so a proxy cannot decrypt it.
 func TestTLS(t *testing.T) {
-	certificate, key := kindtest.Certificate(t)
+	issuer := certtest.New()
+	authority := certtest.Write(t.TempDir(), issuer.Certificate)
+	certificate, key := certtest.WritePair(t.TempDir(), issuer.Issue("127.0.0.1"))
 	server := brokertest.Start(t, brokertest.NATSWith("--tls", "--tlscert", certificate, "--tlskey", key))
-	connection, err := client.Connect(server.URL, client.RootCAs(certificate))
+	connection, err := client.Connect(server.URL, client.RootCAs(authority))
 	require.NoError(t, err)
 	defer connection.Close()
 	js, err := connection.JetStream()
@@ -235,9 +238,9 @@ func TestTLS(t *testing.T) {
 
 	b := broker{server.URL}
 	_, err = b.sink(t, toShop).Deliver(t.Context(), sinktest.NewDelivery(1))
-	require.Equal(t, sinks.ClassUnavailable, kindtest.Class(err), "%v", err)
-	_, err = b.sink(t, toShop+"\ntls: {ca_file: "+certificate+"}").Deliver(t.Context(), sinktest.NewDelivery(2))
+	require.Equal(t, sinks.ClassUnavailable, sinktest.Class(err), "%v", err)
+	_, err = b.sink(t, toShop+"\ntls: {ca_file: "+authority+"}").Deliver(t.Context(), sinktest.NewDelivery(2))
 	require.NoError(t, err)
-	_, err = b.sink(t, toShop+"\ntls: {ca_file: "+certificate+", server_name: other.test}").Deliver(t.Context(), sinktest.NewDelivery(3))
-	require.Equal(t, sinks.ClassUnavailable, kindtest.Class(err), "%v", err)
+	_, err = b.sink(t, toShop+"\ntls: {ca_file: "+authority+", server_name: other.test}").Deliver(t.Context(), sinktest.NewDelivery(3))
+	require.Equal(t, sinks.ClassUnavailable, sinktest.Class(err), "%v", err)
 }

@@ -113,7 +113,7 @@ func (b broker) testUnroutable(t *testing.T) {
 	sink := b.sink(t, "exchange: empty\nexchange_type: topic")
 	for n := range 3 {
 		_, err := sink.Deliver(t.Context(), sinktest.NewDelivery(n))
-		require.Equal(t, sinks.ClassUnavailable, kindtest.Class(err), "%v", err)
+		require.Equal(t, sinks.ClassUnavailable, sinktest.Class(err), "%v", err)
 		require.ErrorIs(t, err, rabbitmq.ErrUnroutable)
 		require.ErrorContains(t, err, `exchange "empty", routing key "sinktest.happened": NO_ROUTE`)
 	}
@@ -134,7 +134,7 @@ func (b broker) testNoExchange(t *testing.T) {
 	sink := b.sink(t, "exchange: missing")
 	for n := range 3 {
 		_, err := sink.Deliver(t.Context(), sinktest.NewDelivery(n))
-		require.Equal(t, sinks.ClassUnavailable, kindtest.Class(err), "%v", err)
+		require.Equal(t, sinks.ClassUnavailable, sinktest.Class(err), "%v", err)
 		var refusal *amqp.Error
 		require.ErrorAs(t, err, &refusal)
 		require.Equal(t, amqp.NotFound, refusal.Code)
@@ -150,14 +150,14 @@ func (b broker) testPasswordInAnswer(t *testing.T) {
 		require.ErrorContains(t, err, "no exchange 'no-***'")
 		require.NotContains(t, err.Error(), "hunter2")
 	}
-	require.Equal(t, sinks.ClassUnavailable, kindtest.Class(err), "%v", err)
+	require.Equal(t, sinks.ClassUnavailable, sinktest.Class(err), "%v", err)
 }
 
 func (b broker) testOtherType(t *testing.T) {
 	b.queue(t, "shop", nil)
 	sink := b.sink(t, "exchange: shop\nexchange_type: fanout")
 	_, err := sink.Deliver(t.Context(), sinktest.NewDelivery(1))
-	require.Equal(t, sinks.ClassUnavailable, kindtest.Class(err), "%v", err)
+	require.Equal(t, sinks.ClassUnavailable, sinktest.Class(err), "%v", err)
 }
 
 // testNoRight uses an exchange that accepts messages only from other exchanges.
@@ -166,7 +166,7 @@ func (b broker) testNoRight(t *testing.T) {
 		require.NoError(t, c.ExchangeDeclare("inside", "topic", true, false, true, false, nil))
 	})
 	_, err := b.sink(t, "exchange: inside").Deliver(t.Context(), sinktest.NewDelivery(1))
-	require.Equal(t, sinks.ClassUnavailable, kindtest.Class(err), "%v", err)
+	require.Equal(t, sinks.ClassUnavailable, sinktest.Class(err), "%v", err)
 	var refusal *amqp.Error
 	require.ErrorAs(t, err, &refusal)
 	require.Equal(t, amqp.AccessRefused, refusal.Code)
@@ -181,7 +181,7 @@ func (b broker) testFull(t *testing.T) {
 		_, err = sink.Deliver(t.Context(), sinktest.NewDelivery(1))
 		return err != nil
 	}, kindtest.Patience, kindtest.Patience/10000)
-	require.Equal(t, sinks.ClassUnavailable, kindtest.Class(err), "%v", err)
+	require.Equal(t, sinks.ClassUnavailable, sinktest.Class(err), "%v", err)
 	require.ErrorIs(t, err, rabbitmq.ErrRefused)
 }
 
@@ -232,7 +232,7 @@ func (b broker) testTooLong(t *testing.T) {
 		d := sinktest.NewDelivery(1)
 		change(d)
 		_, err := sink.Deliver(t.Context(), d)
-		require.Equal(t, sinks.ClassInvalid, kindtest.Class(err), "%v", err)
+		require.Equal(t, sinks.ClassInvalid, sinktest.Class(err), "%v", err)
 		require.ErrorContains(t, err, says)
 	}
 	_, err := sink.Deliver(t.Context(), sinktest.NewDelivery(2))

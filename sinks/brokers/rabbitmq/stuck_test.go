@@ -176,7 +176,7 @@ func (b broker) testStuckQueue(t *testing.T) {
 		begun, before := time.Now(), good.Load()
 		err := deliver(stuck)
 		require.ErrorIs(t, err, rabbitmq.ErrNoAnswer)
-		require.Equal(t, sinks.ClassUnavailable, kindtest.Class(err), "%v", err)
+		require.Equal(t, sinks.ClassUnavailable, sinktest.Class(err), "%v", err)
 		require.Less(t, time.Since(begun), 2*time.Second)
 		require.LessOrEqual(t, all.open(), 1, "the connection of an overdue message is closed when its delivery has failed")
 		require.Greater(t, good.Load(), before)
@@ -196,7 +196,7 @@ func (b broker) testGrace(t *testing.T) {
 	require.ErrorIs(t, deliver(stuck), rabbitmq.ErrNoAnswer)
 	require.InDelta(t, 3, time.Since(begun).Seconds(), 0.45, "the timeout, and a second for the other message")
 	err := <-later
-	require.Equal(t, sinks.ClassUnavailable, kindtest.Class(err), "%v", err)
+	require.Equal(t, sinks.ClassUnavailable, sinktest.Class(err), "%v", err)
 	require.Zero(t, all.open())
 	require.NoError(t, deliver("good"))
 }

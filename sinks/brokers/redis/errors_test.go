@@ -7,7 +7,6 @@ import (
 	"net"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -15,33 +14,17 @@ import (
 	"github.com/waybill-go/waybill/sinks"
 	"github.com/waybill-go/waybill/sinks/brokers/internal/kindtest"
 	"github.com/waybill-go/waybill/sinks/brokers/redis"
+	"github.com/waybill-go/waybill/sinks/internal/servertest"
 	"github.com/waybill-go/waybill/sinks/sinktest"
 )
 
 // server starts a server that answers XADD with one line, accepts any password, and supports no other command.
 func server(t *testing.T, answer string) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	var serving sync.WaitGroup
-	serving.Go(func() {
-		for {
-			conn, err := l.Accept()
-			if err != nil {
-				return
-			}
-			serving.Go(func() { serve(conn, answer) })
-		}
-	})
-	t.Cleanup(func() {
-		_ = l.Close()
-		serving.Wait()
-	})
-	return "redis://" + l.Addr().String()
+	return "redis://" + servertest.Serve(t, func(conn net.Conn) { serve(conn, answer) })
 }
 
 func serve(conn net.Conn, answer string) {
-	defer conn.Close()
 	for in := bufio.NewReader(conn); ; {
 		command, err := readCommand(in)
 		if err != nil {
@@ -115,7 +98,7 @@ func TestRareErrorsOfTheServerHaveTheirClasses(t *testing.T) {
 	} {
 		sink := kindtest.New(t, redis.Kind(), sinks.Instance{}, settings(server(t, answer)))
 		_, err := sink.Deliver(t.Context(), sinktest.NewDelivery(1))
-		require.Equal(t, want, kindtest.Class(err), "%v", err)
+		require.Equal(t, want, sinktest.Class(err), "%v", err)
 		require.ErrorContains(t, err, answer[1:])
 	}
 }

@@ -122,7 +122,7 @@ func TestAfterARefusalOfTheServerAllItsConnectionsAreReplaced(t *testing.T) {
 			m.refusal, m.old = refusal, m.opened
 			m.Unlock()
 			_, err := sink.Deliver(t.Context(), sinktest.NewDelivery(100))
-			require.Equal(t, sinks.ClassUnavailable, kindtest.Class(err), "%v", err)
+			require.Equal(t, sinks.ClassUnavailable, sinktest.Class(err), "%v", err)
 			for i := range 3 {
 				_, err = sink.Deliver(t.Context(), sinktest.NewDelivery(101+i))
 				require.NoError(t, err)
@@ -188,7 +188,7 @@ func TestAFailoverByAddressCostsOneDelivery(t *testing.T) {
 		}
 		running.Wait()
 		if err := errors.Join(errs...); err != nil {
-			require.Equal(t, sinks.ClassUnavailable, kindtest.Class(err), "%v", err)
+			require.Equal(t, sinks.ClassUnavailable, sinktest.Class(err), "%v", err)
 			require.ErrorContains(t, err, "READONLY")
 		}
 		for _, err := range errs {

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"net"
 	"net/url"
 	"strings"
 	"sync"
@@ -18,13 +17,14 @@ import (
 	"github.com/waybill-go/waybill/sinks"
 	"github.com/waybill-go/waybill/sinks/brokers/internal/kindtest"
 	"github.com/waybill-go/waybill/sinks/brokers/redis"
+	"github.com/waybill-go/waybill/sinks/internal/servertest"
 	"github.com/waybill-go/waybill/sinks/sinktest"
 )
 
 func (b broker) testDatabase(t *testing.T) {
 	sink := kindtest.New(t, redis.Kind(), sinks.Instance{}, "url: '"+b.url+"/99'\ntopic: shop")
 	_, err := sink.Deliver(t.Context(), sinktest.NewDelivery(1))
-	require.Equal(t, sinks.ClassUnavailable, kindtest.Class(err), "%v", err)
+	require.Equal(t, sinks.ClassUnavailable, sinktest.Class(err), "%v", err)
 	require.ErrorContains(t, err, "DB index is out of range")
 }
 
@@ -51,7 +51,7 @@ func (b broker) testServerLimit(t *testing.T) {
 	for range 5 { // the client reads either the server's error or the end of the connection
 		for _, d := range []*notification.Delivery{payload, metadata} {
 			_, err = sink.Deliver(t.Context(), d)
-			require.Equal(t, sinks.ClassPermanent, kindtest.Class(err), "%v", err)
+			require.Equal(t, sinks.ClassPermanent, sinktest.Class(err), "%v", err)
 			require.ErrorContains(t, err, "proto-max-bulk-len")
 		}
 	}
@@ -60,7 +60,7 @@ func (b broker) testServerLimit(t *testing.T) {
 	for range 5 {
 		_, err = limited.Deliver(t.Context(), payload)
 		require.ErrorContains(t, err, "proto-max-bulk-len")
-		require.Contains(t, []sinks.Class{sinks.ClassPermanent, sinks.ClassUnavailable}, kindtest.Class(err), "%v", err)
+		require.Contains(t, []sinks.Class{sinks.ClassPermanent, sinks.ClassUnavailable}, sinktest.Class(err), "%v", err)
 	}
 	require.Eventually(t, func() bool { // the next delivery may get a connection that the server is about to close
 		_, err := limited.Deliver(t.Context(), sinktest.NewDelivery(2))
@@ -81,7 +81,7 @@ func TestNoErrorRepeatsThePayload(t *testing.T) {
 		require.NotContains(t, fmt.Sprintf("%+v", err), `"text"`)
 		require.ErrorContains(t, err, strings.SplitN(answer[1:], " ", 4)[1])
 		if strings.Contains(answer, "unknown command") {
-			require.Equal(t, sinks.ClassUnavailable, kindtest.Class(err), "%v", err)
+			require.Equal(t, sinks.ClassUnavailable, sinktest.Class(err), "%v", err)
 		}
 	}
 }
@@ -106,13 +106,8 @@ func (b *lockedBuffer) String() string {
 // TestTheClientLogsToTheSinksLogger: the client has one logger for the process, by default
 // standard error.
 func TestTheClientLogsToTheSinksLogger(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	address := l.Addr().String()
-	require.NoError(t, l.Close())
-
 	var log lockedBuffer
-	sink := kindtest.New(t, redis.Kind(), sinks.Instance{Logger: slog.New(slog.NewTextHandler(&log, nil))}, "url: redis://"+address+"\ntopic: shop")
+	sink := kindtest.New(t, redis.Kind(), sinks.Instance{Logger: slog.New(slog.NewTextHandler(&log, nil))}, "url: redis://"+servertest.Unused(t)+"\ntopic: shop")
 	_, failure := sink.Deliver(t.Context(), sinktest.NewDelivery(1))
 	require.Error(t, failure)
 	require.Contains(t, log.String(), "failed to dial")

@@ -175,7 +175,7 @@ func (b broker) testRefusals(t *testing.T) {
 			state.begin(t, c)
 			_, err := sink.Deliver(t.Context(), sinktest.NewDelivery(1))
 			state.end(t, c)
-			require.Equal(t, sinks.ClassUnavailable, kindtest.Class(err), "%v", err)
+			require.Equal(t, sinks.ClassUnavailable, sinktest.Class(err), "%v", err)
 			require.ErrorContains(t, err, code)
 			_, err = sink.Deliver(t.Context(), sinktest.NewDelivery(2))
 			require.NoError(t, err)
@@ -194,7 +194,7 @@ func (b broker) testNoRight(t *testing.T) {
 	require.NoError(t, sink.(sinks.HealthChecker).CheckHealth(t.Context()))
 	d := sinktest.NewDelivery(1)
 	_, err = sink.Deliver(t.Context(), d)
-	require.Equal(t, sinks.ClassUnavailable, kindtest.Class(err), "%v", err)
+	require.Equal(t, sinks.ClassUnavailable, sinktest.Class(err), "%v", err)
 	require.ErrorContains(t, err, "NOPERM")
 	d.Key = "orders"
 	_, err = sink.Deliver(t.Context(), d)

@@ -24,6 +24,8 @@ import (
 	"sync"
 
 	"github.com/emersion/go-smtp"
+
+	"github.com/waybill-go/waybill/sinks/internal/certtest"
 )
 
 // TLS is how a server encrypts connections.
@@ -93,14 +95,14 @@ var enhancedStatus = regexp.MustCompile(`^[245]\.\d{1,3}\.\d{1,3} `)
 
 // Server is a running SMTP server. Its methods are safe for concurrent use.
 type Server struct {
-	config      Config
-	address     string
-	listener    net.Listener
-	certificate *certificate
-	smtp        *smtp.Server
-	ctx         context.Context // ends when the server closes
-	cancel      context.CancelFunc
-	served      chan struct{} // closed when the accept loop ends
+	config   Config
+	address  string
+	listener net.Listener
+	trusting *tls.Config // of clients; nil without TLS
+	smtp     *smtp.Server
+	ctx      context.Context // ends when the server closes
+	cancel   context.CancelFunc
+	served   chan struct{} // closed when the accept loop ends
 
 	mu          sync.Mutex
 	changed     chan struct{} // closed and replaced at each message
@@ -128,24 +130,21 @@ func Start(c Config) (*Server, error) {
 	s.smtp.AllowInsecureAuth = true
 	s.smtp.EnableSMTPUTF8 = !c.ASCIIOnly
 	s.smtp.ErrorLog = log.New(io.Discard, "", 0)
-	if c.TLS != Plain {
-		made, err := newCertificate()
-		if err != nil {
-			return nil, fmt.Errorf("make a certificate: %w", err)
-		}
-		s.certificate = made
-	}
 	listener, err := net.Listen("tcp", c.Address)
 	if err != nil {
 		return nil, err
 	}
 	s.address = listener.Addr().String()
 	listener = &countingListener{Listener: listener, server: s}
-	switch c.TLS {
-	case StartTLS:
-		s.smtp.TLSConfig = s.certificate.server
-	case Implicit:
-		listener = tls.NewListener(listener, s.certificate.server)
+	if c.TLS != Plain {
+		authority := certtest.New()
+		s.trusting = &tls.Config{RootCAs: authority.Pool(), MinVersion: tls.VersionTLS12}
+		serving := &tls.Config{Certificates: []tls.Certificate{authority.Issue("localhost", "127.0.0.1", "::1")}, MinVersion: tls.VersionTLS12}
+		if c.TLS == Implicit {
+			listener = tls.NewListener(listener, serving)
+		} else {
+			s.smtp.TLSConfig = serving
+		}
 	}
 	s.listener = listener
 	go func() {
@@ -202,12 +201,7 @@ func (s *Server) URL() string {
 
 // TLSConfig returns a client's configuration that trusts the server's certificate; nil for a Plain
 // server.
-func (s *Server) TLSConfig() *tls.Config {
-	if s.certificate == nil {
-		return nil
-	}
-	return s.certificate.client.Clone()
-}
+func (s *Server) TLSConfig() *tls.Config { return s.trusting.Clone() }
 
 // Messages returns the messages accepted so far, oldest first.
 func (s *Server) Messages() []Message {

@@ -37,9 +37,6 @@ const (
 // Receiver verifies and reads the requests of a signed http sink. It is for receivers that are
 // written in Go; others verify with a library of Standard Webhooks and read the JSON. Its
 // methods are safe for concurrent use.
-//
-// The receiver's methods determine the format, not the request: headers are not signed, so an
-// attacker who replays a request could choose how it is read.
 type Receiver struct {
 	// Secrets are the receiver's secrets, at least one: "whsec_" or plain base64, or "whpk_"
 	// with an ed25519 public key. A request must be signed with one of them.
@@ -100,38 +97,9 @@ func (v Receiver) envelope(w http.ResponseWriter, r *http.Request) (*notificatio
 	if m.PayloadBase64 != nil {
 		payload = m.PayloadBase64
 	}
-	return valid(&notification.Envelope{
+	e := &notification.Envelope{
 		ID: m.ID, Type: m.Type, Version: m.Version, Key: m.Key, OccurredOn: m.OccurredOn.UTC(), Metadata: m.Metadata, Payload: payload,
-	})
-}
-
-// EnvelopeFromHeaders verifies a request in the format json, and returns what was
-// published, except metadata that the sink does not send. The names of metadata are in lower
-// case. The errors are those of [Receiver.Envelope].
-//
-// Only the id and the payload are signed. An attacker who can read a request can repeat it
-// within five minutes with other headers, so with another type, version, key, time and
-// metadata. Trust only the id and the payload, or use envelope.
-func (v Receiver) EnvelopeFromHeaders(r *http.Request) (*notification.Envelope, error) {
-	id, body, err := v.open(nil, r)
-	if err != nil {
-		return nil, err
 	}
-	h := headerReader{header: r.Header}
-	e := &notification.Envelope{ID: id, Type: h.text(HeaderType), Key: h.text(HeaderKey), Metadata: h.metadata(), Payload: body}
-	e.Version, err = strconv.Atoi(r.Header.Get(HeaderVersion))
-	h.note(HeaderVersion, err)
-	if text := r.Header.Get(HeaderOccurredOn); text != "" {
-		e.OccurredOn, err = time.Parse(time.RFC3339Nano, text)
-		h.note(HeaderOccurredOn, err)
-	}
-	if h.err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrEnvelope, h.err)
-	}
-	return valid(e)
-}
-
-func valid(e *notification.Envelope) (*notification.Envelope, error) {
 	if err := e.Validate(); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrEnvelope, err)
 	}
@@ -244,45 +212,4 @@ func verifyPublic(public ed25519.PublicKey) verifier {
 		}
 		return false
 	}
-}
-
-// headerReader reads the headers of the format json. It keeps the first error.
-type headerReader struct {
-	header http.Header
-	err    error
-}
-
-func (h *headerReader) note(name string, err error) {
-	if err != nil && h.err == nil {
-		h.err = fmt.Errorf("header %s: %w", name, err)
-	}
-}
-
-func (h *headerReader) text(name string) string {
-	text, err := url.PathUnescape(h.header.Get(name))
-	h.note(name, err)
-	return text
-}
-
-// metadata returns the metadata in the headers. Names are in lower case, except
-// percent-encoded characters.
-func (h *headerReader) metadata() notification.Metadata {
-	m := make(notification.Metadata)
-	for name := range h.header {
-		if meta, ok := strings.CutPrefix(name, HeaderMetaPrefix); ok {
-			meta, err := url.PathUnescape(strings.ToLower(meta))
-			h.note(name, err)
-			m[meta] = h.text(name)
-		}
-	}
-	for name, header := range map[string]string{
-		notification.MetadataContentType: "Content-Type",
-		notification.MetadataTraceparent: "Traceparent",
-		notification.MetadataTracestate:  "Tracestate",
-	} {
-		if value := h.header.Get(header); value != "" {
-			m[name] = value
-		}
-	}
-	return m
 }

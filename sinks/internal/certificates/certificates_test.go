@@ -2,83 +2,24 @@ package certificates_test
 
 import (
 	"bytes"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"errors"
 	"io"
 	"log/slog"
-	"math/big"
 	"net"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/waybill-go/waybill/sinks/internal/certificates"
+	"github.com/waybill-go/waybill/sinks/internal/certtest"
+	"github.com/waybill-go/waybill/sinks/internal/servertest"
 )
-
-// issuer is a certificate authority of one test.
-type issuer struct {
-	t    *testing.T
-	cert *x509.Certificate
-	key  *ecdsa.PrivateKey
-}
-
-func newIssuer(t *testing.T) *issuer {
-	i := &issuer{t: t}
-	i.cert, i.key = i.issue("authority " + rand.Text()) // a unique name, by which clients know whether a server accepts their certificates
-	return i
-}
-
-// issue returns a certificate that the authority signs. The first one is the authority's own.
-func (i *issuer) issue(name string) (*x509.Certificate, *ecdsa.PrivateKey) {
-	i.t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	require.NoError(i.t, err)
-	serial, err := rand.Int(rand.Reader, big.NewInt(1<<62))
-	require.NoError(i.t, err)
-	template := &x509.Certificate{
-		SerialNumber: serial, Subject: pkix.Name{CommonName: name}, BasicConstraintsValid: true, IsCA: i.cert == nil,
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, DNSNames: []string{"shop.example"},
-	}
-	parent, signer := template, key
-	if i.cert != nil {
-		parent, signer = i.cert, i.key
-	}
-	raw, err := x509.CreateCertificate(rand.Reader, template, parent, &key.PublicKey, signer)
-	require.NoError(i.t, err)
-	cert, err := x509.ParseCertificate(raw)
-	require.NoError(i.t, err)
-	return cert, key
-}
-
-func (i *issuer) pool() *x509.CertPool {
-	pool := x509.NewCertPool()
-	pool.AddCert(i.cert)
-	return pool
-}
-
-// pair returns a new certificate and its key in PEM form.
-func (i *issuer) pair(name string) (cert, key []byte) {
-	made, private := i.issue(name)
-	raw, err := x509.MarshalPKCS8PrivateKey(private)
-	require.NoError(i.t, err)
-	return encode(made), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: raw})
-}
-
-func encode(cert *x509.Certificate) []byte {
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert.Raw})
-}
 
 // folder has the files of one test.
 type folder struct {
@@ -101,6 +42,17 @@ func (f folder) replace(name string, text []byte) {
 	require.NoError(f.t, os.Rename(f.file(name+".new"), f.file(name)))
 }
 
+// load writes all files and loads them.
+func (f folder) load(ca, cert, key []byte, logger *slog.Logger) *certificates.Certificates {
+	f.t.Helper()
+	f.write("ca", ca)
+	f.write("cert", cert)
+	f.write("key", key)
+	c, err := certificates.New(certificates.Files{CA: f.file("ca"), Cert: f.file("cert"), Key: f.file("key")}, logger)
+	require.NoError(f.t, err)
+	return c
+}
+
 // server accepts TLS connections on the loopback interface. For each byte that it reads, it writes the
 // name in the client's certificate.
 type server struct {
@@ -116,37 +68,21 @@ func (s *server) set(config *tls.Config) {
 }
 
 // newServer starts a server that asks clients for a certificate of an authority.
-func newServer(t *testing.T, of *issuer) *server {
+func newServer(t *testing.T, of *certtest.Authority) *server {
 	s := new(server)
 	s.set(serving(of))
-	listener, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{
+	config := &tls.Config{
 		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			return s.config, nil
 		},
-	})
-	require.NoError(t, err)
-	s.address = listener.Addr().String()
-	var connections sync.WaitGroup
-	connections.Go(func() {
-		for {
-			conn, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			connections.Go(func() { serve(conn.(*tls.Conn)) })
-		}
-	})
-	t.Cleanup(func() {
-		_ = listener.Close()
-		connections.Wait()
-	})
+	}
+	s.address = servertest.Serve(t, func(conn net.Conn) { serve(tls.Server(conn, config)) })
 	return s
 }
 
 func serve(conn *tls.Conn) {
-	defer conn.Close()
 	for one := make([]byte, 1); ; {
 		if _, err := io.ReadFull(conn, one); err != nil {
 			return
@@ -162,11 +98,10 @@ func serve(conn *tls.Conn) {
 }
 
 // serving returns a server's config with a certificate of an authority.
-func serving(of *issuer) *tls.Config {
-	cert, key := of.issue("server")
+func serving(of *certtest.Authority) *tls.Config {
 	return &tls.Config{
-		Certificates: []tls.Certificate{{Certificate: [][]byte{cert.Raw}, PrivateKey: key}},
-		ClientAuth:   tls.VerifyClientCertIfGiven, ClientCAs: of.pool(),
+		Certificates: []tls.Certificate{of.Issue("shop.example", "127.0.0.1")},
+		ClientAuth:   tls.VerifyClientCertIfGiven, ClientCAs: of.Pool(),
 	}
 }
 
@@ -223,20 +158,16 @@ func newLogger() (*slog.Logger, *bytes.Buffer) {
 func TestARenewedCertificateIsUsedFromTheNextHandshakeOn(t *testing.T) {
 	for name, put := range map[string]func(folder, string, []byte){"renamed": folder.replace, "in place": folder.write} {
 		t.Run(name, func(t *testing.T) {
-			of, dir := newIssuer(t), newFolder(t)
-			cert, key := of.pair("first")
-			dir.write("ca", encode(of.cert))
-			dir.write("cert", cert)
-			dir.write("key", key)
+			of, dir := certtest.New(), newFolder(t)
+			cert, key := certtest.EncodePair(of.Issue("first"))
 			logger, log := newLogger()
-			c, err := certificates.New(certificates.Files{CA: dir.file("ca"), Cert: dir.file("cert"), Key: dir.file("key")}, logger)
-			require.NoError(t, err)
+			c := dir.load(certtest.Encode(of.Certificate), cert, key, logger)
 			client := newClient(t, newServer(t, of), c, "127.0.0.1")
 			open, err := client.connect(t)
 			require.NoError(t, err)
 			require.Equal(t, "first", ask(t, open))
 
-			cert, key = of.pair("second")
+			cert, key = certtest.EncodePair(of.Issue("second"))
 			put(dir, "cert", cert)
 			require.Equal(t, "first", client.asked(t), "while the key still belongs to the old certificate")
 			require.Equal(t, "first", client.asked(t))
@@ -251,8 +182,8 @@ func TestARenewedCertificateIsUsedFromTheNextHandshakeOn(t *testing.T) {
 }
 
 func TestAnAuthorityIsTrustedWhileItIsInTheFile(t *testing.T) {
-	before, after, dir := newIssuer(t), newIssuer(t), newFolder(t)
-	dir.write("ca", encode(before.cert))
+	before, after, dir := certtest.New(), certtest.New(), newFolder(t)
+	dir.write("ca", certtest.Encode(before.Certificate))
 	logger, log := newLogger()
 	c, err := certificates.New(certificates.Files{CA: dir.file("ca")}, logger)
 	require.NoError(t, err)
@@ -264,7 +195,7 @@ func TestAnAuthorityIsTrustedWhileItIsInTheFile(t *testing.T) {
 	_, err = client.connect(t)
 	require.ErrorAs(t, err, new(*tls.CertificateVerificationError))
 	require.ErrorAs(t, err, new(x509.UnknownAuthorityError))
-	dir.replace("ca", encode(after.cert))
+	dir.replace("ca", certtest.Encode(after.Certificate))
 	client.asked(t)
 	s.set(serving(before))
 	_, err = client.connect(t)
@@ -273,18 +204,11 @@ func TestAnAuthorityIsTrustedWhileItIsInTheFile(t *testing.T) {
 }
 
 func TestUnusableFilesChangeNothing(t *testing.T) {
-	of, dir := newIssuer(t), newFolder(t)
-	ca := append(encode(newIssuer(t).cert), encode(of.cert)...)
-	cert, key := of.pair("shop")
-	write := func() {
-		dir.write("ca", ca)
-		dir.write("cert", cert)
-		dir.write("key", key)
-	}
-	write()
+	of, dir := certtest.New(), newFolder(t)
+	ca := append(certtest.Encode(certtest.New().Certificate), certtest.Encode(of.Certificate)...)
+	cert, key := certtest.EncodePair(of.Issue("shop"))
 	logger, log := newLogger()
-	c, err := certificates.New(certificates.Files{CA: dir.file("ca"), Cert: dir.file("cert"), Key: dir.file("key")}, logger)
-	require.NoError(t, err)
+	c := dir.load(ca, cert, key, logger)
 	client := newClient(t, newServer(t, of), c, "127.0.0.1")
 	require.NotContains(t, log.String(), "level=")
 
@@ -304,15 +228,17 @@ func TestUnusableFilesChangeNothing(t *testing.T) {
 		}
 		require.Equal(t, 1, strings.Count(log.String(), "level=WARN"), "%s: %s", name, log)
 		require.NotContains(t, log.String(), "PRIVATE", name)
-		write()
+		dir.write("ca", ca)
+		dir.write("cert", cert)
+		dir.write("key", key)
 		require.Equal(t, "shop", client.asked(t), name)
 		require.Equal(t, 1, strings.Count(log.String(), "level="), "%s: contents that are back are no change: %s", name, log)
 	}
 }
 
 func TestAServerMustHaveTheRequestedName(t *testing.T) {
-	of, dir := newIssuer(t), newFolder(t)
-	dir.write("ca", encode(of.cert))
+	of, dir := certtest.New(), newFolder(t)
+	dir.write("ca", certtest.Encode(of.Certificate))
 	c, err := certificates.New(certificates.Files{CA: dir.file("ca")}, slog.New(slog.DiscardHandler))
 	require.NoError(t, err)
 	s := newServer(t, of)
@@ -340,13 +266,9 @@ func TestAServerMustHaveTheRequestedName(t *testing.T) {
 }
 
 func TestACertificateThatTheServerDoesNotAcceptIsNotSent(t *testing.T) {
-	of, dir := newIssuer(t), newFolder(t)
-	cert, key := newIssuer(t).pair("stranger")
-	dir.write("ca", encode(of.cert))
-	dir.write("cert", cert)
-	dir.write("key", key)
-	c, err := certificates.New(certificates.Files{CA: dir.file("ca"), Cert: dir.file("cert"), Key: dir.file("key")}, slog.New(slog.DiscardHandler))
-	require.NoError(t, err)
+	of, dir := certtest.New(), newFolder(t)
+	cert, key := certtest.EncodePair(certtest.New().Issue("stranger"))
+	c := dir.load(certtest.Encode(of.Certificate), cert, key, slog.New(slog.DiscardHandler))
 	require.Equal(t, "nobody", newClient(t, newServer(t, of), c, "127.0.0.1").asked(t))
 }
 
@@ -359,9 +281,9 @@ func TestSettingsWithoutAFileAreUnchanged(t *testing.T) {
 }
 
 func TestAllMistakesAreReportedWithTheirKeys(t *testing.T) {
-	of, dir := newIssuer(t), newFolder(t)
-	cert, key := of.pair("shop")
-	_, otherKey := of.pair("other")
+	of, dir := certtest.New(), newFolder(t)
+	cert, key := certtest.EncodePair(of.Issue("shop"))
+	_, otherKey := certtest.EncodePair(of.Issue("other"))
 	dir.write("cert", cert)
 	dir.write("key", key)
 	dir.write("other", otherKey)
@@ -386,13 +308,9 @@ func TestAllMistakesAreReportedWithTheirKeys(t *testing.T) {
 }
 
 func TestHandshakesMayRunInParallelWithChanges(t *testing.T) {
-	of, dir := newIssuer(t), newFolder(t)
-	cert, key := of.pair("shop")
-	dir.write("ca", encode(of.cert))
-	dir.write("cert", cert)
-	dir.write("key", key)
-	c, err := certificates.New(certificates.Files{CA: dir.file("ca"), Cert: dir.file("cert"), Key: dir.file("key")}, slog.New(slog.DiscardHandler))
-	require.NoError(t, err)
+	of, dir := certtest.New(), newFolder(t)
+	cert, key := certtest.EncodePair(of.Issue("shop"))
+	c := dir.load(certtest.Encode(of.Certificate), cert, key, slog.New(slog.DiscardHandler))
 	client := newClient(t, newServer(t, of), c, "127.0.0.1")
 	var shaking sync.WaitGroup
 	for range 4 {
@@ -409,7 +327,7 @@ func TestHandshakesMayRunInParallelWithChanges(t *testing.T) {
 	}
 	for range 20 {
 		dir.write("cert", cert)
-		dir.write("ca", encode(of.cert))
+		dir.write("ca", certtest.Encode(of.Certificate))
 	}
 	shaking.Wait()
 }

@@ -15,6 +15,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/waybill-go/waybill/sinks"
+	"github.com/waybill-go/waybill/sinks/sinktest"
 )
 
 func TestCredentialsAreRemovedFromTexts(t *testing.T) {
@@ -32,8 +33,7 @@ func TestAnErrorKeepsWhatItWraps(t *testing.T) {
 	err := New("hunter2").Error(sinks.Permanent(cause))
 	require.EqualError(t, err, "permanent: *** is wrong")
 	require.ErrorIs(t, err, cause)
-	class, _ := sinks.Classify(err)
-	require.Equal(t, sinks.ClassPermanent, class)
+	require.Equal(t, sinks.ClassPermanent, sinktest.Class(err))
 	require.NoError(t, New("hunter2").Error(nil))
 	require.Same(t, cause, New("another").Error(cause))
 }

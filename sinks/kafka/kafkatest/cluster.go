@@ -11,7 +11,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kadm"
-	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -47,57 +46,42 @@ func (c *Cluster) Start(t testing.TB) {
 // CreateTopic creates a topic with a unique name, and returns the name.
 func (c *Cluster) CreateTopic(t testing.TB, partitions int32, configs map[string]string) string {
 	t.Helper()
-	topic := kmsg.NewCreateTopicsRequestTopic()
-	topic.Topic = fmt.Sprintf("waybill-test-%x", rand.Uint64())
-	topic.NumPartitions = partitions
-	topic.ReplicationFactor = 1
-	for name, value := range configs {
-		config := kmsg.NewCreateTopicsRequestTopicConfig()
-		config.Name, config.Value = name, kmsg.StringPtr(value)
-		topic.Configs = append(topic.Configs, config)
+	name := fmt.Sprintf("waybill-test-%x", rand.Uint64())
+	settings := make(map[string]*string, len(configs))
+	for key, value := range configs {
+		settings[key] = &value
 	}
-	request := kmsg.NewPtrCreateTopicsRequest()
-	request.Topics = append(request.Topics, topic)
-
-	ctx, cancel := context.WithTimeout(context.Background(), timeout)
-	defer cancel()
-	client := c.client(t)
-	defer client.Close()
-	response, err := request.RequestWith(ctx, client)
-	require.NoError(t, err)
-	require.NoError(t, kerr.ErrorForCode(response.Topics[0].ErrorCode))
-	for !hasLeaders(ctx, client, topic.Topic, partitions) { // the broker answers before it knows that it leads
-		require.NoError(t, ctx.Err(), "no leader of %s", topic.Topic)
-		time.Sleep(20 * time.Millisecond)
-	}
-	return topic.Topic
+	c.administer(t, func(ctx context.Context, admin *kadm.Client) {
+		_, err := admin.CreateTopic(ctx, partitions, 1, settings, name)
+		require.NoError(t, err)
+		for { // the broker answers before it knows that it leads
+			ends, err := admin.ListEndOffsets(ctx, name)
+			if err == nil && ends.Error() == nil && len(ends[name]) == int(partitions) {
+				return
+			}
+			require.NoError(t, ctx.Err(), "no leader of %s", name)
+			time.Sleep(20 * time.Millisecond)
+		}
+	})
+	return name
 }
 
-// hasLeaders reports whether each partition of a topic has a leader that answers.
-func hasLeaders(ctx context.Context, client *kgo.Client, topic string, partitions int32) bool {
-	asked := kmsg.NewListOffsetsRequestTopic()
-	asked.Topic = topic
-	for n := range partitions {
-		partition := kmsg.NewListOffsetsRequestTopicPartition()
-		partition.Partition, partition.Timestamp = n, -1
-		asked.Partitions = append(asked.Partitions, partition)
-	}
-	request := kmsg.NewPtrListOffsetsRequest()
-	request.ReplicaID = -1
-	request.Topics = append(request.Topics, asked)
-	response, err := request.RequestWith(ctx, client)
-	if err != nil {
-		return false
-	}
-	known := int32(0)
-	for _, t := range response.Topics {
-		for _, p := range t.Partitions {
-			if p.ErrorCode == 0 {
-				known++
-			}
-		}
-	}
-	return known == partitions
+// DeleteTopic deletes a topic.
+func (c *Cluster) DeleteTopic(t testing.TB, name string) {
+	t.Helper()
+	c.administer(t, func(ctx context.Context, admin *kadm.Client) {
+		_, err := admin.DeleteTopic(ctx, name)
+		require.NoError(t, err)
+	})
+}
+
+// CreateAgain creates a topic with one partition under the name of one that was deleted.
+func (c *Cluster) CreateAgain(t testing.TB, name string) {
+	t.Helper()
+	c.administer(t, func(ctx context.Context, admin *kadm.Client) {
+		_, err := admin.CreateTopic(ctx, 1, 1, nil, name)
+		require.NoError(t, err)
+	})
 }
 
 // Consume returns the records of a topic from its beginning, in the order of each partition. It
@@ -153,37 +137,29 @@ func (c *Cluster) ConsumeCommitted(t testing.TB, topic string) []*kgo.Record {
 // ConsumeAll returns all records of a topic. It waits until there are at least n.
 func (c *Cluster) ConsumeAll(t testing.TB, topic string, n int) []*kgo.Record {
 	t.Helper()
-	return c.Consume(t, topic, max(n, c.count(t, topic)))
+	return c.Consume(t, topic, max(n, c.Count(t, topic)))
 }
 
-// count returns the sum of the topic's end offsets: the number of its records, if none was removed.
-func (c *Cluster) count(t testing.TB, topic string) (n int) {
+// Count returns the sum of the topic's end offsets: the number of its records, if none was removed.
+func (c *Cluster) Count(t testing.TB, topic string) (n int) {
+	t.Helper()
+	c.administer(t, func(ctx context.Context, admin *kadm.Client) {
+		ends, err := admin.ListEndOffsets(ctx, topic)
+		require.NoError(t, err)
+		require.NoError(t, ends.Error())
+		ends.Each(func(o kadm.ListedOffset) { n += int(o.Offset) })
+	})
+	return n
+}
+
+// administer calls use with a client for requests to the cluster, whose context ends after the timeout.
+func (c *Cluster) administer(t testing.TB, use func(context.Context, *kadm.Client)) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
 	client := c.client(t)
 	defer client.Close()
-	metadata := kmsg.NewPtrMetadataRequest()
-	metadata.Topics = []kmsg.MetadataRequestTopic{{Topic: kmsg.StringPtr(topic)}}
-	known, err := metadata.RequestWith(ctx, client)
-	require.NoError(t, err)
-	ends := kmsg.NewListOffsetsRequestTopic()
-	ends.Topic = topic
-	for _, p := range known.Topics[0].Partitions {
-		asked := kmsg.NewListOffsetsRequestTopicPartition()
-		asked.Partition, asked.Timestamp = p.Partition, -1
-		ends.Partitions = append(ends.Partitions, asked)
-	}
-	request := kmsg.NewPtrListOffsetsRequest()
-	request.Topics = append(request.Topics, ends)
-	response, err := request.RequestWith(ctx, client)
-	require.NoError(t, err)
-	for _, t := range response.Topics {
-		for _, p := range t.Partitions {
-			n += int(p.Offset)
-		}
-	}
-	return n
+	use(ctx, kadm.NewClient(client))
 }
 
 func (c *Cluster) client(t testing.TB, opts ...kgo.Opt) *kgo.Client {

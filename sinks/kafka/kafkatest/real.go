@@ -2,18 +2,13 @@ package kafkatest
 
 import (
 	"context"
-	"crypto/pbkdf2"
-	"crypto/sha256"
-	"crypto/sha512"
-	"hash"
 	"os"
 	"os/exec"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
-	"github.com/twmb/franz-go/pkg/kerr"
-	"github.com/twmb/franz-go/pkg/kmsg"
+	"github.com/twmb/franz-go/pkg/kadm"
 )
 
 // Environment variables that name a real cluster; .ci/test-kafka sets them.
@@ -65,29 +60,14 @@ func RealSecure(t testing.TB, cluster *Cluster) Secure {
 	credentials, address, found := strings.Cut(os.Getenv(EnvSecure), "@")
 	require.True(t, found, "%s must hold user:password@host:port; bash .ci/test-kafka sets it", EnvSecure)
 	user, password, _ := strings.Cut(credentials, ":")
-	cluster.addSCRAMUser(t, 1, sha256.New, user, password)
-	cluster.addSCRAMUser(t, 2, sha512.New, user, password)
-	return Secure{Brokers: []string{address}, CAFile: os.Getenv(EnvCA), User: user, Password: password}
-}
-
-// addSCRAMUser gives the user a password for one of Kafka's SCRAM mechanisms.
-func (c *Cluster) addSCRAMUser(t testing.TB, mechanism int8, hash func() hash.Hash, user, password string) {
-	t.Helper()
 	const iterations = 4096 // Kafka's minimum
-	credential := kmsg.NewAlterUserSCRAMCredentialsRequestUpsertion()
-	credential.Name, credential.Mechanism, credential.Iterations = user, mechanism, iterations
-	credential.Salt = []byte("salt of a test")
-	var err error
-	credential.SaltedPassword, err = pbkdf2.Key(hash, password, credential.Salt, iterations, hash().Size())
-	require.NoError(t, err)
-	request := kmsg.NewPtrAlterUserSCRAMCredentialsRequest()
-	request.Upsertions = append(request.Upsertions, credential)
-
-	ctx, cancel := context.WithTimeout(context.Background(), timeout)
-	defer cancel()
-	client := c.client(t)
-	defer client.Close()
-	response, err := request.RequestWith(ctx, client)
-	require.NoError(t, err)
-	require.NoError(t, kerr.ErrorForCode(response.Results[0].ErrorCode))
+	cluster.administer(t, func(ctx context.Context, admin *kadm.Client) {
+		added, err := admin.AlterUserSCRAMs(ctx, nil, []kadm.UpsertSCRAM{
+			{User: user, Mechanism: kadm.ScramSha256, Iterations: iterations, Password: password},
+			{User: user, Mechanism: kadm.ScramSha512, Iterations: iterations, Password: password},
+		})
+		require.NoError(t, err)
+		require.NoError(t, added.Error())
+	})
+	return Secure{Brokers: []string{address}, CAFile: os.Getenv(EnvCA), User: user, Password: password}
 }

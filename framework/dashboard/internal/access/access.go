@@ -7,37 +7,22 @@ package access
 import (
 	"context"
 	"net/http"
+
+	"github.com/waybill-go/waybill/framework/settings"
 )
 
-// Role is what a user may do.
-type Role int
-
-// The roles. Each includes the roles before it.
+// The roles; see [settings.Role]. An operator may do what a viewer may.
 const (
-	// NoRole is the zero value: such a user may do nothing.
-	NoRole Role = iota
-	// Viewer may see everything except payloads, the texts of errors and the doctor's findings.
-	Viewer
-	// Operator may act, and see these.
-	Operator
+	Viewer   = settings.Viewer
+	Operator = settings.Operator
 )
-
-// String returns the role's name in configurations and texts.
-func (r Role) String() string {
-	switch r {
-	case Viewer:
-		return "viewer"
-	case Operator:
-		return "operator"
-	}
-	return "none"
-}
 
 // User is a person or a program.
 type User struct {
 	// Name is recorded with each action.
 	Name string
-	Role Role
+	// Role is Viewer or Operator; a user with another role may do nothing.
+	Role settings.Role
 	// Address is where the request comes from; it is recorded, too. The default is the address of
 	// the client, which a trusted proxy reports.
 	Address string
@@ -46,7 +31,9 @@ type User struct {
 }
 
 // May reports whether the user has a role, or one that includes it.
-func (u User) May(r Role) bool { return u.Role >= r }
+func (u User) May(r settings.Role) bool {
+	return u.Role == Operator || u.Role == Viewer && r == Viewer
+}
 
 type contextKey struct{}
 
@@ -62,10 +49,10 @@ func From(ctx context.Context) User {
 }
 
 // Require passes on the requests of users who have a role, and answers others with 403.
-func Require(role Role, next http.Handler) http.Handler {
+func Require(role settings.Role, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !From(r.Context()).May(role) {
-			answer(w, r, refuse(http.StatusForbidden, "this needs the role "+role.String()))
+			answer(w, r, refuse(http.StatusForbidden, "this needs the role "+string(role)))
 			return
 		}
 		next.ServeHTTP(w, r)

@@ -12,20 +12,14 @@ import (
 	"fmt"
 	"net/http"
 	"net/netip"
-	"regexp"
 	"strings"
 	"sync/atomic"
 	"time"
-	"unicode"
 
 	"golang.org/x/crypto/bcrypt"
+
+	"github.com/waybill-go/waybill/framework/settings"
 )
-
-// MinToken is the minimum length of a token in bytes.
-const MinToken = 16
-
-// maxCost limits the cost of a bcrypt hash: a comparison at cost 14 takes about a second.
-const maxCost = 14
 
 // users are the users who log in with a password.
 //
@@ -52,36 +46,26 @@ type user struct {
 	proof atomic.Pointer[[sha256.Size]byte]
 }
 
-func newUsers(credentials map[string]Credential, a *attempts) (*users, error) {
-	u := &users{key: random(), byName: make(map[string]*user, len(credentials)), attempts: a, comparing: make(chan struct{}, 1)}
-	if len(credentials) == 0 {
+func newUsers(logins map[string]settings.Login, a *attempts) (*users, error) {
+	u := &users{key: random(), byName: make(map[string]*user, len(logins)), attempts: a, comparing: make(chan struct{}, 1)}
+	if len(logins) == 0 {
 		return u, nil
 	}
 	cost := 0 // the highest cost of all hashes
-	var faults []error
-	for name, c := range credentials {
-		if err := c.validate(); err != nil {
-			faults = append(faults, fmt.Errorf("user %q %w", name, err))
-		}
-		if strings.Contains(name, ":") || strings.ContainsFunc(name, unicode.IsControl) || name == "" {
-			faults = append(faults, fmt.Errorf("the user %q cannot log in: a name must be non-empty, without colons and control characters", name))
-		}
-		its := &user{User: User{Name: name, Role: c.Role}}
-		if strings.HasPrefix(c.Secret, "$2") {
-			its.hash = []byte(c.Secret)
+	for name, l := range logins {
+		its := &user{User: User{Name: name, Role: l.Role}}
+		if strings.HasPrefix(l.Password, "$2") {
+			its.hash = []byte(l.Password)
 			of, err := bcrypt.Cost(its.hash)
-			if err != nil || of > maxCost || !hashed.MatchString(c.Secret) {
-				faults = append(faults, fmt.Errorf("the password of user %q is not a bcrypt hash with a cost of at most %d", name, maxCost))
+			if err != nil {
+				return nil, err
 			}
 			cost = max(cost, of)
 		} else {
-			proof := u.proof(name, c.Secret)
+			proof := u.proof(name, l.Password)
 			its.proof.Store(&proof)
 		}
 		u.byName[name] = its
-	}
-	if err := errors.Join(faults...); err != nil {
-		return nil, err
 	}
 	none, err := bcrypt.GenerateFromPassword(random(), cmp.Or(cost, bcrypt.DefaultCost))
 	if err != nil {
@@ -95,9 +79,6 @@ func newUsers(credentials map[string]Credential, a *attempts) (*users, error) {
 	}
 	return u, nil
 }
-
-// hashed matches a bcrypt hash: version, cost, salt and hash.
-var hashed = regexp.MustCompile(`^\$2[aby]\$\d\d\$[./A-Za-z0-9]{53}$`)
 
 // proof returns the keyed hash of a name and a password.
 func (u *users) proof(name, password string) (sum [sha256.Size]byte) {
@@ -204,17 +185,11 @@ type token struct {
 	sum [sha256.Size]byte
 }
 
-func newTokens(credentials map[string]Credential) (t tokens, err error) {
-	var faults []error
-	for name, c := range credentials {
-		if err := c.validate(); err != nil {
-			faults = append(faults, fmt.Errorf("token %q %w", name, err))
-		} else if len(c.Secret) < MinToken {
-			faults = append(faults, fmt.Errorf("token %q is too short: use at least %d characters", name, MinToken))
-		}
-		t = append(t, token{User{Name: name, Role: c.Role}, sha256.Sum256([]byte(c.Secret))})
+func newTokens(configured map[string]settings.Token) (t tokens) {
+	for name, c := range configured {
+		t = append(t, token{User{Name: name, Role: c.Role}, sha256.Sum256([]byte(c.Token))})
 	}
-	return t, errors.Join(faults...)
+	return t
 }
 
 // user authenticates a token.
@@ -228,20 +203,10 @@ func (t tokens) user(secret string) (User, error) {
 			found = its.User
 		}
 	}
-	if found.Role == NoRole {
+	if found.Role == "" {
 		return User{}, &refusal{status: http.StatusUnauthorized, text: "the token is wrong", challenge: bearerChallenge}
 	}
 	return found, nil
-}
-
-func (c Credential) validate() error {
-	switch {
-	case c.Secret == "":
-		return errors.New("has no secret")
-	case c.Role != Viewer && c.Role != Operator:
-		return errors.New("has no role")
-	}
-	return nil
 }
 
 func random() []byte {

@@ -13,59 +13,32 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
+
+	"github.com/waybill-go/waybill/framework/settings"
 )
-
-// Config sets who may do what. The zero value serves only loopback addresses, and every visitor is
-// the operator "local". If Users, Tokens or Proxy is set, each request needs a user of one of them.
-type Config struct {
-	// Address is the host and port at which the program listens; "" if it is not known. If it is
-	// not a loopback address, the dashboard serves nothing without users, tokens, a proxy or
-	// Authorize.
-	Address string
-	// Hosts are additional host names of the dashboard. localhost, loopback addresses, the address
-	// to which a request was sent, and the host of Address are always accepted. Requests with
-	// other Host headers are refused, as a protection against DNS rebinding. With Authorize, any
-	// host is accepted if Hosts is empty.
-	Hosts []string
-	// Users log in with HTTP Basic authentication. The key is the user's name. The secret is a
-	// password, or its bcrypt hash ($2…) with a cost of at most 14. All hashes should have the
-	// same cost.
-	Users map[string]Credential
-	// Tokens are sent as Authorization: Bearer. The key is the name that is recorded with
-	// actions; the secret must have at least MinToken bytes.
-	Tokens map[string]Credential
-	// Proxies are the networks of reverse proxies whose X-Forwarded-For is believed, besides those
-	// of Proxy: failed logins count for the client that it names, and actions are recorded with
-	// it. Such a proxy must append to the header or replace it.
-	Proxies []netip.Prefix
-	// Proxy is a reverse proxy that authenticates its users.
-	Proxy Proxy
-	// Authorize replaces Users, Tokens and Proxy. It is called for each request, concurrently. If
-	// it returns an error, which is logged, or a user without a role, the answer is 403.
-	Authorize func(*http.Request) (User, error)
-}
-
-// Credential is a secret, and the role of a user who has it.
-type Credential struct {
-	Secret string
-	Role   Role
-}
 
 // Gate passes authorized requests on to a handler. It is safe for concurrent use.
 type Gate struct {
 	next  http.Handler
 	log   *slog.Logger
 	cross *http.CrossOriginProtection
-	rules atomic.Pointer[rules]
+	// authorize replaces the users of the settings; nil if they count.
+	authorize Authorize
+	rules     atomic.Pointer[rules]
 	// attempts are counted for all users, also over changes of the rules.
 	attempts *attempts
 }
 
+// Authorize returns the user of a request, or why the request is refused. It is called concurrently.
+type Authorize func(*http.Request) (User, error)
+
 // rules are the rules of a Gate.
 type rules struct {
-	Config
-	users  *users
-	tokens tokens
+	settings.Observe
+	proxy     proxy
+	authorize Authorize
+	users     *users
+	tokens    tokens
 	// local says that every visitor is an operator. closed is why all requests are refused; "" if
 	// they are not.
 	local  bool
@@ -73,28 +46,30 @@ type rules struct {
 }
 
 // New returns a Gate in front of a handler, which gets the user with From. The gate logs the
-// requests that it refuses.
-func New(c Config, next http.Handler, log *slog.Logger) (*Gate, error) {
-	g := &Gate{next: next, log: log, cross: http.NewCrossOriginProtection(), attempts: newAttempts()}
-	return g, g.Change(c)
+// requests that it refuses. authorize may be nil.
+func New(o settings.Observe, authorize Authorize, next http.Handler, log *slog.Logger) (*Gate, error) {
+	g := &Gate{next: next, log: log, cross: http.NewCrossOriginProtection(), authorize: authorize, attempts: newAttempts()}
+	return g, g.Change(o)
 }
 
-// Change replaces the configuration from the next request on. If it has mistakes, Change returns
+// Change replaces the settings from the next request on. If they have mistakes, Change returns
 // them and changes nothing.
-func (g *Gate) Change(c Config) error {
-	r := &rules{Config: c, local: len(c.Users)+len(c.Tokens)+len(c.Proxy.Networks) == 0}
-	var faults [3]error
-	r.users, faults[0] = newUsers(c.Users, g.attempts)
-	r.tokens, faults[1] = newTokens(c.Tokens)
-	faults[2] = c.Proxy.validate()
-	if err := errors.Join(faults[:]...); err != nil {
+func (g *Gate) Change(o settings.Observe) error {
+	if err := o.Validate(); err != nil {
+		return err
+	}
+	o = o.WithDefaults()
+	r := &rules{Observe: o, proxy: proxy(o.Auth.Proxy), authorize: g.authorize, tokens: newTokens(o.Auth.Tokens)}
+	r.local = len(o.Auth.Users)+len(o.Auth.Tokens)+len(o.Auth.Proxy.Networks) == 0
+	var err error
+	if r.users, err = newUsers(o.Auth.Users, g.attempts); err != nil {
 		return err
 	}
 	switch {
-	case c.Authorize != nil && !r.local:
-		return errors.New("use either Authorize, or Users, Tokens and Proxy")
-	case r.local && c.Authorize == nil && c.Address != "" && !isLoopback(hostOf(c.Address)):
-		r.closed = "without users, only metrics and probes are served here, since " + c.Address + " is not a loopback address: configure observe.auth, or listen at 127.0.0.1"
+	case g.authorize != nil && !r.local:
+		return errors.New("use either Authorize or Auth")
+	case r.local && g.authorize == nil && o.Address != "" && !isLoopback(hostOf(o.Address)):
+		r.closed = "without users, only metrics and probes are served here, since " + o.Address + " is not a loopback address: configure observe.auth, or listen at 127.0.0.1"
 	}
 	g.rules.Store(r)
 	return nil
@@ -164,7 +139,7 @@ func isEmbedded(r *http.Request) bool {
 }
 
 // needs returns the role that a method needs.
-func needs(method string) Role {
+func needs(method string) settings.Role {
 	switch method {
 	case http.MethodGet, http.MethodHead, http.MethodOptions:
 		return Viewer
@@ -175,8 +150,8 @@ func needs(method string) Role {
 // user returns the user who makes a request.
 func (c *rules) user(r *http.Request) (User, error) {
 	switch {
-	case c.Authorize != nil:
-		user, err := c.Authorize(r)
+	case c.authorize != nil:
+		user, err := c.authorize(r)
 		if err != nil {
 			return User{}, &refusal{status: http.StatusForbidden, text: "you may not use this", cause: err}
 		}
@@ -184,7 +159,7 @@ func (c *rules) user(r *http.Request) (User, error) {
 	case c.local:
 		return localUser(r)
 	}
-	if user, ok, err := c.Proxy.user(r); ok || err != nil {
+	if user, ok, err := c.proxy.user(r); ok || err != nil {
 		return user, err
 	}
 	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
@@ -200,9 +175,9 @@ func (c *rules) user(r *http.Request) (User, error) {
 // unknown returns the refusal of requests without credentials.
 func (c *rules) unknown() *refusal {
 	switch {
-	case len(c.Users) > 0:
+	case len(c.Auth.Users) > 0:
 		return &refusal{status: http.StatusUnauthorized, text: "log in", challenge: basicChallenge, quiet: true}
-	case len(c.Tokens) > 0:
+	case len(c.Auth.Tokens) > 0:
 		return &refusal{status: http.StatusUnauthorized, text: "send a token", challenge: bearerChallenge, quiet: true}
 	}
 	return refuse(http.StatusForbidden, "use the proxy that authenticates users")

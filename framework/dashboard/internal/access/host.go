@@ -10,7 +10,7 @@ import (
 
 // checkHost refuses a request whose Host header is not a name of the dashboard.
 func (c *rules) checkHost(r *http.Request) error {
-	if c.Authorize != nil && len(c.Hosts) == 0 {
+	if c.authorize != nil && len(c.Hosts) == 0 {
 		return nil
 	}
 	host := hostOf(r.Host)

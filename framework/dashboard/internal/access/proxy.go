@@ -1,44 +1,24 @@
 package access
 
 import (
-	"cmp"
-	"errors"
 	"net/http"
 	"net/netip"
 	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
-)
 
-// DefaultUserHeader is the default of Proxy.User.
-const DefaultUserHeader = "X-Forwarded-User"
+	"github.com/waybill-go/waybill/framework/settings"
+)
 
 // maxName limits the length of a name that a proxy sends, in bytes.
 const maxName = 200
 
-// Proxy is a reverse proxy that authenticates its users and names them in a header. It must set
-// or remove both headers on each request, so that its client cannot set them.
-type Proxy struct {
-	// Networks are the networks of the proxy. Every client there can claim to be any user. The
-	// headers of requests from elsewhere are ignored. Empty means that there is no proxy.
-	Networks []netip.Prefix
-	// User is the header with the user's name; the default is DefaultUserHeader.
-	User string
-	// Role is the header with a role, or with groups separated by commas. The value operator makes
-	// the user an operator. Users with other values, and all without a header, are viewers.
-	Role string
-}
-
-func (p Proxy) validate() error {
-	if len(p.Networks) == 0 && (p.User != "" || p.Role != "") {
-		return errors.New("proxy has no networks: name those of the proxy")
-	}
-	return nil
-}
+// proxy is a reverse proxy that authenticates its users.
+type proxy settings.Proxy
 
 // trusts reports whether an address is in the networks of the proxy.
-func (p Proxy) trusts(address netip.Addr) bool { return isIn(p.Networks, address) }
+func (p proxy) trusts(address netip.Addr) bool { return isIn(p.Networks, address) }
 
 func isIn(networks []netip.Prefix, address netip.Addr) bool {
 	return slices.ContainsFunc(networks, func(n netip.Prefix) bool { return n.Contains(address) })
@@ -46,11 +26,11 @@ func isIn(networks []netip.Prefix, address netip.Addr) bool {
 
 // user returns the user that the proxy names; false if the request does not come from the proxy, or
 // names no user.
-func (p Proxy) user(r *http.Request) (User, bool, error) {
+func (p proxy) user(r *http.Request) (User, bool, error) {
 	if !p.trusts(remoteAddress(r)) {
 		return User{}, false, nil
 	}
-	names, roles := r.Header.Values(cmp.Or(p.User, DefaultUserHeader)), []string(nil)
+	names, roles := r.Header.Values(p.User), []string(nil)
 	if p.Role != "" {
 		roles = r.Header.Values(p.Role)
 	}
@@ -71,7 +51,7 @@ func (p Proxy) user(r *http.Request) (User, bool, error) {
 
 func isOperator(groups string) bool {
 	for group := range strings.SplitSeq(groups, ",") {
-		if strings.TrimSpace(group) == Operator.String() {
+		if strings.TrimSpace(group) == string(Operator) {
 			return true
 		}
 	}
@@ -83,7 +63,7 @@ func (c *rules) client(r *http.Request) netip.Addr {
 	address := remoteAddress(r)
 	hops := strings.Split(strings.Join(r.Header.Values("X-Forwarded-For"), ","), ",")
 	for _, hop := range slices.Backward(hops) {
-		if !isIn(c.Proxies, address) && !c.Proxy.trusts(address) {
+		if !isIn(c.Proxies, address) && !c.proxy.trusts(address) {
 			break
 		}
 		next, ok := hopOf(strings.TrimSpace(hop))

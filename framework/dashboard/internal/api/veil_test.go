@@ -25,8 +25,7 @@ var readers = []string{
 // echoing is an outbox whose receivers repeat what they get, wherever their answers are kept.
 func echoing(t *testing.T, o *outbox) *site {
 	t.Helper()
-	hidden, err := masks.Parse(map[string][]string{"order.*": {"$.email"}})
-	require.NoError(t, err)
+	hidden := masks.Of(map[string][]string{"order.*": {"email"}})
 	o.publish(t, "n1", "order.placed", "k", `{"email":"ada@example.org"}`)
 	o.publish(t, "n2", "order.placed", "k", `{"email":"ada@example.org"}`)
 	failed := func(offset int, state store.State) store.Parked {
@@ -87,9 +86,8 @@ func TestOperatorsGetReceiversErrorsWithMasks(t *testing.T) {
 func TestReceiptsAndMetadataAreMasked(t *testing.T) {
 	t.Parallel()
 	o := onSQLite(t)
-	hidden, err := masks.Parse(map[string][]string{"order.*": {"$.email"}})
-	require.NoError(t, err)
-	_, err = o.db.ExecContext(t.Context(), `INSERT INTO outbox (id, type, metadata, payload) VALUES ('n1', 'order.placed', '{"EMAIL":"ada@example.org"}', '{"email":"ada@example.org"}')`)
+	hidden := masks.Of(map[string][]string{"order.*": {"email"}})
+	_, err := o.db.ExecContext(t.Context(), `INSERT INTO outbox (id, type, metadata, payload) VALUES ('n1', 'order.placed', '{"EMAIL":"ada@example.org"}', '{"email":"ada@example.org"}')`)
 	require.NoError(t, err)
 	receipt := store.Receipt{Offset: 1, ID: "n1", Receipt: notification.Receipt("http 202 ada@example.org"), Attempt: 1, DeliveredAt: time.Now()}
 	o.settle(t, "mail", []store.Receipt{receipt}, nil)

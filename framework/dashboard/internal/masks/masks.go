@@ -9,80 +9,29 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-
-	"github.com/ohler55/ojg/jp"
-
-	"github.com/waybill-go/waybill/framework/route"
 )
 
 // masked replaces a hidden value.
 const masked = "•••"
 
-// Masks hide parts of payloads, by pattern of types. A mask hides what its path names, and each
-// value with the same names, at any depth, whatever their case: $.card.number also hides the
-// number of a Card within an order's payments. What a payload repeats elsewhere, as in the error of
-// a receiver, is hidden by Text. The zero value hides nothing. It is safe for concurrent use.
+// Masks hide parts of payloads, by pattern of types. A mask hides each value with its names, at any
+// depth, whatever their case: card.number hides the number of a Card within an order's payments.
+// What a payload repeats elsewhere, as in the error of a receiver, is hidden by Text. The zero value
+// hides nothing. It is safe for concurrent use.
 type Masks map[string][]mask
 
-// mask is a path, and the names in it, in lower case.
-type mask struct {
-	path  jp.Expr
-	names []string // ends with the name of what is hidden; nil if the path ends otherwise
-}
+// mask has names in lower case: that of what is hidden, after those of fields around it.
+type mask []string
 
-// Parse reads JSON paths by pattern of types. Its error lists all mistakes.
-func Parse(paths map[string][]string) (Masks, error) {
+// Of returns masks as the setting observe.masks has them.
+func Of(configured map[string][]string) Masks {
 	masks := make(Masks)
-	var wrong []string
-	for pattern, of := range paths {
-		if err := route.ValidatePattern(pattern); err != nil {
-			wrong = append(wrong, fmt.Sprintf("masks.%s: use a type like order.placed, the beginning of types like order.*, or *", pattern))
-		}
-		for _, path := range of {
-			x, err := jp.ParseString(path)
-			if err == nil && !strings.HasPrefix(path, "$") {
-				err = fmt.Errorf("a path begins with $")
-			}
-			if err != nil {
-				wrong = append(wrong, fmt.Sprintf("masks.%s: %q is not a JSON path like $.card.number: %s", pattern, path, err))
-				continue
-			}
-			masks[pattern] = append(masks[pattern], masksOf(x)...)
+	for pattern, names := range configured {
+		for _, name := range names {
+			masks[pattern] = append(masks[pattern], strings.Split(strings.ToLower(name), "."))
 		}
 	}
-	if slices.Sort(wrong); len(wrong) > 0 {
-		return nil, fmt.Errorf("%s", strings.Join(wrong, "; "))
-	}
-	return masks, nil
-}
-
-// masksOf returns the masks of a path: one for each name at its end.
-func masksOf(path jp.Expr) (all []mask) {
-	var above []string
-	ends := []string{}
-	for _, step := range path {
-		switch step := step.(type) {
-		case jp.Root, jp.Descent, jp.Wildcard:
-		case jp.Child:
-			above, ends = append(above, ends...), []string{strings.ToLower(string(step))}
-		case jp.Union:
-			above, ends = append(above, ends...), nil
-			for _, name := range step {
-				if text, is := name.(string); is {
-					ends = append(ends, strings.ToLower(text))
-				}
-			}
-		default: // an index, a slice or a filter chooses some values of a name
-			above, ends = append(above, ends...), nil
-		}
-	}
-	if len(ends) == 0 {
-		return []mask{{path: path}}
-	}
-	for _, end := range ends {
-		all = append(all, mask{path, append(slices.Clone(above), end)})
-	}
-	return all
+	return masks
 }
 
 // of returns the masks of a type with these names; all masks if there are no names.
@@ -108,7 +57,7 @@ func (m Masks) Hide(names []string, payload []byte) (shown []byte, hidden bool, 
 	if err != nil {
 		return nil, false, err
 	}
-	shown, err = encode(h.all(value))
+	shown, err = encode(h.below(value, nil))
 	return shown, h.hits > 0, err
 }
 
@@ -136,7 +85,7 @@ func (m Masks) Text(names []string, text string, payload []byte) string {
 		return text
 	}
 	if value, err := decode(payload); err == nil {
-		h.all(value)
+		h.below(value, nil)
 	}
 	text = h.text(h.withoutFound(text))
 	return h.withoutFound(text) // a receiver may write a value with its name and again without it
@@ -152,16 +101,6 @@ type hiding struct {
 
 // maxDeep is how many levels of JSON in texts of JSON are read; deeper ones are hidden.
 const maxDeep = 8
-
-// all hides the masked values in a value.
-func (h *hiding) all(value any) any {
-	for _, m := range h.masks {
-		if changed, err := m.path.Modify(value, func(v any) (any, bool) { return h.hide(v), true }); err == nil {
-			value = changed
-		}
-	}
-	return h.below(value, nil)
-}
 
 // hide notes a value and returns what replaces it.
 func (h *hiding) hide(value any) any {
@@ -224,11 +163,11 @@ func (h *hiding) inText(text string, path []string) any {
 // matches reports whether a path of names is one that the mask hides: it ends with the mask's last
 // name, and has the others before it in their order.
 func (m mask) matches(path []string) bool {
-	last := len(m.names) - 1
-	if last < 0 || m.names[last] != path[len(path)-1] {
+	last := len(m) - 1
+	if m[last] != path[len(path)-1] {
 		return false
 	}
-	above := m.names[:last]
+	above := m[:last]
 	for _, name := range path[:len(path)-1] {
 		if len(above) > 0 && above[0] == name {
 			above = above[1:]
@@ -240,7 +179,7 @@ func (m mask) matches(path []string) bool {
 // isLast reports whether a name is the last one of a mask.
 func (h *hiding) isLast(name string) bool {
 	return slices.ContainsFunc(h.masks, func(m mask) bool {
-		return len(m.names) > 0 && strings.EqualFold(m.names[len(m.names)-1], name)
+		return strings.EqualFold(m[len(m)-1], name)
 	})
 }
 

@@ -12,8 +12,7 @@ import (
 
 func TestMasksHideWhatTheyName(t *testing.T) {
 	t.Parallel()
-	hidden, err := masks.Parse(map[string][]string{"customer.*": {"$.email", "$.card.number"}, "customer.moved": {"$.items[*].sku"}, "*": {"$..token"}})
-	require.NoError(t, err)
+	hidden := masks.Of(map[string][]string{"customer.*": {"email", "card.number"}, "customer.moved": {"items.sku"}, "*": {"token"}})
 	const raw = `{"email":"a@b","card":{"number":"4111","brand":"<visa>"},"items":[{"sku":1},{"sku":2}],"n":12345678901234567890,"deep":{"token":"t"}}`
 	for typ, c := range map[string]struct{ want, gone []string }{
 		"customer.moved": {[]string{`"brand":"<visa>"`, "12345678901234567890"}, []string{"a@b", "4111", `"sku":1`, `"t"`}},
@@ -38,26 +37,15 @@ func TestMasksHideWhatTheyName(t *testing.T) {
 	require.NotContains(t, string(shown), `"2"`)
 }
 
-func TestWrongMasksAreReportedTogether(t *testing.T) {
-	t.Parallel()
-	_, err := masks.Parse(map[string][]string{"a b": {"$.x"}, "a": {"$.[", "x"}})
-	require.ErrorContains(t, err, `masks.a b:`)
-	require.ErrorContains(t, err, `"$.["`)
-	require.ErrorContains(t, err, `"x" is not a JSON path`)
-}
-
-func parsed(t *testing.T, paths ...string) masks.Masks {
-	t.Helper()
-	hidden, err := masks.Parse(map[string][]string{"customer.*": paths})
-	require.NoError(t, err)
-	return hidden
+func parsed(names ...string) masks.Masks {
+	return masks.Of(map[string][]string{"customer.*": names})
 }
 
 const secret = "ada@example.org"
 
 func TestAMaskHidesItsNameInAnyCaseAtAnyDepth(t *testing.T) {
 	t.Parallel()
-	hidden := parsed(t, "$.email", "$.card.number", "$.items[*].sku", "$['born','tax']", "$.address.*", "$.tags[0]")
+	hidden := parsed("email", "card.number", "items.sku", "born", "tax", "address", "tags")
 	for _, payload := range []string{
 		`{"Email":"ada@example.org"}`, `{"EMAIL":["ada@example.org"]}`, `{"a":[{"b":{"eMail":{"x":"ada@example.org"}}}]}`, `["x",{"email":"ada@example.org"}]`,
 		`{"payments":[{"Card":[{"Number":"ada@example.org"}]}]}`, `{"order":{"Items":{"sku":"ada@example.org"}}}`, `{"x":{"Born":"ada@example.org"}}`, `{"TAX":"ada@example.org"}`,
@@ -72,14 +60,14 @@ func TestAMaskHidesItsNameInAnyCaseAtAnyDepth(t *testing.T) {
 		require.True(t, json.Valid(shown), "%s", shown)
 	}
 	const others = `{"emails":1,"number":"4111","card":{"brand":"visa"},"sku":2,"street":"x","tags":["a","b"],"raw":"{\"a\": 1.0}","at":"email"}`
-	shown, _, err := parsed(t, "$.email", "$.card.number", "$.items[*].sku", "$.address.*").Hide([]string{"customer.moved"}, []byte(others))
+	shown, _, err := parsed("email", "card.number", "items.sku", "address.street").Hide([]string{"customer.moved"}, []byte(others))
 	require.NoError(t, err)
 	require.JSONEq(t, others, string(shown))
 }
 
 func TestMasksHideInTexts(t *testing.T) {
 	t.Parallel()
-	hidden := parsed(t, "$.email", "$.card.number")
+	hidden := parsed("email", "card.number")
 	for _, text := range []string{
 		`permanent: http://x/y: 422: {"received":{"email":"ada@example.org"}}`, `{"Email" : "ada@example.org"}`, `{\"email\":\"ada@example.org\"}`, `{\\\"email\\\":\\\"ada@example.org\\\"}`,
 		`{"email":"ada@exam`, `email=ada@example.org`, `a=b&EMAIL=ada%40example.org&c=d`, `email: ada@example.org`, `'email' => 'ada@example.org'`, `{&quot;email&quot;:&quot;ada@example.org&quot;}`,
@@ -104,13 +92,13 @@ func TestMasksHideInTexts(t *testing.T) {
 
 func TestMasksHideInMetadata(t *testing.T) {
 	t.Parallel()
-	shown := parsed(t, "$.email", "$.card.number").Metadata([]string{"customer.moved"}, map[string]string{"Email": secret, "number": "4111", "tenant": "t", "body": `{"email":"ada@example.org"}`})
+	shown := parsed("email", "card.number").Metadata([]string{"customer.moved"}, map[string]string{"Email": secret, "number": "4111", "tenant": "t", "body": `{"email":"ada@example.org"}`})
 	require.Equal(t, map[string]string{"Email": "•••", "number": "•••", "tenant": "t", "body": `{"email":"•••"}`}, shown)
 }
 
 func TestHostileTextsAreMaskedInBoundedTime(t *testing.T) {
 	t.Parallel()
-	hidden := parsed(t, "$.email")
+	hidden := parsed("email")
 	for _, part := range []string{"email ", "<email ", "aemail", `\"email\":\"`, `email={`, "\\", `{"email":`} {
 		hidden.Text(nil, strings.Repeat(part, (256<<10)/len(part)), nil) // the test's time limit ends it if it is quadratic
 	}

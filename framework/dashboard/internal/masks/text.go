@@ -57,18 +57,13 @@ var (
 // text hides in a text what follows the last name of a mask.
 func (h *hiding) text(text string) string {
 	for _, m := range h.masks {
-		if len(m.names) > 0 {
-			text = h.after(m.names[len(m.names)-1], text)
-		}
+		text = h.after(m[len(m)-1], text)
 	}
 	return text
 }
 
 // after hides what follows a name, which is in lower case.
 func (h *hiding) after(name, text string) string {
-	if name == "" {
-		return text
-	}
 	var out strings.Builder
 	for {
 		at := indexFold(text, name)

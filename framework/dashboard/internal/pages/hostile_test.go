@@ -13,6 +13,7 @@ import (
 	"github.com/waybill-go/waybill/framework/dashboard/internal/masks"
 	"github.com/waybill-go/waybill/framework/dashboard/internal/target"
 	"github.com/waybill-go/waybill/framework/route"
+	"github.com/waybill-go/waybill/framework/settings"
 	"github.com/waybill-go/waybill/registry"
 )
 
@@ -89,8 +90,7 @@ func TestAMaskAppliesToAllNamesOfAType(t *testing.T) {
 		require.NoError(t, err)
 		p := newPages(t, &target.Target{Store: o.store, Types: types, Routing: admin.Routing{Routes: routes}})
 		for _, pattern := range []string{"customer.moved", "customer.*", "client.moved"} {
-			p.Masks, err = masks.Parse(map[string][]string{pattern: {"$.email"}})
-			require.NoError(t, err)
+			p.Masks = masks.Of(map[string][]string{pattern: {"email"}})
 			for _, name := range []string{"customer.moved", "client.moved"} {
 				status, page := p.ask(t, access.Operator, http.MethodPost, "/notifications/"+name, nil)
 				require.Equal(t, http.StatusOK, status)
@@ -108,7 +108,7 @@ func TestOnlyOperatorsSeeErrorsOfTheDatabase(t *testing.T) {
 	onEach(t, func(t *testing.T, o outbox) {
 		p := newPages(t, &target.Target{Store: o.store})
 		o.exec(t, `DROP TABLE outbox_parked`)
-		for role, shown := range map[access.Role]bool{access.Viewer: false, access.Operator: true} {
+		for role, shown := range map[settings.Role]bool{access.Viewer: false, access.Operator: true} {
 			status, page := p.ask(t, role, http.MethodGet, "/parked", nil)
 			require.Equal(t, http.StatusInternalServerError, status)
 			require.Contains(t, page, "making this page failed")

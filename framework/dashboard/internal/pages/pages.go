@@ -8,13 +8,12 @@
 //	p.livePage("GET /parked", "parked", parked)
 //
 // A view returns the data of its template, or goTo another page after an act. The figures of a
-// page registered by livePage change while it is open: the server sends new texts of the elements
-// marked data-live="name", and the names of the elements marked data-row="name". The browser
-// shows how many rows are new or gone, and reloads the page when the element marked data-until
-// is gone.
+// page registered by livePage change while it is open: the browser reads the page again, and takes
+// over the texts of the elements marked data-live="name". It shows how many of the elements marked
+// data-row="name" are new or gone, and reloads the page when the element marked data-until is gone.
 //
-// The files in the order in which to read them: pages.go, nav.go, format.go, input.go, spark.go,
-// live.go; then one for each page: overview.go, sink.go, replay.go, parked.go, plan.go,
+// The files in the order in which to read them: pages.go, nav.go, format.go, input.go, spark.go;
+// then one for each page: overview.go, sink.go, replay.go, parked.go, plan.go,
 // notification.go with payload.go and mask.go, log.go, schedules.go, forwarders.go, types.go,
 // actions.go, config.go, doctor.go, find.go. static has the one style, the one script and the icon.
 package pages
@@ -77,18 +76,16 @@ type Pages struct {
 	Config
 	mux       *http.ServeMux
 	templates map[string]*template.Template
-	live      *live
+	live      map[string]bool // patterns of pages whose figures change while they are open
 	patterns  []string
 }
 
 // New returns the handler of all pages and of the static files they use.
 func New(c Config) *Pages {
-	p := &Pages{Config: c, mux: http.NewServeMux(), templates: make(map[string]*template.Template)}
-	p.live = newLive(p)
+	p := &Pages{Config: c, mux: http.NewServeMux(), templates: make(map[string]*template.Template), live: make(map[string]bool)}
 	p.templates["problem"] = p.parse("problem")
 	static, _ := fs.Sub(files, "static")
 	p.mux.Handle("GET /static/", http.StripPrefix("/static/", http.FileServerFS(static)))
-	p.mux.Handle("GET /live", p.live)
 	p.livePage("GET /{$}", "overview", overview)
 	p.livePage("GET /sinks/{name}", "sink", sink)
 	p.page("POST /sinks/{name}/pause", "confirm", onSink("pause"))
@@ -120,9 +117,6 @@ func New(c Config) *Pages {
 	}
 	return p
 }
-
-// Close ends the live figures and waits for them to end.
-func (p *Pages) Close() { p.live.close() }
 
 // ServeHTTP serves a page, or a 404 with the navigation.
 func (p *Pages) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -175,7 +169,7 @@ type view func(ctx context.Context, r *request) (any, error)
 
 // livePage registers a page whose figures change while it is open. Its view changes nothing.
 func (p *Pages) livePage(pattern, name string, v view) {
-	p.live.patterns[pattern] = true
+	p.live[pattern] = true
 	p.page(pattern, name, v)
 }
 
@@ -250,8 +244,8 @@ func parse(r *http.Request) error {
 // layout is the data of the template layout.html, which all pages share.
 type layout struct {
 	Prefix, Path string
-	// Live is the address of the page's live figures; "" if it has none.
-	Live template.URL
+	// Live says that the page's figures change while it is open.
+	Live bool
 	// Refresh is after how many seconds a browser without scripts reloads the page; 0 means
 	// never.
 	Refresh  int
@@ -290,9 +284,7 @@ func (p *Pages) render(w http.ResponseWriter, r *http.Request, name string, a an
 	var page bytes.Buffer
 	l := layout{Prefix: p.Prefix, Path: r.URL.Path, User: user, Operator: user.May(access.Operator), Data: a.data, Refresh: int(a.refresh.Seconds())}
 	status := cmp.Or(a.status, http.StatusOK)
-	if status == http.StatusOK && p.live.patterns[r.Pattern] {
-		l.Live, _ = p.to("/live", "of", r.URL.RequestURI())
-	}
+	l.Live = status == http.StatusOK && p.live[r.Pattern]
 	err := p.templates[name].Execute(&page, l)
 	if err != nil {
 		p.Logger.Error("making a page of the dashboard failed", "page", name, "error", err)

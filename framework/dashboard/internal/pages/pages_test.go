@@ -27,6 +27,7 @@ import (
 	"github.com/waybill-go/waybill/framework/dashboard/internal/target"
 	"github.com/waybill-go/waybill/framework/doctor"
 	"github.com/waybill-go/waybill/framework/route"
+	"github.com/waybill-go/waybill/framework/settings"
 	"github.com/waybill-go/waybill/framework/store/postgres"
 	"github.com/waybill-go/waybill/framework/store/postgres/postgrestest"
 	"github.com/waybill-go/waybill/framework/store/sqlite"
@@ -108,13 +109,11 @@ func newPages(t testing.TB, shown *target.Target) *Pages {
 	for l := (history.Snapshot{}); shown != nil && shown.Store != nil && l.At.IsZero() && l.Err == nil && t.Context().Err() == nil; {
 		l = h.Snapshot(t.Context()) // waits for the sample
 	}
-	p := New(Config{Target: &current, Acts: runner, History: h, Logger: slog.New(slog.DiscardHandler)})
-	t.Cleanup(p.Close)
-	return p
+	return New(Config{Target: &current, Acts: runner, History: h, Logger: slog.New(slog.DiscardHandler)})
 }
 
 // ask makes a request as a user with a role, and returns the status and the page.
-func (p *Pages) ask(t testing.TB, role access.Role, method, path string, form url.Values) (int, string) {
+func (p *Pages) ask(t testing.TB, role settings.Role, method, path string, form url.Values) (int, string) {
 	t.Helper()
 	r := httptest.NewRequestWithContext(access.With(t.Context(), access.User{Name: "ada", Role: role}), method, "http://localhost/", strings.NewReader(form.Encode()))
 	u, err := url.Parse(path)
@@ -202,7 +201,7 @@ func TestEveryPageShowsHostileDataAsText(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, o outbox) {
 		p := newPages(t, hostileTarget(t, o))
-		for _, role := range []access.Role{access.Viewer, access.Operator} {
+		for _, role := range []settings.Role{access.Viewer, access.Operator} {
 			p.each(hostile, func(method, path string) {
 				if method == http.MethodPost && strings.HasPrefix(path, "/schedules/") && strings.Contains(path, "forget") {
 					return // this would delete the data of the test
@@ -238,7 +237,7 @@ func TestOnlyOperatorsAct(t *testing.T) {
 				continue
 			}
 			path = strings.NewReplacer("{name}", "a", "{act}", "pause", "{id}", "a").Replace(path)
-			for _, role := range []access.Role{access.NoRole, access.Viewer} {
+			for _, role := range []settings.Role{"", access.Viewer} {
 				status, _ := p.ask(t, role, method, path, nil)
 				require.Equal(t, http.StatusForbidden, status, path)
 			}

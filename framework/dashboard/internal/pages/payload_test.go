@@ -12,8 +12,7 @@ import (
 
 func TestAPayloadWithMasksThatIsNotJSONIsNotShown(t *testing.T) {
 	t.Parallel()
-	hidden, err := masks.Parse(map[string][]string{"customer.*": {"$.email"}})
-	require.NoError(t, err)
+	hidden := masks.Of(map[string][]string{"customer.*": {"email"}})
 	for _, raw := range []string{"\x0a\x03a@b", "email=a@b", `{"email":"x"} {"email":"a@b"}`, `{"email":"a@b"`, `{"x":1} a@b`} {
 		p := show(hidden, []string{"customer.moved"}, []byte(raw))
 		require.NotEmpty(t, p.Problem, raw)

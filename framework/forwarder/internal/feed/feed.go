@@ -152,19 +152,6 @@ var (
 	restOfPolls = pace.Rest{Times: 10, Most: 4 * time.Millisecond}
 )
 
-// NextPause returns the pause before the next look, after a look that nothing had woken: least
-// if the log had grown, otherwise twice the last pause.
-func NextPause(pause time.Duration, grown bool, least, most time.Duration) time.Duration {
-	if grown {
-		return least
-	}
-	return min(2*pause, most)
-}
-
-// RestAfter returns the pause after a look that took that long, even if something wakes the feed. It
-// applies if the database announces new rows.
-func RestAfter(look time.Duration) time.Duration { return restOfLooks.After(look) }
-
 // Run looks at the log until ctx is done: at once when woken, otherwise after pauses that adapt
 // to the traffic that does not wake it.
 func (f *Feed) Run(ctx context.Context) {
@@ -205,7 +192,9 @@ func (f *Feed) Run(ctx context.Context) {
 		f.publish(target, began)
 		f.read(ctx, target, began)
 		if cause == event.LookPoll { // looks that were woken do not change the pause
-			pause = NextPause(pause, grown, f.PollMin, f.PollMax)
+			if pause = min(2*pause, f.PollMax); grown {
+				pause = f.PollMin
+			}
 		}
 		last = target.Last()
 		timer.Reset(pause)
@@ -413,21 +402,13 @@ func (f *Feed) hand(page store.Page) (left bool) {
 
 // selection returns the part of a page that is for the member.
 func (m *Member) selection(page store.Page) store.Page {
-	var places []int // indexes of its rows; nil while all are
-	all := true
+	places := make([]int, 0, len(page.Envelopes)) // of its rows
 	for i := range page.Envelopes {
-		wanted := m.wantsRow(&page.Envelopes[i])
-		switch {
-		case all && !wanted:
-			all = false
-			for j := range i {
-				places = append(places, j)
-			}
-		case !all && wanted:
+		if m.wantsRow(&page.Envelopes[i]) {
 			places = append(places, i)
 		}
 	}
-	if all {
+	if len(places) == len(page.Envelopes) {
 		return page
 	}
 	after := page.After

@@ -264,49 +264,6 @@ func randomFilter(chance func(n int) int) store.Filter {
 	return of
 }
 
-// This test runs in real time, for the race detector.
-func TestLanesThatJoinAndLeaveMissNothing(t *testing.T) {
-	t.Parallel()
-	l := &log{}
-	f := newFeed(l)
-	run(t, f)
-	const lanes, n = 8, 2000
-	ctx, stop := context.WithCancel(t.Context())
-	defer stop()
-	takers, filters := make([]taker, lanes), make([]store.Filter, lanes)
-	var work sync.WaitGroup
-	for i := range lanes {
-		filters[i] = randomFilter(rand.IntN)
-		work.Go(func() { reads(ctx, f, l, &takers[i], filters[i], rand.IntN) })
-	}
-	for i := range n {
-		l.append(notification.Envelope{ID: fmt.Sprint("n", i), Type: []string{"a", "b", "c"}[i%3], Slot: i * 37 % 1024})
-		if i%7 == 0 {
-			f.Wake()
-		}
-		if i%50 == 0 {
-			takers[rand.IntN(lanes)].setFull(true)
-			takers[rand.IntN(lanes)].setFull(false)
-		}
-		if i%200 == 0 {
-			l.set(func() { l.fails, l.skip = errors.New("reset"), rand.IntN(3) })
-		}
-	}
-	for i := range takers {
-		takers[i].setFull(false)
-	}
-	for i := range takers {
-		want := ids(l, filters[i])
-		require.Eventually(t, func() bool { f.Wake(); return len(takers[i].given()) >= len(want) }, time.Minute, 5*time.Millisecond)
-		require.Equal(t, want, takers[i].given())
-	}
-	stop()
-	work.Wait()
-	for i := range takers {
-		require.Empty(t, takers[i].wrong)
-	}
-}
-
 // Lanes join and leave, have no room and get errors, in any order.
 func TestRandomLanesGetExactlyTheirRows(t *testing.T) {
 	t.Parallel()

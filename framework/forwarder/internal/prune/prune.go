@@ -55,6 +55,8 @@ type Config struct {
 	Rows   store.Pruner
 	// Partitions are the partitions of the log; nil if the store has none.
 	Partitions store.Partitioner
+	// Bound runs a statement on Rows or Partitions as soon as there is a connection for it. Required.
+	Bound func(ctx context.Context, run func() error) error
 	// Retention is how long rows stay after they occurred, and receipts after their delivery.
 	// With KeepForever nothing is removed, and partitions are only created.
 	Retention time.Duration
@@ -162,13 +164,13 @@ func (p *Pruner) pass(stop context.Context) error {
 	if err := p.old(stop); err != nil {
 		return err
 	}
-	if _, err := p.batches(stop, p.config.Rows.PruneClaims, 0, inboxBatches); err != nil {
+	if _, err := p.batches(stop, store.LeftoverClaims, 0, inboxBatches); err != nil {
 		return err
 	}
 	if p.config.InboxRetention == KeepForever {
 		return nil
 	}
-	_, err := p.batches(stop, p.config.Rows.PruneInbox, p.config.InboxRetention, inboxBatches)
+	_, err := p.batches(stop, store.LeftoverIDs, p.config.InboxRetention, inboxBatches)
 	return err
 }
 
@@ -184,18 +186,18 @@ func (p *Pruner) old(stop context.Context) error {
 	if err != nil {
 		return err
 	}
-	receipts, err := p.batches(stop, p.config.Rows.PruneReceipts, p.config.Retention, math.MaxInt)
+	receipts, err := p.batches(stop, store.LeftoverReceipts, p.config.Retention, math.MaxInt)
 	if err != nil {
 		return err
 	}
-	if _, err := p.batches(stop, p.config.Rows.PruneCancelled, p.config.Retention, inboxBatches); err != nil {
+	if _, err := p.batches(stop, store.LeftoverCancellations, p.config.Retention, inboxBatches); err != nil {
 		return err
 	}
 	if rows > 0 || receipts > 0 {
 		p.observe(event.Pruned{Rows: rows, Receipts: receipts})
 		p.config.Logger.Debug("removed old rows", "rows", rows, "receipts", receipts)
 	}
-	return p.within(stop, func(ctx context.Context) error {
+	return p.statement(stop, func(ctx context.Context) error {
 		found, err := p.config.Rows.Holders(ctx, p.config.Sinks())
 		if err == nil {
 			p.holders.warn(found)
@@ -213,7 +215,7 @@ func (p *Pruner) extend(stop context.Context) error {
 	if p.config.Partitions == nil {
 		return nil
 	}
-	return p.owned(p.within(stop, func(ctx context.Context) error {
+	return p.owned(p.statement(stop, func(ctx context.Context) error {
 		_, err := p.config.Partitions.ExtendPartitions(ctx)
 		return err
 	}))
@@ -243,7 +245,7 @@ func (p *Pruner) partitions(stop context.Context) error {
 	if p.config.Partitions == nil {
 		return nil
 	}
-	return p.owned(p.within(stop, func(ctx context.Context) error {
+	return p.owned(p.statement(stop, func(ctx context.Context) error {
 		dropped, err := p.config.Partitions.PrunePartitions(ctx, p.pruning(0, 0))
 		if dropped > 0 {
 			p.observe(event.Pruned{Partitions: dropped})
@@ -274,7 +276,7 @@ func (p *Pruner) sweep(stop context.Context, after int64) (removed int, end int6
 	for {
 		began := time.Now()
 		var batch store.Pruned
-		err := p.within(stop, func(ctx context.Context) (err error) {
+		err := p.statement(stop, func(ctx context.Context) (err error) {
 			batch, err = p.config.Rows.Prune(ctx, p.pruning(after, batchRows))
 			return err
 		})
@@ -299,12 +301,12 @@ func (p *Pruner) pruning(after int64, limit int) store.Pruning {
 
 // batches removes what is older than an age, batch by batch until there is no more, but at most
 // the given number of batches.
-func (p *Pruner) batches(stop context.Context, prune func(ctx context.Context, age time.Duration, limit int) (int, error), age time.Duration, most int) (removed int, err error) {
+func (p *Pruner) batches(stop context.Context, kind store.Leftover, age time.Duration, most int) (removed int, err error) {
 	for range most {
 		began := time.Now()
 		n := 0
-		err := p.within(stop, func(ctx context.Context) (err error) {
-			n, err = prune(ctx, age, batchRows)
+		err := p.statement(stop, func(ctx context.Context) (err error) {
+			n, err = p.config.Rows.PruneLeftovers(ctx, kind, age, batchRows)
 			return err
 		})
 		removed += n
@@ -345,6 +347,13 @@ func (p *Pruner) rest(stop context.Context, pause time.Duration) error {
 			return nil
 		}
 	}
+}
+
+// statement runs a statement on Rows or Partitions.
+func (p *Pruner) statement(stop context.Context, do func(context.Context) error) error {
+	return p.within(stop, func(ctx context.Context) error {
+		return p.config.Bound(ctx, func() error { return do(ctx) })
+	})
 }
 
 // within bounds a use of the database by the time of the lease.

@@ -23,18 +23,15 @@ const lease = 15 * time.Second
 // outbox is a log that a pruner works on, and a record of what the pruner did. The test holds the mutex
 // all the time except in wait.
 type outbox struct {
-	mu       sync.Mutex
-	prunable []bool // whether each row may be removed, in the order of offsets
-	receipts int
-	handled  int  // ids in the inbox
-	undone   int  // cancellations
-	claims   int  // uniqueness keys
-	noInbox  bool // the inbox cannot be used
-	holders  []store.Holder
-	cut      bool          // the log is partitioned
-	owner    string        // of the lease; "": none
-	takes    time.Duration // of each transaction
-	err      error         // of each transaction
+	mu        sync.Mutex
+	prunable  []bool // whether each row may be removed, in the order of offsets
+	leftovers map[store.Leftover]int
+	noInbox   bool // the inbox cannot be used
+	holders   []store.Holder
+	cut       bool          // the log is partitioned
+	owner     string        // of the lease; "": none
+	takes     time.Duration // of each transaction
+	err       error         // of each transaction
 
 	renewed           []time.Time
 	looks             []time.Time // when the pruner looked at rows
@@ -124,40 +121,14 @@ func (o *outbox) Prune(ctx context.Context, p store.Pruning) (pruned store.Prune
 	return pruned, err
 }
 
-func (o *outbox) PruneInbox(ctx context.Context, _ time.Duration, limit int) (n int, err error) {
+func (o *outbox) PruneLeftovers(ctx context.Context, kind store.Leftover, _ time.Duration, limit int) (n int, err error) {
 	err = o.transaction(ctx, func() error {
-		if o.noInbox {
+		if kind == store.LeftoverIDs && o.noInbox {
 			return errors.New("permission denied for table outbox_inbox")
 		}
-		n = min(limit, o.handled)
-		o.handled -= n
-		return nil
-	})
-	return n, err
-}
-
-func (o *outbox) PruneCancelled(ctx context.Context, _ time.Duration, limit int) (n int, err error) {
-	err = o.transaction(ctx, func() error {
-		n = min(limit, o.undone)
-		o.undone -= n
-		return nil
-	})
-	return n, err
-}
-
-func (o *outbox) PruneClaims(ctx context.Context, _ time.Duration, limit int) (n int, err error) {
-	err = o.transaction(ctx, func() error {
-		n = min(limit, o.claims)
-		o.claims -= n
-		return nil
-	})
-	return n, err
-}
-
-func (o *outbox) PruneReceipts(ctx context.Context, _ time.Duration, limit int) (n int, err error) {
-	err = o.transaction(ctx, func() error {
-		n = min(limit, o.receipts)
-		o.receipts -= n
+		if n = min(limit, o.leftovers[kind]); n > 0 {
+			o.leftovers[kind] -= n
+		}
 		return nil
 	})
 	return n, err
@@ -190,12 +161,15 @@ func (o *outbox) rows(n int, may bool) {
 	o.prunable = append(o.prunable, slices.Repeat([]bool{may}, n)...)
 }
 
+// atOnce runs a statement without waiting for a connection.
+func atOnce(_ context.Context, run func() error) error { return run() }
+
 // prune runs a pruner that keeps rows for an hour, unless change sets something else, until stop is
 // called. From then on the test holds the mutex.
 func (o *outbox) prune(t *testing.T, change func(*prune.Config)) (stop func()) {
 	t.Helper()
 	c := prune.Config{
-		Leases: o, Rows: o, Partitions: o, Retention: time.Hour, InboxRetention: prune.KeepForever, Sinks: func() []string { return []string{"mail"} }, Owner: "one", Lease: lease,
+		Leases: o, Rows: o, Partitions: o, Bound: atOnce, Retention: time.Hour, InboxRetention: prune.KeepForever, Sinks: func() []string { return []string{"mail"} }, Owner: "one", Lease: lease,
 		Logger: slog.New(slog.NewTextHandler(o, nil)),
 	}
 	if change != nil {
@@ -220,16 +194,17 @@ func (o *outbox) prune(t *testing.T, change func(*prune.Config)) (stop func()) {
 func TestAPassRemovesAllPrunableRows(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		o := &outbox{receipts: 12_000, handled: 7000, undone: 6000, claims: 8000}
+		o := &outbox{leftovers: map[store.Leftover]int{
+			store.LeftoverReceipts: 12_000, store.LeftoverIDs: 7000, store.LeftoverCancellations: 6000, store.LeftoverClaims: 8000,
+		}}
 		o.rows(23_000, true)
 		o.rows(10, false)
 		stop := o.prune(t, func(c *prune.Config) { c.InboxRetention = 24 * time.Hour })
 		o.wait(30 * time.Second)
 		require.Len(t, o.prunable, 10)
-		require.Zero(t, o.receipts)
-		require.Zero(t, o.handled)
-		require.Zero(t, o.undone)
-		require.Zero(t, o.claims)
+		for kind, left := range o.leftovers {
+			require.Zero(t, left, kind)
+		}
 		require.LessOrEqual(t, o.most, 5000)
 		stop()
 		require.Empty(t, o.owner, "the lease is released")
@@ -240,13 +215,13 @@ func TestAPassRemovesAllPrunableRows(t *testing.T) {
 func TestAnErrorOfTheInboxKeepsNoRows(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		o := &outbox{receipts: 10, noInbox: true}
+		o := &outbox{leftovers: map[store.Leftover]int{store.LeftoverReceipts: 10}, noInbox: true}
 		o.rows(23_000, true)
 		stop := o.prune(t, func(c *prune.Config) { c.InboxRetention = 24 * time.Hour })
 		defer stop()
 		o.wait(time.Minute)
 		require.Empty(t, o.prunable)
-		require.Zero(t, o.receipts)
+		require.Zero(t, o.leftovers[store.LeftoverReceipts])
 	})
 }
 
@@ -385,7 +360,7 @@ func TestThePrunerReturnsIfEverythingIsKept(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			o := &outbox{}
-			c := prune.Config{Leases: o, Rows: o, Partitions: partitions, Retention: prune.KeepForever, InboxRetention: prune.KeepForever, Logger: slog.New(slog.DiscardHandler)}
+			c := prune.Config{Leases: o, Rows: o, Partitions: partitions, Bound: atOnce, Retention: prune.KeepForever, InboxRetention: prune.KeepForever, Logger: slog.New(slog.DiscardHandler)}
 			prune.New(c).Run(t.Context(), t.Context()) // Run returns
 			require.Empty(t, o.looks)
 		})

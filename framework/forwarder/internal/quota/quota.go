@@ -89,6 +89,11 @@ func (b *Bounded) read(ctx context.Context, run func() error, bounds ...bound) e
 	return within(ctx, run, bounds...)
 }
 
+// Prune runs a statement that removes old rows. Like the reading of a backlog, it may wait.
+func (b *Bounded) Prune(ctx context.Context, run func() error) error {
+	return within(ctx, run, b.backlogs, b.reading)
+}
+
 // write runs a statement that writes the cursors of a sink. If it waits for a lock or a hook, it
 // leaves connections for the other sinks.
 func (b *Bounded) write(ctx context.Context, sink string, run func() error) error {

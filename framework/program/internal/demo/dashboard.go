@@ -14,6 +14,7 @@ import (
 	"github.com/waybill-go/waybill/framework/dashboard"
 	"github.com/waybill-go/waybill/framework/forwarder"
 	"github.com/waybill-go/waybill/framework/route"
+	"github.com/waybill-go/waybill/framework/settings"
 	"github.com/waybill-go/waybill/registry"
 )
 
@@ -23,7 +24,7 @@ func (d *demo) openDashboard(types *registry.Registry) (end func(), err error) {
 	if err != nil {
 		return nil, err
 	}
-	board, err := dashboard.New(dashboard.Config{Access: dashboard.Access{Address: d.config.Observe}, Logger: slog.New(slog.NewTextHandler(d.display, nil))})
+	board, err := dashboard.New(dashboard.Config{Observe: settings.Observe{Address: d.config.Observe}, Logger: slog.New(slog.NewTextHandler(d.display, nil))})
 	if err != nil {
 		return nil, err
 	}

@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"encoding/json"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/waybill-go/waybill/framework/notification"
@@ -117,48 +116,6 @@ func (r *Runner) SettledInAny(cursors []Cursor) Expr {
 		}
 	}
 	return SQL(`(?)`, Join(` OR `, conditions))
-}
-
-// SinkCursors are the cursors of one sink, which decide which rows it keeps in the log.
-type SinkCursors struct {
-	Sink string
-	// Positions are the positions of its cursors.
-	Positions []json.RawMessage
-	// Reason says why it keeps everything; otherwise "".
-	Reason string
-}
-
-// SinkCursors returns the cursors of each sink with cursors that are not idle, and of the given ones.
-func (r *Runner) SinkCursors(ctx context.Context, q Querier, sinks []string) (all []SinkCursors, err error) {
-	err = r.Each(ctx, q, func(rows *sql.Rows) error {
-		var sink string
-		var of, alike int
-		var isIdle bool
-		var position json.RawMessage
-		if err := rows.Scan(&sink, &of, (*[]byte)(&position), &isIdle, &alike); err != nil {
-			return err
-		}
-		if isIdle {
-			sinks = slices.DeleteFunc(slices.Clone(sinks), func(s string) bool { return s == sink })
-			return nil
-		}
-		if n := len(all); n == 0 || all[n-1].Sink != sink {
-			all = append(all, SinkCursors{Sink: sink})
-		}
-		c := &all[len(all)-1]
-		c.Positions = append(c.Positions, position)
-		if alike != of {
-			c.Reason = fmt.Sprintf("%d of its %d lanes have a cursor", alike, of)
-		}
-		return nil
-	}, `SELECT sink, lanes, position, ?, (SELECT count(*) FROM {cursors} same WHERE same.sink = c.sink AND same.lanes = c.lanes)
-		FROM {cursors} c WHERE sink <> ? ORDER BY sink, lane {whole cursors}`, idle(), store.SinkPruner)
-	for _, sink := range sinks {
-		if !slices.ContainsFunc(all, func(c SinkCursors) bool { return c.Sink == sink }) {
-			all = append(all, SinkCursors{Sink: sink, Reason: "it has no cursor yet"})
-		}
-	}
-	return all, err
 }
 
 func (r *Runner) Traces(ctx context.Context, sink string) (store.Traces, error) {

@@ -24,8 +24,8 @@ const (
 	portTries = 100
 )
 
-// StartTries is how often to try again if another process took the free port first.
-const StartTries = 3
+// startTries is how often to try again if another process took the free port first.
+const startTries = 3
 
 // DropTimeout bounds the removal of a database, for which the caller gives no context.
 const DropTimeout = 30 * time.Second
@@ -33,15 +33,15 @@ const DropTimeout = 30 * time.Second
 // FreePort returns a port of the loopback interface that is free at the moment.
 func FreePort() (int, error) {
 	for range portTries {
-		if port := firstPort + mathrand.IntN(lastPort-firstPort); IsFree(port) {
+		if port := firstPort + mathrand.IntN(lastPort-firstPort); isFree(port) {
 			return port, nil
 		}
 	}
 	return 0, fmt.Errorf("no free port between %d and %d in %d tries", firstPort, lastPort, portTries)
 }
 
-// IsFree reports whether no process listens on a port of the loopback interface.
-func IsFree(port int) bool {
+// isFree reports whether no process listens on a port of the loopback interface.
+func isFree(port int) bool {
 	listener, err := net.Listen("tcp", Loopback(port))
 	return err == nil && listener.Close() == nil
 }
@@ -51,16 +51,6 @@ func Loopback(port int) string { return net.JoinHostPort("127.0.0.1", strconv.It
 
 // DatabaseName returns a name that no other database has. Clients turn unquoted names into lower case.
 func DatabaseName() string { return "waybill_" + strings.ToLower(rand.Text()) }
-
-// WithLog adds the end of a server's log to an error.
-func WithLog(err error, path string) error {
-	const tail = 2048
-	log, readErr := os.ReadFile(path)
-	if readErr != nil { // there may be none yet
-		return err
-	}
-	return fmt.Errorf("%w\nthe server's log ends with:\n%s", err, log[max(0, len(log)-tail):])
-}
 
 // Cache returns a folder of the user's cache. For root it returns one that the unprivileged user who runs
 // the server can read.

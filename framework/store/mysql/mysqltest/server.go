@@ -65,8 +65,8 @@ type Options struct {
 
 // Server is a running MySQL or MariaDB. It is safe for concurrent use, except Kill, Shutdown, Up and Stop.
 type Server struct {
-	config  *mysql.Config // without a database
-	process *process      // nil for a server that Start has not started
+	config  *mysql.Config       // without a database
+	process *testserver.Process // nil for a server that Start has not started
 }
 
 // Start finds or starts a server, and returns once it accepts connections. Starting a temporary server
@@ -99,7 +99,7 @@ func start(ctx context.Context, options Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Server{config: process.config(), process: process}, nil
+	return &Server{config: rootAt(process.Port), process: process}, nil
 }
 
 func parseAddress(address string) (*mysql.Config, error) {
@@ -118,20 +118,20 @@ func (s *Server) Stop() error {
 	if s.process == nil {
 		return nil
 	}
-	return s.process.release()
+	return s.process.Release()
 }
 
 // Kill ends the server at once with SIGKILL, like a crash. Its files stay.
-func (s *Server) Kill() error { return s.control("kill") }
+func (s *Server) Kill() error { return s.control("KILL") }
 
 // Shutdown stops the server gracefully. Its files stay.
-func (s *Server) Shutdown() error { return s.control("stop") }
+func (s *Server) Shutdown() error { return s.control("TERM") }
 
-func (s *Server) control(command string) error {
+func (s *Server) control(signal string) error {
 	if s.process == nil {
 		return ErrNotOurs
 	}
-	return s.process.command(command)
+	return s.process.Stop(signal)
 }
 
 // Up starts a stopped server again at the same address, and returns when it accepts connections.
@@ -139,7 +139,7 @@ func (s *Server) Up(ctx context.Context) error {
 	if s.process == nil {
 		return ErrNotOurs
 	}
-	return s.process.start(ctx)
+	return s.process.Start(ctx)
 }
 
 // DSN returns the server's address in the form of the driver, with a database unless it is "".

@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -22,7 +21,7 @@ const fetchedVersion = embeddedpostgres.V18
 
 // needed are the programs that a folder of server binaries must contain. Folders of client packages
 // have only some of them.
-var needed = []string{"initdb", "pg_ctl", "postgres"}
+var needed = []string{"initdb", "postgres"}
 
 // installed are folders with server binaries that are usually not in PATH: of Debian, Red Hat,
 // Alpine, Homebrew on both processors, Postgres.app, and a build from source.
@@ -79,24 +78,17 @@ func (f finder) find(ctx context.Context) (string, error) {
 // completeFolder reports whether a folder has all needed programs. It follows links, since the
 // programs search for their libraries beside themselves.
 func completeFolder(folder string) (string, bool) {
-	initdb, err := filepath.EvalSymlinks(filepath.Join(folder, program("initdb")))
+	initdb, err := filepath.EvalSymlinks(filepath.Join(folder, "initdb"))
 	if err != nil {
 		return "", false
 	}
 	folder = filepath.Dir(initdb)
 	for _, name := range needed {
-		if _, err := os.Stat(filepath.Join(folder, program(name))); err != nil {
+		if _, err := os.Stat(filepath.Join(folder, name)); err != nil {
 			return "", false
 		}
 	}
 	return folder, true
-}
-
-func program(name string) string {
-	if runtime.GOOS == "windows" {
-		return name + ".exe"
-	}
-	return name
 }
 
 var versionInPath = regexp.MustCompile(`\d+(\.\d+)?`)

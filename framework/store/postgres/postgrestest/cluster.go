@@ -1,8 +1,8 @@
 package postgrestest
 
 import (
-	"bytes"
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"maps"
@@ -11,7 +11,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -26,16 +25,20 @@ const restartTimeout = 2 * time.Minute
 
 // cluster is a PostgreSQL cluster in a temporary folder.
 type cluster struct {
-	binaries string // folder of initdb, pg_ctl, postgres
-	folder   string // contains data and the log; the guard removes it
-	port     int
-	account  testserver.Account
-	guard    *guard
+	*testserver.Process
+	binaries string // folder of initdb and postgres
 }
 
 // startCluster creates a cluster and starts its server.
 func startCluster(ctx context.Context, binaries string, options Options) (*cluster, error) {
-	return launch(ctx, binaries, options.Dir, func(c *cluster) error { return c.initialize(ctx, options) })
+	return launch(ctx, binaries, options.Dir, func(ctx context.Context, c *cluster) error {
+		err := testserver.Run(c.program(ctx, "initdb", "--pgdata", c.data(), "--username", superuser, "--auth", "trust",
+			"--encoding", "UTF8", "--locale", "C", "--no-sync"))
+		if err != nil {
+			return err
+		}
+		return c.configure(options)
+	})
 }
 
 // basebackup is the program that copies a running cluster.
@@ -45,56 +48,42 @@ const basebackup = "pg_basebackup"
 // keeps the write-ahead log that the standby has not received: without it, a standby that lags past a
 // checkpoint stops for good.
 func (c *cluster) standby(ctx context.Context, slot string) (*cluster, error) {
-	return launch(ctx, c.binaries, filepath.Dir(c.folder), func(copied *cluster) error {
-		return copied.run(ctx, basebackup, "--pgdata", copied.data(), "--dbname", c.address().String(),
-			"--checkpoint", "fast", "--write-recovery-conf", "--create-slot", "--slot", slot, "--no-sync")
+	return launch(ctx, c.binaries, filepath.Dir(c.Folder), func(ctx context.Context, copied *cluster) error {
+		return testserver.Run(copied.program(ctx, basebackup, "--pgdata", copied.data(), "--dbname", address(c.Port).String(),
+			"--checkpoint", "fast", "--write-recovery-conf", "--create-slot", "--slot", slot, "--no-sync"))
 	})
 }
 
-// launch creates a folder in dir, guards it, fills it, and starts the server. The guard comes first,
-// so that nothing is left behind.
-func launch(ctx context.Context, binaries, dir string, fill func(*cluster) error) (*cluster, error) {
-	account, err := testserver.AccountFor("postgres")
-	if err != nil {
-		return nil, err
-	}
-	folder, err := account.MakeFolder(dir, "waybill-postgres-*")
-	if err != nil {
-		return nil, err
-	}
-	c := &cluster{binaries: binaries, folder: folder, account: account}
-	if c.guard, err = newGuard(c); err != nil {
-		return nil, errors.Join(err, os.RemoveAll(folder))
-	}
-	if err := fill(c); err != nil {
-		return nil, errors.Join(err, c.stop())
-	}
-	if err := c.start(ctx); err != nil {
-		return nil, errors.Join(err, c.stop())
-	}
-	return c, nil
+// launch fills a folder in dir, and starts the server.
+func launch(ctx context.Context, binaries, dir string, fill func(context.Context, *cluster) error) (*cluster, error) {
+	c := &cluster{binaries: binaries}
+	_, err := testserver.Launch(ctx, testserver.Spec{
+		Name: "postgres",
+		Dir:  dir,
+		Command: func(folder string) []string {
+			return []string{filepath.Join(binaries, "postgres"), "-D", filepath.Join(folder, "data")}
+		},
+		Signal: signals[Immediate],
+		Fill: func(ctx context.Context, p *testserver.Process) error {
+			c.Process = p
+			return fill(ctx, c)
+		},
+		Ping: func(ctx context.Context, port int) error {
+			return with(address(port), func(db *sql.DB) error { return db.PingContext(ctx) })
+		},
+	})
+	return c, err
 }
 
-func (c *cluster) data() string { return filepath.Join(c.folder, "data") }
-func (c *cluster) log() string  { return filepath.Join(c.folder, "log") }
+func (c *cluster) data() string { return c.Path("data") }
 
-func (c *cluster) address() *url.URL {
-	return &url.URL{
-		Scheme:   "postgres",
-		User:     url.User(superuser),
-		Host:     testserver.Loopback(c.port),
-		Path:     "/postgres",
-		RawQuery: "sslmode=disable",
-	}
+// program returns a command that runs one of the server's programs.
+func (c *cluster) program(ctx context.Context, name string, args ...string) *exec.Cmd {
+	return c.Command(ctx, filepath.Join(c.binaries, name), args...)
 }
 
-func (c *cluster) initialize(ctx context.Context, options Options) error {
-	err := c.run(ctx, "initdb", "--pgdata", c.data(), "--username", superuser, "--auth", "trust",
-		"--encoding", "UTF8", "--locale", "C", "--no-sync")
-	if err != nil {
-		return err
-	}
-	return c.configure(options)
+func address(port int) *url.URL {
+	return &url.URL{Scheme: "postgres", User: url.User(superuser), Host: testserver.Loopback(port), Path: "/postgres", RawQuery: "sslmode=disable"}
 }
 
 func (c *cluster) configure(options Options) error {
@@ -120,62 +109,4 @@ func (c *cluster) configure(options Options) error {
 	}
 	_, err = file.WriteString(lines.String())
 	return errors.Join(err, file.Close())
-}
-
-// start starts the server. If another process has taken the port, it tries another one.
-func (c *cluster) start(ctx context.Context) (err error) {
-	for range testserver.StartTries {
-		if c.port, err = testserver.FreePort(); err != nil {
-			return err
-		}
-		err = c.control(ctx, "start", c.portOption()...)
-		if err == nil || testserver.IsFree(c.port) {
-			return err
-		}
-	}
-	return err
-}
-
-func (c *cluster) portOption() []string {
-	return []string{"--options", "-p " + strconv.Itoa(c.port)}
-}
-
-// stop ends the server if it is running, and removes the folder.
-func (c *cluster) stop() error { return c.guard.release() }
-
-// control runs pg_ctl and waits until the server has done what was asked. Its error contains the end
-// of the server's log.
-func (c *cluster) control(ctx context.Context, action string, args ...string) error {
-	args = append([]string{action, "--wait", "--pgdata", c.data(), "--log", c.log()}, args...)
-	if err := c.run(ctx, "pg_ctl", args...); err != nil {
-		return testserver.WithLog(err, c.log())
-	}
-	return nil
-}
-
-// run runs one of the server's programs as the server's user.
-func (c *cluster) run(ctx context.Context, name string, args ...string) error {
-	command := c.command(ctx, name, args...)
-	output, err := command.CombinedOutput()
-	if err != nil {
-		return fmt.Errorf("%s: %w\n%s", command, err, bytes.TrimSpace(output))
-	}
-	return nil
-}
-
-func (c *cluster) command(ctx context.Context, name string, args ...string) *exec.Cmd {
-	command := exec.CommandContext(ctx, filepath.Join(c.binaries, program(name)), args...)
-	command.Dir = c.folder // the server's user may have no access to the caller's folder
-	command.Env = serverEnvironment()
-	command.SysProcAttr = c.account.Attributes()
-	return command
-}
-
-// serverEnvironment returns the environment without variables that would change the server, and with
-// messages in English.
-func serverEnvironment() []string {
-	kept := slices.DeleteFunc(os.Environ(), func(variable string) bool {
-		return strings.HasPrefix(variable, "PG") || strings.HasPrefix(variable, "LC_")
-	})
-	return append(kept, "LC_ALL=C")
 }

@@ -15,8 +15,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/waybill-go/waybill/framework/store/internal/testserver"
 )
 
 func TestKilledProcessLeavesNothing(t *testing.T) {
@@ -54,22 +52,6 @@ func TestAFolderThatOnlyItsOwnerMayWriteToIsEmptyAfterwards(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, server.Stop())
 	requireEmpty(t, dir)
-}
-
-func TestTheErrorOfAServerThatCannotBeStoppedHasTheOutputOfItsProgram(t *testing.T) {
-	t.Parallel()
-	account, err := testserver.AccountFor("postgres")
-	require.NoError(t, err)
-	folder, err := account.MakeFolder(parentFolder(t), "waybill-postgres-*")
-	require.NoError(t, err)
-	g, err := newGuard(&cluster{binaries: "/nowhere", folder: folder, account: account})
-	require.NoError(t, err)
-	require.NoError(t, os.Mkdir(filepath.Join(folder, "data"), 0o755))
-	require.NoError(t, os.WriteFile(filepath.Join(folder, "data", "postmaster.pid"), nil, 0o644))
-	err = g.release()
-	require.ErrorContains(t, err, "stop the server of "+folder)
-	require.ErrorContains(t, err, "/nowhere/pg_ctl: not found")
-	require.NoDirExists(t, folder)
 }
 
 func postmasterOf(t *testing.T, folder string) int {

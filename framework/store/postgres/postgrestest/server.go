@@ -83,6 +83,9 @@ const (
 	Immediate Mode = "immediate"
 )
 
+// signals are the signals that the server takes for a Mode.
+var signals = map[Mode]string{Fast: "INT", Immediate: "QUIT"}
+
 // Server is a running PostgreSQL. It is safe for concurrent use, except for Restart, Down, Up and
 // Stop, which must be called alone.
 //
@@ -127,7 +130,7 @@ func start(ctx context.Context, options Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Server{address: cluster.address(), cluster: cluster, stop: sync.OnceValue(cluster.stop)}, nil
+	return &Server{address: address(cluster.Port), cluster: cluster, stop: sync.OnceValue(cluster.Release)}, nil
 }
 
 // DSN returns the URL of the server's maintenance database, for lib/pq and for Waybill's
@@ -141,23 +144,18 @@ func (s *Server) Stop() error { return s.stop() }
 // Restart stops a temporary cluster, starts it again at the same address, and returns when it
 // accepts connections. Sessions are lost, committed transactions are not. For a server that Start
 // did not start it returns ErrNotOurs.
-func (s *Server) Restart(mode Mode) error {
-	return s.control("restart", "--mode", string(mode)) // keeps the options of the first start, including the port
-}
+func (s *Server) Restart(mode Mode) error { return errors.Join(s.Down(mode), s.Up()) }
 
 // Down stops a temporary cluster and keeps its files, so that connections are refused until Up. For
 // a server that Start did not start it returns ErrNotOurs.
 func (s *Server) Down(mode Mode) error {
-	return s.control("stop", "--mode", string(mode))
+	return s.control(func(context.Context) error { return s.cluster.Stop(signals[mode]) })
 }
 
 // Up starts a cluster again after Down, at the same address, and returns when it accepts
 // connections.
 func (s *Server) Up() error {
-	if s.cluster == nil {
-		return fmt.Errorf("postgrestest: %w", ErrNotOurs)
-	}
-	return s.control("start", s.cluster.portOption()...)
+	return s.control(func(ctx context.Context) error { return s.cluster.Start(ctx) })
 }
 
 // Standby copies a running temporary cluster, starts the copy as its streaming standby on another
@@ -175,7 +173,7 @@ func (s *Server) Standby(ctx context.Context) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("postgrestest: standby: %w", err)
 	}
-	standby := &Server{address: cluster.address(), cluster: cluster, stop: sync.OnceValue(cluster.stop)}
+	standby := &Server{address: address(cluster.Port), cluster: cluster, stop: sync.OnceValue(cluster.Release)}
 	if err := s.receives(ctx, slot); err != nil {
 		return nil, errors.Join(fmt.Errorf("postgrestest: standby: %w", err), standby.Stop())
 	}
@@ -186,7 +184,7 @@ func (s *Server) Standby(ctx context.Context) (*Server, error) {
 func (s *Server) receives(ctx context.Context, slot string) error {
 	ctx, cancel := context.WithTimeout(ctx, restartTimeout)
 	defer cancel()
-	return s.with(func(db *sql.DB) error {
+	return with(s.address, func(db *sql.DB) error {
 		for ; ; time.Sleep(5 * time.Millisecond) {
 			var active bool
 			row := db.QueryRowContext(ctx, "SELECT active FROM pg_replication_slots WHERE slot_name = $1", slot)
@@ -199,15 +197,26 @@ func (s *Server) receives(ctx context.Context, slot string) error {
 
 // Promote makes a Standby a primary, and returns when it accepts writes. It keeps what it had
 // received until then.
-func (s *Server) Promote() error { return s.control("promote") }
+func (s *Server) Promote() error {
+	return s.control(func(ctx context.Context) error {
+		return with(s.address, func(db *sql.DB) error {
+			promoted := false
+			err := db.QueryRowContext(ctx, "SELECT pg_promote()").Scan(&promoted)
+			if err == nil && !promoted {
+				err = errors.New("the standby did not become a primary in time")
+			}
+			return err
+		})
+	})
+}
 
-func (s *Server) control(action string, args ...string) error {
+func (s *Server) control(do func(ctx context.Context) error) error {
 	if s.cluster == nil {
 		return fmt.Errorf("postgrestest: %w", ErrNotOurs)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), restartTimeout)
 	defer cancel()
-	if err := s.cluster.control(ctx, action, args...); err != nil {
+	if err := do(ctx); err != nil {
 		return fmt.Errorf("postgrestest: %w", err)
 	}
 	return nil
@@ -220,10 +229,10 @@ func (s *Server) Command(ctx context.Context, name string, args ...string) (*exe
 	if s.cluster == nil {
 		return nil, fmt.Errorf("postgrestest: %w", ErrNotOurs)
 	}
-	if _, err := os.Stat(filepath.Join(s.cluster.binaries, program(name))); err != nil {
+	if _, err := os.Stat(filepath.Join(s.cluster.binaries, name)); err != nil {
 		return nil, fmt.Errorf("postgrestest: %w: %w", ErrNoProgram, err)
 	}
-	return s.cluster.command(ctx, name, args...), nil
+	return s.cluster.program(ctx, name, args...), nil
 }
 
 // CreateDatabase creates an empty database and returns its URL. drop removes it and ends its
@@ -257,7 +266,7 @@ func (s *Server) dropDatabase(name string) error {
 }
 
 func (s *Server) checkVersion(ctx context.Context) error {
-	return s.with(func(db *sql.DB) error {
+	return with(s.address, func(db *sql.DB) error {
 		var number int
 		var name string
 		row := db.QueryRowContext(ctx, "SELECT current_setting('server_version_num'), current_setting('server_version')")
@@ -272,7 +281,7 @@ func (s *Server) checkVersion(ctx context.Context) error {
 }
 
 func (s *Server) execute(ctx context.Context, statement string) error {
-	return s.with(func(db *sql.DB) error {
+	return with(s.address, func(db *sql.DB) error {
 		_, err := db.ExecContext(ctx, statement)
 		return err
 	})
@@ -280,8 +289,8 @@ func (s *Server) execute(ctx context.Context, statement string) error {
 
 // with calls do with a connection and closes it afterwards: an idle server has no goroutine of this
 // package, so that leak checkers see only those of the test.
-func (s *Server) with(do func(*sql.DB) error) error {
-	db, err := sql.Open("postgres", s.DSN())
+func with(address *url.URL, do func(*sql.DB) error) error {
+	db, err := sql.Open("postgres", address.String())
 	if err != nil {
 		return err
 	}

@@ -257,7 +257,7 @@ func beVictim() {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-	fmt.Println(server.cluster.folder)
+	fmt.Println(server.cluster.Folder)
 	select {}
 }
 

@@ -3,18 +3,10 @@ package kindtest
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
-	"encoding/pem"
 	"io"
-	"math/big"
 	"net"
 	"net/url"
-	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -27,6 +19,8 @@ import (
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/sinks"
 	"github.com/waybill-go/waybill/sinks/brokers/brokertest"
+	"github.com/waybill-go/waybill/sinks/internal/certtest"
+	"github.com/waybill-go/waybill/sinks/internal/servertest"
 	"github.com/waybill-go/waybill/sinks/publisher"
 	"github.com/waybill-go/waybill/sinks/sinktest"
 )
@@ -89,12 +83,6 @@ func Decode(t *testing.T, settings string) func(any) error {
 	return document.Content[0].Decode
 }
 
-// Class returns the class of an error.
-func Class(err error) sinks.Class {
-	class, _ := sinks.Classify(err)
-	return class
-}
-
 func (s Subject) settings(url string) string {
 	return s.Settings(url) + "\ntimeout: " + timeout.String()
 }
@@ -112,9 +100,9 @@ func (s Subject) testContract(t *testing.T) {
 		Received: func(t *testing.T) []notification.Envelope { return Envelopes(published()) },
 		Refused:  s.Refused,
 		Broken: map[sinks.Class]func(*testing.T) sinks.Sink{
-			sinks.ClassUnavailable: func(t *testing.T) sinks.Sink { return sinkAt(t, at(t, s.Server.URL, unreachable(t))) },
+			sinks.ClassUnavailable: func(t *testing.T) sinks.Sink { return sinkAt(t, at(t, s.Server.URL, servertest.Unused(t))) },
 		},
-		Stuck:    func(t *testing.T) sinks.Sink { return sinkAt(t, at(t, s.Server.URL, silent(t))) },
+		Stuck:    func(t *testing.T) sinks.Sink { return sinkAt(t, at(t, s.Server.URL, servertest.Silent(t))) },
 		Receipts: true,
 	})
 }
@@ -143,46 +131,12 @@ func at(t *testing.T, broker, address string) string {
 	return u.String()
 }
 
-func unreachable(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	require.NoError(t, l.Close())
-	return l.Addr().String()
-}
-
-// silent returns an address that accepts connections but never answers.
-func silent(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	accepted := make(chan []net.Conn, 1)
-	go func() {
-		var conns []net.Conn
-		for {
-			conn, err := l.Accept()
-			if err != nil {
-				accepted <- conns
-				return
-			}
-			conns = append(conns, conn)
-		}
-	}()
-	t.Cleanup(func() {
-		_ = l.Close()
-		for _, conn := range <-accepted {
-			_ = conn.Close()
-		}
-	})
-	return l.Addr().String()
-}
-
 func (s Subject) testPassword(t *testing.T) {
 	wrong := strings.Replace(s.Server.URL, "hunter22", "hunter23", 1)
 	require.NotEqual(t, s.Server.URL, wrong)
 	sink := New(t, s.Kind, sinks.Instance{}, s.Settings(wrong)) // without the short timeout, because a broker may refuse slowly
 	_, err := sink.Deliver(t.Context(), sinktest.NewDelivery(1))
-	require.Equal(t, sinks.ClassUnavailable, Class(err), "%v", err)
+	require.Equal(t, sinks.ClassUnavailable, sinktest.Class(err), "%v", err)
 	require.NotErrorIs(t, err, context.DeadlineExceeded)
 	require.NotContains(t, err.Error(), "hunter2")
 }
@@ -199,7 +153,7 @@ func (s Subject) testSilence(t *testing.T) {
 		_, err = sink.Deliver(t.Context(), sinktest.NewDelivery(2))
 	}
 	require.NoError(t, s.Server.Thaw())
-	require.Equal(t, sinks.ClassUnavailable, Class(err), "%v", err)
+	require.Equal(t, sinks.ClassUnavailable, sinktest.Class(err), "%v", err)
 
 	require.Eventually(t, func() bool {
 		_, err := sink.Deliver(t.Context(), sinktest.NewDelivery(3))
@@ -225,7 +179,7 @@ func (s Subject) testDeath(t *testing.T) {
 				return failures
 			}
 			require.NoError(t, ctx.Err())
-			require.Equal(t, sinks.ClassUnavailable, Class(err), "%v", err)
+			require.Equal(t, sinks.ClassUnavailable, sinktest.Class(err), "%v", err)
 			if failures++; failures == 1 {
 				require.NoError(t, <-killed)
 				require.NoError(t, s.Server.Start(ctx))
@@ -258,14 +212,13 @@ func (s Subject) testTLS(t *testing.T) {
 	s.Watch(t)
 	u, err := url.Parse(s.Server.URL)
 	require.NoError(t, err)
-	authority, key := Certificate(t)
-	pair, err := tls.LoadX509KeyPair(authority, key)
-	require.NoError(t, err)
-	address := decrypt(t, pair, u.Host)
+	issuer := certtest.New()
+	authority := certtest.Write(t.TempDir(), issuer.Certificate)
+	address := decrypt(t, issuer.Issue("127.0.0.1"), u.Host)
 	settings := s.settings(s.Encrypted(at(t, s.Server.URL, address)))
 
 	_, err = New(t, s.Kind, sinks.Instance{}, settings).Deliver(t.Context(), sinktest.NewDelivery(1))
-	require.Equal(t, sinks.ClassUnavailable, Class(err), "%v", err)
+	require.Equal(t, sinks.ClassUnavailable, sinktest.Class(err), "%v", err)
 	var unknown *tls.CertificateVerificationError
 	require.ErrorAs(t, err, &unknown)
 
@@ -276,30 +229,7 @@ func (s Subject) testTLS(t *testing.T) {
 	}
 	wrongName := settings + "\ntls: {ca_file: " + authority + ", server_name: other.test}"
 	_, err = New(t, s.Kind, sinks.Instance{}, wrongName).Deliver(t.Context(), sinktest.NewDelivery(3))
-	require.Equal(t, sinks.ClassUnavailable, Class(err), "%v", err)
-}
-
-// Certificate makes a self-signed certificate for 127.0.0.1, and returns the files of the
-// certificate and its key.
-func Certificate(t *testing.T) (certificate, key string) {
-	t.Helper()
-	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	require.NoError(t, err)
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-		NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true,
-		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
-	}
-	public, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
-	require.NoError(t, err)
-	secret, err := x509.MarshalPKCS8PrivateKey(private)
-	require.NoError(t, err)
-	write := func(name, kind string, contents []byte) string {
-		file := filepath.Join(t.TempDir(), name)
-		require.NoError(t, os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: contents}), 0o600))
-		return file
-	}
-	return write("certificate.pem", "CERTIFICATE", public), write("key.pem", "PRIVATE KEY", secret)
+	require.Equal(t, sinks.ClassUnavailable, sinktest.Class(err), "%v", err)
 }
 
 // decrypt starts a proxy that decrypts TLS and forwards to an address, and returns its address.

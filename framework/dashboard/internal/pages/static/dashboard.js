@@ -6,11 +6,10 @@ const $ = (id) => document.getElementById(id);
 // Live figures ------------------------------------------------------------------------------
 
 const attributes = ["class", "points", "datetime", "title", "value"];
-const maxSilence = 25_000; // the server sends something at least every 10 s
-const address = document.body.dataset.source;
+const least = 2_000; // between two looks; if the server takes long, ten times as long, up to the most
+const most = 20_000;
+const patience = 25_000;
 let updated = new Date();
-let errorTimer = 0;
-let silenceTimer = 0;
 
 const clock = (time) => time.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", second: "2-digit" });
 
@@ -19,40 +18,33 @@ const showProblem = (why) => {
   $("broken").hidden = false;
 };
 
-const received = () => {
-  clearTimeout(errorTimer);
-  errorTimer = 0;
-  $("broken").hidden = true;
-  clearTimeout(silenceTimer);
-  silenceTimer = setTimeout(() => showProblem("Disconnected"), maxSilence);
-};
-
-const show = (figures) => {
-  if (figures.problem) return showProblem(figures.problem);
+// Takes over the figures of the page as the server shows it now.
+const show = (page) => {
   updated = new Date();
-  const title = figures.title?.trim();
-  if (title) document.title = title;
-  const marked = new Map();
-  for (const element of document.querySelectorAll("[data-live]")) marked.set(element.dataset.live, element);
-  for (const [name, figure] of Object.entries(figures.values ?? {})) {
-    const element = marked.get(name);
-    if (!element) continue;
-    if (element.childElementCount === 0 && element.textContent !== figure.text) element.textContent = figure.text;
+  $("broken").hidden = true;
+  document.title = page.title;
+  const figures = new Map();
+  for (const figure of page.querySelectorAll("[data-live]")) figures.set(figure.dataset.live, figure);
+  for (const element of document.querySelectorAll("[data-live]")) {
+    const figure = figures.get(element.dataset.live);
+    if (!figure) continue;
+    if (element.childElementCount === 0 && element.textContent !== figure.textContent) element.textContent = figure.textContent;
     for (const attribute of attributes) {
-      const value = figure.attributes?.[attribute];
-      if (value !== undefined) element.setAttribute(attribute, value);
+      const value = figure.getAttribute(attribute);
+      if (value !== null) element.setAttribute(attribute, value);
     }
   }
-  if (!figures.rows) return;
+  const rows = namesOfRows(page);
   const lasting = document.querySelector("[data-until]");
-  if (lasting && !figures.rows.includes(lasting.dataset.row)) return location.reload();
-  showChangedRows(figures.rows);
+  if (lasting && !rows.has(lasting.dataset.row)) return location.reload();
+  showChangedRows(rows);
 };
 
+const namesOfRows = (page) => new Set([...page.querySelectorAll("[data-row]")].map((row) => row.dataset.row));
+
 // Shows how many rows are new or gone, with a link to reload. Rows never move on their own.
-const showChangedRows = (rows) => {
-  const shown = new Set([...document.querySelectorAll("[data-row]")].map((row) => row.dataset.row));
-  const now = new Set(rows);
+const showChangedRows = (now) => {
+  const shown = namesOfRows(document);
   const added = [...now].filter((row) => !shown.has(row)).length;
   const gone = [...shown].filter((row) => !now.has(row)).length;
   const link = $("more").querySelector("a");
@@ -61,24 +53,23 @@ const showChangedRows = (rows) => {
   $("more").hidden = added + gone === 0;
 };
 
-const connect = () => {
-  const source = new EventSource(address);
-  source.addEventListener("figures", (event) => {
-    received();
-    show(JSON.parse(event.data));
-  });
-  source.addEventListener("quiet", received);
-  source.onerror = () => {
-    errorTimer ||= setTimeout(() => showProblem("Disconnected"), 3_000);
-    if (source.readyState === EventSource.CLOSED) setTimeout(connect, 5_000); // the server refused the connection
+// Reads the page again at intervals. An XMLHttpRequest returns a document, in which no script runs.
+const look = () => {
+  const began = Date.now();
+  const request = new XMLHttpRequest();
+  request.open("GET", location.href);
+  request.responseType = "document";
+  request.timeout = patience;
+  request.onload = () => {
+    if (request.status === 200 && request.response) show(request.response);
+    else showProblem(request.response?.querySelector("h1")?.textContent || "Disconnected");
   };
-  addEventListener("pagehide", () => source.close(), { once: true });
+  request.onerror = request.ontimeout = () => showProblem("Disconnected");
+  request.onloadend = () => setTimeout(look, Math.min(Math.max(least, 10 * (Date.now() - began)), most));
+  request.send();
 };
 
-if (address) connect();
-addEventListener("pageshow", (event) => {
-  if (event.persisted && address) connect();
-});
+if ("livePage" in document.body.dataset) setTimeout(look, least);
 
 document.querySelector("header [aria-current]")?.scrollIntoView({ inline: "center", block: "nearest" }); // a phone does not show all links
 

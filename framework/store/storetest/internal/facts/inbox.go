@@ -1,0 +1,71 @@
+package facts
+
+import (
+	"database/sql"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/waybill-go/waybill/framework/store"
+)
+
+var inboxFacts = []fact{
+	{"an id is new once for each consumer", inboxOnce},
+	{"an id of a transaction that rolled back is new again", inboxRollback},
+	{"of simultaneous transactions one that commits is the first", inboxTogether},
+	{"old ids are removed, at most as many as asked for", oldIDsGo},
+}
+
+// first asks for an id in a separate transaction.
+func (o *Outbox) first(t *testing.T, consumer, id string, commit bool) bool {
+	t.Helper()
+	tx := o.Tx(t)
+	first, err := o.First(t.Context(), tx, consumer, id)
+	require.NoError(t, err)
+	if commit {
+		require.NoError(t, tx.Commit())
+	} else {
+		require.NoError(t, tx.Rollback())
+	}
+	return first
+}
+
+func inboxOnce(t *testing.T, o *Outbox) {
+	tx := o.Tx(t)
+	for _, want := range []bool{true, false} {
+		first, err := o.First(t.Context(), tx, "mailer", "a")
+		require.NoError(t, err)
+		require.Equal(t, want, first, "within one transaction too")
+	}
+	require.NoError(t, tx.Commit())
+	require.False(t, o.first(t, "mailer", "a", true))
+	require.True(t, o.first(t, "mailer", "b", true))
+	require.True(t, o.first(t, "ledger", "a", true))
+}
+
+func inboxRollback(t *testing.T, o *Outbox) {
+	require.True(t, o.first(t, "mailer", "a", false))
+	require.True(t, o.first(t, "mailer", "a", true))
+	require.False(t, o.first(t, "mailer", "a", false))
+}
+
+func inboxTogether(t *testing.T, o *Outbox) {
+	for _, id := range []string{"a", "b", "c", "d"} {
+		require.Equal(t, 1, o.Together(t, func(tx *sql.Tx) (int, error) { return One(o.First(t.Context(), tx, "mailer", id)) }))
+	}
+}
+
+func oldIDsGo(t *testing.T, o *Outbox) {
+	for _, id := range []string{"a", "b", "c", "d"} {
+		require.True(t, o.first(t, "mailer", id, true))
+	}
+	o.Exec(t, `UPDATE outbox_inbox SET seen_at = {2001-02-03T04:05:06Z} WHERE id <> 'b'`)
+	for _, want := range []int{2, 1, 0} {
+		removed, err := o.PruneLeftovers(t.Context(), store.LeftoverIDs, 24*time.Hour, 2)
+		require.NoError(t, err)
+		require.Equal(t, want, removed)
+	}
+	require.False(t, o.first(t, "mailer", "b", true), "it is young")
+	require.True(t, o.first(t, "mailer", "a", true), "it was removed")
+}

@@ -1,0 +1,168 @@
+package facts
+
+import (
+	"encoding/json"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/framework/store"
+)
+
+// Parked returns a delivery of a new envelope.
+func Parked(offset int64, key string, state store.State, dueAt time.Time) store.Parked {
+	e := Envelope("order.placed", key)
+	e.Offset = offset
+	return store.Parked{Envelope: e, State: state, DueAt: dueAt, FirstParkedAt: Moment}
+}
+
+func Retrying(offset int64, key string, dueAt time.Time) store.Parked {
+	return Parked(offset, key, store.StateRetrying, dueAt)
+}
+
+func Scheduled(offset int64, key string, dueAt time.Time) store.Parked {
+	return Parked(offset, key, store.StateScheduled, dueAt)
+}
+
+func Blocked(offset int64, key string) store.Parked {
+	return Parked(offset, key, store.StateBlocked, time.Time{})
+}
+
+func Dead(offset int64, key string) store.Parked {
+	return Parked(offset, key, store.StateDead, time.Time{})
+}
+
+func After(d time.Duration) time.Time { return Moment.Add(d) }
+
+// Park parks deliveries of the sink "mail" and returns its lease.
+func (o *Outbox) Park(t *testing.T, deliveries ...store.Parked) store.Lease {
+	t.Helper()
+	return o.ParkFor(t, "mail", deliveries...)
+}
+
+// ParkFor parks deliveries of a sink and returns its lease.
+func (o *Outbox) ParkFor(t *testing.T, sink string, deliveries ...store.Parked) store.Lease {
+	t.Helper()
+	lease := o.Hold(t, sink)
+	o.Write(t, lease, func(c *store.Checkpoint) { c.Park = deliveries })
+	return lease
+}
+
+// DueAt returns what is due for the sink "mail" at a time, and when the next delivery is.
+func (o *Outbox) DueAt(t *testing.T, now time.Time) (due []store.Parked, next time.Time) {
+	t.Helper()
+	due, next, err := o.Due(t.Context(), store.DueQuery{Lane: Lane("mail"), Now: now, Limit: 1000})
+	require.NoError(t, err)
+	return due, next
+}
+
+// DueOffsets returns the offsets that are due for the sink "mail" at moment.
+func (o *Outbox) DueOffsets(t *testing.T, change func(q *store.DueQuery)) ([]int64, time.Time) {
+	t.Helper()
+	q := store.DueQuery{Lane: Lane("mail"), Now: Moment, Limit: 100}
+	if change != nil {
+		change(&q)
+	}
+	due, next, err := o.Due(t.Context(), q)
+	require.NoError(t, err)
+	return Offsets(due), next
+}
+
+// Soon is after the database's clock, so that what is due now is due.
+func Soon() time.Time { return time.Now().Add(time.Minute) }
+
+// Later is a time that is not due soon.
+func Later() time.Time { return time.Now().Add(time.Hour).UTC().Truncate(time.Millisecond) }
+
+func AsOfSoon(q *store.DueQuery) { q.Now = Soon() }
+
+// Refs returns the references of deliveries.
+func Refs(deliveries ...store.Parked) []store.Ref {
+	list := make([]store.Ref, len(deliveries))
+	for i := range deliveries {
+		list[i] = store.RefOf(&deliveries[i].Envelope)
+	}
+	return list
+}
+
+func Offsets(deliveries []store.Parked) []int64 {
+	list := []int64{}
+	for i := range deliveries {
+		list = append(list, deliveries[i].Envelope.Offset)
+	}
+	return list
+}
+
+func RequireTime(t *testing.T, want, got time.Time) {
+	t.Helper()
+	require.True(t, want.Equal(got), "want %s, got %s", want, got)
+}
+
+// BeginAction records an action.
+func (o *Outbox) BeginAction(t *testing.T, id string) {
+	t.Helper()
+	require.NoError(t, o.Begin(t.Context(), store.Action{ID: id, Who: "ada", Name: "test", Filter: json.RawMessage(`{"sink": "mail"}`)}))
+}
+
+// RequeueAll requeues in batches and returns how many deliveries changed.
+func (o *Outbox) RequeueAll(t *testing.T, f store.ParkedFilter, limit int) (changed int) {
+	t.Helper()
+	o.BeginAction(t, "requeue")
+	b := store.ParkedBatch{Action: "requeue", Filter: f, Limit: limit}
+	for {
+		result, err := o.Requeue(t.Context(), b)
+		require.NoError(t, err)
+		require.LessOrEqual(t, result.Changed, limit)
+		changed += result.Changed
+		if result.Done {
+			return changed
+		}
+		b.After = result.Last
+	}
+}
+
+// Find returns the offsets of the matching deliveries.
+func (o *Outbox) Find(t *testing.T, f store.ParkedFilter) []int64 {
+	t.Helper()
+	found, err := o.FindParked(t.Context(), f, store.ParkedPlace{}, 100)
+	require.NoError(t, err)
+	list := []int64{}
+	for _, d := range found {
+		list = append(list, d.Envelope.Offset)
+	}
+	counts, _, err := o.CountParked(t.Context(), f)
+	require.NoError(t, err)
+	total := 0
+	for _, c := range counts {
+		total += int(c.Count)
+	}
+	require.Len(t, list, total, "the count is the number of those found")
+	return list
+}
+
+// Pruner skips the fact if the store removes whole partitions.
+func (o *Outbox) Pruner(t *testing.T) store.Pruner {
+	t.Helper()
+	if p, ok := o.Store.(store.Partitioner); ok && p.Partitioned() {
+		t.Skip("rows of a partitioned log go by their partitions")
+	}
+	return o.Store
+}
+
+// Occurring returns envelopes with the given times.
+func Occurring(times ...time.Time) []notification.Envelope {
+	envelopes := Several(len(times))
+	for i := range envelopes {
+		envelopes[i].OccurredOn = times[i]
+	}
+	return envelopes
+}
+
+func (o *Outbox) Report(t *testing.T) store.Status {
+	t.Helper()
+	status, err := o.Status(t.Context(), store.StatusQuery{})
+	require.NoError(t, err)
+	return status
+}

@@ -1,0 +1,365 @@
+package facts
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/framework/store"
+)
+
+var readingFacts = []fact{
+	{"an empty log has no rows and an end", emptyLog},
+	{"rows come once, in order, with every field", completeRows},
+	{"a producer needs nothing but type and payload", plainProducer},
+	{"metadata of other producers may be any object", foreignMetadata},
+	{"uncommitted rows do not come", uncommittedRows},
+	{"rolled back rows never come", rolledBackRows},
+	{"a target bounds the rows that come", targetBounds},
+	{"a target before the position brings nothing", olderTarget},
+	{"every page size brings the same rows", pageSizes},
+	{"pages are cut by the size of their rows", largeRows},
+	{"every position continues behind its row", continuing},
+	{"any reader at any position sees the log as it was published", modelOfReading},
+	{"after an error the reader repeats and skips nothing", readErrors},
+	{"rows that retention removed are passed over", retention},
+	{"a log that was started again is read from its beginning", restartedLog},
+	{"concurrent publishers' rows come once and in key order", concurrentPublishers},
+}
+
+func emptyLog(t *testing.T, o *Outbox) {
+	target := o.Target(t)
+	require.Zero(t, target.Last())
+	page := nextPage(t, o.Reader(t, nil, All), target, 10)
+	require.Empty(t, page.Envelopes)
+	require.True(t, page.CaughtUp)
+	require.Empty(t, page.Rebased)
+
+	o.Publish(t, Several(1)...)
+	envelopes, _ := o.Read(t, Marshal(t, page.End), All, 10)
+	require.Len(t, envelopes, 1)
+}
+
+func completeRows(t *testing.T, o *Outbox) {
+	full := Envelope("order.placed", "customer/17")
+	full.ID = "an id of the application's own"
+	full.Version = notification.MaxVersion
+	full.DeliverAt = Moment.Add(time.Hour + time.Microsecond)
+	full.Metadata = notification.Metadata{"tenant": "a", "": "empty name", "quoted": `"\'` + "\n\t<&>", "grüße": "€ 😀", "empty": ""}
+	full.Payload = []byte("{ \"text\" : \"grüße € 😀\",\n\"b\":1, \"a\":[ ] }")
+
+	local := Envelope("order.paid", "")
+	local.OccurredOn = Moment.In(time.FixedZone("west", -7*3600))
+	local.DeliverAt = Moment.In(time.FixedZone("east", 3*3600))
+
+	odd := Envelope(`o'"\%_?$1:x`, `k'"\%_?$1:x`)
+	odd.OccurredOn = time.Date(1969, 7, 20, 20, 17, 40, 0, time.UTC)
+
+	long := Envelope(strings.Repeat("t", notification.MaxTypeLength), strings.Repeat("é", notification.MaxKeyLength/2))
+	long.ID = strings.Repeat("i", notification.MaxIDLength)
+
+	want := []notification.Envelope{full, local, odd, long, Envelope("order.placed", "customer/17")}
+	if o.BinaryPayload() {
+		binary := Envelope("order.placed", "")
+		for b := range 256 {
+			binary.Payload = append(binary.Payload, byte(b))
+		}
+		empty := Envelope("order.placed", "")
+		empty.Payload = nil
+		want = append(want, binary, empty)
+	}
+	o.Publish(t, want...)
+
+	got, _ := o.Read(t, nil, All, 100)
+	require.Equal(t, IDs(want), IDs(got))
+	for i := range want {
+		RequireSame(t, want[i], got[i])
+		require.NotNil(t, got[i].Payload)
+		if i > 0 {
+			require.Greater(t, got[i].Offset, got[i-1].Offset)
+		}
+	}
+	require.Positive(t, got[0].Offset)
+	require.Equal(t, got[len(got)-1].Offset, o.Target(t).Last())
+}
+
+func plainProducer(t *testing.T, o *Outbox) {
+	o.Exec(t, `INSERT INTO outbox (type, payload) VALUES ('order.placed', '{"n":1}'), ('order.placed', '{"n":2}')`)
+
+	got, _ := o.Read(t, nil, All, 10)
+	require.Len(t, got, 2)
+	require.NotEqual(t, got[0].ID, got[1].ID)
+	for i, e := range got {
+		require.Len(t, e.ID, 36, "a UUID")
+		require.NoError(t, e.Validate())
+		require.Equal(t, "order.placed", e.Type)
+		require.Equal(t, 1, e.Version)
+		require.Empty(t, e.Key)
+		require.WithinDuration(t, time.Now(), e.OccurredOn, time.Minute)
+		require.True(t, e.DeliverAt.IsZero())
+		require.Empty(t, e.Metadata)
+		require.JSONEq(t, fmt.Sprintf(`{"n":%d}`, i+1), string(e.Payload))
+	}
+}
+
+func foreignMetadata(t *testing.T, o *Outbox) {
+	o.Exec(t, `INSERT INTO outbox (type, payload, metadata) VALUES ('a', '{}', '{"tenant":"x","retries":3,"ok":true,"none":null}')`)
+	got, _ := o.Read(t, nil, All, 10)
+	require.Equal(t, notification.Metadata{"tenant": "x", "retries": "3", "ok": "true", "none": ""}, got[0].Metadata)
+
+	for _, metadata := range []string{`[]`, `"text"`, `null`, `{`, `17`} {
+		_, err := o.DB.Exec(`INSERT INTO outbox (type, payload, metadata) VALUES ('a', '{}', '` + metadata + `')`)
+		require.Error(t, err, "the producer gets the error, not the reader: %s", metadata)
+	}
+}
+
+func uncommittedRows(t *testing.T, o *Outbox) {
+	o.Publish(t, Several(2)...)
+	r := o.Reader(t, nil, All)
+	tx := o.Tx(t)
+	late := Several(3)
+	require.NoError(t, o.Append(t.Context(), tx, late...))
+
+	got, _ := Drain(t, r, o.Target(t), 10)
+	require.Len(t, got, 2)
+	require.NoError(t, tx.Commit())
+	got, _ = Drain(t, r, o.Target(t), 10)
+	require.Equal(t, IDs(late), IDs(got))
+}
+
+func rolledBackRows(t *testing.T, o *Outbox) {
+	before, after := Several(2), Several(2)
+	o.Publish(t, before...)
+	tx := o.Tx(t)
+	require.NoError(t, o.Append(t.Context(), tx, Several(3)...))
+	require.NoError(t, tx.Rollback())
+	r := o.Reader(t, nil, All)
+	got, _ := Drain(t, r, o.Target(t), 10)
+	require.Equal(t, IDs(before), IDs(got))
+
+	o.Publish(t, after...)
+	got, _ = Drain(t, r, o.Target(t), 10)
+	require.Equal(t, IDs(after), IDs(got))
+}
+
+func targetBounds(t *testing.T, o *Outbox) {
+	first, second := Several(3), Several(3)
+	o.Publish(t, first...)
+	target := o.Target(t)
+	o.Publish(t, second...)
+
+	r := o.Reader(t, nil, All)
+	got, end := Drain(t, r, target, 2)
+	require.Equal(t, IDs(first), IDs(got))
+	got, _ = Drain(t, r, o.Target(t), 2)
+	require.Equal(t, IDs(second), IDs(got))
+	got, _ = o.Read(t, end, All, 2)
+	require.Equal(t, IDs(second), IDs(got))
+}
+
+// olderTarget is about a lane that comes from a process whose probe was more recent than ours.
+func olderTarget(t *testing.T, o *Outbox) {
+	o.Publish(t, Several(3)...)
+	older := o.Target(t)
+	o.Publish(t, Several(3)...)
+	_, end := o.Read(t, nil, All, 10)
+	more := Several(1)
+	o.Publish(t, more...)
+
+	r := o.Reader(t, end, All)
+	page := nextPage(t, r, older, 10)
+	require.Empty(t, page.Envelopes)
+	require.Empty(t, page.Rebased, "the log is the same")
+	got, _ := o.Read(t, Marshal(t, page.End), All, 10)
+	require.Equal(t, IDs(more), IDs(got))
+	got, _ = Drain(t, r, o.Target(t), 10)
+	require.Equal(t, IDs(more), IDs(got))
+}
+
+func pageSizes(t *testing.T, o *Outbox) {
+	want := Several(14)
+	o.Publish(t, want[:5]...)
+	o.Publish(t, want[5:]...)
+	for limit := 1; limit <= 7; limit++ {
+		got, _ := o.Read(t, nil, All, limit)
+		require.Equal(t, IDs(want), IDs(got), "limit %d", limit)
+	}
+}
+
+func largeRows(t *testing.T, o *Outbox) {
+	large := func(megabytes int) notification.Envelope {
+		e := Envelope("report.made", "")
+		e.Payload = slices.Concat([]byte(`"`), bytes.Repeat([]byte("x"), megabytes<<20), []byte(`"`))
+		return e
+	}
+	want := []notification.Envelope{large(20), large(5), large(5), large(5), Envelope("a", "")}
+	for _, e := range want {
+		o.Publish(t, e)
+	}
+
+	r, target := o.Reader(t, nil, All), o.Target(t)
+	page := nextPage(t, r, target, 100)
+	require.Equal(t, IDs(want[:1]), IDs(page.Envelopes), "a row larger than a page comes alone")
+	require.False(t, page.CaughtUp)
+	require.Len(t, page.Envelopes[0].Payload, 20<<20+2)
+
+	rest, _ := Drain(t, r, target, 100)
+	require.Equal(t, IDs(want[1:]), IDs(rest))
+	rest, _ = o.Read(t, Marshal(t, page.End), All, 100)
+	require.Equal(t, IDs(want[1:]), IDs(rest))
+}
+
+func continuing(t *testing.T, o *Outbox) {
+	want := Several(10)
+	o.Publish(t, want...)
+	for limit := 1; limit <= 7; limit++ {
+		r, target, read := o.Reader(t, nil, All), o.Target(t), 0
+		for read < len(want) {
+			page := nextPage(t, r, target, limit)
+			for i := range page.Envelopes {
+				got, _ := o.Read(t, Marshal(t, page.After(i)), All, 3)
+				require.Equal(t, IDs(want[read+i+1:]), IDs(got), "limit %d, behind row %d", limit, read+i)
+			}
+			read += len(page.Envelopes)
+			got, _ := o.Read(t, Marshal(t, page.End), All, 3)
+			require.Equal(t, IDs(want[read:]), IDs(got), "limit %d, behind the page that ends at %d", limit, read)
+		}
+	}
+}
+
+func readErrors(t *testing.T, o *Outbox) {
+	want := Several(5)
+	o.Publish(t, want...)
+	r, target := o.Reader(t, nil, All), o.Target(t)
+	cancelled, cancel := context.WithCancel(t.Context())
+	cancel()
+
+	var got []notification.Envelope
+	for len(got) < len(want) {
+		_, err := r.Next(cancelled, target, 2)
+		require.ErrorIs(t, err, context.Canceled)
+		page := nextPage(t, r, target, 2)
+		got = append(got, page.Envelopes...)
+	}
+	require.Equal(t, IDs(want), IDs(got))
+}
+
+func retention(t *testing.T, o *Outbox) {
+	want := Several(6)
+	o.Publish(t, want...)
+	all6, _ := o.Read(t, nil, All, 10)
+	r := o.Reader(t, nil, All)
+	page := nextPage(t, r, o.Target(t), 2)
+	require.Equal(t, IDs(want[:2]), IDs(page.Envelopes))
+
+	o.Exec(t, fmt.Sprintf(`DELETE FROM outbox WHERE {offset} <= %d`, all6[3].Offset))
+	got, end := Drain(t, r, o.Target(t), 2)
+	require.Equal(t, IDs(want[4:]), IDs(got))
+
+	o.Exec(t, `DELETE FROM outbox`)
+	got, _ = o.Read(t, end, All, 2)
+	require.Empty(t, got)
+	after := Several(1)
+	o.Publish(t, after...)
+	got, _ = o.Read(t, end, All, 2)
+	require.Equal(t, IDs(after), IDs(got))
+}
+
+func restartedLog(t *testing.T, o *Outbox) {
+	o.Publish(t, Several(5)...)
+	r := o.Reader(t, nil, All)
+	Drain(t, r, o.Target(t), 10)
+	o.Write(t, o.Hold(t, "mail"), func(*store.Checkpoint) {}) // what a dialect remembers of a checkpoint is outdated too
+	o.Publish(t, Several(1)...)
+	_, end := Drain(t, r, o.Target(t), 10)
+	o.Exec(t, o.Restart...)
+	want := Several(2)
+	o.Publish(t, want...)
+
+	for name, r := range map[string]store.Reader{"reading on": r, "a new reader": o.Reader(t, end, All)} {
+		page, err := r.Next(t.Context(), o.Target(t), 10)
+		require.NoError(t, err, name)
+		require.NotEmpty(t, page.Rebased, name)
+		require.Equal(t, IDs(want), IDs(page.Envelopes), name)
+
+		again, err := r.Next(t.Context(), o.Target(t), 10)
+		require.NoError(t, err, name)
+		require.Empty(t, again.Rebased, "%s: reported once", name)
+		require.Empty(t, again.Envelopes, name)
+		got, _ := o.Read(t, Marshal(t, page.End), All, 10)
+		require.Empty(t, got, name)
+	}
+}
+
+// concurrentPublishers runs eight transactions at a time against a reader. Each publisher has a key
+// and begins its transactions one after the other.
+func concurrentPublishers(t *testing.T, o *Outbox) {
+	const publishers, transactions = 8, 25
+	var (
+		wg   sync.WaitGroup
+		mu   sync.Mutex
+		want = make(map[string][]string) // by key
+		errs []error
+	)
+	ctx := t.Context()
+	publishOne := func(key string, n int) error {
+		tx, err := o.DB.BeginTx(ctx, nil)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = tx.Rollback() }()
+		pair := []notification.Envelope{Envelope("a", key), Envelope("b", key)}
+		if err := o.Append(ctx, tx, pair...); err != nil {
+			return err
+		}
+		if n%5 == 4 {
+			return tx.Rollback()
+		}
+		if err := tx.Commit(); err != nil {
+			return err
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		want[key] = append(want[key], IDs(pair)...)
+		return nil
+	}
+	for p := range publishers {
+		wg.Go(func() {
+			for n := range transactions {
+				if err := publishOne(fmt.Sprint("key", p), n); err != nil {
+					mu.Lock()
+					errs = append(errs, err)
+					mu.Unlock()
+				}
+			}
+		})
+	}
+	published := make(chan struct{})
+	go func() { wg.Wait(); close(published) }()
+
+	got := make(map[string][]string)
+	r := o.Reader(t, nil, All)
+	for done := false; !done; {
+		select {
+		case <-published:
+			done = true // once the rest is read
+		default:
+		}
+		envelopes, _ := Drain(t, r, o.Target(t), 7)
+		for _, e := range envelopes {
+			got[e.Key] = append(got[e.Key], e.ID)
+		}
+	}
+	require.NoError(t, errors.Join(errs...))
+	require.Len(t, want, publishers)
+	require.Equal(t, want, got)
+}
