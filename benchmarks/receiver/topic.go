@@ -22,9 +22,8 @@ const (
 
 // Topic is a temporary topic, which the program creates, consumes and deletes.
 type Topic struct {
-	// Name is the name of the topic, and Brokers are some of its brokers.
-	Name    string
-	Brokers []string
+	// Name is the name of the topic.
+	Name string
 
 	client  *kgo.Client
 	stop    context.CancelFunc // nil before Consume
@@ -38,12 +37,11 @@ type Topic struct {
 func OpenTopic(ctx context.Context, brokers []string, prefix string) (*Topic, error) {
 	t := &Topic{
 		Name:    prefix + "-" + uuid.NewString()[:8],
-		Brokers: brokers,
 		stopped: make(chan struct{}),
 		next:    make(map[int32]int64),
 	}
 	var err error
-	t.client, err = kgo.NewClient(kgo.SeedBrokers(t.Brokers...), kgo.ClientID(prefix),
+	t.client, err = kgo.NewClient(kgo.SeedBrokers(brokers...), kgo.ClientID(prefix),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
 	if err != nil {
 		return nil, fmt.Errorf("connect to Kafka: %w", err)

@@ -47,7 +47,6 @@ type Settings struct {
 	Keys         int     `json:"keys"`
 	Threshold    int     `json:"threshold"`
 	DelayMS      float64 `json:"delay_ms"`
-	Rate         int     `json:"rate"`
 	Duration     float64 `json:"duration_seconds"`
 }
 

@@ -32,7 +32,7 @@ results in which nothing but the thing under test has changed.`,
 		Example: `  waybill bench drain --runs 10 --json > before.json
   waybill bench drain --runs 10 --json > after.json
   waybill bench compare before.json after.json --tolerance 20%`,
-		Args: results(2),
+		Args: command.Arguments(2, "name two files that waybill bench --json wrote"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			before, err := measured.Read(args[0])
 			after, err2 := measured.Read(args[1])
@@ -62,7 +62,7 @@ func newBenchPlot(p *command.Invocation) *cobra.Command {
 		Long: `Write a page with the plots and tables of a result to standard output. The page needs
 no other file and no network.`,
 		Example: "  waybill bench sweep --json > sweep.json\n  waybill bench plot sweep.json > sweep.html",
-		Args:    results(1),
+		Args:    command.Arguments(1, "name a file that waybill bench --json wrote"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			r, err := measured.Read(args[0])
 			if err != nil {
@@ -70,16 +70,6 @@ no other file and no network.`,
 			}
 			return bench.WritePage(p.Stdout, r)
 		},
-	}
-}
-
-// results requires that many files as arguments.
-func results(n int) cobra.PositionalArgs {
-	return func(cmd *cobra.Command, args []string) error {
-		if len(args) != n {
-			return command.WrongUsage(cmd, fmt.Errorf("name %s that waybill bench --json wrote", measured.Plural(n, "file")))
-		}
-		return nil
 	}
 }
 

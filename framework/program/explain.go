@@ -45,7 +45,7 @@ address nor the sinks' secrets.`,
 		Args: someTypes,
 		RunE: e.run,
 	}
-	cmd.Flags().StringVarP(&e.flags.File, "config", "c", "", "configuration file (default: "+config.DefaultFile+", if it exists)")
+	e.flags.AddFile(cmd)
 	e.sample.add(cmd, "evaluate the conditions for")
 	cmd.Flags().BoolVar(&e.json, "json", false, "print the result as JSON")
 	return cmd

@@ -32,21 +32,11 @@ output. It works unchanged once the environment variables that it refers to are 
 existing file is left unchanged, and the exit code is 2.`,
 		Example: `  waybill config init
   waybill config init - | less`,
-		Args: atMostOneFile,
+		Args: cobra.ArbitraryArgs, // run checks them
 		RunE: i.run,
 	}
 	cmd.Flags().BoolVar(&i.json, "json", false, "print the file's name and the variables to set as JSON")
 	return cmd
-}
-
-func atMostOneFile(cmd *cobra.Command, args []string) error {
-	if len(args) == 0 {
-		return nil
-	}
-	if args[0] == "" {
-		return command.WrongUsage(cmd, errors.New("the name of the file is empty"))
-	}
-	return command.NoArguments(cmd, args[1:])
 }
 
 type initialize struct {
@@ -57,7 +47,13 @@ type initialize struct {
 func (i *initialize) run(cmd *cobra.Command, args []string) error {
 	file := config.DefaultFile
 	if len(args) > 0 {
+		if err := command.NoArguments(cmd, args[1:]); err != nil {
+			return err
+		}
 		file = args[0]
+	}
+	if file == "" {
+		return command.WrongUsage(cmd, errors.New("the name of the file is empty"))
 	}
 	if file == "-" {
 		if i.json {

@@ -140,7 +140,11 @@ func (m *migrate) migrate(ctx context.Context, in command.Named) error {
 	if in.Name != "" && !m.json {
 		terminal.Printf(m.Stdout, "database %s: ", in.Name)
 	}
-	d, cleanup, err := newMigration(in.Source)
+	tables, err := config.LoadTables(in.Source)
+	if err != nil {
+		return command.InDatabase(in.Name, err)
+	}
+	d, cleanup, err := database.Create(tables)
 	if err != nil {
 		return command.InDatabase(in.Name, err)
 	}

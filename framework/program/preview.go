@@ -40,7 +40,7 @@ neither the database's address nor the mail server's password.`,
 		RunE: v.run,
 	}
 	flags := cmd.Flags()
-	flags.StringVarP(&v.flags.File, "config", "c", "", "configuration file (default: "+config.DefaultFile+", if it exists)")
+	v.flags.AddFile(cmd)
 	v.sample.add(cmd, "render the mail for")
 	flags.StringVar(&v.sink, "sink", "", "email sink to use, if the type goes to several or to none")
 	flags.StringVar(&v.locale, "locale", "", "locale to use instead of the one from locale.tmpl")

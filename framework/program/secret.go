@@ -1,7 +1,6 @@
 package program
 
 import (
-	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -24,19 +23,12 @@ Give it to the owner of that host only, and keep it out of logs.
 There is one line for each master secret, that of master_secret first. The command needs
 neither the database's address nor the sink's other secrets.`,
 		Example: `  waybill config secret partners https://partner.example`,
-		Args:    sinkAndURL,
+		Args:    command.Arguments(2, "give a sink and the URL of one receiver, such as https://partner.example"),
 		RunE:    s.run,
 	}
-	cmd.Flags().StringVarP(&s.flags.File, "config", "c", "", "configuration file (default: "+config.DefaultFile+", if it exists)")
+	s.flags.AddFile(cmd)
 	cmd.Flags().BoolVar(&s.json, "json", false, "print the result as JSON")
 	return cmd
-}
-
-func sinkAndURL(cmd *cobra.Command, args []string) error {
-	if len(args) < 2 {
-		return command.WrongUsage(cmd, errors.New("give a sink and the URL of one receiver, such as https://partner.example"))
-	}
-	return command.NoArguments(cmd, args[2:])
 }
 
 type secret struct {

@@ -3,12 +3,6 @@
 package machine
 
 import (
-	"bufio"
-	"bytes"
-	"os"
-	"path/filepath"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/prometheus/procfs"
@@ -22,9 +16,6 @@ type Usage struct {
 	Busy time.Duration
 	// Stolen is the time that the hypervisor gave to other guests while this machine had work.
 	Stolen time.Duration
-	// Throttled is how long the control group of this process waited because it had used up its
-	// quota; 0 without a quota.
-	Throttled time.Duration
 }
 
 // Used returns the usage so far; false if the system does not report it.
@@ -46,54 +37,13 @@ func Used() (u Usage, ok bool) {
 			u.Busy += Ticks(of.UTime + of.STime + uint(of.CUTime+of.CSTime))
 		}
 	}
-	u.Stolen = seconds(all.CPUTotal.Steal)
-	u.Throttled = throttled()
+	u.Stolen = time.Duration(all.CPUTotal.Steal * float64(time.Second))
 	return u, true
 }
 
-func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
-
 // Since returns the usage after an earlier reading.
 func (u Usage) Since(earlier Usage) Usage {
-	return Usage{u.Busy - earlier.Busy, u.Stolen - earlier.Stolen, u.Throttled - earlier.Throttled}
-}
-
-// groups is the folder where version 2 of control groups is mounted.
-const groups = "/sys/fs/cgroup"
-
-// throttled reads cpu.stat of this process's control group. In a container the path of the group can
-// be that of the host; then cpu.stat is in the root folder.
-func throttled() time.Duration {
-	self, err := procfs.Self()
-	if err != nil {
-		return 0
-	}
-	own, err := self.Cgroups()
-	if err != nil {
-		return 0
-	}
-	for _, g := range own {
-		if g.HierarchyID != 0 { // version 1
-			continue
-		}
-		for _, folder := range []string{g.Path, "/"} {
-			if content, err := os.ReadFile(filepath.Join(groups, folder, "cpu.stat")); err == nil {
-				return throttledIn(content)
-			}
-		}
-	}
-	return 0
-}
-
-func throttledIn(cpuStat []byte) time.Duration {
-	lines := bufio.NewScanner(bytes.NewReader(cpuStat))
-	for lines.Scan() {
-		if text, found := strings.CutPrefix(lines.Text(), "throttled_usec "); found {
-			microseconds, _ := strconv.ParseInt(text, 10, 64)
-			return time.Duration(microseconds) * time.Microsecond
-		}
-	}
-	return 0
+	return Usage{u.Busy - earlier.Busy, u.Stolen - earlier.Stolen}
 }
 
 // ticksASecond is USER_HZ, which is 100 on every architecture that Go runs on.

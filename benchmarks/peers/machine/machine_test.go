@@ -8,12 +8,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestThrottledTimeIsReadFromCPUStat(t *testing.T) {
-	t.Parallel()
-	require.Equal(t, 1500*time.Millisecond, throttledIn([]byte("usage_usec 7\nnr_throttled 3\nthrottled_usec 1500000\nnr_bursts 0\n")))
-	require.Zero(t, throttledIn([]byte("usage_usec 7\n")))
-}
-
 func TestTheMachineWasBusyWhileThisProcessWas(t *testing.T) {
 	t.Parallel()
 	before, ok := Used()

@@ -163,13 +163,13 @@ func nowhere(s Sizes) Scenario {
 }
 
 func kafka(s Sizes) Scenario {
-	return kafkaScenario(s, "drain-kafka", "Draining a backlog to Kafka", s.Backlog, 0,
+	return kafkaTo(s, "drain-kafka", "Draining a backlog to Kafka", s.Backlog, receiver.Config{},
 		fmt.Sprintf("%s orders go to a broker inside the process (kfake, 6 partitions, acks=all). After the run everything that it stored is consumed and checked. A run takes at most %s.", n(s.Backlog), s.Limit))
 }
 
 func slowKafka(s Sizes) Scenario {
 	const delay = 2 * time.Millisecond
-	return kafkaScenario(s, "drain-kafka-2ms", "Draining a backlog to Kafka, 2 ms away", s.SlowBacklog, delay,
+	return kafkaTo(s, "drain-kafka-2ms", "Draining a backlog to Kafka, 2 ms away", s.SlowBacklog, receiver.Config{Delay: delay},
 		fmt.Sprintf("The same with %s orders, and each response of the broker arrives %s later.", n(s.SlowBacklog), delay))
 }
 
@@ -179,7 +179,7 @@ const RealKafka = "WAYBILL_TEST_KAFKA"
 func realKafka(s Sizes) Scenario {
 	brokers := os.Getenv(RealKafka)
 	about := fmt.Sprintf("The same with a real Apache Kafka, which runs in a separate process on the same machine. A run takes at most %s.", s.Limit)
-	to := receiver.Config{Kind: receiver.Kafka, InFlight: s.InFlight, Brokers: strings.Split(brokers, ",")}
+	to := receiver.Config{Brokers: strings.Split(brokers, ",")}
 	scenario := kafkaTo(s, "drain-kafka-real", "Draining a backlog to a real Kafka", s.Backlog, to, about)
 	if brokers == "" {
 		scenario.Lacks = RealKafka + " names no cluster; make bench-kafka starts one"
@@ -187,11 +187,9 @@ func realKafka(s Sizes) Scenario {
 	return scenario
 }
 
-func kafkaScenario(s Sizes, name, title string, backlog int, delay time.Duration, about string) Scenario {
-	return kafkaTo(s, name, title, backlog, receiver.Config{Kind: receiver.Kafka, InFlight: s.InFlight, Delay: delay}, about)
-}
-
+// kafkaTo returns a scenario with these brokers, or with one inside the process, which may be slow.
 func kafkaTo(s Sizes, name, title string, backlog int, to receiver.Config, about string) Scenario {
+	to.Kind, to.InFlight = receiver.Kafka, s.InFlight
 	return Scenario{
 		Name: name, Title: title, Metrics: drainMetrics, About: about,
 		Contenders: drains(to, backlog, s.Limit,

@@ -44,10 +44,9 @@ func (m *meter) read(ctx context.Context) (r reading) {
 
 // The keys of the metrics that show whether a run is spoiled; see Sample.Spoilt.
 const (
-	samplesKey   = "samples"   // number of deliveries, transactions or latencies
-	othersKey    = "others"    // cores used by other processes
-	stolenKey    = "stolen"    // cores that the hypervisor gave to other guests
-	throttledKey = "throttled" // share of the time for which the control group was throttled
+	samplesKey = "samples" // number of deliveries, transactions or latencies
+	othersKey  = "others"  // cores used by other processes
+	stolenKey  = "stolen"  // cores that the hypervisor gave to other guests
 )
 
 // stop returns the metrics that all runs have: the time, how many cores were busy,
@@ -64,7 +63,7 @@ func (m *meter) stop(ctx context.Context, samples int) (took time.Duration, metr
 	if after.known && m.before.known && after.seen {
 		used := after.machine.Since(m.before.machine)
 		metrics[othersKey] = cores(used.Busy - own - postgres - (after.loops - m.before.loops))
-		metrics[stolenKey], metrics[throttledKey] = cores(used.Stolen), cores(used.Throttled)
+		metrics[stolenKey] = cores(used.Stolen)
 	}
 	return took, metrics
 }
@@ -78,8 +77,7 @@ const (
 )
 
 // Spoilt returns why a run is not valid, or "" if it is. Other processes, or other guests of the
-// hypervisor, had the given share of the machine or more, the control group was throttled for that
-// share of the time, or there are fewer than 20 samples.
+// hypervisor, had the given share of the machine or more, or there are fewer than 20 samples.
 func (s Sample) Spoilt(cores int, share float64) string {
 	m := s.Metrics
 	most := share * float64(cores)
@@ -91,8 +89,6 @@ func (s Sample) Spoilt(cores int, share float64) string {
 		return fmt.Sprintf("other processes had %.2f cores", m[othersKey])
 	case m[stolenKey] >= most:
 		return fmt.Sprintf("the hypervisor kept %.2f cores", m[stolenKey])
-	case m[throttledKey] >= share:
-		return fmt.Sprintf("the control group was throttled for %.0f%% of the time", 100*m[throttledKey])
 	case counted && n < fewestSamples:
 		return fmt.Sprintf("only %.0f samples", n)
 	}

@@ -24,7 +24,7 @@ func advice(r *result.Result) string {
 }
 
 var advisers = map[string]func(result.Scenario) []string{
-	"publish": advisePublish, "drain": adviseDrain, "latency": adviseLatency, "sustain": adviseSustain, "sweep": adviseSweep, "fault": adviseFault,
+	"drain": adviseDrain, "sustain": adviseSustain, "sweep": adviseSweep,
 }
 
 // enough is the share of the best throughput above which a higher threshold is not worth it, and the
@@ -63,29 +63,6 @@ func adviseDrain(s result.Scenario) []string {
 	return []string{fmt.Sprintf("A backlog drains slowest to %s, with %s/s: waybill bench sweep finds the threshold that it needs.", slowest.Name, result.Number(medianOf(slowest, throughput)))}
 }
 
-// adviseLatency compares the ways to wake a forwarder.
-func adviseLatency(s result.Scenario) []string {
-	listen, polling := medianIn(s, string(byListen), p50), medianIn(s, string(byPolling), p50)
-	if listen == 0 || polling == 0 {
-		return nil
-	}
-	if listen < polling {
-		return []string{fmt.Sprintf("Keep LISTEN: half of the deliveries arrive within %s ms, and within %s ms with polling alone.", result.Number(listen), result.Number(polling))}
-	}
-	return []string{fmt.Sprintf("Polling is as fast as LISTEN here (%s and %s ms), as long as notifications are this frequent.", result.Number(polling), result.Number(listen))}
-}
-
-// advisePublish names what a notification costs with the most clients.
-func advisePublish(s result.Scenario) []string {
-	for _, c := range slices.Backward(s.Cases) {
-		if share := medianOf(c, ofAlone); share > 0 && strings.HasSuffix(c.Name, publishName(1, 1)[len("1 client"):]) {
-			return []string{fmt.Sprintf("With %s, transactions with a notification reach %.0f %% of those without: publish several in one transaction where you can.",
-				strings.Split(c.Name, ",")[0], 100*share)}
-		}
-	}
-	return nil
-}
-
 // adviseSustain says whether the forwarder keeps up.
 func adviseSustain(s result.Scenario) (list []string) {
 	for _, c := range s.Cases {
@@ -100,21 +77,6 @@ func adviseSustain(s result.Scenario) (list []string) {
 	return list
 }
 
-// adviseFault names the fault that costs most.
-func adviseFault(s result.Scenario) []string {
-	worst, share := "", 1.0
-	for _, c := range s.Cases {
-		if m := medianOf(c, ofHealthy); m > 0 && m < share {
-			worst, share = c.Name, m
-		}
-	}
-	if share >= 0.8 {
-		return []string{"No fault costs the healthy sinks much: nothing needs to change."}
-	}
-	return []string{fmt.Sprintf("%s, the healthy sinks keep %.0f %% of their throughput: repeat it on a machine without other load before you act on it.",
-		strings.ToUpper(worst[:1])+worst[1:], 100*share)}
-}
-
 func casesOf(s result.Scenario, sink string) (list []result.Case) {
 	for _, c := range s.Cases {
 		if strings.HasPrefix(c.Name, sink+sweepSeparator) {
@@ -127,15 +89,6 @@ func casesOf(s result.Scenario, sink string) (list []result.Case) {
 func medianOf(c result.Case, q result.Quantity) float64 {
 	if m := c.Find(q.Name); m != nil {
 		return m.Median
-	}
-	return 0
-}
-
-func medianIn(s result.Scenario, name string, q result.Quantity) float64 {
-	for _, c := range s.Cases {
-		if c.Name == name {
-			return medianOf(c, q)
-		}
 	}
 	return 0
 }

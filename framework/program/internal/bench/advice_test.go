@@ -37,11 +37,6 @@ func TestAdviceFollowsFromTheFigures(t *testing.T) {
 			result.Figure{Quantity: publishedRate, Value: 2000}, result.Figure{Quantity: deliveredRate, Value: 1990}),
 		"The forwarder does not keep up: 2,000/s are published and 1,000/s delivered: set a higher threshold (waybill bench sweep), or add forwarders.": one("sustain", "to noop",
 			result.Figure{Quantity: publishedRate, Value: 2000}, result.Figure{Quantity: deliveredRate, Value: 1000}),
-		"No fault costs the healthy sinks much: nothing needs to change.": one("fault", healthy, result.Figure{Quantity: ofHealthy, Value: 0.9}),
-		"Beside a third that is dead, the healthy sinks keep 50 % of their throughput: repeat it on a machine without other load before you act on it.": one("fault", oneDead,
-			result.Figure{Quantity: ofHealthy, Value: 0.5}),
-		"With 32 clients, transactions with a notification reach 70 % of those without: publish several in one transaction where you can.": one("publish", publishName(1, 32),
-			result.Figure{Quantity: ofAlone, Value: 0.7}),
 	} {
 		require.Equal(t, want, advice(&result.Result{OK: true, Scenarios: []result.Scenario{s}}))
 	}

@@ -9,24 +9,26 @@ import (
 	"slices"
 	"time"
 
-	"github.com/waybill-go/waybill/benchmarks/receiver"
 	"github.com/waybill-go/waybill/benchmarks/result"
+	"github.com/waybill-go/waybill/framework/event"
 	"github.com/waybill-go/waybill/framework/forwarder"
+	"github.com/waybill-go/waybill/framework/program/internal/connected"
 	"github.com/waybill-go/waybill/framework/route"
 )
 
 // delivering is a forwarder that delivers one batch, with its destinations.
 type delivering struct {
 	*forwarding
-	bench *bench
-	began time.Time
-	parts []*part
+	bench   *bench
+	began   time.Time
+	parts   []*part
+	watches map[string]*watch // of the parts, by sink
 }
 
 // part is one destination of a delivering.
 type part struct {
 	destination
-	*receiver.Connected
+	*connected.Receiver
 	watch    *watch
 	arrivals tally // the watch's receipts if the receiver does not count
 }
@@ -37,7 +39,7 @@ var errStalled = errors.New("deliveries have stopped")
 // deliver opens destinations and starts a forwarder that delivers what is in the log. look, if set,
 // is called with the watch of each destination, to set what else it measures.
 func (b *bench) deliver(ctx context.Context, named batch, to []destination, look func(*watch)) (*delivering, error) {
-	d := &delivering{bench: b}
+	d := &delivering{bench: b, watches: make(map[string]*watch, len(to))}
 	outlets := make(map[string]forwarder.Sink, len(to))
 	for _, one := range to {
 		p, err := b.open(ctx, named, one)
@@ -47,14 +49,14 @@ func (b *bench) deliver(ctx context.Context, named batch, to []destination, look
 		if look != nil {
 			look(p.watch)
 		}
-		d.parts = append(d.parts, p)
+		d.parts, d.watches[one.name] = append(d.parts, p), p.watch
 		outlet := one.settings
-		outlet.Sink = p.watch.on(p.Sink)
+		outlet.Sink = p.Sink
 		outlets[one.name] = outlet
 	}
 	d.began = time.Now()
 	var err error
-	if d.forwarding, err = b.forward(ctx, outlets, b.loggerFor(to)); err != nil {
+	if d.forwarding, err = b.forward(ctx, outlets, d, b.loggerFor(to)); err != nil {
 		return nil, errors.Join(err, d.close())
 	}
 	return d, nil
@@ -71,7 +73,7 @@ func (b *bench) open(ctx context.Context, named batch, to destination) (*part, e
 		took = b.tamper(took)
 	}
 	var err error
-	p.Connected, err = to.open(ctx, opening{folder: b.folder, delay: to.delay, threshold: to.settings.Parallelism.Most(), took: took})
+	p.Receiver, err = to.open(ctx, opening{folder: b.folder, delay: to.delay, threshold: to.settings.Parallelism.Most(), took: took})
 	return p, err
 }
 
@@ -156,12 +158,12 @@ type forwarding struct {
 
 // forward starts a forwarder that delivers everything to each of these sinks, with the settings of
 // the user's configuration, if any.
-func (b *bench) forward(ctx context.Context, to map[string]forwarder.Sink, logger *slog.Logger) (*forwarding, error) {
+func (b *bench) forward(ctx context.Context, to map[string]forwarder.Sink, observer event.Observer, logger *slog.Logger) (*forwarding, error) {
 	var c forwarder.Config
 	if b.config.Configured != nil {
 		c = b.config.Configured.ForwarderConfig(b.database.Store)
 	}
-	c.Store, c.Sinks, c.Logger = b.database.Store, to, logger
+	c.Store, c.Sinks, c.Observer, c.Logger = b.database.Store, to, observer, logger
 	c.Routes = route.Routes{"*": route.To(slices.Collect(maps.Keys(to))...)}
 	f, err := forwarder.New(c)
 	if err != nil {

@@ -11,9 +11,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/waybill-go/waybill/benchmarks/receiver"
 	"github.com/waybill-go/waybill/benchmarks/result"
 	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/framework/program/internal/connected"
 	"github.com/waybill-go/waybill/sinks"
 )
 
@@ -89,8 +89,8 @@ func TestABenchWithoutMoreDeliveriesFails(t *testing.T) {
 	defer func() { require.NoError(t, b.database.Close()) }()
 	named, err := b.append(t.Context(), 50)
 	require.NoError(t, err)
-	refuses := destination{name: "partner", counted: countedReceipts, settings: threshold(4), open: func(context.Context, opening) (*receiver.Connected, error) {
-		return &receiver.Connected{Sink: sinks.Func(func(_ context.Context, d *notification.Delivery) (notification.Receipt, error) {
+	refuses := destination{name: "partner", counted: countedReceipts, settings: threshold(4), open: func(context.Context, opening) (*connected.Receiver, error) {
+		return &connected.Receiver{Sink: sinks.Func(func(_ context.Context, d *notification.Delivery) (notification.Receipt, error) {
 			if d.ID == named.id(17) {
 				return "", sinks.Permanent(errors.New("not this one"))
 			}

@@ -8,9 +8,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/waybill-go/waybill/benchmarks/receiver"
 	"github.com/waybill-go/waybill/framework/forwarder"
 	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/framework/program/internal/connected"
 	"github.com/waybill-go/waybill/sinks"
 	"github.com/waybill-go/waybill/sinks/email"
 	"github.com/waybill-go/waybill/sinks/email/mailserver"
@@ -26,7 +26,7 @@ type destination struct {
 	counted  string
 	settings forwarder.Sink // without the sink
 	delay    time.Duration  // of a built-in receiver
-	open     func(context.Context, opening) (*receiver.Connected, error)
+	open     func(context.Context, opening) (*connected.Receiver, error)
 }
 
 // title returns the name, with the kind if the name does not contain it.
@@ -116,7 +116,7 @@ func (c Config) chosen() []destination {
 		d := builtIn[name]
 		if c.Configured != nil {
 			d = destination{name: name, kind: c.Configured.Sinks[name].Kind, counted: countedReceipts, settings: c.configured(name)}
-			d.open = func(context.Context, opening) (*receiver.Connected, error) { return openReal(c, name) }
+			d.open = func(context.Context, opening) (*connected.Receiver, error) { return openReal(c, name) }
 		}
 		list = append(list, c.tuned(d))
 	}
@@ -153,16 +153,16 @@ func (c Config) tuned(d destination) destination {
 }
 
 // openReal builds a configured sink.
-func openReal(c Config, name string) (*receiver.Connected, error) {
+func openReal(c Config, name string) (*connected.Receiver, error) {
 	built, err := c.Build()
 	if err != nil {
 		return nil, err
 	}
-	return &receiver.Connected{Sink: built.Sinks[name].Sink.Sink}, nil
+	return &connected.Receiver{Sink: built.Sinks[name].Sink.Sink}, nil
 }
 
-func openNoOp(_ context.Context, o opening) (*receiver.Connected, error) {
-	return &receiver.Connected{Sink: sinks.Func(func(ctx context.Context, d *notification.Delivery) (notification.Receipt, error) {
+func openNoOp(_ context.Context, o opening) (*connected.Receiver, error) {
+	return &connected.Receiver{Sink: sinks.Func(func(ctx context.Context, d *notification.Delivery) (notification.Receipt, error) {
 		if o.delay > 0 {
 			time.Sleep(o.delay)
 		}
@@ -171,12 +171,12 @@ func openNoOp(_ context.Context, o opening) (*receiver.Connected, error) {
 	})}, nil
 }
 
-func openKafka(ctx context.Context, o opening) (*receiver.Connected, error) {
-	return receiver.OpenKafka(ctx, o.folder, "waybill-bench", o.delay, false, o.took)
+func openKafka(ctx context.Context, o opening) (*connected.Receiver, error) {
+	return connected.OpenKafka(ctx, o.folder, "waybill-bench", o.delay, false, o.took)
 }
 
-func openHTTP(_ context.Context, o opening) (*receiver.Connected, error) {
-	return receiver.OpenHTTP(func(id, _ string) bool {
+func openHTTP(_ context.Context, o opening) (*connected.Receiver, error) {
+	return connected.OpenHTTP(func(id, _ string) bool {
 		time.Sleep(o.delay)
 		o.took(id)
 		return true
@@ -186,9 +186,9 @@ func openHTTP(_ context.Context, o opening) (*receiver.Connected, error) {
 //go:embed mail
 var mailTemplates embed.FS
 
-func openSMTP(_ context.Context, o opening) (*receiver.Connected, error) {
+func openSMTP(_ context.Context, o opening) (*connected.Receiver, error) {
 	settings := email.Config{From: "Waybill <bench@example.com>", FS: mailTemplates, Templates: "mail", Connections: min(o.threshold, mailserver.MaxConnections)}
-	return receiver.OpenMail(settings, func(id string) {
+	return connected.OpenMail(settings, func(id string) {
 		time.Sleep(o.delay)
 		o.took(id)
 	})

@@ -8,10 +8,10 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill/benchmarks/durations"
-	"github.com/waybill-go/waybill/benchmarks/receiver"
 	"github.com/waybill-go/waybill/benchmarks/result"
 	"github.com/waybill-go/waybill/framework/forwarder"
 	"github.com/waybill-go/waybill/framework/notification"
+	"github.com/waybill-go/waybill/framework/program/internal/connected"
 	"github.com/waybill-go/waybill/sinks"
 )
 
@@ -111,8 +111,8 @@ func (b *bench) twoSinks() []destination {
 
 // dead returns a destination that cannot be reached. It has no arrivals to count.
 func dead() destination {
-	return destination{name: "dead", settings: threshold(unlimited), open: func(context.Context, opening) (*receiver.Connected, error) {
-		return &receiver.Connected{Sink: sinks.Func(func(context.Context, *notification.Delivery) (notification.Receipt, error) {
+	return destination{name: "dead", settings: threshold(unlimited), open: func(context.Context, opening) (*connected.Receiver, error) {
+		return &connected.Receiver{Sink: sinks.Func(func(context.Context, *notification.Delivery) (notification.Receipt, error) {
 			return "", sinks.Unavailable(context.DeadlineExceeded)
 		})}, nil
 	}}

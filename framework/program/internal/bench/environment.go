@@ -2,8 +2,6 @@ package bench
 
 import (
 	"context"
-	"database/sql"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -12,7 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/lib/pq"
 	"github.com/shirou/gopsutil/v4/cpu"
 	"github.com/shirou/gopsutil/v4/disk"
 
@@ -147,24 +144,31 @@ func (b *bench) inspectPostgres(ctx context.Context, r *result.Result) (result.S
 	if err := b.database.scan(ctx, &s.Version, `SELECT current_setting('server_version')`); err != nil {
 		return s, err
 	}
-	names := slices.Clone(postgresNotes)
-	for _, e := range postgresExpectations {
+	err := b.readSettings(ctx, s.Settings, `SELECT name, current_setting(name) FROM pg_settings`, "name", postgresNotes, postgresExpectations)
+	warnOfSettings(r, s.Settings, postgresExpectations)
+	return s, err
+}
+
+// readSettings reads the settings that describe a server, and those that are expected to have a value. query
+// returns the names and values of all.
+func (b *bench) readSettings(ctx context.Context, settings map[string]string, query, name string, notes []string, expected []expectation) error {
+	names := slices.Clone(notes)
+	for _, e := range expected {
 		names = append(names, e.setting)
 	}
-	rows, err := b.database.DB.QueryContext(ctx, `SELECT name, current_setting(name) FROM pg_settings WHERE name = ANY($1)`, pq.Array(names))
+	rows, err := b.database.DB.QueryContext(ctx, query+` WHERE `+name+` IN ('`+strings.Join(names, `', '`)+`')`)
 	if err != nil {
-		return s, err
+		return err
 	}
 	defer func() { _ = rows.Close() }()
 	for rows.Next() {
 		var name, value string
 		if err := rows.Scan(&name, &value); err != nil {
-			return s, err
+			return err
 		}
-		s.Settings[name] = value
+		settings[name] = value
 	}
-	warnOfSettings(r, s.Settings, postgresExpectations)
-	return s, rows.Err()
+	return rows.Err()
 }
 
 // mysqlExpectations is the same for MySQL and MariaDB.
@@ -186,22 +190,9 @@ func (b *bench) inspectMySQL(ctx context.Context, r *result.Result) (result.Serv
 	if strings.Contains(s.Version, "MariaDB") {
 		s.Kind = "MariaDB"
 	}
-	names := slices.Clone(mysqlNotes)
-	for _, e := range mysqlExpectations {
-		names = append(names, e.setting)
-	}
-	for _, name := range names {
-		var key, value string
-		err := b.database.DB.QueryRowContext(ctx, `SHOW GLOBAL VARIABLES LIKE '`+strings.ReplaceAll(name, `_`, `\_`)+`'`).Scan(&key, &value)
-		if err != nil && !errors.Is(err, sql.ErrNoRows) {
-			return s, err
-		}
-		if err == nil {
-			s.Settings[name] = value
-		}
-	}
+	err := b.readSettings(ctx, s.Settings, `SHOW GLOBAL VARIABLES`, "Variable_name", mysqlNotes, mysqlExpectations)
 	warnOfSettings(r, s.Settings, mysqlExpectations)
-	return s, nil
+	return s, err
 }
 
 func warnOfSettings(r *result.Result, settings map[string]string, expected []expectation) {

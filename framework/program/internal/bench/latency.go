@@ -69,64 +69,67 @@ func (b *bench) latency(ctx context.Context) ([]result.Case, error) {
 	return b.rounds(ctx, "latency", trials)
 }
 
-// latencyOnce publishes at a rate. If the warm-up does not reach it, it lowers the rate, since otherwise
-// the times would be those of a queue.
+// latencyOnce publishes at a rate, after the delivery of a first notification, which shows that the forwarder
+// is running. If the warm-up does not reach the rate, it lowers the rate, since otherwise the times would be
+// those of a queue.
 func (b *bench) latencyOnce(ctx context.Context, r round, to destination, w waking, rate *int) (measurement, error) {
+	return b.publishBeside(ctx, []destination{to}, w, func(a *application, d *delivering, waits *receiver.Waits) ([]result.Figure, error) {
+		if err := a.transact(ctx); err != nil {
+			return nil, err
+		}
+		if _, err := d.await(1); err != nil {
+			return nil, err
+		}
+		waits.Restart(a.published())
+		a.rate = *rate
+		b.progress.Watch(func() string { return fmt.Sprintf("%s delivered", result.Count(d.parts[0].watch.receipts.Count())) })
+		took, err := a.run(ctx, r.length(b.config.duration(2*time.Second)))
+		if err != nil {
+			return nil, err
+		}
+		if _, err := d.await(a.published()); err != nil {
+			return nil, err
+		}
+		got := float64(a.published()) / took.Seconds()
+		if r.warmUp && got < 0.9*float64(*rate) {
+			*rate = max(1, int(got/2))
+			b.warn("latency: the database reached %.0f transactions per second instead of %d, so latency is measured at %d", got, usualRate, *rate)
+		}
+		return []result.Figure{
+			p50.Of(waits.Percentile(50)), p95.Of(waits.Percentile(95)), p99.Of(waits.Percentile(99)), longest.Of(waits.Percentile(100)),
+			reached.Of(got),
+		}, nil
+	})
+}
+
+// publishBeside lends publish an application whose notifications are delivered to these destinations meanwhile.
+// waits has the time from commit to receipt at the first one. Then it compares what arrived with what was
+// published.
+func (b *bench) publishBeside(ctx context.Context, to []destination, w waking,
+	publish func(a *application, d *delivering, waits *receiver.Waits) ([]result.Figure, error),
+) (m measurement, err error) {
 	if err := b.database.empty(ctx); err != nil {
-		return measurement{}, err
+		return m, err
 	}
 	named := b.database.newBatch()
 	waits := receiver.NewWaits(0)
-	d, err := b.deliver(ctx, named, []destination{to}, func(w *watch) { w.waits = waits })
+	first := true
+	d, err := b.deliver(ctx, named, to, func(w *watch) {
+		if first {
+			w.waits, first = waits, false
+		}
+	})
 	if err != nil {
-		return measurement{}, err
+		return m, err
 	}
-	a, took, err := b.publishSteadily(ctx, r, d, named, w, waits, *rate)
-	if err == nil {
-		_, err = d.await(a.published())
-	}
-	checks, ended := d.end(ctx, publishedBy(a))
-	if err := errors.Join(err, ended); err != nil {
-		return measurement{}, err
-	}
-	got := float64(a.published()) / took.Seconds()
-	if r.warmUp && got < 0.9*float64(*rate) {
-		*rate = max(1, int(got/2))
-		b.warn("latency: the database reached %.0f transactions per second instead of %d, so latency is measured at %d", got, usualRate, *rate)
-	}
-	return measurement{
-		figures: []result.Figure{
-			p50.Of(waits.Percentile(50)), p95.Of(waits.Percentile(95)), p99.Of(waits.Percentile(99)), longest.Of(waits.Percentile(100)),
-			reached.Of(got),
-		},
-		checks: checks,
-	}, nil
-}
-
-// publishSteadily publishes at a rate, after the delivery of a first notification, which
-// shows that the forwarder is running.
-func (b *bench) publishSteadily(ctx context.Context, r round, d *delivering, named batch, w waking, waits *receiver.Waits, rate int) (*application, time.Duration, error) {
 	a, err := b.newApplication(named, w.publisher(d.Wake))
-	if err != nil {
-		return nil, 0, err
+	published := 0
+	if err == nil {
+		a.committed = waits.Committed
+		m.figures, err = publish(a, d, waits)
+		published = a.published()
 	}
-	if err := a.transact(ctx); err != nil {
-		return a, 0, err
-	}
-	if _, err := d.await(1); err != nil {
-		return a, 0, err
-	}
-	waits.Restart(a.published())
-	a.rate = rate
-	a.committed = waits.Committed
-	b.progress.Watch(func() string { return fmt.Sprintf("%s delivered", result.Count(d.parts[0].watch.receipts.Count())) })
-	took, err := a.run(ctx, r.length(b.config.duration(2*time.Second)))
-	return a, took, err
-}
-
-func publishedBy(a *application) int {
-	if a == nil {
-		return 0
-	}
-	return a.published()
+	checks, ended := d.end(ctx, published)
+	m.checks = checks
+	return m, errors.Join(err, ended)
 }

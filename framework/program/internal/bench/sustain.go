@@ -2,7 +2,6 @@ package bench
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -31,57 +30,33 @@ func (b *bench) sustain(ctx context.Context) ([]result.Case, error) {
 	}}})
 }
 
+// sustainOnce publishes for the duration of a run while a forwarder runs, and waits until it has delivered
+// everything.
 func (b *bench) sustainOnce(ctx context.Context, r round, to []destination) (measurement, error) {
-	if err := b.database.empty(ctx); err != nil {
-		return measurement{}, err
-	}
-	named := b.database.newBatch()
-	waits := receiver.NewWaits(0) // of the first destination
-	first := true
-	d, err := b.deliver(ctx, named, to, func(w *watch) {
-		if first {
-			w.waits, first = waits, false
+	return b.publishBeside(ctx, to, b.database.waking(), func(a *application, d *delivering, waits *receiver.Waits) ([]result.Figure, error) {
+		duration := r.length(b.config.duration(20 * time.Second))
+		stop := b.sample(d, a, duration)
+		took, err := a.run(ctx, duration)
+		published, delivered := a.published(), d.slowest()
+		lag, used := stop()
+		if err != nil {
+			return nil, err
 		}
+		closed := time.Now()
+		if _, err := d.await(published); err != nil {
+			return nil, err
+		}
+		caughtUp := time.Since(closed)
+		sizes, err := b.tableSizes(ctx)
+		return append([]result.Figure{
+			publishedRate.Of(float64(published) / took.Seconds()),
+			deliveredRate.Of(float64(delivered) / took.Seconds()),
+			highestLag.Of(lag),
+			catchUpTime.Of(caughtUp.Seconds()),
+			p99.Of(waits.Percentile(99)),
+			memory.Of(used),
+		}, sizes...), err
 	})
-	if err != nil {
-		return measurement{}, err
-	}
-	m, a, err := b.publishBeside(ctx, r, d, named, waits)
-	checks, ended := d.end(ctx, publishedBy(a))
-	m.checks = checks
-	return m, errors.Join(err, ended)
-}
-
-// publishBeside publishes for the duration of a run while a forwarder runs, and waits until it has
-// delivered everything.
-func (b *bench) publishBeside(ctx context.Context, r round, d *delivering, named batch, waits *receiver.Waits) (measurement, *application, error) {
-	a, err := b.newApplication(named, b.database.waking().publisher(d.Wake))
-	if err != nil {
-		return measurement{}, nil, err
-	}
-	a.committed = waits.Committed
-	duration := r.length(b.config.duration(20 * time.Second))
-	stop := b.sample(d, a, duration)
-	took, err := a.run(ctx, duration)
-	published, delivered := a.published(), d.slowest()
-	lag, used := stop()
-	if err != nil {
-		return measurement{}, a, err
-	}
-	closed := time.Now()
-	if _, err := d.await(published); err != nil {
-		return measurement{}, a, err
-	}
-	caughtUp := time.Since(closed)
-	sizes, err := b.tableSizes(ctx)
-	return measurement{figures: append([]result.Figure{
-		publishedRate.Of(float64(published) / took.Seconds()),
-		deliveredRate.Of(float64(delivered) / took.Seconds()),
-		highestLag.Of(lag),
-		catchUpTime.Of(caughtUp.Seconds()),
-		p99.Of(waits.Percentile(99)),
-		memory.Of(used),
-	}, sizes...)}, a, err
 }
 
 // slowest returns how many different notifications the slowest destination has received.

@@ -1,14 +1,12 @@
 package bench
 
 import (
-	"context"
 	"sync/atomic"
 	"time"
 
 	"github.com/waybill-go/waybill/benchmarks/durations"
 	"github.com/waybill-go/waybill/benchmarks/receiver"
-	"github.com/waybill-go/waybill/framework/notification"
-	"github.com/waybill-go/waybill/sinks"
+	"github.com/waybill-go/waybill/framework/event"
 )
 
 // watch counts and measures the deliveries of a sink. A delivery counts when the sink has returned a
@@ -20,84 +18,22 @@ type watch struct {
 	problem  atomic.Pointer[error] // the error of the last failed delivery; nil if none failed
 }
 
-// watched is a sink with a watch. It opens and closes the sink inside.
-type watched struct {
-	inner sinks.Sink
-	watch *watch
-}
-
-var (
-	_ sinks.Opener  = watched{}
-	_ sinks.Closer  = watched{}
-	_ sinks.Batcher = watchedBatcher{}
-)
-
-// watchedBatcher is a sinks.Batcher with a watch.
-type watchedBatcher struct {
-	watched
-	batcher sinks.Batcher
-}
-
-// on wraps a sink with the watch. The result is a sinks.Batcher if the sink is one.
-func (w *watch) on(s sinks.Sink) sinks.Sink {
-	if batcher, ok := s.(sinks.Batcher); ok {
-		return watchedBatcher{watched{s, w}, batcher}
-	}
-	return watched{s, w}
-}
-
-func (s watched) Deliver(ctx context.Context, d *notification.Delivery) (notification.Receipt, error) {
-	began := time.Now()
-	receipt, err := s.inner.Deliver(ctx, d)
-	s.watch.called(began, time.Now())
-	if err == nil {
-		s.watch.delivered(d.ID)
-	} else {
-		s.watch.problem.Store(&err)
-	}
-	return receipt, err
-}
-
-func (s watched) Open(ctx context.Context) error {
-	if opener, ok := s.inner.(sinks.Opener); ok {
-		return opener.Open(ctx)
-	}
-	return nil
-}
-
-func (s watched) Close(ctx context.Context) error {
-	if closer, ok := s.inner.(sinks.Closer); ok {
-		return closer.Close(ctx)
-	}
-	return nil
-}
-
-func (s watchedBatcher) BatchLimits() sinks.BatchLimits { return s.batcher.BatchLimits() }
-
-func (s watchedBatcher) DeliverBatch(ctx context.Context, batch []*notification.Delivery) []sinks.Result {
-	began := time.Now()
-	results := s.batcher.DeliverBatch(ctx, batch)
-	s.watch.called(began, time.Now())
-	for i, r := range results {
-		switch {
-		case r.Err != nil:
-			s.watch.problem.Store(&r.Err)
-		case i < len(batch):
-			s.watch.delivered(batch[i].ID)
-		}
-	}
-	return results
-}
-
-func (w *watch) called(began, ended time.Time) {
+// attempted notes the attempt of a delivery.
+func (w *watch) attempted(a *event.Attempt) {
 	if w.calls != nil {
-		w.calls.Record(ended.Sub(began))
+		w.calls.Record(a.Duration)
+	}
+	if err := a.Err; err != nil {
+		w.problem.Store(&err)
+	} else if n, first := w.receipts.take(a.Delivery.ID); first && w.waits != nil {
+		w.waits.Arrived(n, a.Began.Add(a.Duration))
 	}
 }
 
-func (w *watch) delivered(id string) {
-	if n, first := w.receipts.take(id); first && w.waits != nil {
-		w.waits.Arrived(n, time.Now())
+// Observe implements event.Observer: the forwarder reports each attempt to the watch of its sink.
+func (d *delivering) Observe(e event.Event) {
+	if a, is := e.(*event.Attempt); is && d.watches[a.Delivery.Sink] != nil {
+		d.watches[a.Delivery.Sink].attempted(a)
 	}
 }
 

@@ -59,6 +59,16 @@ func NoArguments(cmd *cobra.Command, args []string) error {
 	return WrongUsage(cmd, fmt.Errorf("unexpected argument %q", args[0]))
 }
 
+// Arguments is the Args of commands that take n arguments; missing says which.
+func Arguments(n int, missing string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) < n {
+			return WrongUsage(cmd, errors.New(missing))
+		}
+		return NoArguments(cmd, args[n:])
+	}
+}
+
 // Invocation is what all commands share: environment, outputs, the program's options,
 // and the flags of the root.
 type Invocation struct {
@@ -105,8 +115,13 @@ type SourceFlags struct{ File, Database, In string }
 
 // Add adds the flags.
 func (f *SourceFlags) Add(cmd *cobra.Command) {
-	cmd.Flags().StringVarP(&f.File, "config", "c", "", "configuration file (default: "+config.DefaultFile+", if it exists)")
+	f.AddFile(cmd)
 	cmd.Flags().StringVar(&f.Database, "database", "", "address of the database, instead of the configuration's; others see a password in it, so set WAYBILL_DATABASE instead")
+}
+
+// AddFile adds only the flag that names the file, for commands that need no database.
+func (f *SourceFlags) AddFile(cmd *cobra.Command) {
+	cmd.Flags().StringVarP(&f.File, "config", "c", "", "configuration file (default: "+config.DefaultFile+", if it exists)")
 }
 
 // Source returns where the configuration comes from: the file of -c, else waybill.yaml

@@ -149,12 +149,24 @@ func (p *Invocation) One(cmd *cobra.Command, f SourceFlags) (config.Source, erro
 	return found[0].Source, found[0].Check()
 }
 
-// Look is what a command has found in one database.
+// Look is what a command has found or done in one database.
 type Look struct {
 	View  any // for --json
 	Print func(w io.Writer)
 	// Missing is why there is nothing to show. It is an error only if no database has something.
 	Missing error
+}
+
+// Show prints what was found in the only database.
+func (l *Looking) Show(found Look) error {
+	if l.JSON {
+		if err := PrintJSON(l.Stdout, found.View); err != nil {
+			return err
+		}
+	} else if found.Print != nil {
+		found.Print(l.Stdout)
+	}
+	return found.Missing
 }
 
 // Each calls lookIn for each database, and prints the results. If one database fails, the others are still shown.
@@ -168,14 +180,7 @@ func (l *Looking) Each(cmd *cobra.Command, lookIn func(source config.Source) (Lo
 		if err != nil {
 			return err
 		}
-		if l.JSON {
-			if err := PrintJSON(l.Stdout, found.View); err != nil {
-				return err
-			}
-		} else if found.Print != nil {
-			found.Print(l.Stdout)
-		}
-		return found.Missing
+		return l.Show(found)
 	}
 	views := make(map[string]any, len(databases))
 	var failed []error

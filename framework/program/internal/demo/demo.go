@@ -23,10 +23,10 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/waybill-go/waybill/benchmarks/receiver"
 	"github.com/waybill-go/waybill/framework/config"
 	"github.com/waybill-go/waybill/framework/forwarder"
 	"github.com/waybill-go/waybill/framework/outbox"
+	"github.com/waybill-go/waybill/framework/program/internal/connected"
 	"github.com/waybill-go/waybill/framework/program/internal/scratch"
 	"github.com/waybill-go/waybill/registry"
 )
@@ -51,7 +51,7 @@ type demo struct {
 	outbox    *scratch.Outbox
 	ledger    *ledger
 	shop      *shop
-	receivers map[string]*receiver.Connected // by sink
+	receivers map[string]*connected.Receiver // by sink
 	got       map[string]*arrivals
 	engine    *forwarder.Forwarder
 	display   display
@@ -78,7 +78,7 @@ func Run(ctx context.Context, c Config, stdout, stderr io.Writer) error {
 func newDemo(c Config, stdout, stderr io.Writer) *demo {
 	return &demo{
 		config: c, ledger: newLedger(), display: newDisplay(c, stdout, stderr), patience: 30 * time.Second,
-		receivers: make(map[string]*receiver.Connected), got: make(map[string]*arrivals),
+		receivers: make(map[string]*connected.Receiver), got: make(map[string]*arrivals),
 	}
 }
 

@@ -46,18 +46,12 @@ func newDisplay(c Config, stdout, stderr io.Writer) display {
 	file, isFile := stdout.(*os.File)
 	switch {
 	case c.JSON:
-		return silent{stderr}
+		return &lines{Writer: stderr, stdout: io.Discard}
 	case isFile && cwriter.IsTerminal(int(file.Fd())):
 		return newBars(stdout)
 	}
 	return &lines{Writer: stderr, stdout: stdout}
 }
-
-// silent shows nothing.
-type silent struct{ io.Writer }
-
-func (silent) show(progress) {}
-func (silent) close()        {}
 
 // linePause is the time between two lines.
 const linePause = 5 * time.Second

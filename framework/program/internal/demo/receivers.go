@@ -5,8 +5,8 @@ import (
 	"embed"
 	"sync/atomic"
 
-	"github.com/waybill-go/waybill/benchmarks/receiver"
 	"github.com/waybill-go/waybill/framework/forwarder"
+	"github.com/waybill-go/waybill/framework/program/internal/connected"
 	"github.com/waybill-go/waybill/sinks/email"
 	"github.com/waybill-go/waybill/sinks/email/mailserver"
 )
@@ -23,7 +23,7 @@ type destination struct {
 	// counted is where arrivals are counted, in a word for people.
 	counted   string
 	threshold int
-	open      func(ctx context.Context, folder string, got *arrivals) (*receiver.Connected, error)
+	open      func(ctx context.Context, folder string, got *arrivals) (*connected.Receiver, error)
 }
 
 // destinations has the destination of each sink.
@@ -33,17 +33,17 @@ var destinations = map[string]destination{
 	mailSink:  {"received", mailserver.DefaultConnections, openMail},
 }
 
-func openKafka(ctx context.Context, folder string, got *arrivals) (*receiver.Connected, error) {
-	return receiver.OpenKafka(ctx, folder, "waybill-demo", 0, true, got.add)
+func openKafka(ctx context.Context, folder string, got *arrivals) (*connected.Receiver, error) {
+	return connected.OpenKafka(ctx, folder, "waybill-demo", 0, true, got.add)
 }
 
 // refuseEvery is how often the endpoint refuses a first attempt, to show retries.
 const refuseEvery = 200
 
 // openHTTP opens an endpoint that accepts everything except some first attempts.
-func openHTTP(_ context.Context, _ string, got *arrivals) (*receiver.Connected, error) {
+func openHTTP(_ context.Context, _ string, got *arrivals) (*connected.Receiver, error) {
 	var first atomic.Int64
-	return receiver.OpenHTTP(func(id, attempt string) bool {
+	return connected.OpenHTTP(func(id, attempt string) bool {
 		if attempt == "1" && first.Add(1)%refuseEvery == refuseEvery/2 {
 			got.refuse()
 			return false
@@ -56,6 +56,6 @@ func openHTTP(_ context.Context, _ string, got *arrivals) (*receiver.Connected, 
 //go:embed mail
 var mailTemplates embed.FS
 
-func openMail(_ context.Context, _ string, got *arrivals) (*receiver.Connected, error) {
-	return receiver.OpenMail(email.Config{From: "Shop <shop@example.com>", FS: mailTemplates, Templates: "mail"}, got.add)
+func openMail(_ context.Context, _ string, got *arrivals) (*connected.Receiver, error) {
+	return connected.OpenMail(email.Config{From: "Shop <shop@example.com>", FS: mailTemplates, Templates: "mail"}, got.add)
 }

@@ -1,8 +1,8 @@
 package operate
 
 import (
-	"errors"
 	"fmt"
+	"io"
 	"strconv"
 
 	"github.com/jedib0t/go-pretty/v6/table"
@@ -14,7 +14,7 @@ import (
 )
 
 func newActions(p *command.Invocation) *cobra.Command {
-	a := &actions{looking: looking{command.Looking{Invocation: p}}}
+	a := &actions{looking: lookingFor(p)}
 	cmd := &cobra.Command{
 		Use:   "actions",
 		Short: "List what people have done to parked deliveries and sinks",
@@ -48,28 +48,22 @@ func (a *actions) run(cmd *cobra.Command, _ []string) error {
 	if a.limit < 1 {
 		return command.WrongUsage(cmd, fmt.Errorf("--limit is %d: use at least 1", a.limit))
 	}
-	o, cleanup, err := a.open(cmd)
-	if err != nil {
-		return err
-	}
-	defer cleanup()
-	list, err := o.Actions(cmd.Context(), a.limit)
-	if err != nil {
-		return err
-	}
-	if a.JSON {
-		return command.PrintJSON(a.Stdout, append([]store.Action{}, list...))
-	}
+	return a.inOne(cmd, func(o *operator) (command.Look, error) {
+		list, err := o.Actions(cmd.Context(), a.limit)
+		return command.Look{View: append([]store.Action{}, list...), Print: func(w io.Writer) { printActions(w, list) }}, err
+	})
+}
+
+func printActions(w io.Writer, list []store.Action) {
 	if len(list) == 0 {
-		terminal.Println(a.Stdout, "no actions yet")
-		return nil
+		terminal.Println(w, "no actions yet")
+		return
 	}
-	t := command.NewTable(a.Stdout, "at", "who", "action", "count", "planned", "state", "ended", "filter", "id")
+	t := command.NewTable(w, "at", "who", "action", "count", "planned", "state", "ended", "filter", "id")
 	for _, action := range list {
 		t.AppendRow(table.Row{command.TimeText(action.At), action.Who, action.Name, action.Count, plannedText(action.Planned), action.State, command.TimeOrDash(action.EndedAt), string(action.Filter), action.ID})
 	}
 	t.Render()
-	return nil
 }
 
 // plannedText is a dash for actions that count nothing.
@@ -81,7 +75,7 @@ func plannedText(n int64) string {
 }
 
 func newActionsCancel(p *command.Invocation) *cobra.Command {
-	c := &actionsCancel{acting: acting{looking: looking{command.Looking{Invocation: p}}}}
+	c := &acting{lookingFor(p)}
 	cmd := &cobra.Command{
 		Use:   "cancel ID",
 		Short: "Cancel a running action",
@@ -90,33 +84,16 @@ changes already made stay. A cancelled replay cannot be continued.
 
 ` + command.NeedsDatabaseOnly,
 		Example: `  waybill actions cancel 0198c2f1-7d2e-7c55-9d6f-0f4d1f2a3b4c`,
-		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				return command.WrongUsage(cmd, errors.New("give the id of an action"))
-			}
-			return command.NoArguments(cmd, args[1:])
+		Args:    command.Arguments(1, "give the id of an action"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return c.inOne(cmd, func(o *operator) (command.Look, error) {
+				action, err := o.Cancel(cmd.Context(), args[0])
+				return command.Look{View: action, Print: func(w io.Writer) {
+					terminal.Printf(w, "cancelled %s %s: %d done\n", action.Name, action.ID, action.Count)
+				}}, err
+			})
 		},
-		RunE: c.run,
 	}
 	c.Add(cmd)
 	return cmd
-}
-
-type actionsCancel struct{ acting }
-
-func (c *actionsCancel) run(cmd *cobra.Command, args []string) error {
-	o, cleanup, err := c.open(cmd)
-	if err != nil {
-		return err
-	}
-	defer cleanup()
-	action, err := o.Cancel(cmd.Context(), args[0])
-	switch {
-	case err != nil:
-		return err
-	case c.JSON:
-		return command.PrintJSON(c.Stdout, action)
-	}
-	terminal.Printf(c.Stdout, "cancelled %s %s: %d done\n", action.Name, action.ID, action.Count)
-	return nil
 }

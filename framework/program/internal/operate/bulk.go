@@ -1,6 +1,7 @@
 package operate
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -32,14 +33,35 @@ func defaultOperator() string {
 }
 
 // looking is shared by commands that read the outbox.
-type looking struct{ command.Looking }
+type looking struct {
+	command.Looking
+	by string // who acts on the outbox; "" for the user of this machine
+}
+
+func lookingFor(p *command.Invocation) looking {
+	return looking{Looking: command.Looking{Invocation: p}}
+}
 
 func (l *looking) open(cmd *cobra.Command) (*operator, func(), error) {
 	source, err := l.One(cmd, l.Flags)
 	if err != nil {
 		return nil, nil, err
 	}
-	return newOperator(cmd.Context(), source, l.Options, "")
+	return newOperator(cmd.Context(), source, l.Options, cmp.Or(l.by, defaultOperator()))
+}
+
+// inOne opens the only database, and prints what do has found or done there.
+func (l *looking) inOne(cmd *cobra.Command, do func(o *operator) (command.Look, error)) error {
+	o, cleanup, err := l.open(cmd)
+	if err != nil {
+		return err
+	}
+	defer cleanup()
+	found, err := do(o)
+	if err != nil {
+		return err
+	}
+	return l.Show(found)
 }
 
 // inEach is Each with an operator.
@@ -55,25 +77,11 @@ func (l *looking) inEach(cmd *cobra.Command, lookIn func(o *operator) (command.L
 }
 
 // acting is shared by commands that change the outbox, on behalf of a person.
-type acting struct {
-	looking
-	by string
-}
+type acting struct{ looking }
 
 func (a *acting) Add(cmd *cobra.Command) {
 	a.looking.Add(cmd)
 	cmd.Flags().StringVar(&a.by, "by", "", "name to record the action under (default: the user of this machine)")
-}
-
-func (a *acting) open(cmd *cobra.Command) (*operator, func(), error) {
-	if a.by == "" {
-		a.by = defaultOperator()
-	}
-	source, err := a.One(cmd, a.Flags)
-	if err != nil {
-		return nil, nil, err
-	}
-	return newOperator(cmd.Context(), source, a.Options, a.by)
 }
 
 // bulk is shared by commands that act on many deliveries: they count, ask, show progress

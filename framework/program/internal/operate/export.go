@@ -13,7 +13,7 @@ import (
 )
 
 func newExport(p *command.Invocation) *cobra.Command {
-	e := &export{looking: looking{command.Looking{Invocation: p}}}
+	e := &export{looking: lookingFor(p)}
 	cmd := &cobra.Command{
 		Use:   "export",
 		Short: "Write rows of the log and their receipts to a file, before retention deletes them",

@@ -28,7 +28,7 @@ where sinks.NAME.start says, by default after the last row that is then in the l
 ` + command.NeedsDatabaseOnly,
 		Example: `  waybill forget partner
   waybill forget partner --yes --json --database postgres://app@localhost/app`,
-		Args: oneSink,
+		Args: command.Arguments(1, "name a sink"),
 		RunE: f.run,
 	}
 	f.flags.Add(cmd)
@@ -36,17 +36,6 @@ where sinks.NAME.start says, by default after the last row that is then in the l
 	cmd.Flags().BoolVar(&f.yes, "yes", false, "do not ask for confirmation")
 	cmd.Flags().BoolVar(&f.json, "json", false, "print the result as JSON; needs --yes")
 	return cmd
-}
-
-// oneSink is the Args of commands that take a sink.
-func oneSink(cmd *cobra.Command, args []string) error {
-	switch len(args) {
-	case 0:
-		return command.WrongUsage(cmd, errors.New("name a sink"))
-	case 1:
-		return nil
-	}
-	return command.NoArguments(cmd, args[1:])
 }
 
 type forget struct {

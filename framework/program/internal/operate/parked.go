@@ -3,7 +3,6 @@ package operate
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -90,7 +89,7 @@ func (f *filterFlags) isEmpty() bool {
 }
 
 func newParkedList(p *command.Invocation) *cobra.Command {
-	l := &parkedList{looking: looking{command.Looking{Invocation: p}}}
+	l := &parkedList{looking: lookingFor(p)}
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List parked deliveries",
@@ -160,11 +159,7 @@ func printParked(w io.Writer, found []admin.ParkedView, counts []store.ParkedCou
 	}
 	list := command.NewTable(w, "sink", "state", "id", "type", "key", "attempt", "since", "due", "last error")
 	for _, p := range found {
-		due := "-"
-		if !p.DueAt.IsZero() {
-			due = command.TimeText(p.DueAt)
-		}
-		list.AppendRow(table.Row{p.Sink, p.State, p.ID, p.Type, command.OrDash(p.Key), p.Attempt, command.TimeText(p.FirstParkedAt), due, command.FirstLine(cmp.Or(p.HookError, p.LastError), 80)})
+		list.AppendRow(table.Row{p.Sink, p.State, p.ID, p.Type, command.OrDash(p.Key), p.Attempt, command.TimeText(p.FirstParkedAt), command.TimeOrDash(p.DueAt), command.FirstLine(cmp.Or(p.HookError, p.LastError), 80)})
 	}
 	list.Render()
 	if total := totalOf(counts); total > int64(len(found)) {
@@ -180,7 +175,7 @@ func totalOf(counts []store.ParkedCount) (total int64) {
 }
 
 func newParkedShow(p *command.Invocation) *cobra.Command {
-	s := &parkedShow{looking: looking{command.Looking{Invocation: p}}}
+	s := &parkedShow{looking: lookingFor(p)}
 	cmd := &cobra.Command{
 		Use:   "show ID",
 		Short: "Show the parked deliveries of a notification",
@@ -197,12 +192,7 @@ the last error.`,
 }
 
 // oneID is the Args of commands that take the id of a notification.
-func oneID(cmd *cobra.Command, args []string) error {
-	if len(args) == 0 {
-		return command.WrongUsage(cmd, errors.New("give the id of a notification"))
-	}
-	return command.NoArguments(cmd, args[1:])
-}
+var oneID = command.Arguments(1, "give the id of a notification")
 
 type parkedShow struct {
 	looking
@@ -210,32 +200,24 @@ type parkedShow struct {
 }
 
 func (s *parkedShow) run(cmd *cobra.Command, args []string) error {
-	o, cleanup, err := s.open(cmd)
-	if err != nil {
-		return err
-	}
-	defer cleanup()
-	found, err := o.Parked(cmd.Context(), admin.Filter{ID: args[0], Sink: s.sink}, store.ParkedPlace{}, 1000)
-	if err != nil {
-		return err
-	}
-	if len(found) == 0 {
-		return fmt.Errorf("nothing of %s is parked: waybill why %[1]s shows where it is", args[0])
-	}
-	if s.JSON {
+	return s.inOne(cmd, func(o *operator) (command.Look, error) {
+		found, err := o.Parked(cmd.Context(), admin.Filter{ID: args[0], Sink: s.sink}, store.ParkedPlace{}, 1000)
+		if err == nil && len(found) == 0 {
+			err = fmt.Errorf("nothing of %s is parked: waybill why %[1]s shows where it is", args[0])
+		}
 		views := make([]admin.WholeView, len(found))
 		for i := range found {
 			views[i] = admin.WholeOf(&found[i])
 		}
-		return command.PrintJSON(s.Stdout, views)
-	}
-	for i := range found {
-		if i > 0 {
-			terminal.Println(s.Stdout)
-		}
-		printWhole(s.Stdout, &found[i])
-	}
-	return nil
+		return command.Look{View: views, Print: func(w io.Writer) {
+			for i := range found {
+				if i > 0 {
+					terminal.Println(w)
+				}
+				printWhole(w, &found[i])
+			}
+		}}, err
+	})
 }
 
 func printWhole(w io.Writer, p *store.ParkedDelivery) {

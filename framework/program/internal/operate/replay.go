@@ -3,6 +3,7 @@ package operate
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -14,7 +15,7 @@ import (
 )
 
 func newReplay(p *command.Invocation) *cobra.Command {
-	r := &replay{bulk: bulk{acting: acting{looking: looking{command.Looking{Invocation: p}}}}}
+	r := &replay{bulk: bulk{acting: acting{lookingFor(p)}}}
 	cmd := &cobra.Command{
 		Use:   "replay --sink SINK",
 		Short: "Deliver rows of the log to a sink again",
@@ -61,7 +62,7 @@ func (r *replay) act(cmd *cobra.Command, _ []string) error {
 	switch {
 	case r.going == "" && r.request.Sink == "":
 		return command.WrongUsage(cmd, errors.New("name the sink to deliver to: --sink"))
-	case r.going != "" && anyChanged(cmd, "sink", "type", "since", "from", "until", "rate"):
+	case r.going != "" && slices.ContainsFunc([]string{"sink", "type", "since", "from", "until", "rate"}, cmd.Flags().Changed):
 		return command.WrongUsage(cmd, errors.New("--continue keeps the selection of the interrupted replay: leave the other flags out"))
 	}
 	if err := r.check(cmd); err != nil {
@@ -86,15 +87,6 @@ func (r *replay) act(cmd *cobra.Command, _ []string) error {
 	return r.run(cmd, p, words{Operation: operation, before: p.Done, next: func(a store.Action) string {
 		return "continue with waybill replay --continue " + a.ID
 	}}, p.View())
-}
-
-func anyChanged(cmd *cobra.Command, flags ...string) bool {
-	for _, name := range flags {
-		if cmd.Flags().Changed(name) {
-			return true
-		}
-	}
-	return false
 }
 
 func (r *replay) plan(cmd *cobra.Command, o *operator) (*admin.ReplayPlan, error) {

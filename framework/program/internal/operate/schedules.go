@@ -1,7 +1,7 @@
 package operate
 
 import (
-	"errors"
+	"io"
 
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/spf13/cobra"
@@ -12,7 +12,7 @@ import (
 )
 
 func newSchedules(p *command.Invocation) *cobra.Command {
-	s := &schedules{looking: looking{command.Looking{Invocation: p}}}
+	s := lookingFor(p)
 	cmd := &cobra.Command{
 		Use:   "schedules",
 		Short: "List and change the schedules of the outbox",
@@ -25,7 +25,16 @@ it from the list; or it fails, and the logs of its processes say why.
 ` + command.NeedsDatabaseOnly,
 		Example: `  waybill schedules --database postgres://app@localhost/app`,
 		Args:    command.NoSuchCommand,
-		RunE:    s.run,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return s.inOne(cmd, func(o *operator) (command.Look, error) {
+				rows, err := o.Schedules(cmd.Context())
+				views := make([]admin.ScheduleView, len(rows))
+				for i, row := range rows {
+					views[i] = admin.ViewOfSchedule(row)
+				}
+				return command.Look{View: views, Print: func(w io.Writer) { printSchedules(w, views) }}, err
+			})
+		},
 	}
 	s.Add(cmd)
 	cmd.AddCommand(
@@ -44,8 +53,6 @@ schedule that a process still runs is listed again at once, and starts from now.
 	return cmd
 }
 
-type schedules struct{ looking }
-
 // scheduleState returns the text of the column STATE.
 func scheduleState(s admin.ScheduleView) string {
 	state := ""
@@ -63,37 +70,16 @@ func scheduleState(s admin.ScheduleView) string {
 	return command.OrDash(state)
 }
 
-func (s *schedules) run(cmd *cobra.Command, _ []string) error {
-	o, cleanup, err := s.open(cmd)
-	if err != nil {
-		return err
-	}
-	defer cleanup()
-	rows, err := o.Schedules(cmd.Context())
-	if err != nil {
-		return err
-	}
-	views := make([]admin.ScheduleView, len(rows))
-	for i, row := range rows {
-		views[i] = admin.ViewOfSchedule(row)
-	}
-	if s.JSON {
-		return command.PrintJSON(s.Stdout, views)
-	}
+func printSchedules(w io.Writer, views []admin.ScheduleView) {
 	if len(views) == 0 {
-		terminal.Println(s.Stdout, "no schedules yet")
-		return nil
+		terminal.Println(w, "no schedules yet")
+		return
 	}
-	t := command.NewTable(s.Stdout, "name", "when", "last tick", "next tick", "missed", "state")
+	t := command.NewTable(w, "name", "when", "last tick", "next tick", "missed", "state")
 	for _, v := range views {
-		last := "-"
-		if !v.LastTick.IsZero() {
-			last = command.TimeText(v.LastTick)
-		}
-		t.AppendRow(table.Row{v.Name, command.OrDash(v.When), last, command.TimeText(v.NextTick), command.OrDash(v.Missed), scheduleState(v)})
+		t.AppendRow(table.Row{v.Name, command.OrDash(v.When), command.TimeOrDash(v.LastTick), command.TimeText(v.NextTick), command.OrDash(v.Missed), scheduleState(v)})
 	}
 	t.Render()
-	return nil
 }
 
 // scheduleAction is a command that changes one schedule.
@@ -111,34 +97,22 @@ func newScheduleAction(p *command.Invocation, name, short, long string) *cobra.C
 		Short:   short,
 		Long:    long + "\n\n" + command.NeedsDatabaseOnly,
 		Example: "  waybill schedules " + name + " daily-report",
-		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				return command.WrongUsage(cmd, errors.New("name a schedule"))
-			}
-			return command.NoArguments(cmd, args[1:])
-		},
-		RunE: a.run,
+		Args:    command.Arguments(1, "name a schedule"),
+		RunE:    a.run,
 	}
 	a.Add(cmd)
 	return cmd
 }
 
 func (a *scheduleAction) run(cmd *cobra.Command, args []string) error {
-	o, cleanup, err := a.open(cmd)
-	if err != nil {
-		return err
-	}
-	defer cleanup()
-	changed, err := o.Do(cmd.Context(), a.operation, args[0])
-	switch {
-	case err != nil:
-		return err
-	case a.JSON:
-		return command.PrintJSON(a.Stdout, map[string]any{"schedule": args[0], "changed": len(changed) > 0})
-	case len(changed) > 0:
-		terminal.Println(a.Stdout, a.operation.Done, args[0])
-	default:
-		terminal.Println(a.Stdout, args[0], a.operation.Unchanged)
-	}
-	return nil
+	return a.inOne(cmd, func(o *operator) (command.Look, error) {
+		changed, err := o.Do(cmd.Context(), a.operation, args[0])
+		return command.Look{View: map[string]any{"schedule": args[0], "changed": len(changed) > 0}, Print: func(w io.Writer) {
+			if len(changed) > 0 {
+				terminal.Println(w, a.operation.Done, args[0])
+			} else {
+				terminal.Println(w, args[0], a.operation.Unchanged)
+			}
+		}}, err
+	})
 }

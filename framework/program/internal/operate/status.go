@@ -1,6 +1,7 @@
 package operate
 
 import (
+	"cmp"
 	"io"
 	"slices"
 	"strconv"
@@ -18,7 +19,7 @@ import (
 )
 
 func newStatus(p *command.Invocation) *cobra.Command {
-	s := &status{looking{command.Looking{Invocation: p}}}
+	s := lookingFor(p)
 	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "Show the log, the cursors and what is parked",
@@ -49,22 +50,18 @@ secrets of the sinks.`,
 		Example: `  waybill status
   waybill status --json --database postgres://app@localhost/app`,
 		Args: command.NoArguments,
-		RunE: s.run,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return s.inEach(cmd, func(o *operator) (command.Look, error) {
+				found, err := o.Status(cmd.Context(), o.routing.Routes)
+				return command.Look{View: found, Print: func(w io.Writer) {
+					printStatus(w, found.Status, found.Conditions, time.Now())
+					printForwarders(w, found.Forwarders)
+				}}, err
+			})
+		},
 	}
 	s.Add(cmd)
 	return cmd
-}
-
-type status struct{ looking }
-
-func (s *status) run(cmd *cobra.Command, _ []string) error {
-	return s.inEach(cmd, func(o *operator) (command.Look, error) {
-		found, err := o.Status(cmd.Context(), o.routing.Routes)
-		return command.Look{View: found, Print: func(w io.Writer) {
-			printStatus(w, found.Status, found.Conditions, time.Now())
-			printForwarders(w, found.Forwarders)
-		}}, err
-	})
 }
 
 // printForwarders prints a line for each forwarder, with sums over its sinks.
@@ -144,7 +141,7 @@ func printStatus(w io.Writer, look store.Status, conditions []store.Condition, n
 		terminal.Println(w)
 		holders := command.NewTable(w, "sink", "keeps from", "of", "why")
 		for _, h := range look.Holders {
-			holders.AppendRow(table.Row{h.Sink, h.Offset, command.TimeText(h.OccurredOn), whyText(h.Reason)})
+			holders.AppendRow(table.Row{h.Sink, h.Offset, command.TimeText(h.OccurredOn), cmp.Or(h.Reason, "not settled")})
 		}
 		holders.Render()
 	}
@@ -173,13 +170,6 @@ func countedWhole(cursors []store.CursorStatus) (sinks []string) {
 		}
 	}
 	return sinks
-}
-
-func whyText(reason string) string {
-	if reason == "" {
-		return "not settled"
-	}
-	return reason
 }
 
 // pending returns how many rows a cursor has not settled, with a + if more were not counted.

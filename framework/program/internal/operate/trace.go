@@ -17,7 +17,7 @@ import (
 )
 
 func newTrace(p *command.Invocation) *cobra.Command {
-	t := &trace{looking: looking{command.Looking{Invocation: p}}}
+	t := &trace{looking: lookingFor(p)}
 	cmd := &cobra.Command{
 		Use:   "trace ID|CORRELATION",
 		Short: "Show a notification and everything that it caused",

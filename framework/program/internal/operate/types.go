@@ -17,7 +17,7 @@ import (
 )
 
 func newTypes(p *command.Invocation) *cobra.Command {
-	t := &types{looking: looking{command.Looking{Invocation: p}}}
+	t := &types{looking: lookingFor(p)}
 	cmd := &cobra.Command{
 		Use:   "types",
 		Short: "List the notification types and where they go",

@@ -13,7 +13,7 @@ import (
 )
 
 func newWhy(p *command.Invocation) *cobra.Command {
-	w := &why{looking: looking{command.Looking{Invocation: p}}}
+	w := &why{lookingFor(p)}
 	cmd := &cobra.Command{
 		Use:   "why ID",
 		Short: "Explain where a notification is at each sink",

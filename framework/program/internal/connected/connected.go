@@ -1,4 +1,5 @@
-package receiver
+// Package connected has sinks that are connected to receivers inside the process, for the bench and the demo.
+package connected
 
 import (
 	"context"
@@ -8,6 +9,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/waybill-go/waybill/benchmarks/receiver"
 	"github.com/waybill-go/waybill/sinks"
 	"github.com/waybill-go/waybill/sinks/email"
 	"github.com/waybill-go/waybill/sinks/httpsink"
@@ -15,8 +17,8 @@ import (
 	"github.com/waybill-go/waybill/sinks/kafka"
 )
 
-// Connected is a sink and the receiver inside the process that it delivers to.
-type Connected struct {
+// Receiver is a receiver inside the process, and a sink that delivers to it.
+type Receiver struct {
 	Sink sinks.Sink
 	// CatchUp returns once all deliveries of the sink are counted; nil if they are counted at once. It is
 	// called when the sink is closed, so there are no deliveries in flight.
@@ -28,7 +30,7 @@ type Connected struct {
 // OpenKafka starts a broker, which stores its data below folder and answers after a delay, and a kafka sink to
 // a topic of it whose name begins with prefix. took is called with the id of each record: at once, or, so that
 // this does not disturb a measurement, only in CatchUp.
-func OpenKafka(ctx context.Context, folder, prefix string, delay time.Duration, atOnce bool, took func(id string)) (_ *Connected, err error) {
+func OpenKafka(ctx context.Context, folder, prefix string, delay time.Duration, atOnce bool, took func(id string)) (_ *Receiver, err error) {
 	closes := []func() error{}
 	closeAll := func() error {
 		var errs []error
@@ -47,12 +49,12 @@ func OpenKafka(ctx context.Context, folder, prefix string, delay time.Duration, 
 		return nil, err
 	}
 	closes = append(closes, func() error { return os.RemoveAll(folder) })
-	broker, err := StartBroker(folder, delay)
+	broker, err := receiver.StartBroker(folder, delay)
 	if err != nil {
 		return nil, err
 	}
 	closes = append(closes, func() error { broker.Close(); return nil })
-	topic, err := OpenTopic(ctx, broker.Addresses, prefix)
+	topic, err := receiver.OpenTopic(ctx, broker.Addresses, prefix)
 	if err != nil {
 		return nil, err
 	}
@@ -64,19 +66,19 @@ func OpenKafka(ctx context.Context, folder, prefix string, delay time.Duration, 
 	consume := func() { topic.Consume(func(id string, _ []byte) { took(id) }) }
 	if atOnce {
 		consume()
-		return &Connected{Sink: sink, CatchUp: topic.CatchUp, Close: closeAll}, nil
+		return &Receiver{Sink: sink, CatchUp: topic.CatchUp, Close: closeAll}, nil
 	}
 	catchUp := func(ctx context.Context) error {
 		consume()
 		return topic.CatchUp(ctx)
 	}
-	return &Connected{Sink: sink, CatchUp: catchUp, Close: closeAll}, nil
+	return &Receiver{Sink: sink, CatchUp: catchUp, Close: closeAll}, nil
 }
 
 // OpenHTTP starts an endpoint and an http sink to it. accept is called concurrently with the id and the number
 // of the attempt of each request; what it refuses is answered with 503.
-func OpenHTTP(accept func(id, attempt string) bool) (*Connected, error) {
-	endpoint, err := OpenWebhook(func(answer http.ResponseWriter, request *http.Request) {
+func OpenHTTP(accept func(id, attempt string) bool) (*Receiver, error) {
+	endpoint, err := receiver.OpenWebhook(func(answer http.ResponseWriter, request *http.Request) {
 		if _, err := io.Copy(io.Discard, request.Body); err != nil {
 			return // cut off: the sink did not get an answer and comes again
 		}
@@ -93,13 +95,13 @@ func OpenHTTP(accept func(id, attempt string) bool) (*Connected, error) {
 	if err != nil {
 		return nil, errors.Join(err, endpoint.Close())
 	}
-	return &Connected{Sink: sink, Close: endpoint.Close}, nil
+	return &Receiver{Sink: sink, Close: endpoint.Close}, nil
 }
 
 // OpenMail starts a mail server and an email sink to it, with these templates and settings. took is called
 // concurrently with the id of each mail, before it is accepted.
-func OpenMail(c email.Config, took func(id string)) (*Connected, error) {
-	mailbox, err := OpenMailbox(took)
+func OpenMail(c email.Config, took func(id string)) (*Receiver, error) {
+	mailbox, err := receiver.OpenMailbox(took)
 	if err != nil {
 		return nil, err
 	}
@@ -108,5 +110,5 @@ func OpenMail(c email.Config, took func(id string)) (*Connected, error) {
 	if err != nil {
 		return nil, errors.Join(err, mailbox.Close())
 	}
-	return &Connected{Sink: sink, Close: mailbox.Close}, nil
+	return &Receiver{Sink: sink, Close: mailbox.Close}, nil
 }
