@@ -39,11 +39,8 @@ require (
 )
 
 require (
-	github.com/emersion/go-message v0.18.2 // indirect
 	github.com/emersion/go-sasl v0.0.0-20241020182733-b788ff22d5a6 // indirect
 	github.com/emersion/go-smtp v0.25.0 // indirect
-	github.com/wneessen/go-mail v0.8.1 // indirect
-	golang.org/x/oauth2 v0.37.0 // indirect
 )
 
 require (
