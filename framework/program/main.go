@@ -12,7 +12,8 @@
 // The program cmd/waybill is Main without options.
 package program
 
-// Each command has a file named after it, with a constructor that root.go lists.
+// Each command has a file named after it, with a constructor that root.go lists. wire.go
+// wires what commands need from the providers in providers.go.
 
 import (
 	"context"
@@ -25,6 +26,7 @@ import (
 	"github.com/waybill-go/waybill/framework/program/internal/terminal"
 )
 
+//go:generate go tool wire
 //go:generate go run ../../cmd/waybill docs ../../docs
 
 // Main runs the command that os.Args names, with the environment, standard output and

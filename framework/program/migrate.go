@@ -140,11 +140,7 @@ func (m *migrate) migrate(ctx context.Context, in command.Named) error {
 	if in.Name != "" && !m.json {
 		terminal.Printf(m.Stdout, "database %s: ", in.Name)
 	}
-	tables, err := config.LoadTables(in.Source)
-	if err != nil {
-		return command.InDatabase(in.Name, err)
-	}
-	d, cleanup, err := database.Create(tables)
+	d, cleanup, err := newMigration(in.Source)
 	if err != nil {
 		return command.InDatabase(in.Name, err)
 	}

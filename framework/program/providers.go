@@ -13,6 +13,8 @@ import (
 	"github.com/waybill-go/waybill/registry"
 )
 
+// The providers of wire.go: each makes one thing of others.
+
 // loadForwarding is config.Load for forwarding, which needs the code of every sink of kind go
 // and function.
 func loadForwarding(source config.Source, options config.Options) (*config.Config, error) {
@@ -26,44 +28,30 @@ func loadForwarding(source config.Source, options config.Options) (*config.Confi
 	return c, nil
 }
 
-// newEngine makes an engine from a configuration. It waits for the database until ctx
-// is done. The returned function closes the database.
-func newEngine(ctx context.Context, c *config.Config, options config.Options) (*engine, func(), error) {
-	return engineOf(c, options, func(d *database.Database) (database.Store, error) { return d.Await(ctx, options.Logger) })
+func provideTables(c *config.Config) config.Tables { return c.Tables() }
+
+func provideStore(ctx context.Context, d *database.Database) (database.Store, error) {
+	return d.Store(ctx)
 }
 
-// newReplacement is newEngine without waiting for the database, since the previous engine
-// still runs.
-func newReplacement(ctx context.Context, c *config.Config, options config.Options) (*engine, func(), error) {
-	return engineOf(c, options, func(d *database.Database) (database.Store, error) { return d.Store(ctx) })
+// provideAwaitedStore waits until the database can be reached.
+func provideAwaitedStore(ctx context.Context, d *database.Database, options config.Options) (database.Store, error) {
+	return d.Await(ctx, options.Logger)
 }
 
-func engineOf(c *config.Config, options config.Options, open func(*database.Database) (database.Store, error)) (_ *engine, cleanup func(), err error) {
-	d, closeAll, err := database.Open(c.Tables())
-	if err != nil {
-		return nil, nil, err
-	}
-	defer func() {
-		if err != nil {
-			closeAll()
-		}
-	}()
-	s, err := open(d)
-	if err != nil {
-		return nil, nil, err
-	}
+func provideEngine(c *config.Config, d *database.Database, s database.Store, options config.Options) (*engine, error) {
 	f, err := forwarder.New(c.ForwarderConfig(s))
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	// The configuration has the whole notification of a schedule, so no types are registered.
 	publisher, err := outboxes.New(registry.New(), s, outboxes.Config{Wake: f.Wake, Published: options.Published})
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	scheduler, err := schedule.New(schedule.Config{Store: s, DB: d.DB(), Publisher: publisher, Logger: options.Logger}, c.Timetable()...)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	return &engine{Forwarder: f, scheduler: scheduler, config: c, store: s, target: observe.Target{Forwarder: f, Store: s, DB: d.DB()}}, closeAll, nil
+	return &engine{Forwarder: f, scheduler: scheduler, config: c, store: s, target: observe.Target{Forwarder: f, Store: s, DB: d.DB()}}, nil
 }
