@@ -5,13 +5,13 @@ import (
 	"database/sql"
 	"encoding/json"
 	"fmt"
-	"path/filepath"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/waybill-go/waybill/framework/admin"
+	"github.com/waybill-go/waybill/framework/internal/outboxtest"
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/route"
 	"github.com/waybill-go/waybill/framework/store"
@@ -42,24 +42,12 @@ func onEach(t *testing.T, test func(t *testing.T, o *outbox)) {
 	t.Parallel()
 	t.Run("postgres", func(t *testing.T) {
 		t.Parallel()
-		db, err := postgres.OpenDB(postgrestest.DSN(t))
-		require.NoError(t, err)
-		t.Cleanup(func() { require.NoError(t, db.Close()) })
-		_, err = postgres.Migrate(t.Context(), db, postgres.Config{})
-		require.NoError(t, err)
-		s, err := postgres.Open(t.Context(), db, postgres.Config{Receipts: true})
-		require.NoError(t, err)
+		db, s := outboxtest.PostgreSQL(t, outboxtest.DSN(t), postgres.Config{Receipts: true})
 		test(t, newOutbox(t, s, db))
 	})
 	t.Run("sqlite", func(t *testing.T) {
 		t.Parallel()
-		db, err := sqlite.OpenDB(filepath.Join(t.TempDir(), "outbox.db"))
-		require.NoError(t, err)
-		t.Cleanup(func() { require.NoError(t, db.Close()) })
-		_, err = sqlite.Migrate(t.Context(), db, sqlite.Config{})
-		require.NoError(t, err)
-		s, err := sqlite.Open(t.Context(), db, sqlite.Config{Receipts: true})
-		require.NoError(t, err)
+		db, s := outboxtest.SQLite(t, outboxtest.File(t), sqlite.Config{Receipts: true})
 		test(t, newOutbox(t, s, db))
 	})
 }

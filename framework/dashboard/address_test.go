@@ -4,7 +4,6 @@ import (
 	"io"
 	"net/http"
 	"net/netip"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -12,6 +11,7 @@ import (
 
 	"github.com/waybill-go/waybill/framework/admin"
 	"github.com/waybill-go/waybill/framework/dashboard"
+	"github.com/waybill-go/waybill/framework/internal/outboxtest"
 	"github.com/waybill-go/waybill/framework/settings"
 	"github.com/waybill-go/waybill/framework/store"
 	"github.com/waybill-go/waybill/framework/store/sqlite"
@@ -20,14 +20,8 @@ import (
 // show makes the site show an outbox with the sink mail.
 func (s *site) show(t *testing.T) *sqlite.Store {
 	t.Helper()
-	db, err := sqlite.OpenDB(filepath.Join(t.TempDir(), "outbox.db"))
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, db.Close()) })
-	_, err = sqlite.Migrate(t.Context(), db, sqlite.Config{})
-	require.NoError(t, err)
-	outbox, err := sqlite.Open(t.Context(), db, sqlite.Config{})
-	require.NoError(t, err)
-	_, err = outbox.Cut(t.Context(), "mail", 1, store.StartOldest)
+	_, outbox := outboxtest.SQLite(t, outboxtest.File(t), sqlite.Config{})
+	_, err := outbox.Cut(t.Context(), "mail", 1, store.StartOldest)
 	require.NoError(t, err)
 	s.dashboard.Show(dashboard.Target{Store: outbox})
 	t.Cleanup(s.dashboard.Close) // before the database

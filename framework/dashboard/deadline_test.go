@@ -6,7 +6,6 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -14,6 +13,7 @@ import (
 
 	"github.com/waybill-go/waybill/framework/dashboard"
 	"github.com/waybill-go/waybill/framework/doctor"
+	"github.com/waybill-go/waybill/framework/internal/outboxtest"
 	"github.com/waybill-go/waybill/framework/settings"
 	"github.com/waybill-go/waybill/framework/store/sqlite"
 )
@@ -22,13 +22,7 @@ import (
 // take longer, so they set their own limits.
 func TestTheDeadlinesOfAServerDoNotEndLongAnswers(t *testing.T) {
 	t.Parallel()
-	db, err := sqlite.OpenDB(filepath.Join(t.TempDir(), "outbox.db"))
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, db.Close()) })
-	_, err = sqlite.Migrate(t.Context(), db, sqlite.Config{})
-	require.NoError(t, err)
-	store, err := sqlite.Open(t.Context(), db, sqlite.Config{})
-	require.NoError(t, err)
+	_, store := outboxtest.SQLite(t, outboxtest.File(t), sqlite.Config{})
 	d, err := dashboard.New(dashboard.Config{Observe: settings.Observe{Pprof: true}})
 	require.NoError(t, err)
 	t.Cleanup(d.Close)

@@ -16,10 +16,10 @@ import (
 
 	"github.com/waybill-go/waybill/framework/event"
 	"github.com/waybill-go/waybill/framework/forwarder"
+	"github.com/waybill-go/waybill/framework/internal/outboxtest"
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/route"
 	"github.com/waybill-go/waybill/framework/store"
-	"github.com/waybill-go/waybill/framework/store/postgres/postgrestest"
 	"github.com/waybill-go/waybill/sinks"
 )
 
@@ -42,7 +42,7 @@ func TestConnectionsDoNotGrowWithSinksAndLanes(t *testing.T) {
 		t.Run(fmt.Sprint(connections), func(t *testing.T) {
 			t.Parallel()
 			const sinkCount, rows = 20, 20
-			o := openPostgres(t, postgrestest.DSN(t))
+			o := openPostgres(t, outboxtest.DSN(t))
 			o.db.SetMaxIdleConns(100) // the pool closes no idle connection, so it shows how many were in use at once
 			var failed sync.Map       // every third row fails once, so that there are parked deliveries
 			taken := &script{answer: func(_ context.Context, d *notification.Delivery) error {
@@ -88,7 +88,7 @@ func TestHandlersThatUseTheWholePoolCostNoLease(t *testing.T) {
 		t.Skip("it waits for several leases")
 	}
 	const rows, lease = 6, 4 * time.Second // so long that a busy machine loses none
-	o := openPostgres(t, postgrestest.DSN(t))
+	o := openPostgres(t, outboxtest.DSN(t))
 	o.db.SetMaxOpenConns(4)
 	var log lines
 	var observer leases
@@ -143,7 +143,7 @@ func TestManyRetryingKeysCostNoLease(t *testing.T) {
 		t.Skip("50,000 keys")
 	}
 	const keys = 50_000
-	o := openPostgres(t, postgrestest.DSN(t))
+	o := openPostgres(t, outboxtest.DSN(t))
 	_, err := o.store.Cut(t.Context(), "sink", 1, store.StartOldest)
 	require.NoError(t, err)
 	o.exec(`INSERT INTO outbox_parked (sink, "offset", slot, id, type, version, key, occurred_on, metadata, payload, state, attempt, due_at)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"log/slog"
-	"path/filepath"
 	"slices"
 	"sync"
 	"testing"
@@ -14,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/waybill-go/waybill/framework/forwarder"
+	"github.com/waybill-go/waybill/framework/internal/outboxtest"
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/route"
 	"github.com/waybill-go/waybill/framework/settings"
@@ -32,12 +32,10 @@ type multi struct {
 func onSeveral(t *testing.T, sink forwarder.Sink, test func(t *testing.T, f *multi)) {
 	t.Helper()
 	t.Parallel()
-	folder := t.TempDir()
+	euFile, usFile := outboxtest.File(t), outboxtest.File(t)
 	synctest.Test(t, func(t *testing.T) {
 		f := &multi{ended: make(map[string]chan error), stops: make(map[string]context.CancelFunc)}
-		for name, o := range map[string]**outbox{"eu": &f.eu, "us": &f.us} {
-			*o = openSQLite(t, filepath.Join(folder, name+".db"))
-		}
+		f.eu, f.us = openSQLite(t, euFile), openSQLite(t, usFile)
 		f.engine = f.eu.one(sink, func(c *forwarder.Config) { c.Store, c.Fleet = nil, true })
 		f.Share(2, 1)
 		f.add("eu", f.eu)

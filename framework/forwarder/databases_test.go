@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/waybill-go/waybill/framework/forwarder"
+	"github.com/waybill-go/waybill/framework/internal/outboxtest"
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/route"
 	"github.com/waybill-go/waybill/framework/store"
@@ -390,7 +391,7 @@ func TestDeliveriesAreNotRepeatedThroughCrashesOfTheDatabase(t *testing.T) {
 	}
 	ctx := t.Context()
 	server := startPrivate(t)
-	o := openPostgres(t, server.DSN())
+	o := openPostgres(t, outboxtest.Migrated(t, server.DSN()))
 	const rows, restarts = 12_000, 3
 	o.exec(fmt.Sprintf(`INSERT INTO outbox (id, type, key, payload) SELECT i::text, 't', (i %% 500)::text, '{}' FROM generate_series(1, %d) i`, rows))
 

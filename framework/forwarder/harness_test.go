@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"maps"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -21,6 +20,7 @@ import (
 
 	"github.com/waybill-go/waybill/framework/event"
 	"github.com/waybill-go/waybill/framework/forwarder"
+	"github.com/waybill-go/waybill/framework/internal/outboxtest"
 	"github.com/waybill-go/waybill/framework/notification"
 	outboxes "github.com/waybill-go/waybill/framework/outbox"
 	"github.com/waybill-go/waybill/framework/route"
@@ -89,37 +89,26 @@ func onlySQLite(t *testing.T, test func(t *testing.T, o *outbox)) {
 }
 
 func onPostgres(t *testing.T, test func(t *testing.T, o *outbox)) {
-	dsn := postgrestest.DSN(t)
+	dsn := outboxtest.DSN(t)
 	synctest.Test(t, func(t *testing.T) { test(t, openPostgres(t, dsn)) })
 }
 
 func onSQLite(t *testing.T, test func(t *testing.T, o *outbox)) {
-	path := filepath.Join(t.TempDir(), "outbox.db")
+	path := outboxtest.File(t)
 	synctest.Test(t, func(t *testing.T) { test(t, openSQLite(t, path)) })
 }
 
-// openPostgres opens an outbox with receipts in an empty database. Outside of a bubble connections and
-// durations are real.
+// openPostgres opens an outbox with receipts. Outside of a bubble connections and durations are real.
 func openPostgres(t *testing.T, dsn string) *outbox {
 	t.Helper()
-	db := openPlain(t, dsn)
-	_, err := postgres.Migrate(t.Context(), db, postgres.Config{})
-	require.NoError(t, err)
-	s, err := postgres.Open(t.Context(), db, postgres.Config{Receipts: true})
-	require.NoError(t, err)
+	db, s := outboxtest.PostgreSQL(t, dsn, postgres.Config{Receipts: true})
 	return &outbox{t: t, db: db, store: s}
 }
 
 // openSQLite is openPostgres for a file.
 func openSQLite(t *testing.T, path string) *outbox {
 	t.Helper()
-	db, err := sqlite.OpenDB(path)
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, db.Close()) })
-	_, err = sqlite.Migrate(t.Context(), db, sqlite.Config{})
-	require.NoError(t, err)
-	s, err := sqlite.Open(t.Context(), db, sqlite.Config{Receipts: true})
-	require.NoError(t, err)
+	db, s := outboxtest.SQLite(t, path, sqlite.Config{Receipts: true})
 	return &outbox{t: t, db: db, store: s}
 }
 

@@ -14,6 +14,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/waybill-go/waybill/framework/forwarder"
+	"github.com/waybill-go/waybill/framework/internal/outboxtest"
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/store"
 	"github.com/waybill-go/waybill/framework/store/sqlite"
@@ -26,7 +27,8 @@ import (
 func TestRandomActionsKeepTheRulesOfDelivery(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	empty := emptyOutbox(t, filepath.Join(dir, "empty.db"))
+	empty, err := os.ReadFile(outboxtest.File(t))
+	require.NoError(t, err)
 	checks := 0
 	rapid.Check(t, func(rt *rapid.T) {
 		checks++
@@ -52,19 +54,6 @@ func TestRandomActionsKeepTheRulesOfDelivery(t *testing.T) {
 			panic(failed)
 		}
 	})
-}
-
-// emptyOutbox is the file of a migrated database.
-func emptyOutbox(t *testing.T, path string) []byte {
-	t.Helper()
-	db, err := sqlite.OpenDB(path)
-	require.NoError(t, err)
-	_, err = sqlite.Migrate(t.Context(), db, sqlite.Config{})
-	require.NoError(t, err)
-	require.NoError(t, db.Close())
-	file, err := os.ReadFile(path)
-	require.NoError(t, err)
-	return file
 }
 
 const (

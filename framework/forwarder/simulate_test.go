@@ -26,6 +26,7 @@ import (
 	"github.com/waybill-go/waybill/benchmarks/plot"
 	"github.com/waybill-go/waybill/benchmarks/result"
 	"github.com/waybill-go/waybill/framework/forwarder"
+	"github.com/waybill-go/waybill/framework/internal/outboxtest"
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/route"
 	"github.com/waybill-go/waybill/framework/store"
@@ -203,13 +204,11 @@ type process struct {
 
 // inFleet runs a test in a bubble with an empty outbox. open starts a further process, with a name.
 func inFleet(t *testing.T, test func(t *testing.T, o *outbox, open func(name string, sinks map[string]forwarder.Sink, adjust func(*forwarder.Config)) *process)) {
-	path := filepath.Join(t.TempDir(), "outbox.db")
+	path := outboxtest.File(t)
 	synctest.Test(t, func(t *testing.T) {
 		plain, err := sqlite.OpenDB(path)
 		require.NoError(t, err)
 		defer func() { require.NoError(t, plain.Close()) }()
-		_, err = sqlite.Migrate(t.Context(), plain, sqlite.Config{})
-		require.NoError(t, err)
 		share := func() (*outbox, *virtual) {
 			v := &virtual{dsn: "file:" + path + "?_busy_timeout=10000&_txlock=immediate&_synchronous=OFF", driver: plain.Driver(), counts: make(map[string]int)}
 			db := sql.OpenDB(v)

@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
-	"path/filepath"
 	"sync"
 	"testing"
 	"time"
@@ -22,10 +21,10 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/waybill-go/waybill/framework/forwarder"
+	"github.com/waybill-go/waybill/framework/internal/outboxtest"
 	"github.com/waybill-go/waybill/framework/notification"
 	outboxes "github.com/waybill-go/waybill/framework/outbox"
 	"github.com/waybill-go/waybill/framework/route"
-	"github.com/waybill-go/waybill/framework/store/postgres/postgrestest"
 	"github.com/waybill-go/waybill/framework/tracing"
 	"github.com/waybill-go/waybill/registry"
 	"github.com/waybill-go/waybill/sinks"
@@ -78,10 +77,10 @@ func traceparent(n int) string { return fmt.Sprintf("00-%032x-%016x-01", n, n+10
 
 func TestOneTraceReachesFromThePublisherToTheReceiver(t *testing.T) {
 	t.Parallel()
-	t.Run("postgres", func(t *testing.T) { t.Parallel(); testOneTrace(t, openPostgres(t, postgrestest.DSN(t))) })
+	t.Run("postgres", func(t *testing.T) { t.Parallel(); testOneTrace(t, openPostgres(t, outboxtest.DSN(t))) })
 	t.Run("sqlite", func(t *testing.T) {
 		t.Parallel()
-		testOneTrace(t, openSQLite(t, filepath.Join(t.TempDir(), "outbox.db")))
+		testOneTrace(t, openSQLite(t, outboxtest.File(t)))
 	})
 }
 

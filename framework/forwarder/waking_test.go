@@ -16,6 +16,7 @@ import (
 
 	"github.com/waybill-go/waybill/framework/event"
 	"github.com/waybill-go/waybill/framework/forwarder"
+	"github.com/waybill-go/waybill/framework/internal/outboxtest"
 	"github.com/waybill-go/waybill/framework/notification"
 	outboxes "github.com/waybill-go/waybill/framework/outbox"
 	"github.com/waybill-go/waybill/framework/route"
@@ -42,14 +43,12 @@ type announcedOrder struct {
 
 func newSeparated(t testing.TB, c outboxes.Config) *separated {
 	t.Helper()
-	o := &separated{t: t, dsn: postgrestest.DSN(t), arrived: make(chan string, 10_000)}
-	o.db = openPlain(t, o.dsn)
-	_, err := postgres.Migrate(t.Context(), o.db, postgres.Config{})
-	require.NoError(t, err)
-	s, err := postgres.Open(t.Context(), o.db, postgres.Config{})
-	require.NoError(t, err)
+	o := &separated{t: t, dsn: outboxtest.DSN(t), arrived: make(chan string, 10_000)}
+	db, s := outboxtest.PostgreSQL(t, o.dsn, postgres.Config{})
+	o.db = db
 	types := registry.New()
 	require.NoError(t, registry.Register[announcedOrder](types, "order", registry.Version(1)))
+	var err error
 	o.publisher, err = outboxes.New(types, s, c)
 	require.NoError(t, err)
 	return o

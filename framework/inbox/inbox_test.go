@@ -14,6 +14,7 @@ import (
 
 	"github.com/waybill-go/waybill/framework/forwarder"
 	"github.com/waybill-go/waybill/framework/inbox"
+	"github.com/waybill-go/waybill/framework/internal/outboxtest"
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/outbox"
 	"github.com/waybill-go/waybill/framework/route"
@@ -54,12 +55,7 @@ func onEach(t *testing.T, test func(t *testing.T, s *shop)) {
 	t.Parallel()
 	open := map[string]func(t *testing.T) (*sql.DB, shopStore){
 		"postgres": func(t *testing.T) (*sql.DB, shopStore) {
-			db, err := postgres.OpenDB(postgrestest.DSN(t))
-			require.NoError(t, err)
-			_, err = postgres.Migrate(t.Context(), db, postgres.Config{})
-			require.NoError(t, err)
-			s, err := postgres.Open(t.Context(), db, postgres.Config{})
-			require.NoError(t, err)
+			db, s := outboxtest.PostgreSQL(t, outboxtest.DSN(t), postgres.Config{})
 			return db, s
 		},
 		"sqlite": func(t *testing.T) (*sql.DB, shopStore) {

@@ -19,11 +19,11 @@ import (
 
 	"github.com/waybill-go/waybill/framework/event"
 	"github.com/waybill-go/waybill/framework/forwarder"
+	"github.com/waybill-go/waybill/framework/internal/outboxtest"
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/observe"
 	"github.com/waybill-go/waybill/framework/route"
 	"github.com/waybill-go/waybill/framework/store"
-	"github.com/waybill-go/waybill/framework/store/postgres/postgrestest"
 )
 
 // counter is a sink that accepts everything, and signals when it has n deliveries.
@@ -63,7 +63,7 @@ func median(values []float64) float64 {
 // time is more reliable.
 func BenchmarkDrainWithMetrics(b *testing.B) {
 	const n = 300_000
-	o := onPostgres(b, postgrestest.DSN(b))
+	o := onPostgres(b, outboxtest.DSN(b))
 	_, err := o.db.ExecContext(b.Context(), `INSERT INTO outbox (type, key, metadata, payload)
 		SELECT 'order.placed', 'k' || i % 1000, '{"content-type":"application/json"}', json_build_object('n', i, 'pad', repeat('x', 280))
 		FROM generate_series(1, $1::int) i`, n)
@@ -135,7 +135,7 @@ func BenchmarkDrainWithMetrics(b *testing.B) {
 // BenchmarkScrapeOfAMillionParked measures samples and scrapes of a forwarder with a million parked
 // deliveries. The database has no statistics, as if all had just been parked.
 func BenchmarkScrapeOfAMillionParked(b *testing.B) {
-	b.Run("postgres", func(b *testing.B) { scrapeOfAMillion(b, onPostgres(b, postgrestest.DSN(b))) })
+	b.Run("postgres", func(b *testing.B) { scrapeOfAMillion(b, onPostgres(b, outboxtest.DSN(b))) })
 	b.Run("sqlite", func(b *testing.B) { scrapeOfAMillion(b, onSQLite(b)) })
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/waybill-go/waybill/framework/forwarder"
+	"github.com/waybill-go/waybill/framework/internal/outboxtest"
 	"github.com/waybill-go/waybill/framework/observe"
 	"github.com/waybill-go/waybill/framework/store/postgres/postgrestest"
 )
@@ -22,7 +23,7 @@ func TestAProcessIsNotReadyWhileTheDatabaseIsFrozenAndStaysLive(t *testing.T) {
 	server, err := postgrestest.Start(t.Context(), postgrestest.Options{Private: true})
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = server.Stop() })
-	o := onPostgres(t, server.DSN())
+	o := onPostgres(t, outboxtest.Migrated(t, server.DSN()))
 	m := observe.New(observe.Config{})
 	o.run(t, m, o.config(m, map[string]forwarder.Sink{"events": {Sink: byType{}}}))
 	requireProbe(t, m, "/readyz", http.StatusOK, "ready")

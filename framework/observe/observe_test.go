@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -23,6 +22,7 @@ import (
 
 	"github.com/waybill-go/waybill/framework/event"
 	"github.com/waybill-go/waybill/framework/forwarder"
+	"github.com/waybill-go/waybill/framework/internal/outboxtest"
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/observe"
 	publishing "github.com/waybill-go/waybill/framework/outbox"
@@ -51,32 +51,20 @@ type outbox struct {
 
 func onPostgres(t testing.TB, dsn string) *outbox {
 	t.Helper()
-	db, err := postgres.OpenDB(dsn)
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = db.Close() })
-	_, err = postgres.Migrate(t.Context(), db, postgres.Config{})
-	require.NoError(t, err)
-	s, err := postgres.Open(t.Context(), db, postgres.Config{Listen: dsn})
-	require.NoError(t, err)
+	db, s := outboxtest.PostgreSQL(t, dsn, postgres.Config{Listen: dsn})
 	return &outbox{db, s}
 }
 
 func onSQLite(t testing.TB) *outbox {
 	t.Helper()
-	db, err := sqlite.OpenDB(filepath.Join(t.TempDir(), "outbox.db"))
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = db.Close() })
-	_, err = sqlite.Migrate(t.Context(), db, sqlite.Config{})
-	require.NoError(t, err)
-	s, err := sqlite.Open(t.Context(), db, sqlite.Config{})
-	require.NoError(t, err)
+	db, s := outboxtest.SQLite(t, outboxtest.File(t), sqlite.Config{})
 	return &outbox{db, s}
 }
 
 // onEach runs a test on each database.
 func onEach(t *testing.T, test func(t *testing.T, o *outbox)) {
 	t.Parallel()
-	t.Run("postgres", func(t *testing.T) { t.Parallel(); test(t, onPostgres(t, postgrestest.DSN(t))) })
+	t.Run("postgres", func(t *testing.T) { t.Parallel(); test(t, onPostgres(t, outboxtest.DSN(t))) })
 	t.Run("sqlite", func(t *testing.T) { t.Parallel(); test(t, onSQLite(t)) })
 }
 
@@ -306,7 +294,7 @@ func TestLagGrowsWhileTheDatabaseIsDown(t *testing.T) {
 	server, err := postgrestest.Start(t.Context(), postgrestest.Options{Private: true})
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = server.Stop() })
-	o := onPostgres(t, server.DSN())
+	o := onPostgres(t, outboxtest.Migrated(t, server.DSN()))
 	m := observe.New(observe.Config{Interval: 10 * time.Millisecond, Logger: slog.New(slog.DiscardHandler)})
 	sampling(t, m)
 	o.run(t, m, o.config(m, map[string]forwarder.Sink{"events": {Sink: byType{}}}))

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
+	"github.com/waybill-go/waybill/framework/internal/outboxtest"
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/outbox"
 	"github.com/waybill-go/waybill/framework/store"
@@ -86,11 +87,7 @@ func onEach(t *testing.T, c outbox.Config, test func(t *testing.T, db *sql.DB, s
 // setup returns a migrated database, its store, and a publisher of newTypes.
 func setup(t testing.TB, c outbox.Config) (*sql.DB, *postgres.Store, *outbox.Publisher) {
 	t.Helper()
-	db := open(t, postgrestest.DSN(t))
-	_, err := postgres.Migrate(t.Context(), db, postgres.Config{})
-	require.NoError(t, err)
-	s, err := postgres.Open(t.Context(), db, postgres.Config{})
-	require.NoError(t, err)
+	db, s := outboxtest.PostgreSQL(t, outboxtest.DSN(t), postgres.Config{})
 	p, err := outbox.New(newTypes(t), s, c)
 	require.NoError(t, err)
 	return db, s, p

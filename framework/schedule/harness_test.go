@@ -6,7 +6,6 @@ import (
 	"database/sql"
 	"encoding/json"
 	"log/slog"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/waybill-go/waybill/framework/internal/outboxtest"
 	outboxes "github.com/waybill-go/waybill/framework/outbox"
 	"github.com/waybill-go/waybill/framework/schedule"
 	"github.com/waybill-go/waybill/framework/store"
@@ -63,16 +63,14 @@ func onEachStore(t *testing.T, test func(t *testing.T, o *outbox)) {
 	t.Parallel()
 	t.Run("postgres", func(t *testing.T) {
 		t.Parallel()
-		dsn := postgrestest.DSN(t)
+		dsn := outboxtest.DSN(t)
 		synctest.Test(t, func(t *testing.T) { test(t, onPostgres(t, dsn)) })
 	})
 	t.Run("sqlite", func(t *testing.T) {
 		t.Parallel()
-		path := filepath.Join(t.TempDir(), "outbox.db")
+		path := outboxtest.File(t)
 		synctest.Test(t, func(t *testing.T) {
 			o := newOutbox(t, func() (*sql.DB, error) { return sqlite.OpenDB(path) })
-			_, err := sqlite.Migrate(t.Context(), o.db, sqlite.Config{})
-			require.NoError(t, err)
 			s, err := sqlite.Open(t.Context(), o.db, sqlite.Config{})
 			require.NoError(t, err)
 			o.store = clocked{s}
@@ -83,8 +81,6 @@ func onEachStore(t *testing.T, test func(t *testing.T, o *outbox)) {
 
 func onPostgres(t *testing.T, dsn string) *outbox {
 	o := newOutbox(t, func() (*sql.DB, error) { return postgres.OpenDB(dsn) })
-	_, err := postgres.Migrate(t.Context(), o.db, postgres.Config{})
-	require.NoError(t, err)
 	s, err := postgres.Open(t.Context(), o.db, postgres.Config{})
 	require.NoError(t, err)
 	o.store = clocked{s}

@@ -12,11 +12,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/waybill-go/waybill/framework/internal/outboxtest"
 	"github.com/waybill-go/waybill/framework/notification"
 	outboxes "github.com/waybill-go/waybill/framework/outbox"
 	"github.com/waybill-go/waybill/framework/schedule"
 	"github.com/waybill-go/waybill/framework/store"
-	"github.com/waybill-go/waybill/framework/store/postgres/postgrestest"
 )
 
 // seconds returns the ticks of a schedule with one per second, in a period.
@@ -40,7 +40,7 @@ func TestOneOfManyProcessesMakesEachTick(t *testing.T) {
 
 func TestOneOfManyProcessesMakesEachTickInSerializableTransactions(t *testing.T) {
 	t.Parallel()
-	dsn := postgrestest.DSN(t)
+	dsn := outboxtest.DSN(t)
 	synctest.Test(t, func(t *testing.T) {
 		o := onPostgres(t, dsn)
 		_, err := o.db.ExecContext(t.Context(), `DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET default_transaction_isolation = serializable', current_database()); END $$`)

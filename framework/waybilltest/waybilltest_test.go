@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/waybill-go/waybill/framework/internal/outboxtest"
 	"github.com/waybill-go/waybill/framework/outbox"
 	"github.com/waybill-go/waybill/framework/store/postgres"
 	"github.com/waybill-go/waybill/framework/store/postgres/postgrestest"
@@ -124,13 +125,7 @@ func TestUnexpectedNotificationsFailTheTest(t *testing.T) {
 
 func TestPublishedNotificationsAreFoundOnPostgreSQL(t *testing.T) {
 	t.Parallel()
-	db, err := postgres.OpenDB(postgrestest.DSN(t))
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, db.Close()) })
-	_, err = postgres.Migrate(t.Context(), db, postgres.Config{})
-	require.NoError(t, err)
-	s, err := postgres.Open(t.Context(), db, postgres.Config{})
-	require.NoError(t, err)
+	db, s := outboxtest.PostgreSQL(t, outboxtest.DSN(t), postgres.Config{})
 	types := newTypes(t)
 	p, err := outbox.New(types, s, outbox.Config{})
 	require.NoError(t, err)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/waybill-go/waybill/framework/admin"
 	"github.com/waybill-go/waybill/framework/dashboard/internal/acts"
+	"github.com/waybill-go/waybill/framework/internal/outboxtest"
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/route"
 	"github.com/waybill-go/waybill/framework/store"
@@ -35,18 +35,12 @@ func slow(t *testing.T, a *admin.Admin) admin.Planned {
 // outbox returns a store whose log the sink mail has settled.
 func outbox(t *testing.T) *admin.Admin {
 	t.Helper()
-	db, err := sqlite.OpenDB(filepath.Join(t.TempDir(), "outbox.db"))
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, db.Close()) })
-	_, err = sqlite.Migrate(t.Context(), db, sqlite.Config{})
-	require.NoError(t, err)
-	s, err := sqlite.Open(t.Context(), db, sqlite.Config{})
-	require.NoError(t, err)
+	db, s := outboxtest.SQLite(t, outboxtest.File(t), sqlite.Config{})
 	for i := range 100 {
 		_, err := db.ExecContext(t.Context(), `INSERT INTO outbox (id, type, payload) VALUES ($1, 'order.placed', '{}')`, fmt.Sprint("n", i))
 		require.NoError(t, err)
 	}
-	_, err = s.Cut(t.Context(), "mail", 1, store.StartOldest)
+	_, err := s.Cut(t.Context(), "mail", 1, store.StartOldest)
 	require.NoError(t, err)
 	lease, err := s.Acquire(t.Context(), store.Lanes("mail", 1)[0], "f1", time.Hour)
 	require.NoError(t, err)

@@ -10,7 +10,6 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -29,6 +28,7 @@ import (
 	"github.com/waybill-go/waybill/framework/dashboard/internal/history"
 	"github.com/waybill-go/waybill/framework/dashboard/internal/masks"
 	"github.com/waybill-go/waybill/framework/dashboard/internal/target"
+	"github.com/waybill-go/waybill/framework/internal/outboxtest"
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/route"
 	"github.com/waybill-go/waybill/framework/store"
@@ -67,11 +67,7 @@ func onEach(t *testing.T, test func(t *testing.T, o *outbox)) {
 	t.Parallel()
 	t.Run("postgres", func(t *testing.T) {
 		t.Parallel()
-		db := postgrestest.New(t)
-		_, err := postgres.Migrate(t.Context(), db, postgres.Config{})
-		require.NoError(t, err)
-		s, err := postgres.Open(t.Context(), db, postgres.Config{Receipts: true})
-		require.NoError(t, err)
+		db, s := outboxtest.PostgreSQL(t, outboxtest.DSN(t), postgres.Config{Receipts: true})
 		test(t, &outbox{s, db})
 	})
 	t.Run("sqlite", func(t *testing.T) {
@@ -82,13 +78,7 @@ func onEach(t *testing.T, test func(t *testing.T, o *outbox)) {
 
 func onSQLite(t *testing.T) *outbox {
 	t.Helper()
-	db, err := sqlite.OpenDB(filepath.Join(t.TempDir(), "outbox.db"))
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, db.Close()) })
-	_, err = sqlite.Migrate(t.Context(), db, sqlite.Config{})
-	require.NoError(t, err)
-	s, err := sqlite.Open(t.Context(), db, sqlite.Config{Receipts: true})
-	require.NoError(t, err)
+	db, s := outboxtest.SQLite(t, outboxtest.File(t), sqlite.Config{Receipts: true})
 	return &outbox{s, db}
 }
 

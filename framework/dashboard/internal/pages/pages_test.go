@@ -12,7 +12,6 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"os"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -26,6 +25,7 @@ import (
 	"github.com/waybill-go/waybill/framework/dashboard/internal/history"
 	"github.com/waybill-go/waybill/framework/dashboard/internal/target"
 	"github.com/waybill-go/waybill/framework/doctor"
+	"github.com/waybill-go/waybill/framework/internal/outboxtest"
 	"github.com/waybill-go/waybill/framework/route"
 	"github.com/waybill-go/waybill/framework/settings"
 	"github.com/waybill-go/waybill/framework/store/postgres"
@@ -52,21 +52,11 @@ type outbox struct {
 // databases open an empty outbox of each kind.
 var databases = map[string]func(t *testing.T) outbox{
 	"postgres": func(t *testing.T) outbox {
-		db := postgrestest.New(t)
-		_, err := postgres.Migrate(t.Context(), db, postgres.Config{})
-		require.NoError(t, err)
-		s, err := postgres.Open(t.Context(), db, postgres.Config{})
-		require.NoError(t, err)
+		db, s := outboxtest.PostgreSQL(t, outboxtest.DSN(t), postgres.Config{})
 		return outbox{db, s}
 	},
 	"sqlite": func(t *testing.T) outbox {
-		db, err := sqlite.OpenDB(filepath.Join(t.TempDir(), "outbox.db"))
-		require.NoError(t, err)
-		t.Cleanup(func() { _ = db.Close() })
-		_, err = sqlite.Migrate(t.Context(), db, sqlite.Config{})
-		require.NoError(t, err)
-		s, err := sqlite.Open(t.Context(), db, sqlite.Config{})
-		require.NoError(t, err)
+		db, s := outboxtest.SQLite(t, outboxtest.File(t), sqlite.Config{})
 		return outbox{db, s}
 	},
 }
