@@ -1,0 +1,17 @@
+// Package people has facts about what operators and publishers ask for and look at.
+package people
+
+import "github.com/waybill-go/waybill/framework/store/storetest/internal/kit"
+
+// Groups are the facts by subject.
+var Groups = []kit.Group{
+	{"Operator", operatorFacts},
+	{"Replay", replayFacts},
+	{"Reroute", rerouteFacts},
+	{"Route", routeFacts},
+	{"Trace", traceFacts},
+	{"Related", relatedFacts},
+	{"Browse", browseFacts},
+	{"Cancel", cancelFacts},
+	{"Values", valuesFacts},
+}
