@@ -75,6 +75,7 @@ var layers = []layer{
 	{"sinks/*", []string{"sinks", "sinks/internal/certificates", "sinks/internal/cloudevents", "sinks/internal/line", "sinks/internal/redact", "framework/notification", "registry"}},
 	{"framework/source/*", []string{"framework/store", "framework/notification", "framework/internal/pace", "sinks/*"}},
 	{"framework/outbox", []string{"framework/notification", "framework/tracing", "registry", "serializer", "framework/store", "framework/internal/pace"}},
+	{"framework/internal/outboxtest", []string{"framework/store/*"}},
 	{"framework/store/storetest", []string{"framework/notification", "framework/store", "framework/store/internal/tables/acts", "framework/outbox", "registry"}},
 	{"framework/event", []string{"framework/notification", "framework/store", "sinks"}},
 	{"framework/settings", []string{"framework/route"}},

@@ -49,12 +49,12 @@ type Config struct {
 	// database. Select a schema of PostgreSQL with search_path, as in
 	// postgres://app@db/shop?search_path=tenant1.
 	Databases map[string]Database `yaml:"databases" secret:"password"`
-	Fleet Fleet `yaml:"fleet"`
-	Outbox Outbox `yaml:"outbox"`
+	Fleet     Fleet               `yaml:"fleet"`
+	Outbox    Outbox              `yaml:"outbox"`
 	// The log to read instead of the outbox's table, for a second stage behind a forwarder that
 	// writes an outbox to Kafka. The database then keeps only cursors, leases and parked deliveries,
 	// in tables with a prefix that no outbox uses.
-	Log Log `yaml:"source"`
+	Log       Log       `yaml:"source"`
 	Forwarder Forwarder `yaml:"forwarder"`
 	// Sinks by name. A name has up to 63 letters, digits, dots, dashes and underscores, and begins
 	// with a letter or digit.

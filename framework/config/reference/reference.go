@@ -70,8 +70,8 @@ var cell = strings.NewReplacer(`|`, `\|`)
 // plain escapes a plain text for a cell.
 var plain = strings.NewReplacer(`|`, `\|`, `*`, `\*`, `_`, `\_`, `<`, `\<`)
 
-// writeKeys writes a row for each key of a struct, and for those below it. A mapping of which
-// nothing is to be said has no row, only those of its keys. With the tag link, its keys are
+// writeKeys writes a row for each key of a struct, and for those below it. A mapping that needs
+// no explanation has no row, only those of its keys. With the tag link, its keys are
 // explained elsewhere.
 func writeKeys(b *strings.Builder, v reflect.Value, path string) {
 	for _, f := range keys.Of(v) {

@@ -43,7 +43,7 @@ func TestConformanceOverAPgxPool(t *testing.T) {
 			return db
 		},
 		Migrate: func(ctx context.Context, db *sql.DB) ([]string, error) { return postgres.Migrate(ctx, db, config) },
-		Open: func(ctx context.Context, db *sql.DB) (storetest.Store, error) { return postgres.Open(ctx, db, config) },
+		Open:    func(ctx context.Context, db *sql.DB) (storetest.Store, error) { return postgres.Open(ctx, db, config) },
 		Restart: []string{`TRUNCATE outbox RESTART IDENTITY`},
 		Gap:     `SELECT setval('outbox_offset_seq', 999999)`,
 		Slots:   true,

@@ -95,7 +95,7 @@ func (r *reader) begin(ctx context.Context, t *target) (*target, error) {
 		r.note, r.pos, r.known = gone, position{}, false
 	case !until.equal(r.pos.from):
 		r.pos.until, r.pos.offset, r.known = &until, 0, false
-		r.pace.Anew()
+		r.pace.Restart()
 		return t, nil
 	case t.complete() || r.pos.from.top >= t.last:
 		return nil, nil

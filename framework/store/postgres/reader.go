@@ -104,7 +104,7 @@ func (r *reader) Next(ctx context.Context, target store.Target, limit int) (stor
 		r.pace.Sparse()
 		if upTo == d.Last {
 			r.pos = position{history: r.pos.history, base: &d.Until}
-			r.pace.Anew()
+			r.pace.Restart()
 			return r.page(start, d, envelopes, d.Until.Snapshot.text == t.snapshot.text), nil
 		}
 		if len(envelopes) > 0 {
@@ -131,7 +131,7 @@ func (r *reader) begin(t *probe) bool {
 		delta:   &delta{From: *b, Until: until, Last: b.last(t)},
 		offset:  min(floor, b.Bound),
 	}
-	r.pace.Anew()
+	r.pace.Restart()
 	return true
 }
 
@@ -166,7 +166,7 @@ func (r *reader) precedes(ctx context.Context, t *probe) (bool, error) {
 	}
 	d := rebase(found, extent, r.pos.goal().Last)
 	r.pos, r.durable = position{history: found.history, delta: &d}, 0
-	r.pace.Anew()
+	r.pace.Restart()
 	r.note = reason
 	return true, nil
 }

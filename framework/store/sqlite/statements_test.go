@@ -1,12 +1,14 @@
 package sqlite_test
 
 import (
+	"database/sql"
 	"fmt"
 	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/waybill-go/waybill/framework/store/internal/tables"
 	"github.com/waybill-go/waybill/framework/store/sqlite"
 )
 
@@ -32,20 +34,13 @@ func TestStatementsOfTheSameTextAreIndependent(t *testing.T) {
 	tx, err := db.BeginTx(t.Context(), nil)
 	require.NoError(t, err)
 	pairs := []string{}
-	outer, err := tx.QueryContext(t.Context(), greater, 2)
-	require.NoError(t, err)
-	for outer.Next() {
-		var a, b int
-		require.NoError(t, outer.Scan(&a))
-		inner, err := tx.QueryContext(t.Context(), greater, a-2)
-		require.NoError(t, err)
-		require.True(t, inner.Next())
-		require.NoError(t, inner.Scan(&b))
-		require.NoError(t, inner.Close(), "before its last row")
-		pairs = append(pairs, fmt.Sprint(a, b))
-	}
-	require.NoError(t, outer.Err())
-	require.NoError(t, outer.Close())
+	require.NoError(t, tables.EachRow(t.Context(), tx, func(rows *sql.Rows) error {
+		var outer, inner int
+		require.NoError(t, rows.Scan(&outer))
+		require.NoError(t, tx.QueryRowContext(t.Context(), greater, outer-2).Scan(&inner), "the first of several")
+		pairs = append(pairs, fmt.Sprint(outer, inner))
+		return nil
+	}, greater, 2))
 	require.NoError(t, tx.Commit())
 	require.Equal(t, []string{"3 2", "4 3"}, pairs)
 

@@ -32,7 +32,7 @@ type Outbox struct {
 
 	close  func()
 	others []string
-	made   bool // whether tables are to be removed
+	made   bool // whether its tables will be removed
 	inTurn bool // whether the database's placeholders have no numbers
 }
 

@@ -32,8 +32,8 @@ type Pace struct {
 	window int64 // how many offsets the query covers; 0: as many as rows
 }
 
-// Anew forgets how dense the rows are, for another part of the log.
-func (p *Pace) Anew() { p.window = 0 }
+// Restart forgets how dense the rows are, for another part of the log.
+func (p *Pace) Restart() { p.window = 0 }
 
 // Next returns the LIMIT of the next query, and how many offsets it covers.
 func (p *Pace) Next(limit int) (rows int, window int64) {
