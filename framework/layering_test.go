@@ -31,7 +31,7 @@ type layer struct {
 var anything = []string{"all packages"}
 
 // engine is the folder of the forwarder's own packages. Their imports go one way: coordinate, lane, feed
-// and settle, dispatch, then packages that import no other. quota stands apart, and prune imports policy.
+// and settle, dispatch, then packages that import no other. quota and prune stand apart.
 const engine = "framework/forwarder/internal/"
 
 // engineImports returns what the engine's larger packages import: some of its smaller ones, and the

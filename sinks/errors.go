@@ -17,12 +17,14 @@ const (
 	// attempt, is parked and retried with backoff. Errors without a class are transient.
 	ClassTransient Class = iota
 	// ClassThrottled means that the destination asks to wait until a time. The whole sink
-	// waits; nothing is parked, and no attempt is used up.
+	// waits; nothing is parked, and no attempt is used up. If the sink is an [Addresser], only the
+	// destination's deliveries wait, and they are parked.
 	ClassThrottled
 	// ClassUnavailable means that the destination cannot be reached, or refuses everything
 	// because of the sink's credentials, address or configuration. The whole sink waits, with
 	// growing pauses; nothing is parked, and no attempt is used up. If the same delivery fails
-	// this way again after others have succeeded, it uses up an attempt.
+	// this way again after others have succeeded, it uses up an attempt. If the sink is an
+	// [Addresser], only the destination's deliveries wait, and they are parked.
 	ClassUnavailable
 	// ClassPermanent means that the destination refuses this notification for what it is. The
 	// delivery is dead at once. After ten in a row without a success, whatever their keys, the

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -385,6 +386,37 @@ func TestABatchOfSeveralLanesSurvivesTheLossOfOneLane(t *testing.T) {
 		require.Less(t, len(again[0]), 40)
 		require.Zero(t, stats.Pending)
 		require.Empty(t, o.parked())
+	})
+}
+
+// late is a sink that cannot be opened at the start.
+type late struct {
+	batches
+	tried  atomic.Bool
+	single atomic.Int32
+}
+
+func (l *late) Open(context.Context) error {
+	if !l.tried.Swap(true) {
+		return errors.New("there is no network yet")
+	}
+	return nil
+}
+
+func (l *late) Deliver(context.Context, *notification.Delivery) (notification.Receipt, error) {
+	l.single.Add(1)
+	return "", nil
+}
+
+func TestASinkThatOpensLateTakesBatches(t *testing.T) {
+	onlySQLite(t, func(t *testing.T, o *outbox) {
+		s := &late{batches: batches{limits: sinks.BatchLimits{Size: 10}}}
+		f := o.one(forwarder.Sink{Sink: s, Parallelism: forwarder.Parallelism{Threshold: 4}})
+		o.append("t", "", numbered("", 100)...)
+		f.flush()
+		pass(time.Minute)
+		require.Equal(t, int64(100), f.Stats()[0].Delivered)
+		require.LessOrEqual(t, s.single.Load(), int32(4), "only the calls that opened it")
 	})
 }
 

@@ -42,7 +42,7 @@ type Leases interface {
 	// owner has an unexpired lease, it fails with ErrLeaseHeld. A lease of the same owner is
 	// replaced, since the response to an earlier call may have been lost. It fails with ErrLanes
 	// if the lane does not exist, because the sink has another number of lanes or none. Each
-	// lease of a lane has a higher epoch than the one before.
+	// lease of a lane has a higher epoch than the one before. [Deliveries.Checkpoint] renews it.
 	Acquire(ctx context.Context, lane Lane, owner string, ttl time.Duration) (Lease, error)
 
 	// Route lets each of the given sinks take other types, as soon as none of their lanes is leased

@@ -26,6 +26,7 @@ type call struct {
 	results    []sinks.Result
 	ctx        context.Context
 	began      time.Time
+	batcher    caller.Batcher  // takes several deliveries at once; nil: the sink takes one at a time
 	release    func()          // releases ctx; may be nil
 	abandoned  bool            // it did not return in time, and its items are judged
 	probe      bool            // it tests whether a sink or destination is available again
@@ -121,7 +122,7 @@ func (d *Dispatcher) take(c *call, size, slots int, now time.Time) {
 			continue
 		case it.lane.verdicts != nil && d.endsByVerdict(c, it, now):
 			continue
-		case d.postpones(it, now):
+		case d.parkIfDown(it, now):
 			if postponed++; postponed == maxPostponements {
 				d.lookAt(now) // releases the lock for others
 				return
@@ -220,7 +221,7 @@ func (d *Dispatcher) begin(c *call, now time.Time) {
 		it.lane.inFlight++
 		c.probe = d.probes(it) || c.probe
 	}
-	c.began = now
+	c.began, c.batcher = now, d.caller.Batcher
 	d.govern(c)
 	c.ctx, c.release = callContext(c.items, now, d.settings.Timeout)
 	d.watchCalls(now)
@@ -261,7 +262,7 @@ func stillDown(results []sinks.Result) bool {
 // callSink calls the sink and sets the results; for lanes with ledgers, it calls once for each lane.
 func (d *Dispatcher) callSink(ctx context.Context, c *call, seen caller.Seen) {
 	if !c.inLedgers {
-		c.results = d.caller.Call(ctx, d.caller.Batcher, c.deliveries, c.follows, c.results, seen)
+		c.results = d.caller.Call(ctx, c.batcher, c.deliveries, c.follows, c.results, seen)
 		return
 	}
 	c.results = append(c.results, make([]sinks.Result, len(c.items))...)

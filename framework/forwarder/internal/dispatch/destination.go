@@ -45,8 +45,8 @@ func (d *Dispatcher) troubled(name string) *destination {
 	return known
 }
 
-// postpones parks an item whose destination must wait; false if it may go.
-func (d *Dispatcher) postpones(it *item, now time.Time) bool {
+// parkIfDown parks an item whose destination must wait; false if it may go.
+func (d *Dispatcher) parkIfDown(it *item, now time.Time) bool {
 	known := d.destinations[it.destination]
 	if it.destination == "" || known == nil {
 		return false
@@ -56,7 +56,7 @@ func (d *Dispatcher) postpones(it *item, now time.Time) bool {
 		return false
 	}
 	d.queue.Done(it)
-	d.postpone(it, known.why(), now)
+	d.parkForDestination(it, known.why(), now)
 	return true
 }
 
@@ -98,7 +98,7 @@ func (d *Dispatcher) destinationFailed(f *failure) bool {
 		return true
 	}
 	wasOpen := known.circuit.IsOpen()
-	verdict := d.postponeWithoutAttempt
+	verdict := d.parkWithoutAttempt
 	switch f.class {
 	case sinks.ClassPermanent:
 		switch known.circuit.Refused(f.now, f.err) {
@@ -129,16 +129,16 @@ func (d *Dispatcher) destinationFailed(f *failure) bool {
 	return true
 }
 
-// postponeWithoutAttempt parks an item without spending the attempt.
-func (d *Dispatcher) postponeWithoutAttempt(f *failure) {
+// parkWithoutAttempt parks an item without spending the attempt.
+func (d *Dispatcher) parkWithoutAttempt(f *failure) {
 	f.Attempt--
-	d.postpone(f.item, f.err, f.now)
+	d.parkForDestination(f.item, f.err, f.now)
 }
 
-// postpone parks an item until its destination is tried again.
-func (d *Dispatcher) postpone(it *item, why error, now time.Time) {
+// parkForDestination parks an item until its destination is tried again.
+func (d *Dispatcher) parkForDestination(it *item, why error, now time.Time) {
 	d.pending--
-	it.lane.postpone(it, why, d.destinations[it.destination].circuit.Postponement(now))
+	it.lane.postpone(it, why, now.Add(d.destinations[it.destination].circuit.Postponement(now)))
 }
 
 func (d *Dispatcher) destinationIsBack(name string) {

@@ -226,9 +226,9 @@ func (l *Lane) passedBy(it *item) {
 	l.end(it, Settlement{Ask: l.advance(it)})
 }
 
-// postpone parks an item that is due again after a pause, and what waits behind it.
-func (l *Lane) postpone(it *item, why error, pause time.Duration) {
-	l.park(it, store.StateRetrying, time.Now().Add(pause), why.Error())
+// postpone parks an item until it is due again, and what waits behind it.
+func (l *Lane) postpone(it *item, why error, due time.Time) {
+	l.park(it, store.StateRetrying, due, why.Error())
 	l.holdKey(it)
 }
 

@@ -159,7 +159,7 @@ func (d *Dispatcher) tryAgain(f *failure, pause time.Duration) {
 	f.lane.stats.Failed++
 	d.pending--
 	d.logFailure(slog.LevelWarn, "delivery failed, retrying", f, "pause", pause.Round(time.Millisecond))
-	f.lane.postpone(f.item, f.err, pause)
+	f.lane.postpone(f.item, f.err, f.now.Add(pause))
 }
 
 // keyOrID identifies an item for the breaker, which counts failures of several keys.
