@@ -31,6 +31,9 @@ var onlyLane = sinks.LedgerLane{Number: 0, Of: 1}
 func openLedger(t testing.TB, sink *kafka.Sink, lane sinks.LedgerLane) (ledger sinks.Ledger, newest string) {
 	t.Helper()
 	l, note, err := sink.OpenLedger(t.Context(), lane)
+	for began := time.Now(); err != nil && time.Since(began) < time.Minute; { // the broker of a new topic may not know yet that it leads
+		l, note, err = sink.OpenLedger(t.Context(), lane)
+	}
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, l.Close(context.WithoutCancel(t.Context()))) })
 	return l, string(note)
@@ -45,13 +48,19 @@ func deliverAll(t testing.TB, to interface {
 	}
 }
 
-// committed returns the ids of a topic's committed records.
-func committed(t testing.TB, cluster *kafkatest.Cluster, topic string) (ids []string) {
+// committed returns the ids of a topic's committed records. It waits until there are at least n, since brokers
+// answer a commit before they show its records.
+func committed(t testing.TB, cluster *kafkatest.Cluster, topic string, n int) (ids []string) {
 	t.Helper()
-	for _, r := range cluster.ConsumeCommitted(t, topic) {
-		ids = append(ids, headersOf(r)["id"])
+	for began := time.Now(); ; {
+		ids = nil
+		for _, r := range cluster.ConsumeCommitted(t, topic) {
+			ids = append(ids, headersOf(r)["id"])
+		}
+		if len(ids) >= n || time.Since(began) > time.Minute {
+			return ids
+		}
 	}
-	return ids
 }
 
 func TestALedgerCommitsRecordsAndNoteTogether(t *testing.T) {
@@ -67,9 +76,9 @@ func testALedgerCommitsRecordsAndNoteTogether(t *testing.T, cluster *kafkatest.C
 
 	a, b, c := delivery("k"), delivery("k"), delivery("")
 	deliverAll(t, first, a, b)
-	require.Empty(t, committed(t, cluster, topic))
+	require.Empty(t, committed(t, cluster, topic, 0))
 	require.NoError(t, first.Commit(t.Context(), []byte("one")))
-	require.Equal(t, []string{a.ID, b.ID}, committed(t, cluster, topic))
+	require.Equal(t, []string{a.ID, b.ID}, committed(t, cluster, topic, 2))
 	deliverAll(t, first, c) // is never committed
 
 	second, newest := openLedger(t, sink, onlyLane)
@@ -80,7 +89,7 @@ func testALedgerCommitsRecordsAndNoteTogether(t *testing.T, cluster *kafkatest.C
 
 	require.Error(t, first.Commit(t.Context(), []byte("stale")), "a later ledger has fenced this one")
 	require.Error(t, first.Err())
-	require.Equal(t, []string{a.ID, b.ID, d.ID}, committed(t, cluster, topic))
+	require.Equal(t, []string{a.ID, b.ID, d.ID}, committed(t, cluster, topic, 3))
 	_, newest = openLedger(t, sink, onlyLane)
 	require.Equal(t, "two", newest)
 }
@@ -93,7 +102,7 @@ func TestALedgerThatIsClosedCommitsNothing(t *testing.T) {
 	ledger, _ := openLedger(t, sink, onlyLane)
 	deliverAll(t, ledger, delivery("k"))
 	require.NoError(t, ledger.Close(t.Context()))
-	require.Empty(t, committed(t, cluster, topic))
+	require.Empty(t, committed(t, cluster, topic, 0))
 	require.ErrorIs(t, ledger.DeliverBatch(t.Context(), []*notification.Delivery{delivery("k")})[0].Err, sinks.ErrAborted)
 	require.ErrorIs(t, ledger.Commit(t.Context(), nil), sinks.ErrAborted)
 }
@@ -145,7 +154,7 @@ func TestARecordThatTheClientRefusesDoesNotAbortTheTransaction(t *testing.T) {
 	require.NoError(t, results[2].Err)
 	require.NoError(t, ledger.Err())
 	require.NoError(t, ledger.Commit(t.Context(), []byte("note")))
-	require.Equal(t, []string{other.ID}, committed(t, cluster, topic))
+	require.Equal(t, []string{other.ID}, committed(t, cluster, topic, 1))
 }
 
 func TestALedgerAfterAnExpiredOneMakesTheDeliveries(t *testing.T) {
@@ -180,7 +189,7 @@ func TestALedgerAfterAnExpiredOneMakesTheDeliveries(t *testing.T) {
 			again, _ := openLedger(t, sink, onlyLane)
 			deliverAll(t, again, delivery("k"))
 			require.NoError(t, again.Commit(t.Context(), []byte("note")))
-			require.Len(t, committed(t, cluster, topic), 1)
+			require.Len(t, committed(t, cluster, topic, 1), 1)
 		})
 	}
 }
@@ -216,7 +225,7 @@ func testARecordThatABrokerRefusesAbortsTheTransaction(t *testing.T, cluster *ka
 	require.Empty(t, newest)
 	deliverAll(t, again, slices.Delete(batch, 5, 6)...)
 	require.NoError(t, again.Commit(t.Context(), []byte("note")))
-	require.Len(t, committed(t, cluster, topic), 8)
+	require.Len(t, committed(t, cluster, topic, 8), 8)
 }
 
 func TestALedgerTimesOutIfTheClusterStopsAnswering(t *testing.T) {
@@ -273,7 +282,7 @@ func TestADeliveryWhoseContextEndsAbortsTheTransaction(t *testing.T) {
 	again, newest := openLedger(t, sink, onlyLane)
 	require.Empty(t, newest)
 	require.NoError(t, again.Commit(t.Context(), []byte("note")))
-	require.Empty(t, committed(t, cluster, topic))
+	require.Empty(t, committed(t, cluster, topic, 0))
 }
 
 func TestAClusterWithOldTransactionsIsRefused(t *testing.T) {

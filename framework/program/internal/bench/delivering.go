@@ -156,7 +156,7 @@ type forwarding struct {
 	ended chan error
 }
 
-// forward starts a forwarder that delivers everything to each of these sinks, with the settings of
+// forward starts a forwarder that delivers what the bench publishes to each of these sinks, with the settings of
 // the user's configuration, if any.
 func (b *bench) forward(ctx context.Context, to map[string]forwarder.Sink, observer event.Observer, logger *slog.Logger) (*forwarding, error) {
 	var c forwarder.Config
@@ -164,7 +164,7 @@ func (b *bench) forward(ctx context.Context, to map[string]forwarder.Sink, obser
 		c = b.config.Configured.ForwarderConfig(b.database.Store)
 	}
 	c.Store, c.Sinks, c.Observer, c.Logger = b.database.Store, to, observer, logger
-	c.Routes = route.Routes{"*": route.To(slices.Collect(maps.Keys(to))...)}
+	c.Routes = route.Routes{b.config.sample().Type: route.To(slices.Collect(maps.Keys(to))...)}
 	f, err := forwarder.New(c)
 	if err != nil {
 		return nil, err
