@@ -21,8 +21,9 @@ type Mailbox struct {
 	// URL is its address on the loopback interface.
 	URL string
 
-	server *smtp.Server
-	served chan error
+	server   *smtp.Server
+	listener net.Listener
+	served   chan error
 }
 
 // OpenMailbox listens on a free port and calls took, concurrently, with the id of each mail. It accepts
@@ -32,7 +33,7 @@ func OpenMailbox(took func(id string)) (*Mailbox, error) {
 	if err != nil {
 		return nil, fmt.Errorf("start a mail server: %w", err)
 	}
-	m := &Mailbox{URL: "smtp://" + listener.Addr().String(), served: make(chan error, 1)}
+	m := &Mailbox{URL: "smtp://" + listener.Addr().String(), listener: listener, served: make(chan error, 1)}
 	m.server = smtp.NewServer(smtp.BackendFunc(func(*smtp.Conn) (smtp.Session, error) { return conversation(took), nil }))
 	m.server.Domain = "localhost"
 	go func() { m.served <- m.server.Serve(listener) }()
@@ -44,7 +45,8 @@ func (m *Mailbox) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	err := m.server.Shutdown(ctx)
-	if served := <-m.served; !errors.Is(served, smtp.ErrServerClosed) {
+	_ = m.listener.Close() // Shutdown does not know it if Serve has not begun yet
+	if served := <-m.served; !errors.Is(served, smtp.ErrServerClosed) && !errors.Is(served, net.ErrClosed) {
 		err = errors.Join(err, served)
 	}
 	return err
