@@ -23,6 +23,17 @@ func SetServer(r store.Reader, t store.Target, server string) {
 // SetFloorLag sets the number of offsets after which the store reads the locks.
 func (s *Store) SetFloorLag(offsets int64) { s.floorLag = offsets }
 
+// Floor returns the floor of a transaction after a probe if the locks list it as one without a lock on the log;
+// false if it keeps the one that it had. The store must not be in use.
+func (s *Store) Floor(ctx context.Context, t store.Target, id string) (floor int64, risen bool, err error) {
+	x, err := parseXID(id)
+	locks := s.sql.unlocked
+	defer func() { s.sql.unlocked = locks }()
+	s.sql.unlocked = "SELECT '" + id + "', server FROM (" + s.sql.snapshot + ") AS s(snapshot, server)"
+	floor, risen = s.unlocked(ctx, t.(*probe), &floors{})[x]
+	return floor, risen, err
+}
+
 // PruneTx runs a function in a pruner's transaction.
 func (s *Store) PruneTx(ctx context.Context, do func(tx *sql.Tx) error) error {
 	return s.pruneTx(ctx, ``, do)

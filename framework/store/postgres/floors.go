@@ -73,15 +73,35 @@ func (s *Store) unlocked(ctx context.Context, p *probe, known *floors) map[xid]i
 			}
 		}
 	}
+	running := s.stillRunning(ctx, p)
 	of := make(map[xid]int64)
 	for _, x := range p.snapshot.running {
-		if free[uint32(x)] { // locks show ids without their epoch
+		if free[uint32(x)] && running[x] { // locks show ids without their epoch
 			of[x] = p.last
 		} else if floor, ok := known.of[x]; ok {
 			of[x] = floor
 		}
 	}
 	return of
+}
+
+// stillRunning returns the transactions that a later snapshot than a probe's shows as running. A transaction that
+// ends leaves the snapshots first and then releases its locks, one by one: the one on the log may be gone while that
+// on its id is still held, although it has published.
+func (s *Store) stillRunning(ctx context.Context, p *probe) map[xid]bool {
+	running := make(map[xid]bool)
+	var text, server string
+	if err := s.db.QueryRowContext(ctx, s.sql.snapshot).Scan(&text, &server); err != nil || server != p.server {
+		return running
+	}
+	now, err := parseSnapshot(text)
+	if err != nil {
+		return running
+	}
+	for _, x := range now.running {
+		running[x] = true
+	}
+	return running
 }
 
 // unlockedSQL lists the running transactions that have no lock on the log or its partitions other

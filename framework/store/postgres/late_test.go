@@ -31,6 +31,25 @@ const insertMany = `INSERT INTO outbox (type, payload) SELECT 't', '{}' FROM gen
 
 // A batch job gets its transaction id early, and publishes nothing or only at its end. Without a floor,
 // each page would read all rows since then.
+// While a transaction ends, its lock on the log can be gone before that on its id.
+func TestATransactionThatIsEndingKeepsItsFloor(t *testing.T) {
+	t.Parallel()
+	db := newDB(t)
+	s := openStore(t, db, postgres.Config{})
+	tx := begin(t, db, `INSERT INTO outbox (id, type, payload) VALUES ('a', 't', '{}')`)
+	id := idOf(t, tx)
+	target, err := s.Probe(t.Context())
+	require.NoError(t, err)
+	floor, risen, err := s.Floor(t.Context(), target, id)
+	require.NoError(t, err)
+	require.True(t, risen)
+	require.Equal(t, int64(1), floor)
+	require.NoError(t, tx.Commit())
+	_, risen, err = s.Floor(t.Context(), target, id)
+	require.NoError(t, err)
+	require.False(t, risen)
+}
+
 func TestATransactionThatHasNotUsedTheLogDelaysNoFloor(t *testing.T) {
 	t.Parallel()
 	for name, config := range map[string]postgres.Config{"of one table": {}, "partitioned": {PartitionRows: 7000}} {

@@ -288,6 +288,7 @@ type statements struct {
 	page        string
 	restoreScan string // a probe with the lowest and highest offset of the log
 	unlocked    string // see unlockedSQL
+	snapshot    string // see stillRunning
 	restored    string // the last restored row of a range
 	between     string // the range of a page's rows
 	// notCancelled is the condition that a row of a page is not cancelled.
@@ -304,6 +305,7 @@ func newStatements(n names, server string) statements {
 		probe:       probe,
 		restoreScan: restoreScanSQL(n, probe),
 		unlocked:    unlockedSQL(n, server),
+		snapshot:    `SELECT pg_current_snapshot()::text, ` + server,
 		restored:    restoredSQL(n),
 		page:        `SELECT ` + selected + ` FROM ` + n.Log() + ` o` + between,
 		between:     between,
