@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill/framework/store"
+	"github.com/waybill-go/waybill/framework/store/internal/tables"
 )
 
 // The methods of outbox.Log, for publishers.
@@ -40,15 +41,7 @@ func (*Store) BindTime(t time.Time) any {
 
 // BindPayload returns the parameter for a payload. JSON is passed as text, since the server does not check
 // whether bytes are UTF-8.
-func (s *Store) BindPayload(payload []byte) any {
-	switch {
-	case !s.binary:
-		return string(payload)
-	case payload == nil:
-		return []byte{} // nil would be NULL
-	}
-	return payload
-}
+func (s *Store) BindPayload(payload []byte) any { return tables.Payload(payload, s.binary) }
 
 // BinaryPayload reports whether the payload column accepts anything other than JSON.
 func (s *Store) BinaryPayload() bool { return s.binary }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/store"
+	"github.com/waybill-go/waybill/framework/store/internal/tables"
 )
 
 // The part of the store that a publisher uses; see outbox.Log.
@@ -36,15 +37,7 @@ func (*Store) BindTime(t time.Time) any {
 
 // BindPayload returns the parameter for a payload. JSON is passed as text: some drivers send bytes as a
 // bytea literal.
-func (s *Store) BindPayload(payload []byte) any {
-	switch {
-	case !s.binary:
-		return string(payload)
-	case payload == nil:
-		return []byte{} // nil would be NULL
-	}
-	return payload
-}
+func (s *Store) BindPayload(payload []byte) any { return tables.Payload(payload, s.binary) }
 
 // BinaryPayload reports whether the payload column takes more than JSON.
 func (s *Store) BinaryPayload() bool { return s.binary }

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill/framework/store"
+	"github.com/waybill-go/waybill/framework/store/internal/tables"
 )
 
 // The part of the store that a publisher uses; see outbox.Log.
@@ -30,12 +31,7 @@ func (*Store) BindTime(t time.Time) any {
 }
 
 // BindPayload returns the parameter for a payload, which may be empty.
-func (*Store) BindPayload(payload []byte) any {
-	if payload == nil {
-		return []byte{} // nil would be NULL
-	}
-	return payload
-}
+func (*Store) BindPayload(payload []byte) any { return tables.Payload(payload, true) }
 
 // BinaryPayload returns true: the payload column takes any bytes.
 func (*Store) BinaryPayload() bool { return true }

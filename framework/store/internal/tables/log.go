@@ -17,6 +17,17 @@ const (
 	sampleRows = 20
 )
 
+// Payload returns the parameter for a payload: bytes for a column that takes any, otherwise JSON as text.
+func Payload(payload []byte, binary bool) any {
+	switch {
+	case !binary:
+		return string(payload)
+	case payload == nil:
+		return []byte{} // nil would be NULL
+	}
+	return payload
+}
+
 // Oldest returns the first row of the log after an offset, or nil.
 func (r *Runner) Oldest(ctx context.Context, q Querier, after int64) (*store.Row, error) {
 	return r.ScanRow(r.Row(ctx, q, `SELECT "offset", occurred_on FROM {log} WHERE "offset" > ? ORDER BY "offset" LIMIT 1 {whole log}`, after))
