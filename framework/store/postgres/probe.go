@@ -51,7 +51,7 @@ type sight struct {
 	server  string
 }
 
-// ProbeLog is probeLog.
+// ProbeLog looks how far the log reaches; see store.Log.
 func (d *dialect) ProbeLog(ctx context.Context) (store.Target, error) { return d.probeLog(ctx) }
 
 // probeLog takes a snapshot and reads the sequence in one statement. The snapshot comes first, so no
