@@ -54,16 +54,23 @@ func (c *Cluster) CreateTopic(t testing.TB, partitions int32, configs map[string
 	c.administer(t, func(ctx context.Context, admin *kadm.Client) {
 		_, err := admin.CreateTopic(ctx, partitions, 1, settings, name)
 		require.NoError(t, err)
-		for { // the broker answers before it knows that it leads
-			ends, err := admin.ListEndOffsets(ctx, name)
-			if err == nil && ends.Error() == nil && len(ends[name]) == int(partitions) {
-				return
-			}
-			require.NoError(t, ctx.Err(), "no leader of %s", name)
-			time.Sleep(20 * time.Millisecond)
-		}
+		offsets(ctx, t, admin.ListEndOffsets, name, int(partitions))
 	})
 	return name
+}
+
+// offsets returns what list does for a topic with at least n partitions. It waits until each has a leader: a broker
+// answers before it knows what it leads.
+func offsets(ctx context.Context, t testing.TB, list func(context.Context, ...string) (kadm.ListedOffsets, error), topic string, n int) kadm.ListedOffsets {
+	t.Helper()
+	for {
+		listed, err := list(ctx, topic)
+		if err == nil && listed.Error() == nil && len(listed[topic]) >= n {
+			return listed
+		}
+		require.NoError(t, ctx.Err(), "not every partition of %s has a leader: %v, %v", topic, err, listed.Error())
+		time.Sleep(20 * time.Millisecond)
+	}
 }
 
 // DeleteTopic deletes a topic.
@@ -109,10 +116,8 @@ func (c *Cluster) ConsumeCommitted(t testing.TB, topic string) []*kgo.Record {
 	defer cancel()
 	client := c.client(t, kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.ConsumeTopics(topic), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.KeepControlRecords())
 	defer client.Close()
-	ends, err := kadm.NewClient(client).ListCommittedOffsets(ctx, topic)
-	require.NoError(t, err)
 	left := make(map[int32]int64)
-	ends.Each(func(o kadm.ListedOffset) {
+	offsets(ctx, t, kadm.NewClient(client).ListCommittedOffsets, topic, 1).Each(func(o kadm.ListedOffset) {
 		if o.Offset > 0 {
 			left[o.Partition] = o.Offset
 		}
@@ -144,10 +149,7 @@ func (c *Cluster) ConsumeAll(t testing.TB, topic string, n int) []*kgo.Record {
 func (c *Cluster) Count(t testing.TB, topic string) (n int) {
 	t.Helper()
 	c.administer(t, func(ctx context.Context, admin *kadm.Client) {
-		ends, err := admin.ListEndOffsets(ctx, topic)
-		require.NoError(t, err)
-		require.NoError(t, ends.Error())
-		ends.Each(func(o kadm.ListedOffset) { n += int(o.Offset) })
+		offsets(ctx, t, admin.ListEndOffsets, topic, 1).Each(func(o kadm.ListedOffset) { n += int(o.Offset) })
 	})
 	return n
 }
