@@ -11,7 +11,7 @@ EXAMPLE_LIMIT ?= 120
 LONG ?= 12
 # Regular expressions of the tests that check testing.Short.
 LONG_TESTS := ThroughCrashes$$ ^TestConformance[A-Z] ^TestRandomHistories ^TestRandomCancellations ^TestTwoForwardersSharing \
-	^TestDeliveriesAreNotRepeated CostNoLease$$ ^TestARareType ^TestEachCommittedRow ^TestTwoHundred ^TestAHotKey \
+	^TestDeliveriesAreNotRepeated CostNoLease$$ ^TestARareType ^TestEachCommittedRow ^TestManyDatabases ^TestAHotKey \
 	^TestALogOfOneKey ^TestDueDeliveries ^TestRetriesAndNew ^TestTheNumberOfLanesChanges ^TestTheObserverAndTheState \
 	^TestAnUnavailableBank ^TestDeliveriesKeepTheRate ^TestTenantsShareEvenly ^TestForwardersShareASinksRate \
 	^TestAHookThatTakesAMillisecond ^TestRandomChangesOfRoutes
@@ -29,11 +29,12 @@ RACES := ./framework/forwarder/... ./framework/outbox ./framework/observe ./fram
 	./framework/config/database ./framework/store/postgres ./registry ./sinks/email ./sinks/httpsink ./sinks/kafka ./sinks/process \
 	./sinks/publisher .
 RACES_OF_FORWARD := ^TestForward|Reload|SIGHUP|Collector
-# Tests that the race detector skips: those that break a server, restart it or fill it with rows, one after the other.
-# `make test` runs them, on PostgreSQL too; the goroutines of a forwarder beside them are those of all other tests.
+# Tests that the race detector skips, and `make test` runs: those that break a server, restart it or fill it with rows,
+# one after the other, those of the documentation, and what people do with a store, one statement at a time.
 NO_RACES := ^TestAForwarderSurvivesFaults ^TestACheckpointInterrupted ^TestStricterIsolation ^TestARestoredDatabase \
 	^TestAFailoverToAStandby ^TestASilentNetwork ^TestTheForwarderWaitsWhileADisk ^TestSimulate \
-	^TestTwoHundred ^TestManyReleasedKeys ^TestLittleMemory
+	^TestManyDatabases ^TestManyReleasedKeys ^TestLittleMemory Documentation ^TestEachInvariant \
+	^TestConformance$$/^(Operator|Replay|Reroute|Route|Trace|Related|Browse|Cancel|Values|Types|Sample)$$
 # The race detector skips SQLite, which is C translated into Go: with it the conformance suite of its store takes four
 # times the processor time. The forwarder's tests run on PostgreSQL only: its goroutines are the same on every database.
 RACE = CGO_ENABLED=1 WAYBILL_TEST_STORES=postgres $(IN_MEMORY) go test -race -vet off -gcflags 'modernc.org/...=-race=false' \
@@ -124,9 +125,11 @@ test-deploy: ## Test the deployment files: image, chart, compose file, packages,
 crash: ## Kill, stop and disconnect forwarders and PostgreSQL for CRASH (30m); WAYBILL_CRASH_SEED repeats a run
 	WAYBILL_CRASH_DURATION=$(CRASH) go test -count 1 -run '^TestForwardersKeepTheirPromisesThroughCrashes$$' -v -timeout 24h ./framework/crashtest
 
+# All modules in one workspace, so that packages are analysed once, and not again for each module that imports them.
 lint: $(LINT) $(ACTIONLINT) ## Run the linters, which the first run builds
 	$(ACTIONLINT)
-	@set -e; for module in $(MODULES); do echo "--- $$module"; cd $(CURDIR)/$$module && $(CURDIR)/$(LINT) run ./...; done
+	@cd .cache && rm -f go.work* && GOWORK=off go work init $(addprefix ../,$(MODULES))
+	GOWORK=$(CURDIR)/.cache/go.work $(LINT) run $(patsubst %,./%...,$(MODULES))
 
 prose: ## Check spelling and style of docs, comments and messages (the first run builds the checker)
 	bash .ci/prose

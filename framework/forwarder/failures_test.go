@@ -254,7 +254,7 @@ func TestAnUnknownTypeIsRetriedWithoutSpendingAttempts(t *testing.T) {
 func TestAnUnknownTypeIsDeadAfterTheMaximumTime(t *testing.T) {
 	onlySQLite(t, func(t *testing.T, o *outbox) {
 		s := unknownTo("new")
-		o.one(forwarder.Sink{Sink: s, Retry: forwarder.Retry{Initial: 4 * time.Hour}})
+		o.one(forwarder.Sink{Sink: s, Retry: forwarder.Retry{Initial: 4 * time.Hour}}, polled(time.Hour))
 		o.append("new", "k", "a")
 		o.append("old", "k", "b")
 		pass(71 * time.Hour)

@@ -236,6 +236,11 @@ func leased(d time.Duration) func(*forwarder.Config) {
 	return func(c *forwarder.Config) { c.Lease = d }
 }
 
+// polled makes a forwarder look at the log once in d.
+func polled(d time.Duration) func(*forwarder.Config) {
+	return func(c *forwarder.Config) { c.Poll = d }
+}
+
 // over puts a store between a forwarder and the outbox.
 func over(s forwarder.Store) func(*forwarder.Config) {
 	return func(c *forwarder.Config) { c.Store = s }

@@ -6,6 +6,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptrace"
 	"net/url"
@@ -71,13 +72,17 @@ var errLostAgain = errors.New("the connection was lost without an answer, twice"
 // is a connectError. It may also be an error of the client's own code, for example if that gets
 // no token. The errors of a transport do not always say so.
 func (c programClient) roundTrip(r *http.Request) (*http.Response, error) {
-	var connecting, http2 atomic.Bool
+	var (
+		connecting, http2 atomic.Bool
+		conn              net.Conn
+	)
 	connecting.Store(true)
 	traced := httptrace.WithClientTrace(r.Context(), &httptrace.ClientTrace{
 		GetConn: func(string) { connecting.Store(true) },
 		GotConn: func(got httptrace.GotConnInfo) {
 			connecting.Store(false)
-			secure, ok := got.Conn.(*tls.Conn)
+			conn = got.Conn
+			secure, ok := conn.(*tls.Conn)
 			http2.Store(ok && secure.ConnectionState().NegotiatedProtocol == "h2")
 		},
 	})
@@ -92,7 +97,23 @@ func (c programClient) roundTrip(r *http.Request) (*http.Response, error) {
 	if err != nil && connecting.Load() {
 		return nil, &connectError{err}
 	}
-	return resp, err
+	return resp, rejection(conn, err)
+}
+
+// rejection returns the TLS alert that ended a connection, if the error of a request is only that the connection could
+// not be written: with TLS 1.3, a server rejects a client after the handshake, maybe while the request is written.
+func rejection(conn net.Conn, err error) error {
+	var network *net.OpError
+	written := !errors.Is(err, net.ErrClosed) && (!errors.As(err, &network) || network.Op != "write")
+	secure, ok := conn.(*tls.Conn)
+	if !ok || written {
+		return err
+	}
+	_ = secure.SetReadDeadline(time.Unix(1, 0)) // the alert, if there was one, is known without reading
+	if _, alert := secure.Read(make([]byte, 1)); isUnreachable(alert) {
+		return alert
+	}
+	return err
 }
 
 func (c programClient) take(*url.URL) exchange    { return c }

@@ -14,6 +14,7 @@ import (
 	"os"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -66,6 +67,26 @@ func rejectingAddress(t *testing.T, config *tls.Config) string {
 		_ = tls.Server(conn, config).Handshake()
 		_, _ = io.Copy(io.Discard, conn)
 	})
+}
+
+// The alert can come before the request is written, and the transport's error then says only that the connection is closed.
+func TestARejectedClientIsUnavailableWheneverTheAlertComes(t *testing.T) {
+	secure, ca := newTLSReceiver(t)
+	config := &tls.Config{RootCAs: x509.NewCertPool(), ServerName: "127.0.0.1"}
+	pem, err := os.ReadFile(ca)
+	require.NoError(t, err)
+	require.True(t, config.RootCAs.AppendCertsFromPEM(pem))
+	conn, err := tls.Dial("tcp", rejectingAddress(t, secure.TLS), config)
+	require.NoError(t, err)
+	_, alert := conn.Read(make([]byte, 1))
+	require.Error(t, alert)
+	require.NoError(t, conn.NetConn().Close())
+
+	closed := fmt.Errorf("write error: %w", net.ErrClosed)
+	assert.Equal(t, alert, rejection(conn, closed))
+	assert.Equal(t, alert, rejection(conn, &net.OpError{Op: "write", Err: syscall.EPIPE}))
+	assert.Equal(t, io.EOF, rejection(conn, io.EOF))
+	assert.Equal(t, closed, rejection(nil, closed))
 }
 
 func TestAProxyThatFailsIsUnavailable(t *testing.T) {

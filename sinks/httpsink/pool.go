@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"math/rand/v2"
+	"net"
 	"net/http"
 	"net/http/httptrace"
 	"net/url"
@@ -126,10 +127,15 @@ func (u *use) roundTrip(r *http.Request) (resp *http.Response, err error) {
 		connected := func(err error) {
 			once.Do(func() { u.failed = err; close(u.ready) })
 		}
+		var conn net.Conn
 		traced := httptrace.WithClientTrace(r.Context(), &httptrace.ClientTrace{
-			GotConn: func(httptrace.GotConnInfo) { connected(nil) },
+			GotConn: func(got httptrace.GotConnInfo) {
+				conn = got.Conn
+				connected(nil)
+			},
 		})
 		resp, err = u.transport.RoundTrip(r.WithContext(traced))
+		err = rejection(conn, err)
 		if !isUnreachable(err) {
 			connected(nil) // such as a cancelled request: the others connect themselves
 		}

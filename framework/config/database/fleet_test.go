@@ -7,7 +7,9 @@ import (
 	"log/slog"
 	"math"
 	"net/url"
+	"os"
 	"slices"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -190,12 +192,19 @@ func (f *tenants) connections() (n int) {
 	return n
 }
 
-func TestTwoHundredDatabasesWithinThirtyTwoConnections(t *testing.T) {
+func TestManyDatabasesShareFewConnections(t *testing.T) {
 	t.Parallel()
-	schemas, databases, connections := 150, 50, 32
+	outboxes := 48
 	if testing.Short() {
-		schemas, databases, connections = 12, 4, 12
+		outboxes = 16
 	}
+	if text := os.Getenv("WAYBILL_FLEET"); text != "" {
+		n, err := strconv.Atoi(text)
+		require.NoError(t, err)
+		outboxes = n
+	}
+	databases, connections := outboxes/4, 8+outboxes/8
+	schemas := outboxes - databases
 	f, s := newTenants(t, schemas, databases), &sink{}
 	all, stop := f.forward(s, connections)
 	most := 0

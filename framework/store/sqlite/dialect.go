@@ -21,6 +21,10 @@ type dialect struct {
 
 var _ tables.Dialect = (*dialect)(nil)
 
+// Limit makes the argument a part of an expression: SQLite looks at a plain argument of LIMIT when it plans, and plans
+// again at each use of the prepared statement.
+func (*dialect) Limit() string { return `LIMIT 0 +` }
+
 // Now has milliseconds, like SQLite's clock.
 func (*dialect) Now() string { return now }
 

@@ -50,7 +50,7 @@ func page(r *tables.Runner, f store.Filter, from, until position, limit int) tab
 		where = tables.SQL(`? AND ?`, where, typeCondition(f.Types))
 	}
 	r.During(&where, f.Since, f.Until)
-	return tables.SQL(`SELECT {selected} FROM {log} o WHERE ? ORDER BY "offset" LIMIT ?`, where, limit)
+	return tables.SQL(`SELECT {selected} FROM {log} o WHERE ? ORDER BY "offset" {limit} ?`, where, limit)
 }
 
 // reader reads the log by offset.

@@ -22,7 +22,7 @@ func (d *dialect) Waiting(lanes []tables.WaitingLane, t store.Target, types noti
 		count := func(ctx context.Context, after, last int64, limit int, found func(lane, rows int, oldest time.Time)) error {
 			var n int
 			var oldest time.Time
-			err := d.run.Row(ctx, d.db, `SELECT count(*), min(occurred_on) FROM (SELECT occurred_on FROM {log} WHERE "offset" > ? AND "offset" <= ? AND ? ORDER BY "offset" LIMIT ?) waiting`,
+			err := d.run.Row(ctx, d.db, `SELECT count(*), min(occurred_on) FROM (SELECT occurred_on FROM {log} WHERE "offset" > ? AND "offset" <= ? AND ? ORDER BY "offset" {limit} ?) waiting`,
 				after, last, typeCondition(types), limit).Scan(&n, d.run.Into(&oldest))
 			if n > 0 {
 				found(i, n, oldest)

@@ -29,6 +29,6 @@ func (d *dialect) Beginning(ctx context.Context, since time.Time) (at tables.Beg
 	if at.Position, err = position(last).MarshalJSON(); err != nil {
 		return at, err
 	}
-	err = d.run.Row(ctx, d.db, `SELECT count(*) FROM (SELECT 1 FROM {log} WHERE "offset" <= ? LIMIT ?) passed`, last, store.PendingLimit).Scan(&at.Passed)
+	err = d.run.Row(ctx, d.db, `SELECT count(*) FROM (SELECT 1 FROM {log} WHERE "offset" <= ? {limit} ?) passed`, last, store.PendingLimit).Scan(&at.Passed)
 	return at, err
 }

@@ -189,31 +189,29 @@ func (p *Pages) each(values []string, do func(method, path string)) {
 
 func TestEveryPageShowsHostileDataAsText(t *testing.T) {
 	t.Parallel()
-	onEach(t, func(t *testing.T, o outbox) {
-		p := newPages(t, hostileTarget(t, o))
-		for _, role := range []settings.Role{access.Viewer, access.Operator} {
-			p.each(hostile, func(method, path string) {
-				if method == http.MethodPost && strings.HasPrefix(path, "/schedules/") && strings.Contains(path, "forget") {
-					return // this would delete the data of the test
-				}
-				status, page := p.ask(t, role, method, path, nil)
-				require.Less(t, status, 500, "%s %s: %s", method, path, page)
-				for _, raw := range []string{"<script>alert", "<img", `href="javascript:`} {
-					require.NotContains(t, page, raw, "%s %s", method, path)
-				}
-			})
-		}
-	})
+	o := databases["postgres"](t) // it refuses more than SQLite
+	p := newPages(t, hostileTarget(t, o))
+	for _, role := range []settings.Role{access.Viewer, access.Operator} {
+		p.each(hostile, func(method, path string) {
+			if method == http.MethodPost && strings.HasPrefix(path, "/schedules/") && strings.Contains(path, "forget") {
+				return // this would delete the data of the test
+			}
+			status, page := p.ask(t, role, method, path, nil)
+			require.Less(t, status, 500, "%s %s: %s", method, path, page)
+			for _, raw := range []string{"<script>alert", "<img", `href="javascript:`} {
+				require.NotContains(t, page, raw, "%s %s", method, path)
+			}
+		})
+	}
 }
 
 func TestEveryPageRefusesInvalidParameters(t *testing.T) {
 	t.Parallel()
-	onEach(t, func(t *testing.T, o outbox) {
-		p := newPages(t, &target.Target{Store: o.store})
-		p.each(wrong, func(method, path string) {
-			status, page := p.ask(t, access.Operator, method, path, nil)
-			require.Less(t, status, 500, "%s %s: %s", method, path, page)
-		})
+	o := databases["postgres"](t) // it refuses more than SQLite
+	p := newPages(t, &target.Target{Store: o.store})
+	p.each(wrong, func(method, path string) {
+		status, page := p.ask(t, access.Operator, method, path, nil)
+		require.Less(t, status, 500, "%s %s: %s", method, path, page)
 	})
 }
 

@@ -28,6 +28,8 @@ type Syntax interface {
 	Placeholder(n int) string
 	// Quote returns the quote character of identifiers.
 	Quote() string
+	// Limit returns LIMIT, before an argument.
+	Limit() string
 	// Whole returns the end of a SELECT, after LIMIT, that makes it fail if rows of one of the
 	// tables, as statements name them, are hidden from this role. It may be empty.
 	Whole(tables []string) string
@@ -185,6 +187,9 @@ type Standard struct{}
 
 // Quote returns the quote of standard SQL.
 func (Standard) Quote() string { return `"` }
+
+// Limit returns the word of PostgreSQL, MySQL and SQLite.
+func (Standard) Limit() string { return "LIMIT" }
 
 // Whole returns nothing, for databases that hide no rows.
 func (Standard) Whole([]string) string { return `` }

@@ -89,7 +89,7 @@ func (r *Runner) writtenAt(ctx context.Context, from int64) (at time.Time, offse
 			}
 		}
 		return nil
-	}, `SELECT "offset", id, occurred_on FROM {log} WHERE "offset" >= ? ORDER BY "offset" LIMIT ? {whole log}`, from, sampleRows)
+	}, `SELECT "offset", id, occurred_on FROM {log} WHERE "offset" >= ? ORDER BY "offset" {limit} ? {whole log}`, from, sampleRows)
 	return at, offset, err
 }
 
@@ -100,7 +100,7 @@ func (r *Runner) WrittenUntil(ctx context.Context, until time.Time, low, high in
 	if err != nil {
 		return 0, err
 	}
-	err = r.Row(ctx, r.DB, `SELECT coalesce(max("offset"), ?) FROM (SELECT "offset" FROM {log} WHERE "offset" >= ? ORDER BY "offset" LIMIT ?) few {whole log}`,
+	err = r.Row(ctx, r.DB, `SELECT coalesce(max("offset"), ?) FROM (SELECT "offset" FROM {log} WHERE "offset" >= ? ORDER BY "offset" {limit} ?) few {whole log}`,
 		since, since, sampleRows).Scan(&last)
 	return last, err
 }

@@ -76,7 +76,7 @@ func (r *Runner) DueQuery(q store.DueQuery) Expr {
 	if len(q.Except) > 0 {
 		where.And(`("offset", id) NOT IN (?)`, r.Dialect.Refs(q.Except))
 	}
-	where.Text += ` ORDER BY due_at, "offset" LIMIT ?`
+	where.Text += ` ORDER BY due_at, "offset" {limit} ?`
 	where.Args = append(where.Args, q.Limit+1)
 	return ParkedQuery(where)
 }
@@ -123,10 +123,10 @@ func (r *Runner) FollowersQuery(sink string, keys []string, halt bool, limit int
 	const first = `sink = ? AND "key" = ? AND "key" <> '' AND `
 	asked := r.Dialect.Asked(keys)
 	if asked.Text == "" {
-		return ParkedQuery(SQL(first+Holds("", halt)+` ORDER BY "offset" LIMIT ?`, sink, keys[0], limit))
+		return ParkedQuery(SQL(first+Holds("", halt)+` ORDER BY "offset" {limit} ?`, sink, keys[0], limit))
 	}
 	return SQL(`SELECT `+ParkedColumns+` FROM ? AS asked (name, place)
-		CROSS JOIN LATERAL (SELECT * FROM {parked} WHERE `+first+Holds("", halt)+` ORDER BY "offset" LIMIT ?) p
+		CROSS JOIN LATERAL (SELECT * FROM {parked} WHERE `+first+Holds("", halt)+` ORDER BY "offset" {limit} ?) p
 		ORDER BY place, "offset" {whole parked}`, asked, sink, SQL(`asked.name`), limit)
 }
 
@@ -145,5 +145,5 @@ func (t *Tables) HeldKeys(ctx context.Context, lane store.Lane, halt bool, after
 func (*Runner) HeldKeysQuery(lane store.Lane, halt bool, after string, limit int) Expr {
 	return SQL(`SELECT "key", max(`+isHead+`) FROM {parked}
 		WHERE sink = ? AND "key" > ? AND "key" <> '' AND slot BETWEEN ? AND ? AND `+Holds("", halt)+`
-		GROUP BY "key" ORDER BY "key" LIMIT ? {whole parked}`, lane.Sink, after, lane.Slots.First, lane.Slots.Last, limit)
+		GROUP BY "key" ORDER BY "key" {limit} ? {whole parked}`, lane.Sink, after, lane.Slots.First, lane.Slots.Last, limit)
 }

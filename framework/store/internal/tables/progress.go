@@ -149,7 +149,7 @@ func (r *Runner) Removable(age time.Duration, p Progress) Expr {
 // LookForOld examines the next rows of a table of the log, and returns how many of them may be removed.
 func (r *Runner) LookForOld(ctx context.Context, q Querier, table string, p store.Pruning, removable Expr) (pruned store.Pruned, may int, err error) {
 	err = r.Row(ctx, q, `SELECT count(*), coalesce(max("offset"), ?), count(CASE WHEN removable THEN 1 END)
-		FROM (SELECT "offset", ? AS removable FROM `+table+` WHERE "offset" > ? ORDER BY "offset" LIMIT ?) looked`+r.Dialect.Whole([]string{table}),
+		FROM (SELECT "offset", ? AS removable FROM `+table+` WHERE "offset" > ? ORDER BY "offset" {limit} ?) looked`+r.Dialect.Whole([]string{table}),
 		p.After, removable, p.After, p.Limit).Scan(&pruned.Looked, &pruned.Through, &may)
 	return pruned, may, err
 }
@@ -228,6 +228,6 @@ func (r *Runner) oldestKept(ctx context.Context, q Querier, s SinkProgress) (*st
 	}
 	settled, through := r.settled(Progress{s})
 	return r.ScanRow(r.Row(ctx, q, `SELECT "offset", occurred_on FROM (
-			SELECT "offset", occurred_on, ? AS settled FROM {log} WHERE "offset" > ? ORDER BY "offset" LIMIT ?) looked
+			SELECT "offset", occurred_on, ? AS settled FROM {log} WHERE "offset" > ? ORDER BY "offset" {limit} ?) looked
 		WHERE NOT settled ORDER BY "offset" LIMIT 1 {whole log}`, settled, through, keptRows))
 }

@@ -31,7 +31,7 @@ func (t *Tables) PruneLeftovers(ctx context.Context, kind store.Leftover, age ti
 	}
 	old := t.run.Dialect.NowPlus(-age)
 	removed, err := t.run.Exec(ctx, t.run.DB, `DELETE FROM {`+l.table+`} WHERE (`+l.key+`) IN (SELECT `+l.key+` FROM (
-		SELECT `+l.key+` FROM {`+l.table+`} c WHERE `+which+` LIMIT ?) old) AND `+l.since+` <= (SELECT ?)`, old, limit, old)
+		SELECT `+l.key+` FROM {`+l.table+`} c WHERE `+which+` {limit} ?) old) AND `+l.since+` <= (SELECT ?)`, old, limit, old)
 	if err != nil {
 		return 0, t.run.Failed(err, "remove old %s", kind)
 	}

@@ -17,7 +17,7 @@ import (
 //   - {log}, {cursors}, {forwarders}, {parked}, {receipts}, {inbox}, {cancelled}, {unique},
 //     {schedules} and {actions} are the tables; {whole log parked} ends a SELECT that must fail if
 //     rows of these tables are hidden: each SELECT that would take hidden rows for missing; {now}
-//     is the database's clock; {envelope} are the columns of an envelope, and {selected} the same
+//     is the database's clock; {limit} ? is LIMIT with an argument; {envelope} are the columns of an envelope, and {selected} the same
 //     as the dialect reads them.
 type Expr struct {
 	Text string
@@ -107,6 +107,9 @@ func (r *Runner) word(b *strings.Builder, args *[]any, word string) {
 	switch word {
 	case "now":
 		r.render(b, args, Expr{Text: r.Dialect.Now()})
+		return
+	case "limit":
+		b.WriteString(r.Dialect.Limit())
 		return
 	case "envelope":
 		r.render(b, args, Expr{Text: envelope})

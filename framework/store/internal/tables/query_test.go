@@ -13,6 +13,7 @@ type foreign struct {
 }
 
 func (foreign) Quote() string          { return "`" }
+func (foreign) Limit() string          { return "FIRST" }
 func (foreign) Now() string            { return "UTC_TIMESTAMP(6)" }
 func (foreign) Selected() string       { return `"offset", "key"` }
 func (foreign) Placeholder(int) string { return "?" }
@@ -38,12 +39,12 @@ func TestExpressionsAreWrittenInTheDialect(t *testing.T) {
 	t.Parallel()
 	where := SQL(`"key" = ?`, "k")
 	where.And(`("offset", id) IN ?`, list(7, "a"))
-	e := SQL(`SELECT {selected}, ? FROM {parked} p JOIN {log} WHERE ? AND due_at < {now} LIMIT ? {whole log parked}`, "first", where, 10)
+	e := SQL(`SELECT {selected}, ? FROM {parked} p JOIN {log} WHERE ? AND due_at < {now} {limit} ? {whole log parked}`, "first", where, 10)
 
 	query, args := NewRunner(nil, box, foreign{}, nil).Render(e)
-	require.Equal(t, "SELECT `offset`, `key`, ? FROM box_parked p JOIN box WHERE `key` = ? AND (`offset`, id) IN (?, ?) AND due_at < UTC_TIMESTAMP(6) LIMIT ? OFFSET whole(box, box_parked)", query)
+	require.Equal(t, "SELECT `offset`, `key`, ? FROM box_parked p JOIN box WHERE `key` = ? AND (`offset`, id) IN (?, ?) AND due_at < UTC_TIMESTAMP(6) FIRST ? OFFSET whole(box, box_parked)", query)
 	require.Equal(t, []any{"first", "k", 7, "a", 10}, args)
 
 	query, _ = NewRunner(nil, box, numbered{}, nil).Render(e)
-	require.Equal(t, "SELECT `offset`, `key`, $1 FROM box_parked p JOIN box WHERE `key` = $2 AND (`offset`, id) IN ($3, $4) AND due_at < UTC_TIMESTAMP(6) LIMIT $5 OFFSET whole(box, box_parked)", query)
+	require.Equal(t, "SELECT `offset`, `key`, $1 FROM box_parked p JOIN box WHERE `key` = $2 AND (`offset`, id) IN ($3, $4) AND due_at < UTC_TIMESTAMP(6) FIRST $5 OFFSET whole(box, box_parked)", query)
 }

@@ -90,7 +90,7 @@ func (t *Acts) Action(ctx context.Context, id string) (store.Action, error) {
 
 // Actions returns the latest actions; see store.Inspector.
 func (t *Acts) Actions(ctx context.Context, limit int) ([]store.Action, error) {
-	actions, err := t.actions(ctx, `ORDER BY at DESC, id DESC LIMIT ?`, limit)
+	actions, err := t.actions(ctx, `ORDER BY at DESC, id DESC {limit} ?`, limit)
 	if err != nil {
 		return nil, t.run.Failed(err, "list the actions")
 	}

@@ -147,7 +147,7 @@ func (t *Acts) choose(ctx context.Context, tx *sql.Tx, b store.ParkedBatch) ([]c
 		return rows.Scan(&c.Offset, &c.ID, &c.key, &c.dead, &c.behind)
 	}, `SELECT "offset", id, "key", state = 'dead', "key" <> '' AND EXISTS (
 			SELECT 1 FROM {parked} b WHERE b.sink = p.sink AND b."key" = p."key" AND b."key" <> '' AND b."offset" < p."offset" AND `+tables.Holds("b.", false)+`)
-		FROM {parked} p WHERE ? ORDER BY "offset", id LIMIT ? {whole parked}`, where, b.Limit)
+		FROM {parked} p WHERE ? ORDER BY "offset", id {limit} ? {whole parked}`, where, b.Limit)
 }
 
 // Requeue makes deliveries due; see store.Operator.

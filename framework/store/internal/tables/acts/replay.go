@@ -104,7 +104,7 @@ func (t *Acts) replay(ctx context.Context, tx *sql.Tx, b store.ReplayBatch) (res
 	}
 	span := b.ReplayQuery
 	span.UpTo = min(b.UpTo, b.After+ReplaySpan)
-	rows := tables.SQL(`{log} o WHERE ? AND ? AND NOT ? ORDER BY "offset" LIMIT ? {whole log parked}`, t.replayed(span), t.run.SettledInAny(cursors), isParked(b.Sink), b.Limit)
+	rows := tables.SQL(`{log} o WHERE ? AND ? AND NOT ? ORDER BY "offset" {limit} ? {whole log parked}`, t.replayed(span), t.run.SettledInAny(cursors), isParked(b.Sink), b.Limit)
 	d := t.run.Dialect
 	insert := tables.SQL(`INSERT INTO {parked} (sink, {envelope}, state, attempt, due_at)
 		SELECT ?, {envelope}, CASE WHEN early THEN 'scheduled' WHEN waits THEN 'blocked' ELSE 'retrying' END, 0,

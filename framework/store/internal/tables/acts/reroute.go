@@ -95,7 +95,7 @@ func scanUnrouted(rows *sql.Rows, u *unrouted) error { return rows.Scan(&u.Offse
 func (t *Acts) unrouted(ctx context.Context, tx *sql.Tx, b store.RerouteBatch) ([]unrouted, error) {
 	where := t.rerouted(b.RerouteQuery)
 	where.And(`("offset", id) > (?, ?)`, b.After.Offset, b.After.ID)
-	return tables.List(ctx, t.run, tx, scanUnrouted, `SELECT "offset", id, type FROM {parked} p WHERE ? ORDER BY "offset", id LIMIT ? {whole parked}`, where, b.Limit)
+	return tables.List(ctx, t.run, tx, scanUnrouted, `SELECT "offset", id, type FROM {parked} p WHERE ? ORDER BY "offset", id {limit} ? {whole parked}`, where, b.Limit)
 }
 
 // settledByAll leaves out deliveries that a sink of their type has not settled yet and whose row is

@@ -368,7 +368,7 @@ func (t *Acts) moveToSinks(ctx context.Context, tx *sql.Tx, r *routing) (more bo
 	}
 	found, err := tables.List(ctx, t.run, tx, scanUnrouted, `SELECT "offset", id, type FROM {parked} p WHERE sink = ? AND (?) AND (state = 'scheduled' OR EXISTS (
 			SELECT 1 FROM {log} WHERE "offset" = p."offset" AND id = p.id AND (?)))
-		ORDER BY "offset", id LIMIT ? {whole log parked}`, store.SinkUnrouted, tables.Join(` OR `, types), tables.Join(` OR `, reads), moveRows)
+		ORDER BY "offset", id {limit} ? {whole log parked}`, store.SinkUnrouted, tables.Join(` OR `, types), tables.Join(` OR `, reads), moveRows)
 	if err != nil || len(found) == 0 {
 		return false, err
 	}
@@ -495,7 +495,7 @@ func (t *Acts) settleDelivered(ctx context.Context, tx *sql.Tx, r *routing) erro
 	}
 	for i := range u.cursors {
 		c := &u.cursors[i]
-		delivered, err := tables.Column[int64](ctx, t.run, tx, `SELECT "offset" FROM {log} WHERE "offset" > ? AND slot BETWEEN ? AND ? AND NOT ? AND ? AND (?) ORDER BY "offset" LIMIT ? {whole log}`,
+		delivered, err := tables.Column[int64](ctx, t.run, tx, `SELECT "offset" FROM {log} WHERE "offset" > ? AND slot BETWEEN ? AND ? AND NOT ? AND ? AND (?) ORDER BY "offset" {limit} ? {whole log}`,
 			c.Place.Through, c.StoreLane.Slots.First, c.StoreLane.Slots.Last, t.run.Settled(c), t.run.OfTypes(u.now), tables.Join(` OR `, had), settledByRoute)
 		if err != nil {
 			return err

@@ -105,7 +105,7 @@ func BrowseQuery(r *tables.Runner, q store.LogQuery, first, last int64, limit in
 		where.And(`?`, r.Dialect.Types(q.Types))
 	}
 	r.During(&where, q.Since, q.Until)
-	return tables.SQL(`SELECT `+loggedColumns+` FROM (SELECT `+unpaid+` FROM {log} WHERE ? ORDER BY "offset" DESC LIMIT ?) newest ORDER BY "offset" DESC {whole log}`, where, limit)
+	return tables.SQL(`SELECT `+loggedColumns+` FROM (SELECT `+unpaid+` FROM {log} WHERE ? ORDER BY "offset" DESC {limit} ?) newest ORDER BY "offset" DESC {whole log}`, where, limit)
 }
 
 // BrowseParked returns parked deliveries; see store.Inspector.
@@ -118,7 +118,7 @@ func (t *Looks) BrowseParked(ctx context.Context, q store.ParkedQuery) (page sto
 	for looked, span := 0, browseFirst; ; span = min(span*browseGrowth, browseParkedMost) {
 		part := t.parkedAfter(q.Filter.Sink, q.After)
 		part.Text += ` ORDER BY sink, "offset", id`
-		if err := t.parkedPart(ctx, q, tables.SQL(`? LIMIT ?`, part, span), where, &page); err != nil || page.Next != (store.ParkedPlace{}) {
+		if err := t.parkedPart(ctx, q, tables.SQL(`? {limit} ?`, part, span), where, &page); err != nil || page.Next != (store.ParkedPlace{}) {
 			return page, err
 		}
 		end, err := t.endOfPart(ctx, part, span)
@@ -151,7 +151,7 @@ func (*Looks) parkedAfter(sink string, after store.ParkedPlace) tables.Expr {
 func (t *Looks) parkedPart(ctx context.Context, q store.ParkedQuery, part, where tables.Expr, page *store.ParkedPage) error {
 	room := q.Limit - len(page.Deliveries)
 	query, args := t.run.Render(tables.SQL(`SELECT `+tables.ParkedColumns+` FROM (SELECT `+unpaid+`, state, attempt, due_at, last_error, receipt, hook_error, hook_failures, first_parked_at, sink, updated_at
-		FROM {parked} WHERE ?) p WHERE ? ORDER BY sink, "offset", id LIMIT ? {whole parked}`, part, where, room+1))
+		FROM {parked} WHERE ?) p WHERE ? ORDER BY sink, "offset", id {limit} ? {whole parked}`, part, where, room+1))
 	return t.run.Dialect.EachParked(ctx, t.run.DB, query, args, func(d *store.ParkedDelivery) (bool, error) {
 		if n := len(page.Deliveries); n == q.Limit {
 			page.Next = page.Deliveries[n-1].Place()

@@ -50,7 +50,7 @@ func (t *Looks) knows(ctx context.Context, sink string) error {
 func (t *Looks) FindParked(ctx context.Context, f store.ParkedFilter, after store.ParkedPlace, limit int) ([]store.ParkedDelivery, error) {
 	where := t.run.Matches(f)
 	where.And(`(sink, "offset", id) > (?, ?, ?)`, after.Sink, after.Offset, after.ID)
-	found, _, err := t.run.Parked(ctx, t.run.DB, limit, tables.ParkedQuery(tables.SQL(`? ORDER BY sink, "offset", id LIMIT ?`, where, limit)))
+	found, _, err := t.run.Parked(ctx, t.run.DB, limit, tables.ParkedQuery(tables.SQL(`? ORDER BY sink, "offset", id {limit} ?`, where, limit)))
 	if err != nil {
 		return nil, t.run.Failed(err, "list parked deliveries")
 	}

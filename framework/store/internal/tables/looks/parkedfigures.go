@@ -50,19 +50,19 @@ const (
 func ParkedFiguresQuery(r *tables.Runner, sink string) tables.Expr {
 	parts := []tables.Expr{ // the first one defines the types of the columns
 		tables.SQL(`SELECT '`+figureOverdue+`' AS what, count(*) AS n, min(due_at) AS oldest, '' AS hook_error, max(`+r.Dialect.Elapsed(`due_at`)+`) AS longest
-			FROM (SELECT due_at FROM {parked} WHERE sink = ? AND due_at < (SELECT ?) ORDER BY due_at LIMIT ?) few`,
+			FROM (SELECT due_at FROM {parked} WHERE sink = ? AND due_at < (SELECT ?) ORDER BY due_at {limit} ?) few`,
 			sink, r.Dialect.NowPlus(-overdueAfter), store.ParkedLimit),
-		tables.SQL(`SELECT '`+figureKeys+`', (SELECT count(DISTINCT "key") FROM (SELECT "key" FROM {parked} WHERE sink = ? AND state = ? AND "key" <> '' ORDER BY first_parked_at LIMIT ?) few), NULL, '', NULL`,
+		tables.SQL(`SELECT '`+figureKeys+`', (SELECT count(DISTINCT "key") FROM (SELECT "key" FROM {parked} WHERE sink = ? AND state = ? AND "key" <> '' ORDER BY first_parked_at {limit} ?) few), NULL, '', NULL`,
 			sink, string(store.StateDead), store.ParkedLimit),
 		tables.SQL(`SELECT '`+figureHooks+`', count(*), NULL, coalesce(max(hook_error), ''), NULL
-			FROM (SELECT hook_error FROM {parked} WHERE sink = ? AND hook_failures > 0 LIMIT ?) few`, sink, store.ParkedLimit),
+			FROM (SELECT hook_error FROM {parked} WHERE sink = ? AND hook_failures > 0 {limit} ?) few`, sink, store.ParkedLimit),
 		tables.SQL(`SELECT '`+string(store.StateCancelled)+`', count(*), NULL, '', NULL
-			FROM (SELECT `+tables.PresentState+` AS present FROM {parked} p WHERE p.sink = ? AND p.state = ? ORDER BY p.first_parked_at LIMIT ?) few WHERE present = ?`,
+			FROM (SELECT `+tables.PresentState+` AS present FROM {parked} p WHERE p.sink = ? AND p.state = ? ORDER BY p.first_parked_at {limit} ?) few WHERE present = ?`,
 			sink, string(store.StateScheduled), store.ParkedLimit, string(store.StateCancelled)),
 	}
 	for _, state := range storedStates {
 		parts = append(parts, tables.SQL(`SELECT '`+string(state)+`',
-			(SELECT count(*) FROM (SELECT 1 FROM {parked} WHERE sink = ? AND state = ? ORDER BY first_parked_at LIMIT ?) few),
+			(SELECT count(*) FROM (SELECT 1 FROM {parked} WHERE sink = ? AND state = ? ORDER BY first_parked_at {limit} ?) few),
 			(SELECT first_parked_at FROM {parked} WHERE sink = ? AND state = ? ORDER BY first_parked_at LIMIT 1),
 			coalesce((SELECT hook_error FROM {parked} WHERE sink = ? AND state = ? AND hook_failures > 0 LIMIT 1), ''), NULL`,
 			sink, string(state), store.ParkedLimit, sink, string(state), sink, string(state)))

@@ -156,7 +156,7 @@ func (t *Looks) traceLane(ctx context.Context, r *store.TracedRow, c *tables.Cur
 	if !l.OtherLog && !l.Settled {
 		var looked int
 		err := t.run.Row(ctx, t.run.DB, `SELECT count(*), coalesce(sum(CASE WHEN slot BETWEEN ? AND ? AND NOT ? THEN 1 ELSE 0 END), 0)
-			FROM (SELECT * FROM {log} WHERE "offset" > ? AND "offset" < ? ORDER BY "offset" LIMIT ?) earlier {whole log}`,
+			FROM (SELECT * FROM {log} WHERE "offset" > ? AND "offset" < ? ORDER BY "offset" {limit} ?) earlier {whole log}`,
 			slots.First, slots.Last, t.run.Settled(c), c.Place.Through, offset, look).Scan(&looked, &l.Before)
 		if err != nil {
 			return err

@@ -29,7 +29,7 @@ func (t *Looks) Types(ctx context.Context, limit int) ([]store.TypeCount, error)
 func (t *Looks) loggedTypes(ctx context.Context, limit int) ([]store.TypeCount, error) {
 	rows := tables.SQL(`{log}`)
 	if limit > 0 {
-		rows = tables.SQL(`(SELECT "offset", type, version FROM {log} ORDER BY "offset" DESC LIMIT ?) newest`, limit)
+		rows = tables.SQL(`(SELECT "offset", type, version FROM {log} ORDER BY "offset" DESC {limit} ?) newest`, limit)
 	}
 	return tables.List(ctx, t.run, t.run.DB, func(rows *sql.Rows, c *store.TypeCount) error {
 		return rows.Scan(&c.Type, &c.Version, &c.Rows, t.run.Into(&c.OccurredOn))
@@ -41,7 +41,7 @@ func (t *Looks) loggedTypes(ctx context.Context, limit int) ([]store.TypeCount, 
 func (t *Looks) addParkedTypes(ctx context.Context, counts []store.TypeCount, limit int) ([]store.TypeCount, error) {
 	parked := tables.SQL(`{parked}`)
 	if limit > 0 {
-		parked = tables.SQL(`(SELECT type, version FROM {parked} LIMIT ?) first_parked`, limit)
+		parked = tables.SQL(`(SELECT type, version FROM {parked} {limit} ?) first_parked`, limit)
 	}
 	err := t.run.Each(ctx, t.run.DB, func(rows *sql.Rows) error {
 		var c store.TypeCount
