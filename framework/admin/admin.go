@@ -86,7 +86,11 @@ type Status struct {
 // Status reads the state of the log, the cursors and the parked deliveries. With routes, only
 // rows of a sink's own types count as pending for it; routes may be nil.
 func (a *Admin) Status(ctx context.Context, routes *route.Table) (Status, error) {
-	look, err := a.store.Status(ctx, store.StatusQuery{Types: Routing{Routes: routes}.Filters()})
+	sample, err := a.store.Sample(ctx, store.SampleQuery{Types: Routing{Routes: routes}.Filters()})
+	if err != nil {
+		return Status{}, err
+	}
+	holders, err := a.store.Holders(ctx, nil)
 	if err != nil {
 		return Status{}, err
 	}
@@ -94,7 +98,7 @@ func (a *Admin) Status(ctx context.Context, routes *route.Table) (Status, error)
 	if err != nil {
 		return Status{}, err
 	}
-	return StatusOf(time.Now(), look, membership), nil
+	return StatusOf(time.Now(), sample.Status(holders), membership), nil
 }
 
 // StatusOf combines what was read at a time.

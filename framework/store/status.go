@@ -19,8 +19,7 @@ type Inspector interface {
 // Overviewer reports the state of an outbox as a whole, for the status command, the dashboard and
 // doctor.
 type Overviewer interface {
-	// Status reports the state of the log, the cursors and the parked deliveries.
-	Status(ctx context.Context, q StatusQuery) (Status, error)
+	Sampler
 
 	// Membership returns the running forwarders and the lanes of all sinks.
 	Membership(ctx context.Context) (Membership, error)
@@ -45,28 +44,13 @@ type Overviewer interface {
 	KeepsReceipts() bool
 }
 
-// PendingLimit is where Status and Sample stop counting the pending rows of a sink, in all its
-// lanes together, oldest first.
+// PendingLimit is where a Sample stops counting the pending rows of a sink, in all its lanes
+// together, oldest first.
 const PendingLimit = 10_000
 
-// CountTime is how long Status and Sample count pending rows. Each sink has a share of the time,
+// CountTime is how long a Sample counts pending rows. Each sink has a share of the time,
 // and at least one statement. The whole log is searched for rows of rare types.
 const CountTime = 500 * time.Millisecond
-
-// StatusQuery is what the caller knows about the outbox.
-type StatusQuery struct {
-	// Types are the types of each sink, by its name. Rows of other types are not pending for it.
-	// For a sink that is left out, rows of all types count.
-	Types map[string]notification.TypeFilter
-}
-
-// TypesOf returns the types to count for a sink, and whether the caller named them.
-func (q StatusQuery) TypesOf(sink string) (types notification.TypeFilter, named bool) {
-	if types, named = q.Types[sink]; !named {
-		types = notification.AllTypes
-	}
-	return types, named
-}
 
 // Status is the state of an outbox, for people.
 type Status struct {
@@ -93,7 +77,7 @@ type CursorStatus struct {
 	// Uncounted reports that there may be more, because counting stopped at the limit or ran
 	// out of time.
 	Uncounted bool `json:"uncounted,omitempty"`
-	// AllTypes reports that Pending counts rows of any type, since StatusQuery does not name
+	// AllTypes reports that Pending counts rows of any type, since SampleQuery does not name
 	// the sink.
 	AllTypes bool `json:"all_types,omitempty"`
 	// Owner is the forwarder that has leased the lane; "" if none has.
@@ -141,9 +125,18 @@ type Sampler interface {
 
 // SampleQuery is what the caller knows about the outbox.
 type SampleQuery struct {
-	// Types are the types of each sink, by its name, as in a StatusQuery. The sample includes
-	// these sinks even if they have no cursors.
+	// Types are the types of each sink, by its name. Rows of other types are not pending for it.
+	// For a sink that is left out, rows of all types count. The sample includes these sinks even if
+	// they have no cursors.
 	Types map[string]notification.TypeFilter
+}
+
+// TypesOf returns the types to count for a sink, and whether the caller named them.
+func (q SampleQuery) TypesOf(sink string) (types notification.TypeFilter, named bool) {
+	if types, named = q.Types[sink]; !named {
+		types = notification.AllTypes
+	}
+	return types, named
 }
 
 // Sample is one look at an outbox, for machines.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/waybill-go/waybill/framework/admin"
 	"github.com/waybill-go/waybill/framework/dashboard/internal/access"
 	"github.com/waybill-go/waybill/framework/dashboard/internal/target"
 	"github.com/waybill-go/waybill/framework/doctor"
@@ -208,7 +209,7 @@ func TestTheOverviewNamesWhatIsWrongWithTheOutbox(t *testing.T) {
 }
 
 // held is an outbox that reports a transaction open for a minute.
-type held struct{ target.Store }
+type held struct{ admin.Store }
 
 func (h held) Sample(ctx context.Context, q store.SampleQuery) (store.Sample, error) {
 	sample, err := h.Store.Sample(ctx, q)
