@@ -13,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/waybill-go/waybill/framework/admin"
 	"github.com/waybill-go/waybill/framework/forwarder"
 	"github.com/waybill-go/waybill/framework/route"
 	"github.com/waybill-go/waybill/framework/store"
@@ -281,13 +282,14 @@ func (r *drain) left(t testing.TB) string {
 	all, err := r.parked()
 	require.NoError(t, err)
 	var b strings.Builder
+	look := admin.Look{Sample: sample, Membership: members}
 	for _, s := range sample.Sinks {
 		if r.mine(s.Sink) && s.Pending > 0 {
 			fmt.Fprintf(&b, "  %s: %d not settled\n", s.Sink, s.Pending)
 		}
-	}
-	for _, c := range members.Conditions(time.Now()) {
-		fmt.Fprintf(&b, "  %s: %s %s\n", c.Sink, c.Kind, c.Cause)
+		for _, trouble := range look.Holding(s.Sink) {
+			fmt.Fprintf(&b, "  %s: %s\n", s.Sink, trouble.Text)
+		}
 	}
 	const most = 20
 	for i, p := range all {

@@ -204,7 +204,8 @@ func TestTheOverviewNamesWhatIsWrongWithTheOutbox(t *testing.T) {
 	o.exec(t, `INSERT INTO outbox_forwarders (owner, sinks, live_until) VALUES ('host-0', '[]', '2999-01-01T00:00:00.000000Z')`)
 	p = newPages(t, &target.Target{Store: o.store})
 	_, page = p.ask(t, access.Operator, http.MethodGet, "/", nil)
-	require.Contains(t, page, "no forwarder delivers to this sink")
+	require.Contains(t, page, "1 of 1 lanes have no forwarder")
+	require.Contains(t, page, ">stopped<")
 	require.Contains(t, page, "(1) Overview")
 }
 
