@@ -346,7 +346,7 @@ func (k *Coordinator) corrected(lanes []store.LaneState) []store.LaneState {
 	return lanes
 }
 
-// inspect leaves lanes that are paused, tells sessions of revisions, and handles sinks whose lanes
+// inspect leaves lanes that are paused, signals revisions to sessions, and handles sinks whose lanes
 // must be cut.
 func (k *Coordinator) inspect(all []store.LaneState) {
 	lanes := make(map[string][]store.LaneState)

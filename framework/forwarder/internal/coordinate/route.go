@@ -153,8 +153,8 @@ func (k *Coordinator) toAsk(members []store.Member, sinks map[string]*store.Lane
 	return ask
 }
 
-// unknownTypes returns the sinks of an earlier schema that have not told yet what they take. SinkUnrouted
-// waits for them if it does not know either what it takes.
+// unknownTypes returns the sinks of an earlier schema for which SinkUnrouted waits, since the database
+// does not have what they take.
 func unknownTypes(sinks map[string]*store.LaneState, mine map[string]notification.TypeFilter) (unknown []string) {
 	if u := sinks[store.SinkUnrouted]; u == nil || u.Types != nil {
 		return nil
