@@ -30,7 +30,7 @@ type layer struct {
 // anything marks a composition root, which may import everything.
 var anything = []string{"all packages"}
 
-// engine is the folder of the forwarder's own packages. Their imports go one way: coordinate, lane, feed
+// engine is the folder of the forwarder's own packages. Their imports go one way: coordinate, session, feed
 // and settle, dispatch, then packages that import no other. quota and prune stand apart.
 const engine = "framework/forwarder/internal/"
 
@@ -90,9 +90,9 @@ var layers = []layer{
 	{engine + "named", []string{"framework/notification", "framework/store"}},
 	{engine + "settle", engineImports("policy", "window", "memory", "dispatch", "named")},
 	{engine + "feed", engineImports("policy", "named")},
-	{engine + "lane", engineImports("policy", "dispatch", "settle", "feed", "named")},
+	{engine + "session", engineImports("policy", "dispatch", "settle", "feed", "named")},
 	{engine + "lanetest", append(engineImports("policy", "budget", "caller", "dispatch"), "framework/store/*")},
-	{engine + "coordinate", engineImports("policy", "dispatch", "settle", "feed", "lane")},
+	{engine + "coordinate", engineImports("policy", "dispatch", "settle", "feed", "session")},
 	{engine + "quota", []string{"framework/store", "framework/notification"}},
 	{engine + "prune", []string{"framework/event", "framework/internal/pace", "framework/store", engine + "policy"}},
 	{"framework/forwarder", engineImports("policy", "budget", "caller", "dispatch", "feed", "coordinate", "prune", "quota")},
@@ -100,8 +100,8 @@ var layers = []layer{
 	{"framework/crashtest", []string{"framework/internal/pace", "framework/store", "framework/store/*"}},
 	{"framework/inbox", []string{"framework/notification", "framework/store", "framework/outbox", "registry", "sinks", "sinks/*"}},
 	{"framework/schedule", []string{"framework/tracing", "framework/internal/pace", "framework/internal/duration", "framework/notification", "framework/store", "framework/outbox"}},
-	{"framework/waybilltest", []string{"framework/notification", "framework/store", "framework/store/*", "framework/outbox", "framework/route", "framework/forwarder", "registry", "sinks"}},
 	{"framework/admin", []string{"framework/notification", "framework/store", "framework/route", "registry"}},
+	{"framework/waybilltest", []string{"framework/admin", "framework/notification", "framework/store", "framework/store/*", "framework/outbox", "framework/route", "framework/forwarder", "registry", "sinks"}},
 	{"framework/doctor", []string{"framework/admin", "framework/store", "framework/store/*", "framework/forwarder", "sinks"}},
 	{"framework/dashboard", []string{"framework/notification", "framework/store", "framework/route", "framework/forwarder", "framework/admin", "framework/doctor", "framework/settings", "registry"}},
 	{"framework/observe", []string{"framework/event", "framework/notification", "framework/store", "framework/forwarder", "sinks"}},

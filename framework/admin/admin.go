@@ -73,12 +73,12 @@ func (a *Admin) Count(ctx context.Context, f Filter) ([]store.ParkedCount, error
 	return counts, err
 }
 
-// Status is the state of an outbox, and what holds up its sinks.
+// Status is the state of an outbox, and what is wrong with its sinks.
 type Status struct {
 	// SampledAt is when the state was read.
 	SampledAt time.Time `json:"sampled_at"`
 	store.Status
-	Conditions []store.Condition `json:"conditions"`
+	Troubles []Trouble `json:"troubles"`
 	// Forwarders are the running forwarders.
 	Forwarders []ForwarderStatus `json:"forwarders"`
 }
@@ -86,23 +86,28 @@ type Status struct {
 // Status reads the state of the log, the cursors and the parked deliveries. With routes, only
 // rows of a sink's own types count as pending for it; routes may be nil.
 func (a *Admin) Status(ctx context.Context, routes *route.Table) (Status, error) {
-	look, err := a.store.Status(ctx, store.StatusQuery{Types: Routing{Routes: routes}.Filters()})
-	if err != nil {
+	look := Look{At: time.Now()}
+	var err error
+	if look.Sample, err = a.store.Sample(ctx, store.SampleQuery{Types: Routing{Routes: routes}.Filters()}); err != nil {
 		return Status{}, err
 	}
-	membership, err := a.store.Membership(ctx)
-	if err != nil {
+	if look.Membership, err = a.store.Membership(ctx); err != nil {
 		return Status{}, err
 	}
-	return StatusOf(time.Now(), look, membership), nil
+	holders, err := a.store.Holders(ctx, nil)
+	return look.Status(holders), err
 }
 
-// StatusOf combines what was read at a time.
-func StatusOf(at time.Time, look store.Status, m store.Membership) Status {
-	look.Cursors = append([]store.CursorStatus{}, look.Cursors...) // [] in JSON, not null
-	look.Parked = append([]store.ParkedCount{}, look.Parked...)
-	look.Holders = append([]store.Holder{}, look.Holders...)
-	return Status{at.UTC(), look, append([]store.Condition{}, m.Conditions(at)...), forwardersOf(m)}
+// Status returns what was seen as a Status. holders are the sinks that keep rows in the log.
+func (l *Look) Status(holders []store.Holder) Status {
+	status := Status{l.At.UTC(), l.Sample.Status(holders), []Trouble{}, forwardersOf(l.Membership)}
+	status.Cursors = append([]store.CursorStatus{}, status.Cursors...) // [] in JSON, not null
+	status.Parked = append([]store.ParkedCount{}, status.Parked...)
+	status.Holders = append([]store.Holder{}, status.Holders...)
+	for i := range l.Sample.Sinks {
+		status.Troubles = append(status.Troubles, l.Troubles(&l.Sample.Sinks[i], Usual)...)
+	}
+	return status
 }
 
 // Types counts the last limit rows of the log, and as many parked deliveries, by type and

@@ -69,6 +69,7 @@ func (o *outbox) settle(t *testing.T, sink string, fill func(c *store.Checkpoint
 	t.Helper()
 	_, err := o.store.Cut(t.Context(), sink, 1, store.StartOldest)
 	require.NoError(t, err)
+	require.NoError(t, o.store.Heartbeat(t.Context(), store.Member{Owner: "f1", Sinks: []string{sink}}, time.Hour))
 	lane := store.Lanes(sink, 1)[0]
 	lease, err := o.store.Acquire(t.Context(), lane, "f1", time.Hour)
 	require.NoError(t, err)
@@ -208,7 +209,7 @@ func TestWhyReportsParkedDeliveries(t *testing.T) {
 	})
 }
 
-func TestWhyReportsTheConditionsOfASink(t *testing.T) {
+func TestWhyReportsWhatHoldsUpASink(t *testing.T) {
 	onEach(t, func(t *testing.T, o *outbox) {
 		o.settle(t, "mail", nothing)
 		o.publish(t, "first", "order.placed", "")
@@ -220,9 +221,9 @@ func TestWhyReportsTheConditionsOfASink(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, []string{"mail"}, changed)
 		v := o.why(t, "a").Verdicts[0]
-		require.Equal(t, "in flight or waiting at f1, 1 row before it; breaker open since 2026-01-02 12:00:00Z at f1: connection refused; "+
-			"the sink is paused; throttled until 2100-01-01 00:00:00Z at f1", v.Text)
-		require.Len(t, v.Conditions, 3)
+		require.Equal(t, "in flight or waiting at f1, 1 row before it; the sink is paused; "+
+			"breaker open since 2026-01-02 12:00:00Z at f1: connection refused; throttled until 2100-01-01 00:00:00Z at f1: connection refused", v.Text)
+		require.Len(t, v.Troubles, 3)
 	})
 }
 

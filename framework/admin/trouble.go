@@ -1,15 +1,15 @@
 package admin
 
 import (
-	"slices"
+	"fmt"
 	"time"
 
 	"github.com/waybill-go/waybill/framework/store"
 )
 
 // The limits from which on something is trouble, besides store.Handover and the minute after which
-// store.ParkedFigures counts a delivery as overdue. The dashboard, the doctor and the alert rules
-// have no others.
+// store.ParkedFigures counts a delivery as overdue. The commands, the dashboard, the doctor and the
+// alert rules have no others.
 const (
 	// LateAfter is the age of the oldest pending row of a sink.
 	LateAfter = 5 * time.Minute
@@ -44,21 +44,27 @@ const (
 	Late         = "lag"
 	DeadLetters  = "dead"
 	Overdue      = "overdue"
+	HookFails    = "hook_fails"
 	Destinations = "destinations"
 )
 
 // Trouble is something that is wrong with a sink. Fields that do not apply are zero.
 type Trouble struct {
-	// What is one of the constants above.
-	What string
+	Sink string `json:"sink"`
+	// What is one of the constants above, and Text says it in words.
+	What string `json:"trouble"`
+	Text string `json:"text"`
+	// Destination is the one that is throttled or has an open breaker; "" for the whole sink.
+	Destination string `json:"destination,omitempty"`
 	// Forwarder is the one that sees it, Cause its reason, Since and Until its time.
-	Forwarder, Cause string
-	Since, Until     time.Time
-	// Lag is how late the sink is.
-	Lag time.Duration
+	Forwarder string    `json:"forwarder,omitempty"`
+	Cause     string    `json:"cause,omitempty"`
+	Since     time.Time `json:"since,omitzero"`
+	Until     time.Time `json:"until,omitzero"`
 	// Count is how many deliveries, lanes or destinations are concerned. Of is how many lanes there
 	// are.
-	Count, Of int
+	Count int `json:"count,omitempty"`
+	Of    int `json:"of,omitempty"`
 }
 
 // Tolerance is how late a sink may be and how many of its deliveries may be dead without trouble.
@@ -67,54 +73,120 @@ type Tolerance struct {
 	Dead int
 }
 
-// Troubles returns what is wrong with a sink of the sample, the worst first. It is empty for a
-// healthy sink.
-func (l *Look) Troubles(s *store.SinkSample, t Tolerance) (all []Trouble) {
-	if s.Paused {
-		all = append(all, Trouble{What: Paused})
-	}
-	held := l.held(s.Sink)
-	i := slices.IndexFunc(held, func(c store.Condition) bool { return c.Kind == store.ConditionBreakerOpen })
-	running := l.Sinks[s.Sink]
-	switch {
-	case i >= 0:
-		all = append(all, Trouble{What: BreakerOpen, Forwarder: held[i].Forwarder, Cause: held[i].Cause, Since: held[i].Since})
-	case running.BreakerOpen:
-		all = append(all, Trouble{What: BreakerOpen, Cause: running.Cause})
-	}
-	if unowned := l.Membership.Unowned(s.Sink); l.Sample.Forwarders == 0 {
-		all = append(all, Trouble{What: NoForwarder})
-	} else if unowned > 0 {
-		all = append(all, Trouble{What: LanesUnowned, Count: unowned, Of: s.Owned + s.Free})
-	}
-	if i := slices.IndexFunc(held, func(c store.Condition) bool { return c.Kind == store.ConditionThrottled }); i >= 0 {
-		all = append(all, Trouble{What: Throttled, Forwarder: held[i].Forwarder, Cause: held[i].Cause, Until: held[i].Until})
-	}
+// Usual is the tolerance of those who do not ask for another one.
+var Usual = Tolerance{Lag: LateAfter}
+
+// Troubles returns what is wrong with a sink of the sample, the worst first, and then each
+// destination that a forwarder names. It is empty for a healthy sink.
+func (l *Look) Troubles(s *store.SinkSample, t Tolerance) []Trouble {
+	all := l.Holding(s.Sink)
 	if s.Lag > t.Lag {
-		all = append(all, Trouble{What: Late, Lag: s.Lag})
+		text := fmt.Sprintf("the oldest pending notification occurred %s ago, and the limit is %s", s.Lag.Round(time.Second), t.Lag)
+		all = append(all, Trouble{Sink: s.Sink, What: Late, Text: text})
 	}
 	if dead := s.Parked.Count(store.StateDead); dead > t.Dead {
-		all = append(all, Trouble{What: DeadLetters, Count: dead})
+		all = append(all, Trouble{Sink: s.Sink, What: DeadLetters, Text: deliveries(dead) + " dead", Count: dead})
 	}
-	if s.Parked.Overdue > 0 && !s.Paused {
-		all = append(all, Trouble{What: Overdue, Count: s.Parked.Overdue})
+	if n := s.Parked.Overdue; n > 0 && !s.Paused {
+		all = append(all, Trouble{Sink: s.Sink, What: Overdue, Text: deliveries(n) + " overdue for more than a minute", Count: n})
 	}
-	if n := l.destinations(s.Sink); n > 0 {
-		all = append(all, Trouble{What: Destinations, Count: n})
+	if n, cause := s.Parked.Hooks, s.Parked.HookError; n > 0 {
+		all = append(all, Trouble{Sink: s.Sink, What: HookFails, Text: because("a hook fails for "+deliveries(n), cause), Cause: cause, Count: n})
 	}
-	return all
+	return append(all, l.destinations(s.Sink)...)
 }
 
-// held returns what holds up all of a sink, and not only one destination.
-func (l *Look) held(sink string) []store.Condition {
-	return slices.DeleteFunc(l.Membership.Conditions(time.Now()), func(c store.Condition) bool { return c.Sink != sink || c.Destination != "" })
+// Holding returns what holds up all of a sink, the worst first. It needs the Membership only.
+func (l *Look) Holding(sink string) (all []Trouble) {
+	var breaker, throttled []Trouble
+	for _, m := range l.Membership.Members {
+		s := m.States[sink]
+		if s.BreakerOpen && breaker == nil {
+			breaker = []Trouble{breakerOpen(sink, m.Owner, s.OpenSince, s.Cause)}
+		}
+		if s.ThrottledUntil.After(time.Now()) && throttled == nil {
+			throttled = []Trouble{throttledUntil(sink, m.Owner, s.ThrottledUntil, s.Cause)}
+		}
+	}
+	if running := l.Sinks[sink]; running.BreakerOpen && breaker == nil {
+		breaker = []Trouble{breakerOpen(sink, "", time.Time{}, running.Cause)}
+	}
+	paused, unowned, of := l.lanes(sink)
+	if paused {
+		all = append(all, Trouble{Sink: sink, What: Paused, Text: "the sink is paused"})
+	}
+	all = append(all, breaker...)
+	if l.Sample.Forwarders == 0 && len(l.Membership.Members) == 0 {
+		all = append(all, Trouble{Sink: sink, What: NoForwarder, Text: "no forwarder is running"})
+	} else if unowned > 0 {
+		all = append(all, Trouble{Sink: sink, What: LanesUnowned, Text: fmt.Sprintf("%d of %d lanes have no forwarder", unowned, of), Count: unowned, Of: of})
+	}
+	return append(all, throttled...)
 }
 
-// destinations counts the destinations of a sink that are throttled or fail.
-func (l *Look) destinations(sink string) (held int) {
+// lanes counts the lanes of a sink, and those of them that no forwarder works on.
+func (l *Look) lanes(sink string) (paused bool, unowned, of int) {
+	for i := range l.Membership.Lanes {
+		if lane := &l.Membership.Lanes[i]; lane.Lane.Sink == sink {
+			of++
+			paused = paused || lane.Paused
+			if lane.IsUnowned() {
+				unowned++
+			}
+		}
+	}
+	return paused, unowned, of
+}
+
+// destinations returns a trouble that counts the destinations of a sink that are throttled or fail,
+// and one for each that a forwarder names.
+func (l *Look) destinations(sink string) (all []Trouble) {
+	held := 0
 	for _, m := range l.Membership.Members {
 		s := m.States[sink]
 		held = max(held, s.AllDestinations, len(s.Destinations))
+		for _, d := range s.Destinations {
+			t := throttledUntil(sink, m.Owner, d.ThrottledUntil, d.Cause)
+			if !d.OpenSince.IsZero() {
+				t = breakerOpen(sink, m.Owner, d.OpenSince, d.Cause)
+			} else if !d.ThrottledUntil.After(time.Now()) {
+				continue
+			}
+			t.Destination = d.Destination
+			all = append(all, t)
+		}
 	}
-	return held
+	if held == 0 {
+		return nil
+	}
+	text := fmt.Sprintf("%d of its destinations throttled or with an open breaker", held)
+	return append([]Trouble{{Sink: sink, What: Destinations, Text: text, Count: held}}, all...)
+}
+
+func breakerOpen(sink, forwarder string, since time.Time, cause string) Trouble {
+	text := "breaker open"
+	if forwarder != "" {
+		text = fmt.Sprintf("breaker open since %s at %s", timeText(since), forwarder)
+	}
+	return Trouble{Sink: sink, What: BreakerOpen, Text: because(text, cause), Forwarder: forwarder, Since: since, Cause: cause}
+}
+
+func throttledUntil(sink, forwarder string, until time.Time, cause string) Trouble {
+	text := fmt.Sprintf("throttled until %s at %s", timeText(until), forwarder)
+	return Trouble{Sink: sink, What: Throttled, Text: because(text, cause), Forwarder: forwarder, Until: until, Cause: cause}
+}
+
+// because adds a cause, if it is known.
+func because(text, cause string) string {
+	if cause == "" {
+		return text
+	}
+	return text + ": " + cause
+}
+
+func deliveries(n int) string {
+	if n == 1 {
+		return "1 delivery"
+	}
+	return fmt.Sprintf("%d deliveries", n)
 }

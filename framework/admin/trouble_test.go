@@ -13,7 +13,7 @@ import (
 func TestWhatIsTroubleOfASink(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
-	usual := admin.Tolerance{Lag: admin.LateAfter}
+	usual := admin.Usual
 	dead := store.SinkSample{Parked: store.ParkedFigures{States: []store.ParkedState{{State: store.StateDead, Count: 2}}}}
 	state := func(s store.SinkState) store.Membership {
 		return store.Membership{Members: []store.Member{{Owner: "f1", States: map[string]store.SinkState{"mail": s}}}}
@@ -38,14 +38,15 @@ func TestWhatIsTroubleOfASink(t *testing.T) {
 		"throttled before":     {look: admin.Look{Membership: state(store.SinkState{ThrottledUntil: now.Add(-time.Hour)})}, tolerance: usual},
 		"a destination": {
 			look:      admin.Look{Membership: state(store.SinkState{Destinations: []store.DestinationState{{Destination: "a", OpenSince: now}}, AllDestinations: 12})},
-			tolerance: usual, want: []string{admin.Destinations},
+			tolerance: usual, want: []string{admin.Destinations, admin.BreakerOpen},
 		},
 		"late":            {sample: store.SinkSample{Lag: admin.LateAfter + time.Second}, tolerance: usual, want: []string{admin.Late}},
 		"late enough":     {sample: store.SinkSample{Lag: time.Hour}, tolerance: admin.Tolerance{Lag: 2 * time.Hour}},
 		"dead":            {sample: dead, tolerance: usual, want: []string{admin.DeadLetters}},
 		"few dead":        {sample: dead, tolerance: admin.Tolerance{Lag: time.Hour, Dead: 2}},
+		"a hook fails":    {sample: store.SinkSample{Parked: store.ParkedFigures{Hooks: 1, HookError: "no such table"}}, tolerance: usual, want: []string{admin.HookFails}},
 		"overdue":         {sample: store.SinkSample{Parked: store.ParkedFigures{Overdue: 1}}, tolerance: usual, want: []string{admin.Overdue}},
-		"paused, overdue": {sample: store.SinkSample{Paused: true, Parked: store.ParkedFigures{Overdue: 1}}, tolerance: usual, want: []string{admin.Paused}},
+		"paused, overdue": {sample: store.SinkSample{Paused: true, Parked: store.ParkedFigures{Overdue: 1}}, look: admin.Look{Membership: free(0, true)}, tolerance: usual, want: []string{admin.Paused}},
 	} {
 		c.sample.Sink = "mail"
 		c.look.Sample.Forwarders++

@@ -61,8 +61,8 @@ type Verdict struct {
 	Forwarder string `json:"forwarder,omitempty"`
 	// Before is the number of unsettled rows before it, of any type, as far as they were counted.
 	Before int64 `json:"before,omitempty"`
-	// Conditions are what holds up the sink.
-	Conditions []store.Condition `json:"conditions,omitempty"`
+	// Troubles are what holds up the sink.
+	Troubles []Trouble `json:"troubles,omitempty"`
 }
 
 // inMemory is roughly how many rows of a lane a forwarder has in memory.
@@ -185,7 +185,7 @@ func (w *inquiry) parked(ctx context.Context, v *Verdict, p *store.ParkedDeliver
 		v.Where = Retrying
 		v.Text = fmt.Sprintf("retrying, due since %s, after %s: %s", timeText(p.DueAt), attemptsText(p.Attempt, v.MaxAttempts), p.LastError)
 	}
-	w.addConditions(v)
+	w.addTroubles(v)
 	return nil
 }
 
@@ -257,7 +257,7 @@ func (w *inquiry) inLane(v *Verdict, l store.TracedLane, e *notification.Envelop
 			v.DueAt = e.DeliverAt
 			v.Text += "; scheduled for " + timeText(e.DeliverAt)
 		}
-		w.addConditions(v)
+		w.addTroubles(v)
 	}
 }
 
@@ -272,22 +272,14 @@ func rowsText(l store.TracedLane) string {
 	}
 }
 
-// addConditions adds what holds up the sink.
-func (w *inquiry) addConditions(v *Verdict) {
-	v.Conditions = w.conditions[v.Sink]
-	for _, c := range v.Conditions {
-		if c.Destination != "" { // may be another destination; if not, the last error says so
-			continue
-		}
-		switch c.Kind {
-		case store.ConditionPaused:
-			v.Text += "; the sink is paused"
-		case store.ConditionBreakerOpen:
-			v.Text += fmt.Sprintf("; breaker open since %s at %s: %s", timeText(c.Since), c.Forwarder, c.Cause)
-		case store.ConditionThrottled:
-			v.Text += fmt.Sprintf("; throttled until %s at %s", timeText(c.Until), c.Forwarder)
-		}
+// addTroubles adds what holds up the sink. The text omits destinations: if it is that of the delivery,
+// the last error says so.
+func (w *inquiry) addTroubles(v *Verdict) {
+	v.Troubles = w.look.Holding(v.Sink)
+	for _, t := range v.Troubles {
+		v.Text += "; " + t.Text
 	}
+	v.Troubles = append(v.Troubles, w.look.destinations(v.Sink)...)
 }
 
 // receiptText returns a receipt as a person reads it. Functions return none.

@@ -94,10 +94,7 @@ func (a *Admin) inquire(ctx context.Context, routing Routing) (*inquiry, error) 
 	if err != nil {
 		return nil, err
 	}
-	w := &inquiry{admin: a, routing: routing, now: time.Now(), conditions: make(map[string][]store.Condition)}
-	for _, c := range membership.Conditions(w.now) {
-		w.conditions[c.Sink] = append(w.conditions[c.Sink], c)
-	}
+	w := &inquiry{admin: a, routing: routing, now: time.Now(), look: Look{Membership: membership}}
 	for _, l := range membership.Lanes {
 		w.cursors = append(w.cursors, l.Lane.Sink)
 	}
@@ -106,13 +103,13 @@ func (a *Admin) inquire(ctx context.Context, routing Routing) (*inquiry, error) 
 
 // inquiry is the work of one call of Why, or of Tree for one of its notifications.
 type inquiry struct {
-	admin      *Admin
-	routing    Routing
-	trace      store.Trace
-	now        time.Time
-	conditions map[string][]store.Condition
-	cursors    []string // sinks with cursors
-	uncounted  bool     // Before is not set in the lanes of the trace
+	admin     *Admin
+	routing   Routing
+	trace     store.Trace
+	now       time.Time
+	look      Look     // only what holds up sinks
+	cursors   []string // sinks with cursors
+	uncounted bool     // Before is not set in the lanes of the trace
 }
 
 func (w *inquiry) answer(ctx context.Context, id string) (Answer, error) {

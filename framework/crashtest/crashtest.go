@@ -198,10 +198,11 @@ func (h *harness) awaitIdle(ctx context.Context) (upstream map[string]int, pendi
 // look returns what is pending: "" if every cursor is at the end of the log, nothing is parked, and
 // everything upstream is delivered.
 func (h *harness) look(ctx context.Context) (upstream map[string]int, pending string, err error) {
-	status, err := h.store.Status(ctx, store.StatusQuery{})
+	sample, err := h.store.Sample(ctx, store.SampleQuery{})
 	if err != nil {
 		return nil, "", err
 	}
+	status := sample.Status(nil)
 	if !idle(status) {
 		return nil, fmt.Sprintf("%+v", status), nil
 	}

@@ -35,7 +35,7 @@ import (
 
 // Target is an outbox to show. Only Store is required:
 //
-//   - Store Store
+//   - Store admin.Store
 //   - Routing admin.Routing: which sinks get which types
 //   - Forwarder *forwarder.Forwarder: the forwarder of this process
 //   - Database string: the name of the outbox's database, if the forwarder has several
@@ -44,9 +44,6 @@ import (
 //     these ids, or all
 //   - Configuration func() ([]byte, error): the configuration in effect, as YAML without secrets
 type Target = target.Target
-
-// Store is what a Target needs of an outbox.
-type Store = target.Store
 
 // User is a person or a program: the Name that is recorded with each action, the Role, and
 // the Address of the client, which is recorded too and by default is where the request comes

@@ -21,13 +21,12 @@ func checkLag(ctx context.Context, x *examination) (verdict, error) {
 	if err != nil {
 		return verdict{}, err
 	}
-	now := x.now()
-	conditions := membership.Conditions(now)
+	now, look := x.now(), admin.Look{Membership: membership}
 	var late, texts []string
 	for _, h := range holders {
 		text := fmt.Sprintf("%s from offset %d on, %s old", h.Sink, h.Offset, age(now.Sub(h.OccurredOn)))
-		if i := slices.IndexFunc(conditions, func(c store.Condition) bool { return c.Sink == h.Sink && c.Destination == "" }); i >= 0 {
-			text += " (" + string(conditions[i].Kind) + ")"
+		if held := look.Holding(h.Sink); len(held) > 0 {
+			text += " (" + held[0].Text + ")"
 		}
 		texts = append(texts, text)
 		if now.Sub(h.OccurredOn) >= admin.LateAfter {

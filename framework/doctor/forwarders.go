@@ -74,7 +74,7 @@ func lanes(m store.Membership, configured []string) verdict {
 	for _, l := range m.Lanes {
 		sink := l.Lane.Sink
 		switch {
-		case !l.IsUnowned(store.Handover):
+		case !l.IsUnowned():
 		case sink == store.SinkUnrouted && !delivered(m, sink) && len(m.Members) > 0: // every type has a route
 		case configured != nil && !slices.Contains(configured, sink):
 			left[sink] = true

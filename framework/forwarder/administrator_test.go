@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"testing"
@@ -253,12 +254,15 @@ func TestAReplayDeliversExactlyTheChosenNotificationsInOrder(t *testing.T) {
 	})
 }
 
-// conditions are the troubles that the heartbeats report.
-func (o *outbox) conditions() []store.Condition {
+// states are what the heartbeats report of sinks in trouble.
+func (o *outbox) states() (all []store.SinkState) {
 	o.t.Helper()
 	roster, err := o.store.Membership(o.t.Context())
 	require.NoError(o.t, err)
-	return roster.Conditions(time.Now())
+	for _, m := range roster.Members {
+		all = slices.AppendSeq(all, maps.Values(m.States))
+	}
+	return all
 }
 
 func TestAHeartbeatReportsAnOpenBreaker(t *testing.T) {
@@ -266,18 +270,18 @@ func TestAHeartbeatReportsAnOpenBreaker(t *testing.T) {
 		s := down(sinks.Unavailable(errors.New("connection refused")))
 		o.one(forwarder.Sink{Sink: s}, lookEachSecond)
 		oneLook()
-		require.Empty(t, o.conditions())
+		require.Empty(t, o.states())
 		began := time.Now()
 		o.append("t", "", "a")
 		oneLook()
-		require.Len(t, o.conditions(), 1)
-		c := o.conditions()[0]
-		require.Equal(t, store.ConditionBreakerOpen, c.Kind)
-		require.WithinDuration(t, began, c.Since, 2*time.Second)
-		require.Contains(t, c.Cause, "connection refused")
+		states := o.states()
+		require.Len(t, states, 1)
+		require.True(t, states[0].BreakerOpen)
+		require.WithinDuration(t, began, states[0].OpenSince, 2*time.Second)
+		require.Contains(t, states[0].Cause, "connection refused")
 		s.mended.Store(true)
 		pass(2 * time.Minute)
-		require.Empty(t, o.conditions())
+		require.Empty(t, o.states())
 	})
 }
 
@@ -289,10 +293,9 @@ func TestAHeartbeatReportsWhyASinkIsThrottled(t *testing.T) {
 		o.append("t", "", "a")
 		oneLook()
 		oneLook()
-		conditions := o.conditions()
-		require.Len(t, conditions, 1)
-		require.Equal(t, store.ConditionThrottled, conditions[0].Kind)
-		require.WithinDuration(t, until, conditions[0].Until, time.Second)
-		require.Contains(t, conditions[0].Cause, "slow down")
+		states := o.states()
+		require.Len(t, states, 1)
+		require.WithinDuration(t, until, states[0].ThrottledUntil, time.Second)
+		require.Contains(t, states[0].Cause, "slow down")
 	})
 }

@@ -409,8 +409,8 @@ func TestDeliveriesAreNotRepeatedThroughCrashesOfTheDatabase(t *testing.T) {
 		require.NoError(t, server.Up())
 	}
 	eventually(t, func() bool { // everything is settled, so nothing is repeated later
-		status, err := o.store.Status(ctx, store.StatusQuery{})
-		return err == nil && len(s.times()) == rows && len(status.Cursors) > 0 && status.Cursors[len(status.Cursors)-1].Pending == 0
+		sample, err := o.store.Sample(ctx, store.SampleQuery{})
+		return err == nil && len(s.times()) == rows && len(sample.Sinks) > 0 && sample.Sinks[len(sample.Sinks)-1].Pending == 0
 	}, "everything is settled")
 	f.end()
 	require.NotContains(t, slices.Collect(maps.Values(s.times())), 2, "no delivery is repeated\n%s", strings.Join(log.with(""), "\n"))

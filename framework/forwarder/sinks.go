@@ -67,7 +67,7 @@ func (f *Forwarder) leavesOut(sink string) bool {
 
 func (f *Forwarder) newSink(name string, sink Sink, routes *route.Table, types notification.TypeFilter) *activeSink {
 	a := &activeSink{Sink: sink, name: name, path: routes.To(name), types: types}
-	a.caller = &caller.Caller{Path: a.path, Deliver: deliverOf(sink), AnswerBytes: sink.answerBytes(), Prepare: func(ctx context.Context) error { return f.prepare(ctx, a) }}
+	a.caller = &caller.Caller{Path: a.path, Deliver: deliverOf(sink), AnswerBytes: sink.answerBytes(), Opener: opener{f, a}}
 	a.caller.Addresser, _ = sink.Sink.(sinks.Addresser)
 	a.dispatcher = dispatch.New(dispatch.Config{
 		Sink: name, Caller: a.caller, TypeOf: routes.TypeOf, Settings: sink.settings(),
@@ -140,8 +140,17 @@ func (f *Forwarder) known() []string {
 	return slices.Compact(slices.Sorted(slices.Values(slices.AppendSeq(slices.Clone(f.configured), maps.Keys(f.sinks)))))
 }
 
-// prepare opens a sink if it is not open, and sets up its batches.
-func (f *Forwarder) prepare(ctx context.Context, a *activeSink) error {
+// opener opens the sink of a caller.
+type opener struct {
+	forwarder *Forwarder
+	sink      *activeSink
+}
+
+var _ sinks.Opener = opener{}
+
+// Open opens the sink if it is not open since an earlier configuration, and sets up its batches.
+func (o opener) Open(ctx context.Context) error {
+	f, a := o.forwarder, o.sink
 	if !f.isOpen(a.Sink.Sink) {
 		if o, ok := a.Sink.Sink.(sinks.Opener); ok {
 			if err := o.Open(ctx); err != nil {

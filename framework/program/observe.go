@@ -13,6 +13,7 @@ import (
 
 	"github.com/coreos/go-systemd/v22/daemon"
 
+	"github.com/waybill-go/waybill/framework/admin"
 	"github.com/waybill-go/waybill/framework/config"
 	"github.com/waybill-go/waybill/framework/dashboard"
 	"github.com/waybill-go/waybill/framework/doctor"
@@ -86,7 +87,7 @@ func (f *forward) targetIn(name string) (dashboard.Target, bool) {
 		return dashboard.Target{}, false
 	}
 	for _, d := range e.fleet.Databases() {
-		if s, ok := d.Store.(dashboard.Store); ok && d.Database == name {
+		if s, ok := d.Store.(admin.Store); ok && d.Database == name {
 			t := e.target
 			t.Store, t.Database = s, name
 			t.Doctor = func(ctx context.Context, only ...string) []doctor.Finding {

@@ -258,7 +258,7 @@ func TestPauseStopsDeliveriesAndResumeContinuesThem(t *testing.T) {
 			}
 			return false
 		}, patience, 10*time.Millisecond)
-		require.Regexp(t, `(?m)^ partner +paused +-`, waybill(t, "status", "--database", o.address).stdout)
+		require.Regexp(t, `(?m)^ partner +the sink is paused$`, waybill(t, "status", "--database", o.address).stdout)
 		o.publish(t, 4, 6)
 		require.Equal(t, result{stdout: "resumed partner\n"}, waybill(t, "resume", "--all", "--database", o.address))
 		destination.await(t, 6)

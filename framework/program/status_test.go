@@ -42,7 +42,7 @@ func TestStatusOfAFreshOutbox(t *testing.T) {
 		require.Zero(t, r.code, r.stderr)
 		sampled := regexp.MustCompile(`"sampled_at": "20[^"]+Z",`)
 		require.Regexp(t, sampled, r.stdout)
-		require.JSONEq(t, `{"last_offset": 0, "oldest": null, "cursors": [], "parked": [], "holders": [], "conditions": [], "forwarders": []}`, sampled.ReplaceAllString(r.stdout, ""))
+		require.JSONEq(t, `{"last_offset": 0, "oldest": null, "cursors": [], "parked": [], "holders": [], "troubles": [], "forwarders": []}`, sampled.ReplaceAllString(r.stdout, ""))
 	})
 }
 
@@ -74,6 +74,9 @@ PENDING of _unrouted, partner counts rows of all types: the configuration has no
 
  SINK +PARKED +COUNT
  _unrouted +dead +1
+
+ SINK +TROUBLE
+ _unrouted +1 delivery dead
 
  FORWARDER +DELIVERED +FAILED +DEAD +PER SECOND +IN FLIGHT +PENDING +BREAKERS OPEN
  \S+/\d+/\w+ +\d +0 +\d +\d\.\d +\d +\d +0

@@ -8,8 +8,8 @@
 // delivered when their turn came.
 //
 // A store implements several narrow roles, and each user asks only for the roles it needs. A
-// forwarder uses Log, Leases and Deliveries. People use Inspector and Operator, and monitoring uses
-// Sampler. Pruner and Partitioner remove old rows. Schedules stores when schedules are due. Inbox,
+// forwarder uses Log, Leases and Deliveries. People use Inspector and Operator; monitoring uses
+// only Sampler of the former. Pruner and Partitioner remove old rows. Schedules stores when schedules are due. Inbox,
 // Canceller and Claimer write in the application's own transactions, and Diagnoser explains their
 // errors. Listener and Announcer are for databases that can announce new rows, and Reserver is for
 // databases whose connections an application uses too.

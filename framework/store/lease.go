@@ -208,20 +208,10 @@ type Membership struct {
 // sink was resumed.
 const Handover = 30 * time.Second
 
-// IsUnowned reports whether a lane has been without a forwarder for longer than patience, although one
+// IsUnowned reports whether a lane has been without a forwarder for longer than Handover, although one
 // should work on it.
-func (l *LaneState) IsUnowned(patience time.Duration) bool {
-	return l.Owner == "" && !l.Paused && l.Free >= patience
-}
-
-// Unowned counts the lanes of a sink that have been without a forwarder for longer than Handover.
-func (m Membership) Unowned(sink string) (lanes int) {
-	for i := range m.Lanes {
-		if l := &m.Lanes[i]; l.Lane.Sink == sink && l.IsUnowned(Handover) {
-			lanes++
-		}
-	}
-	return lanes
+func (l *LaneState) IsUnowned() bool {
+	return l.Owner == "" && !l.Paused && l.Free >= Handover
 }
 
 // LaneState is a lane and the forwarder that works on it.

@@ -19,8 +19,7 @@ type Inspector interface {
 // Overviewer reports the state of an outbox as a whole, for the status command, the dashboard and
 // doctor.
 type Overviewer interface {
-	// Status reports the state of the log, the cursors and the parked deliveries.
-	Status(ctx context.Context, q StatusQuery) (Status, error)
+	Sampler
 
 	// Membership returns the running forwarders and the lanes of all sinks.
 	Membership(ctx context.Context) (Membership, error)
@@ -45,28 +44,13 @@ type Overviewer interface {
 	KeepsReceipts() bool
 }
 
-// PendingLimit is where Status and Sample stop counting the pending rows of a sink, in all its
-// lanes together, oldest first.
+// PendingLimit is where a Sample stops counting the pending rows of a sink, in all its lanes
+// together, oldest first.
 const PendingLimit = 10_000
 
-// CountTime is how long Status and Sample count pending rows. Each sink has a share of the time,
+// CountTime is how long a Sample counts pending rows. Each sink has a share of the time,
 // and at least one statement. The whole log is searched for rows of rare types.
 const CountTime = 500 * time.Millisecond
-
-// StatusQuery is what the caller knows about the outbox.
-type StatusQuery struct {
-	// Types are the types of each sink, by its name. Rows of other types are not pending for it.
-	// For a sink that is left out, rows of all types count.
-	Types map[string]notification.TypeFilter
-}
-
-// TypesOf returns the types to count for a sink, and whether the caller named them.
-func (q StatusQuery) TypesOf(sink string) (types notification.TypeFilter, named bool) {
-	if types, named = q.Types[sink]; !named {
-		types = notification.AllTypes
-	}
-	return types, named
-}
 
 // Status is the state of an outbox, for people.
 type Status struct {
@@ -93,7 +77,7 @@ type CursorStatus struct {
 	// Uncounted reports that there may be more, because counting stopped at the limit or ran
 	// out of time.
 	Uncounted bool `json:"uncounted,omitempty"`
-	// AllTypes reports that Pending counts rows of any type, since StatusQuery does not name
+	// AllTypes reports that Pending counts rows of any type, since SampleQuery does not name
 	// the sink.
 	AllTypes bool `json:"all_types,omitempty"`
 	// Owner is the forwarder that has leased the lane; "" if none has.
@@ -141,9 +125,18 @@ type Sampler interface {
 
 // SampleQuery is what the caller knows about the outbox.
 type SampleQuery struct {
-	// Types are the types of each sink, by its name, as in a StatusQuery. The sample includes
-	// these sinks even if they have no cursors.
+	// Types are the types of each sink, by its name. Rows of other types are not pending for it.
+	// For a sink that is left out, rows of all types count. The sample includes these sinks even if
+	// they have no cursors.
 	Types map[string]notification.TypeFilter
+}
+
+// TypesOf returns the types to count for a sink, and whether the caller named them.
+func (q SampleQuery) TypesOf(sink string) (types notification.TypeFilter, named bool) {
+	if types, named = q.Types[sink]; !named {
+		types = notification.AllTypes
+	}
+	return types, named
 }
 
 // Sample is one look at an outbox, for machines.
@@ -304,70 +297,4 @@ type DestinationState struct {
 // Holds reports whether the state holds up any deliveries.
 func (s SinkState) Holds() bool {
 	return s.BreakerOpen || !s.ThrottledUntil.IsZero() || len(s.Destinations) > 0
-}
-
-// Condition is why a sink gets no or fewer deliveries at present.
-type Condition struct {
-	Sink string        `json:"sink"`
-	Kind ConditionKind `json:"condition"`
-	// Destination is the destination concerned; "" for the whole sink.
-	Destination string `json:"destination,omitempty"`
-	// Forwarder is the forwarder that reports it; "" if it applies to all.
-	Forwarder string `json:"forwarder,omitempty"`
-	// Since is when the breaker opened, and Until when the throttling ends.
-	Since time.Time `json:"since,omitzero"`
-	Until time.Time `json:"until,omitzero"`
-	// Cause is the error that keeps the breaker open, or that asked to wait.
-	Cause string `json:"cause,omitempty"`
-}
-
-// ConditionKind is the kind of a condition.
-type ConditionKind string
-
-// The kinds of conditions.
-const (
-	// ConditionPaused: a person has paused the sink.
-	ConditionPaused ConditionKind = "paused"
-	// ConditionBreakerOpen: its deliveries wait until it is available again.
-	ConditionBreakerOpen ConditionKind = "breaker open"
-	// ConditionThrottled: it has asked the forwarder to wait until a time.
-	ConditionThrottled ConditionKind = "throttled"
-)
-
-// Conditions returns the conditions of all sinks, by sink. Reports of forwarders are as old as
-// their last heartbeat, at most a third of a lease. Conditions that ended before now are left out.
-func (r Membership) Conditions(now time.Time) []Condition {
-	conditions := []Condition{}
-	for _, l := range r.Lanes {
-		c := Condition{Sink: l.Lane.Sink, Kind: ConditionPaused}
-		if l.Paused && !slices.Contains(conditions, c) {
-			conditions = append(conditions, c)
-		}
-	}
-	for _, m := range r.Members {
-		for sink, s := range m.States {
-			if s.BreakerOpen {
-				conditions = append(conditions, Condition{Sink: sink, Kind: ConditionBreakerOpen, Forwarder: m.Owner, Since: s.OpenSince, Cause: s.Cause})
-			}
-			if s.ThrottledUntil.After(now) {
-				conditions = append(conditions, Condition{Sink: sink, Kind: ConditionThrottled, Forwarder: m.Owner, Until: s.ThrottledUntil, Cause: s.Cause})
-			}
-			for _, d := range s.Destinations {
-				c := Condition{Sink: sink, Destination: d.Destination, Forwarder: m.Owner}
-				switch {
-				case !d.OpenSince.IsZero():
-					c.Kind, c.Since, c.Cause = ConditionBreakerOpen, d.OpenSince, d.Cause
-				case d.ThrottledUntil.After(now):
-					c.Kind, c.Until, c.Cause = ConditionThrottled, d.ThrottledUntil, d.Cause
-				default:
-					continue
-				}
-				conditions = append(conditions, c)
-			}
-		}
-	}
-	slices.SortFunc(conditions, func(a, b Condition) int {
-		return cmp.Or(cmp.Compare(a.Sink, b.Sink), cmp.Compare(a.Destination, b.Destination), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Forwarder, b.Forwarder))
-	})
-	return conditions
 }

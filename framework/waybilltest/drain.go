@@ -13,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/waybill-go/waybill/framework/admin"
 	"github.com/waybill-go/waybill/framework/forwarder"
 	"github.com/waybill-go/waybill/framework/route"
 	"github.com/waybill-go/waybill/framework/store"
@@ -73,7 +74,7 @@ type inspected interface {
 type drain struct {
 	config forwarder.Config
 	store  inspected
-	query  store.StatusQuery
+	query  store.SampleQuery
 	sinks  []string
 	ctx    context.Context
 	// patience is how long run waits.
@@ -146,16 +147,16 @@ func (r *drain) idle() (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	status, err := r.store.Status(r.ctx, r.query)
+	sample, err := r.store.Sample(r.ctx, r.query)
 	if err != nil {
 		return false, err
 	}
 	settled := make(map[string]bool)
-	for _, c := range status.Cursors {
-		if c.Pending > 0 && r.mine(c.Sink) {
+	for _, s := range sample.Sinks {
+		if s.Pending > 0 && r.mine(s.Sink) {
 			return false, nil
 		}
-		settled[c.Sink] = true
+		settled[s.Sink] = len(s.Lanes) > 0
 	}
 	for _, sink := range r.sinks {
 		if !settled[sink] {
@@ -173,7 +174,7 @@ func (r *drain) idle() (bool, error) {
 		}
 	}
 	after, err := r.store.Probe(r.ctx)
-	return err == nil && before.Last() == after.Last() && status.LastOffset == after.Last(), err
+	return err == nil && before.Last() == after.Last() && sample.LastOffset == after.Last(), err
 }
 
 // mine reports whether the forwarder works on a sink.
@@ -274,20 +275,21 @@ func (r *drain) shift(t testing.TB, by time.Duration) {
 // left describes what is not settled.
 func (r *drain) left(t testing.TB) string {
 	t.Helper()
-	status, err := r.store.Status(r.ctx, r.query)
+	sample, err := r.store.Sample(r.ctx, r.query)
 	require.NoError(t, err)
 	members, err := r.store.Membership(r.ctx)
 	require.NoError(t, err)
 	all, err := r.parked()
 	require.NoError(t, err)
 	var b strings.Builder
-	for _, c := range status.Cursors {
-		if r.mine(c.Sink) && c.Pending > 0 {
-			fmt.Fprintf(&b, "  %s: %d not settled\n", c.Sink, c.Pending)
+	look := admin.Look{Sample: sample, Membership: members}
+	for _, s := range sample.Sinks {
+		if r.mine(s.Sink) && s.Pending > 0 {
+			fmt.Fprintf(&b, "  %s: %d not settled\n", s.Sink, s.Pending)
 		}
-	}
-	for _, c := range members.Conditions(time.Now()) {
-		fmt.Fprintf(&b, "  %s: %s %s\n", c.Sink, c.Kind, c.Cause)
+		for _, trouble := range look.Holding(s.Sink) {
+			fmt.Fprintf(&b, "  %s: %s\n", s.Sink, trouble.Text)
+		}
 	}
 	const most = 20
 	for i, p := range all {

@@ -161,7 +161,6 @@ type Store interface {
 	store.Leases
 	store.Deliveries
 	store.Inspector
-	store.Sampler
 	store.Operator
 	store.Pruner
 	store.Inbox

@@ -113,7 +113,7 @@ func TestRowLevelSecurityStopsReadersInsteadOfHidingRows(t *testing.T) {
 				require.ErrorAs(t, err, &advised)
 				require.Contains(t, advised.Advice(), "BYPASSRLS")
 			}
-			_, err = s.Status(t.Context(), store.StatusQuery{})
+			_, err = s.Sample(t.Context(), store.SampleQuery{})
 			require.ErrorIs(t, err, store.ErrHidden)
 
 			exec(t, owner, `ALTER ROLE `+role+` BYPASSRLS`)
@@ -199,7 +199,7 @@ func TestRowLevelSecurityOnTheOtherTablesIsAnError(t *testing.T) {
 			"ParkedFigures": func() error { _, err := s.ParkedFigures(ctx); return err },
 			"Traces":        func() error { _, err := s.Traces(ctx, "sink"); return err },
 			"Trace":         func() error { _, err := s.Trace(ctx, store.TraceQuery{ID: "a"}); return err },
-			"Status":        func() error { _, err := s.Status(ctx, store.StatusQuery{}); return err },
+			"Sample":        func() error { _, err := s.Sample(ctx, store.SampleQuery{}); return err },
 			"CountReplay":   func() error { _, err := s.CountReplay(ctx, store.ReplayQuery{Sink: "sink", UpTo: 10}); return err },
 			"Requeue": func() error {
 				_, err := s.Requeue(ctx, store.ParkedBatch{Action: "act", Filter: filter, Limit: 10})
@@ -216,7 +216,7 @@ func TestRowLevelSecurityOnTheOtherTablesIsAnError(t *testing.T) {
 			"Checkpoint": func() error { return s.Checkpoint(ctx, store.Checkpoint{Lease: l, TTL: time.Minute}) },
 			"Holders":    func() error { _, err := s.Holders(ctx, nil); return err },
 			"Prune":      func() error { _, err := s.Prune(ctx, store.Pruning{Limit: 10}); return err },
-			"Status":     func() error { _, err := s.Status(ctx, store.StatusQuery{}); return err },
+			"Sample":     func() error { _, err := s.Sample(ctx, store.SampleQuery{}); return err },
 			"Pause":      func() error { _, err := s.Pause(ctx, "act", "sink", true); return err },
 		},
 		"outbox": {

@@ -339,9 +339,9 @@ func TestAPrefixMayBeAWordOfSQLAlsoInThePrintedSQL(t *testing.T) {
 		require.NoError(t, err)
 		_, err = db.ExecContext(t.Context(), s.InsertInto()+` ('a', 'a', 1, '', '2026-01-02T03:04:05Z', NULL, '{}', '1')`)
 		require.NoError(t, err)
-		status, err := s.Status(t.Context(), store.StatusQuery{})
+		sample, err := s.Sample(t.Context(), store.SampleQuery{})
 		require.NoError(t, err)
-		require.Equal(t, int64(1), status.LastOffset)
+		require.Equal(t, int64(1), sample.LastOffset)
 	}
 }
 

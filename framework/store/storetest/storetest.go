@@ -26,8 +26,8 @@ import (
 	"github.com/waybill-go/waybill/framework/store/storetest/internal/people"
 )
 
-// Store is everything that the suite tests: the interfaces Log, Leases, Deliveries, Inspector, Sampler,
-// Operator, Pruner, Inbox, Schedules, Canceller and Claimer of package store, and outbox.Log.
+// Store is everything that the suite tests: the interfaces Log, Leases, Deliveries, Inspector, Operator,
+// Pruner, Inbox, Schedules, Canceller and Claimer of package store, and outbox.Log.
 type Store = kit.Store
 
 // Dialect is what the suite must know about a store.

@@ -19,7 +19,7 @@ func status(ctx context.Context, r *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return admin.StatusOf(snapshot.At, snapshot.Sample.Status(snapshot.Holders), snapshot.Membership), nil
+	return snapshot.Status(snapshot.Holders), nil
 }
 
 // snapshot returns a sample of the outbox.
@@ -37,12 +37,12 @@ type sinkView struct {
 	Pending    int       `json:"pending"`
 	LagSeconds float64   `json:"lag_seconds"`
 	// Owned counts the lanes that have a forwarder, Free the others.
-	Owned      int               `json:"lanes_owned"`
-	Free       int               `json:"lanes_free"`
-	Parked     map[string]int    `json:"parked"`
-	Overdue    int               `json:"overdue"`
-	DeadKeys   int               `json:"dead_keys"`
-	Conditions []store.Condition `json:"conditions"`
+	Owned    int             `json:"lanes_owned"`
+	Free     int             `json:"lanes_free"`
+	Parked   map[string]int  `json:"parked"`
+	Overdue  int             `json:"overdue"`
+	DeadKeys int             `json:"dead_keys"`
+	Troubles []admin.Trouble `json:"troubles"`
 }
 
 // sample returns the figures of all sinks.
@@ -50,20 +50,14 @@ func (r *request) sample(ctx context.Context) (views []sinkView, snapshot histor
 	if snapshot, err = r.snapshot(ctx); err != nil {
 		return nil, snapshot, err
 	}
-	conditions := snapshot.Membership.Conditions(time.Now())
 	views = []sinkView{}
 	for _, s := range snapshot.Sample.Sinks {
 		v := sinkView{
 			SampledAt: snapshot.At.UTC(), Sink: s.Sink, Paused: s.Paused, Pending: s.Pending, LagSeconds: s.Lag.Seconds(), Owned: s.Owned, Free: s.Free,
-			Parked: make(map[string]int), Overdue: s.Parked.Overdue, DeadKeys: s.Parked.DeadKeys, Conditions: []store.Condition{},
+			Parked: make(map[string]int), Overdue: s.Parked.Overdue, DeadKeys: s.Parked.DeadKeys, Troubles: append([]admin.Trouble{}, snapshot.Troubles(&s, admin.Usual)...),
 		}
 		for _, p := range s.Parked.States {
 			v.Parked[string(p.State)] = p.Count
-		}
-		for _, c := range conditions {
-			if c.Sink == s.Sink {
-				v.Conditions = append(v.Conditions, c)
-			}
 		}
 		views = append(views, v)
 	}
@@ -170,8 +164,8 @@ func (r *request) health(snapshot history.Snapshot, sinks []store.SinkSample) (a
 	for _, s := range sinks {
 		reasons := []reason{}
 		for _, t := range snapshot.Troubles(&s, tolerance) {
-			if text := reasonText(t, tolerance); text != "" {
-				reasons = append(reasons, reason{t.What, text})
+			if t.Destination == "" && !slices.Contains(bearable, t.What) {
+				reasons = append(reasons, reason{t.What, t.Text})
 			}
 		}
 		health.Sinks = append(health.Sinks, sinkHealth{s.Sink, len(reasons) == 0, reasons})
@@ -184,24 +178,5 @@ func (r *request) health(snapshot history.Snapshot, sinks []store.SinkSample) (a
 	return answer, nil
 }
 
-// reasonText says why a sink is not healthy; "" for troubles that leave it healthy.
-func reasonText(t admin.Trouble, tolerance admin.Tolerance) string {
-	switch t.What {
-	case admin.Paused:
-		return "the sink is paused"
-	case admin.BreakerOpen:
-		if t.Forwarder == "" {
-			return "the breaker is open: " + t.Cause
-		}
-		return fmt.Sprintf("the breaker of %s has been open since %s: %s", t.Forwarder, t.Since.UTC().Format(time.RFC3339), t.Cause)
-	case admin.NoForwarder:
-		return "no forwarder is running"
-	case admin.LanesUnowned:
-		return fmt.Sprintf("%d of %d lanes have no forwarder", t.Count, t.Of)
-	case admin.Late:
-		return fmt.Sprintf("the oldest pending notification occurred %s ago, and the limit is %s", t.Lag.Round(time.Second), tolerance.Lag)
-	case admin.DeadLetters:
-		return fmt.Sprintf("%d deliveries are dead, and the limit is %d", t.Count, tolerance.Dead)
-	}
-	return ""
-}
+// bearable are the troubles that leave a sink healthy, as do those of single destinations.
+var bearable = []string{admin.Throttled, admin.Overdue, admin.HookFails, admin.Destinations}

@@ -51,7 +51,7 @@ var (
 
 // outboxStore is what the API and a forwarder need from an outbox.
 type outboxStore interface {
-	target.Store
+	admin.Store
 	store.Leases
 	store.Deliveries
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/waybill-go/waybill/framework/admin"
 	"github.com/waybill-go/waybill/framework/dashboard/internal/history"
 	"github.com/waybill-go/waybill/framework/dashboard/internal/target"
 	"github.com/waybill-go/waybill/framework/store"
@@ -19,7 +20,7 @@ import (
 
 // silent is a store that does not answer while hangs is set. It counts samples.
 type silent struct {
-	target.Store
+	admin.Store
 	hangs   atomic.Bool
 	samples atomic.Int32
 }

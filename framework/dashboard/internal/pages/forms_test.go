@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/waybill-go/waybill/framework/admin"
 	"github.com/waybill-go/waybill/framework/dashboard/internal/access"
 	"github.com/waybill-go/waybill/framework/dashboard/internal/target"
 	"github.com/waybill-go/waybill/framework/doctor"
@@ -203,12 +204,13 @@ func TestTheOverviewNamesWhatIsWrongWithTheOutbox(t *testing.T) {
 	o.exec(t, `INSERT INTO outbox_forwarders (owner, sinks, live_until) VALUES ('host-0', '[]', '2999-01-01T00:00:00.000000Z')`)
 	p = newPages(t, &target.Target{Store: o.store})
 	_, page = p.ask(t, access.Operator, http.MethodGet, "/", nil)
-	require.Contains(t, page, "no forwarder delivers to this sink")
+	require.Contains(t, page, "1 of 1 lanes have no forwarder")
+	require.Contains(t, page, ">stopped<")
 	require.Contains(t, page, "(1) Overview")
 }
 
 // held is an outbox that reports a transaction open for a minute.
-type held struct{ target.Store }
+type held struct{ admin.Store }
 
 func (h held) Sample(ctx context.Context, q store.SampleQuery) (store.Sample, error) {
 	sample, err := h.Store.Sample(ctx, q)

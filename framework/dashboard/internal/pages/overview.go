@@ -1,6 +1,7 @@
 package pages
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -153,81 +154,42 @@ func (r *request) sinkRow(l history.Snapshot, s store.SinkSample) sinkRow {
 		row.Kept = append(row.Kept, kept{p.State, map[store.State]string{store.StateDead: "bad", store.StateRetrying: "warn"}[p.State], int64(p.Count)})
 	}
 	s.Lag = row.Behind
-	row.Wrong = l.Troubles(&s, admin.Tolerance{Lag: admin.LateAfter})
-	row.State = badge{"good", "ok", ""}
-	if len(row.Wrong) > 0 {
-		if state := badgeOf(row.Wrong[0]); state.Word != "" {
-			row.State = state
-		}
-	}
+	row.Wrong = l.Troubles(&s, admin.Usual)
+	row.State = stateOf(row.Wrong)
 	return row
 }
 
-// badgeOf returns the state of a sink with a trouble; the zero value if the sink goes on as usual.
-func badgeOf(t admin.Trouble) badge {
-	switch t.What {
-	case admin.Paused:
-		return badge{"warn", "paused", "someone has paused this sink"}
-	case admin.BreakerOpen:
-		text := cut(t.Cause, 200)
-		if !t.Since.IsZero() {
-			text += ", since " + at(t.Since)
-		}
-		return badge{"bad", "breaker open", text}
-	case admin.NoForwarder:
-		return badge{"bad", "stopped", "no forwarder delivers to this sink"}
-	case admin.LanesUnowned:
-		if t.Count == t.Of {
-			return badge{"bad", "stopped", "no forwarder delivers to this sink"}
-		}
-		return badge{"bad", "partly stopped", fmt.Sprintf("%s of %d without a forwarder", lanes(t.Count), t.Of)}
-	case admin.Throttled:
-		return badge{"warn", "throttled", strings.TrimPrefix(cut(t.Cause, 200)+", until ", ", ") + at(t.Until)}
-	case admin.Late:
-		return badge{"warn", "late", ""}
-	}
-	return badge{}
+// badges are the states of sinks with a trouble. With others a sink goes on as usual.
+var badges = map[string]badge{
+	admin.Paused: {Class: "warn", Word: "paused"}, admin.BreakerOpen: {Class: "bad", Word: "breaker open"},
+	admin.NoForwarder: {Class: "bad", Word: "stopped"}, admin.LanesUnowned: {Class: "bad", Word: "partly stopped"},
+	admin.Throttled: {Class: "warn", Word: "throttled"}, admin.Late: {Class: "warn", Word: "late"},
 }
 
-// troubles returns the troubles of a sink.
+// stateOf returns the state of a sink, by the worst of its troubles.
+func stateOf(wrong []admin.Trouble) badge {
+	if len(wrong) == 0 || badges[wrong[0].What].Word == "" {
+		return badge{Class: "good", Word: "ok"}
+	}
+	state := badges[wrong[0].What]
+	if wrong[0].Of > 0 && wrong[0].Count == wrong[0].Of {
+		state.Word = "stopped"
+	}
+	state.Text = cut(wrong[0].Text, 300)
+	return state
+}
+
+// troubles returns the troubles of a sink, without those of the whole outbox and of its single
+// destinations.
 func (s *sinkRow) troubles() (all []trouble) {
-	add := func(id, class, format string, args ...any) {
-		all = append(all, trouble{ID: id + " " + s.Sink, Class: class, Text: fmt.Sprintf(format, args...), Sink: s.Sink})
-	}
-	noForwarder := s.is(admin.NoForwarder) // a trouble of the outbox
-	switch state := s.State; {
-	case state.Class == "good" || noForwarder && state.Word == "stopped":
-	case state.Word == "late":
-		add("state", state.Class, "%s late", span(s.Behind))
-	default:
-		add("state", state.Class, "%s: %s", state.Word, state.Text)
-	}
-	for _, p := range s.Parked.States {
-		if p.State == store.StateDead && p.Count > 0 {
-			add("dead", "warn", "%s dead, the oldest parked %s", count(int64(p.Count)), ago(p.Oldest))
-		}
-	}
+	noForwarder := slices.ContainsFunc(s.Wrong, func(t admin.Trouble) bool { return t.What == admin.NoForwarder })
 	for _, t := range s.Wrong {
-		switch {
-		case t.What == admin.Overdue && !noForwarder:
-			add("overdue", "warn", "%s parked and overdue for more than a minute", count(int64(t.Count)))
-		case t.What == admin.Destinations && s.State.Word != "breaker open":
-			add("destinations", "warn", "%d of its destinations throttled or with an open breaker", t.Count)
+		if t.Destination != "" || noForwarder && (t.What == admin.NoForwarder || t.What == admin.Overdue) {
+			continue
 		}
+		all = append(all, trouble{ID: t.What + " " + s.Sink, Class: cmp.Or(badges[t.What].Class, "warn"), Text: cut(t.Text, 300), Sink: s.Sink})
 	}
 	return all
-}
-
-// is reports whether a sink has a trouble.
-func (s *sinkRow) is(what string) bool {
-	return slices.ContainsFunc(s.Wrong, func(t admin.Trouble) bool { return t.What == what })
-}
-
-func lanes(n int) string {
-	if n == 1 {
-		return "1 lane"
-	}
-	return fmt.Sprintf("%d lanes", n)
 }
 
 // outboxTroubles returns the troubles of the whole outbox.

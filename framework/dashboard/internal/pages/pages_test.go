@@ -46,7 +46,7 @@ func TestMain(m *testing.M) {
 // outbox is the outbox that the pages show.
 type outbox struct {
 	db    *sql.DB
-	store target.Store
+	store admin.Store
 }
 
 // databases open an empty outbox of each kind.

@@ -20,7 +20,7 @@ type sinkPage struct {
 	Seen         seen
 	Troubles     []trouble
 	Lanes        []laneRow
-	Destinations []store.Condition
+	Destinations []admin.Trouble
 	Settings     []setting
 	// Paused is the latest pause or resume; nil if it is not among the latest actions.
 	Paused *pausing
@@ -70,14 +70,10 @@ func sink(ctx context.Context, r *request) (any, error) {
 		page.Troubles[i].Sink = "" // the page names it
 	}
 	if page.SinkSample.Paused {
-		page.Troubles = slices.DeleteFunc(page.Troubles, func(t trouble) bool { return strings.HasPrefix(t.ID, "state ") }) // the page shows the pause itself
+		page.Troubles = slices.DeleteFunc(page.Troubles, func(t trouble) bool { return strings.HasPrefix(t.ID, admin.Paused+" ") }) // the page shows the pause itself
 	}
 	page.Lanes = lanesOf(snapshot.Membership, page.SinkSample)
-	for _, c := range snapshot.Membership.Conditions(time.Now()) {
-		if c.Sink == name && c.Destination != "" {
-			page.Destinations = append(page.Destinations, c)
-		}
-	}
+	page.Destinations = slices.DeleteFunc(slices.Clone(page.Wrong), func(t admin.Trouble) bool { return t.Destination == "" })
 	if r.Forwarder != nil {
 		if s, works := r.Forwarder.Settings(name); works {
 			page.Settings = settingsOf(s)

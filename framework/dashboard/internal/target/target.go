@@ -9,7 +9,6 @@ import (
 	"github.com/waybill-go/waybill/framework/admin"
 	"github.com/waybill-go/waybill/framework/doctor"
 	"github.com/waybill-go/waybill/framework/forwarder"
-	"github.com/waybill-go/waybill/framework/store"
 	"github.com/waybill-go/waybill/registry"
 )
 
@@ -17,7 +16,7 @@ import (
 // what depends on it.
 type Target struct {
 	// Store is required.
-	Store Store
+	Store admin.Store
 	// Routing has the routes: which sinks get which types.
 	Routing admin.Routing
 	// Forwarder is the forwarder of this process.
@@ -30,12 +29,6 @@ type Target struct {
 	Doctor func(ctx context.Context, only ...string) []doctor.Finding
 	// Configuration returns the configuration in effect, as YAML without secrets.
 	Configuration func() ([]byte, error)
-}
-
-// Store is what a dashboard needs of an outbox. The stores of this module implement it.
-type Store interface {
-	admin.Store
-	store.Sampler
 }
 
 // ErrNone means that there is no outbox to show yet, since its database has not been reached.

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/waybill-go/waybill/framework/admin"
 	"github.com/waybill-go/waybill/framework/dashboard/internal/access"
 	"github.com/waybill-go/waybill/framework/dashboard/internal/history"
 	"github.com/waybill-go/waybill/framework/dashboard/internal/masks"
@@ -21,7 +22,7 @@ import (
 
 // Store is an outbox as a user may see it. It is safe for concurrent use.
 type Store struct {
-	target.Store
+	admin.Store
 	text    func(typ, text string, payload []byte) string
 	receipt func(typ string, receipt notification.Receipt, payload []byte) notification.Receipt
 	viewer  bool
@@ -81,11 +82,10 @@ func proof(r notification.Receipt) notification.Receipt {
 // Source returns the source of the outbox; nil if the database has the log.
 func (v *Store) Source() store.Source { return store.SourceOf(v.Store) }
 
-// Status reports the state of the outbox.
-func (v *Store) Status(ctx context.Context, q store.StatusQuery) (store.Status, error) {
-	status, err := v.Store.Status(ctx, q)
-	status.Parked = v.counts(status.Parked)
-	return status, err
+// Sample looks at the outbox once.
+func (v *Store) Sample(ctx context.Context, q store.SampleQuery) (store.Sample, error) {
+	sample, err := v.Store.Sample(ctx, q)
+	return v.sample(sample), err
 }
 
 // Membership returns the running forwarders, with what they say about their sinks.
@@ -146,15 +146,20 @@ func (v *Store) Snapshot(s history.Snapshot) history.Snapshot {
 		running.Cause = v.text("", running.Cause, nil)
 		s.Sinks[name] = running
 	}
-	s.Sample.Sinks = slices.Clone(s.Sample.Sinks)
-	for i := range s.Sample.Sinks {
-		s.Sample.Sinks[i].Parked = v.figures(s.Sample.Sinks[i].Parked)
-	}
+	s.Sample = v.sample(s.Sample)
 	if v.viewer {
 		s.Held = nil // a finding of the doctor; the sample says for how long
 		if s.Err != nil {
 			s.Err = errors.New("the log says why")
 		}
+	}
+	return s
+}
+
+func (v *Store) sample(s store.Sample) store.Sample {
+	s.Sinks = slices.Clone(s.Sinks)
+	for i := range s.Sinks {
+		s.Sinks[i].Parked = v.figures(s.Sinks[i].Parked)
 	}
 	return s
 }

@@ -34,9 +34,9 @@ var (
 
 // Caller calls one sink. It is safe for concurrent use once its fields are set.
 type Caller struct {
-	// Prepare opens the sink. It is called before each call until it has succeeded once, and
-	// never concurrently; until then the sink is unavailable. nil: nothing to do.
-	Prepare func(ctx context.Context) error
+	// Opener opens the sink before its first call, and again before the next one until it has
+	// succeeded, never concurrently; until then the sink is unavailable. nil: nothing to do.
+	Opener sinks.Opener
 	// Path decides which notifications go to the sink, and with which payload.
 	Path *route.Path
 	// Deliver makes one delivery.
@@ -50,23 +50,23 @@ type Caller struct {
 	// Addresser names the destination of a delivery; nil: there is a single one.
 	Addresser sinks.Addresser
 
-	preparing sync.Mutex
-	prepared  atomic.Bool
+	opening sync.Mutex
+	opened  atomic.Bool
 }
 
-// Open prepares the sink, unless it is already prepared.
+// Open opens the sink, unless it is already open.
 func (c *Caller) Open(ctx context.Context) error {
-	if c.prepared.Load() {
+	if c.opened.Load() {
 		return nil
 	}
-	c.preparing.Lock()
-	defer c.preparing.Unlock()
-	if c.Prepare != nil && !c.prepared.Load() {
-		if err := c.Prepare(ctx); err != nil {
+	c.opening.Lock()
+	defer c.opening.Unlock()
+	if c.Opener != nil && !c.opened.Load() {
+		if err := c.Opener.Open(ctx); err != nil {
 			return fmt.Errorf("%w: %w", ErrOpen, err)
 		}
 	}
-	c.prepared.Store(true)
+	c.opened.Store(true)
 	return nil
 }
 

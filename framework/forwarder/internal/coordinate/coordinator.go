@@ -18,8 +18,8 @@ import (
 	"github.com/waybill-go/waybill/framework/event"
 	"github.com/waybill-go/waybill/framework/forwarder/internal/dispatch"
 	"github.com/waybill-go/waybill/framework/forwarder/internal/feed"
-	"github.com/waybill-go/waybill/framework/forwarder/internal/lane"
 	"github.com/waybill-go/waybill/framework/forwarder/internal/policy"
+	"github.com/waybill-go/waybill/framework/forwarder/internal/session"
 	"github.com/waybill-go/waybill/framework/internal/pace"
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/store"
@@ -28,7 +28,7 @@ import (
 
 // Store is what a coordinator needs from an outbox.
 type Store interface {
-	lane.Store
+	session.Store
 	store.Leases
 }
 
@@ -264,15 +264,13 @@ func (k *Coordinator) look() error {
 	if err != nil {
 		return err
 	}
-	for i := range membership.Lanes {
-		membership.Lanes[i].Lane.Database = k.Database
-	}
 	if n := len(membership.Members); k.Members != nil && n != k.members {
 		k.members = n
 		k.Members(n)
 	}
-	k.inspect(&membership)
-	k.route(&membership)
+	membership.Lanes = k.corrected(membership.Lanes)
+	k.inspect(membership.Lanes)
+	membership.Lanes = k.route(membership)
 	leaving := func(l store.Lane) bool {
 		h := k.held[idOf(l)]
 		return h != nil && h.leaving || k.cutting[l.Sink] != nil || k.isChanging(l.Sink)
@@ -332,26 +330,34 @@ func (k *Coordinator) startOf(sink string) store.Start {
 	return k.Others[sink]
 }
 
-// inspect corrects the membership by what only this forwarder knows, and handles sinks whose
-// lanes must be cut.
-func (k *Coordinator) inspect(membership *store.Membership) {
-	lanes := make(map[string][]store.LaneState)
-	for i := range membership.Lanes {
-		l := &membership.Lanes[i]
-		h := k.held[idOf(l.Lane)]
-		switch works := h != nil || k.cutting[l.Lane.Sink] != nil; {
+// corrected returns lanes as the database has them, corrected by what only this forwarder knows.
+func (k *Coordinator) corrected(lanes []store.LaneState) []store.LaneState {
+	lanes = slices.Clone(lanes)
+	for i := range lanes {
+		l := &lanes[i]
+		l.Lane.Database = k.Database
+		switch works := k.held[idOf(l.Lane)] != nil || k.cutting[l.Lane.Sink] != nil; {
 		case works && l.Owner == "":
 			l.Owner = k.Owner // its lease expired, but the work on it has not ended yet
 		case !works && l.Owner == k.Owner:
 			l.Owner = "" // the answer to Acquire was lost
 		}
-		switch {
+	}
+	return lanes
+}
+
+// inspect leaves lanes that are paused, signals revisions to sessions, and handles sinks whose lanes
+// must be cut.
+func (k *Coordinator) inspect(all []store.LaneState) {
+	lanes := make(map[string][]store.LaneState)
+	for _, l := range all {
+		switch h := k.held[idOf(l.Lane)]; {
 		case h != nil && l.Paused && !h.leaving:
 			h.leave()
 		case h != nil:
 			h.revise(l.Revision)
 		}
-		lanes[l.Lane.Sink] = append(lanes[l.Lane.Sink], *l)
+		lanes[l.Lane.Sink] = append(lanes[l.Lane.Sink], l)
 	}
 	for sink := range k.Sinks {
 		if k.isChanging(sink) {

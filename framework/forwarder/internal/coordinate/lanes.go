@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill/framework/event"
-	"github.com/waybill-go/waybill/framework/forwarder/internal/lane"
+	"github.com/waybill-go/waybill/framework/forwarder/internal/session"
 	"github.com/waybill-go/waybill/framework/forwarder/internal/settle"
 	"github.com/waybill-go/waybill/framework/internal/pace"
 	"github.com/waybill-go/waybill/framework/store"
@@ -112,8 +112,8 @@ func (k *Coordinator) take(lane store.Lane, revision int64) error {
 }
 
 // session returns a session with the fields that all lanes of the sink have in common.
-func (k *Coordinator) session(sink Sink, lease store.Lease, leased time.Time) *lane.Session {
-	return &lane.Session{
+func (k *Coordinator) session(sink Sink, lease store.Lease, leased time.Time) *session.Session {
+	return &session.Session{
 		Store: k.Store, Dispatcher: sink.Dispatcher, Lease: lease, Leased: leased, TTL: k.Lease, Types: *lease.Types,
 		Hooks: sink.Hooks, Observer: k.Observer, Prompt: sink.Prompt, Transactor: sink.Transactor, ShutdownTimeout: k.ShutdownTimeout,
 	}

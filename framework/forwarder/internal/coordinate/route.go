@@ -42,9 +42,10 @@ func (k *Coordinator) delivers() []string {
 	return slices.DeleteFunc(slices.Sorted(maps.Keys(k.Sinks)), func(sink string) bool { return k.routes.other[sink] })
 }
 
-// route makes the types of the routes wanted, and changes those of sinks whose lanes are free. It marks
-// lanes that this forwarder must not take as paused.
-func (k *Coordinator) route(m *store.Membership) {
+// route makes the types of the routes wanted, and changes those of sinks whose lanes are free. It returns
+// the lanes, with those paused that this forwarder must not take.
+func (k *Coordinator) route(m store.Membership) []store.LaneState {
+	m.Lanes = slices.Clone(m.Lanes)
 	mine := k.Takes()
 	k.routes.note(mine)
 	sinks := make(map[string]*store.LaneState)
@@ -53,7 +54,7 @@ func (k *Coordinator) route(m *store.Membership) {
 			sinks[l.Lane.Sink] = l
 		}
 	}
-	ask := k.toAsk(m, sinks, mine)
+	ask := k.toAsk(m.Members, sinks, mine)
 	wanted := len(ask) > 0
 	for _, l := range sinks {
 		wanted = wanted || l.WantedTypes != nil
@@ -77,6 +78,7 @@ func (k *Coordinator) route(m *store.Membership) {
 	if wanted && (free || len(ask) > 0) {
 		k.changeTypes(ask)
 	}
+	return m.Lanes
 }
 
 // note notes the routes that this forwarder has now.
@@ -93,14 +95,15 @@ func (r *routes) note(mine map[string]notification.TypeFilter) {
 // change of them, and again when no other forwarder works on a sink. A sink that this forwarder had
 // until a reload, and that no other has, takes nothing. Any other sink that is away keeps its types, as
 // its cursors keep its rows: its forwarder may come back.
-func (k *Coordinator) toAsk(m *store.Membership, sinks map[string]*store.LaneState, mine map[string]notification.TypeFilter) map[string]notification.TypeFilter {
+func (k *Coordinator) toAsk(members []store.Member, sinks map[string]*store.LaneState, mine map[string]notification.TypeFilter) map[string]notification.TypeFilter {
 	others := make(map[string]bool)
-	for _, member := range m.Members {
+	for _, member := range members {
 		for _, sink := range member.Sinks {
 			others[sink] = others[sink] || member.Owner != k.Owner
 		}
 	}
-	waits := k.waitsFor(sinks, mine)
+	unknown := unknownTypes(sinks, mine)
+	k.logUnknown(unknown)
 	isNew := !reflect.DeepEqual(k.routes.asked, mine)
 	ask := make(map[string]notification.TypeFilter)
 	before := k.routes.other
@@ -111,7 +114,7 @@ func (k *Coordinator) toAsk(m *store.Membership, sinks map[string]*store.LaneSta
 			return nil // its cursors come first
 		}
 		if sink == store.SinkUnrouted { // it takes what is left
-			if l.Types == nil && l.WantedTypes == nil && !waits {
+			if l.Types == nil && l.WantedTypes == nil && len(unknown) == 0 {
 				ask[sink] = types
 			}
 			continue
@@ -150,21 +153,27 @@ func (k *Coordinator) toAsk(m *store.Membership, sinks map[string]*store.LaneSta
 	return ask
 }
 
-// waitsFor reports whether SinkUnrouted waits until sinks of an earlier schema tell what they take.
-func (k *Coordinator) waitsFor(sinks map[string]*store.LaneState, mine map[string]notification.TypeFilter) bool {
-	var unknown []string
+// unknownTypes returns the sinks of an earlier schema for which SinkUnrouted waits, since the database
+// does not have what they take.
+func unknownTypes(sinks map[string]*store.LaneState, mine map[string]notification.TypeFilter) (unknown []string) {
+	if u := sinks[store.SinkUnrouted]; u == nil || u.Types != nil {
+		return nil
+	}
 	for sink, l := range sinks {
 		if _, isMine := mine[sink]; !isMine && l.Types == nil && l.WantedTypes == nil {
 			unknown = append(unknown, sink)
 		}
 	}
-	u := sinks[store.SinkUnrouted]
-	waits := len(unknown) > 0 && u != nil && u.Types == nil
-	if waits && !k.routes.waits {
-		k.Logger.Warn("what no route matches waits until it is known what these sinks take: start their forwarders, or use waybill forget for those that are gone", "sinks", slices.Sorted(slices.Values(unknown)))
+	slices.Sort(unknown)
+	return unknown
+}
+
+// logUnknown logs once what SinkUnrouted waits for.
+func (k *Coordinator) logUnknown(unknown []string) {
+	if len(unknown) > 0 && !k.routes.waits {
+		k.Logger.Warn("what no route matches waits until it is known what these sinks take: start their forwarders, or use waybill forget for those that are gone", "sinks", unknown)
 	}
-	k.routes.waits = waits
-	return waits
+	k.routes.waits = len(unknown) > 0
 }
 
 // changeTypes asks for types, and changes those that are wanted if all their lanes are free.

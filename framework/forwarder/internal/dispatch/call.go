@@ -110,17 +110,18 @@ func (d *Dispatcher) take(c *call, size, slots int, now time.Time) {
 	postponed, admitted := 0, false // admitted: the rate has admitted an item that is not added yet
 	for len(c.items) < size {
 		from, ok := d.queue.Next(slots)
-		if !ok || d.fillsItsShare(from, slots) || !admitted && !d.admitted(now) {
+		if !ok || d.fillsItsShare(from, slots) || !admitted && !d.admit(now) {
 			return
 		}
 		admitted = true
 		it := d.pop(from)
+		it.lane.giveUpIfExpired(now)
 		switch {
-		case it.lane.ends(now):
+		case it.lane.isEnding():
 			d.queue.Done(it)
 			d.pending--
 			continue
-		case it.lane.verdicts != nil && d.endsByVerdict(c, it, now):
+		case it.lane.verdicts != nil && d.endByVerdict(c, it, now):
 			continue
 		case d.parkIfDown(it, now):
 			if postponed++; postponed == maxPostponements {
@@ -175,8 +176,8 @@ func (d *Dispatcher) fills(size int, now time.Time) bool {
 	return false
 }
 
-// admitted reports whether the sink's rate lets one more delivery begin now.
-func (d *Dispatcher) admitted(now time.Time) bool {
+// admit takes one delivery from the sink's rate; false if none may begin now.
+func (d *Dispatcher) admit(now time.Time) bool {
 	n, until := d.rate.Admit(1, now)
 	if n == 0 {
 		d.lookAt(until)
@@ -188,7 +189,7 @@ func (d *Dispatcher) admitted(now time.Time) bool {
 func (d *Dispatcher) chain(c *call, size int, now time.Time) {
 	last := c.items[len(c.items)-1]
 	keys := last.lane.keys
-	for keys.Waiting(last.Key) > 0 && len(c.items) < size && d.admitted(now) {
+	for keys.Waiting(last.Key) > 0 && len(c.items) < size && d.admit(now) {
 		next, _ := keys.Pop(last.Key)
 		if _, judged := last.lane.verdicts[next.ref()]; judged {
 			keys.Unpop(last.Key, next)
@@ -219,7 +220,7 @@ func (d *Dispatcher) begin(c *call, now time.Time) {
 	for _, it := range c.items {
 		it.Attempt++
 		it.lane.inFlight++
-		c.probe = d.probes(it) || c.probe
+		c.probe = d.beginProbe(it) || c.probe
 	}
 	c.began, c.batcher = now, d.caller.Batcher
 	d.govern(c)
@@ -293,7 +294,7 @@ func (d *Dispatcher) judge(c *call, now time.Time) {
 		it.lane.returned(1)
 		d.probed(it)
 		switch result := c.results[i]; {
-		case it.lane.ledger != nil && d.isAborted(c.logged(), it, result.Err):
+		case it.lane.ledger != nil && d.giveUpIfAborted(c.logged(), it, result.Err):
 			d.pending--
 			if result.Err != nil {
 				c.abortBehind(i)

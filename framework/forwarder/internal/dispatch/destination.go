@@ -60,8 +60,8 @@ func (d *Dispatcher) parkIfDown(it *item, now time.Time) bool {
 	return true
 }
 
-// probes records that an item begins, and reports whether it is a probe.
-func (d *Dispatcher) probes(it *item) bool {
+// beginProbe makes an item that begins a probe if the breaker of its destination is open. It returns whether it is one.
+func (d *Dispatcher) beginProbe(it *item) bool {
 	if known := d.destinations[it.destination]; known != nil && known.circuit.IsOpen() {
 		known.circuit.Begin()
 		known.inFlight++
@@ -82,9 +82,9 @@ func (d *Dispatcher) reached(it *item) {
 	delete(d.destinations, it.destination)
 }
 
-// destinationFailed judges a failure that is about the item's destination. It returns false if the
+// judgeByDestination judges a failure that is about the item's destination. It returns false if the
 // failure is not.
-func (d *Dispatcher) destinationFailed(f *failure) bool {
+func (d *Dispatcher) judgeByDestination(f *failure) bool {
 	if f.destination == "" || errors.Is(f.err, caller.ErrOpen) || f.class == sinks.ClassCancelled || f.class == sinks.ClassUnknown {
 		return false
 	}

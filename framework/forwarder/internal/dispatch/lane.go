@@ -130,7 +130,7 @@ func (l *Lane) addRows(read store.Page, page *window.Page, passesBy []bool, dest
 		}
 		made, remembered := l.remembered(it)
 		switch {
-		case l.before.meets(it.Offset):
+		case l.before.meet(it.Offset):
 			l.end(it, Settlement{})
 		case remembered:
 			l.end(it, made)
@@ -328,14 +328,15 @@ func expired(now, expires time.Time) bool {
 	return now.After(expires) || now.Round(0).After(expires.Round(0))
 }
 
-// ends reports that no delivery may begin: the lane is being closed, or its lease has expired,
-// so that another forwarder may have it already.
-func (l *Lane) ends(now time.Time) bool {
+// giveUpIfExpired gives up a lane whose lease has expired: another forwarder may have it already.
+func (l *Lane) giveUpIfExpired(now time.Time) {
 	if expired(now, l.expires) {
 		l.giveUp(ErrLeaseExpired)
 	}
-	return l.over != nil || l.closing
 }
+
+// isEnding reports that no further delivery may begin.
+func (l *Lane) isEnding() bool { return l.over != nil || l.closing }
 
 // giveUp ends the work on the lane without writing anything more.
 func (l *Lane) giveUp(why error) {
@@ -361,8 +362,8 @@ type before struct {
 
 func (b *before) isMet() bool { return b.unmet == 0 }
 
-// meets reports whether an offset that is read was settled before, and notes that it is read.
-func (b *before) meets(offset int64) bool {
+// meet notes that an offset is read, and returns whether it was settled before.
+func (b *before) meet(offset int64) bool {
 	if b.isMet() || !store.ContainsOffset(b.ranges, offset) {
 		return false
 	}

@@ -60,7 +60,7 @@ func (d *Dispatcher) failed(f *failure) {
 		d.dead(f) // nothing was sent, so it says nothing about a destination
 		return
 	}
-	if d.destinationFailed(f) {
+	if d.judgeByDestination(f) {
 		return
 	}
 	switch f.class {

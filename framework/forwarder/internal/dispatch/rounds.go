@@ -105,9 +105,9 @@ func (l *Lane) EndRound(most, patience time.Duration) (ended bool) {
 	return l.over != nil || l.inFlight == 0
 }
 
-// isAborted handles the result of a delivery into a ledger. It returns true if the transaction
-// is lost: then the work on the lane is over, and the delivery will be made again.
-func (d *Dispatcher) isAborted(ctx context.Context, it *item, err error) bool {
+// giveUpIfAborted gives up the lane if the error of a delivery into its ledger means that the transaction is lost.
+// It returns true if the work on the lane is over: then the delivery will be made again.
+func (d *Dispatcher) giveUpIfAborted(ctx context.Context, it *item, err error) bool {
 	l := it.lane
 	// After these errors the content of the ledger is unknown.
 	unclear := errors.Is(err, ErrAbandoned) || errors.Is(err, caller.ErrPanic) || errors.Is(err, caller.ErrResults)
@@ -144,8 +144,8 @@ func (l *Lane) Unavailable(err error) {
 	l.dispatcher.sinkUnavailable(context.Background(), err)
 }
 
-// endsByVerdict ends an item's turn by its verdict, without another attempt, and returns true; false if it has none.
-func (d *Dispatcher) endsByVerdict(c *call, it *item, now time.Time) bool {
+// endByVerdict ends an item's turn by its verdict, without another attempt, and returns true; false if it has none.
+func (d *Dispatcher) endByVerdict(c *call, it *item, now time.Time) bool {
 	err, judged := it.lane.verdicts[it.ref()]
 	if !judged {
 		return false

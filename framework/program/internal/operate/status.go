@@ -34,10 +34,10 @@ KEEPS FROM shows which sinks have not settled the whole log, and therefore keep 
 it that outbox.retention would delete. A sink that was removed from the configuration
 keeps them forever: see waybill forget.
 
-CONDITION shows why a sink gets no deliveries: it is paused, a forwarder cannot reach it
-(breaker open), or it asked a forwarder to wait (throttled). For a sink with many
-destinations, such as the hosts of customers, it names up to ten of the destinations
-that are held up.
+TROUBLE shows what is wrong with a sink: it is paused, a forwarder cannot reach it (breaker
+open), it asked a forwarder to wait (throttled), no forwarder works on it, it is late, or
+deliveries are dead or overdue, or a hook fails. For a sink with many destinations, such
+as the hosts of customers, it names up to ten of the destinations that are held up.
 
 FORWARDER shows what each running forwarder has done since it started, its deliveries
 per second in the last minute, and how many it has in flight and in memory, summed over
@@ -54,7 +54,7 @@ secrets of the sinks.`,
 			return s.inEach(cmd, func(o *operator) (command.Look, error) {
 				found, err := o.Status(cmd.Context(), o.routing.Routes)
 				return command.Look{View: found, Print: func(w io.Writer) {
-					printStatus(w, found.Status, found.Conditions, time.Now())
+					printStatus(w, found.Status, found.Troubles, time.Now())
 					printForwarders(w, found.Forwarders)
 				}}, err
 			})
@@ -101,7 +101,7 @@ func printLog(w io.Writer, look *store.Status) {
 	terminal.Println(w)
 }
 
-func printStatus(w io.Writer, look store.Status, conditions []store.Condition, now time.Time) {
+func printStatus(w io.Writer, look store.Status, troubles []admin.Trouble, now time.Time) {
 	printLog(w, &look)
 
 	cursors := command.NewTable(w, "sink", "lane", "pending", "owner", "lease left")
@@ -127,9 +127,6 @@ func printStatus(w io.Writer, look store.Status, conditions []store.Condition, n
 			count = pendingText(int(c.Count))
 		}
 		parked.AppendRow(table.Row{c.Sink, c.State, count})
-		if c.HookError != "" {
-			conditions = append(conditions, store.Condition{Sink: c.Sink, Kind: hookFails, Cause: c.HookError})
-		}
 	}
 	if len(look.Parked) == 0 {
 		terminal.Println(w, "nothing is parked")
@@ -145,22 +142,19 @@ func printStatus(w io.Writer, look store.Status, conditions []store.Condition, n
 		}
 		holders.Render()
 	}
-	if len(conditions) > 0 {
+	if len(troubles) > 0 {
 		terminal.Println(w)
-		held := command.NewTable(w, "sink", "condition", "since", "until", "as seen by", "cause")
-		for _, c := range conditions {
-			sink := c.Sink
-			if c.Destination != "" {
-				sink += " to " + c.Destination
+		wrong := command.NewTable(w, "sink", "trouble")
+		for _, t := range troubles {
+			sink := t.Sink
+			if t.Destination != "" {
+				sink += " to " + t.Destination
 			}
-			held.AppendRow(table.Row{sink, c.Kind, command.TimeOrDash(c.Since), command.TimeOrDash(c.Until), command.OrDash(c.Forwarder), command.OrDash(command.FirstLine(c.Cause, 100))})
+			wrong.AppendRow(table.Row{sink, command.FirstLine(t.Text, 200)})
 		}
-		held.Render()
+		wrong.Render()
 	}
 }
-
-// hookFails is the condition of a sink whose deliveries cannot be settled because a hook fails.
-const hookFails = "hook fails"
 
 // countedWhole names the sinks whose pending rows are counted for all types.
 func countedWhole(cursors []store.CursorStatus) (sinks []string) {

@@ -28,9 +28,9 @@ func TestStatusStopsCounting(t *testing.T) {
 			{Sink: "mail", Row: store.Row{Offset: 5, OccurredOn: noon.Add(time.Hour)}},
 			{Sink: "old", Row: store.Row{Offset: 3, OccurredOn: noon}, Reason: "1 of its 2 lanes have a cursor"},
 		},
-	}, []store.Condition{
-		{Sink: "mail", Kind: store.ConditionBreakerOpen, Forwarder: "a/1/x", Since: noon, Cause: "refused"},
-		{Sink: "old", Kind: store.ConditionPaused},
+	}, []admin.Trouble{
+		{Sink: "mail", What: admin.BreakerOpen, Text: "breaker open since 2026-01-02 12:00:00Z at a/1/x: refused"},
+		{Sink: "hooks", What: admin.Throttled, Text: "throttled until 2026-01-02 12:00:00Z at a/1/x", Destination: "https://a.example"},
 	}, now)
 	require.Equal(t, `last offset: 7
 oldest row:  3, of 2026-01-02 12:00:00Z
@@ -46,19 +46,10 @@ oldest row:  3, of 2026-01-02 12:00:00Z
  mail           5  2026-01-02 13:00:00Z  not settled
  old            3  2026-01-02 12:00:00Z  1 of its 2 lanes have a cursor
 
- SINK  CONDITION     SINCE                 UNTIL  AS SEEN BY  CAUSE
- mail  breaker open  2026-01-02 12:00:00Z  -      a/1/x       refused
- old   paused        -                     -      -           -
+ SINK                        TROUBLE
+ mail                        breaker open since 2026-01-02 12:00:00Z at a/1/x: refused
+ hooks to https://a.example  throttled until 2026-01-02 12:00:00Z at a/1/x
 `, b.String())
-}
-
-func TestStatusNamesThrottledAndFailingDestinations(t *testing.T) {
-	t.Parallel()
-	var b bytes.Buffer
-	printStatus(&b, store.Status{}, []store.Condition{
-		{Sink: "hooks", Destination: "https://a.example", Kind: store.ConditionBreakerOpen, Forwarder: "w", Since: time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC), Cause: "refused"},
-	}, time.Now())
-	require.Contains(t, b.String(), "\n hooks to https://a.example  breaker open  2026-01-02 12:00:00Z  -      w           refused\n")
 }
 
 func TestStatusHasALineForEachForwarderWithTheSumsOverItsSinks(t *testing.T) {

@@ -44,7 +44,6 @@ type Roles interface {
 	store.Leases
 	store.Deliveries
 	store.Inspector
-	store.Sampler
 	store.Operator
 	store.Pruner
 	store.Inbox

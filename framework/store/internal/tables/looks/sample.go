@@ -37,7 +37,7 @@ func (t *Looks) sample(ctx context.Context, q store.SampleQuery) (sample store.S
 	for sink := range q.Types {
 		sinks[sink] = &store.SinkSample{Sink: sink}
 	}
-	waiting, more, err := t.waiting(ctx, cursors, store.StatusQuery(q), target)
+	waiting, more, err := t.waiting(ctx, cursors, q, target)
 	if err != nil {
 		return sample, err
 	}
@@ -46,7 +46,7 @@ func (t *Looks) sample(ctx context.Context, q store.SampleQuery) (sample store.S
 		if sinks[c.Sink] == nil {
 			sinks[c.Sink] = &store.SinkSample{Sink: c.Sink}
 		}
-		_, named := store.StatusQuery(q).TypesOf(c.Sink)
+		_, named := q.TypesOf(c.Sink)
 		c.Uncounted, c.AllTypes = more[c.Sink], !named || t.run.Source != nil
 		sampleCursor(c, waiting[i], now, sinks[c.Sink])
 	}
@@ -77,14 +77,4 @@ func sampleCursor(c *tables.Cursor, before waited, now time.Time, s *store.SinkS
 	s.Lanes = append(s.Lanes, lane)
 	s.Pending = min(s.Pending+lane.Pending, store.PendingLimit)
 	s.Lag = max(s.Lag, lane.Lag)
-}
-
-// Status reports the log, the cursors and the parked deliveries; see store.Inspector.
-func (t *Looks) Status(ctx context.Context, q store.StatusQuery) (status store.Status, err error) {
-	sample, err := t.sample(ctx, store.SampleQuery(q))
-	if err != nil {
-		return status, t.run.Failed(err, "look at the outbox")
-	}
-	holders, err := t.Holders(ctx, nil)
-	return sample.Status(holders), err
 }

@@ -29,7 +29,7 @@ type waited struct {
 // waiting counts the pending rows of each sink, up to store.PendingLimit over all of its lanes,
 // oldest first. It takes about store.CountTime: each sink has a share of that, and at least one
 // statement. more are the sinks that may have more, because the limit was reached or time ran out.
-func (t *Looks) waiting(ctx context.Context, cursors []tables.Cursor, q store.StatusQuery, target store.Target) (counted []waited, more map[string]bool, err error) {
+func (t *Looks) waiting(ctx context.Context, cursors []tables.Cursor, q store.SampleQuery, target store.Target) (counted []waited, more map[string]bool, err error) {
 	if t.run.Source != nil {
 		return t.waitingInSource(ctx, cursors, target)
 	}

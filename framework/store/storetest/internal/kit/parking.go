@@ -137,7 +137,9 @@ func Occurring(times ...time.Time) []notification.Envelope {
 // Report returns the status.
 func (o *Outbox) Report(t *testing.T) store.Status {
 	t.Helper()
-	status, err := o.Status(t.Context(), store.StatusQuery{})
+	sample, err := o.Sample(t.Context(), store.SampleQuery{})
 	require.NoError(t, err)
-	return status
+	holders, err := o.Holders(t.Context(), nil)
+	require.NoError(t, err)
+	return sample.Status(holders)
 }

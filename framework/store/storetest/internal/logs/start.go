@@ -64,7 +64,7 @@ func Start(t *testing.T, d kit.Dialect) {
 				return err
 			},
 			"HeldKeys": func() error { _, err := o.HeldKeys(ctx, lease.Lane, false, "", 1); return err },
-			"Status":   func() error { _, err := o.Status(ctx, store.StatusQuery{}); return err },
+			"Sample":   func() error { _, err := o.Sample(ctx, store.SampleQuery{}); return err },
 		}
 		for name, call := range calls {
 			require.ErrorIs(t, call(), context.Canceled, name)

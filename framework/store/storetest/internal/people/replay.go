@@ -278,12 +278,6 @@ func sinkStates(t *testing.T, o *kit.Outbox) {
 		"mail": {BreakerOpen: true, OpenSince: kit.Moment}, "web": {ThrottledUntil: kit.After(time.Hour)}}}
 	require.NoError(t, o.Heartbeat(t.Context(), m, time.Hour))
 	require.Equal(t, m.States, states())
-	membership := o.Members(t)
-	require.Equal(t, []store.Condition{
-		{Sink: "mail", Kind: store.ConditionBreakerOpen, Forwarder: "w1", Since: kit.Moment},
-		{Sink: "web", Kind: store.ConditionThrottled, Forwarder: "w1", Until: kit.After(time.Hour)},
-	}, membership.Conditions(kit.Moment))
-	require.Len(t, membership.Conditions(kit.After(2*time.Hour)), 1, "a condition that has ended is left out")
 	m.States = nil
 	require.NoError(t, o.Heartbeat(t.Context(), m, time.Hour))
 	require.Empty(t, states())

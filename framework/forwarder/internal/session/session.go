@@ -1,7 +1,7 @@
-// Package lane does one forwarder's work on one leased lane of a sink, from the lease to its
+// Package session does one forwarder's work on one leased lane of a sink, from the lease to its
 // release: it reads the log, hands the rows to the dispatcher, and lets a checkpointer write
 // the outcome.
-package lane
+package session
 
 import (
 	"context"

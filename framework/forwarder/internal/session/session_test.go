@@ -1,4 +1,4 @@
-package lane_test
+package session_test
 
 import (
 	"context"
@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/waybill-go/waybill/framework/forwarder/internal/feed"
-	"github.com/waybill-go/waybill/framework/forwarder/internal/lane"
 	"github.com/waybill-go/waybill/framework/forwarder/internal/lanetest"
+	"github.com/waybill-go/waybill/framework/forwarder/internal/session"
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/store"
 )
@@ -38,18 +38,18 @@ func look(f *feed.Feed) {
 
 // work runs a session on the lane of a bench until it ends by itself or the test ends.
 func work(t *testing.T, b *lanetest.Bench, targets feed.Targets, f *feed.Feed) (ended chan error) {
-	return workUntil(t, t.Context(), session(b, targets, f))
+	return workUntil(t, t.Context(), sessionOn(b, targets, f))
 }
 
-func session(b *lanetest.Bench, targets feed.Targets, f *feed.Feed) lane.Session {
-	return lane.Session{
+func sessionOn(b *lanetest.Bench, targets feed.Targets, f *feed.Feed) session.Session {
+	return session.Session{
 		Store: b, Dispatcher: b.Dispatcher, Lease: b.Lease, Leased: time.Now(), TTL: lanetest.TTL,
 		Types: notification.AllTypes, Targets: targets, Feed: f,
 	}
 }
 
 // workUntil runs a session until stop is done or it ends by itself.
-func workUntil(t *testing.T, stop context.Context, s lane.Session) (ended chan error) {
+func workUntil(t *testing.T, stop context.Context, s session.Session) (ended chan error) {
 	ended, done := make(chan error, 1), make(chan struct{})
 	go func() {
 		ended <- s.Work(stop, t.Context(), context.WithoutCancel(t.Context()))
@@ -67,7 +67,7 @@ func TestReleasingALaneBeforeItStartsIsNoError(t *testing.T) {
 			release()
 			return nil, ctx.Err()
 		}
-		ended := workUntil(t, stop, session(b, looking(t, b).Since(time.Now()), nil))
+		ended := workUntil(t, stop, sessionOn(b, looking(t, b).Since(time.Now()), nil))
 		synctest.Wait()
 		require.NoError(t, <-ended, "the lease can be released")
 	})
