@@ -165,6 +165,7 @@ func (b *bench) forward(ctx context.Context, to map[string]forwarder.Sink, obser
 	}
 	c.Store, c.Sinks, c.Observer, c.Logger = b.database.Store, to, observer, logger
 	c.Routes = route.Routes{b.config.sample().Type: route.To(slices.Collect(maps.Keys(to))...)}
+	c.Unrouted = forwarder.UnroutedIgnore // nothing else is published, and looking for it takes time
 	f, err := forwarder.New(c)
 	if err != nil {
 		return nil, err

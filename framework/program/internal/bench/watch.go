@@ -32,8 +32,10 @@ func (w *watch) attempted(a *event.Attempt) {
 
 // Observe implements event.Observer: the forwarder reports each attempt to the watch of its sink.
 func (d *delivering) Observe(e event.Event) {
-	if a, is := e.(*event.Attempt); is && d.watches[a.Delivery.Sink] != nil {
-		d.watches[a.Delivery.Sink].attempted(a)
+	if a, is := e.(*event.Attempt); is {
+		if w := d.watches[a.Delivery.Sink]; w != nil {
+			w.attempted(a)
+		}
 	}
 }
 
