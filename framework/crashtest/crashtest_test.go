@@ -30,6 +30,8 @@ const (
 	lease     = 2 * time.Second
 	threshold = 16
 	timeout   = 3 * time.Second
+	// checkpoint is how long a checkpoint may take beside other suites, which use all of the machine.
+	checkpoint = 3 * time.Second
 )
 
 func TestForwardersKeepTheirPromisesThroughCrashes(t *testing.T) {
@@ -49,15 +51,16 @@ func TestForwardersKeepTheirPromisesOnMySQLThroughCrashes(t *testing.T) {
 func testCrashes(t *testing.T, database crashtest.Database) {
 	t.Helper()
 	c := crashtest.Config{
-		Database:  database,
-		Forwarder: waybillForward(t),
-		Lease:     lease,
-		Threshold: threshold,
-		Duration:  duration(t),
-		Gap:       500 * time.Millisecond,
-		Faults:    faults(),
-		Seed:      seed(t),
-		Log:       t.Output(),
+		Database:   database,
+		Forwarder:  waybillForward(t),
+		Lease:      lease,
+		Threshold:  threshold,
+		Checkpoint: checkpoint,
+		Duration:   duration(t),
+		Gap:        500 * time.Millisecond,
+		Faults:     faults(),
+		Seed:       seed(t),
+		Log:        t.Output(),
 	}
 	report, err := crashtest.Run(t.Context(), c)
 	t.Log(report)

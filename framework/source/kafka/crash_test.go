@@ -25,6 +25,8 @@ const (
 	crashLease     = 2 * time.Second
 	crashThreshold = 16
 	crashTime      = 40 * time.Second
+	// crashCheckpoint is how long a checkpoint may take beside other suites, which use all of the machine.
+	crashCheckpoint = 3 * time.Second
 )
 
 // TestTheSecondStageKeepsItsPromisesThroughCrashes forwards an outbox to Kafka, and from there to HTTP.
@@ -50,7 +52,7 @@ func TestTheSecondStageKeepsItsPromisesThroughCrashes(t *testing.T) {
 	defer end()
 	harm.Go(func() { two.growing.run(growing, t, cluster) })
 	report, err := crashtest.Run(t.Context(), crashtest.Config{
-		Forwarder: two.second, Upstream: two.between, Lease: crashLease, Threshold: crashThreshold, Duration: crashTime, Gap: time.Second, Calm: 2 * time.Minute, Log: t.Output(),
+		Forwarder: two.second, Upstream: two.between, Lease: crashLease, Threshold: crashThreshold, Checkpoint: crashCheckpoint, Duration: crashTime, Gap: time.Second, Calm: 2 * time.Minute, Log: t.Output(),
 	})
 	harm.Wait()
 	t.Log(report)
