@@ -167,7 +167,7 @@ func TestARouteThatIsRemovedLeavesTheBacklogParked(t *testing.T) {
 		f = o.start(to, route.Routes{"order.*": route.To("b"), "mail.*": route.To("a")})
 		f.flush()
 		f.end()
-		require.Equal(t, []string{"backlog", "later"}, a.given(), "the sink had not passed them, so it reads them itself")
+		require.ElementsMatch(t, []string{"backlog", "later"}, a.given(), "the sink had not passed them, so it reads them itself")
 		require.Empty(t, o.parked())
 	})
 }
