@@ -74,15 +74,15 @@ var errLostAgain = errors.New("the connection was lost without an answer, twice"
 func (c programClient) roundTrip(r *http.Request) (*http.Response, error) {
 	var (
 		connecting, http2 atomic.Bool
-		conn              net.Conn
+		conn              atomic.Pointer[tls.Conn] // nil without TLS
 	)
 	connecting.Store(true)
 	traced := httptrace.WithClientTrace(r.Context(), &httptrace.ClientTrace{
 		GetConn: func(string) { connecting.Store(true) },
 		GotConn: func(got httptrace.GotConnInfo) {
 			connecting.Store(false)
-			conn = got.Conn
-			secure, ok := conn.(*tls.Conn)
+			secure, ok := got.Conn.(*tls.Conn)
+			conn.Store(secure)
 			http2.Store(ok && secure.ConnectionState().NegotiatedProtocol == "h2")
 		},
 	})
@@ -97,16 +97,15 @@ func (c programClient) roundTrip(r *http.Request) (*http.Response, error) {
 	if err != nil && connecting.Load() {
 		return nil, &connectError{err}
 	}
-	return resp, rejection(conn, err)
+	return resp, rejection(conn.Load(), err)
 }
 
 // rejection returns the TLS alert that ended a connection, if the error of a request is only that the connection could
 // not be written: with TLS 1.3, a server rejects a client after the handshake, maybe while the request is written.
-func rejection(conn net.Conn, err error) error {
+func rejection(secure *tls.Conn, err error) error {
 	var network *net.OpError
-	written := !errors.Is(err, net.ErrClosed) && (!errors.As(err, &network) || network.Op != "write")
-	secure, ok := conn.(*tls.Conn)
-	if !ok || written {
+	notWritten := errors.Is(err, net.ErrClosed) || errors.As(err, &network) && network.Op == "write"
+	if secure == nil || !notWritten {
 		return err
 	}
 	_ = secure.SetReadDeadline(time.Unix(1, 0)) // the alert, if there was one, is known without reading

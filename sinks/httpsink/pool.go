@@ -1,10 +1,10 @@
 package httpsink
 
 import (
+	"crypto/tls"
 	"errors"
 	"io"
 	"math/rand/v2"
-	"net"
 	"net/http"
 	"net/http/httptrace"
 	"net/url"
@@ -127,15 +127,15 @@ func (u *use) roundTrip(r *http.Request) (resp *http.Response, err error) {
 		connected := func(err error) {
 			once.Do(func() { u.failed = err; close(u.ready) })
 		}
-		var conn net.Conn
+		var secure *tls.Conn // nil without TLS
 		traced := httptrace.WithClientTrace(r.Context(), &httptrace.ClientTrace{
 			GotConn: func(got httptrace.GotConnInfo) {
-				conn = got.Conn
+				secure, _ = got.Conn.(*tls.Conn)
 				connected(nil)
 			},
 		})
 		resp, err = u.transport.RoundTrip(r.WithContext(traced))
-		err = rejection(conn, err)
+		err = rejection(secure, err)
 		if !isUnreachable(err) {
 			connected(nil) // such as a cancelled request: the others connect themselves
 		}

@@ -216,7 +216,7 @@ func TestManyDatabasesShareFewConnections(t *testing.T) {
 		require.NoError(t, err)
 		outboxes = n
 	}
-	databases, connections := outboxes/4, 8+outboxes/8
+	databases, connections := outboxes/4, 7+outboxes/8
 	schemas := outboxes - databases
 	f, s := newTenants(t, schemas, databases), &sink{}
 	all, stop := f.forward(s, connections)
