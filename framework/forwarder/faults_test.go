@@ -175,12 +175,16 @@ func TestThrottlingUntilNowDoesNotCauseABusyLoop(t *testing.T) {
 					}
 					return make()
 				}}
-				f := o.one(forwarder.Sink{Sink: s})
+				r := &recorder{}
+				f := o.one(forwarder.Sink{Sink: s}, watchedBy(r))
 				f.publish("t", "", "a")
 				time.Sleep(5 * time.Minute)
 				n := calls.Load()
 				f.end()
 				require.Less(t, n, int64(1000), "calls")
+				for _, left := range r.throttle {
+					require.Positive(t, left, "an observer learns until when the sink waits")
+				}
 			})
 		})
 	}

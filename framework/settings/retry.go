@@ -9,8 +9,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/cenkalti/backoff/v5"
-
 	"github.com/waybill-go/waybill/framework/route"
 )
 
@@ -118,11 +116,8 @@ func (r Retry) Pause(attempts int) time.Duration { return r.PauseBy(attempts, ra
 
 // PauseBy is Pause with the caller's random numbers, from 0 up to but not including 1.
 func (r Retry) PauseBy(attempts int, chance func() float64) time.Duration {
-	b := r.backOff()
-	for range min(attempts-1, 1000) {
-		b.NextBackOff()
-	}
-	return Vary(b.NextBackOff(), chance())
+	longer := math.Pow(multiplier, float64(max(attempts-1, 0)))
+	return Vary(time.Duration(min(float64(r.Initial)*longer, float64(r.Max))), chance())
 }
 
 // Vary varies a pause by up to a fifth of itself, by a random number from 0 up to but not including 1.
@@ -169,10 +164,10 @@ func (r Retry) longest() time.Duration {
 	return time.Duration(min(total*(1+jitter), math.MaxInt64/2))
 }
 
-// UnknownAge is how long a delivery whose type or version the sink does not know (sinks.ClassUnknown)
-// is retried, from when it was first parked; after that it is dead. During a rolling deployment an old
-// process reads what a new one publishes, and must not let it die: three
-// days, the default retention of the log, are enough for one over a weekend. These attempts do not count towards MaxAttempts.
+// UnknownAge is how long a delivery whose type or version the sink does not know (sinks.ClassUnknown) is retried, from
+// when it was first parked; after that it is dead. During a rolling deployment an old process reads what a new one
+// publishes, and must not let it die: three days, the default retention of the log, are enough for one over a weekend.
+// These attempts do not count towards MaxAttempts.
 const UnknownAge = 72 * time.Hour
 
 // maxUnknownPause bounds the pause between two attempts of a delivery of an unknown type: a
@@ -183,9 +178,4 @@ const maxUnknownPause = time.Minute
 // long it has been parked: as long again, at least Initial and at most a minute.
 func (r Retry) PauseUnknown(parked time.Duration) time.Duration {
 	return min(max(parked, r.Initial), max(maxUnknownPause, r.Initial))
-}
-
-// backOff returns the sequence of pauses, before they vary.
-func (r Retry) backOff() *backoff.ExponentialBackOff {
-	return &backoff.ExponentialBackOff{InitialInterval: r.Initial, Multiplier: multiplier, MaxInterval: r.Max}
 }

@@ -55,7 +55,7 @@ func (s *Sink) receipt(resp *http.Response) notification.Receipt {
 //
 // A response that refuses the sink as a whole is unavailable, because the delivery is not the
 // cause. If the URL comes from data, the response is only about that URL, so the delivery is
-// retried.
+// retried. A response that says when to come back, such as a 429 with Retry-After, is throttled.
 func (s *Sink) responseError(to endpoint, resp *http.Response) error {
 	if resp.StatusCode == http.StatusSwitchingProtocols {
 		_ = resp.Body.Close() // this body is the connection itself, and does not end
@@ -79,7 +79,7 @@ func (s *Sink) responseError(to endpoint, resp *http.Response) error {
 		return sinks.Unavailable(err)
 	case usesRetryAfter(e.Status) && throttled:
 		return sinks.Throttled(until, err)
-	case refusesSink(e.Status), usesRetryAfter(e.Status), isTemporary(e.Status):
+	case refusesSink(e.Status), isTemporary(e.Status):
 		return sinks.Transient(err)
 	}
 	return sinks.Permanent(err)
@@ -113,7 +113,8 @@ func usesRetryAfter(status int) bool {
 // idempotency key, it means that an earlier attempt is still in progress.
 func isTemporary(status int) bool {
 	switch status {
-	case http.StatusConflict, http.StatusMisdirectedRequest, http.StatusLocked, http.StatusFailedDependency:
+	case http.StatusRequestTimeout, http.StatusConflict, http.StatusMisdirectedRequest, http.StatusLocked,
+		http.StatusFailedDependency, http.StatusTooEarly, http.StatusTooManyRequests:
 		return true
 	}
 	return status >= 500

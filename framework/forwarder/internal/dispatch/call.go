@@ -316,7 +316,7 @@ func (d *Dispatcher) judge(c *call, now time.Time) {
 		}
 	}
 	for _, it := range slices.Backward(c.back) {
-		d.offerAgain(it, true)
+		d.enqueue(it, true)
 	}
 }
 

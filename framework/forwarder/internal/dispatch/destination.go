@@ -98,14 +98,14 @@ func (d *Dispatcher) judgeByDestination(f *failure) bool {
 		return true
 	}
 	wasOpen := known.circuit.IsOpen()
-	verdict := d.parkWithoutAttempt
+	end := d.parkWithoutAttempt
 	switch f.class {
 	case sinks.ClassPermanent:
 		switch known.circuit.Refused(f.now, f.err) {
 		case policy.RefusalFinal:
-			verdict = d.dead
+			end = d.dead
 		case policy.RefusalProbe:
-			verdict = d.retry
+			end = d.retry
 		}
 	case sinks.ClassThrottled:
 		if known.circuit.Throttle(f.throttledUntil(), f.now, f.err) {
@@ -115,7 +115,7 @@ func (d *Dispatcher) judgeByDestination(f *failure) bool {
 		known.circuit.Unavailable(f.now, f.err)
 	default:
 		if spent, _ := known.circuit.Failed(f.now, keyOrID(f.item), f.err); spent {
-			verdict = d.retry
+			end = d.retry
 		}
 	}
 	switch isOpen := known.circuit.IsOpen(); {
@@ -125,7 +125,7 @@ func (d *Dispatcher) judgeByDestination(f *failure) bool {
 	case wasOpen && !isOpen:
 		d.destinationIsBack(f.destination)
 	}
-	verdict(f)
+	end(f)
 	return true
 }
 
@@ -138,7 +138,7 @@ func (d *Dispatcher) parkWithoutAttempt(f *failure) {
 // parkForDestination parks an item until its destination is tried again.
 func (d *Dispatcher) parkForDestination(it *item, why error, now time.Time) {
 	d.pending--
-	it.lane.postpone(it, why, now.Add(d.destinations[it.destination].circuit.Postponement(now)))
+	it.lane.parkRetrying(it, why, now.Add(d.destinations[it.destination].circuit.Postponement(now)))
 }
 
 func (d *Dispatcher) destinationIsBack(name string) {
@@ -160,8 +160,8 @@ func (d *Dispatcher) probed(it *item) {
 var errThrottled = errors.New("its destination has asked to wait")
 
 // why returns the error because of which deliveries wait.
-func (t *destination) why() error {
-	if cause := t.circuit.Cause(); cause != nil {
+func (known *destination) why() error {
+	if cause := known.circuit.Cause(); cause != nil {
 		return cause
 	}
 	return errThrottled

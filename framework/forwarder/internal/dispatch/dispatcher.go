@@ -198,15 +198,24 @@ func (d *Dispatcher) Stop() {
 
 // offer queues an item that may go now.
 func (d *Dispatcher) offer(it *item) {
-	if it.lane.suspended {
-		it.lane.held = append(it.lane.held, it)
+	first := d.queue.Len() == 0
+	if !d.enqueue(it, false) {
 		return
 	}
-	if d.queue.Len() == 0 && d.batch.Wait > 0 {
+	if first && d.batch.Wait > 0 {
 		d.since = time.Now()
 	}
-	d.queue.Push(it, d.groupOf(it), false)
 	d.wakeWorker()
+}
+
+// enqueue queues an item at the front or at the end. It returns false if the item is held, since its lane is suspended.
+func (d *Dispatcher) enqueue(it *item, front bool) bool {
+	if it.lane.suspended {
+		it.lane.held = append(it.lane.held, it)
+		return false
+	}
+	d.queue.Push(it, d.groupOf(it), front)
+	return true
 }
 
 // behind counts an item that waits behind the head of its key.

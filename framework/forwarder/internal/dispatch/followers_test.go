@@ -27,7 +27,7 @@ func TestNoFollowerOvertakesADeliveryWhoseFailureIsNotWritten(t *testing.T) {
 
 	it := next(t, d)
 	require.Equal(t, "first", it.ID)
-	l.postpone(it, context.DeadlineExceeded, time.Now().Add(time.Minute))
+	l.parkRetrying(it, context.DeadlineExceeded, time.Now().Add(time.Minute))
 
 	l.ResumeFollowers("k", parked, 1) // the table before the failure is written
 	require.Zero(t, d.queue.Len(), "the second delivery waits for the first")

@@ -226,8 +226,8 @@ func (l *Lane) passedBy(it *item) {
 	l.end(it, Settlement{Ask: l.advance(it)})
 }
 
-// postpone parks an item until it is due again, and what waits behind it.
-func (l *Lane) postpone(it *item, why error, due time.Time) {
+// parkRetrying parks an item until it is due again, and what waits behind it.
+func (l *Lane) parkRetrying(it *item, why error, due time.Time) {
 	l.park(it, store.StateRetrying, due, why.Error())
 	l.holdKey(it)
 }

@@ -27,7 +27,7 @@ func (d *Dispatcher) observe(c *call, now time.Time) {
 	}
 }
 
-// available reports that the sink is available again.
+// available reports that the sink is available again, and wakes the workers.
 func (d *Dispatcher) available() {
 	d.log.Info("sink is available again")
 	event.Tell(d.observer, &event.BreakerChange{Sink: d.name})
@@ -46,8 +46,8 @@ func (d *Dispatcher) observeDestination(name string, cause error) {
 	event.Tell(d.observer, &event.BreakerChange{Sink: d.name, Destination: name, Open: cause != nil, Cause: cause})
 }
 
-// throttled reports that the sink is throttled.
-func (d *Dispatcher) throttled(f *failure) {
+// throttled reports that the sink is throttled until then.
+func (d *Dispatcher) throttled(f *failure, until time.Time) {
 	d.log.WarnContext(f.call.logged(), "sink is throttled, its deliveries wait", "error", f.err)
-	event.Tell(d.observer, &event.Throttling{Sink: d.name, Until: f.until, Cause: f.err})
+	event.Tell(d.observer, &event.Throttling{Sink: d.name, Until: until, Cause: f.err})
 }

@@ -70,8 +70,8 @@ func (d *Dispatcher) failed(f *failure) {
 		d.unknown(f)
 	case sinks.ClassThrottled:
 		d.putBackInFront(f)
-		if d.breaker.Throttle(f.throttledUntil(), f.now, f.err) {
-			d.throttled(f)
+		if until := f.throttledUntil(); d.breaker.Throttle(until, f.now, f.err) {
+			d.throttled(f, until)
 		}
 	case sinks.ClassUnavailable:
 		d.unavailable(f)
@@ -159,7 +159,7 @@ func (d *Dispatcher) tryAgain(f *failure, pause time.Duration) {
 	f.lane.stats.Failed++
 	d.pending--
 	d.logFailure(slog.LevelWarn, "delivery failed, retrying", f, "pause", pause.Round(time.Millisecond))
-	f.lane.postpone(f.item, f.err, f.now.Add(pause))
+	f.lane.parkRetrying(f.item, f.err, f.now.Add(pause))
 }
 
 // keyOrID identifies an item for the breaker, which counts failures of several keys.
@@ -192,19 +192,10 @@ func (d *Dispatcher) dead(f *failure) {
 	f.lane.died(f.item, f.err)
 }
 
-// offerAgain queues an item again: at the front or at the end.
-func (d *Dispatcher) offerAgain(it *item, front bool) {
-	if it.lane.suspended {
-		it.lane.held = append(it.lane.held, it)
-		return
-	}
-	d.queue.Push(it, d.groupOf(it), front)
-}
-
 // putBack undoes an attempt that does not count, and queues the item again.
 func (d *Dispatcher) putBack(f *failure) {
 	f.Attempt--
-	d.offerAgain(f.item, false)
+	d.enqueue(f.item, false)
 }
 
 // putBackInFront is putBack in front of all others, behind those that the same call put back there.

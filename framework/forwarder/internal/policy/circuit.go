@@ -24,16 +24,16 @@ type Circuit struct {
 	pace    *backoff.ExponentialBackOff
 	chance  func() float64 // random number for the pauses, from 0 up to 1
 
-	throttled time.Time // nothing starts before
-	asked     error     // with which the destination last asked to wait
-	since     time.Time // when the breaker opened; zero while it is closed
-	probeAt   time.Time // no probe starts before
-	cause     error     // why it opened
-	failing   bool      // it opened because deliveries failed, not because the destination is unavailable
-	failed    []string  // keys of the last failures that counted, oldest first
-	fruitless time.Time // the first failure since the last success; zero: none
-	refused   int       // deliveries refused permanently since the last success
-	recovered int       // how often a successful delivery has closed the breaker
+	throttled      time.Time // nothing starts before
+	asked          error     // with which the destination last asked to wait
+	since          time.Time // when the breaker opened; zero while it is closed
+	probeAt        time.Time // no probe starts before
+	cause          error     // why it opened
+	failing        bool      // it opened because deliveries failed, not because the destination is unavailable
+	failed         []string  // keys of the last failures that counted, oldest first
+	fruitlessSince time.Time // the first failure since the last success; zero: none
+	refused        int       // deliveries refused permanently since the last success
+	recovered      int       // how often a successful delivery has closed the breaker
 }
 
 // The breaker opens if this many of the last attempts failed temporarily. Of several failures of one
@@ -51,9 +51,9 @@ const maxPostponed = 5 * time.Minute
 // opens: so many are more likely a problem of the sink than of the notifications.
 const refusals = 10
 
-// fruitless is how long no delivery may succeed while deliveries of at least two keys fail. Then the breaker opens: a
+// mostFruitless is how long no delivery may succeed while deliveries of at least two keys fail. Then the breaker opens: a
 // sink with few notifications would not reach its share of failures during an outage.
-const fruitless = 2 * time.Minute
+const mostFruitless = 2 * time.Minute
 
 // NewCircuit returns a circuit with a closed breaker. The settings must have their defaults.
 func NewCircuit(config settings.Breaker) *Circuit { return NewCircuitBy(config, rand.Float64) }
@@ -157,7 +157,7 @@ func (c *Circuit) Delivered() (closed bool) {
 	if c.stray() {
 		return false
 	}
-	c.refused, c.fruitless = 0, time.Time{}
+	c.refused, c.fruitlessSince = 0, time.Time{}
 	if !c.IsOpen() {
 		c.breaker.RecordSuccess()
 		return false
@@ -252,8 +252,8 @@ func (c *Circuit) Failed(now time.Time, key string, err error) (spent, opened bo
 
 // count counts a failure of a key, which may open the breaker.
 func (c *Circuit) count(now time.Time, key string) {
-	if c.fruitless.IsZero() {
-		c.fruitless = now
+	if c.fruitlessSince.IsZero() {
+		c.fruitlessSince = now
 	}
 	if !slices.Contains(c.failed, key) {
 		if len(c.failed) == among {
@@ -262,7 +262,7 @@ func (c *Circuit) count(now time.Time, key string) {
 		c.failed = append(c.failed, key)
 		c.breaker.RecordFailure()
 	}
-	if len(c.failed) > 1 && now.Sub(c.fruitless) >= fruitless {
+	if len(c.failed) > 1 && now.Sub(c.fruitlessSince) >= mostFruitless {
 		c.breaker.Open()
 	}
 }
@@ -284,5 +284,5 @@ func (c *Circuit) close() {
 	c.breaker.Close()
 	c.pace.Reset()
 	c.since, c.probeAt, c.cause = time.Time{}, time.Time{}, nil
-	c.failing, c.failed, c.fruitless = false, nil, time.Time{}
+	c.failing, c.failed, c.fruitlessSince = false, nil, time.Time{}
 }

@@ -146,7 +146,12 @@ func (c *Checkpointer) Unwritten() []dispatch.Settlement { return c.queue }
 
 // Renew renews the lease and writes nothing else.
 func (c *Checkpointer) Renew(ctx context.Context) error {
-	return c.writeOnce(ctx, store.Checkpoint{Lease: c.Lease, TTL: c.TTL}, false)
+	return c.writeOnce(ctx, c.renewal(), false)
+}
+
+// renewal is a checkpoint that renews the lease and writes nothing else.
+func (c *Checkpointer) renewal() store.Checkpoint {
+	return store.Checkpoint{Lease: c.Lease, TTL: c.TTL}
 }
 
 // await waits until there is something to do.

@@ -20,9 +20,9 @@ import (
 
 // round is the state of a checkpointer with a ledger.
 type round struct {
-	owed  []memory.Noted // as of the last take
-	noted int            // how many of owed are in the newest note
-	took  time.Duration  // duration of the last commit
+	owed       []memory.Noted // as of the last take
+	noted      int            // how many of owed are in the newest note
+	commitTook time.Duration  // duration of the last commit
 }
 
 const (
@@ -72,7 +72,7 @@ func (c *Checkpointer) Begin(ctx context.Context, owed memory.Owed) error {
 
 // endRound waits until the round ends, and renews the lease meanwhile.
 func (c *Checkpointer) endRound(ctx context.Context) error {
-	most := min(max(leastRound, roundTimes*c.round.took), mostRound)
+	most := min(max(leastRound, roundTimes*c.commitTook), mostRound)
 	for !c.Lane.EndRound(most, c.TTL/3) {
 		most = 0
 		switch err := c.Renew(ctx); {
@@ -120,6 +120,6 @@ func (c *Checkpointer) commit(ctx context.Context, made []memory.Noted) error {
 		}
 		return errors.Join(sinks.ErrAborted, err)
 	}
-	c.round.took, c.noted = time.Since(began), len(c.owed)
+	c.commitTook, c.noted = time.Since(began), len(c.owed)
 	return nil
 }

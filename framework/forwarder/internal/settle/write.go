@@ -248,7 +248,7 @@ func (c *Checkpointer) suspendSilent(ctx context.Context) (answered func()) {
 	ended := make(chan struct{})
 	late := time.AfterFunc(max(leastSilence, 4*c.took), func() {
 		defer close(ended)
-		renewal := store.Checkpoint{Lease: c.Lease, TTL: c.TTL}
+		renewal := c.renewal()
 		written := c.suspendLate(&renewal)
 		defer written()
 		if err := c.Store.Checkpoint(ctx, renewal); err != nil && ctx.Err() == nil {

@@ -86,34 +86,34 @@ func printForwarders(w io.Writer, forwarders []admin.ForwarderStatus) {
 }
 
 // printLog prints where the log begins and ends.
-func printLog(w io.Writer, look *store.Status) {
-	if look.Source == "" {
-		terminal.Printf(w, "last offset: %d\n", look.LastOffset)
-		if look.Oldest != nil {
-			terminal.Printf(w, "oldest row:  %d, of %s\n", look.Oldest.Offset, command.TimeText(look.Oldest.OccurredOn))
+func printLog(w io.Writer, state *store.Status) {
+	if state.Source == "" {
+		terminal.Printf(w, "last offset: %d\n", state.LastOffset)
+		if state.Oldest != nil {
+			terminal.Printf(w, "oldest row:  %d, of %s\n", state.Oldest.Offset, command.TimeText(state.Oldest.OccurredOn))
 		}
 	} else {
-		terminal.Printf(w, "log:           %s\n", look.Source)
-		if look.Oldest != nil {
-			terminal.Printf(w, "oldest record: of %s\n", command.TimeText(look.Oldest.OccurredOn))
+		terminal.Printf(w, "log:           %s\n", state.Source)
+		if state.Oldest != nil {
+			terminal.Printf(w, "oldest record: of %s\n", command.TimeText(state.Oldest.OccurredOn))
 		}
 	}
 	terminal.Println(w)
 }
 
-func printStatus(w io.Writer, look store.Status, troubles []admin.Trouble, now time.Time) {
-	printLog(w, &look)
+func printStatus(w io.Writer, state store.Status, troubles []admin.Trouble, now time.Time) {
+	printLog(w, &state)
 
 	cursors := command.NewTable(w, "sink", "lane", "pending", "owner", "lease left")
-	for _, c := range look.Cursors {
+	for _, c := range state.Cursors {
 		cursors.AppendRow(table.Row{c.Sink, c.Lane, pending(c), command.OrDash(c.Owner), leaseText(c, now)})
 	}
-	if len(look.Cursors) == 0 {
+	if len(state.Cursors) == 0 {
 		terminal.Println(w, "no cursors: no forwarder has run yet")
 	} else {
 		cursors.Render()
 	}
-	if sinks := countedWhole(look.Cursors); len(sinks) > 0 && look.Source != "" {
+	if sinks := countedWhole(state.Cursors); len(sinks) > 0 && state.Source != "" {
 		terminal.Println(w, "PENDING counts records of all types")
 	} else if len(sinks) > 0 {
 		terminal.Printf(w, "PENDING of %s counts rows of all types: the configuration has no routes to them, or none was read\n", strings.Join(sinks, ", "))
@@ -121,23 +121,23 @@ func printStatus(w io.Writer, look store.Status, troubles []admin.Trouble, now t
 	terminal.Println(w)
 
 	parked := command.NewTable(w, "sink", "parked", "count")
-	for _, c := range look.Parked {
+	for _, c := range state.Parked {
 		count := any(c.Count)
 		if c.Count >= store.ParkedLimit {
 			count = pendingText(int(c.Count))
 		}
 		parked.AppendRow(table.Row{c.Sink, c.State, count})
 	}
-	if len(look.Parked) == 0 {
+	if len(state.Parked) == 0 {
 		terminal.Println(w, "nothing is parked")
 	} else {
 		parked.Render()
 	}
 
-	if len(look.Holders) > 0 {
+	if len(state.Holders) > 0 {
 		terminal.Println(w)
 		holders := command.NewTable(w, "sink", "keeps from", "of", "why")
-		for _, h := range look.Holders {
+		for _, h := range state.Holders {
 			holders.AppendRow(table.Row{h.Sink, h.Offset, command.TimeText(h.OccurredOn), cmp.Or(h.Reason, "not settled")})
 		}
 		holders.Render()

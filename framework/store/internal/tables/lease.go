@@ -29,7 +29,7 @@ type LeaseRow struct {
 	Server string
 }
 
-// Acquire leases a lane; see store.Leases.
+// Acquire leases a lane; see store.Leases. Each Checkpoint renews the lease.
 func (t *Tables) Acquire(ctx context.Context, lane store.Lane, owner string, ttl time.Duration) (store.Lease, error) {
 	row := LeaseRow{}
 	err := t.run.Dialect.WriteLease(ctx, t.run.Own(), Update{
