@@ -15,7 +15,7 @@
 // has the proof.
 //
 // The files, in the order in which to read them: migrations, snapshot.go,
-// position.go, session.go, tracker.go, sweep.go, life.go, reader.go, look.go, pruning.go, dialect.go; what all
+// position.go, internal/session, tracker.go, sweep.go, life.go, reader.go, look.go, pruning.go, dialect.go; what all
 // databases share is in ../internal/tables.
 package mysql
 

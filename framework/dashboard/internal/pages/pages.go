@@ -14,8 +14,9 @@
 //
 // The files in the order in which to read them: pages.go, nav.go, format.go, input.go, spark.go;
 // then one for each page: overview.go, sink.go, replay.go, parked.go, plan.go,
-// notification.go with payload.go and mask.go, log.go, schedules.go, forwarders.go, types.go,
-// actions.go, config.go, doctor.go, find.go. static has the one style, the one script and the icon.
+// notification.go with payload.go (package masks hides parts of it), log.go, schedules.go, forwarders.go,
+// types.go, actions.go, config.go, doctor.go, find.go, databases.go. static has the one style, the one script and the
+// icon.
 package pages
 
 import (
