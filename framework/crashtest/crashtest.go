@@ -224,7 +224,7 @@ func (h *harness) look(ctx context.Context) (upstream map[string]int, pending st
 
 func idle(status store.Status) bool {
 	for _, c := range status.Cursors {
-		if c.Pending > 0 {
+		if c.Pending > 0 || c.Uncounted {
 			return false
 		}
 	}

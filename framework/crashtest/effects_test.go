@@ -113,7 +113,7 @@ func (d database) idle(t *testing.T) bool {
 	require.NoError(t, err)
 	status := sample.Status(nil)
 	for _, c := range status.Cursors {
-		if c.Pending > 0 {
+		if c.Pending > 0 || c.Uncounted {
 			return false
 		}
 	}

@@ -24,8 +24,7 @@ var sampleFacts = []kit.Fact{
 
 func sample(t *testing.T, o *kit.Outbox, types map[string]notification.TypeFilter) (store.Sample, map[string]store.SinkSample) {
 	t.Helper()
-	sample, err := o.Sample(t.Context(), store.SampleQuery{Types: types})
-	require.NoError(t, err)
+	sample := o.Counted(t, types)
 	sinks := make(map[string]store.SinkSample)
 	for _, s := range sample.Sinks {
 		sinks[s.Sink] = s

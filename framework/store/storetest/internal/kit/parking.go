@@ -2,6 +2,7 @@ package kit
 
 import (
 	"encoding/json"
+	"slices"
 	"testing"
 	"time"
 
@@ -137,9 +138,20 @@ func Occurring(times ...time.Time) []notification.Envelope {
 // Report returns the status.
 func (o *Outbox) Report(t *testing.T) store.Status {
 	t.Helper()
-	sample, err := o.Sample(t.Context(), store.SampleQuery{})
-	require.NoError(t, err)
 	holders, err := o.Holders(t.Context(), nil)
 	require.NoError(t, err)
+	sample := o.Counted(t, nil)
 	return sample.Status(holders)
+}
+
+// Counted samples until store.CountTime was enough to count all pending rows or to reach the limit.
+func (o *Outbox) Counted(t *testing.T, types map[string]notification.TypeFilter) store.Sample {
+	t.Helper()
+	for {
+		sample, err := o.Sample(t.Context(), store.SampleQuery{Types: types})
+		require.NoError(t, err)
+		if !slices.ContainsFunc(sample.Sinks, func(s store.SinkSample) bool { return s.Uncounted && s.Pending < store.PendingLimit }) {
+			return sample
+		}
+	}
 }
