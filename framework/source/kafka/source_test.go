@@ -317,6 +317,7 @@ func testASampleHasWhatIsPending(t *testing.T, cluster *kafkatest.Cluster) {
 	w.write(t, records...)
 	w.begun(t)
 	s := w.open(t)
+	require.InDelta(t, time.Hour, lagOf(t, s), float64(time.Minute))
 	sample, err := s.Sample(t.Context(), store.SampleQuery{})
 	require.NoError(t, err)
 	require.Len(t, sample.Sinks, 2)

@@ -100,13 +100,17 @@ func TestAllReadersTogetherKeepALimitedPartOfTheAnswers(t *testing.T) {
 	require.Eventually(t, func() bool { runtime.GC(); return source.Kept() == 0 }, patience, time.Millisecond, "an unused reader keeps nothing")
 }
 
-// lagOf returns how late the sink events is.
-func lagOf(t *testing.T, s *sqlite.Store) time.Duration {
+// lagOf returns how late the sink events is, once the cluster has answered within store.CountTime.
+func lagOf(t *testing.T, s *sqlite.Store) (lag time.Duration) {
 	t.Helper()
-	sample, err := s.Sample(t.Context(), store.SampleQuery{})
-	require.NoError(t, err)
-	i := slices.IndexFunc(sample.Sinks, func(s store.SinkSample) bool { return s.Sink == "events" })
-	return sample.Sinks[i].Lag
+	for begun := time.Now(); lag == 0; {
+		require.Less(t, time.Since(begun), patience, "the lag is not known")
+		sample, err := s.Sample(t.Context(), store.SampleQuery{})
+		require.NoError(t, err)
+		i := slices.IndexFunc(sample.Sinks, func(s store.SinkSample) bool { return s.Sink == "events" })
+		lag = sample.Sinks[i].Lag
+	}
+	return lag
 }
 
 // The alert on retention must continue once the records are gone.
