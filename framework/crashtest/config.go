@@ -17,7 +17,8 @@ type Config struct {
 	// Forwarder returns the command of a forwarder. Run starts it, and again after each kill. It
 	// forwards all notifications of the outbox with the default prefix at dsn (a postgres:// or
 	// mysql:// URL) to endpoint (an http:// URL): one POST each, with the payload as its body and
-	// the id in the header Waybill-Id. After SIGTERM it stops gracefully, with exit code 0.
+	// the id in the header Waybill-Id. After SIGTERM it stops gracefully, with exit code 0; in
+	// its first seconds it need not handle the signal yet.
 	//
 	// It should retry without a limit and soon (50 ms, at most 1 s), since a dead delivery counts
 	// as lost. It should have more than one lane, so that forwarders share the work.

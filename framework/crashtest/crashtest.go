@@ -37,6 +37,9 @@ import (
 // endTimeout is how long a process may take to stop gracefully.
 const endTimeout = 30 * time.Second
 
+// startTime is how long a busy machine may take until a process that was started handles signals.
+const startTime = 10 * time.Second
+
 // The processes of a run. Forwarders take over each other's lanes, so there are at least 2.
 const (
 	forwarders = 2

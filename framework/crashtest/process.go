@@ -50,6 +50,7 @@ func (s *starter) stop() {
 // process is a started process. Only its id is used to end it.
 type process struct {
 	*exec.Cmd
+	began  time.Time
 	wanted atomic.Bool   // whether it was asked to end
 	ended  chan struct{} // closed when Wait has returned
 	err    error         // of Wait; read it after that
@@ -57,7 +58,7 @@ type process struct {
 
 // watch waits for the end of a started command, and reports an end that was not requested.
 func watch(command *exec.Cmd, name string, before func(), fail context.CancelCauseFunc) *process {
-	p := &process{Cmd: command, ended: make(chan struct{})}
+	p := &process{Cmd: command, began: time.Now(), ended: make(chan struct{})}
 	go func() {
 		defer close(p.ended)
 		before()
@@ -80,13 +81,23 @@ func (p *process) kill() {
 	<-p.ended
 }
 
-// terminate asks the process to stop gracefully.
+// terminate asks the process to stop gracefully. If it has just been started, the signal may end it.
 func (p *process) terminate() error {
 	p.wanted.Store(true)
+	starting := time.Since(p.began) < startTime
 	if err := p.Process.Signal(syscall.SIGTERM); err != nil {
 		return fmt.Errorf("%w: %w", ErrEnded, err)
 	}
-	return p.await("SIGTERM")
+	if err := p.await("SIGTERM"); err != nil && (!starting || !p.endedBy(syscall.SIGTERM)) {
+		return err
+	}
+	return nil
+}
+
+// endedBy reports whether a signal has ended the process, which did not handle it.
+func (p *process) endedBy(signal syscall.Signal) bool {
+	status, ok := p.ProcessState.Sys().(syscall.WaitStatus)
+	return ok && status.Signaled() && status.Signal() == signal
 }
 
 // await waits until a process that was asked to stop has stopped.
