@@ -68,11 +68,13 @@ func (g *growing) take(id string) {
 
 // run writes records and adds partitions until ctx is done.
 func (g *growing) run(ctx context.Context, t *testing.T, cluster *kafkatest.Cluster) {
-	client := g.connect(t, cluster)
-	defer func() { client.Close() }()
+	client, err := kgo.NewClient(kgo.SeedBrokers(cluster.Brokers...), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.MetadataMaxAge(time.Second), kgo.MetadataMinAge(100*time.Millisecond))
+	require.NoError(t, err)
+	defer client.Close()
+	admin := kadm.NewClient(client)
 	for grown := time.Now(); pace.Sleep(ctx, writeEvery); {
 		if time.Since(grown) > growEvery {
-			if _, err := kadm.NewClient(client).CreatePartitions(ctx, 1, g.topic); err == nil { // without the broker, try again later
+			if _, err := admin.CreatePartitions(ctx, 1, g.topic); err == nil { // without the broker, try again later
 				grown = time.Now()
 				g.mu.Lock()
 				g.written = append(g.written, 0)
@@ -80,7 +82,7 @@ func (g *growing) run(ctx context.Context, t *testing.T, cluster *kafkatest.Clus
 			}
 		}
 		for partition := range g.written {
-			client = g.write(t, cluster, client, partition)
+			g.write(t, client, partition)
 		}
 	}
 	g.mu.Lock()
@@ -88,16 +90,10 @@ func (g *growing) run(ctx context.Context, t *testing.T, cluster *kafkatest.Clus
 	g.ended = true
 }
 
-func (g *growing) connect(t *testing.T, cluster *kafkatest.Cluster) *kgo.Client {
-	client, err := kgo.NewClient(kgo.SeedBrokers(cluster.Brokers...), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.AllowIdempotentProduceCancellation(),
-		kgo.MetadataMaxAge(time.Second), kgo.MetadataMinAge(100*time.Millisecond))
-	require.NoError(t, err)
-	return client
-}
-
-// write writes a record, and waits while brokers are down. After a failure it goes on with another client, which it
-// returns, and which does not wait for what the one before it may have sent.
-func (g *growing) write(t *testing.T, cluster *kafkatest.Cluster, client *kgo.Client, partition int) *kgo.Client {
+// write writes a record, and waits while brokers are down.
+func (g *growing) write(t *testing.T, client *kgo.Client, partition int) {
+	ctx, cancel := context.WithTimeout(t.Context(), 3*patience) // a busy machine takes most of a minute to start a broker
+	defer cancel()
 	record := &kgo.Record{
 		Topic: g.topic, Partition: int32(partition), Key: fmt.Append(nil, partition), Value: []byte("{}"),
 		Headers: []kgo.RecordHeader{
@@ -105,27 +101,15 @@ func (g *growing) write(t *testing.T, cluster *kafkatest.Cluster, client *kgo.Cl
 			{Key: kafkasink.HeaderVersion, Value: []byte("1")}, {Key: kafkasink.HeaderOccurredOn, Value: []byte("2026-03-01T10:00:00Z")},
 		},
 	}
-	for begun := time.Now(); ; {
-		ctx, cancel := context.WithTimeout(t.Context(), patience/4)
-		err := client.ProduceSync(ctx, record).FirstErr()
-		cancel()
-		if err == nil {
-			break
-		}
-		if time.Since(begun) > 4*patience {
-			t.Errorf("a record cannot be written: %v", err)
-			return client
-		}
-		client.Close()
-		client = g.connect(t, cluster)
-		if !pace.Sleep(t.Context(), writeEvery) {
-			return client
+	for client.ProduceSync(ctx, record).FirstErr() != nil {
+		if !pace.Sleep(ctx, writeEvery) {
+			t.Error("a record cannot be written")
+			return
 		}
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.written[partition]++
-	return client
 }
 
 // arrived returns an error while records are missing, or if an order was violated.

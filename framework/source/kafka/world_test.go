@@ -37,7 +37,7 @@ type world struct {
 func newWorld(t *testing.T, cluster *kafkatest.Cluster, partitions int32, configs map[string]string) *world {
 	w := &world{cluster: cluster, topic: cluster.CreateTopic(t, partitions, configs), file: filepath.Join(t.TempDir(), "outbox.db"), log: slog.New(slog.DiscardHandler)}
 	var err error
-	w.client, err = w.connect()
+	w.client, err = kgo.NewClient(kgo.SeedBrokers(cluster.Brokers...), kgo.RecordPartitioner(kgo.StickyKeyPartitioner(nil)))
 	require.NoError(t, err)
 	t.Cleanup(w.client.Close)
 	return w
@@ -210,28 +210,18 @@ func awaitParked(t *testing.T, s *sqlite.Store, n int) (parked []store.ParkedDel
 	return parked
 }
 
-// writeAgain writes records after the brokers were away. It tries again with another client, which does not wait for
-// what the one before it may have sent.
+// writeAgain writes records, and tries again while the brokers are away.
 func (w *world) writeAgain(t *testing.T, records ...*kgo.Record) {
 	t.Helper()
 	for _, r := range records {
 		r.Topic = w.topic
 	}
-	try := func() error {
-		ctx, cancel := context.WithTimeout(t.Context(), patience/4)
+	require.Eventually(t, func() bool {
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		defer cancel()
-		client, err := w.connect(kgo.AllowIdempotentProduceCancellation())
-		require.NoError(t, err)
-		defer client.Close()
-		return client.ProduceSync(ctx, records...).FirstErr()
-	}
-	err := try()
-	for deadline := time.Now().Add(2 * patience); err != nil; err = try() {
-		require.True(t, time.Now().Before(deadline), "the brokers take no record: %v", err)
-		time.Sleep(100 * time.Millisecond)
-	}
-}
-
-func (w *world) connect(opts ...kgo.Opt) (*kgo.Client, error) {
-	return kgo.NewClient(append(opts, kgo.SeedBrokers(w.cluster.Brokers...), kgo.RecordPartitioner(kgo.StickyKeyPartitioner(nil)))...)
+		for _, r := range records {
+			r.Context = nil // the client put that of the attempt before into it, which has ended
+		}
+		return w.client.ProduceSync(ctx, records...).FirstErr() == nil
+	}, patience, 100*time.Millisecond)
 }
