@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/waybill-go/waybill/framework/store"
 )
 
 // limits are for the histories below: with a lease of 2 s and a checkpoint of 1 s, a kill may repeat
@@ -176,4 +178,12 @@ func TestARunEndsIfAForwarderEndsUnexpectedly(t *testing.T) {
 	_, err := Run(t.Context(), Config{Forwarder: func(string, string) *exec.Cmd { return exec.Command("false") }})
 	require.ErrorIs(t, err, ErrEnded)
 	require.ErrorContains(t, err, "exit status 1")
+}
+
+func TestWhatWasNotCountedIsNotIdle(t *testing.T) {
+	t.Parallel()
+	require.False(t, idle(store.Status{}), "no forwarder has begun")
+	require.True(t, idle(store.Status{Cursors: []store.CursorStatus{{}}}))
+	require.False(t, idle(store.Status{Cursors: []store.CursorStatus{{Pending: 1}}}))
+	require.False(t, idle(store.Status{Cursors: []store.CursorStatus{{Uncounted: true}}}))
 }

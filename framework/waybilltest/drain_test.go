@@ -14,6 +14,7 @@ import (
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/framework/forwarder"
+	"github.com/waybill-go/waybill/framework/store"
 	"github.com/waybill-go/waybill/framework/store/postgres"
 	"github.com/waybill-go/waybill/framework/store/postgres/postgrestest"
 	"github.com/waybill-go/waybill/framework/store/sqlite"
@@ -127,6 +128,37 @@ func TestDrainWaitsForNotificationsOfHandlers(t *testing.T) {
 		}
 		waybilltest.Drain(t, s.config)
 		require.Len(t, s.log, 100)
+	})
+}
+
+// impatient is a store whose first samples do not count the pending rows in time.
+type impatient struct {
+	inspected
+	left int
+}
+
+type inspected interface {
+	forwarder.Store
+	store.Inspector
+}
+
+func (u *impatient) Sample(ctx context.Context, q store.SampleQuery) (store.Sample, error) {
+	sample, err := u.inspected.Sample(ctx, q)
+	if u.left > 0 && len(sample.Sinks) > 0 {
+		u.left--
+		for i := range sample.Sinks {
+			sample.Sinks[i].Pending, sample.Sinks[i].Uncounted = 0, true
+		}
+	}
+	return sample, err
+}
+
+func TestDrainTakesRowsThatWereNotCountedForPending(t *testing.T) {
+	onEachShop(t, func(t *testing.T, s *shop) {
+		u := &impatient{inspected: s.config.Store.(inspected), left: 10}
+		s.config.Store = u
+		waybilltest.Drain(t, s.config)
+		require.Zero(t, u.left, "it goes on until they are counted")
 	})
 }
 

@@ -92,7 +92,7 @@ func (g *growing) run(ctx context.Context, t *testing.T, cluster *kafkatest.Clus
 
 // write writes a record, and waits while brokers are down.
 func (g *growing) write(t *testing.T, client *kgo.Client, partition int) {
-	ctx, cancel := context.WithTimeout(t.Context(), 3*patience) // a busy machine takes most of a minute to start a broker
+	ctx, cancel := context.WithTimeout(t.Context(), 3*patience) // on a busy machine a restart of the broker took 40 s
 	defer cancel()
 	record := &kgo.Record{
 		Topic: g.topic, Partition: int32(partition), Key: fmt.Append(nil, partition), Value: []byte("{}"),

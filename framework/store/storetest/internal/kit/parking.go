@@ -147,7 +147,8 @@ func (o *Outbox) Report(t *testing.T) store.Status {
 // Counted samples until store.CountTime was enough to count all pending rows or to reach the limit.
 func (o *Outbox) Counted(t *testing.T, types map[string]notification.TypeFilter) store.Sample {
 	t.Helper()
-	for {
+	for begun := time.Now(); ; {
+		require.Less(t, time.Since(begun), time.Minute, "pending rows are not counted")
 		sample, err := o.Sample(t.Context(), store.SampleQuery{Types: types})
 		require.NoError(t, err)
 		if !slices.ContainsFunc(sample.Sinks, func(s store.SinkSample) bool { return s.Uncounted && s.Pending < store.PendingLimit }) {
