@@ -10,7 +10,7 @@ EXAMPLE_LIMIT ?= 120
 # How often each test of `make test-long` that kills programs does so.
 LONG ?= 12
 # Regular expressions of the tests that check testing.Short.
-LONG_TESTS := ThroughCrashes$$ ^TestConformance[A-Z] ^TestRandomHistories ^TestRandomCancellations ^TestTwoForwardersSharing \
+LONG_TESTS := ThroughCrashes$$ ^TestForwardersOutlive ^TestConformance[A-Z] ^TestRandomHistories ^TestRandomCancellations ^TestTwoForwardersSharing \
 	^TestDeliveriesAreNotRepeated CostNoLease$$ ^TestARareType ^TestEachCommittedRow ^TestManyDatabases ^TestAHotKey \
 	^TestALogOfOneKey ^TestDueDeliveries ^TestRetriesAndNew ^TestTheNumberOfLanesChanges ^TestTheObserverAndTheState \
 	^TestAnUnavailableBank ^TestDeliveriesKeepTheRate ^TestTenantsShareEvenly ^TestForwardersShareASinksRate \
@@ -80,7 +80,7 @@ test: ## Run all tests except the long ones; they use an installed PostgreSQL, o
 
 # The forwarder's tests run on PostgreSQL only, since `make test` runs them on SQLite.
 test-long: ## Run the tests that -short skips or shortens; LONG (12) is how often each of them kills programs
-	WAYBILL_CRASH_EFFECTS=$(LONG) WAYBILL_TEST_STORES=postgres $(IN_MEMORY) go test -count 1 -vet off -run '$(call any,$(LONG_TESTS))' -p $(AT_ONCE) -parallel $(PARALLEL) -v -timeout 24h \
+	WAYBILL_CRASH_EFFECTS=$(LONG) WAYBILL_TEST_STORES=postgres $(IN_MEMORY) go test -count 1 -vet off -run '$(call any,$(LONG_TESTS))' -p $(AT_ONCE) -parallel $(PARALLEL) -timeout 24h \
 		./framework/config/database ./framework/crashtest ./framework/forwarder ./framework/store/postgres ./framework/store/mysql
 
 race: ## Run the tests of what has goroutines, with -short, under the race detector (needs a C compiler)

@@ -269,7 +269,7 @@ func TestHandlersGetTheNotificationsOfSchedules(t *testing.T) {
 				stop()
 			}
 			return nil
-		})
+		}).Parallelism.Threshold = 1
 		o.Schedule("hourly", waybill.Cron("0 * * * *", "Europe/Berlin"), func(context.Context, time.Time) (any, error) { return nil, nil })
 		o.Schedule("often", waybill.Every(time.Second), func(_ context.Context, tick time.Time) (any, error) {
 			return shipped{tick.Format(time.RFC3339)}, nil

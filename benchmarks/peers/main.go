@@ -190,7 +190,18 @@ func take(ctx context.Context, server *database.Server, s, warmUp scenario.Scena
 		}
 	}
 	r.Load[1] = result.Load(ctx)
+	addShares(&r, s.Contenders)
 	return r, nil
+}
+
+// addShares adds to the cases, which are those of the contenders, their rates as shares of those without a
+// relay.
+func addShares(r *result.Scenario, contenders []scenario.Contender) {
+	for i, c := range contenders {
+		if alone := slices.IndexFunc(r.Cases, func(other result.Case) bool { return other.Name == c.Alone }); alone >= 0 {
+			r.Cases[i].AddShare(scenario.OfNoRelay, "published", &r.Cases[alone])
+		}
+	}
 }
 
 // add adds a run of a contender. The first run adds the contender too. What a spoiled run lost counts,
@@ -222,7 +233,9 @@ func printSample(s scenario.Scenario, c scenario.Contender, turn int, sample sce
 	}
 	line := fmt.Sprintf("%-20s %-8s %-42s", s.Name, which, c.Name)
 	for _, q := range s.Metrics {
-		line += fmt.Sprintf("  %s %s", q.Name, result.Number(sample.Metrics[q.Name]))
+		if value, some := sample.Metrics[q.Name]; some {
+			line += fmt.Sprintf("  %s %s", q.Name, result.Number(value))
+		}
 	}
 	if c := sample.Check; c.Lost+c.Repeated+c.Unsettled+c.OutOfOrder > 0 {
 		line += fmt.Sprintf("  lost %d repeated %d unsettled %d out of order %d", c.Lost, c.Repeated, c.Unsettled, c.OutOfOrder)

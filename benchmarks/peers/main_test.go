@@ -96,6 +96,18 @@ func TestRunsAreAddedToTheirContenders(t *testing.T) {
 	require.NoError(t, losses(all))
 }
 
+func TestARateIsAShareOfTheRateWithoutARelay(t *testing.T) {
+	t.Parallel()
+	published := result.Quantity{Name: "published", Better: "higher"}
+	alone, relay := result.Case{Name: "alone"}, result.Case{Name: "relay"}
+	alone.Add(published.Of(100), published.Of(200))
+	relay.Add(published.Of(90), published.Of(160))
+	r := result.Scenario{Cases: []result.Case{alone, relay}}
+	addShares(&r, []scenario.Contender{{Name: "alone"}, {Name: "relay", Alone: "alone"}})
+	require.Equal(t, []float64{0.9, 0.8}, r.Cases[1].Find(scenario.OfNoRelay.Name).Runs)
+	require.Nil(t, r.Cases[0].Find(scenario.OfNoRelay.Name))
+}
+
 func TestAnUnknownScenarioIsReportedWithTheKnownOnes(t *testing.T) {
 	err := peers(t.Context(), []string{"--smoke", "--only", "latencies"})
 	require.ErrorContains(t, err, "latencies")

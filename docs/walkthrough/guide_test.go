@@ -16,6 +16,7 @@ import (
 	"bufio"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -108,12 +109,21 @@ func ports(t *testing.T) *strings.Replacer {
 	t.Helper()
 	var pairs []string
 	for _, address := range []string{"127.0.0.1:8080", "127.0.0.1:8081", "127.0.0.1:8090"} {
-		listener, err := net.Listen("tcp", "127.0.0.1:0")
-		require.NoError(t, err)
+		listener := listen()
 		defer func() { _ = listener.Close() }()
 		pairs = append(pairs, address, listener.Addr().String())
 	}
 	return strings.NewReplacer(pairs...)
+}
+
+// listen listens at a free port below those that systems assign to connections and listeners, so that none takes
+// it before a guide uses it.
+func listen() net.Listener {
+	for {
+		if listener, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 20000+rand.IntN(12000))); err == nil {
+			return listener
+		}
+	}
 }
 
 // run runs commands and returns their standard output.

@@ -27,6 +27,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	mathrand "math/rand/v2"
 	"net"
 	"net/http"
 	"os"
@@ -88,12 +89,7 @@ func run(ctx context.Context, out io.Writer, env func(string) string) error {
 		return err
 	}
 	defer payments.Close()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return err
-	}
-	address := listener.Addr().String()
-	_ = listener.Close() // the consumer listens on this address
+	address := freeAddress()
 
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -120,6 +116,17 @@ func run(ctx context.Context, out io.Writer, env func(string) string) error {
 		fmt.Fprintln(out, "forged order:", response)
 	}
 	return check(payments)
+}
+
+// freeAddress returns an address for the consumer. Its port is below those that systems assign to
+// connections, so that none takes it while the consumer is dead.
+func freeAddress() string {
+	for {
+		address := fmt.Sprintf("127.0.0.1:%d", 20000+mathrand.IntN(12000))
+		if listener, err := net.Listen("tcp", address); err == nil && listener.Close() == nil {
+			return address
+		}
+	}
 }
 
 // newSecret returns a random secret for signatures, which the shop and the consumer share.
@@ -157,7 +164,7 @@ func shop(ctx context.Context, file string, to sinks.Sink) error {
 	waybill.Register[OrderPlaced](o, "order.placed", waybill.Key(OrderPlaced.Key))
 	sink := o.Deliver("consumer", to, "order.*")
 	sink.Parallelism.Threshold = 1
-	sink.Retry.Initial = 50 * time.Millisecond
+	sink.Retry.Initial, sink.Retry.Max = 50*time.Millisecond, time.Second
 	sink.Breaker = forwarder.Breaker{Off: true} // the consumer is back soon, so keep trying
 	if err := o.Migrate(ctx); err != nil {
 		return err

@@ -59,8 +59,10 @@ type Verdict struct {
 	BlockedBy string `json:"blocked_by,omitempty"`
 	// Forwarder is the one that has leased the lane; "" if none has.
 	Forwarder string `json:"forwarder,omitempty"`
-	// Before is the number of unsettled rows before it, of any type, as far as they were counted.
-	Before int64 `json:"before,omitempty"`
+	// Before is the number of unsettled rows before it, of any type. BeforeEstimated reports that it is an
+	// estimate.
+	Before          int64 `json:"before,omitempty"`
+	BeforeEstimated bool  `json:"before_estimated,omitempty"`
 	// Troubles are what holds up the sink.
 	Troubles []Trouble `json:"troubles,omitempty"`
 }
@@ -229,7 +231,7 @@ func attemptsText(n, of int) string {
 
 // inLane describes a delivery that is neither parked nor archived.
 func (w *inquiry) inLane(v *Verdict, l store.TracedLane, e *notification.Envelope) {
-	v.Forwarder, v.Before = l.Owner, l.Before
+	v.Forwarder, v.Before, v.BeforeEstimated = l.Owner, l.Before, l.Estimated
 	switch {
 	case l.OtherLog:
 		v.Where, v.Text = Unread, "not read yet: the cursor belongs to another log, and this one will be read from the start"
@@ -247,7 +249,7 @@ func (w *inquiry) inLane(v *Verdict, l store.TracedLane, e *notification.Envelop
 		v.Where, v.Text = Waiting, fmt.Sprintf("in flight at %s, or waiting there to be read", l.Owner)
 	case l.Owner == "":
 		v.Where, v.Text = Unread, fmt.Sprintf("not read yet: no forwarder works on lane %d, and %s before it", l.Lane.Number, rowsText(l))
-	case l.Before < inMemory && !l.More:
+	case l.Before < inMemory && !l.Estimated:
 		v.Where, v.Text = Waiting, fmt.Sprintf("in flight or waiting at %s, %s before it", l.Owner, rowsText(l))
 	default:
 		v.Where, v.Text = Unread, fmt.Sprintf("not read yet: %s works on %s before it", l.Owner, rowsText(l))
@@ -262,14 +264,10 @@ func (w *inquiry) inLane(v *Verdict, l store.TracedLane, e *notification.Envelop
 }
 
 func rowsText(l store.TracedLane) string {
-	switch n := l.Before; {
-	case l.More || n >= store.PendingLimit:
-		return fmt.Sprintf("%d or more rows", n)
-	case n == 1:
+	if l.Before == 1 && !l.Estimated {
 		return "1 row"
-	default:
-		return fmt.Sprintf("%d rows", n)
 	}
+	return CountText(l.Before, l.Estimated) + " rows"
 }
 
 // addTroubles adds what holds up the sink. The text omits destinations: if it is that of the delivery,

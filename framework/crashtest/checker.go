@@ -157,7 +157,7 @@ func (h *history) explain(before, repeat delivery, c Config) bool {
 
 // harms reports whether a forwarder is the fault's victim.
 func (f *Fault) harms(forwarder int) bool {
-	return f.Kind == RestartDatabase || f.Kind == CrashDatabase || f.Victim == forwarder
+	return slices.Contains([]Kind{RestartDatabase, CrashDatabase, EndSessions, Stall}, f.Kind) || f.Victim == forwarder
 }
 
 func (f *Fault) reaches(at time.Time, c Config) bool {
@@ -178,9 +178,9 @@ func (f *Fault) reach(c Config) (from, to time.Time) {
 		return unwritten, f.ended.Add(c.Checkpoint)
 	case CutSink:
 		return unwritten.Add(-slowest), f.ended.Add(c.Checkpoint)
-	case SlowDatabase: // a lease may expire at any time
+	case SlowDatabase, Stall: // a lease may expire at any time
 		return unwritten, f.ended.Add(c.Checkpoint)
-	case CutDatabase, SilenceDatabase, RestartDatabase, CrashDatabase:
+	case CutDatabase, SilenceDatabase, RestartDatabase, CrashDatabase, EndSessions:
 		// The forwarder begins no delivery after a checkpoint that fails or is slow.
 		return unwritten, f.began.Add(c.Checkpoint + slowest)
 	}

@@ -94,6 +94,8 @@ func TestTheCheckerFindsEachBrokenGuarantee(t *testing.T) {
 			again(delivery{"free", "", 0, 0, at(20)}, Fault{Kind: CutDatabase, began: at(13), ended: at(18)}), "", ""},
 		"a repeat of a delivery long after a forwarder lost its database": {
 			again(delivery{"free", "", 0, 0, at(20)}, Fault{Kind: CutDatabase, began: at(12), ended: at(18)}), Repeated, "free"},
+		"a repeat of a delivery while the machine stood still": {
+			again(delivery{"free", "", 0, 0, at(20)}, Fault{Kind: Stall, began: at(13), ended: at(15)}), "", ""},
 		"a repeat after a graceful stop": {
 			again(delivery{"free", "", 0, 0, at(20)}, Fault{Kind: TerminateForwarder, began: at(13.9), ended: at(14.1)}), Repeated, "free"},
 		"a repeat of a delivery by another forwarder than the killed one": {
@@ -143,6 +145,17 @@ func TestRepeatsAreCountedForTheirFaults(t *testing.T) {
 	require.Equal(t, 1, h.faults[1].Repeats)
 }
 
+func TestAMachineThatStandsStillIsNoticed(t *testing.T) {
+	t.Parallel()
+	stalls := watchMachine(-time.Second) // each look is later than that
+	time.Sleep(10 * time.Millisecond)
+	found := stalls()
+	require.NotEmpty(t, found)
+	require.Equal(t, Stall, found[0].Kind)
+	require.NotZero(t, found[0].Ended)
+	require.Equal(t, found, stalls())
+}
+
 func TestASeedGivesTheSameFaults(t *testing.T) {
 	t.Parallel()
 	c := Config{Seed: 17, Faults: kinds, Lease: time.Second, Gap: time.Second}
@@ -185,5 +198,5 @@ func TestWhatWasNotCountedIsNotIdle(t *testing.T) {
 	require.False(t, idle(store.Status{}), "no forwarder has begun")
 	require.True(t, idle(store.Status{Cursors: []store.CursorStatus{{}}}))
 	require.False(t, idle(store.Status{Cursors: []store.CursorStatus{{Pending: 1}}}))
-	require.False(t, idle(store.Status{Cursors: []store.CursorStatus{{Uncounted: true}}}))
+	require.False(t, idle(store.Status{Cursors: []store.CursorStatus{{Estimated: true}}}))
 }

@@ -105,6 +105,8 @@ func (h *harness) run(ctx context.Context) error {
 		return err
 	}
 	began := time.Now()
+	stalls := watchMachine(h.config.Lease / 4)
+	defer stalls()
 	if err := h.harm(ctx); err != nil {
 		return err
 	}
@@ -126,6 +128,7 @@ func (h *harness) run(ctx context.Context) error {
 		return err
 	}
 	h.count()
+	h.report.Faults = append(h.report.Faults, stalls()...)
 	past := history{published: h.ledger.items, log: log, upstream: upstream, deliveries: h.sink.taken(), faults: h.report.Faults}
 	h.report.check(past, h.config, pending)
 	if len(h.report.Violations) > 0 {
@@ -227,7 +230,7 @@ func (h *harness) look(ctx context.Context) (upstream map[string]int, pending st
 
 func idle(status store.Status) bool {
 	for _, c := range status.Cursors {
-		if c.Pending > 0 || c.Uncounted {
+		if c.Pending > 0 || c.Estimated {
 			return false
 		}
 	}

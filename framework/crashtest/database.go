@@ -47,6 +47,8 @@ type server interface {
 	// session returns the process that serves a connection. It returns 0 if that process cannot be
 	// killed alone, or the server does not show that it was.
 	session(context.Context, *sql.Conn) (pid int, err error)
+	// endSessions ends all sessions of a database but its own.
+	endSessions(context.Context, *sql.DB) error
 	Stop() error
 }
 

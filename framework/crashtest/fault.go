@@ -3,6 +3,7 @@ package crashtest
 import (
 	"context"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/waybill-go/waybill/framework/internal/pace"
@@ -87,6 +88,27 @@ func (h *harness) harm(ctx context.Context) error {
 	}
 }
 
+// watchMachine notices stalls that are longer than the limit, until the function that it returns is called, which
+// returns them.
+func watchMachine(limit time.Duration) (stalls func() []Fault) {
+	var found []Fault
+	ctx, stop := context.WithCancel(context.Background())
+	var watching sync.WaitGroup
+	watching.Go(func() {
+		began := time.Now()
+		for last := began; pace.Sleep(ctx, limit/10); last = time.Now() {
+			if now := time.Now(); now.Sub(last) > limit {
+				found = append(found, Fault{Kind: Stall, Began: last.Sub(began), Ended: now.Sub(began), began: last, ended: now})
+			}
+		}
+	})
+	return func() []Fault {
+		stop()
+		watching.Wait()
+		return found
+	}
+}
+
 // inflict causes a fault, and returns when it is over.
 func (h *harness) inflict(ctx context.Context, s step) error {
 	switch s.kind {
@@ -94,6 +116,8 @@ func (h *harness) inflict(ctx context.Context, s step) error {
 		return h.server.restart(ctx)
 	case CrashDatabase:
 		return h.crashDatabase(ctx)
+	case EndSessions:
+		return retry(ctx, func() error { return h.server.endSessions(ctx, h.db) })
 	case KillPublisher:
 		return h.killPublisher(ctx, s)
 	}

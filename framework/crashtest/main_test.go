@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 
@@ -37,10 +38,13 @@ func testMain(m *testing.M) (code int) {
 		return complain(fmt.Errorf("build the program: %w: %s", err, output))
 	}
 	code = m.Run()
-	if err := goleak.Find(); err != nil {
-		return complain(err)
+	for start := time.Now(); ; {
+		if err := goleak.Find(); err == nil {
+			return code
+		} else if time.Since(start) > time.Minute {
+			return complain(err)
+		}
 	}
-	return code
 }
 
 func complain(err error) int {

@@ -69,3 +69,27 @@ func (s mysqlServer) upFor(ctx context.Context, seconds int) error {
 
 // session returns 0: the server is a single process.
 func (s mysqlServer) session(context.Context, *sql.Conn) (int, error) { return 0, nil }
+
+// endSessions ignores sessions that have ended before it kills them.
+func (s mysqlServer) endSessions(ctx context.Context, db *sql.DB) error {
+	rows, err := db.QueryContext(ctx, `SELECT id FROM information_schema.processlist WHERE db = DATABASE() AND id <> CONNECTION_ID()`)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	var ids []int64
+	for rows.Next() {
+		var id int64
+		if err := rows.Scan(&id); err != nil {
+			return err
+		}
+		ids = append(ids, id)
+	}
+	if err := rows.Err(); err != nil {
+		return err
+	}
+	for _, id := range ids {
+		_, _ = db.ExecContext(ctx, fmt.Sprint("KILL ", id))
+	}
+	return nil
+}

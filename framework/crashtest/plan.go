@@ -32,14 +32,19 @@ const (
 	// and recovers, without a restart. Run leaves it out before PostgreSQL 15, which does not show
 	// a recovery, and for MySQL, which is a single process.
 	CrashDatabase Kind = "crash database"
+	// EndSessions makes the server end all sessions at once. It goes on, and so do the processes.
+	EndSessions Kind = "end sessions"
 	// KillPublisher kills a publisher with SIGKILL in a transaction and starts another one.
 	KillPublisher Kind = "kill publisher"
+	// Stall is a time in which the machine stood still for so long that leases may have expired. Run notices it, and
+	// does not cause it.
+	Stall Kind = "stall of the machine"
 )
 
 var kinds = []Kind{
 	KillForwarder, PauseForwarder, TerminateForwarder,
 	CutDatabase, SlowDatabase, SilenceDatabase, CutSink,
-	RestartDatabase, CrashDatabase, KillPublisher,
+	RestartDatabase, CrashDatabase, EndSessions, KillPublisher,
 }
 
 // step is a planned fault.
@@ -81,7 +86,7 @@ func (p *plan) next() step {
 		s.length = p.between(lease+lease/10, lease*2) // always longer than the lease
 	case SlowDatabase:
 		s.length = p.between(lease/2, lease*3/2)
-	case RestartDatabase, CrashDatabase: // as long as the server needs
+	case RestartDatabase, CrashDatabase, EndSessions: // as long as the server needs
 	default:
 		s.length = p.between(lease/10, lease*3/2) // sometimes longer than the lease
 	}

@@ -43,3 +43,8 @@ func (s postgresServer) session(ctx context.Context, c *sql.Conn) (pid int, err 
 	err = c.QueryRowContext(ctx, `SELECT CASE WHEN current_setting('server_version_num')::int >= 150000 THEN pg_backend_pid() ELSE 0 END`).Scan(&pid)
 	return pid, err
 }
+
+func (s postgresServer) endSessions(ctx context.Context, db *sql.DB) error {
+	_, err := db.ExecContext(ctx, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()`)
+	return err
+}

@@ -2,6 +2,7 @@ package crashtest
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
@@ -57,7 +58,7 @@ func (r Report) String() string {
 		r.Transactions, r.RolledBack, r.Unknown, r.Committed)
 	fmt.Fprintf(&b, "%d deliveries, %d of them repeats; %d requests failed by the sink; longest gap %s\n",
 		r.Deliveries, r.Repeats, r.Failures, r.LongestGap.Round(time.Millisecond))
-	for _, kind := range kinds {
+	for _, kind := range append(slices.Clone(kinds), Stall) {
 		var count, repeats, most, bound int
 		for _, f := range r.Faults {
 			if f.Kind == kind {

@@ -63,7 +63,7 @@ func checkSchema(ctx context.Context, x *examination) (verdict, error) {
 }
 
 func checkLog(ctx context.Context, x *examination) (verdict, error) {
-	if x.store != nil && x.pg == nil { // PostgreSQL refuses such rows
+	if x.store != nil {
 		if err := x.store.Unread(ctx); errors.Is(err, store.ErrUnsafeLog) {
 			return unsafe(err), nil
 		} else if err != nil {

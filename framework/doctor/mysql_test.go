@@ -20,7 +20,7 @@ import (
 func onMySQL(t *testing.T, db *sql.DB, c mysql.Config, only ...string) map[string]doctor.Finding {
 	t.Helper()
 	found := make(map[string]doctor.Finding)
-	for _, f := range doctor.Run(t.Context(), doctor.Subject{DB: db, MySQL: &c}, doctor.Options{Only: only}) {
+	for _, f := range doctor.Run(t.Context(), doctor.Subject{DB: db, MySQL: &c}, doctor.Options{Only: only, Timeout: time.Minute}) {
 		found[f.ID] = f
 	}
 	return found
@@ -93,7 +93,7 @@ func TestTheFixOfMissingPrivilegesOnMySQLIsTheirGrants(t *testing.T) {
 		user := mysqltest.User(t, db, "CREATE VIEW") // no duty needs this privilege
 		look := func(db *sql.DB, duty postgres.Duty) doctor.Finding {
 			s := doctor.Subject{DB: db, MySQL: &mysql.Config{}, Duty: duty}
-			return doctor.Run(t.Context(), s, doctor.Options{Only: []string{"privileges"}})[0]
+			return doctor.Run(t.Context(), s, doctor.Options{Only: []string{"privileges"}, Timeout: time.Minute})[0]
 		}
 		f := look(connect(t, dsn, user), duty)
 		require.Equal(t, doctor.Fail, f.Status, "%s: %s", duty, f.Text)
@@ -126,7 +126,7 @@ func TestALongTransactionOnMySQLIsFound(t *testing.T) {
 	require.NoError(t, tx.QueryRowContext(t.Context(), `SELECT CONNECTION_ID()`).Scan(&session))
 	kill := fmt.Sprintf("KILL %d;", session)
 	held := func(after time.Duration) string {
-		options := doctor.Options{Only: []string{"held-transactions"}, HeldAfter: after}
+		options := doctor.Options{Only: []string{"held-transactions"}, HeldAfter: after, Timeout: time.Minute}
 		return doctor.Run(t.Context(), doctor.Subject{DB: db, MySQL: &mysql.Config{}}, options)[0].Fix
 	}
 	require.Eventually(t, func() bool { return strings.Contains(held(time.Millisecond), kill) }, 30*time.Second, 200*time.Millisecond,

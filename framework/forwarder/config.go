@@ -52,8 +52,8 @@ type Config struct {
 	//
 	// Waking the forwarder ends the pause.
 	Poll time.Duration `yaml:"poll" zero:"refused"`
-	// How long a forwarder keeps a lane after it last renewed the lease, which is how long a crashed
-	// forwarder holds its lanes; at least 1s. Default 15s.
+	// How long a forwarder keeps a lane after it last renewed the lease, which is how long a
+	// forwarder that is cut off or suspended holds its lanes; at least 1s. Default 15s.
 	//
 	// It renews the lease every third of that.
 	Lease time.Duration `yaml:"lease" zero:"refused"`

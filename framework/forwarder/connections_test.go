@@ -87,7 +87,7 @@ func TestHandlersThatUseTheWholePoolCostNoLease(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it waits for several leases")
 	}
-	const rows, lease = 6, 4 * time.Second // so long that a busy machine loses none
+	const rows, lease = 6, 8 * time.Second // so long that a busy machine loses none
 	o := openPostgres(t, outboxtest.DSN(t))
 	o.db.SetMaxOpenConns(4)
 	var log lines
@@ -141,12 +141,13 @@ func TestManyRetryingKeysCostNoLease(t *testing.T) {
 	if testing.Short() {
 		t.Skip("50,000 keys")
 	}
-	const keys, lease = 50_000, 4 * time.Second // so long that a busy machine loses none
+	const keys, lease = 50_000, 8 * time.Second // so long that a busy machine loses none
 	o := openPostgres(t, outboxtest.DSN(t))
 	_, err := o.store.Cut(t.Context(), "sink", 1, store.StartOldest)
 	require.NoError(t, err)
 	o.exec(`INSERT INTO outbox_parked (sink, "offset", slot, id, type, version, key, occurred_on, metadata, payload, state, attempt, due_at)
 		SELECT 'sink', i, i & 1023, 'id-' || i, 'a', 1, 'customer-' || i, now(), '{}', '{"some":"payload of usual length"}', 'retrying', 0, now() FROM generate_series(1, $1::int) i`, keys)
+	o.exec(`ANALYZE outbox_parked`)
 
 	fresh := make(chan string, 2)
 	var parked atomic.Int64

@@ -49,7 +49,7 @@ func TestAForwarderSurvivesFaultsOfItsDatabase(t *testing.T) {
 		},
 		"a lock on the cursors, with statement_timeout": {
 			begin: func(t *testing.T, w *faulty) func() {
-				w.set("statement_timeout", "'50ms'")
+				w.set("statement_timeout", "'1s'") // long beside the statements of a busy machine
 				return lock(t, w)
 			},
 			hint: "statement_timeout",
@@ -123,12 +123,12 @@ func lock(t *testing.T, w *faulty) (end func()) {
 	t.Helper()
 	tx, err := w.db.BeginTx(t.Context(), nil)
 	require.NoError(t, err)
-	_, err = tx.ExecContext(t.Context(), `SET LOCAL lock_timeout = 0; SET LOCAL statement_timeout = 0; SELECT FROM outbox_cursors FOR UPDATE`)
+	_, err = tx.ExecContext(t.Context(), `SET LOCAL lock_timeout = 0; SELECT FROM outbox_cursors FOR UPDATE`)
 	require.NoError(t, err)
 	return func() {
-		require.NoError(t, tx.Commit())
 		w.set("lock_timeout", "0")
 		w.set("statement_timeout", "0")
+		require.NoError(t, tx.Commit())
 	}
 }
 
@@ -397,7 +397,7 @@ func TestDeliveriesAreNotRepeatedThroughCrashesOfTheDatabase(t *testing.T) {
 
 	var log lines
 	s := &script{answer: takes(2 * time.Millisecond)}
-	f := o.one(forwarder.Sink{Sink: s}, leased(2*time.Second), log.logging, inRealTime)
+	f := o.one(forwarder.Sink{Sink: s}, leased(5*time.Second), log.logging, inRealTime)
 	reaches := func(share int) {
 		t.Helper()
 		eventually(t, func() bool { return len(s.times()) >= rows*share/(restarts+1) }, "the backlog shrinks")
@@ -410,7 +410,7 @@ func TestDeliveriesAreNotRepeatedThroughCrashesOfTheDatabase(t *testing.T) {
 	}
 	eventually(t, func() bool { // everything is settled, so nothing is repeated later
 		sample, err := o.store.Sample(ctx, store.SampleQuery{})
-		return err == nil && len(s.times()) == rows && len(sample.Sinks) > 0 && sample.Sinks[len(sample.Sinks)-1].Pending == 0 && !sample.Sinks[len(sample.Sinks)-1].Uncounted
+		return err == nil && len(s.times()) == rows && len(sample.Sinks) > 0 && sample.Sinks[len(sample.Sinks)-1].Pending == 0 && !sample.Sinks[len(sample.Sinks)-1].Estimated
 	}, "everything is settled")
 	f.end()
 	require.NotContains(t, slices.Collect(maps.Values(s.times())), 2, "no delivery is repeated\n%s", strings.Join(log.with(""), "\n"))

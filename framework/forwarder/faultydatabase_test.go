@@ -36,7 +36,7 @@ const tries = 4
 
 func newFaulty(t *testing.T, server *postgrestest.Server) *faulty {
 	t.Helper()
-	w := &faulty{tally: &tally{}, t: t, server: server, db: openPlain(t, server.DSN())}
+	w := &faulty{tally: &tally{}, t: t, server: server, db: openPlain(t, server.DSN()+"&statement_timeout=0")}
 	_, err := postgres.Migrate(t.Context(), w.db, postgres.Config{})
 	require.NoError(t, err)
 	w.exec(`CREATE TABLE sent (id text)`)

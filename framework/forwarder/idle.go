@@ -105,7 +105,7 @@ func (o *outbox) idle(ctx context.Context) (*Idle, error) {
 		switch {
 		case a == nil || s.Paused:
 			continue
-		case s.Pending > 0 || s.Uncounted || len(s.Lanes) == 0:
+		case s.Pending > 0 || s.Estimated || len(s.Lanes) == 0:
 			return nil, nil
 		}
 		due, next, err := o.given.Due(ctx, store.DueQuery{Lane: store.NewLane(s.Sink, 0, 1), Now: time.Now(), Limit: 1, Halt: a.OnDead == OnDeadHalt})

@@ -361,7 +361,7 @@ func TestAReplayIsDeliveredWhateverTheNotesSay(t *testing.T) {
 		o.append("t", "k", "a", "b")
 		o.deliver(0, b.sink(), briefLease)
 		o.exec(`INSERT INTO outbox_parked (sink, "offset", slot, id, type, version, key, occurred_on, metadata, payload, state, attempt, due_at)
-			SELECT 'sink', "offset", slot, id, type, version, key, occurred_on, metadata, payload, 'retrying', 0, occurred_on FROM outbox WHERE id = 'b'`)
+			SELECT 'sink', "offset", 0, id, type, version, key, occurred_on, metadata, payload, 'retrying', 0, occurred_on FROM outbox WHERE id = 'b'`)
 		o.deliver(time.Minute, b.sink(), briefLease)
 		require.Equal(t, []string{"a", "b", "b"}, b.taken())
 	})

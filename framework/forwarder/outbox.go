@@ -11,6 +11,7 @@ import (
 	"github.com/waybill-go/waybill/framework/forwarder/internal/coordinate"
 	"github.com/waybill-go/waybill/framework/forwarder/internal/dispatch"
 	"github.com/waybill-go/waybill/framework/forwarder/internal/feed"
+	"github.com/waybill-go/waybill/framework/forwarder/internal/presence"
 	"github.com/waybill-go/waybill/framework/forwarder/internal/prune"
 	"github.com/waybill-go/waybill/framework/forwarder/internal/quota"
 	"github.com/waybill-go/waybill/framework/internal/pace"
@@ -28,6 +29,7 @@ type outbox struct {
 	polled      bool          // do not listen
 	sleep       time.Duration // 0: never return an *Idle
 	feed        *feed.Feed
+	presence    *presence.Keeper // nil: none
 	observer    event.Observer
 	log         *slog.Logger
 	coordinator *coordinate.Coordinator // set before it is in Forwarder.outboxes
@@ -43,6 +45,9 @@ func (f *Forwarder) newOutbox(d Database) *outbox {
 		observer = o.observer
 	}
 	o.bounded = quota.New(d.Store, o.connections)
+	if _, can := d.Store.(store.Presences); can && o.name == "" { // a fleet has no session to spare for each database
+		o.presence = presence.New(presence.Config{Store: o.bounded, Owner: f.OwnerIn(o.name), Lease: f.config.Lease, Freed: func() { o.coordinator.Nudge() }, Logger: o.log})
+	}
 	_, announced := d.Store.(store.Listener)
 	o.feed = feed.New(feed.Config{Log: d.Store, Database: d.Name, PollMin: f.config.Poll / pollShare, PollMax: f.config.Poll, Unannounced: !announced, PageRows: dispatch.PageRows,
 		Observer: observer, Logger: o.log})
@@ -71,7 +76,13 @@ func (o *outbox) run(ctx context.Context) (fatal error) {
 	if l, ok := o.given.(store.Listener); ok && !o.polled {
 		work.Go(func() { o.feed.Listen(ctx, l, o.coordinator.Nudge) })
 	}
+	lanes, left := context.WithCancel(context.WithoutCancel(ctx)) // done: no lane is worked on any more
+	defer left()
+	if o.presence != nil {
+		work.Go(func() { o.presence.Run(lanes) })
+	}
 	work.Go(func() {
+		defer left()
 		fatal = o.coordinator.Run(ctx, db)
 		end() // if it failed
 	})
@@ -170,6 +181,9 @@ func (o *outbox) coordination(active map[string]*activeSink) coordinate.Config {
 		Store: o.bounded, Database: o.name, Owner: f.OwnerIn(o.name), Sinks: make(map[string]coordinate.Sink), Others: make(map[string]store.Start), Takes: f.takes,
 		Lanes: f.config.Lanes, Lease: f.config.Lease, ShutdownTimeout: f.config.ShutdownTimeout, Feed: o.feed,
 		Running: func() store.Running { return f.report(o.name) }, Grows: o.isSourced(), Observer: o.observer, Logger: o.log,
+	}
+	if o.presence != nil {
+		c.Gate = &o.presence.Gate
 	}
 	if f.config.Fleet {
 		c.Members = func(n int) { f.share(func(s *rateShare) { s.members[o] = n }) }

@@ -378,7 +378,8 @@ func changeRoutesAtRandom(t *testing.T, o *outbox, random *rand.Rand, prefix str
 			f.flush()
 		}
 	}
-	o.exec(`UPDATE outbox_cursors SET paused = false`)
+	f.flush() // what a reload does after it has returned locks several cursors
+	o.exec(`UPDATE outbox_cursors SET paused = false WHERE paused`)
 	time.Sleep(2 * time.Hour)
 	f.flush()
 	parked, unrouted := make(map[string]int), make(map[string]bool)

@@ -71,7 +71,7 @@ var (
 // Metrics sampled from the database. They are the same in every process of one outbox.
 var (
 	sinkLag         = describeSampled("sink_lag_seconds", "Age of the oldest row that the sink has not settled. While samples fail, it grows with the time since the last sample.", "sink")
-	sinkPending     = describeSampled("sink_pending", "Rows that the sink has not settled, up to 10,000.", "sink")
+	sinkPending     = describeSampled("sink_pending", "Rows that the sink has not settled. Above 10,000, it is an estimate.", "sink")
 	parked          = describeSampled("parked", "Parked deliveries by state, up to 10,000.", "sink", "state")
 	parkedOldest    = describeSampled("parked_oldest_timestamp_seconds", "When the oldest parked delivery was first parked; 0 if there is none. Cancelled deliveries count as scheduled.", "sink", "state")
 	parkedOverdue   = describeSampled("parked_overdue", "Parked deliveries that were due more than a minute ago, up to 10,000.", "sink")
@@ -261,7 +261,7 @@ func (m *Monitor) collectSample(out from, figures forwarder.Figures) {
 
 // sink sends the sampled metrics of one sink.
 func (f from) sink(s *sample, sink *store.SinkSample, began time.Time, figures forwarder.Figures) {
-	if sink.Pending > 0 || !sink.Uncounted { // otherwise neither is known
+	if sink.Pending > 0 || !sink.Estimated { // otherwise neither is known
 		f.gauge(sinkLag, (sink.Lag + s.age(began)).Seconds(), sink.Sink)
 		f.gauge(sinkPending, float64(sink.Pending), sink.Sink)
 	}

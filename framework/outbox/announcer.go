@@ -12,9 +12,9 @@ import (
 // announceTimeout bounds one announcement.
 const announceTimeout = time.Second
 
-// restOfAnnouncements is the pause after an announcement. It delays deliveries, but a shorter
-// one would mostly cost the publishers processor time.
-var restOfAnnouncements = pace.Rest{Times: 2, Most: 2 * time.Millisecond}
+// restOfAnnouncements is the pause after an announcement of that many commits. A forwarder that has found several
+// rows looks again by itself, so that what is committed meanwhile does not wait for the next one.
+var restOfAnnouncements = pace.Share{Each: 400 * time.Microsecond, Most: 10 * time.Millisecond}
 
 // Silent announces nothing: for a program whose forwarder runs in its own process.
 var Silent store.Announcer = silent{}
@@ -28,9 +28,9 @@ func (silent) Announce(context.Context) error { return nil }
 type announcer struct {
 	to store.Announcer
 
-	mu    sync.Mutex
-	busy  bool // run is running
-	again bool // something was committed since the last announcement began
+	mu      sync.Mutex
+	busy    bool  // run is running
+	commits int64 // since the last announcement began
 
 	next time.Time // when the next announcement may begin; only run uses it
 }
@@ -42,7 +42,7 @@ func (a *announcer) announce() {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.again = true
+	a.commits++
 	if !a.busy {
 		a.busy = true
 		go a.run()
@@ -52,13 +52,11 @@ func (a *announcer) announce() {
 func (a *announcer) run() {
 	for a.more() {
 		time.Sleep(time.Until(a.next))
-		a.begin()
-		began := time.Now()
+		commits := a.begin()
 		ctx, cancel := context.WithTimeout(context.Background(), announceTimeout)
 		_ = a.to.Announce(ctx) // a forwarder that misses it finds the rows at its next look
 		cancel()
-		ended := time.Now()
-		a.next = ended.Add(restOfAnnouncements.After(ended.Sub(began)))
+		a.next = time.Now().Add(restOfAnnouncements.After(commits))
 	}
 }
 
@@ -66,12 +64,14 @@ func (a *announcer) run() {
 func (a *announcer) more() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.busy = a.again
+	a.busy = a.commits > 0
 	return a.busy
 }
 
-func (a *announcer) begin() {
+// begin returns the number of commits to announce.
+func (a *announcer) begin() (commits int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.again = false
+	commits, a.commits = a.commits, 0
+	return commits
 }

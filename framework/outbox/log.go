@@ -1,6 +1,7 @@
 package outbox
 
 import (
+	"database/sql"
 	"math/bits"
 	"strings"
 	"sync/atomic"
@@ -31,6 +32,12 @@ type Log interface {
 	// CheckPayload reports why the payload column would refuse a payload. So Publish fails before
 	// it writes, and no error of the database spoils the caller's transaction.
 	CheckPayload(payload []byte) error
+}
+
+// prepared is a Log whose INSERT of one row is prepared on each connection of a database.
+type prepared interface {
+	// Prepared returns that statement; nil: there is none.
+	Prepared() *sql.Stmt
 }
 
 // columns is the number of parameters of a row; see Log.InsertInto.

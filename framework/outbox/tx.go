@@ -63,6 +63,25 @@ func insideBun(tx Tx) (inside *sql.Tx, formats bool) {
 	return inside, formats
 }
 
+// preparedIn returns tx if the prepared INSERT can be used in it: database/sql refuses a statement of
+// another handle, and does not show which handle a transaction belongs to.
+func (p *Publisher) preparedIn(tx Tx) *sql.Tx {
+	plain, ok := tx.(*sql.Tx)
+	if !ok || p.one == nil || handle(plain) == 0 || handle(plain) != handle(p.one) {
+		return nil
+	}
+	return plain
+}
+
+// handle returns the *sql.DB of a *sql.Tx or a *sql.Stmt, to compare it; 0 if it is not where it was.
+func handle(of any) uintptr {
+	db := reflect.ValueOf(of).Elem().FieldByName("db")
+	if !db.IsValid() || db.Kind() != reflect.Pointer {
+		return 0
+	}
+	return db.Pointer()
+}
+
 // explain adds advice to the error of a transaction that has ended.
 func explain(err error) error {
 	if err == nil || !errors.Is(err, sql.ErrTxDone) && !isPgxClosed(err) {

@@ -121,7 +121,13 @@ func (e *executor) Exec(query string, args ...any) (result sql.Result, err error
 			return nil, e.err // Watermill's publisher does not use the result
 		}
 	}
-	result, e.err = e.tx.ExecContext(e.ctx, query, args...)
+	if tx := e.publisher.preparedIn(e.tx); tx != nil && len(args) == columns {
+		one := tx.StmtContext(e.ctx, e.publisher.one)
+		defer func() { _ = one.Close() }() // the connection keeps it
+		result, e.err = one.ExecContext(e.ctx, args...)
+	} else {
+		result, e.err = e.tx.ExecContext(e.ctx, query, args...)
+	}
 	return result, e.err
 }
 

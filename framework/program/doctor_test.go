@@ -28,13 +28,13 @@ func findings(t *testing.T, r result) map[string]doctor.Finding {
 func TestDoctorOfAnOutboxThatIsNotMigrated(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, o outbox) {
-		r := waybill(t, "doctor", "--only", "database,schema,lanes", "--database", o.address)
+		r := waybill(t, "doctor", "--only", "database,schema,lanes", "--timeout", "1m", "--database", o.address)
 		require.Equal(t, exitFailed, r.code)
 		require.Equal(t, "waybill: checks with problems: schema\n", r.stderr)
 		require.Contains(t, r.stdout, "    waybill migrate\n")
 		require.Regexp(t, `\n lanes +skip +the outbox cannot be opened: see schema\n`, r.stdout)
 		require.NotContains(t, r.stdout, "\nlanes: ", "what was skipped for another check needs no explanation")
-		r = waybill(t, "doctor", "--only", "schema,lanes,lag", "--database", o.address)
+		r = waybill(t, "doctor", "--only", "schema,lanes,lag", "--timeout", "1m", "--database", o.address)
 		require.Regexp(t, `\n lanes and 1 more +skip +the outbox cannot be opened: see schema\n`, r.stdout)
 	})
 }
@@ -48,7 +48,7 @@ func TestDoctorsExitCodes(t *testing.T) {
 		file := o.config(t, "60s", destination.URL)
 		f := startForward(t, "-c", file)
 		defer f.end(t)
-		base := []string{"doctor", "-c", file, "--only", "database,schema,lanes,dead,forwarders,sinks,unrouted"}
+		base := []string{"doctor", "-c", file, "--timeout", "1m", "--only", "database,schema,lanes,dead,forwarders,sinks,unrouted"}
 
 		r := waybill(t, append(base, "--strict")...)
 		require.Zero(t, r.code, "%s%s", r.stdout, r.stderr)
@@ -101,7 +101,7 @@ func TestDoctorChecksTheDatabaseOfAConfigurationWithMistakes(t *testing.T) {
 	onEach(t, func(t *testing.T, o outbox) {
 		o.migrate(t)
 		file := writeFile(t, fmt.Sprintf("database: %q\nsinks: {partner: {kind: http, with: {url: \"${NO_SUCH_VARIABLE}\"}}}\nroutes: {\"*\": [partner]}\n", o.address))
-		r := waybill(t, "doctor", "-c", file, "--json", "--skip", "durability,disk")
+		r := waybill(t, "doctor", "-c", file, "--json", "--timeout", "1m", "--skip", "durability,disk")
 		require.Equal(t, exitFailed, r.code, r.stderr)
 		found := findings(t, r)
 		for id, f := range found {

@@ -63,7 +63,7 @@ routes:
 `, o.address, broker.Brokers[0], topic, endpoint.URL, mailbox.URL(), filepath.Join(folder, "mail"), folder, filepath.Join(folder, "archive")))
 		kinds := ownKinds(t)
 		require.Len(t, kinds.Names(), 7, "a new kind needs a sink in this test, unless it needs Go code, like go and function")
-		checked := waybill(t, "config", "check", "-c", file)
+		checked := waybill(t, "config", "check", "--timeout", "1m", "-c", file)
 		require.Zero(t, checked.code, checked.stdout)
 		require.NotContains(t, checked.stdout, notChecked)
 

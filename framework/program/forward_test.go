@@ -3,8 +3,10 @@ package program
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -54,7 +56,11 @@ func TestForwardDeliversWhatPlainSQLInserts(t *testing.T) {
 		require.Zero(t, r.code, r.stderr)
 		require.Empty(t, r.stdout)
 		require.NotContains(t, r.stderr, "level=ERROR")
-		require.NotContains(t, r.stderr, "level=WARN")
+		for line := range strings.Lines(r.stderr) {
+			if !strings.Contains(line, "showing that this process is alive failed") { // as on a machine that stalls
+				require.NotContains(t, line, "level=WARN")
+			}
+		}
 		for body, count := range destination.counts {
 			require.Equal(t, 1, count, body)
 		}
@@ -263,10 +269,7 @@ func newDoor(t *testing.T, address string) *door {
 	t.Helper()
 	u, err := url.Parse(address)
 	require.NoError(t, err)
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	d := &door{port: listener.Addr().String(), target: u.Host}
-	require.NoError(t, listener.Close())
+	d := &door{port: freeAddress(t), target: u.Host}
 	u.Host = d.port
 	d.address = u.String()
 	return d
@@ -434,9 +437,9 @@ func TestAReloadToADatabaseThatIsDownIsRefused(t *testing.T) {
 	f.signal(t, syscall.SIGHUP)
 	o.publish(t, 21, 40)
 	first.await(t, 40)
-	require.NoError(t, os.WriteFile(path, []byte(strings.Replace(string(text), first.URL, second.URL, 1)), 0o600))
 	f.awaitLine(t, "connection refused")
 	f.awaitLine(t, "the configuration was not applied")
+	require.NoError(t, os.WriteFile(path, []byte(strings.Replace(string(text), first.URL, second.URL, 1)), 0o600))
 	f.signal(t, syscall.SIGHUP)
 	f.awaitLine(t, "applied the changed configuration")
 	o.publish(t, 41, 60)
@@ -490,7 +493,9 @@ func TestForwardGoesOnWithTheFileThatReplacedItsDatabase(t *testing.T) {
 	awaitPage(t, address, "/readyz", http.StatusOK, "ready")
 
 	for _, ending := range []string{"", "-wal", "-shm"} {
-		require.NoError(t, os.Remove(path+ending))
+		if err := os.Remove(path + ending); !errors.Is(err, fs.ErrNotExist) { // the forwarder may remove the last two first
+			require.NoError(t, err)
+		}
 	}
 	f.awaitLine(t, "was removed")
 	awaitPage(t, address, "/readyz", http.StatusServiceUnavailable, "no forwarder has opened the database yet")

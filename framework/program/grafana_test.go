@@ -35,7 +35,7 @@ func newPrometheus(t *testing.T, scraped string) prometheus {
 	folder, address := t.TempDir(), freeAddress(t)
 	file := filepath.Join(folder, "prometheus.yml")
 	require.NoError(t, os.WriteFile(file, []byte(fmt.Sprintf(`
-global: {scrape_interval: 250ms, scrape_timeout: 250ms}
+global: {scrape_interval: 500ms, scrape_timeout: 500ms}
 scrape_configs: [{job_name: waybill, static_configs: [{targets: [%q]}]}]
 `, scraped)), 0o600))
 	output, err := os.Create(filepath.Join(folder, "output"))
@@ -211,7 +211,7 @@ schedules:
 		second := start(t, "forward", "-c", path)
 		p := newPrometheus(t, address)
 
-		late, pause := time.After(patience), time.NewTicker(300*time.Millisecond)
+		late, pause := time.After(4*patience), time.NewTicker(300*time.Millisecond)
 		defer pause.Stop()
 		for published, left := 5, queries; len(left) > 0; published++ {
 			o.publish(t, published+1, published+1) // so that the counters grow

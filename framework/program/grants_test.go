@@ -138,7 +138,7 @@ func TestRolesWithThePrintedGrantsDoTheirWork(t *testing.T) {
 			config := func(address string) string {
 				return writeFile(t, fmt.Sprintf(`
 database: %q
-outbox: {receipts: true, retention: 1m, lanes: 2}
+outbox: {receipts: true, retention: 5m, lanes: 2}
 sinks: {partner: {kind: http, with: {url: %q}}}
 routes: {"order.*": [partner]}
 `, address, destination.URL))

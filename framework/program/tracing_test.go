@@ -48,16 +48,19 @@ func TestTheProgramSendsItsSpansToACollector(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, o outbox) {
 		o.migrate(t)
-		o.insertTraced(t, "00-"+publishedTrace+"-"+publishedSpan+"-01")
-		destination, spans := newReceiver(t), newSpanCollector(t)
-		f := startIn(t, []string{
-			"OTEL_EXPORTER_OTLP_ENDPOINT=" + spans.URL, "OTEL_EXPORTER_OTLP_HEADERS=authorization=Bearer%20abc",
-			"OTEL_SERVICE_NAME=shop-outbox", "OTEL_RESOURCE_ATTRIBUTES=deployment.environment.name=test",
-			"OTEL_BSP_SCHEDULE_DELAY=3600000", // so that only the end of the program sends spans
-		}, "forward", "-c", o.config(t, "15s", destination.URL))
-		destination.await(t, 1)
-		f.signal(t, syscall.SIGTERM)
-		require.Zero(t, f.wait())
+		var spans *spanCollector
+		for n, late := 1, true; late && n <= 3; n++ {
+			o.insertTraced(t, "00-"+publishedTrace+"-"+publishedSpan+"-01")
+			destination := newReceiver(t)
+			spans = newSpanCollector(t)
+			f := startIn(t, []string{
+				"OTEL_EXPORTER_OTLP_ENDPOINT=" + spans.URL, "OTEL_EXPORTER_OTLP_HEADERS=authorization=Bearer%20abc",
+				"OTEL_SERVICE_NAME=shop-outbox", "OTEL_RESOURCE_ATTRIBUTES=deployment.environment.name=test",
+				"OTEL_BSP_SCHEDULE_DELAY=3600000", // so that only the end of the program sends spans
+			}, "forward", "-c", o.config(t, "15s", destination.URL))
+			destination.await(t, 1)
+			late = f.endsLate(t)
+		}
 
 		require.Len(t, spans.spans, 1)
 		s := spans.spans[0]
@@ -71,6 +74,17 @@ func TestTheProgramSendsItsSpansToACollector(t *testing.T) {
 		require.NotEmpty(t, spans.resource["service.instance.id"])
 		require.Equal(t, "Bearer abc", spans.headers.Get("Authorization"))
 	})
+}
+
+// endsLate ends the program, and reports whether time ran out before all was sent, as on a machine that stalls.
+func (p *running) endsLate(t testing.TB) (late bool) {
+	t.Helper()
+	p.signal(t, syscall.SIGTERM)
+	for line := range p.lines {
+		late = late || strings.Contains(line, "deadline exceeded")
+	}
+	require.Zero(t, p.wait())
+	return late
 }
 
 func TestWrongVariablesOfTracing(t *testing.T) {

@@ -80,7 +80,7 @@ func TestTypesShowsTheVersionsThatAreLeftAndThoseTheProgramCannotDecode(t *testi
 			('order.paid', 1, '{}'), ('order.paid', 2, '{}'), ('order.paid', 3, '{}'), ('order.settled', 4, '{}'), ('order.lost', 1, '{}')`)
 		require.NoError(t, err)
 		_, err = o.db.ExecContext(t.Context(), `INSERT INTO outbox_parked (sink, "offset", slot, id, type, version, key, occurred_on, metadata, payload, state, attempt)
-			SELECT 'events', "offset" + 100, slot, id, type, version, key, occurred_on, metadata, payload, 'dead', 1 FROM outbox WHERE type = 'order.paid'`)
+			SELECT 'events', "offset" + 100, 0, id, type, version, key, occurred_on, metadata, payload, 'dead', 1 FROM outbox WHERE type = 'order.paid'`)
 		require.NoError(t, err)
 		types := func(args ...string) result {
 			var stdout, stderr bytes.Buffer

@@ -186,10 +186,10 @@ type TracedLane struct {
 	Paused bool
 	// Settled reports that the row is settled: delivered, parked, or not for this sink.
 	Settled bool
-	// Before is the number of unsettled rows of any type before it, up to PendingLimit. More
-	// reports that there may be more: a trace examines only some thousands of rows.
-	Before int64
-	More   bool
+	// Before is the number of unsettled rows of any type before it. Estimated reports that it is
+	// an estimate, from the first of these rows: a trace examines only some thousands.
+	Before    int64
+	Estimated bool
 	// OtherLog reports that the cursor belongs to another log; this log will be read from its
 	// beginning.
 	OtherLog bool

@@ -48,6 +48,12 @@ type Deliveries interface {
 	// KeepsReceipts reports whether checkpoints archive receipts. If not, callers need not
 	// collect them.
 	KeepsReceipts() bool
+
+	// OldVersions returns about how many old versions of the cursors' rows the database keeps, as
+	// of some seconds ago: while a snapshot is held, none of them can be removed. Each checkpoint
+	// adds one, and looks at all of its lane. It is 0 in databases in which they cost nothing. It
+	// runs no statement.
+	OldVersions() int
 }
 
 // Checkpoint is what was settled since the last checkpoint.

@@ -54,6 +54,9 @@ var (
 	// the transaction or left it unable to commit. Nothing was written, unless that code
 	// committed it.
 	ErrSpoiled = errors.New("the transaction of the checkpoint was ended, or can no longer be committed")
+	// ErrNoPresence: no session can show the server here that this process is alive. The leases of a
+	// process that dies run out then.
+	ErrNoPresence = errors.New("no session can show that this process is alive")
 	// ErrLeaseLost: the lane went to another forwarder; nothing was written.
 	ErrLeaseLost = errors.New("lease was lost to another forwarder")
 )

@@ -45,11 +45,11 @@ type Overviewer interface {
 }
 
 // PendingLimit is where a Sample stops counting the pending rows of a sink, in all its lanes
-// together, oldest first.
+// together, oldest first. It estimates how many more there are.
 const PendingLimit = 10_000
 
-// CountTime is how long a Sample counts pending rows. Each sink has a share of the time,
-// and at least one statement. The whole log is searched for rows of rare types.
+// CountTime is how long a Sample counts pending rows. Each sink has a share of the time, and at least one
+// statement. An estimate of the rest then takes a few small ones. The whole log is searched for rows of rare types.
 const CountTime = 500 * time.Millisecond
 
 // Status is the state of an outbox, for people.
@@ -71,12 +71,13 @@ type Status struct {
 type CursorStatus struct {
 	Sink string `json:"sink"`
 	Lane int    `json:"lane"`
-	// Pending is the number of committed rows of the sink's types that are not settled yet. Only
-	// the first PendingLimit rows of all lanes of the sink are counted.
+	// Pending is the number of committed rows of the sink's types that are not settled yet.
 	Pending int `json:"pending"`
-	// Uncounted reports that there may be more, because counting stopped at the limit or ran
-	// out of time.
-	Uncounted bool `json:"uncounted,omitempty"`
+	// Estimated reports that Pending is an estimate, because counting stopped at PendingLimit rows of
+	// all lanes of the sink, or ran out of time. What was counted is included. The rest is taken to
+	// be like what was counted and like some short parts of the rest: for types that are evenly
+	// mixed the estimate is right within a factor of two, and other lanes or types may be missed.
+	Estimated bool `json:"estimated,omitempty"`
 	// AllTypes reports that Pending counts rows of any type, since SampleQuery does not name
 	// the sink.
 	AllTypes bool `json:"all_types,omitempty"`
@@ -164,12 +165,11 @@ type Sample struct {
 type SinkSample struct {
 	Sink string
 	// Pending is the number of committed rows of the sink's types that are not settled, in all
-	// of its lanes, up to PendingLimit.
+	// of its lanes.
 	Pending int
-	// Uncounted reports that there may be more, because counting stopped at the limit or ran
-	// out of time. If Pending is 0 then, nothing is known.
-	Uncounted bool
-	// Lag is how long ago the oldest of these rows occurred, by the database's clock.
+	// Estimated reports that Pending is an estimate; see CursorStatus. If it is 0 then, nothing is known.
+	Estimated bool
+	// Lag is how long ago the oldest of the counted rows occurred, by the database's clock.
 	Lag    time.Duration
 	Paused bool
 	// Owned and Free are the numbers of its lanes with and without an unexpired lease.
@@ -180,8 +180,7 @@ type SinkSample struct {
 	Lanes []LaneSample
 }
 
-// LaneSample is one lane of a sink: which of the counted rows, the oldest of the sink, are in
-// this lane. If counting stopped at the limit, there may be more.
+// LaneSample is one lane of a sink.
 type LaneSample struct {
 	CursorStatus
 	Lag time.Duration // as for the sink

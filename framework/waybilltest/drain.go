@@ -153,7 +153,7 @@ func (r *drain) idle() (bool, error) {
 	}
 	settled := make(map[string]bool)
 	for _, s := range sample.Sinks {
-		if (s.Pending > 0 || s.Uncounted) && r.mine(s.Sink) {
+		if (s.Pending > 0 || s.Estimated) && r.mine(s.Sink) {
 			return false, nil
 		}
 		settled[s.Sink] = len(s.Lanes) > 0

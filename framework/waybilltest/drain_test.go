@@ -147,7 +147,7 @@ func (u *impatient) Sample(ctx context.Context, q store.SampleQuery) (store.Samp
 	if u.left > 0 && len(sample.Sinks) > 0 {
 		u.left--
 		for i := range sample.Sinks {
-			sample.Sinks[i].Pending, sample.Sinks[i].Uncounted = 0, true
+			sample.Sinks[i].Pending, sample.Sinks[i].Estimated = 0, true
 		}
 	}
 	return sample, err

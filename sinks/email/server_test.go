@@ -204,7 +204,7 @@ func TestAServerThatCannotBeReachedIsUnavailable(t *testing.T) {
 	locked := startServer(t, smtptest.Config{Username: "shop", Password: "right"})
 
 	for name, c := range map[string]email.Config{
-		"refused":               {SMTP: "smtp://" + servertest.Unused(t)},
+		"refused":               {SMTP: "smtp://" + servertest.Unused},
 		"no such host":          {SMTP: "smtp://nowhere.invalid:25"},
 		"silent":                {SMTP: "smtp://" + silent, Timeout: 50 * time.Millisecond},
 		"silent TLS":            {SMTP: "smtps://" + silent, Timeout: 50 * time.Millisecond},
@@ -323,8 +323,9 @@ func TestTheTimeoutOfASilentServerDependsOnTheStep(t *testing.T) {
 		"at the mail":      {smtptest.Config{OnMessage: func(ctx context.Context, _ smtptest.Message) error { <-ctx.Done(); return nil }}, sinks.ClassTransient},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			server := startServer(t, c.at)
-			sink := newSink(t, email.Config{SMTP: server.URL(), Timeout: 100 * time.Millisecond})
+			sink := newSink(t, email.Config{SMTP: server.URL(), Timeout: 2 * time.Second})
 			_, err := sink.Deliver(within(t), delivery(jane))
 			assert.Equal(t, c.class, sinktest.Class(err))
 			assert.ErrorIs(t, err, context.DeadlineExceeded)

@@ -204,7 +204,7 @@ func TestATransientErrorFailsTheWholeBatch(t *testing.T) {
 		}
 		r.only(t)
 	}
-	gone := newSink(t, Config{URL: "http://" + servertest.Unused(t), Format: FormatBatch, Source: source})
+	gone := newSink(t, Config{URL: "http://" + servertest.Unused, Format: FormatBatch, Source: source})
 	for _, result := range gone.DeliverBatch(t.Context(), batch) {
 		assert.Equal(t, sinks.ClassUnavailable, sinktest.Class(result.Err))
 	}

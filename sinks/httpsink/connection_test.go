@@ -37,7 +37,7 @@ func TestADestinationWithoutAConnectionIsUnavailable(t *testing.T) {
 	require.NoError(t, err)
 
 	for name, c := range map[string]Config{
-		"refused":                          {URL: "http://" + servertest.Unused(t)},
+		"refused":                          {URL: "http://" + servertest.Unused},
 		"no such host":                     {URL: "http://nobody.invalid"},
 		"unknown authority":                {URL: secure.URL},
 		"other name in the certificate":    {URL: "https://localhost:" + port, TLS: TLS{CAFile: ca}},
@@ -91,7 +91,7 @@ func TestARejectedClientIsUnavailableWheneverTheAlertComes(t *testing.T) {
 
 func TestAProxyThatFailsIsUnavailable(t *testing.T) {
 	secure, ca := newTLSReceiver(t)
-	refusing, gone := newReceiver(t, status(407)).URL, "http://"+servertest.Unused(t)
+	refusing, gone := newReceiver(t, status(407)).URL, "http://"+servertest.Unused
 
 	for name, c := range map[string]Config{
 		"refuses":                  {URL: secure.URL, Proxy: refusing, TLS: TLS{CAFile: ca}},

@@ -59,7 +59,7 @@ func TestATemplateWithAFixedHostIsAFixedDestination(t *testing.T) {
 	assert.Equal(t, "Basic c2hvcDpzZWNyZXQ=", got.Header.Get("Authorization"))
 	assert.Equal(t, "/sinktest.happened", got.RequestURI)
 
-	gone := newSink(t, Config{URL: "http://" + servertest.Unused(t) + "/{{.Type}}"})
+	gone := newSink(t, Config{URL: "http://" + servertest.Unused + "/{{.Type}}"})
 	_, err = gone.Deliver(t.Context(), newDelivery())
 	assert.Equal(t, sinks.ClassUnavailable, sinktest.Class(err), "%v", err)
 }

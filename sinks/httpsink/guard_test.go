@@ -114,7 +114,7 @@ func TestEachHostFromDataIsADestination(t *testing.T) {
 		w.WriteHeader(429)
 	})
 	off := Guard{Mode: "off"}
-	_, gone, err := net.SplitHostPort(servertest.Unused(t))
+	_, gone, err := net.SplitHostPort(servertest.Unused)
 	require.NoError(t, err)
 	for name, c := range map[string]struct {
 		url   string

@@ -49,6 +49,7 @@ type Sink struct {
 	batch       sinks.BatchLimits
 	maxBytes    int // of a request with a batch
 	timeout     time.Duration
+	bodyTime    time.Duration
 	excerpt     excerpt
 	connections connections
 	template    *http.Request
@@ -94,6 +95,7 @@ func New(in sinks.Instance, c Config) (*Sink, error) {
 		source:      c.Source,
 		metadata:    o.metadata,
 		timeout:     c.Timeout,
+		bodyTime:    bodyTime,
 		excerpt:     newExcerpt(sinks.MaxAnswer, o.credentials),
 		connections: newConnections(o, c.Timeout),
 		template:    &http.Request{Method: c.Method, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1},
@@ -193,7 +195,7 @@ func (s *Sink) send(ctx context.Context, deadline time.Time, to endpoint, m mess
 		return "", s.noResponse(ctx, bounded, to, err)
 	}
 	if resp.ContentLength != 0 {
-		defer time.AfterFunc(bodyTime, cancel).Stop() // limits drain
+		defer time.AfterFunc(s.bodyTime, cancel).Stop() // limits drain
 	}
 	defer drain(resp)
 	if resp.StatusCode/100 == 2 {

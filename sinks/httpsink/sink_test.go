@@ -115,6 +115,7 @@ func newSink(t *testing.T, c Config) *Sink {
 	t.Helper()
 	sink, err := New(sinks.Instance{Name: "partner"}, c)
 	require.NoError(t, err)
+	sink.bodyTime = time.Minute // so that a machine that stalls cuts off no answer
 	t.Cleanup(func() { assert.NoError(t, sink.Close(context.WithoutCancel(t.Context()))) })
 	return sink
 }
@@ -173,7 +174,7 @@ func newDelivery() *notification.Delivery {
 
 func TestConformance(t *testing.T) {
 	broken := map[sinks.Class]func(*testing.T) sinks.Sink{
-		sinks.ClassUnavailable: func(t *testing.T) sinks.Sink { return newSink(t, Config{URL: "http://" + servertest.Unused(t)}) },
+		sinks.ClassUnavailable: func(t *testing.T) sinks.Sink { return newSink(t, Config{URL: "http://" + servertest.Unused}) },
 		sinks.ClassTransient:   func(t *testing.T) sinks.Sink { return newReceiver(t, status(500)).sink(t, Config{}) },
 		sinks.ClassThrottled: func(t *testing.T) sinks.Sink {
 			return newReceiver(t, func(w http.ResponseWriter, _ *http.Request) {
@@ -393,7 +394,7 @@ func TestCheckHealthConnectsAndSendsNothing(t *testing.T) {
 	assert.Empty(t, secure.all())
 
 	for name, sink := range map[string]*Sink{
-		"connection refused":  newSink(t, Config{URL: "http://" + servertest.Unused(t)}),
+		"connection refused":  newSink(t, Config{URL: "http://" + servertest.Unused}),
 		"unknown certificate": secure.sink(t, Config{}),
 	} {
 		err := sink.CheckHealth(t.Context())

@@ -74,6 +74,8 @@ type Config struct {
 	TokenProvider connection.TokenProvider `yaml:"-"`
 	// Library writes the records instead of franz-go.
 	Library Library `yaml:"-"`
+
+	grace time.Duration // tests change it; 0 means grace
 }
 
 var (

@@ -35,7 +35,7 @@ func TestManyDeliveriesConnectOnce(t *testing.T) {
 	t.Parallel()
 	var connections atomic.Int64
 	cluster := kafkatest.Fake(t, counting(&connections))
-	sink := newSink(t, cluster, "nobody-made-this")
+	sink := newSink(t, cluster, "nobody-made-this", patient)
 	var workers sync.WaitGroup
 	for range 64 {
 		workers.Go(func() {
@@ -51,13 +51,13 @@ func TestACancelledDeliveryStopsWaitingForAConnection(t *testing.T) {
 	t.Parallel()
 	eachClient(t, func(t *testing.T, client func(*kafka.Config)) {
 		silent := servertest.Silent(t)
-		sink := newSinkAt(t, []string{silent}, "orders", client)
+		sink := newSinkAt(t, []string{silent}, "orders", client, func(c *kafka.Config) { c.Timeout = time.Hour })
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 		defer cancel()
 		begin := time.Now()
 		_, err := sink.Deliver(ctx, delivery("k"))
 		assert.ErrorIs(t, err, context.DeadlineExceeded)
-		assert.Less(t, time.Since(begin), kafka.DefaultTimeout/2)
+		assert.Less(t, time.Since(begin), time.Minute)
 	})
 }
 

@@ -240,7 +240,7 @@ func TestALedgerTimesOutIfTheClusterStopsAnswering(t *testing.T) {
 			t.Parallel()
 			cluster := kafkatest.Fake(t)
 			topic := cluster.CreateTopic(t, 1, nil)
-			sink := newSink(t, cluster, topic, exactlyOnce(""), func(c *kafka.Config) { c.Timeout = time.Second })
+			sink := newSink(t, cluster, topic, exactlyOnce(""), func(c *kafka.Config) { c.Timeout = 5 * time.Second })
 			ledger, _ := openLedger(t, sink, onlyLane)
 			deliverAll(t, ledger, delivery("k"))
 			silence(cluster)
@@ -251,7 +251,7 @@ func TestALedgerTimesOutIfTheClusterStopsAnswering(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			defer cancel()
 			_ = ledger.Close(ctx) // the cluster does not answer, so it cannot abort the transaction
-			require.Less(t, time.Since(began), 30*time.Second)
+			require.Less(t, time.Since(began), time.Minute)
 			require.ErrorIs(t, ledger.Commit(t.Context(), nil), sinks.ErrAborted)
 			_, _, err = sink.OpenLedger(t.Context(), onlyLane)
 			assertClass(t, sinks.ClassUnavailable, err)

@@ -44,7 +44,7 @@ func newSinkAt(t testing.TB, brokers []string, topic string, change ...func(*kaf
 
 func newSinkNamed(t testing.TB, name string, brokers []string, topic string, change ...func(*kafka.Config)) *kafka.Sink {
 	t.Helper()
-	c := kafka.Config{Brokers: brokers, Topic: topic}
+	c := kafka.Config{Brokers: brokers, Topic: topic, Timeout: time.Minute} // a request may take a fifth
 	for _, f := range change {
 		f(&c)
 	}
@@ -101,6 +101,14 @@ func assertClass(t testing.TB, want sinks.Class, err error) {
 	}
 }
 
+// assertLate checks the error of a delivery that had little time, which may have been over before it began.
+func assertLate(t testing.TB, err error) {
+	t.Helper()
+	if !assert.ObjectsAreEqual(context.DeadlineExceeded, err) {
+		assertClass(t, sinks.ClassUnavailable, err)
+	}
+}
+
 func headersOf(r *kgo.Record) map[string]string {
 	m := make(map[string]string, len(r.Headers))
 	for _, h := range r.Headers {
@@ -128,6 +136,12 @@ func isClosed(signal <-chan struct{}) bool {
 }
 
 func withFranz(c *kafka.Config) { c.Client = kafka.ClientFranz }
+
+// shortly is for tests in which clients try again, with pauses that are a part of the timeout.
+func shortly(c *kafka.Config) { c.Timeout = kafka.DefaultTimeout }
+
+// patient is for tests that count connections: a request that takes longer than a part of the timeout costs one.
+func patient(c *kafka.Config) { c.Timeout = 10 * time.Minute }
 
 func withWatermill(c *kafka.Config) { c.Library = watermill.Library{} }
 

@@ -117,7 +117,7 @@ func TestADeletedTopicFromDataDoesNotAffectOthers(t *testing.T) {
 	t.Parallel()
 	eachClient(t, func(t *testing.T, client func(*kafka.Config)) {
 		cluster := kafkatest.Fake(t, kfake.SeedTopics(2, "here", "gone"))
-		sink := newSink(t, cluster, `{{.Metadata.topic}}`, client)
+		sink := newSink(t, cluster, `{{.Metadata.topic}}`, client, shortly)
 		batch := batchOf(40)
 		for i, d := range batch {
 			d.Metadata = map[string]string{"topic": []string{"here", "gone"}[i%2]}

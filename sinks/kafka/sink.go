@@ -1,6 +1,7 @@
 package kafka
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -312,6 +313,7 @@ func (s *Sink) prepare(p *publication) error {
 // over. It would send the record again after the engine has retried the delivery and made later
 // ones of its key. The client watermill can never do so.
 func (s *Sink) limit(ctx context.Context, w *session) (sending context.Context, done func()) {
+	grace := cmp.Or(s.config.grace, grace)
 	sending, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.config.Timeout)
 	stopGrace := context.AfterFunc(ctx, func() { time.AfterFunc(grace, cancel) })
 	returned := make(chan struct{})

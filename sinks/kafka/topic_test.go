@@ -190,7 +190,7 @@ func TestAllTopicsAreRequestedOverTheSameConnections(t *testing.T) {
 			cluster := kafkatest.Fake(t, options...)
 			requests := cluster.Fake.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Metadata}, Count: -1, Observe: true})
 			begin := time.Now()
-			for _, err := range c.deliver(newSink(t, cluster, "{{.Key}}", func(c *kafka.Config) { c.Timeout = 30 * time.Second })) {
+			for _, err := range c.deliver(newSink(t, cluster, "{{.Key}}", patient)) {
 				if c.known {
 					assert.NoError(t, err)
 				} else {

@@ -1,6 +1,7 @@
 package process
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -295,7 +296,7 @@ func (c *child) awaitEnd(stopping <-chan struct{}) error {
 		case <-stopping:
 			return errClosed
 		case err := <-c.fault:
-			if errors.Is(err, errHungUp) && c.awaitExit(drainTime, nil) {
+			if errors.Is(err, errHungUp) && c.awaitExit(c.drainTime(), nil) {
 				return nil
 			}
 			return fmt.Errorf("%w%s", err, c.stderrSuffix())
@@ -346,6 +347,8 @@ func (c *child) awaitExit(within time.Duration, killNow <-chan struct{}) bool {
 	return false
 }
 
+func (c *child) drainTime() time.Duration { return cmp.Or(c.sink.config.drainTime, drainTime) }
+
 // closePipes waits, for at most drainTime, until stdout and stderr are read to their ends, and
 // closes the pipes.
 func (c *child) closePipes(pipes *sync.WaitGroup) {
@@ -356,7 +359,7 @@ func (c *child) closePipes(pipes *sync.WaitGroup) {
 		pipes.Wait()
 		close(done)
 	}()
-	timer := time.NewTimer(drainTime)
+	timer := time.NewTimer(c.drainTime())
 	defer timer.Stop()
 	select {
 	case <-done:

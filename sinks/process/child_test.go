@@ -210,6 +210,7 @@ func testConfig(t *testing.T, traits ...string) Config {
 		},
 		Grace:        5 * time.Second,
 		longestPause: 50 * time.Millisecond,
+		drainTime:    time.Minute, // so that a machine that stalls takes no end of a process for a hung pipe
 	}
 }
 

@@ -33,7 +33,8 @@ type Config struct {
 	StartTimeout time.Duration     `yaml:"start_timeout" doc:"How long the program may take from its start to its hello message. Default 30s"`
 	MaxLineBytes int               `yaml:"max_line_bytes" doc:"Longest line in bytes, in both directions, 1024 to 1073741824. A notification that needs a longer line is dead at once. Default 4194304"`
 
-	longestPause time.Duration // tests change it; 0 means longestPause
+	// Tests change these; 0 means the constant of the same name.
+	longestPause, drainTime time.Duration
 }
 
 var (

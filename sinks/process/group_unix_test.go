@@ -77,6 +77,7 @@ func TestNothingIsLeftOfAProgramThatForks(t *testing.T) {
 func TestAProcessThatLeftTheGroupDoesNotDelayClose(t *testing.T) {
 	t.Parallel()
 	c := testConfig(t, "forks outside the group")
+	c.drainTime = drainTime
 	sink := open(t, c)
 	requireWorks(t, sink)
 	sleeper, err := strconv.Atoi(noted(c, pidsVariable)[1])
@@ -106,7 +107,7 @@ func TestAProgramGetsEndOfFileThenSIGTERMThenSIGKILL(t *testing.T) {
 		t.Run(trait, func(t *testing.T) {
 			t.Parallel()
 			c := testConfig(t, trait, "helper traps SIGTERM")
-			c.Grace = time.Second
+			c.Grace = 4 * time.Second // in each, the program must be able to note what it got
 			var log lockedBuffer
 			sink := open(t, c, sinks.Instance{Name: "shop", Logger: slog.New(slog.NewTextHandler(&log, nil))})
 			requireWorks(t, sink)

@@ -71,6 +71,7 @@ func TestAnOrphanThatLeftItsGroupIsReapedWhenItEnds(t *testing.T) {
 	adopt(t)
 	whileReaping(t)
 	c := testConfig(t, "forks outside the group")
+	c.drainTime = drainTime
 	sink := open(t, c)
 	requireWorks(t, sink)
 	closeSink(t, sink)

@@ -19,7 +19,7 @@ import (
 	"github.com/waybill-go/waybill/sinks/sinktest"
 )
 
-const soon = 20 * time.Second
+const soon = 2 * time.Minute
 
 func delivery(t *testing.T, what any) *notification.Delivery {
 	t.Helper()
@@ -418,21 +418,24 @@ func TestStderrIsLoggedInLimitedLines(t *testing.T) {
 
 func TestCloseLetsTheProgramAnswerDeliveriesInFlight(t *testing.T) {
 	t.Parallel()
-	c := testConfig(t, "ignores SIGTERM")
-	c.Grace = 100 * time.Millisecond
+	c := testConfig(t)
+	c.Grace = soon
 	sink := open(t, c)
 	requireWorks(t, sink)
-	ended := make(chan error, 2)
-	for _, what := range []act{{Silent: true}, {Hold: 2}} {
+	begin := func(what act) <-chan error {
+		ended := make(chan error, 1)
+		d := delivery(t, what)
 		go func() {
-			_, err := sink.Deliver(t.Context(), delivery(t, what))
+			_, err := sink.Deliver(t.Context(), d)
 			ended <- err
 		}()
+		return ended
 	}
+	silent, held := begin(act{Silent: true}), begin(act{Hold: 2})
 	require.Eventually(t, func() bool { return len(noted(c, journalVariable)) == 4 }, soon, time.Millisecond)
 	closeSink(t, sink)
-	require.NoError(t, <-ended, "the program answers one when its stdin ends")
-	require.Equal(t, sinks.ClassUnavailable, sinktest.Class(<-ended), "it never answers the other one")
+	require.NoError(t, <-held, "the program answers one when its stdin ends")
+	require.Equal(t, sinks.ClassUnavailable, sinktest.Class(<-silent), "it never answers the other one")
 	_, err := sink.Deliver(t.Context(), delivery(t, "plain"))
 	require.Equal(t, sinks.ClassUnavailable, sinktest.Class(err))
 	require.ErrorContains(t, err, "the sink is closed")

@@ -2,6 +2,8 @@ package database
 
 import (
 	"context"
+	"net/url"
+	"strings"
 	"time"
 
 	"github.com/prometheus/procfs"
@@ -35,6 +37,36 @@ func (s *Server) CPU(ctx context.Context) (used time.Duration, ok bool) {
 		}
 	}
 	return machine.Ticks(ticks), true
+}
+
+// SessionCPU returns the processor time that the open sessions of a database have used so far; false if the
+// system does not report it in nanoseconds.
+func (s *Server) SessionCPU(ctx context.Context, dsn string) (used time.Duration, ok bool) {
+	address, err := url.Parse(dsn)
+	if err != nil {
+		return 0, false
+	}
+	rows, err := s.admin.QueryContext(ctx, `SELECT pid FROM pg_stat_activity WHERE datname = $1 AND backend_type = 'client backend'`, strings.TrimPrefix(address.Path, "/"))
+	if err != nil {
+		return 0, false
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var pid int
+		if err := rows.Scan(&pid); err != nil {
+			return 0, false
+		}
+		p, err := procfs.NewProc(pid)
+		if err != nil {
+			return 0, false
+		}
+		of, err := p.Schedstat()
+		if err != nil || of.RunningNanoseconds == 0 {
+			return 0, false
+		}
+		used += time.Duration(of.RunningNanoseconds)
+	}
+	return used, rows.Err() == nil
 }
 
 func stat(pid int) (procfs.ProcStat, error) {

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"fmt"
 	"sync/atomic"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 	"golang.org/x/sync/errgroup"
@@ -17,13 +18,17 @@ import (
 // The limits of an outbox: they read rows without delivering them, or deliver made-up orders without
 // reading any.
 
-const keysetPage = 5000
+// keysetPage has as many rows as a page of a forwarder.
+const keysetPage = 2000
 
-// KeysetLimit reads pages of Waybill's outbox on one connection, and settles nothing.
+var keysetQuery = fmt.Sprintf(`SELECT "offset", key, id, type, version, occurred_on, deliver_at, metadata, payload FROM outbox WHERE "offset" > $1 ORDER BY "offset" LIMIT %d`, keysetPage)
+
+// KeysetLimit reads pages of Waybill's outbox on one connection, with the columns and the number of rows
+// that a forwarder reads, and settles nothing.
 func KeysetLimit() Relay {
 	return Relay{
 		Name:          "Limit: pages of a keyset SELECT",
-		Configuration: fmt.Sprintf(`SELECT "offset", id, key, payload FROM outbox WHERE "offset" > $1 ORDER BY "offset" LIMIT %d, prepared, one connection through lib/pq, nothing delivered or settled`, keysetPage),
+		Configuration: keysetQuery + ", which are the columns and the page size of Waybill; prepared, one connection through lib/pq and database/sql, nothing delivered or settled",
 		Bare:          true,
 		Outbox:        Waybill{},
 		Deliver:       deliverKeyset,
@@ -36,7 +41,7 @@ func deliverKeyset(ctx context.Context, dsn string, to receiver.Destination) err
 		return err
 	}
 	defer db.Close()
-	query, err := db.PrepareContext(ctx, fmt.Sprintf(`SELECT "offset", id, key, payload FROM outbox WHERE "offset" > $1 ORDER BY "offset" LIMIT %d`, keysetPage))
+	query, err := db.PrepareContext(ctx, keysetQuery)
 	if err != nil {
 		return err
 	}
@@ -57,8 +62,11 @@ func readPage(ctx context.Context, query *sql.Stmt, after int64, to receiver.Des
 	defer rows.Close()
 	last = after
 	for rows.Next() {
-		var id, key, payload sql.RawBytes
-		if err := rows.Scan(&last, &id, &key, &payload); err != nil {
+		var key, id, kind, metadata, payload sql.RawBytes // copies of them would be slower
+		var version int
+		var occurredOn time.Time
+		var deliverAt sql.NullTime
+		if err := rows.Scan(&last, &key, &id, &kind, &version, &occurredOn, &deliverAt, &metadata, &payload); err != nil {
 			return last, false, err
 		}
 		to.Take(payload)
@@ -93,14 +101,14 @@ func FranzGoLimit() Relay {
 func HTTPLimit() Relay {
 	return Relay{
 		Name:          "Limit: a bare net/http loop",
-		Configuration: "client.Do in as many goroutines as may be in flight, with as many kept-alive connections",
+		Configuration: "client.Do in as many goroutines as may be in flight, with as many kept-alive connections; " + HTTPText,
 		Bare:          true,
 		Outbox:        Business{},
 		Deliver: func(ctx context.Context, _ string, to receiver.Destination) error {
 			client := newClient(to.InFlight)
 			defer client.CloseIdleConnections()
 			return each(ctx, to.Orders, to.InFlight, func(number int) error {
-				return post(context.WithoutCancel(ctx), client, to.URL, workload.New(number).JSON())
+				return post(context.WithoutCancel(ctx), client, to.URL, item{int64(number), workload.Key(number), workload.New(number).JSON()})
 			})
 		},
 	}

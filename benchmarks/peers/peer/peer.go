@@ -103,14 +103,14 @@ func (t *transactions) Publish(ctx context.Context, number int) (committing time
 
 func (t *transactions) Close() error { return t.db.Close() }
 
-// openTransactions opens a pool with a connection for each client.
+// openTransactions opens a pool with a connection for each client, and at least the two that preparing needs.
 func openTransactions(dsn string, clients int) (*transactions, error) {
 	db, err := postgres.OpenDB(dsn)
 	if err != nil {
 		return nil, err
 	}
-	db.SetMaxOpenConns(clients)
-	db.SetMaxIdleConns(clients)
+	db.SetMaxOpenConns(max(2, clients))
+	db.SetMaxIdleConns(max(2, clients))
 	return &transactions{db: db}, nil
 }
 

@@ -81,3 +81,35 @@ func (t *pgxTransactions) Close() (err error) {
 	t.pool.Close()
 	return err
 }
+
+// batched runs business transactions through pgx, with one more INSERT and the COMMIT in one batch.
+type batched struct {
+	pool   *pgxpool.Pool
+	insert string
+	row    func(number int, o workload.Order) []any
+}
+
+func (b batched) Publish(ctx context.Context, number int) (committing time.Time, err error) {
+	conn, err := b.pool.Acquire(ctx)
+	if err != nil {
+		return time.Time{}, err
+	}
+	defer conn.Release() // closes the connection if a transaction is open
+	o := workload.New(number)
+	if _, err := conn.Exec(ctx, "begin"); err != nil {
+		return time.Time{}, err
+	}
+	if _, err := conn.Exec(ctx, insertBusiness, businessRow(number, o)...); err != nil {
+		return time.Time{}, err
+	}
+	batch := new(pgx.Batch)
+	batch.Queue(b.insert, b.row(number, o)...)
+	batch.Queue("commit")
+	committing = time.Now()
+	return committing, conn.SendBatch(ctx, batch).Close()
+}
+
+func (b batched) Close() error {
+	b.pool.Close()
+	return nil
+}

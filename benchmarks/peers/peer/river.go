@@ -116,7 +116,7 @@ func (r RiverClient) work(ctx context.Context, driver *riverpgxv5.Driver, to rec
 	defer func() { err = errors.Join(err, out.close()) }()
 	workers := river.NewWorkers()
 	river.AddWorker(workers, river.WorkFunc(func(ctx context.Context, job *river.Job[orderJob]) error {
-		return out.send(ctx, item{key: job.Args.Customer, payload: job.EncodedArgs})
+		return out.send(ctx, item{id: job.ID, key: job.Args.Customer, payload: job.EncodedArgs})
 	}))
 	client, err := river.NewClient(driver, &river.Config{
 		Queues:            map[string]river.QueueConfig{river.QueueDefault: {MaxWorkers: r.MaxWorkers}},

@@ -8,11 +8,13 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"time"
 
 	"github.com/IBM/sarama"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/waybill-go/waybill/benchmarks/peers/receiver"
+	"github.com/waybill-go/waybill/benchmarks/peers/workload"
 )
 
 // item is an order to deliver.
@@ -68,7 +70,7 @@ const SaramaText = "sarama SyncProducer, acks=all, five requests in flight"
 // newClient returns an HTTP client that opens at most that many connections and keeps them alive.
 func newClient(connections int) *http.Client {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
-	transport.Proxy = nil
+	transport.Proxy, transport.DisableCompression = nil, true // as in Waybill's sink
 	transport.MaxIdleConns, transport.MaxIdleConnsPerHost, transport.MaxConnsPerHost = connections, connections, connections
 	return &http.Client{Transport: transport}
 }
@@ -108,24 +110,44 @@ type httpSender struct {
 
 func (s *httpSender) send(ctx context.Context, items ...item) error {
 	if len(items) == 1 {
-		return post(ctx, s.client, s.to.URL, items[0].payload)
+		return post(ctx, s.client, s.to.URL, items[0])
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(s.to.InFlight)
 	for _, i := range items {
-		group.Go(func() error { return post(ctx, s.client, s.to.URL, i.payload) })
+		group.Go(func() error { return post(ctx, s.client, s.to.URL, i) })
 	}
 	return group.Wait()
 }
 func (s *httpSender) close() error { s.client.CloseIdleConnections(); return nil }
 
+// HTTPText describes the headers of post in a Relay's Configuration.
+const HTTPText = "HTTP with as many and as long headers as Waybill's sink sends"
+
+// headers returns headers like those of Waybill's sink for the same order, with names and values of the same
+// lengths, so that contenders are compared and not what they tell the receiver.
+func headers(i item) http.Header {
+	id := fmt.Sprintf("%0*d", workload.IDDigits, i.id)
+	return http.Header{
+		"Content-Type":        {"application/json"},
+		"User-Agent":          {"outbox/v0.0.0"},
+		"Idempotency-Key":     {id},
+		"Message-Id":          {id},
+		"Message-Type":        {workload.Type},
+		"Message-Version":     {"1"},
+		"Message-Attempt":     {"1"},
+		"Message-Key":         {i.key},
+		"Message-Occurred-On": {time.Now().UTC().Format("2006-01-02T15:04:05.000000Z")},
+	}
+}
+
 // post sends one request, and returns an error if the status is not 200.
-func post(ctx context.Context, client *http.Client, url string, payload []byte) error {
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(payload))
+func post(ctx context.Context, client *http.Client, url string, i item) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(i.payload))
 	if err != nil {
 		return err
 	}
-	request.Header.Set("Content-Type", "application/json")
+	request.Header = headers(i)
 	response, err := client.Do(request)
 	if err != nil {
 		return err

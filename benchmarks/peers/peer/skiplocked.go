@@ -21,8 +21,8 @@ const (
 func SkipLocked() Relay {
 	return Relay{
 		Name: "Home-made SKIP LOCKED",
-		Configuration: fmt.Sprintf("SELECT … ORDER BY id LIMIT %d FOR UPDATE SKIP LOCKED; deliver the batch, all at once to Kafka, as many as may be in flight to HTTP; DELETE; commit; a poll every %s; Kafka through a %s",
-			skipLockedBatch, skipLockedPoll, SaramaText),
+		Configuration: fmt.Sprintf("SELECT … ORDER BY id LIMIT %d FOR UPDATE SKIP LOCKED; deliver the batch, all at once to Kafka, as many as may be in flight to HTTP; DELETE; commit; a poll every %s; Kafka through a %s; %s",
+			skipLockedBatch, skipLockedPoll, SaramaText, HTTPText),
 		Outbox:  Table{},
 		Deliver: deliverSkipLocked,
 	}

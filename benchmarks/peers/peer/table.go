@@ -8,7 +8,12 @@ import (
 )
 
 // Table is the outbox table of well-known articles and of home-made outboxes.
-type Table struct{}
+type Table struct {
+	// Batch uses pgx instead of lib/pq, with the INSERT and the COMMIT in one batch.
+	Batch bool
+	// Prepare prepares the INSERT on each connection of lib/pq.
+	Prepare bool
+}
 
 // Name returns the name of the outbox.
 func (Table) Name() string { return "table" }
@@ -33,15 +38,30 @@ func (Table) Pending(ctx context.Context, dsn string) (int, error) {
 	return count(ctx, dsn, `SELECT count(*) FROM messages WHERE sent_at IS NULL`)
 }
 
+const insertMessage = `INSERT INTO messages (key, payload) VALUES ($1, $2)`
+
 // Open returns a publisher that inserts a row in the transaction.
-func (Table) Open(_ context.Context, dsn string, clients int) (Publisher, error) {
+func (o Table) Open(ctx context.Context, dsn string, clients int) (Publisher, error) {
+	if o.Batch {
+		pool, err := openPool(ctx, dsn, int32(clients))
+		return batched{pool, insertMessage, func(_ int, o workload.Order) []any { return []any{o.Customer, string(o.JSON())} }}, err
+	}
 	t, err := openTransactions(dsn, clients)
 	if err != nil {
 		return nil, err
 	}
-	insert := `INSERT INTO messages (key, payload) VALUES ($1, $2)`
+	if o.Prepare {
+		insert, err := t.db.PrepareContext(ctx, insertMessage)
+		t.append = func(ctx context.Context, tx *sql.Tx, o workload.Order) error {
+			one := tx.StmtContext(ctx, insert)
+			defer func() { _ = one.Close() }() // the connection keeps it
+			_, err := one.ExecContext(ctx, o.Customer, string(o.JSON()))
+			return err
+		}
+		return t, err
+	}
 	t.append = func(ctx context.Context, tx *sql.Tx, o workload.Order) error {
-		_, err := tx.ExecContext(ctx, insert, o.Customer, string(o.JSON()))
+		_, err := tx.ExecContext(ctx, insertMessage, o.Customer, string(o.JSON()))
 		return err
 	}
 	return t, nil

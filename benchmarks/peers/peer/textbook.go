@@ -16,7 +16,7 @@ const textbookPoll = 100 * time.Millisecond
 func Textbook() Relay {
 	return Relay{
 		Name:          "Textbook outbox",
-		Configuration: "SELECT all unsent ORDER BY id; publish one; UPDATE it as sent; prepared statements, a partial index on unsent rows, a poll every " + textbookPoll.String() + "; Kafka through a " + SaramaText,
+		Configuration: "SELECT all unsent ORDER BY id; publish one; UPDATE it as sent; prepared statements, a partial index on unsent rows, a poll every " + textbookPoll.String() + "; Kafka through a " + SaramaText + "; " + HTTPText,
 		Outbox:        Table{},
 		Deliver:       deliverTextbook,
 	}

@@ -32,10 +32,15 @@ import (
 type Waybill struct {
 	// Silent announces no commits, so forwarders must poll.
 	Silent bool
-	// Raw writes orders with a plain INSERT instead of the publisher.
+	// Raw writes orders with a plain INSERT instead of the publisher; with Pgx, it is the publisher's INSERT,
+	// sent with the COMMIT.
 	Raw bool
-	// Pgx uses pgx instead of lib/pq, with the INSERT and the COMMIT in one batch.
+	// Pgx uses pgx instead of lib/pq.
 	Pgx bool
+	// Batch sends the INSERT and the COMMIT of pgx in one batch, with pgxbatch.
+	Batch bool
+	// Prepare prepares the INSERT on each connection of lib/pq.
+	Prepare bool
 }
 
 const waybillPage = 10_000 // rows
@@ -137,8 +142,17 @@ func (w Waybill) Open(ctx context.Context, dsn string, clients int) (Publisher, 
 	return t, nil
 }
 
+// insertNotification is the INSERT of package outbox.
+const insertNotification = `INSERT INTO outbox (id, type, version, key, occurred_on, deliver_at, metadata, payload) VALUES ($1, $2, $3, $4, $5, $6, $7, $8)`
+
 // openPgx returns a publisher that uses transactions of pgx. The store uses the same pool.
 func (w Waybill) openPgx(ctx context.Context, dsn string, clients int) (Publisher, error) {
+	if w.Raw {
+		pool, err := openPool(ctx, dsn, int32(clients))
+		return batched{pool, insertNotification, func(number int, o workload.Order) []any {
+			return []any{workload.ID(number), workload.Type, 1, o.Customer, time.Now(), nil, `{"content-type":"application/json"}`, string(o.JSON())}
+		}}, err
+	}
 	t, err := openPgxTransactions(ctx, dsn, clients)
 	if err != nil {
 		return nil, err
@@ -148,7 +162,9 @@ func (w Waybill) openPgx(ctx context.Context, dsn string, clients int) (Publishe
 	if err != nil {
 		return nil, errors.Join(err, t.Close())
 	}
-	t.begin = func(ctx context.Context) (pgx.Tx, error) { return pgxbatch.Pool(t.pool).BeginTx(ctx, pgx.TxOptions{}) }
+	if w.Batch {
+		t.begin = func(ctx context.Context) (pgx.Tx, error) { return pgxbatch.Pool(t.pool).BeginTx(ctx, pgx.TxOptions{}) }
+	}
 	t.append = func(ctx context.Context, tx pgx.Tx, o workload.Order) error {
 		return publisher.Publish(ctx, outbox.Pgx(tx), o)
 	}
@@ -157,7 +173,7 @@ func (w Waybill) openPgx(ctx context.Context, dsn string, clients int) (Publishe
 }
 
 func (w Waybill) publisher(ctx context.Context, db *sql.DB) (*outbox.Publisher, error) {
-	s, err := postgres.Open(ctx, db, postgres.Config{})
+	s, err := postgres.Open(ctx, db, postgres.Config{Prepare: w.Prepare})
 	if err != nil {
 		return nil, err
 	}

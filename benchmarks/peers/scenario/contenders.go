@@ -38,7 +38,7 @@ func watermillTuned() peer.Relay {
 		watermillText+"; batches of 10,000, since each sorts all that is pending, and a poll every ms; Kafka acks=all")
 }
 
-const riverText = "pgx, 20 connections; Kafka through a " + peer.SaramaText + ", HTTP over as many connections as may be in flight"
+const riverText = "pgx, 20 connections; Kafka through a " + peer.SaramaText + ", HTTP over as many connections as may be in flight, with as many and as long headers as Waybill's sink sends"
 
 func riverDefault() peer.Relay {
 	return peer.RiverClient{MaxWorkers: 100}.Relay("default",

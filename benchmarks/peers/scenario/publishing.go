@@ -44,14 +44,14 @@ func publish(ctx context.Context, to peer.Publisher, s Sizes) (n int, err error)
 type recording struct {
 	peer.Publisher
 	made  *inside.Made
-	waits *inside.Waits // nil: not measured
+	waits *inside.Waits
 }
 
 func (p recording) Publish(ctx context.Context, number int) (committing time.Time, err error) {
 	p.made.Begin(number)
 	committing, err = p.Publisher.Publish(ctx, number)
 	p.made.End(number)
-	if err == nil && p.waits != nil {
+	if err == nil {
 		p.waits.Committed(number, committing)
 	}
 	return committing, err
@@ -76,6 +76,9 @@ func onEmpty(ctx context.Context, server *database.Server, o peer.Outbox, s Size
 type writers struct {
 	outbox peer.Outbox
 	sizes  Sizes
+	// insert, if set, is the same outbox without what happens after the commit: the server's processor time
+	// for its INSERT is measured too.
+	insert peer.Outbox
 }
 
 func (w writers) run(ctx context.Context, server *database.Server) (Sample, error) {
@@ -87,6 +90,13 @@ func (w writers) run(ctx context.Context, server *database.Server) (Sample, erro
 			return Sample{}, err
 		}
 		metrics[published.Name] = float64(n) / took.Seconds()
+		if w.insert != nil && w.sizes.Session > 0 {
+			if micros, ok, err := measureInsert(ctx, server, w.insert, w.sizes); err != nil {
+				return Sample{}, err
+			} else if ok {
+				metrics[insertCPU.Name] = micros
+			}
+		}
 		sample := Sample{Metrics: metrics, Complete: true}
 		if _, none := w.outbox.(peer.Business); none {
 			return sample, nil
@@ -105,22 +115,31 @@ func (s *Sample) judgeUnread(ctx context.Context, o peer.Outbox, n int, dsn stri
 var published = result.Quantity{Name: "published", Unit: "transactions/s", Better: "higher", Title: "transactions/s"}
 
 func transactions(s Sizes) Scenario {
-	contender := func(name, configuration string, o peer.Outbox) Contender {
-		return Contender{Name: name, Configuration: configuration, Run: writers{o, s}.run}
+	contender := func(name, configuration string, o, insert peer.Outbox) Contender {
+		return Contender{Name: name, Configuration: configuration, Run: writers{o, s, insert}.run}
+	}
+	metrics := []result.Quantity{published, ownCPU, theirCPU}
+	about := fmt.Sprintf("%d clients run transactions for %s, each with one business INSERT and one notification. No relay runs. Each contender uses the driver that it is made for, and Waybill and the plain table use both.", s.Clients, s.Publishing)
+	if s.Session > 0 {
+		metrics = append(metrics, insertCPU)
+		about += fmt.Sprintf(" The processor time for the INSERT is measured afterwards, in a single session: turns of %s transactions with and without a notification alternate, %d of each; the figure is the difference of the least times, for a transaction.", n(s.Session), insertTurns)
 	}
 	return Scenario{
-		Name: "transactions", Title: "What publishing costs a transaction", Metrics: []result.Quantity{published, ownCPU, theirCPU},
-		About: fmt.Sprintf("%d clients run transactions for %s, each with one business INSERT and one notification. No relay runs. Each contender uses the driver that it is made for, so the table has the transaction without a notification for both drivers.",
-			s.Clients, s.Publishing),
+		Name: "transactions", Title: "What publishing costs a transaction", Metrics: metrics, About: about,
 		Contenders: []Contender{
-			contender("Limit: business INSERT, lib/pq", "nothing published", peer.Business{}),
-			contender("Raw INSERT into Waybill's outbox", "one more INSERT in the transaction; lib/pq", peer.Waybill{Raw: true}),
-			contender("Waybill", "outbox.Publish in the transaction, NOTIFY after the commit, coalesced; lib/pq", peer.Waybill{}),
-			contender("Watermill", "forwarder.Publisher over the SQL publisher, made for each transaction; lib/pq", peer.Watermill{}),
-			contender("Plain table", "one more INSERT in the transaction, as for the textbook's and the home-made outbox; lib/pq", peer.Table{}),
-			contender("Limit: business INSERT, pgx", "nothing published", peer.Business{Pgx: true}),
-			contender("Waybill, pgx", "outbox.Publish in a transaction of pgxbatch, whose INSERT travels with the COMMIT, NOTIFY as above; pgx", peer.Waybill{Pgx: true}),
-			contender("River", "InsertTx; pgx", peer.River{}),
+			contender("Limit: business INSERT, lib/pq", "nothing published", peer.Business{}, nil),
+			contender("Raw INSERT into Waybill's outbox", "one more INSERT in the transaction; lib/pq", peer.Waybill{Raw: true}, peer.Waybill{Raw: true}),
+			contender("Waybill", "outbox.Publish in the transaction, NOTIFY after the commit, coalesced; lib/pq; the processor time for the INSERT is without the NOTIFY, which has a transaction of its own", peer.Waybill{}, peer.Waybill{Silent: true}),
+			contender("Waybill, prepared", "as Waybill; the INSERT is prepared (Config.Prepare); lib/pq", peer.Waybill{Prepare: true}, peer.Waybill{Silent: true, Prepare: true}),
+			contender("Watermill", "forwarder.Publisher over the SQL publisher, made for each transaction; lib/pq", peer.Watermill{}, peer.Watermill{}),
+			contender("Plain table", "one more INSERT in the transaction, as for the textbook's and the home-made outbox; lib/pq", peer.Table{}, peer.Table{}),
+			contender("Plain table, prepared", "as the plain table; the INSERT is prepared; lib/pq", peer.Table{Prepare: true}, peer.Table{Prepare: true}),
+			contender("Limit: business INSERT, pgx", "nothing published", peer.Business{Pgx: true}, nil),
+			contender("Waybill, pgx", "as Waybill; pgx", peer.Waybill{Pgx: true}, nil),
+			contender("Waybill, pgxbatch", "as Waybill; a transaction of pgxbatch, whose INSERT travels with the COMMIT; pgx", peer.Waybill{Pgx: true, Batch: true}, nil),
+			contender("Raw INSERT into Waybill's outbox, pgx.Batch", "the publisher's INSERT by hand, sent with the COMMIT as a pgx.Batch; pgx", peer.Waybill{Pgx: true, Raw: true}, nil),
+			contender("Plain table, pgx.Batch", "one more INSERT, sent with the COMMIT as a pgx.Batch; pgx", peer.Table{Batch: true}, nil),
+			contender("River", "InsertTx; pgx", peer.River{}, nil),
 		},
 	}
 }
@@ -139,16 +158,18 @@ func (b both) run(ctx context.Context, server *database.Server) (Sample, error) 
 
 func (b both) runOn(ctx context.Context, server *database.Server, dsn string, from peer.Publisher) (sample Sample, err error) {
 	capacity := maxRate * int(b.sizes.Publishing/time.Second+1)
-	made := inside.NewMade(capacity)
-	to, err := receiver.New(ctx, receiver.Config{Kind: receiver.Nowhere, InFlight: b.sizes.InFlight, Made: made})
+	made, waits := inside.NewMade(capacity), inside.NewWaits(0)
+	to, err := receiver.New(ctx, receiver.Config{Kind: receiver.Nowhere, InFlight: b.sizes.InFlight, Made: made, Waits: waits})
 	if err != nil {
 		return Sample{}, err
 	}
 	relay := start(ctx, b.relay, dsn, to.Destination())
 	defer func() { _ = relay.stop() }() // stopped before, unless something failed
 
+	warm := time.AfterFunc(time.Duration(warmUp*float64(b.sizes.Publishing)), func() { waits.Restart(0) })
+	defer warm.Stop()
 	m := newMeter(ctx, server)
-	n, err := publish(ctx, recording{from, made, nil}, b.sizes)
+	n, err := publish(ctx, recording{from, made, waits}, b.sizes)
 	if err != nil {
 		return Sample{}, err
 	}
@@ -161,6 +182,7 @@ func (b both) runOn(ctx context.Context, server *database.Server, dsn string, fr
 		return sample, err
 	}
 	metrics["catch_up"] = time.Since(behind).Seconds()
+	metrics[p50.Name], metrics[p99.Name] = waits.Percentile(50), waits.Percentile(99)
 	sample.Metrics = metrics
 	if err := relay.stop(); err != nil {
 		return sample, err
@@ -168,19 +190,35 @@ func (b both) runOn(ctx context.Context, server *database.Server, dsn string, fr
 	return sample, sample.judge(ctx, to, n, b.relay, dsn)
 }
 
+// OfNoRelay is the rate of a contender as a share of the rate without a relay.
+var OfNoRelay = result.Quantity{Name: "of_no_relay", Better: "higher", Title: "of no relay"}
+
 func together(s Sizes) Scenario {
-	contenders := []Contender{
-		{Name: "Limit: Waybill, no relay", Configuration: "as Waybill below, and nothing is delivered", Run: writers{peer.Waybill{}, s}.run},
-		{Name: "Limit: River, no relay", Configuration: "as River below, and nothing is delivered", Run: writers{peer.River{}, s}.run},
-		{Name: "Limit: plain table, no relay", Configuration: "as the home-made one below, and nothing is delivered", Run: writers{peer.Table{}, s}.run},
+	var contenders []Contender
+	alone := make(map[peer.Outbox]string) // names of the contenders without a relay
+	for _, o := range []struct {
+		name string
+		peer.Outbox
+	}{
+		{"Waybill", peer.Waybill{}}, {"Waybill without NOTIFY", peer.Waybill{Silent: true}}, {"Watermill", peer.Watermill{}},
+		{"River", peer.River{}}, {"plain table", peer.Table{}},
+	} {
+		alone[o.Outbox] = "Limit: " + o.name + ", no relay"
+		contenders = append(contenders, Contender{
+			Name: alone[o.Outbox], Configuration: "publishes as with a relay, and nothing is delivered", Run: writers{o.Outbox, s, nil}.run,
+		})
 	}
 	for _, r := range []peer.Relay{waybillSingle(s.InFlight), waybillPolling(), watermillTuned(), riverTuned(), peer.SkipLocked()} {
-		contenders = append(contenders, Contender{Name: r.Name, Configuration: r.Configuration, Run: both{r, s}.run})
+		contenders = append(contenders, Contender{Name: r.Name, Configuration: r.Configuration, Alone: alone[r.Outbox], Run: both{r, s}.run})
 	}
 	return Scenario{
 		Name: "together", Title: "Publishing and delivering together",
-		Metrics: []result.Quantity{published, {Name: "rate", Unit: "deliveries/s", Better: "higher", Title: "deliveries/s meanwhile"}, {Name: "catch_up", Unit: "s", Better: "lower", Title: "seconds to the last delivery"}, ownCPU, theirCPU},
-		About: fmt.Sprintf("%d clients publish at full speed for %s while the relay delivers to nowhere; then it gets up to %s for the rest.",
+		Metrics: []result.Quantity{
+			published, {Name: "rate", Unit: "deliveries/s", Better: "higher", Title: "deliveries/s meanwhile"}, {Name: "catch_up", Unit: "s", Better: "lower", Title: "seconds to the last delivery"},
+			p50, p99, ownCPU, theirCPU,
+		},
+		About: fmt.Sprintf("%d clients publish at full speed for %s while the relay delivers to nowhere; then it gets up to %s for the rest. "+
+			"The latency is the time from the beginning of a commit to the delivery, without the first fifth of the run. The last column is the rate of transactions as a share of that of the same publisher without a relay.",
 			s.Clients, s.Publishing, s.Limit),
 		Contenders: contenders,
 	}

@@ -29,6 +29,7 @@ type Contender struct {
 	Name          string
 	Configuration string
 	Lossy         string // why it loses orders; "" if it does not
+	Alone         string // the contender that publishes as this one does, without a relay; "" if there is none
 	Run           func(ctx context.Context, server *database.Server) (Sample, error)
 }
 
@@ -52,6 +53,7 @@ type Sizes struct {
 	Publishing  time.Duration // duration of publishing
 	Fewest      int           // least number of transactions of a latency run, which may take longer for them
 	Clients     int           // of publishing
+	Session     int           // transactions of a turn that measures the server's processor time; 0: it is not measured
 	Quiet       bool          // of the scenarios on a busy machine only the last one
 }
 
@@ -60,7 +62,7 @@ type Sizes struct {
 func SmokeSizes() Sizes {
 	return Sizes{
 		Backlog: 2000, SlowBacklog: 500, Limit: 300 * time.Millisecond, InFlight: 256, HTTP: 64,
-		Publishing: 200 * time.Millisecond, Fewest: 3, Clients: 8, Quiet: true,
+		Publishing: 200 * time.Millisecond, Fewest: 3, Clients: 8, Session: 10, Quiet: true,
 	}
 }
 
@@ -68,13 +70,13 @@ func SmokeSizes() Sizes {
 func DefaultSizes() Sizes {
 	return Sizes{
 		Backlog: 300_000, SlowBacklog: 40_000, Limit: 2 * time.Second, InFlight: 256, HTTP: 64,
-		Publishing: 2500 * time.Millisecond, Fewest: 50, Clients: 8,
+		Publishing: 2500 * time.Millisecond, Fewest: 50, Clients: 8, Session: 500,
 	}
 }
 
 // WarmUp returns the same sizes for a shorter time.
 func (s Sizes) WarmUp() Sizes {
-	s.Limit, s.Publishing, s.Fewest = min(s.Limit, 500*time.Millisecond), min(s.Publishing, 500*time.Millisecond), 1
+	s.Limit, s.Publishing, s.Fewest, s.Session = min(s.Limit, 500*time.Millisecond), min(s.Publishing, 500*time.Millisecond), 1, 0
 	return s
 }
 
@@ -85,6 +87,7 @@ func All(s Sizes) []Scenario {
 		nowhere(s), kafka(s), slowKafka(s), realKafka(s), http(s), slowHTTP(s),
 		rare, usual, frequent, together(s), transactions(s),
 	}
+	s.Session = 0 // a busy machine makes no difference to the least time
 	others := []Scenario{nowhere(s), kafka(s), slowKafka(s), http(s), rare, usual, frequent, together(s), transactions(s)}
 	if s.Quiet {
 		others = others[len(others)-1:]

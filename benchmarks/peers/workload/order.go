@@ -42,8 +42,8 @@ var (
 	note     = "please ring twice " + strings.Repeat("and leave it with the neighbour ", 2)
 )
 
-// idDigits is the number of digits of an id.
-const idDigits = 10
+// IDDigits is the number of digits of an id.
+const IDDigits = 10
 
 // New returns the order with a number. The first is 0.
 func New(number int) Order {
@@ -62,7 +62,7 @@ func New(number int) Order {
 }
 
 // ID returns the id of an order.
-func ID(number int) string { return fmt.Sprintf("%0*d", idDigits, number) }
+func ID(number int) string { return fmt.Sprintf("%0*d", IDDigits, number) }
 
 // Key returns the key of an order. Orders of one key should arrive in the order of their numbers.
 func Key(number int) string { return fmt.Sprintf("customer-%03d", number%Keys) }
@@ -85,9 +85,9 @@ func Number(payload []byte) (number int, ok bool) {
 		return 0, false
 	}
 	value := bytes.TrimLeft(payload[at+len(idField):], " ")
-	if len(value) < idDigits+2 || value[0] != '"' || value[idDigits+1] != '"' {
+	if len(value) < IDDigits+2 || value[0] != '"' || value[IDDigits+1] != '"' {
 		return 0, false
 	}
-	number, err := strconv.Atoi(string(value[1 : idDigits+1]))
+	number, err := strconv.Atoi(string(value[1 : IDDigits+1]))
 	return number, err == nil && number >= 0
 }

@@ -86,7 +86,8 @@ func (postgresDialect) isTemporary(err error) bool {
 			return true
 		}
 		switch refused.Code {
-		case "57P01", "57P02", "57P03": // shutting down, crashed, starting up
+		case "57P01", "57P02", "57P03", // shutting down, crashed, starting up
+			"57014", "55P03": // a statement, or its wait for a lock, took too long
 			return true
 		}
 		return false

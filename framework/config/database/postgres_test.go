@@ -59,6 +59,8 @@ func TestTemporaryErrorsOfPostgreSQLAreRetried(t *testing.T) {
 		"starting up":          {&pq.Error{Code: "57P03"}, true},
 		"shutting down":        {&pq.Error{Code: "57P01"}, true},
 		"too many connections": {&pq.Error{Code: "53300"}, true},
+		"a statement too slow": {&pq.Error{Code: "57014"}, true},
+		"a lock held too long": {&pq.Error{Code: "55P03"}, true},
 		"wrong password":       {&pq.Error{Code: "28P01"}, false},
 		"no pg_hba.conf entry": {&pq.Error{Code: "28000"}, false},
 		"unknown database":     {&pq.Error{Code: "3D000"}, false},

@@ -16,3 +16,15 @@ type Rest struct {
 func (r Rest) After(took time.Duration) time.Duration {
 	return min(time.Duration(r.Times)*took, r.Most)
 }
+
+// Share is the pause after a statement that serves several things at once: Each for each of them, at
+// most Most. What comes alone is served nearly at once. If more than one comes in Each, the pauses grow
+// to Most, and a statement serves all that came meanwhile.
+type Share struct {
+	Each, Most time.Duration
+}
+
+// After returns the pause after a statement that served n.
+func (s Share) After(n int64) time.Duration {
+	return min(time.Duration(min(n, int64(s.Most/s.Each)+1))*s.Each, s.Most)
+}

@@ -4,11 +4,13 @@ import (
 	"context"
 	"database/sql"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/stretchr/testify/require"
 
+	"github.com/waybill-go/waybill/framework/store"
 	"github.com/waybill-go/waybill/framework/store/postgres"
 	"github.com/waybill-go/waybill/framework/store/postgres/postgrestest"
 	"github.com/waybill-go/waybill/framework/store/storetest"
@@ -31,6 +33,30 @@ func newPoolOf(t testing.TB, connections int32) (*pgxpool.Pool, *sql.DB) {
 	db := stdlib.OpenDBFromPool(pool)
 	t.Cleanup(func() { _ = db.Close() })
 	return pool, db
+}
+
+// The server ends a transaction that sends nothing for as long as the lease. pgx returns its error, and lib/pq does not.
+func TestAHookIsNotBlamedForATransactionThatTheServerEnded(t *testing.T) {
+	t.Parallel()
+	_, db := newPool(t)
+	_, err := postgres.Migrate(t.Context(), db, postgres.Config{})
+	require.NoError(t, err)
+	s, err := postgres.Open(t.Context(), db, postgres.Config{})
+	require.NoError(t, err)
+	_, err = s.Cut(t.Context(), "mail", 1, store.StartOldest)
+	require.NoError(t, err)
+	lease, err := s.Acquire(t.Context(), store.NewLane("mail", 0, 1), "w", time.Hour)
+	require.NoError(t, err)
+	err = s.Checkpoint(t.Context(), store.Checkpoint{Lease: lease, TTL: time.Second, Number: 1, InTx: func(ctx context.Context, tx *sql.Tx) error {
+		var session int
+		err := tx.QueryRowContext(ctx, `SELECT pg_backend_pid()`).Scan(&session)
+		for lives := true; lives && err == nil; time.Sleep(10 * time.Millisecond) {
+			err = db.QueryRowContext(t.Context(), `SELECT EXISTS (SELECT FROM pg_stat_activity WHERE pid = $1)`, session).Scan(&lives)
+		}
+		return err
+	}})
+	require.ErrorContains(t, err, "25P03")
+	require.NotErrorIs(t, err, store.ErrSpoiled)
 }
 
 // The store passes the conformance suite also over pgx.

@@ -201,7 +201,7 @@ func TestAGapInTheLanesIsFilled(t *testing.T) {
 	defer db.Close()
 	_, err = db.ExecContext(t.Context(), `DELETE FROM outbox_cursors WHERE sink = 'events' AND lane < 2`)
 	require.NoError(t, err)
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	_, err = s.Cut(ctx, "events", 1, "")
 	require.NoError(t, err)

@@ -72,7 +72,7 @@ func orders(first, n, keys int) (records []*kgo.Record) {
 
 func (w *world) config(change ...func(*kafka.Config)) kafka.Config {
 	c := kafka.Config{Brokers: w.cluster.Brokers, Topics: []string{w.topic}, Logger: w.log}
-	c.SetTimeout(5 * time.Second)
+	c.SetTimeout(30 * time.Second)
 	for _, f := range change {
 		f(&c)
 	}

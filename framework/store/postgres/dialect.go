@@ -55,6 +55,9 @@ func (*dialect) MetadataIs(name, value string) tables.Expr {
 // Selected returns columns with times in their binary form.
 func (*dialect) Selected() string { return selected }
 
+// Slot returns the hash of the key or the id.
+func (*dialect) Slot() string { return slotOf }
+
 // EachParked bypasses database/sql, which is slow.
 func (d *dialect) EachParked(ctx context.Context, db *sql.DB, query string, args []any, each func(*store.ParkedDelivery) (bool, error)) error {
 	envelopes := format.Scanner(0)
@@ -185,18 +188,23 @@ func (d *dialect) WriteLease(ctx context.Context, db *sql.DB, u tables.Update, r
 // the cursor is one round trip. It also makes the server end the transaction if its client does
 // not go on for the time of the lease: a client that is gone would hold the cursor's row for
 // hours, and no forwarder could have the lane. And it fails if row-level security hides parked
-// deliveries, which would stay. A checkpoint that was written becomes a watermark.
+// deliveries, which would stay. A checkpoint that was written becomes a watermark. Now and then one
+// also asks for OldVersions.
 func (d *dialect) MoveCursor(ctx context.Context, q tables.Querier, c *store.Checkpoint, u tables.Update) (committed func() error, err error) {
 	seen, err := d.seen(ctx) // before the transaction has its id: see watermark
 	if err != nil {
 		return nil, err
 	}
 	var id string
+	var old sql.NullInt64
 	err = d.run.Row(ctx, q, `UPDATE {cursors} SET ? WHERE ? AND `+d.sql.server+` = ? AND `+nothingHidden(d.names.Table("parked"))+` = 0
-		RETURNING pg_current_xact_id()::text || left(set_config('idle_in_transaction_session_timeout', ?, true), 0)`,
-		u.Set, u.Where, c.Lease.Server, strconv.FormatInt(c.TTL.Milliseconds(), 10)).Scan(&id)
+		RETURNING pg_current_xact_id()::text || left(set_config('idle_in_transaction_session_timeout', ?, true), 0), `+d.sql.oldVersions,
+		u.Set, u.Where, c.Lease.Server, strconv.FormatInt(c.TTL.Milliseconds(), 10), d.oldVersions.due()).Scan(&id, &old)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, d.whyUnmoved(ctx, q, c.Lease)
+	}
+	if old.Valid {
+		d.oldVersions.count.Store(old.Int64)
 	}
 	return func() error { return d.raiseWatermark(id, c.Lease.Server, seen) }, err
 }

@@ -278,8 +278,10 @@ func (e *Examiner) IndexFaults(ctx context.Context) (faults []IndexFault, err er
 // IsPooled reports whether a transaction pooler is in front of the server: then two connections
 // that are open at the same time may have one process there. It needs two connections for a
 // moment.
-func (e *Examiner) IsPooled(ctx context.Context) (pooled bool, err error) {
-	first, err := e.db.Conn(ctx)
+func (e *Examiner) IsPooled(ctx context.Context) (pooled bool, err error) { return isPooled(ctx, e.db) }
+
+func isPooled(ctx context.Context, db *sql.DB) (pooled bool, err error) {
+	first, err := db.Conn(ctx)
 	if err != nil {
 		return false, err
 	}
@@ -289,7 +291,7 @@ func (e *Examiner) IsPooled(ctx context.Context) (pooled bool, err error) {
 	if err := first.QueryRowContext(ctx, process).Scan(&one); err != nil {
 		return false, err
 	}
-	second, err := e.db.Conn(ctx)
+	second, err := db.Conn(ctx)
 	if err != nil {
 		return false, err
 	}

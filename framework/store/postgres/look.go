@@ -56,7 +56,11 @@ func (r *reader) Look(ctx context.Context) (store.Target, error) {
 	known, p := r.store.known(), &probe{}
 	var snapshot string
 	s := format.Scanner(0)
-	err := stream(ctx, r.store.db, q.String(), q.args, func(row []driver.Value) (more bool, err error) {
+	run := stream
+	if r.store.prepares(limit) {
+		run = streamPrepared
+	}
+	err := run(ctx, r.store.db, q.String(), q.args, func(row []driver.Value) (more bool, err error) {
 		columns := len(row) - probeColumns
 		if snapshot == "" {
 			v := format.Values(row[columns:])
@@ -106,7 +110,7 @@ func (r *reader) look() (q *statement, limit int) {
 	sql := &r.store.sql
 	q = &statement{}
 	q.WriteString(`SELECT o.*, p.snapshot, p.last, coalesce(p.sequence, 0)::bigint, p.log::bigint, p.server
-		FROM (` + sql.probe + ` OFFSET 0) p(snapshot, last, sequence, log, server) LEFT JOIN (SELECT ` + selected + ` FROM ` + r.store.names.Log() + ` o WHERE "offset" > ` + q.arg(floor) +
+		FROM (` + sql.probe + ` OFFSET 0) p(snapshot, last, sequence, log, server) LEFT JOIN (SELECT ` + logged + ` FROM ` + r.store.names.Log() + ` o WHERE "offset" > ` + q.arg(floor) +
 		` AND "offset" <= ` + q.arg(b.Last+nearOffsets) + ` AND (transaction_id >= ` + q.arg(b.Snapshot.xmax.String()) + `::xid8 AND "offset" > ` + q.arg(b.Bound) + ` OR transaction_id = ANY(` + q.arg(pq.Array(textsOf(b.Snapshot.running))) + `::xid8[]))`)
 	r.wanted(q)
 	q.WriteString(` AND ` + sql.notCancelled + ` ORDER BY "offset" LIMIT ` + strconv.Itoa(limit) + sql.whole + `) o ON true`)

@@ -106,6 +106,17 @@ func pagesTouchFewRows(t *testing.T, c Config, prepare string) {
 				_ = page
 			})
 		}
+		t.Run("a part of the pending rows "+statistics, func(t *testing.T) {
+			for _, from := range []base{origin, origin.next(before.(*probe))} {
+				r := &reader{store: s, filter: sparse, pos: position{base: &from}}
+				require.True(t, r.begin(target.(*probe)))
+				span := newWaitingSpan(r, 1)
+				span.join(0, 0, 0)
+				for _, offsets := range []int64{500, 5000} {
+					require.LessOrEqual(t, r.explain(t, span.statement(60_000, 60_000+offsets, store.PendingLimit)).scanned(), 1.1*float64(offsets), "rows touched for a count")
+				}
+			}
+		})
 		t.Run("a look of a reader that has caught up "+statistics, func(t *testing.T) {
 			b := origin.next(target.(*probe))
 			r := &reader{store: s, filter: all, pos: position{base: &b}}

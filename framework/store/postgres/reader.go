@@ -237,7 +237,7 @@ func (r *reader) where(q *statement, d *delta) {
 // wanted adds the conditions of the reader's filter.
 func (r *reader) wanted(q *statement) {
 	if !r.filter.Slots.All() {
-		q.WriteString(` AND slot BETWEEN ` + q.arg(r.filter.Slots.First) + ` AND ` + q.arg(r.filter.Slots.Last))
+		q.WriteString(` AND ` + slotOf + ` BETWEEN ` + q.arg(r.filter.Slots.First) + ` AND ` + q.arg(r.filter.Slots.Last))
 	}
 	typesSQL(q, r.filter.Types)
 	if !r.filter.Since.IsZero() {

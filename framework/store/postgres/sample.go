@@ -78,27 +78,33 @@ func (s *waitingSpan) join(place, number int, behind int64) {
 	s.behind[number], s.place[number], s.after = behind, place, min(s.after, behind)
 }
 
-func (s *waitingSpan) count(ctx context.Context, after, last int64, limit int, found func(lane, rows int, oldest time.Time)) (err error) {
-	q := statement{args: []any{after, last}}
+// statement counts the first rows of a part of the delta.
+func (s *waitingSpan) statement(after, last int64, limit int) *statement {
+	q := &statement{args: []any{after, last}}
 	sql := s.reader.store.sql
 	// The number of the lane whose slots, as of store.NewLane, include the row's.
-	lane := `((slot + 1) * ` + q.arg(len(s.behind)) + `::integer - 1) / ` + strconv.Itoa(store.Slots)
-	q.WriteString(`SELECT lane, count(*), min(occurred_on) FROM (SELECT ` + lane + ` AS lane, occurred_on FROM ` + s.reader.store.names.Log() + sql.between)
-	s.reader.where(&q, s.reader.pos.delta)
+	lane := `((` + slotOf + ` + 1) * ` + q.arg(len(s.behind)) + `::integer - 1) / ` + strconv.Itoa(store.Slots)
+	q.WriteString(`SELECT lane, count(*), min(occurred_on), max("offset") FROM (SELECT ` + lane + ` AS lane, occurred_on, "offset" FROM ` + s.reader.store.names.Log() + sql.between)
+	s.reader.where(q, s.reader.pos.delta)
 	q.WriteString(` AND "offset" > (` + q.arg(pq.Array(s.behind)) + `::bigint[])[1 + ` + lane + `]`)
 	q.WriteString(` ORDER BY "offset" LIMIT ` + q.arg(limit) + `) waiting GROUP BY lane` + sql.whole)
+	return q
+}
+
+func (s *waitingSpan) count(ctx context.Context, after, last int64, limit int, found func(lane int, w tables.Waiting)) (err error) {
+	q := s.statement(after, last, limit)
 	rows, err := s.reader.store.db.QueryContext(ctx, q.String(), q.args...)
 	if err != nil {
 		return err
 	}
 	defer func() { tables.CloseRows(rows, &err) }()
 	for rows.Next() {
-		var number, n int
-		var oldest time.Time
-		if err := rows.Scan(&number, &n, &oldest); err != nil {
+		var number int
+		var w tables.Waiting
+		if err := rows.Scan(&number, &w.Rows, &w.Oldest, &w.Through); err != nil {
 			return err
 		}
-		found(s.place[number], n, oldest)
+		found(s.place[number], w)
 	}
 	return rows.Err()
 }

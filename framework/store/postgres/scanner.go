@@ -8,11 +8,17 @@ import (
 	"github.com/waybill-go/waybill/framework/store/internal/driverrows"
 )
 
-// columns are the columns of an envelope; selected is how a scanner reads them: times in binary form,
-// which is less work for the server and for the scanner.
+// slotOf is the slot of a row of the log. It is computed when the row is read, since a generated column
+// costs each INSERT as much as its whole row.
+const slotOf = `(hashtextextended(CASE WHEN key = '' THEN id ELSE key END, 0) & 1023)::smallint`
+
+// The columns of an envelope as a scanner reads them, in the parked table and in the log. Times are in
+// binary form, which is less work for the server and for the scanner.
 const (
-	columns  = `"offset", slot, id, type, version, key, occurred_on, deliver_at, metadata, payload`
-	selected = `"offset", slot, id, type, version, key, timestamptz_send(occurred_on), timestamptz_send(deliver_at), metadata, payload`
+	selected = `"offset", slot` + rest
+	logged   = `"offset", ` + slotOf + rest
+
+	rest = `, id, type, version, key, timestamptz_send(occurred_on), timestamptz_send(deliver_at), metadata, payload`
 )
 
 var format = &driverrows.Format{Drivers: "lib/pq or pgx", Time: sentTime}

@@ -57,12 +57,20 @@ type Config struct {
 	PartitionRows int64
 	// Receipts archives the receipt of each delivery in the table <prefix>_receipts.
 	Receipts bool
+	// Prepare makes Open prepare the INSERT of one notification. Each connection of the handle then
+	// parses and plans it once, which halves the server's work, for each *sql.Tx of this handle.
+	// Connections must lead to the server itself: a transaction pooler may execute another client's
+	// statement of the same name. Open refuses one with ErrPooled; for that it needs two connections
+	// at once.
+	Prepare bool
 	// Source is the log that forwarders read instead of the database's own, which must be empty
 	// then; nil means the database's own log. Such a store cannot be published to.
 	Source store.Source
 	// Listen is the address, as for OpenDB, at which a forwarder's store listens for announcements
 	// of new rows; "" means polling only. It costs one connection, which must be direct: a
-	// transaction pooler does not let clients listen. A store that only publishes does not need it.
+	// transaction pooler does not let clients listen. A store that listens also prepares its looks at
+	// the log on the connections of its handle, if OpenDB made that; behind a transaction pooler it
+	// stops to. A store that only publishes does not need it.
 	Listen string
 	// ListenDSN returns that address, in place of Listen, if it changes, for example because it
 	// contains a token as password (BeforeConnect in pgx). It is called before each connection, by
@@ -93,7 +101,7 @@ func (c Config) withDefaults() (Config, error) {
 }
 
 // Store is an outbox in PostgreSQL. It is safe for concurrent use. It needs no session state, so it
-// works behind a transaction pooler; only Listen has a separate connection.
+// works behind a transaction pooler; only Listen and Prepare need direct connections.
 type Store struct {
 	*shared
 	*acted
@@ -105,12 +113,14 @@ type Store struct {
 	binary    bool
 	parts     bool // the log is partitioned
 	listening listening
+	one       *sql.Stmt // the INSERT of one row; nil: not prepared
 
 	lastSeen       atomic.Pointer[sight]     // by the latest probe
 	watermark      atomic.Pointer[watermark] // newest of this process
 	system         atomic.Pointer[system]    // of the server that answered the latest probe
 	restoreScanned atomic.Pointer[restoreScanned]
 	floors         atomic.Pointer[floors] // newest of this process
+	oldVersions    oldVersions
 
 	raising          sync.Mutex // held while the floors are raised
 	floorLag         int64
@@ -211,6 +221,11 @@ func Open(ctx context.Context, db *sql.DB, c Config) (*Store, error) {
 	if s.parts, err = isPartitioned(ctx, db, n); err != nil {
 		return nil, err
 	}
+	if c.Prepare {
+		if err := s.prepare(ctx); err != nil {
+			return nil, err
+		}
+	}
 	return s, s.CheckSource(ctx)
 }
 
@@ -294,6 +309,7 @@ type statements struct {
 	// notCancelled is the condition that a row of a page is not cancelled.
 	notCancelled string
 	whole        string // the end of a statement that reads the log: see whole
+	oldVersions  string // of the cursors, or NULL if the argument is false
 }
 
 func newStatements(n names, server string) statements {
@@ -307,8 +323,9 @@ func newStatements(n names, server string) statements {
 		unlocked:    unlockedSQL(n, server),
 		snapshot:    `SELECT pg_current_snapshot()::text, ` + server,
 		restored:    restoredSQL(n),
-		page:        `SELECT ` + selected + ` FROM ` + n.Log() + ` o` + between,
+		page:        `SELECT ` + logged + ` FROM ` + n.Log() + ` o` + between,
 		between:     between,
 		whole:       whole(n.Log()),
+		oldVersions: oldVersionsSQL(n),
 	}
 }

@@ -11,12 +11,53 @@ import (
 
 // stream is driverrows.Format.Query on a connection of the pool.
 func stream(ctx context.Context, db *sql.DB, query string, args []any, row func(values []driver.Value) (more bool, err error)) error {
+	return onConnection(ctx, db, args, func(conn *sql.Conn, values []driver.NamedValue) (begun bool, err error) {
+		return format.Query(ctx, conn, query, values, row)
+	})
+}
+
+// streamPrepared is stream for a statement that is worth preparing.
+func streamPrepared(ctx context.Context, db *sql.DB, query string, args []any, row func(values []driver.Value) (more bool, err error)) error {
+	return onConnection(ctx, db, args, func(conn *sql.Conn, values []driver.NamedValue) (begun bool, err error) {
+		var s *session // nil: another driver's
+		text := ""     // "": the query as it is
+		err = conn.Raw(func(c any) (err error) {
+			if s, _ = c.(*session); s != nil {
+				text, err = s.prepared(ctx, query, values)
+			}
+			return err
+		})
+		if err == nil && text != "" {
+			begun, err = format.Query(ctx, conn, text, nil, row)
+		}
+		if !begun && notPrepared(err) {
+			s.connector.unprepared.Store(true)
+			text, err = "", nil
+		}
+		if err != nil || text != "" {
+			return begun, err
+		}
+		return format.Query(ctx, conn, query, values, row)
+	})
+}
+
+// onConnection calls f with a connection of the pool and the arguments of a query, and again while the connection turns
+// out to be lost.
+func onConnection(ctx context.Context, db *sql.DB, args []any, f func(conn *sql.Conn, values []driver.NamedValue) (begun bool, err error)) error {
 	values, err := named(args)
 	if err != nil {
 		return err
 	}
+	once := func() (begun bool, err error) {
+		conn, err := db.Conn(ctx)
+		if err != nil {
+			return false, err
+		}
+		defer func() { err = cmp.Or(err, conn.Close()) }()
+		return f(conn, values)
+	}
 	for stale := 0; ; stale++ {
-		begun, err := streamOnce(ctx, db, query, values, row)
+		begun, err := once()
 		if begun || !errors.Is(err, driver.ErrBadConn) || stale == staleConnections {
 			return err
 		}
@@ -38,12 +79,3 @@ func named(args []any) ([]driver.NamedValue, error) {
 
 // staleConnections is how many connections of the pool may turn out to be lost, as in database/sql.
 const staleConnections = 2
-
-func streamOnce(ctx context.Context, db *sql.DB, query string, args []driver.NamedValue, row func([]driver.Value) (bool, error)) (begun bool, err error) {
-	conn, err := db.Conn(ctx)
-	if err != nil {
-		return false, err
-	}
-	defer func() { err = cmp.Or(err, conn.Close()) }()
-	return format.Query(ctx, conn, query, args, row)
-}

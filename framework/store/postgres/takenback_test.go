@@ -89,7 +89,7 @@ func crashTakesBack(t *testing.T, crash func(*testing.T, *postgrestest.Server, *
 	require.Empty(t, ids)
 
 	crash(t, server, db)
-	require.Eventually(t, func() bool { return db.PingContext(t.Context()) == nil }, 20e9, 1e7)
+	require.Eventually(t, func() bool { return db.PingContext(t.Context()) == nil }, 60e9, 1e7)
 	var taken int64
 	require.NoError(t, db.QueryRow(`SELECT pg_current_xact_id()`).Scan(&taken))
 	if taken > end {
@@ -132,7 +132,7 @@ func kill(t *testing.T, db *sql.DB) {
 	require.NoError(t, err)
 	require.NoError(t, process.Kill())
 	// The server accepts new connections until it notices the crash.
-	require.Eventually(t, func() bool { return witness.PingContext(t.Context()) != nil }, 10e9, 1e7)
+	require.Eventually(t, func() bool { return witness.PingContext(t.Context()) != nil }, 60e9, 1e7)
 	db.SetMaxIdleConns(0) // some sessions may live for a moment longer
 	db.SetMaxIdleConns(2)
 }

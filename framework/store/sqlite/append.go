@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"database/sql"
 	"time"
 
 	"github.com/waybill-go/waybill/framework/store"
@@ -13,6 +14,9 @@ import (
 func (s *Store) InsertInto() string {
 	return `INSERT INTO ` + s.names.Log() + ` (id, type, version, key, occurred_on, deliver_at, metadata, payload) VALUES`
 }
+
+// Prepared returns the INSERT of one row.
+func (s *Store) Prepared() *sql.Stmt { return s.one }
 
 // Placeholder returns the next parameter of a statement.
 func (*Store) Placeholder(int) string { return "?" }

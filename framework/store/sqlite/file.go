@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"cmp"
 	"context"
 	"database/sql/driver"
 	"errors"
@@ -61,11 +62,13 @@ func (f *file) Connect(ctx context.Context) (driver.Conn, error) {
 	if err := f.replaced(); err != nil {
 		return nil, err
 	}
+	before, _ := os.Stat(f.path) // there is none yet for a new database
 	conn, err := f.Connector.Connect(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if err := f.note(); err != nil {
+	noted := f.note(before)
+	if err := cmp.Or(f.replaced(), noted); err != nil {
 		return nil, errors.Join(err, conn.Close())
 	}
 	return &session{full: conn.(full), file: f, prepared: prepared{}}, nil
@@ -73,7 +76,7 @@ func (f *file) Connect(ctx context.Context) (driver.Conn, error) {
 
 // replaced returns a ReplacedError if the file at the path is another one, or none. Before it says that the old
 // write-ahead log stayed, it waits for the time of replacing, once: opening the database again beside that log
-// would damage it.
+// would damage it. It counts its own pauses, so that a stop of this process is one of them.
 func (f *file) replaced() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -84,8 +87,10 @@ func (f *file) replaced() error {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) || err == nil && os.SameFile(now, f.opened) {
 		return nil // other errors are those of the statement
 	}
-	for since := time.Now(); f.keepsWAL() && !f.mixed; time.Sleep(10 * time.Millisecond) {
-		f.mixed = time.Since(since) >= replacing
+	const pause = 10 * time.Millisecond
+	for waited := time.Duration(0); f.keepsWAL() && !f.mixed; time.Sleep(pause) {
+		f.mixed = waited >= replacing
+		waited += pause
 	}
 	return &ReplacedError{Path: f.path, Mixed: f.mixed}
 }
@@ -96,17 +101,20 @@ func (f *file) keepsWAL() bool {
 	return err == nil && f.wal != nil && os.SameFile(now, f.wal)
 }
 
-// note remembers the files of a connection.
-func (f *file) note() (err error) {
+// note remembers the files of a connection, unless they were replaced while it was made. before is the file that was
+// there before. The log is looked at first: as long as the database is in its place afterwards, so was its log.
+func (f *file) note(before os.FileInfo) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	wal, _ := os.Stat(f.path + "-wal") // there is none before the first statement
+	now, err := os.Stat(f.path)
 	if f.opened == nil {
-		if f.opened, err = os.Stat(f.path); err != nil {
-			return err
-		}
+		f.opened = cmp.Or(before, now)
 	}
-	f.wal, _ = os.Stat(f.path + "-wal") // there is none before the first statement
-	return nil
+	if err == nil && os.SameFile(now, f.opened) {
+		f.wal = wal
+	}
+	return err
 }
 
 // full is what the driver's connections implement.

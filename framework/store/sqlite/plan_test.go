@@ -82,3 +82,29 @@ func explain(t *testing.T, s *Store, e tables.Expr) string {
 	require.NoError(t, rows.Err())
 	return plan.String()
 }
+
+// SQLite makes a table in memory of a list of values after IN, which cost a third of a small transaction.
+func TestAnInsertMakesNoTable(t *testing.T) {
+	t.Parallel()
+	db, err := OpenDB(filepath.Join(t.TempDir(), "outbox.db"))
+	require.NoError(t, err)
+	defer func() { require.NoError(t, db.Close()) }()
+	_, err = Migrate(t.Context(), db, Config{})
+	require.NoError(t, err)
+	s, err := Open(t.Context(), db, Config{})
+	require.NoError(t, err)
+	rows, err := db.QueryContext(t.Context(), "EXPLAIN "+s.InsertInto()+` (?, ?, ?, ?, ?, ?, ?, ?)`, 1, 2, 3, 4, 5, 6, 7, 8)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, rows.Close()) }()
+	codes := make(map[string]bool)
+	for rows.Next() {
+		var code string
+		var unused any
+		require.NoError(t, rows.Scan(&unused, &code, &unused, &unused, &unused, &unused, &unused, &unused))
+		codes[code] = true
+	}
+	require.NoError(t, rows.Err())
+	require.True(t, codes["Insert"])
+	require.True(t, codes["Param"], "the code of the trigger is shown")
+	require.NotContains(t, codes, "OpenEphemeral")
+}

@@ -1,12 +1,15 @@
 package sqlite
 
 import (
+	"cmp"
 	"context"
+	"database/sql/driver"
 	"encoding/json"
 	"fmt"
 
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/store"
+	"github.com/waybill-go/waybill/framework/store/internal/driverrows"
 	"github.com/waybill-go/waybill/framework/store/internal/tables"
 )
 
@@ -50,7 +53,7 @@ func page(r *tables.Runner, f store.Filter, from, until position, limit int) tab
 		where = tables.SQL(`? AND ?`, where, typeCondition(f.Types))
 	}
 	r.During(&where, f.Since, f.Until)
-	return tables.SQL(`SELECT {selected} FROM {log} o WHERE ? ORDER BY "offset" {limit} ?`, where, limit)
+	return tables.SQL(`SELECT `+columns+` FROM {log} o WHERE ? ORDER BY "offset" {limit} ?`, where, int64(limit))
 }
 
 // reader reads the log by offset.
@@ -92,28 +95,27 @@ func (r *reader) Next(ctx context.Context, t store.Target, limit int) (store.Pag
 	return r.page(from, envelopes, until, true, rebased), nil
 }
 
+// columns are the columns of an envelope, as a scanner reads them: all rows are in slot 0, and a payload may have
+// been written as a text or a number.
+const columns = `"offset", 0, id, type, version, "key", occurred_on, deliver_at, metadata, CAST(payload AS BLOB)`
+
+var format = &driverrows.Format{Drivers: "modernc.org/sqlite", Text: parseTime}
+
 // read reads the rows between two places; cut reports that they were too large for one page.
 func (r *reader) read(ctx context.Context, from, until position, limit int) (_ []notification.Envelope, cut bool, err error) {
 	query, args := r.store.run.Render(page(r.store.run, r.filter, from, until, limit))
-	rows, err := r.store.db.QueryContext(ctx, query, args...)
+	values := make([]driver.NamedValue, len(args))
+	for i, arg := range args {
+		values[i] = driver.NamedValue{Ordinal: i + 1, Value: arg}
+	}
+	conn, err := r.store.db.Conn(ctx)
 	if err != nil {
 		return nil, false, err
 	}
-	defer func() { tables.CloseRows(rows, &err) }()
-
-	scanner := tables.NewScanner(r.store.dialect)
-	envelopes := make([]notification.Envelope, 0, min(limit, 1024))
-	for rows.Next() {
-		if scanner.Full() {
-			return envelopes, true, nil
-		}
-		e, err := scanner.Scan(rows)
-		if err != nil {
-			return nil, false, err
-		}
-		envelopes = append(envelopes, e)
-	}
-	return envelopes, false, rows.Err()
+	defer func() { err = cmp.Or(err, conn.Close()) }()
+	s := format.Scanner(min(limit, 1024))
+	_, err = format.Query(ctx, conn, query, values, func(row []driver.Value) (bool, error) { return s.ScanPage(row, limit, func() {}) })
+	return s.Envelopes, s.Cut, err
 }
 
 // page moves the reader to end and returns the rows up to there.

@@ -19,13 +19,12 @@ func (d *dialect) Waiting(lanes []tables.WaitingLane, t store.Target, types noti
 		if l.Lane.Slots.First > 0 {
 			continue
 		}
-		count := func(ctx context.Context, after, last int64, limit int, found func(lane, rows int, oldest time.Time)) error {
-			var n int
-			var oldest time.Time
-			err := d.run.Row(ctx, d.db, `SELECT count(*), min(occurred_on) FROM (SELECT occurred_on FROM {log} WHERE "offset" > ? AND "offset" <= ? AND ? ORDER BY "offset" {limit} ?) waiting`,
-				after, last, typeCondition(types), limit).Scan(&n, d.run.Into(&oldest))
-			if n > 0 {
-				found(i, n, oldest)
+		count := func(ctx context.Context, after, last int64, limit int, found func(lane int, w tables.Waiting)) error {
+			var w tables.Waiting
+			err := d.run.Row(ctx, d.db, `SELECT count(*), min(occurred_on), coalesce(max("offset"), 0) FROM (SELECT occurred_on, "offset" FROM {log} WHERE "offset" > ? AND "offset" <= ? AND ? ORDER BY "offset" {limit} ?) waiting`,
+				after, last, typeCondition(types), limit).Scan(&w.Rows, d.run.Into(&w.Oldest), &w.Through)
+			if w.Rows > 0 {
+				found(i, w)
 			}
 			return err
 		}

@@ -70,6 +70,7 @@ type Store struct {
 	*acted
 	*looked
 	db      *sql.DB
+	one     *sql.Stmt // the INSERT of one row
 	names   names
 	run     *tables.Runner
 	dialect *dialect
@@ -155,6 +156,9 @@ func Open(ctx context.Context, db *sql.DB, c Config) (*Store, error) {
 	s.dialect = &dialect{Store: s}
 	s.run = tables.NewRunner(db, s.names.Table, s.dialect, c.Source)
 	s.shared, s.acted, s.looked = tables.New(s.run, c.Receipts), acts.New(s.run), looks.New(s.run)
+	if s.one, err = db.PrepareContext(ctx, s.InsertInto()+` (?, ?, ?, ?, ?, ?, ?, ?)`); err != nil {
+		return nil, fmt.Errorf("prepare the INSERT of notifications: %w", err)
+	}
 	return s, s.CheckSource(ctx)
 }
 

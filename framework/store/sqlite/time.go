@@ -18,7 +18,15 @@ const (
 	now = `strftime('%Y-%m-%dT%H:%M:%f000Z', 'now')`
 )
 
-func formatTime(t time.Time) string { return notification.ClampTime(t).Format(timeLayout) }
+// formatTime formats a time in timeLayout. Package time has a faster way for RFC3339 than for other layouts.
+func formatTime(t time.Time) string {
+	t = notification.ClampTime(t)
+	text := t.AppendFormat(make([]byte, 0, len(timeLayout)), time.RFC3339)
+	point := len(text) - 1 // instead of Z
+	text = strconv.AppendInt(text[:point], int64(1_000_000+t.Nanosecond()/1000), 10)
+	text[point] = '.'
+	return string(append(text, 'Z'))
+}
 
 // milliseconds returns d, rounded up.
 func milliseconds(d time.Duration) int64 {

@@ -8,6 +8,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
+
+	"github.com/waybill-go/waybill/framework/notification"
 )
 
 func TestTimesKeepTheirMicroseconds(t *testing.T) {
@@ -18,6 +20,9 @@ func TestTimesKeepTheirMicroseconds(t *testing.T) {
 		got, err := parseTime(formatTime(a.In(time.FixedZone("", 3600))))
 		if err != nil || !got.Equal(a) || got.Location() != time.UTC {
 			t.Fatalf("%s came back as %s, %v", a.UTC(), got, err)
+		}
+		if want := notification.ClampTime(a).Format(timeLayout); formatTime(a) != want {
+			t.Fatalf("%s instead of %s", formatTime(a), want)
 		}
 		if a.Before(b) != (formatTime(a) < formatTime(b)) {
 			t.Fatalf("%s and %s compare differently as texts", a.UTC(), b.UTC())

@@ -72,8 +72,22 @@ func (b *Broker) Start(ctx context.Context) error {
 // Stop stops the broker with SIGTERM.
 func (b *Broker) Stop() error { return b.server.stop() }
 
-// Kill kills the broker, like a crash.
-func (b *Broker) Kill() error { return b.server.kill() }
+// Kill kills the broker, like a crash. A process that the server has started may take longer to end than the server, and
+// would still listen when it starts again.
+func (b *Broker) Kill() error {
+	if err := b.server.kill(); err != nil {
+		return err
+	}
+	for begun := time.Now(); accepts(context.Background(), b.address); time.Sleep(20 * time.Millisecond) {
+		if time.Since(begun) > timeout {
+			return fmt.Errorf("%s still listens although it was killed", b.server.name())
+		}
+	}
+	return nil
+}
+
+// LastLines returns what the broker has printed last.
+func (b *Broker) LastLines() string { return b.server.lastLines() }
 
 // Freeze suspends the broker until Thaw. Its connections stay open.
 func (b *Broker) Freeze() error { return b.server.signal(syscall.SIGSTOP) }

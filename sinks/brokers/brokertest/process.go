@@ -44,11 +44,7 @@ func start(cmd *exec.Cmd, log string) (*process, error) {
 func (p *process) waitUntilListening(ctx context.Context, address string) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	for {
-		connection, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
-		if err == nil {
-			return connection.Close()
-		}
+	for !accepts(ctx, address) {
 		select {
 		case <-p.ended:
 			return fmt.Errorf("%s ended while it started:\n%s", p.name(), p.lastLines())
@@ -57,6 +53,13 @@ func (p *process) waitUntilListening(ctx context.Context, address string) error 
 		case <-time.After(20 * time.Millisecond):
 		}
 	}
+	return nil
+}
+
+// accepts reports whether something listens at the address.
+func accepts(ctx context.Context, address string) bool {
+	connection, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
+	return err == nil && connection.Close() == nil
 }
 
 // stop ends the process with SIGTERM, and kills it after the timeout. It does nothing if the

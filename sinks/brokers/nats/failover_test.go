@@ -114,6 +114,14 @@ func deliver(t *testing.T, sink sinks.Sink, key string) error {
 	return err
 }
 
+// timeoutFor returns a timeout that only silence reaches.
+func timeoutFor(answer string) string {
+	if answer == silence {
+		return "3s"
+	}
+	return "1m"
+}
+
 func TestAServerThatCannotBeUsedIsLeft(t *testing.T) {
 	t.Parallel()
 	for name, answer := range map[string]string{"503 of JetStream": unavailable, "no responders": noResponders, "silence": silence} {
@@ -127,7 +135,7 @@ func TestAServerThatCannotBeUsedIsLeft(t *testing.T) {
 				}
 				return ack
 			}
-			sink := c.sink(t, "timeout: 800ms")
+			sink := c.sink(t, "timeout: "+timeoutFor(answer))
 			require.NoError(t, deliver(t, sink, "one"))
 			broken.Store(true)
 			err := deliver(t, sink, "one")
@@ -174,7 +182,7 @@ func TestAFailureOfOneSubjectKeepsTheConnection(t *testing.T) {
 				}
 				return answer
 			}}
-			sink := c.sink(t, "timeout: 1s")
+			sink := c.sink(t, "timeout: "+timeoutFor(answer))
 			require.NoError(t, deliver(t, sink, "good"))
 			for range 2 {
 				failed := make(chan error, 1)
@@ -259,7 +267,7 @@ func TestTheLogHasNoCredentials(t *testing.T) {
 	defer read.Close()
 	c := &cluster{answer: func(int, string) string { return violation }}
 	in := sinks.Instance{Dial: c.dial, Logger: slog.New(slog.NewTextHandler(write, nil))}
-	sink := kindtest.New(t, nats.Kind(), in, "servers: ['nats://hunter22@host']\ntopic: shop\ntimeout: 100ms")
+	sink := kindtest.New(t, nats.Kind(), in, "servers: ['nats://hunter22@host']\ntopic: shop\ntimeout: 2s")
 	require.Error(t, deliver(t, sink, "one"))
 	line, err := bufio.NewReader(read).ReadString('\n')
 	require.NoError(t, err)
@@ -271,7 +279,7 @@ func TestAServerThatDoesNotReadIsLeft(t *testing.T) {
 	t.Parallel()
 	c := &cluster{answer: func(int, string) string { return ack }, deaf: make(chan struct{})}
 	defer close(c.deaf)
-	sink := c.sink(t, "timeout: 300ms")
+	sink := c.sink(t, "timeout: 2s")
 	var running sync.WaitGroup
 	for range 4 {
 		running.Go(func() {

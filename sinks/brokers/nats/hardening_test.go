@@ -120,7 +120,7 @@ func TestAClientThatTheServerClosedIsReplaced(t *testing.T) {
 	require.NoError(t, os.WriteFile(file, []byte("max_control_line: 300\n"), 0o600))
 	b := broker{brokertest.Start(t, brokertest.NATSWith("--config", file)).URL}
 	b.stream(t, asItIs)
-	sink := b.sink(t, "topic: 'shop.{{.Key}}'\ntimeout: 1s")
+	sink := b.sink(t, "topic: 'shop.{{.Key}}'\ntimeout: 5s")
 	deliver := func(key string) error {
 		d := sinktest.NewDelivery(1)
 		d.Key = key
@@ -135,7 +135,7 @@ func TestAClientThatTheServerClosedIsReplaced(t *testing.T) {
 }
 
 // soon is far less than connecting to all silent servers takes, and enough for a busy machine.
-const soon = 5 * time.Second
+const soon = 30 * time.Second
 
 // silentServers returns the URLs of servers that accept connections but never answer.
 func silentServers(t *testing.T, count int) string {
@@ -149,7 +149,7 @@ func silentServers(t *testing.T, count int) string {
 
 func TestConnectingEndsWithItsContext(t *testing.T) {
 	t.Parallel()
-	settings := silentServers(t, 8)
+	settings := silentServers(t, 40)
 	for name, in := range map[string]sinks.Instance{"own dialer": {}, "the program's": {Dial: (&net.Dialer{}).DialContext}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -167,7 +167,7 @@ func TestConnectingEndsWithItsContext(t *testing.T) {
 
 func TestConnectingEndsWithTheTimeout(t *testing.T) {
 	t.Parallel()
-	sink := kindtest.New(t, nats.Kind(), sinks.Instance{}, silentServers(t, 40)+"\ntimeout: 300ms")
+	sink := kindtest.New(t, nats.Kind(), sinks.Instance{}, silentServers(t, 40)+"\ntimeout: 1s")
 	begun := time.Now()
 	_, err := sink.Deliver(t.Context(), sinktest.NewDelivery(1))
 	require.Less(t, time.Since(begun), soon)
@@ -176,7 +176,7 @@ func TestConnectingEndsWithTheTimeout(t *testing.T) {
 
 func TestACancelledDeliveryWhileConnectingIsCancelled(t *testing.T) {
 	t.Parallel()
-	sink := kindtest.New(t, nats.Kind(), sinks.Instance{}, silentServers(t, 8))
+	sink := kindtest.New(t, nats.Kind(), sinks.Instance{}, silentServers(t, 40))
 	ctx, cancel := context.WithCancel(t.Context())
 	time.AfterFunc(100*time.Millisecond, cancel)
 	_, err := sink.Deliver(ctx, sinktest.NewDelivery(1))
@@ -185,7 +185,7 @@ func TestACancelledDeliveryWhileConnectingIsCancelled(t *testing.T) {
 
 func TestCloseEndsConnecting(t *testing.T) {
 	t.Parallel()
-	sink, err := nats.Kind().Build(sinks.Instance{}, kindtest.Decode(t, silentServers(t, 8)))
+	sink, err := nats.Kind().Build(sinks.Instance{}, kindtest.Decode(t, silentServers(t, 40)))
 	require.NoError(t, err)
 	failed := make(chan error, 1)
 	go func() {

@@ -154,7 +154,7 @@ func (b broker) deafSink(t *testing.T, settings string) (*deafness, func(key str
 }
 
 func (b broker) testStuckQueue(t *testing.T) {
-	all, deliver := b.deafSink(t, "timeout: 500ms")
+	all, deliver := b.deafSink(t, "timeout: 5s")
 	require.NoError(t, deliver("good"))
 	var (
 		running sync.WaitGroup
@@ -172,29 +172,31 @@ func (b broker) testStuckQueue(t *testing.T) {
 			}
 		})
 	}
-	for range 4 {
+	for range 2 {
 		begun, before := time.Now(), good.Load()
 		err := deliver(stuck)
 		require.ErrorIs(t, err, rabbitmq.ErrNoAnswer)
 		require.Equal(t, sinks.ClassUnavailable, sinktest.Class(err), "%v", err)
-		require.Less(t, time.Since(begun), 2*time.Second)
+		require.Less(t, time.Since(begun), 20*time.Second)
 		require.LessOrEqual(t, all.open(), 1, "the connection of an overdue message is closed when its delivery has failed")
 		require.Greater(t, good.Load(), before)
 	}
 	done.Store(true)
 	running.Wait()
-	require.Contains(t, []int{4, 5}, len(all.made), "the last connection may be spare")
+	require.Contains(t, []int{2, 3}, len(all.made), "the last connection may be spare")
 }
 
 // testGrace has another unconfirmed message that is not overdue yet.
 func (b broker) testGrace(t *testing.T) {
-	all, deliver := b.deafSink(t, "timeout: 2s")
+	all, deliver := b.deafSink(t, "timeout: 10s")
 	require.NoError(t, deliver("good"))
 	begun := time.Now()
 	later := make(chan error, 1)
-	time.AfterFunc(1500*time.Millisecond, func() { later <- deliver(stuck) })
+	time.AfterFunc(5*time.Second, func() { later <- deliver(stuck) })
 	require.ErrorIs(t, deliver(stuck), rabbitmq.ErrNoAnswer)
-	require.InDelta(t, 3, time.Since(begun).Seconds(), 0.45, "the timeout, and a second for the other message")
+	took := time.Since(begun)
+	require.GreaterOrEqual(t, took, 11*time.Second, "the timeout, and a second for the other message")
+	require.Less(t, took, 15*time.Second, "the other message's own timeout")
 	err := <-later
 	require.Equal(t, sinks.ClassUnavailable, sinktest.Class(err), "%v", err)
 	require.Zero(t, all.open())

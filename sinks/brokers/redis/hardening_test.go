@@ -107,7 +107,7 @@ func (b *lockedBuffer) String() string {
 // standard error.
 func TestTheClientLogsToTheSinksLogger(t *testing.T) {
 	var log lockedBuffer
-	sink := kindtest.New(t, redis.Kind(), sinks.Instance{Logger: slog.New(slog.NewTextHandler(&log, nil))}, "url: redis://"+servertest.Unused(t)+"\ntopic: shop")
+	sink := kindtest.New(t, redis.Kind(), sinks.Instance{Logger: slog.New(slog.NewTextHandler(&log, nil))}, "url: redis://"+servertest.Unused+"\ntopic: shop")
 	_, failure := sink.Deliver(t.Context(), sinktest.NewDelivery(1))
 	require.Error(t, failure)
 	require.Contains(t, log.String(), "failed to dial")

@@ -7,6 +7,9 @@ import (
 	"testing"
 )
 
+// Unused is an address on which nothing listens. The kernel hands out no such low port, so no other test has it.
+const Unused = "127.0.0.1:1"
+
 // Serve starts a server on this machine until the test ends, and returns its address. It calls
 // converse for each connection, at the same time for several, and closes the connection after it. At
 // the end of the test it closes all connections, and waits for converse.
@@ -51,14 +54,6 @@ func Silent(t testing.TB) (address string) {
 	l := listen(t)
 	t.Cleanup(func() { _ = l.Close() })
 	return l.Addr().String() // the kernel accepts connections
-}
-
-// Unused returns an address on which nothing listens.
-func Unused(t testing.TB) (address string) {
-	t.Helper()
-	l := listen(t)
-	_ = l.Close()
-	return l.Addr().String()
 }
 
 func listen(t testing.TB) net.Listener {

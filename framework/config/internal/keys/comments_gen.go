@@ -33,7 +33,7 @@ var comments = map[string]string{
 	"config.Sink.Kind":                 "Kind of the sink. Required.",
 	"config.Sink.With":                 "Settings of the kind.",
 	"forwarder.Config.Connections":     "Most database connections that this forwarder uses at once, for any number of sinks and lanes, at least 4. The connection that listens is not counted. Default 8.",
-	"forwarder.Config.Lease":           "How long a forwarder keeps a lane after it last renewed the lease, which is how long a crashed forwarder holds its lanes; at least 1s. Default 15s.",
+	"forwarder.Config.Lease":           "How long a forwarder keeps a lane after it last renewed the lease, which is how long a forwarder that is cut off or suspended holds its lanes; at least 1s. Default 15s.",
 	"forwarder.Config.Name":            "Name of this forwarder in leases and logs. Default: the host's name.",
 	"forwarder.Config.Poll":            "Longest pause between two reads of the log, after a while without anything new; at least 1ms. While there is something new, the pause is a fiftieth of it. Default 50ms.",
 	"forwarder.Config.ShutdownTimeout": "How long deliveries in flight may take to end when the program stops. Default 20s.",

@@ -28,13 +28,14 @@ func (r *request) snapshot(ctx context.Context) (history.Snapshot, error) {
 	return r.Store.Snapshot(snapshot), err
 }
 
-// sinkView is a sink with its figures. Counts stop at store.PendingLimit.
+// sinkView is a sink with its figures. Counts of parked deliveries stop at store.ParkedLimit.
 type sinkView struct {
 	// SampledAt is the time of the sample.
 	SampledAt  time.Time `json:"sampled_at"`
 	Sink       string    `json:"sink"`
 	Paused     bool      `json:"paused"`
 	Pending    int       `json:"pending"`
+	Estimated  bool      `json:"estimated,omitempty"` // Pending is an estimate
 	LagSeconds float64   `json:"lag_seconds"`
 	// Owned counts the lanes that have a forwarder, Free the others.
 	Owned    int             `json:"lanes_owned"`
@@ -53,7 +54,7 @@ func (r *request) sample(ctx context.Context) (views []sinkView, snapshot histor
 	views = []sinkView{}
 	for _, s := range snapshot.Sample.Sinks {
 		v := sinkView{
-			SampledAt: snapshot.At.UTC(), Sink: s.Sink, Paused: s.Paused, Pending: s.Pending, LagSeconds: s.Lag.Seconds(), Owned: s.Owned, Free: s.Free,
+			SampledAt: snapshot.At.UTC(), Sink: s.Sink, Paused: s.Paused, Pending: s.Pending, Estimated: s.Estimated, LagSeconds: s.Lag.Seconds(), Owned: s.Owned, Free: s.Free,
 			Parked: make(map[string]int), Overdue: s.Parked.Overdue, DeadKeys: s.Parked.DeadKeys, Troubles: append([]admin.Trouble{}, snapshot.Troubles(&s, admin.Usual)...),
 		}
 		for _, p := range s.Parked.States {

@@ -4,10 +4,10 @@ import (
 	"fmt"
 	"html/template"
 	"net/url"
-	"strconv"
 	"strings"
 	"time"
 
+	"github.com/waybill-go/waybill/framework/admin"
 	"github.com/waybill-go/waybill/framework/store"
 )
 
@@ -123,13 +123,7 @@ func count(n int64) string {
 }
 
 // separated formats a number with separators.
-func separated(n int64) string {
-	text := strconv.FormatInt(n, 10)
-	for i := len(text) - 3; i > 0; i -= 3 {
-		text = text[:i] + "," + text[i:]
-	}
-	return text
-}
+func separated(n int64) string { return admin.CountText(n, false) }
 
 // shortRunes is how many characters of a text the row of a table shows.
 const shortRunes = 160

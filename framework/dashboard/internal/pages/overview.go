@@ -26,10 +26,11 @@ type overviewPage struct {
 	Forwarders              int
 }
 
-// total is a sum of counts. Some of them may have stopped at the limit; more says so.
+// total is a sum of counts. Some of them may have stopped at the limit; more says so. Or they may be
+// estimates.
 type total struct {
-	n    int64
-	more bool
+	n               int64
+	more, estimated bool
 }
 
 func (t *total) add(n int64) {
@@ -38,7 +39,10 @@ func (t *total) add(n int64) {
 }
 
 func (t total) String() string {
-	if t.more {
+	switch {
+	case t.estimated:
+		return admin.CountText(t.n, true)
+	case t.more:
 		return strings.TrimSuffix(count(t.n), "+") + "+"
 	}
 	return count(t.n)
@@ -74,8 +78,8 @@ type sinkRow struct {
 	Behind  time.Duration
 }
 
-// Waiting returns Pending as an int64, for the template function count.
-func (s sinkRow) Waiting() int64 { return int64(s.Pending) }
+// Waiting returns Pending as a text.
+func (s sinkRow) Waiting() string { return admin.CountText(int64(s.Pending), s.Estimated) }
 
 // kept counts the parked deliveries of a sink in one state.
 type kept struct {
@@ -100,7 +104,8 @@ func overview(ctx context.Context, r *request) (any, error) {
 		page.Sinks = append(page.Sinks, row)
 		page.Done += row.Hour.Done
 		page.Failed += row.Hour.Failed + row.Hour.Dead
-		page.Pending.add(row.Waiting())
+		page.Pending.n += int64(row.Pending)
+		page.Pending.estimated = page.Pending.estimated || row.Estimated
 		for _, k := range row.Kept {
 			switch k.State {
 			case store.StateDead:

@@ -33,7 +33,7 @@ type sinkPage struct {
 // laneRow is a lane of a sink.
 type laneRow struct {
 	store.LaneState
-	Pending int64
+	Pending string
 	Lag     time.Duration
 }
 
@@ -125,9 +125,9 @@ func lanesOf(m store.Membership, s store.SinkSample) (rows []laneRow) {
 		if l.Lane.Sink != s.Sink {
 			continue
 		}
-		row := laneRow{LaneState: l}
+		row := laneRow{LaneState: l, Pending: "0"}
 		if i := slices.IndexFunc(s.Lanes, func(of store.LaneSample) bool { return of.Lane == l.Lane.Number }); i >= 0 {
-			row.Pending, row.Lag = int64(s.Lanes[i].Pending), s.Lanes[i].Lag
+			row.Pending, row.Lag = admin.CountText(int64(s.Lanes[i].Pending), s.Lanes[i].Estimated), s.Lanes[i].Lag
 		}
 		rows = append(rows, row)
 	}

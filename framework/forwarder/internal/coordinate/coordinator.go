@@ -19,6 +19,7 @@ import (
 	"github.com/waybill-go/waybill/framework/forwarder/internal/dispatch"
 	"github.com/waybill-go/waybill/framework/forwarder/internal/feed"
 	"github.com/waybill-go/waybill/framework/forwarder/internal/policy"
+	"github.com/waybill-go/waybill/framework/forwarder/internal/presence"
 	"github.com/waybill-go/waybill/framework/forwarder/internal/session"
 	"github.com/waybill-go/waybill/framework/internal/pace"
 	"github.com/waybill-go/waybill/framework/notification"
@@ -68,6 +69,8 @@ type Config struct {
 	Lease           time.Duration
 	ShutdownTimeout time.Duration
 	Feed            *feed.Feed
+	// Gate says when deliveries may begin; nil: whenever a lane is leased.
+	Gate *presence.Gate
 	// Running returns what the heartbeats report about this forwarder; nil: nothing.
 	Running func() store.Running
 	// Members, if not nil, is called with the number of running forwarders when it changes.
@@ -91,6 +94,7 @@ type Coordinator struct {
 
 	uncut     map[string]bool // sinks whose cursors may not exist or have another number of lanes
 	heartbeat time.Time
+	term      presence.Term              // at the last heartbeat
 	reported  map[string]store.SinkState // in the last heartbeat
 	held      map[laneID]*held
 	paused    map[string]bool               // sinks paused by a person, as of the last look
@@ -248,14 +252,15 @@ func (k *Coordinator) look() error {
 		return err
 	}
 	me := store.Member{Owner: k.Owner, Sinks: k.delivers(), States: k.states()}
-	if began := time.Now(); began.Sub(k.heartbeat) >= k.Lease/3 || k.isNews(me.States) {
+	term := k.Gate.Term() // another one: this forwarder was evicted, and is no member any more
+	if began := time.Now(); began.Sub(k.heartbeat) >= k.Lease/3 || k.isNews(me.States) || k.term != term {
 		if k.Running != nil {
 			me.Running = k.Running()
 		}
 		if err := k.Store.Heartbeat(ctx, me, k.Lease); err != nil {
 			return err
 		}
-		k.heartbeat, k.reported = began, me.States
+		k.heartbeat, k.reported, k.term = began, me.States, term
 		if k.Grows {
 			k.uncutAll()
 		}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill/framework/event"
+	"github.com/waybill-go/waybill/framework/forwarder/internal/presence"
 	"github.com/waybill-go/waybill/framework/forwarder/internal/session"
 	"github.com/waybill-go/waybill/framework/forwarder/internal/settle"
 	"github.com/waybill-go/waybill/framework/internal/pace"
@@ -71,7 +72,7 @@ func (k *Coordinator) take(lane store.Lane, revision int64) error {
 	if k.held[id] != nil || k.isChanging(lane.Sink) || time.Now().Before(k.trouble[id].Until()) {
 		return nil
 	}
-	leased := time.Now()
+	leased, term := time.Now(), k.Gate.Term()
 	lease, err := k.acquire(lane)
 	if errors.Is(err, store.ErrLeaseHeld) || errors.Is(err, store.ErrLanes) {
 		return nil
@@ -88,7 +89,7 @@ func (k *Coordinator) take(lane store.Lane, revision int64) error {
 		what = "delivering in transactions"
 	}
 	failing := k.troubleWith(id, log.With("lane", lane.Number), what)
-	session := k.session(sink, lease, leased)
+	session := k.session(sink, lease, leased, term)
 	session.Revised, session.Begun = revised, failing.Over
 	session.Targets = k.Feed.Since(time.Now())
 	if sink.Shared {
@@ -111,10 +112,11 @@ func (k *Coordinator) take(lane store.Lane, revision int64) error {
 	return nil
 }
 
-// session returns a session with the fields that all lanes of the sink have in common.
-func (k *Coordinator) session(sink Sink, lease store.Lease, leased time.Time) *session.Session {
+// session returns a session with the fields that all lanes of the sink have in common. term is the term when
+// the lease was requested.
+func (k *Coordinator) session(sink Sink, lease store.Lease, leased time.Time, term presence.Term) *session.Session {
 	return &session.Session{
-		Store: k.Store, Dispatcher: sink.Dispatcher, Lease: lease, Leased: leased, TTL: k.Lease, Types: *lease.Types,
+		Store: k.Store, Dispatcher: sink.Dispatcher, Lease: lease, Leased: leased, TTL: k.Lease, Term: term, Types: *lease.Types,
 		Hooks: sink.Hooks, Observer: k.Observer, Prompt: sink.Prompt, Transactor: sink.Transactor, ShutdownTimeout: k.ShutdownTimeout,
 	}
 }

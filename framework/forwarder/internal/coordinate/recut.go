@@ -62,7 +62,7 @@ func (k *Coordinator) cut(wanted context.Context, sink Sink, lanes []store.LaneS
 			err = errors.Join(err, k.release(lease))
 		}
 	}()
-	leased := time.Now()
+	leased, term := time.Now(), k.Gate.Term()
 	for _, l := range lanes {
 		lease, err := k.acquire(l.Lane)
 		if err != nil {
@@ -81,7 +81,7 @@ func (k *Coordinator) cut(wanted context.Context, sink Sink, lanes []store.LaneS
 	}
 	sessions, stop := errgroup.WithContext(wanted)
 	for _, lease := range leases {
-		session := k.session(sink, lease, leased)
+		session := k.session(sink, lease, leased, term)
 		session.Targets = feed.Only(target)
 		sessions.Go(func() error { return session.Work(stop, k.stop, k.db) })
 	}

@@ -121,6 +121,8 @@ func (d *Dispatcher) take(c *call, size, slots int, now time.Time) {
 			d.queue.Done(it)
 			d.pending--
 			continue
+		case it.lane.isShut(it, now):
+			continue
 		case it.lane.verdicts != nil && d.endByVerdict(c, it, now):
 			continue
 		case d.parkIfDown(it, now):

@@ -208,9 +208,9 @@ func (d *Dispatcher) offer(it *item) {
 	d.wakeWorker()
 }
 
-// enqueue queues an item at the front or at the end. It returns false if the item is held, since its lane is suspended.
+// enqueue queues an item at the front or at the end. It returns false if the item is held.
 func (d *Dispatcher) enqueue(it *item, front bool) bool {
-	if it.lane.suspended {
+	if it.lane.holds() {
 		it.lane.held = append(it.lane.held, it)
 		return false
 	}

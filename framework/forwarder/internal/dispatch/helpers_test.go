@@ -11,6 +11,7 @@ import (
 	"github.com/waybill-go/waybill/framework/forwarder/internal/budget"
 	"github.com/waybill-go/waybill/framework/forwarder/internal/caller"
 	"github.com/waybill-go/waybill/framework/forwarder/internal/policy"
+	"github.com/waybill-go/waybill/framework/forwarder/internal/presence"
 	"github.com/waybill-go/waybill/framework/route"
 	"github.com/waybill-go/waybill/framework/settings"
 	"github.com/waybill-go/waybill/framework/store"
@@ -29,7 +30,7 @@ func idle(t *testing.T) *Dispatcher {
 
 // join starts the work on one of the sink's two lanes.
 func join(d *Dispatcher, lane int, epoch int64) *Lane {
-	return d.Join(context.Background(), store.Lease{Lane: store.NewLane("mail", lane, 2), Owner: "o", Epoch: epoch}, time.Now(), time.Minute)
+	return d.Join(context.Background(), store.Lease{Lane: store.NewLane("mail", lane, 2), Owner: "o", Epoch: epoch}, time.Now(), time.Minute, presence.Term{})
 }
 
 // next takes the next item, as a worker does.

@@ -12,6 +12,7 @@ import (
 	"github.com/waybill-go/waybill/framework/forwarder/internal/budget"
 	"github.com/waybill-go/waybill/framework/forwarder/internal/caller"
 	"github.com/waybill-go/waybill/framework/forwarder/internal/policy"
+	"github.com/waybill-go/waybill/framework/forwarder/internal/presence"
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/route"
 	"github.com/waybill-go/waybill/framework/settings"
@@ -36,7 +37,7 @@ func BenchmarkDispatchByKey(b *testing.B) {
 			})
 			d.workers = make([]*call, slots) // no worker is started, so only the benchmark takes items
 			d.watch.at = time.Now()          // set, so that it is not set again
-			l := d.Join(context.Background(), store.Lease{Lane: store.NewLane("nowhere", 0, 1)}, time.Now(), time.Hour)
+			l := d.Join(context.Background(), store.Lease{Lane: store.NewLane("nowhere", 0, 1)}, time.Now(), time.Hour, presence.Term{})
 			envelopes := make([]notification.Envelope, rows)
 			for i := range envelopes {
 				envelopes[i] = notification.Envelope{Offset: int64(i + 1)}

@@ -9,6 +9,7 @@ import (
 	"github.com/waybill-go/waybill/framework/event"
 	"github.com/waybill-go/waybill/framework/forwarder/internal/keyqueue"
 	"github.com/waybill-go/waybill/framework/forwarder/internal/memory"
+	"github.com/waybill-go/waybill/framework/forwarder/internal/presence"
 	"github.com/waybill-go/waybill/framework/forwarder/internal/window"
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/route"
@@ -37,7 +38,10 @@ type Lane struct {
 	over      error     // why the work on the lane has ended; its later results do not count
 	expires   time.Time // when the lease ends unless it is renewed
 	suspended bool      // no delivery begins while checkpoints fail
-	held      []*item   // items that may begin once the lane is no longer suspended
+	shut      bool      // no delivery begins while others may take this process for dead
+	held      []*item   // items that may begin once the lane is neither suspended nor shut
+	term      presence.Term
+	again     func() // reopen, which would be allocated for each item otherwise
 	inFlight  int
 	abandoned bool // deliveries in flight are not waited for any more
 
@@ -53,11 +57,11 @@ type Lane struct {
 	rounds // for sinks with transactions
 }
 
-// Join begins the work on a leased lane. leased is when the lease was requested. The end of ctx
-// cancels deliveries.
-func (d *Dispatcher) Join(ctx context.Context, lease store.Lease, leased time.Time, ttl time.Duration) *Lane {
+// Join begins the work on a leased lane. leased is when the lease was requested, and term the term at that
+// time. The end of ctx cancels deliveries.
+func (d *Dispatcher) Join(ctx context.Context, lease store.Lease, leased time.Time, ttl time.Duration, term presence.Term) *Lane {
 	l := &Lane{
-		dispatcher: d, lease: lease,
+		dispatcher: d, lease: lease, term: term,
 		log:       d.LogOf(lease.Lane.Database).With("lane", lease.Lane.Number),
 		deadlines: deadlines{parent: ctx},
 		expires:   leased.Add(ttl),
@@ -66,6 +70,7 @@ func (d *Dispatcher) Join(ctx context.Context, lease store.Lease, leased time.Ti
 		before:    before{lease.Settled, store.CountOffsets(lease.Settled)},
 		signals:   newSignals(),
 	}
+	l.again = l.reopen
 	l.out.Passed = l.before.isMet()
 	l.space = d.budget.Join(l.look)
 	d.mu.Lock()
@@ -282,7 +287,7 @@ func (l *Lane) end(it *item, s Settlement) {
 	case len(l.out.Settled) == plenty:
 		l.signal()
 		raise(l.plenty)
-	case !it.fromLog() || s.Parked != nil || s.Ask || l.full:
+	case !it.fromLog() || s.Parked != nil || s.Ask || l.needsRoom():
 		l.signal()
 	default:
 		l.signalSoon()
@@ -333,6 +338,32 @@ func (l *Lane) giveUpIfExpired(now time.Time) {
 	if expired(now, l.expires) {
 		l.giveUp(ErrLeaseExpired)
 	}
+}
+
+// isShut reports that others may take this process for dead, and holds the items of the lane until they no
+// longer may. If they have taken its leases, it gives up the lane.
+func (l *Lane) isShut(it *item, now time.Time) bool {
+	open, over := l.term.Check(now, l.again)
+	switch {
+	case open:
+		return false
+	case over:
+		l.giveUp(store.ErrLeaseLost)
+		l.dispatcher.pending--
+	default:
+		l.shut = true
+		l.held = append(l.held, it)
+		l.hold()
+	}
+	l.dispatcher.queue.Done(it)
+	return true
+}
+
+func (l *Lane) reopen() {
+	l.dispatcher.mu.Lock()
+	defer l.dispatcher.mu.Unlock()
+	l.shut = false
+	l.letGo()
 }
 
 // isEnding reports that no further delivery may begin.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/waybill-go/waybill/framework/forwarder/internal/presence"
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/store"
 )
@@ -76,4 +77,50 @@ func TestRowsThatBecomeDueWhileAPageIsReadAreParked(t *testing.T) {
 	require.Len(t, out.Settled, 1)
 	require.Equal(t, "meanwhile", out.Settled[0].Parked.Envelope.ID)
 	require.Equal(t, store.StateScheduled, out.Settled[0].Parked.State)
+}
+
+func TestALaneBeginsNothingWhileItsProcessMayBeTakenForDead(t *testing.T) {
+	t.Parallel()
+	d := idle(t)
+	d.settings.Parallelism.Threshold = 16
+	var gate presence.Gate
+	lease := store.Lease{Lane: store.NewLane("mail", 0, 1), Owner: "o", Epoch: 1}
+	l := d.Join(t.Context(), lease, time.Now(), time.Minute, gate.Term())
+	fill := func() (offsets []int64) {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		for c := (&call{}); ; c.reset() {
+			if d.take(c, 1, 16, time.Now()); len(c.items) == 0 {
+				return offsets
+			}
+			offsets = append(offsets, c.items[0].Offset)
+		}
+	}
+	page := func(offsets ...int64) (p store.Page) {
+		for _, offset := range offsets {
+			p.Envelopes = append(p.Envelopes, notification.Envelope{Offset: offset, ID: "n"})
+		}
+		return p
+	}
+	l.Add(page(1, 2))
+	require.Equal(t, []int64{1, 2}, fill())
+	gate.Promise(time.Now().Add(-time.Millisecond))
+	l.Add(page(3, 4))
+	require.Empty(t, fill())
+	l.Add(page(5))
+	require.Empty(t, fill())
+	l.Suspend()
+	gate.Promise(time.Now().Add(time.Minute))
+	require.Empty(t, fill(), "a checkpoint fails")
+	l.Continue()
+	require.Equal(t, []int64{3, 4, 5}, fill())
+	gate.Promise(time.Now().Add(-time.Millisecond))
+	l.Add(page(6, 7))
+	require.Empty(t, fill())
+	l.Suspend()
+	l.Continue()
+	require.Empty(t, fill(), "a checkpoint was written")
+	gate.Evicted()
+	require.Empty(t, fill())
+	require.ErrorIs(t, l.Take(nil).Over, store.ErrLeaseLost)
 }

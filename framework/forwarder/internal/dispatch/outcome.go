@@ -114,10 +114,15 @@ func (l *Lane) Extend(expires time.Time) {
 func (l *Lane) Continue() {
 	l.dispatcher.mu.Lock()
 	defer l.dispatcher.mu.Unlock()
-	if !l.suspended {
+	l.suspended = false
+	l.letGo()
+}
+
+// letGo queues the held items, unless the lane is still suspended or shut.
+func (l *Lane) letGo() {
+	if l.holds() {
 		return
 	}
-	l.suspended = false
 	held := l.held
 	l.held = nil
 	for _, it := range held {
@@ -144,6 +149,14 @@ func (l *Lane) suspend() {
 		return
 	}
 	l.suspended = true
+	l.hold()
+}
+
+// holds reports whether items are held instead of queued.
+func (l *Lane) holds() bool { return l.suspended || l.shut }
+
+// hold holds what is queued.
+func (l *Lane) hold() {
 	l.held = append(l.held, l.dispatcher.queue.Drop(func(it *item) bool { return it.lane == l })...)
 }
 

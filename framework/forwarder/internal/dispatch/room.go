@@ -52,7 +52,7 @@ func (l *Lane) hasRoom() (rows int) {
 		rows = 0
 	}
 	l.full = rows <= 0
-	if l.full {
+	if l.needsRoom() {
 		l.signal() // settled rows take room until they are written
 	}
 	if l.full && !waits {

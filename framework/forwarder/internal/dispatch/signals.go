@@ -16,6 +16,7 @@ func newSignals() signals {
 	dirty := s.dirty
 	s.linger.timer = time.AfterFunc(time.Hour, func() { raise(dirty) })
 	s.linger.timer.Stop()
+	s.linger.time = lingerTime
 	return s
 }
 
@@ -32,11 +33,11 @@ func (s *signals) look() { raise(s.room) }
 // signal signals that there is something to take.
 func (s *signals) signal() { raise(s.dirty) }
 
-// signalSoon is signal after lingerTime.
+// signalSoon is signal after the linger's time.
 func (s *signals) signalSoon() {
 	if !s.linger.runs {
 		s.linger.runs = true
-		s.linger.timer.Reset(lingerTime)
+		s.linger.timer.Reset(s.linger.time)
 	}
 }
 
@@ -46,7 +47,22 @@ const lingerTime = 25 * time.Millisecond
 
 type linger struct {
 	timer *time.Timer
+	time  time.Duration
 	runs  bool
+}
+
+// Linger makes settled rows of the log wait for others for some time, at least for lingerTime, before
+// they are written.
+func (l *Lane) Linger(d time.Duration) {
+	l.dispatcher.mu.Lock()
+	defer l.dispatcher.mu.Unlock()
+	l.linger.time = max(d, lingerTime)
+}
+
+// needsRoom reports that what is settled is written at once, since the reader waits for its room. If
+// checkpoints are costly, it is written only once that makes a quarter of the room.
+func (l *Lane) needsRoom() bool {
+	return l.full && (l.linger.time == lingerTime || len(l.out.Settled) >= l.rows/4)
 }
 
 func (l *linger) stop() {

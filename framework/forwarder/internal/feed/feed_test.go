@@ -402,12 +402,13 @@ func TestALaneThatMustEndDoesNotWaitForARound(t *testing.T) {
 type growing struct {
 	*log
 	looks int
+	rows  int // more at each look; 0: 1
 }
 
 func (g *growing) Probe(context.Context) (store.Target, error) {
 	time.Sleep(300 * time.Microsecond)
 	g.looks++
-	return target{g.looks, g.life}, nil
+	return target{g.looks * max(1, g.rows), g.life}, nil
 }
 
 func TestALaneGetsNoTargetFromBeforeItsLease(t *testing.T) {
@@ -429,18 +430,30 @@ func TestALaneGetsNoTargetFromBeforeItsLease(t *testing.T) {
 	})
 }
 
+// looksOf runs the feed of a log that grows by some rows with each look, which takes 0.3 ms. It returns how many looks a
+// second has.
+func looksOf(t *testing.T, rows int, unannounced bool, pollMin time.Duration) (n int) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		l := &growing{log: &log{}, rows: rows}
+		f := feed.New(feed.Config{Log: l, PollMin: pollMin, PollMax: time.Second, Unannounced: unannounced, PageRows: 10, Logger: slog.New(slog.DiscardHandler)})
+		ctx, stop := context.WithTimeout(t.Context(), time.Second)
+		defer stop()
+		f.Run(ctx)
+		n = l.looks
+	})
+	return n
+}
+
 func TestWithoutAnnouncementsLooksTakeATenthOfTheTime(t *testing.T) {
-	looks := func(unannounced bool) (n int) {
-		synctest.Test(t, func(t *testing.T) {
-			l := &growing{log: &log{}}
-			f := feed.New(feed.Config{Log: l, PollMin: time.Millisecond, PollMax: time.Second, Unannounced: unannounced, PageRows: 10, Logger: slog.New(slog.DiscardHandler)})
-			ctx, stop := context.WithTimeout(t.Context(), time.Second)
-			defer stop()
-			f.Run(ctx)
-			n = l.looks
-		})
-		return n
-	}
-	require.InDelta(t, 1000/3.3, looks(true), 10)
-	require.InDelta(t, 1000/1.3, looks(false), 20)
+	require.InDelta(t, 1000/3.3, looksOf(t, 1, true, time.Millisecond), 10)
+	require.InDelta(t, 1000/1.3, looksOf(t, 1, false, time.Millisecond), 20)
+}
+
+// Under load the feed neither waits for announcements nor looks for each commit.
+func TestALookThatFindsSeveralRowsIsFollowedByAnotherAfterARestForThem(t *testing.T) {
+	const poll = 500 * time.Millisecond // after the first look
+	require.LessOrEqual(t, looksOf(t, 1, false, poll), 3, "a lone row: the next look waits for an announcement")
+	require.InDelta(t, 500/1.1, looksOf(t, 3, false, poll), 20)
+	require.InDelta(t, 500/5.3, looksOf(t, 500, false, poll), 5)
 }

@@ -48,6 +48,7 @@ type Bench struct {
 	OnHeldKeys   func(ctx context.Context, after string) ([]store.HeldKey, error)
 	OnPage       func()
 	Asked        time.Time // Page.Asked of all pages; zero: the engine sets it
+	Old          int       // of OldVersions
 	Answer       func(ctx context.Context, d *notification.Delivery) error
 
 	t     *testing.T
@@ -139,6 +140,9 @@ func (b *Bench) Checkpoint(ctx context.Context, c store.Checkpoint) error {
 	}
 	return b.OnCheckpoint(ctx, c, next)
 }
+
+// OldVersions returns Old.
+func (b *Bench) OldVersions() int { return b.Old }
 
 // Due calls OnDue, then the store.
 func (b *Bench) Due(ctx context.Context, q store.DueQuery) ([]store.Parked, time.Time, error) {

@@ -45,7 +45,10 @@ type Bounded struct {
 	sinks map[string]bound
 }
 
-var _ Store = (*Bounded)(nil)
+var (
+	_ Store           = (*Bounded)(nil)
+	_ store.Presences = (*Bounded)(nil)
+)
 
 // New bounds a store to a number of connections, at least Least, including the feed's.
 func New(s Store, connections int) *Bounded {
@@ -208,3 +211,16 @@ func (b *Bounded) Membership(ctx context.Context) (m store.Membership, err error
 
 // KeepsReceipts implements store.Deliveries. It runs no statement.
 func (b *Bounded) KeepsReceipts() bool { return b.store.KeepsReceipts() }
+
+// OldVersions implements store.Deliveries. It runs no statement.
+func (b *Bounded) OldVersions() int { return b.store.OldVersions() }
+
+// OpenPresence implements store.Presences. Neither the session nor its few statements wait for a bound: while
+// the others used up the connections, they would take this process for dead.
+func (b *Bounded) OpenPresence(ctx context.Context, owner string) (store.Presence, error) {
+	opener, ok := b.store.(store.Presences)
+	if !ok {
+		return nil, store.ErrNoPresence
+	}
+	return opener.OpenPresence(ctx, owner)
+}

@@ -15,6 +15,7 @@ import (
 	"github.com/waybill-go/waybill/framework/forwarder/internal/feed"
 	"github.com/waybill-go/waybill/framework/forwarder/internal/named"
 	"github.com/waybill-go/waybill/framework/forwarder/internal/policy"
+	"github.com/waybill-go/waybill/framework/forwarder/internal/presence"
 	"github.com/waybill-go/waybill/framework/forwarder/internal/settle"
 	"github.com/waybill-go/waybill/framework/internal/pace"
 	"github.com/waybill-go/waybill/framework/notification"
@@ -37,6 +38,8 @@ type Session struct {
 	// Leased is when the lease was requested.
 	Leased time.Time
 	TTL    time.Duration
+	// Term is the term at that time; the zero value if there is no presence.
+	Term presence.Term
 	// Types are the types that go to the sink.
 	Types notification.TypeFilter
 	// Targets say how far to read.
@@ -77,7 +80,7 @@ func (s *Session) Work(stop, shutdown, db context.Context) error {
 	s.log = s.Dispatcher.LogOf(s.Lease.Lane.Database).With("lane", s.Lease.Lane.Number)
 	deliveries, cutOff := context.WithCancel(context.WithoutCancel(stop))
 	defer cutOff()
-	s.lane = s.Dispatcher.Join(deliveries, s.Lease, s.Leased, s.TTL)
+	s.lane = s.Dispatcher.Join(deliveries, s.Lease, s.Leased, s.TTL, s.Term)
 	defer s.lane.Leave()
 	config := settle.Config{
 		Store: s.Store, Lane: s.lane, Lease: s.Lease, Leased: s.Leased, TTL: s.TTL,

@@ -109,6 +109,14 @@ func New(c Config) *Checkpointer {
 // and fast databases. It adds to what a crash repeats, but delays no delivery.
 var rest = pace.Rest{Times: 4, Most: time.Second}
 
+// Each checkpoint looks at all versions of its cursor that a held snapshot keeps, and adds one. So settled
+// rows of the log wait for it for perOldVersion for each of them, and mostLinger at most: from 10,000
+// versions on, a lane adds one in a second.
+const (
+	perOldVersion = 100 * time.Microsecond
+	mostLinger    = time.Second
+)
+
 // Run settles until stop is done, then writes the last checkpoint and returns nil. It returns an
 // error when the lease is lost or db is done. db bounds all use of the database.
 func (c *Checkpointer) Run(stop, db context.Context) error {
@@ -128,7 +136,7 @@ func (c *Checkpointer) Run(stop, db context.Context) error {
 			c.await(stop, timer)
 			continue
 		}
-		if pause := rest.After(took + time.Since(began)); pause > 0 {
+		if pause := min(rest.After(took+time.Since(began)), time.Until(c.renewBy())); pause > 0 {
 			timer.Reset(pause)
 			select {
 			case <-stop.Done():
@@ -195,6 +203,9 @@ func (c *Checkpointer) finish(db context.Context) error {
 	}
 }
 
+// renewBy is when the lease should be renewed.
+func (c *Checkpointer) renewBy() time.Time { return c.renewed.Add(c.TTL / 3) }
+
 // untilNext returns how long to wait if nothing is settled meanwhile.
 func (c *Checkpointer) untilNext() time.Duration {
 	ask := c.comparison.next()
@@ -207,7 +218,7 @@ func (c *Checkpointer) untilNext() time.Duration {
 	if ask.Before(c.askAt) {
 		ask = c.askAt
 	}
-	next := c.renewed.Add(c.TTL / 3) // renewing the lease does not wait for askAt
+	next := c.renewBy() // it does not wait for askAt
 	if c.Prompt {
 		look := time.Now().Add(promptAfter) // a page without rows does not signal dirty
 		if c.moved {
@@ -238,7 +249,7 @@ func (c *Checkpointer) checkpoint(ctx context.Context) (took time.Duration, err 
 	if err := c.take(); err != nil {
 		return 0, err
 	}
-	due := c.renewed.Add(c.TTL / 3)
+	due := c.renewBy()
 	if c.Prompt && c.moved && c.written.Add(promptAfter).Before(due) {
 		due = c.written.Add(promptAfter)
 	}

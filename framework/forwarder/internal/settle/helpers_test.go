@@ -10,6 +10,7 @@ import (
 
 	"github.com/waybill-go/waybill/framework/forwarder/internal/dispatch"
 	"github.com/waybill-go/waybill/framework/forwarder/internal/lanetest"
+	"github.com/waybill-go/waybill/framework/forwarder/internal/presence"
 	"github.com/waybill-go/waybill/framework/forwarder/internal/settle"
 )
 
@@ -17,7 +18,7 @@ import (
 func begin(t *testing.T, b *lanetest.Bench, adjust ...func(*settle.Config)) (*settle.Checkpointer, *dispatch.Lane) {
 	leased := time.Now()
 	deliveries, cutOff := context.WithCancel(context.WithoutCancel(t.Context()))
-	l := b.Dispatcher.Join(deliveries, b.Lease, leased, lanetest.TTL)
+	l := b.Dispatcher.Join(deliveries, b.Lease, leased, lanetest.TTL, presence.Term{})
 	t.Cleanup(func() {
 		l.Close(0, cutOff)
 		l.Leave()

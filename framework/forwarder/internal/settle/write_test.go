@@ -6,11 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/waybill-go/waybill/framework/forwarder/internal/lanetest"
@@ -138,6 +140,25 @@ func TestASlowRenewalDelaysNothing(t *testing.T) {
 		require.NoError(t, c.Restore(t.Context()))
 		l.Add(b.Read(1))
 		require.Equal(t, []string{"a"}, b.Given())
+	})
+}
+
+func TestALeaseIsRenewedInTimeAfterASlowCheckpoint(t *testing.T) {
+	t.Parallel()
+	lanetest.Run(t, func(t *testing.T, b *lanetest.Bench) {
+		const ttl = 1500 * time.Millisecond // a rest takes up to a second
+		var renewals atomic.Int64
+		last := time.Now() // is the checkpointer's
+		b.OnCheckpoint = func(ctx context.Context, _ store.Checkpoint, next func() error) error {
+			renewals.Add(1)
+			assert.LessOrEqual(t, time.Since(last), ttl/3)
+			last = time.Now()
+			return errors.Join(lanetest.Sleep(ctx, ttl/5), next())
+		}
+		c, _ := begin(t, b, func(c *settle.Config) { c.TTL = ttl })
+		run(t, c)
+		time.Sleep(10 * ttl)
+		require.GreaterOrEqual(t, renewals.Load(), int64(25))
 	})
 }
 
@@ -301,4 +322,54 @@ func TestNoDeliveryBeginsWhileTheDatabaseIsSilent(t *testing.T) {
 		time.Sleep(time.Second)
 		require.Contains(t, b.Given(), "unwritten")
 	})
+}
+
+func TestSettledRowsWaitForTheirCheckpointWhileOldVersionsAreKept(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		old   int
+		fails bool
+		after time.Duration // the second row is settled
+	}{
+		"none":                    {old: 0, after: 25 * time.Millisecond},
+		"a few":                   {old: 200, after: 25 * time.Millisecond},
+		"many":                    {old: 3000, after: 300 * time.Millisecond},
+		"a million":               {old: 1_000_000, after: time.Second},
+		"what is parked does not": {old: 1_000_000, fails: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			lanetest.Run(t, func(t *testing.T, b *lanetest.Bench) {
+				b.Append("first", "second")
+				b.Old = c.old
+				var mu sync.Mutex
+				var written []time.Time
+				b.OnCheckpoint = func(_ context.Context, k store.Checkpoint, next func() error) error {
+					if k.Number > 0 {
+						mu.Lock()
+						written = append(written, time.Now())
+						mu.Unlock()
+					}
+					return next()
+				}
+				b.Answer = func(_ context.Context, d *notification.Delivery) error {
+					if c.fails && d.ID == "second" {
+						return errors.New("not now")
+					}
+					return nil
+				}
+				checkpointer, l := begin(t, b)
+				run(t, checkpointer)
+				l.Add(b.Read(1))
+				time.Sleep(2 * time.Second)
+				settled := time.Now()
+				l.Add(b.Read(1))
+				time.Sleep(2 * time.Second)
+				mu.Lock()
+				defer mu.Unlock()
+				require.GreaterOrEqual(t, len(written), 2)
+				require.Equal(t, c.after, written[1].Sub(settled))
+			})
+		})
+	}
 }

@@ -82,7 +82,7 @@ func TestLossesFailTheBench(t *testing.T) {
 
 func TestABenchWithoutMoreDeliveriesFails(t *testing.T) {
 	t.Parallel()
-	b := &bench{config: Config{}.withDefaults(), progress: quiet(), stalled: 2 * time.Second}
+	b := &bench{config: Config{}.withDefaults(), progress: quiet(), stalled: 8 * time.Second}
 	var err error
 	b.database, err = openDatabase(t.Context(), b.config, t.TempDir())
 	require.NoError(t, err)
@@ -99,7 +99,7 @@ func TestABenchWithoutMoreDeliveriesFails(t *testing.T) {
 	}}
 	_, checks, err := b.deliverAll(t.Context(), named, 50, []destination{refuses}, nil)
 	require.ErrorIs(t, err, errStalled)
-	require.ErrorContains(t, err, "partner accepted 49 of 50 notifications, and then none for 2s; one failed: ")
+	require.ErrorContains(t, err, "partner accepted 49 of 50 notifications, and then none for 8s; one failed: ")
 	require.ErrorContains(t, err, "not this one")
 	require.Equal(t, []result.Check{{Sink: "partner", Counted: countedReceipts, Expected: 50, Arrived: 49, Lost: 1}}, checks)
 }

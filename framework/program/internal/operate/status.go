@@ -26,7 +26,8 @@ func newStatus(p *command.Invocation) *cobra.Command {
 		Long: `Show the end of the log, the cursors of each sink in each lane, how many deliveries are
 parked, and the running forwarders. It changes nothing.
 
-PENDING counts the rows of a sink's types that the sink has not settled yet. Without
+PENDING counts the rows of a sink's types that the sink has not settled yet. With more
+than 10,000 in all lanes of the sink it is an estimate, such as ≈ 1,240,000. Without
 routes to the sink, or without a configuration, it counts rows of all types, and a line
 below says so.
 
@@ -106,7 +107,7 @@ func printStatus(w io.Writer, state store.Status, troubles []admin.Trouble, now 
 
 	cursors := command.NewTable(w, "sink", "lane", "pending", "owner", "lease left")
 	for _, c := range state.Cursors {
-		cursors.AppendRow(table.Row{c.Sink, c.Lane, pending(c), command.OrDash(c.Owner), leaseText(c, now)})
+		cursors.AppendRow(table.Row{c.Sink, c.Lane, admin.CountText(int64(c.Pending), c.Estimated), command.OrDash(c.Owner), leaseText(c, now)})
 	}
 	if len(state.Cursors) == 0 {
 		terminal.Println(w, "no cursors: no forwarder has run yet")
@@ -124,7 +125,7 @@ func printStatus(w io.Writer, state store.Status, troubles []admin.Trouble, now 
 	for _, c := range state.Parked {
 		count := any(c.Count)
 		if c.Count >= store.ParkedLimit {
-			count = pendingText(int(c.Count))
+			count = strconv.Itoa(store.ParkedLimit) + "+"
 		}
 		parked.AppendRow(table.Row{c.Sink, c.State, count})
 	}
@@ -164,21 +165,6 @@ func countedWhole(cursors []store.CursorStatus) (sinks []string) {
 		}
 	}
 	return sinks
-}
-
-// pending returns how many rows a cursor has not settled, with a + if more were not counted.
-func pending(c store.CursorStatus) string {
-	if c.Uncounted {
-		return strconv.Itoa(c.Pending) + "+"
-	}
-	return pendingText(c.Pending)
-}
-
-func pendingText(pending int) string {
-	if pending >= store.PendingLimit {
-		return strconv.Itoa(store.PendingLimit) + "+"
-	}
-	return strconv.Itoa(pending)
 }
 
 // leaseText returns how long a lease lasts by this machine's clock. The lease itself follows

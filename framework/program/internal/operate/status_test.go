@@ -11,7 +11,7 @@ import (
 	"github.com/waybill-go/waybill/framework/store"
 )
 
-func TestStatusStopsCounting(t *testing.T) {
+func TestStatusSaysWhatIsAnEstimate(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
 	noon := time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
@@ -19,7 +19,7 @@ func TestStatusStopsCounting(t *testing.T) {
 	printStatus(&b, store.Status{
 		LastOffset: 7,
 		Cursors: []store.CursorStatus{
-			{Sink: "mail", Lane: 1, Pending: store.PendingLimit, Owner: "a/1/x", LeaseUntil: now.Add(-time.Second)},
+			{Sink: "mail", Lane: 1, Pending: 1_237_461, Estimated: true, Owner: "a/1/x", LeaseUntil: now.Add(-time.Second)},
 			{Sink: "mail", Lane: 2, Pending: store.PendingLimit - 1},
 		},
 		Parked: []store.ParkedCount{{Sink: "mail", State: store.StateBlocked, Count: 12}},
@@ -35,9 +35,9 @@ func TestStatusStopsCounting(t *testing.T) {
 	require.Equal(t, `last offset: 7
 oldest row:  3, of 2026-01-02 12:00:00Z
 
- SINK  LANE  PENDING  OWNER  LEASE LEFT
- mail     1  10000+   a/1/x  expired
- mail     2  9999     -      -
+ SINK  LANE  PENDING      OWNER  LEASE LEFT
+ mail     1  ≈ 1,240,000  a/1/x  expired
+ mail     2  9,999        -      -
 
  SINK  PARKED   COUNT
  mail  blocked     12

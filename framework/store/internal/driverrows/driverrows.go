@@ -20,8 +20,9 @@ import (
 type Format struct {
 	// Drivers names the drivers whose values can be read, for errors.
 	Drivers string
-	// Time decodes a time that the driver returns as bytes.
+	// Time decodes a time that the driver returns as bytes, Text one that it returns as text.
 	Time func(value []byte) (time.Time, error)
+	Text func(value string) (time.Time, error)
 }
 
 // Query runs a query on one connection and passes each row to a function: nil, int64, string, []byte,
@@ -140,6 +141,12 @@ func (v *Values) Time() time.Time {
 		return notification.ClampTime(value)
 	case []byte:
 		t, err := v.format.Time(value)
+		if err != nil {
+			v.failed(err)
+		}
+		return notification.ClampTime(t)
+	case string:
+		t, err := v.format.Text(value)
 		if err != nil {
 			v.failed(err)
 		}

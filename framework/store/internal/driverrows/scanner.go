@@ -45,21 +45,21 @@ func (f *Format) Scanner(rows int) *Scanner {
 func (s *Scanner) Scan(row []driver.Value) (rest *Values, err error) {
 	v := s.format.Values(row)
 	e := notification.Envelope{
-		Offset:  v.Integer(),
-		Slot:    int(v.Integer()),
-		ID:      v.Text(),
-		Type:    s.shareType(v),
-		Version: int(v.Integer()),
-		Key:     v.Text(),
+		Offset: v.Integer(),
+		Slot:   int(v.Integer()),
+		ID:     v.Text(),
 	}
+	e.Type, _ = shared(v, s.types, func(name string) string { return name })
+	e.Version, e.Key = int(v.Integer()), v.Text()
 	e.OccurredOn, e.DeliverAt = v.Time(), v.Time()
-	metadata, payload := v.Bytes(), v.Bytes()
+	var metadata int
+	e.Metadata, metadata = shared(v, s.metadata, func(text string) notification.Metadata { return store.DecodeMetadata([]byte(text)) })
+	payload := v.Bytes()
 	if v.err != nil {
 		return nil, fmt.Errorf("offset %d: %w", e.Offset, v.err)
 	}
-	e.Metadata = s.shareMetadata(metadata)
 	e.Payload = s.keep(payload)
-	size := len(e.Payload) + len(e.Key) + len(e.ID) + len(metadata) + envelopeBytes
+	size := len(e.Payload) + len(e.Key) + len(e.ID) + metadata + envelopeBytes
 	s.Bytes += size
 	s.lastTwo[len(s.Envelopes)%2] = size
 	s.Envelopes = append(s.Envelopes, e)
@@ -75,34 +75,27 @@ func (s *Scanner) RowBytes() int {
 // Last returns the envelope of the last row. There must be one.
 func (s *Scanner) Last() notification.Envelope { return s.Envelopes[len(s.Envelopes)-1] }
 
-func (s *Scanner) shareType(v *Values) string {
-	if name, ok := v.left[0].([]byte); ok {
-		if known, ok := s.types[string(name)]; ok { // the compiler does not copy name here
+// shared reads a column with few values. first makes something of each of them once.
+func shared[T any](v *Values, known map[string]T, first func(text string) T) (made T, size int) {
+	if text, ok := v.left[0].([]byte); ok {
+		if made, ok := known[string(text)]; ok { // the compiler does not copy text here
 			v.next()
-			return known
+			return made, len(text)
 		}
 	}
-	name := v.Text()
-	if known, ok := s.types[name]; ok {
-		return known
+	text := v.Text()
+	made, ok := known[text]
+	if !ok {
+		made = first(text)
+		known[text] = made
 	}
-	s.types[name] = name
-	return name
+	return made, len(text)
 }
 
-// shareMetadata decodes the metadata column, once for all rows with the same value.
-func (s *Scanner) shareMetadata(raw []byte) notification.Metadata {
-	if m, known := s.metadata[string(raw)]; known {
-		return m
-	}
-	m := store.DecodeMetadata(raw)
-	s.metadata[string(raw)] = m
-	return m
-}
-
-// keep copies a payload, since the driver reuses it. No copy can grow into the next one.
+// keep copies a payload, since the driver reuses it. No copy can grow into the next
+// one, and none is nil.
 func (s *Scanner) keep(payload []byte) []byte {
-	if len(payload) > cap(s.chunk)-len(s.chunk) {
+	if s.chunk == nil || len(payload) > cap(s.chunk)-len(s.chunk) {
 		// Room for the expected rows, if they are like this one.
 		rows := max(1, cap(s.Envelopes)-len(s.Envelopes))
 		s.chunk = make([]byte, 0, max(len(payload), min(chunkBytes, rows*len(payload))))

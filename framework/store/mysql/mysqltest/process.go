@@ -11,7 +11,7 @@ import (
 
 	"github.com/go-sql-driver/mysql"
 
-	"github.com/waybill-go/waybill/framework/store/internal/testserver"
+	"github.com/waybill-go/waybill/framework/internal/testserver"
 )
 
 func launch(ctx context.Context, b binaries, options Options) (*testserver.Process, error) {

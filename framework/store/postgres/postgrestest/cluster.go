@@ -14,7 +14,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/waybill-go/waybill/framework/store/internal/testserver"
+	"github.com/waybill-go/waybill/framework/internal/testserver"
 )
 
 // superuser is the only role of a throwaway cluster.

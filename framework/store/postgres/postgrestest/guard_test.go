@@ -40,7 +40,7 @@ func TestKilledProcessLeavesNothing(t *testing.T) {
 	require.Eventually(t, func() bool {
 		_, err := os.Stat(folder)
 		return errors.Is(err, os.ErrNotExist) && !runs(t, postmaster, folder)
-	}, 20*time.Second, 20*time.Millisecond)
+	}, time.Minute, 20*time.Millisecond)
 	requireEmpty(t, dir)
 }
 

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/waybill-go/waybill/framework/store/internal/testserver"
+	"github.com/waybill-go/waybill/framework/internal/testserver"
 )
 
 // StartPooler starts a PgBouncer in front of the server of a URL, which pools transactions over the
@@ -84,7 +84,7 @@ ignore_startup_parameters = extra_float_digits
 
 // awaitPort waits until a process listens at an address, or until ended is closed.
 func awaitPort(address string, ended <-chan struct{}) error {
-	late := time.After(10 * time.Second)
+	late := time.After(time.Minute)
 	for {
 		if conn, err := net.Dial("tcp", address); err == nil {
 			return conn.Close()

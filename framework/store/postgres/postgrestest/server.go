@@ -29,7 +29,7 @@ import (
 
 	"github.com/lib/pq"
 
-	"github.com/waybill-go/waybill/framework/store/internal/testserver"
+	"github.com/waybill-go/waybill/framework/internal/testserver"
 )
 
 // Variable is the environment variable that names a server to use instead of a temporary cluster, by a

@@ -5,7 +5,7 @@ import (
 	"database/sql"
 	"testing"
 
-	"github.com/waybill-go/waybill/framework/store/internal/testserver"
+	"github.com/waybill-go/waybill/framework/internal/testserver"
 )
 
 // shared is the server of all tests of this process.

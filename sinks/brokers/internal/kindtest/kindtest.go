@@ -28,8 +28,9 @@ import (
 const (
 	// Patience limits each wait of a test, such as for the start of a broker.
 	Patience = 2 * time.Minute
-	// timeout is the setting timeout of the sinks.
-	timeout = time.Second
+	// timeout is the setting timeout of the sinks, and silence that of sinks whose broker never answers.
+	timeout = 15 * time.Second
+	silence = time.Second
 )
 
 // Subject is the kind under test, and its broker.
@@ -83,26 +84,26 @@ func Decode(t *testing.T, settings string) func(any) error {
 	return document.Content[0].Decode
 }
 
-func (s Subject) settings(url string) string {
+func (s Subject) settings(url string, timeout time.Duration) string {
 	return s.Settings(url) + "\ntimeout: " + timeout.String()
 }
 
 func (s Subject) testContract(t *testing.T) {
-	sinkAt := func(t *testing.T, url string) sinks.Sink {
-		return build(t, s.Kind, sinks.Instance{Name: "contract"}, s.settings(url))
+	sinkAt := func(t *testing.T, url string, timeout time.Duration) sinks.Sink {
+		return build(t, s.Kind, sinks.Instance{Name: "contract"}, s.settings(url, timeout))
 	}
 	var published func() []*message.Message
 	sinktest.Run(t, sinktest.Subject{
 		New: func(t *testing.T) sinks.Sink {
 			published = s.Watch(t)
-			return sinkAt(t, s.Server.URL)
+			return sinkAt(t, s.Server.URL, timeout)
 		},
 		Received: func(t *testing.T) []notification.Envelope { return Envelopes(published()) },
 		Refused:  s.Refused,
 		Broken: map[sinks.Class]func(*testing.T) sinks.Sink{
-			sinks.ClassUnavailable: func(t *testing.T) sinks.Sink { return sinkAt(t, at(t, s.Server.URL, servertest.Unused(t))) },
+			sinks.ClassUnavailable: func(t *testing.T) sinks.Sink { return sinkAt(t, at(t, s.Server.URL, servertest.Unused), timeout) },
 		},
-		Stuck:    func(t *testing.T) sinks.Sink { return sinkAt(t, at(t, s.Server.URL, servertest.Silent(t))) },
+		Stuck:    func(t *testing.T) sinks.Sink { return sinkAt(t, at(t, s.Server.URL, servertest.Silent(t)), silence) },
 		Receipts: true,
 	})
 }
@@ -144,56 +145,59 @@ func (s Subject) testPassword(t *testing.T) {
 // testSilence freezes the broker: connections stay open, but there are no answers.
 func (s Subject) testSilence(t *testing.T) {
 	s.Watch(t)
-	sink := New(t, s.Kind, sinks.Instance{}, s.settings(s.Server.URL))
-	_, err := sink.Deliver(t.Context(), sinktest.NewDelivery(1))
-	require.NoError(t, err)
+	sink := New(t, s.Kind, sinks.Instance{}, s.settings(s.Server.URL, silence))
+	answers := func() bool {
+		_, err := sink.Deliver(t.Context(), sinktest.NewDelivery(1))
+		return err == nil
+	}
+	require.Eventually(t, answers, Patience, 20*time.Millisecond)
 
 	require.NoError(t, s.Server.Freeze())
+	var err error
 	for err == nil { // the broker may still answer until the signal arrives
 		_, err = sink.Deliver(t.Context(), sinktest.NewDelivery(2))
 	}
 	require.NoError(t, s.Server.Thaw())
 	require.Equal(t, sinks.ClassUnavailable, sinktest.Class(err), "%v", err)
 
-	require.Eventually(t, func() bool {
-		_, err := sink.Deliver(t.Context(), sinktest.NewDelivery(3))
-		return err == nil
-	}, Patience, 20*time.Millisecond, "the sink should recover")
+	require.Eventually(t, answers, Patience, 20*time.Millisecond, "the sink should recover")
 }
 
 // testDeath kills the broker during deliveries of one key, and retries them as the engine does.
 func (s Subject) testDeath(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), Patience)
-	defer cancel()
 	published := s.Watch(t)
-	sink := New(t, s.Kind, sinks.Instance{}, s.settings(s.Server.URL))
+	sink := New(t, s.Kind, sinks.Instance{}, s.settings(s.Server.URL, silence))
 	var sent []string
 	killed := make(chan error, 1)
-	deliver := func(n int) (failures int) {
+	killing, restarted := false, false
+	deliver := func(n int) {
 		d := sinktest.NewDelivery(n)
 		d.Key = "one"
 		sent = append(sent, d.ID)
+		begun := time.Now()
 		for {
-			_, err := sink.Deliver(ctx, d)
+			_, err := sink.Deliver(t.Context(), d)
 			if err == nil {
-				return failures
+				return
 			}
-			require.NoError(t, ctx.Err())
 			require.Equal(t, sinks.ClassUnavailable, sinktest.Class(err), "%v", err)
-			if failures++; failures == 1 {
+			require.Less(t, time.Since(begun), 2*Patience, "the last delivery: %v\nthe broker: %s", err, s.Server.LastLines())
+			if killing && !restarted {
+				restarted = true
 				require.NoError(t, <-killed)
-				require.NoError(t, s.Server.Start(ctx))
+				require.NoError(t, s.Server.Start(t.Context()))
 			}
+			time.Sleep(50 * time.Millisecond) // so that the broker can start
 		}
 	}
 	const half, all = 40, 80
 	for n := range half {
 		deliver(n)
 	}
+	killing = true
 	go func() { killed <- s.Server.Kill() }()
-	failures := 0
-	for n := half; failures == 0 || n < all; n++ { // until one of them has failed
-		failures += deliver(n)
+	for n := half; !restarted || n < all; n++ { // until one of them has failed
+		deliver(n)
 	}
 
 	var got []string
@@ -215,7 +219,7 @@ func (s Subject) testTLS(t *testing.T) {
 	issuer := certtest.New()
 	authority := certtest.Write(t.TempDir(), issuer.Certificate)
 	address := decrypt(t, issuer.Issue("127.0.0.1"), u.Host)
-	settings := s.settings(s.Encrypted(at(t, s.Server.URL, address)))
+	settings := s.settings(s.Encrypted(at(t, s.Server.URL, address)), timeout)
 
 	_, err = New(t, s.Kind, sinks.Instance{}, settings).Deliver(t.Context(), sinktest.NewDelivery(1))
 	require.Equal(t, sinks.ClassUnavailable, sinktest.Class(err), "%v", err)
@@ -275,7 +279,7 @@ func (s Subject) testDial(t *testing.T) {
 		require.NoError(t, err)
 		dialled = u.Host
 		return (&net.Dialer{}).DialContext(ctx, network, u.Host)
-	}}, s.settings(at(t, s.Server.URL, "192.0.2.1:1")))
+	}}, s.settings(at(t, s.Server.URL, "192.0.2.1:1"), timeout))
 	_, err := sink.Deliver(t.Context(), sinktest.NewDelivery(1))
 	require.NoError(t, err)
 	require.NotEmpty(t, dialled)

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"path/filepath"
@@ -165,10 +167,15 @@ func TestValuesThatTheChartDoesNotHaveAreRefused(t *testing.T) {
 	}
 }
 
+// freeAddress returns a local address at which nothing listens. Its port is below those that systems assign to
+// connections and listeners, so that none takes it before it is used.
 func freeAddress(t *testing.T) string {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	defer listener.Close()
-	return listener.Addr().String()
+	for {
+		address := fmt.Sprintf("127.0.0.1:%d", 20000+rand.IntN(12000))
+		if listener, err := net.Listen("tcp", address); err == nil {
+			require.NoError(t, listener.Close())
+			return address
+		}
+	}
 }

@@ -110,7 +110,7 @@ func (t *Acts) replay(ctx context.Context, tx *sql.Tx, b store.ReplayBatch) (res
 		SELECT ?, {envelope}, CASE WHEN early THEN 'scheduled' WHEN waits THEN 'blocked' ELSE 'retrying' END, 0,
 			CASE WHEN early THEN `+d.DueTime(`deliver_at`)+` WHEN waits THEN NULL ELSE `+onceNow+` END
 		FROM (SELECT {envelope}, early, "key" <> '' AND (row_number() OVER (PARTITION BY "key", early ORDER BY "offset") > 1 OR held) AS waits
-			FROM (SELECT {envelope}, deliver_at IS NOT NULL AND `+d.LogTime(`deliver_at`)+` > `+d.LogTime(onceNow)+` AS early, ? AS held FROM ?) o) replayed`, b.Sink, keyHeld(b.Sink), rows)
+			FROM (SELECT {logged}, deliver_at IS NOT NULL AND `+d.LogTime(`deliver_at`)+` > `+d.LogTime(onceNow)+` AS early, ? AS held FROM ?) o) replayed`, b.Sink, keyHeld(b.Sink), rows)
 	each := func(rows *sql.Rows) error { // in no particular order
 		var offset int64
 		err := rows.Scan(&offset)

@@ -337,7 +337,7 @@ func (t *Acts) parkUncovered(ctx context.Context, tx *sql.Tx, r *routing, after,
 	_, err := t.run.Exec(ctx, tx, `INSERT INTO {parked} (sink, {envelope}, state, attempt, due_at, last_error)
 		SELECT ?, {envelope}, CASE WHEN early THEN 'scheduled' ELSE 'dead' END, CASE WHEN early THEN 0 ELSE 1 END,
 			CASE WHEN early THEN `+d.DueTime(`deliver_at`)+` END, CASE WHEN early THEN '' ELSE ? END
-		FROM (SELECT {envelope}, deliver_at IS NOT NULL AND `+d.LogTime(`deliver_at`)+` > `+d.LogTime(onceNow)+` AS early FROM {log} o WHERE ? {whole log parked}) o`,
+		FROM (SELECT {logged}, deliver_at IS NOT NULL AND `+d.LogTime(`deliver_at`)+` > `+d.LogTime(onceNow)+` AS early FROM {log} o WHERE ? {whole log parked}) o`,
 		store.SinkUnrouted, noRoute, where)
 	return err
 }
@@ -495,7 +495,7 @@ func (t *Acts) settleDelivered(ctx context.Context, tx *sql.Tx, r *routing) erro
 	}
 	for i := range u.cursors {
 		c := &u.cursors[i]
-		delivered, err := tables.Column[int64](ctx, t.run, tx, `SELECT "offset" FROM {log} WHERE "offset" > ? AND slot BETWEEN ? AND ? AND NOT ? AND ? AND (?) ORDER BY "offset" {limit} ? {whole log}`,
+		delivered, err := tables.Column[int64](ctx, t.run, tx, `SELECT "offset" FROM {log} WHERE "offset" > ? AND {slot} BETWEEN ? AND ? AND NOT ? AND ? AND (?) ORDER BY "offset" {limit} ? {whole log}`,
 			c.Place.Through, c.StoreLane.Slots.First, c.StoreLane.Slots.Last, t.run.Settled(c), t.run.OfTypes(u.now), tables.Join(` OR `, had), settledByRoute)
 		if err != nil {
 			return err

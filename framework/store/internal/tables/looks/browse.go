@@ -11,8 +11,8 @@ import (
 	"github.com/waybill-go/waybill/framework/store"
 )
 
-// unpaid are the columns of an envelope without its payload.
-const unpaid = `"offset", slot, id, type, version, "key", occurred_on, deliver_at, metadata, '' AS payload`
+// unpaid are the columns of an envelope after its slot, without its payload.
+const unpaid = `id, type, version, "key", occurred_on, deliver_at, metadata, '' AS payload`
 
 // How much one statement of a page examines: the first ones little, so that a page that is soon
 // full costs little with any plan, and each later one a multiple of the one before.
@@ -105,7 +105,7 @@ func BrowseQuery(r *tables.Runner, q store.LogQuery, first, last int64, limit in
 		where.And(`?`, r.Dialect.Types(q.Types))
 	}
 	r.During(&where, q.Since, q.Until)
-	return tables.SQL(`SELECT `+loggedColumns+` FROM (SELECT `+unpaid+` FROM {log} WHERE ? ORDER BY "offset" DESC {limit} ?) newest ORDER BY "offset" DESC {whole log}`, where, limit)
+	return tables.SQL(`SELECT `+loggedColumns+` FROM (SELECT "offset", {slot} AS slot, `+unpaid+` FROM {log} WHERE ? ORDER BY "offset" DESC {limit} ?) newest ORDER BY "offset" DESC {whole log}`, where, limit)
 }
 
 // BrowseParked returns parked deliveries; see store.Inspector.
@@ -150,7 +150,7 @@ func (*Looks) parkedAfter(sink string, after store.ParkedPlace) tables.Expr {
 // the primary key, so that no plan reads more.
 func (t *Looks) parkedPart(ctx context.Context, q store.ParkedQuery, part, where tables.Expr, page *store.ParkedPage) error {
 	room := q.Limit - len(page.Deliveries)
-	query, args := t.run.Render(tables.SQL(`SELECT `+tables.ParkedColumns+` FROM (SELECT `+unpaid+`, state, attempt, due_at, last_error, receipt, hook_error, hook_failures, first_parked_at, sink, updated_at
+	query, args := t.run.Render(tables.SQL(`SELECT `+tables.ParkedColumns+` FROM (SELECT "offset", slot, `+unpaid+`, state, attempt, due_at, last_error, receipt, hook_error, hook_failures, first_parked_at, sink, updated_at
 		FROM {parked} WHERE ?) p WHERE ? ORDER BY sink, "offset", id {limit} ? {whole parked}`, part, where, room+1))
 	return t.run.Dialect.EachParked(ctx, t.run.DB, query, args, func(d *store.ParkedDelivery) (bool, error) {
 		if n := len(page.Deliveries); n == q.Limit {

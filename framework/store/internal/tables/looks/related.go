@@ -81,7 +81,7 @@ func (t *Looks) relatedRows(ctx context.Context, q store.RelatedQuery, found *tr
 func (t *Looks) relatedPart(ctx context.Context, id string, first, last int64, found *traces) (next int64, err error) {
 	const limit = 1000 // so that little is read in vain if there is no more room
 	rows := 0
-	query, args := t.run.Render(tables.SQL(`SELECT `+loggedColumns+` FROM {log} p WHERE "offset" >= ? AND "offset" <= ? AND ? ORDER BY "offset" {limit} ? {whole log}`,
+	query, args := t.run.Render(tables.SQL(`SELECT `+loggedColumns+` FROM (SELECT {logged} FROM {log} p WHERE "offset" >= ? AND "offset" <= ? AND ? ORDER BY "offset" {limit} ?) found ORDER BY "offset" {whole log}`,
 		first, last, t.isRelated(id), limit))
 	next = last + 1
 	err = t.run.Dialect.EachParked(ctx, t.run.DB, query, args, func(d *store.ParkedDelivery) (bool, error) {

@@ -37,7 +37,7 @@ func (t *Looks) sample(ctx context.Context, q store.SampleQuery) (sample store.S
 	for sink := range q.Types {
 		sinks[sink] = &store.SinkSample{Sink: sink}
 	}
-	waiting, more, err := t.waiting(ctx, cursors, q, target)
+	waiting, estimated, err := t.waiting(ctx, cursors, q, target)
 	if err != nil {
 		return sample, err
 	}
@@ -47,7 +47,7 @@ func (t *Looks) sample(ctx context.Context, q store.SampleQuery) (sample store.S
 			sinks[c.Sink] = &store.SinkSample{Sink: c.Sink}
 		}
 		_, named := q.TypesOf(c.Sink)
-		c.Uncounted, c.AllTypes = more[c.Sink], !named || t.run.Source != nil
+		c.Estimated, c.AllTypes = estimated[c.Sink], !named || t.run.Source != nil
 		sampleCursor(c, waiting[i], now, sinks[c.Sink])
 	}
 	for _, sink := range slices.Sorted(maps.Keys(sinks)) {
@@ -64,7 +64,7 @@ func (t *Looks) sample(ctx context.Context, q store.SampleQuery) (sample store.S
 
 // sampleCursor adds one lane to its sink.
 func sampleCursor(c *tables.Cursor, before waited, now time.Time, s *store.SinkSample) {
-	s.Paused, s.Uncounted = s.Paused || c.Paused, c.Uncounted
+	s.Paused, s.Estimated = s.Paused || c.Paused, c.Estimated
 	if c.Owner == "" {
 		s.Free++
 	} else {
@@ -72,9 +72,9 @@ func sampleCursor(c *tables.Cursor, before waited, now time.Time, s *store.SinkS
 	}
 	lane := store.LaneSample{CursorStatus: c.CursorStatus}
 	if before.rows > 0 {
-		lane.Pending, lane.Lag = min(before.rows, store.PendingLimit), max(now.Sub(before.oldest), 0)
+		lane.Pending, lane.Lag = before.rows, max(now.Sub(before.oldest), 0)
 	}
 	s.Lanes = append(s.Lanes, lane)
-	s.Pending = min(s.Pending+lane.Pending, store.PendingLimit)
+	s.Pending += lane.Pending
 	s.Lag = max(s.Lag, lane.Lag)
 }

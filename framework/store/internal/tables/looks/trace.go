@@ -128,14 +128,14 @@ func (t *Looks) findRow(ctx context.Context, q store.TraceQuery, trace *store.Tr
 }
 
 func (t *Looks) tracePart(ctx context.Context, id string, first, last int64, trace *store.Trace) error {
-	query, args := t.run.Render(tables.SQL(`SELECT `+loggedColumns+` FROM {log} WHERE "offset" >= ? AND "offset" <= ? AND id = ? ORDER BY "offset" {whole log}`, first, last, id))
+	query, args := t.run.Render(tables.SQL(`SELECT `+loggedColumns+` FROM (SELECT {logged} FROM {log} WHERE "offset" >= ? AND "offset" <= ? AND id = ?) traced ORDER BY "offset" {whole log}`, first, last, id))
 	return t.run.Dialect.EachParked(ctx, t.run.DB, query, args, func(d *store.ParkedDelivery) (bool, error) {
 		trace.Rows = append(trace.Rows, store.TracedRow{Envelope: d.Envelope})
 		return true, nil
 	})
 }
 
-// loggedColumns are the columns of a row of the log in the form of parkedColumns.
+// loggedColumns are {logged} columns in the form of parkedColumns.
 const loggedColumns = `{selected}, '', 0, NULL, '', '', '', 0, NULL, '', NULL`
 
 // traceLane adds the state of a row at a cursor, if the row is in its lane. It examines that many
@@ -155,13 +155,17 @@ func (t *Looks) traceLane(ctx context.Context, r *store.TracedRow, c *tables.Cur
 	}
 	if !l.OtherLog && !l.Settled {
 		var looked int
-		err := t.run.Row(ctx, t.run.DB, `SELECT count(*), coalesce(sum(CASE WHEN slot BETWEEN ? AND ? AND NOT ? THEN 1 ELSE 0 END), 0)
+		var last int64
+		err := t.run.Row(ctx, t.run.DB, `SELECT count(*), coalesce(max("offset"), 0), coalesce(sum(CASE WHEN {slot} BETWEEN ? AND ? AND NOT ? THEN 1 ELSE 0 END), 0)
 			FROM (SELECT * FROM {log} WHERE "offset" > ? AND "offset" < ? ORDER BY "offset" {limit} ?) earlier {whole log}`,
-			slots.First, slots.Last, t.run.Settled(c), c.Place.Through, offset, look).Scan(&looked, &l.Before)
+			slots.First, slots.Last, t.run.Settled(c), c.Place.Through, offset, look).Scan(&looked, &last, &l.Before)
 		if err != nil {
 			return err
 		}
-		l.Before, l.More = min(l.Before, store.PendingLimit), looked == look
+		if l.Estimated = looked == look; l.Estimated {
+			seen := density{offsets: last - c.Place.Through, rows: int(l.Before)}
+			l.Before += int64(seen.in(offset - 1 - last))
+		}
 	}
 	r.Lanes = append(r.Lanes, l)
 	return nil

@@ -7,6 +7,7 @@ import "github.com/waybill-go/waybill/framework/store/storetest/internal/kit"
 var Groups = []kit.Group{
 	{"Lease", leaseFacts},
 	{"Membership", membershipFacts},
+	{"Presence", presenceFacts},
 	{"Checkpoint", checkpointFacts},
 	{"Parked", parkedFacts},
 	{"Sample", sampleFacts},

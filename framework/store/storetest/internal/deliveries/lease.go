@@ -162,15 +162,15 @@ func expireLeases(t *testing.T, o *kit.Outbox) {
 	o.Exec(t, `UPDATE outbox_cursors SET lease_until = {2000-01-01T00:00:00Z}`)
 }
 
-// eventually waits up to ten seconds until ask returns true.
+// eventually waits up to a minute until ask returns true.
 func eventually(t *testing.T, ask func() bool, what string) {
 	t.Helper()
-	deadline := time.After(10 * time.Second)
+	deadline := time.After(time.Minute)
 	for tick := time.NewTicker(time.Millisecond); !ask(); {
 		select {
 		case <-tick.C:
 		case <-deadline:
-			t.Fatalf("not within ten seconds: %s", what)
+			t.Fatalf("not within a minute: %s", what)
 		}
 	}
 }

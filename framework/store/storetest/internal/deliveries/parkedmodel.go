@@ -129,7 +129,7 @@ func (m *parkedModel) expire(*rapid.T) {
 
 func (m *parkedModel) release(rt *rapid.T) {
 	l := m.heldLane(rt)
-	require.NoError(rt, m.o.Repeat(func() error { return m.o.Release(m.t.Context(), l.lease) }))
+	require.NoError(rt, m.o.Release(m.t.Context(), l.lease))
 	l.held, l.old = false, append(l.old, l.lease)
 }
 
@@ -184,7 +184,7 @@ func (m *parkedModel) checkpoint(rt *rapid.T) {
 		l.number += int64(rapid.IntRange(1, 3).Draw(rt, "number"))
 		c.Number = l.number
 	}
-	require.NoError(rt, m.o.Repeat(func() error { return m.o.Checkpoint(m.t.Context(), c) }))
+	require.NoError(rt, m.o.Checkpoint(m.t.Context(), c))
 	l.expired = false
 	if passed > 0 {
 		l.passed, l.settled = passed, c.Settled
@@ -213,7 +213,7 @@ func (m *parkedModel) writtenAlready(rt *rapid.T) {
 	c, _ := m.draw(rt, l, l.lease)
 	c.Number = rapid.Int64Range(1, l.number).Draw(rt, "number")
 	before := m.o.DumpAll(m.t, "lease_until", "updated_at")
-	require.NoError(rt, m.o.Repeat(func() error { return m.o.Checkpoint(m.t.Context(), c) }))
+	require.NoError(rt, m.o.Checkpoint(m.t.Context(), c))
 	require.Equal(rt, before, m.o.DumpAll(m.t, "lease_until", "updated_at"))
 }
 
@@ -226,8 +226,8 @@ func (m *parkedModel) stale(rt *rapid.T) {
 	c, _ := m.draw(rt, l, rapid.SampledFrom(l.old).Draw(rt, "lease"))
 	c.Number = rapid.Int64Range(0, 20).Draw(rt, "number")
 	before := m.o.DumpAll(m.t)
-	require.ErrorIs(rt, m.o.Repeat(func() error { return m.o.Checkpoint(m.t.Context(), c) }), store.ErrLeaseLost)
-	require.NoError(rt, m.o.Repeat(func() error { return m.o.Release(m.t.Context(), c.Lease) }))
+	require.ErrorIs(rt, m.o.Checkpoint(m.t.Context(), c), store.ErrLeaseLost)
+	require.NoError(rt, m.o.Release(m.t.Context(), c.Lease))
 	require.Equal(rt, before, m.o.DumpAll(m.t))
 }
 

@@ -1,6 +1,7 @@
 package deliveries
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -20,6 +21,7 @@ var sampleFacts = []kit.Fact{
 	{"lanes of a sink at different positions are counted together", sampledLanes},
 	{"parked deliveries are counted by sink and state, also overdue ones, the keys of dead ones and failed hooks", sampledParked},
 	{"counting stops at the limit", sampleLimit},
+	{"beyond the limit the pending rows of each lane and each type are estimated", sampleEstimate},
 }
 
 func sample(t *testing.T, o *kit.Outbox, types map[string]notification.TypeFilter) (store.Sample, map[string]store.SinkSample) {
@@ -129,12 +131,12 @@ func sampledLanes(t *testing.T, o *kit.Outbox) {
 	_, sinks := sample(t, o, nil)
 	got := sinks["mail"]
 	require.Equal(t, want[0]+want[1]+want[2], got.Pending)
-	require.False(t, got.Uncounted)
+	require.False(t, got.Estimated)
 	require.Len(t, got.Lanes, len(want))
 	for i, lane := range got.Lanes {
 		require.Equal(t, []int{i, want[i]}, []int{lane.Lane, lane.Pending})
 		require.Equal(t, lane.Pending > 0, lane.Lag > 0)
-		require.False(t, lane.Uncounted)
+		require.False(t, lane.Estimated)
 	}
 }
 
@@ -174,18 +176,72 @@ func sampleLimit(t *testing.T, o *kit.Outbox) {
 		o.Exec(t, `INSERT INTO outbox (id, type, occurred_on, payload) SELECT id, type, occurred_on, payload FROM outbox`)
 	}
 	o.Exec(t, `INSERT INTO outbox_parked (sink, {offset}, slot, id, type, version, {key}, occurred_on, metadata, payload, state, attempt, due_at)
-		SELECT 'mail', {offset}, slot, id, type, version, {key}, occurred_on, metadata, payload, 'retrying', 1, occurred_on FROM outbox`)
+		SELECT 'mail', {offset}, 0, id, type, version, {key}, occurred_on, metadata, payload, 'retrying', 1, occurred_on FROM outbox`)
 	_, sinks := sample(t, o, nil)
-	require.Equal(t, store.PendingLimit, sinks["mail"].Pending)
-	require.True(t, sinks["mail"].Uncounted)
+	require.True(t, sinks["mail"].Estimated)
 	require.Equal(t, store.ParkedLimit, sinks["mail"].Parked.Count(store.StateRetrying))
 	require.Equal(t, store.ParkedLimit, sinks["mail"].Parked.Overdue)
 	status := o.Report(t)
-	require.Equal(t, store.PendingLimit, status.Cursors[0].Pending)
 	require.Equal(t, []store.ParkedCount{
 		{Sink: "mail", State: store.StateRetrying, Count: store.ParkedLimit},
 		{Sink: "mail", State: store.StateScheduled, Count: 1},
 	}, status.Parked)
+}
+
+// sampleEstimate compares estimates with a log that repeats the same thousand rows, and has a gap where a third was
+// removed.
+func sampleEstimate(t *testing.T, o *kit.Outbox) {
+	const copies = 64
+	rows := kit.Several(1000)
+	for i := range rows {
+		rows[i].Key = fmt.Sprint("k", i%100)
+		if i%20 == 0 {
+			rows[i].Type = "order.shipped"
+		}
+	}
+	o.Publish(t, rows...)
+	for n := 1; n < copies; n *= 2 {
+		o.Exec(t, `INSERT INTO outbox (id, type, {key}, occurred_on, payload) SELECT id, type, {key}, occurred_on, payload FROM outbox`)
+	}
+	o.Exec(t, `DELETE FROM outbox WHERE {offset} > 30000 AND {offset} <= 51000`)
+	sinks := map[string]notification.TypeFilter{"all": notification.AllTypes, "placed": {Names: []string{"order.placed"}}, "shipped": {Names: []string{"order.shipped"}}}
+	first := o.Page(t, len(rows))
+	page := first.Envelopes
+	for sink := range sinks {
+		leases := o.HoldLanes(t, sink, 4)
+		if sink == "all" { // its lanes are at different places
+			for i, lease := range leases[1:] {
+				o.Write(t, lease, func(c *store.Checkpoint) { c.Position = first.After(20 * i) })
+			}
+		}
+	}
+	got, _ := sample(t, o, sinks)
+	for _, s := range got.Sinks {
+		all, matching := 0, 0
+		for _, e := range page {
+			if sinks[s.Sink].Matches(e.Type) {
+				matching++
+			}
+		}
+		require.NoError(t, o.DB.QueryRowContext(t.Context(), `SELECT count(*) FROM outbox WHERE '`+s.Sink+`' IN ('all', substr(type, 7))`).Scan(&all))
+		for _, lane := range s.Lanes {
+			share := 0
+			for _, e := range page {
+				if slots := store.NewLane("", lane.Lane, 4).Slots; sinks[s.Sink].Matches(e.Type) && slots.First <= e.Slot && e.Slot <= slots.Last {
+					share++
+				}
+			}
+			right := float64(all) * float64(share) / float64(matching)
+			require.InDelta(t, right, lane.Pending, right/2, "%s/%d", s.Sink, lane.Lane)
+			require.Equal(t, share > 0, lane.Lag > 0, "%s/%d", s.Sink, lane.Lane)
+		}
+		require.Equal(t, all > store.PendingLimit, s.Estimated, s.Sink)
+		require.InDelta(t, all, s.Pending, float64(all)/2, s.Sink)
+		if !s.Estimated {
+			require.Equal(t, all, s.Pending, s.Sink)
+		}
+		t.Logf("%s: %d pending, %d found", s.Sink, all, s.Pending)
+	}
 }
 
 // sampledParked compares what a sample, a status and the doctor count.

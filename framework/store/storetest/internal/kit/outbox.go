@@ -93,9 +93,17 @@ func (o *Outbox) Append(ctx context.Context, tx *sql.Tx, envelopes ...notificati
 // Publish appends the envelopes in one transaction and commits it.
 func (o *Outbox) Publish(t *testing.T, envelopes ...notification.Envelope) {
 	t.Helper()
-	tx := o.Tx(t)
-	require.NoError(t, o.Append(t.Context(), tx, envelopes...))
-	require.NoError(t, tx.Commit())
+	require.NoError(t, o.Repeat(func() error {
+		tx, err := o.DB.BeginTx(t.Context(), nil)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = tx.Rollback() }() // has no effect after the commit
+		if err := o.Append(t.Context(), tx, envelopes...); err != nil {
+			return err
+		}
+		return tx.Commit()
+	}))
 }
 
 // Tx begins a transaction, which rolls back at the end of the test unless it has ended.
@@ -115,6 +123,21 @@ func (o *Outbox) Repeat(method func() error) error {
 			return err
 		}
 	}
+}
+
+// Checkpoint is the store's, repeated.
+func (o *Outbox) Checkpoint(ctx context.Context, c store.Checkpoint) error {
+	return o.Repeat(func() error { return o.Store.Checkpoint(ctx, c) })
+}
+
+// Release is the store's, repeated.
+func (o *Outbox) Release(ctx context.Context, lease store.Lease) error {
+	return o.Repeat(func() error { return o.Store.Release(ctx, lease) })
+}
+
+// Heartbeat is the store's, repeated.
+func (o *Outbox) Heartbeat(ctx context.Context, member store.Member, ttl time.Duration) error {
+	return o.Repeat(func() error { return o.Store.Heartbeat(ctx, member, ttl) })
 }
 
 // Together calls a function in eight simultaneous transactions, half of which roll back, and returns
@@ -138,7 +161,7 @@ func (o *Outbox) Together(t *testing.T, do func(tx *sql.Tx) (int, error)) int {
 	var all errgroup.Group
 	for i := range 8 {
 		all.Go(func() (err error) {
-			for range 100 {
+			for start := time.Now(); time.Since(start) < time.Minute; time.Sleep(10 * time.Millisecond) {
 				n := 0
 				if n, err = attempt(i%2 == 0); err == nil {
 					counted.Add(int64(n))
@@ -367,8 +390,8 @@ func (o *Outbox) Hold(t *testing.T, sink string) store.Lease {
 // HoldLane leases a lane for longer than the test.
 func (o *Outbox) HoldLane(t *testing.T, lane store.Lane, owner string) store.Lease {
 	t.Helper()
-	lease, err := o.Acquire(t.Context(), lane, owner, time.Hour)
-	require.NoError(t, err)
+	var lease store.Lease
+	require.NoError(t, o.Repeat(func() (err error) { lease, err = o.Acquire(t.Context(), lane, owner, time.Hour); return err }))
 	return lease
 }
 

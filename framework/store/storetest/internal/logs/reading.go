@@ -337,7 +337,7 @@ func concurrentPublishers(t *testing.T, o *kit.Outbox) {
 	for p := range publishers {
 		wg.Go(func() {
 			for n := range transactions {
-				if err := publishOne(fmt.Sprint("key", p), n); err != nil {
+				if err := o.Repeat(func() error { return publishOne(fmt.Sprint("key", p), n) }); err != nil {
 					mu.Lock()
 					errs = append(errs, err)
 					mu.Unlock()

@@ -16,8 +16,8 @@ import (
 	"time"
 )
 
-// The ports are below those that systems use for outgoing connections (32768 and up on Linux, 49152
-// elsewhere), because a restarted server needs the same port again.
+// The ports are below those that systems assign to connections and listeners (32768 and up on Linux, 49152
+// elsewhere), so that none takes one before it is used, or while a server restarts.
 const (
 	firstPort = 20000
 	lastPort  = 32000
