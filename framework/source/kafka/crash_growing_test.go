@@ -4,6 +4,7 @@ package kafka_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/waybill-go/waybill/framework/internal/pace"
@@ -74,7 +76,8 @@ func (g *growing) run(ctx context.Context, t *testing.T, cluster *kafkatest.Clus
 	admin := kadm.NewClient(client)
 	for grown := time.Now(); pace.Sleep(ctx, writeEvery); {
 		if time.Since(grown) > growEvery {
-			if _, err := admin.CreatePartitions(ctx, 1, g.topic); err == nil { // without the broker, try again later
+			// Without the broker, or an answer, it tries again later.
+			if answers, err := admin.UpdatePartitions(ctx, len(g.written)+1, g.topic); err == nil && created(answers[g.topic]) {
 				grown = time.Now()
 				g.mu.Lock()
 				g.written = append(g.written, 0)
@@ -90,6 +93,11 @@ func (g *growing) run(ctx context.Context, t *testing.T, cluster *kafkatest.Clus
 	g.ended = true
 }
 
+// created reports whether the topic has the partitions, of which an earlier answer may be lost.
+func created(answer kadm.CreatePartitionsResponse) bool {
+	return answer.Err == nil || errors.Is(answer.Err, kerr.InvalidPartitions)
+}
+
 // write writes a record, and waits while brokers are down.
 func (g *growing) write(t *testing.T, client *kgo.Client, partition int) {
 	ctx, cancel := context.WithTimeout(t.Context(), 3*patience) // on a busy machine a restart of the broker took 40 s
@@ -101,9 +109,13 @@ func (g *growing) write(t *testing.T, client *kgo.Client, partition int) {
 			{Key: kafkasink.HeaderVersion, Value: []byte("1")}, {Key: kafkasink.HeaderOccurredOn, Value: []byte("2026-03-01T10:00:00Z")},
 		},
 	}
-	for client.ProduceSync(ctx, record).FirstErr() != nil {
+	for {
+		err := client.ProduceSync(ctx, record).FirstErr()
+		if err == nil {
+			break
+		}
 		if !pace.Sleep(ctx, writeEvery) {
-			t.Error("a record cannot be written")
+			t.Errorf("record %s cannot be written to partition %d of %d: %v", record.Headers[0].Value, partition, len(g.written), err)
 			return
 		}
 	}

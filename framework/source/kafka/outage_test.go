@@ -139,8 +139,9 @@ func testATopicThatVanishesStopsItsOwnLanes(t *testing.T, cluster *kafkatest.Clu
 	sink.await(t, 20)
 	_, err = s.Sample(t.Context(), store.SampleQuery{})
 	require.NoError(t, err)
-	_, err = admin.CreatePartitions(t.Context(), 1, stays)
+	answers, err := admin.CreatePartitions(t.Context(), 1, stays)
 	require.NoError(t, err)
+	require.NoError(t, answers.Error())
 	log.await(t, "the log has more partitions")
 
 	require.Eventually(t, func() bool {
