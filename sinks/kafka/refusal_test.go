@@ -138,6 +138,25 @@ func TestADeletedTopicFromDataDoesNotAffectOthers(t *testing.T) {
 	})
 }
 
+func TestManyMissingTopicsFromDataDoNotAffectOthers(t *testing.T) {
+	t.Parallel()
+	eachClient(t, func(t *testing.T, client func(*kafka.Config)) {
+		cluster := kafkatest.Fake(t, kfake.SeedTopics(2, "here"))
+		sink := newSink(t, cluster, `{{.Metadata.topic}}`, client, shortly)
+		batch := batchOf(200)
+		for i, d := range batch {
+			d.Metadata = map[string]string{"topic": []string{fmt.Sprintf("missing-%d", i), "missing", "here", "here"}[i%4]}
+		}
+		for i, r := range sink.DeliverBatch(t.Context(), batch) {
+			if batch[i].Metadata["topic"] == "here" {
+				assert.NoError(t, r.Err)
+			} else {
+				assertClass(t, sinks.ClassTransient, r.Err)
+			}
+		}
+	})
+}
+
 // The timeout of the delivery is shorter than that of the client. The error is still unavailable.
 func TestADeliveryThatTimesOutIsUnavailableIfTheBrokerIsSilent(t *testing.T) {
 	t.Parallel()
