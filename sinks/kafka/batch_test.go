@@ -232,3 +232,15 @@ func batchOf(size int) []*notification.Delivery {
 	}
 	return batch
 }
+
+// deliverTogether delivers at once, in batches within the sink's limit.
+func deliverTogether(t *testing.T, sink *kafka.Sink, all []*notification.Delivery) []sinks.Result {
+	results := make([]sinks.Result, len(all))
+	var delivering sync.WaitGroup
+	size := sink.BatchLimits().Size
+	for at := 0; at < len(all); at += size {
+		delivering.Go(func() { copy(results[at:], sink.DeliverBatch(t.Context(), all[at:min(at+size, len(all))])) })
+	}
+	delivering.Wait()
+	return results
+}

@@ -53,44 +53,18 @@ type libraryClient struct {
 }
 
 func (c *libraryClient) produce(ctx context.Context, list []*publication) {
-	unusable := c.probeAll(ctx, list)
 	for _, p := range list {
-		if p.err = unusable[p.topic]; p.err != nil {
+		if p.err = c.probe(ctx, p.topic); p.err != nil || !p.canGo() {
 			continue
 		}
-		if p.err = c.probe(ctx, p.topic); p.err != nil {
-			unusable[p.topic] = p.err
-		} else if p.canGo() {
-			p.err = c.publish(p)
-		}
-	}
-}
-
-// probeAll probes the topics of publications, and returns the errors of those that cannot be used. It probes
-// all at once, since a topic that does not exist takes several tries: one after the other they would use up
-// the time of the others' records.
-func (c *libraryClient) probeAll(ctx context.Context, list []*publication) map[string]error {
-	var (
-		mu       sync.Mutex
-		probing  sync.WaitGroup
-		asked    = make(map[string]bool)
-		unusable = make(map[string]error)
-	)
-	for _, p := range list {
-		if _, found := c.found.Load(p.topic); found || asked[p.topic] {
+		if p.err = c.publish(p); p.err == nil || isProtocol(p.err) {
 			continue
 		}
-		asked[p.topic] = true
-		probing.Go(func() {
-			if err := c.probe(ctx, p.topic); err != nil {
-				mu.Lock()
-				defer mu.Unlock()
-				unusable[p.topic] = err
-			}
-		})
+		// After some failures at once, sarama's breaker hides that the topic is gone.
+		if why := c.probe(ctx, p.topic); isUnknownTopic(why) {
+			p.err = why
+		}
 	}
-	probing.Wait()
-	return unusable
 }
 
 // probe checks that the topic exists, and makes the writer if there is none.

@@ -122,12 +122,12 @@ func TestADeletedTopicFromDataDoesNotAffectOthers(t *testing.T) {
 		for i, d := range batch {
 			d.Metadata = map[string]string{"topic": []string{"here", "gone"}[i%2]}
 		}
-		for _, r := range sink.DeliverBatch(t.Context(), batch) {
+		for _, r := range deliverTogether(t, sink, batch) {
 			require.NoError(t, r.Err)
 		}
 		cluster.DeleteTopic(t, "gone")
 		for range 4 { // sarama's breaker opens at the third failure
-			for i, r := range sink.DeliverBatch(t.Context(), batch) {
+			for i, r := range deliverTogether(t, sink, batch) {
 				if i%2 == 0 {
 					assert.NoError(t, r.Err)
 				} else {
@@ -147,7 +147,7 @@ func TestManyMissingTopicsFromDataDoNotAffectOthers(t *testing.T) {
 		for i, d := range batch {
 			d.Metadata = map[string]string{"topic": []string{fmt.Sprintf("missing-%d", i), "missing", "here", "here"}[i%4]}
 		}
-		for i, r := range sink.DeliverBatch(t.Context(), batch) {
+		for i, r := range deliverTogether(t, sink, batch) {
 			if batch[i].Metadata["topic"] == "here" {
 				assert.NoError(t, r.Err)
 			} else {
