@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"database/sql"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -14,17 +15,24 @@ import (
 	"github.com/waybill-go/waybill/framework/store/internal/tables/looks"
 )
 
-// The log may be long, and there may be many parked deliveries: no query may sort, or scan a
-// table for which there is an index.
-func TestQueriesUseTheirIndexes(t *testing.T) {
-	t.Parallel()
+// openMigrated opens a new outbox.
+func openMigrated(t *testing.T) (*sql.DB, *Store) {
+	t.Helper()
 	db, err := OpenDB(filepath.Join(t.TempDir(), "outbox.db"))
 	require.NoError(t, err)
-	defer func() { require.NoError(t, db.Close()) }()
+	t.Cleanup(func() { require.NoError(t, db.Close()) })
 	_, err = Migrate(t.Context(), db, Config{})
 	require.NoError(t, err)
 	s, err := Open(t.Context(), db, Config{})
 	require.NoError(t, err)
+	return db, s
+}
+
+// The log may be long, and there may be many parked deliveries: no query may sort, or scan a
+// table for which there is an index.
+func TestQueriesUseTheirIndexes(t *testing.T) {
+	t.Parallel()
+	_, s := openMigrated(t)
 
 	types := notification.TypeFilter{Names: []string{"order.placed"}, Prefixes: []string{"customer."}}
 	others := types
@@ -86,13 +94,7 @@ func explain(t *testing.T, s *Store, e tables.Expr) string {
 // SQLite makes a table in memory of a list of values after IN, which cost a third of a small transaction.
 func TestAnInsertMakesNoTable(t *testing.T) {
 	t.Parallel()
-	db, err := OpenDB(filepath.Join(t.TempDir(), "outbox.db"))
-	require.NoError(t, err)
-	defer func() { require.NoError(t, db.Close()) }()
-	_, err = Migrate(t.Context(), db, Config{})
-	require.NoError(t, err)
-	s, err := Open(t.Context(), db, Config{})
-	require.NoError(t, err)
+	db, s := openMigrated(t)
 	rows, err := db.QueryContext(t.Context(), "EXPLAIN "+s.InsertInto()+` (?, ?, ?, ?, ?, ?, ?, ?)`, 1, 2, 3, 4, 5, 6, 7, 8)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, rows.Close()) }()
