@@ -275,6 +275,40 @@ func TestNoDeliveryBeginsAfterTheLeaseOfARepeatedCheckpoint(t *testing.T) {
 	})
 }
 
+// The database counts a lease from the request for it, however late the answer comes.
+func TestALeaseIsCountedFromItsRequest(t *testing.T) {
+	t.Parallel()
+	lanetest.Run(t, func(t *testing.T, b *lanetest.Bench) {
+		const late = lanetest.TTL * 9 / 10
+		requests := make(chan time.Time, 1)
+		var asked atomic.Bool
+		b.OnCheckpoint = func(ctx context.Context, _ store.Checkpoint, next func() error) error {
+			if asked.Swap(true) { // after the late answer none comes
+				<-ctx.Done()
+				return ctx.Err()
+			}
+			requests <- time.Now()
+			if err := next(); err != nil {
+				return err
+			}
+			return lanetest.Sleep(ctx, late)
+		}
+		b.Append("in time", "too late")
+		c, l := begin(t, b)
+		ended := make(chan error, 1)
+		go func() { ended <- c.Run(t.Context(), t.Context()) }()
+		requested := <-requests
+		time.Sleep(late + 500*time.Millisecond)
+		l.Add(b.Read(1))
+		require.Equal(t, []string{"in time"}, b.Given())
+		time.Sleep(lanetest.TTL - time.Since(requested) + time.Second)
+		l.Add(b.Read(1))
+		time.Sleep(time.Second)
+		require.Equal(t, []string{"in time"}, b.Given())
+		require.ErrorContains(t, <-ended, "the lease expired")
+	})
+}
+
 func TestNoDeliveryBeginsWhileTheDatabaseIsSilent(t *testing.T) {
 	t.Parallel()
 	lanetest.Run(t, func(t *testing.T, b *lanetest.Bench) {
@@ -321,6 +355,40 @@ func TestNoDeliveryBeginsWhileTheDatabaseIsSilent(t *testing.T) {
 		silent.Store(false)
 		time.Sleep(time.Second)
 		require.Contains(t, b.Given(), "unwritten")
+	})
+}
+
+func TestDeliveriesBeginAgainAsSoonAsTheDatabaseAnswers(t *testing.T) {
+	t.Parallel()
+	lanetest.Run(t, func(t *testing.T, b *lanetest.Bench) {
+		var down atomic.Bool
+		b.OnHeldKeys = func(ctx context.Context, _ string) ([]store.HeldKey, error) {
+			for down.Load() {
+				if err := lanetest.Sleep(ctx, 10*time.Millisecond); err != nil {
+					return nil, err
+				}
+			}
+			return nil, nil
+		}
+		b.OnCheckpoint = func(_ context.Context, _ store.Checkpoint, next func() error) error {
+			if down.Load() {
+				return errors.New("connection refused")
+			}
+			return next()
+		}
+		revised := make(chan struct{})
+		c, l := begin(t, b, func(c *settle.Config) { c.Revised = revised })
+		run(t, c)
+		time.Sleep(lanetest.TTL/3 + time.Second) // the lease was just renewed
+		down.Store(true)
+		revised <- struct{}{}
+		time.Sleep(time.Second)
+		b.Append("row")
+		l.Add(b.Read(1))
+		require.Empty(t, b.Given())
+		down.Store(false)
+		time.Sleep(time.Second)
+		require.Equal(t, []string{"row"}, b.Given())
 	})
 }
 
