@@ -28,7 +28,7 @@ import (
 func TestMain(m *testing.M) { postgrestest.Main(m) }
 
 // patience bounds each wait of a test.
-const patience = 30 * time.Second
+const patience = 2 * time.Minute
 
 const (
 	ada     = `{"name": "Ada", "email": "ada@example.com"}`

@@ -46,6 +46,9 @@ func TestTheDeadlinesOfAServerDoNotEndLongAnswers(t *testing.T) {
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+path, nil)
 		require.NoError(t, err)
 		response, err := server.Client().Do(r)
+		if err != nil { // the machine stalled while the server read the request
+			response, err = server.Client().Do(r)
+		}
 		require.NoError(t, err)
 		t.Cleanup(func() { _ = response.Body.Close() })
 		require.Equal(t, http.StatusOK, response.StatusCode)

@@ -184,7 +184,7 @@ func TestWhatIsBrokenInPostgreSQLIsFound(t *testing.T) {
 			})
 			x.HeldAfter = time.Nanosecond
 		}, Warn, "1 prepared", "^ROLLBACK PREPARED 'Test"},
-		"statement_timeout": {"timeouts", parameter("statement_timeout", "2000"), Warn, `statement_timeout is 2s: below the lease \(15s\)`, `SET statement_timeout = '15s'`},
+		"statement_timeout": {"timeouts", parameter("statement_timeout", "14000"), Warn, `statement_timeout is 14s: below the lease \(15s\)`, `SET statement_timeout = '15s'`},
 		"idle timeout":      {"timeouts", parameter("idle_in_transaction_session_timeout", "100"), Warn, "idle_in_transaction_session_timeout is 100ms", "ALTER ROLE"},
 		"lock_timeout":      {"timeouts", parameter("lock_timeout", "100"), Warn, "lock_timeout is 100ms", "ALTER ROLE"},
 		"connections": {"connections", func(x *fixture) {

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -25,7 +26,9 @@ func TestAProcessIsNotReadyWhileTheDatabaseIsFrozenAndStaysLive(t *testing.T) {
 	t.Cleanup(func() { _ = server.Stop() })
 	o := onPostgres(t, outboxtest.Migrated(t, server.DSN()))
 	m := observe.New(observe.Config{})
-	o.run(t, m, o.config(m, map[string]forwarder.Sink{"events": {Sink: byType{}}}))
+	c := o.config(m, map[string]forwarder.Sink{"events": {Sink: byType{}}})
+	c.Lease = 3 * time.Second
+	o.run(t, m, c)
 	requireProbe(t, m, "/readyz", http.StatusOK, "ready")
 
 	var folder string

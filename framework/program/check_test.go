@@ -116,7 +116,7 @@ routes: {"*": [mail]}
 	r := waybill(t, "config", "check", "-c", file, "--timeout", "50ms")
 	require.Equal(t, exitFailed, r.code)
 	require.Contains(t, r.stdout, "no answer within 50ms")
-	require.Less(t, time.Since(began), patience/2, "the sink's own limit is 30s")
+	require.Less(t, time.Since(began), 25*time.Second, "the sink's own limit is 30s")
 }
 
 func TestConfigCheckCanBeInterrupted(t *testing.T) {

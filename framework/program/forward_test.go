@@ -415,7 +415,7 @@ func TestASinkThatCannotBeOpenedDelaysNoOther(t *testing.T) {
 		require.Eventually(t, func() bool {
 			lines, _ := os.ReadFile(filepath.Join(folder, "first"))
 			return strings.Count(string(lines), "\n") == 40
-		}, 30*time.Second, 50*time.Millisecond, "it is opened with a later delivery")
+		}, patience, 50*time.Millisecond, "it is opened with a later delivery")
 		f.signal(t, syscall.SIGTERM)
 		require.Zero(t, f.wait())
 	})

@@ -27,7 +27,7 @@ import (
 )
 
 // patience limits the wait for something that should happen at once.
-const patience = 30 * time.Second
+const patience = 2 * time.Minute
 
 // binary is the program, built once for the tests that need a process.
 var binary string

@@ -159,21 +159,25 @@ func TestAHangingCollectorDelaysNothing(t *testing.T) {
 	}))
 	defer hanging.Close()
 	defer close(done)
-	destination := newReceiver(t)
-	f := startIn(t, []string{"OTEL_EXPORTER_OTLP_ENDPOINT=" + hanging.URL, "OTEL_METRIC_EXPORT_INTERVAL=10", "OTEL_BSP_SCHEDULE_DELAY=1", "OTEL_BSP_MAX_QUEUE_SIZE=10"},
-		"forward", "-c", o.config(t, "15s", destination.URL))
-	o.publish(t, 1, 1)
-	for metrics, spans := false, false; !metrics || !spans; {
-		path := <-asked
-		metrics, spans = metrics || path == "/v1/metrics", spans || path == "/v1/traces"
+	const most = 2*flushTimeout + 10*time.Second
+	for n, took := 1, most; took >= most; n++ {
+		require.LessOrEqual(t, n, 3, "it took %s", took)
+		destination := newReceiver(t)
+		f := startIn(t, []string{"OTEL_EXPORTER_OTLP_ENDPOINT=" + hanging.URL, "OTEL_METRIC_EXPORT_INTERVAL=10", "OTEL_BSP_SCHEDULE_DELAY=1", "OTEL_BSP_MAX_QUEUE_SIZE=10"},
+			"forward", "-c", o.config(t, "15s", destination.URL))
+		o.publish(t, 1, 1)
+		for metrics, spans := false, false; !metrics || !spans; {
+			path := <-asked
+			metrics, spans = metrics || path == "/v1/metrics", spans || path == "/v1/traces"
+		}
+		o.publish(t, 2, 500)
+		destination.await(t, 500)
+		began := time.Now()
+		f.signal(t, syscall.SIGTERM)
+		f.awaitLine(t, "the last spans were not sent")
+		require.Zero(t, f.wait())
+		took = time.Since(began) // more on a machine that stalls
 	}
-	o.publish(t, 2, 500)
-	destination.await(t, 500)
-	began := time.Now()
-	f.signal(t, syscall.SIGTERM)
-	f.awaitLine(t, "the last spans were not sent")
-	require.Zero(t, f.wait())
-	require.Less(t, time.Since(began), 2*flushTimeout+10*time.Second)
 }
 
 func TestACollectorThatStartsLaterIsLoggedOnce(t *testing.T) {

@@ -21,7 +21,7 @@ import (
 )
 
 // patience is how long a page may take on a busy machine.
-const patience = 30 * time.Second
+const patience = 2 * time.Minute
 
 // chromium is the browser of all tests.
 var chromium = struct {

@@ -30,10 +30,11 @@ import (
 
 // Limits of a request.
 const (
-	requestTime = 10 * time.Second
-	doctorTime  = time.Minute
-	bodyBytes   = 64 << 10
+	doctorTime = time.Minute
+	bodyBytes  = 64 << 10
 )
+
+var requestTime = 10 * time.Second
 
 // Config configures the API.
 type Config struct {

@@ -14,9 +14,10 @@ import (
 	"github.com/waybill-go/waybill/framework/store"
 )
 
+// findTime limits the search of the log and of parked deliveries.
+var findTime = 2 * time.Second
+
 const (
-	// findTime limits the search of the log and of parked deliveries.
-	findTime = 2 * time.Second
 	// foundRows is how many offsets of the log a search for an id or a correlation covers.
 	foundRows = 1_000_000
 	// wordBytes is the maximum length of a key, the longest thing to find.

@@ -48,12 +48,11 @@ import (
 //go:embed templates static
 var files embed.FS
 
-const (
-	// pageTime limits how long a page may take to make.
-	pageTime = 10 * time.Second
-	// formBytes limits the size of a form.
-	formBytes = 256 << 10
-)
+// pageTime limits how long a page may take to make.
+var pageTime = 10 * time.Second
+
+// formBytes limits the size of a form.
+const formBytes = 256 << 10
 
 // Config configures the pages.
 type Config struct {

@@ -88,7 +88,7 @@ func (t tally) take(id string) (n int, first bool) {
 // arrives for the time stalled. It is not safe for concurrent use.
 func (t tally) await(ctx context.Context, n int, stalled time.Duration) bool {
 	reached := t.Expect(n)
-	last, since := t.Count(), time.Now()
+	last, ticks := t.Count(), 0 // while the machine stalls, there is one tick at most
 	ticker := time.NewTicker(max(stalled/20, time.Millisecond))
 	defer ticker.Stop()
 	for {
@@ -99,8 +99,8 @@ func (t tally) await(ctx context.Context, n int, stalled time.Duration) bool {
 			return false
 		case <-ticker.C:
 			if now := t.Count(); now != last {
-				last, since = now, time.Now()
-			} else if time.Since(since) > stalled {
+				last, ticks = now, 0
+			} else if ticks++; ticks > 20 {
 				return false
 			}
 		}

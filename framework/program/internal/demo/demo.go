@@ -40,6 +40,8 @@ var retry = forwarder.Retry{Initial: 50 * time.Millisecond}
 const (
 	// lookPause is the interval at which the progress is shown.
 	lookPause = 100 * time.Millisecond
+	// catchUpTime is how long the receivers may take to count what was delivered.
+	catchUpTime = 30 * time.Second
 	// stopTimeout is how long a sink may take for its last delivery after the drain has timed out.
 	stopTimeout = 5 * time.Second
 )
@@ -204,7 +206,7 @@ func (d *demo) drained() bool {
 
 // catchUp waits until all receivers have counted what was delivered.
 func (d *demo) catchUp(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, d.patience)
+	ctx, cancel := context.WithTimeout(ctx, catchUpTime)
 	defer cancel()
 	var errs []error
 	for _, r := range d.receivers {

@@ -149,10 +149,10 @@ schedules: {daily: {cron: "0 3 * * *", zone: Europe/Berlin, type: day.began}}
 	require.NoError(t, forward.Start())
 	defer func() { _ = forward.Process.Kill() }()
 	healthy := func() bool { return run(slices.Clone(made.health[1:])).Run() == nil }
-	require.Eventually(t, healthy, 30*time.Second, 50*time.Millisecond, "the image's health check should fail")
-	require.Eventually(t, func() bool { return run(entry("health", "--ready")).Run() == nil }, 30*time.Second, 50*time.Millisecond)
+	require.Eventually(t, healthy, 2*time.Minute, 50*time.Millisecond, "the image's health check should fail")
+	require.Eventually(t, func() bool { return run(entry("health", "--ready")).Run() == nil }, 2*time.Minute, 50*time.Millisecond)
 	require.NoError(t, forward.Process.Signal(syscall.SIGTERM))
-	require.NoError(t, waitFor(forward, 30*time.Second), log.String())
+	require.NoError(t, waitFor(forward, 2*time.Minute), log.String())
 	require.False(t, healthy())
 }
 
