@@ -150,7 +150,7 @@ func (p language) run(t *testing.T, address, task string, arguments []string) (s
 	}
 	command := exec.CommandContext(t.Context(), line[0], line[1:]...)
 	command.Env = append(os.Environ(), "DATABASE_URL="+plain.String(), "JDBC_URL=jdbc:"+jdbc.String(), "LC_ALL=C.UTF-8", "PGCLIENTENCODING=UTF8")
-	command.WaitDelay = time.Second
+	command.WaitDelay = time.Minute
 	var output, errors bytes.Buffer
 	command.Stdout, command.Stderr = &output, &errors
 	if err := command.Run(); err != nil {

@@ -224,7 +224,7 @@ func TestAServerThatCannotBeReachedIsUnavailable(t *testing.T) {
 			if name != "no password" { // the server requires a password only before the first mail
 				assert.Equal(t, sinks.ClassUnavailable, sinktest.Class(sink.CheckHealth(within(t))))
 				for _, server := range []*smtptest.Server{encrypted, plain, locked} {
-					assert.Eventually(t, func() bool { return server.OpenConnections() == 0 }, 5*time.Second, time.Millisecond,
+					assert.Eventually(t, func() bool { return server.OpenConnections() == 0 }, time.Minute, time.Millisecond,
 						"no connection is left behind")
 				}
 			}

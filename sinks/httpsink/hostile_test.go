@@ -101,7 +101,6 @@ func TestNoErrorRepeatsACredentialThatTheServerEscapes(t *testing.T) {
 
 func TestAnswersAreReadWithBounds(t *testing.T) {
 	t.Parallel()
-	const soon = 20 * time.Second
 	for name, tt := range map[string]struct{ begin, rest string }{
 		"endless headers":          {"HTTP/1.1 200 OK\r\n", "X-A: " + strings.Repeat("y", 8000) + "\r\n"},
 		"an endless header":        {"HTTP/1.1 200 OK\r\nX-A: ", strings.Repeat("y", 8000)},
@@ -124,7 +123,7 @@ func TestAnswersAreReadWithBounds(t *testing.T) {
 				_, err := io.WriteString(w, tt.rest)
 				return err
 			})
-			_, err := newSink(t, Config{URL: to, Timeout: soon}).Deliver(t.Context(), newDelivery())
+			_, err := newSink(t, Config{URL: to, Timeout: 2 * time.Minute}).Deliver(t.Context(), newDelivery())
 			require.Error(t, err)
 			assert.NotContains(t, err.Error(), "no response within", "it is not the timeout that ends it")
 			assert.Less(t, len(err.Error()), sinks.MaxAnswer+200)

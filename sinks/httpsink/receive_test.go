@@ -167,7 +167,7 @@ func TestARefusedRequestIsAnsweredBeforeItsBodyArrives(t *testing.T) {
 	handler, err := webhook.Receive(webhook.Receiver{Secrets: []string{sharedSecret}}, sinks.Func(nil))
 	require.NoError(t, err)
 	server := httptest.NewUnstartedServer(handler)
-	server.Config.ReadTimeout = time.Second
+	server.Config.ReadHeaderTimeout, server.Config.ReadTimeout = time.Minute, time.Second
 	server.Start()
 	defer server.Close()
 	for name, c := range map[string]struct {

@@ -75,7 +75,7 @@ func TestADeliveryThatTimesOutIsNotSentLater(t *testing.T) {
 			t.Run(name, func(t *testing.T) {
 				cluster := kafkatest.Fake(t)
 				topic := cluster.CreateTopic(t, 1, nil)
-				sink := newSink(t, cluster, topic, client, func(c *kafka.Config) { c.Timeout = time.Minute })
+				sink := newSink(t, cluster, topic, client, func(c *kafka.Config) { c.Timeout = 5 * time.Minute })
 				require.NoError(t, deliver(sink, t.Context(), delivery("first")))
 				silence(cluster)
 
@@ -89,7 +89,7 @@ func TestADeliveryThatTimesOutIsNotSentLater(t *testing.T) {
 				case err := <-other:
 					assertClass(t, sinks.ClassUnavailable, err)
 					assert.ErrorIs(t, err, kafka.ErrOverdue)
-				case <-time.After(30 * time.Second): // half the timeout
+				case <-time.After(2 * time.Minute): // less than the timeout
 					t.Fatal("the other delivery is still in flight")
 				}
 
@@ -152,7 +152,7 @@ func TestAllDeliveriesInFlightEndWithinTheTimeoutIfABrokerDies(t *testing.T) {
 		begin := time.Now()
 		cluster.Stop(t)
 		workers.Wait()
-		assert.Less(t, time.Since(begin), 10*time.Second)
+		assert.Less(t, time.Since(begin), time.Minute)
 		t.Log("all ended after", time.Since(begin))
 	})
 }

@@ -166,8 +166,7 @@ func TestADeliveryThatTimesOutIsUnavailableIfTheBrokerIsSilent(t *testing.T) {
 				cluster := kafkatest.Fake(t, kfake.SeedTopics(1, "orders", "order.placed"))
 				second := func(c *kafka.Config) { c.Timeout = time.Second }
 				connected, connecting := newSink(t, cluster, topic, client, second), newSink(t, cluster, topic, client, second)
-				_, err := connected.Deliver(t.Context(), delivery("k"))
-				require.NoError(t, err)
+				deliverAtLast(t, connected, delivery("k"), func(error) {})
 				cluster.Fake.Control(func(kmsg.Request) (kmsg.Response, error, bool) {
 					cluster.Fake.KeepControl()
 					return nil, nil, true // the broker reads requests but never answers

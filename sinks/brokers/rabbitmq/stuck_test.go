@@ -153,8 +153,10 @@ func (b broker) deafSink(t *testing.T, settings string) (*deafness, func(key str
 	}
 }
 
+// testStuckQueue has a timeout that a good delivery does not reach, even if the machine stalls.
 func (b broker) testStuckQueue(t *testing.T) {
-	all, deliver := b.deafSink(t, "timeout: 5s")
+	t.Parallel()
+	all, deliver := b.deafSink(t, "timeout: 20s")
 	require.NoError(t, deliver("good"))
 	var (
 		running sync.WaitGroup
@@ -169,37 +171,48 @@ func (b broker) testStuckQueue(t *testing.T) {
 					return
 				}
 				good.Add(1)
+				time.Sleep(time.Millisecond)
 			}
 		})
 	}
-	for range 2 {
-		begun, before := time.Now(), good.Load()
-		err := deliver(stuck)
-		require.ErrorIs(t, err, rabbitmq.ErrNoAnswer)
-		require.Equal(t, sinks.ClassUnavailable, sinktest.Class(err), "%v", err)
-		require.Less(t, time.Since(begun), 20*time.Second)
-		require.LessOrEqual(t, all.open(), 1, "the connection of an overdue message is closed when its delivery has failed")
-		require.Greater(t, good.Load(), before)
-	}
+	begun, before := time.Now(), good.Load()
+	err := deliver(stuck)
+	require.ErrorIs(t, err, rabbitmq.ErrNoAnswer)
+	require.Equal(t, sinks.ClassUnavailable, sinktest.Class(err), "%v", err)
+	require.Less(t, time.Since(begun), time.Minute)
+	require.LessOrEqual(t, all.open(), 1, "the connection of an overdue message is closed when its delivery has failed")
+	require.Greater(t, good.Load(), before)
+	require.NoError(t, deliver("good"))
 	done.Store(true)
 	running.Wait()
-	require.Contains(t, []int{2, 3}, len(all.made), "the last connection may be spare")
+	require.Len(t, all.made, 2)
 }
 
 // testGrace has another unconfirmed message that is not overdue yet.
 func (b broker) testGrace(t *testing.T) {
+	t.Parallel()
 	all, deliver := b.deafSink(t, "timeout: 10s")
-	require.NoError(t, deliver("good"))
-	begun := time.Now()
-	later := make(chan error, 1)
-	time.AfterFunc(5*time.Second, func() { later <- deliver(stuck) })
-	require.ErrorIs(t, deliver(stuck), rabbitmq.ErrNoAnswer)
-	took := time.Since(begun)
-	require.GreaterOrEqual(t, took, 11*time.Second, "the timeout, and a second for the other message")
-	require.Less(t, took, 15*time.Second, "the other message's own timeout")
-	err := <-later
-	require.Equal(t, sinks.ClassUnavailable, sinktest.Class(err), "%v", err)
-	require.Zero(t, all.open())
+	const (
+		least = 11 * time.Second // the timeout, and a second for the other message
+		most  = 15 * time.Second // the other message's own timeout
+	)
+	var took time.Duration
+	for range 3 { // a machine that stalls may spoil the times of a round
+		require.NoError(t, deliver("good"))
+		begun := time.Now()
+		later := make(chan error, 1)
+		time.AfterFunc(5*time.Second, func() { later <- deliver(stuck) })
+		require.ErrorIs(t, deliver(stuck), rabbitmq.ErrNoAnswer)
+		took = time.Since(begun)
+		err := <-later
+		require.Equal(t, sinks.ClassUnavailable, sinktest.Class(err), "%v", err)
+		require.Zero(t, all.open())
+		if least <= took && took < most {
+			break
+		}
+	}
+	require.GreaterOrEqual(t, took, least)
+	require.Less(t, took, most)
 	require.NoError(t, deliver("good"))
 }
 

@@ -31,6 +31,8 @@ const (
 	// timeout is the setting timeout of the sinks, and silence that of sinks whose broker never answers.
 	timeout = 15 * time.Second
 	silence = time.Second
+	// impatience is the setting of a sink whose delivery is cancelled. The client of Redis waits so long nevertheless.
+	impatience = 5 * time.Second
 )
 
 // Subject is the kind under test, and its broker.
@@ -103,7 +105,7 @@ func (s Subject) testContract(t *testing.T) {
 		Broken: map[sinks.Class]func(*testing.T) sinks.Sink{
 			sinks.ClassUnavailable: func(t *testing.T) sinks.Sink { return sinkAt(t, at(t, s.Server.URL, servertest.Unused), timeout) },
 		},
-		Stuck:    func(t *testing.T) sinks.Sink { return sinkAt(t, at(t, s.Server.URL, servertest.Silent(t)), silence) },
+		Stuck:    func(t *testing.T) sinks.Sink { return sinkAt(t, at(t, s.Server.URL, servertest.Silent(t)), impatience) },
 		Receipts: true,
 	})
 }
