@@ -81,15 +81,18 @@ func TestConnectionsDoNotGrowWithSinksAndLanes(t *testing.T) {
 }
 
 // A handler in the same program uses the forwarder's pool. Here there are more handlers than
-// connections, and each holds one for longer than a lease.
+// connections, and those that get one hold it until the leases are renewed.
 func TestHandlersThatUseTheWholePoolCostNoLease(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
-		t.Skip("it waits for several leases")
+		t.Skip("it waits for a renewal")
 	}
-	const rows, lease = 6, 8 * time.Second // so long that a busy machine loses none
-	o := openPostgres(t, outboxtest.DSN(t))
+	const rows, lease = 6, 30 * time.Second // so long that a machine that stalls loses none
+	dsn := outboxtest.DSN(t)
+	o, others := openPostgres(t, dsn), openPlain(t, dsn)
 	o.db.SetMaxOpenConns(4)
+	var holding atomic.Int64
+	renewed := make(chan struct{})
 	var log lines
 	var observer leases
 	taken := &script{answer: func(ctx context.Context, d *notification.Delivery) error {
@@ -98,12 +101,28 @@ func TestHandlersThatUseTheWholePoolCostNoLease(t *testing.T) {
 			return err
 		}
 		defer func() { _ = conn.Close() }() // returns the connection to the pool
-		_, err = conn.ExecContext(ctx, `SELECT pg_sleep(9)`)
-		return err
+		holding.Add(1)
+		select {
+		case <-renewed:
+		case <-ctx.Done():
+		}
+		return ctx.Err()
 	}}
 	f := o.start(map[string]forwarder.Sink{"handler": {Sink: taken, Timeout: time.Minute}, "other": {Sink: &script{}, Timeout: time.Minute}},
 		route.Routes{"*": route.To("handler", "other")}, leased(lease), watchedBy(&observer), log.logging, inRealTime)
 	o.append("order.placed", "", numbered("n", rows)...)
+	eventually(t, func() bool { return holding.Load() >= 2 && o.db.Stats().InUse == 4 }, "the handlers use the whole pool")
+	until := func() (first time.Time, err error) {
+		err = others.QueryRowContext(t.Context(), `SELECT min(lease_until) FROM outbox_cursors WHERE sink IN ('handler', 'other')`).Scan(&first)
+		return first, err
+	}
+	before, err := until()
+	require.NoError(t, err)
+	eventually(t, func() bool {
+		now, err := until()
+		return err == nil && now.Sub(before) > lease/4
+	}, "both leases are renewed")
+	close(renewed)
 	eventually(t, func() bool { return len(taken.times()) == rows }, "all are delivered")
 	f.end()
 	require.NotContains(t, slices.Collect(maps.Values(taken.times())), 2, "each is delivered once")
@@ -141,7 +160,7 @@ func TestManyRetryingKeysCostNoLease(t *testing.T) {
 	if testing.Short() {
 		t.Skip("50,000 keys")
 	}
-	const keys, lease = 50_000, 8 * time.Second // so long that a busy machine loses none
+	const keys, lease = 50_000, time.Minute // so long that a machine that stalls loses none
 	o := openPostgres(t, outboxtest.DSN(t))
 	_, err := o.store.Cut(t.Context(), "sink", 1, store.StartOldest)
 	require.NoError(t, err)

@@ -147,11 +147,11 @@ func refuse(w *faulty, code string) (end func()) {
 func TestACheckpointThatADeadlockAbortsIsWrittenAgain(t *testing.T) {
 	t.Parallel()
 	w := newFaulty(t, startPrivate(t))
-	w.set("deadlock_timeout", "'2s'")
+	w.set("deadlock_timeout", "'100ms'")
 	var begun atomic.Bool
 	release := make(chan struct{})
 	stop := w.forward(w.server.DSN(), func(c *forwarder.Config) {
-		c.Lease = 30 * time.Second
+		c.Lease = 2 * time.Minute
 		sink := c.Sinks["sink"]
 		sink.Sink = sinks.Func(func(ctx context.Context, d *notification.Delivery) (notification.Receipt, error) {
 			if d.Attempt == 1 {
@@ -168,21 +168,34 @@ func TestACheckpointThatADeadlockAbortsIsWrittenAgain(t *testing.T) {
 	eventually(t, begun.Load, "the retry begins")
 
 	// The other transaction locks the parked row, then the cursor; the checkpoint locks the cursor, then
-	// the parked row. The other transaction looks for deadlocks later than the checkpoint does.
-	other, err := w.db.BeginTx(t.Context(), nil)
-	require.NoError(t, err)
-	defer func() { _ = other.Rollback() }()
-	_, err = other.ExecContext(t.Context(), `SET LOCAL deadlock_timeout = '1h'; SELECT FROM outbox_parked FOR UPDATE`)
-	require.NoError(t, err)
+	// the parked row. The checkpoint waits for an older lock of the row first, and looks for deadlocks again when
+	// it waits for the other transaction, which does not look.
+	lockRow := func() *sql.Tx {
+		tx, err := w.db.BeginTx(t.Context(), nil)
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = tx.Rollback() })
+		_, err = tx.ExecContext(t.Context(), `SET LOCAL deadlock_timeout = '1h'; SELECT FROM outbox_parked FOR SHARE`)
+		require.NoError(t, err)
+		return tx
+	}
+	waits := func(session string) {
+		t.Helper()
+		eventually(t, func() (waits bool) {
+			err := w.db.QueryRowContext(t.Context(), `SELECT EXISTS (SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND `+session+`)`).Scan(&waits)
+			return err == nil && waits
+		}, session+" waits for a lock")
+	}
+	older, other := lockRow(), lockRow()
 	close(release)
-	eventually(t, func() bool {
-		var waiting bool
-		err := w.db.QueryRowContext(t.Context(), `SELECT EXISTS (SELECT FROM pg_stat_activity
-			WHERE application_name = 'forwarder' AND wait_event_type = 'Lock')`).Scan(&waiting)
-		return err == nil && waiting
-	}, "the checkpoint waits for the row")
-	_, err = other.ExecContext(t.Context(), `UPDATE outbox_cursors SET paused = paused`)
-	require.NoError(t, err, "the server should abort the checkpoint")
+	waits(`application_name = 'forwarder'`)
+	updated := make(chan error, 1)
+	go func() {
+		_, err := other.ExecContext(t.Context(), `UPDATE outbox_cursors SET paused = paused`)
+		updated <- err
+	}()
+	waits(`query LIKE 'UPDATE outbox_cursors SET paused%'`)
+	require.NoError(t, older.Commit())
+	require.NoError(t, <-updated, "the server should abort the checkpoint")
 	require.NoError(t, other.Commit())
 
 	w.settle()

@@ -125,18 +125,14 @@ var placeholder = regexp.MustCompile(`\$\d+`)
 // that is stopped or gone would hold up all checkpoints of the sink.
 func (*dialect) TakeCursors(sink string) tables.Expr {
 	return tables.SQL(`SELECT lane, set_config('idle_in_transaction_session_timeout', ?, true) FROM {cursors} WHERE sink = ? ORDER BY lane {whole cursors} FOR UPDATE`,
-		strconv.FormatInt(takenTime.Milliseconds(), 10), sink)
+		strconv.FormatInt(catalog.TakenTime.Milliseconds(), 10), sink)
 }
 
 // Brief also sets the transaction's own timeout, in what it returns.
 func (*dialect) Brief(update tables.Expr) tables.Expr {
 	return tables.SQL(`? RETURNING set_config('idle_in_transaction_session_timeout', ?, true)`,
-		update, strconv.FormatInt(takenTime.Milliseconds(), 10))
+		update, strconv.FormatInt(catalog.TakenTime.Milliseconds(), 10))
 }
-
-// takenTime is how long a transaction that has locked a sink's cursors, or a schedule, may wait
-// before its next statement.
-const takenTime = 10 * time.Second
 
 // Together makes one round trip.
 func (*dialect) Together(first, second tables.Expr) []tables.Expr {

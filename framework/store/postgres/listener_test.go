@@ -39,7 +39,9 @@ func listen(t *testing.T, at func(*url.URL)) (*sql.DB, *postgres.Store) {
 	if at != nil {
 		at(address)
 	}
-	return db, openStore(t, db, postgres.Config{Listen: address.String()})
+	s := openStore(t, db, postgres.Config{Listen: address.String()})
+	s.SetListening(10*time.Second, time.Hour) // a machine that stalls looks like a server that does not answer
+	return db, s
 }
 
 // listening is a running call of Listen, and what it reported.
@@ -192,6 +194,7 @@ func TestEachListeningConnectionAsksForItsAddress(t *testing.T) {
 			return "", errors.New("no token today")
 		}
 	}})
+	s.SetListening(10*time.Second, time.Hour)
 	require.ErrorContains(t, startListening(t, s).awaitEnd(t), "no token today")
 
 	expired, err := url.Parse(dsn)
@@ -231,6 +234,7 @@ func TestListeningUsesTheConfiguredDialer(t *testing.T) {
 			return new(net.Dialer).DialContext(ctx, network, server)
 		},
 	})
+	s.SetListening(10*time.Second, time.Hour)
 	e := startListening(t, s)
 	e.awaitWake(t)
 	require.NoError(t, s.Announce(t.Context()))

@@ -158,7 +158,7 @@ func (s *Store) attach(ctx context.Context, p partition) error {
 	if _, err := tx.ExecContext(ctx, fmt.Sprintf(
 		`SET LOCAL lock_timeout = %d; SET LOCAL idle_in_transaction_session_timeout = %d; LOCK TABLE ONLY %s IN SHARE UPDATE EXCLUSIVE MODE;
 		CREATE TABLE %s (LIKE %s INCLUDING ALL); ALTER TABLE %s ATTACH PARTITION %s FOR VALUES FROM (%d) TO (%d)`,
-		prunerPatience.Milliseconds(), idleTime.Milliseconds(), s.names.Log(), p.Name, s.names.Log(), s.names.Log(), p.Name, p.From, p.To)); catalog.Refused(err, "23514") { // the default partition has such rows already
+		prunerPatience.Milliseconds(), catalog.IdleTime.Milliseconds(), s.names.Log(), p.Name, s.names.Log(), s.names.Log(), p.Name, p.From, p.To)); catalog.Refused(err, "23514") { // the default partition has such rows already
 		return errTooLate
 	} else if err != nil {
 		return err

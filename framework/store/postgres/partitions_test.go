@@ -147,8 +147,11 @@ func TestAStoppedPrunerReleasesTheLog(t *testing.T) {
 	s := openStore(t, db, postgres.Config{PartitionRows: 5})
 	published := make(chan error, 1)
 	err := s.PruneTx(t.Context(), func(tx *sql.Tx) error {
-		exec(t, tx, `DROP TABLE outbox_from_1`)
-		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		var limit string
+		require.NoError(t, tx.QueryRowContext(t.Context(), `SHOW idle_in_transaction_session_timeout`).Scan(&limit))
+		require.Equal(t, "1min", limit, "as postgrestest sets it")
+		exec(t, tx, `DROP TABLE outbox_from_1; SET LOCAL idle_in_transaction_session_timeout = '1s'`)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		_, err := db.ExecContext(ctx, insertOne)
 		published <- err

@@ -11,14 +11,9 @@ import (
 	"github.com/waybill-go/waybill/framework/store/postgres/internal/catalog"
 )
 
-const (
-	// prunerPatience bounds waiting for a lock. It is far below deadlock_timeout, so that the
-	// pruner gives way to others, and so short that publishers behind it hardly notice.
-	prunerPatience = 100 * time.Millisecond
-	// idleTime is how long the server waits for the next statement of a transaction that holds
-	// others up. Otherwise a client that is stopped or gone would keep its locks for hours.
-	idleTime = 2 * time.Second
-)
+// prunerPatience bounds waiting for a lock. It is far below deadlock_timeout, so that the
+// pruner gives way to others, and so short that publishers behind it hardly notice.
+const prunerPatience = 100 * time.Millisecond
 
 // Prune removes old rows; see store.Pruner.
 //
@@ -81,7 +76,7 @@ func (s *Store) pruneTx(ctx context.Context, locks string, do func(tx *sql.Tx) e
 	defer func() { _ = tx.Rollback() }() // no effect after the commit
 	if _, err := tx.ExecContext(ctx, fmt.Sprintf(
 		`SET LOCAL lock_timeout = %d; SET LOCAL idle_in_transaction_session_timeout = %d; LOCK TABLE ONLY %s IN ACCESS SHARE MODE; %s`,
-		prunerPatience.Milliseconds(), idleTime.Milliseconds(), s.names.Log(), locks)); err != nil {
+		prunerPatience.Milliseconds(), catalog.IdleTime.Milliseconds(), s.names.Log(), locks)); err != nil {
 		return err
 	}
 	if err := do(tx); err != nil {

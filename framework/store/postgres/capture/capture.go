@@ -64,9 +64,6 @@ type Capture struct {
 // captureWait is how long a change of a capture waits for open transactions on its table.
 const captureWait = 2 * time.Second
 
-// idleTime is how long the server waits for the next statement of a transaction that has locked a table.
-const idleTime = 2 * time.Second
-
 // Add captures a table, in one transaction that checks all of c first. If the table is
 // already captured, the capture is replaced. It must run as the owner of the table. It waits up
 // to 2 s for the open transactions on the table; new ones wait behind it meanwhile.
@@ -171,7 +168,7 @@ func changeCapture(ctx context.Context, db *sql.DB, outbox postgres.Config, tabl
 	}
 	defer func() { _ = tx.Rollback() }() // no effect after the commit
 	if _, err := tx.ExecContext(ctx, fmt.Sprintf(`SET LOCAL lock_timeout = %d; SET LOCAL idle_in_transaction_session_timeout = %d; LOCK TABLE ONLY %s IN ACCESS EXCLUSIVE MODE`,
-		captureWait.Milliseconds(), idleTime.Milliseconds(), t.Table)); err != nil {
+		captureWait.Milliseconds(), catalog.IdleTime.Milliseconds(), t.Table)); err != nil {
 		return err
 	}
 	// The table may have changed before it was locked.

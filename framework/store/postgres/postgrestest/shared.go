@@ -4,9 +4,14 @@ import (
 	"context"
 	"database/sql"
 	"testing"
+	"time"
 
 	"github.com/waybill-go/waybill/framework/internal/testserver"
+	"github.com/waybill-go/waybill/framework/store/postgres/internal/catalog"
 )
+
+// A machine with many tests may stall between two statements.
+func init() { catalog.IdleTime, catalog.TakenTime = time.Minute, time.Minute }
 
 // shared is the server of all tests of this process.
 var shared = testserver.Shared[*Server]{Start: func(ctx context.Context) (*Server, error) { return Start(ctx, Options{}) }}
