@@ -104,6 +104,11 @@ func startIn(t testing.TB, environ []string, args ...string) *running {
 	t.Cleanup(func() {
 		if p.ProcessState == nil {
 			_ = p.Process.Kill()
+			for line := range p.lines {
+				if t.Failed() {
+					t.Log(line)
+				}
+			}
 			_ = p.wait()
 		}
 	})

@@ -31,7 +31,7 @@ func (o outbox) awaitPresent(t testing.TB, forwarders int) {
 	t.Helper()
 	require.Eventually(t, func() bool {
 		var n int // without sessions that are only requested or withdrawn
-		err := o.db.QueryRow(`SELECT count(*) FROM outbox_forwarders WHERE presence <> '' AND substr(presence, 1, 1) NOT IN ('+', '-')`).Scan(&n)
+		err := o.db.QueryRow(`SELECT count(*) FROM outbox_forwarders WHERE presence <> '' AND substr(presence, 1, 1) NOT IN ('?', '-')`).Scan(&n)
 		return err == nil && n == forwarders
 	}, patience, 20*time.Millisecond, "its row names its session")
 }

@@ -26,8 +26,9 @@ func (t *Tables) NewPresence(owner, id string, alive Expr) Presence {
 }
 
 // A presence is requested in the row before it is declared there, and is declared only where it still is requested: a
-// statement whose client has given up may run later, and must not replace what was withdrawn, or another presence.
-func (p *Presence) request() string   { return "+" + p.ID }
+// statement whose client has given up may run later, and must not replace what was withdrawn, or another presence. No ID
+// begins with either sign: one of MariaDB begins in base64.
+func (p *Presence) request() string   { return "?" + p.ID }
 func (p *Presence) withdrawn() string { return "-" + p.ID }
 
 // Declare implements store.Presence.
