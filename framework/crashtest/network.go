@@ -10,11 +10,11 @@ import (
 	"github.com/waybill-go/waybill/framework/store/postgres/postgrestest"
 )
 
-// The ports of links are below those that systems use for outgoing connections, because a link
-// that was cut needs the same port again.
+// The ports of links are below those that systems use for outgoing connections, and other tests have others,
+// because a link that was cut needs the same port again.
 const (
 	firstPort = 12000
-	lastPort  = 20000
+	lastPort  = 15000
 	portTries = 50
 )
 

@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -124,11 +125,17 @@ func find(debianPackage string, programs ...string) (string, error) {
 	return "", fmt.Errorf("%s %w: apt-get install %[1]s", debianPackage, ErrMissing)
 }
 
-// freeAddress returns an address with a free port of the loopback interface. The port is below
-// those that systems assign to connections, so that no connection takes it before the broker.
+// firstPort is the first port of this process, and drawn is how many it has tried.
+var (
+	firstPort = 15000 + rand.Uint32N(4000)
+	drawn     atomic.Uint32
+)
+
+// freeAddress returns an address with a free port of the loopback interface, a different one each time. The port is
+// below those that systems assign to connections, and other tests have others, so that nothing takes it before the broker.
 func freeAddress() (string, error) {
 	for {
-		address := fmt.Sprintf("127.0.0.1:%d", 15000+rand.IntN(17000))
+		address := fmt.Sprintf("127.0.0.1:%d", firstPort+drawn.Add(1)%1000)
 		listener, err := net.Listen("tcp", address)
 		if errors.Is(err, syscall.EADDRINUSE) {
 			continue

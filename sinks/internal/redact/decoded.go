@@ -50,7 +50,11 @@ func escape(text string) (plain string, n int) {
 		}
 	case '&':
 		end := strings.IndexByte(text[:min(len(text), maxEntity)], ';') + 1
-		if plain := html.UnescapeString(text[:end]); end > 0 && plain != text[:end] {
+		if end == 0 || strings.Contains(text[1:end], "&") {
+			break
+		}
+		// The package html also decodes the beginning of what only looks like an entity, as of &lting;.
+		if plain := html.UnescapeString(text[:end]); plain != text[:end] && (plain == ";" || !strings.HasSuffix(plain, ";")) {
 			return plain, end
 		}
 	case '\\':

@@ -71,6 +71,18 @@ func TestEscapedAndEncodedCredentialsAreRemoved(t *testing.T) {
 	}
 }
 
+func TestWhatOnlyLooksLikeAnEntityHidesNoCredential(t *testing.T) {
+	t.Parallel()
+	for credential, spelled := range map[string]string{
+		"ab&ltcd":     "ab&lt&#99;d",
+		"ab&lt;cd":    "ab&lt&#59;cd",
+		"ab&lting;cd": "ab&lting;c&#100;",
+		"ab&cd;ef":    "ab&cd&semi;ef",
+	} {
+		require.Equal(t, "a=*** b", New(credential).Text("a="+spelled+" b"), credential)
+	}
+}
+
 func TestTextsWithoutCredentialsAreUnchanged(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{"", "100% of &amp; and \\u00zz \\", `{"a": "\u0041\\"}`, "%", "&", "\\", "%4", "&#;", "\xff\xfe"} {

@@ -11,8 +11,9 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 )
 
-// The ports of fake clusters are below those that the kernel hands out: a stopped one gets its port again.
-const firstPort, lastPort = 15000, 31999
+// The ports of fake clusters are below those that the kernel hands out, and other tests have others: a stopped one
+// gets its port again.
+const firstPort, lastPort = 10000, 11999
 
 // Fake starts a fake cluster with one broker inside the process, and stops it when the test
 // ends.
