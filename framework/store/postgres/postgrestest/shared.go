@@ -10,8 +10,12 @@ import (
 	"github.com/waybill-go/waybill/framework/store/postgres/internal/catalog"
 )
 
-// A machine with many tests may stall between two statements.
-func init() { catalog.IdleTime, catalog.TakenTime = time.Minute, time.Minute }
+// A machine with many tests may stall between two statements. Other programs keep their limits.
+func init() {
+	if testing.Testing() {
+		catalog.IdleTime, catalog.TakenTime = time.Minute, time.Minute
+	}
+}
 
 // shared is the server of all tests of this process.
 var shared = testserver.Shared[*Server]{Start: func(ctx context.Context) (*Server, error) { return Start(ctx, Options{}) }}
