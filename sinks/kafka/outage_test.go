@@ -152,7 +152,7 @@ func TestAllDeliveriesInFlightEndWithinTheTimeoutIfABrokerDies(t *testing.T) {
 		begin := time.Now()
 		cluster.Stop(t)
 		workers.Wait()
-		assert.Less(t, time.Since(begin), time.Minute)
+		assert.Less(t, time.Since(begin), 3*kafka.DefaultTimeout, "the timeout, and more on a machine that stalls")
 		t.Log("all ended after", time.Since(begin))
 	})
 }
