@@ -37,7 +37,7 @@ const engine = "framework/forwarder/internal/"
 // engineImports returns what the engine's larger packages import: some of its smaller ones, and the
 // packages below the forwarder.
 func engineImports(own ...string) []string {
-	imports := []string{"framework/event", "framework/internal/pace", "framework/notification", "framework/tracing", "framework/store", "framework/route", "framework/settings", "registry", "sinks"}
+	imports := []string{"framework/event", "framework/internal/failpoint", "framework/internal/pace", "framework/notification", "framework/tracing", "framework/store", "framework/route", "framework/settings", "registry", "sinks"}
 	for _, name := range own {
 		imports = append(imports, engine+name)
 	}
@@ -48,6 +48,7 @@ var layers = []layer{
 	{"framework/notification", nil},
 	{"framework/internal/pace", nil},
 	{"framework/internal/duration", nil},
+	{"framework/internal/failpoint", nil},
 	{"framework/internal/testserver", nil},
 	{"benchmarks/durations", nil},
 	{"benchmarks/result", nil},
@@ -59,14 +60,14 @@ var layers = []layer{
 	{"framework/tracing", []string{"framework/notification", "sinks"}},
 	{"framework/store", []string{"framework/notification"}},
 	{"framework/store/internal/migration", []string{"framework/store"}},
-	{"framework/store/internal/tables", []string{"framework/store", "framework/notification"}},
-	{"framework/store/internal/tables/acts", []string{"framework/store", "framework/store/internal/tables", "framework/notification"}},
+	{"framework/store/internal/tables", []string{"framework/internal/failpoint", "framework/store", "framework/notification"}},
+	{"framework/store/internal/tables/acts", []string{"framework/internal/failpoint", "framework/store", "framework/store/internal/tables", "framework/notification"}},
 	{"framework/store/internal/tables/looks", []string{"framework/store", "framework/store/internal/tables", "framework/notification"}},
 	{"framework/store/internal/driverrows", []string{"framework/store", "framework/notification"}},
 	{"framework/store/postgres/internal/catalog", []string{"framework/store"}},
 	{"framework/store/mysql/internal/session", []string{"framework/store"}},
 	{"framework/store/mysql/internal/spans", []string{"framework/store", "framework/notification"}},
-	{"framework/store/*", []string{"framework/internal/pace", "framework/internal/testserver", "framework/store", "framework/store/internal/driverrows", "framework/store/internal/migration", "framework/store/internal/tables", "framework/store/internal/tables/acts", "framework/store/internal/tables/looks", "framework/store/postgres/internal/catalog", "framework/store/mysql/internal/session", "framework/store/mysql/internal/spans", "framework/notification"}},
+	{"framework/store/*", []string{"framework/internal/failpoint", "framework/internal/pace", "framework/internal/testserver", "framework/store", "framework/store/internal/driverrows", "framework/store/internal/migration", "framework/store/internal/tables", "framework/store/internal/tables/acts", "framework/store/internal/tables/looks", "framework/store/postgres/internal/catalog", "framework/store/mysql/internal/session", "framework/store/mysql/internal/spans", "framework/notification"}},
 	{"framework/route", []string{"framework/notification", "framework/store", "registry", "sinks"}},
 	{"sinks/internal/cloudevents", []string{"framework/notification"}},
 	{"sinks/internal/certificates", nil},
@@ -74,7 +75,7 @@ var layers = []layer{
 	{"sinks/internal/redact", nil},
 	{"sinks/*", []string{"sinks", "sinks/internal/certificates", "sinks/internal/cloudevents", "sinks/internal/line", "sinks/internal/redact", "framework/notification", "registry"}},
 	{"framework/source/*", []string{"framework/store", "framework/notification", "framework/internal/pace", "sinks/*"}},
-	{"framework/outbox", []string{"framework/notification", "framework/tracing", "registry", "serializer", "framework/store", "framework/internal/pace"}},
+	{"framework/outbox", []string{"framework/internal/failpoint", "framework/notification", "framework/tracing", "registry", "serializer", "framework/store", "framework/internal/pace"}},
 	{"framework/internal/outboxtest", []string{"framework/store/*"}},
 	{"framework/store/storetest", []string{"framework/notification", "framework/store", "framework/store/internal/tables/acts", "framework/outbox", "registry"}},
 	{"framework/event", []string{"framework/notification", "framework/store", "sinks"}},
@@ -98,9 +99,9 @@ var layers = []layer{
 	{engine + "prune", []string{"framework/event", "framework/internal/pace", "framework/store", engine + "policy"}},
 	{"framework/forwarder", engineImports("policy", "presence", "budget", "caller", "dispatch", "feed", "coordinate", "prune", "quota")},
 	{"framework/forwarder/fleet", []string{"framework/internal/pace", "framework/store", engine + "coordinate", "framework/forwarder"}},
-	{"framework/crashtest", []string{"framework/internal/pace", "framework/store", "framework/store/*"}},
+	{"framework/crashtest", []string{"framework/internal/failpoint", "framework/internal/pace", "framework/store", "framework/store/*"}},
 	{"framework/inbox", []string{"framework/notification", "framework/store", "framework/outbox", "registry", "sinks", "sinks/*"}},
-	{"framework/schedule", []string{"framework/tracing", "framework/internal/pace", "framework/internal/duration", "framework/notification", "framework/store", "framework/outbox"}},
+	{"framework/schedule", []string{"framework/internal/failpoint", "framework/tracing", "framework/internal/pace", "framework/internal/duration", "framework/notification", "framework/store", "framework/outbox"}},
 	{"framework/admin", []string{"framework/notification", "framework/store", "framework/route", "registry"}},
 	{"framework/waybilltest", []string{"framework/admin", "framework/notification", "framework/store", "framework/store/*", "framework/outbox", "framework/route", "framework/forwarder", "registry", "sinks"}},
 	{"framework/doctor", []string{"framework/admin", "framework/store", "framework/store/*", "framework/forwarder", "sinks"}},

@@ -5,6 +5,8 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+
+	"github.com/waybill-go/waybill/framework/internal/failpoint"
 )
 
 // PgxTx is a pgx transaction: a pgx.Tx, a *pgxpool.Tx, or a wrapper of one. Tag is its
@@ -69,7 +71,7 @@ func RunInPgx[Tx PgxTx[Tag], Tag PgxTag, Options any](ctx context.Context, p *Pu
 		if err := f(ctx, tx); err != nil {
 			return err
 		}
-		if err := tx.Commit(ctx); err != nil {
+		if err := failpoint.Transaction.Do(func() error { return tx.Commit(ctx) }); err != nil {
 			return fmt.Errorf("commit: %w", err)
 		}
 		return nil

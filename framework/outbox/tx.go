@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+
+	"github.com/waybill-go/waybill/framework/internal/failpoint"
 )
 
 // Tx is the caller's database transaction: a *sql.Tx or a wrapper of one. It must also have
@@ -103,7 +105,7 @@ func inTx(ctx context.Context, db *sql.DB, options *sql.TxOptions, f func(ctx co
 	if err := f(ctx, tx); err != nil {
 		return err
 	}
-	if err := tx.Commit(); err != nil {
+	if err := failpoint.Transaction.Do(tx.Commit); err != nil {
 		return fmt.Errorf("commit: %w", err)
 	}
 	return nil

@@ -8,6 +8,7 @@ import (
 	"runtime/debug"
 	"time"
 
+	"github.com/waybill-go/waybill/framework/internal/failpoint"
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/outbox"
 	"github.com/waybill-go/waybill/framework/store"
@@ -29,7 +30,7 @@ func (s *Scheduler) take(ctx context.Context, j *job, t turn) error {
 			return err
 		}
 	}
-	err := s.write(ctx, t, made)
+	err := failpoint.Tick.Do(func() error { return s.write(ctx, t, made) })
 	switch {
 	case errors.Is(err, errMoved), errors.Is(err, store.ErrCollision):
 		return nil

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/waybill-go/waybill/framework/internal/failpoint"
 	"github.com/waybill-go/waybill/framework/store"
 )
 
@@ -36,7 +37,7 @@ func (s *Store) Floor(ctx context.Context, t store.Target, id string) (floor int
 
 // PruneTx runs a function in a pruner's transaction.
 func (s *Store) PruneTx(ctx context.Context, do func(tx *sql.Tx) error) error {
-	return s.pruneTx(ctx, ``, do)
+	return s.pruneTx(ctx, failpoint.Prune, ``, do)
 }
 
 // ErrTooLate exports errTooLate for tests.

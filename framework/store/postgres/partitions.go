@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/waybill-go/waybill/framework/internal/failpoint"
 	"github.com/waybill-go/waybill/framework/store"
 	"github.com/waybill-go/waybill/framework/store/internal/tables"
 	"github.com/waybill-go/waybill/framework/store/postgres/internal/catalog"
@@ -170,7 +171,7 @@ func (s *Store) attach(ctx context.Context, p partition) error {
 	if last > 0 && p.From <= last+(p.To-p.From)/2 { // creating it has taken too long
 		return errTooLate
 	}
-	return tx.Commit()
+	return failpoint.Partition.Do(tx.Commit)
 }
 
 // partitions returns the ranges in the order of their offsets, without the default partition.
@@ -239,7 +240,7 @@ func (s *Store) expirePartition(ctx context.Context, p partition, e store.Prunin
 	if err != nil || !worth || empty && !*lockLog {
 		return false, err
 	}
-	err = s.pruneTx(ctx, `LOCK TABLE `+p.Name+` IN SHARE MODE`, func(tx *sql.Tx) error {
+	err = s.pruneTx(ctx, failpoint.Partition, `LOCK TABLE `+p.Name+` IN SHARE MODE`, func(tx *sql.Tx) error {
 		progress, err := s.run.Progress(ctx, tx, e.Sinks)
 		if err != nil || progress.KeepsAll() {
 			return err

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/waybill-go/waybill/framework/internal/failpoint"
 	"github.com/waybill-go/waybill/framework/store"
 	"github.com/waybill-go/waybill/framework/store/internal/tables"
 	"github.com/waybill-go/waybill/framework/store/postgres/internal/catalog"
@@ -25,7 +26,7 @@ func (s *Store) Prune(ctx context.Context, p store.Pruning) (store.Pruned, error
 		return store.Pruned{Through: p.After}, nil
 	}
 	pruned := store.Pruned{Through: p.After}
-	err := s.pruneTx(ctx, ``, func(tx *sql.Tx) error {
+	err := s.pruneTx(ctx, failpoint.Prune, ``, func(tx *sql.Tx) error {
 		progress, err := s.run.Progress(ctx, tx, p.Sinks)
 		if err != nil || progress.KeepsAll() {
 			return err
@@ -65,7 +66,7 @@ func (s *Store) prunable(ctx context.Context, q store.RowQuerier) (string, error
 // pruneTx runs a function in a transaction with one snapshot, and with a lock on the log as weak as
 // a reader's. The lock comes before the snapshot, since waiting for it would make the snapshot old;
 // so do further locks.
-func (s *Store) pruneTx(ctx context.Context, locks string, do func(tx *sql.Tx) error) error {
+func (s *Store) pruneTx(ctx context.Context, step failpoint.Step, locks string, do func(tx *sql.Tx) error) error {
 	if err := s.meet(ctx); err != nil {
 		return err
 	}
@@ -82,7 +83,7 @@ func (s *Store) pruneTx(ctx context.Context, locks string, do func(tx *sql.Tx) e
 	if err := do(tx); err != nil {
 		return err
 	}
-	return tx.Commit()
+	return step.Do(tx.Commit)
 }
 
 // isInTheWay reports whether another transaction holds the same rows or the table. The next pass
@@ -112,7 +113,7 @@ func visibleSQL(q *statement, s *snapshot) string {
 
 // Kept looks in one snapshot, like Prune.
 func (d *dialect) Kept(ctx context.Context, sinks []string) (kept tables.Kept, err error) {
-	err = d.pruneTx(ctx, ``, func(tx *sql.Tx) (err error) {
+	err = d.pruneTx(ctx, failpoint.Prune, ``, func(tx *sql.Tx) (err error) {
 		kept, err = d.run.Kept(ctx, tx, sinks)
 		return err
 	})

@@ -9,6 +9,7 @@ import (
 
 	"github.com/waybill-go/waybill/framework/forwarder/internal/dispatch"
 	"github.com/waybill-go/waybill/framework/forwarder/internal/memory"
+	"github.com/waybill-go/waybill/framework/internal/failpoint"
 	"github.com/waybill-go/waybill/framework/store"
 	"github.com/waybill-go/waybill/sinks"
 )
@@ -114,7 +115,7 @@ func (c *Checkpointer) commit(ctx context.Context, made []memory.Noted) error {
 		return err
 	}
 	began := time.Now()
-	if err := c.Ledger.Commit(ctx, raw); err != nil {
+	if err := failpoint.Ledger.Do(func() error { return c.Ledger.Commit(ctx, raw) }); err != nil {
 		if class, _ := sinks.Classify(err); class == sinks.ClassUnavailable {
 			c.Lane.Unavailable(err)
 		}

@@ -8,6 +8,7 @@ import (
 	"iter"
 	"time"
 
+	"github.com/waybill-go/waybill/framework/internal/failpoint"
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/store"
 )
@@ -61,8 +62,13 @@ func (t *Tables) checkpoint(ctx context.Context, c *store.Checkpoint) error {
 	if !t.receipts {
 		c.Receipts = nil
 	}
-	if len(c.Park) == 0 && len(c.Hooked) == 0 && len(c.Unpark) == 0 && len(c.Receipts) == 0 && c.InTx == nil {
-		committed, err := t.run.Dialect.MoveCursor(ctx, t.run.Own(), c, u)
+	step := stepOf(c)
+	if step == failpoint.Checkpoint && len(c.Receipts) == 0 || step == failpoint.Renewal {
+		var committed func() error
+		err := step.Do(func() (err error) {
+			committed, err = t.run.Dialect.MoveCursor(ctx, t.run.Own(), c, u)
+			return err
+		})
 		if err != nil || committed == nil {
 			return err
 		}
@@ -80,10 +86,25 @@ func (t *Tables) checkpoint(ctx context.Context, c *store.Checkpoint) error {
 	if err := t.settle(ctx, tx, c); err != nil {
 		return err
 	}
-	if err := tx.Commit(); err != nil {
+	if err := step.Do(tx.Commit); err != nil {
 		return err
 	}
 	return committed()
+}
+
+// stepOf returns the name of the most that a checkpoint writes.
+func stepOf(c *store.Checkpoint) failpoint.Step {
+	switch {
+	case c.InTx != nil || len(c.Hooked) > 0:
+		return failpoint.Hook
+	case len(c.Park) > 0:
+		return failpoint.Park
+	case len(c.Unpark) > 0:
+		return failpoint.Resume
+	case c.Position != nil || len(c.Receipts) > 0:
+		return failpoint.Checkpoint
+	}
+	return failpoint.Renewal
 }
 
 // settle writes everything but the cursor's move.

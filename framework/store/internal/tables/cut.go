@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 
+	"github.com/waybill-go/waybill/framework/internal/failpoint"
 	"github.com/waybill-go/waybill/framework/store"
 )
 
@@ -49,7 +50,7 @@ func (t *Tables) cut(ctx context.Context, sink string, lanes int, start store.St
 	case same:
 		return true, nil
 	}
-	written, err := t.run.Exec(ctx, t.run.Own(), `UPDATE {cursors} SET wanted = nullif(?, lanes) WHERE sink = ?`, lanes, sink)
+	written, err := t.run.Write(ctx, failpoint.WantLanes, `UPDATE {cursors} SET wanted = nullif(?, lanes) WHERE sink = ?`, lanes, sink)
 	return written > 0, err
 }
 
@@ -60,7 +61,7 @@ func (t *Tables) create(ctx context.Context, sink string, lanes int, start store
 	if err != nil {
 		return false, err
 	}
-	err = inTx(ctx, t.run.Own(), func(tx *sql.Tx) error {
+	err = inTx(ctx, t.run.Own(), failpoint.Create, func(tx *sql.Tx) error {
 		first, err := t.run.InsertNew(ctx, tx, []string{"sink", "lane"}, `INSERT INTO {cursors} (sink, lane, lanes, position) VALUES (?, 0, ?, ?)`,
 			sink, lanes, NullText(at.Position))
 		if err != nil || !first {
@@ -155,7 +156,7 @@ func NullText(raw json.RawMessage) sql.NullString {
 // Recut replaces the lanes of a sink; see store.Leases.
 func (t *Tables) Recut(ctx context.Context, sink string, leases []store.Lease) (err error) {
 	defer t.run.Tried(&err, "cut the lanes of sink %s again", sink)
-	err = t.run.InTxOf(ctx, []string{sink}, func(tx *sql.Tx) error { return t.recut(ctx, tx, sink, leases) })
+	err = t.run.InTxOf(ctx, failpoint.Recut, []string{sink}, func(tx *sql.Tx) error { return t.recut(ctx, tx, sink, leases) })
 	return err
 }
 

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/waybill-go/waybill/framework/internal/failpoint"
 	"github.com/waybill-go/waybill/framework/store"
 )
 
@@ -32,11 +33,12 @@ type LeaseRow struct {
 // Acquire leases a lane; see store.Leases. Each Checkpoint renews the lease.
 func (t *Tables) Acquire(ctx context.Context, lane store.Lane, owner string, ttl time.Duration) (store.Lease, error) {
 	row := LeaseRow{}
-	err := t.run.Dialect.WriteLease(ctx, t.run.Own(), Update{
+	update := Update{
 		Set: SQL(`owner = ?, epoch = epoch + 1, lease_until = ?, updated_at = {now}`, owner, t.run.Dialect.NowPlus(ttl)),
 		Where: SQL(`sink = ? AND lane = ? AND lanes = ? AND (owner IS NULL OR owner = ? OR lease_until <= {now})`,
 			lane.Sink, lane.Number, lane.Of, owner),
-	}, &row)
+	}
+	err := failpoint.Lease.Do(func() error { return t.run.Dialect.WriteLease(ctx, t.run.Own(), update, &row) })
 	lease := store.Lease{Lane: lane, Owner: owner, Epoch: row.Epoch, Server: row.Server, Revision: row.Revision, Checkpoint: row.Checkpoint}
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
@@ -65,7 +67,7 @@ func WriteLease(ctx context.Context, r *Runner, db *sql.DB, u Update, row *Lease
 
 // WriteLeaseInTwo is Dialect.WriteLease for other databases.
 func WriteLeaseInTwo(ctx context.Context, r *Runner, db Beginner, u Update, row *LeaseRow) error {
-	return inTx(ctx, db, func(tx *sql.Tx) error {
+	return inTx(ctx, db, failpoint.Lease, func(tx *sql.Tx) error {
 		// The write comes first: it waits for the row and locks it.
 		written, err := r.Exec(ctx, tx, `UPDATE {cursors} SET ? WHERE ?`, u.Set, u.Where)
 		if err == nil && written == 0 {
@@ -96,7 +98,7 @@ func (t *Tables) whyNoLease(ctx context.Context, lane store.Lane) error {
 // Release ends a lease; see store.Leases.
 func (t *Tables) Release(ctx context.Context, lease store.Lease) (err error) {
 	defer t.run.Tried(&err, "release %s/%d", lease.Lane.Sink, lease.Lane.Number)
-	_, err = t.run.Exec(ctx, t.run.Own(), `?`, t.run.Dialect.Announce(SQL(
+	_, err = t.run.Write(ctx, failpoint.Release, `?`, t.run.Dialect.Announce(SQL(
 		`UPDATE {cursors} SET owner = NULL, lease_until = NULL, updated_at = {now} WHERE ?`, holder(lease))))
 	return err
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/waybill-go/waybill/framework/internal/failpoint"
 	"github.com/waybill-go/waybill/framework/store"
 )
 
@@ -34,7 +35,7 @@ func (t *Tables) Heartbeat(ctx context.Context, member store.Member, ttl time.Du
 			t.run.Dialect.OnConflict([]string{"owner"}, []string{"seen_at", "sinks", "state", "running", "live_until"}, Condition{}),
 			member.Owner, string(sinks), states, string(running), t.run.Dialect.NowPlus(ttl)),
 	) {
-		if _, err := t.run.Exec(ctx, t.run.Own(), `?`, write); err != nil {
+		if _, err := t.run.Write(ctx, failpoint.Heartbeat, `?`, write); err != nil {
 			return err
 		}
 	}
@@ -45,7 +46,7 @@ func (t *Tables) Heartbeat(ctx context.Context, member store.Member, ttl time.Du
 // count the forwarder, and so do not lease the lanes that it has released.
 func (t *Tables) Leave(ctx context.Context, owner string) (err error) {
 	defer t.run.Tried(&err, "remove forwarder %s", owner)
-	_, err = t.run.Exec(ctx, t.run.Own(), `?`, t.run.Dialect.Announce(SQL(`DELETE FROM {forwarders} WHERE owner = ?`, owner)))
+	_, err = t.run.Write(ctx, failpoint.Leave, `?`, t.run.Dialect.Announce(SQL(`DELETE FROM {forwarders} WHERE owner = ?`, owner)))
 	return err
 }
 

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 
+	"github.com/waybill-go/waybill/framework/internal/failpoint"
 	"github.com/waybill-go/waybill/framework/store"
 )
 
@@ -34,12 +35,12 @@ func (p *Presence) withdrawn() string { return "-" + p.ID }
 // Declare implements store.Presence.
 func (p *Presence) Declare(ctx context.Context) (declared bool, err error) {
 	defer p.run.Tried(&err, "declare the presence of forwarder %s", p.Owner)
-	n, err := p.run.Exec(ctx, p.run.Own(), `UPDATE {forwarders} SET presence = ? WHERE owner = ? AND presence <> ?`, p.request(), p.Owner, p.withdrawn())
+	n, err := p.run.Write(ctx, failpoint.Declaration, `UPDATE {forwarders} SET presence = ? WHERE owner = ? AND presence <> ?`, p.request(), p.Owner, p.withdrawn())
 	p.requested = p.requested || n > 0
 	if err != nil || !p.requested {
 		return false, err
 	}
-	n, err = p.run.Exec(ctx, p.run.Own(), `UPDATE {forwarders} SET presence = ? WHERE owner = ? AND presence = ? AND ?`, p.ID, p.Owner, p.request(), p.Alive)
+	n, err = p.run.Write(ctx, failpoint.Declaration, `UPDATE {forwarders} SET presence = ? WHERE owner = ? AND presence = ? AND ?`, p.ID, p.Owner, p.request(), p.Alive)
 	return n > 0, err
 }
 
@@ -49,7 +50,7 @@ func (p *Presence) Withdraw(ctx context.Context) (held bool, err error) {
 	if !p.requested {
 		return true, nil
 	}
-	n, err := p.run.Exec(ctx, p.run.Own(), `UPDATE {forwarders} SET presence = ? WHERE owner = ? AND (presence = ? OR presence = ?)`,
+	n, err := p.run.Write(ctx, failpoint.Withdrawal, `UPDATE {forwarders} SET presence = ? WHERE owner = ? AND (presence = ? OR presence = ?)`,
 		p.withdrawn(), p.Owner, p.ID, p.request())
 	if err != nil || n > 0 {
 		return n > 0, err
@@ -66,7 +67,7 @@ func (p *Presence) Withdraw(ctx context.Context) (held bool, err error) {
 // waits for the other, and finds the row changed.
 func (p *Presence) Evict(ctx context.Context, other store.Gone) (evicted bool, err error) {
 	defer p.run.Tried(&err, "evict forwarder %s", other.Owner)
-	err = inTx(ctx, p.run.Own(), func(tx *sql.Tx) error {
+	err = inTx(ctx, p.run.Own(), failpoint.Eviction, func(tx *sql.Tx) error {
 		n, err := p.run.Exec(ctx, tx, `?`, p.run.Dialect.Brief(SQL(`DELETE FROM {forwarders} WHERE owner = ? AND presence = ? AND ?`, other.Owner, other.Presence, p.Alive)))
 		if err != nil || n == 0 {
 			return err

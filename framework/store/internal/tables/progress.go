@@ -10,6 +10,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/waybill-go/waybill/framework/internal/failpoint"
 	"github.com/waybill-go/waybill/framework/store"
 )
 
@@ -178,7 +179,7 @@ func (r *Runner) Prune(ctx context.Context, p store.Pruning) (store.Pruned, erro
 	if err != nil || may == 0 {
 		return pruned, err
 	}
-	return pruned, r.InTxOf(ctx, []string{store.SinkPruner}, func(tx *sql.Tx) error {
+	return pruned, r.InTxOf(ctx, failpoint.Prune, []string{store.SinkPruner}, func(tx *sql.Tx) error {
 		if _, err := r.Oldest(ctx, tx, p.After); err != nil {
 			return err
 		}

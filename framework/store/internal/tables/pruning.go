@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/waybill-go/waybill/framework/internal/failpoint"
 	"github.com/waybill-go/waybill/framework/store"
 )
 
@@ -30,8 +31,12 @@ func (t *Tables) PruneLeftovers(ctx context.Context, kind store.Leftover, age ti
 		which = l.since + ` <= (SELECT ?)` + unneeded
 	}
 	old := t.run.Dialect.NowPlus(-age)
-	removed, err := t.run.Exec(ctx, t.run.DB, `DELETE FROM {`+l.table+`} WHERE (`+l.key+`) IN (SELECT `+l.key+` FROM (
-		SELECT `+l.key+` FROM {`+l.table+`} c WHERE `+which+` {limit} ?) old) AND `+l.since+` <= (SELECT ?)`, old, limit, old)
+	var removed int64
+	err := failpoint.Leftovers.Do(func() (err error) {
+		removed, err = t.run.Exec(ctx, t.run.DB, `DELETE FROM {`+l.table+`} WHERE (`+l.key+`) IN (SELECT `+l.key+` FROM (
+			SELECT `+l.key+` FROM {`+l.table+`} c WHERE `+which+` {limit} ?) old) AND `+l.since+` <= (SELECT ?)`, old, limit, old)
+		return err
+	})
 	if err != nil {
 		return 0, t.run.Failed(err, "remove old %s", kind)
 	}

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync/atomic"
 
+	"github.com/waybill-go/waybill/framework/internal/failpoint"
 	"github.com/waybill-go/waybill/framework/store"
 )
 
@@ -161,6 +162,15 @@ func (r *Runner) Exec(ctx context.Context, q Querier, text string, args ...any) 
 		return 0, err
 	}
 	return result.RowsAffected()
+}
+
+// Write makes a durable step of one statement, with the connections of the forwarder.
+func (r *Runner) Write(ctx context.Context, step failpoint.Step, text string, args ...any) (written int64, err error) {
+	err = step.Do(func() error {
+		written, err = r.Exec(ctx, r.Own(), text, args...)
+		return err
+	})
+	return written, err
 }
 
 // InsertNew runs an INSERT of one row, and returns whether there was none with the same key.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 
+	"github.com/waybill-go/waybill/framework/internal/failpoint"
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/store"
 )
@@ -18,7 +19,10 @@ func (t *Tables) Schedules(ctx context.Context) (all []store.Schedule, err error
 
 // AddSchedule makes a row; see store.Schedules.
 func (t *Tables) AddSchedule(ctx context.Context, name string) error {
-	_, err := t.run.InsertNew(ctx, t.run.DB, []string{"name"}, `INSERT INTO {schedules} (name, id) VALUES (?, ?)`, name, notification.NewID())
+	err := failpoint.Schedule.Do(func() error {
+		_, err := t.run.InsertNew(ctx, t.run.DB, []string{"name"}, `INSERT INTO {schedules} (name, id) VALUES (?, ?)`, name, notification.NewID())
+		return err
+	})
 	if err != nil && !t.run.Dialect.Collides(err) { // with one that adds the same
 		return t.run.Failed(err, "add schedule %s", name)
 	}

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 
+	"github.com/waybill-go/waybill/framework/internal/failpoint"
 	"github.com/waybill-go/waybill/framework/store"
 )
 
@@ -77,7 +78,7 @@ func (t *Tables) grow(ctx context.Context, sink string, start store.Start, creat
 		paused, types, wanted = like.Paused, EncodeTypes(like.Types), EncodeTypes(like.Wanted)
 	}
 	free := freeLanes(cursors)
-	err = t.run.InTx(ctx, func(tx *sql.Tx) error {
+	err = t.run.InTx(ctx, failpoint.Grow, func(tx *sql.Tx) error {
 		for _, b := range begin {
 			made, err := t.run.Exec(ctx, tx, `INSERT INTO {cursors} (sink, lane, lanes, position, paused, types, types_wanted) VALUES (?, ?, ?, ?, ?, ?, ?)`+
 				t.run.Dialect.OnConflict([]string{"sink", "lane"}, nil, Condition{}), sink, free(), store.Slots, string(b.Position), paused, types, wanted)

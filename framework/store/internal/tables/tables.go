@@ -15,6 +15,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/waybill-go/waybill/framework/internal/failpoint"
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/store"
 )
@@ -57,8 +58,9 @@ type Roles interface {
 // KeepsReceipts reports whether checkpoints archive receipts.
 func (t *Tables) KeepsReceipts() bool { return t.receipts }
 
-func (r *Runner) InTx(ctx context.Context, do func(tx *sql.Tx) error) error {
-	return inTx(ctx, r.DB, do)
+// InTx makes a durable step in a transaction.
+func (r *Runner) InTx(ctx context.Context, step failpoint.Step, do func(tx *sql.Tx) error) error {
+	return inTx(ctx, r.DB, step, do)
 }
 
 // Beginner is a database or one connection to it.
@@ -66,9 +68,9 @@ type Beginner interface {
 	BeginTx(ctx context.Context, options *sql.TxOptions) (*sql.Tx, error)
 }
 
-// inTx runs a function in a transaction. READ COMMITTED lets its statements see, after a lock, what
+// inTx makes a durable step in a transaction. READ COMMITTED lets its statements see, after a lock, what
 // was committed before the lock, whatever the database's default is.
-func inTx(ctx context.Context, db Beginner, do func(tx *sql.Tx) error) error {
+func inTx(ctx context.Context, db Beginner, step failpoint.Step, do func(tx *sql.Tx) error) error {
 	tx, err := db.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
 	if err != nil {
 		return err
@@ -77,13 +79,13 @@ func inTx(ctx context.Context, db Beginner, do func(tx *sql.Tx) error) error {
 	if err := do(tx); err != nil {
 		return err
 	}
-	return tx.Commit()
+	return step.Do(tx.Commit)
 }
 
-// InTxOf is inTx for some sinks. It locks their cursors in the order of their names, so that two
+// InTxOf is InTx for some sinks. It locks their cursors in the order of their names, so that two
 // transactions with common sinks do not deadlock.
-func (r *Runner) InTxOf(ctx context.Context, sinks []string, do func(tx *sql.Tx) error) error {
-	return r.InTx(ctx, func(tx *sql.Tx) error {
+func (r *Runner) InTxOf(ctx context.Context, step failpoint.Step, sinks []string, do func(tx *sql.Tx) error) error {
+	return r.InTx(ctx, step, func(tx *sql.Tx) error {
 		for _, sink := range slices.Sorted(slices.Values(sinks)) {
 			query, args := r.Render(r.Dialect.TakeCursors(sink))
 			if _, err := tx.ExecContext(ctx, query, args...); err != nil {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"strconv"
 
+	"github.com/waybill-go/waybill/framework/internal/failpoint"
 	"github.com/waybill-go/waybill/framework/store/internal/tables"
 
 	"github.com/waybill-go/waybill/framework/store"
@@ -24,8 +25,12 @@ func New(r *tables.Runner) *Acts { return &Acts{run: r} }
 // Begin records an action; see store.Operator.
 func (t *Acts) Begin(ctx context.Context, a store.Action) (err error) {
 	defer t.run.Tried(&err, "record the action")
-	isNew, err := t.run.InsertNew(ctx, t.run.DB, []string{"id"}, `INSERT INTO {actions} (id, who, address, reason, action, filter, request, planned) VALUES (?, ?, ?, ?, ?, ?, ?, ?)`,
-		a.ID, a.Who, a.Address, a.Reason, a.Name, string(a.Filter), a.Request, a.Planned)
+	var isNew bool
+	err = failpoint.BeginAction.Do(func() (err error) {
+		isNew, err = t.run.InsertNew(ctx, t.run.DB, []string{"id"}, `INSERT INTO {actions} (id, who, address, reason, action, filter, request, planned) VALUES (?, ?, ?, ?, ?, ?, ?, ?)`,
+			a.ID, a.Who, a.Address, a.Reason, a.Name, string(a.Filter), a.Request, a.Planned)
+		return err
+	})
 	if err == nil && !isNew {
 		err = store.ErrActionBegun
 	}
@@ -43,14 +48,14 @@ func (t *Acts) End(ctx context.Context, id string) error {
 	}
 	var err error
 	if sinks := t.raised.owed(id); len(sinks) > 0 {
-		err = t.run.InTxOf(ctx, sinks, func(tx *sql.Tx) error {
+		err = t.run.InTxOf(ctx, failpoint.EndAction, sinks, func(tx *sql.Tx) error {
 			if err := t.raiseRevisions(ctx, tx, sinks); err != nil {
 				return err
 			}
 			return end(tx)
 		})
 	} else {
-		err = end(t.run.DB)
+		err = failpoint.EndAction.Do(func() error { return end(t.run.DB) })
 	}
 	if err != nil {
 		return t.run.Failed(err, "record the end of action %s", id)
@@ -62,7 +67,7 @@ func (t *Acts) End(ctx context.Context, id string) error {
 // CancelAction ends an action; see store.Operator.
 func (t *Acts) CancelAction(ctx context.Context, id, who string) (err error) {
 	defer t.run.Tried(&err, "cancel action %s", id)
-	err = t.run.InTx(ctx, func(tx *sql.Tx) error { // waits for a running batch, under any default isolation level
+	err = t.run.InTx(ctx, failpoint.CancelAction, func(tx *sql.Tx) error { // waits for a running batch, under any default isolation level
 		written, err := t.run.Exec(ctx, tx, `UPDATE {actions} SET cancelled_at = {now}, cancelled_by = ? WHERE id = ? AND cancelled_at IS NULL AND ended_at IS NULL`, who, id)
 		if err != nil || written > 0 {
 			return err

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/waybill-go/waybill/framework/internal/failpoint"
 	"github.com/waybill-go/waybill/framework/store"
 	"github.com/waybill-go/waybill/framework/store/internal/tables"
 )
@@ -19,7 +20,7 @@ func (t *Acts) Forget(ctx context.Context, sink string) (store.Traces, error) {
 		at, err = t.run.Dialect.Beginning(ctx, time.Time{})
 	}
 	if err == nil {
-		err = t.run.InTxOf(ctx, []string{sink, store.SinkUnrouted}, func(tx *sql.Tx) (err error) {
+		err = t.run.InTxOf(ctx, failpoint.Forget, []string{sink, store.SinkUnrouted}, func(tx *sql.Tx) (err error) {
 			traces, err = t.forget(ctx, tx, sink, at)
 			return err
 		})

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/waybill-go/waybill/framework/internal/failpoint"
 	"github.com/waybill-go/waybill/framework/store/internal/tables"
 
 	"github.com/waybill-go/waybill/framework/store"
@@ -15,9 +16,9 @@ import (
 // operate runs one batch of an action on some sinks, in one short transaction that first locks the
 // sinks' cursors. It raises the revision of the lanes of the changed sinks, unless the action has
 // done that less than revisionPause ago; then a later batch does it, or the end of the action.
-func (t *Acts) operate(ctx context.Context, action string, sinks []string, do func(tx *sql.Tx) (changed []string, err error)) error {
+func (t *Acts) operate(ctx context.Context, step failpoint.Step, action string, sinks []string, do func(tx *sql.Tx) (changed []string, err error)) error {
 	var changed, raise []string
-	err := t.run.InTxOf(ctx, sinks, func(tx *sql.Tx) (err error) {
+	err := t.run.InTxOf(ctx, step, sinks, func(tx *sql.Tx) (err error) {
 		if changed, err = do(tx); err != nil {
 			return err
 		}
@@ -120,10 +121,10 @@ type chosen struct {
 }
 
 // batch selects the deliveries of a batch, lets change change them, and counts them.
-func (t *Acts) batch(ctx context.Context, b store.ParkedBatch, change func(tx *sql.Tx, batch []chosen) error) (store.ParkedBatchResult, error) {
+func (t *Acts) batch(ctx context.Context, step failpoint.Step, b store.ParkedBatch, change func(tx *sql.Tx, batch []chosen) error) (store.ParkedBatchResult, error) {
 	result := store.ParkedBatchResult{Last: b.After}
 	sinks := []string{b.Filter.Sink}
-	err := t.operate(ctx, b.Action, sinks, func(tx *sql.Tx) (changed []string, err error) {
+	err := t.operate(ctx, step, b.Action, sinks, func(tx *sql.Tx) (changed []string, err error) {
 		batch, err := t.choose(ctx, tx, b)
 		if err != nil {
 			return nil, err
@@ -153,7 +154,7 @@ func (t *Acts) choose(ctx context.Context, tx *sql.Tx, b store.ParkedBatch) ([]c
 // Requeue makes deliveries due; see store.Operator.
 func (t *Acts) Requeue(ctx context.Context, b store.ParkedBatch) (store.ParkedBatchResult, error) {
 	b.Filter.States = requeueable(b.Filter.States)
-	result, err := t.batch(ctx, b, func(tx *sql.Tx, batch []chosen) error {
+	result, err := t.batch(ctx, failpoint.Requeue, b, func(tx *sql.Tx, batch []chosen) error {
 		due, wait := inOrder(batch)
 		if err := t.setState(ctx, tx, b.Filter.Sink, wait, store.StateBlocked, tables.SQL(`NULL`)); err != nil {
 			return err
@@ -218,7 +219,7 @@ func (t *Acts) setState(ctx context.Context, tx *sql.Tx, sink string, refs []sto
 
 // Discard deletes deliveries; see store.Operator.
 func (t *Acts) Discard(ctx context.Context, b store.ParkedBatch) (store.ParkedBatchResult, error) {
-	result, err := t.batch(ctx, b, func(tx *sql.Tx, batch []chosen) error {
+	result, err := t.batch(ctx, failpoint.Discard, b, func(tx *sql.Tx, batch []chosen) error {
 		refs := make([]store.Ref, len(batch))
 		for i, c := range batch {
 			refs[i] = c.Ref
@@ -234,7 +235,7 @@ func (t *Acts) Discard(ctx context.Context, b store.ParkedBatch) (store.ParkedBa
 // Pause stops or resumes deliveries to a sink; see store.Operator.
 func (t *Acts) Pause(ctx context.Context, action, sink string, paused bool) (changed bool, err error) {
 	defer t.run.Tried(&err, "pause or resume sink %s", sink)
-	err = t.run.InTxOf(ctx, []string{sink}, func(tx *sql.Tx) error {
+	err = t.run.InTxOf(ctx, failpoint.Pause, []string{sink}, func(tx *sql.Tx) error {
 		var cursors, others int
 		if err := t.run.Row(ctx, tx, `SELECT count(*), count(CASE WHEN paused <> ? THEN 1 END) FROM {cursors} WHERE sink = ? AND sink <> ?`,
 			paused, sink, store.SinkPruner).Scan(&cursors, &others); err != nil {

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 
+	"github.com/waybill-go/waybill/framework/internal/failpoint"
 	"github.com/waybill-go/waybill/framework/store"
 	"github.com/waybill-go/waybill/framework/store/internal/tables"
 )
@@ -72,7 +73,7 @@ func (t *Acts) Replay(ctx context.Context, b store.ReplayBatch) (store.ReplayRes
 		}
 	}
 	sinks := []string{b.Sink}
-	err := t.operate(ctx, b.Action, sinks, func(tx *sql.Tx) (changed []string, err error) {
+	err := t.operate(ctx, failpoint.Replay, b.Action, sinks, func(tx *sql.Tx) (changed []string, err error) {
 		if t.run.Source != nil {
 			result, err = t.replayFromSource(ctx, tx, b, to)
 		} else {

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/waybill-go/waybill/framework/internal/failpoint"
 	"github.com/waybill-go/waybill/framework/store/internal/tables"
 
 	"github.com/waybill-go/waybill/framework/notification"
@@ -46,7 +47,7 @@ func (t *Acts) rerouted(q store.RerouteQuery) tables.Expr {
 func (t *Acts) Reroute(ctx context.Context, b store.RerouteBatch) (store.RerouteResult, error) {
 	var result store.RerouteResult
 	sinks := slices.Sorted(maps.Keys(b.Sinks))
-	err := t.operate(ctx, b.Action, append(sinks, store.SinkUnrouted), func(tx *sql.Tx) ([]string, error) {
+	err := t.operate(ctx, failpoint.Reroute, b.Action, append(sinks, store.SinkUnrouted), func(tx *sql.Tx) ([]string, error) {
 		found, err := t.unrouted(ctx, tx, b)
 		if err != nil {
 			return nil, err

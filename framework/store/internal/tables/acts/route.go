@@ -10,6 +10,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/waybill-go/waybill/framework/internal/failpoint"
 	"github.com/waybill-go/waybill/framework/store/internal/tables"
 
 	"github.com/waybill-go/waybill/framework/notification"
@@ -196,7 +197,7 @@ func (t *Acts) want(ctx context.Context, sinks map[string]notification.TypeFilte
 	if len(sinks) == 0 {
 		return nil
 	}
-	return t.run.InTxOf(ctx, slices.Collect(maps.Keys(sinks)), func(tx *sql.Tx) error {
+	return t.run.InTxOf(ctx, failpoint.WantTypes, slices.Collect(maps.Keys(sinks)), func(tx *sql.Tx) error {
 		for _, sink := range slices.Sorted(maps.Keys(sinks)) {
 			types := sinks[sink]
 			wanted := tables.EncodeTypes(&types)
@@ -247,7 +248,7 @@ func (t *Acts) routing(ctx context.Context, q tables.Querier) (*routing, error) 
 // standing runs a part of a change in a transaction for which checkpoints wait. It fails with errMoved
 // if r is no longer the change.
 func (t *Acts) standing(ctx context.Context, r *routing, do func(tx *sql.Tx, r *routing) error) error {
-	return t.run.InTxOf(ctx, r.names(), func(tx *sql.Tx) error {
+	return t.run.InTxOf(ctx, failpoint.Route, r.names(), func(tx *sql.Tx) error {
 		again, err := t.routing(ctx, tx)
 		if err != nil {
 			return err

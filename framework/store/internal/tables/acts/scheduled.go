@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 
+	"github.com/waybill-go/waybill/framework/internal/failpoint"
 	"github.com/waybill-go/waybill/framework/store"
 	"github.com/waybill-go/waybill/framework/store/internal/tables"
 )
@@ -29,7 +30,7 @@ func (t *Acts) ForgetSchedule(ctx context.Context, action, name string) error {
 // changeSchedule does what a person asks for, as part of an action.
 func (t *Acts) changeSchedule(ctx context.Context, action, name string, change tables.Expr) (changed bool, err error) {
 	defer t.run.Tried(&err, "schedule %s", name)
-	err = t.run.InTx(ctx, func(tx *sql.Tx) error {
+	err = t.run.InTx(ctx, failpoint.Schedule, func(tx *sql.Tx) error {
 		n, err := t.run.Exec(ctx, tx, `?`, change)
 		if err != nil {
 			return err

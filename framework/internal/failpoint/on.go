@@ -1,0 +1,56 @@
+//go:build failpoint
+
+package failpoint
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+var folder = os.Getenv(Variable)
+
+// Do makes a step, and fails as a file called "before STEP" or "after STEP" says, as long as it exists:
+//
+//	panic    panics, once
+//	error    returns an error like that of a lost connection; after the step, it is done all the same
+//	500ms    waits for that long
+func (s Step) Do(step func() error) error {
+	if err := meet("before " + string(s)); err != nil {
+		return err
+	}
+	if err := step(); err != nil {
+		return err
+	}
+	return meet("after " + string(s))
+}
+
+func meet(point string) error {
+	file := filepath.Join(folder, point)
+	text, err := os.ReadFile(file)
+	if folder == "" || err != nil {
+		return nil
+	}
+	action := strings.TrimSpace(string(text))
+	if action == "panic" && os.Remove(file) != nil { // another goroutine panics
+		return nil
+	}
+	if err := os.WriteFile(filepath.Join(folder, Acted), nil, 0o600); err != nil {
+		return err
+	}
+	switch action {
+	case "panic":
+		panic("failpoint " + point)
+	case "error":
+		return fmt.Errorf("failpoint %s: %w", point, io.ErrUnexpectedEOF)
+	}
+	pause, err := time.ParseDuration(action)
+	if err != nil {
+		return fmt.Errorf("failpoint %s: %w", point, err)
+	}
+	time.Sleep(pause)
+	return nil
+}
