@@ -158,8 +158,8 @@ func TestAMachineThatStandsStillIsNoticed(t *testing.T) {
 
 func TestASeedGivesTheSameFaults(t *testing.T) {
 	t.Parallel()
-	c := Config{Seed: 17, Faults: kinds, Lease: time.Second, Gap: time.Second}
-	one, other := newPlan(c), newPlan(c)
+	c := Config{Seed: 17, Faults: kinds, Lease: time.Second, Gap: time.Second, Steps: []string{"lease"}, Acts: []Act{{}}}
+	one, other := newPlan(c, 0), newPlan(c, 0)
 	seen := make(map[Kind]bool)
 	for range kinds {
 		s := one.next()
@@ -168,7 +168,7 @@ func TestASeedGivesTheSameFaults(t *testing.T) {
 	}
 	require.Len(t, seen, len(kinds), "each kind comes once in a round")
 	c.Seed++
-	require.NotEqual(t, newPlan(c).next(), one.next())
+	require.NotEqual(t, newPlan(c, 0).next(), one.next())
 }
 
 func TestAnUnusableConfigIsRefused(t *testing.T) {

@@ -49,6 +49,16 @@ type Config struct {
 	// Faults are the kinds of fault to choose from; default all. A shorter list helps to find
 	// out which kind matters.
 	Faults []Kind
+	// Sequences is how many sequences of faults go on at the same time; default 1. Faults of the same process, or of the
+	// database, do not overlap.
+	Sequences int
+	// Steps are the durable steps that can fail in a forwarder, if its program is built with the tag failpoint: those of
+	// package framework/internal/failpoint. Default none.
+	Steps []string
+	// Reload changes the files of a forwarder's configuration, and then Run sends SIGHUP to it. Default none.
+	Reload func(forwarder *exec.Cmd, random *rand.Rand) error
+	// Acts are what people do meanwhile. Default none.
+	Acts []Act
 	// Gap is about how long the pause between two faults is; default 1 s.
 	Gap time.Duration
 	// Calm bounds the wait until the backlog is empty; default 1 min.
@@ -61,6 +71,16 @@ type Config struct {
 	Log io.Writer
 }
 
+// Act is something that people do. It must lose nothing, such as a discarded delivery. What it replays may be repeated.
+type Act struct {
+	// Command does it in the database at dsn. It may fail, since faults happen meanwhile.
+	Command func(dsn string) *exec.Cmd
+	// Undo, if set, is repeated after a while until it succeeds.
+	Undo func(dsn string) *exec.Cmd
+	// Steps are the durable steps that can fail in Command, as in Config.Steps.
+	Steps []string
+}
+
 func (c Config) withDefaults() (Config, error) {
 	if !canPublish.Load() {
 		return c, fmt.Errorf("%w: RunPublisher was not called: call it first in TestMain or main", ErrConfig)
@@ -70,6 +90,7 @@ func (c Config) withDefaults() (Config, error) {
 	c.Threshold = cmp.Or(c.Threshold, 16)
 	c.Checkpoint = cmp.Or(c.Checkpoint, time.Second)
 	c.Rate = cmp.Or(c.Rate, 100)
+	c.Sequences = cmp.Or(c.Sequences, 1)
 	c.Duration = cmp.Or(c.Duration, 20*time.Second)
 	c.Gap = cmp.Or(c.Gap, time.Second)
 	c.Calm = cmp.Or(c.Calm, time.Minute)
@@ -90,8 +111,8 @@ func (c Config) withDefaults() (Config, error) {
 		return c, fmt.Errorf("%w: Database is %q: use %q or %q", ErrConfig, c.Database, PostgreSQL, MySQL)
 	case c.Forwarder == nil:
 		return c, fmt.Errorf("%w: Forwarder is missing", ErrConfig)
-	case min(c.Threshold, c.Rate) < 1:
-		return c, fmt.Errorf("%w: Threshold and Rate are %d and %d: use at least 1", ErrConfig, c.Threshold, c.Rate)
+	case min(c.Threshold, c.Rate, c.Sequences) < 1:
+		return c, fmt.Errorf("%w: Threshold, Rate and Sequences are %d, %d and %d: use at least 1", ErrConfig, c.Threshold, c.Rate, c.Sequences)
 	case min(c.Lease, c.Checkpoint, c.Duration, c.Gap, c.Calm) <= 0:
 		return c, fmt.Errorf("%w: a duration is negative", ErrConfig)
 	}

@@ -29,6 +29,9 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"os"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/waybill-go/waybill/framework/store"
@@ -68,7 +71,7 @@ func Run(ctx context.Context, c Config) (report Report, err error) {
 		fail:   fail,
 		ledger: newLedger(),
 		random: rand.New(rand.NewPCG(c.Seed, 2)),
-		report: Report{Seed: c.Seed},
+		report: Report{Seed: c.Seed, Points: make(map[string]int)},
 	}
 	err = errors.Join(h.run(ctx), h.end())
 	if cause := context.Cause(ctx); cause != nil && !errors.Is(err, cause) {
@@ -84,7 +87,11 @@ func Run(ctx context.Context, c Config) (report Report, err error) {
 type harness struct {
 	config Config
 	fail   context.CancelCauseFunc // ends the run with an error
-	random *rand.Rand              // for this goroutine only
+	folder string
+	turns  sync.Map // *sync.Mutex by the part of the system that faults happen to
+
+	mu     sync.Mutex // guards the following, and the log
+	random *rand.Rand
 	report Report
 
 	dialect    dialect
@@ -92,6 +99,8 @@ type harness struct {
 	dsn        string
 	db         *sql.DB
 	store      store.Inspector
+	direct     string // address of the database
+	front      *link  // to it, for publishers and this harness
 	ledger     *ledger
 	sink       *sink
 	starter    *starter
@@ -129,7 +138,11 @@ func (h *harness) run(ctx context.Context) error {
 	}
 	h.count()
 	h.report.Faults = append(h.report.Faults, stalls()...)
+	slices.SortFunc(h.report.Faults, func(a, b Fault) int { return a.began.Compare(b.began) })
 	past := history{published: h.ledger.items, log: log, upstream: upstream, deliveries: h.sink.taken(), faults: h.report.Faults}
+	if err := h.db.QueryRowContext(ctx, `SELECT coalesce(sum(a.count), 0) FROM outbox_actions a WHERE a.action = 'replay'`).Scan(&past.replayed); err != nil {
+		return err
+	}
 	h.report.check(past, h.config, pending)
 	if len(h.report.Violations) > 0 {
 		return fmt.Errorf("%w\n%s", ErrBroken, h.report)
@@ -144,9 +157,16 @@ func (h *harness) begin(ctx context.Context) (err error) {
 		h.server = nil
 		return err
 	}
-	if h.dsn, err = h.server.create(ctx); err != nil {
+	if h.folder, err = os.MkdirTemp("", "waybill-crash-*"); err != nil {
 		return err
 	}
+	if h.direct, err = h.server.create(ctx); err != nil {
+		return err
+	}
+	if h.front, err = newLink(h.direct); err != nil {
+		return err
+	}
+	h.dsn = h.front.DSN()
 	if h.db, err = h.dialect.open(h.dsn); err != nil {
 		return err
 	}
@@ -296,8 +316,14 @@ func (h *harness) end() (err error) {
 	if h.db != nil {
 		err = errors.Join(err, h.db.Close())
 	}
+	if h.front != nil {
+		_ = h.front.Close() // it is no longer needed
+	}
 	if h.server != nil {
 		err = errors.Join(err, h.server.Stop())
+	}
+	if h.folder != "" {
+		err = errors.Join(err, os.RemoveAll(h.folder))
 	}
 	return err
 }

@@ -3,6 +3,7 @@ package crashtest_test
 import (
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/waybill-go/waybill/framework/crashtest"
+	"github.com/waybill-go/waybill/framework/internal/failpoint"
 	"github.com/waybill-go/waybill/framework/store/mysql/mysqltest"
 )
 
@@ -32,7 +34,19 @@ const (
 	timeout   = 3 * time.Second
 	// checkpoint is how long a checkpoint may take beside other suites, which use all of the machine.
 	checkpoint = 3 * time.Second
+	sequences  = 2
 )
+
+var stepsOfForwarders = steps(failpoint.Checkpoint, failpoint.Renewal, failpoint.Park, failpoint.Resume, failpoint.Lease, failpoint.Release,
+	failpoint.Heartbeat, failpoint.Leave, failpoint.Declaration, failpoint.Withdrawal, failpoint.Eviction, failpoint.WantLanes,
+	failpoint.Recut, failpoint.WantTypes, failpoint.Route)
+
+func steps(of ...failpoint.Step) (names []string) {
+	for _, s := range of {
+		names = append(names, string(s))
+	}
+	return names
+}
 
 func TestForwardersKeepTheirPromisesThroughCrashes(t *testing.T) {
 	if testing.Short() {
@@ -59,6 +73,10 @@ func testCrashes(t *testing.T, database crashtest.Database) {
 		Duration:   duration(t),
 		Gap:        500 * time.Millisecond,
 		Faults:     faults(),
+		Sequences:  sequences,
+		Steps:      stepsOfForwarders,
+		Reload:     reload(t),
+		Acts:       people(t),
 		Seed:       seed(t),
 		Log:        t.Output(),
 	}
@@ -83,20 +101,7 @@ func waybillForward(t *testing.T) func(dsn, endpoint string) *exec.Cmd {
 	var count atomic.Int64
 	return func(dsn, endpoint string) *exec.Cmd {
 		name := filepath.Join(folder, fmt.Sprintf("forwarder-%03d", count.Add(1)))
-		config := fmt.Sprintf(`
-database: %q
-outbox: {lanes: 4}
-forwarder: {name: %q, lease: %s, shutdown_timeout: 10s}
-sinks:
-  recorder:
-    kind: http
-    with: {url: %q, timeout: %s}
-    parallelism: {threshold: %d}
-    retry: {max_attempts: 1000, initial: 50ms, max: 1s}
-routes:
-  "crash.*": [recorder]
-`, dsn, filepath.Base(name), lease, endpoint, timeout, threshold)
-		require.NoError(t, os.WriteFile(name+".yaml", []byte(config), 0o600))
+		writeConfig(t, name+".yaml", dsn, endpoint, 4, "crash.*")
 		log, err := os.Create(name + ".log")
 		require.NoError(t, err)
 		t.Cleanup(func() { require.NoError(t, log.Close()) })
@@ -104,6 +109,61 @@ routes:
 		command.Env = []string{} // without the developer's environment
 		command.Stderr = log
 		return command
+	}
+}
+
+// writeConfig writes the configuration of a forwarder. Its comment says what reload needs.
+func writeConfig(t *testing.T, file, dsn, endpoint string, lanes int, types string) {
+	t.Helper()
+	config := fmt.Sprintf(`# %[1]s %[2]s
+database: %[1]q
+outbox: {lanes: %[3]d}
+forwarder: {name: %[4]q, lease: %[5]s, shutdown_timeout: 10s}
+sinks:
+  recorder:
+    kind: http
+    with: {url: %[2]q, timeout: %[6]s}
+    parallelism: {threshold: %[7]d}
+    retry: {max_attempts: 1000, initial: 50ms, max: 1s}
+routes:
+  %[8]q: [recorder]
+`, dsn, endpoint, lanes, strings.TrimSuffix(filepath.Base(file), ".yaml"), lease, timeout, threshold, types)
+	require.NoError(t, os.WriteFile(file, []byte(config), 0o600))
+}
+
+// reload gives a forwarder another number of lanes and another route of the same types.
+func reload(t *testing.T) func(*exec.Cmd, *rand.Rand) error {
+	return func(forwarder *exec.Cmd, random *rand.Rand) error {
+		file := forwarder.Args[len(forwarder.Args)-1]
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return err
+		}
+		first, _, _ := strings.Cut(string(text), "\n")
+		words := strings.Fields(first)
+		writeConfig(t, file, words[1], words[2], []int{2, 4, 8}[random.IntN(3)], []string{"crash.*", "*"}[random.IntN(2)])
+		return nil
+	}
+}
+
+// people are what people do with the program.
+func people(t *testing.T) []crashtest.Act {
+	file := filepath.Join(t.TempDir(), "people.yaml")
+	writeConfig(t, file, "postgres://set.by.the.environment/", "http://127.0.0.1:1", 4, "crash.*")
+	command := func(args ...string) func(dsn string) *exec.Cmd {
+		return func(dsn string) *exec.Cmd {
+			c := exec.Command(binary, append(args, "-c", file)...)
+			c.Env = []string{"WAYBILL_DATABASE=" + dsn}
+			return c
+		}
+	}
+	ends := []failpoint.Step{failpoint.BeginAction, failpoint.EndAction}
+	return []crashtest.Act{
+		{Command: command("pause", "recorder"), Undo: command("resume", "recorder"), Steps: steps(append(ends, failpoint.Pause)...)},
+		{Command: command("replay", "--sink", "recorder", "--since", "1s", "--yes"), Steps: steps(append(ends, failpoint.Replay)...)},
+		{Command: command("parked", "requeue", "--all", "--state", "retrying", "--yes"), Steps: steps(append(ends, failpoint.Requeue)...)},
+		{Command: command("parked", "reroute", "--yes"), Steps: steps(append(ends, failpoint.Reroute)...)},
+		{Command: command("parked", "discard", "--all", "--yes"), Steps: steps(append(ends, failpoint.Discard)...)}, // nothing is dead
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/waybill-go/waybill/framework/internal/pace"
@@ -49,6 +50,13 @@ type server interface {
 	session(context.Context, *sql.Conn) (pid int, err error)
 	// endSessions ends all sessions of a database but its own.
 	endSessions(context.Context, *sql.DB) error
+	// other returns the process that serves any other session of a database.
+	other(context.Context, *sql.DB) (pid int, err error)
+	// failOver replaces the server by its standby, and returns the address of that.
+	failOver(context.Context) (dsn string, err error)
+	setClock(offset time.Duration) error
+	// suffers reports whether the server knows a kind of fault.
+	suffers(Kind) bool
 	Stop() error
 }
 
@@ -62,18 +70,31 @@ func dialectOf(url string) dialect {
 	return onMySQL
 }
 
-// spare removes the faults that this server cannot show.
+// spare removes the faults that cannot happen here.
 func (h *harness) spare(ctx context.Context) error {
 	session, err := h.db.Conn(ctx)
 	if err != nil {
 		return err
 	}
 	pid, err := h.server.session(ctx, session)
-	if pid == 0 {
-		h.config.Faults = slices.DeleteFunc(slices.Clone(h.config.Faults), func(k Kind) bool { return k == CrashDatabase })
-	}
+	asked := h.config.Faults
+	h.config.Faults = slices.DeleteFunc(slices.Clone(asked), func(k Kind) bool {
+		switch k {
+		case CrashDatabase:
+			return pid == 0
+		case StopSession, FailOver, SetClock:
+			return !h.server.suffers(k)
+		case FailStep:
+			return len(h.config.Steps) == 0
+		case PersonActs:
+			return len(h.config.Acts) == 0
+		case Reload:
+			return h.config.Reload == nil
+		}
+		return false
+	})
 	if len(h.config.Faults) == 0 && err == nil {
-		err = fmt.Errorf("%w: Faults has only %q, which this server does not take", ErrConfig, CrashDatabase)
+		err = fmt.Errorf("%w: Faults has only %q, which cannot happen here", ErrConfig, asked)
 	}
 	return errors.Join(err, session.Close())
 }
@@ -106,6 +127,43 @@ func (h *harness) crashDatabase(ctx context.Context) error {
 		if !pace.Sleep(ctx, time.Millisecond) {
 			return context.Cause(ctx)
 		}
+	}
+	return retry(ctx, func() error { return h.db.PingContext(ctx) })
+}
+
+// stopSession stops the process of a session for a while.
+func (h *harness) stopSession(ctx context.Context, s step) error {
+	var pid int
+	if err := retry(ctx, func() (err error) { pid, err = h.server.other(ctx, h.db); return err }); err != nil {
+		return err
+	}
+	stopped, err := os.FindProcess(pid)
+	if err != nil {
+		return err
+	}
+	if err := stopped.Signal(syscall.SIGSTOP); err != nil {
+		return nil // it has just ended
+	}
+	pace.Sleep(ctx, s.length)
+	_ = stopped.Signal(syscall.SIGCONT) // the server may have ended it
+	return nil
+}
+
+// failOver moves the addresses of the database to the server that replaces it.
+func (h *harness) failOver(ctx context.Context) error {
+	dsn, err := h.server.failOver(ctx)
+	if err != nil {
+		return err
+	}
+	links := []*link{h.front}
+	for _, f := range h.forwarders {
+		links = append(links, f.toDatabase)
+	}
+	for _, l := range links {
+		if err := l.Retarget(dsn); err != nil {
+			return err
+		}
+		l.Sever()
 	}
 	return retry(ctx, func() error { return h.db.PingContext(ctx) })
 }

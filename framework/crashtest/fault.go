@@ -3,9 +3,15 @@ package crashtest
 import (
 	"context"
 	"fmt"
+	"os"
+	"strconv"
 	"sync"
+	"syscall"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
+	"github.com/waybill-go/waybill/framework/internal/failpoint"
 	"github.com/waybill-go/waybill/framework/internal/pace"
 )
 
@@ -28,10 +34,14 @@ type forwarder struct {
 	*process
 	number             int
 	toDatabase, toSink *link
+	failpoints         string // a folder
 }
 
 func (h *harness) connect(f *forwarder) (err error) {
-	if f.toDatabase, err = newLink(h.dsn); err != nil {
+	if f.failpoints, err = os.MkdirTemp(h.folder, "forwarder"); err != nil {
+		return err
+	}
+	if f.toDatabase, err = newLink(h.direct); err != nil {
 		return err
 	}
 	f.toSink, err = newLink("http://" + h.sink.host)
@@ -49,6 +59,7 @@ func (f *forwarder) disconnect() {
 // startForwarder starts a forwarder. Its links stay the same.
 func (h *harness) startForwarder(f *forwarder) error {
 	command := h.config.Forwarder(f.toDatabase.DSN(), fmt.Sprintf("%s/forwarder/%d", f.toSink.DSN(), f.number))
+	command.Env = append(command.Environ(), failpoint.Variable+"="+f.failpoints)
 	if err := h.starter.start(command); err != nil {
 		return err
 	}
@@ -70,22 +81,53 @@ func (h *harness) harm(ctx context.Context) error {
 	began := time.Now()
 	harming, cancel := context.WithTimeout(ctx, h.config.Duration)
 	defer cancel()
-	for p := newPlan(h.config); ; {
-		s := p.next()
-		if !pace.Sleep(harming, s.after) {
-			return context.Cause(ctx)
-		}
-		f := Fault{Kind: s.kind, Victim: s.victim, began: time.Now()}
-		f.Began = f.began.Sub(began)
-		fmt.Fprintf(h.config.Log, "%8.3fs %s %d for %s\n", f.Began.Seconds(), s.kind, s.victim, s.length.Round(time.Millisecond))
-		err := h.inflict(ctx, s)
-		f.ended = time.Now()
-		f.Ended = f.ended.Sub(began)
-		h.report.Faults = append(h.report.Faults, f)
-		if err != nil {
-			return fmt.Errorf("%s %d: %w", s.kind, s.victim, err)
-		}
+	var sequences errgroup.Group
+	for sequence := range h.config.Sequences {
+		sequences.Go(func() error {
+			for p := newPlan(h.config, sequence); ; {
+				s := p.next()
+				if !pace.Sleep(harming, s.after) {
+					return context.Cause(ctx)
+				}
+				if err := h.suffer(ctx, s, began); err != nil {
+					cancel()
+					return err
+				}
+			}
+		})
 	}
+	return sequences.Wait()
+}
+
+// suffer lets a fault happen when no other one happens to the same part, and notes it.
+func (h *harness) suffer(ctx context.Context, s step, began time.Time) error {
+	part := s.kind.part()
+	if part == "forwarder" || part == "publisher" {
+		part += strconv.Itoa(s.victim)
+	}
+	turn, _ := h.turns.LoadOrStore(part, new(sync.Mutex))
+	turn.(*sync.Mutex).Lock()
+	defer turn.(*sync.Mutex).Unlock()
+	f := Fault{Kind: s.kind, Victim: s.victim, began: time.Now()}
+	f.Began = f.began.Sub(began)
+	h.say("%8.3fs %s %d for %s %s %s %s", f.Began.Seconds(), s.kind, s.victim, s.length.Round(time.Millisecond), s.point.place, s.point.action, s.offset)
+	err := h.inflict(ctx, s)
+	f.ended = time.Now()
+	f.Ended = f.ended.Sub(began)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.report.Faults = append(h.report.Faults, f)
+	if err != nil {
+		return fmt.Errorf("%s %d: %w", s.kind, s.victim, err)
+	}
+	return nil
+}
+
+// say writes a line to the log.
+func (h *harness) say(format string, args ...any) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	fmt.Fprintf(h.config.Log, format+"\n", args...)
 }
 
 // watchMachine notices stalls that are longer than the limit, until the function that it returns is called, which
@@ -118,6 +160,18 @@ func (h *harness) inflict(ctx context.Context, s step) error {
 		return h.crashDatabase(ctx)
 	case EndSessions:
 		return retry(ctx, func() error { return h.server.endSessions(ctx, h.db) })
+	case StopSession:
+		return h.stopSession(ctx, s)
+	case FailOver:
+		return h.failOver(ctx)
+	case SetClock:
+		if err := h.server.setClock(s.offset); err != nil {
+			return err
+		}
+		pace.Sleep(ctx, s.length)
+		return h.server.setClock(0)
+	case PersonActs:
+		return h.act(ctx, s)
 	case KillPublisher:
 		return h.killPublisher(ctx, s)
 	}
@@ -139,6 +193,16 @@ func (h *harness) inflict(ctx context.Context, s step) error {
 		}
 		pace.Sleep(ctx, s.length)
 		return resume(f.process)
+	case FailStep:
+		return h.failStep(ctx, f, s)
+	case Reload:
+		h.mu.Lock()
+		err := h.config.Reload(f.Cmd, h.random)
+		h.mu.Unlock()
+		if err != nil {
+			return err
+		}
+		return f.Process.Signal(syscall.SIGHUP)
 	case CutDatabase:
 		return f.toDatabase.fail(ctx, f.toDatabase.cut, s.length)
 	case CutSink:

@@ -13,7 +13,7 @@ import (
 	"github.com/waybill-go/waybill/framework/crashtest"
 )
 
-// binary is the real program, built once.
+// binary is the real program with failpoints, built once.
 var binary string
 
 func TestMain(m *testing.M) {
@@ -34,7 +34,7 @@ func testMain(m *testing.M) (code int) {
 	}
 	defer os.RemoveAll(folder)
 	binary = filepath.Join(folder, "waybill")
-	if output, err := exec.Command("go", "build", "-o", binary, "github.com/waybill-go/waybill/cmd/waybill").CombinedOutput(); err != nil {
+	if output, err := exec.Command("go", "build", "-tags", "failpoint", "-o", binary, "github.com/waybill-go/waybill/cmd/waybill").CombinedOutput(); err != nil {
 		return complain(fmt.Errorf("build the program: %w: %s", err, output))
 	}
 	code = m.Run()

@@ -3,7 +3,9 @@ package crashtest
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
+	"time"
 
 	"github.com/waybill-go/waybill/framework/store"
 	"github.com/waybill-go/waybill/framework/store/mysql"
@@ -93,3 +95,12 @@ func (s mysqlServer) endSessions(ctx context.Context, db *sql.DB) error {
 	}
 	return nil
 }
+
+// suffers is false: the server is one process, and starts no standby.
+func (mysqlServer) suffers(Kind) bool { return false }
+
+func (mysqlServer) other(context.Context, *sql.DB) (int, error) { return 0, errors.ErrUnsupported }
+
+func (mysqlServer) failOver(context.Context) (string, error) { return "", errors.ErrUnsupported }
+
+func (mysqlServer) setClock(time.Duration) error { return errors.ErrUnsupported }

@@ -34,6 +34,18 @@ const (
 	CrashDatabase Kind = "crash database"
 	// EndSessions makes the server end all sessions at once. It goes on, and so do the processes.
 	EndSessions Kind = "end sessions"
+	// StopSession stops a process of PostgreSQL that serves a session, with SIGSTOP, and whatever it has locked.
+	StopSession Kind = "stop session"
+	// FailOver copies the server to a standby, stops it, and lets the standby replace it.
+	FailOver Kind = "fail over"
+	// SetClock sets the clock of the database server forward or back, and then right again. It needs libfaketime.
+	SetClock Kind = "set clock"
+	// FailStep makes a durable step of a forwarder fail; see Config.Steps.
+	FailStep Kind = "fail step"
+	// Reload changes the configuration of a forwarder while it runs; see Config.Reload.
+	Reload Kind = "reload"
+	// PersonActs lets a person do one of Config.Acts.
+	PersonActs Kind = "person acts"
 	// KillPublisher kills a publisher with SIGKILL in a transaction and starts another one.
 	KillPublisher Kind = "kill publisher"
 	// Stall is a time in which the machine stood still for so long that leases may have expired. Run notices it, and
@@ -44,15 +56,18 @@ const (
 var kinds = []Kind{
 	KillForwarder, PauseForwarder, TerminateForwarder,
 	CutDatabase, SlowDatabase, SilenceDatabase, CutSink,
-	RestartDatabase, CrashDatabase, EndSessions, KillPublisher,
+	RestartDatabase, CrashDatabase, EndSessions, StopSession, FailOver, SetClock,
+	FailStep, Reload, PersonActs, KillPublisher,
 }
 
 // step is a planned fault.
 type step struct {
 	kind   Kind
-	victim int           // number of the forwarder or publisher
+	victim int           // number of the forwarder, publisher or act
 	after  time.Duration // after the end of the previous fault
 	length time.Duration
+	offset time.Duration // of the clock
+	point  point
 }
 
 // plan is an endless sequence of steps, determined by a seed.
@@ -62,8 +77,9 @@ type plan struct {
 	round  []Kind // the rest of this round
 }
 
-func newPlan(c Config) *plan {
-	return &plan{config: c, random: rand.New(rand.NewPCG(c.Seed, 1))}
+// newPlan returns the plan of one of the sequences.
+func newPlan(c Config, sequence int) *plan {
+	return &plan{config: c, random: rand.New(rand.NewPCG(c.Seed, uint64(1+4*sequence)))}
 }
 
 func (p *plan) next() step {
@@ -74,8 +90,11 @@ func (p *plan) next() step {
 	s := step{kind: p.round[0], after: p.between(p.config.Gap/4, p.config.Gap*7/4)}
 	p.round = p.round[1:]
 	victims := forwarders
-	if s.kind == KillPublisher {
+	switch s.kind {
+	case KillPublisher:
 		victims = publishers
+	case PersonActs:
+		victims = len(p.config.Acts)
 	}
 	s.victim = p.random.IntN(victims)
 	lease := p.config.Lease
@@ -86,11 +105,42 @@ func (p *plan) next() step {
 		s.length = p.between(lease+lease/10, lease*2) // always longer than the lease
 	case SlowDatabase:
 		s.length = p.between(lease/2, lease*3/2)
-	case RestartDatabase, CrashDatabase, EndSessions: // as long as the server needs
+	case FailStep:
+		s.point, s.length = p.point(p.config.Steps), p.between(lease/10, lease*3/2)
+	case PersonActs:
+		s.length = p.between(0, lease)
+		if steps := p.config.Acts[s.victim].Steps; p.random.IntN(2) == 0 {
+			s.point = p.point(steps)
+		}
+	case SetClock:
+		s.length, s.offset = p.between(lease/10, lease*3/2), p.between(-lease, 10*lease)
+	case RestartDatabase, CrashDatabase, EndSessions, FailOver, Reload: // as long as the server needs
 	default:
 		s.length = p.between(lease/10, lease*3/2) // sometimes longer than the lease
 	}
 	return s
+}
+
+// point draws where one of the steps fails; nowhere if there are none.
+func (p *plan) point(steps []string) point {
+	if len(steps) == 0 {
+		return point{}
+	}
+	actions := []string{"panic", "error", p.between(0, p.config.Lease).String()}
+	return point{[]string{"before ", "after "}[p.random.IntN(2)] + steps[p.random.IntN(len(steps))], actions[p.random.IntN(len(actions))]}
+}
+
+// part is what a fault happens to: at the same time nothing else happens to it.
+func (k Kind) part() string {
+	switch k {
+	case RestartDatabase, CrashDatabase, EndSessions, StopSession, FailOver, SetClock:
+		return "database"
+	case KillPublisher:
+		return "publisher"
+	case PersonActs:
+		return "person"
+	}
+	return "forwarder"
 }
 
 func (p *plan) between(low, high time.Duration) time.Duration {

@@ -3,6 +3,11 @@ package crashtest
 import (
 	"context"
 	"database/sql"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
 
 	"github.com/waybill-go/waybill/framework/store"
 	"github.com/waybill-go/waybill/framework/store/postgres"
@@ -10,11 +15,8 @@ import (
 )
 
 var onPostgreSQL = dialect{
-	start: func(ctx context.Context) (server, error) {
-		s, err := postgrestest.Start(ctx, postgrestest.Options{Private: true})
-		return postgresServer{s}, err
-	},
-	open: postgres.OpenDB,
+	start: func(ctx context.Context) (server, error) { return startPostgres(ctx) },
+	open:  postgres.OpenDB,
 	migrate: func(ctx context.Context, db *sql.DB) (store.Inspector, error) {
 		if _, err := postgres.Migrate(ctx, db, postgres.Config{}); err != nil {
 			return nil, err
@@ -29,22 +31,90 @@ var onPostgreSQL = dialect{
 	},
 }
 
-type postgresServer struct{ *postgrestest.Server }
+type postgresServer struct {
+	*postgrestest.Server
+	clock string // the file with the offset of the server's clock; "" without libfaketime
+}
 
-func (s postgresServer) create(ctx context.Context) (url string, err error) {
+// fakeClock finds libfaketime where Debian has it.
+const fakeClock = "/usr/lib/*/faketime/libfaketime.so.1"
+
+func startPostgres(ctx context.Context) (*postgresServer, error) {
+	s, options := &postgresServer{}, postgrestest.Options{Private: true}
+	if library, _ := filepath.Glob(fakeClock); len(library) > 0 {
+		file, err := os.CreateTemp("", "waybill-clock-*")
+		if err != nil {
+			return s, err
+		}
+		s.clock = file.Name()
+		if err := errors.Join(file.Chmod(0o644), file.Close(), s.setClock(0)); err != nil {
+			return s, err
+		}
+		options.Through = []string{"/usr/bin/env", "LD_PRELOAD=" + library[0], "FAKETIME_TIMESTAMP_FILE=" + s.clock,
+			"FAKETIME_CACHE_DURATION=1", "FAKETIME_DONT_FAKE_MONOTONIC=1"}
+	}
+	var err error
+	s.Server, err = postgrestest.Start(ctx, options)
+	return s, err
+}
+
+func (s *postgresServer) Stop() (err error) {
+	if s.Server != nil {
+		err = s.Server.Stop()
+	}
+	if s.clock != "" {
+		err = errors.Join(err, os.Remove(s.clock))
+	}
+	return err
+}
+
+func (s *postgresServer) suffers(k Kind) bool {
+	switch k {
+	case SetClock:
+		return s.clock != ""
+	case FailOver:
+		_, err := s.Command(background, "pg_basebackup")
+		return err == nil
+	}
+	return true
+}
+
+// setClock is noticed within a second.
+func (s *postgresServer) setClock(offset time.Duration) error {
+	return os.WriteFile(s.clock, fmt.Appendf(nil, "%+.3f\n", offset.Seconds()), 0o644)
+}
+
+func (s *postgresServer) create(ctx context.Context) (url string, err error) {
 	url, _, err = s.CreateDatabase(ctx)
 	return url, err
 }
 
-func (s postgresServer) restart(context.Context) error { return s.Restart(postgrestest.Immediate) }
+func (s *postgresServer) failOver(ctx context.Context) (dsn string, err error) {
+	standby, err := s.Standby(ctx)
+	if err != nil {
+		return "", err
+	}
+	before := s.Server
+	err = errors.Join(before.Down(postgrestest.Fast), standby.Promote(), before.Stop())
+	s.Server = standby
+	return standby.DSN(), err
+}
+
+func (s *postgresServer) other(ctx context.Context, db *sql.DB) (pid int, err error) {
+	err = db.QueryRowContext(ctx, `SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()
+		AND backend_type = 'client backend' ORDER BY random() LIMIT 1`).Scan(&pid)
+	return pid, err
+}
+
+func (s *postgresServer) restart(context.Context) error { return s.Restart(postgrestest.Immediate) }
 
 // session returns 0 before PostgreSQL 15, which does not show that it recovered.
-func (s postgresServer) session(ctx context.Context, c *sql.Conn) (pid int, err error) {
+func (s *postgresServer) session(ctx context.Context, c *sql.Conn) (pid int, err error) {
 	err = c.QueryRowContext(ctx, `SELECT CASE WHEN current_setting('server_version_num')::int >= 150000 THEN pg_backend_pid() ELSE 0 END`).Scan(&pid)
 	return pid, err
 }
 
-func (s postgresServer) endSessions(ctx context.Context, db *sql.DB) error {
+func (s *postgresServer) endSessions(ctx context.Context, db *sql.DB) error {
 	_, err := db.ExecContext(ctx, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()`)
 	return err
 }

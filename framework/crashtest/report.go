@@ -27,6 +27,8 @@ type Report struct {
 	LongestGap time.Duration // between two deliveries
 
 	Faults     []Fault
+	Points     map[string]int // the points before and after durable steps at which a program failed, and how often
+	Acts, Done int            // what people began, and what succeeded at once
 	Violations []Violation
 }
 
@@ -68,6 +70,12 @@ func (r Report) String() string {
 		if count > 0 {
 			fmt.Fprintf(&b, "  %3d x %-20s %6d repeats, %5d at most for one; bound %d in all\n", count, kind, repeats, most, bound)
 		}
+	}
+	if len(r.Points) > 0 {
+		fmt.Fprintf(&b, "  met %v\n", r.Points)
+	}
+	if r.Acts > 0 {
+		fmt.Fprintf(&b, "  %d of %d acts succeeded at once\n", r.Done, r.Acts)
 	}
 	for i, v := range r.Violations {
 		if i == shown {

@@ -8,7 +8,7 @@ package failpoint
 
 // Variable is the environment variable with the folder in which a program that is built with the tag failpoint looks
 // for failpoints.
-const Variable = "WAYBILL_FAILPOINTS"
+const Variable = "FAILPOINTS_FOLDER"
 
 // Acted is the file in that folder that a program creates when it has met a failpoint.
 const Acted = "acted"

@@ -27,11 +27,12 @@ const restartTimeout = 2 * time.Minute
 type cluster struct {
 	*testserver.Process
 	binaries string // folder of initdb and postgres
+	through  []string
 }
 
 // startCluster creates a cluster and starts its server.
 func startCluster(ctx context.Context, binaries string, options Options) (*cluster, error) {
-	return launch(ctx, binaries, options.Dir, func(ctx context.Context, c *cluster) error {
+	return launch(ctx, &cluster{binaries: binaries, through: options.Through}, options.Dir, func(ctx context.Context, c *cluster) error {
 		err := testserver.Run(c.program(ctx, "initdb", "--pgdata", c.data(), "--username", superuser, "--auth", "trust",
 			"--encoding", "UTF8", "--locale", "C", "--no-sync"))
 		if err != nil {
@@ -48,20 +49,19 @@ const basebackup = "pg_basebackup"
 // keeps the write-ahead log that the standby has not received: without it, a standby that lags past a
 // checkpoint stops for good.
 func (c *cluster) standby(ctx context.Context, slot string) (*cluster, error) {
-	return launch(ctx, c.binaries, filepath.Dir(c.Folder), func(ctx context.Context, copied *cluster) error {
+	return launch(ctx, &cluster{binaries: c.binaries, through: c.through}, filepath.Dir(c.Folder), func(ctx context.Context, copied *cluster) error {
 		return testserver.Run(copied.program(ctx, basebackup, "--pgdata", copied.data(), "--dbname", address(c.Port).String(),
 			"--checkpoint", "fast", "--write-recovery-conf", "--create-slot", "--slot", slot, "--no-sync"))
 	})
 }
 
 // launch fills a folder in dir, and starts the server.
-func launch(ctx context.Context, binaries, dir string, fill func(context.Context, *cluster) error) (*cluster, error) {
-	c := &cluster{binaries: binaries}
+func launch(ctx context.Context, c *cluster, dir string, fill func(context.Context, *cluster) error) (*cluster, error) {
 	_, err := testserver.Launch(ctx, testserver.Spec{
 		Name: "postgres",
 		Dir:  dir,
 		Command: func(folder string) []string {
-			return []string{filepath.Join(binaries, "postgres"), "-D", filepath.Join(folder, "data")}
+			return append(slices.Clone(c.through), filepath.Join(c.binaries, "postgres"), "-D", filepath.Join(folder, "data"))
 		},
 		Signal: signals[Immediate],
 		Fill: func(ctx context.Context, p *testserver.Process) error {

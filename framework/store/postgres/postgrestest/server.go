@@ -71,6 +71,9 @@ type Options struct {
 	// Settings are server settings. Defaults: max_connections 200, shared_buffers 256MB, timezone
 	// UTC.
 	Settings map[string]string
+	// Through is a program with arguments that starts the server, and its standbys: env, with variables that change
+	// them; default none.
+	Through []string
 }
 
 // Mode says how Restart and Down stop the server.
