@@ -158,7 +158,7 @@ func TestAMachineThatStandsStillIsNoticed(t *testing.T) {
 
 func TestASeedGivesTheSameFaults(t *testing.T) {
 	t.Parallel()
-	c := Config{Seed: 17, Faults: kinds, Lease: time.Second, Gap: time.Second, Steps: []string{"lease"}, Acts: []Act{{}}}
+	c := Config{Seed: 17, Faults: kinds, Lease: time.Second, Gap: time.Second, Forwarders: 2, Steps: []string{"lease"}, Acts: []Act{{}}}
 	one, other := newPlan(c, 0), newPlan(c, 0)
 	seen := make(map[Kind]bool)
 	for range kinds {

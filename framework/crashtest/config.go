@@ -49,6 +49,10 @@ type Config struct {
 	// Faults are the kinds of fault to choose from; default all. A shorter list helps to find
 	// out which kind matters.
 	Faults []Kind
+	// Forwarders is how many there are; default 2, and at least that, since they take over each other's lanes.
+	Forwarders int
+	// Survivor spares the first forwarder the faults that end it, so that its memory can be watched.
+	Survivor bool
 	// Sequences is how many sequences of faults go on at the same time; default 1. Faults of the same process, or of the
 	// database, do not overlap.
 	Sequences int
@@ -90,6 +94,7 @@ func (c Config) withDefaults() (Config, error) {
 	c.Threshold = cmp.Or(c.Threshold, 16)
 	c.Checkpoint = cmp.Or(c.Checkpoint, time.Second)
 	c.Rate = cmp.Or(c.Rate, 100)
+	c.Forwarders = cmp.Or(c.Forwarders, 2)
 	c.Sequences = cmp.Or(c.Sequences, 1)
 	c.Duration = cmp.Or(c.Duration, 20*time.Second)
 	c.Gap = cmp.Or(c.Gap, time.Second)
@@ -109,6 +114,8 @@ func (c Config) withDefaults() (Config, error) {
 	switch _, known := dialects[c.Database]; {
 	case !known:
 		return c, fmt.Errorf("%w: Database is %q: use %q or %q", ErrConfig, c.Database, PostgreSQL, MySQL)
+	case c.Forwarders < 2:
+		return c, fmt.Errorf("%w: Forwarders is %d: use at least 2", ErrConfig, c.Forwarders)
 	case c.Forwarder == nil:
 		return c, fmt.Errorf("%w: Forwarder is missing", ErrConfig)
 	case min(c.Threshold, c.Rate, c.Sequences) < 1:

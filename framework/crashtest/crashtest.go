@@ -43,11 +43,8 @@ const endTimeout = 30 * time.Second
 // startTime is how long a busy machine may take until a process that was started handles signals.
 const startTime = 10 * time.Second
 
-// The processes of a run. Forwarders take over each other's lanes, so there are at least 2.
-const (
-	forwarders = 2
-	publishers = 3
-)
+// publishers is the number of publishers.
+const publishers = 3
 
 // lookEvery is the pause between two looks at what is pending.
 const lookEvery = 50 * time.Millisecond
@@ -176,14 +173,16 @@ func (h *harness) begin(ctx context.Context) (err error) {
 	if h.store, err = h.dialect.migrate(ctx, h.db); err != nil {
 		return err
 	}
-	if _, err := h.db.ExecContext(ctx, createKeys); err != nil {
-		return err
+	for _, statement := range append(h.dialect.copies, createKeys) {
+		if _, err := h.db.ExecContext(ctx, statement); err != nil {
+			return err
+		}
 	}
 	if h.sink, err = newSink(h.config.Seed); err != nil {
 		return err
 	}
 	h.starter = newStarter()
-	for number := range forwarders {
+	for number := range h.config.Forwarders {
 		f := &forwarder{number: number}
 		h.forwarders = append(h.forwarders, f)
 		if err := h.connect(f); err != nil {
@@ -257,9 +256,9 @@ func idle(status store.Status) bool {
 	return len(status.Cursors) > 0 && len(status.Parked) == 0
 }
 
-// readLog returns the committed rows, in log order.
+// readLog returns the committed rows, in log order, also those that were pruned.
 func (h *harness) readLog(ctx context.Context) (log []row, err error) {
-	rows, err := h.db.QueryContext(ctx, `SELECT o.id, o.payload FROM outbox o ORDER BY o.offset`)
+	rows, err := h.db.QueryContext(ctx, `SELECT id, payload FROM crash_log ORDER BY number`)
 	if err != nil {
 		return nil, err
 	}

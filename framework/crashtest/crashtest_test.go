@@ -39,7 +39,7 @@ const (
 
 var stepsOfForwarders = steps(failpoint.Checkpoint, failpoint.Renewal, failpoint.Park, failpoint.Resume, failpoint.Lease, failpoint.Release,
 	failpoint.Heartbeat, failpoint.Leave, failpoint.Declaration, failpoint.Withdrawal, failpoint.Eviction, failpoint.WantLanes,
-	failpoint.Recut, failpoint.WantTypes, failpoint.Route)
+	failpoint.Recut, failpoint.WantTypes, failpoint.Route, failpoint.Prune)
 
 func steps(of ...failpoint.Step) (names []string) {
 	for _, s := range of {
@@ -117,7 +117,7 @@ func writeConfig(t *testing.T, file, dsn, endpoint string, lanes int, types stri
 	t.Helper()
 	config := fmt.Sprintf(`# %[1]s %[2]s
 database: %[1]q
-outbox: {lanes: %[3]d}
+outbox: {lanes: %[3]d, retention: 2s}
 forwarder: {name: %[4]q, lease: %[5]s, shutdown_timeout: 10s}
 sinks:
   recorder:

@@ -31,6 +31,8 @@ type dialect struct {
 	open  func(url string) (*sql.DB, error)
 	// migrate creates the tables of the outbox and opens it.
 	migrate func(context.Context, *sql.DB) (store.Inspector, error)
+	// copies are the statements that create the table crash_log with copies of all rows of the log.
+	copies []string
 	// early are statements that give a transaction its id or an offset before it waits for a lock.
 	early []string
 	// insert publishes an id, a key and a payload.

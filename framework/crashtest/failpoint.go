@@ -7,58 +7,77 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/waybill-go/waybill/framework/internal/failpoint"
 	"github.com/waybill-go/waybill/framework/internal/pace"
 )
 
-// point is where a program fails, before or after a durable step, and how; nowhere if it is zero.
+// point is where a program fails, before or after a durable step, and how.
 type point struct{ place, action string }
 
-// kills reports whether the program dies there.
-func (p point) kills() bool { return p.action == "panic" }
+type points []point
 
-// set makes the program fail that looks into a folder. It does so until the function that it returns is called, which
-// reports whether the program has met the point.
-func (p point) set(folder string) (unset func() (met bool, err error), err error) {
-	if p.place == "" {
-		return func() (bool, error) { return false, nil }, nil
-	}
-	file, acted := filepath.Join(folder, p.place), filepath.Join(folder, failpoint.Acted)
-	if err := os.WriteFile(file+"~", []byte(p.action), 0o600); err != nil {
-		return nil, err
-	}
-	return func() (bool, error) {
-		if err := os.Remove(file); err != nil && !errors.Is(err, os.ErrNotExist) {
-			return false, err
-		}
-		err := os.Remove(acted)
-		if errors.Is(err, os.ErrNotExist) {
-			return false, nil
-		}
-		return err == nil, err
-	}, os.Rename(file+"~", file) // so that the program finds the whole text
+// kill reports whether the program may die at one of them.
+func (p points) kill() bool {
+	return slices.ContainsFunc(p, func(p point) bool { return p.action == "panic" })
 }
 
-// failStep makes a step of a forwarder fail. If that kills it, it is started again.
+// set makes the program fail that looks into a folder.
+func (p points) set(folder string) error {
+	for _, point := range p {
+		file := filepath.Join(folder, point.place)
+		if err := os.WriteFile(file+"~", []byte(point.action), 0o600); err != nil {
+			return err
+		}
+		if err := os.Rename(file+"~", file); err != nil { // so that the program finds the whole text
+			return err
+		}
+	}
+	return nil
+}
+
+// unset ends that, and returns which points the program has met.
+func (p points) unset(folder string) (met points, err error) {
+	for _, point := range p {
+		if err := os.Remove(filepath.Join(folder, point.place)); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return nil, err
+		}
+	}
+	list := filepath.Join(folder, failpoint.Met)
+	text, err := os.ReadFile(list)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	met = slices.DeleteFunc(slices.Clone(p), func(p point) bool { return !strings.Contains(string(text), p.place+"\n") })
+	return met, errors.Join(err, os.Remove(list))
+}
+
+// failStep makes a step of a forwarder fail, whose configuration changes meanwhile, so that it takes more kinds of steps
+// than usually. If that kills it, it is started again.
 func (h *harness) failStep(ctx context.Context, f *forwarder, s step) error {
-	f.wanted.Store(s.point.kills())
-	unset, err := s.point.set(f.failpoints)
-	if err != nil {
+	f.wanted.Store(s.points.kill())
+	if err := s.points.set(f.failpoints); err != nil {
 		return err
+	}
+	if h.config.Reload != nil {
+		if err := h.reload(f); err != nil && !s.points.kill() {
+			return err
+		}
 	}
 	select {
 	case <-f.ended:
 	case <-time.After(s.length):
 	case <-ctx.Done():
 	}
-	met, err := unset()
+	met, err := s.points.unset(f.failpoints)
 	if err != nil {
 		return err
 	}
-	h.met(s.point, met)
-	if !met || !s.point.kills() {
+	h.met(met)
+	if !met.kill() {
 		f.wanted.Store(false)
 		return nil
 	}
@@ -66,15 +85,15 @@ func (h *harness) failStep(ctx context.Context, f *forwarder, s step) error {
 	case <-f.ended:
 		return h.startForwarder(f)
 	case <-time.After(endTimeout):
-		return fmt.Errorf("%w: it goes on after a panic %s", ErrEnded, s.point.place)
+		return fmt.Errorf("%w: it goes on after a panic at one of %v", ErrEnded, met)
 	}
 }
 
-// met counts a point that a program has met.
-func (h *harness) met(p point, met bool) {
+// met counts the points that a program has met.
+func (h *harness) met(met points) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if met {
+	for _, p := range met {
 		h.report.Points[p.place]++
 	}
 }
@@ -86,16 +105,15 @@ func (h *harness) act(ctx context.Context, s step) error {
 	if err != nil {
 		return err
 	}
-	unset, err := s.point.set(folder)
-	if err != nil {
+	if err := s.points.set(folder); err != nil {
 		return err
 	}
 	err = h.perform(ctx, a.Command(h.dsn), folder)
-	met, failed := unset()
+	met, failed := s.points.unset(folder)
 	if failed != nil {
 		return failed
 	}
-	h.met(s.point, met)
+	h.met(met)
 	h.mu.Lock()
 	h.report.Acts++
 	if err == nil {

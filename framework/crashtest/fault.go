@@ -110,7 +110,7 @@ func (h *harness) suffer(ctx context.Context, s step, began time.Time) error {
 	defer turn.(*sync.Mutex).Unlock()
 	f := Fault{Kind: s.kind, Victim: s.victim, began: time.Now()}
 	f.Began = f.began.Sub(began)
-	h.say("%8.3fs %s %d for %s %s %s %s", f.Began.Seconds(), s.kind, s.victim, s.length.Round(time.Millisecond), s.point.place, s.point.action, s.offset)
+	h.say("%8.3fs %s %d for %s%s", f.Began.Seconds(), s.kind, s.victim, s.length.Round(time.Millisecond), s.detail())
 	err := h.inflict(ctx, s)
 	f.ended = time.Now()
 	f.Ended = f.ended.Sub(began)
@@ -196,13 +196,7 @@ func (h *harness) inflict(ctx context.Context, s step) error {
 	case FailStep:
 		return h.failStep(ctx, f, s)
 	case Reload:
-		h.mu.Lock()
-		err := h.config.Reload(f.Cmd, h.random)
-		h.mu.Unlock()
-		if err != nil {
-			return err
-		}
-		return f.Process.Signal(syscall.SIGHUP)
+		return h.reload(f)
 	case CutDatabase:
 		return f.toDatabase.fail(ctx, f.toDatabase.cut, s.length)
 	case CutSink:
@@ -213,6 +207,16 @@ func (h *harness) inflict(ctx context.Context, s step) error {
 		return f.toDatabase.fail(ctx, f.toDatabase.Swallow, s.length)
 	}
 	return fmt.Errorf("%w: unknown fault %q", ErrConfig, s.kind)
+}
+
+// reload changes the configuration of a forwarder. The signal would end a forwarder that has just been started.
+func (h *harness) reload(f *forwarder) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if err := h.config.Reload(f.Cmd, h.random); err != nil || time.Since(f.process.began) < startTime {
+		return err
+	}
+	return f.Process.Signal(syscall.SIGHUP)
 }
 
 // retry repeats a function until it succeeds, for at most endTimeout.

@@ -24,6 +24,10 @@ var onMySQL = dialect{
 		}
 		return mysql.Open(ctx, db, mysql.Config{})
 	},
+	copies: []string{
+		`CREATE TABLE crash_log (number bigint, id varchar(255), payload longtext)`,
+		"CREATE TRIGGER crash_copy AFTER INSERT ON outbox FOR EACH ROW INSERT INTO crash_log VALUES (NEW.`offset`, NEW.id, NEW.payload)",
+	},
 	// The transaction takes an offset, gives it up, and continues.
 	early:  []string{`SAVEPOINT early`, `INSERT INTO outbox (type, payload) VALUES ('crash.undone', '{}')`, `ROLLBACK TO SAVEPOINT early`},
 	insert: "INSERT INTO outbox (id, type, `key`, payload) VALUES (?, 'crash.happened', ?, ?)",

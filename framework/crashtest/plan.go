@@ -1,6 +1,7 @@
 package crashtest
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"time"
 )
@@ -67,7 +68,18 @@ type step struct {
 	after  time.Duration // after the end of the previous fault
 	length time.Duration
 	offset time.Duration // of the clock
-	point  point
+	points points
+}
+
+// detail is what the log says of a step besides.
+func (s step) detail() (text string) {
+	if s.offset != 0 {
+		text = fmt.Sprintf(" by %s", s.offset.Round(time.Millisecond))
+	}
+	for _, p := range s.points {
+		text += fmt.Sprintf(", %s: %s", p.place, p.action)
+	}
+	return text
 }
 
 // plan is an endless sequence of steps, determined by a seed.
@@ -89,7 +101,7 @@ func (p *plan) next() step {
 	}
 	s := step{kind: p.round[0], after: p.between(p.config.Gap/4, p.config.Gap*7/4)}
 	p.round = p.round[1:]
-	victims := forwarders
+	victims := p.config.Forwarders
 	switch s.kind {
 	case KillPublisher:
 		victims = publishers
@@ -98,6 +110,12 @@ func (p *plan) next() step {
 	}
 	s.victim = p.random.IntN(victims)
 	lease := p.config.Lease
+	if s.kind == FailStep {
+		s.points = p.points(p.config.Steps, 4)
+	}
+	if p.config.Survivor && s.victim == 0 && (s.kind == KillForwarder || s.kind == TerminateForwarder || s.points.kill()) {
+		s.victim = 1
+	}
 	switch s.kind {
 	case KillForwarder, TerminateForwarder, KillPublisher:
 		s.length = p.between(0, time.Second) // until the next one starts
@@ -106,11 +124,11 @@ func (p *plan) next() step {
 	case SlowDatabase:
 		s.length = p.between(lease/2, lease*3/2)
 	case FailStep:
-		s.point, s.length = p.point(p.config.Steps), p.between(lease/10, lease*3/2)
+		s.length = p.between(lease/10, lease*3/2)
 	case PersonActs:
 		s.length = p.between(0, lease)
 		if steps := p.config.Acts[s.victim].Steps; p.random.IntN(2) == 0 {
-			s.point = p.point(steps)
+			s.points = p.points(steps, 1)
 		}
 	case SetClock:
 		s.length, s.offset = p.between(lease/10, lease*3/2), p.between(-lease, 10*lease)
@@ -121,13 +139,14 @@ func (p *plan) next() step {
 	return s
 }
 
-// point draws where one of the steps fails; nowhere if there are none.
-func (p *plan) point(steps []string) point {
-	if len(steps) == 0 {
-		return point{}
-	}
+// points draws n points of some steps; none if there are none.
+func (p *plan) points(steps []string, n int) (drawn points) {
 	actions := []string{"panic", "error", p.between(0, p.config.Lease).String()}
-	return point{[]string{"before ", "after "}[p.random.IntN(2)] + steps[p.random.IntN(len(steps))], actions[p.random.IntN(len(actions))]}
+	for range min(n, len(steps)) {
+		place := []string{"before ", "after "}[p.random.IntN(2)] + steps[p.random.IntN(len(steps))]
+		drawn = append(drawn, point{place, actions[p.random.IntN(len(actions))]})
+	}
+	return drawn
 }
 
 // part is what a fault happens to: at the same time nothing else happens to it.

@@ -23,6 +23,12 @@ var onPostgreSQL = dialect{
 		}
 		return postgres.Open(ctx, db, postgres.Config{})
 	},
+	copies: []string{
+		`CREATE TABLE crash_log (number bigint, id text, payload text)`,
+		`CREATE FUNCTION crash_copy() RETURNS trigger LANGUAGE plpgsql AS
+			'BEGIN INSERT INTO crash_log VALUES (NEW."offset", NEW.id, NEW.payload::text); RETURN NEW; END'`,
+		`CREATE TRIGGER crash_copy AFTER INSERT ON outbox FOR EACH ROW EXECUTE FUNCTION crash_copy()`,
+	},
 	early:  []string{`SELECT pg_current_xact_id()`},
 	insert: `INSERT INTO outbox (id, type, key, payload) VALUES ($1, 'crash.happened', $2, $3)`,
 	count: func(tx *sql.Tx, key string, n int64) (sum int64, err error) {

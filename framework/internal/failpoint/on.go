@@ -3,8 +3,10 @@
 package failpoint
 
 import (
+	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
@@ -16,7 +18,8 @@ var folder = os.Getenv(Variable)
 // Do makes a step, and fails as a file called "before STEP" or "after STEP" says, as long as it exists:
 //
 //	panic    panics, once
-//	error    returns an error like that of a lost connection; after the step, it is done all the same
+//	error    every second time, at random, returns an error like that of a lost connection; after the step, it is done
+//	         all the same
 //	500ms    waits for that long
 func (s Step) Do(step func() error) error {
 	if err := meet("before " + string(s)); err != nil {
@@ -35,10 +38,10 @@ func meet(point string) error {
 		return nil
 	}
 	action := strings.TrimSpace(string(text))
-	if action == "panic" && os.Remove(file) != nil { // another goroutine panics
-		return nil
+	if action == "panic" && os.Remove(file) != nil || action == "error" && rand.N(2) == 0 {
+		return nil // another goroutine panics, or it is the other time
 	}
-	if err := os.WriteFile(filepath.Join(folder, Acted), nil, 0o600); err != nil {
+	if err := note(point); err != nil {
 		return err
 	}
 	switch action {
@@ -53,4 +56,14 @@ func meet(point string) error {
 	}
 	time.Sleep(pause)
 	return nil
+}
+
+// note writes a line in one write, since other goroutines and programs may do so too.
+func note(point string) error {
+	met, err := os.OpenFile(filepath.Join(folder, Met), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = met.WriteString(point + "\n")
+	return errors.Join(err, met.Close())
 }

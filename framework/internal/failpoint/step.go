@@ -10,8 +10,8 @@ package failpoint
 // for failpoints.
 const Variable = "FAILPOINTS_FOLDER"
 
-// Acted is the file in that folder that a program creates when it has met a failpoint.
-const Acted = "acted"
+// Met is the file in that folder in which a program writes a line for each failpoint that it has met.
+const Met = "met"
 
 // Step is a kind of durable step.
 type Step string
