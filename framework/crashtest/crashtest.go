@@ -156,8 +156,10 @@ func (h *harness) begin(ctx context.Context) (err error) {
 	if h.store, err = h.dialect.migrate(ctx, h.db); err != nil {
 		return err
 	}
-	if _, err := h.db.ExecContext(ctx, createKeys); err != nil {
-		return err
+	for _, statement := range businessTables {
+		if _, err := h.db.ExecContext(ctx, statement); err != nil {
+			return err
+		}
 	}
 	if h.sink, err = newSink(h.config.Seed); err != nil {
 		return err
@@ -237,24 +239,25 @@ func idle(status store.Status) bool {
 	return len(status.Cursors) > 0 && len(status.Parked) == 0
 }
 
-// readLog returns the committed rows, in log order.
+// readLog returns the committed notifications, also those that retention has removed since.
 func (h *harness) readLog(ctx context.Context) (log []row, err error) {
-	rows, err := h.db.QueryContext(ctx, `SELECT o.id, o.payload FROM outbox o ORDER BY o.offset`)
+	rows, err := h.db.QueryContext(ctx, `SELECT records FROM crash_log`)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
 	for rows.Next() {
-		var id string
 		var text []byte
-		var body payload
-		if err := rows.Scan(&id, &text); err != nil {
+		var records []record
+		if err := rows.Scan(&text); err != nil {
 			return nil, err
 		}
-		if err := json.Unmarshal(text, &body); err != nil {
+		if err := json.Unmarshal(text, &records); err != nil {
 			return nil, err
 		}
-		log = append(log, row{id, body.Key, body.N})
+		for _, r := range records {
+			log = append(log, row{r.ID, r.Key, r.N})
+		}
 	}
 	return log, rows.Err()
 }
@@ -267,13 +270,15 @@ func (h *harness) count() {
 		switch *outcome {
 		case rolledBack:
 			r.RolledBack++
-		case begun, unknown:
+		case begun, unknown, prepared:
 			r.Unknown++
 		}
 	}
 	h.sink.mu.Lock()
 	defer h.sink.mu.Unlock()
 	r.Failures = h.sink.failures
+	r.Prepared = h.ledger.prepared
+	r.Violations = append(r.Violations, h.sink.changed...)
 }
 
 // end ends everything that begin started.

@@ -3,6 +3,8 @@ package crashtest
 import (
 	"context"
 	"database/sql"
+	"fmt"
+	"strings"
 
 	"github.com/waybill-go/waybill/framework/store"
 	"github.com/waybill-go/waybill/framework/store/postgres"
@@ -11,7 +13,7 @@ import (
 
 var onPostgreSQL = dialect{
 	start: func(ctx context.Context) (server, error) {
-		s, err := postgrestest.Start(ctx, postgrestest.Options{Private: true})
+		s, err := postgrestest.Start(ctx, postgrestest.Options{Private: true, Settings: map[string]string{"max_prepared_transactions": "100"}})
 		return postgresServer{s}, err
 	},
 	open: postgres.OpenDB,
@@ -21,12 +23,28 @@ var onPostgreSQL = dialect{
 		}
 		return postgres.Open(ctx, db, postgres.Config{})
 	},
-	early:  []string{`SELECT pg_current_xact_id()`},
-	insert: `INSERT INTO outbox (id, type, key, payload) VALUES ($1, 'crash.happened', $2, $3)`,
-	count: func(tx *sql.Tx, key string, n int64) (sum int64, err error) {
-		err = tx.QueryRowContext(background, `INSERT INTO crash_keys AS k VALUES ($1, $2) ON CONFLICT (name) DO UPDATE SET n = k.n + EXCLUDED.n RETURNING n`, key, n).Scan(&sum)
+	early: []string{`SELECT pg_current_xact_id()`},
+	insert: func(columns []string) string {
+		places := make([]string, len(columns))
+		for i := range places {
+			places[i] = fmt.Sprintf("$%d", i+1)
+		}
+		return `INSERT INTO outbox (` + strings.Join(columns, ", ") + `) VALUES (` + strings.Join(places, ", ") + `)`
+	},
+	lastID: `SELECT id FROM outbox WHERE "offset" = lastval()`,
+	note:   `INSERT INTO crash_log VALUES ($1, $2)`,
+	zone:   `+00`,
+	cancel: `SELECT outbox_cancel($id)`,
+	count: func(c *sql.Conn, key string, n int64) (sum int64, err error) {
+		err = c.QueryRowContext(background, `INSERT INTO crash_keys AS k VALUES ($1, $2) ON CONFLICT (name) DO UPDATE SET n = k.n + EXCLUDED.n RETURNING n`, key, n).Scan(&sum)
 		return sum, err
 	},
+	onePhase: onePhase,
+	twoPhases: phases{
+		begin: onePhase.begin, prepare: []string{`PREPARE TRANSACTION $id`},
+		commit: []string{`COMMIT PREPARED $id`}, rollback: []string{`ROLLBACK PREPARED $id`},
+	},
+	listPrepared: `SELECT 1, length(gid), 0, gid FROM pg_prepared_xacts WHERE database = current_database()`,
 }
 
 type postgresServer struct{ *postgrestest.Server }
