@@ -9,13 +9,13 @@ import (
 // row is a committed notification.
 type row struct {
 	id, key string
-	n       int64 // number among the rows of its key
+	n       int64 // number among the rows of its key; 0 if it has no order
 }
 
 // history is everything that happened.
 type history struct {
 	published  map[string]publication // what publishers know, by id
-	log        []row                  // committed rows, in log order
+	log        []row                  // committed rows
 	upstream   map[string]int         // result of Config.Upstream
 	deliveries []delivery             // in order
 	faults     []Fault
@@ -33,6 +33,8 @@ const (
 	Phantom Broken = "phantom"
 	// Disordered was first delivered after a later notification of its key.
 	Disordered Broken = "disordered"
+	// Changed was delivered with another id, key, type, time or payload than it was written with.
+	Changed Broken = "changed"
 	// Repeated was delivered again, and no fault explains that.
 	Repeated Broken = "repeated"
 	// Excessive means that after others took a forwarder's lanes, it made more deliveries than it
@@ -99,7 +101,7 @@ func (h *history) judgeOrder() (found []Violation) {
 	last := make(map[string]int64)
 	seen := make(map[string]bool, len(h.log))
 	for _, d := range h.deliveries {
-		if seen[d.id] || d.key == "" {
+		if seen[d.id] || d.n == 0 {
 			continue
 		}
 		seen[d.id] = true
@@ -219,7 +221,7 @@ func (h *history) violation(broken Broken, id string) Violation {
 	if at < 0 {
 		detail += ", not in the log"
 	} else {
-		detail += fmt.Sprintf(", number %d of its key, row %d of %d", h.log[at].n, at+1, len(h.log))
+		detail += fmt.Sprintf(", number %d of its key", h.log[at].n)
 	}
 	for i, d := range h.deliveries {
 		if d.id == id {

@@ -1,6 +1,10 @@
 package crashtest
 
 import (
+	"encoding/json"
+	"hash/crc32"
+	"maps"
+	"net/http"
 	"os/exec"
 	"testing"
 	"time"
@@ -130,7 +134,7 @@ func TestAViolationHasTheHistoryOfItsNotification(t *testing.T) {
 	h.deliveries = append(h.deliveries, delivery{"a1", "a", 1, 1, at(20)})
 	found := h.judge(limits)
 	require.Len(t, found, 1)
-	require.Equal(t, `repeated: a1: key "a", its publisher says committed, number 1 of its key, row 1 of 5`+
+	require.Equal(t, `repeated: "a1": key "a", its publisher says committed, number 1 of its key`+
 		`, delivered by forwarder 0 as number 1 after 0s, delivered by forwarder 1 as number 6 after 10s`, found[0].String())
 }
 
@@ -199,4 +203,24 @@ func TestWhatWasNotCountedIsNotIdle(t *testing.T) {
 	require.True(t, idle(store.Status{Cursors: []store.CursorStatus{{}}}))
 	require.False(t, idle(store.Status{Cursors: []store.CursorStatus{{Pending: 1}}}))
 	require.False(t, idle(store.Status{Cursors: []store.CursorStatus{{Estimated: true}}}))
+}
+
+func TestTheSinkNoticesWhatWasChangedOnTheWay(t *testing.T) {
+	t.Parallel()
+	for _, filler := range oddFillers {
+		written := payload{Key: " k\n", N: 1, ID: "i%", Type: "t", At: oddTimes[0][1], Filler: json.RawMessage(filler), Sum: crc32.ChecksumIEEE([]byte(filler))}
+		var p payload
+		require.NoError(t, json.Unmarshal([]byte(written.String()), &p))
+		whole := http.Header{headerID: {"i%25"}, headerKey: {"%20k%0a"}, "Waybill-Type": {"t"}, "Waybill-Occurred-On": {p.At}}
+		require.Empty(t, p.changed(whole))
+		for name := range whole {
+			for _, other := range []string{"other", "%"} {
+				changed := maps.Clone(whole)
+				changed[name] = []string{other}
+				require.Contains(t, p.changed(changed), name)
+			}
+		}
+		p.Filler = append(p.Filler, ' ')
+		require.NotEmpty(t, p.changed(whole))
+	}
 }

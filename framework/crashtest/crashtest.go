@@ -173,7 +173,7 @@ func (h *harness) begin(ctx context.Context) (err error) {
 	if h.store, err = h.dialect.migrate(ctx, h.db); err != nil {
 		return err
 	}
-	for _, statement := range append(h.dialect.copies, createKeys) {
+	for _, statement := range businessTables {
 		if _, err := h.db.ExecContext(ctx, statement); err != nil {
 			return err
 		}
@@ -256,24 +256,25 @@ func idle(status store.Status) bool {
 	return len(status.Cursors) > 0 && len(status.Parked) == 0
 }
 
-// readLog returns the committed rows, in log order, also those that were pruned.
+// readLog returns the committed notifications, also those that retention has removed since.
 func (h *harness) readLog(ctx context.Context) (log []row, err error) {
-	rows, err := h.db.QueryContext(ctx, `SELECT id, payload FROM crash_log ORDER BY number`)
+	rows, err := h.db.QueryContext(ctx, `SELECT records FROM crash_log`)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
 	for rows.Next() {
-		var id string
 		var text []byte
-		var body payload
-		if err := rows.Scan(&id, &text); err != nil {
+		var records []record
+		if err := rows.Scan(&text); err != nil {
 			return nil, err
 		}
-		if err := json.Unmarshal(text, &body); err != nil {
+		if err := json.Unmarshal(text, &records); err != nil {
 			return nil, err
 		}
-		log = append(log, row{id, body.Key, body.N})
+		for _, r := range records {
+			log = append(log, row{r.ID, r.Key, r.N})
+		}
 	}
 	return log, rows.Err()
 }
@@ -286,13 +287,15 @@ func (h *harness) count() {
 		switch *outcome {
 		case rolledBack:
 			r.RolledBack++
-		case begun, unknown:
+		case begun, unknown, prepared:
 			r.Unknown++
 		}
 	}
 	h.sink.mu.Lock()
 	defer h.sink.mu.Unlock()
 	r.Failures = h.sink.failures
+	r.Prepared = h.ledger.prepared
+	r.Violations = append(r.Violations, h.sink.changed...)
 }
 
 // end ends everything that begin started.

@@ -88,6 +88,7 @@ func testCrashes(t *testing.T, database crashtest.Database) {
 	require.NoError(t, err, "replay the faults with %s=%d", variableSeed, report.Seed)
 	require.Positive(t, report.Committed)
 	require.Positive(t, report.RolledBack)
+	require.Positive(t, report.Prepared)
 	require.Positive(t, report.Failures)
 	require.NotEmpty(t, report.Faults)
 }

@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"time"
 
+	driver "github.com/go-sql-driver/mysql"
+
 	"github.com/waybill-go/waybill/framework/internal/pace"
 	"github.com/waybill-go/waybill/framework/store"
 )
@@ -31,15 +33,30 @@ type dialect struct {
 	open  func(url string) (*sql.DB, error)
 	// migrate creates the tables of the outbox and opens it.
 	migrate func(context.Context, *sql.DB) (store.Inspector, error)
-	// copies are the statements that create the table crash_log with copies of all rows of the log.
-	copies []string
 	// early are statements that give a transaction its id or an offset before it waits for a lock.
 	early []string
-	// insert publishes an id, a key and a payload.
-	insert string
+	// insert is a statement that publishes a row with these columns.
+	insert func(columns []string) string
+	// lastID returns the id of the session's last notification.
+	lastID string
+	// note writes the name of a transaction and its records to crash_log.
+	note string
+	// zone is what a time in UTC ends with.
+	zone string
+	// cancel cancels the scheduled notification $id.
+	cancel string
 	// count adds n to the row of a key, which it locks, and returns the sum.
-	count func(tx *sql.Tx, key string, n int64) (sum int64, err error)
+	count func(c *sql.Conn, key string, n int64) (sum int64, err error)
+
+	onePhase, twoPhases phases
+	// listPrepared returns the prepared transactions as XA RECOVER does, with their ids in the last of four columns.
+	listPrepared string
 }
+
+// phases are the statements of a transaction named $id.
+type phases struct{ begin, prepare, commit, rollback []string }
+
+var onePhase = phases{begin: []string{`BEGIN`}, commit: []string{`COMMIT`}, rollback: []string{`ROLLBACK`}}
 
 // server is a running database server.
 type server interface {
@@ -71,6 +88,25 @@ func dialectOf(url string) dialect {
 	}
 	return onMySQL
 }
+
+// refused reports whether a server refused what a statement wrote.
+func refused(err error) bool {
+	var other *driver.MySQLError
+	var coded interface{ SQLState() string }
+	state := ""
+	switch {
+	case errors.As(err, &other) && other.Number == violatedCheck:
+		return true
+	case errors.As(err, &other):
+		state = string(other.SQLState[:])
+	case errors.As(err, &coded):
+		state = coded.SQLState()
+	}
+	return strings.HasPrefix(state, "22") || strings.HasPrefix(state, "23")
+}
+
+// violatedCheck is an error of MySQL without a separate state.
+const violatedCheck = 3819
 
 // spare removes the faults that cannot happen here.
 func (h *harness) spare(ctx context.Context) error {

@@ -8,11 +8,14 @@ type outcome string
 const (
 	// begun means that nothing more is known: the publisher was killed. It may be committed.
 	begun outcome = "begun"
+	// prepared means that the server will commit it or roll it back, whatever happens to the publisher. The harness ends
+	// what no one has ended.
+	prepared outcome = "prepared"
 	// committed means that the server confirmed it.
 	committed outcome = "committed"
 	// rolledBack means that COMMIT was never sent.
 	rolledBack outcome = "rolled back"
-	// unknown means that COMMIT was sent and its answer was lost.
+	// unknown means that COMMIT or PREPARE was sent and its answer was lost.
 	unknown outcome = "unknown"
 )
 
@@ -25,10 +28,16 @@ type transaction struct {
 	Items   []item  `json:"items,omitempty"` // in the first line only
 }
 
-// item is a notification that a transaction publishes if it commits.
+// item is a notification that a transaction publishes if it commits, unless the database chooses its id.
 type item struct {
 	ID  string `json:"id"`
 	Key string `json:"key"`
+}
+
+// record is a notification of a transaction as the transaction itself notes it, in the database.
+type record struct {
+	item
+	N int64 `json:"n"` // number among the ordered notifications of its key; 0 if it has no order
 }
 
 // publication is what a publisher knows about the transaction of a notification.
@@ -42,6 +51,7 @@ type ledger struct {
 	mu           sync.Mutex // for note
 	transactions map[string]*outcome
 	items        map[string]publication // by id
+	prepared     int                    // number of transactions that were prepared
 }
 
 func newLedger() *ledger {
@@ -51,6 +61,9 @@ func newLedger() *ledger {
 func (l *ledger) note(t transaction) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if t.Outcome == prepared {
+		l.prepared++
+	}
 	if known := l.transactions[t.ID]; known != nil {
 		*known = t.Outcome
 		return

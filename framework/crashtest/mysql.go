@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/waybill-go/waybill/framework/store"
@@ -24,20 +25,27 @@ var onMySQL = dialect{
 		}
 		return mysql.Open(ctx, db, mysql.Config{})
 	},
-	copies: []string{
-		`CREATE TABLE crash_log (number bigint, id varchar(255), payload longtext)`,
-		"CREATE TRIGGER crash_copy AFTER INSERT ON outbox FOR EACH ROW INSERT INTO crash_log VALUES (NEW.`offset`, NEW.id, NEW.payload)",
-	},
 	// The transaction takes an offset, gives it up, and continues.
-	early:  []string{`SAVEPOINT early`, `INSERT INTO outbox (type, payload) VALUES ('crash.undone', '{}')`, `ROLLBACK TO SAVEPOINT early`},
-	insert: "INSERT INTO outbox (id, type, `key`, payload) VALUES (?, 'crash.happened', ?, ?)",
-	count: func(tx *sql.Tx, key string, n int64) (sum int64, err error) {
-		if _, err := tx.ExecContext(background, `INSERT INTO crash_keys VALUES (?, ?) ON DUPLICATE KEY UPDATE n = n + VALUES(n)`, key, n); err != nil {
+	early: []string{`SAVEPOINT early`, `INSERT INTO outbox (type, payload) VALUES ('crash.undone', '{}')`, `ROLLBACK TO SAVEPOINT early`},
+	insert: func(columns []string) string {
+		return "INSERT INTO outbox (`" + strings.Join(columns, "`, `") + "`) VALUES (?" + strings.Repeat(", ?", len(columns)-1) + ")"
+	},
+	lastID: "SELECT id FROM outbox WHERE `offset` = LAST_INSERT_ID()",
+	note:   `INSERT INTO crash_log VALUES (?, ?)`,
+	cancel: "INSERT INTO outbox_cancelled (`offset`, id) SELECT `offset`, id FROM outbox WHERE id = $id",
+	count: func(c *sql.Conn, key string, n int64) (sum int64, err error) {
+		if _, err := c.ExecContext(background, `INSERT INTO crash_keys VALUES (?, ?) ON DUPLICATE KEY UPDATE n = n + VALUES(n)`, key, n); err != nil {
 			return 0, err
 		}
-		err = tx.QueryRowContext(background, `SELECT n FROM crash_keys WHERE name = ?`, key).Scan(&sum)
+		err = c.QueryRowContext(background, `SELECT n FROM crash_keys WHERE name = ?`, key).Scan(&sum)
 		return sum, err
 	},
+	onePhase: onePhase,
+	twoPhases: phases{
+		begin: []string{`XA START $id`}, prepare: []string{`XA END $id`, `XA PREPARE $id`},
+		commit: []string{`XA COMMIT $id`}, rollback: []string{`XA ROLLBACK $id`},
+	},
+	listPrepared: `XA RECOVER`,
 }
 
 type mysqlServer struct{ *mysqltest.Server }

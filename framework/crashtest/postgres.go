@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/waybill-go/waybill/framework/store"
@@ -23,18 +24,28 @@ var onPostgreSQL = dialect{
 		}
 		return postgres.Open(ctx, db, postgres.Config{})
 	},
-	copies: []string{
-		`CREATE TABLE crash_log (number bigint, id text, payload text)`,
-		`CREATE FUNCTION crash_copy() RETURNS trigger LANGUAGE plpgsql AS
-			'BEGIN INSERT INTO crash_log VALUES (NEW."offset", NEW.id, NEW.payload::text); RETURN NEW; END'`,
-		`CREATE TRIGGER crash_copy AFTER INSERT ON outbox FOR EACH ROW EXECUTE FUNCTION crash_copy()`,
+	early: []string{`SELECT pg_current_xact_id()`},
+	insert: func(columns []string) string {
+		places := make([]string, len(columns))
+		for i := range places {
+			places[i] = fmt.Sprintf("$%d", i+1)
+		}
+		return `INSERT INTO outbox (` + strings.Join(columns, ", ") + `) VALUES (` + strings.Join(places, ", ") + `)`
 	},
-	early:  []string{`SELECT pg_current_xact_id()`},
-	insert: `INSERT INTO outbox (id, type, key, payload) VALUES ($1, 'crash.happened', $2, $3)`,
-	count: func(tx *sql.Tx, key string, n int64) (sum int64, err error) {
-		err = tx.QueryRowContext(background, `INSERT INTO crash_keys AS k VALUES ($1, $2) ON CONFLICT (name) DO UPDATE SET n = k.n + EXCLUDED.n RETURNING n`, key, n).Scan(&sum)
+	lastID: `SELECT id FROM outbox WHERE "offset" = lastval()`,
+	note:   `INSERT INTO crash_log VALUES ($1, $2)`,
+	zone:   `+00`,
+	cancel: `SELECT outbox_cancel($id)`,
+	count: func(c *sql.Conn, key string, n int64) (sum int64, err error) {
+		err = c.QueryRowContext(background, `INSERT INTO crash_keys AS k VALUES ($1, $2) ON CONFLICT (name) DO UPDATE SET n = k.n + EXCLUDED.n RETURNING n`, key, n).Scan(&sum)
 		return sum, err
 	},
+	onePhase: onePhase,
+	twoPhases: phases{
+		begin: onePhase.begin, prepare: []string{`PREPARE TRANSACTION $id`},
+		commit: []string{`COMMIT PREPARED $id`}, rollback: []string{`ROLLBACK PREPARED $id`},
+	},
+	listPrepared: `SELECT 1, length(gid), 0, gid FROM pg_prepared_xacts WHERE database = current_database()`,
 }
 
 type postgresServer struct {
@@ -46,7 +57,7 @@ type postgresServer struct {
 const fakeClock = "/usr/lib/*/faketime/libfaketime.so.1"
 
 func startPostgres(ctx context.Context) (*postgresServer, error) {
-	s, options := &postgresServer{}, postgrestest.Options{Private: true}
+	s, options := &postgresServer{}, postgrestest.Options{Private: true, Settings: map[string]string{"max_prepared_transactions": "100"}}
 	if library, _ := filepath.Glob(fakeClock); len(library) > 0 {
 		file, err := os.CreateTemp("", "waybill-clock-*")
 		if err != nil {

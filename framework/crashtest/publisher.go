@@ -3,15 +3,19 @@ package crashtest
 import (
 	"bufio"
 	"context"
+	"crypto/sha256"
 	"database/sql"
+	"database/sql/driver"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"hash/crc32"
 	"io"
 	"math/rand/v2"
 	"os"
 	"os/exec"
 	"slices"
-	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -28,32 +32,38 @@ var background = context.Background()
 // canPublish reports whether this program called RunPublisher.
 var canPublish atomic.Bool
 
-// createKeys creates the business table. A transaction with a key locks the key's row, so that n
-// counts the notifications of the key in the order of commits.
-const createKeys = `CREATE TABLE crash_keys (name varchar(100) PRIMARY KEY, n bigint NOT NULL)`
+// businessTables create the tables of the publishers. A transaction with a key locks the row of the key's digest, so that n
+// counts the notifications of the key in the order of commits. crash_log has what each committed transaction published, since
+// retention soon removes notifications that occurred long ago.
+var businessTables = []string{
+	`CREATE TABLE crash_keys (name varchar(100) PRIMARY KEY, n bigint NOT NULL)`,
+	`CREATE TABLE crash_log (name varchar(100) PRIMARY KEY, records text NOT NULL)`,
+}
 
 // These are fractions of the publishers' transactions, except as noted.
 const (
-	connections   = 4 // of one publisher
-	rollbackShare = 0.15
-	keylessShare  = 0.2
-	twoKeysShare  = 0.2
-	earlyShare    = 0.3  // take their transaction id or an offset before they wait for a lock
-	longShare     = 0.01 // stay open for long, with a separate key
-	longest       = 4 * time.Second
-	mostItems     = 3 // of one key in one transaction
-	commonKeys    = 8 // of all publishers; with fewer keys they would wait for each other more often
+	connections    = 4 // of one publisher
+	rollbackShare  = 0.15
+	keylessShare   = 0.2
+	twoKeysShare   = 0.2
+	earlyShare     = 0.3  // take their transaction id or an offset before they wait for a lock
+	longShare      = 0.02 // stay open for long, with a separate key
+	longest        = 4 * time.Second
+	preparedShare  = 0.1 // have two phases
+	mostItems      = 3   // of one key in one transaction
+	laterShare     = 0.1 // of the notifications: due a moment later, without an order
+	unnamedShare   = 0.1 // of the notifications: the database chooses the id
+	savepointShare = 0.2 // of the notifications: after a savepoint
+	largestShare   = 0.002
 )
 
-// payload is the payload of a notification.
-type payload struct {
-	Key string `json:"key"`
-	N   int64  `json:"n"` // number among the notifications of the key; 0 without a key
-}
+// separate is what the ids of transactions end with whose keys no other transaction waits for.
+const separate = "/long"
 
 // settings are the settings of a publisher's process.
 type settings struct {
 	DSN   string        `json:"dsn"`
+	Slot  int           `json:"slot"` // which publisher it replaces, if it was killed
 	Name  string        `json:"name"`
 	Pause time.Duration `json:"pause"` // about how long each connection waits between transactions
 	Seed  uint64        `json:"seed"`
@@ -96,29 +106,48 @@ func publishAll(text string, in io.Reader, out io.Writer) error {
 	var (
 		writers sync.WaitGroup
 		telling sync.Mutex
-		failed  error
+		failed  atomic.Pointer[error]
+		active  = running{ids: make(map[string]bool)}
 	)
+	fail := func(err error) {
+		if err != nil && failed.CompareAndSwap(nil, &err) {
+			stop()
+		}
+	}
 	for number := range connections {
 		w := &writer{
-			settings: o, dialect: d, db: db, number: number,
+			settings: o, dialect: d, db: db, number: number, active: &active,
 			random: rand.New(rand.NewPCG(o.Seed, uint64(number))),
+			fail:   fail,
 			tell: func(t transaction) {
 				line, err := json.Marshal(t)
 				telling.Lock()
-				defer telling.Unlock()
 				if err == nil {
 					_, err = out.Write(append(line, '\n'))
 				}
-				if err != nil {
-					failed = err
-					stop()
-				}
+				telling.Unlock()
+				fail(err)
 			},
 		}
 		writers.Go(func() { w.run(ctx) })
 	}
-	writers.Wait()
-	return failed
+	done := make(chan struct{})
+	go func() {
+		writers.Wait()
+		close(done)
+	}()
+	for {
+		select {
+		case <-done:
+			if err := failed.Load(); err != nil {
+				return *err
+			}
+			return nil
+		case <-time.After(recoverEvery):
+			// An error is one of the database, which may be down.
+			_ = d.recover(background, db, func(id string) bool { return o.owns(id) && !active.has(id) })
+		}
+	}
 }
 
 // writer is one connection of a publisher.
@@ -128,7 +157,19 @@ type writer struct {
 	db      *sql.DB
 	number  int
 	random  *rand.Rand
+	active  *running
 	tell    func(transaction)
+	fail    func(error) // ends all writers
+}
+
+// entry is a row that a transaction inserts.
+type entry struct {
+	record
+	later     bool // due a moment later, so it has no order
+	cancelled bool
+
+	columns []string
+	values  []any
 }
 
 func (w *writer) run(ctx context.Context) {
@@ -140,14 +181,45 @@ func (w *writer) run(ctx context.Context) {
 		}
 		t := transaction{ID: fmt.Sprintf("%s/%d/%d", w.Name, w.number, count), Outcome: begun}
 		long := w.random.Float64() < longShare
-		for _, key := range w.keys(long) {
-			for range 1 + w.random.IntN(mostItems) {
-				t.Items = append(t.Items, item{uuid.NewString(), key})
+		if long {
+			t.ID += separate
+		}
+		entries := w.entries(w.keys(long))
+		for _, e := range entries {
+			if e.ID != "" {
+				t.Items = append(t.Items, e.item)
 			}
 		}
 		w.tell(t)
-		w.tell(transaction{ID: t.ID, Outcome: w.write(t.Items, long)})
+		w.active.set(t.ID, true)
+		t = transaction{ID: t.ID, Outcome: w.write(t.ID, entries, long)}
+		w.active.set(t.ID, false)
+		w.tell(t)
 	}
+}
+
+// entries returns the rows of a transaction. Their ids differ little.
+func (w *writer) entries(keys []string) (entries []entry) {
+	id, ending := uuid.NewString(), w.random.IntN(len(oddTexts))
+	for _, key := range keys {
+		for range 1 + w.random.IntN(mostItems) {
+			e := entry{record: record{item: item{w.name(id, ending+len(entries)), key}}, later: w.random.Float64() < laterShare}
+			if w.random.Float64() < unnamedShare {
+				e.ID = ""
+			}
+			entries = append(entries, e)
+		}
+	}
+	return entries
+}
+
+// name returns an id of up to 255 bytes.
+func (w *writer) name(id string, ending int) string {
+	id += oddTexts[ending%len(oddTexts)]
+	if w.random.IntN(4) == 0 {
+		id += strings.Repeat("i", 255-len(id))
+	}
+	return id
 }
 
 // keys chooses the keys of a transaction, in the order in which they must be locked.
@@ -159,79 +231,229 @@ func (w *writer) keys(long bool) []string {
 	if chance < keylessShare {
 		return []string{""}
 	}
-	keys := []string{"key-" + strconv.Itoa(w.random.IntN(commonKeys))}
+	keys := []string{"key" + pick(w.random, oddKeys)}
 	if chance > 1-twoKeysShare {
-		keys = append(keys, "key-"+strconv.Itoa(w.random.IntN(commonKeys)))
+		keys = append(keys, "key"+pick(w.random, oddKeys))
 	}
 	slices.Sort(keys)
 	return slices.Compact(keys)
 }
 
 // write makes one business transaction. A stop does not interrupt it.
-func (w *writer) write(items []item, long bool) outcome {
-	tx, err := w.db.BeginTx(background, nil)
+func (w *writer) write(id string, entries []entry, long bool) outcome {
+	c, err := w.db.Conn(background)
 	if err != nil {
 		return rolledBack
 	}
-	defer tx.Rollback()
+	defer func() { _ = c.Close() }()
+	p, two := w.dialect.onePhase, w.random.Float64() < preparedShare
+	if two {
+		p = w.dialect.twoPhases
+	}
+	run := func(statements []string) error { return execute(c, id, statements) }
+	if err = run(p.begin); err == nil {
+		err = w.fill(c, id, entries)
+	}
+	if err != nil {
+		discard(c)
+		if refused(err) {
+			w.fail(fmt.Errorf("the log refuses a row: %w", err))
+		}
+		return rolledBack
+	}
+	w.linger(10 * time.Millisecond)
+	if long {
+		w.linger(longest)
+	}
+	if two {
+		if err := run(p.prepare); err != nil {
+			discard(c)
+			return unknown
+		}
+		w.tell(transaction{ID: id, Outcome: prepared})
+		w.linger(200 * time.Millisecond)
+	}
+	end, result := p.commit, committed
+	if w.random.Float64() < rollbackShare {
+		end, result = p.rollback, rolledBack
+	}
+	if err := run(end); err != nil {
+		discard(c)
+		if two || result == committed {
+			result = unknown
+		}
+	}
+	return result
+}
+
+// fill inserts the rows of a transaction.
+func (w *writer) fill(c *sql.Conn, id string, entries []entry) error {
 	if w.random.Float64() < earlyShare {
-		for _, statement := range w.dialect.early {
-			if _, err := tx.ExecContext(background, statement); err != nil {
-				return rolledBack
-			}
+		if err := execute(c, "", w.dialect.early); err != nil {
+			return err
 		}
 	}
 	w.linger(5 * time.Millisecond)
-	var n int64
-	for i, item := range items {
-		switch {
-		case item.Key == "":
-			n = 0
-		case i > 0 && item.Key == items[i-1].Key:
-			n++
-		default:
-			if n, err = w.lockKey(tx, item.Key, items); err != nil {
-				return rolledBack
+	n := make(map[string]int64)
+	var records []record
+	for i := range entries {
+		e := &entries[i]
+		if e.Key != "" && !e.later {
+			if n[e.Key] == 0 {
+				first, err := w.lockKey(c, e.Key, entries)
+				if err != nil {
+					return err
+				}
+				n[e.Key] = first
 			}
+			e.N = n[e.Key]
+			n[e.Key]++
 		}
-		body, err := json.Marshal(payload{item.Key, n})
-		if err != nil {
-			return rolledBack
+		if err := w.insert(c, e); err != nil {
+			return err
 		}
-		if _, err := tx.ExecContext(background, w.dialect.insert, item.ID, item.Key, string(body)); err != nil {
-			return rolledBack
-		}
+		records = append(records, e.record)
 	}
-	if long {
-		w.linger(longest)
-	} else {
-		w.linger(10 * time.Millisecond)
+	text, err := json.Marshal(records)
+	if err == nil {
+		_, err = c.ExecContext(background, w.dialect.note, id, string(text))
 	}
-	if w.random.Float64() < rollbackShare {
-		return rolledBack
-	}
-	if err := tx.Commit(); err != nil {
-		return unknown
-	}
-	return committed
+	return err
 }
 
-// lockKey adds the number of items to the row of a key and returns the number of the first of them.
-// Other transactions with the key wait for it.
-func (w *writer) lockKey(tx *sql.Tx, key string, items []item) (first int64, err error) {
+// insert inserts a row, perhaps after a savepoint to which others were rolled back, or one that is released. Rows that are
+// rolled back or cancelled would be phantoms.
+func (w *writer) insert(c *sql.Conn, e *entry) error {
+	if w.random.Float64() >= savepointShare {
+		return w.insertRow(c, e)
+	}
+	gone := &entry{record: record{item: item{uuid.NewString(), e.Key}}, cancelled: w.random.IntN(2) == 0}
+	if err := execute(c, "", []string{`SAVEPOINT odd`}); err != nil {
+		return err
+	}
+	err := w.insertRow(c, gone)
+	switch {
+	case err != nil:
+	case gone.cancelled:
+		err = execute(c, gone.ID, []string{w.dialect.cancel})
+	default:
+		err = execute(c, "", []string{`ROLLBACK TO SAVEPOINT odd`})
+	}
+	if err == nil {
+		err = w.insertRow(c, e)
+	}
+	if err == nil && w.random.IntN(2) == 0 {
+		err = execute(c, "", []string{`RELEASE SAVEPOINT odd`})
+	}
+	return err
+}
+
+func (w *writer) insertRow(c *sql.Conn, e *entry) error {
+	w.shape(e)
+	_, err := c.ExecContext(background, w.dialect.insert(e.columns), e.values...)
+	if err == nil && e.ID == "" {
+		err = c.QueryRowContext(background, w.dialect.lastID).Scan(&e.ID)
+	}
+	return err
+}
+
+// execute executes statements with the id of a transaction in place of $id.
+func execute(c *sql.Conn, id string, statements []string) error {
+	for _, statement := range statements {
+		if _, err := c.ExecContext(background, strings.ReplaceAll(statement, "$id", "'"+id+"'")); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// discard closes a connection, so that the server rolls back what is not prepared.
+func discard(c *sql.Conn) { _ = c.Raw(func(any) error { return driver.ErrBadConn }) }
+
+// lockKey adds the number of ordered rows to the row of a key and returns the number of the first of them. Other
+// transactions with the key wait for it.
+func (w *writer) lockKey(c *sql.Conn, key string, entries []entry) (first int64, err error) {
 	var own int64
-	for _, item := range items {
-		if item.Key == key {
+	for _, e := range entries {
+		if e.Key == key && !e.later {
 			own++
 		}
 	}
-	last, err := w.dialect.count(tx, key, own)
+	last, err := w.dialect.count(c, fmt.Sprintf("%x", sha256.Sum256([]byte(key))), own)
 	return last - own + 1, err
 }
 
 // linger simulates the work of a transaction.
 func (w *writer) linger(most time.Duration) {
 	time.Sleep(time.Duration(w.random.Int64N(int64(most))))
+}
+
+// running are the ids of the transactions that writers work on.
+type running struct {
+	mu  sync.Mutex
+	ids map[string]bool
+}
+
+func (r *running) set(id string, works bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.ids[id] = works
+}
+
+func (r *running) has(id string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.ids[id]
+}
+
+// recoverEvery is the pause between two looks for prepared transactions that a publisher has left.
+const recoverEvery = 200 * time.Millisecond
+
+// owns reports whether a transaction belongs to this publisher or one that it replaces. What was killed with a separate
+// key stays prepared until the end of the run.
+func (o settings) owns(id string) bool {
+	return strings.HasPrefix(id, fmt.Sprintf("p%d.", o.Slot)) && (strings.HasPrefix(id, o.Name+"/") || !strings.HasSuffix(id, separate))
+}
+
+// recover ends prepared transactions: about half of them are committed.
+func (d dialect) recover(ctx context.Context, db *sql.DB, mine func(id string) bool) error {
+	ids, err := d.prepared(ctx, db)
+	if err != nil {
+		return err
+	}
+	c, err := db.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = c.Close() }()
+	for _, id := range ids {
+		if mine(id) {
+			end := d.twoPhases.commit
+			if crc32.ChecksumIEEE([]byte(id))%2 == 0 {
+				end = d.twoPhases.rollback
+			}
+			err = errors.Join(err, execute(c, id, end)) // another session may still have it
+		}
+	}
+	return err
+}
+
+// prepared returns the ids of the prepared transactions.
+func (d dialect) prepared(ctx context.Context, db *sql.DB) (ids []string, err error) {
+	rows, err := db.QueryContext(ctx, d.listPrepared)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var format, length, qualifier int
+		var id string
+		if err := rows.Scan(&format, &length, &qualifier, &id); err != nil {
+			return nil, err
+		}
+		ids = append(ids, id)
+	}
+	return ids, rows.Err()
 }
 
 // publisher is a publisher's process as the harness sees it.
@@ -245,7 +467,7 @@ type publisher struct {
 func (h *harness) startPublisher(number int) (*publisher, error) {
 	h.started++
 	o := settings{
-		DSN: h.dsn, Name: fmt.Sprintf("p%d.%d", number, h.started),
+		DSN: h.dsn, Slot: number, Name: fmt.Sprintf("p%d.%d", number, h.started),
 		Pause: time.Second * time.Duration(publishers*connections) / time.Duration(h.config.Rate),
 		Seed:  h.config.Seed + uint64(h.started)<<32,
 	}
@@ -294,7 +516,7 @@ func (h *harness) listen(p *publisher, output io.Reader) {
 	}
 }
 
-// stopPublishers stops the publishers after the transactions in progress.
+// stopPublishers stops the publishers after the transactions in progress, and ends what is prepared.
 func (h *harness) stopPublishers(ctx context.Context) error {
 	for _, p := range h.publishers {
 		p.wanted.Store(true)
@@ -305,5 +527,13 @@ func (h *harness) stopPublishers(ctx context.Context) error {
 			return err
 		}
 	}
-	return ctx.Err()
+	return retry(ctx, func() error {
+		err := h.dialect.recover(ctx, h.db, func(string) bool { return true })
+		left, listErr := h.dialect.prepared(ctx, h.db)
+		if len(left) > 0 {
+			err = errors.Join(err, fmt.Errorf("transactions stay prepared: %q", left))
+			return err
+		}
+		return listErr
+	})
 }

@@ -19,6 +19,7 @@ type Report struct {
 	Transactions int // begun by publishers
 	RolledBack   int // of these, rolled back on purpose or by a lost connection
 	Unknown      int // of these, with an outcome that publishers do not know, although the log does
+	Prepared     int // of these, with two phases
 
 	Committed  int           // notifications in the log
 	Deliveries int           // accepted by the sink
@@ -56,8 +57,8 @@ func (r *Report) check(past history, c Config, pending string) {
 func (r Report) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "seed %d: %s, the last %s of it in calm\n", r.Seed, r.Duration.Round(time.Millisecond), r.Settling.Round(time.Millisecond))
-	fmt.Fprintf(&b, "%d transactions, %d rolled back, %d of unknown outcome; %d notifications committed\n",
-		r.Transactions, r.RolledBack, r.Unknown, r.Committed)
+	fmt.Fprintf(&b, "%d transactions, %d rolled back, %d of unknown outcome, %d prepared; %d notifications committed\n",
+		r.Transactions, r.RolledBack, r.Unknown, r.Prepared, r.Committed)
 	fmt.Fprintf(&b, "%d deliveries, %d of them repeats; %d requests failed by the sink; longest gap %s\n",
 		r.Deliveries, r.Repeats, r.Failures, r.LongestGap.Round(time.Millisecond))
 	for _, kind := range append(slices.Clone(kinds), Stall) {
@@ -92,7 +93,7 @@ func (v Violation) String() string {
 	if v.ID == "" {
 		return fmt.Sprintf("%s: %s", v.Broken, v.Detail)
 	}
-	return fmt.Sprintf("%s: %s: %s", v.Broken, v.ID, v.Detail)
+	return fmt.Sprintf("%s: %+q: %s", v.Broken, v.ID, v.Detail)
 }
 
 // String returns one line.

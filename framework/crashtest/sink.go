@@ -24,8 +24,11 @@ const (
 	slowest   = 200 * time.Millisecond
 )
 
-// headerID is the header with the id of a notification.
-const headerID = "Waybill-Id"
+// The headers with the id and the key of a notification.
+const (
+	headerID  = "Waybill-Id"
+	headerKey = "Waybill-Key"
+)
 
 // delivery is a request that the sink accepted.
 type delivery struct {
@@ -48,6 +51,7 @@ type sink struct {
 	failed     map[string]int
 	failures   int
 	deliveries []delivery
+	changed    []Violation
 }
 
 func newSink(seed uint64) (*sink, error) {
@@ -82,6 +86,9 @@ func (s *sink) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if status == http.StatusAccepted {
 		s.mu.Lock()
 		s.deliveries = append(s.deliveries, delivery{id, body.Key, body.N, by, time.Now()})
+		if difference := body.changed(r.Header); difference != "" {
+			s.changed = append(s.changed, Violation{Changed, id, difference})
+		}
 		s.mu.Unlock()
 	}
 	w.WriteHeader(status)

@@ -5,6 +5,7 @@ package kafka_test
 import (
 	"context"
 	"database/sql"
+	"encoding/json"
 	"fmt"
 	"os/exec"
 	"path/filepath"
@@ -112,7 +113,7 @@ func (o *once) compared(ctx context.Context) (map[string]int, error) {
 			if h.Key == "id" {
 				id, key := string(h.Value), string(r.Key)
 				times[id]++
-				if key != "" && place[id] <= last[key] {
+				if place[id] > 0 && place[id] <= last[key] {
 					o.found.disordered++
 				}
 				last[key] = max(last[key], place[id])
@@ -133,21 +134,29 @@ func (o *once) compared(ctx context.Context) (map[string]int, error) {
 	return each, nil
 }
 
-// rowsOf returns the rows of a log, with their places within their keys.
+// rowsOf returns what publishers committed, with the places within their keys; 0 without an order.
 func rowsOf(ctx context.Context, db *sql.DB) (map[string]int64, error) {
-	rows, err := db.QueryContext(ctx, `SELECT id, (payload->>'n')::bigint FROM outbox`)
+	rows, err := db.QueryContext(ctx, `SELECT records FROM crash_log`)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
 	place := make(map[string]int64)
 	for rows.Next() {
-		var id string
-		var n int64
-		if err := rows.Scan(&id, &n); err != nil {
+		var text []byte
+		var records []struct {
+			ID string
+			N  int64
+		}
+		if err := rows.Scan(&text); err != nil {
 			return nil, err
 		}
-		place[id] = n
+		if err := json.Unmarshal(text, &records); err != nil {
+			return nil, err
+		}
+		for _, r := range records {
+			place[r.ID] = r.N
+		}
 	}
 	return place, rows.Err()
 }
