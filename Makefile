@@ -5,6 +5,8 @@
 FUZZTIME ?= 10s
 # How long `make crash` injects faults. Afterwards it delivers the backlog, which takes longer.
 CRASH ?= 30m
+# How long `make soak` injects faults.
+SOAK ?= 1h
 # Time limit of one example, in seconds.
 EXAMPLE_LIMIT ?= 120
 # How often each test of `make test-long` that kills programs does so.
@@ -64,7 +66,7 @@ any = $(subst $(space),|,$(strip $(1)))
 timeout := $(shell command -v timeout || command -v gtimeout)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test race test-long test-kafka test-mysql test-brokers test-drivers test-guides test-languages test-dashboard screenshots bench-dashboard test-peers test-deploy crash lint prose site bench bench-peers bench-kafka bench-guard profile simulate examples generate verify fuzz clean
+.PHONY: help demo test race test-long test-kafka test-mysql test-brokers test-drivers test-guides test-languages test-dashboard screenshots bench-dashboard test-peers test-deploy crash soak lint prose site bench bench-peers bench-kafka bench-guard profile simulate examples generate verify fuzz clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -124,6 +126,9 @@ test-deploy: ## Test the deployment files: image, chart, compose file, packages,
 
 crash: ## Kill, stop and disconnect forwarders and PostgreSQL for CRASH (30m); WAYBILL_CRASH_SEED repeats a run
 	WAYBILL_CRASH_DURATION=$(CRASH) go test -count 1 -run '^TestForwardersKeepTheirPromisesThroughCrashes$$' -v -timeout 24h ./framework/crashtest
+
+soak: ## Run four forwarders to Kafka and HTTP through all faults for SOAK (1h), and see that nothing grows (needs Docker, or Maven and a JRE)
+	WAYBILL_SOAK=$(SOAK) bash .ci/test-kafka -- go test -count 1 -run '^TestNothingGrows' -v -timeout 24h ./framework/crashtest
 
 # All modules in one workspace, so that packages are analysed once, and not again for each module that imports them.
 lint: $(LINT) $(ACTIONLINT) ## Run the linters, which the first run builds

@@ -43,6 +43,9 @@ type Config struct {
 	// Rate is about how many transactions the publishers begin per second; default 100.
 	Rate int
 
+	// RecordTimes restricts publishers to times that the timestamp of a Kafka record can have.
+	RecordTimes bool
+
 	// Duration is how long Run causes faults; default 20 s. Then it ends the last fault, and the
 	// calm begins.
 	Duration time.Duration

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -75,7 +76,7 @@ func testCrashes(t *testing.T, database crashtest.Database) {
 		Faults:     faults(),
 		Sequences:  sequences,
 		Steps:      stepsOfForwarders,
-		Reload:     reload(t),
+		Reload:     reload,
 		Acts:       people(t),
 		Seed:       seed(t),
 		Log:        t.Output(),
@@ -95,6 +96,11 @@ func testCrashes(t *testing.T, database crashtest.Database) {
 
 // waybillForward returns commands of the real program.
 func waybillForward(t *testing.T) func(dsn, endpoint string) *exec.Cmd {
+	return program(t, func(file, dsn, endpoint string) { configure(t, file, dsn, endpoint, "") })
+}
+
+// program returns commands of the real program with the configurations that configure writes.
+func program(t *testing.T, configure func(file, dsn, endpoint string)) func(dsn, endpoint string) *exec.Cmd {
 	folder := os.Getenv(variableLogs)
 	if folder == "" {
 		folder = t.TempDir()
@@ -102,7 +108,7 @@ func waybillForward(t *testing.T) func(dsn, endpoint string) *exec.Cmd {
 	var count atomic.Int64
 	return func(dsn, endpoint string) *exec.Cmd {
 		name := filepath.Join(folder, fmt.Sprintf("forwarder-%03d", count.Add(1)))
-		writeConfig(t, name+".yaml", dsn, endpoint, 4, "crash.*")
+		configure(name+".yaml", dsn, endpoint)
 		log, err := os.Create(name + ".log")
 		require.NoError(t, err)
 		t.Cleanup(func() { require.NoError(t, log.Close()) })
@@ -113,44 +119,47 @@ func waybillForward(t *testing.T) func(dsn, endpoint string) *exec.Cmd {
 	}
 }
 
-// writeConfig writes the configuration of a forwarder. Its comment says what reload needs.
-func writeConfig(t *testing.T, file, dsn, endpoint string, lanes int, types string) {
+// configure writes the configuration of a forwarder, whose sinks also get what more says.
+func configure(t *testing.T, file, dsn, endpoint string, more string, also ...string) {
 	t.Helper()
-	config := fmt.Sprintf(`# %[1]s %[2]s
+	config := fmt.Sprintf(`
 database: %[1]q
-outbox: {lanes: %[3]d, retention: 2s}
-forwarder: {name: %[4]q, lease: %[5]s, shutdown_timeout: 10s}
+outbox: {lanes: 4, retention: 2s}
+forwarder: {name: %[2]q, lease: %[3]s, shutdown_timeout: 10s}
 sinks:
   recorder:
     kind: http
-    with: {url: %[2]q, timeout: %[6]s}
-    parallelism: {threshold: %[7]d}
+    with: {url: %[4]q, timeout: %[5]s}
+    parallelism: {threshold: %[6]d}
     retry: {max_attempts: 1000, initial: 50ms, max: 1s}
+%[7]s
 routes:
-  %[8]q: [recorder]
-`, dsn, endpoint, lanes, strings.TrimSuffix(filepath.Base(file), ".yaml"), lease, timeout, threshold, types)
+  "crash.*": [%[8]s]
+`, dsn, strings.TrimSuffix(filepath.Base(file), ".yaml"), lease, endpoint, timeout, threshold, more, strings.Join(append(also, "recorder"), ", "))
 	require.NoError(t, os.WriteFile(file, []byte(config), 0o600))
 }
 
-// reload gives a forwarder another number of lanes and another route of the same types.
-func reload(t *testing.T) func(*exec.Cmd, *rand.Rand) error {
-	return func(forwarder *exec.Cmd, random *rand.Rand) error {
-		file := forwarder.Args[len(forwarder.Args)-1]
-		text, err := os.ReadFile(file)
-		if err != nil {
-			return err
-		}
-		first, _, _ := strings.Cut(string(text), "\n")
-		words := strings.Fields(first)
-		writeConfig(t, file, words[1], words[2], []int{2, 4, 8}[random.IntN(3)], []string{"crash.*", "*"}[random.IntN(2)])
-		return nil
+var (
+	lanesOf = regexp.MustCompile(`lanes: \d+`)
+	routeOf = regexp.MustCompile(`"(crash\.)?\*": `)
+)
+
+// reload gives a forwarder another number of lanes, and the same types by another route.
+func reload(forwarder *exec.Cmd, random *rand.Rand) error {
+	file := forwarder.Args[len(forwarder.Args)-1]
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return err
 	}
+	text = lanesOf.ReplaceAll(text, fmt.Appendf(nil, "lanes: %d", []int{2, 4, 8}[random.IntN(3)]))
+	text = routeOf.ReplaceAll(text, fmt.Appendf(nil, "%q: ", []string{"crash.*", "*"}[random.IntN(2)]))
+	return os.WriteFile(file, text, 0o600)
 }
 
 // people are what people do with the program.
 func people(t *testing.T) []crashtest.Act {
 	file := filepath.Join(t.TempDir(), "people.yaml")
-	writeConfig(t, file, "postgres://set.by.the.environment/", "http://127.0.0.1:1", 4, "crash.*")
+	configure(t, file, "postgres://set.by.the.environment/", "http://127.0.0.1:1", "")
 	command := func(args ...string) func(dsn string) *exec.Cmd {
 		return func(dsn string) *exec.Cmd {
 			c := exec.Command(binary, append(args, "-c", file)...)

@@ -107,7 +107,11 @@ func (s *postgresServer) create(ctx context.Context) (url string, err error) {
 }
 
 func (s *postgresServer) failOver(ctx context.Context) (dsn string, err error) {
-	standby, err := s.Standby(ctx)
+	var standby *postgrestest.Server
+	err = retry(ctx, func() (err error) { // the server may still recover from another fault
+		standby, err = s.Standby(ctx)
+		return err
+	})
 	if err != nil {
 		return "", err
 	}

@@ -67,6 +67,8 @@ type settings struct {
 	Name  string        `json:"name"`
 	Pause time.Duration `json:"pause"` // about how long each connection waits between transactions
 	Seed  uint64        `json:"seed"`
+
+	RecordTimes bool `json:"record_times"`
 }
 
 // RunPublisher does nothing unless Run started the process. If it did, RunPublisher publishes until
@@ -470,6 +472,8 @@ func (h *harness) startPublisher(number int) (*publisher, error) {
 		DSN: h.dsn, Slot: number, Name: fmt.Sprintf("p%d.%d", number, h.started),
 		Pause: time.Second * time.Duration(publishers*connections) / time.Duration(h.config.Rate),
 		Seed:  h.config.Seed + uint64(h.started)<<32,
+
+		RecordTimes: h.config.RecordTimes,
 	}
 	text, err := json.Marshal(o)
 	if err != nil {

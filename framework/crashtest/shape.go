@@ -82,7 +82,7 @@ func (w *writer) shape(e *entry) {
 		add("key", e.Key)
 	}
 	if r.IntN(2) == 0 {
-		at := pick(r, slices.Concat(oddTimes, [][2]string{lastTime}))
+		at := pick(r, w.times())
 		add("occurred_on", at[0]+w.dialect.zone)
 		body.At = at[1]
 	}
@@ -101,6 +101,15 @@ func (w *writer) shape(e *entry) {
 		add("version", pick(r, []int{1, 2, 32767}))
 	}
 	add("payload", body.String())
+}
+
+// times are the times at which notifications may occur.
+func (w *writer) times() [][2]string {
+	times := append(slices.Clone(oddTimes), lastTime)
+	if w.RecordTimes {
+		times = slices.DeleteFunc(times, func(at [2]string) bool { return at[0] < "1678" || at[0] > "2262" })
+	}
+	return times
 }
 
 // String returns the payload as JSON, with the filler byte for byte.

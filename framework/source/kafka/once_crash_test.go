@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/waybill-go/waybill/framework/crashtest"
+	"github.com/waybill-go/waybill/framework/internal/failpoint"
 	"github.com/waybill-go/waybill/framework/internal/pace"
 	"github.com/waybill-go/waybill/framework/store/postgres"
 	"github.com/waybill-go/waybill/sinks/kafka/kafkatest"
@@ -28,7 +29,7 @@ import (
 func TestARealClusterHasEachNotificationOnceThroughCrashes(t *testing.T) {
 	cluster := kafkatest.Real(t)
 	o := &once{stages: &stages{t: t, cluster: cluster, topic: cluster.CreateTopic(t, 6, nil), folder: t.TempDir(), binary: filepath.Join(t.TempDir(), "waybill")}}
-	output, err := exec.Command("go", "build", "-o", o.binary, "github.com/waybill-go/waybill/cmd/waybill").CombinedOutput()
+	output, err := exec.Command("go", "build", "-tags", "failpoint", "-o", o.binary, "github.com/waybill-go/waybill/cmd/waybill").CombinedOutput()
 	require.NoError(t, err, "%s", output)
 
 	var harm sync.WaitGroup
@@ -39,7 +40,7 @@ func TestARealClusterHasEachNotificationOnceThroughCrashes(t *testing.T) {
 		}
 	})
 	report, err := crashtest.Run(t.Context(), crashtest.Config{
-		Forwarder: o.forwarder, Upstream: o.compared, Lease: crashLease, Threshold: crashThreshold, Rate: 300, Duration: onceTime, Gap: 500 * time.Millisecond, Calm: 2 * time.Minute, Log: t.Output(),
+		Forwarder: o.forwarder, Upstream: o.compared, Lease: crashLease, Threshold: crashThreshold, Rate: 300, Steps: []string{string(failpoint.Ledger), string(failpoint.Checkpoint)}, Duration: onceTime, Gap: 500 * time.Millisecond, Calm: 2 * time.Minute, Log: t.Output(), RecordTimes: true,
 		Checkpoint: onceTime, // generous, since other tests check the repeats over HTTP
 	})
 	harm.Wait()
