@@ -26,7 +26,7 @@ import (
 const variableSoak = "WAYBILL_SOAK"
 
 // sampleEvery is the pause between two looks at what could grow.
-const sampleEvery = 30 * time.Second
+const sampleEvery = 15 * time.Second
 
 // sample is what could grow, in the forwarder that no fault ends, and in the database.
 type sample struct {
