@@ -82,7 +82,7 @@ test: ## Run all tests except the long ones; they use an installed PostgreSQL, o
 
 # The forwarder's tests run on PostgreSQL only, since `make test` runs them on SQLite.
 test-long: ## Run the tests that -short skips or shortens; LONG (12) is how often each of them kills programs
-	WAYBILL_CRASH_EFFECTS=$(LONG) WAYBILL_TEST_STORES=postgres $(IN_MEMORY) go test -count 1 -vet off -run '$(call any,$(LONG_TESTS))' -p $(AT_ONCE) -parallel $(PARALLEL) -timeout 24h \
+	WAYBILL_CRASH_EFFECTS=$(LONG) WAYBILL_TEST_STORES=postgres $(IN_MEMORY) go test -tags failpoint -count 1 -vet off -run '$(call any,$(LONG_TESTS))' -p $(AT_ONCE) -parallel $(PARALLEL) -timeout 24h \
 		./framework/config/database ./framework/crashtest ./framework/forwarder ./framework/store/postgres ./framework/store/mysql
 
 race: ## Run the tests of what has goroutines, with -short, under the race detector (needs a C compiler)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net"
@@ -12,12 +13,14 @@ import (
 	"path/filepath"
 	"runtime"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/waybill-go/waybill/framework/crashtest"
+	"github.com/waybill-go/waybill/framework/internal/failpoint"
 	"github.com/waybill-go/waybill/framework/store"
 	"github.com/waybill-go/waybill/framework/store/postgres/postgrestest"
 	"github.com/waybill-go/waybill/sinks/kafka/kafkatest"
@@ -38,6 +41,7 @@ type stage struct {
 	ctx     context.Context
 	fail    context.CancelCauseFunc
 	nursery *crashtest.Nursery
+	met     int // failpoints
 }
 
 // onStages runs a test with each kind of database.
@@ -53,7 +57,7 @@ func onStages(t *testing.T, test func(t *testing.T, s *stage, newDatabase func()
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			ctx, fail := context.WithCancelCause(t.Context())
-			s := &stage{t, ctx, fail, crashtest.NewNursery()}
+			s := &stage{t: t, ctx: ctx, fail: fail, nursery: crashtest.NewNursery()}
 			t.Cleanup(s.nursery.Close)
 			test(t, s, func() database { return newDatabase(t, address(t)) })
 		})
@@ -135,6 +139,7 @@ func (d database) sample(t *testing.T) (status store.Status, idle bool) {
 type actor struct {
 	story    story
 	listener *net.TCPListener // the program inherits it
+	folder   string           // of its failpoints
 	kill     func()
 }
 
@@ -145,7 +150,10 @@ func (s *stage) start(c *actor) {
 	text, err := json.Marshal(c.story)
 	require.NoError(s.t, err)
 	command := exec.Command(program)
-	command.Env = append(os.Environ(), variableStory+"="+string(text))
+	if c.folder == "" {
+		c.folder = s.t.TempDir()
+	}
+	command.Env = append(os.Environ(), variableStory+"="+string(text), failpoint.Variable+"="+c.folder)
 	command.Stderr = os.Stderr
 	if c.listener != nil {
 		file, err := c.listener.File()
@@ -167,8 +175,29 @@ func (s *stage) await(what string, condition func() bool) {
 	}
 }
 
-// killRepeatedly starts the programs, and kills one after the other, each time after some more effects.
-// Then it lets them finish the remaining work.
+// answersThatAreLost are the failpoints of a program before a kill, if it can fail: a commit fails, or nobody hears that it
+// has succeeded.
+func (s *stage) answersThatAreLost(c *actor) (end func()) {
+	var files []string
+	for _, step := range []failpoint.Step{failpoint.Transaction, failpoint.Hook, failpoint.Checkpoint, failpoint.Tick, failpoint.Schedule} {
+		file := filepath.Join(c.folder, []string{"before ", "after "}[rand.IntN(2)]+string(step))
+		require.NoError(s.t, os.WriteFile(file, []byte("error"), 0o600))
+		files = append(files, file)
+	}
+	return func() {
+		for _, file := range files {
+			require.NoError(s.t, os.Remove(file))
+		}
+		met, err := os.ReadFile(filepath.Join(c.folder, failpoint.Met))
+		if !errors.Is(err, os.ErrNotExist) {
+			require.NoError(s.t, err)
+		}
+		s.met += strings.Count(string(met), "\n")
+	}
+}
+
+// killRepeatedly starts the programs, and kills one after the other, each time after some more effects, some of whose
+// answers are lost. Then it lets them finish the remaining work.
 func (s *stage) killRepeatedly(programs []*actor, effects func() int, drained func() bool) {
 	s.t.Helper()
 	for _, c := range programs {
@@ -182,9 +211,11 @@ func (s *stage) killRepeatedly(programs []*actor, effects func() int, drained fu
 	}
 	for i := range kills {
 		wanted := effects() + 1 + rand.IntN(mostEffects)
-		s.await(fmt.Sprintf("effects after %d kills", i), func() bool { return effects() >= wanted })
 		victim := programs[i%len(programs)]
+		end := s.answersThatAreLost(victim)
+		s.await(fmt.Sprintf("effects after %d kills", i), func() bool { return effects() >= wanted })
 		victim.kill()
+		end()
 		s.start(victim)
 	}
 	for _, c := range programs {
@@ -196,7 +227,8 @@ func (s *stage) killRepeatedly(programs []*actor, effects func() int, drained fu
 	for _, c := range programs {
 		c.kill()
 	}
-	s.t.Logf("%d kills, %d effects", kills, effects())
+	s.t.Logf("%d kills, %d answers lost, %d effects", kills, s.met, effects())
+	require.Equal(s.t, failpoint.On, s.met > 0)
 }
 
 // killTwins kills one or, if they may share the database, two processes of a program.
@@ -228,7 +260,10 @@ func TestAChainHasEachEffectOnceThroughCrashes(t *testing.T) {
 	onStages(t, func(t *testing.T, s *stage, newDatabase func() database) {
 		d := newDatabase()
 		s.killTwins(d, "chain", "shipments")
-		orders := d.texts(t, `SELECT id FROM orders`)
+		orders := d.texts(t, `SELECT id FROM orders UNION ALL SELECT key FROM outbox WHERE type = 'order.placed' AND key LIKE 'tick %'`)
+		for order, times := range orders {
+			require.Equal(t, 1, times, order)
+		}
 		requireOnce(t, orders, d.texts(t, `SELECT order_id FROM payments`), "payments")
 		requireOnce(t, orders, d.texts(t, `SELECT order_id FROM shipments`), "shipments")
 		require.Equal(t, len(orders), d.count(t, `SELECT count(*) FROM outbox WHERE type = 'payment.made'`))

@@ -172,7 +172,7 @@ func (s *story) placeOrders(ctx context.Context, o *waybill.Outbox, db *sql.DB, 
 	})
 }
 
-// chain accepts orders, charges for them, and ships them. Each step publishes the next one in its
+// chain accepts orders, also from the clock, charges for them, and ships them. Each step publishes the next one in its
 // transaction.
 func (s *story) chain(ctx context.Context, o *waybill.Outbox, db *sql.DB) error {
 	patient(waybill.HandleTx(o, "payments", func(ctx context.Context, tx *sql.Tx, n orderPlaced) error {
@@ -181,7 +181,12 @@ func (s *story) chain(ctx context.Context, o *waybill.Outbox, db *sql.DB) error 
 	patient(waybill.HandleTx(o, "shipments", func(ctx context.Context, tx *sql.Tx, n paymentMade) error {
 		return insert(ctx, tx, "shipments", n.Order)
 	}))
-	return s.placeOrders(ctx, o, db, `SELECT (SELECT count(*) FROM orders) - (SELECT count(*) FROM shipments)`)
+	if !s.Drain {
+		o.Schedule("ticks", waybill.Every(time.Second), func(_ context.Context, tick time.Time) (any, error) {
+			return orderPlaced{"tick " + tick.Format(time.TimeOnly)}, nil
+		})
+	}
+	return s.placeOrders(ctx, o, db, `SELECT (SELECT count(*) FROM orders) - (SELECT count(*) FROM shipments WHERE order_id NOT LIKE 'tick %')`)
 }
 
 // comments sends a mail to each follower of each comment. Mails to the first follower fail twice.

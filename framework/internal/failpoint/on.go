@@ -13,6 +13,9 @@ import (
 	"time"
 )
 
+// On reports whether this program can fail.
+const On = true
+
 var folder = os.Getenv(Variable)
 
 // Do makes a step, and fails as a file called "before STEP" or "after STEP" says, as long as it exists:
@@ -32,9 +35,12 @@ func (s Step) Do(step func() error) error {
 }
 
 func meet(point string) error {
+	if folder == "" {
+		return nil
+	}
 	file := filepath.Join(folder, point)
 	text, err := os.ReadFile(file)
-	if folder == "" || err != nil {
+	if err != nil {
 		return nil
 	}
 	action := strings.TrimSpace(string(text))
