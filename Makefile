@@ -124,8 +124,10 @@ test-peers: ## Test the comparison with peers: run everything once, with tiny si
 test-deploy: ## Test the deployment files: image, chart, compose file, packages, systemd unit, alert rules
 	cd framework/program/internal/deploy/check && go vet ./... && go test -count 1 -timeout 20m ./...
 
-crash: ## Kill, stop and disconnect forwarders and PostgreSQL for CRASH (30m); WAYBILL_CRASH_SEED repeats a run
-	WAYBILL_CRASH_DURATION=$(CRASH) go test -count 1 -run '^TestForwardersKeepTheirPromisesThroughCrashes$$' -v -timeout 24h ./framework/crashtest
+crash: ## Cause all faults for CRASH (30m); WAYBILL_CRASH_SEED repeats a run, OTHER is a revision that half of the forwarders run
+	@rm -rf .cache/other
+	$(if $(OTHER),git worktree add --force --detach .cache/other '$(OTHER)' && cd .cache/other && GOWORK=off go build -tags failpoint -o waybill ./cmd/waybill)
+	WAYBILL_CRASH_OTHER='$(if $(OTHER),$(CURDIR)/.cache/other/waybill)' WAYBILL_CRASH_DURATION=$(CRASH) go test -count 1 -run '^TestForwardersKeepTheirPromisesThroughCrashes$$' -v -timeout 24h ./framework/crashtest
 
 soak: ## Run four forwarders to Kafka and HTTP through all faults for SOAK (1h), and see that nothing grows (needs Docker, or Maven and a JRE)
 	WAYBILL_SOAK=$(SOAK) bash .ci/test-kafka -- go test -count 1 -run '^TestNothingGrows' -v -timeout 24h ./framework/crashtest

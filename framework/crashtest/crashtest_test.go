@@ -27,6 +27,7 @@ const (
 	variableDuration = "WAYBILL_CRASH_DURATION"
 	variableFaults   = "WAYBILL_CRASH_FAULTS" // comma-separated
 	variableLogs     = "WAYBILL_CRASH_LOGS"
+	variableOther    = "WAYBILL_CRASH_OTHER" // the program of another version, which every second forwarder runs
 )
 
 const (
@@ -113,6 +114,9 @@ func program(t *testing.T, configure func(file, dsn, endpoint string)) func(dsn,
 		require.NoError(t, err)
 		t.Cleanup(func() { require.NoError(t, log.Close()) })
 		command := exec.Command(binary, "forward", "-c", name+".yaml")
+		if other := os.Getenv(variableOther); other != "" && count.Load()%2 == 0 {
+			command = exec.Command(other, "forward", "-c", name+".yaml")
+		}
 		command.Env = []string{} // without the developer's environment
 		command.Stderr = log
 		return command
