@@ -34,7 +34,7 @@ RACES_OF_FORWARD := ^TestForward|Reload|SIGHUP|Collector
 # Tests that the race detector skips, and `make test` runs: those that break a server, restart it or fill it with rows,
 # one after the other, those of the documentation, and what people do with a store, one statement at a time.
 NO_RACES := ^TestAForwarderSurvivesFaults ^TestACheckpointInterrupted ^TestStricterIsolation ^TestARestoredDatabase \
-	^TestAFailoverToAStandby ^TestASilentNetwork ^TestTheForwarderWaitsWhileADisk ^TestSimulate \
+	^TestAFailoverToAStandby ^TestASilentNetwork ^TestTheForwarderWaitsWhileADisk ^TestTheForwarderOutlives ^TestSimulate \
 	^TestManyDatabases ^TestManyReleasedKeys ^TestLittleMemory Documentation ^TestEachInvariant \
 	^TestConformance$$/^(Operator|Replay|Reroute|Route|Trace|Related|Browse|Cancel|Values|Types|Sample)$$
 # The race detector skips SQLite, which is C translated into Go: with it the conformance suite of its store takes four

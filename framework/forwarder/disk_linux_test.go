@@ -1,9 +1,11 @@
 package forwarder_test
 
 import (
+	"database/sql"
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -11,6 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/waybill-go/waybill/framework/forwarder"
+	"github.com/waybill-go/waybill/framework/internal/outboxtest"
+	"github.com/waybill-go/waybill/framework/store/postgres/postgrestest"
 )
 
 // mountDisk mounts a small file system in memory. It skips the test without the privilege to do so.
@@ -74,6 +78,80 @@ func TestTheForwarderWaitsWhileADiskIsFull(t *testing.T) {
 	require.Contains(t, w.log(), "works again")
 	require.Zero(t, w.repeatedMarks())
 	for id, times := range w.times() {
+		require.Equal(t, 1, times, id)
+	}
+}
+
+// exhaust commits rows with large payloads until the database has no space for one. It returns the ids of the others.
+func exhaust(t *testing.T, db *sql.DB) (committed []string) {
+	t.Helper()
+	payload := `"` + strings.Repeat("x", 200_000) + `"`
+	for _, id := range numbered("full", 10_000) {
+		if _, err := db.ExecContext(t.Context(), `INSERT INTO outbox (id, type, payload) VALUES ($1, 't', $2)`, id, payload); err != nil {
+			t.Log(err)
+			return committed
+		}
+		committed = append(committed, id)
+	}
+	require.Fail(t, "the disk is never full")
+	return nil
+}
+
+func TestTheForwarderOutlivesAServerWithoutSpaceForItsWriteAheadLog(t *testing.T) {
+	t.Parallel()
+	disk := mountDisk(t, "200m")
+	server, err := postgrestest.Start(t.Context(), postgrestest.Options{Private: true, Dir: disk,
+		Settings: map[string]string{"shared_buffers": "16MB", "max_wal_size": "48MB", "min_wal_size": "32MB"}})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, server.Stop()) })
+	w := newFaulty(t, server)
+	stop := w.forward(server.DSN())
+	w.publish("before", 20)
+	w.settle()
+
+	ballast := filepath.Join(disk, "ballast")
+	fill(t, ballast)
+	w.expected = append(w.expected, exhaust(t, w.db)...)
+	for written := 0; err == nil && written < 10_000; written++ {
+		_, err = w.db.ExecContext(t.Context(), `SELECT pg_logical_emit_message(false, 'waybill', repeat('x', 1000000))`) // writes nothing else
+	}
+	require.Error(t, err)
+	t.Log(err)
+	require.NoError(t, os.Remove(ballast))
+	require.NoError(t, server.Restart(postgrestest.Immediate)) // as a supervisor would, if it has ended
+	eventually(t, func() bool { return w.db.PingContext(t.Context()) == nil }, "the server is back")
+	w.publish("after", 20)
+	w.settle()
+	stop()
+	require.Zero(t, w.repeatedMarks())
+}
+
+func TestTheForwarderOutlivesAFullDiskOfSQLite(t *testing.T) {
+	t.Parallel()
+	disk := mountDisk(t, "8m")
+	path := filepath.Join(disk, "outbox.db")
+	migrated, err := os.ReadFile(outboxtest.File(t))
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(path, migrated, 0o600))
+	o := openSQLite(t, path)
+	s := &script{}
+	f := o.one(forwarder.Sink{Sink: s}, inRealTime, leased(2*time.Second))
+	want := numbered("before", 20)
+	o.append("t", "k", want...)
+	took := func() bool { return len(s.times()) == len(want) }
+	eventually(t, took, "all are delivered")
+
+	ballast := filepath.Join(disk, "ballast")
+	fill(t, ballast)
+	want = append(want, exhaust(t, o.db)...)
+	require.NoError(t, os.Remove(ballast))
+	after := numbered("later", 20)
+	o.append("t", "k", after...)
+	want = append(want, after...)
+	eventually(t, took, "all are delivered")
+	eventually(t, func() bool { return f.Stats()[0].Pending == 0 }, "all are settled")
+	f.end()
+	for id, times := range s.times() {
 		require.Equal(t, 1, times, id)
 	}
 }
