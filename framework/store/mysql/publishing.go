@@ -60,15 +60,16 @@ func (s *Store) Cancel(ctx context.Context, tx store.Execer, which store.Schedul
 }
 
 // scheduled finds offsets and ids, and stores them in the session. A row moves from the log to the parked
-// table, and every snapshot has it in one of them.
+// table, and every snapshot has it in one of them. MariaDB cuts the list at group_concat_max_len. A text without
+// characters would be NULL in a session whose sql_mode is EMPTY_STRING_IS_NULL.
 func (s *Store) scheduled(which store.Scheduled) tables.Expr {
 	log, parked := tables.SQL(`due_id = CRC32(?) AND id = ?`, which.ID, which.ID), tables.SQL(`id = ?`, which.ID)
 	if which.ID == "" {
 		types := tables.SQL(typesSQL(notification.TypeFilter{Names: which.Types}))
-		log = tables.SQL(`due_key = CRC32(?) AND "key" = ? AND "key" <> '' AND ?`, which.Key, which.Key, types)
-		parked = tables.SQL(`"key" = ? AND "key" <> '' AND ?`, which.Key, types)
+		log = tables.SQL(`due_key = CRC32(?) AND "key" = ? AND LENGTH("key") > 0 AND ?`, which.Key, which.Key, types)
+		parked = tables.SQL(`"key" = ? AND LENGTH("key") > 0 AND ?`, which.Key, types)
 	}
-	return tables.SQL(`SELECT coalesce(JSON_ARRAYAGG(JSON_ARRAY("offset", id)), '[]') INTO @waybill_scheduled FROM (
+	return tables.SQL(`/*M!100600 SET STATEMENT group_concat_max_len = 1073741824 FOR */ SELECT coalesce(JSON_ARRAYAGG(JSON_ARRAY("offset", id)), '[]') INTO @waybill_scheduled FROM (
 			SELECT "offset", id FROM {log} WHERE ? AND deliver_at > {now}
 			UNION SELECT "offset", id FROM {parked} WHERE ? AND state = 'scheduled' AND due_at > {now}) scheduled`, log, parked)
 }

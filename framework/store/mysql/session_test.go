@@ -2,7 +2,6 @@ package mysql_test
 
 import (
 	"database/sql"
-	"fmt"
 	"net/url"
 	"testing"
 
@@ -13,37 +12,6 @@ import (
 	"github.com/waybill-go/waybill/framework/store/mysql/mysqltest"
 	"github.com/waybill-go/waybill/framework/store/storetest"
 )
-
-// odd are global values of MariaDB with which a plain session does something else.
-var odd = []string{
-	`autocommit = 0`, `completion_type = CHAIN`, `sql_select_limit = 2`, `sql_safe_updates = 1`, `max_join_size = 1`, `sql_auto_is_null = 1`,
-	`tx_read_only = 1`, `tx_isolation = 'SERIALIZABLE'`, `check_constraint_checks = 0`, `unique_checks = 0`, `foreign_key_checks = 0`,
-	`group_concat_max_len = 4`, `max_sort_length = 64`, `default_storage_engine = MyISAM`, `default_week_format = 3`, `div_precision_increment = 0`,
-	`character_set_client = latin1`, `character_set_connection = latin1`, `character_set_results = latin1`, `time_zone = '+05:30'`,
-	`low_priority_updates = 1`, `explicit_defaults_for_timestamp = 0`,
-	`sql_mode = 'ANSI_QUOTES,PIPES_AS_CONCAT,IGNORE_SPACE,NO_BACKSLASH_ESCAPES,PAD_CHAR_TO_FULL_LENGTH,HIGH_NOT_PRECEDENCE,NO_UNSIGNED_SUBTRACTION,EMPTY_STRING_IS_NULL,SIMULTANEOUS_ASSIGNMENT,TIME_ROUND_FRACTIONAL,NO_AUTO_VALUE_ON_ZERO'`,
-	`sql_mode = 'ORACLE'`,
-}
-
-func TestStatementsDoNotDependOnTheServersVariables(t *testing.T) {
-	t.Parallel()
-	mysqltest.Shared(t) // skips the test if no server is available
-	server, err := mysqltest.Start(t.Context(), mysqltest.Options{Private: true, Family: mysqltest.MariaDB, Settings: map[string]string{"skip-character-set-client-handshake": "1"}})
-	if err != nil {
-		t.Skip(err)
-	}
-	t.Cleanup(func() { require.NoError(t, server.Stop()) })
-	admin := openDB(t, server.DSN("mysql"))
-	for i, variable := range odd {
-		exec(t, admin, `SET GLOBAL `+variable)
-		if i < len(odd)-2 {
-			continue // all at once, with each of the modes
-		}
-		name := fmt.Sprintf("odd%d", i)
-		exec(t, admin, `CREATE DATABASE `+name)
-		t.Run(variable, func(t *testing.T) { useOutbox(t, openDB(t, server.DSN(name))) })
-	}
-}
 
 func TestAHandleOfTheApplicationMayHaveHarmlessVariables(t *testing.T) {
 	t.Parallel()
@@ -87,8 +55,8 @@ func TestAHandleInWhoseSessionsStatementsMeanSomethingElseIsRefused(t *testing.T
 	}
 }
 
-// useOutbox uses a new outbox through a handle.
-func useOutbox(t *testing.T, db *sql.DB) {
+// useOutbox uses a new outbox through a handle, and publishes through others, too.
+func useOutbox(t *testing.T, db *sql.DB, applications ...*sql.DB) {
 	t.Helper()
-	storetest.Use(t, dialect(mysql.Config{Receipts: true}, func(testing.TB) *sql.DB { return db }))
+	storetest.Use(t, dialect(mysql.Config{Receipts: true}, func(testing.TB) *sql.DB { return db }), applications...)
 }

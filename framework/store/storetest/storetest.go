@@ -17,6 +17,7 @@
 package storetest
 
 import (
+	"database/sql"
 	"slices"
 	"testing"
 
@@ -61,5 +62,6 @@ func Run(t *testing.T, d Dialect) {
 }
 
 // Use does with the rows of a new outbox what applications, forwarders and operators do. It takes a moment,
-// and is for sessions with settings that could change what the store's statements mean.
-func Use(t *testing.T, d Dialect) { kit.Use(t, d) }
+// and is for sessions with settings that could change what the store's statements mean. Publishers also use handles of
+// the application.
+func Use(t *testing.T, d Dialect, applications ...*sql.DB) { kit.Use(t, d, applications...) }

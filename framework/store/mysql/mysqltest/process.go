@@ -41,8 +41,10 @@ func rootAt(port int) *mysql.Config {
 // baseSettings has the settings that a server needs before it has data, and which that data keeps.
 func (b binaries) baseSettings(folder string, options Options) []string {
 	settings := []string{"--no-defaults", "--datadir=" + filepath.Join(folder, "data")}
-	if size := options.Settings["innodb_page_size"]; size != "" {
-		settings = append(settings, "--innodb_page_size="+size)
+	for _, name := range []string{"innodb_page_size", "lower_case_table_names"} {
+		if value := options.Settings[name]; value != "" {
+			settings = append(settings, "--"+name+"="+value)
+		}
 	}
 	if b.base != "" {
 		settings = append(settings, "--basedir="+b.base, "--lc-messages-dir="+filepath.Join(b.base, "share"))
