@@ -49,6 +49,7 @@ var layers = []layer{
 	{"framework/internal/pace", nil},
 	{"framework/internal/duration", nil},
 	{"framework/internal/testserver", nil},
+	{"framework/internal/mutants", nil},
 	{"benchmarks/durations", nil},
 	{"benchmarks/result", nil},
 	{"benchmarks/plot", []string{"benchmarks/result"}},
