@@ -43,6 +43,11 @@ RACE = CGO_ENABLED=1 WAYBILL_TEST_STORES=postgres $(IN_MEMORY) go test -race -ve
 	-short -skip '$(call any,$(NO_RACES))' -p $(AT_ONCE) -parallel $(PARALLEL) -timeout 30m
 # Flags of the comparison with peers; PEERS=--help lists them.
 PEERS ?=
+# Names or regular expressions of the mutants that `make mutants` plants; default: all. MUTANTS_OF draws as many at random.
+MUTANTS ?=
+MUTANTS_OF ?= 0
+# Flags of the mutants, such as --check and --seed; MUTANT_FLAGS=--help lists them.
+MUTANT_FLAGS ?=
 # Revision with which bench-guard compares; default: the latest tag, or the parent of HEAD if there is no tag.
 GUARD_AGAINST ?=
 # Flags of bench-guard; GUARD=--help lists them.
@@ -66,7 +71,7 @@ any = $(subst $(space),|,$(strip $(1)))
 timeout := $(shell command -v timeout || command -v gtimeout)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test race test-long test-kafka test-mysql test-brokers test-drivers test-guides test-languages test-dashboard screenshots bench-dashboard test-peers test-deploy crash soak lint prose site bench bench-peers bench-kafka bench-guard profile simulate examples generate verify fuzz clean
+.PHONY: help demo test race test-long test-kafka test-mysql test-brokers test-drivers test-guides test-languages test-dashboard screenshots bench-dashboard test-peers test-deploy crash soak mutants lint prose site bench bench-peers bench-kafka bench-guard profile simulate examples generate verify fuzz clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -131,6 +136,9 @@ crash: ## Cause all faults for CRASH (30m); WAYBILL_CRASH_SEED repeats a run, OT
 
 soak: ## Run four forwarders to Kafka and HTTP through all faults for SOAK (1h), and see that nothing grows (needs Docker, or Maven and a JRE)
 	WAYBILL_SOAK=$(SOAK) bash .ci/test-kafka -- go test -count 1 -run '^TestNothingGrows' -v -timeout 24h ./framework/crashtest
+
+mutants: ## Plant defects and see that the tests notice each of them (MUTANTS='names', MUTANTS_OF=6 at random)
+	$(IN_MEMORY) go run ./framework/internal/mutants --of $(MUTANTS_OF) $(MUTANT_FLAGS) $(foreach name,$(MUTANTS),'$(name)')
 
 # All modules in one workspace, so that packages are analysed once, and not again for each module that imports them.
 lint: $(LINT) $(ACTIONLINT) ## Run the linters, which the first run builds

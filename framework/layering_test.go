@@ -50,6 +50,7 @@ var layers = []layer{
 	{"framework/internal/duration", nil},
 	{"framework/internal/failpoint", nil},
 	{"framework/internal/testserver", nil},
+	{"framework/internal/mutants", nil},
 	{"benchmarks/durations", nil},
 	{"benchmarks/result", nil},
 	{"benchmarks/plot", []string{"benchmarks/result"}},

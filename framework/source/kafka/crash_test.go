@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/waybill-go/waybill/framework/crashtest"
+	"github.com/waybill-go/waybill/framework/internal/failpoint"
 	"github.com/waybill-go/waybill/framework/internal/pace"
 	"github.com/waybill-go/waybill/sinks/kafka/kafkatest"
 )
@@ -35,7 +36,7 @@ const (
 func TestTheSecondStageKeepsItsPromisesThroughCrashes(t *testing.T) {
 	cluster := kafkatest.Real(t)
 	two := &stages{t: t, cluster: cluster, topic: cluster.CreateTopic(t, 6, nil), growing: newGrowing(t, cluster), folder: t.TempDir(), binary: filepath.Join(t.TempDir(), "waybill")}
-	output, err := exec.Command("go", "build", "-o", two.binary, "github.com/waybill-go/waybill/cmd/waybill").CombinedOutput()
+	output, err := exec.Command("go", "build", "-tags", "failpoint", "-o", two.binary, "github.com/waybill-go/waybill/cmd/waybill").CombinedOutput()
 	require.NoError(t, err, "%s", output)
 
 	var harm sync.WaitGroup
@@ -53,6 +54,7 @@ func TestTheSecondStageKeepsItsPromisesThroughCrashes(t *testing.T) {
 	harm.Go(func() { two.growing.run(growing, t, cluster) })
 	report, err := crashtest.Run(t.Context(), crashtest.Config{
 		Forwarder: two.second, Upstream: two.between, Lease: crashLease, Threshold: crashThreshold, Checkpoint: crashCheckpoint, Duration: crashTime, Gap: time.Second, Calm: 2 * time.Minute, Log: t.Output(),
+		RecordTimes: true, Sequences: 2, Steps: []string{string(failpoint.Grow), string(failpoint.Lease), string(failpoint.Checkpoint), string(failpoint.Park), string(failpoint.Resume)},
 	})
 	harm.Wait()
 	t.Log(report)
