@@ -1,6 +1,7 @@
 package crashtest_test
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -10,6 +11,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -19,6 +21,7 @@ import (
 	"github.com/waybill-go/waybill/framework/crashtest"
 	"github.com/waybill-go/waybill/framework/internal/failpoint"
 	"github.com/waybill-go/waybill/framework/store/mysql/mysqltest"
+	"github.com/waybill-go/waybill/framework/store/postgres"
 )
 
 // These variables make a run longer, repeat a run, and keep the forwarders' logs.
@@ -62,6 +65,40 @@ func TestForwardersKeepTheirPromisesOnMySQLThroughCrashes(t *testing.T) {
 		t.Skip("it takes half a minute")
 	}
 	testCrashes(t, crashtest.MySQL)
+}
+
+// TestAFleetKeepsItsPromisesThroughCrashes has a control database, in another schema, which assigns the database to one of
+// the forwarders.
+func TestAFleetKeepsItsPromisesThroughCrashes(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes half a minute")
+	}
+	var migrated sync.Once
+	report, err := crashtest.Run(t.Context(), crashtest.Config{
+		Forwarder: program(t, func(file, dsn, endpoint string) {
+			control := dsn + "&search_path=control"
+			configure(t, file, dsn, endpoint, "fleet: {control: "+strconv.Quote(control)+"}\n")
+			text, err := os.ReadFile(file)
+			require.NoError(t, err)
+			text = bytes.Replace(text, []byte("database: "), []byte("databases:\n  shop: "), 1)
+			require.NoError(t, os.WriteFile(file, text, 0o600))
+			migrated.Do(func() {
+				db, err := postgres.OpenDB(dsn)
+				require.NoError(t, err)
+				_, err = db.ExecContext(t.Context(), `CREATE SCHEMA control`)
+				require.NoError(t, errors.Join(err, db.Close()))
+				migrate := exec.Command(binary, "migrate", "--in", "control", "-c", file)
+				migrate.Env = []string{}
+				output, err := migrate.CombinedOutput()
+				require.NoError(t, err, "%s", output)
+			})
+		}),
+		Lease: lease, Threshold: threshold, Checkpoint: checkpoint, Duration: duration(t), Gap: 500 * time.Millisecond, Faults: faults(),
+		Steps: steps(failpoint.Lease, failpoint.Release, failpoint.Heartbeat, failpoint.Leave, failpoint.Create), Seed: seed(t), Log: t.Output(),
+	})
+	t.Log(report)
+	require.NoError(t, err)
+	require.Positive(t, report.Committed)
 }
 
 func testCrashes(t *testing.T, database crashtest.Database) {

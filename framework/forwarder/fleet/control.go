@@ -112,9 +112,11 @@ func (c *control) worksAlone() bool {
 // update is look while the control database answers.
 func (c *control) update(ctx context.Context, listed []Database, isOver func(Database) bool) (err error) {
 	if c.store == nil {
-		if c.store, err = c.open(ctx); err != nil {
-			return err
+		opened, err := c.open(ctx)
+		if err != nil {
+			return err // with a nil pointer in the interface
 		}
+		c.store = opened
 	}
 	databases, names := make(map[string]Database, len(listed)), make([]string, 0, len(listed))
 	for _, d := range listed {

@@ -39,3 +39,18 @@ func TestLeasesAreRenewedThoughTheRestOfATurnTakesTooLong(t *testing.T) {
 	require.Equal(t, []Database{d}, mine)
 	require.Equal(t, []string{lane.Sink}, s.renewed)
 }
+
+func TestAControlDatabaseThatIsAwayAtTheStartIsOpenedLater(t *testing.T) {
+	t.Parallel()
+	tries := 0
+	c := newControl(func(context.Context) (ControlStore, error) {
+		tries++
+		var none *slowControl // as stores return it
+		return none, errors.New("connection refused")
+	}, "me", "fleet", time.Minute, slog.New(slog.DiscardHandler))
+	for range 2 {
+		require.ErrorContains(t, c.update(t.Context(), nil, nil), "connection refused")
+	}
+	require.Equal(t, 2, tries)
+	c.leave(t.Context())
+}
