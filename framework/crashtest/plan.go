@@ -3,6 +3,7 @@ package crashtest
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"time"
 )
 
@@ -144,6 +145,7 @@ func (p *plan) points(steps []string, n int) (drawn points) {
 	actions := []string{"panic", "error", p.between(0, p.config.Lease).String()}
 	for range min(n, len(steps)) {
 		place := []string{"before ", "after "}[p.random.IntN(2)] + steps[p.random.IntN(len(steps))]
+		drawn = slices.DeleteFunc(drawn, func(p point) bool { return p.place == place })
 		drawn = append(drawn, point{place, actions[p.random.IntN(len(actions))]})
 	}
 	return drawn

@@ -57,7 +57,10 @@ type postgresServer struct {
 const fakeClock = "/usr/lib/*/faketime/libfaketime.so.1"
 
 func startPostgres(ctx context.Context) (*postgresServer, error) {
-	s, options := &postgresServer{}, postgrestest.Options{Private: true, Settings: map[string]string{"max_prepared_transactions": "100"}}
+	s, options := &postgresServer{}, postgrestest.Options{Private: true, Settings: map[string]string{
+		"max_prepared_transactions": "100",
+		"autovacuum_naptime":        "1s", // a crash loses the statistics from which it knows what to do
+	}}
 	if library, _ := filepath.Glob(fakeClock); len(library) > 0 {
 		file, err := os.CreateTemp("", "waybill-clock-*")
 		if err != nil {

@@ -67,8 +67,12 @@ type settings struct {
 	Name  string        `json:"name"`
 	Pause time.Duration `json:"pause"` // about how long each connection waits between transactions
 	Seed  uint64        `json:"seed"`
+<<<<<<< HEAD
 
 	RecordTimes bool `json:"record_times"`
+=======
+	Times int           `json:"times"` // the first of oddTimes to use
+>>>>>>> shapes
 }
 
 // RunPublisher does nothing unless Run started the process. If it did, RunPublisher publishes until
@@ -411,10 +415,18 @@ func (r *running) has(id string) bool {
 // recoverEvery is the pause between two looks for prepared transactions that a publisher has left.
 const recoverEvery = 200 * time.Millisecond
 
-// owns reports whether a transaction belongs to this publisher or one that it replaces. What was killed with a separate
-// key stays prepared until the end of the run.
+// keepPrepared is after how many further starts of publishers another one ends what was killed with a separate key. Until
+// then the server can remove no old version of a row.
+const keepPrepared = 6
+
+// owns reports whether a transaction belongs to this publisher, or to one that it replaces.
 func (o settings) owns(id string) bool {
-	return strings.HasPrefix(id, fmt.Sprintf("p%d.", o.Slot)) && (strings.HasPrefix(id, o.Name+"/") || !strings.HasSuffix(id, separate))
+	var slot, start, own int
+	if n, _ := fmt.Sscanf(id, "p%d.%d/", &slot, &start); n < 2 || slot != o.Slot {
+		return false
+	}
+	_, _ = fmt.Sscanf(o.Name, "p%d.%d", &slot, &own)
+	return start == own || start+keepPrepared <= own || !strings.HasSuffix(id, separate)
 }
 
 // recover ends prepared transactions: about half of them are committed.
@@ -474,6 +486,9 @@ func (h *harness) startPublisher(number int) (*publisher, error) {
 		Seed:  h.config.Seed + uint64(h.started)<<32,
 
 		RecordTimes: h.config.RecordTimes,
+	}
+	if h.config.Upstream != nil {
+		o.Times = recentTimes
 	}
 	text, err := json.Marshal(o)
 	if err != nil {

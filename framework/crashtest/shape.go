@@ -7,7 +7,6 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"net/url"
-	"slices"
 	"strings"
 	"time"
 )
@@ -29,14 +28,13 @@ var (
 		"", "x", "X", "x ", "x\t", "\u00e9", "e\u0301", "\u00df", "ss", "\U0001f600", "\ufffd\uffff\U0010ffff", "\u200b\u202e\u2028\u0085\ufeff",
 		`'"\%_*;--$1?{{.}}`, "\x01\x1b\x7f\r\n", "%00%zz",
 	}
-	oddKeys = append([]string{strings.Repeat("k", 1020), strings.Repeat("\U0001f511", 255)}, oddTexts...)
+	oddKeys = append([]string{strings.Repeat("k", 1021), strings.Repeat("\U0001f511", 255)}, oddTexts...)
 	// oddTimes are in UTC, and as the sink gets them.
 	oddTimes = [][2]string{
-		{"0001-01-01 00:00:00.001", "0001-01-01T00:00:00.001Z"}, {"0999-02-28 23:59:59.9999991", "0999-02-28T23:59:59.999999Z"},
+		{lastTime, "9999-12-31T23:59:59.999999Z"}, {"0001-01-01 00:00:00.001", "0001-01-01T00:00:00.001Z"}, {"0999-02-28 23:59:59.9999991", "0999-02-28T23:59:59.999999Z"},
 		{"1582-10-10 12:00:00", "1582-10-10T12:00:00Z"}, {"1969-12-31 23:59:59.999999", "1969-12-31T23:59:59.999999Z"},
 		{"2024-02-29 01:30:00.1234561", "2024-02-29T01:30:00.123456Z"},
 	}
-	lastTime    = [2]string{"9999-12-31 23:59:59.999999", "9999-12-31T23:59:59.999999Z"}
 	oddMetadata = []string{
 		`{}`, `{"": "", " ": "\u0001\r\n", "Tenant": "a", "tenant": "\ud83d\ude00"}`, `{"a": null, "b": [1, {"c": 2.50}], "d": true, "e": 12345678901234567890.5}`,
 		`{"content-type": "text/plain\r\nX-Injected: 1", "traceparent": "00-zz", "tracestate": "\u2028"}`,
@@ -51,6 +49,9 @@ var (
 const (
 	largest = 512 << 10 // the size of the largest payloads, which are rare
 	soon    = 2 * time.Second
+
+	lastTime    = "9999-12-31 23:59:59.999999"
+	recentTimes = 4 // index of the first of oddTimes that a record of Kafka can have
 )
 
 func pick[T any](r *rand.Rand, list []T) T { return list[r.IntN(len(list))] }
@@ -82,17 +83,21 @@ func (w *writer) shape(e *entry) {
 		add("key", e.Key)
 	}
 	if r.IntN(2) == 0 {
+<<<<<<< HEAD
 		at := pick(r, w.times())
+=======
+		at := pick(r, oddTimes[w.Times:])
+>>>>>>> shapes
 		add("occurred_on", at[0]+w.dialect.zone)
 		body.At = at[1]
 	}
 	switch {
 	case e.cancelled:
-		add("deliver_at", lastTime[0]+w.dialect.zone)
+		add("deliver_at", lastTime+w.dialect.zone)
 	case e.later:
 		add("deliver_at", time.Now().UTC().Add(time.Duration(r.Int64N(int64(soon)))).Format("2006-01-02 15:04:05.000000")+w.dialect.zone)
 	case r.IntN(4) == 0:
-		add("deliver_at", pick(r, oddTimes)[0]+w.dialect.zone)
+		add("deliver_at", pick(r, oddTimes[1:])[0]+w.dialect.zone)
 	}
 	if r.IntN(2) == 0 {
 		add("metadata", pick(r, oddMetadata))

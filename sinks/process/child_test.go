@@ -176,7 +176,8 @@ func (p *program) take(line string) {
 }
 
 func ok(number int64, receipt string) {
-	fmt.Printf(`{"line":"answer","delivery":%d,"outcome":"ok","receipt":%q}`+"\n", number, receipt)
+	text, _ := json.Marshal(receipt)
+	fmt.Printf(`{"line":"answer","delivery":%d,"outcome":"ok","receipt":%s}`+"\n", number, text)
 }
 
 func note(variable, text string) {

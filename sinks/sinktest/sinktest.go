@@ -110,6 +110,7 @@ func Run(t *testing.T, s Subject) {
 	t.Run("parallel deliveries all arrive", s.testParallel)
 	t.Run("a repeated delivery succeeds", s.testAgain)
 	t.Run("odd deliveries arrive unchanged or are refused", s.testOdd)
+	t.Run("strange deliveries are refused at most, and nothing else is", s.testStrange)
 	t.Run("a cancelled delivery ends soon", s.testCancelled)
 	t.Run("a delivery after its deadline ends soon", s.testExpired)
 	t.Run("close leaves nothing running", s.testClose)

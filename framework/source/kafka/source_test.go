@@ -48,6 +48,7 @@ var onBoth = map[string]func(*testing.T, *kafkatest.Cluster){
 	"times that no database has stop no lane":                         testTimesThatNoDatabaseHas,
 	"a reader comes to each end between transactions":                 testAReaderComesToEachEndBetweenTransactions,
 	"transactions arrive through the forwarder":                       testTransactionsArriveThroughTheForwarder,
+	"odd records stop no partition":                                   testOddRecordsStopNoPartition,
 }
 
 func TestOnAFake(t *testing.T) {
