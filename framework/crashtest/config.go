@@ -26,7 +26,6 @@ type Config struct {
 	// Upstream, if set, is for forwarders that read not the outbox but the output of another stage,
 	// which copies it at least once. It returns how often each notification is in that output. The
 	// calm lasts until all of those are delivered, and a repeat that the stage made needs no fault.
-	// Publishers then leave out times that no record of Kafka can have, before 1677 and after 2262.
 	// Default nil: the forwarders read the outbox.
 	Upstream func(ctx context.Context) (map[string]int, error)
 
@@ -44,7 +43,7 @@ type Config struct {
 	// Rate is about how many transactions the publishers begin per second; default 100.
 	Rate int
 
-	// RecordTimes restricts publishers to times that the timestamp of a Kafka record can have.
+	// RecordTimes lets publishers leave out times that no record of Kafka can have, before 1677 and after 2262.
 	RecordTimes bool
 
 	// Duration is how long Run causes faults; default 20 s. Then it ends the last fault, and the

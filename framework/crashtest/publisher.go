@@ -67,12 +67,7 @@ type settings struct {
 	Name  string        `json:"name"`
 	Pause time.Duration `json:"pause"` // about how long each connection waits between transactions
 	Seed  uint64        `json:"seed"`
-<<<<<<< HEAD
-
-	RecordTimes bool `json:"record_times"`
-=======
 	Times int           `json:"times"` // the first of oddTimes to use
->>>>>>> shapes
 }
 
 // RunPublisher does nothing unless Run started the process. If it did, RunPublisher publishes until
@@ -484,10 +479,8 @@ func (h *harness) startPublisher(number int) (*publisher, error) {
 		DSN: h.dsn, Slot: number, Name: fmt.Sprintf("p%d.%d", number, h.started),
 		Pause: time.Second * time.Duration(publishers*connections) / time.Duration(h.config.Rate),
 		Seed:  h.config.Seed + uint64(h.started)<<32,
-
-		RecordTimes: h.config.RecordTimes,
 	}
-	if h.config.Upstream != nil {
+	if h.config.RecordTimes {
 		o.Times = recentTimes
 	}
 	text, err := json.Marshal(o)

@@ -83,11 +83,7 @@ func (w *writer) shape(e *entry) {
 		add("key", e.Key)
 	}
 	if r.IntN(2) == 0 {
-<<<<<<< HEAD
-		at := pick(r, w.times())
-=======
 		at := pick(r, oddTimes[w.Times:])
->>>>>>> shapes
 		add("occurred_on", at[0]+w.dialect.zone)
 		body.At = at[1]
 	}
@@ -106,15 +102,6 @@ func (w *writer) shape(e *entry) {
 		add("version", pick(r, []int{1, 2, 32767}))
 	}
 	add("payload", body.String())
-}
-
-// times are the times at which notifications may occur.
-func (w *writer) times() [][2]string {
-	times := append(slices.Clone(oddTimes), lastTime)
-	if w.RecordTimes {
-		times = slices.DeleteFunc(times, func(at [2]string) bool { return at[0] < "1678" || at[0] > "2262" })
-	}
-	return times
 }
 
 // String returns the payload as JSON, with the filler byte for byte.
