@@ -7,6 +7,7 @@
 package notification
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -56,12 +57,14 @@ type Envelope struct {
 }
 
 // Validate reports the first field that no store would accept. The error names
-// the field, its limit and how to fix it.
+// the field, its limit and how to fix it. A store also accepts types that no
+// program can register, from programs that insert rows with SQL: see [ValidateType].
 func (e *Envelope) Validate() error {
-	if err := ValidateType(e.Type); err != nil {
-		return err
-	}
 	switch {
+	case e.Type == "":
+		return errNoType
+	case len(e.Type) > MaxTypeLength:
+		return errLongType(e.Type)
 	case e.ID == "":
 		return fmt.Errorf("%w: id is empty", ErrInvalid)
 	case len(e.ID) > MaxIDLength:
@@ -69,7 +72,7 @@ func (e *Envelope) Validate() error {
 	case e.Version < 1 || e.Version > MaxVersion:
 		return fmt.Errorf("%w: version %d is outside 1..%d", ErrInvalid, e.Version, MaxVersion)
 	}
-	if err := validText("id", e.ID); err != nil {
+	if err := errors.Join(validText("type", e.Type), validText("id", e.ID)); err != nil {
 		return err
 	}
 	if err := ValidateKey(e.Key); err != nil {
@@ -90,9 +93,9 @@ func (e *Envelope) Validate() error {
 func ValidateType(name string) error {
 	switch {
 	case name == "":
-		return fmt.Errorf("%w: type name is empty; name it like %q", ErrInvalid, "order.placed")
+		return errNoType
 	case len(name) > MaxTypeLength:
-		return fmt.Errorf("%w: type name %.40q… is %d bytes long, the limit is %d", ErrInvalid, name, len(name), MaxTypeLength)
+		return errLongType(name)
 	case !utf8.ValidString(name):
 		return fmt.Errorf("%w: type name %q is not UTF-8", ErrInvalid, name)
 	}
@@ -102,6 +105,12 @@ func ValidateType(name string) error {
 		}
 	}
 	return nil
+}
+
+var errNoType = fmt.Errorf("%w: type name is empty; name it like %q", ErrInvalid, "order.placed")
+
+func errLongType(name string) error {
+	return fmt.Errorf("%w: type name %.40q… is %d bytes long, the limit is %d", ErrInvalid, name, len(name), MaxTypeLength)
 }
 
 // ValidateKey reports why key cannot be an ordering key: it is longer than MaxKeyLength, is

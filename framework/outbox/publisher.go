@@ -359,7 +359,7 @@ func (p *Publisher) complete(e *notification.Envelope) error {
 }
 
 func (p *Publisher) check(e *notification.Envelope) error {
-	if err := e.Validate(); err != nil {
+	if err := cmp.Or(notification.ValidateType(e.Type), e.Validate()); err != nil {
 		return err
 	}
 	if len(e.Payload) > p.config.MaxPayload {

@@ -1,6 +1,7 @@
 package kafka
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -71,7 +72,7 @@ func (s *Source) foreign(r *kgo.Record) notification.Envelope {
 	e := bare(r)
 	var err error
 	if e.Type, err = s.types.of(r, &e); err == nil {
-		err = e.Validate()
+		err = cmp.Or(notification.ValidateType(e.Type), e.Validate())
 	}
 	if err == nil {
 		_, err = occurred(r)
