@@ -26,7 +26,8 @@ type Config struct {
 	// Upstream, if set, is for forwarders that read not the outbox but the output of another stage,
 	// which copies it at least once. It returns how often each notification is in that output. The
 	// calm lasts until all of those are delivered, and a repeat that the stage made needs no fault.
-	// Publishers then leave out times that no record of Kafka can have, before 1677 and after 2262.
+	// Publishers then leave out types that Publish refuses, and times that no record of Kafka can
+	// have, before 1677 and after 2262.
 	// Default nil: the forwarders read the outbox.
 	Upstream func(ctx context.Context) (map[string]int, error)
 

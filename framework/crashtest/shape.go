@@ -54,6 +54,9 @@ const (
 	recentTimes = 4 // index of the first of oddTimes that a record of Kafka can have
 )
 
+// refusedInTypes reports whether Publish refuses a type with a character, which other producers may use.
+func refusedInTypes(r rune) bool { return r <= ' ' || r == 0x7f || r == '*' }
+
 func pick[T any](r *rand.Rand, list []T) T { return list[r.IntN(len(list))] }
 
 // shape draws the columns of a row that are not given: half of the rows leave out what has a default. A row with an order
@@ -69,7 +72,9 @@ func (w *writer) shape(e *entry) {
 	case chance < 0.1:
 		body.Type = "crash." + strings.Repeat("t", 249)
 	case chance < 0.5:
-		body.Type = "crash." + pick(r, oddTexts)
+		if text := pick(r, oddTexts); !w.Kafka || !strings.ContainsFunc(text, refusedInTypes) {
+			body.Type = "crash." + text
+		}
 	}
 	if r.Float64() < largestShare {
 		body.Filler = json.RawMessage(`"` + strings.Repeat("x", largest) + `"`)
@@ -83,7 +88,11 @@ func (w *writer) shape(e *entry) {
 		add("key", e.Key)
 	}
 	if r.IntN(2) == 0 {
-		at := pick(r, oddTimes[w.Times:])
+		times := oddTimes
+		if w.Kafka {
+			times = oddTimes[recentTimes:]
+		}
+		at := pick(r, times)
 		add("occurred_on", at[0]+w.dialect.zone)
 		body.At = at[1]
 	}
