@@ -67,7 +67,8 @@ type settings struct {
 	Name  string        `json:"name"`
 	Pause time.Duration `json:"pause"` // about how long each connection waits between transactions
 	Seed  uint64        `json:"seed"`
-	Times int           `json:"times"` // the first of oddTimes to use
+
+	RecordTimes bool `json:"record_times"`
 }
 
 // RunPublisher does nothing unless Run started the process. If it did, RunPublisher publishes until
@@ -477,11 +478,9 @@ func (h *harness) startPublisher(number int) (*publisher, error) {
 	h.started++
 	o := settings{
 		DSN: h.dsn, Slot: number, Name: fmt.Sprintf("p%d.%d", number, h.started),
-		Pause: time.Second * time.Duration(publishers*connections) / time.Duration(h.config.Rate),
-		Seed:  h.config.Seed + uint64(h.started)<<32,
-	}
-	if h.config.RecordTimes {
-		o.Times = recentTimes
+		Pause:       time.Second * time.Duration(publishers*connections) / time.Duration(h.config.Rate),
+		Seed:        h.config.Seed + uint64(h.started)<<32,
+		RecordTimes: h.config.RecordTimes,
 	}
 	text, err := json.Marshal(o)
 	if err != nil {

@@ -83,7 +83,11 @@ func (w *writer) shape(e *entry) {
 		add("key", e.Key)
 	}
 	if r.IntN(2) == 0 {
-		at := pick(r, oddTimes[w.Times:])
+		times := oddTimes
+		if w.RecordTimes {
+			times = oddTimes[recentTimes:]
+		}
+		at := pick(r, times)
 		add("occurred_on", at[0]+w.dialect.zone)
 		body.At = at[1]
 	}

@@ -3,6 +3,7 @@ package driverrows
 import (
 	"database/sql/driver"
 	"fmt"
+	"strings"
 
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/store"
@@ -40,6 +41,10 @@ func (f *Format) Scanner(rows int) *Scanner {
 	}
 }
 
+// valid returns a text that is UTF-8 and no longer: SQLite also takes others, whose rows could not be found again by
+// what JSON makes of them.
+func valid(text string) string { return strings.ToValidUTF8(text, "?") }
+
 // Scan adds the envelope of one row, and returns the values after its columns. These are offset, slot,
 // id, type, version, key, occurred_on, deliver_at, metadata and payload.
 func (s *Scanner) Scan(row []driver.Value) (rest *Values, err error) {
@@ -47,10 +52,10 @@ func (s *Scanner) Scan(row []driver.Value) (rest *Values, err error) {
 	e := notification.Envelope{
 		Offset: v.Integer(),
 		Slot:   int(v.Integer()),
-		ID:     v.Text(),
+		ID:     valid(v.Text()),
 	}
-	e.Type, _ = shared(v, s.types, func(name string) string { return name })
-	e.Version, e.Key = int(v.Integer()), v.Text()
+	e.Type, _ = shared(v, s.types, valid)
+	e.Version, e.Key = int(v.Integer()), valid(v.Text())
 	e.OccurredOn, e.DeliverAt = v.Time(), v.Time()
 	var metadata int
 	e.Metadata, metadata = shared(v, s.metadata, func(text string) notification.Metadata { return store.DecodeMetadata([]byte(text)) })
