@@ -24,6 +24,7 @@ const lease = 15 * time.Second
 // all the time except in wait.
 type outbox struct {
 	mu        sync.Mutex
+	failed    sync.Once
 	prunable  []bool // whether each row may be removed, in the order of offsets
 	leftovers map[store.Leftover]int
 	noInbox   bool // the inbox cannot be used
@@ -36,7 +37,8 @@ type outbox struct {
 	renewed           []time.Time
 	looks             []time.Time // when the pruner looked at rows
 	most              int         // largest number of rows in one transaction
-	extended, dropped int         // times
+	ages              map[store.Leftover]time.Duration
+	extended, dropped int // times
 	log               bytes.Buffer
 }
 
@@ -121,8 +123,12 @@ func (o *outbox) Prune(ctx context.Context, p store.Pruning) (pruned store.Prune
 	return pruned, err
 }
 
-func (o *outbox) PruneLeftovers(ctx context.Context, kind store.Leftover, _ time.Duration, limit int) (n int, err error) {
+func (o *outbox) PruneLeftovers(ctx context.Context, kind store.Leftover, age time.Duration, limit int) (n int, err error) {
 	err = o.transaction(ctx, func() error {
+		if o.ages == nil {
+			o.ages = make(map[store.Leftover]time.Duration)
+		}
+		o.ages[kind] = age
 		if kind == store.LeftoverIDs && o.noInbox {
 			return errors.New("permission denied for table outbox_inbox")
 		}
@@ -183,6 +189,11 @@ func (o *outbox) prune(t *testing.T, change func(*prune.Config)) (stop func()) {
 	}()
 	synctest.Wait()
 	o.mu.Lock()
+	t.Cleanup(func() {
+		if t.Failed() { // while the test holds the mutex: the pruner would wait for it forever
+			o.failed.Do(o.mu.Unlock)
+		}
+	})
 	return func() {
 		o.mu.Unlock()
 		defer o.mu.Lock()
@@ -208,6 +219,9 @@ func TestAPassRemovesAllPrunableRows(t *testing.T) {
 		require.LessOrEqual(t, o.most, 5000)
 		stop()
 		require.Empty(t, o.owner, "the lease is released")
+		require.Equal(t, map[store.Leftover]time.Duration{
+			store.LeftoverReceipts: time.Hour, store.LeftoverIDs: 24 * time.Hour, store.LeftoverCancellations: time.Hour, store.LeftoverClaims: 0,
+		}, o.ages)
 		require.Zero(t, o.extended, "the log is not partitioned")
 	})
 }
