@@ -410,14 +410,14 @@ func TestRandomHistoriesDeliverOnce(t *testing.T) {
 }
 
 type bankHistory struct {
-	*history
+	*oldHistory
 	bank  *bank
 	lanes int        // 0: each forwarder has a different number
 	chaos *rand.Rand // guarded by the history's mutex
 }
 
 func newBankHistory(o *outbox, seed uint64, lanes int) *bankHistory {
-	h := &bankHistory{history: newHistory(o, seed), bank: newBank(), lanes: lanes, chaos: rand.New(rand.NewPCG(seed, 3))}
+	h := &bankHistory{oldHistory: newOldHistory(o, seed), bank: newBank(), lanes: lanes, chaos: rand.New(rand.NewPCG(seed, 3))}
 	h.bank.answer = func(ctx context.Context, _ *notification.Delivery) (error, bool) {
 		outcome := h.draw(100)
 		time.Sleep(time.Duration(h.draw(20)) * time.Millisecond)

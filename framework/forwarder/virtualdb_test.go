@@ -1,6 +1,7 @@
 package forwarder_test
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"database/sql/driver"
@@ -23,7 +24,8 @@ type virtualFile struct {
 	driver *sqlite.Driver
 	dsn    string
 	ahead  atomic.Int64  // nanoseconds by which its clock is ahead of the bubble's
-	writer chan struct{} // has a value while a transaction writes
+	writer chan struct{} // has a value while a transaction writes; made in the bubble
+	opened sync.Once
 }
 
 // now is the function of SQL that stands in the place of SQLite's 'now'.
@@ -66,8 +68,8 @@ func newVirtualFile(path string) (*virtualFile, error) {
 		return nil, err
 	}
 	f := &virtualFile{
-		driver: &sqlite.Driver{}, writer: make(chan struct{}, 1),
-		dsn: "file:" + path + "?_busy_timeout=10000&_txlock=immediate&_synchronous=OFF",
+		driver: &sqlite.Driver{},
+		dsn:    "file:" + path + "?_busy_timeout=10000&_txlock=immediate&_synchronous=OFF",
 	}
 	return f, errors.Join(os.WriteFile(path, content, 0o600), f.driver.RegisterScalarFunction(strings.TrimSuffix(now, "()"), 0,
 		func(*sqlite.FunctionContext, []driver.Value) (driver.Value, error) {
@@ -77,6 +79,7 @@ func newVirtualFile(path string) (*virtualFile, error) {
 
 // open returns a handle of the file for one process.
 func (f *virtualFile) open(v *virtual) *sql.DB {
+	f.opened.Do(func() { f.writer = make(chan struct{}, 1) })
 	v.file, v.counts = f, make(map[string]int)
 	return sql.OpenDB(v)
 }
@@ -111,9 +114,9 @@ func (f *virtualFile) unlock() { <-f.writer }
 type virtual struct {
 	file *virtualFile
 	dead atomic.Bool
-	// disturb, if set, is called before each statement. With an error, the statement is not done. With lost, it is
-	// done, and that is its answer.
-	disturb func(ctx context.Context, s statement) (lost, err error)
+	// disturb, if set, is called before each statement. With an error, the statement is not done. after, if set, is
+	// called once it is done; its error is the answer.
+	disturb func(ctx context.Context, s statement) (after func() error, err error)
 
 	mu     sync.Mutex
 	counts map[string]int
@@ -150,14 +153,17 @@ func (v *virtual) Connect(ctx context.Context) (driver.Conn, error) {
 }
 
 // before says whether a statement fails.
-func (v *virtual) before(ctx context.Context, s statement) (lost, err error) {
+func (v *virtual) before(ctx context.Context, s statement) (after func() error, err error) {
 	if v.disturb != nil {
-		lost, err = v.disturb(ctx, s)
+		after, err = v.disturb(ctx, s)
 	}
 	if v.dead.Load() {
 		return nil, errKilled
 	}
-	return lost, err
+	if after == nil {
+		after = func() error { return nil }
+	}
+	return after, err
 }
 
 // about says what a statement of an idle forwarder is about.
@@ -238,12 +244,12 @@ func (c *virtualConn) locks(ctx context.Context, s statement) (unlock func(), er
 	return c.of.file.unlock, c.of.file.lock(ctx)
 }
 
-func (c *virtualConn) begin(ctx context.Context, query string) (lost error, unlock func(), s preparedStatement, err error) {
+func (c *virtualConn) begin(ctx context.Context, query string) (after func() error, unlock func(), s preparedStatement, err error) {
 	about := statement{kind: writes, within: c.within}
 	if isRead(query) {
 		about.kind = reads
 	}
-	if lost, err = c.of.before(ctx, about); err != nil {
+	if after, err = c.of.before(ctx, about); err != nil {
 		return nil, nil, nil, err
 	}
 	if unlock, err = c.locks(ctx, about); err != nil {
@@ -252,27 +258,27 @@ func (c *virtualConn) begin(ctx context.Context, query string) (lost error, unlo
 	if s, err = c.prepare(ctx, query); err != nil {
 		unlock()
 	}
-	return lost, unlock, s, err
+	return after, unlock, s, err
 }
 
 func (c *virtualConn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
-	lost, unlock, s, err := c.begin(ctx, query)
+	after, unlock, s, err := c.begin(ctx, query)
 	if err != nil {
 		return nil, err
 	}
 	defer unlock()
 	result, err := s.ExecContext(ctx, args)
 	c.done(query, s, err)
-	return result, errors.Join(err, lost)
+	return result, cmp.Or(err, after())
 }
 
 func (c *virtualConn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
-	lost, unlock, s, err := c.begin(ctx, query)
+	after, unlock, s, err := c.begin(ctx, query)
 	if err != nil {
 		return nil, err
 	}
 	rows, err := s.QueryContext(ctx, args)
-	if err = errors.Join(err, lost); err != nil {
+	if err = cmp.Or(err, after()); err != nil {
 		if rows != nil {
 			_ = rows.Close()
 		}
@@ -295,7 +301,7 @@ func (c *virtualConn) PrepareContext(ctx context.Context, query string) (driver.
 }
 
 func (c *virtualConn) BeginTx(ctx context.Context, options driver.TxOptions) (driver.Tx, error) {
-	lost, err := c.of.before(ctx, statement{kind: begins})
+	after, err := c.of.before(ctx, statement{kind: begins})
 	if err != nil {
 		return nil, err
 	}
@@ -307,8 +313,10 @@ func (c *virtualConn) BeginTx(ctx context.Context, options driver.TxOptions) (dr
 		return nil, err
 	}
 	tx, err := c.connection.BeginTx(ctx, options)
-	if err == nil && lost != nil {
-		err = errors.Join(lost, tx.Rollback())
+	if err == nil {
+		if err = after(); err != nil {
+			err = errors.Join(err, tx.Rollback())
+		}
 	}
 	if err != nil {
 		c.of.file.unlock()
@@ -333,12 +341,12 @@ type virtualTx struct {
 }
 
 func (t *virtualTx) Commit() error {
-	lost, err := t.conn.of.before(context.Background(), statement{kind: commits, within: true})
+	after, err := t.conn.of.before(context.Background(), statement{kind: commits, within: true})
 	if err != nil {
 		return errors.Join(err, t.Rollback())
 	}
 	defer t.end()
-	return errors.Join(t.Tx.Commit(), lost)
+	return cmp.Or(t.Tx.Commit(), after())
 }
 
 func (t *virtualTx) Rollback() error {
