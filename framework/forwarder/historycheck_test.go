@@ -42,15 +42,37 @@ func (w *world) parked() map[place]store.State {
 const (
 	drainTime = 10 * time.Minute
 	drainLook = time.Second
+	// lossTime is how long what is in no one's hands may take: it waits neither for a retry nor for a destination,
+	// but perhaps for a lease of a clock that was ahead.
+	lossTime = 2 * time.Minute
 )
+
+// Of what is missing, this is in no one's hands.
+const (
+	isLost     = "is neither delivered to %s nor parked"
+	isNobodies = "is nobody's"
+)
+
+// mayComeLate reports whether what is missing is in someone's hands.
+func mayComeLate(missing string) bool {
+	lost, _, _ := strings.Cut(isLost, "%s")
+	return !strings.Contains(missing, lost) && !strings.Contains(missing, isNobodies)
+}
 
 // drain waits until everything is delivered, but to the excused sink, and returns what is missing after the time
 // in which it should be. At the end of a history people also requeue and reroute what is dead.
 func (w *world) drain(excused string, last bool) (missing []string) {
-	pause := drainLook
+	pause, changed := drainLook, time.Now()
 	for began := time.Now(); time.Since(began) < drainTime; time.Sleep(pause) {
+		before := missing
 		if missing = w.missing(excused, last); len(missing) == 0 {
 			return nil
+		}
+		if !slices.Equal(before, missing) {
+			changed = time.Now()
+		}
+		if time.Since(changed) > lossTime && !slices.ContainsFunc(missing, mayComeLate) {
+			return missing
 		}
 		if time.Since(began) > 20*drainLook {
 			pause = 10 * drainLook
@@ -104,7 +126,7 @@ func (w *world) missing(excused string, last bool) (all []string) {
 				continue
 			}
 			if _, is := parked[place{sink, r.ID}]; !is {
-				all = append(all, fmt.Sprintf("%s is neither delivered to %s nor parked", r, sink))
+				all = append(all, fmt.Sprintf("%s "+isLost, r, sink))
 			}
 		}
 		for _, sink := range append(w.sinks, store.SinkUnrouted) {
@@ -112,7 +134,7 @@ func (w *world) missing(excused string, last bool) (all []string) {
 			taken = taken || is || r.dropped[sink] || sink == excused || w.delivered(sink, r.ID)
 		}
 		if !taken {
-			all = append(all, fmt.Sprintf("%s is nobody's", r))
+			all = append(all, fmt.Sprintf("%s %s", r, isNobodies))
 		}
 	}
 	for _, sink := range w.sinks {

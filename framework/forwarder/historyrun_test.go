@@ -655,6 +655,9 @@ func (n *node) fires(s statement) *armed {
 // stay heals everything but one part, and requires that everything else is delivered.
 func (w *world) stay(o op) {
 	w.heal()
+	if len(w.routes) == 0 {
+		return
+	}
 	excused := ""
 	switch {
 	case o.Sink != "" && w.destinations[o.Sink] != nil:
