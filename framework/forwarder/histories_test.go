@@ -115,6 +115,9 @@ func exercises() (all []string) {
 		"stay destination", "repeat", "no fault")
 }
 
+// mostAhead is by how much the clock of the database is wrong at most.
+const mostAhead = 45 * time.Second
+
 // generator makes a history from a seed.
 type generator struct {
 	*rand.Rand
@@ -239,9 +242,10 @@ func (g *generator) fail() {
 	case 7:
 		g.add(op{Do: "pause", Node: node, For: g.span(40 * time.Second)})
 	case 8:
-		g.add(op{Do: one(g, "slow", "away"), Mode: one(g, "refused", "silent"), For: g.span(one(g, 2*time.Second, 30*time.Second)), N: 1 + g.IntN(300)})
+		lasts := g.span(one(g, 2*time.Second, 30*time.Second))
+		g.add(one(g, op{Do: "slow", For: lasts, N: 1 + g.IntN(300)}, op{Do: "away", For: lasts, Mode: one(g, "refused", "silent")}))
 	case 9:
-		g.add(op{Do: "clock", For: g.span(90*time.Second) - 45*time.Second})
+		g.add(op{Do: "clock", For: g.span(2*mostAhead) - mostAhead})
 	}
 }
 

@@ -48,8 +48,8 @@ func (d *destination) become(mode string, all bool) {
 // errGone is the answer to a process that was killed.
 var errGone = errors.New("the process was killed")
 
-// deliver is an attempt of a process.
-func (d *destination) deliver(ctx context.Context, n *node, v *notification.Delivery) (err error) {
+// deliver is an attempt of a process, which it adds to calls.
+func (d *destination) deliver(ctx context.Context, n *node, v *notification.Delivery, calls *[]*call) (err error) {
 	w := d.world
 	n.waitPaused(ctx)
 	if n.port.dead.Load() {
@@ -58,6 +58,7 @@ func (d *destination) deliver(ctx context.Context, n *node, v *notification.Deli
 	d.busy.Add(1)
 	defer d.busy.Add(-1)
 	c, mode, draw := d.begin(n, v)
+	*calls = append(*calls, c)
 	defer func() {
 		if p := recover(); p != nil {
 			d.end(ctx, c, v, errors.New("panics"))
@@ -171,7 +172,7 @@ type tap struct {
 }
 
 func (s *tap) Deliver(ctx context.Context, v *notification.Delivery) (notification.Receipt, error) {
-	return "taken", s.deliver(ctx, s.node, v)
+	return "taken", s.deliver(ctx, s.node, v, new([]*call))
 }
 
 // addressedTap delivers to several hosts.
@@ -199,10 +200,11 @@ func (s *batchTap) DeliverBatch(ctx context.Context, batch []*notification.Deliv
 	failed := make(map[string]bool)
 	s.busy.Add(1)
 	defer s.busy.Add(-1)
+	var calls []*call
 	returns := false
 	defer func() {
 		if !returns || ctx.Err() != nil {
-			s.unanswered(batch)
+			s.unanswered(calls)
 		}
 	}()
 	for i, v := range batch {
@@ -210,21 +212,19 @@ func (s *batchTap) DeliverBatch(ctx context.Context, batch []*notification.Deliv
 			results[i].Err = errors.New("not tried: one before it failed")
 			continue
 		}
-		results[i].Receipt, results[i].Err = s.Deliver(ctx, v)
+		results[i].Err = s.deliver(ctx, s.node, v, &calls)
 		failed[v.Key] = results[i].Err != nil
 	}
 	returns = true
 	return results
 }
 
-// unanswered marks the last calls of a batch whose results the engine may not learn.
-func (d *destination) unanswered(batch []*notification.Delivery) {
+// unanswered marks calls whose results the engine may not learn.
+func (d *destination) unanswered(calls []*call) {
 	d.world.mu.Lock()
 	defer d.world.mu.Unlock()
-	for _, v := range batch {
-		if calls := d.calls[v.ID]; len(calls) > 0 {
-			calls[len(calls)-1].late = true
-		}
+	for _, c := range calls {
+		c.late = true
 	}
 }
 
@@ -279,7 +279,7 @@ func newHistoryBank(w *world) *bank {
 	commits := 0
 	b.answer = func(ctx context.Context, v *notification.Delivery) (error, bool) {
 		d := w.destinations["bank"]
-		err := d.deliver(ctx, ctx.Value(nodeKey{}).(*node), v)
+		err := d.deliver(ctx, ctx.Value(nodeKey{}).(*node), v, new([]*call))
 		return err, err != nil && drawOf(2, v.ID, v.Attempt) == 0
 	}
 	b.commit = func() (before, after error) {
@@ -307,6 +307,12 @@ func (n *node) build() {
 	for name, d := range n.world.destinations {
 		s := forwarder.Sink{Timeout: callTimeout, Retry: forwarder.Retry{MaxAttempts: 1000, Initial: 200 * time.Millisecond, Max: 3 * time.Second}}
 		t := tap{d, n}
+		switch n.world.seed % 4 {
+		case 0:
+			s.Parallelism.Threshold = 1 + int(n.world.seed%3)
+		case 1:
+			s.Rate = forwarder.Rate{Events: 50, Per: time.Second}
+		}
 		switch name {
 		case "ordered":
 			s.Sink = &batchTap{t, sinks.BatchLimits{Size: 5, Ordered: true}}
