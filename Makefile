@@ -7,6 +7,12 @@ FUZZTIME ?= 10s
 CRASH ?= 30m
 # How long `make soak` injects faults.
 SOAK ?= 1h
+# How many random histories `make histories` plays, or if HISTORIES is set, for how long, such as 60s. SEED is the seed of
+# the first one, otherwise another one each time. HISTORY is a file with a history to play instead.
+SEEDS ?= 10000
+HISTORIES ?=
+SEED ?=
+HISTORY ?=
 # Time limit of one example, in seconds.
 EXAMPLE_LIMIT ?= 120
 # How often each test of `make test-long` that kills programs does so.
@@ -16,7 +22,7 @@ LONG_TESTS := ThroughCrashes$$ ^TestForwardersOutlive ^TestConformance[A-Z] ^Tes
 	^TestDeliveriesAreNotRepeated CostNoLease$$ ^TestARareType ^TestEachCommittedRow ^TestManyDatabases ^TestAHotKey \
 	^TestALogOfOneKey ^TestDueDeliveries ^TestRetriesAndNew ^TestTheNumberOfLanesChanges ^TestTheObserverAndTheState \
 	^TestAnUnavailableBank ^TestDeliveriesKeepTheRate ^TestTenantsShareEvenly ^TestForwardersShareASinksRate \
-	^TestAHookThatTakesAMillisecond ^TestRandomChangesOfRoutes
+	^TestAHookThatTakesAMillisecond
 # How many tests of a package run at once. They mostly wait for databases and brokers.
 PARALLEL ?= 4
 # How many packages are built or tested at once, for the same reason more than there are processors.
@@ -71,7 +77,7 @@ any = $(subst $(space),|,$(strip $(1)))
 timeout := $(shell command -v timeout || command -v gtimeout)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test race test-long test-kafka test-mysql test-brokers test-drivers test-guides test-languages test-dashboard screenshots bench-dashboard test-peers test-deploy crash soak mutants lint prose site bench bench-peers bench-kafka bench-guard profile simulate examples generate verify fuzz clean
+.PHONY: help demo test race test-long test-kafka test-mysql test-brokers test-drivers test-guides test-languages test-dashboard screenshots bench-dashboard test-peers test-deploy crash soak histories mutants lint prose site bench bench-peers bench-kafka bench-guard profile simulate examples generate verify fuzz clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -139,6 +145,10 @@ soak: ## Run four forwarders to Kafka and HTTP through all faults for SOAK (1h),
 
 mutants: ## Plant defects and see that the tests notice each of them (MUTANTS='names', MUTANTS_OF=6 at random)
 	$(IN_MEMORY) go run ./framework/internal/mutants --of $(MUTANTS_OF) $(MUTANT_FLAGS) $(foreach name,$(MUTANTS),'$(name)')
+
+histories: ## Play SEEDS (10000) random histories of faults in virtual time, or for HISTORIES (60s); HISTORY=file plays one
+	WAYBILL_HISTORIES='$(or $(HISTORIES),$(SEEDS))' WAYBILL_HISTORIES_SEED='$(SEED)' WAYBILL_HISTORY='$(abspath $(HISTORY))' \
+		$(IN_MEMORY) go test -count 1 -vet off -run '^TestRandomHistories' -v -timeout 48h ./framework/forwarder
 
 # All modules in one workspace, so that packages are analysed once, and not again for each module that imports them.
 lint: $(LINT) $(ACTIONLINT) ## Run the linters, which the first run builds

@@ -1,288 +1,307 @@
 package forwarder_test
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
-	"testing"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
 	"time"
-
-	"github.com/stretchr/testify/require"
-
-	"github.com/waybill-go/waybill/framework/forwarder"
-	"github.com/waybill-go/waybill/framework/notification"
-	"github.com/waybill-go/waybill/framework/store/postgres"
-	"github.com/waybill-go/waybill/sinks"
 )
 
-// history is a random history: notifications are published while a sink fails, is down, throttles or hangs,
-// and forwarders start and stop. At the end nothing is lost, and the first deliveries of each key
-// were in order.
-type history struct {
-	*outbox
-	rng       *rand.Rand
-	published int
+// A history is what happens to an outbox: publishers, processes, databases, sinks and people act one after the
+// other. Each operation stands for itself, so a history from which some are removed is a history too.
+type history []op
 
-	script                   // its mutex guards the fields below
-	answers   *rand.Rand     // decides the sink's answers
-	healthy   bool           // everything succeeds
-	delivered map[string]int // by id
-	order     []string       // "key/id" of first deliveries, without scheduled ones
+// op is an operation of a history. Its text is its name and its fields, such as "kill node=2".
+type op struct {
+	Do     string
+	Node   int           // the process that it is about, from 1
+	Sink   string        // the sink that it is about
+	Mode   string        // a variant of the operation
+	N      int           // how many
+	For    time.Duration // how long
+	Seed   uint64        // decides what is at random in it
+	Routes string        // such as x:plain+bank,y:hook
 }
 
-func newHistory(o *outbox, seed uint64) *history {
-	h := &history{
-		outbox:    o,
-		rng:       rand.New(rand.NewPCG(seed, 1)),
-		answers:   rand.New(rand.NewPCG(seed, 2)),
-		delivered: make(map[string]int),
-	}
-	h.script.answer = h.answer
-	return h
-}
-
-func (h *history) answer(ctx context.Context, d *notification.Delivery) error {
-	h.mu.Lock()
-	outcome, pause, healthy := h.answers.IntN(100), h.answers.IntN(30), h.healthy
-	h.mu.Unlock()
-	time.Sleep(time.Duration(pause) * time.Millisecond)
-	switch {
-	case healthy:
-	case outcome < 25:
-		return errors.New("later")
-	case outcome < 28:
-		return sinks.Unavailable(errors.New("down"))
-	case outcome < 30:
-		return sinks.Throttled(time.Now().Add(100*time.Millisecond), errors.New("429"))
-	case outcome < 33:
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(20 * time.Second):
+func (o op) String() string {
+	text := o.Do
+	v := reflect.ValueOf(o)
+	for i := 1; i < v.NumField(); i++ {
+		if !v.Field(i).IsZero() {
+			text += fmt.Sprintf(" %s=%v", strings.ToLower(v.Type().Field(i).Name), v.Field(i).Interface())
 		}
 	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.delivered[d.ID]++
-	if h.delivered[d.ID] == 1 && d.DeliverAt.IsZero() {
-		h.order = append(h.order, d.Key+"/"+d.ID)
+	return text
+}
+
+func (h history) String() string {
+	lines := make([]string, len(h))
+	for i, o := range h {
+		lines[i] = o.String()
 	}
-	return nil
+	return strings.Join(lines, "\n") + "\n"
 }
 
-func (h *history) start(lanes int) *engine {
-	return h.one(forwarder.Sink{
-		Sink:  &h.script,
-		Retry: forwarder.Retry{MaxAttempts: 1000, Initial: 200 * time.Millisecond, Max: 2 * time.Second},
-	}, func(c *forwarder.Config) {
-		c.ShutdownTimeout = 500 * time.Millisecond
-		c.Poll = 100 * time.Millisecond
-		c.Lease = 20 * time.Second // so the membership is read every second
-		c.Lanes = lanes
-	})
-}
-
-func (h *history) publish(key string, scheduled bool) {
-	id := fmt.Sprintf("%05d", h.published)
-	h.published++
-	if scheduled {
-		h.schedule("t", key, id, time.Now().Add(time.Duration(h.rng.IntN(3000))*time.Millisecond))
-	} else {
-		h.append("t", key, id)
-	}
-}
-
-// publishForAWhile publishes notifications, with pauses between them.
-func (h *history) publishForAWhile() {
-	for range 5 {
-		for range 1 + h.rng.IntN(12) {
-			h.publish([]string{"", "a", "b", "c", "d", "e"}[h.rng.IntN(6)], h.rng.IntN(8) == 0)
-		}
-		time.Sleep(time.Duration(h.rng.IntN(1500)) * time.Millisecond)
-	}
-}
-
-// check lets a forwarder finish without faults, and checks the result.
-func (h *history) check(t *testing.T, start func() *engine) {
-	t.Helper()
-	h.mu.Lock()
-	h.healthy = true
-	h.mu.Unlock()
-	f := start()
-	pass(3 * time.Minute)
-	parked, stats := h.parked(), f.Stats()
-	f.end()
-	require.Empty(t, parked)
-	require.Zero(t, stats[0].Pending)
-	require.Len(t, h.delivered, h.published, "delivered")
-	last := make(map[byte]string)
-	for _, k := range h.order {
-		if k[0] == '/' {
+// parseHistory reads the text of a history. Lines that begin with # are left out.
+func parseHistory(text string) (h history, err error) {
+	for line := range strings.Lines(text) {
+		words := strings.Fields(line)
+		if len(words) == 0 || strings.HasPrefix(words[0], "#") {
 			continue
 		}
-		require.Less(t, last[k[0]], k, "order of key %s in %v", k[:1], h.order)
-		last[k[0]] = k
+		o := op{Do: words[0]}
+		for _, word := range words[1:] {
+			if err := o.set(word); err != nil {
+				return nil, fmt.Errorf("%q: %w", strings.TrimSpace(line), err)
+			}
+		}
+		h = append(h, o)
 	}
+	return h, nil
 }
 
-func TestRandomHistoriesLoseNothingAndKeepEachKeysOrder(t *testing.T) {
-	t.Parallel()
-	for seed := range seeds(6) {
-		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			onSQLite(t, func(t *testing.T, o *outbox) {
-				h := newHistory(o, seed)
-				for range rounds(12) {
-					f := h.start(1)
-					h.publishForAWhile()
-					switch h.rng.IntN(3) {
-					case 0:
-						f.end()
-					case 1:
-						h.loseLeases()
-						f.abandon()
-					case 2: // leases are lost, and acquired again by the same process
-						h.loseLeases()
-						h.publish("a", false)
-						time.Sleep(3 * time.Second)
-						f.end()
-					}
-				}
-				h.check(t, func() *engine { return h.start(1) })
-				require.Zero(t, h.overlaps, "one key was in flight twice")
-			})
-		})
+// set sets a field, such as n=3.
+func (o *op) set(word string) (err error) {
+	name, text, _ := strings.Cut(word, "=")
+	field := reflect.ValueOf(o).Elem().FieldByNameFunc(func(field string) bool { return strings.EqualFold(field, name) })
+	if !field.IsValid() {
+		return fmt.Errorf("there is no %q", name)
 	}
-}
-
-func TestTwoForwardersSharingLanesLoseNothing(t *testing.T) {
-	t.Parallel()
-	for seed := range seeds(2) {
-		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			onPostgres(t, func(t *testing.T, o *outbox) {
-				h := newHistory(o, seed)
-				for range rounds(8) {
-					f, g := h.start(3), h.start(3)
-					h.publishForAWhile()
-					if h.rng.IntN(2) == 0 {
-						f.end()
-					} else {
-						h.loseLeases()
-						f.abandon()
-					}
-					time.Sleep(2 * time.Second)
-					g.end()
-				}
-				h.check(t, func() *engine { return h.start(3) })
-			})
-		})
+	switch value := field.Addr().Interface().(type) {
+	case *string:
+		*value = text
+	case *int:
+		*value, err = strconv.Atoi(text)
+	case *uint64:
+		*value, err = strconv.ParseUint(text, 10, 64)
+	case *time.Duration:
+		*value, err = time.ParseDuration(text)
 	}
+	return err
 }
 
-// rounds returns the number of rounds of a random history: fewer with -short.
-func rounds(n int) int {
-	if testing.Short() {
-		return n / 2
+// What operations can be, for the generator. That of a run of many seeds is an error if one was not exercised.
+var (
+	sinkKinds     = []string{"plain", "ordered", "loose", "hook", "bank", "addressed", "halting"}
+	answerModes   = []string{"errors", "permanent", "unavailable", "throttled", "hanging", "panics", "slow", "deaf", "unknown", "invalid"}
+	faultModes    = []string{"fails", "lost", "delayed", "dies-before", "dies-after"}
+	faultPlaces   = []string{"write", "begin", "commit"}
+	publishModes  = []string{"committed", "rolled-back", "savepoint", "held"}
+	peopleActions = []string{"pause-sink", "resume-sink", "requeue", "discard", "replay", "reroute", "cancel"}
+)
+
+// exercises are the names of everything that histories exercise, as the interpreter counts it.
+func exercises() (all []string) {
+	for _, mode := range answerModes {
+		all = append(all, "answers "+mode)
 	}
-	return n
-}
-
-// seeds returns the number of random histories of a test: fewer with -short.
-func seeds(n uint64) uint64 {
-	if testing.Short() {
-		return 1
-	}
-	return n
-}
-
-// batchHistory is a random history with a sink that takes batches. Some results are for one delivery,
-// some for the whole batch. An ordered sink stops a batch at the first failure.
-type batchHistory struct {
-	*history
-	limits sinks.BatchLimits
-}
-
-func (h *batchHistory) BatchLimits() sinks.BatchLimits { return h.limits }
-
-func (h *batchHistory) Deliver(context.Context, *notification.Delivery) (notification.Receipt, error) {
-	panic("a batch sink gets batches only")
-}
-
-func (h *batchHistory) DeliverBatch(ctx context.Context, batch []*notification.Delivery) []sinks.Result {
-	h.mu.Lock()
-	outcome, healthy := h.answers.IntN(100), h.healthy
-	h.mu.Unlock()
-	if !healthy {
-		switch {
-		case outcome < 4:
-			return sinks.Failed(batch, sinks.Unavailable(errors.New("down")))
-		case outcome < 8:
-			return sinks.Failed(batch, sinks.Throttled(time.Now().Add(100*time.Millisecond), errors.New("429")))
-		case outcome < 12:
-			return nil // too few results
-		case outcome < 14:
-			panic("index out of range")
+	for _, place := range faultPlaces {
+		for _, mode := range faultModes {
+			all = append(all, "fault "+place+"-"+mode)
 		}
 	}
-	failed := make(map[string]bool)
-	results := make([]sinks.Result, len(batch))
-	for i, d := range batch {
-		if d.Key != "" && failed[d.Key] {
-			results[i].Err = errors.New("not tried: one before it failed")
-			continue
+	for _, mode := range publishModes {
+		all = append(all, "publish "+mode)
+	}
+	for _, kind := range sinkKinds {
+		all = append(all, "delivered by "+kind)
+	}
+	all = append(all, peopleActions...)
+	return append(all, "start", "end", "kill", "pause", "away refused", "away silent", "slow", "clock", "reload same", "reload fresh", "routes",
+		"another number of lanes", "prune", "scheduled", "far future", "extreme key", "extreme type", "extreme id", "large payload", "stay sink", "stay node",
+		"stay destination", "repeat", "no fault")
+}
+
+// mostAhead is by how much the clock of the database is wrong at most.
+const mostAhead = 45 * time.Second
+
+// generator makes a history from a seed.
+type generator struct {
+	*rand.Rand
+	h      history
+	sinks  []string
+	routes string
+	nodes  int
+	lanes  int
+	faults bool
+	routed bool // routes change
+	people bool
+}
+
+// one returns one of several values.
+func one[T any](g *generator, of ...T) T { return of[g.IntN(len(of))] }
+
+// generate returns the history of a seed.
+func generate(seed uint64) history {
+	g := &generator{Rand: rand.New(rand.NewPCG(seed, 7)), lanes: 1}
+	g.nodes = one(g, 1, 1, 2, 2, 3)
+	g.faults, g.routed, g.people = g.IntN(5) > 0, g.IntN(4) == 0, g.IntN(3) == 0
+	kinds := slices.Clone(sinkKinds)
+	g.Shuffle(len(kinds), func(i, j int) { kinds[i], kinds[j] = kinds[j], kinds[i] })
+	g.sinks = kinds[:1+g.IntN(3)]
+	if g.IntN(4) == 0 {
+		g.lanes = 1 + g.IntN(4)
+	}
+	g.routes = g.anyRoutes()
+	setup := op{Do: "setup", Seed: g.Uint64() % 1000}
+	if g.IntN(5) == 0 {
+		setup.Mode = "prune"
+	}
+	g.add(setup, op{Do: "routes", Routes: g.routes})
+	for node := range g.nodes {
+		g.add(g.start(node + 1))
+	}
+	for range 6 + g.IntN(20) {
+		g.step()
+	}
+	if g.faults && g.IntN(3) == 0 {
+		g.stay()
+	}
+	return g.h
+}
+
+func (g *generator) add(ops ...op) { g.h = append(g.h, ops...) }
+
+func (g *generator) start(node int) op {
+	if g.IntN(8) == 0 {
+		g.lanes = 1 + g.IntN(4)
+	}
+	return op{Do: "start", Node: node, N: g.lanes}
+}
+
+func (g *generator) span(most time.Duration) time.Duration {
+	return time.Duration(g.Int64N(int64(most))).Round(time.Millisecond)
+}
+
+// step adds what happens next: something is published, then perhaps something goes wrong, and time passes.
+func (g *generator) step() {
+	for range g.IntN(3) {
+		g.publish()
+	}
+	switch n := g.IntN(20); {
+	case n < 3:
+		g.restart()
+	case n < 5 && g.routed:
+		if g.IntN(2) == 0 {
+			g.routes = g.anyRoutes()
+			g.add(op{Do: "routes", Routes: g.routes})
 		}
-		results[i].Receipt, results[i].Err = h.script.Deliver(ctx, d)
-		failed[d.Key] = results[i].Err != nil
+		g.add(op{Do: "reload", Node: g.node(), Mode: one(g, "same", "fresh")})
+	case n < 9 && g.people:
+		g.act()
+	case n < 18 && g.faults:
+		g.fail()
 	}
-	return results
+	g.add(op{Do: "wait", For: g.span(one(g, 200*time.Millisecond, 2*time.Second, 2*time.Second, 20*time.Second))})
 }
 
-// start starts a forwarder as for a history, with batches, fairness and a rate.
-func (h *batchHistory) start(lanes int) *engine {
-	return h.one(forwarder.Sink{
-		Sink:     h,
-		Retry:    forwarder.Retry{MaxAttempts: 1000, Initial: 200 * time.Millisecond, Max: 2 * time.Second},
-		Fairness: "tenant", Rate: forwarder.Rate{Events: 300, Per: time.Second},
-	}, func(c *forwarder.Config) {
-		c.ShutdownTimeout = 500 * time.Millisecond
-		c.Poll = 100 * time.Millisecond
-		c.Lease = 20 * time.Second
-		c.Lanes = lanes
-	})
+func (g *generator) node() int { return 1 + g.IntN(g.nodes) }
+
+func (g *generator) restart() {
+	node := g.node()
+	g.add(op{Do: "end", Node: node})
+	if g.IntN(2) == 0 {
+		g.add(op{Do: "wait", For: g.span(3 * time.Second)})
+	}
+	g.add(g.start(node))
 }
 
-func TestRandomHistoriesOfBatchesLoseNothingAndKeepEachKeysOrder(t *testing.T) {
-	t.Parallel()
-	for seed := range seeds(6) {
-		limits := []sinks.BatchLimits{
-			{Size: 10, Ordered: true}, {Size: 10}, {Size: 4, Wait: 50 * time.Millisecond, Ordered: true},
-			{Size: 100, Wait: 20 * time.Millisecond}, {Size: 2, Ordered: true}, {Size: 30, Wait: time.Second, Ordered: true},
-		}[seed%6]
-		t.Run(fmt.Sprintf("%d, %+v", seed, limits), func(t *testing.T) {
-			onEachStore(t, func(t *testing.T, o *outbox) {
-				lanes := 1
-				if _, ok := o.store.(*postgres.Store); ok {
-					lanes = 3
-				}
-				h := &batchHistory{newHistory(o, seed), limits}
-				for range rounds(10) {
-					f := h.start(lanes)
-					h.publishForAWhile()
-					switch h.rng.IntN(3) {
-					case 0:
-						f.end()
-					case 1:
-						h.loseLeases()
-						f.abandon()
-					case 2: // leases are lost, and acquired again by the same process
-						h.loseLeases()
-						h.publish("a", false)
-						time.Sleep(3 * time.Second)
-						f.end()
-					}
-				}
-				h.check(t, func() *engine { return h.start(lanes) })
-			})
-		})
+func (g *generator) publish() {
+	o := op{Do: "publish", N: one(g, 1, 1, 2, 5, 12, 40), Seed: g.Uint64() % 1_000_000_000, Mode: "committed"}
+	switch g.IntN(10) {
+	case 0:
+		o.Mode = "rolled-back"
+	case 1:
+		o.Mode = "savepoint"
+	case 2:
+		o.Mode, o.For = "held", g.span(4*time.Second)
 	}
+	g.add(o)
+}
+
+// fail adds a fault.
+func (g *generator) fail() {
+	node := g.node()
+	switch g.IntN(10) {
+	case 0, 1, 2:
+		g.add(op{Do: "answers", Sink: one(g, g.sinks...), Mode: one(g, append([]string{"ok", "ok"}, answerModes...)...)})
+	case 3, 4, 5:
+		g.add(op{Do: "fault", Node: node, Mode: one(g, faultPlaces...) + "-" + one(g, faultModes...), N: 1 + g.IntN(12), For: g.span(10 * time.Second)})
+		if g.IntN(3) == 0 {
+			g.add(op{Do: "wait", For: g.span(3 * time.Second)}, g.start(node))
+		}
+	case 6:
+		g.add(op{Do: "kill", Node: node})
+		if g.IntN(2) == 0 {
+			g.add(op{Do: "wait", For: g.span(20 * time.Second)})
+		}
+		g.add(g.start(node))
+	case 7:
+		g.add(op{Do: "pause", Node: node, For: g.span(40 * time.Second)})
+	case 8:
+		lasts := g.span(one(g, 2*time.Second, 30*time.Second))
+		g.add(one(g, op{Do: "slow", For: lasts, N: 1 + g.IntN(300)}, op{Do: "away", For: lasts, Mode: one(g, "refused", "silent")}))
+	case 9:
+		g.add(op{Do: "clock", For: g.span(2*mostAhead) - mostAhead})
+	}
+}
+
+// act adds something that a person does.
+func (g *generator) act() {
+	o := op{Do: one(g, peopleActions...), Seed: g.Uint64() % 1000}
+	if o.Do != "reroute" && o.Do != "cancel" {
+		o.Sink = one(g, g.sinks...)
+	}
+	if o.Do == "discard" {
+		o.Mode = one(g, "dead", "any")
+	}
+	g.add(o)
+}
+
+// stay adds a fault of one part that stays, while all others heal and everything else is delivered.
+func (g *generator) stay() {
+	switch g.IntN(4) {
+	case 0:
+		g.add(op{Do: "stay", Mode: one(g, "stopped", "killed"), Node: g.node()})
+	case 1:
+		if slices.Contains(g.sinks, "addressed") {
+			g.add(op{Do: "stay", Sink: "addressed", Mode: "destination"})
+			return
+		}
+		fallthrough
+	default:
+		g.add(op{Do: "stay", Sink: one(g, g.sinks...), Mode: one(g, "unavailable", "hanging", "errors", "throttled", "permanent")})
+	}
+}
+
+// patterns are those of routes. Type "w" has none at first.
+var patterns = []string{"x", "y", "z.*"}
+
+// anyRoutes returns routes of all patterns, each to some of the sinks. A pattern of routes that change may have none.
+func (g *generator) anyRoutes() string {
+	var all []string
+	for _, pattern := range patterns {
+		var to []string
+		for _, sink := range g.sinks {
+			if g.IntN(3) > 0 {
+				to = append(to, sink)
+			}
+		}
+		if len(to) == 0 && !(g.routed && g.IntN(2) == 0) {
+			to = []string{one(g, g.sinks...)}
+		}
+		if len(to) > 0 {
+			all = append(all, pattern+":"+strings.Join(to, "+"))
+		}
+	}
+	if g.routed && g.IntN(3) == 0 {
+		all = append(all, "w:"+one(g, g.sinks...))
+	}
+	if len(all) == 0 {
+		all = []string{"x:" + g.sinks[0]}
+	}
+	return strings.Join(all, ",")
 }

@@ -3,8 +3,6 @@ package forwarder_test
 import (
 	"cmp"
 	"context"
-	"database/sql"
-	"database/sql/driver"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -15,7 +13,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -26,7 +23,6 @@ import (
 	"github.com/waybill-go/waybill/benchmarks/plot"
 	"github.com/waybill-go/waybill/benchmarks/result"
 	"github.com/waybill-go/waybill/framework/forwarder"
-	"github.com/waybill-go/waybill/framework/internal/outboxtest"
 	"github.com/waybill-go/waybill/framework/notification"
 	"github.com/waybill-go/waybill/framework/route"
 	"github.com/waybill-go/waybill/framework/store"
@@ -98,104 +94,6 @@ func number(values ...float64) (texts []string) {
 	return texts
 }
 
-// virtual opens connections of SQLite whose clock is that of the bubble. It counts statements by what
-// they are about, and can fail all at once, as if the process was killed.
-type virtual struct {
-	dsn    string
-	driver driver.Driver
-	dead   atomic.Bool
-
-	mu     sync.Mutex
-	counts map[string]int
-}
-
-var errKilled = errors.New("killed")
-
-func (v *virtual) Driver() driver.Driver { return v.driver }
-
-func (v *virtual) Connect(context.Context) (driver.Conn, error) {
-	if v.dead.Load() {
-		return nil, errKilled
-	}
-	conn, err := v.driver.Open(v.dsn)
-	if err != nil {
-		return nil, err
-	}
-	return virtualConn{conn.(connection), v}, nil
-}
-
-// connection is what the driver's connections implement.
-type connection interface {
-	driver.Conn
-	driver.ConnBeginTx
-	driver.ConnPrepareContext
-	driver.ExecerContext
-	driver.QueryerContext
-}
-
-type virtualConn struct {
-	connection
-	of *virtual
-}
-
-// text counts a statement, and replaces the time of SQLite, which is outside of the bubble.
-func (c virtualConn) text(query string) (string, error) {
-	if c.of.dead.Load() {
-		return "", errKilled
-	}
-	c.of.mu.Lock()
-	defer c.of.mu.Unlock()
-	c.of.counts[about(query)]++
-	return strings.ReplaceAll(query, "'now'", "'"+time.Now().UTC().Format("2006-01-02 15:04:05.000")+"'"), nil
-}
-
-// about says what a statement of an idle forwarder is about.
-func about(query string) string {
-	reads := strings.HasPrefix(strings.TrimSpace(query), "SELECT") || strings.HasPrefix(strings.TrimSpace(query), "WITH")
-	switch members, cursors := strings.Contains(query, "outbox_forwarders"), strings.Contains(query, "outbox_cursors"); {
-	case strings.Contains(query, "outbox_parked"):
-		return "parked"
-	case reads && (members || cursors):
-		return "leases"
-	case members:
-		return "heartbeats"
-	case cursors:
-		return "renewals"
-	}
-	return "log"
-}
-
-func (c virtualConn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
-	query, err := c.text(query)
-	if err != nil {
-		return nil, err
-	}
-	return c.connection.ExecContext(ctx, query, args)
-}
-
-func (c virtualConn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
-	query, err := c.text(query)
-	if err != nil {
-		return nil, err
-	}
-	return c.connection.QueryContext(ctx, query, args)
-}
-
-func (c virtualConn) PrepareContext(ctx context.Context, query string) (driver.Stmt, error) {
-	query, err := c.text(query)
-	if err != nil {
-		return nil, err
-	}
-	return c.connection.PrepareContext(ctx, query)
-}
-
-func (c virtualConn) BeginTx(ctx context.Context, options driver.TxOptions) (driver.Tx, error) {
-	if c.of.dead.Load() {
-		return nil, errKilled
-	}
-	return c.connection.BeginTx(ctx, options)
-}
-
 // process is a forwarder with a handle of its database that it shares with no other.
 type process struct {
 	*engine
@@ -204,14 +102,12 @@ type process struct {
 
 // inFleet runs a test in a bubble with an empty outbox. open starts a further process, with a name.
 func inFleet(t *testing.T, test func(t *testing.T, o *outbox, open func(name string, sinks map[string]forwarder.Sink, adjust func(*forwarder.Config)) *process)) {
-	path := outboxtest.File(t)
+	file, err := newVirtualFile(filepath.Join(t.TempDir(), "outbox.db"))
+	require.NoError(t, err)
 	synctest.Test(t, func(t *testing.T) {
-		plain, err := sqlite.OpenDB(path)
-		require.NoError(t, err)
-		defer func() { require.NoError(t, plain.Close()) }()
 		share := func() (*outbox, *virtual) {
-			v := &virtual{dsn: "file:" + path + "?_busy_timeout=10000&_txlock=immediate&_synchronous=OFF", driver: plain.Driver(), counts: make(map[string]int)}
-			db := sql.OpenDB(v)
+			v := &virtual{}
+			db := file.open(v)
 			t.Cleanup(func() { require.NoError(t, db.Close()) })
 			s, err := sqlite.Open(t.Context(), db, sqlite.Config{})
 			require.NoError(t, err)

@@ -2,10 +2,7 @@ package forwarder_test
 
 import (
 	"context"
-	"fmt"
-	"math/rand/v2"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -307,100 +304,5 @@ func settle(all ...*engine) {
 			f.Wake()
 		}
 		pass(10 * time.Second)
-	}
-}
-
-// Whatever routes come and go, by reloads, restarts and crashes, each notification is delivered by a
-// sink or parked, and only a crash repeats something.
-func TestRandomChangesOfRoutesLeaveNothingToNobody(t *testing.T) {
-	onEachStoreIfLong(t, func(t *testing.T, o *outbox) {
-		for seed := range uint64(2) {
-			changeRoutesAtRandom(t, o, rand.New(rand.NewPCG(seed, 1)), fmt.Sprint(seed, "-"))
-		}
-	})
-}
-
-func changeRoutesAtRandom(t *testing.T, o *outbox, random *rand.Rand, prefix string) {
-	var mu sync.Mutex
-	got := make(map[string]int)
-	sinkOf := func() *script {
-		return &script{answer: func(ctx context.Context, d *notification.Delivery) error {
-			err := takesTime(ctx, time.Duration(rand.IntN(3))*10*time.Millisecond)
-			if err == nil {
-				mu.Lock()
-				got[d.ID]++
-				mu.Unlock()
-			}
-			return err
-		}}
-	}
-	to := map[string]forwarder.Sink{"a": {Sink: sinkOf()}, "b": {Sink: sinkOf()}}
-	any := func() route.Routes {
-		routes := route.Routes{"never": route.To("a")}
-		for _, typ := range []string{"x", "y", "z.*"} {
-			switch random.IntN(4) {
-			case 0:
-				routes[typ] = route.To("a")
-			case 1:
-				routes[typ] = route.To("b")
-			case 2:
-				routes[typ] = route.To("a", "b")
-			}
-		}
-		return routes
-	}
-	routes := any()
-	f := o.start(to, routes)
-	f.flush()
-	var all []string
-	for i := range 15 {
-		for j := range random.IntN(20) {
-			id := fmt.Sprintf("%s%02d-%02d", prefix, i, j)
-			all = append(all, id)
-			typ := []string{"x", "y", "z.1"}[random.IntN(3)]
-			o.append(typ, []string{"", "k"}[random.IntN(2)], id)
-		}
-		f.Wake()
-		time.Sleep(time.Duration(random.IntN(60)) * time.Millisecond)
-		routes = any()
-		switch random.IntN(4) {
-		case 0:
-			f.end()
-			f = o.start(to, routes)
-		case 1:
-			sink := []string{"a", "b", "_unrouted"}[random.IntN(3)]
-			o.exec(fmt.Sprintf(`UPDATE outbox_cursors SET paused = NOT paused WHERE sink = '%s'`, sink))
-			fallthrough
-		default:
-			require.NoError(t, f.Reload(t.Context(), to, routes))
-		}
-		if random.IntN(2) == 0 {
-			f.flush()
-		}
-	}
-	f.flush() // what a reload does after it has returned locks several cursors
-	o.exec(`UPDATE outbox_cursors SET paused = false WHERE paused`)
-	time.Sleep(2 * time.Hour)
-	f.flush()
-	parked, unrouted := make(map[string]int), make(map[string]bool)
-	rows, err := o.store.FindParked(t.Context(), store.ParkedFilter{}, store.ParkedPlace{}, 10_000)
-	require.NoError(t, err)
-	for _, p := range rows {
-		parked[p.Envelope.ID]++
-		unrouted[p.Envelope.ID] = unrouted[p.Envelope.ID] || p.Sink == store.SinkUnrouted
-	}
-	for _, id := range all {
-		require.NotZero(t, got[id]+parked[id], "%s is nobody's", id)
-		require.False(t, got[id] > 0 && unrouted[id], "%s is delivered, and parked as unrouted", id)
-	}
-	everything := route.Routes{"*": route.To("a")}
-	require.NoError(t, f.Reload(t.Context(), to, everything))
-	f.flush()
-	o.reroute(everything)
-	pass(2 * time.Hour)
-	f.end()
-	for _, id := range all {
-		require.NotZero(t, got[id], "%s is delivered", id)
-		require.LessOrEqual(t, got[id], 2, "%s: once for each sink", id)
 	}
 }
