@@ -175,7 +175,7 @@ func (s *stage) await(what string, condition func() bool) {
 	}
 }
 
-// answersThatAreLost are the failpoints of a program before a kill, if it can fail: a commit fails, or nobody hears that it
+// answersThatAreLost are the failpoints of a program before a kill, if it can fail: a commit fails, or no one hears that it
 // has succeeded.
 func (s *stage) answersThatAreLost(c *actor) (end func()) {
 	var files []string

@@ -337,7 +337,7 @@ func TestProblemsHaveTheSameKindWhateverTheyAreAbout(t *testing.T) {
 	t.Parallel()
 	lost := `in the end 15-4 (z.1, key "a") is neither delivered to bank nor parked`
 	require.True(t, isSameKind([]string{`while stay sink=loose mode=hanging: 7-28iii... (y, key "") is neither delivered to loose nor parked`}, []string{lost}))
-	require.False(t, isSameKind([]string{`in the end 15-4 (w, key "") is nobody's`, `15-4 (w, key "") is blocked for bank`}, []string{lost}))
+	require.False(t, isSameKind([]string{`in the end 15-4 (w, key "") is no one's`, `15-4 (w, key "") is blocked for bank`}, []string{lost}))
 }
 
 func TestAHistoryIsReadAsItIsWritten(t *testing.T) {

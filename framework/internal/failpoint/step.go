@@ -1,6 +1,6 @@
 // Package failpoint lets tests make durable steps fail. A durable step is a transaction or a statement after which
 // the database, or a destination, has changed for good. A process that dies before it has done nothing; after it,
-// everything, although nobody may have heard so.
+// everything, although no one may have heard so.
 //
 // A program that is built with the tag failpoint looks before and after each step for a file in the folder that
 // [Variable] names; see [Step.Do]. Without the tag a step costs nothing.
