@@ -50,7 +50,7 @@ const (
 // Of what is missing, this is in no one's hands.
 const (
 	isLost     = "is neither delivered to %s nor parked"
-	isNobodies = "is nobody's"
+	isNobodies = "is no one's"
 )
 
 // mayComeLate reports whether what is missing is in someone's hands.
