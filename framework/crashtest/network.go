@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"time"
 
 	"github.com/waybill-go/waybill/framework/internal/pace"
@@ -24,10 +25,19 @@ const lateness = 150 * time.Millisecond
 // link is a network link between a forwarder and the database or the sink.
 type link struct{ *postgrestest.Proxy }
 
+// loopback returns a random address of this machine, so that no other run takes the port of a link while it is cut. Only
+// Linux has more than one.
+func loopback() string {
+	if runtime.GOOS != "linux" {
+		return "127.0.0.1"
+	}
+	return fmt.Sprintf("127.%d.%d.%d", rand.IntN(256), rand.IntN(256), 1+rand.IntN(254))
+}
+
 // newLink returns a link to the server of a URL.
 func newLink(url string) (*link, error) {
 	for range portTries {
-		proxy, err := postgrestest.NewProxy(fmt.Sprintf("127.0.0.1:%d", firstPort+rand.IntN(lastPort-firstPort)), url)
+		proxy, err := postgrestest.NewProxy(fmt.Sprintf("%s:%d", loopback(), firstPort+rand.IntN(lastPort-firstPort)), url)
 		if err == nil {
 			return &link{proxy}, nil
 		}
