@@ -52,6 +52,10 @@ one sig Row {
 var sig Released in Acquire {}
 one sig Clock { var now: one Time }
 
+// What happens in a step, and to what.
+enum Event { Tick, SetBack, Ask, Give, Get, GiveUp, Judge, Begin, End, Save, Write, Hear, Release, Nothing }
+one sig Step { var event: one Event, var who: lone Forwarder, var lease: lone Acquire, var checkpoint: lone Checkpoint }
+
 pred init {
 	Clock.now = first
 	Forwarder.wall = first and Forwarder.mono = first
@@ -60,30 +64,16 @@ pred init {
 	no owner and no at and no ends and no newest and no Released
 }
 
-// ---- what an event leaves as it is -------------------------------------------------------------------------
-
-pred clocksStay { now' = now and wall' = wall and mono' = mono }
-pred leaseStays { holds' = holds and untilWall' = untilWall and untilMono' = untilMono }
-pred deliveriesStay { flight' = flight and Judged' = Judged }
-pred processesStay { waits' = waits and leaseStays and deliveriesStay }
-pred requestsStay { askedWall' = askedWall and askedMono' = askedMono and Sent' = Sent and Again' = Again }
-pred rowStays { owner' = owner and at' = at and ends' = ends and newest' = newest and Released' = Released and epoch' = epoch and Written' = Written }
-pred answersStay { Answered' = Answered }
-
 // ---- clocks ------------------------------------------------------------------------------------------------
 
 // Time passes everywhere, except for the monotonic clocks of machines that are suspended.
 pred tick {
-	some Clock.now.next
-	now' = Clock->Clock.now.next
+	some Clock.now.next and now' = Clock->Clock.now.next
 	all f: Forwarder | f.wall' = f.wall.next and some f.wall' and (f.mono' = f.mono or f.mono' = f.mono.next)
-	processesStay and requestsStay and rowStays and answersStay
 }
 
 pred setBack[f: Forwarder] {
-	f.wall' in prevs[f.wall]
-	now' = now and mono' = mono and (all g: Forwarder - f | g.wall' = g.wall)
-	processesStay and requestsStay and rowStays and answersStay
+	some f and f.wall' in prevs[f.wall] and wall' = wall ++ f->f.wall'
 }
 
 pred oneClockIsRight { all f: Forwarder | f.wall = Clock.now or f.mono = Clock.now }
@@ -91,6 +81,7 @@ pred oneClockIsRight { all f: Forwarder | f.wall = Clock.now or f.mono = Clock.n
 // ---- leases ------------------------------------------------------------------------------------------------
 
 pred send[r: Request] {
+	some r
 	Sent' = Sent + r
 	askedWall' = askedWall ++ r->r.by.wall
 	askedMono' = askedMono ++ r->r.by.mono
@@ -99,47 +90,38 @@ pred send[r: Request] {
 pred ask[a: Acquire] {
 	a not in Sent and prevs[a] in Sent and no a.by.(holds + waits)
 	kept[WaitForOwnFlight] => no a.by.flight
-	send[a] and Again' = Again
-	waits' = waits + a.by->a and leaseStays and deliveriesStay
-	clocksStay and rowStays and answersStay
+	send[a]
+	waits' = waits + a.by->a
 }
 
 // The database gives a lease. It sees each request once.
 pred give[a: Acquire] {
-	a in Sent and no a.epoch
+	some a and a in Sent and no a.epoch
 	no Row.owner or Row.owner = a.by or lte[Row.ends, Clock.now] or not kept[TakeOnlyWhatEnded]
 	some over[Clock.now]
 	(not kept[EpochRises] and Row.owner = a.by) => epoch' = epoch + a->Row.at else epoch' = epoch + a->a
 	owner' = Row->a.by and at' = Row->a.epoch' and ends' = Row->over[Clock.now] and newest' = Row->a
-	Released' = Released and Written' = Written
 	Answered' = Answered + a
-	clocksStay and processesStay and requestsStay
 }
 
 pred get[a: Acquire] {
-	a in Answered and a.by.waits = a
+	some a and a in Answered and a.by.waits = a
 	Answered' = Answered - a
 	waits' = waits - a.by->a
 	holds' = holds + a.by->a
 	kept[RightFromRequest]
 		=> untilWall' = untilWall + a.by->over[a.askedWall] and untilMono' = untilMono + a.by->over[a.askedMono]
 		else untilWall' = untilWall + a.by->over[a.by.wall] and untilMono' = untilMono + a.by->over[a.by.mono]
-	deliveriesStay
-	clocksStay and requestsStay and rowStays
 }
 
 pred holdsNothing[f: Forwarder] {
 	waits' = waits - f->Acquire and holds' = holds - f->Acquire
 	untilWall' = untilWall - f->Time and untilMono' = untilMono - f->Time
-	Judged' = Judged - f and flight' = flight
+	Judged' = Judged - f
 }
 
 // A forwarder does not wait for an answer any more, or does not work on the lane any more.
-pred giveUp[f: Forwarder] {
-	some f.(waits + holds)
-	holdsNothing[f]
-	clocksStay and requestsStay and rowStays and answersStay
-}
+pred giveUp[f: Forwarder] { some f.(waits + holds) and holdsNothing[f] }
 
 pred valid[f: Forwarder] {
 	some f.holds
@@ -149,59 +131,42 @@ pred valid[f: Forwarder] {
 // ---- deliveries --------------------------------------------------------------------------------------------
 
 // A worker looks at the clock, and may then have to wait for the lock. What it sees counts only without the rule.
-pred judge[f: Forwarder] {
-	not kept[ClockUnderTheLock] and valid[f]
-	Judged' = Judged + f
-	waits' = waits and leaseStays and flight' = flight
-	clocksStay and requestsStay and rowStays and answersStay
-}
+pred judge[f: Forwarder] { not kept[ClockUnderTheLock] and valid[f] and Judged' = Judged + f }
 
 pred begin[f: Forwarder] {
-	kept[ClockUnderTheLock] => valid[f] else f in Judged
-	f.holds not in f.flight // a key has one head
+	kept[ClockUnderTheLock] => valid[f] else some f & Judged
+	no f.holds & f.flight // a key has one head
 	flight' = flight + f->f.holds
 	Judged' = Judged - f
-	waits' = waits and leaseStays
-	clocksStay and requestsStay and rowStays and answersStay
 }
 
-pred end[f: Forwarder, a: Acquire] {
-	a in f.flight
-	flight' = flight - f->a and Judged' = Judged
-	waits' = waits and leaseStays
-	clocksStay and requestsStay and rowStays and answersStay
-}
+pred end[f: Forwarder, a: Acquire] { some f->a & flight and flight' = flight - f->a }
 
 // ---- checkpoints -------------------------------------------------------------------------------------------
 
 pred save[c: Checkpoint] {
 	c.by.holds = c.under
 	send[c]
-	c in Sent => Again' = Again + c else Again' = Again
+	Again' = Again + (c & Sent)
 	Answered' = Answered - c // the client has closed the connection
-	clocksStay and processesStay and rowStays
 }
 
 // The database writes a checkpoint once, but may see each copy of it. Only the first renews the lease.
 pred write[c: Checkpoint] {
-	c in Sent
+	some c & Sent
 	kept[EpochFence] => Row.owner = c.by and Row.at = c.under.epoch
 	some over[Clock.now]
 	c in Written => ends' = ends else ends' = Row->over[Clock.now]
 	Written' = Written + c
-	owner' = owner and at' = at and newest' = newest and Released' = Released and epoch' = epoch
 	Answered' = Answered + c
-	clocksStay and processesStay and requestsStay
 }
 
 pred hear[c: Checkpoint] {
-	c in Answered and c.by.holds = c.under
+	some c & Answered and c.by.holds = c.under
 	Answered' = Answered - c
 	(c in Again and kept[RepeatIsNoRenewal])
 		=> untilWall' = untilWall and untilMono' = untilMono
 		else untilWall' = untilWall ++ c.by->over[c.askedWall] and untilMono' = untilMono ++ c.by->over[c.askedMono]
-	waits' = waits and holds' = holds and deliveriesStay
-	clocksStay and requestsStay and rowStays
 }
 
 // ---- release -----------------------------------------------------------------------------------------------
@@ -213,36 +178,59 @@ pred release[f: Forwarder] {
 	(Row.owner = f and Row.at = f.holds.epoch)
 		=> no owner' and no ends' and Released' = Released + f.holds
 		else owner' = owner and ends' = ends and Released' = Released
-	at' = at and newest' = newest and epoch' = epoch and Written' = Written
 	holdsNothing[f]
-	clocksStay and requestsStay and answersStay
 }
 
-pred nothing { clocksStay and processesStay and requestsStay and rowStays and answersStay }
-
-fact events {
-	init
-	always oneClockIsRight
-	always {
-		nothing or tick
-		or (some f: Forwarder | setBack[f] or giveUp[f] or judge[f] or begin[f] or release[f])
-		or (some f: Forwarder, a: Acquire | end[f, a])
-		or (some a: Acquire | ask[a] or give[a] or get[a])
-		or (some c: Checkpoint | save[c] or write[c] or hear[c])
+// Each event, and what changes only by which events.
+pred step {
+	let e = Step.event, f = Step.who, a = Step.lease, c = Step.checkpoint {
+		some f iff e in SetBack + GiveUp + Judge + Begin + End + Release
+		some a iff e in Ask + Give + Get + End
+		some c iff e in Save + Write + Hear
+		e = Tick => tick
+		e = SetBack => setBack[f]
+		e = Ask => ask[a]
+		e = Give => give[a]
+		e = Get => get[a]
+		e = GiveUp => giveUp[f]
+		e = Judge => judge[f]
+		e = Begin => begin[f]
+		e = End => end[f, a]
+		e = Save => save[c]
+		e = Write => write[c]
+		e = Hear => hear[c]
+		e = Release => release[f]
+		e != Tick => now' = now and mono' = mono
+		e not in Tick + SetBack => wall' = wall
+		e not in Ask + Save => askedWall' = askedWall and askedMono' = askedMono and Sent' = Sent
+		e != Save => Again' = Again
+		e not in Give + Get + Save + Write + Hear => Answered' = Answered
+		e not in Ask + Get + GiveUp + Release => waits' = waits
+		e not in Get + GiveUp + Release => holds' = holds
+		e not in Get + GiveUp + Release + Hear => untilWall' = untilWall and untilMono' = untilMono
+		e not in GiveUp + Release + Judge + Begin => Judged' = Judged
+		e not in Begin + End => flight' = flight
+		e != Give => epoch' = epoch and at' = at and newest' = newest
+		e not in Give + Release => owner' = owner
+		e not in Give + Release + Write => ends' = ends
+		e != Write => Written' = Written
+		e != Release => Released' = Released
 	}
 }
+
+fact events { init and always (oneClockIsRight and step) }
 
 // ---- what must hold ----------------------------------------------------------------------------------------
 
 // No delivery begins once another forwarder has got the lane. The lease may be an older one of the same forwarder:
 // a request that comes late replaces it.
-pred noDeliveryBeginsWithoutARight { always all f: Forwarder | some f.(flight' - flight) => Row.newest.by = f }
+pred noDeliveryBeginsWithoutARight { always (Step.event = Begin => Row.newest.by = Step.who) }
 
 // A process has one delivery of a key in flight.
 pred oneOfAKeyIsInFlight { always all f: Forwarder | lone f.flight }
 
 // A checkpoint is written only under the newest lease.
-pred nothingIsWrittenUnderAnOldLease { always all c: Checkpoint | c in Written' - Written => c.under = Row.newest }
+pred nothingIsWrittenUnderAnOldLease { always (Step.event = Write => Step.checkpoint.under = Row.newest) }
 
 // Nothing of a lease that was released is in flight.
 pred nothingOfAReleasedLaneIsInFlight { always no Released & Forwarder.flight }
@@ -277,11 +265,11 @@ run withoutDrainBeforeRelease { Left.out = DrainBeforeRelease and not nothingOfA
 
 // ---- what can happen ---------------------------------------------------------------------------------------
 
-run aDeliveryIsMadeAndWritten { no Left.out and eventually (some f: Forwarder | begin[f] and after eventually some Written) }
+run aDeliveryIsMadeAndWritten { no Left.out and eventually (Step.event = End and eventually Step.event = Write) }
 	for 2 but 4 Time, 3 Acquire, 1 Checkpoint, 10..10 steps expect 1
 run aLeaseThatEndedIsTakenByAnother {
-	no Left.out and some disj f, g: Forwarder | eventually (begin[f] and eventually begin[g])
+	no Left.out and some disj f, g: Forwarder | eventually (Step.event = Begin and Step.who = f and eventually (Step.event = Begin and Step.who = g))
 } for 2 but 4 Time, 3 Acquire, 1 Checkpoint, 12..12 steps expect 1
 run aLeaseIsReleasedAndTakenAtOnce {
-	no Left.out and Clock.now = first and (some disj f, g: Forwarder | eventually (release[f] and some Released' and eventually (begin[g] and Clock.now = first)))
+	no Left.out and some disj f, g: Forwarder | eventually (Step.event = Release and some Released' and eventually (Step.event = Begin and Step.who = g and Clock.now = first))
 } for 2 but 4 Time, 3 Acquire, 1 Checkpoint, 10..10 steps expect 1
