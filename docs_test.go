@@ -153,6 +153,39 @@ func TestEachInvariantNamesAnExistingTest(t *testing.T) {
 	require.Greater(t, found, 50)
 }
 
+var (
+	// ruled matches the list of rules of a file of the model, and leftOut a command that leaves one out.
+	ruled   = regexp.MustCompile(`(?s)\none sig ([\w,\s]+?) extends Rule`)
+	leftOut = regexp.MustCompile(`(?m)^run without(\w+) \{ Left\.out = (\w+) and `)
+	// leftOutRow is a row of the tables of these rules.
+	leftOutRow = regexp.MustCompile("(?m)^\\| `(\\w+)` \\| [^|]+ \\| \\[[^\\]|]+\\]\\([^)|]+\\) \\|$")
+)
+
+func TestThePageOfTheModelListsTheRulesThatItLeavesOut(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob("docs/internals/model/*.als")
+	require.NoError(t, err)
+	page := read(t, "docs/internals/model.md")
+	var all []string
+	for _, file := range files {
+		require.Contains(t, page, "](model/"+filepath.Base(file)+")")
+		text := read(t, file)
+		rules := regexp.MustCompile(`\w+`).FindAllString(ruled.FindStringSubmatch(text)[1], -1)
+		var without []string
+		for _, match := range leftOut.FindAllStringSubmatch(text, -1) {
+			require.Equal(t, match[1], match[2], file)
+			without = append(without, match[1])
+		}
+		require.ElementsMatch(t, rules, without, "%s: each rule is left out once", file)
+		all = append(all, without...)
+	}
+	var listed []string
+	for _, match := range leftOutRow.FindAllStringSubmatch(page, -1) {
+		listed = append(listed, match[1])
+	}
+	require.ElementsMatch(t, all, listed)
+}
+
 func TestEachExampleHasAReadmeAndIsListed(t *testing.T) {
 	t.Parallel()
 	list := read(t, "examples/README.md")
