@@ -109,6 +109,8 @@ var (
 	invariant = regexp.MustCompile(`(?m)^- \*\*(?:.|\n  )+`)
 	// tested is the name of a test, or of a case of the stores' conformance suite.
 	tested = regexp.MustCompile("`(Test\\w+|[a-z]\\w+)`")
+	// defect is a row of the table of past defects.
+	defect = regexp.MustCompile("(?m)^\\| [^*|][^|]+ \\| `?(\\w*)`? \\|$")
 	// function is the beginning of a test function.
 	function = regexp.MustCompile(`(?m)^func (\w+)\(`)
 )
@@ -139,7 +141,15 @@ func TestEachInvariantNamesAnExistingTest(t *testing.T) {
 			}
 		}
 		for _, section := range strings.Split(text, "\n#")[1:] {
-			if title, body, _ := strings.Cut(section, "\n"); strings.HasSuffix(title, " Invariants") {
+			title, body, _ := strings.Cut(section, "\n")
+			if strings.HasSuffix(title, " Past defects") {
+				rows := defect.FindAllStringSubmatch(body, -1)
+				require.NotEmpty(t, rows)
+				for _, row := range rows {
+					require.True(t, tests[row[1]], "%s: no test of: %s", page, row[0])
+				}
+			}
+			if strings.HasSuffix(title, " Invariants") {
 				for _, item := range invariant.FindAllString(body, -1) {
 					named := slices.ContainsFunc(tested.FindAllStringSubmatch(item, -1), func(match []string) bool {
 						return tests[match[1]] && (cases[match[1]] || strings.HasPrefix(match[1], "Test"))
