@@ -77,7 +77,7 @@ any = $(subst $(space),|,$(strip $(1)))
 timeout := $(shell command -v timeout || command -v gtimeout)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test race test-long test-kafka test-mysql test-brokers test-drivers test-guides test-languages test-dashboard screenshots bench-dashboard test-peers test-deploy crash soak histories mutants lint prose site bench bench-peers bench-kafka bench-guard profile simulate examples generate verify fuzz clean
+.PHONY: help demo test race test-long test-kafka test-mysql test-brokers test-drivers test-guides test-languages test-dashboard screenshots bench-dashboard test-peers test-deploy crash soak histories mutants model lint prose site bench bench-peers bench-kafka bench-guard profile simulate examples generate verify fuzz clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -158,6 +158,9 @@ lint: $(LINT) $(ACTIONLINT) ## Run the linters, which the first run builds
 
 prose: ## Check spelling and style of docs, comments and messages (the first run builds the checker)
 	bash .ci/prose
+
+model: ## Check the model of the engine (needs a JRE); MODEL=large takes hours, MODEL='show FILE COMMAND' shows what is found
+	bash .ci/model $(MODEL)
 
 site: ## Build the documentation site with search in .cache/site (needs Python with venv)
 	bash .ci/build-site

@@ -109,6 +109,8 @@ var (
 	invariant = regexp.MustCompile(`(?m)^- \*\*(?:.|\n  )+`)
 	// tested is the name of a test, or of a case of the stores' conformance suite.
 	tested = regexp.MustCompile("`(Test\\w+|[a-z]\\w+)`")
+	// defect is a row of the table of past defects.
+	defect = regexp.MustCompile("(?m)^\\| [^*|][^|]+ \\| `?(\\w*)`? \\|$")
 	// function is the beginning of a test function.
 	function = regexp.MustCompile(`(?m)^func (\w+)\(`)
 )
@@ -139,7 +141,15 @@ func TestEachInvariantNamesAnExistingTest(t *testing.T) {
 			}
 		}
 		for _, section := range strings.Split(text, "\n#")[1:] {
-			if title, body, _ := strings.Cut(section, "\n"); strings.HasSuffix(title, " Invariants") {
+			title, body, _ := strings.Cut(section, "\n")
+			if strings.HasSuffix(title, " Past defects") {
+				rows := defect.FindAllStringSubmatch(body, -1)
+				require.NotEmpty(t, rows)
+				for _, row := range rows {
+					require.True(t, tests[row[1]], "%s: no test of: %s", page, row[0])
+				}
+			}
+			if strings.HasSuffix(title, " Invariants") {
 				for _, item := range invariant.FindAllString(body, -1) {
 					named := slices.ContainsFunc(tested.FindAllStringSubmatch(item, -1), func(match []string) bool {
 						return tests[match[1]] && (cases[match[1]] || strings.HasPrefix(match[1], "Test"))
@@ -151,6 +161,39 @@ func TestEachInvariantNamesAnExistingTest(t *testing.T) {
 		}
 	}
 	require.Greater(t, found, 50)
+}
+
+var (
+	// ruled matches the list of rules of a file of the model, and leftOut a command that leaves one out.
+	ruled   = regexp.MustCompile(`(?s)\none sig ([\w,\s]+?) extends Rule`)
+	leftOut = regexp.MustCompile(`(?m)^run without(\w+) \{ Left\.out = (\w+) and `)
+	// leftOutRow is a row of the tables of these rules.
+	leftOutRow = regexp.MustCompile("(?m)^\\| `(\\w+)` \\| [^|]+ \\| \\[[^\\]|]+\\]\\([^)|]+\\) \\|$")
+)
+
+func TestThePageOfTheModelListsTheRulesThatItLeavesOut(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob("docs/internals/model/*.als")
+	require.NoError(t, err)
+	page := read(t, "docs/internals/model.md")
+	var all []string
+	for _, file := range files {
+		require.Contains(t, page, "](model/"+filepath.Base(file)+")")
+		text := read(t, file)
+		rules := regexp.MustCompile(`\w+`).FindAllString(ruled.FindStringSubmatch(text)[1], -1)
+		var without []string
+		for _, match := range leftOut.FindAllStringSubmatch(text, -1) {
+			require.Equal(t, match[1], match[2], file)
+			without = append(without, match[1])
+		}
+		require.ElementsMatch(t, rules, without, "%s: each rule is left out once", file)
+		all = append(all, without...)
+	}
+	var listed []string
+	for _, match := range leftOutRow.FindAllStringSubmatch(page, -1) {
+		listed = append(listed, match[1])
+	}
+	require.ElementsMatch(t, all, listed)
 }
 
 func TestEachExampleHasAReadmeAndIsListed(t *testing.T) {
