@@ -213,7 +213,7 @@ func (h *harness) inflict(ctx context.Context, s step) error {
 func (h *harness) reload(f *forwarder) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if err := h.config.Reload(f.Cmd, h.random); err != nil || time.Since(f.process.began) < startTime {
+	if err := h.config.Reload(f.Cmd, h.random); err != nil || time.Since(f.began) < startTime {
 		return err
 	}
 	return f.Process.Signal(syscall.SIGHUP)
