@@ -290,7 +290,7 @@ func (g *generator) anyRoutes() string {
 				to = append(to, sink)
 			}
 		}
-		if len(to) == 0 && !(g.routed && g.IntN(2) == 0) {
+		if len(to) == 0 && (!g.routed || g.IntN(2) > 0) {
 			to = []string{one(g, g.sinks...)}
 		}
 		if len(to) > 0 {

@@ -147,11 +147,15 @@ func (w *world) missing(excused string, last bool) (all []string) {
 }
 
 func (r *row) String() string {
-	id := r.ID
+	return fmt.Sprintf("%s (%.10s, key %.10q)", shortened(r.ID), r.Type, r.Key)
+}
+
+// shortened returns an id, without the end of a long one.
+func shortened(id string) string {
 	if len(id) > 30 {
 		id = id[:20] + "..."
 	}
-	return fmt.Sprintf("%s (%.10s, key %.10q)", id, r.Type, r.Key)
+	return id
 }
 
 // unfinished says why a parked delivery must not stay parked; "" if it may.
@@ -346,7 +350,7 @@ func (w *world) checkBank() {
 	for _, v := range w.bank.committed {
 		times[v.ID]++
 		r := w.byID[v.ID]
-		if r == nil || times[v.ID] > 1 || r.Key == "" || !r.DeliverAt.IsZero() || r.moved || w.wasDead(w.destinations["bank"], w.destinations["bank"].calls[v.ID]) {
+		if r == nil || times[v.ID] > 1 || r.Key == "" || !r.DeliverAt.IsZero() || r.moved || !slices.Contains(w.certain(r.Type), "bank") || w.wasDead(w.destinations["bank"], w.destinations["bank"].calls[v.ID]) {
 			continue
 		}
 		if r.place < last[r.Key] {
@@ -355,7 +359,7 @@ func (w *world) checkBank() {
 		last[r.Key] = max(last[r.Key], r.place)
 	}
 	for id, n := range times {
-		if r := w.byID[id]; r != nil && n > 1+r.replayed["bank"] {
+		if r := w.byID[id]; r != nil && n > 1+r.replayed["bank"] && !r.moved {
 			w.breaks("%s is committed %d times", r, n)
 		}
 	}

@@ -118,9 +118,7 @@ func play(t *testing.T, folder string, h history, logs io.Writer) (result outcom
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, file, h, logs)
 		for _, o := range h {
-			if logs != nil {
-				fmt.Fprintf(logs, "%9.3f --- %s\n", w.now().Seconds(), o)
-			}
+			w.log("--- %s", o)
 			w.do(o)
 		}
 		w.finish()
@@ -171,6 +169,13 @@ func parseRoutes(text string) routing {
 
 // now is how long the history has lasted.
 func (w *world) now() time.Duration { return time.Since(w.began) }
+
+// log writes a line if the history is played with logs.
+func (w *world) log(format string, args ...any) {
+	if w.logs != nil {
+		fmt.Fprintf(w.logs, "%9.3f %s\n", w.now().Seconds(), fmt.Sprintf(format, args...))
+	}
+}
 
 func (w *world) count(what string) {
 	w.mu.Lock()

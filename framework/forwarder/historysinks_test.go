@@ -1,6 +1,7 @@
 package forwarder_test
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -61,7 +62,7 @@ func (d *destination) deliver(ctx context.Context, n *node, v *notification.Deli
 	*calls = append(*calls, c)
 	defer func() {
 		if p := recover(); p != nil {
-			d.end(ctx, c, v, errors.New("panics"))
+			_ = d.end(ctx, c, v, errors.New("panics"))
 			panic(p)
 		}
 		err = d.end(ctx, c, v, err)
@@ -162,6 +163,7 @@ func (d *destination) end(ctx context.Context, c *call, v *notification.Delivery
 	if c.ok {
 		d.world.counts["delivered by "+d.name]++
 	}
+	d.world.log("%s to %s: %s, attempt %d: %v", c.node, d.name, shortened(v.ID), v.Attempt, cmp.Or(err, errors.New("taken")))
 	return err
 }
 
@@ -270,7 +272,9 @@ func (l *ledgerTap) Commit(ctx context.Context, note []byte) error {
 	if l.of.node.port.dead.Load() {
 		return errGone
 	}
-	return l.Ledger.Commit(ctx, note)
+	err := l.Ledger.Commit(ctx, note)
+	l.of.destination.world.log("%s: the bank commits: %v", l.of.node, cmp.Or(err, errors.New("done")))
+	return err
 }
 
 // newHistoryBank returns a bank that answers like a destination, and whose commits fail as often as its deliveries.

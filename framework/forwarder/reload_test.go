@@ -193,6 +193,28 @@ func TestAReloadAppliesRoutesAndSettingsToTheSameSink(t *testing.T) {
 	})
 }
 
+// What was delivered ahead of a row that hangs stays delivered while the sink does not take its type.
+func TestATypeThatIsTakenAwayAndGivenBackIsNotDeliveredAgain(t *testing.T) {
+	onEachStore(t, func(t *testing.T, o *outbox) {
+		s := &script{answer: hangs("stuck")}
+		to := map[string]forwarder.Sink{"sink": {Sink: s}, "other": {Sink: &script{}}}
+		both := route.Routes{"x": route.To("sink", "other"), "y": route.To("sink")}
+		f := o.start(to, both, stopsWithin(time.Second))
+		o.append("y", "", "stuck")
+		f.publish("x", "", "x1", "x2")
+		require.NoError(t, f.Reload(t.Context(), to, route.Routes{"x": route.To("other"), "y": route.To("sink")}))
+		f.flush()
+		f.publish("y", "", "y1")
+		require.NoError(t, f.Reload(t.Context(), to, both))
+		f.flush()
+		s.mended.Store(true)
+		time.Sleep(10 * time.Minute)
+		f.flush()
+		require.Equal(t, map[string]int{"stuck": 1, "x1": 1, "x2": 1, "y1": 1}, s.times())
+		f.end()
+	})
+}
+
 // Reloads neither repeat nor reorder deliveries: each is made once, in order for its key.
 func TestReloadsUnderLoadLoseAndRepeatNothing(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {

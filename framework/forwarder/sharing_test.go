@@ -79,7 +79,7 @@ func (s *sharing) DeliverBatch(ctx context.Context, batch []*notification.Delive
 			results[i].Err = errors.New("not tried: one before it failed")
 			continue
 		}
-		results[i].Receipt, results[i].Err = s.script.Deliver(ctx, d)
+		results[i].Receipt, results[i].Err = s.Deliver(ctx, d)
 		failed[d.Key] = results[i].Err != nil
 		s.note(d, results[i].Err)
 	}

@@ -274,7 +274,10 @@ func (c *Checkpointer) take() error {
 		c.window.Add(r.Page)
 		c.moved = true
 	}
-	c.passed = c.passed || out.Passed
+	if out.Passed && !c.passed {
+		c.window.Passed()
+		c.passed = true
+	}
 	if len(c.queue) == 0 {
 		c.queue, c.taken = out.Settled, out.Settled
 	} else {

@@ -18,7 +18,7 @@ import (
 type Window struct {
 	position store.Position // nil until the first page is added
 	pages    []*Page
-	before   []store.OffsetRange // settled before the lease began; nil once all of them have been read
+	before   []store.OffsetRange // settled before the lease began; nil once the lane has been read beyond them
 }
 
 // Page is a page of the log in a window.
@@ -27,6 +27,9 @@ type Page struct {
 	settled []bool
 	prefix  int // rows[:prefix] are settled and before the position
 	left    int // number of unsettled rows
+	// before are offsets up to the end of the page that were settled before the lease began. Some are in no page: the
+	// sink does not take their types any more, and may again before the position has passed them.
+	before []store.OffsetRange
 	// ranges are the offsets of a page that is completely settled and written.
 	ranges []store.OffsetRange
 }
@@ -62,8 +65,13 @@ func (w *Window) Add(p *Page) {
 // Restart forgets everything and begins another log at a position.
 func (w *Window) Restart(at store.Position) { *w = Window{position: at} }
 
-// Passed records that all offsets settled before the lease began have been read.
-func (w *Window) Passed() { w.before = nil }
+// Passed records that the lane has been read beyond all offsets that were settled before the lease began.
+func (w *Window) Passed() {
+	if n := len(w.pages); n > 0 {
+		w.pages[n-1].before = w.before
+	}
+	w.before = nil
+}
 
 // Settle settles a row of a page. Each row is settled once.
 func (p *Page) Settle(i int) {
@@ -105,15 +113,9 @@ func (w *Window) Position() store.Position {
 }
 
 // Ahead returns the offsets that are settled ahead of the position, ascending.
-func (w *Window) Ahead() []store.OffsetRange { return w.ahead(w.before) }
-
-// AheadRead is Ahead without offsets that were settled before the lease began and have not been
-// read yet.
-func (w *Window) AheadRead() []store.OffsetRange { return w.ahead(nil) }
-
-func (w *Window) ahead(before []store.OffsetRange) []store.OffsetRange {
+func (w *Window) Ahead() []store.OffsetRange {
 	pages, from := w.prefix()
-	ahead := slices.Clone(before)
+	ahead := slices.Clone(w.before)
 	for _, p := range w.pages[pages:] {
 		ahead = p.appendSettled(ahead, from)
 		from = 0
@@ -126,6 +128,7 @@ func (p *Page) appendSettled(to []store.OffsetRange, from int) []store.OffsetRan
 	if p.ranges != nil {
 		return append(to, p.ranges...)
 	}
+	to = append(to, p.before...)
 	for i := from; i < len(p.settled); i++ {
 		if !p.settled[i] {
 			continue

@@ -103,9 +103,32 @@ func TestRangesSettledBeforeAreKeptUntilThePositionPassesThem(t *testing.T) {
 	p.Settle(1)
 	w.Advance()
 	require.Equal(t, store.OffsetRanges(2, 3), w.Ahead())
-	require.Equal(t, store.OffsetRanges(2), w.AheadRead(), "the rows that have been read")
 	w.Passed()
-	require.Equal(t, store.OffsetRanges(2), w.Ahead())
+	require.Equal(t, store.OffsetRanges(2, 3), w.Ahead(), "3 is in no page: the sink does not take its type now")
+	next := l.page(4, 5)
+	w.Add(next)
+	next.Settle(1)
+	w.Advance()
+	require.Equal(t, store.OffsetRanges(2, 3, 5), w.Ahead())
+	p.Settle(0)
+	require.Equal(t, store.OffsetRanges(5), w.Ahead(), "the position has passed them")
+	w.Advance()
+	require.Equal(t, store.OffsetRanges(5), w.Ahead())
+}
+
+func TestRangesSettledBeforeOutliveTheEnvelopesOfTheirPage(t *testing.T) {
+	t.Parallel()
+	var l log
+	w := window.New(store.OffsetRanges(3))
+	stuck, last := l.page(1), l.page(2)
+	w.Add(stuck)
+	w.Add(last)
+	w.Passed()
+	last.Settle(0)
+	w.Advance()
+	require.Equal(t, store.OffsetRanges(2, 3), w.Ahead())
+	stuck.Settle(0)
+	require.Empty(t, w.Ahead())
 }
 
 func TestAnotherLogIsReadFromItsStart(t *testing.T) {
