@@ -127,6 +127,11 @@ func TestADestinationThatIsDownSpendsNoAttemptsAndKeepsItsOrder(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {
 		s := newHosts()
 		s.set("dead", sinks.Unavailable(errors.New("connection refused")))
+		answer, spent := s.answer, atomic.Int64{}
+		s.answer = func(ctx context.Context, d *notification.Delivery) error {
+			spent.Add(int64(d.Attempt - 1))
+			return answer(ctx, d)
+		}
 		o.append("t", "k", numbered("dead-", 50)...)
 		o.one(forwarder.Sink{Sink: s, Retry: forwarder.Retry{MaxAttempts: 1}})
 		pass(3 * time.Hour)
@@ -135,6 +140,7 @@ func TestADestinationThatIsDownSpendsNoAttemptsAndKeepsItsOrder(t *testing.T) {
 		pass(time.Hour)
 		require.Equal(t, numbered("dead-", 50), s.given())
 		require.Empty(t, o.parked())
+		require.Zero(t, spent.Load())
 	})
 }
 

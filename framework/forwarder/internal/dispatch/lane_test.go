@@ -62,6 +62,36 @@ func TestAnEmptyLaneReadsAPageWhateverOthersHaveInMemory(t *testing.T) {
 	require.False(t, empty.Offer(page(4)))
 }
 
+func TestWhatWasDeliveredIsRememberedUntilTheLaneHasCaughtUp(t *testing.T) {
+	t.Parallel()
+	d := idle(t)
+	pages := []store.Page{
+		{Envelopes: []notification.Envelope{{Offset: 1, ID: "first"}}},
+		{Envelopes: []notification.Envelope{{Offset: 2, ID: "second"}}, CaughtUp: true},
+		{Envelopes: []notification.Envelope{{Offset: 3, ID: "third"}}, CaughtUp: true},
+	}
+	before := join(d, 0, 1)
+	for _, page := range pages {
+		before.Add(page)
+		before.delivered(next(t, d), notification.Receipt("of "+page.Envelopes[0].ID))
+	}
+	before.Remember(nil)
+	before.Leave()
+
+	after := join(d, 0, 2)
+	after.Add(pages[0])
+	after.Add(pages[1])
+	out := after.Take(nil)
+	require.Len(t, out.Settled, 2)
+	for i, id := range []string{"first", "second"} {
+		require.True(t, out.Settled[i].Delivered)
+		require.EqualValues(t, "of "+id, out.Settled[i].Receipt)
+	}
+	require.Zero(t, d.queue.Len())
+	after.Add(pages[2])
+	require.Equal(t, "third", next(t, d).ID, "it was not read by then, so this is another row")
+}
+
 // A page may miss a cancellation that was committed while it was read, so its rows that have become due
 // since are checked again.
 func TestRowsThatBecomeDueWhileAPageIsReadAreParked(t *testing.T) {

@@ -325,6 +325,22 @@ func TestParkedItemsLeaveRoomForNewOnes(t *testing.T) {
 	}
 }
 
+func TestItemsThatComeToAHeldGroupWait(t *testing.T) {
+	t.Parallel()
+	q := New[*item]()
+	q.Hold("slow", true)
+	late := &item{number: 1}
+	q.Push(late, "slow", false)
+	_, ok := q.Next(16)
+	require.False(t, ok)
+	q.Push(&item{number: 2}, "other", false)
+	require.Equal(t, 2, pop(t, q, 16).number)
+	_, ok = q.Next(16)
+	require.False(t, ok)
+	q.Hold("slow", false)
+	require.Same(t, late, pop(t, q, 16))
+}
+
 func TestAGroupThatReturnsEachTimeIsNotAlwaysFirst(t *testing.T) {
 	t.Parallel()
 	q := New[*item]()

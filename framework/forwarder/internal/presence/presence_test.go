@@ -10,6 +10,7 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+	"unsafe"
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
@@ -319,6 +320,17 @@ func TestAPromiseEndsByEitherClock(t *testing.T) {
 	require.True(t, expired(now.Add(2*time.Second), now.Add(time.Second)))
 	suspended := now.Add(2 * time.Second).Round(0) // only the wall clock went on
 	require.True(t, expired(suspended, now.Add(time.Second)))
+	back := setBack(now.Add(2*time.Second), 3600)
+	require.Equal(t, 2*time.Second, back.Sub(now), "the monotonic clock")
+	require.True(t, back.Round(0).Before(now.Round(0)))
+	require.True(t, expired(back, now.Add(time.Second)))
+	require.False(t, expired(back, now.Add(3*time.Second)))
+}
+
+// setBack sets only the wall clock of a time back, whose seconds begin at bit 30 of the first word of a time.Time.
+func setBack(t time.Time, seconds uint64) time.Time {
+	*(*uint64)(unsafe.Pointer(&t)) -= seconds << 30
+	return t
 }
 
 func TestALaneWaitsForTheGateAndIsToldWhenItOpens(t *testing.T) {

@@ -168,6 +168,29 @@ func TestALaneThatStartedAgainInAnotherLogJoinsTheFeedAtALaterTarget(t *testing.
 	})
 }
 
+// A page may be short since its rows are large. Where others stand, the feed passes over what the lane has not read.
+func TestALaneJoinsTheFeedAfterTheLastPageAndNotAfterAShortOne(t *testing.T) {
+	t.Parallel()
+	lanetest.Run(t, func(t *testing.T, b *lanetest.Bench) {
+		b.AppendSized("large", 9<<20)
+		b.Append("behind")
+		f := looking(t, b)
+		targets := f.Since(time.Now())
+		look(f)
+		at, _ := targets.Latest()
+		require.Len(t, b.Read(10).Envelopes, 1)
+		end := b.Read(10)
+		require.True(t, end.CaughtUp)
+		require.NotNil(t, f.Join(t.Context(), new(member), store.Filter{Slots: b.Lease.Lane.Slots, Types: notification.AllTypes}, at, end.End))
+		work(t, b, targets, f)
+		time.Sleep(time.Second)
+		b.Append("later")
+		look(f)
+		time.Sleep(time.Second)
+		require.Equal(t, []string{"large", "behind", "later"}, b.Given())
+	})
+}
+
 func TestRowsThatBecameDueAfterTheStateOfAPageAreParked(t *testing.T) {
 	t.Parallel()
 	for _, fed := range []bool{false, true} {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/waybill-go/waybill/framework/forwarder/internal/dispatch"
 	"github.com/waybill-go/waybill/framework/forwarder/internal/lanetest"
 	"github.com/waybill-go/waybill/framework/forwarder/internal/settle"
 	"github.com/waybill-go/waybill/framework/notification"
@@ -141,5 +143,40 @@ func TestAComparisonRequestedDuringAnotherFollowsIt(t *testing.T) {
 		time.Sleep(time.Second)
 		synctest.Wait()
 		require.Equal(t, []string{"", "k9999", "k9999", "", "k9999"}, parts)
+	})
+}
+
+// publishing is a store in whose log a notification of a key is read while the table is asked for the key.
+type publishing struct {
+	*lanetest.Bench
+	once    sync.Once
+	publish func()
+}
+
+func (p *publishing) Followers(ctx context.Context, lane store.Lane, keys []string, halt bool, limit int) ([]store.Parked, int, error) {
+	parked, answered, err := p.Bench.Followers(ctx, lane, keys, halt, limit)
+	p.once.Do(p.publish)
+	return parked, answered, err
+}
+
+// The answer is older than what was parked meanwhile. So the table is asked again after the next checkpoint, and not
+// at the next comparison, half a minute later.
+func TestAKeyOfWhichSomethingIsParkedDuringTheAnswerIsAskedForAgain(t *testing.T) {
+	t.Parallel()
+	lanetest.Run(t, func(t *testing.T, b *lanetest.Bench) {
+		c, l := (*settle.Checkpointer)(nil), (*dispatch.Lane)(nil)
+		s := &publishing{Bench: b, publish: func() {
+			l.Add(store.Page{Envelopes: []notification.Envelope{{Offset: 2, ID: "second", Type: "t", Key: "k", OccurredOn: time.Now()}}})
+		}}
+		require.NoError(t, b.Checkpoint(t.Context(), store.Checkpoint{Lease: b.Lease, TTL: lanetest.TTL,
+			Park: []store.Parked{timed(1, "first", "k", store.StateRetrying, 2)}}))
+		c, l = begin(t, b, func(c *settle.Config) { c.Store = s })
+		require.NoError(t, c.Restore(t.Context()))
+		run(t, c)
+		time.Sleep(3 * time.Second)
+		require.Equal(t, []string{"first", "second"}, b.Given())
+		time.Sleep(time.Second)
+		synctest.Wait()
+		require.Zero(t, parkedRows(t, b))
 	})
 }

@@ -32,3 +32,23 @@ func TestANoteOfOtherCursorsIsStaleAndSaysWhy(t *testing.T) {
 		})
 	}
 }
+
+func TestANoteNamesWhatItsCheckpointHasNotWritten(t *testing.T) {
+	t.Parallel()
+	noted := func(offset int64) []memory.Noted {
+		return []memory.Noted{memory.NotedOf(store.Ref{Offset: offset, ID: "n"}, memory.Row{FromLog: true})}
+	}
+	const number = 7
+	raw, err := (&memory.Note{Epoch: 27, Of: 2, Number: number, Made: noted(1), Owed: noted(2)}).Encode()
+	require.NoError(t, err)
+	for checkpoint, named := range map[int64]memory.Owed{
+		number - 1: memory.NewOwed(noted(1), noted(2)),
+		number:     memory.NewOwed(noted(2)),
+		number + 1: memory.NewOwed(noted(2)),
+	} {
+		owed, stale, err := settle.Recover(store.Lease{Lane: store.Lanes("bank", 2)[1], Epoch: 28, Checkpoint: checkpoint}, raw)
+		require.NoError(t, err)
+		require.Empty(t, stale)
+		require.Equal(t, named, owed, "the last checkpoint is number %d", checkpoint)
+	}
+}

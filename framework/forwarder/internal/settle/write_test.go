@@ -129,6 +129,42 @@ func TestEachPartOfACheckpointHasTheRangesSettledBefore(t *testing.T) {
 	})
 }
 
+// A part of a checkpoint that a hook has failed leaves the position before what it does not settle.
+func TestAPartOfACheckpointMovesThePositionNoFarther(t *testing.T) {
+	t.Parallel()
+	lanetest.Run(t, func(t *testing.T, b *lanetest.Bench) {
+		const n = 10
+		b.Append(numbered(n)...)
+		settled := 0
+		hooks := policy.Hooks{Delivered: func(_ context.Context, _ *sql.Tx, all []policy.Delivered) error {
+			if len(all) > 3 {
+				return errors.New("too many")
+			}
+			settled += len(all)
+			return nil
+		}}
+		parts := 0
+		c, l := begin(t, b, func(c *settle.Config) { c.Hooks = hooks })
+		l.Add(b.Read(n))
+		require.Len(t, b.Given(), n)
+		b.OnCheckpoint = func(_ context.Context, k store.Checkpoint, next func() error) error {
+			err := next()
+			if err == nil && k.Number > 0 {
+				position, encoding := k.Position.MarshalJSON()
+				assert.NoError(t, encoding)
+				assert.JSONEq(t, fmt.Sprintf(`{"offset": %d}`, settled), string(position))
+				parts++
+			}
+			return err
+		}
+		run(t, c)
+		time.Sleep(5 * time.Second)
+		synctest.Wait()
+		require.Equal(t, n, settled)
+		require.Greater(t, parts, 3)
+	})
+}
+
 func TestASlowRenewalDelaysNothing(t *testing.T) {
 	t.Parallel()
 	lanetest.Run(t, func(t *testing.T, b *lanetest.Bench) {

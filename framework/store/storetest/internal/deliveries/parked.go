@@ -114,10 +114,11 @@ func dueBoundary(t *testing.T, o *kit.Outbox) {
 }
 
 func dueLimit(t *testing.T, o *kit.Outbox) {
-	o.Park(t, kit.Retrying(1, "", kit.After(-3)), kit.Retrying(2, "", kit.After(-2*time.Second)), kit.Retrying(3, "", kit.After(-3*time.Second)))
+	o.Park(t, kit.Retrying(1, "", kit.After(-time.Second)), kit.Retrying(2, "", kit.After(-2*time.Second)), kit.Retrying(3, "", kit.After(-3*time.Second)))
 	for limit, want := range map[int][]int64{1: {3}, 2: {3, 2}, 3: {3, 2, 1}, 4: {3, 2, 1}} {
-		got, _ := o.DueOffsets(t, func(q *store.DueQuery) { q.Limit = limit })
+		got, next := o.DueOffsets(t, func(q *store.DueQuery) { q.Limit = limit })
 		require.Equal(t, want, got)
+		kit.RequireTime(t, map[int]time.Time{1: kit.After(-2 * time.Second), 2: kit.After(-time.Second)}[limit], next)
 	}
 }
 

@@ -18,6 +18,7 @@ var routeFacts = []kit.Fact{
 	{"what a sink had not read and _unrouted had passed is parked when a route is removed", routeRemoved},
 	{"what another sink has, or only skipped, decides whether a row is parked", routeTaken},
 	{"what is scheduled under _unrouted, or read by a sink, goes to the sink that is added", routeMoves},
+	{"a change of many rows leaves none between its parts", routeOfMany},
 	{"when every type has a route, _unrouted keeps nothing", routeAll},
 	{"what is published after a sink was forgotten is unrouted, also what _unrouted has passed", routeForgotten},
 	{"_unrouted waits until sinks of an earlier schema tell what they take", routeUnknown},
@@ -122,6 +123,24 @@ func routeMoves(t *testing.T, o *kit.Outbox) {
 	require.True(t, route(t, o, map[string]notification.TypeFilter{"web": mails}))
 	require.Empty(t, unroutedNow(t, o), "web reads it itself")
 	require.Equal(t, []int64{1, 2}, find(t, o, store.ParkedFilter{Sink: "mail"}))
+}
+
+func routeOfMany(t *testing.T, o *kit.Outbox) {
+	const n = 5_001
+	routed(t, o, orders, notification.TypeFilter{})
+	rows := make([]notification.Envelope, n)
+	for i := range rows {
+		rows[i] = kit.Envelope("mail.sent", "")
+		rows[i].DeliverAt = kit.Later()
+	}
+	o.Publish(t, rows...)
+	o.Pass(t, "mail")
+	require.True(t, route(t, o, map[string]notification.TypeFilter{"mail": both}))
+	counts, _, err := o.CountParked(t.Context(), store.ParkedFilter{})
+	require.NoError(t, err)
+	require.Len(t, counts, 1)
+	require.Equal(t, "mail", counts[0].Sink)
+	require.EqualValues(t, n, counts[0].Count)
 }
 
 func routeAll(t *testing.T, o *kit.Outbox) {
