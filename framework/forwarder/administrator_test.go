@@ -139,6 +139,22 @@ func TestRequeuedDeliveriesAreDeliveredInOrderSoon(t *testing.T) {
 	}
 }
 
+func TestEachOfSeveralActionsIsNoticedSoon(t *testing.T) {
+	onEachStore(t, func(t *testing.T, o *outbox) {
+		p := newOperator(o)
+		s := &script{answer: fails(sinks.Permanent(errors.New("refused")), always)}
+		o.one(forwarder.Sink{Sink: s}, lookEachSecond)
+		o.append("t", "k", "a")
+		oneLook()
+		require.Equal(t, []string{"a"}, s.given())
+		for range 4 {
+			require.Equal(t, 1, p.requeue(store.ParkedFilter{States: []store.State{store.StateDead}}))
+			oneLook()
+			require.Equal(t, []string{"a"}, s.given())
+		}
+	})
+}
+
 // Requeuing while the key was in flight once delayed its followers by half a minute.
 func TestADeliveryRequeuedWhileItsKeyIsInFlightFollowsSoon(t *testing.T) {
 	onEachStore(t, func(t *testing.T, o *outbox) {

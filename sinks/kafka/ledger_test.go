@@ -130,9 +130,13 @@ func TestEachLaneHasItsOwnNotes(t *testing.T) {
 	t.Parallel()
 	cluster := kafkatest.Fake(t)
 	sink := newSink(t, cluster, cluster.CreateTopic(t, 1, nil), exactlyOnce(""))
-	for number, note := range []string{"a", "b"} {
+	var ledgers []sinks.Ledger
+	for number := range 2 {
 		ledger, _ := openLedger(t, sink, sinks.LedgerLane{Number: number, Of: 2})
-		require.NoError(t, ledger.Commit(t.Context(), []byte(note)))
+		ledgers = append(ledgers, ledger)
+	}
+	for number, note := range []string{"a", "b"} {
+		require.NoError(t, ledgers[number].Commit(t.Context(), []byte(note)), "the other lane's ledger does not fence it")
 	}
 	for number, note := range []string{"a", "b"} {
 		_, newest := openLedger(t, sink, sinks.LedgerLane{Number: number, Of: 2})

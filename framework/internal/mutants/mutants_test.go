@@ -47,7 +47,7 @@ func TestTheSuiteOfEachMutantExists(t *testing.T) {
 				tests = append(tests, found[1])
 			}
 		}
-		top, _, _ := strings.Cut(m.suite.tests, "/") // what is behind a slash selects subtests
+		top, _, _ := strings.Cut(m.suite.tests, "/") // what is behind a slash is about a part of a test
 		pattern, err := regexp.Compile(top)
 		require.NoError(t, err, m.name)
 		require.Regexp(t, pattern, strings.Join(tests, "\n"), "%s: Package and Run match no test", m.name)

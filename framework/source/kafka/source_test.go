@@ -274,6 +274,10 @@ func testAReplayGoesBack(t *testing.T, cluster *kafkatest.Cluster) {
 		require.NoError(t, err)
 		return count.Rows == 10
 	}, patience, 20*time.Millisecond)
+	last := records[len(records)-1]
+	only, err := s.CountReplay(t.Context(), store.ReplayQuery{Sink: "events", Types: query.Types, From: fmt.Sprintf("%s/%d@%d", w.topic, last.Partition, last.Offset), UpTo: 20})
+	require.NoError(t, err)
+	assert.EqualValues(t, 1, only.Rows, "a replay from a record begins with it")
 	require.NoError(t, s.Begin(t.Context(), store.Action{ID: "again", Name: "replay", Planned: 10}))
 	result, err := s.Replay(t.Context(), store.ReplayBatch{ReplayQuery: query, Action: "again", Limit: 100})
 	require.NoError(t, err)

@@ -28,6 +28,7 @@ var checkpointFacts = []kit.Fact{
 	{"the next lease continues the numbers", numbersGoOn},
 	{"what InTx writes is committed with it", inTxCommits},
 	{"an error of InTx rolls everything back", inTxRollsBack},
+	{"a transaction that InTx has ended is InTx's fault", inTxSpoils},
 	{"cancelling the context during it rolls everything back", cancelledCheckpoint},
 	{"it takes thousands of rows", largeCheckpoint},
 	{"receipts are archived", receipts},
@@ -196,6 +197,15 @@ func inTxRollsBack(t *testing.T, o *kit.Outbox) {
 
 	c.InTx = nil
 	require.NoError(t, o.Checkpoint(t.Context(), c), "the lease is still held")
+}
+
+func inTxSpoils(t *testing.T, o *kit.Outbox) {
+	lease, page := withParked(t, o)
+	before, calls := o.DumpAll(t), 0
+	c := everything(lease, page, &calls)
+	c.InTx = func(_ context.Context, tx *sql.Tx) error { return tx.Rollback() }
+	require.ErrorIs(t, o.Checkpoint(t.Context(), c), store.ErrSpoiled)
+	require.Equal(t, before, o.DumpAll(t))
 }
 
 func cancelledCheckpoint(t *testing.T, o *kit.Outbox) {
