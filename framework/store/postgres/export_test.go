@@ -53,10 +53,11 @@ func (s *Store) RestoreScan(ctx context.Context) error {
 	return err
 }
 
-// Answers checks in a transaction that the server is the one that a new sink's position came from.
-func (s *Store) Answers(ctx context.Context, tx *sql.Tx, server string) error {
-	return s.answers(ctx, tx, server)
+// StartNow finds where a new sink begins, and returns what the transaction that writes it must check.
+func (s *Store) StartNow(ctx context.Context) (holds func(context.Context, *sql.Tx) error, err error) {
+	at, err := (&dialect{Store: s}).Beginning(ctx, time.Time{})
+	return func(ctx context.Context, tx *sql.Tx) error { return at.Holds(ctx, tx) }, err
 }
 
-// ServerOf returns the identity of the server that a target belongs to.
-func ServerOf(t store.Target) string { return t.(*probe).server }
+// Move makes the store take its server for another one from now on.
+func (s *Store) Move() { s.sql.server = `'another'` }

@@ -115,3 +115,21 @@ func TestAProbeReturnsNoRowsIfThereAreMany(t *testing.T) {
 		require.True(t, all)
 	}
 }
+
+// A look searches the next 1,000 offsets. What is behind them is not missing, only not looked at.
+func TestRowsBehindManyOfOtherTypesAreRead(t *testing.T) {
+	t.Parallel()
+	db := newDB(t)
+	s := openStore(t, db, postgres.Config{})
+	r := caughtUp(t, s, store.Filter{Slots: store.SlotRange{Last: store.Slots - 1}, Types: notification.TypeFilter{Names: []string{"wanted"}}})
+	exec(t, db, `INSERT INTO outbox (id, type, payload) SELECT 'r' || i, CASE WHEN i IN (1, 1500) THEN 'wanted' ELSE 'not' END, '{}' FROM generate_series(1, 1500) i`)
+	target, err := r.Look(t.Context())
+	require.NoError(t, err)
+	var found []string
+	for all := false; !all; {
+		var ids []string
+		ids, all = next(t.Context(), t, r, target)
+		found = append(found, ids...)
+	}
+	require.Equal(t, []string{"r1", "r1500"}, found)
+}

@@ -112,10 +112,12 @@ func TestANewSinkDoesNotStartWhereAnotherServerWas(t *testing.T) {
 	t.Parallel()
 	db := newDB(t)
 	s := openStore(t, db, postgres.Config{})
-	target := probeOf(t, s)
+	holds, err := s.StartNow(t.Context())
+	require.NoError(t, err)
 	tx := begin(t, db)
-	require.NoError(t, s.Answers(t.Context(), tx, postgres.ServerOf(target)))
-	require.ErrorIs(t, s.Answers(t.Context(), tx, "another"), store.ErrServerChanged)
+	require.NoError(t, holds(t.Context(), tx))
+	s.Move()
+	require.ErrorIs(t, holds(t.Context(), tx), store.ErrServerChanged)
 }
 
 func TestSinksThatStartNowBetweenPublishersMissNothing(t *testing.T) {
