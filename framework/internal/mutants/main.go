@@ -17,7 +17,6 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/signal"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -27,18 +26,16 @@ import (
 
 // options are the values of the flags.
 type options struct {
-	root   string        // folder of the module
-	atOnce int           // suites that run at once
-	of     int           // how many mutants are drawn at random; 0: all run
-	seed   uint64        // of the draw; 0: a random one
-	limit  time.Duration // of a suite
-	check  bool          // run the suites on the product itself first
-	renew  bool          // write patches again instead of running anything
+	root         string // folder of the module
+	atOnce       int
+	of           int    // 0: all
+	seed         uint64 // 0: a random one
+	limit        time.Duration
+	check, renew bool
 }
 
 func main() {
-	var o options
-	flag.StringVar(&o.root, "root", ".", "folder of the module")
+	o := options{root: "."}
 	flag.IntVar(&o.atOnce, "at-once", 2, "suites that run at once")
 	flag.IntVar(&o.of, "of", 0, "run that many mutants, drawn at random (default: all)")
 	flag.Uint64Var(&o.seed, "seed", 0, "seed of the draw (default: a random one)")
@@ -55,10 +52,7 @@ func main() {
 }
 
 func run(ctx context.Context, o options, names []string, out io.Writer) error {
-	mutants, err := readAll(o.root)
-	if err == nil {
-		mutants, err = choose(mutants, names)
-	}
+	mutants, err := readAll(o.root, names)
 	if err != nil {
 		return err
 	}
@@ -85,22 +79,6 @@ func run(ctx context.Context, o options, names []string, out io.Writer) error {
 		}
 	}
 	return o.hunt(ctx, mutants, killed, out)
-}
-
-// choose returns the mutants whose whole name one of the regular expressions matches; all if there is none.
-func choose(mutants []mutant, names []string) ([]mutant, error) {
-	if len(names) == 0 {
-		return mutants, nil
-	}
-	pattern, err := regexp.Compile("^(?:" + strings.Join(names, "|") + ")$")
-	if err != nil {
-		return nil, err
-	}
-	chosen := slices.DeleteFunc(mutants, func(m mutant) bool { return !pattern.MatchString(m.name) })
-	if len(chosen) == 0 {
-		return nil, fmt.Errorf("no mutant is called %s", strings.Join(names, " or "))
-	}
-	return chosen, nil
 }
 
 // draw returns n of the mutants, the same ones for the same seed.

@@ -24,22 +24,26 @@ type mutant struct {
 	suite  suite  // should notice it
 }
 
-// readAll reads all patches, in the order of their names.
-func readAll(root string) (mutants []mutant, err error) {
-	root, err = filepath.Abs(root)
-	if err != nil {
+// readAll reads the patches whose whole name one of the regular expressions matches, in the order of their names; all
+// if there is none.
+func readAll(root string, names []string) (mutants []mutant, err error) {
+	pattern, err := regexp.Compile("^(?:" + strings.Join(names, "|") + ")$")
+	root, unknown := filepath.Abs(root)
+	if err = errors.Join(err, unknown); err != nil {
 		return nil, err
 	}
 	files, err := filepath.Glob(filepath.Join(root, "framework/internal/mutants/patches/*.patch"))
-	if err == nil && len(files) == 0 {
-		err = fmt.Errorf("%s has no patches: run this in the folder of the module", root)
-	}
 	for _, file := range files {
 		m, failed := read(file)
 		if failed != nil {
 			err = errors.Join(err, fmt.Errorf("%s: %w", file, failed))
 		}
-		mutants = append(mutants, m)
+		if len(names) == 0 || pattern.MatchString(m.name) {
+			mutants = append(mutants, m)
+		}
+	}
+	if len(mutants) == 0 {
+		err = errors.Join(err, fmt.Errorf("%s has no mutant %s", root, strings.Join(names, " or ")))
 	}
 	return mutants, err
 }
@@ -81,11 +85,11 @@ func (m mutant) plant(ctx context.Context, root, folder string, exact bool) (pla
 	if err != nil {
 		return "", err
 	}
-	args := []string{"apply", m.patch}
-	if !exact {
-		args = []string{"apply", "-C1", m.patch}
+	around := "-C1"
+	if exact {
+		around = "-C3"
 	}
-	if _, err = git(ctx, filepath.Join(folder, "b"), args...); err != nil {
+	if _, err = git(ctx, filepath.Join(folder, "b"), "apply", around, m.patch); err != nil {
 		err = fmt.Errorf("%s does not fit any more, -renew may repair it, otherwise plant it again: %w", m.name, err)
 	}
 	return planted, err
@@ -122,15 +126,11 @@ func (m mutant) run(ctx context.Context, root string, limit time.Duration) (outc
 		return failed, err.Error()
 	}
 	defer os.RemoveAll(folder)
+	planted, err := m.plant(ctx, root, folder, true)
+	original, unknown := filepath.Abs(filepath.Join(root, m.file))
+	text, encoding := json.Marshal(map[string]any{"Replace": map[string]string{original: planted}})
 	overlay := filepath.Join(folder, "overlay.json")
-	original, err := filepath.Abs(filepath.Join(root, m.file))
-	if err == nil {
-		var planted string
-		planted, err = m.plant(ctx, root, folder, true)
-		text, _ := json.Marshal(map[string]any{"Replace": map[string]string{original: planted}}) // of strings: no error
-		err = errors.Join(err, os.WriteFile(overlay, text, 0o600))
-	}
-	if err != nil {
+	if err = errors.Join(err, unknown, encoding, os.WriteFile(overlay, text, 0o600)); err != nil {
 		return failed, err.Error()
 	}
 	return m.suite.run(ctx, root, overlay, limit)

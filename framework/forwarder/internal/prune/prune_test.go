@@ -36,7 +36,8 @@ type outbox struct {
 	renewed           []time.Time
 	looks             []time.Time // when the pruner looked at rows
 	most              int         // largest number of rows in one transaction
-	extended, dropped int         // times
+	ages              map[store.Leftover]time.Duration
+	extended, dropped int // times
 	log               bytes.Buffer
 }
 
@@ -121,8 +122,12 @@ func (o *outbox) Prune(ctx context.Context, p store.Pruning) (pruned store.Prune
 	return pruned, err
 }
 
-func (o *outbox) PruneLeftovers(ctx context.Context, kind store.Leftover, _ time.Duration, limit int) (n int, err error) {
+func (o *outbox) PruneLeftovers(ctx context.Context, kind store.Leftover, age time.Duration, limit int) (n int, err error) {
 	err = o.transaction(ctx, func() error {
+		if o.ages == nil {
+			o.ages = make(map[store.Leftover]time.Duration)
+		}
+		o.ages[kind] = age
 		if kind == store.LeftoverIDs && o.noInbox {
 			return errors.New("permission denied for table outbox_inbox")
 		}
@@ -206,6 +211,9 @@ func TestAPassRemovesAllPrunableRows(t *testing.T) {
 			require.Zero(t, left, kind)
 		}
 		require.LessOrEqual(t, o.most, 5000)
+		require.Equal(t, map[store.Leftover]time.Duration{
+			store.LeftoverReceipts: time.Hour, store.LeftoverIDs: 24 * time.Hour, store.LeftoverCancellations: time.Hour, store.LeftoverClaims: 0,
+		}, o.ages)
 		stop()
 		require.Empty(t, o.owner, "the lease is released")
 		require.Zero(t, o.extended, "the log is not partitioned")
