@@ -212,6 +212,19 @@ func TestRestoredRowsComeOnceAndNotAgainWhenTheirIdsAreReached(t *testing.T) {
 	}
 }
 
+func TestRestoredRowsFarBehindTheEndOfTheLogAreFound(t *testing.T) {
+	t.Parallel()
+	db := newDB(t)
+	s := openStore(t, db, postgres.Config{})
+	restored(t, db, "a", "b")
+	exec(t, db, `SELECT nextval('outbox_offset_seq') FROM generate_series(1, 50000)`)
+	inserter(t, db)("c")
+	ids, at, _ := drain(t, s, nil)
+	require.Equal(t, []string{"a", "b", "c"}, ids)
+	ids, _, _ = drain(t, s, at)
+	require.Empty(t, ids)
+}
+
 // privateServer returns a server that no other test uses, since transactions use up ids.
 func privateServer(t *testing.T) *postgrestest.Server {
 	t.Helper()
