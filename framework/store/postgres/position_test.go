@@ -260,3 +260,21 @@ func TestSnapshotsKnowWhichTransactionsHadEnded(t *testing.T) {
 		require.Error(t, err, broken)
 	}
 }
+
+// A crash undoes ids, and another log has other offsets.
+func TestAWatermarkHoldsInOneLogAndOneLifeOfTheServer(t *testing.T) {
+	t.Parallel()
+	at, err := parseSnapshot("5:9:")
+	require.NoError(t, err)
+	p := &probe{snapshot: at, last: 10, history: history{Log: 1}, server: "a life"}
+	holds := func(change func(w *watermark)) bool {
+		w := watermark{id: 8, bound: 10, history: p.history, server: p.server}
+		change(&w)
+		return w.holds(p)
+	}
+	require.True(t, holds(func(*watermark) {}))
+	require.False(t, holds(func(w *watermark) { w.server = "another life" }))
+	require.False(t, holds(func(w *watermark) { w.history.Log++ }))
+	require.False(t, holds(func(w *watermark) { w.id++ }), "it has not ended")
+	require.False(t, holds(func(w *watermark) { w.bound++ }), "the sequence is below its bound")
+}
