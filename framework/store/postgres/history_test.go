@@ -212,6 +212,34 @@ func TestRestoredRowsComeOnceAndNotAgainWhenTheirIdsAreReached(t *testing.T) {
 	}
 }
 
+// The watermark's bound is above the sequence at first, and below it once the log has grown.
+func TestAWatermarkFromBeforeTheSequenceWasSetBackIsForgotten(t *testing.T) {
+	t.Parallel()
+	db := newDB(t)
+	s := openStore(t, db, postgres.Config{})
+	insert := inserter(t, db)
+	for range 5 {
+		insert("old")
+	}
+	probeOf(t, s)
+	_, err := s.Cut(t.Context(), "sink", 1, "")
+	require.NoError(t, err)
+	_, err = s.Acquire(t.Context(), store.NewLane("sink", 0, 1), "owner", time.Minute)
+	require.NoError(t, err)
+	exec(t, db, `DELETE FROM outbox; SELECT setval('outbox_offset_seq', 1)`)
+	probeOf(t, s)
+	tx := begin(t, db)
+	exec(t, tx, `INSERT INTO outbox (id, type, payload) VALUES ('open', 't', '{}')`)
+	for range 5 {
+		insert("new")
+	}
+	ids, at, _ := drain(t, s, nil)
+	require.Equal(t, []string{"new", "new", "new", "new", "new"}, ids)
+	require.NoError(t, tx.Commit())
+	ids, _, _ = drain(t, s, at)
+	require.Equal(t, []string{"open"}, ids)
+}
+
 func TestRestoredRowsFarBehindTheEndOfTheLogAreFound(t *testing.T) {
 	t.Parallel()
 	db := newDB(t)
