@@ -170,6 +170,11 @@ func TestOutcomesOfCallsBeforeTheBreakerOpenedDoNotCount(t *testing.T) {
 
 	c = circuit(settings.Breaker{})
 	require.True(t, c.Unavailable(begun, errRefused))
+	next = c.Next()
+	require.False(t, c.Delivered(), "the call began before")
+	require.False(t, c.Unavailable(begun, errRefused))
+	require.True(t, c.IsOpen())
+	require.Equal(t, next, c.Next(), "the probe is not postponed")
 	spent, opened = c.Failed(begun, "late", err500)
 	require.True(t, spent, "the destination answered this call")
 	require.False(t, opened)
