@@ -35,7 +35,8 @@ func (s suite) run(ctx context.Context, root, overlay string, limit time.Duratio
 		"-timeout="+limit.String(), "-run="+s.tests, s.pkg)
 	command.Dir, command.WaitDelay = root, time.Minute
 	command.Cancel = func() error { return command.Process.Signal(os.Interrupt) }
-	command.Env = append(os.Environ(), strings.Fields(s.env)...)
+	command.Env = append(os.Environ(), "RAPID_NOFAILFILE=1") // the tree keeps no failures of mutants
+	command.Env = append(command.Env, strings.Fields(s.env)...)
 	if overlay != "" { // as a variable, so that programs which tests build have the defect too
 		command.Env = append(command.Env, "GOFLAGS="+os.Getenv("GOFLAGS")+" -overlay="+overlay)
 	}
